@@ -1,0 +1,50 @@
+// Package batch describes packets in bulk.
+//
+// A worker receives frames into its UMEM and lists them in a Chunk; an engine
+// reads the chunk's In column, works on the frames in place and writes the Out
+// column; the worker then transmits, holds or frees each frame by its Result. A
+// frame has one owner at any time: kernel, worker's pool, or one chunk.
+package batch
+
+import "time"
+
+// Frame describes one frame in a worker's UMEM. It is 8 bytes, so that a GPU
+// thread reads it in one load, and it has the same layout on both sides.
+type Frame struct {
+	Addr uint32 // of the first byte of the Ethernet header, in bytes from the start of the UMEM
+	Len  uint16 // in bytes, without FCS
+	Port uint16 // ingress port in a received frame, egress port in one to transmit
+}
+
+// Result is an engine's answer for one frame, in 8 bytes as Frame.
+type Result struct {
+	Addr    uint32 // forward: where the frame now starts; hold: the adjacency that is unresolved
+	Len     uint16 // forward: its length, L2 padding trimmed
+	Verdict Verdict
+}
+
+// Chunk is a batch of packets on its way through the router, as parallel
+// arrays: Out[i] answers In[i] for every i below N. Both columns live in memory
+// from NewChunks, which a GPU can pin. In is written by the worker before it
+// submits the chunk, Out by the engine before the chunk is done.
+type Chunk struct {
+	N   int // packets in the chunk, at most len(In)
+	In  []Frame
+	Out []Result
+	Stamps
+}
+
+// Stamps are the times at which a chunk passed the stages of the router, in
+// time since an arbitrary start (see Clock).
+type Stamps struct {
+	Received  time.Duration // its first packet was taken from a receive ring
+	Submitted time.Duration // sealed and handed to the engine
+	Done      time.Duration // the engine's results were seen
+	Ordered   time.Duration // every chunk before it had been transmitted
+	Sent      time.Duration // its packets were in the transmit rings and the kernel told
+}
+
+var clockStart = time.Now()
+
+// Clock reads the monotonic clock that stamps are taken from.
+func Clock() time.Duration { return time.Since(clockStart) }

@@ -1,0 +1,83 @@
+package batch
+
+// Reason says why a packet was not forwarded. Each has one counter per port
+// (drops_total{reason,port}), one name and one sentence.
+type Reason uint8
+
+const (
+	Unprocessed        Reason = iota
+	TooShort                  // frame or header ends early
+	EtherType                 // neither IPv4 nor IPv6
+	IPVersion                 // version field against EtherType
+	HeaderLength              // IPv4 IHL below 5 or beyond the packet
+	BadLength                 // total or payload length beyond the frame
+	BadChecksum               // IPv4 header checksum
+	IPOptions                 // IPv4 options; Linux's, not ours
+	TTLExpired                // TTL or hop limit of 0 or 1
+	SourceMartian             // RFC 1812 5.3.7, RFC 4291
+	DestMartian               //
+	FragmentOverlap           // fragment offset 1 of TCP, RFC 3128
+	RoutingHeader             // IPv6 type 0 routing header, RFC 5095
+	ExtensionHeaders          // chain too long or broken
+	NoRoute                   //
+	Blackhole                 // route types of Linux
+	Unreachable               //
+	Prohibit                  //
+	LocalDelivery             // our own address, learnt after the packet passed XDP
+	NoPort                    // route leaves by an interface that is not a port
+	PortDown                  //
+	MTUExceeded               //
+	NeighborUnresolved        // no answer in time
+	HoldFull                  // too many packets waiting for neighbours
+	TxFull                    // egress ring stayed full
+	Stopping                  // still queued when the router stopped
+	numReasons
+)
+
+// NumReasons is the number of reasons, for counters that are arrays.
+const NumReasons = int(numReasons)
+
+var reasons = [NumReasons]struct{ name, sentence string }{
+	Unprocessed:        {"unprocessed", "no engine decided on the packet"},
+	TooShort:           {"too_short", "the frame ends before its headers do"},
+	EtherType:          {"ether_type", "the frame carries neither IPv4 nor IPv6"},
+	IPVersion:          {"ip_version", "the IP version does not match the frame's EtherType"},
+	HeaderLength:       {"header_length", "the IPv4 header length is below 20 bytes or beyond the packet"},
+	BadLength:          {"bad_length", "the IP length field reaches beyond the frame"},
+	BadChecksum:        {"bad_checksum", "the IPv4 header checksum is wrong"},
+	IPOptions:          {"ip_options", "the packet has IPv4 options, which the dataplane leaves to Linux"},
+	TTLExpired:         {"ttl_expired", "the TTL or hop limit ran out here"},
+	SourceMartian:      {"source_martian", "no host may send from this source address (RFC 1812 5.3.7, RFC 4291)"},
+	DestMartian:        {"destination_martian", "this destination address is never forwarded (RFC 1812 5.3.7, RFC 4291)"},
+	FragmentOverlap:    {"fragment_overlap", "a TCP fragment at offset 1 would overwrite the header (RFC 3128)"},
+	RoutingHeader:      {"routing_header", "IPv6 type 0 routing headers are refused (RFC 5095)"},
+	ExtensionHeaders:   {"extension_headers", "the IPv6 extension header chain is broken or too long"},
+	NoRoute:            {"no_route", "no route covers the destination"},
+	Blackhole:          {"blackhole", "a blackhole route covers the destination"},
+	Unreachable:        {"unreachable", "an unreachable route covers the destination"},
+	Prohibit:           {"prohibit", "a prohibit route covers the destination"},
+	LocalDelivery:      {"local_delivery", "the destination became an address of this host after the packet was received"},
+	NoPort:             {"no_port", "the route leaves by an interface that is not a port of this router"},
+	PortDown:           {"port_down", "the egress port is down"},
+	MTUExceeded:        {"mtu_exceeded", "the packet is larger than the egress port's MTU"},
+	NeighborUnresolved: {"neighbor_unresolved", "the next hop's link address was not found in time"},
+	HoldFull:           {"hold_full", "too many packets already wait for unresolved neighbours"},
+	TxFull:             {"tx_full", "the egress port's transmit ring stayed full"},
+	Stopping:           {"stopping", "the router stopped before the packet could be sent"},
+}
+
+// String returns the reason's name, as metrics and `show drops` print it.
+func (r Reason) String() string {
+	if int(r) < NumReasons {
+		return reasons[r].name
+	}
+	return "invalid"
+}
+
+// Sentence explains the reason to a person.
+func (r Reason) Sentence() string {
+	if int(r) < NumReasons {
+		return reasons[r].sentence
+	}
+	return ""
+}

@@ -1,0 +1,52 @@
+package batch
+
+import "fmt"
+
+// Verdict is what an engine decided for one packet: an action in the upper four
+// bits, its argument in the lower twelve.
+//
+//	 15    12 11                    0
+//	+--------+-----------------------+
+//	| action | port, or drop reason  |
+//	+--------+-----------------------+
+//
+// The zero Verdict is "drop, unprocessed": a packet that an engine never
+// reached is dropped and counted, not forwarded by accident.
+type Verdict uint16
+
+// Action is the upper four bits of a Verdict.
+type Action uint8
+
+const (
+	ActionDrop    Action = iota // argument: the Reason
+	ActionForward               // argument: the egress port
+	ActionHold                  // the neighbour is unresolved; Result.Addr is the adjacency
+)
+
+// MaxPorts bounds the port numbers that fit a verdict.
+const MaxPorts = 1 << 12
+
+// Drop is the verdict that drops a packet for reason r.
+func Drop(r Reason) Verdict { return Verdict(r) }
+
+// Forward is the verdict that sends a packet out of a port below MaxPorts.
+func Forward(port uint16) Verdict { return Verdict(ActionForward)<<12 | Verdict(port) }
+
+// Hold is the verdict that keeps a packet, untouched, until its neighbour answers.
+const Hold = Verdict(ActionHold) << 12
+
+func (v Verdict) Action() Action { return Action(v >> 12) }
+func (v Verdict) Port() uint16   { return uint16(v & 0xfff) }
+func (v Verdict) Reason() Reason { return Reason(v & 0xfff) }
+
+func (v Verdict) String() string {
+	switch v.Action() {
+	case ActionDrop:
+		return "drop: " + v.Reason().String()
+	case ActionForward:
+		return fmt.Sprintf("forward: port %d", v.Port())
+	case ActionHold:
+		return "hold"
+	}
+	return fmt.Sprintf("invalid verdict %#x", uint16(v))
+}
