@@ -1,0 +1,231 @@
+package lab
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netns"
+	"golang.org/x/net/ipv4"
+)
+
+func newNamespace(t *testing.T, name string) *Namespace {
+	t.Helper()
+	ns, err := New(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	return ns
+}
+
+func newTopology(t *testing.T, opts VethOptions) *Topology {
+	t.Helper()
+	top, err := NewTopology(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(top.Close)
+	return top
+}
+
+func TestDoRunsInsideAndComesBack(t *testing.T) {
+	ns := newNamespace(t, "a")
+	before, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Close()
+	failure := errors.New("failure")
+	err = ns.Do(func() error {
+		inside, err := netns.Get()
+		if err != nil {
+			return err
+		}
+		defer inside.Close()
+		if inside.Equal(before) {
+			t.Error("Do did not enter the namespace")
+		}
+		return failure
+	})
+	if err != failure {
+		t.Errorf("Do returned %v, want the function's error", err)
+	}
+	after, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer after.Close()
+	if !after.Equal(before) {
+		t.Errorf("after Do the thread is in %v, before in %v", after, before)
+	}
+}
+
+func TestDoNests(t *testing.T) {
+	a, b := newNamespace(t, "a"), newNamespace(t, "b")
+	err := a.Do(func() error {
+		outer, _ := netns.Get()
+		defer outer.Close()
+		if err := b.Do(func() error { return nil }); err != nil {
+			return err
+		}
+		back, _ := netns.Get()
+		defer back.Close()
+		if !back.Equal(outer) {
+			t.Error("the inner Do did not come back to the outer namespace")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestProcessesSeeTheirNamespace(t *testing.T) {
+	ns := newNamespace(t, "a")
+	if err := Veth(End{Namespace: ns, Name: "here"}, End{Namespace: ns, Name: "there"}, VethOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	out, err := ns.Run("ls", "/sys/class/net", "/proc/sys/net/ipv4/conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out, "there"); n != 2 {
+		t.Errorf("want the link in /sys and in /proc, got:\n%s", out)
+	}
+	if host, _ := os.ReadFile("/sys/class/net/there/ifindex"); host != nil {
+		t.Error("the link leaked into this process's /sys")
+	}
+}
+
+func TestRunReportsFailureAndOutput(t *testing.T) {
+	ns := newNamespace(t, "a")
+	_, err := ns.Run("sh", "-c", "echo reason >&2; exit 3")
+	if err == nil || !strings.Contains(err.Error(), "reason") || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("got error %v, want the exit status and what was printed", err)
+	}
+}
+
+func TestStopKillsWhatIgnoresSIGTERM(t *testing.T) {
+	ns := newNamespace(t, "a")
+	p, err := ns.Start(exec.Command("sh", "-c", "trap '' TERM; while :; do sleep 0.01; done"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond) // for the trap to be set
+	if err := p.Stop(50 * time.Millisecond); err == nil || !strings.Contains(err.Error(), "was killed") {
+		t.Errorf("got %v, want that it was killed", err)
+	}
+}
+
+func TestVethQueuesMTUAndMAC(t *testing.T) {
+	a, b := newNamespace(t, "a"), newNamespace(t, "b")
+	mac := net.HardwareAddr{2, 0, 0, 0, 0, 7}
+	err := Veth(End{Namespace: a, Name: "x0"}, End{Namespace: b, Name: "x1", MAC: mac}, VethOptions{Queues: 3, MTU: 1400})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range []struct {
+		ns   *Namespace
+		name string
+	}{{a, "x0"}, {b, "x1"}} {
+		link, err := end.ns.Link(end.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := link.Attrs(); at.NumRxQueues != 3 || at.NumTxQueues != 3 || at.MTU != 1400 || at.Flags&net.FlagUp == 0 {
+			t.Errorf("%s: %d and %d queues, MTU %d, flags %v; want 3, 3, 1400, up", end.name, at.NumRxQueues, at.NumTxQueues, at.MTU, at.Flags)
+		}
+	}
+	if got, err := b.MAC("x1"); err != nil || got.String() != mac.String() {
+		t.Errorf("MAC %v, %v; want %v", got, err, mac)
+	}
+	err = Veth(End{Namespace: a, Name: "x0"}, End{Namespace: b, Name: "x2"}, VethOptions{})
+	if err == nil || !strings.Contains(err.Error(), "x0") {
+		t.Errorf("a second x0 gives %v, want an error that names it", err)
+	}
+}
+
+func TestSysfsSetsTheNamespacesOwnLink(t *testing.T) {
+	top := newTopology(t, VethOptions{})
+	if err := top.Router.Sysfs("class/net/lan0/gro_flush_timeout", "12345"); err != nil {
+		t.Fatal(err)
+	}
+	out, err := top.Router.Run("cat", "/sys/class/net/lan0/gro_flush_timeout")
+	if err != nil || strings.TrimSpace(out) != "12345" {
+		t.Errorf("got %q, %v; want 12345", out, err)
+	}
+	if err := top.Client.Sysfs("class/net/lan0/gro_flush_timeout", "1"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the client's namespace has no lan0, but writing to it gives %v", err)
+	}
+}
+
+func TestRouterForwardsOnlyWhenTold(t *testing.T) {
+	top := newTopology(t, VethOptions{})
+	quick := PingOptions{Count: 1, Timeout: 100 * time.Millisecond}
+	for _, to := range []netip.Addr{Server4.Addr(), Server6.Addr()} {
+		if _, err := Ping(top.Client, to, quick); err == nil {
+			t.Errorf("ping %v crosses a router that does not forward", to)
+		}
+	}
+	if err := top.Forwarding(true); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []netip.Addr{LAN4.Addr(), LAN6.Addr(), Server4.Addr(), Server6.Addr()} {
+		r, err := Ping(top.Client, to, PingOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+		if r.Sent != 3 || r.Received != 3 || r.Min <= 0 || r.Min > r.Mean || r.Mean > r.Max {
+			t.Errorf("ping %v: %+v", to, r)
+		}
+	}
+	for _, to := range []netip.Addr{Server4.Addr(), Server6.Addr()} {
+		r, err := Transfer(top.Client, top.Server, to, 1<<20, 5*time.Second)
+		if err != nil || r.Bytes != 1<<20 {
+			t.Errorf("transfer: %+v, %v", r, err)
+		}
+	}
+}
+
+func TestPingNamesICMPErrors(t *testing.T) {
+	top := newTopology(t, VethOptions{})
+	if err := top.Forwarding(true); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Ping(top.Client, Server4.Addr(), PingOptions{Count: 1, TTL: 1})
+	var icmpErr *ICMPError
+	if !errors.As(err, &icmpErr) || icmpErr.Type != ipv4.ICMPTypeTimeExceeded || icmpErr.From.String() != "10.7.0.1" {
+		t.Errorf("a TTL of 1 gives %v, want time exceeded from the router", err)
+	}
+}
+
+func TestTransferTimesOut(t *testing.T) {
+	top := newTopology(t, VethOptions{})
+	start := time.Now()
+	_, err := Transfer(top.Client, top.Server, Server4.Addr(), 1<<20, 200*time.Millisecond)
+	if err == nil {
+		t.Error("a transfer across a router that does not forward succeeds")
+	}
+	if d := time.Since(start); d > 2*time.Second {
+		t.Errorf("a timeout of 200ms took %v", d)
+	}
+}
+
+func TestCloseIsFinalAndIdempotent(t *testing.T) {
+	ns := newNamespace(t, "a")
+	if err := ns.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := ns.Close(); err != nil {
+		t.Errorf("the second Close gives %v", err)
+	}
+	if err := ns.Do(func() error { return nil }); err == nil {
+		t.Error("a closed namespace can be entered")
+	}
+}

@@ -1,0 +1,122 @@
+package lab
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// End is one end of a veth pair.
+type End struct {
+	Namespace *Namespace
+	Name      string
+	MAC       net.HardwareAddr // nil: the kernel invents one
+}
+
+// VethOptions apply to both ends of a veth pair.
+type VethOptions struct {
+	Queues int // receive and transmit queues, 0: one
+	MTU    int // 0: 1500
+}
+
+// Veth makes a pair of links, joined back to back, and sets both up. Their
+// offloads are as the kernel makes them.
+func Veth(a, b End, opts VethOptions) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.HardwareAddr, attrs.MTU = a.Name, a.MAC, opts.MTU
+	attrs.NumTxQueues, attrs.NumRxQueues = max(opts.Queues, 1), max(opts.Queues, 1)
+	pair := netlink.NewVeth(attrs)
+	pair.PeerName, pair.PeerHardwareAddr = b.Name, b.MAC
+	pair.PeerNamespace = netlink.NsFd(b.Namespace.fd)
+	if err := a.Namespace.netlink.LinkAdd(pair); err != nil {
+		return fmt.Errorf("make veth pair %s in %q and %s in %q: %w", a.Name, a.Namespace.name, b.Name, b.Namespace.name, err)
+	}
+	if err := a.Namespace.SetUp(a.Name); err != nil {
+		return err
+	}
+	return b.Namespace.SetUp(b.Name)
+}
+
+// Link finds a link by name.
+func (ns *Namespace) Link(name string) (netlink.Link, error) {
+	link, err := ns.netlink.LinkByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("find link %s in namespace %q: %w", name, ns.name, err)
+	}
+	return link, nil
+}
+
+// MAC returns a link's address.
+func (ns *Namespace) MAC(name string) (net.HardwareAddr, error) {
+	link, err := ns.Link(name)
+	if err != nil {
+		return nil, err
+	}
+	return link.Attrs().HardwareAddr, nil
+}
+
+// SetUp sets a link up.
+func (ns *Namespace) SetUp(name string) error {
+	return ns.onLink("set up", name, ns.netlink.LinkSetUp)
+}
+
+// SetDown sets a link down.
+func (ns *Namespace) SetDown(name string) error {
+	return ns.onLink("set down", name, ns.netlink.LinkSetDown)
+}
+
+func (ns *Namespace) onLink(what, name string, f func(netlink.Link) error) error {
+	link, err := ns.Link(name)
+	if err != nil {
+		return err
+	}
+	if err := f(link); err != nil {
+		return fmt.Errorf("%s link %s in namespace %q: %w", what, name, ns.name, err)
+	}
+	return nil
+}
+
+// AddAddr gives a link an address and its prefix, such as 10.7.0.1/24. IPv6
+// addresses can be used at once, without duplicate address detection.
+func (ns *Namespace) AddAddr(name string, addr netip.Prefix) error {
+	return ns.onLink("add address "+addr.String()+" to", name, func(link netlink.Link) error {
+		a := &netlink.Addr{IPNet: ipNet(addr)}
+		if addr.Addr().Is6() {
+			a.Flags = unix.IFA_F_NODAD
+		}
+		return ns.netlink.AddrAdd(link, a)
+	})
+}
+
+// AddRoute sends dst by way of a next hop that a link's prefix covers.
+func (ns *Namespace) AddRoute(dst netip.Prefix, via netip.Addr) error {
+	route := &netlink.Route{Dst: ipNet(dst.Masked()), Gw: via.AsSlice()}
+	if err := ns.netlink.RouteAdd(route); err != nil {
+		return fmt.Errorf("add route %s via %s in namespace %q: %w", dst, via, ns.name, err)
+	}
+	return nil
+}
+
+// AddNeighbor tells Linux a neighbour's link address for good, so that it does
+// not ask.
+func (ns *Namespace) AddNeighbor(name string, addr netip.Addr, mac net.HardwareAddr) error {
+	return ns.onLink("add neighbour "+addr.String()+" on", name, func(link netlink.Link) error {
+		return ns.netlink.NeighSet(&netlink.Neigh{
+			LinkIndex:    link.Attrs().Index,
+			State:        netlink.NUD_PERMANENT,
+			IP:           addr.AsSlice(),
+			HardwareAddr: mac,
+		})
+	})
+}
+
+// Netlink is a handle on the namespace, for what the other methods do not do.
+// It belongs to the namespace.
+func (ns *Namespace) Netlink() *netlink.Handle { return ns.netlink }
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
