@@ -28,9 +28,10 @@ type Result struct {
 // from NewChunks, which a GPU can pin. In is written by the worker before it
 // submits the chunk, Out by the engine before the chunk is done.
 type Chunk struct {
-	N   int // packets in the chunk, at most len(In)
-	In  []Frame
-	Out []Result
+	N       int // packets in the chunk, at most len(In)
+	Retried int // how many of them, the first ones, had waited for a neighbour
+	In      []Frame
+	Out     []Result
 	Stamps
 }
 

@@ -23,15 +23,6 @@ var stages = [NumStages]string{"wait", "engine", "order", "tx", "total"}
 
 func (s Stage) String() string { return stages[s] }
 
-// portCounters are one worker's counts for one port. The worker alone writes
-// them, once a burst or once a chunk; readers add up the workers.
-type portCounters struct {
-	rxPackets, rxBytes atomic.Uint64
-	txPackets, txBytes atomic.Uint64
-	drops              [batch.NumReasons]atomic.Uint64 // by ingress port
-	_                  [64]byte                        // keeps the next worker's counters off the last line
-}
-
 // workerStats are what a worker lets others see.
 type workerStats struct {
 	chunks  atomic.Uint64
@@ -39,6 +30,17 @@ type workerStats struct {
 	pending atomic.Int64 // packets in transmit rings
 	packets hist.Histogram
 	stages  [NumStages]hist.Histogram
+}
+
+// record adds the way of a finished chunk.
+func (s *workerStats) record(c *batch.Chunk) {
+	s.chunks.Add(1)
+	s.packets.Record(uint64(c.N), 1)
+	s.stages[StageWait].Record(uint64(c.Submitted-c.Received), 1)
+	s.stages[StageEngine].Record(uint64(c.Done-c.Submitted), 1)
+	s.stages[StageOrder].Record(uint64(c.Ordered-c.Done), 1)
+	s.stages[StageTx].Record(uint64(c.Sent-c.Ordered), 1)
+	s.stages[StageTotal].Record(uint64(c.Sent-c.Received), 1)
 }
 
 // PortStats are a port's counts since the start, all workers together.
@@ -63,6 +65,7 @@ type Stats struct {
 	Workers int
 	Chunks  uint64 // chunks that engines finished
 	Held    int64  // packets waiting for neighbours now
+	Pending int64  // packets in transmit rings now
 	Packets hist.Snapshot
 	Stages  [NumStages]hist.Snapshot // in nanoseconds, one value a chunk
 }

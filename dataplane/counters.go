@@ -1,0 +1,54 @@
+package dataplane
+
+import (
+	"sync/atomic"
+
+	"github.com/warproute/warproute/batch"
+)
+
+// portCounters are one worker's counts for one port. The worker alone writes
+// them, once a burst or once a chunk; readers add up the workers.
+type portCounters struct {
+	rxPackets, rxBytes atomic.Uint64
+	txPackets, txBytes atomic.Uint64
+	drops              [batch.NumReasons]atomic.Uint64 // by ingress port
+	_                  [64]byte                        // keeps the next worker's counters off the last line
+}
+
+// tally counts packets where the shared counters are to be touched only once a burst.
+type tally struct{ packets, bytes uint64 }
+
+// flush moves the tally into a pair of counters.
+func (t *tally) flush(packets, bytes *atomic.Uint64) {
+	if t.packets > 0 {
+		packets.Add(t.packets)
+		bytes.Add(t.bytes)
+		*t = tally{}
+	}
+}
+
+// dropTally is the same for drops, by port and reason.
+type dropTally struct {
+	counts [][batch.NumReasons]uint32
+	total  int
+}
+
+func (t *dropTally) add(port uint16, reason batch.Reason) {
+	t.counts[port][reason]++
+	t.total++
+}
+
+func (t *dropTally) flush(counters []portCounters) {
+	if t.total == 0 {
+		return
+	}
+	for p := range t.counts {
+		for r, n := range t.counts[p] {
+			if n > 0 {
+				counters[p].drops[r].Add(uint64(n))
+				t.counts[p][r] = 0
+			}
+		}
+	}
+	t.total = 0
+}

@@ -1,0 +1,152 @@
+// Package cpu is the engine that decides on packets with the processor alone.
+//
+// A chunk is worked off in blocks, small enough that the headers of a block stay
+// in the first-level cache, in three passes: validate every packet and gather
+// its destination; look all destinations up at once; follow the next hops and
+// rewrite. A packet that is not forwarded is left as it was received.
+//
+// The GPU engine does the same; the two must agree in every byte and verdict.
+package cpu
+
+import (
+	"sync/atomic"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/lookup"
+	"github.com/warproute/warproute/packet"
+)
+
+// block is how many packets pass the engine together.
+const block = 64
+
+// Engine is one worker's CPU engine.
+type Engine struct {
+	fib    *fib.FIB
+	words  fib.Words
+	mem    []byte
+	repair []bool // by ingress port: senders may leave L4 checksums unfinished
+
+	// The packets of a block that are still to be looked up, by family: their
+	// index in the chunk, their destination, what the lookup answered.
+	v4 struct {
+		n    int
+		at   [block]int32
+		dst  [block]uint32
+		hops [block]lookup.NextHop
+	}
+	v6 struct {
+		n    int
+		at   [block]int32
+		dst  [block][16]byte
+		l4   [block]packet.L4
+		hops [block]lookup.NextHop
+	}
+}
+
+// New returns an engine over the frames in mem. repair tells, by port, whether
+// L4 checksums of frames received there may be unfinished.
+func New(f *fib.FIB, mem []byte, repair []bool) *Engine {
+	return &Engine{fib: f, words: f.Words(), mem: mem, repair: repair}
+}
+
+// Name is "cpu".
+func (e *Engine) Name() string { return "cpu" }
+
+// Done is true: Submit does all the work.
+func (e *Engine) Done(*batch.Chunk) bool { return true }
+
+// Submit decides on every packet of the chunk.
+func (e *Engine) Submit(c *batch.Chunk) {
+	in, out := c.In[:c.N], c.Out[:c.N]
+	for start := 0; start < c.N; start += block {
+		end := min(start+block, c.N)
+		e.validate(in, out, start, end)
+		e.fib.IPv4.LookupBatch(e.v4.hops[:], e.v4.dst[:e.v4.n])
+		e.fib.IPv6.LookupBatch(e.v6.hops[:], e.v6.dst[:e.v6.n])
+		e.rewrite(in, out)
+	}
+}
+
+// frame returns the bytes of a received frame.
+func (e *Engine) frame(f batch.Frame) []byte {
+	return e.mem[f.Addr : uint64(f.Addr)+uint64(f.Len)]
+}
+
+// validate writes the verdict of every packet that goes no further, and lists
+// the others for lookup.
+func (e *Engine) validate(in []batch.Frame, out []batch.Result, start, end int) {
+	e.v4.n, e.v6.n = 0, 0
+	for i := start; i < end; i++ {
+		b := e.frame(in[i])
+		reason := batch.TooShort
+		if len(b) >= packet.EthernetLen {
+			p := b[packet.EthernetLen:]
+			switch (*packet.Ethernet)(b).Type() {
+			case packet.EtherTypeIPv4:
+				if reason = validateIPv4(p); reason == ok {
+					n := e.v4.n
+					e.v4.at[n], e.v4.dst[n] = int32(i), (*packet.IPv4)(p).Dst()
+					e.v4.n = n + 1
+					continue
+				}
+			case packet.EtherTypeIPv6:
+				n := e.v6.n
+				if reason = validateIPv6(p, &e.v6.l4[n]); reason == ok {
+					e.v6.at[n], e.v6.dst[n] = int32(i), (*packet.IPv6)(p).Dst()
+					e.v6.n = n + 1
+					continue
+				}
+			default:
+				reason = batch.EtherType
+			}
+		}
+		out[i] = batch.Result{Verdict: batch.Drop(reason)}
+	}
+}
+
+// rewrite gives every packet that was looked up its verdict, and the headers of
+// its next link to those that are forwarded.
+func (e *Engine) rewrite(in []batch.Frame, out []batch.Result) {
+	for j := range e.v4.n {
+		i := e.v4.at[j]
+		out[i] = e.forwardIPv4(in[i], e.v4.hops[j])
+	}
+	for j := range e.v6.n {
+		i := e.v6.at[j]
+		out[i] = e.forwardIPv6(in[i], e.v6.hops[j], e.v6.l4[j])
+	}
+}
+
+// reasons of the kinds of next hop that lead nowhere.
+var reasons = [...]batch.Reason{
+	fib.KindNone:        batch.NoRoute,
+	fib.KindForward:     batch.Unprocessed, // not asked for
+	fib.KindLocal:       batch.LocalDelivery,
+	fib.KindBlackhole:   batch.Blackhole,
+	fib.KindUnreachable: batch.Unreachable,
+	fib.KindProhibit:    batch.Prohibit,
+	fib.KindNoPort:      batch.NoPort,
+}
+
+// egress follows an adjacency to its port for an IP packet of size bytes.
+// verdict is a forward with both link addresses to write, a hold, or a drop.
+func (e *Engine) egress(adjacency uint32, size int) (verdict batch.Verdict, dst, src fib.MAC) {
+	adj := fib.Adjacency(atomic.LoadUint64(&e.words.Adjacencies[adjacency]))
+	number := adj.Port()
+	port := fib.Port(atomic.LoadUint64(&e.words.Ports[number]))
+	switch {
+	case port.MTU() == 0:
+		return batch.Drop(batch.PortDown), 0, 0
+	case size > int(port.MTU()):
+		return batch.Drop(batch.MTUExceeded), 0, 0
+	case !adj.Resolved():
+		return batch.Hold, 0, 0
+	}
+	return batch.Forward(number), adj.MAC(), port.MAC()
+}
+
+// bucket returns the adjacency that a flow takes in a group.
+func (e *Engine) bucket(group, hash uint32) uint32 {
+	return atomic.LoadUint32(&e.words.Groups[group*fib.Buckets+hash>>24])
+}

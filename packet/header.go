@@ -1,0 +1,97 @@
+// Package packet reads and rewrites the headers of a frame in place.
+//
+// A header is a pointer to an array of its fixed size, made from a slice by a
+// conversion that checks the length once; every field access after that is free
+// of bounds checks. Numbers are returned in host order.
+package packet
+
+import "encoding/binary"
+
+// EtherType is the type field of an Ethernet header.
+type EtherType uint16
+
+const (
+	EtherTypeIPv4 EtherType = 0x0800
+	EtherTypeIPv6 EtherType = 0x86dd
+)
+
+// Protocol is an IPv4 protocol or IPv6 next-header number.
+type Protocol uint8
+
+const (
+	HopByHop    Protocol = 0
+	ICMP        Protocol = 1
+	TCP         Protocol = 6
+	UDP         Protocol = 17
+	Routing     Protocol = 43
+	Fragment    Protocol = 44
+	AH          Protocol = 51
+	ICMPv6      Protocol = 58
+	NoNext      Protocol = 59
+	DestOptions Protocol = 60
+)
+
+// Header lengths in bytes.
+const (
+	EthernetLen = 14
+	IPv4Len     = 20 // without options
+	IPv6Len     = 40
+)
+
+// Ethernet is an Ethernet II header.
+type Ethernet [EthernetLen]byte
+
+func (h *Ethernet) Type() EtherType { return EtherType(binary.BigEndian.Uint16(h[12:14])) }
+
+// SetMACs writes both addresses, each in the lower 48 bits, first byte uppermost.
+func (h *Ethernet) SetMACs(dst, src uint64) {
+	binary.BigEndian.PutUint64(h[0:8], dst<<16|src>>32)
+	binary.BigEndian.PutUint32(h[8:12], uint32(src))
+}
+
+// IPv4 is an IPv4 header without options.
+type IPv4 [IPv4Len]byte
+
+func (h *IPv4) Version() int       { return int(h[0] >> 4) }
+func (h *IPv4) HeaderLen() int     { return int(h[0]&0xf) * 4 }
+func (h *IPv4) TotalLen() int      { return int(binary.BigEndian.Uint16(h[2:4])) }
+func (h *IPv4) TTL() uint8         { return h[8] }
+func (h *IPv4) Protocol() Protocol { return Protocol(h[9]) }
+func (h *IPv4) Src() uint32        { return binary.BigEndian.Uint32(h[12:16]) }
+func (h *IPv4) Dst() uint32        { return binary.BigEndian.Uint32(h[16:20]) }
+
+// FragmentOffset is in units of 8 bytes.
+func (h *IPv4) FragmentOffset() int { return int(binary.BigEndian.Uint16(h[6:8]) & 0x1fff) }
+
+// Fragmented reports whether the packet is a fragment, the first included.
+func (h *IPv4) Fragmented() bool { return binary.BigEndian.Uint16(h[6:8])&0x3fff != 0 }
+
+// ChecksumOK reports whether the header's checksum holds; the header has no options.
+func (h *IPv4) ChecksumOK() bool {
+	a := binary.BigEndian.Uint64(h[0:8])
+	b := binary.BigEndian.Uint64(h[8:16])
+	c := uint64(binary.BigEndian.Uint32(h[16:20]))
+	s := a>>32 + a&0xffffffff + b>>32 + b&0xffffffff + c
+	return fold(s) == 0xffff
+}
+
+// DecrementTTL takes one from the TTL and mends the checksum by RFC 1624
+// equation 3: HC' = ~(~HC + ~m + m'). The header's checksum holds, so that the
+// result is the same as computing it anew.
+func (h *IPv4) DecrementTTL() {
+	m := binary.BigEndian.Uint16(h[8:10])
+	hc := binary.BigEndian.Uint16(h[10:12])
+	binary.BigEndian.PutUint16(h[10:12], UpdateChecksum(hc, m, m-0x100))
+	h[8]--
+}
+
+// IPv6 is an IPv6 header.
+type IPv6 [IPv6Len]byte
+
+func (h *IPv6) Version() int         { return int(h[0] >> 4) }
+func (h *IPv6) PayloadLen() int      { return int(binary.BigEndian.Uint16(h[4:6])) }
+func (h *IPv6) NextHeader() Protocol { return Protocol(h[6]) }
+func (h *IPv6) HopLimit() uint8      { return h[7] }
+func (h *IPv6) Src() [16]byte        { return [16]byte(h[8:24]) }
+func (h *IPv6) Dst() [16]byte        { return [16]byte(h[24:40]) }
+func (h *IPv6) DecrementHopLimit()   { h[7]-- }
