@@ -1,0 +1,120 @@
+// Package config reads warproute's configuration: a YAML file of which only the
+// ports are required.
+//
+// A file passes three gates. Parse looks at the text: keys, types, units. Check
+// looks at the values, wherever they came from, so that flags can change a
+// configuration and have it checked again. CheckHost looks at this host. Each
+// gate reports everything that is wrong, every time with the place in the file
+// and with what to do about it.
+package config
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+// Config is a whole configuration. Default and Parse fill in what is not given.
+type Config struct {
+	Ports    []Port
+	Engine   Engine
+	Workers  int // 0: one per queue
+	Batch    Batch
+	Metrics  Metrics
+	Control  Control
+	BusyPoll time.Duration // how long the kernel polls the driver for a worker; 0: not at all
+	Checksum Checksum
+
+	file string              // where the values came from, for errors
+	at   map[string]position // of each value that a file gave, by its key: "ports[0].interface"
+}
+
+// Port is a network interface that the router takes packets from and sends them by.
+type Port struct {
+	Interface string // as `ip link` names it
+	Mode      Mode
+}
+
+// Mode is how AF_XDP attaches to a port.
+type Mode string
+
+// ModeAuto tries the other modes in their order, fastest first.
+const (
+	ModeAuto     Mode = "auto"
+	ModeZeroCopy Mode = "zero-copy" // the NIC writes into the router's memory
+	ModeNative   Mode = "native"    // the driver runs the XDP program, the kernel copies
+	ModeGeneric  Mode = "generic"   // the network stack runs it; any interface can
+)
+
+// Engine is what decides on packets.
+type Engine string
+
+// EngineAuto takes the GPU where there is one and it is faster.
+const (
+	EngineAuto Engine = "auto"
+	EngineCPU  Engine = "cpu"
+	EngineGPU  Engine = "gpu"
+)
+
+// Batch says how packets are gathered into chunks.
+type Batch struct {
+	MaxPackets int           // a chunk of this many is sealed at once
+	MaxDelay   time.Duration // the longest that a packet waits for others
+}
+
+// Metrics says where Prometheus may scrape.
+type Metrics struct {
+	Listen string // "address:port"; empty: nowhere
+}
+
+// Control says where `warproute show` finds the router.
+type Control struct {
+	Socket string // path of a Unix socket
+}
+
+// Checksum says what to do with L4 checksums that a veth or virtio sender left
+// for its NIC to finish.
+type Checksum string
+
+// ChecksumAuto repairs on ports whose driver is known to pass unfinished checksums.
+const (
+	ChecksumAuto   Checksum = "auto"
+	ChecksumRepair Checksum = "repair" // on every port
+	ChecksumTrust  Checksum = "trust"  // on none
+)
+
+// Default is the configuration of a router with these ports and no file.
+func Default(ports ...string) *Config {
+	c := &Config{
+		Engine:   EngineAuto,
+		Batch:    Batch{MaxPackets: 1024, MaxDelay: 50 * time.Microsecond},
+		Metrics:  Metrics{Listen: "127.0.0.1:9273"},
+		Control:  Control{Socket: "/run/warproute.sock"},
+		Checksum: ChecksumAuto,
+	}
+	for _, name := range ports {
+		c.Ports = append(c.Ports, Port{Interface: name, Mode: ModeAuto})
+	}
+	return c
+}
+
+// maxFileSize bounds what is read, so that a wrong path (a log, a disk image)
+// gives an error rather than a long wait.
+const maxFileSize = 1 << 20
+
+// Load reads and checks a file. An error is an Errors, or says why the file
+// could not be read.
+func Load(path string) (*Config, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	if info.Size() > maxFileSize {
+		return nil, fmt.Errorf("read configuration %s: %d bytes is more than a configuration can have (%d)", path, info.Size(), maxFileSize)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return Parse(path, data)
+}

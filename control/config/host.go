@@ -1,0 +1,69 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// CheckHost checks the values and then reports, as an Errors, what this host
+// (the calling process's network namespace) lacks for the configuration.
+func CheckHost(c *Config) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	have, err := net.Interfaces()
+	if err != nil {
+		return fmt.Errorf("list the host's interfaces: %w", err)
+	}
+	errs := c.missing(have)
+	if dir := filepath.Dir(c.Control.Socket); !isDir(dir) {
+		errs = append(errs, c.fault("control.socket", fmt.Sprintf("control.socket: there is no directory %s", dir), "create it, or choose another path"))
+	}
+	return errs.orNil()
+}
+
+// missing reports the ports that are not among the host's interfaces, or are
+// not for forwarding.
+func (c *Config) missing(have []net.Interface) (errs Errors) {
+	names := make([]string, 0, len(have))
+	byName := map[string]net.Flags{}
+	for _, i := range have {
+		byName[i.Name] = i.Flags
+		if i.Flags&net.FlagLoopback == 0 {
+			names = append(names, i.Name)
+		}
+	}
+	for i, p := range c.Ports {
+		key := fmt.Sprintf("ports[%d].interface", i)
+		flags, ok := byName[p.Interface]
+		switch {
+		case !ok:
+			errs = append(errs, c.fault(key, fmt.Sprintf("this host has no interface %q", p.Interface), mendInterface(p.Interface, names)))
+		case flags&net.FlagLoopback != 0:
+			errs = append(errs, c.fault(key, fmt.Sprintf("%q is the loopback interface, which leads nowhere", p.Interface), mendInterface("", names)))
+		}
+	}
+	return errs
+}
+
+func mendInterface(name string, have []string) string {
+	if near := nearest(name, have); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	if len(have) == 0 {
+		return "it has none but loopback: create one, or move one into this network namespace"
+	}
+	const most = 8
+	if len(have) > most {
+		return "choose one that `ip link` shows, such as " + strings.Join(have[:most], ", ")
+	}
+	return "choose one of " + strings.Join(have, ", ")
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

@@ -1,0 +1,69 @@
+package config
+
+import (
+	"net"
+	"strings"
+	"testing"
+)
+
+var host = []net.Interface{
+	{Name: "lo", Flags: net.FlagLoopback | net.FlagUp},
+	{Name: "enp1s0", Flags: net.FlagUp},
+	{Name: "enp2s0"},
+}
+
+func TestMissingInterfaces(t *testing.T) {
+	tests := []struct {
+		name, port string
+		have       []net.Interface
+		want       string
+	}{
+		{"one that is there, though down", "enp2s0", host, ""},
+		{"one that is nearly there", "emp1s0", host, `this host has no interface "emp1s0"; did you mean "enp1s0"?`},
+		{"one that is not there", "wan0", host, `this host has no interface "wan0"; choose one of enp1s0, enp2s0`},
+		{"loopback", "lo", host, `"lo" is the loopback interface, which leads nowhere; choose one of enp1s0, enp2s0`},
+		{"a host with loopback alone", "wan0", host[:1], `this host has no interface "wan0"; it has none but loopback: create one, or move one into this network namespace`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := ""
+			if err := Default(tt.port).missing(tt.have).orNil(); err != nil {
+				got = err.Error()
+			}
+			if got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestCheckHostKeepsThePlaceInTheFile(t *testing.T) {
+	c, err := Parse("f", []byte("ports:\n  - interface: lo\n  - interface: no-such-port\ncontrol: {socket: /no-such-dir/w}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = CheckHost(c)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	want := []string{
+		`f:2:16: "lo" is the loopback interface`,
+		`f:3:16: this host has no interface "no-such-port"`,
+		`f:4:19: control.socket: there is no directory /no-such-dir; create it, or choose another path`,
+	}
+	if len(lines) != len(want) {
+		t.Fatalf("got\n%s", err)
+	}
+	for i := range want {
+		if !strings.HasPrefix(lines[i], want[i]) {
+			t.Errorf("line %d is %q, want it to begin with %q", i, lines[i], want[i])
+		}
+	}
+}
+
+func TestCheckHostChecksTheValuesFirst(t *testing.T) {
+	if err := CheckHost(Default("lan0", "lan0")); err == nil || !strings.Contains(err.Error(), "already a port") {
+		t.Errorf("got %v", err)
+	}
+}
