@@ -1,0 +1,97 @@
+package socket
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoRouter is wrapped by errors of Get and Each where nobody serves the socket.
+var ErrNoRouter = errors.New("no router is running")
+
+// Get asks the router at a socket for a path, which may have a query, and
+// decodes the answer into out.
+func Get(ctx context.Context, socketPath, path string, out any) error {
+	return get(ctx, socketPath, path, func(d *json.Decoder) error { return d.Decode(out) })
+}
+
+// Each is Get for an array that may be long: it calls f with one element after
+// the other and stops at f's first error.
+func Each[T any](ctx context.Context, socketPath, path string, f func(T) error) error {
+	return get(ctx, socketPath, path, func(d *json.Decoder) error {
+		if _, err := d.Token(); err != nil {
+			return err
+		}
+		for d.More() {
+			var element T
+			if err := d.Decode(&element); err != nil {
+				return err
+			}
+			if err := f(element); err != nil {
+				return stop{err}
+			}
+		}
+		_, err := d.Token()
+		return err
+	})
+}
+
+// stop carries an error of the caller's own through get unchanged.
+type stop struct{ error }
+
+func get(ctx context.Context, socketPath, path string, decode func(*json.Decoder) error) error {
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socketPath)
+	}}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://warproute"+path, nil)
+	if err != nil {
+		return fmt.Errorf("ask the router for %s: %w", path, err)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return dialError(socketPath, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return answerError(path, resp)
+	}
+	err = decode(json.NewDecoder(resp.Body))
+	var own stop
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &own):
+		return own.error
+	}
+	return fmt.Errorf("read the router's answer about %s: %w", path, err)
+}
+
+// dialError says what to do about a router that could not be asked.
+func dialError(path string, err error) error {
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
+		return fmt.Errorf("%w at %s: start one with `warproute run`, or name its socket with --socket", ErrNoRouter, path)
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("open control socket %s: permission denied: it is for the user that runs the router; use sudo", path)
+	}
+	return fmt.Errorf("ask the router at %s: %w", path, err)
+}
+
+// answerError turns an answer other than 200 into an error.
+func answerError(path string, resp *http.Response) error {
+	var f failure
+	if json.NewDecoder(resp.Body).Decode(&f) == nil && f.Error != "" {
+		return errors.New(f.Error)
+	}
+	if resp.StatusCode == http.StatusNotFound {
+		return fmt.Errorf("the router does not know %s: is it of another version?", path)
+	}
+	return fmt.Errorf("ask the router for %s: %s", path, resp.Status)
+}
