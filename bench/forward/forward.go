@@ -1,0 +1,183 @@
+// Package forward measures the whole way of a packet on memory ports: receive,
+// engine, order, transmit, with one or more workers and no network card.
+//
+// Every run is verified before it is timed: the frames that come out are
+// compared, byte by byte, with what a linear search over the routes and a plain
+// rewrite give.
+package forward
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/memport"
+	"github.com/warproute/warproute/umem"
+)
+
+// Options describe a measurement.
+type Options struct {
+	IPv6       bool
+	Routes     int           // in the table
+	Size       int           // of frames in bytes, FCS not counted
+	Workers    int           // each on a core of its own
+	MaxPackets int           // of a chunk
+	Duration   time.Duration // of one round
+	Rounds     int           // the median counts
+	Seed       uint64
+}
+
+// Result is what a measurement found. Its rate is the median round's.
+type Result struct {
+	Family     string             `json:"family"`
+	Engine     string             `json:"engine"`
+	Routes     int                `json:"routes"`
+	Size       int                `json:"frame_bytes"`
+	Workers    int                `json:"workers"`
+	MaxPackets int                `json:"max_packets"`
+	Verified   int                `json:"verified_packets"`
+	Mpps       float64            `json:"mpps"`
+	Rounds     []float64          `json:"rounds_mpps"`
+	NsPacket   float64            `json:"ns_per_packet"` // of one worker
+	Stages     map[string]float64 `json:"stage_ns_per_packet"`
+}
+
+// variety is how many different frames are played in turn.
+const variety = 16384
+
+// Run verifies, then measures.
+func Run(o Options) (*Result, error) {
+	rnd := rand.New(rand.NewPCG(o.Seed, 0))
+	routes := randomRoutes(rnd, o.IPv6, o.Routes)
+	base, err := buildFIB(routes)
+	if err != nil {
+		return nil, err
+	}
+	play := frames(rnd, routes, variety, o.Size)
+
+	res := &Result{
+		Family: "IPv4", Routes: o.Routes, Size: o.Size, Workers: o.Workers,
+		MaxPackets: o.MaxPackets, Stages: map[string]float64{},
+	}
+	if o.IPv6 {
+		res.Family = "IPv6"
+	}
+	if res.Verified, err = verify(o, base, routes, play); err != nil {
+		return nil, fmt.Errorf("verify before measuring: %w", err)
+	}
+	var rounds []round
+	for range o.Rounds {
+		r, err := measure(o, base, play)
+		if err != nil {
+			return nil, err
+		}
+		rounds = append(rounds, r)
+	}
+	slices.SortFunc(rounds, func(a, b round) int { return int(a.packets) - int(b.packets) })
+	for _, r := range rounds {
+		res.Rounds = append(res.Rounds, r.mpps())
+	}
+	median := rounds[len(rounds)/2]
+	res.Engine, res.Mpps = median.engine, median.mpps()
+	res.NsPacket = 1e3 * float64(o.Workers) / res.Mpps
+	res.Stages = median.stages
+	return res, nil
+}
+
+// bed is a router on two memory ports: frames come in by port 0 and leave by port 1.
+type bed struct {
+	router  *dataplane.Router
+	in, out []*memport.Queue // by worker
+	closers []func() error
+}
+
+func newBed(o Options, base *fib.FIB) (*bed, error) {
+	b := &bed{}
+	cpus, err := affinity.CPUs()
+	if err != nil {
+		return nil, err
+	}
+	cfg := dataplane.Config{FIB: base, Ports: 2, MaxPackets: o.MaxPackets, MaxDelay: time.Second}
+	for i := range o.Workers {
+		mem, err := umem.New(3*2048 + 2*o.MaxPackets)
+		if err != nil {
+			return nil, err
+		}
+		slab, err := batch.NewSlab(1, o.MaxPackets)
+		if err != nil {
+			return nil, err
+		}
+		b.closers = append(b.closers, mem.Close, slab.Close)
+		pool := umem.NewPool(mem)
+		in, out := memport.New(0, mem, pool), memport.New(egressPort, mem, pool)
+		b.in, b.out = append(b.in, in), append(b.out, out)
+		cfg.Workers = append(cfg.Workers, dataplane.WorkerConfig{
+			CPU: cpus[len(cpus)-1-i%len(cpus)], Memory: mem, Pool: pool, Chunks: slab,
+			Engine: cpu.New(base, mem.Bytes(), make([]bool, 2)),
+			Queues: [][]dataplane.Queue{{in}, {out}},
+		})
+	}
+	b.router, err = dataplane.New(cfg)
+	return b, err
+}
+
+func (b *bed) close() {
+	for _, c := range b.closers {
+		_ = c()
+	}
+}
+
+// round is one timed run.
+type round struct {
+	engine  string
+	packets uint64
+	seconds float64
+	stages  map[string]float64 // ns per packet
+}
+
+func (r round) mpps() float64 { return float64(r.packets) / r.seconds / 1e6 }
+
+// measure runs the router at full speed, and counts between two moments at which
+// it is at speed.
+func measure(o Options, base *fib.FIB, play [][]byte) (round, error) {
+	b, err := newBed(o, base)
+	if err != nil {
+		return round{}, err
+	}
+	defer b.close()
+	for _, q := range b.in {
+		q.Play(play, -1)
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + o.Workers))
+	if err := b.router.Start(); err != nil {
+		return round{}, err
+	}
+	time.Sleep(o.Duration / 10)
+	before, start := b.router.Stats(), time.Now()
+	time.Sleep(o.Duration)
+	after, elapsed := b.router.Stats(), time.Since(start)
+	for _, q := range b.in {
+		q.Pause()
+	}
+	b.router.Stop()
+
+	r := round{
+		engine: after.Engine, seconds: elapsed.Seconds(), stages: map[string]float64{},
+		packets: after.Ports[egressPort].TxPackets - before.Ports[egressPort].TxPackets,
+	}
+	for s := range dataplane.Stage(dataplane.NumStages) {
+		after.Stages[s].Sub(&before.Stages[s])
+		r.stages[s.String()] = float64(after.Stages[s].Sum) / float64(r.packets)
+	}
+	if dropped := after.Ports[0].Dropped(); dropped > 0 {
+		return r, fmt.Errorf("%d of %d packets were dropped while measuring", dropped, after.Ports[0].RxPackets)
+	}
+	return r, nil
+}

@@ -1,0 +1,74 @@
+package forward
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/packet"
+)
+
+// verify plays every frame once through a router of one worker and compares what
+// comes out, in order, with what should.
+func verify(o Options, base *fib.FIB, routes []route, play [][]byte) (int, error) {
+	o.Workers = 1
+	b, err := newBed(o, base)
+	if err != nil {
+		return 0, err
+	}
+	defer b.close()
+	var got [][]byte
+	b.out[0].Collect(func(f []byte) { got = append(got, bytes.Clone(f)) })
+	b.in[0].Play(play, len(play))
+	if err := b.router.Start(); err != nil {
+		return 0, err
+	}
+	b.router.Stop()
+	if len(got) != len(play) {
+		return 0, fmt.Errorf("%d of %d packets came out", len(got), len(play))
+	}
+	for i, in := range play {
+		if want := expect(in, routes); !bytes.Equal(got[i], want) {
+			return 0, fmt.Errorf("packet %d:\n in   % x\n want % x\n got  % x", i, in, want, got[i])
+		}
+	}
+	return len(play), nil
+}
+
+// expect returns what a router makes of a frame: a linear search for the longest
+// prefix, and every header field computed anew.
+func expect(in []byte, routes []route) []byte {
+	out := bytes.Clone(in)
+	p := out[packet.EthernetLen:]
+	var dst netip.Addr
+	if p[0]>>4 == 4 {
+		dst = netip.AddrFrom4([4]byte(p[16:20]))
+		p[8]--
+		binary.BigEndian.PutUint16(p[10:], 0)
+		var sum uint32
+		for i := 0; i < packet.IPv4Len; i += 2 {
+			sum += uint32(binary.BigEndian.Uint16(p[i:]))
+		}
+		for sum > 0xffff {
+			sum = sum>>16 + sum&0xffff
+		}
+		binary.BigEndian.PutUint16(p[10:], ^uint16(sum))
+	} else {
+		dst = netip.AddrFrom16([16]byte(p[24:40]))
+		p[7]--
+	}
+	best, bits := -1, -1
+	for i, r := range routes {
+		if r.prefix.Bits() > bits && r.prefix.Contains(dst) {
+			best, bits = i, r.prefix.Bits()
+		}
+	}
+	mac := peerMAC(routes[best].peer)
+	for i := range 6 {
+		out[i] = byte(mac >> (40 - 8*i))
+		out[6+i] = byte(routerMAC >> (40 - 8*i))
+	}
+	return out
+}

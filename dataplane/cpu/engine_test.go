@@ -1,0 +1,448 @@
+package cpu
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
+)
+
+const (
+	mac0, mac1, mac2 fib.MAC = 0x020000000001, 0x020000000011, 0x020000000021 // of the ports
+	peer, peer2      fib.MAC = 0x0200000000aa, 0x0200000000bb
+)
+
+// world is an engine over a small network: port 1 with a neighbour, port 2 with
+// another and an MTU of 100, port 3 down; port 0 repairs checksums.
+type world struct {
+	t      testing.TB
+	fib    *fib.FIB
+	engine *Engine
+	mem    *umem.Memory
+	chunk  *batch.Chunk
+	glean  uint32 // an adjacency that is unresolved
+}
+
+func newWorld(t testing.TB) *world {
+	mem, err := umem.New(1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slab, err := batch.NewSlab(1, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mem.Close(); slab.Close() })
+	w := &world{t: t, fib: fib.New(1), mem: mem, chunk: slab.Chunks[0]}
+	w.engine = New(w.fib, mem.Bytes(), []bool{true, false, false, false})
+	w.fib.SetPort(0, mac0, 1500)
+	w.fib.SetPort(1, mac1, 1500)
+	w.fib.SetPort(2, mac2, 100)
+	w.fib.SetPort(3, mac2, 0)
+	a1, a2, a3 := w.adjacency(1, peer), w.adjacency(2, peer2), w.adjacency(3, peer2)
+	w.glean = w.adjacency(1, 0)
+	one := fib.Path{Adjacency: a1, Weight: 1}
+	two := fib.Path{Adjacency: a2, Weight: 1}
+	w.route(w.hop(fib.KindForward, one), "10.1.0.0/16", "fd01::/64")
+	w.route(w.hop(fib.KindForward, two), "10.2.0.0/16", "fd02::/64")
+	w.route(w.hop(fib.KindForward, fib.Path{Adjacency: a3, Weight: 1}), "10.3.0.0/16", "fd03::/64")
+	w.route(w.hop(fib.KindForward, fib.Path{Adjacency: w.glean, Weight: 1}), "10.4.0.0/16", "fd04::/64")
+	w.route(w.hop(fib.KindForward, one, two), "10.5.0.0/16", "fd05::/64")
+	w.route(w.hop(fib.KindLocal), "10.6.0.1/32", "fd06::1/128")
+	w.route(w.hop(fib.KindBlackhole), "10.7.0.0/16", "fd07::/64")
+	w.route(w.hop(fib.KindUnreachable), "10.8.0.0/16", "fd08::/64")
+	w.route(w.hop(fib.KindProhibit), "10.9.0.0/16", "fd09::/64")
+	w.route(w.hop(fib.KindNoPort), "10.10.0.0/16", "fd0a::/64")
+	return w
+}
+
+func (w *world) adjacency(port uint16, mac fib.MAC) uint32 {
+	id, err := w.fib.NewAdjacency(port)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.fib.SetAdjacency(id, port, mac)
+	return id
+}
+
+func (w *world) hop(k fib.Kind, paths ...fib.Path) fib.ID {
+	id, err := w.fib.NewNextHop(k, paths...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return id
+}
+
+func (w *world) route(id fib.ID, prefixes ...string) {
+	for _, s := range prefixes {
+		p, insert := netip.MustParsePrefix(s), w.fib.IPv4.Insert
+		if p.Addr().Is6() {
+			insert = w.fib.IPv6.Insert
+		}
+		if err := insert(p, id); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// submit runs frames through the engine as one chunk, all from one port.
+func (w *world) submit(port uint16, frames ...[]byte) []batch.Result {
+	for i, f := range frames {
+		addr := uint32(i)*umem.FrameSize + umem.DataOffset
+		copy(w.mem.Bytes()[addr:], f)
+		w.chunk.In[i] = batch.Frame{Addr: addr, Len: uint16(len(f)), Port: port}
+		w.chunk.Out[i] = batch.Result{Verdict: 0xffff}
+	}
+	w.chunk.N = len(frames)
+	w.engine.Submit(w.chunk)
+	return w.chunk.Out[:len(frames)]
+}
+
+func (w *world) bytes(r batch.Result) []byte { return w.mem.Bytes()[r.Addr:][:r.Len] }
+
+func (w *world) received(i int) []byte {
+	f := w.chunk.In[i]
+	return w.mem.Bytes()[f.Addr:][:f.Len]
+}
+
+// edit returns a copy of a frame with bytes of its IP packet changed and, for
+// IPv4, the header checksum made right again.
+func edit(frame []byte, at int, with ...byte) []byte {
+	f := bytes.Clone(frame)
+	p := f[packet.EthernetLen:]
+	copy(p[at:], with)
+	if p[0]>>4 == 4 {
+		binary.BigEndian.PutUint16(p[10:], 0)
+		binary.BigEndian.PutUint16(p[10:], packet.Checksum(p[:packet.IPv4Len]))
+	}
+	return f
+}
+
+func to4(dst string) []byte { return testutil.UDP4("192.0.2.1", dst, 1000, 53, make([]byte, 40)...) }
+func to6(dst string) []byte { return testutil.UDP6("2001:db8::1", dst, 1000, 53, make([]byte, 40)...) }
+
+func TestVerdicts(t *testing.T) {
+	v4, v6 := to4("10.1.0.9"), to6("fd01::9")
+	from4 := func(src string) []byte { return testutil.UDP4(src, "10.1.0.9", 1, 2, make([]byte, 40)...) }
+	from6 := func(src string) []byte { return testutil.UDP6(src, "fd01::9", 1, 2, make([]byte, 40)...) }
+	big4 := testutil.UDP4("192.0.2.1", "10.2.0.9", 1, 2, make([]byte, 73)...)
+	big6 := testutil.UDP6("2001:db8::1", "fd02::9", 1, 2, make([]byte, 53)...)
+	fit4 := testutil.UDP4("192.0.2.1", "10.2.0.9", 1, 2, make([]byte, 72)...)
+	fit6 := testutil.UDP6("2001:db8::1", "fd02::9", 1, 2, make([]byte, 52)...)
+	routing0 := edit(edit(v6, 6, byte(packet.Routing)), 40, 17, 0, 0, 1)
+	arp := bytes.Clone(v4)
+	arp[12], arp[13] = 8, 6
+	crossed := bytes.Clone(v6)
+	crossed[12], crossed[13] = 8, 0
+	crossed4 := bytes.Clone(v4)
+	crossed4[12], crossed4[13] = 0x86, 0xdd
+	tcp1 := edit(v4, 6, 0, 1)
+	tcp1 = edit(tcp1, 9, 6)
+
+	drop := batch.Drop
+	for _, c := range []struct {
+		name  string
+		frame []byte
+		want  batch.Verdict
+	}{
+		{"IPv4", v4, batch.Forward(1)},
+		{"IPv6", v6, batch.Forward(1)},
+		{"empty frame", nil, drop(batch.TooShort)},
+		{"Ethernet header cut", v4[:13], drop(batch.TooShort)},
+		{"Ethernet header alone", v4[:14], drop(batch.TooShort)},
+		{"IPv4 header cut", v4[:33], drop(batch.TooShort)},
+		{"IPv6 header cut", v6[:53], drop(batch.TooShort)},
+		{"ARP", arp, drop(batch.EtherType)},
+		{"IPv6 packet as IPv4", crossed, drop(batch.IPVersion)},
+		{"IPv4 packet as IPv6", crossed4, drop(batch.IPVersion)},
+		{"IHL of 4", edit(v4, 0, 0x44), drop(batch.HeaderLength)},
+		{"IHL beyond the packet", edit(v4, 0, 0x4f, 0, 0, 59), drop(batch.HeaderLength)},
+		{"IPv4 options", edit(v4, 0, 0x46), drop(batch.IPOptions)},
+		{"total length below the header", edit(v4, 2, 0, 19), drop(batch.BadLength)},
+		{"total length beyond the frame", edit(v4, 2, 0, 69), drop(batch.BadLength)},
+		{"payload length beyond the frame", edit(v6, 4, 0, 49), drop(batch.BadLength)},
+		{"jumbogram", edit(v6, 4, 0, 0, 0), drop(batch.BadLength)},
+		{"no payload and no next header", edit(v6, 4, 0, 0, 59), batch.Forward(1)},
+		{"header checksum", func() []byte { f := bytes.Clone(v4); f[24] ^= 1; return f }(), drop(batch.BadChecksum)},
+		{"IPv4 TTL 1", edit(v4, 8, 1), drop(batch.TTLExpired)},
+		{"IPv4 TTL 0", edit(v4, 8, 0), drop(batch.TTLExpired)},
+		{"IPv4 TTL 2", edit(v4, 8, 2), batch.Forward(1)},
+		{"IPv6 hop limit 1", edit(v6, 7, 1), drop(batch.TTLExpired)},
+		{"IPv6 hop limit 0", edit(v6, 7, 0), drop(batch.TTLExpired)},
+		{"IPv6 hop limit 2", edit(v6, 7, 2), batch.Forward(1)},
+		{"from 0/8", from4("0.0.0.0"), drop(batch.SourceMartian)},
+		{"from 127/8", from4("127.0.0.1"), drop(batch.SourceMartian)},
+		{"from multicast", from4("224.0.0.5"), drop(batch.SourceMartian)},
+		{"from 240/4", from4("240.0.0.1"), drop(batch.SourceMartian)},
+		{"from broadcast", from4("255.255.255.255"), drop(batch.SourceMartian)},
+		{"from 1/8", from4("1.0.0.1"), batch.Forward(1)},
+		{"from 223/8", from4("223.255.255.255"), batch.Forward(1)},
+		{"to 0/8", to4("0.1.2.3"), drop(batch.DestMartian)},
+		{"to 127/8", to4("127.0.0.1"), drop(batch.DestMartian)},
+		{"to multicast", to4("239.1.1.1"), drop(batch.DestMartian)},
+		{"to broadcast", to4("255.255.255.255"), drop(batch.DestMartian)},
+		{"from ::", from6("::"), drop(batch.SourceMartian)},
+		{"from ::1", from6("::1"), drop(batch.SourceMartian)},
+		{"from ::2", from6("::2"), batch.Forward(1)},
+		{"from link-local", from6("fe80::1"), drop(batch.SourceMartian)},
+		{"from febf::", from6("febf::1"), drop(batch.SourceMartian)},
+		{"from fec0::", from6("fec0::1"), batch.Forward(1)},
+		{"from IPv6 multicast", from6("ff02::1"), drop(batch.SourceMartian)},
+		{"to link-local", to6("fe80::1"), drop(batch.DestMartian)},
+		{"to ::1", to6("::1"), drop(batch.DestMartian)},
+		{"to IPv6 multicast", to6("ff0e::1"), drop(batch.DestMartian)},
+		{"TCP fragment at offset 1", tcp1, drop(batch.FragmentOverlap)},
+		{"UDP fragment at offset 1", edit(v4, 6, 0, 1), batch.Forward(1)},
+		{"type 0 routing header", routing0, drop(batch.RoutingHeader)},
+		{"extension header beyond the end", edit(edit(v6, 6, 60), 40, 17, 200), drop(batch.ExtensionHeaders)},
+		{"no route", to4("172.16.0.1"), drop(batch.NoRoute)},
+		{"no IPv6 route", to6("2001:db8:ffff::1"), drop(batch.NoRoute)},
+		{"port down", to4("10.3.0.1"), drop(batch.PortDown)},
+		{"IPv6 port down", to6("fd03::1"), drop(batch.PortDown)},
+		{"unresolved", to4("10.4.0.1"), batch.Hold},
+		{"IPv6 unresolved", to6("fd04::1"), batch.Hold},
+		{"local", to4("10.6.0.1"), drop(batch.LocalDelivery)},
+		{"IPv6 local", to6("fd06::1"), drop(batch.LocalDelivery)},
+		{"blackhole", to4("10.7.0.1"), drop(batch.Blackhole)},
+		{"IPv6 blackhole", to6("fd07::1"), drop(batch.Blackhole)},
+		{"unreachable", to4("10.8.0.1"), drop(batch.Unreachable)},
+		{"IPv6 unreachable", to6("fd08::1"), drop(batch.Unreachable)},
+		{"prohibit", to4("10.9.0.1"), drop(batch.Prohibit)},
+		{"IPv6 prohibit", to6("fd09::1"), drop(batch.Prohibit)},
+		{"not a port", to4("10.10.0.1"), drop(batch.NoPort)},
+		{"IPv6 not a port", to6("fd0a::1"), drop(batch.NoPort)},
+		{"one byte over the MTU", big4, drop(batch.MTUExceeded)},
+		{"IPv6 one byte over the MTU", big6, drop(batch.MTUExceeded)},
+		{"as large as the MTU", fit4, batch.Forward(2)},
+		{"IPv6 as large as the MTU", fit6, batch.Forward(2)},
+	} {
+		w := newWorld(t)
+		r := w.submit(1, c.frame)[0]
+		if r.Verdict != c.want {
+			t.Errorf("%s: %v, want %v", c.name, r.Verdict, c.want)
+		}
+		if r.Verdict.Action() != batch.ActionForward && !bytes.Equal(w.received(0), c.frame) {
+			t.Errorf("%s: a frame that is not forwarded was changed", c.name)
+		}
+		if r.Verdict == batch.Hold && r.Addr != w.glean {
+			t.Errorf("%s: held for adjacency %d, want %d", c.name, r.Addr, w.glean)
+		}
+	}
+}
+
+func TestForwardedFramesAreRewritten(t *testing.T) {
+	w := newWorld(t)
+	in4, in6 := to4("10.1.0.9"), to6("fd01::9")
+	out := w.submit(1, in4, in6)
+	for i, in := range [][]byte{in4, in6} {
+		want := bytes.Clone(in)
+		copy(want, []byte{2, 0, 0, 0, 0, 0xaa, 2, 0, 0, 0, 0, 0x11})
+		if i == 0 {
+			want = edit(want, 8, 63)
+		} else {
+			want = edit(want, 7, 63)
+		}
+		if got := w.bytes(out[i]); !bytes.Equal(got, want) {
+			t.Errorf("packet %d:\n got  % x\n want % x", i, got, want)
+		}
+	}
+}
+
+func TestPaddingIsTrimmed(t *testing.T) {
+	w := newWorld(t)
+	v4 := testutil.UDP4("192.0.2.1", "10.1.0.9", 1, 2) // 42 bytes, padded to 60 on the wire
+	v6 := append(to6("fd01::9"), 0xde, 0xad)
+	out := w.submit(1, append(bytes.Clone(v4[:42]), make([]byte, 18)...), v6)
+	if out[0].Len != 42 {
+		t.Errorf("IPv4: %d bytes leave, want 42", out[0].Len)
+	}
+	if int(out[1].Len) != len(v6)-2 {
+		t.Errorf("IPv6: %d bytes leave, want %d", out[1].Len, len(v6)-2)
+	}
+}
+
+func TestChecksumsAreCompletedOnPortsThatNeedIt(t *testing.T) {
+	for port, want := range map[uint16]bool{0: true, 1: false} {
+		w := newWorld(t)
+		var frames [][]byte
+		for _, finished := range [][]byte{to4("10.1.0.9"), to6("fd01::9")} {
+			f := bytes.Clone(finished)
+			p := f[packet.EthernetLen:]
+			addrs, l4 := p[12:20], 20
+			if p[0]>>4 == 6 {
+				addrs, l4 = p[8:40], 40
+			}
+			pseudo := append(bytes.Clone(addrs), 0, 17, 0, byte(len(p)-l4))
+			binary.BigEndian.PutUint16(p[l4+6:], packet.Sum(pseudo))
+			frames = append(frames, f)
+		}
+		out := w.submit(port, frames...)
+		for i, finished := range [][]byte{to4("10.1.0.9"), to6("fd01::9")} {
+			l4 := packet.EthernetLen + []int{20, 40}[i]
+			if got := bytes.Equal(w.bytes(out[i])[l4:], finished[l4:]); got != want {
+				t.Errorf("port %d, packet %d: checksum completed %v, want %v", port, i, got, want)
+			}
+		}
+	}
+}
+
+// Flows spread over the paths of a group, and every packet of one takes the same.
+func TestMultipath(t *testing.T) {
+	w := newWorld(t)
+	for name, frame := range map[string]func(port uint16) []byte{
+		"IPv4": func(p uint16) []byte { return testutil.UDP4("192.0.2.1", "10.5.0.1", p, 53) },
+		"IPv6": func(p uint16) []byte { return testutil.UDP6("2001:db8::1", "fd05::1", p, 53) },
+	} {
+		var frames [][]byte
+		for i := range 1000 {
+			frames = append(frames, frame(uint16(i/2)))
+		}
+		count := map[uint16]int{}
+		out := w.submit(1, frames...)
+		for i, r := range out {
+			count[r.Verdict.Port()]++
+			if r.Verdict != out[i&^1].Verdict {
+				t.Fatalf("%s: flow %d takes two paths", name, i/2)
+			}
+		}
+		if count[1] < 400 || count[2] < 400 {
+			t.Errorf("%s: 500 flows over two paths: %v", name, count)
+		}
+	}
+}
+
+func TestSubmitDoesNotAllocate(t *testing.T) {
+	w := newWorld(t)
+	frames := [][]byte{to4("10.1.0.9"), to6("fd01::9"), to4("10.5.0.9"), to6("fd05::9"), to4("10.4.0.1"), to4("172.16.0.1"), nil}
+	w.submit(0, frames...)
+	if n := testing.AllocsPerRun(100, func() { w.engine.Submit(w.chunk) }); n != 0 {
+		t.Errorf("Submit allocates %v times", n)
+	}
+}
+
+// A packet's verdict does not depend on its neighbours in the chunk.
+func TestPacketsDoNotDisturbEachOther(t *testing.T) {
+	w := newWorld(t)
+	rnd := rand.New(rand.NewPCG(4, 4))
+	good := to4("10.1.0.9")
+	var frames [][]byte
+	for i := range 1000 {
+		f := bytes.Clone(good)
+		if i%2 == 1 {
+			f = mutate(rnd, [][]byte{good, to6("fd01::9")}[rnd.IntN(2)])
+		}
+		frames = append(frames, f)
+	}
+	for i, r := range w.submit(0, frames...) {
+		if i%2 == 0 && r.Verdict != batch.Forward(1) {
+			t.Fatalf("good packet %d among bad ones: %v", i, r.Verdict)
+		}
+	}
+}
+
+// mutate cuts, extends or overwrites a frame at random.
+func mutate(rnd *rand.Rand, f []byte) []byte {
+	f = bytes.Clone(f)
+	for range 1 + rnd.IntN(4) {
+		switch rnd.IntN(4) {
+		case 0:
+			f = f[:rnd.IntN(len(f)+1)]
+		case 1:
+			f = append(f, make([]byte, rnd.IntN(64))...)
+		default:
+			if len(f) > 0 {
+				f[rnd.IntN(len(f))] = byte(rnd.Uint32())
+			}
+		}
+		if len(f) > umem.MaxFrameLen {
+			f = f[:umem.MaxFrameLen]
+		}
+		if len(f) == 0 {
+			break
+		}
+	}
+	return f
+}
+
+// check asserts what must hold for any frame whatsoever.
+func check(t *testing.T, w *world, in []byte, r batch.Result, i int) {
+	switch r.Verdict.Action() {
+	case batch.ActionForward:
+		out := w.bytes(r)
+		if len(out) < packet.EthernetLen+packet.IPv4Len || len(out) > len(in) {
+			t.Fatalf("% x: %d bytes leave", in, len(out))
+		}
+		p, q := in[packet.EthernetLen:len(out)], out[packet.EthernetLen:]
+		if q[0]>>4 == 4 && (q[8] != p[8]-1 || q[8] == 0 || packet.Sum(q[:20]) != 0xffff) {
+			t.Fatalf("IPv4 % x leaves as % x", p, q)
+		}
+		if q[0]>>4 == 6 && (q[7] != p[7]-1 || q[7] == 0) {
+			t.Fatalf("IPv6 % x leaves as % x", p, q)
+		}
+		if r.Verdict.Port() != 1 && r.Verdict.Port() != 2 {
+			t.Fatalf("% x: leaves by port %d", in, r.Verdict.Port())
+		}
+	case batch.ActionDrop:
+		if r.Verdict.Reason() == batch.Unprocessed || int(r.Verdict.Reason()) >= batch.NumReasons {
+			t.Fatalf("% x: %v", in, r.Verdict)
+		}
+		fallthrough
+	case batch.ActionHold:
+		if !bytes.Equal(w.received(i), in) {
+			t.Fatalf("% x: not forwarded, but changed", in)
+		}
+	default:
+		t.Fatalf("% x: %v", in, r.Verdict)
+	}
+}
+
+func seeds() [][]byte {
+	return [][]byte{
+		to4("10.1.0.9"), to6("fd01::9"), to4("10.5.0.9"), to6("fd05::9"), to4("10.4.0.1"),
+		edit(edit(to6("fd05::9"), 6, byte(packet.Routing)), 40, 17, 0, 0, 1),
+		edit(edit(to6("fd05::9"), 6, byte(packet.HopByHop)), 40, 44, 0),
+		testutil.Frame(testutil.Ethernet(layers.EthernetTypeIPv4), testutil.IPv4("1.2.3.4", "10.5.0.3", 6),
+			&layers.TCP{SrcPort: 1, DstPort: 2, SYN: true}, gopacket.Payload("hello")),
+	}
+}
+
+// Two million mutated frames: nothing panics, everything gets a named verdict.
+func TestMutatedFrames(t *testing.T) {
+	rounds := 2000
+	if testing.Short() {
+		rounds = 100
+	}
+	w, rnd := newWorld(t), rand.New(rand.NewPCG(5, 5))
+	frames, originals := make([][]byte, 1000), seeds()
+	for range rounds {
+		for i := range frames {
+			frames[i] = mutate(rnd, originals[rnd.IntN(len(originals))])
+		}
+		for i, r := range w.submit(0, frames...) {
+			check(t, w, frames[i], r, i)
+		}
+	}
+}
+
+func FuzzEngine(f *testing.F) {
+	for _, s := range seeds() {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		if len(frame) > umem.MaxFrameLen {
+			return
+		}
+		w := newWorld(t)
+		check(t, w, frame, w.submit(0, frame)[0], 0)
+	})
+}
