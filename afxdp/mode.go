@@ -1,0 +1,32 @@
+package afxdp
+
+import "fmt"
+
+// Mode is how frames pass between an interface and its sockets.
+type Mode uint8
+
+const (
+	Auto     Mode = iota // the best of the others that works
+	ZeroCopy             // the driver runs the program; the NIC reads and writes frame memory itself
+	Native               // the driver runs the program; the kernel copies each frame
+	Generic              // the network stack runs the program on a socket buffer and copies it; any interface
+)
+
+var modes = [...]string{Auto: "auto", ZeroCopy: "zero-copy", Native: "native", Generic: "generic"}
+
+func (m Mode) String() string {
+	if int(m) < len(modes) {
+		return modes[m]
+	}
+	return "invalid"
+}
+
+// ParseMode is the inverse of String.
+func ParseMode(s string) (Mode, error) {
+	for m, name := range modes {
+		if s == name {
+			return Mode(m), nil
+		}
+	}
+	return Auto, fmt.Errorf("XDP mode %q: take one of auto, zero-copy, native, generic", s)
+}

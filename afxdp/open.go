@@ -1,0 +1,209 @@
+package afxdp
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/umem"
+)
+
+// busyTimeout bounds the wait for queues and interfaces that a former owner has
+// closed but the kernel not yet torn down.
+const busyTimeout = time.Second
+
+// Open takes the ports from Linux: it attaches the XDP programs, binds a socket
+// to every queue, and lets frames in when all is ready. The interfaces are
+// looked up in the network namespace of the calling thread. After an error
+// nothing is left open.
+func Open(cfg Config) (_ *Set, err error) {
+	if cfg.RingSize == 0 {
+		cfg.RingSize = DefaultRingSize
+	}
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("open ports: %w", err)
+	}
+	o := opening{Config: cfg, set: &Set{}, deadline: time.Now().Add(busyTimeout)}
+	defer func() {
+		if err != nil {
+			o.set.Close()
+		}
+	}()
+	for i := range cfg.Ports {
+		if err := o.addPort(i); err != nil {
+			return nil, fmt.Errorf("open port %s: %w", cfg.Ports[i].Interface, err)
+		}
+	}
+	if err := o.openQueues(); err != nil {
+		return nil, err
+	}
+	for _, p := range o.set.Ports {
+		if err := p.admit(); err != nil {
+			return nil, fmt.Errorf("open port %s: %w", p.Name, err)
+		}
+	}
+	return o.set, nil
+}
+
+// opening is a Set on its way.
+type opening struct {
+	Config
+	set      *Set
+	queues   []int // of each port
+	deadline time.Time
+}
+
+// addPort attaches the program of port i; it leaves all frames to Linux as yet.
+func (o *opening) addPort(i int) error {
+	p, queues, err := newPort(o.Ports[i].Interface, len(o.Workers))
+	if err != nil {
+		return err
+	}
+	p.mu = &o.set.mu
+	var other *program
+	if i > 0 {
+		other = o.set.Ports[0].program
+	}
+	if p.program, err = loadProgram(queues, other); err != nil {
+		return err
+	}
+	o.set.Ports, o.queues = append(o.set.Ports, p), append(o.queues, queues)
+
+	asked := o.Ports[i].Mode
+	p.Mode, p.ModeReason = Native, "asked for"
+	if asked == Generic {
+		p.Mode = Generic
+	}
+	err = p.program.attach(p.Ifindex, p.Mode, o.deadline)
+	if err != nil && asked == Auto && !refusedForGood(err) {
+		p.Mode, p.ModeReason = Generic, err.Error()
+		err = p.program.attach(p.Ifindex, Generic, o.deadline)
+	}
+	return mended(err, attachMends)
+}
+
+// openQueues opens all sockets zero-copy if no port's mode stands against it,
+// and where that does not work and no port insists, all of them copying.
+func (o *opening) openQueues() error {
+	zeroCopy, insist := true, false
+	var reason error
+	for i, p := range o.set.Ports {
+		switch asked := o.Ports[i].Mode; {
+		case asked == ZeroCopy:
+			insist = true
+		case asked != Auto:
+			zeroCopy, reason = false, fmt.Errorf("port %s is to be %v, and all share memory", p.Name, asked)
+		case p.Mode == Generic:
+			zeroCopy, reason = false, fmt.Errorf("port %s has generic XDP only, and all share memory", p.Name)
+		}
+	}
+	if insist && !zeroCopy {
+		return fmt.Errorf("open the ports zero-copy: %w", reason)
+	}
+	if zeroCopy {
+		err := o.tryQueues(true)
+		if err == nil {
+			for _, p := range o.set.Ports {
+				p.Mode, p.ModeReason = ZeroCopy, ""
+			}
+			return nil
+		}
+		if insist || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EBUSY) {
+			return mended(err, bindMends)
+		}
+		reason = err
+	}
+	for i, p := range o.set.Ports {
+		if o.Ports[i].Mode == Auto && p.Mode == Native {
+			p.ModeReason = reason.Error()
+		}
+	}
+	return mended(o.tryQueues(false), bindMends)
+}
+
+var bindMends = mends{
+	unix.EPERM:        needRoot,
+	unix.EBUSY:        "another process has an AF_XDP socket on the queue: stop it",
+	unix.EOPNOTSUPP:   "the driver cannot do this mode: take auto, native or generic",
+	unix.EINVAL:       "the driver does not take this queue or these rings: use fewer queues by `ethtool -L`, or mode native or generic",
+	unix.ENOBUFS:      "the frame memory is over the limit of locked memory: raise it by `ulimit -l unlimited`, or run with CAP_IPC_LOCK",
+	unix.EAFNOSUPPORT: "take a kernel with CONFIG_XDP_SOCKETS",
+	unix.ENOPROTOOPT:  "turn busy polling off, or take Linux 5.11 or later",
+}
+
+// tryQueues opens a socket for every queue of every port, or none.
+func (o *opening) tryQueues(zeroCopy bool) error {
+	// Of each worker: its first socket, which registers the memory, and an even
+	// share of half the memory for each of its queues to receive into.
+	first := make([]*socket, len(o.Workers))
+	perWorker := make([]int, len(o.Workers))
+	for _, n := range o.queues {
+		for q := range n {
+			perWorker[q%len(o.Workers)]++
+		}
+	}
+	for i, p := range o.set.Ports {
+		p.byWorker = make([][]*Queue, len(o.Workers))
+		for n := range o.queues[i] {
+			w := n % len(o.Workers)
+			mem := o.Workers[w]
+			q := &Queue{
+				pool: mem.Pool, port: uint16(i), zeroCopy: zeroCopy, busy: o.BusyPoll > 0,
+				share: max(1, mem.Memory.Frames()/2/perWorker[w]),
+			}
+			err := o.openSocket(&q.socket, mem.Memory, first[w], p.Ifindex, n, zeroCopy)
+			if err != nil {
+				for _, p := range o.set.Ports {
+					p.closeQueues()
+				}
+				return fmt.Errorf("open queue %d of port %s: %w", n, p.Name, err)
+			}
+			if first[w] == nil {
+				first[w] = &q.socket
+			}
+			p.queues = append(p.queues, q)
+			p.byWorker[w] = append(p.byWorker[w], q)
+		}
+	}
+	return nil
+}
+
+// openSocket opens s and binds it to a queue, sharing the memory of first
+// unless that is nil.
+func (o *opening) openSocket(s *socket, m *umem.Memory, first *socket, ifindex, queue int, zeroCopy bool) error {
+	if err := s.open(m, first == nil, o.RingSize); err != nil {
+		return err
+	}
+	if first == nil {
+		first = s
+	}
+	mode := "copying"
+	if zeroCopy {
+		mode = "zero-copy"
+	}
+	if err := s.bind(ifindex, queue, zeroCopy, first, o.deadline); err != nil {
+		s.close()
+		return fmt.Errorf("bind %s: %w", mode, err)
+	}
+	if o.BusyPoll > 0 {
+		if err := s.busyPoll(o.BusyPoll); err != nil {
+			s.close()
+			return err
+		}
+	}
+	return nil
+}
+
+// admit gives the queues frames to receive into, shows the sockets to the
+// program, and has it let the port's frames in.
+func (p *Port) admit() error {
+	for i, q := range p.queues {
+		q.Refill()
+		if err := p.program.Sockets.Put(uint32(i), uint32(q.fd)); err != nil {
+			return fmt.Errorf("give the socket of queue %d to the XDP program: %w", i, err)
+		}
+	}
+	return p.program.setMAC(p.MAC)
+}

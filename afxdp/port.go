@@ -1,0 +1,124 @@
+package afxdp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/umem"
+)
+
+// Port is an interface whose frames the router has.
+type Port struct {
+	Name    string
+	Ifindex int
+	MAC     [6]byte // the interface's, until SetMAC
+	// Mode is the mode in force: ZeroCopy, Native or Generic.
+	Mode Mode
+	// ModeReason says why a better mode is not in force, "" with ZeroCopy.
+	ModeReason string
+
+	mu       *sync.Mutex // of the Set
+	program  *program    // nil after Close
+	queues   []*Queue    // by number
+	byWorker [][]*Queue
+}
+
+// newPort looks the interface up and refuses what cannot be a port.
+func newPort(name string, workers int) (*Port, int, error) {
+	iface, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil, 0, fmt.Errorf("look up the interface: %w (`ip link` lists those of this network namespace)", err)
+	}
+	if len(iface.HardwareAddr) != 6 {
+		return nil, 0, fmt.Errorf("not an Ethernet interface: it has no MAC address")
+	}
+	if iface.MTU > umem.MaxMTU {
+		return nil, 0, fmt.Errorf("MTU of %d: a frame in memory holds %d at most (`ip link set %s mtu 1500`)", iface.MTU, umem.MaxMTU, name)
+	}
+	rx, tx, err := channels(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	if tx < rx {
+		return nil, 0, fmt.Errorf("%d receive queues and %d transmit queues: each queue must transmit too (`ethtool -L %s rx %d tx %d`)", rx, tx, name, tx, tx)
+	}
+	if rx < workers {
+		return nil, 0, fmt.Errorf("%d queues for %d workers: each worker needs a queue of every port (`ethtool -L %s`, or fewer workers)", rx, workers, name)
+	}
+	p := &Port{Name: iface.Name, Ifindex: iface.Index, MAC: [6]byte(iface.HardwareAddr)}
+	return p, rx, nil
+}
+
+// Queues returns the queues of the port that belong to a worker.
+func (p *Port) Queues(worker int) []*Queue { return p.byWorker[worker] }
+
+// SetMAC tells the XDP program that the interface has another MAC address.
+// Frames to any other address go to Linux.
+func (p *Port) SetMAC(mac [6]byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.program == nil {
+		return fmt.Errorf("set the MAC address of port %s: %w", p.Name, errClosed)
+	}
+	if err := p.program.setMAC(mac); err != nil {
+		return fmt.Errorf("port %s: %w", p.Name, err)
+	}
+	p.MAC = mac
+	return nil
+}
+
+// PortStats are a port's counts since Open, all its queues together.
+//
+// Once the port is detached and its queues have been received from until they
+// are empty, Frames[ToSocket] is the number of frames that Receive returned
+// plus RxDropped plus RxRingFull.
+type PortStats struct {
+	// Frames counts what the XDP program decided.
+	Frames [NumDecisions]uint64
+
+	// Counted by the kernel at the sockets.
+	RxDropped   uint64 // lost: longer than umem.MaxFrameLen, or no frame was in the fill ring
+	RxRingFull  uint64 // lost: the RX ring was full
+	RxFillEmpty uint64 // how often the fill ring was empty when a frame was wanted
+	RxInvalid   uint64 // addresses outside the memory in the fill ring
+	TxInvalid   uint64 // frames outside the memory, or across two of its frames, in the TX ring
+	TxEmpty     uint64 // how often the TX ring was empty when the driver looked
+
+	// Entries in the rings now.
+	FillLevel, RxLevel, TxLevel, CompletionLevel uint64
+}
+
+// Stats reads the port's counts. It may be called beside the workers.
+func (p *Port) Stats() (st PortStats, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.program == nil {
+		return st, fmt.Errorf("read the counters of port %s: %w", p.Name, errClosed)
+	}
+	if st.Frames, err = p.program.counts(); err != nil {
+		return st, fmt.Errorf("port %s: %w", p.Name, err)
+	}
+	for i, q := range p.queues {
+		s, err := option[unix.XDPStatistics](q.fd, unix.XDP_STATISTICS)
+		if err != nil {
+			return st, fmt.Errorf("read the counters of port %s, queue %d: %w", p.Name, i, err)
+		}
+		st.RxDropped += s.Rx_dropped
+		st.RxRingFull += s.Rx_ring_full
+		st.RxFillEmpty += s.Rx_fill_ring_empty_descs
+		st.RxInvalid += s.Rx_invalid_descs
+		st.TxInvalid += s.Tx_invalid_descs
+		st.TxEmpty += s.Tx_ring_empty_descs
+		st.FillLevel += uint64(q.fill.level())
+		st.RxLevel += uint64(q.rx.level())
+		st.TxLevel += uint64(q.tx.level())
+		st.CompletionLevel += uint64(q.completion.level())
+	}
+	return st, nil
+}
+
+var errClosed = errors.New("the port is closed")

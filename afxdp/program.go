@@ -1,0 +1,114 @@
+package afxdp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type decision -output-stem steer steer steer.bpf.c -- -Wall -Werror -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu
+
+// program is a port's XDP program (steer.bpf.c) with its maps.
+type program struct {
+	steerObjects
+	link link.Link // nil when the program is on no interface
+}
+
+// loadProgram loads the program of a port with the given number of queues. It
+// leaves every frame to Linux until setMAC. The maps of local addresses are
+// those of other, if that is not nil.
+func loadProgram(queues int, other *program) (*program, error) {
+	spec, err := loadSteer()
+	if err != nil {
+		return nil, fmt.Errorf("load the XDP program: %w", err)
+	}
+	spec.Maps[steerMapSockets].MaxEntries = uint32(queues)
+	var opts ebpf.CollectionOptions
+	if other != nil {
+		opts.MapReplacements = map[string]*ebpf.Map{steerMapLocal4: other.Local4, steerMapLocal6: other.Local6}
+	}
+	p := &program{}
+	if err := spec.LoadAndAssign(&p.steerObjects, &opts); err != nil {
+		return nil, fmt.Errorf("load the XDP program: %w", mended(err, mends{unix.EPERM: needRoot}))
+	}
+	return p, nil
+}
+
+// attach puts the program on an interface in mode Native or Generic, for as
+// long as the process lives.
+func (p *program) attach(ifindex int, mode Mode, deadline time.Time) error {
+	flags := link.XDPDriverMode
+	if mode == Generic {
+		flags = link.XDPGenericMode
+	}
+	err := retryBusy(deadline, func() (err error) {
+		p.link, err = link.AttachXDP(link.XDPOptions{Program: p.Steer, Interface: ifindex, Flags: flags})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("attach the XDP program in %v mode: %w", mode, err)
+	}
+	return nil
+}
+
+var attachMends = mends{
+	unix.EPERM:      needRoot,
+	unix.EBUSY:      anotherProgram,
+	unix.EEXIST:     anotherProgram,
+	unix.EOPNOTSUPP: "the driver has no XDP of its own: take mode generic",
+	unix.ENOSPC:     "on veth, it needs as many receive queues as its peer has transmit queues: `ethtool -L`, or take mode generic",
+	unix.ERANGE:     "the MTU of the interface or its peer is too large: lower it, or take mode generic",
+}
+
+const anotherProgram = "the interface has another XDP program: stop its owner, or `ip link set IFACE xdp off`"
+
+// refusedForGood says whether an attach error is one that generic mode would meet too.
+func refusedForGood(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST)
+}
+
+// setMAC sets the address to which frames must be sent to be the port's. The
+// program reads it by one load; the store, should it ever be torn, makes frames
+// of that instant go to Linux.
+func (p *program) setMAC(mac [6]byte) error {
+	var b [8]byte
+	copy(b[:], mac[:])
+	if err := p.PortMac.Set(binary.NativeEndian.Uint64(b[:])); err != nil {
+		return fmt.Errorf("set the XDP program's MAC address: %w", err)
+	}
+	return nil
+}
+
+// counts returns the frames by decision, all processors together.
+func (p *program) counts() (n [NumDecisions]uint64, err error) {
+	var perCPU []uint64
+	for d := range n {
+		if err := p.Frames.Lookup(uint32(d), &perCPU); err != nil {
+			return n, fmt.Errorf("read the XDP program's counters: %w", err)
+		}
+		for _, c := range perCPU {
+			n[d] += c
+		}
+	}
+	return n, nil
+}
+
+// detach takes the program off its interface. No frame is on its way through
+// the program when it returns, save in generic mode on another processor.
+func (p *program) detach() error {
+	if p.link == nil {
+		return nil
+	}
+	l := p.link
+	p.link = nil
+	return errors.Join(l.Detach(), l.Close())
+}
+
+func (p *program) close() error {
+	return errors.Join(p.detach(), p.steerObjects.Close())
+}

@@ -1,0 +1,160 @@
+package afxdp
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/umem"
+)
+
+// Queue is one queue of a port with its socket. It belongs to one worker, whose
+// memory and pool it uses; none of its methods blocks or allocates.
+type Queue struct {
+	socket
+	pool     *umem.Pool
+	port     uint16
+	zeroCopy bool
+	busy     bool // busy polling: our system calls do the driver's work
+
+	// The kernel never has more than share frames to receive into, so that no
+	// queue takes all of a worker's memory. It has receiving of them now.
+	share, receiving int
+	// transmitting counts the frames given to Transmit and not yet reclaimed.
+	transmitting int
+}
+
+// Refill takes frames from the pool and gives them to the kernel to receive
+// into, until it has the queue's share, the ring is full or the pool empty.
+func (q *Queue) Refill() {
+	n := q.fill.reserve(uint32(min(q.share-q.receiving, q.pool.Len())))
+	if n == 0 {
+		return
+	}
+	for i := range n {
+		q.fill.set(i, uint64(q.pool.Take()))
+	}
+	q.fill.submit(n)
+	q.receiving += int(n)
+	if q.fill.needsWakeup() {
+		q.wakeRX()
+	}
+}
+
+// Receive returns received frames in dst[:n] and gives them to the caller.
+func (q *Queue) Receive(dst []batch.Frame) (n int) {
+	got := q.rx.available(uint32(len(dst)))
+	if got == 0 {
+		if !q.busy && !q.fill.needsWakeup() {
+			return 0
+		}
+		q.wakeRX()
+		got = q.rx.available(uint32(len(dst)))
+		if got == 0 {
+			return 0
+		}
+	}
+	for i := range got {
+		d := q.rx.at(i)
+		dst[i] = batch.Frame{Addr: uint32(d.Addr), Len: uint16(d.Len), Port: q.port}
+	}
+	q.rx.release(got)
+	q.receiving -= int(got)
+	return int(got)
+}
+
+// Transmit takes the first n frames of src and starts sending them; n is less
+// than len(src) when the ring stays full, and the rest stays the caller's. Each
+// frame must lie within its umem.FrameSize bytes.
+func (q *Queue) Transmit(src []batch.Frame) (n int) {
+	for {
+		room := q.tx.reserve(uint32(len(src) - n))
+		for i, f := range src[n : n+int(room)] {
+			q.tx.set(uint32(i), unix.XDPDesc{Addr: uint64(f.Addr), Len: uint32(f.Len)})
+		}
+		q.tx.submit(room)
+		q.transmitting += int(room)
+		n += int(room)
+		if !q.kick() || n == len(src) {
+			return n
+		}
+	}
+}
+
+// Reclaim puts the frames that have been sent back into the pool, tells the
+// kernel again of those that it would not take before, and returns how many are
+// still being sent.
+func (q *Queue) Reclaim() (pending int) {
+	q.complete()
+	if q.transmitting > 0 && q.tx.level() > 0 {
+		q.kick()
+		q.complete()
+	}
+	return q.transmitting
+}
+
+// FD is the socket: poll(2) on it waits for received frames.
+func (q *Queue) FD() int { return q.fd }
+
+// complete puts the frames in the completion ring back into the pool.
+func (q *Queue) complete() {
+	n := q.completion.available(uint32(q.transmitting))
+	if n == 0 {
+		return
+	}
+	for i := range n {
+		q.pool.Put(uint32(q.completion.at(i)))
+	}
+	q.completion.release(n)
+	q.transmitting -= int(n)
+}
+
+// kick tells the kernel to send what is in the TX ring and reports whether that
+// made room in the ring.
+//
+// With zero-copy a call starts the NIC, which goes on by itself. In the copy
+// modes a call sends frames itself, at most 32 where the kernel knows no larger
+// budget, and nothing sends the rest, so we call until the ring is empty. What
+// ends this early is a kernel that takes no more, because the device, the socket's send
+// buffer or the completion ring is full, or the interface is down: the errors
+// tell less than the ring does, whether it moved. The one exception is EBUSY, by
+// which the kernel says that it dropped a frame, as it does for each without a
+// carrier. Every turn but the last takes a frame or more from the ring.
+func (q *Queue) kick() (moved bool) {
+	if !q.tx.needsWakeup() {
+		return false
+	}
+	before := q.tx.level()
+	left := before
+	for range before {
+		q.complete() // the kernel sends nothing that it could not report as sent
+		errno := q.wakeTX()
+		if q.zeroCopy {
+			return false
+		}
+		now := q.tx.level()
+		if now == 0 || now == left && errno != unix.EBUSY {
+			left = now
+			break
+		}
+		left = now
+	}
+	return left < before
+}
+
+// The two wake-ups are raw system calls: they do not wait for anything, so the
+// Go scheduler need not be told, which would cost more than many of the calls
+// and let it give the worker's processor away. What they delay is a garbage
+// collector that wants to stop this thread, by the time that sending one ring
+// takes, at most some hundred microseconds.
+
+// wakeTX has the kernel send.
+func (q *Queue) wakeTX() unix.Errno {
+	_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(q.fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
+	return errno
+}
+
+// wakeRX has the kernel look at the fill ring, and receive if we busy poll. Its
+// error, that the interface is down, needs no other answer than none received.
+func (q *Queue) wakeRX() {
+	unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(q.fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
+}

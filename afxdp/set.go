@@ -1,0 +1,102 @@
+package afxdp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Set is the open ports of a router.
+type Set struct {
+	Ports []*Port
+
+	mu sync.Mutex
+}
+
+// AddLocal makes packets to a go to Linux on all ports: the host's addresses,
+// and the directed broadcasts of its subnets.
+func (s *Set) AddLocal(a netip.Addr) error {
+	err := s.local(a, func(m *ebpf.Map, key []byte) error { return m.Put(key, uint8(1)) })
+	if err != nil {
+		return fmt.Errorf("leave packets to %v to Linux: %w", a, mended(err, mends{
+			unix.E2BIG: "the XDP program has room for 4096 addresses of a family",
+		}))
+	}
+	return nil
+}
+
+// DeleteLocal undoes AddLocal; an address that is not there is no error.
+func (s *Set) DeleteLocal(a netip.Addr) error {
+	err := s.local(a, func(m *ebpf.Map, key []byte) error { return m.Delete(key) })
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("take packets to %v from Linux: %w", a, err)
+	}
+	return nil
+}
+
+// local calls f with the map that a belongs in, shared by all ports, and its key.
+func (s *Set) local(a netip.Addr, f func(m *ebpf.Map, key []byte) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a = a.Unmap()
+	p := s.Ports[0].program
+	switch {
+	case p == nil:
+		return errClosed
+	case a.Is4():
+		return f(p.Local4, a.AsSlice())
+	case a.Is6():
+		return f(p.Local6, a.AsSlice())
+	}
+	return errors.New("not an address")
+}
+
+// Detach takes the programs off the interfaces. No more frames arrive; the
+// queues stay usable, so that workers can drain them.
+func (s *Set) Detach() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, p := range s.Ports {
+		if p.program == nil {
+			continue
+		}
+		if err := p.program.detach(); err != nil {
+			errs = append(errs, fmt.Errorf("detach the XDP program from %s: %w", p.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close detaches the ports, unmaps the rings and closes the sockets. The workers
+// must have stopped. Frames that are in the rings do not go back to their pools.
+// To close twice is no error.
+func (s *Set) Close() error {
+	errs := []error{s.Detach()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.Ports {
+		errs = append(errs, p.closeQueues())
+		if p.program != nil {
+			errs = append(errs, p.program.close())
+			p.program = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// closeQueues closes the port's sockets.
+func (p *Port) closeQueues() error {
+	var errs []error
+	for i, q := range p.queues {
+		if err := q.close(); err != nil {
+			errs = append(errs, fmt.Errorf("close queue %d of %s: %w", i, p.Name, err))
+		}
+	}
+	p.queues, p.byWorker = nil, make([][]*Queue, len(p.byWorker))
+	return errors.Join(errs...)
+}

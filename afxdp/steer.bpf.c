@@ -1,0 +1,176 @@
+//go:build ignore
+
+// SPDX-License-Identifier: Apache-2.0
+//
+// The XDP program of a port. It hands to Linux what is Linux's, and every other
+// frame to the AF_XDP socket of the queue that the frame arrived on.
+//
+// What goes to Linux, in the order of the tests:
+//
+//   - frames with a VLAN tag, and frames that are neither IPv4 nor IPv6 (ARP, LLDP, ...)
+//   - frames to another MAC address than the port's, broadcast and multicast included
+//   - IPv4 with options
+//   - packets to multicast groups, and to 255.255.255.255
+//   - IPv6 from or to link-local addresses
+//   - packets to an address in local4 or local6: the host's own, and the
+//     directed broadcasts of its subnets, which the control plane adds
+//   - neighbour discovery (RFC 4861 4, ICMPv6 types 133 to 137)
+//
+// A frame that is too short for its headers, or of another IP version than its
+// EtherType says, goes to the socket: the engine drops it and names the reason.
+// Nothing of the socket's goes to Linux: a queue without a socket drops its
+// frames, because Linux might forward them past the router's policies.
+//
+// A tag that the NIC or a veth's sender stripped before XDP is not seen here.
+// ("ethtool -K IFACE rxvlan off", for veth "txvlan off" at the peer, keeps it in
+// the frame.)
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/types.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+// Go's Decision is generated from this enum.
+enum decision {
+	TO_SOCKET,
+	NO_SOCKET, // was to go to the socket of a queue that has none: dropped
+	// The rest go to Linux.
+	VLAN,
+	ETHER_TYPE,
+	OTHER_MAC,
+	IPV4_OPTIONS,
+	MULTICAST,
+	BROADCAST,
+	LINK_LOCAL,
+	LOCAL,
+	NEIGHBOR_DISCOVERY,
+	DECISIONS,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, 1); // set to the number of queues before loading
+	__type(key, __u32);
+	__type(value, __u32);
+} sockets SEC(".maps");
+
+// Addresses of this host, shared by the programs of all ports.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __be32);
+	__type(value, __u8);
+} local4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct in6_addr);
+	__type(value, __u8);
+} local6 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, DECISIONS);
+	__type(key, enum decision);
+	__type(value, __u64);
+} frames SEC(".maps");
+
+// The port's MAC address, first byte lowest. Until user space has set it, its
+// upper 16 bits keep every frame from matching, so that Linux has them all.
+volatile __u64 port_mac = ~0ULL;
+
+static __always_inline enum decision decide_ipv4(void *data, void *end)
+{
+	struct iphdr *ip = data;
+
+	if ((void *)(ip + 1) > end || ip->version != 4)
+		return TO_SOCKET;
+	if (ip->ihl > 5)
+		return IPV4_OPTIONS;
+	if ((ip->daddr & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000))
+		return MULTICAST;
+	if (ip->daddr == bpf_htonl(INADDR_BROADCAST))
+		return BROADCAST;
+	if (bpf_map_lookup_elem(&local4, &ip->daddr))
+		return LOCAL;
+	return TO_SOCKET;
+}
+
+static __always_inline int is_link_local(const struct in6_addr *a)
+{
+	return (a->s6_addr16[0] & bpf_htons(0xffc0)) == bpf_htons(0xfe80);
+}
+
+static __always_inline enum decision decide_ipv6(void *data, void *end)
+{
+	struct ipv6hdr *ip = data;
+	__u8 *icmp_type = (void *)(ip + 1);
+
+	if ((void *)(ip + 1) > end || ip->version != 6)
+		return TO_SOCKET;
+	if (ip->daddr.s6_addr[0] == 0xff)
+		return MULTICAST;
+	if (is_link_local(&ip->daddr) || is_link_local(&ip->saddr))
+		return LINK_LOCAL;
+	if (bpf_map_lookup_elem(&local6, &ip->daddr))
+		return LOCAL;
+	if (ip->nexthdr == IPPROTO_ICMPV6 && (void *)(icmp_type + 1) <= end &&
+	    *icmp_type >= 133 && *icmp_type <= 137)
+		return NEIGHBOR_DISCOVERY;
+	return TO_SOCKET;
+}
+
+static __always_inline enum decision decide(void *data, void *end)
+{
+	struct ethhdr *eth = data;
+	__u64 mac;
+
+	if ((void *)(eth + 1) > end)
+		return TO_SOCKET;
+
+	switch (eth->h_proto) {
+	case bpf_htons(ETH_P_8021Q):
+	case bpf_htons(ETH_P_8021AD):
+		return VLAN;
+	case bpf_htons(ETH_P_IP):
+	case bpf_htons(ETH_P_IPV6):
+		break;
+	default:
+		return ETHER_TYPE;
+	}
+
+	mac = *(__u32 *)&eth->h_dest[0] | (__u64) * (__u16 *)&eth->h_dest[4] << 32;
+	if (mac != port_mac)
+		return OTHER_MAC;
+
+	if (eth->h_proto == bpf_htons(ETH_P_IP))
+		return decide_ipv4(eth + 1, end);
+	return decide_ipv6(eth + 1, end);
+}
+
+SEC("xdp")
+int steer(struct xdp_md *ctx)
+{
+	enum decision d = decide((void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	int action = XDP_PASS;
+	__u64 *n;
+
+	if (d == TO_SOCKET) {
+		action = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_DROP);
+		if (action != XDP_REDIRECT)
+			d = NO_SOCKET;
+	}
+	n = bpf_map_lookup_elem(&frames, &d);
+	if (n)
+		++*n;
+	return action;
+}
+
+// No helper that is called here asks for the GPL.
+char _license[] SEC("license") = "Apache-2.0";
