@@ -1,0 +1,192 @@
+package fib
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+)
+
+func TestWordsKeepWhatIsPutIn(t *testing.T) {
+	f := New(0)
+	f.SetPort(7, 0x0200deadbeef, 1500)
+	if p := f.Port(7); p.MAC() != 0x0200deadbeef || p.MTU() != 1500 {
+		t.Errorf("port: %v, MTU %d", p.MAC(), p.MTU())
+	}
+	a, _ := f.NewAdjacency(4095)
+	if w := f.Adjacency(a); w.Resolved() || w.Port() != 4095 {
+		t.Errorf("new adjacency: resolved %v, port %d", w.Resolved(), w.Port())
+	}
+	f.SetAdjacency(a, 4095, 0xfedcba987654)
+	if w := f.Adjacency(a); !w.Resolved() || w.MAC() != 0xfedcba987654 || w.MAC().String() != "fe:dc:ba:98:76:54" || w.Port() != 4095 {
+		t.Errorf("adjacency: %v, port %d", w.MAC(), w.Port())
+	}
+	for _, k := range []Kind{KindLocal, KindBlackhole, KindUnreachable, KindProhibit, KindNoPort} {
+		id, err := f.NewNextHop(k)
+		if err != nil || id == 0 || f.NextHop(id).Kind() != k || f.NextHop(id).Group() {
+			t.Errorf("%v: %#x, %v", k, f.NextHop(id), err)
+		}
+	}
+	if _, err := f.NewNextHop(KindForward); err == nil {
+		t.Error("a forwarding next hop without a path is accepted")
+	}
+	if _, err := f.NewNextHop(KindLocal, Path{}); err == nil {
+		t.Error("a local next hop with a path is accepted")
+	}
+}
+
+func shares(paths ...Path) map[uint32]int {
+	var b [Buckets]uint32
+	fillBuckets(&b, paths)
+	n := map[uint32]int{}
+	for _, a := range b {
+		n[a]++
+	}
+	return n
+}
+
+func TestBucketsFollowTheWeights(t *testing.T) {
+	for _, c := range []struct {
+		weights []uint32
+		want    []int
+	}{
+		{[]uint32{1}, []int{256}},
+		{[]uint32{1, 1}, []int{128, 128}},
+		{[]uint32{3, 1}, []int{192, 64}},
+		{[]uint32{0, 1}, []int{128, 128}}, // 0 counts as 1
+		{[]uint32{1, 2, 5}, []int{32, 64, 160}},
+		{[]uint32{1, 1, 1}, []int{86, 85, 85}},
+	} {
+		var paths []Path
+		for i, w := range c.weights {
+			paths = append(paths, Path{Adjacency: uint32(i), Weight: w})
+		}
+		got := shares(paths...)
+		for i, want := range c.want {
+			if d := got[uint32(i)] - want; d < -1 || d > 1 {
+				t.Errorf("weights %v: path %d has %d buckets, want %d", c.weights, i, got[uint32(i)], want)
+			}
+		}
+	}
+}
+
+func TestADeadPathMovesOnlyItsOwnFlows(t *testing.T) {
+	paths := []Path{{Adjacency: 1, Weight: 2}, {Adjacency: 2, Weight: 1}, {Adjacency: 3, Weight: 1}}
+	var before, after, back [Buckets]uint32
+	fillBuckets(&before, paths)
+	paths[0].Dead = true
+	fillBuckets(&after, paths)
+	heirs := map[uint32]int{}
+	for i := range before {
+		if before[i] == 1 {
+			heirs[after[i]]++
+		} else if before[i] != after[i] {
+			t.Fatalf("bucket %d moved from living path %d to %d", i, before[i], after[i])
+		}
+	}
+	if heirs[1] != 0 || heirs[2] != 64 || heirs[3] != 64 {
+		t.Errorf("the dead path's 128 buckets went to %v", heirs)
+	}
+	paths[0].Dead = false
+	if fillBuckets(&back, paths); back != before {
+		t.Error("the path's return does not restore the buckets")
+	}
+	for i := range paths {
+		paths[i].Dead = true
+	}
+	if fillBuckets(&back, paths); back != before {
+		t.Error("with all paths dead, they do not keep their buckets")
+	}
+}
+
+func TestNextHopChangesBetweenOneAndManyPaths(t *testing.T) {
+	f := New(0)
+	a, b := Path{Adjacency: 1, Weight: 1}, Path{Adjacency: 2, Weight: 1}
+	id, err := f.NewNextHop(KindForward, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := f.NextHop(id); w.Group() || w.Index() != 1 {
+		t.Errorf("one path: %#x", w)
+	}
+	check := func(want map[uint32]int) {
+		t.Helper()
+		w, got := f.NextHop(id), map[uint32]int{}
+		if !w.Group() {
+			t.Fatalf("many paths: %#x", w)
+		}
+		for i := range Buckets {
+			got[atomic.LoadUint32(&f.groups[int(w.Index())*Buckets+i])]++
+		}
+		for a, n := range want {
+			if got[a] != n {
+				t.Errorf("buckets %v, want %v", got, want)
+			}
+		}
+	}
+	must(t, f.SetNextHop(id, KindForward, a, b))
+	check(map[uint32]int{1: 128, 2: 128})
+	group := f.NextHop(id).Index()
+	must(t, f.SetNextHop(id, KindForward, a, Path{Adjacency: 3, Weight: 3}))
+	check(map[uint32]int{1: 64, 3: 192})
+	if f.NextHop(id).Index() != group {
+		t.Error("a changed group got a new number: all its flows may have moved")
+	}
+	must(t, f.SetNextHop(id, KindBlackhole))
+	if w := f.NextHop(id); w.Kind() != KindBlackhole {
+		t.Errorf("blackhole: %#x", w)
+	}
+	if g, _ := f.groupIDs.take(); g != group {
+		t.Errorf("the group's number is not used again: got %d, want %d", g, group)
+	}
+}
+
+func TestNumbersAreUsedAgainOnlyWhenReadersHaveMovedOn(t *testing.T) {
+	f := New(0)
+	one, two := f.NewReader(), f.NewReader()
+	id, _ := f.NewAdjacency(0)
+	one.Begin()
+	f.FreeAdjacency(id) // one may have seen it
+	if got, _ := f.NewAdjacency(0); got == id {
+		t.Fatal("a number was used again under a reader's eyes")
+	}
+	two.Begin() // began later: cannot have seen it
+	if got, _ := f.NewAdjacency(0); got == id {
+		t.Fatal("a number was used again under a reader's eyes")
+	}
+	one.End()
+	if got, _ := f.NewAdjacency(0); got != id {
+		t.Errorf("got number %d, want %d, which nobody can know any more", got, id)
+	}
+}
+
+func TestFullArraysSaySo(t *testing.T) {
+	f := New(0)
+	f.groupIDs.limit = 1
+	paths := []Path{{Adjacency: 1}, {Adjacency: 2}}
+	if _, err := f.NewNextHop(KindForward, paths...); err != nil {
+		t.Fatal(err)
+	}
+	next := f.hopIDs.next
+	if _, err := f.NewNextHop(KindForward, paths...); !errors.Is(err, ErrFull) {
+		t.Errorf("a group too many: %v", err)
+	}
+	if id, err := f.NewNextHop(KindLocal); err != nil || uint32(id) != next {
+		t.Errorf("the failed next hop kept its number: next is %d, want %d (%v)", id, next, err)
+	}
+}
+
+func TestParseMAC(t *testing.T) {
+	if m, err := ParseMAC([]byte{2, 0, 0, 0, 1, 0xfe}); err != nil || m != 0x0200000001fe {
+		t.Errorf("%v, %v", m, err)
+	}
+	if _, err := ParseMAC(make([]byte, 8)); err == nil {
+		t.Error("an address of 8 bytes is accepted")
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
