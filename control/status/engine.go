@@ -1,0 +1,57 @@
+package status
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// Engine is the answer of `show engine`.
+type Engine struct {
+	Name            string  `json:"name"`
+	Reason          string  `json:"reason"`
+	Why             string  `json:"why"`
+	Workers         int     `json:"workers"`
+	Cores           []int   `json:"cores"`
+	HugePages       bool    `json:"huge_pages"`
+	MaxPackets      int     `json:"max_packets"`
+	MaxDelayNS      int64   `json:"max_delay_ns"`
+	Chunks          uint64  `json:"chunks"`
+	Packets         uint64  `json:"packets"`
+	PacketsPerChunk float64 `json:"packets_per_chunk"`
+	Held            int64   `json:"held"`    // packets waiting for neighbours now
+	Pending         int64   `json:"pending"` // packets in transmit rings now
+}
+
+// EngineOf describes the engine of a snapshot and its work.
+func EngineOf(s *Snapshot) Engine {
+	return Engine{
+		Name: s.Engine.Name, Reason: s.Engine.Reason, Why: s.Engine.Why,
+		Workers: s.Stats.Workers, Cores: s.Engine.Cores, HugePages: s.Engine.HugePages,
+		MaxPackets: s.Engine.MaxPackets, MaxDelayNS: s.Engine.MaxDelay.Nanoseconds(),
+		Chunks: s.Stats.Chunks, Packets: s.Stats.Packets.Sum, PacketsPerChunk: s.Stats.Packets.Mean(),
+		Held: s.Stats.Held, Pending: s.Stats.Pending,
+	}
+}
+
+// WriteEngine writes a line for each fact.
+func WriteEngine(w io.Writer, e Engine) error {
+	t := newTable(w)
+	t.row("engine", fmt.Sprintf("%s (%s)", e.Name, e.Why))
+	cores := ""
+	if len(e.Cores) > 0 {
+		cores = " on cores " + strings.Trim(fmt.Sprint(e.Cores), "[]")
+	}
+	t.row("workers", fmt.Sprintf("%d%s", e.Workers, cores))
+	memory := "normal pages"
+	if e.HugePages {
+		memory = "huge pages"
+	}
+	t.row("frame memory", memory)
+	t.row("batch", fmt.Sprintf("up to %d packets or %v", e.MaxPackets, time.Duration(e.MaxDelayNS)))
+	t.row("chunks", fmt.Sprintf("%d, of %.1f packets in the mean", e.Chunks, e.PacketsPerChunk))
+	t.row("packets", e.Packets)
+	t.row("waiting", fmt.Sprintf("%d for neighbours, %d in transmit rings", e.Held, e.Pending))
+	return t.flush()
+}
