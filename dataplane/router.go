@@ -106,6 +106,7 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 			}
 		}
 	}
+	w.quota = max(1, cfg.MaxPackets/len(w.rx))
 	return w, nil
 }
 

@@ -40,6 +40,7 @@ type worker struct {
 	pollFD []unix.PollFd
 
 	maxPackets int
+	quota      int // of a chunk that one queue fills before the next has its turn
 	maxDelay   time.Duration
 	spin       time.Duration // how long it polls empty rings before it sleeps
 
@@ -109,7 +110,7 @@ func (w *worker) receive(now time.Duration) bool {
 	for {
 		before := c.N
 		for _, q := range w.rx {
-			n := q.Receive(c.In[c.N:w.maxPackets])
+			n := q.Receive(c.In[c.N:min(c.N+w.quota, w.maxPackets)])
 			w.count(c.In[c.N : c.N+n])
 			c.N += n
 		}
