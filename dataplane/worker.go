@@ -41,6 +41,7 @@ type worker struct {
 
 	maxPackets int
 	quota      int // of a chunk that one queue fills before the next has its turn
+	turn       int // which queue fills the next chunk first
 	maxDelay   time.Duration
 	spin       time.Duration // how long it polls empty rings before it sleeps
 
@@ -109,7 +110,8 @@ func (w *worker) receive(now time.Duration) bool {
 	}
 	for {
 		before := c.N
-		for _, q := range w.rx {
+		for i := range w.rx {
+			q := w.rx[(w.turn+i)%len(w.rx)]
 			n := q.Receive(c.In[c.N:min(c.N+w.quota, w.maxPackets)])
 			w.count(c.In[c.N : c.N+n])
 			c.N += n
@@ -121,6 +123,7 @@ func (w *worker) receive(now time.Duration) bool {
 	if c.N == 0 {
 		return false
 	}
+	w.turn = (w.turn + 1) % len(w.rx)
 	for p := range w.received {
 		w.received[p].flush(&w.counters[p].rxPackets, &w.counters[p].rxBytes)
 	}

@@ -1,0 +1,69 @@
+package dataplane
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/memport"
+	"github.com/warproute/warproute/umem"
+)
+
+// A turn of the worker's loop allocates nothing, with packets that are
+// forwarded, dropped, held and retried in it.
+func TestATurnOfTheLoopDoesNotAllocate(t *testing.T) {
+	mem, err := umem.New(8192)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slab, err := batch.NewSlab(2, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mem.Close(); slab.Close() })
+	f, pool := fib.New(1), umem.NewPool(mem)
+	f.SetPort(0, 2, 1500)
+	for prefix, mac := range map[string]fib.MAC{"10.1.0.0/16": 4, "10.2.0.0/16": 0} {
+		adj, _ := f.NewAdjacency(0)
+		f.SetAdjacency(adj, 0, mac)
+		id, _ := f.NewNextHop(fib.KindForward, fib.Path{Adjacency: adj, Weight: 1})
+		if err := f.IPv4.Insert(netip.MustParsePrefix(prefix), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q := memport.New(0, mem, pool)
+	q.Play([][]byte{
+		testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2), testutil.UDP4("192.0.2.1", "10.2.0.1", 1, 2),
+		testutil.UDP4("192.0.2.1", "172.16.0.1", 1, 2), {1, 2, 3},
+	}, -1)
+	r, err := New(Config{
+		FIB: f, Ports: 1, MaxPackets: 64, MaxDelay: time.Second,
+		Workers: []WorkerConfig{{
+			CPU: affinity.Any, Memory: mem, Pool: pool, Chunks: slab,
+			Engine: cpu.New(f, mem.Bytes(), []bool{true}), Queues: [][]Queue{{q}},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := r.workers[0]
+	turn := func() {
+		f.Bump() // so that the held packets are retried
+		w.receive(batch.Clock())
+		w.complete()
+		w.reclaim()
+		w.refill()
+	}
+	turn()
+	if n := testing.AllocsPerRun(200, turn); n != 0 {
+		t.Errorf("a turn allocates %v times", n)
+	}
+	if w.stats.held.Load() == 0 || r.Stats().Ports[0].TxPackets == 0 || r.Stats().Ports[0].Dropped() == 0 {
+		t.Errorf("not every way was taken: %+v, %d held", r.Stats().Ports[0], w.stats.held.Load())
+	}
+}
