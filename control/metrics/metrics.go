@@ -1,0 +1,53 @@
+// Package metrics offers what a router counts to Prometheus.
+//
+// Nothing is counted twice: a scrape takes one status.Snapshot and writes it in
+// Prometheus' terms. Labels are bounded: ports, reasons, stages, causes.
+package metrics
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/warproute/warproute/control/status"
+)
+
+// Build says what is running, for build_info.
+type Build struct{ Version, Revision, GoVersion string }
+
+// Handler answers scrapes with snapshots, and with the process's own metrics.
+func Handler(build Build, snapshot func() *status.Snapshot) http.Handler {
+	r := prometheus.NewRegistry()
+	r.MustRegister(NewCollector(build, snapshot), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+}
+
+// Server serves /metrics until it is closed.
+type Server struct {
+	http     *http.Server
+	listener net.Listener
+}
+
+// Serve listens at an address, "host:port", and serves h at /metrics.
+func Serve(address string, h http.Handler) (*Server, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("serve metrics at %s: %w; set metrics.listen to another address, or to \"\" for none", address, err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", h)
+	s := &Server{&http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}, l}
+	go s.http.Serve(l) // returns when Close closes the listener
+	return s, nil
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Close stops the server at once; a scrape in progress fails.
+func (s *Server) Close() error { return s.http.Close() }

@@ -1,0 +1,146 @@
+package metrics
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/internal/hist"
+)
+
+func sample() *status.Snapshot {
+	var packets, times hist.Histogram
+	packets.Record(4, 2)
+	packets.Record(1000, 1)
+	times.Record(1_500, 2)
+	times.Record(2_000_000_000, 1)
+	s := &status.Snapshot{
+		Ports: []status.PortState{
+			{Name: "lan0", Up: true, XDP: status.XDP{ToLinux: map[string]uint64{"vlan": 3}}, Rings: status.Rings{RxRingFull: 8}},
+			{Name: "wan0"},
+		},
+		Engine:     status.EngineState{Name: "cpu", Reason: "no_gpu"},
+		Stats:      &dataplane.Stats{Ports: []dataplane.PortStats{{RxPackets: 10, RxBytes: 600}, {TxPackets: 9, TxBytes: 540}}, Chunks: 3},
+		RoutesIPv4: 5, RoutesIPv6: 6,
+		Updates: new(hist.Snapshot),
+	}
+	s.Stats.Ports[0].Drops[batch.NoRoute] = 1
+	packets.AddTo(&s.Stats.Packets)
+	times.AddTo(&s.Stats.Stages[dataplane.StageTotal])
+	times.AddTo(s.Updates)
+	return s
+}
+
+func scrape(t *testing.T) string {
+	t.Helper()
+	s, err := Serve("127.0.0.1:0", Handler(Build{"v1", "abc", "go1"}, sample))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	resp, err := http.Get("http://" + s.Addr().String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("scrape: %s, %v\n%s", resp.Status, err, body)
+	}
+	return string(body)
+}
+
+// The design fixes these names; dashboards depend on them.
+func TestScrapeHasTheNamedMetrics(t *testing.T) {
+	body := scrape(t)
+	for _, line := range []string{
+		`warproute_build_info{goversion="go1",revision="abc",version="v1"} 1`,
+		`warproute_port_rx_packets_total{port="lan0"} 10`,
+		`warproute_port_rx_bytes_total{port="lan0"} 600`,
+		`warproute_port_tx_packets_total{port="wan0"} 9`,
+		`warproute_port_tx_bytes_total{port="wan0"} 540`,
+		`warproute_drops_total{port="lan0",reason="no_route"} 1`,
+		`warproute_drops_total{port="wan0",reason="ttl_expired"} 0`,
+		`warproute_batch_packets_bucket{le="2"} 0`,
+		`warproute_batch_packets_bucket{le="4"} 2`,
+		`warproute_batch_packets_bucket{le="+Inf"} 3`,
+		`warproute_batch_packets_sum 1008`,
+		`warproute_batch_stage_seconds_bucket{stage="total",le="1e-06"} 0`,
+		`warproute_batch_stage_seconds_bucket{stage="total",le="2e-06"} 2`,
+		`warproute_batch_stage_seconds_bucket{stage="total",le="1"} 2`,
+		`warproute_batch_stage_seconds_count{stage="total"} 3`,
+		`warproute_batch_stage_seconds_count{stage="wait"} 0`,
+		`warproute_engine_chunks_total{engine="cpu",reason="no_gpu"} 3`,
+		`warproute_fib_routes{family="ipv4"} 5`,
+		`warproute_fib_routes{family="ipv6"} 6`,
+		`warproute_fib_update_seconds_count 3`,
+		`warproute_xdp_to_linux_packets_total{cause="vlan",port="lan0"} 3`,
+		`warproute_xdp_no_socket_packets_total{port="lan0"} 0`,
+		`warproute_xsk_rx_dropped_total{port="lan0"} 0`,
+		`warproute_xsk_rx_ring_full_total{port="lan0"} 8`,
+		`warproute_xsk_fill_ring_empty_total{port="wan0"} 0`,
+	} {
+		if !strings.Contains(body, line+"\n") {
+			t.Errorf("no line %s", line)
+		}
+	}
+	if t.Failed() {
+		t.Log(body)
+	}
+}
+
+func TestScrapeParsesAndIsClean(t *testing.T) {
+	body := scrape(t)
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range families {
+		if f.GetHelp() == "" || f.GetType() == dto.MetricType_UNTYPED {
+			t.Errorf("%s has no help or no type", name)
+		}
+	}
+	problems, err := promlint.New(strings.NewReader(body)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestOtherPathsAreNotFound(t *testing.T) {
+	s, err := Serve("127.0.0.1:0", Handler(Build{}, sample))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	resp, err := http.Get("http://" + s.Addr().String() + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusNotFound {
+		t.Errorf("/ answers %s", resp.Status)
+	}
+}
+
+func TestAddressInUseSaysWhichSetting(t *testing.T) {
+	taken := httptest.NewServer(http.NotFoundHandler())
+	defer taken.Close()
+	address := taken.Listener.Addr().String()
+	if _, err := Serve(address, nil); err == nil || !strings.Contains(err.Error(), address) || !strings.Contains(err.Error(), "metrics.listen") {
+		t.Errorf("got %v", err)
+	}
+}
