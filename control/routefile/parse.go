@@ -1,0 +1,184 @@
+// Package routefile reads routes from text: what `ip route` and `ip -6 route`
+// print, or bare prefixes, one a line; and looks addresses up in them with the
+// tables that the router forwards by.
+package routefile
+
+import (
+	"bufio"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Route is a line of a file, with the `nexthop` lines that follow it.
+type Route struct {
+	Prefix netip.Prefix
+	Type   string // as Linux calls it: unicast, blackhole, unreachable, prohibit, ...
+	Paths  []Path // none for a bare prefix and for types without next hop
+	Metric uint32 // the least wins
+}
+
+// Path is one way to a route's destinations.
+type Path struct {
+	Via    netip.Addr `json:"via,omitzero"` // zero for a directly connected network
+	Dev    string     `json:"dev,omitempty"`
+	Weight int        `json:"weight"` // share of the flows, at least 1
+}
+
+// types are the route types that `ip route` prints before the prefix.
+var types = []string{
+	"unicast", "local", "broadcast", "multicast", "throw", "unreachable", "prohibit", "blackhole", "nat", "anycast",
+}
+
+// Open reads the file at path, which gzip may have packed; "-" is standard input.
+func Open(path string) ([]Route, error) {
+	if path == "-" {
+		return Read("standard input", os.Stdin)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read routes: %w", err)
+	}
+	defer f.Close()
+	return Read(path, f)
+}
+
+// Read reads routes, packed by gzip or not. Empty lines and those that begin
+// with # are skipped. name is for errors, which say "name:line:".
+func Read(name string, r io.Reader) ([]Route, error) {
+	in := bufio.NewReader(r)
+	if magic, _ := in.Peek(2); string(magic) == "\x1f\x8b" {
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, fmt.Errorf("read routes: unpack %s: %w", name, err)
+		}
+		in = bufio.NewReader(z)
+	}
+	var routes []Route
+	lines := bufio.NewScanner(in)
+	n := 0
+	for lines.Scan() {
+		n++
+		words := strings.Fields(lines.Text())
+		if len(words) == 0 || words[0][0] == '#' {
+			continue
+		}
+		if words[0] == "nexthop" {
+			if len(routes) == 0 {
+				return nil, fmt.Errorf("%s:%d: a nexthop line without a route before it", name, n)
+			}
+			last := &routes[len(routes)-1]
+			path, err := parsePath(words[1:], last)
+			if err != nil {
+				return nil, fmt.Errorf("%s:%d: %w", name, n, err)
+			}
+			last.Paths = append(last.Paths, path)
+			continue
+		}
+		route, err := parseRoute(words)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
+		}
+		routes = append(routes, route)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%s:%d: read routes: %w", name, n+1, err)
+	}
+	return routes, nil
+}
+
+// parseRoute reads [TYPE] PREFIX [KEY VALUE]...
+func parseRoute(words []string) (Route, error) {
+	route := Route{Type: "unicast"}
+	if slices.Contains(types, words[0]) {
+		route.Type, words = words[0], words[1:]
+	}
+	if len(words) == 0 {
+		return route, fmt.Errorf("a %s route without a prefix", route.Type)
+	}
+	var err error
+	if route.Prefix, err = parsePrefix(words); err != nil {
+		return route, err
+	}
+	path, err := parsePath(words[1:], &route)
+	if err != nil {
+		return route, err
+	}
+	if path.Via.IsValid() || path.Dev != "" && route.Type == "unicast" {
+		route.Paths = []Path{path}
+	}
+	return route, nil
+}
+
+// parsePrefix reads the first of a route's words. The family of `default` is
+// told by the words after it.
+func parsePrefix(words []string) (netip.Prefix, error) {
+	if words[0] == "default" {
+		for i, w := range words {
+			if w == "pref" || w == "via" && i+1 < len(words) && (words[i+1] == "inet6" || strings.Contains(words[i+1], ":")) {
+				return netip.PrefixFrom(netip.IPv6Unspecified(), 0), nil
+			}
+		}
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0), nil
+	}
+	if addr, err := netip.ParseAddr(words[0]); err == nil && addr.Zone() == "" {
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(words[0])
+	if err != nil {
+		return p, fmt.Errorf("%q is not a prefix; write lines such as \"192.0.2.0/24 via 10.0.0.1 dev eth0\" or \"2001:db8::/32\"", words[0])
+	}
+	if p != p.Masked() {
+		return p, fmt.Errorf("%v has address bits beyond its length; did you mean %v?", p, p.Masked())
+	}
+	return p, nil
+}
+
+// parsePath reads the pairs of key and value after a prefix or `nexthop`. Keys
+// that do not matter here are passed over, with or without their values, which
+// cannot be taken for keys that do.
+func parsePath(words []string, route *Route) (Path, error) {
+	path := Path{Weight: 1}
+	for i := 0; i < len(words); i++ {
+		key := words[i]
+		switch key {
+		case "via", "dev", "metric", "weight", "from":
+		default:
+			continue
+		}
+		if i++; i < len(words) && key == "via" && (words[i] == "inet" || words[i] == "inet6") {
+			i++ // the gateway is of another family than the prefix
+		}
+		if i >= len(words) {
+			return path, fmt.Errorf("%q without a value", key)
+		}
+		value := words[i]
+		var err error
+		switch key {
+		case "via":
+			path.Via, err = netip.ParseAddr(value)
+		case "dev":
+			path.Dev = value
+		case "metric":
+			var m uint64
+			m, err = strconv.ParseUint(value, 10, 32)
+			route.Metric = uint32(m)
+		case "weight":
+			path.Weight, err = strconv.Atoi(value)
+			if err == nil && (path.Weight < 1 || path.Weight > 256) {
+				err = strconv.ErrRange
+			}
+		case "from":
+			return path, fmt.Errorf("a route by source address (from %s): the router looks up destinations alone; leave the line out", value)
+		}
+		if err != nil {
+			return path, fmt.Errorf("%s %q: %w", key, value, err)
+		}
+	}
+	return path, nil
+}

@@ -1,0 +1,173 @@
+package routefile
+
+import (
+	"bytes"
+	"compress/gzip"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var netips = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
+
+func pfx(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+func ip(s string) netip.Addr    { return netip.MustParseAddr(s) }
+
+func TestLines(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       []Route
+	}{
+		{"nothing", "\n  \n# a comment\n", nil},
+		{"bare prefixes", "192.0.2.0/24\n2001:db8::/32\n", []Route{{Prefix: pfx("192.0.2.0/24"), Type: "unicast"}, {Prefix: pfx("2001:db8::/32"), Type: "unicast"}}},
+		{"bare addresses are host routes", "192.0.2.1\n2001:db8::1\n", []Route{{Prefix: pfx("192.0.2.1/32"), Type: "unicast"}, {Prefix: pfx("2001:db8::1/128"), Type: "unicast"}}},
+		{"gateway", "10.0.0.0/8 via 192.0.2.1 dev eth0 proto bird metric 32 \n",
+			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", Metric: 32, Paths: []Path{{ip("192.0.2.1"), "eth0", 1}}}}},
+		{"connected", "192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.7 linkdown\n",
+			[]Route{{Prefix: pfx("192.0.2.0/24"), Type: "unicast", Paths: []Path{{Dev: "eth0", Weight: 1}}}}},
+		{"IPv4 by an IPv6 gateway", "10.0.0.0/8 via inet6 fe80::1 dev eth0\n",
+			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", Paths: []Path{{ip("fe80::1"), "eth0", 1}}}}},
+		{"default of IPv4", "default via 192.0.2.1 dev eth0\n", []Route{{Prefix: pfx("0.0.0.0/0"), Type: "unicast", Paths: []Path{{ip("192.0.2.1"), "eth0", 1}}}}},
+		{"default of IPv6", "default via fe80::1 dev eth0 metric 1024 pref medium\n", []Route{{Prefix: pfx("::/0"), Type: "unicast", Metric: 1024, Paths: []Path{{ip("fe80::1"), "eth0", 1}}}}},
+		{"default of IPv6 without a gateway", "default dev tun0 metric 1024 pref medium\n", []Route{{Prefix: pfx("::/0"), Type: "unicast", Metric: 1024, Paths: []Path{{Dev: "tun0", Weight: 1}}}}},
+		{"types without a next hop", "blackhole 10.0.0.0/8\nunreachable 2001:db8::/32 dev lo metric 1024 error -113 pref medium\nprohibit default\n",
+			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "blackhole"}, {Prefix: pfx("2001:db8::/32"), Type: "unreachable", Metric: 1024}, {Prefix: pfx("0.0.0.0/0"), Type: "prohibit"}}},
+		{"multipath", "10.0.0.0/8 proto bird metric 32\n\tnexthop via 192.0.2.1 dev eth0 weight 1 \n\tnexthop via 192.0.2.2 dev eth1 weight 3 \n",
+			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", Metric: 32, Paths: []Path{{ip("192.0.2.1"), "eth0", 1}, {ip("192.0.2.2"), "eth1", 3}}}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := Read("f", strings.NewReader(tt.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got, netips); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMistakesNameFileAndLine(t *testing.T) {
+	tests := []struct{ text, want string }{
+		{"10.0.0.0/8\nhello world\n", `f:2: "hello" is not a prefix; write lines such as`},
+		{"10.0.0.1/8\n", "f:1: 10.0.0.1/8 has address bits beyond its length; did you mean 10.0.0.0/8?"},
+		{"10.0.0.0/33\n", `f:1: "10.0.0.0/33" is not a prefix`},
+		{"fe80::1%eth0\n", `f:1: "fe80::1%eth0" is not a prefix`},
+		{"blackhole\n", "f:1: a blackhole route without a prefix"},
+		{"10.0.0.0/8 via\n", `f:1: "via" without a value`},
+		{"10.0.0.0/8 via inet6\n", `f:1: "via" without a value`},
+		{"10.0.0.0/8 via eth0\n", `f:1: via "eth0": `},
+		{"10.0.0.0/8 metric many\n", `f:1: metric "many": `},
+		{"\tnexthop via 10.0.0.1 dev eth0 weight 1\n", "f:1: a nexthop line without a route before it"},
+		{"10.0.0.0/8\nnexthop via 10.0.0.1 weight 0\n", `f:2: weight "0": value out of range`},
+		{"2001:db8::/32 from 2001:db8:1::/48 via fe80::1 dev eth0\n", "f:1: a route by source address (from 2001:db8:1::/48)"},
+		{strings.Repeat("1", 100_000), "f:1: read routes: "},
+		{"\x1f\x8bnot gzip", "read routes: unpack f: "},
+	}
+	for _, tt := range tests {
+		_, err := Read("f", strings.NewReader(tt.text))
+		if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+			t.Errorf("%.40q: got %v, want %s", tt.text, err, tt.want)
+		}
+	}
+}
+
+func TestOpenUnpacksGzip(t *testing.T) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	z.Write([]byte("10.0.0.0/8\n"))
+	z.Close()
+	path := filepath.Join(t.TempDir(), "routes.gz")
+	if err := os.WriteFile(path, packed.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Open(path)
+	if err != nil || len(got) != 1 || got[0].Prefix != pfx("10.0.0.0/8") {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if _, err := Open(path + ".missing"); err == nil || !strings.Contains(err.Error(), path+".missing") {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+func TestLeastMetricWinsThenTheFirst(t *testing.T) {
+	routes, err := Read("f", strings.NewReader("10.0.0.0/8 dev a metric 20\n10.0.0.0/8 dev b metric 10\n10.0.0.0/8 dev c metric 10\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := NewTable(routes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, ok := table.Lookup(ip("10.1.2.3"))
+	if !ok || got.Paths[0].Dev != "b" || table.Len() != 1 {
+		t.Errorf("got %v, %t of %d routes, want the one by b alone", got, ok, table.Len())
+	}
+}
+
+// A linear search is the rule that the tables must keep.
+func TestLookupFindsTheLongestPrefix(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var routes []Route
+	random := func(bits int) netip.Addr { // few bits differ, so that prefixes nest
+		b := make([]byte, bits/8)
+		for i := range b {
+			b[i] = byte(rnd.IntN(2)) * byte(rnd.IntN(256))
+		}
+		a, _ := netip.AddrFromSlice(b)
+		return a
+	}
+	for range 2000 {
+		for _, bits := range []int{32, 128} {
+			p, _ := random(bits).Prefix(rnd.IntN(bits + 1))
+			routes = append(routes, Route{Prefix: p, Type: "unicast"})
+		}
+	}
+	table, err := NewTable(routes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2000 {
+		for _, bits := range []int{32, 128} {
+			addr := random(bits)
+			want := -1
+			for _, r := range routes {
+				if r.Prefix.Contains(addr) {
+					want = max(want, r.Prefix.Bits())
+				}
+			}
+			got, ok := table.Lookup(addr)
+			if ok != (want >= 0) || ok && (got.Prefix.Bits() != want || !got.Prefix.Contains(addr)) {
+				t.Fatalf("%v: got %v, %t, want a prefix of %d bits", addr, got.Prefix, ok, want)
+			}
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add("10.0.0.0/8 via inet6 fe80::1 dev eth0 metric 1\n\tnexthop via 1.1.1.1 weight 3\n")
+	f.Add("::ffff:10.0.0.0/104 via ::ffff:1.2.3.4 dev eth0\n::/0\n")
+	f.Add("unreachable default dev lo pref medium\n# c\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		routes, err := Read("f", strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		table, err := NewTable(routes)
+		if err != nil {
+			t.Fatalf("read, but not built: %v", err)
+		}
+		for _, r := range routes {
+			if _, ok := table.Lookup(r.Prefix.Addr()); !ok {
+				t.Errorf("%v is not found by its own address", r.Prefix)
+			}
+		}
+	})
+}

@@ -1,0 +1,73 @@
+package routefile
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+
+	"github.com/warproute/warproute/lookup"
+	"github.com/warproute/warproute/lookup/ipv4"
+	"github.com/warproute/warproute/lookup/ipv6"
+)
+
+// Table looks addresses up among routes, by the router's own tables.
+type Table struct {
+	routes []Route // by prefix
+	v4     *ipv4.Table
+	v6     *ipv6.Table
+}
+
+// NewTable builds the tables. Of routes with one prefix that with the least
+// metric counts; of those, the first.
+func NewTable(routes []Route) (*Table, error) {
+	t := &Table{routes: slices.Clone(routes), v4: ipv4.New(), v6: ipv6.New()}
+	slices.SortStableFunc(t.routes, func(a, b Route) int {
+		return cmp.Or(comparePrefix(a.Prefix, b.Prefix), cmp.Compare(a.Metric, b.Metric))
+	})
+	t.routes = slices.CompactFunc(t.routes, func(a, b Route) bool { return a.Prefix == b.Prefix })
+	if err := t.v4.Load(t.hops(true)); err != nil {
+		return nil, fmt.Errorf("build the IPv4 table: %w", err)
+	}
+	if err := t.v6.Load(t.hops(false)); err != nil {
+		return nil, fmt.Errorf("build the IPv6 table: %w", err)
+	}
+	return t, nil
+}
+
+// hops gives each prefix of a family a next hop. All get the same: the route is
+// found by its prefix, and a table may hold more routes than there are numbers.
+func (t *Table) hops(is4 bool) iter.Seq2[netip.Prefix, lookup.NextHop] {
+	return func(yield func(netip.Prefix, lookup.NextHop) bool) {
+		for i := range t.routes {
+			if p := t.routes[i].Prefix; p.Addr().Is4() == is4 && !yield(p, 1) {
+				return
+			}
+		}
+	}
+}
+
+// Len is the number of prefixes.
+func (t *Table) Len() int { return len(t.routes) }
+
+// Lookup returns the route with the longest prefix that covers addr.
+func (t *Table) Lookup(addr netip.Addr) (Route, bool) {
+	find := t.v6.LookupPrefix
+	if addr.Is4() {
+		find = t.v4.LookupPrefix
+	}
+	prefix, _, ok := find(addr)
+	if !ok {
+		return Route{}, false
+	}
+	i, ok := slices.BinarySearchFunc(t.routes, prefix, func(r Route, p netip.Prefix) int { return comparePrefix(r.Prefix, p) })
+	if !ok {
+		return Route{}, false
+	}
+	return t.routes[i], true
+}
+
+func comparePrefix(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+}
