@@ -7,6 +7,7 @@
 package forward
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -47,6 +48,9 @@ type Result struct {
 	Rounds     []float64          `json:"rounds_mpps"`
 	NsPacket   float64            `json:"ns_per_packet"` // of one worker
 	Stages     map[string]float64 `json:"stage_ns_per_packet"`
+	// Limit is the rate of the same loop and ports with an engine that forwards
+	// unseen: what is left is the memory ports' copying and the worker's own work.
+	Limit float64 `json:"limit_mpps"`
 }
 
 // variety is how many different frames are played in turn.
@@ -72,23 +76,51 @@ func Run(o Options) (*Result, error) {
 	if res.Verified, err = verify(o, base, routes, play); err != nil {
 		return nil, fmt.Errorf("verify before measuring: %w", err)
 	}
-	var rounds []round
-	for range o.Rounds {
-		r, err := measure(o, base, play)
-		if err != nil {
-			return nil, err
+	var rounds, limits []round
+	for range o.Rounds { // taking turns, so that both meet the same machine
+		for _, m := range []struct {
+			engine func([]byte) dataplane.Engine
+			rounds *[]round
+		}{{cpuEngine(base), &rounds}, {blindEngine, &limits}} {
+			r, err := measure(o, base, m.engine, play)
+			if err != nil {
+				return nil, err
+			}
+			*m.rounds = append(*m.rounds, r)
 		}
-		rounds = append(rounds, r)
 	}
-	slices.SortFunc(rounds, func(a, b round) int { return int(a.packets) - int(b.packets) })
 	for _, r := range rounds {
 		res.Rounds = append(res.Rounds, r.mpps())
 	}
-	median := rounds[len(rounds)/2]
+	res.Limit = median(limits).mpps()
+	median := median(rounds)
 	res.Engine, res.Mpps = median.engine, median.mpps()
 	res.NsPacket = 1e3 * float64(o.Workers) / res.Mpps
 	res.Stages = median.stages
 	return res, nil
+}
+
+func median(rounds []round) round {
+	rounds = slices.SortedFunc(slices.Values(rounds), func(a, b round) int { return cmp.Compare(a.mpps(), b.mpps()) })
+	return rounds[len(rounds)/2]
+}
+
+func cpuEngine(base *fib.FIB) func(mem []byte) dataplane.Engine {
+	return func(mem []byte) dataplane.Engine { return cpu.New(base, mem, make([]bool, 2)) }
+}
+
+// blind is an engine that sends every packet on without looking at it.
+type blind struct{}
+
+func blindEngine([]byte) dataplane.Engine { return blind{} }
+
+func (blind) Name() string           { return "none" }
+func (blind) Done(*batch.Chunk) bool { return true }
+
+func (blind) Submit(c *batch.Chunk) {
+	for i, f := range c.In[:c.N] {
+		c.Out[i] = batch.Result{Addr: f.Addr, Len: f.Len, Verdict: batch.Forward(egressPort)}
+	}
 }
 
 // bed is a router on two memory ports: frames come in by port 0 and leave by port 1.
@@ -98,7 +130,7 @@ type bed struct {
 	closers []func() error
 }
 
-func newBed(o Options, base *fib.FIB) (*bed, error) {
+func newBed(o Options, base *fib.FIB, engine func([]byte) dataplane.Engine) (*bed, error) {
 	b := &bed{}
 	cpus, err := affinity.CPUs()
 	if err != nil {
@@ -120,7 +152,7 @@ func newBed(o Options, base *fib.FIB) (*bed, error) {
 		b.in, b.out = append(b.in, in), append(b.out, out)
 		cfg.Workers = append(cfg.Workers, dataplane.WorkerConfig{
 			CPU: cpus[len(cpus)-1-i%len(cpus)], Memory: mem, Pool: pool, Chunks: slab,
-			Engine: cpu.New(base, mem.Bytes(), make([]bool, 2)),
+			Engine: engine(mem.Bytes()),
 			Queues: [][]dataplane.Queue{{in}, {out}},
 		})
 	}
@@ -146,8 +178,8 @@ func (r round) mpps() float64 { return float64(r.packets) / r.seconds / 1e6 }
 
 // measure runs the router at full speed, and counts between two moments at which
 // it is at speed.
-func measure(o Options, base *fib.FIB, play [][]byte) (round, error) {
-	b, err := newBed(o, base)
+func measure(o Options, base *fib.FIB, engine func([]byte) dataplane.Engine, play [][]byte) (round, error) {
+	b, err := newBed(o, base, engine)
 	if err != nil {
 		return round{}, err
 	}

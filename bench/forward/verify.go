@@ -14,7 +14,7 @@ import (
 // comes out, in order, with what should.
 func verify(o Options, base *fib.FIB, routes []route, play [][]byte) (int, error) {
 	o.Workers = 1
-	b, err := newBed(o, base)
+	b, err := newBed(o, base, cpuEngine(base))
 	if err != nil {
 		return 0, err
 	}
