@@ -1,0 +1,73 @@
+package umem
+
+import "testing"
+
+// TestPoolHoldsEachFrameOnce empties a pool.
+func TestPoolHoldsEachFrameOnce(t *testing.T) {
+	m := newMemory(t, 1)
+	p := NewPool(m)
+	if p.Len() != m.Frames() {
+		t.Fatalf("a new pool has %d frames of %d", p.Len(), m.Frames())
+	}
+	seen := make([]bool, m.Frames())
+	for left := m.Frames() - 1; p.Len() > 0; left-- {
+		addr := p.Take()
+		if addr%FrameSize != 0 || int(addr) >= len(m.Bytes()) {
+			t.Fatalf("the pool gave %#x, which starts no frame of the memory", addr)
+		}
+		if seen[addr/FrameSize] {
+			t.Fatalf("the pool gave %#x twice", addr)
+		}
+		seen[addr/FrameSize] = true
+		if p.Len() != left {
+			t.Fatalf("%d frames are left, want %d", p.Len(), left)
+		}
+	}
+}
+
+// TestPoolTakesBackByAnyByte puts frames back by addresses within them, as the
+// kernel and the engines leave them.
+func TestPoolTakesBackByAnyByte(t *testing.T) {
+	p := NewPool(newMemory(t, 1))
+	p.Take()
+	frame := p.Take()
+	for _, offset := range []uint32{0, 1, DataOffset, FrameSize - 1} {
+		p.Put(frame + offset)
+		if got := p.Take(); got != frame {
+			t.Errorf("put back by byte %d of frame %#x, it came out as %#x", offset, frame, got)
+		}
+	}
+}
+
+// TestPoolGivesTheLatestFirst expects a stack: the frame used last is in cache.
+func TestPoolGivesTheLatestFirst(t *testing.T) {
+	p := NewPool(newMemory(t, 1))
+	a, b := p.Take(), p.Take()
+	p.Put(a)
+	p.Put(b)
+	if got := p.Take(); got != b {
+		t.Errorf("took %#x, want %#x, which was put back last", got, b)
+	}
+	if got := p.Take(); got != a {
+		t.Errorf("took %#x, want %#x, which was put back before", got, a)
+	}
+}
+
+func TestPoolDoesNotAllocate(t *testing.T) {
+	p := NewPool(newMemory(t, 1))
+	n := p.Len()
+	addrs := make([]uint32, n)
+	if allocs := testing.AllocsPerRun(10, func() {
+		for i := range addrs {
+			addrs[i] = p.Take()
+		}
+		for _, a := range addrs {
+			p.Put(a)
+		}
+	}); allocs != 0 {
+		t.Errorf("taking and putting back all frames makes %v allocations", allocs)
+	}
+	if p.Len() != n {
+		t.Errorf("the pool has %d frames, want %d", p.Len(), n)
+	}
+}
