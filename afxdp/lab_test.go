@@ -105,6 +105,10 @@ func ports(mode Mode, names ...string) (p []PortConfig) {
 	return p
 }
 
+// patience is how long the tests wait for a frame that does not come. What does
+// come over a veth comes before the system call that sent it returns.
+const patience = 200 * time.Millisecond
+
 // wire is a packet socket on an interface.
 type wire struct {
 	t  testing.TB
@@ -123,7 +127,7 @@ func newWire(t testing.TB, name string) *wire {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
-	timeout := unix.NsecToTimeval(int64(500 * time.Millisecond))
+	timeout := unix.NsecToTimeval(int64(patience))
 	for _, err := range []error{
 		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20),
@@ -182,7 +186,7 @@ func udp(dst [6]byte, flow uint16, number uint32, length int) []byte {
 // receiveAll collects frames from queues until there are n, or none came for a while.
 func receiveAll(queues []*Queue, n int) (got []batch.Frame) {
 	buf := make([]batch.Frame, 64)
-	for idle := time.Now(); len(got) < n && time.Since(idle) < 500*time.Millisecond; {
+	for idle := time.Now(); len(got) < n && time.Since(idle) < patience; {
 		for _, q := range queues {
 			q.Refill()
 			if k := q.Receive(buf); k > 0 {
@@ -196,3 +200,14 @@ func receiveAll(queues []*Queue, n int) (got []batch.Frame) {
 
 // bytesOf returns the frame's bytes.
 func bytesOf(w WorkerMemory, f batch.Frame) []byte { return w.Memory.Bytes()[f.Addr:][:f.Len] }
+
+func setMTU(t testing.TB, name string, mtu int) {
+	t.Helper()
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkSetMTU(l, mtu); err != nil {
+		t.Fatalf("set the MTU of %s to %d: %v", name, mtu, err)
+	}
+}

@@ -44,10 +44,10 @@ func newPort(name string, workers int) (*Port, int, error) {
 		return nil, 0, err
 	}
 	if tx < rx {
-		return nil, 0, fmt.Errorf("%d receive queues and %d transmit queues: each queue must transmit too (`ethtool -L %s rx %d tx %d`)", rx, tx, name, tx, tx)
+		return nil, 0, fmt.Errorf("fewer transmit queues (%d) than receive queues (%d): each queue must do both (`ethtool -L %s rx %d tx %d`)", tx, rx, name, tx, tx)
 	}
 	if rx < workers {
-		return nil, 0, fmt.Errorf("%d queues for %d workers: each worker needs a queue of every port (`ethtool -L %s`, or fewer workers)", rx, workers, name)
+		return nil, 0, fmt.Errorf("fewer queues (%d) than workers (%d): each worker needs one of every port (more by `ethtool -L %s`, or fewer workers)", rx, workers, name)
 	}
 	p := &Port{Name: iface.Name, Ifindex: iface.Index, MAC: [6]byte(iface.HardwareAddr)}
 	return p, rx, nil

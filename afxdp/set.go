@@ -21,10 +21,11 @@ type Set struct {
 // and the directed broadcasts of its subnets.
 func (s *Set) AddLocal(a netip.Addr) error {
 	err := s.local(a, func(m *ebpf.Map, key []byte) error { return m.Put(key, uint8(1)) })
+	if errors.Is(err, unix.E2BIG) {
+		err = errors.New("the XDP program has no room for more addresses of this family")
+	}
 	if err != nil {
-		return fmt.Errorf("leave packets to %v to Linux: %w", a, mended(err, mends{
-			unix.E2BIG: "the XDP program has room for 4096 addresses of a family",
-		}))
+		return fmt.Errorf("leave packets to %v to Linux: %w", a, err)
 	}
 	return nil
 }

@@ -1,0 +1,402 @@
+package afxdp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/umem"
+)
+
+// attached says whether an XDP program is on the interface.
+func attached(t *testing.T, name string) bool {
+	t.Helper()
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.Attrs().Xdp != nil && l.Attrs().Xdp.Attached
+}
+
+// works sends a frame through the port.
+func works(t *testing.T, s *Set) {
+	t.Helper()
+	newWire(t, "a").send(udp(s.Ports[0].MAC, 1, 1, 60))
+	if got := receiveAll(s.Ports[0].Queues(0), 1); len(got) != 1 {
+		t.Fatal("the port received nothing")
+	}
+}
+
+func TestParseMode(t *testing.T) {
+	for _, m := range []Mode{Auto, ZeroCopy, Native, Generic} {
+		if got, err := ParseMode(m.String()); got != m || err != nil {
+			t.Errorf("ParseMode(%q) = %v, %v", m, got, err)
+		}
+	}
+	const want = `XDP mode "zerocopy": take one of auto, zero-copy, native, generic`
+	if _, err := ParseMode("zerocopy"); err == nil || err.Error() != want {
+		t.Errorf("ParseMode of no mode:\n got %v\nwant %s", err, want)
+	}
+}
+
+func TestQueueCount(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 3)
+	for name, want := range map[string]int{"ra": 3, "lo": 1} { // lo does not say
+		if n, err := QueueCount(name); n != want || err != nil {
+			t.Errorf("QueueCount(%s) = %d, %v, want %d", name, n, err, want)
+		}
+	}
+	for _, name := range []string{"missing", "name-longer-than-any"} {
+		if n, err := QueueCount(name); err == nil {
+			t.Errorf("QueueCount(%s) = %d", name, n)
+		}
+	}
+}
+
+// TestOpenRefuses expects errors that say what was tried, what stood against it
+// and how to mend it, and nothing left behind.
+func TestOpenRefuses(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	addVeth(t, "rb", "b", 1)
+	addVeth(t, "jumbo", "j", 1)
+	setMTU(t, "jumbo", 9000)
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.NumRxQueues, attrs.NumTxQueues = "narrow", 1, 1
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "n", PeerNumTxQueues: 2, PeerNumRxQueues: 2}); err != nil {
+		t.Fatal(err)
+	}
+	attrs.Name, attrs.NumRxQueues, attrs.NumTxQueues = "mute", 2, 1
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "d"}); err != nil {
+		t.Fatal(err)
+	}
+	worker := newWorker(t, 64)
+	one := []WorkerMemory{worker}
+
+	for _, c := range []struct {
+		rule string
+		cfg  Config
+		want string
+	}{
+		{"no ports", Config{Workers: one},
+			"open ports: at least one port and one worker are needed"},
+		{"no workers", Config{Ports: ports(Auto, "ra")},
+			"open ports: at least one port and one worker are needed"},
+		{"a worker without memory", Config{Ports: ports(Auto, "ra"), Workers: []WorkerMemory{{}}},
+			"open ports: worker 0 has no memory or no pool"},
+		{"a port given twice", Config{Ports: ports(Auto, "ra", "rb", "ra"), Workers: one},
+			"open ports: port ra is given twice"},
+		{"modes that cannot share memory", Config{Ports: append(ports(Generic, "ra"), ports(ZeroCopy, "rb")...), Workers: one},
+			"open ports: port rb is to be zero-copy and port ra generic: give both the same mode, because ports that exchange frames share memory"},
+		{"no such mode", Config{Ports: ports(7, "ra"), Workers: one},
+			"open ports: port ra: XDP mode 7 does not exist"},
+		{"ring size", Config{Ports: ports(Auto, "ra"), Workers: one, RingSize: 1000},
+			"open ports: ring size 1000: take a power of two up to 32768"},
+		{"busy polling below a microsecond", Config{Ports: ports(Auto, "ra"), Workers: one, BusyPoll: 20},
+			"open ports: busy polling for 20ns: take a microsecond or more, or 0 to turn it off"},
+		{"a missing interface", Config{Ports: ports(Auto, "ra", "eth7"), Workers: one},
+			"open port eth7: look up the interface: route ip+net: no such network interface (`ip link` lists those of this network namespace)"},
+		{"not Ethernet", Config{Ports: ports(Auto, "lo"), Workers: one},
+			"open port lo: not an Ethernet interface: it has no MAC address"},
+		{"frames larger than memory's", Config{Ports: ports(Auto, "jumbo"), Workers: one},
+			"open port jumbo: MTU of 9000: a frame in memory holds 1776 at most (`ip link set jumbo mtu 1500`)"},
+		{"more workers than queues", Config{Ports: ports(Auto, "ra"), Workers: []WorkerMemory{worker, worker}},
+			"open port ra: fewer queues (1) than workers (2): each worker needs one of every port (more by `ethtool -L ra`, or fewer workers)"},
+		{"zero-copy on a veth", Config{Ports: ports(ZeroCopy, "ra"), Workers: one},
+			"open queue 0 of port ra: bind zero-copy: operation not supported (the driver cannot do this mode: take auto, native or generic)"},
+		{"a queue that cannot transmit", Config{Ports: ports(Auto, "mute"), Workers: one},
+			"open port mute: fewer transmit queues (1) than receive queues (2): each queue must do both (`ethtool -L mute rx 1 tx 1`)"},
+		{"native on a veth with fewer queues than its peer", Config{Ports: ports(Native, "ra", "narrow"), Workers: one},
+			"open port narrow: attach the XDP program in native mode: failed to attach link: create link: no space left on device (on veth, it needs as many receive queues as its peer has transmit queues: `ethtool -L`, or take mode generic)"},
+	} {
+		s, err := Open(c.cfg)
+		if err == nil {
+			s.Close()
+			t.Errorf("%s: opened", c.rule)
+			continue
+		}
+		if err.Error() != c.want {
+			t.Errorf("%s:\n got %v\nwant %s", c.rule, err, c.want)
+		}
+	}
+	for _, name := range []string{"ra", "rb", "narrow"} {
+		if attached(t, name) {
+			t.Errorf("an XDP program is left on %s", name)
+		}
+	}
+	works(t, open(t, Config{Ports: ports(Auto, "ra", "rb"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64}))
+}
+
+// TestAutoFallsBack expects the best mode of each port and the reason why it is
+// not a better one.
+func TestAutoFallsBack(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "rb", "b", 1)
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.NumRxQueues, attrs.NumTxQueues = "ra", 1, 1
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "a", PeerNumTxQueues: 2, PeerNumRxQueues: 2}); err != nil {
+		t.Fatal(err)
+	}
+	setUp(t, "ra", true)
+	setUp(t, "a", true)
+	s := open(t, Config{Ports: ports(Auto, "ra", "rb"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
+	for i, want := range []struct {
+		mode   Mode
+		reason string
+	}{
+		{Generic, "attach the XDP program in native mode: failed to attach link: create link: no space left on device"},
+		{Native, "port ra has generic XDP only, and all share memory"},
+	} {
+		if p := s.Ports[i]; p.Mode != want.mode || p.ModeReason != want.reason {
+			t.Errorf("%s: mode %v because %q, want %v because %q", p.Name, p.Mode, p.ModeReason, want.mode, want.reason)
+		}
+	}
+	works(t, s)
+}
+
+// TestReopen closes and opens at once, several times, with frames in the rings.
+func TestReopen(t *testing.T) {
+	for _, mode := range []Mode{Native, Generic} {
+		t.Run(mode.String(), func(t *testing.T) {
+			enterNamespace(t)
+			addVeth(t, "ra", "a", 2)
+			addVeth(t, "rb", "b", 2)
+			for range 4 {
+				w := newWorker(t, 1024)
+				s, err := Open(Config{Ports: ports(mode, "ra", "rb"), Workers: []WorkerMemory{w}, RingSize: 64})
+				if err != nil {
+					t.Fatal(err)
+				}
+				works(t, s)
+				s.Ports[1].Queues(0)[0].Transmit(compose(w, otherMAC, 10, 60))
+				for range 2 {
+					if err := s.Close(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if attached(t, "ra") || attached(t, "rb") {
+					t.Fatal("an XDP program is left after Close")
+				}
+			}
+		})
+	}
+}
+
+// TestDetachKeepsRings detaches a port that has frames in its RX ring, reads and
+// transmits them.
+func TestDetachKeepsRings(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	w := newWorker(t, 256)
+	s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{w}, RingSize: 64})
+	wire, q := newWire(t, "a"), s.Ports[0].Queues(0)[0]
+	for i := range uint32(5) {
+		wire.send(udp(s.Ports[0].MAC, 1, i, 60))
+	}
+	for range 2 {
+		if err := s.Detach(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if attached(t, "ra") {
+		t.Error("an XDP program is left after Detach")
+	}
+	wire.send(udp(s.Ports[0].MAC, 1, 99, 60))
+	got := receiveAll([]*Queue{q}, 6)
+	if len(got) != 5 {
+		t.Errorf("%d frames received, want the 5 from before Detach", len(got))
+	}
+	transmitAll(t, q, got)
+	for i := range got {
+		if wire.receive() == nil {
+			t.Errorf("frame %d was not transmitted", i)
+		}
+	}
+}
+
+// TestInterfaceDeleted takes the interface away under an open port.
+func TestInterfaceDeleted(t *testing.T) {
+	for _, mode := range []Mode{Native, Generic} {
+		t.Run(mode.String(), func(t *testing.T) {
+			enterNamespace(t)
+			addVeth(t, "ra", "a", 1)
+			addVeth(t, "rb", "b", 1)
+			w := newWorker(t, 256)
+			s := open(t, Config{Ports: ports(mode, "ra", "rb"), Workers: []WorkerMemory{w}, RingSize: 64})
+			l, err := netlink.LinkByName("rb")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := netlink.LinkDel(l); err != nil {
+				t.Fatal(err)
+			}
+			q := s.Ports[1].Queues(0)[0]
+			q.Refill()
+			if got := receiveAll([]*Queue{q}, 1); len(got) != 0 {
+				t.Errorf("%d frames received from an interface that is gone", len(got))
+			}
+			if n, pending := q.Transmit(compose(w, otherMAC, 10, 60)), q.Reclaim(); n != 10 || pending != 10 {
+				t.Errorf("%d frames taken, %d pending, want 10: an interface that is gone sends nothing", n, pending)
+			}
+			if _, err := s.Ports[1].Stats(); err != nil {
+				t.Error(err)
+			}
+			works(t, s)
+		})
+	}
+}
+
+// owners are two ways in which an interface can be another's.
+var owners = []struct {
+	name string
+	take func(t *testing.T) io.Closer
+	want string // error while it has it
+}{
+	{
+		"router", func(t *testing.T) io.Closer {
+			s, err := Open(Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		"open port ra: attach the XDP program in native mode: failed to attach link: create link: device or resource busy" +
+			" (the interface has another XDP program: stop its owner, or `ip link set IFACE xdp off`)",
+	},
+	{
+		"socket", func(t *testing.T) io.Closer {
+			s := &socket{}
+			if err := s.open(newWorker(t, 64).Memory, true, 64); err != nil {
+				t.Fatal(err)
+			}
+			l, err := netlink.LinkByName("ra")
+			if err == nil {
+				err = s.bind(l.Attrs().Index, 0, false, s, time.Now())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return closer(s.close)
+		},
+		"open queue 0 of port ra: bind copying: device or resource busy" +
+			" (another process has an AF_XDP socket on the queue: stop it)",
+	},
+}
+
+type closer func() error
+
+func (c closer) Close() error { return c() }
+
+// TestOpenWaitsForFormerOwner opens a port that its former owner lets go of a
+// little later.
+func TestOpenWaitsForFormerOwner(t *testing.T) {
+	for _, owner := range owners {
+		t.Run(owner.name, func(t *testing.T) {
+			enterNamespace(t)
+			addVeth(t, "ra", "a", 1)
+			o := owner.take(t)
+			closed := make(chan error)
+			go func() {
+				time.Sleep(200 * time.Millisecond)
+				closed <- o.Close()
+			}()
+			start := time.Now()
+			s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
+			if took := time.Since(start); took < 150*time.Millisecond {
+				t.Errorf("opened after %v, while the former owner had the port", took)
+			}
+			if err := <-closed; err != nil {
+				t.Fatal(err)
+			}
+			works(t, s)
+		})
+	}
+}
+
+// TestOpenWhileOwned gives up after a second, with the mend.
+func TestOpenWhileOwned(t *testing.T) {
+	for _, owner := range owners {
+		t.Run(owner.name, func(t *testing.T) {
+			t.Parallel()
+			enterNamespace(t)
+			addVeth(t, "ra", "a", 1)
+			defer owner.take(t).Close()
+			start := time.Now()
+			_, err := Open(Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
+			if err == nil || err.Error() != owner.want {
+				t.Errorf("error:\n got %v\nwant %s", err, owner.want)
+			}
+			if !errors.Is(err, unix.EBUSY) {
+				t.Error("the error is not EBUSY to errors.Is")
+			}
+			if took := time.Since(start); took < 800*time.Millisecond || took > 3*time.Second {
+				t.Errorf("gave up after %v, want about a second", took)
+			}
+		})
+	}
+}
+
+// TestKilled kills a process that has ports open: no XDP program stays, and the
+// ports can be opened at once.
+func TestKilled(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	addVeth(t, "rb", "b", 1)
+	child := exec.Command("/proc/self/exe") // in our namespace, as our thread is
+	child.Env = append(os.Environ(), childEnv+"=ra,rb")
+	child.Stderr = os.Stderr
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer child.Process.Kill()
+	ready := make([]byte, len(childReady))
+	_, readErr := io.ReadFull(out, ready)
+	if !attached(t, "ra") || !attached(t, "rb") {
+		t.Errorf("the child attached no program: %v", readErr)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	child.Wait()
+	if attached(t, "ra") || attached(t, "rb") {
+		t.Error("an XDP program is left after the process was killed")
+	}
+	works(t, open(t, Config{Ports: ports(Native, "ra", "rb"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64}))
+}
+
+const childEnv, childReady = "AFXDP_TEST_CHILD", "ready"
+
+// TestMain is also the child of TestKilled, which opens ports and waits.
+func TestMain(m *testing.M) {
+	names := os.Getenv(childEnv)
+	if names == "" {
+		os.Exit(m.Run())
+	}
+	memory, err := umem.New(64)
+	if err == nil {
+		_, err = Open(Config{
+			Ports:    ports(Native, strings.Split(names, ",")...),
+			Workers:  []WorkerMemory{{Memory: memory, Pool: umem.NewPool(memory)}},
+			RingSize: 64,
+		})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Print(childReady)
+	time.Sleep(time.Minute)
+}

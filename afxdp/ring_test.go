@@ -1,0 +1,170 @@
+package afxdp
+
+import (
+	"fmt"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// fakeRing is a ring in plain memory whose indices stand at start.
+func fakeRing(size int, start uint32) shared[uint64] {
+	produced, consumed, flags := start, start, uint32(0)
+	return shared[uint64]{produced: &produced, consumed: &consumed, flags: &flags, entries: make([]uint64, size)}
+}
+
+// starts are where indices begin: at zero, and so that they wrap at 2^32 inside a test.
+var starts = []uint32{0, 5, 1<<32 - 1, 1<<32 - 3, 1<<31 - 2}
+
+// TestRing passes numbers from a producer to a consumer of the same ring, in
+// batches of every size, and expects each once and in order.
+func TestRing(t *testing.T) {
+	for _, start := range starts {
+		for batch := uint32(1); batch <= 9; batch++ {
+			t.Run(fmt.Sprintf("start %#x batch %d", start, batch), func(t *testing.T) {
+				ring := fakeRing(8, start)
+				p, c := newProducer(ring), newConsumer(ring)
+				var in, out uint64
+				for out < 100 {
+					n := p.reserve(batch)
+					if want := min(batch, 8); n != want {
+						t.Fatalf("reserve(%d) of an empty ring = %d, want %d", batch, n, want)
+					}
+					for i := range n {
+						p.set(i, in)
+						in++
+					}
+					if got := c.available(1); got != 0 {
+						t.Fatalf("%d entries available before they were submitted", got)
+					}
+					p.submit(n)
+					if got := ring.level(); got != n {
+						t.Fatalf("level = %d after %d entries were submitted", got, n)
+					}
+					if got := c.available(100); got != n {
+						t.Fatalf("available = %d after %d entries were submitted", got, n)
+					}
+					for i := range n {
+						if got := c.at(i); got != out {
+							t.Fatalf("entry %d is %d", out, got)
+						}
+						out++
+					}
+					c.release(n)
+				}
+			})
+		}
+	}
+}
+
+func TestRingFull(t *testing.T) {
+	for _, start := range starts {
+		ring := fakeRing(4, start)
+		p, c := newProducer(ring), newConsumer(ring)
+		steps := []struct {
+			rule            string
+			submit, release uint32
+			reserve, avail  uint32 // afterwards, of 10 asked for
+		}{
+			{"an empty ring gives all its entries", 0, 0, 4, 0},
+			{"a partial reservation is what is left", 3, 0, 1, 3},
+			{"a full ring gives none", 1, 0, 0, 4},
+			{"and none when asked again", 0, 0, 0, 4},
+			{"released entries can be reserved", 0, 1, 1, 3},
+			{"a ring emptied gives all again", 0, 3, 4, 0},
+			{"reserving less than submitted before wraps", 4, 4, 4, 0},
+		}
+		for _, s := range steps {
+			if n := p.reserve(s.submit); n != s.submit {
+				t.Fatalf("start %#x: %s: reserve(%d) = %d", start, s.rule, s.submit, n)
+			}
+			p.submit(s.submit)
+			c.available(s.release)
+			c.release(s.release)
+			if n := p.reserve(10); n != s.reserve {
+				t.Errorf("start %#x: %s: reserve = %d, want %d", start, s.rule, n, s.reserve)
+			}
+			if n := c.available(10); n != s.avail {
+				t.Errorf("start %#x: %s: available = %d, want %d", start, s.rule, n, s.avail)
+			}
+		}
+	}
+}
+
+// TestRingReservationUnused reserves without submitting, which must change nothing.
+func TestRingReservationUnused(t *testing.T) {
+	ring := fakeRing(4, 0)
+	p := newProducer(ring)
+	for range 3 {
+		if n := p.reserve(4); n != 4 {
+			t.Fatalf("reserve = %d, want 4", n)
+		}
+	}
+	p.set(0, 7)
+	p.submit(1)
+	if *ring.produced != 1 || ring.entries[0] != 7 || ring.entries[1] != 0 {
+		t.Errorf("1 of 4 reserved entries submitted: produced %d, entries %v", *ring.produced, ring.entries)
+	}
+}
+
+// TestRingCachedIndex changes the other side's index behind the ring's back and
+// expects it not to be looked at before the cached view runs out.
+func TestRingCachedIndex(t *testing.T) {
+	ring := fakeRing(4, 0)
+	p := newProducer(ring)
+	p.submit(p.reserve(3))
+	*ring.consumed = 3
+	if n := p.reserve(1); n != 1 || p.limit != 4 {
+		t.Errorf("reserve(1) with 1 known to be free = %d, limit %d: the shared index was read", n, p.limit)
+	}
+	if n := p.reserve(2); n != 2 || p.limit != 7 {
+		t.Errorf("reserve(2) with 1 known to be free = %d, limit %d: the shared index was not read", n, p.limit)
+	}
+
+	ring = fakeRing(4, 0)
+	c := newConsumer(ring)
+	*ring.produced = 1
+	if n := c.available(4); n != 1 {
+		t.Fatalf("available = %d, want 1", n)
+	}
+	*ring.produced = 3
+	if n := c.available(1); n != 1 || c.limit != 1 {
+		t.Errorf("available(1) with 1 known = %d, limit %d: the shared index was read", n, c.limit)
+	}
+	if n := c.available(2); n != 2 || c.limit != 3 {
+		t.Errorf("available(2) with 1 known = %d, limit %d: the shared index was not read", n, c.limit)
+	}
+}
+
+// TestRingStartsWhereTheKernelStands maps rings that were used before.
+func TestRingStartsWhereTheKernelStands(t *testing.T) {
+	ring := fakeRing(4, 1<<32-2)
+	*ring.produced = 1 // three entries wait
+	copy(ring.entries, []uint64{30, 0, 10, 20})
+	p, c := newProducer(ring), newConsumer(ring)
+	if n := p.reserve(4); n != 1 {
+		t.Errorf("reserve with 3 of 4 entries taken = %d, want 1", n)
+	}
+	if n := c.available(4); n != 3 {
+		t.Fatalf("available with 3 entries waiting = %d, want 3", n)
+	}
+	for i, want := range []uint64{10, 20, 30} {
+		if got := c.at(uint32(i)); got != want {
+			t.Errorf("entry %d = %d, want %d", i, got, want)
+		}
+	}
+}
+
+func TestRingNeedsWakeup(t *testing.T) {
+	ring := fakeRing(4, 0)
+	p := newProducer(ring)
+	for _, c := range []struct {
+		flags uint32
+		want  bool
+	}{{0, false}, {unix.XDP_RING_NEED_WAKEUP, true}, {^uint32(unix.XDP_RING_NEED_WAKEUP), false}} {
+		*ring.flags = c.flags
+		if got := p.needsWakeup(); got != c.want {
+			t.Errorf("flags %#x: needsWakeup = %v, want %v", c.flags, got, c.want)
+		}
+	}
+}

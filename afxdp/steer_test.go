@@ -1,0 +1,289 @@
+package afxdp
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Addresses of the packets below.
+var (
+	portMAC  = [6]byte{2, 0, 0, 0, 0, 1}
+	otherMAC = [6]byte{2, 0, 0, 0, 0, 2}
+	hosts4   = netip.MustParseAddr("198.18.0.9")
+	own4     = netip.MustParseAddr("192.0.2.1")
+	subnet4  = netip.MustParseAddr("192.0.2.255") // directed broadcast, added as local
+	far4     = netip.MustParseAddr("198.19.0.1")
+	hosts6   = netip.MustParseAddr("2001:db8:1::9")
+	own6     = netip.MustParseAddr("2001:db8::1")
+	far6     = netip.MustParseAddr("2001:db8:2::1")
+	linkloc6 = netip.MustParseAddr("fe80::9")
+)
+
+func eth(dst [6]byte, etherType uint16, payload ...[]byte) []byte {
+	b := append(dst[:], 2, 0, 0, 0, 0, 9)
+	b = binary.BigEndian.AppendUint16(b, etherType)
+	for _, p := range payload {
+		b = append(b, p...)
+	}
+	return b
+}
+
+// ip4 is an IPv4 header with the given number of options' 32-bit words, and 8 bytes.
+func ip4(dst netip.Addr, options int) []byte {
+	b := make([]byte, 20+4*options+8)
+	b[0], b[8], b[9] = byte(0x45+options), 64, unix.IPPROTO_UDP
+	binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
+	copy(b[12:], hosts4.AsSlice())
+	copy(b[16:], dst.AsSlice())
+	return b
+}
+
+// ip6 is an IPv6 header with a payload.
+func ip6(src, dst netip.Addr, next byte, payload ...byte) []byte {
+	b := make([]byte, 40, 40+len(payload))
+	b[0], b[6], b[7] = 0x60, next, 64
+	binary.BigEndian.PutUint16(b[4:], uint16(len(payload)))
+	copy(b[8:], src.AsSlice())
+	copy(b[24:], dst.AsSlice())
+	return append(b, payload...)
+}
+
+func udp6(src, dst netip.Addr) []byte { return ip6(src, dst, unix.IPPROTO_UDP, make([]byte, 8)...) }
+func icmp6(dst netip.Addr, icmpType byte) []byte {
+	return ip6(hosts6, dst, unix.IPPROTO_ICMPV6, icmpType, 0, 0, 0)
+}
+
+const (
+	ipv4 = unix.ETH_P_IP
+	ipv6 = unix.ETH_P_IPV6
+)
+
+// with returns b changed at one byte.
+func with(b []byte, at int, value byte) []byte {
+	b[at] = value
+	return b
+}
+
+var broadcastMAC = [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+var steerTests = []struct {
+	rule  string
+	frame []byte
+	want  Decision
+}{
+	{"IPv4 to elsewhere is ours", eth(portMAC, ipv4, ip4(far4, 0)), ToSocket},
+	{"IPv6 to elsewhere is ours", eth(portMAC, ipv6, udp6(hosts6, far6)), ToSocket},
+
+	{"ARP request", eth(broadcastMAC, unix.ETH_P_ARP, make([]byte, 28)), EtherType},
+	{"ARP reply to us", eth(portMAC, unix.ETH_P_ARP, make([]byte, 28)), EtherType},
+	{"LLDP", eth([6]byte{1, 0x80, 0xc2, 0, 0, 0xe}, 0x88cc, make([]byte, 46)), EtherType},
+	{"802.3 length instead of a type", eth(portMAC, 46, make([]byte, 46)), EtherType},
+	{"MPLS", eth(portMAC, 0x8847, make([]byte, 46)), EtherType},
+	{"a frame of the Ethernet header alone", eth(portMAC, unix.ETH_P_ARP), EtherType},
+	{"802.1Q tag", eth(portMAC, unix.ETH_P_8021Q, []byte{0, 5, 8, 0}, ip4(far4, 0)), VLAN},
+	{"802.1ad tag", eth(portMAC, unix.ETH_P_8021AD, []byte{0, 5, 8, 0}, ip4(far4, 0)), VLAN},
+
+	{"IPv4 to another MAC", eth(otherMAC, ipv4, ip4(far4, 0)), OtherMAC},
+	{"IPv6 to another MAC", eth(otherMAC, ipv6, udp6(hosts6, far6)), OtherMAC},
+	{"MAC that differs in its first byte", eth([6]byte{6, 0, 0, 0, 0, 1}, ipv4, ip4(far4, 0)), OtherMAC},
+	{"IPv4 to the broadcast MAC", eth(broadcastMAC, ipv4, ip4(far4, 0)), OtherMAC},
+	{"IPv4 to a multicast MAC", eth([6]byte{1, 0, 0x5e, 0, 0, 5}, ipv4, ip4(netip.MustParseAddr("224.0.0.5"), 0)), OtherMAC},
+	{"IPv6 to a multicast MAC", eth([6]byte{0x33, 0x33, 0, 0, 0, 1}, ipv6, udp6(hosts6, netip.MustParseAddr("ff02::1"))), OtherMAC},
+
+	{"one word of IPv4 options", eth(portMAC, ipv4, ip4(far4, 1)), IPv4Options},
+	{"ten words of IPv4 options", eth(portMAC, ipv4, ip4(far4, 10)), IPv4Options},
+	{"IPv4 options said, header cut", eth(portMAC, ipv4, ip4(far4, 10)[:20]), IPv4Options},
+	{"our IPv4 address", eth(portMAC, ipv4, ip4(own4, 0)), Local},
+	{"our subnet's broadcast", eth(portMAC, ipv4, ip4(subnet4, 0)), Local},
+	{"the address below ours", eth(portMAC, ipv4, ip4(own4.Prev(), 0)), ToSocket},
+	{"224.0.0.0, the first group", eth(portMAC, ipv4, ip4(netip.MustParseAddr("224.0.0.0"), 0)), Multicast},
+	{"239.255.255.255, the last group", eth(portMAC, ipv4, ip4(netip.MustParseAddr("239.255.255.255"), 0)), Multicast},
+	{"223.255.255.255, below the groups", eth(portMAC, ipv4, ip4(netip.MustParseAddr("223.255.255.255"), 0)), ToSocket},
+	{"240.0.0.0, above the groups", eth(portMAC, ipv4, ip4(netip.MustParseAddr("240.0.0.0"), 0)), ToSocket},
+	{"limited broadcast", eth(portMAC, ipv4, ip4(netip.MustParseAddr("255.255.255.255"), 0)), Broadcast},
+
+	{"our IPv6 address", eth(portMAC, ipv6, udp6(hosts6, own6)), Local},
+	{"neighbour solicitation to our address", eth(portMAC, ipv6, icmp6(own6, 135)), Local},
+	{"the address above ours", eth(portMAC, ipv6, udp6(hosts6, own6.Next())), ToSocket},
+	{"IPv6 group", eth(portMAC, ipv6, udp6(hosts6, netip.MustParseAddr("ff02::1:ff00:1"))), Multicast},
+	{"to a link-local address", eth(portMAC, ipv6, udp6(hosts6, linkloc6)), LinkLocal},
+	{"from a link-local address", eth(portMAC, ipv6, udp6(linkloc6, far6)), LinkLocal},
+	{"febf::, the end of link-local", eth(portMAC, ipv6, udp6(hosts6, netip.MustParseAddr("febf::1"))), LinkLocal},
+	{"fec0::, above link-local", eth(portMAC, ipv6, udp6(hosts6, netip.MustParseAddr("fec0::1"))), ToSocket},
+	{"fe7f::, below link-local", eth(portMAC, ipv6, udp6(hosts6, netip.MustParseAddr("fe7f::1"))), ToSocket},
+	{"router solicitation", eth(portMAC, ipv6, icmp6(far6, 133)), NeighborDiscovery},
+	{"neighbour advertisement", eth(portMAC, ipv6, icmp6(far6, 136)), NeighborDiscovery},
+	{"redirect", eth(portMAC, ipv6, icmp6(far6, 137)), NeighborDiscovery},
+	{"ICMPv6 type 132, no discovery", eth(portMAC, ipv6, icmp6(far6, 132)), ToSocket},
+	{"ICMPv6 type 138, no discovery", eth(portMAC, ipv6, icmp6(far6, 138)), ToSocket},
+	{"ICMPv6 echo", eth(portMAC, ipv6, icmp6(far6, 128)), ToSocket},
+	{"UDP whose first byte is 135", eth(portMAC, ipv6, ip6(hosts6, far6, unix.IPPROTO_UDP, 135, 0, 0, 0)), ToSocket},
+
+	{"IPv4 header cut: the engine drops it", eth(portMAC, ipv4, ip4(own4, 0)[:19]), ToSocket},
+	{"no IPv4 header: the engine drops it", eth(portMAC, ipv4), ToSocket},
+	{"IPv6 header cut: the engine drops it", eth(portMAC, ipv6, udp6(hosts6, own6)[:39]), ToSocket},
+	{"ICMPv6 without a type: the engine drops it", eth(portMAC, ipv6, ip6(hosts6, far6, unix.IPPROTO_ICMPV6)), ToSocket},
+	{"IPv6 under IPv4's type: the engine drops it", eth(portMAC, ipv4, with(ip4(own4, 0), 0, 0x65)), ToSocket},
+	{"IPv4 under IPv6's type: the engine drops it", eth(portMAC, ipv6, with(udp6(hosts6, own6), 0, 0x45)), ToSocket},
+	{"IHL below 5: the engine drops it", eth(portMAC, ipv4, with(ip4(far4, 0), 0, 0x44)), ToSocket},
+}
+
+// Actions of an XDP program.
+const (
+	xdpDrop     = 1
+	xdpPass     = 2
+	xdpRedirect = 4
+)
+
+// TestSteer runs the XDP program on each frame by the kernel's test facility:
+// on a queue that has a socket and on one that has none.
+func TestSteer(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
+	p := s.Ports[0]
+	if err := p.SetMAC(portMAC); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range []netip.Addr{own4, subnet4, own6} {
+		if err := s.AddLocal(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range steerTests {
+		want, action := c.want, uint32(xdpPass)
+		if want == ToSocket {
+			action = xdpRedirect
+		}
+		expect(t, p, c.rule, c.frame, want, action)
+	}
+
+	if err := p.program.Sockets.Delete(uint32(0)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range steerTests {
+		want, action := c.want, uint32(xdpPass)
+		if want == ToSocket {
+			want, action = NoSocket, xdpDrop
+		}
+		expect(t, p, "no socket: "+c.rule, c.frame, want, action)
+	}
+}
+
+// expect runs the port's program on a frame: it must return the action, leave
+// the frame as it is, and count it by the decision and nothing else.
+func expect(t *testing.T, p *Port, rule string, frame []byte, want Decision, action uint32) {
+	t.Helper()
+	before, err := p.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]byte, len(frame))
+	got, err := p.program.Steer.Run(&ebpf.RunOptions{Data: frame, DataOut: out})
+	if err != nil {
+		t.Fatalf("%s: run the program: %v", rule, err)
+	}
+	after, err := p.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != action {
+		t.Errorf("%s: action %d, want %d", rule, got, action)
+	}
+	if string(out) != string(frame) {
+		t.Errorf("%s: the frame was changed:\n got %x\nwant %x", rule, out, frame)
+	}
+	for d := range Decision(NumDecisions) {
+		n := uint64(0)
+		if d == want {
+			n = 1
+		}
+		if got := after.Frames[d] - before.Frames[d]; got != n {
+			t.Errorf("%s: counted %d times as %v, want %d", rule, got, d, n)
+		}
+	}
+}
+
+// TestSteerFollowsChanges changes MAC and local addresses under a loaded program.
+func TestSteerFollowsChanges(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	addVeth(t, "rb", "b", 1)
+	s := open(t, Config{Ports: ports(Native, "ra", "rb"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
+	a, b := s.Ports[0], s.Ports[1]
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	expect(t, a, "the interface's own MAC after Open", eth(a.MAC, ipv4, ip4(far4, 0)), ToSocket, xdpRedirect)
+	must(a.SetMAC(portMAC))
+	expect(t, a, "the new MAC", eth(portMAC, ipv4, ip4(far4, 0)), ToSocket, xdpRedirect)
+	expect(t, b, "the new MAC at the other port", eth(portMAC, ipv4, ip4(far4, 0)), OtherMAC, xdpPass)
+	must(b.SetMAC(portMAC))
+
+	for _, own := range []struct {
+		addr  netip.Addr
+		frame []byte
+	}{
+		{own4, eth(portMAC, ipv4, ip4(own4, 0))},
+		{own6, eth(portMAC, ipv6, udp6(hosts6, own6))},
+		{netip.MustParseAddr("::ffff:192.0.2.1"), eth(portMAC, ipv4, ip4(own4, 0))},
+		{own6.WithZone("a"), eth(portMAC, ipv6, udp6(hosts6, own6))},
+	} {
+		must(s.AddLocal(own.addr))
+		must(s.AddLocal(own.addr)) // twice is once
+		expect(t, a, "added as local", own.frame, Local, xdpPass)
+		expect(t, b, "added as local, other port", own.frame, Local, xdpPass)
+		must(s.DeleteLocal(own.addr))
+		must(s.DeleteLocal(own.addr))
+		expect(t, a, "deleted from local", own.frame, ToSocket, xdpRedirect)
+		expect(t, b, "deleted from local, other port", own.frame, ToSocket, xdpRedirect)
+	}
+	if err := s.AddLocal(netip.Addr{}); err == nil {
+		t.Error("the zero address was added as local")
+	}
+}
+
+// TestSteerBeforeAdmission expects a program fresh from loading to leave all to
+// Linux, also what it would drop for want of a socket.
+func TestSteerBeforeAdmission(t *testing.T) {
+	p, err := loadProgram(1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	for _, mac := range [][6]byte{{}, portMAC, broadcastMAC} {
+		got, err := p.Steer.Run(&ebpf.RunOptions{Data: eth(mac, ipv4, ip4(far4, 0))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != xdpPass {
+			t.Errorf("frame to %x: action %d, want %d", mac, got, xdpPass)
+		}
+	}
+}
+
+// TestSteerAddressesFull fills the map of local addresses.
+func TestSteerAddressesFull(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
+	a := netip.MustParseAddr("10.0.0.0")
+	for range 4096 {
+		if err := s.AddLocal(a); err != nil {
+			t.Fatal(err)
+		}
+		a = a.Next()
+	}
+	const want = "leave packets to 10.0.16.0 to Linux: the XDP program has no room for more addresses of this family"
+	if err := s.AddLocal(a); err == nil || err.Error() != want {
+		t.Errorf("address 4097:\n got %v\nwant %s", err, want)
+	}
+}

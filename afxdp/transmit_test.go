@@ -1,0 +1,132 @@
+package afxdp
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/batch"
+)
+
+// compose takes n frames from the pool and writes numbered packets into them.
+func compose(w WorkerMemory, dst [6]byte, n, length int) (frames []batch.Frame) {
+	for i := range n {
+		f := batch.Frame{Addr: w.Pool.Take() + 258, Len: uint16(length)}
+		copy(bytesOf(w, f), udp(dst, 1, uint32(i), length))
+		frames = append(frames, f)
+	}
+	return frames
+}
+
+// transmitAll transmits frames and reclaims them, within a second.
+func transmitAll(t *testing.T, q *Queue, frames []batch.Frame) {
+	t.Helper()
+	total := len(frames)
+	for end := time.Now().Add(time.Second); len(frames) > 0 || q.Reclaim() > 0; {
+		frames = frames[q.Transmit(frames):]
+		if time.Now().After(end) {
+			t.Fatalf("of %d frames, %d not taken and %d not sent after a second", total, len(frames), q.Reclaim())
+		}
+	}
+}
+
+// TestTransmitDrains transmits bursts, shorter and longer than what one system
+// call of the kernel sends and than the ring, and expects each frame on the wire,
+// in order, and back in the pool.
+func TestTransmitDrains(t *testing.T) {
+	for _, mode := range []Mode{Native, Generic} {
+		// 32 is the budget of kernels that do not know the option.
+		for _, budget := range []uint32{32, 2048} {
+			t.Run(fmt.Sprintf("%v budget %d", mode, budget), func(t *testing.T) {
+				enterNamespace(t)
+				addVeth(t, "ra", "a", 1)
+				w := newWorker(t, 16384)
+				s := open(t, Config{Ports: ports(mode, "ra"), Workers: []WorkerMemory{w}})
+				q, out := s.Ports[0].Queues(0)[0], newWire(t, "a")
+				if err := setOption(q.fd, unix.XDP_MAX_TX_SKB_BUDGET, budget); err != nil {
+					t.Logf("this kernel has no transmit budget: %v", err)
+				}
+				for _, n := range []int{1, 31, 32, 33, 200, 2047, 2048, 2049, 5000} {
+					before := w.Pool.Len()
+					transmitAll(t, q, compose(w, otherMAC, n, 60))
+					if got := w.Pool.Len(); got != before {
+						t.Fatalf("%d frames: the pool had %d frames and now has %d", n, before, got)
+					}
+					for i := range n {
+						if got, want := out.receive(), udp(otherMAC, 1, uint32(i), 60); !bytes.Equal(got, want) {
+							t.Fatalf("frame %d of %d:\n got %x\nwant %x", i, n, got, want)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestTransmitOneCall expects one call of Transmit to leave nothing in the ring.
+func TestTransmitOneCall(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	w := newWorker(t, 8192)
+	s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{w}, RingSize: 256})
+	q := s.Ports[0].Queues(0)[0]
+	if err := setOption(q.fd, unix.XDP_MAX_TX_SKB_BUDGET, uint32(32)); err != nil {
+		t.Logf("this kernel has no transmit budget: %v", err)
+	}
+	frames := compose(w, otherMAC, 3000, 60)
+	if n := q.Transmit(frames); n != len(frames) {
+		t.Errorf("transmitted %d of %d frames over a ring of 256", n, len(frames))
+	}
+	if n := q.tx.level(); n != 0 {
+		t.Errorf("%d frames are left in the ring", n)
+	}
+}
+
+// TestTransmitInterfaceDown expects a port that is down to refuse frames without
+// losing them, and to send those in its ring by Reclaim when it is up again.
+func TestTransmitInterfaceDown(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	w := newWorker(t, 1024)
+	s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{w}, RingSize: 64})
+	q, out := s.Ports[0].Queues(0)[0], newWire(t, "a")
+	setUp(t, "ra", false)
+
+	frames := compose(w, otherMAC, 100, 60)
+	n := q.Transmit(frames)
+	if n != 64 {
+		t.Fatalf("transmitted %d frames into a ring of 64 while down", n)
+	}
+	if k := q.Transmit(frames[n:]); k != 0 {
+		t.Fatalf("transmitted %d frames into a full ring", k)
+	}
+	if k := q.Reclaim(); k != 64 {
+		t.Fatalf("%d frames pending while down, want 64", k)
+	}
+	setUp(t, "ra", true)
+	transmitAll(t, q, frames[n:])
+	for i := range frames {
+		if got, want := out.receive(), udp(otherMAC, 1, uint32(i), 60); !bytes.Equal(got, want) {
+			t.Fatalf("frame %d after the port came up:\n got %x\nwant %x", i, got, want)
+		}
+	}
+}
+
+// TestTransmitNoCarrier expects frames that nobody can receive to come back,
+// and not to spin: the kernel drops one a call.
+func TestTransmitNoCarrier(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	w := newWorker(t, 4096)
+	s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{w}})
+	q := s.Ports[0].Queues(0)[0]
+	setUp(t, "a", false)
+	before := w.Pool.Len()
+	transmitAll(t, q, compose(w, otherMAC, 2000, 60))
+	if got := w.Pool.Len(); got != before {
+		t.Errorf("the pool had %d frames and now has %d", before, got)
+	}
+}
