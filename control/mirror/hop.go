@@ -1,0 +1,220 @@
+package mirror
+
+import (
+	"cmp"
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/control/rtnl"
+	"github.com/warproute/warproute/fib"
+)
+
+// hop is a next hop of the base, shared by all routes that lead the same way:
+// by the same kind, by the same next-hop object, or over the same paths.
+type hop struct {
+	key    string
+	id     fib.ID // 0 if the base had no room
+	kind   fib.Kind
+	object uint32 // the next-hop object that it stands for, or 0
+	paths  []path // of KindForward and KindNoPort
+	refs   int
+	idle   bool   // listed as perhaps unused
+	gone   bool   // the object was deleted
+	mark   uint32 // the epoch in which its routes are looked at
+}
+
+// path is one way of a hop.
+type path struct {
+	link      int
+	gateway   netip.Addr // invalid: destinations are on the link
+	weight    uint32
+	encap     bool       // needs a header that the dataplane does not make
+	adjacency *adjacency // nil if packets cannot leave this way
+}
+
+// Keys of hops begin with what they are made of.
+const (
+	keyKind byte = iota
+	keyObject
+	keyPaths
+)
+
+// hopKinds gives the route types that need no paths.
+var hopKinds = map[uint8]fib.Kind{
+	unix.RTN_LOCAL:       fib.KindLocal,
+	unix.RTN_BROADCAST:   fib.KindLocal,
+	unix.RTN_ANYCAST:     fib.KindLocal,
+	unix.RTN_BLACKHOLE:   fib.KindBlackhole,
+	unix.RTN_UNREACHABLE: fib.KindUnreachable,
+	unix.RTN_PROHIBIT:    fib.KindProhibit,
+	unix.RTN_THROW:       fib.KindNone, // the next table has nothing: no route
+}
+
+// routeKey puts the key of a route's hop into s.key.
+func (s *state) routeKey(r *rtnl.Route) {
+	kind, fixed := hopKinds[r.Type]
+	switch {
+	case r.NexthopID != 0:
+		s.key = binary.NativeEndian.AppendUint32(append(s.key[:0], keyObject), r.NexthopID)
+	case fixed:
+		s.key = append(s.key[:0], keyKind, byte(kind))
+	default:
+		if r.Family == unix.AF_INET6 {
+			// Linux tells the paths of the same route in any order.
+			slices.SortFunc(r.Hops, func(a, b rtnl.Hop) int {
+				return cmp.Or(cmp.Compare(a.Index, b.Index), a.Gateway.Compare(b.Gateway))
+			})
+		}
+		s.key = append(s.key[:0], keyPaths)
+		for _, h := range r.Hops {
+			s.appendPath(h)
+		}
+	}
+}
+
+func (s *state) appendPath(h rtnl.Hop) {
+	ip := h.Gateway.As16()
+	flags := byte(h.Gateway.BitLen()) // 0, 32, 128
+	if h.Encap {
+		flags |= 1
+	}
+	s.key = binary.NativeEndian.AppendUint32(s.key, uint32(h.Index))
+	s.key = binary.NativeEndian.AppendUint16(s.key, h.Weight)
+	s.key = append(append(s.key, flags), ip[:]...)
+}
+
+// hopOf returns the hop of a route, new or old, with one more reference.
+func (s *state) hopOf(r *rtnl.Route) *hop {
+	s.routeKey(r)
+	if h := s.hops[string(s.key)]; h != nil {
+		h.refs++
+		return h
+	}
+	h := &hop{key: string(s.key), refs: 1}
+	s.hops[h.key] = h
+	switch h.key[0] {
+	case keyObject:
+		h.object = r.NexthopID
+		s.programObject(h)
+	case keyKind:
+		s.program(h, fib.Kind(h.key[1]), nil)
+	default:
+		s.program(h, fib.KindForward, pathsOf(r.Hops))
+	}
+	return h
+}
+
+// hostHop returns the hop to a neighbour, with one more reference.
+func (s *state) hostHop(n neighborID) *hop {
+	r := rtnl.Route{Type: unix.RTN_UNICAST, Hops: []rtnl.Hop{{Index: n.link, Gateway: n.addr, Weight: 1}}}
+	return s.hopOf(&r)
+}
+
+func pathsOf(hops []rtnl.Hop) []path {
+	paths := make([]path, len(hops))
+	for i, h := range hops {
+		paths[i] = path{link: h.Index, gateway: h.Gateway, weight: uint32(h.Weight), encap: h.Encap}
+	}
+	return paths
+}
+
+// release takes back a reference. The hop stays until flush, in case a route
+// wants it again.
+func (s *state) release(h *hop) {
+	if h.refs--; h.refs == 0 && !h.idle {
+		h.idle = true
+		s.idleHops = append(s.idleHops, h)
+	}
+}
+
+// program writes a hop to the base: a kind, or KindForward over paths.
+func (s *state) program(h *hop, kind fib.Kind, paths []path) {
+	old := h.paths
+	h.kind, h.paths = kind, paths
+	var ways []fib.Path
+	for i := range paths {
+		p := &paths[i]
+		if p.adjacency = s.adjacencyOf(p); p.adjacency != nil {
+			ways = append(ways, fib.Path{Adjacency: p.adjacency.id, Weight: p.weight, Dead: !s.isUp(p.link)})
+		}
+	}
+	if kind == fib.KindForward && len(ways) == 0 {
+		h.kind = fib.KindNoPort
+	}
+	err := s.writeHop(h, ways)
+	if err != nil && len(ways) > 1 {
+		// No room for another group: better one path than none.
+		slices.SortStableFunc(ways, func(a, b fib.Path) int { return dead(a) - dead(b) })
+		err = s.writeHop(h, ways[:1])
+		s.warnOnce("groups", "there is no room for more multipath next hops: some routes use one path only")
+	}
+	if err != nil {
+		s.warnOnce("hops", "some routes drop their packets: "+err.Error())
+	}
+	s.changed = true
+	for _, p := range old {
+		s.releaseAdjacency(p.adjacency)
+	}
+}
+
+func dead(p fib.Path) int {
+	if p.Dead {
+		return 1
+	}
+	return 0
+}
+
+func (s *state) writeHop(h *hop, ways []fib.Path) (err error) {
+	if h.id != 0 {
+		return s.fib.SetNextHop(h.id, h.kind, ways...)
+	}
+	h.id, err = s.fib.NewNextHop(h.kind, ways...)
+	return err
+}
+
+// reprogram writes a hop again after links or ports changed.
+func (s *state) reprogram(h *hop) {
+	kind := h.kind
+	if kind == fib.KindNoPort {
+		kind = fib.KindForward
+	}
+	s.program(h, kind, slices.Clone(h.paths))
+}
+
+// reprogramOver writes the hops again that have a path over a link.
+func (s *state) reprogramOver(link int) {
+	for _, h := range s.hops {
+		if h.over(link) {
+			s.reprogram(h)
+		}
+	}
+}
+
+func (h *hop) over(link int) bool {
+	return slices.ContainsFunc(h.paths, func(p path) bool { return p.link == link })
+}
+
+// freeHops gives back what no route refers to any more.
+func (s *state) freeHops() {
+	for _, h := range s.idleHops {
+		h.idle = false
+		if h.refs > 0 {
+			continue
+		}
+		if s.hops[h.key] == h {
+			delete(s.hops, h.key)
+		}
+		for _, p := range h.paths {
+			s.releaseAdjacency(p.adjacency)
+		}
+		if h.id != 0 {
+			s.fib.FreeNextHop(h.id)
+		}
+	}
+	clear(s.idleHops)
+	s.idleHops = s.idleHops[:0]
+	s.freeAdjacencies()
+}

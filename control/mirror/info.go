@@ -1,0 +1,281 @@
+package mirror
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/hist"
+)
+
+// RouteInfo is a route as people see it.
+type RouteInfo struct {
+	Prefix    netip.Prefix `json:"prefix"`
+	Type      string       `json:"type"` // as `ip route` names it: unicast, local, blackhole...
+	Kind      string       `json:"kind"` // what the dataplane does with packets: forward, local, no port...
+	Table     string       `json:"table"`
+	Protocol  string       `json:"protocol"`
+	Metric    uint32       `json:"metric"`
+	NexthopID uint32       `json:"nexthop_id,omitempty"` // of Linux's next-hop object
+	Installed bool         `json:"installed"`            // false: another route of the prefix is better
+	Paths     []PathInfo   `json:"paths,omitempty"`      // shared with other routes: read only
+}
+
+// PathInfo is one way of a route.
+type PathInfo struct {
+	Via    netip.Addr `json:"via,omitzero"` // invalid: destinations are on the link
+	Dev    string     `json:"dev"`
+	Port   int        `json:"port"` // -1: the link is not a port
+	Weight uint32     `json:"weight"`
+	MAC    string     `json:"mac,omitempty"` // of the neighbour, where it is resolved
+	Dead   bool       `json:"dead"`          // the link is down
+}
+
+// NeighborInfo is a neighbour as people see it.
+type NeighborInfo struct {
+	Address netip.Addr `json:"address"`
+	MAC     string     `json:"mac,omitempty"`
+	Dev     string     `json:"dev"`
+	Port    int        `json:"port"`
+	State   string     `json:"state"` // as `ip neigh` names it
+	Used    bool       `json:"used"`  // the dataplane sends packets to it
+}
+
+// Status says how the mirror is doing.
+type Status struct {
+	RoutesIPv4  int           `json:"routes_ipv4"` // in the forwarding base, host routes of neighbours included
+	RoutesIPv6  int           `json:"routes_ipv6"`
+	Neighbors   int           `json:"neighbors"`
+	NextHops    int           `json:"next_hops"`
+	Adjacencies int           `json:"adjacencies"`
+	Events      uint64        `json:"events"`      // messages of Linux
+	Malformed   uint64        `json:"malformed"`   // of them unreadable
+	Resyncs     uint64        `json:"resyncs"`     // full comparisons with Linux
+	Audits      uint64        `json:"audits"`      // comparisons of the routes over one link
+	LastUpdate  time.Duration `json:"last_update"` // from reading the last batch of events to its end, in ns
+	Warnings    []string      `json:"warnings,omitempty"`
+}
+
+// Status returns the mirror's status, the zero value once it is closed.
+func (m *Mirror) Status() (st Status) {
+	m.do(func() {
+		st = Status{
+			RoutesIPv4: m.fib.IPv4.Len(), RoutesIPv6: m.fib.IPv6.Len(),
+			Neighbors: len(m.neighbors), NextHops: len(m.hops), Adjacencies: len(m.adjacencies),
+			Events: m.counts.events, Malformed: m.counts.malformed,
+			Resyncs: m.counts.resyncs, Audits: m.counts.audits,
+			LastUpdate: m.counts.lastUpdate,
+			Warnings:   slices.Clone(m.warnings),
+		}
+	})
+	return st
+}
+
+// Updates adds to a snapshot how long batches of events took from being read to
+// being in the forwarding base, in nanoseconds.
+func (m *Mirror) Updates(to *hist.Snapshot) { m.updates.AddTo(to) }
+
+// Settle waits until all that has happened in Linux up to now is in the
+// forwarding base. It returns at once when the mirror is closed.
+func (m *Mirror) Settle() {
+	settled := make(chan struct{})
+	var wait func()
+	wait = func() {
+		m.mark(func() {
+			if m.suspects.any() || m.catchUp {
+				m.audit() // rather than later
+				wait()
+				return
+			}
+			m.flush()
+			close(settled)
+		})
+	}
+	if m.do(wait) {
+		select {
+		case <-settled:
+		case <-m.stop:
+		}
+	}
+}
+
+// Routes returns all routes that the dataplane follows, sorted by prefix.
+func (m *Mirror) Routes() (all []RouteInfo) {
+	m.do(func() {
+		all = make([]RouteInfo, 0, m.routes.Size())
+		paths := map[*hop][]PathInfo{}
+		for p, head := range m.routes.All() {
+			for r := head; r != nil; r = r.next {
+				if _, done := paths[r.hop]; !done {
+					paths[r.hop] = m.pathInfos(r.hop, netip.Addr{})
+				}
+				all = append(all, m.routeInfo(p, r, paths[r.hop], r == head))
+			}
+		}
+	})
+	slices.SortStableFunc(all, func(a, b RouteInfo) int { return a.Prefix.Compare(b.Prefix) })
+	return all
+}
+
+// Lookup returns the route that packets to an address take, and false if there is none.
+func (m *Mirror) Lookup(ip netip.Addr) (info RouteInfo, ok bool) {
+	ip = ip.Unmap().WithZone("")
+	if !ip.IsValid() {
+		return info, false
+	}
+	m.do(func() {
+		var p netip.Prefix
+		var r *route
+		if p, r, ok = m.routes.LookupPrefixLPM(netip.PrefixFrom(ip, ip.BitLen())); ok {
+			info = m.routeInfo(p, r, m.pathInfos(r.hop, ip), true)
+		}
+	})
+	return info, ok
+}
+
+// Neighbors returns the neighbours on the ports, sorted by port and address.
+func (m *Mirror) Neighbors() (all []NeighborInfo) {
+	m.do(func() {
+		for id, n := range m.neighbors {
+			info := NeighborInfo{
+				Address: id.addr, Dev: m.linkName(id.link), Port: m.portNumber(id.link),
+				State: stateName(n.state), Used: m.adjacencies[id] != nil && n.usable(),
+			}
+			if n.mac != 0 {
+				info.MAC = n.mac.String()
+			}
+			all = append(all, info)
+		}
+	})
+	slices.SortFunc(all, func(a, b NeighborInfo) int {
+		return cmp.Or(cmp.Compare(a.Port, b.Port), a.Address.Compare(b.Address))
+	})
+	return all
+}
+
+func (s *state) routeInfo(p netip.Prefix, r *route, paths []PathInfo, installed bool) RouteInfo {
+	return RouteInfo{
+		Prefix: p, Type: nameOf(typeNames, r.kind), Kind: r.hop.kind.String(),
+		Table: nameOf(tableNames, uint8(r.table())), Protocol: nameOf(protocolNames, r.protocol),
+		Metric: r.metric(), NexthopID: r.hop.object, Installed: installed, Paths: paths,
+	}
+}
+
+// pathInfos describes the paths of a hop, for packets to dst if that is valid.
+func (s *state) pathInfos(h *hop, dst netip.Addr) []PathInfo {
+	var infos []PathInfo
+	for _, p := range h.paths {
+		info := PathInfo{
+			Via: p.gateway, Dev: s.linkName(p.link), Port: s.portNumber(p.link),
+			Weight: p.weight, Dead: !s.isUp(p.link),
+		}
+		to := neighborID{p.link, p.gateway}
+		if p.onLink() {
+			to.addr = dst
+		}
+		if n := s.neighbors[to]; n != nil && n.usable() {
+			info.MAC = n.mac.String()
+		}
+		infos = append(infos, info)
+	}
+	return infos
+}
+
+// String is the route as `ip route` prints it, on one line.
+func (r RouteInfo) String() string {
+	var b strings.Builder
+	if r.Type != "unicast" {
+		b.WriteString(r.Type + " ")
+	}
+	b.WriteString(r.Prefix.String())
+	if r.NexthopID != 0 {
+		fmt.Fprintf(&b, " nhid %d", r.NexthopID)
+	}
+	if len(r.Paths) == 1 {
+		b.WriteString(r.Paths[0].String())
+	}
+	if r.Table != "main" {
+		b.WriteString(" table " + r.Table)
+	}
+	b.WriteString(" proto " + r.Protocol)
+	if r.Metric != 0 {
+		fmt.Fprintf(&b, " metric %d", r.Metric)
+	}
+	if len(r.Paths) > 1 {
+		for _, p := range r.Paths {
+			fmt.Fprintf(&b, " nexthop%v weight %d", p, p.Weight)
+		}
+	}
+	return b.String()
+}
+
+// String is the path as `ip route` prints it, with a space in front.
+func (p PathInfo) String() string {
+	var b strings.Builder
+	if p.Via.IsValid() {
+		b.WriteString(" via " + p.Via.String())
+	}
+	b.WriteString(" dev " + p.Dev)
+	if p.Dead {
+		b.WriteString(" dead")
+	}
+	return b.String()
+}
+
+var (
+	typeNames = map[uint8]string{
+		unix.RTN_UNICAST: "unicast", unix.RTN_LOCAL: "local", unix.RTN_BROADCAST: "broadcast",
+		unix.RTN_ANYCAST: "anycast", unix.RTN_BLACKHOLE: "blackhole", unix.RTN_UNREACHABLE: "unreachable",
+		unix.RTN_PROHIBIT: "prohibit", unix.RTN_THROW: "throw",
+	}
+	tableNames = map[uint8]string{
+		unix.RT_TABLE_LOCAL: "local", unix.RT_TABLE_MAIN: "main", unix.RT_TABLE_DEFAULT: "default",
+	}
+	// As iproute2 names them.
+	protocolNames = map[uint8]string{
+		unix.RTPROT_UNSPEC: "unspec", unix.RTPROT_REDIRECT: "redirect", unix.RTPROT_KERNEL: "kernel",
+		unix.RTPROT_BOOT: "boot", unix.RTPROT_STATIC: "static", unix.RTPROT_GATED: "gated",
+		unix.RTPROT_RA: "ra", unix.RTPROT_ZEBRA: "zebra", unix.RTPROT_BIRD: "bird",
+		unix.RTPROT_BABEL: "babel", unix.RTPROT_DHCP: "dhcp", unix.RTPROT_KEEPALIVED: "keepalived",
+		unix.RTPROT_BGP: "bgp", unix.RTPROT_ISIS: "isis", unix.RTPROT_OSPF: "ospf",
+		unix.RTPROT_RIP: "rip", unix.RTPROT_EIGRP: "eigrp",
+	}
+)
+
+func nameOf(names map[uint8]string, n uint8) string {
+	if name, ok := names[n]; ok {
+		return name
+	}
+	return strconv.Itoa(int(n))
+}
+
+// stateName names the state of a neighbour as `ip neigh` does, in lower case.
+func stateName(state uint16) string {
+	switch state {
+	case unix.NUD_NONE:
+		return "none"
+	case unix.NUD_INCOMPLETE:
+		return "incomplete"
+	case unix.NUD_REACHABLE:
+		return "reachable"
+	case unix.NUD_STALE:
+		return "stale"
+	case unix.NUD_DELAY:
+		return "delay"
+	case unix.NUD_PROBE:
+		return "probe"
+	case unix.NUD_FAILED:
+		return "failed"
+	case unix.NUD_NOARP:
+		return "noarp"
+	case unix.NUD_PERMANENT:
+		return "permanent"
+	}
+	return fmt.Sprintf("%#x", state)
+}

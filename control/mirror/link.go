@@ -1,0 +1,143 @@
+package mirror
+
+import (
+	"math"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/control/rtnl"
+	"github.com/warproute/warproute/fib"
+)
+
+// link is a network interface of Linux.
+type link struct {
+	rtnl.Link
+	up   bool
+	port int // -1 if it is not a port
+	seen uint32
+}
+
+// port is one of ours, with the link that it is now.
+type port struct {
+	Port
+	ifindex int  // 0 while there is none
+	gone    bool // there was one
+	mac     [6]byte
+	mtu     int
+	up      bool
+}
+
+// portOf returns the port that a link is, -1 if it is none.
+func (s *state) portOf(l *rtnl.Link) int {
+	number := -1
+	for i := range s.ports {
+		switch p := &s.ports[i]; {
+		case p.ifindex == l.Index, p.ifindex == 0 && p.Ifindex == l.Index:
+			return i
+		case p.gone && p.Name == l.Name:
+			number = i
+		}
+	}
+	return number
+}
+
+func (s *state) setLink(r *rtnl.Link) {
+	if r.Family != unix.AF_UNSPEC {
+		return // a bridge tells about its port
+	}
+	l, known := s.links[r.Index]
+	if !known {
+		l = new(link)
+		s.links[r.Index] = l
+	}
+	wasUp, wasPort := l.up, l.port
+	l.Link, l.up, l.seen = *r, r.Up(), s.epoch
+	if l.port = s.portOf(r); l.port >= 0 {
+		s.setPort(l.port, l)
+	}
+	if !known || wasUp != l.up || wasPort != l.port {
+		s.reprogramOver(r.Index)
+	}
+	if known && wasUp && !l.up {
+		s.suspects.link(r.Index)
+	}
+}
+
+func (s *state) setPort(number int, l *link) {
+	p := &s.ports[number]
+	if p.ifindex != l.Index {
+		if p.gone {
+			s.suspects.everything() // the link's neighbours were none of ours before
+			if s.hooks.PortBack != nil {
+				s.hooks.PortBack(number, l.Index)
+			}
+		}
+		p.ifindex, p.Ifindex, p.gone = l.Index, l.Index, false
+	} else if p.mac == l.Address && p.mtu == int(l.MTU) && p.up == l.up {
+		return
+	}
+	p.mac, p.mtu, p.up = l.Address, int(l.MTU), l.up
+	s.writePort(number)
+}
+
+func (s *state) writePort(number int) {
+	p := &s.ports[number]
+	mac, mtu := toMAC(p.mac), 0
+	if p.up {
+		mtu = min(p.mtu, math.MaxUint16)
+	}
+	s.fib.SetPort(uint16(number), mac, uint16(mtu))
+	s.changed = true
+	if s.hooks.PortChanged != nil {
+		s.hooks.PortChanged(number, p.mac, p.mtu, p.up)
+	}
+}
+
+func (s *state) deleteLink(index int) {
+	l, known := s.links[index]
+	if !known {
+		return
+	}
+	delete(s.links, index)
+	for id := range s.neighbors {
+		if id.link == index {
+			s.forgetNeighbor(id)
+		}
+	}
+	s.reprogramOver(index)
+	s.suspects.link(index)
+	if l.port < 0 {
+		return
+	}
+	p := &s.ports[l.port]
+	p.ifindex, p.up, p.gone = 0, false, true
+	s.writePort(l.port)
+	if s.hooks.PortGone != nil {
+		s.hooks.PortGone(l.port)
+	}
+}
+
+// portNumber returns the number of the port that a link is, or -1.
+func (s *state) portNumber(index int) int {
+	if l, ok := s.links[index]; ok {
+		return l.port
+	}
+	return -1
+}
+
+func (s *state) isUp(index int) bool {
+	l, ok := s.links[index]
+	return ok && l.up
+}
+
+func (s *state) linkName(index int) string {
+	if l, ok := s.links[index]; ok {
+		return l.Name
+	}
+	return ""
+}
+
+func toMAC(b [6]byte) fib.MAC {
+	m, _ := fib.ParseMAC(b[:]) // of 6 bytes never fails
+	return m
+}

@@ -1,0 +1,125 @@
+package mirror
+
+import (
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/control/rtnl"
+	"github.com/warproute/warproute/fib"
+)
+
+// neighborID names a neighbour: an address on a link.
+type neighborID struct {
+	link int
+	addr netip.Addr
+}
+
+// neighbor is an entry of Linux's ARP or ND table, on a port.
+type neighbor struct {
+	mac   fib.MAC
+	state uint16
+	since time.Time // of the state, or of the last time that it was asked for
+	seen  uint32
+}
+
+const usableStates = unix.NUD_REACHABLE | unix.NUD_STALE | unix.NUD_DELAY | unix.NUD_PROBE | unix.NUD_PERMANENT | unix.NUD_NOARP
+
+// usable reports whether packets may be sent to the neighbour.
+func (n *neighbor) usable() bool { return n.mac != 0 && n.state&usableStates != 0 }
+
+// setNeighbor applies a neighbour message.
+func (s *state) setNeighbor(r *rtnl.Neighbor, deleted bool) {
+	switch {
+	case r.Family != unix.AF_INET && r.Family != unix.AF_INET6,
+		r.Flags&unix.NTF_PROXY != 0, // an address that Linux answers for
+		!r.Addr.IsValid() || r.Addr.IsMulticast(),
+		s.portNumber(r.Index) < 0:
+		return
+	}
+	id := neighborID{r.Index, r.Addr}
+	if deleted {
+		s.forgetNeighbor(id)
+		return
+	}
+	n := s.neighbors[id]
+	if n == nil {
+		n = new(neighbor)
+		s.neighbors[id] = n
+	}
+	was := *n
+	n.mac, n.state, n.seen = toMAC(r.Address), r.State, s.epoch
+	if n.state != was.state {
+		n.since = time.Now()
+	}
+	s.neighborChanged(id, &was, n)
+}
+
+func (s *state) forgetNeighbor(id neighborID) {
+	if n := s.neighbors[id]; n != nil {
+		delete(s.neighbors, id)
+		s.neighborChanged(id, n, new(neighbor))
+	}
+}
+
+// neighborChanged brings the base up to date with a neighbour.
+func (s *state) neighborChanged(id neighborID, was, is *neighbor) {
+	if was.usable() == is.usable() && (was.mac == is.mac || !is.usable()) {
+		return
+	}
+	if a := s.adjacencies[id]; a != nil {
+		mac := is.mac
+		if !is.usable() {
+			mac = 0
+		}
+		s.writeAdjacency(a, mac)
+	}
+	if was.usable() == is.usable() || !routable(id.addr) {
+		return
+	}
+	host := netip.PrefixFrom(id.addr, id.addr.BitLen())
+	links, _ := s.resolved.Get(host)
+	if is.usable() {
+		links++
+	} else {
+		links--
+	}
+	if links > 0 {
+		s.resolved.Insert(host, links)
+	} else {
+		s.resolved.Delete(host)
+	}
+	s.touch(host)
+}
+
+// routable reports whether packets to an address are ever routed.
+func routable(ip netip.Addr) bool { return !ip.IsLinkLocalUnicast() || ip.Is4() }
+
+// hostNeighbor returns the neighbour that packets to an address go to although
+// no route names it: the one with this very address, resolved, on a link that
+// the longest route that covers the address is on.
+func (s *state) hostNeighbor(addr netip.Addr) (id neighborID, ok bool) {
+	_, best, found := s.routes.LookupPrefixLPM(netip.PrefixFrom(addr, addr.BitLen()))
+	if !found {
+		return id, false
+	}
+	for i := range best.hop.paths {
+		p := &best.hop.paths[i]
+		id = neighborID{p.link, addr}
+		if n := s.neighbors[id]; p.onLink() && p.adjacency != nil && n != nil && n.usable() {
+			return id, true
+		}
+	}
+	return neighborID{}, false
+}
+
+// touchNeighbors has flush look again at the host routes under a prefix.
+func (s *state) touchNeighbors(p netip.Prefix) {
+	if s.resolved.Size() == 0 {
+		return
+	}
+	for host := range s.resolved.Subnets(p) {
+		s.touchHost(host)
+	}
+}

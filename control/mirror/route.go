@@ -1,0 +1,292 @@
+package mirror
+
+import (
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/control/rtnl"
+)
+
+// route is one route of a prefix. The routes of a prefix are a list, the best
+// first: it is the one in the base.
+type route struct {
+	next *route
+	hop  *hop
+	src  netip.Addr // preferred source address
+	// Routes of one class, which is table and metric, stand together, in the
+	// order in which Linux would try them.
+	class    uint64
+	seen     uint32
+	kind     uint8 // unix.RTN_...
+	protocol uint8
+	scope    uint8
+	ecmp     bool // IPv6: one multipath route with all others like it of its class
+}
+
+// tables are those consulted, in this order.
+var tables = map[uint32]uint64{unix.RT_TABLE_LOCAL: 0, unix.RT_TABLE_MAIN: 1, unix.RT_TABLE_DEFAULT: 2}
+
+func classOf(r *rtnl.Route) uint64 { return tables[r.Table]<<32 | uint64(r.Metric) }
+
+func (r *route) metric() uint32 { return uint32(r.class) }
+
+func (r *route) table() uint32 {
+	return [...]uint32{unix.RT_TABLE_LOCAL, unix.RT_TABLE_MAIN, unix.RT_TABLE_DEFAULT}[r.class>>32]
+}
+
+func (s *state) newRoute(r *rtnl.Route, h *hop) route {
+	return route{
+		hop: h, src: r.PrefSrc, class: classOf(r), seen: s.epoch,
+		kind: r.Type, protocol: r.Protocol, scope: r.Scope, ecmp: isECMP(r),
+	}
+}
+
+// isECMP reports whether Linux joins a route with others like it (rt6_qualify_for_ecmp).
+func isECMP(r *rtnl.Route) bool {
+	return r.Family == unix.AF_INET6 && r.NexthopID == 0 &&
+		(r.Multipath || r.Protocol != unix.RTPROT_RA && len(r.Hops) == 1 && r.Hops[0].Gateway.IsValid())
+}
+
+// concerns reports whether the dataplane follows a route.
+func (s *state) concerns(r *rtnl.Route) bool {
+	_, table := tables[r.Table]
+	_, fixed := hopKinds[r.Type]
+	ip := r.Dst.Addr()
+	switch {
+	case r.Family != unix.AF_INET && r.Family != unix.AF_INET6,
+		!table, r.Flags&unix.RTM_F_CLONED != 0,
+		r.Type != unix.RTN_UNICAST && !fixed,
+		ip.IsMulticast(),
+		!routable(ip) && r.Type == unix.RTN_UNICAST:
+		return false
+	case r.TOS != 0:
+		s.warnOnce("tos", "routes by type of service are not supported: "+r.Dst.String()+" is ignored")
+		return false
+	case r.HasSrc:
+		s.warnOnce("src", "routes by source address are not supported: "+r.Dst.String()+" is ignored")
+		return false
+	}
+	switch {
+	case r.Table == unix.RT_TABLE_DEFAULT:
+		s.warnOnce("default", "routes of the table default are used as if they were in main")
+	case r.Type == unix.RTN_LOCAL && !r.Dst.IsSingleIP() && !ip.IsLoopback():
+		s.warnOnce("local", "local routes of more than one address are not supported: packets to "+r.Dst.String()+" are dropped as local_delivery")
+	}
+	return true
+}
+
+// learn applies a route of Linux: an event, or a piece of a dump. Flags of
+// events say what became of other routes of the same prefix and metric.
+func (s *state) learn(r *rtnl.Route, flags uint16) {
+	if !s.concerns(r) {
+		return
+	}
+	is := s.newRoute(r, s.hopOf(r))
+	head, _ := s.routes.Get(r.Dst)
+	oldHead, oldHop := head, hopAt(head)
+
+	at := &head // where the class begins
+	for *at != nil && (*at).class < is.class {
+		at = &(*at).next
+	}
+	if flags&unix.NLM_F_EXCL != 0 { // Linux knows no other of the class
+		s.dropClass(at, &is)
+	}
+	if s.catchUp && flags&unix.NLM_F_REPLACE != 0 {
+		s.raced = true
+	}
+	if was := s.sameRoute(at, &is, r.Family, flags); was != nil {
+		s.forgetRoute(was)
+		is.next = was.next
+		*was = is
+	} else {
+		if flags&(unix.NLM_F_APPEND|unix.NLM_F_MULTI) != 0 || r.Family == unix.AF_INET6 {
+			for *at != nil && (*at).class == is.class {
+				at = &(*at).next
+			}
+		}
+		added := new(route)
+		*added = is
+		added.next = *at
+		*at = added
+	}
+	if is.src.Is4() {
+		s.sources[is.src]++
+	}
+	s.setRoutes(r.Dst, oldHead, head)
+	if hopAt(head) != oldHop {
+		s.touch(r.Dst)
+	}
+}
+
+// dropClass drops the routes of a class, but for those like keep.
+func (s *state) dropClass(at **route, keep *route) {
+	for *at != nil && (*at).class == keep.class {
+		if r := *at; r.like(keep) {
+			at = &r.next
+		} else {
+			*at = r.next
+			s.forgetRoute(r)
+		}
+	}
+}
+
+// sameRoute finds the route that a new one is, or takes the place of.
+func (s *state) sameRoute(at **route, is *route, family uint8, flags uint16) *route {
+	var same, first *route
+	replace := flags&unix.NLM_F_REPLACE != 0
+	for r := *at; r != nil && r.class == is.class; r = r.next {
+		if first == nil {
+			first = r
+		}
+		switch {
+		case same != nil:
+		case family == unix.AF_INET:
+			if r.like(is) {
+				same = r
+			}
+		case is.ecmp, replace:
+			if r.ecmp == is.ecmp {
+				same = r
+			}
+		case !r.ecmp && r.kind == is.kind && r.hop == is.hop:
+			same = r
+		}
+	}
+	if same == nil && replace {
+		return first
+	}
+	return same
+}
+
+// like reports whether two routes of a prefix are the same to Linux.
+func (r *route) like(other *route) bool {
+	return r.class == other.class && r.kind == other.kind && r.protocol == other.protocol &&
+		r.scope == other.scope && r.src == other.src && r.hop == other.hop
+}
+
+// unlearn applies the deletion of a route.
+func (s *state) unlearn(r *rtnl.Route) {
+	if !s.concerns(r) {
+		return
+	}
+	head, _ := s.routes.Get(r.Dst)
+	oldHead, oldHop := head, hopAt(head)
+	s.routeKey(r)
+	gone := s.newRoute(r, s.hops[string(s.key)])
+
+	at := &head
+	for *at != nil && !s.meant(*at, &gone, r) {
+		at = &(*at).next
+	}
+	if *at == nil {
+		return // as Linux wants it; a dump or another event was faster
+	}
+	if s.catchUp && (r.Family == unix.AF_INET6 || head.next != nil) {
+		s.raced = true
+	}
+	if rest := restOf(*at, r); len(rest) > 0 {
+		was := (*at).hop
+		(*at).hop = s.hopOf(&rtnl.Route{Family: r.Family, Type: unix.RTN_UNICAST, Hops: rest})
+		s.release(was)
+	} else {
+		was := *at
+		*at = was.next
+		s.forgetRoute(was)
+	}
+	s.setRoutes(r.Dst, oldHead, head)
+	if hopAt(head) != oldHop {
+		s.touch(r.Dst)
+	}
+}
+
+// meant reports whether a deletion is about a route.
+func (s *state) meant(r, gone *route, msg *rtnl.Route) bool {
+	switch {
+	case r.class != gone.class:
+		return false
+	case msg.NexthopID != 0: // whose hop may have changed its meaning
+		return r.hop.object == msg.NexthopID
+	case gone.ecmp:
+		return r.ecmp
+	case msg.Family == unix.AF_INET6: // whose preferred source may have changed in silence
+		return r.kind == gone.kind && r.hop == gone.hop
+	}
+	return r.like(gone)
+}
+
+// restOf returns the hops of an IPv6 multipath route that a deletion leaves.
+func restOf(r *route, gone *rtnl.Route) (rest []rtnl.Hop) {
+	if !r.ecmp {
+		return nil
+	}
+	for _, p := range r.hop.paths {
+		if !slices.ContainsFunc(gone.Hops, func(h rtnl.Hop) bool { return h.Index == p.link && h.Gateway == p.gateway }) {
+			rest = append(rest, rtnl.Hop{Index: p.link, Gateway: p.gateway, Weight: uint16(p.weight), Encap: p.encap})
+		}
+	}
+	return rest
+}
+
+// setRoutes stores the list of a prefix if it begins otherwise now.
+func (s *state) setRoutes(p netip.Prefix, was, is *route) {
+	switch {
+	case is == nil && was != nil:
+		s.routes.Delete(p)
+	case is != was:
+		s.routes.Insert(p, is)
+	}
+}
+
+// forgetRoute gives up what a route that is no longer in a list holds.
+func (s *state) forgetRoute(r *route) {
+	s.release(r.hop)
+	if r.src.Is4() {
+		if s.sources[r.src]--; s.sources[r.src] == 0 {
+			delete(s.sources, r.src)
+		}
+	}
+}
+
+// dropRoutes drops the routes of a list that match.
+func (s *state) dropRoutes(p netip.Prefix, head *route, matches func(*route) bool) {
+	oldHead, oldHop := head, hopAt(head)
+	for at := &head; *at != nil; {
+		if r := *at; matches(r) {
+			*at = r.next
+			s.forgetRoute(r)
+		} else {
+			at = &r.next
+		}
+	}
+	s.setRoutes(p, oldHead, head)
+	if hopAt(head) != oldHop {
+		s.touch(p)
+	}
+}
+
+// sweepRoutes drops all routes that match.
+func (s *state) sweepRoutes(matches func(*route) bool) {
+	var found []netip.Prefix // the table must not change while it is walked
+	for p, r := range s.routes.All() {
+		for ; r != nil; r = r.next {
+			if matches(r) {
+				found = append(found, p)
+				break
+			}
+		}
+	}
+	for _, p := range found {
+		head, _ := s.routes.Get(p)
+		s.dropRoutes(p, head, matches)
+	}
+}
+
+func hopAt(r *route) *hop {
+	if r == nil {
+		return nil
+	}
+	return r.hop
+}

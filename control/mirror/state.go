@@ -1,0 +1,159 @@
+package mirror
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+
+	"github.com/gaissmai/bart"
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/control/rtnl"
+	"github.com/warproute/warproute/fib"
+)
+
+// state is what the mirror knows of Linux, and what of it is in the forwarding
+// base. It does no I/O, and belongs to one goroutine.
+type state struct {
+	fib   *fib.FIB
+	hooks Hooks
+	log   *slog.Logger
+
+	ports     []port
+	links     map[int]*link            // by index
+	objects   map[uint32]*object       // next-hop objects, by number
+	routes    bart.Table[*route]       // the routes of each prefix, best first
+	neighbors map[neighborID]*neighbor // on ports
+	resolved  bart.Table[int]          // addresses that have resolved neighbours, with how many
+	hosts     map[netip.Addr]*hop      // those of them that have host routes in the base
+	locals    map[netip.Addr]struct{}  // as the hooks know them
+	sources   map[netip.Addr]int       // preferred source addresses, with how many IPv4 routes have them
+
+	hops        map[string]*hop // by key
+	noRoom      *hop            // for routes whose own hop found no room: it drops
+	adjacencies map[neighborID]*adjacency
+	numbered    map[uint32]*adjacency // the same by number in the base
+
+	dirty    [2]dirty // IPv4, IPv6
+	idleHops []*hop   // perhaps unused; flush frees them
+	idleAdjs []*adjacency
+	orphaned bool // a next-hop object was deleted that routes use
+	changed  bool // something in the base that may let held packets go on
+
+	epoch    uint32   // of the comparison with a dump that is on or was last
+	suspects suspects // what to compare next
+	catchUp  bool     // events may be older than the last dump
+	raced    bool     // and contradict it
+
+	warnings []string
+	warned   map[string]bool
+
+	// Scratch space of one message.
+	link  rtnl.Link
+	route rtnl.Route
+	key   []byte
+}
+
+func (s *state) init(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger) error {
+	if len(ports) > batch.MaxPorts {
+		return fmt.Errorf("%d ports: at most %d are supported", len(ports), batch.MaxPorts)
+	}
+	*s = state{
+		fib: f, hooks: hooks, log: log,
+		links:       map[int]*link{},
+		objects:     map[uint32]*object{},
+		neighbors:   map[neighborID]*neighbor{},
+		hosts:       map[netip.Addr]*hop{},
+		locals:      map[netip.Addr]struct{}{},
+		sources:     map[netip.Addr]int{},
+		hops:        map[string]*hop{},
+		adjacencies: map[neighborID]*adjacency{},
+		numbered:    map[uint32]*adjacency{},
+		warned:      map[string]bool{},
+	}
+	for _, p := range ports {
+		s.ports = append(s.ports, port{Port: p})
+	}
+	s.noRoom = s.hopOf(&rtnl.Route{Type: unix.RTN_THROW})
+	if s.noRoom.id == 0 {
+		return fmt.Errorf("make the first next hop: %w", fib.ErrFull)
+	}
+	return nil
+}
+
+// handle applies a message of Linux to the state.
+func (s *state) handle(msg rtnl.Message) error {
+	switch msg.Type {
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		if err := s.route.Parse(msg.Data); err != nil {
+			return err
+		}
+		if msg.Type == unix.RTM_NEWROUTE {
+			s.learn(&s.route, msg.Flags)
+		} else {
+			s.unlearn(&s.route)
+		}
+	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
+		var n rtnl.Neighbor
+		if err := n.Parse(msg.Data); err != nil {
+			return err
+		}
+		s.setNeighbor(&n, msg.Type == unix.RTM_DELNEIGH)
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		if err := s.link.Parse(msg.Data); err != nil {
+			return err
+		}
+		if msg.Type == unix.RTM_NEWLINK {
+			s.setLink(&s.link)
+		} else if s.link.Family == unix.AF_UNSPEC {
+			s.deleteLink(s.link.Index)
+		}
+	case unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP:
+		n := new(rtnl.Nexthop)
+		if err := n.Parse(msg.Data); err != nil {
+			return err
+		}
+		if msg.Type == unix.RTM_NEWNEXTHOP {
+			s.setObject(n)
+		} else {
+			s.deleteObject(n.ID)
+		}
+	case unix.RTM_DELADDR:
+		var a rtnl.Address
+		if err := a.Parse(msg.Data); err != nil {
+			return err
+		}
+		if a.Local.Is4() {
+			s.suspects.addr(a.Index, a.Local)
+		}
+	case unix.RTM_NEWRULE:
+		var r rtnl.Rule
+		if err := r.Parse(msg.Data); err != nil {
+			return err
+		}
+		s.checkRule(&r)
+	}
+	return nil
+}
+
+func (s *state) checkRule(r *rtnl.Rule) {
+	switch {
+	case r.Plain && r.Table == unix.RT_TABLE_LOCAL && r.Priority == 0,
+		r.Plain && r.Table == unix.RT_TABLE_MAIN && r.Priority == 32766,
+		r.Plain && r.Table == unix.RT_TABLE_DEFAULT && r.Priority == 32767,
+		r.Family != unix.AF_INET && r.Family != unix.AF_INET6: // multicast routing's
+	default:
+		s.warnOnce("rule", fmt.Sprintf("policy rules are not supported: the one with priority %d (table %d) is ignored", r.Priority, r.Table))
+	}
+}
+
+// warnOnce logs a warning and keeps it for Status, the first time for each kind.
+func (s *state) warnOnce(kind, text string) {
+	if s.warned[kind] {
+		return
+	}
+	s.warned[kind] = true
+	s.warnings = append(s.warnings, text)
+	s.log.Warn(text)
+}

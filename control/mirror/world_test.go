@@ -1,0 +1,204 @@
+package mirror
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/lab"
+)
+
+// world is a router's namespace with two ports and a link that is none:
+//
+//	   router         peer
+//	10.1.0.1/24  lan ──── lan1
+//	fd01::1/64
+//	10.2.0.1/24  wan ──── wan1
+//	fd02::1/64
+//	10.3.0.1/24  oob ──── oob1      not a port
+//	fd03::1/64
+//
+// Nobody answers at the other ends, except where a test gives them addresses.
+type world struct {
+	t            *testing.T
+	router, peer *lab.Namespace
+	fib          *fib.FIB
+	m            *Mirror
+
+	mu     sync.Mutex // guards what hooks write
+	locals map[netip.Addr]int
+	events []string
+}
+
+var portNames = []string{"lan", "wan"}
+
+// newWorld builds a world without a mirror.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, fib: fib.New(1), locals: map[netip.Addr]int{}}
+	w.router, w.peer = newNamespace(t, "router"), newNamespace(t, "peer")
+	for i, name := range []string{"lan", "wan", "oob"} {
+		w.join(name)
+		for _, format := range []string{"10.%d.0.1/24", "fd%02d::1/64"} {
+			check(t, w.router.AddAddr(name, netip.MustParsePrefix(fmt.Sprintf(format, i+1))))
+		}
+	}
+	return w
+}
+
+func newNamespace(t *testing.T, name string) *lab.Namespace {
+	t.Helper()
+	ns, err := lab.New(name)
+	check(t, err)
+	t.Cleanup(func() { ns.Close() })
+	return ns
+}
+
+// join makes a link to the peer.
+func (w *world) join(name string) {
+	w.t.Helper()
+	check(w.t, lab.Veth(lab.End{Namespace: w.router, Name: name}, lab.End{Namespace: w.peer, Name: name + "1"}, lab.VethOptions{}))
+}
+
+// start starts the world's mirror.
+func (w *world) start() *world {
+	w.t.Helper()
+	return w.startWith(defaults)
+}
+
+func (w *world) startWith(opts options) *world {
+	w.t.Helper()
+	w.m = w.mirror(w.fib, Hooks{
+		AddLocal:    func(ip netip.Addr) error { w.note(func() { w.locals[ip]++ }); return nil },
+		DeleteLocal: func(ip netip.Addr) error { w.note(func() { w.locals[ip]-- }); return nil },
+		PortChanged: func(port int, mac [6]byte, mtu int, up bool) {
+			w.note(func() {
+				w.events = append(w.events, fmt.Sprintf("%s %v mtu %d up %v", portNames[port], toMAC(mac), mtu, up))
+			})
+		},
+		PortGone: func(port int) { w.note(func() { w.events = append(w.events, portNames[port]+" gone") }) },
+		PortBack: func(port, _ int) { w.note(func() { w.events = append(w.events, portNames[port]+" back") }) },
+	}, opts)
+	return w
+}
+
+func (w *world) note(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+// mirror starts a mirror of the router into f.
+func (w *world) mirror(f *fib.FIB, hooks Hooks, opts options) (m *Mirror) {
+	w.t.Helper()
+	var ports []Port
+	for _, name := range portNames {
+		link, err := w.router.Link(name)
+		check(w.t, err)
+		ports = append(ports, Port{name, link.Attrs().Index})
+	}
+	check(w.t, w.router.Do(func() (err error) {
+		m, err = start(f, ports, hooks, slog.New(slog.NewTextHandler(testWriter{w.t}, nil)), opts)
+		return err
+	}))
+	w.t.Cleanup(func() { check(w.t, m.Close()) })
+	return m
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(b []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// ip runs `ip` commands, one a line, in the router's namespace, and waits until
+// the mirror has heard of what they did.
+func (w *world) ip(lines ...string) {
+	w.t.Helper()
+	if out, err := w.batch(w.router, lines...); err != nil {
+		w.t.Fatalf("%v\n%s", err, out)
+	}
+	if w.m != nil {
+		w.m.Settle()
+	}
+}
+
+// batch runs `ip` commands and goes on where one fails.
+func (w *world) batch(ns *lab.Namespace, lines ...string) (string, error) {
+	w.t.Helper()
+	file := filepath.Join(w.t.TempDir(), "batch")
+	check(w.t, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+	return ns.Run("ip", "-force", "-batch", file)
+}
+
+// fate says what the base does with packets to an address:
+// "lan 02:..", "lan ?" for an unresolved neighbour, "lan ?*64 wan ?*192", "blackhole"...
+func (w *world) fate(addr string) string {
+	w.t.Helper()
+	return fate(w.fib, netip.MustParseAddr(addr))
+}
+
+func fate(f *fib.FIB, ip netip.Addr) string {
+	lookup := f.IPv4.LookupPrefix
+	if ip.Is6() {
+		lookup = f.IPv6.LookupPrefix
+	}
+	_, id, ok := lookup(ip)
+	if !ok {
+		return "none"
+	}
+	hop := f.NextHop(id)
+	if hop.Kind() != fib.KindForward {
+		return hop.Kind().String()
+	}
+	if !hop.Group() {
+		return adjacencyFate(f, hop.Index())
+	}
+	share := map[string]int{}
+	for i := range fib.Buckets {
+		share[adjacencyFate(f, f.Words().Groups[int(hop.Index())*fib.Buckets+i])]++
+	}
+	var parts []string
+	for _, way := range slices.Sorted(maps.Keys(share)) {
+		parts = append(parts, fmt.Sprintf("%s*%d", way, share[way]))
+	}
+	return strings.Join(parts, " ")
+}
+
+func adjacencyFate(f *fib.FIB, id uint32) string {
+	a := f.Adjacency(id)
+	name := portNames[a.Port()]
+	if f.Port(a.Port()).MTU() == 0 {
+		name += " down"
+	}
+	if !a.Resolved() {
+		return name + " ?"
+	}
+	return name + " " + a.MAC().String()
+}
+
+// want checks the fate of addresses.
+func (w *world) want(addrsAndFates ...string) {
+	w.t.Helper()
+	for i := 0; i < len(addrsAndFates); i += 2 {
+		if got := w.fate(addrsAndFates[i]); got != addrsAndFates[i+1] {
+			w.t.Errorf("packets to %s: %q, want %q", addrsAndFates[i], got, addrsAndFates[i+1])
+		}
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

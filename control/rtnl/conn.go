@@ -1,0 +1,156 @@
+package rtnl
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrInterrupted: what was asked for changed too often while it was read, so
+// that parts may be missing.
+var ErrInterrupted = errors.New("the kernel's table changed during each of several dumps")
+
+// attempts is how often a dump is started over when it was interrupted.
+const attempts = 10
+
+// A message of a dump fits 32 KB, which is what the kernel fills at once.
+const dumpBuffer = 256 << 10
+
+// timeout is how long a single answer may take; the kernel's lock may be held
+// for seconds by a bulk change.
+var timeout = unix.Timeval{Sec: 60}
+
+// Conn asks questions and waits for the answers. It belongs to the network
+// namespace of the thread that opened it, and to one goroutine at a time.
+type Conn struct {
+	fd  int
+	seq uint32
+	buf []byte
+}
+
+// Dial opens a connection in the calling thread's network namespace.
+func Dial() (*Conn, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink socket: %w", err)
+	}
+	c := &Conn{fd: fd, buf: make([]byte, dumpBuffer)}
+	// Without strict checking the kernel ignores filters, and sends everything.
+	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("ask netlink for strict checking, which needs Linux 5.0: %w", err)
+	}
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("set netlink timeout: %w", err)
+	}
+	return c, nil
+}
+
+// Close closes the connection.
+func (c *Conn) Close() error {
+	if c.fd < 0 {
+		return nil
+	}
+	fd := c.fd
+	c.fd = -1
+	return unix.Close(fd)
+}
+
+// Dump calls f with each message of the answer. The kernel may find that its
+// table changed meanwhile; then the dump starts over, and f may see a thing
+// twice. After several attempts in vain Dump returns ErrInterrupted. An error
+// of f ends the dump and is returned.
+func (c *Conn) Dump(q Query, f func(Message) error) error {
+	for range attempts {
+		interrupted, err := c.dump(q, f)
+		if err != nil {
+			return fmt.Errorf("dump of netlink type %d: %w", q.kind, err)
+		}
+		if !interrupted {
+			return nil
+		}
+	}
+	return fmt.Errorf("dump of netlink type %d: %w", q.kind, ErrInterrupted)
+}
+
+func (c *Conn) dump(q Query, f func(Message) error) (interrupted bool, err error) {
+	c.seq++
+	if err := c.send(q.request(c.seq)); err != nil {
+		return false, err
+	}
+	var failed error // of f; the rest of the answer must be read all the same
+	for {
+		n, err := c.receive()
+		if err != nil {
+			return false, err
+		}
+		for b := c.buf[:n]; len(b) > 0; {
+			msg, rest, err := Next(b)
+			if err != nil {
+				return false, err
+			}
+			b = rest
+			if msg.Seq != c.seq {
+				continue // the end of an earlier dump that failed
+			}
+			interrupted = interrupted || msg.Flags&unix.NLM_F_DUMP_INTR != 0
+			switch msg.Type {
+			case unix.NLMSG_DONE:
+				return interrupted, failed
+			case unix.NLMSG_ERROR:
+				return false, msg.Err()
+			default:
+				if failed == nil {
+					failed = f(msg)
+				}
+			}
+		}
+	}
+}
+
+// UseNeighbor tells Linux that packets are waiting for a neighbour, so that it
+// finds out or checks its link address. The answer comes as a neighbour event.
+func (c *Conn) UseNeighbor(link int, addr netip.Addr) error {
+	c.seq++
+	if err := c.send(useNeighbor(c.seq, link, addr)); err != nil {
+		return fmt.Errorf("ask for neighbour %v on link %d: %w", addr, link, err)
+	}
+	for {
+		n, err := c.receive()
+		if err != nil {
+			return fmt.Errorf("ask for neighbour %v on link %d: %w", addr, link, err)
+		}
+		msg, _, err := Next(c.buf[:n])
+		if err != nil {
+			return err
+		}
+		if msg.Seq == c.seq && msg.Type == unix.NLMSG_ERROR {
+			if err := msg.Err(); err != nil {
+				return fmt.Errorf("ask for neighbour %v on link %d: %w", addr, link, err)
+			}
+			return nil
+		}
+	}
+}
+
+func (c *Conn) send(b []byte) error {
+	return unix.Sendto(c.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+}
+
+func (c *Conn) receive() (int, error) {
+	for {
+		n, _, err := unix.Recvfrom(c.fd, c.buf, unix.MSG_TRUNC)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return 0, err
+		case n > len(c.buf):
+			return 0, fmt.Errorf("netlink answer of %d bytes in a buffer of %d: %w", n, len(c.buf), ErrTruncated)
+		}
+		return n, nil
+	}
+}

@@ -1,0 +1,73 @@
+package rtnl
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// Link is a network interface (RTM_NEWLINK, RTM_DELLINK).
+type Link struct {
+	Family  uint8 // unix.AF_UNSPEC; AF_BRIDGE messages are about bridge ports, not links
+	Index   int
+	Flags   uint32 // unix.IFF_...
+	Name    string
+	Address [6]byte // zero where the link has no Ethernet address
+	MTU     uint32  // in bytes
+}
+
+// Up reports whether the link carries packets, as Linux's routing sees it.
+func (l *Link) Up() bool {
+	return l.Flags&unix.IFF_UP != 0 && l.Flags&(unix.IFF_RUNNING|unix.IFF_LOWER_UP) != 0
+}
+
+// Parse reads the data of a link message.
+func (l *Link) Parse(data []byte) error {
+	*l = Link{}
+	h, a := header(data, unix.SizeofIfInfomsg)
+	if h != nil {
+		l.Family = h[0]
+		l.Index = int(int32(binary.NativeEndian.Uint32(h[4:])))
+		l.Flags = binary.NativeEndian.Uint32(h[8:])
+	}
+	for a.next() {
+		switch a.kind {
+		case unix.IFLA_IFNAME:
+			l.Name = a.text()
+		case unix.IFLA_MTU:
+			l.MTU = a.uint32()
+		case unix.IFLA_ADDRESS:
+			if len(a.value) == len(l.Address) {
+				copy(l.Address[:], a.value)
+			}
+		}
+	}
+	return wrap("link message", a.err)
+}
+
+// Address is an address of an interface (RTM_NEWADDR, RTM_DELADDR).
+type Address struct {
+	Index int
+	Local netip.Addr
+}
+
+// Parse reads the data of an address message.
+func (r *Address) Parse(data []byte) error {
+	*r = Address{}
+	h, a := header(data, unix.SizeofIfAddrmsg)
+	if h != nil {
+		r.Index = int(int32(binary.NativeEndian.Uint32(h[4:])))
+	}
+	for a.next() {
+		switch a.kind {
+		case unix.IFA_LOCAL:
+			r.Local = a.addr()
+		case unix.IFA_ADDRESS: // the peer's of an IPv4 point-to-point link, else the same
+			if !r.Local.IsValid() {
+				r.Local = a.addr()
+			}
+		}
+	}
+	return wrap("address message", a.err)
+}

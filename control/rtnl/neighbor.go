@@ -1,0 +1,43 @@
+package rtnl
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// Neighbor is an entry of the ARP or ND table (RTM_NEWNEIGH, RTM_DELNEIGH).
+type Neighbor struct {
+	Family  uint8 // unix.AF_INET, AF_INET6; AF_BRIDGE messages are about bridges
+	Index   int
+	State   uint16 // unix.NUD_...
+	Flags   uint8  // unix.NTF_...
+	Addr    netip.Addr
+	Address [6]byte // zero where it is not known, or is not an Ethernet address
+}
+
+// Parse reads the data of a neighbour message.
+func (n *Neighbor) Parse(data []byte) error {
+	*n = Neighbor{}
+	h, a := header(data, unix.SizeofNdMsg)
+	if h != nil {
+		n.Family = h[0]
+		n.Index = int(int32(binary.NativeEndian.Uint32(h[4:])))
+		n.State = binary.NativeEndian.Uint16(h[8:])
+		n.Flags = h[10]
+	}
+	for a.next() {
+		switch a.kind {
+		case unix.NDA_DST:
+			if n.Family != unix.AF_BRIDGE { // whose NDA_DST may be anything
+				n.Addr = a.addr()
+			}
+		case unix.NDA_LLADDR:
+			if len(a.value) == len(n.Address) {
+				copy(n.Address[:], a.value)
+			}
+		}
+	}
+	return wrap("neighbour message", a.err)
+}

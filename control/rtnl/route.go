@@ -1,0 +1,128 @@
+package rtnl
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// Route is a route (RTM_NEWROUTE, RTM_DELROUTE).
+type Route struct {
+	Family    uint8
+	Type      uint8 // unix.RTN_...
+	Protocol  uint8 // unix.RTPROT_...
+	Scope     uint8
+	TOS       uint8
+	Flags     uint32 // unix.RTM_F_...
+	Table     uint32
+	Dst       netip.Prefix
+	HasSrc    bool // an IPv6 route for some sources only
+	Metric    uint32
+	PrefSrc   netip.Addr
+	NexthopID uint32 // of the next-hop object that Hops were copied from, if any
+	Hops      []Hop  // reused by the next Parse
+	Multipath bool   // Hops came as a list
+}
+
+// Hop is one way of a route.
+type Hop struct {
+	Gateway netip.Addr // invalid where destinations are on the link itself; IPv4 routes may have IPv6 gateways
+	Index   int        // of the link
+	Weight  uint16     // at least 1
+	Encap   bool       // packets would have to be wrapped (MPLS, SRv6, tunnels)
+}
+
+const rtaNHID = 30 // RTA_NH_ID, which x/sys does not name
+
+// Parse reads the data of a route message.
+func (r *Route) Parse(data []byte) error {
+	*r = Route{Hops: r.Hops[:0]}
+	h, a := header(data, unix.SizeofRtMsg)
+	if h == nil {
+		return wrap("route message", a.err)
+	}
+	r.Family = h[0]
+	bits, srcLen := int(h[1]), h[2]
+	r.TOS = h[3]
+	r.Table = uint32(h[4])
+	r.Protocol = h[5]
+	r.Scope = h[6]
+	r.Type = h[7]
+	r.Flags = binary.NativeEndian.Uint32(h[8:])
+	r.HasSrc = srcLen != 0
+
+	dst := netip.IPv4Unspecified()
+	switch r.Family {
+	case unix.AF_INET:
+	case unix.AF_INET6:
+		dst = netip.IPv6Unspecified()
+	default:
+		return nil // MPLS, multicast routing: the caller sees the family
+	}
+	single := Hop{Weight: 1}
+	for a.next() {
+		switch a.kind {
+		case unix.RTA_DST:
+			dst = a.addr()
+		case unix.RTA_TABLE:
+			r.Table = a.uint32()
+		case unix.RTA_PRIORITY:
+			r.Metric = a.uint32()
+		case unix.RTA_PREFSRC:
+			r.PrefSrc = a.addr()
+		case rtaNHID:
+			r.NexthopID = a.uint32()
+		case unix.RTA_MULTIPATH:
+			r.Multipath = true
+			r.parseHops(&a)
+		default:
+			single.parse(&a)
+		}
+	}
+	if !r.Multipath && (single.Index != 0 || single.Gateway.IsValid()) {
+		r.Hops = append(r.Hops, single)
+	}
+	r.Dst = netip.PrefixFrom(dst, bits).Masked()
+	if a.err == nil && (!r.Dst.IsValid() || dst.Is4() != (r.Family == unix.AF_INET)) {
+		a.err = fmt.Errorf("destination %v with a prefix length of %d in family %d", dst, bits, r.Family)
+	}
+	return wrap("route message", a.err)
+}
+
+// parse takes an attribute that a single route and a hop of a list share.
+func (h *Hop) parse(a *attrs) {
+	switch a.kind {
+	case unix.RTA_OIF:
+		h.Index = int(int32(a.uint32()))
+	case unix.RTA_GATEWAY:
+		h.Gateway = a.addr()
+	case unix.RTA_VIA:
+		h.Gateway = a.via()
+	case unix.RTA_ENCAP:
+		h.Encap = true
+	}
+}
+
+// parseHops reads a list of struct rtnexthop, each with attributes of its own.
+func (r *Route) parseHops(list *attrs) {
+	for b := list.value; len(b) >= unix.SizeofRtNexthop; {
+		n := int(binary.NativeEndian.Uint16(b))
+		if n < unix.SizeofRtNexthop || n > len(b) {
+			list.err = fmt.Errorf("next hop of %d bytes where %d are left: %w", n, len(b), ErrTruncated)
+			return
+		}
+		hop := Hop{Weight: uint16(b[3]) + 1, Index: int(int32(binary.NativeEndian.Uint32(b[4:])))}
+		a := attrs{rest: b[unix.SizeofRtNexthop:n]}
+		for a.next() {
+			hop.parse(&a)
+		}
+		if a.err != nil {
+			list.err = a.err
+			return
+		}
+		r.Hops = append(r.Hops, hop)
+		b = b[min(align(n), len(b)):]
+	}
+}

@@ -1,0 +1,41 @@
+package rtnl
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+)
+
+// Rule is a policy routing rule (RTM_NEWRULE, RTM_DELRULE).
+type Rule struct {
+	Family   uint8
+	Priority uint32
+	Table    uint32
+	Plain    bool // "from all lookup Table" and nothing else
+}
+
+// Parse reads the data of a rule message.
+func (r *Rule) Parse(data []byte) error {
+	const action = 7 // of struct fib_rule_hdr, 12 bytes: family, dst_len, src_len, tos, table, 2 reserved, action, flags
+	*r = Rule{}
+	h, a := header(data, 12)
+	if h != nil {
+		r.Family = h[0]
+		r.Table = uint32(h[4])
+		r.Plain = h[1]|h[2]|h[3] == 0 && h[action] == unix.FR_ACT_TO_TBL && binary.NativeEndian.Uint32(h[8:]) == 0
+	}
+	for a.next() {
+		switch a.kind {
+		case unix.FRA_PRIORITY:
+			r.Priority = a.uint32()
+		case unix.FRA_TABLE:
+			r.Table = a.uint32()
+		case unix.FRA_SUPPRESS_PREFIXLEN, unix.FRA_SUPPRESS_IFGROUP:
+			r.Plain = r.Plain && a.uint32() == 0xffffffff // which means: not set
+		case unix.FRA_PROTOCOL, unix.FRA_PAD:
+		default:
+			r.Plain = false
+		}
+	}
+	return wrap("rule message", a.err)
+}
