@@ -1,0 +1,136 @@
+// Package doctor tells before the router starts what will work on this host,
+// what will not, and for each of these the command that mends it.
+//
+// A check is a function from what the host shows (a Host, a Link) to findings.
+// It looks and does not touch: no program is attached, no setting changed.
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// Level is how bad a finding is.
+type Level string
+
+// A router starts unless something is FAIL; what is WARN makes it slower, or
+// surprises.
+const (
+	OK   Level = "OK"
+	Warn Level = "WARN"
+	Fail Level = "FAIL"
+)
+
+// Finding is the result of a check.
+type Finding struct {
+	Check string `json:"check"`
+	Port  string `json:"port,omitempty"`
+	Level Level  `json:"level"`
+	Found string `json:"found"`
+	Mend  string `json:"mend,omitempty"` // what to do, or to run
+}
+
+func ok(format string, args ...any) []Finding {
+	return []Finding{{Level: OK, Found: fmt.Sprintf(format, args...)}}
+}
+
+func warn(mend, format string, args ...any) []Finding {
+	return []Finding{{Level: Warn, Found: fmt.Sprintf(format, args...), Mend: mend}}
+}
+
+func fail(mend, format string, args ...any) []Finding {
+	return []Finding{{Level: Fail, Found: fmt.Sprintf(format, args...), Mend: mend}}
+}
+
+var hostChecks = []struct {
+	name  string
+	check func(*Host) []Finding
+}{
+	{"kernel", kernel},
+	{"capabilities", capabilities},
+	{"AF_XDP", afxdpSocket},
+	{"BPF", bpf},
+	{"locked memory", memlock},
+	{"huge pages", hugePages},
+	{"Linux forwarding", forwarding},
+	{"cores", cores},
+	{"GPU", gpu},
+}
+
+var linkChecks = []struct {
+	name  string
+	check func(*Host, *Link) []Finding
+}{
+	{"link", linkState},
+	{"driver", driver},
+	{"queues", queues},
+	{"MTU", mtu},
+	{"XDP program", attached},
+	{"offloads", offloads},
+}
+
+// Examine runs every check, those of links for each of the ports.
+func Examine(h *Host, ports []string) []Finding {
+	var all []Finding
+	add := func(check, port string, found []Finding) {
+		for _, f := range found {
+			f.Check, f.Port = check, port
+			all = append(all, f)
+		}
+	}
+	var links []*Link
+	for _, name := range ports {
+		link, err := h.Link(name)
+		if err != nil {
+			add("link", name, fail("choose one that `ip link` shows, or create it", "%v", err))
+			continue
+		}
+		links = append(links, link)
+		h.Queues += link.Queues
+	}
+	for _, c := range hostChecks {
+		add(c.name, "", c.check(h))
+	}
+	for _, link := range links {
+		for _, c := range linkChecks {
+			add(c.name, link.Name, c.check(h, link))
+		}
+	}
+	return all
+}
+
+// Healthy says whether no finding is FAIL.
+func Healthy(all []Finding) bool {
+	for _, f := range all {
+		if f.Level == Fail {
+			return false
+		}
+	}
+	return true
+}
+
+// Write writes the findings, each with its mend below it, and a last line that
+// says whether a router would start.
+func Write(w io.Writer, all []Finding) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, f := range all {
+		check := f.Check
+		if f.Port != "" {
+			check = f.Port + ": " + check
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Level, check, f.Found)
+		if f.Mend != "" {
+			fmt.Fprintf(t, "\t\t→ %s\n", f.Mend)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	verdict := "a router would start here"
+	if !Healthy(all) {
+		verdict = "a router would not start here: mend what is FAIL"
+	}
+	_, err := fmt.Fprintln(w, verdict)
+	return err
+}

@@ -1,0 +1,236 @@
+package doctor
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/umem"
+)
+
+// file returns a root with one file, or with the change that f makes.
+func root(files ...string) fstest.MapFS {
+	fs := fstest.MapFS{}
+	for i := 0; i < len(files); i += 2 {
+		fs[files[i]] = &fstest.MapFile{Data: []byte(files[i+1])}
+	}
+	return fs
+}
+
+// healthy is a host on which every check is OK.
+func healthy() *Host {
+	return &Host{
+		Root: root(
+			"proc/meminfo", "MemTotal: 8 kB\nHugePages_Total:     100\nHugePages_Free:      100\nHugepagesize:       2048 kB\n",
+			"proc/sys/net/ipv4/ip_forward", "0\n",
+			"proc/sys/net/ipv6/conf/all/forwarding", "0\n",
+		),
+		Release: "6.18.1-amd64", MayLock: true, Cores: 4, Executable: "bin/warproute", Queues: 2,
+		OpenSocket: func() error { return nil },
+		LoadBPF:    func() error { return nil },
+	}
+}
+
+func healthyLink() *Link {
+	return &Link{Name: "lan0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Up: true, Carrier: true, MTU: 1500, Driver: "ice", Queues: 2,
+		Features: Features{Known: true, Native: true, ZeroCopy: true}}
+}
+
+func TestHostChecks(t *testing.T) {
+	fails := func(err error) func() error { return func() error { return err } }
+	setcap := "sudo setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep bin/warproute"
+	tests := []struct {
+		name  string
+		check func(*Host) []Finding
+		make  func(*Host)
+		level Level
+		found string // part of
+		mend  string // part of
+	}{
+		{"kernel that can do all", kernel, nil, OK, "6.18.1", ""},
+		{"kernel without busy polling", kernel, func(h *Host) { h.Release = "5.10.0-27" }, Warn, "busy polling", "5.11"},
+		{"kernel too old", kernel, func(h *Host) { h.Release = "4.19.0" }, Fail, "4.19.0 cannot share", "5.10"},
+		{"kernel with a strange name", kernel, func(h *Host) { h.Release = "custom" }, Warn, "cannot be told", ""},
+		{"all capabilities", capabilities, nil, OK, "", ""},
+		{"a capability missing", capabilities, func(h *Host) { h.Missing = []Capability{{"CAP_BPF", "load XDP programs"}} }, Fail, "missing CAP_BPF (load XDP programs)", setcap},
+		{"AF_XDP", afxdpSocket, nil, OK, "", ""},
+		{"AF_XDP not allowed", afxdpSocket, func(h *Host) { h.OpenSocket = fails(unix.EPERM) }, Fail, "operation not permitted", setcap},
+		{"AF_XDP not built", afxdpSocket, func(h *Host) { h.OpenSocket = fails(unix.EAFNOSUPPORT) }, Fail, "not supported", "CONFIG_XDP_SOCKETS"},
+		{"AF_XDP forbidden otherwise", afxdpSocket, func(h *Host) { h.OpenSocket = fails(unix.EACCES) }, Fail, "permission denied", "seccomp"},
+		{"BPF", bpf, nil, OK, "", ""},
+		{"BPF not built", bpf, func(h *Host) { h.LoadBPF = fails(unix.ENOSYS) }, Fail, "not implemented", "CONFIG_BPF_SYSCALL"},
+		{"BPF without capabilities", bpf, func(h *Host) {
+			h.LoadBPF, h.Missing = fails(unix.EPERM), []Capability{{"CAP_BPF", ""}}
+		}, Fail, "not permitted", setcap},
+		{"BPF forbidden by the container", bpf, func(h *Host) { h.LoadBPF = fails(unix.EPERM) }, Fail, "not permitted", "--cap-add"},
+		{"locked memory without limit", memlock, nil, OK, "no limit", ""},
+		{"locked memory within the limit", memlock, func(h *Host) { h.MayLock, h.LockedMax = false, 64<<20 }, OK, "64 MiB", ""},
+		{"locked memory beyond the limit", memlock, func(h *Host) { h.MayLock, h.LockedMax = false, 8<<20 }, Fail, "at most 8192 KiB, and the frames need 32768", "LimitMEMLOCK=infinity"},
+		{"enough huge pages", hugePages, nil, OK, "100 of 2 MiB free, of which the frames need 16", ""},
+		{"too few huge pages", hugePages, func(h *Host) {
+			h.Root = root("proc/meminfo", "HugePages_Total: 10\nHugePages_Free: 3\nHugepagesize: 2048 kB\n")
+		}, Warn, "3 of 2 MiB free", "sudo sysctl -w vm.nr_hugepages=23"},
+		{"huge pages of another size", hugePages, func(h *Host) {
+			h.Root = root("proc/meminfo", "HugePages_Total: 10\nHugePages_Free: 3\nHugepagesize: 1048576 kB\n")
+		}, Warn, "1048576 KiB", ""},
+		{"no huge pages in the kernel", hugePages, func(h *Host) { h.Root = root("proc/meminfo", "MemTotal: 8 kB\n") }, Warn, "normal pages", ""},
+		{"Linux does not forward", forwarding, nil, OK, "off", ""},
+		{"Linux forwards IPv4 too", forwarding, func(h *Host) {
+			h.Root = root("proc/sys/net/ipv4/ip_forward", "1\n")
+		}, Warn, "net.ipv4.ip_forward=1", "sudo sysctl -w net.ipv4.ip_forward=0"},
+		{"Linux forwards IPv6 too", forwarding, func(h *Host) {
+			h.Root = root("proc/sys/net/ipv6/conf/all/forwarding", "1\n")
+		}, Warn, "net.ipv6.conf.all.forwarding=1", "sudo sysctl -w net.ipv6.conf.all.forwarding=0"},
+		{"cores", cores, nil, OK, "4", ""},
+		{"one core", cores, func(h *Host) { h.Cores = 1 }, Warn, "one", "two cores"},
+		{"no GPU", gpu, nil, OK, "none", ""},
+		{"GPU", gpu, func(h *Host) {
+			h.Root = root("dev/nvidia0", "", "dev/nvidiactl", "", "usr/lib/x86_64-linux-gnu/libcuda.so.1", "")
+		}, OK, "/usr/lib/x86_64-linux-gnu/libcuda.so.1", ""},
+		{"GPU without its library", gpu, func(h *Host) { h.Root = root("dev/nvidia0", "", "dev/nvidiactl", "") }, Warn, "no libcuda.so.1", "libcuda1"},
+		{"library without a GPU", gpu, func(h *Host) { h.Root = root("usr/lib64/libcuda.so.1", "") }, Warn, "no /dev/nvidia0", "modprobe nvidia"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := healthy()
+			if tt.make != nil {
+				tt.make(h)
+			}
+			expect(t, tt.check(h), tt.level, tt.found, tt.mend)
+		})
+	}
+}
+
+func TestLinkChecks(t *testing.T) {
+	tests := []struct {
+		name  string
+		check func(*Host, *Link) []Finding
+		make  func(*Link)
+		level Level
+		found string
+		mend  string
+	}{
+		{"link that is up", linkState, nil, OK, "02:00:00:00:00:01", ""},
+		{"loopback", linkState, func(l *Link) { l.Loopback = true }, Fail, "loopback", "Ethernet"},
+		{"tunnel", linkState, func(l *Link) { l.MAC = nil }, Fail, "no Ethernet address", "Ethernet"},
+		{"link that is down", linkState, func(l *Link) { l.Up = false }, Warn, "down", "sudo ip link set lan0 up"},
+		{"no carrier", linkState, func(l *Link) { l.Carrier = false }, Warn, "carrier", "cable"},
+		{"driver with zero-copy", driver, nil, OK, "ice, can zero-copy", ""},
+		{"driver with native XDP", driver, func(l *Link) { l.Features.ZeroCopy = false }, OK, "native", ""},
+		{"driver without XDP", driver, func(l *Link) { l.Features = Features{Known: true} }, Warn, "generic XDP alone", "another NIC"},
+		{"kernel that does not tell", driver, func(l *Link) { l.Features, l.Driver = Features{}, "" }, OK, "unknown", ""},
+		{"queues", queues, nil, OK, "2", ""},
+		{"more queues than cores", queues, func(l *Link) { l.Queues = 64 }, Warn, "64", "sudo ethtool -L lan0 combined 4"},
+		{"MTU", mtu, nil, OK, "1500", ""},
+		{"MTU beyond a frame", mtu, func(l *Link) { l.MTU = umem.MaxMTU + 1 }, Fail, "a frame holds", "sudo ip link set lan0 mtu 1776"},
+		{"no program", attached, nil, OK, "none", ""},
+		{"program of someone else", attached, func(l *Link) { l.XDP = "native" }, Fail, "native", "sudo ip link set lan0 xdp off"},
+		{"no offloads", offloads, nil, OK, "none", ""},
+		{"LRO", offloads, func(l *Link) { l.Flags = flagLRO }, Warn, "LRO", "sudo ethtool -K lan0 lro off"},
+		{"VLAN stripping", offloads, func(l *Link) { l.Flags = flagRxVLAN }, Warn, "VLAN", "sudo ethtool -K lan0 rxvlan off"},
+		{"veth", offloads, func(l *Link) { l.Driver = "veth" }, Warn, "VLAN", "ethtool -K PEER txvlan off"},
+		{"virtio", offloads, func(l *Link) { l.Driver = "virtio_net" }, OK, "completes them", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := healthyLink()
+			if tt.make != nil {
+				tt.make(l)
+			}
+			expect(t, tt.check(healthy(), l), tt.level, tt.found, tt.mend)
+		})
+	}
+}
+
+func expect(t *testing.T, got []Finding, level Level, found, mend string) {
+	t.Helper()
+	if len(got) == 0 {
+		t.Fatal("no finding")
+	}
+	f := got[0]
+	if f.Level != level || !strings.Contains(f.Found, found) || !strings.Contains(f.Mend, mend) {
+		t.Errorf("got %s %q → %q, want %s ...%q... → ...%q...", f.Level, f.Found, f.Mend, level, found, mend)
+	}
+	if level == Fail && f.Mend == "" {
+		t.Error("FAIL without a mend")
+	}
+}
+
+func TestExamineNamesChecksAndPorts(t *testing.T) {
+	h := healthy()
+	h.Queues = 0
+	h.Link = func(name string) (*Link, error) {
+		if name == "lan0" {
+			return healthyLink(), nil
+		}
+		return nil, errors.New("this host has no interface \"" + name + "\"")
+	}
+	all := Examine(h, []string{"lan0"})
+	if !Healthy(all) || len(all) != len(hostChecks)+len(linkChecks) || h.Queues != 2 {
+		t.Errorf("a healthy host with %d queues: %v", h.Queues, all)
+	}
+	all = Examine(h, []string{"lan0", "wan0"})
+	if Healthy(all) {
+		t.Error("a missing interface is healthy")
+	}
+	var b strings.Builder
+	if err := Write(&b, all); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		`FAIL  wan0: link         this host has no interface "wan0"`,
+		"                         → choose one that `ip link` shows, or create it",
+		"OK    kernel             Linux 6.18.1-amd64",
+		"OK    lan0: MTU          1500",
+		"a router would not start here: mend what is FAIL",
+	} {
+		if !strings.Contains(b.String(), line+"\n") {
+			t.Errorf("no line %q in\n%s", line, &b)
+		}
+	}
+}
+
+// The kernel's answers about a veth pair, which is native and no more.
+func TestLinkOfTheKernel(t *testing.T) {
+	ns, err := lab.New("doctor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	if err := lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err = ns.Do(func() error {
+		h, err := This()
+		if err != nil {
+			return err
+		}
+		l, err := h.Link("a0")
+		if err != nil {
+			return err
+		}
+		if l.Driver != "veth" || l.MTU != 1500 || len(l.MAC) != 6 || l.Queues < 1 || l.XDP != "" || l.Features.ZeroCopy {
+			t.Errorf("got %+v", l)
+		}
+		if _, err := h.Link("none0"); err == nil || !strings.Contains(err.Error(), `no interface "none0"`) {
+			t.Errorf("an interface that is not there: %v", err)
+		}
+		if lo, err := h.Link("lo"); err != nil || !lo.Loopback {
+			t.Errorf("loopback: %+v, %v", lo, err)
+		}
+		if all := Examine(h, []string{"a0", "b0"}); !Healthy(all) {
+			var b strings.Builder
+			Write(&b, all)
+			t.Errorf("this test needs root and a kernel that can:\n%s", &b)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,174 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/afxdp"
+	"github.com/warproute/warproute/umem"
+)
+
+// The oldest kernel that can: one UMEM for sockets of several interfaces is of
+// 5.10, preferred busy polling and BPF memory outside RLIMIT_MEMLOCK of 5.11.
+const (
+	needMajor, needMinor = 5, 10
+	wantMajor, wantMinor = 5, 11
+)
+
+func kernel(h *Host) []Finding {
+	var major, minor int
+	if n, _ := fmt.Sscanf(h.Release, "%d.%d", &major, &minor); n != 2 {
+		return warn("", "Linux %s, whose age cannot be told", h.Release)
+	}
+	olderThan := func(wMajor, wMinor int) bool { return major < wMajor || major == wMajor && minor < wMinor }
+	switch {
+	case olderThan(needMajor, needMinor):
+		return fail(fmt.Sprintf("boot Linux %d.%d or later", needMajor, needMinor), "Linux %s cannot share frame memory between ports", h.Release)
+	case olderThan(wantMajor, wantMinor):
+		return warn(fmt.Sprintf("boot Linux %d.%d or later for busy polling", wantMajor, wantMinor), "Linux %s has no preferred busy polling", h.Release)
+	}
+	return ok("Linux %s", h.Release)
+}
+
+func capabilities(h *Host) []Finding {
+	if len(h.Missing) == 0 {
+		return ok("all that a router needs")
+	}
+	texts := make([]string, len(h.Missing))
+	for i, c := range h.Missing {
+		texts[i] = fmt.Sprintf("%s (%s)", c.Name, c.Why)
+	}
+	return fail("run it with sudo, or once: "+Setcap(h.Executable), "missing %s", strings.Join(texts, ", "))
+}
+
+func afxdpSocket(h *Host) []Finding {
+	err := h.OpenSocket()
+	switch {
+	case err == nil:
+		return ok("sockets can be opened")
+	case errors.Is(err, unix.EPERM):
+		return fail("run it with sudo, or once: "+Setcap(h.Executable), "open a socket: %v", err)
+	case errors.Is(err, unix.EAFNOSUPPORT):
+		return fail("boot a kernel built with CONFIG_XDP_SOCKETS=y", "open a socket: %v", err)
+	}
+	return fail("see what forbids socket(AF_XDP): a seccomp filter of the container, perhaps", "open a socket: %v", err)
+}
+
+func bpf(h *Host) []Finding {
+	err := h.LoadBPF()
+	switch {
+	case err == nil:
+		return ok("maps and programs can be loaded")
+	case errors.Is(err, unix.ENOSYS):
+		return fail("boot a kernel built with CONFIG_BPF_SYSCALL=y", "create a map: %v", err)
+	case len(h.Missing) > 0:
+		return fail("run it with sudo, or once: "+Setcap(h.Executable), "create a map: %v", err)
+	}
+	return fail("allow bpf(2): in a container, its seccomp profile and --cap-add BPF,NET_ADMIN; with kernel lockdown, its integrity level", "create a map: %v", err)
+}
+
+// frameBytes is the frame memory that the ports' queues keep busy.
+func (h *Host) frameBytes() uint64 {
+	return uint64(max(h.Queues, 1)) * uint64(afxdp.FramesPerQueue(afxdp.DefaultRingSize)) * umem.FrameSize
+}
+
+func memlock(h *Host) []Finding {
+	need := h.frameBytes()
+	switch {
+	case h.LockedMax == unix.RLIM_INFINITY || h.MayLock:
+		return ok("no limit")
+	case h.LockedMax >= need:
+		return ok("%d MiB, of which the frames need %d", h.LockedMax>>20, need>>20)
+	}
+	return fail("ulimit -l unlimited (systemd: LimitMEMLOCK=infinity), or once: "+Setcap(h.Executable),
+		"at most %d KiB, and the frames need %d", h.LockedMax>>10, need>>10)
+}
+
+const hugePage = 2 << 20
+
+func hugePages(h *Host) []Finding {
+	info, err := h.read("proc/meminfo")
+	if err != nil {
+		return warn("", "read /proc/meminfo: %v", err)
+	}
+	need := (h.frameBytes() + hugePage - 1) / hugePage
+	free, total, size := meminfo(info, "HugePages_Free"), meminfo(info, "HugePages_Total"), meminfo(info, "Hugepagesize")
+	if size<<10 != hugePage {
+		return warn("", "huge pages are of %d KiB, and frames lie on those of 2048 KiB alone: normal pages are used", size)
+	}
+	if free >= need {
+		return ok("%d of 2 MiB free, of which the frames need %d", free, need)
+	}
+	return warn(fmt.Sprintf("sudo sysctl -w vm.nr_hugepages=%d", total-free+need),
+		"%d of 2 MiB free, and the frames need %d: normal pages are used, which cost more TLB misses", free, need)
+}
+
+// meminfo returns the number of a line "key:   number".
+func meminfo(text, key string) uint64 {
+	for line := range strings.Lines(text) {
+		if rest, found := strings.CutPrefix(line, key+":"); found {
+			n, _ := strconv.ParseUint(strings.Fields(rest + " 0")[0], 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+func forwarding(h *Host) []Finding {
+	var found []Finding
+	for _, s := range []struct{ path, key string }{
+		{"proc/sys/net/ipv4/ip_forward", "net.ipv4.ip_forward"},
+		{"proc/sys/net/ipv6/conf/all/forwarding", "net.ipv6.conf.all.forwarding"},
+	} {
+		text, err := h.read(s.path)
+		if err != nil {
+			found = append(found, warn("", "read /%s: %v", s.path, err)...)
+			continue
+		}
+		if value := strings.TrimSpace(text); value != "" && value != "0" {
+			found = append(found, warn(fmt.Sprintf("sudo sysctl -w %s=0, unless Linux shall forward them", s.key),
+				"%s=%s: what the router leaves to Linux (IPv4 options, VLANs, other MAC addresses), Linux forwards, uncounted here", s.key, value)...)
+		}
+	}
+	if len(found) == 0 {
+		return ok("off: what is forwarded, the router forwards")
+	}
+	return found
+}
+
+func cores(h *Host) []Finding {
+	if h.Cores < 2 {
+		return warn("give the process two cores or more", "one, which the workers share with everything else")
+	}
+	return ok("%d for workers to be pinned to", h.Cores)
+}
+
+// Where the dynamic loader finds the driver's library.
+var libcudaPaths = []string{
+	"usr/lib/x86_64-linux-gnu/libcuda.so.1", "usr/lib/aarch64-linux-gnu/libcuda.so.1",
+	"usr/lib64/libcuda.so.1", "usr/lib/libcuda.so.1", "usr/local/nvidia/lib64/libcuda.so.1",
+}
+
+func gpu(h *Host) []Finding {
+	library := ""
+	for _, p := range libcudaPaths {
+		if h.exists(p) {
+			library = "/" + p
+			break
+		}
+	}
+	device := h.exists("dev/nvidia0") && h.exists("dev/nvidiactl")
+	switch {
+	case device && library != "":
+		return ok("device /dev/nvidia0, driver library %s", library)
+	case device:
+		return warn("install the driver's user-space part (Debian: libcuda1), or mount it into the container", "device /dev/nvidia0, but no libcuda.so.1: the CPU engine is used")
+	case library != "":
+		return warn("load the kernel module (sudo modprobe nvidia), or give the container the device", "%s, but no /dev/nvidia0: the CPU engine is used", library)
+	}
+	return ok("none: the CPU engine is used")
+}

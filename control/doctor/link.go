@@ -1,0 +1,67 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/afxdp"
+)
+
+// Link is a network interface as the checks see it.
+type Link struct {
+	Name     string
+	MAC      net.HardwareAddr
+	Loopback bool
+	Up       bool // by the administrator
+	Carrier  bool
+	MTU      int
+	Driver   string // "" where unknown
+	Queues   int    // that it receives on
+	XDP      string // the mode of a program that is attached already, "" for none
+	Flags    uint32 // unix ETH_FLAG_...: offloads that are on
+	Features Features
+}
+
+// findLink reads what the kernel tells of an interface.
+func findLink(name string) (*Link, error) {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		if _, none := errors.AsType[netlink.LinkNotFoundError](err); none {
+			return nil, fmt.Errorf("this host has no interface %q", name)
+		}
+		return nil, fmt.Errorf("look up interface %q: %w", name, err)
+	}
+	a := l.Attrs()
+	link := &Link{
+		Name: a.Name, MAC: a.HardwareAddr, MTU: a.MTU,
+		Loopback: a.Flags&net.FlagLoopback != 0,
+		Up:       a.Flags&net.FlagUp != 0,
+		Carrier:  a.RawFlags&unix.IFF_LOWER_UP != 0,
+	}
+	if a.Xdp != nil && a.Xdp.Attached {
+		link.XDP = xdpMode(a.Xdp)
+	}
+	if link.Queues, err = afxdp.QueueCount(name); err != nil {
+		return nil, err
+	}
+	link.Driver, link.Flags = ethtool(name)
+	link.Features = readFeatures(a.Index)
+	return link, nil
+}
+
+// xdpMode names how a program is attached.
+func xdpMode(x *netlink.LinkXdp) string {
+	switch x.AttachMode {
+	case 1: // XDP_ATTACHED_DRV of linux/if_link.h
+		return "native"
+	case 2: // XDP_ATTACHED_SKB
+		return "generic"
+	case 3: // XDP_ATTACHED_HW
+		return "hardware"
+	}
+	return "several modes"
+}

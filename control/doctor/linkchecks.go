@@ -1,0 +1,92 @@
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/warproute/warproute/umem"
+)
+
+func linkState(_ *Host, l *Link) []Finding {
+	switch {
+	case l.Loopback:
+		return fail("choose an Ethernet interface", "the loopback interface leads nowhere")
+	case len(l.MAC) != 6:
+		return fail("choose an Ethernet interface", "it has no Ethernet address")
+	case !l.Up:
+		return warn("sudo ip link set "+l.Name+" up", "down")
+	case !l.Carrier:
+		return warn("plug in the cable, or bring up the other end", "up, but without a carrier")
+	}
+	return ok("up, %v", l.MAC)
+}
+
+// virtual says whether a driver passes on frames that no NIC has finished.
+func (l *Link) virtual() bool { return l.Driver == "veth" || l.Driver == "virtio_net" }
+
+func driver(_ *Host, l *Link) []Finding {
+	name := l.Driver
+	if name == "" {
+		name = "unknown"
+	}
+	switch f := l.Features; {
+	case !f.Known:
+		return ok("%s; this kernel (before 6.3) does not tell its XDP modes: the router tries them", name)
+	case f.ZeroCopy:
+		return ok("%s, can zero-copy", name)
+	case f.Native:
+		return ok("%s, can native XDP, no zero-copy", name)
+	}
+	return warn("nothing, or another NIC", "%s, generic XDP alone, which is slower", name)
+}
+
+func queues(h *Host, l *Link) []Finding {
+	if l.Queues > h.Cores {
+		return warn(fmt.Sprintf("sudo ethtool -L %s combined %d", l.Name, h.Cores),
+			"%d, each with a worker if `workers` is 0, and %d cores", l.Queues, h.Cores)
+	}
+	return ok("%d", l.Queues)
+}
+
+func mtu(_ *Host, l *Link) []Finding {
+	if l.MTU > umem.MaxMTU {
+		return fail(fmt.Sprintf("sudo ip link set %s mtu %d", l.Name, umem.MaxMTU), "%d, and a frame holds %d", l.MTU, umem.MaxMTU)
+	}
+	return ok("%d", l.MTU)
+}
+
+func attached(_ *Host, l *Link) []Finding {
+	if l.XDP == "" {
+		return ok("none attached")
+	}
+	return fail(fmt.Sprintf("stop what attached it (`bpftool net`), or sudo ip link set %s xdp off", l.Name),
+		"one is attached already, in %s mode", l.XDP)
+}
+
+// Offloads that change frames before XDP sees them, as linux/ethtool.h numbers
+// them in ETHTOOL_GFLAGS.
+const (
+	flagRxVLAN = 1 << 8
+	flagLRO    = 1 << 15
+)
+
+func offloads(_ *Host, l *Link) (found []Finding) {
+	if l.Flags&flagLRO != 0 {
+		found = append(found, warn(fmt.Sprintf("sudo ethtool -K %s lro off", l.Name),
+			"LRO is on: it merges received packets, and most drivers refuse native XDP with it")...)
+	}
+	switch {
+	case l.Driver == "veth":
+		found = append(found, warn(fmt.Sprintf("at the peer of %s: sudo ethtool -K PEER txvlan off, if VLANs are in use", l.Name),
+			"the peer may strip VLAN tags before XDP sees them: tagged packets would be routed as untagged ones")...)
+	case l.Flags&flagRxVLAN != 0:
+		found = append(found, warn(fmt.Sprintf("sudo ethtool -K %s rxvlan off", l.Name),
+			"VLAN tags are stripped before XDP sees them: tagged packets would be routed as untagged ones")...)
+	}
+	if l.virtual() {
+		found = append(found, ok("%s senders leave L4 checksums unfinished: the router completes them (checksum: auto)", l.Driver)...)
+	}
+	if len(found) == 0 {
+		return ok("none that matters is on")
+	}
+	return found
+}
