@@ -1,0 +1,188 @@
+package e2e
+
+import (
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/lab"
+)
+
+var servers = []string{"10.8.0.2", "fd08::2"}
+
+func TestFirstPacketsWaitForTheirNeighbour(t *testing.T) {
+	top := newTopology(t, lab.VethOptions{})
+	startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
+	for _, a := range servers { // no neighbour is known on either side, and no ping is lost
+		if res, err := lab.Ping(top.Client, netip.MustParseAddr(a), lab.PingOptions{Count: 3}); err != nil {
+			t.Errorf("%s: %v (%+v)", a, err, res)
+		}
+	}
+}
+
+func TestMultiQueuePorts(t *testing.T) {
+	top := newTopology(t, lab.VethOptions{Queues: 2})
+	r := startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
+	if e, err := r.engine(); err != nil || e.Workers != 2 {
+		t.Fatalf("%d workers on two queues (%v)", e.Workers, err)
+	}
+	for _, a := range servers {
+		addr := netip.MustParseAddr(a)
+		if _, err := lab.Ping(top.Client, addr, lab.PingOptions{}); err != nil {
+			t.Error(err)
+		}
+		if _, err := lab.Transfer(top.Client, top.Server, addr, 8<<20, 20*time.Second); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A router that is killed leaves no XDP program behind, and the next one starts
+// within a second and forwards.
+func TestKillAndStartAgain(t *testing.T) {
+	top := newTopology(t, lab.VethOptions{})
+	r := startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
+	if got := xdpPrograms(t, top.Router); len(got) != 2 {
+		t.Fatalf("XDP programs on %v while the router runs, want on both ports", got)
+	}
+	l := startLoad(t, top, rate, servers...)
+	time.Sleep(100 * time.Millisecond)
+	if err := r.proc.Signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-r.proc.Done()
+	start := time.Now()
+	if got := xdpPrograms(t, top.Router); len(got) != 0 {
+		t.Errorf("XDP programs on %v after SIGKILL", got)
+	}
+	startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
+	if d := time.Since(start); d > time.Second && buildFlags == nil {
+		t.Errorf("the next start took %v", d)
+	}
+	w := startWatch(t, top.Server, lab.ServerLink)
+	time.Sleep(200 * time.Millisecond)
+	l.end()
+	if len(w.of(0)) == 0 || len(w.of(1)) == 0 {
+		t.Error("the next router does not forward")
+	}
+}
+
+// On SIGTERM under load every frame that a port received is accounted for:
+// transmitted, dropped under a reason, or handed to Linux.
+func TestEveryFrameIsAccountedFor(t *testing.T) {
+	top := newTopology(t, lab.VethOptions{})
+	before := received(t, top)
+	r := startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
+	l := startLoad(t, top, 100_000, "10.8.0.2", "172.16.0.1", "fd08::2", "10.7.0.1", "fd07::1")
+	time.Sleep(time.Second)
+	b := r.stop()
+	l.end()
+	if b.received == 0 || b.transmitted == 0 || b.dropped == 0 || b.linux == 0 {
+		t.Errorf("not every way was taken: %+v", b)
+	}
+	if b.received != b.transmitted+b.dropped {
+		t.Errorf("%d received, but %d transmitted and %d dropped", b.received, b.transmitted, b.dropped)
+	}
+	if b.arrived != b.linux+b.lost+b.received {
+		t.Errorf("%d arrived, but %d handed to Linux, %d lost and %d received", b.arrived, b.linux, b.lost, b.received)
+	}
+	// The interfaces also count what came before the router started and after it stopped.
+	if n := received(t, top) - before; b.arrived > n {
+		t.Errorf("the router accounts for %d frames of %d", b.arrived, n)
+	}
+}
+
+// received is how many frames the router's links have received.
+func received(t *testing.T, top *lab.Topology) (n uint64) {
+	t.Helper()
+	for _, name := range []string{lab.LAN, lab.WAN} {
+		l, err := top.Router.Link(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += l.Attrs().Statistics.RxPackets
+	}
+	return n
+}
+
+func TestIperf(t *testing.T) {
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		t.Fatalf("%v: apt-get install iperf3", err)
+	}
+	top := newTopology(t, lab.VethOptions{})
+	startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
+	for _, addr := range servers {
+		server, err := top.Server.Start(exec.Command("iperf3", "-s", "-1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = server.Stop(time.Second) })
+		time.Sleep(200 * time.Millisecond)
+		out := must(t, top.Client, "iperf3", "-c", addr, "-t", "2")
+		if !strings.Contains(out, "iperf Done") {
+			t.Errorf("iperf3 to %s did not run to its end:\n%s", addr, out)
+		}
+		t.Logf("%s\n%s", addr, out[strings.LastIndex(out, "- - -"):])
+		if err := server.Wait(); err != nil {
+			t.Errorf("iperf3 -s: %v", err)
+		}
+	}
+	for _, ns := range []*lab.Namespace{top.Client, top.Server} {
+		for _, line := range strings.Split(must(t, ns, "nstat", "-az"), "\n") {
+			f := strings.Fields(line)
+			if len(f) >= 2 && strings.Contains(f[0], "Csum") && f[1] != "0" {
+				t.Errorf("%s counts checksum errors: %s", ns.Name(), line)
+			}
+		}
+	}
+}
+
+func TestWrongUse(t *testing.T) {
+	top := newTopology(t, lab.VethOptions{})
+	file := filepath.Join(t.TempDir(), "router.yaml")
+	write := func(s string) {
+		if err := os.WriteFile(file, []byte(s), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name, config string
+		args         []string
+		code         int
+		want         string
+	}{
+		{"no ports", "", []string{"run"}, 2, "name two by --port"},
+		{"no such interface", "", []string{"run", "--port", "lan7", "--port", lab.WAN}, 2, `did you mean "lan0"?`},
+		{"a port twice", "", []string{"run", "--port", lab.LAN, "--port", lab.LAN}, 2, "twice"},
+		{"unknown key", "ports:\n  - interfce: lan0\n", []string{"run", "--config", file}, 2, file + ":2:5: "},
+		{"wrong type", "ports:\n  - interface: lan0\nworkers: many\n", []string{"run", "--config", file}, 2, file + ":3:10: "},
+		{"missing interface in a file", "ports:\n  - interface: lan0\n  - interface: wan7\n", []string{"run", "--config", file}, 2, file + ":3:16: "},
+		{"no GPU", "", []string{"run", "--engine", "gpu", "--port", lab.LAN, "--port", lab.WAN}, 1, "gpu"},
+		{"nobody to ask", "", []string{"show", "ports", "--socket", filepath.Join(t.TempDir(), "none")}, 1, "warproute run"},
+		{"unknown flag", "", []string{"run", "--prot", "lan0"}, 2, "--prot"},
+	} {
+		write(c.config)
+		cmd := exec.Command(program, c.args...)
+		out := &output{}
+		cmd.Stdout, cmd.Stderr = out, out
+		p, err := top.Router.Start(cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-p.Done():
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s: still running", c.name)
+		}
+		_ = p.Stop(time.Second)
+		if got := cmd.ProcessState.ExitCode(); got != c.code || !strings.Contains(out.String(), c.want) {
+			t.Errorf("%s: exit %d, want %d, saying %q; it says:\n%s", c.name, got, c.code, c.want, out)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/testutil"
+)
+
+// A load is numbered UDP packets at a steady rate, one of every flow in turn,
+// from a link to wherever the router takes them. Watches at other links note
+// which packets arrive there, when, and addressed to which station.
+
+const loadPort = 7777 // of the UDP packets
+
+func packetSocket(t *testing.T, ns *lab.Namespace, link string) int {
+	t.Helper()
+	fd := -1
+	err := ns.Do(func() (err error) {
+		l, err := ns.Link(link)
+		if err != nil {
+			return err
+		}
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: l.Attrs().Index})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+// load sends until it is stopped.
+type load struct {
+	stop chan struct{}
+	done sync.WaitGroup
+	sent []atomic.Uint32 // by flow
+}
+
+// startLoad sends rate packets a second from the client, in turn to each of dsts.
+func startLoad(t *testing.T, top *lab.Topology, rate int, dsts ...string) *load {
+	t.Helper()
+	fd := packetSocket(t, top.Client, lab.ClientLink)
+	routerMAC, err := top.Router.MAC(lab.LAN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var frames [][]byte
+	for _, d := range dsts {
+		var f []byte
+		payload := make([]byte, 20)
+		if netip.MustParseAddr(d).Is6() {
+			f = testutil.UDP6(lab.Client6.Addr().String(), d, 1000, loadPort, payload...)
+		} else {
+			f = testutil.UDP4(lab.Client4.Addr().String(), d, 1000, loadPort, payload...)
+		}
+		copy(f, routerMAC)
+		frames = append(frames, f)
+	}
+	l := &load{stop: make(chan struct{}), sent: make([]atomic.Uint32, len(dsts))}
+	l.done.Go(func() {
+		start := time.Now()
+		for n := 0; ; {
+			select {
+			case <-l.stop:
+				return
+			default:
+			}
+			if due := int(time.Since(start).Seconds() * float64(rate)); n >= due {
+				time.Sleep(200 * time.Microsecond)
+				continue
+			}
+			flow := n % len(frames)
+			f := frames[flow]
+			number := l.sent[flow].Add(1) - 1
+			mark(f, uint32(flow), number)
+			if err := unix.Send(fd, f, 0); err != nil && !errors.Is(err, unix.ENOBUFS) {
+				t.Errorf("send: %v", err)
+				return
+			}
+			n++
+		}
+	})
+	t.Cleanup(l.end)
+	return l
+}
+
+// end stops the load and waits for the last packets to arrive.
+func (l *load) end() {
+	select {
+	case <-l.stop:
+	default:
+		close(l.stop)
+		l.done.Wait()
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// payload returns the payload of a packet of the load, nil of another.
+func payload(frame []byte) []byte {
+	at := 14 + 28
+	if len(frame) > 14 && frame[14]>>4 == 6 {
+		at = 14 + 48
+	}
+	if len(frame) < at+20 || binary.BigEndian.Uint16(frame[at-6:]) != loadPort {
+		return nil
+	}
+	return frame[at : at+20]
+}
+
+// mark numbers a packet and mends its UDP checksum by the difference.
+func mark(frame []byte, flow, number uint32) {
+	p := payload(frame)
+	udp := frame[14+20:]
+	if frame[14]>>4 == 6 {
+		udp = frame[14+40:]
+	}
+	sum := uint32(^binary.BigEndian.Uint16(udp[6:]))
+	for i := 0; i < 8; i += 2 {
+		sum += uint32(^binary.BigEndian.Uint16(p[i:]))
+	}
+	binary.BigEndian.PutUint32(p, flow)
+	binary.BigEndian.PutUint32(p[4:], number)
+	for i := 0; i < 8; i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(p[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	binary.BigEndian.PutUint16(udp[6:], ^uint16(sum))
+}
+
+// arrival is a packet of the load that came in at a watch.
+type arrival struct {
+	at     time.Time
+	number uint32
+	mac    [6]byte // that it was sent to
+	ttl    byte
+}
+
+// watch notes the packets of a load that arrive at a link.
+type watch struct {
+	mu    sync.Mutex
+	flows map[uint32][]arrival
+}
+
+func startWatch(t *testing.T, ns *lab.Namespace, link string) *watch {
+	t.Helper()
+	fd := packetSocket(t, ns, link)
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20)
+	tv := unix.Timeval{Usec: 50_000}
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+		t.Fatal(err)
+	}
+	w := &watch{flows: map[uint32][]arrival{}}
+	stop := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		buf := make([]byte, 2048)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			n, from, err := unix.Recvfrom(fd, buf, 0)
+			if err != nil {
+				continue // the timeout
+			}
+			if sll, ok := from.(*unix.SockaddrLinklayer); ok && sll.Pkttype == unix.PACKET_OUTGOING {
+				continue
+			}
+			if p := payload(buf[:n]); p != nil {
+				ttl := buf[14+8]
+				if buf[14]>>4 == 6 {
+					ttl = buf[14+7]
+				}
+				w.mu.Lock()
+				flow := binary.BigEndian.Uint32(p)
+				w.flows[flow] = append(w.flows[flow], arrival{time.Now(), binary.BigEndian.Uint32(p[4:]), [6]byte(buf[:6]), ttl})
+				w.mu.Unlock()
+			}
+		}
+	})
+	t.Cleanup(func() { close(stop); done.Wait() })
+	return w
+}
+
+// of returns the arrivals of a flow so far.
+func (w *watch) of(flow uint32) []arrival {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]arrival(nil), w.flows[flow]...)
+}
+
+// missing returns the numbers below n that are in none of the lists, and how
+// many arrivals are duplicates or out of order within their list.
+func missing(n uint32, lists ...[]arrival) (lost []uint32, disorder int) {
+	seen := make([]bool, n)
+	for _, l := range lists {
+		last := -1
+		for _, a := range l {
+			if int(a.number) <= last || seen[a.number] {
+				disorder++
+			}
+			seen[a.number] = true
+			last = int(a.number)
+		}
+	}
+	for i, ok := range seen {
+		if !ok {
+			lost = append(lost, uint32(i))
+		}
+	}
+	return lost, disorder
+}
+
+func TestMarkKeepsTheChecksum(t *testing.T) {
+	for _, f := range [][]byte{
+		testutil.UDP4("10.0.0.1", "10.0.0.2", 1000, loadPort, make([]byte, 20)...),
+		testutil.UDP6("fd00::1", "fd00::2", 1000, loadPort, make([]byte, 20)...),
+	} {
+		mark(f, 3, 123456)
+		data := make([]byte, 20)
+		binary.BigEndian.PutUint32(data, 3)
+		binary.BigEndian.PutUint32(data[4:], 123456)
+		want := testutil.UDP4("10.0.0.1", "10.0.0.2", 1000, loadPort, data...)
+		if f[14]>>4 == 6 {
+			want = testutil.UDP6("fd00::1", "fd00::2", 1000, loadPort, data...)
+		}
+		if !bytes.Equal(f, want) {
+			t.Errorf("got  % x\nwant % x", f, want)
+		}
+	}
+}

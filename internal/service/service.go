@@ -1,0 +1,263 @@
+// Package service puts the parts of a router together and runs it: what
+// `warproute run` does between its flags and its signals.
+//
+// It opens the ports (afxdp), gives each worker its memory, chunks and engine
+// (dataplane), mirrors Linux's routes and neighbours into the forwarding base
+// (control/mirror), and answers on the control socket and the metrics address.
+package service
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/warproute/warproute/afxdp"
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/control/metrics"
+	"github.com/warproute/warproute/control/mirror"
+	"github.com/warproute/warproute/control/socket"
+	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/umem"
+)
+
+// chunksPerWorker is how many chunks a worker has. The CPU engine finishes one
+// before the worker fills the next.
+const chunksPerWorker = 2
+
+// Service is a running router.
+type Service struct {
+	cfg    *config.Config
+	log    *slog.Logger
+	engine status.EngineState
+
+	ports   *afxdp.Set
+	fib     *fib.FIB
+	mirror  *mirror.Mirror
+	router  *dataplane.Router
+	control *socket.Server
+	metrics *metrics.Server
+	closers []func() error // memory, last
+
+	mu    sync.Mutex // guards links
+	links []link     // by port, as the mirror last reported them
+}
+
+type link struct {
+	mac fib.MAC
+	mtu int
+	up  bool
+}
+
+// Start starts a router with a configuration that has been checked. It opens
+// its sockets in the network namespace of the calling thread. An error leaves
+// nothing behind.
+func Start(cfg *config.Config, build metrics.Build, log *slog.Logger) (*Service, error) {
+	s := &Service{cfg: cfg, log: log, links: make([]link, len(cfg.Ports))}
+	if err := s.start(build); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Service) start(build metrics.Build) (err error) {
+	if s.engine, err = chooseEngine(s.cfg); err != nil {
+		return err
+	}
+	workers, err := s.openPorts()
+	if err != nil {
+		return err
+	}
+	if err := s.startMirror(); err != nil {
+		return err
+	}
+	if err := s.startRouter(workers); err != nil {
+		return err
+	}
+	if s.control, err = socket.Serve(s.cfg.Control.Socket, s.handlers()); err != nil {
+		return err
+	}
+	if s.cfg.Metrics.Listen != "" {
+		s.metrics, err = metrics.Serve(s.cfg.Metrics.Listen, metrics.Handler(build, s.Snapshot))
+	}
+	return err
+}
+
+// openPorts allocates the workers' memory and opens a socket for every queue of
+// every port in it.
+func (s *Service) openPorts() ([]afxdp.WorkerMemory, error) {
+	n, queues, err := countWorkers(s.cfg)
+	if err != nil {
+		return nil, err
+	}
+	ring := uint32(afxdp.DefaultRingSize)
+	frames := (queues+n-1)/n*afxdp.FramesPerQueue(ring) + (chunksPerWorker+1)*s.cfg.Batch.MaxPackets
+	cfg := afxdp.Config{RingSize: ring, BusyPoll: s.cfg.BusyPoll}
+	s.engine.HugePages = true
+	for range n {
+		mem, err := umem.New(frames)
+		if err != nil {
+			return nil, err
+		}
+		s.closers = append(s.closers, mem.Close)
+		s.engine.HugePages = s.engine.HugePages && mem.Huge()
+		cfg.Workers = append(cfg.Workers, afxdp.WorkerMemory{Memory: mem, Pool: umem.NewPool(mem)})
+	}
+	for _, p := range s.cfg.Ports {
+		mode, err := afxdp.ParseMode(string(p.Mode))
+		if err != nil {
+			return nil, err
+		}
+		cfg.Ports = append(cfg.Ports, afxdp.PortConfig{Interface: p.Interface, Mode: mode})
+	}
+	if s.ports, err = afxdp.Open(cfg); err != nil {
+		return nil, err
+	}
+	return cfg.Workers, nil
+}
+
+// countWorkers returns how many workers there are to be and how many queues
+// they share. Every worker needs a queue of its own on every port to send by.
+func countWorkers(cfg *config.Config) (workers, queues int, err error) {
+	fewest, port := 0, ""
+	for _, p := range cfg.Ports {
+		n, err := afxdp.QueueCount(p.Interface)
+		if err != nil {
+			return 0, 0, err
+		}
+		queues += n
+		if port == "" || n < fewest {
+			fewest, port = n, p.Interface
+		}
+	}
+	switch {
+	case cfg.Workers == 0:
+		return fewest, queues, nil
+	case cfg.Workers > fewest:
+		return 0, 0, fmt.Errorf("start %d workers: port %s has %d queues, and each worker needs one of its own; set workers to at most %d, or give the port more queues (ethtool -L %s combined %d)",
+			cfg.Workers, port, fewest, fewest, port, cfg.Workers)
+	}
+	return cfg.Workers, queues, nil
+}
+
+func (s *Service) startMirror() error {
+	var seed [4]byte
+	_, _ = rand.Read(seed[:]) // never fails (crypto/rand)
+	s.fib = fib.New(binary.LittleEndian.Uint32(seed[:]))
+	var ports []mirror.Port
+	for _, p := range s.ports.Ports {
+		ports = append(ports, mirror.Port{Name: p.Name, Ifindex: p.Ifindex})
+	}
+	var err error
+	s.mirror, err = mirror.Start(s.fib, ports, mirror.Hooks{
+		AddLocal:    s.ports.AddLocal,
+		DeleteLocal: s.ports.DeleteLocal,
+		PortChanged: s.portChanged,
+	}, s.log)
+	return err
+}
+
+// portChanged is told by the mirror what became of a port's link.
+func (s *Service) portChanged(port int, mac [6]byte, mtu int, up bool) {
+	m, _ := fib.ParseMAC(mac[:])
+	now := link{m, mtu, up}
+	s.mu.Lock()
+	before := s.links[port]
+	s.links[port] = now
+	s.mu.Unlock()
+	if now == before {
+		return
+	}
+	name := s.ports.Ports[port].Name
+	s.log.Info("port changed", "port", name, "up", up, "mtu", mtu, "mac", m)
+	if mtu > umem.MaxMTU {
+		s.log.Warn("frames above the largest that fits a buffer will be lost", "port", name, "mtu", mtu, "largest", umem.MaxMTU,
+			"mend", fmt.Sprintf("ip link set %s mtu %d", name, umem.MaxMTU))
+	}
+	if err := s.ports.Ports[port].SetMAC(mac); err != nil {
+		s.log.Error("frames to the port's new address will go to Linux", "port", name, "error", err)
+	}
+}
+
+func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
+	cpus, err := affinity.CPUs()
+	if err != nil {
+		return err
+	}
+	repair := repairPorts(s.cfg)
+	cfg := dataplane.Config{
+		FIB: s.fib, Ports: len(s.cfg.Ports),
+		MaxPackets: s.cfg.Batch.MaxPackets, MaxDelay: s.cfg.Batch.MaxDelay, Spin: s.cfg.BusyPoll,
+		Unresolved: s.mirror.Resolve,
+	}
+	for i, m := range workers {
+		slab, err := batch.NewSlab(chunksPerWorker, cfg.MaxPackets)
+		if err != nil {
+			return err
+		}
+		s.closers = append(s.closers, slab.Close)
+		w := dataplane.WorkerConfig{
+			CPU: cpus[len(cpus)-1-i%len(cpus)], Memory: m.Memory, Pool: m.Pool, Chunks: slab,
+			Engine: cpu.New(s.fib, m.Memory.Bytes(), repair),
+		}
+		s.engine.Cores = append(s.engine.Cores, w.CPU)
+		for _, p := range s.ports.Ports {
+			var queues []dataplane.Queue
+			for _, q := range p.Queues(i) {
+				queues = append(queues, q)
+			}
+			w.Queues = append(w.Queues, queues)
+		}
+		cfg.Workers = append(cfg.Workers, w)
+	}
+	// A worker that polls keeps one of the scheduler's processors to itself;
+	// the rest of the program keeps as many as there are cores.
+	runtime.GOMAXPROCS(len(cpus) + len(workers))
+	if s.router, err = dataplane.New(cfg); err != nil {
+		return err
+	}
+	return s.router.Start()
+}
+
+// Stop stops the router: no more frames are taken from the ports, those that
+// have been received are sent, and everything is closed. It returns the last
+// snapshot, nil where the router had not come that far.
+func (s *Service) Stop() *status.Snapshot {
+	var last *status.Snapshot
+	if s.metrics != nil {
+		_ = s.metrics.Close()
+	}
+	if s.control != nil {
+		_ = s.control.Close()
+	}
+	if s.ports != nil {
+		if err := s.ports.Detach(); err != nil {
+			s.log.Error("detach from the ports", "error", err)
+		}
+	}
+	if s.router != nil {
+		s.router.Stop()
+		last = s.Snapshot()
+	}
+	if s.mirror != nil {
+		_ = s.mirror.Close()
+	}
+	if s.ports != nil {
+		if err := s.ports.Close(); err != nil {
+			s.log.Error("close the ports", "error", err)
+		}
+	}
+	for _, c := range slices.Backward(s.closers) {
+		_ = c()
+	}
+	return last
+}

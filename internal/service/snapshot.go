@@ -1,0 +1,109 @@
+package service
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strconv"
+
+	"github.com/warproute/warproute/afxdp"
+	"github.com/warproute/warproute/control/socket"
+	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/internal/hist"
+)
+
+// Snapshot is the router as of now. Any goroutine may call it.
+func (s *Service) Snapshot() *status.Snapshot {
+	snap := &status.Snapshot{Engine: s.engine, Stats: s.router.Stats()}
+	m := s.mirror.Status()
+	snap.RoutesIPv4, snap.RoutesIPv6, snap.Updates = m.RoutesIPv4, m.RoutesIPv6, new(hist.Snapshot)
+	s.mirror.Updates(snap.Updates)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, p := range s.ports.Ports {
+		state := status.PortState{
+			Name: p.Name, Index: p.Ifindex, Mode: p.Mode.String(), ModeReason: p.ModeReason,
+			MAC: s.links[i].mac.String(), MTU: s.links[i].mtu, Up: s.links[i].up,
+		}
+		for w := range snap.Stats.Workers {
+			state.Queues += len(p.Queues(w))
+		}
+		if c, err := p.Stats(); err == nil {
+			state.XDP, state.Rings = xdpOf(c), ringsOf(c)
+		} else {
+			s.log.Error("read the port's counters", "port", p.Name, "error", err)
+		}
+		snap.Ports = append(snap.Ports, state)
+	}
+	return snap
+}
+
+func xdpOf(c afxdp.PortStats) status.XDP {
+	x := status.XDP{ToSocket: c.Frames[afxdp.ToSocket], NoSocket: c.Frames[afxdp.NoSocket], ToLinux: map[string]uint64{}}
+	for d := range afxdp.Decision(afxdp.NumDecisions) {
+		if d.Linux() {
+			x.ToLinux[d.String()] = c.Frames[d]
+		}
+	}
+	return x
+}
+
+func ringsOf(c afxdp.PortStats) status.Rings {
+	return status.Rings{
+		RxDropped: c.RxDropped, RxRingFull: c.RxRingFull, FillRingEmpty: c.RxFillEmpty,
+		TxRingEmpty: c.TxEmpty, RxInvalid: c.RxInvalid, TxInvalid: c.TxInvalid,
+	}
+}
+
+// handlers are the paths of the control socket.
+func (s *Service) handlers() map[string]socket.Handler {
+	return map[string]socket.Handler{
+		"/ports":     func(*http.Request) (any, error) { return status.Ports(s.Snapshot()), nil },
+		"/engine":    func(*http.Request) (any, error) { return status.EngineOf(s.Snapshot()), nil },
+		"/latency":   func(*http.Request) (any, error) { return status.Latencies(s.Snapshot()), nil },
+		"/drops":     func(*http.Request) (any, error) { return status.Drops(s.Snapshot()), nil },
+		"/neighbors": func(*http.Request) (any, error) { return s.mirror.Neighbors(), nil },
+		"/routes":    s.routes,
+		"/route":     s.lookup,
+	}
+}
+
+// routes answers /routes?family=4|6&limit=N.
+func (s *Service) routes(r *http.Request) (any, error) {
+	q := r.URL.Query()
+	family, limit := q.Get("family"), -1
+	if text := q.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("limit %q is not a number of routes", text)
+		}
+		limit = n
+	}
+	if family != "" && family != "4" && family != "6" {
+		return nil, fmt.Errorf("family %q is neither 4 nor 6", family)
+	}
+	return socket.Stream(func(yield func(any) bool) {
+		for _, route := range s.mirror.Routes() {
+			if family != "" && (family == "6") != route.Prefix.Addr().Is6() {
+				continue
+			}
+			if limit == 0 || !yield(route) {
+				return
+			}
+			limit--
+		}
+	}), nil
+}
+
+// lookup answers /route?addr=ADDR.
+func (s *Service) lookup(r *http.Request) (any, error) {
+	addr, err := netip.ParseAddr(r.URL.Query().Get("addr"))
+	if err != nil {
+		return nil, err
+	}
+	route, ok := s.mirror.Lookup(addr)
+	if !ok {
+		return nil, fmt.Errorf("no route covers %v", addr)
+	}
+	return route, nil
+}
