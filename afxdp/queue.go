@@ -112,33 +112,35 @@ func (q *Queue) complete() {
 // made room in the ring.
 //
 // With zero-copy a call starts the NIC, which goes on by itself. In the copy
-// modes a call sends frames itself, at most 32 where the kernel knows no larger
-// budget, and nothing sends the rest, so we call until the ring is empty. What
-// ends this early is a kernel that takes no more, because the device, the socket's send
-// buffer or the completion ring is full, or the interface is down: the errors
-// tell less than the ring does, whether it moved. The one exception is EBUSY, by
-// which the kernel says that it dropped a frame, as it does for each without a
-// carrier. Every turn but the last takes a frame or more from the ring.
+// modes the call itself sends frames, up to the kernel's budget, and nothing
+// sends the rest, so we call until the ring is empty. EAGAIN says that the
+// budget is used up, which happens once for each budget of frames, or that there
+// is no room for more in the device, the send buffer or the completion ring.
+// EBUSY says that a frame was dropped, as each is without a carrier. Anything
+// else is success, with an empty ring, or an interface that is down or gone. The
+// ring's level tells less than these: before Linux 6.17 the kernel may not
+// publish what it has consumed until it has consumed all. What is left when no
+// more can be done is for the next Transmit or Reclaim.
 func (q *Queue) kick() (moved bool) {
 	if !q.tx.needsWakeup() {
 		return false
 	}
+	if q.zeroCopy {
+		q.wakeTX()
+		return false
+	}
 	before := q.tx.level()
-	left := before
+	budgets := before / q.budget
 	for range before {
 		q.complete() // the kernel sends nothing that it could not report as sent
 		errno := q.wakeTX()
-		if q.zeroCopy {
-			return false
-		}
-		now := q.tx.level()
-		if now == 0 || now == left && errno != unix.EBUSY {
-			left = now
+		if errno == unix.EAGAIN && budgets > 0 {
+			budgets--
+		} else if errno != unix.EBUSY {
 			break
 		}
-		left = now
 	}
-	return left < before
+	return q.tx.level() < before
 }
 
 // The two wake-ups are raw system calls: they do not wait for anything, so the

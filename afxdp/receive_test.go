@@ -229,6 +229,35 @@ func TestRefillSharesMemory(t *testing.T) {
 	}
 }
 
+// TestFramesGoRound forwards many more frames than there is memory for, and then
+// looks for each of those.
+func TestFramesGoRound(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	w := newWorker(t, 1024)
+	s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{w}, RingSize: 64})
+	q := s.Ports[0].Queues(0)[0]
+	wire := newWire(t, "a")
+	buf := make([]batch.Frame, 64)
+	for i := range 5000 {
+		wire.send(udp(s.Ports[0].MAC, 1, uint32(i), 60))
+		n := q.Receive(buf)
+		if n != 1 {
+			t.Fatalf("frame %d: received %d", i, n)
+		}
+		if i%2 == 0 {
+			transmitAll(t, q, buf[:n])
+		} else {
+			w.Pool.Put(buf[0].Addr)
+		}
+		q.Refill()
+	}
+	free, waiting := w.Pool.Len(), int(q.fill.level())
+	if free+waiting != w.Memory.Frames() {
+		t.Errorf("%d frames in the pool and %d in the fill ring, of %d", free, waiting, w.Memory.Frames())
+	}
+}
+
 // TestBusyPoll receives and transmits with the worker driving the interface.
 func TestBusyPoll(t *testing.T) {
 	enterNamespace(t)

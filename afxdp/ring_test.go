@@ -14,7 +14,7 @@ func fakeRing(size int, start uint32) shared[uint64] {
 }
 
 // starts are where indices begin: at zero, and so that they wrap at 2^32 inside a test.
-var starts = []uint32{0, 5, 1<<32 - 1, 1<<32 - 3, 1<<31 - 2}
+var starts = []uint32{0, 5, 1<<32 - 1, 1<<32 - 3, 1<<32 - 5, 1<<31 - 2}
 
 // TestRing passes numbers from a producer to a consumer of the same ring, in
 // batches of every size, and expects each once and in order.
@@ -107,32 +107,34 @@ func TestRingReservationUnused(t *testing.T) {
 	}
 }
 
-// TestRingCachedIndex changes the other side's index behind the ring's back and
-// expects it not to be looked at before the cached view runs out.
+// TestRingCachedIndex moves the other side's index behind the ring's back and
+// expects it to be looked at when the cached view runs out, and not before.
 func TestRingCachedIndex(t *testing.T) {
-	ring := fakeRing(4, 0)
-	p := newProducer(ring)
-	p.submit(p.reserve(3))
-	*ring.consumed = 3
-	if n := p.reserve(1); n != 1 || p.limit != 4 {
-		t.Errorf("reserve(1) with 1 known to be free = %d, limit %d: the shared index was read", n, p.limit)
-	}
-	if n := p.reserve(2); n != 2 || p.limit != 7 {
-		t.Errorf("reserve(2) with 1 known to be free = %d, limit %d: the shared index was not read", n, p.limit)
-	}
+	for _, start := range starts {
+		ring := fakeRing(4, start)
+		p := newProducer(ring)
+		p.submit(p.reserve(3))
+		*ring.consumed += 3
+		if n := p.reserve(1); n != 1 || p.limit != start+4 {
+			t.Errorf("start %#x: reserve(1) with 1 known to be free = %d: the shared index was read", start, n)
+		}
+		if n := p.reserve(10); n != 4 {
+			t.Errorf("start %#x: reserve(10) with 1 known to be free and 4 in truth = %d", start, n)
+		}
 
-	ring = fakeRing(4, 0)
-	c := newConsumer(ring)
-	*ring.produced = 1
-	if n := c.available(4); n != 1 {
-		t.Fatalf("available = %d, want 1", n)
-	}
-	*ring.produced = 3
-	if n := c.available(1); n != 1 || c.limit != 1 {
-		t.Errorf("available(1) with 1 known = %d, limit %d: the shared index was read", n, c.limit)
-	}
-	if n := c.available(2); n != 2 || c.limit != 3 {
-		t.Errorf("available(2) with 1 known = %d, limit %d: the shared index was not read", n, c.limit)
+		ring = fakeRing(4, start)
+		c := newConsumer(ring)
+		*ring.produced++
+		if n := c.available(4); n != 1 {
+			t.Errorf("start %#x: available = %d, want 1", start, n)
+		}
+		*ring.produced += 2
+		if n := c.available(1); n != 1 || c.limit != start+1 {
+			t.Errorf("start %#x: available(1) with 1 known = %d: the shared index was read", start, n)
+		}
+		if n := c.available(10); n != 3 {
+			t.Errorf("start %#x: available(10) with 1 known and 3 in truth = %d", start, n)
+		}
 	}
 }
 

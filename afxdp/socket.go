@@ -17,6 +17,7 @@ type socket struct {
 	rx         consumer[unix.XDPDesc] // frames received
 	tx         producer[unix.XDPDesc] // frames to transmit
 	completion consumer[uint64]       // frames transmitted
+	budget     uint32                 // frames that one call sends in the copy modes
 	mappings   [][]byte
 }
 
@@ -57,13 +58,24 @@ func (s *socket) open(m *umem.Memory, register bool, ringSize uint32) (err error
 		return fmt.Errorf("map the rings of %d entries: %w", ringSize, err)
 	}
 
-	// Two favours to the copy modes, which do without when refused. One kick sends
-	// a whole ring instead of 32 frames (Linux 6.17). And a whole ring may be on
-	// its way through the device: each frame is a socket buffer that counts against
-	// the send buffer until it is sent, and the default holds less than a hundred.
-	_ = setOption(s.fd, unix.XDP_MAX_TX_SKB_BUDGET, ringSize)
+	// Two favours to the copy modes, which do without when refused. One call may
+	// send a whole ring (Linux 6.17). And a whole ring may be on its way through
+	// the device: each frame is a socket buffer that counts against the send buffer
+	// until it is sent, and the default holds less than a hundred.
+	s.setBudget(ringSize)
 	_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, int(ringSize)*umem.FrameSize)
 	return nil
+}
+
+// defaultBudget is how many frames a call sends where nobody said otherwise.
+const defaultBudget = 32
+
+// setBudget says how many frames one call may send in the copy modes.
+func (s *socket) setBudget(frames uint32) {
+	s.budget = defaultBudget
+	if setOption(s.fd, unix.XDP_MAX_TX_SKB_BUDGET, frames) == nil {
+		s.budget = frames
+	}
 }
 
 // mapRings maps all four, which the kernel allows only before the socket is bound.
