@@ -18,7 +18,11 @@ import (
 )
 
 // Build says what is running, for build_info.
-type Build struct{ Version, Revision, GoVersion string }
+type Build struct {
+	Version   string `json:"version"`
+	Revision  string `json:"revision"`
+	GoVersion string `json:"go"`
+}
 
 // Handler answers scrapes with snapshots, and with the process's own metrics.
 func Handler(build Build, snapshot func() *status.Snapshot) http.Handler {

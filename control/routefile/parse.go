@@ -25,9 +25,9 @@ type Route struct {
 
 // Path is one way to a route's destinations.
 type Path struct {
-	Via    netip.Addr `json:"via,omitzero"` // zero for a directly connected network
-	Dev    string     `json:"dev,omitempty"`
-	Weight int        `json:"weight"` // share of the flows, at least 1
+	Via    netip.Addr // zero for a directly connected network
+	Dev    string
+	Weight uint32 // share of the flows, at least 1
 }
 
 // types are the route types that `ip route` prints before the prefix.
@@ -169,10 +169,12 @@ func parsePath(words []string, route *Route) (Path, error) {
 			m, err = strconv.ParseUint(value, 10, 32)
 			route.Metric = uint32(m)
 		case "weight":
-			path.Weight, err = strconv.Atoi(value)
-			if err == nil && (path.Weight < 1 || path.Weight > 256) {
+			var n uint64
+			n, err = strconv.ParseUint(value, 10, 9)
+			if err == nil && (n < 1 || n > 256) {
 				err = strconv.ErrRange
 			}
+			path.Weight = uint32(n)
 		case "from":
 			return path, fmt.Errorf("a route by source address (from %s): the router looks up destinations alone; leave the line out", value)
 		}

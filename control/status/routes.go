@@ -3,125 +3,133 @@ package status
 import (
 	"fmt"
 	"io"
+	"net/netip"
 	"strings"
+
+	"github.com/warproute/warproute/control/mirror"
 )
 
-// Route is a route as the forwarding base has it: an element of `show routes`.
-type Route struct {
-	Prefix   string `json:"prefix"`
-	Type     string `json:"type"`               // forward, blackhole, unreachable, prohibit, ...
-	Protocol string `json:"protocol,omitempty"` // who gave it to Linux: kernel, static, bird, ...
-	Metric   uint32 `json:"metric,omitempty"`
-	Paths    []Path `json:"paths,omitempty"` // none for types that do not forward
+// Answer is the route of one address: an element of `route lookup`.
+type Answer struct {
+	Address netip.Addr   `json:"address"`
+	Found   bool         `json:"found"` // whether a prefix covers the address
+	Prefix  netip.Prefix `json:"prefix,omitzero"`
+	Action  string       `json:"action,omitempty"` // what becomes of packets: forward, blackhole, ...
+	Paths   []Path       `json:"paths,omitempty"`  // none if they are not forwarded
 }
 
 // Path is one way to a route's destinations.
 type Path struct {
-	Via    string `json:"via,omitempty"` // the gateway; empty for a directly connected network
-	Port   string `json:"port,omitempty"`
-	MAC    string `json:"mac,omitempty"` // of the next hop; empty while unresolved
-	Weight int    `json:"weight"`        // share of the flows, at least 1
-	Dead   bool   `json:"dead,omitempty"`
+	Via    netip.Addr `json:"via,omitzero"` // the gateway; zero for a directly connected network
+	Port   string     `json:"port"`         // the interface's name
+	MAC    string     `json:"mac,omitempty"`
+	Weight uint32     `json:"weight"` // share of the flows, at least 1
+	Dead   bool       `json:"dead,omitempty"`
 }
 
-// Neighbor is a next hop's link address: an element of `show neighbors`.
-type Neighbor struct {
-	Address string `json:"address"`
-	Port    string `json:"port"`
-	MAC     string `json:"mac,omitempty"` // empty while unresolved
-	State   string `json:"state"`         // as Linux calls it: reachable, stale, failed, ...
+// AnswerOf makes an answer of what mirror.Lookup returns.
+func AnswerOf(addr netip.Addr, r mirror.RouteInfo, found bool) Answer {
+	if !found {
+		return Answer{Address: addr}
+	}
+	return Answer{Address: addr, Found: true, Prefix: r.Prefix, Action: r.Kind, Paths: pathsOf(r)}
 }
 
-// Answer is the route of one address: an element of `route lookup`.
-type Answer struct {
-	Address string `json:"address"`
-	Found   bool   `json:"found"` // whether a prefix covers the address
-	Route
+func pathsOf(r mirror.RouteInfo) (paths []Path) {
+	for _, p := range r.Paths {
+		paths = append(paths, Path{Via: p.Via, Port: p.Dev, MAC: p.MAC, Weight: p.Weight, Dead: p.Dead})
+	}
+	return paths
 }
 
-// RouteTable writes routes one after the other, so that a full table needs no memory.
+// WriteAnswers writes a row for each address, and one for each further path.
+func WriteAnswers(w io.Writer, answers []Answer) error {
+	t := newTable(w, "ADDRESS", "PREFIX", "ACTION", "NEXT HOP", "PORT")
+	for _, a := range answers {
+		switch {
+		case !a.Found:
+			t.row(a.Address, "-", "no route", "-", "-")
+			continue
+		case len(a.Paths) == 0:
+			t.row(a.Address, a.Prefix, a.Action, "-", "-")
+		}
+		for i, p := range a.Paths {
+			port := p.Port + p.remarks(len(a.Paths) > 1)
+			if i == 0 {
+				t.row(a.Address, a.Prefix, a.Action, p.via(), port)
+			} else {
+				t.row("", "", "", p.via(), port)
+			}
+		}
+	}
+	return t.flush()
+}
+
+// RouteTable writes routes as they come: a full table is never in memory, and
+// its columns have fixed widths.
 type RouteTable struct{ w io.Writer }
 
 // NewRouteTable begins a table of routes.
 func NewRouteTable(w io.Writer) (*RouteTable, error) {
 	t := &RouteTable{w}
-	return t, t.line("PREFIX", "TYPE", "NEXT HOP")
+	return t, t.line("PREFIX", "ACTION", "PROTOCOL", "NEXT HOP")
 }
 
-// Write adds a route.
-func (t *RouteTable) Write(r Route) error { return t.line(r.Prefix, r.Type, paths(r.Paths)) }
+// Write adds a route. One that another route of its prefix is better than is
+// marked as unused.
+func (t *RouteTable) Write(r mirror.RouteInfo) error {
+	paths := pathsOf(r)
+	texts := make([]string, len(paths))
+	for i, p := range paths {
+		texts[i] = p.via() + " on " + p.Port + p.remarks(len(paths) > 1)
+	}
+	hops := strings.Join(texts, ", ")
+	if !r.Installed {
+		hops = strings.TrimLeft(hops+" (unused, a better one has the prefix)", " ")
+	}
+	return t.line(r.Prefix.String(), r.Kind, r.Protocol, hops)
+}
 
-// line pads to fixed columns: those of a table that is not known as a whole.
-func (t *RouteTable) line(prefix, kind, hop string) error {
-	_, err := fmt.Fprintln(t.w, strings.TrimRight(fmt.Sprintf("%-26s  %-11s  %s", prefix, kind, hop), " "))
+func (t *RouteTable) line(prefix, action, protocol, hops string) error {
+	text := fmt.Sprintf("%-22s  %-11s  %-8s  %s", prefix, action, protocol, hops)
+	_, err := fmt.Fprintln(t.w, strings.TrimRight(text, " "))
 	return err
 }
 
 // WriteNeighbors writes a row for each neighbour.
-func WriteNeighbors(w io.Writer, all []Neighbor) error {
+func WriteNeighbors(w io.Writer, all []mirror.NeighborInfo) error {
 	if len(all) == 0 {
 		_, err := io.WriteString(w, "no neighbors yet\n")
 		return err
 	}
-	t := newTable(w, "ADDRESS", "PORT", "MAC", "STATE")
+	t := newTable(w, "ADDRESS", "PORT", "MAC", "STATE", "USED")
 	for _, n := range all {
-		t.row(n.Address, n.Port, orDash(n.MAC), n.State)
+		mac, used := n.MAC, "no"
+		if mac == "" {
+			mac = "-"
+		}
+		if n.Used {
+			used = "yes"
+		}
+		t.row(n.Address, n.Dev, mac, n.State, used)
 	}
 	return t.flush()
-}
-
-// WriteAnswers writes a row for each address, with the next hop and port of each path.
-func WriteAnswers(w io.Writer, answers []Answer) error {
-	t := newTable(w, "ADDRESS", "PREFIX", "TYPE", "NEXT HOP", "PORT")
-	for _, a := range answers {
-		if !a.Found {
-			t.row(a.Address, "-", "no route", "-", "-")
-			continue
-		}
-		if len(a.Paths) == 0 {
-			t.row(a.Address, a.Prefix, a.Type, "-", "-")
-		}
-		for i, p := range a.Paths {
-			address, prefix, kind := a.Address, a.Prefix, a.Type
-			if i > 0 { // further paths of the same route
-				address, prefix, kind = "", "", ""
-			}
-			t.row(address, prefix, kind, p.via(), orDash(p.Port)+p.share(a.Paths))
-		}
-	}
-	return t.flush()
-}
-
-// paths writes ways in one line: "192.0.2.1 on wan0 weight 2, 192.0.2.9 on wan1 weight 1".
-func paths(all []Path) string {
-	texts := make([]string, len(all))
-	for i, p := range all {
-		texts[i] = p.via() + " on " + orDash(p.Port) + p.share(all)
-		if p.Dead {
-			texts[i] += " (dead)"
-		}
-	}
-	return strings.Join(texts, ", ")
 }
 
 func (p Path) via() string {
-	if p.Via == "" {
+	if !p.Via.IsValid() {
 		return "direct"
 	}
-	return p.Via
+	return p.Via.String()
 }
 
-// share is the path's weight where there is a choice.
-func (p Path) share(all []Path) string {
-	if len(all) < 2 {
-		return ""
+// remarks are the path's weight, where there is a choice, and whether it is usable.
+func (p Path) remarks(choice bool) (s string) {
+	if choice {
+		s = fmt.Sprintf(" weight %d", p.Weight)
 	}
-	return fmt.Sprintf(" weight %d", p.Weight)
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
+	if p.Dead {
+		s += " (dead)"
 	}
 	return s
 }

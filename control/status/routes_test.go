@@ -2,17 +2,23 @@ package status
 
 import (
 	"encoding/json"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/warproute/warproute/control/mirror"
 )
 
 var (
-	direct    = Route{Prefix: "192.0.2.0/24", Type: "forward", Paths: []Path{{Port: "lan0", Weight: 1}}}
-	multipath = Route{Prefix: "2001:db8::/32", Type: "forward", Paths: []Path{
-		{Via: "fe80::1", Port: "lan0", Weight: 1}, {Via: "fe80::2", Port: "wan0", Weight: 3, Dead: true}}}
-	blackhole = Route{Prefix: "10.0.0.0/8", Type: "blackhole"}
+	direct = mirror.RouteInfo{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Type: "unicast", Kind: "forward", Protocol: "kernel", Installed: true,
+		Paths: []mirror.PathInfo{{Dev: "lan0", Weight: 1}}}
+	multipath = mirror.RouteInfo{Prefix: netip.MustParsePrefix("2001:db8::/32"), Type: "unicast", Kind: "forward", Protocol: "bird", Installed: true,
+		Paths: []mirror.PathInfo{
+			{Via: netip.MustParseAddr("fe80::1"), Dev: "lan0", Weight: 1, MAC: "02:00:00:00:00:01"},
+			{Via: netip.MustParseAddr("fe80::2"), Dev: "wan0", Weight: 3, Dead: true}}}
+	blackhole = mirror.RouteInfo{Prefix: netip.MustParsePrefix("10.0.0.0/8"), Type: "blackhole", Kind: "blackhole", Protocol: "static"}
 )
 
 func TestRouteTable(t *testing.T) {
@@ -21,15 +27,15 @@ func TestRouteTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []Route{direct, multipath, blackhole} {
+	for _, r := range []mirror.RouteInfo{direct, multipath, blackhole} {
 		if err := table.Write(r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := `PREFIX                      TYPE         NEXT HOP
-192.0.2.0/24                forward      direct on lan0
-2001:db8::/32               forward      fe80::1 on lan0 weight 1, fe80::2 on wan0 weight 3 (dead)
-10.0.0.0/8                  blackhole
+	want := `PREFIX                  ACTION       PROTOCOL  NEXT HOP
+192.0.2.0/24            forward      kernel    direct on lan0
+2001:db8::/32           forward      bird      fe80::1 on lan0 weight 1, fe80::2 on wan0 weight 3 (dead)
+10.0.0.0/8              blackhole    static    (unused, a better one has the prefix)
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -38,10 +44,16 @@ func TestRouteTable(t *testing.T) {
 
 func TestNeighborTable(t *testing.T) {
 	var b strings.Builder
-	WriteNeighbors(&b, []Neighbor{{"192.0.2.1", "lan0", "02:00:00:00:00:01", "reachable"}, {"fe80::2", "wan0", "", "incomplete"}})
-	want := `ADDRESS    PORT  MAC                STATE
-192.0.2.1  lan0  02:00:00:00:00:01  reachable
-fe80::2    wan0  -                  incomplete
+	err := WriteNeighbors(&b, []mirror.NeighborInfo{
+		{Address: netip.MustParseAddr("192.0.2.1"), Dev: "lan0", MAC: "02:00:00:00:00:01", State: "reachable", Used: true},
+		{Address: netip.MustParseAddr("fe80::2"), Dev: "wan0", State: "incomplete"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `ADDRESS    PORT  MAC                STATE       USED
+192.0.2.1  lan0  02:00:00:00:00:01  reachable   yes
+fe80::2    wan0  -                  incomplete  no
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -50,11 +62,19 @@ fe80::2    wan0  -                  incomplete
 
 func TestAnswerTable(t *testing.T) {
 	var b strings.Builder
-	WriteAnswers(&b, []Answer{{"192.0.2.7", true, direct}, {"2001:db8::1", true, multipath}, {"10.1.1.1", true, blackhole}, {Address: "203.0.113.1"}})
-	want := `ADDRESS      PREFIX         TYPE       NEXT HOP  PORT
+	err := WriteAnswers(&b, []Answer{
+		AnswerOf(netip.MustParseAddr("192.0.2.7"), direct, true),
+		AnswerOf(netip.MustParseAddr("2001:db8::1"), multipath, true),
+		AnswerOf(netip.MustParseAddr("10.1.1.1"), blackhole, true),
+		AnswerOf(netip.MustParseAddr("203.0.113.1"), mirror.RouteInfo{}, false),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `ADDRESS      PREFIX         ACTION     NEXT HOP  PORT
 192.0.2.7    192.0.2.0/24   forward    direct    lan0
 2001:db8::1  2001:db8::/32  forward    fe80::1   lan0 weight 1
-                                       fe80::2   wan0 weight 3
+                                       fe80::2   wan0 weight 3 (dead)
 10.1.1.1     10.0.0.0/8     blackhole  -         -
 203.0.113.1  -              no route   -         -
 `
@@ -63,13 +83,22 @@ func TestAnswerTable(t *testing.T) {
 	}
 }
 
-func TestRouteJSONKeys(t *testing.T) {
-	got, err := json.Marshal(Answer{"192.0.2.7", true, direct})
-	if err != nil {
-		t.Fatal(err)
+func TestAnswerJSONKeys(t *testing.T) {
+	tests := []struct {
+		answer Answer
+		want   string
+	}{
+		{AnswerOf(netip.MustParseAddr("2001:db8::1"), multipath, true), `{"address":"2001:db8::1","found":true,"prefix":"2001:db8::/32","action":"forward","paths":[` +
+			`{"via":"fe80::1","port":"lan0","mac":"02:00:00:00:00:01","weight":1},{"via":"fe80::2","port":"wan0","weight":3,"dead":true}]}`},
+		{AnswerOf(netip.MustParseAddr("203.0.113.1"), mirror.RouteInfo{}, false), `{"address":"203.0.113.1","found":false}`},
 	}
-	want := `{"address":"192.0.2.7","found":true,"prefix":"192.0.2.0/24","type":"forward","paths":[{"port":"lan0","weight":1}]}`
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+	for _, tt := range tests {
+		got, err := json.Marshal(tt.answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, string(got)); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
 	}
 }

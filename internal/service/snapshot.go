@@ -101,9 +101,6 @@ func (s *Service) lookup(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	route, ok := s.mirror.Lookup(addr)
-	if !ok {
-		return nil, fmt.Errorf("no route covers %v", addr)
-	}
-	return route, nil
+	route, found := s.mirror.Lookup(addr)
+	return status.AnswerOf(addr, route, found), nil
 }
