@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warproute/warproute/bench/forward"
+	"github.com/warproute/warproute/dataplane"
+)
+
+func newBenchCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "bench", Short: "Measure, after verifying"}
+	cmd.AddCommand(newBenchForwardCommand())
+	return group(cmd)
+}
+
+func newBenchForwardCommand() *cobra.Command {
+	o := forward.Options{}
+	var family, jsonFile string
+	cmd := &cobra.Command{
+		Use:   "forward",
+		Short: "The whole way of a packet on memory ports",
+		Long: `Forward runs the router on ports that are memory: frames are written into the
+workers' memory as a card would, go through receive, engine, order and transmit,
+and are copied out. Every packet of a first run is compared with what a linear
+search and a plain rewrite give; only then is anything timed.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			families, ok := map[string][]bool{"both": {false, true}, "4": {false}, "6": {true}}[family]
+			if !ok {
+				return usageError(fmt.Errorf("--family %s: it is 4, 6 or both", family))
+			}
+			if o.Size < 64 || o.Size > 1518 {
+				return usageError(fmt.Errorf("--size %d: frames have 64 to 1518 bytes", o.Size))
+			}
+			var results []*forward.Result
+			for _, o.IPv6 = range families {
+				r, err := forward.Run(o)
+				if err != nil {
+					return err
+				}
+				results = append(results, r)
+			}
+			writeForward(cmd.OutOrStdout(), results)
+			return writeJSON(jsonFile, results)
+		},
+	}
+	cmd.Flags().StringVar(&family, "family", "both", "4, 6 or both")
+	cmd.Flags().IntVar(&o.Routes, "routes", 10_000, "routes in the table")
+	cmd.Flags().IntVar(&o.Size, "size", 64, "bytes of a frame in memory")
+	cmd.Flags().IntVar(&o.Workers, "workers", 1, "workers, each on a core of its own")
+	cmd.Flags().IntVar(&o.MaxPackets, "batch", 256, "packets of a chunk")
+	cmd.Flags().DurationVar(&o.Duration, "duration", time.Second, "of a round")
+	cmd.Flags().IntVar(&o.Rounds, "rounds", 5, "of which the median counts")
+	cmd.Flags().Uint64Var(&o.Seed, "seed", 1, "of routes and packets")
+	cmd.Flags().StringVar(&jsonFile, "json", "", "also write the results to a `file`")
+	return cmd
+}
+
+func writeForward(w io.Writer, results []*forward.Result) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "engine\tfamily\troutes\tbytes\tworkers\tMpps\tlimit\tns/packet\t")
+	stages := []dataplane.Stage{dataplane.StageWait, dataplane.StageEngine, dataplane.StageOrder, dataplane.StageTx}
+	for _, s := range stages {
+		fmt.Fprintf(t, "%s\t", s)
+	}
+	fmt.Fprintln(t)
+	for _, r := range results {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%.1f\t%.1f\t%.1f\t", r.Engine, r.Family, r.Routes, r.Size, r.Workers, r.Mpps, r.Limit, r.NsPacket)
+		for _, s := range stages {
+			fmt.Fprintf(t, "%.1f\t", r.Stages[s.String()])
+		}
+		fmt.Fprintln(t)
+	}
+	_ = t.Flush()
+	fmt.Fprintf(w, "median of %d rounds, each after verifying %d packets byte by byte\n", len(results[0].Rounds), results[0].Verified)
+	fmt.Fprintln(w, "limit: the same loop and ports with no engine. Stages in ns per packet: wait is receiving, tx includes the memory port's copy out.")
+}
+
+// writeJSON writes results to a file, where one is named.
+func writeJSON(path string, results any) error {
+	if path == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(results, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write results: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+
+	"github.com/warproute/warproute/control/mirror"
+	"github.com/warproute/warproute/control/socket"
+	"github.com/warproute/warproute/control/status"
+)
+
+// printRoutes prints a stream of routes, as a table or as a JSON array with one
+// route a line. What came before an error is printed too.
+func printRoutes(ctx context.Context, w io.Writer, a *asking, path string) error {
+	out := bufio.NewWriter(w)
+	print := printRouteTable
+	if a.json {
+		print = printRouteArray
+	}
+	err := print(ctx, out, a.socket, path)
+	if flushErr := out.Flush(); err == nil {
+		err = flushErr
+	}
+	return err
+}
+
+func printRouteTable(ctx context.Context, w io.Writer, socketPath, path string) error {
+	var table *status.RouteTable
+	err := socket.Each(ctx, socketPath, path, func(r mirror.RouteInfo) (err error) {
+		if table == nil {
+			if table, err = status.NewRouteTable(w); err != nil {
+				return err
+			}
+		}
+		return table.Write(r)
+	})
+	if err == nil && table == nil {
+		_, err = io.WriteString(w, "no routes\n")
+	}
+	return err
+}
+
+func printRouteArray(ctx context.Context, w io.Writer, socketPath, path string) error {
+	separator := "["
+	err := socket.Each(ctx, socketPath, path, func(r json.RawMessage) error {
+		_, err := io.WriteString(w, separator+string(r))
+		separator = ",\n "
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if separator == "[" {
+		_, err = io.WriteString(w, "[]\n")
+		return err
+	}
+	_, err = io.WriteString(w, "]\n")
+	return err
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/control/socket"
+	"github.com/warproute/warproute/control/status"
+)
+
+// asking is what every command that asks the running router has.
+type asking struct {
+	socket string
+	json   bool
+}
+
+func (a *asking) addFlags(c *cobra.Command) {
+	c.PersistentFlags().StringVar(&a.socket, "socket", config.Default().Control.Socket, "the router's control `SOCKET`")
+	c.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
+}
+
+func newShowCommand() *cobra.Command {
+	a := new(asking)
+	c := group(&cobra.Command{
+		Use:   "show ports|routes|neighbors|engine|latency|drops",
+		Short: "Show what a running router does",
+	})
+	a.addFlags(c)
+	c.AddCommand(
+		newView(a, "ports", "Ports: XDP mode, counts, what went to Linux", status.WritePorts),
+		newRoutesView(a),
+		newView(a, "neighbors", "Next hops and their link addresses", status.WriteNeighbors),
+		newView(a, "engine", "What decides on packets, and why; workers and batches", status.WriteEngine),
+		newView(a, "latency", "How long chunks of packets took, stage by stage", status.WriteLatencies),
+		newView(a, "drops", "Packets that were not forwarded, and why", status.WriteDrops),
+	)
+	return c
+}
+
+// newView makes the command that prints one answer of the router's.
+func newView[T any](a *asking, name, short string, write func(io.Writer, T) error) *cobra.Command {
+	return &cobra.Command{
+		Use:   name,
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			out := c.OutOrStdout()
+			if a.json {
+				return printJSON(c.Context(), out, a.socket, "/"+name)
+			}
+			var answer T
+			if err := socket.Get(c.Context(), a.socket, "/"+name, &answer); err != nil {
+				return err
+			}
+			return write(out, answer)
+		},
+	}
+}
+
+// printJSON prints an answer as the router gave it, keys that this binary does
+// not know included.
+func printJSON(ctx context.Context, w io.Writer, socketPath, path string) error {
+	var raw json.RawMessage
+	if err := socket.Get(ctx, socketPath, path, &raw); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", "  "); err != nil {
+		return fmt.Errorf("read the router's answer about %s: %w", path, err)
+	}
+	b.WriteByte('\n')
+	_, err := b.WriteTo(w)
+	return err
+}
+
+// newRoutesView prints routes as they come: there may be a million.
+func newRoutesView(a *asking) *cobra.Command {
+	var family string
+	var limit int
+	c := &cobra.Command{
+		Use:   "routes",
+		Short: "Routes in the forwarding base",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			query := url.Values{}
+			switch family {
+			case "4", "6":
+				query.Set("family", family)
+			case "":
+			default:
+				return usageError(fmt.Errorf("--family %s: write 4 or 6", family))
+			}
+			if limit > 0 {
+				query.Set("limit", strconv.Itoa(limit))
+			}
+			return printRoutes(c.Context(), c.OutOrStdout(), a, "/routes?"+query.Encode())
+		},
+	}
+	c.Flags().StringVar(&family, "family", "", "only those of `FAMILY` 4 or 6")
+	c.Flags().IntVar(&limit, "limit", 0, "at most `N` routes; 0: all")
+	return c
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/warproute/warproute/control/doctor"
+	"github.com/warproute/warproute/control/mirror"
+	"github.com/warproute/warproute/control/socket"
+	"github.com/warproute/warproute/control/status"
+)
+
+// fakeRouter serves one of everything.
+func fakeRouter(t *testing.T) (socketPath string) {
+	t.Helper()
+	route := mirror.RouteInfo{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Kind: "forward", Protocol: "kernel", Installed: true,
+		Paths: []mirror.PathInfo{{Dev: "lan0", Weight: 1}}}
+	is := func(v any) socket.Handler { return func(*http.Request) (any, error) { return v, nil } }
+	socketPath = filepath.Join(t.TempDir(), "w.sock")
+	s, err := socket.Serve(socketPath, map[string]socket.Handler{
+		"/ports":     is([]status.Port{{PortState: status.PortState{Name: "lan0", Mode: "native"}}}),
+		"/neighbors": is([]mirror.NeighborInfo{{Address: netip.MustParseAddr("192.0.2.1"), Dev: "lan0", State: "stale"}}),
+		"/engine":    is(status.Engine{Name: "cpu", Why: "no GPU was found"}),
+		"/latency":   is([]status.Latency{{Stage: "total", P50: 4071}}),
+		"/drops":     is([]status.Drop{}),
+		"/routes": func(r *http.Request) (any, error) {
+			return socket.Stream(func(yield func(any) bool) {
+				if r.URL.Query().Get("family") != "6" {
+					_ = yield(route) && r.URL.Query().Get("limit") != "1" && yield(route)
+				}
+			}), nil
+		},
+		"/route": func(r *http.Request) (any, error) {
+			addr, err := netip.ParseAddr(r.URL.Query().Get("addr"))
+			return status.AnswerOf(addr, route, route.Prefix.Contains(addr)), err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return socketPath
+}
+
+func TestAskingARouter(t *testing.T) {
+	socketPath := fakeRouter(t)
+	const routeJSON = `{"prefix":"192.0.2.0/24","type":"","kind":"forward"`
+	tests := []struct {
+		args string
+		want string // part of the output
+	}{
+		{"show ports", "lan0  down   native"},
+		{"show ports --json", `"mode": "native",`},
+		{"show neighbors", "192.0.2.1  lan0  -    stale  no"},
+		{"show engine", "cpu (no GPU was found)"},
+		{"show latency", "4.07µs"},
+		{"show drops", "no packets dropped\n"},
+		{"show drops --json", "[]\n"},
+		{"show routes", "192.0.2.0/24            forward      kernel    direct on lan0\n192.0.2.0/24"},
+		{"show routes --limit 1 --json", "[" + routeJSON},
+		{"show routes --json", "},\n " + routeJSON},
+		{"show routes --family 6", "no routes\n"},
+		{"show routes --family 6 --json", "[]\n"},
+		{"route lookup 192.0.2.7", "192.0.2.7  192.0.2.0/24  forward  direct    lan0\n"},
+		{"route lookup 203.0.113.1", "203.0.113.1  -       no route  -         -\n"},
+		{"route lookup 203.0.113.1 192.0.2.7 --json", `"found": false`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			var out bytes.Buffer
+			root := newRootCommand()
+			root.SetOut(&out)
+			root.SetArgs(append(strings.Fields(tt.args), "--socket", socketPath))
+			if err := root.ExecuteContext(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(out.String(), tt.want) {
+				t.Errorf("no %q in\n%s", tt.want, &out)
+			}
+		})
+	}
+}
+
+func TestMissingPrivilegesAreNamedWithTheMend(t *testing.T) {
+	if err := privilegeError(nil, "warproute"); err != nil {
+		t.Errorf("nothing is missing, yet: %v", err)
+	}
+	err := privilegeError([]doctor.Capability{{Name: "CAP_NET_RAW", Why: "open AF_XDP sockets"}}, "/usr/bin/warproute")
+	want := `not enough privileges; missing are:
+  CAP_NET_RAW    to open AF_XDP sockets
+run it with sudo, or once:
+  sudo setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep /usr/bin/warproute`
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
