@@ -129,6 +129,8 @@ func (f *FIB) NewNextHop(kind Kind, paths ...Path) (ID, error) {
 	if err != nil {
 		return 0, err
 	}
+	// Whoever had the number before left a word whose group is no longer its own.
+	atomic.StoreUint64(&f.nextHops[id], 0)
 	if err := f.SetNextHop(ID(id), kind, paths...); err != nil {
 		f.hopIDs.untake(id)
 		return 0, err

@@ -159,6 +159,26 @@ func TestNumbersAreUsedAgainOnlyWhenReadersHaveMovedOn(t *testing.T) {
 	}
 }
 
+func TestAReusedNextHopHasAGroupOfItsOwn(t *testing.T) {
+	f := New(0)
+	paths := func(a uint32) []Path { return []Path{{Adjacency: a}, {Adjacency: a + 1}} }
+	first, err := f.NewNextHop(KindForward, paths(1)...)
+	must(t, err)
+	group := f.NextHop(first).Index()
+	f.FreeNextHop(first)
+
+	second, err := f.NewNextHop(KindForward, paths(3)...)
+	must(t, err)
+	third, err := f.NewNextHop(KindForward, paths(5)...)
+	must(t, err)
+	if second != first || f.NextHop(second).Index() != group {
+		t.Fatal("the numbers were not used again: this test tests nothing")
+	}
+	if f.NextHop(third).Index() == f.NextHop(second).Index() {
+		t.Errorf("two next hops share group %d", f.NextHop(third).Index())
+	}
+}
+
 func TestFullArraysSaySo(t *testing.T) {
 	f := New(0)
 	f.groupIDs.limit = 1
