@@ -1,0 +1,55 @@
+# Every target does its own set-up: scripts/need.sh installs the Debian packages
+# that it needs when root, and names them when not. Building needs Go alone.
+
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+REVISION := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+LDFLAGS  := -s -w -X main.version=$(VERSION) -X main.revision=$(REVISION)
+
+# The race detector needs a C compiler; tests and labs need Linux's tools.
+RACE_NEEDS := gcc:gcc /usr/include/stdlib.h:libc6-dev
+NET_NEEDS  := ip:iproute2 nstat:iproute2 iperf3:iperf3 ping:iputils-ping ethtool:ethtool
+GEN_NEEDS  := clang-19:clang-19 llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev
+
+E2E := ./internal/e2e
+
+.PHONY: build test check demo bench bench-veth gen clean
+
+build: ## bin/warproute: one static binary
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/warproute ./cmd/warproute
+
+check: ## seconds: format, vet, staticcheck, house rules
+	go vet ./...
+	go tool staticcheck ./...
+	go test ./internal/arch
+
+# The tests between namespaces measure time, so they have the machine to
+# themselves. Without the race detector, allocations are counted too.
+test: ## everything; needs root
+	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS)
+	go vet ./...
+	go tool staticcheck ./...
+	go test $$(go list ./... | grep -v internal/e2e)
+	CGO_ENABLED=1 go test -race $$(go list ./... | grep -v internal/e2e)
+	CGO_ENABLED=1 go test -race $(E2E)
+
+demo: build ## a router between two hosts, in namespaces; needs root
+	scripts/need.sh $(NET_NEEDS)
+	bin/warproute demo
+
+bench: build ## the whole way of a packet, on memory ports
+	bin/warproute bench forward
+
+bench-veth: build ## beside Linux's own forwarding and DPDK, on veth; needs root
+	scripts/need.sh $(NET_NEEDS) dpdk-testpmd:dpdk
+	bin/warproute bench veth
+
+# The sums let a test notice that a source changed and its object did not.
+gen: ## XDP programs, from C
+	scripts/need.sh $(GEN_NEEDS)
+	go generate ./...
+	for dir in $$(find . -name '*.bpf.c' -not -path './.git/*' -exec dirname {} + | sort -u); do \
+		(cd $$dir && sha256sum -- *.bpf.c *_bpfel.go *_bpfel.o >bpf.sha256) || exit; \
+	done
+
+clean: ## what the targets above built
+	rm -rf bin out

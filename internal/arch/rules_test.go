@@ -1,0 +1,81 @@
+package arch
+
+// tests stands for the test files of every package.
+const tests = "tests"
+
+// imports says what the packages of this module may import of it, bottom up. A
+// package that is not here, and an import that is not in its row, fails.
+var imports = []struct {
+	pkg    string
+	may    []string
+	reason string
+}{
+	{"lookup", nil, "types that both tables share"},
+	{"packet", nil, "views of headers: bytes in, values out"},
+	{"batch", nil, "describes packets in bulk; does no I/O and knows no engine"},
+	{"umem", nil, "owns the memory of frames; knows not what is in them"},
+	{"internal/affinity", nil, "a leaf"},
+	{"internal/hist", nil, "a leaf"},
+
+	{"internal/lpm", []string{"lookup"}, "the trie behind both tables"},
+	{"lookup/ipv4", []string{"lookup", "internal/lpm"}, "maps addresses to numbers; knows not what a next hop is"},
+	{"lookup/ipv6", []string{"lookup", "internal/lpm"}, "as ipv4"},
+	{"fib", []string{"batch", "lookup", "lookup/ipv4", "lookup/ipv6"}, "words that engines read; knows no Linux, so that memory ports and benchmarks can fill it"},
+
+	{"afxdp", []string{"batch", "umem"}, "moves frames between Linux and memory; knows no routes"},
+	{"memport", []string{"batch", "umem"}, "a port without a kernel, to compare with"},
+
+	{"dataplane", []string{"batch", "fib", "packet", "umem", "internal/affinity", "internal/hist"},
+		"is given queues and engines: knows no AF_XDP, no configuration, no netlink"},
+	{"dataplane/cpu", []string{"batch", "fib", "lookup", "packet"}, "an engine; engines do not know workers, nor each other"},
+
+	{"control/config", nil, "text to values; whoever wires the router turns them into parts"},
+	{"control/socket", nil, "carries any values"},
+	{"control/rtnl", nil, "netlink messages; knows not what they are for"},
+	{"control/mirror", []string{"batch", "fib", "lookup", "control/rtnl", "internal/hist"}, "Linux's routes into the forwarding base; workers are not its business"},
+	{"control/routefile", []string{"lookup", "lookup/ipv4", "lookup/ipv6"}, "routes from text, for lookups without a router"},
+	{"control/status", []string{"batch", "dataplane", "control/mirror", "internal/hist"}, "what a router tells of itself"},
+	{"control/metrics", []string{"batch", "dataplane", "control/status", "internal/hist"}, "the same, to Prometheus"},
+	{"control/doctor", []string{"afxdp", "umem"}, "looks at the host before there is a router"},
+
+	{"internal/service", []string{
+		"afxdp", "batch", "dataplane", "dataplane/cpu", "fib", "umem", "internal/affinity", "internal/hist",
+		"control/config", "control/metrics", "control/mirror", "control/socket", "control/status",
+	}, "puts the parts of a router together; below it, parts do not know each other"},
+
+	{"internal/lab", nil, "networks of namespaces, for tests, the demo and benchmarks"},
+	{"internal/testutil", []string{"batch", "fib", "lookup", "packet", "umem"}, "what several packages' tests share"},
+	{"internal/arch", nil, "reads the source, runs none of it"},
+	{"internal/e2e", nil, "tests the program from outside"},
+
+	{"bench/...", []string{
+		"afxdp", "batch", "dataplane", "dataplane/cpu", "fib", "lookup", "lookup/ipv4", "lookup/ipv6", "memport", "packet", "umem",
+		"internal/affinity", "internal/hist", "internal/lab", "bench/...",
+	}, "drives the dataplane as an operator would; nothing but cmd drives it"},
+	{"cmd/...", []string{"..."}, "wires; is wired by none"},
+}
+
+type moduleRow struct {
+	path   string
+	by     []string
+	reason string
+}
+
+// modules says who may import what is not of this module, nor of Go's standard
+// library. A module that is not here fails.
+var modules = []moduleRow{
+	{"C", nil, "building needs Go alone, and the binary runs anywhere"},
+	{"golang.org/x/sys", []string{"..."}, "system calls"},
+	{"github.com/cilium/ebpf", []string{"afxdp", "bench/..."}, "XDP programs are the ports' business, and the live-frames sender's"},
+	{"github.com/vishvananda/netlink", []string{"control/doctor", "internal/lab", tests}, "asks Linux for set-up and diagnosis; the mirror reads messages itself, without allocating"},
+	{"github.com/vishvananda/netns", []string{"internal/lab", tests}, "namespaces are the lab's"},
+	{"golang.org/x/net", []string{"internal/lab", tests}, "pings of the lab"},
+	{"github.com/goccy/go-yaml", []string{"control/config"}, "one package knows the file format"},
+	{"github.com/prometheus", []string{"control/metrics"}, "one package knows the metrics' format"},
+	{"github.com/spf13/cobra", []string{"cmd/..."}, "flags are the command line's"},
+	{"github.com/gaissmai/bart", []string{"internal/lpm", "control/mirror", tests}, "routes before they are compiled"},
+	{"github.com/gopacket/gopacket", []string{"internal/testutil", tests}, "an opinion on packets that shares no code with ours; too slow to be one of ours"},
+	{"github.com/google/go-cmp", []string{tests}, "differences"},
+	{"github.com/rogpeppe/go-internal", []string{tests}, "scripts"},
+	{"pgregory.net/rapid", []string{tests}, "properties"},
+}
