@@ -89,6 +89,9 @@ func open(t testing.TB, cfg Config) *Set {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := s.Admit(); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("close: %v", err)

@@ -12,12 +12,12 @@ import (
 
 // busyTimeout bounds the wait for queues and interfaces that a former owner has
 // closed but the kernel not yet torn down.
-const busyTimeout = time.Second
+const busyTimeout = 3 * time.Second
 
-// Open takes the ports from Linux: it attaches the XDP programs, binds a socket
-// to every queue, and lets frames in when all is ready. The interfaces are
-// looked up in the network namespace of the calling thread. After an error
-// nothing is left open.
+// Open makes the ports ready: it attaches the XDP programs, which leave every
+// frame to Linux as yet, binds a socket to every queue and gives it frames of the
+// pools to receive into. The interfaces are looked up in the network namespace of
+// the calling thread. After an error nothing is left open.
 func Open(cfg Config) (_ *Set, err error) {
 	if cfg.RingSize == 0 {
 		cfg.RingSize = DefaultRingSize
@@ -40,7 +40,7 @@ func Open(cfg Config) (_ *Set, err error) {
 		return nil, err
 	}
 	for _, p := range o.set.Ports {
-		if err := p.admit(); err != nil {
+		if err := p.fill(); err != nil {
 			return nil, fmt.Errorf("open port %s: %w", p.Name, err)
 		}
 	}
@@ -196,14 +196,13 @@ func (o *opening) openSocket(s *socket, m *umem.Memory, first *socket, ifindex, 
 	return nil
 }
 
-// admit gives the queues frames to receive into, shows the sockets to the
-// program, and has it let the port's frames in.
-func (p *Port) admit() error {
+// fill gives the queues frames to receive into and shows the sockets to the program.
+func (p *Port) fill() error {
 	for i, q := range p.queues {
 		q.Refill()
 		if err := p.program.Sockets.Put(uint32(i), uint32(q.fd)); err != nil {
 			return fmt.Errorf("give the socket of queue %d to the XDP program: %w", i, err)
 		}
 	}
-	return p.program.setMAC(p.MAC)
+	return nil
 }

@@ -23,6 +23,7 @@ type Port struct {
 
 	mu       *sync.Mutex // of the Set
 	program  *program    // nil after Close
+	admitted bool        // the program lets frames to MAC in
 	queues   []*Queue    // by number
 	byWorker [][]*Queue
 }
@@ -64,8 +65,10 @@ func (p *Port) SetMAC(mac [6]byte) error {
 	if p.program == nil {
 		return fmt.Errorf("set the MAC address of port %s: %w", p.Name, errClosed)
 	}
-	if err := p.program.setMAC(mac); err != nil {
-		return fmt.Errorf("port %s: %w", p.Name, err)
+	if p.admitted {
+		if err := p.program.setMAC(mac); err != nil {
+			return fmt.Errorf("port %s: %w", p.Name, err)
+		}
 	}
 	p.MAC = mac
 	return nil

@@ -17,6 +17,23 @@ type Set struct {
 	mu sync.Mutex
 }
 
+// Admit takes the ports' frames from Linux: those that are not Linux's own go to
+// the sockets from now on. Before, AddLocal should have said which are.
+func (s *Set) Admit() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.Ports {
+		if p.program == nil {
+			return fmt.Errorf("admit frames to port %s: %w", p.Name, errClosed)
+		}
+		if err := p.program.setMAC(p.MAC); err != nil {
+			return fmt.Errorf("admit frames to port %s: %w", p.Name, err)
+		}
+		p.admitted = true
+	}
+	return nil
+}
+
 // AddLocal makes packets to a go to Linux on all ports: the host's addresses,
 // and the directed broadcasts of its subnets.
 func (s *Set) AddLocal(a netip.Addr) error {

@@ -225,7 +225,10 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 	if s.router, err = dataplane.New(cfg); err != nil {
 		return err
 	}
-	return s.router.Start()
+	if err := s.router.Start(); err != nil {
+		return err
+	}
+	return s.ports.Admit()
 }
 
 // Stop stops the router: no more frames are taken from the ports, those that

@@ -1,0 +1,226 @@
+package veth
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/bench/live"
+	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/packet"
+)
+
+// bed is the lab that a router stands in.
+type bed struct {
+	*lab.Topology
+	header  []byte
+	closers []func() error
+}
+
+func (b *bed) close() {
+	for i := len(b.closers) - 1; i >= 0; i-- {
+		_ = b.closers[i]()
+	}
+}
+
+// prepare lets every station know its neighbours for good, so that nothing but
+// the load is on the links, and makes the header of the load's frames.
+func (b *bed) prepare() error {
+	clientMAC, err1 := b.Client.MAC(lab.ClientLink)
+	lanMAC, err2 := b.Router.MAC(lab.LAN)
+	wanMAC, err3 := b.Router.MAC(lab.WAN)
+	serverMAC, err4 := b.Server.MAC(lab.ServerLink)
+	err := errors.Join(err1, err2, err3, err4,
+		b.Router.AddNeighbor(lab.LAN, lab.Client4.Addr(), clientMAC),
+		b.Router.AddNeighbor(lab.WAN, lab.Server4.Addr(), serverMAC),
+		b.Client.AddNeighbor(lab.ClientLink, lab.LAN4.Addr(), lanMAC),
+		b.Server.AddNeighbor(lab.ServerLink, lab.WAN4.Addr(), wanMAC))
+	if err != nil {
+		return err
+	}
+	h := make([]byte, live.HeaderLen)
+	copy(h, lanMAC)
+	copy(h[6:], clientMAC)
+	binary.BigEndian.PutUint16(h[12:], uint16(packet.EtherTypeIPv4))
+	ip := h[packet.EthernetLen:]
+	ip[0], ip[8], ip[9] = 0x45, 64, byte(packet.UDP)
+	binary.BigEndian.PutUint16(ip[2:], frameLen-packet.EthernetLen)
+	copy(ip[12:], lab.Client4.Addr().AsSlice())
+	copy(ip[16:], lab.Server4.Addr().AsSlice())
+	binary.BigEndian.PutUint16(ip[10:], packet.Checksum(ip[:packet.IPv4Len]))
+	binary.BigEndian.PutUint16(ip[20:], 1024)
+	binary.BigEndian.PutUint16(ip[22:], 9) // discard
+	binary.BigEndian.PutUint16(ip[24:], frameLen-packet.EthernetLen-packet.IPv4Len)
+	b.header = h
+	return nil
+}
+
+// index returns the number of a link in its namespace.
+func index(ns *lab.Namespace, link string) (int, error) {
+	l, err := ns.Link(link)
+	if err != nil {
+		return 0, err
+	}
+	return l.Attrs().Index, nil
+}
+
+func (b *bed) sender() (s *live.Sender, err error) {
+	err = b.Client.Do(func() error {
+		i, err := index(b.Client, lab.ClientLink)
+		if err == nil {
+			s, err = live.NewSender(i, b.header, frameLen, flows)
+		}
+		return err
+	})
+	return s, err
+}
+
+// counter counts what arrives at the server, or, for what does not forward, at
+// lan0. The server's counting is done by a thread on the sender's core.
+func (b *bed) counter(atServer bool) (p *live.Program, err error) {
+	ns, link := b.Router, lab.LAN
+	if atServer {
+		ns, link = b.Server, lab.ServerLink
+	}
+	p, err = attachTo(ns, link, live.AttachCount)
+	if err != nil {
+		return nil, err
+	}
+	b.closers = append(b.closers, p.Close)
+	if atServer {
+		err = b.thread(ns, link, senderCore, 0)
+	}
+	return p, err
+}
+
+func attachTo(ns *lab.Namespace, link string, attach func(ifindex int) (*live.Program, error)) (p *live.Program, err error) {
+	err = ns.Do(func() error {
+		i, err := index(ns, link)
+		if err == nil {
+			p, err = attach(i)
+		}
+		return err
+	})
+	return p, err
+}
+
+// thread has a link's NAPI done by a thread of the kernel, on one core and with
+// a nice value. The link must receive by NAPI, as a veth does under native XDP.
+func (b *bed) thread(ns *lab.Namespace, link string, core, nice int) error {
+	if err := ns.Sysfs("class/net/"+link+"/threaded", "1"); err != nil {
+		return fmt.Errorf("thread the NAPI of %s: %w", link, err)
+	}
+	comms, err := filepath.Glob("/proc/[0-9]*/comm")
+	if err != nil {
+		return err
+	}
+	found := false
+	for _, path := range comms {
+		comm, err := os.ReadFile(path)
+		if err != nil || !strings.HasPrefix(string(comm), "napi/"+link+"-") {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			return err
+		}
+		var set unix.CPUSet
+		set.Set(core)
+		if err := unix.SchedSetaffinity(pid, &set); err != nil {
+			return fmt.Errorf("move the NAPI thread of %s to core %d: %w", link, core, err)
+		}
+		if err := unix.Setpriority(unix.PRIO_PROCESS, pid, nice); err != nil {
+			return fmt.Errorf("give the NAPI thread of %s nice %d: %w", link, nice, err)
+		}
+		found = true
+	}
+	if !found {
+		return fmt.Errorf("thread the NAPI of %s: the kernel has no thread napi/%s", link, link)
+	}
+	return nil
+}
+
+// verify sends frames until one has passed the router, and looks at it.
+func (b *bed) verify(rewrites bool) error {
+	out, err := packetSocket(b.Server, lab.ServerLink)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(out)
+	in, err := packetSocket(b.Client, lab.ClientLink)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(in)
+	sent := make([]byte, frameLen)
+	copy(sent, b.header)
+	buf := make([]byte, 2048)
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
+		if err := unix.Send(in, sent, 0); err != nil {
+			return fmt.Errorf("send a frame: %w", err)
+		}
+		time.Sleep(5 * time.Millisecond)
+		for {
+			n, _, err := unix.Recvfrom(out, buf, unix.MSG_DONTWAIT)
+			if err != nil {
+				break
+			}
+			got := buf[:n]
+			if n < frameLen || !bytes.Equal(got[packet.EthernetLen+packet.IPv4Len:], sent[packet.EthernetLen+packet.IPv4Len:]) {
+				continue // not one of ours
+			}
+			if want := b.expect(sent, rewrites); !bytes.Equal(got, want) {
+				return fmt.Errorf("a frame came out wrong:\n in   % x\n want % x\n got  % x", sent, want, got)
+			}
+			return nil
+		}
+	}
+	return errors.New("no frame came out in 5 s")
+}
+
+// expect is what a frame looks like behind the router.
+func (b *bed) expect(sent []byte, rewrites bool) []byte {
+	want := bytes.Clone(sent)
+	if !rewrites {
+		return want
+	}
+	serverMAC, _ := b.Server.MAC(lab.ServerLink)
+	wanMAC, _ := b.Router.MAC(lab.WAN)
+	copy(want, serverMAC)
+	copy(want[6:], wanMAC)
+	ip := want[packet.EthernetLen : packet.EthernetLen+packet.IPv4Len]
+	ip[8]--
+	binary.BigEndian.PutUint16(ip[10:], 0)
+	binary.BigEndian.PutUint16(ip[10:], packet.Checksum(ip))
+	return want
+}
+
+func packetSocket(ns *lab.Namespace, link string) (fd int, err error) {
+	err = ns.Do(func() error {
+		i, err := index(ns, link)
+		if err != nil {
+			return err
+		}
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		const ipv4 = unix.ETH_P_IP<<8&0xff00 | unix.ETH_P_IP>>8
+		if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: ipv4, Ifindex: i}); err != nil {
+			unix.Close(fd)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return -1, fmt.Errorf("open a packet socket on %s: %w", link, err)
+	}
+	return fd, nil
+}

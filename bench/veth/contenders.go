@@ -1,0 +1,116 @@
+package veth
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/warproute/warproute/bench/live"
+	"github.com/warproute/warproute/internal/lab"
+)
+
+// Drop forwards nothing: what the sender and the port's receive work allow.
+func Drop() Contender {
+	return Contender{Name: "nothing: dropped at lan0", Bound: "the sender, and XDP at the port"}
+}
+
+// Linux is the kernel's own forwarding on the router's core. The port must
+// receive by NAPI to be threaded; a program that passes everything sees to that.
+func Linux() Contender {
+	return Contender{
+		Name: "Linux, threaded NAPI", Bound: "the network stack on core 1",
+		Threaded: true, Forwards: true, Rewrites: true,
+		Start: func(top *lab.Topology) (func() error, error) {
+			if err := top.Forwarding(true); err != nil {
+				return nil, err
+			}
+			p, err := attachTo(top.Router, lab.LAN, live.AttachPass)
+			if err != nil {
+				return nil, err
+			}
+			return p.Close, nil
+		},
+	}
+}
+
+// Testpmd is DPDK's testpmd with its AF_XDP driver, passing frames on unseen.
+func Testpmd() Contender {
+	return Contender{
+		Name: "DPDK testpmd, net_af_xdp, io", Bound: "the kernel's AF_XDP transmit call",
+		Forwards: true,
+		Start: func(top *lab.Topology) (func() error, error) {
+			path, err := exec.LookPath("dpdk-testpmd")
+			if err != nil {
+				return nil, errors.New("dpdk-testpmd is not installed: apt-get install dpdk")
+			}
+			cmd := exec.Command(path, "-l", fmt.Sprintf("%d,%d", senderCore, routerCore), "--in-memory", "-m", "512", "--no-pci",
+				"--vdev", "net_af_xdp0,iface="+lab.LAN, "--vdev", "net_af_xdp1,iface="+lab.WAN,
+				"--", "--auto-start", "--nb-cores=1", "--forward-mode=io", "--burst=64")
+			stdin, err := cmd.StdinPipe() // open: testpmd ends when it can read no more
+			if err != nil {
+				return nil, err
+			}
+			return start(top, cmd, func() bool { _ = stdin; return true })
+		},
+	}
+}
+
+// Warproute is this router, as `warproute run` starts it, with further flags.
+func Warproute(name string, args ...string) Contender {
+	return Contender{
+		Name: name, Bound: "the kernel's AF_XDP transmit call",
+		Forwards: true, Rewrites: true,
+		Start: func(top *lab.Topology) (func() error, error) {
+			self, err := os.Executable()
+			if err != nil {
+				return nil, err
+			}
+			dir, err := os.MkdirTemp("", "warproute-bench")
+			if err != nil {
+				return nil, err
+			}
+			socket := filepath.Join(dir, "control.sock")
+			cmd := exec.Command(self, append([]string{"run", "--port", lab.LAN, "--port", lab.WAN, "--socket", socket, "--metrics", "none"}, args...)...)
+			stop, err := start(top, cmd, func() bool { _, err := os.Stat(socket); return err == nil })
+			if err != nil {
+				os.RemoveAll(dir)
+				return nil, err
+			}
+			return func() error { defer os.RemoveAll(dir); return stop() }, nil
+		},
+	}
+}
+
+// start starts a process in the router's namespace and waits until it is ready.
+func start(top *lab.Topology, cmd *exec.Cmd, ready func() bool) (stop func() error, err error) {
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	p, err := top.Router.Start(cmd)
+	if err != nil {
+		return nil, err
+	}
+	for deadline := time.Now().Add(10 * time.Second); !ready(); time.Sleep(10 * time.Millisecond) {
+		select {
+		case <-p.Done():
+			return nil, fmt.Errorf("%s ended: %v\n%s", cmd.Path, p.Wait(), tail(out.Bytes()))
+		default:
+		}
+		if time.Now().After(deadline) {
+			_ = p.Stop(time.Second)
+			return nil, fmt.Errorf("%s is not ready after 10 s\n%s", cmd.Path, tail(out.Bytes()))
+		}
+	}
+	return func() error {
+		if err := p.Stop(5 * time.Second); err != nil {
+			return fmt.Errorf("%w\n%s", err, tail(out.Bytes()))
+		}
+		return nil
+	}, nil
+}
+
+// tail is the end of what a process wrote.
+func tail(b []byte) []byte { return b[max(0, len(b)-2000):] }

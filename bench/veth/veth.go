@@ -1,0 +1,179 @@
+// Package veth compares routers on one core: frames of 60 bytes through two veth
+// pairs, by turns, in one run.
+//
+//	core 0                                       core 1
+//	client ── live frames ──► lan0   router   wan0 ──► server: count and drop
+//
+// The sender and the counting end work on core 0, the router on core 1. The ports'
+// receive work (NAPI) is done where the router is the faster for it: on the
+// sender's core in its softirq, or on the router's core by a thread.
+//
+// A router is verified before it is timed: a frame that has passed it must have
+// the right addresses, TTL and checksum.
+package veth
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/warproute/warproute/bench/live"
+	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/lab"
+)
+
+const (
+	senderCore = 0
+	routerCore = 1
+	frameLen   = 60 // bytes without FCS: the shortest
+	flows      = 64
+)
+
+// Contender is a router to be measured.
+type Contender struct {
+	Name  string
+	Bound string // what limits it
+	// Threaded has lan0's NAPI done by a thread on the router's core, by the
+	// given nice value; otherwise it is done in the sender's softirq.
+	Threaded bool
+	Nice     int
+	// Forwards is false where frames are not to arrive: then they are counted at
+	// lan0, and Start may be nil.
+	Forwards bool
+	// Rewrites says that frames are routed, not just passed on.
+	Rewrites bool
+	// Start starts the router between lan0 and wan0 and returns when it forwards.
+	Start func(*lab.Topology) (stop func() error, err error)
+}
+
+// Options say how long to measure.
+type Options struct {
+	Rounds   int
+	Duration time.Duration // of a round
+}
+
+// Result is what a contender reached, in millions of packets a second, one value
+// a round in ascending order.
+type Result struct {
+	Name   string    `json:"name"`
+	Bound  string    `json:"bound"`
+	Rounds []float64 `json:"rounds_mpps"`
+	Error  string    `json:"error,omitempty"` // why it was not measured
+}
+
+// Median is the median round.
+func (r *Result) Median() float64 {
+	if len(r.Rounds) == 0 {
+		return 0
+	}
+	return r.Rounds[len(r.Rounds)/2]
+}
+
+// Run measures the contenders by turns. One that fails has its error in its
+// result, and does not keep the others from going on.
+func Run(o Options, contenders []Contender) ([]*Result, error) {
+	cpus, err := affinity.CPUs()
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(cpus, senderCore) || !slices.Contains(cpus, routerCore) {
+		return nil, fmt.Errorf("compare routers: this needs cores %d and %d, and may run on %v", senderCore, routerCore, cpus)
+	}
+	results := make([]*Result, len(contenders))
+	for i, c := range contenders {
+		results[i] = &Result{Name: c.Name, Bound: c.Bound}
+	}
+	for range o.Rounds {
+		for i, c := range contenders {
+			if results[i].Error != "" {
+				continue
+			}
+			mpps, err := round(o, c)
+			if err != nil {
+				results[i].Error = err.Error()
+				continue
+			}
+			results[i].Rounds = append(results[i].Rounds, mpps)
+		}
+	}
+	for _, r := range results {
+		slices.Sort(r.Rounds)
+	}
+	return results, nil
+}
+
+// round measures one contender once, in a lab of its own.
+func round(o Options, c Contender) (mpps float64, err error) {
+	top, err := lab.NewTopology(lab.VethOptions{})
+	if err != nil {
+		return 0, err
+	}
+	defer top.Close()
+	b := &bed{Topology: top}
+	defer b.close()
+	if err := b.prepare(); err != nil {
+		return 0, err
+	}
+	if c.Start != nil {
+		stop, err := c.Start(top)
+		if err != nil {
+			return 0, fmt.Errorf("start %s: %w", c.Name, err)
+		}
+		defer func() {
+			if e := stop(); err == nil && e != nil {
+				err = fmt.Errorf("stop %s: %w", c.Name, e)
+			}
+		}()
+	}
+	if c.Threaded {
+		if err := b.thread(top.Router, lab.LAN, routerCore, c.Nice); err != nil {
+			return 0, err
+		}
+	}
+	if c.Forwards {
+		if err := b.verify(c.Rewrites); err != nil {
+			return 0, fmt.Errorf("verify %s: %w", c.Name, err)
+		}
+	}
+	count, err := b.counter(c.Forwards)
+	if err != nil {
+		return 0, err
+	}
+	return b.measure(o.Duration, count)
+}
+
+// measure runs the sender on its core and reads the counter over the duration.
+func (b *bed) measure(d time.Duration, count *live.Program) (mpps float64, err error) {
+	sender, err := b.sender()
+	if err != nil {
+		return 0, err
+	}
+	defer sender.Close()
+	sent := make(chan error, 1)
+	go func() {
+		sent <- b.Client.Do(func() error {
+			restore, err := affinity.Pin(senderCore)
+			if err != nil {
+				return err
+			}
+			defer restore()
+			return sender.Run()
+		})
+	}()
+	time.Sleep(200 * time.Millisecond)
+	start := time.Now()
+	before, err := count.Frames()
+	time.Sleep(d)
+	after, err2 := count.Frames()
+	elapsed := time.Since(start)
+	sender.Stop()
+	for _, e := range []error{<-sent, err, err2} {
+		if e != nil {
+			return 0, e
+		}
+	}
+	if after == before {
+		return 0, fmt.Errorf("no frame arrived in %v", elapsed)
+	}
+	return float64(after-before) / elapsed.Seconds() / 1e6, nil
+}
