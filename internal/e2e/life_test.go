@@ -159,7 +159,7 @@ func TestWrongUse(t *testing.T) {
 	}{
 		{"no ports", "", []string{"run"}, 2, "name two by --port"},
 		{"no such interface", "", []string{"run", "--port", "lan7", "--port", lab.WAN}, 2, `did you mean "lan0"?`},
-		{"a port twice", "", []string{"run", "--port", lab.LAN, "--port", lab.LAN}, 2, "twice"},
+		{"a port twice", "", []string{"run", "--port", lab.LAN, "--port", lab.LAN}, 2, `"lan0" is already a port`},
 		{"unknown key", "ports:\n  - interfce: lan0\n", []string{"run", "--config", file}, 2, file + ":2:5: "},
 		{"wrong type", "ports:\n  - interface: lan0\nworkers: many\n", []string{"run", "--config", file}, 2, file + ":3:10: "},
 		{"missing interface in a file", "ports:\n  - interface: lan0\n  - interface: wan7\n", []string{"run", "--config", file}, 2, file + ":3:16: "},

@@ -113,20 +113,6 @@ func (r *router) engine() (e status.Engine, err error) {
 	return e, err
 }
 
-// ports returns the router's ports by name.
-func (r *router) ports() map[string]status.Port {
-	r.t.Helper()
-	var ports []status.Port
-	if err := r.get("/ports", &ports); err != nil {
-		r.t.Fatal(err)
-	}
-	byName := map[string]status.Port{}
-	for _, p := range ports {
-		byName[p.Name] = p
-	}
-	return byName
-}
-
 // drops returns how many packets were dropped for a reason.
 func (r *router) drops(reason string) (n uint64) {
 	r.t.Helper()
