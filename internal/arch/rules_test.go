@@ -45,6 +45,7 @@ var imports = []struct {
 
 	{"internal/lab", nil, "networks of namespaces, for tests, the demo and benchmarks"},
 	{"internal/testutil", []string{"batch", "fib", "lookup", "packet", "umem"}, "what several packages' tests share"},
+	{"internal/oracle", nil, "answers that share no code with what they check"},
 	{"internal/arch", nil, "reads the source, runs none of it"},
 	{"internal/e2e", nil, "tests the program from outside"},
 
