@@ -74,7 +74,7 @@ func (s *state) touchAllHosts() {
 func (s *state) flush() bool {
 	if s.orphaned {
 		s.orphaned = false
-		s.sweepRoutes(func(r *route) bool { return r.hop.gone })
+		s.sweepRoutes(func(_ netip.Prefix, r *route) bool { return r.hop.gone })
 	}
 	for family := range s.dirty {
 		d := &s.dirty[family]
@@ -111,7 +111,7 @@ func (s *state) write(p netip.Prefix) {
 }
 
 // best returns the next hop that a prefix has in the base, nil for none: that of
-// its best route, or the neighbour itself.
+// its best route, or of the neighbour itself where that route is on its link.
 func (s *state) best(p netip.Prefix) *hop {
 	head, _ := s.routes.Get(p)
 	if !p.IsSingleIP() {
@@ -119,11 +119,11 @@ func (s *state) best(p netip.Prefix) *hop {
 	}
 	ip := p.Addr()
 	s.setLocal(ip, head != nil && head.hop.kind == fib.KindLocal)
-	s.setHost(ip, head != nil)
-	if head != nil {
-		return head.hop
+	s.setHost(ip)
+	if h := s.hosts[ip]; h != nil {
+		return h
 	}
-	return s.hosts[ip]
+	return hopAt(head)
 }
 
 // idOf returns the number of a hop; where the base had no room for it, that of
@@ -159,8 +159,13 @@ func (s *state) load(family int) {
 	}
 	err := s.table(family).Load(func(yield func(netip.Prefix, fib.ID) bool) {
 		for p, head := range routes() {
-			if head.hop.kind == fib.KindLocal && p.IsSingleIP() {
-				s.setLocal(p.Addr(), true)
+			if p.IsSingleIP() {
+				if head.hop.kind == fib.KindLocal {
+					s.setLocal(p.Addr(), true)
+				}
+				if s.hosts[p.Addr()] != nil {
+					continue
+				}
 			}
 			if !yield(p, s.idOf(head.hop)) {
 				return
@@ -178,9 +183,9 @@ func (s *state) load(family int) {
 }
 
 // setHost makes, changes or takes away the hop of a neighbour's host route.
-func (s *state) setHost(ip netip.Addr, routed bool) {
+func (s *state) setHost(ip netip.Addr) {
 	var is *hop
-	if _, resolved := s.resolved.Get(netip.PrefixFrom(ip, ip.BitLen())); resolved && !routed {
+	if _, resolved := s.resolved.Get(netip.PrefixFrom(ip, ip.BitLen())); resolved {
 		if id, ok := s.hostNeighbor(ip); ok {
 			is = s.hostHop(id)
 		}

@@ -19,11 +19,11 @@ type hop struct {
 	id     fib.ID // 0 if the base had no room
 	kind   fib.Kind
 	object uint32 // the next-hop object that it stands for, or 0
-	paths  []path // of KindForward and KindNoPort
+	paths  []path // of other kinds than KindForward and KindNoPort they only say which link
 	refs   int
-	idle   bool   // listed as perhaps unused
-	gone   bool   // the object was deleted
-	mark   uint32 // the epoch in which its routes are looked at
+	idle   bool // listed as perhaps unused
+	gone   bool // the object was deleted
+	marked bool // by markHops
 }
 
 // path is one way of a hop.
@@ -35,15 +35,13 @@ type path struct {
 	adjacency *adjacency // nil if packets cannot leave this way
 }
 
-// Keys of hops begin with what they are made of.
-const (
-	keyKind byte = iota
-	keyObject
-	keyPaths
-)
+// keyObject begins the key of a hop that stands for an object; others begin with
+// their kind.
+const keyObject = 0xff
 
-// hopKinds gives the route types that need no paths.
+// hopKinds are the route types that are followed.
 var hopKinds = map[uint8]fib.Kind{
+	unix.RTN_UNICAST:     fib.KindForward,
 	unix.RTN_LOCAL:       fib.KindLocal,
 	unix.RTN_BROADCAST:   fib.KindLocal,
 	unix.RTN_ANYCAST:     fib.KindLocal,
@@ -55,23 +53,19 @@ var hopKinds = map[uint8]fib.Kind{
 
 // routeKey puts the key of a route's hop into s.key.
 func (s *state) routeKey(r *rtnl.Route) {
-	kind, fixed := hopKinds[r.Type]
-	switch {
-	case r.NexthopID != 0:
+	if r.NexthopID != 0 {
 		s.key = binary.NativeEndian.AppendUint32(append(s.key[:0], keyObject), r.NexthopID)
-	case fixed:
-		s.key = append(s.key[:0], keyKind, byte(kind))
-	default:
-		if r.Family == unix.AF_INET6 {
-			// Linux tells the paths of the same route in any order.
-			slices.SortFunc(r.Hops, func(a, b rtnl.Hop) int {
-				return cmp.Or(cmp.Compare(a.Index, b.Index), a.Gateway.Compare(b.Gateway))
-			})
-		}
-		s.key = append(s.key[:0], keyPaths)
-		for _, h := range r.Hops {
-			s.appendPath(h)
-		}
+		return
+	}
+	if r.Family == unix.AF_INET6 {
+		// Linux tells the paths of the same route in any order.
+		slices.SortFunc(r.Hops, func(a, b rtnl.Hop) int {
+			return cmp.Or(cmp.Compare(a.Index, b.Index), a.Gateway.Compare(b.Gateway))
+		})
+	}
+	s.key = append(s.key[:0], byte(hopKinds[r.Type]))
+	for _, h := range r.Hops {
+		s.appendPath(h)
 	}
 }
 
@@ -95,14 +89,11 @@ func (s *state) hopOf(r *rtnl.Route) *hop {
 	}
 	h := &hop{key: string(s.key), refs: 1}
 	s.hops[h.key] = h
-	switch h.key[0] {
-	case keyObject:
+	if r.NexthopID != 0 {
 		h.object = r.NexthopID
 		s.programObject(h)
-	case keyKind:
-		s.program(h, fib.Kind(h.key[1]), nil)
-	default:
-		s.program(h, fib.KindForward, pathsOf(r.Hops))
+	} else {
+		s.program(h, hopKinds[r.Type], pathsOf(r.Hops))
 	}
 	return h
 }
@@ -130,19 +121,27 @@ func (s *state) release(h *hop) {
 	}
 }
 
-// program writes a hop to the base: a kind, or KindForward over paths.
+// program writes a hop to the base. Only KindForward makes use of the paths.
 func (s *state) program(h *hop, kind fib.Kind, paths []path) {
 	old := h.paths
 	h.kind, h.paths = kind, paths
 	var ways []fib.Path
+	living, elsewhere := false, false
 	for i := range paths {
 		p := &paths[i]
-		if p.adjacency = s.adjacencyOf(p); p.adjacency != nil {
-			ways = append(ways, fib.Path{Adjacency: p.adjacency.id, Weight: p.weight, Dead: !s.isUp(p.link)})
+		if p.adjacency = nil; kind == fib.KindForward {
+			p.adjacency = s.adjacencyOf(p)
 		}
+		up := s.isUp(p.link)
+		if p.adjacency == nil {
+			elsewhere = elsewhere || up
+			continue
+		}
+		living = living || up
+		ways = append(ways, fib.Path{Adjacency: p.adjacency.id, Weight: p.weight, Dead: !up})
 	}
-	if kind == fib.KindForward && len(ways) == 0 {
-		h.kind = fib.KindNoPort
+	if kind == fib.KindForward && (len(ways) == 0 || elsewhere && !living) {
+		h.kind, ways = fib.KindNoPort, nil
 	}
 	err := s.writeHop(h, ways)
 	if err != nil && len(ways) > 1 {
@@ -191,6 +190,16 @@ func (s *state) reprogramOver(link int) {
 			s.reprogram(h)
 		}
 	}
+}
+
+// markHops marks the hops that match, and no others, and reports whether routes
+// use any of them.
+func (s *state) markHops(matches func(*hop) bool) (used bool) {
+	for _, h := range s.hops {
+		h.marked = matches(h)
+		used = used || h.marked && h.refs > 0
+	}
+	return used
 }
 
 func (h *hop) over(link int) bool {

@@ -2,6 +2,8 @@ package mirror
 
 import (
 	"math"
+	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -12,9 +14,10 @@ import (
 // link is a network interface of Linux.
 type link struct {
 	rtnl.Link
-	up   bool
-	port int // -1 if it is not a port
-	seen uint32
+	up    bool
+	port  int  // -1 if it is not a port
+	hides bool // there are routes over it that come back with it
+	seen  uint32
 }
 
 // port is one of ours, with the link that it is now.
@@ -50,7 +53,7 @@ func (s *state) setLink(r *rtnl.Link) {
 		l = new(link)
 		s.links[r.Index] = l
 	}
-	wasUp, wasPort := l.up, l.port
+	wasUp, wasPort, wasSet := l.up, l.port, l.Flags&unix.IFF_UP != 0
 	l.Link, l.up, l.seen = *r, r.Up(), s.epoch
 	if l.port = s.portOf(r); l.port >= 0 {
 		s.setPort(l.port, l)
@@ -58,9 +61,31 @@ func (s *state) setLink(r *rtnl.Link) {
 	if !known || wasUp != l.up || wasPort != l.port {
 		s.reprogramOver(r.Index)
 	}
-	if known && wasUp && !l.up {
-		s.suspects.link(r.Index)
+	if wasUp && !l.up {
+		s.deleteObjectsOver(r.Index)
 	}
+	if wasSet && l.Flags&unix.IFF_UP == 0 {
+		s.dropRoutesOver(r.Index)
+	}
+	if wasUp && !l.up || l.up && l.hides {
+		s.suspects.link(r.Index, l.hides)
+		l.hides = false
+	}
+}
+
+// dropRoutesOver drops the IPv4 routes that Linux drops without telling when a
+// link is set down (fib_sync_down_dev): those with no path over another link,
+// but for local addresses.
+func (s *state) dropRoutesOver(index int) {
+	used := s.markHops(func(h *hop) bool {
+		return h.over(index) && !slices.ContainsFunc(h.paths, func(p path) bool { return s.isSet(p.link) })
+	})
+	if !used {
+		return
+	}
+	s.sweepRoutes(func(p netip.Prefix, r *route) bool {
+		return r.hop.marked && p.Addr().Is4() && r.kind != unix.RTN_LOCAL
+	})
 }
 
 func (s *state) setPort(number int, l *link) {
@@ -105,7 +130,7 @@ func (s *state) deleteLink(index int) {
 		}
 	}
 	s.reprogramOver(index)
-	s.suspects.link(index)
+	s.suspects.link(index, false)
 	if l.port < 0 {
 		return
 	}
@@ -128,6 +153,12 @@ func (s *state) portNumber(index int) int {
 func (s *state) isUp(index int) bool {
 	l, ok := s.links[index]
 	return ok && l.up
+}
+
+// isSet reports whether a link is set up, with or without a carrier.
+func (s *state) isSet(index int) bool {
+	l, ok := s.links[index]
+	return ok && l.Flags&unix.IFF_UP != 0
 }
 
 func (s *state) linkName(index int) string {

@@ -96,9 +96,9 @@ func (s *state) neighborChanged(id neighborID, was, is *neighbor) {
 // routable reports whether packets to an address are ever routed.
 func routable(ip netip.Addr) bool { return !ip.IsLinkLocalUnicast() || ip.Is4() }
 
-// hostNeighbor returns the neighbour that packets to an address go to although
-// no route names it: the one with this very address, resolved, on a link that
-// the longest route that covers the address is on.
+// hostNeighbor returns the neighbour that packets to an address go to: the one
+// with this very address, resolved, on a link that the longest route that covers
+// the address is on.
 func (s *state) hostNeighbor(addr netip.Addr) (id neighborID, ok bool) {
 	_, best, found := s.routes.LookupPrefixLPM(netip.PrefixFrom(addr, addr.BitLen()))
 	if !found {

@@ -19,11 +19,22 @@ func (s *state) setObject(r *rtnl.Nexthop) {
 		return // a bridge's
 	}
 	s.objects[r.ID] = &object{*r, s.epoch}
-	s.objectChanged(r.ID)
+	if h := s.hopOfObject(r.ID); h != nil {
+		s.programObject(h)
+	}
+	for group, o := range s.objects {
+		if !o.has(r.ID) {
+			continue
+		}
+		if h := s.hopOfObject(group); h != nil {
+			s.programObject(h)
+		}
+	}
 }
 
-// deleteObject forgets an object. Linux drops the routes that use it without
-// telling (IPv4) or tells later (IPv6); flush drops them here.
+// deleteObject forgets an object, and groups of which it was the last member.
+// Linux drops the routes that use them without telling (IPv4) or tells later
+// (IPv6); flush drops them here.
 func (s *state) deleteObject(id uint32) {
 	if s.objects[id] == nil {
 		return
@@ -35,30 +46,36 @@ func (s *state) deleteObject(id uint32) {
 		h.gone = true
 		s.orphaned = s.orphaned || h.refs > 0
 	}
-	s.groupsChanged(id)
+	for group, o := range s.objects {
+		if !o.has(id) {
+			continue
+		}
+		o.Group = slices.DeleteFunc(o.Group, func(m rtnl.Member) bool { return m.ID == id })
+		if len(o.Group) == 0 {
+			s.deleteObject(group)
+		} else if h := s.hopOfObject(group); h != nil {
+			s.programObject(h)
+		}
+	}
+}
+
+// deleteObjectsOver does what Linux does without telling when a link goes down
+// or loses its carrier (nexthop_flush_dev).
+func (s *state) deleteObjectsOver(link int) {
+	for id, o := range s.objects {
+		if o.Group == nil && o.Hop.Index == link {
+			s.deleteObject(id)
+		}
+	}
+}
+
+func (o *object) has(member uint32) bool {
+	return slices.ContainsFunc(o.Group, func(m rtnl.Member) bool { return m.ID == member })
 }
 
 func (s *state) hopOfObject(id uint32) *hop {
 	s.key = binary.NativeEndian.AppendUint32(append(s.key[:0], keyObject), id)
 	return s.hops[string(s.key)]
-}
-
-// objectChanged writes the hops again that an object is part of.
-func (s *state) objectChanged(id uint32) {
-	if h := s.hopOfObject(id); h != nil {
-		s.programObject(h)
-	}
-	s.groupsChanged(id)
-}
-
-func (s *state) groupsChanged(member uint32) {
-	for id, o := range s.objects {
-		if slices.ContainsFunc(o.Group, func(m rtnl.Member) bool { return m.ID == member }) {
-			if h := s.hopOfObject(id); h != nil {
-				s.programObject(h)
-			}
-		}
-	}
 }
 
 // programObject writes the hop of an object as the object is now.
@@ -88,7 +105,7 @@ func (s *state) expand(id uint32) (fib.Kind, []path) {
 	for _, m := range o.Group {
 		member := s.objects[m.ID]
 		switch {
-		case member == nil: // deleted; Linux tells about the group next
+		case member == nil: // not dumped yet
 		case member.Blackhole:
 			kind = fib.KindBlackhole
 		default:

@@ -52,12 +52,12 @@ func isECMP(r *rtnl.Route) bool {
 // concerns reports whether the dataplane follows a route.
 func (s *state) concerns(r *rtnl.Route) bool {
 	_, table := tables[r.Table]
-	_, fixed := hopKinds[r.Type]
+	_, followed := hopKinds[r.Type]
 	ip := r.Dst.Addr()
 	switch {
 	case r.Family != unix.AF_INET && r.Family != unix.AF_INET6,
 		!table, r.Flags&unix.RTM_F_CLONED != 0,
-		r.Type != unix.RTN_UNICAST && !fixed,
+		!followed,
 		ip.IsMulticast(),
 		!routable(ip) && r.Type == unix.RTN_UNICAST:
 		return false
@@ -77,10 +77,24 @@ func (s *state) concerns(r *rtnl.Route) bool {
 	return true
 }
 
+// hide passes over a route, if all of its paths are dead, until one of their
+// links is up again.
+func (s *state) hide(r *rtnl.Route) bool {
+	if len(r.Hops) == 0 || slices.ContainsFunc(r.Hops, func(h rtnl.Hop) bool { return !h.Dead }) {
+		return false
+	}
+	for _, h := range r.Hops {
+		if l := s.links[h.Index]; l != nil {
+			l.hides = true
+		}
+	}
+	return true
+}
+
 // learn applies a route of Linux: an event, or a piece of a dump. Flags of
 // events say what became of other routes of the same prefix and metric.
 func (s *state) learn(r *rtnl.Route, flags uint16) {
-	if !s.concerns(r) {
+	if !s.concerns(r) || s.hide(r) {
 		return
 	}
 	is := s.newRoute(r, s.hopOf(r))
@@ -92,12 +106,18 @@ func (s *state) learn(r *rtnl.Route, flags uint16) {
 		at = &(*at).next
 	}
 	if flags&unix.NLM_F_EXCL != 0 { // Linux knows no other of the class
-		s.dropClass(at, &is)
+		s.dropClass(at, is.class, func(r *route) bool { return !r.like(&is) })
 	}
 	if s.catchUp && flags&unix.NLM_F_REPLACE != 0 {
 		s.raced = true
 	}
-	if was := s.sameRoute(at, &is, r.Family, flags); was != nil {
+	was := s.sameRoute(at, &is, r.Family, flags)
+	if was != nil && !is.ecmp && flags&(unix.NLM_F_MULTI|unix.NLM_F_REPLACE) == 0 {
+		// Linux refuses to add what it has: it had dropped this one in silence.
+		s.dropClass(at, is.class, func(r *route) bool { return r == was })
+		was = nil
+	}
+	if was != nil {
 		s.forgetRoute(was)
 		is.next = was.next
 		*was = is
@@ -121,33 +141,32 @@ func (s *state) learn(r *rtnl.Route, flags uint16) {
 	}
 }
 
-// dropClass drops the routes of a class, but for those like keep.
-func (s *state) dropClass(at **route, keep *route) {
-	for *at != nil && (*at).class == keep.class {
-		if r := *at; r.like(keep) {
-			at = &r.next
-		} else {
+// dropClass drops the routes of a class that match.
+func (s *state) dropClass(at **route, class uint64, matches func(*route) bool) {
+	for *at != nil && (*at).class == class {
+		if r := *at; matches(r) {
 			*at = r.next
 			s.forgetRoute(r)
+		} else {
+			at = &r.next
 		}
 	}
 }
 
 // sameRoute finds the route that a new one is, or takes the place of.
 func (s *state) sameRoute(at **route, is *route, family uint8, flags uint16) *route {
-	var same, first *route
 	replace := flags&unix.NLM_F_REPLACE != 0
-	for r := *at; r != nil && r.class == is.class; r = r.next {
+	var same, first *route
+	for r := *at; r != nil && r.class == is.class && same == nil; r = r.next {
 		if first == nil {
 			first = r
 		}
 		switch {
-		case same != nil:
 		case family == unix.AF_INET:
 			if r.like(is) {
 				same = r
 			}
-		case is.ecmp, replace:
+		case is.ecmp, replace && is.hop.object == 0: // that of an object may only tell that the object changed
 			if r.ecmp == is.ecmp {
 				same = r
 			}
@@ -161,9 +180,10 @@ func (s *state) sameRoute(at **route, is *route, family uint8, flags uint16) *ro
 	return same
 }
 
-// like reports whether two routes of a prefix are the same to Linux.
+// like reports whether two routes of a prefix are the same to Linux. The type of
+// one by a next-hop object changes with the object.
 func (r *route) like(other *route) bool {
-	return r.class == other.class && r.kind == other.kind && r.protocol == other.protocol &&
+	return r.class == other.class && (r.kind == other.kind || r.hop.object != 0) && r.protocol == other.protocol &&
 		r.scope == other.scope && r.src == other.src && r.hop == other.hop
 }
 
@@ -187,9 +207,10 @@ func (s *state) unlearn(r *rtnl.Route) {
 	if s.catchUp && (r.Family == unix.AF_INET6 || head.next != nil) {
 		s.raced = true
 	}
-	if rest := restOf(*at, r); len(rest) > 0 {
+	rest := &rtnl.Route{Family: r.Family, Type: unix.RTN_UNICAST, Hops: s.restOf(*at, r)}
+	if len(rest.Hops) > 0 && !s.hide(rest) {
 		was := (*at).hop
-		(*at).hop = s.hopOf(&rtnl.Route{Family: r.Family, Type: unix.RTN_UNICAST, Hops: rest})
+		(*at).hop = s.hopOf(rest)
 		s.release(was)
 	} else {
 		was := *at
@@ -218,13 +239,17 @@ func (s *state) meant(r, gone *route, msg *rtnl.Route) bool {
 }
 
 // restOf returns the hops of an IPv6 multipath route that a deletion leaves.
-func restOf(r *route, gone *rtnl.Route) (rest []rtnl.Hop) {
+func (s *state) restOf(r *route, gone *rtnl.Route) (rest []rtnl.Hop) {
 	if !r.ecmp {
 		return nil
 	}
 	for _, p := range r.hop.paths {
 		if !slices.ContainsFunc(gone.Hops, func(h rtnl.Hop) bool { return h.Index == p.link && h.Gateway == p.gateway }) {
-			rest = append(rest, rtnl.Hop{Index: p.link, Gateway: p.gateway, Weight: uint16(p.weight), Encap: p.encap})
+			l := s.links[p.link]
+			rest = append(rest, rtnl.Hop{
+				Index: p.link, Gateway: p.gateway, Weight: uint16(p.weight), Encap: p.encap,
+				Dead: l == nil || l.Flags&unix.IFF_UP == 0,
+			})
 		}
 	}
 	return rest
@@ -250,29 +275,12 @@ func (s *state) forgetRoute(r *route) {
 	}
 }
 
-// dropRoutes drops the routes of a list that match.
-func (s *state) dropRoutes(p netip.Prefix, head *route, matches func(*route) bool) {
-	oldHead, oldHop := head, hopAt(head)
-	for at := &head; *at != nil; {
-		if r := *at; matches(r) {
-			*at = r.next
-			s.forgetRoute(r)
-		} else {
-			at = &r.next
-		}
-	}
-	s.setRoutes(p, oldHead, head)
-	if hopAt(head) != oldHop {
-		s.touch(p)
-	}
-}
-
 // sweepRoutes drops all routes that match.
-func (s *state) sweepRoutes(matches func(*route) bool) {
+func (s *state) sweepRoutes(matches func(netip.Prefix, *route) bool) {
 	var found []netip.Prefix // the table must not change while it is walked
 	for p, r := range s.routes.All() {
 		for ; r != nil; r = r.next {
-			if matches(r) {
+			if matches(p, r) {
 				found = append(found, p)
 				break
 			}
@@ -280,7 +288,19 @@ func (s *state) sweepRoutes(matches func(*route) bool) {
 	}
 	for _, p := range found {
 		head, _ := s.routes.Get(p)
-		s.dropRoutes(p, head, matches)
+		oldHead, oldHop := head, hopAt(head)
+		for at := &head; *at != nil; {
+			if r := *at; matches(p, r) {
+				*at = r.next
+				s.forgetRoute(r)
+			} else {
+				at = &r.next
+			}
+		}
+		s.setRoutes(p, oldHead, head)
+		if hopAt(head) != oldHop {
+			s.touch(p)
+		}
 	}
 }
 

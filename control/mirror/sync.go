@@ -3,6 +3,7 @@ package mirror
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +22,7 @@ func (m *Mirror) auditDelay() time.Duration {
 // suspects is what may differ from Linux without an event to tell.
 type suspects struct {
 	all   bool
-	links map[int]bool        // went down or lost an IPv4 address: routes over them
+	links map[int]bool        // routes over them; true if there may be some that are not known
 	addrs map[netip.Addr]bool // deleted: IPv4 routes that prefer them as source
 	again int                 // how often in a row events raced with the dump
 }
@@ -30,16 +31,16 @@ func (s *suspects) any() bool { return s.all || len(s.links)+len(s.addrs) > 0 }
 
 func (s *suspects) everything() { s.all = true }
 
-func (s *suspects) link(index int) {
+func (s *suspects) link(index int, unknown bool) {
 	if s.links == nil {
 		s.links = map[int]bool{}
 	}
-	s.links[index] = true
+	s.links[index] = s.links[index] || unknown
 }
 
 // addr notes a deleted IPv4 address. With the last one of a link its routes go.
 func (s *suspects) addr(link int, ip netip.Addr) {
-	s.link(link)
+	s.link(link, false)
 	if s.addrs == nil {
 		s.addrs = map[netip.Addr]bool{}
 	}
@@ -65,7 +66,7 @@ func (m *Mirror) synchronize() error {
 	m.sweepLinks()
 	m.sweepObjects()
 	m.sweepNeighbors()
-	m.sweepRoutes(func(r *route) bool { return r.seen != m.epoch })
+	m.sweepRoutes(func(_ netip.Prefix, r *route) bool { return r.seen != m.epoch })
 	m.flush()
 	m.catchingUp()
 	return nil
@@ -115,16 +116,13 @@ func (m *Mirror) auditLinks(links map[int]bool) error {
 		return err
 	}
 	m.sweepObjects()
-	used := false
-	for _, h := range m.hops {
-		for link := range links {
-			if h.over(link) {
-				h.mark = m.epoch
-				used = true
-			}
-		}
+	look := m.markHops(func(h *hop) bool {
+		return slices.ContainsFunc(h.paths, func(p path) bool { _, is := links[p.link]; return is })
+	})
+	for _, unknown := range links {
+		look = look || unknown
 	}
-	if !used {
+	if !look {
 		return nil
 	}
 	for link := range links {
@@ -135,7 +133,7 @@ func (m *Mirror) auditLinks(links map[int]bool) error {
 			}
 		}
 	}
-	m.sweepRoutes(func(r *route) bool { return r.seen != m.epoch && r.hop.mark == m.epoch })
+	m.sweepRoutes(func(_ netip.Prefix, r *route) bool { return r.seen != m.epoch && r.hop.marked })
 	return nil
 }
 

@@ -72,8 +72,8 @@ func (l *Listener) Receive(buf []byte) (n int, err error) {
 		n, err = receiveAll(int(fd), buf)
 		return n > 0 || err != nil
 	})
-	if waitErr != nil {
-		return 0, waitErr
+	if waitErr != nil { // without deadlines it can only be Close
+		return 0, fmt.Errorf("%w: %v", os.ErrClosed, waitErr)
 	}
 	return n, err
 }

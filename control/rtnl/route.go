@@ -32,6 +32,7 @@ type Hop struct {
 	Index   int        // of the link
 	Weight  uint16     // at least 1
 	Encap   bool       // packets would have to be wrapped (MPLS, SRv6, tunnels)
+	Dead    bool       // Linux passes it over until its link is up again
 }
 
 const rtaNHID = 30 // RTA_NH_ID, which x/sys does not name
@@ -61,7 +62,7 @@ func (r *Route) Parse(data []byte) error {
 	default:
 		return nil // MPLS, multicast routing: the caller sees the family
 	}
-	single := Hop{Weight: 1}
+	single := Hop{Weight: 1, Dead: r.Flags&unix.RTNH_F_DEAD != 0}
 	for a.next() {
 		switch a.kind {
 		case unix.RTA_DST:
@@ -113,7 +114,11 @@ func (r *Route) parseHops(list *attrs) {
 			list.err = fmt.Errorf("next hop of %d bytes where %d are left: %w", n, len(b), ErrTruncated)
 			return
 		}
-		hop := Hop{Weight: uint16(b[3]) + 1, Index: int(int32(binary.NativeEndian.Uint32(b[4:])))}
+		hop := Hop{
+			Dead:   b[2]&unix.RTNH_F_DEAD != 0,
+			Weight: uint16(b[3]) + 1,
+			Index:  int(int32(binary.NativeEndian.Uint32(b[4:]))),
+		}
 		a := attrs{rest: b[unix.SizeofRtNexthop:n]}
 		for a.next() {
 			hop.parse(&a)

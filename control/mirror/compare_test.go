@@ -1,0 +1,116 @@
+package mirror
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/warproute/warproute/fib"
+)
+
+// sameAsFresh compares the mirror, which followed events, with a new one, which
+// reads what Linux has: the same routes, and the same base.
+func (w *world) sameAsFresh() {
+	w.t.Helper()
+	w.same(func() []string {
+		other := fib.New(1)
+		fresh := w.mirror(other, Hooks{}, defaults)
+		defer fresh.Close()
+		return append(compareRoutes(w.m.Routes(), fresh.Routes()), w.compareBases(other)...)
+	})
+}
+
+// same reports differences that do not go away: Linux does some things a little
+// later, between two looks at it.
+func (w *world) same(differences func() []string) {
+	w.t.Helper()
+	var found []string
+	for range 20 {
+		w.m.Settle()
+		if found = differences(); len(found) == 0 {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	w.t.Error(strings.Join(found, "\n"))
+}
+
+func compareRoutes(got, want []RouteInfo) (differences []string) {
+	texts := func(routes []RouteInfo) (lines []string) {
+		for _, r := range routes {
+			lines = append(lines, r.String())
+		}
+		return lines
+	}
+	g, f := texts(got), texts(want)
+	if slices.Equal(g, f) {
+		return nil
+	}
+	count := map[string]int{}
+	for _, line := range g {
+		count[line]++
+	}
+	for _, line := range f {
+		count[line]--
+	}
+	for line, n := range count {
+		switch {
+		case n > 0:
+			differences = append(differences, "route that Linux does not have: "+line)
+		case n < 0:
+			differences = append(differences, "missing route: "+line)
+		}
+	}
+	for i := range g {
+		if len(differences) == 0 && g[i] != f[i] {
+			differences = append(differences, fmt.Sprintf("in another order than Linux's: %s, before %s", g[i], f[i]))
+		}
+	}
+	return differences
+}
+
+// compareBases compares the fate of the edges of all prefixes, and the addresses
+// beside them, with that in another base.
+func (w *world) compareBases(want *fib.FIB) (differences []string) {
+	if w.fib.IPv4.Len() != want.IPv4.Len() || w.fib.IPv6.Len() != want.IPv6.Len() {
+		differences = append(differences, fmt.Sprintf("base has %d IPv4 and %d IPv6 prefixes, want %d and %d",
+			w.fib.IPv4.Len(), w.fib.IPv6.Len(), want.IPv4.Len(), want.IPv6.Len()))
+	}
+	for _, ip := range edges(w.m.Routes(), w.m.Neighbors()) {
+		if got, want := fate(w.fib, ip), fate(want, ip); got != want {
+			differences = append(differences, fmt.Sprintf("packets to %v: %q, want %q", ip, got, want))
+		}
+	}
+	return differences
+}
+
+// edges are the first and last addresses of prefixes, and their neighbours.
+func edges(routes []RouteInfo, neighbors []NeighborInfo) (ips []netip.Addr) {
+	add := func(p netip.Prefix) {
+		first, last := p.Addr(), lastOf(p)
+		for _, ip := range []netip.Addr{first.Prev(), first, first.Next(), last.Prev(), last, last.Next()} {
+			if ip.IsValid() {
+				ips = append(ips, ip)
+			}
+		}
+	}
+	for _, r := range routes {
+		add(r.Prefix)
+	}
+	for _, n := range neighbors {
+		add(netip.PrefixFrom(n.Address, n.Address.BitLen()))
+	}
+	slices.SortFunc(ips, netip.Addr.Compare)
+	return slices.Compact(ips)
+}
+
+func lastOf(p netip.Prefix) netip.Addr {
+	b := p.Addr().AsSlice()
+	for i := p.Bits(); i < len(b)*8; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	ip, _ := netip.AddrFromSlice(b)
+	return ip
+}

@@ -1,0 +1,165 @@
+package mirror
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+func TestLinkDownAndUp(t *testing.T) {
+	w := newWorld(t)
+	w.ip(known...)
+	w.start()
+	w.ip("route add 20.0.0.0/8 via 10.1.0.2", "route add 20.0.0.0/8 via 10.2.0.2 metric 10",
+		"route add 21.0.0.0/8 nexthop via 10.1.0.2 nexthop via 10.2.0.2",
+		"route add fd20::/16 via fd01::2 metric 10", "route add fd20::/16 via fd02::2 metric 20",
+		"route add fd21::/16 nexthop via fd01::2 nexthop via fd02::2",
+		"route add 22.0.0.0/8 via 10.3.0.2", "route add 22.0.0.0/8 via 10.2.0.2 metric 10")
+
+	w.ip("link set lan down")
+	w.want("10.1.0.9", "none", "20.0.0.1", wan2, "21.0.0.1", wan2, "fd20::1", wan2, "fd21::1", wan2, "fd01::9", "none")
+	w.sameAsFresh()
+
+	w.ip("link set lan up", "neigh add 10.1.0.2 dev lan lladdr 02:00:00:00:01:02", "neigh add fd01::2 dev lan lladdr 02:00:00:00:01:02")
+	// Linux brings back what belongs to addresses, and the paths of what had others.
+	// IPv6 addresses and their routes are gone for good, unless keep_addr_on_down is set.
+	w.want("10.1.0.9", "lan ?", "20.0.0.1", wan2, "21.0.0.1", lan2+"*128 "+wan2+"*128")
+	w.sameAsFresh()
+
+	w.ip("link set oob down")
+	w.want("22.0.0.1", wan2)
+	w.ip("link set wan down", "link set lan down")
+	w.want("20.0.0.1", "none", "21.0.0.1", "none", "fd20::1", "none", "fd21::1", "none")
+	w.sameAsFresh()
+}
+
+func TestLinkWithoutCarrier(t *testing.T) {
+	w := newWorld(t)
+	w.ip(known...)
+	w.start()
+	w.ip("route add 20.0.0.0/8 via 10.1.0.2", "route add 21.0.0.0/8 nexthop via 10.1.0.2 nexthop via 10.2.0.2")
+	check(t, w.peer.SetDown("lan1"))
+	// Linux keeps the routes, and neighbours that do not need to be found.
+	w.wantSoon("20.0.0.1", "lan down 02:00:00:00:01:02")
+	w.want("21.0.0.1", wan2)
+	w.sameAsFresh()
+	check(t, w.peer.SetUp("lan1"))
+	w.wantSoon("20.0.0.1", lan2)
+	w.want("21.0.0.1", lan2+"*128 "+wan2+"*128")
+	w.sameAsFresh()
+}
+
+// Linux keeps an IPv6 multipath route of which only dead paths are left, passes it
+// over, and takes it up again with the link, all without telling.
+func TestDeadRoutes(t *testing.T) {
+	w := newWorld(t)
+	w.ip(known...)
+	w.start()
+	w.ip("route add fd20::/16 nexthop via fd01::2 nexthop via fd02::2", "route add fd20::/16 via fd01::3 metric 2000",
+		"link set wan down", "route del fd20::/16 via fd01::2")
+	w.want("fd20::1", lan3)
+	w.ip("link set wan up")
+	w.wantSoon("fd20::1", "wan ?")
+	w.sameAsFresh()
+}
+
+func TestPortChanges(t *testing.T) {
+	w := newWorld(t)
+	w.ip("link set lan address 02:00:00:00:00:aa", "link set wan address 02:00:00:00:00:bb")
+	w.start()
+	expect := func(events ...string) {
+		t.Helper()
+		w.note(func() {
+			if !slices.Equal(w.events, events) {
+				t.Errorf("hooks told %q, want %q", w.events, events)
+			}
+			w.events = nil
+		})
+	}
+	expect("lan 02:00:00:00:00:aa mtu 1500 up true", "wan 02:00:00:00:00:bb mtu 1500 up true")
+	w.ip("link set wan mtu 1400")
+	expect("wan 02:00:00:00:00:bb mtu 1400 up true")
+	w.ip("link set lan address 02:00:00:00:00:a2")
+	expect("lan 02:00:00:00:00:a2 mtu 1500 up true")
+	if p := w.fib.Port(0); p.MAC().String() != "02:00:00:00:00:a2" || p.MTU() != 1500 {
+		t.Errorf("port 0 has %v and an MTU of %d", p.MAC(), p.MTU())
+	}
+	w.ip("link set lan down")
+	expect("lan 02:00:00:00:00:a2 mtu 1500 up false")
+	if got := w.fib.Port(0).MTU(); got != 0 {
+		t.Errorf("a port that is down has an MTU of %d in the base, want 0", got)
+	}
+}
+
+func TestPortDeletedAndMadeAgain(t *testing.T) {
+	w := newWorld(t)
+	w.ip(known...)
+	w.start()
+	w.ip("route add 20.0.0.0/8 via 10.1.0.2", "route add 21.0.0.0/8 nexthop via 10.1.0.2 nexthop via 10.2.0.2")
+	w.ip("link del lan")
+	w.want("20.0.0.1", "none", "10.1.0.9", "none", "10.1.0.1", "none", "21.0.0.1", "none")
+	w.note(func() { w.events = nil })
+
+	w.join("lan")
+	w.ip("addr add 10.1.0.1/24 dev lan", "route add 20.0.0.0/8 via 10.1.0.2", known[0])
+	w.want("20.0.0.1", lan2, "10.1.0.9", "lan ?", "10.1.0.2", lan2)
+	w.note(func() {
+		if len(w.events) == 0 || w.events[0] != "lan back" {
+			t.Errorf("hooks told %q, want \"lan back\" first", w.events)
+		}
+	})
+	w.sameAsFresh()
+}
+
+func TestLocalAddresses(t *testing.T) {
+	w := newWorld(t).start()
+	has := func(ip string, want bool) {
+		t.Helper()
+		w.note(func() {
+			for a, n := range w.locals {
+				if a.String() == ip {
+					if n != 0 && n != 1 {
+						t.Errorf("hooks have %v %d times", a, n)
+					}
+					if (n == 1) != want {
+						t.Errorf("hooks have %v: %v, want %v", a, n == 1, want)
+					}
+					return
+				}
+			}
+			if want {
+				t.Errorf("hooks were not told of %v", ip)
+			}
+		})
+	}
+	for _, ip := range []string{"10.1.0.1", "10.1.0.255", "10.3.0.1", "fd01::1", "fd03::1", "127.0.0.1", "::1"} {
+		has(ip, true)
+	}
+	w.ip("addr add 10.9.0.1/24 dev lan", "addr add 10.9.0.1/24 dev wan", "addr add fd09::1/64 dev lan")
+	has("10.9.0.1", true)
+	has("10.9.0.255", true)
+	has("fd09::1", true)
+	w.ip("addr del 10.9.0.1/24 dev lan")
+	has("10.9.0.1", true)
+	w.ip("addr del 10.9.0.1/24 dev wan", "addr del fd09::1/64 dev lan")
+	has("10.9.0.1", false)
+	has("10.9.0.255", false)
+	has("fd09::1", false)
+}
+
+// A link that carries many routes is set down: the dump must wait for Linux to
+// have dropped them all.
+func TestLinkDownWithManyRoutes(t *testing.T) {
+	w := newWorld(t)
+	w.ip(known...)
+	w.start()
+	var lines []string
+	for i := range 20000 {
+		lines = append(lines, fmt.Sprintf("route add 20.%d.%d.0/24 via 10.1.0.2", i>>8, i&255))
+	}
+	w.ip(append(lines, "route add 0.0.0.0/0 via 10.2.0.2")...)
+	w.want("20.0.77.1", lan2)
+	w.ip("link set lan down")
+	w.want("20.0.77.1", wan2, "20.5.77.1", wan2)
+	w.sameAsFresh()
+}
