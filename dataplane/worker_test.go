@@ -247,6 +247,41 @@ func TestAScanFillsTheHoldAndNoMore(t *testing.T) {
 	}
 }
 
+// drip is a port that has one packet whenever it is asked.
+type drip struct{ dataplane.Queue }
+
+func (d *drip) Receive(dst []batch.Frame) int { return d.Queue.Receive(dst[:min(len(dst), 1)]) }
+
+// A chunk is sealed when it is full, when the rings are dry, or when its first
+// packet has waited for as long as it may.
+func TestChunksAreSealed(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		drip     bool
+		packets  int
+		maxDelay time.Duration
+		ok       func(s *dataplane.Stats) bool
+	}{
+		{"full", false, 6400, time.Hour, func(s *dataplane.Stats) bool { return s.Chunks == 100 }},
+		{"dry", false, 3, time.Hour, func(s *dataplane.Stats) bool { return s.Chunks == 1 }},
+		{"full by drips", true, 640, time.Hour, func(s *dataplane.Stats) bool { return s.Chunks == 10 }},
+		{"no patience", true, 50, 0, func(s *dataplane.Stats) bool { return s.Chunks == 50 }},
+	} {
+		r := newRig(t, 64)
+		r.config.MaxDelay = c.maxDelay
+		if c.drip {
+			r.config.Workers[0].Queues[0][0] = &drip{r.queues[0]}
+		}
+		r.config.Workers[0].Queues[1][0] = r.queues[1]
+		r.queues[0].Play(numbered(c.packets, "10.1.0.1"), c.packets)
+		r.start()
+		r.wait(c.name, func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == uint64(c.packets) })
+		if s := r.stop(); !c.ok(s) {
+			t.Errorf("%s: %d packets in %d chunks", c.name, c.packets, s.Chunks)
+		}
+	}
+}
+
 // late answers an engine's chunks out of step: a chunk is done only after the
 // given number of further questions.
 type late struct {
