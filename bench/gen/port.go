@@ -1,0 +1,116 @@
+package gen
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/warproute/warproute/afxdp"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/umem"
+)
+
+// Port is where packets are sent or received. OpenPort makes one of a Linux
+// interface; tests and benchmarks make theirs of memory.
+type Port struct {
+	Name    string
+	MAC     net.HardwareAddr
+	MTU     int    // in bytes; 0: not known
+	Mode    string // how frames reach the interface
+	Workers []Worker
+
+	set      *afxdp.Set // nil where it is no interface
+	memories []*umem.Memory
+}
+
+// Worker is a thread's share of a port.
+type Worker struct {
+	Queues []dataplane.Queue // all are received from, the first is sent on
+	Memory *umem.Memory
+	Pool   *umem.Pool
+}
+
+// OpenPort opens an interface of the calling thread's network namespace, to be
+// used by so many cores, each of which needs a queue. Until it is given to Run to
+// receive on, Linux goes on receiving as before.
+func OpenPort(name string, cores int) (*Port, error) {
+	p := &Port{Name: name}
+	if err := p.open(max(cores, 1)); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Port) open(cores int) error {
+	link, err := net.InterfaceByName(p.Name)
+	if err != nil {
+		return fmt.Errorf("open port %s: look up the interface: %w (`ip link` lists those of this network namespace)", p.Name, err)
+	}
+	switch {
+	case link.Flags&net.FlagUp == 0:
+		return fmt.Errorf("open port %s: the interface is down (`ip link set %s up`)", p.Name, p.Name)
+	case link.Flags&net.FlagRunning == 0:
+		return fmt.Errorf("open port %s: the interface has no carrier: its other end is down", p.Name)
+	}
+	queues, err := afxdp.QueueCount(p.Name)
+	if err != nil {
+		return err
+	}
+	cfg := afxdp.Config{Ports: []afxdp.PortConfig{{Interface: p.Name}}}
+	frames := (queues + cores - 1) / cores * afxdp.FramesPerQueue(afxdp.DefaultRingSize)
+	for range cores {
+		m, err := umem.New(frames)
+		if err != nil {
+			return fmt.Errorf("open port %s: %w", p.Name, err)
+		}
+		p.memories = append(p.memories, m)
+		cfg.Workers = append(cfg.Workers, afxdp.WorkerMemory{Memory: m, Pool: umem.NewPool(m)})
+	}
+	if p.set, err = afxdp.Open(cfg); err != nil {
+		return err
+	}
+	port := p.set.Ports[0]
+	p.MAC, p.MTU, p.Mode = net.HardwareAddr(port.MAC[:]), link.MTU, "AF_XDP, "+port.Mode.String()
+	for i, m := range cfg.Workers {
+		w := Worker{Memory: m.Memory, Pool: m.Pool}
+		for _, q := range port.Queues(i) {
+			w.Queues = append(w.Queues, q)
+		}
+		p.Workers = append(p.Workers, w)
+	}
+	return nil
+}
+
+// Close gives the interface back to Linux. Run must have returned. To close twice
+// is no error.
+func (p *Port) Close() error {
+	var errs []error
+	if p.set != nil {
+		errs = append(errs, p.set.Close())
+		p.set = nil
+	}
+	for _, m := range p.memories {
+		errs = append(errs, m.Close())
+	}
+	p.memories, p.Workers = nil, nil
+	return errors.Join(errs...)
+}
+
+// admit has packets come here instead of to Linux.
+func (p *Port) admit() error {
+	if p.set == nil {
+		return nil
+	}
+	return p.set.Admit()
+}
+
+// missed is how many packets reached a port but not its receivers, which were too
+// slow.
+func missed(p *Port) (uint64, error) {
+	if p == nil || p.set == nil {
+		return 0, nil
+	}
+	st, err := p.set.Ports[0].Stats()
+	return st.RxDropped + st.RxRingFull, err
+}

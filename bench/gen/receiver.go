@@ -1,0 +1,117 @@
+package gen
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/internal/hist"
+	"github.com/warproute/warproute/umem"
+)
+
+// receiver counts what comes by the queues of a worker. It belongs to one thread;
+// all but received is read when that has ended.
+type receiver struct {
+	queues []dataplane.Queue
+	mem    []byte
+	pool   *umem.Pool
+	sender *sender // of the same memory, if any
+
+	listening bool   // take any run, the first that is seen
+	run       uint32 // the run to count; noRun before one is seen
+	flows     *flows
+	frames    [burst]batch.Frame
+
+	received    atomic.Uint64 // different packets, for the run's course
+	bytes       uint64        // theirs, as in memory
+	corrupted   uint64
+	unknown     uint64
+	first, last time.Duration // when packets arrived
+	latency     hist.Histogram
+	shortest    uint64 // latency in ns
+	longest     uint64
+}
+
+const noRun = 1 << 16 // no number of 16 bits
+
+func newReceiver(w *Worker, run uint32, numFlows int) *receiver {
+	return &receiver{
+		queues: w.Queues, mem: w.Memory.Bytes(), pool: w.Pool,
+		run: run, flows: newFlows(numFlows), shortest: math.MaxUint64,
+	}
+}
+
+// newListener makes a receiver of what another process sends.
+func newListener(w *Worker) *receiver {
+	c := newReceiver(w, noRun, 0)
+	c.listening = true
+	return c
+}
+
+// receive takes what has arrived at each queue, a burst at most, and reports
+// whether there was anything.
+func (c *receiver) receive() (busy bool) {
+	for _, q := range c.queues {
+		n := q.Receive(c.frames[:])
+		if n > 0 {
+			busy = true
+			c.count(c.frames[:n], clock())
+		}
+		q.Refill()
+	}
+	return busy
+}
+
+// count counts frames and gives them back to the pool.
+func (c *receiver) count(frames []batch.Frame, now time.Duration) {
+	var fresh uint64
+	for _, f := range frames {
+		p, kind := read(c.mem[f.Addr:][:f.Len])
+		switch {
+		case kind == corrupted:
+			c.corrupted++
+		case kind == unknown || !c.expects(&p):
+			c.unknown++
+		case c.flows.note(int(p.flow), p.seq):
+			fresh++
+			c.bytes += uint64(f.Len)
+			c.recordLatency(&p, now)
+		}
+		if c.sender != nil {
+			c.sender.overwritten(f.Addr)
+		}
+		c.pool.Put(f.Addr)
+	}
+	if fresh > 0 {
+		if c.first == 0 {
+			c.first = now
+		}
+		c.last = now
+		c.received.Add(fresh)
+	}
+}
+
+// expects reports whether a probe is of this run.
+func (c *receiver) expects(p *probe) bool {
+	if c.listening && p.flow < MaxFlows {
+		if c.run == noRun {
+			c.run = p.run
+		}
+		if p.run == c.run {
+			c.flows.grow(int(p.flow) + 1)
+		}
+	}
+	return p.run == c.run && int(p.flow) < len(c.flows.of)
+}
+
+func (c *receiver) recordLatency(p *probe, now time.Duration) {
+	ns, ok := p.age(now)
+	if !ok {
+		return // sent by another host, whose clock is not ours
+	}
+	c.latency.Record(ns, 1)
+	c.longest = max(c.longest, ns)
+	c.shortest = min(c.shortest, ns)
+}

@@ -1,0 +1,228 @@
+package gen
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/warproute/warproute/internal/hist"
+)
+
+// WireOverhead is what a frame takes on an Ethernet link beyond its bytes in
+// memory: FCS 4, preamble and start delimiter 8, the gap between frames 12.
+const WireOverhead = 24
+
+// Report is what a run found. Rates "on the wire" include WireOverhead.
+type Report struct {
+	Traffic *TrafficReport `json:"traffic,omitempty"` // nil where nothing was sent
+	Send    *SendReport    `json:"send,omitempty"`
+	Receive *ReceiveReport `json:"receive,omitempty"` // nil where nothing was to be received
+}
+
+// TrafficReport repeats what was asked for.
+type TrafficReport struct {
+	Family string `json:"family"`
+	Src    string `json:"src"`
+	Dst    string `json:"dst"`
+	Size   int    `json:"frame_bytes,omitempty"` // with FCS; 0: IMIX
+	IMIX   bool   `json:"imix,omitempty"`
+	Flows  int    `json:"flows"`
+}
+
+// Volume is how many packets passed a port, and how fast.
+type Volume struct {
+	Port             string  `json:"port"`
+	Mode             string  `json:"mode,omitempty"` // of the port
+	Packets          uint64  `json:"packets"`        // duplicates not among them
+	Seconds          float64 `json:"seconds"`
+	PacketsPerSecond float64 `json:"packets_per_second"`
+	BitsPerSecond    float64 `json:"bits_per_second"` // on the wire
+}
+
+// SendReport is about what was sent.
+type SendReport struct {
+	Volume
+	Asked         float64 `json:"asked_packets_per_second,omitempty"` // 0: as many as the port takes
+	TransmitShare float64 `json:"transmit_share"`                     // of the senders' busy time, in the port's transmit
+	Limit         string  `json:"limit"`                              // what kept the rate from being higher
+}
+
+// ReceiveReport is about what came back. What was sent is Packets plus Lost.
+type ReceiveReport struct {
+	Volume
+	Lost        uint64   `json:"lost"`
+	LossPercent float64  `json:"loss_percent"`
+	Missed      uint64   `json:"missed"`     // of any frames: arrived, but the receivers were too slow
+	Duplicates  uint64   `json:"duplicates"` // packets that came again
+	Reordered   uint64   `json:"reordered"`  // came after a later one of their flow (RFC 4737)
+	Corrupted   uint64   `json:"corrupted"`  // recognized, but lengths or checksums are wrong; lost, too
+	Unknown     uint64   `json:"unknown"`    // frames that are not of this run
+	Latency     *Latency `json:"latency,omitempty"`
+
+	FaultyFlows int          `json:"faulty_flows"` // with any loss, duplicates or reordering
+	WorstFlows  []FlowReport `json:"worst_flows,omitempty"`
+}
+
+// Latency is from before a frame is given to the sending port to after it is taken
+// from the receiving one. It is nil where no packet told the time of our clock.
+type Latency struct {
+	Min  time.Duration `json:"min_ns"`
+	Mean time.Duration `json:"mean_ns"`
+	P50  time.Duration `json:"p50_ns"`
+	P90  time.Duration `json:"p90_ns"`
+	P99  time.Duration `json:"p99_ns"`
+	P999 time.Duration `json:"p99.9_ns"`
+	Max  time.Duration `json:"max_ns"`
+}
+
+// FlowReport is about one flow.
+type FlowReport struct {
+	Flow       int    `json:"flow"`
+	Sent       uint64 `json:"sent"`
+	Received   uint64 `json:"received"`
+	Lost       uint64 `json:"lost"`
+	Duplicates uint64 `json:"duplicates"`
+	Reordered  uint64 `json:"reordered"`
+}
+
+// worstFlows is how many flows are reported one by one.
+const worstFlows = 16
+
+// report adds up what the threads, which have ended, counted.
+func (r *running) report(tx, rx *Port, t *Traffic, o Options, missed uint64) *Report {
+	rep := &Report{}
+	if tx != nil {
+		rep.Traffic = &TrafficReport{Family: "IPv4", Src: t.Src.String(), Dst: t.Dst.String(), Size: t.Size, IMIX: t.IMIX, Flows: t.Flows}
+		if t.ipv6() {
+			rep.Traffic.Family = "IPv6"
+		}
+		if t.IMIX {
+			rep.Traffic.Size = 0
+		}
+		rep.Send = r.sendReport(tx, o)
+	}
+	if rx != nil {
+		rep.Receive = r.receiveReport(rx)
+		rep.Receive.Missed = missed
+	}
+	return rep
+}
+
+func newVolume(p *Port, packets, bytes uint64, d time.Duration) Volume {
+	v := Volume{Port: p.Name, Mode: p.Mode, Packets: packets, Seconds: d.Seconds()}
+	if d > 0 {
+		v.PacketsPerSecond = float64(packets) / d.Seconds()
+		v.BitsPerSecond = float64(bytes+packets*WireOverhead) * 8 / d.Seconds()
+	}
+	return v
+}
+
+func (r *running) sendReport(tx *Port, o Options) *SendReport {
+	var packets, bytes uint64
+	var building, transmitting time.Duration
+	began, ended := r.senders[0].began, r.senders[0].ended
+	for _, s := range r.senders {
+		packets, bytes = packets+s.sent, bytes+s.bytes
+		building, transmitting = building+s.building, transmitting+s.transmitting
+		began, ended = min(began, s.began), max(ended, s.ended)
+	}
+	rep := &SendReport{Volume: newVolume(tx, packets, bytes, ended-began), Asked: o.Rate}
+	if busy := building + transmitting; busy > 0 {
+		rep.TransmitShare = float64(transmitting) / float64(busy)
+	}
+	switch {
+	case o.Rate > 0 && rep.PacketsPerSecond >= 0.99*o.Rate:
+		rep.Limit = "the rate asked for"
+	case rep.TransmitShare >= 0.5:
+		rep.Limit = "the port: transmitting"
+	default:
+		rep.Limit = "the generator: making frames"
+	}
+	return rep
+}
+
+func (r *running) receiveReport(rx *Port) *ReceiveReport {
+	rep := &ReceiveReport{}
+	var latency hist.Snapshot
+	var packets, bytes, longest uint64
+	shortest := r.receivers[0].shortest
+	var first, last time.Duration
+	for _, c := range r.receivers {
+		packets, bytes = packets+c.received.Load(), bytes+c.bytes
+		rep.Corrupted, rep.Unknown = rep.Corrupted+c.corrupted, rep.Unknown+c.unknown
+		if c.first != 0 {
+			if first == 0 {
+				first = c.first
+			}
+			first, last = min(first, c.first), max(last, c.last)
+		}
+		c.latency.AddTo(&latency)
+		longest, shortest = max(longest, c.longest), min(shortest, c.shortest)
+	}
+	rep.Volume = newVolume(rx, packets, bytes, last-first)
+	r.addFlows(rep)
+	if total := packets + rep.Lost; total > 0 {
+		rep.LossPercent = 100 * float64(rep.Lost) / float64(total)
+	}
+	if latency.Count > 0 {
+		quantile := func(q float64) time.Duration { return time.Duration(min(latency.Quantile(q), longest)) }
+		rep.Latency = &Latency{
+			Min: time.Duration(shortest), Mean: time.Duration(latency.Mean()), Max: time.Duration(longest),
+			P50: quantile(0.5), P90: quantile(0.9), P99: quantile(0.99), P999: quantile(0.999),
+		}
+	}
+	return rep
+}
+
+// addFlows adds up the flows' counts.
+func (r *running) addFlows(rep *ReceiveReport) {
+	n := 0
+	for _, c := range r.receivers {
+		n = max(n, len(c.flows.of))
+	}
+	for i := range n {
+		f := r.flow(i)
+		rep.Lost += f.Lost
+		rep.Duplicates += f.Duplicates
+		rep.Reordered += f.Reordered
+		if f.Lost+f.Duplicates+f.Reordered == 0 {
+			continue
+		}
+		rep.FaultyFlows++
+		rep.WorstFlows = append(rep.WorstFlows, f)
+		if len(rep.WorstFlows) >= 64*worstFlows {
+			rep.WorstFlows = worst(rep.WorstFlows)
+		}
+	}
+	rep.WorstFlows = worst(rep.WorstFlows)
+}
+
+// worst keeps the flows that lost most.
+func worst(fs []FlowReport) []FlowReport {
+	slices.SortFunc(fs, func(a, b FlowReport) int {
+		return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(b.Reordered, a.Reordered), cmp.Compare(b.Duplicates, a.Duplicates), cmp.Compare(a.Flow, b.Flow))
+	})
+	return fs[:min(len(fs), worstFlows)]
+}
+
+// flow is what all threads know of a flow.
+func (r *running) flow(i int) FlowReport {
+	rep := FlowReport{Flow: i}
+	for _, c := range r.receivers {
+		if i >= len(c.flows.of) {
+			continue
+		}
+		f := &c.flows.of[i]
+		rep.Received += f.received
+		rep.Duplicates += f.duplicates
+		rep.Reordered += f.reordered
+		if c.listening {
+			rep.Sent += f.expected()
+		}
+	}
+	if n := len(r.senders); n > 0 {
+		rep.Sent = uint64(r.senders[i%n].seqs[i/n])
+	}
+	rep.Lost = rep.Sent - min(rep.Sent, rep.Received)
+	return rep
+}

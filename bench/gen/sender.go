@@ -1,0 +1,148 @@
+package gen
+
+import (
+	"errors"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/umem"
+)
+
+// burst is how many frames are sent at once at most: enough to share the cost of
+// a system call, few enough that all are sent soon after the time they carry.
+const burst = 64
+
+// sender sends its share of the flows, on the first of its worker's queues. It
+// belongs to one thread; others read its counts when it is done.
+type sender struct {
+	*templates
+	worker *Worker
+	mem    []byte
+	filled []uint8 // by frame of memory: 1 + the index of the length whose fill it has
+
+	first, step int      // its flows: first, first+step, ...
+	seqs        []uint32 // the next number of each of its flows
+	turn        int      // the flow that is next
+	mix         mix
+	pace        pacer
+
+	// Frames that are made and wait for room in the port, and their flows.
+	frames []batch.Frame
+	turns  []int
+
+	made, sent   uint64
+	bytes        uint64 // of what was sent, as in memory
+	began, ended time.Duration
+	building     time.Duration // time spent on making frames
+	transmitting time.Duration // time spent in the port's transmit
+	full         time.Duration // since when the port has had no room; 0: it has
+	finished     bool          // all is made, and given to the port
+	done         bool          // and the port has sent it
+	err          error
+}
+
+func newSender(w *Worker, ts *templates, number, senders int, o Options) *sender {
+	s := &sender{
+		templates: ts, worker: w, mem: w.Memory.Bytes(), filled: make([]uint8, w.Memory.Frames()),
+		first: number, step: senders,
+		seqs:   make([]uint32, (ts.flows+senders-1-number)/senders),
+		frames: make([]batch.Frame, 0, burst), turns: make([]int, 0, burst),
+		pace: newPacer(o, number, senders),
+	}
+	s.mix = newMix(ts.order, len(s.seqs))
+	return s
+}
+
+var errStuck = errors.New("the port has taken no frame for a second: its link may have gone down")
+
+// send makes what is due and gives it to the port; stop ends it early. It reports
+// whether there was anything to do.
+func (s *sender) send(now time.Duration, stop bool) (busy bool) {
+	q := s.worker.Queues[0]
+	pending := q.Reclaim()
+	if s.done {
+		return false
+	}
+	if s.finished {
+		s.done = pending == 0 || now-s.ended > DefaultDrain
+		return false
+	}
+	if s.began == 0 {
+		s.began, s.ended = now, now
+		s.pace.began = now
+	}
+	due, over := s.pace.due(now, s.made)
+	if stop || over || s.made == s.pace.total && len(s.frames) == 0 {
+		s.finish()
+		return true
+	}
+	if len(s.frames) == 0 {
+		if due == 0 {
+			return false
+		}
+		s.build(min(due, burst, s.worker.Pool.Len()), uint64(now)&timeMask)
+	}
+	built := clock()
+	n := q.Transmit(s.frames)
+	end := clock()
+	s.building += built - now
+	s.transmitting += end - built
+	if n == 0 {
+		s.wait(end)
+		return false
+	}
+	s.full, s.ended = 0, end
+	for _, f := range s.frames[:n] {
+		s.bytes += uint64(f.Len)
+	}
+	s.sent += uint64(n)
+	s.frames = s.frames[:copy(s.frames, s.frames[n:])]
+	s.turns = s.turns[:copy(s.turns, s.turns[n:])]
+	return true
+}
+
+// wait is called when the port has no room, and gives up on it in the end.
+func (s *sender) wait(now time.Duration) {
+	if s.full == 0 {
+		s.full = now
+	}
+	if now-s.full > time.Second {
+		s.err = errStuck
+		s.finish()
+	}
+}
+
+// build makes the next n frames.
+func (s *sender) build(n int, now uint64) {
+	for range n {
+		size := s.mix.next()
+		start := s.worker.Pool.Take()
+		length := s.lengths[size]
+		frame := s.mem[start+umem.DataOffset:][:length]
+		if index := start / umem.FrameSize; s.filled[index] != uint8(size)+1 {
+			copy(frame[s.head:], s.fill)
+			s.filled[index] = uint8(size) + 1
+		}
+		s.write(frame, s.first+s.turn*s.step, size, s.seqs[s.turn], now)
+		s.seqs[s.turn]++
+		s.frames = append(s.frames, batch.Frame{Addr: start + umem.DataOffset, Len: uint16(length)})
+		s.turns = append(s.turns, s.turn)
+		if s.turn++; s.turn == len(s.seqs) {
+			s.turn = 0
+		}
+	}
+	s.made += uint64(n)
+}
+
+// finish gives back what the port did not take.
+func (s *sender) finish() {
+	for i, f := range s.frames {
+		s.worker.Pool.Put(f.Addr)
+		s.seqs[s.turns[i]]--
+	}
+	s.frames, s.turns = s.frames[:0], s.turns[:0]
+	s.finished = true
+}
+
+// overwritten says that something was received into a frame.
+func (s *sender) overwritten(addr uint32) { s.filled[addr/umem.FrameSize] = 0 }
