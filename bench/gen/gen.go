@@ -55,8 +55,14 @@ const DefaultDrain = 200 * time.Millisecond
 // From the first call on, IP packets to the receiving port's MAC address come
 // here and no longer to Linux, until the port is closed.
 func Run(ctx context.Context, tx, rx *Port, t Traffic, o Options) (*Report, error) {
-	if err := o.check(tx, rx); err != nil {
+	if tx == nil && rx == nil {
+		return nil, errors.New("generate traffic: no port to send on and none to receive on")
+	}
+	if err := o.Check(); err != nil {
 		return nil, fmt.Errorf("generate traffic: %w", err)
+	}
+	if o.Drain == 0 {
+		o.Drain = DefaultDrain
 	}
 	if tx != nil {
 		if err := t.complete(tx); err != nil {
@@ -73,13 +79,9 @@ func Run(ctx context.Context, tx, rx *Port, t Traffic, o Options) (*Report, erro
 	return run(ctx, tx, rx, &t, o)
 }
 
-func (o *Options) check(tx, rx *Port) error {
-	if o.Drain == 0 {
-		o.Drain = DefaultDrain
-	}
+// Check refuses what makes no sense.
+func (o *Options) Check() error {
 	switch {
-	case tx == nil && rx == nil:
-		return errors.New("no port to send on and none to receive on")
 	case math.IsNaN(o.Rate) || math.IsInf(o.Rate, 0) || o.Rate < 0:
 		return fmt.Errorf("a rate of %v packets per second", o.Rate)
 	case o.Duration < 0 || o.Warmup < 0 || o.Drain < 0:

@@ -55,7 +55,10 @@ func (p *Port) open(cores int) error {
 	}
 	queues, err := afxdp.QueueCount(p.Name)
 	if err != nil {
-		return err
+		return fmt.Errorf("open port %s: %w", p.Name, err)
+	}
+	if queues < cores {
+		return fmt.Errorf("open port %s for %d cores: each needs a queue, and there are %d (more by `ethtool -L %s`)", p.Name, cores, queues, p.Name)
 	}
 	cfg := afxdp.Config{Ports: []afxdp.PortConfig{{Interface: p.Name}}}
 	frames := (queues + cores - 1) / cores * afxdp.FramesPerQueue(afxdp.DefaultRingSize)

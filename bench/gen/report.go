@@ -96,9 +96,6 @@ func (r *running) report(tx, rx *Port, t *Traffic, o Options, missed uint64) *Re
 		if t.ipv6() {
 			rep.Traffic.Family = "IPv6"
 		}
-		if t.IMIX {
-			rep.Traffic.Size = 0
-		}
 		rep.Send = r.sendReport(tx, o)
 	}
 	if rx != nil {

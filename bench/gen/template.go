@@ -23,8 +23,7 @@ func newTemplates(t *Traffic, run uint32) *templates {
 	lengths, order := t.sizes()
 	ts := &templates{layout: layoutOf(t.ipv6()), lengths: lengths, order: order, flows: t.Flows}
 	ts.heads = make([]byte, 0, t.Flows*len(lengths)*ts.head)
-	src := newSpread(t.Src, t.Random, t.Seed)
-	dst := newSpread(t.Dst, t.Random, ^t.Seed)
+	src, dst := t.spreadSrc(), t.spreadDst()
 
 	frame := make([]byte, lengths[len(lengths)-1])
 	for i := ts.head; i < len(frame); i++ {

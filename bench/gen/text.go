@@ -29,7 +29,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		}
 		fmt.Fprintf(t, "\nfaults\t%d duplicates, %d reordered, %d corrupted, in %d flows\n", c.Duplicates, c.Reordered, c.Corrupted, c.FaultyFlows)
 		if c.Unknown > 0 {
-			fmt.Fprintf(t, "unknown\t%d frames of somebody else\n", c.Unknown)
+			fmt.Fprintf(t, "unknown\t%d frames that are not of this run\n", c.Unknown)
 		}
 		if l := c.Latency; l != nil {
 			fmt.Fprintf(t, "latency\tp50 %v, p90 %v, p99 %v, p99.9 %v, max %v\n", micro(l.P50), micro(l.P90), micro(l.P99), micro(l.P999), micro(l.Max))
@@ -39,12 +39,16 @@ func (r *Report) WriteText(w io.Writer) error {
 }
 
 func writeVolume(w io.Writer, what string, v *Volume) {
-	mode := v.Port
+	port := v.Port
 	if v.Mode != "" {
-		mode += " (" + v.Mode + ")"
+		port += " (" + v.Mode + ")"
+	}
+	if v.Packets == 0 {
+		fmt.Fprintf(w, "%s\tno packet on %s\n", what, port)
+		return
 	}
 	fmt.Fprintf(w, "%s\t%d packets in %.3f s on %s: %s packets/s, %s bit/s on the wire\n",
-		what, v.Packets, v.Seconds, mode, scaled(v.PacketsPerSecond), scaled(v.BitsPerSecond))
+		what, v.Packets, v.Seconds, port, scaled(v.PacketsPerSecond), scaled(v.BitsPerSecond))
 }
 
 // scaled writes a number with three or four digits and a prefix.

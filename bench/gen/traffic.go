@@ -7,6 +7,8 @@ import (
 	"math/bits"
 	"net"
 	"net/netip"
+
+	"github.com/warproute/warproute/packet"
 )
 
 // Traffic says what to send. Its family is that of Dst.
@@ -54,41 +56,63 @@ func leastSize(ipv6 bool) int { return layoutOf(ipv6).head + fcsLen }
 
 func (t *Traffic) ipv6() bool { return t.Dst.Addr().Is6() }
 
-// complete fills in defaults and refuses what cannot be sent on a port.
-func (t *Traffic) complete(tx *Port) error {
-	if t.Flows == 0 {
-		t.Flows = 1
+// FirstDst is the destination of the first flow: all should have the same next hop.
+func (t *Traffic) FirstDst() netip.Addr {
+	dst := t.spreadDst()
+	return dst.host(0)
+}
+
+// Check refuses what cannot be sent, whatever the port. What is left to be
+// completed by the port or by defaults is right.
+func (t *Traffic) Check() error {
+	least := leastSize(t.ipv6())
+	switch {
+	case !t.Dst.IsValid():
+		return errors.New("no destination address")
+	case t.Src.IsValid() && t.Src.Addr().Is6() != t.ipv6():
+		return fmt.Errorf("source %v and destination %v are not of one family", t.Src, t.Dst)
+	case t.Flows < 0 || t.Flows > MaxFlows:
+		return fmt.Errorf("%d flows: take 1 to %d", t.Flows, MaxFlows)
+	case t.Size != 0 && t.Size < least && t.ipv6():
+		return fmt.Errorf("frames of %d bytes: with IPv6 they have at least %d, to hold flow, number and time", t.Size, least)
+	case t.Size != 0 && t.Size < least || t.Size > maxSize:
+		return fmt.Errorf("frames of %d bytes: they have %d to %d, with FCS", t.Size, least, maxSize)
+	case t.IMIX && t.Size != 0:
+		return fmt.Errorf("frames of %d bytes and of a mix: take one of both", t.Size)
 	}
+	return nil
+}
+
+// complete fills in the defaults for a port and refuses what does not fit it.
+func (t *Traffic) complete(tx *Port) error {
+	if err := t.Check(); err != nil {
+		return err
+	}
+	t.Flows = max(t.Flows, 1)
 	if t.SrcMAC == nil {
 		t.SrcMAC = tx.MAC
 	}
-	least := leastSize(t.ipv6())
-	if t.Size == 0 {
-		t.Size = least
+	if t.Size == 0 && !t.IMIX {
+		t.Size = leastSize(t.ipv6())
 	}
 	largest := t.Size
 	if t.IMIX {
 		largest = maxSize
 	}
 	switch {
-	case !t.Dst.IsValid() || !t.Src.IsValid():
-		return errors.New("no source or no destination address")
-	case t.Src.Addr().Is6() != t.Dst.Addr().Is6():
-		return fmt.Errorf("source %v and destination %v are not of one family", t.Src, t.Dst)
-	case t.Flows < 1 || t.Flows > MaxFlows:
-		return fmt.Errorf("%d flows: take 1 to %d", t.Flows, MaxFlows)
-	case t.Size < least && t.ipv6():
-		return fmt.Errorf("frames of %d bytes: with IPv6 they have at least %d, to hold flow, number and time", t.Size, least)
-	case t.Size < least || t.Size > maxSize:
-		return fmt.Errorf("frames of %d bytes: they have %d to %d, with FCS", t.Size, least, maxSize)
+	case !t.Src.IsValid():
+		return errors.New("no source address")
 	case len(t.DstMAC) != 6 || len(t.SrcMAC) != 6:
 		return fmt.Errorf("MAC addresses %q and %q: 6 bytes each are needed", t.DstMAC, t.SrcMAC)
 	}
-	if packetLen := largest - fcsLen - 14; tx.MTU > 0 && packetLen > tx.MTU {
+	if packetLen := largest - fcsLen - packet.EthernetLen; tx.MTU > 0 && packetLen > tx.MTU {
 		return fmt.Errorf("frames of %d bytes do not fit port %s, whose MTU is %d (`ip link set %s mtu %d`)", largest, tx.Name, tx.MTU, tx.Name, packetLen)
 	}
 	return nil
 }
+
+func (t *Traffic) spreadSrc() spread { return newSpread(t.Src, t.Random, t.Seed) }
+func (t *Traffic) spreadDst() spread { return newSpread(t.Dst, t.Random, ^t.Seed) }
 
 // sizes returns the lengths of frames in memory, each once, and the order in
 // which they are sent, as indices of lengths.

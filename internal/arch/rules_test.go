@@ -68,7 +68,7 @@ var modules = []moduleRow{
 	{"C", nil, "building needs Go alone, and the binary runs anywhere"},
 	{"golang.org/x/sys", []string{"..."}, "system calls"},
 	{"github.com/cilium/ebpf", []string{"afxdp", "bench/..."}, "XDP programs are the ports' business, and the live-frames sender's"},
-	{"github.com/vishvananda/netlink", []string{"control/doctor", "internal/lab", tests}, "asks Linux for set-up and diagnosis; the mirror reads messages itself, without allocating"},
+	{"github.com/vishvananda/netlink", []string{"cmd/...", "control/doctor", "internal/lab", tests}, "asks Linux for set-up and diagnosis; the mirror reads messages itself, without allocating"},
 	{"github.com/vishvananda/netns", []string{"internal/lab", tests}, "namespaces are the lab's"},
 	{"golang.org/x/net", []string{"internal/lab", tests}, "pings of the lab"},
 	{"github.com/goccy/go-yaml", []string{"control/config"}, "one package knows the file format"},
