@@ -33,7 +33,6 @@ test: ## everything; needs root
 	CGO_ENABLED=1 go test -race $(E2E)
 
 demo: build ## a router between two hosts, in namespaces; needs root
-	scripts/need.sh $(NET_NEEDS)
 	bin/warproute demo
 
 bench: build ## the whole way of a packet, on memory ports

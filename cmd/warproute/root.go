@@ -27,6 +27,7 @@ ip route, FRR and BIRD work as ever.
 		newRouteCommand(),
 		newDoctorCommand(),
 		newGenCommand(),
+		newDemoCommand(),
 		newBenchCommand(),
 		newVersionCommand(),
 	)

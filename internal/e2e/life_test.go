@@ -186,3 +186,34 @@ func TestWrongUse(t *testing.T) {
 		}
 	}
 }
+
+func TestDemo(t *testing.T) {
+	run := func(args ...string) (string, int) {
+		cmd := exec.Command(program, append([]string{"demo"}, args...)...)
+		cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+		out, err := cmd.CombinedOutput()
+		if _, exited := err.(*exec.ExitError); err != nil && !exited {
+			t.Fatal(err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(strings.TrimPrefix(cmd.Env[len(cmd.Env)-1], "TMPDIR="), "*")); len(left) > 0 {
+			t.Errorf("demo %v leaves %v behind", args, left)
+		}
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	before := must(t, newTopology(t, lab.VethOptions{}).Client, "ip", "netns", "list")
+	out, code := run("--load", "500ms")
+	if code != 0 || !strings.Contains(out, "everything went through") {
+		t.Errorf("exit %d:\n%s", code, out)
+	}
+	for _, want := range []string{"ping 10.8.0.2", "ping fd08::2", "TCP over IPv4", "TCP over IPv6", "64 bytes, full rate", "p99.9", "stopped: "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the demo says nothing of %q:\n%s", want, out)
+		}
+	}
+	if out, code := run("--engine", "gpu"); code != 1 {
+		t.Errorf("a demo whose router does not start: exit %d:\n%s", code, out)
+	}
+	if after := must(t, newTopology(t, lab.VethOptions{}).Client, "ip", "netns", "list"); after != before {
+		t.Errorf("namespaces are left: %s", after)
+	}
+}
