@@ -26,7 +26,7 @@ type linux struct {
 	neighbors map[neighborID]net.HardwareAddr // resolved
 }
 
-func askLinux(t *testing.T, ns *lab.Namespace) *linux {
+func askLinux(t testing.TB, ns *lab.Namespace) *linux {
 	t.Helper()
 	l := &linux{ns: ns, ports: map[int]string{}, up: map[int]bool{}, neighbors: map[neighborID]net.HardwareAddr{}}
 	links, err := ns.Netlink().LinkList()
@@ -49,7 +49,7 @@ func askLinux(t *testing.T, ns *lab.Namespace) *linux {
 }
 
 // fate is what fate says of the base, less the shares.
-func (l *linux) fate(t *testing.T, ip netip.Addr) string {
+func (l *linux) fate(t testing.TB, ip netip.Addr) string {
 	t.Helper()
 	routes, err := l.ns.Netlink().RouteGetWithOptions(ip.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
 	switch {

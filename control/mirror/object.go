@@ -111,7 +111,7 @@ func (s *state) expand(id uint32) (fib.Kind, []path) {
 		default:
 			kind = fib.KindForward
 			p := pathsOf([]rtnl.Hop{member.Hop})[0]
-			p.weight = uint32(m.Weight)
+			p.weight = m.Weight
 			paths = append(paths, p)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ import (
 //
 // Nobody answers at the other ends, except where a test gives them addresses.
 type world struct {
-	t            *testing.T
+	t            testing.TB
 	router, peer *lab.Namespace
 	fib          *fib.FIB
 	m            *Mirror
@@ -42,7 +43,7 @@ type world struct {
 var portNames = []string{"lan", "wan"}
 
 // newWorld builds a world without a mirror.
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, fib: fib.New(1), locals: map[netip.Addr]int{}}
 	w.router, w.peer = newNamespace(t, "router"), newNamespace(t, "peer")
@@ -70,7 +71,7 @@ func (w *world) addressed() {
 	w.t.Fatal("the router's IPv6 addresses do not come up")
 }
 
-func newNamespace(t *testing.T, name string) *lab.Namespace {
+func newNamespace(t testing.TB, name string) *lab.Namespace {
 	t.Helper()
 	ns, err := lab.New(name)
 	check(t, err)
@@ -129,7 +130,7 @@ func (w *world) mirror(f *fib.FIB, hooks Hooks, opts options) (m *Mirror) {
 	return m
 }
 
-type testWriter struct{ t *testing.T }
+type testWriter struct{ t testing.TB }
 
 func (w testWriter) Write(b []byte) (int, error) {
 	w.t.Log(strings.TrimSpace(string(b)))
@@ -179,12 +180,13 @@ func fate(f *fib.FIB, ip netip.Addr) string {
 	if !hop.Group() {
 		return adjacencyFate(f, hop.Index())
 	}
+	group := f.Words().Groups[int(hop.Index())*fib.Buckets:]
 	share := map[string]int{}
 	for i := range fib.Buckets {
-		share[adjacencyFate(f, f.Words().Groups[int(hop.Index())*fib.Buckets+i])]++
+		share[adjacencyFate(f, atomic.LoadUint32(&group[i]))]++
 	}
 	if len(share) == 1 {
-		return adjacencyFate(f, f.Words().Groups[int(hop.Index())*fib.Buckets])
+		return adjacencyFate(f, atomic.LoadUint32(&group[0]))
 	}
 	var parts []string
 	for _, way := range slices.Sorted(maps.Keys(share)) {
@@ -228,7 +230,7 @@ func (w *world) wantSoon(addr, want string) {
 	}
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

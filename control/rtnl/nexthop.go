@@ -20,7 +20,7 @@ type Nexthop struct {
 // Member is another object in a group.
 type Member struct {
 	ID     uint32
-	Weight uint16 // at least 1
+	Weight uint32 // at least 1
 }
 
 // Parse reads the data of a next-hop message.
@@ -52,9 +52,9 @@ func (n *Nexthop) Parse(data []byte) error {
 		case unix.NHA_GROUP:
 			n.Group = make([]Member, 0, len(a.value)/sizeofMember)
 			for b := a.value; len(b) >= sizeofMember; b = b[sizeofMember:] {
-				weight := uint16(b[5])<<8 | uint16(b[4])
 				n.Group = append(n.Group, Member{
-					ID: binary.NativeEndian.Uint32(b), Weight: weight + 1,
+					ID:     binary.NativeEndian.Uint32(b),
+					Weight: 1 + uint32(b[4]) + uint32(b[5])<<8,
 				})
 			}
 		}

@@ -1,0 +1,277 @@
+package rtnl
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"reflect"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func ne32(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
+
+func ip(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+// body is the data of a message: a fixed header and attributes.
+func body(header []byte, attrs ...[]byte) []byte {
+	b := append([]byte(nil), header...)
+	for _, a := range attrs {
+		b = append(b, a...)
+	}
+	return b
+}
+
+func attr(kind uint16, value []byte) []byte { return request{}.attr(kind, value) }
+
+func rtmsg(family, bits uint8, kind uint8) []byte {
+	return []byte{family, bits, 0, 0, unix.RT_TABLE_MAIN, unix.RTPROT_STATIC, unix.RT_SCOPE_UNIVERSE, kind, 0, 0, 0, 0}
+}
+
+// rtnexthop is one entry of RTA_MULTIPATH.
+func rtnexthop(flags, hops byte, link uint32, attrs ...[]byte) []byte {
+	b := append([]byte{0, 0, flags, hops}, ne32(link)...)
+	for _, a := range attrs {
+		b = append(b, a...)
+	}
+	binary.NativeEndian.PutUint16(b, uint16(len(b)))
+	return b
+}
+
+func TestRoute(t *testing.T) {
+	multipath := append(
+		rtnexthop(0, 0, 2, attr(unix.RTA_GATEWAY, ip("10.0.0.1").AsSlice())),
+		rtnexthop(unix.RTNH_F_DEAD, 255, 3, attr(unix.RTA_VIA, append([]byte{unix.AF_INET6, 0}, ip("fe80::1").AsSlice()...)))...)
+	for _, test := range []struct {
+		name string
+		data []byte
+		want Route
+	}{
+		{"an IPv4 default route", body(rtmsg(unix.AF_INET, 0, unix.RTN_UNICAST), attr(unix.RTA_OIF, ne32(7)), attr(unix.RTA_GATEWAY, ip("10.0.0.1").AsSlice())),
+			Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("0.0.0.0/0"),
+				Hops: []Hop{{Gateway: ip("10.0.0.1"), Index: 7, Weight: 1}}}},
+		{"an IPv6 default route", body(rtmsg(unix.AF_INET6, 0, unix.RTN_UNICAST), attr(unix.RTA_OIF, ne32(7))),
+			Route{Family: unix.AF_INET6, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("::/0"),
+				Hops: []Hop{{Index: 7, Weight: 1}}}},
+		{"all attributes", body(rtmsg(unix.AF_INET, 24, unix.RTN_UNICAST),
+			attr(unix.RTA_DST, ip("10.1.2.0").AsSlice()), attr(unix.RTA_TABLE, ne32(1000)), attr(unix.RTA_PRIORITY, ne32(50)),
+			attr(unix.RTA_PREFSRC, ip("10.9.9.9").AsSlice()), attr(rtaNHID, ne32(44)), attr(unix.RTA_MULTIPATH, multipath),
+			attr(200, []byte("unknown"))),
+			Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: 1000, Metric: 50, Dst: netip.MustParsePrefix("10.1.2.0/24"),
+				PrefSrc: ip("10.9.9.9"), NexthopID: 44, Multipath: true,
+				Hops: []Hop{{Gateway: ip("10.0.0.1"), Index: 2, Weight: 1}, {Gateway: ip("fe80::1"), Index: 3, Weight: 256, Dead: true}}}},
+		{"no hops", body(rtmsg(unix.AF_INET, 8, unix.RTN_BLACKHOLE), attr(unix.RTA_DST, ip("10.0.0.0").AsSlice())),
+			Route{Family: unix.AF_INET, Type: unix.RTN_BLACKHOLE, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("10.0.0.0/8")}},
+		{"a tunnel", body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), attr(unix.RTA_DST, ip("10.0.0.0").AsSlice()), attr(unix.RTA_OIF, ne32(7)), attr(unix.RTA_ENCAP|unix.NLA_F_NESTED, nil)),
+			Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("10.0.0.0/8"),
+				Hops: []Hop{{Index: 7, Weight: 1, Encap: true}}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := Route{Hops: make([]Hop, 3)} // left over from the last one
+			if err := got.Parse(test.data); err != nil {
+				t.Fatal(err)
+			}
+			test.want.Protocol = unix.RTPROT_STATIC
+			if len(got.Hops) == 0 {
+				got.Hops = nil
+			}
+			if !reflect.DeepEqual(got, test.want) {
+				t.Errorf("got  %+v\nwant %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestMessagesThatDoNotFitAreErrors(t *testing.T) {
+	var (
+		route    Route
+		link     Link
+		neighbor Neighbor
+		nexthop  Nexthop
+		address  Address
+		rule     Rule
+	)
+	long := func(b []byte) []byte { // whose length claims one byte too many
+		b = append([]byte(nil), b...)
+		binary.NativeEndian.PutUint16(b, uint16(len(b)+1))
+		return b
+	}
+	dst := attr(unix.RTA_DST, ip("10.0.0.0").AsSlice())
+	for _, test := range []struct {
+		name  string
+		parse func([]byte) error
+		data  []byte
+	}{
+		{"a route without a header", route.Parse, make([]byte, unix.SizeofRtMsg-1)},
+		{"a prefix longer than the address", route.Parse, body(rtmsg(unix.AF_INET, 33, unix.RTN_UNICAST), dst)},
+		{"an address of the other family", route.Parse, body(rtmsg(unix.AF_INET6, 8, unix.RTN_UNICAST), dst)},
+		{"an address of 5 bytes", route.Parse, body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), attr(unix.RTA_DST, make([]byte, 5)))},
+		{"an attribute beyond the end", route.Parse, body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), long(dst))},
+		{"an attribute shorter than its header", route.Parse, body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), []byte{3, 0, 1, 0})},
+		{"a metric of 2 bytes", route.Parse, body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), dst, attr(unix.RTA_PRIORITY, make([]byte, 2)))},
+		{"a via without an address", route.Parse, body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), dst, attr(unix.RTA_VIA, make([]byte, 2)))},
+		{"a via of 1 byte", route.Parse, body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), dst, attr(unix.RTA_VIA, make([]byte, 1)))},
+		{"a next hop beyond the end", route.Parse, body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), dst, attr(unix.RTA_MULTIPATH, long(rtnexthop(0, 0, 1))))},
+		{"a next hop with a broken attribute", route.Parse, body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), dst, attr(unix.RTA_MULTIPATH, rtnexthop(0, 0, 1, long(dst))))},
+		{"a link without a header", link.Parse, make([]byte, 15)},
+		{"an MTU of 1 byte", link.Parse, body(make([]byte, 16), attr(unix.IFLA_MTU, make([]byte, 1)))},
+		{"a neighbour without a header", neighbor.Parse, make([]byte, 11)},
+		{"a neighbour with half an address", neighbor.Parse, body(make([]byte, 12), attr(unix.NDA_DST, make([]byte, 3)))},
+		{"a next-hop object without a header", nexthop.Parse, make([]byte, 7)},
+		{"a next-hop object with a short number", nexthop.Parse, body(make([]byte, 8), attr(unix.NHA_ID, make([]byte, 3)))},
+		{"an address message without a header", address.Parse, make([]byte, 7)},
+		{"a rule without a header", rule.Parse, make([]byte, 11)},
+	} {
+		if err := test.parse(test.data); err == nil {
+			t.Errorf("%s: no error", test.name)
+		}
+	}
+}
+
+func TestNexthop(t *testing.T) {
+	member := func(id uint32, weight uint16) []byte {
+		return append(ne32(id), byte(weight-1), byte((weight-1)>>8), 0, 0)
+	}
+	for _, test := range []struct {
+		name string
+		data []byte
+		want Nexthop
+	}{
+		{"a gateway", body([]byte{unix.AF_INET, 0, 4, 0, 0, 0, 0, 0}, attr(unix.NHA_ID, ne32(9)), attr(unix.NHA_OIF, ne32(3)), attr(unix.NHA_GATEWAY, ip("10.0.0.1").AsSlice())),
+			Nexthop{ID: 9, Family: unix.AF_INET, Protocol: 4, Hop: Hop{Gateway: ip("10.0.0.1"), Index: 3, Weight: 1}}},
+		{"a group", body(make([]byte, 8), attr(unix.NHA_ID, ne32(10)), attr(unix.NHA_GROUP, append(member(1, 1), member(2, 300)...))),
+			Nexthop{ID: 10, Hop: Hop{Weight: 1}, Group: []Member{{1, 1}, {2, 300}}}},
+		{"a blackhole", body(make([]byte, 8), attr(unix.NHA_ID, ne32(11)), attr(unix.NHA_BLACKHOLE, nil)),
+			Nexthop{ID: 11, Blackhole: true, Hop: Hop{Weight: 1}}},
+	} {
+		var got Nexthop
+		if err := got.Parse(test.data); err != nil || !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %+v (%v), want %+v", test.name, got, err, test.want)
+		}
+	}
+}
+
+func TestLinkNeighborAndRule(t *testing.T) {
+	mac := []byte{2, 0, 0, 0, 0, 1}
+	var l Link
+	ifinfo := append([]byte{0, 0, 0, 0}, body(ne32(5), ne32(unix.IFF_UP|unix.IFF_LOWER_UP), ne32(0))...)
+	if err := l.Parse(body(ifinfo, attr(unix.IFLA_IFNAME, []byte("lan0\x00")), attr(unix.IFLA_MTU, ne32(1400)), attr(unix.IFLA_ADDRESS, mac))); err != nil {
+		t.Fatal(err)
+	}
+	if want := (Link{Index: 5, Flags: unix.IFF_UP | unix.IFF_LOWER_UP, Name: "lan0", MTU: 1400, Address: [6]byte(mac)}); l != want {
+		t.Errorf("link %+v, want %+v", l, want)
+	}
+	if !l.Up() {
+		t.Error("a link with a carrier is not up")
+	}
+	if l.Flags = unix.IFF_UP; l.Up() {
+		t.Error("a link without a carrier is up")
+	}
+	if l.Flags = unix.IFF_LOWER_UP; l.Up() {
+		t.Error("a link that is set down is up")
+	}
+
+	var n Neighbor
+	ndmsg := append([]byte{unix.AF_INET, 0, 0, 0}, append(ne32(5), unix.NUD_STALE, 0, unix.NTF_ROUTER, 0)...)
+	if err := n.Parse(body(ndmsg, attr(unix.NDA_DST, ip("10.0.0.9").AsSlice()), attr(unix.NDA_LLADDR, mac))); err != nil {
+		t.Fatal(err)
+	}
+	if want := (Neighbor{Family: unix.AF_INET, Index: 5, State: unix.NUD_STALE, Flags: unix.NTF_ROUTER, Addr: ip("10.0.0.9"), Address: [6]byte(mac)}); n != want {
+		t.Errorf("neighbour %+v, want %+v", n, want)
+	}
+
+	plain := []byte{unix.AF_INET, 0, 0, 0, unix.RT_TABLE_MAIN, 0, 0, unix.FR_ACT_TO_TBL, 0, 0, 0, 0}
+	for _, test := range []struct {
+		name  string
+		data  []byte
+		plain bool
+	}{
+		{"all to main", body(plain, attr(unix.FRA_TABLE, ne32(254)), attr(unix.FRA_SUPPRESS_PREFIXLEN, ne32(0xffffffff)), attr(unix.FRA_PRIORITY, ne32(32766)), attr(unix.FRA_PROTOCOL, []byte{2})), true},
+		{"by mark", body(plain, attr(unix.FRA_FWMARK, ne32(1))), false},
+		{"by source", body(append([]byte{unix.AF_INET, 0, 8}, plain[3:]...), attr(unix.FRA_SRC, make([]byte, 4))), false},
+		{"suppressed", body(plain, attr(unix.FRA_SUPPRESS_PREFIXLEN, ne32(0))), false},
+		{"a blackhole", append(append([]byte(nil), plain[:7]...), unix.FR_ACT_BLACKHOLE, 0, 0, 0, 0), false},
+	} {
+		var r Rule
+		if err := r.Parse(test.data); err != nil || r.Plain != test.plain {
+			t.Errorf("rule %s: plain %v (%v), want %v", test.name, r.Plain, err, test.plain)
+		}
+	}
+}
+
+func TestNextSplitsMessages(t *testing.T) {
+	b := append(newRequest(1, 2, 3, 4, 5).bytes(), 0, 0) // 18 bytes, padded
+	b = append(b, newRequest(6, 7, 8).bytes()...)
+	one, rest, err := Next(b)
+	if err != nil || one.Type != 1 || one.Seq != 3 || len(one.Data) != 2 {
+		t.Fatalf("%+v, %v", one, err)
+	}
+	two, rest, err := Next(rest)
+	if err != nil || two.Type != 6 || two.Seq != 8 || len(two.Data) != 0 || len(rest) != 0 {
+		t.Fatalf("%+v, %v, %d left", two, err, len(rest))
+	}
+	for _, bad := range [][]byte{b[:15], b[:17], {15, 0, 0, 0, 15: 0}} {
+		if _, _, err := Next(bad); !errors.Is(err, ErrTruncated) {
+			t.Errorf("%d bytes: %v", len(bad), err)
+		}
+	}
+}
+
+func TestParsingRoutesAllocatesNothing(t *testing.T) {
+	data := body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), attr(unix.RTA_DST, ip("10.0.0.0").AsSlice()),
+		attr(unix.RTA_MULTIPATH, append(rtnexthop(0, 0, 2), rtnexthop(0, 0, 3)...)))
+	r := Route{Hops: make([]Hop, 0, 4)}
+	if n := testing.AllocsPerRun(100, func() {
+		if err := r.Parse(data); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a route", n)
+	}
+}
+
+// FuzzParse gives every parser the same bytes: none may panic, and what is
+// accepted must be what the rest of the program relies on.
+func FuzzParse(f *testing.F) {
+	dst := attr(unix.RTA_DST, ip("10.0.0.0").AsSlice())
+	f.Add(body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), dst, attr(unix.RTA_OIF, ne32(1))))
+	f.Add(body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), dst, attr(unix.RTA_MULTIPATH, rtnexthop(0, 0, 1, dst))))
+	f.Add(body(rtmsg(unix.AF_INET6, 128, unix.RTN_LOCAL), attr(unix.RTA_DST, ip("fd00::1").AsSlice())))
+	f.Add(body(make([]byte, 8), attr(unix.NHA_GROUP, make([]byte, 24))))
+	f.Add(body(make([]byte, 12), attr(unix.NDA_DST, make([]byte, 16)), attr(unix.NDA_LLADDR, make([]byte, 6))))
+	f.Add(body(make([]byte, 16), attr(unix.IFLA_IFNAME, []byte("lan0"))))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var (
+			route    Route
+			link     Link
+			neighbor Neighbor
+			nexthop  Nexthop
+			address  Address
+			rule     Rule
+		)
+		if err := route.Parse(data); err == nil && (route.Family == unix.AF_INET || route.Family == unix.AF_INET6) {
+			if route.Dst != route.Dst.Masked() || route.Dst.Addr().Is4() != (route.Family == unix.AF_INET) {
+				t.Errorf("destination %v of family %d", route.Dst, route.Family)
+			}
+			for _, h := range route.Hops {
+				if h.Weight == 0 {
+					t.Error("a hop without weight")
+				}
+			}
+		}
+		_ = link.Parse(data)
+		_ = neighbor.Parse(data)
+		_ = nexthop.Parse(data)
+		_ = address.Parse(data)
+		_ = rule.Parse(data)
+		for rest := data; len(rest) > 0; {
+			var err error
+			var msg Message
+			if msg, rest, err = Next(rest); err != nil {
+				break
+			}
+			_ = msg.Err()
+		}
+	})
+}
