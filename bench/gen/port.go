@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/dataplane"
@@ -43,15 +44,9 @@ func OpenPort(name string, cores int) (*Port, error) {
 }
 
 func (p *Port) open(cores int) error {
-	link, err := net.InterfaceByName(p.Name)
+	link, err := findLink(p.Name)
 	if err != nil {
-		return fmt.Errorf("open port %s: look up the interface: %w (`ip link` lists those of this network namespace)", p.Name, err)
-	}
-	switch {
-	case link.Flags&net.FlagUp == 0:
-		return fmt.Errorf("open port %s: the interface is down (`ip link set %s up`)", p.Name, p.Name)
-	case link.Flags&net.FlagRunning == 0:
-		return fmt.Errorf("open port %s: the interface has no carrier: its other end is down", p.Name)
+		return fmt.Errorf("open port %s: %w", p.Name, err)
 	}
 	queues, err := afxdp.QueueCount(p.Name)
 	if err != nil {
@@ -83,6 +78,27 @@ func (p *Port) open(cores int) error {
 		p.Workers = append(p.Workers, w)
 	}
 	return nil
+}
+
+// carrierTime is how long a link that has just been set up may take to say so:
+// Linux reports it once a second.
+const carrierTime = 2 * time.Second
+
+// findLink looks a link up and waits until it can send.
+func findLink(name string) (link *net.Interface, err error) {
+	for end := time.Now().Add(carrierTime); ; time.Sleep(10 * time.Millisecond) {
+		link, err = net.InterfaceByName(name)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("look up the interface: %w (`ip link` lists those of this network namespace)", err)
+		case link.Flags&net.FlagUp == 0:
+			return nil, fmt.Errorf("the interface is down (`ip link set %s up`)", name)
+		case link.Flags&net.FlagRunning != 0:
+			return link, nil
+		case time.Now().After(end):
+			return nil, errors.New("the interface has no carrier: its other end is down")
+		}
+	}
 }
 
 // Close gives the interface back to Linux. Run must have returned. To close twice

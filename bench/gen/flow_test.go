@@ -1,0 +1,111 @@
+package gen
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// TestNote feeds numbers to one flow.
+func TestNote(t *testing.T) {
+	const big = minWindow * 1000
+	for _, tt := range []struct {
+		name string
+		seqs []uint32
+		want flow // without first and next
+	}{
+		{"in order", []uint32{0, 1, 2, 3}, flow{received: 4}},
+		{"a gap", []uint32{0, 1, 5, 6}, flow{received: 4}},
+		{"a pair swapped", []uint32{0, 2, 1, 3}, flow{received: 4, reordered: 1}},
+		{"one that is late by many", []uint32{1, 2, 3, 4, 0}, flow{received: 5, reordered: 1}},
+		{"all backwards", []uint32{4, 3, 2, 1, 0}, flow{received: 5, reordered: 4}},
+		{"a duplicate", []uint32{0, 1, 1, 2}, flow{received: 3, duplicates: 1}},
+		{"a duplicate of a late one", []uint32{0, 2, 1, 1}, flow{received: 3, reordered: 1, duplicates: 1}},
+		{"a duplicate of the first", []uint32{0, 0, 0}, flow{received: 1, duplicates: 2}},
+		{"a bit of the window used again", []uint32{0, maxWindow, maxWindow - 1}, flow{received: 3, reordered: 1}},
+		{"a gap of more than the window", []uint32{0, 1, big, 2, big + 1}, flow{received: 5, reordered: 1}},
+	} {
+		fs := newFlows(1)
+		for _, seq := range tt.seqs {
+			fs.note(0, seq)
+		}
+		got := fs.of[0]
+		got.first, got.next = 0, 0
+		if got != tt.want {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestNumbersWrap passes 2^32, in order and not.
+func TestNumbersWrap(t *testing.T) {
+	fs := newFlows(0)
+	fs.grow(1)
+	start := uint32(1<<32 - 500)
+	for i := range uint32(1000) {
+		seq := start + i
+		if i%10 == 3 {
+			seq++
+		} else if i%10 == 4 {
+			seq--
+		}
+		fs.note(0, seq)
+	}
+	if f := fs.of[0]; f.received != 1000 || f.reordered != 100 || f.duplicates != 0 || f.expected() != 1000 {
+		t.Errorf("%+v, %d expected", f, f.expected())
+	}
+}
+
+// TestFlowsAgainstOracle compares with a map of all that was seen, on flows whose
+// packets are lost, repeated and moved within the window.
+func TestFlowsAgainstOracle(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	const numFlows = 5
+	fs := newFlows(numFlows)
+	seen := make([]map[uint32]bool, numFlows)
+	highest := make([]uint32, numFlows)
+	var want [numFlows]flow
+	for i := range seen {
+		seen[i] = map[uint32]bool{}
+	}
+	base := make([]uint32, numFlows)
+	for step := range 200_000 {
+		i := rnd.IntN(numFlows)
+		seq := base[i] + uint32(rnd.IntN(minWindow/2))
+		if rnd.IntN(3) == 0 {
+			base[i] += uint32(rnd.IntN(4))
+		}
+		fresh := fs.note(i, seq)
+		if fresh == seen[i][seq] {
+			t.Fatalf("step %d, flow %d, number %d: fresh is %v", step, i, seq, fresh)
+		}
+		switch {
+		case seen[i][seq]:
+			want[i].duplicates++
+		case seq < highest[i]:
+			want[i].reordered++
+			fallthrough
+		default:
+			want[i].received++
+		}
+		seen[i][seq] = true
+		highest[i] = max(highest[i], seq)
+	}
+	for i, f := range fs.of {
+		if f.first, f.next = 0, 0; f != want[i] {
+			t.Errorf("flow %d: %+v, want %+v", i, f, want[i])
+		}
+	}
+	if want[0].duplicates == 0 || want[0].reordered == 0 {
+		t.Error("duplicates or reordering were not tried")
+	}
+}
+
+// TestWindowsFitMemory bounds what many flows take.
+func TestWindowsFitMemory(t *testing.T) {
+	for _, n := range []int{1, 64, 4096, 1 << 16} {
+		fs := newFlows(n)
+		if len(fs.bits)*64 > max(allBits, n*minWindow) || fs.window < minWindow || fs.window > maxWindow || fs.window&(fs.window-1) != 0 {
+			t.Errorf("%d flows have windows of %d", n, fs.window)
+		}
+	}
+}

@@ -1,0 +1,328 @@
+package gen
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/testutil"
+)
+
+// counts is what a report says of faults.
+type counts struct {
+	received, lost, duplicates, reordered, corrupted, unknown uint64
+	faultyFlows                                               int
+}
+
+func countsOf(r *ReceiveReport) counts {
+	return counts{r.Packets, r.Lost, r.Duplicates, r.Reordered, r.Corrupted, r.Unknown, r.FaultyFlows}
+}
+
+// TestReportCountsWhatHappened has a wire do known things to some frames.
+func TestReportCountsWhatHappened(t *testing.T) {
+	const n = 1000
+	// held returns a fault that lets some frames arrive after so many later ones.
+	held := func(every, after int) func(int, []byte, func([]byte)) {
+		var frame []byte
+		return func(i int, f []byte, deliver func([]byte)) {
+			if i%every == 5 {
+				frame = append(frame[:0], f...)
+				return
+			}
+			deliver(f)
+			if i%every == 5+after {
+				deliver(frame)
+			}
+		}
+	}
+	flipped := func(at int) func(int, []byte, func([]byte)) {
+		return func(i int, f []byte, deliver func([]byte)) {
+			if i%10 == 3 {
+				f[at] ^= 0x10
+			}
+			deliver(f)
+		}
+	}
+	stranger := testutil.UDP4("10.0.0.1", "10.0.0.2", 4000, udpPort, make([]byte, 40)...)
+	for _, tt := range []struct {
+		name  string
+		flows int
+		fault func(n int, frame []byte, deliver func([]byte))
+		want  counts
+	}{
+		{"nothing", 7, nil, counts{received: n}},
+		{"drops one in ten", 1, func(i int, f []byte, deliver func([]byte)) {
+			if i%10 != 3 {
+				deliver(f)
+			}
+		}, counts{received: 900, lost: 100, faultyFlows: 1}},
+		{"drops one flow of four", 4, func(i int, f []byte, deliver func([]byte)) {
+			if i%4 != 2 {
+				deliver(f)
+			}
+		}, counts{received: 750, lost: 250, faultyFlows: 1}},
+		{"drops the last packets", 5, func(i int, f []byte, deliver func([]byte)) {
+			if i < n-8 {
+				deliver(f)
+			}
+		}, counts{received: n - 8, lost: 8, faultyFlows: 5}},
+		{"drops everything", 3, func(int, []byte, func([]byte)) {}, counts{lost: n, faultyFlows: 3}},
+		{"repeats one in ten at once", 2, func(i int, f []byte, deliver func([]byte)) {
+			deliver(f)
+			if i%10 == 3 {
+				deliver(f)
+			}
+		}, counts{received: n, duplicates: 100, faultyFlows: 1}},
+		{"is late with one in twenty, by three of its flow", 1, held(20, 3), counts{received: n, reordered: 50, faultyFlows: 1}},
+		{"is late, but behind other flows alone", 4, held(20, 3), counts{received: n}},
+		{"is late with one in twenty, by one of its flow", 4, held(20, 4), counts{received: n, reordered: 50, faultyFlows: 1}},
+		{"flips a bit of the IPv4 header", 1, flipped(22), counts{received: 900, lost: 100, corrupted: 100, faultyFlows: 1}},
+		{"flips a bit of the magic number", 1, flipped(42), counts{received: 900, lost: 100, corrupted: 100, faultyFlows: 1}},
+		{"flips a bit of the sequence number", 1, flipped(53), counts{received: 900, lost: 100, corrupted: 100, faultyFlows: 1}},
+		{"cuts frames short", 1, func(i int, f []byte, deliver func([]byte)) {
+			if i%10 == 3 {
+				f = f[:70]
+			}
+			deliver(f)
+		}, counts{received: 900, lost: 100, corrupted: 100, faultyFlows: 1}},
+		{"adds frames of others", 1, func(i int, f []byte, deliver func([]byte)) {
+			deliver(f)
+			if i%10 == 3 {
+				deliver(stranger)
+			}
+		}, counts{received: n, unknown: 100}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWire()
+			w.fault = tt.fault
+			tx, rx := ports(t, w)
+			tr := testTraffic(tt.flows)
+			tr.Size = 90
+			rep := mustRun(t, tx, rx, tr, Options{Count: n, Drain: 20 * time.Millisecond})
+			if rep.Send.Packets != n {
+				t.Errorf("sent %d packets, want %d", rep.Send.Packets, n)
+			}
+			if got := countsOf(rep.Receive); got != tt.want {
+				t.Errorf("\n got %+v\nwant %+v", got, tt.want)
+			}
+			if want := 100 * float64(tt.want.lost) / n; rep.Receive.LossPercent != want {
+				t.Errorf("a loss of %v %%, want %v", rep.Receive.LossPercent, want)
+			}
+			var lost uint64
+			for _, f := range rep.Receive.WorstFlows {
+				lost += f.Lost
+			}
+			if lost != tt.want.lost || len(rep.Receive.WorstFlows) != tt.want.faultyFlows {
+				t.Errorf("%d worst flows lost %d, want %d and %d", len(rep.Receive.WorstFlows), lost, tt.want.faultyFlows, tt.want.lost)
+			}
+		})
+	}
+}
+
+func TestLatencyIsTheWires(t *testing.T) {
+	w := newWire()
+	w.delay = 3 * time.Millisecond
+	tx, rx := ports(t, w)
+	rep := mustRun(t, tx, rx, testTraffic(1), Options{Count: 200, Rate: 10_000, Drain: time.Second})
+	l := rep.Receive.Latency
+	if rep.Receive.Packets != 200 || l == nil {
+		t.Fatalf("%+v", rep.Receive)
+	}
+	order := []time.Duration{w.delay, l.Min, l.P50, l.P90, l.P99, l.P999, l.Max}
+	for i := range order[1:] {
+		if order[i] > order[i+1]+order[i+1]/100 { // the histogram's resolution
+			t.Errorf("the delay and the latencies do not ascend: %v", order)
+			break
+		}
+	}
+}
+
+// TestSamePort sends and receives on one queue, so that frames of memory take
+// turns in being sent and received into, with all sizes.
+func TestSamePort(t *testing.T) {
+	w := newWire()
+	p := memoryPort(t, "port", end{in: w, out: w})
+	tr := testTraffic(5)
+	tr.IMIX = true
+	rep := mustRun(t, p, p, tr, Options{Count: 20_000})
+	if got, want := countsOf(rep.Receive), (counts{received: 20_000}); got != want {
+		t.Errorf("\n got %+v\nwant %+v", got, want)
+	}
+}
+
+// TestManyCores shares flows among senders; there may be fewer flows than cores.
+func TestManyCores(t *testing.T) {
+	for _, flows := range []int{1, 2, 7} {
+		var out, in []end
+		for range 3 {
+			w := newWire()
+			out, in = append(out, end{out: w}), append(in, end{in: w})
+		}
+		rep := mustRun(t, memoryPort(t, "tx", out...), memoryPort(t, "rx", in...), testTraffic(flows), Options{Count: 1000, Rate: 100_000})
+		if got, want := countsOf(rep.Receive), (counts{received: 1000}); got != want || rep.Send.Packets != 1000 {
+			t.Errorf("%d flows: sent %d,\n got %+v\nwant %+v", flows, rep.Send.Packets, got, want)
+		}
+	}
+}
+
+// TestSamePortManyCores has more queues than there are flows to send.
+func TestSamePortManyCores(t *testing.T) {
+	a, b := newWire(), newWire()
+	p := memoryPort(t, "port", end{in: b, out: a}, end{in: a, out: b})
+	rep := mustRun(t, p, p, testTraffic(1), Options{Count: 1000})
+	if got, want := countsOf(rep.Receive), (counts{received: 1000}); got != want {
+		t.Errorf("\n got %+v\nwant %+v", got, want)
+	}
+}
+
+// TestRateIsKept sends a second's packets. That none is early is certain; how late
+// one may be is up to the machine.
+func TestRateIsKept(t *testing.T) {
+	tx, rx := ports(t, newWire())
+	rep := mustRun(t, tx, rx, testTraffic(3), Options{Rate: 10_000, Count: 10_000})
+	if s := rep.Send; s.Packets != 10_000 || s.Seconds < 0.9999 || s.Seconds > 2 {
+		t.Errorf("sent %d packets in %v s at 10000 per second", s.Packets, s.Seconds)
+	}
+	if got := rep.Receive.Packets; got != 10_000 {
+		t.Errorf("received %d of 10000 packets", got)
+	}
+}
+
+// TestDurationEndsSending sends by rate and time; a machine that is busy at the
+// very end may keep some back.
+func TestDurationEndsSending(t *testing.T) {
+	tx, rx := ports(t, newWire())
+	rep := mustRun(t, tx, rx, testTraffic(3), Options{Rate: 10_000, Duration: 100 * time.Millisecond})
+	if s := rep.Send; s.Packets == 0 || s.Packets > 1000 {
+		t.Errorf("sent %d packets in 100 ms at 10000 per second", s.Packets)
+	}
+	if got := rep.Receive.Packets; got != rep.Send.Packets {
+		t.Errorf("received %d of %d packets", got, rep.Send.Packets)
+	}
+}
+
+// TestSendOnly stops by time, and gives back to the pool what was not sent.
+func TestSendOnly(t *testing.T) {
+	w := newWire()
+	w.fault = func(int, []byte, func([]byte)) {}
+	tx := memoryPort(t, "tx", end{out: w})
+	rep := mustRun(t, tx, nil, testTraffic(3), Options{Duration: 20 * time.Millisecond})
+	if rep.Receive != nil {
+		t.Error("a report of what was received")
+	}
+	if int(rep.Send.Packets) != w.sent || w.sent == 0 {
+		t.Errorf("reports %d packets, sent %d", rep.Send.Packets, w.sent)
+	}
+	if free := tx.Workers[0].Pool.Len(); free != tx.Workers[0].Memory.Frames() {
+		t.Errorf("%d frames of %d are free", free, tx.Workers[0].Memory.Frames())
+	}
+}
+
+// TestReceiveOnly learns from gaps what another run lost. What was lost before the
+// first packet of a flow, or after the last, it could not know.
+func TestReceiveOnly(t *testing.T) {
+	w := newWire()
+	w.fault = func(i int, f []byte, deliver func([]byte)) {
+		if i%10 != 5 {
+			deliver(f)
+		}
+	}
+	tx, rx := ports(t, w)
+	done := make(chan *Report)
+	go func() { done <- mustRun(t, nil, rx, Traffic{}, Options{Count: 900, Duration: 10 * time.Second}) }()
+	if rep := mustRun(t, tx, nil, testTraffic(4), Options{Count: 1000, Rate: 100_000}); rep.Send.Packets != 1000 {
+		t.Errorf("sent %d packets", rep.Send.Packets)
+	}
+	rep := <-done
+	if got := countsOf(rep.Receive); got != (counts{received: 900, lost: 100, faultyFlows: 2}) { // 5, 15, 25, ... are of flows 1 and 3
+		t.Errorf("got %+v", got)
+	}
+	if rep.Send != nil || rep.Traffic != nil {
+		t.Error("a report of what was sent")
+	}
+}
+
+// TestWarmupDoesNotCount has stragglers of the warm-up arrive after its end.
+func TestWarmupDoesNotCount(t *testing.T) {
+	w := newWire()
+	w.delay = 30 * time.Millisecond
+	tx, rx := ports(t, w)
+	rep := mustRun(t, tx, rx, testTraffic(1), Options{Warmup: 10 * time.Millisecond, Rate: 1000, Count: 50, Drain: 5 * time.Millisecond})
+	rest := mustRun(t, tx, rx, testTraffic(1), Options{Count: 1, Drain: time.Second})
+	if rep.Send.Packets != 50 || rep.Receive.Unknown+rest.Receive.Unknown < 10 {
+		t.Errorf("sent %d, unknown %d and %d", rep.Send.Packets, rep.Receive.Unknown, rest.Receive.Unknown)
+	}
+	if c := countsOf(rep.Receive); c.duplicates+c.reordered+c.corrupted > 0 || c.received+c.lost != 50 {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestCancelledRunReports(t *testing.T) {
+	tx, rx := ports(t, newWire())
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	rep, err := Run(ctx, tx, rx, testTraffic(1), Options{Rate: 10_000, Duration: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Send.Packets == 0 || rep.Receive.Packets != rep.Send.Packets {
+		t.Errorf("sent %d, received %d", rep.Send.Packets, rep.Receive.Packets)
+	}
+}
+
+// stuck is a queue that takes nothing.
+type stuck struct{ end }
+
+func (*stuck) Transmit([]batch.Frame) int { return 0 }
+
+func TestStuckPortIsAnError(t *testing.T) {
+	tx := memoryPort(t, "tx", end{})
+	tx.Workers[0].Queues[0] = &stuck{}
+	_, err := Run(context.Background(), tx, nil, testTraffic(1), Options{Count: 10})
+	if !errors.Is(err, errStuck) {
+		t.Errorf("got error %v", err)
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	tx := memoryPort(t, "tx0", end{out: newWire()})
+	tx.MTU = 1400
+	ok := Options{Count: 1}
+	six := netip.MustParsePrefix("fd08::2/128")
+	for _, tt := range []struct {
+		name   string
+		change func(*Traffic, *Options)
+		want   string
+	}{
+		{"no end", func(_ *Traffic, o *Options) { *o = Options{} }, "neither a duration nor a count"},
+		{"negative rate", func(_ *Traffic, o *Options) { o.Rate = -1 }, "rate of -1"},
+		{"negative time", func(_ *Traffic, o *Options) { o.Duration = -1 }, "time below zero"},
+		{"no destination", func(tr *Traffic, _ *Options) { tr.Dst = netip.Prefix{} }, "no destination"},
+		{"no source", func(tr *Traffic, _ *Options) { tr.Src = netip.Prefix{} }, "no source"},
+		{"two families", func(tr *Traffic, _ *Options) { tr.Dst = six }, "not of one family"},
+		{"small frame", func(tr *Traffic, _ *Options) { tr.Size = 63 }, "64 to 1518"},
+		{"large frame", func(tr *Traffic, _ *Options) { tr.Size = 1519 }, "64 to 1518"},
+		{"frame that IPv6 does not fit", func(tr *Traffic, _ *Options) { tr.Src, tr.Dst, tr.Size = six, six, 83 }, "at least 84"},
+		{"frame that the port does not take", func(tr *Traffic, _ *Options) { tr.Size = 1419 }, "ip link set tx0 mtu 1401"},
+		{"mix that the port does not take", func(tr *Traffic, _ *Options) { tr.IMIX = true }, "ip link set tx0 mtu 1500"},
+		{"mix and size", func(tr *Traffic, _ *Options) { tr.IMIX, tr.Size = true, 64 }, "take one of both"},
+		{"too many flows", func(tr *Traffic, _ *Options) { tr.Flows = MaxFlows + 1 }, "1048577 flows"},
+		{"no router", func(tr *Traffic, _ *Options) { tr.DstMAC = nil }, "6 bytes each"},
+	} {
+		tr, o := testTraffic(1), ok
+		tt.change(&tr, &o)
+		if _, err := Run(context.Background(), tx, nil, tr, o); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got error %v, want %q", tt.name, err, tt.want)
+		}
+	}
+	if _, err := Run(context.Background(), nil, nil, testTraffic(1), ok); err == nil {
+		t.Error("no port: no error")
+	}
+	if rep := mustRun(t, tx, nil, func() Traffic { tr := testTraffic(1); tr.Size = 1418; return tr }(), ok); rep.Send.Packets != 1 {
+		t.Error("the largest frame of the port was not sent")
+	}
+}

@@ -1,0 +1,190 @@
+package gen
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/internal/lab"
+)
+
+// newLab makes a client and a server with Linux forwarding between them, and
+// opens a port at each.
+func newLab(t *testing.T) (top *lab.Topology, tx, rx *Port) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Fatal("needs root: network namespaces and AF_XDP sockets are made here")
+	}
+	top, err := lab.NewTopology(lab.VethOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(top.Close)
+	if err := top.Forwarding(true); err != nil {
+		t.Fatal(err)
+	}
+	mac, err := top.Server.MAC(lab.ServerLink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range []netip.Addr{lab.Server4.Addr(), lab.Server6.Addr()} {
+		if err := top.Router.AddNeighbor(lab.WAN, a, mac); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return top, openIn(t, top.Client, lab.ClientLink), openIn(t, top.Server, lab.ServerLink)
+}
+
+func openIn(t *testing.T, ns *lab.Namespace, link string) (p *Port) {
+	t.Helper()
+	err := ns.Do(func() (err error) {
+		p, err = OpenPort(link, 1)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// TestThroughARouter sends real frames through Linux, which forwards them, and
+// then does not.
+func TestThroughARouter(t *testing.T) {
+	top, tx, rx := newLab(t)
+	mac, err := top.Router.MAC(lab.LAN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	four := Traffic{Src: Host(lab.Client4.Addr()), Dst: Host(lab.Server4.Addr()), Flows: 16, DstMAC: mac}
+	six := Traffic{Src: Host(lab.Client6.Addr()), Dst: Host(lab.Server6.Addr()), Flows: 16, DstMAC: mac}
+	o := Options{Rate: 5000, Count: 1000}
+	for _, tr := range []Traffic{four, six} {
+		for _, tr.IMIX = range []bool{false, true} {
+			rep := mustRun(t, tx, rx, tr, o)
+			if got := countsOf(rep.Receive); got.received != 1000 || got.lost+got.duplicates+got.corrupted > 0 {
+				t.Errorf("%+v: %+v", tr, got)
+			}
+			if l := rep.Receive.Latency; l == nil || l.Min <= 0 || l.Max > 10*time.Second {
+				t.Errorf("%+v: latency %+v", tr, l)
+			}
+		}
+	}
+	if err := top.Forwarding(false); err != nil {
+		t.Fatal(err)
+	}
+	if got := countsOf(mustRun(t, tx, rx, four, o).Receive); got.lost != 1000 {
+		t.Errorf("nothing forwards, and %+v", got)
+	}
+}
+
+// TestLinuxKeepsThePort pings past a port that is open, that has received, and
+// that is closed.
+func TestLinuxKeepsThePort(t *testing.T) {
+	top, tx, rx := newLab(t)
+	mac, err := top.Router.MAC(lab.LAN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pings := func() int {
+		res, _ := lab.Ping(top.Client, lab.Server4.Addr(), lab.PingOptions{Timeout: 200 * time.Millisecond})
+		return res.Received
+	}
+	if got := pings(); got != 3 {
+		t.Errorf("%d pings of 3 were answered with the ports open", got)
+	}
+	mustRun(t, tx, nil, Traffic{Src: Host(lab.Client4.Addr()), Dst: Host(lab.Server4.Addr()), DstMAC: mac}, Options{Count: 10})
+	if got := pings(); got != 3 {
+		t.Errorf("%d pings of 3 were answered after sending only", got)
+	}
+	mustRun(t, nil, rx, Traffic{}, Options{Duration: time.Millisecond})
+	if got := pings(); got != 0 {
+		t.Errorf("%d pings of 3 reached Linux past a port that receives", got)
+	}
+	for range 2 {
+		if err := rx.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := pings(); got != 3 {
+		t.Errorf("%d pings of 3 were answered after the port was closed", got)
+	}
+}
+
+func TestOpenPortRefuses(t *testing.T) {
+	ns, err := lab.New("refusing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	a, b := lab.End{Namespace: ns, Name: "a"}, lab.End{Namespace: ns, Name: "b"}
+	if err := lab.Veth(a, b, lab.VethOptions{Queues: 2}); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(name string, cores int, want string) {
+		t.Helper()
+		err := ns.Do(func() error {
+			p, err := OpenPort(name, cores)
+			if err == nil {
+				p.Close()
+			}
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s for %d cores: error %v, want %q", name, cores, err, want)
+		}
+	}
+	refused("none0", 1, "open port none0: look up the interface")
+	refused("lo", 1, "no MAC address")
+	refused("a", 3, "there are 2 (more by `ethtool -L a`)")
+	if err := ns.SetDown("b"); err != nil {
+		t.Fatal(err)
+	}
+	refused("b", 1, "ip link set b up")
+	err = ns.Do(func() error { // Linux says so within a second
+		for range 200 {
+			if link, err := net.InterfaceByName("a"); err != nil || link.Flags&net.FlagRunning == 0 {
+				return err
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		return errors.New("link a has a carrier though its other end is down")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused("a", 1, "no carrier")
+}
+
+// TestQueuesOfAPort sends and receives on all queues of a link at once.
+func TestQueuesOfAPort(t *testing.T) {
+	ns, err := lab.New("queues")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	if err := lab.Veth(lab.End{Namespace: ns, Name: "a"}, lab.End{Namespace: ns, Name: "b"}, lab.VethOptions{Queues: 3}); err != nil {
+		t.Fatal(err)
+	}
+	var tx, rx *Port
+	err = ns.Do(func() (err error) {
+		if tx, err = OpenPort("a", 3); err == nil {
+			rx, err = OpenPort("b", 2)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Close()
+	defer rx.Close()
+	tr := testTraffic(32)
+	tr.DstMAC = rx.MAC
+	if got := countsOf(mustRun(t, tx, rx, tr, Options{Rate: 10_000, Count: 2000}).Receive); got != (counts{received: 2000}) {
+		t.Errorf("%+v", got)
+	}
+}
