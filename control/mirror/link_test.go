@@ -49,6 +49,21 @@ func TestLinkWithoutCarrier(t *testing.T) {
 	w.sameAsFresh()
 }
 
+// What follows a link's fall at once must not meet what fell with it.
+func TestChangesRightAfterLinkDown(t *testing.T) {
+	w := newWorld(t)
+	w.ip(known...)
+	w.start()
+	w.ip("route add 20.0.0.0/8 via 10.1.0.2", "route append 20.0.0.0/8 via 10.2.0.2",
+		"nexthop add id 1 via 10.1.0.2 dev lan", "nexthop add id 2 via 10.2.0.2 dev wan", "nexthop add id 10 group 1/2",
+		"route add 21.0.0.0/8 nhid 1", "route add 22.0.0.0/8 nhid 10")
+	w.ip("link set lan down",
+		"route replace 20.0.0.0/8 via 10.2.0.9", "route del 20.0.0.0/8 via 10.2.0.9", // the only one left
+		"nexthop replace id 1 via 10.2.0.9 dev wan") // a new one: no member of the group, no route's
+	w.want("20.0.0.1", "none", "21.0.0.1", "none", "22.0.0.1", wan2)
+	w.sameAsFresh()
+}
+
 // Linux keeps an IPv6 multipath route of which only dead paths are left, passes it
 // over, and takes it up again with the link, all without telling.
 func TestDeadRoutes(t *testing.T) {

@@ -2,8 +2,63 @@ package mirror
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/control/rtnl"
 )
+
+// A comparison with dumps drops whatever Linux does not have, and finds whatever
+// it has.
+func TestResynchronization(t *testing.T) {
+	w := newWorld(t)
+	w.ip(known...)
+	w.start()
+	w.ip("nexthop add id 1 via 10.1.0.2 dev lan", "route add 20.0.0.0/8 nhid 1", "route add 21.0.0.0/8 via 10.2.0.2")
+	lan := w.m.ports[0].Ifindex
+	hop := rtnl.Hop{Gateway: netip.MustParseAddr("10.1.0.66"), Index: lan, Weight: 1}
+	w.m.do(func() {
+		s := &w.m.state
+		s.setLink(&rtnl.Link{Index: 4711, Name: "ghost"})
+		s.setObject(&rtnl.Nexthop{ID: 66, Hop: hop})
+		s.setNeighbor(&rtnl.Neighbor{Family: unix.AF_INET, Index: lan, Addr: hop.Gateway, State: unix.NUD_PERMANENT, Address: [6]byte{2}}, false)
+		ghost := &rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("66.0.0.0/8"), Hops: []rtnl.Hop{hop}}
+		s.learn(ghost, unix.NLM_F_CREATE)
+		ghost.Dst, ghost.NexthopID = netip.MustParsePrefix("67.0.0.0/8"), 66
+		s.learn(ghost, unix.NLM_F_CREATE)
+		s.deleteObject(1)
+		s.forgetNeighbor(neighborID{w.m.ports[1].Ifindex, netip.MustParseAddr("10.2.0.2")})
+		s.flush()
+	})
+	w.want("66.0.0.1", "lan 02:00:00:00:00:00", "67.0.0.1", "lan 02:00:00:00:00:00", "10.1.0.66", "lan 02:00:00:00:00:00", "20.0.0.1", "none", "21.0.0.1", "wan ?")
+	w.m.do(w.m.resynchronize)
+	w.want("66.0.0.1", "none", "67.0.0.1", "none", "10.1.0.66", "lan ?", "20.0.0.1", lan2, "21.0.0.1", wan2)
+	w.sameAsFresh()
+	w.m.do(func() {
+		if w.m.links[4711] != nil || w.m.objects[66] != nil {
+			t.Error("a link or an object that Linux does not have stays")
+		}
+	})
+}
+
+// Not every Linux tells of routes that go with their source address.
+func TestRoutesOfASourceAddressThatIsGone(t *testing.T) {
+	w := newWorld(t).start()
+	w.m.do(func() {
+		s := &w.m.state
+		src := netip.MustParseAddr("10.9.0.1")
+		s.learn(&rtnl.Route{
+			Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("66.0.0.0/8"), PrefSrc: src,
+			Hops: []rtnl.Hop{{Gateway: netip.MustParseAddr("10.1.0.66"), Index: w.m.ports[0].Ifindex, Weight: 1}},
+		}, unix.NLM_F_CREATE)
+		s.flush()
+		s.suspects.addr(w.m.ports[1].Ifindex, src)
+	})
+	w.m.Settle()
+	w.want("66.0.0.1", "none")
+}
 
 // With a receive buffer far too small for what happens, the mirror must notice
 // and end up with what Linux has, whatever it missed: additions, replacements,

@@ -107,6 +107,9 @@ func TestRoutes(t *testing.T) {
 			"addr add 10.9.0.1/24 dev lan", "route add 20.0.0.0/8 via 10.1.0.2 src 10.9.0.1", "route add 21.0.0.0/8 via 10.1.0.2",
 			"addr del 10.9.0.1/24 dev lan", "addr add fd09::1/64 dev lan", "addr del fd09::1/64 dev lan"},
 			[]string{"10.9.0.1", "none", "10.9.0.7", "none", "fd09::1", "none", "20.0.0.1", "none", "21.0.0.1", lan2}},
+		{"an address takes routes over other links away", []string{
+			"addr add 10.9.0.1/24 dev wan", "route add 20.0.0.0/8 via 10.1.0.2 src 10.9.0.1", "addr del 10.9.0.1/24 dev wan"},
+			[]string{"20.0.0.1", "none"}},
 		{"the last address takes all routes of the link away", []string{"route add 20.0.0.0/8 dev lan", "route add 20.1.0.0/16 via 10.2.0.2", "addr del 10.1.0.1/24 dev lan"},
 			[]string{"20.0.0.1", "none", "20.1.0.1", wan2, "10.1.0.2", "none"}},
 		{"a route that could not be made is none", []string{"route add 20.0.0.0/8 via 10.1.0.2 src 10.1.0.1 metric 5", "route change 20.0.0.0/8 via 10.2.0.2 metric 5"},

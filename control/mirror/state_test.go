@@ -122,6 +122,32 @@ func checkNothingLeft(t *testing.T, s *state) {
 	}
 }
 
+// An object that returns right after its link lost the carrier is another one:
+// neither groups nor routes have it.
+func TestObjectsFallWithTheirLink(t *testing.T) {
+	s := newState(t)
+	object := func(id uint32, link int) *rtnl.Nexthop {
+		return &rtnl.Nexthop{ID: id, Hop: rtnl.Hop{Index: link, Gateway: netip.MustParseAddr("10.0.0.1"), Weight: 1}}
+	}
+	s.setObject(object(1, 1))
+	s.setObject(object(2, 2))
+	s.setObject(&rtnl.Nexthop{ID: 10, Group: []rtnl.Member{{ID: 1, Weight: 1}, {ID: 2, Weight: 1}}})
+	s.setObject(&rtnl.Nexthop{ID: 11, Group: []rtnl.Member{{ID: 1, Weight: 1}}})
+	for id, dst := range map[uint32]string{1: "20.0.0.0/8", 10: "21.0.0.0/8", 11: "22.0.0.0/8"} {
+		s.learn(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, NexthopID: id, Dst: netip.MustParsePrefix(dst)}, unix.NLM_F_CREATE)
+	}
+	s.flush()
+	s.setLink(&rtnl.Link{Index: 1, Name: "lan", MTU: 1500, Flags: unix.IFF_UP}) // no carrier
+	s.setObject(object(1, 2))
+	s.flush()
+	for addr, want := range map[string]string{"20.0.0.1": "none", "21.0.0.1": "wan ?", "22.0.0.1": "none"} {
+		if got := fate(s.fib, netip.MustParseAddr(addr)); got != want {
+			t.Errorf("packets to %s: %q, want %q", addr, got, want)
+		}
+	}
+	checkState(t, s)
+}
+
 // TestRandomMessages gives the state messages that Linux would not send in this
 // order, and checks that the books balance.
 func TestRandomMessages(t *testing.T) {
