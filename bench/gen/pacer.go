@@ -30,7 +30,7 @@ func newPacer(o Options, number, senders int) pacer {
 	}
 	if p.perNs > 0 && p.limit > 0 {
 		p.grace = grace
-		p.total = min(p.total, uint64(math.Ceil(p.perNs*float64(p.limit))))
+		p.total = min(p.total, max(1, uint64(math.Round(p.perNs*float64(p.limit)))))
 	}
 	return p
 }
