@@ -67,9 +67,12 @@ func (s *state) setLink(r *rtnl.Link) {
 	if wasSet && l.Flags&unix.IFF_UP == 0 {
 		s.dropRoutesOver(r.Index)
 	}
-	if wasUp && !l.up || l.up && l.hides {
-		s.suspects.link(r.Index, l.hides)
+	if wasUp && !l.up {
+		s.suspects.link(r.Index)
+	}
+	if l.up && l.hides {
 		l.hides = false
+		s.suspects.everything()
 	}
 }
 
@@ -130,7 +133,7 @@ func (s *state) deleteLink(index int) {
 		}
 	}
 	s.reprogramOver(index)
-	s.suspects.link(index, false)
+	s.suspects.link(index)
 	if l.port < 0 {
 		return
 	}

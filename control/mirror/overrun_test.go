@@ -16,7 +16,8 @@ func TestResynchronization(t *testing.T) {
 	w := newWorld(t)
 	w.ip(known...)
 	w.start()
-	w.ip("nexthop add id 1 via 10.1.0.2 dev lan", "route add 20.0.0.0/8 nhid 1", "route add 21.0.0.0/8 via 10.2.0.2")
+	w.ip("nexthop add id 1 via 10.1.0.2 dev lan", "route add 20.0.0.0/8 nhid 1", "route add 21.0.0.0/8 via 10.2.0.2",
+		"route add 22.0.0.0/8 via 10.1.0.2", "route append 22.0.0.0/8 via 10.2.0.2")
 	lan := w.m.ports[0].Ifindex
 	hop := rtnl.Hop{Gateway: netip.MustParseAddr("10.1.0.66"), Index: lan, Weight: 1}
 	w.m.do(func() {
@@ -28,13 +29,17 @@ func TestResynchronization(t *testing.T) {
 		s.learn(ghost, unix.NLM_F_CREATE)
 		ghost.Dst, ghost.NexthopID = netip.MustParsePrefix("67.0.0.0/8"), 66
 		s.learn(ghost, unix.NLM_F_CREATE)
+		s.learn(&rtnl.Route{ // again, in front
+			Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Protocol: unix.RTPROT_BOOT, Dst: netip.MustParsePrefix("22.0.0.0/8"),
+			Hops: []rtnl.Hop{{Gateway: netip.MustParseAddr("10.2.0.2"), Index: w.m.ports[1].Ifindex, Weight: 1}},
+		}, unix.NLM_F_CREATE)
 		s.deleteObject(1)
 		s.forgetNeighbor(neighborID{w.m.ports[1].Ifindex, netip.MustParseAddr("10.2.0.2")})
 		s.flush()
 	})
-	w.want("66.0.0.1", "lan 02:00:00:00:00:00", "67.0.0.1", "lan 02:00:00:00:00:00", "10.1.0.66", "lan 02:00:00:00:00:00", "20.0.0.1", "none", "21.0.0.1", "wan ?")
+	w.want("66.0.0.1", "lan 02:00:00:00:00:00", "67.0.0.1", "lan 02:00:00:00:00:00", "10.1.0.66", "lan 02:00:00:00:00:00", "20.0.0.1", "none", "21.0.0.1", "wan ?", "22.0.0.1", "wan ?")
 	w.m.do(w.m.resynchronize)
-	w.want("66.0.0.1", "none", "67.0.0.1", "none", "10.1.0.66", "lan ?", "20.0.0.1", lan2, "21.0.0.1", wan2)
+	w.want("66.0.0.1", "none", "67.0.0.1", "none", "10.1.0.66", "lan ?", "20.0.0.1", lan2, "21.0.0.1", wan2, "22.0.0.1", lan2)
 	w.sameAsFresh()
 	w.m.do(func() {
 		if w.m.links[4711] != nil || w.m.objects[66] != nil {

@@ -92,9 +92,14 @@ func (s *state) hide(r *rtnl.Route) bool {
 }
 
 // learn applies a route of Linux: an event, or a piece of a dump. Flags of
-// events say what became of other routes of the same prefix and metric.
+// events say what became of other routes of the same prefix and metric; routes of
+// a dump come in Linux's order.
 func (s *state) learn(r *rtnl.Route, flags uint16) {
-	if !s.concerns(r) || s.hide(r) {
+	switch {
+	case !s.concerns(r), s.hide(r):
+		return
+	case s.marking:
+		s.markRoute(r)
 		return
 	}
 	is := s.newRoute(r, s.hopOf(r))
@@ -105,15 +110,17 @@ func (s *state) learn(r *rtnl.Route, flags uint16) {
 	for *at != nil && (*at).class < is.class {
 		at = &(*at).next
 	}
+	dumped, replaces := flags&unix.NLM_F_MULTI != 0, flags&unix.NLM_F_REPLACE != 0
 	if flags&unix.NLM_F_EXCL != 0 { // Linux knows no other of the class
 		s.dropClass(at, is.class, func(r *route) bool { return !r.like(&is) })
 	}
-	if s.catchUp && flags&unix.NLM_F_REPLACE != 0 {
+	was := s.sameRoute(at, &is, r.Family, replaces)
+	if s.catchUp && replaces && was != nil && !was.like(&is) {
 		s.raced = true
 	}
-	was := s.sameRoute(at, &is, r.Family, flags)
-	if was != nil && !is.ecmp && flags&(unix.NLM_F_MULTI|unix.NLM_F_REPLACE) == 0 {
-		// Linux refuses to add what it has: it had dropped this one in silence.
+	if was != nil && !replaces && (dumped || !is.ecmp) && !(*at).alone() {
+		// It goes to its place in the dump's order; or Linux, which refuses to
+		// add what it has, had dropped it in silence.
 		s.dropClass(at, is.class, func(r *route) bool { return r == was })
 		was = nil
 	}
@@ -122,7 +129,7 @@ func (s *state) learn(r *rtnl.Route, flags uint16) {
 		is.next = was.next
 		*was = is
 	} else {
-		if flags&(unix.NLM_F_APPEND|unix.NLM_F_MULTI) != 0 || r.Family == unix.AF_INET6 {
+		if dumped || flags&unix.NLM_F_APPEND != 0 || r.Family == unix.AF_INET6 {
 			for *at != nil && (*at).class == is.class {
 				at = &(*at).next
 			}
@@ -141,6 +148,20 @@ func (s *state) learn(r *rtnl.Route, flags uint16) {
 	}
 }
 
+// alone reports whether the first route of a class is its last.
+func (r *route) alone() bool { return r.next == nil || r.next.class != r.class }
+
+// markRoute notes that Linux has a route, if it is known.
+func (s *state) markRoute(r *rtnl.Route) {
+	s.routeKey(r)
+	is := s.newRoute(r, s.hops[string(s.key)])
+	for known, _ := s.routes.Get(r.Dst); known != nil; known = known.next {
+		if known.meant(&is, r) {
+			known.seen = s.epoch
+		}
+	}
+}
+
 // dropClass drops the routes of a class that match.
 func (s *state) dropClass(at **route, class uint64, matches func(*route) bool) {
 	for *at != nil && (*at).class == class {
@@ -154,8 +175,7 @@ func (s *state) dropClass(at **route, class uint64, matches func(*route) bool) {
 }
 
 // sameRoute finds the route that a new one is, or takes the place of.
-func (s *state) sameRoute(at **route, is *route, family uint8, flags uint16) *route {
-	replace := flags&unix.NLM_F_REPLACE != 0
+func (s *state) sameRoute(at **route, is *route, family uint8, replaces bool) *route {
 	var same, first *route
 	for r := *at; r != nil && r.class == is.class && same == nil; r = r.next {
 		if first == nil {
@@ -166,7 +186,7 @@ func (s *state) sameRoute(at **route, is *route, family uint8, flags uint16) *ro
 			if r.like(is) {
 				same = r
 			}
-		case is.ecmp, replace && is.hop.object == 0: // that of an object may only tell that the object changed
+		case is.ecmp, replaces && is.hop.object == 0: // that of an object may only tell that the object changed
 			if r.ecmp == is.ecmp {
 				same = r
 			}
@@ -174,7 +194,7 @@ func (s *state) sameRoute(at **route, is *route, family uint8, flags uint16) *ro
 			same = r
 		}
 	}
-	if same == nil && replace {
+	if same == nil && replaces {
 		return first
 	}
 	return same
@@ -198,14 +218,14 @@ func (s *state) unlearn(r *rtnl.Route) {
 	gone := s.newRoute(r, s.hops[string(s.key)])
 
 	at := &head
-	for *at != nil && !s.meant(*at, &gone, r) {
+	for *at != nil && !(*at).meant(&gone, r) {
 		at = &(*at).next
 	}
 	if *at == nil {
 		return // as Linux wants it; a dump or another event was faster
 	}
-	if s.catchUp && (r.Family == unix.AF_INET6 || head.next != nil) {
-		s.raced = true
+	if s.catchUp && r.Family == unix.AF_INET6 {
+		s.raced = true // Linux's dump of IPv6 routes skips some when others go meanwhile
 	}
 	rest := &rtnl.Route{Family: r.Family, Type: unix.RTN_UNICAST, Hops: s.restOf(*at, r)}
 	if len(rest.Hops) > 0 && !s.hide(rest) {
@@ -223,19 +243,19 @@ func (s *state) unlearn(r *rtnl.Route) {
 	}
 }
 
-// meant reports whether a deletion is about a route.
-func (s *state) meant(r, gone *route, msg *rtnl.Route) bool {
+// meant reports whether a message, which would make the route is, means this one.
+func (r *route) meant(is *route, msg *rtnl.Route) bool {
 	switch {
-	case r.class != gone.class:
+	case r.class != is.class:
 		return false
 	case msg.NexthopID != 0: // whose hop may have changed its meaning
 		return r.hop.object == msg.NexthopID
-	case gone.ecmp:
+	case is.ecmp:
 		return r.ecmp
 	case msg.Family == unix.AF_INET6: // whose preferred source may have changed in silence
-		return r.kind == gone.kind && r.hop == gone.hop
+		return r.kind == is.kind && r.hop == is.hop
 	}
-	return r.like(gone)
+	return r.like(is)
 }
 
 // restOf returns the hops of an IPv6 multipath route that a deletion leaves.
@@ -275,8 +295,9 @@ func (s *state) forgetRoute(r *route) {
 	}
 }
 
-// sweepRoutes drops all routes that match.
-func (s *state) sweepRoutes(matches func(netip.Prefix, *route) bool) {
+// sweepRoutes drops all routes that match, and reports whether any of them had
+// others in its class.
+func (s *state) sweepRoutes(matches func(netip.Prefix, *route) bool) (others bool) {
 	var found []netip.Prefix // the table must not change while it is walked
 	for p, r := range s.routes.All() {
 		for ; r != nil; r = r.next {
@@ -291,9 +312,11 @@ func (s *state) sweepRoutes(matches func(netip.Prefix, *route) bool) {
 		oldHead, oldHop := head, hopAt(head)
 		for at := &head; *at != nil; {
 			if r := *at; matches(p, r) {
+				others = others || !r.alone()
 				*at = r.next
 				s.forgetRoute(r)
 			} else {
+				others = others || !r.alone() && matches(p, r.next)
 				at = &r.next
 			}
 		}
@@ -302,6 +325,7 @@ func (s *state) sweepRoutes(matches func(netip.Prefix, *route) bool) {
 			s.touch(p)
 		}
 	}
+	return others
 }
 
 func hopAt(r *route) *hop {

@@ -43,7 +43,8 @@ type state struct {
 
 	epoch    uint32   // of the comparison with a dump that is on or was last
 	suspects suspects // what to compare next
-	catchUp  bool     // events may be older than the last dump
+	marking  bool     // routes that come are only marked, not learnt
+	catchUp  bool     // events may be older than the last full dump
 	raced    bool     // and contradict it
 
 	warnings []string

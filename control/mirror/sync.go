@@ -22,7 +22,7 @@ func (m *Mirror) auditDelay() time.Duration {
 // suspects is what may differ from Linux without an event to tell.
 type suspects struct {
 	all   bool
-	links map[int]bool        // routes over them; true if there may be some that are not known
+	links map[int]bool        // routes over them that are known
 	addrs map[netip.Addr]bool // deleted: IPv4 routes that prefer them as source
 	again int                 // how often in a row events raced with the dump
 }
@@ -31,16 +31,16 @@ func (s *suspects) any() bool { return s.all || len(s.links)+len(s.addrs) > 0 }
 
 func (s *suspects) everything() { s.all = true }
 
-func (s *suspects) link(index int, unknown bool) {
+func (s *suspects) link(index int) {
 	if s.links == nil {
 		s.links = map[int]bool{}
 	}
-	s.links[index] = s.links[index] || unknown
+	s.links[index] = true
 }
 
 // addr notes a deleted IPv4 address. With the last one of a link its routes go.
 func (s *suspects) addr(link int, ip netip.Addr) {
-	s.link(link, false)
+	s.link(link)
 	if s.addrs == nil {
 		s.addrs = map[netip.Addr]bool{}
 	}
@@ -104,27 +104,26 @@ func (m *Mirror) audit() {
 		m.suspects = todo
 	}
 	m.flush()
-	m.catchingUp()
 }
 
-// auditLinks compares next-hop objects, and the routes over some links. The dump
-// of next-hop objects waits for Linux's lock, and so for the end of whatever set
-// the link down.
+// auditLinks compares next-hop objects, and drops what Linux has no more of the
+// routes over some links. It learns of no new ones, which events tell in order.
+// The dump of next-hop objects waits for Linux's lock, and so for the end of
+// whatever set the link down.
 func (m *Mirror) auditLinks(links map[int]bool) error {
 	m.epoch++
 	if err := m.conn.Dump(rtnl.Nexthops(), m.state.handle); err != nil {
 		return err
 	}
 	m.sweepObjects()
-	look := m.markHops(func(h *hop) bool {
-		return slices.ContainsFunc(h.paths, func(p path) bool { _, is := links[p.link]; return is })
+	used := m.markHops(func(h *hop) bool {
+		return slices.ContainsFunc(h.paths, func(p path) bool { return links[p.link] })
 	})
-	for _, unknown := range links {
-		look = look || unknown
-	}
-	if !look {
+	if !used {
 		return nil
 	}
+	m.marking = true
+	defer func() { m.marking = false }()
 	for link := range links {
 		for _, f := range families {
 			err := m.conn.Dump(rtnl.Routes(f).Over(link), m.state.handle)
@@ -133,7 +132,9 @@ func (m *Mirror) auditLinks(links map[int]bool) error {
 			}
 		}
 	}
-	m.sweepRoutes(func(_ netip.Prefix, r *route) bool { return r.seen != m.epoch && r.hop.marked })
+	if m.sweepRoutes(func(_ netip.Prefix, r *route) bool { return r.seen != m.epoch && r.hop.marked }) {
+		m.suspects.everything() // an event that replaces the first of several may be on its way
+	}
 	return nil
 }
 
