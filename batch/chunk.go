@@ -3,7 +3,8 @@
 // A worker receives frames into its UMEM and lists them in a Chunk; an engine
 // reads the chunk's In column, works on the frames in place and writes the Out
 // column; the worker then transmits, holds or frees each frame by its Result. A
-// frame has one owner at any time: kernel, worker's pool, or one chunk.
+// frame has one owner at any time: the kernel, the worker's pool, its hold, or one
+// chunk.
 package batch
 
 import "time"
@@ -13,7 +14,7 @@ import "time"
 type Frame struct {
 	Addr uint32 // of the first byte of the Ethernet header, in bytes from the start of the UMEM
 	Len  uint16 // in bytes, without FCS
-	Port uint16 // ingress port in a received frame, egress port in one to transmit
+	Port uint16 // that received it
 }
 
 // Result is an engine's answer for one frame, in 8 bytes as Frame.
@@ -25,11 +26,12 @@ type Result struct {
 
 // Chunk is a batch of packets on its way through the router, as parallel
 // arrays: Out[i] answers In[i] for every i below N. Both columns live in memory
-// from NewChunks, which a GPU can pin. In is written by the worker before it
+// from NewSlab, which a GPU can pin. In is written by the worker before it
 // submits the chunk, Out by the engine before the chunk is done.
 type Chunk struct {
-	N       int // packets in the chunk, at most len(In)
-	Retried int // how many of them, the first ones, had waited for a neighbour
+	N       int    // packets in the chunk, at most len(In)
+	Retried int    // how many of them, the first ones, had waited for a neighbour
+	Epoch   uint64 // of the forwarding base when the chunk was submitted
 	In      []Frame
 	Out     []Result
 	Stamps

@@ -23,7 +23,7 @@ const (
 	Blackhole                 // route types of Linux
 	Unreachable               //
 	Prohibit                  //
-	LocalDelivery             // our own address, learnt after the packet passed XDP
+	LocalDelivery             // our own address, unknown when the packet passed XDP
 	NoPort                    // route leaves by an interface that is not a port
 	PortDown                  //
 	MTUExceeded               //
@@ -56,7 +56,7 @@ var reasons = [NumReasons]struct{ name, sentence string }{
 	Blackhole:          {"blackhole", "a blackhole route covers the destination"},
 	Unreachable:        {"unreachable", "an unreachable route covers the destination"},
 	Prohibit:           {"prohibit", "a prohibit route covers the destination"},
-	LocalDelivery:      {"local_delivery", "the destination became an address of this host after the packet was received"},
+	LocalDelivery:      {"local_delivery", "the destination is this host's, but was not known as such when the packet arrived; local prefixes are not supported"},
 	NoPort:             {"no_port", "the route leaves by an interface that is not a port of this router"},
 	PortDown:           {"port_down", "the egress port is down"},
 	MTUExceeded:        {"mtu_exceeded", "the packet is larger than the egress port's MTU"},

@@ -10,8 +10,9 @@ import "fmt"
 //	| action | port, or drop reason  |
 //	+--------+-----------------------+
 //
-// The zero Verdict is "drop, unprocessed": a packet that an engine never
-// reached is dropped and counted, not forwarded by accident.
+// The zero Verdict is "drop, unprocessed". Workers clear the verdicts before they
+// submit a chunk, so that a packet which an engine never reached is dropped and
+// counted, not forwarded by accident.
 type Verdict uint16
 
 // Action is the upper four bits of a Verdict.
@@ -37,7 +38,14 @@ const Hold = Verdict(ActionHold) << 12
 
 func (v Verdict) Action() Action { return Action(v >> 12) }
 func (v Verdict) Port() uint16   { return uint16(v & 0xfff) }
-func (v Verdict) Reason() Reason { return Reason(v & 0xfff) }
+
+// Reason is that of a drop; what no reason is named for counts as Unprocessed.
+func (v Verdict) Reason() Reason {
+	if r := v & 0xfff; v.Action() == ActionDrop && int(r) < NumReasons {
+		return Reason(r)
+	}
+	return Unprocessed
+}
 
 func (v Verdict) String() string {
 	switch v.Action() {

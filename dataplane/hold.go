@@ -20,7 +20,6 @@ import (
 // one that waits; nothing else can.
 const (
 	holdSize   = 256
-	holdPerDst = 32
 	holdFor    = 3 * time.Second
 	retryEvery = 200 * time.Millisecond
 )
@@ -33,16 +32,16 @@ type held struct {
 	until     time.Duration
 }
 
-// hold is a worker's queue of waiting packets, oldest first.
+// hold is a worker's queue of waiting packets, oldest first. The first of them
+// may be in a chunk that retries them; they keep their places until it is done.
 type hold struct {
 	ring     [holdSize]held
 	first, n int
-	limit    int // of n: holdSize or the size of a chunk
+	limit    int // of n: holdSize, or half a chunk
+	retrying int // how many of the first are in a chunk
 
-	retrying   [holdSize]held // what the chunk that retries was made of
-	inRetry    int            // how many; their room in the ring is kept for them
-	generation uint64         // of the forwarding base at the last retry
-	retryAt    time.Duration  // when to retry without a change
+	generation uint64        // of the forwarding base at the last retry
+	retryAt    time.Duration // when to retry without a change
 
 	// ask passes the need for a neighbour on to the control plane. It does not block.
 	ask func(adjacency uint32, dst netip.Addr)
@@ -50,70 +49,77 @@ type hold struct {
 
 func (h *hold) at(i int) *held { return &h.ring[(h.first+i)%holdSize] }
 
-func (h *hold) take() held {
-	e := *h.at(0)
+// take removes the oldest packet.
+func (h *hold) take() batch.Frame {
+	f := h.at(0).frame
 	h.first = (h.first + 1) % holdSize
 	h.n--
-	return e
+	return f
 }
 
 // add takes a frame into the hold and asks for its neighbour. Where there is no
 // room it reports false, and the frame stays the caller's.
 func (h *hold) add(mem []byte, f batch.Frame, adjacency uint32, now time.Duration) bool {
-	if h.n+h.inRetry >= h.limit {
+	if h.n == h.limit {
 		return false
 	}
 	dst := destination(mem[f.Addr : uint64(f.Addr)+uint64(f.Len)])
-	same := 0
+	share := max(1, h.limit/8) // of one destination
 	for i := range h.n {
 		if e := h.at(i); e.adjacency == adjacency && e.dst == dst {
-			same++
+			if share--; share == 0 {
+				return false
+			}
 		}
 	}
-	if same >= holdPerDst {
-		return false
-	}
-	*h.at(h.n) = held{f, adjacency, dst, now + holdFor}
 	h.n++
+	*h.at(h.n - 1) = held{f, adjacency, dst, now + holdFor}
 	h.ask(adjacency, dst)
 	return true
 }
 
 // due reports whether the packets should be decided anew.
 func (h *hold) due(generation uint64, now time.Duration) bool {
-	return h.n > 0 && h.inRetry == 0 && (generation != h.generation || now >= h.retryAt)
+	return h.n > 0 && h.retrying == 0 && (generation != h.generation || now >= h.retryAt)
 }
 
-// retry moves the waiting packets into an empty chunk, and those whose time is
-// up out to drop.
+// retry lists the waiting packets in an empty chunk, but for those whose time is
+// up: it passes them to drop.
 func (h *hold) retry(c *batch.Chunk, generation uint64, now time.Duration, drop func(batch.Frame, batch.Reason)) {
 	h.generation, h.retryAt = generation, now+retryEvery
-	for h.n > 0 {
-		e := h.take()
-		if now >= e.until {
-			drop(e.frame, batch.NeighborUnresolved)
-			continue
-		}
-		c.In[h.inRetry] = e.frame
-		h.retrying[h.inRetry] = e
-		h.inRetry++
+	for h.n > 0 && now >= h.at(0).until {
+		drop(h.take(), batch.NeighborUnresolved)
 	}
-	c.N, c.Retried = h.inRetry, h.inRetry
+	for i := range h.n {
+		c.In[i] = h.at(i).frame
+	}
+	h.retrying, c.N, c.Retried = h.n, h.n, h.n
 }
 
-// putBack takes those retried packets of a finished chunk back, in front of all
-// others, that are still to wait, and asks for their neighbours again.
-func (h *hold) putBack(c *batch.Chunk) {
-	for i := c.Retried - 1; i >= 0; i-- {
+// retried takes note of what became of the packets in a chunk that retried them:
+// those that are to wait on stay, and their neighbours are asked for again.
+func (h *hold) retried(c *batch.Chunk) {
+	kept := h.retrying // where the packets that stay begin
+	for i := h.retrying - 1; i >= 0; i-- {
 		if r := c.Out[i]; r.Verdict.Action() == batch.ActionHold {
-			h.first = (h.first + holdSize - 1) % holdSize
-			h.n++
-			*h.at(0) = h.retrying[i]
-			h.at(0).adjacency = r.Addr
-			h.ask(r.Addr, h.at(0).dst)
+			kept--
+			e := h.at(kept)
+			*e = *h.at(i)
+			e.adjacency = r.Addr
+			h.ask(e.adjacency, e.dst)
 		}
 	}
-	h.inRetry = 0
+	h.first = (h.first + kept) % holdSize
+	h.n -= kept
+	h.retrying = 0
+}
+
+// forget removes the packets of a chunk that will not come back; the chunk's
+// owner has dropped their frames.
+func (h *hold) forget(retried int) {
+	h.first = (h.first + retried) % holdSize
+	h.n -= retried
+	h.retrying -= retried
 }
 
 // destination returns the address that a valid packet goes to.

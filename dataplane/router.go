@@ -1,7 +1,7 @@
 // Package dataplane moves packets: workers receive them from the queues of the
 // ports, have an engine decide on them by the chunk, and transmit them.
 //
-// A Router is given its parts by whoever wires it (cmd/warproute): queues, which
+// A Router is given its parts by whoever wires it (internal/service): queues, which
 // may be AF_XDP sockets or memory; engines; the forwarding base that the control
 // plane keeps. It knows no configuration and no Linux.
 package dataplane
@@ -38,12 +38,13 @@ type Config struct {
 
 // WorkerConfig is what one worker owns.
 type WorkerConfig struct {
-	CPU    int // or affinity.Any
-	Memory *umem.Memory
-	Pool   *umem.Pool
-	Engine Engine
-	Chunks *batch.Slab // of MaxPackets each; as many as may be with the engine at once
-	Queues [][]Queue   // by port: at least one each; the first transmits, all receive
+	CPU      int // or affinity.Any
+	Priority int // real-time, 1 to 99; 0: an ordinary thread
+	Memory   *umem.Memory
+	Pool     *umem.Pool
+	Engine   Engine
+	Chunks   *batch.Slab // of MaxPackets each; as many as may be with the engine at once
+	Queues   [][]Queue   // by port: at least one each; the first transmits, all receive
 }
 
 // Router is a set of workers.
@@ -83,7 +84,7 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 		return nil, fmt.Errorf("its chunks do not hold max_packets, %d", cfg.MaxPackets)
 	}
 	w := &worker{
-		cpu: wc.CPU, fib: cfg.FIB, reader: cfg.FIB.NewReader(),
+		cpu: wc.CPU, priority: wc.Priority, fib: cfg.FIB, reader: cfg.FIB.NewReader(),
 		mem: wc.Memory.Bytes(), pool: wc.Pool, engine: wc.Engine,
 		maxPackets: cfg.MaxPackets, maxDelay: cfg.MaxDelay, spin: cfg.Spin,
 		free:     append([]*batch.Chunk(nil), wc.Chunks.Chunks...),
@@ -93,7 +94,7 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 		drops:    dropTally{counts: make([][batch.NumReasons]uint32, cfg.Ports)},
 		done:     make(chan struct{}),
 	}
-	w.hold.ask, w.hold.limit = cfg.Unresolved, min(holdSize, cfg.MaxPackets)
+	w.hold.ask, w.hold.limit = cfg.Unresolved, min(holdSize, max(1, cfg.MaxPackets/2))
 	for p, queues := range wc.Queues {
 		if len(queues) == 0 {
 			return nil, fmt.Errorf("has no queue of port %d", p)
@@ -117,9 +118,14 @@ func (r *Router) Start() error {
 		go func() {
 			defer close(w.done)
 			restore, err := affinity.Pin(w.cpu)
+			if err == nil {
+				err = affinity.Prioritize(w.priority)
+			}
 			pinned <- err
 			if err == nil {
 				w.run()
+			}
+			if restore != nil && w.priority == 0 { // a real-time thread is not given back: it dies with us
 				restore()
 			}
 		}()

@@ -46,7 +46,7 @@ func (s *workerStats) record(c *batch.Chunk) {
 // PortStats are a port's counts since the start, all workers together.
 type PortStats struct {
 	RxPackets, RxBytes uint64
-	TxPackets, TxBytes uint64
+	TxPackets, TxBytes uint64 // given to the transmit rings
 	Drops              [batch.NumReasons]uint64
 }
 
@@ -65,7 +65,7 @@ type Stats struct {
 	Workers int
 	Chunks  uint64 // chunks that engines finished
 	Held    int64  // packets waiting for neighbours now
-	Pending int64  // packets in transmit rings now
+	Pending int64  // packets given to the transmit rings and not sent yet
 	Packets hist.Snapshot
 	Stages  [NumStages]hist.Snapshot // in nanoseconds, one value a chunk
 }

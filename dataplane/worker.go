@@ -28,7 +28,8 @@ import (
 // egress queue, and with them flows, leave in the order in which they came. The
 // exception are packets that waited for a neighbour (see hold).
 type worker struct {
-	cpu    int
+	cpu, priority int
+
 	fib    *fib.FIB
 	reader *fib.Reader
 	mem    []byte
@@ -54,13 +55,9 @@ type worker struct {
 	drops    dropTally
 	stats    workerStats
 
-	stop     atomic.Bool
-	stopping time.Duration // when stop was first seen
-	done     chan struct{}
+	stop atomic.Bool
+	done chan struct{}
 }
-
-// stopDelay is how long a stopping worker goes on with what has been received.
-const stopDelay = 500 * time.Millisecond
 
 // egress collects the packets of a chunk that leave by one port.
 type egress struct {
@@ -69,21 +66,17 @@ type egress struct {
 	n      int
 }
 
-// run is the worker's life. It returns when stop is set and its queues are empty.
+// run is the worker's life until it is told to stop.
 func (w *worker) run() {
 	w.refill()
 	var idleSince time.Duration
-	for {
+	for !w.stop.Load() {
 		now := batch.Clock()
 		busy := w.receive(now)
 		busy = w.complete() || busy
 		pending := w.reclaim()
 		w.refill()
 		switch {
-		case w.stop.Load():
-			if w.stopped(now, busy, pending) {
-				return
-			}
 		case busy:
 			idleSince = 0
 		case idleSince == 0:
@@ -93,11 +86,11 @@ func (w *worker) run() {
 			idleSince = 0
 		}
 	}
+	w.finish()
 }
 
 // receive fills a chunk with what the rings hold, submits it and reports whether
-// there was anything. The chunk is sealed when it is full, when every ring has
-// run dry, or when its oldest packet has waited for maxDelay.
+// there was anything.
 func (w *worker) receive(now time.Duration) bool {
 	if len(w.free) == 0 {
 		return false
@@ -108,6 +101,18 @@ func (w *worker) receive(now time.Duration) bool {
 		w.hold.retry(c, g, now, w.drop)
 		w.drops.flush(w.counters)
 	}
+	w.fill(c)
+	if c.N == 0 {
+		return false
+	}
+	w.free = w.free[:len(w.free)-1]
+	w.submit(c)
+	return true
+}
+
+// fill adds received packets to a chunk until it is sealed: when it is full, when
+// every ring has run dry, or when its oldest packet has waited for maxDelay.
+func (w *worker) fill(c *batch.Chunk) {
 	for {
 		before := c.N
 		for i := range w.rx {
@@ -116,25 +121,26 @@ func (w *worker) receive(now time.Duration) bool {
 			w.count(c.In[c.N : c.N+n])
 			c.N += n
 		}
-		if c.N == before || c.N == w.maxPackets || batch.Clock()-now >= w.maxDelay {
+		if c.N == before || c.N == w.maxPackets || batch.Clock()-c.Received >= w.maxDelay {
 			break
 		}
 	}
-	if c.N == 0 {
-		return false
-	}
-	w.turn = (w.turn + 1) % len(w.rx)
 	for p := range w.received {
 		w.received[p].flush(&w.counters[p].rxPackets, &w.counters[p].rxBytes)
 	}
-	w.free = w.free[:len(w.free)-1]
+	w.turn = (w.turn + 1) % len(w.rx)
+}
+
+// submit gives a sealed chunk to the engine.
+func (w *worker) submit(c *batch.Chunk) {
+	clear(c.Out[:c.N]) // of what was decided on other packets
+	c.Epoch = w.reader.Now()
 	if w.inFlight.n == 0 {
-		w.reader.Begin()
+		w.reader.Hold(c.Epoch)
 	}
 	w.inFlight.push(c)
 	c.Submitted = batch.Clock()
 	w.engine.Submit(c)
-	return true
 }
 
 // count adds received frames to the tallies of their ports.
@@ -159,8 +165,10 @@ func (w *worker) complete() bool {
 	}
 	for range done {
 		c := w.inFlight.pop()
-		if w.inFlight.n == 0 {
-			w.reader.End()
+		if w.inFlight.n > 0 {
+			w.reader.Hold(w.inFlight.at(0).Epoch)
+		} else {
+			w.reader.Release()
 		}
 		c.Ordered = batch.Clock()
 		w.sort(c)
@@ -175,16 +183,17 @@ func (w *worker) complete() bool {
 }
 
 // sort takes the frames of a finished chunk apart by verdict: to the egress
-// lists, to the hold, or back to the pool.
+// lists, to the hold, or back to the pool. What an engine cannot have meant, a
+// port that does not exist, is dropped as unprocessed.
 func (w *worker) sort(c *batch.Chunk) {
 	in, out := c.In[:c.N], c.Out[:c.N]
 	for i, r := range out {
-		switch r.Verdict.Action() {
-		case batch.ActionForward:
-			e := &w.tx[r.Verdict.Port()]
+		switch port := int(r.Verdict.Port()); {
+		case r.Verdict.Action() == batch.ActionForward && port < len(w.tx):
+			e := &w.tx[port]
 			e.frames[e.n] = batch.Frame{Addr: r.Addr, Len: r.Len, Port: in[i].Port}
 			e.n++
-		case batch.ActionHold:
+		case r.Verdict.Action() == batch.ActionHold:
 			if i >= c.Retried && !w.hold.add(w.mem, in[i], r.Addr, c.Done) {
 				w.drop(in[i], batch.HoldFull)
 			}
@@ -193,7 +202,7 @@ func (w *worker) sort(c *batch.Chunk) {
 		}
 	}
 	if c.Retried > 0 {
-		w.hold.putBack(c)
+		w.hold.retried(c)
 	}
 }
 
@@ -251,20 +260,38 @@ func (w *worker) sleep(pending int) {
 	_, _ = unix.Poll(w.pollFD, timeout)
 }
 
-// stopped reports whether a worker that was told to stop is done: nothing to
-// receive, nothing with the engine, nothing left to send; or no time left for
-// more. Packets in the hold are given up.
-func (w *worker) stopped(now time.Duration, busy bool, pending int) bool {
-	if w.stopping == 0 {
-		w.stopping = now
+// A worker that was told to stop goes on with what it has received for stopDelay,
+// and waits as long again for an engine that does not answer.
+const stopDelay = 500 * time.Millisecond
+
+// finish is the end of a worker's life: it works until there is nothing more to
+// receive, to decide or to send, or the time for it is up. What is left then is
+// dropped and counted.
+func (w *worker) finish() {
+	start := batch.Clock()
+	for {
+		now := batch.Clock()
+		late := now-start >= stopDelay
+		busy := !late && w.receive(now)
+		busy = w.complete() || busy
+		pending := w.reclaim()
+		w.refill()
+		if w.inFlight.n > 0 && now-start < 2*stopDelay {
+			continue
+		}
+		if late || !busy && pending == 0 {
+			break
+		}
 	}
-	if late := now-w.stopping >= stopDelay; !late && (busy || pending > 0) || w.inFlight.n > 0 {
-		return false
+	for w.inFlight.n > 0 {
+		for _, f := range w.inFlight.at(0).In[:w.inFlight.at(0).N] {
+			w.drop(f, batch.Stopping)
+		}
+		w.hold.forget(w.inFlight.pop().Retried)
 	}
 	for w.hold.n > 0 {
-		w.drop(w.hold.take().frame, batch.Stopping)
+		w.drop(w.hold.take(), batch.Stopping)
 	}
 	w.drops.flush(w.counters)
 	w.stats.held.Store(0)
-	return true
 }

@@ -180,7 +180,7 @@ func TestDropsAreCountedByReasonAndIngressPort(t *testing.T) {
 }
 
 func TestPacketsWaitForTheirNeighbour(t *testing.T) {
-	r := newRig(t, 64)
+	r := newRig(t, 1024)
 	r.fib.SetAdjacency(r.adj[1], 1, 0)
 	r.queues[0].Play(numbered(20, "10.1.0.1"), 20)
 	r.start()
@@ -200,7 +200,7 @@ func TestPacketsWaitForTheirNeighbour(t *testing.T) {
 }
 
 func TestAPacketWaitsOnlySoLong(t *testing.T) {
-	r := newRig(t, 64)
+	r := newRig(t, 1024)
 	r.fib.SetAdjacency(r.adj[1], 1, 0)
 	r.queues[0].Play(numbered(5, "10.1.0.1"), 5)
 	start := time.Now()
@@ -215,18 +215,55 @@ func TestAPacketWaitsOnlySoLong(t *testing.T) {
 	}
 }
 
+// However long it is sent to: its packets are retried several times meanwhile.
 func TestOneSilentHostDoesNotFillTheHold(t *testing.T) {
 	r := newRig(t, 1024)
 	r.fib.SetAdjacency(r.adj[1], 1, 0)
-	flood := numbered(1000, "10.1.0.1")
-	flood = append(flood, numbered(10, "10.1.0.2")...)
-	r.queues[0].Play(flood, len(flood))
+	r.queues[0].Play(numbered(1000, "10.1.0.1"), -1)
 	r.start()
-	r.wait("1010 packets", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets == 1010 })
-	r.wait("32 + 10 held", func(s *dataplane.Stats) bool { return s.Held == 42 })
-	s := r.stop()
-	if d := s.Ports[0].Drops; d[batch.HoldFull] != 1000-32 || d[batch.Stopping] != 42 {
-		t.Errorf("hold_full %d, stopping %d", d[batch.HoldFull], d[batch.Stopping])
+	for range 10 {
+		time.Sleep(100 * time.Millisecond)
+		r.fib.Bump()
+		if held := r.router.Stats().Held; held > 32 {
+			t.Fatalf("%d packets to one host are held", held)
+		}
+	}
+	r.queues[0].Pause()
+	if s := r.stop(); s.Ports[0].Drops[batch.HoldFull] == 0 || s.Ports[0].Drops[batch.Stopping] != 32 {
+		t.Errorf("drops: %v", s.Ports[0].Drops)
+	}
+}
+
+// Packets that wait stay in order, also with others in between that go on.
+func TestWaitingPacketsStayInOrder(t *testing.T) {
+	r := newRig(t, 1024)
+	other, _ := r.fib.NewAdjacency(1)
+	id, _ := r.fib.NewNextHop(fib.KindForward, fib.Path{Adjacency: other, Weight: 1})
+	if err := r.fib.IPv4.Insert(netip.MustParsePrefix("10.1.0.2/32"), id); err != nil {
+		t.Fatal(err)
+	}
+	r.fib.SetAdjacency(r.adj[1], 1, 0)
+	var frames [][]byte
+	for i, f := range numbered(20, "10.1.0.1") {
+		frames = append(frames, f, numbered(20, "10.1.0.2")[i])
+	}
+	r.queues[0].Play(frames, len(frames))
+	r.start()
+	r.wait("40 held packets", func(s *dataplane.Stats) bool { return s.Held == 40 })
+	for _, adj := range []uint32{other, r.adj[1]} {
+		r.fib.SetAdjacency(adj, 1, 0x0200000000bb)
+		r.fib.Bump()
+		sent := 20
+		if adj != other {
+			sent = 40
+		}
+		r.wait("20 more", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == uint64(sent) })
+	}
+	r.stop()
+	for i, f := range r.out[1] {
+		if number(f) != i%20 || f[33] != byte(2-i/20) {
+			t.Fatalf("packet %d leaves as number %d to 10.1.0.%d", i, number(f), f[33])
+		}
 	}
 }
 
@@ -304,6 +341,97 @@ func TestManyChunksInFlightKeepTheOrder(t *testing.T) {
 	for i, f := range r.out[1] {
 		if number(f) != i {
 			t.Fatalf("packet %d leaves as number %d", number(f), i)
+		}
+	}
+}
+
+// pipe is an engine that is done with a chunk only when it has the next.
+type pipe struct {
+	dataplane.Engine
+	last *batch.Chunk
+}
+
+func (p *pipe) Submit(c *batch.Chunk)    { p.Engine.Submit(c); p.last = c }
+func (p *pipe) Done(c *batch.Chunk) bool { return c != p.last }
+
+// Under endless load there is always a chunk under way, and still numbers of the
+// forwarding base become free, and the router stops.
+func TestAnEngineThatIsAlwaysBusy(t *testing.T) {
+	r := newRig(t, 64)
+	r.config.Workers[0].Engine = &pipe{Engine: r.engine}
+	r.queues[0].Play(numbered(1000, "10.1.0.1"), -1)
+	r.queues[1].Collect(nil)
+	r.start()
+	paths := []fib.Path{{Adjacency: r.adj[0], Weight: 1}, {Adjacency: r.adj[1], Weight: 1}}
+	for i := range fib.MaxGroups + 1000 {
+		id, err := r.fib.NewNextHop(fib.KindForward, paths...)
+		if err != nil {
+			t.Fatalf("group %d: %v", i, err)
+		}
+		r.fib.FreeNextHop(id)
+		if i%1000 == 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	start := time.Now()
+	r.router.Stop()
+	if d := time.Since(start); d > 3*time.Second {
+		t.Errorf("stopping took %v", d)
+	}
+	r.stop()
+}
+
+// An engine that dies with chunks in hand does not keep the router from stopping,
+// and their packets are counted.
+func TestAnEngineThatDies(t *testing.T) {
+	r := newRig(t, 64)
+	r.config.Workers[0].Engine = &late{Engine: r.engine, patience: 1 << 60}
+	r.queues[0].Play(numbered(1000, "10.1.0.1"), 100)
+	r.start()
+	r.wait("100 packets", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets == 100 })
+	if s := r.stop(); s.Ports[0].Drops[batch.Stopping] != 100 {
+		t.Errorf("drops: %v", s.Ports[0].Drops)
+	}
+}
+
+// lazy is an engine that decides on its first chunk only; mad is one whose
+// answers no engine can mean.
+type (
+	lazy struct {
+		dataplane.Engine
+		chunks int
+	}
+	mad struct{ dataplane.Engine }
+)
+
+func (l *lazy) Submit(c *batch.Chunk) {
+	if l.chunks++; l.chunks == 1 {
+		l.Engine.Submit(c)
+	}
+}
+
+func (m *mad) Submit(c *batch.Chunk) {
+	for i := range c.Out[:c.N] {
+		c.Out[i] = batch.Result{Verdict: batch.Verdict(0xffff - 0x0fff*(i%16) - i)}
+	}
+}
+
+func TestWhatNoEngineDecidedIsDropped(t *testing.T) {
+	for name, c := range map[string]struct {
+		engine func(dataplane.Engine) dataplane.Engine
+		sent   uint64
+	}{
+		"lazy": {func(e dataplane.Engine) dataplane.Engine { return &lazy{Engine: e} }, 64},
+		"mad":  {func(e dataplane.Engine) dataplane.Engine { return &mad{e} }, 0},
+	} {
+		r := newRig(t, 64)
+		r.config.Workers[0].Engine = c.engine(r.engine)
+		r.queues[0].Play(numbered(640, "10.1.0.1"), 640)
+		r.start()
+		r.wait("640 packets", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets == 640 })
+		s := r.stop()
+		if s.Ports[1].TxPackets != c.sent || name == "lazy" && s.Ports[0].Drops[batch.Unprocessed] != 640-c.sent {
+			t.Errorf("%s: %d sent, drops %v", name, s.Ports[1].TxPackets, s.Ports[0].Drops)
 		}
 	}
 }

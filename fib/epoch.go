@@ -7,27 +7,31 @@ import (
 	"sync/atomic"
 )
 
-// Reader is one worker's claim on what it may still be reading. While an engine
-// works on any of its chunks, entries freed since the oldest was submitted keep
-// their numbers. Begin and End cost one store each, a chunk.
+// Reader is one worker's claim on what its engine may still be reading: entries
+// that were freed since the oldest chunk under way was submitted keep their
+// numbers. The worker notes the epoch (Now) of each chunk before it submits it,
+// and holds the epoch of the oldest. That costs one store a chunk.
 type Reader struct {
-	since atomic.Uint64 // epoch at Begin, idle when nothing is being read
+	since atomic.Uint64 // the epoch that is held, or idle
 	epoch *atomic.Uint64
 	_     [48]byte // a cache line of its own
 }
 
 const idle = math.MaxUint64
 
-// Begin says that the reader will look into the base from now on.
-func (r *Reader) Begin() { r.since.Store(r.epoch.Load()) }
+// Now is the present epoch.
+func (r *Reader) Now() uint64 { return r.epoch.Load() }
 
-// End says that it holds nothing of it any more.
-func (r *Reader) End() { r.since.Store(idle) }
+// Hold says that of all that is being read, the oldest was begun at this epoch.
+func (r *Reader) Hold(epoch uint64) { r.since.Store(epoch) }
+
+// Release says that nothing is being read.
+func (r *Reader) Release() { r.since.Store(idle) }
 
 // NewReader registers a reader, idle at first.
 func (f *FIB) NewReader() *Reader {
 	r := &Reader{epoch: &f.readers.epoch}
-	r.End()
+	r.Release()
 	f.readers.mu.Lock()
 	f.readers.all = append(f.readers.all, r)
 	f.readers.mu.Unlock()

@@ -144,16 +144,16 @@ func TestNumbersAreUsedAgainOnlyWhenReadersHaveMovedOn(t *testing.T) {
 	f := New(0)
 	one, two := f.NewReader(), f.NewReader()
 	id, _ := f.NewAdjacency(0)
-	one.Begin()
+	one.Hold(one.Now())
 	f.FreeAdjacency(id) // one may have seen it
 	if got, _ := f.NewAdjacency(0); got == id {
 		t.Fatal("a number was used again under a reader's eyes")
 	}
-	two.Begin() // began later: cannot have seen it
+	two.Hold(two.Now()) // began later: cannot have seen it
 	if got, _ := f.NewAdjacency(0); got == id {
 		t.Fatal("a number was used again under a reader's eyes")
 	}
-	one.End()
+	one.Release()
 	if got, _ := f.NewAdjacency(0); got != id {
 		t.Errorf("got number %d, want %d, which nobody can know any more", got, id)
 	}

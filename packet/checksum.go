@@ -95,20 +95,21 @@ func completeL4(addrs, l4 []byte, proto Protocol) bool {
 	return true
 }
 
-// CompleteIPv4 finishes the L4 checksum of an IPv4 packet without options where
-// its sender left it unfinished, and reports whether it had to. p is the packet
-// from its first to its last byte. Fragments are left alone: the kernel finishes
-// a checksum before it fragments.
+// CompleteIPv4 finishes the L4 checksum of an IPv4 packet without options, or of
+// the packet that it carries, where its sender left it unfinished, and reports
+// whether it had to. p is the packet from its first to its last byte. Fragments
+// are left alone: the kernel finishes a checksum before it fragments.
 func CompleteIPv4(p []byte) bool {
 	h := (*IPv4)(p)
 	if h.Fragmented() {
 		return false
 	}
-	return completeL4(p[12:20], p[IPv4Len:], h.Protocol())
+	l4, proto := p[IPv4Len:], h.Protocol()
+	return completeL4(p[12:20], l4, proto) || completeInner(l4, proto)
 }
 
 // CompleteIPv6 is CompleteIPv4 for an IPv6 packet whose L4 header, of type
 // proto, starts at offset l4.
 func CompleteIPv6(p []byte, proto Protocol, l4 int) bool {
-	return completeL4(p[8:40], p[l4:], proto)
+	return completeL4(p[8:40], p[l4:], proto) || completeInner(p[l4:], proto)
 }

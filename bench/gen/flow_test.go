@@ -7,7 +7,11 @@ import (
 
 // TestNote feeds numbers to one flow.
 func TestNote(t *testing.T) {
-	const big = minWindow * 1000
+	full := make([]uint32, maxWindow) // 0, 1, 2, ... to the end of the window
+	for i := range full {
+		full[i] = uint32(i)
+	}
+	after := func(seqs ...uint32) []uint32 { return append(full[:maxWindow:maxWindow], seqs...) }
 	for _, tt := range []struct {
 		name string
 		seqs []uint32
@@ -21,8 +25,10 @@ func TestNote(t *testing.T) {
 		{"a duplicate", []uint32{0, 1, 1, 2}, flow{received: 3, duplicates: 1}},
 		{"a duplicate of a late one", []uint32{0, 2, 1, 1}, flow{received: 3, reordered: 1, duplicates: 1}},
 		{"a duplicate of the first", []uint32{0, 0, 0}, flow{received: 1, duplicates: 2}},
-		{"a bit of the window used again", []uint32{0, maxWindow, maxWindow - 1}, flow{received: 3, reordered: 1}},
-		{"a gap of more than the window", []uint32{0, 1, big, 2, big + 1}, flow{received: 5, reordered: 1}},
+		{"the oldest of the window again", after(0), flow{received: maxWindow, duplicates: 1}},
+		{"older than the window", after(maxWindow, 0), flow{received: maxWindow + 2, reordered: 1}},
+		{"one of a gap whose bits were in use", after(maxWindow+10, maxWindow+5), flow{received: maxWindow + 2, reordered: 1}},
+		{"one of a gap of more than the window", after(5*maxWindow, 5*maxWindow-5), flow{received: maxWindow + 2, reordered: 1}},
 	} {
 		fs := newFlows(1)
 		for _, seq := range tt.seqs {
@@ -52,6 +58,21 @@ func TestNumbersWrap(t *testing.T) {
 	}
 	if f := fs.of[0]; f.received != 1000 || f.reordered != 100 || f.duplicates != 0 || f.expected() != 1000 {
 		t.Errorf("%+v, %d expected", f, f.expected())
+	}
+}
+
+// TestListenersFirstPacketMayBeLate counts from the lowest number on.
+func TestListenersFirstPacketMayBeLate(t *testing.T) {
+	fs := newFlows(0)
+	fs.grow(3)
+	for _, seq := range []uint32{10, 8, 11} {
+		fs.note(2, seq)
+	}
+	if f := fs.of[2]; f.expected() != 4 || f.received != 3 {
+		t.Errorf("%d expected, %d received, want 4 and 3", f.expected(), f.received)
+	}
+	if f := fs.of[1]; f.expected() != 0 {
+		t.Errorf("%d expected of a flow that was not seen", f.expected())
 	}
 }
 

@@ -119,11 +119,15 @@ func TestUDPChecksumIsNeverZero(t *testing.T) {
 		if field == 0 {
 			t.Fatalf("number %d: a checksum of zero", seq)
 		}
-		if field == 0xffff {
-			ones++
-		}
 		if _, kind := read(frame); kind != intact {
 			t.Fatalf("number %d: our own frame is not intact", seq)
+		}
+		if field == 0xffff {
+			ones++
+			frame[40], frame[41] = 0, 0
+			if _, kind := read(frame); kind != corrupted {
+				t.Errorf("number %d: a frame without a checksum is of kind %d", seq, kind)
+			}
 		}
 	}
 	if ones == 0 {

@@ -1,14 +1,17 @@
 package gen
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"math"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/affinity"
 	"github.com/warproute/warproute/internal/testutil"
 )
 
@@ -142,15 +145,49 @@ func TestLatencyIsTheWires(t *testing.T) {
 }
 
 // TestSamePort sends and receives on one queue, so that frames of memory take
-// turns in being sent and received into, with all sizes.
+// turns in being sent and received into, with all sizes and those of a stranger.
 func TestSamePort(t *testing.T) {
+	stranger := testutil.UDP4("10.0.0.1", "10.0.0.2", 4000, 53, bytes.Repeat([]byte{0xee}, 1472)...)
 	w := newWire()
+	w.fault = func(i int, f []byte, deliver func([]byte)) {
+		deliver(f)
+		if i%10 == 3 {
+			deliver(stranger)
+		}
+	}
 	p := memoryPort(t, "port", end{in: w, out: w})
 	tr := testTraffic(5)
 	tr.IMIX = true
 	rep := mustRun(t, p, p, tr, Options{Count: 20_000})
-	if got, want := countsOf(rep.Receive), (counts{received: 20_000}); got != want {
+	if got, want := countsOf(rep.Receive), (counts{received: 20_000, unknown: 2000}); got != want {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
+	}
+}
+
+// TestEndsWhenAllIsBack does not wait for what cannot come.
+func TestEndsWhenAllIsBack(t *testing.T) {
+	tx, rx := ports(t, newWire())
+	start := time.Now()
+	mustRun(t, tx, rx, testTraffic(1), Options{Count: 10, Drain: time.Minute})
+	if d := time.Since(start); d > 30*time.Second {
+		t.Errorf("took %v", d)
+	}
+}
+
+// TestReceiverTakesAllAtTheEnd stops a receiver before it has begun.
+func TestReceiverTakesAllAtTheEnd(t *testing.T) {
+	w := newWire()
+	tx, rx := ports(t, w)
+	mustRun(t, tx, nil, testTraffic(1), Options{Count: 300})
+	c := newListener(&rx.Workers[0])
+	r := &running{}
+	r.stop.Store(true)
+	if err := (&worker{cpu: affinity.Any, receiver: c}).run(r); err != nil {
+		t.Fatal(err)
+	}
+	// The queue has 256 frames to receive into, and is given them again.
+	if got := c.received.Load(); got != 300 {
+		t.Errorf("received %d packets of 300 that were there", got)
 	}
 }
 
@@ -189,6 +226,11 @@ func TestRateIsKept(t *testing.T) {
 	}
 	if got := rep.Receive.Packets; got != 10_000 {
 		t.Errorf("received %d of 10000 packets", got)
+	}
+	for _, v := range []Volume{rep.Send.Volume, rep.Receive.Volume} { // 64 bytes, and 20 between them
+		if want := 84 * 8 * v.PacketsPerSecond; math.Abs(v.BitsPerSecond-want) > 1 || math.Abs(v.PacketsPerSecond*v.Seconds-10_000) > 1 {
+			t.Errorf("%v packets/s in %v s are %v bit/s on the wire, want %v", v.PacketsPerSecond, v.Seconds, v.BitsPerSecond, want)
+		}
 	}
 }
 
@@ -243,6 +285,18 @@ func TestReceiveOnly(t *testing.T) {
 	}
 	if rep.Send != nil || rep.Traffic != nil {
 		t.Error("a report of what was sent")
+	}
+}
+
+// TestListenerKeepsToOneRun sees packets of two.
+func TestListenerKeepsToOneRun(t *testing.T) {
+	_, rx := ports(t, newWire())
+	c := newListener(&rx.Workers[0])
+	if !c.expects(&probe{run: 1, flow: 2}) || c.expects(&probe{run: 2, flow: 1000}) || c.expects(&probe{run: 1, flow: MaxFlows}) || !c.expects(&probe{run: 1, flow: 3}) {
+		t.Error("the first run is not the one that counts")
+	}
+	if len(c.flows.of) != 4 {
+		t.Errorf("%d flows are tracked, want 4", len(c.flows.of))
 	}
 }
 

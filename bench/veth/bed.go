@@ -5,16 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/bench/live"
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/napi"
 	"github.com/warproute/warproute/packet"
 )
 
@@ -96,7 +93,7 @@ func (b *bed) counter(atServer bool) (p *live.Program, err error) {
 	}
 	b.closers = append(b.closers, p.Close)
 	if atServer {
-		err = b.thread(ns, link, senderCore, 0)
+		err = b.thread(ns, link, senderCore)
 	}
 	return p, err
 }
@@ -112,40 +109,17 @@ func attachTo(ns *lab.Namespace, link string, attach func(ifindex int) (*live.Pr
 	return p, err
 }
 
-// thread has a link's NAPI done by a thread of the kernel, on one core and with
-// a nice value. The link must receive by NAPI, as a veth does under native XDP.
-func (b *bed) thread(ns *lab.Namespace, link string, core, nice int) error {
-	if err := ns.Sysfs("class/net/"+link+"/threaded", "1"); err != nil {
-		return fmt.Errorf("thread the NAPI of %s: %w", link, err)
-	}
-	comms, err := filepath.Glob("/proc/[0-9]*/comm")
-	if err != nil {
-		return err
-	}
-	found := false
-	for _, path := range comms {
-		comm, err := os.ReadFile(path)
-		if err != nil || !strings.HasPrefix(string(comm), "napi/"+link+"-") {
-			continue
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+// thread has a link's NAPI done by a thread of the kernel on one core. The link
+// must receive by NAPI, as a veth does under native XDP.
+func (b *bed) thread(ns *lab.Namespace, link string, core int) error {
+	return ns.Do(func() error {
+		i, err := index(ns, link)
 		if err != nil {
 			return err
 		}
-		var set unix.CPUSet
-		set.Set(core)
-		if err := unix.SchedSetaffinity(pid, &set); err != nil {
-			return fmt.Errorf("move the NAPI thread of %s to core %d: %w", link, core, err)
-		}
-		if err := unix.Setpriority(unix.PRIO_PROCESS, pid, nice); err != nil {
-			return fmt.Errorf("give the NAPI thread of %s nice %d: %w", link, nice, err)
-		}
-		found = true
-	}
-	if !found {
-		return fmt.Errorf("thread the NAPI of %s: the kernel has no thread napi/%s", link, link)
-	}
-	return nil
+		_, err = napi.Thread(link, i, func(int) int { return core }, 0) // the link goes with the lab
+		return err
+	})
 }
 
 // verify sends frames until one has passed the router, and looks at it.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/warproute/warproute/bench/live"
@@ -38,10 +39,10 @@ func Linux() Contender {
 }
 
 // Testpmd is DPDK's testpmd with its AF_XDP driver, passing frames on unseen.
-func Testpmd() Contender {
+func Testpmd(name string, threaded bool) Contender {
 	return Contender{
-		Name: "DPDK testpmd, net_af_xdp, io", Bound: "the kernel's AF_XDP transmit call",
-		Forwards: true,
+		Name: name, Bound: "the kernel's AF_XDP transmit call",
+		Forwards: true, Threaded: threaded,
 		Start: func(top *lab.Topology) (func() error, error) {
 			path, err := exec.LookPath("dpdk-testpmd")
 			if err != nil {
@@ -50,21 +51,27 @@ func Testpmd() Contender {
 			cmd := exec.Command(path, "-l", fmt.Sprintf("%d,%d", senderCore, routerCore), "--in-memory", "-m", "512", "--no-pci",
 				"--vdev", "net_af_xdp0,iface="+lab.LAN, "--vdev", "net_af_xdp1,iface="+lab.WAN,
 				"--", "--auto-start", "--nb-cores=1", "--forward-mode=io", "--burst=64")
-			stdin, err := cmd.StdinPipe() // open: testpmd ends when it can read no more
-			if err != nil {
+			if _, err := cmd.StdinPipe(); err != nil { // testpmd ends when it can read no more
 				return nil, err
 			}
-			return start(top, cmd, func() bool { _ = stdin; return true })
+			return start(top, cmd, func() bool { return attached(top, lab.LAN) && attached(top, lab.WAN) })
 		},
 	}
 }
 
-// Warproute is this router, as `warproute run` starts it, with further flags.
-func Warproute(name string, args ...string) Contender {
+// attached reports whether a link of the router has an XDP program.
+func attached(top *lab.Topology, link string) bool {
+	l, err := top.Router.Link(link)
+	return err == nil && l.Attrs().Xdp != nil && l.Attrs().Xdp.Attached
+}
+
+// Warproute is this router, as `warproute run` starts it with a configuration
+// file of two ports and the given further lines.
+func Warproute(name string, config ...string) Contender {
 	return Contender{
 		Name: name, Bound: "the kernel's AF_XDP transmit call",
 		Forwards: true, Rewrites: true,
-		Start: func(top *lab.Topology) (func() error, error) {
+		Start: func(top *lab.Topology) (stop func() error, err error) {
 			self, err := os.Executable()
 			if err != nil {
 				return nil, err
@@ -73,14 +80,24 @@ func Warproute(name string, args ...string) Contender {
 			if err != nil {
 				return nil, err
 			}
-			socket := filepath.Join(dir, "control.sock")
-			cmd := exec.Command(self, append([]string{"run", "--port", lab.LAN, "--port", lab.WAN, "--socket", socket, "--metrics", "none"}, args...)...)
-			stop, err := start(top, cmd, func() bool { _, err := os.Stat(socket); return err == nil })
-			if err != nil {
-				os.RemoveAll(dir)
+			defer func() {
+				if err != nil {
+					os.RemoveAll(dir)
+				}
+			}()
+			socket, file := filepath.Join(dir, "control.sock"), filepath.Join(dir, "router.yaml")
+			lines := append([]string{
+				"ports: [{interface: " + lab.LAN + "}, {interface: " + lab.WAN + "}]",
+				"control: {socket: " + socket + "}", `metrics: {listen: ""}`,
+			}, config...)
+			if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 				return nil, err
 			}
-			return func() error { defer os.RemoveAll(dir); return stop() }, nil
+			end, err := start(top, exec.Command(self, "run", "--config", file), func() bool { _, err := os.Stat(socket); return err == nil })
+			if err != nil {
+				return nil, err
+			}
+			return func() error { defer os.RemoveAll(dir); return end() }, nil
 		},
 	}
 }

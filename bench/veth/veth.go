@@ -33,10 +33,9 @@ const (
 type Contender struct {
 	Name  string
 	Bound string // what limits it
-	// Threaded has lan0's NAPI done by a thread on the router's core, by the
-	// given nice value; otherwise it is done in the sender's softirq.
+	// Threaded has lan0's NAPI done by a thread on the router's core; otherwise it
+	// is done in the sender's softirq, unless the router sees to it.
 	Threaded bool
-	Nice     int
 	// Forwards is false where frames are not to arrive: then they are counted at
 	// lan0, and Start may be nil.
 	Forwards bool
@@ -126,7 +125,7 @@ func round(o Options, c Contender) (mpps float64, err error) {
 		}()
 	}
 	if c.Threaded {
-		if err := b.thread(top.Router, lab.LAN, routerCore, c.Nice); err != nil {
+		if err := b.thread(top.Router, lab.LAN, routerCore); err != nil {
 			return 0, err
 		}
 	}

@@ -24,7 +24,11 @@ DPDK's testpmd with its AF_XDP driver and warproute take turns, in one run. Each
 is verified, byte by byte, before it is timed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			results, err := veth.Run(o, []veth.Contender{veth.Drop(), veth.Linux(), veth.Testpmd(), veth.Warproute("warproute")})
+			results, err := veth.Run(o, []veth.Contender{
+				veth.Drop(), veth.Linux(),
+				veth.Testpmd("DPDK testpmd, NAPI on core 0", false), veth.Testpmd("DPDK testpmd, NAPI on core 1", true),
+				veth.Warproute("warproute, napi: interrupt"), veth.Warproute("warproute, napi: thread", "napi: thread"),
+			})
 			if err != nil {
 				return err
 			}

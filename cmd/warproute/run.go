@@ -146,6 +146,9 @@ func account(w io.Writer, snap *status.Snapshot) {
 	arrived += linux
 	fmt.Fprintf(w, "stopped: %d frames arrived: %d handed to Linux, %d lost before the router, %d received; of these %d transmitted, %d dropped\n",
 		arrived, linux, lost, rx, tx, dropped)
+	if n := snap.Stats.Pending; n > 0 {
+		fmt.Fprintf(w, "  %d of those transmitted were still in the ports' rings, and are lost\n", n)
+	}
 	for _, d := range status.Drops(snap) {
 		fmt.Fprintf(w, "  dropped at %s: %d, %s\n", d.Port, d.Packets, d.Sentence)
 	}

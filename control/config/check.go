@@ -12,7 +12,7 @@ import (
 
 // What values may be.
 const (
-	MaxPackets  = 4096        // in a chunk
+	MaxPackets  = 2048        // in a chunk; a port's transmit ring takes no more at once
 	MaxDelay    = time.Second // of a packet in an unfinished chunk
 	maxBusyPoll = 10 * time.Millisecond
 	maxWorkers  = 1024
@@ -23,6 +23,7 @@ const (
 var (
 	modes     = []Mode{ModeAuto, ModeZeroCopy, ModeNative, ModeGeneric}
 	engines   = []Engine{EngineAuto, EngineCPU, EngineGPU}
+	napis     = []NAPI{NAPIInterrupt, NAPIThread}
 	checksums = []Checksum{ChecksumAuto, ChecksumRepair, ChecksumTrust}
 )
 
@@ -37,6 +38,13 @@ func (c *Config) check() (errs Errors) {
 	}
 	if !slices.Contains(checksums, c.Checksum) {
 		errs = append(errs, c.fault("checksum", notOneOf("checksum", c.Checksum), "write "+alternatives(checksums)))
+	}
+	if !slices.Contains(napis, c.NAPI) {
+		errs = append(errs, c.fault("napi", notOneOf("napi", c.NAPI), "write "+alternatives(napis)))
+	}
+	if c.NAPI == NAPIThread && c.BusyPoll > 0 {
+		errs = append(errs, c.fault("napi", "napi: thread and busy_poll: a worker that polls would keep the thread on its core from receiving",
+			"leave one of the two out"))
 	}
 	if c.Workers < 0 || c.Workers > maxWorkers {
 		errs = append(errs, c.fault("workers", fmt.Sprintf("workers: %d is out of range", c.Workers),

@@ -22,6 +22,7 @@ type Config struct {
 	Batch    Batch
 	Metrics  Metrics
 	Control  Control
+	NAPI     NAPI
 	BusyPoll time.Duration // how long the kernel polls the driver for a worker; 0: not at all
 	Checksum Checksum
 
@@ -72,6 +73,14 @@ type Control struct {
 	Socket string // path of a Unix socket
 }
 
+// NAPI says where the kernel does the receive work of the ports.
+type NAPI string
+
+const (
+	NAPIInterrupt NAPI = "interrupt" // in softirqs, on whatever core takes the interrupt
+	NAPIThread    NAPI = "thread"    // on the worker's core, by threads that yield to the worker
+)
+
 // Checksum says what to do with L4 checksums that a veth or virtio sender left
 // for its NIC to finish.
 type Checksum string
@@ -90,6 +99,7 @@ func Default(ports ...string) *Config {
 		Batch:    Batch{MaxPackets: 1024, MaxDelay: 50 * time.Microsecond},
 		Metrics:  Metrics{Listen: "127.0.0.1:9273"},
 		Control:  Control{Socket: "/run/warproute.sock"},
+		NAPI:     NAPIInterrupt,
 		Checksum: ChecksumAuto,
 	}
 	for _, name := range ports {

@@ -55,6 +55,7 @@ func (r *reader) root() value {
 		)},
 		field{"metrics", mapping(field{"listen", text(&c.Metrics.Listen)})},
 		field{"control", mapping(field{"socket", text(&c.Control.Socket)})},
+		field{"napi", oneOf(&c.NAPI, napis...)},
 		field{"busy_poll", duration(&c.BusyPoll)},
 		field{"checksum", oneOf(&c.Checksum, checksums...)},
 	)

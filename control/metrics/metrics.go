@@ -5,6 +5,8 @@
 package metrics
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -53,5 +55,12 @@ func Serve(address string, h http.Handler) (*Server, error) {
 // Addr is where the server listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Close stops the server at once; a scrape in progress fails.
-func (s *Server) Close() error { return s.http.Close() }
+// Close stops the server; a scrape in progress has a second to end.
+func (s *Server) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := s.http.Shutdown(ctx); err != nil {
+		return errors.Join(err, s.http.Close())
+	}
+	return nil
+}

@@ -147,6 +147,7 @@ func TestVerdicts(t *testing.T) {
 	crossed4 := bytes.Clone(v4)
 	crossed4[12], crossed4[13] = 0x86, 0xdd
 	tcp1 := edit(v4, 6, 0, 1)
+	mapped := edit(v6, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1)
 	tcp1 = edit(tcp1, 9, 6)
 
 	drop := batch.Drop
@@ -185,6 +186,9 @@ func TestVerdicts(t *testing.T) {
 		{"from multicast", from4("224.0.0.5"), drop(batch.SourceMartian)},
 		{"from 240/4", from4("240.0.0.1"), drop(batch.SourceMartian)},
 		{"from broadcast", from4("255.255.255.255"), drop(batch.SourceMartian)},
+		{"from link-local 169.254/16", from4("169.254.1.1"), drop(batch.SourceMartian)},
+		{"to link-local 169.254/16", to4("169.254.1.1"), drop(batch.DestMartian)},
+		{"from 169.253/16", from4("169.253.1.1"), batch.Forward(1)},
 		{"from 1/8", from4("1.0.0.1"), batch.Forward(1)},
 		{"from 223/8", from4("223.255.255.255"), batch.Forward(1)},
 		{"to 0/8", to4("0.1.2.3"), drop(batch.DestMartian)},
@@ -193,6 +197,7 @@ func TestVerdicts(t *testing.T) {
 		{"to broadcast", to4("255.255.255.255"), drop(batch.DestMartian)},
 		{"from ::", from6("::"), drop(batch.SourceMartian)},
 		{"from ::1", from6("::1"), drop(batch.SourceMartian)},
+		{"from IPv4-mapped", mapped, drop(batch.SourceMartian)},
 		{"from ::2", from6("::2"), batch.Forward(1)},
 		{"from link-local", from6("fe80::1"), drop(batch.SourceMartian)},
 		{"from febf::", from6("febf::1"), drop(batch.SourceMartian)},

@@ -44,10 +44,11 @@ func validateIPv4(p []byte) batch.Reason {
 }
 
 // martianIPv4 reports whether no router forwards from or to addr: 0/8, 127/8,
-// multicast and 240/4 (RFC 1812 5.3.7; multicast routing is Linux's).
+// multicast and 240/4 (RFC 1812 5.3.7; multicast routing is Linux's), and the
+// link-local 169.254/16 (RFC 3927 7).
 func martianIPv4(addr uint32) bool {
 	first := addr >> 24
-	return first-1 >= 223 || first == 127
+	return first-1 >= 223 || first == 127 || addr>>16 == 0xa9fe
 }
 
 // forwardIPv4 decides on a valid packet whose lookup answered id.

@@ -45,8 +45,8 @@ func validateIPv6(p []byte, l4 *packet.L4) batch.Reason {
 }
 
 // martianIPv6 reports whether no router forwards from or to addr: unspecified,
-// loopback, link-local and multicast (RFC 4291 2.5 and 2.7; multicast routing is
-// Linux's).
+// loopback, IPv4-mapped, link-local and multicast (RFC 4291 2.5 and 2.7, RFC 4942
+// 2.2; multicast routing is Linux's).
 func martianIPv6(addr []byte) bool {
 	switch addr[0] {
 	case 0xff:
@@ -54,7 +54,8 @@ func martianIPv6(addr []byte) bool {
 	case 0xfe:
 		return addr[1]&0xc0 == 0x80
 	case 0:
-		return [15]byte(addr[:15]) == [15]byte{} && addr[15] <= 1
+		return [10]byte(addr) == [10]byte{} &&
+			(addr[10] == 0xff && addr[11] == 0xff || [5]byte(addr[10:]) == [5]byte{} && addr[15] <= 1)
 	}
 	return false
 }

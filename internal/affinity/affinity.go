@@ -35,6 +35,32 @@ func Pin(cpu int) (restore func(), err error) {
 	}, nil
 }
 
+// Move pins another thread to one CPU and, with a priority of 1 to 99, has it
+// scheduled first-in first-out (SCHED_FIFO) from now on.
+func Move(tid, cpu, priority int) error {
+	var want unix.CPUSet
+	want.Set(cpu)
+	if err := unix.SchedSetaffinity(tid, &want); err != nil {
+		return fmt.Errorf("pin thread %d to CPU %d: %w", tid, cpu, err)
+	}
+	return schedule(tid, priority)
+}
+
+// Prioritize schedules the calling thread first-in first-out with a priority of
+// 1 to 99; 0 leaves it as it is. Lock the goroutine to the thread before.
+func Prioritize(priority int) error { return schedule(0, priority) }
+
+func schedule(tid, priority int) error {
+	if priority == 0 {
+		return nil
+	}
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: uint32(priority)}
+	if err := unix.SchedSetAttr(tid, &attr, 0); err != nil {
+		return fmt.Errorf("give thread %d real-time priority %d: %w; that takes CAP_SYS_NICE", tid, priority, err)
+	}
+	return nil
+}
+
 // CPUs lists the processors that the process may run on, in ascending order.
 func CPUs() ([]int, error) {
 	var set unix.CPUSet

@@ -39,11 +39,13 @@ var imports = []struct {
 	{"control/doctor", []string{"afxdp", "umem"}, "looks at the host before there is a router"},
 
 	{"internal/service", []string{
-		"afxdp", "batch", "dataplane", "dataplane/cpu", "fib", "umem", "internal/affinity", "internal/hist",
+		"afxdp", "batch", "dataplane", "dataplane/cpu", "fib", "umem", "internal/affinity", "internal/hist", "internal/napi",
 		"control/config", "control/metrics", "control/mirror", "control/socket", "control/status",
 	}, "puts the parts of a router together; below it, parts do not know each other"},
 
-	{"internal/lab", nil, "networks of namespaces, for tests, the demo and benchmarks"},
+	{"internal/sysfs", nil, "a leaf"},
+	{"internal/napi", []string{"internal/affinity", "internal/sysfs"}, "where the kernel receives; knows no ports of ours"},
+	{"internal/lab", []string{"internal/sysfs"}, "networks of namespaces, for tests, the demo and benchmarks"},
 	{"internal/testutil", []string{"batch", "fib", "lookup", "packet", "umem"}, "what several packages' tests share"},
 	{"internal/oracle", nil, "answers that share no code with what they check"},
 	{"internal/arch", nil, "reads the source, runs none of it"},
@@ -51,7 +53,7 @@ var imports = []struct {
 
 	{"bench/...", []string{
 		"afxdp", "batch", "dataplane", "dataplane/cpu", "fib", "lookup", "lookup/ipv4", "lookup/ipv6", "memport", "packet", "umem",
-		"internal/affinity", "internal/hist", "internal/lab", "bench/...",
+		"internal/affinity", "internal/hist", "internal/lab", "internal/napi", "bench/...",
 	}, "drives the dataplane as an operator would; nothing but cmd drives it"},
 	{"cmd/...", []string{"..."}, "wires; is wired by none"},
 }
@@ -68,7 +70,7 @@ var modules = []moduleRow{
 	{"C", nil, "building needs Go alone, and the binary runs anywhere"},
 	{"golang.org/x/sys", []string{"..."}, "system calls"},
 	{"github.com/cilium/ebpf", []string{"afxdp", "bench/..."}, "XDP programs are the ports' business, and the live-frames sender's"},
-	{"github.com/vishvananda/netlink", []string{"cmd/...", "control/doctor", "internal/lab", tests}, "asks Linux for set-up and diagnosis; the mirror reads messages itself, without allocating"},
+	{"github.com/vishvananda/netlink", []string{"cmd/...", "control/doctor", "internal/lab", "internal/napi", tests}, "asks Linux for set-up and diagnosis; the mirror reads messages itself, without allocating"},
 	{"github.com/vishvananda/netns", []string{"internal/lab", tests}, "namespaces are the lab's"},
 	{"golang.org/x/net", []string{"internal/lab", tests}, "pings of the lab"},
 	{"github.com/goccy/go-yaml", []string{"control/config"}, "one package knows the file format"},

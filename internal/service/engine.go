@@ -28,7 +28,7 @@ func chooseEngine(cfg *config.Config) (status.EngineState, error) {
 // under the same hypervisor, and may leave L4 checksums to a device that the
 // packets never meet.
 var softDrivers = map[string]bool{
-	"veth": true, "virtio_net": true, "tun": true, "vif": true, "xen_netfront": true,
+	"veth": true, "virtio_net": true, "tun": true, "vif": true, "xen_netfront": true, "vmxnet3": true,
 	"hv_netvsc": true, "bridge": true, "ifb": true,
 }
 

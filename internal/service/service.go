@@ -26,6 +26,7 @@ import (
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/napi"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -45,6 +46,7 @@ type Service struct {
 	router  *dataplane.Router
 	control *socket.Server
 	metrics *metrics.Server
+	queues  map[string]int // by port's name
 	closers []func() error // memory, last
 
 	mu    sync.Mutex // guards links
@@ -61,7 +63,7 @@ type link struct {
 // its sockets in the network namespace of the calling thread. An error leaves
 // nothing behind.
 func Start(cfg *config.Config, build metrics.Build, log *slog.Logger) (*Service, error) {
-	s := &Service{cfg: cfg, log: log, links: make([]link, len(cfg.Ports))}
+	s := &Service{cfg: cfg, log: log, queues: map[string]int{}, links: make([]link, len(cfg.Ports))}
 	if err := s.start(build); err != nil {
 		s.Stop()
 		return nil, err
@@ -87,9 +89,11 @@ func (s *Service) start(build metrics.Build) (err error) {
 		return err
 	}
 	if s.cfg.Metrics.Listen != "" {
-		s.metrics, err = metrics.Serve(s.cfg.Metrics.Listen, metrics.Handler(build, s.Snapshot))
+		if s.metrics, err = metrics.Serve(s.cfg.Metrics.Listen, metrics.Handler(build, s.Snapshot)); err != nil {
+			return err
+		}
 	}
-	return err
+	return s.ports.Admit() // last: until here Linux has had every frame
 }
 
 // openPorts allocates the workers' memory and opens a socket for every queue of
@@ -209,12 +213,16 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 			CPU: cpus[len(cpus)-1-i%len(cpus)], Memory: m.Memory, Pool: m.Pool, Chunks: slab,
 			Engine: cpu.New(s.fib, m.Memory.Bytes(), repair),
 		}
+		if s.cfg.NAPI == config.NAPIThread {
+			w.Priority = workerPriority
+		}
 		s.engine.Cores = append(s.engine.Cores, w.CPU)
 		for _, p := range s.ports.Ports {
 			var queues []dataplane.Queue
 			for _, q := range p.Queues(i) {
 				queues = append(queues, q)
 			}
+			s.queues[p.Name] += len(queues)
 			w.Queues = append(w.Queues, queues)
 		}
 		cfg.Workers = append(cfg.Workers, w)
@@ -228,7 +236,30 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 	if err := s.router.Start(); err != nil {
 		return err
 	}
-	return s.ports.Admit()
+	if s.cfg.NAPI == config.NAPIThread {
+		return s.threadNAPI()
+	}
+	return nil
+}
+
+// Real-time priorities under napi: thread. A worker that has nothing to do
+// sleeps, and only then its core receives: no more than the worker gets to.
+const (
+	workerPriority = 2
+	napiPriority   = 1
+)
+
+// threadNAPI moves the receive work of the ports to the workers' cores.
+func (s *Service) threadNAPI() error {
+	core := func(queue int) int { return s.engine.Cores[queue%len(s.engine.Cores)] }
+	for _, p := range s.ports.Ports {
+		restore, err := napi.Thread(p.Name, p.Ifindex, core, napiPriority)
+		if err != nil {
+			return err
+		}
+		s.closers = append(s.closers, restore)
+	}
+	return nil
 }
 
 // Stop stops the router: no more frames are taken from the ports, those that

@@ -22,11 +22,8 @@ func (s *Service) Snapshot() *status.Snapshot {
 	defer s.mu.Unlock()
 	for i, p := range s.ports.Ports {
 		state := status.PortState{
-			Name: p.Name, Index: p.Ifindex, Mode: p.Mode.String(), ModeReason: p.ModeReason,
+			Name: p.Name, Index: p.Ifindex, Mode: p.Mode.String(), ModeReason: p.ModeReason, Queues: s.queues[p.Name],
 			MAC: s.links[i].mac.String(), MTU: s.links[i].mtu, Up: s.links[i].up,
-		}
-		for w := range snap.Stats.Workers {
-			state.Queues += len(p.Queues(w))
 		}
 		if c, err := p.Stats(); err == nil {
 			state.XDP, state.Rings = xdpOf(c), ringsOf(c)
