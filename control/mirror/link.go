@@ -25,6 +25,7 @@ type port struct {
 	Port
 	ifindex int  // 0 while there is none
 	gone    bool // there was one
+	refused int  // the link that was not to be the port in its place
 	mac     [6]byte
 	mtu     int
 	up      bool
@@ -37,8 +38,12 @@ func (s *state) portOf(l *rtnl.Link) int {
 		switch p := &s.ports[i]; {
 		case p.ifindex == l.Index, p.ifindex == 0 && p.Ifindex == l.Index:
 			return i
-		case p.gone && p.Name == l.Name:
-			number = i
+		case p.gone && p.Name == l.Name && p.refused != l.Index:
+			if s.hooks.PortBack == nil || s.hooks.PortBack(i, l.Index) {
+				number = i
+			} else {
+				p.refused = l.Index
+			}
 		}
 	}
 	return number
@@ -96,9 +101,6 @@ func (s *state) setPort(number int, l *link) {
 	if p.ifindex != l.Index {
 		if p.gone {
 			s.suspects.everything() // the link's neighbours were none of ours before
-			if s.hooks.PortBack != nil {
-				s.hooks.PortBack(number, l.Index)
-			}
 		}
 		p.ifindex, p.Ifindex, p.gone = l.Index, l.Index, false
 	} else if p.mac == l.Address && p.mtu == int(l.MTU) && p.up == l.up {

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 )
@@ -177,4 +178,29 @@ func TestLinkDownWithManyRoutes(t *testing.T) {
 	w.ip("link set lan down")
 	w.want("20.0.77.1", wan2, "20.5.77.1", wan2)
 	w.sameAsFresh()
+}
+
+// A port that came back and is refused stays down: its packets are dropped, and
+// the question is asked once.
+func TestPortMadeAgainAndRefused(t *testing.T) {
+	w := newWorld(t)
+	w.refusePorts = true
+	w.ip(known...)
+	w.start()
+	w.ip("link del lan")
+	w.note(func() { w.events = nil })
+	w.join("lan")
+	w.ip("addr add 10.1.0.1/24 dev lan", "route add 20.0.0.0/8 via 10.1.0.2", known[0], "link set lan down", "link set lan up")
+	w.m.Settle()
+	if got := w.fib.Port(0).MTU(); got != 0 {
+		t.Errorf("the port has an MTU of %d in the base, want 0", got)
+	}
+	if r, ok := w.m.Lookup(netip.MustParseAddr("20.0.0.1")); ok && r.Kind == "forward" {
+		t.Errorf("a route by the refused port: %v", r)
+	}
+	w.note(func() {
+		if len(w.events) != 1 || w.events[0] != "lan back" {
+			t.Errorf("hooks: %q", w.events)
+		}
+	})
 }

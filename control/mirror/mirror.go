@@ -60,11 +60,12 @@ type Hooks struct {
 	AddLocal, DeleteLocal func(netip.Addr) error
 	// PortChanged tells of a port's address, MTU in bytes, or state.
 	PortChanged func(port int, mac [6]byte, mtu int, up bool)
-	// PortGone tells that the port's link was deleted or moved to another
-	// namespace, PortBack that a link of the same name, with another index, has
-	// taken its place. PortChanged follows.
+	// PortGone tells that the port's link was deleted or moved to another namespace.
 	PortGone func(port int)
-	PortBack func(port int, ifindex int)
+	// PortBack tells that a link of the same name, with another index, is there in
+	// its place, and asks whether it is the port from now on; PortChanged follows.
+	// Without the hook it is.
+	PortBack func(port int, ifindex int) bool
 }
 
 // Mirror is a running mirror.

@@ -38,6 +38,8 @@ type world struct {
 	mu     sync.Mutex // guards what hooks write
 	locals map[netip.Addr]int
 	events []string
+
+	refusePorts bool // that come back; set before start
 }
 
 var portNames = []string{"lan", "wan"}
@@ -102,7 +104,10 @@ func (w *world) startWith(opts options) *world {
 			})
 		},
 		PortGone: func(port int) { w.note(func() { w.events = append(w.events, portNames[port]+" gone") }) },
-		PortBack: func(port, _ int) { w.note(func() { w.events = append(w.events, portNames[port]+" back") }) },
+		PortBack: func(port, _ int) bool {
+			w.note(func() { w.events = append(w.events, portNames[port]+" back") })
+			return !w.refusePorts
+		},
 	}, opts)
 	return w
 }

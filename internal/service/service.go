@@ -166,6 +166,8 @@ func (s *Service) startMirror() error {
 		AddLocal:    s.ports.AddLocal,
 		DeleteLocal: s.ports.DeleteLocal,
 		PortChanged: s.portChanged,
+		PortGone:    s.portGone,
+		PortBack:    s.portBack,
 	}, s.log)
 	return err
 }
@@ -190,6 +192,21 @@ func (s *Service) portChanged(port int, mac [6]byte, mtu int, up bool) {
 	if err := s.ports.Ports[port].SetMAC(mac); err != nil {
 		s.log.Error("frames to the port's new address will go to Linux", "port", name, "error", err)
 	}
+}
+
+// portGone is told that a port's interface was deleted. Packets to it are dropped
+// as port_down.
+func (s *Service) portGone(port int) {
+	s.log.Error("the port's interface is gone", "port", s.ports.Ports[port].Name)
+}
+
+// portBack is asked whether an interface of the same name is the port again. Its
+// sockets are bound to the old one, so it is not: nothing is received from it or
+// sent to it.
+func (s *Service) portBack(port, ifindex int) bool {
+	s.log.Error("an interface of the port's name is back, but it is another one: restart the router to use it",
+		"port", s.ports.Ports[port].Name, "index", ifindex)
+	return false
 }
 
 func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
