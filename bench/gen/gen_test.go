@@ -180,6 +180,7 @@ func TestReceiverTakesAllAtTheEnd(t *testing.T) {
 	tx, rx := ports(t, w)
 	mustRun(t, tx, nil, testTraffic(1), Options{Count: 300})
 	c := newListener(&rx.Workers[0])
+	c.queues[0].Refill() // as OpenPort does
 	r := &running{}
 	r.stop.Store(true)
 	if err := (&worker{cpu: affinity.Any, receiver: c}).run(r); err != nil {

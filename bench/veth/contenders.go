@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,6 +39,8 @@ func Linux() Contender {
 	}
 }
 
+const testpmdMemory = 512 // MiB, in huge pages of 2 MiB
+
 // Testpmd is DPDK's testpmd with its AF_XDP driver, passing frames on unseen.
 func Testpmd(name string, threaded bool) Contender {
 	return Contender{
@@ -48,13 +51,22 @@ func Testpmd(name string, threaded bool) Contender {
 			if err != nil {
 				return nil, errors.New("dpdk-testpmd is not installed: apt-get install dpdk")
 			}
-			cmd := exec.Command(path, "-l", fmt.Sprintf("%d,%d", senderCore, routerCore), "--in-memory", "-m", "512", "--no-pci",
+			cmd := exec.Command(path, "-l", fmt.Sprintf("%d,%d", senderCore, routerCore), "--in-memory", "-m", strconv.Itoa(testpmdMemory), "--no-pci",
 				"--vdev", "net_af_xdp0,iface="+lab.LAN, "--vdev", "net_af_xdp1,iface="+lab.WAN,
 				"--", "--auto-start", "--nb-cores=1", "--forward-mode=io", "--burst=64")
 			if _, err := cmd.StdinPipe(); err != nil { // testpmd ends when it can read no more
 				return nil, err
 			}
-			return start(top, cmd, func() bool { return attached(top, lab.LAN) && attached(top, lab.WAN) })
+			restore, err := reserveHugePages(testpmdMemory/2 + 64)
+			if err != nil {
+				return nil, err
+			}
+			stop, err := start(top, cmd, func() bool { return attached(top, lab.LAN) && attached(top, lab.WAN) })
+			if err != nil {
+				restore()
+				return nil, err
+			}
+			return func() error { defer restore(); return stop() }, nil
 		},
 	}
 }

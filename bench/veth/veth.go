@@ -69,20 +69,25 @@ func (r *Result) Median() float64 {
 }
 
 // Run measures the contenders by turns. One that fails has its error in its
-// result, and does not keep the others from going on.
-func Run(o Options, contenders []Contender) ([]*Result, error) {
+// result, and does not keep the others from going on. The distance of the two
+// cores is measured in between: a virtual machine's may be moved at any time.
+func Run(o Options, contenders []Contender) ([]*Result, Distance, error) {
+	var distance Distance
 	cpus, err := affinity.CPUs()
 	if err != nil {
-		return nil, err
+		return nil, distance, err
 	}
 	if !slices.Contains(cpus, senderCore) || !slices.Contains(cpus, routerCore) {
-		return nil, fmt.Errorf("compare routers: this needs cores %d and %d, and may run on %v", senderCore, routerCore, cpus)
+		return nil, distance, fmt.Errorf("compare routers: this needs cores %d and %d, and may run on %v", senderCore, routerCore, cpus)
 	}
 	results := make([]*Result, len(contenders))
 	for i, c := range contenders {
 		results[i] = &Result{Name: c.Name, Bound: c.Bound}
 	}
 	for range o.Rounds {
+		if err := distance.measure(); err != nil {
+			return nil, distance, err
+		}
 		for i, c := range contenders {
 			if results[i].Error != "" {
 				continue
@@ -98,7 +103,7 @@ func Run(o Options, contenders []Contender) ([]*Result, error) {
 	for _, r := range results {
 		slices.Sort(r.Rounds)
 	}
-	return results, nil
+	return results, distance, nil
 }
 
 // round measures one contender once, in a lab of its own.
