@@ -164,6 +164,31 @@ func TestSamePort(t *testing.T) {
 	}
 }
 
+// TestReceivedFrameIsFilledAgain sends from memory that a stranger's frame has been
+// received into meanwhile.
+func TestReceivedFrameIsFilledAgain(t *testing.T) {
+	p := memoryPort(t, "port", end{})
+	tr := testTraffic(1)
+	tr.Size, tr.SrcMAC = 1518, testMAC
+	s := newSender(&p.Workers[0], newTemplates(&tr, 1), 0, 1, Options{})
+	c := newReceiver(&p.Workers[0], 1, 1)
+	c.sender = s
+	s.build(1, 0)
+	first := s.frames[0]
+	memory := s.mem[first.Addr:][:first.Len]
+	for i := range memory {
+		memory[i] = 0xee
+	}
+	c.count(s.frames, 0)
+	s.build(1, 0)
+	if s.frames[1] != first {
+		t.Fatalf("the second frame is %+v, not %+v again", s.frames[1], first)
+	}
+	if _, kind := read(memory); kind != intact {
+		t.Errorf("the second frame is of kind %d", kind)
+	}
+}
+
 // TestEndsWhenAllIsBack does not wait for what cannot come.
 func TestEndsWhenAllIsBack(t *testing.T) {
 	tx, rx := ports(t, newWire())
