@@ -31,6 +31,10 @@ type Worker struct {
 	Pool   *umem.Pool
 }
 
+// ringSize is twice a router's: what waits while a busy machine runs something
+// else than the receiver should not look lost.
+const ringSize = 2 * afxdp.DefaultRingSize
+
 // OpenPort opens an interface of the calling thread's network namespace, to be
 // used by so many cores, each of which needs a queue. Until it is given to Run to
 // receive on, Linux goes on receiving as before.
@@ -55,8 +59,8 @@ func (p *Port) open(cores int) error {
 	if queues < cores {
 		return fmt.Errorf("open port %s for %d cores: each needs a queue, and there are %d (more by `ethtool -L %s`)", p.Name, cores, queues, p.Name)
 	}
-	cfg := afxdp.Config{Ports: []afxdp.PortConfig{{Interface: p.Name}}}
-	frames := (queues + cores - 1) / cores * afxdp.FramesPerQueue(afxdp.DefaultRingSize)
+	cfg := afxdp.Config{Ports: []afxdp.PortConfig{{Interface: p.Name}}, RingSize: ringSize}
+	frames := (queues + cores - 1) / cores * afxdp.FramesPerQueue(ringSize)
 	for range cores {
 		m, err := umem.New(frames)
 		if err != nil {

@@ -64,7 +64,8 @@ type ReceiveReport struct {
 }
 
 // Latency is from before a frame is given to the sending port to after it is taken
-// from the receiving one. It is nil where no packet told the time of our clock.
+// from the receiving one. Near the highest rate that is mostly waiting in queues:
+// measure it below. It is nil where no packet told the time of our clock.
 type Latency struct {
 	Min  time.Duration `json:"min_ns"`
 	Mean time.Duration `json:"mean_ns"`
