@@ -114,14 +114,21 @@ func nextHopMAC(link string, dst netip.Addr) (net.HardwareAddr, error) {
 	wrap := func(err error) error {
 		return fmt.Errorf("find the next hop of %v over %s: %w (or give its MAC address by --dst-mac)", dst, link, err)
 	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, wrap(fmt.Errorf("read this host's addresses: %w", err))
+	}
+	for _, a := range own {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr() == dst {
+			return nil, wrap(errors.New("it is an address of this very host"))
+		}
+	}
 	routes, err := netlink.RouteGetWithOptions(dst.AsSlice(), &netlink.RouteGetOptions{Oif: link})
 	switch {
 	case err != nil:
 		return nil, wrap(fmt.Errorf("ask Linux for the route: %w", err))
 	case len(routes) == 0:
 		return nil, wrap(errors.New("no route leads there"))
-	case routes[0].Type == unix.RTN_LOCAL:
-		return nil, wrap(errors.New("it is an address of this very host"))
 	}
 	hop, index := dst, routes[0].LinkIndex
 	if gw, ok := netip.AddrFromSlice(routes[0].Gw); ok {
@@ -129,12 +136,14 @@ func nextHopMAC(link string, dst netip.Addr) (net.HardwareAddr, error) {
 	} else if via, ok := routes[0].Via.(*netlink.Via); ok {
 		hop, _ = netip.AddrFromSlice(via.Addr)
 	}
-	for waited := time.Duration(0); waited < answerTime; waited += 10 * time.Millisecond {
+	start, asked := time.Now(), time.Time{}
+	for time.Since(start) < answerTime {
 		mac, err := neighborMAC(index, hop)
 		if mac != nil || err != nil {
 			return mac, err
 		}
-		if waited%askTime == 0 {
+		if time.Since(asked) >= askTime {
+			asked = time.Now()
 			n := &netlink.Neigh{LinkIndex: index, IP: hop.AsSlice(), Flags: netlink.NTF_USE}
 			if err := netlink.NeighSet(n); err != nil {
 				return nil, wrap(fmt.Errorf("ask for %v: %w", hop, err))
