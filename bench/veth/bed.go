@@ -92,10 +92,17 @@ func (b *bed) counter(atServer bool) (p *live.Program, err error) {
 		return nil, err
 	}
 	b.closers = append(b.closers, p.Close)
-	if atServer {
-		err = b.thread(ns, link, senderCore)
+	if !atServer {
+		return p, nil
 	}
-	return p, err
+	// The thread looks by a timer: were it woken for every burst, the router would
+	// have to send the interrupts for it.
+	for setting, value := range map[string]string{"napi_defer_hard_irqs": "1000000", "gro_flush_timeout": "20000"} {
+		if err := ns.Sysfs("class/net/"+link+"/"+setting, value); err != nil {
+			return nil, err
+		}
+	}
+	return p, b.thread(ns, link, senderCore)
 }
 
 func attachTo(ns *lab.Namespace, link string, attach func(ifindex int) (*live.Program, error)) (p *live.Program, err error) {
