@@ -39,7 +39,7 @@ bench: build ## the whole way of a packet, on memory ports
 	bin/warproute bench forward
 
 bench-veth: build ## beside Linux's own forwarding and DPDK, on veth; needs root
-	scripts/need.sh $(NET_NEEDS) dpdk-testpmd:dpdk
+	scripts/need.sh $(NET_NEEDS) dpdk-testpmd:dpdk-dev /usr/lib/x86_64-linux-gnu/librte_net_af_xdp.so.23:librte-net-af-xdp23
 	bin/warproute bench veth
 
 # The sums let a test notice that a source changed and its object did not.

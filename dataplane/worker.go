@@ -250,11 +250,16 @@ func (w *worker) refill() {
 }
 
 // sleep waits until a frame arrives, but not long while anything else is due:
-// packets to retry, frames still being sent.
+// packets to retry, frames still being sent. A frame that was sent is not missed
+// for a while, and a short timeout costs more than a long one: it has the timer
+// programmed.
 func (w *worker) sleep(pending int) {
 	timeout := 50 // milliseconds: how late a stop may be noticed
-	if pending > 0 || w.hold.n > 0 {
+	switch {
+	case w.hold.n > 0:
 		timeout = 1
+	case pending > 0:
+		timeout = 12
 	}
 	// An error means a signal or a socket that is gone; the loop finds out which.
 	_, _ = unix.Poll(w.pollFD, timeout)

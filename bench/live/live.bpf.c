@@ -11,14 +11,16 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-// Ethernet, IPv4 and UDP header of every frame. The UDP source port is written
-// over, so the UDP checksum is zero: none.
+// Ethernet, IPv4 and UDP header of every frame. Destination and source port are
+// written over, so the UDP checksum is zero: none.
 #define HEADER 42
+#define CHECKSUM 24
+#define DST 32 // the lower half of the destination
 #define SPORT 34
 
 volatile const __u8 header[HEADER];
 volatile const __u32 ifindex; // of the link that frames are sent on
-volatile const __u32 flows;   // number of source ports
+volatile const __u32 flows;   // each with a destination and a source port of its own
 __u32 next;
 
 // send turns the frame that it is run with into the next one of the load, whoever
@@ -27,6 +29,7 @@ SEC("xdp")
 int send(struct xdp_md *ctx)
 {
 	__u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u32 sum;
 
 	if (data + HEADER > end)
 		return XDP_ABORTED;
@@ -35,6 +38,9 @@ int send(struct xdp_md *ctx)
 		*(__u64 *)(data + i) = *(const volatile __u64 *)(header + i);
 	*(__u16 *)(data + 40) = *(const volatile __u16 *)(header + 40);
 	*(__u16 *)(data + SPORT) = bpf_htons(1024 + next);
+	*(__u16 *)(data + DST) = bpf_htons(bpf_ntohs(*(__u16 *)(data + DST)) + next);
+	sum = (__u16)~*(__u16 *)(data + CHECKSUM) + bpf_htons(next); // RFC 1624, eqn. 3
+	*(__u16 *)(data + CHECKSUM) = ~(sum + (sum >> 16));
 	if (++next >= flows)
 		next = 0;
 	return bpf_redirect(ifindex, 0);

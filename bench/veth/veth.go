@@ -41,6 +41,8 @@ type Contender struct {
 	Forwards bool
 	// Rewrites says that frames are routed, not just passed on.
 	Rewrites bool
+	// Skip leaves the router out.
+	Skip bool
 	// Start starts the router between lan0 and wan0 and returns when it forwards.
 	Start func(*lab.Topology) (stop func() error, err error)
 }
@@ -89,7 +91,7 @@ func Run(o Options, contenders []Contender) ([]*Result, Distance, error) {
 			return nil, distance, err
 		}
 		for i, c := range contenders {
-			if results[i].Error != "" {
+			if c.Skip || results[i].Error != "" {
 				continue
 			}
 			mpps, err := round(o, c)
@@ -130,7 +132,7 @@ func round(o Options, c Contender) (mpps float64, err error) {
 		}()
 	}
 	if c.Threaded {
-		if err := b.thread(top.Router, lab.LAN, routerCore); err != nil {
+		if err := b.thread(top.Router, lab.LAN, routerCore, 0); err != nil {
 			return 0, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 
 func newBenchVethCommand() *cobra.Command {
 	o := veth.Options{}
-	var jsonFile string
+	var jsonFile, only string
 	cmd := &cobra.Command{
 		Use:   "veth",
 		Short: "60-byte packets through two veth pairs, beside Linux and DPDK",
@@ -24,11 +25,15 @@ DPDK's testpmd with its AF_XDP driver and warproute take turns, in one run. Each
 is verified, byte by byte, before it is timed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			results, distance, err := veth.Run(o, []veth.Contender{
+			contenders := []veth.Contender{
 				veth.Drop(), veth.Linux(),
 				veth.Testpmd("DPDK testpmd, NAPI on core 0", false), veth.Testpmd("DPDK testpmd, NAPI on core 1", true),
 				veth.Warproute("warproute, napi: interrupt"), veth.Warproute("warproute, napi: thread", "napi: thread"),
-			})
+			}
+			for i := range contenders {
+				contenders[i].Skip = !strings.Contains(contenders[i].Name, only)
+			}
+			results, distance, err := veth.Run(o, contenders)
 			if err != nil {
 				return err
 			}
@@ -38,6 +43,7 @@ is verified, byte by byte, before it is timed.`,
 	}
 	cmd.Flags().IntVar(&o.Rounds, "rounds", 5, "by turns, of which the median counts")
 	cmd.Flags().DurationVar(&o.Duration, "duration", time.Second, "of a round")
+	cmd.Flags().StringVar(&only, "only", "", "measure just the routers whose name has this `text` in it")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "also write the results to a `file`")
 	return cmd
 }
@@ -54,6 +60,9 @@ func writeVeth(w io.Writer, o veth.Options, results []*veth.Result, distance vet
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ROUTER\tMpps\tMIN\tMAX\t/ LINUX\t/ TESTPMD\tBOUND BY")
 	for _, r := range results {
+		if r.Error == "" && len(r.Rounds) == 0 {
+			continue
+		}
 		if r.Error != "" {
 			fmt.Fprintf(t, "%s\t-\t-\t-\t-\t-\tnot measured\n", r.Name)
 			failed = errors.Join(failed, fmt.Errorf("%s: %s", r.Name, r.Error))
