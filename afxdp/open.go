@@ -3,6 +3,7 @@ package afxdp
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +26,7 @@ func Open(cfg Config) (_ *Set, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("open ports: %w", err)
 	}
-	o := opening{Config: cfg, set: &Set{}, deadline: time.Now().Add(busyTimeout)}
+	o := opening{Config: cfg, set: &Set{addresses: map[netip.Addr]bool{}}, deadline: time.Now().Add(busyTimeout)}
 	defer func() {
 		if err != nil {
 			o.set.Close()

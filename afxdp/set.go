@@ -1,6 +1,7 @@
 package afxdp
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -14,7 +15,8 @@ import (
 type Set struct {
 	Ports []*Port
 
-	mu sync.Mutex
+	mu        sync.Mutex
+	addresses map[netip.Addr]bool // that are local
 }
 
 // Admit takes the ports' frames from Linux: those that are not Linux's own go to
@@ -37,7 +39,13 @@ func (s *Set) Admit() error {
 // AddLocal makes packets to a go to Linux on all ports: the host's addresses,
 // and the directed broadcasts of its subnets.
 func (s *Set) AddLocal(a netip.Addr) error {
-	err := s.local(a, func(m *ebpf.Map, key []byte) error { return m.Put(key, uint8(1)) })
+	err := s.local(a, func(m *ebpf.Map, key []byte) error {
+		if err := m.Put(key, uint8(1)); err != nil {
+			return err
+		}
+		s.addresses[a.Unmap()] = true
+		return s.fold()
+	})
 	if errors.Is(err, unix.E2BIG) {
 		err = errors.New("the XDP program has no room for more addresses of this family")
 	}
@@ -49,7 +57,13 @@ func (s *Set) AddLocal(a netip.Addr) error {
 
 // DeleteLocal undoes AddLocal; an address that is not there is no error.
 func (s *Set) DeleteLocal(a netip.Addr) error {
-	err := s.local(a, func(m *ebpf.Map, key []byte) error { return m.Delete(key) })
+	err := s.local(a, func(m *ebpf.Map, key []byte) error {
+		if err := m.Delete(key); err != nil {
+			return err
+		}
+		delete(s.addresses, a.Unmap())
+		return s.fold()
+	})
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("take packets to %v from Linux: %w", a, err)
 	}
@@ -71,6 +85,29 @@ func (s *Set) local(a netip.Addr, f func(m *ebpf.Map, key []byte) error) error {
 		return f(p.Local6, a.AsSlice())
 	}
 	return errors.New("not an address")
+}
+
+// fold tells the programs which 16-bit folds of addresses are worth a look into
+// the maps (see steer.bpf.c).
+func (s *Set) fold() error {
+	var folds [1 << 10]uint64
+	for a := range s.addresses {
+		var f uint32
+		for b := a.AsSlice(); len(b) > 0; b = b[4:] {
+			f ^= binary.NativeEndian.Uint32(b)
+		}
+		f = (f ^ f>>16) & 0xffff
+		folds[f>>6] |= 1 << (f & 63)
+	}
+	for _, p := range s.Ports {
+		if p.program == nil {
+			continue
+		}
+		if err := p.program.LocalFolds.Set(folds); err != nil {
+			return fmt.Errorf("set the XDP program's folds of local addresses: %w", err)
+		}
+	}
+	return nil
 }
 
 // Detach takes the programs off the interfaces. No more frames arrive; the

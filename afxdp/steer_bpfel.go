@@ -33,12 +33,13 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	steerMapFrames  = "frames"
-	steerMapLocal4  = "local4"
-	steerMapLocal6  = "local6"
-	steerMapSockets = "sockets"
-	steerProgSteer  = "steer"
-	steerVarPortMac = "port_mac"
+	steerMapFrames     = "frames"
+	steerMapLocal4     = "local4"
+	steerMapLocal6     = "local6"
+	steerMapSockets    = "sockets"
+	steerProgSteer     = "steer"
+	steerVarLocalFolds = "local_folds"
+	steerVarPortMac    = "port_mac"
 )
 
 // loadSteer returns the embedded CollectionSpec for steer.
@@ -100,7 +101,8 @@ type steerMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type steerVariableSpecs struct {
-	PortMac *ebpf.VariableSpec `ebpf:"port_mac"`
+	LocalFolds *ebpf.VariableSpec `ebpf:"local_folds"`
+	PortMac    *ebpf.VariableSpec `ebpf:"port_mac"`
 }
 
 // steerObjects contains all objects after they have been loaded into the kernel.
@@ -142,7 +144,8 @@ func (m *steerMaps) Close() error {
 //
 // It can be passed to loadSteerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type steerVariables struct {
-	PortMac *ebpf.Variable `ebpf:"port_mac"`
+	LocalFolds *ebpf.Variable `ebpf:"local_folds"`
+	PortMac    *ebpf.Variable `ebpf:"port_mac"`
 }
 
 // steerPrograms contains all programs after they have been loaded into the kernel.

@@ -69,21 +69,17 @@ type egress struct {
 // run is the worker's life until it is told to stop.
 func (w *worker) run() {
 	w.refill()
-	var idleSince time.Duration
+	var lastBusy time.Duration
 	for !w.stop.Load() {
 		now := batch.Clock()
 		busy := w.receive(now)
 		busy = w.complete() || busy
 		pending := w.reclaim()
 		w.refill()
-		switch {
-		case busy:
-			idleSince = 0
-		case idleSince == 0:
-			idleSince = now
-		case now-idleSince >= w.spin && w.inFlight.n == 0:
+		if busy {
+			lastBusy = now
+		} else if now-lastBusy >= w.spin && w.inFlight.n == 0 {
 			w.sleep(pending)
-			idleSince = 0
 		}
 	}
 	w.finish()
@@ -261,8 +257,7 @@ func (w *worker) sleep(pending int) {
 	case pending > 0:
 		timeout = 12
 	}
-	// An error means a signal or a socket that is gone; the loop finds out which.
-	_, _ = unix.Poll(w.pollFD, timeout)
+	poll(w.pollFD, timeout)
 }
 
 // A worker that was told to stop goes on with what it has received for stopDelay,
