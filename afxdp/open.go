@@ -151,7 +151,7 @@ func (o *opening) tryQueues(zeroCopy bool) error {
 			w := n % len(o.Workers)
 			mem := o.Workers[w]
 			q := &Queue{
-				pool: mem.Pool, port: uint16(i), zeroCopy: zeroCopy, busy: o.BusyPoll > 0,
+				pool: mem.Pool, port: uint16(i), zeroCopy: zeroCopy, busy: zeroCopy && o.BusyPoll > 0,
 				share: max(1, mem.Memory.Frames()/2/perWorker[w]),
 			}
 			err := o.openSocket(&q.socket, mem.Memory, first[w], p.Ifindex, n, zeroCopy)

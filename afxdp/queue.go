@@ -14,7 +14,7 @@ type Queue struct {
 	pool     *umem.Pool
 	port     uint16
 	zeroCopy bool
-	busy     bool // busy polling: our system calls do the driver's work
+	busy     bool // busy polling: our system calls do the driver's work; zero-copy only, from Linux 6.14 on
 
 	// The kernel never has more than share frames to receive into, so that no
 	// queue takes all of a worker's memory. It has receiving of them now.

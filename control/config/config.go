@@ -23,7 +23,7 @@ type Config struct {
 	Metrics  Metrics
 	Control  Control
 	NAPI     NAPI
-	BusyPoll time.Duration // how long the kernel polls the driver for a worker; 0: not at all
+	BusyPoll time.Duration // how long an idle worker polls before it sleeps, and with zero-copy the kernel for it
 	Checksum Checksum
 
 	file string              // where the values came from, for errors
