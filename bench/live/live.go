@@ -31,8 +31,8 @@ const (
 	batch = 256
 )
 
-// Sender sends frames from the network namespace that it is made in. While it is
-// there, what that namespace sends to itself is lost.
+// Sender sends frames from the network namespace that it is made and run in.
+// While it is there, what that namespace sends to itself is lost.
 type Sender struct {
 	objects liveObjects
 	known   link.Link

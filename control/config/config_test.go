@@ -87,6 +87,7 @@ func TestMistakes(t *testing.T) {
 		{"chunk of nothing", onePort + "batch: {max_packets: 0}\n", "f:2:22: batch.max_packets: 0 is out of range; write a number from 1 to 2048"},
 		{"chunk too large", onePort + "batch: {max_packets: 2049}\n", "f:2:22: batch.max_packets: 2049 is out of range; write a number from 1 to 2048"},
 		{"duration without a unit", onePort + "batch: {max_delay: 50}\n", `f:2:20: batch.max_delay: "50" is not a duration; write a number and its unit (ns, us, ms, s), as in 50us or 1ms`},
+		{"two ways to receive", onePort + "napi: thread\nbusy_poll: 1us\n", "f:2:7: napi: thread and busy_poll: a worker that polls would keep the thread on its core from receiving; leave one of the two out"},
 		{"negative duration", onePort + "busy_poll: -1us\n", "f:2:12: busy_poll: -1µs is out of range; write a time from 0s to 10ms"},
 		{"delay of a minute", onePort + "batch: {max_delay: 1m}\n", "f:2:20: batch.max_delay: 1m0s is out of range; write a time from 0s to 1s"},
 		{"listen without a port", onePort + "metrics: {listen: 127.0.0.1}\n", `f:2:19: metrics.listen: "127.0.0.1" is not an address and a port; write one such as "127.0.0.1:9273" or "[::1]:9273", or "" for no metrics`},

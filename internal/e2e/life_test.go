@@ -240,3 +240,35 @@ func TestAPortThatIsReplaced(t *testing.T) {
 		t.Error("the router does not say what to do")
 	}
 }
+
+// With napi: thread the router does the ports' receive work on its own core, and
+// gives it back when it stops.
+func TestThreadedNAPI(t *testing.T) {
+	top := newTopology(t, lab.VethOptions{})
+	dir := t.TempDir()
+	file := filepath.Join(dir, "router.yaml")
+	config := "ports: [{interface: lan0}, {interface: wan0}]\nnapi: thread\n"
+	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := startRouter(t, top.Router, "--config", file)
+	for _, a := range servers {
+		addr := netip.MustParseAddr(a)
+		if _, err := lab.Ping(top.Client, addr, lab.PingOptions{}); err != nil {
+			t.Error(err)
+		}
+		if _, err := lab.Transfer(top.Client, top.Server, addr, 8<<20, 20*time.Second); err != nil {
+			t.Error(err)
+		}
+	}
+	threaded := func() string {
+		return strings.Join(strings.Fields(must(t, top.Router, "cat", "/sys/class/net/lan0/threaded", "/sys/class/net/wan0/threaded")), " ")
+	}
+	if got := threaded(); got != "1 1" {
+		t.Errorf("threaded while the router runs: %s", got)
+	}
+	r.stop()
+	if got := threaded(); got != "0 0" {
+		t.Errorf("threaded after it stopped: %s", got)
+	}
+}

@@ -30,7 +30,11 @@ import (
 // 6.7, CAP_NET_ADMIN and CAP_SYS_NICE.
 func Thread(name string, ifindex int, core func(queue int) int, priority int) (restore func() error, err error) {
 	path := "class/net/" + name + "/threaded"
-	if err := sysfs.Write(path, "1"); err != nil {
+	err = sysfs.Write(path, "1")
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		err = errNone
+	}
+	if err != nil {
 		return nil, fmt.Errorf("thread the NAPI of %s: %w", name, err)
 	}
 	restore = func() error {
@@ -41,7 +45,7 @@ func Thread(name string, ifindex int, core func(queue int) int, priority int) (r
 	}
 	pids, err := threads(ifindex)
 	if err == nil && len(pids) == 0 {
-		err = errors.New("the driver has no NAPI; on veth, that takes native XDP or GRO")
+		err = errNone
 	}
 	for q, pid := range pids {
 		if err == nil {
@@ -53,6 +57,8 @@ func Thread(name string, ifindex int, core func(queue int) int, priority int) (r
 	}
 	return restore, nil
 }
+
+var errNone = errors.New("the driver has no NAPI to thread; a veth has it under native XDP, or with GRO on")
 
 // Of linux/netdev.h.
 const (
@@ -100,27 +106,49 @@ func (a attributes) number(attr uint16) uint32 {
 	return 0
 }
 
-func request(r *nl.NetlinkRequest) ([]attributes, error) {
-	msgs, err := r.Execute(unix.NETLINK_GENERIC, 0)
+// request sends a request and returns the answers. (The netlink package's own way
+// ends a dump at the first message without NLM_F_MULTI, which this family never sets.)
+func request(r *nl.NetlinkRequest) (all []attributes, err error) {
+	s, err := nl.Subscribe(unix.NETLINK_GENERIC)
 	if err != nil {
 		return nil, err
 	}
-	var all []attributes
-	for _, m := range msgs {
-		if len(m) < nl.SizeofGenlmsg {
-			continue
-		}
-		attrs, err := nl.ParseRouteAttr(m[nl.SizeofGenlmsg:])
+	defer s.Close()
+	if err := s.Send(r); err != nil {
+		return nil, err
+	}
+	dump := r.Flags&unix.NLM_F_DUMP == unix.NLM_F_DUMP
+	for {
+		msgs, _, err := s.Receive()
 		if err != nil {
 			return nil, err
 		}
-		a := attributes{}
-		for _, x := range attrs {
-			a[x.Attr.Type] = x.Value
+		for _, m := range msgs {
+			switch {
+			case m.Header.Type == unix.NLMSG_DONE:
+				return all, nil
+			case m.Header.Type == unix.NLMSG_ERROR && len(m.Data) >= 4:
+				if errno := int32(binary.NativeEndian.Uint32(m.Data)); errno != 0 {
+					return nil, unix.Errno(-errno)
+				}
+				return all, nil
+			case len(m.Data) < nl.SizeofGenlmsg:
+				continue
+			}
+			attrs, err := nl.ParseRouteAttr(m.Data[nl.SizeofGenlmsg:])
+			if err != nil {
+				return nil, err
+			}
+			a := attributes{}
+			for _, x := range attrs {
+				a[x.Attr.Type] = x.Value
+			}
+			all = append(all, a)
+			if !dump {
+				return all, nil
+			}
 		}
-		all = append(all, a)
 	}
-	return all, nil
 }
 
 // genlHeader is struct genlmsghdr: command, version, and two bytes that must be

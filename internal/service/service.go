@@ -47,7 +47,9 @@ type Service struct {
 	control *socket.Server
 	metrics *metrics.Server
 	queues  map[string]int // by port's name
-	closers []func() error // memory, last
+
+	unthread []func() error // gives the ports' NAPI back to softirqs
+	closers  []func() error // memory, last
 
 	mu    sync.Mutex // guards links
 	links []link     // by port, as the mirror last reported them
@@ -274,7 +276,7 @@ func (s *Service) threadNAPI() error {
 		if err != nil {
 			return err
 		}
-		s.closers = append(s.closers, restore)
+		s.unthread = append(s.unthread, restore)
 	}
 	return nil
 }
@@ -290,6 +292,12 @@ func (s *Service) Stop() *status.Snapshot {
 	if s.control != nil {
 		_ = s.control.Close()
 	}
+	for _, restore := range s.unthread { // while the ports still have NAPI
+		if err := restore(); err != nil {
+			s.log.Error("stop threading", "error", err)
+		}
+	}
+	s.unthread = nil
 	if s.ports != nil {
 		if err := s.ports.Detach(); err != nil {
 			s.log.Error("detach from the ports", "error", err)

@@ -1,0 +1,31 @@
+package veth
+
+import (
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/internal/lab"
+)
+
+// One short round of what needs no other program: the lab, the sender, the
+// counter, the verification and the measurement work.
+func TestARound(t *testing.T) {
+	failing := Contender{Name: "failing", Forwards: true, Rewrites: true, Start: func(*lab.Topology) (func() error, error) {
+		return func() error { return nil }, nil // forwards nothing
+	}}
+	results, distance, err := Run(Options{Rounds: 1, Duration: 100 * time.Millisecond}, []Contender{Drop(), Linux(), failing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results[:2] {
+		if r.Error != "" || r.Median() <= 0 {
+			t.Errorf("%s: %v Mpps %s", r.Name, r.Median(), r.Error)
+		}
+	}
+	if r := results[2]; r.Error == "" {
+		t.Errorf("a router that forwards nothing made %v Mpps", r.Median())
+	}
+	if distance.Min <= 0 || distance.Max < distance.Min {
+		t.Errorf("distance of the cores: %+v", distance)
+	}
+}
