@@ -39,6 +39,18 @@ func loadProgram(queues int, other *program) (*program, error) {
 	return p, nil
 }
 
+// IsRouterProgram reports whether the XDP program with a number of the kernel's is
+// that of a router's port, this process's or another's.
+func IsRouterProgram(id uint32) bool {
+	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+	if err != nil {
+		return false
+	}
+	defer p.Close()
+	info, err := p.Info()
+	return err == nil && info.Name == "steer"
+}
+
 // attach puts the program on an interface in mode Native or Generic, for as
 // long as the process lives.
 func (p *program) attach(ifindex int, mode Mode, deadline time.Time) error {

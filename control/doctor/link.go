@@ -22,6 +22,7 @@ type Link struct {
 	Driver   string // "" where unknown
 	Queues   int    // that it receives on
 	XDP      string // the mode of a program that is attached already, "" for none
+	Ours     bool   // that program is a router's
 	Flags    uint32 // unix ETH_FLAG_...: offloads that are on
 	Features Features
 }
@@ -43,7 +44,7 @@ func findLink(name string) (*Link, error) {
 		Carrier:  a.RawFlags&unix.IFF_LOWER_UP != 0,
 	}
 	if a.Xdp != nil && a.Xdp.Attached {
-		link.XDP = xdpMode(a.Xdp)
+		link.XDP, link.Ours = xdpMode(a.Xdp), afxdp.IsRouterProgram(a.Xdp.ProgId)
 	}
 	if link.Queues, err = afxdp.QueueCount(name); err != nil {
 		return nil, err

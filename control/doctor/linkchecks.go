@@ -58,6 +58,9 @@ func attached(_ *Host, l *Link) []Finding {
 	if l.XDP == "" {
 		return ok("none attached")
 	}
+	if l.Ours {
+		return warn("nothing, or stop that router before starting another", "a router has the port, in %s mode", l.XDP)
+	}
 	return fail(fmt.Sprintf("stop what attached it (`bpftool net`), or sudo ip link set %s xdp off", l.Name),
 		"one is attached already, in %s mode", l.XDP)
 }

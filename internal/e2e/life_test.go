@@ -272,3 +272,13 @@ func TestThreadedNAPI(t *testing.T) {
 		t.Errorf("threaded after it stopped: %s", got)
 	}
 }
+
+// Where a router runs, doctor says that it does, and nothing is wrong.
+func TestDoctorBesideARouter(t *testing.T) {
+	top := newTopology(t, lab.VethOptions{})
+	startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
+	out, err := top.Router.Run(program, "doctor", "--port", lab.LAN)
+	if err != nil || !strings.Contains(out, "a router has the port, in native mode") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
