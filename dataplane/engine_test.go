@@ -1,0 +1,127 @@
+package dataplane_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/fib"
+)
+
+// late answers an engine's chunks out of step: a chunk is done only after the
+// given number of further questions.
+type late struct {
+	dataplane.Engine
+	patience, asked int
+}
+
+func (l *late) Done(c *batch.Chunk) bool {
+	l.asked++
+	return l.asked%l.patience == 0 && l.Engine.Done(c)
+}
+
+func TestManyChunksInFlightKeepTheOrder(t *testing.T) {
+	r := newRig(t, 16)
+	r.config.Workers[0].Engine = &late{Engine: r.engine, patience: 5}
+	r.queues[0].Play(numbered(4000, "10.1.0.1"), 4000)
+	r.start()
+	r.wait("4000 packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 4000 })
+	r.stop()
+	for i, f := range r.out[1] {
+		if number(f) != i {
+			t.Fatalf("packet %d leaves as number %d", number(f), i)
+		}
+	}
+}
+
+// pipe is an engine that is done with a chunk only when it has the next.
+type pipe struct {
+	dataplane.Engine
+	last *batch.Chunk
+}
+
+func (p *pipe) Submit(c *batch.Chunk)    { p.Engine.Submit(c); p.last = c }
+func (p *pipe) Done(c *batch.Chunk) bool { return c != p.last }
+
+// Under endless load there is always a chunk under way, and still numbers of the
+// forwarding base become free, and the router stops.
+func TestAnEngineThatIsAlwaysBusy(t *testing.T) {
+	r := newRig(t, 64)
+	r.config.Workers[0].Engine = &pipe{Engine: r.engine}
+	r.queues[0].Play(numbered(1000, "10.1.0.1"), -1)
+	r.queues[1].Collect(nil)
+	r.start()
+	paths := []fib.Path{{Adjacency: r.adj[0], Weight: 1}, {Adjacency: r.adj[1], Weight: 1}}
+	for i := range fib.MaxGroups + 1000 {
+		id, err := r.fib.NewNextHop(fib.KindForward, paths...)
+		if err != nil {
+			t.Fatalf("group %d: %v", i, err)
+		}
+		r.fib.FreeNextHop(id)
+		if i%1000 == 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	start := time.Now()
+	r.router.Stop()
+	if d := time.Since(start); d > 3*time.Second {
+		t.Errorf("stopping took %v", d)
+	}
+	r.stop()
+}
+
+// An engine that dies with chunks in hand does not keep the router from stopping,
+// and their packets are counted.
+func TestAnEngineThatDies(t *testing.T) {
+	r := newRig(t, 64)
+	r.config.Workers[0].Engine = &late{Engine: r.engine, patience: 1 << 60}
+	r.queues[0].Play(numbered(1000, "10.1.0.1"), 100)
+	r.start()
+	r.wait("100 packets", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets == 100 })
+	if s := r.stop(); s.Ports[0].Drops[batch.Stopping] != 100 {
+		t.Errorf("drops: %v", s.Ports[0].Drops)
+	}
+}
+
+// lazy is an engine that decides on its first chunk only; mad is one whose
+// answers no engine can mean.
+type (
+	lazy struct {
+		dataplane.Engine
+		chunks int
+	}
+	mad struct{ dataplane.Engine }
+)
+
+func (l *lazy) Submit(c *batch.Chunk) {
+	if l.chunks++; l.chunks == 1 {
+		l.Engine.Submit(c)
+	}
+}
+
+func (m *mad) Submit(c *batch.Chunk) {
+	for i := range c.Out[:c.N] {
+		c.Out[i] = batch.Result{Verdict: batch.Verdict(0xffff - 0x0fff*(i%16) - i)}
+	}
+}
+
+func TestWhatNoEngineDecidedIsDropped(t *testing.T) {
+	for name, c := range map[string]struct {
+		engine func(dataplane.Engine) dataplane.Engine
+		sent   uint64
+	}{
+		"lazy": {func(e dataplane.Engine) dataplane.Engine { return &lazy{Engine: e} }, 64},
+		"mad":  {func(e dataplane.Engine) dataplane.Engine { return &mad{e} }, 0},
+	} {
+		r := newRig(t, 64)
+		r.config.Workers[0].Engine = c.engine(r.engine)
+		r.queues[0].Play(numbered(640, "10.1.0.1"), 640)
+		r.start()
+		r.wait("640 packets", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets == 640 })
+		s := r.stop()
+		if s.Ports[1].TxPackets != c.sent || name == "lazy" && s.Ports[0].Drops[batch.Unprocessed] != 640-c.sent {
+			t.Errorf("%s: %d sent, drops %v", name, s.Ports[1].TxPackets, s.Ports[0].Drops)
+		}
+	}
+}
