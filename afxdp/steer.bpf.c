@@ -86,7 +86,7 @@ struct {
 volatile __u64 port_mac = ~0ULL;
 
 // One bit for every 16-bit fold of an address in local4 or local6. Most packets
-// are to none, and one load tells, where the hash takes twenty times as long.
+// are to none of them, and one load spares them the hash.
 volatile __u64 local_folds[1 << 10];
 
 static __always_inline int may_be_local(__u32 address)
