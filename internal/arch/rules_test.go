@@ -36,7 +36,7 @@ var imports = []struct {
 	{"control/routefile", []string{"lookup", "lookup/ipv4", "lookup/ipv6"}, "routes from text, for lookups without a router"},
 	{"control/status", []string{"batch", "dataplane", "control/mirror", "internal/hist"}, "what a router tells of itself"},
 	{"control/metrics", []string{"batch", "dataplane", "control/status", "internal/hist"}, "the same, to Prometheus"},
-	{"control/doctor", []string{"afxdp", "umem"}, "looks at the host before there is a router"},
+	{"control/doctor", []string{"afxdp", "umem", "internal/genl"}, "looks at the host before there is a router"},
 
 	{"internal/service", []string{
 		"afxdp", "batch", "dataplane", "dataplane/cpu", "fib", "umem", "internal/affinity", "internal/hist", "internal/napi",
@@ -44,7 +44,8 @@ var imports = []struct {
 	}, "puts the parts of a router together; below it, parts do not know each other"},
 
 	{"internal/sysfs", nil, "a leaf"},
-	{"internal/napi", []string{"internal/affinity", "internal/sysfs"}, "where the kernel receives; knows no ports of ours"},
+	{"internal/genl", nil, "a leaf"},
+	{"internal/napi", []string{"internal/affinity", "internal/genl", "internal/sysfs"}, "where the kernel receives; knows no ports of ours"},
 	{"internal/lab", []string{"internal/sysfs"}, "networks of namespaces, for tests, the demo and benchmarks"},
 	{"internal/testutil", []string{"batch", "fib", "lookup", "packet", "umem"}, "what several packages' tests share"},
 	{"internal/oracle", nil, "answers that share no code with what they check"},
@@ -70,7 +71,7 @@ var modules = []moduleRow{
 	{"C", nil, "building needs Go alone, and the binary runs anywhere"},
 	{"golang.org/x/sys", []string{"..."}, "system calls"},
 	{"github.com/cilium/ebpf", []string{"afxdp", "bench/..."}, "XDP programs are the ports' business, and the live-frames sender's"},
-	{"github.com/vishvananda/netlink", []string{"cmd/...", "control/doctor", "internal/lab", "internal/napi", tests}, "asks Linux for set-up and diagnosis; the mirror reads messages itself, without allocating"},
+	{"github.com/vishvananda/netlink", []string{"cmd/...", "control/doctor", "internal/genl", "internal/lab", "internal/napi", tests}, "asks Linux for set-up and diagnosis; the mirror reads messages itself, without allocating"},
 	{"github.com/vishvananda/netns", []string{"internal/lab", tests}, "namespaces are the lab's"},
 	{"golang.org/x/net", []string{"internal/lab", tests}, "pings of the lab"},
 	{"github.com/goccy/go-yaml", []string{"control/config"}, "one package knows the file format"},

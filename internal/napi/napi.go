@@ -8,7 +8,6 @@ package napi
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/genl"
 	"github.com/warproute/warproute/internal/sysfs"
 )
 
@@ -71,89 +71,16 @@ const (
 // threads returns the threads of an interface's NAPIs in the order of their
 // queues, which is that of the NAPIs' numbers.
 func threads(ifindex int) ([]int, error) {
-	family := nl.NewNetlinkRequest(nl.GENL_ID_CTRL, 0)
-	family.AddData(genlHeader{nl.GENL_CTRL_CMD_GETFAMILY, 1})
-	family.AddData(nl.NewRtAttr(nl.GENL_CTRL_ATTR_FAMILY_NAME, nl.ZeroTerminated("netdev")))
-	answers, err := request(family)
-	if err != nil || len(answers) != 1 {
-		return nil, fmt.Errorf("find the kernel's netdev family, which needs Linux 6.7: %w", err)
-	}
-	id := answers[0][nl.GENL_CTRL_ATTR_FAMILY_ID]
-
-	get := nl.NewNetlinkRequest(int(binary.NativeEndian.Uint16(id)), unix.NLM_F_DUMP)
-	get.AddData(genlHeader{cmdNAPIGet, 1})
-	get.AddData(nl.NewRtAttr(attrIfindex, nl.Uint32Attr(uint32(ifindex))))
-	if answers, err = request(get); err != nil {
+	answers, err := genl.Dump("netdev", cmdNAPIGet, nl.NewRtAttr(attrIfindex, nl.Uint32Attr(uint32(ifindex))))
+	if err != nil {
 		return nil, fmt.Errorf("list NAPIs, which needs Linux 6.7: %w", err)
 	}
-	slices.SortFunc(answers, func(a, b attributes) int { return cmp.Compare(a.number(attrID), b.number(attrID)) })
+	slices.SortFunc(answers, func(a, b genl.Attributes) int { return cmp.Compare(a.Uint32(attrID), b.Uint32(attrID)) })
 	var pids []int
 	for _, a := range answers {
-		if pid := a.number(attrPID); pid != 0 {
+		if pid := a.Uint32(attrPID); pid != 0 {
 			pids = append(pids, int(pid))
 		}
 	}
 	return pids, nil
 }
-
-// attributes of an answer by type.
-type attributes map[uint16][]byte
-
-func (a attributes) number(attr uint16) uint32 {
-	if v := a[attr]; len(v) == 4 {
-		return binary.NativeEndian.Uint32(v)
-	}
-	return 0
-}
-
-// request sends a request and returns the answers. (The netlink package's own way
-// ends a dump at the first message without NLM_F_MULTI, which this family never sets.)
-func request(r *nl.NetlinkRequest) (all []attributes, err error) {
-	s, err := nl.Subscribe(unix.NETLINK_GENERIC)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	if err := s.Send(r); err != nil {
-		return nil, err
-	}
-	dump := r.Flags&unix.NLM_F_DUMP == unix.NLM_F_DUMP
-	for {
-		msgs, _, err := s.Receive()
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range msgs {
-			switch {
-			case m.Header.Type == unix.NLMSG_DONE:
-				return all, nil
-			case m.Header.Type == unix.NLMSG_ERROR && len(m.Data) >= 4:
-				if errno := int32(binary.NativeEndian.Uint32(m.Data)); errno != 0 {
-					return nil, unix.Errno(-errno)
-				}
-				return all, nil
-			case len(m.Data) < nl.SizeofGenlmsg:
-				continue
-			}
-			attrs, err := nl.ParseRouteAttr(m.Data[nl.SizeofGenlmsg:])
-			if err != nil {
-				return nil, err
-			}
-			a := attributes{}
-			for _, x := range attrs {
-				a[x.Attr.Type] = x.Value
-			}
-			all = append(all, a)
-			if !dump {
-				return all, nil
-			}
-		}
-	}
-}
-
-// genlHeader is struct genlmsghdr: command, version, and two bytes that must be
-// zero. (The netlink package's own type leaves these to chance.)
-type genlHeader [nl.SizeofGenlmsg]byte
-
-func (h genlHeader) Len() int          { return len(h) }
-func (h genlHeader) Serialize() []byte { return h[:] }
