@@ -49,12 +49,13 @@ var imports = []struct {
 	{"internal/lab", []string{"internal/sysfs"}, "networks of namespaces, for tests, the demo and benchmarks"},
 	{"internal/testutil", []string{"batch", "fib", "lookup", "packet", "umem"}, "what several packages' tests share"},
 	{"internal/oracle", nil, "answers that share no code with what they check"},
+	{"internal/routes", []string{"lookup"}, "tables and destinations for tests and benchmarks; those of the tables' own packages too, so it knows no table"},
 	{"internal/arch", nil, "reads the source, runs none of it"},
 	{"internal/e2e", nil, "tests the program from outside"},
 
 	{"bench/...", []string{
 		"afxdp", "batch", "dataplane", "dataplane/cpu", "fib", "lookup", "lookup/ipv4", "lookup/ipv6", "memport", "packet", "umem",
-		"internal/affinity", "internal/hist", "internal/lab", "internal/napi", "bench/...",
+		"internal/affinity", "internal/hist", "internal/lab", "internal/napi", "internal/oracle", "internal/routes", "bench/...",
 	}, "drives the dataplane as an operator would; nothing but cmd drives it"},
 	{"cmd/...", []string{"..."}, "wires; is wired by none"},
 }
@@ -77,7 +78,7 @@ var modules = []moduleRow{
 	{"github.com/goccy/go-yaml", []string{"control/config"}, "one package knows the file format"},
 	{"github.com/prometheus", []string{"control/metrics"}, "one package knows the metrics' format"},
 	{"github.com/spf13/cobra", []string{"cmd/..."}, "flags are the command line's"},
-	{"github.com/gaissmai/bart", []string{"internal/lpm", "control/mirror", tests}, "routes before they are compiled"},
+	{"github.com/gaissmai/bart", []string{"internal/lpm", "control/mirror", "bench/lookup", tests}, "routes before they are compiled"},
 	{"github.com/gopacket/gopacket", []string{"internal/testutil", tests}, "an opinion on packets that shares no code with ours; too slow to be one of ours"},
 	{"github.com/google/go-cmp", []string{tests}, "differences"},
 	{"github.com/rogpeppe/go-internal", []string{tests}, "scripts"},
