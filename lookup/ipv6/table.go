@@ -2,31 +2,46 @@
 package ipv6
 
 import (
-	"net/netip"
+	"runtime"
 
-	"github.com/warproute/warproute/internal/lpm"
 	"github.com/warproute/warproute/lookup"
+	"github.com/warproute/warproute/lookup/trie"
 )
+
+//go:generate go run ./asm -pkg ipv6 -out walk_amd64.s -stubs walk_amd64.go
 
 // Table maps IPv6 prefixes to next hops. One goroutine may change it while any
 // number look up; each lookup sees the table before or after a change.
-type Table struct{ *lpm.Table }
+type Table struct {
+	*trie.Table
+	kernel kernel
+}
 
-// New returns an empty table.
-func New() *Table { return &Table{lpm.New(128)} }
+// New returns an empty table, walked by the fastest kernel that this processor has.
+func New() *Table { return &Table{Table: trie.New(128), kernel: kernels()[0]} }
 
 // Lookup returns the next hop of the longest prefix that covers addr, or lookup.Miss.
 func (t *Table) Lookup(addr [16]byte) lookup.NextHop {
-	nh, _ := t.Trie().Lookup(netip.AddrFrom16(addr))
+	_, nh := t.Walk(addr)
 	return nh
 }
 
 // LookupBatch answers src[i] in dst[i]. Addresses are in network byte order; dst
 // is at least as long as src. It allocates nothing.
 func (t *Table) LookupBatch(dst []lookup.NextHop, src [][16]byte) {
-	trie := t.Trie()
 	dst = dst[:len(src)]
-	for i := range src {
-		dst[i], _ = trie.Lookup(netip.AddrFrom16(src[i]))
+	im := t.Image()
+	if im == nil {
+		clear(dst)
+		return
 	}
+	for reuses := im.Reuses(); ; {
+		t.kernel.walk(im.Words(), dst, src)
+		now := im.Reuses()
+		if now == reuses {
+			break
+		}
+		reuses = now
+	}
+	runtime.KeepAlive(im)
 }

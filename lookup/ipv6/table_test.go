@@ -1,37 +1,181 @@
 package ipv6
 
 import (
-	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/warproute/warproute/internal/oracle"
 	"github.com/warproute/warproute/lookup"
 )
 
-func TestBatchAgreesWithTheOracle(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 1))
-	table, want := New(), oracle.Routes[lookup.NextHop]{}
-	src, dst := make([][16]byte, 1000), make([]lookup.NextHop, 1100)
-	for i := range src {
-		binary.BigEndian.PutUint64(src[i][:8], rnd.Uint64())
-		binary.BigEndian.PutUint64(src[i][8:], rnd.Uint64())
-		p := netip.PrefixFrom(netip.AddrFrom16(src[i]), rnd.IntN(129)).Masked()
-		want[p] = lookup.NextHop(i + 1)
+// randomTable has n routes of every length, nested to every depth, and addresses
+// in and beside them.
+func randomTable(t testing.TB, rnd *rand.Rand, n int) (*Table, oracle.Routes[lookup.NextHop], [][16]byte) {
+	t.Helper()
+	table, want, addrs := New(), oracle.Routes[lookup.NextHop]{}, make([][16]byte, n)
+	for i := range n {
+		from := 0
+		if i > 0 && rnd.IntN(2) == 0 { // nest
+			addrs[i], from = addrs[rnd.IntN(i)], 2+rnd.IntN(14)
+		}
+		for k := from; k < 16; k++ {
+			addrs[i][k] = byte(rnd.Uint32())
+		}
+		p := netip.PrefixFrom(netip.AddrFrom16(addrs[i]), min(128, 8+rnd.IntN(124))).Masked()
+		want[p] = lookup.NextHop(1 + rnd.IntN(int(lookup.MaxNextHop)))
 		if err := table.Insert(p, want[p]); err != nil {
 			t.Fatal(err)
 		}
-		src[i][rnd.IntN(16)] ^= 1 << rnd.IntN(8)
+		addrs[i][rnd.IntN(16)] ^= 1 << rnd.IntN(8)
 	}
-	table.LookupBatch(dst, src)
-	for i, addr := range src {
-		_, nh, _ := want.Lookup(netip.AddrFrom16(addr))
-		if dst[i] != nh || table.Lookup(addr) != nh {
-			t.Fatalf("%x: batch %d, single %d, want %d", addr, dst[i], table.Lookup(addr), nh)
+	return table, want, addrs
+}
+
+// Every kernel answers a batch of every size as the oracle does, with a default
+// route and without, and writes nothing beyond it.
+func TestKernelsAgreeWithTheOracle(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	table, want, addrs := randomTable(t, rnd, 1000)
+	all := netip.MustParsePrefix("::/0")
+	for _, fallback := range []lookup.NextHop{lookup.Miss, lookup.MaxNextHop} {
+		if fallback != lookup.Miss {
+			want[all] = fallback
+			if err := table.Insert(all, fallback); err != nil {
+				t.Fatal(err)
+			}
+		}
+		answers := make([]lookup.NextHop, len(addrs))
+		for i, a := range addrs {
+			_, answers[i], _ = want.Lookup(netip.AddrFrom16(a))
+			if nh := table.Lookup(a); nh != answers[i] {
+				t.Fatalf("Lookup(%v): %d, want %d", netip.AddrFrom16(a), nh, answers[i])
+			}
+		}
+		for _, kernel := range Kernels() {
+			if err := table.Use(kernel); err != nil {
+				t.Fatal(err)
+			}
+			for n := range 200 {
+				at := rnd.IntN(len(addrs) - n)
+				dst := slices.Repeat([]lookup.NextHop{12345}, n+20)
+				table.LookupBatch(dst, addrs[at:at+n])
+				if !slices.Equal(dst[:n], answers[at:at+n]) {
+					t.Fatalf("%s: %d addresses: %v, want %v", kernel, n, dst[:n], answers[at:at+n])
+				}
+				if slices.ContainsFunc(dst[n:], func(nh lookup.NextHop) bool { return nh != 12345 }) {
+					t.Fatalf("%s: %d addresses: wrote beyond the batch", kernel, n)
+				}
+			}
 		}
 	}
-	if n := testing.AllocsPerRun(10, func() { table.LookupBatch(dst, src) }); n != 0 {
-		t.Errorf("LookupBatch allocates %v times", n)
+}
+
+func TestAnEmptyTableHasNoRoutes(t *testing.T) {
+	table, dst := New(), []lookup.NextHop{1, 2, 3}
+	if table.LookupBatch(dst, make([][16]byte, 3)); !slices.Equal(dst, make([]lookup.NextHop, 3)) || table.Lookup([16]byte{}) != lookup.Miss {
+		t.Errorf("an empty table answers %v", dst)
+	}
+	if table.Bytes() != 0 {
+		t.Errorf("a table that never had a route takes %d bytes", table.Bytes())
+	}
+	if err := table.Use("abacus"); err == nil {
+		t.Error("there is a kernel named abacus")
+	}
+}
+
+func TestBatchesAllocateNothing(t *testing.T) {
+	table, _, addrs := randomTable(t, rand.New(rand.NewPCG(2, 1)), 1000)
+	dst := make([]lookup.NextHop, len(addrs))
+	for _, kernel := range Kernels() {
+		if err := table.Use(kernel); err != nil {
+			t.Fatal(err)
+		}
+		if n := testing.AllocsPerRun(10, func() { table.LookupBatch(dst, addrs) }); n != 0 {
+			t.Errorf("%s: a batch allocates %v times", kernel, n)
+		}
+	}
+}
+
+// Beside a writer at full speed, that has groups begin one life after another,
+// every address has its own old or new route and never that of another.
+func TestReadersBesideAWriter(t *testing.T) {
+	const flapping, rounds = 700, 60
+	table := New()
+	if err := table.Insert(netip.MustParsePrefix("::/0"), lookup.MaxNextHop); err != nil {
+		t.Fatal(err)
+	}
+	narrow, addrs := make([]netip.Prefix, flapping), make([][16]byte, flapping)
+	for i := range narrow {
+		addrs[i] = [16]byte{0x20, 1, 0xd, 0xb8, byte(i), 0, byte(i >> 8)}
+		narrow[i] = netip.PrefixFrom(netip.AddrFrom16(addrs[i]), 57)
+	}
+	// A route's next hop says which it is, and in which round it was inserted.
+	hop := func(i, round int) lookup.NextHop { return lookup.NextHop(1 + i + 1024*round) }
+	for _, kernel := range Kernels() {
+		if err := table.Use(kernel); err != nil {
+			t.Fatal(err)
+		}
+		stop, done := make(chan struct{}), make(chan int)
+		go func() {
+			dst, wrong := make([]lookup.NextHop, flapping), 0
+			for {
+				select {
+				case <-stop:
+					done <- wrong
+					return
+				default:
+				}
+				table.LookupBatch(dst, addrs)
+				for i, nh := range dst {
+					if nh != lookup.MaxNextHop && (nh-1)%1024 != lookup.NextHop(i) {
+						wrong++
+					}
+				}
+			}
+		}()
+		rnd := rand.New(rand.NewPCG(6, 6))
+		for round := range rounds {
+			for _, i := range rnd.Perm(flapping) {
+				if err := table.Insert(narrow[i], hop(i, round)); err != nil {
+					t.Fatal(err)
+				}
+				table.Delete(narrow[rnd.IntN(flapping)])
+			}
+		}
+		close(stop)
+		if wrong := <-done; wrong > 0 {
+			t.Errorf("%s: %d answers were of another route", kernel, wrong)
+		}
+	}
+	if n := table.Image().Reuses(); n < 10 {
+		t.Errorf("groups were taken back only %d times", n)
+	}
+}
+
+// A batch during which groups began another life is looked up again.
+func TestAVoidBatchIsRepeated(t *testing.T) {
+	table, flap := New(), netip.MustParsePrefix("fd00:1::/32")
+	if err := table.Insert(netip.MustParsePrefix("fd00::/16"), 7); err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	table.kernel.walk = func(image []uint32, dst []lookup.NextHop, src [][16]byte) {
+		if calls++; calls > 1 {
+			walk(image, dst, src)
+			return
+		}
+		dst[0] = 999 // as if read in a group of another life
+		for before := table.Image().Reuses(); table.Image().Reuses() == before; {
+			if err := table.Insert(flap, 8); err != nil {
+				t.Fatal(err)
+			}
+			table.Delete(flap)
+		}
+	}
+	dst := make([]lookup.NextHop, 1)
+	if table.LookupBatch(dst, [][16]byte{{0xfd}}); dst[0] != 7 || calls != 2 {
+		t.Errorf("next hop %d after %d walks, want 7 after 2", dst[0], calls)
 	}
 }

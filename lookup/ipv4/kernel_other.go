@@ -1,0 +1,5 @@
+//go:build !amd64
+
+package ipv4
+
+func kernels() []kernel { return []kernel{{"go", walk}} }

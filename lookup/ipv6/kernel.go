@@ -1,0 +1,79 @@
+package ipv6
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/warproute/warproute/lookup"
+	"github.com/warproute/warproute/lookup/trie"
+)
+
+// walkFunc looks src up in the words of an image, into dst of the same length.
+type walkFunc func(image []uint32, dst []lookup.NextHop, src [][16]byte)
+
+// kernel is one way of looking up a batch. All give the same answers.
+type kernel struct {
+	name string
+	walk walkFunc
+}
+
+// Kernels are the names of the ways of looking up a batch that this processor
+// has, the fastest first: some of "avx512", "avx2", and "go".
+func Kernels() (names []string) {
+	for _, k := range kernels() {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// Use has batches looked up by a kernel of the given name, for tests and
+// benchmarks. It must not be called beside lookups.
+func (t *Table) Use(name string) error {
+	for _, k := range kernels() {
+		if k.name == name {
+			t.kernel = k
+			return nil
+		}
+	}
+	return fmt.Errorf("lookup kernel %q: this processor has %v", name, Kernels())
+}
+
+// walk is the kernel for every processor: level by level, so that the cache
+// misses of a level overlap.
+func walk(image []uint32, dst []lookup.NextHop, src [][16]byte) {
+	for ; len(src) > block; dst, src = dst[block:], src[block:] {
+		walkBlock(image, dst[:block], src[:block])
+	}
+	walkBlock(image, dst, src)
+}
+
+// block is how many addresses go through the trie together.
+const block = 64
+
+func walkBlock(image []uint32, dst []lookup.NextHop, src [][16]byte) {
+	fallback := lookup.NextHop(atomic.LoadUint32(&image[trie.Default])) & lookup.MaxNextHop
+	var next [block]struct{ word, lane uint32 } // what is still to be followed
+	n := 0
+	for i := range src {
+		a := &src[i]
+		word := atomic.LoadUint32(&image[uint32(a[0])<<16|uint32(a[1])<<8|uint32(a[2])])
+		dst[i] = lookup.NextHop(word) & lookup.MaxNextHop
+		next[n%block].word, next[n%block].lane = word, uint32(i)
+		n += int(word >> 31)
+	}
+	for level := trie.RootBits / 8; n > 0; level++ {
+		todo := next[:n]
+		n = 0
+		for _, t := range todo {
+			word := atomic.LoadUint32(&image[t.word&^trie.Reference+uint32(src[t.lane][level%16])])
+			dst[t.lane] = lookup.NextHop(word) & lookup.MaxNextHop
+			next[n%block].word, next[n%block].lane = word, t.lane
+			n += int(word >> 31)
+		}
+	}
+	for i, nh := range dst {
+		if nh == lookup.Miss {
+			dst[i] = fallback
+		}
+	}
+}

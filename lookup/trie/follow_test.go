@@ -1,0 +1,115 @@
+package trie
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/warproute/warproute/lookup"
+)
+
+// replica is a copy of an image, as a device would keep one.
+type replica struct {
+	words    []uint32
+	replaced int
+	check    func(Patch) // after each patch
+}
+
+func (r *replica) Replace(words []uint32) { r.words, r.replaced = slices.Clone(words), r.replaced+1 }
+
+func (r *replica) Patch(p Patch) {
+	if end := int(p.At + p.Count); end > len(r.words) {
+		r.words = append(r.words, make([]uint32, end-len(r.words))...)
+	}
+	for i := range r.words[p.At : p.At+p.Count] {
+		r.words[int(p.At)+i] = p.Word
+	}
+	if r.check != nil {
+		r.check(p)
+	}
+}
+
+func (r *replica) lookup(a netip.Addr) uint32 {
+	im, k := &Image{words: r.words}, keyOf(a)
+	return im.walk(&k)
+}
+
+// A copy to which the patches are applied is, after each change, the original.
+func TestPatchesBringACopyUpToDate(t *testing.T) {
+	for _, bits := range []int{32, 128} {
+		rnd := rand.New(rand.NewPCG(3, uint64(bits)))
+		table, want, r := New(bits), routes{}, &replica{}
+		table.Follow(r)
+		for n := range 5000 {
+			change(t, rnd, table, want)
+			if n%1000 == 999 && !slices.Equal(r.words, table.Image().Used()) {
+				t.Fatalf("after %d changes the copy differs", n)
+			}
+		}
+		if r.replaced != 1 {
+			t.Errorf("the copy was replaced %d times", r.replaced)
+		}
+		if err := table.Load(func(yield func(netip.Prefix, lookup.NextHop) bool) {
+			for p, nh := range want {
+				if !yield(p, nh) {
+					return
+				}
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(r.words, table.Image().Used()) || r.replaced != 2 {
+			t.Error("after a load the copy differs")
+		}
+		table.Follow(nil)
+		before := slices.Clone(r.words)
+		change(t, rnd, table, want)
+		if !slices.Equal(r.words, before) {
+			t.Error("somebody who follows no more was told")
+		}
+	}
+}
+
+// Between any two patches, a lookup in the copy gives the route before or after
+// the change, whatever else the change moves.
+func TestEveryPatchLeavesTheOldOrTheNewRoute(t *testing.T) {
+	for _, bits := range []int{32, 128} {
+		rnd := rand.New(rand.NewPCG(4, uint64(bits)))
+		table, want, r := New(bits), routes{}, &replica{}
+		table.Follow(r)
+		for range 2000 {
+			change(t, rnd, table, want)
+		}
+		patches := 0
+		for range 500 {
+			addrs := make([]netip.Addr, 20)
+			before := make([]uint32, len(addrs))
+			for i := range addrs {
+				addrs[i] = randomAddr(rnd, bits)
+				before[i] = r.lookup(addrs[i])
+			}
+			var seen [][]uint32
+			r.check = func(Patch) {
+				now := make([]uint32, len(addrs))
+				for i, a := range addrs {
+					now[i] = r.lookup(a)
+				}
+				seen = append(seen, now)
+			}
+			change(t, rnd, table, want)
+			r.check = nil
+			patches += len(seen)
+			for _, now := range seen {
+				for i, a := range addrs {
+					if after := r.lookup(a); now[i] != before[i] && now[i] != after {
+						t.Fatalf("%v: %#x in between, %#x before, %#x after", a, now[i], before[i], after)
+					}
+				}
+			}
+		}
+		if patches < 200 {
+			t.Fatalf("only %d patches were seen", patches)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package trie
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	wordBytes = 4
+	hugePage  = 2 << 20
+	// smallest image that is worth a try: the root, and groups for most networks.
+	minWords = Root + 1<<28/wordBytes
+)
+
+// mapWords reserves address space for an image, as much as can be named and the
+// machine lets us have. The kernel gives memory as words are stored, in huge pages
+// where it can: a lookup's cost is a cache miss, and should not be a TLB miss too.
+func mapWords() ([]uint32, error) {
+	var err error
+	for n := MaxWords; n >= minWords; n /= 2 {
+		var b []byte
+		b, err = unix.Mmap(-1, 0, n*wordBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+		if err == nil {
+			_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // where there are none, small ones serve
+			return unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), n), nil
+		}
+	}
+	return nil, fmt.Errorf("reserve %d MiB of address space for a lookup table: %w; raise the limit of virtual memory (ulimit -v, vm.overcommit_memory)",
+		minWords*wordBytes>>20, err)
+}
+
+func bytesOf(words []uint32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*wordBytes)
+}
+
+// unmapWhenUnused gives the memory back when the last reader let go of the image.
+func (im *Image) unmapWhenUnused() {
+	runtime.AddCleanup(im, func(words []uint32) { _ = unix.Munmap(bytesOf(words)) }, im.words)
+}
+
+// discard gives all memory back but the header's; what was there reads as 0.
+func (im *Image) discard() {
+	_ = unix.Madvise(bytesOf(im.words[:Root]), unix.MADV_DONTNEED)
+	_ = unix.Madvise(bytesOf(im.words[Groups:]), unix.MADV_DONTNEED)
+}
+
+// Bytes is the memory that the image takes, in whole pages; the writer may ask.
+func (im *Image) Bytes() int {
+	pageSize := unix.Getpagesize()
+	all := bytesOf(im.words)
+	resident := make([]byte, 1<<16)
+	pages := 0
+	for used := len(im.Used()) * wordBytes; used > 0; {
+		n := min(used, len(resident)*pageSize)
+		pages += mincore(all[:n], resident)
+		all, used = all[n:], used-n
+	}
+	return pages * pageSize
+}
+
+// mincore counts the pages of b that are in memory, one byte of scratch each.
+func mincore(b, scratch []byte) (pages int) {
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(unsafe.Pointer(&scratch[0])))
+	if errno != 0 {
+		return 0
+	}
+	for _, in := range scratch[:(len(b)+unix.Getpagesize()-1)/unix.Getpagesize()] {
+		pages += int(in & 1)
+	}
+	return pages
+}

@@ -1,0 +1,302 @@
+package trie
+
+import (
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/warproute/warproute/internal/oracle"
+	"github.com/warproute/warproute/lookup"
+)
+
+type routes = oracle.Routes[lookup.NextHop]
+
+// randomPrefix makes prefixes that are often nested, and seldom so short that
+// they fill much of the root.
+func randomPrefix(rnd *rand.Rand, bits int) netip.Prefix {
+	b := make([]byte, bits/8)
+	for i := range b {
+		b[i] = byte(rnd.IntN(3)) << 6
+	}
+	a, _ := netip.AddrFromSlice(b)
+	length := 10 + rnd.IntN(bits-9)
+	if rnd.IntN(100) == 0 {
+		length = rnd.IntN(10)
+	}
+	return netip.PrefixFrom(a, length).Masked()
+}
+
+func randomAddr(rnd *rand.Rand, bits int) netip.Addr {
+	b := randomPrefix(rnd, bits).Addr().AsSlice()
+	b[rnd.IntN(len(b))] ^= byte(rnd.Uint32())
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}
+
+func randomHop(rnd *rand.Rand) lookup.NextHop {
+	return lookup.NextHop(1 + rnd.IntN(int(lookup.MaxNextHop)))
+}
+
+// edges are the first and the last address of a prefix, and those beside them.
+func edges(p netip.Prefix) []netip.Addr {
+	b := p.Addr().AsSlice()
+	for i := p.Bits(); i < len(b)*8; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	last, _ := netip.AddrFromSlice(b)
+	return slices.DeleteFunc([]netip.Addr{p.Addr().Prev(), p.Addr(), last, last.Next()}, func(a netip.Addr) bool { return !a.IsValid() })
+}
+
+func agree(t *testing.T, table *Table, want routes, addrs ...netip.Addr) {
+	t.Helper()
+	if table.Len() != len(want) {
+		t.Fatalf("%d routes, want %d", table.Len(), len(want))
+	}
+	for _, a := range addrs {
+		wantP, wantNH, wantOK := want.Lookup(a)
+		if p, nh, ok := table.LookupPrefix(a); ok != wantOK || ok && (p != wantP || nh != wantNH) {
+			t.Fatalf("%v: %v %d %v, want %v %d %v", a, p, nh, ok, wantP, wantNH, wantOK)
+		}
+	}
+}
+
+// change inserts, replaces or deletes at random, in both.
+func change(t *testing.T, rnd *rand.Rand, table *Table, want routes) netip.Prefix {
+	t.Helper()
+	p, nh := randomPrefix(rnd, table.bits), randomHop(rnd)
+	if _, there := want[p]; there && rnd.IntN(2) == 0 {
+		delete(want, p)
+		if !table.Delete(p) {
+			t.Fatalf("delete %v: not there", p)
+		}
+		return p
+	}
+	want[p] = nh
+	if err := table.Insert(p, nh); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// clear deletes everything and holds the table to have become as new.
+func clearAll(t *testing.T, table *Table, want routes) {
+	t.Helper()
+	im := table.Image()
+	for _, p := range slices.Collect(maps.Keys(want)) {
+		if !table.Delete(p) || table.Delete(p) {
+			t.Fatalf("delete %v: not there, or there twice", p)
+		}
+	}
+	if n := table.Len(); n != 0 {
+		t.Errorf("%d routes are left of none", n)
+	}
+	if n := im.GroupsInUse(); n != 0 {
+		t.Errorf("%d groups are in use by no route", n)
+	}
+	for i, w := range im.Used() {
+		if w != 0 && i != Reuses {
+			t.Fatalf("word %d of an empty table is %#x", i, w)
+		}
+	}
+}
+
+// Inserts, replacements and deletions at random agree with the oracle, at the
+// edges of what was changed and elsewhere; and so does a table that was loaded at once.
+func TestAgreesWithTheOracle(t *testing.T) {
+	for bits, changes := range map[int]int{32: 20_000, 128: 6000} {
+		rnd := rand.New(rand.NewPCG(1, uint64(bits)))
+		table, want := New(bits), routes{}
+		for n := range changes {
+			p := change(t, rnd, table, want)
+			if n%40 == 0 {
+				agree(t, table, want, edges(p)...)
+				for range 10 {
+					agree(t, table, want, randomAddr(rnd, bits))
+				}
+			}
+		}
+		loaded := New(bits)
+		if err := loaded.Load(maps.All(want)); err != nil {
+			t.Fatal(err)
+		}
+		for p := range want {
+			if rnd.IntN(20) == 0 {
+				agree(t, loaded, want, edges(p)...)
+			}
+		}
+		clearAll(t, table, want)
+		if err := table.Load(maps.All(want)); err != nil { // of one that was emptied
+			t.Fatal(err)
+		}
+		agree(t, table, want, randomAddr(rnd, bits))
+		clearAll(t, table, want)
+	}
+}
+
+// After each change of a long random series, the image is word by word what a
+// load of the same routes gives, but for where its groups are.
+func TestAnImageDependsOnItsRoutesAlone(t *testing.T) {
+	for _, bits := range []int{32, 128} {
+		rnd := rand.New(rand.NewPCG(2, uint64(bits)))
+		table, want := New(bits), routes{}
+		for range 4 {
+			for range 1500 {
+				change(t, rnd, table, want)
+			}
+			loaded := New(bits)
+			if err := loaded.Load(maps.All(want)); err != nil {
+				t.Fatal(err)
+			}
+			a, b := table.Image(), loaded.Image()
+			if a.GroupsInUse() != b.GroupsInUse() || a.Default() != b.Default() {
+				t.Fatalf("%d groups, default %#x; loaded: %d, %#x", a.GroupsInUse(), a.Default(), b.GroupsInUse(), b.Default())
+			}
+			sameWords(t, a, b, 0, 0, Root)
+		}
+	}
+}
+
+func sameWords(t *testing.T, a, b *Image, i, j, n uint32) {
+	t.Helper()
+	for k := range n {
+		v, w := a.words[i+k], b.words[j+k]
+		switch {
+		case isReference(v) && isReference(w):
+			sameWords(t, a, b, group(v), group(w), Group)
+		case v != w:
+			t.Fatalf("words %d and %d: %#x, loaded %#x", i+k, j+k, v, w)
+		}
+	}
+}
+
+func TestBadRoutesLeaveTheTableAsItWas(t *testing.T) {
+	table := New(32)
+	good := netip.MustParsePrefix("10.0.0.0/8")
+	if err := table.Insert(good, 7); err != nil {
+		t.Fatal(err)
+	}
+	for want, route := range map[string]struct {
+		p  netip.Prefix
+		nh lookup.NextHop
+	}{
+		"did you mean 10.1.0.0/16?":                 {netip.MustParsePrefix("10.1.2.3/16"), 1},
+		"not a prefix of 32-bit":                    {netip.MustParsePrefix("fd00::/8"), 1},
+		"invalid Prefix":                            {netip.Prefix{}, 1},
+		"next hop 0 is not between 1 and 1048575":   {good, lookup.Miss},
+		"next hop 1048576 is not between 1 and 104": {good, lookup.MaxNextHop + 1},
+	} {
+		load := table.Load(func(yield func(netip.Prefix, lookup.NextHop) bool) {
+			_ = yield(netip.MustParsePrefix("11.0.0.0/8"), 1) && yield(route.p, route.nh)
+		})
+		for _, err := range []error{table.Insert(route.p, route.nh), load} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v → %d: %v, want %q", route.p, route.nh, err, want)
+			}
+		}
+		if _, nh, _ := table.LookupPrefix(good.Addr()); nh != 7 || table.Len() != 1 {
+			t.Fatalf("after %v → %d: the table has changed", route.p, route.nh)
+		}
+	}
+	for _, p := range []netip.Prefix{{}, netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("10.1.2.3/8")} {
+		if table.Delete(p) {
+			t.Errorf("delete %v: there was one", p)
+		}
+	}
+}
+
+// A table whose groups are all taken refuses longer routes and takes shorter ones.
+func TestAFullTableIsAsItWas(t *testing.T) {
+	table := New(128)
+	insert := func(s string, nh lookup.NextHop) error { return table.Insert(netip.MustParsePrefix(s), nh) }
+	if err := insert("2001:db8::/32", 1); err != nil {
+		t.Fatal(err)
+	}
+	im := table.Image()
+	all := im.words
+	im.words = im.words[:im.end+2*Group]
+	defer func() { im.words = all }()
+	before := slices.Clone(im.words)
+	if err := insert("2001:db8:1:2::/64", 2); err == nil || !strings.Contains(err.Error(), "the table is full") {
+		t.Errorf("a route that needs 4 groups where there are 2: %v", err)
+	}
+	if !slices.Equal(before, im.words) || table.Len() != 1 {
+		t.Error("a refused route has changed the table")
+	}
+	if err := insert("2001:db8:1::/48", 3); err != nil {
+		t.Error(err)
+	}
+	if err := insert("2002:db8:1::/48", 4); err == nil {
+		t.Error("a route was taken for which there is no group")
+	}
+	if err := insert("2001:db8:100::/40", 5); err != nil {
+		t.Error(err)
+	}
+	if _, nh, _ := table.LookupPrefix(netip.MustParseAddr("2001:db8:1::1")); nh != 3 {
+		t.Errorf("next hop %d, want 3", nh)
+	}
+}
+
+// Groups that come and go are used again, so a table that is changed for ever
+// takes no more memory than its largest state and a batch of retired groups.
+func TestGroupsAreUsedAgain(t *testing.T) {
+	table := New(32)
+	stay, flap := netip.MustParsePrefix("10.0.0.0/25"), netip.MustParsePrefix("10.1.0.128/25")
+	if err := table.Insert(stay, 1); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 * reuseBatch {
+		if err := table.Insert(flap, 2); err != nil {
+			t.Fatal(err)
+		}
+		table.Delete(flap)
+	}
+	im := table.Image()
+	if n := number(im.end); n > reuseBatch+2 {
+		t.Errorf("%d groups were made for two routes", n)
+	}
+	if n := im.Reuses(); n < 90 || n > 110 {
+		t.Errorf("the groups were taken back %d times, want about 100", n)
+	}
+	bytes := im.Bytes()
+	table.Delete(stay)
+	if after := im.Bytes(); after >= bytes || after > 3*hugePage {
+		t.Errorf("an empty table keeps %d bytes of %d", after, bytes)
+	}
+}
+
+// A reader that came to a group before it was retired, and is still there when it
+// has begun another life, finds another count of reuses.
+func TestAGroupsNextLifeIsCounted(t *testing.T) {
+	table, rnd := New(32), rand.New(rand.NewPCG(7, 7))
+	slot := func(i int) uint32 { return uint32(10<<16 + i) }
+	prefix := func(i int) netip.Prefix {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 25)
+	}
+	const slots = 1000
+	type visit struct{ slot, reuses uint32 }
+	visits := map[uint32]visit{} // the last time a group was seen, by group
+	lives := 0
+	for range 50_000 {
+		i := rnd.IntN(slots)
+		if table.Delete(prefix(i)) {
+			continue
+		}
+		if err := table.Insert(prefix(i), 1); err != nil {
+			t.Fatal(err)
+		}
+		im := table.Image()
+		g, now := group(im.words[slot(i)]), visit{slot(i), im.Reuses()}
+		if then, seen := visits[g]; seen && then.slot != now.slot {
+			if lives++; then.reuses == now.reuses {
+				t.Fatalf("group %d went from slot %d to %d unseen", g, then.slot, now.slot)
+			}
+		}
+		visits[g] = now
+	}
+	if lives < 10_000 {
+		t.Errorf("groups began another life only %d times", lives)
+	}
+}
