@@ -87,13 +87,14 @@ func (m *Mirror) Settle() {
 	settled := make(chan struct{})
 	var wait func()
 	wait = func() {
+		asked := time.Now()
 		m.mark(func() {
 			if m.suspects.any() || m.catchUp {
 				m.audit() // rather than later
 				wait()
 				return
 			}
-			m.flush()
+			m.commit(asked) // events read together with the mark, too
 			close(settled)
 		})
 	}

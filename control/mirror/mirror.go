@@ -266,8 +266,14 @@ func (m *Mirror) take(b *events) {
 		rest = tail
 		m.counts.events++
 	}
+	m.commit(b.read)
+}
+
+// commit brings the base up to date with events that were read at a time, and
+// counts how long that took.
+func (m *Mirror) commit(read time.Time) {
 	if m.flush() {
-		d := time.Since(b.read)
+		d := time.Since(read)
 		m.updates.Record(uint64(d), 1)
 		m.counts.lastUpdate = d
 	}
