@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/warproute/warproute/bench/hugepages"
 	"github.com/warproute/warproute/bench/live"
 	"github.com/warproute/warproute/internal/lab"
 )
@@ -57,7 +58,7 @@ func Testpmd(name string, threaded bool) Contender {
 			if _, err := cmd.StdinPipe(); err != nil { // testpmd ends when it can read no more
 				return nil, err
 			}
-			restore, err := reserveHugePages(testpmdMemory/2 + 64)
+			restore, err := hugepages.Reserve(testpmdMemory/2 + 64)
 			if err != nil {
 				return nil, err
 			}

@@ -1,4 +1,5 @@
-package veth
+// Package hugepages reserves huge pages for the length of a benchmark.
+package hugepages
 
 import (
 	"fmt"
@@ -7,9 +8,12 @@ import (
 	"strings"
 )
 
-// reserveHugePages sees to it that at least n huge pages are free. restore sets
-// the system's number of them back to what it was.
-func reserveHugePages(n int) (restore func(), err error) {
+// Size is the length of a huge page in bytes.
+const Size = 2 << 20
+
+// Reserve sees to it that at least n huge pages are free. restore sets the
+// system's number of them back to what it was; pages in use go when they are freed.
+func Reserve(n int) (restore func(), err error) {
 	const sysctl = "/proc/sys/vm/nr_hugepages"
 	meminfo, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
