@@ -1,0 +1,86 @@
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+)
+
+// Context is the state of a process on a GPU: memory, modules, streams. See the
+// package's comment for how contexts and goroutines go together.
+type Context struct {
+	drv     *Driver
+	dev     *Device
+	handle  uintptr
+	destroy func() error // nil: closed
+	green   uintptr      // the partition that the context is on; 0: the whole device
+}
+
+// Retain returns the device's primary context, which all of a process share. Each
+// Retain wants its Close; the last one ends the context.
+func (d *Device) Retain() (*Context, error) {
+	c := &Context{drv: d.drv, dev: d}
+	if err := d.drv.call(cuDevicePrimaryCtxRetain, &c.handle, d.handle); err != nil {
+		return nil, fmt.Errorf("make a context on GPU %d: %w", d.handle, err)
+	}
+	c.destroy = func() error { return d.drv.call(cuDevicePrimaryCtxRelease, d.handle) }
+	return c, nil
+}
+
+// Reset ends the primary context with all that is in it, whoever made it, so that
+// the next Retain starts anew after ContextLost. What was made in the old context
+// must not be used again, nor closed.
+func (d *Device) Reset() error {
+	if err := d.drv.call(cuDevicePrimaryCtxReset, d.handle); err != nil {
+		return fmt.Errorf("reset the context of GPU %d: %w", d.handle, err)
+	}
+	return nil
+}
+
+// Device is the GPU that the context is on.
+func (c *Context) Device() *Device { return c.dev }
+
+// Bind makes the context the current one of the calling thread, for good. The
+// goroutine must be locked to its thread.
+func (c *Context) Bind() error {
+	if err := c.drv.call(cuCtxSetCurrent, c.handle); err != nil {
+		return fmt.Errorf("bind a thread to a context: %w", err)
+	}
+	return nil
+}
+
+// Do runs f on a locked thread with the context current, and leaves the thread as
+// it was. It is for set-up and teardown: it costs two calls of the driver.
+func (c *Context) Do(f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := c.drv.call(cuCtxPushCurrent, c.handle); err != nil {
+		return fmt.Errorf("enter a context: %w", err)
+	}
+	err := f()
+	var popped uintptr
+	if popErr := c.drv.call(cuCtxPopCurrent, &popped); popErr != nil && err == nil {
+		err = fmt.Errorf("leave a context: %w", popErr)
+	}
+	return err
+}
+
+// Synchronize waits until everything that was put into the context is done.
+func (c *Context) Synchronize() error {
+	if err := c.drv.call(cuCtxSynchronize); err != nil {
+		return fmt.Errorf("wait for a GPU: %w", err)
+	}
+	return nil
+}
+
+// Close gives the context back. What was made in it should have been closed.
+func (c *Context) Close() error {
+	if c.destroy == nil {
+		return nil
+	}
+	destroy := c.destroy
+	c.destroy = nil
+	if err := destroy(); err != nil {
+		return fmt.Errorf("close a context: %w", err)
+	}
+	return nil
+}

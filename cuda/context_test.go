@@ -1,0 +1,102 @@
+package cuda
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestContextIsCurrentDuringDo(t *testing.T) {
+	f := openFake(t)
+	c := f.context(t)
+	cause := errors.New("cause")
+	err := c.Do(func() error {
+		must(t, c.Synchronize())
+		return cause
+	})
+	if !errors.Is(err, cause) {
+		t.Errorf("Do returned %v", err)
+	}
+	f.expect(t, "cuCtxPushCurrent_v2(0xc0)", "cuCtxSynchronize()", "cuCtxPopCurrent_v2()")
+
+	f.fail("cuCtxPushCurrent_v2", ECCUncorrectable)
+	err = c.Do(func() error { t.Error("f ran without a context"); return nil })
+	failsWith(t, err, "enter a context", "memory has failed")
+}
+
+func TestBind(t *testing.T) {
+	f := openFake(t)
+	c := f.context(t)
+	must(t, c.Bind())
+	f.expect(t, "cuCtxSetCurrent(0xc0)")
+}
+
+func TestClosingTwiceClosesOnce(t *testing.T) {
+	f := openFake(t)
+	c := f.context(t)
+	host := got(c.Register(make([]byte, 4096)))(t)
+	mem := got(c.Alloc(4096))(t)
+	module := got(c.Load([]byte("ptx")))(t)
+	stream := got(c.NewStream(0))(t)
+	event := got(c.NewEvent())(t)
+	graph := got(stream.Capture(func() error { return nil }))(t)
+	tests := []struct {
+		name  string
+		close func() error
+		want  []string
+	}{
+		{"graph", graph.Close, []string{"cuGraphExecDestroy(0x80)", "cuGraphDestroy(0x60)"}},
+		{"event", event.Close, []string{"cuEventDestroy_v2(0xe0)"}},
+		{"stream", stream.Close, []string{"cuStreamDestroy_v2(0x50)"}},
+		{"module", module.Close, []string{"cuModuleUnload(0x30)"}},
+		{"memory", mem.Close, []string{"cuMemFree_v2()"}},
+		{"host memory", host.Close, []string{"cuMemHostUnregister()"}},
+		{"context", c.Close, []string{"cuDevicePrimaryCtxRelease_v2(0)"}},
+	}
+	f.reset()
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			must(t, tt.close())
+			must(t, tt.close())
+			f.expect(t, tt.want...)
+		})
+	}
+}
+
+func TestReset(t *testing.T) {
+	f := openFake(t)
+	c := f.context(t)
+	must(t, c.Device().Reset())
+	f.expect(t, "cuDevicePrimaryCtxReset_v2(0)")
+}
+
+func TestPartitions(t *testing.T) {
+	f := openFake(t)
+	d := got(f.Devices())(t)[0]
+	f.reset()
+	parts, rest, err := d.Split(3, 30)
+	must(t, err)
+	f.expect(t, "cuDeviceGetDevResource(0, 1)", "cuDevSmResourceSplitByCount(3, 132, 0, 30)")
+	if len(parts) != 3 || parts[2].Multiprocessors() != 32 || rest.Multiprocessors() != 36 {
+		t.Fatalf("%d parts of %d, rest %d", len(parts), parts[0].Multiprocessors(), rest.Multiprocessors())
+	}
+	if few, _, err := d.Split(8, 60); err != nil || len(few) != 2 {
+		t.Errorf("8 groups of 60 of 132: %d, %v", len(few), err)
+	}
+	_, _, err = d.Split(0, 8)
+	failsWith(t, err, "split GPU 0 into 0 groups")
+
+	f.reset()
+	c := got(rest.NewContext())(t)
+	s := got(c.NewStream(-1))(t)
+	must(t, s.Close())
+	must(t, c.Do(func() error { return nil }))
+	must(t, c.Close())
+	f.expect(t, "cuDevResourceGenerateDesc(36, 1)", "cuGreenCtxCreate(0xd0, 0, 1)", "cuCtxFromGreenCtx(0x90)",
+		"cuGreenCtxStreamCreate(0x90, 1, -1)", "cuStreamDestroy_v2(0x59)",
+		"cuCtxPushCurrent_v2(0x91)", "cuCtxPopCurrent_v2()", "cuGreenCtxDestroy(0x90)")
+
+	f.fail("cuCtxFromGreenCtx", InvalidContext)
+	_, err = rest.NewContext()
+	failsWith(t, err, "make a context on 36 multiprocessors")
+	f.expect(t, "cuDevResourceGenerateDesc(36, 1)", "cuGreenCtxCreate(0xd0, 0, 1)", "cuCtxFromGreenCtx(0x90)", "cuGreenCtxDestroy(0x90)")
+}

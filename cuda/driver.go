@@ -1,0 +1,116 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// libraries are the names under which the driver is looked for. The dynamic
+// linker searches its own directories for the first; the others are where the
+// driver is that containers and WSL are given.
+var libraries = []string{
+	"libcuda.so.1",
+	"/usr/local/nvidia/lib64/libcuda.so.1",
+	"/usr/lib/wsl/lib/libcuda.so.1",
+}
+
+// Driver is the CUDA driver, loaded and initialised. It stays so until the
+// process ends: the library has threads of its own and cannot be unloaded. Its
+// methods may be called from any goroutine.
+type Driver struct {
+	fn      [symbolCount]uintptr // addresses of the functions; 0: the driver lacks it
+	version Version
+}
+
+// Open loads and initialises the driver. library is the file to load; "" is the
+// driver that is installed. Without one the error is ErrNoDriver.
+func Open(library string) (*Driver, error) {
+	names := libraries
+	if library != "" {
+		names = []string{library}
+	}
+	lib, err := openFirst(names)
+	if err != nil {
+		return nil, err
+	}
+	d := &Driver{}
+	missing := d.resolve(lib)
+	if d.fn[cuDriverGetVersion] == 0 {
+		return nil, errors.New("load the CUDA driver: the library has no cuDriverGetVersion, so it is not libcuda.so.1")
+	}
+	if err := d.call(cuDriverGetVersion, &d.version); err != nil {
+		return nil, fmt.Errorf("ask the CUDA driver its version: %w", err)
+	}
+	if d.version < MinVersion {
+		return nil, fmt.Errorf("load the CUDA driver: it is for CUDA %v, %v is needed: install NVIDIA driver 525 or newer", d.version, MinVersion)
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("load the CUDA driver: it says that it is for CUDA %v and lacks %s: install it anew",
+			d.version, strings.Join(missing, ", "))
+	}
+	if err := d.call(cuInit, 0); err != nil {
+		return nil, fmt.Errorf("initialise the CUDA driver: %w", err)
+	}
+	return d, nil
+}
+
+// openFirst loads the first library that loads.
+func openFirst(names []string) (uintptr, error) {
+	var tried []string
+	for _, name := range names {
+		lib, err := dlopen(name)
+		if err == nil {
+			return lib, nil
+		}
+		tried = append(tried, err.Error())
+	}
+	return 0, fmt.Errorf("load the CUDA driver: %w: %s: install NVIDIA's driver (Debian: nvidia-driver and libcuda1), or start the container with --gpus all",
+		ErrNoDriver, strings.Join(tried, "; "))
+}
+
+// resolve looks the functions up and returns the names of those that are needed
+// and not there.
+func (d *Driver) resolve(lib uintptr) (missing []string) {
+	getProcAddress := dlsym(lib, "cuGetProcAddress_v2")
+	for s := range symbolCount {
+		d.fn[s] = find(lib, getProcAddress, s)
+		if d.fn[s] == 0 && !symbols[s].optional {
+			missing = append(missing, symbols[s].name)
+		}
+	}
+	return missing
+}
+
+// find returns the address of a function, 0 where there is none. The driver's
+// own look-up comes first: it knows the parameters that go with a version.
+func find(lib, getProcAddress uintptr, s symbol) uintptr {
+	var fn uintptr
+	if getProcAddress != 0 {
+		const flags = 0 // streams: the process's default ones
+		var status int32
+		if invoke(getProcAddress, symbols[s].name, &fn, symbols[s].abi, flags, &status) == success && fn != 0 {
+			return fn
+		}
+	}
+	return dlsym(lib, symbols[s].name+symbols[s].suffix)
+}
+
+// Version is the version of CUDA that the driver is for.
+func (d *Driver) Version() Version { return d.version }
+
+// Devices are the GPUs that the process may use, in the driver's order.
+func (d *Driver) Devices() ([]*Device, error) {
+	var n int32
+	if err := d.call(cuDeviceGetCount, &n); err != nil {
+		return nil, fmt.Errorf("count GPUs: %w", err)
+	}
+	devices := make([]*Device, n)
+	for i := range devices {
+		devices[i] = &Device{drv: d}
+		if err := d.call(cuDeviceGet, &devices[i].handle, i); err != nil {
+			return nil, fmt.Errorf("find GPU %d: %w", i, err)
+		}
+	}
+	return devices, nil
+}
