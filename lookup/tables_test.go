@@ -1,0 +1,179 @@
+// Package lookup_test holds the tests of both tables at the internet's size.
+package lookup_test
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/warproute/warproute/internal/oracle"
+	"github.com/warproute/warproute/internal/routes"
+	"github.com/warproute/warproute/lookup"
+	"github.com/warproute/warproute/lookup/ipv4"
+	"github.com/warproute/warproute/lookup/ipv6"
+	"github.com/warproute/warproute/lookup/trie"
+)
+
+// table is a table of either family, asked for netip addresses.
+type table struct {
+	*trie.Table
+	family  routes.Family
+	kernels []string
+	use     func(string) error
+	batch   func(dst []lookup.NextHop, src []netip.Addr)
+}
+
+func newTable(f routes.Family) table {
+	if f == routes.IPv4 {
+		v4, src := ipv4.New(), make([]uint32, 0, batchSize)
+		return table{v4.Table, f, ipv4.Kernels(), v4.Use, func(dst []lookup.NextHop, addrs []netip.Addr) {
+			src = src[:0]
+			for _, a := range addrs {
+				b := a.As4()
+				src = append(src, binary.BigEndian.Uint32(b[:]))
+			}
+			v4.LookupBatch(dst, src)
+		}}
+	}
+	v6, src := ipv6.New(), make([][16]byte, 0, batchSize)
+	return table{v6.Table, f, ipv6.Kernels(), v6.Use, func(dst []lookup.NextHop, addrs []netip.Addr) {
+		src = src[:0]
+		for _, a := range addrs {
+			src = append(src, a.As16())
+		}
+		v6.LookupBatch(dst, src)
+	}}
+}
+
+const batchSize = 1000
+
+// agree compares every kernel's answers with the oracle's.
+func (tb table) agree(t *testing.T, want *oracle.Ranges[lookup.NextHop], addrs []netip.Addr) {
+	t.Helper()
+	answers := make([]lookup.NextHop, len(addrs))
+	for i, a := range addrs {
+		answers[i], _ = want.Lookup(a)
+	}
+	var dst [batchSize]lookup.NextHop
+	for _, kernel := range tb.kernels {
+		if err := tb.use(kernel); err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(addrs); i += batchSize {
+			src := addrs[i:min(i+batchSize, len(addrs))]
+			tb.batch(dst[:], src)
+			for k, a := range src {
+				if dst[k] != answers[i+k] {
+					t.Fatalf("%s: %v: next hop %d, want %d", kernel, a, dst[k], answers[i+k])
+				}
+			}
+		}
+	}
+}
+
+// addresses are n at random, and of those at the edges of a set's prefixes one in keep.
+func addresses(set *routes.Set, rnd *rand.Rand, n, keep int) (addrs []netip.Addr) {
+	for range n {
+		var b [16]byte
+		binary.BigEndian.PutUint64(b[:8], rnd.Uint64())
+		binary.BigEndian.PutUint64(b[8:], rnd.Uint64())
+		a, _ := netip.AddrFromSlice(b[:set.Family.Bits()/8])
+		addrs = append(addrs, a)
+	}
+	for a := range set.Edges() {
+		if rnd.IntN(keep) == 0 {
+			addrs = append(addrs, a)
+		}
+	}
+	return addrs
+}
+
+// Loaded with the internet's table and with hostile ones, every kernel finds for
+// all edges of all prefixes, and for a million other addresses, what a search
+// that shares no code with it finds; and so it does after a million changes.
+func TestTablesAgreeWithTheOracle(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		size4, size6 int
+	}{
+		{"real", 0, 0},
+		{"internet", 1_200_000, 300_000},
+		{"nested", 100_000, 50_000},
+		{"adversarial", 200_000, 20_000},
+		{"dense", 200_000, 100_000},
+	} {
+		for f, size := range map[routes.Family]int{routes.IPv4: c.size4, routes.IPv6: c.size6} {
+			t.Run(c.name+" "+f.String(), func(t *testing.T) {
+				set, err := routes.New(c.name, f, size, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rnd := rand.New(rand.NewPCG(1, uint64(f)))
+				tb := newTable(f)
+				if err := tb.Load(set.All()); err != nil {
+					t.Fatal(err)
+				}
+				n, keep := 200_000, 1
+				if c.name == "real" {
+					n = 1_000_000
+					t.Logf("%d routes, %s; %d MiB, %d groups", set.Len(), set.Source, tb.Bytes()>>20, tb.Image().GroupsInUse())
+				}
+				if race {
+					n, keep = n/10, 10
+				}
+				tb.agree(t, oracle.NewRanges(set.All()), addresses(set, rnd, n, keep))
+				tb.churn(t, set, rnd, n)
+				tb.clear(t, set)
+			})
+		}
+	}
+}
+
+// churn makes n changes at random: routes go, come back, and change their next hop.
+func (tb table) churn(t *testing.T, set *routes.Set, rnd *rand.Rand, n int) {
+	t.Helper()
+	there := make([]bool, set.Len())
+	hops := append([]lookup.NextHop(nil), set.Hops...)
+	for i := range there {
+		there[i] = true
+	}
+	for range n {
+		i := rnd.IntN(len(there))
+		p := set.Prefixes[i]
+		if p.Bits() < 8 && rnd.IntN(100) > 0 {
+			continue // fills much of the root
+		}
+		if there[i] && rnd.IntN(3) < 2 {
+			if there[i] = false; !tb.Delete(p) {
+				t.Fatalf("delete %v: not there", p)
+			}
+			continue
+		}
+		there[i], hops[i] = true, lookup.NextHop(1+rnd.IntN(int(lookup.MaxNextHop)))
+		if err := tb.Insert(p, hops[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tb.agree(t, oracle.NewRanges(func(yield func(netip.Prefix, lookup.NextHop) bool) {
+		for i, p := range set.Prefixes {
+			if there[i] && !yield(p, hops[i]) {
+				return
+			}
+		}
+	}), addresses(set, rnd, n/4, 16))
+}
+
+// clear deletes all, in the order of the prefixes, and finds nothing left.
+func (tb table) clear(t *testing.T, set *routes.Set) {
+	t.Helper()
+	for _, p := range set.Prefixes {
+		tb.Delete(p)
+	}
+	if tb.Len() != 0 || tb.Image().GroupsInUse() != 0 {
+		t.Errorf("of an empty table %d routes and %d groups are left", tb.Len(), tb.Image().GroupsInUse())
+	}
+	if left := tb.Bytes(); left > 4<<20 {
+		t.Errorf("an empty table keeps %d bytes", left)
+	}
+}
