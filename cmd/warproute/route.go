@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -25,14 +28,17 @@ func newLookupCommand() *cobra.Command {
 	a := new(asking)
 	var file, engine string
 	c := &cobra.Command{
-		Use:   "lookup ADDR...",
+		Use:   "lookup [ADDR...]",
 		Short: "Tell which prefix, next hop and port an address has",
 		Long: `Tell which prefix, next hop and port an address has: in the running router, or
 with --routes in a file of lines as ` + "`ip route` and `ip -6 route`" + ` print them, or of
-bare prefixes; gzip may have packed it, and "-" is standard input.`,
-		Args: cobra.MinimumNArgs(1),
+bare prefixes; gzip may have packed it, and "-" is standard input. Without an
+address, addresses are read from standard input, separated by white space.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			addrs, err := parseAddrs(args)
+			if len(args) == 0 {
+				addrs, err = readAddrs(c.InOrStdin(), file)
+			}
 			if err != nil {
 				return usageError(err)
 			}
@@ -68,6 +74,28 @@ func parseAddrs(args []string) ([]netip.Addr, error) {
 		if addrs[i], err = netip.ParseAddr(s); err != nil || addrs[i].Zone() != "" {
 			return nil, fmt.Errorf("%q is not an IP address; write one such as 192.0.2.1 or 2001:db8::1", s)
 		}
+	}
+	return addrs, nil
+}
+
+// readAddrs reads addresses from standard input, unless the routes come from there.
+func readAddrs(r io.Reader, routes string) (addrs []netip.Addr, err error) {
+	if routes == "-" {
+		return nil, errors.New("standard input holds the routes: write the addresses as arguments")
+	}
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		some, err := parseAddrs(strings.Fields(lines.Text()))
+		if err != nil {
+			return nil, fmt.Errorf("standard input:%d: %w", n, err)
+		}
+		addrs = append(addrs, some...)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read addresses from standard input: %w", err)
+	}
+	if len(addrs) == 0 {
+		return nil, errors.New("no address: write some as arguments or to standard input, such as 192.0.2.1 or 2001:db8::1")
 	}
 	return addrs, nil
 }
