@@ -16,7 +16,7 @@ import (
 
 func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "bench", Short: "Measure, after verifying"}
-	cmd.AddCommand(newBenchForwardCommand(), newBenchVethCommand())
+	cmd.AddCommand(newBenchForwardCommand(), newBenchLookupCommand(), newBenchVethCommand())
 	return group(cmd)
 }
 

@@ -70,7 +70,16 @@ func New(name string, f Family, n int, seed uint64) (*Set, error) {
 			return newSet(f, name, fmt.Sprintf("synthetic, seed %d: %s", seed, s.about), s.prefixes(f, n, rnd), seed), nil
 		}
 	}
-	return nil, fmt.Errorf("make a table %q: it is real, internet, nested, adversarial or dense", name)
+	return nil, fmt.Errorf("make a table %q: it is one of %v", name, Names())
+}
+
+// Names lists the tables that New makes.
+func Names() []string {
+	names := []string{"real"}
+	for _, s := range synthetic {
+		names = append(names, s.name)
+	}
+	return names
 }
 
 var synthetic = []struct {

@@ -1,0 +1,187 @@
+package lookup
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/internal/routes"
+	"github.com/warproute/warproute/lookup"
+)
+
+func options(t *testing.T, f routes.Family) Options {
+	t.Helper()
+	set, err := routes.New("internet", f, 2000, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Options{
+		Routes: set, Destinations: []string{"table", "uniform"}, Batches: []int{64, 7}, Addresses: step,
+		Rounds: 1, Duration: 2 * time.Millisecond, Peers: []string{"bart"}, Seed: 1,
+	}
+}
+
+func TestEveryTableIsVerifiedAndMeasured(t *testing.T) {
+	for _, f := range []routes.Family{routes.IPv4, routes.IPv6} {
+		o := options(t, f)
+		r, err := Run(context.Background(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if least := 2*step + 3*2000; r.Verified < least {
+			t.Errorf("%v: %d addresses verified, want at least %d", f, r.Verified, least)
+		}
+		if len(r.Tables) < 2 || len(r.Rates) < 2*2*2 {
+			t.Fatalf("%v: %d tables and %d rates, want ours and bart's, by 2 kinds of destinations and 2 batches", f, len(r.Tables), len(r.Rates))
+		}
+		for _, rate := range r.Rates {
+			if len(rate.Rounds) != o.Rounds || rate.Median() <= 0 {
+				t.Errorf("%v: %+v", f, rate)
+			}
+		}
+		for _, table := range r.Tables {
+			u := table.Updates
+			if table.Bytes == 0 || table.Load <= 0 || u.Insert.P50 <= 0 || u.Delete.Max < u.Delete.P99 || u.Replace.P99 < u.Replace.P50 || u.Alone <= 0 {
+				t.Errorf("%v: %+v, updates %+v", f, table, u)
+			}
+		}
+	}
+}
+
+// wrong answers every address with the same next hop.
+type wrong struct{ bartTable[uint32] }
+
+func (*wrong) LookupBatch(dst []lookup.NextHop, src []uint32) {
+	for i := range src {
+		dst[i] = 4095
+	}
+}
+
+func TestAWrongTableIsFoundOutBeforeItIsTimed(t *testing.T) {
+	f := ipv4Family()
+	f.locals = []local[uint32]{{name: "wrong", new: func() table[uint32] { return &wrong{bartTable[uint32]{addr: netip4}} }}}
+	_, err := run(context.Background(), options(t, routes.IPv4), f)
+	if err == nil || !strings.Contains(err.Error(), "verify wrong: batches of 64") {
+		t.Errorf("a table that answers wrongly: %v", err)
+	}
+}
+
+func TestWaysAreMeasuredOneByOne(t *testing.T) {
+	f := ipv4Family()
+	f.locals = []local[uint32]{{name: "one way", ways: []string{"fast", "slow"}, new: func() table[uint32] { return &bartTable[uint32]{addr: netip4} }}}
+	_, err := run(context.Background(), options(t, routes.IPv4), f)
+	if err == nil || !strings.Contains(err.Error(), "knows one way alone") {
+		t.Errorf("two ways of a table that has one: %v", err)
+	}
+	var used []string
+	f.locals[0].new = func() table[uint32] { return &twoWays{bartTable[uint32]{addr: netip4}, &used} }
+	r, err := run(context.Background(), options(t, routes.IPv4), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Rates[0].Contender != "one way fast" || r.Rates[1].Contender != "one way slow" || !slices.Contains(used, "slow") {
+		t.Errorf("%s, %s; used %v", r.Rates[0].Contender, r.Rates[1].Contender, used)
+	}
+}
+
+type twoWays struct {
+	bartTable[uint32]
+	used *[]string
+}
+
+func (t *twoWays) Use(name string) error { *t.used = append(*t.used, name); return nil }
+
+func TestTheRatioIsToDPDKsBest(t *testing.T) {
+	r := &Report{Rates: []*Rate{
+		{Contender: "ours", Destinations: "table", Batch: 64, Rounds: []float64{100, 200, 300}},
+		{Contender: "scalar", Destinations: "table", Batch: 64, Rounds: []float64{50}, DPDK: true},
+		{Contender: "avx512", Destinations: "table", Batch: 64, Rounds: []float64{80}, DPDK: true},
+		{Contender: "avx512", Destinations: "table", Batch: 32, Rounds: []float64{400}, DPDK: true},
+		{Contender: "ours", Destinations: "uniform", Batch: 64, Rounds: []float64{1}},
+	}}
+	if got := r.Ratio(r.Rates[0]); got != 2.5 {
+		t.Errorf("ratio %v, want 2.5", got)
+	}
+	if got := r.Ratio(r.Rates[4]); got != 0 {
+		t.Errorf("ratio %v to nobody", got)
+	}
+}
+
+func TestWhatCannotBeMeasuredIsRefused(t *testing.T) {
+	for want, change := range map[string]func(*Options){
+		"no IPv4 routes":         func(o *Options) { o.Routes = &routes.Set{Family: routes.IPv4} },
+		"65536 are the least":    func(o *Options) { o.Addresses = 100 },
+		"1 to 4096 are possible": func(o *Options) { o.Batches = []int{MaxBatch + 1} },
+		"in 0 rounds":            func(o *Options) { o.Rounds = 0 },
+		"the peers are":          func(o *Options) { o.Peers = []string{"vpp"} },
+		"uniform, table, zipf":   func(o *Options) { o.Destinations = []string{"near"} },
+	} {
+		o := options(t, routes.IPv4)
+		change(&o)
+		if _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func TestItStopsWhenToldTo(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Run(ctx, options(t, routes.IPv4)); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want it cancelled", err)
+	}
+}
+
+// Where DPDK is installed it is verified and measured, else it is said to be
+// absent, with what mends that. Both are looked at here, as the machine has it.
+func TestDPDKTakesPartOrIsSaidToBeAbsent(t *testing.T) {
+	installed := exec.Command("pkg-config", "--exists", "libdpdk").Run() == nil
+	if _, err := exec.LookPath("cc"); err != nil {
+		installed = false
+	}
+	t.Logf("DPDK is installed: %v", installed)
+	for _, f := range []routes.Family{routes.IPv4, routes.IPv6} {
+		o := options(t, f)
+		o.Peers = []string{"dpdk"}
+		r, err := Run(context.Background(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !installed {
+			if len(r.Absent) != 1 || !strings.Contains(r.Absent[0].Reason, "apt-get install") {
+				t.Errorf("absent: %+v", r.Absent)
+			}
+			continue
+		}
+		var lanes int
+		for _, rate := range r.Rates {
+			if rate.DPDK {
+				lanes++
+			}
+		}
+		if last := r.Tables[len(r.Tables)-1]; lanes == 0 || last.Bytes == 0 || last.Load <= 0 || last.Updates.Alone <= 0 {
+			t.Errorf("%v: %d rates of DPDK, %+v, absent %+v", f, lanes, last, r.Absent)
+		}
+	}
+}
+
+func TestGroupsOfDPDK(t *testing.T) {
+	parse := func(f routes.Family, list ...string) *routes.Set {
+		var prefixes []netip.Prefix
+		for _, s := range list {
+			prefixes = append(prefixes, netip.MustParsePrefix(s))
+		}
+		return routes.FromPrefixes(f, "test", "", prefixes, 1)
+	}
+	if n := fibGroups(parse(routes.IPv4, "10.0.0.0/24", "10.0.1.0/25", "10.0.1.128/32", "10.0.2.0/32")); n != 256+2 {
+		t.Errorf("IPv4: %d groups, want 2 and 256 to spare", n)
+	}
+	if n := fib6Groups(parse(routes.IPv6, "2001::/24", "2001::/25", "2001:db8::/48", "2001:db8::1/128")); n != 256+1+3+13 {
+		t.Errorf("IPv6: %d groups, want 17 and 256 to spare", n)
+	}
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warproute/warproute/bench/lookup"
+	"github.com/warproute/warproute/control/routefile"
+	"github.com/warproute/warproute/internal/routes"
+)
+
+func newBenchLookupCommand() *cobra.Command {
+	o := lookup.Options{}
+	var family, table, jsonFile string
+	var n int
+	cmd := &cobra.Command{
+		Use:   "lookup",
+		Short: "The tables, beside bart and DPDK's rte_fib and rte_fib6",
+		Long: `Lookup measures the tables on one core: lookups of cold destinations, loading,
+updates, memory. Beside them in the same run, by turns: bart, a Go trie, and
+DPDK's rte_fib and rte_fib6, in a C program that is compiled for it where
+libdpdk-dev is installed. Each is verified before it is timed: the edges of every
+prefix, and a million destinations of each kind.
+
+  real          the internet's table: the file that WARPROUTE_ROUTES names, or
+                ../shared/data/full-table.txt.gz from the project's root
+  internet      synthetic, with the real one's prefix lengths and clustering
+  nested        every length, one in another
+  adversarial   what costs the most memory: long prefixes spread wide
+  dense         long prefixes of all lengths beneath a few
+  FILE          lines as ` + "`ip route`" + ` prints them, or bare prefixes
+
+Destinations are uniform, drawn from the table, Zipf-distributed over a million
+of the latter, or sixteen repeated.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			families, ok := map[string][]routes.Family{"both": {routes.IPv4, routes.IPv6}, "4": {routes.IPv4}, "6": {routes.IPv6}}[family]
+			if !ok {
+				return usageError(fmt.Errorf("--family %s: it is 4, 6 or both", family))
+			}
+			if slices.Equal(o.Peers, []string{"none"}) {
+				o.Peers = nil
+			}
+			if err := checkLookupOptions(o); err != nil {
+				return usageError(err)
+			}
+			var reports []*lookup.Report
+			for _, f := range families {
+				set, err := tableFor(table, f, n, o.Seed)
+				if err != nil {
+					return usageError(err)
+				}
+				if set.Len() == 0 && len(families) > 1 {
+					continue // a file of one family
+				}
+				o.Routes = set
+				r, err := lookup.Run(cmd.Context(), o)
+				if err != nil {
+					return err
+				}
+				writeLookup(cmd.OutOrStdout(), o, r)
+				reports = append(reports, r)
+			}
+			return writeJSON(jsonFile, reports)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&family, "family", "both", "4, 6 or both")
+	flags.StringVar(&table, "table", "real", "real, internet, nested, adversarial, dense or a `file`")
+	flags.IntVar(&n, "routes", 0, "in a synthetic table; 0 is as many as the real one has")
+	flags.StringSliceVar(&o.Destinations, "dest", routes.Destinations, "kinds of destinations")
+	flags.IntSliceVar(&o.Batches, "batch", []int{64}, "addresses a call")
+	flags.IntVar(&o.Rounds, "rounds", 5, "by turns, of which the median counts")
+	flags.DurationVar(&o.Duration, "duration", 200*time.Millisecond, "of a round")
+	flags.StringSliceVar(&o.Peers, "peers", lookup.Peers, "with whom to compare, or none")
+	flags.Uint64Var(&o.Seed, "seed", 1, "of routes, next hops and destinations")
+	flags.StringVar(&jsonFile, "json", "", "also write the results to a `file`")
+	return cmd
+}
+
+// checkLookupOptions refuses what the user got wrong, before a table is made.
+func checkLookupOptions(o lookup.Options) error {
+	for _, d := range o.Destinations {
+		if !slices.Contains(routes.Destinations, d) {
+			return fmt.Errorf("--dest %s: destinations are %v", d, routes.Destinations)
+		}
+	}
+	for _, b := range o.Batches {
+		if b < 1 || b > lookup.MaxBatch {
+			return fmt.Errorf("--batch %d: it is 1 to %d", b, lookup.MaxBatch)
+		}
+	}
+	for _, p := range o.Peers {
+		if !slices.Contains(lookup.Peers, p) {
+			return fmt.Errorf("--peers %s: they are %v, or none", p, lookup.Peers)
+		}
+	}
+	if o.Rounds < 1 {
+		return fmt.Errorf("--rounds %d: at least one is needed", o.Rounds)
+	}
+	return nil
+}
+
+// tableFor makes the table of a name, or reads the file of that name.
+func tableFor(name string, f routes.Family, n int, seed uint64) (*routes.Set, error) {
+	if slices.Contains(routes.Names(), name) {
+		return routes.New(name, f, n, seed)
+	}
+	if _, err := os.Stat(name); err != nil {
+		return nil, fmt.Errorf("--table %s: it is one of %v, or a file: %w", name, routes.Names(), err)
+	}
+	lines, err := routefile.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	prefixes := make([]netip.Prefix, len(lines))
+	for i, l := range lines {
+		prefixes[i] = l.Prefix
+	}
+	return routes.FromPrefixes(f, name, "file", prefixes, seed), nil
+}
+
+func writeLookup(w io.Writer, o lookup.Options, r *lookup.Report) {
+	fmt.Fprintf(w, "%s, %d routes, table %s: %s\n", r.Family, r.Routes, r.Table, r.Source)
+	fmt.Fprintf(w, "%d addresses verified of each; lookups on core %d\n\n", r.Verified, r.Core)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "LOOKUPS\tDESTINATIONS\tBATCH\tM/s\tMIN\tMAX\tns\t/ RTE_FIB")
+	for _, rate := range r.Rates {
+		m, ratio := rate.Median(), "-"
+		if x := r.Ratio(rate); x > 0 {
+			ratio = fmt.Sprintf("%.2f", x)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%.1f\t%.1f\t%.1f\t%.2f\t%s\n", rate.Contender, rate.Destinations, rate.Batch, m, rate.Rounds[0], rate.Rounds[len(rate.Rounds)-1], 1e3/m, ratio)
+	}
+	_ = t.Flush()
+	fmt.Fprintln(w)
+	fmt.Fprintln(t, "TABLE\tMB\tB/ROUTE\tLOAD ms\tROUTES/s\tUPDATES/s\tWHILE READ\tREADER M/s\tALONE")
+	for _, table := range r.Tables {
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\t", table.Name, float64(table.Bytes)/1e6, float64(table.Bytes)/float64(r.Routes), table.Load*1e3, float64(r.Routes)/table.Load, table.Updates.Alone)
+		if u := table.Updates.Reading; u != nil {
+			fmt.Fprintf(t, "%.0f\t%.1f\t%.1f\n", u.Updates, u.Reader, u.ReaderAlone)
+		} else {
+			fmt.Fprintln(t, "-\t-\t-")
+		}
+	}
+	_ = t.Flush()
+	fmt.Fprintln(w)
+	fmt.Fprintln(t, "ONE UPDATE, ns\tINSERT P50\tP99\tMAX\tDELETE P50\tP99\tMAX\tREPLACE P50\tP99\tMAX")
+	for _, table := range r.Tables {
+		u := table.Updates
+		if u.Insert == nil {
+			continue // only sustained
+		}
+		fmt.Fprint(t, table.Name)
+		for _, l := range []*lookup.Latency{u.Insert, u.Delete, u.Replace} {
+			fmt.Fprintf(t, "\t%d\t%d\t%d", l.P50, l.P99, l.Max)
+		}
+		fmt.Fprintln(t)
+	}
+	_ = t.Flush()
+	fmt.Fprintf(w, "\nmedian of %d rounds of %v, by turns; / RTE_FIB is against the best of DPDK's rows;\n", o.Rounds, o.Duration)
+	fmt.Fprintln(w, "updates delete, insert and replace routes in random order; the reader is on another core")
+	for _, table := range r.Tables {
+		if table.Note != "" {
+			fmt.Fprintf(w, "%s: %s\n", table.Name, table.Note)
+		}
+	}
+	for _, a := range r.Absent {
+		fmt.Fprintf(w, "not measured: %s: %s\n", a.Name, a.Reason)
+	}
+	fmt.Fprintln(w)
+}
