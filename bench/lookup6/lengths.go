@@ -1,6 +1,8 @@
 package lookup6
 
 import (
+	"math/bits"
+
 	"github.com/warproute/warproute/lookup"
 )
 
@@ -8,145 +10,148 @@ const lengthsPaper = "Waldvogel, Varghese, Turner, Plattner: Scalable High Speed
 
 // Lengths is a binary search over the prefix lengths, with a hash table of all
 // prefixes. Where a search for a longer prefix has to come by a length at which
-// it has none, there is a marker, which knows the answer for those that find
-// nothing longer (so there is no way back).
+// it has none there is a marker, with the answer for those that find nothing
+// longer (so there is no way back).
 //
 // It is the paper's last variant, rope search: each entry names the lengths to
 // try below it, as long as nothing is found at one; what is found brings its own.
 type Lengths struct {
-	slots []slot // open addressing, a power of two
-	shift int    // of a hash, to give a slot
-	ropes []byte // lengths to try in turn, falling, up to a 0
-	root  slot   // what is known before the first length is tried
+	upper hashes
+	lower []hashes
 	bytes int
 }
 
-// slot is 24 bytes.
+// hashes is a table of prefixes of 64-bit keys.
+type hashes struct {
+	slots []slot // open addressing
+	ropes []rope // different ones
+	whole slot   // for the prefix of length 0, where every search begins
+}
+
+// rope is a set of lengths to try, the longest first: length n is bit n-1.
+type rope uint64
+
+// next is the length to try next, 0 if there is none.
+func (r rope) next() int { return bits.Len64(uint64(r)) }
+
+// without is what is left to try, after a length.
+func (r rope) without(length int) rope { return r &^ (1 << ((length - 1) & 63)) }
+
+// slot is 16 bytes, a quarter of a cache line.
 type slot struct {
-	hi, lo uint64
-	rope   uint32 // the first index of what to try below it
-	// answer is the next hop above 8 bits of length; the length of no entry is 0.
-	answer uint32
+	key uint64
+	// entry is, from its lowest bit, the value (32 bits), the length (7), whether a
+	// prefix that belongs in this slot is further on (1), the rope's number (24).
+	// An entry of 0 is none.
+	entry uint64
 }
 
 const (
-	lengthMask = 1<<8 - 1
-	nhMask     = 1<<20 - 1
-	// displaced marks a slot of which a key that belongs there is further on. With
-	// it, most searches for what is not there end at the first slot.
-	displaced = 1 << 31
+	lengthShift = 32
+	displaced   = 1 << 39
+	ropeShift   = 40
 )
 
-// differs is 0 if s is the entry of a prefix.
-func (s *slot) differs(hi, lo uint64, length byte) uint64 {
-	return (s.hi ^ hi) | (s.lo ^ lo) | uint64(byte(s.answer)^length)
+func (s *slot) length() uint64 { return s.entry >> lengthShift & 127 }
+
+// differs is 0 if s is the entry of the prefix.
+func (s *slot) differs(key uint64, length int) uint64 {
+	return (s.key ^ key) | (s.length() ^ uint64(length))
 }
 
 // NewLengths builds a Lengths.
 func NewLengths(seq Routes) *Lengths {
-	routes := collect(seq)
-	b := lengthsBuilder{known: map[string]uint32{}}
-	var root slot
-	below := make([]*route, 0, len(routes))
-	for i := range routes {
-		if routes[i].bits == 0 {
-			root.answer = uint32(routes[i].nh) << 8
-			continue
-		}
-		below = append(below, &routes[i])
+	upper, lower := split(collect(seq))
+	t := &Lengths{upper: newHashes(upper)}
+	t.bytes = t.upper.settle()
+	for _, in := range lower {
+		t.lower = append(t.lower, newHashes(in))
+		t.bytes += t.lower[len(t.lower)-1].settle()
 	}
-	root.rope = b.rope(below)
-	t := &Lengths{ropes: b.ropes, root: root, shift: 60}
-	for 1<<(64-t.shift) < 2*len(b.entries) {
-		t.shift--
-	}
-	t.slots = make([]slot, 1<<(64-t.shift))
-	for _, e := range b.entries {
-		t.insert(e)
-	}
-	t.bytes = hugePages(t.slots) + hugePages(t.ropes)
+	t.bytes += hugePages(t.lower)
 	return t
 }
 
-type lengthsBuilder struct {
-	entries []slot
-	ropes   []byte
-	known   map[string]uint32 // where a rope is in ropes
-}
+func (t *hashes) settle() int { return hugePages(t.slots) + hugePages(t.ropes) }
 
-// rope makes the entries for finding the routes below, in their order, and
-// returns the rope that leads to them.
-func (b *lengthsBuilder) rope(below []*route) uint32 {
-	var rope []byte
-	for len(below) > 0 {
-		length := middle(below)
-		var shorter []*route
-		for len(below) > 0 {
-			r := below[0]
-			if r.bits < length {
-				shorter, below = append(shorter, r), below[1:]
-				continue
-			}
-			e := slot{answer: uint32(r.within(length).nextHop())<<8 | uint32(length)}
-			e.hi, e.lo = masked(r.hi, r.lo, length)
-			var longer []*route
-			if r.bits == length { // not a marker alone
-				below = below[1:]
-			}
-			for len(below) > 0 {
-				hi, lo := masked(below[0].hi, below[0].lo, length)
-				if hi != e.hi || lo != e.lo {
-					break
-				}
-				longer, below = append(longer, below[0]), below[1:]
-			}
-			e.rope = b.rope(longer)
-			b.entries = append(b.entries, e)
+func newHashes(spans []span) hashes {
+	b := lengthsBuilder{known: map[rope]uint64{}}
+	whole := uint32(lookup.Miss)
+	below := make([]*span, 0, len(spans))
+	for i := range spans {
+		if spans[i].bits == 0 {
+			whole = spans[i].value
+		} else {
+			below = append(below, &spans[i])
 		}
-		rope = append(rope, byte(length))
-		below = shorter
 	}
-	rope = append(rope, 0)
-	at, ok := b.known[string(rope)]
-	if !ok {
-		at = uint32(len(b.ropes))
-		b.known[string(rope)] = at
-		b.ropes = append(b.ropes, rope...)
+	t := hashes{whole: slot{entry: b.below(below)<<ropeShift | uint64(whole)}, ropes: b.ropes}
+	t.slots = make([]slot, 2*len(b.entries)+1) // half full, searches are short
+	for _, e := range b.entries {
+		t.insert(e)
 	}
-	return at
+	return t
 }
 
-// middle is the length that halves the routes, not the lengths: most routes have
-// one of few, and are found the sooner.
-func middle(routes []*route) int {
-	var count [129]int
-	for _, r := range routes {
-		count[r.bits]++
-	}
-	length := 0
-	for n := count[0]; 2*n <= len(routes); n += count[length] {
-		length++
-	}
-	return length
-}
-
-// hash mixes a prefix; its upper bits are the best.
-func hash(hi, lo uint64, length uint32) uint64 {
+// home is the slot where a prefix belongs.
+func (t *hashes) home(key uint64, length int) uint32 {
 	const odd1, odd2 = 0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f
-	h := (hi ^ uint64(length)) * odd1
-	h ^= h>>32 ^ lo
-	return h * odd2
+	h := (key ^ uint64(length)) * odd1
+	h ^= h >> 32
+	slot, _ := bits.Mul64(h*odd2, uint64(len(t.slots)))
+	return uint32(slot)
 }
 
-func (t *Lengths) insert(e slot) {
-	i := hash(e.hi, e.lo, e.answer&lengthMask) >> t.shift
-	if t.slots[i].answer != 0 {
-		t.slots[i].answer |= displaced
-		for t.slots[i].answer != 0 {
-			i = (i + 1) % uint64(len(t.slots))
+// after is the slot where to look for what is not in slot i.
+func (t *hashes) after(i uint32) uint32 {
+	if i++; int(i) < len(t.slots) {
+		return i
+	}
+	return 0
+}
+
+func (t *hashes) insert(e slot) {
+	i := t.home(e.key, int(e.length()))
+	if t.slots[i].entry != 0 {
+		t.slots[i].entry |= displaced
+		for t.slots[i].entry != 0 {
+			i = t.after(i)
 		}
 	}
 	t.slots[i] = e
+}
+
+// probe returns the entry of a prefix, or 0. i is its home, of which the entry
+// was read.
+func (t *hashes) probe(i uint32, entry, key uint64, length int) uint64 {
+	for t.slots[i].differs(key, length) != 0 {
+		if entry&displaced == 0 {
+			return 0
+		}
+		i = t.after(i)
+		if entry = t.slots[i].entry | displaced; entry == displaced {
+			return 0
+		}
+	}
+	return t.slots[i].entry
+}
+
+// prefix is the first bits of a key; length is not 0.
+func prefix(key uint64, length int) uint64 { return key & (^uint64(0) << ((64 - length) & 63)) }
+
+// find returns the value for one key.
+func (t *hashes) find(key uint64) uint32 {
+	best := t.whole.entry
+	for r := t.ropes[best>>ropeShift]; r != 0; {
+		length := r.next()
+		r = r.without(length)
+		p := prefix(key, length)
+		i := t.home(p, length)
+		if e := t.probe(i, t.slots[i].entry, p, length); e != 0 {
+			best, r = e, t.ropes[e>>ropeShift]
+		}
+	}
+	return uint32(best)
 }
 
 // Bytes implements Table.
@@ -164,53 +169,53 @@ func (t *Lengths) LookupBatch(dst []lookup.NextHop, src [][16]byte) {
 // search looks up at most as many addresses as there are lanes.
 func (t *Lengths) search(dst []lookup.NextHop, src [][16]byte) {
 	var (
-		his, los [lanes]uint64
-		rope     [lanes]uint32
-		answer   [lanes]uint32
-		active   [lanes]uint8
+		keys   [lanes]uint64
+		ropes  [lanes]rope
+		best   [lanes]uint64 // entries
+		home   [lanes]uint32 // where to look next,
+		there  [lanes]uint64 // and the entry that is there
+		active [lanes]uint8
+		n      int
 	)
+	in := &t.upper
 	for i := range src {
-		his[i%lanes], los[i%lanes] = halves(&src[i])
-		rope[i%lanes], answer[i%lanes], active[i%lanes] = t.root.rope, t.root.answer, uint8(i)
+		keys[i%lanes], _ = halves(&src[i])
+		ropes[i%lanes], best[i%lanes] = in.ropes[in.whole.entry>>ropeShift], in.whole.entry
+		active[i%lanes] = uint8(i)
 	}
-	n := len(src)
-	if t.ropes[t.root.rope] == 0 {
-		n = 0
+	if ropes[0] != 0 {
+		n = len(src)
 	}
 	for n > 0 {
+		// First load an entry for each, so that the cache misses overlap: what follows
+		// has branches, and a wrong guess would hold up the next lanes' loads.
+		for _, i := range active[:n] {
+			i %= lanes
+			length := ropes[i].next()
+			home[i] = in.home(prefix(keys[i], length), length)
+			there[i] = in.slots[home[i]].entry
+		}
 		remain := 0
 		for _, i := range active[:n] {
 			i %= lanes
-			next := rope[i] + 1
-			length := t.ropes[rope[i]]
-			hi, lo := masked(his[i], los[i], int(length))
-			h := hash(hi, lo, uint32(length)) >> (t.shift & 63)
-			s := &t.slots[h]
-			other := s.differs(hi, lo, length)
-			if other != 0 && s.answer&displaced != 0 {
-				for other != 0 && s.answer != 0 {
-					h = (h + 1) & uint64(len(t.slots)-1)
-					s = &t.slots[h]
-					other = s.differs(hi, lo, length)
-				}
+			length := ropes[i].next()
+			ropes[i] = ropes[i].without(length)
+			if e := in.probe(home[i], there[i], prefix(keys[i], length), length); e != 0 {
+				best[i], ropes[i] = e, in.ropes[e>>ropeShift]
 			}
-			best := answer[i]
-			below, found := s.rope, s.answer
-			if other == 0 {
-				next = below
-			}
-			if other == 0 {
-				best = found
-			}
-			rope[i], answer[i] = next, best
 			active[remain] = i
-			if t.ropes[next] != 0 {
+			if ropes[i] != 0 {
 				remain++
 			}
 		}
 		n = remain
 	}
 	for i := range src {
-		dst[i] = lookup.NextHop(answer[i%lanes] >> 8 & nhMask)
+		v := uint32(best[i%lanes])
+		if v&deeper != 0 {
+			_, lo := halves(&src[i])
+			v = t.lower[v&^deeper].find(lo)
+		}
+		dst[i] = lookup.NextHop(v)
 	}
 }

@@ -25,10 +25,10 @@ const keys = 8
 
 // tree finds the interval that a key is in.
 type tree struct {
-	// nodes are those of all levels, the root's first. Key k of a node is the last
-	// key below its child k, or the last of an interval. What is missing is filled
-	// up with the largest number, to which no key goes beyond: so a search needs no
-	// bounds.
+	// nodes are those of all levels, the root first. Key k of a node is the last of
+	// all in its child k or, in a leaf, of interval k. What is missing is filled up
+	// with the largest number. As no key is above that, a search goes to nothing
+	// that does not exist, and needs no bounds.
 	nodes  [][keys]uint64
 	levels []uint32 // where the nodes of each begin
 	values []uint32 // of intervals, in order
@@ -98,11 +98,11 @@ func (t *tree) find(x uint64) uint32 {
 
 // NewPlanB builds a PlanB.
 func NewPlanB(seq Routes) *PlanB {
-	upper, lower := elementary(collect(seq))
-	t := &PlanB{upper: newTree(upper)}
+	upper, lower := split(collect(seq))
+	t := &PlanB{upper: newTree(intervals(upper))}
 	t.bytes = t.upper.settle()
 	for _, in := range lower {
-		t.lower = append(t.lower, newTree(in))
+		t.lower = append(t.lower, newTree(intervals(in)))
 		t.bytes += t.lower[len(t.lower)-1].settle()
 	}
 	t.bytes += hugePages(t.lower)

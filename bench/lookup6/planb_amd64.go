@@ -25,7 +25,7 @@ func (t *PlanBVector) LookupBatch(dst []lookup.NextHop, src [][16]byte) {
 }
 
 // kernelLanes is how many addresses the kernel walks side by side.
-const kernelLanes = 8
+const kernelLanes = 16
 
 // searchAVX512 writes the value of each address's interval to dst, and returns
 // all of these or-ed together. len(dst) is len(src), a multiple of kernelLanes.

@@ -28,58 +28,69 @@ type Poptrie struct {
 
 const isLeaf = 1 << 31
 
-// node is 24 bytes.
+// node is 24 bytes. What it has of leaves and of children, it has in the same
+// place of two arrays, so that a walk chooses by an index and not by a branch,
+// which would often be guessed wrong.
 type node struct {
-	inner    uint64 // a one for each slot that is a node, not a leaf
-	leafRuns uint64 // a one for each slot that begins a run of equal leaves
-	children uint32 // where its nodes begin
-	leaves   uint32 // where its leaves begin
+	// ones has a one for each slot that begins a run of equal leaves; and one for
+	// each that is a child.
+	ones [2]uint64
+	// begin is where the node's leaves begin; and its children.
+	begin [2]uint32
 }
+
+// The kinds of slots.
+const leaf, child = 0, 1
 
 // NewPoptrie builds a Poptrie.
 func NewPoptrie(seq Routes) *Poptrie {
-	t := &Poptrie{}
-	var s slots
-	s.fill(collect(seq), 0, directBits, lookup.Miss)
-	t.direct = make([]uint32, 1<<directBits)
-	for i, below := range s.below {
-		t.direct[i] = isLeaf | uint32(s.leaf[i])
+	t := &Poptrie{direct: make([]uint32, 1<<directBits)}
+	top, levels := newSlots(directBits), make([]slots, (128-directBits+stride-1)/stride)
+	for i := range levels {
+		levels[i] = newSlots(stride)
+	}
+	top.fill(collect(seq), 0, lookup.Miss)
+	for i, below := range top.below {
+		t.direct[i] = isLeaf | uint32(top.leaf[i])
 		if below != nil {
 			t.direct[i] = uint32(len(t.nodes))
 			t.nodes = append(t.nodes, node{})
-			t.build(t.direct[i], below, directBits, s.leaf[i])
+			t.build(levels, t.direct[i], below, directBits, top.leaf[i])
 		}
 	}
 	t.bytes = hugePages(t.direct) + hugePages(t.nodes) + hugePages(t.leaves)
 	return t
 }
 
-// slots is a node before compression: for each value of its bits, the answer if
-// no route of below is longer.
+// slots is a node before compression: for each value of the next width bits, the
+// routes that are longer than these, and the answer for what is in none of them.
 type slots struct {
+	width int
 	leaf  []lookup.NextHop
 	below [][]route
 }
 
-// fill spreads routes that agree in the bits before depth over the slots of the
-// width bits after it.
-func (s *slots) fill(routes []route, depth, width int, inherited lookup.NextHop) {
-	s.leaf = make([]lookup.NextHop, 1<<width)
-	s.below = make([][]route, 1<<width)
+func newSlots(width int) slots {
+	return slots{width, make([]lookup.NextHop, 1<<width), make([][]route, 1<<width)}
+}
+
+// fill spreads routes over the slots. They agree in the bits before depth and
+// are longer than that; what none of them covers inherits its answer.
+func (s *slots) fill(routes []route, depth int, inherited lookup.NextHop) {
+	clear(s.below)
 	for i := range s.leaf {
 		s.leaf[i] = inherited
 	}
-	slot := func(r *route) uint64 { return window(r.hi, r.lo, depth) >> (64 - width) }
+	slot := func(r route) uint64 { return window(r.hi, r.lo, depth) >> (64 - s.width) }
 	for len(routes) > 0 {
-		first := slot(&routes[0])
-		n := 1
-		if r := &routes[0]; r.bits <= depth+width {
-			covered := s.leaf[first:][:1<<(depth+width-r.bits)]
+		first, n := slot(routes[0]), 1
+		if rest := depth + s.width - routes[0].bits; rest >= 0 {
+			covered := s.leaf[first:][:1<<rest]
 			for i := range covered {
-				covered[i] = r.nh
+				covered[i] = routes[0].nh
 			}
 		} else {
-			for n < len(routes) && slot(&routes[n]) == first {
+			for n < len(routes) && slot(routes[n]) == first {
 				n++
 			}
 			s.below[first] = routes[:n]
@@ -88,27 +99,28 @@ func (s *slots) fill(routes []route, depth, width int, inherited lookup.NextHop)
 	}
 }
 
-// build fills the node at index at with routes longer than depth.
-func (t *Poptrie) build(at uint32, routes []route, depth int, inherited lookup.NextHop) {
-	var s slots
-	s.fill(routes, depth, stride, inherited)
-	n := node{children: uint32(len(t.nodes)), leaves: uint32(len(t.leaves))}
+// build fills the node at index at with routes longer than depth. levels has
+// room for it and for what is below it.
+func (t *Poptrie) build(levels []slots, at uint32, routes []route, depth int, inherited lookup.NextHop) {
+	s := levels[0]
+	s.fill(routes, depth, inherited)
+	n := node{begin: [2]uint32{leaf: uint32(len(t.leaves)), child: uint32(len(t.nodes))}}
 	for i, below := range s.below {
 		switch nh := s.leaf[i]; {
 		case below != nil:
-			n.inner |= 1 << i
+			n.ones[child] |= 1 << i
 			t.nodes = append(t.nodes, node{})
-		case len(t.leaves) == int(n.leaves) || t.leaves[len(t.leaves)-1] != nh:
-			n.leafRuns |= 1 << i
+		case len(t.leaves) == int(n.begin[leaf]) || t.leaves[len(t.leaves)-1] != nh:
+			n.ones[leaf] |= 1 << i
 			t.leaves = append(t.leaves, nh)
 		}
 	}
 	t.nodes[at] = n
-	child := n.children
+	next := n.begin[child]
 	for i, below := range s.below {
 		if below != nil {
-			t.build(child, below, depth+stride, s.leaf[i])
-			child++
+			t.build(levels[1:], next, below, depth+stride, s.leaf[i])
+			next++
 		}
 	}
 }
@@ -129,8 +141,7 @@ func (t *Poptrie) LookupBatch(dst []lookup.NextHop, src [][16]byte) {
 func (t *Poptrie) walk(dst []lookup.NextHop, src [][16]byte) {
 	var (
 		addr   [lanes]uint64 // bits of the address, those from base on
-		at     [lanes]uint32 // the node
-		leaf   [lanes]uint32
+		at     [lanes]uint32 // the node, in the end the leaf
 		active [lanes]uint8
 		n      int // lanes active
 	)
@@ -156,15 +167,14 @@ func (t *Poptrie) walk(dst []lookup.NextHop, src [][16]byte) {
 			i %= lanes
 			nd := &t.nodes[at[i]]
 			slot := addr[i] >> (shift & 63) & 63
-			upTo := uint64(2)<<slot - 1
-			leaf[i] = nd.leaves + uint32(bits.OnesCount64(nd.leafRuns&upTo)) - 1
-			at[i] = nd.children + uint32(bits.OnesCount64(nd.inner&upTo)) - 1
+			kind := nd.ones[child] >> slot & 1
+			at[i] = nd.begin[kind] + uint32(bits.OnesCount64(nd.ones[kind]&(2<<slot-1))) - 1
 			active[remain] = i
-			remain += int(nd.inner >> slot & 1)
+			remain += int(kind)
 		}
 		n = remain
 	}
 	for _, i := range inTrie[:total] {
-		dst[i] = t.leaves[leaf[i%lanes]]
+		dst[i] = t.leaves[at[i%lanes]]
 	}
 }

@@ -23,12 +23,12 @@ type Ranges struct {
 
 // NewRanges builds a Ranges.
 func NewRanges(seq Routes) *Ranges {
-	upper, lower := elementary(collect(seq))
+	spans, lower := split(collect(seq))
+	upper := intervals(spans)
 	t := &Ranges{
 		index:  make([]uint32, 1<<indexBits+1),
 		firsts: make([]uint64, len(upper)),
 		values: make([]uint32, len(upper)),
-		lower:  lower,
 	}
 	next := uint64(0)
 	for i, v := range upper {
@@ -40,10 +40,12 @@ func NewRanges(seq Routes) *Ranges {
 	for ; next < uint64(len(t.index)); next++ {
 		t.index[next] = uint32(len(upper) - 1)
 	}
-	t.bytes = hugePages(t.index) + hugePages(t.firsts) + hugePages(t.values) + hugePages(t.lower)
-	for _, l := range lower {
-		t.bytes += hugePages(l)
+	t.bytes = hugePages(t.index) + hugePages(t.firsts) + hugePages(t.values)
+	for _, in := range lower {
+		t.lower = append(t.lower, intervals(in))
+		t.bytes += hugePages(t.lower[len(t.lower)-1])
 	}
+	t.bytes += hugePages(t.lower)
 	return t
 }
 
