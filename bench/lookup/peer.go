@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 //go:embed dpdk/peer.c
@@ -51,6 +52,8 @@ type peer struct {
 func startPeer(path string, args []string) (*peer, error) {
 	p := &peer{cmd: exec.Command(path, args...)}
 	p.cmd.Stderr = &p.errors
+	// A terminal's interrupt is ours to handle; the peer ends with its input.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err1 := p.cmd.StdinPipe()
 	out, err2 := p.cmd.StdoutPipe()
 	if err := errors.Join(err1, err2); err != nil {
