@@ -12,13 +12,15 @@ GEN_NEEDS  := clang-19:clang-19 llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpe
 
 E2E := ./internal/e2e
 
-.PHONY: build test check demo bench bench-lookup bench-veth gen clean
+.PHONY: build test check test-gpu demo bench bench-lookup bench-veth gen clean
 
 build: ## bin/warproute: one static binary
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/warproute ./cmd/warproute
 
 check: ## seconds: format, vet, staticcheck, house rules
 	go vet ./...
+	go vet -tags gpu $(addprefix ./,$(GPU_TESTS))
+	go vet -tags nogpu ./cuda
 	go tool staticcheck ./...
 	go test ./internal/arch
 
@@ -31,6 +33,15 @@ test: ## everything; needs root
 	go test $$(go list ./... | grep -v internal/e2e)
 	CGO_ENABLED=1 go test -race $$(go list ./... | grep -v internal/e2e)
 	CGO_ENABLED=1 go test -race -count=1 $(E2E) # what it tests is built by it, so no earlier result counts
+
+# Compiled tests, so that they can also be carried to a GPU machine without Go
+# (out/*.gpu.test -test.run '^TestGPU'). They skip nothing: without a GPU they fail.
+GPU_TESTS := cuda
+
+test-gpu: ## what needs an NVIDIA GPU and its driver
+	mkdir -p out
+	for pkg in $(GPU_TESTS); do CGO_ENABLED=0 go test -c -tags gpu -o out/$$(basename $$pkg).gpu.test ./$$pkg || exit; done
+	for test in out/*.gpu.test; do $$test -test.run '^TestGPU' -test.v || exit; done
 
 demo: build ## a router between two hosts, in namespaces; needs root
 	bin/warproute demo

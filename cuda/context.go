@@ -12,7 +12,6 @@ type Context struct {
 	dev     *Device
 	handle  uintptr
 	destroy func() error // nil: closed
-	green   uintptr      // the partition that the context is on; 0: the whole device
 }
 
 // Retain returns the device's primary context, which all of a process share. Each
@@ -24,16 +23,6 @@ func (d *Device) Retain() (*Context, error) {
 	}
 	c.destroy = func() error { return d.drv.call(cuDevicePrimaryCtxRelease, d.handle) }
 	return c, nil
-}
-
-// Reset ends the primary context with all that is in it, whoever made it, so that
-// the next Retain starts anew after ContextLost. What was made in the old context
-// must not be used again, nor closed.
-func (d *Device) Reset() error {
-	if err := d.drv.call(cuDevicePrimaryCtxReset, d.handle); err != nil {
-		return fmt.Errorf("reset the context of GPU %d: %w", d.handle, err)
-	}
-	return nil
 }
 
 // Device is the GPU that the context is on.
@@ -72,7 +61,8 @@ func (c *Context) Synchronize() error {
 	return nil
 }
 
-// Close gives the context back. What was made in it should have been closed.
+// Close gives the context back, and waits for what runs in it. What was made in it
+// should have been closed.
 func (c *Context) Close() error {
 	if c.destroy == nil {
 		return nil

@@ -62,13 +62,6 @@ func TestClosingTwiceClosesOnce(t *testing.T) {
 	}
 }
 
-func TestReset(t *testing.T) {
-	f := openFake(t)
-	c := f.context(t)
-	must(t, c.Device().Reset())
-	f.expect(t, "cuDevicePrimaryCtxReset_v2(0)")
-}
-
 func TestPartitions(t *testing.T) {
 	f := openFake(t)
 	d := got(f.Devices())(t)[0]
@@ -87,12 +80,9 @@ func TestPartitions(t *testing.T) {
 
 	f.reset()
 	c := got(rest.NewContext())(t)
-	s := got(c.NewStream(-1))(t)
-	must(t, s.Close())
 	must(t, c.Do(func() error { return nil }))
 	must(t, c.Close())
 	f.expect(t, "cuDevResourceGenerateDesc(36, 1)", "cuGreenCtxCreate(0xd0, 0, 1)", "cuCtxFromGreenCtx(0x90)",
-		"cuGreenCtxStreamCreate(0x90, 1, -1)", "cuStreamDestroy_v2(0x59)",
 		"cuCtxPushCurrent_v2(0x91)", "cuCtxPopCurrent_v2()", "cuGreenCtxDestroy(0x90)")
 
 	f.fail("cuCtxFromGreenCtx", InvalidContext)

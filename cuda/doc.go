@@ -30,7 +30,15 @@
 //
 // A failed call is an *Error: the call with its arguments, the driver's own words,
 // and what mends it where that is known. errors.Is compares it with a Result.
+//
 // Kernels run after the call that started them, so a kernel's fault is reported by
-// some later call; after one for which ContextLost is true, nothing in the context
-// works any more.
+// some later call. It is the end: where Lost is true, only a new process can use
+// the GPU again.
+//
+// # Resident kernels
+//
+// Beside a kernel that stays one can launch, copy, fill, allocate, register, make
+// and close streams and events, and find functions. Load, Context.Synchronize, and
+// closing Memory, HostMemory, a Module or the Context wait until it ends. If it
+// never does, neither do they; ending the process ends the kernel.
 package cuda

@@ -35,12 +35,12 @@ func (e *Error) Unwrap() error { return e.Result }
 
 func (r Result) Error() string { return fmt.Sprintf("CUDA result %d", int32(r)) }
 
-// ContextLost tells whether, after err, nothing in the context works any more: its
-// memory, streams and modules are gone, what was registered is not, and only a new
-// context helps.
-func ContextLost(err error) bool {
+// Lost tells whether, after err, the process can do nothing more with CUDA: a kernel
+// that faults takes all contexts of its process with it, and new ones cannot be made.
+// Memory that was registered stays the host's, and no other process is harmed.
+func Lost(err error) bool {
 	var r Result
-	return errors.As(err, &r) && contextLost[r]
+	return errors.As(err, &r) && fatal[r]
 }
 
 // failure is the error for a call that returned r, nil for success.

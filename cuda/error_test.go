@@ -15,7 +15,7 @@ func TestErrorNamesCallResultAndMend(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	if !errors.Is(err, OutOfMemory) || ContextLost(err) {
+	if !errors.Is(err, OutOfMemory) || Lost(err) {
 		t.Errorf("it is not OutOfMemory alone: %v", err)
 	}
 }
@@ -27,9 +27,9 @@ func TestErrorsOfHotCalls(t *testing.T) {
 	f.fail("cuMemsetD8Async", IllegalAddress)
 	err := s.Fill(0x7f0000000000, 7, 4096)
 	failsWith(t, err, "cuMemsetD8Async(to=0x7f0000000000, value=7, count=4096, stream=80)",
-		"an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700)", "the context is lost", "compute-sanitizer")
-	if !ContextLost(err) {
-		t.Error("ContextLost is false")
+		"an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700)", lost, "compute-sanitizer")
+	if !Lost(err) {
+		t.Error("Lost is false")
 	}
 }
 
@@ -40,7 +40,7 @@ func TestResultThatTheDriverDoesNotKnow(t *testing.T) {
 	failsWith(t, c.Synchronize(), "cuCtxSynchronize(): result 12345, which the driver does not know")
 }
 
-func TestContextLost(t *testing.T) {
+func TestLost(t *testing.T) {
 	tests := []struct {
 		name string
 		err  error
@@ -54,15 +54,15 @@ func TestContextLost(t *testing.T) {
 		{"kernel failed", &Error{Result: LaunchFailed}, true},
 	}
 	for _, tt := range tests {
-		if got := ContextLost(tt.err); got != tt.want {
+		if got := Lost(tt.err); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
 }
 
-// Whoever reads that the context is lost must be able to act on it.
-func TestResultsThatLoseTheContextSaySo(t *testing.T) {
-	for r := range contextLost {
+// Whoever reads of such a result must learn what only helps.
+func TestFatalResultsSaySo(t *testing.T) {
+	for r := range fatal {
 		failsWith(t, &Error{Call: "f()", Result: r, Text: "x"}, lost)
 	}
 }

@@ -108,7 +108,7 @@ func (f fake) expect(t *testing.T, want ...string) {
 }
 
 // must fails the test on an error.
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -116,8 +116,8 @@ func must(t *testing.T, err error) {
 }
 
 // got returns v, or fails the test.
-func got[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
+func got[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
 		t.Helper()
 		must(t, err)
 		return v
@@ -125,7 +125,7 @@ func got[T any](v T, err error) func(*testing.T) T {
 }
 
 // failsWith checks that err says every one of the phrases.
-func failsWith(t *testing.T, err error, phrases ...string) {
+func failsWith(t testing.TB, err error, phrases ...string) {
 	t.Helper()
 	if err == nil {
 		t.Fatalf("no error; want one that says %q", phrases)

@@ -57,16 +57,16 @@ func (p Partition) Multiprocessors() int { return int(p.resource.smCount) }
 // context). It shares memory and modules with the device's primary context.
 func (p Partition) NewContext() (*Context, error) {
 	c := &Context{drv: p.dev.drv, dev: p.dev}
-	var description uintptr
+	var description, green uintptr
 	if err := c.drv.call(cuDevResourceGenerateDesc, &description, &p.resource, 1); err != nil {
 		return nil, fmt.Errorf("describe a partition of %d multiprocessors: %w", p.Multiprocessors(), err)
 	}
 	const defaultStream = 1 // a flag that the driver insists on
-	if err := c.drv.call(cuGreenCtxCreate, &c.green, description, p.dev.handle, defaultStream); err != nil {
+	if err := c.drv.call(cuGreenCtxCreate, &green, description, p.dev.handle, defaultStream); err != nil {
 		return nil, fmt.Errorf("make a context on %d multiprocessors: %w", p.Multiprocessors(), err)
 	}
-	c.destroy = func() error { return c.drv.call(cuGreenCtxDestroy, c.green) }
-	if err := c.drv.call(cuCtxFromGreenCtx, &c.handle, c.green); err != nil {
+	c.destroy = func() error { return c.drv.call(cuGreenCtxDestroy, green) }
+	if err := c.drv.call(cuCtxFromGreenCtx, &c.handle, green); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("make a context on %d multiprocessors: %w", p.Multiprocessors(), err)
 	}

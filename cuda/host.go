@@ -40,7 +40,7 @@ func (h *HostMemory) Bytes() []byte { return h.bytes }
 // Ptr is where the memory begins for the device.
 func (h *HostMemory) Ptr() DevicePtr { return h.ptr }
 
-// Close lets go of the memory, which stays mapped. Nothing may be using it.
+// Close lets go of the memory, which stays mapped. It waits for kernels that run.
 func (h *HostMemory) Close() error {
 	if h.base == 0 {
 		return nil

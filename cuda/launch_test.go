@@ -12,7 +12,7 @@ type addParams struct {
 }
 
 // loadAdd returns the kernel "add".
-func loadAdd(t *testing.T, c *Context, ptx string) *Function {
+func loadAdd(t testing.TB, c *Context, ptx string) *Function {
 	t.Helper()
 	m := got(c.Load([]byte(ptx)))(t)
 	t.Cleanup(func() { m.Close() })
@@ -20,7 +20,7 @@ func loadAdd(t *testing.T, c *Context, ptx string) *Function {
 }
 
 // words puts numbers into device memory.
-func words(t *testing.T, c *Context, values ...uint32) *Memory {
+func words(t testing.TB, c *Context, values ...uint32) *Memory {
 	t.Helper()
 	b := make([]byte, 0, 4*len(values))
 	for _, v := range values {
@@ -33,7 +33,7 @@ func words(t *testing.T, c *Context, values ...uint32) *Memory {
 }
 
 // holds checks numbers in device memory.
-func holds(t *testing.T, m *Memory, want ...uint32) {
+func holds(t testing.TB, m *Memory, want ...uint32) {
 	t.Helper()
 	b := make([]byte, 4*len(want))
 	must(t, m.Read(0, b))

@@ -55,7 +55,7 @@ func (m *Memory) Read(offset int, p []byte) error {
 	return nil
 }
 
-// Close frees the memory. It waits for what the device is doing.
+// Close frees the memory. It waits for kernels that run.
 func (m *Memory) Close() error {
 	if m.ptr == 0 {
 		return nil

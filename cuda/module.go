@@ -23,7 +23,8 @@ const (
 )
 
 // Load compiles PTX for the device, or takes code that was compiled for it
-// (a cubin), and loads it. If that fails, the Error has the compiler's messages.
+// (a cubin), and loads it. If that fails, the Error has the compiler's messages. It
+// waits for kernels that run.
 func (c *Context) Load(image []byte) (*Module, error) {
 	info, failed := make([]byte, 16<<10), make([]byte, 16<<10)
 	options := []uint32{jitInfoLog, jitInfoLogSize, jitErrorLog, jitErrorLogSize, jitLogVerbose}
@@ -60,7 +61,7 @@ func (m *Module) Global(name string) (DevicePtr, int, error) {
 	return at, int(size), nil
 }
 
-// Close unloads the module. None of its kernels may be running.
+// Close unloads the module. It waits for kernels that run.
 func (m *Module) Close() error {
 	if m.handle == 0 {
 		return nil

@@ -73,11 +73,11 @@ var mends = map[Result]string{
 	UnsupportedOnDevice: "the compatibility package of CUDA does not work with this GPU: install the driver that belongs to this CUDA",
 }
 
-// lost is what follows from every result that contextLost lists.
-const lost = "the context is lost, close it and make a new one"
+// lost is what follows from every result that fatal lists.
+const lost = "this process cannot use CUDA any more, start a new one"
 
-// contextLost holds the results after which every call in the context fails.
-var contextLost = map[Result]bool{
+// fatal holds the results after which every call fails, in all contexts.
+var fatal = map[Result]bool{
 	ECCUncorrectable: true, NVLinkUncorrectable: true, IllegalAddress: true, LaunchTimeout: true, ContextDestroyed: true,
 	Assert: true, HardwareStackError: true, IllegalInstruction: true, MisalignedAddress: true, InvalidAddressSpace: true,
 	InvalidPC: true, LaunchFailed: true,

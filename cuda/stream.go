@@ -26,13 +26,7 @@ func (c *Context) StreamPriorities() (least, greatest int, err error) {
 // StreamPriorities does not cover count as the nearest one.
 func (c *Context) NewStream(priority int) (*Stream, error) {
 	s := &Stream{caller: caller{drv: c.drv}}
-	var err error
-	if c.green != 0 && c.drv.fn[cuGreenCtxStreamCreate] != 0 {
-		err = c.drv.call(cuGreenCtxStreamCreate, &s.handle, c.green, streamNonBlocking, priority)
-	} else {
-		err = c.drv.call(cuStreamCreateWithPriority, &s.handle, streamNonBlocking, priority)
-	}
-	if err != nil {
+	if err := c.drv.call(cuStreamCreateWithPriority, &s.handle, streamNonBlocking, priority); err != nil {
 		return nil, fmt.Errorf("make a stream: %w", err)
 	}
 	return s, nil

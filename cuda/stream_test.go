@@ -114,7 +114,7 @@ func TestNotReadyIsNoError(t *testing.T) {
 			t.Errorf("%s: not ready is done", tt.name)
 		}
 		f.fail(tt.name, IllegalAddress)
-		if _, err := tt.done(); !ContextLost(err) {
+		if _, err := tt.done(); !Lost(err) {
 			t.Errorf("%s: an illegal address is %v", tt.name, err)
 		}
 	}

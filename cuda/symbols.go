@@ -28,7 +28,6 @@ const (
 	cuDeviceTotalMem
 	cuDevicePrimaryCtxRetain
 	cuDevicePrimaryCtxRelease
-	cuDevicePrimaryCtxReset
 	cuCtxSetCurrent
 	cuCtxPushCurrent
 	cuCtxPopCurrent
@@ -83,7 +82,6 @@ const (
 	cuGreenCtxCreate
 	cuGreenCtxDestroy
 	cuCtxFromGreenCtx
-	cuGreenCtxStreamCreate
 	symbolCount
 )
 
@@ -117,7 +115,6 @@ var symbols = [symbolCount]struct {
 
 	cuDevicePrimaryCtxRetain:    {name: "cuDevicePrimaryCtxRetain", abi: 7000, args: "context device"},
 	cuDevicePrimaryCtxRelease:   {name: "cuDevicePrimaryCtxRelease", suffix: "_v2", abi: 11000, args: "device"},
-	cuDevicePrimaryCtxReset:     {name: "cuDevicePrimaryCtxReset", suffix: "_v2", abi: 11000, args: "device"},
 	cuCtxSetCurrent:             {name: "cuCtxSetCurrent", abi: 4000, args: "context"},
 	cuCtxPushCurrent:            {name: "cuCtxPushCurrent", suffix: "_v2", abi: 4000, args: "context"},
 	cuCtxPopCurrent:             {name: "cuCtxPopCurrent", suffix: "_v2", abi: 4000, args: "context"},
@@ -182,5 +179,4 @@ var symbols = [symbolCount]struct {
 	cuGreenCtxCreate:            {name: "cuGreenCtxCreate", abi: 12040, args: "green description device flags", optional: true},
 	cuGreenCtxDestroy:           {name: "cuGreenCtxDestroy", abi: 12040, args: "green", optional: true},
 	cuCtxFromGreenCtx:           {name: "cuCtxFromGreenCtx", abi: 12040, args: "context green", optional: true},
-	cuGreenCtxStreamCreate:      {name: "cuGreenCtxStreamCreate", abi: 12050, args: "stream green flags priority", optional: true},
 }

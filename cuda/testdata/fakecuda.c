@@ -81,7 +81,6 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, int dev) {
 
 CUresult cuDevicePrimaryCtxRetain(handle *ctx, int dev) { CALL("%d", dev); *ctx = 0xc0 + dev; return 0; }
 CUresult cuDevicePrimaryCtxRelease_v2(int dev) { CALL("%d", dev); return 0; }
-CUresult cuDevicePrimaryCtxReset_v2(int dev) { CALL("%d", dev); return 0; }
 CUresult cuCtxSetCurrent(handle ctx) { CALL("%#lx", ctx); return 0; }
 CUresult cuCtxPushCurrent_v2(handle ctx) { CALL("%#lx", ctx); return 0; }
 CUresult cuCtxPopCurrent_v2(handle *ctx) { CALL(""); *ctx = 0; return 0; }
@@ -217,7 +216,6 @@ CUresult cuDevResourceGenerateDesc(handle *d, const struct resource *r, u32 n) {
 CUresult cuGreenCtxCreate(handle *green, handle d, int dev, u32 flags) { CALL("%#lx, %d, %u", d, dev, flags); *green = 0x90; return 0; }
 CUresult cuGreenCtxDestroy(handle green) { CALL("%#lx", green); return 0; }
 CUresult cuCtxFromGreenCtx(handle *ctx, handle green) { CALL("%#lx", green); *ctx = green + 1; return 0; }
-CUresult cuGreenCtxStreamCreate(handle *s, handle green, u32 flags, int priority) { CALL("%#lx, %u, %d", green, flags, priority); *s = 0x59; return 0; }
 #endif
 
 #if !defined(NO_LOOKUP) && !defined(BROKEN)

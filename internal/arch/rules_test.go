@@ -14,6 +14,7 @@ var imports = []struct {
 	{"packet", nil, "views of headers: bytes in, values out"},
 	{"batch", nil, "describes packets in bulk; does no I/O and knows no engine"},
 	{"umem", nil, "owns the memory of frames; knows not what is in them"},
+	{"cuda", nil, "calls the driver; knows no packets"},
 	{"internal/affinity", nil, "a leaf"},
 	{"internal/hist", nil, "a leaf"},
 
@@ -74,6 +75,7 @@ var modules = []moduleRow{
 	{"C", nil, "building needs Go alone, and the binary runs anywhere"},
 	{"golang.org/x/sys", []string{"..."}, "system calls"},
 	{"github.com/cilium/ebpf", []string{"afxdp", "bench/..."}, "XDP programs are the ports' business, and the live-frames sender's"},
+	{"github.com/ebitengine/purego", []string{"cuda"}, "one package calls C, and the binary needs no C to be built"},
 	{"github.com/vishvananda/netlink", []string{"cmd/...", "control/doctor", "internal/genl", "internal/lab", "internal/napi", tests}, "asks Linux for set-up and diagnosis; the mirror reads messages itself, without allocating"},
 	{"github.com/vishvananda/netns", []string{"internal/lab", tests}, "namespaces are the lab's"},
 	{"golang.org/x/net", []string{"internal/lab", tests}, "pings of the lab"},
