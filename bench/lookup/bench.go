@@ -101,8 +101,8 @@ func (b *bench[A]) contenders(ctx context.Context) (all []*contender, absent []A
 		if l.peer != "" && !slices.Contains(b.Peers, l.peer) {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
-			return all, absent, err
+		if ctx.Err() != nil {
+			return all, absent, fmt.Errorf("measure lookups: %w", context.Cause(ctx))
 		}
 		c, err := b.newLocal(l)
 		if err != nil {

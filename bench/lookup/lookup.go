@@ -170,8 +170,8 @@ func run[A addr](ctx context.Context, o Options, f family[A]) (report *Report, e
 		return nil, err
 	}
 	for _, c := range contenders {
-		if err := ctx.Err(); err != nil {
-			return nil, err
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("measure lookups: %w", context.Cause(ctx))
 		}
 		if c.table.Updates, err = c.updates(); err != nil {
 			return nil, fmt.Errorf("update %s: %w", c.table.Name, err)
@@ -211,8 +211,8 @@ func (b *bench[A]) compare(ctx context.Context, lanes []lane, kind, batch int) (
 	}
 	for range b.Rounds {
 		for i, l := range lanes {
-			if err := ctx.Err(); err != nil {
-				return nil, err
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("measure lookups: %w", context.Cause(ctx))
 			}
 			// The lane before left the caches full of its own table, so the
 			// first tenth does not count.

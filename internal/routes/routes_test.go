@@ -182,7 +182,7 @@ func TestDestinations(t *testing.T) {
 			if len(different) < test.min || len(different) > test.max {
 				t.Errorf("%v %s: %d different of %d addresses, want %d to %d", f, test.kind, len(different), n, test.min, test.max)
 			}
-			for a := range different {
+			for _, a := range first[:1000] {
 				if test.covered && !slices.ContainsFunc(s.Prefixes, func(p netip.Prefix) bool { return p.Contains(a) }) {
 					t.Fatalf("%v %s: no prefix covers %v", f, test.kind, a)
 				}
