@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 )
 
@@ -24,15 +25,16 @@ type Driver struct {
 }
 
 // Open loads and initialises the driver. library is the file to load; "" is the
-// driver that is installed. Without one the error is ErrNoDriver.
+// driver that is installed. Without one the error is ErrNoDriver. It sets
+// CUDA_MODULE_LOADING in the environment of the process.
 func Open(library string) (*Driver, error) {
 	names := libraries
 	if library != "" {
 		names = []string{library}
 	}
-	lib, err := openFirst(names)
+	lib, err := load(names)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("load the CUDA driver: %w: %w", ErrNoDriver, err)
 	}
 	d := &Driver{}
 	missing := d.resolve(lib)
@@ -49,24 +51,23 @@ func Open(library string) (*Driver, error) {
 		return nil, fmt.Errorf("load the CUDA driver: it says that it is for CUDA %v and lacks %s: install it anew",
 			d.version, strings.Join(missing, ", "))
 	}
+	if err := loadEagerly(); err != nil {
+		return nil, err
+	}
 	if err := d.call(cuInit, 0); err != nil {
 		return nil, fmt.Errorf("initialise the CUDA driver: %w", err)
 	}
 	return d, nil
 }
 
-// openFirst loads the first library that loads.
-func openFirst(names []string) (uintptr, error) {
-	var tried []string
-	for _, name := range names {
-		lib, err := dlopen(name)
-		if err == nil {
-			return lib, nil
-		}
-		tried = append(tried, err.Error())
+// loadEagerly has the driver put kernels on the device when their module is loaded.
+// Left to itself it does so at the first launch, and waits for kernels that run: for
+// ever, where one is resident. The driver takes this from the environment alone.
+func loadEagerly() error {
+	if err := os.Setenv("CUDA_MODULE_LOADING", "EAGER"); err != nil {
+		return fmt.Errorf("have the CUDA driver load kernels with their modules: %w", err)
 	}
-	return 0, fmt.Errorf("load the CUDA driver: %w: %s: install NVIDIA's driver (Debian: nvidia-driver and libcuda1), or start the container with --gpus all",
-		ErrNoDriver, strings.Join(tried, "; "))
+	return nil
 }
 
 // resolve looks the functions up and returns the names of those that are needed

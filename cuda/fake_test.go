@@ -53,7 +53,7 @@ type fake struct {
 func openFake(t *testing.T, macros ...string) fake {
 	t.Helper()
 	path := fakeLibrary(t, macros...)
-	lib, err := dlopen(path)
+	lib, err := load([]string{path})
 	if err != nil {
 		t.Fatal(err)
 	}

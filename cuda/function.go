@@ -9,19 +9,11 @@ type Function struct {
 	name   string
 }
 
-// Function finds a kernel by its name and puts its code on the device now. Left
-// to itself the driver does so at the first launch, for which it may wait until
-// the device is idle: for ever, where a kernel stays resident.
+// Function finds a kernel by its name.
 func (m *Module) Function(name string) (*Function, error) {
 	f := &Function{drv: m.ctx.drv, name: name}
 	if err := f.drv.call(cuModuleGetFunction, &f.handle, m.handle, name); err != nil {
 		return nil, fmt.Errorf("find kernel %s: %w", name, err)
-	}
-	if f.drv.fn[cuFuncLoad] == 0 {
-		return f, nil // older drivers load a module's kernels with it, unless told not to
-	}
-	if err := f.drv.call(cuFuncLoad, f.handle); err != nil {
-		return nil, fmt.Errorf("load kernel %s: %w", name, err)
 	}
 	return f, nil
 }

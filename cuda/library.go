@@ -2,11 +2,25 @@
 
 package cuda
 
-import "github.com/ebitengine/purego"
+import (
+	"fmt"
+	"strings"
 
-// dlopen loads a shared library.
-func dlopen(name string) (uintptr, error) {
-	return purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	"github.com/ebitengine/purego"
+)
+
+// load loads the first of several libraries that is there.
+func load(names []string) (uintptr, error) {
+	var tried []string
+	for _, name := range names {
+		lib, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
+		if err == nil {
+			return lib, nil
+		}
+		tried = append(tried, err.Error())
+	}
+	return 0, fmt.Errorf("%s: install NVIDIA's driver (Debian: nvidia-driver and libcuda1), or start the container with --gpus all",
+		strings.Join(tried, "; "))
 }
 
 // dlsym returns the address of a symbol, 0 where there is none.

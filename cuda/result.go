@@ -6,6 +6,8 @@ type Result int32
 
 // The results that callers tell apart, or that have a mend.
 const (
+	success Result = 0
+
 	InvalidValue        Result = 1
 	OutOfMemory         Result = 2
 	NotInitialized      Result = 3
@@ -42,7 +44,6 @@ const (
 	DriverMismatch      Result = 803
 	UnsupportedOnDevice Result = 804
 	UnknownError        Result = 999
-	success             Result = 0
 )
 
 // mends says what an operator or a caller can do about a result.

@@ -75,7 +75,6 @@ const (
 	cuGraphLaunch
 	cuGraphExecDestroy
 	cuFuncGetParamInfo
-	cuFuncLoad
 	cuDeviceGetDevResource
 	cuDevSmResourceSplitByCount
 	cuDevResourceGenerateDesc
@@ -171,7 +170,6 @@ var symbols = [symbolCount]struct {
 	cuGraphExecDestroy:             {name: "cuGraphExecDestroy", abi: 10000, args: "exec"},
 
 	cuFuncGetParamInfo: {name: "cuFuncGetParamInfo", abi: 12040, args: "function index offset size", optional: true},
-	cuFuncLoad:         {name: "cuFuncLoad", abi: 12040, args: "function", optional: true},
 
 	cuDeviceGetDevResource:      {name: "cuDeviceGetDevResource", abi: 12040, args: "device resource type", optional: true},
 	cuDevSmResourceSplitByCount: {name: "cuDevSmResourceSplitByCount", abi: 12040, args: "parts count whole rest flags sms", optional: true},

@@ -1,0 +1,164 @@
+//go:build gpu
+
+package cuda
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A kernel in a context of a partition stays on its multiprocessors, wherever its
+// code was loaded.
+func TestGPUPartition(t *testing.T) {
+	c := gpu(t)
+	parts, rest, err := c.Device().Split(2, 16)
+	if c.drv.Version() < symbols[cuDeviceGetDevResource].abi {
+		failsWith(t, err, "update the driver")
+		return
+	}
+	must(t, err)
+	whole := got(c.Device().Attribute(Multiprocessors))(t)
+	if len(parts) != 2 || parts[0].Multiprocessors() < 16 || 2*parts[0].Multiprocessors()+rest.Multiprocessors() > whole {
+		t.Fatalf("%d parts of %d and a rest of %d, of %d", len(parts), parts[0].Multiprocessors(), rest.Multiprocessors(), whole)
+	}
+	fn := kernel(t, c, "stay")
+	taken := map[int]bool{}
+	for _, part := range append(parts, rest) {
+		green := got(part.NewContext())(t)
+		defer green.Close()
+		must(t, green.Do(func() error {
+			s := got(green.NewStream(0))(t)
+			defer s.Close()
+			seen := words(t, green, make([]uint32, 256)...)
+			l := got(NewLaunch(fn, &stayParams{Seen: seen.Ptr(), Cycles: 100_000}))(t)
+			l.Grid, l.Block = Dim{X: uint32(4 * whole)}, Dim{X: 1024}
+			must(t, l.Enqueue(s))
+			must(t, s.Synchronize())
+			b := make([]byte, 4*256)
+			must(t, seen.Read(0, b))
+			n := 0
+			for sm := range 256 {
+				if b[4*sm] != 0 {
+					n++
+					if taken[sm] {
+						t.Errorf("multiprocessor %d is in two partitions", sm)
+					}
+					taken[sm] = true
+				}
+			}
+			if n != part.Multiprocessors() {
+				t.Errorf("ran on %d multiprocessors, the partition has %d", n, part.Multiprocessors())
+			}
+			return nil
+		}))
+	}
+}
+
+// What a router does while a kernel is resident must not wait for it to end.
+func TestGPUBesideAResidentKernel(t *testing.T) {
+	c := gpu(t)
+	var s *Stream
+	long := stream(t, c)
+	h := pinned(t, c, 4096)
+	more := got(unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS))(t)
+	m := got(c.Load([]byte(ptx)))(t)
+	t.Cleanup(func() { m.Close() })
+	mem := words(t, c, make([]uint32, 256)...)
+	stay := got(NewLaunch(got(m.Function("stay"))(t), &stayParams{Seen: mem.Ptr(), Cycles: 2_000_000_000}))(t) // a second
+	stay.Grid, stay.Block = Dim{X: 1}, Dim{X: 1}
+	must(t, stay.Enqueue(long))
+
+	var (
+		add        *Launch
+		event      *Event
+		allocated  *Memory
+		registered *HostMemory
+		err        error
+	)
+	for _, step := range []struct {
+		name string
+		call func() error
+	}{
+		{"make a stream", func() error { s, err = c.NewStream(0); return err }},
+		{"make an event", func() error { event, err = c.NewEvent(); return err }},
+		{"find a function", func() error {
+			fn, err := m.Function("add")
+			if err == nil {
+				add, err = NewLaunch(fn, &addParams{A: h.Ptr(), B: h.Ptr(), Sum: h.Ptr(), N: 1})
+				add.Grid, add.Block = Dim{X: 1}, Dim{X: 32}
+			}
+			return err
+		}},
+		{"launch", func() error { return errors.Join(add.Enqueue(s), s.Synchronize()) }},
+		{"copy to the device", func() error { return errors.Join(s.CopyToDevice(mem.Ptr(), h, 0, 64), s.Synchronize()) }},
+		{"copy to the host", func() error { return errors.Join(s.CopyToHost(h, 64, mem.Ptr(), 64), s.Synchronize()) }},
+		{"fill", func() error { return errors.Join(s.Fill(mem.Ptr(), 0, 64), s.Synchronize()) }},
+		{"fill words", func() error { return errors.Join(s.Fill32(mem.Ptr(), 0, 16), s.Synchronize()) }},
+		{"record", func() error { return errors.Join(event.Record(s), event.Synchronize()) }},
+		{"read", func() error { return mem.Read(0, make([]byte, 64)) }},
+		{"write", func() error { return mem.Write(0, make([]byte, 64)) }},
+		{"allocate", func() error { allocated, err = c.Alloc(1 << 20); return err }},
+		{"register", func() error { registered, err = c.Register(more); return err }},
+		{"close an event", func() error { return event.Close() }},
+		{"close a stream", func() error { return s.Close() }},
+	} {
+		begin := time.Now()
+		if err := step.call(); err != nil {
+			t.Errorf("%s: %v", step.name, err)
+		}
+		if took := time.Since(begin); took > 100*time.Millisecond || got(long.Done())(t) {
+			t.Errorf("%s waits for the resident kernel: it took %v", step.name, took)
+			must(t, stay.Enqueue(long)) // for the next step
+		}
+	}
+	must(t, long.Synchronize())
+	must(t, allocated.Close())
+	must(t, registered.Close())
+	must(t, unix.Munmap(more))
+}
+
+func TestGPUThreadWithoutContext(t *testing.T) {
+	c := gpu(t)
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: a thread of its own, that ends here
+		_, err := c.Alloc(4096)
+		failed <- err
+	}()
+	failsWith(t, <-failed, "CUDA_ERROR_INVALID_CONTEXT, 201", "call Context.Bind")
+}
+
+// A fault takes the process's use of the GPU with it, so it has one of its own.
+func TestGPUFault(t *testing.T) {
+	if os.Getenv("CUDA_TEST_FAULT") == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestGPUFault$", "-test.v")
+		cmd.Env = append(os.Environ(), "CUDA_TEST_FAULT=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	c := gpu(t)
+	s := got(c.NewStream(0))(t)
+	l := got(NewLaunch(got(got(c.Load([]byte(ptx)))(t).Function("stray"))(t), &struct{}{}))(t)
+	l.Grid, l.Block = Dim{X: 1}, Dim{X: 1}
+	must(t, l.Enqueue(s))
+	err := s.Synchronize()
+	failsWith(t, err, "wait for a stream: cuStreamSynchronize(stream=", "CUDA_ERROR_ILLEGAL_ADDRESS, 700", lost)
+	if !Lost(err) {
+		t.Error("Lost is false")
+	}
+	if _, err := c.Alloc(4096); !Lost(err) {
+		t.Errorf("the context still works: %v", err)
+	}
+	must(t, c.Close())
+	if _, err := c.Device().Retain(); !Lost(err) {
+		t.Errorf("a new context can be made, so Lost need not be the end: %v", err)
+	}
+}
