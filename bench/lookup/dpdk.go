@@ -40,13 +40,13 @@ func fibGroups(s *routes.Set) int {
 
 // fib6Groups is how many groups rte_fib6 sets aside for the routes: for each, one
 // for every byte behind the third. It uses fewer, but does not share what it
-// sets aside.
+// sets aside, and sets more aside when routes come and go in another order.
 func fib6Groups(s *routes.Set) int {
 	groups := 256
 	for _, p := range s.Prefixes {
 		groups += max(0, (p.Bits()-24+7)/8)
 	}
-	return groups
+	return groups + groups/4
 }
 
 // memory is how many bytes of DPDK's memory the table takes, generously: the

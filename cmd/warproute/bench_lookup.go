@@ -24,9 +24,9 @@ func newBenchLookupCommand() *cobra.Command {
 		Use:   "lookup",
 		Short: "The tables, beside bart and DPDK's rte_fib and rte_fib6",
 		Long: `Lookup measures the tables on one core: lookups of cold destinations, loading,
-updates, memory. Beside them in the same run, by turns: bart, a Go trie, and
-DPDK's rte_fib and rte_fib6, in a C program that is compiled for it where
-libdpdk-dev is installed. Each is verified before it is timed: the edges of every
+updates, memory. Beside them in the same run, by turns: bart, a Go trie; for IPv6
+other published designs; and DPDK's rte_fib and rte_fib6, in a C program that is
+compiled for it where libdpdk-dev is installed. Each is verified before it is timed: the edges of every
 prefix, and a million destinations of each kind.
 
   real          the internet's table: the file that WARPROUTE_ROUTES names, or
@@ -143,11 +143,14 @@ func writeLookup(w io.Writer, o lookup.Options, r *lookup.Report) {
 	fmt.Fprintln(w)
 	fmt.Fprintln(t, "TABLE\tMB\tB/ROUTE\tLOAD ms\tROUTES/s\tUPDATES/s\tWHILE READ\tREADER M/s\tALONE")
 	for _, table := range r.Tables {
-		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\t", table.Name, float64(table.Bytes)/1e6, float64(table.Bytes)/float64(r.Routes), table.Load*1e3, float64(r.Routes)/table.Load, table.Updates.Alone)
-		if u := table.Updates.Reading; u != nil {
-			fmt.Fprintf(t, "%.0f\t%.1f\t%.1f\n", u.Updates, u.Reader, u.ReaderAlone)
-		} else {
-			fmt.Fprintln(t, "-\t-\t-")
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.0f\t%.0f\t", table.Name, float64(table.Bytes)/1e6, float64(table.Bytes)/float64(r.Routes), table.Load*1e3, float64(r.Routes)/table.Load)
+		switch u := table.Updates; {
+		case u == nil:
+			fmt.Fprintln(t, "-\t-\t-\t-")
+		case u.Reading == nil:
+			fmt.Fprintf(t, "%.0f\t-\t-\t-\n", u.Alone)
+		default:
+			fmt.Fprintf(t, "%.0f\t%.0f\t%.1f\t%.1f\n", u.Alone, u.Reading.Updates, u.Reading.Reader, u.Reading.ReaderAlone)
 		}
 	}
 	_ = t.Flush()
@@ -155,7 +158,7 @@ func writeLookup(w io.Writer, o lookup.Options, r *lookup.Report) {
 	fmt.Fprintln(t, "ONE UPDATE, ns\tINSERT P50\tP99\tMAX\tDELETE P50\tP99\tMAX\tREPLACE P50\tP99\tMAX")
 	for _, table := range r.Tables {
 		u := table.Updates
-		if u.Insert == nil {
+		if u == nil || u.Insert == nil {
 			continue // only sustained
 		}
 		fmt.Fprint(t, table.Name)

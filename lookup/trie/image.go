@@ -145,7 +145,7 @@ func (im *Image) publish(at, word uint32) {
 
 // room says whether there are groups for one more route below a prefix.
 func (im *Image) room(k *Key, bits int) error {
-	left := len(im.free) + len(im.retire) + (len(im.words)-int(im.end))/Group
+	left := len(im.free) + len(im.retire) + (len(im.words)-int(im.end))/Pitch
 	if left >= deepest {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (im *Image) room(k *Key, bits int) error {
 
 // newGroup returns a group of which every word is word, and which nobody refers to.
 func (im *Image) newGroup(word uint32) uint32 {
-	full := len(im.words)-int(im.end) < Group
+	full := len(im.words)-int(im.end) < Pitch
 	if len(im.free) == 0 && (len(im.retire) >= reuseBatch || full) {
 		im.reuse()
 	}
@@ -170,7 +170,7 @@ func (im *Image) newGroup(word uint32) uint32 {
 	if n := len(im.free); n > 0 {
 		g, im.free = im.free[n-1], im.free[:n-1]
 	} else {
-		g, im.end = im.end, im.end+Group
+		g, im.end = im.end, im.end+Pitch
 		im.uses = append(im.uses, 0)
 	}
 	words := im.words[g : g+Group]
@@ -202,7 +202,7 @@ func (im *Image) empty() {
 func (im *Image) GroupsInUse() int { return number(im.end) - len(im.free) - len(im.retire) }
 
 // number counts groups.
-func number(g uint32) int { return int(g-Groups) / Group }
+func number(g uint32) int { return int(g-Groups) / Pitch }
 
 func (im *Image) tell(at, n, word uint32) {
 	if im.follow != nil && n > 0 {

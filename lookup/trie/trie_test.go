@@ -216,7 +216,7 @@ func TestAFullTableIsAsItWas(t *testing.T) {
 	}
 	im := table.Image()
 	all := im.words
-	im.words = im.words[:im.end+2*Group]
+	im.words = im.words[:im.end+2*Pitch]
 	defer func() { im.words = all }()
 	before := slices.Clone(im.words)
 	if err := insert("2001:db8:1:2::/64", 2); err == nil || !strings.Contains(err.Error(), "the table is full") {
