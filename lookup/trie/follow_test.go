@@ -30,6 +30,12 @@ func (r *replica) Patch(p Patch) {
 	}
 }
 
+// is tells whether the copy has these words; what it does not have is 0.
+func (r *replica) is(words []uint32) bool {
+	n := len(r.words)
+	return n <= len(words) && slices.Equal(r.words, words[:n]) && !slices.ContainsFunc(words[n:], func(w uint32) bool { return w != 0 })
+}
+
 func (r *replica) lookup(a netip.Addr) uint32 {
 	im, k := &Image{words: r.words}, keyOf(a)
 	return im.walk(&k)
@@ -43,7 +49,7 @@ func TestPatchesBringACopyUpToDate(t *testing.T) {
 		table.Follow(r)
 		for n := range 5000 {
 			change(t, rnd, table, want)
-			if n%1000 == 999 && !slices.Equal(r.words, table.Image().Used()) {
+			if n%1000 == 999 && !r.is(table.Image().Used()) {
 				t.Fatalf("after %d changes the copy differs", n)
 			}
 		}
@@ -59,7 +65,7 @@ func TestPatchesBringACopyUpToDate(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(r.words, table.Image().Used()) || r.replaced != 2 {
+		if !r.is(table.Image().Used()) || r.replaced != 2 {
 			t.Error("after a load the copy differs")
 		}
 		table.Follow(nil)
