@@ -22,9 +22,7 @@
 #define TRIE_NEXT_HOP_MASK 0xfffffu
 #define TRIE_LENGTH_MASK 0xffu
 
-#ifdef __CUDACC__
-#define TRIE_DEVICE static __device__ inline
-#else
+#ifndef TRIE_DEVICE /* how a function for a device is declared */
 #define TRIE_DEVICE static inline
 #endif
 
