@@ -31,6 +31,7 @@ const (
 	HoldFull                  // too many packets waiting for neighbours
 	TxFull                    // egress ring stayed full
 	Stopping                  // still queued when the router stopped
+	EngineFailed              // the engine failed while it had the packet
 	numReasons
 )
 
@@ -64,6 +65,7 @@ var reasons = [NumReasons]struct{ name, sentence string }{
 	HoldFull:           {"hold_full", "too many packets already wait for unresolved neighbours"},
 	TxFull:             {"tx_full", "the egress port's transmit ring stayed full"},
 	Stopping:           {"stopping", "the router stopped before the packet could be sent"},
+	EngineFailed:       {"engine_failed", "the engine failed while it had the packet; another has taken over"},
 }
 
 // String returns the reason's name, as metrics and `show drops` print it.

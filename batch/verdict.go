@@ -22,6 +22,7 @@ const (
 	ActionDrop    Action = iota // argument: the Reason
 	ActionForward               // argument: the egress port
 	ActionHold                  // the neighbour is unresolved; Result.Addr is the adjacency
+	ActionLost                  // the engine failed with the packet, and may still write to its frame
 )
 
 // MaxPorts bounds the port numbers that fit a verdict.
@@ -35,6 +36,10 @@ func Forward(port uint16) Verdict { return Verdict(ActionForward)<<12 | Verdict(
 
 // Hold is the verdict that keeps a packet, untouched, until its neighbour answers.
 const Hold = Verdict(ActionHold) << 12
+
+// Lost is the verdict on a packet that a failing engine did not give back. The
+// packet counts as dropped; its frame must not be used again.
+const Lost = Verdict(ActionLost) << 12
 
 func (v Verdict) Action() Action { return Action(v >> 12) }
 func (v Verdict) Port() uint16   { return uint16(v & 0xfff) }
@@ -55,6 +60,8 @@ func (v Verdict) String() string {
 		return fmt.Sprintf("forward: port %d", v.Port())
 	case ActionHold:
 		return "hold"
+	case ActionLost:
+		return "lost"
 	}
 	return fmt.Sprintf("invalid verdict %#x", uint16(v))
 }

@@ -193,6 +193,8 @@ func (w *worker) sort(c *batch.Chunk) {
 			if i >= c.Retried && !w.hold.add(w.mem, in[i], r.Addr, c.Done) {
 				w.drop(in[i], batch.HoldFull)
 			}
+		case r.Verdict == batch.Lost:
+			w.drops.add(in[i].Port, batch.EngineFailed) // and the frame stays away
 		default:
 			w.drop(in[i], r.Verdict.Reason())
 		}

@@ -49,6 +49,7 @@ type FIB struct {
 	hopIDs, groupIDs, adjIDs ids
 	readers                  readers
 	generation               atomic.Uint64
+	follower                 Follower
 }
 
 // New returns an empty base.
@@ -60,9 +61,10 @@ func New(seed uint32) *FIB {
 		adjacencies: make([]uint64, MaxAdjacencies),
 		ports:       make([]uint64, batch.MaxPorts),
 	}
-	f.hopIDs = ids{next: 1, limit: MaxNextHops, of: "next hops", readers: &f.readers}
-	f.groupIDs = ids{limit: MaxGroups, of: "next-hop groups", readers: &f.readers}
-	f.adjIDs = ids{next: 1, limit: MaxAdjacencies, of: "adjacencies", readers: &f.readers}
+	f.hopIDs = ids{next: 1, limit: MaxNextHops, of: "next hops", readers: &f.readers, follower: &f.follower}
+	f.groupIDs = ids{limit: MaxGroups, of: "next-hop groups", readers: &f.readers, follower: &f.follower}
+	f.adjIDs = ids{next: 1, limit: MaxAdjacencies, of: "adjacencies", readers: &f.readers, follower: &f.follower}
+	f.follower = nobody{}
 	return f
 }
 
@@ -82,12 +84,21 @@ func (f *FIB) Words() Words { return Words{f.nextHops, f.groups, f.adjacencies, 
 func (f *FIB) Generation() uint64 { return f.generation.Load() }
 
 // Bump moves the generation; the control plane calls it after a batch of changes.
-func (f *FIB) Bump() { f.generation.Add(1) }
+func (f *FIB) Bump() {
+	f.generation.Add(1)
+	f.follower.Flush()
+}
+
+// store changes a word, for readers and for the follower's.
+func (f *FIB) store(a Array, words []uint64, index uint32, word uint64) {
+	atomic.StoreUint64(&words[index], word)
+	f.follower.Word(a, index, word)
+}
 
 // SetPort says that frames leave by the port with this source address and MTU,
 // in bytes of IP packet; an MTU of 0 takes the port down.
 func (f *FIB) SetPort(port uint16, mac MAC, mtu uint16) {
-	atomic.StoreUint64(&f.ports[port], uint64(mac)<<16|uint64(mtu))
+	f.store(Ports, f.ports, uint32(port), uint64(mac)<<16|uint64(mtu))
 }
 
 // Port returns a port's word.
@@ -104,7 +115,7 @@ func (f *FIB) NewAdjacency(port uint16) (uint32, error) {
 
 // SetAdjacency gives an adjacency its neighbour's address, 0 to mark it unresolved.
 func (f *FIB) SetAdjacency(id uint32, port uint16, mac MAC) {
-	atomic.StoreUint64(&f.adjacencies[id], uint64(mac)<<16|uint64(port))
+	f.store(Adjacencies, f.adjacencies, id, uint64(mac)<<16|uint64(port))
 }
 
 // Adjacency returns an adjacency's word.
@@ -130,7 +141,7 @@ func (f *FIB) NewNextHop(kind Kind, paths ...Path) (ID, error) {
 		return 0, err
 	}
 	// Whoever had the number before left a word whose group is no longer its own.
-	atomic.StoreUint64(&f.nextHops[id], 0)
+	f.store(NextHops, f.nextHops, id, 0)
 	if err := f.SetNextHop(ID(id), kind, paths...); err != nil {
 		f.hopIDs.untake(id)
 		return 0, err
@@ -162,7 +173,7 @@ func (f *FIB) SetNextHop(id ID, kind Kind, paths ...Path) error {
 		f.setBuckets(g, paths)
 		word = makeNextHop(kind, true, g)
 	}
-	atomic.StoreUint64(&f.nextHops[id], uint64(word))
+	f.store(NextHops, f.nextHops, uint32(id), uint64(word))
 	if old.Group() {
 		f.groupIDs.free(old.Index())
 	}
@@ -184,6 +195,10 @@ func (f *FIB) setBuckets(group uint32, paths []Path) {
 	var want [Buckets]uint32
 	fillBuckets(&want, paths)
 	for i, adj := range want {
-		atomic.StoreUint32(&f.groups[int(group)*Buckets+i], adj)
+		at := group*Buckets + uint32(i)
+		if f.groups[at] != adj {
+			atomic.StoreUint32(&f.groups[at], adj)
+			f.follower.Word(Groups, at, uint64(adj))
+		}
 	}
 }
