@@ -21,6 +21,7 @@ check: ## seconds: format, vet, staticcheck, house rules
 	go vet ./...
 	go vet -tags gpu $(addprefix ./,$(GPU_TESTS))
 	go vet -tags nogpu ./cuda
+	GOARCH=arm64 go vet ./... # what has no assembly of ours
 	go tool staticcheck ./...
 	go test ./internal/arch
 

@@ -1,8 +1,6 @@
 package ipv6
 
 import (
-	"unsafe"
-
 	"golang.org/x/sys/cpu"
 
 	"github.com/warproute/warproute/lookup"
@@ -24,7 +22,7 @@ const few = 8
 
 func avx512(image []uint32, dst []lookup.NextHop, src [][16]byte) {
 	if n := len(src) &^ 63; n > 0 {
-		walkAVX512(unsafe.SliceData(image), (*uint32)(&dst[0]), &src[0], n)
+		walkAVX512(&image[0], (*uint32)(&dst[0]), &src[0], n)
 		dst, src = dst[n:], src[n:]
 	}
 	if len(src) < few {
@@ -34,13 +32,13 @@ func avx512(image []uint32, dst []lookup.NextHop, src [][16]byte) {
 	var in [64][16]byte
 	var out [64]lookup.NextHop
 	copy(in[:], src)
-	walkAVX512(unsafe.SliceData(image), (*uint32)(&out[0]), &in[0], 64)
+	walkAVX512(&image[0], (*uint32)(&out[0]), &in[0], 64)
 	copy(dst, out[:len(src)])
 }
 
 func avx2(image []uint32, dst []lookup.NextHop, src [][16]byte) {
 	if n := len(src) &^ 31; n > 0 {
-		walkAVX2(unsafe.SliceData(image), (*uint32)(&dst[0]), &src[0], n)
+		walkAVX2(&image[0], (*uint32)(&dst[0]), &src[0], n)
 		dst, src = dst[n:], src[n:]
 	}
 	if len(src) < few {
@@ -50,6 +48,6 @@ func avx2(image []uint32, dst []lookup.NextHop, src [][16]byte) {
 	var in [32][16]byte
 	var out [32]lookup.NextHop
 	copy(in[:], src)
-	walkAVX2(unsafe.SliceData(image), (*uint32)(&out[0]), &in[0], 32)
+	walkAVX2(&image[0], (*uint32)(&out[0]), &in[0], 32)
 	copy(dst, out[:len(src)])
 }

@@ -1,8 +1,6 @@
 package ipv4
 
 import (
-	"unsafe"
-
 	"golang.org/x/sys/cpu"
 
 	"github.com/warproute/warproute/lookup"
@@ -22,7 +20,7 @@ func kernels() []kernel {
 func avx512(image []uint32, dst []lookup.NextHop, src []uint32) {
 	n := len(src) &^ 15
 	if n > 0 {
-		walkAVX512(unsafe.SliceData(image), (*uint32)(&dst[0]), &src[0], n)
+		walkAVX512(&image[0], (*uint32)(&dst[0]), &src[0], n)
 	}
 	walk(image, dst[n:], src[n:])
 }
@@ -30,7 +28,7 @@ func avx512(image []uint32, dst []lookup.NextHop, src []uint32) {
 func avx2(image []uint32, dst []lookup.NextHop, src []uint32) {
 	n := len(src) &^ 7
 	if n > 0 {
-		walkAVX2(unsafe.SliceData(image), (*uint32)(&dst[0]), &src[0], n)
+		walkAVX2(&image[0], (*uint32)(&dst[0]), &src[0], n)
 	}
 	walk(image, dst[n:], src[n:])
 }
