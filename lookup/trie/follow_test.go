@@ -119,3 +119,40 @@ func TestEveryPatchLeavesTheOldOrTheNewRoute(t *testing.T) {
 		}
 	}
 }
+
+// Whichever of its two words a lookup reads first, the address's own or the
+// default route's, and whatever changes in between: where there is always one of
+// the two routes it finds one, or finds itself void.
+func TestALookupsTwoWordsAreOfOneTable(t *testing.T) {
+	all, narrow := netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("10.0.0.0/24")
+	k := keyOf(narrow.Addr())
+	type state struct{ own, fallback, reuses uint32 }
+	var states []state
+	table, r := New(32), &replica{}
+	table.Follow(r)
+	insert := func(p netip.Prefix, nh lookup.NextHop) {
+		if err := table.Insert(p, nh); err != nil {
+			t.Fatal(err)
+		}
+	}
+	insert(all, 1)
+	r.check = func(Patch) {
+		states = append(states, state{r.words[k.root()], r.words[Default], r.words[Reuses]})
+	}
+	for range 2 {
+		insert(narrow, 2)
+		table.Delete(all)
+		insert(all, 1)
+		table.Delete(narrow)
+	}
+	for i, first := range states {
+		for _, second := range states[i:] {
+			if first.reuses == second.reuses && (first.own|second.fallback == 0 || first.fallback|second.own == 0) {
+				t.Fatalf("a lookup that reads %+v, then %+v finds no route", first, second)
+			}
+		}
+	}
+	if len(states) < 8 {
+		t.Errorf("only %d states were seen", len(states))
+	}
+}

@@ -73,7 +73,11 @@ func (im *Image) walk(k *Key) uint32 {
 func (im *Image) set(k *Key, bits int, word uint32, delta int) {
 	switch {
 	case bits == 0:
+		// A lookup reads this word besides the one it ends at, sooner or later, with
+		// other changes in between: no answer may be made of the old and the new.
+		im.reuse()
 		im.publish(Default, word)
+		im.reuse()
 	case bits <= RootBits:
 		im.fill(k.root(), 1<<(RootBits-bits), bits, word)
 	default:

@@ -33,7 +33,10 @@
 // the old or the new route. A group that nothing refers to any more may still be
 // on some reader's way, so before groups are used for something else the writer
 // counts up the reuses in the header; a reader that finds another count after a
-// batch than before it looks up again. Readers register nowhere and wait for none.
+// batch than before it looks up again. So it does around a change of the default
+// route, whose word a lookup reads apart from the others: an address that had a
+// longer route until there was a default route never has none. Readers register
+// nowhere and wait for none.
 //
 // # Cost
 //
@@ -57,7 +60,7 @@ import (
 	"github.com/warproute/warproute/lookup"
 )
 
-// The layout of an image, in words. layout.h says the same to devices; a test compares them.
+// The layout of an image, in words. trie.h says the same to devices; a test compares them.
 const (
 	RootBits  = 24
 	GroupBits = 8
@@ -66,7 +69,7 @@ const (
 	Group     = 1 << GroupBits // words of a group
 	Pitch     = Group + 16     // words from one group to the next: a cache line's further
 	Default   = Root           // the word of the default route
-	Reuses    = Root + 1       // how many times groups began another life
+	Reuses    = Root + 1       // how many times groups began another life, or the default route
 	Groups    = Root + 1024    // where groups begin: one page for the header
 	MaxWords  = 1 << 31        // of an image: what a reference can name
 	Reference = 1 << 31        // the bit of a word that makes it one

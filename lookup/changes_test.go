@@ -1,0 +1,58 @@
+package lookup_test
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/internal/routes"
+	"github.com/warproute/warproute/lookup"
+)
+
+// Where the default route and a longer one take each other's place, so that there
+// is always one of the two, a reader beside the writer always finds one.
+func TestTheDefaultRouteAndALongerOneTakeTurns(t *testing.T) {
+	for f, longer := range map[routes.Family]string{routes.IPv4: "10.0.0.0/24", routes.IPv6: "fd00::/24"} {
+		narrow, tb := netip.MustParsePrefix(longer), newTable(f)
+		all := netip.PrefixFrom(narrow.Addr(), 0).Masked()
+		insert := func(p netip.Prefix, nh lookup.NextHop) {
+			if err := tb.Insert(p, nh); err != nil {
+				t.Error(err)
+			}
+		}
+		insert(all, 1)
+		for _, kernel := range tb.kernels {
+			if err := tb.use(kernel); err != nil {
+				t.Fatal(err)
+			}
+			var stop atomic.Bool
+			misses := make(chan int)
+			go func() {
+				src, dst, n := make([]netip.Addr, batchSize), make([]lookup.NextHop, batchSize), 0
+				for i := range src {
+					src[i] = narrow.Addr()
+				}
+				for !stop.Load() {
+					tb.batch(dst, src)
+					for _, nh := range dst {
+						if nh == lookup.Miss {
+							n++
+						}
+					}
+				}
+				misses <- n
+			}()
+			for start := time.Now(); time.Since(start) < 100*time.Millisecond; {
+				insert(narrow, 2)
+				tb.Delete(all)
+				insert(all, 1)
+				tb.Delete(narrow)
+			}
+			stop.Store(true)
+			if n := <-misses; n > 0 {
+				t.Errorf("%v by %s: %d lookups found no route", f, kernel, n)
+			}
+		}
+	}
+}
