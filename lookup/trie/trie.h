@@ -14,7 +14,7 @@
 #define TRIE_ROOT 0x1000000u    /* words of the root */
 #define TRIE_GROUP 0x100u       /* words of a group */
 #define TRIE_DEFAULT 0x1000000u /* the word of the default route */
-#define TRIE_REUSES 0x1000001u  /* how many times groups began another life */
+#define TRIE_REUSES 0x1000001u  /* how many times groups began another life, or the default route */
 #define TRIE_GROUPS 0x1000400u  /* where groups begin */
 #define TRIE_MAX_WORDS 0x80000000u
 #define TRIE_REFERENCE 0x80000000u
@@ -30,26 +30,37 @@
 #define TRIE_LOAD(p) (*(const volatile uint32_t *)(p))
 #endif
 
+/* The word at which a walk begins, for the first 32 bits of an address in host byte order. */
+TRIE_DEVICE uint32_t trie_root(const uint32_t *image, uint32_t bits)
+{
+	return TRIE_LOAD(&image[bits >> (32 - TRIE_ROOT_BITS)]);
+}
+
+/* The word that follows one that is a reference. The next 8 bits of the address are
+ * the lowest of bits, whatever is above them. */
+TRIE_DEVICE uint32_t trie_next(const uint32_t *image, uint32_t word, uint32_t bits)
+{
+	return TRIE_LOAD(&image[(word & ~TRIE_REFERENCE) + bits % TRIE_GROUP]);
+}
+
 /* The word that an IPv4 address, in host byte order, ends at; 0 where only the
  * default route can be right. */
 TRIE_DEVICE uint32_t trie_walk4(const uint32_t *image, uint32_t addr)
 {
-	uint32_t word = TRIE_LOAD(&image[addr >> (32 - TRIE_ROOT_BITS)]);
+	uint32_t word = trie_root(image, addr);
 
 	if (word & TRIE_REFERENCE)
-		word = TRIE_LOAD(&image[(word & ~TRIE_REFERENCE) + addr % TRIE_GROUP]);
+		word = trie_next(image, word, addr);
 	return word;
 }
 
 /* The same for an IPv6 address, given as its four 32-bit parts in host byte order. */
 TRIE_DEVICE uint32_t trie_walk6(const uint32_t *image, const uint32_t addr[4])
 {
-	uint32_t word = TRIE_LOAD(&image[addr[0] >> (32 - TRIE_ROOT_BITS)]);
+	uint32_t word = trie_root(image, addr[0]);
 
-	for (int bit = TRIE_ROOT_BITS; word & TRIE_REFERENCE && bit < 128; bit += TRIE_GROUP_BITS) {
-		uint32_t next = addr[bit / 32] >> (32 - TRIE_GROUP_BITS - bit % 32) & (TRIE_GROUP - 1);
-		word = TRIE_LOAD(&image[(word & ~TRIE_REFERENCE) + next]);
-	}
+	for (int bit = TRIE_ROOT_BITS; word & TRIE_REFERENCE && bit < 128; bit += TRIE_GROUP_BITS)
+		word = trie_next(image, word, addr[bit / 32] >> (32 - TRIE_GROUP_BITS - bit % 32));
 	return word;
 }
 
