@@ -35,13 +35,25 @@ func (t *Table) LookupBatch(dst []lookup.NextHop, src [][16]byte) {
 		clear(dst)
 		return
 	}
+	for ; len(src) > atOnce; dst, src = dst[atOnce:], src[atOnce:] {
+		t.walk(im, dst[:atOnce], src[:atOnce])
+	}
+	t.walk(im, dst, src)
+	runtime.KeepAlive(im)
+}
+
+// atOnce is how many addresses of a batch are looked up, and where a writer came
+// between looked up again, together: so few that a writer at full speed lets them end.
+const atOnce = 1024
+
+// walk looks up until no group began another life meanwhile.
+func (t *Table) walk(im *trie.Image, dst []lookup.NextHop, src [][16]byte) {
 	for reuses := im.Reuses(); ; {
 		t.kernel.walk(im.Words(), dst, src)
 		now := im.Reuses()
 		if now == reuses {
-			break
+			return
 		}
 		reuses = now
 	}
-	runtime.KeepAlive(im)
 }

@@ -179,3 +179,33 @@ func TestAVoidBatchIsRepeated(t *testing.T) {
 		t.Errorf("next hop %d after %d walks, want 7 after 2", dst[0], calls)
 	}
 }
+
+// However long a batch is, and however often groups begin another life beside it,
+// it ends: what was found before is kept.
+func TestALongBatchEndsBesideAWriter(t *testing.T) {
+	table, flap := New(), netip.MustParsePrefix("fd00:1::/32")
+	if err := table.Insert(netip.MustParsePrefix("::/0"), 7); err != nil {
+		t.Fatal(err)
+	}
+	walked, calls := 0, 0
+	table.kernel.walk = func(image []uint32, dst []lookup.NextHop, src [][16]byte) {
+		if calls++; calls > 1000 {
+			t.Fatal("a batch is looked up for ever")
+		}
+		walk(image, dst, src)
+		if walked += len(src); walked < 5000 {
+			return
+		}
+		walked = 0
+		for before := table.Image().Reuses(); table.Image().Reuses() == before; {
+			if err := table.Insert(flap, 8); err != nil {
+				t.Fatal(err)
+			}
+			table.Delete(flap)
+		}
+	}
+	dst := make([]lookup.NextHop, 100_001)
+	if table.LookupBatch(dst, make([][16]byte, len(dst))); slices.ContainsFunc(dst, func(nh lookup.NextHop) bool { return nh != 7 }) {
+		t.Error("not all of a long batch was looked up")
+	}
+}
