@@ -3,6 +3,7 @@ package trie
 import (
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -12,7 +13,7 @@ const (
 	wordBytes = 4
 	hugePage  = 2 << 20
 	// smallest image that is worth a try: the root, and groups for most networks.
-	minWords = Root + 1<<28/wordBytes
+	minWords = MaxWords >> 4
 )
 
 // mapWords reserves address space for an image, as much as can be named and the
@@ -36,9 +37,23 @@ func bytesOf(words []uint32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*wordBytes)
 }
 
+// mapped is how many images this process has. Their memory is not the collector's:
+// it would let many pile up before it looks for those that nobody uses.
+var mapped atomic.Int32
+
+// manyImages are worth a collection: more than two tables, each with one beside it
+// that is being loaded.
+const manyImages = 5
+
 // unmapWhenUnused gives the memory back when the last reader let go of the image.
 func (im *Image) unmapWhenUnused() {
-	runtime.AddCleanup(im, func(words []uint32) { _ = unix.Munmap(bytesOf(words)) }, im.words)
+	runtime.AddCleanup(im, func(words []uint32) {
+		_ = unix.Munmap(bytesOf(words))
+		mapped.Add(-1)
+	}, im.words)
+	if mapped.Add(1) >= manyImages {
+		runtime.GC()
+	}
 }
 
 // discard gives all memory back but the header's; what was there reads as 0.

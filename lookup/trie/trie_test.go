@@ -1,9 +1,11 @@
 package trie
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -299,4 +301,37 @@ func TestAGroupsNextLifeIsCounted(t *testing.T) {
 	if lives < 10_000 {
 		t.Errorf("groups began another life only %d times", lives)
 	}
+}
+
+// Images are not on Go's heap, so the collector alone would see no need to look
+// for those that were replaced or given up.
+func TestLoadsDoNotPileUp(t *testing.T) {
+	table, nh := New(128), lookup.NextHop(1)
+	before := addressSpace(t)
+	for i := range 200 {
+		err := table.Load(func(yield func(netip.Prefix, lookup.NextHop) bool) {
+			_ = yield(netip.MustParsePrefix("2001:db8::/48"), 1) && yield(netip.MustParsePrefix("2002:db8::/48"), nh)
+		})
+		if (err != nil) != (nh == lookup.Miss) {
+			t.Fatal(err)
+		}
+		if images := (addressSpace(t) - before) / (MaxWords * wordBytes); images > 20 {
+			t.Fatalf("after %d loads %d images are mapped", i+1, images)
+		}
+		nh = 1 - nh // good and bad by turns
+	}
+}
+
+// addressSpace is how many bytes of it this process has mapped.
+func addressSpace(t *testing.T) int {
+	t.Helper()
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pages int
+	if _, err := fmt.Sscan(string(statm), &pages); err != nil {
+		t.Fatal(err)
+	}
+	return pages * os.Getpagesize()
 }
