@@ -58,8 +58,9 @@ bench-veth: build ## beside Linux's own forwarding and DPDK, on veth; needs root
 	scripts/need.sh $(NET_NEEDS) dpdk-testpmd:dpdk-dev /usr/lib/x86_64-linux-gnu/librte_net_af_xdp.so.23:librte-net-af-xdp23
 	bin/warproute bench veth
 
-# The sums let a test notice that a source changed and its object did not.
-gen: ## XDP programs, from C
+# The sums let a test notice that a source changed and its object did not; kernels have
+# theirs from scripts/ptx.sh.
+gen: ## XDP programs and GPU kernels, from C
 	scripts/need.sh $(GEN_NEEDS)
 	go generate ./...
 	for dir in $$(find . -name '*.bpf.c' -not -path './.git/*' -exec dirname {} + | sort -u); do \
