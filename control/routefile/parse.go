@@ -6,6 +6,7 @@ package routefile
 import (
 	"bufio"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -68,23 +69,14 @@ func Read(name string, r io.Reader) ([]Route, error) {
 		if len(words) == 0 || words[0][0] == '#' {
 			continue
 		}
-		if words[0] == "nexthop" {
-			if len(routes) == 0 {
-				return nil, fmt.Errorf("%s:%d: a nexthop line without a route before it", name, n)
+		var err error
+		if routes, err = addLine(routes, words); err != nil {
+			if lines.Err() != nil {
+				n--
+				break // the line is what came before that
 			}
-			last := &routes[len(routes)-1]
-			path, err := parsePath(words[1:], last)
-			if err != nil {
-				return nil, fmt.Errorf("%s:%d: %w", name, n, err)
-			}
-			last.Paths = append(last.Paths, path)
-			continue
-		}
-		route, err := parseRoute(words)
-		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
 		}
-		routes = append(routes, route)
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("%s:%d: read routes: %w", name, n+1, err)
@@ -92,7 +84,19 @@ func Read(name string, r io.Reader) ([]Route, error) {
 	return routes, nil
 }
 
-// parseRoute reads [TYPE] PREFIX [KEY VALUE]...
+// addLine adds a line's route, or to the last route the next hops of a line of `nexthop`.
+func addLine(routes []Route, words []string) ([]Route, error) {
+	if words[0] != "nexthop" {
+		route, err := parseRoute(words)
+		return append(routes, route), err
+	}
+	if len(routes) == 0 {
+		return nil, errors.New("a nexthop line without a route before it")
+	}
+	return routes, routes[len(routes)-1].addPaths(words[1:])
+}
+
+// parseRoute reads [TYPE] PREFIX [KEY VALUE]... [nexthop [KEY VALUE]...]...
 func parseRoute(words []string) (Route, error) {
 	route := Route{Type: "unicast"}
 	if slices.Contains(types, words[0]) {
@@ -105,14 +109,26 @@ func parseRoute(words []string) (Route, error) {
 	if route.Prefix, err = parsePrefix(words); err != nil {
 		return route, err
 	}
-	path, err := parsePath(words[1:], &route)
+	path, more, err := parsePath(words[1:], &route)
 	if err != nil {
 		return route, err
 	}
 	if path.Via.IsValid() || path.Dev != "" && route.Type == "unicast" {
 		route.Paths = []Path{path}
 	}
-	return route, nil
+	return route, route.addPaths(more)
+}
+
+// addPaths adds the paths of words between which there is `nexthop`.
+func (r *Route) addPaths(words []string) error {
+	for words != nil {
+		path, more, err := parsePath(words, r)
+		if err != nil {
+			return err
+		}
+		r.Paths, words = append(r.Paths, path), more
+	}
+	return nil
 }
 
 // parsePrefix reads the first of a route's words. The family of `default` is
@@ -139,14 +155,17 @@ func parsePrefix(words []string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// parsePath reads the pairs of key and value after a prefix or `nexthop`. Keys
-// that do not matter here are passed over, with or without their values, which
-// cannot be taken for keys that do.
-func parsePath(words []string, route *Route) (Path, error) {
-	path := Path{Weight: 1}
+// parsePath reads the pairs of key and value after a prefix or `nexthop`; more is
+// what follows the next `nexthop`, nil if there is none. Keys that do not matter
+// here are passed over, with or without their values, which cannot be taken for
+// keys that do.
+func parsePath(words []string, route *Route) (path Path, more []string, err error) {
+	path.Weight = 1
 	for i := 0; i < len(words); i++ {
 		key := words[i]
 		switch key {
+		case "nexthop": // `ip -oneline` writes all in one line
+			return path, words[i+1:], nil
 		case "via", "dev", "metric", "weight", "from":
 		default:
 			continue
@@ -155,10 +174,9 @@ func parsePath(words []string, route *Route) (Path, error) {
 			i++ // the gateway is of another family than the prefix
 		}
 		if i >= len(words) {
-			return path, fmt.Errorf("%q without a value", key)
+			return path, nil, fmt.Errorf("%q without a value", key)
 		}
 		value := words[i]
-		var err error
 		switch key {
 		case "via":
 			path.Via, err = netip.ParseAddr(value)
@@ -171,16 +189,16 @@ func parsePath(words []string, route *Route) (Path, error) {
 		case "weight":
 			var n uint64
 			n, err = strconv.ParseUint(value, 10, 9)
-			if err == nil && (n < 1 || n > 256) {
-				err = strconv.ErrRange
+			if err != nil || n < 1 || n > 256 {
+				err = errors.New("it is a number from 1 to 256")
 			}
 			path.Weight = uint32(n)
 		case "from":
-			return path, fmt.Errorf("a route by source address (from %s): the router looks up destinations alone; leave the line out", value)
+			return path, nil, fmt.Errorf("a route by source address (from %s): the router looks up destinations alone; leave the line out", value)
 		}
 		if err != nil {
-			return path, fmt.Errorf("%s %q: %w", key, value, err)
+			return path, nil, fmt.Errorf("%s %q: %w", key, value, err)
 		}
 	}
-	return path, nil
+	return path, nil, nil
 }

@@ -40,6 +40,9 @@ func TestLines(t *testing.T) {
 			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "blackhole"}, {Prefix: pfx("2001:db8::/32"), Type: "unreachable", Metric: 1024}, {Prefix: pfx("0.0.0.0/0"), Type: "prohibit"}}},
 		{"multipath", "10.0.0.0/8 proto bird metric 32\n\tnexthop via 192.0.2.1 dev eth0 weight 1 \n\tnexthop via 192.0.2.2 dev eth1 weight 3 \n",
 			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", Metric: 32, Paths: []Path{{ip("192.0.2.1"), "eth0", 1}, {ip("192.0.2.2"), "eth1", 3}}}}},
+		{"multipath on one line, as ip -oneline prints it", "fd00::/8 metric 1024 pref medium\\\tnexthop via fe80::1 dev eth0 weight 1 \\\tnexthop via fe80::2 dev nexthop weight 3 \n",
+			[]Route{{Prefix: pfx("fd00::/8"), Type: "unicast", Metric: 1024, Paths: []Path{{ip("fe80::1"), "eth0", 1}, {ip("fe80::2"), "nexthop", 3}}}}},
+		{"lines that end as on Windows", "10.0.0.0/8 dev eth0\r\n10.1.0.0/16\r\n", []Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", Paths: []Path{{Dev: "eth0", Weight: 1}}}, {Prefix: pfx("10.1.0.0/16"), Type: "unicast"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -66,7 +69,7 @@ func TestMistakesNameFileAndLine(t *testing.T) {
 		{"10.0.0.0/8 via eth0\n", `f:1: via "eth0": `},
 		{"10.0.0.0/8 metric many\n", `f:1: metric "many": `},
 		{"\tnexthop via 10.0.0.1 dev eth0 weight 1\n", "f:1: a nexthop line without a route before it"},
-		{"10.0.0.0/8\nnexthop via 10.0.0.1 weight 0\n", `f:2: weight "0": value out of range`},
+		{"10.0.0.0/8\nnexthop via 10.0.0.1 weight 0\n", `f:2: weight "0": it is a number from 1 to 256`},
 		{"2001:db8::/32 from 2001:db8:1::/48 via fe80::1 dev eth0\n", "f:1: a route by source address (from 2001:db8:1::/48)"},
 		{strings.Repeat("1", 100_000), "f:1: read routes: "},
 		{"\x1f\x8bnot gzip", "read routes: unpack f: "},
@@ -94,6 +97,18 @@ func TestOpenUnpacksGzip(t *testing.T) {
 	}
 	if _, err := Open(path + ".missing"); err == nil || !strings.Contains(err.Error(), path+".missing") {
 		t.Errorf("a missing file: %v", err)
+	}
+}
+
+// What is left of a line where a file breaks off is not called a bad line.
+func TestAFileThatBreaksOff(t *testing.T) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	z.Write([]byte("10.0.0.0/8\n10.1"))
+	z.Flush()
+	_, err := Read("f", &packed)
+	if want := "f:2: read routes: unexpected EOF"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
