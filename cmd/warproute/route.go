@@ -84,6 +84,7 @@ func readAddrs(r io.Reader, routes string) (addrs []netip.Addr, err error) {
 		return nil, errors.New("standard input holds the routes: write the addresses as arguments")
 	}
 	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 64<<20) // a line may hold any number of addresses
 	for n := 1; lines.Scan(); n++ {
 		some, err := parseAddrs(strings.Fields(lines.Text()))
 		if err != nil {
