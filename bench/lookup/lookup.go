@@ -102,8 +102,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, fmt.Errorf("measure lookups: the table has no %v routes", o.Routes.Family)
 	case o.Addresses != 0 && o.Addresses < step:
 		return nil, fmt.Errorf("measure lookups: %d destinations are too few; %d are the least", o.Addresses, step)
-	case o.Rounds < 1 || len(o.Destinations) == 0 || len(o.Batches) == 0:
-		return nil, fmt.Errorf("measure lookups: nothing to measure in %d rounds of %d kinds of destinations in %d sizes of batches", o.Rounds, len(o.Destinations), len(o.Batches))
+	case o.Rounds < 1 || o.Duration <= 0 || len(o.Destinations) == 0 || len(o.Batches) == 0:
+		return nil, fmt.Errorf("measure lookups: nothing to measure in %d rounds of %v, of %d kinds of destinations in %d sizes of batches",
+			o.Rounds, o.Duration, len(o.Destinations), len(o.Batches))
 	}
 	for _, batch := range o.Batches {
 		if batch < 1 || batch > MaxBatch {

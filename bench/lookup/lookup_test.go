@@ -124,6 +124,7 @@ func TestWhatCannotBeMeasuredIsRefused(t *testing.T) {
 		"65536 are the least":    func(o *Options) { o.Addresses = 100 },
 		"1 to 4096 are possible": func(o *Options) { o.Batches = []int{MaxBatch + 1} },
 		"in 0 rounds":            func(o *Options) { o.Rounds = 0 },
+		"rounds of 0s":           func(o *Options) { o.Duration = 0 },
 		"the peers are":          func(o *Options) { o.Peers = []string{"vpp"} },
 		"uniform, table, zipf":   func(o *Options) { o.Destinations = []string{"near"} },
 	} {

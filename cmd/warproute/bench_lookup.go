@@ -26,8 +26,8 @@ func newBenchLookupCommand() *cobra.Command {
 		Long: `Lookup measures the tables on one core: lookups of cold destinations, loading,
 updates, memory. Beside them in the same run, by turns: bart, a Go trie; for IPv6
 other published designs; and DPDK's rte_fib and rte_fib6, in a C program that is
-compiled for it where libdpdk-dev is installed. Each is verified before it is timed: the edges of every
-prefix, and a million destinations of each kind.
+compiled for it where libdpdk-dev is installed. Each is verified before it is
+timed: the edges of every prefix, and a million destinations of each kind.
 
   real          the internet's table: the file that WARPROUTE_ROUTES names, or
                 ../shared/data/full-table.txt.gz from the project's root
@@ -68,6 +68,9 @@ of the latter, or sixteen repeated.`,
 				writeLookup(cmd.OutOrStdout(), o, r)
 				reports = append(reports, r)
 			}
+			if len(reports) == 0 {
+				return usageError(fmt.Errorf("--table %s: there is no route in it", table))
+			}
 			return writeJSON(jsonFile, reports)
 		},
 	}
@@ -87,6 +90,9 @@ of the latter, or sixteen repeated.`,
 
 // checkLookupOptions refuses what the user got wrong, before a table is made.
 func checkLookupOptions(o lookup.Options) error {
+	if len(o.Destinations) == 0 {
+		return fmt.Errorf("--dest names none: destinations are %v", routes.Destinations)
+	}
 	for _, d := range o.Destinations {
 		if !slices.Contains(routes.Destinations, d) {
 			return fmt.Errorf("--dest %s: destinations are %v", d, routes.Destinations)
@@ -101,6 +107,9 @@ func checkLookupOptions(o lookup.Options) error {
 		if !slices.Contains(lookup.Peers, p) {
 			return fmt.Errorf("--peers %s: they are %v, or none", p, lookup.Peers)
 		}
+	}
+	if o.Duration <= 0 {
+		return fmt.Errorf("--duration %v: a round takes some time", o.Duration)
 	}
 	if o.Rounds < 1 {
 		return fmt.Errorf("--rounds %d: at least one is needed", o.Rounds)
