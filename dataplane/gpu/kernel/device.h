@@ -46,6 +46,16 @@ DEVICE uint64_t load64(const uint64_t *p)
 #endif
 }
 
+/* What is loaded before it was so no later than what is loaded after it. */
+DEVICE void fence_loads(void)
+{
+#if ON_DEVICE
+	asm volatile("fence.acq_rel.gpu;" ::: "memory");
+#else
+	__atomic_thread_fence(__ATOMIC_ACQ_REL);
+#endif
+}
+
 #define TRIE_LOAD(p) load32(p)
 #define TRIE_DEVICE DEVICE
 

@@ -1,0 +1,148 @@
+/* What becomes of a packet: the same, byte for byte, as package cpu does. */
+#ifndef WARPROUTE_DECIDE_H
+#define WARPROUTE_DECIDE_H
+
+#include "flow.h"
+#include "ipv4.h"
+#include "ipv6.h"
+#include "layout.h"
+#include "tables.h"
+#include "tunnel.h"
+
+#include "../../../lookup/trie/trie.h" /* after device.h, which says how it loads words */
+
+/* What a look at a packet and at the tables found. */
+struct choice {
+	struct result result;
+	struct packet packet;
+	int ipv4;
+	int repair;              /* the L4 checksum may be unfinished */
+	uint64_t adjacency, port; /* forward: words with the link addresses to write */
+};
+
+/* The packet of a frame, which is IPv4 or IPv6 and valid unless there is a reason to drop it. */
+DEVICE uint32_t validate(struct packet *p, uint32_t len, int *ipv4)
+{
+	uint32_t type = swap16(p->head[3] >> 16);
+
+	*ipv4 = type == ETHERTYPE_IPV4;
+	if (len < ETHERNET_LEN)
+		return DROP_TOO_SHORT;
+	if (type == ETHERTYPE_IPV4)
+		return ipv4_validate(p, len - ETHERNET_LEN);
+	if (type == ETHERTYPE_IPV6)
+		return ipv6_validate(p, len - ETHERNET_LEN);
+	return DROP_ETHER_TYPE;
+}
+
+/* The next hop of the route to a packet's destination. */
+DEVICE uint32_t route(const struct tables *t, const struct packet *p, int ipv4)
+{
+	const uint32_t *image = load_image(ipv4 ? t->ipv4 : t->ipv6);
+
+	if (ipv4)
+		return trie_next_hop(image, trie_walk4(image, header_word(p, IPV4_DST)));
+	uint32_t word = trie_root(image, header_word(p, IPV6_DST));
+	for (uint32_t at = TRIE_ROOT_BITS / 8; word & TRIE_REFERENCE && at < 16; at++)
+		word = trie_next(image, word, byte_at(p, IPV6_DST * 4 + at));
+	return trie_next_hop(image, word);
+}
+
+/* The reason of each kind of next hop that leads nowhere, in bytes. */
+#define REASON_OF(kind, reason) ((uint64_t)(reason) << (kind) * 8)
+
+DEVICE uint32_t reason_of(uint32_t kind)
+{
+	const uint64_t reasons = REASON_OF(KIND_NONE, DROP_NO_ROUTE) | REASON_OF(KIND_LOCAL, DROP_LOCAL_DELIVERY) |
+				 REASON_OF(KIND_BLACKHOLE, DROP_BLACKHOLE) | REASON_OF(KIND_UNREACHABLE, DROP_UNREACHABLE) |
+				 REASON_OF(KIND_PROHIBIT, DROP_PROHIBIT) | REASON_OF(KIND_NO_PORT, DROP_NO_PORT);
+	return reasons >> kind % 8 * 8 & 0xff;
+}
+
+/* Chooses what becomes of a packet and changes nothing, so that it can be done again. */
+DEVICE struct choice look(const struct tables *t, struct frame f, uint8_t *body, const uint32_t *head)
+{
+	struct choice c = {{0, 0, 0}, {head, body + ETHERNET_LEN, 0, 0, 0, 0}, 0, needs_repair(t, f.port), 0, 0};
+	struct packet *p = &c.packet;
+	uint32_t reason = validate(p, f.len, &c.ipv4);
+
+	if (reason != DROP_NONE) {
+		c.result.verdict = verdict(ACTION_DROP, reason);
+		return c;
+	}
+	uint64_t hop = load64(&t->next_hops[route(t, p, c.ipv4)]);
+	if (hop_kind(hop) != KIND_FORWARD) {
+		c.result.verdict = verdict(ACTION_DROP, reason_of(hop_kind(hop)));
+		return c;
+	}
+	uint32_t adjacency = hop_index(hop);
+	if (hop_is_group(hop)) {
+		uint32_t first = c.ipv4 ? IPV4_SRC : IPV6_SRC, last = c.ipv4 ? IPV4_DST : IPV6_DST + 3;
+		uint32_t bucket = flow_hash(p, first, last, t->seed) >> 24;
+		adjacency = load32(&t->groups[adjacency * GROUP_BUCKETS + bucket]);
+	}
+	c.adjacency = load64(&t->adjacencies[adjacency]);
+	uint32_t number = adjacency_port(c.adjacency);
+	c.port = load64(&t->ports[number]);
+	c.result.addr = adjacency;
+	if (port_mtu(c.port) == 0) {
+		c.result.verdict = verdict(ACTION_DROP, DROP_PORT_DOWN);
+	} else if (p->size > port_mtu(c.port)) {
+		c.result.verdict = verdict(ACTION_DROP, DROP_MTU_EXCEEDED);
+	} else if (word_mac(c.adjacency) == 0) {
+		c.result.verdict = verdict(ACTION_HOLD, 0);
+	} else {
+		c.result.addr = f.addr;
+		c.result.len = (uint16_t)(ETHERNET_LEN + p->size);
+		c.result.verdict = verdict(ACTION_FORWARD, number);
+	}
+	return c;
+}
+
+/* Writes link addresses of 6 bytes each, dst's from the third byte of the head on. */
+DEVICE void write_macs(uint32_t *head, uint64_t dst, uint64_t src)
+{
+	head[0] = (head[0] & 0xffff) | swap32((uint32_t)(dst >> 32)) << 16;
+	head[1] = swap32((uint32_t)dst);
+	head[2] = swap32((uint32_t)(src >> 16));
+	head[3] = (head[3] & 0xffff0000) | swap32((uint32_t)(src << 16));
+}
+
+/* Does what was chosen: gives a packet that is forwarded the headers of its next link,
+ * in the first 32 bytes of the head, and finishes its L4 checksum in the frame. */
+DEVICE struct result apply(const struct choice *c, uint32_t *head)
+{
+	if (c->result.verdict >> 12 != ACTION_FORWARD)
+		return c->result;
+	if (c->repair)
+		complete_checksum(&c->packet, c->ipv4);
+	if (c->ipv4)
+		ipv4_decrement_ttl(head);
+	else
+		ipv6_decrement_hop_limit(head);
+	write_macs(head, word_mac(c->adjacency), word_mac(c->port));
+	return c->result;
+}
+
+/* Decides on the packet of frame f.
+ *
+ *	body  its Ethernet header, in the host's memory. It is read where the head does
+ *	      not suffice, and written to finish an L4 checksum.
+ *	head  a copy of the 64 bytes from 2 before body on, aligned to 4. What it has of
+ *	      bytes beyond the frame's end does not matter.
+ *
+ * If the result's action is to forward, the caller writes bytes 2 to 31 of the head
+ * back to the frame; otherwise the head has not changed. */
+DEVICE struct result decide(const struct tables *t, struct frame f, uint8_t *body, uint32_t *head)
+{
+	for (;;) {
+		uint32_t reuses = load32(t->reuses);
+		fence_loads();
+		struct choice c = look(t, f, body, head);
+		fence_loads();
+		if (load32(t->reuses) == reuses)
+			return apply(&c, head);
+	}
+}
+
+#endif

@@ -1,0 +1,63 @@
+/* IPv4: what package cpu's ipv4.go does. */
+#ifndef WARPROUTE_IPV4_H
+#define WARPROUTE_IPV4_H
+
+#include "checksum.h"
+#include "layout.h"
+#include "packet.h"
+
+/* Words of the header. */
+#define IPV4_SRC 3
+#define IPV4_DST 4
+
+DEVICE int ipv4_martian(uint32_t addr)
+{
+	return (addr >> 24) - 1 >= 223 || addr >> 24 == 127 || addr >> 16 == 0xa9fe;
+}
+
+DEVICE int ipv4_checksum_ok(const uint32_t *head)
+{
+	const uint32_t *h = head + HEAD_IP / 4;
+	return fold((uint64_t)h[0] + h[1] + h[2] + h[3] + h[4]) == 0xffff;
+}
+
+/* Checks a packet by RFC 1812 5.2.2 and 5.3 and says what is in it; room is how many
+ * bytes the frame has for it. Everything is computed at once and the first rule that
+ * fails is selected, so that a warp does not part on the way. */
+DEVICE uint32_t ipv4_validate(struct packet *p, uint32_t room)
+{
+	uint32_t first = header_word(p, 0), header = (first >> 24 & 0xf) * 4;
+	uint32_t offset = header_word(p, 1) & 0x3fff; /* more fragments, offset in units of 8 bytes */
+	uint32_t third = header_word(p, 2), ttl = third >> 24;
+	int sum = ipv4_checksum_ok(p->head);
+	int src = ipv4_martian(header_word(p, IPV4_SRC)), dst = ipv4_martian(header_word(p, IPV4_DST));
+
+	p->size = first & 0xffff;
+	p->protocol = third >> 16 & 0xff;
+	p->l4 = IPV4_LEN;
+	p->fragment = offset != 0;
+
+	int options = header > IPV4_LEN && header <= p->size;
+	return room < IPV4_LEN ? DROP_TOO_SHORT :
+	       first >> 28 != 4 ? DROP_IP_VERSION :
+	       options ? DROP_IP_OPTIONS :
+	       header != IPV4_LEN ? DROP_HEADER_LENGTH :
+	       p->size < IPV4_LEN || p->size > room ? DROP_BAD_LENGTH :
+	       !sum ? DROP_BAD_CHECKSUM :
+	       src ? DROP_SOURCE_MARTIAN :
+	       dst ? DROP_DEST_MARTIAN :
+	       (offset & 0x1fff) == 1 && p->protocol == PROTOCOL_TCP ? DROP_FRAGMENT_OVERLAP :
+	       ttl <= 1 ? DROP_TTL_EXPIRED : DROP_NONE;
+}
+
+/* Takes one from the TTL and mends the checksum by RFC 1624 equation 3. In the order
+ * of bytes in which the machine loads them, m' - m is -1, and the sum is the same
+ * (RFC 1071, 2B). */
+DEVICE void ipv4_decrement_ttl(uint32_t *head)
+{
+	uint32_t *word = &head[HEAD_IP / 4 + 2];
+	uint32_t sum = fold((uint64_t)(~*word >> 16) + 0xfffe);
+	*word = ~sum << 16 | ((*word - 1) & 0xffff);
+}
+
+#endif

@@ -1,0 +1,54 @@
+/* IPv6: what package cpu's ipv6.go does. */
+#ifndef WARPROUTE_IPV6_H
+#define WARPROUTE_IPV6_H
+
+#include "extension.h"
+#include "layout.h"
+
+/* Words of the header. */
+#define IPV6_SRC 2
+#define IPV6_DST 6
+
+/* Whether no router forwards from or to the address at a word of the header. */
+DEVICE int ipv6_martian(const struct packet *p, uint32_t word)
+{
+	uint32_t a = header_word(p, word), b = header_word(p, word + 1);
+	uint32_t c = header_word(p, word + 2), d = header_word(p, word + 3);
+	int multicast = a >> 24 == 0xff, link_local = a >> 22 == 0xfe80 >> 6;
+	int mapped = c == 0xffff, unspecified_or_loopback = c == 0 && d <= 1;
+
+	return multicast || link_local || ((a | b) == 0 && (mapped || unspecified_or_loopback));
+}
+
+/* Checks a packet by RFC 8200 and 4291, as ipv4_validate does. */
+DEVICE uint32_t ipv6_validate(struct packet *p, uint32_t room)
+{
+	uint32_t version = header_word(p, 0) >> 28, second = header_word(p, 1);
+	uint32_t payload = second >> 16, next = second >> 8 & 0xff, hop_limit = second & 0xff;
+	int src = ipv6_martian(p, IPV6_SRC), dst = ipv6_martian(p, IPV6_DST);
+
+	p->size = IPV6_LEN + payload;
+	p->protocol = next;
+	p->l4 = IPV6_LEN;
+	p->fragment = 0;
+
+	int jumbogram = payload == 0 && next == PROTOCOL_HOP_BY_HOP; /* RFC 2675: longer than any frame */
+	uint32_t reason = room < IPV6_LEN ? DROP_TOO_SHORT :
+			  version != 6 ? DROP_IP_VERSION :
+			  p->size > room || jumbogram ? DROP_BAD_LENGTH :
+			  src ? DROP_SOURCE_MARTIAN :
+			  dst ? DROP_DEST_MARTIAN :
+			  hop_limit <= 1 ? DROP_TTL_EXPIRED : DROP_NONE;
+	if (reason == DROP_NONE && is_extension(next)) {
+		struct chain c = follow_chain(p, next, IPV6_LEN, p->size);
+		p->protocol = c.protocol;
+		p->l4 = c.at;
+		p->fragment = c.fragment;
+		reason = !c.whole ? DROP_EXTENSION_HEADERS : c.routing0 ? DROP_ROUTING_HEADER : DROP_NONE;
+	}
+	return reason;
+}
+
+DEVICE void ipv6_decrement_hop_limit(uint32_t *head) { head[HEAD_IP / 4 + 1] -= 1u << 24; }
+
+#endif

@@ -1,0 +1,85 @@
+/* Packets in packets, one level of them, as packet/tunnel.go has them. */
+#ifndef WARPROUTE_TUNNEL_H
+#define WARPROUTE_TUNNEL_H
+
+#include "checksum.h"
+#include "extension.h"
+
+#define PORT_VXLAN 4789
+#define PORT_VXLAN_LINUX 8472 /* Linux's default, older than the assignment */
+#define PORT_GENEVE 6081
+
+/* Goes from a segment to the IP header that its payload has inside: where it is, and
+ * by what EtherType. Returns 0 if it carries none. */
+DEVICE uint32_t enter_tunnel(const struct packet *p, const struct segment *s, uint32_t *at)
+{
+	uint32_t len = s->end - s->l4, type = 0;
+
+	*at = s->l4;
+	if (s->protocol == PROTOCOL_IPV4)
+		return ETHERTYPE_IPV4;
+	if (s->protocol == PROTOCOL_IPV6)
+		return ETHERTYPE_IPV6;
+	if (s->protocol == PROTOCOL_GRE && len >= 4) { /* RFC 2784, 2890 */
+		uint32_t flags = byte_at(p, s->l4); /* checksum, key, sequence number: 4 bytes each */
+		*at += 4 + 4 * ((flags >> 7 & 1) + (flags >> 5 & 1) + (flags >> 4 & 1));
+		type = half_at(p, s->l4 + 2);
+	}
+	if (s->protocol == PROTOCOL_UDP && len >= 16) {
+		uint32_t port = half_at(p, s->l4 + 2);
+		if (port == PORT_VXLAN || port == PORT_VXLAN_LINUX) { /* RFC 7348 */
+			*at += 16;
+			type = ETHERTYPE_ETHERNET;
+		} else if (port == PORT_GENEVE) { /* RFC 8926 */
+			*at += 16 + 4 * (byte_at(p, s->l4 + 8) & 0x3f);
+			type = half_at(p, s->l4 + 10);
+		}
+	}
+	if (type == ETHERTYPE_ETHERNET) {
+		if (*at + ETHERNET_LEN > s->end)
+			return 0;
+		type = half_at(p, *at + 12);
+		*at += ETHERNET_LEN;
+	}
+	return type;
+}
+
+/* Makes s the segment that the packet in it has inside, about which nothing has been
+ * checked. Returns 0 if there is none. */
+DEVICE int inner_segment(const struct packet *p, struct segment *s)
+{
+	uint32_t at, type = enter_tunnel(p, s, &at);
+
+	if (type == ETHERTYPE_IPV4 && at + IPV4_LEN <= s->end) {
+		uint32_t version = byte_at(p, at) >> 4, header = (byte_at(p, at) & 0xf) * 4, size = half_at(p, at + 2);
+		int fragment = (half_at(p, at + 6) & 0x3fff) != 0;
+		if (version != 4 || header < IPV4_LEN || size < header || at + size > s->end || fragment)
+			return 0;
+		struct segment inner = {byte_at(p, at + 9), at + 12, 8, at + header, at + size};
+		*s = inner;
+		return 1;
+	}
+	if (type == ETHERTYPE_IPV6 && at + IPV6_LEN <= s->end) {
+		uint32_t version = byte_at(p, at) >> 4, size = IPV6_LEN + half_at(p, at + 4);
+		if (version != 6 || at + size > s->end)
+			return 0;
+		struct chain c = follow_chain(p, byte_at(p, at + 6), at + IPV6_LEN, at + size);
+		struct segment inner = {c.protocol, at + 8, 32, c.at, at + size};
+		*s = inner;
+		return c.whole && !c.fragment;
+	}
+	return 0;
+}
+
+/* Finishes the L4 checksum of a packet, or of the packet that it carries, where its
+ * sender left it unfinished. Fragments are left alone: Linux finishes a checksum
+ * before it fragments. */
+DEVICE void complete_checksum(const struct packet *p, int ipv4)
+{
+	struct segment s = {p->protocol, ipv4 ? 12u : 8u, ipv4 ? 8u : 32u, p->l4, p->size};
+
+	if (!p->fragment && !complete_segment(p, &s) && inner_segment(p, &s))
+		complete_segment(p, &s);
+}
+
+#endif
