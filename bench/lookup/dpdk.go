@@ -56,6 +56,9 @@ func (p peerProgram) memory(s *routes.Set) int {
 	return 64<<20 + p.groups(s)<<10 + 2*192*s.Len() + 160<<20
 }
 
+// reserve is for tests to have no huge pages.
+var reserve = hugepages.Reserve
+
 // newDPDK compiles the peer, fills its table, and finds out which of its ways to
 // look up this machine has. An error says why there can be no peer.
 func (b *bench[A]) newDPDK() (c *contender, absent []Absent, err error) {
@@ -84,15 +87,16 @@ func (b *bench[A]) newDPDK() (c *contender, absent []Absent, err error) {
 		return nil, nil, fmt.Errorf("its table takes %d MiB, and %d MiB are available", memory>>20, available>>20)
 	}
 	args := []string{
-		"-l", strconv.Itoa(b.core), "--in-memory", "--no-pci", "--no-telemetry",
+		"-l", strconv.Itoa(b.core), "--no-pci", "--no-telemetry",
 		"--force-max-simd-bitwidth=512", // else DPDK keeps from AVX-512
 	}
 	note := "on huge pages"
-	if restore, err := hugepages.Reserve(memory / hugepages.Size); err == nil {
+	if restore, err := reserve(memory / hugepages.Size); err == nil {
 		undo.add(restore)
+		args = append(args, "--in-memory")
 	} else {
 		note = fmt.Sprintf("not on huge pages: %v", err)
-		args = append(args, "--no-huge", "-m", strconv.Itoa(memory>>20))
+		args = append(args, "--no-huge", "--no-shconf", "-m", strconv.Itoa(memory>>20))
 	}
 	args = append(args, "--", strconv.Itoa(int(program.family)))
 	args = append(args, files[:2]...)

@@ -49,8 +49,10 @@ type peer struct {
 }
 
 // startPeer starts the process, which first answers how it loaded the routes.
+// What DPDK writes while it runs, it writes beside the program.
 func startPeer(path string, args []string) (*peer, error) {
 	p := &peer{cmd: exec.Command(path, args...)}
+	p.cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+filepath.Dir(path))
 	p.cmd.Stderr = &p.errors
 	// A terminal's interrupt is ours to handle; the peer ends with its input.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
