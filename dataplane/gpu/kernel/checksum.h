@@ -7,9 +7,10 @@
 /* Brings a sum of 16-bit words down to 16 bits, carries added back in. */
 DEVICE uint32_t fold(uint64_t sum)
 {
-	sum = (sum >> 32) + (uint32_t)sum;
-	sum = (sum >> 32) + (uint32_t)sum;
-	uint32_t s = ((uint32_t)sum >> 16) + (sum & 0xffff);
+	uint32_t low = (uint32_t)sum, high = (uint32_t)(sum >> 32);
+	uint32_t s = (low >> 16) + (low & 0xffff) + (high >> 16) + (high & 0xffff);
+
+	s = (s >> 16) + (s & 0xffff);
 	return (s >> 16) + (s & 0xffff);
 }
 

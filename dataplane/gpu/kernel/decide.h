@@ -38,10 +38,11 @@ DEVICE uint32_t validate(struct packet *p, uint32_t len, int *ipv4)
 /* The next hop of the route to a packet's destination. */
 DEVICE uint32_t route(const struct tables *t, const struct packet *p, int ipv4)
 {
-	const uint32_t *image = load_image(ipv4 ? t->ipv4 : t->ipv6);
-
-	if (ipv4)
+	if (ipv4) {
+		const uint32_t *image = load_image(t->ipv4);
 		return trie_next_hop(image, trie_walk4(image, header_word(p, IPV4_DST)));
+	}
+	const uint32_t *image = load_image(t->ipv6);
 	uint32_t word = trie_root(image, header_word(p, IPV6_DST));
 	for (uint32_t at = TRIE_ROOT_BITS / 8; word & TRIE_REFERENCE && at < 16; at++)
 		word = trie_next(image, word, byte_at(p, IPV6_DST * 4 + at));
@@ -102,7 +103,7 @@ DEVICE struct choice look(const struct tables *t, struct frame f, uint8_t *body,
 /* Writes link addresses of 6 bytes each, dst's from the third byte of the head on. */
 DEVICE void write_macs(uint32_t *head, uint64_t dst, uint64_t src)
 {
-	head[0] = (head[0] & 0xffff) | swap32((uint32_t)(dst >> 32)) << 16;
+	head[0] = (head[0] & 0xffff) | swap32((uint32_t)(dst >> 32));
 	head[1] = swap32((uint32_t)dst);
 	head[2] = swap32((uint32_t)(src >> 16));
 	head[3] = (head[3] & 0xffff0000) | swap32((uint32_t)(src << 16));

@@ -15,21 +15,22 @@ DEVICE int ipv4_martian(uint32_t addr)
 	return (addr >> 24) - 1 >= 223 || addr >> 24 == 127 || addr >> 16 == 0xa9fe;
 }
 
-DEVICE int ipv4_checksum_ok(const uint32_t *head)
+/* The sum of a header without options; 0xffff if its checksum holds. */
+DEVICE uint32_t ipv4_sum(const uint32_t *head)
 {
 	const uint32_t *h = head + HEAD_IP / 4;
-	return fold((uint64_t)h[0] + h[1] + h[2] + h[3] + h[4]) == 0xffff;
+	return fold((uint64_t)h[0] + h[1] + h[2] + h[3] + h[4]);
 }
 
 /* Checks a packet by RFC 1812 5.2.2 and 5.3 and says what is in it; room is how many
- * bytes the frame has for it. Everything is computed at once and the first rule that
- * fails is selected, so that a warp does not part on the way. */
+ * bytes the frame has for it. The rules are applied from the last to the first, so that
+ * the first one that fails stands: selections, at which a warp does not part. */
 DEVICE uint32_t ipv4_validate(struct packet *p, uint32_t room)
 {
 	uint32_t first = header_word(p, 0), header = (first >> 24 & 0xf) * 4;
 	uint32_t offset = header_word(p, 1) & 0x3fff; /* more fragments, offset in units of 8 bytes */
 	uint32_t third = header_word(p, 2), ttl = third >> 24;
-	int sum = ipv4_checksum_ok(p->head);
+	uint32_t sum = ipv4_sum(p->head);
 	int src = ipv4_martian(header_word(p, IPV4_SRC)), dst = ipv4_martian(header_word(p, IPV4_DST));
 
 	p->size = first & 0xffff;
@@ -37,17 +38,16 @@ DEVICE uint32_t ipv4_validate(struct packet *p, uint32_t room)
 	p->l4 = IPV4_LEN;
 	p->fragment = offset != 0;
 
-	int options = header > IPV4_LEN && header <= p->size;
-	return room < IPV4_LEN ? DROP_TOO_SHORT :
-	       first >> 28 != 4 ? DROP_IP_VERSION :
-	       options ? DROP_IP_OPTIONS :
-	       header != IPV4_LEN ? DROP_HEADER_LENGTH :
-	       p->size < IPV4_LEN || p->size > room ? DROP_BAD_LENGTH :
-	       !sum ? DROP_BAD_CHECKSUM :
-	       src ? DROP_SOURCE_MARTIAN :
-	       dst ? DROP_DEST_MARTIAN :
-	       (offset & 0x1fff) == 1 && p->protocol == PROTOCOL_TCP ? DROP_FRAGMENT_OVERLAP :
-	       ttl <= 1 ? DROP_TTL_EXPIRED : DROP_NONE;
+	uint32_t reason = ttl <= 1 ? DROP_TTL_EXPIRED : DROP_NONE;
+	reason = (offset & 0x1fff) == 1 && p->protocol == PROTOCOL_TCP ? DROP_FRAGMENT_OVERLAP : reason;
+	reason = dst ? DROP_DEST_MARTIAN : reason;
+	reason = src ? DROP_SOURCE_MARTIAN : reason;
+	reason = sum != 0xffff ? DROP_BAD_CHECKSUM : reason;
+	reason = p->size < IPV4_LEN || p->size > room ? DROP_BAD_LENGTH : reason;
+	reason = header != IPV4_LEN ? DROP_HEADER_LENGTH : reason;
+	reason = header > IPV4_LEN && header <= p->size ? DROP_IP_OPTIONS : reason;
+	reason = first >> 28 != 4 ? DROP_IP_VERSION : reason;
+	return room < IPV4_LEN ? DROP_TOO_SHORT : reason;
 }
 
 /* Takes one from the TTL and mends the checksum by RFC 1624 equation 3. In the order

@@ -15,9 +15,9 @@ DEVICE int ipv6_martian(const struct packet *p, uint32_t word)
 	uint32_t a = header_word(p, word), b = header_word(p, word + 1);
 	uint32_t c = header_word(p, word + 2), d = header_word(p, word + 3);
 	int multicast = a >> 24 == 0xff, link_local = a >> 22 == 0xfe80 >> 6;
-	int mapped = c == 0xffff, unspecified_or_loopback = c == 0 && d <= 1;
+	int mapped = c == 0xffff, unspecified_or_loopback = (c == 0) & (d <= 1);
 
-	return multicast || link_local || ((a | b) == 0 && (mapped || unspecified_or_loopback));
+	return multicast | link_local | (((a | b) == 0) & (mapped | unspecified_or_loopback));
 }
 
 /* Checks a packet by RFC 8200 and 4291, as ipv4_validate does. */
@@ -33,12 +33,12 @@ DEVICE uint32_t ipv6_validate(struct packet *p, uint32_t room)
 	p->fragment = 0;
 
 	int jumbogram = payload == 0 && next == PROTOCOL_HOP_BY_HOP; /* RFC 2675: longer than any frame */
-	uint32_t reason = room < IPV6_LEN ? DROP_TOO_SHORT :
-			  version != 6 ? DROP_IP_VERSION :
-			  p->size > room || jumbogram ? DROP_BAD_LENGTH :
-			  src ? DROP_SOURCE_MARTIAN :
-			  dst ? DROP_DEST_MARTIAN :
-			  hop_limit <= 1 ? DROP_TTL_EXPIRED : DROP_NONE;
+	uint32_t reason = hop_limit <= 1 ? DROP_TTL_EXPIRED : DROP_NONE;
+	reason = dst ? DROP_DEST_MARTIAN : reason;
+	reason = src ? DROP_SOURCE_MARTIAN : reason;
+	reason = p->size > room || jumbogram ? DROP_BAD_LENGTH : reason;
+	reason = version != 6 ? DROP_IP_VERSION : reason;
+	reason = room < IPV6_LEN ? DROP_TOO_SHORT : reason;
 	if (reason == DROP_NONE && is_extension(next)) {
 		struct chain c = follow_chain(p, next, IPV6_LEN, p->size);
 		p->protocol = c.protocol;
