@@ -21,8 +21,8 @@ const besideRoot = "../shared/data/full-table.txt.gz"
 // line, at the path in WARPROUTE_ROUTES or beside the project. Where the latter
 // is absent it returns a synthetic one of the same size, and Source tells.
 func Real(f Family, seed uint64) (*Set, error) {
-	path, named := os.LookupEnv(FileVariable)
-	if !named {
+	path := os.Getenv(FileVariable)
+	if path == "" {
 		path = filepath.Join(projectRoot(), besideRoot)
 		if _, err := os.Stat(path); os.IsNotExist(err) {
 			s, err := New("internet", f, 0, seed)
@@ -72,6 +72,9 @@ func readPrefixes(path string) ([]netip.Prefix, error) {
 	lines := bufio.NewScanner(z)
 	for n := 1; lines.Scan(); n++ {
 		p, err := netip.ParsePrefix(strings.TrimSpace(lines.Text()))
+		if lines.Err() != nil {
+			break // the line is what came before that
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
 		}

@@ -2,8 +2,6 @@ package routes
 
 import (
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -205,38 +203,6 @@ func TestEdges(t *testing.T) {
 	want := "0.0.0.0 127.255.255.255 128.0.0.0 10.0.255.255 10.1.0.0 10.1.255.255 10.2.0.0 255.255.255.254 255.255.255.255 255.255.255.255"
 	if strings.Join(got, " ") != want {
 		t.Errorf("edges %v, want %s", got, want)
-	}
-}
-
-// Whether the real table is there or not, a table of its size and shape comes
-// back, and it says which of the two it is.
-func TestTheRealTableOrItsStandIn(t *testing.T) {
-	for _, f := range families {
-		s, err := Real(f, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := total(lengths(f)); s.Len() != want {
-			t.Errorf("%v: %d routes, want %d", f, s.Len(), want)
-		}
-		if (s.Name == "real") == strings.Contains(s.Source, "synthetic") {
-			t.Errorf("%v: table %q is said to be from %q", f, s.Name, s.Source)
-		}
-		t.Logf("%v: %s: %s", f, s.Name, s.Source)
-	}
-}
-
-func TestANamedFileThatIsNotATableFails(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "routes.gz")
-	t.Setenv(FileVariable, file)
-	if _, err := Real(IPv4, 1); err == nil || !strings.Contains(err.Error(), file) {
-		t.Errorf("absent: %v", err)
-	}
-	if err := os.WriteFile(file, []byte("192.0.2.0/24\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Real(IPv4, 1); err == nil || !strings.Contains(err.Error(), "unpack") {
-		t.Errorf("not packed: %v", err)
 	}
 }
 

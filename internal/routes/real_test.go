@@ -1,0 +1,52 @@
+package routes
+
+import (
+	"bytes"
+	"compress/gzip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Whether the real table is there or not, a table of its size and shape comes
+// back, and it says which of the two it is.
+func TestTheRealTableOrItsStandIn(t *testing.T) {
+	for _, f := range families {
+		s, err := Real(f, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := total(lengths(f)); s.Len() != want {
+			t.Errorf("%v: %d routes, want %d", f, s.Len(), want)
+		}
+		if (s.Name == "real") == strings.Contains(s.Source, "synthetic") {
+			t.Errorf("%v: table %q is said to be from %q", f, s.Name, s.Source)
+		}
+		t.Logf("%v: %s: %s", f, s.Name, s.Source)
+	}
+}
+
+func TestANamedFileThatIsNotATableFails(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "routes.gz")
+	t.Setenv(FileVariable, file)
+	if _, err := Real(IPv4, 1); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("absent: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("192.0.2.0/24\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Real(IPv4, 1); err == nil || !strings.Contains(err.Error(), "unpack") {
+		t.Errorf("not packed: %v", err)
+	}
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	z.Write([]byte("192.0.2.0/24\n192.0"))
+	z.Flush()
+	if err := os.WriteFile(file, packed.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Real(IPv4, 1); err == nil || !strings.Contains(err.Error(), "unexpected EOF") {
+		t.Errorf("breaks off: %v", err)
+	}
+}
