@@ -8,6 +8,7 @@ package forward
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -17,6 +18,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
 	"github.com/warproute/warproute/memport"
@@ -26,10 +28,14 @@ import (
 // Options describe a measurement.
 type Options struct {
 	IPv6       bool
-	Routes     int           // in the table
+	Engine     string        // cpu or gpu
+	Mode       gpu.Mode      // of the GPU engine
+	Table      string        // random, or one of routes.Names
+	Routes     int           // in the table; 0: as many as a table of internal/routes has by itself
 	Size       int           // of frames in bytes, FCS not counted
 	Workers    int           // each on a core of its own
 	MaxPackets int           // of a chunk
+	Chunks     int           // that a worker may have in flight
 	Duration   time.Duration // of one round
 	Rounds     int           // the median counts
 	Seed       uint64
@@ -39,6 +45,7 @@ type Options struct {
 type Result struct {
 	Family     string             `json:"family"`
 	Engine     string             `json:"engine"`
+	Table      string             `json:"table"`
 	Routes     int                `json:"routes"`
 	Size       int                `json:"frame_bytes"`
 	Workers    int                `json:"workers"`
@@ -53,21 +60,30 @@ type Result struct {
 	Limit float64 `json:"limit_mpps"`
 }
 
-// variety is how many different frames are played in turn.
-const variety = 16384
+// variety is how many different frames are played in turn: few enough for a
+// cache with the random table, and many with larger ones.
+func (o *Options) variety() int {
+	if o.Table == "random" {
+		return 16384
+	}
+	return 1 << 19
+}
 
 // Run verifies, then measures.
 func Run(o Options) (*Result, error) {
 	rnd := rand.New(rand.NewPCG(o.Seed, 0))
-	routes := randomRoutes(rnd, o.IPv6, o.Routes)
+	routes, err := makeRoutes(rnd, o)
+	if err != nil {
+		return nil, err
+	}
 	base, err := buildFIB(routes)
 	if err != nil {
 		return nil, err
 	}
-	play := frames(rnd, routes, variety, o.Size)
+	play := frames(rnd, routes, o.variety(), o.Size)
 
 	res := &Result{
-		Family: "IPv4", Routes: o.Routes, Size: o.Size, Workers: o.Workers,
+		Family: "IPv4", Table: o.Table, Routes: len(routes), Size: o.Size, Workers: o.Workers,
 		MaxPackets: o.MaxPackets, Stages: map[string]float64{},
 	}
 	if o.IPv6 {
@@ -79,9 +95,9 @@ func Run(o Options) (*Result, error) {
 	var rounds, limits []round
 	for range o.Rounds { // taking turns, so that both meet the same machine
 		for _, m := range []struct {
-			engine func([]byte) dataplane.Engine
+			engine engineMaker
 			rounds *[]round
-		}{{cpuEngine(base), &rounds}, {blindEngine, &limits}} {
+		}{{o.engine(base), &rounds}, {blindEngines, &limits}} {
 			r, err := measure(o, base, m.engine, play)
 			if err != nil {
 				return nil, err
@@ -105,14 +121,35 @@ func median(rounds []round) round {
 	return rounds[len(rounds)/2]
 }
 
-func cpuEngine(base *fib.FIB) func(mem []byte) dataplane.Engine {
-	return func(mem []byte) dataplane.Engine { return cpu.New(base, mem, make([]bool, 2)) }
+// engineMaker makes the engines of a bed's workers, a worker after another. close
+// gives back what they share.
+type engineMaker func(o Options) (make func(mem []byte) (dataplane.Engine, error), close func() error, err error)
+
+// engine is the maker of the engine that is measured.
+func (o *Options) engine(base *fib.FIB) engineMaker {
+	repair := make([]bool, 2)
+	if o.Engine != "gpu" {
+		return func(Options) (func([]byte) (dataplane.Engine, error), func() error, error) {
+			return func(mem []byte) (dataplane.Engine, error) { return cpu.New(base, mem, repair), nil }, func() error { return nil }, nil
+		}
+	}
+	return func(o Options) (func([]byte) (dataplane.Engine, error), func() error, error) {
+		d, err := gpu.Open(base, gpu.Options{Mode: o.Mode, Repair: repair})
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(mem []byte) (dataplane.Engine, error) {
+			return d.NewEngine(mem, o.Chunks, o.MaxPackets, cpu.New(base, mem, repair))
+		}, func() error { return errors.Join(d.Err(), d.Close()) }, nil
+	}
 }
 
 // blind is an engine that sends every packet on without looking at it.
 type blind struct{}
 
-func blindEngine([]byte) dataplane.Engine { return blind{} }
+func blindEngines(Options) (func([]byte) (dataplane.Engine, error), func() error, error) {
+	return func([]byte) (dataplane.Engine, error) { return blind{}, nil }, func() error { return nil }, nil
+}
 
 func (blind) Name() string           { return "none" }
 func (blind) Done(*batch.Chunk) bool { return true }
@@ -130,40 +167,59 @@ type bed struct {
 	closers []func() error
 }
 
-func newBed(o Options, base *fib.FIB, engine func([]byte) dataplane.Engine) (*bed, error) {
+func newBed(o Options, base *fib.FIB, maker engineMaker) (*bed, error) {
 	b := &bed{}
+	if err := b.build(o, base, maker); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	return b, nil
+}
+
+func (b *bed) build(o Options, base *fib.FIB, maker engineMaker) error {
 	cpus, err := affinity.CPUs()
 	if err != nil {
-		return nil, err
+		return err
+	}
+	engine, closeEngines, err := maker(o)
+	if err != nil {
+		return err
 	}
 	cfg := dataplane.Config{FIB: base, Ports: 2, MaxPackets: o.MaxPackets, MaxDelay: time.Second}
 	for i := range o.Workers {
-		mem, err := umem.New(3*2048 + 2*o.MaxPackets)
+		mem, err := umem.New(3*2048 + (o.Chunks+1)*o.MaxPackets)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		slab, err := batch.NewSlab(1, o.MaxPackets)
+		slab, err := batch.NewSlab(o.Chunks, o.MaxPackets)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		b.closers = append(b.closers, mem.Close, slab.Close)
 		pool := umem.NewPool(mem)
 		in, out := memport.New(0, mem, pool), memport.New(egressPort, mem, pool)
 		b.in, b.out = append(b.in, in), append(b.out, out)
+		e, err := engine(mem.Bytes())
+		if err != nil {
+			return errors.Join(err, closeEngines())
+		}
 		cfg.Workers = append(cfg.Workers, dataplane.WorkerConfig{
-			CPU: cpus[len(cpus)-1-i%len(cpus)], Memory: mem, Pool: pool, Chunks: slab,
-			Engine: engine(mem.Bytes()),
+			CPU: cpus[len(cpus)-1-i%len(cpus)], Memory: mem, Pool: pool, Chunks: slab, Engine: e,
 			Queues: [][]dataplane.Queue{{in}, {out}},
 		})
 	}
+	b.closers = append(b.closers, closeEngines)
 	b.router, err = dataplane.New(cfg)
-	return b, err
+	return err
 }
 
-func (b *bed) close() {
-	for _, c := range b.closers {
-		_ = c()
+// close gives everything back, engines first.
+func (b *bed) close() error {
+	var errs []error
+	for _, c := range slices.Backward(b.closers) {
+		errs = append(errs, c())
 	}
+	b.closers = nil
+	return errors.Join(errs...)
 }
 
 // round is one timed run.
@@ -178,14 +234,14 @@ func (r round) mpps() float64 { return float64(r.packets) / r.seconds / 1e6 }
 
 // measure runs the router at full speed, and counts between two moments at which
 // it is at speed.
-func measure(o Options, base *fib.FIB, engine func([]byte) dataplane.Engine, play [][]byte) (round, error) {
+func measure(o Options, base *fib.FIB, engine engineMaker, play [][]byte) (r round, err error) {
 	b, err := newBed(o, base, engine)
 	if err != nil {
 		return round{}, err
 	}
-	defer b.close()
-	for _, q := range b.in {
-		q.Play(play, -1)
+	defer func() { err = errors.Join(err, b.close()) }()
+	for i, q := range b.in {
+		q.Play(rotate(play, i*len(play)/len(b.in)), -1)
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + o.Workers))
 	if err := b.router.Start(); err != nil {
@@ -200,7 +256,7 @@ func measure(o Options, base *fib.FIB, engine func([]byte) dataplane.Engine, pla
 	}
 	b.router.Stop()
 
-	r := round{
+	r = round{
 		engine: after.Engine, seconds: elapsed.Seconds(), stages: map[string]float64{},
 		packets: after.Ports[egressPort].TxPackets - before.Ports[egressPort].TxPackets,
 	}
@@ -213,3 +269,6 @@ func measure(o Options, base *fib.FIB, engine func([]byte) dataplane.Engine, pla
 	}
 	return r, nil
 }
+
+// rotate returns the frames from another beginning, so that workers differ.
+func rotate(play [][]byte, by int) [][]byte { return append(slices.Clone(play[by:]), play[:by]...) }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/routes"
 	"github.com/warproute/warproute/packet"
 )
 
@@ -24,6 +25,28 @@ func peerMAC(i int) fib.MAC { return fib.MAC(0x020000010000 + uint64(i)) }
 type route struct {
 	prefix netip.Prefix
 	peer   int
+}
+
+// makeRoutes returns the routes of the table that the options name.
+func makeRoutes(rnd *rand.Rand, o Options) ([]route, error) {
+	if o.Table == "random" {
+		return randomRoutes(rnd, o.IPv6, o.Routes), nil
+	}
+	f := routes.IPv4
+	if o.IPv6 {
+		f = routes.IPv6
+	}
+	set, err := routes.New(o.Table, f, o.Routes, o.Seed)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]route, 0, set.Len())
+	for _, p := range set.Prefixes {
+		if a := p.Addr(); a.Is4() || p.Bits() <= 64 { // frames go to addresses whose second half is random
+			list = append(list, route{p, rnd.IntN(peers)})
+		}
+	}
+	return list, nil
 }
 
 // randomRoutes returns n distinct prefixes of one family: lengths as they are

@@ -3,22 +3,24 @@ package forward
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/oracle"
 	"github.com/warproute/warproute/packet"
 )
 
 // verify plays every frame once through a router of one worker and compares what
 // comes out, in order, with what should.
-func verify(o Options, base *fib.FIB, routes []route, play [][]byte) (int, error) {
+func verify(o Options, base *fib.FIB, routes []route, play [][]byte) (verified int, err error) {
 	o.Workers = 1
-	b, err := newBed(o, base, cpuEngine(base))
+	b, err := newBed(o, base, o.engine(base))
 	if err != nil {
 		return 0, err
 	}
-	defer b.close()
+	defer func() { err = errors.Join(err, b.close()) }()
 	var got [][]byte
 	b.out[0].Collect(func(f []byte) { got = append(got, bytes.Clone(f)) })
 	b.in[0].Play(play, len(play))
@@ -29,17 +31,29 @@ func verify(o Options, base *fib.FIB, routes []route, play [][]byte) (int, error
 	if len(got) != len(play) {
 		return 0, fmt.Errorf("%d of %d packets came out", len(got), len(play))
 	}
+	truth := answers(routes)
 	for i, in := range play {
-		if want := expect(in, routes); !bytes.Equal(got[i], want) {
+		if want := expect(in, truth); !bytes.Equal(got[i], want) {
 			return 0, fmt.Errorf("packet %d:\n in   % x\n want % x\n got  % x", i, in, want, got[i])
 		}
 	}
 	return len(play), nil
 }
 
-// expect returns what a router makes of a frame: a linear search for the longest
-// prefix, and every header field computed anew.
-func expect(in []byte, routes []route) []byte {
+// answers is the oracle for routes.
+func answers(routes []route) *oracle.Ranges[int] {
+	return oracle.NewRanges(func(yield func(netip.Prefix, int) bool) {
+		for _, r := range routes {
+			if !yield(r.prefix, r.peer) {
+				return
+			}
+		}
+	})
+}
+
+// expect returns what a router makes of a frame: the oracle's answer, and every
+// header field computed anew.
+func expect(in []byte, truth *oracle.Ranges[int]) []byte {
 	out := bytes.Clone(in)
 	p := out[packet.EthernetLen:]
 	var dst netip.Addr
@@ -59,13 +73,8 @@ func expect(in []byte, routes []route) []byte {
 		dst = netip.AddrFrom16([16]byte(p[24:40]))
 		p[7]--
 	}
-	best, bits := -1, -1
-	for i, r := range routes {
-		if r.prefix.Bits() > bits && r.prefix.Contains(dst) {
-			best, bits = i, r.prefix.Bits()
-		}
-	}
-	mac := peerMAC(routes[best].peer)
+	peer, _ := truth.Lookup(dst)
+	mac := peerMAC(peer)
 	for i := range 6 {
 		out[i] = byte(mac >> (40 - 8*i))
 		out[6+i] = byte(routerMAC >> (40 - 8*i))

@@ -16,7 +16,7 @@ import (
 
 func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "bench", Short: "Measure, after verifying"}
-	cmd.AddCommand(newBenchForwardCommand(), newBenchLookupCommand(), newBenchVethCommand())
+	cmd.AddCommand(newBenchForwardCommand(), newBenchLatencyCommand(), newBenchLookupCommand(), newBenchVethCommand())
 	return group(cmd)
 }
 
@@ -36,8 +36,8 @@ search and a plain rewrite give; only then is anything timed.`,
 			if !ok {
 				return usageError(fmt.Errorf("--family %s: it is 4, 6 or both", family))
 			}
-			if o.Size < 64 || o.Size > 1518 {
-				return usageError(fmt.Errorf("--size %d: frames have 64 to 1518 bytes", o.Size))
+			if err := checkForward(&o); err != nil {
+				return usageError(err)
 			}
 			var results []*forward.Result
 			for _, o.IPv6 = range families {
@@ -52,13 +52,12 @@ search and a plain rewrite give; only then is anything timed.`,
 		},
 	}
 	cmd.Flags().StringVar(&family, "family", "both", "4, 6 or both")
-	cmd.Flags().IntVar(&o.Routes, "routes", 10_000, "routes in the table")
-	cmd.Flags().IntVar(&o.Size, "size", 64, "bytes of a frame in memory")
-	cmd.Flags().IntVar(&o.Workers, "workers", 1, "workers, each on a core of its own")
+	addForwardFlags(cmd, &o)
 	cmd.Flags().IntVar(&o.MaxPackets, "batch", 256, "packets of a chunk")
+	cmd.Flags().IntVar(&o.Chunks, "chunks", 0, "chunks that a worker may have in flight; 0 is 1 for the CPU and 8 for a GPU")
+	cmd.Flags().IntVar(&o.Workers, "workers", 1, "workers, each on a core of its own")
 	cmd.Flags().DurationVar(&o.Duration, "duration", time.Second, "of a round")
 	cmd.Flags().IntVar(&o.Rounds, "rounds", 5, "of which the median counts")
-	cmd.Flags().Uint64Var(&o.Seed, "seed", 1, "of routes and packets")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "also write the results to a `file`")
 	return cmd
 }

@@ -12,6 +12,8 @@ type Engine struct {
 	Name            string  `json:"name"`
 	Reason          string  `json:"reason"`
 	Why             string  `json:"why"`
+	Device          string  `json:"device,omitempty"`
+	Mode            string  `json:"mode,omitempty"`
 	Workers         int     `json:"workers"`
 	Cores           []int   `json:"cores"`
 	HugePages       bool    `json:"huge_pages"`
@@ -27,7 +29,7 @@ type Engine struct {
 // EngineOf describes the engine of a snapshot and its work.
 func EngineOf(s *Snapshot) Engine {
 	return Engine{
-		Name: s.Engine.Name, Reason: s.Engine.Reason, Why: s.Engine.Why,
+		Name: s.Engine.Name, Reason: s.Engine.Reason, Why: s.Engine.Why, Device: s.Engine.Device, Mode: s.Engine.Mode,
 		Workers: s.Stats.Workers, Cores: s.Engine.Cores, HugePages: s.Engine.HugePages,
 		MaxPackets: s.Engine.MaxPackets, MaxDelayNS: s.Engine.MaxDelay.Nanoseconds(),
 		Chunks: s.Stats.Chunks, Packets: s.Stats.Packets.Sum, PacketsPerChunk: s.Stats.Packets.Mean(),
@@ -39,6 +41,9 @@ func EngineOf(s *Snapshot) Engine {
 func WriteEngine(w io.Writer, e Engine) error {
 	t := newTable(w)
 	t.row("engine", fmt.Sprintf("%s (%s)", e.Name, e.Why))
+	if e.Device != "" {
+		t.row("device", fmt.Sprintf("%s, %s kernel", e.Device, e.Mode))
+	}
 	cores := ""
 	if len(e.Cores) > 0 {
 		cores = " on cores " + strings.Trim(fmt.Sprint(e.Cores), "[]")

@@ -62,6 +62,8 @@ type EngineState struct {
 	Name       string // cpu, gpu
 	Reason     string // why, in a word, for a metric's label: configured, no_gpu, ...
 	Why        string // the same as a sentence
+	Device     string // the GPU's name, where there is one
+	Mode       string // how chunks reach it: resident, launched
 	Cores      []int  // that the workers are pinned to
 	MaxPackets int
 	MaxDelay   time.Duration

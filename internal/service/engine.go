@@ -1,27 +1,63 @@
 package service
 
 import (
-	"errors"
+	"fmt"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/dataplane/gpu"
 )
 
-// chooseEngine says which engine the workers get, and why. An engine that was
-// asked for by name and cannot run is an error, never another engine.
-func chooseEngine(cfg *config.Config) (status.EngineState, error) {
-	e := status.EngineState{Name: "cpu", MaxPackets: cfg.Batch.MaxPackets, MaxDelay: cfg.Batch.MaxDelay}
-	switch cfg.Engine {
-	case config.EngineGPU:
-		return e, errors.New("start engine gpu: this version of warproute has no GPU engine; run with --engine cpu or auto")
-	case config.EngineCPU:
+// openEngine opens what the workers' engines need, by the configuration. It runs
+// while nobody changes the forwarding base. An engine that was asked for by name
+// and cannot run is an error, never another engine.
+func (s *Service) openEngine() error {
+	e := &s.engine
+	e.Name, e.MaxPackets, e.MaxDelay = "cpu", s.cfg.Batch.MaxPackets, s.cfg.Batch.MaxDelay
+	if s.cfg.Engine == config.EngineCPU {
 		e.Reason, e.Why = "configured", "the configuration asks for it"
-	default:
-		e.Reason, e.Why = "no_gpu_engine", "this version has no other engine"
+		return nil
 	}
-	return e, nil
+	d, err := gpu.Open(s.fib, gpu.Options{Repair: repairPorts(s.cfg)})
+	switch {
+	case err == nil:
+		s.device = d
+		e.Name, e.Reason, e.Why = "gpu", "configured", "the configuration asks for it"
+		if s.cfg.Engine != config.EngineGPU {
+			e.Reason, e.Why = "gpu_found", "there is one"
+		}
+		e.Device, e.Mode = d.Info().Name, string(d.Mode())
+		s.chunks = chunksWithGPU
+	case s.cfg.Engine == config.EngineGPU:
+		return fmt.Errorf("start engine gpu: %w; --engine cpu or auto runs without", err)
+	default:
+		e.Reason, e.Why = "no_gpu", "no GPU can be used: "+err.Error()
+	}
+	return nil
+}
+
+// newEngine returns the engine of a worker.
+func (s *Service) newEngine(mem []byte, repair []bool) (dataplane.Engine, error) {
+	e := cpu.New(s.fib, mem, repair)
+	if s.device == nil {
+		return e, nil
+	}
+	return s.device.NewEngine(mem, s.chunks, s.cfg.Batch.MaxPackets, e)
+}
+
+// engineState is the engine as of now: a GPU that has failed is out.
+func (s *Service) engineState() status.EngineState {
+	e := s.engine
+	if s.device != nil {
+		if err := s.device.Err(); err != nil {
+			e.Name, e.Reason, e.Why = "cpu", "gpu_failed", "the GPU was taken out: "+err.Error()
+		}
+	}
+	return e
 }
 
 // softDrivers are the drivers whose senders are Linux itself, on this host or

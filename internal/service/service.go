@@ -23,22 +23,27 @@ import (
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/dataplane"
-	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
 	"github.com/warproute/warproute/internal/napi"
 	"github.com/warproute/warproute/umem"
 )
 
-// chunksPerWorker is how many chunks a worker has. The CPU engine finishes one
-// before the worker fills the next.
-const chunksPerWorker = 2
+// How many chunks a worker has. The CPU engine finishes one before the worker
+// fills the next; a GPU works on several at once.
+const (
+	chunksWithCPU = 2
+	chunksWithGPU = 8
+)
 
 // Service is a running router.
 type Service struct {
 	cfg    *config.Config
 	log    *slog.Logger
 	engine status.EngineState
+	device *gpu.Device // nil: the CPU decides
+	chunks int         // of each worker
 
 	ports   *afxdp.Set
 	fib     *fib.FIB
@@ -65,7 +70,7 @@ type link struct {
 // its sockets in the network namespace of the calling thread. An error leaves
 // nothing behind.
 func Start(cfg *config.Config, build metrics.Build, log *slog.Logger) (*Service, error) {
-	s := &Service{cfg: cfg, log: log, queues: map[string]int{}, links: make([]link, len(cfg.Ports))}
+	s := &Service{cfg: cfg, log: log, chunks: chunksWithCPU, queues: map[string]int{}, links: make([]link, len(cfg.Ports))}
 	if err := s.start(build); err != nil {
 		s.Stop()
 		return nil, err
@@ -74,7 +79,10 @@ func Start(cfg *config.Config, build metrics.Build, log *slog.Logger) (*Service,
 }
 
 func (s *Service) start(build metrics.Build) (err error) {
-	if s.engine, err = chooseEngine(s.cfg); err != nil {
+	var seed [4]byte
+	_, _ = rand.Read(seed[:]) // never fails (crypto/rand)
+	s.fib = fib.New(binary.LittleEndian.Uint32(seed[:]))
+	if err := s.openEngine(); err != nil {
 		return err
 	}
 	workers, err := s.openPorts()
@@ -106,7 +114,7 @@ func (s *Service) openPorts() ([]afxdp.WorkerMemory, error) {
 		return nil, err
 	}
 	ring := uint32(afxdp.DefaultRingSize)
-	frames := (queues+n-1)/n*afxdp.FramesPerQueue(ring) + (chunksPerWorker+1)*s.cfg.Batch.MaxPackets
+	frames := (queues+n-1)/n*afxdp.FramesPerQueue(ring) + (s.chunks+1)*s.cfg.Batch.MaxPackets
 	cfg := afxdp.Config{RingSize: ring, BusyPoll: s.cfg.BusyPoll}
 	s.engine.HugePages = true
 	for range n {
@@ -156,9 +164,6 @@ func countWorkers(cfg *config.Config) (workers, queues int, err error) {
 }
 
 func (s *Service) startMirror() error {
-	var seed [4]byte
-	_, _ = rand.Read(seed[:]) // never fails (crypto/rand)
-	s.fib = fib.New(binary.LittleEndian.Uint32(seed[:]))
 	var ports []mirror.Port
 	for _, p := range s.ports.Ports {
 		ports = append(ports, mirror.Port{Name: p.Name, Ifindex: p.Ifindex})
@@ -223,14 +228,17 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 		Unresolved: s.mirror.Resolve,
 	}
 	for i, m := range workers {
-		slab, err := batch.NewSlab(chunksPerWorker, cfg.MaxPackets)
+		slab, err := batch.NewSlab(s.chunks, cfg.MaxPackets)
 		if err != nil {
 			return err
 		}
 		s.closers = append(s.closers, slab.Close)
+		engine, err := s.newEngine(m.Memory.Bytes(), repair)
+		if err != nil {
+			return fmt.Errorf("start engine %s for worker %d: %w", s.engine.Name, i, err)
+		}
 		w := dataplane.WorkerConfig{
-			CPU: cpus[len(cpus)-1-i%len(cpus)], Memory: m.Memory, Pool: m.Pool, Chunks: slab,
-			Engine: cpu.New(s.fib, m.Memory.Bytes(), repair),
+			CPU: cpus[len(cpus)-1-i%len(cpus)], Memory: m.Memory, Pool: m.Pool, Chunks: slab, Engine: engine,
 		}
 		if s.cfg.NAPI == config.NAPIThread {
 			w.Priority = workerPriority
@@ -313,6 +321,11 @@ func (s *Service) Stop() *status.Snapshot {
 	if s.ports != nil {
 		if err := s.ports.Close(); err != nil {
 			s.log.Error("close the ports", "error", err)
+		}
+	}
+	if s.device != nil { // it reaches the memory
+		if err := s.device.Close(); err != nil {
+			s.log.Error("close the GPU", "error", err)
 		}
 	}
 	for _, c := range slices.Backward(s.closers) {

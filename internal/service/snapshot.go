@@ -14,7 +14,7 @@ import (
 
 // Snapshot is the router as of now. Any goroutine may call it.
 func (s *Service) Snapshot() *status.Snapshot {
-	snap := &status.Snapshot{Engine: s.engine, Stats: s.router.Stats()}
+	snap := &status.Snapshot{Engine: s.engineState(), Stats: s.router.Stats()}
 	m := s.mirror.Status()
 	snap.RoutesIPv4, snap.RoutesIPv6, snap.Updates = m.RoutesIPv4, m.RoutesIPv6, new(hist.Snapshot)
 	s.mirror.Updates(snap.Updates)

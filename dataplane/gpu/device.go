@@ -1,0 +1,245 @@
+package gpu
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/fib"
+)
+
+//go:generate sh -c "cd kernel && ../../../scripts/ptx.sh forward.cu"
+
+//go:embed kernel/forward.ptx
+var kernels []byte
+
+// Mode is how chunks reach the GPU.
+type Mode string
+
+const (
+	Resident Mode = "resident" // by a kernel that stays
+	Launched Mode = "launched" // by a launch for each
+)
+
+// Options describe how a device is used. Zero values mean the defaults.
+type Options struct {
+	Number  int           // of the device, as the driver counts
+	Mode    Mode          // Resident
+	Timeout time.Duration // for a chunk, after which the device counts as failed; 20 ms
+	Repair  []bool        // by port: L4 checksums of frames received there may be unfinished
+	Library string        // the driver's; for tests
+}
+
+// Device is a GPU that workers' engines use, with a copy of the forwarding base.
+type Device struct {
+	options  Options
+	info     cuda.DeviceInfo
+	ctx      *cuda.Context
+	health   health
+	base     *fib.FIB
+	tables   *tables
+	pointers tablePointers
+	entries  struct{ resident, launched, patch *cuda.Function }
+
+	engines []*Engine
+	closers []func() error // in order of making
+}
+
+// Open finds a GPU and brings the forwarding base to it, which nobody may change
+// meanwhile; afterwards the copy follows. An error says what is missing.
+func Open(base *fib.FIB, o Options) (*Device, error) {
+	if o.Mode == "" {
+		o.Mode = Resident
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 20 * time.Millisecond
+	}
+	driver, err := cuda.Open(o.Library)
+	if err != nil {
+		return nil, err
+	}
+	devices, err := driver.Devices()
+	if err != nil {
+		return nil, err
+	}
+	if o.Number >= len(devices) {
+		return nil, fmt.Errorf("use GPU %d: the driver has %d", o.Number, len(devices))
+	}
+	d := &Device{options: o, base: base}
+	if d.info, err = devices[o.Number].Info(); err != nil {
+		return nil, err
+	}
+	if d.ctx, err = devices[o.Number].Retain(); err != nil {
+		return nil, err
+	}
+	if err := d.ctx.Do(d.prepare); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// prepare loads the kernels and fills the tables.
+func (d *Device) prepare() error {
+	module, err := d.ctx.Load(kernels)
+	if err != nil {
+		return err
+	}
+	d.closers = append(d.closers, module.Close)
+	for name, to := range map[string]**cuda.Function{
+		"resident": &d.entries.resident, "launched": &d.entries.launched, "patch_tables": &d.entries.patch,
+	} {
+		if *to, err = module.Function(name); err != nil {
+			return err
+		}
+	}
+	return d.makeTables()
+}
+
+// NewEngine returns the engine of a worker whose frames are in umem. chunks is how
+// many chunks of up to size packets it may have in flight; fallback decides when
+// the GPU cannot.
+func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) (*Engine, error) {
+	mail, err := newMailbox(chunks, size)
+	if err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, mail.close)
+	e := newEngine(fallback, &d.health, mail, d.options.Timeout)
+	d.engines = append(d.engines, e)
+	return e, d.ctx.Do(func() error { return d.serve(e, umem) })
+}
+
+// params are what kernels get to know of a mailbox; mailbox.h has the same.
+type params struct {
+	Slots                           cuda.DevicePtr
+	SlotBytes, Results, Quads, Umem uint32
+	Frames                          cuda.DevicePtr
+	Tables                          tablePointers
+}
+
+// threads of a block; forward.cu has the same.
+const threads = 512
+
+// serve lets the device reach a worker's memory, and starts the worker's kernel.
+func (d *Device) serve(e *Engine, umem []byte) error {
+	frames, err := d.ctx.Register(umem)
+	if err != nil {
+		return err
+	}
+	mail, err := d.ctx.Register(e.mail.mem)
+	if err != nil {
+		return err
+	}
+	stream, err := d.ctx.NewStream(0)
+	if err != nil {
+		return err
+	}
+	d.closers = append(d.closers, frames.Close, mail.Close, stream.Close)
+	p := params{
+		Slots: mail.Ptr(), SlotBytes: uint32(e.mail.slotBytes), Results: doneBytes, Quads: uint32(e.mail.quadsAt),
+		Umem: uint32(len(umem)), Frames: frames.Ptr(), Tables: d.pointers,
+	}
+	if d.options.Mode == Launched {
+		return d.launchEach(e, stream, p)
+	}
+	kernel, err := cuda.NewLaunch(d.entries.resident, &struct{ M params }{p})
+	if err != nil {
+		return err
+	}
+	kernel.Grid, kernel.Block = cuda.Dim{X: uint32(len(e.mail.slots))}, cuda.Dim{X: threads}
+	if err := kernel.Enqueue(stream); err != nil {
+		return err
+	}
+	d.closers = append(d.closers, func() error { return d.stop(e, stream) })
+	return nil
+}
+
+// launchEach has the engine launch a kernel for each chunk.
+func (d *Device) launchEach(e *Engine, stream *cuda.Stream, p params) error {
+	finished, err := d.ctx.Alloc(4 * len(e.mail.slots))
+	if err != nil {
+		return err
+	}
+	d.closers = append(d.closers, finished.Close)
+	if err := stream.Fill32(finished.Ptr(), 0, len(e.mail.slots)); err != nil {
+		return err
+	}
+	args := &struct {
+		M              params
+		Number, Seq, N uint32
+		Finished       cuda.DevicePtr
+	}{M: p}
+	kernel, err := cuda.NewLaunch(d.entries.launched, args)
+	if err != nil {
+		return err
+	}
+	kernel.Block = cuda.Dim{X: threads}
+	bound := false
+	e.launch = func(slot int, seq uint32, n int) error {
+		if !bound { // on the worker's own thread
+			if err := d.ctx.Bind(); err != nil {
+				return err
+			}
+			bound = true
+		}
+		args.Number, args.Seq, args.N = uint32(slot), seq, uint32(n)
+		args.Finished = finished.Ptr().Add(4 * slot)
+		kernel.Grid = cuda.Dim{X: uint32((n + threads/32*quadFrames - 1) / (threads / 32 * quadFrames))}
+		return kernel.Enqueue(stream)
+	}
+	return nil
+}
+
+// stop ends an engine's resident kernel.
+func (d *Device) stop(e *Engine, stream *cuda.Stream) error {
+	for i := range e.mail.slots {
+		e.mail.slots[i].stop()
+	}
+	for start := time.Now(); ; {
+		done, err := stream.Done()
+		if done || err != nil {
+			return err
+		}
+		if time.Since(start) > time.Second {
+			d.health.fail(errors.New("the resident kernel does not end"))
+			return d.health.err()
+		}
+		time.Sleep(50 * time.Microsecond)
+	}
+}
+
+// Err is why the device was taken out, nil while it works.
+func (d *Device) Err() error { return d.health.err() }
+
+// Info describes the device.
+func (d *Device) Info() cuda.DeviceInfo { return d.info }
+
+// Mode is how chunks reach the device.
+func (d *Device) Mode() Mode { return d.options.Mode }
+
+// Close ends what runs on the device and gives everything back. No engine may be in
+// use any more, and nobody may change the forwarding base meanwhile. Of a device
+// that has failed, the driver keeps what it holds until the process ends.
+func (d *Device) Close() error {
+	if d.tables != nil {
+		d.base.Follow(nil)
+		d.base.IPv4.Follow(nil)
+		d.base.IPv6.Follow(nil)
+		d.tables.patcher.close()
+	}
+	if d.health.err() != nil {
+		return nil
+	}
+	err := d.ctx.Do(func() error {
+		var errs []error
+		for _, c := range slices.Backward(d.closers) {
+			errs = append(errs, c())
+		}
+		return errors.Join(errs...)
+	})
+	return errors.Join(err, d.ctx.Close())
+}

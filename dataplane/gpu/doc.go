@@ -1,0 +1,22 @@
+// Package gpu is the engine that has a GPU decide on packets, where they lie: it
+// reads the headers of frames in the workers' memory over PCIe, looks up and
+// rewrites them as package cpu does, and writes the results beside.
+//
+//	worker                         host memory                        GPU
+//	Submit  ── descriptors ──►  mailbox: a slot for each  ◄── polls ── a block for each slot
+//	                            chunk in flight
+//	                            frames (umem)             ◄── reads, rewrites 32 bytes
+//	Done    ◄── results ──────  results, done             ◄── writes, fence, done
+//
+// The kernel stays on the GPU (resident): a chunk costs no call of the driver. It
+// can also be launched for each chunk, for comparison.
+//
+// The forwarding base's copy on the device follows the original change by change
+// (tables.go). A packet whose lookup overlapped with the reuse of an entry is
+// looked up again, on the device, as readers of package trie do.
+//
+// A GPU that does not answer in time is taken out, with whatever it holds: those
+// packets count as dropped, their frames are not used again, for the GPU may yet
+// write to them, and the CPU engine carries on. After a kernel's fault the driver
+// refuses everything until the process ends.
+package gpu

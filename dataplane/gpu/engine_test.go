@@ -1,0 +1,222 @@
+package gpu
+
+import (
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/fib"
+)
+
+// block is what serves a slot on a GPU, in Go: it waits for the descriptors, takes
+// them apart, and sends every packet out of the port behind that it came from.
+type block struct {
+	*slot
+	seq  uint32
+	hang atomic.Bool
+	had  atomic.Int64 // chunks
+}
+
+func (b *block) run(done chan<- struct{}) {
+	defer close(done)
+	for b.seq = 1; ; b.seq++ {
+		n := b.await()
+		if n == stopSize {
+			return
+		}
+		b.had.Add(1)
+		for packet := range n {
+			quad, rest := packet/quadFrames, packet%quadFrames
+			lane := rest/unitFrames*unitWords + 1 + rest%unitFrames
+			word := b.quads[quad*quadBytes/8+lane]
+			b.results[packet] = batch.Result{Addr: uint32(word), Len: uint16(word >> 32), Verdict: batch.Forward(uint16(word>>48) + 1)}
+		}
+		atomic.StoreUint32(b.done, b.seq)
+	}
+}
+
+func (b *block) await() (n uint32) {
+	for {
+		head := atomic.LoadUint64(&b.quads[0])
+		if uint32(head) == b.seq && !b.hang.Load() {
+			return uint32(head >> 32)
+		}
+		time.Sleep(time.Microsecond)
+	}
+}
+
+const maxChunk = 200
+
+// newRig returns an engine whose slots are served by blocks in Go, and chunks.
+func newRig(t *testing.T, slots int, timeout time.Duration) (*Engine, []*block, []*batch.Chunk) {
+	t.Helper()
+	mail, err := newMailbox(slots, maxChunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []*block
+	var ends []chan struct{}
+	for i := range mail.slots {
+		b := &block{slot: &mail.slots[i]}
+		blocks, ends = append(blocks, b), append(ends, make(chan struct{}))
+		go b.run(ends[i])
+	}
+	slab, err := batch.NewSlab(slots+1, maxChunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newEngine(cpu.New(fib.New(1), make([]byte, 1<<20), make([]bool, 16)), &health{}, mail, timeout)
+	t.Cleanup(func() {
+		for i, b := range blocks {
+			b.hang.Store(false)
+			for !b.finished() && b.slot.seq != 0 { // what it hung with
+				time.Sleep(time.Microsecond)
+			}
+			b.stop()
+			<-ends[i]
+		}
+		slab.Close()
+		if err := mail.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e, blocks, slab.Chunks
+}
+
+func fill(c *batch.Chunk, rnd *rand.Rand, n int) {
+	c.N = n
+	for i := range n {
+		c.In[i] = batch.Frame{Addr: rnd.Uint32(), Len: uint16(rnd.Uint32()), Port: uint16(rnd.IntN(10))}
+		c.Out[i] = batch.Result{}
+	}
+	c.Submitted = batch.Clock()
+}
+
+func await(e *Engine, c *batch.Chunk) {
+	for !e.Done(c) {
+		time.Sleep(time.Microsecond)
+	}
+}
+
+// Descriptors of chunks of every size arrive, and results come back, through slots
+// that had other chunks before.
+func TestChunksPassTheMailbox(t *testing.T) {
+	e, _, chunks := newRig(t, 2, time.Minute)
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for n := 1; n <= maxChunk; n++ {
+		for _, c := range chunks[:2] {
+			fill(c, rnd, n)
+			e.Submit(c)
+		}
+		for _, c := range chunks[:2] {
+			await(e, c)
+			for i, f := range c.In[:n] {
+				if want := (batch.Result{Addr: f.Addr, Len: f.Len, Verdict: batch.Forward(f.Port + 1)}); c.Out[i] != want {
+					t.Fatalf("packet %d of %d: %+v, want %+v", i, n, c.Out[i], want)
+				}
+			}
+		}
+	}
+}
+
+// At low load one block has all the chunks.
+func TestTheLowestFreeSlotIsTaken(t *testing.T) {
+	e, blocks, chunks := newRig(t, 3, time.Minute)
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for range 10 {
+		fill(chunks[0], rnd, 5)
+		e.Submit(chunks[0])
+		await(e, chunks[0])
+	}
+	if blocks[0].had.Load() != 10 || blocks[1].had.Load()+blocks[2].had.Load() != 0 {
+		t.Errorf("the blocks had %d, %d and %d chunks", blocks[0].had.Load(), blocks[1].had.Load(), blocks[2].had.Load())
+	}
+}
+
+// A chunk for which there is no slot is the CPU's.
+func TestMoreChunksThanSlots(t *testing.T) {
+	e, blocks, chunks := newRig(t, 1, time.Minute)
+	rnd := rand.New(rand.NewPCG(1, 1))
+	blocks[0].hang.Store(true)
+	for _, c := range chunks[:2] {
+		fill(c, rnd, 3)
+		for i := range 3 {
+			c.In[i] = batch.Frame{Addr: 0, Len: 60}
+		}
+		e.Submit(c)
+	}
+	if e.Done(chunks[0]) || !e.Done(chunks[1]) {
+		t.Error("the second chunk waits for the first, or the first for nobody")
+	}
+	if got := chunks[1].Out[0].Verdict; got != batch.Drop(batch.EtherType) {
+		t.Errorf("the CPU's verdict on an empty frame is %v", got)
+	}
+	blocks[0].hang.Store(false)
+	await(e, chunks[0])
+}
+
+// A GPU that does not answer is taken out: what it has is lost, what comes after
+// is the CPU's, and an answer that comes too late changes nothing.
+func TestAHungGPUIsTakenOut(t *testing.T) {
+	e, blocks, chunks := newRig(t, 2, 5*time.Millisecond)
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for _, b := range blocks {
+		b.hang.Store(true)
+	}
+	for _, c := range chunks[:2] {
+		fill(c, rnd, 7)
+		e.Submit(c)
+	}
+	start := time.Now()
+	await(e, chunks[0])
+	if took := time.Since(start); took < 4*time.Millisecond || took > time.Second {
+		t.Errorf("it was given %v, want 5ms", took)
+	}
+	if !e.Done(chunks[1]) {
+		t.Error("the other chunk waits on")
+	}
+	for _, c := range chunks[:2] {
+		for _, r := range c.Out[:7] {
+			if r.Verdict != batch.Lost {
+				t.Fatalf("verdict %v, want lost", r.Verdict)
+			}
+		}
+	}
+	if err := e.health.err(); err == nil || !strings.Contains(err.Error(), "did not finish 7 packets within 5ms") {
+		t.Errorf("the reason is %v", err)
+	}
+	if e.Name() != "cpu" {
+		t.Errorf("the engine is called %q", e.Name())
+	}
+	late := chunks[0]
+	fill(late, rnd, 4)
+	for i := range 4 {
+		late.In[i] = batch.Frame{Addr: 0, Len: 60}
+	}
+	e.Submit(late)
+	for _, b := range blocks {
+		b.hang.Store(false)
+		for !b.finished() {
+			time.Sleep(time.Microsecond)
+		}
+	}
+	if !e.Done(late) || late.Out[3].Verdict != batch.Drop(batch.EtherType) || late.Out[5].Verdict != batch.Lost {
+		t.Errorf("the next chunk: %v", late.Out[:7])
+	}
+}
+
+func TestTheHotPathAllocatesNothing(t *testing.T) {
+	e, _, chunks := newRig(t, 1, time.Minute)
+	fill(chunks[0], rand.New(rand.NewPCG(1, 1)), 100)
+	if n := testing.AllocsPerRun(100, func() {
+		e.Submit(chunks[0])
+		for !e.Done(chunks[0]) {
+		}
+	}); n != 0 {
+		t.Errorf("a chunk allocates %v times", n)
+	}
+}

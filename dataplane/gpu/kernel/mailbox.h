@@ -1,0 +1,39 @@
+/* The mailbox of a worker: host memory in which it and its blocks meet. Go's
+ * mailbox.go lays it out; a test holds the two together.
+ *
+ * A slot holds one chunk, and is served by one block:
+ *
+ *	done      the sequence number of the chunk that was finished last
+ *	results   a struct result for each packet
+ *	quads     the descriptors
+ *
+ * Descriptors travel with their doorbell. A unit is a cache line of the host: the
+ * chunk's sequence number and size, then seven struct frame. A unit is read whole, so
+ * one that has the sequence number has the frames. Four units make a quad, that a warp
+ * reads at once, a word of 64 bits a lane:
+ *
+ *	lane   0         1 ... 7        8         9 ... 15       16 ...
+ *	       seq, n    7 frames       seq, n    7 frames       ...
+ */
+#ifndef WARPROUTE_MAILBOX_H
+#define WARPROUTE_MAILBOX_H
+
+#include "tables.h"
+
+#define UNIT_LANES 8
+#define UNIT_FRAMES 7
+#define QUAD_FRAMES 28
+#define QUAD_BYTES 256
+#define STOP 0xffffffffu /* as a chunk's size: the block is to end */
+
+struct mailbox {
+	uint8_t *slots;
+	uint32_t slot_bytes; /* from one slot to the next */
+	uint32_t results;    /* offset of the results in a slot; done is at 0 */
+	uint32_t quads;      /* offset of the descriptors */
+	uint32_t umem_bytes;
+	uint8_t *umem;
+	struct tables tables;
+};
+
+#endif

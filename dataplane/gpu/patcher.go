@@ -1,0 +1,116 @@
+package gpu
+
+import (
+	"runtime"
+	"sync"
+
+	"github.com/warproute/warproute/cuda"
+)
+
+// patch is a change of the device's memory: Count words of Bytes bytes each, from
+// an address on, become Word. forward.cu has the same.
+type patch struct {
+	At           cuda.DevicePtr
+	Word         uint64
+	Count, Bytes uint32
+}
+
+// maxPatches is how many changes go to the device at once.
+const maxPatches = 1 << 15
+
+// patcher has changes made on the device, in the order in which they were added.
+// Whoever changes the forwarding base adds them; a goroutine of the patcher's own,
+// on a thread of its own, sees them through.
+type patcher struct {
+	health *health
+	apply  func([]patch) error // makes changes on the device and waits until it has
+
+	mu    sync.Mutex // guards what follows
+	moved *sync.Cond
+	queue []patch
+	added uint64 // changes so far
+	made  uint64 // of them
+	due   bool   // the queue is to be worked off
+	ended bool
+	done  chan struct{}
+}
+
+// newPatcher starts a patcher. enter prepares the goroutine's thread.
+func newPatcher(h *health, enter func() error, apply func([]patch) error) *patcher {
+	p := &patcher{health: h, apply: apply, done: make(chan struct{})}
+	p.moved = sync.NewCond(&p.mu)
+	go p.run(enter)
+	return p
+}
+
+func (p *patcher) run(enter func() error) {
+	defer close(p.done)
+	runtime.LockOSThread() // for good: the thread ends with the goroutine
+	if err := enter(); err != nil {
+		p.health.fail(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		for !p.ended && !(p.due && len(p.queue) > 0) {
+			p.due = false
+			p.moved.Wait()
+		}
+		if p.ended {
+			return
+		}
+		batch := p.queue[:min(len(p.queue), maxPatches)]
+		p.mu.Unlock()
+		if p.health.ok() {
+			if err := p.apply(batch); err != nil {
+				p.health.fail(err)
+			}
+		}
+		p.mu.Lock()
+		p.queue = p.queue[:copy(p.queue, p.queue[len(batch):])]
+		p.made += uint64(len(batch))
+		p.moved.Broadcast()
+	}
+}
+
+// add puts a change behind those that were added before.
+func (p *patcher) add(change patch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queue = append(p.queue, change)
+	p.added++
+	if len(p.queue) >= maxPatches && !p.due {
+		p.due = true
+		p.moved.Broadcast()
+	}
+}
+
+// flush has everything that was added made soon.
+func (p *patcher) flush() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.due = true
+	p.moved.Broadcast()
+}
+
+// settle returns when everything that was added has been made, or the device has
+// failed.
+func (p *patcher) settle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.due = true
+	p.moved.Broadcast()
+	for want := p.added; p.made < want && !p.ended; {
+		p.due = true
+		p.moved.Wait()
+	}
+}
+
+// close ends the patcher; what was not made is not made any more.
+func (p *patcher) close() {
+	p.mu.Lock()
+	p.ended = true
+	p.moved.Broadcast()
+	p.mu.Unlock()
+	<-p.done
+}
