@@ -56,10 +56,12 @@ func (im *Image) unmapWhenUnused() {
 	}
 }
 
-// discard gives all memory back but the header's; what was there reads as 0.
+// discard gives all memory back but that of the header's page, which is larger
+// than the header on some processors.
 func (im *Image) discard() {
+	behindHeader := Root + max(Groups-Root, unix.Getpagesize()/wordBytes)
 	_ = unix.Madvise(bytesOf(im.words[:Root]), unix.MADV_DONTNEED)
-	_ = unix.Madvise(bytesOf(im.words[Groups:]), unix.MADV_DONTNEED)
+	_ = unix.Madvise(bytesOf(im.words[behindHeader:]), unix.MADV_DONTNEED)
 }
 
 // Bytes is the memory that the image takes, in whole pages; the writer may ask.
