@@ -12,20 +12,6 @@ import (
 	"github.com/warproute/warproute/internal/testutil"
 )
 
-// plainSum is the sum as RFC 1071 first describes it.
-func plainSum(b []byte) uint16 {
-	var s uint32
-	for i := 0; i < len(b); i += 2 {
-		w := uint32(b[i]) << 8
-		if i+1 < len(b) {
-			w |= uint32(b[i+1])
-		}
-		s += w
-		s = s>>16 + s&0xffff
-	}
-	return uint16(s)
-}
-
 func TestSumAtEveryLength(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	random, ones := make([]byte, 2048), bytes.Repeat([]byte{0xff}, 2048)
@@ -34,7 +20,7 @@ func TestSumAtEveryLength(t *testing.T) {
 	}
 	for _, data := range [][]byte{random, ones, make([]byte, 2048)} {
 		for n := range len(data) + 1 {
-			if got, want := Sum(data[:n]), plainSum(data[:n]); got != want {
+			if got, want := Sum(data[:n]), testutil.Sum(data[:n]); got != want {
 				t.Fatalf("%d bytes from % x...: got %#04x, want %#04x", n, data[:4], got, want)
 			}
 		}
@@ -50,9 +36,9 @@ func TestUpdateChecksumEqualsComputingAnew(t *testing.T) {
 				var b [4]byte
 				binary.BigEndian.PutUint16(b[0:], rest)
 				binary.BigEndian.PutUint16(b[2:], uint16(m))
-				before := ^plainSum(b[:])
+				before := ^testutil.Sum(b[:])
 				binary.BigEndian.PutUint16(b[2:], m2)
-				want := ^plainSum(b[:])
+				want := ^testutil.Sum(b[:])
 				if got := UpdateChecksum(before, uint16(m), m2); got != want {
 					t.Fatalf("rest %#04x, word %#04x to %#04x: got %#04x, want %#04x", rest, m, m2, got, want)
 				}
@@ -71,7 +57,7 @@ func TestDecrementTTLKeepsTheChecksumRight(t *testing.T) {
 		h[0] = 0x45
 		h[8] = byte(1 + rnd.IntN(255))
 		binary.BigEndian.PutUint16(h[10:], 0)
-		binary.BigEndian.PutUint16(h[10:], ^plainSum(h[:]))
+		binary.BigEndian.PutUint16(h[10:], ^testutil.Sum(h[:]))
 		if !h.ChecksumOK() {
 			t.Fatalf("header % x: checksum refused", h)
 		}
@@ -80,7 +66,7 @@ func TestDecrementTTLKeepsTheChecksumRight(t *testing.T) {
 		want := before
 		want[8]--
 		binary.BigEndian.PutUint16(want[10:], 0)
-		binary.BigEndian.PutUint16(want[10:], ^plainSum(want[:]))
+		binary.BigEndian.PutUint16(want[10:], ^testutil.Sum(want[:]))
 		if h != want {
 			t.Fatalf("header % x:\n got  % x\n want % x", before, h, want)
 		}
@@ -89,15 +75,6 @@ func TestDecrementTTLKeepsTheChecksumRight(t *testing.T) {
 			t.Fatalf("header % x: wrong checksum accepted", h)
 		}
 	}
-}
-
-// unfinished puts the bare pseudo-header sum into a frame's checksum field, as
-// Linux does when it leaves the rest to the device.
-func unfinished(frame []byte, field int, addrs []byte, proto byte, l4len int) []byte {
-	out := bytes.Clone(frame)
-	pseudo := append(bytes.Clone(addrs), 0, proto, byte(l4len>>8), byte(l4len))
-	binary.BigEndian.PutUint16(out[field:], plainSum(pseudo))
-	return out
 }
 
 func TestUnfinishedL4ChecksumsAreCompleted(t *testing.T) {
@@ -132,7 +109,7 @@ func TestUnfinishedL4ChecksumsAreCompleted(t *testing.T) {
 				addrs = ip[8:40]
 				complete = func(p []byte) bool { return CompleteIPv6(p, c.proto, c.l4) }
 			}
-			got := unfinished(c.want, EthernetLen+c.l4+c.checksum, addrs, byte(c.proto), len(ip)-c.l4)
+			got := testutil.Unfinished(c.want, EthernetLen+c.l4+c.checksum, addrs, byte(c.proto), len(ip)-c.l4)
 			if !complete(got[EthernetLen:]) {
 				t.Fatalf("%s, %d bytes: not seen as unfinished", c.name, n)
 			}
@@ -152,7 +129,7 @@ func TestCompletedUDPChecksumIsNeverZero(t *testing.T) {
 	p := f[EthernetLen:]
 	// Choose the payload so that the checksum comes out as zero: it is then ~0 + the old one.
 	binary.BigEndian.PutUint16(p[28:], binary.BigEndian.Uint16(p[26:]))
-	got := unfinished(f, EthernetLen+26, p[12:20], 17, len(p)-20)
+	got := testutil.Unfinished(f, EthernetLen+26, p[12:20], 17, len(p)-20)
 	if !CompleteIPv4(got[EthernetLen:]) {
 		t.Fatal("not seen as unfinished")
 	}
@@ -169,12 +146,16 @@ func TestChecksumsThatMustStay(t *testing.T) {
 	none := bytes.Clone(udp)
 	binary.BigEndian.PutUint16(none[26:], 0)
 	for name, p := range map[string][]byte{
-		"finished":         udp,
-		"UDP without one":  none,
-		"fragment":         unfinished(fragment, 26, fragment[12:20], 17, len(fragment)-20),
-		"L4 header cut":    udp[:24],
-		"no L4 header":     udp[:20],
-		"other protocol":   func() []byte { p := bytes.Clone(udp); p[9] = 47; return unfinished(p, 26, p[12:20], 47, len(p)-20) }(),
+		"finished":        udp,
+		"UDP without one": none,
+		"fragment":        testutil.Unfinished(fragment, 26, fragment[12:20], 17, len(fragment)-20),
+		"L4 header cut":   udp[:24],
+		"no L4 header":    udp[:20],
+		"other protocol": func() []byte {
+			p := bytes.Clone(udp)
+			p[9] = 47
+			return testutil.Unfinished(p, 26, p[12:20], 47, len(p)-20)
+		}(),
 		"ends in checksum": udp[:27],
 	} {
 		before := bytes.Clone(p)

@@ -58,7 +58,7 @@ func TestInnerChecksumsAreCompleted(t *testing.T) {
 					ls, start = append(ls, c.outer), start+8
 				}
 				want := testutil.Frame(append(ls, gopacket.Payload(payload))...)
-				got := unfinished(want, start+l4+16, addrs, 6, len(ip)-l4)
+				got := testutil.Unfinished(want, start+l4+16, addrs, 6, len(ip)-l4)
 				if bytes.Equal(got, want) {
 					t.Fatal("the test's packet is finished")
 				}

@@ -4,30 +4,21 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
-	"net/netip"
 	"testing"
 
 	"github.com/warproute/warproute/batch"
-	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/packet"
 	"github.com/warproute/warproute/umem"
 )
 
-const (
-	mac0, mac1, mac2 fib.MAC = 0x020000000001, 0x020000000011, 0x020000000021 // of the ports
-	peer, peer2      fib.MAC = 0x0200000000aa, 0x0200000000bb
-)
-
-// world is an engine over a small network: port 1 with a neighbour, port 2 with
-// another and an MTU of 100, port 3 down; port 0 repairs checksums.
+// world is an engine over a small network.
 type world struct {
 	t      testing.TB
-	fib    *fib.FIB
+	net    *testutil.Network
 	engine *Engine
 	mem    *umem.Memory
 	chunk  *batch.Chunk
-	glean  uint32 // an adjacency that is unresolved
 }
 
 func newWorld(t testing.TB) *world {
@@ -40,56 +31,8 @@ func newWorld(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { mem.Close(); slab.Close() })
-	w := &world{t: t, fib: fib.New(1), mem: mem, chunk: slab.Chunks[0]}
-	w.engine = New(w.fib, mem.Bytes(), []bool{true, false, false, false})
-	w.fib.SetPort(0, mac0, 1500)
-	w.fib.SetPort(1, mac1, 1500)
-	w.fib.SetPort(2, mac2, 100)
-	w.fib.SetPort(3, mac2, 0)
-	a1, a2, a3 := w.adjacency(1, peer), w.adjacency(2, peer2), w.adjacency(3, peer2)
-	w.glean = w.adjacency(1, 0)
-	one := fib.Path{Adjacency: a1, Weight: 1}
-	two := fib.Path{Adjacency: a2, Weight: 1}
-	w.route(w.hop(fib.KindForward, one), "10.1.0.0/16", "fd01::/64")
-	w.route(w.hop(fib.KindForward, two), "10.2.0.0/16", "fd02::/64")
-	w.route(w.hop(fib.KindForward, fib.Path{Adjacency: a3, Weight: 1}), "10.3.0.0/16", "fd03::/64")
-	w.route(w.hop(fib.KindForward, fib.Path{Adjacency: w.glean, Weight: 1}), "10.4.0.0/16", "fd04::/64")
-	w.route(w.hop(fib.KindForward, one, two), "10.5.0.0/16", "fd05::/64")
-	w.route(w.hop(fib.KindLocal), "10.6.0.1/32", "fd06::1/128")
-	w.route(w.hop(fib.KindBlackhole), "10.7.0.0/16", "fd07::/64")
-	w.route(w.hop(fib.KindUnreachable), "10.8.0.0/16", "fd08::/64")
-	w.route(w.hop(fib.KindProhibit), "10.9.0.0/16", "fd09::/64")
-	w.route(w.hop(fib.KindNoPort), "10.10.0.0/16", "fd0a::/64")
-	return w
-}
-
-func (w *world) adjacency(port uint16, mac fib.MAC) uint32 {
-	id, err := w.fib.NewAdjacency(port)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.fib.SetAdjacency(id, port, mac)
-	return id
-}
-
-func (w *world) hop(k fib.Kind, paths ...fib.Path) fib.ID {
-	id, err := w.fib.NewNextHop(k, paths...)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return id
-}
-
-func (w *world) route(id fib.ID, prefixes ...string) {
-	for _, s := range prefixes {
-		p, insert := netip.MustParsePrefix(s), w.fib.IPv4.Insert
-		if p.Addr().Is6() {
-			insert = w.fib.IPv6.Insert
-		}
-		if err := insert(p, id); err != nil {
-			w.t.Fatal(err)
-		}
-	}
+	net := testutil.NewNetwork()
+	return &world{t: t, net: net, engine: New(net.FIB, mem.Bytes(), net.Repair), mem: mem, chunk: slab.Chunks[0]}
 }
 
 // submit runs frames through the engine as one chunk, all from one port.
@@ -112,19 +55,6 @@ func (w *world) received(i int) []byte {
 	return w.mem.Bytes()[f.Addr:][:f.Len]
 }
 
-// edit returns a copy of a frame with bytes of its IP packet changed and, for
-// IPv4, the header checksum made right again.
-func edit(frame []byte, at int, with ...byte) []byte {
-	f := bytes.Clone(frame)
-	p := f[packet.EthernetLen:]
-	copy(p[at:], with)
-	if p[0]>>4 == 4 {
-		binary.BigEndian.PutUint16(p[10:], 0)
-		binary.BigEndian.PutUint16(p[10:], packet.Checksum(p[:packet.IPv4Len]))
-	}
-	return f
-}
-
 func to4(dst string) []byte { return testutil.UDP4("192.0.2.1", dst, 1000, 53, make([]byte, 40)...) }
 func to6(dst string) []byte { return testutil.UDP6("2001:db8::1", dst, 1000, 53, make([]byte, 40)...) }
 
@@ -136,16 +66,16 @@ func TestVerdicts(t *testing.T) {
 	big6 := testutil.UDP6("2001:db8::1", "fd02::9", 1, 2, make([]byte, 53)...)
 	fit4 := testutil.UDP4("192.0.2.1", "10.2.0.9", 1, 2, make([]byte, 72)...)
 	fit6 := testutil.UDP6("2001:db8::1", "fd02::9", 1, 2, make([]byte, 52)...)
-	routing0 := edit(edit(v6, 6, byte(packet.Routing)), 40, 17, 0, 0, 1)
+	routing0 := testutil.Edit(testutil.Edit(v6, 6, byte(packet.Routing)), 40, 17, 0, 0, 1)
 	arp := bytes.Clone(v4)
 	arp[12], arp[13] = 8, 6
 	crossed := bytes.Clone(v6)
 	crossed[12], crossed[13] = 8, 0
 	crossed4 := bytes.Clone(v4)
 	crossed4[12], crossed4[13] = 0x86, 0xdd
-	tcp1 := edit(v4, 6, 0, 1)
-	mapped := edit(v6, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1)
-	tcp1 = edit(tcp1, 9, 6)
+	tcp1 := testutil.Edit(v4, 6, 0, 1)
+	mapped := testutil.Edit(v6, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1)
+	tcp1 = testutil.Edit(tcp1, 9, 6)
 
 	drop := batch.Drop
 	for _, c := range []struct {
@@ -163,21 +93,21 @@ func TestVerdicts(t *testing.T) {
 		{"ARP", arp, drop(batch.EtherType)},
 		{"IPv6 packet as IPv4", crossed, drop(batch.IPVersion)},
 		{"IPv4 packet as IPv6", crossed4, drop(batch.IPVersion)},
-		{"IHL of 4", edit(v4, 0, 0x44), drop(batch.HeaderLength)},
-		{"IHL beyond the packet", edit(v4, 0, 0x4f, 0, 0, 59), drop(batch.HeaderLength)},
-		{"IPv4 options", edit(v4, 0, 0x46), drop(batch.IPOptions)},
-		{"total length below the header", edit(v4, 2, 0, 19), drop(batch.BadLength)},
-		{"total length beyond the frame", edit(v4, 2, 0, 69), drop(batch.BadLength)},
-		{"payload length beyond the frame", edit(v6, 4, 0, 49), drop(batch.BadLength)},
-		{"jumbogram", edit(v6, 4, 0, 0, 0), drop(batch.BadLength)},
-		{"no payload and no next header", edit(v6, 4, 0, 0, 59), batch.Forward(1)},
+		{"IHL of 4", testutil.Edit(v4, 0, 0x44), drop(batch.HeaderLength)},
+		{"IHL beyond the packet", testutil.Edit(v4, 0, 0x4f, 0, 0, 59), drop(batch.HeaderLength)},
+		{"IPv4 options", testutil.Edit(v4, 0, 0x46), drop(batch.IPOptions)},
+		{"total length below the header", testutil.Edit(v4, 2, 0, 19), drop(batch.BadLength)},
+		{"total length beyond the frame", testutil.Edit(v4, 2, 0, 69), drop(batch.BadLength)},
+		{"payload length beyond the frame", testutil.Edit(v6, 4, 0, 49), drop(batch.BadLength)},
+		{"jumbogram", testutil.Edit(v6, 4, 0, 0, 0), drop(batch.BadLength)},
+		{"no payload and no next header", testutil.Edit(v6, 4, 0, 0, 59), batch.Forward(1)},
 		{"header checksum", func() []byte { f := bytes.Clone(v4); f[24] ^= 1; return f }(), drop(batch.BadChecksum)},
-		{"IPv4 TTL 1", edit(v4, 8, 1), drop(batch.TTLExpired)},
-		{"IPv4 TTL 0", edit(v4, 8, 0), drop(batch.TTLExpired)},
-		{"IPv4 TTL 2", edit(v4, 8, 2), batch.Forward(1)},
-		{"IPv6 hop limit 1", edit(v6, 7, 1), drop(batch.TTLExpired)},
-		{"IPv6 hop limit 0", edit(v6, 7, 0), drop(batch.TTLExpired)},
-		{"IPv6 hop limit 2", edit(v6, 7, 2), batch.Forward(1)},
+		{"IPv4 TTL 1", testutil.Edit(v4, 8, 1), drop(batch.TTLExpired)},
+		{"IPv4 TTL 0", testutil.Edit(v4, 8, 0), drop(batch.TTLExpired)},
+		{"IPv4 TTL 2", testutil.Edit(v4, 8, 2), batch.Forward(1)},
+		{"IPv6 hop limit 1", testutil.Edit(v6, 7, 1), drop(batch.TTLExpired)},
+		{"IPv6 hop limit 0", testutil.Edit(v6, 7, 0), drop(batch.TTLExpired)},
+		{"IPv6 hop limit 2", testutil.Edit(v6, 7, 2), batch.Forward(1)},
 		{"from 0/8", from4("0.0.0.0"), drop(batch.SourceMartian)},
 		{"from 127/8", from4("127.0.0.1"), drop(batch.SourceMartian)},
 		{"from multicast", from4("224.0.0.5"), drop(batch.SourceMartian)},
@@ -204,9 +134,9 @@ func TestVerdicts(t *testing.T) {
 		{"to ::1", to6("::1"), drop(batch.DestMartian)},
 		{"to IPv6 multicast", to6("ff0e::1"), drop(batch.DestMartian)},
 		{"TCP fragment at offset 1", tcp1, drop(batch.FragmentOverlap)},
-		{"UDP fragment at offset 1", edit(v4, 6, 0, 1), batch.Forward(1)},
+		{"UDP fragment at offset 1", testutil.Edit(v4, 6, 0, 1), batch.Forward(1)},
 		{"type 0 routing header", routing0, drop(batch.RoutingHeader)},
-		{"extension header beyond the end", edit(edit(v6, 6, 60), 40, 17, 200), drop(batch.ExtensionHeaders)},
+		{"extension header beyond the end", testutil.Edit(testutil.Edit(v6, 6, 60), 40, 17, 200), drop(batch.ExtensionHeaders)},
 		{"no route", to4("172.16.0.1"), drop(batch.NoRoute)},
 		{"no IPv6 route", to6("2001:db8:ffff::1"), drop(batch.NoRoute)},
 		{"port down", to4("10.3.0.1"), drop(batch.PortDown)},
@@ -236,8 +166,8 @@ func TestVerdicts(t *testing.T) {
 		if r.Verdict.Action() != batch.ActionForward && !bytes.Equal(w.received(0), c.frame) {
 			t.Errorf("%s: a frame that is not forwarded was changed", c.name)
 		}
-		if r.Verdict == batch.Hold && r.Addr != w.glean {
-			t.Errorf("%s: held for adjacency %d, want %d", c.name, r.Addr, w.glean)
+		if r.Verdict == batch.Hold && r.Addr != w.net.Glean {
+			t.Errorf("%s: held for adjacency %d, want %d", c.name, r.Addr, w.net.Glean)
 		}
 	}
 }
@@ -250,9 +180,9 @@ func TestForwardedFramesAreRewritten(t *testing.T) {
 		want := bytes.Clone(in)
 		copy(want, []byte{2, 0, 0, 0, 0, 0xaa, 2, 0, 0, 0, 0, 0x11})
 		if i == 0 {
-			want = edit(want, 8, 63)
+			want = testutil.Edit(want, 8, 63)
 		} else {
-			want = edit(want, 7, 63)
+			want = testutil.Edit(want, 7, 63)
 		}
 		if got := w.bytes(out[i]); !bytes.Equal(got, want) {
 			t.Errorf("packet %d:\n got  % x\n want % x", i, got, want)
@@ -341,7 +271,7 @@ func TestPacketsDoNotDisturbEachOther(t *testing.T) {
 	for i := range 1000 {
 		f := bytes.Clone(good)
 		if i%2 == 1 {
-			f = mutate(rnd, [][]byte{good, to6("fd01::9")}[rnd.IntN(2)])
+			f = testutil.Mutate(rnd, [][]byte{good, to6("fd01::9")}[rnd.IntN(2)])
 		}
 		frames = append(frames, f)
 	}

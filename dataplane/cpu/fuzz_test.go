@@ -14,30 +14,6 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// mutate cuts, extends or overwrites a frame at random.
-func mutate(rnd *rand.Rand, f []byte) []byte {
-	f = bytes.Clone(f)
-	for range 1 + rnd.IntN(4) {
-		switch rnd.IntN(4) {
-		case 0:
-			f = f[:rnd.IntN(len(f)+1)]
-		case 1:
-			f = append(f, make([]byte, rnd.IntN(64))...)
-		default:
-			if len(f) > 0 {
-				f[rnd.IntN(len(f))] = byte(rnd.Uint32())
-			}
-		}
-		if len(f) > umem.MaxFrameLen {
-			f = f[:umem.MaxFrameLen]
-		}
-		if len(f) == 0 {
-			break
-		}
-	}
-	return f
-}
-
 // check asserts what must hold for any frame whatsoever.
 func check(t *testing.T, w *world, in []byte, r batch.Result, i int) {
 	switch r.Verdict.Action() {
@@ -73,8 +49,8 @@ func check(t *testing.T, w *world, in []byte, r batch.Result, i int) {
 func seeds() [][]byte {
 	return [][]byte{
 		to4("10.1.0.9"), to6("fd01::9"), to4("10.5.0.9"), to6("fd05::9"), to4("10.4.0.1"),
-		edit(edit(to6("fd05::9"), 6, byte(packet.Routing)), 40, 17, 0, 0, 1),
-		edit(edit(to6("fd05::9"), 6, byte(packet.HopByHop)), 40, 44, 0),
+		testutil.Edit(testutil.Edit(to6("fd05::9"), 6, byte(packet.Routing)), 40, 17, 0, 0, 1),
+		testutil.Edit(testutil.Edit(to6("fd05::9"), 6, byte(packet.HopByHop)), 40, 44, 0),
 		testutil.Frame(testutil.Ethernet(layers.EthernetTypeIPv4), testutil.IPv4("1.2.3.4", "10.5.0.3", 6),
 			&layers.TCP{SrcPort: 1, DstPort: 2, SYN: true}, gopacket.Payload("hello")),
 	}
@@ -90,7 +66,7 @@ func TestMutatedFrames(t *testing.T) {
 	frames, originals := make([][]byte, 1000), seeds()
 	for range rounds {
 		for i := range frames {
-			frames[i] = mutate(rnd, originals[rnd.IntN(len(originals))])
+			frames[i] = testutil.Mutate(rnd, originals[rnd.IntN(len(originals))])
 		}
 		for i, r := range w.submit(0, frames...) {
 			check(t, w, frames[i], r, i)
