@@ -57,7 +57,7 @@ var imports = []struct {
 	{"internal/e2e", nil, "tests the program from outside"},
 
 	{"bench/...", []string{
-		"afxdp", "batch", "dataplane", "dataplane/cpu", "fib", "lookup", "lookup/ipv4", "lookup/ipv6", "memport", "packet", "umem",
+		"afxdp", "batch", "cuda", "dataplane", "dataplane/cpu", "fib", "lookup", "lookup/ipv4", "lookup/ipv6", "lookup/trie", "memport", "packet", "umem",
 		"internal/affinity", "internal/hist", "internal/lab", "internal/napi", "internal/oracle", "internal/routes", "bench/...",
 	}, "drives the dataplane as an operator would; nothing but cmd drives it"},
 	{"cmd/...", []string{"..."}, "wires; is wired by none"},

@@ -1,0 +1,25 @@
+//go:build gpu
+
+package gpulookup
+
+import (
+	"context"
+	"testing"
+
+	"github.com/warproute/warproute/internal/routes"
+)
+
+// On a GPU, too, every way gives what the oracle gives, for routes of every length.
+func TestGPUEveryWay(t *testing.T) {
+	for _, f := range []routes.Family{routes.IPv4, routes.IPv6} {
+		for _, table := range []string{"internet", "nested"} {
+			r, err := Run(context.Background(), options(t, table, f))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, rate := range r.Rates {
+				t.Logf("%v %s: %s, %s: %.3f G/s", f, table, rate.Way, rate.Destinations, rate.Median())
+			}
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package gpulookup
+
+import (
+	_ "embed"
+
+	"github.com/warproute/warproute/cuda"
+)
+
+//go:generate ../../scripts/ptx.sh lookup.cu
+//go:generate ../../scripts/ptx.sh at_rest.cu
+
+//go:embed lookup.ptx
+var ptx []byte
+
+//go:embed at_rest.ptx
+var ptxAtRest []byte
+
+// What lookup.cu defines; a test compares.
+const (
+	threads         = 256
+	residentThreads = 1024
+	each            = 8
+	stop            = 1<<32 - 1
+	lineBytes       = 128
+)
+
+// smallChunk is the number of addresses of a small chunk. It is a multiple of what
+// a block of any kernel does at a time, and so is the number of addresses in a workload.
+const smallChunk = 16 << 10
+
+// largeChunk is the number of addresses of a large chunk.
+const largeChunk = 4 << 20
+
+// columns is struct columns.
+type columns struct {
+	Image, Addresses, Lowers, Hops cuda.DevicePtr
+}
+
+// lookupParams are those of lookup4 and lookup6.
+type lookupParams struct {
+	Columns  columns
+	First, N uint32
+}
+
+// residentParams are those of resident4 and resident6.
+type residentParams struct {
+	Columns         columns
+	Size            uint32 // of a chunk
+	Doorbells, Done cuda.DevicePtr
+}
+
+// gatherParams are gather's.
+type gatherParams struct {
+	Image  cuda.DevicePtr
+	Times  uint32
+	Unused cuda.DevicePtr
+}
+
+// readParams are those of read_words.
+type readParams struct {
+	Words  cuda.DevicePtr
+	N      uint32
+	Unused cuda.DevicePtr
+}
