@@ -26,7 +26,8 @@ type Driver struct {
 
 // Open loads and initialises the driver. library is the file to load; "" is the
 // driver that is installed. Without one the error is ErrNoDriver. It sets
-// CUDA_MODULE_LOADING in the environment of the process.
+// CUDA_MODULE_LOADING and CUDA_DEVICE_MAX_CONNECTIONS in the environment of the
+// process.
 func Open(library string) (*Driver, error) {
 	names := libraries
 	if library != "" {
@@ -51,8 +52,10 @@ func Open(library string) (*Driver, error) {
 		return nil, fmt.Errorf("load the CUDA driver: it says that it is for CUDA %v and lacks %s: install it anew",
 			d.version, strings.Join(missing, ", "))
 	}
-	if err := loadEagerly(); err != nil {
-		return nil, err
+	for name, value := range environment {
+		if err := os.Setenv(name, value); err != nil {
+			return nil, fmt.Errorf("set %s for the CUDA driver: %w", name, err)
+		}
 	}
 	if err := d.call(cuInit, 0); err != nil {
 		return nil, fmt.Errorf("initialise the CUDA driver: %w", err)
@@ -60,14 +63,15 @@ func Open(library string) (*Driver, error) {
 	return d, nil
 }
 
-// loadEagerly has the driver put kernels on the device when their module is loaded.
-// Left to itself it does so at the first launch, and waits for kernels that run: for
-// ever, where one is resident. The driver takes this from the environment alone.
-func loadEagerly() error {
-	if err := os.Setenv("CUDA_MODULE_LOADING", "EAGER"); err != nil {
-		return fmt.Errorf("have the CUDA driver load kernels with their modules: %w", err)
-	}
-	return nil
+// environment is what the driver takes from the environment alone.
+var environment = map[string]string{
+	// Kernels are put on the device when their module is loaded. Left to itself the
+	// driver does so at the first launch, and waits for kernels that run: for ever,
+	// where one is resident.
+	"CUDA_MODULE_LOADING": "EAGER",
+	// Streams share this many queues to the device, 8 if nobody says, at most 32. What
+	// is behind a resident kernel in its queue waits for ever, too.
+	"CUDA_DEVICE_MAX_CONNECTIONS": "32",
 }
 
 // resolve looks the functions up and returns the names of those that are needed

@@ -81,7 +81,7 @@ func (s *slot) ring(n uint32, quads int) {
 	s.seq++
 	head := uint64(s.seq) | uint64(n)<<32
 	for at := (quads*4 - 1) * unitWords; at >= 0; at -= unitWords {
-		atomic.StoreUint64(&s.quads[at], head)
+		publish(&s.quads[at], head)
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 // same. IPv4 and IPv6 are where the addresses of the images are.
 type tablePointers struct {
 	IPv4, IPv6, NextHops, Groups, Adjacencies, Ports, Reuses, Repair cuda.DevicePtr
-	Seed, Pad                                                        uint32
+	Seed, Near                                                       uint32
+	NearPorts                                                        cuda.DevicePtr
 }
 
 func bytesOf[T uint32 | uint64](words []T) []byte {

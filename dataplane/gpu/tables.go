@@ -55,7 +55,7 @@ func (t *tables) Word(a fib.Array, index uint32, word uint64) {
 
 // Reuse is fib.Follower's: lookups on the device that began before this look again.
 func (t *tables) Reuse() {
-	t.reuses.value++
+	t.reuses.value = (t.reuses.value + 1) % (1 << 31)
 	t.patcher.add(patch{At: t.reuses.at, Word: t.reuses.value, Count: 1, Bytes: 4})
 }
 

@@ -18,6 +18,8 @@ struct choice {
 	int ipv4;
 	int repair;              /* the L4 checksum may be unfinished */
 	uint64_t adjacency, port; /* forward: words with the link addresses to write */
+	int looked;              /* the result depends on tables */
+	uint32_t zero;           /* as still_valid wants it */
 };
 
 /* The packet of a frame, which is IPv4 or IPv6 and valid unless there is a reason to drop it. */
@@ -36,17 +38,14 @@ DEVICE uint32_t validate(struct packet *p, uint32_t len, int *ipv4)
 }
 
 /* The next hop of the route to a packet's destination. */
-DEVICE uint32_t route(const struct tables *t, const struct packet *p, int ipv4)
+DEVICE uint32_t route(struct snapshot s, const struct packet *p, int ipv4)
 {
-	if (ipv4) {
-		const uint32_t *image = load_image(t->ipv4);
-		return trie_next_hop(image, trie_walk4(image, header_word(p, IPV4_DST)));
-	}
-	const uint32_t *image = load_image(t->ipv6);
-	uint32_t word = trie_root(image, header_word(p, IPV6_DST));
+	if (ipv4)
+		return trie_next_hop(s.ipv4, trie_walk4(s.ipv4, header_word(p, IPV4_DST)));
+	uint32_t word = trie_root(s.ipv6, header_word(p, IPV6_DST));
 	for (uint32_t at = TRIE_ROOT_BITS / 8; word & TRIE_REFERENCE && at < 16; at++)
-		word = trie_next(image, word, byte_at(p, IPV6_DST * 4 + at));
-	return trie_next_hop(image, word);
+		word = trie_next(s.ipv6, word, byte_at(p, IPV6_DST * 4 + at));
+	return trie_next_hop(s.ipv6, word);
 }
 
 /* The reason of each kind of next hop that leads nowhere, in bytes. */
@@ -61,9 +60,9 @@ DEVICE uint32_t reason_of(uint32_t kind)
 }
 
 /* Chooses what becomes of a packet and changes nothing, so that it can be done again. */
-DEVICE struct choice look(const struct tables *t, struct frame f, uint8_t *body, const uint32_t *head)
+DEVICE struct choice look(const struct tables *t, struct snapshot s, struct frame f, uint8_t *body, const uint32_t *head)
 {
-	struct choice c = {{0, 0, 0}, {head, body + ETHERNET_LEN, 0, 0, 0, 0}, 0, needs_repair(t, f.port), 0, 0};
+	struct choice c = {{0, 0, 0}, {head, body + ETHERNET_LEN, 0, 0, 0, 0}, 0, needs_repair(t, f.port), 0, 0, 0, 0};
 	struct packet *p = &c.packet;
 	uint32_t reason = validate(p, f.len, &c.ipv4);
 
@@ -71,7 +70,9 @@ DEVICE struct choice look(const struct tables *t, struct frame f, uint8_t *body,
 		c.result.verdict = verdict(ACTION_DROP, reason);
 		return c;
 	}
-	uint64_t hop = load64(&t->next_hops[route(t, p, c.ipv4)]);
+	uint64_t hop = load64(&t->next_hops[route(s, p, c.ipv4)]);
+	c.looked = 1;
+	c.zero = hop >> 40 & 1;
 	if (hop_kind(hop) != KIND_FORWARD) {
 		c.result.verdict = verdict(ACTION_DROP, reason_of(hop_kind(hop)));
 		return c;
@@ -84,7 +85,8 @@ DEVICE struct choice look(const struct tables *t, struct frame f, uint8_t *body,
 	}
 	c.adjacency = load64(&t->adjacencies[adjacency]);
 	uint32_t number = adjacency_port(c.adjacency);
-	c.port = load64(&t->ports[number]);
+	c.zero = number / MAX_PORTS;
+	c.port = load_port(t, number);
 	c.result.addr = adjacency;
 	if (port_mtu(c.port) == 0) {
 		c.result.verdict = verdict(ACTION_DROP, DROP_PORT_DOWN);
@@ -129,20 +131,22 @@ DEVICE struct result apply(const struct choice *c, uint32_t *head)
  *
  *	body  its Ethernet header, in the host's memory. It is read where the head does
  *	      not suffice, and written to finish an L4 checksum.
+ *	s     what the first attempt begins with
  *	head  a copy of the 64 bytes from 2 before body on, aligned to 4. What it has of
  *	      bytes beyond the frame's end does not matter.
  *
  * If the result's action is to forward, the caller writes bytes 2 to 31 of the head
  * back to the frame; otherwise the head has not changed. */
-DEVICE struct result decide(const struct tables *t, struct frame f, uint8_t *body, uint32_t *head)
+DEVICE struct result decide(const struct tables *t, struct snapshot s, struct frame f, uint8_t *body, uint32_t *head)
 {
+	struct tables view = *t;
+
 	for (;;) {
-		uint32_t reuses = load32(t->reuses);
-		fence_loads();
-		struct choice c = look(t, f, body, head);
-		fence_loads();
-		if (load32(t->reuses) == reuses)
+		struct choice c = look(&view, s, f, body, head);
+		if (!c.looked || still_valid(&view, s, c.zero))
 			return apply(&c, head);
+		view.near = 0; /* of the snapshot before */
+		s = take_snapshot(&view);
 	}
 }
 

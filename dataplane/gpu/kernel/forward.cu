@@ -11,8 +11,14 @@
  * all banks of shared memory. */
 #define HEAD_WORDS 17
 
+/* What a warp has of the packets that it works on. */
+struct desk {
+	uint64_t ports[WARP];
+	uint32_t heads[WARP][HEAD_WORDS];
+};
+
 struct shared {
-	uint32_t heads[WARPS][WARP][HEAD_WORDS];
+	struct desk desks[WARPS];
 	volatile uint32_t arrived; /* the chunk that the first warp has seen, */
 	volatile uint32_t n;       /* and its size */
 };
@@ -61,15 +67,16 @@ DEVICE int in_line(const struct mailbox *m, uint32_t addr)
 	return addr % 16 == 2 && addr <= m->umem_bytes - 64;
 }
 
-/* Copies the first 64 bytes of a warp's frames to its rows, four lanes a frame, so
- * that a frame is one access to the host's memory. */
-DEVICE void load_heads(const struct mailbox *m, uint32_t (*heads)[HEAD_WORDS], struct word w, int valid)
+/* Copies the first 64 bytes of a warp's frames to its desk, four lanes a frame, so
+ * that a frame is one access to the host's memory. While that is on its way, takes
+ * what lookups begin with. */
+DEVICE struct snapshot load_heads(const struct mailbox *m, struct desk *desk, struct word w, int valid)
 {
 	struct words4 parts[4];
-	uint32_t part = lane_index() % 4;
+	uint32_t lane = lane_index(), part = lane % 4;
 #pragma unroll
 	for (uint32_t i = 0; i < 4; i++) {
-		uint32_t from = i * 8 + lane_index() / 4;
+		uint32_t from = i * 8 + lane / 4;
 		uint32_t addr = shuffle(w.low, from), len = shuffle(w.high, from) & 0xffff;
 		if (!shuffle(valid, from))
 			continue;
@@ -78,16 +85,19 @@ DEVICE void load_heads(const struct mailbox *m, uint32_t (*heads)[HEAD_WORDS], s
 		else
 			parts[i] = load_bytes(m->umem, addr, len, part * 16);
 	}
+	struct snapshot s = take_snapshot(&m->tables);
+	desk->ports[lane] = load64(m->tables.ports + lane + (s.reuses >> 31));
 #pragma unroll
 	for (uint32_t i = 0; i < 4; i++)
 #pragma unroll
 		for (uint32_t k = 0; k < 4; k++)
-			heads[i * 8 + lane_index() / 4][part * 4 + k] = parts[i].w[k];
+			desk->heads[i * 8 + lane / 4][part * 4 + k] = parts[i].w[k];
 	join_warp();
+	return s;
 }
 
 /* Writes the first 32 bytes of forwarded frames back, two lanes a frame. */
-DEVICE void store_heads(const struct mailbox *m, uint32_t (*heads)[HEAD_WORDS], struct word w, int forward)
+DEVICE void store_heads(const struct mailbox *m, const struct desk *desk, struct word w, int forward)
 {
 	join_warp();
 	uint32_t part = lane_index() % 2;
@@ -99,7 +109,7 @@ DEVICE void store_heads(const struct mailbox *m, uint32_t (*heads)[HEAD_WORDS], 
 			continue;
 		struct words4 v;
 		for (uint32_t k = 0; k < 4; k++)
-			v.w[k] = heads[from][part * 4 + k];
+			v.w[k] = desk->heads[from][part * 4 + k];
 		if (in_line(m, addr))
 			host_store128(m->umem + addr - 2 + part * 16, v);
 		else
@@ -109,20 +119,23 @@ DEVICE void store_heads(const struct mailbox *m, uint32_t (*heads)[HEAD_WORDS], 
 }
 
 /* Works off the packets of a quad, a lane each. */
-DEVICE void work(const struct mailbox *m, uint32_t (*heads)[HEAD_WORDS], uint8_t *slot, uint32_t quad, struct word w, uint32_t n)
+DEVICE void work(const struct mailbox *m, struct desk *desk, uint8_t *slot, uint32_t quad, struct word w, uint32_t n)
 {
 	uint32_t lane = lane_index();
 	uint32_t packet = quad * QUAD_FRAMES + lane / UNIT_LANES * UNIT_FRAMES + lane % UNIT_LANES - 1;
 	int valid = lane % UNIT_LANES != 0 && packet < n;
 	struct result r = {0, 0, 0};
 
-	load_heads(m, heads, w, valid);
+	struct snapshot s = load_heads(m, desk, w, valid);
 	if (valid) {
 		struct frame f = {w.low, (uint16_t)w.high, (uint16_t)(w.high >> 16)};
-		r = decide(&m->tables, f, m->umem + f.addr, heads[lane]);
+		struct tables t = m->tables;
+		t.near = WARP;
+		t.near_ports = desk->ports;
+		r = decide(&t, s, f, m->umem + f.addr, desk->heads[lane]);
 		host_store64((uint64_t *)(slot + m->results) + packet, r.addr | (uint64_t)r.len << 32 | (uint64_t)r.verdict << 48);
 	}
-	store_heads(m, heads, w, r.verdict >> 12 == ACTION_FORWARD);
+	store_heads(m, desk, w, r.verdict >> 12 == ACTION_FORWARD);
 }
 
 /* Polling costs PCIe bandwidth: a block whose chunks come in quick succession has a
@@ -180,7 +193,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) resident(struct mailbox m)
 		for (uint32_t quad = warp; quad < quads_of(n); quad += WARPS) {
 			while (!(mine && quad == warp) && !read_quad(quads, quad, seq, &w))
 				;
-			work(&m, sh.heads[warp], slot, quad, w, n);
+			work(&m, &sh.desks[warp], slot, quad, w, n);
 		}
 		expected = quads_of(n);
 		join_block();
@@ -203,7 +216,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) launched(struct mailbox m,
 	for (uint32_t quad = block_index() * WARPS + warp; quad < quads_of(n); quad += block_count() * WARPS) {
 		struct word w;
 		read_quad(quads, quad, seq, &w);
-		work(&m, sh.heads[warp], slot, quad, w, n);
+		work(&m, &sh.desks[warp], slot, quad, w, n);
 	}
 	join_block();
 	if (thread_index() == 0) {

@@ -1,0 +1,137 @@
+package gpu
+
+import (
+	"encoding/binary"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/lookup/trie"
+)
+
+// shim is a process that runs the kernels' code, on a copy of a forwarding base that
+// follows the original as a device's does.
+type shim struct {
+	t *testing.T
+	*shimMemory
+	stdin  io.WriteCloser
+	stdout io.ReadCloser
+	stderr strings.Builder
+}
+
+// compile builds a C program of testdata, which fails at what C leaves undefined.
+func compile(t *testing.T, source string) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), "program")
+	cmd := exec.Command("cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2",
+		"-fsanitize=undefined", "-fno-sanitize-recover=undefined", "-o", program, source)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v (a C compiler is needed: apt-get install gcc libc6-dev)\n%s", cmd, err, out)
+	}
+	return program
+}
+
+// newShim starts the process.
+func newShim(t *testing.T, base *fib.FIB, repair []bool, size, umemBytes int) *shim {
+	t.Helper()
+	s := &shim{t: t, shimMemory: newShimMemory(t, base, size, umemBytes)}
+	w := base.Words()
+	copyWords(s.nextHops, w.NextHops)
+	copyWords(s.groups, w.Groups)
+	copyWords(s.adjacencies, w.Adjacencies)
+	copyWords(s.ports, w.Ports)
+	for port, is := range repair {
+		if is {
+			s.repair[port/32] |= 1 << (port % 32)
+		}
+	}
+	base.Follow(s)
+	base.IPv4.Follow(shimImage{s, s.images[0]})
+	base.IPv6.Follow(shimImage{s, s.images[1]})
+
+	cmd := exec.Command(compile(t, "testdata/shim.c"))
+	cmd.ExtraFiles, cmd.Stderr = []*os.File{s.file}, &s.stderr
+	var err error
+	if s.stdin, err = cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if s.stdout, err = cmd.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.stdin.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("shim: %v\n%s", err, &s.stderr)
+		}
+	})
+	return s
+}
+
+// submit has the process decide on the first n frames of in.
+func (s *shim) submit(n int) {
+	s.t.Helper()
+	if err := binary.Write(s.stdin, binary.NativeEndian, uint32(n)); err != nil {
+		s.t.Fatalf("shim: %v", err)
+	}
+	var done uint32
+	if err := binary.Read(s.stdout, binary.NativeEndian, &done); err != nil || int(done) != n {
+		s.t.Fatalf("shim: %d packets of %d done: %v", done, n, err)
+	}
+}
+
+// copyWords leaves memory alone where there is nothing to copy.
+func copyWords[T uint32 | uint64](to, from []T) {
+	for i, w := range from {
+		if w != to[i] {
+			to[i] = w
+		}
+	}
+}
+
+// Word is fib.Follower's.
+func (s *shim) Word(a fib.Array, index uint32, word uint64) {
+	switch a {
+	case fib.NextHops:
+		atomic.StoreUint64(&s.nextHops[index], word)
+	case fib.Groups:
+		atomic.StoreUint32(&s.groups[index], uint32(word))
+	case fib.Adjacencies:
+		atomic.StoreUint64(&s.adjacencies[index], word)
+	case fib.Ports:
+		atomic.StoreUint64(&s.ports[index], word)
+	}
+}
+
+// Reuse is fib.Follower's.
+func (s *shim) Reuse() { atomic.AddUint32(&s.reuses, 1) }
+
+// Flush is fib.Follower's: changes are there at once.
+func (s *shim) Flush() {}
+
+// shimImage is the follower of a table.
+type shimImage struct {
+	s     *shim
+	words []uint32
+}
+
+// Replace is trie.Follower's; no packets are under way then.
+func (im shimImage) Replace(words []uint32) { copyWords(im.words, words) }
+
+// Patch is trie.Follower's.
+func (im shimImage) Patch(p trie.Patch) {
+	if p.At == trie.Reuses {
+		im.s.Reuse()
+		return
+	}
+	for i := range p.Count {
+		atomic.StoreUint32(&im.words[p.At+i], p.Word)
+	}
+}

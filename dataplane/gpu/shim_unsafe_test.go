@@ -1,0 +1,88 @@
+package gpu
+
+import (
+	"os"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/lookup/trie"
+)
+
+// shimHeader is shim.c's struct shared: offsets in the memory that begins with it.
+type shimHeader struct {
+	ipv4, ipv6, nextHops, groups, adjacencies, ports, repair, in, out, umem uint64
+	seed, reuses                                                            uint32
+}
+
+// shimMemory is memory that a test shares with the shim, and which goes with both.
+type shimMemory struct {
+	*shimHeader
+	file        *os.File
+	images      [2][]uint32 // IPv4, IPv6
+	nextHops    []uint64
+	groups      []uint32
+	adjacencies []uint64
+	ports       []uint64
+	repair      []uint32
+	in          []batch.Frame
+	out         []batch.Result
+	umem        []byte
+}
+
+// shimImageWords is room for the internet's tables; what is not used takes no memory.
+const shimImageWords = trie.Groups + 1<<16*trie.Pitch
+
+// newShimMemory maps memory for a base as large as base, chunks of up to size
+// packets, and umemBytes of frames, a multiple of the page size, at its very end.
+func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory {
+	t.Helper()
+	h, w := shimHeader{seed: base.Seed}, base.Words()
+	end := 1 << 16
+	for _, region := range []struct {
+		at    *uint64
+		bytes int
+	}{
+		{&h.ipv4, 4 * shimImageWords}, {&h.ipv6, 4 * shimImageWords}, {&h.nextHops, 8 * len(w.NextHops)}, {&h.groups, 4 * len(w.Groups)},
+		{&h.adjacencies, 8 * len(w.Adjacencies)}, {&h.ports, 8 * len(w.Ports)}, {&h.repair, batch.MaxPorts / 8},
+		{&h.in, 8 * size}, {&h.out, 8 * size}, {&h.umem, umemBytes},
+	} {
+		*region.at = uint64(end)
+		end += (region.bytes + 1<<16 - 1) &^ (1<<16 - 1)
+	}
+	end = int(h.umem) + umemBytes
+
+	fd, err := unix.MemfdCreate("shim", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatalf("make memory to share: %v", err)
+	}
+	m := &shimMemory{file: os.NewFile(uintptr(fd), "shim")}
+	t.Cleanup(func() { m.file.Close() })
+	if err := m.file.Truncate(int64(end)); err != nil {
+		t.Fatal(err)
+	}
+	mem, err := unix.Mmap(fd, 0, end, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatalf("map %d bytes to share: %v", end, err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(mem) })
+	m.shimHeader = (*shimHeader)(unsafe.Pointer(&mem[0]))
+	*m.shimHeader = h
+	m.images = [2][]uint32{view[uint32](mem, h.ipv4, shimImageWords), view[uint32](mem, h.ipv6, shimImageWords)}
+	m.nextHops = view[uint64](mem, h.nextHops, len(w.NextHops))
+	m.groups = view[uint32](mem, h.groups, len(w.Groups))
+	m.adjacencies = view[uint64](mem, h.adjacencies, len(w.Adjacencies))
+	m.ports = view[uint64](mem, h.ports, len(w.Ports))
+	m.repair = view[uint32](mem, h.repair, batch.MaxPorts/32)
+	m.in = view[batch.Frame](mem, h.in, size)
+	m.out = view[batch.Result](mem, h.out, size)
+	m.umem = mem[h.umem:end]
+	return m
+}
+
+func view[T any](mem []byte, at uint64, n int) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(&mem[at])), n)
+}
