@@ -32,6 +32,8 @@ var imports = []struct {
 		"is given queues and engines: knows no AF_XDP, no configuration, no netlink"},
 	{"dataplane/cpu", []string{"batch", "fib", "lookup", "packet"}, "an engine; engines do not know workers, nor each other"},
 
+	{"dataplane/gpu", []string{"batch", "cuda", "dataplane/cpu", "fib", "lookup/trie"}, "an engine, and the one to fall back on; the driver's calls are cuda's"},
+
 	{"control/config", nil, "text to values; whoever wires the router turns them into parts"},
 	{"control/socket", nil, "carries any values"},
 	{"control/rtnl", nil, "netlink messages; knows not what they are for"},
@@ -42,7 +44,7 @@ var imports = []struct {
 	{"control/doctor", []string{"afxdp", "umem", "internal/genl"}, "looks at the host before there is a router"},
 
 	{"internal/service", []string{
-		"afxdp", "batch", "dataplane", "dataplane/cpu", "fib", "umem", "internal/affinity", "internal/hist", "internal/napi",
+		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "umem", "internal/affinity", "internal/hist", "internal/napi",
 		"control/config", "control/metrics", "control/mirror", "control/socket", "control/status",
 	}, "puts the parts of a router together; below it, parts do not know each other"},
 
@@ -57,7 +59,7 @@ var imports = []struct {
 	{"internal/e2e", nil, "tests the program from outside"},
 
 	{"bench/...", []string{
-		"afxdp", "batch", "cuda", "dataplane", "dataplane/cpu", "fib", "lookup", "lookup/ipv4", "lookup/ipv6", "lookup/trie", "memport", "packet", "umem",
+		"afxdp", "batch", "cuda", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "lookup", "lookup/ipv4", "lookup/ipv6", "lookup/trie", "memport", "packet", "umem",
 		"internal/affinity", "internal/hist", "internal/lab", "internal/napi", "internal/oracle", "internal/routes", "bench/...",
 	}, "drives the dataplane as an operator would; nothing but cmd drives it"},
 	{"cmd/...", []string{"..."}, "wires; is wired by none"},
