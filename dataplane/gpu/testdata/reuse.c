@@ -1,0 +1,113 @@
+/* reuse: decides on one packet again and again, and before another of its loads each
+ * time, has the router do all that it may do to what is no longer in use. The packet
+ * must take the old way or the new one, and never what took the place of a part of the
+ * old one. Prints how many loads there were. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../kernel/device.h"
+
+static void before_load(void);
+
+static uint32_t watched32(const uint32_t *p)
+{
+	before_load();
+	return load32(p);
+}
+
+static uint64_t watched64(const uint64_t *p)
+{
+	before_load();
+	return load64(p);
+}
+
+#define load32 watched32
+#define load64 watched64
+#include "../kernel/decide.h"
+
+enum { OLD = 1, NEW, WRONG }; /* next hops, adjacencies, and last bytes of MACs */
+
+static uint32_t *images[2], groups[GROUP_BUCKETS], repair[MAX_PORTS / 32], reuses;
+static uint64_t ipv4, hops[4], adjacencies[4], ports[MAX_PORTS];
+static const struct tables tables = {
+	.ipv4 = &ipv4, .ipv6 = &ipv4, .next_hops = hops, .groups = groups, .adjacencies = adjacencies, .ports = ports,
+	.reuses = &reuses, .repair = repair,
+};
+
+static uint64_t forward_to(uint32_t adjacency) { return (uint64_t)KIND_FORWARD << 56 | adjacency; }
+
+static uint64_t adjacency_of(uint32_t mac) { return (uint64_t)mac << 16 | 1; }
+
+static void lead_to(uint32_t *image, uint32_t hop)
+{
+	image[10 << 16] = 24 << TRIE_NEXT_HOP_BITS | hop; /* 10.0.0.0/24 */
+	image[TRIE_DEFAULT] = hop;
+}
+
+/* The old way is by a group. */
+static void before_change(void)
+{
+	ipv4 = (uintptr_t)images[0];
+	lead_to(images[0], OLD);
+	lead_to(images[1], NEW);
+	hops[OLD] = forward_to(0) | (uint64_t)1 << 32;
+	for (uint32_t i = 0; i < GROUP_BUCKETS; i++)
+		groups[i] = OLD;
+	adjacencies[OLD] = adjacency_of(OLD);
+	hops[NEW] = forward_to(NEW);
+	adjacencies[NEW] = adjacency_of(NEW);
+	hops[WRONG] = forward_to(WRONG);
+	adjacencies[WRONG] = adjacency_of(WRONG);
+	ports[1] = 1500;
+}
+
+/* Another image takes the place of the first, and then nothing that was the old way's
+ * is its any more. */
+static void change(void)
+{
+	ipv4 = (uintptr_t)images[1];
+	reuses++;
+	lead_to(images[0], WRONG);
+	hops[OLD] = forward_to(WRONG);
+	for (uint32_t i = 0; i < GROUP_BUCKETS; i++)
+		groups[i] = WRONG;
+	adjacencies[OLD] = adjacency_of(WRONG);
+}
+
+static int loads, change_at;
+
+static void before_load(void)
+{
+	if (++loads == change_at)
+		change();
+}
+
+static const uint8_t packet[2 + ETHERNET_LEN + IPV4_LEN + 28] = {
+	[14] = 8, 0, 0x45, 0, 0, IPV4_LEN, 0, 0, 0, 0, 64, 59, 0xae, 0xad, 192, 0, 2, 1, 10, 0, 0, 1,
+};
+
+int main(void)
+{
+	_Alignas(16) uint8_t frame[64];
+	uint32_t head[16];
+
+	for (int i = 0; i < 2; i++)
+		if (!(images[i] = calloc(TRIE_GROUPS, sizeof *images[i])))
+			return 1;
+	for (change_at = 1; loads >= change_at - 1; change_at++) {
+		before_change();
+		loads = 0;
+		memcpy(frame, packet, sizeof frame);
+		memcpy(head, packet, sizeof head);
+		struct frame f = {2, ETHERNET_LEN + IPV4_LEN, 1};
+		struct result r = decide(&tables, take_snapshot(&tables), f, frame + 2, head);
+		uint8_t mac = ((uint8_t *)head)[7];
+		if (r.verdict != verdict(ACTION_FORWARD, 1) || (mac != OLD && mac != NEW)) {
+			printf("the tables changed before load %d: verdict %#x, address %d\n", change_at, r.verdict, mac);
+			return 1;
+		}
+	}
+	printf("%d\n", loads);
+	return 0;
+}
