@@ -216,7 +216,8 @@ func (t *Traffic) chain(proto byte) (first byte, chain []byte) {
 	return first, chain
 }
 
-// checksum makes the one of a segment right, unfinished, absent or wrong.
+// checksum makes the one of a segment right, absent, wrong, unfinished, or one that
+// will be zero when it is finished.
 func (t *Traffic) checksum(addrs []byte, proto byte, l4 []byte) {
 	at := map[byte]int{6: 16, 17: 6}[proto]
 	if at == 0 || len(l4) < at+2 {
@@ -231,5 +232,10 @@ func (t *Traffic) checksum(addrs []byte, proto byte, l4 []byte) {
 		binary.BigEndian.PutUint16(l4[at:], uint16(t.Rand.Uint32()))
 	case 2, 3, 4:
 		binary.BigEndian.PutUint16(l4[at:], ^Sum(l4))
+	case 5:
+		if len(l4) >= 10 {
+			binary.BigEndian.PutUint16(l4[8:], 0)
+			binary.BigEndian.PutUint16(l4[8:], ^Sum(l4))
+		}
 	}
 }
