@@ -30,6 +30,7 @@ type Options struct {
 	IPv6       bool
 	Engine     string        // cpu or gpu
 	Mode       gpu.Mode      // of the GPU engine
+	Timeout    time.Duration // of the GPU engine; 0: its own
 	Table      string        // random, or one of routes.Names
 	Routes     int           // in the table; 0: as many as a table of internal/routes has by itself
 	Size       int           // of frames in bytes, FCS not counted
@@ -134,7 +135,7 @@ func (o *Options) engine(base *fib.FIB) engineMaker {
 		}
 	}
 	return func(o Options) (func([]byte) (dataplane.Engine, error), func() error, error) {
-		d, err := gpu.Open(base, gpu.Options{Mode: o.Mode, Repair: repair})
+		d, err := gpu.Open(base, gpu.Options{Mode: o.Mode, Timeout: o.Timeout, Repair: repair})
 		if err != nil {
 			return nil, nil, err
 		}

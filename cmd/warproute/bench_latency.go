@@ -18,6 +18,7 @@ import (
 func addForwardFlags(cmd *cobra.Command, o *forward.Options) {
 	cmd.Flags().StringVar(&o.Engine, "engine", "cpu", "`ENGINE` that decides: cpu or gpu")
 	cmd.Flags().StringVar((*string)(&o.Mode), "mode", string(gpu.Resident), "how chunks reach a GPU: resident or launched")
+	cmd.Flags().DurationVar(&o.Timeout, "timeout", 0, "that a GPU has for a chunk before it counts as failed; 0 is 20ms")
 	cmd.Flags().StringVar(&o.Table, "table", "random", "random, real, internet, nested, adversarial or dense")
 	cmd.Flags().IntVar(&o.Routes, "routes", 0, "in the table; 0 is 10,000 random ones, or as many as the real table has")
 	cmd.Flags().IntVar(&o.Size, "size", 64, "bytes of a frame in memory")

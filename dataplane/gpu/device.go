@@ -45,7 +45,7 @@ type Device struct {
 	pointers tablePointers
 	entries  struct{ resident, launched, patch *cuda.Function }
 
-	engines []*Engine
+	stops   []func() error // end the resident kernels
 	closers []func() error // in order of making
 }
 
@@ -109,7 +109,6 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 	}
 	d.closers = append(d.closers, mail.close)
 	e := newEngine(fallback, &d.health, mail, d.options.Timeout)
-	d.engines = append(d.engines, e)
 	return e, d.ctx.Do(func() error { return d.serve(e, umem) })
 }
 
@@ -154,7 +153,7 @@ func (d *Device) serve(e *Engine, umem []byte) error {
 	if err := kernel.Enqueue(stream); err != nil {
 		return err
 	}
-	d.closers = append(d.closers, func() error { return d.stop(e, stream) })
+	d.stops = append(d.stops, func() error { return d.stop(e, stream) })
 	return nil
 }
 
@@ -235,11 +234,20 @@ func (d *Device) Close() error {
 		return nil
 	}
 	err := d.ctx.Do(func() error {
+		// As long as any kernel is resident, nothing can be given back.
+		for _, stop := range d.stops {
+			if err := stop(); err != nil {
+				return err
+			}
+		}
 		var errs []error
 		for _, c := range slices.Backward(d.closers) {
 			errs = append(errs, c())
 		}
 		return errors.Join(errs...)
 	})
+	if d.health.err() != nil {
+		return err
+	}
 	return errors.Join(err, d.ctx.Close())
 }
