@@ -96,7 +96,7 @@ func (t *Traffic) tunnel() (proto byte, l4 []byte) {
 	case 2:
 		return 47, append([]byte{0, 0, 0x65, 0x58}, framed...)
 	case 3: // GENEVE, with options
-		options := t.Rand.IntN(4)
+		options := []int{0, 1, 2, 40}[t.Rand.IntN(4)]
 		head := append([]byte{byte(options), 0, 0x65, 0x58, 0, 0, 1, 0}, t.bytes(4*options)...)
 		return 17, t.udp(6081, append(head, framed...))
 	case 4:

@@ -32,7 +32,11 @@ static struct result run(const struct tables *t, struct snapshot s, struct frame
 
 	memcpy(head, body - 2, sizeof head);
 	struct result r = decide(t, s, f, body, head);
-	if (r.verdict >> 12 == ACTION_FORWARD)
+	if (r.verdict >> 12 != ACTION_FORWARD)
+		return r;
+	if (f.addr % 16 == 2) /* whole words, with 2 bytes that are not the frame's */
+		memcpy(body - 2, head, 32);
+	else
 		memcpy(body, (uint8_t *)head + 2, 30);
 	return r;
 }
