@@ -159,7 +159,7 @@ func (w *worker) complete() bool {
 		w.inFlight.at(done).Done = now
 		done++
 	}
-	for range done {
+	for i := range done {
 		c := w.inFlight.pop()
 		if w.inFlight.n > 0 {
 			w.reader.Hold(w.inFlight.at(0).Epoch)
@@ -174,6 +174,9 @@ func (w *worker) complete() bool {
 		w.stats.record(c)
 		w.stats.held.Store(int64(w.hold.n))
 		w.free = append(w.free, c)
+		if i+1 < done {
+			w.reclaim() // a transmit ring may not hold several chunks
+		}
 	}
 	return done > 0
 }

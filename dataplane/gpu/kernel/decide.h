@@ -37,12 +37,24 @@ DEVICE uint32_t validate(struct packet *p, uint32_t len, int *ipv4)
 	return DROP_ETHER_TYPE;
 }
 
-/* The next hop of the route to a packet's destination. */
-DEVICE uint32_t route(struct snapshot s, const struct packet *p, int ipv4)
+/* The word at which the lookup of a packet's destination begins. It is asked for
+ * before anything is known of the packet, and is on its way while that is found out:
+ * whatever stands there for an address, there is a word for it. */
+DEVICE uint32_t begin_route(struct snapshot s, const struct packet *p)
 {
-	if (ipv4)
-		return trie_next_hop(s.ipv4, trie_walk4(s.ipv4, header_word(p, IPV4_DST)));
-	uint32_t word = trie_root(s.ipv6, header_word(p, IPV6_DST));
+	int ipv4 = p->head[3] >> 16 == swap16(ETHERTYPE_IPV4);
+
+	return trie_root(ipv4 ? s.ipv4 : s.ipv6, header_word(p, ipv4 ? IPV4_DST : IPV6_DST));
+}
+
+/* The next hop of the route to a packet's destination. */
+DEVICE uint32_t route(struct snapshot s, const struct packet *p, int ipv4, uint32_t word)
+{
+	if (ipv4) {
+		if (word & TRIE_REFERENCE)
+			word = trie_next(s.ipv4, word, header_word(p, IPV4_DST));
+		return trie_next_hop(s.ipv4, word);
+	}
 	for (uint32_t at = TRIE_ROOT_BITS / 8; word & TRIE_REFERENCE && at < 16; at++)
 		word = trie_next(s.ipv6, word, byte_at(p, IPV6_DST * 4 + at));
 	return trie_next_hop(s.ipv6, word);
@@ -64,13 +76,14 @@ DEVICE struct choice look(const struct tables *t, struct snapshot s, struct fram
 {
 	struct choice c = {{0, 0, 0}, {head, body + ETHERNET_LEN, 0, 0, 0, 0}, 0, needs_repair(t, f.port), 0, 0, 0, 0};
 	struct packet *p = &c.packet;
+	uint32_t first = begin_route(s, p);
 	uint32_t reason = validate(p, f.len, &c.ipv4);
 
 	if (reason != DROP_NONE) {
 		c.result.verdict = verdict(ACTION_DROP, reason);
 		return c;
 	}
-	uint64_t hop = load64(&t->next_hops[route(s, p, c.ipv4)]);
+	uint64_t hop = load64(&t->next_hops[route(s, p, c.ipv4, first)]);
 	c.looked = 1;
 	c.zero = hop >> 40 & 1;
 	if (hop_kind(hop) != KIND_FORWARD) {
