@@ -6,10 +6,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"net/netip"
-	"os/exec"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/warproute/warproute/batch"
@@ -248,17 +245,4 @@ func TestKernelCodeAgreesOnTheInternetsTable(t *testing.T) {
 		t.Errorf("only %d of %d packets had a route", n, w.packets())
 	}
 	t.Logf("%d packets, verdicts %v", w.packets(), w.seen)
-}
-
-// A lookup that the reuse of an entry or an image overtook is repeated, wherever that
-// happened.
-func TestOvertakenLookupsAreRepeated(t *testing.T) {
-	out, err := exec.Command(compile(t, "testdata/reuse.c")).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	// The count of reuses twice, the images' addresses, root, next hop, group, adjacency.
-	if loads, err := strconv.Atoi(strings.TrimSpace(string(out))); err != nil || loads < 8 {
-		t.Errorf("%q: too few loads for a lookup", out)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -133,5 +134,18 @@ func (im shimImage) Patch(p trie.Patch) {
 	}
 	for i := range p.Count {
 		atomic.StoreUint32(&im.words[p.At+i], p.Word)
+	}
+}
+
+// A lookup that the reuse of an entry or an image overtook is repeated, wherever that
+// happened.
+func TestOvertakenLookupsAreRepeated(t *testing.T) {
+	out, err := exec.Command(compile(t, "testdata/reuse.c")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	// The count of reuses twice, the images' addresses, root, next hop, group, adjacency.
+	if loads, err := strconv.Atoi(strings.TrimSpace(string(out))); err != nil || loads < 8 {
+		t.Errorf("%q: too few loads for a lookup", out)
 	}
 }

@@ -65,7 +65,7 @@ DEVICE uint32_t word_at(const struct packet *p, uint32_t at)
 	return half_at(p, at) << 16 | half_at(p, at + 2);
 }
 
-/* Stores behind the head. */
+/* Stores in the frame alone, behind what is written back of the head. */
 DEVICE void store_half(const struct packet *p, uint32_t at, uint32_t v)
 {
 	((volatile uint8_t *)p->ip)[at] = (uint8_t)(v >> 8);
