@@ -37,7 +37,7 @@ test: ## everything; needs root
 
 # Compiled tests, so that they can also be carried to a GPU machine without Go
 # (out/*.gpu.test -test.run '^TestGPU'). They skip nothing: without a GPU they fail.
-GPU_TESTS := cuda bench/gpulookup
+GPU_TESTS := cuda dataplane/gpu bench/gpulookup
 
 test-gpu: ## what needs an NVIDIA GPU and its driver
 	mkdir -p out

@@ -19,6 +19,24 @@ import (
 
 const twinChunk, twinBytes = 1024, 1 << 18
 
+// other is what is compared with the CPU engine: kernels' code with memory for a
+// chunk. submit has it decide on the first n frames of in.
+type other struct {
+	umem   []byte
+	in     []batch.Frame
+	out    []batch.Result
+	submit func(n int)
+}
+
+// maker makes one that follows a base.
+type maker func(t *testing.T, base *fib.FIB, repair []bool) other
+
+// onHost is the kernels' code compiled for the host.
+func onHost(t *testing.T, base *fib.FIB, repair []bool) other {
+	s := newShim(t, base, repair, twinChunk, twinBytes)
+	return other{s.umem, s.in, s.out, s.submit}
+}
+
 // twins are the CPU engine and the kernels' code, each with frames of its own.
 type twins struct {
 	t      *testing.T
@@ -26,14 +44,14 @@ type twins struct {
 	engine *cpu.Engine
 	umem   []byte // the engine's
 	chunk  *batch.Chunk
-	shim   *shim
+	other  other
 	frames [][]byte // as they were received
 
 	seen      map[batch.Verdict]int // forwards and holds as if by port 0
 	completed int                   // L4 checksums
 }
 
-func newTwins(t *testing.T, base *fib.FIB, repair []bool) *twins {
+func newTwins(t *testing.T, maker maker, base *fib.FIB, repair []bool) *twins {
 	slab, err := batch.NewSlab(1, twinChunk)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +59,7 @@ func newTwins(t *testing.T, base *fib.FIB, repair []bool) *twins {
 	t.Cleanup(func() { slab.Close() })
 	w := &twins{
 		t: t, rnd: rand.New(rand.NewPCG(4, 2)), umem: make([]byte, twinBytes), chunk: slab.Chunks[0],
-		shim: newShim(t, base, repair, twinChunk, twinBytes), seen: map[batch.Verdict]int{},
+		other: maker(t, base, repair), seen: map[batch.Verdict]int{},
 	}
 	w.engine = cpu.New(base, w.umem, repair)
 	return w
@@ -53,22 +71,22 @@ func (w *twins) run(next func() []byte) {
 	w.fill(next)
 	c := w.chunk
 	for i := range c.Out[:c.N] {
-		c.Out[i], w.shim.out[i] = batch.Result{Verdict: 0xffff}, batch.Result{Verdict: 0xffff}
+		c.Out[i], w.other.out[i] = batch.Result{Verdict: 0xffff}, batch.Result{Verdict: 0xffff}
 	}
-	copy(w.shim.umem, w.umem)
-	copy(w.shim.in, c.In[:c.N])
+	copy(w.other.umem, w.umem)
+	copy(w.other.in, c.In[:c.N])
 	w.engine.Submit(c)
-	w.shim.submit(c.N)
+	w.other.submit(c.N)
 	for i, want := range c.Out[:c.N] {
 		f := c.In[i]
-		got, ours := w.shim.umem[f.Addr:][:f.Len], w.umem[f.Addr:][:f.Len]
-		if w.shim.out[i] != want || !bytes.Equal(got, ours) {
+		got, ours := w.other.umem[f.Addr:][:f.Len], w.umem[f.Addr:][:f.Len]
+		if w.other.out[i] != want || !bytes.Equal(got, ours) {
 			w.t.Fatalf("frame at %#x from port %d\n  % x\nkernels' code: %v, %+v\n  % x\nCPU engine:    %v, %+v\n  % x",
-				f.Addr, f.Port, w.frames[i], w.shim.out[i].Verdict, w.shim.out[i], got, want.Verdict, want, ours)
+				f.Addr, f.Port, w.frames[i], w.other.out[i].Verdict, w.other.out[i], got, want.Verdict, want, ours)
 		}
 		w.count(i, want)
 	}
-	if !bytes.Equal(w.umem, w.shim.umem) {
+	if !bytes.Equal(w.umem, w.other.umem) {
 		w.t.Fatal("memory between frames differs")
 	}
 }
@@ -119,13 +137,15 @@ func (w *twins) packets() (n int) {
 
 // Whatever the packet, the kernels' code leaves the same bytes and gives the same
 // results as the CPU engine.
-func TestKernelCodeAgreesWithTheCPUEngine(t *testing.T) {
+func TestKernelCodeAgreesWithTheCPUEngine(t *testing.T) { agreeOnTraffic(t, onHost) }
+
+func agreeOnTraffic(t *testing.T, maker maker) {
 	want := 2_000_000
 	if testing.Short() {
 		want = 200_000
 	}
 	net := testutil.NewNetwork()
-	w := newTwins(t, net.FIB, net.Repair)
+	w := newTwins(t, maker, net.FIB, net.Repair)
 	traffic := &testutil.Traffic{Rand: w.rnd, To: append(slices.Repeat(net.Prefixes[:2], 8), net.Prefixes...)}
 	frames := make([][]byte, 4096)
 	for i := range frames {
@@ -213,7 +233,9 @@ func destinations(t *testing.T, set *routes.Set, n int) (all []netip.Addr) {
 }
 
 // On the internet's table, too.
-func TestKernelCodeAgreesOnTheInternetsTable(t *testing.T) {
+func TestKernelCodeAgreesOnTheInternetsTable(t *testing.T) { agreeOnTheInternet(t, onHost) }
+
+func agreeOnTheInternet(t *testing.T, maker maker) {
 	want := 500_000
 	if testing.Short() {
 		want = 50_000
@@ -226,7 +248,7 @@ func TestKernelCodeAgreesOnTheInternetsTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newTwins(t, internetBase(t, v4, v6), make([]bool, 16))
+	w := newTwins(t, maker, internetBase(t, v4, v6), make([]bool, 16))
 	dst := append(destinations(t, v4, want/2), destinations(t, v6, want/2)...)
 	w.rnd.Shuffle(len(dst), func(i, j int) { dst[i], dst[j] = dst[j], dst[i] })
 	frame4 := testutil.UDP4("192.0.2.1", "192.0.2.2", 1000, 53, make([]byte, 18)...)

@@ -1,0 +1,61 @@
+//go:build gpu
+
+package gpu
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/fib"
+)
+
+// onGPU returns what makes the kernels themselves the other.
+func onGPU(mode Mode) maker {
+	return func(t *testing.T, base *fib.FIB, repair []bool) other {
+		d, err := Open(base, Options{Mode: mode, Timeout: 10 * time.Second, Repair: repair})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mem, err := unix.Mmap(-1, 0, twinBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slab, err := batch.NewSlab(1, twinChunk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := d.NewEngine(mem, 1, twinChunk, cpu.New(base, mem, repair))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := d.Err(); err != nil {
+				t.Error(err)
+			}
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		c := slab.Chunks[0]
+		return other{mem, c.In, c.Out, func(n int) {
+			d.tables.patcher.settle()
+			c.N, c.Submitted = n, batch.Clock()
+			e.Submit(c)
+			for !e.Done(c) {
+			}
+		}}
+	}
+}
+
+func TestGPUAgreesWithTheCPUEngine(t *testing.T) {
+	for _, mode := range []Mode{Resident, Launched} {
+		t.Run(string(mode), func(t *testing.T) {
+			agreeOnTraffic(t, onGPU(mode))
+			agreeOnTheInternet(t, onGPU(mode))
+		})
+	}
+}
