@@ -12,7 +12,7 @@ GEN_NEEDS  := clang-19:clang-19 llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpe
 
 E2E := ./internal/e2e
 
-.PHONY: build test check test-gpu demo bench bench-lookup bench-veth gen clean
+.PHONY: build test check test-gpu demo bench bench-lookup bench-veth gen clean bench-gpu
 
 build: ## bin/warproute: one static binary
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/warproute ./cmd/warproute
@@ -53,6 +53,9 @@ bench: build ## the whole way of a packet, on memory ports
 bench-lookup: build ## the tables, beside bart and DPDK's
 	scripts/need.sh gcc:gcc /usr/include/stdlib.h:libc6-dev pkg-config:pkg-config /usr/include/dpdk/rte_fib.h:libdpdk-dev
 	bin/warproute bench lookup
+
+bench-gpu: build ## lookups, forwarding and latency on a GPU, the demo through it; needs root
+	scripts/bench-gpu.sh
 
 bench-veth: build ## beside Linux's own forwarding and DPDK, on veth; needs root
 	scripts/need.sh $(NET_NEEDS) dpdk-testpmd:dpdk-dev /usr/lib/x86_64-linux-gnu/librte_net_af_xdp.so.23:librte-net-af-xdp23

@@ -21,14 +21,14 @@ func addForwardFlags(cmd *cobra.Command, o *forward.Options) {
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", 0, "that a GPU has for a chunk before it counts as failed; 0 is 20ms")
 	cmd.Flags().StringVar(&o.Table, "table", "random", "random, real, internet, nested, adversarial or dense")
 	cmd.Flags().IntVar(&o.Routes, "routes", 0, "in the table; 0 is 10,000 random ones, or as many as the real table has")
-	cmd.Flags().IntVar(&o.Size, "size", 64, "bytes of a frame in memory")
+	cmd.Flags().IntVar(&o.Size, "size", 64, "bytes of a frame in memory, without the 4 of its checksum")
 	cmd.Flags().Uint64Var(&o.Seed, "seed", 1, "of routes and packets")
 }
 
 // checkForward checks these flags and puts defaults in.
 func checkForward(o *forward.Options) error {
-	if o.Size < 64 || o.Size > 1518 {
-		return fmt.Errorf("--size %d: frames have 64 to 1518 bytes", o.Size)
+	if o.Size < 60 || o.Size > 1514 {
+		return fmt.Errorf("--size %d: without their checksum, frames have 60 to 1514 bytes", o.Size)
 	}
 	if o.Engine != "cpu" && o.Engine != "gpu" {
 		return fmt.Errorf("--engine %s: write cpu or gpu", o.Engine)

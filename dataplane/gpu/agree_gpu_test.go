@@ -51,11 +51,10 @@ func onGPU(mode Mode) maker {
 	}
 }
 
+// One after another: beside a resident kernel, no other can be loaded.
 func TestGPUAgreesWithTheCPUEngine(t *testing.T) {
 	for _, mode := range []Mode{Resident, Launched} {
-		t.Run(string(mode), func(t *testing.T) {
-			agreeOnTraffic(t, onGPU(mode))
-			agreeOnTheInternet(t, onGPU(mode))
-		})
+		t.Run(string(mode)+" traffic", func(t *testing.T) { agreeOnTraffic(t, onGPU(mode)) })
+		t.Run(string(mode)+" internet", func(t *testing.T) { agreeOnTheInternet(t, onGPU(mode)) })
 	}
 }

@@ -96,7 +96,7 @@ func TestGPUChangesUnderLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		stop, stopped := make(chan struct{}), make(chan struct{})
-		go func() { // 100 changes a millisecond
+		go func() { // 130 changes a millisecond, of which a ticker misses some
 			defer close(stopped)
 			rnd := rand.New(rand.NewPCG(1, 1))
 			for tick := time.NewTicker(time.Millisecond); ; {
@@ -105,7 +105,7 @@ func TestGPUChangesUnderLoad(t *testing.T) {
 					return
 				case <-tick.C:
 				}
-				for range 100 {
+				for range 130 {
 					c.change(t, rnd)
 				}
 				c.base.Bump()
@@ -163,7 +163,7 @@ func TestGPUChangesUnderLoad(t *testing.T) {
 		if wrong > 0 || own < packets/10 || own > packets*9/10 {
 			t.Errorf("%s: %d of %d packets went astray, %d by their own route", mode, wrong, packets, own)
 		}
-		if rate := float64(c.changes.Load()) / elapsed; rate < 80_000 {
+		if rate := float64(c.changes.Load()) / elapsed; rate < 100_000 {
 			t.Errorf("%s: only %.0f changes/s", mode, rate)
 		}
 		if err := d.Err(); err != nil {

@@ -79,19 +79,19 @@ DEVICE struct choice look(const struct tables *t, struct snapshot s, struct fram
 	uint32_t first = begin_route(s, p);
 	uint32_t reason = validate(p, f.len, &c.ipv4);
 
-	if (reason != DROP_NONE) {
+	if (SELDOM(reason != DROP_NONE)) {
 		c.result.verdict = verdict(ACTION_DROP, reason);
 		return c;
 	}
 	uint64_t hop = load64(&t->next_hops[route(s, p, c.ipv4, first)]);
 	c.looked = 1;
 	c.zero = hop >> 40 & 1;
-	if (hop_kind(hop) != KIND_FORWARD) {
+	if (SELDOM(hop_kind(hop) != KIND_FORWARD)) {
 		c.result.verdict = verdict(ACTION_DROP, reason_of(hop_kind(hop)));
 		return c;
 	}
 	uint32_t adjacency = hop_index(hop);
-	if (hop_is_group(hop)) {
+	if (SELDOM(hop_is_group(hop))) {
 		uint32_t first = c.ipv4 ? IPV4_SRC : IPV6_SRC, last = c.ipv4 ? IPV4_DST : IPV6_DST + 3;
 		uint32_t bucket = flow_hash(p, first, last, t->seed) >> 24;
 		adjacency = load32(&t->groups[adjacency * GROUP_BUCKETS + bucket]);
@@ -130,7 +130,7 @@ DEVICE struct result apply(const struct choice *c, uint32_t *head)
 {
 	if (c->result.verdict >> 12 != ACTION_FORWARD)
 		return c->result;
-	if (c->repair)
+	if (SELDOM(c->repair))
 		complete_checksum(&c->packet, c->ipv4);
 	if (c->ipv4)
 		ipv4_decrement_ttl(head);
@@ -156,7 +156,7 @@ DEVICE struct result decide(const struct tables *t, struct snapshot s, struct fr
 
 	for (;;) {
 		struct choice c = look(&view, s, f, body, head);
-		if (!c.looked || still_valid(&view, s, c.zero))
+		if (!SELDOM(c.looked && !still_valid(&view, s, c.zero)))
 			return apply(&c, head);
 		view.near = 0; /* of the snapshot before */
 		s = take_snapshot(&view);

@@ -59,8 +59,16 @@ DEVICE void fence_loads(void)
 #define TRIE_LOAD(p) load32(p)
 #define TRIE_DEVICE DEVICE
 
+/* What seldom happens is laid out of the way: a chunk's first packets wait for every
+ * line of instructions. */
+#define SELDOM(x) __builtin_expect(!!(x), 0)
+
 /* Numbers in packets are in network byte order. */
+#ifdef __CUDACC__
+DEVICE uint32_t swap32(uint32_t x) { return __byte_perm(x, 0, 0x0123); }
+#else
 DEVICE uint32_t swap32(uint32_t x) { return __builtin_bswap32(x); }
+#endif
 DEVICE uint32_t swap16(uint32_t x) { return (x & 0xff) << 8 | (x >> 8 & 0xff); }
 
 #endif

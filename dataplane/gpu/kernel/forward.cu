@@ -19,8 +19,7 @@ struct desk {
 
 struct shared {
 	struct desk desks[WARPS];
-	volatile uint32_t arrived; /* the chunk that the first warp has seen, */
-	volatile uint32_t n;       /* and its size */
+	uint64_t arrived; /* the chunk that the first warp has seen (low half), and its size */
 };
 
 /* A lane's word of a quad. */
@@ -80,7 +79,7 @@ DEVICE struct snapshot load_heads(const struct mailbox *m, struct desk *desk, st
 		uint32_t addr = shuffle(w.low, from), len = shuffle(w.high, from) & 0xffff;
 		if (!shuffle(valid, from))
 			continue;
-		if (in_line(m, addr))
+		if (!SELDOM(!in_line(m, addr)))
 			parts[i] = host_load128(m->umem + addr - 2 + part * 16);
 		else
 			parts[i] = load_bytes(m->umem, addr, len, part * 16);
@@ -110,7 +109,7 @@ DEVICE void store_heads(const struct mailbox *m, const struct desk *desk, struct
 		struct words4 v;
 		for (uint32_t k = 0; k < 4; k++)
 			v.w[k] = desk->heads[from][part * 4 + k];
-		if (in_line(m, addr))
+		if (!SELDOM(!in_line(m, addr)))
 			host_store128(m->umem + addr - 2 + part * 16, v);
 		else
 			store_bytes(m->umem, addr, v, part * 16);
@@ -154,11 +153,8 @@ DEVICE uint32_t await(struct shared *sh, const uint64_t *quads, uint32_t seq, ui
 			if (read_quad(quads, warp, seq, w)) {
 				*mine = 1;
 				uint32_t n = shuffle(w->high, 0);
-				if (warp == 0 && lane_index() == 0) {
-					sh->n = n;
-					fence_block();
-					sh->arrived = seq;
-				}
+				if (warp == 0 && lane_index() == 0)
+					shared_exchange(&sh->arrived, seq | (uint64_t)n << 32);
 				return n;
 			}
 			if (looks > EAGER)
@@ -166,9 +162,10 @@ DEVICE uint32_t await(struct shared *sh, const uint64_t *quads, uint32_t seq, ui
 		} else {
 			rest(100);
 		}
-		if (warp != 0 && all(sh->arrived == seq)) {
-			fence_block();
-			return sh->n;
+		if (warp != 0) {
+			uint64_t arrived = lane_index() == 0 ? shared_read(&sh->arrived) : 0;
+			if (shuffle((uint32_t)arrived, 0) == seq)
+				return shuffle((uint32_t)(arrived >> 32), 0);
 		}
 	}
 }

@@ -39,7 +39,7 @@ DEVICE uint32_t ipv6_validate(struct packet *p, uint32_t room)
 	reason = p->size > room || jumbogram ? DROP_BAD_LENGTH : reason;
 	reason = version != 6 ? DROP_IP_VERSION : reason;
 	reason = room < IPV6_LEN ? DROP_TOO_SHORT : reason;
-	if (reason == DROP_NONE && is_extension(next)) {
+	if (SELDOM(reason == DROP_NONE && is_extension(next))) {
 		struct chain c = follow_chain(p, next, IPV6_LEN, p->size);
 		p->protocol = c.protocol;
 		p->l4 = c.at;

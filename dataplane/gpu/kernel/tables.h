@@ -51,7 +51,7 @@ DEVICE int still_valid(const struct tables *t, struct snapshot s, uint32_t zero)
 
 DEVICE uint64_t load_port(const struct tables *t, uint32_t number)
 {
-	if (number < t->near)
+	if (!SELDOM(number >= t->near))
 		return t->near_ports[number];
 	uint64_t word = load64(&t->ports[number]);
 	fence_loads();

@@ -13,7 +13,6 @@ DEVICE uint32_t thread_index(void) { return threadIdx.x; }
 DEVICE uint32_t block_index(void) { return blockIdx.x; }
 DEVICE uint32_t block_count(void) { return gridDim.x; }
 DEVICE uint32_t shuffle(uint32_t v, uint32_t lane) { return __shfl_sync(EVERYONE, v, lane); }
-DEVICE int all(int p) { return __all_sync(EVERYONE, p); }
 DEVICE void join_warp(void) { __syncwarp(); }
 DEVICE void join_block(void) { __syncthreads(); }
 #else
@@ -21,10 +20,17 @@ DEVICE uint32_t thread_index(void) { return __nvvm_read_ptx_sreg_tid_x(); }
 DEVICE uint32_t block_index(void) { return __nvvm_read_ptx_sreg_ctaid_x(); }
 DEVICE uint32_t block_count(void) { return __nvvm_read_ptx_sreg_nctaid_x(); }
 DEVICE uint32_t shuffle(uint32_t v, uint32_t lane) { return __nvvm_shfl_sync_idx_i32(EVERYONE, v, lane, WARP - 1); }
-DEVICE int all(int p) { return __nvvm_vote_all_sync(EVERYONE, p); }
 DEVICE void join_warp(void) { __nvvm_bar_warp_sync(EVERYONE); }
 DEVICE void join_block(void) { __syncthreads(); }
 #endif
+
+DEVICE int all(int p)
+{
+	int is;
+	asm volatile("{ .reg .pred a, b; setp.ne.s32 a, %1, 0; vote.sync.all.pred b, a, 0xffffffff; selp.s32 %0, 1, 0, b; }"
+		     : "=r"(is) : "r"(p) : "memory");
+	return is;
+}
 
 /* Memory of the host is read and written past all caches of the device, which
  * the host does not know of. */
@@ -70,7 +76,20 @@ DEVICE void host_store32(uint32_t *p, uint32_t v)
  * sees before what this thread stores after. */
 DEVICE void fence_host(void) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 DEVICE void fence_device(void) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
-DEVICE void fence_block(void) { asm volatile("fence.acq_rel.cta;" ::: "memory"); }
+
+/* A word in shared memory that a warp writes while others wait for it. */
+DEVICE void shared_exchange(uint64_t *p, uint64_t v)
+{
+	uint64_t old;
+	asm volatile("atom.exch.b64 %0, [%1], %2;" : "=l"(old) : "l"(p), "l"(v) : "memory");
+}
+
+DEVICE uint64_t shared_read(uint64_t *p)
+{
+	uint64_t v;
+	asm volatile("atom.or.b64 %0, [%1], 0;" : "=l"(v) : "l"(p) : "memory");
+	return v;
+}
 
 DEVICE void rest(uint32_t ns) { asm volatile("nanosleep.u32 %0;" :: "r"(ns)); }
 

@@ -1,0 +1,20 @@
+#!/bin/sh
+# bench-gpu.sh [WARPROUTE]: the figures of a GPU host, as README.md has them. Each
+# measurement verifies before it times. It needs an NVIDIA GPU with its driver, root
+# for the demo, and 8 cores.
+set -eu
+
+warproute=${1:-bin/warproute}
+run() {
+	echo "\$ warproute $*"
+	timeout -k 5 300 "$warproute" "$@"
+	echo
+}
+
+run bench lookup --engine gpu --dest uniform,table,zipf
+for engine in gpu cpu; do
+	run bench forward --engine $engine --table real --size 60 --workers 8 --batch 256 --chunks $([ $engine = gpu ] && echo 8 || echo 1) --rounds 3 --duration 500ms
+done
+run bench latency --engine gpu --sizes 16,60,240,1024,4096
+run bench latency --engine gpu --family 6 --sizes 60,240
+run demo --engine gpu
