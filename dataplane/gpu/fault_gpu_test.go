@@ -1,0 +1,90 @@
+//go:build gpu
+
+package gpu
+
+import (
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/umem"
+)
+
+// A GPU that hangs, and one whose kernel faults, are taken out within the time for
+// a chunk, and the CPU carries on. The fault comes last: after it the driver
+// refuses everything.
+func TestGPUFaults(t *testing.T) {
+	for _, fault := range []struct {
+		name   string
+		inject func(*Device, *Engine, *batch.Chunk)
+	}{
+		{"hangs", func(d *Device, e *Engine, _ *batch.Chunk) { // as good as: its block has gone
+			s := &e.mail.slots[0]
+			s.stop()
+			time.Sleep(10 * time.Millisecond)
+		}},
+		{"faults", func(_ *Device, _ *Engine, c *batch.Chunk) { c.In[5].Addr = 0xf0000002 }},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			net := testutil.NewNetwork()
+			d, err := Open(net.FIB, Options{Repair: net.Repair})
+			if err != nil {
+				t.Fatal(err)
+			}
+			mem, err := umem.New(1024)
+			if err != nil {
+				t.Fatal(err)
+			}
+			slab, err := batch.NewSlab(2, 256)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := d.NewEngine(mem.Bytes(), 1, 256, cpu.New(net.FIB, mem.Bytes(), net.Repair))
+			if err != nil {
+				t.Fatal(err)
+			}
+			good, bad := slab.Chunks[0], slab.Chunks[1]
+			frame := testutil.UDP4("192.0.2.1", "10.1.0.9", 1000, 53, make([]byte, 40)...)
+			submit := func(c *batch.Chunk) {
+				c.N, c.Submitted = 100, batch.Clock()
+				e.Submit(c)
+			}
+			write := func(c *batch.Chunk) {
+				for i := range 100 {
+					addr := uint32(i)*umem.FrameSize + umem.DataOffset
+					copy(mem.Bytes()[addr:], frame)
+					c.In[i] = batch.Frame{Addr: addr, Len: uint16(len(frame))}
+				}
+			}
+			write(good)
+			submit(good)
+			await(e, good)
+			if v := good.Out[99].Verdict; v != batch.Forward(1) || e.Name() != "gpu" {
+				t.Fatalf("before the fault: %v by the %s", v, e.Name())
+			}
+			write(bad)
+			fault.inject(d, e, bad)
+			start := time.Now()
+			submit(bad)
+			await(e, bad)
+			if took := time.Since(start); took > 100*time.Millisecond {
+				t.Errorf("it took %v to give the GPU up", took)
+			}
+			if v := bad.Out[50].Verdict; v != batch.Lost {
+				t.Errorf("what the GPU had: %v, want lost", v)
+			}
+			write(good)
+			submit(good)
+			await(e, good)
+			if v := good.Out[99].Verdict; v != batch.Forward(1) || e.Name() != "cpu" {
+				t.Errorf("after the fault: %v by the %s", v, e.Name())
+			}
+			t.Logf("taken out: %v", d.Err())
+			if err := d.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		})
+	}
+}
