@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/warproute/warproute/cuda"
@@ -40,6 +41,8 @@ type Device struct {
 	info     cuda.DeviceInfo
 	ctx      *cuda.Context
 	health   health
+	asked    sync.Once // the driver, why the device failed
+	cause    error
 	base     *fib.FIB
 	tables   *tables
 	pointers tablePointers
@@ -212,7 +215,26 @@ func (d *Device) stop(e *Engine, stream *cuda.Stream) error {
 }
 
 // Err is why the device was taken out, nil while it works.
-func (d *Device) Err() error { return d.health.err() }
+func (d *Device) Err() error {
+	err := d.health.err()
+	if err == nil {
+		return nil
+	}
+	// After a kernel's fault every call fails, and tells of the fault.
+	d.asked.Do(func() {
+		d.cause = d.ctx.Do(func() error {
+			s, err := d.ctx.NewStream(0)
+			if err != nil {
+				return err
+			}
+			return s.Close()
+		})
+	})
+	if d.cause != nil {
+		return fmt.Errorf("%w: %w", err, d.cause)
+	}
+	return err
+}
 
 // Info describes the device.
 func (d *Device) Info() cuda.DeviceInfo { return d.info }

@@ -3,6 +3,7 @@
 package gpu
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -18,14 +19,15 @@ import (
 func TestGPUFaults(t *testing.T) {
 	for _, fault := range []struct {
 		name   string
+		reason string
 		inject func(*Device, *Engine, *batch.Chunk)
 	}{
-		{"hangs", func(d *Device, e *Engine, _ *batch.Chunk) { // as good as: its block has gone
+		{"hangs", "did not finish 100 packets", func(d *Device, e *Engine, _ *batch.Chunk) { // as good as: its block has gone
 			s := &e.mail.slots[0]
 			s.stop()
 			time.Sleep(10 * time.Millisecond)
 		}},
-		{"faults", func(_ *Device, _ *Engine, c *batch.Chunk) { c.In[5].Addr = 0xf0000002 }},
+		{"faults", "ILLEGAL_ADDRESS", func(_ *Device, _ *Engine, c *batch.Chunk) { c.In[5].Addr = 0xf0000002 }},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			net := testutil.NewNetwork()
@@ -81,7 +83,9 @@ func TestGPUFaults(t *testing.T) {
 			if v := good.Out[99].Verdict; v != batch.Forward(1) || e.Name() != "cpu" {
 				t.Errorf("after the fault: %v by the %s", v, e.Name())
 			}
-			t.Logf("taken out: %v", d.Err())
+			if err := d.Err(); err == nil || !strings.Contains(err.Error(), fault.reason) {
+				t.Errorf("the reason is %v, want %q", err, fault.reason)
+			}
 			if err := d.Close(); err != nil {
 				t.Errorf("close: %v", err)
 			}

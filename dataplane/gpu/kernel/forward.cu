@@ -37,7 +37,7 @@ DEVICE int read_quad(const uint64_t *quads, uint32_t quad, uint32_t seq, struct 
 	uint64_t v = host_load64(quads + quad * WARP + lane_index());
 	w->low = (uint32_t)v;
 	w->high = (uint32_t)(v >> 32);
-	return all(shuffle(w->low, lane_index() & ~(UNIT_LANES - 1)) == seq);
+	return all_of_warp(shuffle(w->low, lane_index() & ~(UNIT_LANES - 1)) == seq);
 }
 
 /* Where the bytes around a frame's header cannot be read 16 at a time. */

@@ -24,7 +24,8 @@ DEVICE void join_warp(void) { __nvvm_bar_warp_sync(EVERYONE); }
 DEVICE void join_block(void) { __syncthreads(); }
 #endif
 
-DEVICE int all(int p)
+/* CUDA has a function named all already. */
+DEVICE int all_of_warp(int p)
 {
 	int is;
 	asm volatile("{ .reg .pred a, b; setp.ne.s32 a, %1, 0; vote.sync.all.pred b, a, 0xffffffff; selp.s32 %0, 1, 0, b; }"
