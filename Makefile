@@ -14,8 +14,10 @@ E2E := ./internal/e2e
 
 .PHONY: build test check test-gpu demo bench bench-lookup bench-veth gen clean bench-gpu
 
-build: ## bin/warproute: one static binary
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/warproute ./cmd/warproute
+# The CUDA driver is a library of the host's C library, so a binary that can open
+# it needs that library's loader. TAGS=nogpu makes one that needs nothing.
+build: ## bin/warproute: one binary, without cgo
+	CGO_ENABLED=0 go build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/warproute ./cmd/warproute
 
 check: ## seconds: format, vet, staticcheck, house rules
 	go vet ./...

@@ -45,7 +45,7 @@ address, addresses are read from standard input, separated by white space.`,
 			switch engine {
 			case "", "cpu":
 			case "gpu":
-				return errors.New("this build has no GPU engine; leave --engine out, or write --engine cpu")
+				return errors.New("--engine gpu: a GPU looks up for the packets of a router, not for a command; leave --engine out (bench lookup --engine gpu measures one)")
 			default:
 				return usageError(fmt.Errorf("--engine %s: write cpu or gpu", engine))
 			}
