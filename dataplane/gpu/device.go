@@ -48,6 +48,8 @@ type Device struct {
 	pointers tablePointers
 	entries  struct{ resident, launched, patch *cuda.Function }
 
+	workers int            // with an engine
+	room    int            // blocks that can be resident beside those that are
 	stops   []func() error // end the resident kernels
 	closers []func() error // in order of making
 }
@@ -99,6 +101,11 @@ func (d *Device) prepare() error {
 			return err
 		}
 	}
+	blocks, err := d.entries.resident.BlocksPerMultiprocessor(threads, 0)
+	if err != nil {
+		return err
+	}
+	d.room = blocks*d.info.Multiprocessors - 1 // changes of tables need one
 	return d.makeTables()
 }
 
@@ -106,6 +113,17 @@ func (d *Device) prepare() error {
 // many chunks of up to size packets it may have in flight; fallback decides when
 // the GPU cannot.
 func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) (*Engine, error) {
+	switch {
+	case chunks < 1 || chunks > maxChunks:
+		return nil, fmt.Errorf("have a GPU work on %d chunks of a worker: 1 to %d are possible", chunks, maxChunks)
+	case d.workers == maxWorkers:
+		return nil, fmt.Errorf("have a GPU serve more than %d workers: the driver has no more queues; set workers", maxWorkers)
+	case chunks > d.room:
+		return nil, fmt.Errorf("have a GPU work on %d more chunks: its %d multiprocessors have room for %d; set fewer workers",
+			chunks, d.info.Multiprocessors, d.room)
+	}
+	d.workers++
+	d.room -= chunks
 	mail, err := newMailbox(chunks, size)
 	if err != nil {
 		return nil, err
@@ -114,6 +132,13 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 	e := newEngine(fallback, &d.health, mail, d.options.Timeout)
 	return e, d.ctx.Do(func() error { return d.serve(e, umem) })
 }
+
+const (
+	maxChunks = 64 // of a worker: a bit each
+	// Every worker's stream has a queue of its own to the device, of 32; behind a
+	// resident kernel in the same queue, nothing else would ever run.
+	maxWorkers = 28
+)
 
 // params are what kernels get to know of a mailbox; mailbox.h has the same.
 type params struct {
