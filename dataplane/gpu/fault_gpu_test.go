@@ -20,14 +20,17 @@ func TestGPUFaults(t *testing.T) {
 	for _, fault := range []struct {
 		name   string
 		reason string
-		inject func(*Device, *Engine, *batch.Chunk)
+		inject func(*Device, *Engine)
 	}{
-		{"hangs", "did not finish 100 packets", func(d *Device, e *Engine, _ *batch.Chunk) { // as good as: its block has gone
+		{"hangs", "did not finish 100 packets", func(d *Device, e *Engine) { // as good as: its block has gone
 			s := &e.mail.slots[0]
 			s.stop()
 			time.Sleep(10 * time.Millisecond)
 		}},
-		{"faults", "ILLEGAL_ADDRESS", func(_ *Device, _ *Engine, c *batch.Chunk) { c.In[5].Addr = 0xf0000002 }},
+		{"faults", "ILLEGAL_ADDRESS", func(d *Device, _ *Engine) { // the table is nowhere
+			d.tables.patcher.add(patch{At: d.pointers.IPv4, Word: 0xdead << 48, Count: 1, Bytes: 8})
+			d.tables.patcher.settle()
+		}},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			net := testutil.NewNetwork()
@@ -67,7 +70,7 @@ func TestGPUFaults(t *testing.T) {
 				t.Fatalf("before the fault: %v by the %s", v, e.Name())
 			}
 			write(bad)
-			fault.inject(d, e, bad)
+			fault.inject(d, e)
 			start := time.Now()
 			submit(bad)
 			await(e, bad)
