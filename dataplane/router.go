@@ -166,6 +166,7 @@ func (r *Router) Stats() *Stats {
 		s.Chunks += w.stats.chunks.Load()
 		s.Held += w.stats.held.Load()
 		s.Pending += w.stats.pending.Load()
+		s.InFlight += w.stats.flying.Load()
 		w.stats.packets.AddTo(&s.Packets)
 		for i := range w.stats.stages {
 			w.stats.stages[i].AddTo(&s.Stages[i])

@@ -28,6 +28,7 @@ type workerStats struct {
 	chunks  atomic.Uint64
 	held    atomic.Int64 // packets waiting for neighbours
 	pending atomic.Int64 // packets in transmit rings
+	flying  atomic.Int64 // chunks that the engine has
 	packets hist.Histogram
 	stages  [NumStages]hist.Histogram
 }
@@ -60,12 +61,13 @@ func (p *PortStats) Dropped() (n uint64) {
 
 // Stats are a router's counts since the start.
 type Stats struct {
-	Ports   []PortStats
-	Engine  string
-	Workers int
-	Chunks  uint64 // chunks that engines finished
-	Held    int64  // packets waiting for neighbours now
-	Pending int64  // packets given to the transmit rings and not sent yet
-	Packets hist.Snapshot
-	Stages  [NumStages]hist.Snapshot // in nanoseconds, one value a chunk
+	Ports    []PortStats
+	Engine   string
+	Workers  int
+	Chunks   uint64 // chunks that engines finished
+	Held     int64  // packets waiting for neighbours now
+	Pending  int64  // packets given to the transmit rings and not sent yet
+	InFlight int64  // chunks that the engine has now
+	Packets  hist.Snapshot
+	Stages   [NumStages]hist.Snapshot // in nanoseconds, one value a chunk
 }

@@ -240,6 +240,7 @@ func (w *worker) reclaim() (pending int) {
 		pending += w.tx[p].queue.Reclaim()
 	}
 	w.stats.pending.Store(int64(pending))
+	w.stats.flying.Store(int64(w.inFlight.n))
 	return pending
 }
 

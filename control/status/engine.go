@@ -22,8 +22,9 @@ type Engine struct {
 	Chunks          uint64  `json:"chunks"`
 	Packets         uint64  `json:"packets"`
 	PacketsPerChunk float64 `json:"packets_per_chunk"`
-	Held            int64   `json:"held"`    // packets waiting for neighbours now
-	Pending         int64   `json:"pending"` // packets in transmit rings now
+	InFlight        int64   `json:"in_flight"` // chunks that the engine has now
+	Held            int64   `json:"held"`      // packets waiting for neighbours now
+	Pending         int64   `json:"pending"`   // packets in transmit rings now
 }
 
 // EngineOf describes the engine of a snapshot and its work.
@@ -33,7 +34,7 @@ func EngineOf(s *Snapshot) Engine {
 		Workers: s.Stats.Workers, Cores: s.Engine.Cores, HugePages: s.Engine.HugePages,
 		MaxPackets: s.Engine.MaxPackets, MaxDelayNS: s.Engine.MaxDelay.Nanoseconds(),
 		Chunks: s.Stats.Chunks, Packets: s.Stats.Packets.Sum, PacketsPerChunk: s.Stats.Packets.Mean(),
-		Held: s.Stats.Held, Pending: s.Stats.Pending,
+		InFlight: s.Stats.InFlight, Held: s.Stats.Held, Pending: s.Stats.Pending,
 	}
 }
 
@@ -55,7 +56,7 @@ func WriteEngine(w io.Writer, e Engine) error {
 	}
 	t.row("frame memory", memory)
 	t.row("batch", fmt.Sprintf("up to %d packets or %v", e.MaxPackets, time.Duration(e.MaxDelayNS)))
-	t.row("chunks", fmt.Sprintf("%d, of %.1f packets in the mean", e.Chunks, e.PacketsPerChunk))
+	t.row("chunks", fmt.Sprintf("%d, of %.1f packets in the mean; %d in flight", e.Chunks, e.PacketsPerChunk, e.InFlight))
 	t.row("packets", e.Packets)
 	t.row("waiting", fmt.Sprintf("%d for neighbours, %d in transmit rings", e.Held, e.Pending))
 	return t.flush()

@@ -31,7 +31,7 @@ func sample() *Snapshot {
 				{RxPackets: 3000, RxBytes: 180000, TxPackets: 12, TxBytes: 720},
 				{RxPackets: 12, RxBytes: 720, TxPackets: 2990, TxBytes: 179400},
 			},
-			Engine: "cpu", Workers: 2, Chunks: 3, Held: 1, Pending: 2,
+			Engine: "cpu", Workers: 2, Chunks: 3, InFlight: 2, Held: 1, Pending: 2,
 		},
 	}
 	s.Stats.Ports[0].Drops[batch.NoRoute] = 6
@@ -71,7 +71,7 @@ engine        cpu (no GPU was found)
 workers       2 on cores 0 1
 frame memory  normal pages
 batch         up to 1024 packets or 50µs
-chunks        3, of 1000.0 packets in the mean
+chunks        3, of 1000.0 packets in the mean; 2 in flight
 packets       3000
 waiting       1 for neighbours, 2 in transmit rings
 `},
@@ -119,7 +119,7 @@ func TestJSONKeys(t *testing.T) {
 			`"rings":{"rx_dropped":0,"rx_ring_full":0,"fill_ring_empty":0,"tx_ring_empty":0,"rx_invalid":0,"tx_invalid":0},` +
 			`"rx_packets":3000,"rx_bytes":180000,"tx_packets":12,"tx_bytes":720,"dropped":10}`},
 		{"engine", EngineOf(s), `{"name":"cpu","reason":"no_gpu","why":"no GPU was found","workers":2,"cores":[0,1],"huge_pages":false,` +
-			`"max_packets":1024,"max_delay_ns":50000,"chunks":3,"packets":3000,"packets_per_chunk":1000,"held":1,"pending":2}`},
+			`"max_packets":1024,"max_delay_ns":50000,"chunks":3,"packets":3000,"packets_per_chunk":1000,"in_flight":2,"held":1,"pending":2}`},
 		{"drop", Drops(s)[0], `{"reason":"ttl_expired","sentence":"the TTL or hop limit ran out here","port":"lan0","packets":4}`},
 		{"no drops", Drops(&Snapshot{Stats: &dataplane.Stats{}}), `[]`},
 	}
