@@ -23,7 +23,8 @@ type Engine struct {
 // flight is a chunk on its way.
 type flight struct {
 	chunk *batch.Chunk
-	slot  int // onCPU, or of the mailbox
+	slot  int           // onCPU, or of the mailbox
+	since time.Duration // when the GPU had it
 }
 
 const onCPU = -1
@@ -64,7 +65,7 @@ func (e *Engine) Submit(c *batch.Chunk) {
 			}
 		}
 	}
-	e.flights = append(e.flights, flight{c, to})
+	e.flights = append(e.flights, flight{c, to, batch.Clock()})
 }
 
 // Done tells whether a chunk has been decided on. A chunk for which the GPU takes
@@ -85,11 +86,11 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 			e.busy &^= 1 << to
 		case !e.health.ok():
 			lose(c) // the slot stays busy: the GPU may still come to it
-		case batch.Clock()-c.Submitted > e.timeout:
+		case batch.Clock()-e.flights[i].since <= e.timeout || s.finished(): // looks again: this thread may have stood still since
+			return false
+		default:
 			e.health.fail(fmt.Errorf("the GPU did not finish %d packets within %v", c.N, e.timeout))
 			lose(c)
-		default:
-			return false
 		}
 	}
 	e.flights = append(e.flights[:i], e.flights[i+1:]...)

@@ -209,6 +209,21 @@ func TestAHungGPUIsTakenOut(t *testing.T) {
 	}
 }
 
+// The time that a GPU is given begins when it has the chunk, however long the
+// worker's thread stood still before.
+func TestAWorkerThatStoodStillBlamesNoGPU(t *testing.T) {
+	e, blocks, chunks := newRig(t, 1, time.Minute)
+	blocks[0].hang.Store(true)
+	fill(chunks[0], rand.New(rand.NewPCG(1, 1)), 5)
+	chunks[0].Submitted -= time.Hour
+	e.Submit(chunks[0])
+	if e.Done(chunks[0]) || !e.health.ok() {
+		t.Errorf("the GPU was not given its time: %v", e.health.err())
+	}
+	blocks[0].hang.Store(false)
+	await(e, chunks[0])
+}
+
 func TestTheHotPathAllocatesNothing(t *testing.T) {
 	e, _, chunks := newRig(t, 1, time.Minute)
 	fill(chunks[0], rand.New(rand.NewPCG(1, 1)), 100)
