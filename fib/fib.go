@@ -85,9 +85,13 @@ func (f *FIB) Generation() uint64 { return f.generation.Load() }
 
 // Bump moves the generation; the control plane calls it after a batch of changes.
 func (f *FIB) Bump() {
-	f.generation.Add(1)
+	f.Retry()
 	f.follower.Flush()
 }
+
+// Retry moves the generation once more, when a follower's copy has changes that
+// Bump was early for. Any goroutine may call it.
+func (f *FIB) Retry() { f.generation.Add(1) }
 
 // store changes a word, for readers and for the follower's.
 func (f *FIB) store(a Array, words []uint64, index uint32, word uint64) {

@@ -24,6 +24,7 @@ const maxPatches = 1 << 15
 type patcher struct {
 	health *health
 	apply  func([]patch) error // makes changes on the device and waits until it has
+	told   func()              // called whenever it has
 
 	mu    sync.Mutex // guards what follows
 	moved *sync.Cond
@@ -36,8 +37,8 @@ type patcher struct {
 }
 
 // newPatcher starts a patcher. enter prepares the goroutine's thread.
-func newPatcher(h *health, enter func() error, apply func([]patch) error) *patcher {
-	p := &patcher{health: h, apply: apply, done: make(chan struct{})}
+func newPatcher(h *health, enter func() error, apply func([]patch) error, told func()) *patcher {
+	p := &patcher{health: h, apply: apply, told: told, done: make(chan struct{})}
 	p.moved = sync.NewCond(&p.mu)
 	go p.run(enter)
 	return p
@@ -65,6 +66,7 @@ func (p *patcher) run(enter func() error) {
 			if err := p.apply(batch); err != nil {
 				p.health.fail(err)
 			}
+			p.told()
 		}
 		p.mu.Lock()
 		p.queue = p.queue[:copy(p.queue, p.queue[len(batch):])]

@@ -116,10 +116,12 @@ func (d *Device) follow(t *tables) error {
 	if err != nil {
 		return err
 	}
+	d.closers = append(d.closers, host.Close)
 	list, err := d.ctx.Alloc(maxPatches * patchBytes)
 	if err != nil {
 		return err
 	}
+	d.closers = append(d.closers, list.Close)
 	_, greatest, err := d.ctx.StreamPriorities()
 	if err != nil {
 		return err
@@ -128,7 +130,7 @@ func (d *Device) follow(t *tables) error {
 	if err != nil {
 		return err
 	}
-	d.closers = append(d.closers, host.Close, list.Close, stream.Close)
+	d.closers = append(d.closers, stream.Close)
 	args := &struct {
 		List cuda.DevicePtr
 		N    uint32
@@ -158,7 +160,7 @@ func (d *Device) follow(t *tables) error {
 		}
 		return nil
 	}
-	t.patcher = newPatcher(&d.health, d.ctx.Bind, apply)
+	t.patcher = newPatcher(&d.health, d.ctx.Bind, apply, d.base.Retry)
 	d.tables = t
 	d.base.Follow(t)
 	d.base.IPv4.Follow(&t.images[0])
