@@ -157,15 +157,17 @@ func (d *Device) serve(e *Engine, umem []byte) error {
 	if err != nil {
 		return err
 	}
+	d.closers = append(d.closers, frames.Close)
 	mail, err := d.ctx.Register(e.mail.mem)
 	if err != nil {
 		return err
 	}
+	d.closers = append(d.closers, mail.Close)
 	stream, err := d.ctx.NewStream(0)
 	if err != nil {
 		return err
 	}
-	d.closers = append(d.closers, frames.Close, mail.Close, stream.Close)
+	d.closers = append(d.closers, stream.Close)
 	p := params{
 		Slots: mail.Ptr(), SlotBytes: uint32(e.mail.slotBytes), Results: doneBytes, Quads: uint32(e.mail.quadsAt),
 		Umem: uint32(len(umem)), Frames: frames.Ptr(), Tables: d.pointers,
