@@ -32,12 +32,17 @@ func (m *Memory) Ptr() DevicePtr { return m.ptr }
 func (m *Memory) Size() int { return m.size }
 
 // Write copies p into the memory, offset bytes from its beginning, and waits until
-// it is there. It waits for no stream.
+// it is there. It waits for no stream that was made with NewStream.
 func (m *Memory) Write(offset int, p []byte) error {
 	if err := within(m.size, offset, len(p)); err != nil {
 		return fmt.Errorf("write to device memory: %w", err)
 	}
 	if err := m.ctx.drv.call(cuMemcpyHtoD, m.ptr.Add(offset), p, len(p)); err != nil {
+		return fmt.Errorf("write %d bytes to device memory: %w", len(p), err)
+	}
+	// The driver returns when it has p, the last of which may be on its way yet, in
+	// the default stream.
+	if err := m.ctx.drv.call(cuStreamSynchronize, 0); err != nil {
 		return fmt.Errorf("write %d bytes to device memory: %w", len(p), err)
 	}
 	return nil

@@ -51,6 +51,18 @@ func TestCopiesGoWhereTheyShould(t *testing.T) {
 	}
 }
 
+// The driver lets go of ordinary memory before all of it has arrived.
+func TestAWriteWaitsUntilItIsThere(t *testing.T) {
+	f := openFake(t)
+	m := got(f.context(t).Alloc(64))(t)
+	defer m.Close()
+	f.reset()
+	must(t, m.Write(0, make([]byte, 64)))
+	f.expect(t, "cuMemcpyHtoD_v2(64)", "cuStreamSynchronize(0)")
+	f.fail("cuStreamSynchronize", InvalidValue)
+	failsWith(t, m.Write(0, make([]byte, 64)), "write 64 bytes to device memory: cuStreamSynchronize(")
+}
+
 func TestCopiesBeyondMemoryAreRefused(t *testing.T) {
 	f := openFake(t)
 	c := f.context(t)
