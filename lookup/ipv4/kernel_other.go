@@ -2,4 +2,6 @@
 
 package ipv4
 
-func kernels() []kernel { return []kernel{{"go", walk}} }
+import "github.com/warproute/warproute/lookup/trie"
+
+func kernels() []trie.Kernel[uint32] { return []trie.Kernel[uint32]{{Name: "go", Walk: walk}} }

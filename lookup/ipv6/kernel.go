@@ -1,42 +1,15 @@
 package ipv6
 
 import (
-	"fmt"
 	"sync/atomic"
 
 	"github.com/warproute/warproute/lookup"
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// walkFunc looks src up in the words of an image, into dst of the same length.
-type walkFunc func(image []uint32, dst []lookup.NextHop, src [][16]byte)
-
-// kernel is one way of looking up a batch. All give the same answers.
-type kernel struct {
-	name string
-	walk walkFunc
-}
-
 // Kernels are the names of the ways of looking up a batch that this processor
 // has, the fastest first: some of "avx512", "avx2", and "go".
-func Kernels() (names []string) {
-	for _, k := range kernels() {
-		names = append(names, k.name)
-	}
-	return names
-}
-
-// Use has batches looked up by a kernel of the given name, for tests and
-// benchmarks. It must not be called beside lookups.
-func (t *Table) Use(name string) error {
-	for _, k := range kernels() {
-		if k.name == name {
-			t.kernel = k
-			return nil
-		}
-	}
-	return fmt.Errorf("lookup kernel %q: this processor has %v", name, Kernels())
-}
+func Kernels() []string { return trie.Names(kernels()) }
 
 // walk is the kernel for every processor: level by level, so that the cache
 // misses of a level overlap.

@@ -4,10 +4,11 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"github.com/warproute/warproute/lookup"
+	"github.com/warproute/warproute/lookup/trie"
 )
 
-func kernels() []kernel {
-	all := []kernel{{"avx512", avx512}, {"avx2", avx2}, {"go", walk}}
+func kernels() []trie.Kernel[[16]byte] {
+	all := []trie.Kernel[[16]byte]{{Name: "avx512", Walk: avx512}, {Name: "avx2", Walk: avx2}, {Name: "go", Walk: walk}}
 	switch {
 	case cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ:
 		return all

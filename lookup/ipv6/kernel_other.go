@@ -2,4 +2,6 @@
 
 package ipv6
 
-func kernels() []kernel { return []kernel{{"go", walk}} }
+import "github.com/warproute/warproute/lookup/trie"
+
+func kernels() []trie.Kernel[[16]byte] { return []trie.Kernel[[16]byte]{{Name: "go", Walk: walk}} }

@@ -1,0 +1,112 @@
+package trie
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/warproute/warproute/lookup"
+)
+
+// batchCase is a family for the tests of what batches have in common.
+type batchCase[A any] struct {
+	bits       int
+	wide, flap string // flap begins another life of its groups each time it goes
+	inWide     A      // and not in flap
+	key        func(A) Key
+}
+
+var (
+	case4 = batchCase[uint32]{32, "10.0.0.0/8", "10.0.0.0/25", 0x0aff0001, func(a uint32) (k Key) {
+		binary.BigEndian.PutUint32(k[:], a)
+		return k
+	}}
+	case6 = batchCase[[16]byte]{128, "fd00::/16", "fd00:1::/32", [16]byte{0xfd}, func(a [16]byte) Key { return a }}
+)
+
+// table returns a table with the wide route to 7, of which a kernel is before and
+// after each walk.
+func (c batchCase[A]) table(t *testing.T, before, after func(dst []lookup.NextHop) (done bool)) *Batched[A] {
+	t.Helper()
+	table := NewBatched(c.bits, []Kernel[A]{{"test", func(image []uint32, dst []lookup.NextHop, src []A) {
+		if before(dst) {
+			return
+		}
+		im := &Image{words: image}
+		for i := range src {
+			k := c.key(src[i])
+			dst[i] = nextHop(im.walk(&k))
+		}
+		after(dst)
+	}}})
+	if err := table.Insert(netip.MustParsePrefix(c.wide), 7); err != nil {
+		t.Fatal(err)
+	}
+	return &table
+}
+
+// reuse has groups begin another life.
+func (c batchCase[A]) reuse(t *testing.T, table *Batched[A]) {
+	t.Helper()
+	flap := netip.MustParsePrefix(c.flap)
+	for before := table.Image().Reuses(); table.Image().Reuses() == before; {
+		if err := table.Insert(flap, 8); err != nil {
+			t.Fatal(err)
+		}
+		table.Delete(flap)
+	}
+}
+
+func nothing([]lookup.NextHop) bool { return false }
+
+// A batch during which groups began another life is looked up again.
+func TestAVoidBatchIsRepeated(t *testing.T) {
+	t.Run("IPv4", func(t *testing.T) { voidBatch(t, case4) })
+	t.Run("IPv6", func(t *testing.T) { voidBatch(t, case6) })
+}
+
+func voidBatch[A any](t *testing.T, c batchCase[A]) {
+	calls := 0
+	var table *Batched[A]
+	table = c.table(t, func(dst []lookup.NextHop) bool {
+		if calls++; calls > 1 {
+			return false
+		}
+		dst[0] = 999 // as if read in a group of another life
+		c.reuse(t, table)
+		return true
+	}, nothing)
+	dst := make([]lookup.NextHop, 1)
+	if table.LookupBatch(dst, []A{c.inWide}); dst[0] != 7 || calls != 2 {
+		t.Errorf("next hop %d after %d walks, want 7 after 2", dst[0], calls)
+	}
+}
+
+// However long a batch is, and however often groups begin another life beside it,
+// it ends: what was found before is kept.
+func TestALongBatchEndsBesideAWriter(t *testing.T) {
+	t.Run("IPv4", func(t *testing.T) { longBatch(t, case4) })
+	t.Run("IPv6", func(t *testing.T) { longBatch(t, case6) })
+}
+
+func longBatch[A any](t *testing.T, c batchCase[A]) {
+	walked, calls := 0, 0
+	var table *Batched[A]
+	table = c.table(t, func([]lookup.NextHop) bool {
+		if calls++; calls > 1000 {
+			t.Fatal("a batch is looked up for ever")
+		}
+		return false
+	}, func(dst []lookup.NextHop) bool {
+		if walked += len(dst); walked >= 5000 {
+			walked = 0
+			c.reuse(t, table)
+		}
+		return false
+	})
+	dst := make([]lookup.NextHop, 100_001)
+	if table.LookupBatch(dst, slices.Repeat([]A{c.inWide}, len(dst))); slices.ContainsFunc(dst, func(nh lookup.NextHop) bool { return nh != 7 }) {
+		t.Error("not all of a long batch was looked up")
+	}
+}
