@@ -33,6 +33,10 @@ type Options struct {
 	Timeout time.Duration // for a chunk, after which the device counts as failed; 20 ms
 	Repair  []bool        // by port: L4 checksums of frames received there may be unfinished
 	Library string        // the driver's; for tests
+
+	// The engines that will be asked for, and the chunks of each, where that is known:
+	// a device that has no room for them is not opened.
+	Workers, Chunks int
 }
 
 // Device is a GPU that workers' engines use, with a copy of the forwarding base.
@@ -53,6 +57,9 @@ type Device struct {
 	stops   []func() error // end the resident kernels
 	closers []func() error // in order of making
 }
+
+// ErrNoDriver is wrapped by Open's error on a host without NVIDIA's driver.
+var ErrNoDriver = cuda.ErrNoDriver
 
 // Open finds a GPU and brings the forwarding base to it, which nobody may change
 // meanwhile; afterwards the copy follows. An error says what is missing.
@@ -106,6 +113,9 @@ func (d *Device) prepare() error {
 		return err
 	}
 	d.room = blocks*d.info.Multiprocessors - 1 // changes of tables need one
+	if err := d.fits(d.options.Workers, d.options.Chunks); err != nil {
+		return err
+	}
 	return d.makeTables()
 }
 
@@ -113,14 +123,8 @@ func (d *Device) prepare() error {
 // many chunks of up to size packets it may have in flight; fallback decides when
 // the GPU cannot.
 func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) (*Engine, error) {
-	switch {
-	case chunks < 1 || chunks > maxChunks:
-		return nil, fmt.Errorf("have a GPU work on %d chunks of a worker: 1 to %d are possible", chunks, maxChunks)
-	case d.workers == maxWorkers:
-		return nil, fmt.Errorf("have a GPU serve more than %d workers: the driver has no more queues; set workers", maxWorkers)
-	case chunks > d.room:
-		return nil, fmt.Errorf("have a GPU work on %d more chunks: its %d multiprocessors have room for %d; set fewer workers",
-			chunks, d.info.Multiprocessors, d.room)
+	if err := d.fits(1, chunks); err != nil {
+		return nil, err
 	}
 	d.workers++
 	d.room -= chunks
@@ -133,112 +137,19 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 	return e, d.ctx.Do(func() error { return d.serve(e, umem) })
 }
 
-const (
-	maxChunks = 64 // of a worker: a bit each
-	// Every worker's stream has a queue of its own to the device, of 32; behind a
-	// resident kernel in the same queue, nothing else would ever run.
-	maxWorkers = 28
-)
-
-// params are what kernels get to know of a mailbox; mailbox.h has the same.
-type params struct {
-	Slots                           cuda.DevicePtr
-	SlotBytes, Results, Quads, Umem uint32
-	Frames                          cuda.DevicePtr
-	Tables                          tablePointers
-}
-
-// threads of a block; forward.cu has the same.
-const threads = 512
-
-// serve lets the device reach a worker's memory, and starts the worker's kernel.
-func (d *Device) serve(e *Engine, umem []byte) error {
-	frames, err := d.ctx.Register(umem)
-	if err != nil {
-		return err
-	}
-	d.closers = append(d.closers, frames.Close)
-	mail, err := d.ctx.Register(e.mail.mem)
-	if err != nil {
-		return err
-	}
-	d.closers = append(d.closers, mail.Close)
-	stream, err := d.ctx.NewStream(0)
-	if err != nil {
-		return err
-	}
-	d.closers = append(d.closers, stream.Close)
-	p := params{
-		Slots: mail.Ptr(), SlotBytes: uint32(e.mail.slotBytes), Results: doneBytes, Quads: uint32(e.mail.quadsAt),
-		Umem: uint32(len(umem)), Frames: frames.Ptr(), Tables: d.pointers,
-	}
-	if d.options.Mode == Launched {
-		return d.launchEach(e, stream, p)
-	}
-	kernel, err := cuda.NewLaunch(d.entries.resident, &struct{ M params }{p})
-	if err != nil {
-		return err
-	}
-	kernel.Grid, kernel.Block = cuda.Dim{X: uint32(len(e.mail.slots))}, cuda.Dim{X: threads}
-	if err := kernel.Enqueue(stream); err != nil {
-		return err
-	}
-	d.stops = append(d.stops, func() error { return d.stop(e, stream) })
-	return nil
-}
-
-// launchEach has the engine launch a kernel for each chunk.
-func (d *Device) launchEach(e *Engine, stream *cuda.Stream, p params) error {
-	finished, err := d.ctx.Alloc(4 * len(e.mail.slots))
-	if err != nil {
-		return err
-	}
-	d.closers = append(d.closers, finished.Close)
-	if err := stream.Fill32(finished.Ptr(), 0, len(e.mail.slots)); err != nil {
-		return err
-	}
-	args := &struct {
-		M              params
-		Number, Seq, N uint32
-		Finished       cuda.DevicePtr
-	}{M: p}
-	kernel, err := cuda.NewLaunch(d.entries.launched, args)
-	if err != nil {
-		return err
-	}
-	kernel.Block = cuda.Dim{X: threads}
-	bound := false
-	e.launch = func(slot int, seq uint32, n int) error {
-		if !bound { // on the worker's own thread
-			if err := d.ctx.Bind(); err != nil {
-				return err
-			}
-			bound = true
-		}
-		args.Number, args.Seq, args.N = uint32(slot), seq, uint32(n)
-		args.Finished = finished.Ptr().Add(4 * slot)
-		kernel.Grid = cuda.Dim{X: uint32((n + threads/32*quadFrames - 1) / (threads / 32 * quadFrames))}
-		return kernel.Enqueue(stream)
+// fits tells whether the device can serve so many more workers, with so many chunks
+// in flight each.
+func (d *Device) fits(workers, chunks int) error {
+	switch {
+	case workers > 0 && chunks < 1 || chunks > maxChunks:
+		return fmt.Errorf("have a GPU work on %d chunks of a worker: 1 to %d are possible", chunks, maxChunks)
+	case d.workers+workers > maxWorkers:
+		return fmt.Errorf("have a GPU serve %d workers: %d are possible, as the driver has no more queues; set workers", d.workers+workers, maxWorkers)
+	case workers*chunks > d.room:
+		return fmt.Errorf("have a GPU work on %d more chunks: its %d multiprocessors have room for %d; set fewer workers",
+			workers*chunks, d.info.Multiprocessors, d.room)
 	}
 	return nil
-}
-
-// stop ends an engine's resident kernel.
-func (d *Device) stop(e *Engine, stream *cuda.Stream) error {
-	for i := range e.mail.slots {
-		e.mail.slots[i].stop()
-	}
-	for start := time.Now(); ; {
-		done, err := stream.Done()
-		if done || err != nil {
-			return err
-		}
-		if time.Since(start) > time.Second {
-			d.health.fail(errors.New("the resident kernel does not end"))
-			return d.health.err()
-		}
-		time.Sleep(50 * time.Microsecond)
-	}
 }
 
 // Err is why the device was taken out, nil while it works.

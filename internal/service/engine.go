@@ -1,6 +1,7 @@
 package service
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -22,7 +23,11 @@ func (s *Service) openEngine() error {
 		e.Reason, e.Why = "configured", "the configuration asks for it"
 		return nil
 	}
-	d, err := gpu.Open(s.fib, gpu.Options{Repair: repairPorts(s.cfg)})
+	workers, _, err := countWorkers(s.cfg)
+	if err != nil {
+		return err
+	}
+	d, err := gpu.Open(s.fib, gpu.Options{Repair: repairPorts(s.cfg), Workers: workers, Chunks: chunksWithGPU})
 	switch {
 	case err == nil:
 		s.device = d
@@ -34,6 +39,8 @@ func (s *Service) openEngine() error {
 		s.chunks = chunksWithGPU
 	case s.cfg.Engine == config.EngineGPU:
 		return fmt.Errorf("start engine gpu: %w; --engine cpu or auto runs without", err)
+	case errors.Is(err, gpu.ErrNoDriver):
+		e.Reason, e.Why = "no_gpu", "no driver for a GPU is installed"
 	default:
 		e.Reason, e.Why = "no_gpu", "no GPU can be used: "+err.Error()
 	}
