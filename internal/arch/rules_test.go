@@ -28,6 +28,14 @@ var imports = []struct {
 	{"afxdp", []string{"batch", "umem"}, "moves frames between Linux and memory; knows no routes"},
 	{"memport", []string{"batch", "umem"}, "a port without a kernel, to compare with"},
 
+	{"packet/icmp", []string{"packet"}, "errors that a router sends; packets in, packets out"},
+	{"packet/fragment", []string{"packet"}, "as icmp"},
+
+	{"ipsec/suite", nil, "ciphers; knows no packets"},
+	{"ipsec/policy", nil, "flows to numbers; knows no associations"},
+	{"ipsec/device", []string{"ipsec/suite"}, "keys as devices want them; the C beside it is the kernels'"},
+	{"ipsec", []string{"packet", "ipsec/policy", "ipsec/suite"}, "packets in, packets out; knows no frames, engines or workers"},
+
 	{"dataplane", []string{"batch", "fib", "packet", "umem", "internal/affinity", "internal/hist"},
 		"is given queues and engines: knows no AF_XDP, no configuration, no netlink"},
 	{"dataplane/cpu", []string{"batch", "fib", "lookup", "packet"}, "an engine; engines do not know workers, nor each other"},
