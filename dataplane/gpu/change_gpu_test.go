@@ -159,7 +159,7 @@ func TestGPUChangesUnderLoad(t *testing.T) {
 		c.base.Bump()
 		d.tables.patcher.settle()
 		t.Logf("%s: %d packets, %d by their own route, beside %.0f changes/s; tables changed life %d times",
-			mode, packets, own, float64(c.changes.Load())/elapsed, d.tables.reuses.value)
+			mode, packets, own, float64(c.changes.Load())/elapsed, d.tables.turns.value)
 		if wrong > 0 || own < packets/10 || own > packets*9/10 {
 			t.Errorf("%s: %d of %d packets went astray, %d by their own route", mode, wrong, packets, own)
 		}

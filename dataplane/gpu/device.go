@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/warproute/warproute/cuda"
@@ -45,8 +44,6 @@ type Device struct {
 	info     cuda.DeviceInfo
 	ctx      *cuda.Context
 	health   health
-	asked    sync.Once // the driver, why the device failed
-	cause    error
 	base     *fib.FIB
 	tables   *tables
 	pointers tablePointers
@@ -133,7 +130,7 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 		return nil, err
 	}
 	d.closers = append(d.closers, mail.close)
-	e := newEngine(fallback, &d.health, mail, d.options.Timeout)
+	e := newEngine(fallback, &d.health, mail, umem, d.options.Timeout)
 	return e, d.ctx.Do(func() error { return d.serve(e, umem) })
 }
 
@@ -158,18 +155,17 @@ func (d *Device) Err() error {
 	if err == nil {
 		return nil
 	}
-	// After a kernel's fault every call fails, and tells of the fault.
-	d.asked.Do(func() {
-		d.cause = d.ctx.Do(func() error {
-			s, err := d.ctx.NewStream(0)
-			if err != nil {
-				return err
-			}
-			return s.Close()
-		})
+	// After a kernel's fault every call fails, and tells of the fault; but only when
+	// the driver has looked into it, for which it takes longer than we wait for chunks.
+	cause := d.ctx.Do(func() error {
+		s, err := d.ctx.NewStream(0)
+		if err != nil {
+			return err
+		}
+		return s.Close()
 	})
-	if d.cause != nil {
-		return fmt.Errorf("%w: %w", err, d.cause)
+	if cause != nil {
+		return fmt.Errorf("%w: %w", err, cause)
 	}
 	return err
 }

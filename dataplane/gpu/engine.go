@@ -13,6 +13,7 @@ type Engine struct {
 	cpu     *cpu.Engine // decides when the GPU is out
 	health  *health     // of the device, shared by its workers
 	mail    *mailbox
+	umem    []byte
 	launch  func(slot int, seq uint32, n int) error // nil: the kernel is resident
 	timeout time.Duration                           // for a chunk
 
@@ -29,8 +30,8 @@ type flight struct {
 
 const onCPU = -1
 
-func newEngine(fallback *cpu.Engine, h *health, m *mailbox, timeout time.Duration) *Engine {
-	return &Engine{cpu: fallback, health: h, mail: m, timeout: timeout, flights: make([]flight, 0, 64)}
+func newEngine(fallback *cpu.Engine, h *health, m *mailbox, umem []byte, timeout time.Duration) *Engine {
+	return &Engine{cpu: fallback, health: h, mail: m, umem: umem, timeout: timeout, flights: make([]flight, 0, 64)}
 }
 
 // Name is "gpu" while the GPU decides, "cpu" when it has been taken out.
@@ -56,9 +57,13 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	if to == onCPU {
 		e.cpu.Submit(c)
 	} else {
+		var hurry []byte
+		if e.busy == 0 && e.launch == nil { // the GPU has nothing else to do: what counts is when it is back
+			hurry = e.umem
+		}
 		e.busy |= 1 << to
 		s := &e.mail.slots[to]
-		s.post(c.In[:c.N])
+		s.post(c.In[:c.N], hurry)
 		if e.launch != nil {
 			if err := e.launch(to, s.seq, c.N); err != nil {
 				e.health.fail(err)

@@ -1,6 +1,8 @@
 package gpu
 
 import (
+	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
@@ -16,9 +18,11 @@ import (
 // them apart, and sends every packet out of the port behind that it came from.
 type block struct {
 	*slot
-	seq  uint32
-	hang atomic.Bool
-	had  atomic.Int64 // chunks
+	seq   uint32
+	hang  atomic.Bool
+	had   atomic.Int64  // chunks
+	heads []batch.Frame // of the chunk before, which the umem has as the mailbox had them; nil: it had none
+	umem  []byte
 }
 
 func (b *block) run(done chan<- struct{}) {
@@ -29,11 +33,17 @@ func (b *block) run(done chan<- struct{}) {
 			return
 		}
 		b.had.Add(1)
+		b.heads = nil
+		alike := n&headsSize != 0
+		n &^= headsSize
 		for packet := range n {
 			quad, rest := packet/quadFrames, packet%quadFrames
 			lane := rest/unitFrames*unitWords + 1 + rest%unitFrames
 			word := b.quads[quad*quadBytes/8+lane]
 			b.results[packet] = batch.Result{Addr: uint32(word), Len: uint16(word >> 32), Verdict: batch.Forward(uint16(word>>48) + 1)}
+			if alike {
+				b.look(b.results[packet].Addr, b.slot.heads[(int(quad)*quadBytes/8+int(lane))*headWords:][:headWords])
+			}
 		}
 		atomic.StoreUint32(b.done, b.seq)
 	}
@@ -49,6 +59,14 @@ func (b *block) await() (n uint32) {
 	}
 }
 
+// look compares a head with the frame that it is of.
+func (b *block) look(addr uint32, head []uint64) {
+	got := bytesOf(head)
+	if tag := binary.LittleEndian.Uint16(got); tag == uint16(1+b.seq%tags) && bytes.Equal(got[2:], b.umem[addr:][:62]) {
+		b.heads = append(b.heads, batch.Frame{Addr: addr})
+	}
+}
+
 const maxChunk = 200
 
 // newRig returns an engine whose slots are served by blocks in Go, and chunks.
@@ -58,10 +76,11 @@ func newRig(t *testing.T, slots int, timeout time.Duration) (*Engine, []*block, 
 	if err != nil {
 		t.Fatal(err)
 	}
+	umem := make([]byte, 1<<20)
 	var blocks []*block
 	var ends []chan struct{}
 	for i := range mail.slots {
-		b := &block{slot: &mail.slots[i]}
+		b := &block{slot: &mail.slots[i], umem: umem}
 		blocks, ends = append(blocks, b), append(ends, make(chan struct{}))
 		go b.run(ends[i])
 	}
@@ -69,7 +88,7 @@ func newRig(t *testing.T, slots int, timeout time.Duration) (*Engine, []*block, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := newEngine(cpu.New(fib.New(1), make([]byte, 1<<20), make([]bool, 16)), &health{}, mail, timeout)
+	e := newEngine(cpu.New(fib.New(1), make([]byte, 1<<20), make([]bool, 16)), &health{}, mail, umem, timeout)
 	t.Cleanup(func() {
 		for i, b := range blocks {
 			b.hang.Store(false)
@@ -99,6 +118,74 @@ func fill(c *batch.Chunk, rnd *rand.Rand, n int) {
 func await(e *Engine, c *batch.Chunk) {
 	for !e.Done(c) {
 		time.Sleep(time.Microsecond)
+	}
+}
+
+// A chunk that finds its device idle takes the heads of its packets along, unless they
+// are too many, or one of them is not where heads are lines; tags begin anew.
+func TestHeadsComeAlong(t *testing.T) {
+	e, blocks, chunks := newRig(t, 2, time.Minute)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i := range e.umem {
+		e.umem[i] = byte(rnd.Uint32())
+	}
+	for n := 1; n <= maxChunk; n++ {
+		c := chunks[0]
+		fill(c, rnd, n)
+		for i := range n {
+			c.In[i].Addr = rnd.Uint32N(1<<14)*64 + 2
+		}
+		want := n
+		if n%3 == 0 {
+			c.In[rnd.IntN(n)].Addr += 1 + rnd.Uint32N(15)
+			want = 0
+		}
+		e.Submit(c)
+		await(e, c)
+		if got := len(blocks[0].heads); got != want {
+			t.Fatalf("%d packets: %d heads came along, want %d", n, got, want)
+		}
+	}
+	fill(chunks[0], rnd, 1)
+	fill(chunks[1], rnd, 1)
+	chunks[0].In[0].Addr, chunks[1].In[0].Addr = 2, 2
+	blocks[0].hang.Store(true)
+	e.Submit(chunks[0])
+	e.Submit(chunks[1])
+	blocks[0].hang.Store(false)
+	await(e, chunks[0])
+	await(e, chunks[1])
+	if blocks[0].heads == nil || blocks[1].heads != nil {
+		t.Error("heads come along to a device that is not idle, or not to one that is")
+	}
+}
+
+// When tags begin anew, no head is left whose tag could be taken for a later one's.
+func TestOldTagsAreCleared(t *testing.T) {
+	mail, err := newMailbox(1, maxChunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mail.close()
+	s, umem := &mail.slots[0], make([]byte, 1<<16)
+	frames := make([]batch.Frame, maxChunk)
+	for i := range frames {
+		frames[i].Addr = 2
+	}
+	for _, start := range []uint32{0, 5 * tags, 1<<32 - 2*tags} {
+		s.seq = start + 10
+		s.post(frames, umem)
+		old := uint16(s.heads[headWords])
+		s.seq += tags - 1 // meanwhile all chunks went without
+		s.post(frames[:1], umem)
+		if again := uint16(s.heads[headWords]); again != old {
+			t.Fatalf("tag %d follows tag %d: the test is wrong about tags", again, old)
+		}
+		for i := 2; i <= len(frames)/unitFrames; i++ {
+			if tag := uint16(s.heads[i*headWords]); i%unitWords != 0 && tag == old {
+				t.Fatalf("from chunk %d on: head %d still has tag %d", start, i, tag)
+			}
+		}
 	}
 }
 

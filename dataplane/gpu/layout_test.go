@@ -69,7 +69,7 @@ func TestDevicesKnowTheLayout(t *testing.T) {
 	// meets them.
 	for _, name := range []string{
 		"ETHERTYPE_ETHERNET", "PROTOCOL_IPV4", "PROTOCOL_IPV6", "PROTOCOL_GRE", "PROTOCOL_DCCP", "PROTOCOL_SCTP",
-		"PROTOCOL_UDPLITE", "MAX_EXTENSION_HEADERS", "HEAD_LEN", "HEAD_IP",
+		"PROTOCOL_UDPLITE", "MAX_EXTENSION_HEADERS", "HEAD_LEN", "HEAD_IP", "HEAD_REWRITTEN",
 	} {
 		delete(defined, name)
 	}

@@ -18,6 +18,11 @@ const (
 	quadBytes  = 256
 	stopSize   = 1<<32 - 1
 
+	headQuads = 10      // how many quads may have their packets' heads beside them
+	headsSize = 1 << 30 // in a chunk's size: they have
+	headWords = 8       // of a head: a cache line
+	tags      = 0xffff
+
 	doneBytes  = 256 // a slot begins with it
 	frameBytes = 8
 )
@@ -28,6 +33,7 @@ type mailbox struct {
 	slots     []slot
 	slotBytes int
 	quadsAt   int
+	headsAt   int
 }
 
 // slot is the place of one chunk in flight. The worker owns it; what the GPU
@@ -37,13 +43,17 @@ type slot struct {
 	done    *uint32
 	results []batch.Result
 	quads   []uint64
+	heads   []uint64
+	round   uint32 // of tags
 }
 
 // newMailbox maps a mailbox for chunks of up to size packets.
 func newMailbox(slots, size int) (*mailbox, error) {
 	quads := (size + quadFrames - 1) / quadFrames
 	results := (quads*quadFrames*frameBytes + quadBytes - 1) / quadBytes * quadBytes
-	m := &mailbox{quadsAt: doneBytes + results, slotBytes: doneBytes + results + quads*quadBytes}
+	heads := min(quads, headQuads) * quadBytes * headWords
+	m := &mailbox{quadsAt: doneBytes + results, headsAt: doneBytes + results + quads*quadBytes}
+	m.slotBytes = m.headsAt + heads
 	var err error
 	m.mem, err = unix.Mmap(-1, 0, slots*m.slotBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 	if err != nil {
@@ -55,6 +65,7 @@ func newMailbox(slots, size int) (*mailbox, error) {
 			done:    (*uint32)(unsafe.Pointer(&b[0])),
 			results: unsafe.Slice((*batch.Result)(unsafe.Pointer(&b[doneBytes])), quads*quadFrames),
 			quads:   unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.quadsAt])), quads*quadBytes/8),
+			heads:   unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.headsAt])), heads/8),
 		})
 	}
 	return m, nil
@@ -64,14 +75,47 @@ func (m *mailbox) close() error { return unix.Munmap(m.mem) }
 
 // post gives a chunk to the slot's block: the descriptors, then the heads of their
 // units from the last to the first, where the block looks first. The processor
-// stores in this order.
-func (s *slot) post(frames []batch.Frame) {
+// stores in this order. Frames in umem, if it is not nil, send their own heads along.
+func (s *slot) post(frames []batch.Frame, umem []byte) {
+	n := uint32(len(frames))
+	if umem != nil && s.copyHeads(frames, umem) {
+		n |= headsSize
+	}
 	words := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(frames))), len(frames))
 	for to := s.quads; len(words) > 0; to = to[unitWords:] {
 		n := copy(to[1:unitWords], words)
 		words = words[n:]
 	}
-	s.ring(uint32(len(frames)), (len(frames)+quadFrames-1)/quadFrames)
+	s.ring(n, (len(frames)+quadFrames-1)/quadFrames)
+}
+
+// copyHeads puts the first bytes of frames, from 2 before each on, beside the
+// descriptors that are posted next, and their tag in the place of those 2. It says
+// no to chunks that are too large for it, and to frames of which that is not a line.
+func (s *slot) copyHeads(frames []batch.Frame, umem []byte) bool {
+	const line = headWords * 8
+	if len(frames) > len(s.heads)/headWords/unitWords*unitFrames {
+		return false
+	}
+	for _, f := range frames {
+		if f.Addr%16 != 2 || int(f.Addr) > len(umem)-line {
+			return false
+		}
+	}
+	next := s.seq + 1
+	if next/tags != s.round { // tags begin anew: none is left of the last time
+		s.round = next / tags
+		clear(s.heads)
+	}
+	tag := uint64(1 + next%tags)
+	for i, f := range frames {
+		from := (*[headWords]uint64)(unsafe.Pointer(&umem[f.Addr-2]))
+		at := i/unitFrames*unitWords + 1 + i%unitFrames
+		to := (*[headWords]uint64)(s.heads[at*headWords:])
+		copy(to[1:], from[1:])
+		publish(&to[0], from[0]&^tags|tag)
+	}
+	return true
 }
 
 // stop tells the slot's block to end.

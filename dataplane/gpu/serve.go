@@ -16,10 +16,10 @@ const (
 
 // params are what kernels get to know of a mailbox; mailbox.h has the same.
 type params struct {
-	Slots                           cuda.DevicePtr
-	SlotBytes, Results, Quads, Umem uint32
-	Frames                          cuda.DevicePtr
-	Tables                          tablePointers
+	Slots                                  cuda.DevicePtr
+	SlotBytes, Results, Quads, Heads, Umem uint32
+	Frames                                 cuda.DevicePtr
+	Tables                                 tablePointers
 }
 
 // threads of a block; forward.cu has the same.
@@ -43,7 +43,7 @@ func (d *Device) serve(e *Engine, umem []byte) error {
 	}
 	d.closers = append(d.closers, stream.Close)
 	p := params{
-		Slots: mail.Ptr(), SlotBytes: uint32(e.mail.slotBytes), Results: doneBytes, Quads: uint32(e.mail.quadsAt),
+		Slots: mail.Ptr(), SlotBytes: uint32(e.mail.slotBytes), Results: doneBytes, Quads: uint32(e.mail.quadsAt), Heads: uint32(e.mail.headsAt),
 		Umem: uint32(len(umem)), Frames: frames.Ptr(), Tables: d.pointers,
 	}
 	if d.options.Mode == Launched {

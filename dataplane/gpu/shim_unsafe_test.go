@@ -15,7 +15,7 @@ import (
 // shimHeader is shim.c's struct shared: offsets in the memory that begins with it.
 type shimHeader struct {
 	ipv4, ipv6, nextHops, groups, adjacencies, ports, repair, in, out, umem uint64
-	seed, reuses                                                            uint32
+	seed, turns                                                             uint32
 }
 
 // shimMemory is memory that a test shares with the shim, and which goes with both.

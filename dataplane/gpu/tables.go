@@ -13,7 +13,7 @@ import (
 type tables struct {
 	health  *health
 	patcher *patcher
-	reuses  word
+	turns   word
 	arrays  [4]array // by fib.Array
 	images  [2]image // IPv4, IPv6
 }
@@ -47,16 +47,20 @@ type imagePlace struct {
 	write func([]uint32) error // waits until they are there
 }
 
-// Word is fib.Follower's.
+// Word is fib.Follower's. Warps have copies of the first words.
 func (t *tables) Word(a fib.Array, index uint32, word uint64) {
+	t.turn()
 	to := t.arrays[a]
 	t.patcher.add(patch{At: to.at.Add(int(index) * int(to.bytes)), Word: word, Count: 1, Bytes: to.bytes})
 }
 
-// Reuse is fib.Follower's: lookups on the device that began before this look again.
-func (t *tables) Reuse() {
-	t.reuses.value = (t.reuses.value + 1) % (1 << 31)
-	t.patcher.add(patch{At: t.reuses.at, Word: t.reuses.value, Count: 1, Bytes: 4})
+// Reuse is fib.Follower's.
+func (t *tables) Reuse() { t.turn() }
+
+// turn has lookups on the device that began before it look again.
+func (t *tables) turn() {
+	t.turns.value = (t.turns.value + 1) % (1 << 31)
+	t.patcher.add(patch{At: t.turns.at, Word: t.turns.value, Count: 1, Bytes: 4})
 }
 
 // Flush is fib.Follower's.
@@ -66,7 +70,7 @@ func (t *tables) Flush() { t.patcher.flush() }
 // lookups may still be reading if it was in use a moment ago.
 func (im *image) Replace(words []uint32) {
 	t := im.tables
-	t.Reuse()
+	t.turn()
 	t.patcher.settle()
 	next := 1 - im.active
 	place := im.places[next]
@@ -86,12 +90,12 @@ func (im *image) Replace(words []uint32) {
 	t.patcher.flush()
 }
 
-// Patch is trie.Follower's. The count of reuses is that of all tables.
+// Patch is trie.Follower's. A reuse in one table is a turn of all.
 func (im *image) Patch(p trie.Patch) {
 	place := im.places[im.active]
 	switch end := int(p.At) + int(p.Count); {
 	case p.At == trie.Reuses:
-		im.tables.Reuse()
+		im.tables.turn()
 	case end > place.words:
 		im.full(end)
 	default:

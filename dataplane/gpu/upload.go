@@ -47,7 +47,7 @@ func (d *Device) makeTables() error {
 	if err != nil {
 		return err
 	}
-	if t.reuses.at, err = d.upload(make([]byte, 256)); err != nil {
+	if t.turns.at, err = d.upload(make([]byte, 256)); err != nil {
 		return err
 	}
 	rootMemory, err := d.ctx.Alloc(2 * 8)
@@ -58,7 +58,7 @@ func (d *Device) makeTables() error {
 	roots := rootMemory.Ptr()
 	d.pointers = tablePointers{
 		IPv4: roots, IPv6: roots.Add(8), NextHops: t.arrays[fib.NextHops].at, Groups: t.arrays[fib.Groups].at,
-		Adjacencies: t.arrays[fib.Adjacencies].at, Ports: t.arrays[fib.Ports].at, Reuses: t.reuses.at, Repair: repairAt,
+		Adjacencies: t.arrays[fib.Adjacencies].at, Ports: t.arrays[fib.Ports].at, Turns: t.turns.at, Repair: repairAt,
 		Seed: d.base.Seed,
 	}
 	free, _, err := d.ctx.MemoryInfo()

@@ -19,7 +19,7 @@ struct choice {
 	int repair;              /* the L4 checksum may be unfinished */
 	uint64_t adjacency, port; /* forward: words with the link addresses to write */
 	int looked;              /* the result depends on tables */
-	uint32_t zero;           /* as still_valid wants it */
+	uint32_t zero;           /* as turns_now wants it */
 };
 
 /* The packet of a frame, which is IPv4 or IPv6 and valid unless there is a reason to drop it. */
@@ -83,7 +83,7 @@ DEVICE struct choice look(const struct tables *t, struct snapshot s, struct fram
 		c.result.verdict = verdict(ACTION_DROP, reason);
 		return c;
 	}
-	uint64_t hop = load64(&t->next_hops[route(s, p, c.ipv4, first)]);
+	uint64_t hop = load_next_hop(t, route(s, p, c.ipv4, first));
 	c.looked = 1;
 	c.zero = hop >> 40 & 1;
 	if (SELDOM(hop_kind(hop) != KIND_FORWARD)) {
@@ -96,7 +96,7 @@ DEVICE struct choice look(const struct tables *t, struct snapshot s, struct fram
 		uint32_t bucket = flow_hash(p, first, last, t->seed) >> 24;
 		adjacency = load32(&t->groups[adjacency * GROUP_BUCKETS + bucket]);
 	}
-	c.adjacency = load64(&t->adjacencies[adjacency]);
+	c.adjacency = load_adjacency(t, adjacency);
 	uint32_t number = adjacency_port(c.adjacency);
 	c.zero = number / MAX_PORTS;
 	c.port = load_port(t, number);
@@ -115,29 +115,28 @@ DEVICE struct choice look(const struct tables *t, struct snapshot s, struct fram
 	return c;
 }
 
-/* Writes link addresses of 6 bytes each, dst's from the third byte of the head on. */
-DEVICE void write_macs(uint32_t *head, uint64_t dst, uint64_t src)
-{
-	head[0] = (head[0] & 0xffff) | swap32((uint32_t)(dst >> 32));
-	head[1] = swap32((uint32_t)dst);
-	head[2] = swap32((uint32_t)(src >> 16));
-	head[3] = (head[3] & 0xffff0000) | swap32((uint32_t)(src << 16));
-}
+/* The first words of a forwarded packet's head, from the third byte on. */
+struct rewritten {
+	uint32_t words[HEAD_REWRITTEN];
+};
 
-/* Does what was chosen: gives a packet that is forwarded the headers of its next link,
- * in the first 32 bytes of the head, and finishes its L4 checksum in the frame. */
-DEVICE struct result apply(const struct choice *c, uint32_t *head)
+/* Puts the headers of the next link and one hop less in the place of a packet's. */
+DEVICE struct rewritten rewrite(const struct choice *c, const uint32_t *head)
 {
-	if (c->result.verdict >> 12 != ACTION_FORWARD)
-		return c->result;
-	if (SELDOM(c->repair))
-		complete_checksum(&c->packet, c->ipv4);
+	uint64_t dst = word_mac(c->adjacency), src = word_mac(c->port);
+	struct rewritten r;
+#pragma GCC unroll 8
+	for (uint32_t i = 0; i < HEAD_REWRITTEN; i++)
+		r.words[i] = head[i];
+	r.words[0] = (head[0] & 0xffff) | swap32((uint32_t)(dst >> 32));
+	r.words[1] = swap32((uint32_t)dst);
+	r.words[2] = swap32((uint32_t)(src >> 16));
+	r.words[3] = (head[3] & 0xffff0000) | swap32((uint32_t)(src << 16));
 	if (c->ipv4)
-		ipv4_decrement_ttl(head);
+		r.words[6] = ipv4_one_hop_less(head[6]);
 	else
-		ipv6_decrement_hop_limit(head);
-	write_macs(head, word_mac(c->adjacency), word_mac(c->port));
-	return c->result;
+		r.words[5] = ipv6_one_hop_less(head[5]);
+	return r;
 }
 
 /* Decides on the packet of frame f.
@@ -156,8 +155,21 @@ DEVICE struct result decide(const struct tables *t, struct snapshot s, struct fr
 
 	for (;;) {
 		struct choice c = look(&view, s, f, body, head);
-		if (!SELDOM(c.looked && !still_valid(&view, s, c.zero)))
-			return apply(&c, head);
+		int forward = c.result.verdict >> 12 == ACTION_FORWARD;
+		uint32_t turns = s.turns;
+		if (MOSTLY(c.looked))
+			turns = turns_now(&view, c.zero);
+		struct rewritten r = rewrite(&c, head); /* while that is on its way */
+		if (MOSTLY(turns == s.turns)) {
+			if (forward) {
+				if (SELDOM(c.repair))
+					complete_checksum(&c.packet, c.ipv4);
+#pragma GCC unroll 8
+				for (uint32_t i = 0; i < HEAD_REWRITTEN; i++)
+					head[i] = r.words[i];
+			}
+			return c.result;
+		}
 		view.near = 0; /* of the snapshot before */
 		s = take_snapshot(&view);
 	}

@@ -62,6 +62,7 @@ DEVICE void fence_loads(void)
 /* What seldom happens is laid out of the way: a chunk's first packets wait for every
  * line of instructions. */
 #define SELDOM(x) __builtin_expect(!!(x), 0)
+#define MOSTLY(x) __builtin_expect(!!(x), 1)
 
 /* Numbers in packets are in network byte order. */
 #ifdef __CUDACC__

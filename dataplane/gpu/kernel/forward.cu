@@ -13,7 +13,7 @@
 
 /* What a warp has of the packets that it works on. */
 struct desk {
-	uint64_t ports[WARP];
+	struct nearby near;
 	uint32_t heads[WARP][HEAD_WORDS];
 };
 
@@ -25,6 +25,17 @@ struct shared {
 /* A lane's word of a quad. */
 struct word {
 	uint32_t low, high;
+};
+
+/* A lane's share of the heads of a quad: 16 bytes, of four of them. */
+struct share {
+	struct words4 parts[4];
+};
+
+/* What lookups begin with, and a lane's share of the base's first words. */
+struct preview {
+	struct snapshot s;
+	uint64_t next_hop, adjacency, port;
 };
 
 DEVICE uint32_t lane_index(void) { return thread_index() % WARP; }
@@ -66,33 +77,77 @@ DEVICE int in_line(const struct mailbox *m, uint32_t addr)
 	return addr % 16 == 2 && addr <= m->umem_bytes - 64;
 }
 
-/* Copies the first 64 bytes of a warp's frames to its desk, four lanes a frame, so
- * that a frame is one access to the host's memory. While that is on its way, takes
- * what lookups begin with. */
-DEVICE struct snapshot load_heads(const struct mailbox *m, struct desk *desk, struct word w, int valid)
+/* Whose head a lane reads as its part i, and which 16 bytes of it: four lanes a frame,
+ * so that a frame is one access to the host's memory. */
+DEVICE uint32_t whose(uint32_t i) { return i * 8 + lane_index() / 4; }
+DEVICE uint32_t which(void) { return lane_index() % 4; }
+
+DEVICE struct share read_frames(const struct mailbox *m, struct word w, int valid)
 {
-	struct words4 parts[4];
-	uint32_t lane = lane_index(), part = lane % 4;
+	struct share h;
 #pragma unroll
 	for (uint32_t i = 0; i < 4; i++) {
-		uint32_t from = i * 8 + lane / 4;
-		uint32_t addr = shuffle(w.low, from), len = shuffle(w.high, from) & 0xffff;
-		if (!shuffle(valid, from))
+		uint32_t addr = shuffle(w.low, whose(i)), len = shuffle(w.high, whose(i)) & 0xffff;
+		h.parts[i] = (struct words4){{0, 0, 0, 0}};
+		if (!shuffle(valid, whose(i)))
 			continue;
-		if (!SELDOM(!in_line(m, addr)))
-			parts[i] = host_load128(m->umem + addr - 2 + part * 16);
+		if (MOSTLY(in_line(m, addr)))
+			h.parts[i] = host_load128(m->umem + addr - 2 + which() * 16);
 		else
-			parts[i] = load_bytes(m->umem, addr, len, part * 16);
+			h.parts[i] = load_bytes(m->umem, addr, len, which() * 16);
 	}
-	struct snapshot s = take_snapshot(&m->tables);
-	desk->ports[lane] = load64(m->tables.ports + lane + (s.reuses >> 31));
+	return h;
+}
+
+/* Reads what heads there may be of a quad. */
+DEVICE struct share read_heads(const uint8_t *heads, uint32_t quad)
+{
+	struct share h;
+#pragma unroll
+	for (uint32_t i = 0; i < 4; i++) {
+		h.parts[i] = (struct words4){{0, 0, 0, 0}};
+		if (whose(i) % UNIT_LANES != 0)
+			h.parts[i] = host_load128(heads + (quad * WARP + whose(i)) * HEAD_LEN + which() * 16);
+	}
+	return h;
+}
+
+/* Tells whether all heads that a quad needs are of the chunk seq. */
+DEVICE int are_of(const struct share *h, uint32_t seq, int valid)
+{
+	uint32_t right = 1;
+#pragma unroll
+	for (uint32_t i = 0; i < 4; i++) {
+		uint32_t tag = shuffle(h->parts[i].w[0], lane_index() & ~3u) & 0xffff;
+		right &= !shuffle(valid, whose(i)) | (tag == 1 + seq % TAGS);
+	}
+	return all_of_warp(right);
+}
+
+DEVICE struct preview take_preview(const struct tables *t)
+{
+	struct preview v;
+	v.s = take_snapshot(t);
+	uint32_t at = lane_index() + (v.s.turns >> 31);
+	v.next_hop = load64(t->next_hops + at);
+	v.adjacency = load64(t->adjacencies + at);
+	v.port = load64(t->ports + at);
+	return v;
+}
+
+/* Lays out what a warp has, for each of its lanes to use. */
+DEVICE void lay_out(struct desk *desk, const struct share *h, const struct preview *v)
+{
+	uint32_t lane = lane_index();
+	desk->near.next_hops[lane] = v->next_hop;
+	desk->near.adjacencies[lane] = v->adjacency;
+	desk->near.ports[lane] = v->port;
 #pragma unroll
 	for (uint32_t i = 0; i < 4; i++)
 #pragma unroll
 		for (uint32_t k = 0; k < 4; k++)
-			desk->heads[i * 8 + lane / 4][part * 4 + k] = parts[i].w[k];
+			desk->heads[whose(i)][which() * 4 + k] = h->parts[i].w[k];
 	join_warp();
-	return s;
 }
 
 /* Writes the first 32 bytes of forwarded frames back, two lanes a frame. */
@@ -109,7 +164,7 @@ DEVICE void store_heads(const struct mailbox *m, const struct desk *desk, struct
 		struct words4 v;
 		for (uint32_t k = 0; k < 4; k++)
 			v.w[k] = desk->heads[from][part * 4 + k];
-		if (!SELDOM(!in_line(m, addr)))
+		if (MOSTLY(in_line(m, addr)))
 			host_store128(m->umem + addr - 2 + part * 16, v);
 		else
 			store_bytes(m->umem, addr, v, part * 16);
@@ -117,24 +172,36 @@ DEVICE void store_heads(const struct mailbox *m, const struct desk *desk, struct
 	join_warp();
 }
 
-/* Works off the packets of a quad, a lane each. */
-DEVICE void work(const struct mailbox *m, struct desk *desk, uint8_t *slot, uint32_t quad, struct word w, uint32_t n)
+DEVICE uint32_t packet_of(uint32_t quad)
 {
-	uint32_t lane = lane_index();
-	uint32_t packet = quad * QUAD_FRAMES + lane / UNIT_LANES * UNIT_FRAMES + lane % UNIT_LANES - 1;
-	int valid = lane % UNIT_LANES != 0 && packet < n;
+	return quad * QUAD_FRAMES + lane_index() / UNIT_LANES * UNIT_FRAMES + lane_index() % UNIT_LANES - 1;
+}
+
+DEVICE int is_packet(uint32_t quad, uint32_t n) { return lane_index() % UNIT_LANES != 0 && packet_of(quad) < n; }
+
+/* Works off the packets of a quad that is laid out on the desk, a lane each. */
+DEVICE void work(const struct mailbox *m, struct desk *desk, struct snapshot s, uint8_t *slot, uint32_t quad, struct word w, uint32_t n)
+{
 	struct result r = {0, 0, 0};
 
-	struct snapshot s = load_heads(m, desk, w, valid);
-	if (valid) {
+	if (is_packet(quad, n)) {
 		struct frame f = {w.low, (uint16_t)w.high, (uint16_t)(w.high >> 16)};
 		struct tables t = m->tables;
-		t.near = WARP;
-		t.near_ports = desk->ports;
-		r = decide(&t, s, f, m->umem + f.addr, desk->heads[lane]);
-		host_store64((uint64_t *)(slot + m->results) + packet, r.addr | (uint64_t)r.len << 32 | (uint64_t)r.verdict << 48);
+		t.near = &desk->near;
+		r = decide(&t, s, f, m->umem + f.addr, desk->heads[lane_index()]);
+		host_store64((uint64_t *)(slot + m->results) + packet_of(quad), r.addr | (uint64_t)r.len << 32 | (uint64_t)r.verdict << 48);
 	}
 	store_heads(m, desk, w, r.verdict >> 12 == ACTION_FORWARD);
+}
+
+/* Works off a quad whose heads are still in the frames. While they are on their way,
+ * takes what lookups begin with. */
+DEVICE void fetch_and_work(const struct mailbox *m, struct desk *desk, uint8_t *slot, uint32_t quad, struct word w, uint32_t n)
+{
+	struct share h = read_frames(m, w, is_packet(quad, n));
+	struct preview v = take_preview(&m->tables);
+	lay_out(desk, &h, &v);
+	work(m, desk, v.s, slot, quad, w, n);
 }
 
 /* Polling costs PCIe bandwidth: a block whose chunks come in quick succession has a
@@ -142,20 +209,60 @@ DEVICE void work(const struct mailbox *m, struct desk *desk, uint8_t *slot, uint
 #define EAGER 100    /* looks in vain, of some microsecond each, before a block rests */
 #define LONG_REST 2000 /* ns */
 
-/* Waits for the chunk seq and returns its size. Of the quad at this warp, w and
- * *mine say whether it was read already. expected is how many quads to look at. */
-DEVICE uint32_t await(struct shared *sh, const uint64_t *quads, uint32_t seq, uint32_t expected, struct word *w, int *mine)
+/* What a block looks out for: how many quads the chunk before had, and whether their
+ * heads came along. */
+struct outlook {
+	uint32_t quads, heads;
+};
+
+/* What a warp has seen. */
+struct sight {
+	uint32_t size;     /* of the chunk; STOP */
+	int mine;          /* w is of the quad at this warp */
+	struct word w;
+	int laid_out;      /* and its packets are on the desk, with this snapshot */
+	struct snapshot s;
+};
+
+/* Looks once for a quad of the chunk seq, and for its heads where they may come along.
+ * What lookups begin with is taken meanwhile. */
+DEVICE int look_for(const struct mailbox *m, struct desk *desk, const uint8_t *slot, uint32_t seq, int heads, struct sight *see)
+{
+	uint32_t quad = warp_index();
+	uint64_t v = host_load64((const uint64_t *)(slot + m->quads) + quad * WARP + lane_index());
+	struct share h;
+	struct preview p;
+
+	if (heads) {
+		h = read_heads(slot + m->heads, quad);
+		p = take_preview(&m->tables);
+	}
+	see->w.low = (uint32_t)v;
+	see->w.high = (uint32_t)(v >> 32);
+	if (!all_of_warp(shuffle(see->w.low, lane_index() & ~(UNIT_LANES - 1)) == seq))
+		return 0;
+	see->mine = 1;
+	see->size = shuffle(see->w.high, 0);
+	if (heads && see->size != STOP && see->size & HEADS && are_of(&h, seq, is_packet(quad, see->size & ~HEADS))) {
+		lay_out(desk, &h, &p);
+		see->laid_out = 1;
+		see->s = p.s;
+	}
+	return 1;
+}
+
+/* Waits for the chunk seq. */
+DEVICE struct sight await(const struct mailbox *m, struct shared *sh, const uint8_t *slot, uint32_t seq, struct outlook o)
 {
 	uint32_t warp = warp_index();
-	*mine = 0;
+	struct sight see = {0, 0, {0, 0}, 0, {0, 0, 0}};
+
 	for (uint32_t looks = 0;; looks++) {
-		if (warp == 0 || (warp < expected && looks < EAGER)) {
-			if (read_quad(quads, warp, seq, w)) {
-				*mine = 1;
-				uint32_t n = shuffle(w->high, 0);
+		if (warp == 0 || (warp < o.quads && looks < EAGER)) {
+			if (look_for(m, &sh->desks[warp], slot, seq, o.heads && looks < EAGER && warp < HEAD_QUADS, &see)) {
 				if (warp == 0 && lane_index() == 0)
-					shared_exchange(&sh->arrived, seq | (uint64_t)n << 32);
-				return n;
+					shared_exchange(&sh->arrived, seq | (uint64_t)see.size << 32);
+				return see;
 			}
 			if (looks > EAGER)
 				rest(LONG_REST);
@@ -164,8 +271,9 @@ DEVICE uint32_t await(struct shared *sh, const uint64_t *quads, uint32_t seq, ui
 		}
 		if (warp != 0) {
 			uint64_t arrived = lane_index() == 0 ? shared_read(&sh->arrived) : 0;
+			see.size = shuffle((uint32_t)(arrived >> 32), 0);
 			if (shuffle((uint32_t)arrived, 0) == seq)
-				return shuffle((uint32_t)(arrived >> 32), 0);
+				return see;
 		}
 	}
 }
@@ -176,23 +284,28 @@ extern "C" __global__ void __launch_bounds__(THREADS) resident(struct mailbox m)
 	__shared__ struct shared sh;
 	uint8_t *slot = m.slots + (uint64_t)block_index() * m.slot_bytes;
 	const uint64_t *quads = (const uint64_t *)(slot + m.quads);
-	uint32_t warp = warp_index(), expected = 1;
+	uint32_t warp = warp_index();
+	struct desk *desk = &sh.desks[warp];
+	struct outlook o = {1, 0};
 
 	if (thread_index() == 0)
 		sh.arrived = 0;
 	join_block();
 	for (uint32_t seq = 1;; seq++) {
-		struct word w;
-		int mine;
-		uint32_t n = await(&sh, quads, seq, expected, &w, &mine);
-		if (n == STOP)
+		struct sight see = await(&m, &sh, slot, seq, o);
+		if (see.size == STOP)
 			return;
+		uint32_t n = see.size & ~HEADS;
 		for (uint32_t quad = warp; quad < quads_of(n); quad += WARPS) {
-			while (!(mine && quad == warp) && !read_quad(quads, quad, seq, &w))
+			if (quad == warp && see.laid_out) {
+				work(&m, desk, see.s, slot, quad, see.w, n);
+				continue;
+			}
+			while (!(quad == warp && see.mine) && !read_quad(quads, quad, seq, &see.w))
 				;
-			work(&m, &sh.desks[warp], slot, quad, w, n);
+			fetch_and_work(&m, desk, slot, quad, see.w, n);
 		}
-		expected = quads_of(n);
+		o = (struct outlook){quads_of(n), see.size & HEADS};
 		join_block();
 		if (thread_index() == 0) {
 			fence_host();
@@ -213,7 +326,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) launched(struct mailbox m,
 	for (uint32_t quad = block_index() * WARPS + warp; quad < quads_of(n); quad += block_count() * WARPS) {
 		struct word w;
 		read_quad(quads, quad, seq, &w);
-		work(&m, &sh.desks[warp], slot, quad, w, n);
+		fetch_and_work(&m, &sh.desks[warp], slot, quad, w, n);
 	}
 	join_block();
 	if (thread_index() == 0) {

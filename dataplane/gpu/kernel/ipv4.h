@@ -50,14 +50,14 @@ DEVICE uint32_t ipv4_validate(struct packet *p, uint32_t room)
 	return room < IPV4_LEN ? DROP_TOO_SHORT : reason;
 }
 
-/* Takes one from the TTL and mends the checksum by RFC 1624 equation 3. In the order
+/* Takes one from the TTL, in the word that has it and the checksum, and mends the checksum by RFC 1624 equation 3. In the order
  * of bytes in which the machine loads them, m' - m is -1, and the sum is the same
  * (RFC 1071, 2B). */
-DEVICE void ipv4_decrement_ttl(uint32_t *head)
+DEVICE uint32_t ipv4_one_hop_less(uint32_t word)
 {
-	uint32_t *word = &head[HEAD_IP / 4 + 2];
-	uint32_t sum = fold((uint64_t)(~*word >> 16) + 0xfffe);
-	*word = ~sum << 16 | ((*word - 1) & 0xffff);
+	uint32_t sum = (~word >> 16) + 0xfffe;
+	sum = (sum >> 16) + (sum & 0xffff);
+	return ~sum << 16 | ((word - 1) & 0xffff);
 }
 
 #endif

@@ -49,6 +49,7 @@ DEVICE uint32_t ipv6_validate(struct packet *p, uint32_t room)
 	return reason;
 }
 
-DEVICE void ipv6_decrement_hop_limit(uint32_t *head) { head[HEAD_IP / 4 + 1] -= 1u << 24; }
+/* Takes one from the hop limit, in the word that has it. */
+DEVICE uint32_t ipv6_one_hop_less(uint32_t word) { return word - (1u << 24); }
 
 #endif

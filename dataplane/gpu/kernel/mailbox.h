@@ -6,6 +6,7 @@
  *	done      the sequence number of the chunk that was finished last
  *	results   a struct result for each packet
  *	quads     the descriptors
+ *	heads     of the packets of the first quads, for chunks that are in a hurry
  *
  * Descriptors travel with their doorbell. A unit is a cache line of the host: the
  * chunk's sequence number and size, then seven struct frame. A unit is read whole, so
@@ -14,7 +15,12 @@
  *
  *	lane   0         1 ... 7        8         9 ... 15       16 ...
  *	       seq, n    7 frames       seq, n    7 frames       ...
- */
+ *
+ * A chunk that finds the device idle takes the heads of its packets along (HEADS is set
+ * in its size), so that the device need not ask for them when it knows where they are: one
+ * way over PCIe less. A head (packet.h) is a line, too; the two bytes before the frame
+ * are its tag, by which a warp knows it for one of this chunk. What does not match, or is
+ * read too late, costs nothing but the time: the frames have it all. */
 #ifndef WARPROUTE_MAILBOX_H
 #define WARPROUTE_MAILBOX_H
 
@@ -25,12 +31,16 @@
 #define QUAD_FRAMES 28
 #define QUAD_BYTES 256
 #define STOP 0xffffffffu /* as a chunk's size: the block is to end */
+#define HEADS 0x40000000u /* in it: heads come along */
+#define HEAD_QUADS 10     /* how many quads may have them */
+#define TAGS 0xffffu      /* a chunk's tag is 1 + seq % TAGS */
 
 struct mailbox {
 	uint8_t *slots;
 	uint32_t slot_bytes; /* from one slot to the next */
 	uint32_t results;    /* offset of the results in a slot; done is at 0 */
 	uint32_t quads;      /* offset of the descriptors */
+	uint32_t heads;
 	uint32_t umem_bytes;
 	uint8_t *umem;
 	struct tables tables;

@@ -30,6 +30,7 @@
  * so that words of the IP header are words of the head. */
 #define HEAD_LEN 64
 #define HEAD_IP 16 /* where the IP header begins */
+#define HEAD_REWRITTEN 8 /* words of the head that forwarding changes, of 4 bytes each */
 
 /* A packet. All offsets in it count from its IP header.
  *

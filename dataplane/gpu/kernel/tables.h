@@ -7,25 +7,32 @@
 /* Words of the base change while packets are looked up, one at a time, in the order
  * in which the router changed them (fib.Follower, trie.Follower).
  *
- * *reuses counts how often something that was freed, be it of a table or an entry of
- * an array, began another life. What was looked up is right if it is the same before
- * and after. */
+ * *turns counts how often something that was freed began another life, be it a part of
+ * a table or an entry of an array, and how often a word of an array changed. What was
+ * looked up is right if it is the same before and after. */
 struct tables {
 	const uint64_t *ipv4, *ipv6; /* the address of the image (trie.h): another may take its place */
 	const uint64_t *next_hops;
 	const uint32_t *groups; /* GROUP_BUCKETS adjacencies each */
 	const uint64_t *adjacencies;
 	const uint64_t *ports;
-	const uint32_t *reuses;
+	const uint32_t *turns;
 	const uint32_t *repair; /* a bit for each port: L4 checksums of what it receives may be unfinished; never changes */
 	uint32_t seed;          /* of flow hashes; never changes */
-	uint32_t near;          /* how many words near_ports has; 0 where nobody made a copy */
-	const uint64_t *near_ports; /* a copy of the first ports, taken after the snapshot that is used with it */
+	const struct nearby *near; /* NULL where nobody made a copy */
+};
+
+/* A copy of the first words of each array, made after the snapshot that is used with
+ * it. As long as no turn was counted since, it is what the arrays have. */
+#define NEARBY 32
+
+struct nearby {
+	uint64_t next_hops[NEARBY], adjacencies[NEARBY], ports[NEARBY];
 };
 
 /* What a lookup begins with. */
 struct snapshot {
-	uint32_t reuses; /* below 2^31 */
+	uint32_t turns; /* below 2^31 */
 	const uint32_t *ipv4, *ipv6;
 };
 
@@ -36,23 +43,31 @@ struct snapshot {
 DEVICE struct snapshot take_snapshot(const struct tables *t)
 {
 	struct snapshot s;
-	s.reuses = load32(t->reuses);
-	s.ipv4 = (const uint32_t *)(uintptr_t)load64(t->ipv4 + (s.reuses >> 31));
-	s.ipv6 = (const uint32_t *)(uintptr_t)load64(t->ipv6 + (s.reuses >> 31));
+	s.turns = load32(t->turns);
+	s.ipv4 = (const uint32_t *)(uintptr_t)load64(t->ipv4 + (s.turns >> 31));
+	s.ipv6 = (const uint32_t *)(uintptr_t)load64(t->ipv6 + (s.turns >> 31));
 	return s;
 }
 
-/* Tells whether what was loaded since the snapshot is of one life. zero is 0, and
- * comes from what was loaded last. */
-DEVICE int still_valid(const struct tables *t, struct snapshot s, uint32_t zero)
+/* The turns by now; where they are the snapshot's, what was loaded in between is of one
+ * life. zero is 0, and comes from what was loaded last. */
+DEVICE uint32_t turns_now(const struct tables *t, uint32_t zero) { return load32(t->turns + zero); }
+
+DEVICE uint64_t load_next_hop(const struct tables *t, uint32_t id)
 {
-	return load32(t->reuses + zero) == s.reuses;
+	return MOSTLY(t->near && id < NEARBY) ? t->near->next_hops[id] : load64(&t->next_hops[id]);
 }
 
+DEVICE uint64_t load_adjacency(const struct tables *t, uint32_t number)
+{
+	return MOSTLY(t->near && number < NEARBY) ? t->near->adjacencies[number] : load64(&t->adjacencies[number]);
+}
+
+/* No bit of a port's word is always 0, so that it takes a fence to have it come first. */
 DEVICE uint64_t load_port(const struct tables *t, uint32_t number)
 {
-	if (!SELDOM(number >= t->near))
-		return t->near_ports[number];
+	if (MOSTLY(t->near && number < NEARBY))
+		return t->near->ports[number];
 	uint64_t word = load64(&t->ports[number]);
 	fence_loads();
 	return word;

@@ -16,14 +16,13 @@
 
 struct shared {
 	uint64_t ipv4, ipv6, next_hops, groups, adjacencies, ports, repair, in, out, umem; /* offsets */
-	uint32_t seed, reuses;
+	uint32_t seed, turns;
 };
 
 _Static_assert(sizeof(struct frame) == 8, "frame");
 _Static_assert(sizeof(struct result) == 8, "result");
 
 #define WARP 32 /* packets that have a snapshot in common */
-#define NEAR 2  /* ports that are copied with it; packets leave by others, too */
 
 static struct result run(const struct tables *t, struct snapshot s, struct frame f, uint8_t *umem)
 {
@@ -55,7 +54,7 @@ int main(void)
 	}
 	const struct shared *s = (const void *)base;
 	const uint64_t ipv4 = (uintptr_t)(base + s->ipv4), ipv6 = (uintptr_t)(base + s->ipv6);
-	uint64_t ports[NEAR];
+	struct nearby near;
 	const struct tables t = {
 		.ipv4 = &ipv4,
 		.ipv6 = &ipv6,
@@ -64,10 +63,9 @@ int main(void)
 		.adjacencies = (const void *)(base + s->adjacencies),
 		.ports = (const void *)(base + s->ports),
 		.repair = (const void *)(base + s->repair),
-		.reuses = &s->reuses,
+		.turns = &s->turns,
 		.seed = s->seed,
-		.near = NEAR,
-		.near_ports = ports,
+		.near = &near,
 	};
 	struct snapshot snapshot = {0, NULL, NULL};
 	const struct frame *in = (const void *)(base + s->in);
@@ -77,8 +75,11 @@ int main(void)
 		for (uint32_t i = 0; i < n; i++) {
 			if (i % WARP == 0) {
 				snapshot = take_snapshot(&t);
-				for (uint32_t k = 0; k < NEAR; k++)
-					ports[k] = load64(&t.ports[k]);
+				for (uint32_t k = 0; k < NEARBY; k++) {
+					near.next_hops[k] = load64(&t.next_hops[k]);
+					near.adjacencies[k] = load64(&t.adjacencies[k]);
+					near.ports[k] = load64(&t.ports[k]);
+				}
 			}
 			out[i] = run(&t, snapshot, in[i], base + s->umem);
 		}
