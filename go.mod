@@ -5,7 +5,6 @@ go 1.26.0
 require (
 	github.com/cilium/ebpf v0.22.0
 	github.com/ebitengine/purego v0.11.3
-	github.com/ebitengine/purego v0.11.3
 	github.com/gaissmai/bart v0.30.0
 	github.com/goccy/go-yaml v1.19.2
 	github.com/google/go-cmp v0.7.0
@@ -18,6 +17,7 @@ require (
 	github.com/spf13/cobra v1.10.2
 	github.com/vishvananda/netlink v1.3.1
 	github.com/vishvananda/netns v0.0.5
+	golang.org/x/crypto v0.58.0
 	golang.org/x/net v0.62.0
 	golang.org/x/sys v0.49.0
 )

@@ -88,6 +88,7 @@ var modules = []moduleRow{
 	{"github.com/ebitengine/purego", []string{"cuda"}, "one package calls C, and the binary needs no C to be built"},
 	{"github.com/vishvananda/netlink", []string{"cmd/...", "control/doctor", "internal/genl", "internal/lab", "internal/napi", tests}, "asks Linux for set-up and diagnosis; the mirror reads messages itself, without allocating"},
 	{"github.com/vishvananda/netns", []string{"internal/lab", tests}, "namespaces are the lab's"},
+	{"golang.org/x/crypto", []string{"ipsec/suite", tests}, "ChaCha20-Poly1305, which the standard library keeps to itself"},
 	{"golang.org/x/net", []string{"internal/lab", tests}, "pings of the lab"},
 	{"github.com/goccy/go-yaml", []string{"control/config"}, "one package knows the file format"},
 	{"github.com/prometheus", []string{"control/metrics"}, "one package knows the metrics' format"},

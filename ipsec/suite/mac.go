@@ -1,0 +1,68 @@
+package suite
+
+import (
+	"encoding"
+	"encoding/binary"
+	"hash"
+)
+
+// mac is an HMAC (RFC 2104) of which the first block of either hash, the key's, is
+// computed once. crypto/hmac does so, too, but keeps what it computed.
+type mac struct {
+	hash         hash.Hash
+	restore      encoding.BinaryUnmarshaler // the same object
+	inner, outer []byte                     // its states behind the key, xor ipad and opad
+	digest       [64]byte
+	high         [4]byte
+}
+
+func newMAC(newHash func() hash.Hash, key []byte) mac {
+	h := newHash()
+	m := mac{hash: h, restore: h.(encoding.BinaryUnmarshaler)}
+	m.inner = keyed(h, key, 0x36)
+	m.outer = keyed(h, key, 0x5c)
+	return m
+}
+
+// keyed returns the state of h behind key, which is not longer than a block, xor pad.
+func keyed(h hash.Hash, key []byte, pad byte) []byte {
+	block := make([]byte, h.BlockSize())
+	copy(block, key)
+	for i := range block {
+		block[i] ^= pad
+	}
+	h.Reset()
+	h.Write(block)
+	clear(block)
+	state, err := h.(encoding.BinaryMarshaler).MarshalBinary()
+	if err != nil { // no hash of the standard library does
+		panic("suite: state of a hash: " + err.Error())
+	}
+	return state
+}
+
+// sum returns the HMAC of b and, with extended sequence numbers, their upper half
+// (RFC 4303 section 2.2.1). It is overwritten by the next one.
+func (m *mac) sum(b []byte, seqHigh uint32, esn bool) []byte {
+	m.set(m.inner)
+	m.hash.Write(b)
+	if esn {
+		binary.BigEndian.PutUint32(m.high[:], seqHigh)
+		m.hash.Write(m.high[:])
+	}
+	d := m.hash.Sum(m.digest[:0])
+	m.set(m.outer)
+	m.hash.Write(d)
+	return m.hash.Sum(m.digest[:0])
+}
+
+func (m *mac) set(state []byte) {
+	if err := m.restore.UnmarshalBinary(state); err != nil { // the hash made it
+		panic("suite: state of a hash: " + err.Error())
+	}
+}
+
+func (m *mac) zero() {
+	clear(m.inner)
+	clear(m.outer)
+}

@@ -1,0 +1,191 @@
+package suite
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/subtle"
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/crypto/chacha20poly1305"
+)
+
+// headerLen is that of SPI and sequence number, with which ESP begins.
+const headerLen = 8
+
+// Transform seals and opens the packets of one security association in place. It
+// allocates nothing and is for one goroutine at a time; those that share an
+// association have one each.
+type Transform struct {
+	suite *Suite
+	aead  cipher.AEAD // GCM, ChaCha20; CTR: see ctr
+	block cipher.Block
+	enc   blockMode // CBC
+	dec   blockMode
+	iv    cipher.Block // CBC: makes IVs
+	mac   mac          // where the cipher does not authenticate
+
+	nonce   [12]byte // of combined ciphers: salt and IV
+	aad     [12]byte // of combined ciphers: SPI, sequence number
+	counter [aes.BlockSize]byte
+	scratch []byte // CTR: what it encrypts, before it is copied back
+}
+
+// blockMode is a cipher.BlockMode that is used again: both of crypto/aes are.
+type blockMode interface {
+	cipher.BlockMode
+	SetIV([]byte)
+}
+
+// New makes a Transform. key is the cipher's with the salt behind it, as `ip xfrm`
+// takes it. Neither key is kept, but what is computed from them is, until Zero.
+func (s *Suite) New(key, authKey []byte) (*Transform, error) {
+	if len(key) != s.KeyLen+s.SaltLen {
+		return nil, fmt.Errorf("%s takes a key of %s, not %d", s.Name, s.keyLengths(), len(key))
+	}
+	if len(authKey) != s.AuthKeyLen {
+		return nil, fmt.Errorf("%s takes an authentication key of %d bytes, not %d", s.Name, s.AuthKeyLen, len(authKey))
+	}
+	t := &Transform{suite: s}
+	copy(t.nonce[:], key[s.KeyLen:])
+	var err error
+	if key = key[:s.KeyLen]; s.Cipher != Null && s.Cipher != ChaCha20 {
+		if t.block, err = aes.NewCipher(key); err != nil {
+			return nil, fmt.Errorf("%s: AES: %w", s.Name, err)
+		}
+	}
+	switch s.Cipher {
+	case GCM, CTR:
+		t.aead, err = cipher.NewGCM(t.block)
+	case ChaCha20:
+		t.aead, err = chacha20poly1305.New(key)
+	case CBC:
+		t.enc = cipher.NewCBCEncrypter(t.block, t.counter[:]).(blockMode)
+		t.dec = cipher.NewCBCDecrypter(t.block, t.counter[:]).(blockMode)
+		ivKey := s.IVKey(key)
+		t.iv, err = aes.NewCipher(ivKey[:])
+		clear(ivKey[:])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	switch s.Auth {
+	case SHA1:
+		t.mac = newMAC(sha1.New, authKey)
+	case SHA256:
+		t.mac = newMAC(sha256.New, authKey)
+	case SHA512:
+		t.mac = newMAC(sha512.New, authKey)
+	}
+	return t, nil
+}
+
+func (s *Suite) keyLengths() string {
+	if s.SaltLen == 0 {
+		return fmt.Sprintf("%d bytes", s.KeyLen)
+	}
+	return fmt.Sprintf("%d bytes (%d and a salt of %d)", s.KeyLen+s.SaltLen, s.KeyLen, s.SaltLen)
+}
+
+// Seal encrypts and authenticates p, an ESP packet from the SPI to the end of the
+// ICV: header, IV, payload and trailer are written, and the ICV is filled in. With
+// extended sequence numbers (esn), seqHigh is the half that is not sent. p is of
+// the right lengths: payload and trailer are a multiple of Align.
+func (t *Transform) Seal(p []byte, seqHigh uint32, esn bool) {
+	s := t.suite
+	body, end := headerLen+s.IVLen, len(p)-s.ICVLen
+	switch s.Cipher {
+	case GCM, ChaCha20:
+		copy(t.nonce[4:], p[headerLen:])
+		t.aead.Seal(p[body:body], t.nonce[:], p[body:end], t.associated(p, seqHigh, esn))
+		return
+	case CTR:
+		t.ctr(p[headerLen:body], p[body:end])
+	case CBC:
+		t.enc.SetIV(p[headerLen:body])
+		t.enc.CryptBlocks(p[body:end], p[body:end])
+	}
+	copy(p[end:], t.mac.sum(p[:end], seqHigh, esn))
+}
+
+// Open verifies p, an ESP packet as in Seal, in constant time, and decrypts it in
+// place. When the packet is not authentic it reports false, and what p holds
+// behind the IV is then undefined, but not plaintext: HMAC suites do not decrypt
+// it; the combined ciphers decrypt while they verify and clear what they wrote. A
+// packet of wrong length is not authentic.
+func (t *Transform) Open(p []byte, seqHigh uint32, esn bool) bool {
+	s := t.suite
+	body, end := headerLen+s.IVLen, len(p)-s.ICVLen
+	if end < body || (end-body)%s.Align != 0 {
+		return false
+	}
+	switch s.Cipher {
+	case GCM, ChaCha20:
+		copy(t.nonce[4:], p[headerLen:])
+		_, err := t.aead.Open(p[body:body], t.nonce[:], p[body:], t.associated(p, seqHigh, esn))
+		return err == nil
+	}
+	if subtle.ConstantTimeCompare(t.mac.sum(p[:end], seqHigh, esn)[:s.ICVLen], p[end:]) != 1 {
+		return false
+	}
+	switch s.Cipher {
+	case CTR:
+		t.ctr(p[headerLen:body], p[body:end])
+	case CBC:
+		t.dec.SetIV(p[headerLen:body])
+		t.dec.CryptBlocks(p[body:end], p[body:end])
+	}
+	return true
+}
+
+// associated returns what combined ciphers authenticate beside the payload (RFC
+// 4106 section 5, RFC 7634 section 2.1): the header, with the upper half of an extended
+// sequence number in its middle.
+func (t *Transform) associated(p []byte, seqHigh uint32, esn bool) []byte {
+	copy(t.aad[0:4], p[0:4])
+	if !esn {
+		copy(t.aad[4:8], p[4:8])
+		return t.aad[:8]
+	}
+	binary.BigEndian.PutUint32(t.aad[4:8], seqHigh)
+	copy(t.aad[8:12], p[4:8])
+	return t.aad[:12]
+}
+
+// ctr encrypts or decrypts b in counter mode (RFC 3686): block i of b is combined
+// with the encryption of salt, IV and i+1.
+//
+// crypto/cipher allocates a stream for every packet, and one block at a time takes
+// five times as long. GCM, which does not allocate, encrypts in the same way from
+// counter 2 on and pipelines blocks: it does all but the first one, and its tag is
+// not used.
+func (t *Transform) ctr(iv, b []byte) {
+	copy(t.nonce[4:], iv)
+	copy(t.counter[:], t.nonce[:])
+	binary.BigEndian.PutUint32(t.counter[12:], 1)
+	t.block.Encrypt(t.counter[:], t.counter[:])
+	first := subtle.XORBytes(b, b, t.counter[:])
+	b = b[first:]
+	if need := len(b) + t.aead.Overhead(); cap(t.scratch) < need {
+		t.scratch = make([]byte, max(need, 2048)) // a frame's worth: once
+	}
+	copy(b, t.aead.Seal(t.scratch[:0], t.nonce[:], b, nil))
+}
+
+// Zero overwrites what the Transform holds of the keys: the hash states of HMAC,
+// the salt, and the objects of the standard library and x/crypto with their key
+// schedules, which are reached by their addresses, as they have no way to do this
+// themselves. What it cannot reach are copies that the library, the compiler or
+// the kernel made on stacks and in registers on the way. It must not be in use, and
+// cannot be used again.
+func (t *Transform) Zero() {
+	for _, held := range []any{t.aead, t.block, t.enc, t.dec, t.iv, t.mac.hash} {
+		wipe(held)
+	}
+	t.mac.zero()
+	clear(t.scratch)
+	*t = Transform{suite: t.suite}
+}

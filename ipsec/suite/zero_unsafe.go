@@ -1,0 +1,33 @@
+package suite
+
+import (
+	"reflect"
+	"unsafe"
+)
+
+// wipe overwrites what p points to, when that is plain memory. Keys in the objects
+// of cryptographic packages are: what is behind a pointer of theirs stays.
+func wipe(p any) {
+	v := reflect.ValueOf(p)
+	if v.Kind() != reflect.Pointer || v.IsNil() || !plain(v.Type().Elem()) {
+		return
+	}
+	clear(unsafe.Slice((*byte)(v.UnsafePointer()), v.Type().Elem().Size()))
+}
+
+// plain reports whether a type has no pointers, so that the collector does not
+// mind what is in it.
+func plain(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Struct:
+		for f := range t.Fields() {
+			if !plain(f.Type) {
+				return false
+			}
+		}
+		return true
+	case reflect.Array:
+		return plain(t.Elem())
+	}
+	return t.Kind() <= reflect.Complex128
+}
