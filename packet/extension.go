@@ -6,7 +6,8 @@ import "encoding/binary"
 type L4 struct {
 	Proto    Protocol
 	Offset   int  // from the start of the IPv6 header
-	Fragment bool // the packet is a fragment; beyond the first, Offset is into payload
+	Fragment bool // the packet is a fragment
+	Later    bool // it is one beyond the first: Offset is into payload
 	Routing0 bool // a type 0 routing header with segments left stands before it (RFC 5095)
 }
 
@@ -41,7 +42,7 @@ func FindL4(p []byte) (l4 L4, ok bool) {
 			length = 8
 			l4.Fragment = true
 			if binary.BigEndian.Uint16(p[at+2:])&0xfff8 != 0 { // beyond the first: what follows is payload
-				l4.Proto, l4.Offset = Protocol(p[at]), at+8
+				l4.Proto, l4.Offset, l4.Later = Protocol(p[at]), at+8, true
 				return l4, true
 			}
 		default:

@@ -47,7 +47,7 @@ func TestFindL4(t *testing.T) {
 		{"type 0 routing header with segments left", v6(Routing, ext(UDP, 2, 0, 1), udp), L4{Proto: UDP, Offset: 64, Routing0: true}, true},
 		{"type 0 routing header, spent", v6(Routing, ext(UDP, 2, 0, 0), udp), L4{Proto: UDP, Offset: 64}, true},
 		{"first fragment", v6(Fragment, frag(UDP, 0, 1), udp), L4{Proto: UDP, Offset: 48, Fragment: true}, true},
-		{"later fragment: its payload is not a header", v6(Fragment, frag(HopByHop, 100, 1), []byte{59, 255}), L4{Proto: HopByHop, Offset: 48, Fragment: true}, true},
+		{"later fragment: its payload is not a header", v6(Fragment, frag(HopByHop, 100, 1), []byte{59, 255}), L4{Proto: HopByHop, Offset: 48, Fragment: true, Later: true}, true},
 		{"authentication header", v6(AH, append([]byte{byte(UDP), 4}, make([]byte, 22)...), udp), L4{Proto: UDP, Offset: 64}, true},
 		{"as many as are followed", v6(DestOptions, append(long[:maxExtensionHeaders:maxExtensionHeaders], udp)...), L4{}, false},
 		{"one fewer", v6(DestOptions, append(long[1:maxExtensionHeaders:maxExtensionHeaders], udp)...), L4{}, false},
