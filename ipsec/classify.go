@@ -1,0 +1,58 @@
+package ipsec
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/warproute/warproute/packet"
+)
+
+// PortNATT is the UDP port of IKE and of encapsulated ESP (RFC 3948).
+const PortNATT = 4500
+
+// Inbound finds ESP in p, a valid IP packet to an address of ours: as it is, or in
+// UDP to PortNATT. espOffset is that of the SPI. Anything else is not ok: fragments,
+// which are to be reassembled first, and of UDP also IKE, with four zero bytes in place of
+// an SPI, and keepalives. Those are Linux's.
+func Inbound(p []byte) (spi uint32, espOffset int, ok bool) {
+	h, ok := parse(p)
+	if !ok || !h.extend(p[:h.total], false) || h.fragment {
+		return 0, 0, false
+	}
+	espOffset = h.len
+	switch packet.Protocol(p[h.nextAt]) {
+	case protoESP:
+	case packet.UDP:
+		if espOffset+udpLen > h.total || binary.BigEndian.Uint16(p[espOffset+2:]) != PortNATT {
+			return 0, 0, false
+		}
+		espOffset += udpLen
+	default:
+		return 0, 0, false
+	}
+	if espOffset+espLen > h.total {
+		return 0, 0, false
+	}
+	spi = binary.BigEndian.Uint32(p[espOffset:])
+	return spi, espOffset, spi != 0
+}
+
+// Keepalive reports whether p, a valid IP packet, is what a NAT is kept open with
+// (RFC 3948 section 2.3): one byte of ones to PortNATT. Receivers ignore it.
+func Keepalive(p []byte) bool {
+	h, ok := parse(p)
+	if !ok || !h.extend(p[:h.total], false) || h.fragment || packet.Protocol(p[h.nextAt]) != packet.UDP {
+		return false
+	}
+	u := p[h.len:h.total]
+	return len(u) == udpLen+1 && binary.BigEndian.Uint16(u[2:]) == PortNATT && u[udpLen] == 0xff
+}
+
+// Destination returns the destination address of p, a valid IP packet, for
+// SAD.Lookup.
+func Destination(p []byte) netip.Addr {
+	if p[0]>>4 == 4 {
+		return netip.AddrFrom4([4]byte(p[16:20]))
+	}
+	return netip.AddrFrom16([16]byte(p[24:40]))
+}

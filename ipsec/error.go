@@ -1,0 +1,85 @@
+package ipsec
+
+// Error says why a packet was refused, by the names that Linux counts under in
+// /proc/net/xfrm_stat, where it has one. OK is none.
+type Error uint8
+
+const (
+	OK Error = iota
+
+	InHdrError        // outer header
+	InNoStates        // no association
+	InStateInvalid    // association killed
+	InStateExpired    // hard lifetime
+	InStateDirError   // association is for the other direction
+	InStateMismatch   // UDP encapsulation differs
+	InStateSeqError   // replay
+	InStateProtoError // not authentic, or what it carried is no ESP payload
+	InStateModeError  // what it carried is not for the association's mode
+	InTmplMismatch    // policy wants another association, or none
+	InNoPols          // no policy
+	InPolBlock        // policy discards
+	InBufferError     // does not fit
+	InDummy           // dummy packet (ours: Linux counts InStateProtoError)
+	InECNError        // congestion that the inner packet cannot carry (ours: Linux passes it)
+
+	OutNoStates        // no association
+	OutStateInvalid    // association killed
+	OutStateExpired    // hard lifetime
+	OutStateDirError   // association is for the other direction
+	OutStateSeqError   // sequence numbers used up
+	OutStateProtoError // suite
+	OutStateModeError  // packet is not for the association's mode
+	OutPolBlock        // policy discards
+	OutBundleGenError  // no way to build what the policy wants
+	OutError           // does not fit
+
+	Errors // how many there are
+)
+
+var errorTexts = [Errors]struct{ name, sentence string }{
+	OK: {"OK", "the packet is right"},
+
+	InHdrError:        {"XfrmInHdrError", "the headers in front of ESP are malformed or those of a fragment"},
+	InNoStates:        {"XfrmInNoStates", "no security association has the SPI and the address"},
+	InStateInvalid:    {"XfrmInStateInvalid", "the security association was removed"},
+	InStateExpired:    {"XfrmInStateExpired", "the security association has reached its hard lifetime"},
+	InStateDirError:   {"XfrmInStateDirError", "the security association is for sending"},
+	InStateMismatch:   {"XfrmInStateMismatch", "the packet is in UDP and the security association is not, or the reverse"},
+	InStateSeqError:   {"XfrmInStateSeqError", "the sequence number was received before or is older than the replay window"},
+	InStateProtoError: {"XfrmInStateProtoError", "the packet is not authentic, or its padding is wrong"},
+	InStateModeError:  {"XfrmInStateModeError", "what was protected is not what the security association's mode carries"},
+	InTmplMismatch:    {"XfrmInTmplMismatch", "the packet was not protected as the policy demands"},
+	InNoPols:          {"XfrmInNoPols", "no policy is for the packet"},
+	InPolBlock:        {"XfrmInPolBlock", "a policy discards the packet"},
+	InBufferError:     {"XfrmInBufferError", "the packet is not within its buffer"},
+	InDummy:           {"XfrmInDummy", "the packet is a dummy, made to conceal how much traffic there is"},
+	InECNError:        {"XfrmInECNError", "the outer header reports congestion, of which the inner packet cannot be told"},
+
+	OutNoStates:        {"XfrmOutNoStates", "no security association is there for what a policy protects"},
+	OutStateInvalid:    {"XfrmOutStateInvalid", "the security association was removed"},
+	OutStateExpired:    {"XfrmOutStateExpired", "the security association has reached its hard lifetime"},
+	OutStateDirError:   {"XfrmOutStateDirError", "the security association is for receiving"},
+	OutStateSeqError:   {"XfrmOutStateSeqError", "the sequence numbers of the security association are used up"},
+	OutStateProtoError: {"XfrmOutStateProtoError", "the packet could not be encrypted"},
+	OutStateModeError:  {"XfrmOutStateModeError", "the packet is not one that the security association's mode carries"},
+	OutPolBlock:        {"XfrmOutPolBlock", "a policy discards the packet"},
+	OutBundleGenError:  {"XfrmOutBundleGenError", "what the policy demands cannot be built"},
+	OutError:           {"XfrmOutError", "the protected packet does not fit its buffer"},
+}
+
+// String returns the name in Linux's style, which metrics carry.
+func (e Error) String() string {
+	if e < Errors {
+		return errorTexts[e].name
+	}
+	return "XfrmUnknown"
+}
+
+// Sentence says it to people, without a full stop.
+func (e Error) Sentence() string {
+	if e < Errors {
+		return errorTexts[e].sentence
+	}
+	return "an error that has no description"
+}

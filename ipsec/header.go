@@ -1,0 +1,171 @@
+package ipsec
+
+import (
+	"encoding/binary"
+
+	"github.com/warproute/warproute/packet"
+)
+
+// Protocols beside packet's.
+const (
+	protoIPv4 packet.Protocol = 4
+	protoIPv6 packet.Protocol = 41
+	protoESP  packet.Protocol = 50
+)
+
+// Lengths in bytes.
+const (
+	espLen     = 8 // SPI and sequence number
+	trailerLen = 2 // pad length and next header, behind the padding
+	udpLen     = 8
+)
+
+const hopLimit = 64 // of outer headers: RFC 1700's default, as Linux has it
+
+// ipLen returns the length of a header without options.
+func ipLen(v4 bool) int {
+	if v4 {
+		return packet.IPv4Len
+	}
+	return packet.IPv6Len
+}
+
+// header is what ESP needs to know of an IP header.
+type header struct {
+	v4       bool
+	total    int // length of the packet by its header
+	len      int // up to what ESP protects, or to ESP
+	nextAt   int // where the protocol of what follows stands
+	fragment bool
+	tos      byte   // DSCP and ECN
+	flow     uint32 // IPv6 flow label
+	df       bool   // may not be fragmented on the way; always so for IPv6
+}
+
+// parse reads the header of the IP packet that p begins with. Its total length is
+// within p.
+func parse(p []byte) (h header, ok bool) {
+	if len(p) < packet.IPv4Len {
+		return h, false
+	}
+	switch p[0] >> 4 {
+	case 4:
+		ip := (*packet.IPv4)(p)
+		h.v4, h.total, h.len, h.nextAt, h.tos = true, ip.TotalLen(), ip.HeaderLen(), 9, p[1]
+		h.fragment, h.df = ip.Fragmented(), p[6]&0x40 != 0
+		return h, h.len >= packet.IPv4Len && h.len <= h.total && h.total <= len(p)
+	case 6:
+		if len(p) < packet.IPv6Len {
+			return h, false
+		}
+		word := binary.BigEndian.Uint32(p)
+		h.total, h.len, h.nextAt = packet.IPv6Len+(*packet.IPv6)(p).PayloadLen(), packet.IPv6Len, 6
+		h.tos, h.flow, h.df = byte(word>>20), word&0xfffff, true
+		return h, h.total <= len(p)
+	}
+	return h, false
+}
+
+// extend moves the end of an IPv6 header behind the extension headers in front of
+// ESP: hop-by-hop options, routing headers, and destination options. For a packet
+// to be protected in transport mode, destination options behind a routing header
+// belong to what is protected (RFC 4303 section 3.1.1), as in Linux.
+func (h *header) extend(p []byte, protecting bool) (ok bool) {
+	if h.v4 {
+		return true
+	}
+	routed := false
+	for {
+		switch packet.Protocol(p[h.nextAt]) {
+		case packet.Fragment:
+			h.fragment = true
+			return true
+		case packet.DestOptions:
+			if protecting && routed {
+				return true
+			}
+		case packet.Routing:
+			routed = true
+		case packet.HopByHop:
+		default:
+			return true
+		}
+		if h.len+8 > h.total {
+			return false
+		}
+		next := h.len + (int(p[h.len+1])+1)*8
+		if next > h.total {
+			return false
+		}
+		h.nextAt, h.len = h.len, next
+	}
+}
+
+// putOuter writes a tunnel's header for a packet of the given length in front of
+// what it carries. h is the inner header's.
+func (s *SA) putOuter(p []byte, h *header, next packet.Protocol, seq uint64) {
+	if s.outer == packet.IPv4Len {
+		src, dst := s.c.Src.As4(), s.c.Dst.As4()
+		p[0], p[1] = 0x45, h.tos
+		binary.BigEndian.PutUint16(p[2:], uint16(len(p)))
+		// As unique as 16 bits can be, for when the packet is fragmented (RFC 6864).
+		binary.BigEndian.PutUint16(p[4:], uint16(seq))
+		p[6], p[7] = 0, 0
+		if s.c.DF == SetDF || s.c.DF == CopyDF && h.df {
+			p[6] = 0x40
+		}
+		p[8], p[9], p[10], p[11] = hopLimit, byte(next), 0, 0
+		copy(p[12:], src[:])
+		copy(p[16:], dst[:])
+		binary.BigEndian.PutUint16(p[10:], packet.Checksum(p[:packet.IPv4Len]))
+		return
+	}
+	src, dst := s.c.Src.As16(), s.c.Dst.As16()
+	binary.BigEndian.PutUint32(p, 6<<28|uint32(h.tos)<<20|h.flow)
+	binary.BigEndian.PutUint16(p[4:], uint16(len(p)-packet.IPv6Len))
+	p[6], p[7] = byte(next), hopLimit
+	copy(p[8:], src[:])
+	copy(p[24:], dst[:])
+}
+
+// mend writes the length of p, and what carries it, to the header that p begins
+// with, of which h is the description.
+func (h *header) mend(p []byte, next packet.Protocol) {
+	p[h.nextAt] = byte(next)
+	if !h.v4 {
+		binary.BigEndian.PutUint16(p[4:], uint16(len(p)-packet.IPv6Len))
+		return
+	}
+	binary.BigEndian.PutUint16(p[2:], uint16(len(p)))
+	p[10], p[11] = 0, 0
+	binary.BigEndian.PutUint16(p[10:], packet.Checksum(p[:h.len]))
+}
+
+// putUDP writes the header of UDP encapsulation at an offset of the packet p, the
+// addresses of which are written. Its checksum is zero, none, in IPv4, as RFC 3948
+// section 2.1 wants it. In IPv6 it is computed: receivers, Linux for one, refuse zero
+// there unless told otherwise.
+func (s *SA) putUDP(p []byte, at int, v4 bool) {
+	u := p[at:]
+	binary.BigEndian.PutUint16(u[0:], s.c.Encap.SrcPort)
+	binary.BigEndian.PutUint16(u[2:], s.c.Encap.DstPort)
+	binary.BigEndian.PutUint16(u[4:], uint16(len(u)))
+	u[6], u[7] = 0, 0
+	if v4 {
+		return
+	}
+	// Over the pseudo-header (RFC 8200 section 8.1), to which length and protocol come
+	// as if they were 16 bits, which in this sum is the same.
+	sum := add16(packet.Sum(p[8:40]), uint16(len(u)))
+	sum = ^add16(add16(sum, uint16(packet.UDP)), packet.Sum(u))
+	if sum == 0 {
+		sum = 0xffff
+	}
+	binary.BigEndian.PutUint16(u[6:], sum)
+}
+
+// add16 adds in ones' complement.
+func add16(a, b uint16) uint16 {
+	sum := uint32(a) + uint32(b)
+	return uint16(sum>>16 + sum)
+}

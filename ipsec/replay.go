@@ -1,0 +1,127 @@
+package ipsec
+
+import (
+	"math"
+	"sync/atomic"
+)
+
+// window tells new sequence numbers from those received. Numbers are in blocks of
+// 32; word i of the ring has the bits of the newest block b with b mod len(ring) = i
+// that a packet came in, with b's lower 32 bits above them. Whoever sets a bit
+// replaces the whole word by compare-and-swap, so that it either is the first to set
+// it or sees that it is set: no lock, and no number is accepted twice.
+//
+// A word is never replaced by one of an older block. As the ring is longer than the
+// window, a number whose word has a newer block is older than the window, or is as
+// soon as top has followed.
+type window struct {
+	size uint64 // in numbers; 0: accept all
+	ring []atomic.Uint64
+	_    [64]byte
+	top  atomic.Uint64 // highest number accepted
+	_    [56]byte
+}
+
+const blockBits = 32
+
+func (w *window) start(size int) {
+	words := 1
+	for words*blockBits < size+2*blockBits { // the window may begin and end inside a block
+		words *= 2
+	}
+	w.size = uint64(size)
+	w.ring = make([]atomic.Uint64, words)
+}
+
+// skip lets everything up to seq count as received.
+func (w *window) skip(seq uint64) {
+	if seq <= w.top.Load() || len(w.ring) == 0 {
+		return
+	}
+	block := seq / blockBits
+	for i := range w.ring {
+		// The newest block up to that of seq which this word is for.
+		b := block - (block-uint64(i))%uint64(len(w.ring))
+		w.ring[i].Store(b<<blockBits | math.MaxUint32)
+	}
+	inBlock := seq%blockBits + 1 // numbers of its block that are skipped
+	w.ring[block%uint64(len(w.ring))].Store(block<<blockBits | (1<<inBlock - 1))
+	w.top.Store(seq)
+}
+
+// infer returns the number of which a packet carries the lower half, by RFC 4303
+// appendix A2.2: the one in the window or, below it, of the next 2^32. It reports
+// false when there is none.
+func (w *window) infer(low uint32) (seq uint64, ok bool) {
+	top := w.top.Load()
+	topLow, high := uint32(top), top>>32
+	bottom := topLow - uint32(w.size) + 1
+	if topLow >= uint32(w.size)-1 { // case A: the window is in one half's range
+		if low < bottom {
+			high++
+		}
+	} else if low >= bottom { // case B: it begins in the range before
+		high--
+	}
+	if high > math.MaxUint32 { // beyond either end
+		return 0, false
+	}
+	return high<<32 | uint64(low), true
+}
+
+// fresh reports whether seq may be new.
+func (w *window) fresh(seq uint64) bool {
+	if w.size == 0 {
+		return true
+	}
+	if seq == 0 || seq+w.size <= w.top.Load() && seq+w.size > seq {
+		return false
+	}
+	block := seq / blockBits
+	word := w.ring[block%uint64(len(w.ring))].Load()
+	switch age := int32(uint32(word>>32) - uint32(block)); {
+	case age > 0:
+		return false
+	case age == 0:
+		return word>>(seq%blockBits)&1 == 0
+	}
+	return true
+}
+
+// accept notes seq and reports whether it was new.
+func (w *window) accept(seq uint64) bool {
+	if w.size == 0 {
+		w.raise(seq)
+		return true
+	}
+	block, bit := seq/blockBits, uint64(1)<<(seq%blockBits)
+	word := &w.ring[block%uint64(len(w.ring))]
+	for w.fresh(seq) {
+		old := word.Load()
+		next := block<<32 | bit
+		switch age := int32(uint32(old>>32) - uint32(block)); {
+		case age > 0:
+			return false
+		case age == 0:
+			if old&bit != 0 {
+				return false
+			}
+			next = old | bit
+		}
+		if word.CompareAndSwap(old, next) {
+			w.raise(seq)
+			return true
+		}
+	}
+	return false
+}
+
+// raise moves top to seq, if that is higher.
+func (w *window) raise(seq uint64) {
+	for {
+		top := w.top.Load()
+		if seq <= top || w.top.CompareAndSwap(top, seq) {
+			return
+		}
+	}
+}

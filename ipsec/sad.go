@@ -1,0 +1,129 @@
+package ipsec
+
+import (
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"sync/atomic"
+)
+
+// SAD finds inbound associations by SPI and destination address (RFC 4301 section
+// 4.1). One goroutine at a time changes it; workers read it at any time without a
+// lock: they see an association from before or after a change. The zero SAD is empty.
+type SAD struct {
+	table atomic.Pointer[table]
+	count int // of associations
+	used  int // of slots, removed included
+}
+
+// table is an open-addressing hash table of a power of two of slots, of which at
+// most half are used, so that every search ends at an empty one.
+type table struct {
+	slots []atomic.Pointer[SA]
+	shift int // of a 64-bit hash
+}
+
+// removed stands where an association was, so that searches go on behind it.
+var removed = new(SA)
+
+const smallest = 16 // slots
+
+func newTable(slots int) *table {
+	return &table{slots: make([]atomic.Pointer[SA], slots), shift: 64 - bits.Len(uint(slots-1))}
+}
+
+// slot returns where the search for an SPI begins. Multiplying by 2^64 over the
+// golden ratio spreads numbers that a key daemon counts up.
+func (t *table) slot(spi uint32) int { return int(uint64(spi) * 0x9e3779b97f4a7c15 >> t.shift) }
+
+// Lookup returns the association, or nil.
+func (d *SAD) Lookup(spi uint32, dst netip.Addr) *SA {
+	t := d.table.Load()
+	if t == nil {
+		return nil
+	}
+	for i := t.slot(spi); ; i = (i + 1) & (len(t.slots) - 1) {
+		s := t.slots[i].Load()
+		if s == nil || s.c.SPI == spi && s.c.Dst == dst && s != removed {
+			return s
+		}
+	}
+}
+
+// Add makes an association findable. There must be none with its SPI and address.
+func (d *SAD) Add(s *SA) error {
+	if s.c.Direction != In {
+		return fmt.Errorf("adding security association %s: it is for sending, and only received packets look one up", s.c.label())
+	}
+	if other := d.Lookup(s.c.SPI, s.c.Dst); other != nil {
+		return fmt.Errorf("adding security association %s: %s has its SPI and destination, %v", s.c.label(), other.c.label(), s.c.Dst)
+	}
+	t := d.table.Load()
+	if t == nil || (d.used+1)*2 > len(t.slots) {
+		t = d.rebuild()
+	}
+	d.insert(t, s)
+	d.count++
+	return nil
+}
+
+// insert puts s into the first empty slot, so that no search for another ends early.
+func (d *SAD) insert(t *table, s *SA) {
+	i := t.slot(s.c.SPI)
+	for t.slots[i].Load() != nil {
+		i = (i + 1) & (len(t.slots) - 1)
+	}
+	t.slots[i].Store(s)
+	d.used++
+}
+
+// rebuild publishes a table with room, without what was removed.
+func (d *SAD) rebuild() *table {
+	slots := smallest
+	for slots < 4*(d.count+1) {
+		slots *= 2
+	}
+	t := newTable(slots)
+	d.used = 0
+	for s := range d.All {
+		d.insert(t, s)
+	}
+	d.table.Store(t)
+	return t
+}
+
+// Remove makes an association unfindable and reports whether it was there. Workers
+// may go on with it until the end of their batch.
+func (d *SAD) Remove(s *SA) bool {
+	t := d.table.Load()
+	if t == nil {
+		return false
+	}
+	for i := t.slot(s.c.SPI); ; i = (i + 1) & (len(t.slots) - 1) {
+		switch t.slots[i].Load() {
+		case nil:
+			return false
+		case s:
+			t.slots[i].Store(removed)
+			d.count--
+			return true
+		}
+	}
+}
+
+// Len returns how many associations there are.
+func (d *SAD) Len() int { return d.count }
+
+// All calls yield with every association, in no order, until it returns false. It is
+// for the goroutine that makes the changes.
+func (d *SAD) All(yield func(*SA) bool) {
+	t := d.table.Load()
+	if t == nil {
+		return
+	}
+	for i := range t.slots {
+		if s := t.slots[i].Load(); s != nil && s != removed && !yield(s) {
+			return
+		}
+	}
+}
