@@ -18,12 +18,13 @@ const (
 	quadBytes  = 256
 	stopSize   = 1<<32 - 1
 
-	headQuads = 10      // how many quads may have their packets' heads beside them
+	headQuads = 3       // how many quads may have their packets' heads beside them
 	headsSize = 1 << 30 // in a chunk's size: they have
 	headWords = 8       // of a head: a cache line
 	tags      = 0xffff
 
-	doneBytes  = 256 // a slot begins with it
+	doneQuads  = 16  // say when they are done, with every 16th behind them
+	doneBytes  = 256 // a slot begins with that
 	frameBytes = 8
 )
 
@@ -39,8 +40,9 @@ type mailbox struct {
 // slot is the place of one chunk in flight. The worker owns it; what the GPU
 // writes to it, done and results, is read when done has the sequence number.
 type slot struct {
-	seq     uint32 // of the chunk that was posted last
-	done    *uint32
+	seq     uint32 // of the chunk that was posted last,
+	parts   int    // and how many of done it has
+	done    []uint32
 	results []batch.Result
 	quads   []uint64
 	heads   []uint64
@@ -62,7 +64,7 @@ func newMailbox(slots, size int) (*mailbox, error) {
 	for i := range slots {
 		b := m.mem[i*m.slotBytes : (i+1)*m.slotBytes]
 		m.slots = append(m.slots, slot{
-			done:    (*uint32)(unsafe.Pointer(&b[0])),
+			done:    unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), doneQuads),
 			results: unsafe.Slice((*batch.Result)(unsafe.Pointer(&b[doneBytes])), quads*quadFrames),
 			quads:   unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.quadsAt])), quads*quadBytes/8),
 			heads:   unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.headsAt])), heads/8),
@@ -86,7 +88,9 @@ func (s *slot) post(frames []batch.Frame, umem []byte) {
 		n := copy(to[1:unitWords], words)
 		words = words[n:]
 	}
-	s.ring(n, (len(frames)+quadFrames-1)/quadFrames)
+	quads := (len(frames) + quadFrames - 1) / quadFrames
+	s.parts = min(quads, doneQuads)
+	s.ring(n, quads)
 }
 
 // copyHeads puts the first bytes of frames, from 2 before each on, beside the
@@ -130,7 +134,14 @@ func (s *slot) ring(n uint32, quads int) {
 }
 
 // finished tells whether the GPU is done with what was posted last.
-func (s *slot) finished() bool { return atomic.LoadUint32(s.done) == s.seq }
+func (s *slot) finished() bool {
+	for i := range s.done[:s.parts] {
+		if atomic.LoadUint32(&s.done[i]) != s.seq {
+			return false
+		}
+	}
+	return true
+}
 
 // copyResults copies the results of a finished chunk.
 func (s *slot) copyResults(to []batch.Result) { copy(to, s.results) }

@@ -115,64 +115,51 @@ DEVICE struct choice look(const struct tables *t, struct snapshot s, struct fram
 	return c;
 }
 
-/* The first words of a forwarded packet's head, from the third byte on. */
-struct rewritten {
-	uint32_t words[HEAD_REWRITTEN];
-};
-
 /* Puts the headers of the next link and one hop less in the place of a packet's. */
-DEVICE struct rewritten rewrite(const struct choice *c, const uint32_t *head)
+DEVICE void rewrite(const struct choice *c, const uint32_t *head, uint32_t *to)
 {
 	uint64_t dst = word_mac(c->adjacency), src = word_mac(c->port);
-	struct rewritten r;
-#pragma GCC unroll 8
-	for (uint32_t i = 0; i < HEAD_REWRITTEN; i++)
-		r.words[i] = head[i];
-	r.words[0] = (head[0] & 0xffff) | swap32((uint32_t)(dst >> 32));
-	r.words[1] = swap32((uint32_t)dst);
-	r.words[2] = swap32((uint32_t)(src >> 16));
-	r.words[3] = (head[3] & 0xffff0000) | swap32((uint32_t)(src << 16));
-	if (c->ipv4)
-		r.words[6] = ipv4_one_hop_less(head[6]);
-	else
-		r.words[5] = ipv6_one_hop_less(head[5]);
-	return r;
+
+	to[0] = (head[0] & 0xffff) | swap32((uint32_t)(dst >> 32));
+	to[1] = swap32((uint32_t)dst);
+	to[2] = swap32((uint32_t)(src >> 16));
+	to[3] = (head[3] & 0xffff0000) | swap32((uint32_t)(src << 16));
+	to[4] = head[4];
+	to[5] = c->ipv4 ? head[5] : ipv6_one_hop_less(head[5]);
+	to[6] = c->ipv4 ? ipv4_one_hop_less(head[6]) : head[6];
+	to[7] = head[7];
 }
+
+/* What was decided on a packet, if turns are still the snapshot's. Otherwise the
+ * tables changed meanwhile: decide again, with a new snapshot. */
+struct decision {
+	struct result result;
+	uint32_t turns;
+};
 
 /* Decides on the packet of frame f.
  *
  *	body  its Ethernet header, in the host's memory. It is read where the head does
  *	      not suffice, and written to finish an L4 checksum.
- *	s     what the first attempt begins with
  *	head  a copy of the 64 bytes from 2 before body on, aligned to 4. What it has of
  *	      bytes beyond the frame's end does not matter.
- *
- * If the result's action is to forward, the caller writes bytes 2 to 31 of the head
- * back to the frame; otherwise the head has not changed. */
-DEVICE struct result decide(const struct tables *t, struct snapshot s, struct frame f, uint8_t *body, uint32_t *head)
+ *	to    becomes the first 32 bytes of the head as they are to be in the frame */
+DEVICE struct decision decide(const struct tables *t, struct snapshot s, struct frame f, uint8_t *body, const uint32_t *head, uint32_t *to)
 {
-	struct tables view = *t;
+	struct choice c = look(t, s, f, body, head);
+	struct decision d = {c.result, s.turns};
 
-	for (;;) {
-		struct choice c = look(&view, s, f, body, head);
-		int forward = c.result.verdict >> 12 == ACTION_FORWARD;
-		uint32_t turns = s.turns;
-		if (MOSTLY(c.looked))
-			turns = turns_now(&view, c.zero);
-		struct rewritten r = rewrite(&c, head); /* while that is on its way */
-		if (MOSTLY(turns == s.turns)) {
-			if (forward) {
-				if (SELDOM(c.repair))
-					complete_checksum(&c.packet, c.ipv4);
-#pragma GCC unroll 8
-				for (uint32_t i = 0; i < HEAD_REWRITTEN; i++)
-					head[i] = r.words[i];
-			}
-			return c.result;
-		}
-		view.near = 0; /* of the snapshot before */
-		s = take_snapshot(&view);
+	if (MOSTLY(c.looked))
+		d.turns = turns_now(t, c.zero);
+	if (MOSTLY(c.result.verdict >> 12 == ACTION_FORWARD)) {
+		if (SELDOM(c.repair) && d.turns == s.turns)
+			complete_checksum(&c.packet, c.ipv4);
+		rewrite(&c, head, to);
+	} else {
+		for (uint32_t i = 0; i < HEAD_REWRITTEN; i++)
+			to[i] = head[i];
 	}
+	return d;
 }
 
 #endif

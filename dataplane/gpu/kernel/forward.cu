@@ -15,11 +15,14 @@
 struct desk {
 	struct nearby near;
 	uint32_t heads[WARP][HEAD_WORDS];
+	uint32_t rewritten[WARP][HEAD_REWRITTEN + 1]; /* in rows for the same reason */
 };
 
 struct shared {
 	struct desk desks[WARPS];
-	uint64_t arrived; /* the chunk that the first warp has seen (low half), and its size */
+	/* The chunk that the first warp has seen last, and its size; the one before stays
+	 * until all warps have taken note of this one. */
+	uint32_t seq[2], size[2];
 };
 
 /* A lane's word of a quad. */
@@ -124,11 +127,12 @@ DEVICE int are_of(const struct share *h, uint32_t seq, int valid)
 	return all_of_warp(right);
 }
 
-DEVICE struct preview take_preview(const struct tables *t)
+/* turns is of before; so all loads can be under way at once. */
+DEVICE struct preview take_preview(const struct tables *t, uint32_t turns)
 {
 	struct preview v;
-	v.s = take_snapshot(t);
-	uint32_t at = lane_index() + (v.s.turns >> 31);
+	v.s = snapshot_at(t, turns);
+	uint32_t at = lane_index() + (turns >> 31);
 	v.next_hop = load64(t->next_hops + at);
 	v.adjacency = load64(t->adjacencies + at);
 	v.port = load64(t->ports + at);
@@ -150,8 +154,8 @@ DEVICE void lay_out(struct desk *desk, const struct share *h, const struct previ
 	join_warp();
 }
 
-/* Writes the first 32 bytes of forwarded frames back, two lanes a frame. */
-DEVICE void store_heads(const struct mailbox *m, const struct desk *desk, struct word w, int forward)
+/* Writes the first 32 bytes of frames, which lie on the desk, two lanes a frame. */
+DEVICE void store_heads(const struct mailbox *m, const struct desk *desk, struct word w, int changed)
 {
 	join_warp();
 	uint32_t part = lane_index() % 2;
@@ -159,11 +163,11 @@ DEVICE void store_heads(const struct mailbox *m, const struct desk *desk, struct
 	for (uint32_t i = 0; i < 2; i++) {
 		uint32_t from = i * 16 + lane_index() / 2;
 		uint32_t addr = shuffle(w.low, from);
-		if (!shuffle(forward, from))
+		if (!shuffle(changed, from))
 			continue;
 		struct words4 v;
 		for (uint32_t k = 0; k < 4; k++)
-			v.w[k] = desk->heads[from][part * 4 + k];
+			v.w[k] = desk->rewritten[from][part * 4 + k];
 		if (MOSTLY(in_line(m, addr)))
 			host_store128(m->umem + addr - 2 + part * 16, v);
 		else
@@ -179,29 +183,44 @@ DEVICE uint32_t packet_of(uint32_t quad)
 
 DEVICE int is_packet(uint32_t quad, uint32_t n) { return lane_index() % UNIT_LANES != 0 && packet_of(quad) < n; }
 
-/* Works off the packets of a quad that is laid out on the desk, a lane each. */
+/* Works off the packets of a quad that is laid out on the desk, a lane each. Results are
+ * on their way to the host before it is known whether the tables changed meanwhile; then
+ * others take their place, before anybody is told to look. */
 DEVICE void work(const struct mailbox *m, struct desk *desk, struct snapshot s, uint8_t *slot, uint32_t quad, struct word w, uint32_t n)
 {
-	struct result r = {0, 0, 0};
+	uint32_t lane = lane_index();
+	struct frame f = {w.low, (uint16_t)w.high, (uint16_t)(w.high >> 16)};
+	struct tables t = m->tables;
+	int due = is_packet(quad, n), changed = 0;
 
-	if (is_packet(quad, n)) {
-		struct frame f = {w.low, (uint16_t)w.high, (uint16_t)(w.high >> 16)};
-		struct tables t = m->tables;
-		t.near = &desk->near;
-		r = decide(&t, s, f, m->umem + f.addr, desk->heads[lane_index()]);
-		host_store64((uint64_t *)(slot + m->results) + packet_of(quad), r.addr | (uint64_t)r.len << 32 | (uint64_t)r.verdict << 48);
-	}
-	store_heads(m, desk, w, r.verdict >> 12 == ACTION_FORWARD);
+	t.near = &desk->near;
+	do {
+		struct decision d = {{0, 0, 0}, 0};
+		if (due) {
+			d = decide(&t, s, f, m->umem + f.addr, desk->heads[lane], desk->rewritten[lane]);
+			struct result r = d.result;
+			host_store64((uint64_t *)(slot + m->results) + packet_of(quad), r.addr | (uint64_t)r.len << 32 | (uint64_t)r.verdict << 48);
+			changed |= r.verdict >> 12 == ACTION_FORWARD;
+		}
+		store_heads(m, desk, w, due && changed);
+		due = due && d.turns != s.turns;
+		if (SELDOM(due)) {
+			t.near = 0; /* of the snapshot before */
+			s = take_snapshot(&t);
+		}
+	} while (SELDOM(!all_of_warp(!due)));
 }
 
-/* Works off a quad whose heads are still in the frames. While they are on their way,
- * takes what lookups begin with. */
-DEVICE void fetch_and_work(const struct mailbox *m, struct desk *desk, uint8_t *slot, uint32_t quad, struct word w, uint32_t n)
+/* Reads the heads of a quad's packets from their frames. While they are on their way,
+ * takes what lookups begin with. (A multiprocessor gives loads back in their order: what
+ * is asked for behind something of the host's waits for it.) */
+DEVICE struct snapshot fetch(const struct mailbox *m, struct desk *desk, uint32_t quad, struct word w, uint32_t n)
 {
+	uint32_t turns = load32(m->tables.turns);
 	struct share h = read_frames(m, w, is_packet(quad, n));
-	struct preview v = take_preview(&m->tables);
+	struct preview v = take_preview(&m->tables, turns);
 	lay_out(desk, &h, &v);
-	work(m, desk, v.s, slot, quad, w, n);
+	return v.s;
 }
 
 /* Polling costs PCIe bandwidth: a block whose chunks come in quick succession has a
@@ -215,70 +234,67 @@ struct outlook {
 	uint32_t quads, heads;
 };
 
-/* What a warp has seen. */
+/* What a warp has seen of a chunk. */
 struct sight {
-	uint32_t size;     /* of the chunk; STOP */
-	int mine;          /* w is of the quad at this warp */
+	int quad;     /* its own: w is of it, */
 	struct word w;
-	int laid_out;      /* and its packets are on the desk, with this snapshot */
+	int laid_out; /* and its packets are on the desk, with this snapshot */
 	struct snapshot s;
 };
 
-/* Looks once for a quad of the chunk seq, and for its heads where they may come along.
- * What lookups begin with is taken meanwhile. */
-DEVICE int look_for(const struct mailbox *m, struct desk *desk, const uint8_t *slot, uint32_t seq, int heads, struct sight *see)
+/* Looks once for a quad of the chunk seq, and for its heads where they may come along;
+ * then what lookups begin with is taken meanwhile. *turns is of before, and of now after. */
+DEVICE void look_for(const struct mailbox *m, struct shared *sh, const uint8_t *slot, uint32_t seq, int heads, uint32_t *turns, struct sight *see)
 {
-	uint32_t quad = warp_index();
-	uint64_t v = host_load64((const uint64_t *)(slot + m->quads) + quad * WARP + lane_index());
+	uint32_t quad = warp_index(), later = *turns;
 	struct share h;
 	struct preview p;
 
 	if (heads) {
-		h = read_heads(slot + m->heads, quad);
-		p = take_preview(&m->tables);
+		later = load32(m->tables.turns);
+		p = take_preview(&m->tables, *turns);
 	}
+	uint64_t v = host_load64((const uint64_t *)(slot + m->quads) + quad * WARP + lane_index());
+	if (heads)
+		h = read_heads(slot + m->heads, quad);
+	*turns = later;
 	see->w.low = (uint32_t)v;
 	see->w.high = (uint32_t)(v >> 32);
 	if (!all_of_warp(shuffle(see->w.low, lane_index() & ~(UNIT_LANES - 1)) == seq))
-		return 0;
-	see->mine = 1;
-	see->size = shuffle(see->w.high, 0);
-	if (heads && see->size != STOP && see->size & HEADS && are_of(&h, seq, is_packet(quad, see->size & ~HEADS))) {
-		lay_out(desk, &h, &p);
+		return;
+	uint32_t size = shuffle(see->w.high, 0);
+	see->quad = 1;
+	if (heads && size != STOP && size & HEADS && are_of(&h, seq, is_packet(quad, size & ~HEADS))) {
+		lay_out(&sh->desks[quad], &h, &p);
 		see->laid_out = 1;
 		see->s = p.s;
 	}
-	return 1;
-}
-
-/* Waits for the chunk seq. */
-DEVICE struct sight await(const struct mailbox *m, struct shared *sh, const uint8_t *slot, uint32_t seq, struct outlook o)
-{
-	uint32_t warp = warp_index();
-	struct sight see = {0, 0, {0, 0}, 0, {0, 0, 0}};
-
-	for (uint32_t looks = 0;; looks++) {
-		if (warp == 0 || (warp < o.quads && looks < EAGER)) {
-			if (look_for(m, &sh->desks[warp], slot, seq, o.heads && looks < EAGER && warp < HEAD_QUADS, &see)) {
-				if (warp == 0 && lane_index() == 0)
-					shared_exchange(&sh->arrived, seq | (uint64_t)see.size << 32);
-				return see;
-			}
-			if (looks > EAGER)
-				rest(LONG_REST);
-		} else {
-			rest(100);
-		}
-		if (warp != 0) {
-			uint64_t arrived = lane_index() == 0 ? shared_read(&sh->arrived) : 0;
-			see.size = shuffle((uint32_t)(arrived >> 32), 0);
-			if (shuffle((uint32_t)arrived, 0) == seq)
-				return see;
-		}
+	if (quad == 0 && lane_index() == 0) {
+		sh->size[seq % 2] = size;
+		sh->seq[seq % 2] = seq;
 	}
 }
 
-/* A block of the resident kernel serves one slot until it is told to stop. */
+/* Waits for the chunk seq. All warps look at once, so that none is late by a look. */
+DEVICE struct sight await(const struct mailbox *m, struct shared *sh, const uint8_t *slot, uint32_t seq, struct outlook o)
+{
+	struct sight see = {0, {0, 0}, 0, {0, 0, 0}};
+	uint32_t warp = warp_index(), turns = load32(m->tables.turns);
+
+	for (uint32_t looks = 0;; looks++) {
+		int eager = looks < EAGER;
+		if (!see.quad && (warp == 0 || (eager && warp < o.quads)))
+			look_for(m, sh, slot, seq, eager && o.heads && warp < HEAD_QUADS, &turns, &see);
+		join_block();
+		if (sh->seq[seq % 2] == seq)
+			return see;
+		if (!eager)
+			rest(LONG_REST);
+	}
+}
+
+/* A block of the resident kernel serves one slot until it is told to stop. Its warps
+ * are done each by itself, and say so each by itself. */
 extern "C" __global__ void __launch_bounds__(THREADS) resident(struct mailbox m)
 {
 	__shared__ struct shared sh;
@@ -288,28 +304,27 @@ extern "C" __global__ void __launch_bounds__(THREADS) resident(struct mailbox m)
 	struct desk *desk = &sh.desks[warp];
 	struct outlook o = {1, 0};
 
-	if (thread_index() == 0)
-		sh.arrived = 0;
+	if (thread_index() < 2)
+		sh.seq[thread_index()] = 0;
 	join_block();
 	for (uint32_t seq = 1;; seq++) {
 		struct sight see = await(&m, &sh, slot, seq, o);
-		if (see.size == STOP)
+		uint32_t size = sh.size[seq % 2], n = size & ~HEADS;
+		if (size == STOP)
 			return;
-		uint32_t n = see.size & ~HEADS;
+		o = (struct outlook){quads_of(n), size & HEADS};
 		for (uint32_t quad = warp; quad < quads_of(n); quad += WARPS) {
-			if (quad == warp && see.laid_out) {
-				work(&m, desk, see.s, slot, quad, see.w, n);
-				continue;
+			if (quad != warp || !see.laid_out) {
+				while ((quad != warp || !see.quad) && !read_quad(quads, quad, seq, &see.w))
+					;
+				see.s = fetch(&m, desk, quad, see.w, n);
 			}
-			while (!(quad == warp && see.mine) && !read_quad(quads, quad, seq, &see.w))
-				;
-			fetch_and_work(&m, desk, slot, quad, see.w, n);
+			work(&m, desk, see.s, slot, quad, see.w, n);
 		}
-		o = (struct outlook){quads_of(n), see.size & HEADS};
-		join_block();
-		if (thread_index() == 0) {
+		if (warp < quads_of(n)) {
 			fence_host();
-			host_store32((uint32_t *)slot, seq);
+			if (lane_index() == 0)
+				host_store32((uint32_t *)slot + warp, seq);
 		}
 	}
 }
@@ -326,7 +341,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) launched(struct mailbox m,
 	for (uint32_t quad = block_index() * WARPS + warp; quad < quads_of(n); quad += block_count() * WARPS) {
 		struct word w;
 		read_quad(quads, quad, seq, &w);
-		fetch_and_work(&m, &sh.desks[warp], slot, quad, w, n);
+		struct snapshot s = fetch(&m, &sh.desks[warp], quad, w, n);
+		work(&m, &sh.desks[warp], s, slot, quad, w, n);
 	}
 	join_block();
 	if (thread_index() == 0) {
@@ -334,7 +350,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) launched(struct mailbox m,
 		if (count_up(finished) == block_count() - 1) {
 			*finished = 0;
 			fence_host();
-			host_store32((uint32_t *)slot, seq);
+			for (uint32_t i = 0; i < WARPS; i++)
+				host_store32((uint32_t *)slot + i, seq);
 		}
 	}
 }

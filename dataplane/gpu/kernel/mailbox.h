@@ -3,7 +3,8 @@
  *
  * A slot holds one chunk, and is served by one block:
  *
- *	done      the sequence number of the chunk that was finished last
+ *	done      for each of the first 16 quads, the sequence number of the chunk that was
+ *	          finished last; who finishes a quad, finishes every 16th behind it
  *	results   a struct result for each packet
  *	quads     the descriptors
  *	heads     of the packets of the first quads, for chunks that are in a hurry
@@ -32,7 +33,7 @@
 #define QUAD_BYTES 256
 #define STOP 0xffffffffu /* as a chunk's size: the block is to end */
 #define HEADS 0x40000000u /* in it: heads come along */
-#define HEAD_QUADS 10     /* how many quads may have them */
+#define HEAD_QUADS 3      /* how many quads may have them: their copying takes the host time */
 #define TAGS 0xffffu      /* a chunk's tag is 1 + seq % TAGS */
 
 struct mailbox {

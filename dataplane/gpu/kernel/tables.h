@@ -40,14 +40,15 @@ struct snapshot {
  * loaded: a bit that is always 0, of which compilers do not know it. So the
  * processor cannot begin them earlier, and needs no fence, which on a GPU takes
  * longer than the lookup. */
-DEVICE struct snapshot take_snapshot(const struct tables *t)
+DEVICE struct snapshot snapshot_at(const struct tables *t, uint32_t turns)
 {
-	struct snapshot s;
-	s.turns = load32(t->turns);
-	s.ipv4 = (const uint32_t *)(uintptr_t)load64(t->ipv4 + (s.turns >> 31));
-	s.ipv6 = (const uint32_t *)(uintptr_t)load64(t->ipv6 + (s.turns >> 31));
+	struct snapshot s = {turns, 0, 0};
+	s.ipv4 = (const uint32_t *)(uintptr_t)load64(t->ipv4 + (turns >> 31));
+	s.ipv6 = (const uint32_t *)(uintptr_t)load64(t->ipv6 + (turns >> 31));
 	return s;
 }
+
+DEVICE struct snapshot take_snapshot(const struct tables *t) { return snapshot_at(t, load32(t->turns)); }
 
 /* The turns by now; where they are the snapshot's, what was loaded in between is of one
  * life. zero is 0, and comes from what was loaded last. */

@@ -78,20 +78,6 @@ DEVICE void host_store32(uint32_t *p, uint32_t v)
 DEVICE void fence_host(void) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 DEVICE void fence_device(void) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
-/* A word in shared memory that a warp writes while others wait for it. */
-DEVICE void shared_exchange(uint64_t *p, uint64_t v)
-{
-	uint64_t old;
-	asm volatile("atom.exch.b64 %0, [%1], %2;" : "=l"(old) : "l"(p), "l"(v) : "memory");
-}
-
-DEVICE uint64_t shared_read(uint64_t *p)
-{
-	uint64_t v;
-	asm volatile("atom.or.b64 %0, [%1], 0;" : "=l"(v) : "l"(p) : "memory");
-	return v;
-}
-
 DEVICE void rest(uint32_t ns) { asm volatile("nanosleep.u32 %0;" :: "r"(ns)); }
 
 DEVICE uint32_t count_up(uint32_t *p)

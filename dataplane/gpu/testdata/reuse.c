@@ -91,7 +91,7 @@ static const uint8_t packet[2 + ETHERNET_LEN + IPV4_LEN + 28] = {
 static int decide_once(int with_copy)
 {
 	_Alignas(16) uint8_t frame[64];
-	uint32_t head[16];
+	uint32_t head[16], to[HEAD_REWRITTEN];
 	struct nearby near;
 	struct tables t = tables;
 	struct frame f = {2, ETHERNET_LEN + IPV4_LEN, 1};
@@ -107,8 +107,14 @@ static int decide_once(int with_copy)
 		}
 		t.near = &near;
 	}
-	struct result r = decide(&t, s, f, frame + 2, head);
-	uint8_t mac = ((uint8_t *)head)[7];
+	struct decision d = decide(&t, s, f, frame + 2, head, to);
+	while (d.turns != s.turns) {
+		t.near = NULL;
+		s = take_snapshot(&t);
+		d = decide(&t, s, f, frame + 2, head, to);
+	}
+	struct result r = d.result;
+	uint8_t mac = ((uint8_t *)to)[7];
 	if (r.verdict == verdict(ACTION_FORWARD, 1) && (mac == OLD || mac == NEW))
 		return 1;
 	printf("the tables changed before load %d: verdict %#x, address %d\n", change_at, r.verdict, mac);

@@ -24,20 +24,23 @@ _Static_assert(sizeof(struct result) == 8, "result");
 
 #define WARP 32 /* packets that have a snapshot in common */
 
-static struct result run(const struct tables *t, struct snapshot s, struct frame f, uint8_t *umem)
+static struct result run(struct tables t, struct snapshot s, struct frame f, uint8_t *umem)
 {
 	uint8_t *body = umem + f.addr;
-	uint32_t head[HEAD_LEN / 4];
+	uint32_t head[HEAD_LEN / 4], to[HEAD_REWRITTEN];
 
 	memcpy(head, body - 2, sizeof head);
-	struct result r = decide(t, s, f, body, head);
-	if (r.verdict >> 12 != ACTION_FORWARD)
-		return r;
-	if (f.addr % 16 == 2) /* whole words, with 2 bytes that are not the frame's */
-		memcpy(body - 2, head, 32);
-	else
-		memcpy(body, (uint8_t *)head + 2, 30);
-	return r;
+	for (;;) {
+		struct decision d = decide(&t, s, f, body, head, to);
+		if (f.addr % 16 == 2) /* whole words, with 2 bytes that are not the frame's */
+			memcpy(body - 2, to, sizeof to);
+		else if (d.result.verdict >> 12 == ACTION_FORWARD)
+			memcpy(body, (uint8_t *)to + 2, sizeof to - 2);
+		if (d.turns == s.turns)
+			return d.result;
+		t.near = NULL;
+		s = take_snapshot(&t);
+	}
 }
 
 int main(void)
@@ -81,7 +84,7 @@ int main(void)
 					near.ports[k] = load64(&t.ports[k]);
 				}
 			}
-			out[i] = run(&t, snapshot, in[i], base + s->umem);
+			out[i] = run(t, snapshot, in[i], base + s->umem);
 		}
 		if (fwrite(&n, sizeof n, 1, stdout) != 1 || fflush(stdout) != 0)
 			return 1;

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/lab/guest/wire"
+)
+
+// Directories beside the agent, made by the host since the first root may be
+// read-only: hostDir is where a shared root of the host is mounted, layerDir has
+// the memory above it, rootDir is both together.
+const (
+	hostDir  = "host"
+	layerDir = "layer"
+	rootDir  = "root"
+)
+
+// enterRoot mounts the host's files below a layer of memory, what Linux's
+// programs expect above them, and makes that the root.
+func enterRoot(dir string, c wire.Config) error {
+	for _, module := range c.Insert {
+		if err := insert(module); err != nil {
+			return err
+		}
+	}
+	lower, layer, root := "/", filepath.Join(dir, layerDir), filepath.Join(dir, rootDir)
+	if c.Share != "" {
+		lower = filepath.Join(dir, hostDir)
+		if err := mount(c.Share, lower, c.Options); err != nil {
+			return err
+		}
+	}
+	if err := mount("tmpfs", layer, ""); err != nil {
+		return err
+	}
+	upper, work := filepath.Join(layer, "upper"), filepath.Join(layer, "work")
+	if err := makeDirs(upper, work); err != nil {
+		return err
+	}
+	if err := mount("overlay", root, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", lower, upper, work)); err != nil {
+		return err
+	}
+	for _, m := range []struct{ fs, at string }{
+		{"proc", "proc"}, {"sysfs", "sys"}, {"devtmpfs", "dev"}, {"devpts", "dev/pts"}, {"tmpfs", "dev/shm"}, {"tmpfs", "run"},
+	} {
+		at := filepath.Join(root, m.at)
+		if err := makeDirs(at); err != nil {
+			return err
+		}
+		if err := mount(m.fs, at, ""); err != nil {
+			return err
+		}
+	}
+	// modprobe, which the kernel too calls, looks for them there alone.
+	modules := filepath.Join(root, "lib/modules", filepath.Base(c.Modules))
+	if err := makeDirs(filepath.Dir(modules)); err != nil {
+		return err
+	}
+	if err := os.Symlink(c.Modules, modules); err != nil && !os.IsExist(err) {
+		return err
+	}
+	if err := unix.Chroot(root); err != nil {
+		return fmt.Errorf("chroot to %s: %w", root, err)
+	}
+	return os.Chdir("/")
+}
+
+func insert(module string) error {
+	f, err := os.Open(module)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil {
+		return fmt.Errorf("insert module %s: %w", module, err)
+	}
+	return nil
+}
+
+func mount(fs, at, options string) error {
+	if err := unix.Mount("root", at, fs, 0, options); err != nil {
+		return fmt.Errorf("mount %s at %s: %w", fs, at, err)
+	}
+	return nil
+}
+
+func makeDirs(paths ...string) error {
+	for _, p := range paths {
+		if err := os.MkdirAll(p, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// controlPath finds the device of a terminal, named by its path, or of a virtio
+// port, named as the host did.
+func controlPath(name string) (string, error) {
+	if strings.HasPrefix(name, "/") {
+		return name, nil
+	}
+	ports, err := filepath.Glob("/sys/class/virtio-ports/*")
+	if err != nil {
+		return "", err
+	}
+	for _, p := range ports {
+		if text, err := os.ReadFile(filepath.Join(p, "name")); err == nil && strings.TrimSpace(string(text)) == name {
+			return filepath.Join("/dev", filepath.Base(p)), nil
+		}
+	}
+	return "", fmt.Errorf("none of %d virtio ports is named %q", len(ports), name)
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/lab/guest/wire"
+)
+
+// serve runs the commands that arrive by the control device.
+func serve(control string) error {
+	f, err := os.OpenFile(control, os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return fmt.Errorf("open the control device: %w", err)
+	}
+	if err := makeRaw(f); err != nil {
+		return fmt.Errorf("make %s transparent: %w", control, err)
+	}
+	var mu sync.Mutex
+	encoder := json.NewEncoder(f)
+	reply := func(r wire.Result) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err := encoder.Encode(r); err != nil {
+			fmt.Println("agent: reply:", err)
+		}
+	}
+	reply(wire.Result{})
+	for decoder := json.NewDecoder(f); ; {
+		var c wire.Command
+		if err := decoder.Decode(&c); err != nil {
+			return fmt.Errorf("read a command from %s: %w", control, err)
+		}
+		go func() { reply(run(c)) }()
+	}
+}
+
+func run(c wire.Command) wire.Result {
+	// Into a pipe, a daemon that keeps it would have the command never end.
+	out, err := os.CreateTemp("/run", "output")
+	if err != nil {
+		return wire.Result{ID: c.ID, Failure: err.Error()}
+	}
+	defer os.Remove(out.Name())
+	defer out.Close()
+	cmd := exec.Command(c.Args[0], c.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(c.Input), out, out
+	r := wire.Result{ID: c.ID}
+	if err := cmd.Run(); err != nil {
+		r.Failure = err.Error()
+	}
+	if r.Output, err = os.ReadFile(out.Name()); err != nil {
+		r.Failure = err.Error()
+	}
+	return r
+}
+
+// makeRaw has a terminal pass bytes as they are. A virtio port is none, and does.
+func makeRaw(f *os.File) error {
+	t, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	if err == unix.ENOTTY || err == unix.EINVAL {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	t.Iflag, t.Oflag, t.Lflag = 0, 0, 0
+	t.Cflag = t.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8
+	t.Cc[unix.VMIN], t.Cc[unix.VTIME] = 1, 0
+	return unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, t)
+}

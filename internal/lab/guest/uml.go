@@ -1,0 +1,59 @@
+package guest
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/lab/guest/wire"
+)
+
+// NIC is an end of a veth pair that a guest has for a network interface of its own:
+// its first is vec0. The host's stack sees what arrives there too, and should have
+// nothing to say: give the end no address.
+type NIC struct {
+	Link string // in the guest's namespace
+	MAC  net.HardwareAddr
+}
+
+// StartUML boots user-mode Linux (Debian: user-mode-linux, kmod) in a namespace.
+// What it sends in clear has checksums left for hardware to finish, as a veth's.
+func StartUML(ns *lab.Namespace, nics ...NIC) (*Guest, error) {
+	g, err := prepare(ns, "uml")
+	if err != nil {
+		return nil, fmt.Errorf("start user-mode Linux: %w", err)
+	}
+	if err := g.bootUML(nics); err != nil {
+		g.Close()
+		return nil, fmt.Errorf("start user-mode Linux: %w", err)
+	}
+	return g, nil
+}
+
+func (g *Guest) bootUML(nics []NIC) error {
+	modules, err := filepath.Glob("/usr/lib/uml/modules/*")
+	if err != nil {
+		return err
+	}
+	if len(modules) != 1 {
+		return fmt.Errorf("find its modules: want one version of them below /usr/lib/uml/modules, found %q (Debian package user-mode-linux)", modules)
+	}
+	err = g.configure(wire.Config{
+		Insert:  []string{filepath.Join(modules[0], "kernel/fs/overlayfs/overlay.ko")},
+		Modules: modules[0],
+		Control: "/dev/ttyS0",
+	})
+	if err != nil {
+		return err
+	}
+	args := []string{
+		"mem=512M", "uml_dir=" + g.dir, "umid=uml", "quiet", "panic=-1", "cryptomgr.notests",
+		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "init=" + filepath.Join(g.dir, "agent"),
+		"con=null", "con0=null,fd:1", "ssl=null", "ssl0=fd:3",
+	}
+	for i, n := range nics {
+		args = append(args, fmt.Sprintf("vec%d:transport=raw,ifname=%s,mac=%s,depth=128,gro=0", i, n.Link, n.MAC))
+	}
+	return g.boot("linux.uml", args...)
+}
