@@ -1,0 +1,64 @@
+package ipsec
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestInboundFindsESP(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	udp := func(v4 bool, port uint16, payload ...byte) []byte {
+		p := ipPacket(rnd, v4, 17, 8+len(payload))
+		u := p[ipLen(v4):]
+		binary.BigEndian.PutUint16(u, 12345)
+		binary.BigEndian.PutUint16(u[2:], port)
+		binary.BigEndian.PutUint16(u[4:], uint16(len(u)))
+		copy(u[8:], payload)
+		return p
+	}
+	esp := func(v4 bool) []byte {
+		p := ipPacket(rnd, v4, 50, 40)
+		binary.BigEndian.PutUint32(p[ipLen(v4):], 0x12345678)
+		return p
+	}
+	fragment := esp(true)
+	fragment[6] = 0x20
+	hop := ipPacket(rnd, false, 0, 60)
+	copy(hop[40:], ext6(50))
+	binary.BigEndian.PutUint32(hop[48:], 0x12345678)
+	inUDP := []byte{0x12, 0x34, 0x56, 0x78, 0, 0, 0, 1, 9, 9}
+	for _, c := range []struct {
+		name string
+		p    []byte
+		at   int // of the SPI, if it is ESP
+		kept bool
+	}{
+		{"IPv4", esp(true), 20, false},
+		{"IPv6", esp(false), 40, false},
+		{"behind hop-by-hop options", hop, 48, false},
+		{"UDP in IPv4", udp(true, 4500, inUDP...), 28, false},
+		{"UDP in IPv6", udp(false, 4500, inUDP...), 48, false},
+		{"UDP to another port", udp(true, 4501, inUDP...), 0, false},
+		{"IKE", udp(true, 4500, 0, 0, 0, 0, 1, 2, 3, 4, 5), 0, false},
+		{"a keepalive", udp(true, 4500, 0xff), 0, true},
+		{"a keepalive in IPv6", udp(false, 4500, 0xff), 0, true},
+		{"one byte that is none", udp(true, 4500, 0xfe), 0, false},
+		{"one byte to another port", udp(true, 500, 0xff), 0, false},
+		{"a fragment", fragment, 0, false},
+		{"TCP", ipPacket(rnd, true, 6, 40), 0, false},
+		{"ESP of 7 bytes", ipPacket(rnd, true, 50, 7), 0, false},
+		{"UDP of 4 bytes", ipPacket(rnd, true, 17, 4), 0, false},
+	} {
+		spi, at, ok := Inbound(c.p)
+		if ok != (c.at != 0) || ok && (at != c.at || spi != 0x12345678) {
+			t.Errorf("%s: got %#x at %d, %v, want it at %d", c.name, spi, at, ok, c.at)
+		}
+		if got := Keepalive(c.p); got != c.kept {
+			t.Errorf("%s: keepalive %v, want %v", c.name, got, c.kept)
+		}
+	}
+	if got := Destination(udp(true, 1)); !got.Is4() {
+		t.Errorf("destination of IPv4: %v", got)
+	}
+}
