@@ -1,0 +1,148 @@
+package policy
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"testing"
+)
+
+// tunnels are rules of as many sites, each with its own two prefixes.
+func (w *world) tunnels(n int, ipv6 bool) *world {
+	for i := range n {
+		src := []byte{10, byte(i >> 8), byte(i), 0}
+		dst := []byte{172, 16 + byte(i>>14), byte(i >> 6), byte(i << 2)}
+		bits := [2]int{24, 30}
+		if ipv6 {
+			src = append([]byte{0x20, 1, 0xd, 0xb8, byte(i >> 8), byte(i)}, make([]byte, 10)...)
+			dst = append([]byte{0x2a, byte(w.Uint32()), byte(w.Uint32()), byte(w.Uint32()), byte(w.Uint32()), byte(w.Uint32()), byte(i >> 8), byte(i)}, make([]byte, 8)...)
+			bits = [2]int{48, 64}
+		}
+		s, _ := netip.AddrFromSlice(src)
+		d, _ := netip.AddrFromSlice(dst)
+		w.rules = append(w.rules, rule{netip.PrefixFrom(s, bits[0]), netip.PrefixFrom(d, bits[1]), 0, anyPort, anyPort, Protect, uint32(i)})
+	}
+	return w
+}
+
+// scattered is tunnels between networks without any order.
+func (w *world) scattered(n int, ipv6 bool) *world {
+	for range n {
+		var b [32]byte
+		for i := range b {
+			b[i] = byte(w.Uint32())
+		}
+		x, y := netip.AddrFrom4([4]byte(b[:])), netip.AddrFrom4([4]byte(b[16:]))
+		if ipv6 {
+			x, y = netip.AddrFrom16([16]byte(b[:])), netip.AddrFrom16([16]byte(b[16:]))
+		}
+		bits := func() int { return x.BitLen() * (8 + w.IntN(9)) / 16 }
+		w.rules = append(w.rules, rule{netip.PrefixFrom(x, bits()).Masked(), netip.PrefixFrom(y, bits()).Masked(), 0, anyPort, anyPort, Protect, 1})
+	}
+	return w
+}
+
+// overlapping is rules between few networks of all sizes, for some protocols and ports.
+func (w *world) overlapping(n int, ipv6 bool) *world {
+	side := func() netip.Prefix {
+		b := []byte{10, byte(w.IntN(4)), byte(w.IntN(16)), byte(w.Uint32())}
+		bits := []int{0, 8, 12, 16, 16, 20, 24, 24, 24, 28, 32}[w.IntN(11)]
+		if ipv6 {
+			b = append([]byte{0x20, 1, 0xd, 0xb8}, append(b, make([]byte, 8)...)...)
+			bits *= 2
+		}
+		a, _ := netip.AddrFromSlice(b)
+		return netip.PrefixFrom(a, bits).Masked()
+	}
+	for range n {
+		r := rule{side(), side(), 0, anyPort, anyPort, Bypass, 0}
+		if !w.one(3) {
+			r.protocol = []uint8{6, 17}[w.IntN(2)]
+			first := w.IntN(60000)
+			r.dport = [2]int{first, first + w.IntN(2)*w.IntN(4000)}
+		}
+		w.rules = append(w.rules, r)
+	}
+	return w
+}
+
+// hub is rules of which half are for any source, and half for any destination.
+func (w *world) hub(n int, ipv6 bool) *world {
+	w.tunnels(n, ipv6)
+	any := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	if ipv6 {
+		any = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	for i := range w.rules {
+		if i%2 == 0 {
+			w.rules[i].src = any
+		} else {
+			w.rules[i].dst = any
+		}
+	}
+	return w
+}
+
+var kinds = map[string]func(*world, int, bool) *world{
+	"tunnels": (*world).tunnels, "scattered": (*world).scattered, "overlapping": (*world).overlapping, "hub": (*world).hub,
+}
+
+type wire struct {
+	src, dst     [16]byte
+	src4, dst4   uint32
+	sport, dport uint32
+	protocol     uint8
+}
+
+// Each lookup is of another of 64k flows, in no order.
+func BenchmarkLookup(b *testing.B) {
+	for _, kind := range []string{"tunnels", "scattered", "overlapping", "hub"} {
+		for _, ipv6 := range []bool{false, true} {
+			for _, n := range []int{1, 100, 1000, 10_000} {
+				b.Run(fmt.Sprintf("%s/ipv6=%v/%d", kind, ipv6, n), func(b *testing.B) {
+					w := kinds[kind](newWorld(1), n, ipv6)
+					table, err := Build(policies(w.rules))
+					if err != nil {
+						b.Fatal(err)
+					}
+					flows := make([]wire, 1<<16)
+					for i := range flows {
+						r := w.rules[w.IntN(n)]
+						src, dst := w.inside(r.src), w.inside(r.dst)
+						f := &flows[i]
+						f.src, f.dst = src.As16(), dst.As16()
+						f.src4, f.dst4 = binary.BigEndian.Uint32(f.src[12:]), binary.BigEndian.Uint32(f.dst[12:])
+						f.protocol, f.sport, f.dport = 6, uint32(w.IntN(65536)), uint32(w.IntN(65536))
+					}
+					b.ResetTimer()
+					i := 0
+					for b.Loop() {
+						f := &flows[i&(len(flows)-1)]
+						if ipv6 {
+							table.LookupIPv6(&f.src, &f.dst, f.protocol, f.sport, f.dport)
+						} else {
+							table.LookupIPv4(f.src4, f.dst4, f.protocol, f.sport, f.dport)
+						}
+						i++
+					}
+					b.ReportMetric(float64(len(table.words)*4)/float64(n), "B/policy")
+				})
+			}
+		}
+	}
+}
+
+func BenchmarkBuild(b *testing.B) {
+	for _, kind := range []string{"tunnels", "scattered", "overlapping", "hub"} {
+		for _, ipv6 := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/ipv6=%v", kind, ipv6), func(b *testing.B) {
+				ps := policies(kinds[kind](newWorld(1), 10_000, ipv6).rules)
+				for b.Loop() {
+					if _, err := Build(ps); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}

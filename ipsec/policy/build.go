@@ -1,0 +1,145 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// copyLimits are tried in turn: a record has copies of what a shorter prefix
+// holds if that is not more policies than this.
+var copyLimits = []int{256, 64, 16, 4, 0}
+
+// copyRoom is how many words a table may have for the sake of copies.
+func copyRoom(policies int) int { return 1<<16 + 64*policies }
+
+// Build makes the table of an ordered list of policies; a lookup gives their
+// places in it, from 0. Policies of both families may stand in one list.
+//
+// A table has at most 32 MiB. Any 20,000 policies fit; ten times as many do unless
+// their prefixes are chosen to prevent it.
+func Build(policies []Policy) (*Table, error) {
+	for i := range policies {
+		if err := policies[i].check(); err != nil {
+			return nil, fmt.Errorf("policy %d, %v: %w", i, &policies[i], err)
+		}
+	}
+	for _, copies := range copyLimits {
+		room := copyRoom(len(policies))
+		if copies == 0 || room > maxWords {
+			room = maxWords
+		}
+		if words, err := image(policies, copies, room); err == nil {
+			return &Table{words}, nil
+		}
+	}
+	return nil, fmt.Errorf("build a table of %d policies: it would be larger than %d MiB; make one policy of several where their prefixes allow",
+		len(policies), maxWords*4>>20)
+}
+
+// builder makes the image of a table.
+type builder struct {
+	words    []uint32
+	room     int // words that the image may have
+	policies []Policy
+	copies   int // a limit
+	wide     bool
+}
+
+var errFull = errors.New("the image is full")
+
+func image(policies []Policy, copies, room int) ([]uint32, error) {
+	b := builder{words: make([]uint32, header), room: room, policies: policies, copies: copies}
+	for root, wide := range []bool{ipv4Root: false, ipv6Root: true} {
+		b.wide = wide
+		var numbers []int32
+		for i := range policies {
+			if policies[i].Dst.Addr().Is4() != wide {
+				numbers = append(numbers, int32(i))
+			}
+		}
+		trie, err := b.destinations(numbers)
+		if err != nil {
+			return nil, err
+		}
+		b.words[root] = trie
+	}
+	return slices.Clip(b.words), nil
+}
+
+// destinations appends the destinations of policies, with their sources, and
+// returns their trie.
+func (b *builder) destinations(numbers []int32) (trie uint32, err error) {
+	rs := b.records(numbers, func(p *Policy) prefix { return prefixOf(p.Dst) })
+	for i := range rs {
+		// In the usual case a record, its only source and the policy share a line.
+		if err := b.align(line); err != nil {
+			return 0, err
+		}
+		b.append(&rs[i], rs)
+		at := len(b.words)
+		b.words = append(b.words, 0)
+		if b.words[at], err = b.sources(rs[i].numbers); err != nil {
+			return 0, err
+		}
+	}
+	return b.trie(rs, 0)
+}
+
+// sources appends the sources of policies, and returns their trie.
+func (b *builder) sources(numbers []int32) (trie uint32, err error) {
+	rs := b.records(numbers, func(p *Policy) prefix { return prefixOf(p.Src) })
+	for i := range rs {
+		b.append(&rs[i], rs)
+		for _, n := range rs[i].numbers {
+			b.appendPolicy(n)
+		}
+		b.words[len(b.words)-policyWords] |= lastPolicy
+		if len(b.words) > b.room {
+			return 0, errFull
+		}
+	}
+	return b.trie(rs, 0)
+}
+
+func (b *builder) append(r *record, rs []record) {
+	r.at = uint32(len(b.words))
+	parent, more, lowest := uint32(0), uint32(0), uint32(r.numbers[0])
+	if r.parent >= 0 {
+		parent = rs[r.parent].at
+	}
+	if r.more >= 0 {
+		more = rs[r.more].at
+		lowest = min(lowest, rs[r.more].lowest)
+	}
+	r.lowest = lowest
+	b.words = append(b.words, r.bits<<bitsAt|parent, more, lowest, uint32(r.hi>>32))
+	if b.wide {
+		b.words = append(b.words, uint32(r.hi), uint32(r.lo>>32), uint32(r.lo))
+	}
+}
+
+func (b *builder) appendPolicy(number int32) {
+	p := &b.policies[number]
+	what := uint32(verdict(p))<<verdictAt | uint32(p.Protocol)
+	if !p.SrcPorts.some {
+		what |= anySrcPort
+	}
+	if !p.DstPorts.some {
+		what |= anyDstPort
+	}
+	b.words = append(b.words, uint32(number), what, p.SrcPorts.word(), p.DstPorts.word())
+}
+
+func (r PortRange) word() uint32 { return uint32(r.first) | uint32(r.last)<<16 }
+
+// align has the next word begin at a multiple of n.
+func (b *builder) align(n int) error {
+	for len(b.words)%n != 0 {
+		b.words = append(b.words, 0)
+	}
+	if len(b.words) > b.room {
+		return errFull
+	}
+	return nil
+}

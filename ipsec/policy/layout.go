@@ -1,0 +1,94 @@
+// Package policy is the security policy database (RFC 4301 section 4.4.1): an
+// ordered list of policies, of which the first that matches a flow decides, as a
+// table of flat words that a CPU and a device (policy.h) walk alike.
+//
+// # The way of a lookup
+//
+// The policies with the same destination prefix are a destination, and those of
+// them with the same source prefix a source, which holds the list of their
+// protocols and ports:
+//
+//	destination's trie ─► destination ── sources' trie ─► source: policy, policy, …
+//	                          │ more                          │ more
+//	                          ▼                               ▼
+//	                   a shorter prefix                a shorter prefix
+//
+// A lookup takes the longest destination that covers the address, in it the longest
+// source, and goes through the list. Policies of shorter prefixes may match, too. A record
+// has copies of them if they are few, otherwise it refers to the record that has
+// them (more). Copies save steps; references keep the table small: without them, half
+// of the policies for any source and half for any destination would be copied
+// n²/4 times. The lowest number found so far ends the search where only higher ones follow.
+//
+// # The image
+//
+// A table is an array of words in the byte order of the machine, and an index is a
+// word's place in it. Record 0 is none. A trie is named by a word, its root:
+//
+//	 31   30      24 23    20 19                          0
+//	+---+-----------+--------+-----------------------------+
+//	| 1 | position  | stride | index of the slots / 8      |  node: 2^(stride+1) slots, chosen by the
+//	+---+-----------+--------+-----------------------------+  address bits from position (0: the first)
+//	| 0 | index of a record, or 0                          |
+//	+---+--------------------------------------------------+
+//
+// Tries skip the bits that do not tell their prefixes apart. So the record that a walk ends
+// at is right or too long; in that case the longest prefix is among its parents.
+//
+//	word 0       1      2        3             then
+//	+------+-----+------+--------+-------------+-----------------------------+
+//	| bits | parent| more | lowest | address    | destination: sources' trie  |
+//	| (8)  | (24)  |      |        | 1 or 4     | source: its list            |
+//	+------+-----+------+--------+-------------+-----------------------------+
+//
+// Lowest is the lowest number of a policy in the record and those behind more. A list is
+// of four words a policy: its number, with bit 31 set in the last one; protocol (8 bits),
+// any source port (1), any destination port (1), action (2), target (20); source and
+// destination ports, the first of each range in the lower half.
+//
+// # Cost
+//
+// A policy of its own prefixes takes 64 bytes for IPv4 and 80 to 128 for IPv6, and its share of
+// the trie 8 to 16. A lookup of 10,000 of them touches three or four lines that are not in
+// the first-level cache. The list of one source is gone through policy by policy: a thousand that
+// differ in nothing but ports are a thousand comparisons.
+package policy
+
+// The layout of an image, in words. policy.h says the same to devices; a test compares them.
+const (
+	ipv4Root = 0 // the word of the destinations' trie
+	ipv6Root = 1
+	header   = 16 // words before the first record
+
+	maxWords = 1 << 23 // what a node can name
+	line     = 16      // words of a cache line
+
+	node        = 1 << 31 // the bit of a word that makes it one
+	positionAt  = 24
+	strideAt    = 20
+	slotsMask   = 1<<strideAt - 1
+	slotsUnit   = 8
+	minStride   = 3 // 1<<minStride == slotsUnit
+	maxStride   = 16
+	bitsAt      = 24 // of a record's first word
+	parentMask  = 1<<bitsAt - 1
+	more        = 1 // words of a record
+	lowest      = 2
+	address     = 3
+	policyWords = 4
+	lastPolicy  = 1 << 31
+	anySrcPort  = 1 << 8
+	anyDstPort  = 1 << 9
+	verdictAt   = 10
+)
+
+// Verdict is what a policy says: its action and its target.
+type Verdict uint32
+
+// Action is the action of the policy that decided, Discard for none.
+func (v Verdict) Action() Action { return Action(v & 3) }
+
+// Target is the target of the policy that decided.
+func (v Verdict) Target() uint32 { return uint32(v >> 2) }
+
+func verdict(p *Policy) Verdict { return Verdict(p.Target<<2) | Verdict(p.Action) }
