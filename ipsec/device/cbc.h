@@ -1,0 +1,69 @@
+/* AES-CBC in ESP (RFC 3602). Texts are whole blocks. */
+#ifndef WARPROUTE_ESP_CBC_H
+#define WARPROUTE_ESP_CBC_H
+
+#include "aes.h"
+#include "packet.h"
+
+/* Loads the ciphertext that a block is chained to: the one before it in memory, which
+ * is the IV's for the first. */
+DEVICE void cbc_load_chain(const struct esp_packet *p, const struct esp_key *k, uint32_t block, uint32_t chain[4])
+{
+	UNROLL
+	for (uint32_t i = 0; i < 4; i++)
+		chain[i] = PACKET_LOAD(esp_text(p, k) + 4 * block + i - 4);
+}
+
+/* Encrypts a packet, by one lane: every block waits for the one before it. */
+DEVICE void cbc_encrypt(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p)
+{
+	uint32_t *text = esp_text(p, k);
+	uint32_t chain[4], b[4];
+
+	cbc_load_chain(p, k, 0, chain);
+	ROLL
+	for (uint32_t block = 0; block < esp_blocks(p); block++) {
+		esp_load_block(p, text, block, b);
+		UNROLL
+		for (uint32_t i = 0; i < 4; i++)
+			chain[i] ^= b[i];
+		aes_encrypt(t, k->encrypt, k->rounds, chain);
+		esp_store_block(p, text, block, chain);
+	}
+}
+
+/* How many blocks in succession a lane decrypts. */
+DEVICE uint32_t cbc_share(const struct esp_packet *p, uint32_t lanes) { return (esp_blocks(p) + lanes - 1) / lanes; }
+
+/* Loads what a lane's first block is chained to. All lanes have done so before one
+ * overwrites its blocks (cbc_decrypt_lane). */
+DEVICE void cbc_begin_lane(const struct esp_key *k, const struct esp_packet *p, uint32_t lane, uint32_t lanes, uint32_t chain[4])
+{
+	cbc_load_chain(p, k, at_most(cbc_share(p, lanes) * lane, esp_blocks(p)), chain);
+}
+
+/* Decrypts a lane's blocks. */
+DEVICE void cbc_decrypt_lane(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p,
+			     uint32_t lane, uint32_t lanes, uint32_t chain[4])
+{
+	uint32_t *text = esp_text(p, k);
+	uint32_t share = cbc_share(p, lanes), end = at_most(share * (lane + 1), esp_blocks(p));
+
+	ROLL
+	for (uint32_t block = share * lane; block < end; block++) {
+		uint32_t b[4], in[4];
+		esp_load_block(p, text, block, in);
+		UNROLL
+		for (uint32_t i = 0; i < 4; i++)
+			b[i] = in[i];
+		aes_decrypt(t, k->decrypt, k->rounds, b);
+		UNROLL
+		for (uint32_t i = 0; i < 4; i++) {
+			b[i] ^= chain[i];
+			chain[i] = in[i];
+		}
+		esp_store_block(p, text, block, b);
+	}
+}
+
+#endif

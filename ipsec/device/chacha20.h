@@ -1,0 +1,46 @@
+/* ChaCha20 (RFC 8439 section 2.3). */
+#ifndef WARPROUTE_ESP_CHACHA20_H
+#define WARPROUTE_ESP_CHACHA20_H
+
+#include "words.h"
+
+DEVICE void chacha20_quarter(uint32_t s[16], uint32_t a, uint32_t b, uint32_t c, uint32_t d)
+{
+	s[a] += s[b];
+	s[d] = rotate_left(s[d] ^ s[a], 16);
+	s[c] += s[d];
+	s[b] = rotate_left(s[b] ^ s[c], 12);
+	s[a] += s[b];
+	s[d] = rotate_left(s[d] ^ s[a], 8);
+	s[c] += s[d];
+	s[b] = rotate_left(s[b] ^ s[c], 7);
+}
+
+/* The 64 bytes of the stream at a counter. All words are as they lie in memory. */
+DEVICE void chacha20_block(const uint32_t key[8], uint32_t counter, const uint32_t nonce[3], uint32_t s[16])
+{
+	const uint32_t start[16] = {
+		0x61707865, 0x3320646e, 0x79622d32, 0x6b206574, key[0], key[1], key[2], key[3],
+		key[4], key[5], key[6], key[7], counter, nonce[0], nonce[1], nonce[2],
+	};
+
+	UNROLL
+	for (uint32_t i = 0; i < 16; i++)
+		s[i] = start[i];
+	ROLL
+	for (uint32_t i = 0; i < 10; i++) {
+		chacha20_quarter(s, 0, 4, 8, 12);
+		chacha20_quarter(s, 1, 5, 9, 13);
+		chacha20_quarter(s, 2, 6, 10, 14);
+		chacha20_quarter(s, 3, 7, 11, 15);
+		chacha20_quarter(s, 0, 5, 10, 15);
+		chacha20_quarter(s, 1, 6, 11, 12);
+		chacha20_quarter(s, 2, 7, 8, 13);
+		chacha20_quarter(s, 3, 4, 9, 14);
+	}
+	UNROLL
+	for (uint32_t i = 0; i < 16; i++)
+		s[i] += start[i];
+}
+
+#endif

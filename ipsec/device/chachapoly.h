@@ -1,0 +1,77 @@
+/* ChaCha20-Poly1305 in ESP (RFC 7634), by a team of lanes on a packet. The stream of
+ * counter 0 is Poly1305's key, that of counter 1 and on is for the text. */
+#ifndef WARPROUTE_ESP_CHACHAPOLY_H
+#define WARPROUTE_ESP_CHACHAPOLY_H
+
+#include "chacha20.h"
+#include "packet.h"
+#include "poly1305.h"
+
+DEVICE void chachapoly_stream(const struct esp_key *k, const struct esp_packet *p, uint32_t counter, uint32_t s[16])
+{
+	const uint32_t nonce[3] = {k->salt, esp_iv(p, 0), esp_iv(p, 1)};
+
+	chacha20_block(k->encrypt, counter, nonce, s);
+}
+
+/* Encrypts or decrypts a lane's parts of 64 bytes: every one of lanes' from its own on. */
+DEVICE void chacha20_lane(const struct esp_key *k, const struct esp_packet *p, uint32_t lane, uint32_t lanes)
+{
+	uint32_t *text = esp_text(p, k);
+	uint32_t s[16];
+
+	ROLL
+	for (uint32_t part = lane; 16 * part < p->words; part += lanes) {
+		chachapoly_stream(k, p, part + 1, s);
+		UNROLL
+		for (uint32_t i = 0; i < 16; i++)
+			if (16 * part + i < p->words)
+				PACKET_STORE(text + 16 * part + i, PACKET_LOAD(text + 16 * part + i) ^ s[i]);
+	}
+}
+
+/* A block of what is authenticated: SPI and sequence number, the ciphertext, the
+ * lengths of both. */
+DEVICE void poly1305_load(const struct esp_key *k, const struct esp_packet *p, uint32_t block, uint32_t b[4])
+{
+	if (block == 0) {
+		esp_associated(p, b);
+	} else if (block <= esp_blocks(p)) {
+		esp_load_block(p, esp_text(p, k), block - 1, b);
+	} else {
+		b[0] = p->extended ? 12 : 8;
+		b[2] = 4 * p->words;
+		b[1] = b[3] = 0;
+	}
+}
+
+/* Authenticates a lane's blocks: every one of lanes' from its own on. The sums of all
+ * lanes' sums, limb by limb, and the second half of the key are what poly1305_tag
+ * takes. It goes as gcm_lane does, but that the key's powers have to be made. */
+DEVICE void poly1305_lane(const struct esp_key *k, const struct esp_packet *p, uint32_t lane, uint32_t lanes, uint32_t sum[5], uint32_t key[4])
+{
+	const uint32_t n = 2 + esp_blocks(p);
+	uint32_t s[16], r[5], last[5];
+
+	chachapoly_stream(k, p, 0, s);
+	UNROLL
+	for (uint32_t i = 0; i < 4; i++)
+		key[i] = s[i + 4];
+	poly1305_key(s, r);
+	poly1305_powers(r, last, lane < n ? (n - lane - 1) % lanes + 1 : 0, lanes);
+	UNROLL
+	for (uint32_t i = 0; i < 5; i++)
+		sum[i] = 0;
+	ROLL
+	for (uint32_t block = lane; block < n; block += lanes) {
+		uint32_t b[4], factor[5];
+		poly1305_load(k, p, block, b);
+		poly1305_add(sum, b, 1);
+		UNROLL
+		for (uint32_t i = 0; i < 5; i++)
+			factor[i] = block + lanes < n ? r[i] : last[i];
+		poly1305_multiply(sum, factor);
+	}
+}
+
+#endif

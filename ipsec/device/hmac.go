@@ -1,0 +1,62 @@
+package device
+
+import (
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding"
+	"encoding/binary"
+	"fmt"
+	"hash"
+
+	"github.com/warproute/warproute/ipsec/suite"
+)
+
+// setAuth computes the states of both hashes of HMAC (RFC 2104) behind the key, which
+// is not longer than a block.
+func (k *Key) setAuth(auth suite.Auth, key []byte) error {
+	var h hash.Hash
+	switch auth {
+	case suite.SHA1:
+		h = sha1.New()
+	case suite.SHA256:
+		h = sha256.New()
+	case suite.SHA512:
+		h = sha512.New()
+	default:
+		return nil
+	}
+	if err := state(&k.Inner, h, key, 0x36); err != nil {
+		return err
+	}
+	return state(&k.Outer, h, key, 0x5c)
+}
+
+// state writes h's state behind key xor pad.
+//
+// Hashes of the standard library can be marshaled: what names them, 4 bytes, then the
+// state, in network byte order.
+func state(to *[16]uint32, h hash.Hash, key []byte, pad byte) error {
+	var block [sha512.BlockSize]byte
+	n := copy(block[:h.BlockSize()], key)
+	if n < len(key) {
+		return fmt.Errorf("authentication key of %d bytes: longer than a block of %d", len(key), n)
+	}
+	for i := range block {
+		block[i] ^= pad
+	}
+	h.Reset()
+	h.Write(block[:h.BlockSize()])
+	clear(block[:])
+	text, err := h.(encoding.BinaryMarshaler).MarshalBinary()
+	h.Reset()
+	if err != nil {
+		return fmt.Errorf("take the state of a hash: %w", err)
+	}
+	words := text[4:]
+	for i := range h.Size() / 4 {
+		to[i] = binary.BigEndian.Uint32(words[4*i:])
+	}
+	clear(text)
+	return nil
+}

@@ -1,0 +1,34 @@
+/* The keys of a security association, as package device prepares them: Key of
+ * key.go, which says what the fields are. */
+#ifndef WARPROUTE_ESP_KEY_H
+#define WARPROUTE_ESP_KEY_H
+
+#include <stdint.h>
+
+/* Ciphers and authentication, as package suite numbers them. */
+#define ESP_NULL 0
+#define ESP_CBC 1
+#define ESP_CTR 2
+#define ESP_GCM 3
+#define ESP_CHACHA20 4
+
+#define ESP_COMBINED 0
+#define ESP_SHA1 1
+#define ESP_SHA256 2
+#define ESP_SHA512 3
+
+#define ESP_POWERS 32 /* of GHASH's key: the most lanes that work on a packet together */
+
+struct esp_key {
+	uint8_t cipher, auth, rounds, iv_words, icv_words, align_words;
+	uint8_t reserved[6];
+	uint32_t salt;
+	uint32_t encrypt[60];
+	uint32_t decrypt[60];
+	uint32_t iv[44];
+	uint32_t inner[16];
+	uint32_t outer[16];
+	uint32_t powers[ESP_POWERS][4];
+} __attribute__((aligned(16)));
+
+#endif

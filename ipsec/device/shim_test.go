@@ -1,0 +1,104 @@
+package device
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// operation is what the shim is asked for, as its enum numbers it.
+type operation uint32
+
+const (
+	layout operation = iota
+	seal
+	open
+	putIV
+	fits
+	aesEncrypt
+	aesDecrypt
+	ghashMultiply
+	chacha20Block
+	poly1305Tag
+)
+
+// request is the shim's struct request, with the packet behind it.
+type request struct {
+	operation     operation
+	lanes         int
+	extended      bool
+	high, counter uint32
+	key           *Key
+	packet        []byte
+	differs       uint32 // the answer; packet is overwritten
+}
+
+// program is the shim.
+var program string
+
+// TestMain compiles the shim so that it fails at what C leaves undefined.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "shim")
+	if err != nil {
+		log.Fatal(err)
+	}
+	program = filepath.Join(dir, "shim")
+	cmd := exec.Command("cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2",
+		"-fsanitize=undefined", "-fno-sanitize-recover=undefined", "-o", program, "testdata/shim.c")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		log.Fatalf("%v: %v (a C compiler is needed: apt-get install gcc libc6-dev)\n%s", cmd, err, out)
+	}
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		log.Print(err)
+	}
+	os.Exit(code)
+}
+
+// run has the shim answer requests.
+func run(t *testing.T, requests ...*request) {
+	t.Helper()
+	var in, errs bytes.Buffer
+	for _, q := range requests {
+		q.write(&in)
+	}
+	cmd := exec.Command(program)
+	cmd.Stdin, cmd.Stderr = &in, &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("shim: %v\n%s", err, &errs)
+	}
+	r := bytes.NewReader(out)
+	for _, q := range requests {
+		if err := binary.Read(r, binary.NativeEndian, &q.differs); err != nil {
+			t.Fatalf("shim: read an answer: %v", err)
+		}
+		if _, err := io.ReadFull(r, q.packet); err != nil {
+			t.Fatalf("shim: read a packet: %v", err)
+		}
+	}
+	if r.Len() > 0 {
+		t.Fatalf("shim: %d bytes too many", r.Len())
+	}
+}
+
+func (q *request) write(b *bytes.Buffer) {
+	extended, key := uint32(0), q.key
+	if q.extended {
+		extended = 1
+	}
+	if key == nil {
+		key = &Key{}
+	}
+	for _, w := range [8]uint32{uint32(q.operation), uint32(max(q.lanes, 1)), uint32(len(q.packet)), extended, q.high, q.counter} {
+		b.Write(binary.NativeEndian.AppendUint32(nil, w))
+	}
+	b.Write(key.Bytes())
+	b.Write(q.packet)
+}

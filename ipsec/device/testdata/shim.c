@@ -1,0 +1,183 @@
+/* shim: lanes for machines without a GPU. It reads requests from standard input, has
+ * the lanes of a team work on each, and writes to standard output what came of it.
+ *
+ * A lane runs until it waits for the others, then the next one does. The packet of a
+ * request ends where memory ends, so that nothing can be touched behind it. */
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include "../esp.h"
+
+#define LANES 32
+#define STACK 65536
+#define ROOM 4096
+
+enum { LAYOUT, SEAL, OPEN, PUT_IV, FITS, AES_ENCRYPT, AES_DECRYPT, GHASH, CHACHA20, POLY1305 };
+
+struct request {
+	uint32_t operation, lanes, bytes, extended, high, counter;
+	uint32_t padding[2];
+	struct esp_key key;
+};
+
+static struct request request;
+static struct aes_tables tables;
+static uint32_t *packet;
+
+static ucontext_t team, lanes[LANES];
+static char stacks[LANES][STACK] __attribute__((aligned(64)));
+static uint32_t running, values[LANES], results[LANES];
+static int done[LANES];
+
+static void team_join(uint32_t n)
+{
+	(void)n;
+	swapcontext(&lanes[running], &team);
+}
+
+static uint32_t team_swap(uint32_t v, uint32_t distance, uint32_t n)
+{
+	values[running] = v;
+	team_join(n);
+	v = values[running ^ distance];
+	team_join(n);
+	return v;
+}
+
+static void lane(void)
+{
+	const struct request *q = &request;
+	struct esp_packet p;
+
+	results[running] = ~0u;
+	if (esp_packet_at(&p, &q->key, packet, q->bytes, q->extended, q->high))
+		results[running] = esp_process(&q->key, &tables, &p, q->operation == OPEN, running, q->lanes);
+	done[running] = 1;
+}
+
+/* Has a team work, and returns what every lane returned. */
+static uint32_t work(void)
+{
+	uint32_t ended = 0, n = request.lanes;
+
+	for (running = 0; running < n; running++) {
+		done[running] = 0;
+		getcontext(&lanes[running]);
+		lanes[running].uc_stack.ss_sp = stacks[running];
+		lanes[running].uc_stack.ss_size = STACK;
+		lanes[running].uc_link = &team;
+		makecontext(&lanes[running], lane, 0);
+	}
+	while (ended == 0) {
+		for (running = 0; running < n; running++) {
+			swapcontext(&team, &lanes[running]);
+			ended += done[running];
+		}
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		if (ended != n || results[i] != results[0]) {
+			fprintf(stderr, "shim: lanes of a team do not agree\n");
+			exit(1);
+		}
+	}
+	return results[0];
+}
+
+static void layout(void)
+{
+	const uint32_t offsets[] = {
+		offsetof(struct esp_key, cipher), offsetof(struct esp_key, auth), offsetof(struct esp_key, rounds),
+		offsetof(struct esp_key, iv_words), offsetof(struct esp_key, icv_words), offsetof(struct esp_key, align_words),
+		offsetof(struct esp_key, salt), offsetof(struct esp_key, encrypt), offsetof(struct esp_key, decrypt),
+		offsetof(struct esp_key, iv), offsetof(struct esp_key, inner), offsetof(struct esp_key, outer),
+		offsetof(struct esp_key, powers), sizeof(struct esp_key),
+	};
+
+	memcpy(packet, offsets, sizeof offsets);
+}
+
+/* The message behind a key of 32 bytes, in whole blocks. */
+static void poly1305(void)
+{
+	uint32_t r[5], sum[5] = {0, 0, 0, 0, 0};
+
+	poly1305_key(packet, r);
+	for (uint32_t at = 8; at < request.bytes / 4; at += 4) {
+		poly1305_add(sum, packet + at, 1);
+		poly1305_multiply(sum, r);
+	}
+	poly1305_tag(sum, packet + 4, packet);
+}
+
+static uint32_t serve(void)
+{
+	const struct request *q = &request;
+	struct esp_packet p;
+
+	switch (q->operation) {
+	case LAYOUT:
+		layout();
+		return 0;
+	case SEAL:
+	case OPEN:
+		return work();
+	case PUT_IV:
+		if (!esp_packet_at(&p, &q->key, packet, q->bytes, q->extended, q->high))
+			return ~0u;
+		esp_put_iv(&q->key, &tables, &p);
+		return 0;
+	case FITS: /* of a packet at some byte, which is not touched */
+		return (uint32_t)esp_packet_at(&p, &q->key, (uint8_t *)packet + q->high, q->counter, 0, 0);
+	case AES_ENCRYPT:
+		aes_encrypt(&tables, q->key.encrypt, q->key.rounds, packet);
+		return 0;
+	case AES_DECRYPT:
+		aes_decrypt(&tables, q->key.decrypt, q->key.rounds, packet);
+		return 0;
+	case GHASH:
+		ghash_multiply(packet, packet + 4);
+		return 0;
+	case CHACHA20: {
+		const uint32_t nonce[3] = {packet[0], packet[1], packet[2]};
+		chacha20_block(q->key.encrypt, q->counter, nonce, packet);
+		return 0;
+	}
+	case POLY1305:
+		poly1305();
+		return 0;
+	}
+	fprintf(stderr, "shim: operation %u is not known\n", q->operation);
+	exit(1);
+}
+
+int main(void)
+{
+	static uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[AES_INVERSE_WORDS];
+	uint8_t *room = mmap(NULL, 2 * ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (room == MAP_FAILED || mprotect(room + ROOM, ROOM, PROT_NONE) < 0) {
+		fprintf(stderr, "shim: map memory for packets: %s\n", strerror(errno));
+		return 1;
+	}
+	for (uint32_t thread = 0; thread < 3; thread++) {
+		aes_fill_encrypt(encrypt, thread, 3);
+		aes_fill_decrypt(decrypt, inverse, thread, 3);
+	}
+	tables = aes_tables_of(encrypt, decrypt, inverse, 0);
+	while (fread(&request, sizeof request, 1, stdin) == 1) {
+		packet = (uint32_t *)(room + ROOM - request.bytes);
+		if (request.bytes > ROOM || request.lanes > LANES || fread(packet, 1, request.bytes, stdin) != request.bytes) {
+			fprintf(stderr, "shim: a request of %u bytes for %u lanes\n", request.bytes, request.lanes);
+			return 1;
+		}
+		uint32_t result = serve();
+		fwrite(&result, sizeof result, 1, stdout);
+		fwrite(packet, 1, request.bytes, stdout);
+	}
+	return fflush(stdout) != 0;
+}
