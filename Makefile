@@ -5,9 +5,11 @@ VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 REVISION := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS  := -s -w -X main.version=$(VERSION) -X main.revision=$(REVISION)
 
-# The race detector needs a C compiler; tests and labs need Linux's tools.
+# The race detector needs a C compiler; tests and labs need Linux's tools, and other
+# implementations of ESP than ours.
 RACE_NEEDS := gcc:gcc /usr/include/stdlib.h:libc6-dev
 NET_NEEDS  := ip:iproute2 nstat:iproute2 iperf3:iperf3 ping:iputils-ping ethtool:ethtool
+PEER_NEEDS := /usr/lib/python3/dist-packages/scapy:python3-scapy /usr/lib/python3/dist-packages/cryptography:python3-cryptography tshark:tshark
 GEN_NEEDS  := clang-19:clang-19 llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev
 
 E2E := ./internal/e2e
@@ -30,7 +32,7 @@ check: ## seconds: format, vet, staticcheck, house rules
 # The tests between namespaces measure time, so they have the machine to
 # themselves. Without the race detector, allocations are counted too.
 test: ## everything; needs root
-	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS)
+	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS) $(PEER_NEEDS)
 	go vet ./...
 	go tool staticcheck ./...
 	go test $$(go list ./... | grep -v internal/e2e)

@@ -30,10 +30,11 @@ func (s *SA) Decapsulate(w int, buf []byte, at, n int) (int, int, Error) {
 		return at, n, InHdrError
 	}
 	p = p[:h.total]
-	sealed, e := s.find(p, &h)
+	from, to, e := s.find(p, &h)
 	if e != OK {
 		return at, n, e
 	}
+	sealed := p[from:to:to]
 	if len(sealed) < espLen+s.suite.IVLen+trailerLen+s.suite.ICVLen {
 		return at, n, InStateProtoError
 	}
@@ -63,7 +64,7 @@ func (s *SA) Decapsulate(w int, buf []byte, at, n int) (int, int, Error) {
 	if next == packet.NoNext {
 		return at, n, InDummy
 	}
-	bodyAt := at + len(p) - s.suite.ICVLen - len(body)
+	bodyAt := at + from + espLen + s.suite.IVLen
 	at2, n2 := bodyAt, size
 	if s.c.Mode == Tunnel {
 		if n2, e = unwrap(body[:size], next, h.tos); e != OK {
@@ -81,36 +82,35 @@ func (s *SA) Decapsulate(w int, buf []byte, at, n int) (int, int, Error) {
 	return at2, n2, OK
 }
 
-// find returns the ESP packet in p, of header h, from the SPI to the end of the ICV.
-func (s *SA) find(p []byte, h *header) ([]byte, Error) {
-	sealed := p[h.len:]
+// find returns where ESP is in p, of header h: from the SPI to the end of the ICV.
+func (s *SA) find(p []byte, h *header) (from, to int, e Error) {
+	from, to = h.len, len(p)
 	inUDP := false
 	switch packet.Protocol(p[h.nextAt]) {
 	case protoESP:
 	case packet.UDP:
-		inUDP = true
-		if len(sealed) < udpLen {
-			return nil, InHdrError
+		if to-from < udpLen {
+			return 0, 0, InHdrError
 		}
-		// What IP carries ends where the UDP datagram does. Its checksum says nothing
-		// that the ICV does not.
-		if int(binary.BigEndian.Uint16(sealed[4:])) != len(sealed) {
-			return nil, InHdrError
+		// The checksum says nothing that the ICV does not.
+		length := int(binary.BigEndian.Uint16(p[from+4:]))
+		if length < udpLen || length > to-from {
+			return 0, 0, InHdrError
 		}
-		sealed = sealed[udpLen:]
+		inUDP, from, to = true, from+udpLen, from+length
 	default:
-		return nil, InHdrError
+		return 0, 0, InHdrError
 	}
-	if len(sealed) < espLen {
-		return nil, InHdrError
+	if to-from < espLen {
+		return 0, 0, InHdrError
 	}
 	if inUDP != (s.udp != 0) {
-		return nil, InStateMismatch
+		return 0, 0, InStateMismatch
 	}
-	if binary.BigEndian.Uint32(sealed) != s.c.SPI {
-		return nil, InNoStates
+	if binary.BigEndian.Uint32(p[from:]) != s.c.SPI {
+		return 0, 0, InNoStates
 	}
-	return sealed[:len(sealed):len(sealed)], OK
+	return from, to, OK
 }
 
 // padded reports whether b is the padding of RFC 4303 section 2.4: 1, 2, 3...
