@@ -14,8 +14,15 @@ import "time"
 type Frame struct {
 	Addr uint32 // of the first byte of the Ethernet header, in bytes from the start of the UMEM
 	Len  uint16 // in bytes, without FCS
-	Port uint16 // that received it
+	Port uint16 // that received it, and Secured
 }
+
+// Secured is set in a frame's Port when the policies of IPsec were applied to it. The
+// packet may be another one by then, and must not meet them again.
+const Secured = 1 << 15
+
+// Ingress is the port that received the frame.
+func (f Frame) Ingress() uint16 { return f.Port &^ Secured }
 
 // Result is an engine's answer for one frame, in 8 bytes as Frame.
 type Result struct {
@@ -27,7 +34,8 @@ type Result struct {
 // Chunk is a batch of packets on its way through the router, as parallel
 // arrays: Out[i] answers In[i] for every i below N. Both columns live in memory
 // from NewSlab, which a GPU can pin. In is written by the worker before it
-// submits the chunk, Out by the engine before the chunk is done.
+// submits the chunk, Out by the engine before the chunk is done; where the engine made
+// another packet of one, as IPsec does, In says where that is.
 type Chunk struct {
 	N       int    // packets in the chunk, at most len(In)
 	Retried int    // how many of them, the first ones, had waited for a neighbour

@@ -32,6 +32,33 @@ const (
 	TxFull                    // egress ring stayed full
 	Stopping                  // still queued when the router stopped
 	EngineFailed              // the engine failed while it had the packet
+
+	// Of IPsec, in the order and by the names of package ipsec.
+	XfrmInHdrError
+	XfrmInNoStates
+	XfrmInStateInvalid
+	XfrmInStateExpired
+	XfrmInStateDirError
+	XfrmInStateMismatch
+	XfrmInStateSeqError
+	XfrmInStateProtoError
+	XfrmInStateModeError
+	XfrmInTmplMismatch
+	XfrmInNoPols
+	XfrmInPolBlock
+	XfrmInBufferError
+	XfrmInDummy
+	XfrmInECNError
+	XfrmOutNoStates
+	XfrmOutStateInvalid
+	XfrmOutStateExpired
+	XfrmOutStateDirError
+	XfrmOutStateSeqError
+	XfrmOutStateProtoError
+	XfrmOutStateModeError
+	XfrmOutPolBlock
+	XfrmOutBundleGenError
+	XfrmOutError
 	numReasons
 )
 
@@ -66,6 +93,32 @@ var reasons = [NumReasons]struct{ name, sentence string }{
 	TxFull:             {"tx_full", "the egress port's transmit ring stayed full"},
 	Stopping:           {"stopping", "the router stopped before the packet could be sent"},
 	EngineFailed:       {"engine_failed", "the engine failed while it had the packet; another has taken over"},
+
+	XfrmInHdrError:         {"xfrm_in_hdr_error", "the headers in front of ESP are malformed or those of a fragment"},
+	XfrmInNoStates:         {"xfrm_in_no_states", "no security association has the SPI and the address"},
+	XfrmInStateInvalid:     {"xfrm_in_state_invalid", "the security association was removed"},
+	XfrmInStateExpired:     {"xfrm_in_state_expired", "the security association has reached its hard lifetime"},
+	XfrmInStateDirError:    {"xfrm_in_state_dir_error", "the security association is for sending"},
+	XfrmInStateMismatch:    {"xfrm_in_state_mismatch", "the packet is in UDP and the security association is not, or the reverse"},
+	XfrmInStateSeqError:    {"xfrm_in_state_seq_error", "the sequence number was received before or is older than the replay window"},
+	XfrmInStateProtoError:  {"xfrm_in_state_proto_error", "the packet is not authentic, or its padding is wrong"},
+	XfrmInStateModeError:   {"xfrm_in_state_mode_error", "what was protected is not what the security association's mode carries"},
+	XfrmInTmplMismatch:     {"xfrm_in_tmpl_mismatch", "the packet was not protected as the policy demands"},
+	XfrmInNoPols:           {"xfrm_in_no_pols", "no policy is for the packet"},
+	XfrmInPolBlock:         {"xfrm_in_pol_block", "a policy discards the packet"},
+	XfrmInBufferError:      {"xfrm_in_buffer_error", "the packet is not within its buffer"},
+	XfrmInDummy:            {"xfrm_in_dummy", "the packet is a dummy, made to conceal how much traffic there is"},
+	XfrmInECNError:         {"xfrm_in_ecn_error", "the outer header reports congestion, of which the inner packet cannot be told"},
+	XfrmOutNoStates:        {"xfrm_out_no_states", "no security association is there for what a policy protects"},
+	XfrmOutStateInvalid:    {"xfrm_out_state_invalid", "the security association to send by was removed"},
+	XfrmOutStateExpired:    {"xfrm_out_state_expired", "the security association to send by has reached its hard lifetime"},
+	XfrmOutStateDirError:   {"xfrm_out_state_dir_error", "the security association is for receiving"},
+	XfrmOutStateSeqError:   {"xfrm_out_state_seq_error", "the sequence numbers of the security association are used up"},
+	XfrmOutStateProtoError: {"xfrm_out_state_proto_error", "the packet could not be encrypted"},
+	XfrmOutStateModeError:  {"xfrm_out_state_mode_error", "the packet is not one that the security association's mode carries"},
+	XfrmOutPolBlock:        {"xfrm_out_pol_block", "an outbound policy discards the packet"},
+	XfrmOutBundleGenError:  {"xfrm_out_bundle_gen_error", "what the policy demands cannot be built"},
+	XfrmOutError:           {"xfrm_out_error", "the protected packet does not fit its buffer"},
 }
 
 // String returns the reason's name, as metrics and `show drops` print it.

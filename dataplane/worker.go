@@ -197,7 +197,7 @@ func (w *worker) sort(c *batch.Chunk) {
 				w.drop(in[i], batch.HoldFull)
 			}
 		case r.Verdict == batch.Lost:
-			w.drops.add(in[i].Port, batch.EngineFailed) // and the frame stays away
+			w.drops.add(in[i].Ingress(), batch.EngineFailed) // and the frame stays away
 		default:
 			w.drop(in[i], r.Verdict.Reason())
 		}
@@ -209,7 +209,7 @@ func (w *worker) sort(c *batch.Chunk) {
 
 // drop counts a frame under its ingress port and gives it back to the pool.
 func (w *worker) drop(f batch.Frame, reason batch.Reason) {
-	w.drops.add(f.Port, reason)
+	w.drops.add(f.Ingress(), reason)
 	w.pool.Put(f.Addr)
 }
 

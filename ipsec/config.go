@@ -86,6 +86,7 @@ type Config struct {
 	// inferred from the window.
 	ReplayWindow int
 	Encap        *Encap // nil: ESP directly in IP
+	Bundle       uint32 // by which policies name the association, and those that replace it; the caller's
 	DF           DFPolicy
 	Lifetime     Lifetime
 	// Clock is needed by limits of age. Age is how old the association is already.

@@ -2,6 +2,7 @@ package ipsec
 
 import (
 	"fmt"
+	"net/netip"
 	"sync/atomic"
 
 	"github.com/warproute/warproute/ipsec/suite"
@@ -17,6 +18,7 @@ type SA struct {
 	udp   int // of the header of UDP encapsulation
 
 	state    atomic.Uint32 // why every packet is refused, if so
+	mtu      atomic.Uint64 // see MTU
 	life     life
 	replay   window
 	workers  []worker
@@ -89,6 +91,11 @@ func (c *Config) label() string {
 
 // Config returns the association's, without keys.
 func (s *SA) Config() Config { return s.c }
+
+// Bundle, Mode and Dst return the Config's.
+func (s *SA) Bundle() uint32  { return s.c.Bundle }
+func (s *SA) Mode() Mode      { return s.c.Mode }
+func (s *SA) Dst() netip.Addr { return s.c.Dst }
 
 // Suite returns what it protects packets with.
 func (s *SA) Suite() *suite.Suite { return s.suite }

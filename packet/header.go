@@ -43,6 +43,9 @@ type Ethernet [EthernetLen]byte
 
 func (h *Ethernet) Type() EtherType { return EtherType(binary.BigEndian.Uint16(h[12:14])) }
 
+// SetType writes the type.
+func (h *Ethernet) SetType(t EtherType) { binary.BigEndian.PutUint16(h[12:14], uint16(t)) }
+
 // SetMACs writes both addresses, each in the lower 48 bits, first byte uppermost.
 func (h *Ethernet) SetMACs(dst, src uint64) {
 	binary.BigEndian.PutUint64(h[0:8], dst<<16|src>>32)

@@ -26,6 +26,7 @@ type Engine struct {
 	words  fib.Words
 	mem    []byte
 	repair []bool // by ingress port: senders may leave L4 checksums unfinished
+	ipsec  *ipsec // nil: nothing is protected
 
 	// The packets of a block that are still to be looked up, by family: their
 	// index in the chunk, their destination, what the lookup answered.
@@ -59,6 +60,9 @@ func (e *Engine) Done(*batch.Chunk) bool { return true }
 // Submit decides on every packet of the chunk.
 func (e *Engine) Submit(c *batch.Chunk) {
 	in, out := c.In[:c.N], c.Out[:c.N]
+	if e.ipsec != nil {
+		e.secure(in, out)
+	}
 	for start := 0; start < c.N; start += block {
 		end := min(start+block, c.N)
 		e.validate(in, out, start, end)
@@ -78,6 +82,9 @@ func (e *Engine) frame(f batch.Frame) []byte {
 func (e *Engine) validate(in []batch.Frame, out []batch.Result, start, end int) {
 	e.v4.n, e.v6.n = 0, 0
 	for i := start; i < end; i++ {
+		if e.ipsec != nil && out[i].Verdict != 0 { // its policies have dropped it
+			continue
+		}
 		b := e.frame(in[i])
 		reason := batch.TooShort
 		if len(b) >= packet.EthernetLen {

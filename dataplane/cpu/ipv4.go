@@ -69,7 +69,7 @@ func (e *Engine) forwardIPv4(f batch.Frame, id lookup.NextHop) batch.Result {
 	if verdict.Action() != batch.ActionForward {
 		return batch.Result{Addr: adjacency, Verdict: verdict}
 	}
-	if e.repair[f.Port] {
+	if e.repair[f.Ingress()] {
 		packet.CompleteIPv4(p)
 	}
 	h.DecrementTTL()

@@ -78,7 +78,7 @@ func (e *Engine) forwardIPv6(f batch.Frame, id lookup.NextHop, l4 packet.L4) bat
 	if verdict.Action() != batch.ActionForward {
 		return batch.Result{Addr: adjacency, Verdict: verdict}
 	}
-	if e.repair[f.Port] && !l4.Fragment {
+	if e.repair[f.Ingress()] && !l4.Fragment {
 		packet.CompleteIPv6(p, l4.Proto, l4.Offset)
 	}
 	h.DecrementHopLimit()

@@ -34,11 +34,12 @@ var imports = []struct {
 	{"ipsec/suite", nil, "ciphers; knows no packets"},
 	{"ipsec/policy", nil, "flows to numbers; knows no associations"},
 	{"ipsec/device", []string{"ipsec/suite"}, "keys as devices want them; the C beside it is the kernels'"},
-	{"ipsec", []string{"packet", "ipsec/policy", "ipsec/suite"}, "packets in, packets out; knows no frames, engines or workers"},
+	{"ipsec/gateway", []string{"ipsec", "ipsec/policy", "packet"}, "associations and policies together; knows no engines"},
+	{"ipsec", []string{"packet", "ipsec/suite"}, "packets in, packets out; knows no frames, engines or workers"},
 
 	{"dataplane", []string{"batch", "fib", "packet", "umem", "internal/affinity", "internal/hist"},
 		"is given queues and engines: knows no AF_XDP, no configuration, no netlink"},
-	{"dataplane/cpu", []string{"batch", "fib", "lookup", "packet"}, "an engine; engines do not know workers, nor each other"},
+	{"dataplane/cpu", []string{"batch", "fib", "ipsec", "ipsec/gateway", "lookup", "packet", "umem"}, "an engine; engines do not know workers, nor each other"},
 
 	{"dataplane/gpu", []string{"batch", "cuda", "dataplane/cpu", "fib", "lookup/trie"}, "an engine, and the one to fall back on; the driver's calls are cuda's"},
 
@@ -60,6 +61,12 @@ var imports = []struct {
 	{"internal/genl", nil, "a leaf"},
 	{"internal/napi", []string{"internal/affinity", "internal/genl", "internal/sysfs"}, "where the kernel receives; knows no ports of ours"},
 	{"internal/lab", []string{"internal/sysfs"}, "networks of namespaces, for tests, the demo and benchmarks"},
+	{"internal/lab/echo", nil, "a leaf"},
+	{"internal/lab/guest/wire", nil, "a leaf, between a host and its guest"},
+	{"internal/lab/guest/agent", []string{"internal/lab/guest/wire"}, "the first process of a guest, which has little but it"},
+	{"internal/lab/guest", []string{"internal/lab", "internal/lab/guest/wire"}, "a kernel beside the host's; knows not what for"},
+	{"internal/lab/peer", []string{"internal/lab", "internal/lab/echo", "internal/lab/guest", "ipsec/suite"}, "Linux's ESP; shares the suites' names with ours and nothing else"},
+	{"internal/lab/peer/service", []string{"internal/lab/echo"}, "a program of the peer's guest"},
 	{"internal/testutil", []string{"batch", "fib", "lookup", "packet", "umem"}, "what several packages' tests share"},
 	{"internal/oracle", nil, "answers that share no code with what they check"},
 	{"internal/routes", []string{"lookup"}, "tables and destinations for tests and benchmarks; those of the tables' own packages too, so it knows no table"},

@@ -1,10 +1,11 @@
 package policy
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
+	"time"
 )
 
 // tunnels are rules of as many sites, each with its own two prefixes.
@@ -87,49 +88,86 @@ var kinds = map[string]func(*world, int, bool) *world{
 	"tunnels": (*world).tunnels, "scattered": (*world).scattered, "overlapping": (*world).overlapping, "hub": (*world).hub,
 }
 
-type wire struct {
-	src, dst     [16]byte
-	src4, dst4   uint32
-	sport, dport uint32
-	protocol     uint8
-}
-
-// Each lookup is of another of 64k flows, in no order.
-func BenchmarkLookup(b *testing.B) {
+// run has f called for every kind and size of tables, with flows that have policies.
+func run(b *testing.B, sizes []int, f func(b *testing.B, table *Table, flows []Flow)) {
 	for _, kind := range []string{"tunnels", "scattered", "overlapping", "hub"} {
 		for _, ipv6 := range []bool{false, true} {
-			for _, n := range []int{1, 100, 1000, 10_000} {
+			for _, n := range sizes {
 				b.Run(fmt.Sprintf("%s/ipv6=%v/%d", kind, ipv6, n), func(b *testing.B) {
 					w := kinds[kind](newWorld(1), n, ipv6)
 					table, err := Build(policies(w.rules))
 					if err != nil {
 						b.Fatal(err)
 					}
-					flows := make([]wire, 1<<16)
+					flows := make([]Flow, 1<<16)
 					for i := range flows {
 						r := w.rules[w.IntN(n)]
-						src, dst := w.inside(r.src), w.inside(r.dst)
-						f := &flows[i]
-						f.src, f.dst = src.As16(), dst.As16()
-						f.src4, f.dst4 = binary.BigEndian.Uint32(f.src[12:]), binary.BigEndian.Uint32(f.dst[12:])
-						f.protocol, f.sport, f.dport = 6, uint32(w.IntN(65536)), uint32(w.IntN(65536))
+						flows[i] = flowOf(packet{w.inside(r.src), w.inside(r.dst), 6, w.IntN(65536), w.IntN(65536)})
 					}
-					b.ResetTimer()
-					i := 0
-					for b.Loop() {
-						f := &flows[i&(len(flows)-1)]
-						if ipv6 {
-							table.LookupIPv6(&f.src, &f.dst, f.protocol, f.sport, f.dport)
-						} else {
-							table.LookupIPv4(f.src4, f.dst4, f.protocol, f.sport, f.dport)
-						}
-						i++
-					}
+					f(b, table, flows)
 					b.ReportMetric(float64(len(table.words)*4)/float64(n), "B/policy")
 				})
 			}
 		}
 	}
+}
+
+// Lookups of 64k flows by turns: as warm as they get.
+func BenchmarkLookup(b *testing.B) {
+	run(b, []int{1, 100, 1000, 10_000}, func(b *testing.B, table *Table, flows []Flow) {
+		for i := 0; b.Loop(); i++ {
+			lookup(table, &flows[i%len(flows)])
+		}
+	})
+}
+
+func BenchmarkBatch(b *testing.B) {
+	run(b, []int{1, 100, 1000, 10_000}, func(b *testing.B, table *Table, flows []Flow) {
+		numbers, verdicts := make([]int32, atOnce), make([]Verdict, atOnce)
+		for i := 0; b.Loop(); i += atOnce {
+			table.LookupBatch(numbers, verdicts, flows[i%len(flows):][:atOnce])
+		}
+		b.ReportMetric(float64(b.Elapsed())/float64(b.N*atOnce), "ns/lookup")
+	})
+}
+
+func lookup(t *Table, f *Flow) (int32, Verdict) {
+	if f.wide {
+		return t.decide(f, t.walk(t.words[ipv6Root], f.dst))
+	}
+	return t.decide(f, t.walk(t.words[ipv4Root], f.dst))
+}
+
+// Batches of 64, with 4 MiB of other things between, so that the table is out of
+// the caches that are a core's own. The figure is the median batch's, which is not
+// disturbed by who shares the machine.
+func BenchmarkCold(b *testing.B) {
+	other := make([]uint64, 1<<19)
+	run(b, []int{1000, 10_000}, func(b *testing.B, table *Table, flows []Flow) {
+		numbers, verdicts := make([]int32, atOnce), make([]Verdict, atOnce)
+		var single, batch []time.Duration
+		for i := 0; b.Loop(); i += atOnce {
+			some := flows[i%len(flows):][:atOnce]
+			for j := 0; j < len(other); j += 8 {
+				other[j]++
+			}
+			begin := time.Now()
+			for j := range some {
+				lookup(table, &some[j])
+			}
+			single = append(single, time.Since(begin))
+			for j := 0; j < len(other); j += 8 {
+				other[j]++
+			}
+			begin = time.Now()
+			table.LookupBatch(numbers, verdicts, some)
+			batch = append(batch, time.Since(begin))
+		}
+		slices.Sort(single)
+		slices.Sort(batch)
+		b.ReportMetric(float64(single[len(single)/2])/atOnce, "ns/single")
+		b.ReportMetric(float64(batch[len(batch)/2])/atOnce, "ns/batched")
+	})
 }
 
 func BenchmarkBuild(b *testing.B) {

@@ -1,17 +1,17 @@
 package policy
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 )
 
-// copyLimits are tried in turn: a record has copies of what a shorter prefix
-// holds if that is not more policies than this.
-var copyLimits = []int{256, 64, 16, 4, 0}
+// copyLimits are tried in turn until the image is not larger than copyRoom, in
+// words: a record has copies of the policies of a shorter prefix if those are not more
+// than the limit. Tables that many copies would drive out of a processor's caches
+// are faster without.
+var copyLimits = []int{128, 32, 8}
 
-// copyRoom is how many words a table may have for the sake of copies.
-func copyRoom(policies int) int { return 1<<16 + 64*policies }
+const copyRoom = 1 << 19
 
 // Build makes the table of an ordered list of policies; a lookup gives their
 // places in it, from 0. Policies of both families may stand in one list.
@@ -25,16 +25,15 @@ func Build(policies []Policy) (*Table, error) {
 		}
 	}
 	for _, copies := range copyLimits {
-		room := copyRoom(len(policies))
-		if copies == 0 || room > maxWords {
-			room = maxWords
-		}
-		if words, err := image(policies, copies, room); err == nil {
+		if words, err := image(policies, copies, copyRoom); err == nil {
 			return &Table{words}, nil
 		}
 	}
-	return nil, fmt.Errorf("build a table of %d policies: it would be larger than %d MiB; make one policy of several where their prefixes allow",
-		len(policies), maxWords*4>>20)
+	words, err := image(policies, 0, maxWords)
+	if err != nil {
+		return nil, fmt.Errorf("build a table of %d policies: %w; give networks of neighbouring policies one prefix", len(policies), err)
+	}
+	return &Table{words}, nil
 }
 
 // builder makes the image of a table.
@@ -46,7 +45,7 @@ type builder struct {
 	wide     bool
 }
 
-var errFull = errors.New("the image is full")
+var errFull = fmt.Errorf("it takes more than %d MiB", maxWords*4>>20)
 
 func image(policies []Policy, copies, room int) ([]uint32, error) {
 	b := builder{words: make([]uint32, header), room: room, policies: policies, copies: copies}

@@ -39,7 +39,7 @@ func policies(rules []rule) (ps []Policy) {
 }
 
 // oracle asks one rule after another.
-func oracle(rules []rule, p packet) (int32, Action, uint32) {
+func oracle(rules []rule, p packet) (policy int32, a Action, target uint32) {
 	for i, r := range rules {
 		if r.src.Contains(p.src) && r.dst.Contains(p.dst) && (r.protocol == 0 || r.protocol == p.protocol) &&
 			r.sport[0] <= p.sport && p.sport <= r.sport[1] && r.dport[0] <= p.dport && p.dport <= r.dport[1] {
@@ -49,23 +49,29 @@ func oracle(rules []rule, p packet) (int32, Action, uint32) {
 	return -1, Discard, 0
 }
 
-func (t *Table) lookup(p packet) (int32, Action, uint32) {
-	port := func(n int) uint32 {
-		if n < 0 {
-			return NoPort
-		}
-		return uint32(n)
+func port(n int) uint32 {
+	if n < 0 {
+		return NoPort
 	}
-	var i int32
-	var v Verdict
+	return uint32(n)
+}
+
+func (t *Table) lookup(p packet) (int32, Verdict) {
 	if p.dst.Is4() {
 		src, dst := p.src.As4(), p.dst.As4()
-		i, v = t.LookupIPv4(binary.BigEndian.Uint32(src[:]), binary.BigEndian.Uint32(dst[:]), p.protocol, port(p.sport), port(p.dport))
-	} else {
-		src, dst := p.src.As16(), p.dst.As16()
-		i, v = t.LookupIPv6(&src, &dst, p.protocol, port(p.sport), port(p.dport))
+		return t.LookupIPv4(binary.BigEndian.Uint32(src[:]), binary.BigEndian.Uint32(dst[:]), p.protocol, port(p.sport), port(p.dport))
 	}
-	return i, v.Action(), v.Target()
+	src, dst := p.src.As16(), p.dst.As16()
+	return t.LookupIPv6(&src, &dst, p.protocol, port(p.sport), port(p.dport))
+}
+
+func flowOf(p packet) Flow {
+	if p.dst.Is4() {
+		src, dst := p.src.As4(), p.dst.As4()
+		return IPv4Flow(binary.BigEndian.Uint32(src[:]), binary.BigEndian.Uint32(dst[:]), p.protocol, port(p.sport), port(p.dport))
+	}
+	src, dst := p.src.As16(), p.dst.As16()
+	return IPv6Flow(&src, &dst, p.protocol, port(p.sport), port(p.dport))
 }
 
 // world makes rules, and packets near their edges.

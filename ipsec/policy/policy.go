@@ -45,11 +45,6 @@ func (a Action) String() string {
 	return fmt.Sprintf("action %d", uint8(a))
 }
 
-// NoPort is the port of a flow that has none: of a fragment that is not the first,
-// or of a protocol without ports. It is in no range but any. (Linux takes 0
-// instead, so that a range with 0 in it also gets what has no ports.)
-const NoPort uint32 = 1 << 16
-
 // PortRange is a range of ports. The zero value is any port, and none as well.
 type PortRange struct {
 	first, last uint16

@@ -17,32 +17,79 @@ const None int32 = -1
 // Addresses are in host byte order, and a port is NoPort if the packet has none to show.
 // It allocates nothing.
 func (t *Table) LookupIPv4(src, dst uint32, protocol uint8, sport, dport uint32) (policy int32, v Verdict) {
-	f := flow{ipv4Key(src), ipv4Key(dst), uint32(protocol), sport, dport}
-	return f.lookup(t.words, t.words[ipv4Root], 1)
+	f := IPv4Flow(src, dst, protocol, sport, dport)
+	return t.decide(&f, t.walk(t.words[ipv4Root], f.dst))
 }
 
 // LookupIPv6 is LookupIPv4 for addresses in network byte order.
 func (t *Table) LookupIPv6(src, dst *[16]byte, protocol uint8, sport, dport uint32) (policy int32, v Verdict) {
-	f := flow{ipv6Key(src), ipv6Key(dst), uint32(protocol), sport, dport}
-	return f.lookup(t.words, t.words[ipv6Root], 4)
+	f := IPv6Flow(src, dst, protocol, sport, dport)
+	return t.decide(&f, t.walk(t.words[ipv6Root], f.dst))
 }
 
-type flow struct {
-	src, dst     key
-	protocol     uint32
-	sport, dport uint32
+// atOnce is how many flows of a batch are looked up together.
+const atOnce = 64
+
+// LookupBatch looks each flow up as LookupIPv4 and LookupIPv6 do, into policies and
+// verdicts, which are at least as long as flows. It allocates nothing.
+//
+// The tries are walked one step of all flows at a time, and the records that they
+// end at are touched before the first is worked on, so that cache misses overlap.
+func (t *Table) LookupBatch(policies []int32, verdicts []Verdict, flows []Flow) {
+	policies, verdicts = policies[:len(flows)], verdicts[:len(flows)]
+	for len(flows) > 0 {
+		n := min(len(flows), atOnce)
+		t.lookupSome(policies[:n], verdicts[:n], flows[:n])
+		policies, verdicts, flows = policies[n:], verdicts[n:], flows[n:]
+	}
 }
 
-// lookup goes through the destinations from the longest that covers the flow's to
-// shorter ones, and through the sources of each, while they have lower numbers than the
-// policy found.
-func (f *flow) lookup(words []uint32, trie, addressWords uint32) (int32, Verdict) {
-	found := uint32(1<<32 - 1)
-	var v Verdict
-	for d := find(words, trie, f.dst, addressWords); d != 0 && words[d+lowest] < found; d = words[d+more] {
-		s := find(words, words[d+address+addressWords], f.src, addressWords)
+func (t *Table) lookupSome(policies []int32, verdicts []Verdict, flows []Flow) {
+	var at [atOnce]uint32
+	for i := range flows {
+		root := ipv4Root
+		if flows[i].wide {
+			root = ipv6Root
+		}
+		at[i] = t.words[root]
+	}
+	for nodes := uint32(node); nodes&node != 0; {
+		nodes = 0
+		for i := range flows {
+			if at[i]&node != 0 {
+				at[i] = t.step(at[i], flows[i].dst)
+				nodes |= at[i]
+			}
+		}
+	}
+	touched := uint32(0)
+	for i := range flows {
+		touched |= t.words[at[i]]
+	}
+	if touched == 0 { // no record covers any
+		for i := range flows {
+			policies[i], verdicts[i] = None, 0
+		}
+		return
+	}
+	for i := range flows {
+		policies[i], verdicts[i] = t.decide(&flows[i], at[i])
+	}
+}
+
+// decide looks a flow up whose destination's walk ended at a record. It goes through the
+// destinations from the longest that covers the flow's to shorter ones, and through the
+// sources of each, while they have lower numbers than the policy found.
+func (t *Table) decide(f *Flow, at uint32) (int32, Verdict) {
+	words, found, v := t.words, uint32(1<<32-1), Verdict(0)
+	lists := uint32(address + 1) // where a record goes on behind its address
+	if f.wide {
+		lists = address + 4
+	}
+	for d := t.cover(at, f.dst, f.wide); d != 0 && words[d+lowest] < found; d = words[d+more] {
+		s := t.cover(t.walk(words[d+lists], f.src), f.src, f.wide)
 		for ; s != 0 && words[s+lowest] < found; s = words[s+more] {
-			for at := s + address + addressWords; ; at += policyWords {
+			for at := s + lists; ; at += policyWords {
 				p := words[at : at+policyWords : at+policyWords]
 				number := p[0] &^ lastPolicy
 				if number >= found {
@@ -61,29 +108,31 @@ func (f *flow) lookup(words []uint32, trie, addressWords uint32) (int32, Verdict
 	return int32(found), v
 }
 
-// matches reports whether a flow is of a policy's protocol and ports.
-func (f *flow) matches(p []uint32) bool {
-	protocol := p[1] & 0xff
-	return (protocol == 0 || protocol == f.protocol) &&
-		(p[1]&anySrcPort != 0 || f.sport-p[2]&0xffff <= p[2]>>16-p[2]&0xffff) &&
-		(p[1]&anyDstPort != 0 || f.dport-p[3]&0xffff <= p[3]>>16-p[3]&0xffff)
+// walk returns the record that a trie has for a key, 0 for none: the longest prefix
+// that covers it, or one below that.
+func (t *Table) walk(trie uint32, k key) uint32 {
+	for trie&node != 0 {
+		trie = t.step(trie, k)
+	}
+	return trie
 }
 
-// find returns the record of a trie with the longest prefix that covers a key, 0 for none.
-func find(words []uint32, trie uint32, k key, addressWords uint32) uint32 {
-	for trie&node != 0 {
-		trie = words[trie&slotsMask*slotsUnit+k.slot(trie>>positionAt&127, trie>>strideAt&15+1)]
-	}
-	for trie != 0 {
-		r := words[trie : trie+address+4]
+func (t *Table) step(trie uint32, k key) uint32 {
+	return t.words[trie&slotsMask*slotsUnit+k.slot(trie>>positionAt&127, trie>>strideAt&15+1)]
+}
+
+// cover returns the first of a record and its parents that covers a key, 0 for none.
+func (t *Table) cover(at uint32, k key, wide bool) uint32 {
+	for at != 0 {
+		r := t.words[at : at+address+4]
 		o := key{hi: uint64(r[address]) << 32}
-		if addressWords == 4 {
+		if wide {
 			o = key{o.hi | uint64(r[address+1]), uint64(r[address+2])<<32 | uint64(r[address+3])}
 		}
 		if !k.differs(o, r[0]>>bitsAt) {
 			break
 		}
-		trie = r[0] & parentMask
+		at = r[0] & parentMask
 	}
-	return trie
+	return at
 }

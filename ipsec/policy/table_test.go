@@ -12,10 +12,10 @@ func (w *world) compare(t *testing.T, packets int) (hits int) {
 	}
 	for range packets {
 		p := w.packet()
-		i, action, target := table.lookup(p)
+		i, v := table.lookup(p)
 		j, wantAction, wantTarget := oracle(w.rules, p)
-		if i != j || action != wantAction || target != wantTarget {
-			t.Fatalf("%+v: policy %d, %v %d; the oracle says %d, %v %d", p, i, action, target, j, wantAction, wantTarget)
+		if i != j || v.Action() != wantAction || v.Target() != wantTarget {
+			t.Fatalf("%+v: policy %d, %v %d; the oracle says %d, %v %d", p, i, v.Action(), v.Target(), j, wantAction, wantTarget)
 		}
 		if i >= 0 {
 			hits++

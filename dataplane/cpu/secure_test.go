@@ -1,0 +1,264 @@
+package cpu
+
+import (
+	"bytes"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/testutil"
+	esp "github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/ipsec/policy"
+	"github.com/warproute/warproute/packet"
+)
+
+var prefix = netip.MustParsePrefix
+
+// config is an association between two gateways; both are where port 1 leads.
+func config(d esp.Direction, ipv6 bool) esp.Config {
+	c := esp.Config{
+		Name: d.String(), SPI: 0x1234, Direction: d, Src: netip.MustParseAddr("198.51.100.1"), Dst: netip.MustParseAddr("10.1.9.9"),
+		Suite: "aes128gcm16", Key: bytes.Repeat([]byte{7}, 20), ReplayWindow: 64,
+	}
+	if ipv6 {
+		c.Src, c.Dst = netip.MustParseAddr("2001:db8::f1"), netip.MustParseAddr("fd01::f9")
+	}
+	return c
+}
+
+// secured is a world whose engine has a gateway with one association, and policies for
+// 192.0.2/24 to 10.1/16, 10.2/16 and 2001:db8::/64 to fd01::/64, fd02::/64; 10.5/16 is
+// discarded, and 10.1.7.7 bypassed.
+func secured(t testing.TB, c esp.Config, alter ...func(*esp.Config)) (*world, *gateway.Gateway, *esp.SA) {
+	w, g := newWorld(t), &gateway.Gateway{}
+	c.Bundle = g.Bundle("b")
+	for _, a := range alter {
+		a(&c)
+	}
+	s, err := esp.NewSA(c, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Add(s); err != nil {
+		t.Fatal(err)
+	}
+	rule := func(src, dst string, a policy.Action) gateway.Rule {
+		r := gateway.Rule{Direction: c.Direction, Policy: policy.Policy{Src: prefix(src), Dst: prefix(dst), Action: a}}
+		if a == policy.Protect {
+			r.Target = c.Bundle
+		}
+		return r
+	}
+	if err := g.SetRules([]gateway.Rule{
+		rule("0.0.0.0/0", "10.1.7.7/32", policy.Bypass), rule("0.0.0.0/0", "10.5.0.0/16", policy.Discard),
+		rule("192.0.2.0/24", "10.1.0.0/16", policy.Protect), rule("192.0.2.0/24", "10.2.0.0/16", policy.Protect),
+		rule("2001:db8::/64", "fd01::/64", policy.Protect), rule("2001:db8::/64", "fd02::/64", policy.Protect),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.engine.Secure(g, 1)
+	return w, g, s
+}
+
+// Packets that a policy protects leave as ESP, and the gateway at the other end forwards
+// what went in, with one hop less for each.
+func TestTwoGatewaysAreATunnel(t *testing.T) {
+	for _, outer6 := range []bool{false, true} {
+		for name, frame := range map[string][]byte{"IPv4": to4("10.1.0.9"), "IPv6": to6("fd01::9")} {
+			a, _, sa := secured(t, config(esp.Out, outer6))
+			r := a.submit(0, frame)[0]
+			if r.Verdict != batch.Forward(1) {
+				t.Fatalf("%s: %v", name, r.Verdict)
+			}
+			wire := bytes.Clone(a.bytes(r))
+			if bytes.Contains(wire, frame[packet.EthernetLen+24:]) {
+				t.Errorf("%s: the wire has the packet in clear", name)
+			}
+			if n := sa.Stats().Packets; n != 1 || sa.Sequence() != 1 {
+				t.Errorf("%s: %d packets counted", name, n)
+			}
+			b, _, _ := secured(t, config(esp.In, outer6))
+			copy(wire[:6], mac1)
+			r = b.submit(2, wire)[0]
+			if r.Verdict != batch.Forward(1) {
+				t.Fatalf("%s: at the other end: %v", name, r.Verdict)
+			}
+			want := bytes.Clone(frame[packet.EthernetLen:])
+			if want[0]>>4 == 4 {
+				want = testutil.Edit(frame, 8, 62)[packet.EthernetLen:]
+			} else {
+				want[7] = 62
+			}
+			if got := b.bytes(r)[packet.EthernetLen:]; !bytes.Equal(got, want) {
+				t.Errorf("%s:\n got  % x\n want % x", name, got, want)
+			}
+		}
+	}
+}
+
+var mac1 = []byte{2, 0, 0, 0, 0, 0x11}
+
+func TestPoliciesDecideWhatPasses(t *testing.T) {
+	drop := batch.Drop
+	clear4 := testutil.UDP4("203.0.113.5", "10.1.0.9", 1, 2, make([]byte, 40)...)
+	for _, c := range []struct {
+		name      string
+		direction esp.Direction
+		frame     []byte
+		want      batch.Verdict
+	}{
+		{"out: no policy", esp.Out, clear4, batch.Forward(1)},
+		{"out: bypass", esp.Out, to4("10.1.7.7"), batch.Forward(1)},
+		{"out: discard", esp.Out, to4("10.5.0.1"), drop(batch.XfrmOutPolBlock)},
+		{"out: malformed", esp.Out, testutil.Edit(to4("10.1.0.9"), 0, 0x55), drop(batch.IPVersion)},
+		{"out: TTL", esp.Out, testutil.Edit(to4("10.1.0.9"), 8, 1), drop(batch.TTLExpired)},
+		{"in: no policy", esp.In, clear4, batch.Forward(1)},
+		{"in: bypass", esp.In, to4("10.1.7.7"), batch.Forward(1)},
+		{"in: discard", esp.In, to4("10.5.0.1"), drop(batch.XfrmInPolBlock)},
+		{"in: in clear what should be protected", esp.In, to4("10.1.0.9"), drop(batch.XfrmInTmplMismatch)},
+		{"in: IPv6 in clear what should be protected", esp.In, to6("fd01::9"), drop(batch.XfrmInTmplMismatch)},
+	} {
+		w, _, _ := secured(t, config(c.direction, false))
+		r := w.submit(1, c.frame)[0]
+		if r.Verdict != c.want {
+			t.Errorf("%s: %v, want %v", c.name, r.Verdict, c.want)
+		}
+		if r.Verdict.Action() == batch.ActionForward && r.Addr != w.chunk.In[0].Addr {
+			t.Errorf("%s: the packet was moved", c.name)
+		}
+	}
+}
+
+// Nothing leaves in clear because its association is missing, killed or used up.
+func TestNothingLeavesInClear(t *testing.T) {
+	for name, c := range map[string]struct {
+		harm func(*gateway.Gateway, *esp.SA)
+		want batch.Reason
+	}{
+		"removed": {func(g *gateway.Gateway, s *esp.SA) { g.Remove(s) }, batch.XfrmOutNoStates},
+		"killed":  {func(_ *gateway.Gateway, s *esp.SA) { s.Kill() }, batch.XfrmOutStateInvalid},
+		"used up": {func(_ *gateway.Gateway, s *esp.SA) { s.Skip(1<<32 - 1) }, batch.XfrmOutStateSeqError},
+	} {
+		w, g, s := secured(t, config(esp.Out, false))
+		c.harm(g, s)
+		frame := to4("10.1.0.9")
+		if r := w.submit(1, frame)[0]; r.Verdict != batch.Drop(c.want) {
+			t.Errorf("%s: %v, want %v", name, r.Verdict, c.want)
+		}
+	}
+}
+
+// The association that is added last is used; when it goes, the one before is.
+func TestRekeying(t *testing.T) {
+	w, g, first := secured(t, config(esp.Out, false))
+	c := config(esp.Out, false)
+	c.SPI, c.Bundle = 0x5678, first.Bundle()
+	second, err := esp.NewSA(c, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := func() uint32 {
+		w.submit(1, to4("10.1.0.9"))
+		spi, _, _ := esp.Inbound(w.bytes(w.chunk.Out[0])[packet.EthernetLen:])
+		return spi
+	}
+	if spi := used(); spi != 0x1234 {
+		t.Fatalf("SPI %#x before", spi)
+	}
+	if err := g.Add(second); err != nil {
+		t.Fatal(err)
+	}
+	if spi := used(); spi != 0x5678 {
+		t.Errorf("SPI %#x with the new association", spi)
+	}
+	g.Remove(first)
+	if spi := used(); spi != 0x5678 {
+		t.Errorf("SPI %#x without the old one", spi)
+	}
+	if err := g.Add(first); err == nil {
+		g.Remove(first)
+	}
+}
+
+// What is too large for the tunnel is dropped, untouched, with the size that fits.
+func TestPacketsThatDoNotFitTheTunnel(t *testing.T) {
+	for _, inner6 := range []bool{false, true} {
+		frame := func(n int) []byte {
+			if inner6 {
+				return testutil.UDP6("2001:db8::1", "fd02::9", 1, 2, make([]byte, n-48)...)
+			}
+			return testutil.UDP4("192.0.2.1", "10.2.0.9", 1, 2, make([]byte, n-28)...)
+		}
+		// By port 1, of 1500: 20 + 8 + 8 + 16 around a multiple of 4 less 2.
+		const fits = (1500-20-8-8-16)&^3 - 2
+		w, _, _ := secured(t, config(esp.Out, false))
+		if r := w.submit(1, frame(fits))[0]; r.Verdict != batch.Forward(1) || int(r.Len) > 1514 {
+			t.Errorf("%d bytes: %v, %d bytes", fits, r.Verdict, r.Len)
+		}
+		r := w.submit(1, frame(fits+1))[0]
+		if r.Verdict != batch.Drop(batch.MTUExceeded) || r.Len != fits {
+			t.Errorf("%d bytes: %v, and %d would fit", fits+1, r.Verdict, r.Len)
+		}
+		if !bytes.Equal(w.received(0), frame(fits+1)) {
+			t.Error("the packet was changed")
+		}
+	}
+}
+
+// A packet whose neighbour is unknown is protected once, however often it is tried.
+func TestHeldPacketsAreProtectedOnce(t *testing.T) {
+	w, _, s := secured(t, config(esp.Out, false), func(c *esp.Config) { c.Dst = netip.MustParseAddr("10.4.0.1") })
+	if r := w.submit(1, to4("10.1.0.9"))[0]; r.Verdict != batch.Hold {
+		t.Fatalf("%v, want hold", r.Verdict)
+	}
+	w.net.SetAdjacency(w.net.Glean, 1, 0x0200000000cc)
+	w.chunk.Out[0] = batch.Result{}
+	w.engine.Submit(w.chunk)
+	r := w.chunk.Out[0]
+	if r.Verdict != batch.Forward(1) || s.Sequence() != 1 {
+		t.Fatalf("%v, and %d sequence numbers used", r.Verdict, s.Sequence())
+	}
+	if spi, _, is := esp.Inbound(w.bytes(r)[packet.EthernetLen:]); !is || spi != 0x1234 {
+		t.Errorf("% x leaves", w.bytes(r))
+	}
+}
+
+func TestReplaysAndForgeriesAreDropped(t *testing.T) {
+	a, _, _ := secured(t, config(esp.Out, false))
+	r := a.submit(0, to4("10.1.0.9"))[0]
+	wire := bytes.Clone(a.bytes(r))
+	forged := bytes.Clone(wire)
+	forged[len(forged)-1]++
+	b, _, s := secured(t, config(esp.In, false))
+	want := []batch.Verdict{
+		batch.Drop(batch.XfrmInStateProtoError), batch.Forward(1), batch.Drop(batch.XfrmInStateSeqError), batch.Drop(batch.XfrmInStateSeqError),
+	}
+	for i, r := range b.submit(2, forged, wire, wire, forged) {
+		if r.Verdict != want[i] {
+			t.Errorf("packet %d: %v, want %v", i, r.Verdict, want[i])
+		}
+	}
+	if st := s.Stats(); st.Packets != 1 || st.Replays != 2 || st.Forgeries != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestSecuringDoesNotAllocate(t *testing.T) {
+	w, _, _ := secured(t, config(esp.Out, false))
+	frames := [][]byte{to4("10.1.0.9"), to6("fd01::9"), to4("10.5.0.9"), to4("172.16.0.1")}
+	if n := testing.AllocsPerRun(100, func() { w.submit(0, frames...) }); n != 0 {
+		t.Errorf("Submit allocates %v times", n)
+	}
+}
+
+// Reasons are the errors of package ipsec, in order and by name.
+func TestReasonsAreNamedAsErrors(t *testing.T) {
+	for e := esp.OK + 1; e < esp.Errors; e++ {
+		name := strings.ReplaceAll(reasonOf(e).String(), "_", "")
+		if !strings.EqualFold(name, e.String()) {
+			t.Errorf("%v is the reason %v", e, reasonOf(e))
+		}
+	}
+}

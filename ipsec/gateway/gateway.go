@@ -1,0 +1,150 @@
+// Package gateway is the IPsec side of a router: which packets are to be protected, by
+// which association; which of those that arrive may pass (RFC 4301).
+//
+// One goroutine, the control plane's, changes a Gateway; engines use it at any time
+// without locks. Policies name bundles, and a bundle has the association in use: a
+// new one takes the old one's place by one store, for all policies that name it.
+package gateway
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/policy"
+)
+
+// Gateway has the associations and policies of a router. The zero Gateway is empty:
+// it protects nothing and lets everything pass in clear.
+type Gateway struct {
+	Clock ipsec.Clock // of the associations' age; engines set it, once a chunk
+
+	sad     ipsec.SAD
+	rules   atomic.Pointer[rules]
+	bundles []*bundle // by number
+	numbers map[string]uint32
+	out     map[*ipsec.SA]bool
+}
+
+// bundle is what policies name: the outbound association of the day, or, inbound, all
+// that carry its number.
+type bundle struct {
+	name    string
+	current atomic.Pointer[ipsec.SA]
+}
+
+// Rule is a policy for one direction. The Target of one that protects is a Bundle.
+type Rule struct {
+	Name      string // for people
+	Direction ipsec.Direction
+	policy.Policy
+}
+
+// rules are what engines look up.
+type rules struct {
+	all     []Rule // as they were given
+	in, out *policy.Table
+	bundles []*bundle
+}
+
+// Bundle returns the number of a bundle, which it makes if there is none of the name.
+func (g *Gateway) Bundle(name string) uint32 {
+	if n, ok := g.numbers[name]; ok {
+		return n
+	}
+	if g.numbers == nil {
+		g.numbers = map[string]uint32{}
+	}
+	n := uint32(len(g.bundles))
+	g.numbers[name] = n
+	g.bundles = append(g.bundles, &bundle{name: name})
+	return n
+}
+
+// BundleName returns the name of a bundle.
+func (g *Gateway) BundleName(n uint32) string { return g.bundles[n].name }
+
+// Add puts an association into use. An outbound one takes the place of the one that
+// its bundle had, which stays until it is removed.
+func (g *Gateway) Add(s *ipsec.SA) error {
+	c := s.Config()
+	if int(c.Bundle) >= len(g.bundles) {
+		return fmt.Errorf("add security association %q: there is no bundle %d", c.Name, c.Bundle)
+	}
+	if c.Direction == ipsec.In {
+		return g.sad.Add(s)
+	}
+	if g.out == nil {
+		g.out = map[*ipsec.SA]bool{}
+	}
+	g.out[s] = true
+	g.bundles[c.Bundle].current.Store(s)
+	return nil
+}
+
+// Remove takes an association out of use and refuses its packets from now on. Its keys
+// are there until Zero.
+func (g *Gateway) Remove(s *ipsec.SA) {
+	c := s.Config()
+	if c.Direction == ipsec.In {
+		g.sad.Remove(s)
+	} else {
+		delete(g.out, s)
+		g.bundles[c.Bundle].current.CompareAndSwap(s, g.newest(c.Bundle))
+	}
+	s.Kill()
+}
+
+// newest returns another outbound association of a bundle, nil if there is none.
+func (g *Gateway) newest(bundle uint32) *ipsec.SA {
+	for s := range g.out {
+		if s.Bundle() == bundle {
+			return s
+		}
+	}
+	return nil
+}
+
+// All calls yield with every association until it returns false.
+func (g *Gateway) All(yield func(*ipsec.SA) bool) {
+	for s := range g.out {
+		if !yield(s) {
+			return
+		}
+	}
+	g.sad.All(yield)
+}
+
+// SetRules replaces all policies at once. In each direction, the first that matches
+// counts. On an error the ones before stay.
+func (g *Gateway) SetRules(all []Rule) error {
+	r := &rules{all: all, bundles: g.bundles}
+	var in, out []policy.Policy
+	for i, rule := range all {
+		if rule.Action == policy.Protect && int(rule.Target) >= len(g.bundles) {
+			return fmt.Errorf("policy %d (%v): there is no bundle %d", i+1, &rule.Policy, rule.Target)
+		}
+		if rule.Direction == ipsec.In {
+			in = append(in, rule.Policy)
+		} else {
+			out = append(out, rule.Policy)
+		}
+	}
+	var err error
+	if r.in, err = policy.Build(in); err != nil {
+		return fmt.Errorf("build the inbound policies: %w", err)
+	}
+	if r.out, err = policy.Build(out); err != nil {
+		return fmt.Errorf("build the outbound policies: %w", err)
+	}
+	g.rules.Store(r)
+	return nil
+}
+
+// Rules returns the policies, in their order.
+func (g *Gateway) Rules() []Rule {
+	if r := g.rules.Load(); r != nil {
+		return r.all
+	}
+	return nil
+}
