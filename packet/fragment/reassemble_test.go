@@ -171,20 +171,38 @@ func TestLengthsBeyondAPacketsAreRefused(t *testing.T) {
 	})
 }
 
-// The last fragment fits its own header; with the first one's options, it does not.
-func TestOptionsMakeADatagramTooLong(t *testing.T) {
-	r := NewReassembler(Limits{})
-	data := pattern(maxPacket - 20)
-	first := with4(len(data)/2/8*8, func(h *layers.IPv4) {
-		h.Flags, h.Options = layers.IPv4MoreFragments, []layers.IPv4Option{{OptionType: 1}, {OptionType: 0}}
+// The last fragment fits its own header; with what the first one has more, it does
+// not.
+func TestHeadersMakeADatagramTooLong(t *testing.T) {
+	for _, fam := range families {
+		data := pattern(map[string]int{"IPv4": maxPacket - 20, "IPv6": maxPacket}[fam.name])
+		const at = 1000
+		first := with4(at, func(h *layers.IPv4) {
+			h.Flags, h.Options = layers.IPv4MoreFragments, []layers.IPv4Option{{OptionType: 1}, {OptionType: 0}}
+		})
+		if fam.name == "IPv6" {
+			first = with6(16+at, func(h *layers.IPv6) { h.NextHeader = layers.IPProtocolIPv6Destination })
+			copy(first[40:], []byte{byte(packet.Fragment), 0, 1, 4, 0, 0, 0, 0, byte(packet.UDP), 0, 0, 1, 0, 0, 0xab, 0xcd})
+		}
+		r := NewReassembler(Limits{})
+		if _, err := r.Add(0, first); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := r.Add(0, fam.part(0xabcd, at, false, data[at:])); got != nil || !errors.Is(err, ErrTooLong) || r.Waiting() != 0 {
+			t.Errorf("%s: %d bytes, %v", fam.name, len(got), err)
+		}
+	}
+}
+
+func TestPaddingIsNotPayload(t *testing.T) {
+	eachFamily(t, func(t *testing.T, fam family) {
+		data := pattern(21)
+		r := NewReassembler(Limits{})
+		r.Add(0, append(fam.part(1, 0, true, data[:16]), 1, 2, 3))
+		if got, err := r.Add(0, append(fam.part(1, 16, false, data[16:]), 1, 2, 3)); !bytes.Equal(got, fam.whole(1, data)) {
+			t.Errorf("% x, %v", got, err)
+		}
 	})
-	at := len(first) - 24
-	if _, err := r.Add(0, first); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := r.Add(0, part4(0xabcd, at, false, data[at:])); got != nil || !errors.Is(err, ErrTooLong) || r.Waiting() != 0 {
-		t.Errorf("%d bytes, %v", len(got), err)
-	}
 }
 
 func TestBrokenFragmentsHarmNobody(t *testing.T) {
@@ -488,6 +506,7 @@ func TestHeadersBeforeAndAfterTheFragmentHeader(t *testing.T) {
 	for name, p := range map[string][]byte{
 		"a first fragment without all headers":      join(fragment, frag(options, 0, 1), dest(options)),
 		"a chain that is cut off":                   join(options, []byte{fragment, 1, 1, 4, 0, 0, 0, 0}),
+		"a chain that ends before it starts":        join(options),
 		"half a Fragment header":                    join(fragment, []byte{udp, 0, 0, 0}),
 		"more headers than there is room for":       join(options, long, frag(udp, 8, 0), pattern(8)),
 		"extension headers longer than the payload": join(options, []byte{fragment, 255, 0, 0, 0, 0, 0, 0}),

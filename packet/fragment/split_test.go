@@ -56,13 +56,13 @@ func fragments(t *testing.T, s Split, err error) (all [][]byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dst := bytes.Repeat([]byte{0xff}, len(s.packet)+fragmentHeaderLen) // what was there before does not show
 	for i := range s.Count() {
-		dst := bytes.Repeat([]byte{0xff}, maxPacket+100)
 		n := s.Put(dst, i)
 		if n == 0 {
 			t.Fatalf("fragment %d of %d was not written", i, s.Count())
 		}
-		all = append(all, dst[:n])
+		all = append(all, bytes.Clone(dst[:n]))
 	}
 	return all
 }
@@ -70,8 +70,8 @@ func fragments(t *testing.T, s Split, err error) (all [][]byte) {
 // Payloads and MTUs about all multiples of 8: gopacket's reading of the fragments
 // is what RFC 791 says of them.
 func TestIPv4FragmentsAreThoseOfRFC791(t *testing.T) {
-	for mtu := 28; mtu < 120; mtu++ {
-		for n := range 200 {
+	for mtu := 28; mtu < 80; mtu++ {
+		for n := range 130 {
 			p := with4(n, nil)
 			s, err := IPv4(p, mtu)
 			all := fragments(t, s, err)
@@ -105,8 +105,8 @@ func TestIPv4FragmentsAreThoseOfRFC791(t *testing.T) {
 }
 
 func TestIPv6FragmentsAreThoseOfRFC8200(t *testing.T) {
-	for mtu := 56; mtu < 150; mtu++ {
-		for n := range 200 {
+	for mtu := 56; mtu < 110; mtu++ {
+		for n := range 130 {
 			p := with6(n, nil)
 			s, err := IPv6(p, mtu, 0xdeadbeef)
 			all := fragments(t, s, err)

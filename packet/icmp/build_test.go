@@ -112,6 +112,20 @@ func TestAsMuchIsQuotedAsFits(t *testing.T) {
 	}
 }
 
+// One word of the payload takes every value, and the pseudo-header's sum is about
+// to overflow 16 bits: so every carry there can be is met.
+func TestChecksumOfEverySum(t *testing.T) {
+	dst, p, src := make([]byte, 200), offending6(2), netip.MustParseAddr("fd01::5eb")
+	for word := range 1 << 16 {
+		binary.BigEndian.PutUint16(p[len(p)-2:], uint16(word))
+		got := dst[:Build(dst, p, Error{Cause: NoRoute}, src, 0)]
+		pseudo := append(bytes.Clone(got[8:40]), 0, 0, 0, byte(len(got)-40), 0, 0, 0, 58)
+		if sum := testutil.Sum(append(pseudo, got[40:]...)); sum != 0xffff {
+			t.Fatalf("with %#04x: sum %#04x", word, sum)
+		}
+	}
+}
+
 func TestErrorFitsItsBuffer(t *testing.T) {
 	for _, c := range []struct {
 		name     string
