@@ -11,6 +11,9 @@ import (
 	"net"
 )
 
+// Port is where the service is found.
+const Port = 7
+
 // Serve sends back what arrives, on any number of connections, until the listener
 // is closed. It returns why it ended.
 func Serve(l net.Listener) error {
@@ -26,8 +29,8 @@ func Serve(l net.Listener) error {
 	}
 }
 
-// Exchange sends n random bytes and compares what comes back, until the context
-// ends. It closes the connection.
+// Exchange sends n random bytes and compares what comes back, until
+// the context ends. It closes the connection.
 func Exchange(ctx context.Context, conn net.Conn, n int) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()

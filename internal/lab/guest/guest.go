@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -127,7 +128,7 @@ func (g *Guest) boot(name string, args ...string) error {
 	go g.receive()
 	go func() {
 		<-g.processes[len(g.processes)-1].Done()
-		g.fail(fmt.Errorf("the guest ended"))
+		g.fail(errors.New("the guest ended"))
 	}()
 	select {
 	case r := <-up:
@@ -160,17 +161,30 @@ func socketPair() (net.Conn, *os.File, error) {
 // Run runs a command inside the guest to its end and returns what it wrote to its
 // standard output and error. What it leaves in the background stays.
 func (g *Guest) Run(name string, args ...string) (output string, err error) {
-	return g.Feed("", name, args...)
+	return g.run(wire.Command{Args: append([]string{name}, args...)})
 }
 
 // Feed is Run of a command with input.
 func (g *Guest) Feed(input, name string, args ...string) (output string, err error) {
-	r, err := g.call(wire.Command{Args: append([]string{name}, args...), Input: []byte(input)})
+	f, err := os.CreateTemp(g.dir, "input")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if _, err := f.WriteString(input); err != nil {
+		return "", err
+	}
+	return g.run(wire.Command{Args: append([]string{name}, args...), Input: f.Name()})
+}
+
+func (g *Guest) run(c wire.Command) (output string, err error) {
+	r, err := g.call(c)
 	if err == nil && r.Failure != "" {
 		err = fmt.Errorf("%s: %s", r.Failure, bytes.TrimSpace(r.Output))
 	}
 	if err != nil {
-		return string(r.Output), fmt.Errorf("%s %q in guest %q: %w", name, args, g.name, err)
+		return string(r.Output), fmt.Errorf("%s in guest %q: %w", strings.Join(c.Args, " "), g.name, err)
 	}
 	return string(r.Output), nil
 }
@@ -203,7 +217,7 @@ func (g *Guest) receive() {
 	for decoder := json.NewDecoder(g.control); ; {
 		var r wire.Result
 		if err := decoder.Decode(&r); err != nil {
-			g.fail(fmt.Errorf("the guest is gone: %w", err))
+			g.fail(fmt.Errorf("the guest ended: %w", err))
 			return
 		}
 		g.mu.Lock()

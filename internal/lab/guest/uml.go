@@ -17,8 +17,8 @@ type NIC struct {
 	MAC  net.HardwareAddr
 }
 
-// StartUML boots user-mode Linux (Debian: user-mode-linux, kmod) in a namespace.
-// What it sends in clear has checksums left for hardware to finish, as a veth's.
+// StartUML boots user-mode Linux in a namespace. It needs the Debian packages
+// user-mode-linux, iproute2 and, for modprobe, kmod.
 func StartUML(ns *lab.Namespace, nics ...NIC) (*Guest, error) {
 	g, err := prepare(ns, "uml")
 	if err != nil {
@@ -48,7 +48,7 @@ func (g *Guest) bootUML(nics []NIC) error {
 		return err
 	}
 	args := []string{
-		"mem=512M", "uml_dir=" + g.dir, "umid=uml", "quiet", "panic=-1", "cryptomgr.notests",
+		"mem=256M", "uml_dir=" + g.dir, "umid=uml", "quiet", "panic=-1", "cryptomgr.notests",
 		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "init=" + filepath.Join(g.dir, "agent"),
 		"con=null", "con0=null,fd:1", "ssl=null", "ssl0=fd:3",
 	}

@@ -94,7 +94,7 @@ func (p Pair) commands(b *strings.Builder, reqid int) {
 		if p.UDP {
 			fmt.Fprintf(b, " encap espinudp %d %d %v", NATPort, NATPort, netip.IPv4Unspecified())
 		}
-		fmt.Fprintf(b, "\nxfrm policy add src %v dst %v dir %s tmpl src %v dst %v proto esp reqid %d mode %s\n",
+		fmt.Fprintf(b, "\nxfrm policy add src %v dst %v dir %s priority 2 tmpl src %v dst %v proto esp reqid %d mode %s\n",
 			d.fromNet, d.intoNet, d.name, d.from, d.to, reqid, p.Mode)
 	}
 }

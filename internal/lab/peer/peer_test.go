@@ -3,67 +3,33 @@ package peer
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
-// Two peers back to back, left and right, with mirrored pairs.
-func TestPeersTalk(t *testing.T) {
-	left, right := newPeers(t)
-	for _, s := range suite.All {
-		for _, outside := range []string{"4", "6"} {
-			for _, inside := range []string{"4", "6"} {
-				for _, esn := range []bool{false, true} {
-					name := fmt.Sprintf("%s %s-in-%s esn=%v", s.Name, inside, outside, esn)
-					t.Run(name, func(t *testing.T) {
-						pair := Pair{
-							Suite: &s, Mode: Tunnel, In: RandomSA(&s, 0x1000), Out: RandomSA(&s, 0x2000), ESN: esn,
-							Local: outer[outside][0].Addr(), Remote: outer[outside][1].Addr(),
-							LocalNet: host(inner[inside][0]), RemoteNet: host(inner[inside][1]),
-						}
-						start := time.Now()
-						if err := left.Configure(pair); err != nil {
-							t.Fatal(err)
-						}
-						if err := right.Configure(pair.Mirror()); err != nil {
-							t.Fatal(err)
-						}
-						conf := time.Since(start)
-						start = time.Now()
-						if out, err := left.Run("ping", "-c", "2", "-i", "0.01", "-W", "1", "-s", "1200", inner[inside][1].String()); err != nil {
-							t.Error(out, err)
-						}
-						ping := time.Since(start)
-						start = time.Now()
-						if err := left.Exchange(netip.AddrPortFrom(inner[inside][1], EchoPort), 100000); err != nil {
-							t.Error(err)
-						}
-						st, err := right.Stats()
-						t.Log(conf, ping, time.Since(start), st, err)
-					})
-				}
-			}
-		}
-	}
-}
+// Two peers back to back:
+//
+//	10.1.0.0/16 ─┐ left          right ┌─ 10.2.0.0/16
+//	fd01::/64   ─┘ 192.0.2.1 192.0.2.2 └─ fd02::/64
+//	             2001:db8::1 2001:db8::2
+var (
+	outer4 = [2]netip.Prefix{netip.MustParsePrefix("192.0.2.1/24"), netip.MustParsePrefix("192.0.2.2/24")}
+	outer6 = [2]netip.Prefix{netip.MustParsePrefix("2001:db8::1/64"), netip.MustParsePrefix("2001:db8::2/64")}
+	inner4 = [2]netip.Prefix{netip.MustParsePrefix("10.1.0.1/16"), netip.MustParsePrefix("10.2.0.1/16")}
+	inner6 = [2]netip.Prefix{netip.MustParsePrefix("fd01::1/64"), netip.MustParsePrefix("fd02::1/64")}
+)
 
-var outer = map[string][2]netip.Prefix{
-	"4": {netip.MustParsePrefix("192.0.2.1/24"), netip.MustParsePrefix("192.0.2.2/24")},
-	"6": {netip.MustParsePrefix("2001:db8::1/64"), netip.MustParsePrefix("2001:db8::2/64")},
-}
-var inner = map[string][2]netip.Addr{
-	"4": {netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.2.0.1")},
-	"6": {netip.MustParseAddr("fd01::1"), netip.MustParseAddr("fd02::1")},
-}
-
-func newPeers(t *testing.T) (left, right *Peer) {
+func startPeers(t *testing.T) (left, right *Peer) {
+	t.Helper()
 	var ends [2]*lab.Namespace
 	for i := range ends {
 		var err error
-		if ends[i], err = lab.New("ns"); err != nil {
+		if ends[i], err = lab.New([]string{"left", "right"}[i]); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { ends[i].Close() })
@@ -72,20 +38,233 @@ func newPeers(t *testing.T) (left, right *Peer) {
 		t.Fatal(err)
 	}
 	var peers [2]*Peer
+	var errs [2]error
+	var both sync.WaitGroup
 	for i := range peers {
-		c := Config{Namespace: ends[i], Link: "peer0"}
-		for _, f := range []string{"4", "6"} {
-			c.Addresses = append(c.Addresses, outer[f][i])
-			c.Inner = append(c.Inner, inner[f][i])
-			c.Routes = append(c.Routes, Route{Dst: host(inner[f][1-i]), Source: inner[f][i]})
+		both.Go(func() {
+			peers[i], errs[i] = Start(Config{
+				Namespace: ends[i],
+				Link:      "peer0",
+				Addresses: []netip.Prefix{outer4[i], outer6[i]},
+				Inner:     []netip.Prefix{inner4[i], inner6[i]},
+				Routes: []Route{
+					{Dst: inner4[1-i].Masked(), Via: outer4[1-i].Addr(), Source: inner4[i].Addr()},
+					{Dst: inner6[1-i].Masked(), Via: outer6[1-i].Addr(), Source: inner6[i].Addr()},
+				},
+			})
+		})
+	}
+	both.Wait()
+	for i, p := range peers {
+		if errs[i] != nil {
+			t.Error(errs[i])
+			continue
 		}
-		start := time.Now()
-		var err error
-		if peers[i], err = Start(c); err != nil {
-			t.Fatal(err)
-		}
-		t.Log("up", time.Since(start))
-		t.Cleanup(func() { peers[i].Close() })
+		t.Cleanup(func() { p.Close() })
+	}
+	if t.Failed() {
+		t.FailNow()
 	}
 	return peers[0], peers[1]
+}
+
+// nth is an address of a prefix.
+func nth(p netip.Prefix, n int) netip.Addr {
+	b := p.Masked().Addr().AsSlice()
+	b[len(b)-2], b[len(b)-1] = byte(n>>8), byte(n)
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}
+
+// entry is a pair, seen from the left, and a flow that it protects.
+type entry struct {
+	name string
+	pair Pair
+	flow Flow
+}
+
+// matrix is every suite, mode, families, size of sequence numbers and encapsulation,
+// each between two addresses of its own.
+func matrix() (all []entry) {
+	shapes := []struct {
+		name         string
+		mode         Mode
+		inner, outer [2]netip.Prefix
+	}{
+		{"tunnel 4 in 4", Tunnel, inner4, outer4},
+		{"tunnel 6 in 4", Tunnel, inner6, outer4},
+		{"tunnel 4 in 6", Tunnel, inner4, outer6},
+		{"tunnel 6 in 6", Tunnel, inner6, outer6},
+		{"transport 4", Transport, inner4, inner4},
+		{"transport 6", Transport, inner6, inner6},
+	}
+	for i := range 4 * len(shapes) * len(suite.All) {
+		s, shape := &suite.All[i%len(suite.All)], shapes[i/len(suite.All)%len(shapes)]
+		variant := i / len(suite.All) / len(shapes)
+		flow := Flow{nth(shape.inner[0], 100+i), nth(shape.inner[1], 100+i)}
+		pair := Pair{
+			Suite: s, Mode: shape.mode, ESN: variant&1 != 0, UDP: variant&2 != 0,
+			In: RandomSA(s, uint32(1000+i)), Out: RandomSA(s, uint32(2000+i)),
+			Local: shape.outer[0].Addr(), Remote: shape.outer[1].Addr(), LocalNet: host(flow.From), RemoteNet: host(flow.To),
+		}
+		if pair.Mode == Transport {
+			pair.Local, pair.Remote = flow.From, flow.To
+		}
+		all = append(all, entry{fmt.Sprintf("%s, %s, ESN %v, UDP %v", s.Name, shape.name, pair.ESN, pair.UDP), pair, flow})
+	}
+	return all
+}
+
+// configure gives the pairs to the left, and their mirrors to the right.
+func configure(t *testing.T, left, right *Peer, pairs ...Pair) {
+	t.Helper()
+	if err := left.Configure(pairs...); err != nil {
+		t.Fatal(err)
+	}
+	for i := range pairs {
+		pairs[i] = pairs[i].Mirror()
+	}
+	if err := right.Configure(pairs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Peers are slow to start, so that one pair of them serves all tests.
+func TestPeers(t *testing.T) {
+	left, right := startPeers(t)
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, left, right *Peer)
+	}{
+		{"every suite and mode carries TCP", testMatrix},
+		{"every suite carries pings of all lengths", testPings},
+		{"sequence numbers pass 2^32", testSequence},
+		{"another key is refused and counted", testOtherKey},
+		{"what should be protected is refused in clear", testClear},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, left, right) })
+	}
+}
+
+func testMatrix(t *testing.T, left, right *Peer) {
+	all := matrix()
+	var pairs []Pair
+	var flows []Flow
+	for _, e := range all {
+		pairs, flows = append(pairs, e.pair), append(flows, e.flow)
+	}
+	configure(t, left, right, pairs...)
+	if err := left.Exchange(10_000, flows...); err != nil {
+		for _, e := range all {
+			if strings.Contains(err.Error(), e.flow.String()+": ") {
+				t.Errorf("%s fails", e.name)
+			}
+		}
+		t.Error(err)
+	}
+	for _, p := range []*Peer{left, right} {
+		if stats, err := p.Stats(); err != nil || len(stats) != 0 {
+			t.Errorf("errors counted: %v, %v", stats, err)
+		}
+		packets, err := p.Packets()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all {
+			for _, sa := range []SA{e.pair.In, e.pair.Out} {
+				if packets[sa.SPI] < 10 {
+					t.Errorf("%s: %d packets by SPI %d, too few for 10,000 bytes", e.name, packets[sa.SPI], sa.SPI)
+				}
+			}
+		}
+	}
+}
+
+func testPings(t *testing.T, left, right *Peer) {
+	var pairs []Pair
+	var flows []Flow
+	for _, e := range matrix()[:len(suite.All)] {
+		pairs, flows = append(pairs, e.pair), append(flows, e.flow)
+	}
+	configure(t, left, right, pairs...)
+	for i, f := range flows {
+		for _, size := range []string{"1", "57", "1400", "4000"} {
+			if err := ping(left, f, "-s", size); err != nil {
+				t.Errorf("%s, %s bytes: %v", pairs[i].Suite.Name, size, err)
+			}
+		}
+	}
+}
+
+func testSequence(t *testing.T, left, right *Peer) {
+	e := matrix()[0]
+	e.pair.ESN, e.pair.Out.Seq, e.pair.In.Seq = true, 1<<32-3, 1<<32-5
+	configure(t, left, right, e.pair)
+	if err := ping(left, e.flow, "-c", "10", "-i", "0.01"); err != nil {
+		t.Error(err)
+	}
+	state, err := left.Run("ip", "xfrm", "state", "get", "src", e.pair.Local.String(), "dst", e.pair.Remote.String(), "proto", "esp", "spi", fmt.Sprint(e.pair.Out.SPI))
+	if want := "oseq-hi 0x1, oseq 0x7"; err != nil || !strings.Contains(state, want) {
+		t.Errorf("ten packets after %d, want %q in %q, %v", e.pair.Out.Seq, want, state, err)
+	}
+}
+
+func testOtherKey(t *testing.T, left, right *Peer) {
+	for _, e := range matrix()[:len(suite.All)] {
+		other := e.pair.Mirror()
+		other.In.Key, other.In.AuthKey = slices.Clone(other.In.Key), slices.Clone(other.In.AuthKey)
+		for _, k := range [][]byte{other.In.Key, other.In.AuthKey} {
+			if len(k) > 0 {
+				k[0] ^= 1
+			}
+		}
+		if err := left.Configure(e.pair); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, left, right, other, e.flow, "XfrmInStateProtoError")
+	}
+}
+
+func testClear(t *testing.T, left, right *Peer) {
+	e := matrix()[0]
+	if err := left.Configure(); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, left, right, e.pair.Mirror(), e.flow, "XfrmInTmplMismatch")
+}
+
+// refused configures the right and has what the left sends it refused by a counter.
+func refused(t *testing.T, left, right *Peer, pair Pair, f Flow, counter string) {
+	t.Helper()
+	if err := right.Configure(pair); err != nil {
+		t.Fatal(err)
+	}
+	before, err := right.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ping(left, f, "-W", "0.1"); err == nil {
+		t.Errorf("%s: a ping was answered", pair.Suite.Name)
+	}
+	after, err := right.Stats()
+	if n := after[counter] - before[counter]; n != 1 || err != nil {
+		t.Errorf("%s: %s rose by %d, want 1 (%v, %v)", pair.Suite.Name, counter, n, after, err)
+	}
+}
+
+func ping(from *Peer, f Flow, args ...string) error {
+	_, err := from.Run("ping", append([]string{"-q", "-c", "1", "-W", "1", "-I", f.From.String(), f.To.String()}, args...)...)
+	return err
+}
+
+func TestStartSaysWhichLinkIsMissing(t *testing.T) {
+	ns, err := lab.New("empty")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	if p, err := Start(Config{Namespace: ns, Link: "missing0"}); err == nil || !strings.Contains(err.Error(), "missing0") {
+		p.Close()
+		t.Errorf("got %v, want an error that names the link", err)
+	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -42,23 +41,37 @@ func serve(control string) error {
 }
 
 func run(c wire.Command) wire.Result {
-	// Into a pipe, a daemon that keeps it would have the command never end.
-	out, err := os.CreateTemp("/run", "output")
+	output, err := execute(c)
+	r := wire.Result{ID: c.ID, Output: output}
 	if err != nil {
-		return wire.Result{ID: c.ID, Failure: err.Error()}
-	}
-	defer os.Remove(out.Name())
-	defer out.Close()
-	cmd := exec.Command(c.Args[0], c.Args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(c.Input), out, out
-	r := wire.Result{ID: c.ID}
-	if err := cmd.Run(); err != nil {
-		r.Failure = err.Error()
-	}
-	if r.Output, err = os.ReadFile(out.Name()); err != nil {
 		r.Failure = err.Error()
 	}
 	return r
+}
+
+func execute(c wire.Command) (output []byte, err error) {
+	cmd := exec.Command(c.Args[0], c.Args[1:]...)
+	if c.Input != "" {
+		input, err := os.Open(c.Input)
+		if err != nil {
+			return nil, err
+		}
+		defer input.Close()
+		cmd.Stdin = input
+	}
+	// Were it a pipe, the command would end only with the last daemon that it leaves.
+	out, err := os.CreateTemp("/run", "output")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(out.Name())
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	failure := cmd.Run()
+	if output, err = os.ReadFile(out.Name()); err != nil {
+		return nil, err
+	}
+	return output, failure
 }
 
 // makeRaw has a terminal pass bytes as they are. A virtio port is none, and does.

@@ -15,11 +15,12 @@ type Config struct {
 	Control string   // terminal, or name of the virtio port, that commands arrive by
 }
 
-// Command is to be run in the guest. Commands run side by side.
+// Command is to be run in the guest. Commands run side by side. They are short: the
+// terminal of user-mode Linux loses what comes in faster than it is read.
 type Command struct {
 	ID    uint64 // of its Result; from 1
 	Args  []string
-	Input []byte // standard input
+	Input string // the host's file that is its standard input; "": none
 }
 
 // Result is what became of a command. A result of ID 0 says that the guest is up.

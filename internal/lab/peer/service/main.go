@@ -1,15 +1,12 @@
-// Command service is what a peer has besides its kernel: an echo over TCP, and the
-// sockets without which a kernel does not take ESP from UDP. Given an address with
-// its port and a number of bytes, it exchanges them with such an echo instead.
+// Command service is what a peer has besides its kernel: a TCP echo, and the
+// sockets without which a kernel does not take ESP from UDP. Given a number of bytes
+// and pairs of addresses, FROM,TO, it exchanges those with echoes instead.
 package main
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"os"
-	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,24 +15,25 @@ import (
 
 func main() {
 	var err error
-	if len(os.Args) == 3 {
-		err = exchange(os.Args[1], os.Args[2])
+	if len(os.Args) > 1 {
+		err = exchange(os.Args[1], os.Args[2:])
 	} else {
-		err = serve(":7", 4500)
+		err = serve()
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "service:", err)
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func serve(address string, port int) error {
-	for _, any := range []unix.Sockaddr{&unix.SockaddrInet4{Port: port}, &unix.SockaddrInet6{Port: port}} {
+func serve() error {
+	const natPort = 4500
+	for _, any := range []unix.Sockaddr{&unix.SockaddrInet4{Port: natPort}, &unix.SockaddrInet6{Port: natPort}} {
 		if err := takeESP(any); err != nil {
-			return fmt.Errorf("have UDP port %d take ESP: %w", port, err)
+			return fmt.Errorf("have UDP port %d take ESP: %w", natPort, err)
 		}
 	}
-	l, err := net.Listen("tcp", address)
+	l, err := net.Listen("tcp", fmt.Sprintf(":%d", echo.Port))
 	if err != nil {
 		return err
 	}
@@ -44,15 +42,16 @@ func serve(address string, port int) error {
 
 // takeESP binds a UDP socket from which the kernel takes ESP. It stays open.
 func takeESP(at unix.Sockaddr) error {
+	_, six := at.(*unix.SockaddrInet6)
 	family := unix.AF_INET
-	if _, six := at.(*unix.SockaddrInet6); six {
+	if six {
 		family = unix.AF_INET6
 	}
 	fd, err := unix.Socket(family, unix.SOCK_DGRAM, 0)
 	if err != nil {
 		return err
 	}
-	if family == unix.AF_INET6 {
+	if six {
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
 			return err
 		}
@@ -62,20 +61,4 @@ func takeESP(at unix.Sockaddr) error {
 		return err
 	}
 	return unix.Bind(fd, at)
-}
-
-func exchange(address, bytes string) error {
-	n, err := strconv.Atoi(bytes)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	var d net.Dialer
-	d.SetMultipathTCP(false)
-	conn, err := d.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return err
-	}
-	return echo.Exchange(ctx, conn, n)
 }
