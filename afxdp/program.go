@@ -96,6 +96,14 @@ func (p *program) setMAC(mac [6]byte) error {
 	return nil
 }
 
+// takeESP has ESP to addresses of this host go to the sockets.
+func (p *program) takeESP() error {
+	if err := p.TakeEsp.Set(uint32(1)); err != nil {
+		return fmt.Errorf("have the XDP program take ESP: %w", err)
+	}
+	return nil
+}
+
 // counts returns the frames by decision, all processors together.
 func (p *program) counts() (n [NumDecisions]uint64, err error) {
 	var perCPU []uint64

@@ -36,6 +36,22 @@ func (s *Set) Admit() error {
 	return nil
 }
 
+// TakeESP has ESP that is sent to this host, as it is or in UDP, go to the sockets: the
+// router is an IPsec gateway. IKE stays Linux's.
+func (s *Set) TakeESP() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.Ports {
+		if p.program == nil {
+			return fmt.Errorf("take ESP from port %s: %w", p.Name, errClosed)
+		}
+		if err := p.program.takeESP(); err != nil {
+			return fmt.Errorf("take ESP from port %s: %w", p.Name, err)
+		}
+	}
+	return nil
+}
+
 // AddLocal makes packets to a go to Linux on all ports: the host's addresses,
 // and the directed broadcasts of its subnets.
 func (s *Set) AddLocal(a netip.Addr) error {

@@ -13,7 +13,8 @@
 //   - packets to multicast groups, and to 255.255.255.255
 //   - IPv6 from or to link-local addresses
 //   - packets to an address in local4 or local6: the host's own, and the
-//     directed broadcasts of its subnets, which the control plane adds
+//     directed broadcasts of its subnets, which the control plane adds; of a
+//     gateway (take_esp) all but ESP, as it is or in UDP
 //   - neighbour discovery (RFC 4861 4, ICMPv6 types 133 to 137)
 //
 // A frame that is too short for its headers, or of another IP version than its
@@ -31,6 +32,7 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/types.h>
+#include <linux/udp.h>
 
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
@@ -85,6 +87,28 @@ struct {
 // upper 16 bits keep every frame from matching, so that Linux has them all.
 volatile __u64 port_mac = ~0ULL;
 
+// Whether ESP to this host is the router's: it is an IPsec gateway.
+volatile __u32 take_esp = 0;
+
+#define PORT_NATT 4500 // of IKE and of ESP in UDP, which begins with an SPI (RFC 3948)
+
+// Tells whether what begins at l4 is ESP, of which keepalives are none. Of UDP, a
+// fragment does not show it.
+static __always_inline int is_esp(__u8 protocol, int fragment, void *l4, void *end)
+{
+	struct {
+		struct udphdr udp;
+		__be32 spi, sequence;
+	} __attribute__((packed)) *natt = l4;
+
+	if (!take_esp)
+		return 0;
+	if (protocol == IPPROTO_ESP)
+		return 1;
+	return protocol == IPPROTO_UDP && !fragment && (void *)(natt + 1) <= end &&
+	       natt->udp.dest == bpf_htons(PORT_NATT) && natt->spi != 0;
+}
+
 // One bit for every 16-bit fold of an address in local4 or local6. Most packets
 // are to none of them, and one load spares them the hash.
 volatile __u64 local_folds[1 << 10];
@@ -109,7 +133,7 @@ static __always_inline enum decision decide_ipv4(void *data, void *end)
 	if (ip->daddr == bpf_htonl(INADDR_BROADCAST))
 		return BROADCAST;
 	if (may_be_local(ip->daddr) && bpf_map_lookup_elem(&local4, &ip->daddr))
-		return LOCAL;
+		return is_esp(ip->protocol, ip->frag_off & bpf_htons(0x3fff), ip + 1, end) ? TO_SOCKET : LOCAL;
 	return TO_SOCKET;
 }
 
@@ -132,7 +156,7 @@ static __always_inline enum decision decide_ipv6(void *data, void *end)
 	if (may_be_local(ip->daddr.s6_addr32[0] ^ ip->daddr.s6_addr32[1] ^
 			 ip->daddr.s6_addr32[2] ^ ip->daddr.s6_addr32[3]) &&
 	    bpf_map_lookup_elem(&local6, &ip->daddr))
-		return LOCAL;
+		return is_esp(ip->nexthdr, 0, ip + 1, end) ? TO_SOCKET : LOCAL;
 	if (ip->nexthdr == IPPROTO_ICMPV6 && (void *)(icmp_type + 1) <= end &&
 	    *icmp_type >= 133 && *icmp_type <= 137)
 		return NEIGHBOR_DISCOVERY;

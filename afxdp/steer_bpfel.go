@@ -40,6 +40,7 @@ const (
 	steerProgSteer     = "steer"
 	steerVarLocalFolds = "local_folds"
 	steerVarPortMac    = "port_mac"
+	steerVarTakeEsp    = "take_esp"
 )
 
 // loadSteer returns the embedded CollectionSpec for steer.
@@ -103,6 +104,7 @@ type steerMapSpecs struct {
 type steerVariableSpecs struct {
 	LocalFolds *ebpf.VariableSpec `ebpf:"local_folds"`
 	PortMac    *ebpf.VariableSpec `ebpf:"port_mac"`
+	TakeEsp    *ebpf.VariableSpec `ebpf:"take_esp"`
 }
 
 // steerObjects contains all objects after they have been loaded into the kernel.
@@ -146,6 +148,7 @@ func (m *steerMaps) Close() error {
 type steerVariables struct {
 	LocalFolds *ebpf.Variable `ebpf:"local_folds"`
 	PortMac    *ebpf.Variable `ebpf:"port_mac"`
+	TakeEsp    *ebpf.Variable `ebpf:"take_esp"`
 }
 
 // steerPrograms contains all programs after they have been loaded into the kernel.

@@ -132,6 +132,63 @@ var steerTests = []struct {
 	{"IHL below 5: the engine drops it", eth(portMAC, ipv4, with(ip4(far4, 0), 0, 0x44)), ToSocket},
 }
 
+// esp is a packet to dst of a protocol, with 16 bytes in which UDP would have a
+// destination port and, behind its header, an SPI.
+func esp(dst netip.Addr, protocol byte, port uint16, spi byte) []byte {
+	payload := make([]byte, 16)
+	binary.BigEndian.PutUint16(payload[2:], port)
+	payload[11] = spi
+	if dst.Is6() {
+		return ip6(hosts6, dst, protocol, payload...)
+	}
+	b := append(ip4(dst, 0)[:20], payload...)
+	b[9] = protocol
+	return b
+}
+
+var gatewayTests = []struct {
+	rule      string
+	frame     []byte
+	no, taken Decision // for a router, for a gateway
+}{
+	{"ESP to us", eth(portMAC, ipv4, esp(own4, unix.IPPROTO_ESP, 0, 0)), Local, ToSocket},
+	{"a fragment of ESP to us", eth(portMAC, ipv4, with(esp(own4, unix.IPPROTO_ESP, 0, 0), 7, 9)), Local, ToSocket},
+	{"ESP to us by IPv6", eth(portMAC, ipv6, esp(own6, unix.IPPROTO_ESP, 0, 0)), Local, ToSocket},
+	{"ESP in UDP to us", eth(portMAC, ipv4, esp(own4, unix.IPPROTO_UDP, 4500, 1)), Local, ToSocket},
+	{"ESP in UDP to us by IPv6", eth(portMAC, ipv6, esp(own6, unix.IPPROTO_UDP, 4500, 1)), Local, ToSocket},
+	{"IKE behind a NAT", eth(portMAC, ipv4, esp(own4, unix.IPPROTO_UDP, 4500, 0)), Local, Local},
+	{"IKE", eth(portMAC, ipv4, esp(own4, unix.IPPROTO_UDP, 500, 1)), Local, Local},
+	{"a keepalive", eth(portMAC, ipv4, esp(own4, unix.IPPROTO_UDP, 4500, 1)[:29]), Local, Local},
+	{"a fragment of UDP", eth(portMAC, ipv4, with(esp(own4, unix.IPPROTO_UDP, 4500, 1), 6, 0x20)), Local, Local},
+	{"TCP to us", eth(portMAC, ipv4, esp(own4, unix.IPPROTO_TCP, 4500, 1)), Local, Local},
+	{"ESP to others", eth(portMAC, ipv4, esp(far4, unix.IPPROTO_ESP, 0, 0)), ToSocket, ToSocket},
+}
+
+func TestGatewaysTakeESP(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
+	p := s.Ports[0]
+	if err := p.SetMAC(portMAC); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range []netip.Addr{own4, own6} {
+		if err := s.AddLocal(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	actions := map[Decision]uint32{ToSocket: xdpRedirect, Local: xdpPass}
+	for _, c := range gatewayTests {
+		expect(t, p, "no gateway: "+c.rule, c.frame, c.no, actions[c.no])
+	}
+	if err := s.TakeESP(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range gatewayTests {
+		expect(t, p, c.rule, c.frame, c.taken, actions[c.taken])
+	}
+}
+
 // Actions of an XDP program.
 const (
 	xdpDrop     = 1
