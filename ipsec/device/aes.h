@@ -8,6 +8,7 @@
 #ifndef WARPROUTE_ESP_AES_H
 #define WARPROUTE_ESP_AES_H
 
+#include "key.h"
 #include "words.h"
 
 #define AES_COPIES (ON_DEVICE ? 32 : 1)
@@ -106,69 +107,71 @@ DEVICE void aes_fill_decrypt(uint32_t *decrypt, uint32_t *inverse, uint32_t thre
 /* What a table has for a byte of a word. */
 DEVICE uint32_t aes_look(const uint32_t *table, uint32_t word, uint32_t byte)
 {
-	return table[(word >> 8 * byte & 0xff) * AES_COPIES];
+	return table[(uint64_t)byte_of(word, byte) * AES_COPIES];
 }
 
 /* Encrypts a block with the keys of so many rounds. */
-DEVICE void aes_encrypt(const struct aes_tables *t, const uint32_t *key, uint32_t rounds, uint32_t b[4])
+DEVICE void aes_encrypt(const struct aes_tables *t, const struct esp_block *key, uint32_t rounds, uint32_t b[4])
 {
 	const uint32_t *table = t->encrypt;
+	struct esp_block k = *key; /* at once */
 	uint32_t s[4], n[4];
 
 	UNROLL
 	for (uint32_t i = 0; i < 4; i++)
-		s[i] = b[i] ^ key[i];
+		s[i] = b[i] ^ k.w[i];
 	ROLL
 	for (uint32_t round = 1; round < rounds; round++) {
-		key += 4;
+		k = *++key;
 		UNROLL
 		for (uint32_t i = 0; i < 4; i++)
-			n[i] = key[i] ^ aes_look(table, s[i], 0) ^ rotate_left(aes_look(table, s[(i + 1) % 4], 1), 8) ^
+			n[i] = k.w[i] ^ aes_look(table, s[i], 0) ^ rotate_left(aes_look(table, s[(i + 1) % 4], 1), 8) ^
 			       rotate_left(aes_look(table, s[(i + 2) % 4], 2), 16) ^ rotate_left(aes_look(table, s[(i + 3) % 4], 3), 24);
 		UNROLL
 		for (uint32_t i = 0; i < 4; i++)
 			s[i] = n[i];
 	}
-	key += 4;
+	k = *++key;
 	UNROLL
 	for (uint32_t i = 0; i < 4; i++) { /* the S-box alone is byte 1 of the table's words */
 		uint32_t low = choose_bytes(aes_look(table, s[i], 0), aes_look(table, s[(i + 1) % 4], 1), 0x0051);
 		uint32_t high = choose_bytes(aes_look(table, s[(i + 2) % 4], 2), aes_look(table, s[(i + 3) % 4], 3), 0x0051);
-		b[i] = key[i] ^ choose_bytes(low, high, 0x5410);
+		b[i] = k.w[i] ^ choose_bytes(low, high, 0x5410);
 	}
 }
 
 DEVICE uint32_t aes_look_inverse(const uint32_t *table, uint32_t word, uint32_t byte)
 {
-	uint32_t x = word >> 8 * byte & 0xff;
+	uint32_t x = byte_of(word, byte);
 
-	return (table[x / 4 * AES_COPIES] >> x % 4 * 8 & 0xff) << 8 * byte;
+	return (table[(uint64_t)(x / 4) * AES_COPIES] >> x % 4 * 8 & 0xff) << 8 * byte;
 }
 
 /* Decrypts a block. The keys are those of the equivalent inverse cipher (FIPS 197
  * section 5.3.5), in the order of their use. */
-DEVICE void aes_decrypt(const struct aes_tables *t, const uint32_t *key, uint32_t rounds, uint32_t b[4])
+DEVICE void aes_decrypt(const struct aes_tables *t, const struct esp_block *key, uint32_t rounds, uint32_t b[4])
 {
+	struct esp_block k = *key; /* at once */
 	uint32_t s[4], n[4];
 
 	UNROLL
 	for (uint32_t i = 0; i < 4; i++)
-		s[i] = b[i] ^ key[i];
+		s[i] = b[i] ^ k.w[i];
 	ROLL
 	for (uint32_t round = 1; round < rounds; round++) {
-		key += 4;
+		k = *++key;
 		UNROLL
 		for (uint32_t i = 0; i < 4; i++)
-			n[i] = key[i] ^ aes_look(t->decrypt, s[i], 0) ^ rotate_left(aes_look(t->decrypt, s[(i + 3) % 4], 1), 8) ^
+			n[i] = k.w[i] ^ aes_look(t->decrypt, s[i], 0) ^ rotate_left(aes_look(t->decrypt, s[(i + 3) % 4], 1), 8) ^
 			       rotate_left(aes_look(t->decrypt, s[(i + 2) % 4], 2), 16) ^ rotate_left(aes_look(t->decrypt, s[(i + 1) % 4], 3), 24);
 		UNROLL
 		for (uint32_t i = 0; i < 4; i++)
 			s[i] = n[i];
 	}
-	key += 4;
+	k = *++key;
 	UNROLL
 	for (uint32_t i = 0; i < 4; i++)
-		b[i] = key[i] ^ (aes_look_inverse(t->inverse, s[i], 0) | aes_look_inverse(t->inverse, s[(i + 3) % 4], 1) |
+		b[i] = k.w[i] ^ (aes_look_inverse(t->inverse, s[i], 0) | aes_look_inverse(t->inverse, s[(i + 3) % 4], 1) |
 				 aes_look_inverse(t->inverse, s[(i + 2) % 4], 2) | aes_look_inverse(t->inverse, s[(i + 1) % 4], 3));
 }
 

@@ -18,17 +18,18 @@ DEVICE void cbc_load_chain(const struct esp_packet *p, const struct esp_key *k, 
 DEVICE void cbc_encrypt(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p)
 {
 	uint32_t *text = esp_text(p, k);
+	const uint32_t rounds = k->rounds;
 	uint32_t chain[4], b[4];
 
 	cbc_load_chain(p, k, 0, chain);
 	ROLL
 	for (uint32_t block = 0; block < esp_blocks(p); block++) {
-		esp_load_block(p, text, block, b);
+		esp_load_block(text, block, b);
 		UNROLL
 		for (uint32_t i = 0; i < 4; i++)
 			chain[i] ^= b[i];
-		aes_encrypt(t, k->encrypt, k->rounds, chain);
-		esp_store_block(p, text, block, chain);
+		aes_encrypt(t, k->encrypt, rounds, chain);
+		esp_store(p, text, 4 * block, chain, 4);
 	}
 }
 
@@ -47,22 +48,22 @@ DEVICE void cbc_decrypt_lane(const struct esp_key *k, const struct aes_tables *t
 			     uint32_t lane, uint32_t lanes, uint32_t chain[4])
 {
 	uint32_t *text = esp_text(p, k);
-	uint32_t share = cbc_share(p, lanes), end = at_most(share * (lane + 1), esp_blocks(p));
+	const uint32_t rounds = k->rounds, share = cbc_share(p, lanes), end = at_most(share * (lane + 1), esp_blocks(p));
 
 	ROLL
 	for (uint32_t block = share * lane; block < end; block++) {
 		uint32_t b[4], in[4];
-		esp_load_block(p, text, block, in);
+		esp_load_block(text, block, in);
 		UNROLL
 		for (uint32_t i = 0; i < 4; i++)
 			b[i] = in[i];
-		aes_decrypt(t, k->decrypt, k->rounds, b);
+		aes_decrypt(t, k->decrypt, rounds, b);
 		UNROLL
 		for (uint32_t i = 0; i < 4; i++) {
 			b[i] ^= chain[i];
 			chain[i] = in[i];
 		}
-		esp_store_block(p, text, block, b);
+		esp_store(p, text, 4 * block, b, 4);
 	}
 }
 

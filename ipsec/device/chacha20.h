@@ -16,12 +16,12 @@ DEVICE void chacha20_quarter(uint32_t s[16], uint32_t a, uint32_t b, uint32_t c,
 	s[b] = rotate_left(s[b] ^ s[c], 7);
 }
 
-/* The 64 bytes of the stream at a counter. All words are as they lie in memory. */
-DEVICE void chacha20_block(const uint32_t key[8], uint32_t counter, const uint32_t nonce[3], uint32_t s[16])
+/* The 64 bytes of the stream at a counter, of a key in two halves. All words are as they lie in memory. */
+DEVICE void chacha20_block(const uint32_t low[4], const uint32_t high[4], uint32_t counter, const uint32_t nonce[3], uint32_t s[16])
 {
 	const uint32_t start[16] = {
-		0x61707865, 0x3320646e, 0x79622d32, 0x6b206574, key[0], key[1], key[2], key[3],
-		key[4], key[5], key[6], key[7], counter, nonce[0], nonce[1], nonce[2],
+		0x61707865, 0x3320646e, 0x79622d32, 0x6b206574, low[0], low[1], low[2], low[3],
+		high[0], high[1], high[2], high[3], counter, nonce[0], nonce[1], nonce[2],
 	};
 
 	UNROLL

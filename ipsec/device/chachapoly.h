@@ -11,7 +11,7 @@ DEVICE void chachapoly_stream(const struct esp_key *k, const struct esp_packet *
 {
 	const uint32_t nonce[3] = {k->salt, esp_iv(p, 0), esp_iv(p, 1)};
 
-	chacha20_block(k->encrypt, counter, nonce, s);
+	chacha20_block(k->encrypt[0].w, k->encrypt[1].w, counter, nonce, s);
 }
 
 /* Encrypts or decrypts a lane's parts of 64 bytes: every one of lanes' from its own on. */
@@ -25,8 +25,8 @@ DEVICE void chacha20_lane(const struct esp_key *k, const struct esp_packet *p, u
 		chachapoly_stream(k, p, part + 1, s);
 		UNROLL
 		for (uint32_t i = 0; i < 16; i++)
-			if (16 * part + i < p->words)
-				PACKET_STORE(text + 16 * part + i, PACKET_LOAD(text + 16 * part + i) ^ s[i]);
+			s[i] ^= PACKET_LOAD(text + at_most(16 * part + i, p->words - 1));
+		esp_store(p, text, 16 * part, s, 16);
 	}
 }
 
@@ -37,7 +37,8 @@ DEVICE void poly1305_load(const struct esp_key *k, const struct esp_packet *p, u
 	if (block == 0) {
 		esp_associated(p, b);
 	} else if (block <= esp_blocks(p)) {
-		esp_load_block(p, esp_text(p, k), block - 1, b);
+		esp_load_block(esp_text(p, k), block - 1, b);
+		esp_trim_block(p, block - 1, b);
 	} else {
 		b[0] = p->extended ? 12 : 8;
 		b[2] = 4 * p->words;

@@ -9,17 +9,17 @@
 DEVICE void ctr_lane(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p, uint32_t lane, uint32_t lanes)
 {
 	uint32_t *text = esp_text(p, k);
-	const uint32_t iv[2] = {esp_iv(p, 0), esp_iv(p, 1)};
+	const uint32_t iv[2] = {esp_iv(p, 0), esp_iv(p, 1)}, salt = k->salt, rounds = k->rounds;
 
 	ROLL
 	for (uint32_t block = lane; block < esp_blocks(p); block += lanes) {
-		uint32_t stream[4] = {k->salt, iv[0], iv[1], network(block + 1)}, b[4];
-		aes_encrypt(t, k->encrypt, k->rounds, stream);
-		esp_load_block(p, text, block, b);
+		uint32_t stream[4] = {salt, iv[0], iv[1], network(block + 1)}, b[4];
+		aes_encrypt(t, k->encrypt, rounds, stream);
+		esp_load_block(text, block, b);
 		UNROLL
 		for (uint32_t i = 0; i < 4; i++)
 			b[i] ^= stream[i];
-		esp_store_block(p, text, block, b);
+		esp_store(p, text, 4 * block, b, 4);
 	}
 }
 

@@ -24,15 +24,15 @@ DEVICE void gcm_lane(const struct esp_key *k, const struct aes_tables *t, const 
 {
 	uint32_t *text = esp_text(p, k);
 	const uint32_t iv[2] = {esp_iv(p, 0), esp_iv(p, 1)};
-	const uint32_t n = 1 + esp_blocks(p);
+	const uint32_t salt = k->salt, rounds = k->rounds, n = 1 + esp_blocks(p);
 
 	UNROLL
 	for (uint32_t i = 0; i < 4; i++)
 		sum[i] = mask[i] = 0;
 	ROLL
 	for (uint32_t block = lane; block < n; block += lanes) {
-		uint32_t stream[4] = {k->salt, iv[0], iv[1], network(block + 1)}, in[4], out[4];
-		aes_encrypt(t, k->encrypt, k->rounds, stream);
+		uint32_t stream[4] = {salt, iv[0], iv[1], network(block + 1)}, in[4];
+		aes_encrypt(t, k->encrypt, rounds, stream);
 		if (block == 0) {
 			esp_associated(p, in);
 			ghash_add(sum, in);
@@ -40,16 +40,17 @@ DEVICE void gcm_lane(const struct esp_key *k, const struct aes_tables *t, const 
 			for (uint32_t i = 0; i < 4; i++)
 				mask[i] = stream[i];
 		} else {
-			esp_load_block(p, text, block - 1, in);
+			esp_load_block(text, block - 1, in);
 			UNROLL
 			for (uint32_t i = 0; i < 4; i++) {
-				out[i] = 4 * (block - 1) + i < p->words ? in[i] ^ stream[i] : 0;
-				in[i] = open ? in[i] : out[i];
+				stream[i] ^= in[i];
+				in[i] = open ? in[i] : stream[i];
 			}
-			esp_store_block(p, text, block - 1, out);
+			esp_store(p, text, 4 * (block - 1), stream, 4);
+			esp_trim_block(p, block - 1, in);
 			ghash_add(sum, in);
 		}
-		ghash_multiply(sum, k->powers[at_most(lanes, n - block) - 1]);
+		ghash_multiply(sum, &k->powers[at_most(lanes, n - block) - 1]);
 	}
 }
 
@@ -59,7 +60,7 @@ DEVICE void gcm_tag(const struct esp_key *k, const struct esp_packet *p, const u
 	/* The lengths of both, in bits. */
 	uint32_t y[4] = {sum[0] ^ p->words * 32, sum[1], sum[2] ^ (p->extended ? 96 : 64), sum[3]};
 
-	ghash_multiply(y, k->powers[0]);
+	ghash_multiply(y, &k->powers[0]);
 	UNROLL
 	for (uint32_t i = 0; i < 4; i++)
 		tag[i] = mask[i] ^ network(y[3 - i]);

@@ -3,6 +3,7 @@
 #ifndef WARPROUTE_ESP_GHASH_H
 #define WARPROUTE_ESP_GHASH_H
 
+#include "key.h"
 #include "words.h"
 
 /* Where x has an even bit, this has a's, elsewhere b's. */
@@ -48,13 +49,14 @@ DEVICE void ghash_multiply_pairs(const uint32_t x[2], const uint32_t y[2], uint3
  * A block is four words, its last bytes in the lowest: bit 127 is the coefficient of
  * x^0. The product of two such numbers is one place short of being such a number, and
  * the record's powers are divided by x to make up for it. */
-DEVICE void ghash_multiply(uint32_t y[4], const uint32_t power[4])
+DEVICE void ghash_multiply(uint32_t y[4], const struct esp_block *power)
 {
 	uint32_t low[4], high[4], middle[4], z[8];
-	const uint32_t ys[2] = {y[0] ^ y[2], y[1] ^ y[3]}, ps[2] = {power[0] ^ power[2], power[1] ^ power[3]};
+	const uint32_t p[4] = {power->w[0], power->w[1], power->w[2], power->w[3]};
+	const uint32_t ys[2] = {y[0] ^ y[2], y[1] ^ y[3]}, ps[2] = {p[0] ^ p[2], p[1] ^ p[3]};
 
-	ghash_multiply_pairs(y, power, low);
-	ghash_multiply_pairs(y + 2, power + 2, high);
+	ghash_multiply_pairs(y, p, low);
+	ghash_multiply_pairs(y + 2, p + 2, high);
 	ghash_multiply_pairs(ys, ps, middle);
 	UNROLL
 	for (uint32_t i = 0; i < 4; i++) {

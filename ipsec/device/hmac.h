@@ -27,13 +27,10 @@ DEVICE struct hmac_input hmac_input_of(const struct esp_key *k, const struct esp
 
 DEVICE uint32_t hmac_word(const struct hmac_input *in, uint32_t i)
 {
-	if (i < in->packet)
-		return network(PACKET_LOAD(in->p->esp + i));
-	if (i < in->end)
-		return in->p->high;
-	if (i == in->end)
-		return 0x80000000;
-	return i == in->size - 1 ? 32 * (in->key + in->end) : 0;
+	uint32_t sent = network(PACKET_LOAD(in->p->esp + at_most(i, in->packet - 1)));
+	uint32_t padding = i == in->end ? 0x80000000 : i == in->size - 1 ? 32 * (in->key + in->end) : 0;
+
+	return i < in->packet ? sent : i < in->end ? in->p->high : padding;
 }
 
 DEVICE void hmac_load(const struct hmac_input *in, uint32_t from, uint32_t *w, uint32_t n)

@@ -19,16 +19,21 @@
 
 #define ESP_POWERS 32 /* of GHASH's key: the most lanes that work on a packet together */
 
+/* Four words, which a device loads at once. */
+struct esp_block {
+	uint32_t w[4];
+} __attribute__((aligned(16)));
+
 struct esp_key {
 	uint8_t cipher, auth, rounds, iv_words, icv_words, align_words;
 	uint8_t reserved[6];
 	uint32_t salt;
-	uint32_t encrypt[60];
-	uint32_t decrypt[60];
-	uint32_t iv[44];
+	struct esp_block encrypt[15];
+	struct esp_block decrypt[15];
+	struct esp_block iv[11];
 	uint32_t inner[16];
 	uint32_t outer[16];
-	uint32_t powers[ESP_POWERS][4];
-} __attribute__((aligned(16)));
+	struct esp_block powers[ESP_POWERS];
+};
 
 #endif

@@ -47,20 +47,36 @@ DEVICE void esp_associated(const struct esp_packet *p, uint32_t block[4])
 /* Blocks of text are of four words, the last one may be shorter. */
 DEVICE uint32_t esp_blocks(const struct esp_packet *p) { return (p->words + 3) / 4; }
 
-/* Loads a block, with zeros for what the last one lacks. */
-DEVICE void esp_load_block(const struct esp_packet *p, const uint32_t *text, uint32_t block, uint32_t b[4])
+/* Loads a block. The last one may lack three words, and has the ICV's instead, which are
+ * at least as many. */
+DEVICE void esp_load_block(const uint32_t *text, uint32_t block, uint32_t b[4])
 {
 	UNROLL
 	for (uint32_t i = 0; i < 4; i++)
-		b[i] = 4 * block + i < p->words ? PACKET_LOAD(text + 4 * block + i) : 0;
+		b[i] = PACKET_LOAD(text + 4 * block + i);
 }
 
-DEVICE void esp_store_block(const struct esp_packet *p, uint32_t *text, uint32_t block, const uint32_t b[4])
+/* Makes zeros of what is not text in a block. */
+DEVICE void esp_trim_block(const struct esp_packet *p, uint32_t block, uint32_t b[4])
 {
 	UNROLL
-	for (uint32_t i = 0; i < 4; i++)
-		if (4 * block + i < p->words)
-			PACKET_STORE(text + 4 * block + i, b[i]);
+	for (uint32_t i = 1; i < 4; i++)
+		b[i] = 4 * block + i < p->words ? b[i] : 0;
+}
+
+/* Stores n words of text, most often all of them, from a place on. */
+DEVICE void esp_store(const struct esp_packet *p, uint32_t *text, uint32_t from, const uint32_t *w, uint32_t n)
+{
+	if (from + n <= p->words) {
+		UNROLL
+		for (uint32_t i = 0; i < n; i++)
+			PACKET_STORE(text + from + i, w[i]);
+	} else {
+		UNROLL
+		for (uint32_t i = 0; i < n; i++)
+			if (from + i < p->words)
+				PACKET_STORE(text + from + i, w[i]);
+	}
 }
 
 #endif

@@ -10,7 +10,7 @@
 /* The 26 bits from bit n on of two words. */
 DEVICE uint32_t poly1305_cut(uint32_t low, uint32_t high, uint32_t n)
 {
-	return (low >> n | high << (32 - n)) & POLY1305_LIMB;
+	return funnel_right(low, high, n) & POLY1305_LIMB;
 }
 
 /* Adds 16 bytes, and 2^128 where there is a one at their end. */

@@ -30,7 +30,12 @@ CONSTANT uint64_t sha2_constants[80] = {
 	0x4cc5d4becb3e42b6, 0x597f299cfc657e2a, 0x5fcb6fab3ad6faec, 0x6c44198c4a475817,
 };
 
-DEVICE uint64_t rotate_right64(uint64_t x, uint32_t n) { return x >> n | x << (64 - n); }
+DEVICE uint64_t rotate_right64(uint64_t x, uint32_t n)
+{
+	uint32_t low = (uint32_t)(n < 32 ? x : x >> 32), high = (uint32_t)(n < 32 ? x >> 32 : x);
+
+	return (uint64_t)funnel_right(high, low, n % 32) << 32 | funnel_right(low, high, n % 32);
+}
 
 /* Takes a block, the words of which are in the machine's byte order, into the first 8
  * words of the state. The block is overwritten. */

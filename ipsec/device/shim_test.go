@@ -41,8 +41,18 @@ type request struct {
 // program is the shim.
 var program string
 
-// TestMain compiles the shim so that it fails at what C leaves undefined.
+// TestMain compiles the shim so that it fails at what C leaves undefined. It looks at
+// the sources itself, so that the results of earlier tests do not count when they change.
 func TestMain(m *testing.M) {
+	sources, err := filepath.Glob("*.h")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, source := range append(sources, "testdata/shim.c") {
+		if _, err := os.Stat(source); err != nil {
+			log.Fatal(err)
+		}
+	}
 	dir, err := os.MkdirTemp("", "shim")
 	if err != nil {
 		log.Fatal(err)

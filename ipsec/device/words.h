@@ -37,6 +37,19 @@
 #define PACKET_STORE(p, v) (*(p) = (v))
 #endif
 
+/* The lower word of two, high above low, after a shift to the right by n, which is
+ * less than 32. */
+DEVICE uint32_t funnel_right(uint32_t low, uint32_t high, uint32_t n)
+{
+#if ON_DEVICE
+	uint32_t r;
+	asm("shf.r.wrap.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(low), "r"(high), "r"(n));
+	return r;
+#else
+	return (uint32_t)(((uint64_t)high << 32 | low) >> n);
+#endif
+}
+
 DEVICE uint32_t rotate_left(uint32_t x, uint32_t n) { return x << n | x >> (32 - n); }
 DEVICE uint32_t rotate_right(uint32_t x, uint32_t n) { return x >> n | x << (32 - n); }
 
@@ -56,6 +69,9 @@ DEVICE uint32_t choose_bytes(uint32_t a, uint32_t b, uint32_t choice)
 	return r;
 #endif
 }
+
+/* Byte i of a word. */
+DEVICE uint32_t byte_of(uint32_t word, uint32_t i) { return choose_bytes(word, 0, 0x4440 + i); }
 
 /* A word in network byte order from one in the machine's, and back. */
 DEVICE uint32_t network(uint32_t x) { return choose_bytes(x, 0, 0x0123); }

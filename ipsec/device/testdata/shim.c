@@ -139,12 +139,15 @@ static uint32_t serve(void)
 	case AES_DECRYPT:
 		aes_decrypt(&tables, q->key.decrypt, q->key.rounds, packet);
 		return 0;
-	case GHASH:
-		ghash_multiply(packet, packet + 4);
+	case GHASH: {
+		struct esp_block power;
+		memcpy(&power, packet + 4, sizeof power);
+		ghash_multiply(packet, &power);
 		return 0;
+	}
 	case CHACHA20: {
 		const uint32_t nonce[3] = {packet[0], packet[1], packet[2]};
-		chacha20_block(q->key.encrypt, q->counter, nonce, packet);
+		chacha20_block(q->key.encrypt[0].w, q->key.encrypt[1].w, q->counter, nonce, packet);
 		return 0;
 	}
 	case POLY1305:
