@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -18,20 +19,23 @@ const copyRoom = 1 << 19
 //
 // A table has at most 32 MiB. Any 20,000 policies fit; ten times as many do unless
 // their prefixes are chosen to prevent it.
-func Build(policies []Policy) (*Table, error) {
+func Build(policies []Policy) (*Table, error) { return build(policies, maxWords) }
+
+func build(policies []Policy, room int) (*Table, error) {
 	for i := range policies {
 		if err := policies[i].check(); err != nil {
 			return nil, fmt.Errorf("policy %d, %v: %w", i, &policies[i], err)
 		}
 	}
 	for _, copies := range copyLimits {
-		if words, err := image(policies, copies, copyRoom); err == nil {
+		if words, err := image(policies, copies, min(room, copyRoom)); err == nil {
 			return &Table{words}, nil
 		}
 	}
-	words, err := image(policies, 0, maxWords)
+	words, err := image(policies, 0, room)
 	if err != nil {
-		return nil, fmt.Errorf("build a table of %d policies: %w; give networks of neighbouring policies one prefix", len(policies), err)
+		return nil, fmt.Errorf("build a table of %d policies: %w than %d KiB; replace neighbouring policies by one of a shorter prefix",
+			len(policies), err, room*4>>10)
 	}
 	return &Table{words}, nil
 }
@@ -45,7 +49,7 @@ type builder struct {
 	wide     bool
 }
 
-var errFull = fmt.Errorf("it takes more than %d MiB", maxWords*4>>20)
+var errFull = errors.New("it takes more memory")
 
 func image(policies []Policy, copies, room int) ([]uint32, error) {
 	b := builder{words: make([]uint32, header), room: room, policies: policies, copies: copies}

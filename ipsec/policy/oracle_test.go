@@ -219,3 +219,25 @@ func (w *world) packet() packet {
 	}
 	return p
 }
+
+// nested adds n rules between the prefixes of two addresses.
+func (w *world) nested(n int, ipv6 bool) *world {
+	src, dst := w.addr(ipv6), w.addr(ipv6)
+	for range n {
+		w.add(netip.PrefixFrom(src, w.IntN(src.BitLen()+1)).Masked(), netip.PrefixFrom(dst, w.IntN(dst.BitLen()+1)).Masked())
+	}
+	return w
+}
+
+// comb is an IPv6 prefix that leaves a path of zeros at some bit and goes on for a
+// few bits only, so that tries are as deep as they can be.
+func (w *world) comb(bits int) netip.Prefix {
+	var b [16]byte
+	at := w.IntN(128)
+	b[at/8] |= 0x80 >> (at % 8)
+	end := min(at+bits, 128)
+	for i := at + 1; i < end; i++ {
+		b[i/8] |= byte(w.IntN(2)) * (0x80 >> (i % 8))
+	}
+	return netip.PrefixFrom(netip.AddrFrom16(b), max(end, at+1)).Masked()
+}

@@ -18,13 +18,13 @@ const None int32 = -1
 // It allocates nothing.
 func (t *Table) LookupIPv4(src, dst uint32, protocol uint8, sport, dport uint32) (policy int32, v Verdict) {
 	f := IPv4Flow(src, dst, protocol, sport, dport)
-	return t.decide(&f, t.walk(t.words[ipv4Root], f.dst))
+	return t.decide(&f, t.find(t.words[ipv4Root], f.dst, false))
 }
 
 // LookupIPv6 is LookupIPv4 for addresses in network byte order.
 func (t *Table) LookupIPv6(src, dst *[16]byte, protocol uint8, sport, dport uint32) (policy int32, v Verdict) {
 	f := IPv6Flow(src, dst, protocol, sport, dport)
-	return t.decide(&f, t.walk(t.words[ipv6Root], f.dst))
+	return t.decide(&f, t.find(t.words[ipv6Root], f.dst, true))
 }
 
 // atOnce is how many flows of a batch are looked up together.
@@ -33,8 +33,8 @@ const atOnce = 64
 // LookupBatch looks each flow up as LookupIPv4 and LookupIPv6 do, into policies and
 // verdicts, which are at least as long as flows. It allocates nothing.
 //
-// The tries are walked one step of all flows at a time, and the records that they
-// end at are touched before the first is worked on, so that cache misses overlap.
+// The destinations of all flows are searched before the first source is, and their
+// tries one step at a time, so that the cache misses of flows overlap.
 func (t *Table) LookupBatch(policies []int32, verdicts []Verdict, flows []Flow) {
 	policies, verdicts = policies[:len(flows)], verdicts[:len(flows)]
 	for len(flows) > 0 {
@@ -62,32 +62,25 @@ func (t *Table) lookupSome(policies []int32, verdicts []Verdict, flows []Flow) {
 			}
 		}
 	}
-	touched := uint32(0)
 	for i := range flows {
-		touched |= t.words[at[i]]
-	}
-	if touched == 0 { // no record covers any
-		for i := range flows {
-			policies[i], verdicts[i] = None, 0
-		}
-		return
+		at[i] = t.cover(at[i], flows[i].dst, flows[i].wide)
 	}
 	for i := range flows {
 		policies[i], verdicts[i] = t.decide(&flows[i], at[i])
 	}
 }
 
-// decide looks a flow up whose destination's walk ended at a record. It goes through the
-// destinations from the longest that covers the flow's to shorter ones, and through the
-// sources of each, while they have lower numbers than the policy found.
-func (t *Table) decide(f *Flow, at uint32) (int32, Verdict) {
+// decide looks a flow up, given the longest destination that covers its address, 0 for
+// none. It goes on to shorter ones, and through the sources of each, while they have lower
+// numbers than the policy found.
+func (t *Table) decide(f *Flow, d uint32) (int32, Verdict) {
 	words, found, v := t.words, uint32(1<<32-1), Verdict(0)
 	lists := uint32(address + 1) // where a record goes on behind its address
 	if f.wide {
 		lists = address + 4
 	}
-	for d := t.cover(at, f.dst, f.wide); d != 0 && words[d+lowest] < found; d = words[d+more] {
-		s := t.cover(t.walk(words[d+lists], f.src), f.src, f.wide)
+	for ; d != 0 && words[d+lowest] < found; d = words[d+more] {
+		s := t.find(words[d+lists], f.src, f.wide)
 		for ; s != 0 && words[s+lowest] < found; s = words[s+more] {
 			for at := s + lists; ; at += policyWords {
 				p := words[at : at+policyWords : at+policyWords]
@@ -108,20 +101,21 @@ func (t *Table) decide(f *Flow, at uint32) (int32, Verdict) {
 	return int32(found), v
 }
 
-// walk returns the record that a trie has for a key, 0 for none: the longest prefix
-// that covers it, or one below that.
-func (t *Table) walk(trie uint32, k key) uint32 {
+// find returns the record of a trie with the longest prefix that covers a key, 0 for none.
+func (t *Table) find(trie uint32, k key, wide bool) uint32 {
 	for trie&node != 0 {
 		trie = t.step(trie, k)
 	}
-	return trie
+	return t.cover(trie, k, wide)
 }
 
+// step returns what a node has for a key.
 func (t *Table) step(trie uint32, k key) uint32 {
 	return t.words[trie&slotsMask*slotsUnit+k.slot(trie>>positionAt&127, trie>>strideAt&15+1)]
 }
 
-// cover returns the first of a record and its parents that covers a key, 0 for none.
+// cover returns the first that covers a key of the record at which a walk ended and its
+// parents, 0 for none.
 func (t *Table) cover(at uint32, k key, wide bool) uint32 {
 	for at != 0 {
 		r := t.words[at : at+address+4]

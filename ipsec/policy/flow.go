@@ -1,0 +1,37 @@
+package policy
+
+// Flow is what policies select by: the addresses of a packet, its protocol and ports.
+type Flow struct {
+	src, dst     key
+	sport, dport uint32
+	protocol     uint8
+	wide         bool // IPv6
+}
+
+// NoPort is the port of a flow that has none: of a fragment that is not the first,
+// or of a protocol without ports. It is in no range but any. (Linux takes 0
+// instead, so that a range with 0 in it also gets what has no ports.)
+const NoPort uint32 = 1 << 16
+
+// IPv4Flow is a flow between addresses in host byte order.
+func IPv4Flow(src, dst uint32, protocol uint8, sport, dport uint32) Flow {
+	return Flow{ipv4Key(src), ipv4Key(dst), sport, dport, protocol, false}
+}
+
+// IPv6Flow is a flow between addresses in network byte order.
+func IPv6Flow(src, dst *[16]byte, protocol uint8, sport, dport uint32) Flow {
+	return Flow{ipv6Key(src), ipv6Key(dst), sport, dport, protocol, true}
+}
+
+// matches reports whether a flow is of a policy's protocol and ports.
+func (f *Flow) matches(p []uint32) bool {
+	protocol := uint8(p[1])
+	return (protocol == 0 || protocol == f.protocol) &&
+		(p[1]&anySrcPort != 0 || inRange(f.sport, p[2])) &&
+		(p[1]&anyDstPort != 0 || inRange(f.dport, p[3]))
+}
+
+func inRange(port, ports uint32) bool {
+	first, last := ports&0xffff, ports>>16
+	return first <= port && port <= last
+}

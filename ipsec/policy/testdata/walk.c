@@ -1,0 +1,42 @@
+/* walk < IMAGE AND FLOWS > MATCHES: the lookups of policy.h, on the host. Standard
+ * input is the number of words, the words, and flows until the end, in which an IPv4
+ * address is the first four bytes of sixteen. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../policy.h"
+
+_Static_assert(POLICY_SLOTS_MASK == (1u << POLICY_STRIDE_AT) - 1, "slots");
+_Static_assert(POLICY_PARENT_MASK == (1u << POLICY_BITS_AT) - 1, "parent");
+_Static_assert(POLICY_ANY_DST_PORT < 1u << POLICY_VERDICT_AT, "verdict");
+
+struct input {
+	unsigned char src[16], dst[16];
+	uint32_t sport, dport, protocol, wide;
+};
+
+static uint64_t half(const unsigned char *b)
+{
+	uint64_t x = 0;
+	for (int i = 0; i < 8; i++)
+		x = x << 8 | b[i];
+	return x;
+}
+
+int main(void)
+{
+	uint32_t n;
+	if (fread(&n, sizeof n, 1, stdin) != 1)
+		return 1;
+	uint32_t *image = malloc((size_t)n * sizeof *image);
+	if (!image || fread(image, sizeof *image, n, stdin) != n)
+		return 1;
+	struct input in;
+	while (fread(&in, sizeof in, 1, stdin) == 1) {
+		struct policy_flow f = {{half(in.src), half(in.src + 8)}, {half(in.dst), half(in.dst + 8)},
+					in.sport, in.dport, in.protocol, (int)in.wide};
+		struct policy_match m = policy_lookup(image, &f);
+		fwrite(&m, sizeof m, 1, stdout);
+	}
+	return 0;
+}
