@@ -1,9 +1,10 @@
 /* An ESP packet of any suite, sealed or opened in place by a team of lanes: the same
  * bytes as package suite's Transform makes.
  *
- * All lanes of a team are given the same packet and key. The packet lies in shared
- * memory, or wherever PACKET_LOAD reaches; so may the key, which every lane reads all
- * of. */
+ * All lanes of a team are given the same packet and key, and see what is in both. The
+ * packet lies in shared memory, or wherever PACKET_LOAD reaches. The key is read by plain
+ * loads: where a kernel outlives it, it has to be a copy in shared memory, for caches
+ * may still have what was in its place before. */
 #ifndef WARPROUTE_ESP_ESP_H
 #define WARPROUTE_ESP_ESP_H
 
@@ -77,11 +78,12 @@ DEVICE void esp_combined(const struct esp_key *k, const struct aes_tables *t, co
  * for all lanes if nothing does, and takes the same time whatever does. */
 DEVICE uint32_t esp_finish(const struct esp_key *k, const struct esp_packet *p, int open, uint32_t lane, uint32_t lanes, const uint32_t icv[8])
 {
+	const uint32_t words = k->icv_words;
 	uint32_t *at = esp_icv(p, k), differs = 0;
 
 	UNROLL
 	for (uint32_t i = 0; i < 8; i++) {
-		if (lane != 0 || i >= k->icv_words)
+		if (lane != 0 || i >= words)
 			continue;
 		if (open)
 			differs |= PACKET_LOAD(at + i) ^ icv[i];

@@ -34,7 +34,7 @@ DEVICE uint64_t rotate_right64(uint64_t x, uint32_t n)
 {
 	uint32_t low = (uint32_t)(n < 32 ? x : x >> 32), high = (uint32_t)(n < 32 ? x >> 32 : x);
 
-	return (uint64_t)funnel_right(high, low, n % 32) << 32 | funnel_right(low, high, n % 32);
+	return pair(funnel_right(low, high, n % 32), funnel_right(high, low, n % 32));
 }
 
 /* Takes a block, the words of which are in the machine's byte order, into the first 8
@@ -80,10 +80,10 @@ DEVICE void sha512_compress(uint32_t h[16], const uint32_t block[32])
 
 	UNROLL
 	for (uint32_t i = 0; i < 8; i++)
-		s[i] = (uint64_t)h[2 * i] << 32 | h[2 * i + 1];
+		s[i] = pair(h[2 * i + 1], h[2 * i]);
 	UNROLL
 	for (uint32_t i = 0; i < 16; i++)
-		w[i] = (uint64_t)block[2 * i] << 32 | block[2 * i + 1];
+		w[i] = pair(block[2 * i + 1], block[2 * i]);
 	ROLL
 	for (uint32_t from = 0;; from += 16) {
 		UNROLL
@@ -109,7 +109,7 @@ DEVICE void sha512_compress(uint32_t h[16], const uint32_t block[32])
 	}
 	UNROLL
 	for (uint32_t i = 0; i < 8; i++) {
-		s[i] += (uint64_t)h[2 * i] << 32 | h[2 * i + 1];
+		s[i] += pair(h[2 * i + 1], h[2 * i]);
 		h[2 * i] = (uint32_t)(s[i] >> 32);
 		h[2 * i + 1] = (uint32_t)s[i];
 	}

@@ -37,6 +37,18 @@
 #define PACKET_STORE(p, v) (*(p) = (v))
 #endif
 
+/* Two words as one. */
+DEVICE uint64_t pair(uint32_t low, uint32_t high)
+{
+#if ON_DEVICE
+	uint64_t r;
+	asm("mov.b64 %0, {%1, %2};" : "=l"(r) : "r"(low), "r"(high));
+	return r;
+#else
+	return (uint64_t)high << 32 | low;
+#endif
+}
+
 /* The lower word of two, high above low, after a shift to the right by n, which is
  * less than 32. */
 DEVICE uint32_t funnel_right(uint32_t low, uint32_t high, uint32_t n)
@@ -46,7 +58,7 @@ DEVICE uint32_t funnel_right(uint32_t low, uint32_t high, uint32_t n)
 	asm("shf.r.wrap.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(low), "r"(high), "r"(n));
 	return r;
 #else
-	return (uint32_t)(((uint64_t)high << 32 | low) >> n);
+	return (uint32_t)(pair(low, high) >> n);
 #endif
 }
 
