@@ -5,9 +5,9 @@ import "math/bits"
 // trie appends the nodes for sorted records, and returns the root. Addresses that
 // no record covers are for the record above, 0 for none.
 //
-// A node has as many slots as records at most twice over, so that tries of many and of few
-// are shallow and small. It takes 4 words a record at most, and there are no more of them on a
-// way than the address has bits for.
+// A node has up to twice as many slots as records, so that tries of many and of few are
+// both shallow and small. It takes 4 words a record at most, and as each takes 3 bits at least,
+// there are at most 43 on a way.
 func (b *builder) trie(rs []record, above uint32) (uint32, error) {
 	for len(rs) > 0 && rs[0].covers(rs[len(rs)-1].prefix) {
 		above = rs[0].at
