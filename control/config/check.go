@@ -33,15 +33,9 @@ func (c *Config) Check() error { return c.check().orNil() }
 
 func (c *Config) check() (errs Errors) {
 	errs = c.checkPorts()
-	if !slices.Contains(engines, c.Engine) {
-		errs = append(errs, c.fault("engine", notOneOf("engine", c.Engine), "write "+alternatives(engines)))
-	}
-	if !slices.Contains(checksums, c.Checksum) {
-		errs = append(errs, c.fault("checksum", notOneOf("checksum", c.Checksum), "write "+alternatives(checksums)))
-	}
-	if !slices.Contains(napis, c.NAPI) {
-		errs = append(errs, c.fault("napi", notOneOf("napi", c.NAPI), "write "+alternatives(napis)))
-	}
+	errs = append(errs, checkChoice(c, "engine", c.Engine, engines)...)
+	errs = append(errs, checkChoice(c, "checksum", c.Checksum, checksums)...)
+	errs = append(errs, checkChoice(c, "napi", c.NAPI, napis)...)
 	if c.NAPI == NAPIThread && c.BusyPoll > 0 {
 		errs = append(errs, c.fault("napi", "napi: thread and busy_poll: a worker that polls would keep the thread on its core from receiving",
 			"leave one of the two out"))
@@ -57,7 +51,8 @@ func (c *Config) check() (errs Errors) {
 	errs = append(errs, c.checkDuration("batch.max_delay", c.Batch.MaxDelay, MaxDelay)...)
 	errs = append(errs, c.checkDuration("busy_poll", c.BusyPoll, maxBusyPoll)...)
 	errs = append(errs, c.checkListen()...)
-	return append(errs, c.checkSocket()...)
+	errs = append(errs, c.checkSocket()...)
+	return append(errs, c.checkIPsec()...)
 }
 
 func (c *Config) checkPorts() (errs Errors) {
@@ -82,10 +77,7 @@ func (c *Config) checkPorts() (errs Errors) {
 		default:
 			first[name] = key
 		}
-		if !slices.Contains(modes, p.Mode) {
-			key := fmt.Sprintf("ports[%d].mode", i)
-			errs = append(errs, c.fault(key, notOneOf(key, p.Mode), "write "+alternatives(modes)))
-		}
+		errs = append(errs, checkChoice(c, fmt.Sprintf("ports[%d].mode", i), p.Mode, modes)...)
 	}
 	return errs
 }
@@ -93,6 +85,13 @@ func (c *Config) checkPorts() (errs Errors) {
 // notInName holds for what the kernel refuses in an interface name, and for
 // what nobody can read.
 func notInName(r rune) bool { return r == '/' || r == ':' || r <= ' ' || r >= 0x7f }
+
+func checkChoice[T ~string](c *Config, key string, got T, choices []T) Errors {
+	if slices.Contains(choices, got) {
+		return nil
+	}
+	return Errors{c.fault(key, notOneOf(key, got), "write "+alternatives(choices))}
+}
 
 func (c *Config) checkDuration(key string, d, limit time.Duration) Errors {
 	if d >= 0 && d <= limit {
@@ -132,7 +131,7 @@ func (c *Config) checkSocket() Errors {
 // fault is an error about the value at key, placed where the file gave it or,
 // if it did not, where it gave what the value is part of.
 func (c *Config) fault(key, msg, mend string) *Error {
-	err := &Error{File: c.file, Msg: msg, Mend: mend, key: key}
+	err := newError(c.file, key, msg, mend)
 	for k := key; k != ""; k = parent(k) {
 		if p, ok := c.at[k]; ok {
 			err.Line, err.Column = p.line, p.column

@@ -25,6 +25,7 @@ type Config struct {
 	NAPI     NAPI
 	BusyPoll time.Duration // how long an idle worker polls before it sleeps, and with zero-copy the kernel for it
 	Checksum Checksum
+	IPsec    IPsec
 
 	file string              // where the values came from, for errors
 	at   map[string]position // of each value that a file gave, by its key: "ports[0].interface"
@@ -101,6 +102,7 @@ func Default(ports ...string) *Config {
 		Control:  Control{Socket: "/run/warproute.sock"},
 		NAPI:     NAPIInterrupt,
 		Checksum: ChecksumAuto,
+		IPsec:    IPsec{Source: SourceConfig, State: "/var/lib/warproute", Fragment: FragmentBefore},
 	}
 	for _, name := range ports {
 		c.Ports = append(c.Ports, Port{Interface: name, Mode: ModeAuto})
@@ -109,11 +111,11 @@ func Default(ports ...string) *Config {
 }
 
 // maxFileSize bounds what is read, so that a wrong path (a log, a disk image)
-// gives an error rather than a long wait.
-const maxFileSize = 1 << 20
+// gives an error rather than a long wait. Ten thousand tunnels take 5 MiB.
+const maxFileSize = 16 << 20
 
-// Load reads and checks a file. An error is an Errors, or says why the file
-// could not be read.
+// Load reads and checks a file, and those of the keys. An error is an Errors, or
+// says why the file could not be read.
 func Load(path string) (*Config, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -126,5 +128,7 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	return Parse(path, data)
+	r := read(path, data)
+	r.readKeyFiles()
+	return r.finish()
 }

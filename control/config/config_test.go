@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-var values = cmpopts.IgnoreUnexported(Config{})
+var values = cmp.Options{cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
 
 func TestOnlyPortsAreRequired(t *testing.T) {
 	got, err := Parse("f.yaml", []byte("ports:\n  - interface: lan0\n  - interface: wan0\n"))
@@ -37,6 +38,7 @@ control: {socket: /tmp/w.sock}
 napi: interrupt
 busy_poll: 20us
 checksum: repair
+ipsec: {source: xfrm, state: /tmp/w, mss_clamp: true, fragment: after}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -50,6 +52,7 @@ checksum: repair
 		NAPI:     NAPIInterrupt,
 		BusyPoll: 20 * time.Microsecond,
 		Checksum: ChecksumRepair,
+		IPsec:    IPsec{Source: SourceXFRM, State: "/tmp/w", MSSClamp: true, Fragment: FragmentAfter},
 	}
 	if diff := cmp.Diff(want, got, values); diff != "" {
 		t.Error(diff)
@@ -63,7 +66,7 @@ func TestMistakes(t *testing.T) {
 		{"empty file", "", "f:1:1: there are no ports; name the interfaces to route between, as `- interface: eth0` below `ports:` or by --port eth0"},
 		{"empty list of ports", "engine: cpu\nports: []\n", "f:2:8: there are no ports; name the interfaces to route between, as `- interface: eth0` below `ports:` or by --port eth0"},
 		{"unknown key near a known one", onePort + "enigne: cpu\n", `f:2:1: unknown key "enigne"; did you mean "engine"?`},
-		{"unknown key near none", onePort + "ipsec: {}\n", `f:2:1: unknown key "ipsec"; the keys here are ports, engine, workers, batch, metrics, control, napi, busy_poll, checksum`},
+		{"unknown key near none", onePort + "vlans: {}\n", `f:2:1: unknown key "vlans"; the keys here are ports, engine, workers, batch, metrics, control, napi, busy_poll, checksum, ipsec`},
 		{"unknown key inside", onePort + "batch:\n  max_packet: 5\n", `f:3:3: unknown key "max_packet" in batch; did you mean "max_packets"?`},
 		{"a misspelt interface is not also a missing one", "ports:\n  - interfce: lan0\n", `f:2:5: unknown key "interfce" in ports[0]; did you mean "interface"?`},
 		{"misspelt ports are not also missing", "port:\n  - interface: lan0\n", `f:1:1: unknown key "port"; did you mean "ports"?`},
@@ -74,7 +77,7 @@ func TestMistakes(t *testing.T) {
 		{"number for text", "ports: [{interface: 5}]\n", `f:1:21: ports[0].interface must be text, not the number 5; put it in quotes if it is meant: "5"`},
 		{"mapping for a list", "ports: {interface: lan0}\n", "f:1:9: ports must be a list, not a mapping; begin each of its entries with `- `"},
 		{"text for a mapping", "ports:\n  - lan0\n", "f:2:5: ports[0] must be a mapping with the keys interface, queues, mode, not the text \"lan0\"; write `key: value` lines below it"},
-		{"list for the file", "- a\n", "f:1:1: the file must be a mapping with the keys ports, engine, workers, batch, metrics, control, napi, busy_poll, checksum, not a list; write `key: value` lines below it"},
+		{"list for the file", "- a\n", "f:1:1: the file must be a mapping with the keys ports, engine, workers, batch, metrics, control, napi, busy_poll, checksum, ipsec, not a list; write `key: value` lines below it"},
 		{"key without a value", onePort + "metrics:\n", "f:2:10: metrics has no value; give it one, or remove the line to have the default"},
 		{"alias", "ports: [{interface: &a lan0}, {interface: *a}]\n", "f:1:43: ports[1].interface refers to an anchor; write the value itself; aliases are not read here"},
 		{"port without an interface", "ports:\n  - mode: auto\n", "f:2:5: ports[0] has no interface; add `interface: NAME`, a name that `ip link` shows"},

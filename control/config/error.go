@@ -17,6 +17,11 @@ type Error struct {
 	key string // of the value
 }
 
+// newError makes an error about the value at key.
+func newError(file, key, msg, mend string) *Error {
+	return &Error{File: file, Msg: hideKeys(msg), Mend: hideKeys(mend), key: key}
+}
+
 func (e *Error) Error() string {
 	text := e.Msg + "; " + e.Mend
 	switch {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -22,7 +23,23 @@ func CheckHost(c *Config) error {
 	if dir := filepath.Dir(c.Control.Socket); !isDir(dir) {
 		errs = append(errs, c.fault("control.socket", fmt.Sprintf("control.socket: there is no directory %s", dir), "create it, or choose another path"))
 	}
-	return errs.orNil()
+	return append(errs, c.checkState()...).orNil()
+}
+
+// checkState checks that sequence numbers can be kept, where there are some. The router
+// makes the directory if it is the last of the path.
+func (c *Config) checkState() Errors {
+	dir := c.IPsec.State
+	info, err := os.Stat(dir)
+	switch {
+	case !slices.ContainsFunc(c.IPsec.SAs, func(a SA) bool { return a.Direction == DirectionOut }):
+		return nil
+	case err == nil && !info.IsDir():
+		return Errors{c.fault("ipsec.state", fmt.Sprintf("ipsec.state: %s is not a directory", dir), "choose another path, for sequence numbers that are kept over restarts")}
+	case err != nil && !isDir(filepath.Dir(dir)):
+		return Errors{c.fault("ipsec.state", fmt.Sprintf("ipsec.state: there is no directory %s", filepath.Dir(dir)), "create it, or choose another path, for sequence numbers that are kept over restarts")}
+	}
+	return nil
 }
 
 // missing reports the ports that are not among the host's interfaces, or are

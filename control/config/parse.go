@@ -9,17 +9,27 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// Parse reads and checks the text of a file called name. An error is an Errors.
+// Parse reads and checks the text of a file called name, and opens no other: keys that
+// are in files of their own are missing. An error is an Errors.
 //
 // It walks the syntax tree instead of decoding into a struct, because a decoder
 // stops at the first mistake.
-func Parse(name string, data []byte) (*Config, error) {
+func Parse(name string, data []byte) (*Config, error) { return read(name, data).finish() }
+
+// read takes the values from the text.
+func read(name string, data []byte) *reader {
 	c := Default()
 	c.file, c.at = name, map[string]position{}
 	r := &reader{config: c}
 	if body := r.syntax(data); body != nil {
 		r.root()(r, "", body)
 	}
+	return r
+}
+
+// finish checks the values. Keys of what it refuses are overwritten.
+func (r *reader) finish() (*Config, error) {
+	c := r.config
 	if len(r.errs) == 0 || len(c.at) > 0 { // a file of which nothing was understood lacks nothing
 		for _, err := range c.check() {
 			if !r.errs.covers(err.key) {
@@ -28,6 +38,7 @@ func Parse(name string, data []byte) (*Config, error) {
 		}
 	}
 	if err := r.errs.orNil(); err != nil {
+		c.IPsec.Zero()
 		return nil, err
 	}
 	return c, nil
@@ -48,9 +59,9 @@ func (r *reader) root() value {
 			)
 		})},
 		field{"engine", oneOf(&c.Engine, engines...)},
-		field{"workers", integer(&c.Workers)},
+		field{"workers", integer(&c.Workers, "0")},
 		field{"batch", mapping(
-			field{"max_packets", integer(&c.Batch.MaxPackets)},
+			field{"max_packets", integer(&c.Batch.MaxPackets, "1024")},
 			field{"max_delay", duration(&c.Batch.MaxDelay)},
 		)},
 		field{"metrics", mapping(field{"listen", text(&c.Metrics.Listen)})},
@@ -58,6 +69,7 @@ func (r *reader) root() value {
 		field{"napi", oneOf(&c.NAPI, napis...)},
 		field{"busy_poll", duration(&c.BusyPoll)},
 		field{"checksum", oneOf(&c.Checksum, checksums...)},
+		field{"ipsec", r.ipsec()},
 	)
 }
 

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -106,20 +105,40 @@ func oneOf[T ~string](dst *T, choices ...T) value {
 	}
 }
 
-// integer reads a whole number.
-func integer(dst *int) value {
+// integer reads a whole number, of which sample is one.
+func integer[T int | uint16 | uint32 | uint64](dst *T, sample string) value {
 	return func(r *reader, key string, n ast.Node) {
 		node, ok := n.(*ast.IntegerNode)
 		if !ok {
-			r.wrongType(key, n, "a whole number", fmt.Sprintf("write one, as in %d", *dst))
+			r.wrongType(key, n, "a whole number", "write one, as in "+sample)
 			return
 		}
-		v, err := strconv.ParseInt(fmt.Sprint(node.Value), 10, 32) // the node's may be signed or not
-		if err != nil {
-			r.fail(key, n, fmt.Sprintf("%s: %v is not a number that fits here", key, node.Value), fmt.Sprintf("write one such as %d", *dst))
+		var v T
+		switch given := node.Value.(type) {
+		case int64:
+			v = T(given)
+			ok = int64(v) == given && (v < 0) == (given < 0)
+		case uint64:
+			v = T(given)
+			ok = uint64(v) == given && v >= 0
+		}
+		if !ok {
+			r.fail(key, n, fmt.Sprintf("%s: %v is not a number that fits here", key, node.Value), "write one such as "+sample)
 			return
 		}
-		*dst = int(v)
+		*dst = v
+	}
+}
+
+// boolean reads true or false.
+func boolean(dst *bool) value {
+	return func(r *reader, key string, n ast.Node) {
+		b, ok := n.(*ast.BoolNode)
+		if !ok {
+			r.wrongType(key, n, "true or false", "write one of the two")
+			return
+		}
+		*dst = b.Value
 	}
 }
 
@@ -191,7 +210,7 @@ func (r *reader) unknownKey(parent, name string, known []string, n ast.Node) {
 
 // fail records an error at a node, or at none, and returns it.
 func (r *reader) fail(key string, n ast.Node, msg, mend string) *Error {
-	err := &Error{File: r.config.file, Msg: msg, Mend: mend, key: key}
+	err := newError(r.config.file, key, msg, mend)
 	if n != nil {
 		err.Line, err.Column = place(n.GetToken())
 		if m, ok := n.(*ast.MappingNode); ok && len(m.Values) > 0 {

@@ -43,7 +43,7 @@ var imports = []struct {
 
 	{"dataplane/gpu", []string{"batch", "cuda", "dataplane/cpu", "fib", "lookup/trie"}, "an engine, and the one to fall back on; the driver's calls are cuda's"},
 
-	{"control/config", nil, "text to values; whoever wires the router turns them into parts"},
+	{"control/config", []string{"ipsec/suite"}, "text to values; whoever wires the router turns them into parts. Suites say how long keys are"},
 	{"control/socket", nil, "carries any values"},
 	{"control/rtnl", nil, "netlink messages; knows not what they are for"},
 	{"control/mirror", []string{"batch", "fib", "lookup", "control/rtnl", "internal/hist"}, "Linux's routes into the forwarding base; workers are not its business"},
