@@ -56,15 +56,15 @@ func (s *SA) Encapsulate(w int, buf []byte, at, n int) (int, int, Error) {
 
 	// From here on nothing fails. Headers come before what they would be written over.
 	out := buf[start:end]
-	carrier := protoESP
-	if s.udp != 0 {
-		carrier = packet.UDP
-	}
-	if s.c.Mode == Transport {
+	if s.c.Mode == Tunnel {
+		s.putOuter(out, &h, seq)
+	} else {
+		carrier := protoESP
+		if s.udp != 0 {
+			carrier = packet.UDP
+		}
 		copy(out, buf[at:body])
 		h.mend(out, carrier)
-	} else {
-		s.putOuter(out, &h, carrier, seq)
 	}
 	trailer := buf[at+n : end]
 	for i := range pad {

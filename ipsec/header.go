@@ -101,31 +101,50 @@ func (h *header) extend(p []byte, protecting bool) (ok bool) {
 	}
 }
 
-// putOuter writes a tunnel's header for a packet of the given length in front of
-// what it carries. h is the inner header's.
-func (s *SA) putOuter(p []byte, h *header, next packet.Protocol, seq uint64) {
-	if s.outer == packet.IPv4Len {
-		src, dst := s.c.Src.As4(), s.c.Dst.As4()
-		p[0], p[1] = 0x45, h.tos
-		binary.BigEndian.PutUint16(p[2:], uint16(len(p)))
-		// As unique as 16 bits can be, for when the packet is fragmented (RFC 6864).
-		binary.BigEndian.PutUint16(p[4:], uint16(seq))
-		p[6], p[7] = 0, 0
-		if s.c.DF == SetDF || s.c.DF == CopyDF && h.df {
-			p[6] = 0x40
-		}
-		p[8], p[9], p[10], p[11] = hopLimit, byte(next), 0, 0
-		copy(p[12:], src[:])
-		copy(p[16:], dst[:])
-		binary.BigEndian.PutUint16(p[10:], packet.Checksum(p[:packet.IPv4Len]))
+// outerHeader returns what the headers of a tunnel's packets have in common, without
+// a length.
+func outerHeader(c *Config) (b [packet.IPv6Len]byte) {
+	carrier := protoESP
+	if c.Encap != nil {
+		carrier = packet.UDP
+	}
+	if c.Dst.Is4() {
+		b[0], b[8], b[9] = 0x45, hopLimit, byte(carrier)
+		copy(b[12:], c.Src.AsSlice())
+		copy(b[16:], c.Dst.AsSlice())
+	} else {
+		b[0], b[6], b[7] = 0x60, byte(carrier), hopLimit
+		copy(b[8:], c.Src.AsSlice())
+		copy(b[24:], c.Dst.AsSlice())
+	}
+	return b
+}
+
+// putOuter begins p, a tunnel's packet that carries one of header h, with the outer
+// header.
+func (s *SA) putOuter(p []byte, h *header, seq uint64) {
+	if s.outer != packet.IPv4Len {
+		ip := (*packet.IPv6)(p)
+		*ip = packet.IPv6(s.outerHeader)
+		binary.BigEndian.PutUint32(ip[0:], 6<<28|uint32(h.tos)<<20|h.flow)
+		binary.BigEndian.PutUint16(ip[4:], uint16(len(p)-packet.IPv6Len))
 		return
 	}
-	src, dst := s.c.Src.As16(), s.c.Dst.As16()
-	binary.BigEndian.PutUint32(p, 6<<28|uint32(h.tos)<<20|h.flow)
-	binary.BigEndian.PutUint16(p[4:], uint16(len(p)-packet.IPv6Len))
-	p[6], p[7] = byte(next), hopLimit
-	copy(p[8:], src[:])
-	copy(p[24:], dst[:])
+	ip := (*packet.IPv4)(p)
+	*ip = packet.IPv4(s.outerHeader[:packet.IPv4Len])
+	length := uint16(len(p))
+	id := uint16(seq) // as unique as 16 bits can be, for when the packet is fragmented (RFC 6864)
+	flags := uint16(0)
+	if s.c.DF == SetDF || s.c.DF == CopyDF && h.df {
+		flags = 0x4000
+	}
+	ip[1] = h.tos
+	binary.BigEndian.PutUint16(ip[2:], length)
+	binary.BigEndian.PutUint16(ip[4:], id)
+	binary.BigEndian.PutUint16(ip[6:], flags)
+	sum := uint32(s.outerSum) + uint32(h.tos) + uint32(length) + uint32(id) + uint32(flags)
+	sum = sum>>16 + sum&0xffff
+	binary.BigEndian.PutUint16(ip[10:], ^uint16(sum>>16+sum))
 }
 
 // mend writes the length of p, and what carries it, to the header that p begins

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/warproute/warproute/ipsec/suite"
+	"github.com/warproute/warproute/packet"
 )
 
 // SA is a security association. Any number of workers use it at once; each passes
@@ -14,8 +15,10 @@ type SA struct {
 	c     Config // without keys
 	suite *suite.Suite
 	// Lengths in bytes, so that packets need no branches for them.
-	outer int // of a tunnel's header
-	udp   int // of the header of UDP encapsulation
+	outer       int // of a tunnel's header
+	udp         int // of the header of UDP encapsulation
+	outerHeader [packet.IPv6Len]byte
+	outerSum    uint16 // of it, as IPv4's
 
 	state    atomic.Uint32 // why every packet is refused, if so
 	mtu      atomic.Uint64 // see MTU
@@ -62,14 +65,18 @@ func NewSA(c Config, workers int) (*SA, error) {
 		return fail(err)
 	}
 	s := &SA{c: c, suite: st, workers: make([]worker, workers)}
-	for i := range s.workers {
-		if s.workers[i].transform, err = st.New(c.Key, c.AuthKey); err != nil {
-			return fail(err)
-		}
+	t, err := st.New(c.Key, c.AuthKey)
+	if err != nil {
+		return fail(err)
+	}
+	s.workers[0].transform = t
+	for i := 1; i < workers; i++ {
+		s.workers[i].transform = t.Clone()
 	}
 	s.c.Key, s.c.AuthKey = nil, nil
 	if c.Mode == Tunnel {
-		s.outer = ipLen(c.Dst.Is4())
+		s.outer, s.outerHeader = ipLen(c.Dst.Is4()), outerHeader(&c)
+		s.outerSum = packet.Sum(s.outerHeader[:packet.IPv4Len])
 	}
 	if c.Encap != nil {
 		s.udp = udpLen

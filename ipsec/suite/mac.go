@@ -18,10 +18,14 @@ type mac struct {
 
 func newMAC(newHash func() hash.Hash, key []byte) mac {
 	h := newHash()
-	m := mac{hash: h, restore: h.(encoding.BinaryUnmarshaler)}
-	m.inner = keyed(h, key, 0x36)
-	m.outer = keyed(h, key, 0x5c)
-	return m
+	m := mac{inner: keyed(h, key, 0x36), outer: keyed(h, key, 0x5c)}
+	return m.clone(newHash)
+}
+
+// clone returns a mac with the same key and a hash of its own.
+func (m *mac) clone(newHash func() hash.Hash) mac {
+	h := newHash()
+	return mac{hash: h, restore: h.(encoding.BinaryUnmarshaler), inner: m.inner, outer: m.outer}
 }
 
 // keyed returns the state of h behind key, which is not longer than a block, xor pad.

@@ -9,6 +9,7 @@ import (
 	"crypto/subtle"
 	"encoding/binary"
 	"fmt"
+	"hash"
 
 	"golang.org/x/crypto/chacha20poly1305"
 )
@@ -21,9 +22,9 @@ const headerLen = 8
 // association have one each.
 type Transform struct {
 	suite *Suite
-	aead  cipher.AEAD // GCM, ChaCha20; CTR: see ctr
-	block cipher.Block
-	enc   blockMode // CBC
+	aead  cipher.AEAD  // GCM, ChaCha20; CTR: see ctr
+	block cipher.Block // CTR, CBC
+	enc   blockMode    // CBC
 	dec   blockMode
 	iv    cipher.Block // CBC: makes IVs
 	mac   mac          // where the cipher does not authenticate
@@ -51,36 +52,75 @@ func (s *Suite) New(key, authKey []byte) (*Transform, error) {
 	}
 	t := &Transform{suite: s}
 	copy(t.nonce[:], key[s.KeyLen:])
-	var err error
-	if key = key[:s.KeyLen]; s.Cipher != Null && s.Cipher != ChaCha20 {
-		if t.block, err = aes.NewCipher(key); err != nil {
-			return nil, fmt.Errorf("%s: AES: %w", s.Name, err)
-		}
+	if err := t.setKey(key[:s.KeyLen]); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
-	switch s.Cipher {
-	case GCM, CTR:
-		t.aead, err = cipher.NewGCM(t.block)
+	if s.Auth != Combined {
+		t.mac = newMAC(s.newHash, authKey)
+	}
+	return t, nil
+}
+
+// Clone returns a Transform with the same keys for another goroutine; t is not in use
+// meanwhile. The two share what sealing and opening do not change, so that Zero of one
+// is the end of both.
+func (t *Transform) Clone() *Transform {
+	c := *t
+	c.scratch = nil
+	if t.suite.Cipher == CBC {
+		c.chain()
+	}
+	if t.suite.Auth != Combined {
+		c.mac = t.mac.clone(t.suite.newHash)
+	}
+	return &c
+}
+
+// newHash returns the hash function of the suite's HMAC.
+func (s *Suite) newHash() hash.Hash {
+	switch s.Auth {
+	case SHA1:
+		return sha1.New()
+	case SHA256:
+		return sha256.New()
+	}
+	return sha512.New()
+}
+
+// setKey makes what encrypts.
+func (t *Transform) setKey(key []byte) (err error) {
+	switch t.suite.Cipher {
+	case Null:
+		return nil
 	case ChaCha20:
 		t.aead, err = chacha20poly1305.New(key)
+		return err
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return err
+	}
+	switch t.suite.Cipher {
+	case GCM:
+		t.aead, err = cipher.NewGCM(block)
+		wipe(block) // copied
+	case CTR:
+		t.block = block
+		t.aead, err = cipher.NewGCM(block)
 	case CBC:
-		t.enc = cipher.NewCBCEncrypter(t.block, t.counter[:]).(blockMode)
-		t.dec = cipher.NewCBCDecrypter(t.block, t.counter[:]).(blockMode)
-		ivKey := s.IVKey(key)
+		t.block = block
+		t.chain()
+		ivKey := t.suite.IVKey(key)
 		t.iv, err = aes.NewCipher(ivKey[:])
 		clear(ivKey[:])
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Name, err)
-	}
-	switch s.Auth {
-	case SHA1:
-		t.mac = newMAC(sha1.New, authKey)
-	case SHA256:
-		t.mac = newMAC(sha256.New, authKey)
-	case SHA512:
-		t.mac = newMAC(sha512.New, authKey)
-	}
-	return t, nil
+	return err
+}
+
+// chain makes what encrypts and decrypts CBC from the block cipher.
+func (t *Transform) chain() {
+	t.enc = cipher.NewCBCEncrypter(t.block, t.counter[:]).(blockMode)
+	t.dec = cipher.NewCBCDecrypter(t.block, t.counter[:]).(blockMode)
 }
 
 func (s *Suite) keyLengths() string {

@@ -200,6 +200,32 @@ func TestIVs(t *testing.T) {
 	}
 }
 
+// Two goroutines, one key: what one seals the other opens.
+func TestClonesWorkAtOnce(t *testing.T) {
+	for i := range All {
+		s := &All[i]
+		first := must(s.New(keys(s, 12)))
+		second := first.Clone()
+		sealed := make(chan []byte, 16)
+		go func() {
+			defer close(sealed)
+			for seq := range uint64(200) {
+				p := bytes.Repeat([]byte{byte(seq)}, 8+s.IVLen+16*int(1+seq%20)+s.ICVLen)
+				first.PutIV(p[8:8+s.IVLen], seq)
+				first.Seal(p, 0, false)
+				sealed <- p
+			}
+		}()
+		seq := 0
+		for p := range sealed {
+			if !second.Open(p, 0, false) || p[8+s.IVLen+3] != byte(seq) {
+				t.Fatalf("%s: packet %d is not authentic", s.Name, seq)
+			}
+			seq++
+		}
+	}
+}
+
 func TestZeroLeavesNoKey(t *testing.T) {
 	for i := range All {
 		s := &All[i]
