@@ -62,7 +62,7 @@ type ids struct {
 	next, limit uint32
 	of          string
 	readers     *readers
-	follower    *Follower
+	followers   *followers
 	reusable    []uint32
 	retired     []retired // oldest first
 }
@@ -82,7 +82,7 @@ func (s *ids) take() (uint32, error) {
 		s.retired = s.retired[n:]
 	}
 	if n := len(s.reusable); n > 0 {
-		(*s.follower).Reuse()
+		s.followers.reuse()
 		id := s.reusable[n-1]
 		s.reusable = s.reusable[:n-1]
 		return id, nil

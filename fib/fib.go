@@ -49,7 +49,7 @@ type FIB struct {
 	hopIDs, groupIDs, adjIDs ids
 	readers                  readers
 	generation               atomic.Uint64
-	follower                 Follower
+	followers                followers
 }
 
 // New returns an empty base.
@@ -61,10 +61,9 @@ func New(seed uint32) *FIB {
 		adjacencies: make([]uint64, MaxAdjacencies),
 		ports:       make([]uint64, batch.MaxPorts),
 	}
-	f.hopIDs = ids{next: 1, limit: MaxNextHops, of: "next hops", readers: &f.readers, follower: &f.follower}
-	f.groupIDs = ids{limit: MaxGroups, of: "next-hop groups", readers: &f.readers, follower: &f.follower}
-	f.adjIDs = ids{next: 1, limit: MaxAdjacencies, of: "adjacencies", readers: &f.readers, follower: &f.follower}
-	f.follower = nobody{}
+	f.hopIDs = ids{next: 1, limit: MaxNextHops, of: "next hops", readers: &f.readers, followers: &f.followers}
+	f.groupIDs = ids{limit: MaxGroups, of: "next-hop groups", readers: &f.readers, followers: &f.followers}
+	f.adjIDs = ids{next: 1, limit: MaxAdjacencies, of: "adjacencies", readers: &f.readers, followers: &f.followers}
 	return f
 }
 
@@ -86,17 +85,17 @@ func (f *FIB) Generation() uint64 { return f.generation.Load() }
 // Bump moves the generation; the control plane calls it after a batch of changes.
 func (f *FIB) Bump() {
 	f.Retry()
-	f.follower.Flush()
+	f.followers.flush()
 }
 
 // Retry moves the generation once more, when a follower's copy has changes that
 // Bump was early for. Any goroutine may call it.
 func (f *FIB) Retry() { f.generation.Add(1) }
 
-// store changes a word, for readers and for the follower's.
+// store changes a word, for readers and for followers.
 func (f *FIB) store(a Array, words []uint64, index uint32, word uint64) {
 	atomic.StoreUint64(&words[index], word)
-	f.follower.Word(a, index, word)
+	f.followers.word(a, index, word)
 }
 
 // SetPort says that frames leave by the port with this source address and MTU,
@@ -202,7 +201,7 @@ func (f *FIB) setBuckets(group uint32, paths []Path) {
 		at := group*Buckets + uint32(i)
 		if f.groups[at] != adj {
 			atomic.StoreUint32(&f.groups[at], adj)
-			f.follower.Word(Groups, at, uint64(adj))
+			f.followers.word(Groups, at, uint64(adj))
 		}
 	}
 }

@@ -1,5 +1,7 @@
 package fib
 
+import "slices"
+
 // Array names one of the base's arrays of words.
 type Array uint8
 
@@ -24,17 +26,34 @@ type Follower interface {
 	Flush()
 }
 
-// Follow has follower told of every change from now on; nil ends it. It is called
-// by whoever changes the base, with Words as they are.
-func (f *FIB) Follow(follower Follower) {
-	if follower == nil {
-		follower = nobody{}
+// Follow has a follower told of every change from now on, until end is called. A
+// base has any number of followers. Follow and end are called by whoever changes
+// the base, with Words as they are.
+func (f *FIB) Follow(follower Follower) (end func()) {
+	entry := &follower
+	f.followers = append(f.followers, entry)
+	return func() {
+		f.followers = slices.DeleteFunc(f.followers, func(e *Follower) bool { return e == entry })
 	}
-	f.follower = follower
 }
 
-type nobody struct{}
+// followers are told one after another.
+type followers []*Follower
 
-func (nobody) Word(Array, uint32, uint64) {}
-func (nobody) Reuse()                     {}
-func (nobody) Flush()                     {}
+func (fs followers) word(a Array, index uint32, word uint64) {
+	for _, f := range fs {
+		(*f).Word(a, index, word)
+	}
+}
+
+func (fs followers) reuse() {
+	for _, f := range fs {
+		(*f).Reuse()
+	}
+}
+
+func (fs followers) flush() {
+	for _, f := range fs {
+		(*f).Flush()
+	}
+}

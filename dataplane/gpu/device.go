@@ -46,6 +46,7 @@ type Device struct {
 	health   health
 	base     *fib.FIB
 	tables   *tables
+	follows  []func() // end what the tables follow
 	pointers tablePointers
 	entries  struct{ resident, launched, patch *cuda.Function }
 
@@ -181,9 +182,9 @@ func (d *Device) Mode() Mode { return d.options.Mode }
 // that has failed, the driver keeps what it holds until the process ends.
 func (d *Device) Close() error {
 	if d.tables != nil {
-		d.base.Follow(nil)
-		d.base.IPv4.Follow(nil)
-		d.base.IPv6.Follow(nil)
+		for _, end := range d.follows {
+			end()
+		}
 		d.tables.patcher.close()
 	}
 	if d.health.err() != nil {

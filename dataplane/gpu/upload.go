@@ -162,9 +162,7 @@ func (d *Device) follow(t *tables) error {
 	}
 	t.patcher = newPatcher(&d.health, d.ctx.Bind, apply, d.base.Retry)
 	d.tables = t
-	d.base.Follow(t)
-	d.base.IPv4.Follow(&t.images[0])
-	d.base.IPv6.Follow(&t.images[1])
+	d.follows = []func(){d.base.Follow(t), d.base.IPv4.Follow(&t.images[0]), d.base.IPv6.Follow(&t.images[1])}
 	t.patcher.settle()
 	return d.health.err()
 }

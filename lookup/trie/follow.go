@@ -1,5 +1,7 @@
 package trie
 
+import "slices"
+
 // Patch says that Count words of an image from index At on now hold Word.
 type Patch struct{ At, Count, Word uint32 }
 
@@ -18,16 +20,31 @@ type Follower interface {
 	Patch(Patch)
 }
 
-// Follow has f told of the table as it is and of every change from now on; nil
-// ends it. A table has one follower.
-func (t *Table) Follow(f Follower) {
-	t.follower = f
-	im := t.image.Load()
-	if im == nil {
-		return
-	}
-	im.follow = f
-	if f != nil {
+// Follow has f told of the table as it is and of every change from now on, until
+// end is called. A table has any number of followers. Follow and end are called by
+// the goroutine that changes the table.
+func (t *Table) Follow(f Follower) (end func()) {
+	entry := &f
+	t.followers = append(t.followers, entry)
+	if im := t.image.Load(); im != nil {
 		f.Replace(im.Used())
+	}
+	return func() {
+		t.followers = slices.DeleteFunc(t.followers, func(e *Follower) bool { return e == entry })
+	}
+}
+
+// followers are told one after another.
+type followers []*Follower
+
+func (fs followers) replace(words []uint32) {
+	for _, f := range fs {
+		(*f).Replace(words)
+	}
+}
+
+func (fs followers) patch(p Patch) {
+	for _, f := range fs {
+		(*f).Patch(p)
 	}
 }

@@ -41,20 +41,27 @@ func (r *replica) lookup(a netip.Addr) uint32 {
 	return im.walk(&k)
 }
 
-// A copy to which the patches are applied is, after each change, the original.
+// A copy to which the patches are applied is, after each change, the original; also
+// one that began later, and one beside which another follows no more.
 func TestPatchesBringACopyUpToDate(t *testing.T) {
 	for _, bits := range []int{32, 128} {
 		rnd := rand.New(rand.NewPCG(3, uint64(bits)))
-		table, want, r := New(bits), routes{}, &replica{}
-		table.Follow(r)
+		table, want, r, late := New(bits), routes{}, &replica{}, &replica{}
+		end := table.Follow(r)
 		for n := range 5000 {
 			change(t, rnd, table, want)
 			if n%1000 == 999 && !r.is(table.Image().Used()) {
 				t.Fatalf("after %d changes the copy differs", n)
 			}
+			if n == 2500 {
+				table.Follow(late)
+			}
 		}
-		if r.replaced != 1 {
-			t.Errorf("the copy was replaced %d times", r.replaced)
+		if !late.is(table.Image().Used()) {
+			t.Error("the copy that began later differs")
+		}
+		if r.replaced != 1 || late.replaced != 1 {
+			t.Errorf("the copies were replaced %d and %d times", r.replaced, late.replaced)
 		}
 		if err := table.Load(func(yield func(netip.Prefix, lookup.NextHop) bool) {
 			for p, nh := range want {
@@ -65,14 +72,19 @@ func TestPatchesBringACopyUpToDate(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if !r.is(table.Image().Used()) || r.replaced != 2 {
-			t.Error("after a load the copy differs")
+		if !r.is(table.Image().Used()) || r.replaced != 2 || !late.is(table.Image().Used()) || late.replaced != 2 {
+			t.Error("after a load the copies differ")
 		}
-		table.Follow(nil)
+		end()
 		before := slices.Clone(r.words)
-		change(t, rnd, table, want)
+		for range 10 {
+			change(t, rnd, table, want)
+		}
 		if !slices.Equal(r.words, before) {
 			t.Error("somebody who follows no more was told")
+		}
+		if !late.is(table.Image().Used()) {
+			t.Error("the one who follows on was not told")
 		}
 	}
 }

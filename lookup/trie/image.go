@@ -17,7 +17,8 @@ type Image struct {
 	uses   []uint32 // by group: routes that end in it and groups below it
 	retire []uint32 // groups that nothing refers to, but readers may still be in
 	free   []uint32 // groups that no reader is in
-	follow Follower // nil: nobody
+
+	followers *followers // of the table; nil before it has the image
 }
 
 // reuseBatch groups are taken back together, so that readers seldom repeat a batch.
@@ -209,7 +210,7 @@ func (im *Image) GroupsInUse() int { return number(im.end) - len(im.free) - len(
 func number(g uint32) int { return int(g-Groups) / Pitch }
 
 func (im *Image) tell(at, n, word uint32) {
-	if im.follow != nil && n > 0 {
-		im.follow.Patch(Patch{At: at, Count: n, Word: word})
+	if im.followers != nil && n > 0 {
+		im.followers.patch(Patch{At: at, Count: n, Word: word})
 	}
 }

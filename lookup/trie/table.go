@@ -18,11 +18,11 @@ import (
 // The image answers lookups. What it cannot answer, which route comes back when
 // one goes, the writer asks a route store of its own.
 type Table struct {
-	image    atomic.Pointer[Image] // nil until there is a route
-	routes   *bart.Table[lookup.NextHop]
-	size     atomic.Int64
-	follower Follower
-	bits     int // of an address: 32 or 128
+	image     atomic.Pointer[Image] // nil until there is a route
+	routes    *bart.Table[lookup.NextHop]
+	size      atomic.Int64
+	followers followers
+	bits      int // of an address: 32 or 128
 }
 
 // New returns an empty table for addresses of 32 or 128 bits. It takes memory
@@ -73,10 +73,7 @@ func (t *Table) Insert(p netip.Prefix, nh lookup.NextHop) error {
 		if im, err = newImage(); err != nil {
 			return fmt.Errorf("insert %v: %w", p, err)
 		}
-		if im.follow = t.follower; im.follow != nil {
-			im.follow.Replace(im.Used())
-		}
-		t.image.Store(im)
+		t.publish(im)
 	}
 	if err := insert(im, t.routes, p, nh); err != nil {
 		return err
@@ -152,13 +149,17 @@ func (t *Table) Load(seq iter.Seq2[netip.Prefix, lookup.NextHop]) error {
 			return err
 		}
 	}
-	if im.follow = t.follower; im.follow != nil {
-		im.follow.Replace(im.Used())
-	}
-	t.image.Store(im)
+	t.publish(im)
 	t.routes = routes
 	t.size.Store(int64(routes.Size()))
 	return nil
+}
+
+// publish makes an image the one that is followed, and that lookups are in.
+func (t *Table) publish(im *Image) {
+	im.followers = &t.followers
+	t.followers.replace(im.Used())
+	t.image.Store(im)
 }
 
 // Walk returns the length of the longest prefix that covers an address, and its
