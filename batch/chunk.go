@@ -14,20 +14,25 @@ import "time"
 type Frame struct {
 	Addr uint32 // of the first byte of the Ethernet header, in bytes from the start of the UMEM
 	Len  uint16 // in bytes, without FCS
-	Port uint16 // that received it, and Secured
+	Port uint16 // that received it, and marks
 }
 
-// Secured is set in a frame's Port when the policies of IPsec were applied to it. The
-// packet may be another one by then, and must not meet them again.
-const Secured = 1 << 15
+// Marks beside the port that received a frame.
+const (
+	// Secured: the policies of IPsec were applied to the packet, which may be another
+	// one by now, and must not meet them again.
+	Secured = 1 << 15
+	// Own: the router made the packet, because of one that it received there.
+	Own = 1 << 14
+)
 
 // Ingress is the port that received the frame.
-func (f Frame) Ingress() uint16 { return f.Port &^ Secured }
+func (f Frame) Ingress() uint16 { return f.Port &^ (Secured | Own) }
 
 // Result is an engine's answer for one frame, in 8 bytes as Frame.
 type Result struct {
 	Addr    uint32 // forward: where the frame now starts; hold: the adjacency that is unresolved
-	Len     uint16 // forward: its length, L2 padding trimmed
+	Len     uint16 // forward: its length, L2 padding trimmed; drop as mtu_exceeded: the size that fits
 	Verdict Verdict
 }
 

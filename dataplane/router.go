@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/packet/icmp"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -49,9 +51,10 @@ type WorkerConfig struct {
 
 // Router is a set of workers.
 type Router struct {
-	workers []*worker
-	ports   int
-	started int // workers running
+	workers   []*worker
+	ports     int
+	addresses []atomic.Pointer[Addresses] // by port
+	started   int                         // workers running
 }
 
 // New checks the configuration and prepares the workers.
@@ -65,12 +68,15 @@ func New(cfg Config) (*Router, error) {
 	if cfg.Unresolved == nil {
 		cfg.Unresolved = func(uint32, netip.Addr) {}
 	}
-	r := &Router{ports: cfg.Ports}
+	r := &Router{ports: cfg.Ports, addresses: make([]atomic.Pointer[Addresses], cfg.Ports)}
 	for i, wc := range cfg.Workers {
 		w, err := newWorker(cfg, wc)
 		if err != nil {
 			return nil, fmt.Errorf("worker %d: %w", i, err)
 		}
+		limits := icmp.DefaultLimits // all workers together
+		limits.Global.PerSecond = max(1, limits.Global.PerSecond/len(cfg.Workers))
+		w.errands.limiter, w.errands.addresses = icmp.NewLimiter(limits), r.addresses
 		r.workers = append(r.workers, w)
 	}
 	return r, nil
@@ -110,6 +116,10 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 	w.quota = max(1, cfg.MaxPackets/len(w.rx))
 	return w, nil
 }
+
+// SetAddresses says by which addresses the router speaks of packets that it received
+// from a port. It may be called at any time.
+func (r *Router) SetAddresses(port int, a Addresses) { r.addresses[port].Store(&a) }
 
 // Start sets the workers to work. An error means that none is running.
 func (r *Router) Start() error {
@@ -167,6 +177,8 @@ func (r *Router) Stats() *Stats {
 		s.Held += w.stats.held.Load()
 		s.Pending += w.stats.pending.Load()
 		s.InFlight += w.stats.flying.Load()
+		s.Made += w.stats.made.Load()
+		s.Merged += w.stats.merged.Load()
 		w.stats.packets.AddTo(&s.Packets)
 		for i := range w.stats.stages {
 			w.stats.stages[i].AddTo(&s.Stages[i])

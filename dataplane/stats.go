@@ -29,6 +29,8 @@ type workerStats struct {
 	held    atomic.Int64 // packets waiting for neighbours
 	pending atomic.Int64 // packets in transmit rings
 	flying  atomic.Int64 // chunks that the engine has
+	made    atomic.Int64 // packets that the router added to those received
+	merged  atomic.Int64 // fragments that became part of others
 	packets hist.Histogram
 	stages  [NumStages]hist.Histogram
 }
@@ -68,6 +70,11 @@ type Stats struct {
 	Held     int64  // packets waiting for neighbours now
 	Pending  int64  // packets given to the transmit rings and not sent yet
 	InFlight int64  // chunks that the engine has now
-	Packets  hist.Snapshot
-	Stages   [NumStages]hist.Snapshot // in nanoseconds, one value a chunk
+
+	// What was received and made was sent, dropped or merged, or is still under way.
+	Made   int64 // ICMP errors, and fragments but for one of each packet
+	Merged int64 // fragments, but for one of each packet that was put together
+
+	Packets hist.Snapshot
+	Stages  [NumStages]hist.Snapshot // in nanoseconds, one value a chunk
 }

@@ -49,6 +49,7 @@ type worker struct {
 	free     []*batch.Chunk
 	inFlight fifo
 	hold     hold
+	errands  errands
 
 	counters []portCounters // by port
 	received []tally        // by port, of the chunk being filled
@@ -94,9 +95,10 @@ func (w *worker) receive(now time.Duration) bool {
 	c := w.free[len(w.free)-1]
 	c.N, c.Retried, c.Received = 0, 0, now
 	if g := w.fib.Generation(); w.hold.due(g, now) {
-		w.hold.retry(c, g, now, w.drop)
+		w.hold.retry(c, g, now, w.giveUp)
 		w.drops.flush(w.counters)
 	}
+	w.errands.submit(c, w.maxPackets)
 	w.fill(c)
 	if c.N == 0 {
 		return false
@@ -199,7 +201,7 @@ func (w *worker) sort(c *batch.Chunk) {
 		case r.Verdict == batch.Lost:
 			w.drops.add(in[i].Ingress(), batch.EngineFailed) // and the frame stays away
 		default:
-			w.drop(in[i], r.Verdict.Reason())
+			w.refuse(in[i], r, c.Done)
 		}
 	}
 	if c.Retried > 0 {
@@ -207,9 +209,14 @@ func (w *worker) sort(c *batch.Chunk) {
 	}
 }
 
-// drop counts a frame under its ingress port and gives it back to the pool.
+// drop counts a frame under its ingress port and gives it back to the pool. What the
+// router made itself was not received, and is not missed.
 func (w *worker) drop(f batch.Frame, reason batch.Reason) {
-	w.drops.add(f.Ingress(), reason)
+	if f.Port&batch.Own != 0 {
+		w.stats.made.Add(-1)
+	} else {
+		w.drops.add(f.Ingress(), reason)
+	}
 	w.pool.Put(f.Addr)
 }
 
@@ -298,6 +305,10 @@ func (w *worker) finish() {
 	for w.hold.n > 0 {
 		w.drop(w.hold.take(), batch.Stopping)
 	}
+	for _, f := range w.errands.queue[:w.errands.n] {
+		w.drop(f, batch.Stopping)
+	}
+	w.errands.n = 0
 	w.drops.flush(w.counters)
 	w.stats.held.Store(0)
 }

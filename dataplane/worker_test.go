@@ -32,6 +32,9 @@ type rig struct {
 	config dataplane.Config
 	router *dataplane.Router
 	adj    [2]uint32
+	hops   [2]fib.ID
+
+	addresses dataplane.Addresses // of port 0
 
 	mu   sync.Mutex
 	out  [2][][]byte
@@ -66,6 +69,7 @@ func newRig(t *testing.T, maxPackets int) *rig {
 		if err != nil {
 			t.Fatal(err)
 		}
+		r.hops[p] = id
 		for _, s := range []string{fmt.Sprintf("10.%d.0.0/16", p), fmt.Sprintf("fd0%d::/64", p)} {
 			prefix, insert := netip.MustParsePrefix(s), r.fib.IPv4.Insert
 			if prefix.Addr().Is6() {
@@ -96,6 +100,7 @@ func (r *rig) start() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	router.SetAddresses(0, r.addresses)
 	if err := router.Start(); err != nil {
 		r.t.Fatal(err)
 	}
@@ -111,8 +116,8 @@ func (r *rig) stop() *dataplane.Stats {
 	for i := range s.Ports {
 		rx, tx, dropped = rx+s.Ports[i].RxPackets, tx+s.Ports[i].TxPackets, dropped+s.Ports[i].Dropped()
 	}
-	if rx != tx+dropped || s.Held != 0 {
-		r.t.Errorf("%d packets received, %d sent, %d dropped, %d held", rx, tx, dropped, s.Held)
+	if rx+uint64(s.Made) != tx+dropped+uint64(s.Merged) || s.Held != 0 {
+		r.t.Errorf("%d packets received, %d made, %d sent, %d dropped, %d merged, %d held", rx, s.Made, tx, dropped, s.Merged, s.Held)
 	}
 	if frames := r.pool.Len() + r.queues[0].Held() + r.queues[1].Held(); frames != r.mem.Frames() {
 		r.t.Errorf("%d of %d frames are left", frames, r.mem.Frames())

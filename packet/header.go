@@ -88,6 +88,14 @@ func (h *IPv4) DecrementTTL() {
 	h[8]--
 }
 
+// IncrementTTL adds one to the TTL, for a packet that the router makes itself and then
+// forwards like others.
+func (h *IPv4) IncrementTTL() {
+	h[8]++
+	sum := uint32(^binary.BigEndian.Uint16(h[10:12])) + 1<<8
+	binary.BigEndian.PutUint16(h[10:12], ^uint16(sum+sum>>16))
+}
+
 // IPv6 is an IPv6 header.
 type IPv6 [IPv6Len]byte
 

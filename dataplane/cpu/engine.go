@@ -136,21 +136,25 @@ var reasons = [...]batch.Reason{
 	fib.KindNoPort:      batch.NoPort,
 }
 
-// egress follows an adjacency to its port for an IP packet of size bytes.
-// verdict is a forward with both link addresses to write, a hold, or a drop.
-func (e *Engine) egress(adjacency uint32, size int) (verdict batch.Verdict, dst, src fib.MAC) {
+// egress follows an adjacency to its port for an IP packet of size bytes. The result is
+// a forward, of which address and length are still to be filled in, with both link
+// addresses to write; a hold; or a drop, with the MTU as its length where that is why.
+func (e *Engine) egress(adjacency uint32, size int) (r batch.Result, dst, src fib.MAC) {
 	adj := fib.Adjacency(atomic.LoadUint64(&e.words.Adjacencies[adjacency]))
 	number := adj.Port()
 	port := fib.Port(atomic.LoadUint64(&e.words.Ports[number]))
+	r = batch.Result{Addr: adjacency}
 	switch {
 	case port.MTU() == 0:
-		return batch.Drop(batch.PortDown), 0, 0
+		r.Verdict = batch.Drop(batch.PortDown)
 	case size > int(port.MTU()):
-		return batch.Drop(batch.MTUExceeded), 0, 0
+		r.Len, r.Verdict = port.MTU(), batch.Drop(batch.MTUExceeded)
 	case !adj.Resolved():
-		return batch.Hold, 0, 0
+		r.Verdict = batch.Hold
+	default:
+		r.Verdict = batch.Forward(number)
 	}
-	return batch.Forward(number), adj.MAC(), port.MAC()
+	return r, adj.MAC(), port.MAC()
 }
 
 // bucket returns the adjacency that a flow takes in a group.

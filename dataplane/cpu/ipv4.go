@@ -65,14 +65,14 @@ func (e *Engine) forwardIPv4(f batch.Frame, id lookup.NextHop) batch.Result {
 	if hop.Group() {
 		adjacency = e.bucket(adjacency, packet.FlowHashIPv4(p, e.fib.Seed))
 	}
-	verdict, dst, src := e.egress(adjacency, size)
-	if verdict.Action() != batch.ActionForward {
-		return batch.Result{Addr: adjacency, Verdict: verdict}
+	r, dst, src := e.egress(adjacency, size)
+	if r.Verdict.Action() != batch.ActionForward {
+		return r
 	}
 	if e.repair[f.Ingress()] {
 		packet.CompleteIPv4(p)
 	}
 	h.DecrementTTL()
 	(*packet.Ethernet)(b).SetMACs(uint64(dst), uint64(src))
-	return batch.Result{Addr: f.Addr, Len: uint16(packet.EthernetLen + size), Verdict: verdict}
+	return batch.Result{Addr: f.Addr, Len: uint16(packet.EthernetLen + size), Verdict: r.Verdict}
 }

@@ -74,14 +74,14 @@ func (e *Engine) forwardIPv6(f batch.Frame, id lookup.NextHop, l4 packet.L4) bat
 	if hop.Group() {
 		adjacency = e.bucket(adjacency, packet.FlowHashIPv6(p, l4, e.fib.Seed))
 	}
-	verdict, dst, src := e.egress(adjacency, size)
-	if verdict.Action() != batch.ActionForward {
-		return batch.Result{Addr: adjacency, Verdict: verdict}
+	r, dst, src := e.egress(adjacency, size)
+	if r.Verdict.Action() != batch.ActionForward {
+		return r
 	}
 	if e.repair[f.Ingress()] && !l4.Fragment {
 		packet.CompleteIPv6(p, l4.Proto, l4.Offset)
 	}
 	h.DecrementHopLimit()
 	(*packet.Ethernet)(b).SetMACs(uint64(dst), uint64(src))
-	return batch.Result{Addr: f.Addr, Len: uint16(packet.EthernetLen + size), Verdict: verdict}
+	return batch.Result{Addr: f.Addr, Len: uint16(packet.EthernetLen + size), Verdict: r.Verdict}
 }

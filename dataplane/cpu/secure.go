@@ -137,8 +137,10 @@ func (e *Engine) enterAndLeave(f *batch.Frame, by *esp.SA, l4 packet.L4) batch.R
 	} else {
 		flow, size = gateway.FlowIPv6(p, l4), packet.IPv6Len+(*packet.IPv6)(p).PayloadLen()
 	}
-	if err := e.ipsec.gateway.MayEnter(&flow, by); err != esp.OK {
-		return reasonOf(err)
+	if f.Port&batch.Own == 0 {
+		if err := e.ipsec.gateway.MayEnter(&flow, by); err != esp.OK {
+			return reasonOf(err)
+		}
 	}
 	s, err := e.ipsec.gateway.Protect(&flow)
 	if err != esp.OK {

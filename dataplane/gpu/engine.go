@@ -2,6 +2,8 @@ package gpu
 
 import (
 	"fmt"
+	"math/bits"
+	"sync/atomic"
 	"time"
 
 	"github.com/warproute/warproute/batch"
@@ -12,31 +14,43 @@ import (
 type Engine struct {
 	cpu     *cpu.Engine // decides when the GPU is out
 	health  *health     // of the device, shared by its workers
+	absence absence     // the worker's own from the device
 	mail    *mailbox
 	umem    []byte
 	launch  func(slot int, seq uint32, n int) error // nil: the kernel is resident
 	timeout time.Duration                           // for a chunk
 
 	flights []flight // chunks that were submitted and not found done, oldest first
-	busy    uint64   // a bit for each slot in use
+
+	// The worker alone writes these.
+	busy         atomic.Uint64 // a bit for each slot in use,
+	lost         atomic.Uint64 // and for those of chunks that were given up
+	byGPU, byCPU atomic.Uint64 // chunks that each has decided on
 }
 
 // flight is a chunk on its way.
 type flight struct {
 	chunk *batch.Chunk
-	slot  int           // onCPU, or of the mailbox
+	slot  int           // of the mailbox, or one of the following
 	since time.Duration // when the GPU had it
 }
 
-const onCPU = -1
+const (
+	onCPU   = -1
+	nowhere = -2 // the GPU had it and was given up
+)
 
-func newEngine(fallback *cpu.Engine, h *health, m *mailbox, umem []byte, timeout time.Duration) *Engine {
-	return &Engine{cpu: fallback, health: h, mail: m, umem: umem, timeout: timeout, flights: make([]flight, 0, 64)}
+// newEngine returns an engine without a kernel; of o, it has the times.
+func newEngine(fallback *cpu.Engine, h *health, m *mailbox, umem []byte, o Options) *Engine {
+	return &Engine{
+		cpu: fallback, health: h, absence: absence{first: o.Pause}, mail: m, umem: umem, timeout: o.Timeout,
+		flights: make([]flight, 0, 64),
+	}
 }
 
-// Name is "gpu" while the GPU decides, "cpu" when it has been taken out.
+// Name is "gpu" while the GPU decides, "cpu" while it is out.
 func (e *Engine) Name() string {
-	if e.health.ok() {
+	if e.health.ok() && e.absence.outage.Load() == nil {
 		return "gpu"
 	}
 	return e.cpu.Name()
@@ -45,23 +59,18 @@ func (e *Engine) Name() string {
 // Submit hands a chunk to the GPU: to the lowest slot that is free, so that at low
 // load one block has all the chunks, and looks out for them.
 func (e *Engine) Submit(c *batch.Chunk) {
-	to := onCPU
-	if e.health.ok() {
-		for i := range e.mail.slots {
-			if e.busy&(1<<i) == 0 {
-				to = i
-				break
-			}
-		}
+	to, busy := onCPU, e.busy.Load()
+	if free := bits.TrailingZeros64(^busy); free < len(e.mail.slots) && e.usable() {
+		to = free
 	}
 	if to == onCPU {
 		e.cpu.Submit(c)
 	} else {
 		var hurry []byte
-		if e.busy == 0 && e.launch == nil { // the GPU has nothing else to do: what counts is when it is back
+		if busy == 0 && e.launch == nil { // the GPU has nothing else to do: what counts is when it is back
 			hurry = e.umem
 		}
-		e.busy |= 1 << to
+		e.busy.Store(busy | 1<<to)
 		s := &e.mail.slots[to]
 		s.post(c.In[:c.N], hurry)
 		if e.launch != nil {
@@ -73,8 +82,8 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	e.flights = append(e.flights, flight{c, to, batch.Clock()})
 }
 
-// Done tells whether a chunk has been decided on. A chunk for which the GPU takes
-// too long, and every other one that it has, is lost, and the CPU carries on.
+// Done tells whether a chunk has been decided on. If the GPU takes too long for it,
+// this chunk and every other one that the GPU has are lost, and the CPU carries on.
 func (e *Engine) Done(c *batch.Chunk) bool {
 	i := 0
 	for i < len(e.flights) && e.flights[i].chunk != c {
@@ -83,20 +92,27 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 	if i == len(e.flights) {
 		return true
 	}
-	if to := e.flights[i].slot; to != onCPU {
-		s := &e.mail.slots[to]
+	f := &e.flights[i]
+	if f.slot >= 0 && !e.mail.slots[f.slot].finished() {
 		switch {
-		case s.finished():
-			s.copyResults(c.Out[:c.N])
-			e.busy &^= 1 << to
 		case !e.health.ok():
-			lose(c) // the slot stays busy: the GPU may still come to it
-		case batch.Clock()-e.flights[i].since <= e.timeout || s.finished(): // looks again: this thread may have stood still since
+			e.giveUp()
+		case batch.Clock()-f.since <= e.timeout || e.mail.slots[f.slot].finished(): // looks again: this thread may have stood still since
 			return false
 		default:
-			e.health.fail(fmt.Errorf("the GPU did not finish %d packets within %v", c.N, e.timeout))
-			lose(c)
+			e.giveUp()
+			e.absence.begin(fmt.Errorf("the GPU did not finish %d packets within %v", c.N, e.timeout))
 		}
+	}
+	switch f.slot {
+	case onCPU:
+		e.byCPU.Add(1)
+	case nowhere:
+		lose(c)
+	default:
+		e.mail.slots[f.slot].copyResults(c.Out[:c.N])
+		e.busy.Store(e.busy.Load() &^ (1 << f.slot))
+		e.byGPU.Add(1)
 	}
 	e.flights = append(e.flights[:i], e.flights[i+1:]...)
 	return true

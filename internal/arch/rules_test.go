@@ -37,7 +37,7 @@ var imports = []struct {
 	{"ipsec/gateway", []string{"ipsec", "ipsec/policy", "packet"}, "associations and policies together; knows no engines"},
 	{"ipsec", []string{"packet", "ipsec/suite"}, "packets in, packets out; knows no frames, engines or workers"},
 
-	{"dataplane", []string{"batch", "fib", "packet", "umem", "internal/affinity", "internal/hist"},
+	{"dataplane", []string{"batch", "fib", "packet", "packet/fragment", "packet/icmp", "umem", "internal/affinity", "internal/hist"},
 		"is given queues and engines: knows no AF_XDP, no configuration, no netlink"},
 	{"dataplane/cpu", []string{"batch", "fib", "ipsec", "ipsec/gateway", "lookup", "packet", "umem"}, "an engine; engines do not know workers, nor each other"},
 

@@ -104,6 +104,7 @@ DEVICE struct choice look(const struct tables *t, struct snapshot s, struct fram
 	if (port_mtu(c.port) == 0) {
 		c.result.verdict = verdict(ACTION_DROP, DROP_PORT_DOWN);
 	} else if (p->size > port_mtu(c.port)) {
+		c.result.len = (uint16_t)port_mtu(c.port);
 		c.result.verdict = verdict(ACTION_DROP, DROP_MTU_EXCEEDED);
 	} else if (word_mac(c.adjacency) == 0) {
 		c.result.verdict = verdict(ACTION_HOLD, 0);

@@ -1,0 +1,209 @@
+package dataplane
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/packet/fragment"
+	"github.com/warproute/warproute/packet/icmp"
+	"github.com/warproute/warproute/umem"
+)
+
+// errands is what a worker does besides forwarding, for packets that an engine
+// dropped: it tells their sources why (ICMP errors, within limits), cuts those that are
+// too large and may be cut, and puts together fragments of what is protected and for us.
+//
+// What comes of it are packets like any other. They go to the engine in front of the
+// next chunk, and find their way by routes and policies. There is little room for
+// them, so that no flood of bad packets keeps the good ones out.
+type errands struct {
+	queue [errandQueue]batch.Frame
+	n     int
+
+	limiter     *icmp.Limiter
+	addresses   []atomic.Pointer[Addresses] // by port; the router's
+	id          uint16                      // of the next IPv4 error
+	reassembler *fragment.Reassembler       // nil until it is needed
+}
+
+const errandQueue = 256
+
+// Addresses are those of a port, by which the router speaks of packets that it
+// received there. Either may be invalid.
+type Addresses struct{ IPv4, IPv6 netip.Addr }
+
+// causes are of the drops that a source is told of (RFC 1812 5.2.7.1, RFC 4443 3).
+var causes = [batch.NumReasons]struct {
+	icmp.Cause
+	told bool
+}{
+	batch.TTLExpired:         {icmp.TimeExceeded, true},
+	batch.NoRoute:            {icmp.NoRoute, true},
+	batch.Unreachable:        {icmp.HostUnreachable, true},
+	batch.Prohibit:           {icmp.Prohibited, true},
+	batch.MTUExceeded:        {icmp.TooBig, true},
+	batch.NeighborUnresolved: {icmp.HostUnreachable, true},
+	batch.XfrmOutPolBlock:    {icmp.Prohibited, true},
+}
+
+// refuse counts a frame as dropped, does what there is to do about it, and gives it
+// back to the pool.
+func (w *worker) refuse(f batch.Frame, r batch.Result, now time.Duration) {
+	reason := r.Verdict.Reason()
+	p := w.mem[f.Addr+packet.EthernetLen : uint64(f.Addr)+uint64(max(f.Len, packet.EthernetLen))]
+	switch {
+	case reason == batch.MTUExceeded && mayBeCut(p):
+		if w.cut(f, p, int(r.Len)) {
+			w.pool.Put(f.Addr)
+			return
+		}
+	case reason == batch.LocalDelivery && isESPFragment(p):
+		w.collect(f, p, now)
+		return
+	case causes[reason].told:
+		w.report(f, p, icmp.Error{Cause: causes[reason].Cause, Info: uint32(r.Len)}, now)
+	}
+	w.drop(f, reason)
+}
+
+// giveUp refuses a packet that waited for its neighbour.
+func (w *worker) giveUp(f batch.Frame, reason batch.Reason) {
+	w.refuse(f, batch.Result{Verdict: batch.Drop(reason)}, batch.Clock())
+}
+
+// report queues an ICMP error about a packet, if there may be one.
+func (w *worker) report(f batch.Frame, p []byte, e icmp.Error, now time.Duration) {
+	if e.Cause != icmp.TooBig {
+		e.Info = 0
+	}
+	const group = false // what was sent to a group of the link is Linux's
+	if icmp.Suppressed(p, e.Cause, group) || !w.errands.room(w) || !w.errands.limiter.Allow(now, p, e.Cause) {
+		return
+	}
+	to := w.frame()
+	n := icmp.Build(w.mem[to.Addr+packet.EthernetLen:][:umem.MaxFrameLen-packet.EthernetLen], p, e, w.errands.source(f.Ingress(), p[0]>>4 == 6), w.errands.id)
+	w.errands.id++
+	if n == 0 {
+		w.pool.Put(to.Addr)
+		return
+	}
+	to.Port = f.Ingress() | batch.Own
+	w.stats.made.Add(1)
+	w.own(to, n)
+}
+
+// source returns the address that errors come from about packets of a port: the port's
+// own, or that of another, which Linux would take for the way back.
+func (e *errands) source(port uint16, ipv6 bool) netip.Addr {
+	for i := range e.addresses {
+		if a := e.addresses[(int(port)+i)%len(e.addresses)].Load(); a != nil {
+			if !ipv6 && a.IPv4.IsValid() {
+				return a.IPv4
+			}
+			if ipv6 && a.IPv6.IsValid() {
+				return a.IPv6
+			}
+		}
+	}
+	if ipv6 {
+		return netip.Addr{}
+	}
+	return icmp.Dummy
+}
+
+// room reports whether there is a frame for another errand, and a place in the queue.
+func (e *errands) room(w *worker) bool { return e.n < errandQueue && w.pool.Len() > 0 }
+
+// frame takes a frame from the pool, as if a packet were to be received into it.
+func (w *worker) frame() batch.Frame { return batch.Frame{Addr: w.pool.Take() + umem.DataOffset} }
+
+// own queues a packet of n bytes that this router made, in a frame of its own. Being
+// forwarded takes a hop from it, which is added here.
+func (w *worker) own(f batch.Frame, n int) {
+	p := w.mem[f.Addr+packet.EthernetLen:]
+	if p[0]>>4 == 4 {
+		(*packet.IPv4)(p).IncrementTTL()
+	} else {
+		p[7]++
+	}
+	w.queue(f, n)
+}
+
+// queue queues a packet of n bytes.
+func (w *worker) queue(f batch.Frame, n int) {
+	b := w.mem[f.Addr:]
+	kind := packet.EtherTypeIPv4
+	if b[packet.EthernetLen]>>4 == 6 {
+		kind = packet.EtherTypeIPv6
+	}
+	(*packet.Ethernet)(b).SetType(kind)
+	f.Len = uint16(packet.EthernetLen + n)
+	w.errands.queue[w.errands.n] = f
+	w.errands.n++
+}
+
+// submit lists what is queued in a chunk, as far as there is room.
+func (e *errands) submit(c *batch.Chunk, limit int) {
+	n := copy(c.In[c.N:limit], e.queue[:e.n])
+	c.N += n
+	e.n = copy(e.queue[:], e.queue[n:e.n])
+}
+
+// mayBeCut reports whether a packet that is too large is an IPv4 one that may be
+// fragmented on its way.
+func mayBeCut(p []byte) bool {
+	return len(p) >= packet.IPv4Len && p[0]>>4 == 4 && p[6]&0x40 == 0
+}
+
+// cut queues the fragments of a packet, all or none.
+func (w *worker) cut(f batch.Frame, p []byte, mtu int) bool {
+	s, err := fragment.IPv4(p, mtu)
+	if err != nil || w.errands.n+s.Count() > errandQueue || w.pool.Len() < s.Count() {
+		return false
+	}
+	w.stats.made.Add(int64(s.Count() - 1))
+	for i := range s.Count() {
+		to := w.frame()
+		to.Port = f.Port // policies that were applied to the packet were applied to its fragments
+		w.queue(to, s.Put(w.mem[to.Addr+packet.EthernetLen:][:umem.MaxFrameLen-packet.EthernetLen], i))
+	}
+	return true
+}
+
+// isESPFragment reports whether a packet, which is for this host, is a fragment of ESP.
+func isESPFragment(p []byte) bool {
+	const esp = 50
+	switch {
+	case len(p) >= packet.IPv4Len && p[0]>>4 == 4:
+		return (*packet.IPv4)(p).Protocol() == esp && (*packet.IPv4)(p).Fragmented()
+	case len(p) > packet.IPv6Len && p[0]>>4 == 6:
+		return (*packet.IPv6)(p).NextHeader() == packet.Fragment && p[packet.IPv6Len] == esp
+	}
+	return false
+}
+
+// collect puts a fragment to those that wait, and queues what is whole by that.
+func (w *worker) collect(f batch.Frame, p []byte, now time.Duration) {
+	if w.errands.reassembler == nil {
+		w.errands.reassembler = fragment.NewReassembler(fragment.DefaultLimits)
+	}
+	whole, err := w.errands.reassembler.Add(now, p)
+	switch {
+	case err != nil:
+		w.drop(f, batch.FragmentOverlap)
+		return
+	case whole == nil:
+		w.stats.merged.Add(1)
+	case len(whole) > umem.MaxFrameLen-packet.EthernetLen || !w.errands.room(w):
+		w.drop(f, batch.XfrmInBufferError)
+		return
+	default:
+		to := w.frame()
+		to.Port = f.Ingress()
+		w.queue(to, copy(w.mem[to.Addr+packet.EthernetLen:][:len(whole)], whole))
+	}
+	w.pool.Put(f.Addr)
+}

@@ -1,0 +1,160 @@
+package dataplane_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/packet"
+)
+
+// startWithWayBack starts the router with a route to the tests' sources, by port 0,
+// which has addresses.
+func (r *rig) startWithWayBack() {
+	r.t.Helper()
+	for _, s := range []string{"192.0.2.0/24", "2001:db8::/64"} {
+		prefix, insert := netip.MustParsePrefix(s), r.fib.IPv4.Insert
+		if prefix.Addr().Is6() {
+			insert = r.fib.IPv6.Insert
+		}
+		if err := insert(prefix, r.hops[0]); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.addresses = dataplane.Addresses{IPv4: netip.MustParseAddr("192.0.2.254"), IPv6: netip.MustParseAddr("2001:db8::fe")}
+	r.start()
+}
+
+// decode takes a frame apart.
+func decode(frame []byte) gopacket.Packet {
+	return gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default)
+}
+
+// A source is told why its packet goes no further, from the address of the port where
+// it arrived, with a TTL of 64 on the wire.
+func TestSourcesAreTold(t *testing.T) {
+	v4 := func(dst string) []byte { return testutil.UDP4("192.0.2.1", dst, 1000, 53, make([]byte, 40)...) }
+	v6 := func(dst string) []byte { return testutil.UDP6("2001:db8::1", dst, 1000, 53, make([]byte, 40)...) }
+	big4 := testutil.Edit(testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2, make([]byte, 1473)...), 6, 0x40)
+	big6 := testutil.UDP6("2001:db8::1", "fd01::1", 1, 2, make([]byte, 1453)...)
+	for _, c := range []struct {
+		name       string
+		frame      []byte
+		kind, code byte
+		info       uint32
+	}{
+		{"TTL", testutil.Edit(v4("10.1.0.1"), 8, 1), 11, 0, 0},
+		{"hop limit", testutil.Edit(v6("fd01::1"), 7, 1), 3, 0, 0},
+		{"no route", v4("172.16.0.1"), 3, 0, 0},
+		{"no IPv6 route", v6("2001:db8:9::1"), 1, 0, 0},
+		{"MTU, don't fragment", big4, 3, 4, 1500},
+		{"IPv6 MTU", big6, 2, 0, 1500},
+	} {
+		r := newRig(t, 64)
+		r.queues[0].Play([][]byte{c.frame}, 1)
+		r.startWithWayBack()
+		r.wait("an error about "+c.name, func(s *dataplane.Stats) bool { return s.Ports[0].TxPackets == 1 })
+		s := r.stop()
+		if s.Made != 1 || s.Ports[0].Dropped() != 1 {
+			t.Errorf("%s: %d packets made, %d dropped", c.name, s.Made, s.Ports[0].Dropped())
+		}
+		p := decode(r.out[0][0])
+		var message []byte
+		if ip, is := p.NetworkLayer().(*layers.IPv4); is {
+			if message = ip.Payload; ip.TTL != 64 || ip.SrcIP.String() != "192.0.2.254" || ip.DstIP.String() != "192.0.2.1" || packet.Sum(r.out[0][0][14:34]) != 0xffff {
+				t.Errorf("%s: %v", c.name, p)
+			}
+		} else if ip, is := p.NetworkLayer().(*layers.IPv6); is {
+			if message = ip.Payload; ip.HopLimit != 64 || ip.SrcIP.String() != "2001:db8::fe" || ip.DstIP.String() != "2001:db8::1" {
+				t.Errorf("%s: %v", c.name, p)
+			}
+		}
+		if message[0] != c.kind || message[1] != c.code || binary.BigEndian.Uint32(message[4:]) != c.info || !bytes.HasPrefix(c.frame[14:], message[8:]) {
+			t.Errorf("%s: type %d, code %d, %d", c.name, message[0], message[1], binary.BigEndian.Uint32(message[4:]))
+		}
+	}
+}
+
+// However many packets are refused, few errors are sent.
+func TestErrorsAreLimited(t *testing.T) {
+	r := newRig(t, 256)
+	r.queues[0].Play(numbered(1000, "172.16.0.1"), 100_000)
+	r.startWithWayBack()
+	r.wait("all packets", func(s *dataplane.Stats) bool { return s.Ports[0].Dropped() == 100_000 })
+	if s := r.stop(); s.Made == 0 || s.Made > 30 {
+		t.Errorf("%d errors about packets of one source at once, want 10 or some more", s.Made)
+	}
+}
+
+// What is too large and may be cut is.
+func TestPacketsAreCut(t *testing.T) {
+	r := newRig(t, 64)
+	frame := testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2, bytes.Repeat([]byte{1, 2, 3}, 550)...)
+	r.queues[0].Play([][]byte{frame}, 1)
+	r.start()
+	r.wait("two fragments", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 2 })
+	s := r.stop()
+	if s.Made != 1 || s.Ports[0].Dropped() != 0 {
+		t.Errorf("%d packets made, %d dropped", s.Made, s.Ports[0].Dropped())
+	}
+	var payload []byte
+	for i, f := range r.out[1] {
+		ip := decode(f).NetworkLayer().(*layers.IPv4)
+		if int(ip.Length) > 1500 || ip.TTL != 63 || (ip.Flags&layers.IPv4MoreFragments != 0) != (i == 0) || int(ip.FragOffset)*8 != len(payload) {
+			t.Errorf("fragment %d: %+v", i, ip)
+		}
+		payload = append(payload, ip.Payload...)
+	}
+	if !bytes.Equal(payload, frame[34:]) {
+		t.Error("the fragments are not the packet")
+	}
+}
+
+// Fragments of ESP for this host become a packet before an engine decides on it.
+func TestFragmentsOfESPAreCollected(t *testing.T) {
+	r := newRig(t, 64)
+	whole := testutil.Edit(testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2, make([]byte, 100)...), 9, 50)
+	first := testutil.Edit(whole[:14+20+64], 2, 0, 84, 0, 7, 0x20, 0)
+	last := testutil.Edit(append(bytes.Clone(whole[:34]), whole[34+64:]...), 2, 0, byte(len(whole)-34-64+20), 0, 7, 0, 8)
+	local := &taker{Engine: r.engine}
+	r.config.Workers[0].Engine = local
+	r.queues[0].Play([][]byte{last, first}, 2)
+	r.start()
+	r.wait("the packet", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 1 })
+	s := r.stop()
+	if s.Merged != 1 || s.Ports[0].Dropped() != 0 || !bytes.Equal(r.out[1][0][34:], whole[34:]) {
+		t.Errorf("%d fragments merged, %d dropped; % x", s.Merged, s.Ports[0].Dropped(), r.out[1][0])
+	}
+}
+
+// taker is an engine to which fragments are for this host.
+type taker struct{ dataplane.Engine }
+
+func (l *taker) Submit(c *batch.Chunk) {
+	l.Engine.Submit(c)
+	for i := range c.Out[:c.N] {
+		if c.Out[i].Len < 130 {
+			c.Out[i] = batch.Result{Verdict: batch.Drop(batch.LocalDelivery)}
+		}
+	}
+}
+
+// Errors that find no way are forgotten, and beget no errors.
+func TestErrorsWithoutAWayBack(t *testing.T) {
+	r := newRig(t, 64)
+	r.queues[0].Play(numbered(5, "172.16.0.1"), 5)
+	r.start()
+	r.wait("5 drops", func(s *dataplane.Stats) bool { return s.Ports[0].Dropped() == 5 })
+	time.Sleep(20 * time.Millisecond)
+	if s := r.stop(); s.Made != 0 || s.Ports[0].Drops[batch.NoRoute] != 5 {
+		t.Errorf("%d packets made, drops %v", s.Made, s.Ports[0].Drops)
+	}
+}
