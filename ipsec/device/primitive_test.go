@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/aes"
 	"encoding/binary"
-	"math/big"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -112,61 +111,4 @@ func TestChaCha20Blocks(t *testing.T) {
 			t.Fatalf("block %d: %x, x/crypto says %x", i, q.packet, want[i])
 		}
 	}
-}
-
-// Sums close to multiples of 2^130-5 are the ones that are easily reduced wrongly, and
-// random messages do not meet them.
-func TestPoly1305(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 4))
-	zeros, ones := make([]byte, 16), bytes.Repeat([]byte{0xff}, 16)
-	small := func(b byte) []byte { return append([]byte{b}, zeros[1:]...) }
-	near := func(b byte) []byte { return append([]byte{b}, ones[1:]...) } // 2^128 - 256 + b
-	var messages [][]byte
-	for _, r := range [][]byte{small(1), small(2), small(4), small(5), ones} {
-		for _, s := range [][]byte{zeros, ones} {
-			for b := range 256 {
-				// (2^128 + x)·1 + ... : with four blocks of r = 1 the sum passes 2^130 - 5.
-				messages = append(messages,
-					slices.Concat(r, s, near(byte(b))), slices.Concat(r, s, ones, near(byte(b))),
-					slices.Concat(r, s, small(byte(b)), ones, ones), slices.Concat(r, s, near(byte(b)), zeros, ones))
-			}
-		}
-	}
-	for n := range 200 {
-		messages = append(messages, random(rnd, 32+16*(n%20)))
-	}
-	requests := make([]*request, len(messages))
-	for i, m := range messages {
-		requests[i] = &request{operation: poly1305Tag, packet: bytes.Clone(m)}
-	}
-	run(t, requests...)
-	for i, q := range requests {
-		if want := poly1305(messages[i][:32], messages[i][32:]); !bytes.Equal(q.packet[:16], want) {
-			t.Fatalf("tag of %x: %x, not %x", messages[i], q.packet[:16], want)
-		}
-	}
-}
-
-// poly1305 is RFC 8439 section 2.5.1, literally, of whole blocks.
-func poly1305(key, message []byte) []byte {
-	number := func(b []byte) *big.Int {
-		b = bytes.Clone(b)
-		slices.Reverse(b)
-		return new(big.Int).SetBytes(b)
-	}
-	clamp, _ := new(big.Int).SetString("0ffffffc0ffffffc0ffffffc0fffffff", 16)
-	r := number(key[:16])
-	r.And(r, clamp)
-	p := new(big.Int).Lsh(big.NewInt(1), 130)
-	p.Sub(p, big.NewInt(5))
-	sum := new(big.Int)
-	for block := range slices.Chunk(message, 16) {
-		sum.Add(sum, number(append(bytes.Clone(block), 1)))
-		sum.Mul(sum, r).Mod(sum, p)
-	}
-	sum.Add(sum, number(key[16:]))
-	tag := make([]byte, 17)
-	new(big.Int).And(sum, new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 128), big.NewInt(1))).FillBytes(tag)
-	slices.Reverse(tag)
-	return tag[:16]
 }

@@ -24,6 +24,8 @@ const (
 	aesDecrypt
 	ghashMultiply
 	chacha20Block
+	poly1305Message
+	poly1305Multiply
 	poly1305Tag
 )
 

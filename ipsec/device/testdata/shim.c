@@ -17,7 +17,7 @@
 #define STACK 65536
 #define ROOM 4096
 
-enum { LAYOUT, SEAL, OPEN, PUT_IV, FITS, AES_ENCRYPT, AES_DECRYPT, GHASH, CHACHA20, POLY1305 };
+enum { LAYOUT, SEAL, OPEN, PUT_IV, FITS, AES_ENCRYPT, AES_DECRYPT, GHASH, CHACHA20, POLY1305, POLY1305_MULTIPLY, POLY1305_TAG };
 
 struct request {
 	uint32_t operation, lanes, bytes, extended, high, counter;
@@ -152,6 +152,12 @@ static uint32_t serve(void)
 	}
 	case POLY1305:
 		poly1305();
+		return 0;
+	case POLY1305_MULTIPLY:
+		poly1305_multiply(packet, packet + 5);
+		return 0;
+	case POLY1305_TAG:
+		poly1305_tag(packet, packet + 5, packet + 5);
 		return 0;
 	}
 	fprintf(stderr, "shim: operation %u is not known\n", q->operation);
