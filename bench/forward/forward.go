@@ -15,14 +15,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/bench/bed"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/fib"
-	"github.com/warproute/warproute/internal/affinity"
-	"github.com/warproute/warproute/memport"
-	"github.com/warproute/warproute/umem"
 )
 
 // Options describe a measurement.
@@ -73,11 +70,11 @@ func (o *Options) variety() int {
 // Run verifies, then measures.
 func Run(o Options) (*Result, error) {
 	rnd := rand.New(rand.NewPCG(o.Seed, 0))
-	routes, err := makeRoutes(rnd, o)
+	routes, err := bed.Routes(rnd, o.Table, o.IPv6, o.Routes, o.Seed)
 	if err != nil {
 		return nil, err
 	}
-	base, err := buildFIB(routes)
+	base, err := bed.NewFIB(routes, 1500)
 	if err != nil {
 		return nil, err
 	}
@@ -96,9 +93,9 @@ func Run(o Options) (*Result, error) {
 	var rounds, limits []round
 	for range o.Rounds { // taking turns, so that both meet the same machine
 		for _, m := range []struct {
-			engine engineMaker
+			engine bed.Maker
 			rounds *[]round
-		}{{o.engine(base), &rounds}, {blindEngines, &limits}} {
+		}{{o.engine(base), &rounds}, {bed.Blind, &limits}} {
 			r, err := measure(o, base, m.engine, play)
 			if err != nil {
 				return nil, err
@@ -122,105 +119,28 @@ func median(rounds []round) round {
 	return rounds[len(rounds)/2]
 }
 
-// engineMaker makes the engines of a bed's workers, a worker after another. close
-// gives back what they share.
-type engineMaker func(o Options) (make func(mem []byte) (dataplane.Engine, error), close func() error, err error)
+// bed is the shape of the router.
+func (o *Options) bed() bed.Config {
+	return bed.Config{Workers: o.Workers, MaxPackets: o.MaxPackets, Chunks: o.Chunks}
+}
 
 // engine is the maker of the engine that is measured.
-func (o *Options) engine(base *fib.FIB) engineMaker {
-	repair := make([]bool, 2)
+func (o *Options) engine(base *fib.FIB) bed.Maker {
+	repair := make([]bool, bed.Ports)
 	if o.Engine != "gpu" {
-		return func(Options) (func([]byte) (dataplane.Engine, error), func() error, error) {
-			return func(mem []byte) (dataplane.Engine, error) { return cpu.New(base, mem, repair), nil }, func() error { return nil }, nil
+		return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
+			return func(_ int, mem []byte) (dataplane.Engine, error) { return cpu.New(base, mem, repair), nil }, func() error { return nil }, nil
 		}
 	}
-	return func(o Options) (func([]byte) (dataplane.Engine, error), func() error, error) {
+	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
 		d, err := gpu.Open(base, gpu.Options{Mode: o.Mode, Timeout: o.Timeout, Repair: repair})
 		if err != nil {
 			return nil, nil, err
 		}
-		return func(mem []byte) (dataplane.Engine, error) {
+		return func(_ int, mem []byte) (dataplane.Engine, error) {
 			return d.NewEngine(mem, o.Chunks, o.MaxPackets, cpu.New(base, mem, repair))
 		}, func() error { return errors.Join(d.Err(), d.Close()) }, nil
 	}
-}
-
-// blind is an engine that sends every packet on without looking at it.
-type blind struct{}
-
-func blindEngines(Options) (func([]byte) (dataplane.Engine, error), func() error, error) {
-	return func([]byte) (dataplane.Engine, error) { return blind{}, nil }, func() error { return nil }, nil
-}
-
-func (blind) Name() string           { return "none" }
-func (blind) Done(*batch.Chunk) bool { return true }
-
-func (blind) Submit(c *batch.Chunk) {
-	for i, f := range c.In[:c.N] {
-		c.Out[i] = batch.Result{Addr: f.Addr, Len: f.Len, Verdict: batch.Forward(egressPort)}
-	}
-}
-
-// bed is a router on two memory ports: frames come in by port 0 and leave by port 1.
-type bed struct {
-	router  *dataplane.Router
-	in, out []*memport.Queue // by worker
-	closers []func() error
-}
-
-func newBed(o Options, base *fib.FIB, maker engineMaker) (*bed, error) {
-	b := &bed{}
-	if err := b.build(o, base, maker); err != nil {
-		return nil, errors.Join(err, b.close())
-	}
-	return b, nil
-}
-
-func (b *bed) build(o Options, base *fib.FIB, maker engineMaker) error {
-	cpus, err := affinity.CPUs()
-	if err != nil {
-		return err
-	}
-	engine, closeEngines, err := maker(o)
-	if err != nil {
-		return err
-	}
-	cfg := dataplane.Config{FIB: base, Ports: 2, MaxPackets: o.MaxPackets, MaxDelay: time.Second}
-	for i := range o.Workers {
-		mem, err := umem.New(3*2048 + (o.Chunks+1)*o.MaxPackets)
-		if err != nil {
-			return err
-		}
-		slab, err := batch.NewSlab(o.Chunks, o.MaxPackets)
-		if err != nil {
-			return err
-		}
-		b.closers = append(b.closers, mem.Close, slab.Close)
-		pool := umem.NewPool(mem)
-		in, out := memport.New(0, mem, pool), memport.New(egressPort, mem, pool)
-		b.in, b.out = append(b.in, in), append(b.out, out)
-		e, err := engine(mem.Bytes())
-		if err != nil {
-			return errors.Join(err, closeEngines())
-		}
-		cfg.Workers = append(cfg.Workers, dataplane.WorkerConfig{
-			CPU: cpus[len(cpus)-1-i%len(cpus)], Memory: mem, Pool: pool, Chunks: slab, Engine: e,
-			Queues: [][]dataplane.Queue{{in}, {out}},
-		})
-	}
-	b.closers = append(b.closers, closeEngines)
-	b.router, err = dataplane.New(cfg)
-	return err
-}
-
-// close gives everything back, engines first.
-func (b *bed) close() error {
-	var errs []error
-	for _, c := range slices.Backward(b.closers) {
-		errs = append(errs, c())
-	}
-	b.closers = nil
-	return errors.Join(errs...)
 }
 
 // round is one timed run.
@@ -235,31 +155,31 @@ func (r round) mpps() float64 { return float64(r.packets) / r.seconds / 1e6 }
 
 // measure runs the router at full speed, and counts between two moments at which
 // it is at speed.
-func measure(o Options, base *fib.FIB, engine engineMaker, play [][]byte) (r round, err error) {
-	b, err := newBed(o, base, engine)
+func measure(o Options, base *fib.FIB, engine bed.Maker, play [][]byte) (r round, err error) {
+	b, err := bed.New(o.bed(), base, engine)
 	if err != nil {
 		return round{}, err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	for i, q := range b.in {
-		q.Play(rotate(play, i*len(play)/len(b.in)), -1)
+	defer func() { err = errors.Join(err, b.Close()) }()
+	for i, q := range b.In {
+		q.Play(rotate(play, i*len(play)/len(b.In)), -1)
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + o.Workers))
-	if err := b.router.Start(); err != nil {
+	if err := b.Router.Start(); err != nil {
 		return round{}, err
 	}
 	time.Sleep(o.Duration / 10)
-	before, start := b.router.Stats(), time.Now()
+	before, start := b.Router.Stats(), time.Now()
 	time.Sleep(o.Duration)
-	after, elapsed := b.router.Stats(), time.Since(start)
-	for _, q := range b.in {
+	after, elapsed := b.Router.Stats(), time.Since(start)
+	for _, q := range b.In {
 		q.Pause()
 	}
-	b.router.Stop()
+	b.Router.Stop()
 
 	r = round{
 		engine: after.Engine, seconds: elapsed.Seconds(), stages: map[string]float64{},
-		packets: after.Ports[egressPort].TxPackets - before.Ports[egressPort].TxPackets,
+		packets: after.Ports[bed.EgressPort].TxPackets - before.Ports[bed.EgressPort].TxPackets,
 	}
 	for s := range dataplane.Stage(dataplane.NumStages) {
 		after.Stages[s].Sub(&before.Stages[s])

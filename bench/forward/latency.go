@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/bench/bed"
 	"github.com/warproute/warproute/internal/affinity"
 	"github.com/warproute/warproute/internal/oracle"
 	"github.com/warproute/warproute/umem"
@@ -29,11 +30,11 @@ type Latency struct {
 // every result and every frame of the first of each size is verified.
 func MeasureLatency(o Options, sizes []int, chunks int) (all []Latency, err error) {
 	rnd := rand.New(rand.NewPCG(o.Seed, 0))
-	routes, err := makeRoutes(rnd, o)
+	routes, err := bed.Routes(rnd, o.Table, o.IPv6, o.Routes, o.Seed)
 	if err != nil {
 		return nil, err
 	}
-	base, err := buildFIB(routes)
+	base, err := bed.NewFIB(routes, 1500)
 	if err != nil {
 		return nil, err
 	}
@@ -47,12 +48,12 @@ func MeasureLatency(o Options, sizes []int, chunks int) (all []Latency, err erro
 	if err != nil {
 		return nil, err
 	}
-	make, closeEngines, err := o.engine(base)(o)
+	make, closeEngines, err := o.engine(base)()
 	if err != nil {
 		return nil, errors.Join(err, mem.Close(), slab.Close())
 	}
 	defer func() { err = errors.Join(err, closeEngines(), mem.Close(), slab.Close()) }()
-	e, err := make(mem.Bytes())
+	e, err := make(0, mem.Bytes())
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +66,7 @@ func MeasureLatency(o Options, sizes []int, chunks int) (all []Latency, err erro
 		return nil, err
 	}
 	defer restore()
-	play, truth := frames(rnd, routes, 1<<16, o.Size), answers(routes)
+	play, truth := frames(rnd, routes, 1<<16, o.Size), bed.Answers(routes)
 	c := slab.Chunks[0]
 	for _, n := range sizes {
 		times, at := []float64{}, 0
@@ -104,7 +105,7 @@ func MeasureLatency(o Options, sizes []int, chunks int) (all []Latency, err erro
 func right(c *batch.Chunk, mem []byte, in [][]byte, truth *oracle.Ranges[int]) error {
 	for i, f := range in {
 		r := c.Out[i]
-		if r.Verdict != batch.Forward(egressPort) || int(r.Len) != len(f) {
+		if r.Verdict != batch.Forward(bed.EgressPort) || int(r.Len) != len(f) {
 			return fmt.Errorf("packet %d: %v, %d bytes", i, r.Verdict, r.Len)
 		}
 		if got, want := mem[r.Addr:][:r.Len], expect(f, truth); !bytes.Equal(got, want) {

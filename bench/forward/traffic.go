@@ -2,111 +2,16 @@ package forward
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 
-	"github.com/warproute/warproute/fib"
-	"github.com/warproute/warproute/internal/routes"
+	"github.com/warproute/warproute/bench/bed"
 	"github.com/warproute/warproute/packet"
 )
 
-// egressPort is the port by which all traffic of the benchmark leaves.
-const egressPort = 1
-
-var (
-	routerMAC = fib.MAC(0x020000000001) // of the egress port
-	peers     = 64                      // neighbours that routes point to
-)
-
-func peerMAC(i int) fib.MAC { return fib.MAC(0x020000010000 + uint64(i)) }
-
-// route is one prefix of the benchmark's table.
-type route struct {
-	prefix netip.Prefix
-	peer   int
-}
-
-// makeRoutes returns the routes of the table that the options name.
-func makeRoutes(rnd *rand.Rand, o Options) ([]route, error) {
-	if o.Table == "random" {
-		return randomRoutes(rnd, o.IPv6, o.Routes), nil
-	}
-	f := routes.IPv4
-	if o.IPv6 {
-		f = routes.IPv6
-	}
-	set, err := routes.New(o.Table, f, o.Routes, o.Seed)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]route, 0, set.Len())
-	for _, p := range set.Prefixes {
-		if a := p.Addr(); a.Is4() || p.Bits() <= 64 { // frames go to addresses whose second half is random
-			list = append(list, route{p, rnd.IntN(peers)})
-		}
-	}
-	return list, nil
-}
-
-// randomRoutes returns n distinct prefixes of one family: lengths as they are
-// common in the internet's table, none nested in a martian range.
-func randomRoutes(rnd *rand.Rand, ipv6 bool, n int) []route {
-	seen := make(map[netip.Prefix]bool, n)
-	routes := make([]route, 0, n)
-	for len(routes) < n {
-		var p netip.Prefix
-		if ipv6 {
-			var a [16]byte
-			binary.BigEndian.PutUint64(a[:], rnd.Uint64()>>3|0x2000_0000_0000_0000)
-			p = netip.PrefixFrom(netip.AddrFrom16(a), 32+4*rnd.IntN(5)).Masked()
-		} else {
-			var a [4]byte
-			binary.BigEndian.PutUint32(a[:], rnd.Uint32())
-			if a[0] == 0 || a[0] == 127 || a[0] >= 224 {
-				continue
-			}
-			p = netip.PrefixFrom(netip.AddrFrom4(a), 16+rnd.IntN(9)).Masked()
-		}
-		if !seen[p] {
-			seen[p] = true
-			routes = append(routes, route{p, rnd.IntN(peers)})
-		}
-	}
-	return routes
-}
-
-// buildFIB puts the routes into a forwarding base whose neighbours are resolved.
-func buildFIB(routes []route) (*fib.FIB, error) {
-	f := fib.New(1)
-	f.SetPort(0, routerMAC, 1500)
-	f.SetPort(egressPort, routerMAC, 1500)
-	hops := make([]fib.ID, peers)
-	for i := range hops {
-		adj, err := f.NewAdjacency(egressPort)
-		if err != nil {
-			return nil, err
-		}
-		f.SetAdjacency(adj, egressPort, peerMAC(i))
-		if hops[i], err = f.NewNextHop(fib.KindForward, fib.Path{Adjacency: adj, Weight: 1}); err != nil {
-			return nil, err
-		}
-	}
-	for _, r := range routes {
-		table := f.IPv4.Table
-		if r.prefix.Addr().Is6() {
-			table = f.IPv6.Table
-		}
-		if err := table.Insert(r.prefix, hops[r.peer]); err != nil {
-			return nil, fmt.Errorf("build table: %w", err)
-		}
-	}
-	return f, nil
-}
-
 // frames returns n frames of the given size in bytes, FCS not counted, each to a
 // random address that a random route covers.
-func frames(rnd *rand.Rand, routes []route, n, size int) [][]byte {
+func frames(rnd *rand.Rand, routes []bed.Route, n, size int) [][]byte {
 	out := make([][]byte, n)
 	for i := range out {
 		f := make([]byte, size)
@@ -114,7 +19,7 @@ func frames(rnd *rand.Rand, routes []route, n, size int) [][]byte {
 		for j := packet.EthernetLen; j < size; j++ {
 			f[j] = byte(rnd.Uint32())
 		}
-		p := routes[rnd.IntN(len(routes))].prefix
+		p := routes[rnd.IntN(len(routes))].Prefix
 		if p.Addr().Is6() {
 			writeIPv6(f, rnd, p)
 		} else {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/warproute/warproute/bench/bed"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/oracle"
 	"github.com/warproute/warproute/packet"
@@ -14,41 +15,30 @@ import (
 
 // verify plays every frame once through a router of one worker and compares what
 // comes out, in order, with what should.
-func verify(o Options, base *fib.FIB, routes []route, play [][]byte) (verified int, err error) {
+func verify(o Options, base *fib.FIB, routes []bed.Route, play [][]byte) (verified int, err error) {
 	o.Workers = 1
-	b, err := newBed(o, base, o.engine(base))
+	b, err := bed.New(o.bed(), base, o.engine(base))
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
+	defer func() { err = errors.Join(err, b.Close()) }()
 	var got [][]byte
-	b.out[0].Collect(func(f []byte) { got = append(got, bytes.Clone(f)) })
-	b.in[0].Play(play, len(play))
-	if err := b.router.Start(); err != nil {
+	b.Out[0].Collect(func(f []byte) { got = append(got, bytes.Clone(f)) })
+	b.In[0].Play(play, len(play))
+	if err := b.Router.Start(); err != nil {
 		return 0, err
 	}
-	b.router.Stop()
+	b.Router.Stop()
 	if len(got) != len(play) {
 		return 0, fmt.Errorf("%d of %d packets came out", len(got), len(play))
 	}
-	truth := answers(routes)
+	truth := bed.Answers(routes)
 	for i, in := range play {
 		if want := expect(in, truth); !bytes.Equal(got[i], want) {
 			return 0, fmt.Errorf("packet %d:\n in   % x\n want % x\n got  % x", i, in, want, got[i])
 		}
 	}
 	return len(play), nil
-}
-
-// answers is the oracle for routes.
-func answers(routes []route) *oracle.Ranges[int] {
-	return oracle.NewRanges(func(yield func(netip.Prefix, int) bool) {
-		for _, r := range routes {
-			if !yield(r.prefix, r.peer) {
-				return
-			}
-		}
-	})
 }
 
 // expect returns what a router makes of a frame: the oracle's answer, and every
@@ -74,10 +64,10 @@ func expect(in []byte, truth *oracle.Ranges[int]) []byte {
 		p[7]--
 	}
 	peer, _ := truth.Lookup(dst)
-	mac := peerMAC(peer)
+	mac := bed.PeerMAC(peer)
 	for i := range 6 {
 		out[i] = byte(mac >> (40 - 8*i))
-		out[6+i] = byte(routerMAC >> (40 - 8*i))
+		out[6+i] = byte(bed.RouterMAC >> (40 - 8*i))
 	}
 	return out
 }
