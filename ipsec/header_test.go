@@ -176,6 +176,82 @@ func TestUDPEncapsulation(t *testing.T) {
 	}
 }
 
+// A computed checksum of zero is sent as all ones (RFC 8200 section 8.1).
+func TestUDPChecksumIsNeverZero(t *testing.T) {
+	conf := config(rand.New(rand.NewPCG(8, 8)), "null-sha256", Tunnel, false)
+	conf.Encap = &Encap{4500, 4500}
+	out := newSA(t, conf, 1)
+	p := ipPacket(rand.New(rand.NewPCG(9, 9)), true, 17, 0)
+	f := frame(p)
+	for range 1 << 20 {
+		copy(f[frameRoom:], p)
+		at, _, e := out.Encapsulate(0, f, frameRoom, len(p))
+		switch sum := binary.BigEndian.Uint16(f[at+46:]); {
+		case e != OK || sum == 0:
+			t.Fatalf("checksum %#x, %v", sum, e)
+		case sum == 0xffff:
+			return
+		}
+	}
+	t.Error("no checksum came out as zero")
+}
+
+// The length in a UDP header is not trusted: beyond the packet it is refused, below it
+// ends the ESP packet, as Linux has it.
+func TestUDPLengths(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(10, 10))
+	conf := config(rnd, "aes128gcm16", Tunnel, true)
+	conf.Encap = &Encap{4500, 4500}
+	p := ipPacket(rnd, true, 17, 30)
+	setTOS(p, 0)
+	for _, c := range []struct {
+		length func(udp int) int
+		want   Error
+	}{
+		{func(n int) int { return n }, OK},
+		{func(n int) int { return n + 1 }, InHdrError},
+		{func(int) int { return 65535 }, InHdrError},
+		{func(int) int { return 0 }, InHdrError},
+		{func(int) int { return 7 }, InHdrError},
+		{func(int) int { return 15 }, InHdrError},
+		{func(int) int { return 16 }, InStateProtoError},
+		{func(n int) int { return n - 4 }, InStateProtoError},
+	} {
+		out, in := pair(t, conf)
+		f := frame(p)
+		at, n, _ := out.Encapsulate(0, f, frameRoom, len(p))
+		length := c.length(n - 20)
+		binary.BigEndian.PutUint16(f[at+24:], uint16(length))
+		if _, _, e := in.Decapsulate(0, f, at, n); e != c.want {
+			t.Errorf("UDP length %d of %d: got %v, want %v", length, n-20, e, c.want)
+		}
+	}
+	out, in := pair(t, conf)
+	f := frame(p)
+	at, n, _ := out.Encapsulate(0, f, frameRoom, len(p))
+	binary.BigEndian.PutUint16(f[at+2:], uint16(n+9)) // 9 bytes behind the datagram
+	mendIPv4(f[at:])
+	if at, n, e := in.Decapsulate(0, f, at, n+9); e != OK || !bytes.Equal(f[at:at+n], p) {
+		t.Errorf("bytes behind the datagram: %v\n got  % x\n want % x", e, f[at:at+n], p)
+	}
+}
+
+// ESP in fragments is to be reassembled first.
+func TestFragmentsAreNotDecapsulated(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(11, 11))
+	for _, flags := range []uint16{0x2000, 0x2001, 0x0001} {
+		out, in := pair(t, config(rnd, "aes128gcm16", Tunnel, true))
+		p := ipPacket(rnd, true, 17, 30)
+		f := frame(p)
+		at, n, _ := out.Encapsulate(0, f, frameRoom, len(p))
+		binary.BigEndian.PutUint16(f[at+6:], flags)
+		mendIPv4(f[at:])
+		if _, _, e := in.Decapsulate(0, f, at, n); e != InHdrError {
+			t.Errorf("flags and offset %#x: got %v, want %v", flags, e, InHdrError)
+		}
+	}
+}
+
 // ext6 returns an extension header of 8 bytes.
 func ext6(next byte) []byte { return []byte{next, 0, 1, 4, 0, 0, 0, 0} }
 
@@ -282,6 +358,9 @@ func TestPacketsThatDoNotFitAnAssociation(t *testing.T) {
 	p := ipPacket(rnd, true, 17, 10)
 	f := frame(append(bytes.Clone(p), make([]byte, 16)...))
 	at, n, _ := out.Encapsulate(0, f, frameRoom, len(p)+16)
+	if n > len(p)+out.Overhead() {
+		t.Errorf("Ethernet padding was sent: %d bytes", n)
+	}
 	if at, n, e := in.Decapsulate(0, f, at, n); e != OK || !bytes.Equal(f[at:at+n], p) {
 		t.Errorf("Ethernet padding: %v, % x, want % x", e, f[at:at+n], p)
 	}

@@ -72,8 +72,10 @@ func TestSADRefuses(t *testing.T) {
 	if err := d.Add(&SA{c: Config{SPI: 300, Dst: outer4[0]}}); err == nil {
 		t.Error("an outbound one was added")
 	}
-	removedOne := d.Lookup(256, outer4[0])
-	d.Remove(removedOne)
+	first := bare(0, outer4[0]) // where the search for SPI 0 begins
+	if err := d.Add(first); err != nil || !d.Remove(first) {
+		t.Fatal(err)
+	}
 	if s := d.Lookup(0, netip.Addr{}); s != nil {
 		t.Error("finds what marks a removed association")
 	}

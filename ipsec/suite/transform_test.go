@@ -139,6 +139,28 @@ func TestEveryFlippedBitIsRefused(t *testing.T) {
 	}
 }
 
+// Who has the key may send what is authentic, but no whole number of blocks.
+func TestAuthenticPacketsOfWrongLengthAreRefused(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(13, 1))
+	for i := range All {
+		s := &All[i]
+		key, authKey := keys(s, 6)
+		tr := must(s.New(key, authKey))
+		for n := range 40 {
+			p := random(rnd, 8+s.IVLen+n+s.ICVLen)
+			if s.Auth == Combined {
+				p = plainly(s, key, authKey, p, 0, false)
+			} else {
+				end := len(p) - s.ICVLen
+				copy(p[end:], tr.mac.sum(p[:end], 0, false))
+			}
+			if got, want := tr.Open(p, 0, false), n%s.Align == 0; got != want {
+				t.Errorf("%s: payload of %d bytes: %v, want %v", s.Name, n, got, want)
+			}
+		}
+	}
+}
+
 func TestWrongLengthsAreRefused(t *testing.T) {
 	for i := range All {
 		s := &All[i]
@@ -169,8 +191,7 @@ func TestKeysOfWrongLengthSayWhichIsWanted(t *testing.T) {
 	}
 }
 
-// Two numbers that differ in either half have different IVs; those of CBC differ in
-// about half of their bits.
+// Numbers that differ in either half have different IVs; those of CBC depend on the key.
 func TestIVs(t *testing.T) {
 	for i := range All {
 		s := &All[i]
@@ -179,6 +200,7 @@ func TestIVs(t *testing.T) {
 		}
 		key, authKey := keys(s, 8)
 		a, b := must(s.New(key, authKey)), must(s.New(key, authKey))
+		other := must(s.New(keys(s, 9)))
 		seen := map[string]uint64{}
 		for _, high := range []uint64{0, 1, 1 << 31} {
 			for low := range uint64(1000) {
@@ -188,12 +210,15 @@ func TestIVs(t *testing.T) {
 				if !bytes.Equal(iv, same) {
 					t.Fatalf("%s: two workers make %x and %x of %d", s.Name, iv, same, low)
 				}
-				if other, used := seen[string(iv)]; used {
-					t.Fatalf("%s: %d and %d have IV %x", s.Name, high<<32|low, other, iv)
+				if earlier, used := seen[string(iv)]; used {
+					t.Fatalf("%s: %d and %d have IV %x", s.Name, high<<32|low, earlier, iv)
 				}
 				seen[string(iv)] = high<<32 | low
-				if s.Cipher == CBC && bytes.HasPrefix(iv, make([]byte, 4)) {
-					t.Fatalf("%s: IV %x can be foreseen", s.Name, iv)
+				if s.Cipher == CBC {
+					other.PutIV(same, high<<32|low)
+					if bytes.HasPrefix(iv, make([]byte, 4)) || bytes.Equal(iv, same) {
+						t.Fatalf("%s: IV %x can be foreseen, with another key %x", s.Name, iv, same)
+					}
 				}
 			}
 		}
