@@ -62,7 +62,7 @@ func (e *entry) given(field string) bool {
 // choice records that a value is missing or is none of those that there are.
 func choice[T ~string](e *entry, field string, got T, choices []T) {
 	if got == "" && !e.given(field) {
-		e.lacks(field, fmt.Sprintf("add `%s: ` with %s", field, alternatives(choices)))
+		e.lacks(field, "add one: "+alternatives(choices))
 		return
 	}
 	e.errs = append(e.errs, checkChoice(e.config, e.key+"."+field, got, choices)...)

@@ -28,9 +28,9 @@ func (e *entry) checkKeys(a *SA) {
 // bytes, with a salt behind them.
 func (e *entry) checkKey(field string, k Key, file string, s *suite.Suite, bytes, salt int) {
 	from, digits := keyField(field, file), 2*(bytes+salt)
-	what := fmt.Sprintf("%d hex digits, %d bytes", digits, bytes)
+	what := fmt.Sprintf("%d hex digits (%d bytes)", digits, bytes)
 	if salt > 0 {
-		what += fmt.Sprintf(" of key and %d of salt behind them", salt)
+		what = fmt.Sprintf("%d hex digits (%d bytes of key, then %d of salt)", digits, bytes, salt)
 	}
 	switch {
 	case file != "" && e.given(field):
@@ -38,7 +38,7 @@ func (e *entry) checkKey(field string, k Key, file string, s *suite.Suite, bytes
 	case digits == 0 && (k.Len() > 0 || file != ""):
 		e.wrong(from, s.Name+" takes none", "remove it, or choose another suite")
 	case digits > 0 && k.Len() == 0 && file == "":
-		e.lacks(field, fmt.Sprintf("add `%s_file: FILE`, with %s, in FILE", field, what))
+		e.lacks(field, fmt.Sprintf("add `%s_file: FILE`, with %s in FILE", field, what))
 	case k.Len() > 0 && 2*k.Len() != digits:
 		e.wrong(from, fmt.Sprintf("%d hex digits are not a key of %s", 2*k.Len(), s.Name), "write "+what)
 	}

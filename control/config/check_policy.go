@@ -7,10 +7,7 @@ import (
 )
 
 func (c *Config) checkPolicies() (errs Errors) {
-	sas := map[string]*SA{}
-	for i := range c.IPsec.SAs {
-		sas[c.IPsec.SAs[i].Name] = &c.IPsec.SAs[i]
-	}
+	sas, sure := c.byName()
 	for i := range c.IPsec.Policies {
 		p := &c.IPsec.Policies[i]
 		e := &entry{config: c, key: fmt.Sprintf("ipsec.policies[%d]", i)}
@@ -18,10 +15,23 @@ func (c *Config) checkPolicies() (errs Errors) {
 		choice(e, "action", p.Action, actions)
 		e.checkPrefixes(p)
 		e.checkPorts(p)
-		e.checkTarget(p, sas)
+		e.checkTarget(p, sas, sure)
 		errs = append(errs, e.errs...)
 	}
 	return errs
+}
+
+// byName returns the associations by their names, and whether these are right: if not,
+// which is an error already, a policy may mean one with another name.
+func (c *Config) byName() (sas map[string]*SA, sure bool) {
+	sas, sure = map[string]*SA{}, true
+	for i := range c.IPsec.SAs {
+		a := &c.IPsec.SAs[i]
+		_, twice := sas[a.Name]
+		sure = sure && !twice && saName.MatchString(a.Name)
+		sas[a.Name] = a
+	}
+	return sas, sure
 }
 
 func (e *entry) checkPrefixes(p *Policy) {
@@ -31,7 +41,7 @@ func (e *entry) checkPrefixes(p *Policy) {
 	}{{"src", p.Src}, {"dst", p.Dst}} {
 		switch {
 		case !x.prefix.IsValid():
-			e.lacks(x.field, "add a prefix; any is 0.0.0.0/0 or ::/0")
+			e.lacks(x.field, "add a prefix, 0.0.0.0/0 or ::/0 for any")
 		case x.prefix != x.prefix.Masked():
 			e.wrong(x.field, fmt.Sprintf("%v has address bits beyond its length", x.prefix), fmt.Sprintf("did you mean %v, or %v/%d?",
 				x.prefix.Masked(), x.prefix.Addr(), x.prefix.Addr().BitLen()))
@@ -69,9 +79,8 @@ func (e *entry) checkPorts(p *Policy) {
 }
 
 // checkTarget checks what is to protect a policy's packets.
-func (e *entry) checkTarget(p *Policy, sas map[string]*SA) {
+func (e *entry) checkTarget(p *Policy, sas map[string]*SA, sure bool) {
 	a, known := sas[p.SA]
-	_, nameless := sas[""] // an error already; it may be the one that is meant
 	switch {
 	case !slices.Contains(actions, p.Action):
 	case p.Action != ActionProtect && p.SA != "":
@@ -79,9 +88,10 @@ func (e *entry) checkTarget(p *Policy, sas map[string]*SA) {
 	case p.Action != ActionProtect:
 	case p.SA == "":
 		e.lacks("sa", "add the name of the association that is to protect its packets")
-	case !known && !nameless:
+	case !sure:
+	case !known:
 		e.wrong("sa", fmt.Sprintf("there is no association %q", p.SA), e.config.mendSA(p))
-	case !known || a.Direction == "" || p.Direction == "":
+	case a.Direction == "" || p.Direction == "":
 	case a.Direction != p.Direction:
 		e.wrong("sa", fmt.Sprintf("%q is for direction: %s, the policy for %s", p.SA, a.Direction, p.Direction), e.config.mendSA(p))
 	case a.Mode == SATransport && a.Src.IsValid() && p.Src.IsValid() && a.Src.Is4() != p.Src.Addr().Is4():

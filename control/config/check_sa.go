@@ -78,12 +78,13 @@ func (e *entry) checkAddresses(a *SA) {
 			e.lacks(x.field, "add an IP address: src is the sender's, dst the receiver's")
 		case x.addr.Is4In6():
 			e.wrong(x.field, fmt.Sprintf("%v is an IPv4 address in IPv6's form", x.addr), fmt.Sprintf("did you mean %v?", x.addr.Unmap()))
+		case x.addr.IsUnspecified() && x.field == "src" && a.Direction == DirectionIn: // any sender
 		case x.addr.Zone() != "" || x.addr.IsMulticast() || x.addr.IsUnspecified():
 			e.wrong(x.field, fmt.Sprintf("%v is not the address of one host", x.addr), "write one such as 192.0.2.1 or 2001:db8::1")
 		}
 	}
-	if a.Src.IsValid() && a.Dst.IsValid() && a.Src.Is4() != a.Dst.Is4() {
-		e.wrong("dst", fmt.Sprintf("%v and the source, %v, are of two families", a.Dst, a.Src), "write two addresses of IPv4, or two of IPv6; what is inside a tunnel can be of either")
+	if a.Src.IsValid() && a.Dst.IsValid() && a.Src.Unmap().Is4() != a.Dst.Unmap().Is4() {
+		e.wrong("dst", fmt.Sprintf("%v and the source, %v, are of two families", a.Dst, a.Src), "write two addresses of IPv4, or two of IPv6 (the packets in a tunnel may be of either)")
 	}
 }
 
@@ -138,7 +139,7 @@ func (e *entry) checkUnique(a *SA, i int, s *seen) {
 	if first, twice := s.receivers[to]; !twice {
 		s.receivers[to] = i
 	} else if a.SPI >= minSPI && a.Dst.IsValid() {
-		e.wrong("spi", fmt.Sprintf("%#x to %v is already that of %s; a receiver finds only one", a.SPI, a.Dst, where(first, "spi")), "write another, here and at the peer")
+		e.wrong("spi", fmt.Sprintf("%#x to %v is already that of %s, and a receiver finds only one", a.SPI, a.Dst, where(first, "spi")), "write another, here and at the peer")
 	}
 	if !counts(a.Suite) || a.Key.Len() == 0 {
 		return
@@ -147,7 +148,7 @@ func (e *entry) checkUnique(a *SA, i int, s *seen) {
 	if first, twice := s.keys[a.Key.digest()]; !twice {
 		s.keys[a.Key.digest()] = i
 	} else if b := &sas[first]; a.Direction == b.Direction || a.SPI != b.SPI || a.Src != b.Src || a.Dst != b.Dst {
-		e.wrong(keyField("key", a.KeyFile), fmt.Sprintf("it is also the key of %s; both would count through the same nonces, and with %s that gives away what they encrypt", where(first, "name"), a.Suite),
-			"draw another, as for each direction of a tunnel")
+		e.wrong(keyField("key", a.KeyFile), fmt.Sprintf("it is also the key of %s: with %s both would use the same nonces, which gives away what they encrypt", where(first, "name"), a.Suite),
+			"draw a key for each, also for the two directions of a tunnel")
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net"
+	"os"
 	"strings"
 	"testing"
 )
@@ -65,5 +66,32 @@ func TestCheckHostKeepsThePlaceInTheFile(t *testing.T) {
 func TestCheckHostChecksTheValuesFirst(t *testing.T) {
 	if err := CheckHost(Default("lan0", "lan0")); err == nil || !strings.Contains(err.Error(), "already a port") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestStateNeedsADirectory(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/file", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, state, direction, want string }{
+		{"one that is there", dir, "out", ""},
+		{"one that the router makes", dir + "/new", "out", ""},
+		{"none above it", dir + "/no/new", "out", "f:3:10: ipsec.state: there is no directory " + dir + "/no; create it, or choose another path, for sequence numbers that are kept over restarts"},
+		{"a file", dir + "/file", "out", "f:3:10: ipsec.state: " + dir + "/file is not a directory; choose another path, for sequence numbers that are kept over restarts"},
+		{"no numbers to keep", dir + "/no/new", "in", ""},
+	} {
+		c, err := Parse("f", []byte(onePort+"ipsec:\n  state: "+tt.state+"\n  sas:\n    - {name: a, spi: 256, direction: "+tt.direction+
+			", src: 192.0.2.1, dst: 192.0.2.2, suite: null-sha256, auth_key: "+keyC+"}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := c.checkState().orNil(); err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", tt.name, got, tt.want)
+		}
 	}
 }

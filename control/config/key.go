@@ -16,7 +16,8 @@ import (
 // A key from a file of its own is nowhere else. One from the configuration is also in
 // the text of that, which the collector frees when it likes.
 type Key struct {
-	secret *secret // a pointer, as fmt shows no bytes behind one, nor calls String in unexported fields
+	// fmt calls no String of unexported fields, and follows one pointer at times, but never two.
+	secret **secret
 }
 
 type secret struct {
@@ -29,7 +30,8 @@ func NewKey(b []byte) Key {
 	if len(b) == 0 {
 		return Key{}
 	}
-	return Key{&secret{b, sha256.Sum256(b)}}
+	s := &secret{b, sha256.Sum256(b)}
+	return Key{&s}
 }
 
 // Bytes returns the key itself, not a copy: zeros after Zero.
@@ -37,7 +39,7 @@ func (k Key) Bytes() []byte {
 	if k.secret == nil {
 		return nil
 	}
-	return k.secret.bytes
+	return (*k.secret).bytes
 }
 
 // Len returns how many bytes there are.
@@ -53,7 +55,7 @@ func (k Key) digest() [sha256.Size]byte {
 	if k.secret == nil {
 		return [sha256.Size]byte{}
 	}
-	return k.secret.digest
+	return (*k.secret).digest
 }
 
 // String tells nothing but whether there is a key.

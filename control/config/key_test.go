@@ -1,0 +1,190 @@
+package config
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestKeysAreNotPrinted(t *testing.T) {
+	c, err := Parse("f", []byte(tunnel))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := c.IPsec.SAs[0].Key
+	b := k.Bytes()
+	spellings := []string{hex.EncodeToString(b[8:12]), strings.Trim(fmt.Sprint(b[8:12]), "[]"), strings.Trim(fmt.Sprintf("%#v", b[8:12]), "[]byte{}"), string(b[8:12])}
+	check := func(how, text string) {
+		for _, s := range spellings {
+			if strings.Contains(strings.ToLower(text), s) {
+				t.Errorf("%s prints the key: %s", how, text)
+			}
+		}
+	}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%o", "%c"} {
+		for _, v := range []any{k, &k, c.IPsec.SAs[0], &c.IPsec.SAs[0], c, struct{ hidden SA }{c.IPsec.SAs[0]}, map[string]Key{"k": k}} {
+			check(fmt.Sprintf("%s of %T", verb, v), fmt.Sprintf(verb, v))
+		}
+	}
+	var log strings.Builder
+	slog.New(slog.NewTextHandler(&log, nil)).Info("", "a", c.IPsec.SAs[0], "k", k)
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("", "a", c.IPsec.SAs[0], "k", k)
+	check("slog", log.String())
+	text, err := json.Marshal(c)
+	check("json", string(text))
+	if err != nil || k.String() != "(key)" || (Key{}).String() != "(no key)" {
+		t.Errorf("json: %v; a key prints as %v, none as %v", err, k, Key{})
+	}
+}
+
+// Whatever character is missing from a file, or is one too many, and whatever field
+// a key is written to.
+func TestKeysAreNotInErrors(t *testing.T) {
+	texts := []string{tunnel + "x"}
+	for i := range tunnel {
+		texts = append(texts, tunnel[:i], tunnel[:i]+tunnel[i+1:])
+		for _, s := range []string{"\n", " ", ":", "\"", "-", "[", "x: "} {
+			texts = append(texts, tunnel[:i]+s+tunnel[i:])
+		}
+	}
+	for _, line := range strings.Split(tunnel, "\n") {
+		if field, value, ok := strings.Cut(line, ": "); ok {
+			texts = append(texts, strings.Replace(tunnel, line, field+": "+keyA, 1), strings.Replace(tunnel, line, keyA+": "+value, 1))
+		}
+	}
+	mistakes := 0
+	for _, text := range texts {
+		_, err := Parse("f", []byte(text))
+		if err == nil {
+			continue
+		}
+		mistakes++
+		got := err.Error()
+		for _, key := range []string{keyA, keyB, keyC} {
+			for i := 0; i+12 <= len(key); i++ {
+				if strings.Contains(got, key[i:i+12]) {
+					t.Fatalf("a part of a key, %s, is in the errors of\n%s\nwhich are\n%s", key[i:i+12], text, got)
+				}
+			}
+		}
+	}
+	if mistakes < len(texts)/2 {
+		t.Errorf("only %d of %d texts have mistakes", mistakes, len(texts))
+	}
+}
+
+func TestZeroOverwritesAllCopies(t *testing.T) {
+	k := NewKey([]byte{1, 2, 3})
+	copied, bytes := k, k.Bytes()
+	k.Zero()
+	if string(bytes) != "\x00\x00\x00" || string(copied.Bytes()) != "\x00\x00\x00" {
+		t.Errorf("left %v, and in the copy %v", bytes, copied.Bytes())
+	}
+	if !copied.Equal(NewKey([]byte{1, 2, 3})) || copied.Equal(NewKey([]byte{0, 0, 0})) || k.Equal(Key{}) {
+		t.Error("a key that is overwritten is another one")
+	}
+	Key{}.Zero() // there is nothing to do, also not wrong
+}
+
+// fileTest is a configuration in a folder, with its key in the file k.
+func fileTest(t *testing.T, key string, mode os.FileMode) (config string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "k"), []byte(key), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(dir, "k"), mode); err != nil { // whatever the umask
+		t.Fatal(err)
+	}
+	config = filepath.Join(dir, "w.yaml")
+	if err := os.WriteFile(config, []byte(strings.Replace(tunnel, "key: "+keyA, "key_file: k", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+func TestKeyFilesAreReadByLoadAlone(t *testing.T) {
+	for name, text := range map[string]string{
+		"one line": keyA + "\n", "no end of line": keyA, "prefix, and the end of line of Windows": "0x" + strings.ToUpper(keyA) + "\r\n",
+	} {
+		path := fileTest(t, text, 0o400)
+		c, err := Load(path)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := hex.EncodeToString(c.IPsec.SAs[0].Key.Bytes()); got != keyA {
+			t.Errorf("%s: read %s", name, got)
+		}
+		if err := c.Check(); err != nil {
+			t.Errorf("%s: checked again: %v", name, err)
+		}
+	}
+	text := strings.Replace(tunnel, "key: "+keyA, "key_file: /no/such/key", 1)
+	c, err := Parse("f", []byte(text))
+	if err != nil || c.IPsec.SAs[0].Key.Len() != 0 || c.IPsec.SAs[0].KeyFile != "/no/such/key" {
+		t.Errorf("Parse, which opens no files: %v", err)
+	}
+}
+
+func TestKeyFileMistakes(t *testing.T) {
+	const hexMend = "; write the key there, as hex digits in one line"
+	tests := []struct {
+		name, text string
+		mode       os.FileMode
+		want       string // DIR for the folder
+	}{
+		{"readable by the group", keyA, 0o640, "DIR/k is open to others than its owner (mode 0640); chmod 600 DIR/k"},
+		{"writable by all", keyA, 0o602, "DIR/k is open to others than its owner (mode 0602); chmod 600 DIR/k"},
+		{"empty", "\n", 0o600, "DIR/k: there are no hex digits" + hexMend},
+		{"two lines", keyA[:20] + "\n" + keyA[20:], 0o600, "DIR/k: character 21 is not a hex digit" + hexMend},
+		{"bytes", "\x00\x11\x22\xff", 0o600, "DIR/k: character 1 is not a hex digit" + hexMend},
+		{"no salt", keyA[:32], 0o600, "32 hex digits are not a key of aes128gcm16; write 40 hex digits (16 bytes of key, then 4 of salt)"},
+		{"something else", strings.Repeat("0", 2000), 0o600, "DIR/k has 2000 bytes, which no key has" + hexMend},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { checkLoad(t, fileTest(t, tt.text, tt.mode), tt.want) })
+	}
+	t.Run("missing", func(t *testing.T) {
+		path := fileTest(t, keyA, 0o600)
+		if err := os.Remove(filepath.Join(filepath.Dir(path), "k")); err != nil {
+			t.Fatal(err)
+		}
+		checkLoad(t, path, "stat DIR/k: no such file or directory"+hexMend)
+	})
+	t.Run("a directory", func(t *testing.T) {
+		path := fileTest(t, keyA, 0o600)
+		text := strings.Replace(tunnel, "key: "+keyA, "key_file: "+filepath.Dir(path), 1)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		checkLoad(t, path, "DIR is not a regular file; name one that has the key, as hex digits in one line")
+	})
+}
+
+// checkLoad wants one error, at the key file's place in the configuration.
+func checkLoad(t *testing.T, path, want string) {
+	t.Helper()
+	_, err := Load(path)
+	want = path + ":10:17: ipsec.sas[0].key_file: " + strings.ReplaceAll(want, "DIR", filepath.Dir(path))
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+func TestKeysOfFilesAreCompared(t *testing.T) {
+	path := fileTest(t, keyA, 0o600)
+	text := strings.Replace(tunnel, "key: "+keyA, "key_file: k", 1)
+	text = strings.Replace(text, "suite: aes128-sha256\n      key: "+keyB+"\n      auth_key: "+keyC, "suite: aes128gcm16\n      key_file: k", 1)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), `:17:17: ipsec.sas[1].key_file: it is also the key of "branch-out" in line 4`) {
+		t.Errorf("one file for two directions: %v", err)
+	}
+}
