@@ -94,7 +94,7 @@ func (s *SA) find(p []byte, h *header) (from, to int, e Error) {
 		}
 		// The checksum says nothing that the ICV does not.
 		length := int(binary.BigEndian.Uint16(p[from+4:]))
-		if length < udpLen || length > to-from {
+		if length > to-from { // too short is seen below
 			return 0, 0, InHdrError
 		}
 		inUDP, from, to = true, from+udpLen, from+length
