@@ -1,0 +1,134 @@
+package guest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/lab/guest/wire"
+)
+
+// StartVM boots a stock kernel in QEMU, which emulates its processors. The kernel is what
+// scripts/kernel.sh left in a directory. It needs the Debian packages qemu-system-x86,
+// qemu-system-common, iproute2 and kmod.
+func StartVM(kernel string) (*Guest, error) {
+	ns, err := lab.New("vm")
+	if err != nil {
+		return nil, fmt.Errorf("start a virtual machine: %w", err)
+	}
+	defer ns.Close() // its processes keep it
+	g, err := prepare(ns, "vm")
+	if err == nil {
+		err = g.bootVM(kernel)
+	}
+	if err != nil {
+		g.Close()
+		return nil, fmt.Errorf("start a virtual machine: %w", err)
+	}
+	return g, nil
+}
+
+// What the first root has to have until the host's files are there.
+var firstModules = []string{"virtio_pci", "virtiofs", "overlay", "virtio_console"}
+
+func (g *Guest) bootVM(kernel string) error {
+	kernel, err := filepath.Abs(kernel)
+	if err != nil {
+		return err
+	}
+	images, err := filepath.Glob(filepath.Join(kernel, "boot/vmlinuz-*"))
+	if err != nil {
+		return err
+	}
+	if len(images) != 1 {
+		return fmt.Errorf("find its kernel: want one in %s, found %q (scripts/kernel.sh fetches it)", filepath.Join(kernel, "boot"), images)
+	}
+	version := strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")
+	initrd := filepath.Join(g.dir, "initrd")
+	if err := g.writeInitrd(initrd, kernel, version); err != nil {
+		return fmt.Errorf("write the first root: %w", err)
+	}
+	share, err := g.shareRoot()
+	if err != nil {
+		return fmt.Errorf("share the host's files: %w", err)
+	}
+	const memory = "1024M"
+	return g.boot("qemu-system-x86_64",
+		"-M", "pc,usb=off", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+		"-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", "1", "-m", memory,
+		"-object", "memory-backend-memfd,id=memory,size="+memory+",share=on", "-numa", "node,memdev=memory", // which the sharing process reads and writes
+		"-kernel", images[0], "-initrd", initrd,
+		"-append", "rdinit=/agent console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check net.ifnames=0 cryptomgr.notests",
+		"-serial", "stdio",
+		"-device", "virtio-serial-pci", "-chardev", "socket,id=control,fd=3", "-device", "virtserialport,chardev=control,name="+controlPort,
+		"-chardev", "socket,id=share,path="+share, "-device", "vhost-user-fs-pci,chardev=share,tag=root",
+	)
+}
+
+// controlPort is the virtio port by which commands arrive.
+const controlPort = "control"
+
+// shareRoot starts the process that gives the guest the host's files, and returns the
+// socket at which it does.
+func (g *Guest) shareRoot() (string, error) {
+	path := filepath.Join(g.dir, "share.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+	if err != nil {
+		return "", err
+	}
+	l.SetUnlinkOnClose(false)
+	defer l.Close()
+	f, err := l.File()
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return path, g.start(f, "/usr/lib/qemu/virtiofsd", "-f", "--fd=3", "-o", "source=/,sandbox=chroot,cache=always,log_level=warn", "--thread-pool-size=0")
+}
+
+// writeInitrd writes the first root: the agent, its configuration, and the modules
+// that it needs.
+func (g *Guest) writeInitrd(file, kernel, version string) error {
+	var archive cpio
+	config := wire.Config{Share: "virtiofs", Modules: filepath.Join(kernel, "lib/modules", version), Control: controlPort}
+	for _, m := range firstModules {
+		cmd := exec.Command("modprobe", "-d", kernel, "-S", version, "--show-depends", m)
+		out, err := cmd.Output()
+		if err != nil {
+			return fmt.Errorf("%s: %w", cmd, err)
+		}
+		for line := range strings.Lines(string(out)) {
+			f := strings.Fields(line)
+			if len(f) < 2 || f[0] != "insmod" {
+				continue // built in
+			}
+			name := "/" + filepath.Base(f[1])
+			if slices.Contains(config.Insert, name) {
+				continue
+			}
+			config.Insert = append(config.Insert, name)
+			if err := archive.addFile(name, f[1]); err != nil {
+				return err
+			}
+		}
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		return err
+	}
+	archive.add(wire.ConfigFile, 0o100644, text)
+	if err := archive.addFile("agent", filepath.Join(g.dir, "agent")); err != nil {
+		return err
+	}
+	for _, d := range firstDirs {
+		archive.add(d, 0o040755, nil)
+	}
+	archive.add("dev", 0o040755, nil)
+	return os.WriteFile(file, archive.bytes(), 0o644)
+}
