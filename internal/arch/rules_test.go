@@ -50,6 +50,7 @@ var imports = []struct {
 	{"control/routefile", []string{"lookup", "lookup/ipv4", "lookup/ipv6"}, "routes from text, for lookups without a router"},
 	{"control/status", []string{"batch", "dataplane", "control/mirror", "internal/hist"}, "what a router tells of itself"},
 	{"control/metrics", []string{"batch", "dataplane", "control/status", "internal/hist"}, "the same, to Prometheus"},
+	{"control/addresses", nil, "addresses of interfaces; knows not who speaks by them"},
 	{"control/doctor", []string{"afxdp", "umem", "internal/genl"}, "looks at the host before there is a router"},
 
 	{"internal/service", []string{

@@ -1,0 +1,80 @@
+package addresses
+
+import (
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Addresses are told of as they come and go: the first of each family that a packet may
+// be sent from.
+func TestWatch(t *testing.T) {
+	runtime.LockOSThread() // for good: the namespace goes with the thread
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatalf("make a network namespace: %v (root is needed)", err)
+	}
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "a"}, PeerName: "b"}); err != nil {
+		t.Fatal(err)
+	}
+	link, err := netlink.LinkByName("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		t.Fatal(err)
+	}
+	change := func(do func(netlink.Link, *netlink.Addr) error, text string) {
+		t.Helper()
+		a, err := netlink.ParseAddr(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Flags = unix.IFA_F_NODAD
+		if err := do(link, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(netlink.AddrAdd, "192.0.2.1/24")
+	type pair struct{ ipv4, ipv6 netip.Addr }
+	told := make(chan pair, 100)
+	w, err := Watch([]int{12345, link.Attrs().Index}, func(i int, ipv4, ipv6 netip.Addr) {
+		if i != 1 {
+			t.Errorf("told of interface %d", i)
+		}
+		told <- pair{ipv4, ipv6}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(ipv4, ipv6 string) {
+		t.Helper()
+		var want, got pair
+		if ipv4 != "" {
+			want.ipv4 = netip.MustParseAddr(ipv4)
+		}
+		if ipv6 != "" {
+			want.ipv6 = netip.MustParseAddr(ipv6)
+		}
+		for timeout := time.After(5 * time.Second); got != want; {
+			select {
+			case got = <-told:
+			case <-timeout:
+				t.Fatalf("told of %v, want %v", got, want)
+			}
+		}
+	}
+	expect("192.0.2.1", "")
+	change(netlink.AddrAdd, "2001:db8::1/64")
+	expect("192.0.2.1", "2001:db8::1")
+	change(netlink.AddrAdd, "192.0.2.9/24") // secondary
+	change(netlink.AddrAdd, "198.51.100.1/24")
+	change(netlink.AddrDel, "192.0.2.1/24")
+	expect("198.51.100.1", "2001:db8::1")
+	change(netlink.AddrDel, "2001:db8::1/64")
+	expect("198.51.100.1", "")
+	w.Close()
+}
