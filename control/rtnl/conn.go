@@ -31,8 +31,11 @@ type Conn struct {
 }
 
 // Dial opens a connection in the calling thread's network namespace.
-func Dial() (*Conn, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+func Dial() (*Conn, error) { return DialFamily(unix.NETLINK_ROUTE) }
+
+// DialFamily is Dial for another netlink family, unix.NETLINK_....
+func DialFamily(family int) (*Conn, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, family)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
@@ -111,29 +114,40 @@ func (c *Conn) dump(q Query, f func(Message) error) (interrupted bool, err error
 	}
 }
 
+// Do asks for one thing, and waits until the kernel has done it or says why not.
+// Messages that answer go to f, which may be nil.
+func (c *Conn) Do(kind, flags uint16, body []byte, f func(Message) error) error {
+	c.seq++
+	err := c.send(newRequest(kind, flags|unix.NLM_F_ACK, c.seq, body...).bytes())
+	for err == nil {
+		var n int
+		if n, err = c.receive(); err != nil {
+			break
+		}
+		for b := c.buf[:n]; len(b) > 0 && err == nil; {
+			var msg Message
+			if msg, b, err = Next(b); err != nil || msg.Seq != c.seq {
+				continue
+			}
+			if msg.Type == unix.NLMSG_ERROR {
+				return wrap(fmt.Sprintf("request of netlink type %d", kind), msg.Err())
+			}
+			if f != nil {
+				err = f(msg)
+			}
+		}
+	}
+	return wrap(fmt.Sprintf("request of netlink type %d", kind), err)
+}
+
+// Wipe overwrites what answers left in the connection's buffer, such as keys.
+func (c *Conn) Wipe() { clear(c.buf) }
+
 // UseNeighbor tells Linux that packets are waiting for a neighbour, so that it
 // finds out or checks its link address. The answer comes as a neighbour event.
 func (c *Conn) UseNeighbor(link int, addr netip.Addr) error {
-	c.seq++
-	if err := c.send(useNeighbor(c.seq, link, addr)); err != nil {
-		return fmt.Errorf("ask for neighbour %v on link %d: %w", addr, link, err)
-	}
-	for {
-		n, err := c.receive()
-		if err != nil {
-			return fmt.Errorf("ask for neighbour %v on link %d: %w", addr, link, err)
-		}
-		msg, _, err := Next(c.buf[:n])
-		if err != nil {
-			return err
-		}
-		if msg.Seq == c.seq && msg.Type == unix.NLMSG_ERROR {
-			if err := msg.Err(); err != nil {
-				return fmt.Errorf("ask for neighbour %v on link %d: %w", addr, link, err)
-			}
-			return nil
-		}
-	}
+	return wrap(fmt.Sprintf("ask for neighbour %v on link %d", addr, link),
+		c.Do(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE, useNeighbor(link, addr), nil))
 }
 
 func (c *Conn) send(b []byte) error {

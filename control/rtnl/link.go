@@ -25,25 +25,25 @@ func (l *Link) Up() bool {
 // Parse reads the data of a link message.
 func (l *Link) Parse(data []byte) error {
 	*l = Link{}
-	h, a := header(data, unix.SizeofIfInfomsg)
+	h, a := Header(data, unix.SizeofIfInfomsg)
 	if h != nil {
 		l.Family = h[0]
 		l.Index = int(int32(binary.NativeEndian.Uint32(h[4:])))
 		l.Flags = binary.NativeEndian.Uint32(h[8:])
 	}
-	for a.next() {
-		switch a.kind {
+	for a.Next() {
+		switch a.Kind {
 		case unix.IFLA_IFNAME:
 			l.Name = a.text()
 		case unix.IFLA_MTU:
-			l.MTU = a.uint32()
+			l.MTU = a.Uint32()
 		case unix.IFLA_ADDRESS:
-			if len(a.value) == len(l.Address) {
-				copy(l.Address[:], a.value)
+			if len(a.Value) == len(l.Address) {
+				copy(l.Address[:], a.Value)
 			}
 		}
 	}
-	return wrap("link message", a.err)
+	return wrap("link message", a.Err)
 }
 
 // Address is an address of an interface (RTM_NEWADDR, RTM_DELADDR).
@@ -55,12 +55,12 @@ type Address struct {
 // Parse reads the data of an address message.
 func (r *Address) Parse(data []byte) error {
 	*r = Address{}
-	h, a := header(data, unix.SizeofIfAddrmsg)
+	h, a := Header(data, unix.SizeofIfAddrmsg)
 	if h != nil {
 		r.Index = int(int32(binary.NativeEndian.Uint32(h[4:])))
 	}
-	for a.next() {
-		switch a.kind {
+	for a.Next() {
+		switch a.Kind {
 		case unix.IFA_LOCAL:
 			r.Local = a.addr()
 		case unix.IFA_ADDRESS: // the peer's of an IPv4 point-to-point link, else the same
@@ -69,5 +69,5 @@ func (r *Address) Parse(data []byte) error {
 			}
 		}
 	}
-	return wrap("address message", a.err)
+	return wrap("address message", a.Err)
 }

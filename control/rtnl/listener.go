@@ -28,7 +28,12 @@ type Listener struct {
 // Listen opens a listener in the calling thread's network namespace, with a
 // receive buffer of so many bytes, for groups unix.RTNLGRP_....
 func Listen(buffer int, groups ...int) (*Listener, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+	return ListenFamily(unix.NETLINK_ROUTE, buffer, groups...)
+}
+
+// ListenFamily is Listen for another netlink family, unix.NETLINK_..., and its groups.
+func ListenFamily(family, buffer int, groups ...int) (*Listener, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, family)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}

@@ -11,6 +11,9 @@
 //
 // Parsers take any bytes: what is cut short or does not fit is an error, what is
 // unknown is skipped.
+//
+// Other netlink families differ in their messages alone: for control/xfrm sockets,
+// requests and attributes are the same.
 package rtnl
 
 import (

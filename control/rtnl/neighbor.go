@@ -20,24 +20,24 @@ type Neighbor struct {
 // Parse reads the data of a neighbour message.
 func (n *Neighbor) Parse(data []byte) error {
 	*n = Neighbor{}
-	h, a := header(data, unix.SizeofNdMsg)
+	h, a := Header(data, unix.SizeofNdMsg)
 	if h != nil {
 		n.Family = h[0]
 		n.Index = int(int32(binary.NativeEndian.Uint32(h[4:])))
 		n.State = binary.NativeEndian.Uint16(h[8:])
 		n.Flags = h[10]
 	}
-	for a.next() {
-		switch a.kind {
+	for a.Next() {
+		switch a.Kind {
 		case unix.NDA_DST:
 			if n.Family != unix.AF_BRIDGE { // whose NDA_DST may be anything
 				n.Addr = a.addr()
 			}
 		case unix.NDA_LLADDR:
-			if len(a.value) == len(n.Address) {
-				copy(n.Address[:], a.value)
+			if len(a.Value) == len(n.Address) {
+				copy(n.Address[:], a.Value)
 			}
 		}
 	}
-	return wrap("neighbour message", a.err)
+	return wrap("neighbour message", a.Err)
 }

@@ -31,27 +31,27 @@ func (n *Nexthop) Parse(data []byte) error {
 		nhaFDB       = 11 // which x/sys does not name
 	)
 	*n = Nexthop{Hop: Hop{Weight: 1}}
-	h, a := header(data, sizeofNhmsg)
+	h, a := Header(data, sizeofNhmsg)
 	if h != nil {
 		n.Family, n.Protocol = h[0], h[2]
 	}
-	for a.next() {
-		switch a.kind {
+	for a.Next() {
+		switch a.Kind {
 		case unix.NHA_ID:
-			n.ID = a.uint32()
+			n.ID = a.Uint32()
 		case unix.NHA_BLACKHOLE:
 			n.Blackhole = true
 		case nhaFDB:
 			n.FDB = true
 		case unix.NHA_OIF:
-			n.Hop.Index = int(int32(a.uint32()))
+			n.Hop.Index = int(int32(a.Uint32()))
 		case unix.NHA_GATEWAY:
 			n.Hop.Gateway = a.addr()
 		case unix.NHA_ENCAP:
 			n.Hop.Encap = true
 		case unix.NHA_GROUP:
-			n.Group = make([]Member, 0, len(a.value)/sizeofMember)
-			for b := a.value; len(b) >= sizeofMember; b = b[sizeofMember:] {
+			n.Group = make([]Member, 0, len(a.Value)/sizeofMember)
+			for b := a.Value; len(b) >= sizeofMember; b = b[sizeofMember:] {
 				n.Group = append(n.Group, Member{
 					ID:     binary.NativeEndian.Uint32(b),
 					Weight: 1 + uint32(b[4]) + uint32(b[5])<<8,
@@ -59,5 +59,5 @@ func (n *Nexthop) Parse(data []byte) error {
 			}
 		}
 	}
-	return wrap("next-hop message", a.err)
+	return wrap("next-hop message", a.Err)
 }

@@ -18,7 +18,10 @@ func newRequest(kind, flags uint16, seq uint32, body ...byte) request {
 	return append(b, body...)
 }
 
-func (b request) attr(kind uint16, value []byte) request {
+func (b request) attr(kind uint16, value []byte) request { return AppendAttr(b, kind, value) }
+
+// AppendAttr appends an attribute to a message, with the padding behind it.
+func AppendAttr(b []byte, kind uint16, value []byte) []byte {
 	b = binary.NativeEndian.AppendUint16(b, uint16(unix.SizeofRtAttr+len(value)))
 	b = binary.NativeEndian.AppendUint16(b, kind)
 	b = append(b, value...)
@@ -36,6 +39,9 @@ type Query struct {
 	body []byte
 	link int
 }
+
+// NewQuery asks for what messages of a type list, in any netlink family.
+func NewQuery(kind uint16, body []byte) Query { return Query{kind: kind, body: body} }
 
 // Links asks for all links.
 func Links() Query { return Query{kind: unix.RTM_GETLINK, body: make([]byte, unix.SizeofIfInfomsg)} }
@@ -78,14 +84,13 @@ func (q Query) request(seq uint32) []byte {
 	return b.bytes()
 }
 
-// useNeighbor is what `ip neigh add dev LINK ADDR use` sends.
-func useNeighbor(seq uint32, link int, addr netip.Addr) []byte {
+// useNeighbor is the body of what `ip neigh add dev LINK ADDR use` sends.
+func useNeighbor(link int, addr netip.Addr) []byte {
 	body := familyFirst(unix.AF_INET6, unix.SizeofNdMsg)
 	if addr.Is4() {
 		body[0] = unix.AF_INET
 	}
 	binary.NativeEndian.PutUint32(body[4:], uint32(link))
 	body[10] = unix.NTF_USE
-	b := newRequest(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_ACK, seq, body...)
-	return b.attr(unix.NDA_DST, addr.AsSlice()).bytes()
+	return AppendAttr(body, unix.NDA_DST, addr.AsSlice())
 }

@@ -40,9 +40,9 @@ const rtaNHID = 30 // RTA_NH_ID, which x/sys does not name
 // Parse reads the data of a route message.
 func (r *Route) Parse(data []byte) error {
 	*r = Route{Hops: r.Hops[:0]}
-	h, a := header(data, unix.SizeofRtMsg)
+	h, a := Header(data, unix.SizeofRtMsg)
 	if h == nil {
-		return wrap("route message", a.err)
+		return wrap("route message", a.Err)
 	}
 	r.Family = h[0]
 	bits, srcLen := int(h[1]), h[2]
@@ -63,18 +63,18 @@ func (r *Route) Parse(data []byte) error {
 		return nil // MPLS, multicast routing: the caller sees the family
 	}
 	single := Hop{Weight: 1, Dead: r.Flags&unix.RTNH_F_DEAD != 0}
-	for a.next() {
-		switch a.kind {
+	for a.Next() {
+		switch a.Kind {
 		case unix.RTA_DST:
 			dst = a.addr()
 		case unix.RTA_TABLE:
-			r.Table = a.uint32()
+			r.Table = a.Uint32()
 		case unix.RTA_PRIORITY:
-			r.Metric = a.uint32()
+			r.Metric = a.Uint32()
 		case unix.RTA_PREFSRC:
 			r.PrefSrc = a.addr()
 		case rtaNHID:
-			r.NexthopID = a.uint32()
+			r.NexthopID = a.Uint32()
 		case unix.RTA_MULTIPATH:
 			r.Multipath = true
 			r.parseHops(&a)
@@ -86,17 +86,17 @@ func (r *Route) Parse(data []byte) error {
 		r.Hops = append(r.Hops, single)
 	}
 	r.Dst = netip.PrefixFrom(dst, bits).Masked()
-	if a.err == nil && (!r.Dst.IsValid() || dst.Is4() != (r.Family == unix.AF_INET)) {
-		a.err = fmt.Errorf("destination %v with a prefix length of %d in family %d", dst, bits, r.Family)
+	if a.Err == nil && (!r.Dst.IsValid() || dst.Is4() != (r.Family == unix.AF_INET)) {
+		a.Err = fmt.Errorf("destination %v with a prefix length of %d in family %d", dst, bits, r.Family)
 	}
-	return wrap("route message", a.err)
+	return wrap("route message", a.Err)
 }
 
 // parse takes an attribute that a single route and a hop of a list share.
-func (h *Hop) parse(a *attrs) {
-	switch a.kind {
+func (h *Hop) parse(a *Attrs) {
+	switch a.Kind {
 	case unix.RTA_OIF:
-		h.Index = int(int32(a.uint32()))
+		h.Index = int(int32(a.Uint32()))
 	case unix.RTA_GATEWAY:
 		h.Gateway = a.addr()
 	case unix.RTA_VIA:
@@ -107,11 +107,11 @@ func (h *Hop) parse(a *attrs) {
 }
 
 // parseHops reads a list of struct rtnexthop, each with attributes of its own.
-func (r *Route) parseHops(list *attrs) {
-	for b := list.value; len(b) >= unix.SizeofRtNexthop; {
+func (r *Route) parseHops(list *Attrs) {
+	for b := list.Value; len(b) >= unix.SizeofRtNexthop; {
 		n := int(binary.NativeEndian.Uint16(b))
 		if n < unix.SizeofRtNexthop || n > len(b) {
-			list.err = fmt.Errorf("next hop of %d bytes where %d are left: %w", n, len(b), ErrTruncated)
+			list.Err = fmt.Errorf("next hop of %d bytes where %d are left: %w", n, len(b), ErrTruncated)
 			return
 		}
 		hop := Hop{
@@ -119,12 +119,12 @@ func (r *Route) parseHops(list *attrs) {
 			Weight: uint16(b[3]) + 1,
 			Index:  int(int32(binary.NativeEndian.Uint32(b[4:]))),
 		}
-		a := attrs{rest: b[unix.SizeofRtNexthop:n]}
-		for a.next() {
+		a := Attrs{rest: b[unix.SizeofRtNexthop:n]}
+		for a.Next() {
 			hop.parse(&a)
 		}
-		if a.err != nil {
-			list.err = a.err
+		if a.Err != nil {
+			list.Err = a.Err
 			return
 		}
 		r.Hops = append(r.Hops, hop)

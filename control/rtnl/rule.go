@@ -18,24 +18,24 @@ type Rule struct {
 func (r *Rule) Parse(data []byte) error {
 	const action = 7 // of struct fib_rule_hdr, 12 bytes: family, dst_len, src_len, tos, table, 2 reserved, action, flags
 	*r = Rule{}
-	h, a := header(data, 12)
+	h, a := Header(data, 12)
 	if h != nil {
 		r.Family = h[0]
 		r.Table = uint32(h[4])
 		r.Plain = h[1]|h[2]|h[3] == 0 && h[action] == unix.FR_ACT_TO_TBL && binary.NativeEndian.Uint32(h[8:]) == 0
 	}
-	for a.next() {
-		switch a.kind {
+	for a.Next() {
+		switch a.Kind {
 		case unix.FRA_PRIORITY:
-			r.Priority = a.uint32()
+			r.Priority = a.Uint32()
 		case unix.FRA_TABLE:
-			r.Table = a.uint32()
+			r.Table = a.Uint32()
 		case unix.FRA_SUPPRESS_PREFIXLEN, unix.FRA_SUPPRESS_IFGROUP:
-			r.Plain = r.Plain && a.uint32() == 0xffffffff // which means: not set
+			r.Plain = r.Plain && a.Uint32() == 0xffffffff // which means: not set
 		case unix.FRA_PROTOCOL, unix.FRA_PAD:
 		default:
 			r.Plain = false
 		}
 	}
-	return wrap("rule message", a.err)
+	return wrap("rule message", a.Err)
 }
