@@ -22,6 +22,7 @@ type SA struct {
 
 	state    atomic.Uint32 // why every packet is refused, if so
 	mtu      atomic.Uint64 // see MTU
+	limit    atomic.Uint64 // see Limit; 0: none
 	life     life
 	replay   window
 	workers  []worker

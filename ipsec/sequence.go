@@ -11,6 +11,9 @@ func (s *SA) Reserve(n int) (first uint64, count int) {
 	if s.c.ESN {
 		last = math.MaxUint64
 	}
+	if limit := s.limit.Load(); limit != 0 {
+		last = min(last, limit)
+	}
 	for {
 		used := s.sequence.Load()
 		if used >= last || n <= 0 {

@@ -35,6 +35,7 @@ var imports = []struct {
 	{"ipsec/policy", nil, "flows to numbers; knows no associations"},
 	{"ipsec/device", []string{"ipsec/suite"}, "keys as devices want them; the C beside it is the kernels'"},
 	{"ipsec/gateway", []string{"ipsec", "ipsec/policy", "packet"}, "associations and policies together; knows no engines"},
+	{"ipsec/sequences", []string{"ipsec"}, "files; knows no packets"},
 	{"ipsec", []string{"packet", "ipsec/suite"}, "packets in, packets out; knows no frames, engines or workers"},
 
 	{"dataplane", []string{"batch", "fib", "packet", "packet/fragment", "packet/icmp", "umem", "internal/affinity", "internal/hist"},
