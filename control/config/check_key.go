@@ -27,7 +27,7 @@ func (e *entry) checkKeys(a *SA) {
 // checkKey checks the key in field, or in the file that field_file names: a number of
 // bytes, with a salt behind them.
 func (e *entry) checkKey(field string, k Key, file string, s *suite.Suite, bytes, salt int) {
-	from, digits := keyField(field, file), 2*(bytes+salt)
+	from, digits := e.keyField(field, file), 2*(bytes+salt)
 	what := fmt.Sprintf("%d hex digits (%d bytes)", digits, bytes)
 	if salt > 0 {
 		what = fmt.Sprintf("%d hex digits (%d bytes of key, then %d of salt)", digits, bytes, salt)
@@ -38,15 +38,16 @@ func (e *entry) checkKey(field string, k Key, file string, s *suite.Suite, bytes
 	case digits == 0 && (k.Len() > 0 || file != ""):
 		e.wrong(from, s.Name+" takes none", "remove it, or choose another suite")
 	case digits > 0 && k.Len() == 0 && file == "":
-		e.lacks(field, fmt.Sprintf("add `%s_file: FILE`, with %s in FILE", field, what))
+		err := e.config.fault(e.key+"."+from, fmt.Sprintf("%s has no %s", e.key, field), fmt.Sprintf("add `%s_file: FILE`, with %s in FILE", field, what))
+		e.errs = append(e.errs, err)
 	case k.Len() > 0 && 2*k.Len() != digits:
 		e.wrong(from, fmt.Sprintf("%d hex digits are not a key of %s", 2*k.Len(), s.Name), "write "+what)
 	}
 }
 
-// keyField is the field that a key came from.
-func keyField(field, file string) string {
-	if file != "" {
+// keyField is the field that a key came from, or was to come from.
+func (e *entry) keyField(field, file string) string {
+	if file != "" || e.given(field+"_file") {
 		return field + "_file"
 	}
 	return field

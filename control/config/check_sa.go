@@ -148,7 +148,7 @@ func (e *entry) checkUnique(a *SA, i int, s *seen) {
 	if first, twice := s.keys[a.Key.digest()]; !twice {
 		s.keys[a.Key.digest()] = i
 	} else if b := &sas[first]; a.Direction == b.Direction || a.SPI != b.SPI || a.Src != b.Src || a.Dst != b.Dst {
-		e.wrong(keyField("key", a.KeyFile), fmt.Sprintf("it is also the key of %s: with %s both would use the same nonces, which gives away what they encrypt", where(first, "name"), a.Suite),
+		e.wrong(e.keyField("key", a.KeyFile), fmt.Sprintf("it is also the key of %s: with %s both would use the same nonces, which gives away what they encrypt", where(first, "name"), a.Suite),
 			"draw a key for each, also for the two directions of a tunnel")
 	}
 }

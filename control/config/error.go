@@ -54,17 +54,18 @@ func (e Errors) Unwrap() []error {
 	return errs
 }
 
-// covers reports whether something is already known to be wrong with the value
-// at key or with what it is part of, so that one mistake is reported once.
-func (e Errors) covers(key string) bool {
-	return slices.ContainsFunc(e, func(err *Error) bool {
-		for k := key; k != ""; k = parent(k) {
-			if err.key == k {
-				return true
-			}
+// faulty are the keys of values that are known to be wrong.
+type faulty map[string]bool
+
+// cover reports whether a value is one of them, or part of one, so that one mistake
+// is reported once.
+func (f faulty) cover(key string) bool {
+	for k := key; k != ""; k = parent(k) {
+		if f[k] {
+			return true
 		}
-		return false
-	})
+	}
+	return false
 }
 
 // orNil sorts the errors; none of them is no error.

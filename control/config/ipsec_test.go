@@ -137,6 +137,8 @@ func TestIPsecMistakes(t *testing.T) {
 		{"association without a suite", "      suite: aes128gcm16\n", "", "f:4:7: ipsec.sas[0] has no suite; add one: aes128gcm16, aes192gcm16, aes256gcm16, chacha20poly1305, aes128ctr-sha1, aes128ctr-sha256, aes128-sha1, aes128-sha256, aes256-sha256, aes256-sha512 or null-sha256"},
 		{"association without a key", "      key: " + keyA + "\n", "", "f:4:7: ipsec.sas[0] has no key; add `key_file: FILE`, with 40 hex digits (16 bytes of key, then 4 of salt) in FILE"},
 		{"association without a key to authenticate with", "      auth_key: " + keyC + "\n", "", "f:11:7: ipsec.sas[1] has no auth_key; add `auth_key_file: FILE`, with 64 hex digits (32 bytes) in FILE"},
+		{"file without a name", "key: " + keyA, `key_file: ""`, "f:10:17: ipsec.sas[0] has no key; add `key_file: FILE`, with 40 hex digits (16 bytes of key, then 4 of salt) in FILE"},
+		{"number for a file, which is not also a missing one", "key: " + keyA, "key_file: 5", `f:10:17: ipsec.sas[0].key_file must be text, not the number 5; put it in quotes if it is meant: "5"`},
 		{"key without its salt", keyA, keyA[:32], "f:10:12: ipsec.sas[0].key: 32 hex digits are not a key of aes128gcm16; write 40 hex digits (16 bytes of key, then 4 of salt)"},
 		{"key that is too short", keyB, keyB[:20], "f:17:12: ipsec.sas[1].key: 18 hex digits are not a key of aes128-sha256; write 32 hex digits (16 bytes)"},
 		{"half a byte", keyA, keyA[:39], "f:10:12: ipsec.sas[0].key: 39 hex digits: half a byte is missing, or too many; write it in one line, two hex digits for each byte"},

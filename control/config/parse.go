@@ -31,8 +31,13 @@ func read(name string, data []byte) *reader {
 func (r *reader) finish() (*Config, error) {
 	c := r.config
 	if len(r.errs) == 0 || len(c.at) > 0 { // a file of which nothing was understood lacks nothing
+		known := faulty{}
+		for _, err := range r.errs {
+			known[err.key] = true
+		}
 		for _, err := range c.check() {
-			if !r.errs.covers(err.key) {
+			if !known.cover(err.key) {
+				known[err.key] = true
 				r.errs = append(r.errs, err)
 			}
 		}
