@@ -18,7 +18,6 @@
 package guest
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +25,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -35,12 +33,9 @@ import (
 	"github.com/warproute/warproute/internal/lab/guest/wire"
 )
 
-// The time that a guest takes to come up, and a command in it to end, at most.
-// They only bound how long a test that fails takes.
-const (
-	bootLimit    = time.Minute
-	commandLimit = time.Minute
-)
+// bootLimit is the time that a guest takes to come up, at most. It only bounds how
+// long a test that fails takes.
+const bootLimit = time.Minute
 
 // Guest is a running kernel. Its methods may be called at the same time.
 type Guest struct {
@@ -57,8 +52,8 @@ type Guest struct {
 	down    error // why there are no more results
 }
 
-// firstDirs are the directories that the agent mounts on, beside itself.
-var firstDirs = []string{"host", "layer", "root"}
+// firstDirs are what the agent mounts on.
+var firstDirs = []string{wire.HostDir, wire.LayerDir, wire.RootDir}
 
 // prepare makes the guest's directory, with an agent in it.
 func prepare(ns *lab.Namespace, name string) (*Guest, error) {
@@ -162,91 +157,6 @@ func socketPair() (net.Conn, *os.File, error) {
 		return nil, nil, err
 	}
 	return conn, theirs, nil
-}
-
-// Run runs a command inside the guest to its end and returns what it wrote to its
-// standard output and error. What it leaves in the background stays.
-func (g *Guest) Run(name string, args ...string) (output string, err error) {
-	return g.run(wire.Command{Args: append([]string{name}, args...)})
-}
-
-// Feed is Run of a command with input.
-func (g *Guest) Feed(input, name string, args ...string) (output string, err error) {
-	f, err := os.CreateTemp(g.dir, "input")
-	if err != nil {
-		return "", err
-	}
-	defer os.Remove(f.Name())
-	defer f.Close()
-	if _, err := f.WriteString(input); err != nil {
-		return "", err
-	}
-	return g.run(wire.Command{Args: append([]string{name}, args...), Input: f.Name()})
-}
-
-func (g *Guest) run(c wire.Command) (output string, err error) {
-	r, err := g.call(c)
-	if err == nil && r.Failure != "" {
-		err = fmt.Errorf("%s: %s", r.Failure, bytes.TrimSpace(r.Output))
-	}
-	if err != nil {
-		return string(r.Output), fmt.Errorf("%s in guest %q: %w", strings.Join(c.Args, " "), g.name, err)
-	}
-	return string(r.Output), nil
-}
-
-func (g *Guest) call(c wire.Command) (wire.Result, error) {
-	done := make(chan wire.Result, 1)
-	g.mu.Lock()
-	if g.down != nil {
-		g.mu.Unlock()
-		return wire.Result{}, g.down
-	}
-	g.last++
-	c.ID = g.last
-	g.pending[c.ID] = done
-	err := json.NewEncoder(g.control).Encode(c)
-	g.mu.Unlock()
-	if err != nil {
-		return wire.Result{}, fmt.Errorf("send the command: %w", err)
-	}
-	select {
-	case r := <-done:
-		return r, nil
-	case <-time.After(commandLimit):
-		return wire.Result{}, fmt.Errorf("did not end within %v", commandLimit)
-	}
-}
-
-// receive hands out results until the guest is gone.
-func (g *Guest) receive() {
-	for decoder := json.NewDecoder(g.control); ; {
-		var r wire.Result
-		if err := decoder.Decode(&r); err != nil {
-			g.fail(fmt.Errorf("the guest ended: %w", err))
-			return
-		}
-		g.mu.Lock()
-		done := g.pending[r.ID]
-		delete(g.pending, r.ID)
-		g.mu.Unlock()
-		if done != nil {
-			done <- r
-		}
-	}
-}
-
-// fail ends every call that waits, and those to come.
-func (g *Guest) fail(why error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.down == nil {
-		g.down = why
-	}
-	for id, done := range g.pending {
-		delete(g.pending, id)
-		done <- wire.Result{ID: id, Failure: g.down.Error()}
-	}
 }
 
 // Close ends the guest, which saves nothing. It may be called on nil, and again.

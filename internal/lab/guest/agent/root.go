@@ -11,15 +11,6 @@ import (
 	"github.com/warproute/warproute/internal/lab/guest/wire"
 )
 
-// Directories beside the agent, made by the host since the first root may be
-// read-only: hostDir is where a shared root of the host is mounted, layerDir has
-// the memory above it, rootDir is both together.
-const (
-	hostDir  = "host"
-	layerDir = "layer"
-	rootDir  = "root"
-)
-
 // enterRoot mounts the host's files below a layer of memory, what Linux's
 // programs expect above them, and makes that the root.
 func enterRoot(dir string, c wire.Config) error {
@@ -28,9 +19,9 @@ func enterRoot(dir string, c wire.Config) error {
 			return err
 		}
 	}
-	lower, layer, root := "/", filepath.Join(dir, layerDir), filepath.Join(dir, rootDir)
+	lower, layer, root := "/", filepath.Join(dir, wire.LayerDir), filepath.Join(dir, wire.RootDir)
 	if c.Share != "" {
-		lower = filepath.Join(dir, hostDir)
+		lower = filepath.Join(dir, wire.HostDir)
 		if err := mount(c.Share, lower, c.Options); err != nil {
 			return err
 		}

@@ -5,6 +5,14 @@ package wire
 // ConfigFile is the name of the agent's Config, in the directory of the agent.
 const ConfigFile = "guest.json"
 
+// Directories beside the agent that it mounts on, made by the host since the first
+// root may be read-only.
+const (
+	HostDir  = "host"  // the host's files, where they are not the first root
+	LayerDir = "layer" // the memory above them
+	RootDir  = "root"  // both together
+)
+
 // Config says how the agent, started as the first process of a guest, puts a
 // root together: the host's files with a layer of memory above them.
 type Config struct {

@@ -1,0 +1,100 @@
+package guest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/warproute/warproute/internal/lab/guest/wire"
+)
+
+// commandLimit is the time that a command takes, at most, as bootLimit is.
+const commandLimit = time.Minute
+
+// Run runs a command inside the guest to its end and returns what it wrote to its
+// standard output and error. What it leaves in the background stays.
+func (g *Guest) Run(name string, args ...string) (output string, err error) {
+	return g.run(wire.Command{Args: append([]string{name}, args...)})
+}
+
+// Feed is Run of a command with input.
+func (g *Guest) Feed(input, name string, args ...string) (output string, err error) {
+	f, err := os.CreateTemp(g.dir, "input")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if _, err := f.WriteString(input); err != nil {
+		return "", err
+	}
+	return g.run(wire.Command{Args: append([]string{name}, args...), Input: f.Name()})
+}
+
+func (g *Guest) run(c wire.Command) (output string, err error) {
+	r, err := g.call(c)
+	if err == nil && r.Failure != "" {
+		err = fmt.Errorf("%s: %s", r.Failure, bytes.TrimSpace(r.Output))
+	}
+	if err != nil {
+		return string(r.Output), fmt.Errorf("%s in guest %q: %w", strings.Join(c.Args, " "), g.name, err)
+	}
+	return string(r.Output), nil
+}
+
+func (g *Guest) call(c wire.Command) (wire.Result, error) {
+	done := make(chan wire.Result, 1)
+	g.mu.Lock()
+	if g.down != nil {
+		g.mu.Unlock()
+		return wire.Result{}, g.down
+	}
+	g.last++
+	c.ID = g.last
+	g.pending[c.ID] = done
+	err := json.NewEncoder(g.control).Encode(c)
+	g.mu.Unlock()
+	if err != nil {
+		return wire.Result{}, fmt.Errorf("send the command: %w", err)
+	}
+	select {
+	case r := <-done:
+		return r, nil
+	case <-time.After(commandLimit):
+		return wire.Result{}, fmt.Errorf("did not end within %v", commandLimit)
+	}
+}
+
+// receive hands out results until the guest is gone.
+func (g *Guest) receive() {
+	for decoder := json.NewDecoder(g.control); ; {
+		var r wire.Result
+		if err := decoder.Decode(&r); err != nil {
+			g.fail(fmt.Errorf("the guest ended: %w", err))
+			return
+		}
+		g.mu.Lock()
+		done := g.pending[r.ID]
+		delete(g.pending, r.ID)
+		g.mu.Unlock()
+		if done != nil {
+			done <- r
+		}
+	}
+}
+
+// fail ends every call that waits, and those to come.
+func (g *Guest) fail(why error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.down == nil {
+		g.down = why
+	}
+	for id, done := range g.pending {
+		delete(g.pending, id)
+		done <- wire.Result{ID: id, Failure: g.down.Error()}
+	}
+}
