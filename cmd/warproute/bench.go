@@ -16,7 +16,7 @@ import (
 
 func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "bench", Short: "Measure, after verifying"}
-	cmd.AddCommand(newBenchForwardCommand(), newBenchLatencyCommand(), newBenchLookupCommand(), newBenchVethCommand())
+	cmd.AddCommand(newBenchForwardCommand(), newBenchIPsecCommand(), newBenchLatencyCommand(), newBenchLookupCommand(), newBenchVethCommand())
 	return group(cmd)
 }
 

@@ -1,0 +1,71 @@
+package ipsec
+
+import (
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/bench/bed"
+	esp "github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/suite"
+)
+
+func options(name string, d esp.Direction) Options {
+	return Options{
+		Direction: d, Suite: name, SAs: 100, Sizes: []int{64, 200}, Window: 64, Ring: 2, Table: "random", Routes: 500, Engine: "cpu",
+		Bed: bed.Config{Workers: 1, MaxPackets: 64, Chunks: 1}, Duration: 20 * time.Millisecond, Rounds: 1, Seed: 7,
+	}
+}
+
+func TestEverySuiteIsVerifiedAndTimed(t *testing.T) {
+	for i := range suite.All {
+		for d, name := range names {
+			o := options(suite.All[i].Name, esp.Direction(d))
+			o.IPv6 = i%2 == 1
+			r, err := Run(o)
+			if err != nil {
+				t.Fatalf("%s, %s: %v", o.Suite, name, err)
+			}
+			if r.Verified != variety || r.Mpps <= 0 || r.Limit <= 0 || r.Library <= 0 || r.Share <= 0 || r.P99 < r.P50 {
+				t.Errorf("%s: %+v", o.Suite, r)
+			}
+		}
+	}
+}
+
+// Workers share the associations that they encrypt with; what they decrypt reaches
+// each by tunnels of its own, or without a replay window where these are too few.
+func TestSeveralWorkers(t *testing.T) {
+	for _, c := range []struct {
+		direction        esp.Direction
+		sas, window, all int
+	}{
+		{esp.Out, 1, 0, 2 * variety},
+		{esp.In, 2, 64, variety},
+		{esp.In, 1, 0, variety},
+	} {
+		o := options("aes128gcm16", c.direction)
+		o.Bed.Workers, o.SAs = 2, c.sas
+		r, err := Run(o)
+		if err != nil {
+			t.Fatalf("%s, %d associations: %v", names[c.direction], c.sas, err)
+		}
+		if r.Verified != c.all || r.Window != c.window {
+			t.Errorf("%s, %d associations: verified %d packets, window %d", names[c.direction], c.sas, r.Verified, r.Window)
+		}
+	}
+}
+
+// Verification is worth what it finds: here, a router whose keys are not the tunnels'.
+func TestVerificationFindsWrongBytes(t *testing.T) {
+	for d := range names {
+		o := options("aes128-sha256", esp.Direction(d))
+		tr, err := newTraffic(&o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.tunnels[42].keys.cipher[3]++ // the library has its own already
+		if _, err := tr.verify(); err == nil {
+			t.Errorf("%s: nothing is found", names[d])
+		}
+	}
+}
