@@ -78,6 +78,7 @@ var imports = []struct {
 	{"bench/...", []string{
 		"afxdp", "batch", "cuda", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "lookup", "lookup/ipv4", "lookup/ipv6", "lookup/trie", "memport", "packet", "umem",
 		"internal/affinity", "internal/hist", "internal/lab", "internal/napi", "internal/oracle", "internal/routes", "bench/...",
+		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/suite",
 	}, "drives the dataplane as an operator would; nothing but cmd drives it"},
 	{"cmd/...", []string{"..."}, "wires; is wired by none"},
 }
@@ -97,7 +98,7 @@ var modules = []moduleRow{
 	{"github.com/ebitengine/purego", []string{"cuda"}, "one package calls C, and the binary needs no C to be built"},
 	{"github.com/vishvananda/netlink", []string{"cmd/...", "control/doctor", "internal/genl", "internal/lab", "internal/napi", tests}, "asks Linux for set-up and diagnosis; the mirror reads messages itself, without allocating"},
 	{"github.com/vishvananda/netns", []string{"internal/lab", tests}, "namespaces are the lab's"},
-	{"golang.org/x/crypto", []string{"ipsec/suite", tests}, "ChaCha20-Poly1305, which the standard library keeps to itself"},
+	{"golang.org/x/crypto", []string{"ipsec/suite", "bench/ipsec", tests}, "ChaCha20-Poly1305, which the standard library keeps to itself"},
 	{"golang.org/x/net", []string{"internal/lab", tests}, "pings of the lab"},
 	{"github.com/goccy/go-yaml", []string{"control/config"}, "one package knows the file format"},
 	{"github.com/prometheus", []string{"control/metrics"}, "one package knows the metrics' format"},
