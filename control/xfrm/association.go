@@ -1,0 +1,190 @@
+package xfrm
+
+import (
+	"time"
+
+	"github.com/warproute/warproute/ipsec"
+)
+
+// association is a state, and what it is in the gateway.
+type association struct {
+	*state
+	sa      *ipsec.SA // nil: refused, larval, or not yet
+	refused bool
+	waits   bool   // for its direction to be known
+	arrival uint64 // the later, the newer
+	gap     uint64 // what it skips, outbound, beyond what Linux knows
+	pushed  pushed
+}
+
+// about is the association to the log.
+func (a *association) about() []any {
+	return []any{"spi", hex(a.id.spi), "src", a.src, "dst", a.id.dst, "reqid", a.reqid}
+}
+
+// setState takes a state that is new or was changed, and its keys.
+func (t *tables) setState(s *state) {
+	s.keys = s.fingerprint(t.seed)
+	if old := t.states[s.id]; old != nil {
+		if old.params == s.params && old.larval == s.larval {
+			s.wipe()
+			return
+		}
+		t.deleteState(s.id)
+	}
+	a := &association{state: s, gap: t.gap}
+	t.states[s.id] = a
+	t.install(a)
+}
+
+// deleteState takes a state out of the gateway, if it is there. Its keys are
+// overwritten, and its last sequence number is noted, once no worker can use it.
+func (t *tables) deleteState(id stateID) {
+	a := t.states[id]
+	if a == nil {
+		return
+	}
+	delete(t.states, id)
+	a.wipe()
+	s := a.sa
+	if s == nil {
+		return
+	}
+	t.gateway.Remove(s)
+	t.promote(s)
+	t.changed = true
+	t.memory.leave(a.keys)
+	t.hooks.Quiescent(func() {
+		last := s.Sequence()
+		s.Zero()
+		t.quiesced.put(departed{a.keys, last})
+	})
+}
+
+// promote has the newest that is left of an outbound association's bundle used.
+func (t *tables) promote(gone *ipsec.SA) {
+	if gone.Config().Direction == ipsec.In {
+		return
+	}
+	var newest *association
+	for _, a := range t.states {
+		if a.sa != nil && a.sa.Bundle() == gone.Bundle() && a.sa.Config().Direction == ipsec.Out &&
+			(newest == nil || a.arrival > newest.arrival) {
+			newest = a
+		}
+	}
+	if newest != nil {
+		t.use(newest)
+	}
+}
+
+// use adds an association to the gateway or, outbound, moves it to the front.
+func (t *tables) use(a *association) {
+	if err := t.gateway.Add(a.sa); err != nil {
+		t.refuse(a, err.Error())
+		a.sa.Zero() // no worker has seen it
+		a.sa = nil
+	}
+}
+
+// install puts an association into the gateway when all that it needs is known.
+func (t *tables) install(a *association) {
+	if a.larval {
+		return
+	}
+	if a.refusal != "" {
+		t.refuse(a, a.refusal)
+		return
+	}
+	direction, ok := t.direction(a.state)
+	if a.waits = !ok; a.waits {
+		t.log.Warn("an XFRM state's addresses do not tell its direction; it waits for a policy that names it", a.about()...)
+		return
+	}
+	if t.memory.wait(a) {
+		return // until its predecessor has ended, after whose numbers it begins
+	}
+	defer a.wipe()
+	s, err := ipsec.NewSA(t.config(a, direction), t.workers)
+	if err != nil {
+		t.refuse(a, err.Error())
+		return
+	}
+	first := max(a.sequence[direction], t.memory.last(a.keys))
+	if direction == ipsec.Out {
+		first += a.gap
+	}
+	s.Skip(first)
+	t.arrivals++
+	a.sa, a.arrival = s, t.arrivals
+	t.changed = true
+	t.use(a)
+}
+
+// decide installs the associations that wait for their direction.
+func (t *tables) decide() {
+	for _, a := range t.states {
+		if !a.waits {
+			continue
+		}
+		if _, ok := t.direction(a.state); ok {
+			t.install(a)
+		}
+	}
+}
+
+// minWindow is the least replay window that an inbound association has, unless it
+// has none.
+const minWindow = 1024
+
+// config describes an association in our terms.
+func (t *tables) config(a *association, direction ipsec.Direction) ipsec.Config {
+	c := ipsec.Config{
+		Name: "xfrm " + hex(a.id.spi), SPI: a.id.spi, Direction: direction,
+		Src: a.src, Dst: a.id.dst,
+		Suite: a.suite, Key: a.key, AuthKey: a.authKey, ESN: a.esn,
+		Bundle: t.gateway.Bundle(a.bundle().String()),
+		DF:     a.df, Lifetime: a.limits, Clock: &t.gateway.Clock,
+	}
+	if a.mode == modeTransport {
+		c.Mode = ipsec.Transport
+	}
+	if direction == ipsec.In && a.window > 0 {
+		c.ReplayWindow = max(a.window, minWindow)
+	}
+	if a.encap != (ipsec.Encap{}) {
+		c.Encap = &a.encap
+	}
+	for _, l := range []*ipsec.Limits{&c.Lifetime.Soft, &c.Lifetime.Hard} {
+		l.Bytes, l.Packets = left(l.Bytes, a.bytes), left(l.Packets, a.packets)
+	}
+	if a.added != 0 {
+		c.Age = max(0, time.Since(time.Unix(int64(a.added), 0)))
+	}
+	clamp(&c.Lifetime.Soft.Bytes, c.Lifetime.Hard.Bytes)
+	clamp(&c.Lifetime.Soft.Packets, c.Lifetime.Hard.Packets)
+	return c
+}
+
+// left is what is left of a limit; a used one leaves 1, as 0 is none.
+func left(limit, used uint64) uint64 {
+	if limit == 0 {
+		return 0
+	}
+	return max(limit, used+1) - used
+}
+
+// clamp has a soft limit end with the hard one, at the latest.
+func clamp(soft *uint64, hard uint64) {
+	if hard != 0 && *soft > hard {
+		*soft = hard
+	}
+}
+
+// refuse notes that a state cannot be an association. Policies go on to protect by its
+// bundle, which drops what it is for.
+func (t *tables) refuse(a *association, why string) {
+	a.refused = true
+	a.wipe()
+	t.log.Error("an XFRM state is refused; packets that policies protect by it are dropped", append(a.about(), "because", why)...)
+}

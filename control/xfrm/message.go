@@ -1,0 +1,206 @@
+package xfrm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/control/rtnl"
+)
+
+// Of linux/xfrm.h, which x/sys does not have.
+const (
+	msgNewSA       = 0x10
+	msgDelSA       = 0x11
+	msgGetSA       = 0x12
+	msgNewPolicy   = 0x13
+	msgDelPolicy   = 0x14
+	msgGetPolicy   = 0x15
+	msgExpire      = 0x18
+	msgUpdPolicy   = 0x19
+	msgUpdSA       = 0x1a
+	msgPolExpire   = 0x1b
+	msgFlushSA     = 0x1c
+	msgFlushPolicy = 0x1d
+	msgNewAE       = 0x1e
+	msgGetAE       = 0x1f
+	msgMigrate     = 0x21
+	msgSetDefault  = 0x27
+	msgGetDefault  = 0x28
+
+	groupExpire  = 2
+	groupSA      = 3
+	groupPolicy  = 4
+	groupMigrate = 7
+
+	attrAlgCrypt     = 2
+	attrAlgComp      = 3
+	attrEncap        = 4
+	attrTmpl         = 5
+	attrSA           = 6
+	attrPolicy       = 7
+	attrSecCtx       = 8
+	attrLifetime     = 9
+	attrReplay       = 10
+	attrCoAddr       = 14
+	attrPolicyType   = 16
+	attrAlgAEAD      = 18
+	attrAlgAuthTrunc = 20
+	attrMark         = 21
+	attrTFCPad       = 22
+	attrReplayESN    = 23
+	attrExtraFlags   = 24
+	attrOffloadDev   = 28
+	attrSetMark      = 29
+	attrIfID         = 31
+	attrDirection    = 33
+)
+
+// Lengths of structs, in bytes, with the padding of a 64-bit machine at their end.
+const (
+	sizeofSelector   = 56
+	sizeofSA         = 224 // xfrm_usersa_info
+	sizeofSAID       = 24  // xfrm_usersa_id
+	sizeofExpire     = 232 // xfrm_user_expire
+	sizeofPolicy     = 168 // xfrm_userpolicy_info
+	sizeofPolicyID   = 64  // xfrm_userpolicy_id
+	sizeofPolExpire  = 176 // xfrm_user_polexpire
+	sizeofTmpl       = 64  // xfrm_user_tmpl
+	sizeofAEventID   = 48  // xfrm_aevent_id
+	sizeofDefault    = 3   // xfrm_userpolicy_default
+	sizeofEncap      = 24  // xfrm_encap_tmpl
+	sizeofReplay     = 12  // xfrm_replay_state
+	sizeofReplayESN  = 24  // xfrm_replay_state_esn, without its bitmap
+	sizeofAlgo       = 68  // xfrm_algo, without its key
+	sizeofAlgoSized  = 72  // xfrm_algo_auth and xfrm_algo_aead, likewise
+	sizeofAddress    = 16
+	sizeofAlgoName   = 64
+	infinite         = 1<<64 - 1
+	policyTypeMain   = 0
+	defaultBlock     = 1
+	encapESPinUDP    = 2
+	hostLen4         = 32
+	hostLen6         = 128
+	stateDirectionIn = 1
+)
+
+// host is the byte order of numbers in these structs, but for ports and SPIs.
+var host = binary.NativeEndian
+
+// errCompare: what happened does not say what there is now.
+var errCompare = errors.New("must be compared with a dump")
+
+// handle applies an event. Keys that it read are overwritten with the buffer.
+func (t *tables) handle(msg rtnl.Message) error {
+	switch msg.Type {
+	case msgNewSA, msgUpdSA:
+		s, err := parseState(msg)
+		if err != nil {
+			return err
+		}
+		t.setState(s)
+	case msgDelSA, msgExpire:
+		if msg.Type == msgExpire && len(msg.Data) >= sizeofExpire && msg.Data[sizeofSA] == 0 {
+			return nil // a soft limit, which is the key daemon's to hear of
+		}
+		s, err := parseState(msg)
+		if err != nil {
+			return err
+		}
+		s.wipe()
+		t.deleteState(s.id)
+	case msgNewPolicy, msgUpdPolicy:
+		p, err := parsePolicy(msg.Data)
+		if err != nil {
+			return err
+		}
+		t.setPolicy(p)
+	case msgDelPolicy:
+		index, err := parseDeletedPolicy(msg.Data)
+		if err != nil {
+			return err
+		}
+		t.deletePolicy(index)
+	case msgPolExpire: // of a hard limit, there is no other event of its end
+		h, a := rtnl.Header(msg.Data, sizeofPolExpire)
+		if h == nil {
+			return fmt.Errorf("expiry of an XFRM policy: %w", a.Err)
+		}
+		if h[sizeofPolicy] != 0 {
+			t.deletePolicy(host.Uint32(h[156:]))
+		}
+	case msgSetDefault:
+		if len(msg.Data) < sizeofDefault {
+			return fmt.Errorf("default of XFRM policies: %w", rtnl.ErrTruncated)
+		}
+		t.setDefaults([sizeofDefault]byte(msg.Data))
+	case msgFlushSA, msgFlushPolicy, msgMigrate:
+		return errCompare
+	}
+	return nil
+}
+
+// address reads an xfrm_address_t of a family.
+func address(b []byte, family uint16) netip.Addr {
+	if family == unix.AF_INET6 {
+		return netip.AddrFrom16([16]byte(b[:16]))
+	}
+	return netip.AddrFrom4([4]byte(b[:4]))
+}
+
+// putAddress is the reverse, and returns the family.
+func putAddress(b []byte, a netip.Addr) uint16 {
+	copy(b, a.AsSlice())
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+// want returns the value of an attribute that must be so long at least.
+func want(a *rtnl.Attrs, n int) ([]byte, bool) {
+	if len(a.Value) < n && a.Err == nil {
+		a.Err = fmt.Errorf("attribute %d has %d bytes, want %d: %w", a.Kind, len(a.Value), n, rtnl.ErrTruncated)
+	}
+	return a.Value, len(a.Value) >= n
+}
+
+// dump is all that Linux has, newest first.
+type dump struct {
+	states   []*state
+	policies []*policy
+	defaults [sizeofDefault]byte
+}
+
+func (d *dump) state(msg rtnl.Message) error {
+	s, err := parseState(msg)
+	if err == nil {
+		d.states = append(d.states, s)
+	}
+	return err
+}
+
+func (d *dump) policy(msg rtnl.Message) error {
+	p, err := parsePolicy(msg.Data)
+	if err == nil {
+		d.policies = append(d.policies, p)
+	}
+	return err
+}
+
+func (d *dump) fallback(msg rtnl.Message) error {
+	if copy(d.defaults[:], msg.Data) < sizeofDefault {
+		return fmt.Errorf("default policies: %w", rtnl.ErrTruncated)
+	}
+	return nil
+}
+
+// wipe overwrites the keys of states that were not given to the tables.
+func (d *dump) wipe() {
+	for _, s := range d.states {
+		s.wipe()
+	}
+}

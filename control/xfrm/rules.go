@@ -1,0 +1,87 @@
+package xfrm
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
+	ipsecpolicy "github.com/warproute/warproute/ipsec/policy"
+)
+
+// setPolicy takes a policy that is new or was changed, which makes it the youngest.
+func (t *tables) setPolicy(p *policy) {
+	if p.socket {
+		return // of packets that Linux itself sends or receives
+	}
+	if p.refusal != "" {
+		t.log.Error("an XFRM policy is refused; packets that it may be for are dropped",
+			"policy", p.Policy.String(), "direction", p.direction, "because", p.refusal)
+	}
+	t.ages++
+	p.age = t.ages
+	t.policies[p.index] = p
+	t.rules = true
+}
+
+func (t *tables) deletePolicy(index uint32) {
+	if _, ok := t.policies[index]; ok {
+		delete(t.policies, index)
+		t.rules = true
+	}
+}
+
+// setDefaults takes struct xfrm_userpolicy_default: what becomes of packets that no
+// policy is for, in, forwarded and out.
+func (t *tables) setDefaults(d [sizeofDefault]byte) {
+	t.rules = t.rules || d != t.defaults
+	t.defaults = d
+}
+
+// setRules sets the gateway's rules by all policies.
+func (t *tables) setRules() {
+	sorted := make([]*policy, 0, len(t.policies))
+	for _, p := range t.policies {
+		sorted = append(sorted, p)
+	}
+	slices.SortFunc(sorted, func(a, b *policy) int {
+		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.age, b.age))
+	})
+	rules := make([]gateway.Rule, 0, len(sorted))
+	seen := make(map[gateway.Rule]bool, len(sorted))
+	for _, p := range sorted {
+		r := gateway.Rule{Direction: p.direction, Policy: p.Policy}
+		if p.Action == ipsecpolicy.Protect {
+			r.Name = p.protects.String()
+			r.Target = t.gateway.Bundle(r.Name)
+		}
+		if !seen[r] { // in and fwd are often the same to us
+			seen[r] = true
+			rules = append(rules, r)
+		}
+	}
+	if t.defaults[1] == defaultBlock { // of forwarded packets: Linux sees to its own
+		rules = append(rules, discardAll(ipsec.In)...)
+	}
+	if t.defaults[2] == defaultBlock {
+		rules = append(rules, discardAll(ipsec.Out)...)
+	}
+	if err := t.gateway.SetRules(rules); err != nil {
+		t.log.Error("the XFRM policies cannot be used; all packets are dropped", "err", err)
+		rules = append(discardAll(ipsec.In), discardAll(ipsec.Out)...)
+		if err := t.gateway.SetRules(rules); err != nil {
+			t.log.Error("nor can that be done; the policies before stay", "err", err)
+		}
+	}
+	t.changed = true
+}
+
+// discardAll are the rules that let nothing pass in a direction.
+func discardAll(d ipsec.Direction) []gateway.Rule {
+	var rules []gateway.Rule
+	for _, any := range []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)} {
+		rules = append(rules, gateway.Rule{Name: "default", Direction: d, Policy: ipsecpolicy.Policy{Src: any, Dst: any}})
+	}
+	return rules
+}

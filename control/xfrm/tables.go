@@ -1,0 +1,123 @@
+package xfrm
+
+import (
+	"hash/maphash"
+	"log/slog"
+	"net/netip"
+
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
+)
+
+// tables are Linux's states and policies, and what they are in the gateway.
+type tables struct {
+	gateway *gateway.Gateway
+	workers int
+	hooks   Hooks
+	log     *slog.Logger
+	seed    maphash.Seed // of fingerprints
+
+	states   map[stateID]*association
+	arrivals uint64 // associations so far
+	memory   memory
+	quiesced quiesced
+
+	policies map[uint32]*policy // by index
+	ages     uint64             // policies so far
+	defaults [sizeofDefault]byte
+
+	gap            uint64 // of states that are new now; see restartGap
+	rules, changed bool   // are to be set, were changed
+}
+
+func newTables(g *gateway.Gateway, workers int, hooks Hooks, log *slog.Logger) *tables {
+	if hooks.IsLocal == nil {
+		hooks.IsLocal = func(netip.Addr) bool { return false }
+	}
+	if hooks.Quiescent == nil {
+		hooks.Quiescent = func(f func()) { f() }
+	}
+	if hooks.Changed == nil {
+		hooks.Changed = func() {}
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &tables{
+		gateway: g, workers: workers, hooks: hooks, log: log, seed: maphash.MakeSeed(),
+		states:   map[stateID]*association{},
+		policies: map[uint32]*policy{},
+		memory:   newMemory(),
+		quiesced: quiesced{wake: make(chan struct{}, 1)},
+	}
+}
+
+// compare brings the tables in line with a dump, and takes its states.
+func (t *tables) compare(d *dump) {
+	there := make(map[stateID]bool, len(d.states))
+	for i := len(d.states) - 1; i >= 0; i-- { // oldest first
+		there[d.states[i].id] = true
+		t.setState(d.states[i])
+	}
+	d.states = nil
+	for id := range t.states {
+		if !there[id] {
+			t.deleteState(id)
+		}
+	}
+	clear(t.policies)
+	for i := len(d.policies) - 1; i >= 0; i-- {
+		t.setPolicy(d.policies[i])
+	}
+	t.rules = true // also when there are none
+	t.setDefaults(d.defaults)
+}
+
+// commit ends a batch: what became possible by it is done.
+func (t *tables) commit() {
+	t.settle()
+	if t.rules {
+		t.decide()
+		t.setRules()
+		t.rules = false
+	}
+	if t.changed {
+		t.hooks.Changed()
+		t.changed = false
+	}
+}
+
+// direction tells which way a state protects packets, if anything does.
+func (t *tables) direction(s *state) (d ipsec.Direction, ok bool) {
+	switch s.direction {
+	case directionIn:
+		return ipsec.In, true
+	case directionOut:
+		return ipsec.Out, true
+	}
+	if src, dst := t.hooks.IsLocal(s.src), t.hooks.IsLocal(s.id.dst); src != dst {
+		if dst {
+			d = ipsec.In
+		}
+		return d, true
+	}
+	var named [2]bool // by direction
+	for _, p := range t.policies {
+		if p.protects == s.bundle() {
+			named[p.direction] = true
+		}
+	}
+	if named[ipsec.In] {
+		d = ipsec.In
+	}
+	return d, named[ipsec.In] != named[ipsec.Out]
+}
+
+// Values of attrDirection.
+const (
+	directionIn  = 1
+	directionOut = 2
+)
+
+// bundle returns which one a state belongs to.
+func (s *state) bundle() bundleID { return bundleID{s.src, s.id.dst, s.mode, s.reqid} }
