@@ -18,40 +18,14 @@ import (
 // the NAT changed them, and are passed as they are: as with Linux, it is for the
 // receiving host to ignore them (RFC 3948 section 3.1.2).
 func (s *SA) Decapsulate(w int, buf []byte, at, n int) (int, int, Error) {
-	if e := s.usable(In); e != OK {
+	var in Incoming
+	if e := s.Find(w, buf, at, n, &in); e != OK {
 		return at, n, e
 	}
-	if at < 0 || n < 0 || at+n > len(buf) {
-		return at, n, InBufferError
-	}
-	p := buf[at : at+n]
-	h, ok := parse(p)
-	if !ok || !h.extend(p[:h.total], false) || h.fragment {
-		return at, n, InHdrError
-	}
-	p = p[:h.total]
-	from, to, e := s.find(p, &h)
-	if e != OK {
+	sealed := buf[in.ESP:in.End:in.End]
+	authentic := s.workers[w].transform.Open(sealed, uint32(in.Seq>>32), s.c.ESN)
+	if e := s.Confirm(w, in.Seq, authentic); e != OK {
 		return at, n, e
-	}
-	sealed := p[from:to:to]
-	if len(sealed) < espLen+s.suite.IVLen+trailerLen+s.suite.ICVLen {
-		return at, n, InStateProtoError
-	}
-
-	mine := &s.workers[w]
-	seq, fresh := s.Infer(binary.BigEndian.Uint32(sealed[4:]))
-	if !fresh {
-		add(&mine.replays, 1)
-		return at, n, InStateSeqError
-	}
-	if !mine.transform.Open(sealed, uint32(seq>>32), s.c.ESN) {
-		add(&mine.forgeries, 1)
-		return at, n, InStateProtoError
-	}
-	if !s.Accept(seq) { // another worker was faster with the same packet
-		add(&mine.replays, 1)
-		return at, n, InStateSeqError
 	}
 
 	body := sealed[espLen+s.suite.IVLen : len(sealed)-s.suite.ICVLen]
@@ -64,22 +38,88 @@ func (s *SA) Decapsulate(w int, buf []byte, at, n int) (int, int, Error) {
 	if next == packet.NoNext {
 		return at, n, InDummy
 	}
-	bodyAt := at + from + espLen + s.suite.IVLen
-	at2, n2 := bodyAt, size
+	at2, n2 := s.Inner(&in), size
 	if s.c.Mode == Tunnel {
-		if n2, e = unwrap(body[:size], next, h.tos); e != OK {
+		var e Error
+		if n2, e = unwrap(body[:size], next, in.TOS); e != OK {
 			return at, n, e
 		}
 	} else {
 		// The header moves up to what it was in front of.
-		at2, n2 = bodyAt-h.len, h.len+size
-		copy(buf[at2:], buf[at:at+h.len])
+		n2 = in.Header + size
+		copy(buf[at2:], buf[at:at+in.Header])
+		h := header{v4: buf[at2]>>4 == 4, len: in.Header, nextAt: in.NextAt}
 		h.mend(buf[at2:at2+n2], next)
 	}
 	if !s.Count(w, 1, uint64(n2)) {
 		return at, n, InStateExpired
 	}
 	return at2, n2, OK
+}
+
+// Incoming is a packet that arrived by an association, not verified yet. Offsets are in
+// its buffer.
+type Incoming struct {
+	ESP, End int    // from the SPI to the end of the ICV
+	Seq      uint64 // its sequence number, the upper half inferred
+	Header   int    // length of the headers in front, without UDP
+	NextAt   int    // where, in these, it is said what follows
+	TOS      byte   // theirs
+}
+
+// Find does the part of Decapsulate that comes before decryption, for engines that have
+// a device do that: the device opens the packet and checks what is inside, then
+// Confirm and Count have the last word.
+func (s *SA) Find(w int, buf []byte, at, n int, in *Incoming) Error {
+	if e := s.usable(In); e != OK {
+		return e
+	}
+	if at < 0 || n < 0 || at+n > len(buf) {
+		return InBufferError
+	}
+	p := buf[at : at+n]
+	h, ok := parse(p)
+	if !ok || !h.extend(p[:h.total], false) || h.fragment {
+		return InHdrError
+	}
+	p = p[:h.total]
+	from, to, e := s.find(p, &h)
+	if e != OK {
+		return e
+	}
+	if to-from < espLen+s.suite.IVLen+trailerLen+s.suite.ICVLen {
+		return InStateProtoError
+	}
+	seq, fresh := s.Infer(binary.BigEndian.Uint32(p[from+4:]))
+	if !fresh {
+		add(&s.workers[w].replays, 1)
+		return InStateSeqError
+	}
+	*in = Incoming{ESP: at + from, End: at + to, Seq: seq, Header: h.len, NextAt: h.nextAt, TOS: h.tos}
+	return OK
+}
+
+// Confirm notes whether a packet was found authentic, and if so its number as
+// received; it is asked once for each packet that Find let pass.
+func (s *SA) Confirm(w int, seq uint64, authentic bool) Error {
+	switch mine := &s.workers[w]; {
+	case !authentic:
+		add(&mine.forgeries, 1)
+		return InStateProtoError
+	case !s.Accept(seq): // it was received since, maybe by another worker
+		add(&mine.replays, 1)
+		return InStateSeqError
+	}
+	return OK
+}
+
+// Inner returns where in the buffer the packet begins that an opened one carried.
+func (s *SA) Inner(in *Incoming) int {
+	body := in.ESP + espLen + s.suite.IVLen
+	if s.c.Mode == Transport {
+		return body - in.Header
+	}
+	return body
 }
 
 // find returns where ESP is in p, of header h: from the SPI to the end of the ICV.

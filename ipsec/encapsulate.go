@@ -7,6 +7,14 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
+// Outgoing is a packet on its way out, of which all but IV, ciphertext and ICV are
+// written. Offsets are in its buffer.
+type Outgoing struct {
+	At, Len int    // the packet, outer header included
+	ESP     int    // where it begins with the SPI; it goes to the packet's end
+	Seq     uint64 // its sequence number, which no other packet has
+}
+
 // Encapsulate protects the IP packet of n bytes at buf[at:], in place, and returns
 // where and how long the result is. It needs up to Overhead bytes of room around the
 // packet, most of it in front; nothing else of buf is written. A packet that is
@@ -16,22 +24,34 @@ import (
 // a fragment is refused, as only whole packets are protected there (RFC 4303 section
 // 3.3.4).
 func (s *SA) Encapsulate(w int, buf []byte, at, n int) (int, int, Error) {
-	if e := s.usable(Out); e != OK {
+	var o Outgoing
+	if e := s.Prepare(w, buf, at, n, &o); e != OK {
 		return at, n, e
 	}
+	s.Seal(w, buf, &o)
+	return o.At, o.Len, OK
+}
+
+// Prepare does the part of Encapsulate that comes before encryption, for engines that
+// have a device do that. Whoever calls it must see to it that the packet is either
+// sealed, by this association, or never leaves.
+func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
+	if e := s.usable(Out); e != OK {
+		return e
+	}
 	if at < 0 || n < 0 || at+n > len(buf) {
-		return at, n, OutError
+		return OutError
 	}
 	p := buf[at : at+n]
 	h, ok := parse(p)
 	if !ok {
-		return at, n, OutStateModeError
+		return OutStateModeError
 	}
 	n = h.total // what Ethernet padded stays behind
 	front, body, next := s.outer, at, protoIPv6
 	if s.c.Mode == Transport {
 		if !h.extend(p[:n], true) || h.fragment || h.v4 != s.c.Dst.Is4() {
-			return at, n, OutStateModeError
+			return OutStateModeError
 		}
 		front, body, next = h.len, at+h.len, packet.Protocol(p[h.nextAt])
 	} else if h.v4 {
@@ -44,14 +64,14 @@ func (s *SA) Encapsulate(w int, buf []byte, at, n int) (int, int, Error) {
 	pad := -used & (s.suite.Align - 1)
 	end := at + n + pad + trailerLen + s.suite.ICVLen
 	if start < 0 || end > len(buf) || end-start > math.MaxUint16 {
-		return at, n, OutError
+		return OutError
 	}
 	seq, got := s.Reserve(1)
 	if got == 0 {
-		return at, n, OutStateSeqError
+		return OutStateSeqError
 	}
 	if !s.Count(w, 1, uint64(n)) {
-		return at, n, OutStateExpired
+		return OutStateExpired
 	}
 
 	// From here on nothing fails. Headers come before what they would be written over.
@@ -66,20 +86,28 @@ func (s *SA) Encapsulate(w int, buf []byte, at, n int) (int, int, Error) {
 		copy(out, buf[at:body])
 		h.mend(out, carrier)
 	}
+	if s.udp != 0 {
+		s.putUDP(buf[esp-udpLen : end])
+	}
 	trailer := buf[at+n : end]
 	for i := range pad {
 		trailer[i] = byte(i + 1)
 	}
 	trailer[pad], trailer[pad+1] = byte(pad), byte(next)
+	binary.BigEndian.PutUint32(buf[esp:], s.c.SPI)
+	binary.BigEndian.PutUint32(buf[esp+4:], uint32(seq))
+	*o = Outgoing{At: start, Len: end - start, ESP: esp, Seq: seq}
+	return OK
+}
 
-	sealed := buf[esp:end:end]
-	binary.BigEndian.PutUint32(sealed[0:], s.c.SPI)
-	binary.BigEndian.PutUint32(sealed[4:], uint32(seq))
+// Seal does the rest.
+func (s *SA) Seal(w int, buf []byte, o *Outgoing) {
+	out := buf[o.At : o.At+o.Len]
+	sealed := buf[o.ESP : o.At+o.Len : o.At+o.Len]
 	t := s.workers[w].transform
-	t.PutIV(sealed[espLen:espLen+s.suite.IVLen], seq)
-	t.Seal(sealed, uint32(seq>>32), s.c.ESN)
-	if s.udp != 0 {
-		s.putUDP(out, front, s.c.Dst.Is4())
+	t.PutIV(sealed[espLen:espLen+s.suite.IVLen], o.Seq)
+	t.Seal(sealed, uint32(o.Seq>>32), s.c.ESN)
+	if s.sumsUDP {
+		sumUDP(out, o.ESP-o.At-udpLen)
 	}
-	return start, len(out), OK
 }

@@ -160,19 +160,19 @@ func (h *header) mend(p []byte, next packet.Protocol) {
 	binary.BigEndian.PutUint16(p[10:], packet.Checksum(p[:h.len]))
 }
 
-// putUDP writes the header of UDP encapsulation at an offset of the packet p, the
-// addresses of which are written. Its checksum is zero, none, in IPv4, as RFC 3948
-// section 2.1 wants it. In IPv6 it is computed: receivers, Linux for one, refuse zero
-// there unless told otherwise.
-func (s *SA) putUDP(p []byte, at int, v4 bool) {
-	u := p[at:]
+// putUDP writes the header of UDP encapsulation to u, which it begins, without a
+// checksum: in IPv4 it has none, as RFC 3948 section 2.1 wants it.
+func (s *SA) putUDP(u []byte) {
 	binary.BigEndian.PutUint16(u[0:], s.c.Encap.SrcPort)
 	binary.BigEndian.PutUint16(u[2:], s.c.Encap.DstPort)
 	binary.BigEndian.PutUint16(u[4:], uint16(len(u)))
 	u[6], u[7] = 0, 0
-	if v4 {
-		return
-	}
+}
+
+// sumUDP writes the checksum of the UDP header at an offset of an IPv6 packet. There
+// receivers, Linux for one, refuse to go without unless told otherwise.
+func sumUDP(p []byte, at int) {
+	u := p[at:]
 	// Over the pseudo-header (RFC 8200 section 8.1), to which length and protocol come
 	// as if they were 16 bits, which in this sum is the same.
 	sum := add16(packet.Sum(p[8:40]), uint16(len(u)))

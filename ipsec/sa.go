@@ -17,6 +17,7 @@ type SA struct {
 	// Lengths in bytes, so that packets need no branches for them.
 	outer       int // of a tunnel's header
 	udp         int // of the header of UDP encapsulation
+	sumsUDP     bool
 	outerHeader [packet.IPv6Len]byte
 	outerSum    uint16 // of it, as IPv4's
 
@@ -80,7 +81,7 @@ func NewSA(c Config, workers int) (*SA, error) {
 		s.outerSum = packet.Sum(s.outerHeader[:packet.IPv4Len])
 	}
 	if c.Encap != nil {
-		s.udp = udpLen
+		s.udp, s.sumsUDP = udpLen, c.Dst.Is6()
 	}
 	s.life.start(&s.c)
 	if c.Direction == In {
