@@ -27,7 +27,6 @@ var (
 
 	batchPackets = desc("batch_packets", "Packets per chunk that went through an engine.")
 	batchStage   = desc("batch_stage_seconds", "Time that chunks spent in each stage: wait, engine, order, tx, and total from first packet received to kernel told.", "stage")
-	engineChunks = desc("engine_chunks_total", "Chunks that an engine decided on, and why that engine.", "engine", "reason")
 	heldPackets  = desc("held_packets", "Packets that wait for a neighbour's link address.")
 
 	fibRoutes = desc("fib_routes", "Routes in the forwarding base.", "family")
@@ -64,7 +63,7 @@ func NewCollector(build Build, snapshot func() *status.Snapshot) prometheus.Coll
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		buildInfo, rxPackets, rxBytes, txPackets, txBytes, portUp, drops,
-		batchPackets, batchStage, engineChunks, heldPackets, fibRoutes, fibUpdate,
+		batchPackets, batchStage, engineChunks, gpuFailovers, heldPackets, fibRoutes, fibUpdate,
 		xdpToLinux, xdpNoSocket, xskRxDropped, xskRxFull, xskFillEmpty, xskTxEmpty, xskDescInvalid,
 	} {
 		ch <- d
@@ -82,7 +81,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for i := range s.Stats.Stages {
 		send.histogram(batchStage, &s.Stats.Stages[i], nanosecond, timeBounds, dataplane.Stage(i).String())
 	}
-	send.counter(engineChunks, s.Stats.Chunks, s.Engine.Name, s.Engine.Reason)
+	send.engine(s)
 	send.gauge(heldPackets, float64(s.Stats.Held))
 	send.gauge(fibRoutes, float64(s.RoutesIPv4), "ipv4")
 	send.gauge(fibRoutes, float64(s.RoutesIPv6), "ipv6")

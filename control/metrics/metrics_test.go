@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,6 +97,30 @@ func TestScrapeHasTheNamedMetrics(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(body)
+	}
+}
+
+// Each engine's chunks are counted by themselves, whichever decides now.
+func TestChunksAndFailoversOfGPUs(t *testing.T) {
+	s := sample()
+	s.Engine = status.EngineState{Name: "cpu", Reason: "gpu_failed", Chosen: "configured", Devices: []status.Device{
+		{Chunks: 10, ChunksByCPU: 1, Timeouts: 4}, {Chunks: 20, ChunksByCPU: 2, Timeouts: 1, Faults: 1},
+	}}
+	w := httptest.NewRecorder()
+	Handler(Build{}, func() *status.Snapshot { return s }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	var got []string
+	for line := range strings.Lines(w.Body.String()) {
+		if strings.HasPrefix(line, "warproute_engine_") || strings.HasPrefix(line, "warproute_gpu_") {
+			got = append(got, strings.TrimSpace(line))
+		}
+	}
+	if want := []string{
+		`warproute_engine_chunks_total{engine="cpu",reason="gpu_failed"} 3`,
+		`warproute_engine_chunks_total{engine="gpu",reason="configured"} 30`,
+		`warproute_gpu_failovers_total{cause="fault"} 1`,
+		`warproute_gpu_failovers_total{cause="timeout"} 5`,
+	}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -7,30 +7,42 @@ import (
 	"time"
 )
 
+// EngineState is which engine runs, and why.
+type EngineState struct {
+	Name       string   // cpu, gpu
+	Reason     string   // why, in a word, for a metric's label: configured, no_gpu, ...
+	Chosen     string   // the reason at the start: while every GPU is out, Reason says so
+	Why        string   // the same as a sentence
+	Devices    []Device // GPUs that workers use
+	Cores      []int    // that the workers are pinned to
+	MaxPackets int
+	MaxDelay   time.Duration
+	HugePages  bool // under the frames
+}
+
 // Engine is the answer of `show engine`.
 type Engine struct {
-	Name            string  `json:"name"`
-	Reason          string  `json:"reason"`
-	Why             string  `json:"why"`
-	Device          string  `json:"device,omitempty"`
-	Mode            string  `json:"mode,omitempty"`
-	Workers         int     `json:"workers"`
-	Cores           []int   `json:"cores"`
-	HugePages       bool    `json:"huge_pages"`
-	MaxPackets      int     `json:"max_packets"`
-	MaxDelayNS      int64   `json:"max_delay_ns"`
-	Chunks          uint64  `json:"chunks"`
-	Packets         uint64  `json:"packets"`
-	PacketsPerChunk float64 `json:"packets_per_chunk"`
-	InFlight        int64   `json:"in_flight"` // chunks that the engine has now
-	Held            int64   `json:"held"`      // packets waiting for neighbours now
-	Pending         int64   `json:"pending"`   // packets in transmit rings now
+	Name            string   `json:"name"`
+	Reason          string   `json:"reason"`
+	Why             string   `json:"why"`
+	Devices         []Device `json:"devices,omitempty"`
+	Workers         int      `json:"workers"`
+	Cores           []int    `json:"cores"`
+	HugePages       bool     `json:"huge_pages"`
+	MaxPackets      int      `json:"max_packets"`
+	MaxDelayNS      int64    `json:"max_delay_ns"`
+	Chunks          uint64   `json:"chunks"`
+	Packets         uint64   `json:"packets"`
+	PacketsPerChunk float64  `json:"packets_per_chunk"`
+	InFlight        int64    `json:"in_flight"` // chunks that the engine has now
+	Held            int64    `json:"held"`      // packets waiting for neighbours now
+	Pending         int64    `json:"pending"`   // packets in transmit rings now
 }
 
 // EngineOf describes the engine of a snapshot and its work.
 func EngineOf(s *Snapshot) Engine {
 	return Engine{
-		Name: s.Engine.Name, Reason: s.Engine.Reason, Why: s.Engine.Why, Device: s.Engine.Device, Mode: s.Engine.Mode,
+		Name: s.Engine.Name, Reason: s.Engine.Reason, Why: s.Engine.Why, Devices: s.Engine.Devices,
 		Workers: s.Stats.Workers, Cores: s.Engine.Cores, HugePages: s.Engine.HugePages,
 		MaxPackets: s.Engine.MaxPackets, MaxDelayNS: s.Engine.MaxDelay.Nanoseconds(),
 		Chunks: s.Stats.Chunks, Packets: s.Stats.Packets.Sum, PacketsPerChunk: s.Stats.Packets.Mean(),
@@ -42,8 +54,8 @@ func EngineOf(s *Snapshot) Engine {
 func WriteEngine(w io.Writer, e Engine) error {
 	t := newTable(w)
 	t.row("engine", fmt.Sprintf("%s (%s)", e.Name, e.Why))
-	if e.Device != "" {
-		t.row("device", fmt.Sprintf("%s, %s kernel", e.Device, e.Mode))
+	for i := range e.Devices {
+		e.Devices[i].rows(t)
 	}
 	cores := ""
 	if len(e.Cores) > 0 {

@@ -7,8 +7,6 @@
 package status
 
 import (
-	"time"
-
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/internal/hist"
 )
@@ -55,17 +53,4 @@ type Rings struct {
 	TxRingEmpty   uint64 `json:"tx_ring_empty"`   // the kernel had nothing to send
 	RxInvalid     uint64 `json:"rx_invalid"`      // descriptors that the kernel refused
 	TxInvalid     uint64 `json:"tx_invalid"`
-}
-
-// EngineState is which engine runs, and why.
-type EngineState struct {
-	Name       string // cpu, gpu
-	Reason     string // why, in a word, for a metric's label: configured, no_gpu, ...
-	Why        string // the same as a sentence
-	Device     string // the GPU's name, where there is one
-	Mode       string // how chunks reach it: resident, launched
-	Cores      []int  // that the workers are pinned to
-	MaxPackets int
-	MaxDelay   time.Duration
-	HugePages  bool // under the frames
 }

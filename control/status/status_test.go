@@ -50,6 +50,19 @@ func sample() *Snapshot {
 	return s
 }
 
+// withGPUs is the sample with two GPUs, of which the second is late.
+func withGPUs() *Snapshot {
+	s := sample()
+	s.Engine.Name, s.Engine.Reason, s.Engine.Why = "gpu", "gpu_found", "there is one"
+	s.Engine.Devices = []Device{
+		{Number: 0, Name: "H200", PCI: "0000:1a:00.0", Mode: "resident", Blocks: 16, Room: 263, Workers: 2, InFlight: 3, Chunks: 100},
+		{Number: 1, Name: "H200", PCI: "0000:1b:00.0", Mode: "resident", Blocks: 8, Room: 263, Workers: 1, WorkersOut: 1, Unfinished: 2,
+			Chunks: 90, ChunksByCPU: 7, Timeouts: 3, Returns: 2,
+			Outage: &Outage{time.Date(2026, 11, 21, 12, 0, 3, 0, time.UTC), "the GPU did not finish 7 packets within 20ms"}},
+	}
+	return s
+}
+
 func TestTables(t *testing.T) {
 	s := sample()
 	tests := []struct {
@@ -68,6 +81,21 @@ wan0: dropped, receive ring full because the worker is too slow: 7
 `},
 		{"engine", func(w io.Writer) error { return WriteEngine(w, EngineOf(s)) }, `
 engine        cpu (no GPU was found)
+workers       2 on cores 0 1
+frame memory  normal pages
+batch         up to 1024 packets or 50µs
+chunks        3, of 1000.0 packets in the mean; 2 in flight
+packets       3000
+waiting       1 for neighbours, 2 in transmit rings
+`},
+		{"engine with GPUs", func(w io.Writer) error { return WriteEngine(w, EngineOf(withGPUs())) }, `
+engine        gpu (there is one)
+GPU 0         H200 at 0000:1a:00.0, resident kernel, 16 of 263 blocks
+              2 workers, 3 chunks in flight; 100 decided on, 0 by the CPU
+GPU 1         H200 at 0000:1b:00.0, resident kernel, 8 of 263 blocks
+              1 workers, 0 chunks in flight; 90 decided on, 7 by the CPU
+              taken out 3 times, back 2 times
+              1 workers without it, the first since 2026-11-21 12:00:03, 2 chunks unfinished: the GPU did not finish 7 packets within 20ms
 workers       2 on cores 0 1
 frame memory  normal pages
 batch         up to 1024 packets or 50µs
@@ -120,6 +148,9 @@ func TestJSONKeys(t *testing.T) {
 			`"rx_packets":3000,"rx_bytes":180000,"tx_packets":12,"tx_bytes":720,"dropped":10}`},
 		{"engine", EngineOf(s), `{"name":"cpu","reason":"no_gpu","why":"no GPU was found","workers":2,"cores":[0,1],"huge_pages":false,` +
 			`"max_packets":1024,"max_delay_ns":50000,"chunks":3,"packets":3000,"packets_per_chunk":1000,"in_flight":2,"held":1,"pending":2}`},
+		{"device", withGPUs().Engine.Devices[1], `{"number":1,"name":"H200","pci":"0000:1b:00.0","mode":"resident","blocks":8,"room":263,` +
+			`"workers":1,"workers_out":1,"in_flight":0,"unfinished":2,"chunks":90,"chunks_by_cpu":7,"timeouts":3,"returns":2,"faults":0,` +
+			`"outage":{"since":"2026-11-21T12:00:03Z","why":"the GPU did not finish 7 packets within 20ms"}}`},
 		{"drop", Drops(s)[0], `{"reason":"ttl_expired","sentence":"the TTL or hop limit ran out here","port":"lan0","packets":4}`},
 		{"no drops", Drops(&Snapshot{Stats: &dataplane.Stats{}}), `[]`},
 	}

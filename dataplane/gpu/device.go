@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -29,7 +30,8 @@ const (
 type Options struct {
 	Number  int           // of the device, as the driver counts
 	Mode    Mode          // Resident
-	Timeout time.Duration // for a chunk, after which the device counts as failed; 20 ms
+	Timeout time.Duration // for a chunk, after which its worker does without the device; 20 ms
+	Pause   time.Duration // until that worker tries again; doubles while it fails, up to 60 times; 1 s
 	Repair  []bool        // by port: L4 checksums of frames received there may be unfinished
 	Library string        // the driver's; for tests
 
@@ -46,50 +48,70 @@ type Device struct {
 	health   health
 	base     *fib.FIB
 	tables   *tables
-	follows  []func() // end what the tables follow
 	pointers tablePointers
 	entries  struct{ resident, launched, patch *cuda.Function }
 
-	workers int            // with an engine
-	room    int            // blocks that can be resident beside those that are
-	stops   []func() error // end the resident kernels
-	closers []func() error // in order of making
+	engines []*Engine
+	blocks  int                        // that can be resident at once
+	taken   int                        // of them, by engines
+	follows []func()                   // end what the tables follow
+	stops   []func(by time.Time) error // end what runs
+	closers []func() error             // in order of making
 }
 
-// ErrNoDriver is wrapped by Open's error on a host without NVIDIA's driver.
+// ErrNoDriver is wrapped by the error of opening on a host without NVIDIA's driver.
 var ErrNoDriver = cuda.ErrNoDriver
 
-// Open finds a GPU and brings the forwarding base to it, which nobody may change
+// Open opens a GPU and brings the forwarding base to it, which nobody may change
 // meanwhile; afterwards the copy follows. An error says what is missing.
 func Open(base *fib.FIB, o Options) (*Device, error) {
-	if o.Mode == "" {
-		o.Mode = Resident
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 20 * time.Millisecond
-	}
-	driver, err := cuda.Open(o.Library)
+	found, err := find(o.Library)
 	if err != nil {
 		return nil, err
 	}
-	devices, err := driver.Devices()
+	if o.Number >= len(found) {
+		return nil, fmt.Errorf("use GPU %d: the driver has %d", o.Number, len(found))
+	}
+	return open(found[o.Number], base, o)
+}
+
+// find returns the GPUs that the driver shows.
+func find(library string) ([]*cuda.Device, error) {
+	driver, err := cuda.Open(library)
 	if err != nil {
 		return nil, err
 	}
-	if o.Number >= len(devices) {
-		return nil, fmt.Errorf("use GPU %d: the driver has %d", o.Number, len(devices))
-	}
-	d := &Device{options: o, base: base}
-	if d.info, err = devices[o.Number].Info(); err != nil {
-		return nil, err
-	}
-	if d.ctx, err = devices[o.Number].Retain(); err != nil {
-		return nil, err
-	}
-	if err := d.ctx.Do(d.prepare); err != nil {
-		return nil, errors.Join(err, d.Close())
+	return driver.Devices()
+}
+
+// open opens device o.Number.
+func open(found *cuda.Device, base *fib.FIB, o Options) (*Device, error) {
+	d := &Device{options: o.withDefaults(), base: base}
+	err := d.open(found)
+	if err != nil {
+		return nil, fmt.Errorf("use GPU %d: %w", o.Number, err)
 	}
 	return d, nil
+}
+
+func (o Options) withDefaults() Options {
+	o.Mode = cmp.Or(o.Mode, Resident)
+	o.Timeout = cmp.Or(o.Timeout, 20*time.Millisecond)
+	o.Pause = cmp.Or(o.Pause, time.Second)
+	return o
+}
+
+func (d *Device) open(found *cuda.Device) (err error) {
+	if d.info, err = found.Info(); err != nil {
+		return err
+	}
+	if d.ctx, err = found.Retain(); err != nil {
+		return err
+	}
+	if err := d.ctx.Do(d.prepare); err != nil {
+		return errors.Join(err, d.Close())
+	}
+	return nil
 }
 
 // prepare loads the kernels and fills the tables.
@@ -110,7 +132,7 @@ func (d *Device) prepare() error {
 	if err != nil {
 		return err
 	}
-	d.room = blocks*d.info.Multiprocessors - 1 // changes of tables need one
+	d.blocks = blocks*d.info.Multiprocessors - 1 // changes of tables need one
 	if err := d.fits(d.options.Workers, d.options.Chunks); err != nil {
 		return err
 	}
@@ -124,15 +146,23 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 	if err := d.fits(1, chunks); err != nil {
 		return nil, err
 	}
-	d.workers++
-	d.room -= chunks
 	mail, err := newMailbox(chunks, size)
 	if err != nil {
 		return nil, err
 	}
 	d.closers = append(d.closers, mail.close)
-	e := newEngine(fallback, &d.health, mail, umem, d.options.Timeout)
-	return e, d.ctx.Do(func() error { return d.serve(e, umem) })
+	e := newEngine(fallback, &d.health, mail, umem, d.options)
+	if err := d.ctx.Do(func() error { return d.serve(e, umem) }); err != nil {
+		return nil, fmt.Errorf("have GPU %d serve a worker: %w", d.options.Number, err)
+	}
+	d.engines = append(d.engines, e)
+	d.taken += chunks
+	return e, nil
+}
+
+// room is how many more workers with so many chunks each the device can serve.
+func (d *Device) room(chunks int) int {
+	return min((d.blocks-d.taken)/max(chunks, 1), maxWorkers-len(d.engines))
 }
 
 // fits tells whether the device can serve so many more workers, with so many chunks
@@ -141,70 +171,49 @@ func (d *Device) fits(workers, chunks int) error {
 	switch {
 	case workers > 0 && chunks < 1 || chunks > maxChunks:
 		return fmt.Errorf("have a GPU work on %d chunks of a worker: 1 to %d are possible", chunks, maxChunks)
-	case d.workers+workers > maxWorkers:
-		return fmt.Errorf("have a GPU serve %d workers: %d are possible, as the driver has no more queues; set workers", d.workers+workers, maxWorkers)
-	case workers*chunks > d.room:
+	case len(d.engines)+workers > maxWorkers:
+		return fmt.Errorf("have a GPU serve %d workers: %d are possible, as the driver has no more queues; set workers", len(d.engines)+workers, maxWorkers)
+	case workers*chunks > d.blocks-d.taken:
 		return fmt.Errorf("have a GPU work on %d more chunks: its %d multiprocessors have room for %d; set fewer workers",
-			workers*chunks, d.info.Multiprocessors, d.room)
+			workers*chunks, d.info.Multiprocessors, d.blocks-d.taken)
 	}
 	return nil
 }
 
-// Err is why the device was taken out, nil while it works.
-func (d *Device) Err() error {
-	err := d.health.err()
-	if err == nil {
-		return nil
-	}
-	// After a kernel's fault every call fails, and tells of the fault; but only when
-	// the driver has looked into it, for which it takes longer than we wait for chunks.
-	cause := d.ctx.Do(func() error {
-		s, err := d.ctx.NewStream(0)
-		if err != nil {
-			return err
-		}
-		return s.Close()
-	})
-	if cause != nil {
-		return fmt.Errorf("%w: %w", err, cause)
-	}
-	return err
-}
-
-// Info describes the device.
-func (d *Device) Info() cuda.DeviceInfo { return d.info }
-
-// Mode is how chunks reach the device.
-func (d *Device) Mode() Mode { return d.options.Mode }
-
 // Close ends what runs on the device and gives everything back. No engine may be in
-// use any more, and nobody may change the forwarding base meanwhile. Of a device
-// that has failed, the driver keeps what it holds until the process ends.
+// use any more, and nobody may change the forwarding base meanwhile. What cannot be
+// ended is an error; then the driver keeps what it holds until the process ends.
 func (d *Device) Close() error {
-	if d.tables != nil {
-		for _, end := range d.follows {
-			end()
-		}
-		d.tables.patcher.close()
-	}
-	if d.health.err() != nil {
-		return nil
-	}
-	err := d.ctx.Do(func() error {
-		// As long as any kernel is resident, nothing can be given back.
-		for _, stop := range d.stops {
-			if err := stop(); err != nil {
-				return err
-			}
-		}
-		var errs []error
-		for _, c := range slices.Backward(d.closers) {
-			errs = append(errs, c())
-		}
-		return errors.Join(errs...)
-	})
-	if d.health.err() != nil {
+	if err := d.halt(); err != nil {
 		return err
 	}
-	return errors.Join(err, d.ctx.Close())
+	return d.release()
+}
+
+// halt ends what runs, and the following of the base.
+func (d *Device) halt() error {
+	for _, end := range d.follows {
+		end()
+	}
+	if d.tables != nil {
+		d.tables.patcher.close()
+	}
+	by := time.Now().Add(haltTime)
+	for _, stop := range slices.Backward(d.stops) {
+		if err := d.ctx.Do(func() error { return stop(by) }); err != nil {
+			return fmt.Errorf("end what runs on GPU %d: %w", d.options.Number, err)
+		}
+	}
+	d.stops = nil
+	return nil
+}
+
+// release gives everything back. As long as anything runs, it would wait.
+func (d *Device) release() error {
+	var errs []error
+	for _, c := range slices.Backward(d.closers) {
+		errs = append(errs, d.ctx.Do(c))
+	}
+	d.closers = nil
+	return errors.Join(append(errs, d.ctx.Close())...)
 }

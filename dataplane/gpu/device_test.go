@@ -10,7 +10,7 @@ import (
 // More blocks than can be resident together would wait for each other for ever, and
 // so would streams that share a queue: they are refused.
 func TestADeviceServesNoMoreThanFit(t *testing.T) {
-	d := &Device{info: cuda.DeviceInfo{Multiprocessors: 10}, room: 39, workers: 2}
+	d := &Device{info: cuda.DeviceInfo{Multiprocessors: 10}, blocks: 50, taken: 11, engines: make([]*Engine, 2)}
 	for _, c := range []struct {
 		workers, chunks int
 		want            string

@@ -59,13 +59,14 @@ func (e *Engine) Name() string {
 // Submit hands a chunk to the GPU: to the lowest slot that is free, so that at low
 // load one block has all the chunks, and looks out for them.
 func (e *Engine) Submit(c *batch.Chunk) {
-	to, busy := onCPU, e.busy.Load()
-	if free := bits.TrailingZeros64(^busy); free < len(e.mail.slots) && e.usable() {
-		to = free
+	to := onCPU
+	if e.usable() {
+		to = e.freeSlot()
 	}
 	if to == onCPU {
 		e.cpu.Submit(c)
 	} else {
+		busy := e.busy.Load()
 		var hurry []byte
 		if busy == 0 && e.launch == nil { // the GPU has nothing else to do: what counts is when it is back
 			hurry = e.umem
@@ -116,6 +117,14 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 	}
 	e.flights = append(e.flights[:i], e.flights[i+1:]...)
 	return true
+}
+
+// freeSlot returns the lowest free slot, onCPU if there is none.
+func (e *Engine) freeSlot() int {
+	if free := bits.TrailingZeros64(^e.busy.Load()); free < len(e.mail.slots) {
+		return free
+	}
+	return onCPU
 }
 
 func lose(c *batch.Chunk) {

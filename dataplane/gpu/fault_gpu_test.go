@@ -13,24 +13,40 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// A GPU that hangs, and one whose kernel faults, are taken out within the time for
-// a chunk, and the CPU carries on. The fault comes last: after it the driver
-// refuses everything.
+// stall has a slot's block wait for a chunk that nobody posts, and unstall posts it,
+// and the one behind it again.
+func stall(s *slot) { s.seq++ }
+
+func unstall(s *slot, c *batch.Chunk) {
+	s.seq -= 2
+	for range 2 {
+		s.post(c.In[:c.N], nil)
+		for start := time.Now(); !s.finished() && time.Since(start) < time.Second; {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// A GPU that is late or hangs, and one whose kernel faults, are taken out within the
+// time for a chunk, and the CPU carries on; the one that was only late comes back.
+// The fault comes last: after it the driver refuses everything.
 func TestGPUFaults(t *testing.T) {
 	for _, fault := range []struct {
 		name   string
 		reason string
 		inject func(*Device, *Engine)
+		back   bool
 	}{
-		{"hangs", "did not finish 100 packets", func(d *Device, e *Engine) { // as good as: its block has gone
+		{"is late", "did not finish 100 packets", func(_ *Device, e *Engine) { stall(&e.mail.slots[0]) }, true},
+		{"hangs", "did not finish 100 packets", func(_ *Device, e *Engine) { // as good as: its block has gone
 			s := &e.mail.slots[0]
 			s.stop()
 			time.Sleep(10 * time.Millisecond)
-		}},
+		}, false},
 		{"faults", "ILLEGAL_ADDRESS", func(d *Device, _ *Engine) { // the table is nowhere
 			d.tables.patcher.add(patch{At: d.pointers.IPv4, Word: 0xdead << 48, Count: 1, Bytes: 8})
 			d.tables.patcher.settle()
-		}},
+		}, false},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			net := testutil.NewNetwork()
@@ -96,7 +112,18 @@ func TestGPUFaults(t *testing.T) {
 					break
 				}
 			}
-			if err := d.Close(); err != nil {
+			if fault.back {
+				unstall(&e.mail.slots[0], bad)
+				for start := time.Now(); e.Name() != "gpu" && time.Since(start) < 5*time.Second; time.Sleep(10 * time.Millisecond) {
+					write(good)
+					submit(good)
+					await(e, good)
+				}
+				if v := good.Out[99].Verdict; v != batch.Forward(1) || e.Name() != "gpu" || d.Err() != nil {
+					t.Errorf("5 s later: %v by the %s, %v", v, e.Name(), d.Err())
+				}
+			}
+			if err := d.Close(); (err == nil) != fault.back {
 				t.Errorf("close: %v", err)
 			}
 		})

@@ -73,6 +73,16 @@ func newMailbox(slots, size int) (*mailbox, error) {
 	return m, nil
 }
 
+// idle tells whether the GPU is done with everything that was posted.
+func (m *mailbox) idle() bool {
+	for i := range m.slots {
+		if !m.slots[i].finished() {
+			return false
+		}
+	}
+	return true
+}
+
 func (m *mailbox) close() error { return unix.Munmap(m.mem) }
 
 // post gives a chunk to the slot's block: the descriptors, then the heads of their

@@ -37,19 +37,22 @@ type patcher struct {
 }
 
 // newPatcher starts a patcher. enter prepares the goroutine's thread.
-func newPatcher(h *health, enter func() error, apply func([]patch) error, told func()) *patcher {
+func newPatcher(h *health, enter func() error, apply func([]patch) error, told func()) (*patcher, error) {
 	p := &patcher{health: h, apply: apply, told: told, done: make(chan struct{})}
 	p.moved = sync.NewCond(&p.mu)
-	go p.run(enter)
-	return p
+	entered := make(chan error)
+	go func() {
+		defer close(p.done)
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		err := enter()
+		if entered <- err; err == nil {
+			p.run()
+		}
+	}()
+	return p, <-entered
 }
 
-func (p *patcher) run(enter func() error) {
-	defer close(p.done)
-	runtime.LockOSThread() // for good: the thread ends with the goroutine
-	if err := enter(); err != nil {
-		p.health.fail(err)
-	}
+func (p *patcher) run() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {

@@ -11,7 +11,10 @@ import (
 func TestTheGenerationMovesWhenTheDeviceHasAChange(t *testing.T) {
 	base, h := fib.New(1), &health{}
 	takes := make(chan struct{})
-	p := newPatcher(h, func() error { return nil }, func([]patch) error { <-takes; return nil }, base.Retry)
+	p, err := newPatcher(h, func() error { return nil }, func([]patch) error { <-takes; return nil }, base.Retry)
+	if err != nil {
+		t.Fatal(err)
+	}
 	base.Follow(&tables{health: h, patcher: p})
 	base.SetAdjacency(1, 0, 0x0200000000bb)
 	base.Bump()

@@ -1,7 +1,7 @@
 package gpu
 
 import (
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/warproute/warproute/cuda"
@@ -57,7 +57,7 @@ func (d *Device) serve(e *Engine, umem []byte) error {
 	if err := kernel.Enqueue(stream); err != nil {
 		return err
 	}
-	d.stops = append(d.stops, func() error { return d.stop(e, stream) })
+	d.stops = append(d.stops, func(by time.Time) error { return e.stop(stream, by) })
 	return nil
 }
 
@@ -81,6 +81,7 @@ func (d *Device) launchEach(e *Engine, stream *cuda.Stream, p params) error {
 		return err
 	}
 	kernel.Block = cuda.Dim{X: threads}
+	d.stops = append(d.stops, func(by time.Time) error { return waitUntil(by, stream.Done) })
 	bound := false
 	e.launch = func(slot int, seq uint32, n int) error {
 		if !bound { // on the worker's own thread
@@ -97,19 +98,32 @@ func (d *Device) launchEach(e *Engine, stream *cuda.Stream, p params) error {
 	return nil
 }
 
-// stop ends an engine's resident kernel.
-func (d *Device) stop(e *Engine, stream *cuda.Stream) error {
+// stop ends an engine's resident kernel, when it has finished what it was given.
+func (e *Engine) stop(stream *cuda.Stream, by time.Time) error {
+	if err := waitUntil(by, func() (bool, error) {
+		_, err := stream.Done() // tells of a fault
+		return e.mail.idle(), err
+	}); err != nil {
+		return err
+	}
 	for i := range e.mail.slots {
 		e.mail.slots[i].stop()
 	}
-	for start := time.Now(); ; {
-		done, err := stream.Done()
-		if done || err != nil {
+	return waitUntil(by, stream.Done)
+}
+
+// haltTime is what a device has to end what runs on it.
+const haltTime = time.Second
+
+// waitUntil waits until a condition holds or the time is up.
+func waitUntil(by time.Time, holds func() (bool, error)) error {
+	for {
+		ok, err := holds()
+		switch {
+		case ok || err != nil:
 			return err
-		}
-		if time.Since(start) > time.Second {
-			d.health.fail(errors.New("the resident kernel does not end"))
-			return d.health.err()
+		case time.Now().After(by):
+			return fmt.Errorf("it did not finish within %v", haltTime)
 		}
 		time.Sleep(50 * time.Microsecond)
 	}

@@ -65,12 +65,13 @@ func (d *Device) makeTables() error {
 	if err != nil {
 		return err
 	}
-	var first []uint64 // addresses of the images
+	var first []uint64                   // addresses of the images
+	empty := make([]byte, 4*trie.Groups) // root and header of an image without routes
 	for i, words := range []int{wordsIPv4, wordsIPv6} {
 		im := &t.images[i]
 		im.tables, im.family, im.root = t, []string{"IPv4", "IPv6"}[i], roots.Add(8*i)
 		for k := range im.places {
-			if im.places[k], err = d.newPlace(min(words, int(free/imageShare/4))); err != nil {
+			if im.places[k], err = d.newPlace(min(words, int(free/imageShare/4)), empty); err != nil {
 				return fmt.Errorf("make room for the %s table: %w", im.family, err)
 			}
 		}
@@ -92,8 +93,8 @@ func (d *Device) upload(b []byte) (cuda.DevicePtr, error) {
 	return m.Ptr(), m.Write(0, b)
 }
 
-// newPlace returns a place for an image of so many words, of which none is a route.
-func (d *Device) newPlace(words int) (imagePlace, error) {
+// newPlace returns a place for an image of so many words, which begins with empty.
+func (d *Device) newPlace(words int, empty []byte) (imagePlace, error) {
 	m, err := d.ctx.Alloc(4 * words)
 	if err != nil {
 		return imagePlace{}, err
@@ -102,7 +103,7 @@ func (d *Device) newPlace(words int) (imagePlace, error) {
 	p := imagePlace{at: m.Ptr(), words: words, write: func(w []uint32) error {
 		return d.ctx.Do(func() error { return m.Write(0, bytesOf(w)) })
 	}}
-	return p, m.Write(0, make([]byte, 4*trie.Groups))
+	return p, m.Write(0, empty)
 }
 
 // follow starts the patcher and brings the tables.
@@ -160,8 +161,11 @@ func (d *Device) follow(t *tables) error {
 		}
 		return nil
 	}
-	t.patcher = newPatcher(&d.health, d.ctx.Bind, apply, d.base.Retry)
+	if t.patcher, err = newPatcher(&d.health, d.ctx.Bind, apply, d.base.Retry); err != nil {
+		return err
+	}
 	d.tables = t
+	d.stops = append(d.stops, func(by time.Time) error { return waitUntil(by, stream.Done) })
 	d.follows = []func(){d.base.Follow(t), d.base.IPv4.Follow(&t.images[0]), d.base.IPv6.Follow(&t.images[1])}
 	t.patcher.settle()
 	return d.health.err()

@@ -27,15 +27,16 @@ func (s *Service) openEngine() error {
 	if err != nil {
 		return err
 	}
-	d, err := gpu.Open(s.fib, gpu.Options{Repair: repairPorts(s.cfg), Workers: workers, Chunks: chunksWithGPU})
+	s.devices, err = gpu.OpenAll(s.fib, gpu.Options{Repair: repairPorts(s.cfg), Workers: workers, Chunks: chunksWithGPU})
 	switch {
 	case err == nil:
-		s.device = d
 		e.Name, e.Reason, e.Why = "gpu", "configured", "the configuration asks for it"
 		if s.cfg.Engine != config.EngineGPU {
 			e.Reason, e.Why = "gpu_found", "there is one"
 		}
-		e.Device, e.Mode = d.Info().Name, string(d.Mode())
+		for _, why := range s.devices.Unusable {
+			e.Why += "; not used: " + why.Error()
+		}
 		s.chunks = chunksWithGPU
 	case s.cfg.Engine == config.EngineGPU:
 		return fmt.Errorf("start engine gpu: %w; --engine cpu or auto runs without", err)
@@ -50,21 +51,52 @@ func (s *Service) openEngine() error {
 // newEngine returns the engine of a worker.
 func (s *Service) newEngine(mem []byte, repair []bool) (dataplane.Engine, error) {
 	e := cpu.New(s.fib, mem, repair)
-	if s.device == nil {
+	if s.devices == nil {
 		return e, nil
 	}
-	return s.device.NewEngine(mem, s.chunks, s.cfg.Batch.MaxPackets, e)
+	return s.devices.NewEngine(mem, s.chunks, s.cfg.Batch.MaxPackets, e)
 }
 
-// engineState is the engine as of now: a GPU that has failed is out.
+// engineState is the engine as of now.
 func (s *Service) engineState() status.EngineState {
-	e := s.engine
-	if s.device != nil {
-		if err := s.device.Err(); err != nil {
-			e.Name, e.Reason, e.Why = "cpu", "gpu_failed", "the GPU was taken out: "+err.Error()
+	if s.devices == nil {
+		return s.engine
+	}
+	return withDevices(s.engine, s.devices.States())
+}
+
+// withDevices adds GPUs to what was said of the engine at the start: while no worker
+// uses one, the engine is the CPU.
+func withDevices(e status.EngineState, devices []gpu.State) status.EngineState {
+	e.Chosen = e.Reason
+	working, outage := false, (*gpu.Outage)(nil)
+	for i := range devices {
+		d := &devices[i]
+		working = working || d.Out < d.Workers
+		if outage == nil {
+			outage = d.Outage
 		}
+		e.Devices = append(e.Devices, deviceOf(d))
+	}
+	if !working && outage != nil {
+		e.Name, e.Reason, e.Why = "cpu", "gpu_failed", "the GPU is out: "+outage.Why.Error()
 	}
 	return e
+}
+
+func deviceOf(d *gpu.State) status.Device {
+	of := status.Device{
+		Number: d.Number, Name: d.Info.Name, PCI: d.Info.PCIBusID, Mode: string(d.Mode),
+		Blocks: d.Blocks, Room: d.Room, Workers: d.Workers, WorkersOut: d.Out, InFlight: d.InFlight, Unfinished: d.Lost,
+		Chunks: d.ByGPU, ChunksByCPU: d.ByCPU, Timeouts: d.Timeouts, Returns: d.Returns,
+	}
+	if d.Failed {
+		of.Faults = 1
+	}
+	if d.Outage != nil {
+		of.Outage = &status.Outage{Since: d.Outage.Since, Why: d.Outage.Why.Error()}
+	}
+	return of
 }
 
 // softDrivers are the drivers whose senders are Linux itself, on this host or

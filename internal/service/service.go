@@ -39,11 +39,11 @@ const (
 
 // Service is a running router.
 type Service struct {
-	cfg    *config.Config
-	log    *slog.Logger
-	engine status.EngineState
-	device *gpu.Device // nil: the CPU decides
-	chunks int         // of each worker
+	cfg     *config.Config
+	log     *slog.Logger
+	engine  status.EngineState
+	devices *gpu.Devices // nil: the CPU decides
+	chunks  int          // of each worker
 
 	ports   *afxdp.Set
 	fib     *fib.FIB
@@ -323,9 +323,9 @@ func (s *Service) Stop() *status.Snapshot {
 			s.log.Error("close the ports", "error", err)
 		}
 	}
-	if s.device != nil { // it reaches the memory
-		if err := s.device.Close(); err != nil {
-			s.log.Error("close the GPU", "error", err)
+	if s.devices != nil { // they reach the memory
+		if err := s.devices.Close(); err != nil {
+			s.log.Error("close the GPUs", "error", err)
 		}
 	}
 	for _, c := range slices.Backward(s.closers) {

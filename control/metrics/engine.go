@@ -1,0 +1,26 @@
+package metrics
+
+import "github.com/warproute/warproute/control/status"
+
+var (
+	engineChunks = desc("engine_chunks_total", "Chunks that an engine decided on, and why that engine.", "engine", "reason")
+	gpuFailovers = desc("gpu_failovers_total", "Times that a worker's GPU was late with a chunk and the CPU took over (timeout), and GPUs that failed for good (fault).", "cause")
+)
+
+// engine sends what engines did. With GPUs, the CPU decides while they are out.
+func (ch sender) engine(s *status.Snapshot) {
+	e := &s.Engine
+	if len(e.Devices) == 0 {
+		ch.counter(engineChunks, s.Stats.Chunks, e.Name, e.Reason)
+		return
+	}
+	var byGPU, byCPU, timeouts, faults uint64
+	for i := range e.Devices {
+		d := &e.Devices[i]
+		byGPU, byCPU, timeouts, faults = byGPU+d.Chunks, byCPU+d.ChunksByCPU, timeouts+d.Timeouts, faults+d.Faults
+	}
+	ch.counter(engineChunks, byGPU, "gpu", e.Chosen)
+	ch.counter(engineChunks, byCPU, "cpu", "gpu_failed")
+	ch.counter(gpuFailovers, timeouts, "timeout")
+	ch.counter(gpuFailovers, faults, "fault")
+}

@@ -1,0 +1,268 @@
+package gpu
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/lookup"
+	"github.com/warproute/warproute/lookup/trie"
+)
+
+// openFakes opens the fake driver's two GPUs, until the test ends.
+func openFakes(t *testing.T, f *fake, base *fib.FIB, o Options) *Devices {
+	t.Helper()
+	s, err := OpenAll(base, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil || f.held != 0 {
+			t.Errorf("close: %v, %d things are left", err, f.held)
+		}
+	})
+	return s
+}
+
+// Workers are shared out by turns; a device without room is passed over.
+func TestWorkersAreSpreadOverDevices(t *testing.T) {
+	f, library := newFake(t)
+	base, mem := newBase(t), newFrames(t)
+	s := openFakes(t, f, base, Options{Library: library, Workers: 6, Chunks: 8})
+	if len(s.All) != 2 || s.All[0].blocks != 39 {
+		t.Fatalf("%d devices, room for %d blocks on the first; want 2 and 39", len(s.All), s.All[0].blocks)
+	}
+	s.All[1].taken = 16 // somebody else's
+	for i, want := range [][2]int{{1, 0}, {1, 1}, {2, 1}, {2, 2}, {3, 2}, {4, 2}} {
+		if _, err := s.NewEngine(mem, 8, 100, cpu.New(base, mem, make([]bool, 1))); err != nil {
+			t.Fatal(err)
+		}
+		if got := [2]int{len(s.All[0].engines), len(s.All[1].engines)}; got != want {
+			t.Errorf("%d workers are spread as %v, want %v", i+1, got, want)
+		}
+	}
+	if _, err := s.NewEngine(mem, 8, 100, cpu.New(base, mem, make([]bool, 1))); err == nil || !strings.Contains(err.Error(), "room for 7") {
+		t.Errorf("one worker too many: %v", err)
+	}
+	for i, want := range []State{{Number: 0, Mode: Resident, Blocks: 32, Room: 39, Workers: 4}, {Number: 1, Mode: Resident, Blocks: 32, Room: 39, Workers: 2}} {
+		want.Info = s.All[i].info
+		if got := s.States()[i]; got != want {
+			t.Errorf("state %+v, want %+v", got, want)
+		}
+	}
+}
+
+// A GPU that cannot be opened is named, and the others are used; if there is none, the
+// error names them all. No more are opened than there are workers.
+func TestDevicesThatCannotBeOpened(t *testing.T) {
+	f, library := newFake(t)
+	base := newBase(t)
+	f.failNext("cuModuleLoadDataEx")
+	s := openFakes(t, f, base, Options{Library: library, Workers: 3, Chunks: 8})
+	if len(s.All) != 1 || s.All[0].options.Number != 1 {
+		t.Errorf("%d devices, want GPU 1 alone", len(s.All))
+	}
+	if len(s.Unusable) != 1 || !strings.HasPrefix(s.Unusable[0].Error(), "use GPU 0: load ") || !strings.Contains(s.Unusable[0].Error(), "cuModuleLoadDataEx(") {
+		t.Errorf("unusable: %v", s.Unusable)
+	}
+	held := f.held
+	one, err := OpenAll(base, Options{Library: library, Workers: 1, Chunks: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(one.All) != 1 || one.All[0].options.Number != 0 || len(one.Unusable) != 0 {
+		t.Errorf("for one worker: %d devices, unusable %v", len(one.All), one.Unusable)
+	}
+	if err := one.Close(); err != nil {
+		t.Error(err)
+	}
+	for name, want := range map[string][]string{
+		"no room for a worker":   {"use GPU 0: have a GPU work on 40 more chunks", "; use GPU 1: have a GPU"},
+		"no room for all":        {"have 2 GPUs serve 9 workers with 8 chunks each: there is room for 8; set fewer workers"},
+		"no room and one failed": {"have 1 GPUs serve 9 workers", "room for 4", "; use GPU 0: ", "cuMemGetInfo"},
+		"the driver fails":       {"count GPUs: cuDeviceGetCount("},
+	} {
+		o := Options{Library: library, Workers: 9, Chunks: 8}
+		switch name {
+		case "no room for a worker":
+			o.Chunks = 40
+		case "no room and one failed":
+			f.failNext("cuMemGetInfo_v2")
+		case "the driver fails":
+			f.failNext("cuDeviceGetCount")
+		}
+		_, err := OpenAll(base, o)
+		for _, part := range want {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %v, want %q in it", name, err, part)
+			}
+		}
+		if f.held != held {
+			t.Errorf("%s: %d things are not given back", name, f.held-held)
+		}
+	}
+	if _, err := OpenAll(base, Options{Library: "/nowhere/libcuda.so.1"}); !errors.Is(err, ErrNoDriver) {
+		t.Errorf("without a driver: %v", err)
+	}
+}
+
+// Each device has the base as it was when it was opened, with every change since.
+func TestEveryDeviceHasEveryChange(t *testing.T) {
+	f, library := newFake(t)
+	f.copies = 1
+	base, rnd := newBase(t), rand.New(rand.NewPCG(1, 1))
+	s := openFakes(t, f, base, Options{Library: library})
+	prefix := func() netip.Prefix {
+		var a [16]byte
+		for i := range a {
+			a[i] = byte(rnd.IntN(4))
+		}
+		if rnd.IntN(2) == 0 {
+			return netip.PrefixFrom(netip.AddrFrom4([4]byte(a[:])), 8+rnd.IntN(25)).Masked()
+		}
+		return netip.PrefixFrom(netip.AddrFrom16(a), 8+rnd.IntN(121)).Masked()
+	}
+	table := func(p netip.Prefix) interface {
+		Insert(netip.Prefix, lookup.NextHop) error
+		Delete(netip.Prefix) bool
+	} {
+		if p.Addr().Is4() {
+			return base.IPv4
+		}
+		return base.IPv6
+	}
+	for i := range 500 {
+		adj, err := base.NewAdjacency(uint16(i % 8))
+		if err != nil {
+			t.Fatal(err)
+		}
+		base.SetAdjacency(adj, uint16(i%8), fib.MAC(rnd.Uint64N(1<<48)))
+		base.SetPort(uint16(i%8), fib.MAC(rnd.Uint64N(1<<48)), 1500)
+		id, err := base.NewNextHop(fib.KindForward, []fib.Path{{Adjacency: adj, Weight: 1}, {Adjacency: 1, Weight: 1}}[:1+i%2]...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := prefix()
+		if err := table(p).Insert(p, id); err != nil {
+			t.Fatal(err)
+		}
+		gone := prefix()
+		table(gone).Delete(gone)
+		base.Bump()
+	}
+	w := base.Words()
+	for _, d := range s.All {
+		d.tables.patcher.settle()
+		at := d.tables.arrays
+		if !slices.Equal(onDevice[uint64](at[fib.NextHops].at, len(w.NextHops)), w.NextHops) ||
+			!slices.Equal(onDevice[uint32](at[fib.Groups].at, len(w.Groups)), w.Groups) ||
+			!slices.Equal(onDevice[uint64](at[fib.Adjacencies].at, len(w.Adjacencies)), w.Adjacencies) ||
+			!slices.Equal(onDevice[uint64](at[fib.Ports].at, len(w.Ports)), w.Ports) {
+			t.Errorf("GPU %d: the arrays differ from the base's", d.options.Number)
+		}
+		for i, words := range [][]uint32{base.IPv4.Image().Used(), base.IPv6.Image().Used()} {
+			words = slices.Clone(words)
+			words[trie.Reuses] = 0 // devices have turns instead
+			im := &d.tables.images[i]
+			root := onDevice[cuda.DevicePtr](im.root, 1)[0]
+			if root != im.places[im.active].at || !bytes.Equal(bytesOf(onDevice[uint32](root, len(words))), bytesOf(words)) {
+				t.Errorf("GPU %d: the %s table differs from the base's", d.options.Number, im.family)
+			}
+		}
+	}
+}
+
+// A GPU that is late takes its own worker to the CPU, and the other one's stays; the
+// state tells. A fault is told by the driver, and is for good.
+func TestOneDeviceFailsAndTheOtherGoesOn(t *testing.T) {
+	f, library := newFake(t)
+	base, mem := newBase(t), newFrames(t)
+	s, err := OpenAll(base, Options{Library: library, Workers: 2, Chunks: 1, Timeout: 100 * time.Millisecond, Pause: pause})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slab, err := batch.NewSlab(2, maxChunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slab.Close()
+	var engines []*Engine
+	var blocks []*block
+	for i := range 2 {
+		e, err := s.NewEngine(mem, 1, maxChunk, cpu.New(base, mem, make([]bool, 16)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, ended := runBlocks(e.mail, mem)
+		engines, blocks = append(engines, e), append(blocks, b[0])
+		atomic.StoreUint32(&f.running[i], 1)
+		go func() {
+			ended.Wait()
+			atomic.StoreUint32(&f.running[i], 0)
+		}()
+		if by := decide(t, e, slab.Chunks[i]); by != "gpu" {
+			t.Fatalf("worker %d: the %s decides", i, by)
+		}
+	}
+	expect := func(name string, want State, why string) {
+		t.Helper()
+		got := s.States()[0]
+		want.Info, want.Mode, want.Blocks, want.Room, want.Workers = got.Info, Resident, 1, 39, 1
+		o := got.Outage
+		got.ByCPU, got.Outage = 0, nil // of which there are as many as the pause is long
+		if got != want {
+			t.Errorf("%s: state %+v, want %+v", name, got, want)
+		}
+		if why == "" && o != nil || why != "" && (o == nil || !strings.Contains(o.Why.Error(), why) || time.Since(o.Since) > time.Minute) {
+			t.Errorf("%s: outage %+v, want %q", name, o, why)
+		}
+		if by := decide(t, engines[1], slab.Chunks[1]); by != "gpu" || s.States()[1].Outage != nil {
+			t.Errorf("%s: the other worker's chunk is decided by the %s, outage %v", name, by, s.States()[1].Outage)
+		}
+	}
+	const late = "the GPU did not finish 3 packets within 100ms"
+	expect("before", State{ByGPU: 1}, "")
+	blocks[0].hang.Store(true)
+	if by := decide(t, engines[0], slab.Chunks[0]); by != "lost" {
+		t.Fatalf("what it had is decided by the %s", by)
+	}
+	expect("late", State{ByGPU: 1, Out: 1, Lost: 1, Timeouts: 1}, late)
+	blocks[0].hang.Store(false)
+	for decide(t, engines[0], slab.Chunks[0]) == "cpu" {
+		time.Sleep(time.Millisecond)
+	}
+	expect("back", State{ByGPU: 2, Timeouts: 1, Returns: 1}, "")
+
+	blocks[0].hang.Store(true)
+	if by := decide(t, engines[0], slab.Chunks[0]); by != "lost" {
+		t.Fatalf("what it had is decided by the %s", by)
+	}
+	atomic.StoreUint32(&f.faulted, 1) // for the other one too, which nobody has asked yet
+	expect("fault", State{ByGPU: 2, Out: 1, Lost: 1, Timeouts: 2, Returns: 1, Failed: true}, late+": enter a context: ")
+	if err := s.All[0].Err(); err == nil || !errors.Is(err, cuda.IllegalAddress) || strings.Count(err.Error(), "ILLEGAL_ADDRESS") != 1 {
+		t.Errorf("the device's error is %v", err)
+	}
+	blocks[0].hang.Store(false)
+	time.Sleep(4 * pause)
+	if by := decide(t, engines[0], slab.Chunks[0]); by != "cpu" {
+		t.Errorf("after a fault, the %s decides", by)
+	}
+	held := f.held
+	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "end what runs on GPU 0: ") || f.held != held {
+		t.Errorf("close: %v; %d things given back", err, held-f.held)
+	}
+	atomic.StoreUint32(&f.faulted, 0)
+	if err := s.Close(); err != nil || f.held != 0 {
+		t.Errorf("close of healthy ones: %v, %d things are left", err, f.held)
+	}
+}

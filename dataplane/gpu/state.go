@@ -1,0 +1,93 @@
+package gpu
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/warproute/warproute/cuda"
+)
+
+// State is a device as of now; counts are since it was opened.
+type State struct {
+	Number int // as the driver counts
+	Info   cuda.DeviceInfo
+	Mode   Mode
+
+	Blocks, Room int // of threads: a slot's each, and how many fit
+	Workers      int
+	Out          int // workers that do without the device now
+	InFlight     int // chunks that it has,
+	Lost         int // and that it had been given when it was late, and has not finished
+
+	ByGPU, ByCPU uint64 // chunks of its workers, by what decided on them
+
+	Timeouts uint64 // times that a worker's chunk was late, and the worker did without
+	Returns  uint64 // and used the device again
+	Failed   bool   // for good: after a fault, or with tables that have no room
+
+	Outage *Outage // the device's, or else the earliest of a worker's; nil: all use it
+}
+
+// State tells how the device does. Any goroutine may call it, when all engines have
+// been made and before Close.
+func (d *Device) State() State {
+	s := State{
+		Number: d.options.Number, Info: d.info, Mode: d.options.Mode, Blocks: d.taken, Room: d.blocks,
+		Workers: len(d.engines), Outage: d.outage(),
+	}
+	s.Failed = !d.health.ok()
+	for _, e := range d.engines {
+		if e.Name() != "gpu" {
+			s.Out++
+		}
+		lost := e.lost.Load()
+		s.Lost += bits.OnesCount64(lost)
+		s.InFlight += bits.OnesCount64(e.busy.Load() &^ lost)
+		s.ByGPU += e.byGPU.Load()
+		s.ByCPU += e.byCPU.Load()
+		s.Timeouts += e.absence.begun.Load()
+		s.Returns += e.absence.ended.Load()
+	}
+	return s
+}
+
+// Err is why the device, or an engine on it, is out, nil while none is.
+func (d *Device) Err() error {
+	if o := d.outage(); o != nil {
+		return o.Why
+	}
+	return nil
+}
+
+// outage is the device's, or else the earliest of a worker's, with what the driver
+// says of it.
+func (d *Device) outage() *Outage {
+	o := d.health.failure.Load()
+	if o == nil {
+		for _, e := range d.engines {
+			if of := e.absence.outage.Load(); of != nil && (o == nil || of.Since.Before(o.Since)) {
+				o = of
+			}
+		}
+	}
+	if o == nil || cuda.Lost(o.Why) {
+		return o
+	}
+	// After a kernel's fault every call fails, and tells of the fault; but only when
+	// the driver has looked into it, for which it takes longer than we wait for chunks.
+	cause := d.ctx.Do(func() error {
+		s, err := d.ctx.NewStream(0)
+		if err != nil {
+			return err
+		}
+		return s.Close()
+	})
+	if cause == nil {
+		return o
+	}
+	o = &Outage{o.Since, fmt.Errorf("%w: %w", o.Why, cause)}
+	if cuda.Lost(cause) {
+		d.health.failure.CompareAndSwap(nil, o)
+	}
+	return o
+}

@@ -1,0 +1,208 @@
+/*
+ * A driver with two GPUs that run no packets: it counts what is held, fails where it
+ * is told to, and makes the changes of tables that patch_tables is launched for. The
+ * devices' memory is the host's. STATE is the file through which a test tells it.
+ */
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+typedef int CUresult;
+typedef uintptr_t handle, ptr;
+typedef uint32_t u32;
+
+/* fake_unsafe_test.go has the same. */
+static struct state {
+	u32 calls;       /* so far, */
+	u32 fail_at;     /* and which of them fails: by number, */
+	char fail[64];   /* or the next of this name */
+	char failed[64]; /* which one did */
+	u32 result;      /* what it returned */
+	int held;        /* contexts, modules, memory, registrations, streams */
+	u32 running[2];  /* blocks of each device: its streams are not done */
+	u32 faulted;     /* every call fails */
+	u32 copies;      /* memory is copied; else nobody looks into it */
+} *state;
+
+static __attribute__((constructor)) void map_state(void)
+{
+	int fd = open(STATE, O_RDWR);
+	state = mmap(0, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (state == MAP_FAILED)
+		abort();
+	close(fd);
+}
+
+/* Enters a call; returns what it is to return. */
+static CUresult call(const char *name)
+{
+	u32 number = __atomic_add_fetch(&state->calls, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&state->faulted, __ATOMIC_SEQ_CST))
+		return 700;
+	if (number != state->fail_at && strcmp(name, state->fail))
+		return 0;
+	state->fail[0] = 0;
+	snprintf(state->failed, sizeof state->failed, "%s", name);
+	return state->result;
+}
+static CUresult hold(CUresult result, int n)
+{
+	if (!result)
+		__atomic_add_fetch(&state->held, n, __ATOMIC_SEQ_CST);
+	return result;
+}
+#define CALL do { CUresult result_ = call(__func__); if (result_) return result_; } while (0)
+#define TAKE return hold(call(__func__), 1)
+#define GIVE return hold(call(__func__), -1)
+
+static const struct { int result; const char *name, *text; } results[] = {
+	{2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+	{700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+};
+static CUresult describe(int result, int text, const char **out)
+{
+	for (size_t i = 0; i < sizeof results / sizeof *results; i++)
+		if (results[i].result == result) {
+			*out = text ? results[i].text : results[i].name;
+			return 0;
+		}
+	return 1;
+}
+CUresult cuGetErrorName(int result, const char **name) { return describe(result, 0, name); }
+CUresult cuGetErrorString(int result, const char **text) { return describe(result, 1, text); }
+
+CUresult cuInit(u32 flags) { (void)flags; CALL; return 0; }
+CUresult cuDriverGetVersion(int *version) { CALL; *version = 12000; return 0; }
+CUresult cuDeviceGetCount(int *n) { CALL; *n = 2; return 0; }
+CUresult cuDeviceGet(int *dev, int ordinal) { CALL; *dev = ordinal; return 0; }
+CUresult cuDeviceGetName(char *name, int size, int dev) { CALL; snprintf(name, size, "Fake %d", dev); return 0; }
+CUresult cuDeviceGetPCIBusId(char *id, int size, int dev) { CALL; snprintf(id, size, "0000:%02X:00.0", 0x1a + dev); return 0; }
+CUresult cuDeviceTotalMem_v2(size_t *bytes, int dev) { (void)dev; CALL; *bytes = (size_t)8 << 30; return 0; }
+CUresult cuDeviceGetAttribute(int *value, int attribute, int dev)
+{
+	(void)dev;
+	CALL;
+	*value = attribute == 16 ? 10 : 1; /* multiprocessors */
+	return 0;
+}
+
+/* Contexts are numbered from CONTEXT on, by their device. */
+enum { CONTEXT = 0xc0 };
+static _Thread_local handle current;
+CUresult cuDevicePrimaryCtxRetain(handle *ctx, int dev) { *ctx = CONTEXT + dev; TAKE; }
+CUresult cuDevicePrimaryCtxRelease_v2(int dev) { (void)dev; GIVE; }
+CUresult cuCtxSetCurrent(handle ctx) { CALL; current = ctx; return 0; }
+CUresult cuCtxPushCurrent_v2(handle ctx) { CALL; current = ctx; return 0; }
+CUresult cuCtxPopCurrent_v2(handle *ctx) { CALL; *ctx = current; return 0; }
+CUresult cuCtxSynchronize(void) { CALL; return 0; }
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) { CALL; *least = 0; *greatest = -5; return 0; }
+
+enum { RESIDENT = 1, LAUNCHED, PATCH };
+CUresult cuModuleLoadDataEx(handle *module, const char *image, u32 n, const u32 *options, void **values)
+{
+	(void)image, (void)n, (void)options, (void)values;
+	*module = 0x30;
+	TAKE;
+}
+CUresult cuModuleUnload(handle module) { (void)module; GIVE; }
+CUresult cuModuleGetFunction(handle *f, handle module, const char *name)
+{
+	(void)module;
+	CALL;
+	*f = !strcmp(name, "resident") ? RESIDENT : !strcmp(name, "launched") ? LAUNCHED : !strcmp(name, "patch_tables") ? PATCH : 0;
+	return *f ? 0 : 500;
+}
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, handle f, int threads, size_t shared)
+{
+	(void)f, (void)shared;
+	CALL;
+	*blocks = 2048 / threads;
+	return 0;
+}
+
+struct patch {
+	uint64_t at, word;
+	u32 count, bytes;
+};
+static void patch_tables(const struct patch *list, u32 n, uint64_t *made, uint64_t sum)
+{
+	for (u32 i = 0; state->copies && i < n; i++)
+		for (u32 k = 0; k < list[i].count; k++)
+			memcpy((char *)list[i].at + (size_t)k * list[i].bytes, &list[i].word, list[i].bytes);
+	__atomic_store_n(made, sum, __ATOMIC_SEQ_CST);
+}
+CUresult cuLaunchKernel(handle f, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz, u32 shared, handle stream, void **params, void **extra)
+{
+	(void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
+	CALL;
+	if (f == PATCH)
+		patch_tables(*(void **)params[0], *(u32 *)params[1], *(void **)params[2], *(uint64_t *)params[3]);
+	return 0;
+}
+
+/* Memory that nobody touches costs nothing. Its size is kept in front of it. */
+enum { FRONT = 4096 };
+CUresult cuMemAlloc_v2(ptr *at, size_t n)
+{
+	CALL;
+	size_t *front = mmap(0, n + FRONT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (front == MAP_FAILED)
+		return 2;
+	*front = n + FRONT;
+	*at = (ptr)front + FRONT;
+	return hold(0, 1);
+}
+CUresult cuMemFree_v2(ptr at)
+{
+	CALL;
+	munmap((void *)(at - FRONT), *(size_t *)(at - FRONT));
+	return hold(0, -1);
+}
+CUresult cuMemGetInfo_v2(size_t *unused, size_t *total) { CALL; *unused = *total = (size_t)8 << 30; return 0; }
+CUresult cuMemHostRegister_v2(void *host, size_t n, u32 flags) { (void)host, (void)n, (void)flags; TAKE; }
+CUresult cuMemHostUnregister(void *host) { (void)host; GIVE; }
+CUresult cuMemHostGetDevicePointer_v2(ptr *at, void *host, u32 flags) { (void)flags; CALL; *at = (ptr)host; return 0; }
+
+static void copy(ptr to, ptr from, size_t n)
+{
+	static const char zeros[4096];
+	for (size_t k = 0, part; state->copies && k < n; k += part) {
+		part = n - k < sizeof zeros ? n - k : sizeof zeros;
+		if (memcmp((char *)from + k, zeros, part) || memcmp((char *)to + k, zeros, part))
+			memcpy((char *)to + k, (char *)from + k, part);
+	}
+}
+CUresult cuMemcpyHtoD_v2(ptr to, ptr from, size_t n) { CALL; copy(to, from, n); return 0; }
+CUresult cuMemcpyHtoDAsync_v2(ptr to, ptr from, size_t n, handle s) { (void)s; CALL; copy(to, from, n); return 0; }
+CUresult cuMemsetD32Async(ptr to, u32 value, size_t n, handle s)
+{
+	(void)s;
+	CALL;
+	while (n--)
+		((u32 *)to)[n] = value;
+	return 0;
+}
+
+CUresult cuStreamCreateWithPriority(handle *s, u32 flags, int priority) { (void)flags, (void)priority; *s = 0x50; TAKE; }
+CUresult cuStreamDestroy_v2(handle s) { (void)s; GIVE; }
+CUresult cuStreamQuery(handle s)
+{
+	(void)s;
+	CALL;
+	return __atomic_load_n(&state->running[current - CONTEXT], __ATOMIC_SEQ_CST) ? 600 : 0;
+}
+CUresult cuStreamSynchronize(handle s) { (void)s; CALL; return 0; }
+
+/* What the engine does not need, and must be there. */
+#define UNUSED(name) CUresult name(void) { call(#name); return 801; }
+UNUSED(cuModuleGetGlobal_v2) UNUSED(cuFuncGetAttribute) UNUSED(cuFuncSetAttribute)
+UNUSED(cuMemcpyDtoH_v2) UNUSED(cuMemcpyDtoHAsync_v2) UNUSED(cuMemcpyDtoDAsync_v2) UNUSED(cuMemsetD8Async)
+UNUSED(cuStreamWaitEvent) UNUSED(cuStreamBeginCapture_v2) UNUSED(cuStreamEndCapture)
+UNUSED(cuEventCreate) UNUSED(cuEventDestroy_v2) UNUSED(cuEventRecord) UNUSED(cuEventQuery) UNUSED(cuEventSynchronize) UNUSED(cuEventElapsedTime)
+UNUSED(cuGraphDestroy) UNUSED(cuGraphGetNodes) UNUSED(cuGraphNodeGetType) UNUSED(cuGraphInstantiateWithFlags)
+UNUSED(cuGraphExecKernelNodeSetParams_v2) UNUSED(cuGraphLaunch) UNUSED(cuGraphExecDestroy)

@@ -1,0 +1,49 @@
+package service
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/dataplane/gpu"
+)
+
+// While any worker uses a GPU, the engine is the GPU; then it is the CPU, by the first
+// GPU's reason.
+func TestTheEngineIsTheGPUWhileAnyWorkerUsesOne(t *testing.T) {
+	start := status.EngineState{Name: "gpu", Reason: "gpu_found", Why: "there is one", HugePages: true}
+	since := time.Now()
+	late := &gpu.Outage{Since: since, Why: errors.New("late")}
+	fault := &gpu.Outage{Since: since, Why: errors.New("fault")}
+	for _, c := range []struct {
+		name                string
+		devices             []gpu.State
+		engine, reason, why string
+	}{
+		{"both work", []gpu.State{{Workers: 2}, {Workers: 1}}, "gpu", "gpu_found", "there is one"},
+		{"one is out", []gpu.State{{Workers: 2, Out: 2, Outage: fault, Failed: true}, {Workers: 1}}, "gpu", "gpu_found", "there is one"},
+		{"one worker is left", []gpu.State{{Workers: 2, Out: 1, Outage: late}, {Workers: 1, Out: 1, Outage: fault}}, "gpu", "gpu_found", "there is one"},
+		{"all are out", []gpu.State{{Workers: 2, Out: 2, Outage: late}, {Workers: 1, Out: 1, Outage: fault}}, "cpu", "gpu_failed", "the GPU is out: late"},
+		{"no worker yet", []gpu.State{{}}, "gpu", "gpu_found", "there is one"},
+	} {
+		e := withDevices(start, c.devices)
+		if e.Name != c.engine || e.Reason != c.reason || e.Why != c.why || e.Chosen != "gpu_found" || !e.HugePages || len(e.Devices) != len(c.devices) {
+			t.Errorf("%s: %+v", c.name, e)
+		}
+	}
+	got := withDevices(start, []gpu.State{{
+		Number: 3, Info: cuda.DeviceInfo{Name: "H200", PCIBusID: "0000:1b:00.0"}, Mode: gpu.Resident, Blocks: 16, Room: 263, Workers: 2, Out: 1,
+		InFlight: 4, Lost: 5, ByGPU: 6, ByCPU: 7, Timeouts: 8, Returns: 9, Failed: true, Outage: late,
+	}}).Devices[0]
+	want := status.Device{
+		Number: 3, Name: "H200", PCI: "0000:1b:00.0", Mode: "resident", Blocks: 16, Room: 263, Workers: 2, WorkersOut: 1,
+		InFlight: 4, Unfinished: 5, Chunks: 6, ChunksByCPU: 7, Timeouts: 8, Returns: 9, Faults: 1, Outage: &status.Outage{Since: since, Why: "late"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
