@@ -15,8 +15,13 @@
 // (tables.go). A packet whose lookup overlapped with the reuse of an entry is
 // looked up again, on the device, as readers of package trie do.
 //
-// A GPU that does not answer in time is taken out, with whatever it holds: those
-// packets count as dropped, their frames are not used again, for the GPU may yet
-// write to them, and the CPU engine carries on. After a kernel's fault the driver
-// refuses everything until the process ends.
+// Where there are several GPUs, each has a copy and serves a share of the workers
+// (devices.go).
+//
+// A GPU that does not answer a worker in time is taken from it, with whatever it
+// holds: those packets count as dropped, their frames are not used again, for the
+// GPU may yet write to them, and the CPU engine carries on. After a pause the worker
+// takes the GPU back, if that has finished what it held (absence.go). Errors of the
+// driver are final for a device: after a kernel's fault it refuses everything until
+// the process ends.
 package gpu
