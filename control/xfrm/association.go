@@ -19,7 +19,7 @@ type association struct {
 
 // about is the association to the log.
 func (a *association) about() []any {
-	return []any{"spi", hex(a.id.spi), "src", a.src, "dst", a.id.dst, "reqid", a.reqid}
+	return []any{"spi", spiText(a.id.spi), "src", a.src, "dst", a.id.dst, "reqid", a.reqid}
 }
 
 // setState takes a state that is new or was changed, and its keys.
@@ -140,7 +140,7 @@ const minWindow = 1024
 // config describes an association in our terms.
 func (t *tables) config(a *association, direction ipsec.Direction) ipsec.Config {
 	c := ipsec.Config{
-		Name: "xfrm " + hex(a.id.spi), SPI: a.id.spi, Direction: direction,
+		Name: "xfrm " + spiText(a.id.spi), SPI: a.id.spi, Direction: direction,
 		Src: a.src, Dst: a.id.dst,
 		Suite: a.suite, Key: a.key, AuthKey: a.authKey, ESN: a.esn,
 		Bundle: t.gateway.Bundle(a.bundle().String()),

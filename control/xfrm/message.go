@@ -132,7 +132,7 @@ func (t *tables) handle(msg rtnl.Message) error {
 		if h[sizeofPolicy] != 0 {
 			t.deletePolicy(host.Uint32(h[156:]))
 		}
-	case msgSetDefault:
+	case msgSetDefault, msgGetDefault: // Linux 6.1 tells of a change by the latter
 		if len(msg.Data) < sizeofDefault {
 			return fmt.Errorf("default of XFRM policies: %w", rtnl.ErrTruncated)
 		}
