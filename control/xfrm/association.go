@@ -1,6 +1,7 @@
 package xfrm
 
 import (
+	"slices"
 	"time"
 
 	"github.com/warproute/warproute/ipsec"
@@ -12,7 +13,6 @@ type association struct {
 	sa      *ipsec.SA // nil: refused, larval, or not yet
 	refused bool
 	waits   bool   // for its direction to be known
-	arrival uint64 // the later, the newer
 	gap     uint64 // what it skips, outbound, beyond what Linux knows
 	pushed  pushed
 }
@@ -50,8 +50,7 @@ func (t *tables) deleteState(id stateID) {
 	if s == nil {
 		return
 	}
-	t.gateway.Remove(s)
-	t.promote(s)
+	t.withdraw(a)
 	t.changed = true
 	t.memory.leave(a.keys)
 	t.hooks.Quiescent(func() {
@@ -61,24 +60,7 @@ func (t *tables) deleteState(id stateID) {
 	})
 }
 
-// promote has the newest that is left of an outbound association's bundle used.
-func (t *tables) promote(gone *ipsec.SA) {
-	if gone.Config().Direction == ipsec.In {
-		return
-	}
-	var newest *association
-	for _, a := range t.states {
-		if a.sa != nil && a.sa.Bundle() == gone.Bundle() && a.sa.Config().Direction == ipsec.Out &&
-			(newest == nil || a.arrival > newest.arrival) {
-			newest = a
-		}
-	}
-	if newest != nil {
-		t.use(newest)
-	}
-}
-
-// use adds an association to the gateway or, outbound, moves it to the front.
+// use puts an association into the gateway or, outbound, in front of others there.
 func (t *tables) use(a *association) {
 	if err := t.gateway.Add(a.sa); err != nil {
 		t.refuse(a, err.Error())
@@ -86,6 +68,25 @@ func (t *tables) use(a *association) {
 		a.sa = nil
 	}
 }
+
+// withdraw takes it out. Of an outbound one's bundle the newest that is left is used.
+func (t *tables) withdraw(a *association) {
+	t.gateway.Remove(a.sa)
+	if !a.out() {
+		return
+	}
+	bundle := a.sa.Bundle()
+	rest := slices.DeleteFunc(t.outbound[bundle], func(x *association) bool { return x == a })
+	if len(rest) == 0 {
+		delete(t.outbound, bundle)
+		return
+	}
+	t.outbound[bundle] = rest
+	t.use(rest[len(rest)-1])
+}
+
+// out reports whether it protects what leaves; it must be in the gateway.
+func (a *association) out() bool { return a.sa.Config().Direction == ipsec.Out }
 
 // install puts an association into the gateway when all that it needs is known.
 func (t *tables) install(a *association) {
@@ -115,10 +116,11 @@ func (t *tables) install(a *association) {
 		first += a.gap
 	}
 	s.Skip(first)
-	t.arrivals++
-	a.sa, a.arrival = s, t.arrivals
+	a.sa = s
 	t.changed = true
-	t.use(a)
+	if t.use(a); a.sa != nil && direction == ipsec.Out {
+		t.outbound[s.Bundle()] = append(t.outbound[s.Bundle()], a)
+	}
 }
 
 // decide installs the associations that wait for their direction.

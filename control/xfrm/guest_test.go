@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func (k *kernel) start() {
 	k.t.Helper()
 	k.gateway = new(gateway.Gateway)
 	err := k.Do(func() (err error) {
-		k.mirror, err = Start(k.gateway, 1, Hooks{IsLocal: func(a netip.Addr) bool { return a == netip.MustParseAddr("192.0.2.1") }}, nil)
+		k.mirror, err = Start(k.gateway, 1, Hooks{IsLocal: func(a netip.Addr) bool { return a == here || a == here6 }}, nil)
 		return err
 	})
 	if err != nil {
@@ -156,6 +157,49 @@ func testSuites(t *testing.T) {
 }
 
 const anyKey = " aead rfc4106(gcm(aes)) 0x0102030405060708090a0b0c0d0e0f1011121314 128"
+
+var here6 = netip.MustParseAddr("2001:db8::1")
+
+// testForms compares what states ask for with what their associations have.
+func testForms(t *testing.T) {
+	k := newKernel(t)
+	for i, test := range []struct {
+		what, ids, options string
+		want               ipsec.Config
+	}{
+		{"IPv6 outside", "src 2001:db8::1 dst 2001:db8::2", "mode tunnel flag af-unspec",
+			ipsec.Config{Src: here6, Dst: here6.Next()}},
+		{"transport mode", "src 192.0.2.1 dst 192.0.2.2", "mode transport sel src 192.0.2.1/32 dst 192.0.2.2/32",
+			ipsec.Config{Src: here, Dst: there, Mode: ipsec.Transport}},
+		{"UDP encapsulation", "src 192.0.2.1 dst 192.0.2.2", "mode tunnel encap espinudp 4500 1234 0.0.0.0",
+			ipsec.Config{Src: here, Dst: there, Encap: &ipsec.Encap{SrcPort: 4500, DstPort: 1234}}},
+		{"extended sequence numbers and a wide window", "src 192.0.2.2 dst 192.0.2.1", "mode tunnel flag esn replay-window 4096",
+			ipsec.Config{Direction: ipsec.In, Src: there, Dst: here, ESN: true, ReplayWindow: 4096}},
+		{"a narrow window", "src 192.0.2.2 dst 192.0.2.1", "mode tunnel replay-window 32",
+			ipsec.Config{Direction: ipsec.In, Src: there, Dst: here, ReplayWindow: minWindow}},
+		{"no path MTU discovery", "src 192.0.2.1 dst 192.0.2.2", "mode tunnel flag nopmtudisc",
+			ipsec.Config{Src: here, Dst: there, DF: ipsec.ClearDF}},
+		{"limits", "src 192.0.2.1 dst 192.0.2.2", "mode tunnel limit packet-soft 10 limit packet-hard 20 limit byte-soft 100 limit byte-hard 200 limit time-soft 30 limit time-hard 60",
+			ipsec.Config{Src: here, Dst: there, Lifetime: ipsec.Lifetime{
+				Soft: ipsec.Limits{Packets: 10, Bytes: 100}, Hard: ipsec.Limits{Packets: 20, Bytes: 200, Age: time.Minute}}}},
+	} {
+		spi := uint32(0x3000 + i)
+		options, sel, _ := strings.Cut(test.options, " sel ")
+		if sel != "" {
+			sel = " sel " + sel
+		}
+		k.ip(fmt.Sprintf("xfrm state add %s proto esp spi %#x reqid 1 %s%s%s", test.ids, spi, options, anyKey, sel))
+		got := k.association(spi).Config()
+		if got.Bundle != k.gateway.Bundle(bundleID{test.want.Src, test.want.Dst, uint8(1 - test.want.Mode), 1}.String()) {
+			t.Errorf("%s: of bundle %d", test.what, got.Bundle)
+		}
+		test.want.SPI, test.want.Suite = spi, "aes128gcm16"
+		got.Name, got.Bundle, got.Clock, got.Age = "", 0, nil, 0
+		if !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: got %+v, want %+v", test.what, got, test.want)
+		}
+	}
+}
 
 // testRefusals has Linux hold states that no association can be.
 func testRefusals(t *testing.T) {

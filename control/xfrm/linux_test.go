@@ -19,6 +19,7 @@ const inGuest = "XFRM_TEST_IN_GUEST"
 func TestLinux(t *testing.T) {
 	if os.Getenv(inGuest) != "" {
 		t.Run("suites", testSuites)
+		t.Run("forms", testForms)
 		t.Run("refusals", testRefusals)
 		t.Run("policies", testPolicies)
 		t.Run("restart", testRestart)
