@@ -1,6 +1,7 @@
 package xfrm
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -113,7 +114,7 @@ func (t *tables) install(a *association) {
 	}
 	first := max(a.sequence[direction], t.memory.last(a.keys))
 	if direction == ipsec.Out {
-		first += a.gap
+		first = max(first, first+a.gap) // not beyond the end, and to the beginning
 	}
 	s.Skip(first)
 	a.sa = s
@@ -123,15 +124,19 @@ func (t *tables) install(a *association) {
 	}
 }
 
-// decide installs the associations that wait for their direction.
+// decide installs the associations whose direction is known by now, the oldest first.
 func (t *tables) decide() {
+	var ready []*association
 	for _, a := range t.states {
-		if !a.waits {
-			continue
+		if a.waits {
+			if _, ok := t.direction(a.state); ok {
+				ready = append(ready, a)
+			}
 		}
-		if _, ok := t.direction(a.state); ok {
-			t.install(a)
-		}
+	}
+	slices.SortFunc(ready, func(a, b *association) int { return cmp.Compare(a.added, b.added) })
+	for _, a := range ready {
+		t.install(a)
 	}
 }
 
