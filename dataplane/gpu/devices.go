@@ -55,7 +55,7 @@ func (s *Devices) fit(workers, chunks int) error {
 		return errors.New("use a GPU: the driver shows none")
 	case len(s.All) == 0:
 	case workers > room:
-		err = fmt.Errorf("have %d GPUs serve %d workers with %d chunks each: there is room for %d; set fewer workers", len(s.All), workers, chunks, room)
+		err = fmt.Errorf("have %d workers served with %d chunks each: there is room for %d on %d of the GPUs; set fewer workers", workers, chunks, room, len(s.All))
 	default:
 		return nil
 	}

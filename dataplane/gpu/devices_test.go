@@ -88,8 +88,8 @@ func TestDevicesThatCannotBeOpened(t *testing.T) {
 	}
 	for name, want := range map[string][]string{
 		"no room for a worker":   {"use GPU 0: have a GPU work on 40 more chunks", "; use GPU 1: have a GPU"},
-		"no room for all":        {"have 2 GPUs serve 9 workers with 8 chunks each: there is room for 8; set fewer workers"},
-		"no room and one failed": {"have 1 GPUs serve 9 workers", "room for 4", "; use GPU 0: ", "cuMemGetInfo"},
+		"no room for all":        {"have 9 workers served with 8 chunks each: there is room for 8 on 2 of the GPUs; set fewer workers"},
+		"no room and one failed": {"have 9 workers served", "room for 4 on 1 of the GPUs", "; use GPU 0: ", "cuMemGetInfo"},
 		"the driver fails":       {"count GPUs: cuDeviceGetCount("},
 	} {
 		o := Options{Library: library, Workers: 9, Chunks: 8}
