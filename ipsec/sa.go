@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"sync/atomic"
 
-	"github.com/warproute/warproute/ipsec/device"
 	"github.com/warproute/warproute/ipsec/suite"
 	"github.com/warproute/warproute/packet"
 )
@@ -27,7 +26,6 @@ type SA struct {
 	limit    atomic.Uint64 // see Limit; 0: none
 	life     life
 	replay   window
-	copies   copies
 	workers  []worker
 	_        [64]byte
 	sequence atomic.Uint64 // outbound: last number taken. On a line of its own: every packet writes it.
@@ -71,9 +69,6 @@ func NewSA(c Config, workers int) (*SA, error) {
 	s := &SA{c: c, suite: st, workers: make([]worker, workers)}
 	t, err := st.New(c.Key, c.AuthKey)
 	if err != nil {
-		return fail(err)
-	}
-	if s.copies.key, err = device.NewKey(st, c.Key, c.AuthKey); err != nil {
 		return fail(err)
 	}
 	s.workers[0].transform = t
@@ -127,7 +122,6 @@ func (s *SA) Kill() { s.raise(killed) }
 // that none is using it.
 func (s *SA) Zero() {
 	s.Kill()
-	s.copies.zero()
 	for i := range s.workers {
 		s.workers[i].transform.Zero()
 	}

@@ -24,7 +24,6 @@ type Gateway struct {
 	bundles []*bundle // by number
 	numbers map[string]uint32
 	out     map[*ipsec.SA]bool
-	holders holders
 }
 
 // bundle is what policies name: the outbound association of the day, or, inbound, all
@@ -72,7 +71,6 @@ func (g *Gateway) Add(s *ipsec.SA) error {
 	if int(c.Bundle) >= len(g.bundles) {
 		return fmt.Errorf("add security association %q: there is no bundle %d", c.Name, c.Bundle)
 	}
-	g.holders.share(s)
 	if c.Direction == ipsec.In {
 		return g.sad.Add(s)
 	}
