@@ -105,6 +105,8 @@ static __always_inline int is_esp(__u8 protocol, int fragment, void *l4, void *e
 		return 0;
 	if (protocol == IPPROTO_ESP)
 		return 1;
+	if (protocol == IPPROTO_FRAGMENT) // of IPv6; its header begins with what comes behind it
+		return l4 + 1 <= end && *(__u8 *)l4 == IPPROTO_ESP;
 	return protocol == IPPROTO_UDP && !fragment && (void *)(natt + 1) <= end &&
 	       natt->udp.dest == bpf_htons(PORT_NATT) && natt->spi != 0;
 }

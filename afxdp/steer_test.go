@@ -154,6 +154,8 @@ var gatewayTests = []struct {
 	{"ESP to us", eth(portMAC, ipv4, esp(own4, unix.IPPROTO_ESP, 0, 0)), Local, ToSocket},
 	{"a fragment of ESP to us", eth(portMAC, ipv4, with(esp(own4, unix.IPPROTO_ESP, 0, 0), 7, 9)), Local, ToSocket},
 	{"ESP to us by IPv6", eth(portMAC, ipv6, esp(own6, unix.IPPROTO_ESP, 0, 0)), Local, ToSocket},
+	{"a fragment of ESP to us by IPv6", eth(portMAC, ipv6, ip6(hosts6, own6, unix.IPPROTO_FRAGMENT, unix.IPPROTO_ESP, 0, 0, 1, 0, 0, 0, 9)), Local, ToSocket},
+	{"a fragment of UDP to us by IPv6", eth(portMAC, ipv6, ip6(hosts6, own6, unix.IPPROTO_FRAGMENT, unix.IPPROTO_UDP, 0, 0, 1, 0, 0, 0, 9)), Local, Local},
 	{"ESP in UDP to us", eth(portMAC, ipv4, esp(own4, unix.IPPROTO_UDP, 4500, 1)), Local, ToSocket},
 	{"ESP in UDP to us by IPv6", eth(portMAC, ipv6, esp(own6, unix.IPPROTO_UDP, 4500, 1)), Local, ToSocket},
 	{"IKE behind a NAT", eth(portMAC, ipv4, esp(own4, unix.IPPROTO_UDP, 4500, 0)), Local, Local},

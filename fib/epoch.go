@@ -101,3 +101,11 @@ func (s *ids) untake(id uint32) { s.reusable = append(s.reusable, id) }
 func (s *ids) free(id uint32) {
 	s.retired = append(s.retired, retired{id, s.readers.epoch.Add(1)})
 }
+
+// Passed returns a function that tells whether every reader has finished what it had
+// begun when Passed was called: nobody can know of what was taken out of its sight
+// before. It may be called by any goroutine.
+func (f *FIB) Passed() func() bool {
+	epoch := f.readers.epoch.Add(1)
+	return func() bool { return f.readers.oldest() >= epoch }
+}

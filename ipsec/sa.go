@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"sync/atomic"
 
+	"github.com/warproute/warproute/ipsec/device"
 	"github.com/warproute/warproute/ipsec/suite"
 	"github.com/warproute/warproute/packet"
 )
@@ -26,6 +27,7 @@ type SA struct {
 	limit    atomic.Uint64 // see Limit; 0: none
 	life     life
 	replay   window
+	copies   copies
 	workers  []worker
 	_        [64]byte
 	sequence atomic.Uint64 // outbound: last number taken. On a line of its own: every packet writes it.
@@ -69,6 +71,9 @@ func NewSA(c Config, workers int) (*SA, error) {
 	s := &SA{c: c, suite: st, workers: make([]worker, workers)}
 	t, err := st.New(c.Key, c.AuthKey)
 	if err != nil {
+		return fail(err)
+	}
+	if s.copies.key, err = device.NewKey(st, c.Key, c.AuthKey); err != nil {
 		return fail(err)
 	}
 	s.workers[0].transform = t
@@ -122,6 +127,7 @@ func (s *SA) Kill() { s.raise(killed) }
 // that none is using it.
 func (s *SA) Zero() {
 	s.Kill()
+	s.copies.zero()
 	for i := range s.workers {
 		s.workers[i].transform.Zero()
 	}

@@ -25,7 +25,7 @@ func TestEverySuiteIsVerifiedAndTimed(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s, %s: %v", o.Suite, name, err)
 			}
-			if r.Verified != variety || r.Mpps <= 0 || r.Limit <= 0 || r.Library <= 0 || r.Share <= 0 || r.P99 < r.P50 {
+			if r.Verified != variety || r.Mpps <= 0 || r.Limit <= 0 || r.Library <= 0 || r.Hot <= 0 || r.Share <= 0 || r.P99 < r.P50 {
 				t.Errorf("%s: %+v", o.Suite, r)
 			}
 		}

@@ -1,7 +1,6 @@
 package ipsec
 
 import (
-	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hmac"
@@ -79,7 +78,7 @@ func (l *library) seal(p []byte) {
 }
 
 // open verifies an ESP packet and writes its payload and trailer to dst, which is
-// large enough; it reports false for a forgery.
+// large enough, or where they are; it reports false for a forgery.
 func (l *library) open(dst, p []byte) ([]byte, bool) {
 	header, iv, body, icv := l.parts(p)
 	if l.aead != nil {
@@ -118,18 +117,16 @@ func (l *library) sum(p []byte) []byte {
 	return l.mac.Sum(nil)[:l.ICVLen]
 }
 
-// trailer returns what stands between a payload of n bytes and the ICV (RFC 4303
-// section 2.4).
+// trailerLen is how long what stands between a payload of n bytes and the ICV is.
+func (l *library) trailerLen(n int) int { return 2 + (-n-2)&(l.Align-1) }
+
+// trailer returns that (RFC 4303 section 2.4).
 func (l *library) trailer(n int, next byte) []byte {
-	pad := 0
-	for (n+pad+2)%l.Align != 0 {
-		pad++
-	}
-	var b bytes.Buffer
+	b := make([]byte, l.trailerLen(n))
+	pad := len(b) - 2
 	for i := range pad {
-		b.WriteByte(byte(i + 1))
+		b[i] = byte(i + 1)
 	}
-	b.WriteByte(byte(pad))
-	b.WriteByte(next)
-	return b.Bytes()
+	b[pad], b[pad+1] = byte(pad), next
+	return b
 }

@@ -1,7 +1,6 @@
 package ipsec
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -10,9 +9,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/bench/bed"
 	"github.com/warproute/warproute/dataplane"
-	"github.com/warproute/warproute/internal/affinity"
 	"github.com/warproute/warproute/packet"
-	"github.com/warproute/warproute/umem"
 )
 
 // round is one timed run.
@@ -28,40 +25,41 @@ type round struct {
 func (r round) mpps() float64 { return float64(r.packets) / r.seconds / 1e6 }
 
 // measure runs the gateway at full speed with associations that are new.
-func (t *traffic) measure(play [][][]byte) (round, error) {
+func (t *traffic) measure(rings []ring) (round, error) {
 	b, err := t.newBed(t.Bed.Workers, t.Window)
 	if err != nil {
 		return round{}, err
 	}
-	r, err := t.time(b, play, t.Window > 0)
+	r, err := t.time(b, rings, t.Window > 0)
 	if err == nil && r.engine != t.Engine {
 		err = fmt.Errorf("the engine was %s in the end, not %s: it failed", r.engine, t.Engine)
 	}
 	return r, errors.Join(err, b.Close())
 }
 
-// limit measures the same ports and packets without an engine.
-func (t *traffic) limit(play [][][]byte) (float64, error) {
-	b, err := bed.New(t.Bed, t.base, bed.Blind)
+// measureOther plays the same packets to other engines, which do not mind having them
+// again.
+func (t *traffic) measureOther(rings []ring, engines bed.Maker) (round, error) {
+	b, err := bed.New(t.Bed, t.base, engines)
 	if err != nil {
-		return 0, err
+		return round{}, err
 	}
-	r, err := t.time(b, play, false)
-	return r.mpps(), errors.Join(err, b.Close())
+	r, err := t.time(b, rings, false)
+	return r, errors.Join(err, b.Close())
 }
 
 // time plays the packets and counts between two moments at which the router is at
 // speed: by the clock, or, where each packet is played once, when a tenth and when nine
 // tenths of them are through.
-func (t *traffic) time(b *bed.Bed, play [][][]byte, once bool) (round, error) {
+func (t *traffic) time(b *bed.Bed, rings []ring, once bool) (round, error) {
 	total := uint64(0)
 	for w, q := range b.In {
 		count := -1
 		if once {
-			count = len(play[w])
+			count = len(rings[w].frames)
 			total += uint64(count)
 		}
-		q.Play(play[w], count)
+		q.Play(rings[w].frames, count)
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + len(b.In)))
 	if err := b.Router.Start(); err != nil {
@@ -124,41 +122,4 @@ func (t *traffic) roundOf(before, after *dataplane.Stats, elapsed time.Duration)
 	total := &after.Stages[dataplane.StageTotal]
 	r.p50, r.p99 = float64(total.Quantile(0.5))/1e3, float64(total.Quantile(0.99))/1e3
 	return r
-}
-
-// timeLibrary returns how many nanoseconds Go's crypto packages take for a packet,
-// where worker 0 runs.
-func (t *traffic) timeLibrary() (float64, error) {
-	cpus, err := affinity.CPUs()
-	if err != nil {
-		return 0, err
-	}
-	restore, err := affinity.Pin(cpus[len(cpus)-1])
-	if err != nil {
-		return 0, err
-	}
-	defer restore()
-	l := t.tunnels[0].library
-	var sealed [][]byte
-	for _, n := range t.Sizes {
-		p := make([]byte, headerLen+t.suite.IVLen+n+len(l.trailer(n, 0))+t.suite.ICVLen)
-		binary.BigEndian.PutUint32(p, t.tunnels[0].spi)
-		l.seal(p)
-		sealed = append(sealed, p)
-	}
-	scratch := make([]byte, len(sealed[0])+umem.FrameSize)
-	count, start := 0, time.Now()
-	for time.Since(start) < t.Duration/4 {
-		for range 64 {
-			for _, p := range sealed {
-				if t.Direction != in {
-					l.seal(p)
-				} else if _, ok := l.open(scratch, p); !ok {
-					return 0, errors.New("time Go's crypto packages: they refuse what they have sealed")
-				}
-				count++
-			}
-		}
-	}
-	return float64(time.Since(start).Nanoseconds()) / float64(count), nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/warproute/warproute/packet"
@@ -86,8 +87,7 @@ func (t *traffic) ipLen() int {
 
 // espSize is how large a frame gets by ESP, so that its packet has n bytes.
 func (t *traffic) espSize(n int) int {
-	trailer := len(t.tunnels[0].library.trailer(n, 0))
-	return packet.EthernetLen + t.ipLen() + headerLen + t.suite.IVLen + n + trailer + t.suite.ICVLen
+	return packet.EthernetLen + t.ipLen() + headerLen + t.suite.IVLen + n + t.tunnels[0].library.trailerLen(n) + t.suite.ICVLen
 }
 
 // protect makes of f, which is as large as espSize says, the frame that the other
@@ -121,41 +121,56 @@ func (t *traffic) carried() byte {
 	return 4
 }
 
+// ring is what a worker plays: frames, and the tunnels that they are of.
+type ring struct {
+	frames  [][]byte
+	tunnels []*tunnel
+}
+
+func (r *ring) add(frame []byte, n *tunnel) {
+	r.frames, r.tunnels = append(r.frames, frame), append(r.tunnels, n)
+}
+
+// rotate returns the ring from another beginning.
+func (r *ring) rotate(by int) ring {
+	return ring{slices.Concat(r.frames[by:], r.frames[:by]), slices.Concat(r.tunnels[by:], r.tunnels[:by])}
+}
+
 // rings returns what the workers play while they are timed.
-func (t *traffic) rings() ([][][]byte, error) {
-	all := make([][][]byte, t.Bed.Workers)
+func (t *traffic) rings() ([]ring, error) {
+	rings := make([]ring, t.Bed.Workers)
 	if t.Window == 0 {
-		var frames [][]byte
+		var all ring
 		for _, p := range t.inner {
 			f := p.frame
 			if t.Direction == in {
 				f = make([]byte, t.espSize(len(f)-packet.EthernetLen))
 				t.protect(f, p)
 			}
-			frames = append(frames, f)
+			all.add(f, p.tunnel)
 		}
-		for w := range all { // each from another beginning, so that workers differ
-			at := w * len(frames) / len(all)
-			all[w] = append(frames[at:len(frames):len(frames)], frames[:at]...)
+		for w := range rings { // so that workers differ
+			rings[w] = all.rotate(w * len(all.frames) / len(rings))
 		}
-		return all, nil
+		return rings, nil
 	}
 	var wg sync.WaitGroup
-	for w := range all { // which share no tunnels
-		wg.Go(func() { all[w] = t.ring(w, t.Ring<<20) })
+	for w := range rings { // which share no tunnels
+		wg.Go(func() { rings[w] = t.prepare(w, t.Ring<<20) })
 	}
 	wg.Wait()
-	for w := range all {
-		if least := 16 * t.Bed.MaxPackets; len(all[w]) < least {
-			return nil, fmt.Errorf("prepare packets to decrypt: %d fit %d MiB: %d are needed for chunks of %d; raise --ring", len(all[w]), t.Ring, least, t.Bed.MaxPackets)
+	for _, r := range rings {
+		if least := 16 * t.Bed.MaxPackets; len(r.frames) < least {
+			return nil, fmt.Errorf("prepare packets to decrypt: %d fit %d MiB, and %d are needed for chunks of %d; raise --ring",
+				len(r.frames), t.Ring, least, t.Bed.MaxPackets)
 		}
 	}
-	return all, nil
+	return rings, nil
 }
 
-// ring returns the frames that a worker is to decrypt, as many as fit a number of
+// prepare returns the frames that a worker is to decrypt, as many as fit a number of
 // bytes.
-func (t *traffic) ring(worker, room int) (frames [][]byte) {
+func (t *traffic) prepare(worker, room int) (r ring) {
 	memory := make([]byte, room)
 	for {
 		for _, p := range t.inner {
@@ -164,10 +179,11 @@ func (t *traffic) ring(worker, room int) (frames [][]byte) {
 			}
 			n := t.espSize(len(p.frame) - packet.EthernetLen)
 			if n > len(memory) {
-				return frames
+				return r
 			}
 			t.protect(memory[:n:n], p)
-			frames, memory = append(frames, memory[:n:n]), memory[n:]
+			r.add(memory[:n:n], p.tunnel)
+			memory = memory[n:]
 		}
 	}
 }

@@ -95,9 +95,26 @@ func run(cmd *cobra.Command, f *runFlags) error {
 			account(cmd.OutOrStdout(), s.Stop())
 			return nil
 		case <-hangups:
-			log.Warn("SIGHUP: this version does not reload; restart it to change its configuration")
+			reload(f, s, log)
 		}
 	}
+}
+
+// reload has the router take over what has changed in its configuration file.
+func reload(f *runFlags, s *service.Service, log *slog.Logger) {
+	if f.config == "" {
+		log.Warn("SIGHUP: the router was started without a configuration file, so there is nothing to reload")
+		return
+	}
+	cfg, err := f.load()
+	if err == nil {
+		err = s.Reload(cfg)
+	}
+	if err != nil {
+		log.Error("SIGHUP: the configuration stays as it was", "error", err)
+		return
+	}
+	log.Info("SIGHUP: the configuration was reloaded", "sas", len(cfg.IPsec.SAs), "policies", len(cfg.IPsec.Policies))
 }
 
 // describe says, in one screen, what a router that has just started is doing.
@@ -122,6 +139,9 @@ func describe(w io.Writer, cfg *config.Config, snap *status.Snapshot) {
 	fmt.Fprintf(t, "  workers\t%d\ton cores %s, chunks of up to %d packets or %v, frames on %s\n", snap.Stats.Workers,
 		strings.Trim(fmt.Sprint(snap.Engine.Cores), "[]"), cfg.Batch.MaxPackets, cfg.Batch.MaxDelay, memory)
 	fmt.Fprintf(t, "  routes\t%d\tof IPv4 and %d of IPv6, from Linux\n", snap.RoutesIPv4, snap.RoutesIPv6)
+	if n := len(cfg.IPsec.SAs); n+len(cfg.IPsec.Policies) > 0 {
+		fmt.Fprintf(t, "  ipsec\t%d\tassociations and %d policies, from the configuration\n", n, len(cfg.IPsec.Policies))
+	}
 	fmt.Fprintf(t, "  control\t\t%s (warproute show)\n", cfg.Control.Socket)
 	if cfg.Metrics.Listen != "" {
 		fmt.Fprintf(t, "  metrics\t\thttp://%s/metrics\n", cfg.Metrics.Listen)

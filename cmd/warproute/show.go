@@ -30,7 +30,7 @@ func (a *asking) addFlags(c *cobra.Command) {
 func newShowCommand() *cobra.Command {
 	a := new(asking)
 	c := group(&cobra.Command{
-		Use:   "show ports|routes|neighbors|engine|latency|drops",
+		Use:   "show ports|routes|neighbors|engine|latency|drops|sas|policies",
 		Short: "Show what a running router does",
 	})
 	a.addFlags(c)
@@ -40,6 +40,8 @@ func newShowCommand() *cobra.Command {
 		newView(a, "neighbors", "Next hops and their link addresses", status.WriteNeighbors),
 		newView(a, "engine", "What decides on packets, and why; workers and batches", status.WriteEngine),
 		newView(a, "latency", "How long chunks of packets took, stage by stage", status.WriteLatencies),
+		newView(a, "sas", "Security associations of IPsec and their counts", status.WriteSAs),
+		newView(a, "policies", "Policies of IPsec; the first that matches a packet decides", status.WritePolicies),
 		newView(a, "drops", "Packets that were not forwarded, and why", status.WriteDrops),
 	)
 	return c

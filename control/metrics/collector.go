@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,6 +10,7 @@ import (
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/internal/hist"
+	"github.com/warproute/warproute/ipsec"
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -28,6 +30,9 @@ var (
 	batchPackets = desc("batch_packets", "Packets per chunk that went through an engine.")
 	batchStage   = desc("batch_stage_seconds", "Time that chunks spent in each stage: wait, engine, order, tx, and total from first packet received to kernel told.", "stage")
 	heldPackets  = desc("held_packets", "Packets that wait for a neighbour's link address.")
+
+	saPackets   = desc("ipsec_sa_packets_total", "Packets that a security association protected, or that it was received by.", "sa", "direction")
+	ipsecErrors = desc("ipsec_errors_total", "Packets that IPsec refused, by Linux's name for the error.", "error")
 
 	fibRoutes = desc("fib_routes", "Routes in the forwarding base.", "family")
 	fibUpdate = desc("fib_update_seconds", "Time that changes of routes and neighbours took from netlink to the forwarding base.")
@@ -63,7 +68,7 @@ func NewCollector(build Build, snapshot func() *status.Snapshot) prometheus.Coll
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		buildInfo, rxPackets, rxBytes, txPackets, txBytes, portUp, drops,
-		batchPackets, batchStage, engineChunks, gpuFailovers, heldPackets, fibRoutes, fibUpdate,
+		batchPackets, batchStage, engineChunks, gpuFailovers, heldPackets, saPackets, ipsecErrors, fibRoutes, fibUpdate,
 		xdpToLinux, xdpNoSocket, xskRxDropped, xskRxFull, xskFillEmpty, xskTxEmpty, xskDescInvalid,
 	} {
 		ch <- d
@@ -83,6 +88,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	send.engine(s)
 	send.gauge(heldPackets, float64(s.Stats.Held))
+	send.ipsec(s)
 	send.gauge(fibRoutes, float64(s.RoutesIPv4), "ipv4")
 	send.gauge(fibRoutes, float64(s.RoutesIPv6), "ipv6")
 	if s.Updates != nil {
@@ -116,6 +122,19 @@ func (ch sender) port(p *status.PortState, c *dataplane.PortStats) {
 	ch.counter(xskTxEmpty, p.Rings.TxRingEmpty, p.Name)
 	ch.counter(xskDescInvalid, p.Rings.RxInvalid, p.Name, "rx")
 	ch.counter(xskDescInvalid, p.Rings.TxInvalid, p.Name, "tx")
+}
+
+func (ch sender) ipsec(s *status.Snapshot) {
+	for _, sa := range s.SAs {
+		ch.counter(saPackets, sa.Packets, fmt.Sprintf("%s/%#x", sa.Name, sa.SPI), sa.Direction)
+	}
+	for e := ipsec.OK + 1; e < ipsec.Errors; e++ {
+		reason, sum := batch.XfrmInHdrError+batch.Reason(e-ipsec.InHdrError), uint64(0)
+		for i := range s.Stats.Ports {
+			sum += s.Stats.Ports[i].Drops[reason]
+		}
+		ch.counter(ipsecErrors, sum, e.String())
+	}
 }
 
 func (ch sender) counter(d *prometheus.Desc, n uint64, labels ...string) {

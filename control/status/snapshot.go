@@ -17,6 +17,8 @@ type Snapshot struct {
 	Engine EngineState
 	Stats  *dataplane.Stats
 
+	SAs []SA
+
 	RoutesIPv4, RoutesIPv6 int
 	// Updates are the times that changes of routes and neighbours took from
 	// netlink to the forwarding base, in nanoseconds; nil where nobody measures.

@@ -1,6 +1,8 @@
 package xfrm
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/warproute/warproute/ipsec"
@@ -12,14 +14,13 @@ type association struct {
 	sa      *ipsec.SA // nil: refused, larval, or not yet
 	refused bool
 	waits   bool   // for its direction to be known
-	arrival uint64 // the later, the newer
 	gap     uint64 // what it skips, outbound, beyond what Linux knows
 	pushed  pushed
 }
 
 // about is the association to the log.
 func (a *association) about() []any {
-	return []any{"spi", hex(a.id.spi), "src", a.src, "dst", a.id.dst, "reqid", a.reqid}
+	return []any{"spi", spiText(a.id.spi), "src", a.src, "dst", a.id.dst, "reqid", a.reqid}
 }
 
 // setState takes a state that is new or was changed, and its keys.
@@ -50,8 +51,7 @@ func (t *tables) deleteState(id stateID) {
 	if s == nil {
 		return
 	}
-	t.gateway.Remove(s)
-	t.promote(s)
+	t.withdraw(a)
 	t.changed = true
 	t.memory.leave(a.keys)
 	t.hooks.Quiescent(func() {
@@ -61,24 +61,7 @@ func (t *tables) deleteState(id stateID) {
 	})
 }
 
-// promote has the newest that is left of an outbound association's bundle used.
-func (t *tables) promote(gone *ipsec.SA) {
-	if gone.Config().Direction == ipsec.In {
-		return
-	}
-	var newest *association
-	for _, a := range t.states {
-		if a.sa != nil && a.sa.Bundle() == gone.Bundle() && a.sa.Config().Direction == ipsec.Out &&
-			(newest == nil || a.arrival > newest.arrival) {
-			newest = a
-		}
-	}
-	if newest != nil {
-		t.use(newest)
-	}
-}
-
-// use adds an association to the gateway or, outbound, moves it to the front.
+// use puts an association into the gateway or, outbound, in front of others there.
 func (t *tables) use(a *association) {
 	if err := t.gateway.Add(a.sa); err != nil {
 		t.refuse(a, err.Error())
@@ -86,6 +69,25 @@ func (t *tables) use(a *association) {
 		a.sa = nil
 	}
 }
+
+// withdraw takes it out. Of an outbound one's bundle the newest that is left is used.
+func (t *tables) withdraw(a *association) {
+	t.gateway.Remove(a.sa)
+	if !a.out() {
+		return
+	}
+	bundle := a.sa.Bundle()
+	rest := slices.DeleteFunc(t.outbound[bundle], func(x *association) bool { return x == a })
+	if len(rest) == 0 {
+		delete(t.outbound, bundle)
+		return
+	}
+	t.outbound[bundle] = rest
+	t.use(rest[len(rest)-1])
+}
+
+// out reports whether it protects what leaves; it must be in the gateway.
+func (a *association) out() bool { return a.sa.Config().Direction == ipsec.Out }
 
 // install puts an association into the gateway when all that it needs is known.
 func (t *tables) install(a *association) {
@@ -112,24 +114,29 @@ func (t *tables) install(a *association) {
 	}
 	first := max(a.sequence[direction], t.memory.last(a.keys))
 	if direction == ipsec.Out {
-		first += a.gap
+		first = max(first, first+a.gap) // not beyond the end, and to the beginning
 	}
 	s.Skip(first)
-	t.arrivals++
-	a.sa, a.arrival = s, t.arrivals
+	a.sa = s
 	t.changed = true
-	t.use(a)
+	if t.use(a); a.sa != nil && direction == ipsec.Out {
+		t.outbound[s.Bundle()] = append(t.outbound[s.Bundle()], a)
+	}
 }
 
-// decide installs the associations that wait for their direction.
+// decide installs the associations whose direction is known by now, the oldest first.
 func (t *tables) decide() {
+	var ready []*association
 	for _, a := range t.states {
-		if !a.waits {
-			continue
+		if a.waits {
+			if _, ok := t.direction(a.state); ok {
+				ready = append(ready, a)
+			}
 		}
-		if _, ok := t.direction(a.state); ok {
-			t.install(a)
-		}
+	}
+	slices.SortFunc(ready, func(a, b *association) int { return cmp.Compare(a.added, b.added) })
+	for _, a := range ready {
+		t.install(a)
 	}
 }
 
@@ -140,7 +147,7 @@ const minWindow = 1024
 // config describes an association in our terms.
 func (t *tables) config(a *association, direction ipsec.Direction) ipsec.Config {
 	c := ipsec.Config{
-		Name: "xfrm " + hex(a.id.spi), SPI: a.id.spi, Direction: direction,
+		Name: "xfrm " + spiText(a.id.spi), SPI: a.id.spi, Direction: direction,
 		Src: a.src, Dst: a.id.dst,
 		Suite: a.suite, Key: a.key, AuthKey: a.authKey, ESN: a.esn,
 		Bundle: t.gateway.Bundle(a.bundle().String()),

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-func hex(spi uint32) string { return fmt.Sprintf("%#x", spi) }
+func spiText(spi uint32) string { return fmt.Sprintf("%#x", spi) }
 
 // restartGap is what outbound associations skip that are there when the mirror starts.
 // Linux knows of the numbers that were used until a moment before a crash; 2^28 is more

@@ -61,30 +61,29 @@ const (
 
 // Lengths of structs, in bytes, with the padding of a 64-bit machine at their end.
 const (
-	sizeofSelector   = 56
-	sizeofSA         = 224 // xfrm_usersa_info
-	sizeofSAID       = 24  // xfrm_usersa_id
-	sizeofExpire     = 232 // xfrm_user_expire
-	sizeofPolicy     = 168 // xfrm_userpolicy_info
-	sizeofPolicyID   = 64  // xfrm_userpolicy_id
-	sizeofPolExpire  = 176 // xfrm_user_polexpire
-	sizeofTmpl       = 64  // xfrm_user_tmpl
-	sizeofAEventID   = 48  // xfrm_aevent_id
-	sizeofDefault    = 3   // xfrm_userpolicy_default
-	sizeofEncap      = 24  // xfrm_encap_tmpl
-	sizeofReplay     = 12  // xfrm_replay_state
-	sizeofReplayESN  = 24  // xfrm_replay_state_esn, without its bitmap
-	sizeofAlgo       = 68  // xfrm_algo, without its key
-	sizeofAlgoSized  = 72  // xfrm_algo_auth and xfrm_algo_aead, likewise
-	sizeofAddress    = 16
-	sizeofAlgoName   = 64
-	infinite         = 1<<64 - 1
-	policyTypeMain   = 0
-	defaultBlock     = 1
-	encapESPinUDP    = 2
-	hostLen4         = 32
-	hostLen6         = 128
-	stateDirectionIn = 1
+	sizeofSA        = 224 // xfrm_usersa_info
+	sizeofSAID      = 24  // xfrm_usersa_id
+	sizeofExpire    = 232 // xfrm_user_expire
+	sizeofPolicy    = 168 // xfrm_userpolicy_info
+	sizeofPolicyID  = 64  // xfrm_userpolicy_id
+	sizeofPolExpire = 176 // xfrm_user_polexpire
+	sizeofTmpl      = 64  // xfrm_user_tmpl
+	sizeofAEventID  = 48  // xfrm_aevent_id
+	sizeofDefault   = 3   // xfrm_userpolicy_default
+	sizeofEncap     = 24  // xfrm_encap_tmpl
+	sizeofReplay    = 12  // xfrm_replay_state
+	sizeofReplayESN = 24  // xfrm_replay_state_esn, without its bitmap
+	sizeofAlgo      = 68  // xfrm_algo, without its key
+	sizeofAlgoSized = 72  // xfrm_algo_auth and xfrm_algo_aead, likewise
+	sizeofAlgoName  = 64
+)
+
+// Values.
+const (
+	infinite       = 1<<64 - 1 // a limit: none
+	policyTypeMain = 0
+	defaultBlock   = 1
+	encapESPinUDP  = 2
 )
 
 // host is the byte order of numbers in these structs, but for ports and SPIs.
@@ -132,7 +131,7 @@ func (t *tables) handle(msg rtnl.Message) error {
 		if h[sizeofPolicy] != 0 {
 			t.deletePolicy(host.Uint32(h[156:]))
 		}
-	case msgSetDefault:
+	case msgSetDefault, msgGetDefault: // Linux 6.1 tells of a change by the latter
 		if len(msg.Data) < sizeofDefault {
 			return fmt.Errorf("default of XFRM policies: %w", rtnl.ErrTruncated)
 		}

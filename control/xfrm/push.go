@@ -89,8 +89,6 @@ func (m *Mirror) pushExpiry(a *association) error {
 	return nil
 }
 
-func (a *association) out() bool { return a.sa.Config().Direction == ipsec.Out }
-
 // nearEnd reports whether most of the 32-bit sequence numbers are used.
 func (a *association) nearEnd() bool { return !a.esn && a.sa.Sequence() > math.MaxUint32/8*7 }
 

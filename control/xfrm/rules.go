@@ -15,7 +15,7 @@ func (t *tables) setPolicy(p *policy) {
 	if p.socket {
 		return // of packets that Linux itself sends or receives
 	}
-	if p.refusal != "" {
+	if old := t.policies[p.index]; p.refusal != "" && (old == nil || old.refusal != p.refusal) {
 		t.log.Error("an XFRM policy is refused; packets that it may be for are dropped",
 			"policy", p.Policy.String(), "direction", p.direction, "because", p.refusal)
 	}

@@ -18,7 +18,7 @@ type tables struct {
 	seed    maphash.Seed // of fingerprints
 
 	states   map[stateID]*association
-	arrivals uint64 // associations so far
+	outbound map[uint32][]*association // in the gateway, by bundle; the newest is the last
 	memory   memory
 	quiesced quiesced
 
@@ -46,6 +46,7 @@ func newTables(g *gateway.Gateway, workers int, hooks Hooks, log *slog.Logger) *
 	return &tables{
 		gateway: g, workers: workers, hooks: hooks, log: log, seed: maphash.MakeSeed(),
 		states:   map[stateID]*association{},
+		outbound: map[uint32][]*association{},
 		policies: map[uint32]*policy{},
 		memory:   newMemory(),
 		quiesced: quiesced{wake: make(chan struct{}, 1)},
@@ -65,9 +66,15 @@ func (t *tables) compare(d *dump) {
 			t.deleteState(id)
 		}
 	}
-	clear(t.policies)
+	listed := make(map[uint32]bool, len(d.policies))
 	for i := len(d.policies) - 1; i >= 0; i-- {
+		listed[d.policies[i].index] = true
 		t.setPolicy(d.policies[i])
+	}
+	for index := range t.policies {
+		if !listed[index] {
+			t.deletePolicy(index)
+		}
 	}
 	t.rules = true // also when there are none
 	t.setDefaults(d.defaults)

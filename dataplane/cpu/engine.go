@@ -63,8 +63,13 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	if e.ipsec != nil {
 		e.secure(in, out)
 	}
-	for start := 0; start < c.N; start += block {
-		end := min(start+block, c.N)
+	e.route(in, out)
+}
+
+// route decides on every packet that has no verdict yet.
+func (e *Engine) route(in []batch.Frame, out []batch.Result) {
+	for start := 0; start < len(in); start += block {
+		end := min(start+block, len(in))
 		e.validate(in, out, start, end)
 		e.fib.IPv4.LookupBatch(e.v4.hops[:], e.v4.dst[:e.v4.n])
 		e.fib.IPv6.LookupBatch(e.v6.hops[:], e.v6.dst[:e.v6.n])

@@ -30,32 +30,44 @@ func (e *Engine) secure(in []batch.Frame, out []batch.Result) {
 	e.ipsec.gateway.Clock.Set(batch.Clock())
 	for i := range in {
 		out[i] = batch.Result{}
-		if in[i].Port&batch.Secured != 0 {
-			continue
+		if in[i].Port&batch.Secured == 0 {
+			e.note(&in[i], &out[i], e.secureOne(&in[i], nil, nil))
 		}
-		if reason := e.secureOne(&in[i]); reason != ok {
-			out[i] = batch.Result{Verdict: batch.Drop(reason)}
-			if reason == batch.MTUExceeded { // and not protected yet
-				out[i].Len = uint16(e.ipsec.mtu)
-				continue
-			}
-		}
-		in[i].Port |= batch.Secured
 	}
+}
+
+// note writes down what the policies made of a packet.
+func (e *Engine) note(f *batch.Frame, r *batch.Result, reason batch.Reason) {
+	if reason != ok {
+		*r = batch.Result{Verdict: batch.Drop(reason)}
+		if reason == batch.MTUExceeded { // and not protected yet
+			r.Len = uint16(e.ipsec.mtu)
+			return
+		}
+	}
+	f.Port |= batch.Secured
 }
 
 // maxNested is how many times a packet may be protected on arrival.
 const maxNested = 4
 
-// secureOne takes a packet past the policies of both directions.
-func (e *Engine) secureOne(f *batch.Frame) batch.Reason {
-	var by *esp.SA
-	for depth := 0; ; depth++ {
+// secureOne takes a packet past the policies of both directions: one that was received,
+// or that arrived by an association and was opened. What a task can be made of is left
+// to a device.
+func (e *Engine) secureOne(f *batch.Frame, by *esp.SA, t *Task) batch.Reason {
+	depth := 0
+	if by != nil {
+		depth = 1
+	}
+	for ; ; depth++ {
 		reason, l4 := e.look(*f)
 		if reason == ok || reason == batch.TTLExpired { // our own packets end here
 			if s := e.arrivedBy(*f); s != nil {
 				if depth == maxNested {
 					return batch.XfrmInHdrError
+				}
+				if depth == 0 && t.fits(f, s) {
+					return reasonOf(e.find(f, s, t))
 				}
 				if err := e.decapsulate(f, s); err != esp.OK {
 					return reasonOf(err)
@@ -67,7 +79,7 @@ func (e *Engine) secureOne(f *batch.Frame) batch.Reason {
 		if reason != ok {
 			return reason
 		}
-		return e.enterAndLeave(f, by, l4)
+		return e.enterAndLeave(f, by, l4, t)
 	}
 }
 
@@ -127,7 +139,7 @@ func (e *Engine) decapsulate(f *batch.Frame, s *esp.SA) esp.Error {
 
 // enterAndLeave checks that a valid packet came as it should have, and protects it as it
 // leaves if it has to be.
-func (e *Engine) enterAndLeave(f *batch.Frame, by *esp.SA, l4 packet.L4) batch.Reason {
+func (e *Engine) enterAndLeave(f *batch.Frame, by *esp.SA, l4 packet.L4, t *Task) batch.Reason {
 	b := e.frame(*f)
 	p, ipv4 := b[packet.EthernetLen:], (*packet.Ethernet)(b).Type() == packet.EtherTypeIPv4
 	var flow gateway.Flow
@@ -172,6 +184,9 @@ func (e *Engine) enterAndLeave(f *batch.Frame, by *esp.SA, l4 packet.L4) batch.R
 			(*packet.IPv6)(p).DecrementHopLimit()
 		}
 	}
+	if t.fits(f, s) {
+		return reasonOf(e.prepare(f, size, s, t))
+	}
 	buf, at, _ := e.room(*f)
 	at, n, err := s.Encapsulate(e.ipsec.worker, buf, at, size)
 	if err != esp.OK {
@@ -210,7 +225,10 @@ func (e *Engine) mtuOf(s *esp.SA) int {
 	return mtu
 }
 
-// reasonOf is the drop that stands for an error.
+// reasonOf is the drop that stands for an error, ok for none.
 func reasonOf(err esp.Error) batch.Reason {
+	if err == esp.OK {
+		return ok
+	}
 	return batch.XfrmInHdrError + batch.Reason(err-esp.InHdrError)
 }

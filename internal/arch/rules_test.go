@@ -34,15 +34,15 @@ var imports = []struct {
 	{"ipsec/suite", nil, "ciphers; knows no packets"},
 	{"ipsec/policy", nil, "flows to numbers; knows no associations"},
 	{"ipsec/device", []string{"ipsec/suite"}, "keys as devices want them; the C beside it is the kernels'"},
-	{"ipsec/gateway", []string{"ipsec", "ipsec/policy", "packet"}, "associations and policies together; knows no engines"},
+	{"ipsec/gateway", []string{"ipsec", "ipsec/device", "ipsec/policy", "packet"}, "associations and policies together; knows no engines"},
 	{"ipsec/sequences", []string{"ipsec"}, "files; knows no packets"},
-	{"ipsec", []string{"packet", "ipsec/suite"}, "packets in, packets out; knows no frames, engines or workers"},
+	{"ipsec", []string{"packet", "ipsec/device", "ipsec/suite"}, "packets in, packets out; knows no frames, engines or workers"},
 
 	{"dataplane", []string{"batch", "fib", "packet", "packet/fragment", "packet/icmp", "umem", "internal/affinity", "internal/hist"},
 		"is given queues and engines: knows no AF_XDP, no configuration, no netlink"},
 	{"dataplane/cpu", []string{"batch", "fib", "ipsec", "ipsec/gateway", "lookup", "packet", "umem"}, "an engine; engines do not know workers, nor each other"},
 
-	{"dataplane/gpu", []string{"batch", "cuda", "dataplane/cpu", "fib", "lookup/trie"}, "an engine, and the one to fall back on; the driver's calls are cuda's"},
+	{"dataplane/gpu", []string{"batch", "cuda", "dataplane/cpu", "fib", "ipsec", "ipsec/device", "ipsec/gateway", "lookup/trie"}, "an engine, and the one to fall back on; the driver's calls are cuda's"},
 
 	{"control/config", []string{"ipsec/suite"}, "text to values; whoever wires the router turns them into parts. Suites say how long keys are"},
 	{"control/socket", nil, "carries any values"},

@@ -21,6 +21,7 @@ type PingOptions struct {
 	Timeout  time.Duration // for each answer; 1 s
 	Size     int           // bytes of payload; 56
 	TTL      int           // TTL or hop limit of the requests; Linux's
+	Source   netip.Addr    // of the requests; Linux's choice
 }
 
 // PingResult says what became of the echo requests.
@@ -38,7 +39,11 @@ func Ping(from *Namespace, to netip.Addr, opts PingOptions) (PingResult, error) 
 	}
 	p.opts.defaults()
 	err := from.Do(func() (err error) {
-		p.conn, err = icmp.ListenPacket(p.family.network, p.family.any)
+		source := p.family.any
+		if opts.Source.IsValid() {
+			source = opts.Source.String()
+		}
+		p.conn, err = icmp.ListenPacket(p.family.network, source)
 		return err
 	})
 	if err != nil {

@@ -23,6 +23,13 @@ func (s *Service) openEngine() error {
 		e.Reason, e.Why = "configured", "the configuration asks for it"
 		return nil
 	}
+	if s.cfg.Protects() { // what the GPU does not do yet must not pass it by
+		if s.cfg.Engine == config.EngineGPU {
+			return errors.New("start engine gpu: it does not do IPsec, which the configuration asks for; write engine: cpu or auto")
+		}
+		e.Reason, e.Why = "ipsec", "IPsec is the CPU's"
+		return nil
+	}
 	workers, _, err := countWorkers(s.cfg)
 	if err != nil {
 		return err
@@ -49,8 +56,11 @@ func (s *Service) openEngine() error {
 }
 
 // newEngine returns the engine of a worker.
-func (s *Service) newEngine(mem []byte, repair []bool) (dataplane.Engine, error) {
+func (s *Service) newEngine(worker int, mem []byte, repair []bool) (dataplane.Engine, error) {
 	e := cpu.New(s.fib, mem, repair)
+	if s.ipsec != nil {
+		e.Secure(s.ipsec.gateway, worker)
+	}
 	if s.devices == nil {
 		return e, nil
 	}

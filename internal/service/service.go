@@ -11,12 +11,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
 
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/control/addresses"
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/metrics"
 	"github.com/warproute/warproute/control/mirror"
@@ -45,19 +47,24 @@ type Service struct {
 	devices *gpu.Devices // nil: the CPU decides
 	chunks  int          // of each worker
 
-	ports   *afxdp.Set
-	fib     *fib.FIB
-	mirror  *mirror.Mirror
-	router  *dataplane.Router
-	control *socket.Server
-	metrics *metrics.Server
-	queues  map[string]int // by port's name
+	ports     *afxdp.Set
+	fib       *fib.FIB
+	ipsec     *protection // nil: nothing is protected
+	addresses *addresses.Watcher
+	mirror    *mirror.Mirror
+	router    *dataplane.Router
+	control   *socket.Server
+	metrics   *metrics.Server
+	queues    map[string]int // by port's name
 
 	unthread []func() error // gives the ports' NAPI back to softirqs
 	closers  []func() error // memory, last
 
-	mu    sync.Mutex // guards links
+	mu    sync.Mutex // guards links, and ipsec but for its gateway
 	links []link     // by port, as the mirror last reported them
+
+	ticking chan struct{} // closed when IPsec ends
+	ticked  sync.WaitGroup
 }
 
 type link struct {
@@ -87,6 +94,9 @@ func (s *Service) start(build metrics.Build) (err error) {
 	}
 	workers, err := s.openPorts()
 	if err != nil {
+		return err
+	}
+	if err := s.startIPsec(len(workers)); err != nil {
 		return err
 	}
 	if err := s.startMirror(); err != nil {
@@ -233,7 +243,7 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 			return err
 		}
 		s.closers = append(s.closers, slab.Close)
-		engine, err := s.newEngine(m.Memory.Bytes(), repair)
+		engine, err := s.newEngine(i, m.Memory.Bytes(), repair)
 		if err != nil {
 			return fmt.Errorf("start engine %s for worker %d: %w", s.engine.Name, i, err)
 		}
@@ -260,6 +270,9 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 	if s.router, err = dataplane.New(cfg); err != nil {
 		return err
 	}
+	if err := s.watchAddresses(); err != nil {
+		return err
+	}
 	if err := s.router.Start(); err != nil {
 		return err
 	}
@@ -267,6 +280,18 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 		return s.threadNAPI()
 	}
 	return nil
+}
+
+// watchAddresses has the router speak by the addresses of its ports.
+func (s *Service) watchAddresses() (err error) {
+	var interfaces []int
+	for _, p := range s.ports.Ports {
+		interfaces = append(interfaces, p.Ifindex)
+	}
+	s.addresses, err = addresses.Watch(interfaces, func(port int, ipv4, ipv6 netip.Addr) {
+		s.router.SetAddresses(port, dataplane.Addresses{IPv4: ipv4, IPv6: ipv6})
+	})
+	return err
 }
 
 // Real-time priorities under napi: thread. A worker that has nothing to do
@@ -314,6 +339,14 @@ func (s *Service) Stop() *status.Snapshot {
 	if s.router != nil {
 		s.router.Stop()
 		last = s.Snapshot()
+	}
+	if s.addresses != nil {
+		s.addresses.Close()
+	}
+	if s.ipsec != nil {
+		if err := s.stopIPsec(); err != nil {
+			s.log.Error("stop IPsec", "error", err)
+		}
 	}
 	if s.mirror != nil {
 		_ = s.mirror.Close()

@@ -20,6 +20,9 @@ func (s *Service) Snapshot() *status.Snapshot {
 	s.mirror.Updates(snap.Updates)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ipsec != nil {
+		snap.SAs = status.SAs(s.ipsec.gateway)
+	}
 	for i, p := range s.ports.Ports {
 		state := status.PortState{
 			Name: p.Name, Index: p.Ifindex, Mode: p.Mode.String(), ModeReason: p.ModeReason, Queues: s.queues[p.Name],
@@ -59,10 +62,30 @@ func (s *Service) handlers() map[string]socket.Handler {
 		"/engine":    func(*http.Request) (any, error) { return status.EngineOf(s.Snapshot()), nil },
 		"/latency":   func(*http.Request) (any, error) { return status.Latencies(s.Snapshot()), nil },
 		"/drops":     func(*http.Request) (any, error) { return status.Drops(s.Snapshot()), nil },
+		"/sas":       s.sas,
+		"/policies":  s.policies,
 		"/neighbors": func(*http.Request) (any, error) { return s.mirror.Neighbors(), nil },
 		"/routes":    s.routes,
 		"/route":     s.lookup,
 	}
+}
+
+func (s *Service) sas(*http.Request) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ipsec == nil {
+		return []status.SA{}, nil
+	}
+	return status.SAs(s.ipsec.gateway), nil
+}
+
+func (s *Service) policies(*http.Request) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ipsec == nil {
+		return []status.Policy{}, nil
+	}
+	return status.Policies(s.ipsec.gateway), nil
 }
 
 // routes answers /routes?family=4|6&limit=N.

@@ -24,6 +24,7 @@ type Gateway struct {
 	bundles []*bundle // by number
 	numbers map[string]uint32
 	out     map[*ipsec.SA]bool
+	holders holders
 }
 
 // bundle is what policies name: the outbound association of the day, or, inbound, all
@@ -71,6 +72,7 @@ func (g *Gateway) Add(s *ipsec.SA) error {
 	if int(c.Bundle) >= len(g.bundles) {
 		return fmt.Errorf("add security association %q: there is no bundle %d", c.Name, c.Bundle)
 	}
+	g.holders.share(s)
 	if c.Direction == ipsec.In {
 		return g.sad.Add(s)
 	}

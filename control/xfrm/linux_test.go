@@ -1,0 +1,61 @@
+package xfrm
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/lab/guest"
+)
+
+// inGuest has the test binary, run by TestLinux in a guest, be the tests that need a
+// kernel with ESP.
+const inGuest = "XFRM_TEST_IN_GUEST"
+
+// TestLinux runs what needs Linux's own XFRM, all of it, in a guest that has it.
+func TestLinux(t *testing.T) {
+	if os.Getenv(inGuest) != "" {
+		t.Run("suites", testSuites)
+		t.Run("forms", testForms)
+		t.Run("refusals", testRefusals)
+		t.Run("policies", testPolicies)
+		t.Run("restart", testRestart)
+		t.Run("overrun", testOverrun)
+		t.Run("strongSwan", testStrongSwan)
+		return
+	}
+	if testing.Short() {
+		t.Skip("boots a kernel, and rekeys in real time: 15 s")
+	}
+	binary := filepath.Join(t.TempDir(), "xfrm.test")
+	build := exec.Command("go", "test", "-c", "-o", binary, ".") // a guest has no room for the race detector
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the tests for the guest: %v: %s", err, out)
+	}
+	ns, err := lab.New("guest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	g, err := guest.StartUML(ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.Close() })
+	if _, err := g.Run("modprobe", "-a", "ipv6", "veth", "xfrm_user", "esp4", "esp6", "ah4", "ipcomp", "drbg"); err != nil {
+		t.Fatal(err)
+	}
+	// With one processor Go would leave what waits in a system call there for 10 ms.
+	out, err := g.Run("env", inGuest+"=1", "GOMAXPROCS=4", binary, "-test.run", "^TestLinux$", "-test.v", "-test.timeout", "55s")
+	if err != nil {
+		t.Fatal(err) // with the output
+	}
+	if !strings.Contains(out, "--- PASS: TestLinux/strongSwan") {
+		t.Fatalf("the tests did not run in the guest: %s", out)
+	}
+	t.Log(out)
+}

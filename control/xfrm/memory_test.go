@@ -1,0 +1,114 @@
+package xfrm
+
+import (
+	"math"
+	"testing"
+
+	"github.com/warproute/warproute/ipsec"
+)
+
+func TestStateThatComesAgainGoesOnWhereItEnded(t *testing.T) {
+	f := newFake(t)
+	stale := outState(0x200) // as a key daemon that moves a state has it: from the last push
+	stale.sequence = 10
+	f.say(outPolicy(1).message(msgNewPolicy), stale.message(msgNewSA))
+	old, _ := f.inUse()
+	if old.Sequence() != 10 {
+		t.Fatalf("it begins after %d, want what Linux says", old.Sequence())
+	}
+	old.Reserve(90)
+	f.say(stale.message(msgDelSA), stale.message(msgNewSA))
+	old.Reserve(5) // by a worker that had it already
+	if s, e := f.inUse(); s != nil {
+		t.Fatalf("an association with the same keys is used (%v) while a worker may use the one before", e)
+	}
+	f.quiesce()
+	if s, e := f.inUse(); s == nil || s == old || s.Sequence() != 105 {
+		t.Errorf("it goes on as %v (%v), want after 105", s, e)
+	}
+
+	rekeyed := outState(0x200)
+	rekeyed.key++
+	f.say(stale.message(msgDelSA), rekeyed.message(msgNewSA))
+	if s, _ := f.inUse(); s == nil || s.Sequence() != 0 {
+		t.Error("one with other keys waits, or does not begin at 0")
+	}
+}
+
+func TestInboundStateThatComesAgainAcceptsNothingTwice(t *testing.T) {
+	f := newFake(t)
+	f.say(inState(0x100).message(msgNewSA))
+	f.gateway.Inbound(0x100, here).Accept(77)
+	f.say(inState(0x100).message(msgDelSA), inState(0x100).message(msgNewSA))
+	f.quiesce()
+	s := f.gateway.Inbound(0x100, here)
+	if s == nil || s.Accept(77) || s.Accept(70) || !s.Accept(78) {
+		t.Errorf("%v accepts an old number, or no new one", s)
+	}
+}
+
+func TestStateThatGoesWhileItWaitsIsNotInstalled(t *testing.T) {
+	f := newFake(t)
+	out := outState(0x200)
+	f.say(out.message(msgNewSA), out.message(msgDelSA), out.message(msgNewSA), out.message(msgDelSA))
+	f.quiesce()
+	if s := f.stats(); s.Associations != 0 || len(f.states) != 0 || len(f.memory.departing) != 0 {
+		t.Errorf("%+v, %d states, %d departing", s, len(f.states), len(f.memory.departing))
+	}
+}
+
+func TestRestartSkipsNumbers(t *testing.T) {
+	for _, test := range []struct {
+		sequence uint32
+		left     bool
+	}{{0, true}, {1000, true}, {math.MaxUint32 - 1000, false}} {
+		f := newFake(t)
+		f.gap = restartGap
+		out := outState(0x200)
+		out.sequence = test.sequence
+		f.say(outPolicy(1).message(msgNewPolicy), out.message(msgNewSA))
+		s, _ := f.inUse()
+		if got := s.Sequence(); got != uint64(test.sequence)+restartGap {
+			t.Errorf("after %d it goes on after %d", test.sequence, got)
+		}
+		if _, n := s.Reserve(1); (n == 1) != test.left {
+			t.Errorf("after %d there are numbers: %v", test.sequence, n == 1)
+		}
+	}
+}
+
+func TestMemoryEnds(t *testing.T) {
+	m := newMemory()
+	for i := range uint64(3 * memorySize) {
+		m.leave(i)
+		m.left(departed{i, i + 1})
+	}
+	if n := len(m.recent) + len(m.earlier); n > 2*memorySize {
+		t.Errorf("it knows %d", n)
+	}
+	if last := uint64(3*memorySize - 1); m.last(last) != last+1 || m.last(last-memorySize/2) == 0 {
+		t.Error("it forgot what was recent")
+	}
+}
+
+func TestKeysAreOverwrittenWhenNoWorkerCanUseThem(t *testing.T) {
+	f := newFake(t)
+	f.say(outPolicy(1).message(msgNewPolicy), outState(0x200).message(msgNewSA))
+	for _, a := range f.states {
+		if a.key != nil {
+			t.Error("the state keeps its key")
+		}
+	}
+	s, _ := f.inUse()
+	f.say(outState(0x200).message(msgDelSA))
+	if _, _, e := s.Encapsulate(0, make([]byte, 512), 128, 60); e != ipsec.OutStateInvalid {
+		t.Errorf("a removed association: %v", e)
+	}
+	if len(f.waits) != 1 || len(f.memory.departing) != 1 {
+		t.Fatal("workers are not waited for")
+	}
+	f.quiesce()
+	if len(f.memory.departing) != 0 {
+		t.Error("it has not departed, although all workers have finished")
+	}
+}

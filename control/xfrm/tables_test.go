@@ -1,0 +1,234 @@
+package xfrm
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/control/rtnl"
+	"github.com/warproute/warproute/ipsec"
+)
+
+func TestRekeyingNeverLeavesAGap(t *testing.T) {
+	f := newFake(t)
+	f.say(outPolicy(1).message(msgNewPolicy), inPolicy(2).message(msgNewPolicy))
+	f.say(inState(0x100).message(msgUpdSA), outState(0x200).message(msgNewSA))
+	for _, step := range []struct {
+		what string
+		msg  rtnl.Message
+		out  uint32
+		in   []uint32
+	}{
+		{"at first", outPolicy(1).message(msgUpdPolicy), 0x200, []uint32{0x100}},
+		{"the new inbound one", inState(0x101).message(msgUpdSA), 0x200, []uint32{0x100, 0x101}},
+		{"the new outbound one", outState(0x201).message(msgNewSA), 0x201, []uint32{0x100, 0x101}},
+		{"the policy", outPolicy(1).message(msgUpdPolicy), 0x201, []uint32{0x100, 0x101}},
+		{"the end of the old outbound one", outState(0x200).message(msgDelSA), 0x201, []uint32{0x100, 0x101}},
+		{"the end of the old inbound one", inState(0x100).message(msgDelSA), 0x201, []uint32{0x101}},
+	} {
+		f.say(step.msg)
+		if got := f.spiInUse(); got != step.out {
+			t.Errorf("%s: packets leave by %#x, want %#x", step.what, got, step.out)
+		}
+		for _, spi := range step.in {
+			if s := f.gateway.Inbound(spi, here); s == nil || f.received(s) != ipsec.OK {
+				t.Errorf("%s: packets by %#x do not come in", step.what, spi)
+			}
+		}
+	}
+	if f.gateway.Inbound(0x100, here) != nil || len(f.states) != 2 {
+		t.Errorf("the old associations are not gone: %d states", len(f.states))
+	}
+}
+
+func TestProtectedTrafficIsDroppedWithoutAnAssociation(t *testing.T) {
+	refused := outState(0x200)
+	refused.change = func(info []byte) { info[214] = 4 } // BEET
+	f := newFake(t)
+	f.say(outPolicy(1).message(msgNewPolicy), inPolicy(2).message(msgNewPolicy))
+	check := func(when string) {
+		t.Helper()
+		if s, e := f.inUse(); s != nil || e != ipsec.OutNoStates {
+			t.Errorf("%s: packets leave by %v (%v)", when, s, e)
+		}
+		if e := f.received(nil); e != ipsec.InTmplMismatch {
+			t.Errorf("%s: packets in clear: %v", when, e)
+		}
+	}
+	check("before there is a state")
+	f.say(refused.message(msgNewSA))
+	check("with one that is refused")
+	if s := f.stats(); s.RefusedStates != 1 || s.Associations != 0 {
+		t.Errorf("counted as %+v", s)
+	}
+	f.say(outState(0x201).message(msgNewSA))
+	if f.spiInUse() != 0x201 {
+		t.Error("packets do not leave by a good one")
+	}
+	f.say(outState(0x201).message(msgExpire))
+	check("after a hard limit")
+}
+
+func TestSoftExpiryIsNotTheEnd(t *testing.T) {
+	f := newFake(t)
+	soft := outState(0x200).message(msgExpire)
+	soft.Data[sizeofSA] = 0
+	f.say(outPolicy(1).message(msgNewPolicy), outState(0x200).message(msgNewSA), soft)
+	if f.spiInUse() != 0x200 {
+		t.Error("the association is gone")
+	}
+}
+
+func TestRefusedPoliciesDiscardAllTheyMayMean(t *testing.T) {
+	mark := make([]byte, 8)
+	mark[4] = 1
+	for _, test := range []struct {
+		what   string
+		change func(info, tmpl []byte)
+		attrs  []byte
+	}{
+		{"two templates", nil, rtnl.AppendAttr(nil, attrTmpl, make([]byte, 2*sizeofTmpl))},
+		{"a template of AH", func(_, tmpl []byte) { tmpl[20] = unix.IPPROTO_AH }, nil},
+		{"a template in BEET mode", func(_, tmpl []byte) { tmpl[48] = 4 }, nil},
+		{"an optional template", func(_, tmpl []byte) { tmpl[50] = 1 }, nil},
+		{"a template for any address", func(_, tmpl []byte) { clear(tmpl[:4]) }, nil},
+		{"a template for any address of transport mode, between networks", func(_, tmpl []byte) { clear(tmpl[:4]); tmpl[48] = modeTransport }, nil},
+		{"ports of two ranges", func(info, _ []byte) { copy(info[32:], []byte{0, 80, 0x0f, 0xff}) }, nil},
+		{"a GRE key", func(info, _ []byte) { info[44] = 47; copy(info[32:], []byte{0, 80, 0xff, 0xff}) }, nil},
+		{"an interface", func(info, _ []byte) { info[48] = 1 }, nil},
+		{"a user", func(info, _ []byte) { info[52] = 1 }, nil},
+		{"a mark", nil, rtnl.AppendAttr(nil, attrMark, mark)},
+		{"an XFRM interface", nil, rtnl.AppendAttr(nil, attrIfID, []byte{1, 0, 0, 0})},
+		{"being a sub policy", nil, rtnl.AppendAttr(nil, attrPolicyType, []byte{1, 0, 0, 0, 0, 0})},
+		{"a security context", nil, rtnl.AppendAttr(nil, attrSecCtx, make([]byte, 8))},
+	} {
+		f := newFake(t)
+		p := outPolicy(1)
+		p.change, p.attrs = test.change, test.attrs
+		p.noTmpl = test.what == "two templates"
+		f.say(outState(0x200).message(msgNewSA), p.message(msgNewPolicy))
+		all := f.gateway.Rules()
+		if len(all) != 1 || all[0].Action != 0 || all[0].SrcPorts.String() != "any" || all[0].DstPorts.String() != "any" {
+			t.Errorf("a policy with %s became %v", test.what, all)
+		}
+		if f.stats().RefusedPolicies != 1 {
+			t.Errorf("a policy with %s is not counted as refused", test.what)
+		}
+	}
+}
+
+func TestTransportPolicyBetweenHostsNamesTheirAssociation(t *testing.T) {
+	f := newFake(t)
+	p := outPolicy(1)
+	p.src, p.dst = here.String()+"/32", there.String()+"/32"
+	p.change = func(_, tmpl []byte) { clear(tmpl[:4]); clear(tmpl[28:32]); tmpl[48] = modeTransport }
+	s := outState(0x200)
+	s.change = func(info []byte) { // with the selector that strongSwan gives it
+		info[214] = modeTransport
+		host.PutUint16(info[40:], putAddress(info, there))
+		putAddress(info[16:], here)
+		info[42], info[43] = 32, 32
+	}
+	f.say(p.message(msgNewPolicy), s.message(msgNewSA))
+	for a := range f.gateway.All {
+		if rules := f.gateway.Rules(); len(rules) != 1 || rules[0].Target != a.Bundle() || a.Mode() != ipsec.Transport {
+			t.Errorf("%v and bundle %d", rules, a.Bundle())
+		}
+		return
+	}
+	t.Errorf("no association: %+v", f.stats())
+}
+
+func TestPoliciesAreLookedAtByPriorityAndThenAge(t *testing.T) {
+	policy := func(index, priority uint32, src string) rtnl.Message {
+		return sp{index: index, src: src, dst: "10.2.0.0/16", dir: dirOut, priority: priority, noTmpl: true}.message(msgNewPolicy)
+	}
+	f := newFake(t)
+	f.say(policy(1, 20, "10.0.1.0/24"), policy(2, 10, "10.0.2.0/24"), policy(3, 10, "10.0.3.0/24"), policy(4, 20, "10.0.4.0/24"))
+	f.say(policy(2, 10, "10.0.2.0/24")) // updated, it is the youngest
+	f.say(sp{index: 4, src: "10.0.4.0/24", dst: "10.2.0.0/16"}.message(msgDelPolicy))
+	socket := sp{index: 5, src: "10.0.5.0/24", dst: "10.2.0.0/16", dir: dirSockets, noTmpl: true}
+	f.say(socket.message(msgNewPolicy))
+	var got []string
+	for _, r := range f.gateway.Rules() {
+		got = append(got, r.Src.String())
+	}
+	want := []string{"10.0.3.0/24", "10.0.2.0/24", "10.0.1.0/24"}
+	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
+		t.Errorf("the order is %v, want %v", got, want)
+	}
+}
+
+func TestDirectionIsToldByStateAddressesOrPolicy(t *testing.T) {
+	told := func(d byte) []byte { return rtnl.AppendAttr(nil, attrDirection, []byte{d}) }
+	beyond := there.Next()
+	policy := outPolicy(1)
+	policy.change = func(_, tmpl []byte) { putAddress(tmpl[28:], beyond) }
+	for _, test := range []struct {
+		what  string
+		state sa
+		want  string
+	}{
+		{"a local source", sa{src: here, dst: there}, "out"},
+		{"a local destination", sa{src: there, dst: here}, "in"},
+		{"the state, against its addresses", sa{src: here, dst: there, attrs: told(directionIn)}, "in"},
+		{"the state", sa{src: beyond, dst: there, attrs: told(directionOut)}, "out"},
+		{"nothing", sa{src: there, dst: beyond}, ""},
+		{"a policy", sa{src: beyond, dst: there}, "out"},
+	} {
+		f := newFake(t)
+		test.state.spi = 0x200
+		f.say(test.state.message(msgNewSA))
+		f.say(policy.message(msgNewPolicy))
+		got := ""
+		for s := range f.gateway.All {
+			got = s.Config().Direction.String()
+		}
+		if got != test.want {
+			t.Errorf("%s tells %q, want %q", test.what, got, test.want)
+		}
+		if undecided := f.stats().Undecided; (undecided == 1) != (test.want == "") {
+			t.Errorf("%s: %d are undecided", test.what, undecided)
+		}
+	}
+}
+
+func TestDumpIsComparedWithWhatIsThere(t *testing.T) {
+	f := newFake(t)
+	f.say(outPolicy(1).message(msgNewPolicy), outPolicy(7).message(msgNewPolicy))
+	f.say(inState(0x100).message(msgNewSA), outState(0x200).message(msgNewSA), outState(0x201).message(msgNewSA))
+	kept := f.gateway.Inbound(0x100, here)
+
+	var d dump // newest first
+	for _, s := range []sa{outState(0x203), outState(0x202), inState(0x100)} {
+		if err := d.state(s.message(msgNewSA)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.policy(outPolicy(1).message(msgNewPolicy)); err != nil {
+		t.Fatal(err)
+	}
+	f.compare(&d)
+	f.commit()
+	if f.gateway.Inbound(0x100, here) != kept {
+		t.Error("an association that is as it was has been replaced")
+	}
+	if got := f.spiInUse(); got != 0x203 || len(f.states) != 3 || len(f.gateway.Rules()) != 1 {
+		t.Errorf("packets leave by %#x; %d states, %d policies", got, len(f.states), len(f.gateway.Rules()))
+	}
+	f.say(outState(0x203).message(msgDelSA))
+	if got := f.spiInUse(); got != 0x202 {
+		t.Errorf("without the newest, packets leave by %#x", got)
+	}
+}
+
+func TestDefaultPolicyDiscardsWhatNoneIsFor(t *testing.T) {
+	f := newFake(t)
+	f.say(rtnl.Message{Type: msgGetDefault, Data: []byte{2, 1, 1}})
+	if _, e := f.inUse(); e != ipsec.OutPolBlock {
+		t.Errorf("outbound: %v", e)
+	}
+	if e := f.received(nil); e != ipsec.InPolBlock {
+		t.Errorf("inbound: %v", e)
+	}
+}

@@ -1,0 +1,204 @@
+package cpu
+
+import (
+	"encoding/binary"
+
+	"github.com/warproute/warproute/batch"
+	esp "github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/packet"
+)
+
+// Task is what a device is to do with a packet for an engine that has one, between Begin
+// and Finish. All that must never go wrong, policies, sequence numbers and replays, is
+// settled there, on the host, by the code of this engine.
+type Task struct {
+	Kind TaskKind
+	Mode esp.Mode
+	TOS  byte   // open: of the header in front of ESP
+	Seq  uint64 // whole sequence number
+	SA   *esp.SA
+	// Lengths and places in bytes.
+	ESP, Bytes uint16 // from the SPI, counted from the frame's first byte, to the end of the ICV
+	Header     uint16 // open: of the IP headers in front of ESP
+	NextAt     uint16 // open: where in these it is said what follows
+
+	keys uint32 // what is below is a device's
+}
+
+// TaskKind says what there is to do before a packet is looked up.
+type TaskKind uint8
+
+const (
+	Plain   TaskKind = iota // nothing
+	Settled                 // it is not to be looked up: the result is there
+	Seal                    // to encrypt: all but IV, ciphertext, ICV and a UDP checksum is written
+	Open                    // to decrypt, and go on with the packet inside
+)
+
+// Forged, as the length of a drop as xfrm_in_state_proto_error, tells Finish that the
+// packet is not authentic. Other drops are of authentic ones.
+const Forged = 1
+
+// Secures tells whether the engine has a gateway.
+func (e *Engine) Secures() bool { return e.ipsec != nil }
+
+// Begin begins with a chunk as Submit does, and leaves to a device what is a task for
+// one that has keys at the numbers below keys. What is none is done here. It returns how
+// many packets are to be sealed or opened.
+func (e *Engine) Begin(in []batch.Frame, out []batch.Result, tasks []Task, keys uint32) (n int) {
+	e.ipsec.gateway.Clock.Set(batch.Clock())
+	for i := range in {
+		f, t := &in[i], &tasks[i]
+		out[i], t.Kind, t.SA, t.keys = batch.Result{}, Plain, nil, keys
+		if f.Port&batch.Secured != 0 {
+			continue
+		}
+		reason := e.secureOne(f, nil, t)
+		if reason != ok {
+			t.Kind = Settled
+		}
+		if t.Kind == Seal || t.Kind == Open {
+			n++
+		}
+		if t.Kind != Open {
+			e.note(f, &out[i], reason)
+		}
+	}
+	return n
+}
+
+// fits tells whether a device can have a packet of an association as a task.
+func (t *Task) fits(f *batch.Frame, s *esp.SA) bool {
+	return t != nil && f.Addr%4 == 2 && s.Number() < t.keys // IP headers and ESP at multiples of 4
+}
+
+// prepare makes a packet of size bytes a task to seal.
+func (e *Engine) prepare(f *batch.Frame, size int, s *esp.SA, t *Task) esp.Error {
+	var o esp.Outgoing
+	buf, at, _ := e.room(*f)
+	if err := s.Prepare(e.ipsec.worker, buf, at, size, &o); err != esp.OK {
+		return err
+	}
+	e.moved(f, o.At, o.Len)
+	t.Kind, t.SA, t.Mode, t.Seq = Seal, s, s.Mode(), o.Seq
+	t.ESP, t.Bytes = uint16(o.ESP-o.At+packet.EthernetLen), uint16(o.At+o.Len-o.ESP)
+	return esp.OK
+}
+
+// find makes a packet that arrived a task to open.
+func (e *Engine) find(f *batch.Frame, s *esp.SA, t *Task) esp.Error {
+	var in esp.Incoming
+	buf, at, n := e.room(*f)
+	if err := s.Find(e.ipsec.worker, buf, at, n, &in); err != esp.OK {
+		return err
+	}
+	t.Kind, t.SA, t.Mode, t.Seq = Open, s, s.Mode(), in.Seq
+	t.ESP, t.Bytes = uint16(in.ESP-at+packet.EthernetLen), uint16(in.End-in.ESP)
+	t.Header, t.NextAt, t.TOS = uint16(in.Header), uint16(in.NextAt), in.TOS
+	return esp.OK
+}
+
+// Finish has the last word on a packet that a device has opened and decided on: whether
+// it is new, and whether it may have come and go that way. f is where it was received.
+func (e *Engine) Finish(f *batch.Frame, r *batch.Result, t *Task) {
+	s, drop := t.SA, func(err esp.Error) { *r = batch.Result{Verdict: batch.Drop(reasonOf(err))} }
+	f.Port |= batch.Secured
+	dropped := r.Verdict.Action() == batch.ActionDrop
+	reason := r.Verdict.Reason()
+	forged := dropped && reason == batch.XfrmInStateProtoError && r.Len == Forged
+	if err := s.Confirm(e.ipsec.worker, t.Seq, !forged); err != esp.OK {
+		drop(err)
+		return
+	}
+	if dropped && reason >= batch.XfrmInHdrError {
+		*r = batch.Result{Verdict: r.Verdict}
+		return
+	}
+	size, whole := e.enter(f, t)
+	switch {
+	case !whole:
+		drop(esp.InStateProtoError)
+	case !s.Count(e.ipsec.worker, 1, uint64(size)):
+		drop(esp.InStateExpired)
+	case dropped && reason < batch.NoRoute && reason != batch.TTLExpired: // not valid
+	case e.arrivedBy(*f) != nil:
+		e.redo(f, r, s)
+	case reason == batch.TTLExpired:
+	default:
+		e.check(f, r, s)
+	}
+}
+
+// enter has a frame be the packet that was in it, and returns the packet's size. It is
+// whole unless the device erred.
+func (e *Engine) enter(f *batch.Frame, t *Task) (size int, whole bool) {
+	buf, at, _ := e.room(*f)
+	body := int(t.ESP) - packet.EthernetLen + 8 + t.SA.Suite().IVLen // from the received packet's beginning
+	end := at + int(t.ESP) - packet.EthernetLen + int(t.Bytes)
+	if t.Mode == esp.Transport {
+		body -= int(t.Header)
+	}
+	at += body
+	p := buf[at:end]
+	if len(p) < packet.IPv4Len {
+		return 0, false
+	}
+	size = int(binary.BigEndian.Uint16(p[2:]))
+	if p[0]>>4 == 6 {
+		size = packet.IPv6Len + int(binary.BigEndian.Uint16(p[4:]))
+	}
+	if size < packet.IPv4Len || size > len(p) {
+		return 0, false
+	}
+	e.moved(f, at, size)
+	return size, true
+}
+
+// check applies the policies of both directions to a packet that was opened and, unless
+// something drops it anyway, is about to leave.
+func (e *Engine) check(f *batch.Frame, r *batch.Result, by *esp.SA) {
+	p := e.frame(*f)[packet.EthernetLen:]
+	var flow gateway.Flow
+	if p[0]>>4 == 4 {
+		flow = gateway.FlowIPv4(p)
+	} else {
+		l4 := packet.L4{Proto: (*packet.IPv6)(p).NextHeader(), Offset: packet.IPv6Len}
+		if l4.Proto.IsExtension() {
+			l4, _ = packet.FindL4(p) // it was valid to the device
+		}
+		flow = gateway.FlowIPv6(p, l4)
+	}
+	if f.Port&batch.Own == 0 {
+		if err := e.ipsec.gateway.MayEnter(&flow, by); err != esp.OK {
+			*r = batch.Result{Verdict: batch.Drop(reasonOf(err))}
+			return
+		}
+	}
+	switch s, err := e.ipsec.gateway.Protect(&flow); {
+	case err != esp.OK:
+		*r = batch.Result{Verdict: batch.Drop(reasonOf(err))}
+	case s != nil:
+		e.redo(f, r, by)
+	}
+}
+
+// redo has this engine go on with a packet that is to be opened or sealed once more,
+// from before it was routed.
+func (e *Engine) redo(f *batch.Frame, r *batch.Result, by *esp.SA) {
+	if r.Verdict.Action() == batch.ActionForward {
+		p := e.frame(*f)[packet.EthernetLen:]
+		if p[0]>>4 == 4 {
+			p[8]++
+			p[10], p[11] = 0, 0
+			binary.BigEndian.PutUint16(p[10:], packet.Checksum(p[:packet.IPv4Len]))
+		} else {
+			p[7]++
+		}
+	}
+	f.Port &^= batch.Secured
+	in, out := [1]batch.Frame{*f}, [1]batch.Result{}
+	e.note(&in[0], &out[0], e.secureOne(&in[0], by, nil))
+	e.route(in[:], out[:])
+	*f, *r = in[0], out[0]
+}

@@ -1,0 +1,238 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/ipsec/policy"
+	"github.com/warproute/warproute/ipsec/sequences"
+)
+
+// protection is the IPsec of a router whose associations and policies are the
+// configuration's. It belongs to one goroutine at a time, but for the gateway.
+type protection struct {
+	gateway *gateway.Gateway
+	workers int
+	store   *sequences.Store
+	sas     map[string]*association // by name
+	passed  func() func() bool      // fib.FIB's
+	dying   []dying
+}
+
+type association struct {
+	config config.SA
+	*ipsec.SA
+}
+
+// dying is an association that workers may still be using.
+type dying struct {
+	*ipsec.SA
+	unused func() bool
+}
+
+func newProtection(cfg *config.IPsec, workers int, passed func() func() bool) (*protection, error) {
+	store, err := sequences.Open(cfg.State)
+	if err != nil {
+		return nil, err
+	}
+	p := &protection{gateway: &gateway.Gateway{}, workers: workers, store: store, sas: map[string]*association{}, passed: passed}
+	return p, p.apply(cfg)
+}
+
+// startIPsec prepares to protect packets, if the configuration has anything of it.
+func (s *Service) startIPsec(workers int) (err error) {
+	c := &s.cfg.IPsec
+	if !s.cfg.Protects() {
+		return nil
+	}
+	if s.ipsec, err = newProtection(c, workers, s.fib.Passed); err != nil {
+		return err
+	}
+	if err := s.ports.TakeESP(); err != nil {
+		return err
+	}
+	s.ticking = make(chan struct{})
+	s.ticked.Add(1)
+	go func() {
+		defer s.ticked.Done()
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-s.ticking:
+				return
+			case <-ticker.C:
+				s.mu.Lock()
+				err := s.ipsec.tick()
+				s.mu.Unlock()
+				if err != nil {
+					s.log.Error("look after IPsec", "error", err)
+				}
+			}
+		}
+	}()
+	return nil
+}
+
+func (s *Service) stopIPsec() error {
+	if s.ticking != nil {
+		close(s.ticking)
+		s.ticked.Wait()
+	}
+	return s.ipsec.close()
+}
+
+// Reload makes the associations and policies those of another configuration, as a whole
+// or not at all. What else differs needs a restart.
+func (s *Service) Reload(cfg *config.Config) error {
+	defer cfg.IPsec.Zero()
+	if what := s.cfg.Differs(cfg); what != "" {
+		return fmt.Errorf("reload the configuration: %s differs, which takes a restart; nothing was changed", what)
+	}
+	if s.ipsec == nil {
+		if !cfg.Protects() {
+			return nil
+		}
+		return errors.New("reload the configuration: the router was started without IPsec, and to begin with it takes a restart; nothing was changed")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.ipsec.apply(&cfg.IPsec); err != nil {
+		return fmt.Errorf("reload the configuration: %w; nothing was changed", err)
+	}
+	return nil
+}
+
+// apply makes the associations and policies those of cfg, whose keys it overwrites. What
+// is the same stays as it is. Either all of it is in force afterwards, or nothing has
+// changed; new associations are there before policies ask for them, and old ones until
+// nothing does.
+func (p *protection) apply(cfg *config.IPsec) error {
+	defer cfg.Zero()
+	now := map[string]*association{}
+	var added []*association
+	fail := func(err error) error {
+		for _, a := range added {
+			p.remove(a)
+		}
+		return err
+	}
+	for i := range cfg.SAs {
+		c := &cfg.SAs[i]
+		if old := p.sas[c.Name]; old != nil && old.config.Equal(c) {
+			now[c.Name] = old
+			continue
+		}
+		a, err := p.add(c)
+		if err != nil {
+			return fail(err)
+		}
+		now[c.Name], added = a, append(added, a)
+	}
+	if err := p.gateway.SetRules(p.rules(cfg.Policies)); err != nil {
+		return fail(err)
+	}
+	for name, a := range p.sas {
+		if now[name] != a {
+			p.remove(a)
+		}
+	}
+	p.sas = now
+	return nil
+}
+
+// add makes an association and puts it into use.
+func (p *protection) add(c *config.SA) (*association, error) {
+	out := ipsec.Config{
+		Name: c.Name, SPI: c.SPI, Src: c.Src, Dst: c.Dst, Suite: c.Suite, Key: c.Key.Bytes(), AuthKey: c.AuthKey.Bytes(),
+		ESN: c.ESN, ReplayWindow: c.ReplayWindow, Lifetime: ipsec.Lifetime{Soft: limits(c.Lifetime.Soft), Hard: limits(c.Lifetime.Hard)},
+		Clock: &p.gateway.Clock, Bundle: p.gateway.Bundle(c.Name),
+	}
+	if c.Direction == config.DirectionIn {
+		out.Direction = ipsec.In
+	}
+	if c.Mode == config.SATransport {
+		out.Mode = ipsec.Transport
+	}
+	if c.Encap != (config.Encap{}) {
+		out.Encap = &ipsec.Encap{SrcPort: c.Encap.SrcPort, DstPort: c.Encap.DstPort}
+	}
+	out.DF = map[config.DF]ipsec.DFPolicy{config.DFCopy: ipsec.CopyDF, config.DFSet: ipsec.SetDF, config.DFClear: ipsec.ClearDF}[c.DF]
+	sa, err := ipsec.NewSA(out, p.workers)
+	if err != nil {
+		return nil, err
+	}
+	if out.Direction == ipsec.Out {
+		if err := p.store.Keep(sa, append(slices.Clone(out.Key), out.AuthKey...)); err != nil {
+			return nil, fmt.Errorf("security association %q: %w", c.Name, err)
+		}
+	}
+	if old := p.sas[c.Name]; old != nil && out.Direction == ipsec.In && old.config.SPI == c.SPI && old.config.Dst == c.Dst {
+		p.gateway.Remove(old.SA) // two cannot be found by one SPI: the new one's sender begins when we do
+	}
+	return &association{*c, sa}, p.gateway.Add(sa)
+}
+
+func limits(l config.Limits) ipsec.Limits {
+	return ipsec.Limits{Packets: l.Packets, Bytes: l.Bytes, Age: time.Duration(l.Seconds) * time.Second}
+}
+
+// rules are the policies as the gateway wants them; the configuration was checked.
+func (p *protection) rules(policies []config.Policy) []gateway.Rule {
+	var rules []gateway.Rule
+	for _, c := range policies {
+		r := gateway.Rule{Direction: ipsec.Out, Policy: policy.Policy{
+			Src: c.Src, Dst: c.Dst, Protocol: c.Protocol,
+			SrcPorts: policy.Ports(c.SrcPorts.First, c.SrcPorts.Last), DstPorts: policy.Ports(c.DstPorts.First, c.DstPorts.Last),
+			Action: map[config.Action]policy.Action{
+				config.ActionProtect: policy.Protect, config.ActionBypass: policy.Bypass, config.ActionDiscard: policy.Discard,
+			}[c.Action],
+		}}
+		if c.Direction == config.DirectionIn {
+			r.Direction = ipsec.In
+		}
+		if r.Action == policy.Protect {
+			r.Name, r.Target = c.SA, p.gateway.Bundle(c.SA)
+		}
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+// remove takes an association out of use.
+func (p *protection) remove(a *association) {
+	p.gateway.Remove(a.SA)
+	p.dying = append(p.dying, dying{a.SA, p.passed()})
+}
+
+// tick does what is due every second: numbers are noted ahead, keys that nobody uses
+// any more are overwritten.
+func (p *protection) tick() error {
+	var errs []error
+	p.dying = slices.DeleteFunc(p.dying, func(d dying) bool {
+		if !d.unused() {
+			return false
+		}
+		errs = append(errs, p.store.Release(d.SA))
+		d.Zero()
+		return true
+	})
+	return errors.Join(append(errs, p.store.Extend())...)
+}
+
+// close is for when no worker runs any more.
+func (p *protection) close() error {
+	err := p.store.Close()
+	for sa := range p.gateway.All {
+		sa.Zero()
+	}
+	for _, d := range p.dying {
+		d.Zero()
+	}
+	return err
+}
