@@ -139,8 +139,10 @@ func describe(w io.Writer, cfg *config.Config, snap *status.Snapshot) {
 	fmt.Fprintf(t, "  workers\t%d\ton cores %s, chunks of up to %d packets or %v, frames on %s\n", snap.Stats.Workers,
 		strings.Trim(fmt.Sprint(snap.Engine.Cores), "[]"), cfg.Batch.MaxPackets, cfg.Batch.MaxDelay, memory)
 	fmt.Fprintf(t, "  routes\t%d\tof IPv4 and %d of IPv6, from Linux\n", snap.RoutesIPv4, snap.RoutesIPv6)
-	if n := len(cfg.IPsec.SAs); n+len(cfg.IPsec.Policies) > 0 {
-		fmt.Fprintf(t, "  ipsec\t%d\tassociations and %d policies, from the configuration\n", n, len(cfg.IPsec.Policies))
+	if cfg.IPsec.Source == config.SourceXFRM {
+		fmt.Fprintf(t, "  ipsec\t%d\tassociations; they and the policies from Linux, as a key daemon sets them\n", len(snap.SAs))
+	} else if cfg.Protects() {
+		fmt.Fprintf(t, "  ipsec\t%d\tassociations and %d policies, from the configuration\n", len(cfg.IPsec.SAs), len(cfg.IPsec.Policies))
 	}
 	fmt.Fprintf(t, "  control\t\t%s (warproute show)\n", cfg.Control.Socket)
 	if cfg.Metrics.Listen != "" {

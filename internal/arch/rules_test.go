@@ -58,7 +58,7 @@ var imports = []struct {
 	{"internal/service", []string{
 		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "umem", "internal/affinity", "internal/hist", "internal/napi",
 		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/sequences",
-		"control/addresses", "control/config", "control/metrics", "control/mirror", "control/socket", "control/status",
+		"control/addresses", "control/config", "control/metrics", "control/mirror", "control/socket", "control/status", "control/xfrm",
 	}, "puts the parts of a router together; below it, parts do not know each other"},
 
 	{"internal/sysfs", nil, "a leaf"},

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/echo"
@@ -260,5 +262,110 @@ func TestESPWithLinux(t *testing.T) {
 		if s.Packets < 10 || s.Replays+s.Forgeries != 0 {
 			t.Errorf("%+v", s)
 		}
+	}
+}
+
+// A reload changes the associations that differ and leaves the others alone, while
+// packets flow; a configuration that is wrong changes nothing.
+func TestReloadChangesAssociations(t *testing.T) {
+	g := newGateways(t)
+	all := tunnels()[:2]
+	path := filepath.Join(t.TempDir(), "warproute.yaml")
+	if err := g.peer.Configure(all[0].pair, all[1].pair); err != nil {
+		t.Fatal(err)
+	}
+	r := startRouter(t, g.router, "--config", g.configuration(path, all...))
+	ping := func(u *tunnel) error {
+		_, err := lab.Ping(g.client, u.peer, lab.PingOptions{Source: u.client, Count: 1})
+		return err
+	}
+	for i := range all {
+		if err := ping(&all[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reload := func(want string) {
+		t.Helper()
+		before := strings.Count(r.out.String(), want)
+		if err := r.proc.Signal(unix.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(5 * time.Second); strings.Count(r.out.String(), want) == before; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("the router does not say %q:\n%s", want, r.out)
+			}
+		}
+	}
+	sequence := func(name string) uint64 {
+		t.Helper()
+		var sas []status.SA
+		if err := r.get("/sas", &sas); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range sas {
+			if s.Name == name {
+				return s.Sequence
+			}
+		}
+		t.Fatalf("there is no %s among %v", name, sas)
+		return 0
+	}
+
+	if err := os.WriteFile(path, []byte("ports: [{interface: lan0}, {interface: wan0}]\nipsec: {sas: [{}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reload("the configuration stays as it was")
+	if err := ping(&all[0]); err != nil {
+		t.Errorf("after a wrong configuration: %v", err)
+	}
+
+	s := all[1].pair.Suite
+	all[1].pair.In, all[1].pair.Out = peer.RandomSA(s, 0x5001), peer.RandomSA(s, 0x5002)
+	g.configuration(path, all...)
+	reload("the configuration was reloaded")
+	all[0].pair.Out.Seq = 100 // the peer begins anew, and may not with numbers that we have seen
+	if err := g.peer.Configure(all[0].pair, all[1].pair); err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		if err := ping(&all[i]); err != nil {
+			t.Errorf("%s after the reload: %v", all[i].name, err)
+		}
+	}
+	if n := sequence("out-0"); n < 3 {
+		t.Errorf("the association that stayed has sent %d packets, want those before the reload too", n)
+	}
+	if n := sequence("out-1"); n != 1 {
+		t.Errorf("the new association has sent %d packets, want 1", n)
+	}
+
+	// A router that starts again goes on behind the numbers that it used.
+	r.stop()
+	r = startRouter(t, g.router, "--config", path)
+	if err := ping(&all[0]); err != nil {
+		t.Errorf("after a restart: %v", err)
+	}
+	if n := sequence("out-0"); n < 4 {
+		t.Errorf("after a restart the last sequence number is %d", n)
+	}
+}
+
+// What a policy protects does not leave in clear, when its association is gone either,
+// and what arrives in clear in its place is refused.
+func TestNothingPassesInClear(t *testing.T) {
+	g := newGateways(t)
+	u := tunnels()[0]
+	if err := g.peer.Configure(); err != nil { // the peer knows of no IPsec
+		t.Fatal(err)
+	}
+	r := startRouter(t, g.router, "--config", g.configuration(filepath.Join(t.TempDir(), "warproute.yaml"), u))
+	if _, err := lab.Ping(g.client, u.peer, lab.PingOptions{Source: u.client, Count: 1, Timeout: 300 * time.Millisecond}); err == nil {
+		t.Error("a ping was answered that the peer could not decrypt")
+	}
+	if out, err := g.peer.Run("sh", "-c", fmt.Sprintf("ping -c 3 -i 0.1 -W 1 -I %v %v", u.peer, u.client)); err == nil {
+		t.Errorf("a ping in clear was answered:\n%s", out)
+	}
+	if n := r.drops("xfrm_in_tmpl_mismatch"); n != 3 {
+		t.Errorf("%d packets refused that came in clear, want 3", n)
 	}
 }

@@ -3,36 +3,41 @@ package service
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/control/xfrm"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/ipsec/policy"
 	"github.com/warproute/warproute/ipsec/sequences"
 )
 
-// protection is the IPsec of a router whose associations and policies are the
-// configuration's. It belongs to one goroutine at a time, but for the gateway.
+// protection is the IPsec of a router. It belongs to one goroutine at a time, but for
+// the gateway, which is the XFRM mirror's where there is one.
 type protection struct {
 	gateway *gateway.Gateway
+	passed  func() func() bool // fib.FIB's
+	later   []later
+
+	// Of associations that are the configuration's.
 	workers int
 	store   *sequences.Store
 	sas     map[string]*association // by name
-	passed  func() func() bool      // fib.FIB's
-	dying   []dying
+	failed  []error                 // to write down, since the last tick
+}
+
+// later is what is to be done when workers have finished what they had begun.
+type later struct {
+	due func() bool
+	do  func()
 }
 
 type association struct {
 	config config.SA
 	*ipsec.SA
-}
-
-// dying is an association that workers may still be using.
-type dying struct {
-	*ipsec.SA
-	unused func() bool
 }
 
 func newProtection(cfg *config.IPsec, workers int, passed func() func() bool) (*protection, error) {
@@ -44,47 +49,90 @@ func newProtection(cfg *config.IPsec, workers int, passed func() func() bool) (*
 	return p, p.apply(cfg)
 }
 
-// startIPsec prepares to protect packets, if the configuration has anything of it.
+// startIPsec prepares to protect packets, if the configuration asks for it. It runs
+// before a worker does, and the XFRM mirror only after it.
 func (s *Service) startIPsec(workers int) (err error) {
-	c := &s.cfg.IPsec
 	if !s.cfg.Protects() {
 		return nil
 	}
-	if s.ipsec, err = newProtection(c, workers, s.fib.Passed); err != nil {
-		return err
-	}
-	if err := s.ports.TakeESP(); err != nil {
+	if s.cfg.IPsec.Source == config.SourceXFRM {
+		s.ipsec = &protection{gateway: &gateway.Gateway{}, passed: s.fib.Passed}
+	} else if s.ipsec, err = newProtection(&s.cfg.IPsec, workers, s.fib.Passed); err != nil {
 		return err
 	}
 	s.ticking = make(chan struct{})
-	s.ticked.Add(1)
-	go func() {
-		defer s.ticked.Done()
-		ticker := time.NewTicker(time.Second)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-s.ticking:
-				return
-			case <-ticker.C:
-				s.mu.Lock()
-				err := s.ipsec.tick()
-				s.mu.Unlock()
-				if err != nil {
-					s.log.Error("look after IPsec", "error", err)
-				}
-			}
-		}
-	}()
-	return nil
+	s.ticked.Go(s.tick)
+	return s.ports.TakeESP()
 }
 
+// tick looks after IPsec until it ends.
+func (s *Service) tick() {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.ticking:
+			return
+		case <-ticker.C:
+			s.mu.Lock()
+			err := s.ipsec.tick()
+			s.mu.Unlock()
+			if err != nil {
+				s.log.Error("look after IPsec", "error", err)
+			}
+		}
+	}
+}
+
+// startXFRM has Linux's associations and policies be the gateway's. What they protect is
+// dropped until they are there, because the ports let nothing in before.
+func (s *Service) startXFRM(workers int) (err error) {
+	if s.ipsec == nil || s.cfg.IPsec.Source != config.SourceXFRM {
+		return nil
+	}
+	s.xfrm, err = xfrm.Start(s.ipsec.gateway, workers, xfrm.Hooks{IsLocal: s.isLocal, Quiescent: s.quiescent}, s.log)
+	return err
+}
+
+// isLocal reports whether an address is Linux's.
+func (s *Service) isLocal(a netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.locals[a]
+}
+
+// quiescent calls f, on a goroutine of its own, when no worker can know any more what
+// was taken out of its sight.
+func (s *Service) quiescent(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ipsec.later = append(s.ipsec.later, later{s.fib.Passed(), func() { go f() }})
+}
+
+// withGateway calls f while nobody changes the gateway.
+func (s *Service) withGateway(f func(*gateway.Gateway)) {
+	switch {
+	case s.ipsec == nil:
+	case s.xfrm != nil:
+		s.xfrm.Do(func() { f(s.ipsec.gateway) })
+	default:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		f(s.ipsec.gateway)
+	}
+}
+
+// stopIPsec is for when no worker runs any more.
 func (s *Service) stopIPsec() error {
+	var errs []error
+	if s.xfrm != nil {
+		errs = append(errs, s.xfrm.Close())
+	}
 	if s.ticking != nil {
 		close(s.ticking)
 		s.ticked.Wait()
 	}
-	return s.ipsec.close()
+	return errors.Join(append(errs, s.ipsec.close())...)
 }
 
 // Reload makes the associations and policies those of another configuration, as a whole
@@ -93,6 +141,9 @@ func (s *Service) Reload(cfg *config.Config) error {
 	defer cfg.IPsec.Zero()
 	if what := s.cfg.Differs(cfg); what != "" {
 		return fmt.Errorf("reload the configuration: %s differs, which takes a restart; nothing was changed", what)
+	}
+	if s.cfg.IPsec.Source == config.SourceXFRM {
+		return nil // Linux's are followed as they change
 	}
 	if s.ipsec == nil {
 		if !cfg.Protects() {
@@ -204,35 +255,47 @@ func (p *protection) rules(policies []config.Policy) []gateway.Rule {
 	return rules
 }
 
-// remove takes an association out of use.
+// remove takes an association out of use. Its keys are overwritten, and its numbers
+// noted, when no worker is using it any more.
 func (p *protection) remove(a *association) {
 	p.gateway.Remove(a.SA)
-	p.dying = append(p.dying, dying{a.SA, p.passed()})
+	p.later = append(p.later, later{p.passed(), func() {
+		a.Zero()
+		if err := p.store.Release(a.SA); err != nil {
+			p.failed = append(p.failed, err)
+		}
+	}})
 }
 
-// tick does what is due every second: numbers are noted ahead, keys that nobody uses
-// any more are overwritten.
+// tick does what is due every second or so.
 func (p *protection) tick() error {
-	var errs []error
-	p.dying = slices.DeleteFunc(p.dying, func(d dying) bool {
-		if !d.unused() {
-			return false
+	now := p.later
+	p.later = nil
+	for _, l := range now {
+		if l.due() {
+			l.do()
+		} else {
+			p.later = append(p.later, l)
 		}
-		errs = append(errs, p.store.Release(d.SA))
-		d.Zero()
-		return true
-	})
-	return errors.Join(append(errs, p.store.Extend())...)
+	}
+	errs := p.failed
+	p.failed = nil
+	if p.store != nil {
+		errs = append(errs, p.store.Extend())
+	}
+	return errors.Join(errs...)
 }
 
 // close is for when no worker runs any more.
 func (p *protection) close() error {
-	err := p.store.Close()
+	for _, l := range p.later {
+		l.do()
+	}
 	for sa := range p.gateway.All {
 		sa.Zero()
 	}
-	for _, d := range p.dying {
-		d.Zero()
+	if p.store == nil {
+		return nil
 	}
-	return err
+	return errors.Join(append(p.failed, p.store.Close())...)
 }

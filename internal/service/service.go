@@ -24,6 +24,7 @@ import (
 	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/control/xfrm"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/fib"
@@ -49,7 +50,8 @@ type Service struct {
 
 	ports     *afxdp.Set
 	fib       *fib.FIB
-	ipsec     *protection // nil: nothing is protected
+	ipsec     *protection  // nil: nothing is protected
+	xfrm      *xfrm.Mirror // nil: the configuration says what to protect
 	addresses *addresses.Watcher
 	mirror    *mirror.Mirror
 	router    *dataplane.Router
@@ -60,8 +62,9 @@ type Service struct {
 	unthread []func() error // gives the ports' NAPI back to softirqs
 	closers  []func() error // memory, last
 
-	mu    sync.Mutex // guards links, and ipsec but for its gateway
-	links []link     // by port, as the mirror last reported them
+	mu     sync.Mutex          // guards links, locals, and ipsec but for its gateway
+	links  []link              // by port, as the mirror last reported them
+	locals map[netip.Addr]bool // addresses that are Linux's
 
 	ticking chan struct{} // closed when IPsec ends
 	ticked  sync.WaitGroup
@@ -77,7 +80,7 @@ type link struct {
 // its sockets in the network namespace of the calling thread. An error leaves
 // nothing behind.
 func Start(cfg *config.Config, build metrics.Build, log *slog.Logger) (*Service, error) {
-	s := &Service{cfg: cfg, log: log, chunks: chunksWithCPU, queues: map[string]int{}, links: make([]link, len(cfg.Ports))}
+	s := &Service{cfg: cfg, log: log, chunks: chunksWithCPU, queues: map[string]int{}, links: make([]link, len(cfg.Ports)), locals: map[netip.Addr]bool{}}
 	if err := s.start(build); err != nil {
 		s.Stop()
 		return nil, err
@@ -100,6 +103,9 @@ func (s *Service) start(build metrics.Build) (err error) {
 		return err
 	}
 	if err := s.startMirror(); err != nil {
+		return err
+	}
+	if err := s.startXFRM(len(workers)); err != nil {
 		return err
 	}
 	if err := s.startRouter(workers); err != nil {
@@ -180,13 +186,28 @@ func (s *Service) startMirror() error {
 	}
 	var err error
 	s.mirror, err = mirror.Start(s.fib, ports, mirror.Hooks{
-		AddLocal:    s.ports.AddLocal,
-		DeleteLocal: s.ports.DeleteLocal,
+		AddLocal:    s.addLocal,
+		DeleteLocal: s.deleteLocal,
 		PortChanged: s.portChanged,
 		PortGone:    s.portGone,
 		PortBack:    s.portBack,
 	}, s.log)
 	return err
+}
+
+// addLocal and deleteLocal are told by the mirror which addresses are Linux's.
+func (s *Service) addLocal(a netip.Addr) error {
+	s.mu.Lock()
+	s.locals[a] = true
+	s.mu.Unlock()
+	return s.ports.AddLocal(a)
+}
+
+func (s *Service) deleteLocal(a netip.Addr) error {
+	s.mu.Lock()
+	delete(s.locals, a)
+	s.mu.Unlock()
+	return s.ports.DeleteLocal(a)
 }
 
 // portChanged is told by the mirror what became of a port's link.

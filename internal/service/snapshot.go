@@ -10,6 +10,7 @@ import (
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/hist"
+	"github.com/warproute/warproute/ipsec/gateway"
 )
 
 // Snapshot is the router as of now. Any goroutine may call it.
@@ -18,11 +19,9 @@ func (s *Service) Snapshot() *status.Snapshot {
 	m := s.mirror.Status()
 	snap.RoutesIPv4, snap.RoutesIPv6, snap.Updates = m.RoutesIPv4, m.RoutesIPv6, new(hist.Snapshot)
 	s.mirror.Updates(snap.Updates)
+	s.withGateway(func(g *gateway.Gateway) { snap.SAs = status.SAs(g) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ipsec != nil {
-		snap.SAs = status.SAs(s.ipsec.gateway)
-	}
 	for i, p := range s.ports.Ports {
 		state := status.PortState{
 			Name: p.Name, Index: p.Ifindex, Mode: p.Mode.String(), ModeReason: p.ModeReason, Queues: s.queues[p.Name],
@@ -71,21 +70,15 @@ func (s *Service) handlers() map[string]socket.Handler {
 }
 
 func (s *Service) sas(*http.Request) (any, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ipsec == nil {
-		return []status.SA{}, nil
-	}
-	return status.SAs(s.ipsec.gateway), nil
+	list := []status.SA{}
+	s.withGateway(func(g *gateway.Gateway) { list = status.SAs(g) })
+	return list, nil
 }
 
 func (s *Service) policies(*http.Request) (any, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ipsec == nil {
-		return []status.Policy{}, nil
-	}
-	return status.Policies(s.ipsec.gateway), nil
+	list := []status.Policy{}
+	s.withGateway(func(g *gateway.Gateway) { list = status.Policies(g) })
+	return list, nil
 }
 
 // routes answers /routes?family=4|6&limit=N.
