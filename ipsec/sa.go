@@ -111,6 +111,12 @@ func (s *SA) Bundle() uint32  { return s.c.Bundle }
 func (s *SA) Mode() Mode      { return s.c.Mode }
 func (s *SA) Dst() netip.Addr { return s.c.Dst }
 
+// Extended tells whether its sequence numbers have 64 bits.
+func (s *SA) Extended() bool { return s.c.ESN }
+
+// SumsUDP tells whether packets sent have a checksum of UDP encapsulation.
+func (s *SA) SumsUDP() bool { return s.sumsUDP }
+
 // Suite returns what it protects packets with.
 func (s *SA) Suite() *suite.Suite { return s.suite }
 

@@ -45,7 +45,7 @@ func (e *Engine) Secures() bool { return e.ipsec != nil }
 
 // Begin begins with a chunk as Submit does, and leaves to a device what is a task for
 // one that has keys at the numbers below keys. What is none is done here. It returns how
-// many packets are to be sealed or opened.
+// many packets are not just to be looked up.
 func (e *Engine) Begin(in []batch.Frame, out []batch.Result, tasks []Task, keys uint32) (n int) {
 	e.ipsec.gateway.Clock.Set(batch.Clock())
 	for i := range in {
@@ -58,7 +58,7 @@ func (e *Engine) Begin(in []batch.Frame, out []batch.Result, tasks []Task, keys 
 		if reason != ok {
 			t.Kind = Settled
 		}
-		if t.Kind == Seal || t.Kind == Open {
+		if t.Kind != Plain {
 			n++
 		}
 		if t.Kind != Open {

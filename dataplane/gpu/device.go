@@ -11,6 +11,7 @@ import (
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/ipsec/gateway"
 )
 
 //go:generate sh -c "cd kernel && ../../../scripts/ptx.sh forward.cu"
@@ -35,6 +36,10 @@ type Options struct {
 	Repair  []bool        // by port: L4 checksums of frames received there may be unfinished
 	Library string        // the driver's; for tests
 
+	// Gateway is what the CPU engines that the workers fall back on were given, if they
+	// were; nobody may change it while the device is opened or closed.
+	Gateway *gateway.Gateway
+
 	// The engines that will be asked for, and the chunks of each, where that is known:
 	// a device that has no room for them is not opened.
 	Workers, Chunks int
@@ -50,6 +55,7 @@ type Device struct {
 	tables   *tables
 	pointers tablePointers
 	entries  struct{ resident, launched, patch *cuda.Function }
+	vault    *vault // nil: the router is no gateway
 
 	engines []*Engine
 	blocks  int                        // that can be resident at once
@@ -128,7 +134,12 @@ func (d *Device) prepare() error {
 			return err
 		}
 	}
-	blocks, err := d.entries.resident.BlocksPerMultiprocessor(threads, 0)
+	var blocks int
+	if d.options.Gateway != nil {
+		blocks, err = d.prepareGateway()
+	} else {
+		blocks, err = d.entries.resident.BlocksPerMultiprocessor(threads, 0)
+	}
 	if err != nil {
 		return err
 	}
@@ -136,7 +147,13 @@ func (d *Device) prepare() error {
 	if err := d.fits(d.options.Workers, d.options.Chunks); err != nil {
 		return err
 	}
-	return d.makeTables()
+	if err := d.makeTables(); err != nil {
+		return err
+	}
+	if d.options.Gateway != nil {
+		d.follows = append(d.follows, d.options.Gateway.Follow(d.vault.holder))
+	}
+	return d.health.err()
 }
 
 // NewEngine returns the engine of a worker whose frames are in umem. chunks is how
@@ -152,6 +169,9 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 	}
 	d.closers = append(d.closers, mail.close)
 	e := newEngine(fallback, &d.health, mail, umem, d.options)
+	if err := d.secure(e, chunks, size); err != nil {
+		return nil, err
+	}
 	if err := d.ctx.Do(func() error { return d.serve(e, umem) }); err != nil {
 		return nil, fmt.Errorf("have GPU %d serve a worker: %w", d.options.Number, err)
 	}

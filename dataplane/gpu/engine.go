@@ -17,6 +17,7 @@ type Engine struct {
 	absence absence     // the worker's own from the device
 	mail    *mailbox
 	umem    []byte
+	securer *securer                                // nil: the router is no gateway
 	launch  func(slot int, seq uint32, n int) error // nil: the kernel is resident
 	timeout time.Duration                           // for a chunk
 
@@ -73,6 +74,9 @@ func (e *Engine) Submit(c *batch.Chunk) {
 		}
 		e.busy.Store(busy | 1<<to)
 		s := &e.mail.slots[to]
+		if s.flags = 0; e.securer != nil && e.securer.begin(e.cpu, c, to) {
+			s.flags, hurry = jobsSize, nil
+		}
 		s.post(c.In[:c.N], hurry)
 		if e.launch != nil {
 			if err := e.launch(to, s.seq, c.N); err != nil {
@@ -111,7 +115,11 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 	case nowhere:
 		lose(c)
 	default:
-		e.mail.slots[f.slot].copyResults(c.Out[:c.N])
+		if s := &e.mail.slots[f.slot]; e.securer != nil {
+			e.securer.finish(e.cpu, c, f.slot, s.results)
+		} else {
+			s.copyResults(c.Out[:c.N])
+		}
 		e.busy.Store(e.busy.Load() &^ (1 << f.slot))
 		e.byGPU.Add(1)
 	}

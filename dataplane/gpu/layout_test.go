@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/packet"
 )
@@ -15,12 +16,12 @@ import (
 // reason that an engine may give is there.
 func TestDevicesKnowTheLayout(t *testing.T) {
 	defined := map[string]uint64{}
-	for _, file := range []string{"kernel/layout.h", "kernel/packet.h", "kernel/extension.h"} {
+	for _, file := range []string{"kernel/layout.h", "kernel/packet.h", "kernel/extension.h", "kernel/job.h", "kernel/mailbox.h"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`(?m)^#define (\w+) (0x[0-9a-f]+|\d+)\b`).FindAllStringSubmatch(string(text), -1) {
+		for _, m := range regexp.MustCompile(`(?m)^#define (\w+) (0x[0-9a-f]+|\d+)u?\b`).FindAllStringSubmatch(string(text), -1) {
 			if defined[m[1]], err = strconv.ParseUint(m[2], 0, 32); err != nil {
 				t.Fatal(err)
 			}
@@ -44,6 +45,8 @@ func TestDevicesKnowTheLayout(t *testing.T) {
 		"EXTENSION_HEADERS": batch.ExtensionHeaders, "NO_ROUTE": batch.NoRoute, "BLACKHOLE": batch.Blackhole,
 		"UNREACHABLE": batch.Unreachable, "PROHIBIT": batch.Prohibit, "LOCAL_DELIVERY": batch.LocalDelivery,
 		"NO_PORT": batch.NoPort, "PORT_DOWN": batch.PortDown, "MTU_EXCEEDED": batch.MTUExceeded,
+		"XFRM_IN_STATE_PROTO_ERROR": batch.XfrmInStateProtoError, "XFRM_IN_STATE_MODE_ERROR": batch.XfrmInStateModeError,
+		"XFRM_IN_DUMMY": batch.XfrmInDummy, "XFRM_IN_ECN_ERROR": batch.XfrmInECNError, "XFRM_OUT_STATE_PROTO_ERROR": batch.XfrmOutStateProtoError,
 	} {
 		same("DROP_"+name, uint64(want))
 	}
@@ -60,6 +63,22 @@ func TestDevicesKnowTheLayout(t *testing.T) {
 	} {
 		same("PROTOCOL_"+name, uint64(want))
 	}
+	for name, want := range map[string]uint64{
+		"KIND": 3, "PLAIN": uint64(cpu.Plain), "SETTLED": uint64(cpu.Settled), "SEAL": uint64(cpu.Seal), "OPEN": uint64(cpu.Open),
+		"EXTENDED": jobExtended, "TRANSPORT": jobTransport, "SUM": jobSum, "DETAIL": jobDetail, "FORGED": cpu.Forged,
+	} {
+		same("JOB_"+name, want)
+	}
+	same("GATEWAY_SHARED", gatewayShared)
+	same("JOBS", jobsSize)
+	same("HEADS", headsSize)
+	same("HEAD_QUADS", headQuads)
+	same("STOP", stopSize)
+	same("TAGS", tags)
+	same("UNIT_LANES", unitWords)
+	same("UNIT_FRAMES", unitFrames)
+	same("QUAD_FRAMES", quadFrames)
+	same("QUAD_BYTES", quadBytes)
 	same("ETHERTYPE_IPV4", uint64(packet.EtherTypeIPv4))
 	same("ETHERTYPE_IPV6", uint64(packet.EtherTypeIPv6))
 	same("ETHERNET_LEN", packet.EthernetLen)

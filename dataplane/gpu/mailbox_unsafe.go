@@ -47,6 +47,7 @@ type slot struct {
 	quads   []uint64
 	heads   []uint64
 	round   uint32 // of tags
+	flags   uint32 // goes with the size of the next chunk
 }
 
 // newMailbox maps a mailbox for chunks of up to size packets.
@@ -89,7 +90,7 @@ func (m *mailbox) close() error { return unix.Munmap(m.mem) }
 // units from the last to the first, where the block looks first. The processor
 // stores in this order. Frames in umem, if it is not nil, send their own heads along.
 func (s *slot) post(frames []batch.Frame, umem []byte) {
-	n := uint32(len(frames))
+	n := uint32(len(frames)) | s.flags
 	if umem != nil && s.copyHeads(frames, umem) {
 		n |= headsSize
 	}

@@ -49,16 +49,25 @@ func (d *Device) serve(e *Engine, umem []byte) error {
 	if d.options.Mode == Launched {
 		return d.launchEach(e, stream, p)
 	}
+	start := d.serveResident
+	if e.securer != nil {
+		start = d.serveGateway
+	}
+	if err := start(e, stream, p); err != nil {
+		return err
+	}
+	d.stops = append(d.stops, func(by time.Time) error { return e.stop(stream, by) })
+	return nil
+}
+
+// serveResident starts an engine's kernel.
+func (d *Device) serveResident(e *Engine, stream *cuda.Stream, p params) error {
 	kernel, err := cuda.NewLaunch(d.entries.resident, &struct{ M params }{p})
 	if err != nil {
 		return err
 	}
 	kernel.Grid, kernel.Block = cuda.Dim{X: uint32(len(e.mail.slots))}, cuda.Dim{X: threads}
-	if err := kernel.Enqueue(stream); err != nil {
-		return err
-	}
-	d.stops = append(d.stops, func(by time.Time) error { return e.stop(stream, by) })
-	return nil
+	return kernel.Enqueue(stream)
 }
 
 // launchEach has the engine launch a kernel for each chunk.

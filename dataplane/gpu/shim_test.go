@@ -40,6 +40,11 @@ func compile(t *testing.T, source string) (program string) {
 // newShim starts the process.
 func newShim(t *testing.T, base *fib.FIB, repair []bool, size, umemBytes int) *shim {
 	t.Helper()
+	return startShim(t, base, repair, size, umemBytes, "testdata/shim.c")
+}
+
+func startShim(t *testing.T, base *fib.FIB, repair []bool, size, umemBytes int, source string, args ...string) *shim {
+	t.Helper()
 	s := &shim{t: t, shimMemory: newShimMemory(t, base, size, umemBytes)}
 	w := base.Words()
 	copyWords(s.nextHops, w.NextHops)
@@ -55,7 +60,7 @@ func newShim(t *testing.T, base *fib.FIB, repair []bool, size, umemBytes int) *s
 	base.IPv4.Follow(shimImage{s, s.images[0]})
 	base.IPv6.Follow(shimImage{s, s.images[1]})
 
-	cmd := exec.Command(compile(t, "testdata/shim.c"))
+	cmd := exec.Command(compile(t, source), args...)
 	cmd.ExtraFiles, cmd.Stderr = []*os.File{s.file}, &s.stderr
 	var err error
 	if s.stdin, err = cmd.StdinPipe(); err != nil {

@@ -12,11 +12,15 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// shimHeader is shim.c's struct shared: offsets in the memory that begins with it.
+// shimHeader is shim.h's struct memory: offsets in the memory that begins with it.
 type shimHeader struct {
-	ipv4, ipv6, nextHops, groups, adjacencies, ports, repair, in, out, umem uint64
-	seed, turns                                                             uint32
+	ipv4, ipv6, nextHops, groups, adjacencies, ports, repair, jobs, keys, in, out, umem uint64
+	umemBytes                                                                           uint64
+	seed, turns                                                                         uint32
 }
+
+// shimKeys is how many keys there is room for.
+const shimKeys = 512
 
 // shimMemory is memory that a test shares with the shim, and which goes with both.
 type shimMemory struct {
@@ -28,6 +32,8 @@ type shimMemory struct {
 	adjacencies []uint64
 	ports       []uint64
 	repair      []uint32
+	jobs        []job
+	keys        []byte
 	in          []batch.Frame
 	out         []batch.Result
 	umem        []byte
@@ -40,7 +46,7 @@ const shimImageWords = trie.Groups + 1<<16*trie.Pitch
 // packets, and umemBytes of frames, a multiple of the page size, at its very end.
 func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory {
 	t.Helper()
-	h, w := shimHeader{seed: base.Seed}, base.Words()
+	h, w := shimHeader{seed: base.Seed, umemBytes: uint64(umemBytes)}, base.Words()
 	end := 1 << 16
 	for _, region := range []struct {
 		at    *uint64
@@ -48,7 +54,8 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 	}{
 		{&h.ipv4, 4 * shimImageWords}, {&h.ipv6, 4 * shimImageWords}, {&h.nextHops, 8 * len(w.NextHops)}, {&h.groups, 4 * len(w.Groups)},
 		{&h.adjacencies, 8 * len(w.Adjacencies)}, {&h.ports, 8 * len(w.Ports)}, {&h.repair, batch.MaxPorts / 8},
-		{&h.in, 8 * size}, {&h.out, 8 * size}, {&h.umem, umemBytes},
+		{&h.jobs, 16 * (size + quadFrames)}, {&h.keys, shimKeys * keyBytes},
+		{&h.in, 8 * size}, {&h.out, 8 * (size + quadFrames)}, {&h.umem, umemBytes},
 	} {
 		*region.at = uint64(end)
 		end += (region.bytes + 1<<16 - 1) &^ (1<<16 - 1)
@@ -77,6 +84,8 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 	m.adjacencies = view[uint64](mem, h.adjacencies, len(w.Adjacencies))
 	m.ports = view[uint64](mem, h.ports, len(w.Ports))
 	m.repair = view[uint32](mem, h.repair, batch.MaxPorts/32)
+	m.jobs = view[job](mem, h.jobs, size)
+	m.keys = view[byte](mem, h.keys, shimKeys*keyBytes)
 	m.in = view[batch.Frame](mem, h.in, size)
 	m.out = view[batch.Result](mem, h.out, size)
 	m.umem = mem[h.umem:end]

@@ -46,19 +46,25 @@ DEVICE void esp_crypt(const struct esp_key *k, const struct aes_tables *t, const
 	}
 }
 
+/* Poly1305's of the ciphertext. */
+DEVICE void esp_poly1305(const struct esp_key *k, const struct esp_packet *p, uint32_t lane, uint32_t lanes, uint32_t icv[8])
+{
+	uint32_t sum[5], key[4];
+
+	poly1305_lane(k, p, lane, lanes, sum, key);
+	UNROLL
+	for (uint32_t i = 0; i < 5; i++)
+		sum[i] = team_add(sum[i], lanes);
+	poly1305_tag(sum, key, icv);
+}
+
 /* The ICV that the ciphertext should have, for lane 0. */
 DEVICE void esp_authenticate(const struct esp_key *k, const struct esp_packet *p, uint32_t lane, uint32_t lanes, uint32_t icv[8])
 {
-	if (k->cipher == ESP_CHACHA20) {
-		uint32_t sum[5], key[4];
-		poly1305_lane(k, p, lane, lanes, sum, key);
-		UNROLL
-		for (uint32_t i = 0; i < 5; i++)
-			sum[i] = team_add(sum[i], lanes);
-		poly1305_tag(sum, key, icv);
-	} else if (lane == 0) {
+	if (k->cipher == ESP_CHACHA20)
+		esp_poly1305(k, p, lane, lanes, icv);
+	else if (lane == 0)
 		hmac(k, p, icv);
-	}
 }
 
 /* Both at once. */

@@ -74,7 +74,7 @@ DEVICE uint32_t reason_of(uint32_t kind)
 /* Chooses what becomes of a packet and changes nothing, so that it can be done again. */
 DEVICE struct choice look(const struct tables *t, struct snapshot s, struct frame f, uint8_t *body, const uint32_t *head)
 {
-	struct choice c = {{0, 0, 0}, {head, body + ETHERNET_LEN, 0, 0, 0, 0}, 0, needs_repair(t, f.port), 0, 0, 0, 0};
+	struct choice c = {{0, 0, 0}, {head, body + ETHERNET_LEN, 0, 0, 0, 0}, 0, needs_repair(t, f.port % MAX_PORTS), 0, 0, 0, 0}; /* without marks */
 	struct packet *p = &c.packet;
 	uint32_t first = begin_route(s, p);
 	uint32_t reason = validate(p, f.len, &c.ipv4);

@@ -22,6 +22,14 @@
 #define DEVICE static inline
 #endif
 
+#if ON_DEVICE
+#define UNROLL _Pragma("unroll")
+#define ROLL _Pragma("unroll 1")
+#else
+#define UNROLL
+#define ROLL
+#endif
+
 /* Words of tables are stored by others while they are read: a load of one sees an
  * old or a new word, and goes to the level of cache that all multiprocessors share. */
 DEVICE uint32_t load32(const uint32_t *p)

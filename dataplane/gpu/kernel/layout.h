@@ -9,7 +9,7 @@
 /* A frame in the host's memory: of len bytes from the Ethernet header at addr on. */
 struct frame {
 	uint32_t addr;
-	uint16_t len, port; /* port: that received it */
+	uint16_t len, port; /* port: that received it, with the router's marks above MAX_PORTS */
 };
 
 /* The answer for it. addr and len: forward, the frame that leaves; hold, addr is the
@@ -50,6 +50,11 @@ DEVICE uint32_t verdict(uint32_t action, uint32_t argument) { return action << 1
 #define DROP_NO_PORT 19
 #define DROP_PORT_DOWN 20
 #define DROP_MTU_EXCEEDED 21
+#define DROP_XFRM_IN_STATE_PROTO_ERROR 34
+#define DROP_XFRM_IN_STATE_MODE_ERROR 35
+#define DROP_XFRM_IN_DUMMY 40
+#define DROP_XFRM_IN_ECN_ERROR 41
+#define DROP_XFRM_OUT_STATE_PROTO_ERROR 47
 
 /* A next-hop word: kind (8 bits), 23 bits of 0, whether index is of a group (1),
  * index (32). */

@@ -33,8 +33,11 @@
 #define QUAD_BYTES 256
 #define STOP 0xffffffffu /* as a chunk's size: the block is to end */
 #define HEADS 0x40000000u /* in it: heads come along */
+#define JOBS 0x20000000u  /* packets are to be sealed or opened first (job.h) */
 #define HEAD_QUADS 3      /* how many quads may have them: their copying takes the host time */
 #define TAGS 0xffffu      /* a chunk's tag is 1 + seq % TAGS */
+
+DEVICE uint32_t size_of(uint32_t size) { return size & ~(HEADS | JOBS); }
 
 struct mailbox {
 	uint8_t *slots;

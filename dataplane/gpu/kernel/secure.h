@@ -1,0 +1,209 @@
+/* Sealing and opening the packets of a quad, by a warp.
+ *
+ * Where lanes can share a packet, all of them work on one after the other; where one
+ * block waits for the one before, each has a packet of its own:
+ *
+ *	                    together           each its own            together
+ *	GCM, ChaCha20       all
+ *	CTR with HMAC       seal: encrypt      HMAC                    open: decrypt
+ *	CBC with HMAC                          seal: encrypt; HMAC     open: decrypt */
+#ifndef WARPROUTE_SECURE_H
+#define WARPROUTE_SECURE_H
+
+#include "inner.h"
+#include "stage.h"
+
+DEVICE const struct esp_key *key_of(const struct stage *s, uint32_t at) { return (const struct esp_key *)(s->words + at); }
+
+/* Begins with a lane's packet when it is on the stage. */
+DEVICE void begin(const struct stage *s, const struct aes_tables *t, struct cargo *c, uint32_t addr)
+{
+	const struct esp_key *k = key_of(s, c->key);
+	struct esp_packet p;
+
+	c->esp = c->at + (addr + c->job.esp - c->start) / 4;
+	c->differs = !esp_packet_at(&p, k, s->words + c->esp, c->job.bytes, 0, c->job.high);
+	if (c->differs)
+		return;
+	c->text = p.words;
+	if (kind_of(c) == JOB_SEAL)
+		esp_put_iv(k, t, &p);
+}
+
+DEVICE struct esp_packet view(const struct stage *s, uint32_t esp, uint32_t text, uint32_t flags, uint32_t high)
+{
+	return (struct esp_packet){s->words + esp, text, (flags & JOB_EXTENDED) != 0, high};
+}
+
+/* What all lanes do with a packet, before each has done with its own what it does, or
+ * after. Not 0: it is not authentic. */
+DEVICE uint32_t together_on(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p, int open, int after)
+{
+	uint32_t icv[8] = {0, 0, 0, 0, 0, 0, 0, 0}, differs = 0, lane = lane_index();
+
+	if (k->cipher == ESP_GCM && !after) {
+		esp_combined(k, t, p, open, lane, WARP, icv);
+		differs = esp_finish(k, p, open, lane, WARP, icv);
+	} else if (k->cipher == ESP_CHACHA20 && !after) {
+		ROLL
+		for (int crypt = !open, i = 0; i < 2 && !differs; i++, crypt = !crypt) {
+			if (crypt) {
+				chacha20_lane(k, p, lane, WARP);
+				team_join(WARP);
+			} else {
+				esp_poly1305(k, p, lane, WARP, icv);
+				differs = esp_finish(k, p, open, lane, WARP, icv);
+			}
+		}
+	} else if (k->cipher == ESP_CTR && after == open) {
+		ctr_lane(k, t, p, lane, WARP);
+	} else if (k->cipher == ESP_CBC && after && open) {
+		uint32_t chain[4];
+		cbc_begin_lane(k, p, lane, WARP, chain);
+		team_join(WARP);
+		cbc_decrypt_lane(k, t, p, lane, WARP, chain);
+	}
+	team_join(WARP);
+	return differs;
+}
+
+DEVICE void together(const struct stage *s, const struct aes_tables *t, struct cargo *c, uint32_t lanes, int after)
+{
+	ROLL
+	for (uint32_t lane = 0; lane < WARP; lane++) {
+		if (!(lanes >> lane & 1) || shuffle(c->differs, lane))
+			continue;
+		uint32_t flags = shuffle(c->job.flags, lane);
+		struct esp_packet p = view(s, shuffle(c->esp, lane), shuffle(c->text, lane), flags, shuffle(c->job.high, lane));
+		uint32_t differs = together_on(key_of(s, shuffle(c->key, lane)), t, &p, (flags & JOB_KIND) == JOB_OPEN, after);
+		if (lane_index() == lane)
+			c->differs = differs;
+	}
+}
+
+/* What a lane does with its own packet. */
+DEVICE void alone(const struct stage *s, const struct aes_tables *t, struct cargo *c)
+{
+	const struct esp_key *k = key_of(s, c->key);
+	const struct esp_packet p = view(s, c->esp, c->text, c->job.flags, c->job.high);
+	int open = kind_of(c) == JOB_OPEN;
+	uint32_t icv[8];
+
+	if (k->auth == ESP_COMBINED)
+		return;
+	if (!open && k->cipher == ESP_CBC)
+		cbc_encrypt(k, t, &p);
+	hmac(k, &p, icv);
+	c->differs = esp_finish(k, &p, open, 0, 1, icv);
+}
+
+/* Ends with a lane's packet: on the desk is the head of the one that goes on, and w says
+ * where that will be. The reason to drop it is DROP_NONE if it does; lines are those to
+ * write back, from and up to. */
+DEVICE uint32_t end(const struct stage *s, struct desk *desk, const struct cargo *c, struct word *w, uint32_t *from, uint32_t *to)
+{
+	uint32_t *words = s->words + c->at;
+	uint32_t ip = w->low + ETHERNET_LEN - c->start, esp = w->low + c->job.esp - c->start;
+
+	if (kind_of(c) == JOB_SEAL) {
+		if (c->differs)
+			return DROP_XFRM_OUT_STATE_PROTO_ERROR;
+		if (c->job.flags & JOB_SUM)
+			sum_udp(words, ip, esp - 8, 8u + c->job.bytes);
+		*from = (esp - (c->job.flags & JOB_SUM ? 8 : 0)) / LINE;
+		*to = c->lines;
+	} else {
+		const struct esp_key *k = key_of(s, c->key);
+		struct inner in = {0, 0, 0};
+		if (c->differs)
+			return DROP_XFRM_IN_STATE_PROTO_ERROR;
+		uint32_t text = esp + 4 * (ESP_HEADER_WORDS + k->iv_words);
+		uint32_t reason = find_inner(words, &c->job, ip, text, 4 * c->text, &in);
+		if (reason != DROP_NONE)
+			return reason;
+		ip = in.ip;
+		words[ip / 4 - 1] = (words[ip / 4 - 1] & 0xffff) | swap16(in.type) << 16;
+		w->low = c->start + ip - ETHERNET_LEN;
+		w->high = (w->high & 0xffff0000) | (ETHERNET_LEN + in.size);
+		*from = (ip - 4) / LINE;
+		*to = (ip + in.size + LINE - 1) / LINE;
+	}
+	UNROLL
+	for (uint32_t i = 0; i < HEAD_LEN / 4; i++)
+		desk->heads[lane_index()][i] = words[(ip - HEAD_IP) / 4 + i];
+	return DROP_NONE;
+}
+
+/* Seals and opens the packets of a quad that jobs are for; w is then of what they became.
+ * Returns whether the lane's is to be looked up; the others' results are stored. */
+DEVICE int secure(const struct mailbox *m, const struct vault *v, const struct stage *s, const struct aes_tables *t,
+		  struct desk *desk, uint8_t *slot, uint32_t quad, struct job job, struct word *w)
+{
+	struct cargo c = {job, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+	uint32_t waiting = lanes_where(kind_of(&c) >= JOB_SEAL);
+	int due = 0;
+
+	c.start = (w->low - 2) & ~(LINE - 1u);
+	c.lines = (w->low + job.esp + job.bytes - c.start + LINE - 1) / LINE;
+	ROLL
+	while (waiting) {
+		struct group g = place(s, waiting, &c);
+		int mine = g.lanes >> lane_index() & 1;
+		uint32_t from = 0, to = 0, reason = DROP_NONE;
+		if (!g.lanes)
+			break; /* the stage is too small, which the router sees to */
+		waiting &= ~g.lanes;
+		load_packets(m, s, &c, g.lines);
+		load_keys(v->keys, s, &c, g.keys);
+		join_warp();
+		if (mine)
+			begin(s, t, &c, w->low);
+		join_warp();
+		ROLL
+		for (int after = 0; after < 2; after++) {
+			together(s, t, &c, g.lanes, after);
+			join_warp();
+			if (mine && !after && !c.differs)
+				alone(s, t, &c);
+			join_warp();
+		}
+		if (mine) {
+			reason = end(s, desk, &c, w, &from, &to);
+			due = reason == DROP_NONE;
+		}
+		join_warp();
+		if (mine && !due) {
+			struct result r = {0, (uint16_t)(c.differs ? JOB_FORGED : 0), (uint16_t)verdict(ACTION_DROP, reason)};
+			store_result(m, slot, quad, r);
+		}
+		store_packets(m, s, &c, lanes_where(mine && due), from, to);
+		join_warp();
+	}
+	return due;
+}
+
+DEVICE struct job load_job(const struct vault *v, uint32_t slot, uint32_t quad, uint32_t n)
+{
+	struct job j = {0, 0, 0, 0, 0, JOB_SETTLED};
+
+	if (is_packet(quad, n)) {
+		struct words4 w = host_load128(&v->jobs[slot * v->slot_jobs + packet_of(quad)]);
+		j = (struct job){w.w[0], w.w[1], (uint16_t)w.w[2], (uint16_t)(w.w[2] >> 16), (uint16_t)w.w[3], (uint16_t)(w.w[3] >> 16)};
+	}
+	return j;
+}
+
+/* Works off a quad of which packets have jobs. */
+DEVICE void work_with_jobs(const struct mailbox *m, const struct vault *v, const struct stage *stage, const struct aes_tables *t,
+			   struct desk *desk, uint8_t *slot, uint32_t number, uint32_t quad, struct word w, uint32_t n)
+{
+	struct job job = load_job(v, number, quad, n);
+	int due = (job.flags & JOB_KIND) == JOB_PLAIN;
+	struct snapshot s = fetch(m, desk, w, due);
+
+	due |= secure(m, v, stage, t, desk, slot, quad, job, &w);
+	join_warp();
+	work(m, desk, s, slot, quad, w, due, 1);
+}
+
+#endif

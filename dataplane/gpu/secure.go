@@ -1,0 +1,54 @@
+package gpu
+
+import (
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/cpu"
+)
+
+// securer is what an engine has beside its mailbox when its router is a gateway. The
+// worker's CPU engine settles what needs policies and associations, before and after
+// the device has had a chunk.
+type securer struct {
+	jobs  *jobs
+	tasks [][]cpu.Task // by slot
+	keys  uint32       // how many the device has room for
+}
+
+func newSecurer(slots, size int, keys uint32) (*securer, error) {
+	j, err := newJobs(slots, size)
+	if err != nil {
+		return nil, err
+	}
+	s := &securer{jobs: j, keys: keys}
+	for range slots {
+		s.tasks = append(s.tasks, make([]cpu.Task, size))
+	}
+	return s, nil
+}
+
+// begin settles what comes before the device, and tells whether a slot has jobs then.
+func (s *securer) begin(e *cpu.Engine, c *batch.Chunk, slot int) bool {
+	tasks := s.tasks[slot][:c.N]
+	if e.Begin(c.In[:c.N], c.Out[:c.N], tasks, s.keys) == 0 {
+		return false
+	}
+	jobs := s.jobs.slots[slot]
+	for i := range tasks {
+		jobs[i].set(&tasks[i])
+	}
+	return true
+}
+
+// finish settles what comes after it.
+func (s *securer) finish(e *cpu.Engine, c *batch.Chunk, slot int, results []batch.Result) {
+	tasks := s.tasks[slot][:c.N]
+	for i := range tasks {
+		t := &tasks[i]
+		if t.Kind != cpu.Settled {
+			c.Out[i] = results[i]
+		}
+		if t.Kind == cpu.Open {
+			e.Finish(&c.In[i], &c.Out[i], t)
+		}
+	}
+}

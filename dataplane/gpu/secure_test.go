@@ -1,0 +1,485 @@
+package gpu
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/device"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/ipsec/policy"
+	"github.com/warproute/warproute/ipsec/suite"
+	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
+)
+
+// secured is an engine with a device, or what stands in for one.
+type secured struct {
+	umem   []byte
+	engine *Engine
+	settle func() // waits until the device has all changes of tables
+}
+
+// securedMaker makes one that is a worker of a gateway.
+type securedMaker func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured
+
+const (
+	securedFrames = 256
+	securedChunk  = 200
+)
+
+// Hold and Forget are gateway.Holder's.
+func (s *shim) Hold(number uint32, k *device.Key) {
+	copy(s.keys[int(number)*keyBytes:][:keyBytes], k.Bytes())
+}
+func (s *shim) Forget(number uint32) { clear(s.keys[int(number)*keyBytes:][:keyBytes]) }
+
+// securedOnHost is an engine whose kernel is the shim's. A warp's stage has stageWords
+// words.
+func securedOnHost(stageWords int) securedMaker {
+	return func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
+		t.Helper()
+		sh := startShim(t, net.FIB, net.Repair, securedChunk, securedFrames*umem.FrameSize, "testdata/gateway.c", fmt.Sprint(stageWords))
+		g.Follow(sh)
+		fallback := cpu.New(net.FIB, sh.umem, net.Repair)
+		fallback.Secure(g, 0)
+		mail, err := newMailbox(1, securedChunk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := newEngine(fallback, &health{}, mail, sh.umem, Options{Timeout: 1 << 40})
+		if e.securer, err = newSecurer(1, securedChunk, shimKeys); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e.securer.jobs.close(); mail.close() })
+		e.launch = func(slot int, seq uint32, n int) error {
+			s := &e.mail.slots[slot]
+			for i := range n {
+				word := s.quads[i/unitFrames*unitWords+1+i%unitFrames]
+				sh.in[i] = batch.Frame{Addr: uint32(word), Len: uint16(word >> 32), Port: uint16(word >> 48)}
+				sh.jobs[i] = job{}
+				if s.flags == jobsSize {
+					sh.jobs[i] = e.securer.jobs.slots[slot][i]
+				}
+			}
+			sh.submit(n)
+			copy(s.results, sh.out[:n])
+			for i := range s.parts {
+				atomic.StoreUint32(&s.done[i], seq)
+			}
+			return nil
+		}
+		return secured{sh.umem, e, func() {}}
+	}
+}
+
+// association is one of each direction, in both gateways, and the far end.
+type association struct {
+	ipsec.Config
+	suite   *suite.Suite
+	out, in [2]*ipsec.SA
+	far     *ipsec.SA        // sends what the router is to open
+	host    *suite.Transform // with the same keys
+	sent    [][]byte         // what the far end has sent lately
+}
+
+var (
+	ours4, ours6 = netip.MustParseAddr("10.1.8.8"), netip.MustParseAddr("fd01::e8")
+	far4, far6   = netip.MustParseAddr("10.1.9.9"), netip.MustParseAddr("fd01::f9")
+)
+
+// The association number k protects packets to port outPort+k, and those from inPort+k
+// have to come by it.
+const outPort, inPort = 1000, 2000
+
+// bench is the two engines with all kinds of associations.
+type securedTwins struct {
+	t        *testing.T
+	rnd      *rand.Rand
+	net      *testutil.Network
+	gateways [2]*gateway.Gateway
+	cpu      *cpu.Engine
+	mem      []byte // the CPU engine's
+	chunks   [2]*batch.Chunk
+	gpu      secured
+	all      []*association
+	traffic  *testutil.Traffic
+	frames   [][]byte
+	seen     map[batch.Verdict]int
+	opened   int
+	askew    bool // frames of the chunk are not in line
+}
+
+func randomBytes(rnd *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rnd.Uint32())
+	}
+	return b
+}
+
+func newSecuredTwins(t *testing.T, maker securedMaker, seed uint64) *securedTwins {
+	t.Helper()
+	w := &securedTwins{
+		t: t, rnd: rand.New(rand.NewPCG(seed, 5)), net: testutil.NewNetwork(), seen: map[batch.Verdict]int{},
+		mem: make([]byte, securedFrames*umem.FrameSize), gateways: [2]*gateway.Gateway{{}, {}},
+	}
+	w.traffic = &testutil.Traffic{Rand: w.rnd, To: append(slices.Repeat(w.net.Prefixes[:2], 8), w.net.Prefixes...)}
+	slab, err := batch.NewSlab(2, securedChunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { slab.Close() })
+	w.chunks = [2]*batch.Chunk(slab.Chunks)
+	w.cpu = cpu.New(w.net.FIB, w.mem, w.net.Repair)
+	w.cpu.Secure(w.gateways[0], 0)
+	for i := range suite.All {
+		for kind := range 16 {
+			w.add(&suite.All[i], ipsec.Mode(kind&1), kind&2 != 0, kind&4 != 0, kind&8 != 0)
+		}
+	}
+	w.setRules()
+	w.gpu = maker(t, w.net, w.gateways[1])
+	return w
+}
+
+// add makes associations of one kind.
+func (w *securedTwins) add(s *suite.Suite, mode ipsec.Mode, ipv6, esn, encap bool) {
+	k := len(w.all)
+	a := &association{suite: s, Config: ipsec.Config{
+		Name: fmt.Sprintf("%d %s %v, IPv6 %v, ESN %v, UDP %v", k, s.Name, mode, ipv6, esn, encap), SPI: 0x1000 + uint32(k),
+		Mode: mode, Suite: s.Name, Key: randomBytes(w.rnd, s.KeyLen+s.SaltLen), AuthKey: randomBytes(w.rnd, s.AuthKeyLen), ESN: esn,
+		ReplayWindow: 64, DF: ipsec.DFPolicy(k % 3), Src: ours4, Dst: far4,
+	}}
+	if ipv6 {
+		a.Src, a.Dst = ours6, far6
+	}
+	if encap {
+		a.Encap = &ipsec.Encap{SrcPort: 4500, DstPort: 4500}
+	}
+	var err error
+	if a.host, err = s.New(a.Key, a.AuthKey); err != nil {
+		w.t.Fatal(err)
+	}
+	sa := func(d ipsec.Direction, bundle uint32) *ipsec.SA {
+		c := a.Config
+		c.Direction, c.Bundle = d, bundle
+		s, err := ipsec.NewSA(c, 1)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if esn { // soon to pass the end of the lower half
+			s.Skip(1<<32 - 40)
+		}
+		return s
+	}
+	for i, g := range w.gateways {
+		a.out[i] = sa(ipsec.Out, g.Bundle(fmt.Sprint("out", k)))
+		if err := g.Add(a.out[i]); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	a.Src, a.Dst = a.Dst, a.Src
+	for i, g := range w.gateways {
+		a.in[i] = sa(ipsec.In, g.Bundle(fmt.Sprint("in", k)))
+		if err := g.Add(a.in[i]); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	a.far = sa(ipsec.Out, 0)
+	w.all = append(w.all, a)
+}
+
+func (w *securedTwins) setRules() {
+	for i, g := range w.gateways {
+		var rules []gateway.Rule
+		for k, a := range w.all {
+			for _, any := range []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")} {
+				p := policy.Policy{Src: any, Dst: any, Protocol: 17, Action: policy.Protect}
+				out, in := p, p
+				out.DstPorts, out.Target = policy.Port(outPort+uint16(k)), a.out[i].Bundle()
+				in.SrcPorts, in.Target = policy.Port(inPort+uint16(k)), a.in[i].Bundle()
+				rules = append(rules, gateway.Rule{Direction: ipsec.Out, Policy: out}, gateway.Rule{Direction: ipsec.In, Policy: in})
+			}
+		}
+		if err := g.SetRules(rules); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// clear is a packet in clear, from and to ports, mostly to where a port leads.
+func (w *securedTwins) clear(ipv6 bool, sport, dport int) []byte {
+	nets := []int{1, 1, 1, 1, 1, 1, 2, 3, 4, 7, 11}
+	net := nets[w.rnd.IntN(len(nets))]
+	payload := randomBytes(w.rnd, w.size())
+	var f []byte
+	if ipv6 {
+		f = testutil.UDP6("2001:db8::1", fmt.Sprintf("fd%02x::%x", net, 1+w.rnd.IntN(1000)), uint16(sport), uint16(dport), payload...)
+		f = testutil.Edit(f, 0, 0x60|byte(w.rnd.IntN(16)), byte(w.rnd.IntN(256)))
+		return testutil.Edit(f, 7, w.ttl())
+	}
+	f = testutil.UDP4("192.0.2.1", fmt.Sprintf("10.%d.0.%d", net, 1+w.rnd.IntN(250)), uint16(sport), uint16(dport), payload...)
+	f = testutil.Edit(f, 1, byte(w.rnd.IntN(256)))
+	f = testutil.Edit(f, 6, byte(w.rnd.IntN(2)<<6))
+	return testutil.Edit(f, 8, w.ttl())
+}
+
+func (w *securedTwins) size() int {
+	if w.rnd.IntN(2) == 0 {
+		return w.rnd.IntN(100)
+	}
+	return w.rnd.IntN(1400)
+}
+
+func (w *securedTwins) ttl() byte {
+	if w.rnd.IntN(20) == 0 {
+		return byte(w.rnd.IntN(3))
+	}
+	return 64
+}
+
+// protected is a packet from the far end of an association that carries the one in
+// frame, changed by alter when it is in clear.
+func (w *securedTwins) protected(a *association, frame []byte, alter func(text []byte)) []byte {
+	const at = 256
+	buf := make([]byte, 4096)
+	inner := frame[packet.EthernetLen:]
+	if a.Mode == ipsec.Transport { // for an address of ours
+		if a.Dst.Is4() {
+			inner = testutil.Edit(frame, 16, a.Dst.AsSlice()...)[packet.EthernetLen:]
+		} else {
+			inner = testutil.Edit(frame, 24, a.Dst.AsSlice()...)[packet.EthernetLen:]
+		}
+	}
+	copy(buf[at:], inner)
+	var o ipsec.Outgoing
+	if err := a.far.Prepare(0, buf, at, len(inner), &o); err != ipsec.OK {
+		return frame
+	}
+	a.far.Seal(0, buf, &o)
+	if alter != nil {
+		esp := buf[o.ESP : o.At+o.Len]
+		if !a.host.Open(esp, uint32(o.Seq>>32), a.ESN) {
+			w.t.Fatalf("%s: the far end cannot open its own packet", a.Name)
+		}
+		alter(esp[8+a.suite.IVLen : len(esp)-a.suite.ICVLen])
+		a.host.Seal(esp, uint32(o.Seq>>32), a.ESN)
+	}
+	f := bytes.Clone(frame[:packet.EthernetLen])
+	(*packet.Ethernet)(f).SetType(packet.EtherTypeIPv4)
+	if buf[o.At]>>4 == 6 {
+		(*packet.Ethernet)(f).SetType(packet.EtherTypeIPv6)
+	}
+	return append(f, buf[o.At:o.At+o.Len]...)
+}
+
+// inbound is a packet that arrives by an association, right in most ways.
+func (w *securedTwins) inbound(k int) []byte {
+	a := w.all[k]
+	ipv6 := w.rnd.IntN(2) == 0
+	if a.Mode == ipsec.Transport {
+		ipv6 = a.Dst.Is6()
+	}
+	frame := w.clear(ipv6, inPort+k, 9)
+	switch w.rnd.IntN(12) {
+	case 0: // by the wrong one
+		frame = w.clear(ipv6, inPort+w.rnd.IntN(len(w.all)), 9)
+	case 1: // to be protected again: by the CPU engine, in the order of packets that are in line
+		if w.askew {
+			break
+		}
+		frame = w.clear(ipv6, inPort+k, outPort+len(w.all)-1-w.rnd.IntN(2))
+	case 2: // anything
+		if f := w.traffic.Frame(); a.Mode == ipsec.Tunnel && len(f) < 1400 {
+			frame = f
+		}
+	case 3: // protected already
+		if other := w.rnd.IntN(len(w.all)); len(frame) < 1000 {
+			frame = w.protected(w.all[other], w.clear(w.all[other].Dst.Is6(), inPort+other, 9), nil)
+		}
+	}
+	var alter func([]byte)
+	choice := w.rnd.IntN(16)
+	switch choice {
+	case 0: // a wrong trailer
+		alter = func(text []byte) { text[len(text)-1-w.rnd.IntN(min(4, len(text)))] = byte(w.rnd.Uint32()) }
+	case 1: // a dummy
+		alter = func(text []byte) { text[len(text)-1] = 59 }
+	case 2: // a wrong header inside
+		alter = func(text []byte) { text[w.rnd.IntN(min(40, len(text)))] = byte(w.rnd.Uint32()) }
+	case 3: // padding that conceals the length, as part of the payload
+		if len(frame) < 1300 {
+			frame = append(frame, randomBytes(w.rnd, w.rnd.IntN(60))...)
+		}
+	}
+	p := w.protected(a, frame, alter)
+	switch choice {
+	case 4: // forged
+		p[packet.EthernetLen+40+w.rnd.IntN(len(p)-packet.EthernetLen-40)] ^= 1 << w.rnd.IntN(8)
+		return p
+	case 5, 6: // with congestion on the way
+		if p[packet.EthernetLen]>>4 == 4 {
+			p = testutil.Edit(p, 1, byte(w.rnd.IntN(256)))
+		} else {
+			p = testutil.Edit(p, 1, p[packet.EthernetLen+1]&0xf|byte(w.rnd.IntN(16)<<4))
+		}
+	case 7: // cut
+		return w.cut(p)
+	case 8: // received again
+		if len(a.sent) > 0 {
+			return a.sent[w.rnd.IntN(len(a.sent))]
+		}
+	}
+	a.sent = append(a.sent[max(len(a.sent)-4, 0):], p)
+	return p
+}
+
+// cut shortens a packet, headers included.
+func (w *securedTwins) cut(f []byte) []byte {
+	p := f[packet.EthernetLen:]
+	n := 40 + w.rnd.IntN(len(p)-40)
+	f = bytes.Clone(f[:packet.EthernetLen+n])
+	if p[0]>>4 == 4 {
+		return testutil.Edit(f, 2, byte(n>>8), byte(n))
+	}
+	binary.BigEndian.PutUint16(f[packet.EthernetLen+4:], uint16(n-40))
+	return f
+}
+
+func (w *securedTwins) next() []byte {
+	k := w.rnd.IntN(len(w.all) - 2) // the last two are for what is protected again
+	switch w.rnd.IntN(8) {
+	case 0:
+		return w.traffic.Frame()
+	case 1, 2, 3:
+		return w.clear(w.rnd.IntN(2) == 0, 9, outPort+k)
+	}
+	return w.inbound(k)
+}
+
+// run has both engines decide on a chunk, and compares them.
+func (w *securedTwins) run(next func() []byte) {
+	w.t.Helper()
+	w.frames, w.askew = w.frames[:0], w.rnd.IntN(4) == 0
+	rand8 := func() byte { return byte(w.rnd.Uint32()) }
+	for i := range w.mem {
+		if i%64 == 0 {
+			w.mem[i] = rand8()
+		}
+	}
+	c, d := w.chunks[0], w.chunks[1]
+	c.N = 1 + w.rnd.IntN(securedChunk)
+	for i := range c.N {
+		f := next()
+		addr := uint32(i)*umem.FrameSize + umem.DataOffset
+		if w.askew {
+			addr += uint32(w.rnd.IntN(16))
+		}
+		copy(w.mem[addr:], f)
+		c.In[i] = batch.Frame{Addr: addr, Len: uint16(len(f)), Port: uint16(w.rnd.IntN(4))}
+		w.frames = append(w.frames, f)
+	}
+	d.N = c.N
+	copy(d.In, c.In[:c.N])
+	copy(w.gpu.umem, w.mem)
+	before := bytes.Clone(w.mem)
+	received := slices.Clone(c.In[:c.N])
+	w.gpu.settle()
+	w.cpu.Submit(c)
+	d.Submitted = batch.Clock()
+	w.gpu.engine.Submit(d)
+	for !w.gpu.engine.Done(d) {
+	}
+	for i, want := range c.Out[:c.N] {
+		w.compare(i, want, received[i], before)
+		v := want.Verdict
+		if v.Action() == batch.ActionForward {
+			v = batch.Forward(0)
+		}
+		w.seen[v]++
+	}
+	if tail := c.N * umem.FrameSize; !bytes.Equal(w.gpu.umem[tail:], before[tail:]) {
+		w.t.Fatal("memory behind the chunk's frames was written to")
+	}
+}
+
+// compare holds what became of packet i against the CPU engine.
+func (w *securedTwins) compare(i int, want batch.Result, was batch.Frame, before []byte) {
+	w.t.Helper()
+	c, d := w.chunks[0], w.chunks[1]
+	f, slot := c.In[i], was.Addr&^(umem.FrameSize-1)
+	ours, theirs := w.mem[slot:][:umem.FrameSize], w.gpu.umem[slot:][:umem.FrameSize]
+	fail := func(what string) {
+		w.t.Helper()
+		w.t.Fatalf("packet %d: %s\n  % x\nCPU: %+v, %v at %+v\n  % x\nGPU: %+v, %v at %+v\n  % x", i, what, w.frames[i],
+			want, want.Verdict, c.In[i], ours[f.Addr-slot:][:f.Len], d.Out[i], d.Out[i].Verdict, d.In[i], theirs[f.Addr-slot:][:f.Len])
+	}
+	if d.Out[i] != want {
+		fail("the results differ")
+	}
+	task := &w.gpu.engine.securer.tasks[0][i]
+	if want.Verdict.Action() != batch.ActionDrop || task.Kind != cpu.Open {
+		if d.In[i] != f {
+			fail("it is elsewhere")
+		}
+		if !bytes.Equal(ours[f.Addr-slot:][:f.Len], theirs[f.Addr-slot:][:f.Len]) {
+			fail("the bytes differ")
+		}
+	}
+	// Nothing else of the frame's memory is written to.
+	low, high := min(f.Addr, was.Addr)-slot, max(f.Addr+uint32(f.Len), was.Addr+uint32(was.Len))-slot
+	if !bytes.Equal(theirs[:low], before[slot:][:low]) || !bytes.Equal(theirs[high:], before[slot:][high:umem.FrameSize]) {
+		fail("memory around it was written to")
+	}
+	if task.Kind == cpu.Open && want.Verdict.Action() == batch.ActionForward {
+		w.opened++
+	}
+}
+
+// agreeOnSecured has both work on random packets, and compares what they counted.
+func agreeOnSecured(t *testing.T, maker securedMaker, packets int) {
+	w := newSecuredTwins(t, maker, 1)
+	for n := 0; n < packets; n += w.chunks[0].N {
+		w.run(w.next)
+	}
+	for _, a := range w.all {
+		for what, s := range map[string][2]*ipsec.SA{"out": a.out, "in": a.in} {
+			if got, want := s[1].Stats(), s[0].Stats(); got != want || s[0].Sequence() != s[1].Sequence() {
+				t.Errorf("%s, %s: %+v up to %d, the CPU engine %+v up to %d", a.Name, what, got, s[1].Sequence(), want, s[0].Sequence())
+			}
+		}
+	}
+	must := []batch.Verdict{batch.Forward(0), batch.Hold}
+	for _, r := range []batch.Reason{
+		batch.TTLExpired, batch.BadChecksum, batch.PortDown, batch.Blackhole, batch.MTUExceeded, batch.XfrmInStateSeqError, batch.XfrmInStateProtoError,
+		batch.XfrmInStateModeError, batch.XfrmInTmplMismatch, batch.XfrmInNoPols, batch.XfrmInDummy, batch.XfrmInECNError, batch.XfrmOutStateModeError,
+	} {
+		must = append(must, batch.Drop(r))
+	}
+	for _, v := range must {
+		if w.seen[v] < packets/5000 {
+			t.Errorf("of %d packets, only %d had the verdict %v", packets, w.seen[v], v)
+		}
+	}
+	t.Logf("%d opened and forwarded, verdicts %v", w.opened, w.seen)
+}
+
+// Whatever is to be sealed or opened, the gateway kernel's code leaves the same bytes
+// and comes to the same results as the CPU engine.
+func TestGatewayCodeAgreesWithTheCPUEngine(t *testing.T) {
+	packets := 20_000
+	if testing.Short() {
+		packets = 3000
+	}
+	agreeOnSecured(t, securedOnHost(3936), packets)
+}

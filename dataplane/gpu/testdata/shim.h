@@ -1,0 +1,59 @@
+/* What shims have in common.
+ *
+ * Descriptor 3 is memory shared with the test: a struct memory, then what its offsets
+ * say; the UMEM is last, so that nothing can be touched behind it. The test writes the
+ * number of frames of a chunk (4 bytes) to standard input, and is written it back on
+ * standard output when their results are there. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../kernel/decide.h"
+
+struct memory {
+	uint64_t ipv4, ipv6, next_hops, groups, adjacencies, ports, repair, jobs, keys, in, out, umem; /* offsets */
+	uint64_t umem_bytes;
+	uint32_t seed, turns;
+};
+
+_Static_assert(sizeof(struct frame) == 8, "frame");
+_Static_assert(sizeof(struct result) == 8, "result");
+
+static uint8_t *map_shared(void)
+{
+	struct stat st;
+	if (fstat(3, &st) < 0) {
+		fprintf(stderr, "shim: find the size of shared memory: %s\n", strerror(errno));
+		return NULL;
+	}
+	uint8_t *base = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, 3, 0);
+	if (base == MAP_FAILED) {
+		fprintf(stderr, "shim: map %lld bytes of shared memory: %s\n", (long long)st.st_size, strerror(errno));
+		return NULL;
+	}
+	return base;
+}
+
+static struct tables tables_in(const uint8_t *base)
+{
+	static uint64_t ipv4, ipv6;
+	const struct memory *s = (const void *)base;
+
+	ipv4 = (uintptr_t)(base + s->ipv4);
+	ipv6 = (uintptr_t)(base + s->ipv6);
+	return (struct tables){
+		.ipv4 = &ipv4,
+		.ipv6 = &ipv6,
+		.next_hops = (const void *)(base + s->next_hops),
+		.groups = (const void *)(base + s->groups),
+		.adjacencies = (const void *)(base + s->adjacencies),
+		.ports = (const void *)(base + s->ports),
+		.repair = (const void *)(base + s->repair),
+		.turns = &s->turns,
+		.seed = s->seed,
+	};
+}
