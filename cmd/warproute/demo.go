@@ -29,26 +29,33 @@ func newDemoCommand() *cobra.Command {
 		Long: `Demo builds a client, a router and a server in network namespaces of their own,
 runs ` + "`warproute run`" + ` in the router's, where Linux itself forwards nothing, and sends
 pings, TCP and a load of 64-byte packets through it. It prints what was forwarded,
-at what rate, and the latency of each stage. It fails if anything did not go through.`,
+at what rate, and the latency of each stage. Then it puts an IPsec tunnel between two
+routers, and captures what passes between them. It fails if anything did not go through.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := requirePrivileges(); err != nil {
 				return err
 			}
 			d.out = cmd.OutOrStdout()
-			return d.run(cmd.Context())
+			if err := d.run(cmd.Context()); err != nil {
+				return err
+			}
+			d.say("everything went through")
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&d.engine, "engine", "auto", "auto, cpu or gpu")
+	cmd.Flags().StringVar(&d.capture, "capture", filepath.Join(os.TempDir(), "warproute-demo.pcap"), "`file` for what passes between two ends of a tunnel")
 	cmd.Flags().DurationVar(&d.load, "load", 2*time.Second, "duration of the 64-byte load")
 	return cmd
 }
 
 // demo is one demonstration.
 type demo struct {
-	engine string
-	load   time.Duration
-	out    io.Writer
+	engine  string
+	load    time.Duration
+	capture string
+	out     io.Writer
 
 	top    *lab.Topology
 	dir    string // of the control socket
@@ -99,8 +106,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		d.say("what the router wrote:\n%s", d.log.Bytes())
 		return errors.Join(failed...)
 	}
-	d.say("everything went through")
-	return nil
+	return d.tunnel(ctx, d.capture)
 }
 
 func (d *demo) socket() string { return filepath.Join(d.dir, "control.sock") }

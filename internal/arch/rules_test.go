@@ -107,7 +107,7 @@ var modules = []moduleRow{
 	{"github.com/spf13/cobra", []string{"cmd/..."}, "flags are the command line's"},
 	{"github.com/gaissmai/bart", []string{"lookup/trie", "control/mirror", "bench/lookup", tests}, "routes before they are compiled"},
 	{"github.com/mmcloughlin/avo", []string{"lookup/ipv4/asm", "lookup/ipv6/asm", "bench/lookup6/asm"}, "assembly is generated"},
-	{"github.com/gopacket/gopacket", []string{"internal/testutil", tests}, "an opinion on packets that shares no code with ours; too slow to be one of ours"},
+	{"github.com/gopacket/gopacket", []string{"cmd/...", "internal/testutil", tests}, "an opinion on packets that shares no code with ours; too slow to be one of ours"},
 	{"github.com/google/go-cmp", []string{tests}, "differences"},
 	{"github.com/rogpeppe/go-internal", []string{tests}, "scripts"},
 	{"pgregory.net/rapid", []string{tests}, "properties"},
