@@ -336,7 +336,7 @@ func (w *securedTwins) inbound(k int) []byte {
 	case 7: // cut
 		return w.cut(p)
 	case 8: // received again
-		if len(a.sent) > 0 {
+		if len(a.sent) > 0 && !w.askew { // of two, the CPU engine has the first that is in line
 			return a.sent[w.rnd.IntN(len(a.sent))]
 		}
 	}
@@ -477,7 +477,7 @@ func agreeOnSecured(t *testing.T, maker securedMaker, packets int) {
 // Whatever is to be sealed or opened, the gateway kernel's code leaves the same bytes
 // and comes to the same results as the CPU engine.
 func TestGatewayCodeAgreesWithTheCPUEngine(t *testing.T) {
-	packets := 20_000
+	packets := 10_000
 	if testing.Short() {
 		packets = 3000
 	}
