@@ -61,7 +61,7 @@ func (e *Engine) Done(*batch.Chunk) bool { return true }
 func (e *Engine) Submit(c *batch.Chunk) {
 	in, out := c.In[:c.N], c.Out[:c.N]
 	if e.ipsec != nil {
-		e.secure(in, out)
+		e.secure(in, out, nil)
 	}
 	e.route(in, out)
 }

@@ -16,6 +16,17 @@ type ipsec struct {
 	gateway *gateway.Gateway
 	worker  int // among those that share the gateway's associations
 	mtu     int // of the packet that was too large last
+
+	// The packets of a block that are in clear, for the policies: their index in the block,
+	// the association that they arrived by, and what the policies of both directions say.
+	n            int
+	at           [block]int32
+	by           [block]*esp.SA
+	l4           [block]packet.L4 // of IPv6 packets
+	flows        [block]gateway.Flow
+	enter, leave [block]esp.Error
+	sas          [block]*esp.SA
+	mtus         [block]int // of the way of such an association
 }
 
 // Secure has the engine apply a gateway's policies to every packet, as one of its
@@ -25,19 +36,64 @@ func (e *Engine) Secure(g *gateway.Gateway, worker int) { e.ipsec = &ipsec{gatew
 // secure applies the policies to a chunk, before anything else is decided: packets that
 // arrived protected become those that they carried, packets that are to be protected
 // become ESP, and what may not pass is dropped. The rest of the engine routes what is
-// there then.
-func (e *Engine) secure(in []batch.Frame, out []batch.Result) {
+// there then. Where there are tasks, what one can be made of is left to a device.
+func (e *Engine) secure(in []batch.Frame, out []batch.Result, tasks []Task) {
 	e.ipsec.gateway.Clock.Set(batch.Clock())
-	for i := range in {
-		out[i] = batch.Result{}
-		if in[i].Port&batch.Secured == 0 {
-			e.note(&in[i], &out[i], e.secureOne(&in[i], nil, nil))
+	for start := 0; start < len(in); start += block {
+		end := min(start+block, len(in))
+		var some []Task
+		if tasks != nil {
+			some = tasks[start:end]
 		}
+		e.secureBlock(in[start:end], out[start:end], some, nil)
 	}
 }
 
-// note writes down what the policies made of a packet.
-func (e *Engine) note(f *batch.Frame, r *batch.Result, reason batch.Reason) {
+// secureBlock is secure for a block of packets: those that were received or, if by is not
+// nil, that arrived by an association and were opened.
+//
+// The policies are looked up for all packets at once, and the associations that they
+// name are read before the first packet is protected, so that cache misses overlap.
+func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task, by *esp.SA) {
+	s := e.ipsec
+	s.n = 0
+	task := func(i int) *Task {
+		if tasks == nil {
+			return nil
+		}
+		return &tasks[i]
+	}
+	for i := range in {
+		out[i] = batch.Result{}
+		if in[i].Port&batch.Secured != 0 {
+			continue
+		}
+		if listed, reason := e.arrive(&in[i], i, by, task(i)); !listed {
+			e.note(&in[i], &out[i], task(i), reason)
+		}
+	}
+	s.gateway.MayEnterAll(s.enter[:], s.flows[:s.n], s.by[:])
+	s.gateway.ProtectAll(s.sas[:], s.leave[:], s.flows[:s.n])
+	for j, sa := range s.sas[:s.n] {
+		if sa != nil {
+			s.mtus[j] = e.mtuOf(sa)
+		}
+	}
+	for j := range s.n {
+		i := int(s.at[j])
+		e.note(&in[i], &out[i], task(i), e.enterAndLeave(&in[i], j, task(i)))
+	}
+}
+
+// note writes down what the policies made of a packet. One that a device is to open has
+// not met them.
+func (e *Engine) note(f *batch.Frame, r *batch.Result, t *Task, reason batch.Reason) {
+	if t != nil && reason != ok {
+		t.Kind = Settled
+	}
+	if t != nil && t.Kind == Open {
+		return
+	}
 	if reason != ok {
 		*r = batch.Result{Verdict: batch.Drop(reason)}
 		if reason == batch.MTUExceeded { // and not protected yet
@@ -51,10 +107,9 @@ func (e *Engine) note(f *batch.Frame, r *batch.Result, reason batch.Reason) {
 // maxNested is how many times a packet may be protected on arrival.
 const maxNested = 4
 
-// secureOne takes a packet past the policies of both directions: one that was received,
-// or that arrived by an association and was opened. What a task can be made of is left
-// to a device.
-func (e *Engine) secureOne(f *batch.Frame, by *esp.SA, t *Task) batch.Reason {
+// arrive takes a packet out of what it arrived in, and lists it for the policies unless
+// it is dropped or a device's.
+func (e *Engine) arrive(f *batch.Frame, i int, by *esp.SA, t *Task) (listed bool, reason batch.Reason) {
 	depth := 0
 	if by != nil {
 		depth = 1
@@ -64,23 +119,36 @@ func (e *Engine) secureOne(f *batch.Frame, by *esp.SA, t *Task) batch.Reason {
 		if reason == ok || reason == batch.TTLExpired { // our own packets end here
 			if s := e.arrivedBy(*f); s != nil {
 				if depth == maxNested {
-					return batch.XfrmInHdrError
+					return false, batch.XfrmInHdrError
 				}
 				if depth == 0 && t.fits(f, s) {
-					return reasonOf(e.find(f, s, t))
+					return false, reasonOf(e.find(f, s, t))
 				}
 				if err := e.decapsulate(f, s); err != esp.OK {
-					return reasonOf(err)
+					return false, reasonOf(err)
 				}
 				by = s
 				continue
 			}
 		}
 		if reason != ok {
-			return reason
+			return false, reason
 		}
-		return e.enterAndLeave(f, by, l4, t)
+		e.ipsec.list(e.frame(*f), i, by, l4)
+		return true, ok
 	}
+}
+
+// list lists a valid packet.
+func (s *ipsec) list(b []byte, i int, by *esp.SA, l4 packet.L4) {
+	n, p := s.n, b[packet.EthernetLen:]
+	s.at[n], s.by[n] = int32(i), by
+	if p[0]>>4 == 4 {
+		s.flows[n] = gateway.FlowIPv4(p)
+	} else {
+		s.flows[n], s.l4[n] = gateway.FlowIPv6(p, l4), l4
+	}
+	s.n = n + 1
 }
 
 // look validates a packet; l4 is of an IPv6 one.
@@ -137,35 +205,29 @@ func (e *Engine) decapsulate(f *batch.Frame, s *esp.SA) esp.Error {
 	return err
 }
 
-// enterAndLeave checks that a valid packet came as it should have, and protects it as it
-// leaves if it has to be.
-func (e *Engine) enterAndLeave(f *batch.Frame, by *esp.SA, l4 packet.L4, t *Task) batch.Reason {
-	b := e.frame(*f)
-	p, ipv4 := b[packet.EthernetLen:], (*packet.Ethernet)(b).Type() == packet.EtherTypeIPv4
-	var flow gateway.Flow
-	size := 0
-	if ipv4 {
-		flow, size = gateway.FlowIPv4(p), (*packet.IPv4)(p).TotalLen()
-	} else {
-		flow, size = gateway.FlowIPv6(p, l4), packet.IPv6Len+(*packet.IPv6)(p).PayloadLen()
+// enterAndLeave does what the policies say of packet j of those listed: drops one that
+// did not come as it should have, and protects it as it leaves if it has to be.
+func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
+	list := e.ipsec
+	if list.enter[j] != esp.OK && f.Port&batch.Own == 0 {
+		return reasonOf(list.enter[j])
 	}
-	if f.Port&batch.Own == 0 {
-		if err := e.ipsec.gateway.MayEnter(&flow, by); err != esp.OK {
-			return reasonOf(err)
-		}
+	if list.leave[j] != esp.OK {
+		return reasonOf(list.leave[j])
 	}
-	s, err := e.ipsec.gateway.Protect(&flow)
-	if err != esp.OK {
-		return reasonOf(err)
-	}
+	s := list.sas[j]
 	if s == nil {
 		return ok
 	}
-	header := packet.IPv6Len
+	p := e.frame(*f)[packet.EthernetLen:]
+	ipv4 := p[0]>>4 == 4
+	header, size := packet.IPv4Len, 0
 	if ipv4 {
-		header = packet.IPv4Len
+		size = (*packet.IPv4)(p).TotalLen()
+	} else {
+		header, size = packet.IPv6Len, packet.IPv6Len+(*packet.IPv6)(p).PayloadLen()
 	}
-	if e.ipsec.mtu = s.InnerMTU(e.mtuOf(s), header); size > e.ipsec.mtu {
+	if list.mtu = s.InnerMTU(list.mtus[j], header); size > list.mtu {
 		return batch.MTUExceeded
 	}
 	repair := e.repair[f.Ingress()]
@@ -177,7 +239,7 @@ func (e *Engine) enterAndLeave(f *batch.Frame, by *esp.SA, l4 packet.L4, t *Task
 			(*packet.IPv4)(p).DecrementTTL()
 		}
 	} else {
-		if repair && !l4.Fragment {
+		if l4 := &list.l4[j]; repair && !l4.Fragment {
 			packet.CompleteIPv6(p[:size], l4.Proto, l4.Offset)
 		}
 		if s.Mode() == esp.Tunnel {

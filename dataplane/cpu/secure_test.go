@@ -262,3 +262,48 @@ func TestReasonsAreNamedAsErrors(t *testing.T) {
 		}
 	}
 }
+
+// What a packet becomes does not depend on those that are decided on together with it.
+func TestBlocksAreAsPacketsOneByOne(t *testing.T) {
+	plain := [][]byte{
+		to4("10.1.0.9"), to6("fd01::9"), to4("10.1.7.7"), to4("10.5.0.1"), to4("172.16.0.1"), {1, 2, 3},
+		testutil.UDP4("192.0.2.1", "10.2.0.9", 1, 2, make([]byte, 1450)...), testutil.Edit(to4("10.1.0.9"), 8, 1),
+		testutil.UDP4("203.0.113.5", "10.1.0.9", 1, 2, make([]byte, 40)...),
+	}
+	var clear, wire [][]byte
+	a, _, _ := secured(t, config(esp.Out, false))
+	for i := range 200 {
+		clear = append(clear, plain[i*5%len(plain)])
+		r := a.submit(0, to4("10.1.0.9"))[0]
+		sealed := bytes.Clone(a.bytes(r))
+		switch i % 7 {
+		case 3:
+			sealed[40]++
+		case 5:
+			sealed = wire[i-2] // again
+		case 6:
+			sealed = clear[i]
+		}
+		wire = append(wire, sealed)
+	}
+	for d, frames := range map[esp.Direction][][]byte{esp.Out: clear, esp.In: wire} {
+		together, _, _ := secured(t, config(d, false))
+		single, _, _ := secured(t, config(d, false))
+		results := together.submit(2, frames...)
+		verdicts := map[batch.Verdict]bool{}
+		for i, f := range frames {
+			want := single.submit(2, f)[0]
+			got := results[i]
+			verdicts[got.Verdict] = true
+			if got.Verdict != want.Verdict || got.Len != want.Len {
+				t.Fatalf("%v, packet %d: %v, alone %v", d, i, got, want)
+			}
+			if got.Verdict.Action() == batch.ActionForward && !bytes.Equal(together.bytes(got), single.bytes(want)) {
+				t.Errorf("%v, packet %d:\n together % x\n alone    % x", d, i, together.bytes(got), single.bytes(want))
+			}
+		}
+		if len(verdicts) < 4 {
+			t.Errorf("%v: only %v", d, verdicts)
+		}
+	}
+}

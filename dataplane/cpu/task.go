@@ -47,22 +47,14 @@ func (e *Engine) Secures() bool { return e.ipsec != nil }
 // one that has keys at the numbers below keys. What is none is done here. It returns how
 // many packets are not just to be looked up.
 func (e *Engine) Begin(in []batch.Frame, out []batch.Result, tasks []Task, keys uint32) (n int) {
-	e.ipsec.gateway.Clock.Set(batch.Clock())
-	for i := range in {
-		f, t := &in[i], &tasks[i]
-		out[i], t.Kind, t.SA, t.keys = batch.Result{}, Plain, nil, keys
-		if f.Port&batch.Secured != 0 {
-			continue
-		}
-		reason := e.secureOne(f, nil, t)
-		if reason != ok {
-			t.Kind = Settled
-		}
-		if t.Kind != Plain {
+	tasks = tasks[:len(in)]
+	for i := range tasks {
+		tasks[i].Kind, tasks[i].SA, tasks[i].keys = Plain, nil, keys
+	}
+	e.secure(in, out, tasks)
+	for i := range tasks {
+		if tasks[i].Kind != Plain {
 			n++
-		}
-		if t.Kind != Open {
-			e.note(f, &out[i], reason)
 		}
 	}
 	return n
@@ -198,7 +190,7 @@ func (e *Engine) redo(f *batch.Frame, r *batch.Result, by *esp.SA) {
 	}
 	f.Port &^= batch.Secured
 	in, out := [1]batch.Frame{*f}, [1]batch.Result{}
-	e.note(&in[0], &out[0], e.secureOne(&in[0], by, nil))
+	e.secureBlock(in[:], out[:], nil, by)
 	e.route(in[:], out[:])
 	*f, *r = in[0], out[0]
 }

@@ -10,53 +10,37 @@ import (
 )
 
 // Flow is what policies select packets by.
-type Flow struct {
-	ipv6         bool
-	src4, dst4   uint32
-	src6, dst6   [16]byte
-	protocol     uint8
-	sport, dport uint32
-}
+type Flow = policy.Flow
 
 // FlowIPv4 returns the flow of a valid packet without options.
 func FlowIPv4(p []byte) Flow {
 	h := (*packet.IPv4)(p)
-	f := Flow{src4: h.Src(), dst4: h.Dst(), protocol: uint8(h.Protocol())}
-	f.ports(h.Protocol(), p[packet.IPv4Len:h.TotalLen()], h.Fragmented())
-	return f
+	src, dst := ports(h.Protocol(), p[packet.IPv4Len:h.TotalLen()], h.Fragmented())
+	return policy.IPv4Flow(h.Src(), h.Dst(), uint8(h.Protocol()), src, dst)
 }
 
 // FlowIPv6 returns the flow of a valid packet whose transport header is at l4.
 func FlowIPv6(p []byte, l4 packet.L4) Flow {
-	h := (*packet.IPv6)(p)
-	f := Flow{ipv6: true, src6: h.Src(), dst6: h.Dst(), protocol: uint8(l4.Proto)}
-	f.ports(l4.Proto, p[l4.Offset:packet.IPv6Len+h.PayloadLen()], l4.Fragment)
-	return f
+	src, dst := ports(l4.Proto, p[l4.Offset:packet.IPv6Len+(*packet.IPv6)(p).PayloadLen()], l4.Fragment)
+	return policy.IPv6Flow((*[16]byte)(p[8:24]), (*[16]byte)(p[24:40]), uint8(l4.Proto), src, dst)
 }
 
 // ports reads the ports, or what counts as such. Of no fragment, not even the first:
 // all of a packet go the same way.
-func (f *Flow) ports(proto packet.Protocol, l4 []byte, fragment bool) {
+func ports(proto packet.Protocol, l4 []byte, fragment bool) (src, dst uint32) {
 	const icmp, icmpv6, mobility, dccp, sctp, udplite = 1, 58, 135, 33, 132, 136
-	f.sport, f.dport = policy.NoPort, policy.NoPort
 	if fragment || len(l4) < 4 {
-		return
+		return policy.NoPort, policy.NoPort
 	}
 	switch proto {
 	case packet.TCP, packet.UDP, dccp, sctp, udplite:
-		f.sport, f.dport = uint32(binary.BigEndian.Uint16(l4)), uint32(binary.BigEndian.Uint16(l4[2:]))
+		return uint32(binary.BigEndian.Uint16(l4)), uint32(binary.BigEndian.Uint16(l4[2:]))
 	case icmp, icmpv6:
-		f.sport, f.dport = uint32(l4[0]), uint32(l4[1])
+		return uint32(l4[0]), uint32(l4[1])
 	case mobility:
-		f.sport = uint32(l4[2])
+		return uint32(l4[2]), policy.NoPort
 	}
-}
-
-func (f *Flow) lookup(t *policy.Table) (int32, policy.Verdict) {
-	if f.ipv6 {
-		return t.LookupIPv6(&f.src6, &f.dst6, f.protocol, f.sport, f.dport)
-	}
-	return t.LookupIPv4(f.src4, f.dst4, f.protocol, f.sport, f.dport)
+	return policy.NoPort, policy.NoPort
 }
 
 // Inbound returns the association that a packet to dst with this SPI is for, or nil.
@@ -66,11 +50,53 @@ func (g *Gateway) Inbound(spi uint32, dst netip.Addr) *ipsec.SA { return g.sad.L
 // nil, has come as the inbound policies demand (RFC 4301 section 5.2). What no policy
 // is for may come in clear, and not out of a tunnel.
 func (g *Gateway) MayEnter(f *Flow, by *ipsec.SA) ipsec.Error {
-	r := g.rules.Load()
-	if r == nil {
-		r = &none
+	n, v := g.lookup().in.Lookup(f)
+	return mayEnter(n, v, by)
+}
+
+// Protect returns the association that a packet is to leave by, nil if it may leave in
+// clear. An error is why it may not leave.
+func (g *Gateway) Protect(f *Flow) (*ipsec.SA, ipsec.Error) {
+	r := g.lookup()
+	n, v := r.out.Lookup(f)
+	return r.protect(n, v)
+}
+
+// Batch is how many packets MayEnterAll and ProtectAll take at once.
+const Batch = 64
+
+// MayEnterAll does what MayEnter does for each of up to Batch flows, into errs. Their
+// cache misses overlap.
+func (g *Gateway) MayEnterAll(errs []ipsec.Error, flows []Flow, by []*ipsec.SA) {
+	var policies [Batch]int32
+	var verdicts [Batch]policy.Verdict
+	g.lookup().in.LookupBatch(policies[:], verdicts[:], flows)
+	for i := range flows {
+		errs[i] = mayEnter(policies[i], verdicts[i], by[i])
 	}
-	n, v := f.lookup(r.in)
+}
+
+// ProtectAll is to Protect what MayEnterAll is to MayEnter.
+func (g *Gateway) ProtectAll(sas []*ipsec.SA, errs []ipsec.Error, flows []Flow) {
+	var policies [Batch]int32
+	var verdicts [Batch]policy.Verdict
+	r := g.lookup()
+	r.out.LookupBatch(policies[:], verdicts[:], flows)
+	for i := range flows {
+		sas[i], errs[i] = r.protect(policies[i], verdicts[i])
+	}
+}
+
+// lookup returns the rules of now.
+func (g *Gateway) lookup() *rules {
+	if r := g.rules.Load(); r != nil {
+		return r
+	}
+	return &none
+}
+
+// mayEnter is MayEnter by what the inbound policies say.
+func mayEnter(n int32, v policy.Verdict, by *ipsec.SA) ipsec.Error {
 	switch {
 	case n == policy.None && by == nil:
 		return ipsec.OK
@@ -86,14 +112,8 @@ func (g *Gateway) MayEnter(f *Flow, by *ipsec.SA) ipsec.Error {
 	return ipsec.InTmplMismatch
 }
 
-// Protect returns the association that a packet is to leave by, nil if it may leave in
-// clear. An error is why it may not leave.
-func (g *Gateway) Protect(f *Flow) (*ipsec.SA, ipsec.Error) {
-	r := g.rules.Load()
-	if r == nil {
-		return nil, ipsec.OK
-	}
-	n, v := f.lookup(r.out)
+// protect is Protect by what the outbound policies say.
+func (r *rules) protect(n int32, v policy.Verdict) (*ipsec.SA, ipsec.Error) {
 	switch {
 	case n == policy.None || v.Action() == policy.Bypass:
 		return nil, ipsec.OK

@@ -18,13 +18,22 @@ const None int32 = -1
 // It allocates nothing.
 func (t *Table) LookupIPv4(src, dst uint32, protocol uint8, sport, dport uint32) (policy int32, v Verdict) {
 	f := IPv4Flow(src, dst, protocol, sport, dport)
-	return t.decide(&f, t.find(t.words[ipv4Root], f.dst, false))
+	return t.Lookup(&f)
 }
 
 // LookupIPv6 is LookupIPv4 for addresses in network byte order.
 func (t *Table) LookupIPv6(src, dst *[16]byte, protocol uint8, sport, dport uint32) (policy int32, v Verdict) {
 	f := IPv6Flow(src, dst, protocol, sport, dport)
-	return t.decide(&f, t.find(t.words[ipv6Root], f.dst, true))
+	return t.Lookup(&f)
+}
+
+// Lookup looks a flow up as LookupIPv4 and LookupIPv6 do.
+func (t *Table) Lookup(f *Flow) (policy int32, v Verdict) {
+	root := ipv4Root
+	if f.wide {
+		root = ipv6Root
+	}
+	return t.decide(f, t.find(t.words[root], f.dst, f.wide))
 }
 
 // atOnce is how many flows of a batch are looked up together.
