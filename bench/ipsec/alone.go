@@ -16,10 +16,27 @@ import (
 // it is given in which order. What it seals is no packet, but as long as one.
 type alone struct {
 	*traffic
-	mem     []byte
-	tunnels []*tunnel // of the packets of the worker's ring, in turn
-	next    int
-	forged  *int
+	mem    []byte
+	keys   []*library // of the packets of the worker's ring, in turn
+	next   int
+	forged *int
+}
+
+// newAlone has libraries of its own, as workers may share tunnels.
+func (t *traffic) newAlone(mem []byte, r ring, forged *int) (*alone, error) {
+	a := &alone{traffic: t, mem: mem, forged: forged}
+	own := map[*tunnel]*library{}
+	for _, n := range r.tunnels {
+		if own[n] == nil {
+			l, err := newLibrary(t.suite, n.keys)
+			if err != nil {
+				return nil, err
+			}
+			own[n] = l
+		}
+		a.keys = append(a.keys, own[n])
+	}
+	return a, nil
 }
 
 // aloneEngines makes such engines for the rings, and fails in the end if one of them
@@ -28,7 +45,7 @@ func (t *traffic) aloneEngines(rings []ring) bed.Maker {
 	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
 		forged := make([]int, len(rings))
 		return func(worker int, mem []byte) (dataplane.Engine, error) {
-				return &alone{traffic: t, mem: mem, tunnels: rings[worker].tunnels, forged: &forged[worker]}, nil
+				return t.newAlone(mem, rings[worker], &forged[worker])
 			}, func() error {
 				for _, n := range forged {
 					if n > 0 {
@@ -45,8 +62,8 @@ func (a *alone) Done(*batch.Chunk) bool { return true }
 
 func (a *alone) Submit(c *batch.Chunk) {
 	for i, f := range c.In[:c.N] {
-		l := a.tunnels[a.next].library
-		if a.next++; a.next == len(a.tunnels) {
+		l := a.keys[a.next]
+		if a.next++; a.next == len(a.keys) {
 			a.next = 0
 		}
 		at, n := int(f.Addr)+packet.EthernetLen, int(f.Len)-packet.EthernetLen

@@ -86,7 +86,11 @@ func (t *traffic) time(b *bed.Bed, rings []ring, once bool) (round, error) {
 	if n := after.Ports[0].Dropped(); n > 0 {
 		return round{}, fmt.Errorf("%d of %d packets were dropped while measuring: %v", n, after.Ports[0].RxPackets, reasons(&after.Ports[0]))
 	}
-	return t.roundOf(before, after, end.Sub(start)), nil
+	r := t.roundOf(before, after, end.Sub(start))
+	if once && r.packets < total/2 {
+		return r, fmt.Errorf("%d packets were played too fast to be timed: raise --ring, which is %d MiB a worker", total, t.Ring)
+	}
+	return r, nil
 }
 
 // reasons names the drops of a port.
