@@ -23,18 +23,15 @@ func (s *Service) openEngine() error {
 		e.Reason, e.Why = "configured", "the configuration asks for it"
 		return nil
 	}
-	if s.cfg.Protects() { // what the GPU does not do yet must not pass it by
-		if s.cfg.Engine == config.EngineGPU {
-			return errors.New("start engine gpu: it does not do IPsec, which the configuration asks for; write engine: cpu or auto")
-		}
-		e.Reason, e.Why = "ipsec", "IPsec is the CPU's"
-		return nil
-	}
 	workers, _, err := countWorkers(s.cfg)
 	if err != nil {
 		return err
 	}
-	s.devices, err = gpu.OpenAll(s.fib, gpu.Options{Repair: repairPorts(s.cfg), Workers: workers, Chunks: chunksWithGPU})
+	o := gpu.Options{Repair: repairPorts(s.cfg), Workers: workers, Chunks: chunksWithGPU}
+	if s.ipsec != nil {
+		o.Gateway = s.ipsec.gateway
+	}
+	s.devices, err = gpu.OpenAll(s.fib, o)
 	switch {
 	case err == nil:
 		e.Name, e.Reason, e.Why = "gpu", "configured", "the configuration asks for it"

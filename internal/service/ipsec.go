@@ -49,11 +49,14 @@ func newProtection(cfg *config.IPsec, workers int, passed func() func() bool) (*
 	return p, p.apply(cfg)
 }
 
-// startIPsec prepares to protect packets, if the configuration asks for it. It runs
-// before a worker does, and the XFRM mirror only after it.
-func (s *Service) startIPsec(workers int) (err error) {
+// startIPsec prepares to protect packets, if the configuration asks for it.
+func (s *Service) startIPsec() error {
 	if !s.cfg.Protects() {
 		return nil
+	}
+	workers, _, err := countWorkers(s.cfg)
+	if err != nil {
+		return err
 	}
 	if s.cfg.IPsec.Source == config.SourceXFRM {
 		s.ipsec = &protection{gateway: &gateway.Gateway{}, passed: s.fib.Passed}
@@ -62,7 +65,7 @@ func (s *Service) startIPsec(workers int) (err error) {
 	}
 	s.ticking = make(chan struct{})
 	s.ticked.Go(s.tick)
-	return s.ports.TakeESP()
+	return nil
 }
 
 // tick looks after IPsec until it ends.
@@ -84,9 +87,9 @@ func (s *Service) tick() {
 	}
 }
 
-// startXFRM has Linux's associations and policies be the gateway's. What they protect is
+// followXFRM has Linux's associations and policies be the gateway's. What they protect is
 // dropped until they are there, because the ports let nothing in before.
-func (s *Service) startXFRM(workers int) (err error) {
+func (s *Service) followXFRM(workers int) (err error) {
 	if s.ipsec == nil || s.cfg.IPsec.Source != config.SourceXFRM {
 		return nil
 	}

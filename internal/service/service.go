@@ -92,6 +92,9 @@ func (s *Service) start(build metrics.Build) (err error) {
 	var seed [4]byte
 	_, _ = rand.Read(seed[:]) // never fails (crypto/rand)
 	s.fib = fib.New(binary.LittleEndian.Uint32(seed[:]))
+	if err := s.startIPsec(); err != nil {
+		return err
+	}
 	if err := s.openEngine(); err != nil {
 		return err
 	}
@@ -99,13 +102,10 @@ func (s *Service) start(build metrics.Build) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.startIPsec(len(workers)); err != nil {
-		return err
-	}
 	if err := s.startMirror(); err != nil {
 		return err
 	}
-	if err := s.startXFRM(len(workers)); err != nil {
+	if err := s.followXFRM(len(workers)); err != nil {
 		return err
 	}
 	if err := s.startRouter(workers); err != nil {
@@ -152,7 +152,10 @@ func (s *Service) openPorts() ([]afxdp.WorkerMemory, error) {
 	if s.ports, err = afxdp.Open(cfg); err != nil {
 		return nil, err
 	}
-	return cfg.Workers, nil
+	if s.ipsec != nil {
+		err = s.ports.TakeESP()
+	}
+	return cfg.Workers, err
 }
 
 // countWorkers returns how many workers there are to be and how many queues
