@@ -97,15 +97,19 @@ func (q *Queue) Receive(dst []batch.Frame) int {
 	return n
 }
 
-// maxStagger is how much further back than others a packet may begin in its frame.
-const maxStagger = 15 * 64
+const (
+	// maxStagger is how much further back than others a packet may begin in its frame.
+	maxStagger = 15 * 64
+	// tail is what stays free behind such a packet, as a tunnel may lengthen it there.
+	tail = 64
+)
 
 // stagger is where in a frame a packet begins, behind the usual place. Frames are
 // 2048 bytes apart: if all packets began alike, their first lines would share a
 // thirtieth of the first caches' sets, and each copy miss them. A card has no such
 // trouble, as it writes past these caches.
 func stagger(frame uint32, length int) uint32 {
-	if length > umem.MaxFrameLen-maxStagger {
+	if length > umem.MaxFrameLen-maxStagger-tail {
 		return 0
 	}
 	return frame / umem.FrameSize % 16 * 64
