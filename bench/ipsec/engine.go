@@ -6,35 +6,41 @@ import (
 	"github.com/warproute/warproute/bench/bed"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
 // makers are the engines that can be measured, by name: each is given the gateway
 // whose policies it applies.
-var makers = map[string]func(*Options, *fib.FIB, *gateway.Gateway) bed.Maker{
+var makers = map[string]func(bed.Config, *fib.FIB, *gateway.Gateway) bed.Maker{
 	"cpu": cpuEngines,
 	"gpu": gpuEngines,
 }
 
-func cpuEngines(_ *Options, base *fib.FIB, g *gateway.Gateway) bed.Maker {
+func cpuEngines(_ bed.Config, base *fib.FIB, g *gateway.Gateway) bed.Maker {
 	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
 		return func(worker int, mem []byte) (dataplane.Engine, error) {
-			return securedCPU(base, g, worker, mem), nil
+			return newCPU(base, g, worker, mem), nil
 		}, func() error { return nil }, nil
 	}
 }
 
-// securedCPU is a worker's CPU engine.
-func securedCPU(base *fib.FIB, g *gateway.Gateway, worker int, mem []byte) *cpu.Engine {
+// newCPU returns a worker's CPU engine.
+func newCPU(base *fib.FIB, g *gateway.Gateway, worker int, mem []byte) *cpu.Engine {
 	e := cpu.New(base, mem, make([]bool, bed.Ports))
 	e.Secure(g, worker)
 	return e
 }
 
-// gpuEngines is for when the GPU engine applies a gateway's policies.
-func gpuEngines(*Options, *fib.FIB, *gateway.Gateway) bed.Maker {
+func gpuEngines(c bed.Config, base *fib.FIB, g *gateway.Gateway) bed.Maker {
 	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
-		return nil, nil, errors.New("measure IPsec on a GPU: its engine cannot be given a gateway yet; use --engine cpu")
+		d, err := gpu.Open(base, gpu.Options{Gateway: g, Repair: make([]bool, bed.Ports), Workers: c.Workers, Chunks: c.Chunks})
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(worker int, mem []byte) (dataplane.Engine, error) {
+			return d.NewEngine(mem, c.Chunks, c.MaxPackets, newCPU(base, g, worker, mem))
+		}, func() error { return errors.Join(d.Err(), d.Close()) }, nil
 	}
 }

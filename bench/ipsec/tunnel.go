@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"strconv"
 
-	"github.com/warproute/warproute/bench/bed"
 	esp "github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/ipsec/policy"
@@ -130,11 +129,4 @@ func (t *traffic) gateway(window, workers int) (*gateway.Gateway, error) {
 		return nil, err
 	}
 	return g, nil
-}
-
-// shape is the bed's, with as many workers.
-func (t *traffic) shape(workers int) bed.Config {
-	c := t.Bed
-	c.Workers = workers
-	return c
 }

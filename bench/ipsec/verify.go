@@ -73,7 +73,9 @@ func (t *traffic) newBed(workers, window int) (*bed.Bed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bed.New(t.shape(workers), t.base, makers[t.Engine](t.Options, t.base, g))
+	c := t.Bed
+	c.Workers = workers
+	return bed.New(c, t.base, makers[t.Engine](c, t.base, g))
 }
 
 func (t *traffic) verifyEncryption() (verified int, err error) {
