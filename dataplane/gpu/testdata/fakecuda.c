@@ -87,7 +87,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, int dev)
 {
 	(void)dev;
 	CALL;
-	*value = attribute == 16 ? 10 : 1; /* multiprocessors */
+	*value = attribute == 16 ? 10 : attribute == 97 ? 232448 : 1; /* multiprocessors, shared memory */
 	return 0;
 }
 
@@ -102,7 +102,7 @@ CUresult cuCtxPopCurrent_v2(handle *ctx) { CALL; *ctx = current; return 0; }
 CUresult cuCtxSynchronize(void) { CALL; return 0; }
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) { CALL; *least = 0; *greatest = -5; return 0; }
 
-enum { RESIDENT = 1, LAUNCHED, PATCH };
+enum { RESIDENT = 1, LAUNCHED, PATCH, GATEWAY };
 CUresult cuModuleLoadDataEx(handle *module, const char *image, u32 n, const u32 *options, void **values)
 {
 	(void)image, (void)n, (void)options, (void)values;
@@ -114,9 +114,10 @@ CUresult cuModuleGetFunction(handle *f, handle module, const char *name)
 {
 	(void)module;
 	CALL;
-	*f = !strcmp(name, "resident") ? RESIDENT : !strcmp(name, "launched") ? LAUNCHED : !strcmp(name, "patch_tables") ? PATCH : 0;
+	*f = !strcmp(name, "resident") ? RESIDENT : !strcmp(name, "launched") ? LAUNCHED : !strcmp(name, "patch_tables") ? PATCH : !strcmp(name, "gateway") ? GATEWAY : 0;
 	return *f ? 0 : 500;
 }
+CUresult cuFuncSetAttribute(handle f, int attribute, int value) { (void)f, (void)attribute, (void)value; CALL; return 0; }
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, handle f, int threads, size_t shared)
 {
 	(void)f, (void)shared;
@@ -200,7 +201,7 @@ CUresult cuStreamSynchronize(handle s) { (void)s; CALL; return 0; }
 
 /* What the engine does not need, and must be there. */
 #define UNUSED(name) CUresult name(void) { call(#name); return 801; }
-UNUSED(cuModuleGetGlobal_v2) UNUSED(cuFuncGetAttribute) UNUSED(cuFuncSetAttribute)
+UNUSED(cuModuleGetGlobal_v2) UNUSED(cuFuncGetAttribute)
 UNUSED(cuMemcpyDtoH_v2) UNUSED(cuMemcpyDtoHAsync_v2) UNUSED(cuMemcpyDtoDAsync_v2) UNUSED(cuMemsetD8Async)
 UNUSED(cuStreamWaitEvent) UNUSED(cuStreamBeginCapture_v2) UNUSED(cuStreamEndCapture)
 UNUSED(cuEventCreate) UNUSED(cuEventDestroy_v2) UNUSED(cuEventRecord) UNUSED(cuEventQuery) UNUSED(cuEventSynchronize) UNUSED(cuEventElapsedTime)

@@ -1,0 +1,124 @@
+package gpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/ipsec/policy"
+	"github.com/warproute/warproute/ipsec/suite"
+	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
+)
+
+// keysOf cuts keys to the lengths of a suite.
+func keysOf(name string, key, auth []byte) ([]byte, []byte, error) {
+	s, err := suite.ByName(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	return key[:s.KeyLen+s.SaltLen], auth[:s.AuthKeyLen], nil
+}
+
+// protectAll gives a gateway an association that protects all of UDP.
+func protectAll(t *testing.T, net *testutil.Network, g *gateway.Gateway) *ipsec.SA {
+	t.Helper()
+	s, err := ipsec.NewSA(ipsec.Config{
+		SPI: 0x1000, Src: netip.MustParseAddr("198.51.100.1"), Dst: far4, Suite: "aes128gcm16", Key: make([]byte, 20), Bundle: g.Bundle("b"),
+	}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Add(s); err != nil {
+		t.Fatal(err)
+	}
+	any := netip.MustParsePrefix("0.0.0.0/0")
+	p := policy.Policy{Src: any, Dst: any, Protocol: 17, Action: policy.Protect, Target: s.Bundle()}
+	if err := g.SetRules([]gateway.Rule{{Direction: ipsec.Out, Policy: p}}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// sendAll has an engine decide on 256 packets, and returns how many leave: all of them as
+// ESP, and none with a number that was used.
+func sendAll(t *testing.T, w secured, s *ipsec.SA, used map[uint32]bool) (sent int) {
+	t.Helper()
+	slab, err := batch.NewSlab(1, 256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slab.Close()
+	c := slab.Chunks[0]
+	for i := range c.In {
+		addr := uint32(i)*umem.FrameSize + umem.DataOffset
+		f := testutil.UDP4("192.0.2.1", fmt.Sprintf("10.1.0.%d", i%250), 1, 2, make([]byte, i)...)
+		copy(w.umem[addr:], f)
+		c.In[i] = batch.Frame{Addr: addr, Len: uint16(len(f))}
+	}
+	c.N, c.Submitted = 256, batch.Clock()
+	w.settle()
+	w.engine.Submit(c)
+	for start := time.Now(); !w.engine.Done(c); {
+		if time.Since(start) > time.Second {
+			t.Fatal("the chunk is not done")
+		}
+	}
+	for i, r := range c.Out {
+		if r.Verdict == batch.Lost {
+			continue
+		}
+		p := w.umem[r.Addr:][:r.Len][packet.EthernetLen:]
+		spi, at, is := ipsec.Inbound(p)
+		if r.Verdict != batch.Forward(1) || !is || spi != s.Config().SPI {
+			t.Fatalf("packet %d: %v, % x", i, r.Verdict, p)
+		}
+		number := binary.BigEndian.Uint32(p[at+4:])
+		if used[number] {
+			t.Fatalf("packet %d has the number %d again", i, number)
+		}
+		used[number] = true
+		sent++
+	}
+	return sent
+}
+
+// What a GPU was given and did not give back has used its sequence numbers.
+func TestSequenceNumbersOfLostPacketsAreGone(t *testing.T) {
+	net := testutil.NewNetwork()
+	g := &gateway.Gateway{}
+	s := protectAll(t, net, g)
+	s.Share(0, nil) // as a device would
+	mem, err := umem.New(512)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	fallback := cpu.New(net.FIB, mem.Bytes(), net.Repair)
+	fallback.Secure(g, 0)
+	mail, err := newMailbox(1, 256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newEngine(fallback, &health{}, mail, mem.Bytes(), Options{Timeout: 5 * time.Millisecond, Pause: time.Hour})
+	if e.securer, err = newSecurer(1, 256, maxKeys); err != nil {
+		t.Fatal(err)
+	}
+	e.launch = func(int, uint32, int) error { return nil } // and nothing happens
+	w, used := secured{mem.Bytes(), e, func() {}}, map[uint32]bool{}
+	for round, want := range []int{0, 256, 256} {
+		if n := sendAll(t, w, s, used); n != want || s.Sequence() != uint64(256*(round+1)) {
+			t.Errorf("round %d: %d packets sent, %d numbers used", round, n, s.Sequence())
+		}
+	}
+	if e.Name() != "cpu" {
+		t.Errorf("the engine is %s", e.Name())
+	}
+}

@@ -1,0 +1,124 @@
+package gpu
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/ipsec/gateway"
+)
+
+// Whichever call fails while a gateway's device is opened and an engine made, the error
+// names it, and everything is given back.
+func TestEveryCallOfAGatewaysDeviceMayFail(t *testing.T) {
+	f, library := newFake(t)
+	base, mem := newBase(t), newFrames(t)
+	start := func() error {
+		g := &gateway.Gateway{}
+		protectAll(t, testutil.NewNetwork(), g)
+		d, err := Open(base, Options{Library: library, Gateway: g})
+		if err != nil {
+			return err
+		}
+		fallback := cpu.New(base, mem, make([]bool, 1))
+		fallback.Secure(g, 0)
+		_, err = d.NewEngine(mem, 2, 100, fallback)
+		f.failAt = 0 // what Close calls is another matter
+		return errors.Join(err, d.Close())
+	}
+	for n := uint32(1); ; n++ {
+		f.calls, f.failAt = 0, n
+		err := start()
+		call := f.whatFailed()
+		if call == "" {
+			if err != nil || n < 30 {
+				t.Errorf("after %d calls nothing fails, yet: %v", n, err)
+			}
+			break
+		}
+		if err == nil || !errors.Is(err, cuda.OutOfMemory) || !strings.Contains(err.Error(), call+"(") {
+			t.Errorf("call %d, %s, fails; the error is %v", n, call, err)
+		}
+		if f.held != 0 {
+			t.Fatalf("after call %d, %s, failed, %d things are not given back", n, call, f.held)
+		}
+	}
+}
+
+// A device has the keys of associations from when they are added, or it is opened, until
+// they are overwritten, or it is closed; a number is used again after that.
+func TestDevicesHoldKeysAsLongAsAssociationsLive(t *testing.T) {
+	f, library := newFake(t)
+	f.copies = 1
+	net, g := testutil.NewNetwork(), &gateway.Gateway{}
+	before := protectAll(t, net, g)
+	d, err := Open(net.FIB, Options{Library: library, Gateway: g})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(n int) []byte { return onDevice[byte](d.vault.keys.Ptr().Add(n*keyBytes), keyBytes) }
+	none := make([]byte, keyBytes)
+	later := protectAll(t, net, g)
+	if before.Number() != 0 || later.Number() != 1 || !bytes.Equal(has(0), before.DeviceKey().Bytes()) || !bytes.Equal(has(1), later.DeviceKey().Bytes()) {
+		t.Errorf("keys are not on the device at %d and %d", before.Number(), later.Number())
+	}
+	g.Remove(before)
+	if bytes.Equal(has(0), none) {
+		t.Error("a key is gone while packets may need it")
+	}
+	before.Zero()
+	if !bytes.Equal(has(0), none) || before.Number() < maxKeys {
+		t.Error("a key is left when its association has ended")
+	}
+	if again := protectAll(t, net, g); again.Number() != 0 || !bytes.Equal(has(0), again.DeviceKey().Bytes()) {
+		t.Errorf("a new association has the number %d", again.Number())
+	}
+	if page := d.vault.holder.page.Bytes(); !bytes.Equal(page, make([]byte, len(page))) {
+		t.Error("a key is left on its way")
+	}
+	if err := d.halt(); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(has(0), none) || !bytes.Equal(has(1), none) {
+		t.Error("keys are left when the device is given back")
+	}
+	if err := d.release(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A device and the engines on it are both of a gateway, or neither is.
+func TestGatewaysAreOfBothEngines(t *testing.T) {
+	_, library := newFake(t)
+	base, mem := newBase(t), newFrames(t)
+	for _, c := range []struct {
+		name           string
+		device, engine *gateway.Gateway
+		want           string
+	}{
+		{"device", &gateway.Gateway{}, nil, "the worker's CPU engine has none"},
+		{"engine", nil, &gateway.Gateway{}, "opened without the gateway"},
+	} {
+		d, err := Open(base, Options{Library: library, Gateway: c.device})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fallback := cpu.New(base, mem, make([]bool, 1))
+		if c.engine != nil {
+			fallback.Secure(c.engine, 0)
+		}
+		if _, err := d.NewEngine(mem, 1, 100, fallback); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s alone: %v", c.name, err)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := Open(base, Options{Library: library, Gateway: &gateway.Gateway{}, Mode: Launched}); err == nil || !strings.Contains(err.Error(), "mode resident") {
+		t.Errorf("launched: %v", err)
+	}
+}

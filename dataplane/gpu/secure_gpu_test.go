@@ -1,0 +1,319 @@
+//go:build gpu
+
+package gpu
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/ipsec/policy"
+	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
+)
+
+// gatewayOnGPU opens a device for a gateway.
+func gatewayOnGPU(t *testing.T, net *testutil.Network, g *gateway.Gateway, timeout time.Duration) *Device {
+	t.Helper()
+	d, err := Open(net.FIB, Options{Gateway: g, Repair: net.Repair, Timeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// workerOnGPU is a worker of it.
+func workerOnGPU(t *testing.T, d *Device, net *testutil.Network, g *gateway.Gateway, frames, chunks, size int) secured {
+	t.Helper()
+	mem, err := umem.New(frames)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fallback := cpu.New(net.FIB, mem.Bytes(), net.Repair)
+	fallback.Secure(g, 0)
+	e, err := d.NewEngine(mem.Bytes(), chunks, size, fallback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secured{mem.Bytes(), e, d.tables.patcher.settle}
+}
+
+func securedOnGPU(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
+	d := gatewayOnGPU(t, net, g, 10*time.Second)
+	t.Cleanup(func() {
+		if err := d.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, a := range []struct {
+		name string
+		of   cuda.FunctionAttribute
+	}{{"registers", cuda.FunctionRegisters}, {"bytes of local memory", cuda.FunctionLocal}} {
+		n, err := d.vault.kernel.Attribute(a.of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("the gateway kernel has %d %s; blocks: %d, stages of %d words", n, a.name, d.blocks, d.vault.stage)
+	}
+	return workerOnGPU(t, d, net, g, securedFrames, 1, securedChunk)
+}
+
+func TestGPUGatewayAgreesWithTheCPUEngine(t *testing.T) { agreeOnSecured(t, securedOnGPU, 500_000) }
+
+// site is a gateway at one end of tunnels.
+type site struct {
+	gateway *gateway.Gateway
+	worker  secured
+	chunks  []*batch.Chunk
+}
+
+const (
+	rekeyed     = 8 // tunnels that are rekeyed all the time
+	rekeyChunk  = 256
+	rekeyChunks = 4
+)
+
+// newSites returns the two ends, on one GPU. No kernel can be loaded beside a resident
+// one, so both devices are opened first.
+func newSites(t *testing.T, net *testutil.Network) (sites [2]*site) {
+	t.Helper()
+	var devices [2]*Device
+	for i := range sites {
+		sites[i] = &site{gateway: &gateway.Gateway{}}
+		devices[i] = gatewayOnGPU(t, net, sites[i].gateway, time.Second)
+	}
+	for i, s := range sites {
+		s.worker = workerOnGPU(t, devices[i], net, s.gateway, rekeyChunk*rekeyChunks, rekeyChunks, rekeyChunk)
+		slab, err := batch.NewSlab(rekeyChunks, rekeyChunk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { slab.Close() })
+		s.chunks = slab.Chunks
+		any := netip.MustParsePrefix("0.0.0.0/0")
+		var rules []gateway.Rule
+		for k := range rekeyed {
+			b := s.gateway.Bundle(fmt.Sprint(k))
+			p := policy.Policy{Src: any, Dst: any, Protocol: 17, DstPorts: policy.Port(uint16(outPort + k)), Action: policy.Protect, Target: b}
+			rules = append(rules, gateway.Rule{Direction: ipsec.Direction(i), Policy: p})
+		}
+		if err := s.gateway.SetRules(rules); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return sites
+}
+
+func (s *site) submit() {
+	for _, c := range s.chunks {
+		c.N, c.Submitted = rekeyChunk, batch.Clock()
+		s.worker.engine.Submit(c)
+	}
+	for _, c := range s.chunks {
+		for !s.worker.engine.Done(c) {
+		}
+	}
+}
+
+// pair is an association at both ends.
+type pair [2]*ipsec.SA
+
+func (p *pair) zero() {
+	for _, s := range p {
+		s.Zero()
+	}
+}
+
+// Beside a rekeying every millisecond no packet is lost, and all arrive as they were.
+func TestGPURekeysUnderLoad(t *testing.T) {
+	net := testutil.NewNetwork()
+	sites := newSites(t, net)
+	suites := []string{"aes128gcm16", "chacha20poly1305", "aes128ctr-sha256", "aes128-sha1", "aes256-sha512", "aes256gcm16", "null-sha256", "aes192gcm16"}
+	var rounds, rekeys atomic.Int64
+	serial := 0
+	make2 := func(k int) (p pair) {
+		serial++
+		for i := range p {
+			c := ipsec.Config{
+				SPI: 0x1000 + uint32(serial), Direction: ipsec.Direction(i), Src: netip.MustParseAddr("198.51.100.1"), Dst: far4,
+				Suite: suites[k], Key: bytes.Repeat([]byte{byte(serial), byte(serial >> 8), 1, 2}, 16), AuthKey: bytes.Repeat([]byte{byte(serial), 3}, 32),
+				ReplayWindow: 4096, Bundle: uint32(k),
+			}
+			c.Key, c.AuthKey = cutKeys(t, c)
+			var err error
+			if p[i], err = ipsec.NewSA(c, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range sites { // the receiver first
+			if err := sites[1-i].gateway.Add(p[1-i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return p
+	}
+	current := [rekeyed]pair{}
+	for k := range current {
+		current[k] = make2(k)
+	}
+	stop := make(chan struct{})
+	var stopped sync.WaitGroup
+	stopped.Go(func() {
+		wait := func() { // until the worker has begun and ended a round
+			for now := rounds.Load(); rounds.Load() < now+2; time.Sleep(10 * time.Microsecond) {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		}
+		for k := 0; ; k = (k + 1) % rekeyed {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+			old := current[k]
+			current[k] = make2(k)
+			wait()
+			for i, s := range sites {
+				s.gateway.Remove(old[i])
+			}
+			wait()
+			old.zero()
+			rekeys.Add(1)
+		}
+	})
+	frames := make([][]byte, rekeyed*8)
+	for i := range frames {
+		frames[i] = testutil.UDP4("192.0.2.1", fmt.Sprintf("10.1.1.%d", i), 1, uint16(outPort+i%rekeyed), bytes.Repeat([]byte{byte(i)}, 20+i*20)...)
+	}
+	packets := 0
+	for start := time.Now(); time.Since(start) < 5*time.Second && !t.Failed(); rounds.Add(1) {
+		exchange(t, sites, frames, &packets)
+	}
+	close(stop)
+	stopped.Wait()
+	t.Logf("%d packets through two gateways, %d rekeyings", packets, rekeys.Load())
+	if rekeys.Load() < 200 || packets < 100_000 {
+		t.Errorf("only %d rekeyings and %d packets", rekeys.Load(), packets)
+	}
+	for i, s := range sites {
+		if s.worker.engine.Name() != "gpu" || s.worker.engine.byCPU.Load() > 0 {
+			t.Errorf("site %d: the CPU engine decided", i)
+		}
+	}
+}
+
+// cutKeys cuts the keys to the lengths of the suite.
+func cutKeys(t *testing.T, c ipsec.Config) (key, auth []byte) {
+	t.Helper()
+	key, auth, err := keysOf(c.Suite, c.Key, c.AuthKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, auth
+}
+
+// exchange sends frames through the first site and what becomes of them through the
+// second, and compares.
+func exchange(t *testing.T, sites [2]*site, frames [][]byte, packets *int) {
+	t.Helper()
+	a, b := sites[0], sites[1]
+	each := func(do func(c, d *batch.Chunk, i int, addr uint32, f []byte)) {
+		for k := range a.chunks {
+			for i := range rekeyChunk {
+				do(a.chunks[k], b.chunks[k], i, uint32(k*rekeyChunk+i)*umem.FrameSize+umem.DataOffset, frames[(k*rekeyChunk+i)%len(frames)])
+			}
+		}
+	}
+	each(func(c, _ *batch.Chunk, i int, addr uint32, f []byte) {
+		copy(a.worker.umem[addr:], f)
+		c.In[i] = batch.Frame{Addr: addr, Len: uint16(len(f))}
+	})
+	a.submit()
+	each(func(c, d *batch.Chunk, i int, addr uint32, f []byte) {
+		r := c.Out[i]
+		wire := a.worker.umem[r.Addr:][:r.Len]
+		if r.Verdict != batch.Forward(1) || r.Len <= uint16(len(f)) {
+			t.Fatalf("sealed: %v, % x", r.Verdict, wire)
+		}
+		copy(b.worker.umem[addr:], wire)
+		d.In[i] = batch.Frame{Addr: addr, Len: r.Len, Port: 1}
+	})
+	b.submit()
+	each(func(_, d *batch.Chunk, i int, _ uint32, f []byte) {
+		r := d.Out[i]
+		if r.Verdict != batch.Forward(1) {
+			t.Fatalf("opened: %v", r.Verdict)
+		}
+		if got, want := b.worker.umem[r.Addr:][:r.Len][packet.EthernetLen:], testutil.Edit(f, 8, f[packet.EthernetLen+8]-2)[packet.EthernetLen:]; !bytes.Equal(got, want) {
+			t.Fatalf("opened:\n  % x, should be\n  % x", got, want)
+		}
+		*packets++
+	})
+}
+
+// When the GPU hangs in the middle of traffic, its sequence numbers are gone for good,
+// and what is sent is ESP at any time.
+func TestGPUGatewayHangs(t *testing.T) {
+	net := testutil.NewNetwork()
+	g := &gateway.Gateway{}
+	d := gatewayOnGPU(t, net, g, 20*time.Millisecond)
+	s := protectAll(t, net, g)
+	w := workerOnGPU(t, d, net, g, 512, 1, 256)
+	used := map[uint32]bool{}
+	if n := sendAll(t, w, s, used); n != 256 || w.engine.Name() != "gpu" {
+		t.Fatalf("%d packets sent by the %s", n, w.engine.Name())
+	}
+	w.engine.mail.slots[0].stop() // as good as: its block has gone
+	time.Sleep(10 * time.Millisecond)
+	if n := sendAll(t, w, s, used); n != 0 {
+		t.Errorf("a GPU that hangs has sent %d packets", n)
+	}
+	if n := sendAll(t, w, s, used); n != 256 || w.engine.Name() != "cpu" || s.Sequence() != 3*256 {
+		t.Errorf("%d packets sent by the %s, sequence numbers up to %d", n, w.engine.Name(), s.Sequence())
+	}
+}
+
+// Keys are not on the device any more when an association has ended, and when a gateway
+// is closed.
+func TestGPUForgetsKeys(t *testing.T) {
+	net := testutil.NewNetwork()
+	g := &gateway.Gateway{}
+	d := gatewayOnGPU(t, net, g, time.Second)
+	s := protectAll(t, net, g)
+	held := func() (all []byte) {
+		all = make([]byte, 4*keyBytes)
+		if err := d.ctx.Do(func() error { return d.vault.keys.Read(0, all) }); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	at := int(s.Number()) * keyBytes
+	if key := held()[at:][:keyBytes]; !bytes.Equal(key, s.DeviceKey().Bytes()) || binary.LittleEndian.Uint64(key) == 0 {
+		t.Fatalf("the device has % x", key)
+	}
+	g.Remove(s)
+	s.Zero()
+	if key := held()[at:][:keyBytes]; !bytes.Equal(key, make([]byte, keyBytes)) {
+		t.Errorf("the device still has % x", key)
+	}
+}
