@@ -66,8 +66,8 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 	if start < 0 || end > len(buf) || end-start > math.MaxUint16 {
 		return OutError
 	}
-	seq, got := s.Reserve(1)
-	if got == 0 {
+	seq, ok := s.next(w)
+	if !ok {
 		return OutStateSeqError
 	}
 	if !s.Count(w, 1, uint64(n)) {

@@ -46,7 +46,8 @@ type worker struct {
 	transform *suite.Transform
 	packets, bytes,
 	replays, forgeries atomic.Uint64 // written by the worker, read by all
-	_ [128 - 5*8]byte // two lines: they are fetched in pairs
+	lease lease
+	_     [128 - 8*8]byte // two lines: they are fetched in pairs
 }
 
 // add adds to a counter that only the caller writes.

@@ -26,6 +26,43 @@ func (s *SA) Reserve(n int) (first uint64, count int) {
 	}
 }
 
+// lease is the sequence numbers that a worker has taken and not used yet: from next up to
+// end, which is not one of them.
+type lease struct {
+	next, end uint64
+	expected  int // packets for which numbers will be needed
+}
+
+// Expect tells that a worker has one more packet to protect. The first that it protects
+// takes the numbers of all that are expected, so that workers of one association do not
+// contend for every packet. Release comes behind the last.
+func (s *SA) Expect(w int) { s.workers[w].lease.expected++ }
+
+// next takes a sequence number for a worker's packet.
+func (s *SA) next(w int) (seq uint64, ok bool) {
+	l := &s.workers[w].lease
+	if l.next == l.end {
+		first, n := s.Reserve(max(l.expected, 1))
+		if n == 0 {
+			return 0, false
+		}
+		l.next, l.end, l.expected = first, first+uint64(n), 0
+	}
+	seq = l.next
+	l.next++
+	return seq, true
+}
+
+// Release gives back the numbers that expected packets did not take, if nobody has taken
+// any since; otherwise they leave a gap.
+func (s *SA) Release(w int) {
+	l := &s.workers[w].lease
+	if l.next != l.end {
+		s.sequence.CompareAndSwap(l.end-1, l.next-1)
+	}
+	*l = lease{}
+}
+
 // Sequence returns the last sequence number taken or, inbound, the highest received.
 func (s *SA) Sequence() uint64 {
 	if s.c.Direction == In {

@@ -77,11 +77,17 @@ func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task,
 	for j, sa := range s.sas[:s.n] {
 		if sa != nil {
 			s.mtus[j] = e.mtuOf(sa)
+			sa.Expect(s.worker)
 		}
 	}
 	for j := range s.n {
 		i := int(s.at[j])
 		e.note(&in[i], &out[i], task(i), e.enterAndLeave(&in[i], j, task(i)))
+	}
+	for _, sa := range s.sas[:s.n] {
+		if sa != nil {
+			sa.Release(s.worker)
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	esp "github.com/warproute/warproute/ipsec"
-	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/packet"
 )
 
@@ -91,9 +90,49 @@ func (e *Engine) find(f *batch.Frame, s *esp.SA, t *Task) esp.Error {
 	return esp.OK
 }
 
-// Finish has the last word on a packet that a device has opened and decided on: whether
-// it is new, and whether it may have come and go that way. f is where it was received.
-func (e *Engine) Finish(f *batch.Frame, r *batch.Result, t *Task) {
+// Finish has the last word on packets that a device has opened and decided on: whether
+// they are new, and whether they may have come and go that way. in still says where they
+// were received. Other packets it leaves alone.
+func (e *Engine) Finish(in []batch.Frame, out []batch.Result, tasks []Task) {
+	for start := 0; start < len(in); start += block {
+		end := min(start+block, len(in))
+		e.finishBlock(in[start:end], out[start:end], tasks[start:end])
+	}
+}
+
+// finishBlock looks policies up as secureBlock does.
+func (e *Engine) finishBlock(in []batch.Frame, out []batch.Result, tasks []Task) {
+	s := e.ipsec
+	s.n = 0
+	var again [block]bool
+	for i := range tasks {
+		if t := &tasks[i]; t.Kind == Open {
+			again[i] = e.finish(&in[i], &out[i], t, i)
+		}
+	}
+	s.gateway.MayEnterAll(s.enter[:], s.flows[:s.n], s.by[:])
+	s.gateway.ProtectAll(s.sas[:], s.leave[:], s.flows[:s.n])
+	for j := range s.n {
+		i := int(s.at[j])
+		switch {
+		case s.enter[j] != esp.OK && in[i].Port&batch.Own == 0:
+			out[i] = batch.Result{Verdict: batch.Drop(reasonOf(s.enter[j]))}
+		case s.leave[j] != esp.OK:
+			out[i] = batch.Result{Verdict: batch.Drop(reasonOf(s.leave[j]))}
+		case s.sas[j] != nil:
+			again[i] = true
+		}
+	}
+	for i := range tasks {
+		if again[i] {
+			e.redo(&in[i], &out[i], tasks[i].SA)
+		}
+	}
+}
+
+// finish confirms packet i of a block and lists it for the policies, unless it is dropped
+// anyway. It tells whether what was inside was protected once more.
+func (e *Engine) finish(f *batch.Frame, r *batch.Result, t *Task, i int) (again bool) {
 	s, drop := t.SA, func(err esp.Error) { *r = batch.Result{Verdict: batch.Drop(reasonOf(err))} }
 	f.Port |= batch.Secured
 	dropped := r.Verdict.Action() == batch.ActionDrop
@@ -101,11 +140,11 @@ func (e *Engine) Finish(f *batch.Frame, r *batch.Result, t *Task) {
 	forged := dropped && reason == batch.XfrmInStateProtoError && r.Len == Forged
 	if err := s.Confirm(e.ipsec.worker, t.Seq, !forged); err != esp.OK {
 		drop(err)
-		return
+		return false
 	}
 	if dropped && reason >= batch.XfrmInHdrError {
 		*r = batch.Result{Verdict: r.Verdict}
-		return
+		return false
 	}
 	size, whole := e.enter(f, t)
 	switch {
@@ -115,11 +154,25 @@ func (e *Engine) Finish(f *batch.Frame, r *batch.Result, t *Task) {
 		drop(esp.InStateExpired)
 	case dropped && reason < batch.NoRoute && reason != batch.TTLExpired: // not valid
 	case e.arrivedBy(*f) != nil:
-		e.redo(f, r, s)
+		return true
 	case reason == batch.TTLExpired:
 	default:
-		e.check(f, r, s)
+		e.listOpened(*f, i, s)
 	}
+	return false
+}
+
+// listOpened lists a packet that was valid to the device.
+func (e *Engine) listOpened(f batch.Frame, i int, by *esp.SA) {
+	b := e.frame(f)
+	var l4 packet.L4
+	if p := b[packet.EthernetLen:]; p[0]>>4 == 6 {
+		l4 = packet.L4{Proto: (*packet.IPv6)(p).NextHeader(), Offset: packet.IPv6Len}
+		if l4.Proto.IsExtension() {
+			l4, _ = packet.FindL4(p)
+		}
+	}
+	e.ipsec.list(b, i, by, l4)
 }
 
 // enter has a frame be the packet that was in it, and returns the packet's size. It is
@@ -145,34 +198,6 @@ func (e *Engine) enter(f *batch.Frame, t *Task) (size int, whole bool) {
 	}
 	e.moved(f, at, size)
 	return size, true
-}
-
-// check applies the policies of both directions to a packet that was opened and, unless
-// something drops it anyway, is about to leave.
-func (e *Engine) check(f *batch.Frame, r *batch.Result, by *esp.SA) {
-	p := e.frame(*f)[packet.EthernetLen:]
-	var flow gateway.Flow
-	if p[0]>>4 == 4 {
-		flow = gateway.FlowIPv4(p)
-	} else {
-		l4 := packet.L4{Proto: (*packet.IPv6)(p).NextHeader(), Offset: packet.IPv6Len}
-		if l4.Proto.IsExtension() {
-			l4, _ = packet.FindL4(p) // it was valid to the device
-		}
-		flow = gateway.FlowIPv6(p, l4)
-	}
-	if f.Port&batch.Own == 0 {
-		if err := e.ipsec.gateway.MayEnter(&flow, by); err != esp.OK {
-			*r = batch.Result{Verdict: batch.Drop(reasonOf(err))}
-			return
-		}
-	}
-	switch s, err := e.ipsec.gateway.Protect(&flow); {
-	case err != esp.OK:
-		*r = batch.Result{Verdict: batch.Drop(reasonOf(err))}
-	case s != nil:
-		e.redo(f, r, by)
-	}
 }
 
 // redo has this engine go on with a packet that is to be opened or sealed once more,

@@ -13,19 +13,9 @@ import (
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/ipsec/policy"
-	"github.com/warproute/warproute/ipsec/suite"
 	"github.com/warproute/warproute/packet"
 	"github.com/warproute/warproute/umem"
 )
-
-// keysOf cuts keys to the lengths of a suite.
-func keysOf(name string, key, auth []byte) ([]byte, []byte, error) {
-	s, err := suite.ByName(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	return key[:s.KeyLen+s.SaltLen], auth[:s.AuthKeyLen], nil
-}
 
 // protectAll gives a gateway an association that protects all of UDP.
 func protectAll(t *testing.T, net *testutil.Network, g *gateway.Gateway) *ipsec.SA {

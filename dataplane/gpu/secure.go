@@ -43,12 +43,9 @@ func (s *securer) begin(e *cpu.Engine, c *batch.Chunk, slot int) bool {
 func (s *securer) finish(e *cpu.Engine, c *batch.Chunk, slot int, results []batch.Result) {
 	tasks := s.tasks[slot][:c.N]
 	for i := range tasks {
-		t := &tasks[i]
-		if t.Kind != cpu.Settled {
+		if tasks[i].Kind != cpu.Settled {
 			c.Out[i] = results[i]
 		}
-		if t.Kind == cpu.Open {
-			e.Finish(&c.In[i], &c.Out[i], t)
-		}
 	}
+	e.Finish(c.In[:c.N], c.Out[:c.N], tasks)
 }

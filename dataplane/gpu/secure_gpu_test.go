@@ -19,6 +19,7 @@ import (
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/ipsec/policy"
+	"github.com/warproute/warproute/ipsec/suite"
 	"github.com/warproute/warproute/packet"
 	"github.com/warproute/warproute/umem"
 )
@@ -225,11 +226,11 @@ func TestGPURekeysUnderLoad(t *testing.T) {
 // cutKeys cuts the keys to the lengths of the suite.
 func cutKeys(t *testing.T, c ipsec.Config) (key, auth []byte) {
 	t.Helper()
-	key, auth, err := keysOf(c.Suite, c.Key, c.AuthKey)
+	s, err := suite.ByName(c.Suite)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return key, auth
+	return c.Key[:s.KeyLen+s.SaltLen], c.AuthKey[:s.AuthKeyLen]
 }
 
 // exchange sends frames through the first site and what becomes of them through the
