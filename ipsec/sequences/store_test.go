@@ -12,12 +12,16 @@ import (
 
 var key = bytes.Repeat([]byte{1}, 20)
 
-func newSA(t *testing.T, name string) *ipsec.SA {
+func newSA(t *testing.T, name string, alter ...func(*ipsec.Config)) *ipsec.SA {
 	t.Helper()
-	sa, err := ipsec.NewSA(ipsec.Config{
+	c := ipsec.Config{
 		Name: name, SPI: 0x100, Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"),
 		Suite: "aes128gcm16", Key: bytes.Clone(key),
-	}, 1)
+	}
+	for _, a := range alter {
+		a(&c)
+	}
+	sa, err := ipsec.NewSA(c, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,13 +72,15 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	for used := uint64(1001); ; { // until it dies, without having noted any further
 		_, n := sa.Reserve(1 << 20)
 		if used += uint64(n); n == 0 {
-			if _, first = start(t, open(t, dir), "c"); first <= used {
+			die(t, s)
+			s = open(t, dir)
+			if _, first = start(t, s, "c"); first <= used {
 				t.Errorf("after a crash it goes on with %d, and %d were used", first, used)
 			}
 			break
 		}
 	}
-	if other := newSA(t, "d"); open(t, dir).Keep(other, append(key, 1)) != nil || other.Sequence() != 0 {
+	if other := newSA(t, "d"); s.Keep(other, append(key, 1)) != nil || other.Sequence() != 0 {
 		t.Error("another key does not begin anew")
 	}
 }
@@ -113,6 +119,7 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	start(t, s, "a")
+	die(t, s)
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%v, %v", files, err)
@@ -122,8 +129,84 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := open(t, dir).Keep(newSA(t, "a"), key); err == nil {
+		s := open(t, dir)
+		if err := s.Keep(newSA(t, "a"), key); err == nil {
 			t.Errorf("%q is taken for a number", text)
 		}
+		die(t, s)
+	}
+}
+
+// die is the end of a router that has no time to note anything.
+func die(t *testing.T, s *Store) {
+	t.Helper()
+	if err := s.lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A configuration that is read again may have an association under another name, or with
+// another lifetime: both are there for a moment, and the old one ends later.
+func TestAssociationsWithOneKeyShareNoNumber(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	old, _ := start(t, s, "old")
+	reserve := func(sa *ipsec.SA, n int) (last uint64) {
+		t.Helper()
+		first, got := sa.Reserve(n)
+		if got != n {
+			t.Fatalf("%d numbers of %d", got, n)
+		}
+		return first + uint64(n) - 1
+	}
+	reserve(old, 1000)
+	successor, first := start(t, s, "new")
+	lastOfOld := reserve(old, ahead*3/4) // until no worker knows it any more
+	if err := s.Extend(); err != nil {
+		t.Fatal(err)
+	}
+	if more, n := old.Reserve(ahead / 2); n > 0 && more+uint64(n) > first && more <= first {
+		t.Errorf("the old association goes on with %d to %d, and the new one has %d", more, more+uint64(n)-1, first)
+	}
+	if lastOfOld >= first {
+		t.Errorf("both have number %d", first)
+	}
+	last := reserve(successor, 5)
+	if err := s.Release(old); err != nil {
+		t.Fatal(err)
+	}
+	die(t, s)
+	if _, again := start(t, open(t, dir), "new"); again <= last {
+		t.Errorf("after a crash it goes on with %d, and %d was used", again, last)
+	}
+}
+
+// Two stores would give the same numbers.
+func TestADirectoryIsOfOneRouter(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	if second, err := Open(dir); err == nil {
+		t.Errorf("%s was opened twice", second.dir)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir)
+}
+
+// Extended numbers last as long as a tick at any rate, and a receiver that has seen
+// nothing for some restarts still tells which half they are of.
+func TestExtendedNumbersAreAhead(t *testing.T) {
+	dir := t.TempDir()
+	for range 4 {
+		s := open(t, dir)
+		sa := newSA(t, "a", func(c *ipsec.Config) { c.ESN = true })
+		if err := s.Keep(sa, key); err != nil {
+			t.Fatal(err)
+		}
+		if first, n := sa.Reserve(100_000_000); n != 100_000_000 || first >= 1<<31 {
+			t.Fatalf("%d numbers, from %d on", n, first)
+		}
+		die(t, s)
 	}
 }
