@@ -27,6 +27,7 @@ type ipsec struct {
 	enter, leave [block]esp.Error
 	sas          [block]*esp.SA
 	mtus         [block]int // of the way of such an association
+	touched      byte       // read, so that caches have what is beside it
 }
 
 // Secure has the engine apply a gateway's policies to every packet, as one of its

@@ -104,6 +104,11 @@ func (e *Engine) Finish(in []batch.Frame, out []batch.Result, tasks []Task) {
 func (e *Engine) finishBlock(in []batch.Frame, out []batch.Result, tasks []Task) {
 	s := e.ipsec
 	s.n = 0
+	for i := range tasks { // the device wrote to memory, from where these reads come at once
+		if tasks[i].Kind == Open && out[i].Verdict.Action() == batch.ActionForward {
+			s.touched ^= e.mem[out[i].Addr+packet.EthernetLen]
+		}
+	}
 	var again [block]bool
 	for i := range tasks {
 		if t := &tasks[i]; t.Kind == Open {
