@@ -18,6 +18,16 @@
 // Where there are several GPUs, each has a copy and serves a share of the workers
 // (devices.go).
 //
+// Where the router is an IPsec gateway, another resident kernel seals and opens packets
+// before it looks them up. All that must never go wrong is the host's, by the code of
+// package cpu: before a chunk is posted, policies, associations, sequence numbers, and
+// the headers of packets to be sealed; when it is back, replays, lifetimes, and the
+// policies that packets out of a tunnel meet. What the device is to do stands in a job
+// beside each descriptor (jobs_unsafe.go). So nothing has to be recovered from a device
+// that is lost: its packets are, and their sequence numbers are not used again. Keys are
+// on the device from before the first packet of an association until the association's
+// end, when they are overwritten there as everywhere.
+//
 // A GPU that does not answer a worker in time is taken from it, with whatever it
 // holds: those packets count as dropped, their frames are not used again, for the
 // GPU may yet write to them, and the CPU engine carries on. After a pause the worker
