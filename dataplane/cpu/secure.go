@@ -27,7 +27,7 @@ type ipsec struct {
 	enter, leave [block]esp.Error
 	sas          [block]*esp.SA
 	mtus         [block]int // of the way of such an association
-	touched      uint64     // of no use, but for having been read
+	seen         uint64     // of associations: of no use, but for having been read
 	touched      byte       // read, so that caches have what is beside it
 }
 
@@ -79,7 +79,7 @@ func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task,
 	for j, sa := range s.sas[:s.n] {
 		if sa != nil {
 			s.mtus[j] = e.mtuOf(sa)
-			s.touched += sa.Touch(s.worker)
+			s.seen += sa.Touch(s.worker)
 			sa.Expect(s.worker)
 		}
 	}
