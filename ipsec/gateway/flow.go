@@ -21,26 +21,33 @@ func FlowIPv4(p []byte) Flow {
 
 // FlowIPv6 returns the flow of a valid packet whose transport header is at l4.
 func FlowIPv6(p []byte, l4 packet.L4) Flow {
-	src, dst := ports(l4.Proto, p[l4.Offset:packet.IPv6Len+(*packet.IPv6)(p).PayloadLen()], l4.Fragment)
-	return policy.IPv6Flow((*[16]byte)(p[8:24]), (*[16]byte)(p[24:40]), uint8(l4.Proto), src, dst)
+	proto := l4.Proto
+	if l4.Later && proto.IsExtension() { // the first fragment has what it leads to
+		proto = policy.HiddenProtocol
+	}
+	src, dst := ports(proto, p[l4.Offset:packet.IPv6Len+(*packet.IPv6)(p).PayloadLen()], l4.Fragment)
+	return policy.IPv6Flow((*[16]byte)(p[8:24]), (*[16]byte)(p[24:40]), uint8(proto), src, dst)
 }
 
 // ports reads the ports, or what counts as such. Of no fragment, not even the first:
 // all of a packet go the same way.
 func ports(proto packet.Protocol, l4 []byte, fragment bool) (src, dst uint32) {
 	const icmp, icmpv6, mobility, dccp, sctp, udplite = 1, 58, 135, 33, 132, 136
-	if fragment || len(l4) < 4 {
+	switch proto {
+	case packet.TCP, packet.UDP, icmp, icmpv6, mobility, dccp, sctp, udplite, policy.HiddenProtocol:
+	default:
 		return policy.NoPort, policy.NoPort
 	}
+	if fragment || len(l4) < 4 {
+		return policy.HiddenPort, policy.HiddenPort
+	}
 	switch proto {
-	case packet.TCP, packet.UDP, dccp, sctp, udplite:
-		return uint32(binary.BigEndian.Uint16(l4)), uint32(binary.BigEndian.Uint16(l4[2:]))
 	case icmp, icmpv6:
 		return uint32(l4[0]), uint32(l4[1])
 	case mobility:
 		return uint32(l4[2]), policy.NoPort
 	}
-	return policy.NoPort, policy.NoPort
+	return uint32(binary.BigEndian.Uint16(l4)), uint32(binary.BigEndian.Uint16(l4[2:]))
 }
 
 // Inbound returns the association that a packet to dst with this SPI is for, or nil.

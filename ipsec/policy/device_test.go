@@ -28,7 +28,7 @@ func TestDevicesKnowTheLayout(t *testing.T) {
 		"SLOTS_MASK": slotsMask, "SLOTS_UNIT": slotsUnit, "BITS_AT": bitsAt, "PARENT_MASK": parentMask,
 		"MORE": more, "LOWEST": lowest, "ADDRESS": address, "WORDS": policyWords, "LAST": lastPolicy,
 		"ANY_SRC_PORT": anySrcPort, "ANY_DST_PORT": anyDstPort, "VERDICT_AT": verdictAt,
-		"NO_PORT": uint64(NoPort), "DISCARD": uint64(Discard), "BYPASS": uint64(Bypass), "PROTECT": uint64(Protect),
+		"NO_PORT": uint64(NoPort), "HIDDEN_PORT": uint64(HiddenPort), "HIDDEN_PROTOCOL": HiddenProtocol, "DISCARD": uint64(Discard), "BYPASS": uint64(Bypass), "PROTECT": uint64(Protect),
 	} {
 		if got, ok := defined[name]; !ok || got != want {
 			t.Errorf("POLICY_%s is %#x in policy.h, %#x in Go", name, got, want)

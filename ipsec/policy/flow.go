@@ -8,10 +8,21 @@ type Flow struct {
 	wide         bool // IPv6
 }
 
-// NoPort is the port of a flow that has none: of a fragment that is not the first,
-// or of a protocol without ports. It is in no range but any. (Linux takes 0
-// instead, so that a range with 0 in it also gets what has no ports.)
+// NoPort is the port of a flow that has none: of a protocol without ports. It is in no
+// range but any. (Linux takes 0 instead, so that a range with 0 in it also gets what
+// has no ports.)
 const NoPort uint32 = 1 << 16
+
+// HiddenPort is both ports of a flow that does not show them: of a fragment. It matches a
+// policy of any range that protects or discards, and none that bypasses, unless all its
+// ports are any. So a packet cannot be cut to escape a policy: where its ports might
+// make a difference, the fragments are decided on as if they made the stricter one.
+// (To Linux fragments have port 0, and pass by the policies of ports.)
+const HiddenPort uint32 = 1<<16 + 1
+
+// HiddenProtocol is the protocol of a flow that shows neither that nor ports: of an IPv6
+// fragment behind the first, where that has more extension headers. It matches as ports do.
+const HiddenProtocol = 44 // the Fragment header's, which nothing else has
 
 // IPv4Flow is a flow between addresses in host byte order.
 func IPv4Flow(src, dst uint32, protocol uint8, sport, dport uint32) Flow {
@@ -28,7 +39,14 @@ func (f *Flow) matches(p []uint32) bool {
 	protocol := uint8(p[1])
 	return (protocol == 0 || protocol == f.protocol) &&
 		(p[1]&anySrcPort != 0 || inRange(f.sport, p[2])) &&
-		(p[1]&anyDstPort != 0 || inRange(f.dport, p[3]))
+		(p[1]&anyDstPort != 0 || inRange(f.dport, p[3])) ||
+		f.sport == HiddenPort && f.mayMatch(p)
+}
+
+// mayMatch is matches for a flow whose ports are hidden.
+func (f *Flow) mayMatch(p []uint32) bool {
+	protocol := uint8(p[1])
+	return Verdict(p[1]>>verdictAt).Action() != Bypass && (protocol == 0 || protocol == f.protocol || f.protocol == HiddenProtocol)
 }
 
 func inRange(port, ports uint32) bool {

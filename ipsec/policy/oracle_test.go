@@ -6,7 +6,8 @@ import (
 	"net/netip"
 )
 
-// packet is a flow as the oracle takes it. Ports are -1 where there are none.
+// packet is a flow as the oracle takes it. Ports are -1 where there are none, and hidden
+// where they do not show.
 type packet struct {
 	src, dst     netip.Addr
 	protocol     uint8
@@ -21,6 +22,8 @@ type rule struct {
 	action       Action
 	target       uint32
 }
+
+const hidden = -2
 
 var anyPort = [2]int{-1, 65535}
 
@@ -41,8 +44,13 @@ func policies(rules []rule) (ps []Policy) {
 // oracle asks one rule after another.
 func oracle(rules []rule, p packet) (policy int32, a Action, target uint32) {
 	for i, r := range rules {
-		if r.src.Contains(p.src) && r.dst.Contains(p.dst) && (r.protocol == 0 || r.protocol == p.protocol) &&
-			r.sport[0] <= p.sport && p.sport <= r.sport[1] && r.dport[0] <= p.dport && p.dport <= r.dport[1] {
+		protocol := r.protocol == 0 || r.protocol == p.protocol
+		ports := r.sport[0] <= p.sport && p.sport <= r.sport[1] && r.dport[0] <= p.dport && p.dport <= r.dport[1]
+		if p.sport == hidden {
+			protocol = protocol || p.protocol == HiddenProtocol && r.action != Bypass
+			ports = r.action != Bypass || r.sport == anyPort && r.dport == anyPort
+		}
+		if r.src.Contains(p.src) && r.dst.Contains(p.dst) && protocol && ports {
 			return int32(i), r.action, r.target
 		}
 	}
@@ -50,8 +58,11 @@ func oracle(rules []rule, p packet) (policy int32, a Action, target uint32) {
 }
 
 func port(n int) uint32 {
-	if n < 0 {
+	switch n {
+	case -1:
 		return NoPort
+	case hidden:
+		return HiddenPort
 	}
 	return uint32(n)
 }
@@ -216,6 +227,11 @@ func (w *world) packet() packet {
 	}
 	if p.protocol == 0 || w.one(4) {
 		p.protocol = w.protocol()
+	}
+	if w.one(4) {
+		if p.sport, p.dport = hidden, hidden; w.one(4) {
+			p.protocol = HiddenProtocol
+		}
 	}
 	return p
 }

@@ -26,7 +26,9 @@
 #define POLICY_ANY_DST_PORT 0x200u
 #define POLICY_VERDICT_AT 10
 
-#define POLICY_NO_PORT 0x10000u /* the port of a flow that has none */
+#define POLICY_NO_PORT 0x10000u     /* the port of a flow that has none */
+#define POLICY_HIDDEN_PORT 0x10001u /* the ports of one that does not show them */
+#define POLICY_HIDDEN_PROTOCOL 44   /* the protocol of one that shows neither */
 #define POLICY_DISCARD 0
 #define POLICY_BYPASS 1
 #define POLICY_PROTECT 2
@@ -45,7 +47,7 @@ struct policy_key {
 
 struct policy_flow {
 	struct policy_key src, dst;
-	uint32_t sport, dport; /* or POLICY_NO_PORT */
+	uint32_t sport, dport; /* or POLICY_NO_PORT, or both POLICY_HIDDEN_PORT */
 	uint32_t protocol;
 	int wide;              /* IPv6 */
 };
@@ -110,11 +112,14 @@ POLICY_DEVICE int policy_in_range(uint32_t port, uint32_t ports)
 	return (ports & 0xffff) <= port && port <= ports >> 16;
 }
 
-/* Whether a flow is of the protocol and ports of the policy at p. */
+/* Whether a flow is of the protocol and ports of the policy at p. Hidden ones match what
+ * protects and what discards. */
 POLICY_DEVICE int policy_matches(const struct policy_flow *f, const uint32_t *p)
 {
 	uint32_t what = POLICY_LOAD(&p[1]), protocol = what & 0xff;
 
+	if (f->sport == POLICY_HIDDEN_PORT && policy_action(what >> POLICY_VERDICT_AT) != POLICY_BYPASS)
+		return !protocol || protocol == f->protocol || f->protocol == POLICY_HIDDEN_PROTOCOL;
 	return (!protocol || protocol == f->protocol) &&
 	       (what & POLICY_ANY_SRC_PORT || policy_in_range(f->sport, POLICY_LOAD(&p[2]))) &&
 	       (what & POLICY_ANY_DST_PORT || policy_in_range(f->dport, POLICY_LOAD(&p[3])));

@@ -14,7 +14,8 @@ const None int32 = -1
 
 // LookupIPv4 returns the first policy that matches a flow, by its place in the list
 // that the table was built of, and what it says; None and discard if there is none.
-// Addresses are in host byte order, and a port is NoPort if the packet has none to show.
+// Addresses are in host byte order, and a port is NoPort if the packet has none, HiddenPort
+// if it does not show it.
 // It allocates nothing.
 func (t *Table) LookupIPv4(src, dst uint32, protocol uint8, sport, dport uint32) (policy int32, v Verdict) {
 	f := IPv4Flow(src, dst, protocol, sport, dport)
