@@ -14,7 +14,7 @@ struct gateway_shared {
 	struct shared shared;
 } __attribute__((aligned(16)));
 
-_Static_assert(sizeof(struct gateway_shared) == GATEWAY_SHARED, "the router makes room for it");
+static_assert(sizeof(struct gateway_shared) == GATEWAY_SHARED, "the router makes room for it");
 
 extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
 
