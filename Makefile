@@ -52,7 +52,8 @@ test-gpu: ## what needs an NVIDIA GPU and its driver
 	for test in out/*.gpu.test; do $$test -test.run '^TestGPU' -test.v || exit; done
 
 demo: build ## a router between two hosts, in namespaces; needs root
-	bin/warproute demo
+	mkdir -p out
+	bin/warproute demo --capture out/demo-tunnel.pcap
 
 bench: build ## the whole way of a packet, on memory ports
 	bin/warproute bench forward

@@ -45,7 +45,7 @@ routers, and captures what passes between them. It fails if anything did not go 
 		},
 	}
 	cmd.Flags().StringVar(&d.engine, "engine", "auto", "auto, cpu or gpu")
-	cmd.Flags().StringVar(&d.capture, "capture", filepath.Join(os.TempDir(), "warproute-demo.pcap"), "`file` for what passes between two ends of a tunnel")
+	cmd.Flags().StringVar(&d.capture, "capture", "", "keep what passes between the ends of the tunnel in a `file`, for tshark")
 	cmd.Flags().DurationVar(&d.load, "load", 2*time.Second, "duration of the 64-byte load")
 	return cmd
 }
@@ -106,7 +106,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		d.say("what the router wrote:\n%s", d.log.Bytes())
 		return errors.Join(failed...)
 	}
-	return d.tunnel(ctx, d.capture)
+	return d.tunnel(ctx)
 }
 
 func (d *demo) socket() string { return filepath.Join(d.dir, "control.sock") }

@@ -167,7 +167,13 @@ func account(w io.Writer, snap *status.Snapshot) {
 	}
 	arrived += linux
 	fmt.Fprintf(w, "stopped: %d frames arrived: %d handed to Linux, %d lost before the router, %d received; of these %d transmitted, %d dropped\n",
-		arrived, linux, lost, rx, tx, dropped)
+		arrived, linux, lost, rx, tx-uint64(snap.Stats.Made-snap.Stats.Merged), dropped)
+	if n := snap.Stats.Made; n > 0 {
+		fmt.Fprintf(w, "  and %d packets that the router made: ICMP errors and fragments\n", n)
+	}
+	if n := snap.Stats.Merged; n > 0 {
+		fmt.Fprintf(w, "  %d fragments of those transmitted became part of others\n", n)
+	}
 	if n := snap.Stats.Pending; n > 0 {
 		fmt.Fprintf(w, "  %d of those transmitted were still in the ports' rings, and are lost\n", n)
 	}
