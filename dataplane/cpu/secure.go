@@ -76,6 +76,7 @@ func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task,
 	}
 	s.gateway.MayEnterAll(s.enter[:], s.flows[:s.n], s.by[:])
 	s.gateway.ProtectAll(s.sas[:], s.leave[:], s.flows[:s.n])
+	e.protectQuotes(in)
 	for j, sa := range s.sas[:s.n] {
 		if sa != nil {
 			s.mtus[j] = e.mtuOf(sa)
@@ -90,6 +91,26 @@ func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task,
 	for _, sa := range s.sas[:s.n] {
 		if sa != nil {
 			sa.Release(s.worker)
+		}
+	}
+}
+
+// protectQuotes has ICMP errors that might leave in clear be protected as answers to the
+// packets that they quote are. There is no way for that in transport mode.
+func (e *Engine) protectQuotes(in []batch.Frame) {
+	s := e.ipsec
+	for j := range s.n {
+		if !s.flows[j].ICMPError() || s.sas[j] != nil || s.leave[j] != esp.OK {
+			continue
+		}
+		p, l4 := e.frame(in[s.at[j]])[packet.EthernetLen:], packet.IPv4Len
+		if p[0]>>4 == 6 {
+			l4 = s.l4[j].Offset
+		}
+		if f, is := gateway.Answered(p, l4); is {
+			if s.sas[j], s.leave[j] = s.gateway.Protect(&f); s.sas[j] != nil && s.sas[j].Mode() == esp.Transport {
+				s.sas[j], s.leave[j] = nil, esp.OutStateModeError
+			}
 		}
 	}
 }

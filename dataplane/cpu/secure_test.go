@@ -12,6 +12,7 @@ import (
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/ipsec/policy"
 	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/packet/icmp"
 )
 
 var prefix = netip.MustParsePrefix
@@ -304,6 +305,51 @@ func TestBlocksAreAsPacketsOneByOne(t *testing.T) {
 		}
 		if len(verdicts) < 4 {
 			t.Errorf("%v: only %v", d, verdicts)
+		}
+	}
+}
+
+// What a router has to say of a packet that came protected, and quotes it for that,
+// does not go back in clear, whatever address it says it from.
+func TestErrorsAreProtectedAsWhatTheyQuote(t *testing.T) {
+	about := func(offending []byte, from string) []byte {
+		f := make([]byte, 600)
+		copy(f, offending[:packet.EthernetLen])
+		n := icmp.Build(f[packet.EthernetLen:], offending[packet.EthernetLen:], icmp.Error{Cause: icmp.TimeExceeded}, netip.MustParseAddr(from), 1)
+		return f[:packet.EthernetLen+n]
+	}
+	protected4 := testutil.UDP4("10.1.0.9", "192.0.2.1", 1, 2, make([]byte, 40)...)
+	protected6 := testutil.UDP6("fd01::9", "2001:db8::1", 1, 2, make([]byte, 40)...)
+	echo4 := testutil.Edit(testutil.Edit(protected4, 9, 1), 20, 8)
+	fragment6 := testutil.Edit(testutil.Edit(protected6, 6, 44), 40, 60, 0, 0, 8)
+	transport := func(c *esp.Config) { c.Mode = esp.Transport }
+	for _, c := range []struct {
+		name   string
+		frame  []byte
+		alter  []func(*esp.Config)
+		want   batch.Verdict
+		sealed bool
+	}{
+		{"IPv4", about(protected4, "203.0.113.1"), nil, batch.Forward(1), true},
+		{"IPv6", about(protected6, "2001:db8:f::1"), nil, batch.Forward(1), true},
+		{"about an echo request", about(echo4, "203.0.113.1"), nil, batch.Forward(1), true},
+		{"about an IPv6 fragment", about(fragment6, "2001:db8:f::1"), nil, batch.Forward(1), true},
+		{"about a packet that came in clear", about(testutil.UDP4("10.1.0.9", "203.0.113.9", 1, 2, make([]byte, 40)...), "203.0.113.1"), nil, batch.Forward(1), false},
+		{"an echo reply", testutil.Edit(testutil.UDP4("203.0.113.1", "10.1.0.9", 0, 0, about(protected4, "203.0.113.1")[14:]...), 9, 1), nil, batch.Forward(1), false},
+		{"in transport mode", about(protected4, "203.0.113.1"), []func(*esp.Config){transport}, batch.Drop(batch.XfrmOutStateModeError), false},
+	} {
+		for _, mark := range []uint16{0, batch.Own} {
+			w, _, s := secured(t, config(esp.Out, false), c.alter...)
+			r := w.submit(1|mark, c.frame)[0]
+			if r.Verdict != c.want || (s.Sequence() == 1) != c.sealed {
+				t.Errorf("%s: %v, %d packets sealed", c.name, r.Verdict, s.Sequence())
+			}
+			if r.Verdict.Action() != batch.ActionForward {
+				continue
+			}
+			if _, _, is := esp.Inbound(w.bytes(r)[packet.EthernetLen:]); is != c.sealed {
+				t.Errorf("%s: % x leaves", c.name, w.bytes(r))
+			}
 		}
 	}
 }

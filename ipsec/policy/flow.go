@@ -34,6 +34,16 @@ func IPv6Flow(src, dst *[16]byte, protocol uint8, sport, dport uint32) Flow {
 	return Flow{ipv6Key(src), ipv6Key(dst), sport, dport, protocol, true}
 }
 
+// ICMPError reports whether a flow is of ICMP or ICMPv6 errors, which quote a packet.
+func (f *Flow) ICMPError() bool {
+	const icmp, icmpv6 = 1, 58
+	const errors = 1<<3 | 1<<4 | 1<<5 | 1<<11 | 1<<12 // types of ICMP; ICMPv6's are those below 128
+	if f.wide {
+		return f.protocol == icmpv6 && f.sport < 128
+	}
+	return f.protocol == icmp && f.sport < 32 && errors>>f.sport&1 != 0
+}
+
 // matches reports whether a flow is of a policy's protocol and ports.
 func (f *Flow) matches(p []uint32) bool {
 	protocol := uint8(p[1])
