@@ -13,6 +13,7 @@ const NoNumber = math.MaxUint32
 // copies are the keys of an association as devices want them, and where they have them.
 type copies struct {
 	key    *device.Key
+	used   int           // bytes of it
 	number atomic.Uint32 // 1 more than Number
 	free   func()        // overwrites what devices have; nil: nothing
 }
@@ -29,6 +30,9 @@ func (s *SA) Share(number uint32, free func()) {
 
 // DeviceKey returns the keys as devices want them: what Zero overwrites, not a copy.
 func (s *SA) DeviceKey() *device.Key { return s.copies.key }
+
+// DeviceKeyUsed returns how many bytes of the key, from its beginning on, a device needs.
+func (s *SA) DeviceKeyUsed() int { return s.copies.used }
 
 func (c *copies) zero() {
 	if c.free != nil {

@@ -77,6 +77,7 @@ func NewSA(c Config, workers int) (*SA, error) {
 	if s.copies.key, err = device.NewKey(st, c.Key, c.AuthKey); err != nil {
 		return fail(err)
 	}
+	s.copies.used = s.copies.key.Used(c.Direction == In)
 	s.workers[0].transform = t
 	for i := 1; i < workers; i++ {
 		s.workers[i].transform = t.Clone()

@@ -24,6 +24,7 @@ const (
 	jobTransport = 8
 	jobSum       = 16
 	jobDetail    = 5
+	jobLines     = 24 // where Key has the size of the record, in lines of 16 bytes
 )
 
 // jobsSize is in the size of a chunk that has jobs; mailbox.h has the same.
@@ -37,7 +38,7 @@ func (j *job) set(t *cpu.Task) {
 	if t.SA == nil {
 		return
 	}
-	j.Key, j.High, j.ESP, j.Bytes, j.Header = t.SA.Number(), uint32(t.Seq>>32), t.ESP, t.Bytes, t.Header
+	j.Key, j.High, j.ESP, j.Bytes, j.Header = t.SA.Number()|uint32(t.SA.DeviceKeyUsed()/16)<<jobLines, uint32(t.Seq>>32), t.ESP, t.Bytes, t.Header
 	if t.SA.Extended() {
 		j.Flags |= jobExtended
 	}

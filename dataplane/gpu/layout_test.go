@@ -65,7 +65,7 @@ func TestDevicesKnowTheLayout(t *testing.T) {
 	}
 	for name, want := range map[string]uint64{
 		"KIND": 3, "PLAIN": uint64(cpu.Plain), "SETTLED": uint64(cpu.Settled), "SEAL": uint64(cpu.Seal), "OPEN": uint64(cpu.Open),
-		"EXTENDED": jobExtended, "TRANSPORT": jobTransport, "SUM": jobSum, "DETAIL": jobDetail, "FORGED": cpu.Forged,
+		"EXTENDED": jobExtended, "TRANSPORT": jobTransport, "SUM": jobSum, "DETAIL": jobDetail, "LINES": jobLines, "FORGED": cpu.Forged,
 	} {
 		same("JOB_"+name, want)
 	}

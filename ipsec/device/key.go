@@ -28,11 +28,12 @@ type Key struct {
 	_            [6]uint8
 	Salt         uint32 // as it lies in memory
 
-	Encrypt [60]uint32 // round keys of AES in the order of their use; ChaCha20: the key
-	Decrypt [60]uint32 // CBC: round keys of the equivalent inverse cipher, in the order of their use
-	IV      [44]uint32 // CBC: round keys that IVs are made with
+	// What more suites need comes first, so that most need but a part: see Used.
 	Inner   [16]uint32 // HMAC: state behind the key xor ipad; SHA-512: upper halves first
 	Outer   [16]uint32 // HMAC: state behind the key xor opad
+	Encrypt [60]uint32 // round keys of AES in the order of their use; ChaCha20: the key
+	IV      [44]uint32 // CBC: round keys that IVs are made with
+	Decrypt [60]uint32 // CBC: round keys of the equivalent inverse cipher, in the order of their use
 	// GCM: H, H², and so on, each divided by x, as the product of ghash.h wants it.
 	// The last bytes of a block are the first word.
 	Powers [MaxLanes][4]uint32

@@ -10,12 +10,14 @@
 
 /* Lengths and places are in bytes. */
 struct job {
-	uint32_t key;        /* the record's number */
+	uint32_t key;        /* the record's number, and from bit JOB_LINES on how many lines of it are needed */
 	uint32_t high;       /* upper half of the sequence number */
 	uint16_t esp, bytes; /* from the SPI, counted from the frame's beginning, to the end of the ICV */
 	uint16_t header;     /* open in transport mode: of the IP headers in front of ESP */
 	uint16_t flags;
 };
+
+#define JOB_LINES 24
 
 #define JOB_KIND 3    /* one of these: */
 #define JOB_PLAIN 0   /* nothing to be done */

@@ -139,7 +139,7 @@ DEVICE uint32_t end(const struct stage *s, struct desk *desk, const struct cargo
 DEVICE int secure(const struct mailbox *m, const struct vault *v, const struct stage *s, const struct aes_tables *t,
 		  struct desk *desk, uint8_t *slot, uint32_t quad, struct job job, struct word *w)
 {
-	struct cargo c = {job, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+	struct cargo c = {job, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 	uint32_t waiting = lanes_where(kind_of(&c) >= JOB_SEAL);
 	int due = 0;
 
@@ -153,9 +153,7 @@ DEVICE int secure(const struct mailbox *m, const struct vault *v, const struct s
 		if (!g.lanes)
 			break; /* the stage is too small, which the router sees to */
 		waiting &= ~g.lanes;
-		load_packets(m, s, &c, g.lines);
-		load_keys(v->keys, s, &c, g.keys);
-		join_warp();
+		load_group(m, v->keys, s, &c, g.lines);
 		if (mine)
 			begin(s, t, &c, w->low);
 		join_warp();

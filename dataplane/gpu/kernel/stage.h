@@ -1,10 +1,11 @@
 /* The stage of a warp: shared memory in which packets are sealed and opened, as many
  * at a time as fit, with their keys.
  *
- *	owners       a byte for each line of packets: the lane whose packet it is of
+ *	owners       a byte for each line: the lane whose packet it is of, or KEY and the lane
+ *	             that knows whose key
  *	packets      from below: lines of 16 bytes, and a word between them, so that lanes with
  *	             packets of one size use all banks
- *	keys         from above
+ *	keys         from above: what of them is needed
  *
  * A packet is read and written by lines, all of a group at once, so that their ways over
  * PCIe overlap. */
@@ -18,8 +19,7 @@
 
 #define LINE 16
 #define LINE_WORDS 4
-#define KEY_WORDS (uint32_t)(sizeof(struct esp_key) / 4)
-#define KEY_LINES (uint32_t)(sizeof(struct esp_key) / LINE)
+#define KEY WARP
 #define NO_KEY 0xffffffffu
 #define AHEAD 4 /* lines that a lane asks for before it waits for the first */
 
@@ -36,7 +36,7 @@ struct cargo {
 	uint32_t start, lines; /* of host memory: where the first line is, and how many */
 	uint32_t at, key;      /* words of the stage */
 	uint32_t first;        /* line of the group */
-	uint32_t loads;        /* number of the record that is the group's key with the lane's number */
+	uint32_t record, record_at, record_first; /* of the group's key with the lane's number: as job.key, at, first */
 	/* ESP within the stage. */
 	uint32_t esp, text;    /* words */
 	uint32_t differs;      /* it is not authentic */
@@ -46,45 +46,76 @@ DEVICE uint32_t kind_of(const struct cargo *c) { return c->job.flags & JOB_KIND;
 
 /* The packets of lanes that are on the stage together, and how much that is. */
 struct group {
-	uint32_t lanes, lines, keys;
+	uint32_t lanes, lines;
 };
+
+/* Makes a lane the owner of so many lines more. */
+DEVICE void own(const struct stage *s, struct group *g, uint32_t owner, uint32_t lines)
+{
+	for (uint32_t i = lane_index(); i < lines; i += WARP)
+		owners_of(s)[g->lines + i] = (uint8_t)owner;
+	g->lines += lines;
+}
 
 /* Places the first of the packets that wait, as many as fit. Where one has the key of the
  * one before, they share it. */
 DEVICE struct group place(const struct stage *s, uint32_t waiting, struct cargo *c)
 {
-	struct group g = {0, 0, 0};
-	uint32_t low = s->size / (4 * LINE_WORDS) + 1, high = s->size & ~3u, last = NO_KEY;
+	struct group g = {0, 0};
+	uint32_t low = s->size / (4 * LINE_WORDS) + 1, high = s->size & ~3u, last = NO_KEY, keys = 0;
 
 	ROLL
 	for (uint32_t lane = 0; lane < WARP; lane++) {
 		if (!(waiting >> lane & 1))
 			continue;
-		uint32_t lines = shuffle(c->lines, lane), number = shuffle(c->job.key, lane);
-		uint32_t key = number == last ? 0 : KEY_WORDS, words = lines * LINE_WORDS + 1;
-		if (low + words + key > high)
+		uint32_t lines = shuffle(c->lines, lane), record = shuffle(c->job.key, lane);
+		uint32_t needed = record == last ? 0 : record >> JOB_LINES;
+		if (low + lines * LINE_WORDS + 1 + needed * LINE_WORDS > high)
 			break;
-		high -= key;
-		if (key && lane_index() == g.keys++)
-			c->loads = number;
+		if (record != last) {
+			high -= needed * LINE_WORDS;
+			if (lane_index() == keys) {
+				c->record = record;
+				c->record_at = high;
+				c->record_first = g.lines;
+			}
+			own(s, &g, KEY + keys++, needed);
+			last = record;
+		}
 		if (lane_index() == lane) {
 			c->at = low;
 			c->key = high;
 			c->first = g.lines;
 		}
-		for (uint32_t i = lane_index(); i < lines; i += WARP)
-			owners_of(s)[g.lines + i] = (uint8_t)lane;
-		last = number;
-		low += words;
-		g.lines += lines;
+		own(s, &g, lane, lines);
+		low += lines * LINE_WORDS + 1;
 		g.lanes |= 1u << lane;
 	}
 	join_warp();
 	return g;
 }
 
-/* Reads the group's packets. */
-DEVICE void load_packets(const struct mailbox *m, const struct stage *s, const struct cargo *c, uint32_t lines)
+/* A line that a lane reads: where it is, and the word of the stage that it is for. */
+struct line {
+	const uint8_t *from;
+	uint32_t to;
+};
+
+DEVICE struct line find_line(const struct mailbox *m, const struct esp_key *keys, const struct stage *s, const struct cargo *c, uint32_t lines, uint32_t line)
+{
+	uint32_t owner = line < lines ? owners_of(s)[line] : 0, who = owner % WARP;
+	uint32_t start = shuffle(c->start, who), at = shuffle(c->at, who), first = shuffle(c->first, who);
+	uint32_t record = shuffle(c->record, who), record_at = shuffle(c->record_at, who), record_first = shuffle(c->record_first, who);
+
+	if (owner < KEY)
+		return (struct line){m->umem + start + (line - first) * LINE, at + (line - first) * LINE_WORDS};
+	const uint8_t *key = (const uint8_t *)&keys[record & ((1u << JOB_LINES) - 1)];
+	return (struct line){key + (line - record_first) * LINE, record_at + (line - record_first) * LINE_WORDS};
+}
+
+/* Reads the group's packets and keys, these too past the caches that a router's changes
+ * do not reach. */
+DEVICE void load_group(const struct mailbox *m, const struct esp_key *keys, const struct stage *s, const struct cargo *c, uint32_t lines)
 {
 	ROLL
 	for (uint32_t from = 0; from < lines; from += AHEAD * WARP) {
@@ -92,13 +123,11 @@ DEVICE void load_packets(const struct mailbox *m, const struct stage *s, const s
 		uint32_t to[AHEAD];
 		UNROLL
 		for (uint32_t i = 0; i < AHEAD; i++) {
-			uint32_t line = from + i * WARP + lane_index();
-			uint32_t owner = line < lines ? owners_of(s)[line] : 0;
-			uint32_t nth = line - shuffle(c->first, owner);
-			uint32_t start = shuffle(c->start, owner);
-			to[i] = shuffle(c->at, owner) + nth * LINE_WORDS;
-			if (line < lines)
-				v[i] = host_load128(m->umem + start + nth * LINE);
+			uint32_t nth = from + i * WARP + lane_index();
+			struct line l = find_line(m, keys, s, c, lines, nth);
+			to[i] = l.to;
+			if (nth < lines)
+				v[i] = host_load128(l.from);
 		}
 		UNROLL
 		for (uint32_t i = 0; i < AHEAD; i++)
@@ -107,33 +136,7 @@ DEVICE void load_packets(const struct mailbox *m, const struct stage *s, const s
 				if (from + i * WARP + lane_index() < lines)
 					s->words[to[i] + k] = v[i].w[k];
 	}
-}
-
-/* Reads the group's keys, past the caches that a router's changes do not reach. */
-DEVICE void load_keys(const struct esp_key *keys, const struct stage *s, const struct cargo *c, uint32_t n)
-{
-	const uint32_t end = s->size & ~3u;
-
-	ROLL
-	for (uint32_t from = 0; from < n * KEY_LINES; from += AHEAD * WARP) {
-		struct words4 v[AHEAD];
-		uint32_t to[AHEAD];
-		UNROLL
-		for (uint32_t i = 0; i < AHEAD; i++) {
-			uint32_t line = from + i * WARP + lane_index();
-			uint32_t key = line / KEY_LINES, nth = line % KEY_LINES;
-			uint32_t number = shuffle(c->loads, key % WARP);
-			to[i] = end - (key + 1) * KEY_WORDS + nth * LINE_WORDS;
-			if (key < n)
-				v[i] = host_load128((const uint8_t *)&keys[number] + nth * LINE);
-		}
-		UNROLL
-		for (uint32_t i = 0; i < AHEAD; i++)
-			UNROLL
-			for (uint32_t k = 0; k < LINE_WORDS; k++)
-				if (from + i * WARP + lane_index() < n * KEY_LINES)
-					s->words[to[i] + k] = v[i].w[k];
-	}
+	join_warp();
 }
 
 /* Writes back the lines of packets of some lanes: those from a line of the packet's own
