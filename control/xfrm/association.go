@@ -61,29 +61,47 @@ func (t *tables) deleteState(id stateID) {
 	})
 }
 
-// use puts an association into the gateway or, outbound, in front of others there.
-func (t *tables) use(a *association) {
-	if err := t.gateway.Add(a.sa); err != nil {
+// add puts an association into the gateway.
+func (t *tables) add(a *association) {
+	if err := t.gateway.Keep(a.sa); err != nil {
 		t.refuse(a, err.Error())
 		a.sa.Zero() // no worker has seen it
 		a.sa = nil
+		return
+	}
+	if a.out() {
+		id := a.bundle()
+		t.outbound[id] = append(t.outbound[id], a)
+		t.choose(id)
 	}
 }
 
-// withdraw takes it out. Of an outbound one's bundle the newest that is left is used.
+// withdraw takes it out, after another has taken its place.
 func (t *tables) withdraw(a *association) {
+	if a.out() {
+		id := a.bundle()
+		t.outbound[id] = slices.DeleteFunc(t.outbound[id], func(x *association) bool { return x == a })
+		t.choose(id)
+	}
 	t.gateway.Remove(a.sa)
-	if !a.out() {
+}
+
+// choose has packets leave by the association of a bundle that policies ask for by its
+// SPI, or else by the newest. Key daemons have the next one there before the peer does,
+// and say by their policies when to begin with it.
+func (t *tables) choose(id bundleID) {
+	all := t.outbound[id]
+	if len(all) == 0 {
+		delete(t.outbound, id)
 		return
 	}
-	bundle := a.sa.Bundle()
-	rest := slices.DeleteFunc(t.outbound[bundle], func(x *association) bool { return x == a })
-	if len(rest) == 0 {
-		delete(t.outbound, bundle)
-		return
+	chosen := all[len(all)-1]
+	for _, a := range all {
+		if a.id.spi == t.asked[id] {
+			chosen = a
+		}
 	}
-	t.outbound[bundle] = rest
-	t.use(rest[len(rest)-1])
+	t.gateway.Use(chosen.sa)
 }
 
 // out reports whether it protects what leaves; it must be in the gateway.
@@ -119,9 +137,7 @@ func (t *tables) install(a *association) {
 	s.Skip(first)
 	a.sa = s
 	t.changed = true
-	if t.use(a); a.sa != nil && direction == ipsec.Out {
-		t.outbound[s.Bundle()] = append(t.outbound[s.Bundle()], a)
-	}
+	t.add(a)
 }
 
 // decide installs the associations whose direction is known by now, the oldest first.

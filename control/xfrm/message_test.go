@@ -79,6 +79,7 @@ type sp struct {
 	src, dst string
 	dir      uint8
 	priority uint32
+	spi      uint32 // in the template
 	block    bool
 	noTmpl   bool
 	attrs    []byte
@@ -110,6 +111,7 @@ func (p sp) message(kind uint16) rtnl.Message {
 	}
 	host.PutUint16(tmpl[24:], putAddress(tmpl, to))
 	putAddress(tmpl[28:], from)
+	binary.BigEndian.PutUint32(tmpl[16:], p.spi)
 	tmpl[20] = unix.IPPROTO_ESP
 	host.PutUint32(tmpl[44:], 1)
 	tmpl[48] = modeTunnel

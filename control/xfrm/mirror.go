@@ -13,9 +13,10 @@
 //
 // States become associations. Linux keeps no direction with a state before 6.10: the
 // outer address that is the router's own tells it, or else the policy that names the
-// state. Of the outbound associations of a bundle the newest is used, at once; inbound
-// ones all are, until each is deleted. That is the order in which IKE daemons rekey:
-// inbound, outbound, and only then the old ones' end, so that no packet is lost.
+// state. Of the outbound associations of a bundle that one is used whose SPI the policy's
+// template has, or else the newest; inbound ones all are, until each is deleted. That is
+// how IKE daemons rekey without losing a packet: they install inbound and outbound ones,
+// change the policies when the peer is known to have its own, and only then end the old.
 //
 // Policies become rules, by priority and then age. Linux has three directions: out; in,
 // for packets to the router; and fwd, for packets that it forwards. Here fwd and in are
@@ -32,8 +33,8 @@
 //     can use it any more.
 //
 // Differences from Linux:
-//   - A template's SPI does not choose the association: the newest of the bundle is
-//     used. Nor do the algorithms that it permits.
+//   - A template's SPI chooses for all policies of its bundle. While no state has it, the
+//     newest is used. The algorithms that a template permits choose nothing.
 //   - No state is asked for (ACQUIRE): start connections, or set traps in Linux.
 //   - A replay window of Linux that is narrower than minWindow is widened: workers side
 //     by side swap more packets than one does.

@@ -1,6 +1,7 @@
 package xfrm
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 
@@ -20,6 +21,7 @@ type policy struct {
 	direction ipsec.Direction
 	ipsecpolicy.Policy
 	protects bundleID // for Protect
+	spi      uint32   // and by which of the bundle's associations; 0: it does not say
 	refusal  string   // why it discards all that it may be for
 }
 
@@ -185,7 +187,7 @@ func (p *policy) template(v []byte) {
 		}
 	}
 	if p.Action == ipsecpolicy.Bypass { // not blocked
-		p.Action, p.protects = ipsecpolicy.Protect, b
+		p.Action, p.protects, p.spi = ipsecpolicy.Protect, b, binary.BigEndian.Uint32(v[16:])
 	}
 }
 

@@ -15,7 +15,11 @@ func (t *tables) setPolicy(p *policy) {
 	if p.socket {
 		return // of packets that Linux itself sends or receives
 	}
-	if old := t.policies[p.index]; p.refusal != "" && (old == nil || old.refusal != p.refusal) {
+	old := t.policies[p.index]
+	if old != nil && old.protects != p.protects {
+		t.ask(old, 0)
+	}
+	if p.refusal != "" && (old == nil || old.refusal != p.refusal) {
 		t.log.Error("an XFRM policy is refused; packets that it may be for are dropped",
 			"policy", p.Policy.String(), "direction", p.direction, "because", p.refusal)
 	}
@@ -23,13 +27,29 @@ func (t *tables) setPolicy(p *policy) {
 	p.age = t.ages
 	t.policies[p.index] = p
 	t.rules = true
+	t.ask(p, p.spi)
 }
 
 func (t *tables) deletePolicy(index uint32) {
-	if _, ok := t.policies[index]; ok {
+	if p, ok := t.policies[index]; ok {
 		delete(t.policies, index)
 		t.rules = true
+		t.ask(p, 0)
 	}
+}
+
+// ask has packets leave by the association that a policy asks for, or by none in
+// particular.
+func (t *tables) ask(p *policy, spi uint32) {
+	switch {
+	case p.direction != ipsec.Out || p.Action != ipsecpolicy.Protect:
+		return
+	case spi == 0:
+		delete(t.asked, p.protects)
+	default:
+		t.asked[p.protects] = spi
+	}
+	t.choose(p.protects)
 }
 
 // setDefaults takes struct xfrm_userpolicy_default: what becomes of packets that no

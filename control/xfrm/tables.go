@@ -18,7 +18,8 @@ type tables struct {
 	seed    maphash.Seed // of fingerprints
 
 	states   map[stateID]*association
-	outbound map[uint32][]*association // in the gateway, by bundle; the newest is the last
+	outbound map[bundleID][]*association // in the gateway; the newest is the last
+	asked    map[bundleID]uint32         // SPI that the youngest policy wants packets to leave by
 	memory   memory
 	quiesced quiesced
 
@@ -46,7 +47,8 @@ func newTables(g *gateway.Gateway, workers int, hooks Hooks, log *slog.Logger) *
 	return &tables{
 		gateway: g, workers: workers, hooks: hooks, log: log, seed: maphash.MakeSeed(),
 		states:   map[stateID]*association{},
-		outbound: map[uint32][]*association{},
+		outbound: map[bundleID][]*association{},
+		asked:    map[bundleID]uint32{},
 		policies: map[uint32]*policy{},
 		memory:   newMemory(),
 		quiesced: quiesced{wake: make(chan struct{}, 1)},

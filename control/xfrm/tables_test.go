@@ -41,6 +41,37 @@ func TestRekeyingNeverLeavesAGap(t *testing.T) {
 	}
 }
 
+// Whoever answers a request to rekey has the new association before the other end does.
+func TestPoliciesSayWhenToLeaveByTheNextAssociation(t *testing.T) {
+	asking := func(spi uint32) sp { p := outPolicy(1); p.spi = spi; return p }
+	f := newFake(t)
+	for _, step := range []struct {
+		what string
+		msg  rtnl.Message
+		out  uint32
+	}{
+		{"a policy without a state", outPolicy(1).message(msgNewPolicy), 0},
+		{"a state", outState(0x200).message(msgNewSA), 0x200},
+		{"a policy that names it", asking(0x200).message(msgUpdPolicy), 0x200},
+		{"the next state", outState(0x201).message(msgNewSA), 0x200},
+		{"a policy that names the next", asking(0x201).message(msgUpdPolicy), 0x201},
+		{"the end of the first state", outState(0x200).message(msgDelSA), 0x201},
+		{"a third state", outState(0x202).message(msgNewSA), 0x201},
+		{"the end of the one that is named", outState(0x201).message(msgDelSA), 0x202},
+		{"a fourth state, while the policy names none that is there", outState(0x203).message(msgNewSA), 0x203},
+		{"a policy that names the third", asking(0x202).message(msgUpdPolicy), 0x202},
+		{"a policy that names none", outPolicy(1).message(msgUpdPolicy), 0x203},
+		{"a policy that names the third again", asking(0x202).message(msgUpdPolicy), 0x202},
+		{"the end of the policy", outPolicy(1).message(msgDelPolicy), 0},
+		{"another one", outPolicy(1).message(msgNewPolicy), 0x203},
+	} {
+		f.say(step.msg)
+		if got := f.spiInUse(); got != step.out {
+			t.Errorf("%s: packets leave by %#x, want %#x", step.what, got, step.out)
+		}
+	}
+}
+
 func TestProtectedTrafficIsDroppedWithoutAnAssociation(t *testing.T) {
 	refused := outState(0x200)
 	refused.change = func(info []byte) { info[214] = 4 } // BEET

@@ -68,6 +68,18 @@ func (g *Gateway) BundleName(n uint32) string { return g.bundles[n].name }
 // Add puts an association into use. An outbound one takes the place of the one that
 // its bundle had, which stays until it is removed.
 func (g *Gateway) Add(s *ipsec.SA) error {
+	if err := g.Keep(s); err != nil {
+		return err
+	}
+	if s.Config().Direction == ipsec.Out {
+		g.Use(s)
+	}
+	return nil
+}
+
+// Keep has an association there: packets that arrive by it may. No packet leaves by an
+// outbound one before Use.
+func (g *Gateway) Keep(s *ipsec.SA) error {
 	c := s.Config()
 	if int(c.Bundle) >= len(g.bundles) {
 		return fmt.Errorf("add security association %q: there is no bundle %d", c.Name, c.Bundle)
@@ -80,9 +92,11 @@ func (g *Gateway) Add(s *ipsec.SA) error {
 		g.out = map[*ipsec.SA]bool{}
 	}
 	g.out[s] = true
-	g.bundles[c.Bundle].current.Store(s)
 	return nil
 }
+
+// Use has packets leave by an outbound association, which must be there, from now on.
+func (g *Gateway) Use(s *ipsec.SA) { g.bundles[s.Bundle()].current.Store(s) }
 
 // Remove takes an association out of use and refuses its packets from now on. Its keys
 // are there until Zero.
