@@ -57,7 +57,7 @@ func workerOnGPU(t *testing.T, d *Device, net *testutil.Network, g *gateway.Gate
 	if err != nil {
 		t.Fatal(err)
 	}
-	return secured{mem.Bytes(), e, d.tables.patcher.settle}
+	return secured{mem.Bytes()[:frames*umem.FrameSize], e, d.tables.patcher.settle}
 }
 
 func securedOnGPU(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {

@@ -80,23 +80,29 @@ DEVICE void esp_combined(const struct esp_key *k, const struct aes_tables *t, co
 	gcm_tag(k, p, sum, mask, icv);
 }
 
-/* Lane 0 writes the ICV, or, to open, compares it with the packet's. What differs is 0
- * for all lanes if nothing does, and takes the same time whatever does. */
-DEVICE uint32_t esp_finish(const struct esp_key *k, const struct esp_packet *p, int open, uint32_t lane, uint32_t lanes, const uint32_t icv[8])
+/* Writes the ICV, or, to open, compares it with the packet's: what differs is 0 if
+ * nothing does, and takes the same time whatever does. */
+DEVICE uint32_t esp_check_or_put(const struct esp_key *k, const struct esp_packet *p, int open, const uint32_t icv[8])
 {
 	const uint32_t words = k->icv_words;
 	uint32_t *at = esp_icv(p, k), differs = 0;
 
 	UNROLL
 	for (uint32_t i = 0; i < 8; i++) {
-		if (lane != 0 || i >= words)
+		if (i >= words)
 			continue;
 		if (open)
 			differs |= PACKET_LOAD(at + i) ^ icv[i];
 		else
 			PACKET_STORE(at + i, icv[i]);
 	}
-	return team_xor(differs, lanes);
+	return differs;
+}
+
+/* Has lane 0 do that; all lanes know the outcome. */
+DEVICE uint32_t esp_finish(const struct esp_key *k, const struct esp_packet *p, int open, uint32_t lane, uint32_t lanes, const uint32_t icv[8])
+{
+	return team_xor(lane == 0 ? esp_check_or_put(k, p, open, icv) : 0, lanes);
 }
 
 /* Seals a packet, or opens it: then it is 0 if the packet is authentic. What is not

@@ -36,6 +36,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) resident(struct mailbox m)
 		}
 		if (warp < quads_of(n)) {
 			fence_host();
+			join_warp();
 			if (lane_index() == 0)
 				host_store32((uint32_t *)slot + warp, seq);
 		}

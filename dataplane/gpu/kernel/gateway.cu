@@ -56,6 +56,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) gateway(struct mailbox 
 		if (warp >= quads_of(n))
 			continue;
 		fence_host(); /* who finishes a quad, finishes every 8th behind it, and speaks for every 16th */
+		join_warp();
 		if (lane_index() == 0)
 			for (uint32_t part = warp; part < quads_of(n) && part < 2 * WARPS; part += WARPS)
 				host_store32((uint32_t *)slot + part, seq);

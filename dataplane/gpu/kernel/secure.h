@@ -4,7 +4,7 @@
  * block waits for the one before, each has a packet of its own:
  *
  *	                    together           each its own            together
- *	GCM, ChaCha20       all
+ *	GCM, ChaCha20       all (GCM of short packets: several at once, a team of lanes each)
  *	CTR with HMAC       seal: encrypt      HMAC                    open: decrypt
  *	CBC with HMAC                          seal: encrypt; HMAC     open: decrypt */
 #ifndef WARPROUTE_SECURE_H
@@ -78,6 +78,70 @@ DEVICE void together(const struct stage *s, const struct aes_tables *t, struct c
 		uint32_t differs = together_on(key_of(s, shuffle(c->key, lane)), t, &p, (flags & JOB_KIND) == JOB_OPEN, after);
 		if (lane_index() == lane)
 			c->differs = differs;
+	}
+}
+
+/* How many lanes there are to each packet of a group, all of GCM: as many as have some
+ * lines each, unless that would leave lanes without a packet. */
+DEVICE uint32_t team_of(const struct group *g)
+{
+	uint32_t lanes = WARP;
+
+	ROLL
+	while (lanes > 1 && g->longest < 4 * lanes && WARP / lanes < g->packets)
+		lanes /= 2;
+	return lanes;
+}
+
+/* The lane of the packet that is the nth of those left; WARP if there are fewer. */
+DEVICE uint32_t nth_of(uint32_t left, uint32_t n)
+{
+	uint32_t lane = 0;
+
+	ROLL
+	for (; lane < WARP; lane++)
+		if (left >> lane & 1 && n-- == 0)
+			break;
+	return lane;
+}
+
+/* Does with the packets of a group, all of GCM, what there is to do, each by a team. */
+DEVICE void by_teams(const struct stage *s, const struct aes_tables *t, struct cargo *c, uint32_t lanes, uint32_t team)
+{
+	uint32_t lane = lane_index() % team;
+
+	ROLL
+	while (lanes) {
+		uint32_t owner = nth_of(lanes, lane_index() / team), from = owner % WARP;
+		uint32_t flags = shuffle(c->job.flags, from), key = shuffle(c->key, from), failed = shuffle(c->differs, from);
+		uint32_t esp = shuffle(c->esp, from), text = shuffle(c->text, from), high = shuffle(c->job.high, from);
+		int busy = owner < WARP && !failed, open = (flags & JOB_KIND) == JOB_OPEN;
+		const struct esp_key *k = key_of(s, key);
+		const struct esp_packet p = view(s, esp, text, flags, high);
+		uint32_t sum[4] = {0, 0, 0, 0}, mask[4] = {0, 0, 0, 0}, icv[8] = {0, 0, 0, 0, 0, 0, 0, 0}, differs = 0;
+
+		if (busy)
+			gcm_lane(k, t, &p, open, lane, team, sum, mask);
+		join_warp();
+		UNROLL
+		for (uint32_t i = 0; i < 4; i++)
+			sum[i] = team_xor(sum[i], team);
+		if (busy && lane == 0) {
+			gcm_tag(k, &p, sum, mask, icv);
+			differs = esp_check_or_put(k, &p, open, icv);
+		}
+		/* The packets of this turn, and which of them a lane's own is: the team of that
+		 * number has the outcome. */
+		uint32_t next = nth_of(lanes, WARP / team), number = 0;
+		uint32_t turn = next < WARP ? lanes & ((1u << next) - 1) : lanes;
+		ROLL
+		for (uint32_t i = 0; i < lane_index(); i++)
+			number += turn >> i & 1;
+		differs = shuffle(differs, number * team % WARP);
+		if (turn >> lane_index() & 1 && differs)
+			c->differs = differs;
+		lanes &= ~turn;
+		join_warp();
 	}
 }
 
@@ -156,9 +220,11 @@ DEVICE int secure(const struct mailbox *m, const struct vault *v, const struct s
 		load_group(m, v->keys, s, &c, g.lines);
 		if (mine)
 			begin(s, t, &c, w->low);
-		join_warp();
+		int gcm = all_of_warp(!mine || key_of(s, c.key)->cipher == ESP_GCM);
+		if (gcm)
+			by_teams(s, t, &c, g.lanes, team_of(&g));
 		ROLL
-		for (int after = 0; after < 2; after++) {
+		for (int after = gcm ? 2 : 0; after < 2; after++) {
 			together(s, t, &c, g.lanes, after);
 			join_warp();
 			if (mine && !after && !c.differs)

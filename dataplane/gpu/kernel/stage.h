@@ -47,6 +47,7 @@ DEVICE uint32_t kind_of(const struct cargo *c) { return c->job.flags & JOB_KIND;
 /* The packets of lanes that are on the stage together, and how much that is. */
 struct group {
 	uint32_t lanes, lines;
+	uint32_t packets, longest; /* of the packets, in lines */
 };
 
 /* Makes a lane the owner of so many lines more. */
@@ -61,7 +62,7 @@ DEVICE void own(const struct stage *s, struct group *g, uint32_t owner, uint32_t
  * one before, they share it. */
 DEVICE struct group place(const struct stage *s, uint32_t waiting, struct cargo *c)
 {
-	struct group g = {0, 0};
+	struct group g = {0, 0, 0, 0};
 	uint32_t low = s->size / (4 * LINE_WORDS) + 1, high = s->size & ~3u, last = NO_KEY, keys = 0;
 
 	ROLL
@@ -90,6 +91,8 @@ DEVICE struct group place(const struct stage *s, uint32_t waiting, struct cargo 
 		own(s, &g, lane, lines);
 		low += lines * LINE_WORDS + 1;
 		g.lanes |= 1u << lane;
+		g.packets++;
+		g.longest = lines > g.longest ? lines : g.longest;
 	}
 	join_warp();
 	return g;
