@@ -158,10 +158,11 @@ func mayBeCut(p []byte) bool {
 	return len(p) >= packet.IPv4Len && p[0]>>4 == 4 && p[6]&0x40 == 0
 }
 
-// cut queues the fragments of a packet, all or none.
+// cut queues the fragments of a packet, all or none. One that fits after all is not
+// queued: the engine would say the same of it again, and for ever.
 func (w *worker) cut(f batch.Frame, p []byte, mtu int) bool {
 	s, err := fragment.IPv4(p, mtu)
-	if err != nil || w.errands.n+s.Count() > errandQueue || w.pool.Len() < s.Count() {
+	if err != nil || s.Count() < 2 || w.errands.n+s.Count() > errandQueue || w.pool.Len() < s.Count() {
 		return false
 	}
 	w.stats.made.Add(int64(s.Count() - 1))

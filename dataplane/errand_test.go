@@ -118,6 +118,26 @@ func TestPacketsAreCut(t *testing.T) {
 	}
 }
 
+// What an engine finds too large at any size is not tried for ever.
+func TestPacketsThatFitAreNotCut(t *testing.T) {
+	r := newRig(t, 64)
+	r.config.Workers[0].Engine = &narrow{r.engine}
+	r.queues[0].Play(numbered(1, "10.1.0.1"), 1)
+	r.start()
+	r.wait("the drop", func(s *dataplane.Stats) bool { return s.Ports[0].Drops[batch.MTUExceeded] == 1 })
+	if s := r.stop(); s.Made != 0 {
+		t.Errorf("%d packets made", s.Made)
+	}
+}
+
+type narrow struct{ dataplane.Engine }
+
+func (n *narrow) Submit(c *batch.Chunk) {
+	for i := range c.Out[:c.N] {
+		c.Out[i] = batch.Result{Verdict: batch.Drop(batch.MTUExceeded), Len: 65000}
+	}
+}
+
 // Fragments of ESP for this host become a packet before an engine decides on it.
 func TestFragmentsOfESPAreCollected(t *testing.T) {
 	r := newRig(t, 64)

@@ -235,6 +235,13 @@ func (e *Engine) decapsulate(f *batch.Frame, s *esp.SA) esp.Error {
 	return err
 }
 
+// The smallest sizes that a source may be asked to send, in bytes (RFC 791, RFC 8200
+// section 5).
+const (
+	minMTUIPv4 = 68
+	minMTUIPv6 = 1280
+)
+
 // enterAndLeave does what the policies say of packet j of those listed: drops one that
 // did not come as it should have, and protects it as it leaves if it has to be.
 func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
@@ -257,7 +264,17 @@ func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
 	} else {
 		header, size = packet.IPv6Len, packet.IPv6Len+(*packet.IPv6)(p).PayloadLen()
 	}
-	if list.mtu = s.InnerMTU(list.mtus[j], header); size > list.mtu {
+	fits := s.InnerMTU(list.mtus[j], header)
+	if !ipv4 {
+		fits = max(fits, minMTUIPv6)
+	}
+	switch {
+	case size <= fits:
+	case s.Mode() == esp.Transport && ipv4 && p[6]&0x40 == 0: // it is protected whole, and may be cut then
+	case fits < minMTUIPv4:
+		return batch.XfrmOutError
+	default:
+		list.mtu = fits
 		return batch.MTUExceeded
 	}
 	repair := e.repair[f.Ingress()]
@@ -289,7 +306,8 @@ func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
 }
 
 // mtuOf returns what fits through the port by which packets of an association leave; it
-// is large where no route leads there, as the packets find out by themselves.
+// is large where no route leads there or the port is down, as the packets find out by
+// themselves.
 func (e *Engine) mtuOf(s *esp.SA) int {
 	generation := e.fib.Generation()
 	if mtu, is := s.MTU(generation); is {
@@ -311,7 +329,9 @@ func (e *Engine) mtuOf(s *esp.SA) int {
 			adjacency = e.bucket(adjacency, 0)
 		}
 		adj := fib.Adjacency(atomic.LoadUint64(&e.words.Adjacencies[adjacency]))
-		mtu = int(fib.Port(atomic.LoadUint64(&e.words.Ports[adj.Port()])).MTU())
+		if m := fib.Port(atomic.LoadUint64(&e.words.Ports[adj.Port()])).MTU(); m != 0 {
+			mtu = int(m)
+		}
 	}
 	s.SetMTU(generation, mtu)
 	return mtu

@@ -353,3 +353,41 @@ func TestErrorsAreProtectedAsWhatTheyQuote(t *testing.T) {
 		}
 	}
 }
+
+// Where the way to the other gateway is down or too narrow, no size is proposed that
+// would not fit, and none that is not one.
+func TestAWayThatNothingFits(t *testing.T) {
+	for _, c := range []struct {
+		dst  string
+		mtu  uint16 // of port 1
+		size int
+		want batch.Verdict
+	}{
+		{"10.3.0.1", 1500, 68, batch.Drop(batch.PortDown)},
+		{"10.1.9.9", 60, 68, batch.Drop(batch.XfrmOutError)},
+	} {
+		w, _, _ := secured(t, config(esp.Out, false), func(e *esp.Config) { e.Dst = netip.MustParseAddr(c.dst) })
+		w.net.SetPort(1, 0x020000000011, c.mtu)
+		w.net.Bump()
+		if r := w.submit(1, to4("10.1.0.9"))[0]; r.Verdict != c.want || r.Len != 0 {
+			t.Errorf("to %s by an MTU of %d: %v, and %d would fit", c.dst, c.mtu, r.Verdict, r.Len)
+		}
+	}
+}
+
+// In transport mode only whole packets are protected: one that is too large is
+// protected first and cut then, if it may be.
+func TestTransportModeDoesNotCutBefore(t *testing.T) {
+	for _, df := range []byte{0, 0x40} {
+		w, _, s := secured(t, config(esp.Out, false), func(c *esp.Config) { c.Mode = esp.Transport })
+		frame := testutil.Edit(testutil.UDP4("192.0.2.1", "10.1.9.9", 1, 2, make([]byte, 1472)...), 6, df)
+		r := w.submit(1, frame)[0]
+		want := uint16(1500) // of the ESP packet
+		if df != 0 {
+			want = 1500 - 8 - 8 - 16 - 2 // of the packet that could be protected
+		}
+		if r.Verdict != batch.Drop(batch.MTUExceeded) || r.Len != want || (s.Sequence() == 1) != (df == 0) {
+			t.Errorf("don't fragment %#x: %v, %d would fit, %d packets sealed", df, r.Verdict, r.Len, s.Sequence())
+		}
+	}
+}
