@@ -302,8 +302,9 @@ func TestGPUGatewayIsLateAndComesBack(t *testing.T) {
 	}
 	defer slab.Close()
 	c := slab.Chunks[0]
-	for c.N = range c.In {
-		c.In[c.N] = batch.Frame{Addr: uint32(c.N)*umem.FrameSize + umem.DataOffset, Len: 100}
+	c.N = len(c.In)
+	for i := range c.In {
+		c.In[i] = batch.Frame{Addr: uint32(i)*umem.FrameSize + umem.DataOffset, Len: 100}
 	}
 	unstall(slot, c)
 	for start := time.Now(); w.engine.Name() != "gpu" && time.Since(start) < 5*time.Second; time.Sleep(10 * time.Millisecond) {

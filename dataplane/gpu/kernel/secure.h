@@ -241,7 +241,7 @@ DEVICE int secure(const struct mailbox *m, const struct vault *v, const struct s
 			store_result(m, slot, quad, r);
 		}
 		store_packets(m, s, &c, lanes_where(mine && due), from, to);
-		join_warp();
+		forget_keys(s, &g);
 	}
 	return due;
 }

@@ -44,9 +44,10 @@ struct cargo {
 
 DEVICE uint32_t kind_of(const struct cargo *c) { return c->job.flags & JOB_KIND; }
 
-/* The packets of lanes that are on the stage together, and how much that is. */
+/* The packets of lanes that are on the stage together, how much that is, and from which
+ * word on there are keys. */
 struct group {
-	uint32_t lanes, lines;
+	uint32_t lanes, lines, keys;
 	uint32_t packets, longest; /* of the packets, in lines */
 };
 
@@ -62,8 +63,8 @@ DEVICE void own(const struct stage *s, struct group *g, uint32_t owner, uint32_t
  * one before, they share it. */
 DEVICE struct group place(const struct stage *s, uint32_t waiting, struct cargo *c)
 {
-	struct group g = {0, 0, 0, 0};
-	uint32_t low = s->size / (4 * LINE_WORDS) + 1, high = s->size & ~3u, last = NO_KEY, keys = 0;
+	struct group g = {0, 0, s->size & ~3u, 0, 0};
+	uint32_t low = s->size / (4 * LINE_WORDS) + 1, last = NO_KEY, keys = 0;
 
 	ROLL
 	for (uint32_t lane = 0; lane < WARP; lane++) {
@@ -71,13 +72,13 @@ DEVICE struct group place(const struct stage *s, uint32_t waiting, struct cargo 
 			continue;
 		uint32_t lines = shuffle(c->lines, lane), record = shuffle(c->job.key, lane);
 		uint32_t needed = record == last ? 0 : record >> JOB_LINES;
-		if (low + lines * LINE_WORDS + 1 + needed * LINE_WORDS > high)
+		if (low + lines * LINE_WORDS + 1 + needed * LINE_WORDS > g.keys)
 			break;
 		if (record != last) {
-			high -= needed * LINE_WORDS;
+			g.keys -= needed * LINE_WORDS;
 			if (lane_index() == keys) {
 				c->record = record;
-				c->record_at = high;
+				c->record_at = g.keys;
 				c->record_first = g.lines;
 			}
 			own(s, &g, KEY + keys++, needed);
@@ -85,7 +86,7 @@ DEVICE struct group place(const struct stage *s, uint32_t waiting, struct cargo 
 		}
 		if (lane_index() == lane) {
 			c->at = low;
-			c->key = high;
+			c->key = g.keys;
 			c->first = g.lines;
 		}
 		own(s, &g, lane, lines);
@@ -139,6 +140,15 @@ DEVICE void load_group(const struct mailbox *m, const struct esp_key *keys, cons
 				if (from + i * WARP + lane_index() < lines)
 					s->words[to[i] + k] = v[i].w[k];
 	}
+	join_warp();
+}
+
+/* Forgets the group's keys: an association may end before the stage is used again. */
+DEVICE void forget_keys(const struct stage *s, const struct group *g)
+{
+	ROLL
+	for (uint32_t i = g->keys + lane_index(); i < s->size; i += WARP)
+		s->words[i] = 0;
 	join_warp();
 }
 
