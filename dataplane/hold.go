@@ -18,11 +18,20 @@ import (
 // of an empty network can neither use up the frames nor keep out other packets
 // for long. A packet that arrives just when its neighbour answers can overtake
 // one that waits; nothing else can.
+//
+// ESP for this host waits there too, as long as earlyFor, if nobody knows its security
+// association: a peer may use one as soon as the key daemon has answered, which can be
+// before Linux has told us of it. Such packets have a share of their own, since anybody
+// can send them.
 const (
 	holdSize   = 256
 	holdFor    = 3 * time.Second
 	retryEvery = 200 * time.Millisecond
+	earlyFor   = 50 * time.Millisecond
 )
+
+// noAdjacency is that of packets which wait for their association.
+const noAdjacency = 1<<32 - 1
 
 // held is one waiting packet.
 type held struct {
@@ -37,6 +46,7 @@ type held struct {
 type hold struct {
 	ring     [holdSize]held
 	first, n int
+	early    int // how many of all wait for their association
 	limit    int // of n: holdSize, or half a chunk
 	retrying int // how many of the first are in a chunk
 
@@ -49,12 +59,24 @@ type hold struct {
 
 func (h *hold) at(i int) *held { return &h.ring[(h.first+i)%holdSize] }
 
-// take removes the oldest packet.
-func (h *hold) take() batch.Frame {
-	f := h.at(0).frame
+// push adds a packet.
+func (h *hold) push(e held) {
+	if e.adjacency == noAdjacency {
+		h.early++
+	}
+	h.n++
+	*h.at(h.n - 1) = e
+}
+
+// pop removes the oldest packet.
+func (h *hold) pop() held {
+	e := *h.at(0)
+	if e.adjacency == noAdjacency {
+		h.early--
+	}
 	h.first = (h.first + 1) % holdSize
 	h.n--
-	return f
+	return e
 }
 
 // add takes a frame into the hold and asks for its neighbour. Where there is no
@@ -72,9 +94,18 @@ func (h *hold) add(mem []byte, f batch.Frame, adjacency uint32, now time.Duratio
 			}
 		}
 	}
-	h.n++
-	*h.at(h.n - 1) = held{f, adjacency, dst, now + holdFor}
+	h.push(held{f, adjacency, dst, now + holdFor})
 	h.ask(adjacency, dst)
+	return true
+}
+
+// addEarly is add for a packet that waits for its association.
+func (h *hold) addEarly(f batch.Frame, now time.Duration) bool {
+	if h.n == h.limit || h.early >= max(1, h.limit/8) {
+		return false
+	}
+	h.push(held{frame: f, adjacency: noAdjacency, until: now + earlyFor})
+	h.retryAt = min(h.retryAt, now+earlyFor)
 	return true
 }
 
@@ -87,40 +118,58 @@ func (h *hold) due(generation uint64, now time.Duration) bool {
 // up: it passes them to drop.
 func (h *hold) retry(c *batch.Chunk, generation uint64, now time.Duration, drop func(batch.Frame, batch.Reason)) {
 	h.generation, h.retryAt = generation, now+retryEvery
-	for h.n > 0 && now >= h.at(0).until {
-		drop(h.take(), batch.NeighborUnresolved)
+	for range h.n {
+		switch e := h.pop(); {
+		case now < e.until:
+			c.In[c.N] = e.frame
+			c.N++
+			h.push(e)
+			h.retryAt = min(h.retryAt, e.until)
+		case e.adjacency == noAdjacency:
+			drop(e.frame, batch.XfrmInNoStates)
+		default:
+			drop(e.frame, batch.NeighborUnresolved)
+		}
 	}
-	for i := range h.n {
-		c.In[i] = h.at(i).frame
-	}
-	h.retrying, c.N, c.Retried = h.n, h.n, h.n
+	h.retrying, c.Retried = h.n, h.n
 }
 
 // retried takes note of what became of the packets in a chunk that retried them:
 // those that are to wait on stay, and their neighbours are asked for again.
-func (h *hold) retried(c *batch.Chunk) {
-	kept := h.retrying // where the packets that stay begin
-	for i := h.retrying - 1; i >= 0; i-- {
-		if r := c.Out[i]; r.Verdict.Action() == batch.ActionHold {
-			kept--
-			e := h.at(kept)
-			*e = *h.at(i)
+func (h *hold) retried(mem []byte, c *batch.Chunk) {
+	added := h.n - h.retrying // meanwhile; they go behind those that stay
+	for i := range h.retrying {
+		e := h.pop()
+		switch r := c.Out[i]; {
+		case r.Verdict == early:
+			h.push(e)
+		case r.Verdict.Action() == batch.ActionHold:
+			if e.adjacency == noAdjacency { // it is another packet now, and has another reason to wait
+				e.frame, e.until = c.In[i], c.Done+holdFor
+				e.dst = destination(mem[e.frame.Addr : uint64(e.frame.Addr)+uint64(e.frame.Len)])
+			}
 			e.adjacency = r.Addr
+			h.push(e)
 			h.ask(e.adjacency, e.dst)
 		}
 	}
-	h.first = (h.first + kept) % holdSize
-	h.n -= kept
+	for range added {
+		h.push(h.pop())
+	}
 	h.retrying = 0
 }
 
 // forget removes the packets of a chunk that will not come back; the chunk's
 // owner has dropped their frames.
 func (h *hold) forget(retried int) {
-	h.first = (h.first + retried) % holdSize
-	h.n -= retried
+	for range retried {
+		h.pop()
+	}
 	h.retrying -= retried
 }
+
+// early is the verdict on ESP whose association nobody knows.
+var early = batch.Drop(batch.XfrmInNoStates)
 
 // destination returns the address that a valid packet goes to.
 func destination(frame []byte) netip.Addr {

@@ -3,6 +3,7 @@ package dataplane_test
 import (
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,4 +116,80 @@ func TestAScanFillsTheHoldAndNoMore(t *testing.T) {
 	if s := r.stop(); s.Ports[0].Drops[batch.HoldFull] != 2000-256 {
 		t.Errorf("hold_full %d", s.Ports[0].Drops[batch.HoldFull])
 	}
+}
+
+// early is an engine that does not know a packet's association before it is told.
+type early struct {
+	dataplane.Engine
+	told atomic.Bool
+}
+
+func (e *early) Submit(c *batch.Chunk) {
+	if e.told.Load() {
+		e.Engine.Submit(c)
+		return
+	}
+	for i := range c.Out[:c.N] {
+		c.Out[i] = batch.Result{Verdict: batch.Drop(batch.XfrmInNoStates)}
+	}
+}
+
+func TestPacketsWaitForTheirAssociation(t *testing.T) {
+	r := newRig(t, 1024)
+	e := &early{Engine: r.engine}
+	r.config.Workers[0].Engine = e
+	r.queues[0].Play(numbered(20, "10.1.0.1"), 20)
+	r.start()
+	r.wait("20 held packets", func(s *dataplane.Stats) bool { return s.Held == 20 })
+	e.told.Store(true)
+	r.fib.Retry()
+	r.wait("20 packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 20 })
+	r.stop()
+	for i, f := range r.out[1] {
+		if number(f) != i {
+			t.Fatalf("packet %d leaves as number %d", number(f), i)
+		}
+	}
+}
+
+// What waited for its association may have to wait for its neighbour then.
+func TestPacketsWaitForTheirAssociationAndThenTheirNeighbour(t *testing.T) {
+	r := newRig(t, 1024)
+	r.fib.SetAdjacency(r.adj[1], 1, 0)
+	e := &early{Engine: r.engine}
+	r.config.Workers[0].Engine = e
+	r.queues[0].Play(numbered(20, "10.1.0.1"), 20)
+	r.start()
+	r.wait("20 held packets", func(s *dataplane.Stats) bool { return s.Held == 20 })
+	e.told.Store(true)
+	r.fib.Retry()
+	time.Sleep(100 * time.Millisecond) // longer than for associations
+	if held := r.router.Stats().Held; held != 20 {
+		t.Errorf("%d packets wait for their neighbour", held)
+	}
+	r.fib.SetAdjacency(r.adj[1], 1, 0x0200000000bb)
+	r.fib.Bump()
+	r.wait("20 packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 20 })
+	r.stop()
+	if len(r.asks) == 0 || r.asks[0] != netip.MustParseAddr("10.1.0.1") {
+		t.Errorf("asked for %v", r.asks)
+	}
+}
+
+// Anybody can send what has no association. It neither stays long nor takes much room.
+func TestPacketsWithoutAssociationAreDroppedSoon(t *testing.T) {
+	r := newRig(t, 1024)
+	r.config.Workers[0].Engine = &early{Engine: r.engine}
+	r.queues[0].Play(numbered(1000, "10.1.0.1"), 1000)
+	start := time.Now()
+	r.start()
+	r.wait("all but 32 drops", func(s *dataplane.Stats) bool { return s.Ports[0].Drops[batch.XfrmInNoStates] >= 1000-32 })
+	if held := r.router.Stats().Held; held != 32 && time.Since(start) < 50*time.Millisecond {
+		t.Errorf("%d packets wait", held)
+	}
+	r.wait("all drops", func(s *dataplane.Stats) bool { return s.Ports[0].Drops[batch.XfrmInNoStates] == 1000 })
+	if d := time.Since(start); d < 50*time.Millisecond || d > time.Second {
+		t.Errorf("dropped after %v, want 50 ms", d)
+	}
+	r.stop()
 }

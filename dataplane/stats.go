@@ -26,7 +26,7 @@ func (s Stage) String() string { return stages[s] }
 // workerStats are what a worker lets others see.
 type workerStats struct {
 	chunks  atomic.Uint64
-	held    atomic.Int64 // packets waiting for neighbours
+	held    atomic.Int64 // packets waiting for neighbours or security associations
 	pending atomic.Int64 // packets in transmit rings
 	flying  atomic.Int64 // chunks that the engine has
 	made    atomic.Int64 // packets that the router added to those received
@@ -67,7 +67,7 @@ type Stats struct {
 	Engine   string
 	Workers  int
 	Chunks   uint64 // chunks that engines finished
-	Held     int64  // packets waiting for neighbours now
+	Held     int64  // packets waiting for neighbours or security associations now
 	Pending  int64  // packets given to the transmit rings and not sent yet
 	InFlight int64  // chunks that the engine has now
 

@@ -198,6 +198,7 @@ func (w *worker) sort(c *batch.Chunk) {
 			if i >= c.Retried && !w.hold.add(w.mem, in[i], r.Addr, c.Done) {
 				w.drop(in[i], batch.HoldFull)
 			}
+		case r.Verdict == early && (i < c.Retried || w.hold.addEarly(in[i], c.Done)):
 		case r.Verdict == batch.Lost:
 			w.drops.add(in[i].Ingress(), batch.EngineFailed) // and the frame stays away
 		default:
@@ -205,7 +206,7 @@ func (w *worker) sort(c *batch.Chunk) {
 		}
 	}
 	if c.Retried > 0 {
-		w.hold.retried(c)
+		w.hold.retried(w.mem, c)
 	}
 }
 
@@ -303,7 +304,7 @@ func (w *worker) finish() {
 		w.hold.forget(w.inFlight.pop().Retried)
 	}
 	for w.hold.n > 0 {
-		w.drop(w.hold.take(), batch.Stopping)
+		w.drop(w.hold.pop().frame, batch.Stopping)
 	}
 	for _, f := range w.errands.queue[:w.errands.n] {
 		w.drop(f, batch.Stopping)

@@ -79,7 +79,8 @@ type Words struct {
 func (f *FIB) Words() Words { return Words{f.nextHops, f.groups, f.adjacencies, f.ports} }
 
 // Generation counts changes that may let a waiting packet go on: neighbours
-// resolved, routes changed. Workers try held packets again when it moves.
+// resolved, routes changed, security associations. Workers try held packets again when
+// it moves.
 func (f *FIB) Generation() uint64 { return f.generation.Load() }
 
 // Bump moves the generation; the control plane calls it after a batch of changes.
@@ -88,8 +89,9 @@ func (f *FIB) Bump() {
 	f.followers.flush()
 }
 
-// Retry moves the generation once more, when a follower's copy has changes that
-// Bump was early for. Any goroutine may call it.
+// Retry moves the generation, when a follower's copy has changes that Bump was early
+// for, or a gateway has an association that packets may wait for. Any goroutine may
+// call it.
 func (f *FIB) Retry() { f.generation.Add(1) }
 
 // store changes a word, for readers and for followers.

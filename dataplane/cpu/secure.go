@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"encoding/binary"
+	"net/netip"
 	"sync/atomic"
 
 	"github.com/warproute/warproute/batch"
@@ -116,7 +118,7 @@ func (e *Engine) protectQuotes(in []batch.Frame) {
 }
 
 // note writes down what the policies made of a packet. One that a device is to open has
-// not met them.
+// not met them, and one without an association will when there is one.
 func (e *Engine) note(f *batch.Frame, r *batch.Result, t *Task, reason batch.Reason) {
 	if t != nil && reason != ok {
 		t.Kind = Settled
@@ -128,6 +130,9 @@ func (e *Engine) note(f *batch.Frame, r *batch.Result, t *Task, reason batch.Rea
 		*r = batch.Result{Verdict: batch.Drop(reason)}
 		if reason == batch.MTUExceeded { // and not protected yet
 			r.Len = uint16(e.ipsec.mtu)
+			return
+		}
+		if reason == batch.XfrmInNoStates {
 			return
 		}
 	}
@@ -147,7 +152,11 @@ func (e *Engine) arrive(f *batch.Frame, i int, by *esp.SA, t *Task) (listed bool
 	for ; ; depth++ {
 		reason, l4 := e.look(*f)
 		if reason == ok || reason == batch.TTLExpired { // our own packets end here
-			if s := e.arrivedBy(*f); s != nil {
+			s, err := e.arrivedBy(*f)
+			if err != esp.OK {
+				return false, reasonOf(err)
+			}
+			if s != nil {
 				if depth == maxNested {
 					return false, batch.XfrmInHdrError
 				}
@@ -198,13 +207,33 @@ func (e *Engine) look(f batch.Frame) (reason batch.Reason, l4 packet.L4) {
 }
 
 // arrivedBy returns the association that a packet is protected by, nil if it is in clear
-// or passes through to somebody else.
-func (e *Engine) arrivedBy(f batch.Frame) *esp.SA {
+// or passes through to somebody else. It is an error if there is none for what is ours.
+func (e *Engine) arrivedBy(f batch.Frame) (*esp.SA, esp.Error) {
 	p := e.frame(f)[packet.EthernetLen:]
-	if spi, _, is := esp.Inbound(p); is {
-		return e.ipsec.gateway.Inbound(spi, esp.Destination(p))
+	spi, _, is := esp.Inbound(p)
+	if !is {
+		return nil, esp.OK
 	}
-	return nil
+	dst := esp.Destination(p)
+	if s := e.ipsec.gateway.Inbound(spi, dst); s != nil {
+		return s, esp.OK
+	}
+	if e.hop(dst).Kind() == fib.KindLocal {
+		return nil, esp.InNoStates
+	}
+	return nil, esp.OK
+}
+
+// hop returns the next hop to an address.
+func (e *Engine) hop(dst netip.Addr) fib.NextHop {
+	var id fib.ID
+	if dst.Is4() {
+		b := dst.As4()
+		id = e.fib.IPv4.Lookup(binary.BigEndian.Uint32(b[:]))
+	} else {
+		id = e.fib.IPv6.Lookup(dst.As16())
+	}
+	return fib.NextHop(atomic.LoadUint64(&e.words.NextHops[id]))
 }
 
 // room returns the memory of a frame, and where in it its packet begins and how long it
@@ -314,16 +343,7 @@ func (e *Engine) mtuOf(s *esp.SA) int {
 		return mtu
 	}
 	mtu := 1<<16 - 1
-	dst := s.Dst()
-	var id fib.ID
-	if dst.Is4() {
-		b := dst.As4()
-		id = e.fib.IPv4.Lookup(uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3]))
-	} else {
-		b := dst.As16()
-		id = e.fib.IPv6.Lookup(b)
-	}
-	if hop := fib.NextHop(atomic.LoadUint64(&e.words.NextHops[id])); hop.Kind() == fib.KindForward {
+	if hop := e.hop(s.Dst()); hop.Kind() == fib.KindForward {
 		adjacency := hop.Index()
 		if hop.Group() { // the paths of a group are taken to be alike
 			adjacency = e.bucket(adjacency, 0)

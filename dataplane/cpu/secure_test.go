@@ -132,6 +132,34 @@ func TestPoliciesDecideWhatPasses(t *testing.T) {
 	}
 }
 
+// ESP for this host has an association, or waits for one; what is for others passes.
+func TestESPWithoutAnAssociation(t *testing.T) {
+	a, _, _ := secured(t, config(esp.Out, false))
+	wire := bytes.Clone(a.bytes(a.submit(0, to4("10.1.0.9"))[0]))
+	copy(wire[:6], mac1)
+	to := func(net byte) []byte { return testutil.Edit(wire, 16, 10, net, 0, 1) }
+	b, g, _ := secured(t, config(esp.In, false), func(c *esp.Config) { c.SPI++ })
+	out := b.submit(2, to(6), to(1))
+	if out[0].Verdict != batch.Drop(batch.XfrmInNoStates) || b.chunk.In[0].Port&batch.Secured != 0 || !bytes.Equal(b.received(0), to(6)) {
+		t.Errorf("for us: %v, of port %#x", out[0].Verdict, b.chunk.In[0].Port)
+	}
+	if out[1].Verdict != batch.Forward(1) {
+		t.Errorf("for others: %v", out[1].Verdict)
+	}
+	c := config(esp.In, false)
+	c.Bundle, c.Dst = g.Bundle("b"), netip.MustParseAddr("10.6.0.1")
+	s, err := esp.NewSA(c, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Add(s); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.submit(2, to(6))[0]; r.Verdict != batch.Forward(1) {
+		t.Errorf("when there is an association: %v", r.Verdict)
+	}
+}
+
 // Nothing leaves in clear because its association is missing, killed or used up.
 func TestNothingLeavesInClear(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -159,13 +159,19 @@ func (e *Engine) finish(f *batch.Frame, r *batch.Result, t *Task, i int) (again 
 	case !s.Count(e.ipsec.worker, 1, uint64(size)):
 		drop(esp.InStateExpired)
 	case dropped && reason < batch.NoRoute && reason != batch.TTLExpired: // not valid
-	case e.arrivedBy(*f) != nil:
+	case e.nested(*f):
 		return true
 	case reason == batch.TTLExpired:
 	default:
 		e.listOpened(*f, i, s)
 	}
 	return false
+}
+
+// nested reports whether what was inside is protected, too.
+func (e *Engine) nested(f batch.Frame) bool {
+	s, err := e.arrivedBy(f)
+	return s != nil || err != esp.OK
 }
 
 // listOpened lists a packet that was valid to the device.

@@ -93,7 +93,10 @@ func (s *Service) followXFRM(workers int) (err error) {
 	if s.ipsec == nil || s.cfg.IPsec.Source != config.SourceXFRM {
 		return nil
 	}
-	s.xfrm, err = xfrm.Start(s.ipsec.gateway, workers, xfrm.Hooks{IsLocal: s.isLocal, Quiescent: s.quiescent}, s.log)
+	s.xfrm, err = xfrm.Start(s.ipsec.gateway, workers, xfrm.Hooks{
+		IsLocal: s.isLocal, Quiescent: s.quiescent,
+		Changed: s.fib.Retry, // packets may wait for an association
+	}, s.log)
 	return err
 }
 
@@ -159,6 +162,7 @@ func (s *Service) Reload(cfg *config.Config) error {
 	if err := s.ipsec.apply(&cfg.IPsec); err != nil {
 		return fmt.Errorf("reload the configuration: %w; nothing was changed", err)
 	}
+	s.fib.Retry() // packets may wait for an association
 	return nil
 }
 
