@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/xfrm"
 	"github.com/warproute/warproute/ipsec"
@@ -172,11 +173,13 @@ func (s *Service) Reload(cfg *config.Config) error {
 // nothing does.
 func (p *protection) apply(cfg *config.IPsec) error {
 	defer cfg.Zero()
+	p.gateway.Clock.Set(batch.Clock()) // ages begin now, not with the last packet
 	now := map[string]*association{}
 	var added []*association
 	fail := func(err error) error {
-		for _, a := range added {
-			p.remove(a)
+		for _, a := range added { // no worker has seen them
+			a.Zero()
+			err = errors.Join(err, p.store.Release(a.SA))
 		}
 		return err
 	}
@@ -186,26 +189,78 @@ func (p *protection) apply(cfg *config.IPsec) error {
 			now[c.Name] = old
 			continue
 		}
-		a, err := p.add(c)
+		a, err := p.newAssociation(c)
 		if err != nil {
 			return fail(err)
 		}
 		now[c.Name], added = a, append(added, a)
 	}
-	if err := p.gateway.SetRules(p.rules(cfg.Policies)); err != nil {
+	rules, err := p.gateway.Prepare(p.rules(cfg.Policies))
+	if err != nil {
 		return fail(err)
 	}
-	for name, a := range p.sas {
+
+	// From here on nothing fails.
+	before := p.sas
+	p.sas = now
+	added = slices.DeleteFunc(added, func(a *association) bool {
+		if a.config.Direction == config.DirectionIn && p.gateway.Inbound(a.config.SPI, a.config.Dst) != nil {
+			return false // two cannot be found by one SPI
+		}
+		p.use(a)
+		return true
+	})
+	p.gateway.Enforce(rules)
+	for name, a := range before {
 		if now[name] != a {
 			p.remove(a)
 		}
 	}
-	p.sas = now
+	for _, a := range added {
+		p.succeed(a, before)
+	}
 	return nil
 }
 
-// add makes an association and puts it into use.
-func (p *protection) add(c *config.SA) (*association, error) {
+// use puts an association into the gateway, where its place is free.
+func (p *protection) use(a *association) {
+	if err := p.gateway.Add(a.SA); err != nil {
+		p.failed = append(p.failed, err)
+	}
+}
+
+// succeed puts an inbound association in the place of one that was removed. If it is the
+// same to its sender, with the same keys, what the old one has received counts as
+// received: so it waits until no worker receives by that any more.
+func (p *protection) succeed(a *association, before map[string]*association) {
+	var old *association
+	for _, b := range before {
+		if b.config.Direction == config.DirectionIn && b.config.SPI == a.config.SPI && b.config.Dst == a.config.Dst {
+			old = b
+		}
+	}
+	if old == nil || !old.config.Key.Equal(a.config.Key) || !old.config.AuthKey.Equal(a.config.AuthKey) {
+		p.use(a)
+		return
+	}
+	l := later{p.passed(), func() {
+		if p.sas[a.config.Name] == a { // it has not been removed meanwhile
+			a.Skip(old.Sequence())
+			p.use(a)
+		}
+	}}
+	for range 100 { // workers finish what they have begun within milliseconds
+		if l.due() {
+			l.do()
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	p.later = append(p.later, l)
+}
+
+// newAssociation makes an association that is not in use yet.
+func (p *protection) newAssociation(c *config.SA) (*association, error) {
 	out := ipsec.Config{
 		Name: c.Name, SPI: c.SPI, Src: c.Src, Dst: c.Dst, Suite: c.Suite, Key: c.Key.Bytes(), AuthKey: c.AuthKey.Bytes(),
 		ESN: c.ESN, ReplayWindow: c.ReplayWindow, Lifetime: ipsec.Lifetime{Soft: limits(c.Lifetime.Soft), Hard: limits(c.Lifetime.Hard)},
@@ -226,14 +281,16 @@ func (p *protection) add(c *config.SA) (*association, error) {
 		return nil, err
 	}
 	if out.Direction == ipsec.Out {
-		if err := p.store.Keep(sa, append(slices.Clone(out.Key), out.AuthKey...)); err != nil {
+		key := out.Key
+		if len(key) == 0 {
+			key = out.AuthKey
+		}
+		if err := p.store.Keep(sa, key); err != nil {
+			sa.Zero()
 			return nil, fmt.Errorf("security association %q: %w", c.Name, err)
 		}
 	}
-	if old := p.sas[c.Name]; old != nil && out.Direction == ipsec.In && old.config.SPI == c.SPI && old.config.Dst == c.Dst {
-		p.gateway.Remove(old.SA) // two cannot be found by one SPI: the new one's sender begins when we do
-	}
-	return &association{*c, sa}, p.gateway.Add(sa)
+	return &association{*c, sa}, nil
 }
 
 func limits(l config.Limits) ipsec.Limits {
@@ -276,6 +333,7 @@ func (p *protection) remove(a *association) {
 
 // tick does what is due every second or so.
 func (p *protection) tick() error {
+	p.gateway.Clock.Set(batch.Clock()) // ages go on without packets, too
 	now := p.later
 	p.later = nil
 	for _, l := range now {

@@ -95,7 +95,7 @@ func (g *Gateway) ProtectAll(sas []*ipsec.SA, errs []ipsec.Error, flows []Flow) 
 }
 
 // lookup returns the rules of now.
-func (g *Gateway) lookup() *rules {
+func (g *Gateway) lookup() *Ruleset {
 	if r := g.rules.Load(); r != nil {
 		return r
 	}
@@ -120,7 +120,7 @@ func mayEnter(n int32, v policy.Verdict, by *ipsec.SA) ipsec.Error {
 }
 
 // protect is Protect by what the outbound policies say.
-func (r *rules) protect(n int32, v policy.Verdict) (*ipsec.SA, ipsec.Error) {
+func (r *Ruleset) protect(n int32, v policy.Verdict) (*ipsec.SA, ipsec.Error) {
 	switch {
 	case n == policy.None || v.Action() == policy.Bypass:
 		return nil, ipsec.OK
@@ -134,10 +134,10 @@ func (r *rules) protect(n int32, v policy.Verdict) (*ipsec.SA, ipsec.Error) {
 }
 
 // none are the rules of a gateway that was given none.
-var none = func() rules {
+var none = func() Ruleset {
 	t, err := policy.Build(nil)
 	if err != nil {
 		panic(err) // no policies are always few enough
 	}
-	return rules{in: t, out: t}
+	return Ruleset{in: t, out: t}
 }()

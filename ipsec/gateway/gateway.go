@@ -20,7 +20,7 @@ type Gateway struct {
 	Clock ipsec.Clock // of the associations' age; engines set it, once a chunk
 
 	sad     ipsec.SAD
-	rules   atomic.Pointer[rules]
+	rules   atomic.Pointer[Ruleset]
 	bundles []*bundle // by number
 	numbers map[string]uint32
 	out     map[*ipsec.SA]bool
@@ -41,8 +41,8 @@ type Rule struct {
 	policy.Policy
 }
 
-// rules are what engines look up.
-type rules struct {
+// Ruleset is policies as engines look them up.
+type Ruleset struct {
 	all     []Rule // as they were given
 	in, out *policy.Table
 	bundles []*bundle
@@ -134,11 +134,21 @@ func (g *Gateway) All(yield func(*ipsec.SA) bool) {
 // SetRules replaces all policies at once. In each direction, the first that matches
 // counts. On an error the ones before stay.
 func (g *Gateway) SetRules(all []Rule) error {
-	r := &rules{all: all, bundles: g.bundles}
+	r, err := g.Prepare(all)
+	if err != nil {
+		return err
+	}
+	g.Enforce(r)
+	return nil
+}
+
+// Prepare is the part of SetRules that may fail. It changes nothing.
+func (g *Gateway) Prepare(all []Rule) (*Ruleset, error) {
+	r := &Ruleset{all: all, bundles: g.bundles}
 	var in, out []policy.Policy
 	for i, rule := range all {
 		if rule.Action == policy.Protect && int(rule.Target) >= len(g.bundles) {
-			return fmt.Errorf("policy %d (%v): there is no bundle %d", i+1, &rule.Policy, rule.Target)
+			return nil, fmt.Errorf("policy %d (%v): there is no bundle %d", i+1, &rule.Policy, rule.Target)
 		}
 		if rule.Direction == ipsec.In {
 			in = append(in, rule.Policy)
@@ -148,14 +158,16 @@ func (g *Gateway) SetRules(all []Rule) error {
 	}
 	var err error
 	if r.in, err = policy.Build(in); err != nil {
-		return fmt.Errorf("build the inbound policies: %w", err)
+		return nil, fmt.Errorf("build the inbound policies: %w", err)
 	}
 	if r.out, err = policy.Build(out); err != nil {
-		return fmt.Errorf("build the outbound policies: %w", err)
+		return nil, fmt.Errorf("build the outbound policies: %w", err)
 	}
-	g.rules.Store(r)
-	return nil
+	return r, nil
 }
+
+// Enforce is the part that does not fail.
+func (g *Gateway) Enforce(r *Ruleset) { g.rules.Store(r) }
 
 // Rules returns the policies, in their order.
 func (g *Gateway) Rules() []Rule {
