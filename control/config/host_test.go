@@ -95,3 +95,52 @@ func TestStateNeedsADirectory(t *testing.T) {
 		}
 	}
 }
+
+func TestLinuxForwardsNothingBesideAGateway(t *testing.T) {
+	const (
+		sas      = "  sas:\n    - {name: a, spi: 256, direction: in, src: 192.0.2.2, dst: 192.0.2.1, suite: null-sha256, auth_key: " + keyC + "}\n"
+		policies = sas + "  policies:\n    - {direction: in, src: 0.0.0.0/0, dst: 0.0.0.0/0, action: protect, sa: a}\n"
+		ipv4     = "net.ipv4.conf.lan0/7.forwarding"
+		ipv6     = "net.ipv6.conf.all.forwarding"
+	)
+	for _, tt := range []struct {
+		name, ipsec    string
+		others, v4, v6 string
+		want           []string
+	}{
+		{"off", policies, "1", "0", "0", nil},
+		{"IPv4", policies, "0", "1", "0", []string{ipv4}},
+		{"IPv6", policies, "0", "0", "1", []string{ipv6}},
+		{"both", policies, "1", "1", "2", []string{ipv6, ipv4}},
+		{"a host without IPv6", policies, "0", "0", "", nil},
+		{"no policies", sas, "1", "1", "1", nil},
+		{"policies that Linux knows", "  source: xfrm\n", "1", "1", "1", nil},
+	} {
+		dir := t.TempDir()
+		for path, value := range map[string]string{"ipv4/conf/all": tt.others, "ipv4/conf/lan0.7": tt.v4, "ipv6/conf/all": tt.v6} {
+			if value == "" {
+				continue
+			}
+			if err := os.MkdirAll(dir+"/"+path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(dir+"/"+path+"/forwarding", []byte(value+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := Parse("f", []byte("ports: [{interface: lan0.7}]\nipsec:\n"+tt.ipsec))
+		if err != nil {
+			t.Fatal(err)
+		}
+		errs := c.checkForwarding(dir)
+		if len(errs) != len(tt.want) {
+			t.Errorf("%s: %v", tt.name, errs)
+			continue
+		}
+		for i, name := range tt.want {
+			if text := errs[i].Error(); !strings.Contains(text, "("+name+")") || !strings.HasSuffix(text, "sysctl -w "+name+"=0") {
+				t.Errorf("%s: %s", tt.name, text)
+			}
+		}
+	}
+}
