@@ -8,6 +8,7 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/warproute/warproute/ipsec"
@@ -23,7 +24,6 @@ type Gateway struct {
 	rules   atomic.Pointer[Ruleset]
 	bundles []*bundle // by number
 	numbers map[string]uint32
-	out     map[*ipsec.SA]bool
 	holders holders
 }
 
@@ -32,6 +32,7 @@ type Gateway struct {
 type bundle struct {
 	name    string
 	current atomic.Pointer[ipsec.SA]
+	out     []*ipsec.SA // all outbound ones, the newest last
 }
 
 // Rule is a policy for one direction. The Target of one that protects is a Bundle.
@@ -88,44 +89,40 @@ func (g *Gateway) Keep(s *ipsec.SA) error {
 	if c.Direction == ipsec.In {
 		return g.sad.Add(s)
 	}
-	if g.out == nil {
-		g.out = map[*ipsec.SA]bool{}
+	if b := g.bundles[c.Bundle]; !slices.Contains(b.out, s) {
+		b.out = append(b.out, s)
 	}
-	g.out[s] = true
 	return nil
 }
 
 // Use has packets leave by an outbound association, which must be there, from now on.
 func (g *Gateway) Use(s *ipsec.SA) { g.bundles[s.Bundle()].current.Store(s) }
 
-// Remove takes an association out of use and refuses its packets from now on. Its keys
-// are there until Zero.
+// Remove takes an association out of use and refuses its packets from now on; of its
+// bundle, the newest that is left is used instead. Its keys are there until Zero.
 func (g *Gateway) Remove(s *ipsec.SA) {
 	c := s.Config()
 	if c.Direction == ipsec.In {
 		g.sad.Remove(s)
 	} else {
-		delete(g.out, s)
-		g.bundles[c.Bundle].current.CompareAndSwap(s, g.newest(c.Bundle))
+		b := g.bundles[c.Bundle]
+		b.out = slices.DeleteFunc(b.out, func(x *ipsec.SA) bool { return x == s })
+		var newest *ipsec.SA
+		if n := len(b.out); n > 0 {
+			newest = b.out[n-1]
+		}
+		b.current.CompareAndSwap(s, newest)
 	}
 	s.Kill()
 }
 
-// newest returns another outbound association of a bundle, nil if there is none.
-func (g *Gateway) newest(bundle uint32) *ipsec.SA {
-	for s := range g.out {
-		if s.Bundle() == bundle {
-			return s
-		}
-	}
-	return nil
-}
-
 // All calls yield with every association until it returns false.
 func (g *Gateway) All(yield func(*ipsec.SA) bool) {
-	for s := range g.out {
-		if !yield(s) {
-			return
+	for _, b := range g.bundles {
+		for _, s := range b.out {
+			if !yield(s) {
+				return
+			}
 		}
 	}
 	g.sad.All(yield)
