@@ -14,7 +14,7 @@ VM_NEEDS   := linux.uml:user-mode-linux modprobe:kmod qemu-system-x86_64:qemu-sy
 	/usr/lib/ipsec/charon:strongswan-charon swanctl:strongswan-swanctl /usr/lib/ipsec/plugins/libstrongswan-openssl.so:libstrongswan-standard-plugins
 GEN_NEEDS  := clang-19:clang-19 llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev
 
-E2E := ./internal/e2e
+E2E := ./internal/e2e/...
 
 .PHONY: build test check test-gpu demo bench bench-lookup bench-veth gen clean bench-gpu
 
@@ -40,7 +40,7 @@ test: ## everything; needs root
 	go tool staticcheck ./...
 	go test $$(go list ./... | grep -v internal/e2e)
 	CGO_ENABLED=1 go test -race $$(go list ./... | grep -v internal/e2e)
-	CGO_ENABLED=1 go test -race -count=1 $(E2E) # what it tests is built by it, so no earlier result counts
+	CGO_ENABLED=1 go test -race -count=1 -p 1 $(E2E) # what it tests is built by it, so no earlier result counts
 
 # Compiled tests, so that they can also be carried to a GPU machine without Go
 # (out/*.gpu.test -test.run '^TestGPU'). They skip nothing: without a GPU they fail.

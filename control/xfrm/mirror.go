@@ -192,8 +192,6 @@ func (m *Mirror) run() {
 		select {
 		case b := <-m.full:
 			m.take(b)
-			clear(b.buf[:b.n]) // of keys
-			m.empty <- b
 		case f := <-m.calls:
 			f()
 		case <-m.quiesced.wake:
@@ -211,8 +209,12 @@ func (m *Mirror) run() {
 	}
 }
 
-// take applies a batch.
+// take applies a batch, and gives its memory back.
 func (m *Mirror) take(b *events) {
+	defer func() {
+		clear(b.buf[:b.n]) // of keys
+		m.empty <- b
+	}()
 	if b.err != nil {
 		m.resynchronize(b.err.Error())
 		return

@@ -24,7 +24,8 @@ type pushed struct {
 const linuxGap = 1 << 16
 
 // push tells Linux what associations were used for, so that key daemons see traffic,
-// and which ones are to be replaced.
+// and which ones are to be replaced. With thousands of them that takes a while, for which
+// events do not wait: a peer may be about to use what they tell of.
 func (m *Mirror) push() {
 	for _, a := range m.states {
 		if a.sa == nil {
@@ -33,6 +34,12 @@ func (m *Mirror) push() {
 		err := errors.Join(m.pushUse(a), m.pushExpiry(a))
 		if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENOENT) { // it is gone, as an event says
 			m.log.Warn("could not tell Linux how an association was used", append(a.about(), "err", err)...)
+		}
+		select {
+		case b := <-m.full:
+			m.take(b)
+			m.commit()
+		default:
 		}
 	}
 }

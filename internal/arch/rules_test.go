@@ -76,6 +76,7 @@ var imports = []struct {
 	{"internal/routes", []string{"lookup"}, "tables and destinations for tests and benchmarks; those of the tables' own packages too, so it knows no table"},
 	{"internal/arch", nil, "reads the source, runs none of it"},
 	{"internal/e2e", nil, "tests the program from outside"},
+	{"internal/e2e/strongswan", nil, "the same, in a virtual machine"},
 
 	{"bench/...", []string{
 		"afxdp", "batch", "cuda", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "lookup", "lookup/ipv4", "lookup/ipv6", "lookup/trie", "memport", "packet", "umem",

@@ -1,0 +1,85 @@
+package strongswan
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/internal/lab"
+)
+
+// gateway is one end of the tunnel, with a key daemon.
+type gateway struct {
+	*lab.Namespace
+	t             *testing.T
+	dir           string
+	outer, remote string
+}
+
+// startCharon starts the key daemon. Its pid file is always in /run: it has one of its
+// own. Traps keep what the tunnel is for from leaving in clear without one.
+func (g *gateway) startCharon(local, remote, limits string) {
+	vici := filepath.Join(g.dir, "vici")
+	g.write("strongswan.conf", `
+charon {
+	load = openssl random nonce hmac kdf socket-default kernel-netlink vici
+	install_routes = no
+	delete_rekeyed_delay = 1
+	filelog { stderr { default = 0 } }
+	plugins { vici { socket = unix://`+vici+` } }
+}
+`)
+	g.write("swanctl.conf", fmt.Sprintf(`
+connections { peer {
+	local_addrs = %v
+	remote_addrs = %v
+	proposals = aes128-sha256-ecp256
+	local { auth = psk }
+	remote { auth = psk }
+	children { net {
+		start_action = trap
+		local_ts = %s
+		remote_ts = %s
+		esp_proposals = aes128gcm16-ecp256-esn
+		%s
+	} }
+} }
+secrets { ike { secret = "the quick brown fox" } }
+`, g.outer, g.remote, local, remote, limits))
+	cmd := exec.Command("sh", "-c", "mount -t tmpfs tmpfs /run && exec /usr/lib/ipsec/charon")
+	cmd.Env = append(os.Environ(), "STRONGSWAN_CONF="+filepath.Join(g.dir, "strongswan.conf"))
+	cmd.Stderr = os.Stderr
+	p, err := g.Start(cmd)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { p.Stop(5 * time.Second) })
+	for end := time.Now().Add(15 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(vici); err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			g.t.Fatal("charon does not come up (are strongswan-charon and libstrongswan-standard-plugins installed?)")
+		}
+	}
+}
+
+func (g *gateway) write(name, text string) {
+	g.t.Helper()
+	if err := os.WriteFile(filepath.Join(g.dir, name), []byte(text), 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g *gateway) swanctl(command string, args ...string) string {
+	g.t.Helper()
+	args = append([]string{"SWANCTL_DIR=" + g.dir, "swanctl", command, "--uri", "unix://" + filepath.Join(g.dir, "vici")}, args...)
+	out, err := g.Run("env", args...)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return out
+}
