@@ -130,9 +130,9 @@ func (s *SA) Overhead() int {
 // Kill has every packet refused from now on. Workers may be in the middle of one.
 func (s *SA) Kill() { s.raise(killed) }
 
-// Zero overwrites the keys, as suite.Transform.Zero says. The caller guarantees that
-// the association was killed and that every worker has finished its batch since, so
-// that none is using it.
+// Zero kills the association and overwrites the keys, as suite.Transform.Zero says. The
+// caller guarantees that no worker can find it any more, and that every one has finished
+// its batch since, so that none is using it.
 func (s *SA) Zero() {
 	s.Kill()
 	s.copies.zero()

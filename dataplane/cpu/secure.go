@@ -299,7 +299,7 @@ func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
 	}
 	switch {
 	case size <= fits:
-	case s.Mode() == esp.Transport && ipv4 && p[6]&0x40 == 0: // it is protected whole, and may be cut then
+	case ipv4 && p[6]&0x40 == 0 && e.cutAfter(s): // it is protected whole
 	case fits < minMTUIPv4:
 		return batch.XfrmOutError
 	default:
@@ -322,6 +322,9 @@ func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
 			(*packet.IPv6)(p).DecrementHopLimit()
 		}
 	}
+	if e.ipsec.gateway.ClampMSS {
+		clamp(p[:size], &list.l4[j], fits)
+	}
 	if t.fits(f, s) {
 		return reasonOf(e.prepare(f, size, s, t))
 	}
@@ -332,6 +335,28 @@ func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
 	}
 	e.moved(f, at, n)
 	return ok
+}
+
+// cutAfter reports whether packets of an association that are too large, and may be cut,
+// are cut when they are ESP: whole packets are all that transport mode takes.
+func (e *Engine) cutAfter(s *esp.SA) bool {
+	return s.Dst().Is4() && (s.Mode() == esp.Transport || e.ipsec.gateway.FragmentAfter)
+}
+
+// clamp lowers what a TCP segment announces to what fits a packet of mtu bytes. l4 is of an
+// IPv6 packet.
+func clamp(p []byte, l4 *packet.L4, mtu int) {
+	const tcpLen = 20
+	at, is := packet.IPv4Len, false
+	if p[0]>>4 == 4 {
+		h := (*packet.IPv4)(p)
+		is = h.Protocol() == packet.TCP && !h.Fragmented()
+	} else {
+		at, is = l4.Offset, l4.Proto == packet.TCP && !l4.Fragment
+	}
+	if room := mtu - at - tcpLen; is && room > 0 && room < 1<<16 {
+		packet.ClampMSS(p[at:], uint16(room))
+	}
 }
 
 // mtuOf returns what fits through the port by which packets of an association leave; it

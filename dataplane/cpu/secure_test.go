@@ -2,9 +2,12 @@ package cpu
 
 import (
 	"bytes"
+	"encoding/binary"
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/gopacket/gopacket/layers"
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/internal/testutil"
@@ -416,6 +419,74 @@ func TestTransportModeDoesNotCutBefore(t *testing.T) {
 		}
 		if r.Verdict != batch.Drop(batch.MTUExceeded) || r.Len != want || (s.Sequence() == 1) != (df == 0) {
 			t.Errorf("don't fragment %#x: %v, %d would fit, %d packets sealed", df, r.Verdict, r.Len, s.Sequence())
+		}
+	}
+}
+
+// A SYN that goes into a tunnel announces no more than fits, with a checksum that is
+// right also where the sender left it unfinished; and only where that is asked for.
+func TestSegmentSizesAreClamped(t *testing.T) {
+	for _, inner6 := range []bool{false, true} {
+		syn := func(mss uint16) []byte {
+			tcp := &layers.TCP{SrcPort: 1, DstPort: 2, SYN: true, Options: []layers.TCPOption{{OptionType: layers.TCPOptionKindMSS, OptionLength: 4, OptionData: binary.BigEndian.AppendUint16(nil, mss)}}}
+			if inner6 {
+				ip := testutil.IPv6("2001:db8::1", "fd01::9", layers.IPProtocolTCP)
+				_ = tcp.SetNetworkLayerForChecksum(ip)
+				return testutil.Frame(testutil.Ethernet(layers.EthernetTypeIPv6), ip, tcp)
+			}
+			ip := testutil.IPv4("192.0.2.1", "10.1.0.9", layers.IPProtocolTCP)
+			_ = tcp.SetNetworkLayerForChecksum(ip)
+			return testutil.Frame(testutil.Ethernet(layers.EthernetTypeIPv4), ip, tcp)
+		}
+		// By port 1, of 1500: 20 + 8 + 8 + 16 around a multiple of 4 less 2.
+		fits := uint16((1500-20-8-8-16)&^3-2) - 20 - 20
+		if inner6 {
+			fits -= 20
+		}
+		for _, c := range []struct {
+			clamp     bool
+			sent, got uint16
+		}{{true, 1460, fits}, {true, 1000, 1000}, {false, 1460, 1460}} {
+			out, g, _ := secured(t, config(esp.Out, false))
+			g.ClampMSS = c.clamp
+			r := out.submit(1, syn(c.sent))[0]
+			in, _, _ := secured(t, config(esp.In, false))
+			wire := bytes.Clone(out.bytes(r))
+			copy(wire[:6], mac1)
+			r = in.submit(2, wire)[0]
+			if r.Verdict != batch.Forward(1) {
+				t.Fatal(r.Verdict)
+			}
+			want := syn(c.got)[packet.EthernetLen:]
+			at := packet.IPv4Len
+			if inner6 {
+				at = packet.IPv6Len
+			}
+			if got := in.bytes(r)[packet.EthernetLen:]; !bytes.Equal(got[at:], want[at:len(got)]) { // without padding
+				t.Errorf("clamp %v, %d announced:\n got  % x\n want % x", c.clamp, c.sent, got[at:], want[at:])
+			}
+		}
+	}
+}
+
+// Where packets are cut after they were protected, one that is too large for the tunnel is
+// protected whole if it may be cut at all.
+func TestCuttingAfterProtecting(t *testing.T) {
+	large := testutil.UDP4("192.0.2.1", "10.1.0.9", 1, 2, make([]byte, 1470)...)
+	for _, c := range []struct {
+		after bool
+		frame []byte
+		spi   bool
+	}{{true, large, true}, {false, large, false}, {true, testutil.Edit(large, 6, 0x40), false}} {
+		w, g, _ := secured(t, config(esp.Out, false))
+		g.FragmentAfter = c.after
+		r := w.submit(1, c.frame)[0]
+		_, _, is := esp.Inbound(w.received(0)[packet.EthernetLen:])
+		if r.Verdict != batch.Drop(batch.MTUExceeded) || is != c.spi {
+			t.Errorf("after %v: %v, protected %v", c.after, r.Verdict, is)
+		}
+		if c.spi && r.Len != 1500 {
+			t.Errorf("%d bytes fit, want the port's 1500", r.Len)
 		}
 	}
 }

@@ -64,6 +64,8 @@ func (s *Service) startIPsec() error {
 	} else if s.ipsec, err = newProtection(&s.cfg.IPsec, workers, s.fib.Passed); err != nil {
 		return err
 	}
+	s.ipsec.gateway.ClampMSS = s.cfg.IPsec.MSSClamp
+	s.ipsec.gateway.FragmentAfter = s.cfg.IPsec.Fragment == config.FragmentAfter
 	s.ticking = make(chan struct{})
 	s.ticked.Go(s.tick)
 	return nil

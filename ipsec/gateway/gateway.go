@@ -20,6 +20,10 @@ import (
 type Gateway struct {
 	Clock ipsec.Clock // of the associations' age; engines set it, once a chunk
 
+	// To be set before an engine has the gateway.
+	ClampMSS      bool // lower the segment size that TCP announces in a tunnel to what fits
+	FragmentAfter bool // cut IPv4 packets that are too large, and may be, when they are protected
+
 	sad     ipsec.SAD
 	rules   atomic.Pointer[Ruleset]
 	bundles []*bundle // by number
@@ -98,8 +102,8 @@ func (g *Gateway) Keep(s *ipsec.SA) error {
 // Use has packets leave by an outbound association, which must be there, from now on.
 func (g *Gateway) Use(s *ipsec.SA) { g.bundles[s.Bundle()].current.Store(s) }
 
-// Remove takes an association out of use and refuses its packets from now on; of its
-// bundle, the newest that is left is used instead. Its keys are there until Zero.
+// Remove takes an association out of use: no packet finds it from now on. Workers may
+// yet finish by it what they have begun, before Zero; a rekeying loses nothing then.
 func (g *Gateway) Remove(s *ipsec.SA) {
 	c := s.Config()
 	if c.Direction == ipsec.In {
@@ -113,7 +117,6 @@ func (g *Gateway) Remove(s *ipsec.SA) {
 		}
 		b.current.CompareAndSwap(s, newest)
 	}
-	s.Kill()
 }
 
 // All calls yield with every association until it returns false.
