@@ -82,7 +82,11 @@ func (s *Service) tick() {
 		case <-ticker.C:
 			s.mu.Lock()
 			err := s.ipsec.tick()
+			old := s.ipsec.old()
 			s.mu.Unlock()
+			for _, name := range old {
+				s.log.Warn("a security association has reached its soft lifetime: replace it", "sa", name)
+			}
 			if err != nil {
 				s.log.Error("look after IPsec", "error", err)
 			}
@@ -351,6 +355,17 @@ func (p *protection) tick() error {
 		errs = append(errs, p.store.Extend())
 	}
 	return errors.Join(errs...)
+}
+
+// old returns the names of the configuration's associations that have come to be replaced
+// since it was called last.
+func (p *protection) old() (names []string) {
+	for name, a := range p.sas {
+		if a.SoftExpired() {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // close is for when no worker runs any more.

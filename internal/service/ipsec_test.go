@@ -203,6 +203,25 @@ func TestAFailedReloadChangesNothing(t *testing.T) {
 	}
 }
 
+// Soft lifetimes are told, once, also of associations that nothing uses.
+func TestSoftLifetimesAreTold(t *testing.T) {
+	a, b := inbound("a", 0x100, 1), inbound("b", 0x101, 2)
+	a.Lifetime.Soft.Packets, b.Lifetime.Soft.Packets = 2, 3
+	p := protect(t, t.TempDir(), a, b)
+	for _, spi := range []uint32{0x100, 0x101} {
+		next := sender(t, spi, byte(spi-0xff))
+		for range 2 {
+			p.receive(next())
+		}
+	}
+	if names := p.old(); len(names) != 1 || names[0] != "a" {
+		t.Errorf("to be replaced: %q", names)
+	}
+	if names := p.old(); len(names) != 0 {
+		t.Errorf("told again: %q", names)
+	}
+}
+
 // Ages do not begin with the last packet that came.
 func TestAgesBeginWithTheAssociation(t *testing.T) {
 	p := protect(t, t.TempDir(), inbound("a", 0x100, 1))
