@@ -108,6 +108,16 @@ func (s *state) fingerprint(seed maphash.Seed) uint64 {
 	return h.Sum64()
 }
 
+// nonces tells states that would use the same nonces from others. They are those with the
+// key and the salt in common, whatever else they have; where nonces are not counted up
+// from a salt, a state's own.
+func (s *state) nonces(seed maphash.Seed) uint64 {
+	if c, err := suite.ByName(s.suite); err != nil || c.SaltLen == 0 {
+		return s.keys
+	}
+	return maphash.Bytes(seed, s.key)
+}
+
 // describe names the algorithms, with the lengths that matter in bits.
 func (a *algorithms) describe(s *state) string {
 	text := ""

@@ -2,6 +2,7 @@ package xfrm
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -26,6 +27,7 @@ func (a *association) about() []any {
 // setState takes a state that is new or was changed, and its keys.
 func (t *tables) setState(s *state) {
 	s.keys = s.fingerprint(t.seed)
+	s.secret = s.nonces(t.seed)
 	if old := t.states[s.id]; old != nil {
 		if old.params == s.params && old.larval == s.larval {
 			s.wipe()
@@ -53,11 +55,11 @@ func (t *tables) deleteState(id stateID) {
 	}
 	t.withdraw(a)
 	t.changed = true
-	t.memory.leave(a.keys)
+	secret, numbers := a.secret, a.numbers(s.Config().Direction)
 	t.hooks.Quiescent(func() {
 		last := s.Sequence()
 		s.Zero()
-		t.quiesced.put(departed{a.keys, last})
+		t.quiesced.put(departed{secret, numbers, last})
 	})
 }
 
@@ -121,8 +123,12 @@ func (t *tables) install(a *association) {
 		t.log.Warn("an XFRM state's addresses do not tell its direction; it waits for a policy that names it", a.about()...)
 		return
 	}
-	if t.memory.wait(a) {
-		return // until its predecessor has ended, after whose numbers it begins
+	if other, must := t.memory.wait(a); must { // until that has ended, after whose numbers it begins
+		if t.states[other] != nil {
+			t.log.Error("an XFRM state has the key of another, and both would use the same nonces; it waits until that is gone",
+				append(a.about(), "other", spiText(other.spi), "to", other.dst)...)
+		}
+		return
 	}
 	defer a.wipe()
 	s, err := ipsec.NewSA(t.config(a, direction), t.workers)
@@ -130,14 +136,16 @@ func (t *tables) install(a *association) {
 		t.refuse(a, err.Error())
 		return
 	}
-	first := max(a.sequence[direction], t.memory.last(a.keys))
+	first := max(a.sequence[direction], t.memory.last(a.numbers(direction)))
 	if direction == ipsec.Out {
 		first = max(first, first+a.gap) // not beyond the end, and to the beginning
 	}
 	s.Skip(first)
 	a.sa = s
 	t.changed = true
-	t.add(a)
+	if t.add(a); a.sa != nil {
+		t.memory.enter(a)
+	}
 }
 
 // decide installs the associations whose direction is known by now, the oldest first.
@@ -163,7 +171,7 @@ const minWindow = 1024
 // config describes an association in our terms.
 func (t *tables) config(a *association, direction ipsec.Direction) ipsec.Config {
 	c := ipsec.Config{
-		Name: "xfrm " + spiText(a.id.spi), SPI: a.id.spi, Direction: direction,
+		Name: fmt.Sprintf("xfrm to %v", a.id.dst), SPI: a.id.spi, Direction: direction,
 		Src: a.src, Dst: a.id.dst,
 		Suite: a.suite, Key: a.key, AuthKey: a.authKey, ESN: a.esn,
 		Bundle: t.gateway.Bundle(a.bundle().String()),

@@ -120,7 +120,7 @@ func testSuites(t *testing.T) {
 	hashes := map[suite.Auth]string{suite.SHA1: "hmac(sha1)", suite.SHA256: "hmac(sha256)", suite.SHA512: "hmac(sha512)"}
 	k := newKernel(t)
 	for i, st := range suite.All {
-		key, authKey := keyOf(st.KeyLen+st.SaltLen, 1), keyOf(st.AuthKeyLen, 101)
+		key, authKey := keyOf(st.KeyLen+st.SaltLen, byte(1+i)), keyOf(st.AuthKeyLen, 101)
 		spi := uint32(0x1000 + i)
 		text := fmt.Sprintf(outSA, spi)
 		hexOf := func(b []byte) string {
@@ -158,6 +158,9 @@ func testSuites(t *testing.T) {
 
 const anyKey = " aead rfc4106(gcm(aes)) 0x0102030405060708090a0b0c0d0e0f1011121314 128"
 
+// keyFor is a key of an association's own.
+func keyFor(spi uint32) string { return fmt.Sprintf(" aead rfc4106(gcm(aes)) 0x%040x 128", spi) }
+
 var here6 = netip.MustParseAddr("2001:db8::1")
 
 // testForms compares what states ask for with what their associations have.
@@ -188,7 +191,7 @@ func testForms(t *testing.T) {
 		if sel != "" {
 			sel = " sel " + sel
 		}
-		k.ip(fmt.Sprintf("xfrm state add %s proto esp spi %#x reqid 1 %s%s%s", test.ids, spi, options, anyKey, sel))
+		k.ip(fmt.Sprintf("xfrm state add %s proto esp spi %#x reqid 1 %s%s%s", test.ids, spi, options, keyFor(spi), sel))
 		got := k.association(spi).Config()
 		if got.Bundle != k.gateway.Bundle(bundleID{test.want.Src, test.want.Dst, uint8(1 - test.want.Mode), 1}.String()) {
 			t.Errorf("%s: of bundle %d", test.what, got.Bundle)
@@ -302,8 +305,8 @@ func (k *kernel) rules(want ...string) error {
 // neither those that Linux was told of nor those that it was not.
 func testRestart(t *testing.T) {
 	k := newKernel(t)
-	k.ip(fmt.Sprintf(outSA, 0x1000)+"replay-window 32"+anyKey,
-		"xfrm state add src 192.0.2.2 dst 192.0.2.1 proto esp spi 0x1001 reqid 1 mode tunnel replay-window 128 flag esn"+anyKey)
+	k.ip(fmt.Sprintf(outSA, 0x1000)+"replay-window 32"+keyFor(0x1000),
+		"xfrm state add src 192.0.2.2 dst 192.0.2.1 proto esp spi 0x1001 reqid 1 mode tunnel replay-window 128 flag esn"+keyFor(0x1001))
 	out, in := k.association(0x1000), k.association(0x1001)
 	out.Reserve(500)
 	out.Count(0, 500, 50_000)

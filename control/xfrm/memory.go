@@ -2,7 +2,10 @@ package xfrm
 
 import (
 	"fmt"
+	"slices"
 	"sync"
+
+	"github.com/warproute/warproute/ipsec"
 )
 
 func spiText(spi uint32) string { return fmt.Sprintf("%#x", spi) }
@@ -14,47 +17,40 @@ func spiText(spi uint32) string { return fmt.Sprintf("%#x", spi) }
 const restartGap = 1 << 28
 
 // memory knows the last sequence numbers of associations that are gone, by the
-// fingerprints of their keys: Linux's numbers are older than ours.
+// fingerprints of their keys: Linux's numbers are older than ours. And it sees to it that
+// no two are there that would use the same nonces: our IVs are sequence numbers.
 type memory struct {
 	// recent is filled; earlier is what it was before: so that memory ends some day.
 	recent, earlier map[uint64]uint64
-	departing       map[uint64]*departing
+	holders         map[uint64]*holder // by secret
 }
 
-// departing are associations with the same keys that workers may still use.
-type departing struct {
-	count   int
-	waiting []*association // to take their place
+// holder is the association that has a secret, until no worker can use it any more.
+type holder struct {
+	id      stateID
+	waiting []*association // to take its place
 }
 
 const memorySize = 1 << 16
 
 func newMemory() memory {
-	return memory{recent: map[uint64]uint64{}, departing: map[uint64]*departing{}}
+	return memory{recent: map[uint64]uint64{}, holders: map[uint64]*holder{}}
 }
 
 // last returns the last number of any association that had the keys.
 func (m *memory) last(keys uint64) uint64 { return max(m.recent[keys], m.earlier[keys]) }
 
-// leave notes that an association is about to go.
-func (m *memory) leave(keys uint64) {
-	d := m.departing[keys]
-	if d == nil {
-		d = &departing{}
-		m.departing[keys] = d
-	}
-	d.count++
-}
+// enter has an association hold its secret, which none does.
+func (m *memory) enter(a *association) { m.holders[a.secret] = &holder{id: a.id} }
 
-// wait has a new association wait while one with its keys is about to go, and reports
-// whether it must.
-func (m *memory) wait(a *association) bool {
-	d := m.departing[a.keys]
-	if d == nil {
-		return false
+// wait has a new association wait while another holds its secret, whose it returns.
+func (m *memory) wait(a *association) (other stateID, must bool) {
+	h := m.holders[a.secret]
+	if h == nil {
+		return other, false
 	}
-	d.waiting = append(d.waiting, a)
-	return true
+	h.waiting = append(slices.DeleteFunc(h.waiting, func(x *association) bool { return x.id == a.id }), a)
+	return h.id, true
 }
 
 // left notes the last number of an association that is gone, and returns those that
@@ -63,17 +59,23 @@ func (m *memory) left(x departed) []*association {
 	if len(m.recent) >= memorySize {
 		m.recent, m.earlier = map[uint64]uint64{}, m.recent
 	}
-	m.recent[x.keys] = max(m.last(x.keys), x.last)
-	d := m.departing[x.keys]
-	if d.count--; d.count > 0 {
-		return nil
-	}
-	delete(m.departing, x.keys)
-	return d.waiting
+	m.recent[x.numbers] = max(m.last(x.numbers), x.last)
+	waiting := m.holders[x.secret].waiting
+	delete(m.holders, x.secret)
+	return waiting
 }
 
-// departed is an association that is gone.
-type departed struct{ keys, last uint64 }
+// departed is an association that is gone: what its numbers go by, and the last.
+type departed struct{ secret, numbers, last uint64 }
+
+// numbers is what the numbers of an association go by. One that protects what leaves goes
+// on behind any with its secret; a peer begins with another SPI anew.
+func (a *association) numbers(d ipsec.Direction) uint64 {
+	if d == ipsec.Out {
+		return a.secret
+	}
+	return a.keys
+}
 
 // quiesced hands over from any goroutine what has departed.
 type quiesced struct {
@@ -100,7 +102,7 @@ func (q *quiesced) take() []departed {
 	return list
 }
 
-// settle notes what has departed, and installs what waited for it.
+// settle notes what has departed, and installs the first that waited for it; others wait on.
 func (t *tables) settle() {
 	for _, x := range t.quiesced.take() {
 		for _, a := range t.memory.left(x) {

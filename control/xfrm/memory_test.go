@@ -52,8 +52,8 @@ func TestStateThatGoesWhileItWaitsIsNotInstalled(t *testing.T) {
 	out := outState(0x200)
 	f.say(out.message(msgNewSA), out.message(msgDelSA), out.message(msgNewSA), out.message(msgDelSA))
 	f.quiesce()
-	if s := f.stats(); s.Associations != 0 || len(f.states) != 0 || len(f.memory.departing) != 0 {
-		t.Errorf("%+v, %d states, %d departing", s, len(f.states), len(f.memory.departing))
+	if s := f.stats(); s.Associations != 0 || len(f.states) != 0 || len(f.memory.holders) != 0 {
+		t.Errorf("%+v, %d states, %d departing", s, len(f.states), len(f.memory.holders))
 	}
 }
 
@@ -80,8 +80,8 @@ func TestRestartSkipsNumbers(t *testing.T) {
 func TestMemoryEnds(t *testing.T) {
 	m := newMemory()
 	for i := range uint64(3 * memorySize) {
-		m.leave(i)
-		m.left(departed{i, i + 1})
+		m.enter(&association{state: &state{secret: i}})
+		m.left(departed{i, i, i + 1})
 	}
 	if n := len(m.recent) + len(m.earlier); n > 2*memorySize {
 		t.Errorf("it knows %d", n)
@@ -104,11 +104,42 @@ func TestKeysAreOverwrittenWhenNoWorkerCanUseThem(t *testing.T) {
 	if _, _, e := s.Encapsulate(0, make([]byte, 512), 128, 60); e != ipsec.OutStateInvalid {
 		t.Errorf("a removed association: %v", e)
 	}
-	if len(f.waits) != 1 || len(f.memory.departing) != 1 {
+	if len(f.waits) != 1 || len(f.memory.holders) != 1 {
 		t.Fatal("workers are not waited for")
 	}
 	f.quiesce()
-	if len(f.memory.departing) != 0 {
+	if len(f.memory.holders) != 0 {
 		t.Error("it has not departed, although all workers have finished")
+	}
+}
+
+// Nonces are sequence numbers: two states with one key would use the same.
+func TestStatesWithOneKeyTakeTurns(t *testing.T) {
+	f := newFake(t)
+	first, second, received := outState(0x200), outState(0x201), inState(0x100)
+	second.key, received.key = first.key, first.key
+	f.say(outPolicy(1).message(msgNewPolicy), first.message(msgNewSA), second.message(msgNewSA), received.message(msgNewSA))
+	if got := f.spiInUse(); got != 0x200 {
+		t.Fatalf("packets leave by %#x", got)
+	}
+	if f.gateway.Inbound(0x100, here) != nil {
+		t.Error("packets are received with a key that packets are sent with")
+	}
+	s, _ := f.inUse()
+	s.Reserve(90)
+	f.say(first.message(msgDelSA))
+	f.quiesce()
+	if s, e := f.inUse(); f.spiInUse() != 0x201 || s.Sequence() != 90 {
+		t.Errorf("the second is not there (%v), or begins with numbers of the first", e)
+	}
+	f.say(second.message(msgDelSA))
+	f.quiesce()
+	if s := f.gateway.Inbound(0x100, here); s == nil || s.Sequence() != 0 {
+		t.Errorf("the inbound one is not there (%v), or does not begin as its sender does", s)
+	}
+	f.say(received.message(msgDelSA))
+	f.quiesce()
+	if len(f.memory.holders) != 0 {
+		t.Errorf("%d secrets are held by nobody", len(f.memory.holders))
 	}
 }

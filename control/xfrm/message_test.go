@@ -27,8 +27,8 @@ type sa struct {
 	change   func(info []byte)
 }
 
-func outState(spi uint32) sa { return sa{src: here, dst: there, spi: spi, key: byte(spi)} }
-func inState(spi uint32) sa  { return sa{src: there, dst: here, spi: spi, key: byte(spi)} }
+func outState(spi uint32) sa { return sa{src: here, dst: there, spi: spi, key: byte(spi>>4 | spi&15)} }
+func inState(spi uint32) sa  { return sa{src: there, dst: here, spi: spi, key: byte(spi>>4 | spi&15)} }
 
 // info is struct xfrm_usersa_info.
 func (s sa) info() []byte {

@@ -46,6 +46,7 @@ type state struct {
 	params
 	larval       bool // an SPI that was allocated, without keys so far
 	key, authKey []byte
+	secret       uint64    // see nonces
 	sequence     [2]uint64 // as Linux has them, by ipsec.Direction: last sent, highest received
 	bytes        uint64
 	packets      uint64

@@ -263,3 +263,19 @@ func TestDefaultPolicyDiscardsWhatNoneIsFor(t *testing.T) {
 		t.Errorf("inbound: %v", e)
 	}
 }
+
+// Receivers choose SPIs, so two may choose the same: metrics tell associations apart by
+// name, SPI and direction.
+func TestAssociationsAreToldApart(t *testing.T) {
+	f := newFake(t)
+	a, b := outState(0x200), outState(0x200)
+	b.dst, b.key = there.Next(), a.key+1
+	f.say(a.message(msgNewSA), b.message(msgNewSA))
+	names := map[string]bool{}
+	for s := range f.gateway.All {
+		names[s.Config().Name] = true
+	}
+	if len(names) != 2 {
+		t.Errorf("two associations have the names %v", names)
+	}
+}
