@@ -2,6 +2,7 @@ package xfrm
 
 import (
 	"math"
+	"net/netip"
 	"testing"
 
 	"github.com/warproute/warproute/ipsec"
@@ -101,8 +102,13 @@ func TestKeysAreOverwrittenWhenNoWorkerCanUseThem(t *testing.T) {
 	}
 	s, _ := f.inUse()
 	f.say(outState(0x200).message(msgDelSA))
-	if _, _, e := s.Encapsulate(0, make([]byte, 512), 128, 60); e != ipsec.OutStateInvalid {
-		t.Errorf("a removed association: %v", e)
+	seal := func() ipsec.Error {
+		buf := make([]byte, 512)
+		_, _, e := s.Encapsulate(0, buf, 128, copy(buf[128:], echo(netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.2.0.1"), 1)))
+		return e
+	}
+	if e := seal(); e != ipsec.OK {
+		t.Errorf("a worker that had begun cannot finish: %v", e)
 	}
 	if len(f.waits) != 1 || len(f.memory.holders) != 1 {
 		t.Fatal("workers are not waited for")
@@ -110,6 +116,9 @@ func TestKeysAreOverwrittenWhenNoWorkerCanUseThem(t *testing.T) {
 	f.quiesce()
 	if len(f.memory.holders) != 0 {
 		t.Error("it has not departed, although all workers have finished")
+	}
+	if e := seal(); e != ipsec.OutStateInvalid {
+		t.Errorf("afterwards: %v", e)
 	}
 }
 

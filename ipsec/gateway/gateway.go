@@ -102,8 +102,9 @@ func (g *Gateway) Keep(s *ipsec.SA) error {
 // Use has packets leave by an outbound association, which must be there, from now on.
 func (g *Gateway) Use(s *ipsec.SA) { g.bundles[s.Bundle()].current.Store(s) }
 
-// Remove takes an association out of use: no packet finds it from now on. Workers may
-// yet finish by it what they have begun, before Zero; a rekeying loses nothing then.
+// Remove takes an association out of use: no packet finds it from now on, and of its
+// bundle, the newest that is left is used instead. What workers have begun with it they
+// finish, so that rekeying loses nothing; its keys are there until Zero.
 func (g *Gateway) Remove(s *ipsec.SA) {
 	c := s.Config()
 	if c.Direction == ipsec.In {

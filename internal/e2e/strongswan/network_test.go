@@ -99,7 +99,7 @@ func newNetwork(t *testing.T, program string) *network {
 }
 
 // rekeyPackets is after how many packets the first gateway's key daemon rekeys.
-const rekeyPackets = 1200
+const rekeyPackets = 800
 
 // bridge joins the two ends of the wire.
 func (n *network) bridge() {

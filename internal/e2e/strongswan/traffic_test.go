@@ -10,11 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/warproute/warproute/internal/lab"
 )
 
 // rate is that of a load, in packets a second and direction.
-const rate = 100
+const rate = 50
 
 // load is numbered UDP packets at a steady rate from the client to an echo of the server.
 type load struct {
@@ -77,11 +79,23 @@ func (n *network) startLoad(f *family) *load {
 	}))
 	for _, c := range []*net.UDPConn{l.near, l.far} {
 		n.t.Cleanup(func() { c.Close() })
+		n.must(lengthen(c))
 	}
 	go l.echo()
 	go l.hear()
 	l.done.Go(func() { l.send(n.t) })
 	return l
+}
+
+// lengthen has a socket keep what arrives while a slow guest does other things.
+func lengthen(c *net.UDPConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return errors.Join(raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
+	}), err)
 }
 
 const size = 100 // of a payload
@@ -139,8 +153,13 @@ func (l *load) end(t *testing.T) {
 	t.Helper()
 	close(l.stop)
 	l.done.Wait()
-	time.Sleep(300 * time.Millisecond)
 	sent := l.sent.Load()
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if lost, _ := l.back.missing(sent); len(lost) == 0 {
+			break
+		}
+	}
+	time.Sleep(100 * time.Millisecond) // for what is there twice
 	for _, d := range []struct {
 		way string
 		*tally
