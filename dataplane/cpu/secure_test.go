@@ -490,3 +490,34 @@ func TestCuttingAfterProtecting(t *testing.T) {
 		}
 	}
 }
+
+// Fragments of ESP for this host wait to be put together whatever the policies say of their
+// addresses; those for others are packets like any.
+func TestFragmentsOfESPMeetNoPolicy(t *testing.T) {
+	fragment := func(dst string) []byte {
+		return testutil.Edit(testutil.Edit(testutil.UDP4("192.0.2.1", dst, 0, 0x1234, make([]byte, 64)...), 9, 50), 6, 0x20, 0)
+	}
+	fragment6 := testutil.Edit(testutil.Edit(testutil.UDP6("2001:db8::1", "fd06::1", 0, 0x1234, make([]byte, 64)...), 6, 44), 40, 50, 0, 0, 1)
+	for _, d := range []esp.Direction{esp.In, esp.Out} {
+		w, g, s := secured(t, config(d, false))
+		var rules []gateway.Rule
+		for _, any := range []string{"0.0.0.0/0", "::/0"} {
+			rules = append(rules, gateway.Rule{Direction: d, Policy: policy.Policy{Src: prefix(any), Dst: prefix(any), Action: policy.Protect, Target: s.Bundle()}})
+		}
+		if err := g.SetRules(rules); err != nil {
+			t.Fatal(err)
+		}
+		for _, frame := range [][]byte{fragment("10.6.0.1"), fragment6} {
+			if r := w.submit(2, frame)[0]; r.Verdict != batch.Drop(batch.LocalDelivery) || !bytes.Equal(w.received(0), frame) {
+				t.Errorf("%v: for this host: %v", d, r.Verdict)
+			}
+		}
+		want := batch.Drop(batch.XfrmInTmplMismatch)
+		if d == esp.Out {
+			want = batch.Forward(1)
+		}
+		if r := w.submit(2, fragment("10.1.0.1"))[0]; r.Verdict != want || s.Sequence() != uint64(1-d) {
+			t.Errorf("%v: for another: %v, %d sealed", d, r.Verdict, s.Sequence())
+		}
+	}
+}
