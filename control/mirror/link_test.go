@@ -3,9 +3,9 @@ package mirror
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
-	"slices"
 )
 
 func TestLinkDownAndUp(t *testing.T) {
