@@ -70,7 +70,11 @@ func (f *runFlags) load() (*config.Config, error) {
 	} else if f.metrics != "" {
 		cfg.Metrics.Listen = f.metrics
 	}
-	return cfg, config.CheckHost(cfg)
+	if err := config.CheckHost(cfg); err != nil {
+		cfg.IPsec.Zero()
+		return nil, err
+	}
+	return cfg, nil
 }
 
 func run(cmd *cobra.Command, f *runFlags) error {
