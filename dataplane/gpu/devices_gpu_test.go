@@ -1,0 +1,87 @@
+//go:build gpu
+
+package gpu
+
+import (
+	"testing"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/umem"
+)
+
+// Workers that are spread over all GPUs of a host forward alike, by tables that all of them
+// follow.
+func TestGPUsServeWorkersByTurns(t *testing.T) {
+	const workers, packets = 4, 200
+	net := testutil.NewNetwork()
+	devices, err := OpenAll(net.FIB, Options{Workers: workers, Chunks: 2, Repair: net.Repair})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := devices.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Logf("%d GPUs, not used: %v", len(devices.All), devices.Unusable)
+	slab, err := batch.NewSlab(workers, packets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slab.Close()
+	var memory [workers]*umem.Memory
+	var engines [workers]*Engine
+	for i := range workers {
+		if memory[i], err = umem.New(256); err != nil {
+			t.Fatal(err)
+		}
+		mem := memory[i].Bytes()
+		if engines[i], err = devices.NewEngine(mem, 2, packets, cpu.New(net.FIB, mem, net.Repair)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	frame := testutil.UDP4("192.0.2.1", "10.4.0.9", 1000, 53, make([]byte, 40)...)
+	for _, mac := range []fib.MAC{0x0200000000c1, 0x0200000000c2, 0} {
+		net.SetAdjacency(net.Glean, 1, mac)
+		net.Bump()
+		for _, d := range devices.All {
+			d.tables.patcher.settle()
+		}
+		want := batch.Forward(1)
+		if mac == 0 {
+			want = batch.Hold
+		}
+		for i, e := range engines {
+			c, mem := slab.Chunks[i], memory[i].Bytes()
+			for k := range packets {
+				addr := uint32(k)*umem.FrameSize + umem.DataOffset
+				copy(mem[addr:], frame)
+				c.In[k] = batch.Frame{Addr: addr, Len: uint16(len(frame)), Port: 1}
+			}
+			c.N, c.Submitted = packets, batch.Clock()
+			e.Submit(c)
+			await(e, c)
+			for k, r := range c.Out[:packets] {
+				if r.Verdict != want || mac != 0 && mem[r.Addr+5] != byte(mac) {
+					t.Fatalf("worker %d, packet %d: %v to % x, want %v to %v", i, k, r.Verdict, mem[r.Addr:][:6], want, mac)
+				}
+			}
+			if e.Name() != "gpu" {
+				t.Errorf("worker %d is served by the %s", i, e.Name())
+			}
+		}
+	}
+	served := 0
+	for _, s := range devices.States() {
+		if s.Workers < workers/len(devices.All) {
+			t.Errorf("GPU %d serves %d workers of %d", s.Number, s.Workers, workers)
+		}
+		served += s.Workers
+	}
+	if served != workers {
+		t.Errorf("%d workers are served, want %d", served, workers)
+	}
+}
