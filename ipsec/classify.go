@@ -15,6 +15,9 @@ const PortNATT = 4500
 // which are to be reassembled first, and of UDP also IKE, with four zero bytes in place of
 // an SPI, and keepalives. Those are Linux's.
 func Inbound(p []byte) (spi uint32, espOffset int, ok bool) {
+	if surelyNot(p) {
+		return 0, 0, false
+	}
 	h, ok := parse(p)
 	if !ok || !h.extend(p[:h.total], false) || h.fragment {
 		return 0, 0, false
@@ -35,6 +38,29 @@ func Inbound(p []byte) (spi uint32, espOffset int, ok bool) {
 	}
 	spi = binary.BigEndian.Uint32(p[espOffset:])
 	return spi, espOffset, spi != 0
+}
+
+// surelyNot reports whether the first header alone shows that p has no ESP in it, as that
+// of most packets does.
+func surelyNot(p []byte) bool {
+	const plain, least = 0x45, 24 // no options; the ports are there
+	if len(p) < least {
+		return false
+	}
+	proto, at := p[9], 20
+	if p[0] != plain {
+		if p[0]>>4 != 6 || len(p) < 44 {
+			return false
+		}
+		proto, at = p[6], 40
+	}
+	switch packet.Protocol(proto) {
+	case packet.TCP, packet.ICMP, packet.ICMPv6:
+		return true
+	case packet.UDP:
+		return binary.BigEndian.Uint16(p[at+2:]) != PortNATT
+	}
+	return false
 }
 
 // Keepalive reports whether p, a valid IP packet, is what a NAT is kept open with

@@ -82,7 +82,7 @@ func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task,
 	for j, sa := range s.sas[:s.n] {
 		if sa != nil {
 			s.mtus[j] = e.mtuOf(sa)
-			s.seen += sa.Touch(s.worker)
+			s.seen += sa.Touch(s.worker, tasks == nil)
 			sa.Expect(s.worker)
 		}
 	}
