@@ -1,7 +1,7 @@
 #!/bin/sh
 # bench-gpu.sh [WARPROUTE]: the figures of a GPU host, as README.md has them. Each
 # measurement verifies before it times. It needs an NVIDIA GPU with its driver, root
-# for the demo, and 8 cores.
+# for the demo, and 8 cores, of IPsec 16.
 set -eu
 
 warproute=${1:-bin/warproute}
@@ -17,4 +17,7 @@ for engine in gpu cpu; do
 done
 run bench latency --engine gpu --sizes 16,60,240,1024,4096
 run bench latency --engine gpu --family 6 --sizes 60,240
+run bench ipsec --engine gpu --workers 16 --batch 224 --rounds 3 --size 1408,64,imix
+run bench ipsec --engine gpu --workers 16 --batch 224 --rounds 3 --size 1408 --direction encrypt --sas 1,10000
+run bench ipsec --engine gpu --workers 16 --batch 224 --rounds 3 --size 1408 --direction encrypt --suite chacha20poly1305,aes128ctr-sha1,aes128-sha256
 run demo --engine gpu
