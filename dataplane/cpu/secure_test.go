@@ -2,12 +2,9 @@ package cpu
 
 import (
 	"bytes"
-	"encoding/binary"
 	"net/netip"
 	"strings"
 	"testing"
-
-	"github.com/gopacket/gopacket/layers"
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/internal/testutil"
@@ -214,31 +211,6 @@ func TestRekeying(t *testing.T) {
 	}
 }
 
-// What is too large for the tunnel is dropped, untouched, with the size that fits.
-func TestPacketsThatDoNotFitTheTunnel(t *testing.T) {
-	for _, inner6 := range []bool{false, true} {
-		frame := func(n int) []byte {
-			if inner6 {
-				return testutil.UDP6("2001:db8::1", "fd02::9", 1, 2, make([]byte, n-48)...)
-			}
-			return testutil.UDP4("192.0.2.1", "10.2.0.9", 1, 2, make([]byte, n-28)...)
-		}
-		// By port 1, of 1500: 20 + 8 + 8 + 16 around a multiple of 4 less 2.
-		const fits = (1500-20-8-8-16)&^3 - 2
-		w, _, _ := secured(t, config(esp.Out, false))
-		if r := w.submit(1, frame(fits))[0]; r.Verdict != batch.Forward(1) || int(r.Len) > 1514 {
-			t.Errorf("%d bytes: %v, %d bytes", fits, r.Verdict, r.Len)
-		}
-		r := w.submit(1, frame(fits+1))[0]
-		if r.Verdict != batch.Drop(batch.MTUExceeded) || r.Len != fits {
-			t.Errorf("%d bytes: %v, and %d would fit", fits+1, r.Verdict, r.Len)
-		}
-		if !bytes.Equal(w.received(0), frame(fits+1)) {
-			t.Error("the packet was changed")
-		}
-	}
-}
-
 // A packet whose neighbour is unknown is protected once, however often it is tried.
 func TestHeldPacketsAreProtectedOnce(t *testing.T) {
 	w, _, s := secured(t, config(esp.Out, false), func(c *esp.Config) { c.Dst = netip.MustParseAddr("10.4.0.1") })
@@ -381,112 +353,6 @@ func TestErrorsAreProtectedAsWhatTheyQuote(t *testing.T) {
 			if _, _, is := esp.Inbound(w.bytes(r)[packet.EthernetLen:]); is != c.sealed {
 				t.Errorf("%s: % x leaves", c.name, w.bytes(r))
 			}
-		}
-	}
-}
-
-// Where the way to the other gateway is down or too narrow, no size is proposed that
-// would not fit, and none that is not one.
-func TestAWayThatNothingFits(t *testing.T) {
-	for _, c := range []struct {
-		dst  string
-		mtu  uint16 // of port 1
-		size int
-		want batch.Verdict
-	}{
-		{"10.3.0.1", 1500, 68, batch.Drop(batch.PortDown)},
-		{"10.1.9.9", 60, 68, batch.Drop(batch.XfrmOutError)},
-	} {
-		w, _, _ := secured(t, config(esp.Out, false), func(e *esp.Config) { e.Dst = netip.MustParseAddr(c.dst) })
-		w.net.SetPort(1, 0x020000000011, c.mtu)
-		w.net.Bump()
-		if r := w.submit(1, to4("10.1.0.9"))[0]; r.Verdict != c.want || r.Len != 0 {
-			t.Errorf("to %s by an MTU of %d: %v, and %d would fit", c.dst, c.mtu, r.Verdict, r.Len)
-		}
-	}
-}
-
-// In transport mode only whole packets are protected: one that is too large is
-// protected first and cut then, if it may be.
-func TestTransportModeDoesNotCutBefore(t *testing.T) {
-	for _, df := range []byte{0, 0x40} {
-		w, _, s := secured(t, config(esp.Out, false), func(c *esp.Config) { c.Mode = esp.Transport })
-		frame := testutil.Edit(testutil.UDP4("192.0.2.1", "10.1.9.9", 1, 2, make([]byte, 1472)...), 6, df)
-		r := w.submit(1, frame)[0]
-		want := uint16(1500) // of the ESP packet
-		if df != 0 {
-			want = 1500 - 8 - 8 - 16 - 2 // of the packet that could be protected
-		}
-		if r.Verdict != batch.Drop(batch.MTUExceeded) || r.Len != want || (s.Sequence() == 1) != (df == 0) {
-			t.Errorf("don't fragment %#x: %v, %d would fit, %d packets sealed", df, r.Verdict, r.Len, s.Sequence())
-		}
-	}
-}
-
-// A SYN that goes into a tunnel announces no more than fits, with a checksum that is
-// right also where the sender left it unfinished; and only where that is asked for.
-func TestSegmentSizesAreClamped(t *testing.T) {
-	for _, inner6 := range []bool{false, true} {
-		syn := func(mss uint16) []byte {
-			tcp := &layers.TCP{SrcPort: 1, DstPort: 2, SYN: true, Options: []layers.TCPOption{{OptionType: layers.TCPOptionKindMSS, OptionLength: 4, OptionData: binary.BigEndian.AppendUint16(nil, mss)}}}
-			if inner6 {
-				ip := testutil.IPv6("2001:db8::1", "fd01::9", layers.IPProtocolTCP)
-				_ = tcp.SetNetworkLayerForChecksum(ip)
-				return testutil.Frame(testutil.Ethernet(layers.EthernetTypeIPv6), ip, tcp)
-			}
-			ip := testutil.IPv4("192.0.2.1", "10.1.0.9", layers.IPProtocolTCP)
-			_ = tcp.SetNetworkLayerForChecksum(ip)
-			return testutil.Frame(testutil.Ethernet(layers.EthernetTypeIPv4), ip, tcp)
-		}
-		// By port 1, of 1500: 20 + 8 + 8 + 16 around a multiple of 4 less 2.
-		fits := uint16((1500-20-8-8-16)&^3-2) - 20 - 20
-		if inner6 {
-			fits -= 20
-		}
-		for _, c := range []struct {
-			clamp     bool
-			sent, got uint16
-		}{{true, 1460, fits}, {true, 1000, 1000}, {false, 1460, 1460}} {
-			out, g, _ := secured(t, config(esp.Out, false))
-			g.ClampMSS = c.clamp
-			r := out.submit(1, syn(c.sent))[0]
-			in, _, _ := secured(t, config(esp.In, false))
-			wire := bytes.Clone(out.bytes(r))
-			copy(wire[:6], mac1)
-			r = in.submit(2, wire)[0]
-			if r.Verdict != batch.Forward(1) {
-				t.Fatal(r.Verdict)
-			}
-			want := syn(c.got)[packet.EthernetLen:]
-			at := packet.IPv4Len
-			if inner6 {
-				at = packet.IPv6Len
-			}
-			if got := in.bytes(r)[packet.EthernetLen:]; !bytes.Equal(got[at:], want[at:len(got)]) { // without padding
-				t.Errorf("clamp %v, %d announced:\n got  % x\n want % x", c.clamp, c.sent, got[at:], want[at:])
-			}
-		}
-	}
-}
-
-// Where packets are cut after they were protected, one that is too large for the tunnel is
-// protected whole if it may be cut at all.
-func TestCuttingAfterProtecting(t *testing.T) {
-	large := testutil.UDP4("192.0.2.1", "10.1.0.9", 1, 2, make([]byte, 1470)...)
-	for _, c := range []struct {
-		after bool
-		frame []byte
-		spi   bool
-	}{{true, large, true}, {false, large, false}, {true, testutil.Edit(large, 6, 0x40), false}} {
-		w, g, _ := secured(t, config(esp.Out, false))
-		g.FragmentAfter = c.after
-		r := w.submit(1, c.frame)[0]
-		_, _, is := esp.Inbound(w.received(0)[packet.EthernetLen:])
-		if r.Verdict != batch.Drop(batch.MTUExceeded) || is != c.spi {
-			t.Errorf("after %v: %v, protected %v", c.after, r.Verdict, is)
-		}
-		if c.spi && r.Len != 1500 {
-			t.Errorf("%d bytes fit, want the port's 1500", r.Len)
 		}
 	}
 }
