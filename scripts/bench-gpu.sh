@@ -15,8 +15,8 @@ run bench lookup --engine gpu --dest uniform,table,zipf
 for engine in gpu cpu; do
 	run bench forward --engine $engine --table real --size 60 --workers 8 --batch 256 --chunks $([ $engine = gpu ] && echo 8 || echo 1) --rounds 3 --duration 500ms
 done
-run bench latency --engine gpu --sizes 16,60,240,1024,4096
-run bench latency --engine gpu --family 6 --sizes 60,240
+run bench latency --engine gpu --table real --sizes 16,60,240,1024,4096
+run bench latency --engine gpu --table real --family 6 --sizes 60,240
 run bench ipsec --engine gpu --workers 16 --batch 224 --rounds 3 --size 1408,64,imix
 run bench ipsec --engine gpu --workers 16 --batch 224 --rounds 3 --size 1408 --direction encrypt --sas 1,10000
 run bench ipsec --engine gpu --workers 16 --batch 224 --rounds 3 --size 1408 --direction encrypt --suite chacha20poly1305,aes128ctr-sha1,aes128-sha256
