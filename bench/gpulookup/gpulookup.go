@@ -84,7 +84,7 @@ func (b *bench) run(ctx context.Context) (*Report, error) {
 		b.hops, err = b.pin(max(b.questions.n, b.loads[0].n) * hopBytes)
 	}
 	if err == nil {
-		err = b.load(table.Image().Used())
+		err = table.View(b.load)
 	}
 	if err != nil {
 		return nil, err

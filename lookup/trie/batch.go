@@ -71,7 +71,7 @@ const atOnce = 1024
 // walk looks up until no group began another life meanwhile.
 func (t *Batched[A]) walk(im *Image, dst []lookup.NextHop, src []A) {
 	for reuses := im.Reuses(); ; {
-		t.kernel.Walk(im.Words(), dst, src)
+		t.kernel.Walk(im.words, dst, src)
 		now := im.Reuses()
 		if now == reuses {
 			return

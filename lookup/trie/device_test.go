@@ -52,10 +52,12 @@ func TestDeviceWalksAgree(t *testing.T) {
 		for range 2000 {
 			change(t, rnd, table, want)
 		}
-		words := table.Image().Used()
 		var in bytes.Buffer
-		_ = binary.Write(&in, binary.NativeEndian, uint32(len(words)))
-		in.Write(bytesOf(words))
+		_ = table.View(func(words []uint32) error {
+			_ = binary.Write(&in, binary.NativeEndian, uint32(len(words)))
+			in.Write(bytesOf(words))
+			return nil
+		})
 		addrs := make([]netip.Addr, 100_000)
 		for i := range addrs {
 			addrs[i] = randomAddr(rnd, bits)

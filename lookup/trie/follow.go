@@ -27,7 +27,7 @@ func (t *Table) Follow(f Follower) (end func()) {
 	entry := &f
 	t.followers = append(t.followers, entry)
 	if im := t.image.Load(); im != nil {
-		f.Replace(im.Used())
+		f.Replace(im.used())
 	}
 	return func() {
 		t.followers = slices.DeleteFunc(t.followers, func(e *Follower) bool { return e == entry })

@@ -2,10 +2,14 @@ package trie
 
 import (
 	"fmt"
+	"runtime"
 	"sync/atomic"
 )
 
 // Image is the words of a table, and what its writer has to know of them.
+//
+// They are mapped while the image is in use, which a slice of them does not show:
+// whoever reads words keeps the image alive (runtime.KeepAlive) behind the last.
 //
 // Words that readers can reach are stored one by one; those that make others
 // reachable are stored last, and atomically.
@@ -37,15 +41,15 @@ func newImage() (*Image, error) {
 	return im, nil
 }
 
-// Words are all that are mapped, for readers.
-func (im *Image) Words() []uint32 { return im.words }
-
-// Used are root, header, and all groups that ever were, for the writer.
-func (im *Image) Used() []uint32 { return im.words[:im.end] }
+// used are root, header, and all groups that ever were, for the writer.
+func (im *Image) used() []uint32 { return im.words[:im.end] }
 
 // Reuses is to be read before and after a batch of lookups; where the two
 // differ, the answers are void.
-func (im *Image) Reuses() uint32 { return atomic.LoadUint32(&im.words[Reuses]) }
+func (im *Image) Reuses() uint32 {
+	defer runtime.KeepAlive(im)
+	return atomic.LoadUint32(&im.words[Reuses])
+}
 
 // Default is the word of the default route.
 func (im *Image) Default() uint32 { return atomic.LoadUint32(&im.words[Default]) }

@@ -1,13 +1,17 @@
 package trie
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/warproute/warproute/lookup"
 )
@@ -122,6 +126,34 @@ func TestLoadsDoNotPileUp(t *testing.T) {
 			t.Fatalf("after %d loads %d images are mapped", i+1, images)
 		}
 		nh = 1 - nh // good and bad by turns
+	}
+}
+
+// What looks at a table's words has them, though nothing else refers to the table and
+// the collector runs meanwhile.
+func TestWordsThatAreLookedAtAreThere(t *testing.T) {
+	table := New(32)
+	if err := table.Insert(netip.MustParsePrefix("0.0.0.0/0"), 1); err != nil {
+		t.Fatal(err)
+	}
+	debug.SetPanicOnFault(true)
+	defer debug.SetPanicOnFault(false)
+	defer func() {
+		if fault := recover(); fault != nil {
+			t.Errorf("the words went while they were looked at: %v", fault)
+		}
+	}()
+	if err := table.View(func(words []uint32) error {
+		for range 3 {
+			runtime.GC()
+			time.Sleep(10 * time.Millisecond) // for what clears up behind the collector
+		}
+		if words[Default] == 0 {
+			return errors.New("the default route is not there")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 }
 

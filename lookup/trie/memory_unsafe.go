@@ -59,6 +59,7 @@ func (im *Image) unmapWhenUnused() {
 // discard gives all memory back but that of the header's page, which is larger
 // than the header on some processors.
 func (im *Image) discard() {
+	defer runtime.KeepAlive(im)
 	behindHeader := Root + max(Groups-Root, unix.Getpagesize()/wordBytes)
 	_ = unix.Madvise(bytesOf(im.words[:Root]), unix.MADV_DONTNEED)
 	_ = unix.Madvise(bytesOf(im.words[behindHeader:]), unix.MADV_DONTNEED)
@@ -66,11 +67,12 @@ func (im *Image) discard() {
 
 // Bytes is the memory that the image takes, in whole pages; the writer may ask.
 func (im *Image) Bytes() int {
+	defer runtime.KeepAlive(im)
 	pageSize := unix.Getpagesize()
 	all := bytesOf(im.words)
 	resident := make([]byte, 1<<16)
 	pages := 0
-	for used := len(im.Used()) * wordBytes; used > 0; {
+	for used := len(im.used()) * wordBytes; used > 0; {
 		n := min(used, len(resident)*pageSize)
 		pages += mincore(all[:n], resident)
 		all, used = all[n:], used-n

@@ -31,10 +31,20 @@ func New(bits int) *Table {
 	return &Table{bits: bits, routes: new(bart.Table[lookup.NextHop])}
 }
 
-// Image is the table as of now, nil for one that never had a route. It stays
-// mapped while it is in use: keep it alive (runtime.KeepAlive) behind the last
-// access to its words.
+// Image is the table as of now, nil for one that never had a route.
 func (t *Table) Image() *Image { return t.image.Load() }
+
+// View calls f with the words of the image, none for a table that never had a route:
+// root, header, and all groups that ever were. They are there until f returns, whose
+// error it gives back. The writer may ask.
+func (t *Table) View(f func(words []uint32) error) error {
+	im := t.Image()
+	if im == nil {
+		return f(nil)
+	}
+	defer runtime.KeepAlive(im)
+	return f(im.used())
+}
 
 // Len is the number of routes.
 func (t *Table) Len() int { return int(t.size.Load()) }
@@ -46,7 +56,6 @@ func (t *Table) Bytes() int {
 	if im == nil {
 		return 0
 	}
-	defer runtime.KeepAlive(im)
 	return im.Bytes()
 }
 
@@ -158,7 +167,7 @@ func (t *Table) Load(seq iter.Seq2[netip.Prefix, lookup.NextHop]) error {
 // publish makes an image the one that is followed, and that lookups are in.
 func (t *Table) publish(im *Image) {
 	im.followers = &t.followers
-	t.followers.replace(im.Used())
+	t.followers.replace(im.used())
 	t.image.Store(im)
 }
 

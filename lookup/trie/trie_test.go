@@ -96,11 +96,14 @@ func clearAll(t *testing.T, table *Table, want routes) {
 	if n := im.GroupsInUse(); n != 0 {
 		t.Errorf("%d groups are in use by no route", n)
 	}
-	for i, w := range im.Used() {
-		if w != 0 && i != Reuses {
-			t.Fatalf("word %d of an empty table is %#x", i, w)
+	_ = table.View(func(words []uint32) error {
+		for i, w := range words {
+			if w != 0 && i != Reuses {
+				t.Fatalf("word %d of an empty table is %#x", i, w)
+			}
 		}
-	}
+		return nil
+	})
 }
 
 // Inserts, replacements and deletions at random agree with the oracle, at the
