@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 
 	"github.com/warproute/warproute/control/mirror"
@@ -58,4 +59,24 @@ func printRouteArray(ctx context.Context, w io.Writer, socketPath, path string) 
 	}
 	_, err = io.WriteString(w, "]\n")
 	return err
+}
+
+// verifyRoutes has the router compare its tables with Linux's, and says where they differ.
+func verifyRoutes(ctx context.Context, w io.Writer, a *asking) error {
+	var v mirror.Verification
+	if err := socket.Get(ctx, a.socket, "/verify", &v); err != nil {
+		return err
+	}
+	write := status.WriteVerification
+	if a.json {
+		write = func(w io.Writer, v mirror.Verification) error {
+			e := json.NewEncoder(w)
+			e.SetIndent("", "  ")
+			return e.Encode(v)
+		}
+	}
+	if err := write(w, v); err != nil || v.Different == 0 {
+		return err
+	}
+	return fmt.Errorf("the engines' tables differ from Linux's at %d of %d addresses (routes that are just changing may be among them)", v.Different, v.Addresses)
 }

@@ -85,6 +85,36 @@ func TestAskingARouter(t *testing.T) {
 	}
 }
 
+func TestVerifyingTables(t *testing.T) {
+	answer := mirror.Verification{RoutesIPv4: 3, RoutesIPv6: 2, Addresses: 20, Differences: []mirror.Difference{}}
+	socketPath := filepath.Join(t.TempDir(), "w.sock")
+	s, err := socket.Serve(socketPath, map[string]socket.Handler{"/verify": func(*http.Request) (any, error) { return answer, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	show := func(args ...string) (string, error) {
+		var out bytes.Buffer
+		root := newRootCommand()
+		root.SetOut(&out)
+		root.SetArgs(append([]string{"show", "routes", "--verify", "--socket", socketPath}, args...))
+		err := root.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	const same = "3 IPv4 and 2 IPv6 prefixes of Linux, compared at 20 addresses: the engines read the same\n"
+	if out, err := show(); err != nil || out != same {
+		t.Errorf("equal tables: %v, %q", err, out)
+	}
+	answer.Different = 1
+	answer.Differences = append(answer.Differences, mirror.Difference{Address: netip.MustParseAddr("192.0.2.1"), Linux: "192.0.2.0/24 forward by lan0", Engines: "none"})
+	if out, err := show(); exitCode(err) != exitFailure || !strings.Contains(out, "192.0.2.1  192.0.2.0/24 forward by lan0  none") {
+		t.Errorf("tables that differ: %v, %q", err, out)
+	}
+	if out, err := show("--json"); exitCode(err) != exitFailure || !strings.Contains(out, `"linux": "192.0.2.0/24 forward by lan0"`) {
+		t.Errorf("the same as JSON: %v, %q", err, out)
+	}
+}
+
 func TestMissingPrivilegesAreNamedWithTheMend(t *testing.T) {
 	if err := privilegeError(nil, "warproute"); err != nil {
 		t.Errorf("nothing is missing, yet: %v", err)

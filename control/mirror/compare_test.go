@@ -18,8 +18,18 @@ func (w *world) sameAsFresh() {
 		other := fib.New(1)
 		fresh := w.mirror(other, Hooks{}, defaults)
 		defer fresh.Close()
-		return append(compareRoutes(w.m.Routes(), fresh.Routes()), w.compareBases(other)...)
+		return slices.Concat(compareRoutes(w.m.Routes(), fresh.Routes()), w.compareBases(other), w.verify())
 	})
+}
+
+// verify says where the mirror differs from Linux by its own account.
+func (w *world) verify() (differences []string) {
+	v, err := w.m.Verify()
+	check(w.t, err)
+	for _, d := range v.Differences {
+		differences = append(differences, fmt.Sprintf("verify: %v: Linux %q, engines %q", d.Address, d.Linux, d.Engines))
+	}
+	return differences
 }
 
 // same reports differences that do not go away: Linux does some things a little
@@ -89,7 +99,7 @@ func (w *world) compareBases(want *fib.FIB) (differences []string) {
 // edges are the first and last addresses of prefixes, and their neighbours.
 func edges(routes []RouteInfo, neighbors []NeighborInfo) (ips []netip.Addr) {
 	add := func(p netip.Prefix) {
-		first, last := p.Addr(), lastOf(p)
+		first, last := p.Addr(), lastAddr(p)
 		for _, ip := range []netip.Addr{first.Prev(), first, first.Next(), last.Prev(), last, last.Next()} {
 			if ip.IsValid() {
 				ips = append(ips, ip)
@@ -104,13 +114,4 @@ func edges(routes []RouteInfo, neighbors []NeighborInfo) (ips []netip.Addr) {
 	}
 	slices.SortFunc(ips, netip.Addr.Compare)
 	return slices.Compact(ips)
-}
-
-func lastOf(p netip.Prefix) netip.Addr {
-	b := p.Addr().AsSlice()
-	for i := p.Bits(); i < len(b)*8; i++ {
-		b[i/8] |= 0x80 >> (i % 8)
-	}
-	ip, _ := netip.AddrFromSlice(b)
-	return ip
 }

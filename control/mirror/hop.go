@@ -59,14 +59,16 @@ func (s *state) routeKey(r *rtnl.Route) {
 	}
 	if r.Family == unix.AF_INET6 {
 		// Linux tells the paths of the same route in any order.
-		slices.SortFunc(r.Hops, func(a, b rtnl.Hop) int {
-			return cmp.Or(cmp.Compare(a.Index, b.Index), a.Gateway.Compare(b.Gateway))
-		})
+		slices.SortFunc(r.Hops, compareHops)
 	}
 	s.key = append(s.key[:0], byte(hopKinds[r.Type]))
 	for _, h := range r.Hops {
 		s.appendPath(h)
 	}
+}
+
+func compareHops(a, b rtnl.Hop) int {
+	return cmp.Or(cmp.Compare(a.Index, b.Index), a.Gateway.Compare(b.Gateway))
 }
 
 func (s *state) appendPath(h rtnl.Hop) {

@@ -75,6 +75,9 @@ type Mirror struct {
 	conn     *rtnl.Conn     // dumps; the mirror's goroutine's
 	asker    *asker         // asks for neighbours
 
+	verifying sync.Mutex // one Verify at a time
+	verifier  *rtnl.Conn // its dumps
+
 	full, empty chan *events // from and to the goroutine that reads events
 	calls       chan func()  // to run between batches
 	stop        chan struct{}
@@ -156,6 +159,9 @@ func start(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger, opts options
 	if m.conn, err = rtnl.Dial(); err != nil {
 		return nil, err
 	}
+	if m.verifier, err = rtnl.Dial(); err != nil {
+		return nil, err
+	}
 	if m.asker, err = newAsker(opts); err != nil {
 		return nil, err
 	}
@@ -190,6 +196,11 @@ func (m *Mirror) Close() error {
 		}
 		if m.conn != nil {
 			err = errors.Join(err, m.conn.Close())
+		}
+		m.verifying.Lock() // a Verify that is under way ends first
+		defer m.verifying.Unlock()
+		if m.verifier != nil {
+			err = errors.Join(err, m.verifier.Close())
 		}
 	})
 	return err

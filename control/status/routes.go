@@ -96,6 +96,28 @@ func (t *RouteTable) line(prefix, action, protocol, hops string) error {
 	return err
 }
 
+// WriteVerification says how the engines' tables compare with Linux's.
+func WriteVerification(w io.Writer, v mirror.Verification) error {
+	_, err := fmt.Fprintf(w, "%d IPv4 and %d IPv6 prefixes of Linux, compared at %d addresses: ", v.RoutesIPv4, v.RoutesIPv6, v.Addresses)
+	if err == nil && v.Different == 0 {
+		_, err = io.WriteString(w, "the engines read the same\n")
+	} else if err == nil {
+		_, err = fmt.Fprintf(w, "%d differ\n\n", v.Different)
+	}
+	if err != nil || v.Different == 0 {
+		return err
+	}
+	t := newTable(w, "ADDRESS", "LINUX", "ENGINES")
+	for _, d := range v.Differences {
+		addr := "-" // of sizes
+		if d.Address.IsValid() {
+			addr = d.Address.String()
+		}
+		t.row(addr, d.Linux, d.Engines)
+	}
+	return t.flush()
+}
+
 // WriteNeighbors writes a row for each neighbour.
 func WriteNeighbors(w io.Writer, all []mirror.NeighborInfo) error {
 	if len(all) == 0 {

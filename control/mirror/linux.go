@@ -1,0 +1,189 @@
+package mirror
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"github.com/gaissmai/bart"
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/control/rtnl"
+	"github.com/warproute/warproute/fib"
+)
+
+// linuxView is what Linux has at one time, read as a whole, to verify the base by. It
+// shares the parsing of messages with the mirror, and the rules in the package's
+// comment, but no code that follows changes.
+type linuxView struct {
+	links     map[int]rtnl.Link
+	objects   map[uint32]rtnl.Nexthop
+	neighbors map[neighborID]fib.MAC // that can be sent to
+	routes    bart.Table[linuxRoute] // the best of each prefix
+	same      map[string]*rtnl.Route // one for all routes that lead the same way
+	key       []byte
+}
+
+type linuxRoute struct {
+	class uint64
+	way   *rtnl.Route // its type and hops alone
+}
+
+func newLinuxView() *linuxView {
+	return &linuxView{
+		links: map[int]rtnl.Link{}, objects: map[uint32]rtnl.Nexthop{},
+		neighbors: map[neighborID]fib.MAC{}, same: map[string]*rtnl.Route{},
+	}
+}
+
+// read dumps everything.
+func (v *linuxView) read(conn *rtnl.Conn) error {
+	queries := []rtnl.Query{rtnl.Links(), rtnl.Nexthops()}
+	for _, f := range families {
+		queries = append(queries, rtnl.Neighbors(f), rtnl.Routes(f))
+	}
+	for _, q := range queries {
+		if err := conn.Dump(q, v.add); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *linuxView) add(msg rtnl.Message) error {
+	switch msg.Type {
+	case unix.RTM_NEWLINK:
+		var l rtnl.Link
+		if err := l.Parse(msg.Data); err != nil {
+			return err
+		}
+		v.links[l.Index] = l
+	case unix.RTM_NEWNEXTHOP:
+		var o rtnl.Nexthop
+		if err := o.Parse(msg.Data); err != nil {
+			return err
+		}
+		v.objects[o.ID] = o
+	case unix.RTM_NEWNEIGH:
+		var n rtnl.Neighbor
+		if err := n.Parse(msg.Data); err != nil {
+			return err
+		}
+		if mac := toMAC(n.Address); n.State&usableStates != 0 && mac != 0 && n.Flags&unix.NTF_PROXY == 0 && n.Addr.IsValid() && !n.Addr.IsMulticast() {
+			v.neighbors[neighborID{n.Index, n.Addr}] = mac
+		}
+	case unix.RTM_NEWROUTE:
+		var r rtnl.Route
+		if err := r.Parse(msg.Data); err != nil {
+			return err
+		}
+		v.addRoute(&r)
+	}
+	return nil
+}
+
+func (v *linuxView) addRoute(r *rtnl.Route) {
+	ip := r.Dst.Addr()
+	_, table := tables[r.Table]
+	_, followed := hopKinds[r.Type]
+	switch {
+	case !table, !followed, r.TOS != 0, r.HasSrc, r.Flags&unix.RTM_F_CLONED != 0, ip.IsMulticast(),
+		r.Type == unix.RTN_UNICAST && !routable(ip):
+		return
+	}
+	if r.NexthopID != 0 && len(r.Hops) == 0 {
+		v.expand(r)
+	}
+	if len(r.Hops) > 0 && !slices.ContainsFunc(r.Hops, func(h rtnl.Hop) bool { return !h.Dead }) {
+		return // Linux passes it over
+	}
+	class := classOf(r)
+	if have, ok := v.routes.Get(r.Dst); ok && have.class <= class {
+		return // of equal ones the first is used
+	}
+	v.routes.Insert(r.Dst, linuxRoute{class, v.wayOf(r)})
+}
+
+// expand copies the hops of the next-hop object, which Linux leaves to us where
+// net.ipv4.nexthop_compat_mode is 0.
+func (v *linuxView) expand(r *rtnl.Route) {
+	o := v.objects[r.NexthopID]
+	members := o.Group
+	if members == nil {
+		members = []rtnl.Member{{ID: o.ID, Weight: 1}}
+	}
+	for _, m := range members {
+		if member := v.objects[m.ID]; member.Blackhole {
+			r.Type = unix.RTN_BLACKHOLE
+		} else if member.ID != 0 {
+			hop := member.Hop
+			hop.Weight = uint16(m.Weight)
+			r.Hops = append(r.Hops, hop)
+		}
+	}
+}
+
+// wayOf returns the one route that stands for all with these hops.
+func (v *linuxView) wayOf(r *rtnl.Route) *rtnl.Route {
+	v.key = append(v.key[:0], r.Type)
+	for _, h := range r.Hops {
+		flags := byte(0)
+		if h.Encap {
+			flags = 1
+		}
+		gateway := h.Gateway.As16()
+		v.key = binary.NativeEndian.AppendUint32(append(v.key, flags, byte(h.Gateway.BitLen())), uint32(h.Index))
+		v.key = append(v.key, gateway[:]...)
+	}
+	way := v.same[string(v.key)]
+	if way == nil {
+		way = &rtnl.Route{Type: r.Type, Hops: slices.Clone(r.Hops)}
+		slices.SortFunc(way.Hops, compareHops)
+		v.same[string(v.key)] = way
+	}
+	return way
+}
+
+// decide says what Linux would do with packets to an address if it had no links but
+// the ports, and the prefix by which, as the base has it: that of the neighbour
+// itself where the destination is one.
+func (v *linuxView) decide(ports []port, ip netip.Addr) (netip.Prefix, string) {
+	host := netip.PrefixFrom(ip, ip.BitLen())
+	p, r, ok := v.routes.LookupPrefixLPM(host)
+	if !ok {
+		return netip.Prefix{}, fib.KindNone.String()
+	}
+	if kind := hopKinds[r.way.Type]; kind != fib.KindForward {
+		return p, kind.String()
+	}
+	var ways, dead []string
+	elsewhere := false
+	for _, h := range r.way.Hops {
+		link, known := v.links[h.Index]
+		up := known && link.Up()
+		i := slices.IndexFunc(ports, func(p port) bool { return p.ifindex == h.Index })
+		if i < 0 || h.Encap {
+			elsewhere = elsewhere || up
+			continue
+		}
+		to := neighborID{h.Index, h.Gateway}
+		if !to.addr.IsValid() {
+			if mac, resolved := v.neighbors[neighborID{h.Index, ip}]; resolved && routable(ip) {
+				return host, forward([]string{wayOf(ports[i].Name, ip, mac)})
+			}
+		}
+		way := wayOf(ports[i].Name, to.addr, v.neighbors[to])
+		if up {
+			ways = append(ways, way)
+		} else {
+			dead = append(dead, way)
+		}
+	}
+	if len(ways) == 0 && !elsewhere {
+		ways = dead
+	}
+	if len(ways) == 0 {
+		return p, fib.KindNoPort.String()
+	}
+	return p, forward(ways)
+}

@@ -1,0 +1,208 @@
+package mirror
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/warproute/warproute/fib"
+)
+
+// Verification is the outcome of Verify.
+type Verification struct {
+	RoutesIPv4  int          `json:"routes_ipv4"` // prefixes that Linux has a route for, as far as the dataplane follows them
+	RoutesIPv6  int          `json:"routes_ipv6"`
+	Addresses   int          `json:"addresses"`   // that were looked up on both sides
+	Different   int          `json:"different"`   // of these, and of what is counted
+	Differences []Difference `json:"differences"` // the first of them
+}
+
+// Difference is an address whose packets the engines treat otherwise than Linux would.
+type Difference struct {
+	Address netip.Addr `json:"address,omitzero"` // invalid: it is about a number of routes
+	Linux   string     `json:"linux"`
+	Engines string     `json:"engines"`
+}
+
+const (
+	maxDifferences = 100  // listed
+	verifyAtOnce   = 4096 // addresses between two looks at events
+)
+
+var errStopped = errors.New("the mirror is closed")
+
+// Verify compares all that engines read with a new dump of Linux's routes, links and
+// neighbours, by nothing that the mirror made of earlier ones: for the first and the
+// last address of every prefix, and those beside it, the prefix that is longest, what
+// becomes of packets, and each next hop with its link address. What the table says of
+// addresses changes nowhere else, so the tables are equal if these are, and their sizes.
+//
+// Linux goes on meanwhile, and so does the mirror. A difference may be of a route
+// that is just changing, so it is looked for again; the last look is reported.
+func (m *Mirror) Verify() (v Verification, err error) {
+	m.verifying.Lock()
+	defer m.verifying.Unlock()
+	for range 3 {
+		m.Settle()
+		linux := newLinuxView()
+		if err := linux.read(m.verifier); err != nil {
+			return v, fmt.Errorf("read what Linux has: %w", err)
+		}
+		if v, err = m.compareWith(linux); err != nil || v.Different == 0 {
+			break
+		}
+	}
+	return v, err
+}
+
+// compareWith compares the base with what Linux has, some addresses at a time, so
+// that events do not wait for long.
+func (m *Mirror) compareWith(linux *linuxView) (v Verification, err error) {
+	v = Verification{RoutesIPv4: linux.routes.Size4(), RoutesIPv6: linux.routes.Size6(), Differences: []Difference{}}
+	c := comparison{m: m, linux: linux, Verification: &v}
+	if !m.do(c.sizes) {
+		return v, errStopped
+	}
+	var batch []netip.Addr
+	compare := func() bool {
+		ran := m.do(func() { c.addresses(batch) })
+		batch = batch[:0]
+		return ran
+	}
+	for p := range linux.routes.All() {
+		first, last := p.Addr(), lastAddr(p)
+		for _, ip := range []netip.Addr{first.Prev(), first, last, last.Next()} {
+			if ip.IsValid() {
+				batch = append(batch, ip)
+			}
+		}
+		if len(batch) >= verifyAtOnce && !compare() {
+			return v, errStopped
+		}
+	}
+	for id := range linux.neighbors {
+		batch = append(batch, id.addr)
+	}
+	if !compare() {
+		return v, errStopped
+	}
+	return v, nil
+}
+
+// comparison is one look at both sides. Its methods run on the mirror's goroutine.
+type comparison struct {
+	m     *Mirror
+	linux *linuxView
+	*Verification
+}
+
+func (c *comparison) differ(ip netip.Addr, linux, engines string) {
+	c.Different++
+	if len(c.Differences) < maxDifferences {
+		c.Differences = append(c.Differences, Difference{ip, linux, engines})
+	}
+}
+
+// sizes compares how many prefixes there are.
+func (c *comparison) sizes() {
+	want := [2]int{c.RoutesIPv4, c.RoutesIPv6}
+	hosts := map[netip.Addr]bool{}
+	for id := range c.linux.neighbors {
+		host := netip.PrefixFrom(id.addr, id.addr.BitLen())
+		if _, twice := c.linux.routes.Get(host); !twice && !hosts[id.addr] {
+			if p, _ := c.linux.decide(c.m.ports, id.addr); p == host {
+				hosts[id.addr] = true
+				want[familyOf(id.addr)]++
+			}
+		}
+	}
+	for family, n := range want {
+		if got := c.m.table(family).Len(); got != n {
+			name := [2]string{"IPv4", "IPv6"}[family]
+			c.differ(netip.Addr{}, fmt.Sprintf("%d %s prefixes", n, name), fmt.Sprintf("%d %s prefixes", got, name))
+		}
+	}
+}
+
+func (c *comparison) addresses(ips []netip.Addr) {
+	for _, ip := range ips {
+		c.Addresses++
+		p, linux := c.linux.decide(c.m.ports, ip)
+		q, engines := c.m.decide(ip)
+		if p != q || linux != engines {
+			c.differ(ip, say(p, linux), say(q, engines))
+		}
+	}
+}
+
+func say(p netip.Prefix, decision string) string {
+	if !p.IsValid() {
+		return decision
+	}
+	return p.String() + " " + decision
+}
+
+// decide says what engines do with packets to an address, by the words of the base.
+func (s *state) decide(ip netip.Addr) (netip.Prefix, string) {
+	lookup := s.fib.IPv4.LookupPrefix
+	if ip.Is6() {
+		lookup = s.fib.IPv6.LookupPrefix
+	}
+	p, id, ok := lookup(ip)
+	if !ok {
+		return p, fib.KindNone.String()
+	}
+	hop := s.fib.NextHop(id)
+	if hop.Kind() != fib.KindForward {
+		return p, hop.Kind().String()
+	}
+	adjacencies := []uint32{hop.Index()}
+	if hop.Group() {
+		adjacencies = slices.Clone(s.fib.Words().Groups[int(hop.Index())*fib.Buckets:][:fib.Buckets])
+		slices.Sort(adjacencies)
+		adjacencies = slices.Compact(adjacencies)
+	}
+	var ways []string
+	for _, id := range adjacencies {
+		a := s.adjacency(id)
+		word := s.fib.Adjacency(id)
+		mac := word.MAC()
+		ways = append(ways, wayOf(s.ports[word.Port()].Name, a.to.addr, mac))
+	}
+	return p, forward(ways)
+}
+
+// adjacency returns the adjacency with a number, an empty one for one that was freed.
+func (s *state) adjacency(id uint32) *adjacency {
+	if a := s.numbered[id]; a != nil {
+		return a
+	}
+	return new(adjacency)
+}
+
+// wayOf names one way to forward by: its port, the gateway, its link address.
+func wayOf(port string, gateway netip.Addr, mac fib.MAC) string {
+	switch {
+	case !gateway.IsValid():
+		return "by " + port + ", to be resolved"
+	case mac == 0:
+		return fmt.Sprintf("by %s to %v, unresolved", port, gateway)
+	}
+	return fmt.Sprintf("by %s to %v (%v)", port, gateway, mac)
+}
+
+func forward(ways []string) string {
+	slices.Sort(ways)
+	return "forward " + strings.Join(slices.Compact(ways), "; ")
+}
+
+func lastAddr(p netip.Prefix) netip.Addr {
+	b := p.Addr().AsSlice()
+	for i := p.Bits(); i < len(b)*8; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	ip, _ := netip.AddrFromSlice(b)
+	return ip
+}

@@ -1,0 +1,65 @@
+package mirror
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/warproute/warproute/fib"
+)
+
+// Whatever is wrong in the base, Verify names an address to which packets go wrong.
+func TestVerifyFindsWhatIsWrong(t *testing.T) {
+	w := newWorld(t)
+	w.ip(known...)
+	w.start()
+	w.ip("route add 20.0.0.0/8 via 10.1.0.2", "route add 20.1.0.0/16 via 10.2.0.2", "route add blackhole 21.0.0.0/8",
+		"route add 22.0.0.0/8 nexthop via 10.1.0.2 nexthop via 10.2.0.2", "route add 2001:db8::/32 via fd01::2",
+		"route add 23.0.0.0/8 via 10.3.0.2 dev oob onlink", "neigh add 10.1.0.9 lladdr 02:00:00:00:00:09 dev lan nud permanent")
+	if found := w.verify(); len(found) > 0 {
+		t.Fatalf("before anything is wrong: %v", found)
+	}
+	if v, _ := w.m.Verify(); v.RoutesIPv4 < 10 || v.RoutesIPv6 < 5 || v.Addresses < 4*15 {
+		t.Errorf("it looked at %+v", v)
+	}
+	prefix := netip.MustParsePrefix
+	hopOf := func(p string) fib.ID {
+		_, id, _ := w.fib.IPv4.LookupPrefix(prefix(p).Addr())
+		return id
+	}
+	for _, c := range []struct {
+		name, want string
+		wrong      func() error
+	}{
+		{"a route is missing", "20.1.255.255: Linux \"20.1.0.0/16 forward by wan", func() error { w.fib.IPv4.Delete(prefix("20.1.0.0/16")); return nil }},
+		{"a route that Linux does not have", "prefixes", func() error { return w.fib.IPv4.Insert(prefix("20.9.0.0/16"), hopOf("20.0.0.0/8")) }},
+		{"a route with another's next hop", "20.0.0.0: ", func() error { return w.fib.IPv4.Insert(prefix("20.0.0.0/8"), hopOf("20.1.0.0/16")) }},
+		{"a path too few", "22.0.0.0: ", func() error { return w.fib.IPv4.Insert(prefix("22.0.0.0/8"), hopOf("20.0.0.0/8")) }},
+		{"a route of another kind", "21.0.0.0: Linux \"21.0.0.0/8 blackhole\"", func() error { return w.fib.IPv4.Insert(prefix("21.0.0.0/8"), hopOf("23.0.0.0/8")) }},
+		{"a neighbour too few", "10.1.0.9: Linux \"10.1.0.9/32 forward by lan to 10.1.0.9", func() error { w.fib.IPv4.Delete(prefix("10.1.0.9/32")); return nil }},
+		{"an IPv6 route is missing", "2001:db8::: ", func() error { w.fib.IPv6.Delete(prefix("2001:db8::/32")); return nil }},
+		{"another station's address", "20.0.0.0: ", func() error {
+			for _, a := range w.m.adjacencies {
+				w.fib.SetAdjacency(a.id, a.port, 0x020000000066)
+			}
+			return nil
+		}},
+	} {
+		w.m.do(func() { check(t, c.wrong()) })
+		if found := strings.Join(w.verify(), "\n"); !strings.Contains(found, c.want) {
+			t.Errorf("%s: it finds %q, want %q", c.name, found, c.want)
+		}
+		w.m.do(func() {
+			for _, a := range w.m.adjacencies {
+				if n := w.m.neighbors[a.to]; n != nil {
+					w.fib.SetAdjacency(a.id, a.port, n.mac)
+				}
+			}
+			w.m.load(0)
+			w.m.load(1)
+		})
+		if found := w.verify(); len(found) > 0 {
+			t.Fatalf("%s, mended: %v", c.name, found)
+		}
+	}
+}
