@@ -24,10 +24,13 @@ const (
 	Secured = 1 << 15
 	// Own: the router made the packet, because of one that it received there.
 	Own = 1 << 14
+	// Cleared: as Secured, and the packet may leave in clear. While it waits, policies may
+	// come that protect it, so it meets those of leaving again before it goes.
+	Cleared = 1 << 13
 )
 
 // Ingress is the port that received the frame.
-func (f Frame) Ingress() uint16 { return f.Port &^ (Secured | Own) }
+func (f Frame) Ingress() uint16 { return f.Port &^ (Secured | Own | Cleared) }
 
 // Result is an engine's answer for one frame, in 8 bytes as Frame.
 type Result struct {

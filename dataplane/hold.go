@@ -23,6 +23,9 @@ import (
 // association: a peer may use one as soon as the key daemon has answered, which can be
 // before Linux has told us of it. Such packets have a share of their own, since anybody
 // can send them.
+//
+// A packet that was to leave in clear when it began to wait is asked of IPsec's policies
+// again at every try, so that none leaves in clear that is protected by now.
 const (
 	holdSize   = 256
 	holdFor    = 3 * time.Second
@@ -122,6 +125,9 @@ func (h *hold) retry(c *batch.Chunk, generation uint64, now time.Duration, drop 
 		switch e := h.pop(); {
 		case now < e.until:
 			c.In[c.N] = e.frame
+			if e.frame.Port&batch.Cleared != 0 { // policies may have come that protect it
+				c.In[c.N].Port &^= batch.Secured
+			}
 			c.N++
 			h.push(e)
 			h.retryAt = min(h.retryAt, e.until)
@@ -144,7 +150,7 @@ func (h *hold) retried(mem []byte, c *batch.Chunk) {
 		case r.Verdict == early:
 			h.push(e)
 		case r.Verdict.Action() == batch.ActionHold:
-			if e.adjacency == noAdjacency { // it is another packet now, and has another reason to wait
+			if e.adjacency == noAdjacency || c.In[i].Addr != e.frame.Addr { // it is another packet now, and has another reason to wait
 				e.frame, e.until = c.In[i], c.Done+holdFor
 				e.dst = destination(mem[e.frame.Addr : uint64(e.frame.Addr)+uint64(e.frame.Len)])
 			}

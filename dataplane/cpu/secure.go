@@ -291,7 +291,7 @@ const (
 // did not come as it should have, and protects it as it leaves if it has to be.
 func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
 	list := e.ipsec
-	if list.enter[j] != esp.OK && f.Port&batch.Own == 0 {
+	if list.enter[j] != esp.OK && f.Port&(batch.Own|batch.Cleared) == 0 {
 		return reasonOf(list.enter[j])
 	}
 	if list.leave[j] != esp.OK {
@@ -299,8 +299,10 @@ func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
 	}
 	s := list.sas[j]
 	if s == nil {
+		f.Port |= batch.Cleared
 		return ok
 	}
+	f.Port &^= batch.Cleared // from before it waited
 	p := e.frame(*f)[packet.EthernetLen:]
 	ipv4 := p[0]>>4 == 4
 	header, size := packet.IPv4Len, 0

@@ -127,6 +127,8 @@ func (e *Engine) finishBlock(in []batch.Frame, out []batch.Result, tasks []Task)
 			out[i] = batch.Result{Verdict: batch.Drop(reasonOf(s.leave[j]))}
 		case s.sas[j] != nil:
 			again[i] = true
+		default:
+			in[i].Port |= batch.Cleared
 		}
 	}
 	for i := range tasks {
