@@ -30,6 +30,7 @@ var imports = []struct {
 
 	{"packet/icmp", []string{"packet"}, "errors that a router sends; packets in, packets out"},
 	{"packet/fragment", []string{"packet"}, "as icmp"},
+	{"packet/filter", nil, "expressions of people; frames are bytes to it"},
 
 	{"ipsec/suite", nil, "ciphers; knows no packets"},
 	{"ipsec/policy", nil, "flows to numbers; knows no associations"},
