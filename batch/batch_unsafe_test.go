@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-func TestEveryReasonHasANameAndASentenceOfItsOwn(t *testing.T) {
+func TestEveryReasonSaysWhatItMeansAndWhatToDo(t *testing.T) {
 	names, sentences := map[string]bool{}, map[string]bool{}
 	for r := range NumReasons {
 		name, sentence := Reason(r).String(), Reason(r).Sentence()
@@ -13,8 +13,11 @@ func TestEveryReasonHasANameAndASentenceOfItsOwn(t *testing.T) {
 			t.Errorf("reason %d: %q, %q", r, name, sentence)
 		}
 		names[name], sentences[sentence] = true, true
+		if Reason(r).Mend() == "" {
+			t.Errorf("%s: nobody is told what to do about it", name)
+		}
 	}
-	if Reason(255).String() != "invalid" || Reason(255).Sentence() != "" {
+	if Reason(255).String() != "invalid" || Reason(255).Sentence() != "" || Reason(255).Mend() != "" {
 		t.Error("a reason that does not exist has a name")
 	}
 }

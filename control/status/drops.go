@@ -1,7 +1,9 @@
 package status
 
 import (
+	"fmt"
 	"io"
+	"strings"
 
 	"github.com/warproute/warproute/batch"
 )
@@ -10,8 +12,9 @@ import (
 // element of `show drops`.
 type Drop struct {
 	Reason   string `json:"reason"`
-	Sentence string `json:"sentence"`
-	Port     string `json:"port"` // that received them
+	Sentence string `json:"sentence"` // what it means
+	Mend     string `json:"mend"`     // what to do about it
+	Port     string `json:"port"`     // that received them
 	Packets  uint64 `json:"packets"`
 }
 
@@ -22,22 +25,54 @@ func Drops(s *Snapshot) []Drop {
 		for i := range s.Ports {
 			if n := s.Stats.Ports[i].Drops[r]; n > 0 {
 				reason := batch.Reason(r)
-				drops = append(drops, Drop{reason.String(), reason.Sentence(), s.Ports[i].Name, n})
+				drops = append(drops, Drop{reason.String(), reason.Sentence(), reason.Mend(), s.Ports[i].Name, n})
 			}
 		}
 	}
 	return drops
 }
 
-// WriteDrops writes a row for each reason and port.
+// reasonDrops are the drops for one reason.
+type reasonDrops struct {
+	Drop           // of the first port; Packets of all
+	ports []string // with their packets
+}
+
+// byReason adds up drops of the same reason, which follow one another.
+func byReason(drops []Drop) (all []reasonDrops) {
+	for _, d := range drops {
+		port := fmt.Sprintf("%s %d", d.Port, d.Packets)
+		if n := len(all); n > 0 && all[n-1].Reason == d.Reason {
+			all[n-1].Packets += d.Packets
+			all[n-1].ports = append(all[n-1].ports, port)
+		} else {
+			all = append(all, reasonDrops{d, []string{port}})
+		}
+	}
+	return all
+}
+
+// WriteDrops writes a row for each reason, and below the table what each means and what
+// to do about it.
 func WriteDrops(w io.Writer, drops []Drop) error {
 	if len(drops) == 0 {
 		_, err := io.WriteString(w, "no packets dropped\n")
 		return err
 	}
-	t := newTable(w, "REASON", "PORT", "PACKETS", "WHY")
-	for _, d := range drops {
-		t.row(d.Reason, d.Port, d.Packets, d.Sentence)
+	reasons, total := byReason(drops), uint64(0)
+	t := newTable(w, "REASON", "PACKETS", "BY PORT THAT RECEIVED THEM")
+	for _, r := range reasons {
+		t.row(r.Reason, r.Packets, strings.Join(r.ports, ", "))
+		total += r.Packets
 	}
-	return t.flush()
+	t.row("total", total)
+	if err := t.flush(); err != nil {
+		return err
+	}
+	for _, r := range reasons {
+		if _, err := fmt.Fprintf(w, "\n%s: %s\n  %s\n", r.Reason, r.Sentence, r.Mend); err != nil {
+			return err
+		}
+	}
+	return nil
 }

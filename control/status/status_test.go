@@ -112,10 +112,16 @@ tx      3       1.01ms  20.1µs  3.00ms  3.00ms  3.00ms  that to packets in the 
 total   3       1.01ms  20.1µs  3.00ms  3.00ms  3.00ms  first packet received to the kernel told
 `},
 		{"drops", func(w io.Writer) error { return WriteDrops(w, Drops(s)) }, `
-REASON       PORT  PACKETS  WHY
-ttl_expired  lan0  4        the TTL or hop limit ran out here
-no_route     lan0  6        no route covers the destination
-no_route     wan0  2        no route covers the destination
+REASON       PACKETS  BY PORT THAT RECEIVED THEM
+ttl_expired  4        lan0 4
+no_route     8        lan0 6, wan0 2
+total        12
+
+ttl_expired: the TTL or hop limit ran out here
+  expected of traceroute; many to one destination are in a routing loop: @traceroute@ shows it
+
+no_route: no route covers the destination
+  compare @ip route get ADDRESS@ with @warproute route lookup ADDRESS@; add a route, or see whether a routing daemon lost one
 `},
 		{"no drops", func(w io.Writer) error { return WriteDrops(w, nil) }, `
 no packets dropped
@@ -127,7 +133,7 @@ no packets dropped
 			if err := tt.write(&b); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(strings.TrimPrefix(tt.want, "\n"), b.String()); diff != "" {
+			if diff := cmp.Diff(strings.TrimPrefix(strings.ReplaceAll(tt.want, "@", "`"), "\n"), b.String()); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -151,7 +157,8 @@ func TestJSONKeys(t *testing.T) {
 		{"device", withGPUs().Engine.Devices[1], `{"number":1,"name":"H200","pci":"0000:1b:00.0","mode":"resident","blocks":8,"room":263,` +
 			`"workers":1,"workers_out":1,"in_flight":0,"unfinished":2,"chunks":90,"chunks_by_cpu":7,"timeouts":3,"returns":2,"faults":0,` +
 			`"outage":{"since":"2026-11-21T12:00:03Z","why":"the GPU did not finish 7 packets within 20ms"}}`},
-		{"drop", Drops(s)[0], `{"reason":"ttl_expired","sentence":"the TTL or hop limit ran out here","port":"lan0","packets":4}`},
+		{"drop", Drops(s)[0], `{"reason":"ttl_expired","sentence":"the TTL or hop limit ran out here",` +
+			`"mend":"expected of traceroute; many to one destination are in a routing loop: @traceroute@ shows it","port":"lan0","packets":4}`},
 		{"no drops", Drops(&Snapshot{Stats: &dataplane.Stats{}}), `[]`},
 	}
 	for _, tt := range tests {
@@ -160,7 +167,7 @@ func TestJSONKeys(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tt.want, string(got)); diff != "" {
+			if diff := cmp.Diff(strings.ReplaceAll(tt.want, "@", "`"), string(got)); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
