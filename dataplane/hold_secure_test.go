@@ -44,10 +44,10 @@ func TestPoliciesThatComeHoldForPacketsThatWait(t *testing.T) {
 			r.queues[0].Play(numbered(20, "10.1.0.1"), 20)
 			r.start()
 			r.wait("20 held packets", func(s *dataplane.Stats) bool { return s.Held == 20 })
+			chunks := r.router.Stats().Chunks
 			if err := g.SetRules([]gateway.Rule{{Policy: policy.Policy{Src: anywhere, Dst: anywhere, Action: c.action, Target: sa.Bundle()}}}); err != nil {
 				t.Fatal(err)
 			}
-			chunks := r.router.Stats().Chunks
 			r.fib.Retry()
 			r.wait("another try", func(s *dataplane.Stats) bool { return s.Chunks >= chunks+2 })
 			if held := r.router.Stats().Held; held != 20-int64(c.discarded) {
