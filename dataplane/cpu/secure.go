@@ -78,7 +78,7 @@ func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task,
 	}
 	s.gateway.MayEnterAll(s.enter[:], s.flows[:s.n], s.by[:])
 	s.gateway.ProtectAll(s.sas[:], s.leave[:], s.flows[:s.n])
-	e.protectQuotes(in)
+	e.judgeQuotes(in)
 	for j, sa := range s.sas[:s.n] {
 		if sa != nil {
 			s.mtus[j] = e.mtuOf(sa)
@@ -97,22 +97,34 @@ func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task,
 	}
 }
 
-// protectQuotes has ICMP errors that might leave in clear be protected as answers to the
-// packets that they quote are. There is no way for that in transport mode.
-func (e *Engine) protectQuotes(in []batch.Frame) {
+// judgeQuotes has the policies judge ICMP errors as answers to the packets that they quote,
+// where they have nothing to say of the errors' own addresses, which are those of any router
+// on the way (RFC 4301 section 6.2): one that came out of a tunnel may have come by it if an
+// answer may, and one that might leave in clear is protected as an answer is. There is no way
+// for that in transport mode.
+func (e *Engine) judgeQuotes(in []batch.Frame) {
 	s := e.ipsec
 	for j := range s.n {
-		if !s.flows[j].ICMPError() || s.sas[j] != nil || s.leave[j] != esp.OK {
+		stranger, clear := s.enter[j] == esp.InNoPols, s.sas[j] == nil && s.leave[j] == esp.OK
+		if !s.flows[j].ICMPError() || !stranger && !clear {
 			continue
 		}
 		p, l4 := e.frame(in[s.at[j]])[packet.EthernetLen:], packet.IPv4Len
 		if p[0]>>4 == 6 {
 			l4 = s.l4[j].Offset
 		}
-		if f, is := gateway.Answered(p, l4); is {
-			if s.sas[j], s.leave[j] = s.gateway.Protect(&f); s.sas[j] != nil && s.sas[j].Mode() == esp.Transport {
-				s.sas[j], s.leave[j] = nil, esp.OutStateModeError
-			}
+		f, is := gateway.Answered(p, l4)
+		if !is {
+			continue
+		}
+		if stranger {
+			s.enter[j] = s.gateway.MayEnter(&f, s.by[j])
+		}
+		if !clear {
+			continue
+		}
+		if s.sas[j], s.leave[j] = s.gateway.Protect(&f); s.sas[j] != nil && s.sas[j].Mode() == esp.Transport {
+			s.sas[j], s.leave[j] = nil, esp.OutStateModeError
 		}
 	}
 }

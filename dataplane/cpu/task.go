@@ -117,7 +117,7 @@ func (e *Engine) finishBlock(in []batch.Frame, out []batch.Result, tasks []Task)
 	}
 	s.gateway.MayEnterAll(s.enter[:], s.flows[:s.n], s.by[:])
 	s.gateway.ProtectAll(s.sas[:], s.leave[:], s.flows[:s.n])
-	e.protectQuotes(in)
+	e.judgeQuotes(in)
 	for j := range s.n {
 		i := int(s.at[j])
 		switch {
