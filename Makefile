@@ -8,7 +8,8 @@ LDFLAGS  := -s -w -X main.version=$(VERSION) -X main.revision=$(REVISION)
 # The race detector needs a C compiler; tests and labs need Linux's tools, and other
 # implementations of ESP than ours.
 RACE_NEEDS := gcc:gcc /usr/include/stdlib.h:libc6-dev
-NET_NEEDS  := ip:iproute2 nstat:iproute2 iperf3:iperf3 ping:iputils-ping ethtool:ethtool
+NET_NEEDS  := ip:iproute2 nstat:iproute2 iperf3:iperf3 ping:iputils-ping ethtool:ethtool \
+	traceroute:traceroute tracepath:iputils-tracepath mtr:mtr-tiny
 PEER_NEEDS := /usr/lib/python3/dist-packages/scapy:python3-scapy /usr/lib/python3/dist-packages/cryptography:python3-cryptography tshark:tshark tcpdump:tcpdump
 VM_NEEDS   := linux.uml:user-mode-linux modprobe:kmod qemu-system-x86_64:qemu-system-x86 /usr/lib/qemu/virtiofsd:qemu-system-common \
 	/usr/lib/ipsec/charon:strongswan-charon swanctl:strongswan-swanctl /usr/lib/ipsec/plugins/libstrongswan-openssl.so:libstrongswan-standard-plugins

@@ -1,0 +1,229 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/internal/lab"
+)
+
+// tooBig is how ping tells of each family's error.
+var tooBig = map[string]string{"IPv4": "Frag needed and DF set (mtu = %d)", "IPv6": "Packet too big: mtu=%d"}
+
+// headers of a ping, in bytes: what a payload must leave of the MTU.
+var headers = map[string]int{"IPv4": 28, "IPv6": 48}
+
+// discovers checks that the client learns the MTU of the way from a router's error, and
+// that it is the exact one: a packet of that size passes.
+func (c *chain) discovers(t *testing.T, family, server, router string, mtu int) {
+	t.Helper()
+	ping := func(mtu int) string {
+		out, _ := c.client.Run("ping", "-n", "-c", "1", "-W", "2", "-M", "do", "-s", strconv.Itoa(mtu-headers[family]), server)
+		return out
+	}
+	want := "From " + router + " icmp_seq=1 " + fmt.Sprintf(tooBig[family], mtu)
+	if out := ping(mtu + 1); !strings.Contains(out, want) {
+		t.Errorf("%s, a byte too long: ping does not say %q:\n%s", family, want, out)
+	}
+	if got := c.pathMTU(server); got != strconv.Itoa(mtu) {
+		t.Errorf("%s: the client's Linux learned an MTU of %q, want %d", family, got, mtu)
+	}
+	if out := ping(mtu); !strings.Contains(out, " 0% packet loss") {
+		t.Errorf("%s: a packet of %d bytes does not pass:\n%s", family, mtu, out)
+	}
+}
+
+// The MTU of a smaller link ahead, behind another router, is learned by whoever asks.
+func TestPathMTU(t *testing.T) {
+	c := newChain(t, lab.VethOptions{})
+	c.start()
+	c.farMTU("1400")
+	for _, f := range families {
+		c.discovers(t, f.name, f.server, f.hops[1], 1400)
+	}
+	c.farMTU("1300") // what was learned is no more true
+	for _, f := range families {
+		out := must(t, c.client, "tracepath", "-n", f.flag, f.server)
+		if !strings.Contains(out, "pmtu 1300 hops 3 back 3") {
+			t.Errorf("%s: tracepath finds another path than of 1300 bytes and 3 hops:\n%s", f.name, out)
+		}
+	}
+}
+
+// IPv4 packets that may be cut are, at the client's link and again at the last, and
+// arrive whole.
+func TestFragmentsArriveWhole(t *testing.T) {
+	c := newChain(t, lab.VethOptions{})
+	c.start()
+	c.farMTU("1000")
+	for _, size := range []string{"973", "1472", "4000"} { // the first fits but for a byte
+		if out := must(t, c.client, "ping", "-n", "-c", "3", "-i", "0.05", "-W", "2", "-M", "dont", "-s", size, "10.2.0.2"); !strings.Contains(out, " 0% packet loss") {
+			t.Errorf("%s bytes that may be cut: %s", size, out)
+		}
+	}
+	if got := c.counter(c.server, "IpReasmOKs"); got != 9 {
+		t.Errorf("the server put %d packets together, want 9", got)
+	}
+	if got := c.counter(c.server, "IpReasmFails"); got != 0 {
+		t.Errorf("the server missed fragments of %d packets", got)
+	}
+}
+
+// counter is one of nstat's.
+func (c *chain) counter(ns *lab.Namespace, name string) int {
+	c.t.Helper()
+	f := strings.Fields(must(c.t, ns, "nstat", "-asz", name))
+	for i := range f[:len(f)-1] {
+		if f[i] == name {
+			n, _ := strconv.Atoi(f[i+1])
+			return n
+		}
+	}
+	c.t.Fatalf("nstat knows no %s: %v", name, f)
+	return 0
+}
+
+// A TCP connection goes on when the MTU ahead shrinks under it.
+func TestTCPRecoversFromAnMTUThatShrinks(t *testing.T) {
+	c := newChain(t, lab.VethOptions{})
+	c.start()
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			c.farMTU("1500")
+			conn, received := c.stream(t, f.server)
+			const half = 1 << 20
+			data := make([]byte, 2*half)
+			rand.NewChaCha8([32]byte{}).Read(data)
+			var got []byte
+			for i, mtu := range []string{"1500", "1280"} {
+				c.farMTU(mtu)
+				written := make(chan error, 1)
+				go func() {
+					_, err := conn.Write(data[i*half : (i+1)*half])
+					written <- err
+				}()
+				part := make([]byte, half)
+				if n, err := io.ReadFull(received, part); err != nil {
+					t.Fatalf("with an MTU of %s ahead, %d of %d bytes arrived: %v", mtu, n, half, err)
+				}
+				if err := <-written; err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, part...)
+			}
+			if !bytes.Equal(got, data) {
+				t.Error("what arrived is not what was sent")
+			}
+			if mtu := c.pathMTU(f.server); mtu != "1280" {
+				t.Errorf("the client learned an MTU of %q, want 1280", mtu)
+			}
+		})
+	}
+}
+
+// stream is a TCP connection from the client to the server, by both its ends.
+func (c *chain) stream(t *testing.T, server string) (client, accepted net.Conn) {
+	t.Helper()
+	var listener net.Listener
+	err := c.server.Do(func() (err error) {
+		listener, err = net.Listen("tcp", netip.AddrPortFrom(netip.MustParseAddr(server), 0).String())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	err = c.client.Do(func() (err error) {
+		client, err = net.DialTimeout("tcp", listener.Addr().String(), 5*time.Second)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	if accepted, err = listener.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { accepted.Close() })
+	deadline := time.Now().Add(15 * time.Second)
+	if err := errors.Join(client.SetDeadline(deadline), accepted.SetDeadline(deadline)); err != nil {
+		t.Fatal(err)
+	}
+	return client, accepted
+}
+
+// startTunnel starts both routers as gateways of a tunnel between the client's and the
+// server's networks, of each family in its own.
+func (c *chain) startTunnel() {
+	c.t.Helper()
+	state := c.t.TempDir()
+	sa := func(name, direction string, spi int, src, dst string) string {
+		return fmt.Sprintf("    - {name: %s, direction: %s, spi: %d, src: \"%s\", dst: \"%s\", suite: aes128gcm16, key: \"%x\"}\n",
+			name, direction, spi, src, dst, bytes.Repeat([]byte{byte(spi >> 8), byte(spi)}, 10))
+	}
+	for _, r := range []struct {
+		ns                 *lab.Namespace
+		ports, there, back string
+	}{{c.r1, "[{interface: lan0}, {interface: mid0}]", "out", "in"}, {c.r2, "[{interface: mid0}, {interface: wan0}]", "in", "out"}} {
+		config := fmt.Sprintf("ports: %s\nipsec:\n  state: %s\n  sas:\n", r.ports, filepath.Join(state, r.there)) +
+			sa("there4", r.there, 0x1004, "10.12.0.1", "10.12.0.2") + sa("back4", r.back, 0x2004, "10.12.0.2", "10.12.0.1") +
+			sa("there6", r.there, 0x1006, "fd12::1", "fd12::2") + sa("back6", r.back, 0x2006, "fd12::2", "fd12::1") +
+			"  policies:\n" + fmt.Sprintf(`    - {direction: %[1]s, src: 10.1.0.0/24, dst: 10.2.0.0/24, action: protect, sa: there4}
+    - {direction: %[2]s, src: 10.2.0.0/24, dst: 10.1.0.0/24, action: protect, sa: back4}
+    - {direction: %[1]s, src: "fd01::/64", dst: "fd02::/64", action: protect, sa: there6}
+    - {direction: %[2]s, src: "fd02::/64", dst: "fd01::/64", action: protect, sa: back6}
+`, r.there, r.back)
+		file := filepath.Join(state, r.there+".yaml")
+		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+			c.t.Fatal(err)
+		}
+		startRouter(c.t, r.ns, "--config", file)
+	}
+}
+
+// In front of a tunnel the source learns what is left of the MTU when the tunnel has
+// had its part, to the byte: of AES-GCM with an outer header of 20 or 40 bytes, 8 each
+// of ESP's header and IV, 16 of ICV, 2 of trailer, and what aligns to 4.
+func TestPathMTUOfATunnel(t *testing.T) {
+	c := newChain(t, lab.VethOptions{})
+	c.startTunnel()
+	for _, mtu := range []struct {
+		link string
+		fits map[string]int
+	}{
+		{"1500", map[string]int{"IPv4": 1446, "IPv6": 1426}},
+		{"1399", map[string]int{"IPv4": 1342, "IPv6": 1322}},
+	} {
+		setMTU(t, mtu.link, map[string]*lab.Namespace{"mid0": c.r1})
+		setMTU(t, mtu.link, map[string]*lab.Namespace{"mid0": c.r2})
+		for _, f := range families {
+			c.discovers(t, f.name, f.server, f.hops[0], mtu.fits[f.name])
+		}
+	}
+	for _, f := range families {
+		got := hopsOf(t, must(t, c.client, "traceroute", "-n", "-I", f.flag, f.server))
+		if !slices.Equal(got, f.hops) {
+			t.Errorf("%s through the tunnel: %v, want %v", f.name, got, f.hops)
+		}
+	}
+	// Behind the tunnel it is the other router that tells, in clear, of the packet in it.
+	c.farMTU("1290")
+	for _, f := range families {
+		c.discovers(t, f.name, f.server, f.hops[1], 1290)
+	}
+	if out := must(t, c.client, "ping", "-n", "-c", "3", "-i", "0.05", "-W", "2", "-M", "dont", "-s", "4000", "10.2.0.2"); !strings.Contains(out, " 0% packet loss") {
+		t.Errorf("packets that may be cut, through the tunnel:\n%s", out)
+	}
+}
