@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"structs"
 
+	"github.com/warproute/warproute/ipsec/schedule"
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
@@ -62,13 +63,13 @@ func NewKey(s *suite.Suite, key, authKey []byte) (*Key, error) {
 			k.Encrypt[i] = binary.LittleEndian.Uint32(key[4*i:])
 		}
 	case suite.CBC, suite.CTR, suite.GCM:
-		k.Rounds = uint8(expand(k.Encrypt[:], key))
+		k.Rounds = uint8(schedule.Expand(k.Encrypt[:], key))
 	}
 	switch s.Cipher {
 	case suite.CBC:
-		invert(k.Decrypt[:], k.Encrypt[:], int(k.Rounds))
+		schedule.Invert(k.Decrypt[:], k.Encrypt[:], int(k.Rounds))
 		ivKey := s.IVKey(key)
-		expand(k.IV[:], ivKey[:])
+		schedule.Expand(k.IV[:], ivKey[:])
 		clear(ivKey[:])
 	case suite.GCM:
 		block, err := aes.NewCipher(key)
@@ -77,7 +78,7 @@ func NewKey(s *suite.Suite, key, authKey []byte) (*Key, error) {
 		}
 		var h [aes.BlockSize]byte
 		block.Encrypt(h[:], h[:])
-		powers(&k.Powers, &h)
+		schedule.Powers(k.Powers[:], &h)
 		clear(h[:])
 	}
 	if err := k.setAuth(s.Auth, authKey); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/crypto/chacha20"
 
+	"github.com/warproute/warproute/ipsec/schedule"
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
@@ -33,8 +34,8 @@ func TestAESBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := &Key{}
-		k.Rounds = uint8(expand(k.Encrypt[:], key))
-		invert(k.Decrypt[:], k.Encrypt[:], int(k.Rounds))
+		k.Rounds = uint8(schedule.Expand(k.Encrypt[:], key))
+		schedule.Invert(k.Decrypt[:], k.Encrypt[:], int(k.Rounds))
 		sealed := make([]byte, 16)
 		block.Encrypt(sealed, text)
 		requests = append(requests,
@@ -53,24 +54,26 @@ func TestAESBlocks(t *testing.T) {
 // Numbers of which all bits are set fill the holes between the bits.
 func TestGHASHMultiplies(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	var operands []element
-	for power := (element{high: 1 << 63}); power != (element{}); power = (element{power.high >> 1, power.low>>1 | power.high<<63}) {
-		operands = append(operands, element{rnd.Uint64(), rnd.Uint64()}, power)
+	element := func(high, low uint64) schedule.Element { return schedule.Element{High: high, Low: low} }
+	var operands []schedule.Element
+	zero := element(0, 0)
+	for power := element(1<<63, 0); power != zero; power = element(power.High>>1, power.Low>>1|power.High<<63) {
+		operands = append(operands, element(rnd.Uint64(), rnd.Uint64()), power)
 	}
-	operands = append(operands, element{}, element{^uint64(0), ^uint64(0)}, element{^uint64(0), 0}, element{0, ^uint64(0)},
-		element{0x8888888888888888, 0x8888888888888888}, element{0x1111111111111111, 0x1111111111111111})
-	block := func(e element) (b []byte) {
-		for _, w := range []uint64{e.low, e.high} {
+	operands = append(operands, zero, element(^uint64(0), ^uint64(0)), element(^uint64(0), 0), element(0, ^uint64(0)),
+		element(0x8888888888888888, 0x8888888888888888), element(0x1111111111111111, 0x1111111111111111))
+	block := func(e schedule.Element) (b []byte) {
+		for _, w := range []uint64{e.Low, e.High} {
 			b = binary.LittleEndian.AppendUint64(b, w)
 		}
 		return b
 	}
 	var requests []*request
-	var want []element
+	var want []schedule.Element
 	for _, a := range operands {
 		for _, b := range append(slices.Clone(operands[len(operands)-6:]), operands[rnd.IntN(len(operands))], a) {
-			requests = append(requests, &request{operation: ghashMultiply, packet: append(block(a), block(b.over())...)})
-			want = append(want, product(a, b))
+			requests = append(requests, &request{operation: ghashMultiply, packet: append(block(a), block(b.Over())...)})
+			want = append(want, schedule.Product(a, b))
 		}
 	}
 	run(t, requests...)

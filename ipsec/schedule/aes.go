@@ -1,9 +1,9 @@
-package device
+// Package schedule computes from keys what can be computed before there is a packet: the
+// round keys of AES and the powers of GHASH. crypto/aes and crypto/cipher keep theirs to
+// themselves. No table is used, for its addresses would depend on the key.
+package schedule
 
 import "encoding/binary"
-
-// The key schedule of AES (FIPS 197), which crypto/aes keeps to itself. It is
-// computed without tables, for their addresses would depend on the key.
 
 // double multiplies each byte of a word by x, modulo x⁸ + x⁴ + x³ + x + 1.
 func double(w uint32) uint32 { return w<<1&0xfefefefe ^ w>>7&0x01010101*0x1b }
@@ -33,8 +33,13 @@ func subWord(w uint32) uint32 {
 	return sum ^ 0x63636363
 }
 
-// expand writes the round keys of key to w and returns the number of rounds.
-func expand(w []uint32, key []byte) (rounds int) {
+// MaxWords is how many words the round keys of a key of 32 bytes are.
+const MaxWords = 60
+
+// Expand writes the round keys of an AES key (FIPS 197 section 5.2) to w, in the order of
+// their use and as they lie in memory, and returns the number of rounds: there are four words
+// for each, and four more.
+func Expand(w []uint32, key []byte) (rounds int) {
 	n := len(key) / 4
 	rounds = n + 6
 	for i := range n {
@@ -55,9 +60,9 @@ func expand(w []uint32, key []byte) (rounds int) {
 	return rounds
 }
 
-// invert writes the round keys of decryption (FIPS 197 section 5.3.5) to d: those of
-// encryption backwards, all but the outermost through InvMixColumns.
-func invert(d, w []uint32, rounds int) {
+// Invert writes the round keys of the equivalent inverse cipher (FIPS 197 section 5.3.5) to
+// d: those of encryption, w, backwards, all but the outermost through InvMixColumns.
+func Invert(d, w []uint32, rounds int) {
 	for i := range 4 * (rounds + 1) {
 		round, column := i/4, i%4
 		key := w[4*(rounds-round)+column]
