@@ -1,0 +1,43 @@
+package gcm
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"fmt"
+	"testing"
+)
+
+// A packet beside what crypto/cipher takes for it.
+func BenchmarkSeal(b *testing.B) {
+	key := make([]byte, 16)
+	block, _ := aes.NewCipher(key)
+	library, _ := cipher.NewGCM(block)
+	for _, n := range []int{68, 512, 1412} {
+		p, nonce, aad := make([]byte, n+TagLen), make([]byte, NonceLen), make([]byte, 8)
+		b.Run(fmt.Sprintf("library/%d", n), func(b *testing.B) {
+			b.SetBytes(int64(n))
+			for b.Loop() {
+				library.Seal(p[:0], nonce, p[:n], aad)
+			}
+		})
+		if !Available() {
+			continue
+		}
+		k, err := NewKey(key)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprintf("vectors/%d", n), func(b *testing.B) {
+			b.SetBytes(int64(n))
+			for b.Loop() {
+				k.Seal(p[:n], (*[TagLen]byte)(p[n:]), (*[NonceLen]byte)(nonce), aad)
+			}
+		})
+		b.Run(fmt.Sprintf("open/%d", n), func(b *testing.B) {
+			b.SetBytes(int64(n))
+			for b.Loop() {
+				k.Open(p[:n], (*[TagLen]byte)(p[n:]), (*[NonceLen]byte)(nonce), aad)
+			}
+		})
+	}
+}

@@ -1,0 +1,172 @@
+package gcm
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"math/rand/v2"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func random(rnd *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rnd.Uint32())
+	}
+	return b
+}
+
+// here reports whether there is something to test; where there is not, that no key is made is it.
+func here(t *testing.T) bool {
+	t.Helper()
+	if Available() {
+		return true
+	}
+	t.Log("this processor lacks the instructions: packets are for crypto/cipher here")
+	if _, err := NewKey(make([]byte, 16)); err == nil || !strings.Contains(err.Error(), "VAES") {
+		t.Errorf("a key nevertheless, or no reason why not: %v", err)
+	}
+	return false
+}
+
+// Seal and Open do what crypto/cipher does, with keys of every length, texts of every length
+// and alignment, and touch nothing beside the text.
+func TestAgreesWithTheLibrary(t *testing.T) {
+	if !here(t) {
+		return
+	}
+	rnd := rand.New(rand.NewPCG(1, 1))
+	lengths := []int{1408, 1412, 1500, 9000, 65535}
+	for n := range 600 {
+		lengths = append(lengths, n)
+	}
+	for _, keyLen := range []int{16, 24, 32} {
+		for _, n := range lengths {
+			key, nonce, aad, text := random(rnd, keyLen), random(rnd, NonceLen), random(rnd, rnd.IntN(MaxAAD+1)), random(rnd, n)
+			b, _ := aes.NewCipher(key)
+			library, _ := cipher.NewGCM(b)
+			want := library.Seal(nil, nonce, text, aad)
+			k, err := NewKey(key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const beside = 64
+			buf := random(rnd, beside+16+n+beside)
+			at := beside + rnd.IntN(16)
+			before := bytes.Clone(buf)
+			p := buf[at : at+n]
+			copy(p, text)
+			copy(before[at:], want[:n])
+			var tag [TagLen]byte
+			k.Seal(p, &tag, (*[NonceLen]byte)(nonce), aad)
+			if !bytes.Equal(buf, before) || !bytes.Equal(tag[:], want[n:]) {
+				t.Fatalf("key of %d bytes, text of %d, additional %d: sealed\n %x %x, want\n %x", keyLen, n, len(aad), buf[at:at+n], tag, want)
+			}
+			copy(before[at:], text)
+			if !k.Open(p, &tag, (*[NonceLen]byte)(nonce), aad) || !bytes.Equal(buf, before) {
+				t.Fatalf("key of %d bytes, text of %d, additional %d: not opened", keyLen, n, len(aad))
+			}
+		}
+	}
+}
+
+// Nothing is read or written behind a text, not even where there is no memory.
+func TestStaysWithinThePage(t *testing.T) {
+	if !here(t) {
+		return
+	}
+	page := os.Getpagesize()
+	mem, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mem)
+	if err := unix.Mprotect(mem[page:], unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	debug.SetPanicOnFault(true)
+	defer debug.SetPanicOnFault(false)
+	k, _ := NewKey(make([]byte, 32))
+	var tag [TagLen]byte
+	var nonce [NonceLen]byte
+	var counter [16]byte
+	for n := range 600 {
+		p := mem[page-n : page]
+		k.Seal(p, &tag, &nonce, nil)
+		if !k.Open(p, &tag, &nonce, nil) {
+			t.Fatalf("%d bytes: not opened", n)
+		}
+		k.Counter(p, &counter)
+		k.Counter(p, &counter)
+		if bytes.ContainsFunc(p, func(r rune) bool { return r != 0 }) {
+			t.Fatalf("%d bytes: not as before", n)
+		}
+	}
+}
+
+// A changed bit anywhere is found, and nothing is left of what it was in.
+func TestForgeriesAreCleared(t *testing.T) {
+	if !here(t) {
+		return
+	}
+	rnd := rand.New(rand.NewPCG(2, 1))
+	k, _ := NewKey(random(rnd, 16))
+	text, nonce, aad := random(rnd, 300), random(rnd, NonceLen), random(rnd, 12)
+	var tag [TagLen]byte
+	sealed := bytes.Clone(text)
+	k.Seal(sealed, &tag, (*[NonceLen]byte)(nonce), aad)
+	for bit := range 8 * (len(sealed) + TagLen + NonceLen + len(aad)) {
+		all := slices.Concat(sealed, tag[:], nonce, aad)
+		all[bit/8] ^= 1 << (bit % 8)
+		p, rest := all[:len(sealed)], all[len(sealed):]
+		if k.Open(p, (*[TagLen]byte)(rest), (*[NonceLen]byte)(rest[TagLen:]), rest[TagLen+NonceLen:]) {
+			t.Fatalf("with bit %d changed it is opened", bit)
+		}
+		if !bytes.Equal(p, make([]byte, len(p))) {
+			t.Fatalf("with bit %d changed there is something left", bit)
+		}
+	}
+}
+
+// Counter does what crypto/cipher does until its 32 bits are full.
+func TestCounterAgreesWithTheLibrary(t *testing.T) {
+	if !here(t) {
+		return
+	}
+	rnd := rand.New(rand.NewPCG(3, 1))
+	for n := range 1500 {
+		key, first, text := random(rnd, 16+8*rnd.IntN(3)), random(rnd, 16), random(rnd, n)
+		first[12] &= 0x7f
+		b, _ := aes.NewCipher(key)
+		want := make([]byte, n)
+		cipher.NewCTR(b, first).XORKeyStream(want, text)
+		k, _ := NewKey(key)
+		if k.Counter(text, (*[16]byte)(first)); !bytes.Equal(text, want) {
+			t.Fatalf("%d bytes:\n %x, want\n %x", n, text, want)
+		}
+	}
+}
+
+func TestNothingIsAllocatedAndNothingStays(t *testing.T) {
+	if !here(t) {
+		return
+	}
+	k, _ := NewKey(make([]byte, 16))
+	p, tag, nonce, aad := make([]byte, 1408), new([TagLen]byte), new([NonceLen]byte), make([]byte, 8)
+	if n := testing.AllocsPerRun(100, func() {
+		k.Seal(p, tag, nonce, aad)
+		k.Open(p, tag, nonce, aad)
+		k.Counter(p, (*[16]byte)(p))
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if k.Zero(); *k != (Key{}) {
+		t.Error("something of the key stays")
+	}
+}
