@@ -72,7 +72,7 @@ bench-veth: build ## beside Linux's own forwarding and DPDK, on veth; needs root
 
 # The sums let a test notice that a source changed and its object did not; kernels have
 # theirs from scripts/ptx.sh.
-gen: ## XDP programs and GPU kernels, from C
+gen: ## XDP programs and GPU kernels, from C; CONFORMANCE.md
 	scripts/need.sh $(GEN_NEEDS)
 	go generate ./...
 	for dir in $$(find . -name '*.bpf.c' -not -path './.git/*' -exec dirname {} + | sort -u); do \

@@ -218,7 +218,7 @@ func TestSteer(t *testing.T) {
 		if want == ToSocket {
 			action = xdpRedirect
 		}
-		expect(t, p, c.rule, c.frame, want, action)
+		t.Run(c.rule, func(t *testing.T) { expect(t, p, c.rule, c.frame, want, action) })
 	}
 
 	if err := p.program.Sockets.Delete(uint32(0)); err != nil {

@@ -2,7 +2,6 @@ package dataplane_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"net/netip"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/internal/testutil"
-	"github.com/warproute/warproute/packet"
 )
 
 // startWithWayBack starts the router with a route to the tests' sources, by port 0,
@@ -36,51 +34,6 @@ func (r *rig) startWithWayBack() {
 // decode takes a frame apart.
 func decode(frame []byte) gopacket.Packet {
 	return gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default)
-}
-
-// A source is told why its packet goes no further, from the address of the port where
-// it arrived, with a TTL of 64 on the wire.
-func TestSourcesAreTold(t *testing.T) {
-	v4 := func(dst string) []byte { return testutil.UDP4("192.0.2.1", dst, 1000, 53, make([]byte, 40)...) }
-	v6 := func(dst string) []byte { return testutil.UDP6("2001:db8::1", dst, 1000, 53, make([]byte, 40)...) }
-	big4 := testutil.Edit(testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2, make([]byte, 1473)...), 6, 0x40)
-	big6 := testutil.UDP6("2001:db8::1", "fd01::1", 1, 2, make([]byte, 1453)...)
-	for _, c := range []struct {
-		name       string
-		frame      []byte
-		kind, code byte
-		info       uint32
-	}{
-		{"TTL", testutil.Edit(v4("10.1.0.1"), 8, 1), 11, 0, 0},
-		{"hop limit", testutil.Edit(v6("fd01::1"), 7, 1), 3, 0, 0},
-		{"no route", v4("172.16.0.1"), 3, 0, 0},
-		{"no IPv6 route", v6("2001:db8:9::1"), 1, 0, 0},
-		{"MTU, don't fragment", big4, 3, 4, 1500},
-		{"IPv6 MTU", big6, 2, 0, 1500},
-	} {
-		r := newRig(t, 64)
-		r.queues[0].Play([][]byte{c.frame}, 1)
-		r.startWithWayBack()
-		r.wait("an error about "+c.name, func(s *dataplane.Stats) bool { return s.Ports[0].TxPackets == 1 })
-		s := r.stop()
-		if s.Made != 1 || s.Ports[0].Dropped() != 1 {
-			t.Errorf("%s: %d packets made, %d dropped", c.name, s.Made, s.Ports[0].Dropped())
-		}
-		p := decode(r.out[0][0])
-		var message []byte
-		if ip, is := p.NetworkLayer().(*layers.IPv4); is {
-			if message = ip.Payload; ip.TTL != 64 || ip.SrcIP.String() != "192.0.2.254" || ip.DstIP.String() != "192.0.2.1" || packet.Sum(r.out[0][0][14:34]) != 0xffff {
-				t.Errorf("%s: %v", c.name, p)
-			}
-		} else if ip, is := p.NetworkLayer().(*layers.IPv6); is {
-			if message = ip.Payload; ip.HopLimit != 64 || ip.SrcIP.String() != "2001:db8::fe" || ip.DstIP.String() != "2001:db8::1" {
-				t.Errorf("%s: %v", c.name, p)
-			}
-		}
-		if message[0] != c.kind || message[1] != c.code || binary.BigEndian.Uint32(message[4:]) != c.info || !bytes.HasPrefix(c.frame[14:], message[8:]) {
-			t.Errorf("%s: type %d, code %d, %d", c.name, message[0], message[1], binary.BigEndian.Uint32(message[4:]))
-		}
-	}
 }
 
 // However many packets are refused, few errors are sent.

@@ -31,6 +31,7 @@ type Config struct {
 	MaxPackets int           // of a chunk
 	MaxDelay   time.Duration // that a packet waits for its chunk to fill, at most
 	Spin       time.Duration // that a worker polls empty rings before it sleeps; 0: sleeps at once
+	Limits     icmp.Limits   // of the errors that all workers send together; the zero Limits are icmp.DefaultLimits
 
 	// Unresolved is told that packets wait for a neighbour: the one that the
 	// adjacency stands for, or dst itself where the adjacency is that of a
@@ -68,19 +69,25 @@ func New(cfg Config) (*Router, error) {
 	if cfg.Unresolved == nil {
 		cfg.Unresolved = func(uint32, netip.Addr) {}
 	}
+	if cfg.Limits == (icmp.Limits{}) {
+		cfg.Limits = icmp.DefaultLimits
+	}
 	r := &Router{ports: cfg.Ports, addresses: make([]atomic.Pointer[Addresses], cfg.Ports)}
 	for i, wc := range cfg.Workers {
 		w, err := newWorker(cfg, wc)
 		if err != nil {
 			return nil, fmt.Errorf("worker %d: %w", i, err)
 		}
-		limits := icmp.DefaultLimits // all workers together
-		limits.Global.PerSecond = max(1, limits.Global.PerSecond/len(cfg.Workers))
+		limits := cfg.Limits
+		limits.Global.PerSecond = share(limits.Global.PerSecond, len(cfg.Workers))
 		w.errands.limiter, w.errands.addresses = icmp.NewLimiter(limits), r.addresses
 		r.workers = append(r.workers, w)
 	}
 	return r, nil
 }
+
+// share is a worker's of a rate, which is none only where the rate is.
+func share(rate, workers int) int { return (rate + workers - 1) / workers }
 
 func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 	if len(wc.Queues) != cfg.Ports {

@@ -50,9 +50,28 @@ func (c *Config) check() (errs Errors) {
 	}
 	errs = append(errs, c.checkDuration("batch.max_delay", c.Batch.MaxDelay, MaxDelay)...)
 	errs = append(errs, c.checkDuration("busy_poll", c.BusyPoll, maxBusyPoll)...)
+	errs = append(errs, c.checkICMP()...)
 	errs = append(errs, c.checkListen()...)
 	errs = append(errs, c.checkSocket()...)
 	return append(errs, c.checkIPsec()...)
+}
+
+// maxErrors bounds rates and bursts of ICMP errors.
+const maxErrors = 1_000_000
+
+func (c *Config) checkICMP() (errs Errors) {
+	for _, v := range []struct {
+		key      string
+		n, least int
+	}{
+		{"icmp.per_second", c.ICMP.PerSecond, 0}, {"icmp.burst", c.ICMP.Burst, 1},
+		{"icmp.source_per_second", c.ICMP.SourcePerSecond, 0}, {"icmp.source_burst", c.ICMP.SourceBurst, 1},
+	} {
+		if v.n < v.least || v.n > maxErrors {
+			errs = append(errs, c.fault(v.key, fmt.Sprintf("%s: %d is out of range", v.key, v.n), fmt.Sprintf("write a number from %d to %d", v.least, maxErrors)))
+		}
+	}
+	return errs
 }
 
 func (c *Config) checkPorts() (errs Errors) {

@@ -25,6 +25,7 @@ type Config struct {
 	NAPI     NAPI
 	BusyPoll time.Duration // how long an idle worker polls before it sleeps, and with zero-copy the kernel for it
 	Checksum Checksum
+	ICMP     ICMP
 	IPsec    IPsec
 
 	file string              // where the values came from, for errors
@@ -93,6 +94,14 @@ const (
 	ChecksumTrust  Checksum = "trust"  // on none
 )
 
+// ICMP limits the ICMP errors that all workers send together: PerSecond in the long run, Burst
+// at once, of path MTU errors and again of all others; and of these, to one source, an
+// IPv4 address or IPv6 /64. A rate of 0 lets nothing pass.
+type ICMP struct {
+	PerSecond, Burst             int
+	SourcePerSecond, SourceBurst int
+}
+
 // Default is the configuration of a router with these ports and no file.
 func Default(ports ...string) *Config {
 	c := &Config{
@@ -102,6 +111,7 @@ func Default(ports ...string) *Config {
 		Control:  Control{Socket: "/run/warproute.sock"},
 		NAPI:     NAPIInterrupt,
 		Checksum: ChecksumAuto,
+		ICMP:     ICMP{PerSecond: 1000, Burst: 100, SourcePerSecond: 10, SourceBurst: 10},
 		IPsec:    IPsec{Source: SourceConfig, State: "/var/lib/warproute", Fragment: FragmentBefore},
 	}
 	for _, name := range ports {

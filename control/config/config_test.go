@@ -38,6 +38,7 @@ control: {socket: /tmp/w.sock}
 napi: interrupt
 busy_poll: 20us
 checksum: repair
+icmp: {per_second: 0, burst: 1, source_per_second: 2, source_burst: 3}
 ipsec: {source: xfrm, state: /tmp/w, mss_clamp: true, fragment: after}
 `))
 	if err != nil {
@@ -52,6 +53,7 @@ ipsec: {source: xfrm, state: /tmp/w, mss_clamp: true, fragment: after}
 		NAPI:     NAPIInterrupt,
 		BusyPoll: 20 * time.Microsecond,
 		Checksum: ChecksumRepair,
+		ICMP:     ICMP{0, 1, 2, 3},
 		IPsec:    IPsec{Source: SourceXFRM, State: "/tmp/w", MSSClamp: true, Fragment: FragmentAfter},
 	}
 	if diff := cmp.Diff(want, got, values); diff != "" {
@@ -66,7 +68,7 @@ func TestMistakes(t *testing.T) {
 		{"empty file", "", "f:1:1: there are no ports; name the interfaces to route between, as `- interface: eth0` below `ports:` or by --port eth0"},
 		{"empty list of ports", "engine: cpu\nports: []\n", "f:2:8: there are no ports; name the interfaces to route between, as `- interface: eth0` below `ports:` or by --port eth0"},
 		{"unknown key near a known one", onePort + "enigne: cpu\n", `f:2:1: unknown key "enigne"; did you mean "engine"?`},
-		{"unknown key near none", onePort + "vlans: {}\n", `f:2:1: unknown key "vlans"; the keys here are ports, engine, workers, batch, metrics, control, napi, busy_poll, checksum, ipsec`},
+		{"unknown key near none", onePort + "vlans: {}\n", `f:2:1: unknown key "vlans"; the keys here are ports, engine, workers, batch, metrics, control, napi, busy_poll, checksum, icmp, ipsec`},
 		{"unknown key inside", onePort + "batch:\n  max_packet: 5\n", `f:3:3: unknown key "max_packet" in batch; did you mean "max_packets"?`},
 		{"a misspelt interface is not also a missing one", "ports:\n  - interfce: lan0\n", `f:2:5: unknown key "interfce" in ports[0]; did you mean "interface"?`},
 		{"misspelt ports are not also missing", "port:\n  - interface: lan0\n", `f:1:1: unknown key "port"; did you mean "ports"?`},
@@ -77,7 +79,7 @@ func TestMistakes(t *testing.T) {
 		{"number for text", "ports: [{interface: 5}]\n", `f:1:21: ports[0].interface must be text, not the number 5; put it in quotes if it is meant: "5"`},
 		{"mapping for a list", "ports: {interface: lan0}\n", "f:1:9: ports must be a list, not a mapping; begin each of its entries with `- `"},
 		{"text for a mapping", "ports:\n  - lan0\n", "f:2:5: ports[0] must be a mapping with the keys interface, queues, mode, not the text \"lan0\"; write `key: value` lines below it"},
-		{"list for the file", "- a\n", "f:1:1: the file must be a mapping with the keys ports, engine, workers, batch, metrics, control, napi, busy_poll, checksum, ipsec, not a list; write `key: value` lines below it"},
+		{"list for the file", "- a\n", "f:1:1: the file must be a mapping with the keys ports, engine, workers, batch, metrics, control, napi, busy_poll, checksum, icmp, ipsec, not a list; write `key: value` lines below it"},
 		{"key without a value", onePort + "metrics:\n", "f:2:10: metrics has no value; give it one, or remove the line to have the default"},
 		{"alias", "ports: [{interface: &a lan0}, {interface: *a}]\n", "f:1:43: ports[1].interface refers to an anchor; write the value itself; aliases are not read here"},
 		{"port without an interface", "ports:\n  - mode: auto\n", "f:2:5: ports[0] has no interface; add `interface: NAME`, a name that `ip link` shows"},
@@ -89,6 +91,8 @@ func TestMistakes(t *testing.T) {
 		{"negative workers", onePort + "workers: -1\n", "f:2:10: workers: -1 is out of range; write 0 for one worker per queue, or a number up to 1024"},
 		{"chunk of nothing", onePort + "batch: {max_packets: 0}\n", "f:2:22: batch.max_packets: 0 is out of range; write a number from 1 to 2048"},
 		{"chunk too large", onePort + "batch: {max_packets: 2049}\n", "f:2:22: batch.max_packets: 2049 is out of range; write a number from 1 to 2048"},
+		{"a burst of no errors", onePort + "icmp: {burst: 0}\n", "f:2:15: icmp.burst: 0 is out of range; write a number from 1 to 1000000"},
+		{"a negative rate", onePort + "icmp: {source_per_second: -1}\n", "f:2:27: icmp.source_per_second: -1 is out of range; write a number from 0 to 1000000"},
 		{"duration without a unit", onePort + "batch: {max_delay: 50}\n", `f:2:20: batch.max_delay: "50" is not a duration; write a number and its unit (ns, us, ms, s), as in 50us or 1ms`},
 		{"two ways to receive", onePort + "napi: thread\nbusy_poll: 1us\n", "f:2:7: napi: thread and busy_poll: a worker that polls would keep the thread on its core from receiving; leave one of the two out"},
 		{"negative duration", onePort + "busy_poll: -1us\n", "f:2:12: busy_poll: -1µs is out of range; write a time from 0s to 10ms"},

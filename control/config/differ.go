@@ -12,6 +12,7 @@ func (a *Config) Differs(b *Config) string {
 		{"ports", slices.Equal(a.Ports, b.Ports)}, {"engine", a.Engine == b.Engine}, {"workers", a.Workers == b.Workers},
 		{"batch", a.Batch == b.Batch}, {"metrics", a.Metrics == b.Metrics}, {"control", a.Control == b.Control},
 		{"napi", a.NAPI == b.NAPI}, {"busy_poll", a.BusyPoll == b.BusyPoll}, {"checksum", a.Checksum == b.Checksum},
+		{"icmp", a.ICMP == b.ICMP},
 		{"ipsec.source", a.IPsec.Source == b.IPsec.Source}, {"ipsec.state", a.IPsec.State == b.IPsec.State},
 		{"ipsec.fragment", a.IPsec.Fragment == b.IPsec.Fragment}, {"ipsec.mss_clamp", a.IPsec.MSSClamp == b.IPsec.MSSClamp},
 	} {

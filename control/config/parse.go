@@ -74,6 +74,12 @@ func (r *reader) root() value {
 		field{"napi", oneOf(&c.NAPI, napis...)},
 		field{"busy_poll", duration(&c.BusyPoll)},
 		field{"checksum", oneOf(&c.Checksum, checksums...)},
+		field{"icmp", mapping(
+			field{"per_second", integer(&c.ICMP.PerSecond, "1000")},
+			field{"burst", integer(&c.ICMP.Burst, "100")},
+			field{"source_per_second", integer(&c.ICMP.SourcePerSecond, "10")},
+			field{"source_burst", integer(&c.ICMP.SourceBurst, "10")},
+		)},
 		field{"ipsec", r.ipsec()},
 	)
 }

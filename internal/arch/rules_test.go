@@ -62,7 +62,7 @@ var imports = []struct {
 
 	{"internal/service", []string{
 		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "umem", "internal/affinity", "internal/hist", "internal/napi",
-		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/sequences",
+		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/sequences", "packet/icmp",
 		"control/addresses", "control/config", "control/metrics", "control/mirror", "control/socket", "control/status", "control/xfrm",
 	}, "puts the parts of a router together; below it, parts do not know each other"},
 
@@ -77,6 +77,8 @@ var imports = []struct {
 	{"internal/lab/peer", []string{"internal/lab", "internal/lab/echo", "internal/lab/guest", "ipsec/suite"}, "Linux's ESP; shares the suites' names with ours and nothing else"},
 	{"internal/lab/peer/service", []string{"internal/lab/echo"}, "a program of the peer's guest"},
 	{"internal/testutil", []string{"batch", "fib", "lookup", "packet", "umem"}, "what several packages' tests share"},
+	{"internal/conformance", []string{"batch", "fib", "internal/testutil"}, "rules as packets and verdicts; knows no engine, so that it can judge all"},
+	{"internal/conformance/generate", []string{"internal/conformance"}, "writes the rules down"},
 	{"internal/oracle", nil, "answers that share no code with what they check"},
 	{"internal/routes", []string{"lookup"}, "tables and destinations for tests and benchmarks; those of the tables' own packages too, so it knows no table"},
 	{"internal/arch", nil, "reads the source, runs none of it"},

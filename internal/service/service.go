@@ -259,7 +259,7 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 	cfg := dataplane.Config{
 		FIB: s.fib, Ports: len(s.cfg.Ports),
 		MaxPackets: s.cfg.Batch.MaxPackets, MaxDelay: s.cfg.Batch.MaxDelay, Spin: s.cfg.BusyPoll,
-		Unresolved: s.mirror.Resolve,
+		Unresolved: s.mirror.Resolve, Limits: errorLimits(s.cfg.ICMP),
 	}
 	for i, m := range workers {
 		slab, err := batch.NewSlab(s.chunks, cfg.MaxPackets)

@@ -72,3 +72,13 @@ func UDP6(src, dst string, sport, dport uint16, payload ...byte) []byte {
 	return Frame(Ethernet(layers.EthernetTypeIPv6), IPv6(src, dst, layers.IPProtocolUDP),
 		&layers.UDP{SrcPort: layers.UDPPort(sport), DstPort: layers.UDPPort(dport)}, gopacket.Payload(payload))
 }
+
+// Raw4 is a whole IPv4 frame of a protocol, with what follows the IP header.
+func Raw4(src, dst string, proto byte, rest ...byte) []byte {
+	return Frame(Ethernet(layers.EthernetTypeIPv4), IPv4(src, dst, layers.IPProtocol(proto)), gopacket.Payload(rest))
+}
+
+// Raw6 is a whole IPv6 frame with a next header, and what follows the IP header.
+func Raw6(src, dst string, next byte, rest ...byte) []byte {
+	return Frame(Ethernet(layers.EthernetTypeIPv6), IPv6(src, dst, layers.IPProtocol(next)), gopacket.Payload(rest))
+}

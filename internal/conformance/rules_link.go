@@ -1,0 +1,91 @@
+package conformance
+
+import "github.com/warproute/warproute/batch"
+
+func linkRules() []Rule {
+	return []Rule{
+		{
+			Key: "link/headers", Source: "RFC 1812 5.3, RFC 2464", Status: Kept,
+			Says: "A forwarded frame has the next hop's and the port's link addresses, and everything else in it is as it came",
+			Does: "Both addresses are rewritten in place; of IP only TTL or hop limit and the header checksum change.",
+			Cases: []Case{
+				{Name: "IPv4", Frame: to4("10.1.0.9"), Verdict: forward(1)},
+				{Name: "IPv6", Frame: to6("fd01::9"), Verdict: forward(1)},
+				{Name: "back by the port it came from", Frame: to4("192.0.2.77"), Verdict: forward(0)},
+			},
+			Tests: []string{"dataplane/cpu.TestPacketsDoNotDisturbEachOther"},
+		},
+		{
+			Key: "link/padding", Source: "RFC 1812 5.2.2, RFC 894", Status: Kept,
+			Says: "What follows the packet in its frame is the link's padding, and is not forwarded",
+			Does: "Trimmed; the frame is as long as the packet.",
+			Cases: []Case{
+				{Name: "IPv4", Frame: padded(sized4("10.1.0.9", 30), 16), Verdict: forward(1)},
+				{Name: "IPv6", Frame: padded(sized6("fd01::9", 50), 2), Verdict: forward(1)},
+				{Name: "IPv4, more than a minimum frame", Frame: padded(to4("10.1.0.9"), 100), Verdict: forward(1)},
+			},
+			Tests: []string{"packet/icmp.TestPaddingIsNotQuoted", "packet/fragment.TestPaddingIsNotPayload"},
+		},
+		{
+			Key: "link/short", Source: "RFC 1812 5.2.2 (1)", Status: Kept,
+			Says: "A frame too short for the headers that it says it has is dropped",
+			Does: "Dropped silently.",
+			Cases: all(drop(batch.TooShort), nil,
+				Case{Name: "no frame", Frame: nil},
+				Case{Name: "Ethernet header cut", Frame: to4("10.1.0.9")[:13]},
+				Case{Name: "Ethernet header alone", Frame: to4("10.1.0.9")[:14]},
+				Case{Name: "IPv4 header cut", Frame: to4("10.1.0.9")[:33]},
+				Case{Name: "IPv6 header cut", Frame: to6("fd01::9")[:53]},
+			),
+		},
+		{
+			Key: "link/type", Source: "RFC 1122 2.3.3", Status: Linuxs,
+			Says: "A router understands more types of frame than IP: ARP, LLDP, 802.3 lengths",
+			Does: "Linux has them, and answers ARP. One that reached an engine would be dropped.",
+			Cases: all(drop(batch.EtherType), nil,
+				Case{Name: "ARP", Frame: etherType(to4("10.1.0.9"), 0x0806)},
+				Case{Name: "LLDP", Frame: etherType(to4("10.1.0.9"), 0x88cc)},
+				Case{Name: "a length", Frame: etherType(to4("10.1.0.9"), 46)},
+			),
+			Tests: []string{"afxdp.TestSteer/ARP request", "afxdp.TestSteer/LLDP", "afxdp.TestSteer/802.3 length instead of a type"},
+		},
+		{
+			Key: "link/other-station", Source: "RFC 1812 2.2.1", Status: Kept,
+			Says:  "Frames to another station's link address are not forwarded, though a promiscuous port receives them",
+			Does:  "Linux has them, and drops them.",
+			Tests: []string{"afxdp.TestSteer/IPv4 to another MAC", "afxdp.TestSteer/IPv6 to another MAC", "afxdp.TestSteer/MAC that differs in its first byte"},
+		},
+		{
+			Key: "link/broadcast", Source: "RFC 1812 5.3.4", Status: Kept,
+			Says:  "A packet that came as a broadcast or multicast of its link is not forwarded as a unicast, nor answered by an ICMP error",
+			Does:  "Linux has them, and drops them.",
+			Tests: []string{"afxdp.TestSteer/IPv4 to the broadcast MAC", "afxdp.TestSteer/IPv4 to a multicast MAC", "afxdp.TestSteer/IPv6 to a multicast MAC"},
+		},
+		{
+			Key: "link/vlan", Source: "IEEE 802.1Q, peers", Status: Linuxs,
+			Says:  "Tagged frames, priority tags (VLAN 0) and QinQ belong to their VLANs",
+			Does:  "Linux has them, and routes between VLAN interfaces by itself. A tag that the NIC stripped is not seen (`ethtool -K IFACE rxvlan off` keeps it).",
+			Tests: []string{"afxdp.TestSteer/802.1Q tag", "afxdp.TestSteer/802.1ad tag"},
+		},
+		{
+			Key: "link/unfinished-checksums", Source: "peers", Status: Kept,
+			Says: "L4 checksums that a veth's or virtio's sender left to its card are completed, others are left alone, wrong ones too",
+			Does: "On ports of such drivers (`checksum: auto`), where the field is the bare sum of the pseudo-header.",
+			Cases: []Case{
+				{Name: "IPv4, on a port that needs it", Frame: unfinished(to4("10.1.0.9")), Verdict: forward(1), Sent: [][]byte{rewritten(to4("10.1.0.9"), 1)}},
+				{Name: "IPv6, on a port that needs it", Frame: unfinished(to6("fd01::9")), Verdict: forward(1), Sent: [][]byte{rewritten(to6("fd01::9"), 1)}},
+				{Name: "IPv4, on another", Frame: unfinished(to4("10.1.0.9")), Port: 1, Verdict: forward(1)},
+				{Name: "IPv6, on another", Frame: unfinished(to6("fd01::9")), Port: 1, Verdict: forward(1)},
+				{Name: "a wrong one", Frame: edit(to4("10.1.0.9"), 26, 0xba, 0xad), Verdict: forward(1)},
+				{Name: "none in UDP over IPv4", Frame: edit(to4("10.1.0.9"), 26, 0, 0), Verdict: forward(1)},
+			},
+			Tests: []string{"packet.TestUnfinishedL4ChecksumsAreCompleted", "packet.TestCompletedUDPChecksumIsNeverZero", "packet.TestChecksumsThatMustStay", "packet.TestInnerChecksumsAreCompleted", "internal/e2e.TestIperf"},
+		},
+		{
+			Key: "link/order", Source: "RFC 1812 2.2.1, peers", Status: Kept,
+			Says:  "Packets of one flow leave in the order in which they came",
+			Does:  "All that share an ingress and an egress queue do. Only those that waited for a neighbour may be overtaken.",
+			Tests: []string{"dataplane.TestPacketsLeaveInOrderWhateverTheChunkSize", "dataplane.TestManyChunksInFlightKeepTheOrder", "dataplane.TestWaitingPacketsStayInOrder"},
+		},
+	}
+}
