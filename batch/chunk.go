@@ -34,10 +34,14 @@ func (f Frame) Ingress() uint16 { return f.Port &^ (Secured | Own | Cleared) }
 
 // Result is an engine's answer for one frame, in 8 bytes as Frame.
 type Result struct {
-	Addr    uint32 // forward: where the frame now starts; hold: the adjacency that is unresolved
+	Addr    uint32 // forward: where the frame now starts; hold: the adjacency that is unresolved; drop as mtu_exceeded: maybe MayCut
 	Len     uint16 // forward: its length, L2 padding trimmed; drop as mtu_exceeded: the size that fits
 	Verdict Verdict
 }
+
+// MayCut says that the router is the source of a packet that is too large, whatever it
+// carries, and may fragment it, in IPv6 too.
+const MayCut = 1<<32 - 1
 
 // Chunk is a batch of packets on its way through the router, as parallel
 // arrays: Out[i] answers In[i] for every i below N. Both columns live in memory

@@ -26,6 +26,7 @@ type errands struct {
 	limiter     *icmp.Limiter
 	addresses   []atomic.Pointer[Addresses] // by port; the router's
 	id          uint16                      // of the next IPv4 error
+	fragmentID  uint32                      // of the next IPv6 packet that is cut
 	reassembler *fragment.Reassembler       // nil until it is needed
 }
 
@@ -55,7 +56,7 @@ func (w *worker) refuse(f batch.Frame, r batch.Result, now time.Duration) {
 	reason := r.Verdict.Reason()
 	p := w.mem[f.Addr+packet.EthernetLen : uint64(f.Addr)+uint64(max(f.Len, packet.EthernetLen))]
 	switch {
-	case reason == batch.MTUExceeded && mayBeCut(p):
+	case reason == batch.MTUExceeded && (r.Addr == batch.MayCut || mayBeCut(p)):
 		if w.cut(f, p, int(r.Len)) {
 			w.pool.Put(f.Addr)
 			return
@@ -161,7 +162,7 @@ func mayBeCut(p []byte) bool {
 // cut queues the fragments of a packet, all or none. One that fits after all is not
 // queued: the engine would say the same of it again, and for ever.
 func (w *worker) cut(f batch.Frame, p []byte, mtu int) bool {
-	s, err := fragment.IPv4(p, mtu)
+	s, err := w.errands.split(p, mtu)
 	if err != nil || s.Count() < 2 || w.errands.n+s.Count() > errandQueue || w.pool.Len() < s.Count() {
 		return false
 	}
@@ -172,6 +173,15 @@ func (w *worker) cut(f batch.Frame, p []byte, mtu int) bool {
 		w.queue(to, s.Put(w.mem[to.Addr+packet.EthernetLen:][:umem.MaxFrameLen-packet.EthernetLen], i))
 	}
 	return true
+}
+
+// split plans the fragments of a packet that may be cut.
+func (e *errands) split(p []byte, mtu int) (fragment.Split, error) {
+	if p[0]>>4 == 4 {
+		return fragment.IPv4(p, mtu)
+	}
+	e.fragmentID++
+	return fragment.IPv6(p, mtu, e.fragmentID)
 }
 
 // isESPFragment reports whether a packet, which is for this host, is a fragment of ESP.

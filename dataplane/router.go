@@ -9,6 +9,7 @@ package dataplane
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -81,6 +82,7 @@ func New(cfg Config) (*Router, error) {
 		limits := cfg.Limits
 		limits.Global.PerSecond = share(limits.Global.PerSecond, len(cfg.Workers))
 		w.errands.limiter, w.errands.addresses = icmp.NewLimiter(limits), r.addresses
+		w.errands.fragmentID = rand.Uint32()>>8 | uint32(i)<<24 // apart from other workers'
 		r.workers = append(r.workers, w)
 	}
 	return r, nil

@@ -22,3 +22,25 @@ func (s *SA) InnerMTU(mtu, header int) int {
 	room := mtu - s.outer - s.udp - kept - espLen - s.suite.ICVLen - s.suite.IVLen
 	return kept + room&^(s.suite.Align-1) - trailerLen
 }
+
+// PathMTU returns the size of packets that fit the path to a tunnel's other end where that
+// is narrower than the port that leads there, in bytes; 0 if nobody said so.
+func (s *SA) PathMTU() int { return int(s.pathMTU.Load()) }
+
+// SetPathMTU notes what PathMTU returns. What MTU returns is not changed by it: that is to
+// be found anew with another generation of routes.
+func (s *SA) SetPathMTU(mtu int) { s.pathMTU.Store(uint32(mtu)) }
+
+// Used reports whether a packet may have left with a sequence number of which these are
+// the lower 32 bits: one of the last 2^31.
+func (s *SA) Used(low uint32) bool {
+	last := s.sequence.Load()
+	age := uint64(uint32(last) - low)
+	return age < 1<<31 && age < last
+}
+
+// MayBeCut reports whether packets that leave by the association may be fragmented where
+// those that they carry may.
+func (s *SA) MayBeCut() bool {
+	return s.c.Dst.Is4() && (s.c.Mode == Transport || s.c.DF != SetDF)
+}

@@ -24,6 +24,7 @@ type SA struct {
 
 	state    atomic.Uint32 // why every packet is refused, if so
 	mtu      atomic.Uint64 // see MTU
+	pathMTU  atomic.Uint32 // see PathMTU
 	limit    atomic.Uint64 // see Limit; 0: none
 	life     life
 	replay   window

@@ -96,6 +96,14 @@ func (h *IPv4) IncrementTTL() {
 	binary.BigEndian.PutUint16(h[10:12], ^uint16(sum+sum>>16))
 }
 
+// ClearDF lets routers fragment the packet, of which the header's checksum holds.
+func (h *IPv4) ClearDF() {
+	word := binary.BigEndian.Uint16(h[6:8])
+	hc := binary.BigEndian.Uint16(h[10:12])
+	binary.BigEndian.PutUint16(h[10:12], UpdateChecksum(hc, word, word&^0x4000))
+	h[6] &^= 0x40
+}
+
 // IPv6 is an IPv6 header.
 type IPv6 [IPv6Len]byte
 

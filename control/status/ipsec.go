@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -24,7 +25,8 @@ type SA struct {
 	Bytes     uint64 `json:"bytes"`
 	Replays   uint64 `json:"replays"`
 	Forgeries uint64 `json:"forgeries"`
-	State     string `json:"state"` // live, or expired
+	PathMTU   int    `json:"path_mtu"` // of the way to a tunnel's other end where routers said that it is narrow; 0: the port's
+	State     string `json:"state"`    // live, or expired
 }
 
 // SAs lists the associations of a gateway by name, direction and SPI. It is for whoever
@@ -40,7 +42,7 @@ func SAs(g *gateway.Gateway) []SA {
 		list = append(list, SA{
 			Name: c.Name, Direction: c.Direction.String(), Mode: c.Mode.String(), SPI: c.SPI, Src: c.Src.String(), Dst: c.Dst.String(),
 			Suite: c.Suite, ESN: c.ESN, Sequence: s.Sequence(), Packets: n.Packets, Bytes: n.Bytes, Replays: n.Replays, Forgeries: n.Forgeries,
-			State: state,
+			PathMTU: s.PathMTU(), State: state,
 		})
 	}
 	slices.SortFunc(list, func(a, b SA) int {
@@ -58,13 +60,17 @@ func SAs(g *gateway.Gateway) []SA {
 // WriteSAs writes a line for each association.
 func WriteSAs(w io.Writer, list []SA) error {
 	t := newTable(w)
-	t.row("NAME", "DIRECTION", "SPI", "FROM", "TO", "MODE", "SUITE", "STATE", "SEQUENCE", "PACKETS", "BYTES", "REPLAYS", "FORGERIES")
+	t.row("NAME", "DIRECTION", "SPI", "FROM", "TO", "MODE", "SUITE", "STATE", "PATH MTU", "SEQUENCE", "PACKETS", "BYTES", "REPLAYS", "FORGERIES")
 	for _, s := range list {
 		suite := s.Suite
 		if s.ESN {
 			suite += "-esn"
 		}
-		t.row(s.Name, s.Direction, fmt.Sprintf("%#x", s.SPI), s.Src, s.Dst, s.Mode, suite, s.State, s.Sequence, s.Packets, s.Bytes, s.Replays, s.Forgeries)
+		mtu := "-"
+		if s.PathMTU != 0 {
+			mtu = strconv.Itoa(s.PathMTU)
+		}
+		t.row(s.Name, s.Direction, fmt.Sprintf("%#x", s.SPI), s.Src, s.Dst, s.Mode, suite, s.State, mtu, s.Sequence, s.Packets, s.Bytes, s.Replays, s.Forgeries)
 	}
 	return t.flush()
 }

@@ -140,8 +140,11 @@ func (e *Engine) note(f *batch.Frame, r *batch.Result, t *Task, reason batch.Rea
 	}
 	if reason != ok {
 		*r = batch.Result{Verdict: batch.Drop(reason)}
-		if reason == batch.MTUExceeded { // and not protected yet
+		if reason == batch.MTUExceeded {
 			r.Len = uint16(e.ipsec.mtu)
+			if f.Port&batch.Secured != 0 { // it is ESP by now
+				r.Addr = batch.MayCut
+			}
 			return
 		}
 		if reason == batch.XfrmInNoStates {
@@ -324,12 +327,13 @@ func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
 		header, size = packet.IPv6Len, packet.IPv6Len+(*packet.IPv6)(p).PayloadLen()
 	}
 	fits := s.InnerMTU(list.mtus[j], header)
-	if !ipv4 {
-		fits = max(fits, minMTUIPv6)
-	}
 	switch {
 	case size <= fits:
 	case ipv4 && p[6]&0x40 == 0 && e.cutAfter(s): // it is protected whole
+	case !ipv4 && size <= minMTUIPv6: // so is what every way must carry (RFC 8200 section 5)
+	case !ipv4:
+		list.mtu = max(fits, minMTUIPv6)
+		return batch.MTUExceeded
 	case fits < minMTUIPv4:
 		return batch.XfrmOutError
 	default:
@@ -355,7 +359,7 @@ func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
 	if e.ipsec.gateway.ClampMSS {
 		clamp(p[:size], &list.l4[j], fits)
 	}
-	if t.fits(f, s) {
+	if size <= fits && t.fits(f, s) {
 		return reasonOf(e.prepare(f, size, s, t))
 	}
 	buf, at, _ := e.room(*f)
@@ -364,13 +368,21 @@ func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
 		return reasonOf(err)
 	}
 	e.moved(f, at, n)
+	if n > list.mtus[j] {
+		f.Port |= batch.Secured
+		list.mtu = list.mtus[j]
+		if p := e.frame(*f)[packet.EthernetLen:]; p[0]>>4 == 4 { // RFC 4213 section 3.2.2
+			(*packet.IPv4)(p).ClearDF()
+		}
+		return batch.MTUExceeded
+	}
 	return ok
 }
 
 // cutAfter reports whether packets of an association that are too large, and may be cut,
 // are cut when they are ESP: whole packets are all that transport mode takes.
 func (e *Engine) cutAfter(s *esp.SA) bool {
-	return s.Dst().Is4() && (s.Mode() == esp.Transport || e.ipsec.gateway.FragmentAfter)
+	return s.MayBeCut() && (s.Mode() == esp.Transport || e.ipsec.gateway.FragmentAfter)
 }
 
 // clamp lowers what a TCP segment announces to what fits a packet of mtu bytes. l4 is of an
@@ -389,9 +401,9 @@ func clamp(p []byte, l4 *packet.L4, mtu int) {
 	}
 }
 
-// mtuOf returns what fits through the port by which packets of an association leave; it
-// is large where no route leads there or the port is down, as the packets find out by
-// themselves.
+// mtuOf returns what fits through the port by which packets of an association leave, and
+// the path behind; it is large where no route leads there or the port is down, as the
+// packets find out by themselves.
 func (e *Engine) mtuOf(s *esp.SA) int {
 	generation := e.fib.Generation()
 	if mtu, is := s.MTU(generation); is {
@@ -407,6 +419,9 @@ func (e *Engine) mtuOf(s *esp.SA) int {
 		if m := fib.Port(atomic.LoadUint64(&e.words.Ports[adj.Port()])).MTU(); m != 0 {
 			mtu = int(m)
 		}
+	}
+	if m := s.PathMTU(); m != 0 {
+		mtu = min(mtu, m)
 	}
 	s.SetMTU(generation, mtu)
 	return mtu

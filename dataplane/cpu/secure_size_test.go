@@ -144,3 +144,77 @@ func TestCuttingAfterProtecting(t *testing.T) {
 		}
 	}
 }
+
+// A path that is narrower than the port counts instead: sources are told what fits it, and
+// ESP that may be cut is. It is found anew when the generation of routes moves.
+func TestPathsNarrowerThanThePort(t *testing.T) {
+	const path, fits = 1300, (1300-20-8-8-16)&^3 - 2
+	udp := func(n int, df byte) []byte {
+		return testutil.Edit(testutil.UDP4("192.0.2.1", "10.1.0.9", 1, 2, make([]byte, n-28)...), 6, df)
+	}
+	for _, c := range []struct {
+		rule  string
+		frame []byte
+		after bool
+		df    esp.DFPolicy
+		want  batch.Verdict
+		len   uint16
+		spi   bool // it is ESP afterwards
+	}{
+		{"it fits", udp(fits, 0x40), false, esp.CopyDF, batch.Forward(1), 14 + 1300, true},
+		{"it may not be cut", udp(fits+1, 0x40), true, esp.CopyDF, batch.Drop(batch.MTUExceeded), fits, false},
+		{"to be cut before", udp(fits+1, 0), false, esp.CopyDF, batch.Drop(batch.MTUExceeded), fits, false},
+		{"to be cut after", udp(fits+1, 0), true, esp.CopyDF, batch.Drop(batch.MTUExceeded), path, true},
+		{"ESP that may not be cut is cut before", udp(fits+1, 0), true, esp.SetDF, batch.Drop(batch.MTUExceeded), fits, false},
+	} {
+		w, g, s := secured(t, config(esp.Out, false), func(e *esp.Config) { e.DF = c.df })
+		g.FragmentAfter = c.after
+		if r := w.submit(1, udp(1400, 0x40))[0]; r.Verdict != batch.Forward(1) {
+			t.Fatalf("before the path is known: %v", r.Verdict)
+		}
+		s.SetPathMTU(path)
+		w.net.Bump()
+		r := w.submit(1, c.frame)[0]
+		b := w.received(0)
+		if r.Verdict == c.want && r.Verdict == batch.Forward(1) {
+			b = w.bytes(r)
+		}
+		_, _, is := esp.Inbound(b[packet.EthernetLen:])
+		if r.Verdict != c.want || r.Len > c.len || r.Len < c.len-3 || is != c.spi {
+			t.Errorf("%s: %v, %d bytes, protected %v; want %v, %d", c.rule, r.Verdict, r.Len, is, c.want, c.len)
+		}
+		if secured := w.chunk.In[0].Port&batch.Secured != 0; secured != c.spi {
+			t.Errorf("%s: it counts as protected: %v", c.rule, secured)
+		}
+		s.SetPathMTU(0)
+		w.net.Bump()
+		if r := w.submit(1, udp(1400, 0x40))[0]; r.Verdict != batch.Forward(1) {
+			t.Errorf("%s: after the path is forgotten: %v", c.rule, r.Verdict)
+		}
+	}
+}
+
+// An IPv6 packet that every way must carry is protected where it does not fit, and the ESP
+// packet is the router's to fragment, whatever carries it.
+func TestWhatEveryWayMustCarryIsCutAsESP(t *testing.T) {
+	const path = 1300
+	for _, outer6 := range []bool{false, true} {
+		w, _, s := secured(t, config(esp.Out, outer6))
+		s.SetPathMTU(path)
+		frame := testutil.UDP6("2001:db8::1", "fd01::9", 1, 2, make([]byte, minMTUIPv6-48)...)
+		r := w.submit(1, frame)[0]
+		p := w.received(0)[packet.EthernetLen:]
+		if _, _, is := esp.Inbound(p); r != (batch.Result{Addr: batch.MayCut, Len: path, Verdict: batch.Drop(batch.MTUExceeded)}) || !is {
+			t.Errorf("outer IPv6 %v: %+v, protected %v", outer6, r, is)
+		}
+		if h := (*packet.IPv4)(p); !outer6 && (p[6]&0x40 != 0 || !h.ChecksumOK()) {
+			t.Errorf("the packet may not be fragmented: % x", p[:packet.IPv4Len])
+		}
+		w, _, s = secured(t, config(esp.Out, outer6))
+		s.SetPathMTU(path)
+		frame = testutil.UDP6("2001:db8::1", "fd01::9", 1, 2, make([]byte, minMTUIPv6-48+1)...)
+		if r := w.submit(1, frame)[0]; r != (batch.Result{Len: minMTUIPv6, Verdict: batch.Drop(batch.MTUExceeded)}) {
+			t.Errorf("outer IPv6 %v, a byte more: %+v", outer6, r)
+		}
+	}
+}

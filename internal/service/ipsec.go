@@ -9,6 +9,7 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/control/pathmtu"
 	"github.com/warproute/warproute/control/xfrm"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -66,9 +67,20 @@ func (s *Service) startIPsec() error {
 	}
 	s.ipsec.gateway.ClampMSS = s.cfg.IPsec.MSSClamp
 	s.ipsec.gateway.FragmentAfter = s.cfg.IPsec.Fragment == config.FragmentAfter
+	if s.paths, err = pathmtu.Watch(s.learn); err != nil {
+		return err
+	}
 	s.ticking = make(chan struct{})
 	s.ticked.Go(s.tick)
 	return nil
+}
+
+// learn is told what routers say of packets that did not fit their way.
+func (s *Service) learn(t gateway.TooBig) {
+	if s.ipsec.gateway.Learn(t, batch.Clock()) {
+		s.fib.Retry() // what fits is looked at anew
+		s.log.Info("the path to another gateway is narrower than its port", "gateway", t.Dst, "mtu", t.MTU)
+	}
 }
 
 // tick looks after IPsec until it ends.
@@ -80,6 +92,9 @@ func (s *Service) tick() {
 		case <-s.ticking:
 			return
 		case <-ticker.C:
+			if s.ipsec.gateway.Widen(batch.Clock()) {
+				s.fib.Retry()
+			}
 			s.mu.Lock()
 			err := s.ipsec.tick()
 			old := s.ipsec.old()
@@ -138,6 +153,9 @@ func (s *Service) withGateway(f func(*gateway.Gateway)) {
 // stopIPsec is for when no worker runs any more.
 func (s *Service) stopIPsec() error {
 	var errs []error
+	if s.paths != nil {
+		s.paths.Close()
+	}
 	if s.xfrm != nil {
 		errs = append(errs, s.xfrm.Close())
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/metrics"
 	"github.com/warproute/warproute/control/mirror"
+	"github.com/warproute/warproute/control/pathmtu"
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/control/xfrm"
@@ -52,6 +53,7 @@ type Service struct {
 	fib       *fib.FIB
 	ipsec     *protection  // nil: nothing is protected
 	xfrm      *xfrm.Mirror // nil: the configuration says what to protect
+	paths     *pathmtu.Watcher
 	addresses *addresses.Watcher
 	mirror    *mirror.Mirror
 	router    *dataplane.Router

@@ -29,6 +29,7 @@ type Gateway struct {
 	bundles []*bundle // by number
 	numbers map[string]uint32
 	holders holders
+	paths   paths
 }
 
 // bundle is what policies name: the outbound association of the day, or, inbound, all
@@ -93,6 +94,7 @@ func (g *Gateway) Keep(s *ipsec.SA) error {
 	if c.Direction == ipsec.In {
 		return g.sad.Add(s)
 	}
+	g.paths.add(s)
 	if b := g.bundles[c.Bundle]; !slices.Contains(b.out, s) {
 		b.out = append(b.out, s)
 	}
@@ -110,6 +112,7 @@ func (g *Gateway) Remove(s *ipsec.SA) {
 	if c.Direction == ipsec.In {
 		g.sad.Remove(s)
 	} else {
+		g.paths.remove(s)
 		b := g.bundles[c.Bundle]
 		b.out = slices.DeleteFunc(b.out, func(x *ipsec.SA) bool { return x == s })
 		var newest *ipsec.SA

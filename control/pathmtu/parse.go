@@ -1,0 +1,69 @@
+package pathmtu
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/packet"
+)
+
+const (
+	headerLen = 8 // of an ICMP error, in front of the packet that it quotes
+	espLen    = 8 // SPI and sequence number
+	udpLen    = 8
+	protoESP  = 50
+)
+
+// parseIPv4 reads "fragmentation needed" (RFC 792, RFC 1191 section 4) that quotes ESP.
+// Raw sockets get ICMP before its checksum was looked at.
+func parseIPv4(msg []byte) (t gateway.TooBig, ok bool) {
+	const unreachable, needed = 3, 4
+	if len(msg) < headerLen+packet.IPv4Len || msg[0] != unreachable || msg[1] != needed || packet.Checksum(msg) != 0 {
+		return t, false
+	}
+	quote := msg[headerLen:]
+	h := (*packet.IPv4)(quote)
+	at := h.HeaderLen()
+	if h.Version() != 4 || at < packet.IPv4Len || at > len(quote) || h.FragmentOffset() != 0 {
+		return t, false
+	}
+	t = gateway.TooBig{
+		Src: netip.AddrFrom4([4]byte(quote[12:])), Dst: netip.AddrFrom4([4]byte(quote[16:])),
+		Size: h.TotalLen(), MTU: int(binary.BigEndian.Uint16(msg[6:])),
+	}
+	return t, quoted(&t, h.Protocol(), quote[at:])
+}
+
+// parseIPv6 reads "packet too big" (RFC 4443 section 3.2) that quotes ESP. A gateway sends
+// it without extension headers.
+func parseIPv6(msg []byte) (t gateway.TooBig, ok bool) {
+	const tooBig = 2
+	if len(msg) < headerLen+packet.IPv6Len || msg[0] != tooBig {
+		return t, false
+	}
+	quote := msg[headerLen:]
+	h := (*packet.IPv6)(quote)
+	mtu := binary.BigEndian.Uint32(msg[4:])
+	if quote[0]>>4 != 6 || mtu > 1<<16 {
+		return t, false
+	}
+	t = gateway.TooBig{
+		Src: netip.AddrFrom16(h.Src()), Dst: netip.AddrFrom16(h.Dst()),
+		Size: packet.IPv6Len + h.PayloadLen(), MTU: int(mtu),
+	}
+	return t, quoted(&t, h.NextHeader(), quote[packet.IPv6Len:])
+}
+
+// quoted reads SPI and sequence number from what is quoted behind an IP header. A router
+// that quotes no more than 8 bytes (RFC 792) of ESP in UDP does not tell.
+func quoted(t *gateway.TooBig, proto packet.Protocol, p []byte) bool {
+	if proto == packet.UDP && len(p) >= udpLen {
+		proto, p = protoESP, p[udpLen:]
+	}
+	if proto != protoESP || len(p) < espLen {
+		return false
+	}
+	t.SPI, t.Sequence = binary.BigEndian.Uint32(p), binary.BigEndian.Uint32(p[4:])
+	return true
+}

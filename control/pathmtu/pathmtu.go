@@ -1,0 +1,104 @@
+// Package pathmtu hears what routers say of packets that a gateway sent and that did not
+// fit their way (RFC 1191, RFC 8201).
+//
+// Such errors are addressed to the gateway, so Linux has them. Linux gives a copy of each
+// to raw sockets: two of these, one a family, with a filter for the types, are all that it
+// takes. What is said may be forged; gateway.Learn judges it.
+package pathmtu
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/ipsec/gateway"
+)
+
+// Watcher listens until it is closed.
+type Watcher struct {
+	conns []*net.IPConn
+	done  sync.WaitGroup
+}
+
+// family is what differs between ICMP and ICMPv6.
+type family struct {
+	network string
+	filter  func(fd int) error // lets one type pass, and what is like it
+	parse   func(msg []byte) (gateway.TooBig, bool)
+}
+
+var families = []family{
+	{"ip4:icmp", func(fd int) error {
+		const icmpFilter, unreachable = 1, 3
+		return unix.SetsockoptInt(fd, unix.SOL_RAW, icmpFilter, ^(1 << unreachable))
+	}, parseIPv4},
+	{"ip6:ipv6-icmp", func(fd int) error {
+		const tooBig = 2
+		var block unix.ICMPv6Filter
+		for i := range block.Data {
+			block.Data[i] = ^uint32(0)
+		}
+		block.Data[0] &^= 1 << tooBig
+		return unix.SetsockoptICMPv6Filter(fd, unix.SOL_ICMPV6, unix.ICMPV6_FILTER, &block)
+	}, parseIPv6},
+}
+
+// Watch calls tell with every error about ESP that arrives in the network namespace of the
+// calling thread, on goroutines of its own. It needs CAP_NET_RAW.
+func Watch(tell func(gateway.TooBig)) (*Watcher, error) {
+	w := &Watcher{}
+	for _, f := range families {
+		conn, err := f.listen()
+		if errors.Is(err, unix.EAFNOSUPPORT) { // a host without IPv6
+			continue
+		}
+		if err != nil {
+			w.Close()
+			return nil, fmt.Errorf("listen to %s for packets that are too big: %w", f.network, err)
+		}
+		w.conns = append(w.conns, conn)
+		w.done.Go(func() { f.hear(conn, tell) })
+	}
+	return w, nil
+}
+
+func (f *family) listen() (*net.IPConn, error) {
+	conn, err := net.ListenIP(f.network, nil)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		err = errors.Join(raw.Control(func(fd uintptr) { err = f.filter(int(fd)) }), err)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// hear reads messages until the socket is closed.
+func (f *family) hear(conn *net.IPConn, tell func(gateway.TooBig)) {
+	buf := make([]byte, 1<<11) // errors are shorter (RFC 1812 section 4.3.2.3, RFC 4443 section 3.2)
+	for {
+		n, _, err := conn.ReadFromIP(buf)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if t, ok := f.parse(buf[:n]); err == nil && ok {
+			tell(t)
+		}
+	}
+}
+
+// Close ends the watch. When it returns, nothing is told any more.
+func (w *Watcher) Close() {
+	for _, c := range w.conns {
+		c.Close()
+	}
+	w.done.Wait()
+}
