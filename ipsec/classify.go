@@ -18,8 +18,8 @@ func Inbound(p []byte) (spi uint32, espOffset int, ok bool) {
 	if surelyNot(p) {
 		return 0, 0, false
 	}
-	h, ok := parse(p)
-	if !ok || !h.extend(p[:h.total], false) || h.fragment {
+	var h header
+	if !h.parse(p) || !h.extend(p[:h.total], false) || h.fragment {
 		return 0, 0, false
 	}
 	espOffset = h.len
@@ -66,8 +66,8 @@ func surelyNot(p []byte) bool {
 // Keepalive reports whether p, a valid IP packet, is what a NAT is kept open with
 // (RFC 3948 section 2.3): one byte of ones to PortNATT. Receivers ignore it.
 func Keepalive(p []byte) bool {
-	h, ok := parse(p)
-	if !ok || !h.extend(p[:h.total], false) || h.fragment || packet.Protocol(p[h.nextAt]) != packet.UDP {
+	var h header
+	if !h.parse(p) || !h.extend(p[:h.total], false) || h.fragment || packet.Protocol(p[h.nextAt]) != packet.UDP {
 		return false
 	}
 	u := p[h.len:h.total]

@@ -78,8 +78,8 @@ func (s *SA) Find(w int, buf []byte, at, n int, in *Incoming) Error {
 		return InBufferError
 	}
 	p := buf[at : at+n]
-	h, ok := parse(p)
-	if !ok || !h.extend(p[:h.total], false) || h.fragment {
+	var h header
+	if !h.parse(p) || !h.extend(p[:h.total], false) || h.fragment {
 		return InHdrError
 	}
 	p = p[:h.total]
@@ -95,7 +95,7 @@ func (s *SA) Find(w int, buf []byte, at, n int, in *Incoming) Error {
 		add(&s.workers[w].replays, 1)
 		return InStateSeqError
 	}
-	*in = Incoming{ESP: at + from, End: at + to, Seq: seq, Header: h.len, NextAt: h.nextAt, TOS: h.tos}
+	in.ESP, in.End, in.Seq, in.Header, in.NextAt, in.TOS = at+from, at+to, seq, h.len, h.nextAt, h.tos
 	return OK
 }
 
@@ -165,8 +165,8 @@ func padded(b []byte) bool {
 // unwrap checks the packet that a tunnel carried in p and returns its length. What
 // is behind it conceals how long it is (RFC 4303 section 2.7).
 func unwrap(p []byte, next packet.Protocol, outerTOS byte) (int, Error) {
-	h, ok := parse(p)
-	if !ok || next != protoIPv4 && next != protoIPv6 || h.v4 != (next == protoIPv4) {
+	var h header
+	if !h.parse(p) || next != protoIPv4 && next != protoIPv6 || h.v4 != (next == protoIPv4) {
 		return 0, InStateModeError
 	}
 	if !passECN(p, &h, outerTOS) {

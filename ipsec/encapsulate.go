@@ -43,8 +43,8 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 		return OutError
 	}
 	p := buf[at : at+n]
-	h, ok := parse(p)
-	if !ok {
+	var h header
+	if !h.parse(p) {
 		return OutStateModeError
 	}
 	n = h.total // what Ethernet padded stays behind
@@ -96,7 +96,7 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 	trailer[pad], trailer[pad+1] = byte(pad), byte(next)
 	binary.BigEndian.PutUint32(buf[esp:], s.c.SPI)
 	binary.BigEndian.PutUint32(buf[esp+4:], uint32(seq))
-	*o = Outgoing{At: start, Len: end - start, ESP: esp, Seq: seq}
+	o.At, o.Len, o.ESP, o.Seq = start, end-start, esp, seq
 	return OK
 }
 

@@ -72,7 +72,8 @@ func FuzzEncapsulate(f *testing.F) {
 			}
 			return
 		}
-		h, _ := parse(p)
+		var h header
+		h.parse(p)
 		at, n, e = in.Decapsulate(0, buf, at, n)
 		if h.extend(p[:h.total], true); e == InDummy && c.Mode == Transport && packet.Protocol(p[h.nextAt]) == packet.NoNext {
 			return // an IPv6 packet that is empty says what a dummy says

@@ -42,28 +42,28 @@ type header struct {
 	df       bool   // may not be fragmented on the way; always so for IPv6
 }
 
-// parse reads the header of the IP packet that p begins with. Its total length is
-// within p.
-func parse(p []byte) (h header, ok bool) {
+// parse reads the header of the IP packet that p begins with, into a header that is new. Its
+// total length is within p.
+func (h *header) parse(p []byte) (ok bool) {
 	if len(p) < packet.IPv4Len {
-		return h, false
+		return false
 	}
 	switch p[0] >> 4 {
 	case 4:
 		ip := (*packet.IPv4)(p)
 		h.v4, h.total, h.len, h.nextAt, h.tos = true, ip.TotalLen(), ip.HeaderLen(), 9, p[1]
 		h.fragment, h.df = ip.Fragmented(), p[6]&0x40 != 0
-		return h, h.len >= packet.IPv4Len && h.len <= h.total && h.total <= len(p)
+		return h.len >= packet.IPv4Len && h.len <= h.total && h.total <= len(p)
 	case 6:
 		if len(p) < packet.IPv6Len {
-			return h, false
+			return false
 		}
 		word := binary.BigEndian.Uint32(p)
 		h.total, h.len, h.nextAt = packet.IPv6Len+(*packet.IPv6)(p).PayloadLen(), packet.IPv6Len, 6
 		h.tos, h.flow, h.df = byte(word>>20), word&0xfffff, true
-		return h, h.total <= len(p)
+		return h.total <= len(p)
 	}
-	return h, false
+	return false
 }
 
 // extend moves the end of an IPv6 header behind the extension headers in front of

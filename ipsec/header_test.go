@@ -28,7 +28,8 @@ func mendIPv4(p []byte) {
 }
 
 func tos(p []byte) byte {
-	h, _ := parse(p)
+	var h header
+	h.parse(p)
 	return h.tos
 }
 

@@ -161,7 +161,8 @@ func roundTrip(t *testing.T, rnd *rand.Rand, out, in *SA, v4 bool, n int) {
 	if n > 8 && out.suite.Cipher != suite.Null && bytes.Contains(f[at:at+length], p[len(p)-8:]) {
 		fail("sent in clear")
 	}
-	h, ok := parse(f[at : at+length])
+	var h header
+	ok := h.parse(f[at : at+length])
 	if !ok || h.total != length || h.v4 && !(*packet.IPv4)(f[at:]).ChecksumOK() {
 		fail("encapsulated to a malformed packet: % x", f[at:at+length])
 	}

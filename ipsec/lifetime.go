@@ -110,14 +110,20 @@ func (s *SA) HardExpired() bool {
 	return s.state.Load() == expired
 }
 
-// Count adds packets of a worker that an engine protected by itself, as a device
-// does. It reports false when the hard lifetime does not permit them.
+// Count adds packets of a worker, as Encapsulate and Decapsulate do; engines that have a
+// device do the rest call it. It reports false when the hard lifetime does not permit them.
+// Between Expect and Release they may not show in Stats yet.
 func (s *SA) Count(w int, packets, bytes uint64) bool {
 	if !s.life.use(packets, bytes) {
 		s.raise(expired)
 		return false
 	}
-	add(&s.workers[w].packets, packets)
-	add(&s.workers[w].bytes, bytes)
+	mine := &s.workers[w]
+	if l := &mine.lease; l.open {
+		l.packets, l.bytes = l.packets+packets, l.bytes+bytes
+		return true
+	}
+	add(&mine.packets, packets)
+	add(&mine.bytes, bytes)
 	return true
 }

@@ -29,14 +29,20 @@ func (s *SA) Reserve(n int) (first uint64, count int) {
 // lease is the sequence numbers that a worker has taken and not used yet: from next up to
 // end, which is not one of them.
 type lease struct {
-	next, end uint64
-	expected  int // packets for which numbers will be needed
+	next, end      uint64
+	expected       int    // packets for which numbers will be needed
+	open           bool   // from Expect to Release
+	packets, bytes uint64 // counted since: a store that others read costs more than a packet's header
 }
 
 // Expect tells that a worker has one more packet to protect. The first that it protects
 // takes the numbers of all that are expected, so that workers of one association do not
 // contend for every packet. Release comes behind the last.
-func (s *SA) Expect(w int) { s.workers[w].lease.expected++ }
+func (s *SA) Expect(w int) {
+	l := &s.workers[w].lease
+	l.expected++
+	l.open = true
+}
 
 // next takes a sequence number for a worker's packet.
 func (s *SA) next(w int) (seq uint64, ok bool) {
@@ -56,9 +62,17 @@ func (s *SA) next(w int) (seq uint64, ok bool) {
 // Release gives back the numbers that expected packets did not take, if nobody has taken
 // any since; otherwise they leave a gap.
 func (s *SA) Release(w int) {
-	l := &s.workers[w].lease
+	mine := &s.workers[w]
+	l := &mine.lease
+	if !l.open {
+		return
+	}
 	if l.next != l.end {
 		s.sequence.CompareAndSwap(l.end-1, l.next-1)
+	}
+	if l.packets > 0 {
+		add(&mine.packets, l.packets)
+		add(&mine.bytes, l.bytes)
 	}
 	*l = lease{}
 }

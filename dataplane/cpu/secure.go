@@ -198,9 +198,10 @@ func (s *ipsec) list(b []byte, i int, by *esp.SA, l4 packet.L4) {
 	n, p := s.n, b[packet.EthernetLen:]
 	s.at[n], s.by[n] = int32(i), by
 	if p[0]>>4 == 4 {
-		s.flows[n] = gateway.FlowIPv4(p)
+		gateway.ReadIPv4(&s.flows[n], p)
 	} else {
-		s.flows[n], s.l4[n] = gateway.FlowIPv6(p, l4), l4
+		gateway.ReadIPv6(&s.flows[n], p, l4)
+		s.l4[n] = l4
 	}
 	s.n = n + 1
 }

@@ -13,20 +13,32 @@ import (
 type Flow = policy.Flow
 
 // FlowIPv4 returns the flow of a valid packet without options.
-func FlowIPv4(p []byte) Flow {
-	h := (*packet.IPv4)(p)
-	src, dst := ports(h.Protocol(), p[packet.IPv4Len:h.TotalLen()], h.Fragmented())
-	return policy.IPv4Flow(h.Src(), h.Dst(), uint8(h.Protocol()), src, dst)
+func FlowIPv4(p []byte) (f Flow) {
+	ReadIPv4(&f, p)
+	return f
 }
 
 // FlowIPv6 returns the flow of a valid packet whose transport header is at l4.
-func FlowIPv6(p []byte, l4 packet.L4) Flow {
+func FlowIPv6(p []byte, l4 packet.L4) (f Flow) {
+	ReadIPv6(&f, p, l4)
+	return f
+}
+
+// ReadIPv4 does what FlowIPv4 does where f lies.
+func ReadIPv4(f *Flow, p []byte) {
+	h := (*packet.IPv4)(p)
+	src, dst := ports(h.Protocol(), p[packet.IPv4Len:h.TotalLen()], h.Fragmented())
+	f.SetIPv4(h.Src(), h.Dst(), uint8(h.Protocol()), src, dst)
+}
+
+// ReadIPv6 does what FlowIPv6 does where f lies.
+func ReadIPv6(f *Flow, p []byte, l4 packet.L4) {
 	proto := l4.Proto
 	if l4.Later && proto.IsExtension() { // the first fragment has what it leads to
 		proto = policy.HiddenProtocol
 	}
 	src, dst := ports(proto, p[l4.Offset:packet.IPv6Len+(*packet.IPv6)(p).PayloadLen()], l4.Fragment)
-	return policy.IPv6Flow((*[16]byte)(p[8:24]), (*[16]byte)(p[24:40]), uint8(proto), src, dst)
+	f.SetIPv6((*[16]byte)(p[8:24]), (*[16]byte)(p[24:40]), uint8(proto), src, dst)
 }
 
 // ports reads the ports, or what counts as such. Of no fragment, not even the first:

@@ -25,13 +25,28 @@ const HiddenPort uint32 = 1<<16 + 1
 const HiddenProtocol = 44 // the Fragment header's, which nothing else has
 
 // IPv4Flow is a flow between addresses in host byte order.
-func IPv4Flow(src, dst uint32, protocol uint8, sport, dport uint32) Flow {
-	return Flow{ipv4Key(src), ipv4Key(dst), sport, dport, protocol, false}
+func IPv4Flow(src, dst uint32, protocol uint8, sport, dport uint32) (f Flow) {
+	f.SetIPv4(src, dst, protocol, sport, dport)
+	return f
 }
 
 // IPv6Flow is a flow between addresses in network byte order.
-func IPv6Flow(src, dst *[16]byte, protocol uint8, sport, dport uint32) Flow {
-	return Flow{ipv6Key(src), ipv6Key(dst), sport, dport, protocol, true}
+func IPv6Flow(src, dst *[16]byte, protocol uint8, sport, dport uint32) (f Flow) {
+	f.SetIPv6(src, dst, protocol, sport, dport)
+	return f
+}
+
+// SetIPv4 makes a flow what IPv4Flow returns, where it lies: a copy would wait for the
+// stores of what it is made of.
+func (f *Flow) SetIPv4(src, dst uint32, protocol uint8, sport, dport uint32) {
+	f.src, f.dst = ipv4Key(src), ipv4Key(dst)
+	f.sport, f.dport, f.protocol, f.wide = sport, dport, protocol, false
+}
+
+// SetIPv6 does the same for IPv6Flow.
+func (f *Flow) SetIPv6(src, dst *[16]byte, protocol uint8, sport, dport uint32) {
+	f.src, f.dst = ipv6Key(src), ipv6Key(dst)
+	f.sport, f.dport, f.protocol, f.wide = sport, dport, protocol, true
 }
 
 // ICMPError reports whether a flow is of ICMP or ICMPv6 errors, which quote a packet.
