@@ -94,8 +94,7 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 		trailer[i] = byte(i + 1)
 	}
 	trailer[pad], trailer[pad+1] = byte(pad), byte(next)
-	binary.BigEndian.PutUint32(buf[esp:], s.c.SPI)
-	binary.BigEndian.PutUint32(buf[esp+4:], uint32(seq))
+	binary.BigEndian.PutUint64(buf[esp:], uint64(s.c.SPI)<<32|seq&math.MaxUint32)
 	o.At, o.Len, o.ESP, o.Seq = start, end-start, esp, seq
 	return OK
 }

@@ -79,12 +79,18 @@ func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task,
 	s.gateway.MayEnterAll(s.enter[:], s.flows[:s.n], s.by[:])
 	s.gateway.ProtectAll(s.sas[:], s.leave[:], s.flows[:s.n])
 	e.judgeQuotes(in)
+	var last *esp.SA
+	mtu := 0
 	for j, sa := range s.sas[:s.n] {
-		if sa != nil {
-			s.mtus[j] = e.mtuOf(sa)
-			s.seen += sa.Touch(s.worker, tasks == nil)
-			sa.Expect(s.worker)
+		if sa == nil {
+			continue
 		}
+		if sa != last {
+			last, mtu = sa, e.mtuOf(sa)
+			s.seen += sa.Touch(s.worker, tasks == nil)
+		}
+		s.mtus[j] = mtu
+		sa.Expect(s.worker)
 	}
 	for j := range s.n {
 		i := int(s.at[j])

@@ -5,12 +5,14 @@ package gcm
 // Available is false: the code is for one processor.
 func Available() bool { return false }
 
-func seal512(key *uint32, dst, src *byte, n int, first, aad *[16]byte, lengths *[2]uint64, tag *[16]byte) {
+func seal512(key *uint32, dst, src *byte, n int, firstLow, firstHigh, aadLow, aadHigh, aadBits uint64, tag *[16]byte) {
 	panic("gcm: not available")
 }
 
-func open512(key *uint32, dst, src *byte, n int, first, aad *[16]byte, lengths *[2]uint64, tag *[16]byte) {
+func open512(key *uint32, dst, src *byte, n int, firstLow, firstHigh, aadLow, aadHigh, aadBits uint64, tag *[16]byte) {
 	panic("gcm: not available")
 }
 
-func counter512(key *uint32, dst, src *byte, n int, first *[16]byte) { panic("gcm: not available") }
+func counter512(key *uint32, dst, src *byte, n int, firstLow, firstHigh uint64) {
+	panic("gcm: not available")
+}

@@ -2,19 +2,20 @@
 
 package gcm
 
-// counter512 combines n bytes with the stream that begins with a counter block.
+// counter512 combines n bytes with the stream that begins with the counter block of
+// two words, in the order of their bytes in memory.
 //
 //go:noescape
-func counter512(key *uint32, dst *byte, src *byte, n int, first *[16]byte)
+func counter512(key *uint32, dst *byte, src *byte, n int, firstLow uint64, firstHigh uint64)
 
 // seal512 encrypts n bytes and writes their tag. first is the counter block of the tag,
-// the text's follow; aad is authenticated too, in a block that zeros fill up, and lengths is the
-// last block that is: both their words are numbers of bits, of text in the first.
+// the text's follow. aad is authenticated too, in a block that zeros fill up, and is so many
+// bits. Blocks are words, for a block in memory waits for the stores that it was made by.
 //
 //go:noescape
-func seal512(key *uint32, dst *byte, src *byte, n int, first *[16]byte, aad *[16]byte, lengths *[2]uint64, tag *[16]byte)
+func seal512(key *uint32, dst *byte, src *byte, n int, firstLow uint64, firstHigh uint64, aadLow uint64, aadHigh uint64, aadBits uint64, tag *[16]byte)
 
 // open512 decrypts n bytes and writes the tag that they should have; else as seal512.
 //
 //go:noescape
-func open512(key *uint32, dst *byte, src *byte, n int, first *[16]byte, aad *[16]byte, lengths *[2]uint64, tag *[16]byte)
+func open512(key *uint32, dst *byte, src *byte, n int, firstLow uint64, firstHigh uint64, aadLow uint64, aadHigh uint64, aadBits uint64, tag *[16]byte)

@@ -24,21 +24,24 @@ DATA polynomial<>+0(SB)/8, $0x0000000000000001
 DATA polynomial<>+8(SB)/8, $0xc200000000000000
 GLOBL polynomial<>(SB), RODATA|NOPTR, $16
 
-// func counter512(key *uint32, dst *byte, src *byte, n int, first *[16]byte)
+// func counter512(key *uint32, dst *byte, src *byte, n int, firstLow uint64, firstHigh uint64)
 // Requires: AVX, AVX512BW, AVX512F, BMI2, CMOV, VAES
-TEXT ·counter512(SB), NOSPLIT, $0-40
+TEXT ·counter512(SB), NOSPLIT, $0-48
 	MOVQ            key+0(FP), AX
 	MOVQ            dst+8(FP), CX
 	MOVQ            src+16(FP), DX
 	MOVQ            n+24(FP), BX
-	MOVQ            first+32(FP), SI
-	MOVLQZX         496(AX), DI
-	MOVQ            DI, R8
-	SHLQ            $0x04, R8
-	LEAQ            256(AX)(R8*1), R8
+	MOVLQZX         496(AX), SI
+	MOVQ            SI, DI
+	SHLQ            $0x04, DI
+	LEAQ            256(AX)(DI*1), DI
 	VBROADCASTI32X4 reverse<>+0(SB), Z0
 	VBROADCASTI32X4 steps<>+0(SB), Z2
-	VBROADCASTI32X4 (SI), Z1
+	MOVQ            firstLow+32(FP), R8
+	VMOVQ           R8, X1
+	MOVQ            firstHigh+40(FP), R8
+	VPINSRQ         $0x01, R8, X1, X1
+	VSHUFI32X4      $0x00, Z1, Z1, Z1
 	VPSHUFB         Z0, Z1, Z1
 	VPADDD          lanes<>+0(SB), Z1, Z1
 
@@ -103,7 +106,7 @@ group:
 	VAESENC         Z7, Z4, Z4
 	VAESENC         Z7, Z5, Z5
 	VAESENC         Z7, Z6, Z6
-	CMPQ            DI, $0x0a
+	CMPQ            SI, $0x0a
 	JEQ             lastGroup
 	VBROADCASTI32X4 416(AX), Z7
 	VAESENC         Z7, Z3, Z3
@@ -115,7 +118,7 @@ group:
 	VAESENC         Z7, Z4, Z4
 	VAESENC         Z7, Z5, Z5
 	VAESENC         Z7, Z6, Z6
-	CMPQ            DI, $0x0c
+	CMPQ            SI, $0x0c
 	JEQ             lastGroup
 	VBROADCASTI32X4 448(AX), Z7
 	VAESENC         Z7, Z3, Z3
@@ -129,7 +132,7 @@ group:
 	VAESENC         Z7, Z6, Z6
 
 lastGroup:
-	VBROADCASTI32X4 (R8), Z7
+	VBROADCASTI32X4 (DI), Z7
 	VAESENCLAST     Z7, Z3, Z3
 	VAESENCLAST     Z7, Z4, Z4
 	VAESENCLAST     Z7, Z5, Z5
@@ -154,29 +157,29 @@ lastGroup:
 rest:
 	TESTQ           BX, BX
 	JZ              end
-	XORQ            SI, SI
+	XORQ            R8, R8
 	MOVQ            $-1, R9
 	MOVQ            BX, R10
 	TESTQ           BX, BX
-	CMOVQLT         SI, R10
+	CMOVQLT         R8, R10
 	BZHIQ           R10, R9, R10
 	KMOVQ           R10, K1
 	SUBQ            $0x40, BX
 	MOVQ            BX, R10
 	TESTQ           BX, BX
-	CMOVQLT         SI, R10
+	CMOVQLT         R8, R10
 	BZHIQ           R10, R9, R10
 	KMOVQ           R10, K2
 	SUBQ            $0x40, BX
 	MOVQ            BX, R10
 	TESTQ           BX, BX
-	CMOVQLT         SI, R10
+	CMOVQLT         R8, R10
 	BZHIQ           R10, R9, R10
 	KMOVQ           R10, K3
 	SUBQ            $0x40, BX
 	MOVQ            BX, R10
 	TESTQ           BX, BX
-	CMOVQLT         SI, R10
+	CMOVQLT         R8, R10
 	BZHIQ           R10, R9, R10
 	KMOVQ           R10, K4
 	SUBQ            $0x40, BX
@@ -238,7 +241,7 @@ rest:
 	VAESENC         Z0, Z4, Z4
 	VAESENC         Z0, Z5, Z5
 	VAESENC         Z0, Z6, Z6
-	CMPQ            DI, $0x0a
+	CMPQ            SI, $0x0a
 	JEQ             lastRest
 	VBROADCASTI32X4 416(AX), Z0
 	VAESENC         Z0, Z3, Z3
@@ -250,7 +253,7 @@ rest:
 	VAESENC         Z0, Z4, Z4
 	VAESENC         Z0, Z5, Z5
 	VAESENC         Z0, Z6, Z6
-	CMPQ            DI, $0x0c
+	CMPQ            SI, $0x0c
 	JEQ             lastRest
 	VBROADCASTI32X4 448(AX), Z0
 	VAESENC         Z0, Z3, Z3
@@ -264,7 +267,7 @@ rest:
 	VAESENC         Z0, Z6, Z6
 
 lastRest:
-	VBROADCASTI32X4 (R8), Z0
+	VBROADCASTI32X4 (DI), Z0
 	VAESENCLAST     Z0, Z3, Z3
 	VAESENCLAST     Z0, Z4, Z4
 	VAESENCLAST     Z0, Z5, Z5
@@ -286,29 +289,34 @@ end:
 	VZEROUPPER
 	RET
 
-// func seal512(key *uint32, dst *byte, src *byte, n int, first *[16]byte, aad *[16]byte, lengths *[2]uint64, tag *[16]byte)
+// func seal512(key *uint32, dst *byte, src *byte, n int, firstLow uint64, firstHigh uint64, aadLow uint64, aadHigh uint64, aadBits uint64, tag *[16]byte)
 // Requires: AES, AVX, AVX2, AVX512BW, AVX512F, BMI2, CMOV, VAES, VPCLMULQDQ
-TEXT ·seal512(SB), NOSPLIT, $0-64
+TEXT ·seal512(SB), NOSPLIT, $0-80
 	MOVQ            key+0(FP), AX
 	MOVQ            dst+8(FP), CX
 	MOVQ            src+16(FP), DX
 	MOVQ            n+24(FP), BX
-	MOVQ            first+32(FP), SI
-	MOVLQZX         496(AX), DI
-	MOVQ            DI, R8
-	SHLQ            $0x04, R8
-	LEAQ            256(AX)(R8*1), R8
+	MOVLQZX         496(AX), SI
+	MOVQ            SI, DI
+	SHLQ            $0x04, DI
+	LEAQ            256(AX)(DI*1), DI
 	VBROADCASTI32X4 reverse<>+0(SB), Z0
 	VBROADCASTI32X4 steps<>+0(SB), Z2
-	VBROADCASTI32X4 (SI), Z1
+	MOVQ            firstLow+32(FP), R8
+	VMOVQ           R8, X1
+	MOVQ            firstHigh+40(FP), R8
+	VPINSRQ         $0x01, R8, X1, X1
+	VSHUFI32X4      $0x00, Z1, Z1, Z1
 	VPSHUFB         Z0, Z1, Z1
 	VPADDD          lanes<>+0(SB), Z1, Z1
 	VPSRLD          $0x02, Z2, Z4
 	VPADDD          Z4, Z1, Z1
 	VBROADCASTI32X4 polynomial<>+0(SB), Z7
-	LEAQ            (AX), SI
-	MOVQ            aad+40(FP), R9
-	VMOVDQU         (R9), X8
+	LEAQ            (AX), R8
+	MOVQ            aadLow+48(FP), R9
+	VMOVQ           R9, X8
+	MOVQ            aadHigh+56(FP), R9
+	VPINSRQ         $0x01, R9, X8, X8
 	VPSHUFB         X0, X8, X8
 	VMOVDQU         240(AX), X3
 	VPCLMULQDQ      $0x00, Z3, Z8, Z9
@@ -385,7 +393,7 @@ group:
 	VAESENC         Z9, Z4, Z4
 	VAESENC         Z9, Z5, Z5
 	VAESENC         Z9, Z6, Z6
-	CMPQ            DI, $0x0a
+	CMPQ            SI, $0x0a
 	JEQ             lastGroup
 	VBROADCASTI32X4 416(AX), Z9
 	VAESENC         Z9, Z3, Z3
@@ -397,7 +405,7 @@ group:
 	VAESENC         Z9, Z4, Z4
 	VAESENC         Z9, Z5, Z5
 	VAESENC         Z9, Z6, Z6
-	CMPQ            DI, $0x0c
+	CMPQ            SI, $0x0c
 	JEQ             lastGroup
 	VBROADCASTI32X4 448(AX), Z9
 	VAESENC         Z9, Z3, Z3
@@ -411,7 +419,7 @@ group:
 	VAESENC         Z9, Z6, Z6
 
 lastGroup:
-	VBROADCASTI32X4 (R8), Z9
+	VBROADCASTI32X4 (DI), Z9
 	VAESENCLAST     Z9, Z3, Z3
 	VAESENCLAST     Z9, Z4, Z4
 	VAESENCLAST     Z9, Z5, Z5
@@ -430,14 +438,14 @@ lastGroup:
 	VMOVDQU64       Z6, 192(CX)
 	VPSHUFB         Z0, Z3, Z3
 	VPXORQ          Z8, Z3, Z3
-	VMOVDQU64       (SI), Z12
+	VMOVDQU64       (R8), Z12
 	VPCLMULQDQ      $0x00, Z12, Z3, Z9
 	VPCLMULQDQ      $0x11, Z12, Z3, Z11
 	VPCLMULQDQ      $0x01, Z12, Z3, Z10
 	VPCLMULQDQ      $0x10, Z12, Z3, Z12
 	VPXORQ          Z12, Z10, Z10
 	VPSHUFB         Z0, Z4, Z4
-	VMOVDQU64       64(SI), Z13
+	VMOVDQU64       64(R8), Z13
 	VPCLMULQDQ      $0x00, Z13, Z4, Z12
 	VPXORQ          Z12, Z9, Z9
 	VPCLMULQDQ      $0x11, Z13, Z4, Z12
@@ -446,7 +454,7 @@ lastGroup:
 	VPCLMULQDQ      $0x10, Z13, Z4, Z4
 	VPTERNLOGD      $0x96, Z12, Z4, Z10
 	VPSHUFB         Z0, Z5, Z5
-	VMOVDQU64       128(SI), Z4
+	VMOVDQU64       128(R8), Z4
 	VPCLMULQDQ      $0x00, Z4, Z5, Z12
 	VPXORQ          Z12, Z9, Z9
 	VPCLMULQDQ      $0x11, Z4, Z5, Z12
@@ -455,7 +463,7 @@ lastGroup:
 	VPCLMULQDQ      $0x10, Z4, Z5, Z4
 	VPTERNLOGD      $0x96, Z12, Z4, Z10
 	VPSHUFB         Z0, Z6, Z6
-	VMOVDQU64       192(SI), Z4
+	VMOVDQU64       192(R8), Z4
 	VPCLMULQDQ      $0x00, Z4, Z6, Z12
 	VPXORQ          Z12, Z9, Z9
 	VPCLMULQDQ      $0x11, Z4, Z6, Z12
@@ -510,8 +518,8 @@ rest:
 	SUBQ            $0x40, R10
 	ADDQ            $0x0f, BX
 	ANDQ            $-16, BX
-	SUBQ            BX, SI
-	ADDQ            $0x00000100, SI
+	SUBQ            BX, R8
+	ADDQ            $0x00000100, R8
 	VPSHUFB         Z0, Z1, Z3
 	VPADDD          Z2, Z1, Z1
 	VPSHUFB         Z0, Z1, Z4
@@ -570,7 +578,7 @@ rest:
 	VAESENC         Z1, Z4, Z4
 	VAESENC         Z1, Z5, Z5
 	VAESENC         Z1, Z6, Z6
-	CMPQ            DI, $0x0a
+	CMPQ            SI, $0x0a
 	JEQ             lastRest
 	VBROADCASTI32X4 416(AX), Z1
 	VAESENC         Z1, Z3, Z3
@@ -582,7 +590,7 @@ rest:
 	VAESENC         Z1, Z4, Z4
 	VAESENC         Z1, Z5, Z5
 	VAESENC         Z1, Z6, Z6
-	CMPQ            DI, $0x0c
+	CMPQ            SI, $0x0c
 	JEQ             lastRest
 	VBROADCASTI32X4 448(AX), Z1
 	VAESENC         Z1, Z3, Z3
@@ -596,7 +604,7 @@ rest:
 	VAESENC         Z1, Z6, Z6
 
 lastRest:
-	VBROADCASTI32X4 (R8), Z1
+	VBROADCASTI32X4 (DI), Z1
 	VAESENCLAST     Z1, Z3, Z3
 	VAESENCLAST     Z1, Z4, Z4
 	VAESENCLAST     Z1, Z5, Z5
@@ -619,14 +627,14 @@ lastRest:
 	VMOVDQU8.Z      Z6, K4, Z6
 	VPSHUFB         Z0, Z3, Z3
 	VPXORQ          Z8, Z3, Z3
-	VMOVDQU64       (SI), Z1
+	VMOVDQU64       (R8), Z1
 	VPCLMULQDQ      $0x00, Z1, Z3, Z9
 	VPCLMULQDQ      $0x11, Z1, Z3, Z11
 	VPCLMULQDQ      $0x01, Z1, Z3, Z10
 	VPCLMULQDQ      $0x10, Z1, Z3, Z12
 	VPXORQ          Z12, Z10, Z10
 	VPSHUFB         Z0, Z4, Z4
-	VMOVDQU64       64(SI), Z1
+	VMOVDQU64       64(R8), Z1
 	VPCLMULQDQ      $0x00, Z1, Z4, Z12
 	VPXORQ          Z12, Z9, Z9
 	VPCLMULQDQ      $0x11, Z1, Z4, Z12
@@ -635,7 +643,7 @@ lastRest:
 	VPCLMULQDQ      $0x10, Z1, Z4, Z1
 	VPTERNLOGD      $0x96, Z12, Z1, Z10
 	VPSHUFB         Z0, Z5, Z5
-	VMOVDQU64       128(SI), Z1
+	VMOVDQU64       128(R8), Z1
 	VPCLMULQDQ      $0x00, Z1, Z5, Z12
 	VPXORQ          Z12, Z9, Z9
 	VPCLMULQDQ      $0x11, Z1, Z5, Z12
@@ -644,7 +652,7 @@ lastRest:
 	VPCLMULQDQ      $0x10, Z1, Z5, Z1
 	VPTERNLOGD      $0x96, Z12, Z1, Z10
 	VPSHUFB         Z0, Z6, Z6
-	VMOVDQU64       192(SI), Z1
+	VMOVDQU64       192(R8), Z1
 	VPCLMULQDQ      $0x00, Z1, Z6, Z12
 	VPXORQ          Z12, Z9, Z9
 	VPCLMULQDQ      $0x11, Z1, Z6, Z12
@@ -664,10 +672,13 @@ lastRest:
 	VPXOR           X12, X11, X8
 
 end:
-	MOVQ       lengths+48(FP), CX
-	MOVQ       first+32(FP), DX
-	MOVQ       tag+56(FP), BX
-	VPXOR      (CX), X8, X8
+	MOVQ       n+24(FP), CX
+	MOVQ       tag+72(FP), DX
+	SHLQ       $0x03, CX
+	VMOVQ      CX, X4
+	MOVQ       aadBits+64(FP), CX
+	VPINSRQ    $0x01, CX, X4, X4
+	VPXOR      X4, X8, X8
 	VMOVDQU    240(AX), X3
 	VPCLMULQDQ $0x00, Z3, Z8, Z9
 	VPCLMULQDQ $0x11, Z3, Z8, Z11
@@ -682,7 +693,10 @@ end:
 	VPTERNLOGD $0x96, Z12, Z10, Z11
 	VMOVDQA    X11, X8
 	VPSHUFB    X0, X8, X8
-	VMOVDQU    (DX), X4
+	MOVQ       firstLow+32(FP), CX
+	VMOVQ      CX, X4
+	MOVQ       firstHigh+40(FP), CX
+	VPINSRQ    $0x01, CX, X4, X4
 	VPXOR      256(AX), X4, X4
 	VAESENC    272(AX), X4, X4
 	VAESENC    288(AX), X4, X4
@@ -693,45 +707,50 @@ end:
 	VAESENC    368(AX), X4, X4
 	VAESENC    384(AX), X4, X4
 	VAESENC    400(AX), X4, X4
-	CMPQ       DI, $0x0a
+	CMPQ       SI, $0x0a
 	JEQ        lastTag
 	VAESENC    416(AX), X4, X4
 	VAESENC    432(AX), X4, X4
-	CMPQ       DI, $0x0c
+	CMPQ       SI, $0x0c
 	JEQ        lastTag
 	VAESENC    448(AX), X4, X4
 	VAESENC    464(AX), X4, X4
 
 lastTag:
-	VAESENCLAST (R8), X4, X4
+	VAESENCLAST (DI), X4, X4
 	VPXOR       X4, X8, X8
-	VMOVDQU     X8, (BX)
+	VMOVDQU     X8, (DX)
 	VZEROUPPER
 	RET
 
-// func open512(key *uint32, dst *byte, src *byte, n int, first *[16]byte, aad *[16]byte, lengths *[2]uint64, tag *[16]byte)
+// func open512(key *uint32, dst *byte, src *byte, n int, firstLow uint64, firstHigh uint64, aadLow uint64, aadHigh uint64, aadBits uint64, tag *[16]byte)
 // Requires: AES, AVX, AVX2, AVX512BW, AVX512F, BMI2, CMOV, VAES, VPCLMULQDQ
-TEXT ·open512(SB), NOSPLIT, $0-64
+TEXT ·open512(SB), NOSPLIT, $0-80
 	MOVQ            key+0(FP), AX
 	MOVQ            dst+8(FP), CX
 	MOVQ            src+16(FP), DX
 	MOVQ            n+24(FP), BX
-	MOVQ            first+32(FP), SI
-	MOVLQZX         496(AX), DI
-	MOVQ            DI, R8
-	SHLQ            $0x04, R8
-	LEAQ            256(AX)(R8*1), R8
+	MOVLQZX         496(AX), SI
+	MOVQ            SI, DI
+	SHLQ            $0x04, DI
+	LEAQ            256(AX)(DI*1), DI
 	VBROADCASTI32X4 reverse<>+0(SB), Z0
 	VBROADCASTI32X4 steps<>+0(SB), Z2
-	VBROADCASTI32X4 (SI), Z1
+	MOVQ            firstLow+32(FP), R8
+	VMOVQ           R8, X1
+	MOVQ            firstHigh+40(FP), R8
+	VPINSRQ         $0x01, R8, X1, X1
+	VSHUFI32X4      $0x00, Z1, Z1, Z1
 	VPSHUFB         Z0, Z1, Z1
 	VPADDD          lanes<>+0(SB), Z1, Z1
 	VPSRLD          $0x02, Z2, Z4
 	VPADDD          Z4, Z1, Z1
 	VBROADCASTI32X4 polynomial<>+0(SB), Z7
-	LEAQ            (AX), SI
-	MOVQ            aad+40(FP), R9
-	VMOVDQU         (R9), X8
+	LEAQ            (AX), R8
+	MOVQ            aadLow+48(FP), R9
+	VMOVQ           R9, X8
+	MOVQ            aadHigh+56(FP), R9
+	VPINSRQ         $0x01, R9, X8, X8
 	VPSHUFB         X0, X8, X8
 	VMOVDQU         240(AX), X3
 	VPCLMULQDQ      $0x00, Z3, Z8, Z6
@@ -808,7 +827,7 @@ group:
 	VAESENC         Z9, Z4, Z4
 	VAESENC         Z9, Z5, Z5
 	VAESENC         Z9, Z6, Z6
-	CMPQ            DI, $0x0a
+	CMPQ            SI, $0x0a
 	JEQ             lastGroup
 	VBROADCASTI32X4 416(AX), Z9
 	VAESENC         Z9, Z3, Z3
@@ -820,7 +839,7 @@ group:
 	VAESENC         Z9, Z4, Z4
 	VAESENC         Z9, Z5, Z5
 	VAESENC         Z9, Z6, Z6
-	CMPQ            DI, $0x0c
+	CMPQ            SI, $0x0c
 	JEQ             lastGroup
 	VBROADCASTI32X4 448(AX), Z9
 	VAESENC         Z9, Z3, Z3
@@ -834,7 +853,7 @@ group:
 	VAESENC         Z9, Z6, Z6
 
 lastGroup:
-	VBROADCASTI32X4 (R8), Z9
+	VBROADCASTI32X4 (DI), Z9
 	VAESENCLAST     Z9, Z3, Z3
 	VAESENCLAST     Z9, Z4, Z4
 	VAESENCLAST     Z9, Z5, Z5
@@ -853,14 +872,14 @@ lastGroup:
 	VMOVDQU64       Z6, 192(CX)
 	VPSHUFB         Z0, Z9, Z9
 	VPXORQ          Z8, Z9, Z9
-	VMOVDQU64       (SI), Z13
+	VMOVDQU64       (R8), Z13
 	VPCLMULQDQ      $0x00, Z13, Z9, Z6
 	VPCLMULQDQ      $0x11, Z13, Z9, Z12
 	VPCLMULQDQ      $0x01, Z13, Z9, Z11
 	VPCLMULQDQ      $0x10, Z13, Z9, Z9
 	VPXORQ          Z9, Z11, Z11
 	VPSHUFB         Z0, Z10, Z10
-	VMOVDQU64       64(SI), Z13
+	VMOVDQU64       64(R8), Z13
 	VPCLMULQDQ      $0x00, Z13, Z10, Z9
 	VPXORQ          Z9, Z6, Z6
 	VPCLMULQDQ      $0x11, Z13, Z10, Z9
@@ -869,7 +888,7 @@ lastGroup:
 	VPCLMULQDQ      $0x10, Z13, Z10, Z10
 	VPTERNLOGD      $0x96, Z9, Z10, Z11
 	VPSHUFB         Z0, Z4, Z4
-	VMOVDQU64       128(SI), Z10
+	VMOVDQU64       128(R8), Z10
 	VPCLMULQDQ      $0x00, Z10, Z4, Z9
 	VPXORQ          Z9, Z6, Z6
 	VPCLMULQDQ      $0x11, Z10, Z4, Z9
@@ -878,7 +897,7 @@ lastGroup:
 	VPCLMULQDQ      $0x10, Z10, Z4, Z4
 	VPTERNLOGD      $0x96, Z9, Z4, Z11
 	VPSHUFB         Z0, Z5, Z5
-	VMOVDQU64       192(SI), Z4
+	VMOVDQU64       192(R8), Z4
 	VPCLMULQDQ      $0x00, Z4, Z5, Z9
 	VPXORQ          Z9, Z6, Z6
 	VPCLMULQDQ      $0x11, Z4, Z5, Z9
@@ -933,8 +952,8 @@ rest:
 	SUBQ            $0x40, R10
 	ADDQ            $0x0f, BX
 	ANDQ            $-16, BX
-	SUBQ            BX, SI
-	ADDQ            $0x00000100, SI
+	SUBQ            BX, R8
+	ADDQ            $0x00000100, R8
 	VPSHUFB         Z0, Z1, Z3
 	VPADDD          Z2, Z1, Z1
 	VPSHUFB         Z0, Z1, Z4
@@ -993,7 +1012,7 @@ rest:
 	VAESENC         Z1, Z4, Z4
 	VAESENC         Z1, Z5, Z5
 	VAESENC         Z1, Z6, Z6
-	CMPQ            DI, $0x0a
+	CMPQ            SI, $0x0a
 	JEQ             lastRest
 	VBROADCASTI32X4 416(AX), Z1
 	VAESENC         Z1, Z3, Z3
@@ -1005,7 +1024,7 @@ rest:
 	VAESENC         Z1, Z4, Z4
 	VAESENC         Z1, Z5, Z5
 	VAESENC         Z1, Z6, Z6
-	CMPQ            DI, $0x0c
+	CMPQ            SI, $0x0c
 	JEQ             lastRest
 	VBROADCASTI32X4 448(AX), Z1
 	VAESENC         Z1, Z3, Z3
@@ -1019,7 +1038,7 @@ rest:
 	VAESENC         Z1, Z6, Z6
 
 lastRest:
-	VBROADCASTI32X4 (R8), Z1
+	VBROADCASTI32X4 (DI), Z1
 	VAESENCLAST     Z1, Z3, Z3
 	VAESENCLAST     Z1, Z4, Z4
 	VAESENCLAST     Z1, Z5, Z5
@@ -1038,14 +1057,14 @@ lastRest:
 	VMOVDQU8        Z6, K4, 192(CX)
 	VPSHUFB         Z0, Z9, Z9
 	VPXORQ          Z8, Z9, Z9
-	VMOVDQU64       (SI), Z1
+	VMOVDQU64       (R8), Z1
 	VPCLMULQDQ      $0x00, Z1, Z9, Z6
 	VPCLMULQDQ      $0x11, Z1, Z9, Z12
 	VPCLMULQDQ      $0x01, Z1, Z9, Z11
 	VPCLMULQDQ      $0x10, Z1, Z9, Z9
 	VPXORQ          Z9, Z11, Z11
 	VPSHUFB         Z0, Z10, Z10
-	VMOVDQU64       64(SI), Z1
+	VMOVDQU64       64(R8), Z1
 	VPCLMULQDQ      $0x00, Z1, Z10, Z9
 	VPXORQ          Z9, Z6, Z6
 	VPCLMULQDQ      $0x11, Z1, Z10, Z9
@@ -1054,7 +1073,7 @@ lastRest:
 	VPCLMULQDQ      $0x10, Z1, Z10, Z1
 	VPTERNLOGD      $0x96, Z9, Z1, Z11
 	VPSHUFB         Z0, Z4, Z4
-	VMOVDQU64       128(SI), Z1
+	VMOVDQU64       128(R8), Z1
 	VPCLMULQDQ      $0x00, Z1, Z4, Z9
 	VPXORQ          Z9, Z6, Z6
 	VPCLMULQDQ      $0x11, Z1, Z4, Z9
@@ -1063,7 +1082,7 @@ lastRest:
 	VPCLMULQDQ      $0x10, Z1, Z4, Z1
 	VPTERNLOGD      $0x96, Z9, Z1, Z11
 	VPSHUFB         Z0, Z5, Z5
-	VMOVDQU64       192(SI), Z1
+	VMOVDQU64       192(R8), Z1
 	VPCLMULQDQ      $0x00, Z1, Z5, Z9
 	VPXORQ          Z9, Z6, Z6
 	VPCLMULQDQ      $0x11, Z1, Z5, Z9
@@ -1083,10 +1102,13 @@ lastRest:
 	VPXOR           X9, X12, X8
 
 end:
-	MOVQ       lengths+48(FP), CX
-	MOVQ       first+32(FP), DX
-	MOVQ       tag+56(FP), BX
-	VPXOR      (CX), X8, X8
+	MOVQ       n+24(FP), CX
+	MOVQ       tag+72(FP), DX
+	SHLQ       $0x03, CX
+	VMOVQ      CX, X4
+	MOVQ       aadBits+64(FP), CX
+	VPINSRQ    $0x01, CX, X4, X4
+	VPXOR      X4, X8, X8
 	VMOVDQU    240(AX), X3
 	VPCLMULQDQ $0x00, Z3, Z8, Z6
 	VPCLMULQDQ $0x11, Z3, Z8, Z12
@@ -1101,7 +1123,10 @@ end:
 	VPTERNLOGD $0x96, Z9, Z11, Z12
 	VMOVDQA    X12, X8
 	VPSHUFB    X0, X8, X8
-	VMOVDQU    (DX), X4
+	MOVQ       firstLow+32(FP), CX
+	VMOVQ      CX, X4
+	MOVQ       firstHigh+40(FP), CX
+	VPINSRQ    $0x01, CX, X4, X4
 	VPXOR      256(AX), X4, X4
 	VAESENC    272(AX), X4, X4
 	VAESENC    288(AX), X4, X4
@@ -1112,18 +1137,18 @@ end:
 	VAESENC    368(AX), X4, X4
 	VAESENC    384(AX), X4, X4
 	VAESENC    400(AX), X4, X4
-	CMPQ       DI, $0x0a
+	CMPQ       SI, $0x0a
 	JEQ        lastTag
 	VAESENC    416(AX), X4, X4
 	VAESENC    432(AX), X4, X4
-	CMPQ       DI, $0x0c
+	CMPQ       SI, $0x0c
 	JEQ        lastTag
 	VAESENC    448(AX), X4, X4
 	VAESENC    464(AX), X4, X4
 
 lastTag:
-	VAESENCLAST (R8), X4, X4
+	VAESENCLAST (DI), X4, X4
 	VPXOR       X4, X8, X8
-	VMOVDQU     X8, (BX)
+	VMOVDQU     X8, (DX)
 	VZEROUPPER
 	RET

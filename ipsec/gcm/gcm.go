@@ -18,7 +18,7 @@ import (
 
 // Sizes in bytes.
 const (
-	NonceLen = 12
+	NonceLen = 12 // salt and IV
 	TagLen   = 16
 	MaxAAD   = 16
 )
@@ -65,19 +65,26 @@ func (k *Key) Touch() int {
 // Zero overwrites all of it.
 func (k *Key) Zero() { clear(k.words[:]) }
 
-// Seal encrypts p in place and writes the tag of p and of aad, which is up to MaxAAD bytes
-// long, to tag.
-func (k *Key) Seal(p []byte, tag *[TagLen]byte, nonce *[NonceLen]byte, aad []byte) {
-	first, block, lengths := k.blocks(p, nonce, aad)
-	seal512(&k.words[0], start(p), start(p), len(p), &first, &block, &lengths, tag)
+// Block is 16 bytes as words, the first byte the lowest of Low.
+type Block struct{ Low, High uint64 }
+
+// First returns the counter block that GCM begins with, and RFC 3686's counter mode: of a
+// salt and an IV as they lie in memory, by words of the lowest byte first, and the number 1.
+func First(salt uint32, iv uint64) Block {
+	return Block{uint64(salt) | iv<<32, iv>>32 | 1<<56}
+}
+
+// Seal encrypts p in place and writes the tag of p and of aad, of which aadLen bytes count
+// and the others are zero, to tag.
+func (k *Key) Seal(p []byte, tag *[TagLen]byte, first, aad Block, aadLen int) {
+	seal512(&k.words[0], start(p), start(p), len(p), first.Low, first.High, aad.Low, aad.High, uint64(aadLen)*8, tag)
 }
 
 // Open decrypts p in place if tag is that of p and aad. Otherwise it reports false, and p is
 // zeros.
-func (k *Key) Open(p []byte, tag *[TagLen]byte, nonce *[NonceLen]byte, aad []byte) bool {
-	first, block, lengths := k.blocks(p, nonce, aad)
+func (k *Key) Open(p []byte, tag *[TagLen]byte, first, aad Block, aadLen int) bool {
 	var want [TagLen]byte
-	open512(&k.words[0], start(p), start(p), len(p), &first, &block, &lengths, &want)
+	open512(&k.words[0], start(p), start(p), len(p), first.Low, first.High, aad.Low, aad.High, uint64(aadLen)*8, &want)
 	if subtle.ConstantTimeCompare(want[:], tag[:]) != 1 {
 		clear(p)
 		return false
@@ -85,22 +92,10 @@ func (k *Key) Open(p []byte, tag *[TagLen]byte, nonce *[NonceLen]byte, aad []byt
 	return true
 }
 
-// blocks returns the first counter block, what is authenticated in front of the text, and
-// the lengths behind it.
-func (k *Key) blocks(p []byte, nonce *[NonceLen]byte, aad []byte) (first, block [16]byte, lengths [2]uint64) {
-	if len(aad) > MaxAAD {
-		panic("gcm: too much additional data")
-	}
-	copy(first[:], nonce[:])
-	first[15] = 1
-	copy(block[:], aad)
-	return first, block, [2]uint64{uint64(len(p)) * 8, uint64(len(aad)) * 8}
-}
-
 // Counter combines p with the stream of counter mode that begins with a counter block, of
 // which the last 32 bits count.
-func (k *Key) Counter(p []byte, first *[16]byte) {
-	counter512(&k.words[0], start(p), start(p), len(p), first)
+func (k *Key) Counter(p []byte, first Block) {
+	counter512(&k.words[0], start(p), start(p), len(p), first.Low, first.High)
 }
 
 var nothing byte

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
+	"encoding/binary"
 	"math/rand/v2"
 	"os"
 	"runtime/debug"
@@ -13,6 +14,18 @@ import (
 
 	"golang.org/x/sys/unix"
 )
+
+// block is up to 16 bytes as Block has them.
+func block(b []byte) Block {
+	var all [16]byte
+	copy(all[:], b)
+	return Block{binary.LittleEndian.Uint64(all[:]), binary.LittleEndian.Uint64(all[8:])}
+}
+
+// first is the first counter block of a nonce.
+func first(nonce []byte) Block {
+	return First(binary.LittleEndian.Uint32(nonce), binary.LittleEndian.Uint64(nonce[4:]))
+}
 
 func random(rnd *rand.Rand, n int) []byte {
 	b := make([]byte, n)
@@ -64,12 +77,12 @@ func TestAgreesWithTheLibrary(t *testing.T) {
 			copy(p, text)
 			copy(before[at:], want[:n])
 			var tag [TagLen]byte
-			k.Seal(p, &tag, (*[NonceLen]byte)(nonce), aad)
+			k.Seal(p, &tag, first(nonce), block(aad), len(aad))
 			if !bytes.Equal(buf, before) || !bytes.Equal(tag[:], want[n:]) {
 				t.Fatalf("key of %d bytes, text of %d, additional %d: sealed\n %x %x, want\n %x", keyLen, n, len(aad), buf[at:at+n], tag, want)
 			}
 			copy(before[at:], text)
-			if !k.Open(p, &tag, (*[NonceLen]byte)(nonce), aad) || !bytes.Equal(buf, before) {
+			if !k.Open(p, &tag, first(nonce), block(aad), len(aad)) || !bytes.Equal(buf, before) {
 				t.Fatalf("key of %d bytes, text of %d, additional %d: not opened", keyLen, n, len(aad))
 			}
 		}
@@ -94,16 +107,14 @@ func TestStaysWithinThePage(t *testing.T) {
 	defer debug.SetPanicOnFault(false)
 	k, _ := NewKey(make([]byte, 32))
 	var tag [TagLen]byte
-	var nonce [NonceLen]byte
-	var counter [16]byte
 	for n := range 600 {
 		p := mem[page-n : page]
-		k.Seal(p, &tag, &nonce, nil)
-		if !k.Open(p, &tag, &nonce, nil) {
+		k.Seal(p, &tag, Block{}, Block{}, 0)
+		if !k.Open(p, &tag, Block{}, Block{}, 0) {
 			t.Fatalf("%d bytes: not opened", n)
 		}
-		k.Counter(p, &counter)
-		k.Counter(p, &counter)
+		k.Counter(p, Block{})
+		k.Counter(p, Block{})
 		if bytes.ContainsFunc(p, func(r rune) bool { return r != 0 }) {
 			t.Fatalf("%d bytes: not as before", n)
 		}
@@ -120,12 +131,12 @@ func TestForgeriesAreCleared(t *testing.T) {
 	text, nonce, aad := random(rnd, 300), random(rnd, NonceLen), random(rnd, 12)
 	var tag [TagLen]byte
 	sealed := bytes.Clone(text)
-	k.Seal(sealed, &tag, (*[NonceLen]byte)(nonce), aad)
+	k.Seal(sealed, &tag, first(nonce), block(aad), len(aad))
 	for bit := range 8 * (len(sealed) + TagLen + NonceLen + len(aad)) {
 		all := slices.Concat(sealed, tag[:], nonce, aad)
 		all[bit/8] ^= 1 << (bit % 8)
 		p, rest := all[:len(sealed)], all[len(sealed):]
-		if k.Open(p, (*[TagLen]byte)(rest), (*[NonceLen]byte)(rest[TagLen:]), rest[TagLen+NonceLen:]) {
+		if k.Open(p, (*[TagLen]byte)(rest), first(rest[TagLen:]), block(rest[TagLen+NonceLen:]), len(aad)) {
 			t.Fatalf("with bit %d changed it is opened", bit)
 		}
 		if !bytes.Equal(p, make([]byte, len(p))) {
@@ -141,13 +152,13 @@ func TestCounterAgreesWithTheLibrary(t *testing.T) {
 	}
 	rnd := rand.New(rand.NewPCG(3, 1))
 	for n := range 1500 {
-		key, first, text := random(rnd, 16+8*rnd.IntN(3)), random(rnd, 16), random(rnd, n)
-		first[12] &= 0x7f
+		key, start, text := random(rnd, 16+8*rnd.IntN(3)), random(rnd, 16), random(rnd, n)
+		start[12] &= 0x7f
 		b, _ := aes.NewCipher(key)
 		want := make([]byte, n)
-		cipher.NewCTR(b, first).XORKeyStream(want, text)
+		cipher.NewCTR(b, start).XORKeyStream(want, text)
 		k, _ := NewKey(key)
-		if k.Counter(text, (*[16]byte)(first)); !bytes.Equal(text, want) {
+		if k.Counter(text, block(start)); !bytes.Equal(text, want) {
 			t.Fatalf("%d bytes:\n %x, want\n %x", n, text, want)
 		}
 	}
@@ -158,11 +169,11 @@ func TestNothingIsAllocatedAndNothingStays(t *testing.T) {
 		return
 	}
 	k, _ := NewKey(make([]byte, 16))
-	p, tag, nonce, aad := make([]byte, 1408), new([TagLen]byte), new([NonceLen]byte), make([]byte, 8)
+	p, tag := make([]byte, 1408), new([TagLen]byte)
 	if n := testing.AllocsPerRun(100, func() {
-		k.Seal(p, tag, nonce, aad)
-		k.Open(p, tag, nonce, aad)
-		k.Counter(p, (*[16]byte)(p))
+		k.Seal(p, tag, Block{1, 2}, Block{3, 0}, 8)
+		k.Open(p, tag, Block{1, 2}, Block{3, 0}, 8)
+		k.Counter(p, Block{1, 2})
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

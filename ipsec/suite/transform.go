@@ -10,6 +10,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash"
+	"math"
+	"math/bits"
 
 	"golang.org/x/crypto/chacha20poly1305"
 
@@ -32,6 +34,7 @@ type Transform struct {
 	iv      cipher.Block // CBC: makes IVs
 	mac     mac          // where the cipher does not authenticate
 
+	salt    uint32   // as it lies in memory
 	nonce   [12]byte // of combined ciphers: salt and IV
 	aad     [12]byte // of combined ciphers: SPI, sequence number
 	counter [aes.BlockSize]byte
@@ -55,6 +58,7 @@ func (s *Suite) New(key, authKey []byte) (*Transform, error) {
 	}
 	t := &Transform{suite: s}
 	copy(t.nonce[:], key[s.KeyLen:])
+	t.salt = binary.LittleEndian.Uint32(t.nonce[:])
 	if err := t.setKey(key[:s.KeyLen]); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
@@ -149,16 +153,16 @@ func (t *Transform) Seal(p []byte, seqHigh uint32, esn bool) {
 	body, end := headerLen+s.IVLen, len(p)-s.ICVLen
 	switch s.Cipher {
 	case GCM, ChaCha20:
-		copy(t.nonce[4:], p[headerLen:])
-		aad := t.associated(p, seqHigh, esn)
 		if t.vectors != nil {
-			t.vectors.Seal(p[body:end], (*[gcm.TagLen]byte)(p[end:]), &t.nonce, aad)
+			aad, n := associatedBlock(p, seqHigh, esn)
+			t.vectors.Seal(p[body:end], (*[gcm.TagLen]byte)(p[end:]), t.first(p), aad, n)
 			return
 		}
-		t.aead.Seal(p[body:body], t.nonce[:], p[body:end], aad)
+		copy(t.nonce[4:], p[headerLen:])
+		t.aead.Seal(p[body:body], t.nonce[:], p[body:end], t.associated(p, seqHigh, esn))
 		return
 	case CTR:
-		t.ctr(p[headerLen:body], p[body:end])
+		t.ctr(p, body, end)
 	case CBC:
 		t.enc.SetIV(p[headerLen:body])
 		t.enc.CryptBlocks(p[body:end], p[body:end])
@@ -179,12 +183,12 @@ func (t *Transform) Open(p []byte, seqHigh uint32, esn bool) bool {
 	}
 	switch s.Cipher {
 	case GCM, ChaCha20:
-		copy(t.nonce[4:], p[headerLen:])
-		aad := t.associated(p, seqHigh, esn)
 		if t.vectors != nil {
-			return t.vectors.Open(p[body:end], (*[gcm.TagLen]byte)(p[end:]), &t.nonce, aad)
+			aad, n := associatedBlock(p, seqHigh, esn)
+			return t.vectors.Open(p[body:end], (*[gcm.TagLen]byte)(p[end:]), t.first(p), aad, n)
 		}
-		_, err := t.aead.Open(p[body:body], t.nonce[:], p[body:], aad)
+		copy(t.nonce[4:], p[headerLen:])
+		_, err := t.aead.Open(p[body:body], t.nonce[:], p[body:], t.associated(p, seqHigh, esn))
 		return err == nil
 	}
 	if subtle.ConstantTimeCompare(t.mac.sum(p[:end], seqHigh, esn)[:s.ICVLen], p[end:]) != 1 {
@@ -192,7 +196,7 @@ func (t *Transform) Open(p []byte, seqHigh uint32, esn bool) bool {
 	}
 	switch s.Cipher {
 	case CTR:
-		t.ctr(p[headerLen:body], p[body:end])
+		t.ctr(p, body, end)
 	case CBC:
 		t.dec.SetIV(p[headerLen:body])
 		t.dec.CryptBlocks(p[body:end], p[body:end])
@@ -214,21 +218,36 @@ func (t *Transform) associated(p []byte, seqHigh uint32, esn bool) []byte {
 	return t.aad[:12]
 }
 
-// ctr encrypts or decrypts b in counter mode (RFC 3686): block i of b is combined
+// associatedBlock returns the same as package gcm takes it, and its length.
+func associatedBlock(p []byte, seqHigh uint32, esn bool) (gcm.Block, int) {
+	header := binary.LittleEndian.Uint64(p)
+	if !esn {
+		return gcm.Block{Low: header}, 8
+	}
+	return gcm.Block{Low: header&math.MaxUint32 | uint64(bits.ReverseBytes32(seqHigh))<<32, High: header >> 32}, 12
+}
+
+// first returns the counter block that a packet begins with, if IVs have 8 bytes.
+func (t *Transform) first(p []byte) gcm.Block {
+	return gcm.First(t.salt, binary.LittleEndian.Uint64(p[headerLen:]))
+}
+
+// ctr encrypts or decrypts p[body:end] in counter mode (RFC 3686): block i of it is combined
 // with the encryption of salt, IV and i+1.
 //
 // Without vectors: crypto/cipher allocates a stream for every packet, and one block at a
 // time takes five times as long. GCM, which does not allocate, encrypts in the same way from
 // counter 2 on and pipelines blocks: it does all but the first one, and its tag is
 // not used.
-func (t *Transform) ctr(iv, b []byte) {
-	copy(t.nonce[4:], iv)
-	copy(t.counter[:], t.nonce[:])
-	binary.BigEndian.PutUint32(t.counter[12:], 1)
+func (t *Transform) ctr(p []byte, body, end int) {
+	b := p[body:end]
 	if t.vectors != nil {
-		t.vectors.Counter(b, &t.counter)
+		t.vectors.Counter(b, t.first(p))
 		return
 	}
+	copy(t.nonce[4:], p[headerLen:body])
+	copy(t.counter[:], t.nonce[:])
+	binary.BigEndian.PutUint32(t.counter[12:], 1)
 	t.block.Encrypt(t.counter[:], t.counter[:])
 	first := subtle.XORBytes(b, b, t.counter[:])
 	b = b[first:]

@@ -35,10 +35,11 @@ var reverse, steps, lanes, polynomial Mem
 
 func main() {
 	constants()
-	crypt("counter512", counter, `counter512 combines n bytes with the stream that begins with a counter block.`)
+	crypt("counter512", counter, `counter512 combines n bytes with the stream that begins with the counter block of
+two words, in the order of their bytes in memory.`)
 	crypt("seal512", seal, `seal512 encrypts n bytes and writes their tag. first is the counter block of the tag,
-the text's follow; aad is authenticated too, in a block that zeros fill up, and lengths is the
-last block that is: both their words are numbers of bits, of text in the first.`)
+the text's follow. aad is authenticated too, in a block that zeros fill up, and is so many
+bits. Blocks are words, for a block in memory waits for the stores that it was made by.`)
 	crypt("open512", open, `open512 decrypts n bytes and writes the tag that they should have; else as seal512.`)
 	Generate()
 }
@@ -75,9 +76,9 @@ type function struct {
 }
 
 func crypt(name string, m mode, doc string) {
-	signature := "func(key *uint32, dst, src *byte, n int, first *[16]byte"
+	signature := "func(key *uint32, dst, src *byte, n int, firstLow, firstHigh uint64"
 	if m != counter {
-		signature += ", aad *[16]byte, lengths *[2]uint64, tag *[16]byte"
+		signature += ", aadLow, aadHigh, aadBits uint64, tag *[16]byte"
 	}
 	TEXT(name, NOSPLIT, signature+")")
 	Doc(strings.Split(doc, "\n")...)
@@ -113,8 +114,6 @@ func (f *function) begin() {
 	Load(Param("dst"), f.dst)
 	Load(Param("src"), f.src)
 	Load(Param("n"), f.n)
-	first := Load(Param("first"), GP64())
-
 	f.rounds, f.last = GP64(), GP64()
 	MOVLQZX(Mem{Base: f.key, Disp: layout.Rounds}, f.rounds)
 	MOVQ(f.rounds, f.last)
@@ -124,7 +123,8 @@ func (f *function) begin() {
 	f.swap, f.next, f.step = ZMM(), ZMM(), ZMM()
 	VBROADCASTI32X4(reverse, f.swap)
 	VBROADCASTI32X4(steps, f.step)
-	VBROADCASTI32X4(Mem{Base: first}, f.next)
+	loadBlock("first", f.next.AsX())
+	VSHUFI32X4(U8(0), f.next, f.next, f.next)
 	VPSHUFB(f.swap, f.next, f.next)
 	VPADDD(lanes, f.next, f.next)
 	for i := range f.text {
@@ -146,10 +146,15 @@ func (f *function) begin() {
 	}
 	VBROADCASTI32X4(polynomial, f.poly)
 	LEAQ(Mem{Base: f.key, Disp: layout.Powers}, f.powers)
-	aad := Load(Param("aad"), GP64())
-	VMOVDQU(Mem{Base: aad}, f.sum.AsX())
+	loadBlock("aad", f.sum.AsX())
 	VPSHUFB(f.swap.AsX(), f.sum.AsX(), f.sum.AsX())
 	f.multiplySum()
+}
+
+// loadBlock loads a block of two words.
+func loadBlock(name string, to reg.Register) {
+	VMOVQ(Load(Param(name+"Low"), GP64()), to)
+	VPINSRQ(U8(1), Load(Param(name+"High"), GP64()), to, to)
 }
 
 // multiplySum multiplies the sum by H.
@@ -313,15 +318,15 @@ func (f *function) end() {
 	if f.mode == counter {
 		return
 	}
-	lengths, first, tag := GP64(), GP64(), GP64()
-	Load(Param("lengths"), lengths)
-	Load(Param("first"), first)
-	Load(Param("tag"), tag)
-	VPXOR(Mem{Base: lengths}, f.sum.AsX(), f.sum.AsX())
+	n, lengths, tag := Load(Param("n"), GP64()), f.text[1].AsX(), Load(Param("tag"), GP64())
+	SHLQ(U8(3), n)
+	VMOVQ(n, lengths)
+	VPINSRQ(U8(1), Load(Param("aadBits"), GP64()), lengths, lengths)
+	VPXOR(lengths, f.sum.AsX(), f.sum.AsX())
 	f.multiplySum()
 	VPSHUFB(f.swap.AsX(), f.sum.AsX(), f.sum.AsX())
 	mask := f.text[1].AsX()
-	VMOVDQU(Mem{Base: first}, mask)
+	loadBlock("first", mask)
 	f.allRounds("lastTag", func(i int) {
 		at := Mem{Base: f.key, Disp: layout.RoundKeys + block*i}
 		if i == 0 {
