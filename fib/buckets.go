@@ -1,60 +1,109 @@
 package fib
 
-// fillBuckets shares the buckets of a group out to its paths by weight.
-//
-// Every path, dead or alive, is given its share in turn; then the buckets of
-// dead paths are dealt to the living ones, by weight again. So the death of a
-// path moves only the flows that it carried, and its return only those back.
-// Where all paths are dead, they keep their buckets: the packets are dropped
-// with the reason that their adjacency or port gives.
-func fillBuckets(buckets *[Buckets]uint32, paths []Path) {
-	var owner [Buckets]int
-	deal(owner[:], paths, func(Path) bool { return true })
+import "slices"
 
-	var orphans []int
+// shares is whose each bucket of a group is while all paths live, by adjacency.
+type shares [Buckets]uint32
+
+// share gives the buckets of a group to its paths, by weight. Where they were given before
+// (was is not nil), a bucket stays with its adjacency, unless that is not among the paths
+// any more or had more than is its due: so no flow moves that need not.
+func share(paths []Path, was *shares) *shares {
+	owner := make([]int, Buckets)
+	deal(owner, weights(paths))
+	if was != nil {
+		owner = keep(owner, paths, was)
+	}
+	is := &shares{}
 	for i, p := range owner {
-		if paths[p].Dead {
+		is[i] = paths[p].Adjacency
+	}
+	return is
+}
+
+// keep returns owners of the buckets who have as many as in owner, and as far as that goes
+// those that they had before.
+func keep(owner []int, paths []Path, was *shares) []int {
+	due := make([]int, len(paths)) // how many buckets each is still to have
+	for _, p := range owner {
+		due[p]++
+	}
+	var free []int
+	for i := range owner {
+		p := 0
+		for p < len(paths) && (paths[p].Adjacency != was[i] || due[p] == 0) {
+			p++
+		}
+		if p == len(paths) {
+			free = append(free, i)
+			continue
+		}
+		owner[i] = p
+		due[p]--
+	}
+	var takers, theirs []int
+	for p, n := range due {
+		if n > 0 {
+			takers, theirs = append(takers, p), append(theirs, n)
+		}
+	}
+	taken := make([]int, len(free))
+	deal(taken, theirs)
+	for i, bucket := range free {
+		owner[bucket] = takers[taken[i]]
+	}
+	return owner
+}
+
+// buckets returns which adjacency the flows of each bucket take: those of dead paths are
+// dealt to the living, by weight. So the death of a path moves only the flows that it
+// carried, and its return only those back. Where all paths are dead, they keep their
+// buckets: the packets are dropped with the reason that their adjacency or port gives.
+func (s *shares) buckets(paths []Path) [Buckets]uint32 {
+	take := [Buckets]uint32(*s)
+	living := slices.DeleteFunc(slices.Clone(paths), func(p Path) bool { return p.Dead })
+	if len(living) == 0 {
+		return take
+	}
+	var orphans []int
+	for i, adjacency := range s {
+		if !slices.ContainsFunc(living, func(p Path) bool { return p.Adjacency == adjacency }) {
 			orphans = append(orphans, i)
 		}
 	}
 	heirs := make([]int, len(orphans))
-	if deal(heirs, paths, func(p Path) bool { return !p.Dead }) {
-		for i, bucket := range orphans {
-			owner[bucket] = heirs[i]
-		}
+	deal(heirs, weights(living))
+	for i, bucket := range orphans {
+		take[bucket] = living[heirs[i]].Adjacency
 	}
-	for i, p := range owner {
-		buckets[i] = paths[p].Adjacency
-	}
+	return take
 }
 
-// deal fills owner with indices of the paths that take part, each as often as
-// its weight asks for, interleaved (smooth weighted round robin). It reports
-// false, and leaves owner alone, if none takes part.
-func deal(owner []int, paths []Path, takesPart func(Path) bool) bool {
+func weights(paths []Path) []int {
+	w := make([]int, len(paths))
+	for i, p := range paths {
+		w[i] = int(max(p.Weight, 1))
+	}
+	return w
+}
+
+// deal fills owner with indices of the weights, each as often as its weight asks for,
+// interleaved (smooth weighted round robin).
+func deal(owner, weights []int) {
 	total := 0
-	for _, p := range paths {
-		if takesPart(p) {
-			total += int(max(p.Weight, 1))
-		}
+	for _, w := range weights {
+		total += w
 	}
-	if total == 0 {
-		return false
-	}
-	credit := make([]int, len(paths))
+	credit := make([]int, len(weights))
 	for i := range owner {
-		best := -1
-		for j, p := range paths {
-			if !takesPart(p) {
-				continue
-			}
-			credit[j] += int(max(p.Weight, 1))
-			if best < 0 || credit[j] > credit[best] {
+		best := 0
+		for j, w := range weights {
+			credit[j] += w
+			if credit[j] > credit[best] {
 				best = j
 			}
 		}
 		credit[best] -= total
 		owner[i] = best
 	}
-	return true
 }

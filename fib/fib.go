@@ -41,10 +41,11 @@ type FIB struct {
 	IPv6 *ipv6.Table
 	Seed uint32 // of flow hashes, so that routers in a row choose independently
 
-	nextHops    []uint64 // NextHop words; entry 0 stays KindNone
-	groups      []uint32 // Buckets adjacency numbers a group
-	adjacencies []uint64 // Adjacency words
-	ports       []uint64 // Port words
+	nextHops    []uint64           // NextHop words; entry 0 stays KindNone
+	groups      []uint32           // Buckets adjacency numbers a group
+	shares      map[uint32]*shares // of groups, for the writer alone
+	adjacencies []uint64           // Adjacency words
+	ports       []uint64           // Port words
 
 	hopIDs, groupIDs, adjIDs ids
 	readers                  readers
@@ -58,6 +59,7 @@ func New(seed uint32) *FIB {
 		IPv4: ipv4.New(), IPv6: ipv6.New(), Seed: seed,
 		nextHops:    make([]uint64, MaxNextHops),
 		groups:      make([]uint32, MaxGroups*Buckets),
+		shares:      map[uint32]*shares{},
 		adjacencies: make([]uint64, MaxAdjacencies),
 		ports:       make([]uint64, batch.MaxPorts),
 	}
@@ -141,25 +143,52 @@ type Path struct {
 // NewNextHop returns the number of a new next hop: KindForward over one or more
 // paths, or another kind with none.
 func (f *FIB) NewNextHop(kind Kind, paths ...Path) (ID, error) {
+	return f.NewNextHopAfter(0, kind, paths...)
+}
+
+// NewNextHopAfter is NewNextHop for a next hop that routes take up which had another one,
+// old: flows stay on the paths that both have, as far as their weights permit.
+func (f *FIB) NewNextHopAfter(old ID, kind Kind, paths ...Path) (ID, error) {
 	id, err := f.hopIDs.take()
 	if err != nil {
 		return 0, err
 	}
+	was := f.sharesOf(f.NextHop(old))
 	// Whoever had the number before left a word whose group is no longer its own.
 	f.store(NextHops, f.nextHops, id, 0)
-	if err := f.SetNextHop(ID(id), kind, paths...); err != nil {
+	if err := f.setNextHop(ID(id), was, kind, paths); err != nil {
 		f.hopIDs.untake(id)
 		return 0, err
 	}
 	return ID(id), nil
 }
 
-// SetNextHop changes a next hop for all the routes that use it.
+// SetNextHop changes a next hop for all the routes that use it. Flows stay on the paths
+// that it keeps, as far as their weights permit.
 func (f *FIB) SetNextHop(id ID, kind Kind, paths ...Path) error {
+	return f.setNextHop(id, f.sharesOf(f.NextHop(id)), kind, paths)
+}
+
+// sharesOf returns whose a next hop's flows are, nil if it does not forward any.
+func (f *FIB) sharesOf(w NextHop) *shares {
+	switch {
+	case w.Kind() != KindForward:
+		return nil
+	case w.Group():
+		return f.shares[w.Index()]
+	}
+	all := &shares{}
+	for i := range all {
+		all[i] = w.Index()
+	}
+	return all
+}
+
+func (f *FIB) setNextHop(id ID, was *shares, kind Kind, paths []Path) error {
 	if (kind == KindForward) != (len(paths) > 0) {
 		return fmt.Errorf("next hop %d: %d paths for kind %q", id, len(paths), kind)
 	}
-	old := NextHop(atomic.LoadUint64(&f.nextHops[id]))
+	old := f.NextHop(id)
 	var word NextHop
 	switch {
 	case len(paths) <= 1:
@@ -168,21 +197,27 @@ func (f *FIB) SetNextHop(id ID, kind Kind, paths ...Path) error {
 			word = makeNextHop(kind, false, paths[0].Adjacency)
 		}
 	case old.Group(): // the group's buckets change one by one; other flows stay where they are
-		f.setBuckets(old.Index(), paths)
+		f.setBuckets(old.Index(), paths, was)
 		return nil
 	default:
 		g, err := f.groupIDs.take()
 		if err != nil {
 			return err
 		}
-		f.setBuckets(g, paths)
+		f.setBuckets(g, paths, was)
 		word = makeNextHop(kind, true, g)
 	}
 	f.store(NextHops, f.nextHops, uint32(id), uint64(word))
-	if old.Group() {
-		f.groupIDs.free(old.Index())
-	}
+	f.freeGroup(old)
 	return nil
+}
+
+// freeGroup gives back the group of a next hop's former word, if it had one.
+func (f *FIB) freeGroup(w NextHop) {
+	if w.Group() {
+		delete(f.shares, w.Index())
+		f.groupIDs.free(w.Index())
+	}
 }
 
 // NextHop returns a next hop's word.
@@ -190,16 +225,13 @@ func (f *FIB) NextHop(id ID) NextHop { return NextHop(atomic.LoadUint64(&f.nextH
 
 // FreeNextHop gives a number back, once no route refers to it any more.
 func (f *FIB) FreeNextHop(id ID) {
-	if w := f.NextHop(id); w.Group() {
-		f.groupIDs.free(w.Index())
-	}
+	f.freeGroup(f.NextHop(id))
 	f.hopIDs.free(uint32(id))
 }
 
-func (f *FIB) setBuckets(group uint32, paths []Path) {
-	var want [Buckets]uint32
-	fillBuckets(&want, paths)
-	for i, adj := range want {
+func (f *FIB) setBuckets(group uint32, paths []Path, was *shares) {
+	f.shares[group] = share(paths, was)
+	for i, adj := range f.shares[group].buckets(paths) {
 		at := group*Buckets + uint32(i)
 		if f.groups[at] != adj {
 			atomic.StoreUint32(&f.groups[at], adj)

@@ -32,6 +32,35 @@ func TestFlowHashDependsOnTheFlowAndTheSeed(t *testing.T) {
 	}
 }
 
+// A router behind another one, with a seed of its own, spreads what that sent its way over
+// all of its paths.
+func TestRoutersInARowChooseIndependently(t *testing.T) {
+	for name, hash := range map[string]func(dst string, sport, dport uint16, seed uint32) uint32{"IPv4": hash4, "IPv6": hash6} {
+		dst := map[string]string{"IPv4": "10.0.0.2", "IPv6": "fd00::2"}[name]
+		var first, second int
+		for sport := range uint16(4000) {
+			if hash(dst, sport, 53, 1)>>31 == 0 {
+				first++
+				second += int(hash(dst, sport, 53, 2) >> 31)
+			}
+		}
+		if share := float64(second) / float64(first); share < 0.4 || share > 0.6 {
+			t.Errorf("%s: of %d flows by the first router's first path, %v take the next router's second", name, first, share)
+		}
+	}
+}
+
+// A host may change a flow's label when it suspects its path (RFC 6438 4): the flow stays
+// where it is, as with Linux's fib_multipath_hash_policy 1.
+func TestFlowLabelsDoNotMoveFlows(t *testing.T) {
+	p := testutil.UDP6("fd00::1", "fd00::2", 1, 2)[EthernetLen:]
+	labelled := testutil.Edit(testutil.UDP6("fd00::1", "fd00::2", 1, 2), 1, 0xb, 0x12, 0x34)[EthernetLen:]
+	l4 := L4{Proto: UDP, Offset: IPv6Len}
+	if FlowHashIPv6(p, l4, 1) != FlowHashIPv6(labelled, l4, 1) {
+		t.Error("the flow label counts")
+	}
+}
+
 func TestFragmentsOfAPacketHashAlike(t *testing.T) {
 	first := testutil.UDP4("10.0.0.1", "10.0.0.2", 1, 2, make([]byte, 64)...)[EthernetLen:]
 	first[6] = 0x20

@@ -17,6 +17,7 @@ import (
 type hop struct {
 	key    string
 	id     fib.ID // 0 if the base had no room
+	after  fib.ID // whose flows it takes over, while it has no number
 	kind   fib.Kind
 	object uint32 // the next-hop object that it stands for, or 0
 	paths  []path // of other kinds than KindForward and KindNoPort they only say which link
@@ -82,14 +83,18 @@ func (s *state) appendPath(h rtnl.Hop) {
 	s.key = append(append(s.key, flags), ip[:]...)
 }
 
-// hopOf returns the hop of a route, new or old, with one more reference.
-func (s *state) hopOf(r *rtnl.Route) *hop {
+// hopOf returns the hop of a route, new or old, with one more reference. A new one takes
+// over the flows of was, which may be nil: that which the prefix has had.
+func (s *state) hopOf(r *rtnl.Route, was *hop) *hop {
 	s.routeKey(r)
 	if h := s.hops[string(s.key)]; h != nil {
 		h.refs++
 		return h
 	}
 	h := &hop{key: string(s.key), refs: 1}
+	if was != nil {
+		h.after = was.id
+	}
 	s.hops[h.key] = h
 	if r.NexthopID != 0 {
 		h.object = r.NexthopID
@@ -103,7 +108,7 @@ func (s *state) hopOf(r *rtnl.Route) *hop {
 // hostHop returns the hop to a neighbour, with one more reference.
 func (s *state) hostHop(n neighborID) *hop {
 	r := rtnl.Route{Type: unix.RTN_UNICAST, Hops: []rtnl.Hop{{Index: n.link, Gateway: n.addr, Weight: 1}}}
-	return s.hopOf(&r)
+	return s.hopOf(&r, nil)
 }
 
 func pathsOf(hops []rtnl.Hop) []path {
@@ -172,7 +177,7 @@ func (s *state) writeHop(h *hop, ways []fib.Path) (err error) {
 	if h.id != 0 {
 		return s.fib.SetNextHop(h.id, h.kind, ways...)
 	}
-	h.id, err = s.fib.NewNextHop(h.kind, ways...)
+	h.id, err = s.fib.NewNextHopAfter(h.after, h.kind, ways...)
 	return err
 }
 

@@ -102,9 +102,9 @@ func (s *state) learn(r *rtnl.Route, flags uint16) {
 		s.markRoute(r)
 		return
 	}
-	is := s.newRoute(r, s.hopOf(r))
 	head, _ := s.routes.Get(r.Dst)
 	oldHead, oldHop := head, hopAt(head)
+	is := s.newRoute(r, s.hopOf(r, oldHop))
 
 	at := &head // where the class begins
 	for *at != nil && (*at).class < is.class {
@@ -230,7 +230,7 @@ func (s *state) unlearn(r *rtnl.Route) {
 	rest := &rtnl.Route{Family: r.Family, Type: unix.RTN_UNICAST, Hops: s.restOf(*at, r)}
 	if len(rest.Hops) > 0 && !s.hide(rest) {
 		was := (*at).hop
-		(*at).hop = s.hopOf(rest)
+		(*at).hop = s.hopOf(rest, was)
 		s.release(was)
 	} else {
 		was := *at

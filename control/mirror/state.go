@@ -76,7 +76,7 @@ func (s *state) init(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger) er
 	for _, p := range ports {
 		s.ports = append(s.ports, port{Port: p})
 	}
-	s.noRoom = s.hopOf(&rtnl.Route{Type: unix.RTN_THROW})
+	s.noRoom = s.hopOf(&rtnl.Route{Type: unix.RTN_THROW}, nil)
 	if s.noRoom.id == 0 {
 		return fmt.Errorf("make the first next hop: %w", fib.ErrFull)
 	}
