@@ -11,6 +11,7 @@ import (
 	"github.com/warproute/warproute/internal/affinity"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/memport"
+	"github.com/warproute/warproute/packet/filter"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -62,6 +63,18 @@ func TestATurnOfTheLoopDoesNotAllocate(t *testing.T) {
 	turn()
 	if n := testing.AllocsPerRun(200, turn); n != 0 {
 		t.Errorf("a turn allocates %v times", n)
+	}
+	// Nor when packets are captured and traced: what nobody reads is missed.
+	all := TapConfig{Points: [NumPoints]bool{true, true, true, true}, Filter: &filter.Filter{}, Snap: 100, Room: 1000}
+	for i := range all.Reasons {
+		all.Reasons[i] = true
+	}
+	tap := r.Tap(all)
+	if n := testing.AllocsPerRun(200, turn); n != 0 {
+		t.Errorf("a turn that is tapped allocates %v times", n)
+	}
+	if taken, missed := tap.Counts(0); taken != 1000 || missed == 0 {
+		t.Errorf("%d packets were taken and %d missed", taken, missed)
 	}
 	if w.stats.held.Load() == 0 || r.Stats().Ports[0].TxPackets == 0 || r.Stats().Ports[0].Dropped() == 0 {
 		t.Errorf("not every way was taken: %+v, %d held", r.Stats().Ports[0], w.stats.held.Load())

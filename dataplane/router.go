@@ -57,6 +57,7 @@ type Router struct {
 	ports     int
 	addresses []atomic.Pointer[Addresses] // by port
 	started   int                         // workers running
+	taps      taps
 }
 
 // New checks the configuration and prepares the workers.

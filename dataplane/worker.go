@@ -56,6 +56,9 @@ type worker struct {
 	drops    dropTally
 	stats    workerStats
 
+	taps   atomic.Pointer[tapped] // nil: nobody looks
+	tapped *tapped                // the same, as of this turn
+
 	stop atomic.Bool
 	done chan struct{}
 }
@@ -89,6 +92,7 @@ func (w *worker) run() {
 // receive fills a chunk with what the rings hold, submits it and reports whether
 // there was anything.
 func (w *worker) receive(now time.Duration) bool {
+	w.tapped = w.taps.Load()
 	if len(w.free) == 0 {
 		return false
 	}
@@ -114,9 +118,12 @@ func (w *worker) fill(c *batch.Chunk) {
 	for {
 		before := c.N
 		for i := range w.rx {
-			q := w.rx[(w.turn+i)%len(w.rx)]
-			n := q.Receive(c.In[c.N:min(c.N+w.quota, w.maxPackets)])
+			turn := (w.turn + i) % len(w.rx)
+			n := w.rx[turn].Receive(c.In[c.N:min(c.N+w.quota, w.maxPackets)])
 			w.count(c.In[c.N : c.N+n])
+			if w.tapped != nil {
+				w.tapReceived(c, c.N, n, turn)
+			}
 			c.N += n
 		}
 		if c.N == before || c.N == w.maxPackets || batch.Clock()-c.Received >= w.maxDelay {
@@ -169,10 +176,16 @@ func (w *worker) complete() bool {
 			w.reader.Release()
 		}
 		c.Ordered = batch.Clock()
+		if w.tapped != nil {
+			w.tapDecided(c)
+		}
 		w.sort(c)
 		w.transmit()
 		w.drops.flush(w.counters)
 		c.Sent = batch.Clock()
+		if w.tapped != nil {
+			w.tapDone(c)
+		}
 		w.stats.record(c)
 		w.stats.held.Store(int64(w.hold.n))
 		w.free = append(w.free, c)
@@ -200,7 +213,7 @@ func (w *worker) sort(c *batch.Chunk) {
 			}
 		case r.Verdict == early && (i < c.Retried || w.hold.addEarly(in[i], c.Done)):
 		case r.Verdict == batch.Lost:
-			w.drops.add(in[i].Ingress(), batch.EngineFailed) // and the frame stays away
+			w.lose(in[i], batch.EngineFailed) // and the frame stays away
 		default:
 			w.refuse(in[i], r, c.Done)
 		}
@@ -216,9 +229,17 @@ func (w *worker) drop(f batch.Frame, reason batch.Reason) {
 	if f.Port&batch.Own != 0 {
 		w.stats.made.Add(-1)
 	} else {
-		w.drops.add(f.Ingress(), reason)
+		w.lose(f, reason)
 	}
 	w.pool.Put(f.Addr)
+}
+
+// lose counts a frame under its ingress port.
+func (w *worker) lose(f batch.Frame, reason batch.Reason) {
+	w.drops.add(f.Ingress(), reason)
+	if w.tapped != nil {
+		w.tapDropped(f, reason)
+	}
 }
 
 // transmit hands every port its list.
@@ -229,6 +250,9 @@ func (w *worker) transmit() {
 			continue
 		}
 		n := e.queue.Transmit(e.frames[:e.n])
+		if w.tapped != nil {
+			w.tapSent(uint16(p), e.frames[:n])
+		}
 		var sent tally
 		for i := range e.frames[:n] {
 			sent.packets++

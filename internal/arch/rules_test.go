@@ -43,7 +43,7 @@ var imports = []struct {
 	{"ipsec/sequences", []string{"ipsec"}, "files; knows no packets"},
 	{"ipsec", []string{"packet", "ipsec/device", "ipsec/suite"}, "packets in, packets out; knows no frames, engines or workers"},
 
-	{"dataplane", []string{"batch", "fib", "packet", "packet/fragment", "packet/icmp", "umem", "internal/affinity", "internal/hist"},
+	{"dataplane", []string{"batch", "fib", "packet", "packet/filter", "packet/fragment", "packet/icmp", "umem", "internal/affinity", "internal/hist"},
 		"is given queues and engines: knows no AF_XDP, no configuration, no netlink"},
 	{"dataplane/cpu", []string{"batch", "fib", "ipsec", "ipsec/gateway", "lookup", "packet", "umem"}, "an engine; engines do not know workers, nor each other"},
 
