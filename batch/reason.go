@@ -136,3 +136,13 @@ func (r Reason) Sentence() string {
 	}
 	return ""
 }
+
+// ParseReason finds a reason by its name.
+func ParseReason(name string) (Reason, bool) {
+	for r := range reasons {
+		if reasons[r].name == name {
+			return Reason(r), true
+		}
+	}
+	return 0, false
+}

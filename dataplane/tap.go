@@ -165,6 +165,9 @@ type tapCounts struct{ taken, missed atomic.Uint64 }
 func newTapRing(t *Tap, worker, ports int) *tapRing {
 	r := &tapRing{tap: t, worker: worker, records: make([]Record, t.Room), counts: make([]tapCounts, ports)}
 	r.data = make([]byte, t.Room*r.stride())
+	for i := 0; i < len(r.data); i += 4096 {
+		r.data[i] = 0 // so that the page is there before the worker writes to it
+	}
 	if t.Points[Decided] {
 		r.pending.init(t.Snap)
 	}

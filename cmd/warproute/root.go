@@ -25,6 +25,7 @@ ip route, FRR and BIRD work as ever.
 		newCheckCommand(),
 		newShowCommand(),
 		newRouteCommand(),
+		newCaptureCommand(),
 		newDoctorCommand(),
 		newGenCommand(),
 		newDemoCommand(),

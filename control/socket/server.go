@@ -3,7 +3,8 @@
 // well as `warproute show`.
 //
 // A handler answers a GET with any value that encoding/json can write, or with a
-// Stream of them, which becomes a JSON array without ever being one in memory.
+// Stream of them, which becomes a JSON array without ever being one in memory; or with
+// Content, which is not JSON and goes on until the client wants no more.
 package socket
 
 import (
@@ -140,8 +141,12 @@ func answer(h Handler) http.HandlerFunc {
 			json.NewEncoder(w).Encode(failure{err.Error()})
 			return
 		}
-		if stream, ok := value.(Stream); ok {
-			writeArray(w, stream)
+		switch value := value.(type) {
+		case Stream:
+			writeArray(w, value)
+			return
+		case *Content:
+			value.write(w, r)
 			return
 		}
 		json.NewEncoder(w).Encode(value)

@@ -56,6 +56,7 @@ var imports = []struct {
 	{"control/xfrm", []string{"control/rtnl", "ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/suite"}, "Linux's IPsec into the gateway; engines are not its business"},
 	{"control/routefile", []string{"lookup", "lookup/ipv4", "lookup/ipv6"}, "routes from text, for lookups without a router"},
 	{"control/status", []string{"batch", "dataplane", "control/mirror", "internal/hist", "ipsec/gateway"}, "what a router tells of itself"},
+	{"control/capture", []string{"batch", "dataplane"}, "records of a tap to a file format; whoever asks for them chooses"},
 	{"control/metrics", []string{"batch", "dataplane", "control/status", "internal/hist", "ipsec"}, "the same, to Prometheus"},
 	{"control/addresses", nil, "addresses of interfaces; knows not who speaks by them"},
 	{"control/pathmtu", []string{"ipsec/gateway", "packet"}, "what routers tell a gateway; who is to know is not its business"},
@@ -63,8 +64,8 @@ var imports = []struct {
 
 	{"internal/service", []string{
 		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "umem", "internal/affinity", "internal/hist", "internal/napi",
-		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/sequences", "packet/icmp",
-		"control/addresses", "control/config", "control/metrics", "control/mirror", "control/pathmtu", "control/socket", "control/status", "control/xfrm",
+		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/sequences", "packet/filter", "packet/icmp",
+		"control/addresses", "control/capture", "control/config", "control/metrics", "control/mirror", "control/pathmtu", "control/socket", "control/status", "control/xfrm",
 	}, "puts the parts of a router together; below it, parts do not know each other"},
 
 	{"internal/sysfs", nil, "a leaf"},
@@ -116,7 +117,7 @@ var modules = []moduleRow{
 	{"github.com/spf13/cobra", []string{"cmd/..."}, "flags are the command line's"},
 	{"github.com/gaissmai/bart", []string{"lookup/trie", "control/mirror", "bench/lookup", tests}, "routes before they are compiled"},
 	{"github.com/mmcloughlin/avo", []string{"lookup/ipv4/asm", "lookup/ipv6/asm", "ipsec/gcm/asm", "bench/lookup6/asm"}, "assembly is generated"},
-	{"github.com/gopacket/gopacket", []string{"cmd/...", "internal/testutil", tests}, "an opinion on packets that shares no code with ours; too slow to be one of ours"},
+	{"github.com/gopacket/gopacket", []string{"cmd/...", "control/capture", "internal/testutil", tests}, "an opinion on packets that shares no code with ours, too slow to be one of ours; and pcapng"},
 	{"github.com/google/go-cmp", []string{tests}, "differences"},
 	{"github.com/rogpeppe/go-internal", []string{tests}, "scripts"},
 	{"pgregory.net/rapid", []string{tests}, "properties"},

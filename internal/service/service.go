@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/batch"
@@ -68,6 +69,9 @@ type Service struct {
 	links  []link              // by port, as the mirror last reported them
 	locals map[netip.Addr]bool // addresses that are Linux's
 
+	tapping atomic.Int32  // captures and traces
+	ending  chan struct{} // closed when the router stops
+
 	ticking chan struct{} // closed when IPsec ends
 	ticked  sync.WaitGroup
 }
@@ -82,7 +86,7 @@ type link struct {
 // its sockets in the network namespace of the calling thread. An error leaves
 // nothing behind.
 func Start(cfg *config.Config, build metrics.Build, log *slog.Logger) (*Service, error) {
-	s := &Service{cfg: cfg, log: log, chunks: chunksWithCPU, queues: map[string]int{}, links: make([]link, len(cfg.Ports)), locals: map[netip.Addr]bool{}}
+	s := &Service{cfg: cfg, log: log, chunks: chunksWithCPU, queues: map[string]int{}, links: make([]link, len(cfg.Ports)), locals: map[netip.Addr]bool{}, ending: make(chan struct{})}
 	if err := s.start(build); err != nil {
 		s.Stop()
 		return nil, err
@@ -345,6 +349,7 @@ func (s *Service) threadNAPI() error {
 // snapshot, nil where the router had not come that far.
 func (s *Service) Stop() *status.Snapshot {
 	var last *status.Snapshot
+	close(s.ending)
 	if s.metrics != nil {
 		_ = s.metrics.Close()
 	}

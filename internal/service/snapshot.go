@@ -67,6 +67,7 @@ func (s *Service) handlers() map[string]socket.Handler {
 		"/routes":    s.routes,
 		"/verify":    func(*http.Request) (any, error) { return s.mirror.Verify() },
 		"/route":     s.lookup,
+		"/capture":   s.capture,
 	}
 }
 
