@@ -59,7 +59,7 @@ func (t *tables) deleteState(id stateID) {
 	t.hooks.Quiescent(func() {
 		last := s.Sequence()
 		s.Zero()
-		t.quiesced.put(departed{secret, numbers, last})
+		t.quiesced.put(func() { t.depart(departed{secret, numbers, last}) })
 	})
 }
 

@@ -77,16 +77,17 @@ func (a *association) numbers(d ipsec.Direction) uint64 {
 	return a.keys
 }
 
-// quiesced hands over from any goroutine what has departed.
+// quiesced hands over from any goroutine what is to be done, on the mirror's, when no
+// worker knows any more of what was taken out of its sight.
 type quiesced struct {
 	mu   sync.Mutex
-	list []departed
+	list []func()
 	wake chan struct{}
 }
 
-func (q *quiesced) put(x departed) {
+func (q *quiesced) put(do func()) {
 	q.mu.Lock()
-	q.list = append(q.list, x)
+	q.list = append(q.list, do)
 	q.mu.Unlock()
 	select {
 	case q.wake <- struct{}{}:
@@ -94,7 +95,7 @@ func (q *quiesced) put(x departed) {
 	}
 }
 
-func (q *quiesced) take() []departed {
+func (q *quiesced) take() []func() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	list := q.list
@@ -102,13 +103,29 @@ func (q *quiesced) take() []departed {
 	return list
 }
 
-// settle notes what has departed, and installs the first that waited for it; others wait on.
+// settle does what has become due.
 func (t *tables) settle() {
-	for _, x := range t.quiesced.take() {
-		for _, a := range t.memory.left(x) {
-			if t.states[a.id] == a {
-				t.install(a)
-			}
+	for _, do := range t.quiesced.take() {
+		do()
+	}
+}
+
+// depart notes what has departed, and installs the first that waited for it; others wait on.
+func (t *tables) depart(x departed) {
+	for _, a := range t.memory.left(x) {
+		if t.states[a.id] == a {
+			t.install(a)
 		}
 	}
+}
+
+// retire gives the numbers of bundles back that nothing is of any more.
+func (t *tables) retire() {
+	bundles := t.gateway.Retire()
+	if len(bundles) == 0 {
+		return
+	}
+	t.hooks.Quiescent(func() {
+		t.quiesced.put(func() { t.gateway.Free(bundles) })
+	})
 }

@@ -92,7 +92,7 @@ func testStrongSwan(t *testing.T) {
 	if rules := x.gateway.Rules(); len(rules) != 0 {
 		t.Errorf("%d policies are left", len(rules))
 	}
-	if n := x.quiescent.Load(); n != 6 {
+	if n := x.quiescent.Load(); n < 6 { // and bundles are waited for
 		t.Errorf("keys of %d associations were destroyed, want those of 6", n)
 	}
 	if s := x.mirror.Stats(); s.Malformed+s.Resyncs != 0 || s.RefusedStates+s.RefusedPolicies+s.Undecided != 0 {
@@ -118,7 +118,9 @@ func newTunnel(t *testing.T) *tunnel {
 	x.right.startCharon("")
 	hooks := Hooks{
 		IsLocal:   func(a netip.Addr) bool { return a == x.left.outer },
-		Quiescent: func(f func()) { go func() { f(); x.quiescent.Add(1) }() },
+		Quiescent: func(f func()) {
+			time.AfterFunc(50*time.Millisecond, func() { f(); x.quiescent.Add(1) }) // a packet that is being sent is
+		},
 	}
 	x.left.must(x.left.Do(func() (err error) {
 		x.mirror, err = Start(&x.gateway, 1, hooks, nil)

@@ -90,6 +90,7 @@ func (t *tables) commit() {
 		t.setRules()
 		t.rules = false
 	}
+	t.retire()
 	if t.changed {
 		t.hooks.Changed()
 		t.changed = false

@@ -26,18 +26,9 @@ type Gateway struct {
 
 	sad     ipsec.SAD
 	rules   atomic.Pointer[Ruleset]
-	bundles []*bundle // by number
-	numbers map[string]uint32
+	bundles bundles
 	holders holders
 	paths   paths
-}
-
-// bundle is what policies name: the outbound association of the day, or, inbound, all
-// that carry its number.
-type bundle struct {
-	name    string
-	current atomic.Pointer[ipsec.SA]
-	out     []*ipsec.SA // all outbound ones, the newest last
 }
 
 // Rule is a policy for one direction. The Target of one that protects is a Bundle.
@@ -53,23 +44,6 @@ type Ruleset struct {
 	in, out *policy.Table
 	bundles []*bundle
 }
-
-// Bundle returns the number of a bundle, which it makes if there is none of the name.
-func (g *Gateway) Bundle(name string) uint32 {
-	if n, ok := g.numbers[name]; ok {
-		return n
-	}
-	if g.numbers == nil {
-		g.numbers = map[string]uint32{}
-	}
-	n := uint32(len(g.bundles))
-	g.numbers[name] = n
-	g.bundles = append(g.bundles, &bundle{name: name})
-	return n
-}
-
-// BundleName returns the name of a bundle.
-func (g *Gateway) BundleName(n uint32) string { return g.bundles[n].name }
 
 // Add puts an association into use. An outbound one takes the place of the one that
 // its bundle had, which stays until it is removed.
@@ -87,22 +61,28 @@ func (g *Gateway) Add(s *ipsec.SA) error {
 // outbound one before Use.
 func (g *Gateway) Keep(s *ipsec.SA) error {
 	c := s.Config()
-	if int(c.Bundle) >= len(g.bundles) {
+	b := g.bundles.get(c.Bundle)
+	if b == nil {
 		return fmt.Errorf("add security association %q: there is no bundle %d", c.Name, c.Bundle)
 	}
 	g.holders.share(s)
 	if c.Direction == ipsec.In {
-		return g.sad.Add(s)
+		err := g.sad.Add(s)
+		if err == nil {
+			b.uses++
+		}
+		return err
 	}
 	g.paths.add(s)
-	if b := g.bundles[c.Bundle]; !slices.Contains(b.out, s) {
+	if !slices.Contains(b.out, s) {
 		b.out = append(b.out, s)
+		b.uses++
 	}
 	return nil
 }
 
 // Use has packets leave by an outbound association, which must be there, from now on.
-func (g *Gateway) Use(s *ipsec.SA) { g.bundles[s.Bundle()].current.Store(s) }
+func (g *Gateway) Use(s *ipsec.SA) { g.bundles.get(s.Bundle()).current.Store(s) }
 
 // Remove takes an association out of use: no packet finds it from now on, and of its
 // bundle, the newest that is left is used instead. What workers have begun with it they
@@ -110,11 +90,16 @@ func (g *Gateway) Use(s *ipsec.SA) { g.bundles[s.Bundle()].current.Store(s) }
 func (g *Gateway) Remove(s *ipsec.SA) {
 	c := s.Config()
 	if c.Direction == ipsec.In {
-		g.sad.Remove(s)
+		if g.sad.Remove(s) {
+			g.bundles.leave(c.Bundle)
+		}
 	} else {
 		g.paths.remove(s)
-		b := g.bundles[c.Bundle]
-		b.out = slices.DeleteFunc(b.out, func(x *ipsec.SA) bool { return x == s })
+		b := g.bundles.get(c.Bundle)
+		if i := slices.Index(b.out, s); i >= 0 {
+			b.out = slices.Delete(b.out, i, i+1)
+			g.bundles.leave(c.Bundle)
+		}
 		var newest *ipsec.SA
 		if n := len(b.out); n > 0 {
 			newest = b.out[n-1]
@@ -125,7 +110,10 @@ func (g *Gateway) Remove(s *ipsec.SA) {
 
 // All calls yield with every association until it returns false.
 func (g *Gateway) All(yield func(*ipsec.SA) bool) {
-	for _, b := range g.bundles {
+	for _, b := range g.bundles.all {
+		if b == nil {
+			continue
+		}
 		for _, s := range b.out {
 			if !yield(s) {
 				return
@@ -148,10 +136,10 @@ func (g *Gateway) SetRules(all []Rule) error {
 
 // Prepare is the part of SetRules that may fail. It changes nothing.
 func (g *Gateway) Prepare(all []Rule) (*Ruleset, error) {
-	r := &Ruleset{all: all, bundles: g.bundles}
+	r := &Ruleset{all: all, bundles: g.bundles.all}
 	var in, out []policy.Policy
 	for i, rule := range all {
-		if rule.Action == policy.Protect && int(rule.Target) >= len(g.bundles) {
+		if rule.Action == policy.Protect && g.bundles.get(rule.Target) == nil {
 			return nil, fmt.Errorf("policy %d (%v): there is no bundle %d", i+1, &rule.Policy, rule.Target)
 		}
 		if rule.Direction == ipsec.In {
@@ -170,8 +158,21 @@ func (g *Gateway) Prepare(all []Rule) (*Ruleset, error) {
 	return r, nil
 }
 
-// Enforce is the part that does not fail.
-func (g *Gateway) Enforce(r *Ruleset) { g.rules.Store(r) }
+// Enforce is the part that does not fail. It is for a Ruleset once.
+func (g *Gateway) Enforce(r *Ruleset) {
+	for _, rule := range r.all {
+		if rule.Action == policy.Protect {
+			g.bundles.get(rule.Target).uses++
+		}
+	}
+	before := g.Rules()
+	g.rules.Store(r)
+	for _, rule := range before {
+		if rule.Action == policy.Protect {
+			g.bundles.leave(rule.Target)
+		}
+	}
+}
 
 // Rules returns the policies, in their order.
 func (g *Gateway) Rules() []Rule {

@@ -1,0 +1,5 @@
+//go:build !race
+
+package xfrm
+
+const rekeys = 100_000
