@@ -2,6 +2,8 @@ package service
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -47,11 +49,7 @@ func protect(t *testing.T, state string, sas ...config.SA) *protection {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := p.close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { _ = p.close() }) // which a test may have done
 	return p
 }
 
@@ -160,46 +158,120 @@ func TestReloadWaitsForWorkers(t *testing.T) {
 	}
 }
 
-// A reload that fails in the middle changes nothing.
+// A reload that fails, at whatever step, changes nothing.
 func TestAFailedReloadChangesNothing(t *testing.T) {
 	state := t.TempDir()
-	p := protect(t, state, inbound("a", 0x100, 1), outbound("b", 0x200, 2))
-	before := p.sas["b"].Sequence()
-	next := sender(t, 0x100, 1)
 	third := func() config.SA { return outbound("c", 0x300, 4) }
-	files := func() (names []string) {
-		all, _ := filepath.Glob(filepath.Join(state, "*"))
-		return all
-	}
-	known := files()
-	if err := p.reload(inbound("a", 0x100, 1), outbound("b", 0x200, 2), third()); err != nil {
+	damaged := sha256.Sum256(append([]byte("warproute sequence numbers\x00"), third().Key.Bytes()...))
+	if err := os.WriteFile(filepath.Join(state, hex.EncodeToString(damaged[:16])), []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.reload(inbound("a", 0x100, 1), outbound("b", 0x200, 2)); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.tick(); err != nil { // which ends the third
-		t.Fatal(err)
-	}
-	for _, f := range files() {
-		if !strings.Contains(strings.Join(known, " "), f) {
-			if err := os.WriteFile(f, []byte("damaged"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+	wide := inbound("wide", 0x101, 6)
+	wide.ReplayWindow = 1 << 20
+	nowhere := policies([]config.SA{inbound("a", 0x100, 3)})
+	nowhere[0].Src = netip.Prefix{}
+	for _, c := range []struct {
+		step, want string
+		sa         config.SA
+		policies   []config.Policy
+	}{
+		{"making an association", "replay window", wide, nil},
+		{"noting its numbers", "damaged", third(), nil},
+		{"building the policies", "prefix", outbound("d", 0x301, 7), nowhere},
+	} {
+		p := protect(t, state, inbound("a", 0x100, 1), outbound("b", 0x200, 2))
+		before := p.sas["b"].Sequence()
+		sas := []config.SA{inbound("a", 0x100, 3), outbound("b", 0x200, 5), c.sa}
+		if c.policies == nil {
+			c.policies = policies(sas)
+		}
+		if err := p.apply(&config.IPsec{SAs: sas, Policies: c.policies}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Fatalf("%s: %v", c.step, err)
+		}
+		if e := p.receive(sender(t, 0x100, 1)()); e != ipsec.OK {
+			t.Errorf("%s fails: the inbound association: %v", c.step, e)
+		}
+		f := gateway.FlowIPv4(testutil.UDP4("10.7.0.1", "10.8.0.1", 1, 2)[packet.EthernetLen:])
+		if s, e := p.gateway.Protect(&f); s != p.sas["b"].SA || e != ipsec.OK || s.Sequence() != before {
+			t.Errorf("%s fails: the outbound one: %v, %v", c.step, s, e)
+		}
+		if err := p.reload(inbound("a", 0x100, 1), outbound("b", 0x200, 2)); err != nil {
+			t.Errorf("%s fails: the configuration before: %v", c.step, err)
+		}
+		if err := p.close(); err != nil {
+			t.Error(err)
+		}
+		if err := os.Remove(filepath.Join(state, "received")); err != nil { // each sender begins anew
+			t.Fatal(err)
 		}
 	}
-	if err := p.reload(inbound("a", 0x100, 3), outbound("b", 0x200, 5), third()); err == nil || !strings.Contains(err.Error(), "damaged") {
-		t.Fatalf("%v", err)
+}
+
+// Packets that are on their way when an association gets another SPI are received, for a
+// while, and by a reload in that time, too.
+func TestTheSPIBeforeIsReceivedForAWhile(t *testing.T) {
+	p := protect(t, t.TempDir(), inbound("a", 0x100, 1))
+	old, new := sender(t, 0x100, 1), sender(t, 0x101, 2)
+	first := old()
+	if e := p.receive(first); e != ipsec.OK {
+		t.Fatal(e)
+	}
+	if err := p.reload(inbound("a", 0x101, 2)); err != nil {
+		t.Fatal(err)
+	}
+	for what, packet := range map[string][]byte{"the old": old(), "the new": new()} {
+		if e := p.receive(packet); e != ipsec.OK {
+			t.Errorf("after the reload, by %s SPI: %v", what, e)
+		}
+	}
+	if err := p.reload(inbound("a", 0x101, 2), outbound("b", 0x200, 3)); err != nil {
+		t.Fatal(err)
+	}
+	if e := p.receive(old()); e != ipsec.OK {
+		t.Errorf("after another reload, by the old SPI: %v", e)
+	}
+	end := func() {
+		t.Helper()
+		p.lingerEnd = time.Time{}
+		if err := p.tick(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if end(); p.receive(old()) != ipsec.InNoStates {
+		t.Error("when the while is over, the old SPI is received")
+	}
+	if err := p.reload(inbound("a", 0x100, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if e := p.receive(first); e != ipsec.InStateSeqError {
+		t.Errorf("back with the SPI of before, what it received: %v", e)
+	}
+	if e := p.receive(old()); e != ipsec.OK {
+		t.Errorf("back with the SPI of before, the next packet: %v", e)
+	}
+	if end(); p.receive(new()) != ipsec.InNoStates {
+		t.Error("when the while is over, the SPI between is received")
+	}
+}
+
+// What was received before a restart is not received again after it.
+func TestARestartKeepsWhatWasReceived(t *testing.T) {
+	state := t.TempDir()
+	p := protect(t, state, inbound("a", 0x100, 1))
+	next := sender(t, 0x100, 1)
+	old := next()
+	if e := p.receive(old); e != ipsec.OK {
+		t.Fatal(e)
+	}
+	if err := p.close(); err != nil {
+		t.Fatal(err)
+	}
+	p = protect(t, state, inbound("a", 0x100, 1))
+	if e := p.receive(old); e != ipsec.InStateSeqError {
+		t.Errorf("a packet from before the restart: %v", e)
 	}
 	if e := p.receive(next()); e != ipsec.OK {
-		t.Errorf("the inbound association: %v", e)
-	}
-	f := gateway.FlowIPv4(testutil.UDP4("10.7.0.1", "10.8.0.1", 1, 2)[packet.EthernetLen:])
-	if s, e := p.gateway.Protect(&f); s != p.sas["b"].SA || e != ipsec.OK || s.Sequence() != before {
-		t.Errorf("the outbound one: %v, %v", s, e)
-	}
-	if err := p.reload(inbound("a", 0x100, 1), outbound("b", 0x200, 2)); err != nil {
-		t.Errorf("the configuration before: %v", err)
+		t.Errorf("the next packet: %v", e)
 	}
 }
 

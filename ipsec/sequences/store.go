@@ -1,23 +1,28 @@
 // Package sequences keeps the sequence numbers of outbound associations over restarts of
 // the router, so that none is ever used twice with its key.
 //
-// A file for each key has a number up to which all may have been used. It is written
+// A file has, for each key, a number up to which all may have been used. It is written
 // ahead: the association is limited to what the file says, and a new limit is in
 // force only when it is on the disk. After a crash the numbers between are skipped.
+// What is written for many associations at once waits for the disk once.
 package sequences
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/warproute/warproute/ipsec"
 )
@@ -31,142 +36,117 @@ const (
 	aheadExtended = 1 << 28
 )
 
-// Store is a directory of such files. It is the only one of that directory.
+// Store is a directory with such a file, and another of what was received. It is the only one of that directory.
 type Store struct {
-	dir   string
-	lock  *os.File // of dir: released when it is closed, also by the end of the process
-	kept  map[*ipsec.SA]*kept
-	files map[string]*file // of those that are kept, by path
+	dir  string
+	lock *os.File // of dir: released when it is closed, also by the end of the process
+	used *table
+	kept map[*ipsec.SA]*kept
+	keys map[id]*key // of those that are kept
+
+	// See received.go.
+	received  *table
+	receiving map[*ipsec.SA]id
+	unsynced  bool
+	synced    time.Time
+}
+
+// Association is an outbound association, and the key that its numbers go by: what IVs
+// repeat with. That is the cipher's with its salt or, without a cipher, that of
+// authentication.
+type Association struct {
+	SA  *ipsec.SA
+	Key []byte
 }
 
 // kept is an association that is kept.
 type kept struct {
-	*file
+	*key
 	limit uint64 // of its numbers
 }
 
-// file is the file of a key. Associations with one key, of which one may be about to take
+// key is what numbers go by. Associations with one key, of which one may be about to take
 // the other's place, have parts of its numbers.
-type file struct {
-	path string
-	end  uint64 // what the file says; the limit of the association that has the last part
-	sas  int
+type key struct {
+	id  id
+	end uint64 // what the file says; the limit of the association that has the last part
+	sas int
 }
 
 // Open makes the directory if it is not there.
-func Open(dir string) (*Store, error) {
+func Open(dir string) (_ *Store, err error) {
 	fail := func(err error) (*Store, error) {
 		return nil, fmt.Errorf("keep sequence numbers: %w; set ipsec.state to a directory that can be written", err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail(err)
 	}
-	lock, err := os.Open(dir)
-	if err != nil {
+	s := &Store{dir: dir, kept: map[*ipsec.SA]*kept{}, keys: map[id]*key{}, receiving: map[*ipsec.SA]id{}, synced: time.Now()}
+	if s.lock, err = os.Open(dir); err != nil {
 		return fail(err)
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		lock.Close()
+	if err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		s.lock.Close()
 		return nil, fmt.Errorf("keep sequence numbers: lock %s: %w; another router uses it: set ipsec.state to a directory of this one's", dir, err)
 	}
-	return &Store{dir: dir, lock: lock, kept: map[*ipsec.SA]*kept{}, files: map[string]*file{}}, nil
+	if s.used, err = openTable(filepath.Join(dir, "used")); err == nil {
+		if s.received, err = openTable(filepath.Join(dir, "received")); err != nil {
+			s.used.file.Close()
+		}
+	}
+	if err == nil {
+		err = s.lock.Sync() // new files have their names
+	}
+	if err != nil {
+		s.lock.Close()
+		return fail(err)
+	}
+	return s, nil
 }
 
-// Keep has an outbound association go on behind all numbers that were used with its
-// key, and notes those that it uses from now on. The key is what IVs repeat with: the
-// cipher's with its salt, or, without a cipher, that of authentication. It identifies the
-// file: under another name, or with another SPI, numbers go on all the same.
-func (s *Store) Keep(sa *ipsec.SA, key []byte) error {
+// Keep has outbound associations go on behind all numbers that were used with their keys,
+// and notes those that they use from now on; all of them, or none. Numbers go by the key
+// alone: under another name, or with another SPI, they go on all the same.
+func (s *Store) Keep(list ...Association) error {
+	var parts []part
+	begun := map[id]*key{}
+	for _, a := range list {
+		name := idOf("sequence numbers", a.Key)
+		k := cmp.Or(s.keys[name], begun[name])
+		if k == nil {
+			end, is := s.used.number(name)
+			if !is {
+				var err error
+				if end, err = s.formerly(name); err != nil {
+					return err
+				}
+			}
+			k = &key{id: name, end: end}
+			begun[name] = k
+		}
+		parts = append(parts, part{sa: a.SA, kept: &kept{key: k}})
+	}
+	if err := s.extend(parts); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		p.kept.sas++
+		s.keys[p.kept.id], s.kept[p.sa] = p.kept.key, p.kept
+	}
+	return nil
+}
+
+// idOf is what something is noted by, without telling the key.
+func idOf(what string, key []byte) id {
 	h := sha256.New()
-	h.Write([]byte("warproute sequence numbers\x00"))
+	h.Write([]byte("warproute " + what + "\x00"))
 	h.Write(key)
-	path := filepath.Join(s.dir, hex.EncodeToString(h.Sum(nil)[:16]))
-	f := s.files[path]
-	if f == nil {
-		end, err := read(path)
-		if err != nil {
-			return err
-		}
-		f = &file{path: path, end: end}
-	}
-	k := &kept{file: f}
-	if err := k.extend(sa); err != nil {
-		return err
-	}
-	f.sas++
-	s.files[path], s.kept[sa] = f, k
-	return nil
+	return id(h.Sum(nil))
 }
 
-// Extend writes ahead for the associations that need it; it is to be called every
-// second or so.
-func (s *Store) Extend() error {
-	var errs []error
-	for sa, k := range s.kept {
-		if used := sa.Sequence(); used > k.limit || k.limit-used < reserve(sa)/2 {
-			errs = append(errs, k.extend(sa))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func reserve(sa *ipsec.SA) uint64 {
-	if sa.Extended() {
-		return aheadExtended
-	}
-	return ahead
-}
-
-// extend gives an association the numbers behind all that the file has. If some of those
-// are another's, it leaves out what it has of its own.
-func (k *kept) extend(sa *ipsec.SA) error {
-	from := sa.Sequence()
-	if k.limit != k.end {
-		from = k.end
-	}
-	limit := max(k.end, from+min(reserve(sa), math.MaxUint64-from))
-	if err := write(k.path, limit); err != nil {
-		return err
-	}
-	sa.Skip(from) // before there are more, lest it takes those of another
-	sa.Limit(limit)
-	k.limit, k.end = limit, limit
-	return nil
-}
-
-// Release notes what an association that nobody uses any more has used, exactly unless
-// numbers behind that are another's.
-func (s *Store) Release(sa *ipsec.SA) error {
-	k := s.kept[sa]
-	if k == nil {
-		return nil
-	}
-	delete(s.kept, sa)
-	if k.sas--; k.sas == 0 {
-		delete(s.files, k.path)
-	}
-	if k.limit != k.end {
-		return nil
-	}
-	used := sa.Sequence()
-	if err := write(k.path, used); err != nil {
-		return err
-	}
-	k.end = used
-	return nil
-}
-
-// Close releases every association, and the directory.
-func (s *Store) Close() error {
-	var errs []error
-	for sa := range s.kept {
-		errs = append(errs, s.Release(sa))
-	}
-	return errors.Join(append(errs, s.lock.Close())...)
-}
-
-// read returns the number in a file, 0 if there is none.
-func read(path string) (uint64, error) {
+// formerly returns what a file of its own says of a key, as there was one for each once.
+func (s *Store) formerly(name id) (uint64, error) {
+	path := filepath.Join(s.dir, hex.EncodeToString(name[:]))
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -181,27 +161,99 @@ func read(path string) (uint64, error) {
 	return n, nil
 }
 
-// write replaces a file as a whole; when it returns, the disk has it.
-func write(path string, n uint64) error {
-	fail := func(err error) error { return fmt.Errorf("note the sequence numbers that are used: %w", err) }
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return fail(err)
+// Extend writes ahead for the associations that need it; it is to be called every
+// second or so.
+func (s *Store) Extend() error {
+	var parts []part
+	for sa, k := range s.kept {
+		if used := sa.Sequence(); used > k.limit || k.limit-used < reserve(sa)/2 {
+			parts = append(parts, part{sa: sa, kept: k})
+		}
 	}
-	defer os.Remove(f.Name())
-	_, err = fmt.Fprintln(f, n)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fail(err)
+	return s.extend(parts)
+}
+
+func reserve(sa *ipsec.SA) uint64 {
+	if sa.Extended() {
+		return aheadExtended
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return fail(err)
+	return ahead
+}
+
+// part is the numbers that an association is to have next.
+type part struct {
+	sa          *ipsec.SA
+	kept        *kept
+	from, limit uint64
+}
+
+// extend gives associations the numbers behind all that their keys have. One that had
+// some before those of another leaves out what it has not used of them. On an error none
+// has more than before.
+func (s *Store) extend(parts []part) error {
+	before := map[*key]uint64{}
+	for i := range parts {
+		p := &parts[i]
+		k := p.kept
+		if _, is := before[k.key]; !is {
+			before[k.key] = k.end
+		}
+		p.from = p.sa.Sequence()
+		if k.limit != k.end {
+			p.from = k.end
+		}
+		p.limit = max(k.end, p.from+min(reserve(p.sa), math.MaxUint64-p.from))
+		k.end = p.limit
 	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fail(err)
+	ends := map[id]uint64{}
+	for k := range before {
+		ends[k.id] = k.end
 	}
-	if err = errors.Join(dir.Sync(), dir.Close()); err != nil {
-		return fail(err)
+	if err := s.noteUsed(ends); err != nil {
+		for k, end := range before {
+			k.end = end
+		}
+		return err
+	}
+	for _, p := range parts {
+		p.sa.Skip(p.from) // before there are more, lest it takes those of another
+		p.sa.Limit(p.limit)
+		p.kept.limit = p.limit
 	}
 	return nil
+}
+
+func (s *Store) noteUsed(ends map[id]uint64) error {
+	if err := s.used.note(ends, true); err != nil {
+		return fmt.Errorf("note the sequence numbers that are used: %w", err)
+	}
+	return nil
+}
+
+// Release notes what associations that nobody uses any more have used, exactly unless
+// numbers behind that are another's, or have received. Those that are not kept it leaves
+// alone.
+func (s *Store) Release(list ...*ipsec.SA) error {
+	ends := map[id]uint64{}
+	for _, sa := range list {
+		k := s.kept[sa]
+		if k == nil {
+			continue
+		}
+		delete(s.kept, sa)
+		if k.sas--; k.sas == 0 {
+			delete(s.keys, k.id)
+		}
+		if k.limit == k.end {
+			k.end = sa.Sequence()
+			ends[k.id] = k.end
+		}
+	}
+	return errors.Join(s.noteUsed(ends), s.forget(list...))
+}
+
+// Close releases every association, and the directory.
+func (s *Store) Close() error {
+	all := slices.AppendSeq(slices.Collect(maps.Keys(s.kept)), maps.Keys(s.receiving))
+	return errors.Join(s.Release(all...), s.used.close(), s.received.close(), s.lock.Close())
 }

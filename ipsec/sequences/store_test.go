@@ -2,6 +2,9 @@ package sequences
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -10,13 +13,13 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-var key = bytes.Repeat([]byte{1}, 20)
+var testKey = bytes.Repeat([]byte{1}, 20)
 
 func newSA(t *testing.T, name string, alter ...func(*ipsec.Config)) *ipsec.SA {
 	t.Helper()
 	c := ipsec.Config{
 		Name: name, SPI: 0x100, Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"),
-		Suite: "aes128gcm16", Key: bytes.Clone(key),
+		Suite: "aes128gcm16", Key: bytes.Clone(testKey),
 	}
 	for _, a := range alter {
 		a(&c)
@@ -41,7 +44,7 @@ func open(t *testing.T, dir string) *Store {
 func start(t *testing.T, s *Store, name string) (*ipsec.SA, uint64) {
 	t.Helper()
 	sa := newSA(t, name)
-	if err := s.Keep(sa, key); err != nil {
+	if err := s.Keep(Association{sa, testKey}); err != nil {
 		t.Fatal(err)
 	}
 	first, n := sa.Reserve(1)
@@ -80,7 +83,7 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 			break
 		}
 	}
-	if other := newSA(t, "d"); s.Keep(other, append(key, 1)) != nil || other.Sequence() != 0 {
+	if other := newSA(t, "d"); s.Keep(Association{other, append(testKey, 1)}) != nil || other.Sequence() != 0 {
 		t.Error("another key does not begin anew")
 	}
 }
@@ -103,12 +106,12 @@ func TestWithoutADiskNumbersEnd(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	s := open(t, dir)
 	sa, _ := start(t, s, "a")
-	if err := os.RemoveAll(dir); err != nil {
+	if err := s.used.file.Close(); err != nil {
 		t.Fatal(err)
 	}
 	sa.Reserve(ahead - 1)
 	if err := s.Extend(); err == nil {
-		t.Error("a directory that is gone is no error")
+		t.Error("a disk that takes nothing is no error")
 	}
 	if _, n := sa.Reserve(1); n != 0 {
 		t.Error("a number was used that is noted nowhere")
@@ -119,21 +122,57 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	start(t, s, "a")
-	die(t, s)
-	files, err := os.ReadDir(dir)
-	if err != nil || len(files) != 1 {
-		t.Fatalf("%v, %v", files, err)
+	if err := s.Keep(Association{newSA(t, "b"), []byte("another")}); err != nil {
+		t.Fatal(err)
 	}
-	path := filepath.Join(dir, files[0].Name())
-	for _, text := range []string{"", "x", "-1", "99999999999999999999999"} {
+	die(t, s)
+	path := filepath.Join(dir, "used")
+	good, err := os.ReadFile(path)
+	if err != nil || len(good) != 2*recordSize {
+		t.Fatalf("%d bytes, %v", len(good), err)
+	}
+	for i := range recordSize {
+		bad := bytes.Clone(good)
+		bad[i]++
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := Open(dir); err == nil {
+			t.Errorf("byte %d differs, and nobody notices", i)
+			die(t, s)
+		}
+	}
+	// What a crash leaves of a record that was being added is none; nobody has used it.
+	for _, tail := range [][]byte{nil, good[:5], make([]byte, 7), make([]byte, 3*recordSize+1)} {
+		if err := os.WriteFile(path, append(bytes.Clone(good), tail...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := open(t, dir)
+		if _, first := start(t, s, "a"); first != ahead+1 {
+			t.Errorf("with %d bytes behind it goes on with %d", len(tail), first)
+		}
+		die(t, s)
+	}
+}
+
+// A directory of before, with a file for each key, goes on.
+func TestFilesOfFormerRoutersCount(t *testing.T) {
+	dir := t.TempDir()
+	name := idOf("sequence numbers", testKey)
+	path := filepath.Join(dir, hex.EncodeToString(name[:]))
+	for text, want := range map[string]uint64{"12345\n": 12346, "": 0, "x": 0, "-1": 0, "99999999999999999999999": 0} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		s := open(t, dir)
-		if err := s.Keep(newSA(t, "a"), key); err == nil {
-			t.Errorf("%q is taken for a number", text)
+		sa := newSA(t, "a")
+		if err := s.Keep(Association{sa, testKey}); (err == nil) != (want != 0) || err == nil && sa.Sequence()+1 != want {
+			t.Errorf("%q: %v, goes on behind %d", text, err, sa.Sequence())
 		}
 		die(t, s)
+		if err := os.Remove(filepath.Join(dir, "used")); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -185,8 +224,8 @@ func TestAssociationsWithOneKeyShareNoNumber(t *testing.T) {
 func TestADirectoryIsOfOneRouter(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
-	if second, err := Open(dir); err == nil {
-		t.Errorf("%s was opened twice", second.dir)
+	if _, err := Open(dir); err == nil {
+		t.Errorf("%s was opened twice", dir)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -201,12 +240,87 @@ func TestExtendedNumbersAreAhead(t *testing.T) {
 	for range 4 {
 		s := open(t, dir)
 		sa := newSA(t, "a", func(c *ipsec.Config) { c.ESN = true })
-		if err := s.Keep(sa, key); err != nil {
+		if err := s.Keep(Association{sa, testKey}); err != nil {
 			t.Fatal(err)
 		}
 		if first, n := sa.Reserve(100_000_000); n != 100_000_000 || first >= 1<<31 {
 			t.Fatalf("%d numbers, from %d on", n, first)
 		}
 		die(t, s)
+	}
+}
+
+// Thousands of associations begin, go on and end with a few waits for the disk, and what
+// the disk has then is what each has used.
+func TestManyAssociationsWaitForTheDiskOnce(t *testing.T) {
+	const many = 1000
+	dir := t.TempDir()
+	s := open(t, dir)
+	var list []Association
+	for i := range many {
+		k := bytes.Clone(testKey)
+		binary.BigEndian.PutUint32(k, uint32(i))
+		list = append(list, Association{newSA(t, fmt.Sprint(i), func(c *ipsec.Config) { c.Key = bytes.Clone(k) }), k})
+	}
+	waits := func(what string, do func() error) {
+		t.Helper()
+		before := s.used.syncs
+		if err := do(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if n := s.used.syncs - before; n > 2 {
+			t.Errorf("%s: %d waits for the disk", what, n)
+		}
+	}
+	waits("keep", func() error { return s.Keep(list...) })
+	for i, a := range list {
+		a.SA.Reserve(ahead/2 + i)
+	}
+	waits("extend", s.Extend)
+	waits("close", s.Close)
+	s = open(t, dir)
+	var again []Association
+	for _, a := range list {
+		again = append(again, Association{newSA(t, "again"), a.Key})
+	}
+	waits("keep again", func() error { return s.Keep(again...) })
+	for i, a := range again {
+		if want := uint64(ahead/2 + i); a.SA.Sequence() != want {
+			t.Fatalf("association %d goes on behind %d, want %d", i, a.SA.Sequence(), want)
+		}
+	}
+}
+
+// Of associations that are kept together either all are, or none is, and none has the
+// numbers of one that is not.
+func TestKeepIsWholeOrNothing(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	first, _ := start(t, s, "first")
+	other := bytes.Repeat([]byte{2}, 20)
+	name := idOf("sequence numbers", other)
+	if err := os.WriteFile(filepath.Join(dir, hex.EncodeToString(name[:])), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	successor, bad := newSA(t, "successor"), newSA(t, "bad")
+	if err := s.Keep(Association{successor, testKey}, Association{bad, other}); err == nil {
+		t.Fatal("a damaged file is no error")
+	}
+	if len(s.kept) != 1 || s.keys[idOf("sequence numbers", testKey)].sas != 1 {
+		t.Errorf("%d associations are kept", len(s.kept))
+	}
+	// And where the disk does not take what is to be noted.
+	if err := s.used.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := s.keys[idOf("sequence numbers", testKey)].end
+	if err := s.Keep(Association{successor, testKey}); err == nil {
+		t.Fatal("a disk that takes nothing is no error")
+	}
+	if f := s.keys[idOf("sequence numbers", testKey)]; f.end != before || len(s.kept) != 1 {
+		t.Errorf("numbers up to %d are reserved, want %d", f.end, before)
+	}
+	if _, n := first.Reserve(1); n != 1 {
+		t.Error("the association before has none left")
 	}
 }

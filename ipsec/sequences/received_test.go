@@ -1,0 +1,122 @@
+package sequences
+
+import (
+	"testing"
+
+	"github.com/warproute/warproute/ipsec"
+)
+
+func inbound(c *ipsec.Config) { c.Direction, c.ReplayWindow = ipsec.In, 64 }
+
+// receiver is what a router does with an inbound association.
+func receiver(t *testing.T, s *Store, alter ...func(*ipsec.Config)) *ipsec.SA {
+	t.Helper()
+	sa := newSA(t, "in", append([]func(*ipsec.Config){inbound}, alter...)...)
+	s.Receive(Association{sa, testKey})
+	return sa
+}
+
+// A router that starts again accepts nothing that it accepted before, and everything else
+// that is new, from the very next number on.
+func TestNothingIsReceivedTwice(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	sa := receiver(t, s)
+	for _, n := range []uint64{1, 2, 3, 1000} {
+		if !sa.Accept(n) {
+			t.Fatalf("number %d is refused", n)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	s = open(t, dir)
+	sa = receiver(t, s, func(c *ipsec.Config) { c.ReplayWindow = 4096 })
+	for _, n := range []uint64{1, 3, 999, 1000} {
+		if sa.Accept(n) {
+			t.Errorf("number %d is accepted again", n)
+		}
+	}
+	if !sa.Accept(1001) || !sa.Accept(1<<20) {
+		t.Error("new numbers are refused")
+	}
+	if err := s.Note(); err != nil {
+		t.Fatal(err)
+	}
+	sa.Accept(1<<20 + 1)
+	die(t, s)
+
+	s = open(t, dir)
+	sa = receiver(t, s)
+	if sa.Accept(1 << 20) {
+		t.Error("after a crash, what was noted is accepted again")
+	}
+	if !sa.Accept(1<<20 + 2) {
+		t.Error("after a crash, the next packet is refused")
+	}
+	die(t, s)
+}
+
+// Another SPI, and no replay window, begin anew.
+func TestOnlyTheSameAssociationGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	receiver(t, s).Accept(1000)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	for name, alter := range map[string]func(*ipsec.Config){
+		"another SPI": func(c *ipsec.Config) { c.SPI++ },
+		"no window":   func(c *ipsec.Config) { c.ReplayWindow = 0 },
+	} {
+		if !receiver(t, s, alter).Accept(1) {
+			t.Errorf("%s: number 1 is refused", name)
+		}
+	}
+}
+
+// An association and its successor have one place in the file, in which no number falls.
+func TestTheHighestOfTwoCounts(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	old := receiver(t, s)
+	old.Accept(1000)
+	successor := receiver(t, s)
+	successor.Skip(old.Sequence())
+	successor.Accept(2000)
+	if err := s.Note(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Release(old); err != nil {
+		t.Fatal(err)
+	}
+	die(t, s)
+	s = open(t, dir)
+	if receiver(t, s).Accept(2000) {
+		t.Error("the number of the old association counts")
+	}
+}
+
+// Note writes what has changed, and leaves the disk its time.
+func TestNoteWritesWhatChanged(t *testing.T) {
+	s := open(t, t.TempDir())
+	sa := receiver(t, s)
+	if err := s.Note(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.received.file.Close(); err != nil { // what is written now fails
+		t.Fatal(err)
+	}
+	if err := s.Note(); err != nil {
+		t.Errorf("without anything new: %v", err)
+	}
+	sa.Accept(1)
+	if err := s.Note(); err == nil {
+		t.Error("a number that could not be noted is no error")
+	}
+	if s.received.syncs != 0 {
+		t.Errorf("%d waits for the disk", s.received.syncs)
+	}
+}
