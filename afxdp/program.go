@@ -20,8 +20,8 @@ type program struct {
 }
 
 // loadProgram loads the program of a port with the given number of queues. It
-// leaves every frame to Linux until setMAC. The maps of local addresses are
-// those of other, if that is not nil.
+// leaves every frame to Linux until setMAC. The maps of local addresses and
+// of fragments are those of other, if that is not nil.
 func loadProgram(queues int, other *program) (*program, error) {
 	spec, err := loadSteer()
 	if err != nil {
@@ -30,7 +30,7 @@ func loadProgram(queues int, other *program) (*program, error) {
 	spec.Maps[steerMapSockets].MaxEntries = uint32(queues)
 	var opts ebpf.CollectionOptions
 	if other != nil {
-		opts.MapReplacements = map[string]*ebpf.Map{steerMapLocal4: other.Local4, steerMapLocal6: other.Local6}
+		opts.MapReplacements = map[string]*ebpf.Map{steerMapLocal4: other.Local4, steerMapLocal6: other.Local6, steerMapInUdp: other.InUdp}
 	}
 	p := &program{}
 	if err := spec.LoadAndAssign(&p.steerObjects, &opts); err != nil {

@@ -14,7 +14,7 @@
 //   - IPv6 from or to link-local addresses
 //   - packets to an address in local4 or local6: the host's own, and the
 //     directed broadcasts of its subnets, which the control plane adds; of a
-//     gateway (take_esp) all but ESP, as it is or in UDP
+//     gateway (take_esp) all but ESP, as it is or in UDP, and fragments of these
 //   - neighbour discovery (RFC 4861 4, ICMPv6 types 133 to 137)
 //
 // A frame that is too short for its headers, or of another IP version than its
@@ -92,23 +92,86 @@ volatile __u32 take_esp = 0;
 
 #define PORT_NATT 4500 // of IKE and of ESP in UDP, which begins with an SPI (RFC 3948)
 
-// Tells whether what begins at l4 is ESP, of which keepalives are none. Of UDP, a
-// fragment does not show it.
-static __always_inline int is_esp(__u8 protocol, int fragment, void *l4, void *end)
+// Tells whether what begins at l4, and is no later fragment, is ESP, of which
+// keepalives are none.
+static __always_inline int is_esp(__u8 protocol, void *l4, void *end)
 {
 	struct {
 		struct udphdr udp;
 		__be32 spi, sequence;
 	} __attribute__((packed)) *natt = l4;
 
-	if (!take_esp)
-		return 0;
 	if (protocol == IPPROTO_ESP)
 		return 1;
-	if (protocol == IPPROTO_FRAGMENT) // of IPv6; its header begins with what comes behind it
-		return l4 + 1 <= end && *(__u8 *)l4 == IPPROTO_ESP;
-	return protocol == IPPROTO_UDP && !fragment && (void *)(natt + 1) <= end &&
+	return protocol == IPPROTO_UDP && (void *)(natt + 1) <= end &&
 	       natt->udp.dest == bpf_htons(PORT_NATT) && natt->spi != 0;
+}
+
+// What the fragments of a datagram have in common (RFC 791 3.2, RFC 8200 4.5). IPv4's
+// addresses are in the first words.
+struct datagram {
+	__be32 src[4], dst[4], id;
+};
+
+// Datagrams to this host whose first fragment has shown ESP in UDP, and when it did, in
+// nanoseconds; shared by the programs of all ports. Where later fragments overtake the
+// first, Linux has them and the datagram is lost.
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct datagram);
+	__type(value, __u64);
+} in_udp SEC(".maps");
+
+#define FRAGMENTS_FOR 2000000000ULL // nanoseconds that a worker waits for the others
+
+// Tells whether a fragment is of ESP. Only the first shows the ports of UDP.
+static __always_inline int is_esp_fragment(struct datagram *d, __u8 protocol, int later, void *l4, void *end)
+{
+	__u64 now = bpf_ktime_get_ns(), *since;
+
+	if (protocol != IPPROTO_UDP)
+		return protocol == IPPROTO_ESP;
+	if (later) {
+		since = bpf_map_lookup_elem(&in_udp, d);
+		return since && now - *since < FRAGMENTS_FOR;
+	}
+	if (is_esp(protocol, l4, end))
+		return !bpf_map_update_elem(&in_udp, d, &now, BPF_ANY);
+	bpf_map_delete_elem(&in_udp, d);
+	return 0;
+}
+
+static __always_inline int takes_ipv4(struct iphdr *ip, void *end)
+{
+	struct datagram d = { { ip->saddr }, { ip->daddr }, ip->id };
+
+	if (!take_esp)
+		return 0;
+	if (!(ip->frag_off & bpf_htons(0x3fff)))
+		return is_esp(ip->protocol, ip + 1, end);
+	return is_esp_fragment(&d, ip->protocol, ip->frag_off & bpf_htons(0x1fff), ip + 1, end);
+}
+
+static __always_inline int takes_ipv6(struct ipv6hdr *ip, void *end)
+{
+	struct {
+		__u8 next, reserved;
+		__be16 offset;
+		__be32 id;
+	} *fragment = (void *)(ip + 1);
+	struct datagram d;
+
+	if (!take_esp)
+		return 0;
+	if (ip->nexthdr != IPPROTO_FRAGMENT)
+		return is_esp(ip->nexthdr, ip + 1, end);
+	if ((void *)(fragment + 1) > end)
+		return 0;
+	__builtin_memcpy(d.src, &ip->saddr, sizeof(d.src));
+	__builtin_memcpy(d.dst, &ip->daddr, sizeof(d.dst));
+	d.id = fragment->id;
+	return is_esp_fragment(&d, fragment->next, fragment->offset & bpf_htons(0xfff8), fragment + 1, end);
 }
 
 // One bit for every 16-bit fold of an address in local4 or local6. Most packets
@@ -135,7 +198,7 @@ static __always_inline enum decision decide_ipv4(void *data, void *end)
 	if (ip->daddr == bpf_htonl(INADDR_BROADCAST))
 		return BROADCAST;
 	if (may_be_local(ip->daddr) && bpf_map_lookup_elem(&local4, &ip->daddr))
-		return is_esp(ip->protocol, ip->frag_off & bpf_htons(0x3fff), ip + 1, end) ? TO_SOCKET : LOCAL;
+		return takes_ipv4(ip, end) ? TO_SOCKET : LOCAL;
 	return TO_SOCKET;
 }
 
@@ -158,7 +221,7 @@ static __always_inline enum decision decide_ipv6(void *data, void *end)
 	if (may_be_local(ip->daddr.s6_addr32[0] ^ ip->daddr.s6_addr32[1] ^
 			 ip->daddr.s6_addr32[2] ^ ip->daddr.s6_addr32[3]) &&
 	    bpf_map_lookup_elem(&local6, &ip->daddr))
-		return is_esp(ip->nexthdr, 0, ip + 1, end) ? TO_SOCKET : LOCAL;
+		return takes_ipv6(ip, end) ? TO_SOCKET : LOCAL;
 	if (ip->nexthdr == IPPROTO_ICMPV6 && (void *)(icmp_type + 1) <= end &&
 	    *icmp_type >= 133 && *icmp_type <= 137)
 		return NEIGHBOR_DISCOVERY;

@@ -34,6 +34,7 @@ const (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	steerMapFrames     = "frames"
+	steerMapInUdp      = "in_udp"
 	steerMapLocal4     = "local4"
 	steerMapLocal6     = "local6"
 	steerMapSockets    = "sockets"
@@ -93,6 +94,7 @@ type steerProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type steerMapSpecs struct {
 	Frames  *ebpf.MapSpec `ebpf:"frames"`
+	InUdp   *ebpf.MapSpec `ebpf:"in_udp"`
 	Local4  *ebpf.MapSpec `ebpf:"local4"`
 	Local6  *ebpf.MapSpec `ebpf:"local6"`
 	Sockets *ebpf.MapSpec `ebpf:"sockets"`
@@ -128,6 +130,7 @@ func (o *steerObjects) Close() error {
 // It can be passed to loadSteerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type steerMaps struct {
 	Frames  *ebpf.Map `ebpf:"frames"`
+	InUdp   *ebpf.Map `ebpf:"in_udp"`
 	Local4  *ebpf.Map `ebpf:"local4"`
 	Local6  *ebpf.Map `ebpf:"local6"`
 	Sockets *ebpf.Map `ebpf:"sockets"`
@@ -136,6 +139,7 @@ type steerMaps struct {
 func (m *steerMaps) Close() error {
 	return _SteerClose(
 		m.Frames,
+		m.InUdp,
 		m.Local4,
 		m.Local6,
 		m.Sockets,

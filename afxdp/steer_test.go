@@ -161,7 +161,9 @@ var gatewayTests = []struct {
 	{"IKE behind a NAT", eth(portMAC, ipv4, esp(own4, unix.IPPROTO_UDP, 4500, 0)), Local, Local},
 	{"IKE", eth(portMAC, ipv4, esp(own4, unix.IPPROTO_UDP, 500, 1)), Local, Local},
 	{"a keepalive", eth(portMAC, ipv4, esp(own4, unix.IPPROTO_UDP, 4500, 1)[:29]), Local, Local},
-	{"a fragment of UDP", eth(portMAC, ipv4, with(esp(own4, unix.IPPROTO_UDP, 4500, 1), 6, 0x20)), Local, Local},
+	{"a fragment that shows ESP in UDP", eth(portMAC, ipv4, with(esp(own4, unix.IPPROTO_UDP, 4500, 1), 6, 0x20)), Local, ToSocket},
+	{"a fragment of UDP that shows less", eth(portMAC, ipv4, with(esp(own4, unix.IPPROTO_UDP, 4500, 1), 6, 0x20)[:28]), Local, Local},
+	{"a fragment of IKE behind a NAT", eth(portMAC, ipv4, with(esp(own4, unix.IPPROTO_UDP, 4500, 0), 6, 0x20)), Local, Local},
 	{"TCP to us", eth(portMAC, ipv4, esp(own4, unix.IPPROTO_TCP, 4500, 1)), Local, Local},
 	{"ESP to others", eth(portMAC, ipv4, esp(far4, unix.IPPROTO_ESP, 0, 0)), ToSocket, ToSocket},
 }
@@ -189,6 +191,68 @@ func TestGatewaysTakeESP(t *testing.T) {
 	for _, c := range gatewayTests {
 		expect(t, p, c.rule, c.frame, c.taken, actions[c.taken])
 	}
+}
+
+// part is a fragment at an offset, in units of 8 bytes, of UDP from and to port 4500 that
+// begins with an SPI.
+func part(dst netip.Addr, id byte, offset uint16, spi byte) []byte {
+	b := esp(dst, unix.IPPROTO_UDP, 4500, spi)
+	if offset != 0 {
+		clear(b[len(b)-16:]) // nothing shows what it is
+	}
+	if dst.Is4() {
+		b[5] = id
+		binary.BigEndian.PutUint16(b[6:], offset|0x2000)
+		return eth(portMAC, ipv4, b)
+	}
+	b[6] = unix.IPPROTO_FRAGMENT
+	header := []byte{unix.IPPROTO_UDP, 0, byte(offset >> 5), byte(offset<<3 | 1), 0, 0, 0, id}
+	return eth(portMAC, ipv6, b[:40], header, b[40:])
+}
+
+// Later fragments of UDP go where the first one went, at whatever port they arrive.
+func TestFragmentsFollowTheFirst(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	addVeth(t, "rb", "b", 1)
+	s := open(t, Config{Ports: ports(Native, "ra", "rb"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
+	for _, p := range s.Ports {
+		if err := p.SetMAC(portMAC); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.TakeESP(); err != nil {
+		t.Fatal(err)
+	}
+	actions := map[Decision]uint32{ToSocket: xdpRedirect, Local: xdpPass}
+	const at, natt, ike = 100, 1, 0
+	for _, own := range []netip.Addr{own4, own6} {
+		if err := s.AddLocal(own); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			rule  string
+			port  int
+			frame []byte
+			want  Decision
+		}{
+			{"a later fragment before the first", 0, part(own, 7, at, 0), Local},
+			{"the first of ESP", 0, part(own, 7, 0, natt), ToSocket},
+			{"the next", 0, part(own, 7, at, 0), ToSocket},
+			{"one at another port", 1, part(own, 7, 2*at, 0), ToSocket},
+			{"one of another datagram", 0, part(own, 8, at, 0), Local},
+			{"the first of IKE", 0, part(own, 8, 0, ike), Local},
+			{"the next of IKE", 0, part(own, 8, at, 0), Local},
+			{"the first of IKE, with an identification that ESP had", 0, part(own, 7, 0, ike), Local},
+			{"the next of that", 0, part(own, 7, at, 0), Local},
+		} {
+			expect(t, s.Ports[c.port], own.String()+": "+c.rule, c.frame, c.want, actions[c.want])
+		}
+	}
+	expect(t, s.Ports[0], "the first of ESP", part(own4, 9, 0, natt), ToSocket, xdpRedirect)
+	other := part(own4, 9, at, 0)
+	other[len(other)-16-8]++ // its source
+	expect(t, s.Ports[0], "another source", other, Local, xdpPass)
 }
 
 // Actions of an XDP program.

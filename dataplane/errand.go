@@ -184,16 +184,20 @@ func (e *errands) split(p []byte, mtu int) (fragment.Split, error) {
 	return fragment.IPv6(p, mtu, e.fragmentID)
 }
 
-// isESPFragment reports whether a packet, which is for this host, is a fragment of ESP.
+// isESPFragment reports whether a packet, which is for this host, is a fragment of ESP, or
+// of UDP: of that, only what has ESP is let through to the worker.
 func isESPFragment(p []byte) bool {
 	const esp = 50
+	var proto packet.Protocol
 	switch {
-	case len(p) >= packet.IPv4Len && p[0]>>4 == 4:
-		return (*packet.IPv4)(p).Protocol() == esp && (*packet.IPv4)(p).Fragmented()
-	case len(p) > packet.IPv6Len && p[0]>>4 == 6:
-		return (*packet.IPv6)(p).NextHeader() == packet.Fragment && p[packet.IPv6Len] == esp
+	case len(p) >= packet.IPv4Len && p[0]>>4 == 4 && (*packet.IPv4)(p).Fragmented():
+		proto = (*packet.IPv4)(p).Protocol()
+	case len(p) > packet.IPv6Len && p[0]>>4 == 6 && (*packet.IPv6)(p).NextHeader() == packet.Fragment:
+		proto = packet.Protocol(p[packet.IPv6Len])
+	default:
+		return false
 	}
-	return false
+	return proto == esp || proto == packet.UDP
 }
 
 // collect puts a fragment to those that wait, and queues what is whole by that.

@@ -91,20 +91,23 @@ func (n *narrow) Submit(c *batch.Chunk) {
 	}
 }
 
-// Fragments of ESP for this host become a packet before an engine decides on it.
+// Fragments of ESP for this host, as it is or in UDP, become a packet before an engine
+// decides on it.
 func TestFragmentsOfESPAreCollected(t *testing.T) {
-	r := newRig(t, 64)
-	whole := testutil.Edit(testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2, make([]byte, 100)...), 9, 50)
-	first := testutil.Edit(whole[:14+20+64], 2, 0, 84, 0, 7, 0x20, 0)
-	last := testutil.Edit(append(bytes.Clone(whole[:34]), whole[34+64:]...), 2, 0, byte(len(whole)-34-64+20), 0, 7, 0, 8)
-	local := &taker{Engine: r.engine}
-	r.config.Workers[0].Engine = local
-	r.queues[0].Play([][]byte{last, first}, 2)
-	r.start()
-	r.wait("the packet", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 1 })
-	s := r.stop()
-	if s.Merged != 1 || s.Ports[0].Dropped() != 0 || !bytes.Equal(r.out[1][0][34:], whole[34:]) {
-		t.Errorf("%d fragments merged, %d dropped; % x", s.Merged, s.Ports[0].Dropped(), r.out[1][0])
+	for _, proto := range []byte{50, 17} {
+		r := newRig(t, 64)
+		whole := testutil.Edit(testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2, make([]byte, 100)...), 9, proto)
+		first := testutil.Edit(whole[:14+20+64], 2, 0, 84, 0, 7, 0x20, 0)
+		last := testutil.Edit(append(bytes.Clone(whole[:34]), whole[34+64:]...), 2, 0, byte(len(whole)-34-64+20), 0, 7, 0, 8)
+		local := &taker{Engine: r.engine}
+		r.config.Workers[0].Engine = local
+		r.queues[0].Play([][]byte{last, first}, 2)
+		r.start()
+		r.wait("the packet", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 1 })
+		s := r.stop()
+		if s.Merged != 1 || s.Ports[0].Dropped() != 0 || !bytes.Equal(r.out[1][0][34:], whole[34:]) {
+			t.Errorf("protocol %d: %d fragments merged, %d dropped; % x", proto, s.Merged, s.Ports[0].Dropped(), r.out[1][0])
+		}
 	}
 }
 

@@ -191,7 +191,7 @@ func (e *Engine) arrive(f *batch.Frame, i int, by *esp.SA, t *Task) (listed bool
 				continue
 			}
 		}
-		if reason != ok || e.partOfESP(*f) {
+		if reason != ok || by == nil && e.partOfESP(*f) {
 			return false, reason
 		}
 		e.ipsec.list(e.frame(*f), i, by, l4)
@@ -246,20 +246,26 @@ func (e *Engine) arrivedBy(f batch.Frame) (*esp.SA, esp.Error) {
 	return nil, esp.OK
 }
 
-// partOfESP reports whether a valid packet is a fragment of ESP for this host. It meets the
-// policies when it is whole, and what was in it: it goes no further than to who collects it.
+// partOfESP reports whether a valid packet is a fragment for this host of ESP, or of UDP,
+// in which it may be. It meets the policies when it is whole, and what was in it: it goes
+// no further than to who collects it.
 func (e *Engine) partOfESP(f batch.Frame) bool {
 	const protoESP = 50
 	p := e.frame(f)[packet.EthernetLen:]
+	var proto packet.Protocol
 	if p[0]>>4 == 4 {
 		h := (*packet.IPv4)(p)
-		if h.Protocol() != protoESP || !h.Fragmented() {
+		if !h.Fragmented() {
 			return false
 		}
-	} else if (*packet.IPv6)(p).NextHeader() != packet.Fragment || p[packet.IPv6Len] != protoESP {
-		return false
+		proto = h.Protocol()
+	} else {
+		if (*packet.IPv6)(p).NextHeader() != packet.Fragment {
+			return false
+		}
+		proto = packet.Protocol(p[packet.IPv6Len])
 	}
-	return e.hop(esp.Destination(p)).Kind() == fib.KindLocal
+	return (proto == protoESP || proto == packet.UDP) && e.hop(esp.Destination(p)).Kind() == fib.KindLocal
 }
 
 // hop returns the next hop to an address.

@@ -397,13 +397,15 @@ func TestErrorsArriveAsWhatTheyQuote(t *testing.T) {
 	}
 }
 
-// Fragments of ESP for this host wait to be put together whatever the policies say of their
-// addresses; those for others are packets like any.
+// Fragments of ESP and UDP for this host wait to be put together whatever the policies say of
+// their addresses; those for others are packets like any.
 func TestFragmentsOfESPMeetNoPolicy(t *testing.T) {
-	fragment := func(dst string) []byte {
-		return testutil.Edit(testutil.Edit(testutil.UDP4("192.0.2.1", dst, 0, 0x1234, make([]byte, 64)...), 9, 50), 6, 0x20, 0)
+	fragment := func(dst string, proto byte) []byte {
+		return testutil.Edit(testutil.Edit(testutil.UDP4("192.0.2.1", dst, 0, 0x1234, make([]byte, 64)...), 9, proto), 6, 0x20, 0)
 	}
-	fragment6 := testutil.Edit(testutil.Edit(testutil.UDP6("2001:db8::1", "fd06::1", 0, 0x1234, make([]byte, 64)...), 6, 44), 40, 50, 0, 0, 1)
+	fragment6 := func(proto byte) []byte {
+		return testutil.Edit(testutil.Edit(testutil.UDP6("2001:db8::1", "fd06::1", 0, 0x1234, make([]byte, 64)...), 6, 44), 40, proto, 0, 0, 1)
+	}
 	for _, d := range []esp.Direction{esp.In, esp.Out} {
 		w, g, s := secured(t, config(d, false))
 		var rules []gateway.Rule
@@ -413,7 +415,7 @@ func TestFragmentsOfESPMeetNoPolicy(t *testing.T) {
 		if err := g.SetRules(rules); err != nil {
 			t.Fatal(err)
 		}
-		for _, frame := range [][]byte{fragment("10.6.0.1"), fragment6} {
+		for _, frame := range [][]byte{fragment("10.6.0.1", 50), fragment6(50), fragment("10.6.0.1", 17), fragment6(17)} {
 			if r := w.submit(2, frame)[0]; r.Verdict != batch.Drop(batch.LocalDelivery) || !bytes.Equal(w.received(0), frame) {
 				t.Errorf("%v: for this host: %v", d, r.Verdict)
 			}
@@ -422,7 +424,7 @@ func TestFragmentsOfESPMeetNoPolicy(t *testing.T) {
 		if d == esp.Out {
 			want = batch.Forward(1)
 		}
-		if r := w.submit(2, fragment("10.1.0.1"))[0]; r.Verdict != want || s.Sequence() != uint64(1-d) {
+		if r := w.submit(2, fragment("10.1.0.1", 50))[0]; r.Verdict != want || s.Sequence() != uint64(1-d) {
 			t.Errorf("%v: for another: %v, %d sealed", d, r.Verdict, s.Sequence())
 		}
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -23,8 +25,8 @@ import (
 //	10.1.0.2      192.0.2.1  192.0.2.2   198.51.100.2  198.51.100.1      10.2.0.2
 //	fd01::2    2001:db8:1::1 ::2               ::2   2001:db8:2::1        fd02::2
 type narrowPath struct {
-	client, middle, server *lab.Namespace
-	a, b                   *router
+	client, middle, gatewayB, server *lab.Namespace
+	a, b                             *router
 }
 
 const (
@@ -54,6 +56,7 @@ func newNarrowPath(t *testing.T, association, ipsec string) *narrowPath {
 	}
 	n := &narrowPath{client: namespace("client"), middle: namespace("middle"), server: namespace("server")}
 	a, b := namespace("a"), namespace("b")
+	n.gatewayB = b
 	for _, v := range []struct {
 		from, to *lab.Namespace
 		ends     [2]string
@@ -221,4 +224,66 @@ func TestPathMTUBehindThePort(t *testing.T) {
 			t.Fatalf("the path's MTU is %d, want 1200", n.pathMTU(t, false))
 		}
 	}
+}
+
+// ESP in UDP that routers on the way have cut, or the gateways themselves, is put together
+// and opened. What a key daemon is sent by the same ports, cut as well, reaches it.
+func TestESPInUDPIsPutTogether(t *testing.T) {
+	n := newNarrowPath(t, ", encap: {sport: 4500, dport: 4500}, df: clear", "  fragment: after\n")
+	for i, size := range []int{1400, 1232} { // in IPv6, all that every way must carry
+		e := narrowEnds[i]
+		server := netip.MustParsePrefix(e.server).Addr()
+		opts := lab.PingOptions{Count: 1, Size: size, Timeout: 200 * time.Millisecond}
+		_, _ = lab.Ping(n.client, server, opts) // of IPv6, routers say that it is too large, and do not cut
+		opts.Count, opts.Timeout = 5, time.Second
+		if _, err := lab.Ping(n.client, server, opts); err != nil {
+			t.Errorf("to %v: %v", server, err)
+		}
+		if _, err := lab.Transfer(n.client, n.server, server, 1<<20, 10*time.Second); err != nil {
+			t.Error(err)
+		}
+		daemon := netip.AddrPortFrom(netip.MustParsePrefix(e.b).Addr(), 4500)
+		if err := n.ike(daemon); err != nil {
+			t.Errorf("to %v: %v", daemon, err)
+		}
+	}
+	merged := regexp.MustCompile(`(\d+) fragments of those transmitted became part of others`)
+	n.b.stop()
+	if m := merged.FindStringSubmatch(n.b.out.String()); m == nil || len(m[1]) < 2 {
+		t.Errorf("few fragments were put together: %v", m)
+	}
+}
+
+// ike has the router in the middle send a key daemon's datagram that is too large for the
+// link behind it, and waits until it is there.
+func (n *narrowPath) ike(to netip.AddrPort) error {
+	var there, back *net.UDPConn
+	if err := n.gatewayB.Do(func() (err error) {
+		there, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(to))
+		return err
+	}); err != nil {
+		return err
+	}
+	defer there.Close()
+	if err := n.middle.Do(func() (err error) {
+		back, err = net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
+		return err
+	}); err != nil {
+		return err
+	}
+	defer back.Close()
+	message := make([]byte, narrowMTU+500)
+	copy(message[4:], "behind four bytes that are no SPI")
+	if _, err := back.Write(message); err != nil {
+		return err
+	}
+	got := make([]byte, len(message)+1)
+	if err := there.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return err
+	}
+	size, err := there.Read(got)
+	if err == nil && !bytes.Equal(got[:size], message) {
+		err = fmt.Errorf("%d bytes arrived, not those of the key daemon", size)
+	}
+	return err
 }
