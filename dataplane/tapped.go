@@ -95,9 +95,8 @@ const maxPending = 64
 
 // pending are the packets of a tap's ring whose chunks an engine has.
 type pending struct {
-	n     int
-	all   []traced
-	after []byte // Snap bytes for each
+	n   int
+	all []traced
 }
 
 // traced is such a packet, with memory of its own.
