@@ -117,7 +117,7 @@ func newTunnel(t *testing.T) *tunnel {
 	x.left.startCharon("rekey_packets = 100\n\t\trand_packets = 0\n\t\tlife_packets = 100000")
 	x.right.startCharon("")
 	hooks := Hooks{
-		IsLocal:   func(a netip.Addr) bool { return a == x.left.outer },
+		IsLocal: func(a netip.Addr) bool { return a == x.left.outer },
 		Quiescent: func(f func()) {
 			time.AfterFunc(50*time.Millisecond, func() { f(); x.quiescent.Add(1) }) // a packet that is being sent is
 		},
