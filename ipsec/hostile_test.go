@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/warproute/warproute/internal/race"
 	"github.com/warproute/warproute/ipsec/suite"
 	"github.com/warproute/warproute/packet"
 )
@@ -189,7 +190,7 @@ func (a *attacker) next() (p []byte, want Error, inner []byte) {
 // right, every good packet still passes, and nothing outside a packet is written.
 func TestHostilePackets(t *testing.T) {
 	total := 1_000_000
-	if testing.Short() || race {
+	if testing.Short() || race.Enabled {
 		total /= 10
 	}
 	for i := range suite.All {
@@ -276,7 +277,7 @@ func TestNothingIsAllocatedPerPacket(t *testing.T) {
 						panic(e)
 					}
 				})
-				if allocs != 0 && !race { // the race detector allocates: `make test` also runs without it
+				if allocs != 0 && !race.Enabled { // the race detector allocates: `make test` also runs without it
 					t.Errorf("%s, %v, IPv4 %v: %v allocations", suite.All[i].Name, mode, v4, allocs)
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/race"
 	"github.com/warproute/warproute/internal/routes"
 )
 
@@ -26,7 +27,7 @@ func TestLinuxFindsTheSamePrefix(t *testing.T) {
 		t.Fatal(err)
 	}
 	sample := 50_000
-	if race {
+	if race.Enabled {
 		sample /= 10
 	}
 	for _, f := range []routes.Family{routes.IPv4, routes.IPv6} {
@@ -34,7 +35,7 @@ func TestLinuxFindsTheSamePrefix(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if race {
+		if race.Enabled {
 			set.Prefixes, set.Hops = set.Prefixes[:set.Len()/10], set.Hops[:set.Len()/10]
 		}
 		tb := newTable(f)

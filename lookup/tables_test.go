@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/internal/oracle"
+	"github.com/warproute/warproute/internal/race"
 	"github.com/warproute/warproute/internal/routes"
 	"github.com/warproute/warproute/lookup"
 	"github.com/warproute/warproute/lookup/ipv4"
@@ -104,6 +105,9 @@ func TestTablesAgreeWithTheOracle(t *testing.T) {
 		{"dense", 200_000, 100_000},
 	} {
 		for f, size := range map[routes.Family]int{routes.IPv4: c.size4, routes.IPv6: c.size6} {
+			if race.Enabled {
+				size /= 10
+			}
 			t.Run(c.name+" "+f.String(), func(t *testing.T) {
 				set, err := routes.New(c.name, f, size, 1)
 				if err != nil {
@@ -119,7 +123,7 @@ func TestTablesAgreeWithTheOracle(t *testing.T) {
 					n = 1_000_000
 					t.Logf("%d routes, %s; %d MiB, %d groups", set.Len(), set.Source, tb.Bytes()>>20, tb.Image().GroupsInUse())
 				}
-				if race {
+				if race.Enabled {
 					n, keep = n/10, 10
 				}
 				tb.agree(t, oracle.NewRanges(set.All()), addresses(set, rnd, n, keep))

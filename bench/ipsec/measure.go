@@ -30,7 +30,7 @@ var errTooFast = errors.New("played too fast to be timed")
 
 // measure runs the gateway at full speed with associations that are new.
 func (t *traffic) measure(rings []ring) (r round, err error) {
-	for range 5 {
+	for range 20 {
 		if r, err = t.measureOnce(rings); !errors.Is(err, errTooFast) {
 			break
 		}

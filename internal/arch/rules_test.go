@@ -69,6 +69,7 @@ var imports = []struct {
 	}, "puts the parts of a router together; below it, parts do not know each other"},
 
 	{"internal/sysfs", nil, "a leaf"},
+	{"internal/race", nil, "a leaf, for tests"},
 	{"internal/genl", nil, "a leaf"},
 	{"internal/napi", []string{"internal/affinity", "internal/genl", "internal/sysfs"}, "where the kernel receives; knows no ports of ours"},
 	{"internal/lab", []string{"internal/sysfs"}, "networks of namespaces, for tests, the demo and benchmarks"},

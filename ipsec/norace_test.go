@@ -1,5 +1,0 @@
-//go:build !race
-
-package ipsec
-
-const race = false
