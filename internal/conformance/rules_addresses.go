@@ -7,7 +7,7 @@ func addressRules() []Rule {
 		{
 			Key: "addresses/source4", Source: "RFC 1812 4.2.2.11, 5.3.7, RFC 1122 3.2.1.3", Status: Kept,
 			Says: "A packet from an address that no host can have on a wire is not forwarded: 0/8, 127/8, multicast, 240/4, broadcast",
-			Does: "Dropped silently.",
+			Does: "Dropped silently. (Linux forwards from and to 240/4, and 0/8 but for 0.0.0.0.)",
 			Cases: append(all(drop(batch.SourceMartian), nil,
 				Case{Name: "0.0.0.0", Frame: from4("0.0.0.0")},
 				Case{Name: "0/8", Frame: from4("0.1.2.3")},
@@ -36,7 +36,7 @@ func addressRules() []Rule {
 		{
 			Key: "addresses/link-local4", Source: "RFC 3927 7", Status: Kept,
 			Says: "A packet from or to 169.254/16 is not forwarded",
-			Does: "Dropped silently.",
+			Does: "Dropped silently. (Linux forwards it.)",
 			Cases: append(append(
 				all(drop(batch.SourceMartian), nil, Case{Name: "from", Frame: from4("169.254.1.1")}),
 				all(drop(batch.DestMartian), nil, Case{Name: "to", Frame: to4("169.254.1.1")})...),
@@ -55,7 +55,7 @@ func addressRules() []Rule {
 			Key: "addresses/directed-broadcast", Source: "RFC 2644, RFC 1812 5.3.5.2", Status: Kept,
 			Says:  "A packet to the broadcast address of a network of this router is not sent there as a broadcast, unless configured otherwise",
 			Does:  "Linux has it, and forwards it only where `bc_forwarding` and `net.ipv4.ip_forward` are on.",
-			Tests: []string{"afxdp.TestSteer/our subnet's broadcast", "control/mirror.TestLocalAddresses"},
+			Tests: []string{"afxdp.TestSteer/our subnet's broadcast", "control/mirror.TestLocalAddresses", "internal/e2e.TestLinuxDoesTheSame"},
 		},
 		{
 			Key: "addresses/multicast", Source: "RFC 1812 5.3.1, RFC 4291 2.7", Status: Linuxs,
@@ -68,7 +68,7 @@ func addressRules() []Rule {
 				Case{Name: "IPv6, global", Frame: to6("ff0e::1")},
 				Case{Name: "IPv6, hop limit 1", Frame: hops(to6("ff05::1"), 1)},
 			),
-			Tests: []string{"afxdp.TestSteer/224.0.0.0, the first group", "afxdp.TestSteer/239.255.255.255, the last group", "afxdp.TestSteer/IPv6 group"},
+			Tests: []string{"afxdp.TestSteer/224.0.0.0, the first group", "afxdp.TestSteer/239.255.255.255, the last group", "afxdp.TestSteer/IPv6 group", "internal/e2e.TestLinuxForwardsWhatIsLeftToIt"},
 		},
 		{
 			Key: "addresses/unspecified6", Source: "RFC 4291 2.5.2", Status: Kept,
@@ -92,7 +92,7 @@ func addressRules() []Rule {
 		{
 			Key: "addresses/mapped6", Source: "RFC 4942 2.2, RFC 4291 2.5.5.2", Status: Kept,
 			Says: "A packet from or to an IPv4-mapped address is not forwarded",
-			Does: "Dropped silently.",
+			Does: "Dropped silently. (Linux forwards to one, and to ::.)",
 			Cases: []Case{
 				{Name: "from", Frame: mapped(8), Verdict: drop(batch.SourceMartian)},
 				{Name: "to", Frame: mapped(24), Verdict: drop(batch.DestMartian)},
@@ -114,7 +114,7 @@ func addressRules() []Rule {
 			Key: "addresses/beyond-scope6", Source: "RFC 4443 3.1, RFC 4007 9", Status: Departs,
 			Says:  "The source of a packet from a link-local to a global address is told that it is beyond scope (1/2)",
 			Does:  "It is not told: Linux has the packet, and with its own forwarding off drops it. Forwarded it is not.",
-			Tests: []string{"afxdp.TestSteer/from a link-local address"},
+			Tests: []string{"afxdp.TestSteer/from a link-local address", "internal/e2e.TestLinuxDoesTheSame", "internal/e2e.TestLinuxForwardsWhatIsLeftToIt"},
 		},
 		{
 			Key: "addresses/multicast-source6", Source: "RFC 4291 2.7", Status: Kept,

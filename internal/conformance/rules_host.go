@@ -9,13 +9,13 @@ func hostRules() []Rule {
 			Says:  "What is for the router itself is delivered to it, whatever its TTL and by whichever port it comes: BGP, SSH, IKE, echo",
 			Does:  "Linux has it. One that arrived before its address was known here is dropped.",
 			Cases: all(drop(batch.LocalDelivery), nil, Case{Name: "IPv4", Frame: to4("10.6.0.1")}, Case{Name: "IPv6", Frame: to6("fd06::1")}),
-			Tests: []string{"afxdp.TestSteer/our IPv4 address", "afxdp.TestSteer/our IPv6 address", "afxdp.TestSteerFollowsChanges", "control/mirror.TestLocalAddresses", "internal/e2e.TestAddressChangesTakeEffect"},
+			Tests: []string{"afxdp.TestSteer/our IPv4 address", "afxdp.TestSteer/our IPv6 address", "afxdp.TestSteerFollowsChanges", "control/mirror.TestLocalAddresses", "internal/e2e.TestAddressChangesTakeEffect", "internal/e2e.TestLinuxDoesTheSame"},
 		},
 		{
 			Key: "host/echo", Source: "RFC 1812 4.3.3.6, RFC 4443 4.2", Status: Linuxs,
 			Says:  "A router answers echo requests to all its addresses, timestamps and other queries",
 			Does:  "Linux answers.",
-			Tests: []string{"afxdp.TestSteer/our IPv4 address", "afxdp.TestSteer/our IPv6 address", "internal/e2e.TestIperf"},
+			Tests: []string{"afxdp.TestSteer/our IPv4 address", "afxdp.TestSteer/our IPv6 address", "internal/e2e.TestIperf", "internal/e2e.TestLinuxDoesTheSame"},
 		},
 		{
 			Key: "host/reassembly", Source: "RFC 1812 4.2.2.8, RFC 8200 4.5", Status: Linuxs,
@@ -27,14 +27,14 @@ func hostRules() []Rule {
 			Key: "host/arp", Source: "RFC 826, RFC 1812 3.3.2", Status: Linuxs,
 			Says:  "A router answers ARP for its addresses",
 			Does:  "Linux answers.",
-			Tests: []string{"afxdp.TestSteer/ARP request", "afxdp.TestSteer/ARP reply to us"},
+			Tests: []string{"afxdp.TestSteer/ARP request", "afxdp.TestSteer/ARP reply to us", "internal/e2e.TestLinuxDoesTheSame"},
 		},
 		{
 			Key: "host/neighbour-discovery", Source: "RFC 4861 4, 7.1", Status: Linuxs,
 			Says: "Neighbour discovery is for the link: it is worked on with a hop limit of 255 alone",
 			Does: "Linux has ICMPv6 133 to 137, to whomever; none is forwarded.",
 			Tests: []string{"afxdp.TestSteer/router solicitation", "afxdp.TestSteer/neighbour advertisement", "afxdp.TestSteer/redirect",
-				"afxdp.TestSteer/ICMPv6 type 132, no discovery", "afxdp.TestSteer/ICMPv6 type 138, no discovery"},
+				"afxdp.TestSteer/ICMPv6 type 132, no discovery", "afxdp.TestSteer/ICMPv6 type 138, no discovery", "internal/e2e.TestLinuxDoesTheSame", "internal/e2e.TestLinuxForwardsWhatIsLeftToIt"},
 		},
 		{
 			Key: "host/subnet-router-anycast", Source: "RFC 4291 2.6.1", Status: Linuxs,

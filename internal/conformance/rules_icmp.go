@@ -39,12 +39,12 @@ func icmpRules() []Rule {
 			Key: "icmp/form", Source: "RFC 792, RFC 1812 4.3.2.2, RFC 4443 2.1, 2.3", Status: Kept,
 			Says:  "Types, codes, checksums and the word behind them are those of the RFCs; an error is no fragment and leaves with a TTL of its own",
 			Does:  "TTL and hop limit of 64 on the wire. The same bytes as Linux's own, but for the IPv4 identification.",
-			Tests: []string{"packet/icmp.TestEachCauseInBothFamilies", "packet/icmp.TestChecksumOfEverySum", "packet/icmp.TestErrorsAreLinuxs"},
+			Tests: []string{"packet/icmp.TestEachCauseInBothFamilies", "packet/icmp.TestChecksumOfEverySum", "packet/icmp.TestErrorsAreLinuxs", "internal/e2e.TestLinuxDoesTheSame"},
 		},
 		{
 			Key: "icmp/type-of-service", Source: "RFC 1812 4.3.2.5", Status: Kept,
 			Says: "An error has a precedence of 6, or the packet's, and the packet's type of service",
-			Does: "Precedence 6, the packet's type of service, no ECN. Traffic class 0 in IPv6.",
+			Does: "Precedence 6, the packet's type of service, no ECN (Linux copies one of its bits). Traffic class 0 in IPv6.",
 			Cases: append(all(ttl, expired4,
 				Case{Name: "no precedence", Frame: hops(edit(to4("10.1.0.9"), 1, 0x10), 1)},
 				Case{Name: "all bits", Frame: hops(edit(to4("10.1.0.9"), 1, 0xff), 1)},
@@ -61,7 +61,7 @@ func icmpRules() []Rule {
 		{
 			Key: "icmp/about-errors", Source: "RFC 1812 4.3.2.7, RFC 4443 2.4 (e.1), (e.2)", Status: Kept,
 			Says: "No error is sent about an ICMP error or redirect, but about an ICMP query",
-			Does: "What is not known to be a query counts as an error in IPv4; all types below 128 and redirects do in IPv6.",
+			Does: "What is not known to be a query counts as an error in IPv4; all types below 128 and redirects do in IPv6. (Linux counts router discovery and extended echo as errors, a redirect behind extension headers as none.)",
 			Cases: append(append(append(all(ttl, nil,
 				Case{Name: "destination unreachable", Frame: icmp4(3)},
 				Case{Name: "time exceeded", Frame: icmp4(11)},
@@ -81,7 +81,7 @@ func icmpRules() []Rule {
 				Case{Name: "IPv6, echo", Frame: icmp6(128)},
 				Case{Name: "IPv6, unknown information", Frame: icmp6(200)},
 			)...),
-			Tests: []string{"packet/icmp.TestSuppressedIPv4", "packet/icmp.TestSuppressedIPv6", "packet/icmp.TestErrorsAreLinuxs"},
+			Tests: []string{"packet/icmp.TestSuppressedIPv4", "packet/icmp.TestSuppressedIPv6", "packet/icmp.TestErrorsAreLinuxs", "internal/e2e.TestLinuxDoesTheSame"},
 		},
 		{
 			Key: "icmp/about-groups", Source: "RFC 1812 4.3.2.7, RFC 4443 2.4 (e.3), (e.4)", Status: Kept,
@@ -104,7 +104,7 @@ func icmpRules() []Rule {
 		{
 			Key: "icmp/about-nobody", Source: "RFC 1812 4.3.2.7, RFC 4443 2.4 (e.5), (e.6)", Status: Kept,
 			Says: "No error is sent to an address that is no single host's",
-			Does: "Packets from such addresses are dropped as martians, silently.",
+			Does: "Packets from such addresses are dropped as martians, silently; what is for the broadcast address of a link of this router finds no way back. (Linux broadcasts it there.)",
 			Cases: append(all(drop(batch.SourceMartian), nil,
 				Case{Name: "0.0.0.0", Frame: hops(from4("0.0.0.0"), 1)},
 				Case{Name: "multicast", Frame: hops(from4("224.0.0.1"), 1)},

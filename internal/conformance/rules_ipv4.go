@@ -63,6 +63,7 @@ func ipv4Rules() []Rule {
 				Case{Name: "TTL 2", Frame: hops(v4, 2), Verdict: forward(1)},
 				Case{Name: "TTL 255", Frame: hops(v4, 255), Verdict: forward(1)},
 			),
+			Tests: []string{"internal/e2e.TestLinuxDoesTheSame"},
 		},
 		{
 			Key: "ipv4/ttl-before-route", Source: "RFC 1812 5.2.1.2", Status: Departs,
@@ -72,6 +73,7 @@ func ipv4Rules() []Rule {
 				Case{Name: "no route", Frame: hops(to4("172.16.0.1"), 1)},
 				Case{Name: "blackhole", Frame: hops(to4("10.7.0.1"), 1)},
 			),
+			Tests: []string{"internal/e2e.TestLinuxDoesTheSame"},
 		},
 		{
 			Key: "ipv4/incremental-checksum", Source: "RFC 1624 3", Status: Kept,
@@ -104,7 +106,7 @@ func ipv4Rules() []Rule {
 		{
 			Key: "ipv4/unused-bits", Source: "RFC 1812 4.2.2.3", Status: Kept,
 			Says: "No packet is dropped for bits that should be zero, or for an identification",
-			Does: "Unchanged.",
+			Does: "Unchanged, in every fragment, too. (Linux clears the reserved flag in what it cuts.)",
 			Cases: all(forward(1), nil,
 				Case{Name: "the reserved flag", Frame: edit(v4, 6, 0x80)},
 				Case{Name: "the reserved flag and DF", Frame: edit(v4, 6, 0xc0)},
@@ -128,7 +130,7 @@ func ipv4Rules() []Rule {
 			Says:  "Options are worked on by those who know them: record route, timestamp, security, stream; unknown ones are passed over",
 			Does:  "Linux has every packet with options. It forwards them by its own rules and settings where `net.ipv4.ip_forward` is on, and else drops them. One that reached an engine would be dropped.",
 			Cases: all(drop(batch.IPOptions), nil, Case{Name: "one word of no-ops", Frame: optioned(1, 1, 1, 0)}, Case{Name: "record route", Frame: optioned(7, 7, 4, 0, 0, 0, 0, 0)}),
-			Tests: []string{"afxdp.TestSteer/one word of IPv4 options", "afxdp.TestSteer/ten words of IPv4 options", "afxdp.TestSteer/IPv4 options said, header cut"},
+			Tests: []string{"afxdp.TestSteer/one word of IPv4 options", "afxdp.TestSteer/ten words of IPv4 options", "afxdp.TestSteer/IPv4 options said, header cut", "internal/e2e.TestLinuxDoesTheSame", "internal/e2e.TestLinuxForwardsWhatIsLeftToIt"},
 		},
 		{
 			Key: "ipv4/source-route", Source: "RFC 7126 4.3, 4.4", Status: Linuxs,
@@ -147,7 +149,7 @@ func ipv4Rules() []Rule {
 		{
 			Key: "ipv4/tiny-fragment", Source: "RFC 1858 3, RFC 3128", Status: Kept,
 			Says: "A TCP fragment at offset 1, which would overwrite the flags of what came before it, is discarded",
-			Does: "Dropped silently. Fragments at offset 1 of other protocols are forwarded.",
+			Does: "Dropped silently. Fragments at offset 1 of other protocols are forwarded. (Linux forwards all.)",
 			Cases: append(all(drop(batch.FragmentOverlap), nil,
 				Case{Name: "the last of several", Frame: edit(proto4("10.1.0.9", 6, pattern(40)...), 6, 0, 1)},
 				Case{Name: "one of several", Frame: edit(proto4("10.1.0.9", 6, pattern(40)...), 6, 0x20, 1)},

@@ -96,7 +96,7 @@ func ipv6Rules() []Rule {
 		{
 			Key: "ipv6/chain-length", Source: "RFC 8200 4.1, RFC 8504 5.3, peers", Status: Departs,
 			Says:  "A chain of extension headers may be long, and a router need not follow it",
-			Does:  "More than eight headers are dropped silently: a chain that long is no host's, and what cannot be followed cannot be told from an ICMP error, nor its flow.",
+			Does:  "More than eight headers are dropped silently: a chain that long is no host's, and what cannot be followed cannot be told from an ICMP error, nor its flow. (Linux forwards it.)",
 			Cases: all(drop(batch.ExtensionHeaders), nil, Case{Name: "nine", Frame: chain("fd01::9", many(9)...)}),
 		},
 		{
@@ -112,7 +112,7 @@ func ipv6Rules() []Rule {
 		{
 			Key: "ipv6/hop-by-hop", Source: "RFC 8200 4.3, RFC 9673 5, RFC 6398 5, RFC 7045 2.2", Status: Kept,
 			Says: "Hop-by-hop options are worked on only where a router is configured to; else the packet is forwarded as others",
-			Does: "Ignored: forwarded, whatever options there are, router alerts and unknown ones that ask for an error included.",
+			Does: "Ignored: forwarded, whatever options there are, router alerts and unknown ones that ask for an error included. (Linux works on them.)",
 			Cases: all(forward(1), nil,
 				Case{Name: "router alert", Frame: edit(chain("fd01::9", hopByHop), 42, 5, 2, 0, 0, 1, 0)},
 				Case{Name: "an unknown option that may be skipped", Frame: edit(chain("fd01::9", hopByHop), 42, 0x1e, 4)},
@@ -122,7 +122,7 @@ func ipv6Rules() []Rule {
 		{
 			Key: "ipv6/routing-header-0", Source: "RFC 5095 3", Status: Kept,
 			Says: "Type 0 routing headers are not worked on; they may be filtered",
-			Does: "Dropped silently while segments are left, wherever the header stands: no host may follow it.",
+			Does: "Dropped silently while segments are left, wherever the header stands: no host may follow it. (Linux forwards it.)",
 			Cases: append(all(drop(batch.RoutingHeader), nil,
 				Case{Name: "first", Frame: routing(0, 1)},
 				Case{Name: "behind another", Frame: edit(chain("fd01::9", destination, routingHeader), 50, 0, 1)},

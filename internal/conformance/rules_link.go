@@ -13,7 +13,7 @@ func linkRules() []Rule {
 				{Name: "IPv6", Frame: to6("fd01::9"), Verdict: forward(1)},
 				{Name: "back by the port it came from", Frame: to4("192.0.2.77"), Verdict: forward(0)},
 			},
-			Tests: []string{"dataplane/cpu.TestPacketsDoNotDisturbEachOther"},
+			Tests: []string{"dataplane/cpu.TestPacketsDoNotDisturbEachOther", "internal/e2e.TestLinuxDoesTheSame"},
 		},
 		{
 			Key: "link/padding", Source: "RFC 1812 5.2.2, RFC 894", Status: Kept,
@@ -59,13 +59,13 @@ func linkRules() []Rule {
 			Key: "link/broadcast", Source: "RFC 1812 5.3.4", Status: Kept,
 			Says:  "A packet that came as a broadcast or multicast of its link is not forwarded as a unicast, nor answered by an ICMP error",
 			Does:  "Linux has them, and drops them.",
-			Tests: []string{"afxdp.TestSteer/IPv4 to the broadcast MAC", "afxdp.TestSteer/IPv4 to a multicast MAC", "afxdp.TestSteer/IPv6 to a multicast MAC"},
+			Tests: []string{"afxdp.TestSteer/IPv4 to the broadcast MAC", "afxdp.TestSteer/IPv4 to a multicast MAC", "afxdp.TestSteer/IPv6 to a multicast MAC", "internal/e2e.TestLinuxForwardsWhatIsLeftToIt"},
 		},
 		{
 			Key: "link/vlan", Source: "IEEE 802.1Q, peers", Status: Linuxs,
 			Says:  "Tagged frames, priority tags (VLAN 0) and QinQ belong to their VLANs",
-			Does:  "Linux has them, and routes between VLAN interfaces by itself. A tag that the NIC stripped is not seen (`ethtool -K IFACE rxvlan off` keeps it).",
-			Tests: []string{"afxdp.TestSteer/802.1Q tag", "afxdp.TestSteer/802.1ad tag"},
+			Does:  "Linux has them, and routes between VLAN interfaces by itself; priority-tagged ones, too, which it forwards as untagged only where its own forwarding is on. A tag that the NIC stripped is not seen (`ethtool -K IFACE rxvlan off` keeps it).",
+			Tests: []string{"afxdp.TestSteer/802.1Q tag", "afxdp.TestSteer/802.1ad tag", "internal/e2e.TestLinuxDoesTheSame", "internal/e2e.TestLinuxForwardsWhatIsLeftToIt"},
 		},
 		{
 			Key: "link/unfinished-checksums", Source: "peers", Status: Kept,

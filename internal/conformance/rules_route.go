@@ -62,7 +62,7 @@ func routeRules() []Rule {
 			Key: "route/types", Source: "ip-route(8)", Status: Kept,
 			Says:  "Routes of Linux mean what they mean to Linux: types, metrics, multipath, next-hop objects",
 			Does:  "Mirrored by netlink; `throw` and rules other than the default ones are not, and are warned of.",
-			Tests: []string{"control/mirror.TestRoutes", "control/mirror.TestNexthopObjects", "control/mirror.TestRandomChanges", "control/mirror.TestStatusWarnsOfWhatIsNotSupported"},
+			Tests: []string{"control/mirror.TestRoutes", "control/mirror.TestNexthopObjects", "control/mirror.TestRandomChanges", "control/mirror.TestStatusWarnsOfWhatIsNotSupported", "internal/e2e.TestLinuxDoesTheSame"},
 		},
 		{
 			Key: "route/elsewhere", Source: "peers", Status: Departs,

@@ -42,12 +42,22 @@ func sizeRules() []Rule {
 				cut("a middle fragment", frag(sized4("10.2.0.9", 28+232), mf|100), narrower, 2),
 				cut("a last fragment", frag(sized4("10.2.0.9", 28+231), 100), narrower, 2),
 			},
-			Tests: []string{"packet/fragment.TestIPv4FragmentsAreThoseOfRFC791", "packet/fragment.TestFragmentsOfFragmentsComeTogetherElsewhere", "packet/fragment.TestLinuxPutsOurFragmentsTogether", "dataplane.TestPacketsAreCut", "dataplane.TestPacketsThatFitAreNotCut"},
+			Tests: []string{"packet/fragment.TestIPv4FragmentsAreThoseOfRFC791", "packet/fragment.TestFragmentsOfFragmentsComeTogetherElsewhere", "packet/fragment.TestLinuxPutsOurFragmentsTogether", "dataplane.TestPacketsAreCut", "dataplane.TestPacketsThatFitAreNotCut", "internal/e2e.TestLinuxDoesTheSame"},
 		},
 		{
 			Key: "size/fragmentation-room", Source: "peers", Status: Departs,
 			Says: "Every packet that must be fragmented is",
 			Does: "As far as there is room: a worker has a queue of 256 packets of its own making. What does not fit is dropped as `mtu_exceeded`.",
+		},
+		{
+			Key: "size/beyond-longest", Source: "RFC 791 3.1", Status: Kept,
+			Says: "No fragment ends beyond the longest packet, 65535 bytes",
+			Does: "One that does is forwarded whole, and is nobody's problem but its receiver's; where it would have to be cut, it is dropped silently. (Linux cuts it, and its offsets wrap.)",
+			Cases: []Case{
+				{Name: "that fits", Frame: frag(to4("10.1.0.9"), 0x1fff), Verdict: forward(1)},
+				{Name: "that must be cut", Frame: frag(sized4("10.2.0.9", 1000), 0x1fff), Verdict: drop(batch.MTUExceeded)},
+			},
+			Tests: []string{"internal/e2e.TestLinuxDoesTheSame"},
 		},
 		{
 			Key: "size/fragments-pass", Source: "RFC 1812 4.2.2.8, RFC 8200 4.5, RFC 6864 4", Status: Kept,
@@ -57,7 +67,6 @@ func sizeRules() []Rule {
 				{Name: "IPv4, first", Frame: frag(to4("10.1.0.9"), mf), Verdict: forward(1)},
 				{Name: "IPv4, middle", Frame: frag(to4("10.1.0.9"), mf|7), Verdict: forward(1)},
 				{Name: "IPv4, last", Frame: frag(to4("10.1.0.9"), 7), Verdict: forward(1)},
-				{Name: "IPv4, beyond 65535", Frame: frag(to4("10.1.0.9"), 0x1fff), Verdict: forward(1)},
 				{Name: "IPv6, first", Frame: fragment6(0, 1), Verdict: forward(1)},
 				{Name: "IPv6, middle", Frame: fragment6(8, 1), Verdict: forward(1)},
 				{Name: "IPv6, last", Frame: fragment6(8, 0), Verdict: forward(1)},
@@ -96,7 +105,7 @@ func sizeRules() []Rule {
 			Key: "size/discovery", Source: "RFC 1191, RFC 8201", Status: Kept,
 			Says:  "Path MTU discovery works through the router: its errors are those that Linux hosts heed",
 			Does:  "The same bytes as Linux's own.",
-			Tests: []string{"packet/icmp.TestErrorsAreLinuxs"},
+			Tests: []string{"packet/icmp.TestErrorsAreLinuxs", "internal/e2e.TestLinuxDoesTheSame"},
 		},
 		{
 			Key: "size/route-mtu", Source: "ip-route(8)", Status: Lacking,
