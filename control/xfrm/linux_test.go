@@ -22,6 +22,7 @@ func TestLinux(t *testing.T) {
 		t.Run("forms", testForms)
 		t.Run("refusals", testRefusals)
 		t.Run("policies", testPolicies)
+		t.Run("acquire", testAcquire)
 		t.Run("restart", testRestart)
 		t.Run("overrun", testOverrun)
 		t.Run("strongSwan", testStrongSwan)

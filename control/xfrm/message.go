@@ -19,6 +19,7 @@ const (
 	msgNewPolicy   = 0x13
 	msgDelPolicy   = 0x14
 	msgGetPolicy   = 0x15
+	msgAcquire     = 0x17
 	msgExpire      = 0x18
 	msgUpdPolicy   = 0x19
 	msgUpdSA       = 0x1a
@@ -31,6 +32,7 @@ const (
 	msgSetDefault  = 0x27
 	msgGetDefault  = 0x28
 
+	groupAcquire = 1
 	groupExpire  = 2
 	groupSA      = 3
 	groupPolicy  = 4
@@ -67,6 +69,7 @@ const (
 	sizeofPolicy    = 168 // xfrm_userpolicy_info
 	sizeofPolicyID  = 64  // xfrm_userpolicy_id
 	sizeofPolExpire = 176 // xfrm_user_polexpire
+	sizeofAcquire   = 280 // xfrm_user_acquire
 	sizeofTmpl      = 64  // xfrm_user_tmpl
 	sizeofAEventID  = 48  // xfrm_aevent_id
 	sizeofDefault   = 3   // xfrm_userpolicy_default

@@ -35,7 +35,8 @@
 // Differences from Linux:
 //   - A template's SPI chooses for all policies of its bundle. While no state has it, the
 //     newest is used. The algorithms that a template permits choose nothing.
-//   - No state is asked for (ACQUIRE): start connections, or set traps in Linux.
+//   - A state is asked for (ACQUIRE) with the policy's selector, not with the packet's
+//     addresses, and nothing waits for it: packets are dropped until it is there.
 //   - A replay window of Linux that is narrower than minWindow is widened: workers side
 //     by side swap more packets than one does.
 //   - Packets that Linux itself sends or receives by these states bypass the gateway. Its
@@ -83,8 +84,10 @@ type Mirror struct {
 	closing     sync.Once
 	done        sync.WaitGroup
 
+	asking map[uint32]time.Time // when key daemons were asked, by bundle
+
 	stale  bool // the tables may lack what an event or a dump would have told
-	counts struct{ events, resyncs, malformed, pushes uint64 }
+	counts struct{ events, resyncs, malformed, pushes, acquires uint64 }
 }
 
 // events are what one read gave.
@@ -109,8 +112,9 @@ func Start(g *gateway.Gateway, workers int, hooks Hooks, log *slog.Logger) (_ *M
 	m := &Mirror{
 		tables: newTables(g, workers, hooks, log),
 		full:   make(chan *events, 2), empty: make(chan *events, 2),
-		calls: make(chan func()), stop: make(chan struct{}),
+		calls: make(chan func()), stop: make(chan struct{}), asking: map[uint32]time.Time{},
 	}
+	g.Missing = make(chan uint32, 64)
 	defer func() {
 		if err != nil {
 			m.Close()
@@ -195,9 +199,12 @@ func (m *Mirror) run() {
 		case f := <-m.calls:
 			f()
 		case <-m.quiesced.wake:
+		case bundle := <-m.gateway.Missing:
+			m.acquire(bundle)
 		case <-tick.C:
 			m.push()
 			m.decide()
+			m.askAgain()
 			if m.stale {
 				m.resynchronize("the last attempt failed")
 			}

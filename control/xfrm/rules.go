@@ -69,12 +69,16 @@ func (t *tables) setRules() {
 		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.age, b.age))
 	})
 	rules := make([]gateway.Rule, 0, len(sorted))
+	clear(t.wanting)
 	seen := make(map[gateway.Rule]bool, len(sorted))
 	for _, p := range sorted {
 		r := gateway.Rule{Direction: p.direction, Policy: p.Policy}
 		if p.Action == ipsecpolicy.Protect {
 			r.Name = p.protects.String()
 			r.Target = t.gateway.Bundle(r.Name)
+			if _, is := t.wanting[r.Target]; !is && r.Direction == ipsec.Out {
+				t.wanting[r.Target] = p.index
+			}
 		}
 		if !seen[r] { // in and fwd are often the same to us
 			seen[r] = true

@@ -10,6 +10,7 @@ type Stats struct {
 	Events          uint64 // read
 	Resyncs         uint64 // comparisons with a dump after the first
 	Malformed       uint64 // messages that could not be read
+	Acquires        uint64 // times that key daemons were asked for an association
 	Pushes          uint64 // times that Linux was told of an association's use
 }
 
@@ -17,7 +18,8 @@ type Stats struct {
 func (m *Mirror) Stats() (s Stats) {
 	m.Do(func() {
 		s = m.tables.stats()
-		s.Events, s.Resyncs, s.Malformed, s.Pushes = m.counts.events, m.counts.resyncs, m.counts.malformed, m.counts.pushes
+		s.Events, s.Resyncs, s.Malformed = m.counts.events, m.counts.resyncs, m.counts.malformed
+		s.Acquires, s.Pushes = m.counts.acquires, m.counts.pushes
 	})
 	return s
 }

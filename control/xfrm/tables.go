@@ -25,6 +25,7 @@ type tables struct {
 
 	policies map[uint32]*policy // by index
 	ages     uint64             // policies so far
+	wanting  map[uint32]uint32  // by bundle, the index of the first policy that has it protect packets
 	defaults [sizeofDefault]byte
 
 	gap            uint64 // of states that are new now; see restartGap
@@ -50,6 +51,7 @@ func newTables(g *gateway.Gateway, workers int, hooks Hooks, log *slog.Logger) *
 		outbound: map[bundleID][]*association{},
 		asked:    map[bundleID]uint32{},
 		policies: map[uint32]*policy{},
+		wanting:  map[uint32]uint32{},
 		memory:   newMemory(),
 		quiesced: quiesced{wake: make(chan struct{}, 1)},
 	}

@@ -13,6 +13,7 @@ type bundle struct {
 	current atomic.Pointer[ipsec.SA]
 	out     []*ipsec.SA // all outbound ones, the newest last
 	uses    int         // by associations and by policies in force
+	missed  atomic.Bool // see miss
 }
 
 // bundles have numbers, by which associations and policies are compared. A number is

@@ -142,6 +142,7 @@ func (r *Ruleset) protect(n int32, v policy.Verdict) (*ipsec.SA, ipsec.Error) {
 	if s := r.bundles[v.Target()].current.Load(); s != nil {
 		return s, ipsec.OK
 	}
+	r.miss(v.Target())
 	return nil, ipsec.OutNoStates
 }
 

@@ -24,6 +24,10 @@ type Gateway struct {
 	ClampMSS      bool // lower the segment size that TCP announces in a tunnel to what fits
 	FragmentAfter bool // cut IPv4 packets that are too large, and may be, when they are protected
 
+	// Missing is sent the number of a bundle for which there is a packet and no association;
+	// nil where nobody could get one. It is to be set before there are policies.
+	Missing chan uint32
+
 	sad     ipsec.SAD
 	rules   atomic.Pointer[Ruleset]
 	bundles bundles
@@ -43,6 +47,7 @@ type Ruleset struct {
 	all     []Rule // as they were given
 	in, out *policy.Table
 	bundles []*bundle
+	missing chan<- uint32 // see Gateway
 }
 
 // Add puts an association into use. An outbound one takes the place of the one that
@@ -136,7 +141,7 @@ func (g *Gateway) SetRules(all []Rule) error {
 
 // Prepare is the part of SetRules that may fail. It changes nothing.
 func (g *Gateway) Prepare(all []Rule) (*Ruleset, error) {
-	r := &Ruleset{all: all, bundles: g.bundles.all}
+	r := &Ruleset{all: all, missing: g.Missing, bundles: g.bundles.all}
 	var in, out []policy.Policy
 	for i, rule := range all {
 		if rule.Action == policy.Protect && g.bundles.get(rule.Target) == nil {

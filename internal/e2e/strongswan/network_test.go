@@ -93,7 +93,7 @@ func newNetwork(t *testing.T, program string) *network {
 	n.b.startCharon("10.2.0.0/24, fd02::/64", "10.1.0.0/24, fd01::/64", "")
 	n.startRouter()
 	for _, g := range []*gateway{n.a, n.b} {
-		g.swanctl("--load-all", "--file", filepath.Join(g.dir, "swanctl.conf"))
+		g.load("swanctl.conf")
 	}
 	return n
 }
@@ -159,6 +159,16 @@ func (n *network) get(path string, out any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return socket.Get(ctx, n.socket, path, out)
+}
+
+// answered waits until the server answers: packets that find no tunnel are dropped, and have
+// key daemons make one.
+func (n *network) answered(what string) {
+	n.t.Helper()
+	n.eventually(what, func() error {
+		_, err := lab.Ping(n.client, families[0].server.Addr(), lab.PingOptions{Count: 1, Timeout: 200 * time.Millisecond})
+		return err
+	})
 }
 
 // refusals logs what either gateway has dropped.

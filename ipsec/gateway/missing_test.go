@@ -1,0 +1,62 @@
+package gateway
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/policy"
+)
+
+// The control plane is told once of a bundle for which packets find no association, and
+// again when it has answered; where it does not listen, when it does.
+func TestMissingAssociationsAreToldOnce(t *testing.T) {
+	g := &Gateway{Missing: make(chan uint32, 1)}
+	any := netip.MustParsePrefix("0.0.0.0/0")
+	var rules []Rule
+	for i, dst := range []string{"10.1.0.0/16", "10.2.0.0/16"} {
+		n := g.Bundle(dst)
+		if n != uint32(i) {
+			t.Fatal(n)
+		}
+		rules = append(rules, Rule{Policy: policy.Policy{Src: any, Dst: netip.MustParsePrefix(dst), Action: policy.Protect, Target: n}})
+	}
+	if err := g.SetRules(rules); err != nil {
+		t.Fatal(err)
+	}
+	packets := func(net uint32) {
+		t.Helper()
+		f := policy.IPv4Flow(1, 10<<24|net<<16|1, 6, 1, 2)
+		for range 3 {
+			if s, err := g.Protect(&f); s != nil || err != ipsec.OutNoStates {
+				t.Fatal(s, err)
+			}
+		}
+	}
+	told := func(want int) {
+		t.Helper()
+		got := -1
+		select {
+		case n := <-g.Missing:
+			got = int(n)
+		default:
+		}
+		if got != want {
+			t.Errorf("told of %d, want %d", got, want)
+		}
+	}
+	packets(1)
+	packets(2) // and there is no room
+	told(0)
+	told(-1)
+	packets(1)
+	packets(2)
+	told(1)
+	told(-1)
+	g.Answered(0)
+	g.Answered(99)
+	packets(2)
+	packets(1)
+	told(0)
+	told(-1)
+}
