@@ -17,7 +17,8 @@ type PortConfig struct {
 }
 
 // WorkerMemory is where a worker keeps its frames. The memory must stay mapped
-// until the Set is closed; the pool is the worker's, and Open's before that.
+// until the Set is closed; the pool is the worker's, and Open's before that. Where a
+// port's MTU is above umem.MaxMTU, all workers need large frames.
 type WorkerMemory struct {
 	Memory *umem.Memory
 	Pool   *umem.Pool
@@ -42,6 +43,10 @@ type Config struct {
 const DefaultRingSize = 2048
 
 const maxRingSize = 1 << 15
+
+// LargePerQueue is how many large frames a queue can keep busy, where there are any: a TX
+// ring full of jumbo frames, and half as many on their way through the worker.
+func LargePerQueue(ringSize uint32) int { return int(ringSize) / 4 }
 
 // FramesPerQueue is how many frames of memory a queue can keep busy: those to
 // receive into, received ones on their way through the worker, and those that

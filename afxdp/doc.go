@@ -32,6 +32,9 @@
 // 5. Once it is sent, the kernel puts it in the completion ring of the queue that
 // it was sent on, and Reclaim puts it back into the pool.
 //
+// A frame that is longer than those of memory takes several of them at steps 1 and 2,
+// and is put together at step 3 (see pieces).
+//
 // # Who shares what
 //
 // A worker owns its memory, its pool and some queues of every port. All its

@@ -56,9 +56,13 @@ type opening struct {
 	deadline time.Time
 }
 
+// large reports whether frames may take several descriptors: the workers have large frames
+// to put them together in.
+func (o *opening) large() bool { return o.Workers[0].Memory.Large() > 0 }
+
 // addPort attaches the program of port i; it leaves all frames to Linux as yet.
 func (o *opening) addPort(i int) error {
-	p, queues, err := newPort(o.Ports[i].Interface, len(o.Workers))
+	p, queues, err := newPort(o.Ports[i].Interface, len(o.Workers), o.large())
 	if err != nil {
 		return err
 	}
@@ -67,7 +71,7 @@ func (o *opening) addPort(i int) error {
 	if i > 0 {
 		other = o.set.Ports[0].program
 	}
-	if p.program, err = loadProgram(queues, other); err != nil {
+	if p.program, err = loadProgram(queues, other, o.large()); err != nil {
 		return err
 	}
 	o.set.Ports, o.queues = append(o.set.Ports, p), append(o.queues, queues)
@@ -154,6 +158,9 @@ func (o *opening) tryQueues(zeroCopy bool) error {
 				pool: mem.Pool, port: uint16(i), zeroCopy: zeroCopy, busy: zeroCopy && o.BusyPoll > 0,
 				share: max(1, mem.Memory.Frames()/2/perWorker[w]),
 			}
+			if o.large() {
+				q.pieces.mem, q.pieces.sending = mem.Memory.Bytes(), make([]uint8, mem.Memory.Large())
+			}
 			err := o.openSocket(&q.socket, mem.Memory, first[w], p.Ifindex, n, zeroCopy)
 			if err != nil {
 				for _, p := range o.set.Ports {
@@ -184,8 +191,11 @@ func (o *opening) openSocket(s *socket, m *umem.Memory, first *socket, ifindex, 
 	if zeroCopy {
 		mode = "zero-copy"
 	}
-	if err := s.bind(ifindex, queue, zeroCopy, first, o.deadline); err != nil {
+	if err := s.bind(ifindex, queue, zeroCopy, o.large(), first, o.deadline); err != nil {
 		s.close()
+		if o.large() {
+			return fmt.Errorf("bind %s, for frames of several buffers, which an MTU above %d takes and Linux 6.6: %w", mode, umem.MaxMTU, err)
+		}
 		return fmt.Errorf("bind %s: %w", mode, err)
 	}
 	if o.BusyPoll > 0 {

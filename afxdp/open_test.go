@@ -284,7 +284,7 @@ var owners = []struct {
 			}
 			l, err := netlink.LinkByName("ra")
 			if err == nil {
-				err = s.bind(l.Attrs().Index, 0, false, s, time.Now())
+				err = s.bind(l.Attrs().Index, 0, false, false, s, time.Now())
 			}
 			if err != nil {
 				t.Fatal(err)

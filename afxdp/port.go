@@ -29,7 +29,7 @@ type Port struct {
 }
 
 // newPort looks the interface up and refuses what cannot be a port.
-func newPort(name string, workers int) (*Port, int, error) {
+func newPort(name string, workers int, large bool) (*Port, int, error) {
 	iface, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, 0, fmt.Errorf("look up the interface: %w (`ip link` lists those of this network namespace)", err)
@@ -37,8 +37,12 @@ func newPort(name string, workers int) (*Port, int, error) {
 	if len(iface.HardwareAddr) != 6 {
 		return nil, 0, fmt.Errorf("not an Ethernet interface: it has no MAC address")
 	}
-	if iface.MTU > umem.MaxMTU {
-		return nil, 0, fmt.Errorf("MTU of %d: a frame in memory holds %d at most (`ip link set %s mtu 1500`)", iface.MTU, umem.MaxMTU, name)
+	most := umem.MaxMTU
+	if large {
+		most = umem.MaxLargeMTU
+	}
+	if iface.MTU > most {
+		return nil, 0, fmt.Errorf("MTU of %d: a frame in memory holds %d at most (`ip link set %s mtu %d`)", iface.MTU, most, name, most)
 	}
 	rx, tx, err := channels(name)
 	if err != nil {
@@ -83,8 +87,8 @@ type PortStats struct {
 	// Frames counts what the XDP program decided.
 	Frames [NumDecisions]uint64
 
-	// Counted by the kernel at the sockets.
-	RxDropped   uint64 // lost: longer than umem.MaxFrameLen, or no frame was in the fill ring
+	// Counted by the kernel at the sockets, and where frames are put together.
+	RxDropped   uint64 // lost: longer than a frame of memory, or no frame was in the fill ring
 	RxRingFull  uint64 // lost: the RX ring was full
 	RxFillEmpty uint64 // how often the fill ring was empty when a frame was wanted
 	RxInvalid   uint64 // addresses outside the memory in the fill ring
@@ -110,7 +114,7 @@ func (p *Port) Stats() (st PortStats, err error) {
 		if err != nil {
 			return st, fmt.Errorf("read the counters of port %s, queue %d: %w", p.Name, i, err)
 		}
-		st.RxDropped += s.Rx_dropped
+		st.RxDropped += s.Rx_dropped + q.pieces.dropped.Load()
 		st.RxRingFull += s.Rx_ring_full
 		st.RxFillEmpty += s.Rx_fill_ring_empty_descs
 		st.RxInvalid += s.Rx_invalid_descs

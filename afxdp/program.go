@@ -21,13 +21,17 @@ type program struct {
 
 // loadProgram loads the program of a port with the given number of queues. It
 // leaves every frame to Linux until setMAC. The maps of local addresses and
-// of fragments are those of other, if that is not nil.
-func loadProgram(queues int, other *program) (*program, error) {
+// of fragments are those of other, if that is not nil. With large set, it takes frames of
+// which only the beginning lies in a row, as far as the headers that it reads go.
+func loadProgram(queues int, other *program, large bool) (*program, error) {
 	spec, err := loadSteer()
 	if err != nil {
 		return nil, fmt.Errorf("load the XDP program: %w", err)
 	}
 	spec.Maps[steerMapSockets].MaxEntries = uint32(queues)
+	if large {
+		spec.Programs[steerProgSteer].Flags |= unix.BPF_F_XDP_HAS_FRAGS
+	}
 	var opts ebpf.CollectionOptions
 	if other != nil {
 		opts.MapReplacements = map[string]*ebpf.Map{steerMapLocal4: other.Local4, steerMapLocal6: other.Local6, steerMapInUdp: other.InUdp}

@@ -19,8 +19,10 @@ type Queue struct {
 	// The kernel never has more than share frames to receive into, so that no
 	// queue takes all of a worker's memory. It has receiving of them now.
 	share, receiving int
-	// transmitting counts the frames given to Transmit and not yet reclaimed.
+	// transmitting counts the descriptors of frames given to Transmit and not yet reclaimed.
 	transmitting int
+
+	pieces pieces // of frames that take more than one descriptor
 }
 
 // Refill takes frames from the pool and gives them to the kernel to receive
@@ -55,29 +57,48 @@ func (q *Queue) Receive(dst []batch.Frame) (n int) {
 	}
 	for i := range got {
 		d := q.rx.at(i)
-		dst[i] = batch.Frame{Addr: uint32(d.Addr), Len: uint16(d.Len), Port: q.port}
+		if d.Options&unix.XDP_PKT_CONTD != 0 || q.pieces.open {
+			f, whole := q.gather(d)
+			if !whole {
+				continue
+			}
+			dst[n] = f
+		} else {
+			dst[n] = batch.Frame{Addr: uint32(d.Addr), Len: uint16(d.Len), Port: q.port}
+		}
+		n++
 	}
 	q.rx.release(got)
 	q.receiving -= int(got)
-	return int(got)
+	return n
 }
 
 // Transmit takes the first n frames of src and starts sending them; n is less
 // than len(src) when the ring stays full, and the rest stays the caller's. Each
-// frame must lie within its umem.FrameSize bytes.
+// frame must lie within its umem.FrameSize bytes, or umem.LargeSize if it is a large one.
 func (q *Queue) Transmit(src []batch.Frame) (n int) {
 	for {
-		room := q.tx.reserve(uint32(len(src) - n))
-		for i, f := range src[n : n+int(room)] {
-			q.tx.set(uint32(i), unix.XDPDesc{Addr: uint64(f.Addr), Len: uint32(f.Len)})
-		}
-		q.tx.submit(room)
-		q.transmitting += int(room)
-		n += int(room)
+		taken, used := q.put(src[n:])
+		q.tx.submit(used)
+		q.transmitting += int(used)
+		n += taken
 		if !q.kick() || n == len(src) {
 			return n
 		}
 	}
+}
+
+// put writes frames to the TX ring as far as there is room for them, and says how many
+// and how many of its entries they use.
+func (q *Queue) put(src []batch.Frame) (n int, used uint32) {
+	if q.pieces.sending != nil {
+		return q.putPieces(src)
+	}
+	room := q.tx.reserve(uint32(len(src)))
+	for i, f := range src[:room] {
+		q.tx.set(uint32(i), unix.XDPDesc{Addr: uint64(f.Addr), Len: uint32(f.Len)})
+	}
+	return int(room), room
 }
 
 // Reclaim puts the frames that have been sent back into the pool, tells the
@@ -102,7 +123,10 @@ func (q *Queue) complete() {
 		return
 	}
 	for i := range n {
-		q.pool.Put(uint32(q.completion.at(i)))
+		addr := uint32(q.completion.at(i))
+		if large := q.pool.Large(addr); large < 0 || q.pieces.sent(large) {
+			q.pool.Put(addr)
+		}
 	}
 	q.completion.release(n)
 	q.transmitting -= int(n)

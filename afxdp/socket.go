@@ -97,8 +97,9 @@ func (s *socket) mapRings(ringSize uint32) error {
 }
 
 // bind ties the socket to a queue of an interface: with the memory of first
-// where the socket registered none of its own, and then in the mode of first.
-func (s *socket) bind(ifindex, queue int, zeroCopy bool, first *socket, deadline time.Time) error {
+// where the socket registered none of its own, and then in the mode of first. With
+// pieces set, frames may take several descriptors.
+func (s *socket) bind(ifindex, queue int, zeroCopy, pieces bool, first *socket, deadline time.Time) error {
 	addr := &unix.SockaddrXDP{Ifindex: uint32(ifindex), QueueID: uint32(queue)}
 	switch {
 	case s != first:
@@ -107,6 +108,9 @@ func (s *socket) bind(ifindex, queue int, zeroCopy bool, first *socket, deadline
 		addr.Flags = unix.XDP_ZEROCOPY | unix.XDP_USE_NEED_WAKEUP
 	default:
 		addr.Flags = unix.XDP_COPY | unix.XDP_USE_NEED_WAKEUP
+	}
+	if pieces && s == first {
+		addr.Flags |= unix.XDP_USE_SG
 	}
 	return retryBusy(deadline, func() error { return unix.Bind(s.fd, addr) })
 }

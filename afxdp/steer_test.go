@@ -377,7 +377,7 @@ func TestSteerFollowsChanges(t *testing.T) {
 // TestSteerBeforeAdmission expects a program fresh from loading to leave all to
 // Linux, also what it would drop for want of a socket.
 func TestSteerBeforeAdmission(t *testing.T) {
-	p, err := loadProgram(1, nil)
+	p, err := loadProgram(1, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,11 +81,11 @@ func (w *worker) report(f batch.Frame, p []byte, e icmp.Error, now time.Duration
 		e.Info = 0
 	}
 	const group = false // what was sent to a group of the link is Linux's
-	if icmp.Suppressed(p, e.Cause, group) || !w.errands.room(w) || !w.errands.limiter.Allow(now, p, e.Cause) {
+	if icmp.Suppressed(p, e.Cause, group) || !w.errands.room(w, 1, icmp.MaxIPv6) || !w.errands.limiter.Allow(now, p, e.Cause) {
 		return
 	}
-	to := w.frame()
-	n := icmp.Build(w.mem[to.Addr+packet.EthernetLen:][:umem.MaxFrameLen-packet.EthernetLen], p, e, w.errands.source(f.Ingress(), p[0]>>4 == 6), w.errands.id)
+	to, room := w.frame(icmp.MaxIPv6)
+	n := icmp.Build(room, p, e, w.errands.source(f.Ingress(), p[0]>>4 == 6), w.errands.id)
 	w.errands.id++
 	if n == 0 {
 		w.pool.Put(to.Addr)
@@ -115,11 +115,26 @@ func (e *errands) source(port uint16, ipv6 bool) netip.Addr {
 	return icmp.Dummy
 }
 
-// room reports whether there is a frame for another errand, and a place in the queue.
-func (e *errands) room(w *worker) bool { return e.n < errandQueue && w.pool.Len() > 0 }
+// room reports whether there are frames for so many more errands, packets of up to size
+// bytes, and places in the queue.
+func (e *errands) room(w *worker, count, size int) bool {
+	frames := w.pool.Len()
+	if size > umem.MaxMTU {
+		frames = w.pool.LargeLen()
+	}
+	return e.n+count <= errandQueue && frames >= count
+}
 
-// frame takes a frame from the pool, as if a packet were to be received into it.
-func (w *worker) frame() batch.Frame { return batch.Frame{Addr: w.pool.Take() + umem.DataOffset} }
+// frame takes a frame from the pool, as if a packet of up to size bytes were to be received
+// into it, and returns the place of the packet.
+func (w *worker) frame(size int) (f batch.Frame, room []byte) {
+	if size > umem.MaxMTU {
+		f.Addr = w.pool.TakeLarge() + umem.DataOffset
+		return f, w.mem[f.Addr+packet.EthernetLen:][:umem.MaxLargeMTU]
+	}
+	f.Addr = w.pool.Take() + umem.DataOffset
+	return f, w.mem[f.Addr+packet.EthernetLen:][:umem.MaxMTU]
+}
 
 // own queues a packet of n bytes that this router made, in a frame of its own. Being
 // forwarded takes a hop from it, which is added here.
@@ -163,14 +178,14 @@ func mayBeCut(p []byte) bool {
 // queued: the engine would say the same of it again, and for ever.
 func (w *worker) cut(f batch.Frame, p []byte, mtu int) bool {
 	s, err := w.errands.split(p, mtu)
-	if err != nil || s.Count() < 2 || w.errands.n+s.Count() > errandQueue || w.pool.Len() < s.Count() {
+	if err != nil || s.Count() < 2 || !w.errands.room(w, s.Count(), mtu) {
 		return false
 	}
 	w.stats.made.Add(int64(s.Count() - 1))
 	for i := range s.Count() {
-		to := w.frame()
+		to, room := w.frame(mtu)
 		to.Port = f.Port // policies that were applied to the packet were applied to its fragments
-		w.queue(to, s.Put(w.mem[to.Addr+packet.EthernetLen:][:umem.MaxFrameLen-packet.EthernetLen], i))
+		w.queue(to, s.Put(room, i))
 	}
 	return true
 }
@@ -212,13 +227,13 @@ func (w *worker) collect(f batch.Frame, p []byte, now time.Duration) {
 		return
 	case whole == nil:
 		w.stats.merged.Add(1)
-	case len(whole) > umem.MaxFrameLen-packet.EthernetLen || !w.errands.room(w):
+	case len(whole) > umem.MaxLargeMTU || !w.errands.room(w, 1, len(whole)):
 		w.drop(f, batch.XfrmInBufferError)
 		return
 	default:
-		to := w.frame()
+		to, room := w.frame(len(whole))
 		to.Port = f.Ingress()
-		w.queue(to, copy(w.mem[to.Addr+packet.EthernetLen:][:len(whole)], whole))
+		w.queue(to, copy(room, whole))
 	}
 	w.pool.Put(f.Addr)
 }

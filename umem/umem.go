@@ -1,6 +1,7 @@
 // Package umem owns the memory that packets live in.
 //
-// A worker has one Memory: a single mapping cut into frames of FrameSize bytes.
+// A worker has one Memory: a single mapping cut into frames of FrameSize bytes, and
+// behind them, where ports have larger MTUs than those hold, large frames of LargeSize.
 // It is registered with the kernel for every AF_XDP socket of that worker (and
 // with the GPU where there is one), so forwarding a packet from one port to
 // another hands over a frame's address and copies nothing. Frames that nobody
@@ -33,37 +34,60 @@ const (
 	MaxMTU = MaxFrameLen - 14
 )
 
+// A large frame is eight frames in a row, laid out as one. The kernel knows frames of
+// FrameSize alone: it delivers a longer packet in several, and takes one in several
+// pieces, which may be neighbours. Package afxdp puts the first together in a large
+// frame, so that to all others a packet is bytes in a row.
+const (
+	LargeSize = 8 * FrameSize
+	// MaxLargeLen is the longest Ethernet frame that fits a large frame, without FCS.
+	MaxLargeLen = LargeSize - DataOffset
+	// MaxLargeMTU is the largest port MTU that fits a large frame.
+	MaxLargeMTU = MaxLargeLen - 14
+)
+
 const hugePage = 2 << 20
 
 // Memory is one mapping of frames. It never moves.
 type Memory struct {
 	bytes []byte
+	large int // where large frames begin
 	huge  bool
 }
 
 // New maps memory for at least the given number of frames, on huge pages where
 // the kernel has them to give, on normal pages otherwise.
-func New(frames int) (*Memory, error) {
-	if frames <= 0 || frames > 1<<32/FrameSize {
-		return nil, fmt.Errorf("map frame memory: %d frames asked for, 1 to %d are possible", frames, 1<<32/FrameSize)
+func New(frames int) (*Memory, error) { return NewLarge(frames, 0) }
+
+// NewLarge is New with a number of large frames besides.
+func NewLarge(frames, large int) (*Memory, error) {
+	const most = 1 << 32 / FrameSize
+	if frames <= 0 || frames > most || large < 0 || large > (most-frames)*FrameSize/LargeSize {
+		return nil, fmt.Errorf("map frame memory: %d frames asked for, 1 to %d are possible, and %d large ones, of which each takes the place of %d",
+			frames, most, large, LargeSize/FrameSize)
 	}
-	size := (frames*FrameSize + hugePage - 1) &^ (hugePage - 1)
+	size := (frames*FrameSize + large*LargeSize + hugePage - 1) &^ (hugePage - 1)
+	m := &Memory{large: size - large*LargeSize}
 	const prot, flags = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_POPULATE
-	if b, err := unix.Mmap(-1, 0, size, prot, flags|unix.MAP_HUGETLB); err == nil {
-		return &Memory{bytes: b, huge: true}, nil
+	var err error
+	if m.bytes, err = unix.Mmap(-1, 0, size, prot, flags|unix.MAP_HUGETLB); err == nil {
+		m.huge = true
+		return m, nil
 	}
-	b, err := unix.Mmap(-1, 0, size, prot, flags)
-	if err != nil {
+	if m.bytes, err = unix.Mmap(-1, 0, size, prot, flags); err != nil {
 		return nil, fmt.Errorf("map %d MiB of frame memory: %w", size>>20, err)
 	}
-	return &Memory{bytes: b}, nil
+	return m, nil
 }
 
 // Bytes is the whole mapping; a frame's address is an index into it.
 func (m *Memory) Bytes() []byte { return m.bytes }
 
-// Frames is the number of frames in the mapping.
-func (m *Memory) Frames() int { return len(m.bytes) / FrameSize }
+// Frames is the number of frames in the mapping, large ones not counted.
+func (m *Memory) Frames() int { return m.large / FrameSize }
+
+// Large is the number of large frames.
+func (m *Memory) Large() int { return (len(m.bytes) - m.large) / LargeSize }
 
 // Huge says whether the mapping is on huge pages.
 func (m *Memory) Huge() bool { return m.huge }
@@ -74,6 +98,6 @@ func (m *Memory) Close() error {
 		return nil
 	}
 	b := m.bytes
-	m.bytes = nil
+	m.bytes, m.large = nil, 0
 	return unix.Munmap(b)
 }

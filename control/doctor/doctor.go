@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+
+	"github.com/warproute/warproute/umem"
 )
 
 // Level is how bad a finding is.
@@ -88,6 +90,7 @@ func Examine(h *Host, ports []string) []Finding {
 		}
 		links = append(links, link)
 		h.Queues += link.Queues
+		h.Jumbo = h.Jumbo || link.MTU > umem.MaxMTU
 	}
 	for _, c := range hostChecks {
 		add(c.name, "", c.check(h))

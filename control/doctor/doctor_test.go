@@ -71,6 +71,7 @@ func TestHostChecks(t *testing.T) {
 		{"locked memory without limit", memlock, nil, OK, "no limit", ""},
 		{"locked memory within the limit", memlock, func(h *Host) { h.MayLock, h.LockedMax = false, 64<<20 }, OK, "64 MiB", ""},
 		{"locked memory beyond the limit", memlock, func(h *Host) { h.MayLock, h.LockedMax = false, 8<<20 }, Fail, "at most 8192 KiB, and the frames need 32768", "LimitMEMLOCK=infinity"},
+		{"locked memory of jumbo frames", memlock, func(h *Host) { h.MayLock, h.LockedMax, h.Jumbo = false, 8<<20, true }, Fail, "the frames need 49152", "LimitMEMLOCK=infinity"},
 		{"enough huge pages", hugePages, nil, OK, "100 of 2 MiB free, of which the frames need 16", ""},
 		{"too few huge pages", hugePages, func(h *Host) {
 			h.Root = root("proc/meminfo", "HugePages_Total: 10\nHugePages_Free: 3\nHugepagesize: 2048 kB\n")
@@ -106,6 +107,14 @@ func TestHostChecks(t *testing.T) {
 	}
 }
 
+func TestJumboFramesNeedAKernel(t *testing.T) {
+	h := healthy()
+	h.Release = "6.1.0-9-amd64"
+	l := healthyLink()
+	l.MTU = 9000
+	expect(t, mtu(h, l), Fail, "cannot deliver one in several", "boot Linux 6.6")
+}
+
 func TestLinkChecks(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -127,7 +136,8 @@ func TestLinkChecks(t *testing.T) {
 		{"queues", queues, nil, OK, "2", ""},
 		{"more queues than cores", queues, func(l *Link) { l.Queues = 64 }, Warn, "64", "sudo ethtool -L lan0 combined 4"},
 		{"MTU", mtu, nil, OK, "1500", ""},
-		{"MTU beyond a frame", mtu, func(l *Link) { l.MTU = umem.MaxMTU + 1 }, Fail, "a frame holds", "sudo ip link set lan0 mtu 1776"},
+		{"MTU beyond a frame", mtu, func(l *Link) { l.MTU = umem.MaxMTU + 1 }, OK, "put together", ""},
+		{"MTU beyond a large frame", mtu, func(l *Link) { l.MTU = umem.MaxLargeMTU + 1 }, Fail, "a large frame holds", "sudo ip link set lan0 mtu 16112"},
 		{"no program", attached, nil, OK, "none", ""},
 		{"program of someone else", attached, func(l *Link) { l.XDP = "native" }, Fail, "native", "sudo ip link set lan0 xdp off"},
 		{"no offloads", offloads, nil, OK, "none", ""},

@@ -18,7 +18,8 @@ type Host struct {
 	MayLock    bool         // beyond that limit
 	Cores      int          // that the process may run on
 	Executable string
-	Queues     int // of all ports together; Examine counts them
+	Queues     int  // of all ports together; Examine counts them
+	Jumbo      bool // a port's MTU takes large frames; Examine sees it
 
 	OpenSocket func() error // tries an AF_XDP socket
 	LoadBPF    func() error // tries a BPF map

@@ -19,9 +19,15 @@ const (
 	wantMajor, wantMinor = 5, 11
 )
 
+// version is that of the kernel, if it can be told.
+func (h *Host) version() (major, minor int, known bool) {
+	n, _ := fmt.Sscanf(h.Release, "%d.%d", &major, &minor)
+	return major, minor, n == 2
+}
+
 func kernel(h *Host) []Finding {
-	var major, minor int
-	if n, _ := fmt.Sscanf(h.Release, "%d.%d", &major, &minor); n != 2 {
+	major, minor, known := h.version()
+	if !known {
 		return warn("", "Linux %s, whose age cannot be told", h.Release)
 	}
 	olderThan := func(wMajor, wMinor int) bool { return major < wMajor || major == wMajor && minor < wMinor }
@@ -73,7 +79,11 @@ func bpf(h *Host) []Finding {
 
 // frameBytes is the frame memory that the ports' queues keep busy.
 func (h *Host) frameBytes() uint64 {
-	return uint64(max(h.Queues, 1)) * uint64(afxdp.FramesPerQueue(afxdp.DefaultRingSize)) * umem.FrameSize
+	perQueue := afxdp.FramesPerQueue(afxdp.DefaultRingSize) * umem.FrameSize
+	if h.Jumbo {
+		perQueue += afxdp.LargePerQueue(afxdp.DefaultRingSize) * umem.LargeSize
+	}
+	return uint64(max(h.Queues, 1)) * uint64(perQueue)
 }
 
 func memlock(h *Host) []Finding {

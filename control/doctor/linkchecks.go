@@ -47,11 +47,21 @@ func queues(h *Host, l *Link) []Finding {
 	return ok("%d", l.Queues)
 }
 
-func mtu(_ *Host, l *Link) []Finding {
-	if l.MTU > umem.MaxMTU {
-		return fail(fmt.Sprintf("sudo ip link set %s mtu %d", l.Name, umem.MaxMTU), "%d, and a frame holds %d", l.MTU, umem.MaxMTU)
+// Frames of several buffers are of Linux 6.6.
+const jumboMajor, jumboMinor = 6, 6
+
+func mtu(h *Host, l *Link) []Finding {
+	major, minor, known := h.version()
+	switch {
+	case l.MTU <= umem.MaxMTU:
+		return ok("%d", l.MTU)
+	case l.MTU > umem.MaxLargeMTU:
+		return fail(fmt.Sprintf("sudo ip link set %s mtu %d", l.Name, umem.MaxLargeMTU), "%d, and a large frame holds %d", l.MTU, umem.MaxLargeMTU)
+	case known && (major < jumboMajor || major == jumboMajor && minor < jumboMinor):
+		return fail(fmt.Sprintf("sudo ip link set %s mtu %d, or boot Linux %d.%d or later", l.Name, umem.MaxMTU, jumboMajor, jumboMinor),
+			"%d, and a frame holds %d: Linux %s cannot deliver one in several", l.MTU, umem.MaxMTU, h.Release)
 	}
-	return ok("%d", l.MTU)
+	return ok("%d: frames that do not fit %d bytes are put together from several, by a copy; few drivers do that with zero-copy", l.MTU, umem.MaxMTU)
 }
 
 func attached(_ *Host, l *Link) []Finding {

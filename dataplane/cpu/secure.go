@@ -283,9 +283,16 @@ func (e *Engine) hop(dst netip.Addr) fib.NextHop {
 // room returns the memory of a frame, and where in it its packet begins and how long it
 // is, L2 padding included.
 func (e *Engine) room(f batch.Frame) (buf []byte, at, n int) {
-	start := f.Addr &^ (umem.FrameSize - 1)
-	return e.mem[start : start+umem.FrameSize], int(f.Addr-start) + packet.EthernetLen, int(f.Len) - packet.EthernetLen
+	start, size := f.Addr&^(umem.FrameSize-1), uint32(umem.FrameSize)
+	if beyond(f) {
+		size = umem.LargeSize
+	}
+	return e.mem[start : start+size], int(f.Addr-start) + packet.EthernetLen, int(f.Len) - packet.EthernetLen
 }
+
+// beyond reports whether a packet reaches beyond a frame of the usual size: it begins in the
+// first part of a large one.
+func beyond(f batch.Frame) bool { return f.Addr%umem.FrameSize+uint32(f.Len) > umem.FrameSize }
 
 // moved has a frame be the packet that now lies in its memory.
 func (e *Engine) moved(f *batch.Frame, at, n int) {

@@ -13,6 +13,7 @@ import (
 	"github.com/warproute/warproute/ipsec/policy"
 	"github.com/warproute/warproute/packet"
 	"github.com/warproute/warproute/packet/icmp"
+	"github.com/warproute/warproute/umem"
 )
 
 var prefix = netip.MustParsePrefix
@@ -426,6 +427,27 @@ func TestFragmentsOfESPMeetNoPolicy(t *testing.T) {
 		}
 		if r := w.submit(2, fragment("10.1.0.1", 50))[0]; r.Verdict != want || s.Sequence() != uint64(1-d) {
 			t.Errorf("%v: for another: %v, %d sealed", d, r.Verdict, s.Sequence())
+		}
+	}
+}
+
+// What a packet may grow into is its own frame's memory, of a large frame all of it.
+func TestRoomIsThatOfTheFrame(t *testing.T) {
+	e := &Engine{mem: make([]byte, 4*umem.LargeSize)}
+	for _, c := range []struct {
+		name       string
+		start      uint32
+		at, length uint32 // of the Ethernet header, from the frame's start
+		want       int
+	}{
+		{"the longest received", 3 * umem.FrameSize, umem.DataOffset, umem.MaxFrameLen, umem.FrameSize},
+		{"one that grew in front", 3 * umem.FrameSize, 100, umem.FrameSize - 100, umem.FrameSize},
+		{"the shortest that is put together", 2 * umem.LargeSize, umem.DataOffset, umem.MaxFrameLen + 1, umem.LargeSize},
+		{"jumbo that grew in front", 2 * umem.LargeSize, 100, 9014 + 158, umem.LargeSize},
+	} {
+		buf, at, n := e.room(batch.Frame{Addr: c.start + c.at, Len: uint16(c.length)})
+		if len(buf) != c.want || &buf[0] != &e.mem[c.start] || at != int(c.at)+14 || n != int(c.length)-14 {
+			t.Errorf("%s: %d bytes, of them %d at %d", c.name, len(buf), n, at)
 		}
 	}
 }

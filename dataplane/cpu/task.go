@@ -61,7 +61,8 @@ func (e *Engine) Begin(in []batch.Frame, out []batch.Result, tasks []Task, keys 
 
 // fits tells whether a device can have a packet of an association as a task.
 func (t *Task) fits(f *batch.Frame, s *esp.SA) bool {
-	return t != nil && f.Addr%4 == 2 && s.Number() < t.keys // IP headers and ESP at multiples of 4
+	const aligned = 2 // IP headers and ESP are at multiples of 4 then
+	return t != nil && f.Addr%4 == aligned && s.Number() < t.keys && !beyond(*f)
 }
 
 // prepare makes a packet of size bytes a task to seal.

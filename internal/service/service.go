@@ -61,6 +61,7 @@ type Service struct {
 	control   *socket.Server
 	metrics   *metrics.Server
 	queues    map[string]int // by port's name
+	maxMTU    int            // that the workers' frames hold
 
 	unthread []func() error // gives the ports' NAPI back to softirqs
 	closers  []func() error // memory, last
@@ -136,11 +137,19 @@ func (s *Service) openPorts() ([]afxdp.WorkerMemory, error) {
 		return nil, err
 	}
 	ring := uint32(afxdp.DefaultRingSize)
-	frames := (queues+n-1)/n*afxdp.FramesPerQueue(ring) + (s.chunks+1)*s.cfg.Batch.MaxPackets
+	perWorker := (queues + n - 1) / n
+	frames := perWorker*afxdp.FramesPerQueue(ring) + (s.chunks+1)*s.cfg.Batch.MaxPackets
+	large, err := largeFrames(s.cfg, perWorker, ring)
+	if err != nil {
+		return nil, err
+	}
+	if s.maxMTU = umem.MaxMTU; large > 0 {
+		s.maxMTU = umem.MaxLargeMTU
+	}
 	cfg := afxdp.Config{RingSize: ring, BusyPoll: s.cfg.BusyPoll}
 	s.engine.HugePages = true
 	for range n {
-		mem, err := umem.New(frames)
+		mem, err := umem.NewLarge(frames, large)
 		if err != nil {
 			return nil, err
 		}
@@ -232,10 +241,7 @@ func (s *Service) portChanged(port int, mac [6]byte, mtu int, up bool) {
 	}
 	name := s.ports.Ports[port].Name
 	s.log.Info("port changed", "port", name, "up", up, "mtu", mtu, "mac", m)
-	if mtu > umem.MaxMTU {
-		s.log.Warn("frames above the largest that fits a buffer will be lost", "port", name, "mtu", mtu, "largest", umem.MaxMTU,
-			"mend", fmt.Sprintf("ip link set %s mtu %d", name, umem.MaxMTU))
-	}
+	s.warnOfMTU(name, mtu)
 	if err := s.ports.Ports[port].SetMAC(mac); err != nil {
 		s.log.Error("frames to the port's new address will go to Linux", "port", name, "error", err)
 	}
