@@ -109,7 +109,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"not Ethernet", Config{Ports: ports(Auto, "lo"), Workers: one},
 			"open port lo: not an Ethernet interface: it has no MAC address"},
 		{"frames larger than memory's", Config{Ports: ports(Auto, "jumbo"), Workers: one},
-			"open port jumbo: MTU of 9000: a frame in memory holds 1776 at most (`ip link set jumbo mtu 1500`)"},
+			"open port jumbo: MTU of 9000: a frame in memory holds 1776 at most (`ip link set jumbo mtu 1776`)"},
 		{"more workers than queues", Config{Ports: ports(Auto, "ra"), Workers: []WorkerMemory{worker, worker}},
 			"open port ra: fewer queues (1) than workers (2): each worker needs one of every port (more by `ethtool -L ra`, or fewer workers)"},
 		{"zero-copy on a veth", Config{Ports: ports(ZeroCopy, "ra"), Workers: one},
