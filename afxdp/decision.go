@@ -17,6 +17,7 @@ const (
 	Broadcast         Decision = Decision(steerDecisionBROADCAST)          // 255.255.255.255
 	LinkLocal         Decision = Decision(steerDecisionLINK_LOCAL)         // from or to fe80::/10
 	Local             Decision = Decision(steerDecisionLOCAL)              // to an address given to AddLocal
+	OwnSource         Decision = Decision(steerDecisionOWN_SOURCE)         // from one
 	NeighborDiscovery Decision = Decision(steerDecisionNEIGHBOR_DISCOVERY) // ICMPv6 types 133 to 137
 
 	// NumDecisions is the number of decisions, for counters that are arrays.
@@ -34,6 +35,7 @@ var decisions = [NumDecisions]string{
 	Broadcast:         "broadcast",
 	LinkLocal:         "link_local",
 	Local:             "local",
+	OwnSource:         "own_source",
 	NeighborDiscovery: "neighbor_discovery",
 }
 

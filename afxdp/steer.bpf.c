@@ -15,6 +15,7 @@
 //   - packets to an address in local4 or local6: the host's own, and the
 //     directed broadcasts of its subnets, which the control plane adds; of a
 //     gateway (take_esp) all but ESP, as it is or in UDP, and fragments of these
+//   - packets from such an address, which Linux refuses unless its settings say otherwise
 //   - neighbour discovery (RFC 4861 4, ICMPv6 types 133 to 137)
 //
 // A frame that is too short for its headers, or of another IP version than its
@@ -50,6 +51,7 @@ enum decision {
 	BROADCAST,
 	LINK_LOCAL,
 	LOCAL,
+	OWN_SOURCE,
 	NEIGHBOR_DISCOVERY,
 	DECISIONS,
 };
@@ -199,12 +201,19 @@ static __always_inline enum decision decide_ipv4(void *data, void *end)
 		return BROADCAST;
 	if (may_be_local(ip->daddr) && bpf_map_lookup_elem(&local4, &ip->daddr))
 		return takes_ipv4(ip, end) ? TO_SOCKET : LOCAL;
+	if (may_be_local(ip->saddr) && bpf_map_lookup_elem(&local4, &ip->saddr))
+		return OWN_SOURCE;
 	return TO_SOCKET;
 }
 
 static __always_inline int is_link_local(const struct in6_addr *a)
 {
 	return (a->s6_addr16[0] & bpf_htons(0xffc0)) == bpf_htons(0xfe80);
+}
+
+static __always_inline __u32 words(const struct in6_addr *a)
+{
+	return a->s6_addr32[0] ^ a->s6_addr32[1] ^ a->s6_addr32[2] ^ a->s6_addr32[3];
 }
 
 static __always_inline enum decision decide_ipv6(void *data, void *end)
@@ -218,10 +227,10 @@ static __always_inline enum decision decide_ipv6(void *data, void *end)
 		return MULTICAST;
 	if (is_link_local(&ip->daddr) || is_link_local(&ip->saddr))
 		return LINK_LOCAL;
-	if (may_be_local(ip->daddr.s6_addr32[0] ^ ip->daddr.s6_addr32[1] ^
-			 ip->daddr.s6_addr32[2] ^ ip->daddr.s6_addr32[3]) &&
-	    bpf_map_lookup_elem(&local6, &ip->daddr))
+	if (may_be_local(words(&ip->daddr)) && bpf_map_lookup_elem(&local6, &ip->daddr))
 		return takes_ipv6(ip, end) ? TO_SOCKET : LOCAL;
+	if (may_be_local(words(&ip->saddr)) && bpf_map_lookup_elem(&local6, &ip->saddr))
+		return OWN_SOURCE;
 	if (ip->nexthdr == IPPROTO_ICMPV6 && (void *)(icmp_type + 1) <= end &&
 	    *icmp_type >= 133 && *icmp_type <= 137)
 		return NEIGHBOR_DISCOVERY;

@@ -25,8 +25,9 @@ const (
 	steerDecisionBROADCAST          steerDecision = 7
 	steerDecisionLINK_LOCAL         steerDecision = 8
 	steerDecisionLOCAL              steerDecision = 9
-	steerDecisionNEIGHBOR_DISCOVERY steerDecision = 10
-	steerDecisionDECISIONS          steerDecision = 11
+	steerDecisionOWN_SOURCE         steerDecision = 10
+	steerDecisionNEIGHBOR_DISCOVERY steerDecision = 11
+	steerDecisionDECISIONS          steerDecision = 12
 )
 
 // Names of all BPF objects in the ELF.

@@ -62,6 +62,12 @@ const (
 	ipv6 = unix.ETH_P_IPV6
 )
 
+// from gives an IPv4 packet another source.
+func from(src netip.Addr, b []byte) []byte {
+	copy(b[12:], src.AsSlice())
+	return b
+}
+
 // with returns b changed at one byte.
 func with(b []byte, at int, value byte) []byte {
 	b[at] = value
@@ -100,6 +106,12 @@ var steerTests = []struct {
 	{"our IPv4 address", eth(portMAC, ipv4, ip4(own4, 0)), Local},
 	{"our subnet's broadcast", eth(portMAC, ipv4, ip4(subnet4, 0)), Local},
 	{"the address below ours", eth(portMAC, ipv4, ip4(own4.Prev(), 0)), ToSocket},
+	{"from our IPv4 address", eth(portMAC, ipv4, from(own4, ip4(far4, 0))), OwnSource},
+	{"from our subnet's broadcast", eth(portMAC, ipv4, from(subnet4, ip4(far4, 0))), OwnSource},
+	{"from our IPv6 address", eth(portMAC, ipv6, udp6(own6, far6)), OwnSource},
+	{"from the address below ours", eth(portMAC, ipv4, from(own4.Prev(), ip4(far4, 0))), ToSocket},
+	{"from the IPv6 address above ours", eth(portMAC, ipv6, udp6(own6.Next(), far6)), ToSocket},
+	{"from us to us", eth(portMAC, ipv4, from(own4, ip4(own4, 0))), Local},
 	{"224.0.0.0, the first group", eth(portMAC, ipv4, ip4(netip.MustParseAddr("224.0.0.0"), 0)), Multicast},
 	{"239.255.255.255, the last group", eth(portMAC, ipv4, ip4(netip.MustParseAddr("239.255.255.255"), 0)), Multicast},
 	{"223.255.255.255, below the groups", eth(portMAC, ipv4, ip4(netip.MustParseAddr("223.255.255.255"), 0)), ToSocket},

@@ -132,9 +132,10 @@ func addressRules() []Rule {
 			),
 		},
 		{
-			Key: "addresses/own-source", Source: "RFC 1812 5.3.7, peers", Status: Lacking,
-			Says: "A packet that comes from outside with this router's own address as its source is not forwarded",
-			Does: "Forwarded by its destination, as any other. Linux drops it in IPv4 (`accept_local`), and forwards it in IPv6.",
+			Key: "addresses/own-source", Source: "RFC 1812 5.3.7, RFC 1122 3.2.1.3, peers", Status: Kept,
+			Says:  "A packet that comes from outside with an address of this router as its source, or the broadcast address of a network of its, is not forwarded",
+			Does:  "Linux has it, and drops it. (Where it may forward, it drops only what comes from the router's own IPv4 addresses, unless `accept_local` is on.)",
+			Tests: []string{"afxdp.TestSteer/from our IPv4 address", "afxdp.TestSteer/from our subnet's broadcast", "afxdp.TestSteer/from our IPv6 address", "internal/e2e.TestLinuxDoesTheSame", "internal/e2e.TestLinuxForwardsWhatIsLeftToIt"},
 		},
 		{
 			Key: "addresses/reverse-path", Source: "RFC 1812 5.3.8, RFC 3704", Status: Lacking,

@@ -104,7 +104,7 @@ func icmpRules() []Rule {
 		{
 			Key: "icmp/about-nobody", Source: "RFC 1812 4.3.2.7, RFC 4443 2.4 (e.5), (e.6)", Status: Kept,
 			Says: "No error is sent to an address that is no single host's",
-			Does: "Packets from such addresses are dropped as martians, silently; what is for the broadcast address of a link of this router finds no way back. (Linux broadcasts it there.)",
+			Does: "Packets from such addresses are dropped as martians, silently; those from the broadcast addresses of its links are Linux's.",
 			Cases: append(all(drop(batch.SourceMartian), nil,
 				Case{Name: "0.0.0.0", Frame: hops(from4("0.0.0.0"), 1)},
 				Case{Name: "multicast", Frame: hops(from4("224.0.0.1"), 1)},
