@@ -155,7 +155,7 @@ func (o *opening) tryQueues(zeroCopy bool) error {
 			w := n % len(o.Workers)
 			mem := o.Workers[w]
 			q := &Queue{
-				pool: mem.Pool, port: uint16(i), zeroCopy: zeroCopy, busy: zeroCopy && o.BusyPoll > 0,
+				pool: mem.Pool, port: uint16(i), number: n, zeroCopy: zeroCopy, busy: zeroCopy && o.BusyPoll > 0,
 				share: max(1, mem.Memory.Frames()/2/perWorker[w]),
 			}
 			if o.large() {

@@ -13,6 +13,7 @@ type Queue struct {
 	socket
 	pool     *umem.Pool
 	port     uint16
+	number   int // of the port's queues
 	zeroCopy bool
 	busy     bool // busy polling: our system calls do the driver's work; zero-copy only, from Linux 6.14 on
 
@@ -24,6 +25,9 @@ type Queue struct {
 
 	pieces pieces // of frames that take more than one descriptor
 }
+
+// Number is which of the port's queues it is, as ethtool counts them, from 0.
+func (q *Queue) Number() int { return q.number }
 
 // Refill takes frames from the pool and gives them to the kernel to receive
 // into, until it has the queue's share, the ring is full or the pool empty.

@@ -26,6 +26,7 @@ ip route, FRR and BIRD work as ever.
 		newShowCommand(),
 		newRouteCommand(),
 		newCaptureCommand(),
+		newTraceCommand(),
 		newDoctorCommand(),
 		newGenCommand(),
 		newDemoCommand(),

@@ -64,7 +64,7 @@ var imports = []struct {
 
 	{"internal/service", []string{
 		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "umem", "internal/affinity", "internal/hist", "internal/napi",
-		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/sequences", "packet/filter", "packet/icmp",
+		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/sequences", "packet", "packet/filter", "packet/icmp",
 		"control/addresses", "control/capture", "control/config", "control/metrics", "control/mirror", "control/pathmtu", "control/socket", "control/status", "control/xfrm",
 	}, "puts the parts of a router together; below it, parts do not know each other"},
 

@@ -68,6 +68,7 @@ func (s *Service) handlers() map[string]socket.Handler {
 		"/verify":    func(*http.Request) (any, error) { return s.mirror.Verify() },
 		"/route":     s.lookup,
 		"/capture":   s.capture,
+		"/trace":     s.trace,
 	}
 }
 

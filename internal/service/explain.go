@@ -1,0 +1,196 @@
+package service
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/control/mirror"
+	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/packet"
+)
+
+// routes is what an explainer asks of the mirror.
+type routes interface {
+	Lookup(netip.Addr) (mirror.RouteInfo, bool)
+	Adjacency(id uint32, dst netip.Addr) (mirror.NeighborInfo, bool)
+}
+
+// explainer tells what an engine went by when it decided on a packet. It walks the
+// forwarding base again, with the frame that the engine left, so that the engine itself
+// has nothing to note; where the base has changed meanwhile, it says so.
+type explainer struct {
+	fib         *fib.FIB
+	routes      routes
+	ports       []string
+	withGateway func(func(*gateway.Gateway))
+	engine      func() string
+	queue       func(*dataplane.Record) int
+	epoch       time.Time // when batch.Clock was zero
+}
+
+func newExplainer(f *fib.FIB, r routes, ports []string, withGateway func(func(*gateway.Gateway))) *explainer {
+	return &explainer{fib: f, routes: r, ports: ports, withGateway: withGateway, epoch: time.Now().Add(-batch.Clock())}
+}
+
+func (x *explainer) explain(r *dataplane.Record) status.Trace {
+	d := &r.Decision
+	t := status.Trace{
+		Time: x.epoch.Add(r.Time), Port: x.ports[r.Port], Queue: x.queue(r), Worker: r.Worker, ChunkPackets: d.Packets,
+		Engine: x.engine(), Packet: describe(r.Data), Bytes: r.Len,
+		Times: status.TraceTimes{
+			Wait: int64(d.Submitted - d.Received), Engine: int64(d.Done - d.Submitted), Order: int64(d.Ordered - d.Done),
+			Tx: int64(d.Sent - d.Ordered), Total: int64(d.Sent - d.Received),
+		},
+	}
+	x.verdict(&t, d)
+	t.IPsec = x.ipsec(r)
+	if lookedUp(d.Result.Verdict) {
+		x.walk(&t, d)
+	}
+	return t
+}
+
+// lookedUp reports whether a packet with a verdict had its destination looked up.
+func lookedUp(v batch.Verdict) bool {
+	reason := v.Reason()
+	return v.Action() == batch.ActionForward || v.Action() == batch.ActionHold ||
+		v.Action() == batch.ActionDrop && reason >= batch.NoRoute && reason <= batch.MTUExceeded
+}
+
+// verdict says what became of the packet.
+func (x *explainer) verdict(t *status.Trace, d *dataplane.Decision) {
+	v := d.Result.Verdict
+	switch {
+	case d.Dropped:
+		t.Verdict, t.Reason, t.Sentence, t.Mend = "drop", d.Reason.String(), d.Reason.Sentence(), d.Reason.Mend()
+	case v.Action() == batch.ActionForward:
+		t.Verdict, t.Egress, t.SentSize = "forward", x.port(v.Port()), int(d.Result.Len)
+	case v.Action() == batch.ActionHold:
+		t.Verdict, t.Sentence = "hold", "waits for its neighbour to be resolved"
+	case v.Reason() == batch.XfrmInNoStates:
+		t.Verdict, t.Sentence = "hold", "waits for its security association to be known"
+	case v.Reason() == batch.MTUExceeded:
+		t.Verdict, t.Sentence = "cut", fmt.Sprintf("cut into fragments of at most %d bytes, which are sent", d.Result.Len)
+	default:
+		t.Verdict, t.Sentence = "collect", "a fragment, kept until all of its packet are there"
+	}
+}
+
+func (x *explainer) port(number uint16) string {
+	if int(number) < len(x.ports) {
+		return x.ports[number]
+	}
+	return fmt.Sprint(number)
+}
+
+// walk follows the forwarding base as engines do.
+func (x *explainer) walk(t *status.Trace, d *dataplane.Decision) {
+	p, ok := ipPacket(d.After)
+	if !ok {
+		return
+	}
+	var id fib.ID
+	var hash uint32
+	size := 0
+	if p[0]>>4 == 4 {
+		h := (*packet.IPv4)(p)
+		t.Destination = netip.AddrFrom4([4]byte(p[16:20]))
+		id, hash, size = x.fib.IPv4.Lookup(h.Dst()), packet.FlowHashIPv4(p, x.fib.Seed), h.TotalLen()
+	} else {
+		h := (*packet.IPv6)(p)
+		t.Destination = netip.AddrFrom16(h.Dst())
+		l4, _ := packet.FindL4(p)
+		id, hash, size = x.fib.IPv6.Lookup(h.Dst()), packet.FlowHashIPv6(p, l4, x.fib.Seed), packet.IPv6Len+h.PayloadLen()
+	}
+	if route, found := x.routes.Lookup(t.Destination); found {
+		t.Route, t.RouteText = &route, route.String()
+	}
+	hop := x.fib.NextHop(id)
+	t.NextHop = &status.TraceNextHop{ID: uint32(id), Kind: hop.Kind().String()}
+	now := batch.Drop(kindReasons[hop.Kind()])
+	var mac fib.MAC
+	if hop.Kind() == fib.KindForward {
+		t.NextHop.Adjacency = hop.Index()
+		if hop.Group() {
+			t.NextHop.Adjacency, t.NextHop.Members = x.fib.Member(hop.Index(), hash)
+			t.NextHop.Bucket = hash >> 24
+		}
+		if n, ok := x.routes.Adjacency(t.NextHop.Adjacency, t.Destination); ok {
+			t.NextHop.Neighbor = &n
+		}
+		now, mac = x.egress(t.NextHop.Adjacency, size)
+	}
+	forwarded := d.Result.Verdict.Action() == batch.ActionForward
+	if now != d.Result.Verdict || forwarded && mac != macOf(d.After) {
+		t.Changed = "since then: now such a packet is " + x.outcome(now, mac)
+	}
+}
+
+// kindReasons are of the kinds of next hop that lead nowhere.
+var kindReasons = [...]batch.Reason{
+	fib.KindNone: batch.NoRoute, fib.KindForward: batch.Unprocessed, fib.KindLocal: batch.LocalDelivery, fib.KindBlackhole: batch.Blackhole,
+	fib.KindUnreachable: batch.Unreachable, fib.KindProhibit: batch.Prohibit, fib.KindNoPort: batch.NoPort,
+}
+
+// egress is the verdict of an adjacency on a packet of size bytes.
+func (x *explainer) egress(adjacency uint32, size int) (batch.Verdict, fib.MAC) {
+	a := x.fib.Adjacency(adjacency)
+	port := x.fib.Port(a.Port())
+	switch {
+	case port.MTU() == 0:
+		return batch.Drop(batch.PortDown), 0
+	case size > int(port.MTU()):
+		return batch.Drop(batch.MTUExceeded), 0
+	case !a.Resolved():
+		return batch.Hold, 0
+	}
+	return batch.Forward(a.Port()), a.MAC()
+}
+
+func (x *explainer) outcome(v batch.Verdict, mac fib.MAC) string {
+	switch v.Action() {
+	case batch.ActionForward:
+		return fmt.Sprintf("forwarded by %s to %v", x.port(v.Port()), mac)
+	case batch.ActionHold:
+		return "held for its neighbour"
+	}
+	return fmt.Sprintf("dropped as %v", v.Reason())
+}
+
+func macOf(frame []byte) fib.MAC {
+	m, _ := fib.ParseMAC(frame[:6])
+	return m
+}
+
+// ipPacket returns the packet of a frame, if its headers are whole: an engine found it
+// valid, but what an explainer gets may be cut.
+func ipPacket(frame []byte) (p []byte, ok bool) {
+	if len(frame) < packet.EthernetLen {
+		return nil, false
+	}
+	p = frame[packet.EthernetLen:]
+	switch (*packet.Ethernet)(frame).Type() {
+	case packet.EtherTypeIPv4:
+		if len(p) < packet.IPv4Len || p[0] != 0x45 {
+			return nil, false
+		}
+		n := (*packet.IPv4)(p).TotalLen()
+		return p[:min(n, len(p))], n >= packet.IPv4Len && n <= len(p)
+	case packet.EtherTypeIPv6:
+		if len(p) < packet.IPv6Len || p[0]>>4 != 6 {
+			return nil, false
+		}
+		n := packet.IPv6Len + (*packet.IPv6)(p).PayloadLen()
+		if n > len(p) {
+			return nil, false
+		}
+		_, ok = packet.FindL4(p[:n])
+		return p[:n], ok
+	}
+	return nil, false
+}

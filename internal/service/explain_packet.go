@@ -1,0 +1,121 @@
+package service
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/packet"
+)
+
+// protocolNames are those that a trace names.
+var protocolNames = map[packet.Protocol]string{1: "ICMP", 6: "TCP", 17: "UDP", 50: "ESP", 51: "AH", 58: "ICMPv6", 132: "SCTP"}
+
+// describe says in words what a frame carries.
+func describe(frame []byte) string {
+	p, ok := ipPacket(frame)
+	if !ok {
+		if len(frame) < packet.EthernetLen {
+			return "a frame that ends in its header"
+		}
+		return fmt.Sprintf("a packet of EtherType %#04x that cannot be read", uint16((*packet.Ethernet)(frame).Type()))
+	}
+	var src, dst netip.Addr
+	var proto packet.Protocol
+	at, fragment := packet.IPv4Len, false
+	if p[0]>>4 == 4 {
+		h := (*packet.IPv4)(p)
+		src, dst, proto, fragment = netip.AddrFrom4([4]byte(p[12:16])), netip.AddrFrom4([4]byte(p[16:20])), h.Protocol(), h.Fragmented()
+	} else {
+		l4, _ := packet.FindL4(p)
+		src, dst = netip.AddrFrom16([16]byte(p[8:24])), netip.AddrFrom16([16]byte(p[24:40]))
+		proto, at, fragment = l4.Proto, l4.Offset, l4.Fragment
+	}
+	name, named := protocolNames[proto]
+	if !named {
+		name = fmt.Sprintf("protocol %d", proto)
+	}
+	if fragment {
+		return fmt.Sprintf("fragment of %s %v > %v", name, src, dst)
+	}
+	switch {
+	case (proto == packet.TCP || proto == packet.UDP || proto == 132) && len(p) >= at+4:
+		from, to := binary.BigEndian.Uint16(p[at:]), binary.BigEndian.Uint16(p[at+2:])
+		return fmt.Sprintf("%s %v > %v", name, netip.AddrPortFrom(src, from), netip.AddrPortFrom(dst, to))
+	case (proto == packet.ICMP || proto == packet.ICMPv6) && len(p) >= at+2:
+		return fmt.Sprintf("%s type %d code %d %v > %v", name, p[at], p[at+1], src, dst)
+	}
+	return fmt.Sprintf("%s %v > %v", name, src, dst)
+}
+
+// ipsec says what policies and associations did with a packet, nil in a router without.
+func (x *explainer) ipsec(r *dataplane.Record) (t *status.TraceIPsec) {
+	x.withGateway(func(g *gateway.Gateway) {
+		t = &status.TraceIPsec{}
+		before, wasIP := ipPacket(r.Data)
+		after, isIP := ipPacket(r.Decision.After)
+		if wasIP {
+			if spi, _, is := ipsec.Inbound(before); is {
+				if s := g.Inbound(spi, ipsec.Destination(before)); s != nil {
+					t.Opened, t.OpenedSPI = s.Config().Name, spi
+				}
+			}
+		}
+		if isIP && r.Decision.Moved {
+			if s := sealedBy(g, after); s != nil {
+				t.Sealed, t.SealedSPI = s.Config().Name, s.Config().SPI
+			}
+		}
+		// Policies are for what is in clear: the packet as it came, or what was in it.
+		switch {
+		case t.Opened == "" && wasIP:
+			flow := flowOf(before)
+			t.Inbound, t.Outbound = ruleText(g, ipsec.In, &flow), ruleText(g, ipsec.Out, &flow)
+		case t.Sealed == "" && isIP && r.Decision.Moved:
+			flow := flowOf(after)
+			t.Inbound, t.Outbound = ruleText(g, ipsec.In, &flow), ruleText(g, ipsec.Out, &flow)
+		}
+	})
+	return t
+}
+
+// sealedBy returns the association that a packet leaves by.
+func sealedBy(g *gateway.Gateway, p []byte) (by *ipsec.SA) {
+	dst := ipsec.Destination(p)
+	for s := range g.All {
+		c := s.Config()
+		if c.Direction != ipsec.Out || c.Dst != dst {
+			continue
+		}
+		for _, at := range []int{packet.IPv4Len, packet.IPv4Len + 8, packet.IPv6Len, packet.IPv6Len + 8} { // with and without UDP
+			if len(p) >= at+4 && binary.BigEndian.Uint32(p[at:]) == c.SPI {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+func flowOf(p []byte) gateway.Flow {
+	if p[0]>>4 == 4 {
+		return gateway.FlowIPv4(p)
+	}
+	l4, _ := packet.FindL4(p)
+	return gateway.FlowIPv6(p, l4)
+}
+
+func ruleText(g *gateway.Gateway, d ipsec.Direction, f *gateway.Flow) string {
+	rule, n := g.RuleFor(d, f)
+	if n == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d: %v %v", n, &rule.Policy, rule.Action)
+	if rule.Name != "" {
+		text += " " + rule.Name
+	}
+	return text
+}

@@ -1,0 +1,54 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/warproute/warproute/control/socket"
+	"github.com/warproute/warproute/dataplane"
+)
+
+// traceRoom is how many packets of each worker may wait to be explained. The rest is
+// missed: whoever traces wants examples.
+const traceRoom = 256
+
+// trace answers /trace?port=&filter=&count=&duration= with one status.Trace a line, until
+// the client wants no more.
+func (s *Service) trace(r *http.Request) (any, error) {
+	q := r.URL.Query()
+	cfg, err := s.tapConfig(q)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Room, cfg.Points[dataplane.Decided] = traceRoom, true
+	until, err := limitOf(q)
+	if err != nil {
+		return nil, err
+	}
+	return &socket.Content{Type: "application/x-ndjson", Write: func(ctx context.Context, w *socket.ContentWriter) error {
+		lines := json.NewEncoder(w)
+		x := s.explainer()
+		write := func(r *dataplane.Record) error { return lines.Encode(x.explain(r)) }
+		_, err := s.follow(ctx, cfg, until, write, w.Flush)
+		return err
+	}}, nil
+}
+
+// explainer explains by what the router has now.
+func (s *Service) explainer() *explainer {
+	x := newExplainer(s.fib, s.mirror, s.portNames(), s.withGateway)
+	x.engine = func() string { return s.engineState().Name }
+	x.queue = func(r *dataplane.Record) int {
+		at := r.Decision.Queue
+		for i, p := range s.ports.Ports {
+			queues := p.Queues(r.Worker)
+			if i == int(r.Port) {
+				return queues[at].Number()
+			}
+			at -= len(queues)
+		}
+		return 0
+	}
+	return x
+}
