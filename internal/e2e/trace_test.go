@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"io"
 	"net/netip"
 	"os/exec"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/lab"
 )
@@ -143,10 +145,24 @@ func TestATraceNamesTheRouteThatLinuxNames(t *testing.T) {
 func TestATraceInWords(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{})
 	r := startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
-	l := startLoad(t, top, 500, "10.8.0.77", "172.16.0.1")
-	out, err := exec.Command(program, "trace", "--socket", r.socket, "--count", "40", "udp").Output()
+	body, err := socket.Open(t.Context(), r.socket, "/trace?count=40&filter=udp")
 	if err != nil {
-		t.Fatalf("trace: %v", err)
+		t.Fatal(err)
+	}
+	defer body.Close()
+	time.Sleep(100 * time.Millisecond) // a worker that sleeps looks for taps when it wakes
+	l := startLoad(t, top, 500, "10.8.0.77", "172.16.0.1")
+	var out strings.Builder
+	for lines := json.NewDecoder(body); ; {
+		var x status.Trace
+		if err := lines.Decode(&x); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if err := status.WriteTrace(&out, x); err != nil {
+			t.Fatal(err)
+		}
 	}
 	l.end()
 	for _, want := range []string{
@@ -155,8 +171,8 @@ func TestATraceInWords(t *testing.T) {
 		"verdict      waits for its neighbour to be resolved\n", "verdict      dropped as no_route: no route covers the destination\n",
 		"destination  172.16.0.1\n  route        none\n", "times        wait ",
 	} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("no %q in\n%s", want, out)
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
 		}
 	}
 }
