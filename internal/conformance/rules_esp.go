@@ -6,7 +6,13 @@ func espRules() []Rule {
 			Key: "esp/mtu", Source: "RFC 4301 8.2, RFC 1191, RFC 8201, peers", Status: Kept,
 			Says:  "The inner source is told which size fits through the tunnel, before anything is encrypted",
 			Does:  "ICMP 3/4 and ICMPv6 2/0 with the port's MTU less what ESP adds: outer headers, UDP, IV, padding and ICV of the suite.",
-			Tests: []string{"dataplane/cpu.TestPacketsThatDoNotFitTheTunnel", "dataplane/cpu.TestAWayThatNothingFits"},
+			Tests: []string{"dataplane/cpu.TestPacketsThatDoNotFitTheTunnel", "dataplane/cpu.TestAWayThatNothingFits", "internal/e2e.TestPathMTUOfATunnel"},
+		},
+		{
+			Key: "esp/path-mtu", Source: "RFC 4301 8.2.1, RFC 8201, peers", Status: Kept,
+			Says:  "What routers between the gateways say of ESP that did not fit lowers the size that inner sources are told, if it is credible",
+			Does:  "Of packets that an association has sent; no lower than a floor, and forgotten in time.",
+			Tests: []string{"internal/e2e.TestPathMTUBehindThePort", "ipsec/gateway.TestWhatRoutersSayIsJudged", "ipsec/gateway.TestPathsAreNarrowForAWhile", "control/pathmtu.TestErrorsThatQuoteESP"},
 		},
 		{
 			Key: "esp/fragment-before", Source: "RFC 4301 7, peers", Status: Kept,
@@ -18,7 +24,7 @@ func espRules() []Rule {
 			Key: "esp/reassembly", Source: "RFC 4301 7, App. D, RFC 4303 3.4.1", Status: Kept,
 			Says:  "Fragments of ESP are put together before they are decrypted; one alone is not decrypted",
 			Does:  "The worker collects them, bounded, with overlaps refused.",
-			Tests: []string{"dataplane.TestFragmentsOfESPAreCollected", "ipsec.TestFragmentsAreNotDecapsulated", "packet/fragment.TestReassemblerKeepsTheRules", "packet/fragment.TestOverlapEndsADatagram", "packet/fragment.TestFloodsAreBounded"},
+			Tests: []string{"dataplane.TestFragmentsOfESPAreCollected", "ipsec.TestFragmentsAreNotDecapsulated", "packet/fragment.TestReassemblerKeepsTheRules", "packet/fragment.TestOverlapEndsADatagram", "packet/fragment.TestFloodsAreBounded", "internal/e2e.TestESPInUDPIsPutTogether"},
 		},
 		{
 			Key: "esp/mss", Source: "RFC 4459 3.2, RFC 6691, peers", Status: Kept,

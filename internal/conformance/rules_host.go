@@ -40,7 +40,7 @@ func hostRules() []Rule {
 			Key: "host/subnet-router-anycast", Source: "RFC 4291 2.6.1", Status: Linuxs,
 			Says:  "A router takes packets to the subnet-router anycast addresses of its links",
 			Does:  "Linux has them while it forwards IPv6 itself, and has the addresses then.",
-			Tests: []string{"control/mirror.TestLocalAddresses"},
+			Tests: []string{"internal/e2e.TestLinuxForwardsWhatIsLeftToIt"},
 		},
 		{
 			Key: "host/closed", Source: "peers", Status: Kept,

@@ -59,6 +59,12 @@ func icmpRules() []Rule {
 			Tests: []string{"control/addresses.TestWatch", "dataplane.TestErrorsWithoutAWayBack"},
 		},
 		{
+			Key: "icmp/traceroute", Source: "RFC 1812 5.3.1, peers", Status: Kept,
+			Says:  "traceroute, tracepath and mtr see the router as a hop, of the address where it was reached",
+			Does:  "Through two routers in a row, both families.",
+			Tests: []string{"internal/e2e.TestHops", "internal/e2e.TestHopsOfAsymmetricRoutes"},
+		},
+		{
 			Key: "icmp/about-errors", Source: "RFC 1812 4.3.2.7, RFC 4443 2.4 (e.1), (e.2)", Status: Kept,
 			Says: "No error is sent about an ICMP error or redirect, but about an ICMP query",
 			Does: "What is not known to be a query counts as an error in IPv4; all types below 128 and redirects do in IPv6. (Linux counts router discovery and extended echo as errors, a redirect behind extension headers as none.)",

@@ -105,13 +105,19 @@ func routeRules() []Rule {
 			Says: "The packets of one flow take one path, different flows spread by weight, and routers in a row choose apart",
 			Does: "By a seeded hash of addresses, protocol and ports.",
 			Tests: []string{"dataplane/cpu.TestMultipath", "packet.TestFlowHashDependsOnTheFlowAndTheSeed", "packet.TestFlowHashSpreads",
-				"dataplane/gpu.TestKernelCodeAgreesWithTheCPUEngine"},
+				"dataplane/gpu.TestKernelCodeAgreesWithTheCPUEngine", "internal/e2e.TestMultipathKeepsFlowsOnTheirPaths", "fib.TestBucketsFollowTheWeights"},
+		},
+		{
+			Key: "route/multipath-loss", Source: "RFC 2992, peers", Status: Kept,
+			Says:  "When a path is lost or added, no flow moves that need not",
+			Does:  "The buckets of a lost path are given to the others; those of the others stay.",
+			Tests: []string{"fib.TestADeadPathMovesOnlyItsOwnFlows", "fib.TestNoMoreFlowsMoveThanMust", "fib.TestFlowsStayWithAPathThatStays", "internal/e2e.TestMultipathKeepsFlowsOnTheirPaths"},
 		},
 		{
 			Key: "route/multipath-fragments", Source: "RFC 2992, peers", Status: Kept,
 			Says:  "The fragments of a packet take one path",
 			Does:  "They are hashed by addresses alone.",
-			Tests: []string{"packet.TestFragmentsOfAPacketHashAlike"},
+			Tests: []string{"packet.TestFragmentsOfAPacketHashAlike", "internal/e2e.TestMultipathKeepsFragmentsTogether"},
 		},
 		{
 			Key: "route/ipv4-via-ipv6", Source: "RFC 8950, RFC 5549", Status: Kept,

@@ -42,7 +42,7 @@ func sizeRules() []Rule {
 				cut("a middle fragment", frag(sized4("10.2.0.9", 28+232), mf|100), narrower, 2),
 				cut("a last fragment", frag(sized4("10.2.0.9", 28+231), 100), narrower, 2),
 			},
-			Tests: []string{"packet/fragment.TestIPv4FragmentsAreThoseOfRFC791", "packet/fragment.TestFragmentsOfFragmentsComeTogetherElsewhere", "packet/fragment.TestLinuxPutsOurFragmentsTogether", "dataplane.TestPacketsAreCut", "dataplane.TestPacketsThatFitAreNotCut", "internal/e2e.TestLinuxDoesTheSame"},
+			Tests: []string{"packet/fragment.TestIPv4FragmentsAreThoseOfRFC791", "packet/fragment.TestFragmentsOfFragmentsComeTogetherElsewhere", "packet/fragment.TestLinuxPutsOurFragmentsTogether", "dataplane.TestPacketsAreCut", "dataplane.TestPacketsThatFitAreNotCut", "internal/e2e.TestLinuxDoesTheSame", "internal/e2e.TestFragmentsArriveWhole"},
 		},
 		{
 			Key: "size/fragmentation-room", Source: "peers", Status: Departs,
@@ -105,7 +105,7 @@ func sizeRules() []Rule {
 			Key: "size/discovery", Source: "RFC 1191, RFC 8201", Status: Kept,
 			Says:  "Path MTU discovery works through the router: its errors are those that Linux hosts heed",
 			Does:  "The same bytes as Linux's own.",
-			Tests: []string{"packet/icmp.TestErrorsAreLinuxs", "internal/e2e.TestLinuxDoesTheSame"},
+			Tests: []string{"packet/icmp.TestErrorsAreLinuxs", "internal/e2e.TestLinuxDoesTheSame", "internal/e2e.TestPathMTU", "internal/e2e.TestTCPRecoversFromAnMTUThatShrinks"},
 		},
 		{
 			Key: "size/route-mtu", Source: "ip-route(8)", Status: Lacking,

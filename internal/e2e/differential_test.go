@@ -45,7 +45,10 @@ func contest(t *testing.T, packets int, forwarding bool) *verdicts {
 	t.Helper()
 	linux := linuxContender(t)
 	ours, router := warprouteContender(t, forwarding)
-	m := maker{rand.New(rand.NewPCG(1812, 8200))}
+	m := maker{rand.New(rand.NewPCG(1812, 8200)), own6}
+	if forwarding { // and Linux has the anycast addresses of routers
+		m.own6 = append(slices.Clone(own6), "fd07::", "fd08::", "fd09::")
+	}
 	probes := make(map[uint32]*probe, packets)
 	marks := [2]uint32{firstMark, firstMark}
 	const window = 200

@@ -104,7 +104,10 @@ func (p *probe) arp(who netip.Addr) {
 }
 
 // maker makes probes up: most of them with one or two things that are not plain, or none.
-type maker struct{ *rand.Rand }
+type maker struct {
+	*rand.Rand
+	own6 []string // addresses of the router's host
+}
 
 func (m maker) one(n int) bool { return m.IntN(n) == 0 }
 
@@ -312,7 +315,7 @@ func (m maker) six(p *probe) {
 		ttl = pick[byte](m, 0, 1, 1, 2, 255)
 	}
 	if m.one(6) {
-		dst = m.address(pick(m, special6, special6, martian6, own6, back6))
+		dst = m.address(pick(m, special6, special6, martian6, m.own6, back6))
 	}
 	if m.one(12) {
 		src = m.address(pick(m, martian6, otherwise, own6))
