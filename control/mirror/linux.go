@@ -22,6 +22,7 @@ type linuxView struct {
 	routes    bart.Table[linuxRoute] // the best of each prefix
 	same      map[string]*rtnl.Route // one for all routes that lead the same way
 	key       []byte
+	said      map[*rtnl.Route]string // by decide of ways that lead to all destinations alike
 }
 
 type linuxRoute struct {
@@ -156,9 +157,25 @@ func (v *linuxView) decide(ports []port, ip netip.Addr) (netip.Prefix, string) {
 	if kind := hopKinds[r.way.Type]; kind != fib.KindForward {
 		return p, kind.String()
 	}
+	if decision, again := v.said[r.way]; again {
+		return p, decision
+	}
+	decision, neighbor := v.forward(ports, r.way.Hops, ip)
+	switch {
+	case neighbor:
+		return host, decision
+	case !slices.ContainsFunc(r.way.Hops, func(h rtnl.Hop) bool { return !h.Gateway.IsValid() }):
+		v.said[r.way] = decision
+	}
+	return p, decision
+}
+
+// forward says which ways lead to an address, and whether that is the address of a
+// neighbour itself.
+func (v *linuxView) forward(ports []port, hops []rtnl.Hop, ip netip.Addr) (decision string, neighbor bool) {
 	var ways, dead []string
 	elsewhere := false
-	for _, h := range r.way.Hops {
+	for _, h := range hops {
 		link, known := v.links[h.Index]
 		up := known && link.Up()
 		i := slices.IndexFunc(ports, func(p port) bool { return p.ifindex == h.Index })
@@ -167,9 +184,9 @@ func (v *linuxView) decide(ports []port, ip netip.Addr) (netip.Prefix, string) {
 			continue
 		}
 		to := neighborID{h.Index, h.Gateway}
-		if !to.addr.IsValid() {
-			if mac, resolved := v.neighbors[neighborID{h.Index, ip}]; resolved && routable(ip) {
-				return host, forward([]string{wayOf(ports[i].Name, ip, mac)})
+		if !to.addr.IsValid() && routable(ip) {
+			if mac, resolved := v.neighbors[neighborID{h.Index, ip}]; resolved {
+				return forward([]string{wayOf(ports[i].Name, ip, mac)}), true
 			}
 		}
 		way := wayOf(ports[i].Name, to.addr, v.neighbors[to])
@@ -183,7 +200,7 @@ func (v *linuxView) decide(ports []port, ip netip.Addr) (netip.Prefix, string) {
 		ways = dead
 	}
 	if len(ways) == 0 {
-		return p, fib.KindNoPort.String()
+		return fib.KindNoPort.String(), false
 	}
-	return p, forward(ways)
+	return forward(ways), false
 }

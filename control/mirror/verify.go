@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/warproute/warproute/control/rtnl"
 	"github.com/warproute/warproute/fib"
 )
 
@@ -34,10 +35,10 @@ const (
 var errStopped = errors.New("the mirror is closed")
 
 // Verify compares all that engines read with a new dump of Linux's routes, links and
-// neighbours, by nothing that the mirror made of earlier ones: for the first and the
-// last address of every prefix, and those beside it, the prefix that is longest, what
-// becomes of packets, and each next hop with its link address. What the table says of
-// addresses changes nowhere else, so the tables are equal if these are, and their sizes.
+// neighbours, by nothing that the mirror made of earlier ones: for the first address of
+// every prefix, and the one behind its last, the prefix that is longest, what becomes of
+// packets, and each next hop with its link address. What a table says of addresses
+// changes nowhere else, so the tables are equal if these are, and their sizes.
 //
 // Linux goes on meanwhile, and so does the mirror. A difference may be of a route
 // that is just changing, so it is looked for again; the last look is reported.
@@ -72,11 +73,9 @@ func (m *Mirror) compareWith(linux *linuxView) (v Verification, err error) {
 		return ran
 	}
 	for p := range linux.routes.All() {
-		first, last := p.Addr(), lastAddr(p)
-		for _, ip := range []netip.Addr{first.Prev(), first, last, last.Next()} {
-			if ip.IsValid() {
-				batch = append(batch, ip)
-			}
+		batch = append(batch, p.Addr())
+		if behind := lastAddr(p).Next(); behind.IsValid() {
+			batch = append(batch, behind)
 		}
 		if len(batch) >= verifyAtOnce && !compare() {
 			return v, errStopped
@@ -109,6 +108,7 @@ func (c *comparison) differ(ip netip.Addr, linux, engines string) {
 func (c *comparison) sizes() {
 	want := [2]int{c.RoutesIPv4, c.RoutesIPv6}
 	hosts := map[netip.Addr]bool{}
+	c.linux.said = map[*rtnl.Route]string{}
 	for id := range c.linux.neighbors {
 		host := netip.PrefixFrom(id.addr, id.addr.BitLen())
 		if _, twice := c.linux.routes.Get(host); !twice && !hosts[id.addr] {
@@ -127,10 +127,13 @@ func (c *comparison) sizes() {
 }
 
 func (c *comparison) addresses(ips []netip.Addr) {
+	// Few ways lead to many addresses. What a number stands for stays while we look.
+	said := map[fib.ID]string{}
+	c.linux.said = map[*rtnl.Route]string{}
 	for _, ip := range ips {
 		c.Addresses++
 		p, linux := c.linux.decide(c.m.ports, ip)
-		q, engines := c.m.decide(ip)
+		q, engines := c.m.decide(ip, said)
 		if p != q || linux != engines {
 			c.differ(ip, say(p, linux), say(q, engines))
 		}
@@ -145,7 +148,7 @@ func say(p netip.Prefix, decision string) string {
 }
 
 // decide says what engines do with packets to an address, by the words of the base.
-func (s *state) decide(ip netip.Addr) (netip.Prefix, string) {
+func (s *state) decide(ip netip.Addr, said map[fib.ID]string) (netip.Prefix, string) {
 	lookup := s.fib.IPv4.LookupPrefix
 	if ip.Is6() {
 		lookup = s.fib.IPv6.LookupPrefix
@@ -154,9 +157,17 @@ func (s *state) decide(ip netip.Addr) (netip.Prefix, string) {
 	if !ok {
 		return p, fib.KindNone.String()
 	}
-	hop := s.fib.NextHop(id)
+	decision, again := said[id]
+	if !again {
+		decision = s.decision(s.fib.NextHop(id))
+		said[id] = decision
+	}
+	return p, decision
+}
+
+func (s *state) decision(hop fib.NextHop) string {
 	if hop.Kind() != fib.KindForward {
-		return p, hop.Kind().String()
+		return hop.Kind().String()
 	}
 	adjacencies := []uint32{hop.Index()}
 	if hop.Group() {
@@ -166,12 +177,10 @@ func (s *state) decide(ip netip.Addr) (netip.Prefix, string) {
 	}
 	var ways []string
 	for _, id := range adjacencies {
-		a := s.adjacency(id)
 		word := s.fib.Adjacency(id)
-		mac := word.MAC()
-		ways = append(ways, wayOf(s.ports[word.Port()].Name, a.to.addr, mac))
+		ways = append(ways, wayOf(s.ports[word.Port()].Name, s.adjacency(id).to.addr, word.MAC()))
 	}
-	return p, forward(ways)
+	return forward(ways)
 }
 
 // adjacency returns the adjacency with a number, an empty one for one that was freed.
