@@ -87,13 +87,16 @@ func printJSON(ctx context.Context, w io.Writer, socketPath, path string) error 
 func newRoutesView(a *asking) *cobra.Command {
 	var family string
 	var limit int
-	var verify bool
+	var summary, verify bool
 	c := &cobra.Command{
 		Use:   "routes",
 		Short: "Routes in the forwarding base",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if verify {
+			switch {
+			case summary:
+				return newView(a, "mirror", "", status.WriteMirror).RunE(c, nil)
+			case verify:
 				return verifyRoutes(c.Context(), c.OutOrStdout(), a)
 			}
 			query := url.Values{}
@@ -112,6 +115,8 @@ func newRoutesView(a *asking) *cobra.Command {
 	}
 	c.Flags().StringVar(&family, "family", "", "only those of `FAMILY` 4 or 6")
 	c.Flags().IntVar(&limit, "limit", 0, "at most `N` routes; 0: all")
+	c.Flags().BoolVar(&summary, "summary", false, "how many there are instead, and how Linux's are followed")
 	c.Flags().BoolVar(&verify, "verify", false, "compare what the engines read with Linux's routes and neighbours instead, and exit with 1 if it differs")
+	c.MarkFlagsMutuallyExclusive("summary", "verify")
 	return c
 }

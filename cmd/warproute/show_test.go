@@ -26,6 +26,7 @@ func fakeRouter(t *testing.T) (socketPath string) {
 		"/neighbors": is([]mirror.NeighborInfo{{Address: netip.MustParseAddr("192.0.2.1"), Dev: "lan0", State: "stale"}}),
 		"/engine":    is(status.Engine{Name: "cpu", Why: "no GPU was found"}),
 		"/latency":   is([]status.Latency{{Stage: "total", P50: 4071}}),
+		"/mirror":    is(mirror.Status{RoutesIPv4: 5, RoutesIPv6: 2, Resyncs: 3, Warnings: []string{"policy rules are not supported"}}),
 		"/drops":     is([]status.Drop{}),
 		"/routes": func(r *http.Request) (any, error) {
 			return socket.Stream(func(yield func(any) bool) {
@@ -63,6 +64,9 @@ func TestAskingARouter(t *testing.T) {
 		{"show routes", "192.0.2.0/24            forward      kernel    direct on lan0\n192.0.2.0/24"},
 		{"show routes --limit 1 --json", "[" + routeJSON},
 		{"show routes --json", "},\n " + routeJSON},
+		{"show routes --summary", "routes       5 of IPv4, 2 of IPv6, those to neighbors included\n"},
+		{"show routes --summary", "warning      policy rules are not supported\n"},
+		{"show routes --summary --json", `"resyncs": 3,`},
 		{"show routes --family 6", "no routes\n"},
 		{"show routes --family 6 --json", "[]\n"},
 		{"route lookup 192.0.2.7", "192.0.2.7  192.0.2.0/24  forward  direct    lan0\n"},

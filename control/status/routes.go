@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/warproute/warproute/control/mirror"
 )
@@ -94,6 +95,23 @@ func (t *RouteTable) line(prefix, action, protocol, hops string) error {
 	text := fmt.Sprintf("%-22s  %-11s  %-8s  %s", prefix, action, protocol, hops)
 	_, err := fmt.Fprintln(t.w, strings.TrimRight(text, " "))
 	return err
+}
+
+// WriteMirror says how the mirror of Linux's routes is doing.
+func WriteMirror(w io.Writer, m mirror.Status) error {
+	t := newTable(w)
+	t.row("routes", fmt.Sprintf("%d of IPv4, %d of IPv6, those to neighbors included", m.RoutesIPv4, m.RoutesIPv6))
+	t.row("next hops", fmt.Sprintf("%d, over %d adjacencies", m.NextHops, m.Adjacencies))
+	t.row("neighbors", m.Neighbors)
+	t.row("events", fmt.Sprintf("%d, the last batch in %v", m.Events, m.LastUpdate.Round(time.Microsecond)))
+	t.row("comparisons", fmt.Sprintf("%d of all with Linux, %d of the routes over a link", m.Resyncs, m.Audits))
+	if m.Malformed > 0 {
+		t.row("unreadable", m.Malformed)
+	}
+	for _, text := range m.Warnings {
+		t.row("warning", text)
+	}
+	return t.flush()
 }
 
 // WriteVerification says how the engines' tables compare with Linux's.

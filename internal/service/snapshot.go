@@ -65,6 +65,7 @@ func (s *Service) handlers() map[string]socket.Handler {
 		"/policies":  s.policies,
 		"/neighbors": func(*http.Request) (any, error) { return s.mirror.Neighbors(), nil },
 		"/routes":    s.routes,
+		"/mirror":    func(*http.Request) (any, error) { return s.mirror.Status(), nil },
 		"/verify":    func(*http.Request) (any, error) { return s.mirror.Verify() },
 		"/route":     s.lookup,
 		"/capture":   s.capture,
