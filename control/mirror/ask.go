@@ -77,10 +77,14 @@ func (a *asker) ask(n neighborID) bool {
 
 func (a *asker) nextWindow() { clear(a.asked) }
 
+// answered lets a neighbour be asked for again in this window: it has answered, so
+// should it be forgotten or fail, packets need not wait for the next.
+func (a *asker) answered(n neighborID) { delete(a.asked, n) }
+
 // Resolve asks Linux for the neighbour that packets to dst, held at an unresolved
 // adjacency, wait for. It may be called by any goroutine, does not block, and may
-// be called again for every packet: each neighbour is asked for once a second at
-// most, and when too many are wanted some are left for the next call. The answer
+// be called again for every packet: a neighbour that does not answer is asked for once a
+// second at most, and when too many are wanted some are left for the next call. The answer
 // is a change of the forwarding base and its generation.
 func (m *Mirror) Resolve(adjacency uint32, dst netip.Addr) {
 	select {

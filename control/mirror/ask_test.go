@@ -139,3 +139,21 @@ func TestStaleNeighborsInUseAreChecked(t *testing.T) {
 	w.m.Resolve(w.adjacencyOf("10.1.0.2"))
 	w.wantSoon("10.1.0.2", "lan "+mac.String())
 }
+
+// A neighbour that answered and is forgotten is asked for again at once: only those
+// that do not answer have to be left in peace.
+func TestForgottenNeighborsAreAskedForAtOnce(t *testing.T) {
+	w := newWorld(t)
+	check(t, w.peer.AddAddr("lan1", netip.MustParsePrefix("10.1.0.2/24")))
+	opts := defaults
+	opts.askEvery = time.Hour
+	w.startWith(opts)
+	mac, err := w.peer.MAC("lan1")
+	check(t, err)
+	for range 3 {
+		w.m.Resolve(w.adjacencyOf("10.1.0.2"))
+		w.wantSoon("10.1.0.2", "lan "+mac.String())
+		w.ip("neigh flush dev lan")
+		w.want("10.1.0.2", "lan ?")
+	}
+}

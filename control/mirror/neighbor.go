@@ -68,6 +68,9 @@ func (s *state) neighborChanged(id neighborID, was, is *neighbor) {
 	if was.usable() == is.usable() && (was.mac == is.mac || !is.usable()) {
 		return
 	}
+	if is.usable() && s.answered != nil {
+		s.answered(id)
+	}
 	if a := s.adjacencies[id]; a != nil {
 		mac := is.mac
 		if !is.usable() {

@@ -30,8 +30,9 @@ type state struct {
 	locals    map[netip.Addr]struct{}  // as the hooks know them
 	sources   map[netip.Addr]int       // preferred source addresses, with how many IPv4 routes have them
 
-	hops        map[string]*hop // by key
-	noRoom      *hop            // for routes whose own hop found no room: it drops
+	answered    func(neighborID) // told of neighbours that can be sent to; may be nil
+	hops        map[string]*hop  // by key
+	noRoom      *hop             // for routes whose own hop found no room: it drops
 	adjacencies map[neighborID]*adjacency
 	numbered    map[uint32]*adjacency // the same by number in the base
 
