@@ -157,6 +157,7 @@ func (o *opening) tryQueues(zeroCopy bool) error {
 			q := &Queue{
 				pool: mem.Pool, port: uint16(i), number: n, zeroCopy: zeroCopy, busy: zeroCopy && o.BusyPoll > 0,
 				share: max(1, mem.Memory.Frames()/2/perWorker[w]),
+				mu:    &o.set.mu, reopening: reopening{mem.Memory, o.RingSize, zeroCopy, o.BusyPoll},
 			}
 			if o.large() {
 				q.pieces.mem, q.pieces.sending = mem.Memory.Bytes(), make([]uint8, mem.Memory.Large())

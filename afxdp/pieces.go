@@ -97,3 +97,11 @@ func (p *pieces) sent(large int) bool {
 	p.sending[large]--
 	return p.sending[large] == 0
 }
+
+// abandon gives up the frame that is being received: its other pieces will not come.
+func (p *pieces) abandon(pool *umem.Pool) {
+	if p.open && !p.lost {
+		pool.Put(p.to)
+	}
+	p.open = false
+}

@@ -14,7 +14,7 @@ import (
 // Port is an interface whose frames the router has.
 type Port struct {
 	Name    string
-	Ifindex int
+	Ifindex int     // Reopen changes it
 	MAC     [6]byte // the interface's, until SetMAC
 	// Mode is the mode in force: ZeroCopy, Native or Generic.
 	Mode Mode
@@ -110,10 +110,11 @@ func (p *Port) Stats() (st PortStats, err error) {
 		return st, fmt.Errorf("port %s: %w", p.Name, err)
 	}
 	for i, q := range p.queues {
-		s, err := option[unix.XDPStatistics](q.fd, unix.XDP_STATISTICS)
+		now, err := option[unix.XDPStatistics](q.fd, unix.XDP_STATISTICS)
 		if err != nil {
 			return st, fmt.Errorf("read the counters of port %s, queue %d: %w", p.Name, i, err)
 		}
+		s := counts(now).plus(q.past)
 		st.RxDropped += s.Rx_dropped + q.pieces.dropped.Load()
 		st.RxRingFull += s.Rx_ring_full
 		st.RxFillEmpty += s.Rx_fill_ring_empty_descs
@@ -126,6 +127,19 @@ func (p *Port) Stats() (st PortStats, err error) {
 		st.CompletionLevel += uint64(q.completion.level())
 	}
 	return st, nil
+}
+
+// counts are what the kernel counts at a socket.
+type counts unix.XDPStatistics
+
+func (c counts) plus(o counts) counts {
+	c.Rx_dropped += o.Rx_dropped
+	c.Rx_invalid_descs += o.Rx_invalid_descs
+	c.Tx_invalid_descs += o.Tx_invalid_descs
+	c.Rx_ring_full += o.Rx_ring_full
+	c.Rx_fill_ring_empty_descs += o.Rx_fill_ring_empty_descs
+	c.Tx_ring_empty_descs += o.Tx_ring_empty_descs
+	return c
 }
 
 var errClosed = errors.New("the port is closed")

@@ -1,6 +1,9 @@
 package afxdp
 
 import (
+	"sync"
+	"sync/atomic"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/batch"
@@ -24,6 +27,12 @@ type Queue struct {
 	transmitting int
 
 	pieces pieces // of frames that take more than one descriptor
+
+	// Of an interface that takes the place of the queue's (Port.Reopen).
+	next      atomic.Pointer[socket] // from the next Refill on
+	reopening reopening
+	mu        *sync.Mutex // of the Set; guards a change of sockets, and past
+	past      counts      // of earlier sockets
 }
 
 // Number is which of the port's queues it is, as ethtool counts them, from 0.
@@ -32,6 +41,9 @@ func (q *Queue) Number() int { return q.number }
 // Refill takes frames from the pool and gives them to the kernel to receive
 // into, until it has the queue's share, the ring is full or the pool empty.
 func (q *Queue) Refill() {
+	if s := q.next.Load(); s != nil {
+		q.renew(s)
+	}
 	n := q.fill.reserve(uint32(min(q.share-q.receiving, q.pool.Len())))
 	if n == 0 {
 		return
@@ -127,13 +139,18 @@ func (q *Queue) complete() {
 		return
 	}
 	for i := range n {
-		addr := uint32(q.completion.at(i))
-		if large := q.pool.Large(addr); large < 0 || q.pieces.sent(large) {
-			q.pool.Put(addr)
-		}
+		q.sent(uint32(q.completion.at(i)))
 	}
 	q.completion.release(n)
 	q.transmitting -= int(n)
+}
+
+// sent puts the frame back into the pool that a descriptor was of, or the last of its
+// descriptors.
+func (q *Queue) sent(addr uint32) {
+	if large := q.pool.Large(addr); large < 0 || q.pieces.sent(large) {
+		q.pool.Put(addr)
+	}
 }
 
 // kick tells the kernel to send what is in the TX ring and reports whether that

@@ -164,7 +164,11 @@ func (s *Set) Close() error {
 func (p *Port) closeQueues() error {
 	var errs []error
 	for i, q := range p.queues {
-		if err := q.close(); err != nil {
+		err := q.close()
+		if s := q.next.Swap(nil); s != nil {
+			err = errors.Join(err, s.close())
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("close queue %d of %s: %w", i, p.Name, err))
 		}
 	}

@@ -136,6 +136,10 @@ func (s *socket) busyPoll(d time.Duration) error {
 // close unmaps the rings, each of which would keep the queue busy, and closes
 // the socket. The kernel drops what is still in the rings.
 func (s *socket) close() error {
+	return errors.Join(s.unmap(), unix.Close(s.fd))
+}
+
+func (s *socket) unmap() error {
 	var errs []error
 	for _, m := range s.mappings {
 		if m != nil {
@@ -143,6 +147,5 @@ func (s *socket) close() error {
 		}
 	}
 	s.mappings = nil
-	errs = append(errs, unix.Close(s.fd))
 	return errors.Join(errs...)
 }

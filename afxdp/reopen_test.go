@@ -1,0 +1,145 @@
+package afxdp
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+func deleteLink(t *testing.T, name string) {
+	t.Helper()
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkDel(l); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An interface that is deleted and made again becomes the port again, as often as it
+// likes: it receives and sends, on the same descriptors, its counts go on, and no
+// frame stays away but one that the kernel had set aside.
+func TestReopenADeletedInterface(t *testing.T) {
+	for _, mode := range []Mode{Native, Generic} {
+		t.Run(mode.String(), func(t *testing.T) {
+			enterNamespace(t)
+			addVeth(t, "ra", "a", 2)
+			addVeth(t, "rb", "b", 2)
+			w := newWorker(t, 4096)
+			s := open(t, Config{Ports: ports(mode, "ra", "rb"), Workers: []WorkerMemory{w}, RingSize: 256})
+			ra, rb := s.Ports[0], s.Ports[1]
+			frames := func() (n int) {
+				for _, p := range s.Ports {
+					for _, q := range p.Queues(0) {
+						q.Refill()
+						q.Reclaim()
+						n += q.receiving + q.transmitting
+					}
+				}
+				return n + w.Pool.Len()
+			}
+			all, descriptor := frames(), ra.Queues(0)[0].FD()
+			for round := range uint64(3) {
+				a := newWire(t, "a")
+				for range 300 { // more than the ring of a queue holds, and nobody receives them
+					a.send(udp(ra.MAC, 1, 1, 60))
+				}
+				before, err := ra.Stats()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if before.RxRingFull < 44*(round+1) {
+					t.Fatalf("round %d: %+v: the rings did not overflow", round, before)
+				}
+				deleteLink(t, "ra")
+				ra.Queues(0)[1].Transmit(compose(w, ra.MAC, 10, 60)) // to nowhere
+				addVeth(t, "ra", "a", 2)
+				if err := ra.Reopen(); err != nil {
+					t.Fatal(err)
+				}
+				if l, _ := netlink.LinkByName("ra"); ra.Ifindex != l.Attrs().Index {
+					t.Errorf("the port has index %d, the interface %d", ra.Ifindex, l.Attrs().Index)
+				}
+				mac := [6]byte{2, 0, 0, 0, 0, byte(round)}
+				if err := ra.SetMAC(mac); err != nil {
+					t.Fatal(err)
+				}
+				if n := frames(); n < all-int(round)-1 { // one that the kernel could not deliver and kept for the next
+					t.Fatalf("round %d: %d frames of %d are left", round, n, all)
+				}
+				after, err := ra.Stats()
+				if err != nil || after.RxRingFull != before.RxRingFull {
+					t.Errorf("round %d: counts went from %+v to %+v (%v)", round, before, after, err)
+				}
+
+				a, b := newWire(t, "a"), newWire(t, "b")
+				want := udp(mac, 1, 7, 100)
+				a.send(want)
+				poll := []unix.PollFd{{Fd: int32(descriptor), Events: unix.POLLIN}, {Fd: int32(ra.Queues(0)[1].FD()), Events: unix.POLLIN}}
+				if n, err := unix.Poll(poll, 1000); n != 1 {
+					t.Errorf("round %d: %d descriptors are ready (%v), want 1", round, n, err)
+				}
+				got := receiveAll(ra.Queues(0), 1)
+				if len(got) != 1 || !bytes.Equal(bytesOf(w, got[0]), want) {
+					t.Fatalf("round %d: received %v", round, got)
+				}
+				transmitAll(t, rb.Queues(0)[0], got)
+				if back := b.receive(); !bytes.Equal(back, want) {
+					t.Errorf("round %d: the other port sends %x", round, back)
+				}
+				back := udp(rb.MAC, 1, 8, 100)
+				b.send(back)
+				transmitAll(t, ra.Queues(0)[1], receiveAll(rb.Queues(0), 1))
+				if sent := a.receive(); !bytes.Equal(sent, back) {
+					t.Errorf("round %d: the port sends %x", round, sent)
+				}
+			}
+		})
+	}
+}
+
+// What is not as the old interface was does not become the port, which stays as it was
+// and can be opened again once that is mended.
+func TestReopenRefuses(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 2)
+	w := newWorker(t, 2048)
+	s := open(t, Config{Ports: ports(Auto, "ra"), Workers: []WorkerMemory{w}, RingSize: 256})
+	refuse := func(want string) {
+		t.Helper()
+		if err := s.Ports[0].Reopen(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	deleteLink(t, "ra")
+	refuse("open port ra again: look up the interface")
+	addVeth(t, "ra", "a", 1)
+	refuse("the interface has 1 queues and had 2")
+	deleteLink(t, "ra")
+	addVeth(t, "ra", "a", 2)
+	setMTU(t, "ra", 9000)
+	refuse("MTU of 9000")
+	if attached(t, "ra") {
+		t.Error("a program is on an interface that was refused")
+	}
+	setMTU(t, "ra", 1500)
+	if err := s.Ports[0].Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	refuse("not yet taken up")
+	if err := s.Ports[0].SetMAC(s.Ports[0].MAC); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range s.Ports[0].Queues(0) {
+		q.Refill()
+	}
+	works(t, s)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	refuse("the port is closed")
+}
