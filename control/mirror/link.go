@@ -36,8 +36,10 @@ func (s *state) portOf(l *rtnl.Link) int {
 	number := -1
 	for i := range s.ports {
 		switch p := &s.ports[i]; {
-		case p.ifindex == l.Index, p.ifindex == 0 && p.Ifindex == l.Index:
+		case p.ifindex == l.Index, p.ifindex == 0 && p.Ifindex == l.Index && !p.gone:
 			return i
+		case p.gone && p.Name == l.Name && l.Flags&unix.IFF_UP == 0:
+			p.refused = 0 // it may be another by the time that it is up
 		case p.gone && p.Name == l.Name && p.refused != l.Index:
 			if s.hooks.PortBack == nil || s.hooks.PortBack(i, l.Index) {
 				number = i

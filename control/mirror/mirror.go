@@ -62,9 +62,9 @@ type Hooks struct {
 	PortChanged func(port int, mac [6]byte, mtu int, up bool)
 	// PortGone tells that the port's link was deleted or moved to another namespace.
 	PortGone func(port int)
-	// PortBack tells that a link of the same name, with another index, is there in
-	// its place, and asks whether it is the port from now on; PortChanged follows.
-	// Without the hook it is.
+	// PortBack tells that a link of the same name is there in its place, and set up,
+	// and asks whether it is the port from now on; PortChanged follows. It is asked
+	// again when the link has been set down and up. Without the hook it is the port.
 	PortBack func(port int, ifindex int) bool
 }
 
@@ -113,7 +113,7 @@ type events struct {
 type options struct {
 	receiveBuffer int           // of the event socket, in bytes
 	refreshStale  time.Duration // how long a neighbour in use may be stale unchecked
-	askEvery      time.Duration // how often one neighbour is asked for at most
+	askEvery      time.Duration // how often a neighbour that does not answer is asked for at most
 }
 
 var defaults = options{
@@ -165,6 +165,7 @@ func start(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger, opts options
 	if m.asker, err = newAsker(opts); err != nil {
 		return nil, err
 	}
+	m.answered = m.asker.answered
 	if err := m.synchronize(); err != nil {
 		return nil, fmt.Errorf("read the state of Linux's network: %w", err)
 	}

@@ -66,12 +66,13 @@ type Service struct {
 	unthread []func() error // gives the ports' NAPI back to softirqs
 	closers  []func() error // memory, last
 
-	mu     sync.Mutex          // guards links, locals, and ipsec but for its gateway
+	mu     sync.Mutex          // guards links, locals, ipsec but for its gateway, and what portBack replaces
 	links  []link              // by port, as the mirror last reported them
 	locals map[netip.Addr]bool // addresses that are Linux's
 
-	tapping atomic.Int32  // captures and traces
-	ending  chan struct{} // closed when the router stops
+	tapping atomic.Int32   // captures and traces
+	ending  chan struct{}  // closed when the router stops
+	watched sync.WaitGroup // what watches the ports until then
 
 	ticking chan struct{} // closed when IPsec ends
 	ticked  sync.WaitGroup
@@ -247,21 +248,6 @@ func (s *Service) portChanged(port int, mac [6]byte, mtu int, up bool) {
 	}
 }
 
-// portGone is told that a port's interface was deleted. Packets to it are dropped
-// as port_down.
-func (s *Service) portGone(port int) {
-	s.log.Error("the port's interface is gone", "port", s.ports.Ports[port].Name)
-}
-
-// portBack is asked whether an interface of the same name is the port again. Its
-// sockets are bound to the old one, so it is not: nothing is received from it or
-// sent to it.
-func (s *Service) portBack(port, ifindex int) bool {
-	s.log.Error("an interface of the port's name is back, but it is another one: restart the router to use it",
-		"port", s.ports.Ports[port].Name, "index", ifindex)
-	return false
-}
-
 func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 	cpus, err := affinity.CPUs()
 	if err != nil {
@@ -312,6 +298,7 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 	if err := s.router.Start(); err != nil {
 		return err
 	}
+	s.watched.Go(s.watchQueues)
 	if s.cfg.NAPI == config.NAPIThread {
 		return s.threadNAPI()
 	}
@@ -320,6 +307,8 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 
 // watchAddresses has the router speak by the addresses of its ports.
 func (s *Service) watchAddresses() (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var interfaces []int
 	for _, p := range s.ports.Ports {
 		interfaces = append(interfaces, p.Ifindex)
@@ -339,15 +328,21 @@ const (
 
 // threadNAPI moves the receive work of the ports to the workers' cores.
 func (s *Service) threadNAPI() error {
-	core := func(queue int) int { return s.engine.Cores[queue%len(s.engine.Cores)] }
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, p := range s.ports.Ports {
-		restore, err := napi.Thread(p.Name, p.Ifindex, core, napiPriority)
+		restore, err := s.threadPort(p)
 		if err != nil {
 			return err
 		}
 		s.unthread = append(s.unthread, restore)
 	}
 	return nil
+}
+
+func (s *Service) threadPort(p *afxdp.Port) (restore func() error, err error) {
+	core := func(queue int) int { return s.engine.Cores[queue%len(s.engine.Cores)] }
+	return napi.Thread(p.Name, p.Ifindex, core, napiPriority)
 }
 
 // Stop stops the router: no more frames are taken from the ports, those that
@@ -362,12 +357,15 @@ func (s *Service) Stop() *status.Snapshot {
 	if s.control != nil {
 		_ = s.control.Close()
 	}
+	s.watched.Wait()
+	s.mu.Lock()
 	for _, restore := range s.unthread { // while the ports still have NAPI
 		if err := restore(); err != nil {
 			s.log.Error("stop threading", "error", err)
 		}
 	}
 	s.unthread = nil
+	s.mu.Unlock()
 	if s.ports != nil {
 		if err := s.ports.Detach(); err != nil {
 			s.log.Error("detach from the ports", "error", err)
