@@ -11,13 +11,14 @@ RACE_NEEDS := gcc:gcc /usr/include/stdlib.h:libc6-dev
 NET_NEEDS  := ip:iproute2 nstat:iproute2 iperf3:iperf3 ping:iputils-ping ethtool:ethtool \
 	traceroute:traceroute tracepath:iputils-tracepath mtr:mtr-tiny
 PEER_NEEDS := /usr/lib/python3/dist-packages/scapy:python3-scapy /usr/lib/python3/dist-packages/cryptography:python3-cryptography tshark:tshark tcpdump:tcpdump
+BGP_NEEDS  := bird:bird2 birdc:bird2 /usr/lib/frr/bgpd:frr vtysh:frr
 VM_NEEDS   := linux.uml:user-mode-linux modprobe:kmod qemu-system-x86_64:qemu-system-x86 /usr/lib/qemu/virtiofsd:qemu-system-common \
 	/usr/lib/ipsec/charon:strongswan-charon swanctl:strongswan-swanctl /usr/lib/ipsec/plugins/libstrongswan-openssl.so:libstrongswan-standard-plugins
 GEN_NEEDS  := clang-19:clang-19 llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev
 
 E2E := ./internal/e2e/...
 
-.PHONY: build test check test-gpu demo bench bench-lookup bench-veth gen clean bench-gpu
+.PHONY: build test check test-gpu test-scale demo bench bench-lookup bench-veth gen clean bench-gpu
 
 # The CUDA driver is a library of the host's C library, so a binary that can open
 # it needs that library's loader. TAGS=nogpu makes one that needs nothing.
@@ -35,7 +36,7 @@ check: ## seconds: format, vet, staticcheck, house rules
 # The tests between namespaces measure time, so they have the machine to
 # themselves. Without the race detector, allocations are counted too.
 test: ## everything; needs root
-	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS) $(PEER_NEEDS) $(VM_NEEDS)
+	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS) $(PEER_NEEDS) $(BGP_NEEDS) $(VM_NEEDS)
 	scripts/kernel.sh out/kernel
 	go vet ./...
 	go tool staticcheck ./...
@@ -51,6 +52,11 @@ test-gpu: ## what needs an NVIDIA GPU and its driver
 	mkdir -p out
 	for pkg in $(GPU_TESTS); do CGO_ENABLED=0 go test -c -tags gpu -o out/$$(basename $$pkg).gpu.test ./$$pkg || exit; done
 	for test in out/*.gpu.test; do $$test -test.run '^TestGPU' -test.v || exit; done
+
+# Announcing, flapping and withdrawing a table of the internet's size takes minutes.
+test-scale: ## 1,000,000 and 200,000 routes by BGP, from FRR and BIRD; needs root
+	scripts/need.sh $(NET_NEEDS) $(BGP_NEEDS)
+	WARPROUTE_SCALE=full go test -count=1 -timeout 30m -v -run 'TestTheInternetsTable' ./internal/e2e
 
 demo: build ## a router between two hosts, in namespaces; needs root
 	mkdir -p out

@@ -3,6 +3,7 @@ package e2e
 import (
 	"net"
 	"net/netip"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -21,9 +22,16 @@ type fork struct {
 	*lab.Topology
 	other  *lab.Namespace
 	router *router
+	others []*watch // at its link, which a fault may replace
 }
 
 func newFork(t *testing.T) *fork {
+	t.Helper()
+	return newForkWith(t, "")
+}
+
+// newForkWith is newFork with further lines of configuration.
+func newForkWith(t *testing.T, config string) *fork {
 	t.Helper()
 	f := &fork{Topology: newTopology(t, lab.VethOptions{})}
 	var err error
@@ -44,7 +52,9 @@ func newFork(t *testing.T) *fork {
 			t.Fatal(err)
 		}
 	}
-	f.router = startRouter(t, f.Router, "--port", lab.LAN, "--port", lab.WAN, "--port", "wan1")
+	file := filepath.Join(t.TempDir(), "router.yaml")
+	writeFile(t, file, "ports: [{interface: lan0}, {interface: wan0}, {interface: wan1}]\n"+config+"\n")
+	f.router = startRouter(t, f.Router, "--config", file)
 	return f
 }
 

@@ -218,29 +218,6 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// A port whose interface is deleted and made again is not the port any more:
-// packets to it are dropped under their reason, none is said to have been sent.
-func TestAPortThatIsReplaced(t *testing.T) {
-	top := newTopology(t, lab.VethOptions{})
-	r := startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
-	must(t, top.Router, "ip", "link", "del", lab.WAN)
-	if err := lab.Veth(lab.End{Namespace: top.Server, Name: lab.ServerLink}, lab.End{Namespace: top.Router, Name: lab.WAN}, lab.VethOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	must(t, top.Router, "ip", "addr", "add", lab.WAN4.String(), "dev", lab.WAN)
-	time.Sleep(effect)
-	l := startLoad(t, top, rate, "10.8.0.2")
-	time.Sleep(200 * time.Millisecond)
-	l.end()
-	sent := uint64(l.sent[0].Load())
-	if b := r.stop(); b.transmitted != 0 || b.dropped != sent {
-		t.Errorf("%d sent to a port that was replaced: %+v", sent, b)
-	}
-	if !strings.Contains(r.out.String(), "restart the router to use it") {
-		t.Error("the router does not say what to do")
-	}
-}
-
 // With napi: thread the router does the ports' receive work on its own core, and
 // gives it back when it stops.
 func TestThreadedNAPI(t *testing.T) {

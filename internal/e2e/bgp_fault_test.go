@@ -1,0 +1,76 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/internal/routes"
+)
+
+// The faults of routing daemons. FRR in the router has a table from BIRD in the server;
+// the default routes lead to the other server. Whatever the daemons do to Linux's routes,
+// no packet is lost by it, and the tables are Linux's afterwards.
+func TestFaultsOfDaemons(t *testing.T) {
+	f := newFork(t)
+	f.warm(t)
+	nextHopsAnswer(t, f.Topology)
+	f.ip(t, "route", "add", "default", "via", "10.9.0.2")
+	f.ip(t, "-6", "route", "add", "default", "via", "fd09::2")
+	f.ip(t, "route", "add", "10.60.0.0/16", "via", "10.8.0.2")
+	before := tablesOf(t, f.router, f.Router)
+	frr := startFRR(t, f.Router, frrConfig)
+	dir := t.TempDir()
+	table := announce(t, dir, 5000, 1000)
+	config := serverConfig(table.config)
+	b := startBird(t, f.Server, dir, config)
+	whole := func() {
+		t.Helper()
+		before.converge(t, f.router, f.Router, time.Now(), table.ipv4, table.ipv6)
+	}
+	whole()
+	f.resolve(t)
+	dsts := []string{table.destination(t, routes.IPv4, 0), table.destination(t, routes.IPv6, 0), "10.60.0.1"}
+	for _, c := range []struct {
+		name   string
+		leaves bool // the routes go meanwhile
+		may    bool // or may, as the daemon likes
+		fault  func()
+	}{
+		{"the sessions are closed and opened again", true, false, func() {
+			b.do(t, `disable "router*"`)
+			eventually(t, 20*time.Second, "the routes are gone", func() bool { return f.router.status().RoutesIPv4 < table.ipv4 })
+			f.router.equal()
+			b.do(t, `enable "router*"`)
+			whole()
+		}},
+		{"the peer is killed and starts again gracefully", false, false, func() {
+			b.kill(t)
+			time.Sleep(5 * effect)
+			b = startBird(t, f.Server, dir, config)
+			eventually(t, 30*time.Second, "the sessions are up", func() bool { return b.established(t) })
+			time.Sleep(5 * effect)
+		}},
+		{"bgpd is killed and started again", false, true, func() {
+			frr.bgpd.kill(t)
+			time.Sleep(5 * effect)
+			frr.startBGP(t)
+			eventually(t, 60*time.Second, "the sessions are up", func() bool { return b.established(t) })
+			whole()
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f.router.t = t
+			start := time.Now()
+			outages := f.during(t, c.fault, dsts...)
+			t.Logf("%+v, after %v", outages, time.Since(start).Round(time.Millisecond))
+			for flow, o := range outages {
+				if o.lost > 0 {
+					t.Errorf("flow %d: %d packets lost, %v at once", flow, o.lost, o.lasted)
+				}
+				if left := o.atOther > 0; flow < 2 && left != c.leaves && !c.may || flow == 2 && left {
+					t.Errorf("flow %d: %d packets by the default route", flow, o.atOther)
+				}
+			}
+		})
+	}
+}
