@@ -52,9 +52,9 @@ func icmpRules() []Rule {
 			Tests: []string{"packet/icmp.TestTypeOfService"},
 		},
 		{
-			Key: "icmp/source", Source: "RFC 1812 4.3.2.4, RFC 4443 2.2", Status: Kept,
-			Says:  "An error comes from an address of the interface by which it leaves, or of that which received the packet",
-			Does:  "The first global address of the port that received it, or of the next port that has one; 192.0.0.8 (RFC 7600) where none has an IPv4 address. Where the way back is another, RFC 1812 and Linux take that one's address; traceroute is better served by this.",
+			Key: "icmp/source", Source: "RFC 1812 4.3.2.4, RFC 4443 2.2", Status: Departs,
+			Says:  "An error comes from an address of the interface by which it leaves; in IPv6, from any that tells most",
+			Does:  "The first global address of the port that received it, or of the next port that has one; 192.0.0.8 (RFC 7600) where none has an IPv4 address. That is the same where the way back is by that port; where it is not, traceroute is better served by this (and Linux, too, if `icmp_errors_use_inbound_ifaddr` is on).",
 			Cases: append(all(ttl, expired4, Case{Name: "IPv4", Frame: hops(to4("10.1.0.9"), 1)}), all(ttl, expired6, Case{Name: "IPv6", Frame: hops(to6("fd01::9"), 1)})...),
 			Tests: []string{"control/addresses.TestWatch", "dataplane.TestErrorsWithoutAWayBack"},
 		},
@@ -150,7 +150,7 @@ func icmpRules() []Rule {
 		{
 			Key: "icmp/redirect", Source: "RFC 1812 5.2.7.2, RFC 4861 8.2", Status: Departs,
 			Says: "A source whose packet leaves by the port where it came in is told of the better router (SHOULD)",
-			Does: "The packet is forwarded and no redirect is sent: hosts of today ignore them for safety's sake.",
+			Does: "The packet is forwarded and no redirect is sent: many hosts refuse them, for anybody on their link can send one.",
 			Cases: []Case{
 				{Name: "IPv4", Frame: to4("192.0.2.77"), Verdict: forward(0)},
 				{Name: "IPv6", Frame: to6("2001:db8::77"), Verdict: forward(0)},

@@ -61,15 +61,14 @@ func routeRules() []Rule {
 		{
 			Key: "route/types", Source: "ip-route(8)", Status: Kept,
 			Says:  "Routes of Linux mean what they mean to Linux: types, metrics, multipath, next-hop objects",
-			Does:  "Mirrored by netlink; `throw` and rules other than the default ones are not, and are warned of.",
+			Does:  "Mirrored by netlink. Policy rules, routes by type of service or source, of other tables, and local prefixes are not, and are warned of.",
 			Tests: []string{"control/mirror.TestRoutes", "control/mirror.TestNexthopObjects", "control/mirror.TestRandomChanges", "control/mirror.TestStatusWarnsOfWhatIsNotSupported", "internal/e2e.TestLinuxDoesTheSame"},
 		},
 		{
 			Key: "route/elsewhere", Source: "peers", Status: Departs,
 			Says:  "A route may leave by any interface",
-			Does:  "One that is no port of this router is out of reach of AF_XDP: dropped, counted, and warned of at the start.",
+			Does:  "One that is no port of this router is out of reach of AF_XDP: dropped silently, and counted.",
 			Cases: all(drop(batch.NoPort), nil, Case{Name: "IPv4", Frame: to4("10.10.0.1")}, Case{Name: "IPv6", Frame: to6("fd0a::1")}),
-			Tests: []string{"control/mirror.TestWarningAtStart"},
 		},
 		{
 			Key: "route/down", Source: "RFC 1812 3.3.4.3", Status: Kept,

@@ -52,7 +52,7 @@ func sizeRules() []Rule {
 		{
 			Key: "size/beyond-longest", Source: "RFC 791 3.1", Status: Kept,
 			Says: "No fragment ends beyond the longest packet, 65535 bytes",
-			Does: "One that does is forwarded whole, and is nobody's problem but its receiver's; where it would have to be cut, it is dropped silently. (Linux cuts it, and its offsets wrap.)",
+			Does: "One that does is forwarded as any other, for its receiver to refuse; where it would have to be cut, it is dropped silently. (Linux cuts it, and its offsets wrap.)",
 			Cases: []Case{
 				{Name: "that fits", Frame: frag(to4("10.1.0.9"), 0x1fff), Verdict: forward(1)},
 				{Name: "that must be cut", Frame: frag(sized4("10.2.0.9", 1000), 0x1fff), Verdict: drop(batch.MTUExceeded)},
