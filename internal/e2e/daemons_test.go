@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -170,16 +169,6 @@ func (f *frr) start(t *testing.T, name string, args ...string) *daemon {
 	return startDaemon(t, f.ns, exec.Command("sh", args...))
 }
 
-// sh has bgpd and zebra run commands of their shell.
-func (f *frr) sh(t *testing.T, commands ...string) string {
-	t.Helper()
-	args := []string{"--vty_socket", f.dir, "-u"}
-	for _, c := range commands {
-		args = append(args, "-c", c)
-	}
-	return must(t, f.ns, "vtysh", args...)
-}
-
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -187,7 +176,7 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
-// batch runs `ip` commands, one a line, in a namespace.
+// ipBatch runs `ip` commands, one a line, in a namespace.
 func ipBatch(t *testing.T, ns *lab.Namespace, lines ...string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "batch")
@@ -237,14 +226,4 @@ func routesOfLinux(t *testing.T, ns *lab.Namespace) (ipv4, ipv6 int) {
 		t.Fatal(err)
 	}
 	return ipv4, ipv6
-}
-
-// macOf is a link's address.
-func macOf(t *testing.T, ns *lab.Namespace, link string) net.HardwareAddr {
-	t.Helper()
-	m, err := ns.MAC(link)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
 }
