@@ -85,7 +85,7 @@ func (h *hold) pop() held {
 // add takes a frame into the hold and asks for its neighbour. Where there is no
 // room it reports false, and the frame stays the caller's.
 func (h *hold) add(mem []byte, f batch.Frame, adjacency uint32, now time.Duration) bool {
-	if h.n == h.limit {
+	if h.n >= h.limit {
 		return false
 	}
 	dst := destination(mem[f.Addr : uint64(f.Addr)+uint64(f.Len)])
@@ -104,7 +104,7 @@ func (h *hold) add(mem []byte, f batch.Frame, adjacency uint32, now time.Duratio
 
 // addEarly is add for a packet that waits for its association.
 func (h *hold) addEarly(f batch.Frame, now time.Duration) bool {
-	if h.n == h.limit || h.early >= max(1, h.limit/8) {
+	if h.n >= h.limit || h.early >= max(1, h.limit/8) {
 		return false
 	}
 	h.push(held{frame: f, adjacency: noAdjacency, until: now + earlyFor})

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,7 +48,7 @@ type WorkerConfig struct {
 	Memory   *umem.Memory
 	Pool     *umem.Pool
 	Engine   Engine
-	Chunks   *batch.Slab // of MaxPackets each; as many as may be with the engine at once
+	Chunks   *batch.Slab // of MaxPackets or more each, as far as Set is to go; as many as may be with the engine at once
 	Queues   [][]Queue   // by port: at least one each; the first transmits, all receive
 }
 
@@ -57,6 +58,7 @@ type Router struct {
 	ports     int
 	addresses []atomic.Pointer[Addresses] // by port
 	started   int                         // workers running
+	calling   sync.Mutex                  // held by each
 	taps      taps
 }
 
@@ -102,7 +104,6 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 	w := &worker{
 		cpu: wc.CPU, priority: wc.Priority, fib: cfg.FIB, reader: cfg.FIB.NewReader(),
 		mem: wc.Memory.Bytes(), pool: wc.Pool, engine: wc.Engine,
-		maxPackets: cfg.MaxPackets, maxDelay: cfg.MaxDelay, spin: cfg.Spin,
 		free:     append([]*batch.Chunk(nil), wc.Chunks.Chunks...),
 		inFlight: fifo{ring: make([]*batch.Chunk, len(wc.Chunks.Chunks))},
 		counters: make([]portCounters, cfg.Ports),
@@ -110,12 +111,13 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 		drops:    dropTally{counts: make([][batch.NumReasons]uint32, cfg.Ports)},
 		done:     make(chan struct{}),
 	}
-	w.hold.ask, w.hold.limit = cfg.Unresolved, min(holdSize, max(1, cfg.MaxPackets/2))
+	w.room = len(w.free[0].In)
+	w.hold.ask = cfg.Unresolved
 	for p, queues := range wc.Queues {
 		if len(queues) == 0 {
 			return nil, fmt.Errorf("has no queue of port %d", p)
 		}
-		w.tx = append(w.tx, egress{queue: queues[0], frames: make([]batch.Frame, cfg.MaxPackets)})
+		w.tx = append(w.tx, egress{queue: queues[0], frames: make([]batch.Frame, w.room)})
 		for _, q := range queues {
 			w.rx = append(w.rx, q)
 			if fd := q.FD(); fd >= 0 {
@@ -123,7 +125,7 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 			}
 		}
 	}
-	w.quota = max(1, cfg.MaxPackets/len(w.rx))
+	w.set(Settings{cfg.MaxPackets, cfg.MaxDelay, cfg.Spin})
 	return w, nil
 }
 

@@ -40,6 +40,7 @@ type worker struct {
 	tx     []egress // by port
 	pollFD []unix.PollFd
 
+	room       int // of chunks
 	maxPackets int
 	quota      int // of a chunk that one queue fills before the next has its turn
 	turn       int // which queue fills the next chunk first
@@ -59,6 +60,7 @@ type worker struct {
 	taps   atomic.Pointer[tapped] // nil: nobody looks
 	tapped *tapped                // the same, as of this turn
 
+	call atomic.Pointer[call] // nil: it is not called
 	stop atomic.Bool
 	done chan struct{}
 }
@@ -75,6 +77,7 @@ func (w *worker) run() {
 	w.refill()
 	var lastBusy time.Duration
 	for !w.stop.Load() {
+		w.answer()
 		now := batch.Clock()
 		busy := w.receive(now)
 		busy = w.complete() || busy
@@ -102,7 +105,7 @@ func (w *worker) receive(now time.Duration) bool {
 		w.hold.retry(c, g, now, w.giveUp)
 		w.drops.flush(w.counters)
 	}
-	w.errands.submit(c, w.maxPackets)
+	w.errands.submit(c, max(c.N, w.maxPackets))
 	w.fill(c)
 	if c.N == 0 {
 		return false
@@ -115,18 +118,19 @@ func (w *worker) receive(now time.Duration) bool {
 // fill adds received packets to a chunk until it is sealed: when it is full, when
 // every ring has run dry, or when its oldest packet has waited for maxDelay.
 func (w *worker) fill(c *batch.Chunk) {
+	full := max(c.N, w.maxPackets) // more packets may have waited than that is now
 	for {
 		before := c.N
 		for i := range w.rx {
 			turn := (w.turn + i) % len(w.rx)
-			n := w.rx[turn].Receive(c.In[c.N:min(c.N+w.quota, w.maxPackets)])
+			n := w.rx[turn].Receive(c.In[c.N:min(c.N+w.quota, full)])
 			w.count(c.In[c.N : c.N+n])
 			if w.tapped != nil {
 				w.tapReceived(c, c.N, n, turn)
 			}
 			c.N += n
 		}
-		if c.N == before || c.N == w.maxPackets || batch.Clock()-c.Received >= w.maxDelay {
+		if c.N == before || c.N == full || batch.Clock()-c.Received >= w.maxDelay {
 			break
 		}
 	}

@@ -1,0 +1,61 @@
+package dataplane_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/dataplane"
+)
+
+// Settings change while packets flow and wait, and none is lost by it.
+func TestSettingsChangeUnderLoad(t *testing.T) {
+	r := newRig(t, 1024)
+	r.fib.SetAdjacency(r.adj[0], 0, 0)
+	r.queues[1].Play(numbered(32, "10.0.0.1"), 32) // a destination's share
+	r.queues[0].Play(numbered(1000, "10.1.0.1"), -1)
+	r.start()
+	r.wait("32 held packets", func(s *dataplane.Stats) bool { return s.Held == 32 })
+	for i := range 100 {
+		packets := []int{1, 7, 1024, 64}[i%4]
+		if err := r.router.Set(dataplane.Settings{MaxPackets: packets, MaxDelay: time.Duration(i) * time.Microsecond, Spin: time.Duration(i%2) * time.Millisecond}); err != nil {
+			t.Fatal(err)
+		}
+		r.fib.Bump() // the 32 are tried again, also in chunks of fewer
+	}
+	sent := r.router.Stats().Ports[1].TxPackets
+	r.wait("more packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets > sent+1000 })
+	for _, n := range []int{0, 1025} {
+		if err := r.router.Set(dataplane.Settings{MaxPackets: n}); err == nil {
+			t.Errorf("chunks of %d packets are no error", n)
+		}
+	}
+	r.fib.SetAdjacency(r.adj[0], 0, 0x0200000000bb)
+	r.fib.Bump()
+	r.wait("the 32", func(s *dataplane.Stats) bool { return s.Ports[0].TxPackets == 32 })
+	r.queues[0].Pause()
+	s := r.stop()
+	if n := s.Ports[0].Dropped() + s.Ports[1].Dropped(); n != 0 {
+		t.Errorf("%d packets dropped", n)
+	}
+	if err := r.router.Set(dataplane.Settings{MaxPackets: 1}); err != nil { // nobody is there to be called
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// What is set holds for the next chunk.
+func TestSettingsHold(t *testing.T) {
+	r := newRig(t, 1024)
+	r.queues[0].Play(numbered(1000, "10.1.0.1"), -1)
+	r.start()
+	if err := r.router.Set(dataplane.Settings{MaxPackets: 8, MaxDelay: time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	before := r.router.Stats()
+	r.wait("chunks", func(s *dataplane.Stats) bool { return s.Chunks > before.Chunks+1000 })
+	after := r.router.Stats()
+	r.queues[0].Pause()
+	r.stop()
+	if mean := float64(after.Packets.Sum-before.Packets.Sum) / float64(after.Packets.Count-before.Packets.Count); mean > 8.5 {
+		t.Errorf("chunks of %.1f packets in the mean, want 8 at most", mean)
+	}
+}
