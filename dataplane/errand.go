@@ -23,6 +23,7 @@ type errands struct {
 	queue [errandQueue]batch.Frame
 	n     int
 
+	limits      icmp.Limits // of the limiter
 	limiter     *icmp.Limiter
 	addresses   []atomic.Pointer[Addresses] // by port; the router's
 	id          uint16                      // of the next IPv4 error

@@ -82,9 +82,7 @@ func New(cfg Config) (*Router, error) {
 		if err != nil {
 			return nil, fmt.Errorf("worker %d: %w", i, err)
 		}
-		limits := cfg.Limits
-		limits.Global.PerSecond = share(limits.Global.PerSecond, len(cfg.Workers))
-		w.errands.limiter, w.errands.addresses = icmp.NewLimiter(limits), r.addresses
+		w.errands.addresses = r.addresses
 		w.errands.fragmentID = rand.Uint32()>>8 | uint32(i)<<24 // apart from other workers'
 		r.workers = append(r.workers, w)
 	}
@@ -125,7 +123,7 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 			}
 		}
 	}
-	w.set(Settings{cfg.MaxPackets, cfg.MaxDelay, cfg.Spin})
+	w.set(Settings{cfg.MaxPackets, cfg.MaxDelay, cfg.Spin, cfg.Limits}, len(cfg.Workers))
 	return w, nil
 }
 

@@ -3,6 +3,8 @@ package dataplane
 import (
 	"fmt"
 	"time"
+
+	"github.com/warproute/warproute/packet/icmp"
 )
 
 // Settings of a router that may be changed while it runs.
@@ -10,6 +12,7 @@ type Settings struct {
 	MaxPackets int           // of a chunk; no more than its memory has room for
 	MaxDelay   time.Duration // that a packet waits for its chunk to fill, at most
 	Spin       time.Duration // that a worker polls empty rings before it sleeps; 0: sleeps at once
+	Limits     icmp.Limits   // of ICMP errors, by all workers together
 }
 
 // Set has all workers go on with other settings, from their next chunk on. It returns when
@@ -21,15 +24,19 @@ func (r *Router) Set(s Settings) error {
 			return fmt.Errorf("chunks of up to %d packets: there is room for 1 to %d", s.MaxPackets, w.room)
 		}
 	}
-	r.each(func(w *worker) { w.set(s) })
+	r.each(func(w *worker) { w.set(s, len(r.workers)) })
 	return nil
 }
 
-// set is called by the worker, or before it runs.
-func (w *worker) set(s Settings) {
+// set is called by the worker, or before it runs. It is one of several.
+func (w *worker) set(s Settings, workers int) {
 	w.maxPackets, w.maxDelay, w.spin = s.MaxPackets, s.MaxDelay, s.Spin
 	w.quota = max(1, s.MaxPackets/len(w.rx))
 	w.hold.limit = min(holdSize, max(1, s.MaxPackets/2))
+	s.Limits.Global.PerSecond = share(s.Limits.Global.PerSecond, workers)
+	if e := &w.errands; e.limiter == nil || e.limits != s.Limits {
+		e.limiter, e.limits = icmp.NewLimiter(s.Limits), s.Limits
+	}
 }
 
 // call is what a worker is to do between two chunks.

@@ -23,6 +23,7 @@ ip route, FRR and BIRD work as ever.
 	root.AddCommand(
 		newRunCommand(),
 		newCheckCommand(),
+		newReloadCommand(),
 		newShowCommand(),
 		newRouteCommand(),
 		newCaptureCommand(),

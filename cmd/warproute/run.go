@@ -99,26 +99,19 @@ func run(cmd *cobra.Command, f *runFlags) error {
 			account(cmd.OutOrStdout(), s.Stop())
 			return nil
 		case <-hangups:
-			reload(f, s, log)
+			s.Reload(f.reload, false) // which logs what becomes of it
+		case q := <-s.ReloadRequests():
+			q.Answer(s.Reload(f.reload, q.DryRun))
 		}
 	}
 }
 
-// reload has the router take over what has changed in its configuration file.
-func reload(f *runFlags, s *service.Service, log *slog.Logger) {
+// reload is load for a router that runs.
+func (f *runFlags) reload() (*config.Config, error) {
 	if f.config == "" {
-		log.Warn("SIGHUP: the router was started without a configuration file, so there is nothing to reload")
-		return
+		return nil, errors.New("the router was started without a configuration file, so there is nothing to reload; start it with --config")
 	}
-	cfg, err := f.load()
-	if err == nil {
-		err = s.Reload(cfg)
-	}
-	if err != nil {
-		log.Error("SIGHUP: the configuration stays as it was", "error", err)
-		return
-	}
-	log.Info("SIGHUP: the configuration was reloaded", "sas", len(cfg.IPsec.SAs), "policies", len(cfg.IPsec.Policies))
+	return f.load()
 }
 
 // describe says, in one screen, what a router that has just started is doing.

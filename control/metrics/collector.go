@@ -69,6 +69,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		buildInfo, rxPackets, rxBytes, txPackets, txBytes, portUp, drops,
 		batchPackets, batchStage, engineChunks, gpuFailovers, heldPackets, saPackets, ipsecErrors, fibRoutes, fibUpdate,
+		configReloads, configLoaded, configTried,
 		xdpToLinux, xdpNoSocket, xskRxDropped, xskRxFull, xskFillEmpty, xskTxEmpty, xskDescInvalid,
 	} {
 		ch <- d
@@ -87,6 +88,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		send.histogram(batchStage, &s.Stats.Stages[i], nanosecond, timeBounds, dataplane.Stage(i).String())
 	}
 	send.engine(s)
+	send.config(s)
 	send.gauge(heldPackets, float64(s.Stats.Held))
 	send.ipsec(s)
 	send.gauge(fibRoutes, float64(s.RoutesIPv4), "ipv4")

@@ -21,6 +21,11 @@ func Get(ctx context.Context, socketPath, path string, out any) error {
 	return get(ctx, socketPath, path, func(d *json.Decoder) error { return d.Decode(out) })
 }
 
+// Post is Get for what changes the router.
+func Post(ctx context.Context, socketPath, path string, out any) error {
+	return ask(ctx, http.MethodPost, socketPath, path, func(d *json.Decoder) error { return d.Decode(out) })
+}
+
 // Each is Get for an array that may be long: it calls f with one element after
 // the other and stops at f's first error.
 func Each[T any](ctx context.Context, socketPath, path string, f func(T) error) error {
@@ -46,11 +51,15 @@ func Each[T any](ctx context.Context, socketPath, path string, f func(T) error) 
 type stop struct{ error }
 
 func get(ctx context.Context, socketPath, path string, decode func(*json.Decoder) error) error {
+	return ask(ctx, http.MethodGet, socketPath, path, decode)
+}
+
+func ask(ctx context.Context, method, socketPath, path string, decode func(*json.Decoder) error) error {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socketPath)
 	}}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://warproute"+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, "http://warproute"+path, nil)
 	if err != nil {
 		return fmt.Errorf("ask the router for %s: %w", path, err)
 	}

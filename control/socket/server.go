@@ -37,7 +37,7 @@ type Server struct {
 }
 
 // Serve listens at path and answers GET requests of the handlers' paths, each of
-// which begins with a slash. The socket's mode is 0600. A socket that a dead
+// which begins with a slash, or with another method and a space before that. The socket's mode is 0600. A socket that a dead
 // process left is replaced; one that is served is an error which names who does.
 func Serve(path string, handlers map[string]Handler) (*Server, error) {
 	l, err := listen(path)
@@ -46,7 +46,10 @@ func Serve(path string, handlers map[string]Handler) (*Server, error) {
 	}
 	mux := http.NewServeMux()
 	for p, h := range handlers {
-		mux.Handle("GET "+p, answer(h))
+		if !strings.Contains(p, " ") {
+			p = "GET " + p
+		}
+		mux.Handle(p, answer(h))
 	}
 	s := &Server{
 		http:     &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second},

@@ -37,6 +37,8 @@ type Engine struct {
 	InFlight        int64    `json:"in_flight"` // chunks that the engine has now
 	Held            int64    `json:"held"`      // packets waiting for neighbours now
 	Pending         int64    `json:"pending"`   // packets in transmit rings now
+
+	ConfigLoaded time.Time `json:"config_loaded"` // when the configuration in force was
 }
 
 // EngineOf describes the engine of a snapshot and its work.
@@ -47,6 +49,7 @@ func EngineOf(s *Snapshot) Engine {
 		MaxPackets: s.Engine.MaxPackets, MaxDelayNS: s.Engine.MaxDelay.Nanoseconds(),
 		Chunks: s.Stats.Chunks, Packets: s.Stats.Packets.Sum, PacketsPerChunk: s.Stats.Packets.Mean(),
 		InFlight: s.Stats.InFlight, Held: s.Stats.Held, Pending: s.Stats.Pending,
+		ConfigLoaded: s.Config.Loaded,
 	}
 }
 
@@ -71,5 +74,6 @@ func WriteEngine(w io.Writer, e Engine) error {
 	t.row("chunks", fmt.Sprintf("%d, of %.1f packets in the mean; %d in flight", e.Chunks, e.PacketsPerChunk, e.InFlight))
 	t.row("packets", e.Packets)
 	t.row("waiting", fmt.Sprintf("%d for neighbours, %d in transmit rings", e.Held, e.Pending))
+	t.row("config", "loaded at "+e.ConfigLoaded.Format(time.RFC3339))
 	return t.flush()
 }

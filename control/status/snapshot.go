@@ -16,6 +16,7 @@ type Snapshot struct {
 	Ports  []PortState // in the order of Stats.Ports
 	Engine EngineState
 	Stats  *dataplane.Stats
+	Config ConfigState
 
 	SAs []SA
 

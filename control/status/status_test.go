@@ -33,6 +33,7 @@ func sample() *Snapshot {
 			},
 			Engine: "cpu", Workers: 2, Chunks: 3, InFlight: 2, Held: 1, Pending: 2,
 		},
+		Config: ConfigState{Loaded: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 	}
 	s.Stats.Ports[0].Drops[batch.NoRoute] = 6
 	s.Stats.Ports[0].Drops[batch.TTLExpired] = 4
@@ -87,6 +88,7 @@ batch         up to 1024 packets or 50µs
 chunks        3, of 1000.0 packets in the mean; 2 in flight
 packets       3000
 waiting       1 for neighbours, 2 in transmit rings
+config        loaded at 2026-01-02T03:04:05Z
 `},
 		{"engine with GPUs", func(w io.Writer) error { return WriteEngine(w, EngineOf(withGPUs())) }, `
 engine        gpu (there is one)
@@ -102,6 +104,7 @@ batch         up to 1024 packets or 50µs
 chunks        3, of 1000.0 packets in the mean; 2 in flight
 packets       3000
 waiting       1 for neighbours, 2 in transmit rings
+config        loaded at 2026-01-02T03:04:05Z
 `},
 		{"latency", func(w io.Writer) error { return WriteLatencies(w, Latencies(s)) }, `
 STAGE   CHUNKS  MEAN    P50     P90     P99     P99.9   WHAT
@@ -153,7 +156,7 @@ func TestJSONKeys(t *testing.T) {
 			`"rings":{"rx_dropped":0,"rx_ring_full":0,"fill_ring_empty":0,"tx_ring_empty":0,"rx_invalid":0,"tx_invalid":0},` +
 			`"rx_packets":3000,"rx_bytes":180000,"tx_packets":12,"tx_bytes":720,"dropped":10}`},
 		{"engine", EngineOf(s), `{"name":"cpu","reason":"no_gpu","why":"no GPU was found","workers":2,"cores":[0,1],"huge_pages":false,` +
-			`"max_packets":1024,"max_delay_ns":50000,"chunks":3,"packets":3000,"packets_per_chunk":1000,"in_flight":2,"held":1,"pending":2}`},
+			`"max_packets":1024,"max_delay_ns":50000,"chunks":3,"packets":3000,"packets_per_chunk":1000,"in_flight":2,"held":1,"pending":2,"config_loaded":"2026-01-02T03:04:05Z"}`},
 		{"device", withGPUs().Engine.Devices[1], `{"number":1,"name":"H200","pci":"0000:1b:00.0","mode":"resident","blocks":8,"room":263,` +
 			`"workers":1,"workers_out":1,"in_flight":0,"unfinished":2,"chunks":90,"chunks_by_cpu":7,"timeouts":3,"returns":2,"faults":0,` +
 			`"outage":{"since":"2026-11-21T12:00:03Z","why":"the GPU did not finish 7 packets within 20ms"}}`},

@@ -55,7 +55,7 @@ var imports = []struct {
 	{"control/mirror", []string{"batch", "fib", "lookup", "control/rtnl", "internal/hist"}, "Linux's routes into the forwarding base; workers are not its business"},
 	{"control/xfrm", []string{"control/rtnl", "ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/suite"}, "Linux's IPsec into the gateway; engines are not its business"},
 	{"control/routefile", []string{"lookup", "lookup/ipv4", "lookup/ipv6"}, "routes from text, for lookups without a router"},
-	{"control/status", []string{"batch", "dataplane", "control/mirror", "internal/hist", "ipsec/gateway"}, "what a router tells of itself"},
+	{"control/status", []string{"batch", "dataplane", "control/config", "control/mirror", "internal/hist", "ipsec/gateway"}, "what a router tells of itself"},
 	{"control/capture", []string{"batch", "dataplane"}, "records of a tap to a file format; whoever asks for them chooses"},
 	{"control/metrics", []string{"batch", "dataplane", "control/status", "internal/hist", "ipsec"}, "the same, to Prometheus"},
 	{"control/addresses", nil, "addresses of interfaces; knows not who speaks by them"},

@@ -61,15 +61,18 @@ func (s *Service) newEngine(worker int, mem []byte, repair []bool) (dataplane.En
 	if s.devices == nil {
 		return e, nil
 	}
-	return s.devices.NewEngine(mem, s.chunks, s.cfg.Batch.MaxPackets, e)
+	return s.devices.NewEngine(mem, s.chunks, s.room, e)
 }
 
 // engineState is the engine as of now.
 func (s *Service) engineState() status.EngineState {
+	s.mu.Lock()
+	e := s.engine
+	s.mu.Unlock()
 	if s.devices == nil {
-		return s.engine
+		return e
 	}
-	return withDevices(s.engine, s.devices.States())
+	return withDevices(e, s.devices.States())
 }
 
 // withDevices adds GPUs to what was said of the engine at the start: while no worker

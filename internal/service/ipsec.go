@@ -2,7 +2,6 @@ package service
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -132,29 +131,4 @@ func (s *Service) stopIPsec() error {
 		s.ticked.Wait()
 	}
 	return errors.Join(append(errs, s.ipsec.close())...)
-}
-
-// Reload makes the associations and policies those of another configuration, as a whole
-// or not at all. What else differs needs a restart.
-func (s *Service) Reload(cfg *config.Config) error {
-	defer cfg.IPsec.Zero()
-	if what := s.cfg.Differs(cfg); what != "" {
-		return fmt.Errorf("reload the configuration: %s differs, which takes a restart; nothing was changed", what)
-	}
-	if s.cfg.IPsec.Source == config.SourceXFRM {
-		return nil // Linux's are followed as they change
-	}
-	if s.ipsec == nil {
-		if !cfg.Protects() {
-			return nil
-		}
-		return errors.New("reload the configuration: the router was started without IPsec, and to begin with it takes a restart; nothing was changed")
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.ipsec.apply(&cfg.IPsec); err != nil {
-		return fmt.Errorf("reload the configuration: %w; nothing was changed", err)
-	}
-	s.fib.Retry() // packets may wait for an association
-	return nil
 }

@@ -11,11 +11,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/batch"
@@ -49,6 +51,7 @@ type Service struct {
 	engine  status.EngineState
 	devices *gpu.Devices // nil: the CPU decides
 	chunks  int          // of each worker
+	room    int          // of each chunk, in packets
 
 	ports     *afxdp.Set
 	fib       *fib.FIB
@@ -60,13 +63,17 @@ type Service struct {
 	router    *dataplane.Router
 	control   *socket.Server
 	metrics   *metrics.Server
+	scrape    http.Handler
 	queues    map[string]int // by port's name
 	maxMTU    int            // that the workers' frames hold
 
 	unthread []func() error // gives the ports' NAPI back to softirqs
 	closers  []func() error // memory, last
 
-	mu     sync.Mutex          // guards links, locals, ipsec but for its gateway, and what portBack replaces
+	reloads chan ReloadRequest
+
+	mu     sync.Mutex // guards links, locals, config, engine once it runs, ipsec but for its gateway, and what portBack replaces
+	config status.ConfigState
 	links  []link              // by port, as the mirror last reported them
 	locals map[netip.Addr]bool // addresses that are Linux's
 
@@ -88,7 +95,8 @@ type link struct {
 // its sockets in the network namespace of the calling thread. An error leaves
 // nothing behind.
 func Start(cfg *config.Config, build metrics.Build, log *slog.Logger) (*Service, error) {
-	s := &Service{cfg: cfg, log: log, chunks: chunksWithCPU, queues: map[string]int{}, links: make([]link, len(cfg.Ports)), locals: map[netip.Addr]bool{}, ending: make(chan struct{})}
+	s := &Service{cfg: cfg, log: log, chunks: chunksWithCPU, queues: map[string]int{}, links: make([]link, len(cfg.Ports)), locals: map[netip.Addr]bool{}, ending: make(chan struct{}), reloads: make(chan ReloadRequest)}
+	s.config = status.ConfigState{Loaded: time.Now(), Reloads: map[status.ReloadResult]uint64{}}
 	if err := s.start(build); err != nil {
 		s.Stop()
 		return nil, err
@@ -119,13 +127,14 @@ func (s *Service) start(build metrics.Build) (err error) {
 	if err := s.startRouter(workers); err != nil {
 		return err
 	}
-	if s.control, err = socket.Serve(s.cfg.Control.Socket, s.handlers()); err != nil {
-		return err
-	}
+	s.scrape = metrics.Handler(build, s.Snapshot)
 	if s.cfg.Metrics.Listen != "" {
-		if s.metrics, err = metrics.Serve(s.cfg.Metrics.Listen, metrics.Handler(build, s.Snapshot)); err != nil {
+		if s.metrics, err = metrics.Serve(s.cfg.Metrics.Listen, s.scrape); err != nil {
 			return err
 		}
+	}
+	if s.control, err = socket.Serve(s.cfg.Control.Socket, s.handlers()); err != nil {
+		return err
 	}
 	return s.ports.Admit() // last: until here Linux has had every frame
 }
@@ -137,9 +146,13 @@ func (s *Service) openPorts() ([]afxdp.WorkerMemory, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.room = config.MaxPackets // so that a reload may raise it
+	if s.devices != nil {
+		s.room = s.cfg.Batch.MaxPackets // of which a GPU has mailboxes
+	}
 	ring := uint32(afxdp.DefaultRingSize)
 	perWorker := (queues + n - 1) / n
-	frames := perWorker*afxdp.FramesPerQueue(ring) + (s.chunks+1)*s.cfg.Batch.MaxPackets
+	frames := perWorker*afxdp.FramesPerQueue(ring) + (s.chunks+1)*s.room
 	large, err := largeFrames(s.cfg, perWorker, ring)
 	if err != nil {
 		return nil, err
@@ -260,7 +273,7 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 		Unresolved: s.mirror.Resolve, Limits: errorLimits(s.cfg.ICMP),
 	}
 	for i, m := range workers {
-		slab, err := batch.NewSlab(s.chunks, cfg.MaxPackets)
+		slab, err := batch.NewSlab(s.chunks, s.room)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package service
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -22,6 +23,8 @@ func (s *Service) Snapshot() *status.Snapshot {
 	s.withGateway(func(g *gateway.Gateway) { snap.SAs = status.SAs(g) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	snap.Config = s.config
+	snap.Config.Reloads = maps.Clone(s.config.Reloads)
 	for i, p := range s.ports.Ports {
 		state := status.PortState{
 			Name: p.Name, Index: p.Ifindex, Mode: p.Mode.String(), ModeReason: p.ModeReason, Queues: s.queues[p.Name],
@@ -70,6 +73,8 @@ func (s *Service) handlers() map[string]socket.Handler {
 		"/route":     s.lookup,
 		"/capture":   s.capture,
 		"/trace":     s.trace,
+
+		"POST /reload": s.reloadFor,
 	}
 }
 

@@ -1,0 +1,200 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Change is one thing in which a configuration differs from another. It tells no keys.
+type Change struct {
+	Key  string `json:"key"`  // "batch.max_delay", "ports.lan0", "ipsec.sas.branch-out", "ipsec.policies"
+	Kind Kind   `json:"kind"` //
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+}
+
+// Kind of a change.
+type Kind string
+
+const (
+	Added   Kind = "added"
+	Removed Kind = "removed"
+	Changed Kind = "changed"
+)
+
+// String is the change on one line.
+func (c Change) String() string {
+	switch c.Kind {
+	case Added:
+		return fmt.Sprintf("+ %s: %s", c.Key, c.To)
+	case Removed:
+		return fmt.Sprintf("- %s: %s", c.Key, c.From)
+	}
+	return fmt.Sprintf("~ %s: %s -> %s", c.Key, c.From, c.To)
+}
+
+// Diff tells how b differs from a, in the order of a file. Ports and associations are the
+// same where they have the same name. Policies have none: one that is changed is removed
+// and added. It may be called after IPsec.Zero.
+func Diff(a, b *Config) []Change {
+	d := differ{}
+	d.ports(a.Ports, b.Ports)
+	d.value("engine", a.Engine, b.Engine)
+	d.value("workers", a.Workers, b.Workers)
+	d.value("batch.max_packets", a.Batch.MaxPackets, b.Batch.MaxPackets)
+	d.value("batch.max_delay", a.Batch.MaxDelay, b.Batch.MaxDelay)
+	d.value("metrics.listen", strconv.Quote(a.Metrics.Listen), strconv.Quote(b.Metrics.Listen))
+	d.value("control.socket", a.Control.Socket, b.Control.Socket)
+	d.value("napi", a.NAPI, b.NAPI)
+	d.value("busy_poll", a.BusyPoll, b.BusyPoll)
+	d.value("checksum", a.Checksum, b.Checksum)
+	d.value("icmp.per_second", a.ICMP.PerSecond, b.ICMP.PerSecond)
+	d.value("icmp.burst", a.ICMP.Burst, b.ICMP.Burst)
+	d.value("icmp.source_per_second", a.ICMP.SourcePerSecond, b.ICMP.SourcePerSecond)
+	d.value("icmp.source_burst", a.ICMP.SourceBurst, b.ICMP.SourceBurst)
+	d.value("ipsec.source", a.IPsec.Source, b.IPsec.Source)
+	d.value("ipsec.state", a.IPsec.State, b.IPsec.State)
+	d.value("ipsec.mss_clamp", a.IPsec.MSSClamp, b.IPsec.MSSClamp)
+	d.value("ipsec.fragment", a.IPsec.Fragment, b.IPsec.Fragment)
+	d.sas(a.IPsec.SAs, b.IPsec.SAs)
+	d.policies(a.IPsec.Policies, b.IPsec.Policies)
+	return d.changes
+}
+
+type differ struct{ changes []Change }
+
+func (d *differ) add(kind Kind, key, from, to string) {
+	d.changes = append(d.changes, Change{key, kind, from, to})
+}
+
+func (d *differ) value(key string, a, b any) {
+	if a != b {
+		d.add(Changed, key, fmt.Sprint(a), fmt.Sprint(b))
+	}
+}
+
+func (d *differ) ports(a, b []Port) {
+	for _, p := range a {
+		i := slices.IndexFunc(b, func(q Port) bool { return q.Interface == p.Interface })
+		if i < 0 {
+			d.add(Removed, "ports."+p.Interface, "mode "+string(p.Mode), "")
+		} else {
+			d.value("ports."+p.Interface, "mode "+p.Mode, "mode "+b[i].Mode)
+		}
+	}
+	for _, p := range b {
+		if !slices.ContainsFunc(a, func(q Port) bool { return q.Interface == p.Interface }) {
+			d.add(Added, "ports."+p.Interface, "", "mode "+string(p.Mode))
+		}
+	}
+}
+
+func (d *differ) sas(a, b []SA) {
+	before, after := byName(a), byName(b)
+	for i := range a {
+		old, now := &a[i], after[a[i].Name]
+		switch key := "ipsec.sas." + old.Name; {
+		case now == nil:
+			d.add(Removed, key, old.text(), "")
+		case !old.Equal(now):
+			from, to := old.parts(), now.parts()
+			for j := len(from) - 1; j >= 0; j-- {
+				if from[j] == to[j] {
+					from, to = slices.Delete(from, j, j+1), slices.Delete(to, j, j+1)
+				}
+			}
+			if !old.Key.Equal(now.Key) || !old.AuthKey.Equal(now.AuthKey) {
+				to = append(to, "another key")
+			}
+			d.add(Changed, key, strings.Join(from, " "), strings.Join(to, " "))
+		}
+	}
+	for i := range b {
+		if before[b[i].Name] == nil {
+			d.add(Added, "ipsec.sas."+b[i].Name, "", b[i].text())
+		}
+	}
+}
+
+func byName(list []SA) map[string]*SA {
+	m := make(map[string]*SA, len(list))
+	for i := range list {
+		m[list[i].Name] = &list[i]
+	}
+	return m
+}
+
+// parts are what there is to say of an association, but for its keys.
+func (a *SA) parts() []string {
+	limits := func(l Limits) string {
+		return fmt.Sprintf("%d packets, %d bytes, %v", l.Packets, l.Bytes, time.Duration(l.Seconds)*time.Second)
+	}
+	return []string{
+		string(a.Direction), fmt.Sprintf("spi %#x", a.SPI), string(a.Mode), fmt.Sprintf("from %v", a.Src), fmt.Sprintf("to %v", a.Dst), a.Suite,
+		fmt.Sprintf("esn %v", a.ESN), fmt.Sprintf("replay_window %d", a.ReplayWindow), fmt.Sprintf("encap %d:%d", a.Encap.SrcPort, a.Encap.DstPort),
+		"df " + string(a.DF), "lifetime " + limits(a.Lifetime.Hard), "soft " + limits(a.Lifetime.Soft),
+	}
+}
+
+func (a *SA) text() string { return strings.Join(a.parts()[:6], " ") }
+
+// policies lists those that only one of the two has, as often as it has them more.
+func (d *differ) policies(a, b []Policy) {
+	const key = "ipsec.policies"
+	more := map[Policy]int{} // in a than in b
+	for _, p := range a {
+		more[p]++
+	}
+	var added []Policy
+	for _, p := range b {
+		if more[p]--; more[p] < 0 {
+			more[p] = 0
+			added = append(added, p)
+		}
+	}
+	before := len(d.changes)
+	for _, p := range slices.Backward(a) { // the later of equal ones has no effect
+		if more[p] > 0 {
+			more[p]--
+			d.add(Removed, key, p.text(), "")
+		}
+	}
+	slices.Reverse(d.changes[before:])
+	for _, p := range added {
+		d.add(Added, key, "", p.text())
+	}
+	if len(d.changes) == before && !slices.Equal(a, b) {
+		d.add(Changed, key, fmt.Sprintf("%d in an order", len(a)), "another")
+	}
+}
+
+func (p *Policy) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %v%s > %v%s", p.Direction, p.Src, p.SrcPorts.text(), p.Dst, p.DstPorts.text())
+	if p.Protocol != 0 {
+		fmt.Fprintf(&b, " protocol %d", p.Protocol)
+	}
+	fmt.Fprintf(&b, " %s", p.Action)
+	if p.SA != "" {
+		fmt.Fprintf(&b, " %s", p.SA)
+	}
+	return b.String()
+}
+
+func (r PortRange) text() string {
+	switch {
+	case r == AnyPort:
+		return ""
+	case r.First == r.Last:
+		return fmt.Sprintf(" port %d", r.First)
+	}
+	return fmt.Sprintf(" ports %d-%d", r.First, r.Last)
+}
+
+// Protects reports whether the router is to be an IPsec gateway.
+func (c *Config) Protects() bool {
+	return len(c.IPsec.SAs)+len(c.IPsec.Policies) > 0 || c.IPsec.Source == SourceXFRM
+}

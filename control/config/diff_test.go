@@ -1,0 +1,127 @@
+package config
+
+import (
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// full is a configuration in which every list has something.
+func fullConfig() *Config {
+	c := Default("a", "b")
+	any := netip.MustParsePrefix("0.0.0.0/0")
+	for _, name := range []string{"x", "y"} {
+		c.IPsec.SAs = append(c.IPsec.SAs, SA{Name: name, SPI: 0x100, Direction: DirectionOut, Mode: SATunnel, Suite: "aes128gcm16", Key: NewKey([]byte("secret" + name)),
+			Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"), DF: DFCopy})
+		c.IPsec.Policies = append(c.IPsec.Policies, Policy{Direction: DirectionOut, Src: any, Dst: any, SrcPorts: AnyPort, DstPorts: AnyPort, Action: ActionProtect, SA: name})
+	}
+	return c
+}
+
+func TestDiffTellsWhatDiffers(t *testing.T) {
+	if d := Diff(fullConfig(), fullConfig()); len(d) != 0 {
+		t.Errorf("equal ones differ in %v", d)
+	}
+	for want, change := range map[string]func(*Config){
+		"~ ports.b: mode auto -> mode native":         func(c *Config) { c.Ports[1].Mode = ModeNative },
+		"- ports.a: mode auto":                        func(c *Config) { c.Ports = c.Ports[1:] },
+		"+ ports.c: mode generic":                     func(c *Config) { c.Ports = append(c.Ports, Port{"c", ModeGeneric}) },
+		"":                                            func(c *Config) { c.Ports[0], c.Ports[1] = c.Ports[1], c.Ports[0] },
+		"~ engine: auto -> cpu":                       func(c *Config) { c.Engine = EngineCPU },
+		"~ workers: 0 -> 3":                           func(c *Config) { c.Workers = 3 },
+		"~ batch.max_packets: 1024 -> 1":              func(c *Config) { c.Batch.MaxPackets = 1 },
+		"~ batch.max_delay: 50µs -> 0s":               func(c *Config) { c.Batch.MaxDelay = 0 },
+		`~ metrics.listen: "127.0.0.1:9273" -> ""`:    func(c *Config) { c.Metrics.Listen = "" },
+		"~ control.socket: /run/warproute.sock -> /x": func(c *Config) { c.Control.Socket = "/x" },
+		"~ napi: interrupt -> thread":                 func(c *Config) { c.NAPI = NAPIThread },
+		"~ busy_poll: 0s -> 1µs":                      func(c *Config) { c.BusyPoll = 1000 },
+		"~ checksum: auto -> trust":                   func(c *Config) { c.Checksum = ChecksumTrust },
+		"~ ipsec.source: config -> xfrm":              func(c *Config) { c.IPsec.Source = SourceXFRM },
+		"~ ipsec.state: /var/lib/warproute -> /x":     func(c *Config) { c.IPsec.State = "/x" },
+		"~ ipsec.fragment: before -> after":           func(c *Config) { c.IPsec.Fragment = FragmentAfter },
+		"~ ipsec.mss_clamp: false -> true":            func(c *Config) { c.IPsec.MSSClamp = true },
+		"- ipsec.sas.y: out spi 0x100 tunnel from 192.0.2.1 to 192.0.2.2 aes128gcm16": func(c *Config) { c.IPsec.SAs = c.IPsec.SAs[:1] },
+		"~ ipsec.sas.x: spi 0x100 -> spi 0x101 another key":                           func(c *Config) { c.IPsec.SAs[0].SPI++; c.IPsec.SAs[0].Key = NewKey([]byte("other")) },
+		"~ ipsec.sas.y:  -> another key":                                              func(c *Config) { c.IPsec.SAs[1].AuthKey = NewKey([]byte("other")) },
+		"- ipsec.policies: out 0.0.0.0/0 > 0.0.0.0/0 protect y\n+ ipsec.policies: out 0.0.0.0/0 > 0.0.0.0/0 ports 1-2 protocol 17 discard": func(c *Config) {
+			p := &c.IPsec.Policies[1]
+			p.DstPorts, p.Protocol, p.Action, p.SA = PortRange{1, 2}, 17, ActionDiscard, ""
+		},
+		"+ ipsec.policies: out 0.0.0.0/0 > 0.0.0.0/0 protect x": func(c *Config) { c.IPsec.Policies = append(c.IPsec.Policies, c.IPsec.Policies[0]) },
+		"~ ipsec.policies: 2 in an order -> another":            func(c *Config) { p := c.IPsec.Policies; p[0], p[1] = p[1], p[0] },
+	} {
+		c := fullConfig()
+		change(c)
+		var lines []string
+		for _, d := range Diff(fullConfig(), c) {
+			lines = append(lines, d.String())
+		}
+		if diff := cmp.Diff(want, strings.Join(lines, "\n")); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	}
+}
+
+// Whatever is added to an association is compared, and no key is told.
+func TestDiffSeesEveryPartOfAnAssociation(t *testing.T) {
+	typ := reflect.TypeFor[SA]()
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		if strings.HasSuffix(f.Name, "Key") || strings.HasSuffix(f.Name, "KeyFile") || f.Name == "Name" || f.Name == "Src" || f.Name == "Dst" {
+			continue // compared by themselves, or shown above
+		}
+		c := fullConfig()
+		bump(t, reflect.ValueOf(&c.IPsec.SAs[0]).Elem().Field(i))
+		d := Diff(fullConfig(), c)
+		if len(d) != 1 || d[0].From == d[0].To {
+			t.Errorf("%s: %v", f.Name, d)
+		}
+		if strings.Contains(d[0].String(), "secret") {
+			t.Errorf("%s: %v tells a key", f.Name, d[0])
+		}
+	}
+}
+
+// So is every value of the configuration.
+func TestDiffSeesEveryValue(t *testing.T) {
+	var walk func(path string, of func(*Config) reflect.Value)
+	walk = func(path string, of func(*Config) reflect.Value) {
+		if v := of(fullConfig()); v.Kind() == reflect.Struct {
+			for i := range v.NumField() {
+				if f := v.Type().Field(i); f.IsExported() {
+					walk(path+"."+f.Name, func(c *Config) reflect.Value { return of(c).Field(i) })
+				}
+			}
+			return
+		} else if v.Kind() == reflect.Slice { // of ports, associations, policies: see above
+			return
+		}
+		c := fullConfig()
+		bump(t, of(c))
+		if d := Diff(fullConfig(), c); len(d) != 1 {
+			t.Errorf("%s: %v", path, d)
+		}
+	}
+	walk("", func(c *Config) reflect.Value { return reflect.ValueOf(c).Elem() })
+}
+
+// bump changes a value, or the first part of one.
+func bump(t *testing.T, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(!v.Bool())
+	case reflect.Int, reflect.Int64:
+		v.SetInt(v.Int() + 1)
+	case reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(v.Uint() + 1)
+	case reflect.Struct:
+		bump(t, v.Field(0))
+	default:
+		t.Fatalf("a value of kind %v", v.Kind())
+	}
+}

@@ -1,0 +1,166 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/internal/lab"
+)
+
+// reloading is a router with a configuration file, a load through it, and what the router
+// was last known to be.
+type reloading struct {
+	*router
+	top  *lab.Topology
+	path string
+}
+
+// write makes the file say something else.
+func (r *reloading) write(format string, args ...any) {
+	r.t.Helper()
+	text := fmt.Sprintf("ports: [{interface: %s}, {interface: %s}]\n", lab.LAN, lab.WAN) + fmt.Sprintf(format, args...)
+	if err := os.WriteFile(r.path, []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// reload runs the command and returns how it ended and what it printed.
+func (r *reloading) reload(args ...string) (code int, stdout, stderr string) {
+	r.t.Helper()
+	cmd := exec.Command(program, append([]string{"reload", "--socket", r.socket}, args...)...)
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			r.t.Fatal(err)
+		}
+		code = exit.ExitCode()
+	}
+	return code, out.String(), errs.String()
+}
+
+// metrics returns what is served at an address of the router's namespace, "" for nothing.
+func (r *reloading) metrics(address string) (text string) {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, Dial: func(_, _ string) (conn net.Conn, err error) {
+		err = r.top.Router.Do(func() error { conn, err = net.Dial("tcp", address); return err })
+		return conn, err
+	}}, Timeout: 5 * time.Second}
+	resp, err := client.Get("http://" + address + "/metrics")
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	all, _ := io.ReadAll(resp.Body)
+	return string(all)
+}
+
+// What changes in the file is told, and put in force as a whole or not at all, while no
+// packet is lost.
+func TestReload(t *testing.T) {
+	top := newTopology(t, lab.VethOptions{})
+	r := &reloading{top: top, path: filepath.Join(t.TempDir(), "warproute.yaml")}
+	r.router = &router{t: t}
+	r.write("")
+	// Flags are over the file's values, and no flag is given of what is to change.
+	r.router = startRouter(t, top.Router, "--config", r.path, "--metrics", "")
+	for _, s := range servers { // neighbours are known then, and the ports have the frames
+		if _, err := lab.Ping(top.Client, netip.MustParseAddr(s), lab.PingOptions{Count: 10}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := startWatch(t, top.Server, lab.ServerLink)
+	l := startLoad(t, top, 2000, servers...)
+
+	batch := func() string {
+		t.Helper()
+		e, err := r.engine()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%d %v", e.MaxPackets, time.Duration(e.MaxDelayNS))
+	}
+	expect := func(what string, wantCode int, wantOut, wantErr, wantBatch string, args ...string) {
+		t.Helper()
+		code, out, errs := r.reload(args...)
+		if code != wantCode || !strings.Contains(out, wantOut) || !strings.Contains(errs, wantErr) || wantErr == "" && errs != "" {
+			t.Errorf("%s: exit code %d, %q, %q", what, code, out, errs)
+		}
+		if got := batch(); got != wantBatch {
+			t.Errorf("%s: then the batch is %s, want %s", what, got, wantBatch)
+		}
+	}
+	first := func() time.Time {
+		e, err := r.engine()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.ConfigLoaded
+	}
+	loaded := first()
+
+	expect("the same file", 0, "nothing differs", "", "1024 50µs")
+	r.write("batch: {max_packets: 2048, max_delay: 20us}\nmetrics: {listen: \"127.0.0.1:9274\"}\nicmp: {burst: 7}\nbusy_poll: 10us\n")
+	expect("a dry run", 0, "~ batch.max_packets: 1024 -> 2048\n~ batch.max_delay: 50µs -> 20µs\n~ metrics.listen: \"127.0.0.1:9273\" -> \"127.0.0.1:9274\"\n", "", "1024 50µs", "--dry-run")
+	if !first().Equal(loaded) {
+		t.Error("by a dry run, another configuration was loaded")
+	}
+	expect("a change", 0, "5 changes applied\n", "", "2048 20µs")
+	if !first().After(loaded) {
+		t.Error("when the configuration was loaded is not told")
+	}
+	if r.metrics("127.0.0.1:9273") != "" || r.metrics("127.0.0.1:9274") == "" {
+		t.Error("metrics are not served at the new address alone")
+	}
+	in := func(want string) {
+		t.Helper()
+		if !strings.Contains(r.metrics("127.0.0.1:9274"), want+"\n") {
+			t.Errorf("the metrics have no %s", want)
+		}
+	}
+	in(`warproute_config_reload_total{result="unchanged"} 1`)
+	in(`warproute_config_reload_total{result="applied"} 1`)
+
+	// Nothing of these, whose first change could be made.
+	r.write("batch: {max_packets: 16}\nworkers: 1\nmetrics: {listen: \"\"}\n")
+	expect("a change that takes a restart", 1, "~ workers: 0 -> 1\n", "nothing was changed, because this takes a restart: workers\n", "2048 20µs")
+	r.write("batch: {max_packets: 16}\nengine: gpuu\n")
+	expect("a mistake", 2, "", r.path+":3:9: engine: there is no \"gpuu\"; write auto, cpu or gpu\n", "2048 20µs")
+	r.write("batch: {max_packets: 16}\nmetrics: {listen: \"127.0.0.1:9275\"}\n")
+	var listener net.Listener
+	if err := top.Router.Do(func() (err error) { listener, err = net.Listen("tcp", "127.0.0.1:9275"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	expect("an address that is in use", 1, "~ metrics.listen", "nothing was changed: serve metrics at 127.0.0.1:9275", "2048 20µs")
+	in(`warproute_config_reload_total{result="refused"} 1`)
+	in(`warproute_config_reload_total{result="invalid"} 1`)
+	in(`warproute_config_reload_total{result="failed"} 1`)
+	listener.Close()
+
+	code, out, _ := r.reload("--json")
+	var answer status.Reload
+	if err := json.Unmarshal([]byte(out), &answer); err != nil || code != 0 || answer.Result != status.ReloadApplied || len(answer.Changes) != 5 {
+		t.Errorf("as JSON: %d, %+v, %v", code, answer, err)
+	}
+	if got := batch(); got != "16 50µs" {
+		t.Errorf("then the batch is %s", got)
+	}
+	l.end()
+	for flow := range servers {
+		if lost, disorder := missing(l.sent[flow].Load(), server.of(uint32(flow))); len(lost)+disorder > 0 {
+			t.Errorf("flow %d: %d lost, %d out of order", flow, len(lost), disorder)
+		}
+	}
+}
