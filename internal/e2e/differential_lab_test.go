@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
@@ -48,7 +47,7 @@ var sideRoutes = []string{
 func hostMAC(side int) net.HardwareAddr   { return net.HardwareAddr{2, 0, 0, 0, byte(side), 2} }
 func routerMAC(side int) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, byte(side), 1} }
 
-// side returns an address of a side's network: 1 is the router's.
+// side4 and side6 return an address of a side's network: 1 is the router's.
 func side4(side, host int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(7 + side), 0, byte(host)})
 }
@@ -273,41 +272,4 @@ func (c *contender) lost() (n uint32) {
 		n += s.Drops
 	}
 	return n
-}
-
-// magic is what tags begin with: eight bytes that tell packets of the test apart, at the
-// beginning of the payload and again and again.
-const magic = 0xc0f7a9d5
-
-// source returns an address behind a side that no other packet comes from. Linux limits
-// errors by their destination where no setting of a namespace reaches.
-func source4(side int, id uint32) netip.Addr {
-	return netip.AddrFrom4([4]byte{10, byte(32*(side+1)) + byte(id>>16)&31, byte(id >> 8), byte(id)})
-}
-func source6(side int, id uint32) netip.Addr {
-	return netip.AddrFrom16([16]byte{0: 0xfd, 1: byte(0x32 + side), 12: byte(id >> 24), 13: byte(id >> 16), 14: byte(id >> 8), 15: byte(id)})
-}
-
-// tagOf returns the number of the packet that a frame is, or quotes, or is a piece of. What
-// has no tag is known by the source of its own.
-func tagOf(frame []byte) (id uint32, is bool) {
-	for at := 14; at+8 <= len(frame); at++ {
-		if frame[at] == magic>>24 && binary.BigEndian.Uint32(frame[at:]) == magic {
-			return binary.BigEndian.Uint32(frame[at+4:]), true
-		}
-	}
-	if b := frame[14:]; len(b) >= 20 && b[0]>>4 == 4 {
-		for _, a := range [][]byte{b[12:16], b[16:20]} {
-			if a[0] == 10 && a[1] >= 32 && a[1] < 128 {
-				return binary.BigEndian.Uint32(a) & (1<<21 - 1), true
-			}
-		}
-	} else if len(b) >= 40 && b[0]>>4 == 6 {
-		for _, a := range [][]byte{b[8:24], b[24:40]} {
-			if a[0] == 0xfd && a[1] >= 0x32 && a[1] < 0x35 {
-				return binary.BigEndian.Uint32(a[12:]), true
-			}
-		}
-	}
-	return 0, false
 }
