@@ -18,6 +18,9 @@ What RFCs and operators ask of a router, what warproute does, and the test that 
 fragments are compared byte by byte (` + "`dataplane`" + `). Other tests are named. "Peers" stands for what other routers of this kind
 do and their users expect.
 
+` + "`TestLinuxDoesTheSame`" + ` (` + "`internal/e2e`" + `) sends 100,000 varied packets through Linux's own forwarding and through warproute, in equal
+networks, and compares every frame that comes out on every side. What differs is in brackets at its rule; anything else fails.
+
 `
 
 // Markdown returns CONFORMANCE.md.
