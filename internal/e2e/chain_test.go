@@ -110,7 +110,7 @@ func setMTU(t *testing.T, mtu string, links map[string]*lab.Namespace) {
 	for name, ns := range links {
 		must(t, ns, "ip", "link", "set", name, "mtu", mtu)
 	}
-	time.Sleep(effect)
+	time.Sleep(2 * effect)
 }
 
 // farMTU sets the MTU of the link between r2 and the server.

@@ -213,7 +213,7 @@ func TestPathMTUOfATunnel(t *testing.T) {
 		}
 	}
 	for _, f := range families {
-		got := hopsOf(t, must(t, c.client, "traceroute", "-n", "-I", f.flag, f.server))
+		got := c.trace(t, "-I", f.flag, f.server)
 		if !slices.Equal(got, f.hops) {
 			t.Errorf("%s through the tunnel: %v, want %v", f.name, got, f.hops)
 		}
