@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ func (r *reloading) reload(args ...string) (code int, stdout, stderr string) {
 
 // metrics returns what is served at an address of the router's namespace, "" for nothing.
 func (r *reloading) metrics(address string) (text string) {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, Dial: func(_, _ string) (conn net.Conn, err error) {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (conn net.Conn, err error) {
 		err = r.top.Router.Do(func() error { conn, err = net.Dial("tcp", address); return err })
 		return conn, err
 	}}, Timeout: 5 * time.Second}
