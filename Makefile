@@ -54,9 +54,9 @@ test-gpu: ## what needs an NVIDIA GPU and its driver
 	for test in out/*.gpu.test; do $$test -test.run '^TestGPU' -test.v || exit; done
 
 # Announcing, flapping and withdrawing a table of the internet's size takes minutes.
-test-scale: ## 1,000,000 and 200,000 routes by BGP, from FRR and BIRD; needs root
+test-scale: ## 1,000,000 and 200,000 routes by BGP; 100,000 that flap under half the maximum load; needs root
 	scripts/need.sh $(NET_NEEDS) $(BGP_NEEDS)
-	WARPROUTE_SCALE=full go test -count=1 -timeout 30m -v -run 'TestTheInternetsTable' ./internal/e2e
+	WARPROUTE_SCALE=full go test -count=1 -timeout 30m -v -run 'TestTheInternetsTable|TestFlapping' ./internal/e2e
 
 demo: build ## a router between two hosts, in namespaces; needs root
 	mkdir -p out

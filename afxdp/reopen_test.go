@@ -7,6 +7,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/umem"
 )
 
 func deleteLink(t *testing.T, name string) {
@@ -142,4 +145,47 @@ func TestReopenRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	refuse("the port is closed")
+}
+
+// Large frames come back from the rings of a deleted interface whole, or not at all: their
+// memory is not given out while a part of it is somewhere.
+func TestReopenWithJumboFrames(t *testing.T) {
+	enterNamespace(t)
+	addJumbo(t, "ra", "a", 9000)
+	w := newLargeWorker(t, 2048, 8)
+	s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{w}, RingSize: 256})
+	ra := s.Ports[0]
+	q := ra.Queues(0)[0]
+	for round := range 3 {
+		newWire(t, "a").send(udp(ra.MAC, 1, 1, 9000)) // stays in the ring, but for its first piece
+		if n := q.Receive(make([]batch.Frame, 1)); n != 0 || !q.pieces.open {
+			t.Fatalf("received %d frames where one has begun", n)
+		}
+		deleteLink(t, "ra")
+		f := batch.Frame{Addr: w.Pool.TakeLarge() + umem.DataOffset, Len: 9000}
+		if n := q.Transmit([]batch.Frame{f}); n != 1 { // to nowhere
+			t.Fatalf("transmitted %d of 1", n)
+		}
+		addJumbo(t, "ra", "a", 9000)
+		if err := ra.Reopen(); err != nil {
+			t.Fatal(err)
+		}
+		if err := ra.SetMAC(ra.MAC); err != nil {
+			t.Fatal(err)
+		}
+		q.Refill()
+		if n := w.Pool.Len() + q.receiving; n != w.Memory.Frames() || w.Pool.LargeLen() != 8 {
+			t.Errorf("round %d: %d frames of %d and %d large ones of 8 are left", round, n, w.Memory.Frames(), w.Pool.LargeLen())
+		}
+		wire, want := newWire(t, "a"), udp(ra.MAC, 1, 2, 8000)
+		wire.send(want)
+		got := receiveAll(ra.Queues(0), 1)
+		if len(got) != 1 || !bytes.Equal(bytesOf(w, got[0]), want) {
+			t.Fatalf("round %d: received %v", round, got)
+		}
+		transmitAll(t, q, got)
+		if back := wire.receive(); !bytes.Equal(back, want) {
+			t.Errorf("round %d: %d bytes came out, or others", round, len(back))
+		}
+	}
 }

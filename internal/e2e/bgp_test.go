@@ -27,10 +27,12 @@ const (
 	nextHops           = 4 // 10.8.0.11 and following, fd08::11 and following
 )
 
-// tableSize is how many routes are announced: as many as take seconds, unless
-// WARPROUTE_SCALE says full (`make test-scale`).
+// fullScale reports whether the tests are to take minutes (`make test-scale`).
+func fullScale() bool { return os.Getenv("WARPROUTE_SCALE") == "full" }
+
+// tableSize is how many routes are announced.
 func tableSize() (ipv4, ipv6 int) {
-	if os.Getenv("WARPROUTE_SCALE") == "full" {
+	if fullScale() {
 		return 1_000_000, 200_000
 	}
 	return 50_000, 10_000

@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"testing"
 	"time"
 
@@ -48,7 +47,7 @@ func TestFlappingRoutesDisturbNoOthers(t *testing.T) {
 	startFRR(t, f.Router, frrConfig)
 	dir := t.TempDir()
 	n4, n6 := 100_000*nextHops/(nextHops-1), 4000
-	if os.Getenv("WARPROUTE_SCALE") != "full" {
+	if !fullScale() {
 		n4 /= 4
 	}
 	table := announce(t, dir, n4, n6)
@@ -56,10 +55,17 @@ func TestFlappingRoutesDisturbNoOthers(t *testing.T) {
 	before.converge(t, f.router, f.Router, time.Now(), table.ipv4, table.ipv6)
 	f.resolve(t)
 
+	dsts := []string{
+		table.destination(t, routes.IPv4, 1), table.destination(t, routes.IPv4, 0),
+		table.destination(t, routes.IPv6, 1), table.destination(t, routes.IPv6, 0),
+	}
+	rate := rate
+	if fullScale() {
+		rate = f.maximum(t, dsts...) / 2
+	}
 	server, other := startWatch(t, f.Server, lab.ServerLink), startWatch(t, f.other, "other0")
 	dropped := f.droppedByLinux(t)
-	l := startLoad(t, f.Topology, rate,
-		table.destination(t, routes.IPv4, 1), table.destination(t, routes.IPv4, 0), table.destination(t, routes.IPv6, 1), table.destination(t, routes.IPv6, 0))
+	l := startLoad(t, f.Topology, rate, dsts...)
 	time.Sleep(200 * time.Millisecond)
 	// To count Linux's own routes holds a core for milliseconds, so only the router's are.
 	flap := func(what string, done func(ipv4, ipv6 int) bool) {
@@ -95,6 +101,22 @@ func TestFlappingRoutesDisturbNoOthers(t *testing.T) {
 	} else if lost > 0 {
 		t.Logf("%d packets lost, all by Linux between the namespaces", lost)
 	}
+}
+
+// maximum is how many packets a second cross when more are sent than can.
+func (f *fork) maximum(t *testing.T, dsts ...string) int {
+	t.Helper()
+	server := startWatch(t, f.Server, lab.ServerLink)
+	l, start := startLoad(t, f.Topology, 10_000_000, dsts...), time.Now()
+	time.Sleep(time.Second)
+	took, n := time.Since(start), 0
+	for flow := range dsts {
+		n += len(server.of(uint32(flow)))
+	}
+	l.end()
+	most := int(float64(n) / took.Seconds())
+	t.Logf("at most %d packets/s cross", most)
+	return most
 }
 
 // resolve lets the router learn the next hops of the table.
