@@ -51,6 +51,13 @@
 // router's policies. The programs are attached by links, which go with the
 // process however it ends.
 //
+// # When an interface goes
+//
+// The kernel unbinds the sockets of an interface that is deleted, or moved to another
+// namespace, for good. What is then at their rings stays there until Port.Reopen has made
+// an interface of the same name the port: each worker changes to its new sockets by itself,
+// and finds what was in the rings of the old ones in its pool.
+//
 // Linux 5.11 or later is needed, and root, or CAP_NET_ADMIN, CAP_NET_RAW,
 // CAP_BPF and CAP_IPC_LOCK.
 package afxdp

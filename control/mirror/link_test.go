@@ -3,9 +3,13 @@ package mirror
 import (
 	"fmt"
 	"net/netip"
+	"os/exec"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/warproute/warproute/internal/lab"
 )
 
 func TestLinkDownAndUp(t *testing.T) {
@@ -196,6 +200,36 @@ func TestPortMadeAgainAndRefused(t *testing.T) {
 	}
 	w.note(func() {
 		if !slices.Equal(w.events, []string{"lan back", "lan back"}) {
+			t.Errorf("hooks: %q", w.events)
+		}
+	})
+}
+
+// A port that was in another namespace has lost its sockets there, even if it comes
+// back with its index: whether it is the port is asked.
+func TestAPortThatWasAway(t *testing.T) {
+	w := newWorld(t)
+	w.refusePorts = true
+	w.start()
+	inside := func(ns *lab.Namespace) string {
+		p, err := ns.Start(exec.Command("sleep", "60"))
+		check(t, err)
+		t.Cleanup(func() { _ = p.Stop(time.Second) })
+		return strconv.Itoa(p.Pid())
+	}
+	elsewhere := newNamespace(t, "elsewhere")
+	here, there := inside(w.router), inside(elsewhere)
+	was := w.m.ports[0].Ifindex
+	w.ip("link set lan netns " + there)
+	w.note(func() { w.events = nil })
+	_, err := w.batch(elsewhere, "link set lan netns "+here)
+	check(t, err)
+	w.ip("link set lan up")
+	if link, err := w.router.Link("lan"); err != nil || link.Attrs().Index != was {
+		t.Fatalf("it came back as %v (%v), so this test tests nothing", link, err)
+	}
+	w.note(func() {
+		if !slices.Equal(w.events, []string{"lan back"}) {
 			t.Errorf("hooks: %q", w.events)
 		}
 	})
