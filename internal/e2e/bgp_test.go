@@ -188,6 +188,7 @@ func tablesOf(t *testing.T, r *router, ns *lab.Namespace) (n tables) {
 func (before tables) converge(t *testing.T, r *router, ns *lab.Namespace, start time.Time, ipv4, ipv6 int) (linux, router time.Duration) {
 	t.Helper()
 	for linux == 0 || router == 0 {
+		looking := time.Now()
 		now := tablesOf(t, r, ns)
 		if linux == 0 && now.linux4 >= before.linux4+ipv4 && now.linux6 >= before.linux6+ipv6 {
 			linux = time.Since(start)
@@ -198,7 +199,8 @@ func (before tables) converge(t *testing.T, r *router, ns *lab.Namespace, start 
 		if time.Since(start) > 5*time.Minute {
 			t.Fatalf("%+v at first, and now %+v; want %d and %d more", before, now, ipv4, ipv6)
 		}
-		time.Sleep(20 * time.Millisecond)
+		// Linux walks all its routes to count them, and must have time for other things.
+		time.Sleep(max(20*time.Millisecond, 10*time.Since(looking)))
 	}
 	return linux, router
 }

@@ -160,13 +160,15 @@ func (f *frr) startBGP(t *testing.T) {
 	f.bgpd.awaitFile(t, filepath.Join(f.dir, "bgpd.vty"))
 }
 
-// start starts a daemon of FRR's. Its crash logs go where they vanish with it.
+// start starts a daemon of FRR's. It gives up root, and with it what would kill it when
+// the test dies; so it is in a namespace of processes whose first one is killed then. Its
+// crash logs go where they vanish with it.
 func (f *frr) start(t *testing.T, name string, args ...string) *daemon {
 	t.Helper()
-	args = append([]string{"-c", `mount -t tmpfs tmpfs /var/tmp && exec "$0" "$@"`, "/usr/lib/frr/" + name,
+	args = append([]string{"--pid", "--fork", "--kill-child", "sh", "-c", `mount -t tmpfs tmpfs /var/tmp; "$0" "$@"; exit $?`, "/usr/lib/frr/" + name,
 		"-f", filepath.Join(f.dir, name+".conf"), "-i", filepath.Join(f.dir, name+".pid"), "-z", filepath.Join(f.dir, "zserv"),
 		"--vty_socket", f.dir, "-P", "0"}, args...)
-	return startDaemon(t, f.ns, exec.Command("sh", args...))
+	return startDaemon(t, f.ns, exec.Command("unshare", args...))
 }
 
 func writeFile(t *testing.T, path, text string) {
