@@ -1,0 +1,117 @@
+package service
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/control/metrics"
+	"github.com/warproute/warproute/control/status"
+)
+
+// running is a service of what a reload changes.
+func running(t *testing.T) *Service {
+	t.Helper()
+	b := newBench(t, [2]func([]byte){func([]byte) {}, func([]byte) {}})
+	cfg := config.Default("a", "b")
+	cfg.Metrics.Listen = "127.0.0.1:0"
+	cfg.IPsec = *generation(0)
+	s := &Service{
+		cfg: cfg, log: slog.New(slog.DiscardHandler), fib: b.fib, router: b.router, ipsec: b.protection, room: 256, scrape: http.NotFoundHandler(),
+		config: status.ConfigState{Loaded: time.Now(), Reloads: map[status.ReloadResult]uint64{}},
+	}
+	var err error
+	if s.metrics, err = metrics.Serve(cfg.Metrics.Listen, s.scrape); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.metrics.Close(); _ = b.protection.close() })
+	if err := b.router.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// freeAddress returns an address that nobody listens at.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func listens(address string) bool {
+	c, err := net.Dial("tcp", address)
+	if err == nil {
+		c.Close()
+	}
+	return err == nil
+}
+
+// Whichever part fails to prepare, those that had prepared are as before.
+func TestAReloadThatFailsLeavesEveryPartAsItWas(t *testing.T) {
+	s := running(t)
+	old, sa := s.metrics.Addr().String(), s.ipsec.sas["out-100"]
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, c := range []struct {
+		part, want string
+		change     func(*config.Config)
+	}{
+		{"metrics", "in use", func(c *config.Config) { c.Metrics.Listen = taken.Addr().String() }},
+		{"IPsec", "replay window", func(c *config.Config) { c.IPsec.SAs[7].ReplayWindow = 1 << 20 }},
+	} {
+		cfg, address := config.Default("a", "b"), freeAddress(t)
+		cfg.Metrics.Listen, cfg.Batch.MaxPackets, cfg.IPsec = address, 16, *generation(1)
+		c.change(cfg)
+		r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false)
+		if r.Result != status.ReloadFailed || !strings.Contains(r.Error, c.want) || len(r.Changes) < 1000 {
+			t.Errorf("%s fails: %s, %q, %d changes", c.part, r.Result, r.Error, len(r.Changes))
+		}
+		if listens(address) || !listens(old) {
+			t.Errorf("%s fails: metrics are served elsewhere", c.part)
+		}
+		if s.engine.MaxPackets != 0 || s.cfg.Batch.MaxPackets != 1024 || s.ipsec.sas["out-100"] != sa || s.ipsec.preparing {
+			t.Errorf("%s fails: another configuration is in force", c.part)
+		}
+	}
+	cfg, address := config.Default("a", "b"), freeAddress(t)
+	cfg.Metrics.Listen, cfg.Batch.MaxPackets, cfg.IPsec = address, 16, *generation(1)
+	r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false)
+	if r.Result != status.ReloadApplied || !listens(address) || listens(old) || s.engine.MaxPackets != 16 || s.ipsec.sas["out-100"] == sa {
+		t.Errorf("what does not fail is not applied: %s, %q", r.Result, r.Error)
+	}
+	if n := s.config.Reloads; n[status.ReloadFailed] != 2 || n[status.ReloadApplied] != 1 || s.config.Loaded != s.config.Tried {
+		t.Errorf("counted: %v", n)
+	}
+}
+
+// What takes a restart is told with all its keys, and has the rest refused, too.
+func TestAChangeThatTakesARestartHasAllRefused(t *testing.T) {
+	s := running(t)
+	cfg := config.Default("a", "c")
+	cfg.Metrics, cfg.IPsec = s.cfg.Metrics, *generation(1)
+	cfg.Batch.MaxPackets, cfg.Workers, cfg.IPsec.MSSClamp = 257, 2, true
+	sa := s.ipsec.sas["out-100"]
+	r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false)
+	if got := strings.Join(r.Restart, " "); r.Result != status.ReloadRefused || got != "ports.b ports.c workers batch.max_packets ipsec.mss_clamp" {
+		t.Errorf("%s: %s", r.Result, got)
+	}
+	if s.ipsec.sas["out-100"] != sa {
+		t.Error("a part of it was applied")
+	}
+	r = s.Reload(func() (*config.Config, error) { return nil, errors.New("no file") }, true)
+	if r.Result != status.ReloadInvalid || r.Error != "no file" || s.config.Reloads[status.ReloadInvalid] != 0 {
+		t.Errorf("a dry run of nothing: %+v", r)
+	}
+}
