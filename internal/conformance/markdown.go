@@ -19,7 +19,7 @@ fragments are compared byte by byte (` + "`dataplane`" + `). Other tests are nam
 do and their users expect.
 
 ` + "`TestLinuxDoesTheSame`" + ` (` + "`internal/e2e`" + `) sends 100,000 varied packets through Linux's own forwarding and through warproute, in equal
-networks, and compares every frame that comes out on every side. What differs is in brackets at its rule; anything else fails.
+networks, and compares every frame that comes out on every side. What differs is told at its rule; anything else fails.
 
 `
 
