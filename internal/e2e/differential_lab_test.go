@@ -110,6 +110,7 @@ func newContender(t *testing.T, name string) *contender {
 			check(c.router.AddNeighbor(s, side4(i, host), hostMAC(i)))
 			check(c.router.AddNeighbor(s, side6(i, host), hostMAC(i)))
 		}
+		check(c.router.AddNeighbor(s, netip.MustParseAddr("fe80::2"), hostMAC(i)))
 	}
 	must(t, c.router, "ip", "link", "set", "nar", "mtu", fmt.Sprint(narMTU))
 	for _, r := range sideRoutes {

@@ -28,7 +28,7 @@ var (
 	elsewhere = []string{"10.20.x.x", "10.21.x.x", "10.28.x.x", "10.24.x.x", "10.22.x.x"}
 	plain6    = []string{"fd20::1", "fd20::xx", "fd20::xx", "fd21::xx", "fd08::3", "fd09::4"}
 	special6  = []string{"fd22::xx", "fd23::xx", "fd24::xx", "fd20:5::xx", "fd99::xx", "2001:db8::xx"}
-	martian6  = []string{"::", "::1", "::2", "::ffff:10.20.0.1", "fe80::xx", "febf::1", "fec0::1", "ff01::1", "ff02::1", "ff05::xx", "ff0e::xx", "64:ff9b::a14:1"}
+	martian6  = []string{"::", "::1", "::2", "::ffff:10.20.0.1", "fe80::2", "fe80::xx", "febf::1", "fec0::1", "ff01::1", "ff02::1", "ff05::xx", "ff0e::xx", "64:ff9b::a14:1"}
 	own6      = []string{"fd07::1", "fd08::1", "fd09::1"}
 	back6     = []string{"fd07::2", "fd07::3", "fd32:1::xx", "fd32:2::xx"}
 	otherwise = []string{"fd20::xx", "fd21::xx", "fd99::xx", "fd24::xx", "fd22::xx", "fd07::2", "fd08::2"}
@@ -94,10 +94,13 @@ func (m maker) onLink(p *probe) {
 	}
 }
 
-// waits reports whether a packet would wait for a neighbour, which takes seconds, or is
-// for a neighbour that there is not.
+// waits reports whether what becomes of a packet would depend on time: it waits for a
+// neighbour, which there is not, or errors about it are limited.
 func waits(frame []byte) bool {
 	b := frame[14:]
+	if tagged := binary.BigEndian.Uint16(frame[12:]) == 0x8100; tagged && len(b) >= 4 {
+		b = b[4:]
+	}
 	var dst, src netip.Addr
 	switch {
 	case len(b) >= 20 && b[0]>>4 == 4:
@@ -107,7 +110,19 @@ func waits(frame []byte) bool {
 	default:
 		return false
 	}
-	return stranger(src) || stranger(dst)
+	return stranger(src) || stranger(dst) || dst.Is6() && dst.IsLinkLocalUnicast() || limited(src, dst)
+}
+
+// limited reports whether Linux would limit the errors about a packet where no setting of a
+// namespace reaches: those about packets without a way, to an address that many have.
+func limited(src, dst netip.Addr) bool {
+	routed := netip.MustParsePrefix("10.20.0.0/15")
+	for i := range sides {
+		if src == side4(i, 255) {
+			return !routed.Contains(dst) || dst.As4()[2] == 5
+		}
+	}
+	return false
 }
 
 // stranger reports whether an address is on a side's link, and nobody's.
