@@ -18,11 +18,11 @@ func TestFaultsOfDaemons(t *testing.T) {
 	f.ip(t, "-6", "route", "add", "default", "via", "fd09::2")
 	f.ip(t, "route", "add", "10.60.0.0/16", "via", "10.8.0.2")
 	before := tablesOf(t, f.router, f.Router)
-	frr := startFRR(t, f.Router, frrConfig)
+	frr := startFRR(t, f.Router, firstCore, frrConfig)
 	dir := t.TempDir()
 	table := announce(t, dir, 5000, 1000)
 	config := serverConfig(table.config)
-	b := startBird(t, f.Server, dir, config)
+	b := startBird(t, f.Server, firstCore, dir, config)
 	whole := func() {
 		t.Helper()
 		before.converge(t, f.router, f.Router, time.Now(), table.ipv4, table.ipv6)
@@ -46,7 +46,7 @@ func TestFaultsOfDaemons(t *testing.T) {
 		{"the peer is killed and starts again gracefully", false, false, func() {
 			b.kill(t)
 			time.Sleep(5 * effect)
-			b = startBird(t, f.Server, dir, config)
+			b = startBird(t, f.Server, firstCore, dir, config)
 			eventually(t, 30*time.Second, "the sessions are up", func() bool { return b.established(t) })
 			time.Sleep(5 * effect)
 		}},

@@ -26,11 +26,21 @@ type daemon struct {
 	out *output
 }
 
-// startDaemon starts a daemon, on the first core: while it is in the kernel, which may
-// be for milliseconds, nothing else has its core, and the router's worker has the last.
-func startDaemon(t *testing.T, ns *lab.Namespace, cmd *exec.Cmd) *daemon {
+// cores are those that daemons run on.
+type cores bool
+
+// Under load daemons are on the first core alone: while one is in the kernel, which may be
+// for milliseconds, nothing else has its core, and the router's worker has the last.
+const (
+	anyCore   cores = false
+	firstCore cores = true
+)
+
+func startDaemon(t *testing.T, ns *lab.Namespace, on cores, cmd *exec.Cmd) *daemon {
 	t.Helper()
-	cmd = exec.Command("taskset", append([]string{"-c", "0"}, cmd.Args...)...)
+	if on == firstCore {
+		cmd = exec.Command("taskset", append([]string{"-c", "0"}, cmd.Args...)...)
+	}
 	d := &daemon{out: &output{}}
 	cmd.Stdout, cmd.Stderr = d.out, d.out
 	var err error
@@ -90,13 +100,13 @@ type bird struct {
 }
 
 // startBird starts BIRD in a namespace with a configuration.
-func startBird(t *testing.T, ns *lab.Namespace, dir, config string) *bird {
+func startBird(t *testing.T, ns *lab.Namespace, on cores, dir, config string) *bird {
 	t.Helper()
 	writeFile(t, filepath.Join(dir, "bird.conf"), "log stderr all;\n"+config)
 	socket := filepath.Join(dir, "bird.ctl")
 	_ = os.Remove(socket) // of one that was killed
 	cmd := exec.Command("bird", "-f", "-c", filepath.Join(dir, "bird.conf"), "-s", socket)
-	b := &bird{daemon: startDaemon(t, ns, cmd), ns: ns, dir: dir}
+	b := &bird{daemon: startDaemon(t, ns, on, cmd), ns: ns, dir: dir}
 	b.awaitFile(t, socket)
 	return b
 }
@@ -117,12 +127,13 @@ func (b *bird) established(t *testing.T) bool {
 // directory of their sockets.
 type frr struct {
 	ns          *lab.Namespace
+	on          cores
 	dir         string
 	zebra, bgpd *daemon
 }
 
 // startFRR starts both in a namespace; bgpd with the commands of its configuration.
-func startFRR(t *testing.T, ns *lab.Namespace, bgp string) *frr {
+func startFRR(t *testing.T, ns *lab.Namespace, on cores, bgp string) *frr {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "warproute-frr") // which others may enter, unlike t.TempDir
 	if err != nil {
@@ -143,7 +154,7 @@ func startFRR(t *testing.T, ns *lab.Namespace, bgp string) *frr {
 			t.Fatal(err)
 		}
 	}
-	f := &frr{ns: ns, dir: dir}
+	f := &frr{ns: ns, on: on, dir: dir}
 	writeFile(t, filepath.Join(dir, "zebra.conf"), "log stdout warnings\n")
 	writeFile(t, filepath.Join(dir, "bgpd.conf"), "log stdout warnings\n"+bgp)
 	f.zebra = f.start(t, "zebra")
@@ -168,7 +179,7 @@ func (f *frr) start(t *testing.T, name string, args ...string) *daemon {
 	args = append([]string{"--pid", "--fork", "--kill-child", "sh", "-c", `mount -t tmpfs tmpfs /var/tmp; "$0" "$@"; exit $?`, "/usr/lib/frr/" + name,
 		"-f", filepath.Join(f.dir, name+".conf"), "-i", filepath.Join(f.dir, name+".pid"), "-z", filepath.Join(f.dir, "zserv"),
 		"--vty_socket", f.dir, "-P", "0"}, args...)
-	return startDaemon(t, f.ns, exec.Command("unshare", args...))
+	return startDaemon(t, f.ns, f.on, exec.Command("unshare", args...))
 }
 
 func writeFile(t *testing.T, path, text string) {

@@ -44,14 +44,14 @@ func TestFlappingRoutesDisturbNoOthers(t *testing.T) {
 	f.ip(t, "route", "add", "default", "via", "10.9.0.2")
 	f.ip(t, "-6", "route", "add", "default", "via", "fd09::2")
 	before := tablesOf(t, f.router, f.Router)
-	startFRR(t, f.Router, frrConfig)
+	startFRR(t, f.Router, firstCore, frrConfig)
 	dir := t.TempDir()
 	n4, n6 := 100_000*nextHops/(nextHops-1), 4000
 	if !fullScale() {
 		n4 /= 4
 	}
 	table := announce(t, dir, n4, n6)
-	b := startBird(t, f.Server, dir, serverConfig(table.config))
+	b := startBird(t, f.Server, firstCore, dir, serverConfig(table.config))
 	before.converge(t, f.router, f.Router, time.Now(), table.ipv4, table.ipv6)
 	f.resolve(t)
 
