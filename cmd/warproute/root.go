@@ -28,6 +28,7 @@ ip route, FRR and BIRD work as ever.
 		newRouteCommand(),
 		newCaptureCommand(),
 		newTraceCommand(),
+		newTopCommand(),
 		newDoctorCommand(),
 		newGenCommand(),
 		newDemoCommand(),

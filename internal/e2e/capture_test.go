@@ -130,6 +130,14 @@ func readCapture(t *testing.T, r io.Reader) (all []captured, missed map[string]u
 	return all, missed
 }
 
+// command is a short run of the program, which under the race detector would otherwise
+// sleep for a second at its end.
+func command(args ...string) *exec.Cmd {
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	return cmd
+}
+
 // capture runs `warproute capture` until it is ended.
 type capture struct {
 	file string
@@ -140,7 +148,7 @@ type capture struct {
 func (r *router) capture(args ...string) *capture {
 	r.t.Helper()
 	c := &capture{file: filepath.Join(r.t.TempDir(), "capture.pcapng")}
-	c.cmd = exec.Command(program, append([]string{"capture", "--socket", r.socket, "-w", c.file}, args...)...)
+	c.cmd = command(append([]string{"capture", "--socket", r.socket, "-w", c.file}, args...)...)
 	c.cmd.Stderr = &c.err
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.cmd.Start(); err != nil {

@@ -73,6 +73,7 @@ func (s *Service) handlers() map[string]socket.Handler {
 		"/route":     s.lookup,
 		"/capture":   s.capture,
 		"/trace":     s.trace,
+		"/top":       s.top,
 
 		"POST /reload": s.reloadFor,
 	}

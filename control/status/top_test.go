@@ -1,0 +1,78 @@
+package status
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/internal/hist"
+)
+
+// What counts in a view is what happened between two snapshots, not before.
+func TestTopShowsTheInterval(t *testing.T) {
+	before, now := sample(), sample()
+	before.SAs = []SA{{Name: "a", Direction: "out", SPI: 1, Packets: 100, Bytes: 1000}, {Name: "idle", Direction: "in", SPI: 2, Packets: 7}}
+	now.SAs = []SA{{Name: "a", Direction: "out", SPI: 1, Packets: 300, Bytes: 21000}, {Name: "idle", Direction: "in", SPI: 2, Packets: 7},
+		{Name: "new", Direction: "in", SPI: 3, Packets: 4000, Bytes: 500}}
+	p := &now.Stats.Ports[0]
+	p.RxPackets += 2_469_136
+	p.RxBytes += 2_469_136 * 64
+	p.Drops[batch.TTLExpired] += 10
+	p.Drops[batch.NoRoute] += 30
+	now.Ports[1].Rings.RxRingFull += 2
+	var packets hist.Histogram
+	packets.Record(20, 8)
+	packets.AddTo(&now.Stats.Packets)
+	for i := range now.Stats.Stages {
+		var h hist.Histogram
+		h.Record(1000, 99)
+		h.Record(5000, 2)
+		h.AddTo(&now.Stats.Stages[i])
+	}
+	top := TopOf(before, now, 2*time.Second)
+	top.Time = time.Date(2026, 11, 21, 12, 0, 3, 0, time.UTC)
+	var b strings.Builder
+	if err := WriteTop(&b, top); err != nil {
+		t.Fatal(err)
+	}
+	want := `12:00:03  engine cpu (no GPU was found), 2 workers; 4 chunks/s of 20.0 packets; 2 with the engine, 1 packets held
+
+PORT  STATE  RX PPS  RX BIT/S  TX PPS  TX BIT/S  DROPS/S  LOST/S
+lan0  up     1.23M   632M      0       0         20       0
+wan0  down   0       0         0       0         0        1
+
+LATENCY  WAIT    ENGINE  ORDER   TX      TOTAL
+p50      1.00µs  1.00µs  1.00µs  1.00µs  1.00µs
+p99      5.02µs  5.02µs  5.02µs  5.02µs  5.02µs
+
+DROPS/S  REASON       WHY
+15       no_route     no route covers the destination
+5        ttl_expired  the TTL or hop limit ran out here
+
+SA   DIRECTION  SPI  PPS    BIT/S
+new  in         0x3  2.00k  2.00k
+a    out        0x1  100    80.0k
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if len(top.Latency) != dataplane.NumStages {
+		t.Errorf("%d stages", len(top.Latency))
+	}
+	quiet := TopOf(now, now, time.Second)
+	if len(quiet.Drops)+len(quiet.SAs) != 0 || quiet.Chunks != 0 || quiet.Latency[0].P99 != 0 || quiet.Ports[0].RxPackets != 0 {
+		t.Errorf("nothing happened: %+v", quiet)
+	}
+}
+
+func TestRatesHaveThreeDigits(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 7.4: "7", 999.4: "999", 999.6: "1.00k", 4071: "4.07k", 1.2e6: "1.20M", 999_600: "1.00M", 2.5e10: "25.0G"} {
+		if got := rate(v); got != want {
+			t.Errorf("%v is written %s, want %s", v, got, want)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/internal/lab"
+)
+
+// A view has the rates of the moment, in numbers and in words.
+func TestTopHasTheRates(t *testing.T) {
+	top := newTopology(t, lab.VethOptions{})
+	r := startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
+	if _, err := lab.Ping(top.Client, lab.Server4.Addr(), lab.PingOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l := startLoad(t, top, 2000, lab.Server4.Addr().String(), "172.16.0.1")
+	out, err := command("top", "--socket", r.socket, "--once", "--json", "--interval", "500ms").Output()
+	if err != nil {
+		t.Fatalf("top: %v", err)
+	}
+	l.end()
+	var x status.Top
+	if err := json.Unmarshal(out, &x); err != nil {
+		t.Fatal(err)
+	}
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if got < want/2 || got > want*2 {
+			t.Errorf("%s: %.0f, want about %.0f", what, got, want)
+		}
+	}
+	near("received at lan0", x.Ports[0].RxPackets, 2000)
+	near("bits of that", x.Ports[0].RxBits, 2000*62*8)
+	near("sent at wan0", x.Ports[1].TxPackets, 1000)
+	near("dropped", x.Ports[0].Drops, 1000)
+	if x.Engine != "cpu" || x.Chunks == 0 || x.Latency[len(x.Latency)-1].P50 == 0 || len(x.Drops) == 0 || x.Drops[0].Reason != "no_route" {
+		t.Errorf("%+v", x)
+	}
+}
+
+// terminal opens both ends of a pseudo terminal.
+func terminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { slave.Close() })
+	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 10, Col: 60}); err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}
+
+// On a terminal, q and signals end it, and the terminal is as it was before.
+func TestTopGivesTheTerminalBack(t *testing.T) {
+	top := newTopology(t, lab.VethOptions{})
+	r := startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
+	for name, end := range map[string]func(master *os.File, p *os.Process) error{
+		"q":       func(master *os.File, _ *os.Process) error { _, err := master.WriteString("q"); return err },
+		"Ctrl-C":  func(master *os.File, _ *os.Process) error { _, err := master.WriteString("\x03"); return err },
+		"SIGTERM": func(_ *os.File, p *os.Process) error { return p.Signal(syscall.SIGTERM) },
+	} {
+		master, slave := terminal(t)
+		before, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := command("top", "--socket", r.socket, "--interval", "100ms")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: syscall.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		screen := make(chan string)
+		go func() {
+			var all strings.Builder
+			buf := make([]byte, 4096)
+			for ended := false; ; {
+				n, err := master.Read(buf)
+				all.Write(buf[:n])
+				if !ended && strings.Count(all.String(), "LATENCY") >= 2 {
+					ended = true
+					if err := end(master, cmd.Process); err != nil {
+						t.Error(err)
+					}
+				}
+				if err != nil || strings.Contains(all.String(), "\x1b[?1049l") {
+					screen <- all.String()
+					return
+				}
+			}
+		}()
+		watchdog := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill(); master.Close() })
+		err = cmd.Wait()
+		text := <-screen
+		watchdog.Stop()
+		if err != nil {
+			t.Errorf("%s: %v: %q", name, err, text)
+		}
+		if !strings.HasPrefix(text, "\x1b[?1049h\x1b[?25l") || !strings.HasSuffix(text, "\x1b[?25h\x1b[?1049l") {
+			t.Errorf("%s: the terminal got %q", name, text)
+		}
+		after, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+		if err != nil || *after != *before {
+			t.Errorf("%s: the terminal has other settings than before: %+v, %+v", name, after, before)
+		}
+		for _, line := range strings.Split(text, "\r\n") {
+			if shown := strings.TrimSuffix(strings.TrimPrefix(line, "\x1b[H"), "\x1b[K"); !strings.Contains(shown, "\x1b") && len([]rune(shown)) > 60 {
+				t.Errorf("%s: a line wider than the terminal: %q", name, line)
+			}
+		}
+	}
+}
