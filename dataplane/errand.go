@@ -62,6 +62,8 @@ func (w *worker) refuse(f batch.Frame, r batch.Result, now time.Duration) {
 			w.pool.Put(f.Addr)
 			return
 		}
+	case reason == batch.LocalDelivery && w.deliver(f, p):
+		return
 	case reason == batch.LocalDelivery && isESPFragment(p):
 		w.collect(f, p, now)
 		return
@@ -86,7 +88,7 @@ func (w *worker) report(f batch.Frame, p []byte, e icmp.Error, now time.Duration
 		return
 	}
 	to, room := w.frame(icmp.MaxIPv6)
-	n := icmp.Build(room, p, e, w.errands.source(f.Ingress(), p[0]>>4 == 6), w.errands.id)
+	n := icmp.Build(room, p, e, w.speaker(f, p), w.errands.id)
 	w.errands.id++
 	if n == 0 {
 		w.pool.Put(to.Addr)

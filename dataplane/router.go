@@ -39,6 +39,8 @@ type Config struct {
 	// adjacency stands for, or dst itself where the adjacency is that of a
 	// directly connected network. It is called by workers and must not block.
 	Unresolved func(adjacency uint32, dst netip.Addr)
+
+	Local Local // may be nil: what arrives in tunnels for the host is dropped
 }
 
 // WorkerConfig is what one worker owns.
@@ -83,6 +85,11 @@ func New(cfg Config) (*Router, error) {
 			return nil, fmt.Errorf("worker %d: %w", i, err)
 		}
 		w.errands.addresses = r.addresses
+		w.local = cfg.Local
+		if i == 0 && w.local != nil {
+			w.takes = true
+			w.pollFD = append(w.pollFD, unix.PollFd{Fd: int32(w.local.FD()), Events: unix.POLLIN})
+		}
 		w.errands.fragmentID = rand.Uint32()>>8 | uint32(i)<<24 // apart from other workers'
 		r.workers = append(r.workers, w)
 	}
@@ -189,6 +196,7 @@ func (r *Router) Stats() *Stats {
 		s.InFlight += w.stats.flying.Load()
 		s.Made += w.stats.made.Load()
 		s.Merged += w.stats.merged.Load()
+		s.Delivered += w.stats.delivered.Load()
 		w.stats.packets.AddTo(&s.Packets)
 		for i := range w.stats.stages {
 			w.stats.stages[i].AddTo(&s.Stages[i])

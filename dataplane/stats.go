@@ -31,6 +31,9 @@ type workerStats struct {
 	flying  atomic.Int64 // chunks that the engine has
 	made    atomic.Int64 // packets that the router added to those received
 	merged  atomic.Int64 // fragments that became part of others
+
+	delivered atomic.Int64 // packets that the host was given
+
 	packets hist.Histogram
 	stages  [NumStages]hist.Histogram
 }
@@ -71,9 +74,10 @@ type Stats struct {
 	Pending  int64  // packets given to the transmit rings and not sent yet
 	InFlight int64  // chunks that the engine has now
 
-	// What was received and made was sent, dropped or merged, or is still under way.
-	Made   int64 // ICMP errors, and fragments but for one of each packet
-	Merged int64 // fragments, but for one of each packet that was put together
+	// What was received and made was sent, dropped, merged or delivered, or is still under way.
+	Made      int64 // ICMP errors, fragments but for one of each packet, and what Local gave
+	Merged    int64 // fragments, but for one of each packet that was put together
+	Delivered int64 // to Local
 
 	Packets hist.Snapshot
 	Stages  [NumStages]hist.Snapshot // in nanoseconds, one value a chunk

@@ -52,6 +52,10 @@ type worker struct {
 	hold     hold
 	errands  errands
 
+	local     Local // nil: there is none
+	takes     bool  // from local, as one worker does
+	tookLocal time.Duration
+
 	counters []portCounters // by port
 	received []tally        // by port, of the chunk being filled
 	drops    dropTally
@@ -104,6 +108,9 @@ func (w *worker) receive(now time.Duration) bool {
 	if g := w.fib.Generation(); w.hold.due(g, now) {
 		w.hold.retry(c, g, now, w.giveUp)
 		w.drops.flush(w.counters)
+	}
+	if w.takes {
+		w.takeLocal(now)
 	}
 	w.errands.submit(c, max(c.N, w.maxPackets))
 	w.fill(c)

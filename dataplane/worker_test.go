@@ -116,7 +116,7 @@ func (r *rig) stop() *dataplane.Stats {
 	for i := range s.Ports {
 		rx, tx, dropped = rx+s.Ports[i].RxPackets, tx+s.Ports[i].TxPackets, dropped+s.Ports[i].Dropped()
 	}
-	if rx+uint64(s.Made) != tx+dropped+uint64(s.Merged) || s.Held != 0 {
+	if rx+uint64(s.Made) != tx+dropped+uint64(s.Merged+s.Delivered) || s.Held != 0 {
 		r.t.Errorf("%d packets received, %d made, %d sent, %d dropped, %d merged, %d held", rx, s.Made, tx, dropped, s.Merged, s.Held)
 	}
 	if frames := r.pool.Len() + r.queues[0].Held() + r.queues[1].Held(); frames != r.mem.Frames() {

@@ -31,7 +31,7 @@ While the router runs, these can change:
                           one that gets another SPI is received by for 2 s more
 
 Everything else takes a restart: ports, engine, workers, control, napi, checksum,
-ipsec.source, state, mss_clamp and fragment, and beginning with IPsec. A reload
+ipsec.source, state, interface, mss_clamp and fragment, and beginning with IPsec. A reload
 with such a change is refused as a whole.
 
 It exits with 0 when all was applied or nothing differs, with 2 when the file is

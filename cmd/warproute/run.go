@@ -164,12 +164,15 @@ func account(w io.Writer, snap *status.Snapshot) {
 	}
 	arrived += linux
 	fmt.Fprintf(w, "stopped: %d frames arrived: %d handed to Linux, %d lost before the router, %d received; of these %d transmitted, %d dropped\n",
-		arrived, linux, lost, rx, tx-uint64(snap.Stats.Made-snap.Stats.Merged), dropped)
+		arrived, linux, lost, rx, tx-uint64(snap.Stats.Made-snap.Stats.Merged-snap.Stats.Delivered), dropped)
 	if n := snap.Stats.Made; n > 0 {
-		fmt.Fprintf(w, "  and %d packets that the router made: ICMP errors and fragments\n", n)
+		fmt.Fprintf(w, "  and %d packets that the router made: ICMP errors, fragments, or packets of Linux's to tunnels\n", n)
 	}
 	if n := snap.Stats.Merged; n > 0 {
 		fmt.Fprintf(w, "  %d fragments of those transmitted became part of others\n", n)
+	}
+	if n := snap.Stats.Delivered; n > 0 {
+		fmt.Fprintf(w, "  %d of those transmitted were given to Linux, out of tunnels\n", n)
 	}
 	if n := snap.Stats.Pending; n > 0 {
 		fmt.Fprintf(w, "  %d of those transmitted were still in the ports' rings, and are lost\n", n)

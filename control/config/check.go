@@ -89,7 +89,7 @@ func (c *Config) checkPorts() (errs Errors) {
 		switch {
 		case name == "":
 			errs = append(errs, c.fault(key, fmt.Sprintf("ports[%d] has no interface", i), "add `interface: NAME`, a name that `ip link` shows"))
-		case len(name) > maxName || name == "." || name == ".." || strings.ContainsFunc(name, notInName):
+		case !isName(name):
 			errs = append(errs, c.fault(key, fmt.Sprintf("%q cannot be the name of an interface", name), "write one that `ip link` shows"))
 		case first[name] != "":
 			errs = append(errs, c.fault(key, fmt.Sprintf("interface %q is already a port%s", name, c.inLine(first[name])), "remove one of the two"))
@@ -99,6 +99,11 @@ func (c *Config) checkPorts() (errs Errors) {
 		errs = append(errs, checkChoice(c, fmt.Sprintf("ports[%d].mode", i), p.Mode, modes)...)
 	}
 	return errs
+}
+
+// isName reports whether an interface can have a name.
+func isName(s string) bool {
+	return s != "" && len(s) <= maxName && s != "." && s != ".." && !strings.ContainsFunc(s, notInName)
 }
 
 // notInName holds for what the kernel refuses in an interface name, and for

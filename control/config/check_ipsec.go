@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -22,6 +23,13 @@ func (c *Config) checkIPsec() (errs Errors) {
 	if !filepath.IsAbs(i.State) || strings.ContainsRune(i.State, 0) {
 		errs = append(errs, c.fault("ipsec.state", fmt.Sprintf("ipsec.state: %q is not the absolute path of a directory", i.State),
 			"write one such as /var/lib/warproute"))
+	}
+	switch isPort := func(p Port) bool { return p.Interface == i.Interface }; {
+	case i.Interface == "":
+	case !isName(i.Interface) || strings.Contains(i.Interface, "%"): // Linux would number it
+		errs = append(errs, c.fault("ipsec.interface", fmt.Sprintf("ipsec.interface: %q cannot be the name of an interface", i.Interface), "write one such as ipsec0"))
+	case slices.ContainsFunc(c.Ports, isPort):
+		errs = append(errs, c.fault("ipsec.interface", fmt.Sprintf("ipsec.interface: %q is a port", i.Interface), "write another name, such as ipsec0"))
 	}
 	if i.Source == SourceXFRM {
 		for key, n := range map[string]int{"ipsec.sas": len(i.SAs), "ipsec.policies": len(i.Policies)} {

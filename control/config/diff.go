@@ -57,6 +57,7 @@ func Diff(a, b *Config) []Change {
 	d.value("icmp.source_burst", a.ICMP.SourceBurst, b.ICMP.SourceBurst)
 	d.value("ipsec.source", a.IPsec.Source, b.IPsec.Source)
 	d.value("ipsec.state", a.IPsec.State, b.IPsec.State)
+	d.value("ipsec.interface", strconv.Quote(a.IPsec.Interface), strconv.Quote(b.IPsec.Interface))
 	d.value("ipsec.mss_clamp", a.IPsec.MSSClamp, b.IPsec.MSSClamp)
 	d.value("ipsec.fragment", a.IPsec.Fragment, b.IPsec.Fragment)
 	d.sas(a.IPsec.SAs, b.IPsec.SAs)

@@ -8,8 +8,10 @@ type IPsec struct {
 	State    string // directory of sequence numbers that are kept over restarts
 	MSSClamp bool   // lower the MSS that TCP connections announce to what fits through a tunnel
 	Fragment Fragment
-	SAs      []SA
-	Policies []Policy // the first that matches a packet decides
+	// Interface is the name of one that Linux itself reaches tunnels by; "" for none.
+	Interface string
+	SAs       []SA
+	Policies  []Policy // the first that matches a packet decides
 }
 
 // Zero overwrites the keys. They still compare as before.

@@ -113,6 +113,8 @@ func TestIPsecMistakes(t *testing.T) {
 		{"associations beside those of Linux", "  sas:\n", "  source: xfrm\n  sas:\n", "f:5:5: ipsec.sas: with source: xfrm they come from Linux; remove these, or write source: config\nf:21:5: ipsec.policies: with source: xfrm they come from Linux; remove these, or write source: config"},
 		{"relative directory", "  sas:\n", "  state: keys\n  sas:\n", `f:3:10: ipsec.state: "keys" is not the absolute path of a directory; write one such as /var/lib/warproute`},
 		{"fragments of another kind", "  sas:\n", "  fragment: never\n  sas:\n", `f:3:13: ipsec.fragment: there is no "never"; write before or after`},
+		{"an interface that is a port", "  sas:\n", "  interface: lan0\n  sas:\n", `f:3:14: ipsec.interface: "lan0" is a port; write another name, such as ipsec0`},
+		{"no name of an interface", "  sas:\n", "  interface: ipsec%d\n  sas:\n", `f:3:14: ipsec.interface: "ipsec%d" cannot be the name of an interface; write one such as ipsec0`},
 		{"text for a truth value", "  sas:\n", "  mss_clamp: 1360\n  sas:\n", "f:3:14: ipsec.mss_clamp must be true or false, not the number 1360; write one of the two"},
 
 		{"association without a name", "name: branch-out", "mode: tunnel", "f:4:7: ipsec.sas[0] has no name; add one, by which policies, logs and metrics call it"},

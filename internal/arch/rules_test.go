@@ -63,12 +63,13 @@ var imports = []struct {
 	{"control/doctor", []string{"afxdp", "umem", "internal/genl"}, "looks at the host before there is a router"},
 
 	{"internal/service", []string{
-		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "umem", "internal/affinity", "internal/hist", "internal/napi",
+		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "umem", "internal/affinity", "internal/hist", "internal/napi", "internal/tun",
 		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/sequences", "packet", "packet/filter", "packet/icmp",
 		"control/addresses", "control/capture", "control/config", "control/metrics", "control/mirror", "control/pathmtu", "control/socket", "control/status", "control/xfrm",
 	}, "puts the parts of a router together; below it, parts do not know each other"},
 
 	{"internal/sysfs", nil, "a leaf"},
+	{"internal/tun", nil, "a leaf"},
 	{"internal/race", nil, "a leaf, for tests"},
 	{"internal/genl", nil, "a leaf"},
 	{"internal/napi", []string{"internal/affinity", "internal/genl", "internal/sysfs"}, "where the kernel receives; knows no ports of ours"},

@@ -9,10 +9,16 @@ func espRules() []Rule {
 			Tests: []string{"dataplane/cpu.TestPacketsThatDoNotFitTheTunnel", "dataplane/cpu.TestAWayThatNothingFits", "internal/e2e.TestPathMTUOfATunnel"},
 		},
 		{
-			Key: "esp/path-mtu", Source: "RFC 4301 8.2.1, RFC 8201, peers", Status: Kept,
-			Says:  "What routers between the gateways say of ESP that did not fit lowers the size that inner sources are told, if it is credible",
-			Does:  "Of packets that an association has sent; no lower than a floor, and forgotten in time.",
-			Tests: []string{"internal/e2e.TestPathMTUBehindThePort", "ipsec/gateway.TestWhatRoutersSayIsJudged", "ipsec/gateway.TestPathsAreNarrowForAWhile", "control/pathmtu.TestErrorsThatQuoteESP"},
+			Key: "esp/path-mtu", Source: "RFC 4301 8.2, RFC 1191, RFC 8201", Status: Kept,
+			Says:  "What routers on a tunnel's path say of its size is learned where they quote what was sent, and forgotten after a while",
+			Does:  "Learned for all associations of the path, for 10 minutes, from errors that quote addresses, SPI and a used sequence number; not below 576 bytes, and 1280 of IPv6.",
+			Tests: []string{"ipsec/gateway.TestWhatRoutersSayIsJudged", "ipsec/gateway.TestPathsAreNarrowForAWhile", "dataplane/cpu.TestPathsNarrowerThanThePort", "control/pathmtu.TestErrorsThatQuoteESP", "internal/e2e.TestPathMTUBehindThePort"},
+		},
+		{
+			Key: "esp/least-mtu", Source: "RFC 8200 5, RFC 2473 7.1, RFC 4213 3.2.2", Status: Kept,
+			Says:  "IPv6 packets of up to 1280 bytes pass a tunnel whatever its path carries",
+			Does:  "Their ESP is fragmented, in IPv4 without DF.",
+			Tests: []string{"dataplane/cpu.TestWhatEveryWayMustCarryIsCutAsESP", "internal/e2e.TestPathMTUBehindThePort"},
 		},
 		{
 			Key: "esp/fragment-before", Source: "RFC 4301 7, peers", Status: Kept,
@@ -23,8 +29,8 @@ func espRules() []Rule {
 		{
 			Key: "esp/reassembly", Source: "RFC 4301 7, App. D, RFC 4303 3.4.1", Status: Kept,
 			Says:  "Fragments of ESP are put together before they are decrypted; one alone is not decrypted",
-			Does:  "The worker collects them, bounded, with overlaps refused.",
-			Tests: []string{"dataplane.TestFragmentsOfESPAreCollected", "ipsec.TestFragmentsAreNotDecapsulated", "packet/fragment.TestReassemblerKeepsTheRules", "packet/fragment.TestOverlapEndsADatagram", "packet/fragment.TestFloodsAreBounded", "internal/e2e.TestESPInUDPIsPutTogether"},
+			Does:  "The worker collects them, bounded, with overlaps refused; of ESP in UDP those that do not overtake the first, by which XDP knows the others.",
+			Tests: []string{"dataplane.TestFragmentsOfESPAreCollected", "afxdp.TestFragmentsFollowTheFirst", "internal/e2e.TestESPInUDPIsPutTogether", "ipsec.TestFragmentsAreNotDecapsulated", "packet/fragment.TestReassemblerKeepsTheRules", "packet/fragment.TestOverlapEndsADatagram", "packet/fragment.TestFloodsAreBounded"},
 		},
 		{
 			Key: "esp/mss", Source: "RFC 4459 3.2, RFC 6691, peers", Status: Kept,
@@ -55,6 +61,18 @@ func espRules() []Rule {
 			Says:  "Errors about protected traffic are protected as it is",
 			Does:  "An error takes the policy of the packet that it quotes.",
 			Tests: []string{"dataplane/cpu.TestErrorsAreProtectedAsWhatTheyQuote"},
+		},
+		{
+			Key: "esp/acquire", Source: "RFC 4301 4.4.1, RFC 2367 3.1.6", Status: Kept,
+			Says:  "A packet that is to be protected and finds no association has the key daemon make one",
+			Does:  "With `source: xfrm`, by Linux's ACQUIRE, at most once in 3 s a policy's bundle. The packet is dropped.",
+			Tests: []string{"ipsec/gateway.TestMissingAssociationsAreToldOnce"},
+		},
+		{
+			Key: "esp/host", Source: "RFC 4301 4.4.1, peers", Status: Kept,
+			Says:  "The gateway itself is reached through tunnels, and its own packets are protected",
+			Does:  "By an interface of Linux's (`ipsec.interface`), if Linux has routes by it; else what arrives is dropped, and what Linux sends passes the gateway by.",
+			Tests: []string{"dataplane.TestPacketsOfTheHost", "dataplane.TestTheHostIsToldOfSizes", "internal/e2e.TestTheGatewayItselfIsReachedThroughTunnels"},
 		},
 		{
 			Key: "esp/closed", Source: "RFC 4301 4.4.1, peers", Status: Kept,

@@ -25,8 +25,8 @@ import (
 //	10.1.0.2      192.0.2.1  192.0.2.2   198.51.100.2  198.51.100.1      10.2.0.2
 //	fd01::2    2001:db8:1::1 ::2               ::2   2001:db8:2::1        fd02::2
 type narrowPath struct {
-	client, middle, gatewayB, server *lab.Namespace
-	a, b                             *router
+	client, gatewayA, middle, gatewayB, server *lab.Namespace
+	a, b                                       *router
 }
 
 const (
@@ -56,7 +56,7 @@ func newNarrowPath(t *testing.T, association, ipsec string) *narrowPath {
 	}
 	n := &narrowPath{client: namespace("client"), middle: namespace("middle"), server: namespace("server")}
 	a, b := namespace("a"), namespace("b")
-	n.gatewayB = b
+	n.gatewayA, n.gatewayB = a, b
 	for _, v := range []struct {
 		from, to *lab.Namespace
 		ends     [2]string

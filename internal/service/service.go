@@ -34,6 +34,7 @@ import (
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
 	"github.com/warproute/warproute/internal/napi"
+	"github.com/warproute/warproute/internal/tun"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -58,6 +59,7 @@ type Service struct {
 	ipsec     *protection  // nil: nothing is protected
 	xfrm      *xfrm.Mirror // nil: the configuration says what to protect
 	paths     *pathmtu.Watcher
+	tun       *tun.Device // nil: Linux reaches no tunnels
 	addresses *addresses.Watcher
 	mirror    *mirror.Mirror
 	router    *dataplane.Router
@@ -119,6 +121,9 @@ func (s *Service) start(build metrics.Build) (err error) {
 		return err
 	}
 	if err := s.startMirror(); err != nil {
+		return err
+	}
+	if err := s.openInterface(); err != nil {
 		return err
 	}
 	if err := s.followXFRM(len(workers)); err != nil {
@@ -272,6 +277,9 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 		MaxPackets: s.cfg.Batch.MaxPackets, MaxDelay: s.cfg.Batch.MaxDelay, Spin: s.cfg.BusyPoll,
 		Unresolved: s.mirror.Resolve, Limits: errorLimits(s.cfg.ICMP),
 	}
+	if s.tun != nil {
+		cfg.Local = s.tun
+	}
 	for i, m := range workers {
 		slab, err := batch.NewSlab(s.chunks, s.room)
 		if err != nil {
@@ -387,6 +395,11 @@ func (s *Service) Stop() *status.Snapshot {
 	if s.router != nil {
 		s.router.Stop()
 		last = s.Snapshot()
+	}
+	if s.tun != nil { // before the mirror, which it asks
+		if err := s.tun.Close(); err != nil {
+			s.log.Error("close the interface of tunnels", "error", err)
+		}
 	}
 	if s.addresses != nil {
 		s.addresses.Close()

@@ -1,0 +1,119 @@
+package dataplane_test
+
+import (
+	"bytes"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/packet"
+)
+
+// host is the other side of a Local.
+type host struct {
+	mu        sync.Mutex
+	sends     [][]byte
+	delivered [][]byte
+	full      bool
+}
+
+func (h *host) Deliver(p []byte) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.full {
+		h.delivered = append(h.delivered, bytes.Clone(p))
+	}
+	return !h.full
+}
+
+func (h *host) Take(dst []byte) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.sends) == 0 {
+		return 0
+	}
+	n := copy(dst, h.sends[0])
+	h.sends = h.sends[1:]
+	return n
+}
+
+func (h *host) FD() int { return -1 }
+
+// startWithHost starts the router as one that is 10.2.0.1, with a host whose way to
+// 10.3.0.0/16 is by no port.
+func (r *rig) startWithHost(h *host) {
+	r.t.Helper()
+	for s, kind := range map[string]fib.Kind{"10.2.0.1/32": fib.KindLocal, "10.3.0.0/16": fib.KindNoPort} {
+		hop, err := r.fib.NewNextHop(kind)
+		if err == nil {
+			err = r.fib.IPv4.Insert(netip.MustParsePrefix(s), hop)
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.config.Local = h
+	r.startWithWayBack()
+}
+
+// The host is given what is for it if it answers by no port; what it sends is forwarded as
+// it is, and counts as made.
+func TestPacketsOfTheHost(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		r, h := newRig(t, 64), &host{full: full}
+		byTunnel := testutil.UDP4("10.3.0.9", "10.2.0.1", 1, 2, make([]byte, 100)...)
+		byPort := testutil.UDP4("192.0.2.1", "10.2.0.1", 1, 2, make([]byte, 100)...)
+		sent := testutil.UDP4("10.2.0.1", "10.1.0.9", 1, 2, make([]byte, 100)...)
+		h.sends = [][]byte{sent[packet.EthernetLen:], {0x45}, sent[packet.EthernetLen:]}
+		r.queues[0].Play([][]byte{byTunnel, byPort}, 2)
+		r.startWithHost(h)
+		r.wait("what the host sent", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 2 })
+		s := r.stop()
+		want := uint64(1)
+		if full {
+			want = 2
+		}
+		if s.Ports[0].Drops[batch.LocalDelivery] != want || s.Delivered != int64(2-want) || s.Made != 2 {
+			t.Errorf("full %v: %d dropped, %d delivered, %d made", full, s.Ports[0].Drops[batch.LocalDelivery], s.Delivered, s.Made)
+		}
+		if !full && (len(h.delivered) != 1 || !bytes.Equal(h.delivered[0], byTunnel[packet.EthernetLen:])) {
+			t.Errorf("delivered: % x", h.delivered)
+		}
+		if got := r.out[1][0][packet.EthernetLen:]; !bytes.Equal(got, sent[packet.EthernetLen:]) {
+			t.Errorf("forwarded:\n% x, want\n% x", got, sent[packet.EthernetLen:])
+		}
+	}
+}
+
+// What the host sent and is too large is told to it, as if its destination said so.
+func TestTheHostIsToldOfSizes(t *testing.T) {
+	r, h := newRig(t, 64), &host{}
+	large := testutil.Edit(testutil.UDP4("10.2.0.1", "10.3.0.9", 1, 2, make([]byte, 1472)...), 6, 0x40)
+	h.sends = [][]byte{large[packet.EthernetLen:]}
+	r.config.Workers[0].Engine = &narrower{r.engine}
+	r.startWithHost(h)
+	r.wait("the error", func(*dataplane.Stats) bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.delivered) == 1 })
+	if s := r.stop(); s.Made != 0 || s.Delivered != 0 {
+		t.Errorf("%d made, %d delivered, want none that was received", s.Made, s.Delivered)
+	}
+	p := h.delivered[0]
+	if !bytes.Equal(p[12:20], []byte{10, 3, 0, 9, 10, 2, 0, 1}) || p[20] != 3 || p[21] != 4 || p[26] != 5 || p[27] != 20 {
+		t.Errorf("the host is told % x", p)
+	}
+}
+
+// narrower is an engine to which nothing above 1300 bytes fits.
+type narrower struct{ dataplane.Engine }
+
+func (n *narrower) Submit(c *batch.Chunk) {
+	n.Engine.Submit(c)
+	for i := range c.Out[:c.N] {
+		if c.In[i].Len > 1300 {
+			c.Out[i] = batch.Result{Verdict: batch.Drop(batch.MTUExceeded), Len: 1300}
+		}
+	}
+}
