@@ -192,13 +192,13 @@ func (w *worker) complete() bool {
 		}
 		w.sort(c)
 		w.transmit()
+		w.stats.held.Store(int64(w.hold.n)) // first, so that who sees the drops sees what is left
 		w.drops.flush(w.counters)
 		c.Sent = batch.Clock()
 		if w.tapped != nil {
 			w.tapDone(c)
 		}
 		w.stats.record(c)
-		w.stats.held.Store(int64(w.hold.n))
 		w.free = append(w.free, c)
 		if i+1 < done {
 			w.reclaim() // a transmit ring may not hold several chunks
