@@ -16,8 +16,8 @@ import (
 //
 // The hold is small and each destination's share of it smaller, so that a scan
 // of an empty network can neither use up the frames nor keep out other packets
-// for long. A packet that arrives just when its neighbour answers can overtake
-// one that waits; nothing else can.
+// for long. A packet that arrives, or is tried again, just when its neighbour answers can
+// overtake one that waits; nothing else can.
 //
 // ESP for this host waits there too, as long as earlyFor, if nobody knows its security
 // association: a peer may use one as soon as the key daemon has answered, which can be
