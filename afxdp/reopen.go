@@ -109,12 +109,15 @@ func (r *reopening) openAlone(s *socket, ifindex, queue int) error {
 	return nil
 }
 
-// renew changes to the socket of an interface that has taken the place of the queue's.
+// renew changes to the socket of an interface that has taken the place of the queue's, if
+// nobody holds the Set: a worker waits for none, and has all ports to serve.
 // The frames in the rings of the old one come back to the pool: nobody receives into
 // them or sends them. One that the kernel could not deliver, and kept for the next packet,
 // does not, nor do those that a zero-copy driver had set aside.
 func (q *Queue) renew(s *socket) {
-	q.mu.Lock() // Stats reads the rings
+	if !q.mu.TryLock() { // Stats reads the rings, or another port is being opened again, which takes long
+		return
+	}
 	defer q.mu.Unlock()
 	q.complete()
 	for q.rx.available(1) > 0 {

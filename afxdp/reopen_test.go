@@ -3,7 +3,9 @@ package afxdp
 import (
 	"bytes"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -187,5 +189,23 @@ func TestReopenWithJumboFrames(t *testing.T) {
 		if back := wire.receive(); !bytes.Equal(back, want) {
 			t.Errorf("round %d: %d bytes came out, or others", round, len(back))
 		}
+	}
+}
+
+// A worker does not wait for whoever opens another port again: it takes up new sockets later.
+func TestWorkersDoNotWaitForAReopening(t *testing.T) {
+	q := &Queue{mu: &sync.Mutex{}, pool: &umem.Pool{}}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.next.Store(&socket{})
+	done := make(chan struct{})
+	go func() { q.Refill(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		t.Fatal("it waits")
+	}
+	if q.next.Load() == nil {
+		t.Error("the new socket was taken up")
 	}
 }
