@@ -54,9 +54,11 @@ func (w *worker) takeLocal(now time.Duration) {
 	}
 }
 
-// deliver gives a packet to the host, if that would not answer by a port: in clear.
+// deliver gives a packet to the host, if that would not answer by a port: in clear. What
+// may be a part of ESP is no packet yet: unless it came out of a tunnel, no policy was asked.
 func (w *worker) deliver(f batch.Frame, p []byte) bool {
-	if w.local == nil || !w.offPorts(p) || !w.local.Deliver(p) {
+	part := f.Port&batch.Cleared == 0 && isESPFragment(p)
+	if w.local == nil || part || !w.offPorts(p) || !w.local.Deliver(p) {
 		return false
 	}
 	if f.Port&batch.Own != 0 {

@@ -117,3 +117,28 @@ func (n *narrower) Submit(c *batch.Chunk) {
 		}
 	}
 }
+
+// marked is an engine that marks every packet as IPsec does one that meets no policy before
+// it is whole.
+type marked struct{ dataplane.Engine }
+
+func (m *marked) Submit(c *batch.Chunk) {
+	m.Engine.Submit(c)
+	for i := range c.In[:c.N] {
+		c.In[i].Port |= batch.Secured
+	}
+}
+
+// A fragment that may be of ESP, and met no policy yet, is not for the host, whoever it says
+// that it is from.
+func TestFragmentsThatMetNoPolicyAreNotDelivered(t *testing.T) {
+	r, h := newRig(t, 64), &host{}
+	fragment := testutil.Edit(testutil.UDP4("10.3.0.9", "10.2.0.1", 1, 4500, make([]byte, 96)...), 6, 0x20)
+	r.config.Workers[0].Engine = &marked{r.engine}
+	r.queues[0].Play([][]byte{fragment}, 1)
+	r.startWithHost(h)
+	r.wait("the fragment", func(s *dataplane.Stats) bool { return s.Merged+s.Delivered == 1 })
+	if s := r.stop(); s.Delivered != 0 {
+		t.Errorf("delivered: % x", h.delivered)
+	}
+}
