@@ -140,12 +140,14 @@ func (w *worker) frame(size int) (f batch.Frame, room []byte) {
 }
 
 // own queues a packet of n bytes that this router made, in a frame of its own. Being
-// forwarded takes a hop from it, which is added here.
+// forwarded takes a hop from it, which is added here, unless it has as many as there can be.
 func (w *worker) own(f batch.Frame, n int) {
+	const most = 255
 	p := w.mem[f.Addr+packet.EthernetLen:]
-	if p[0]>>4 == 4 {
+	switch {
+	case p[0]>>4 == 4 && p[8] < most:
 		(*packet.IPv4)(p).IncrementTTL()
-	} else {
+	case p[0]>>4 == 6 && p[7] < most:
 		p[7]++
 	}
 	w.queue(f, n)

@@ -142,3 +142,18 @@ func TestFragmentsThatMetNoPolicyAreNotDelivered(t *testing.T) {
 		t.Errorf("delivered: % x", h.delivered)
 	}
 }
+
+// What the host sends with the highest number of hops leaves, too.
+func TestTheHostMaySendWithAllHops(t *testing.T) {
+	r, h := newRig(t, 64), &host{}
+	four := testutil.Edit(testutil.UDP4("10.2.0.1", "10.1.0.9", 1, 2, make([]byte, 100)...), 8, 255)
+	six := testutil.UDP6("fd02::1", "fd01::9", 1, 2, make([]byte, 100)...)
+	six[packet.EthernetLen+7] = 255
+	h.sends = [][]byte{four[packet.EthernetLen:], six[packet.EthernetLen:]}
+	r.startWithHost(h)
+	r.wait("both", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 2 })
+	r.stop()
+	if four, six := r.out[1][0][packet.EthernetLen:], r.out[1][1][packet.EthernetLen:]; four[8] != 254 || six[7] != 254 {
+		t.Errorf("with %d and %d hops", four[8], six[7])
+	}
+}
