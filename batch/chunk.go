@@ -25,7 +25,8 @@ const (
 	// Own: the router made the packet, because of one that it received there.
 	Own = 1 << 14
 	// Cleared: as Secured, and the packet may leave in clear. While it waits, policies may
-	// come that protect it, so it meets those of leaving again before it goes.
+	// come that protect it, so it meets those of leaving again before it goes. Without
+	// Secured, it has met those of entering alone.
 	Cleared = 1 << 13
 )
 

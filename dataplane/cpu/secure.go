@@ -357,6 +357,7 @@ func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
 	case fits < minMTUIPv4:
 		return batch.XfrmOutError
 	default:
+		f.Port |= batch.Cleared // fragments of it have entered, and are still to be protected
 		list.mtu = fits
 		return batch.MTUExceeded
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/internal/testutil"
 	esp "github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/ipsec/policy"
 	"github.com/warproute/warproute/packet"
 )
 
@@ -216,5 +218,43 @@ func TestWhatEveryWayMustCarryIsCutAsESP(t *testing.T) {
 		if r := w.submit(1, frame)[0]; r != (batch.Result{Len: minMTUIPv6, Verdict: batch.Drop(batch.MTUExceeded)}) {
 			t.Errorf("outer IPv6 %v, a byte more: %+v", outer6, r)
 		}
+	}
+}
+
+// A packet that came out of one tunnel and is too large for the next is cut, and its
+// fragments have come as the inbound policies demand, though they say so of themselves only
+// by their mark.
+func TestWhatIsCutBetweenTunnelsHasEntered(t *testing.T) {
+	a, _, _ := secured(t, config(esp.Out, false))
+	r := a.submit(0, testutil.UDP4("192.0.2.1", "10.1.0.9", 1, 2, make([]byte, 1400)...))[0]
+	wire := bytes.Clone(a.bytes(r))
+	copy(wire[:6], mac1)
+	b, g, in := secured(t, config(esp.In, false))
+	c := config(esp.Out, false)
+	c.Bundle, c.Dst = g.Bundle("next"), netip.MustParseAddr("10.1.9.8")
+	out, err := esp.NewSA(c, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Add(out); err != nil {
+		t.Fatal(err)
+	}
+	protect := policy.Policy{Src: prefix("192.0.2.0/24"), Dst: prefix("10.1.0.0/16"), Action: policy.Protect}
+	arrives, leaves := protect, protect
+	arrives.Target, leaves.Target = in.Bundle(), out.Bundle()
+	if err := g.SetRules([]gateway.Rule{{Direction: esp.In, Policy: arrives}, {Direction: esp.Out, Policy: leaves}}); err != nil {
+		t.Fatal(err)
+	}
+	out.SetPathMTU(1400)
+	if r := b.submit(2, wire)[0]; r.Verdict != batch.Drop(batch.MTUExceeded) || r.Len == 0 {
+		t.Fatalf("%+v", r)
+	}
+	mark := b.chunk.In[0].Port // which the fragments have, too
+	fragment := testutil.Edit(testutil.UDP4("192.0.2.1", "10.1.0.9", 1, 2, make([]byte, 800)...), 6, 0x20)
+	if r := b.submit(mark, fragment)[0]; r.Verdict != batch.Forward(1) || out.Sequence() != 1 {
+		t.Errorf("a fragment: %v, %d packets sealed", r.Verdict, out.Sequence())
+	}
+	if r := b.submit(2, fragment)[0]; r.Verdict != batch.Drop(batch.XfrmInTmplMismatch) {
+		t.Errorf("a fragment that came in clear: %v", r.Verdict)
 	}
 }
