@@ -89,6 +89,9 @@ func (m *Memory) Frames() int { return m.large / FrameSize }
 // Large is the number of large frames.
 func (m *Memory) Large() int { return (len(m.bytes) - m.large) / LargeSize }
 
+// LargeFrom is where in the mapping they begin.
+func (m *Memory) LargeFrom() int { return m.large }
+
 // Huge says whether the mapping is on huge pages.
 func (m *Memory) Huge() bool { return m.huge }
 

@@ -25,6 +25,7 @@ type Engine struct {
 	fib    *fib.FIB
 	words  fib.Words
 	mem    []byte
+	large  int    // where in mem large frames begin
 	repair []bool // by ingress port: senders may leave L4 checksums unfinished
 	ipsec  *ipsec // nil: nothing is protected
 
@@ -48,8 +49,11 @@ type Engine struct {
 // New returns an engine over the frames in mem. repair tells, by port, whether
 // L4 checksums of frames received there may be unfinished.
 func New(f *fib.FIB, mem []byte, repair []bool) *Engine {
-	return &Engine{fib: f, words: f.Words(), mem: mem, repair: repair}
+	return &Engine{fib: f, words: f.Words(), mem: mem, large: len(mem), repair: repair}
 }
+
+// LargeFrom tells the engine where in memory large frames begin, if there are any.
+func (e *Engine) LargeFrom(at int) { e.large = at }
 
 // Name is "cpu".
 func (e *Engine) Name() string { return "cpu" }

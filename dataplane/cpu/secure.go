@@ -181,7 +181,7 @@ func (e *Engine) arrive(f *batch.Frame, i int, by *esp.SA, t *Task) (listed bool
 				if depth == maxNested {
 					return false, batch.XfrmInHdrError
 				}
-				if depth == 0 && t.fits(f, s) {
+				if depth == 0 && e.fits(t, f, s) {
 					return false, reasonOf(e.find(f, s, t))
 				}
 				if err := e.decapsulate(f, s); err != esp.OK {
@@ -284,15 +284,14 @@ func (e *Engine) hop(dst netip.Addr) fib.NextHop {
 // is, L2 padding included.
 func (e *Engine) room(f batch.Frame) (buf []byte, at, n int) {
 	start, size := f.Addr&^(umem.FrameSize-1), uint32(umem.FrameSize)
-	if beyond(f) {
+	if e.isLarge(f) {
 		size = umem.LargeSize
 	}
 	return e.mem[start : start+size], int(f.Addr-start) + packet.EthernetLen, int(f.Len) - packet.EthernetLen
 }
 
-// beyond reports whether a packet reaches beyond a frame of the usual size: it begins in the
-// first part of a large one.
-func beyond(f batch.Frame) bool { return f.Addr%umem.FrameSize+uint32(f.Len) > umem.FrameSize }
+// isLarge reports whether a packet lies in a large frame. It begins in the first part of it.
+func (e *Engine) isLarge(f batch.Frame) bool { return int(f.Addr) >= e.large }
 
 // moved has a frame be the packet that now lies in its memory.
 func (e *Engine) moved(f *batch.Frame, at, n int) {
@@ -380,7 +379,7 @@ func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
 	if e.ipsec.gateway.ClampMSS {
 		clamp(p[:size], &list.l4[j], fits)
 	}
-	if size <= fits && t.fits(f, s) {
+	if size <= fits && e.fits(t, f, s) {
 		return reasonOf(e.prepare(f, size, s, t))
 	}
 	buf, at, _ := e.room(*f)

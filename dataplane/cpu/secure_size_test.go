@@ -14,6 +14,7 @@ import (
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/ipsec/policy"
 	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
 )
 
 // What is too large for the tunnel is dropped, untouched, with the size that fits.
@@ -256,5 +257,21 @@ func TestWhatIsCutBetweenTunnelsHasEntered(t *testing.T) {
 	}
 	if r := b.submit(2, fragment)[0]; r.Verdict != batch.Drop(batch.XfrmInTmplMismatch) {
 		t.Errorf("a fragment that came in clear: %v", r.Verdict)
+	}
+}
+
+// What came out of a tunnel in a large frame, and is short by now, has room there for the
+// next tunnel.
+func TestAShortPacketInALargeFrameHasRoom(t *testing.T) {
+	const from = 512 * umem.FrameSize // half of the world's memory is of large frames
+	frame := testutil.UDP4("192.0.2.1", "10.1.0.9", 1, 2, make([]byte, 1400)...)
+	w, _, _ := secured(t, config(esp.Out, false))
+	w.engine.LargeFrom(from)
+	addr := uint32(from + umem.FrameSize - len(frame)) // it ends where a frame of the usual size does
+	copy(w.mem.Bytes()[addr:], frame)
+	w.chunk.In[0], w.chunk.Out[0], w.chunk.N = batch.Frame{Addr: addr, Len: uint16(len(frame)), Port: 1}, batch.Result{}, 1
+	w.engine.Submit(w.chunk)
+	if r := w.chunk.Out[0]; r.Verdict != batch.Forward(1) || r.Addr/umem.LargeSize != from/umem.LargeSize {
+		t.Errorf("%+v", r)
 	}
 }

@@ -433,7 +433,7 @@ func TestFragmentsOfESPMeetNoPolicy(t *testing.T) {
 
 // What a packet may grow into is its own frame's memory, of a large frame all of it.
 func TestRoomIsThatOfTheFrame(t *testing.T) {
-	e := &Engine{mem: make([]byte, 4*umem.LargeSize)}
+	e := &Engine{mem: make([]byte, 4*umem.LargeSize), large: umem.LargeSize}
 	for _, c := range []struct {
 		name       string
 		start      uint32
@@ -444,6 +444,7 @@ func TestRoomIsThatOfTheFrame(t *testing.T) {
 		{"one that grew in front", 3 * umem.FrameSize, 100, umem.FrameSize - 100, umem.FrameSize},
 		{"the shortest that is put together", 2 * umem.LargeSize, umem.DataOffset, umem.MaxFrameLen + 1, umem.LargeSize},
 		{"jumbo that grew in front", 2 * umem.LargeSize, 100, 9014 + 158, umem.LargeSize},
+		{"a short one in a large frame", umem.LargeSize, umem.DataOffset, 60, umem.LargeSize},
 	} {
 		buf, at, n := e.room(batch.Frame{Addr: c.start + c.at, Len: uint16(c.length)})
 		if len(buf) != c.want || &buf[0] != &e.mem[c.start] || at != int(c.at)+14 || n != int(c.length)-14 {

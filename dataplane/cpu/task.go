@@ -60,9 +60,9 @@ func (e *Engine) Begin(in []batch.Frame, out []batch.Result, tasks []Task, keys 
 }
 
 // fits tells whether a device can have a packet of an association as a task.
-func (t *Task) fits(f *batch.Frame, s *esp.SA) bool {
+func (e *Engine) fits(t *Task, f *batch.Frame, s *esp.SA) bool {
 	const aligned = 2 // IP headers and ESP are at multiples of 4 then
-	return t != nil && f.Addr%4 == aligned && s.Number() < t.keys && !beyond(*f)
+	return t != nil && f.Addr%4 == aligned && s.Number() < t.keys && !e.isLarge(*f)
 }
 
 // prepare makes a packet of size bytes a task to seal.

@@ -11,6 +11,7 @@ import (
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/dataplane/gpu"
+	"github.com/warproute/warproute/umem"
 )
 
 // openEngine opens what the workers' engines need, by the configuration. It runs
@@ -53,15 +54,16 @@ func (s *Service) openEngine() error {
 }
 
 // newEngine returns the engine of a worker.
-func (s *Service) newEngine(worker int, mem []byte, repair []bool) (dataplane.Engine, error) {
-	e := cpu.New(s.fib, mem, repair)
+func (s *Service) newEngine(worker int, mem *umem.Memory, repair []bool) (dataplane.Engine, error) {
+	e := cpu.New(s.fib, mem.Bytes(), repair)
+	e.LargeFrom(mem.LargeFrom())
 	if s.ipsec != nil {
 		e.Secure(s.ipsec.gateway, worker)
 	}
 	if s.devices == nil {
 		return e, nil
 	}
-	return s.devices.NewEngine(mem, s.chunks, s.room, e)
+	return s.devices.NewEngine(mem.Bytes(), s.chunks, s.room, e)
 }
 
 // engineState is the engine as of now.

@@ -286,7 +286,7 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 			return err
 		}
 		s.closers = append(s.closers, slab.Close)
-		engine, err := s.newEngine(i, m.Memory.Bytes(), repair)
+		engine, err := s.newEngine(i, m.Memory, repair)
 		if err != nil {
 			return fmt.Errorf("start engine %s for worker %d: %w", s.engine.Name, i, err)
 		}
