@@ -88,7 +88,12 @@ type value struct {
 	n    uint32 // the constant; where the bytes are, beside a
 	size int    // of a load, in bytes: 1, 2 or 4
 	a, b *value
+
+	closed bool // parentheses were around it
 }
+
+// joins reports whether the value is what an operator makes of two.
+func (v *value) joins() bool { return v.b != nil }
 
 type kind string
 

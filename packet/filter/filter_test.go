@@ -144,6 +144,13 @@ portrange 50-90
 tcp portrange 22-60
 portrange 90-50
 port domain
+port http
+port https
+tcp port http
+port 065
+portrange 065
+portrange 010-0120
+port 0x35
 proto 50
 proto \tcp
 ip proto 6
@@ -209,6 +216,9 @@ len - 14 > 40 and ip
 ip[ip[8]] = 69
 ((((tcp))))
 10 > len
+(len % 7) * 2 = 12
+(len & 3) ^ 4 = 6
+len % 7 = 3
 arp[6:2] = 0`, "\n")
 
 // What we take means what it means to libpcap.
@@ -273,6 +283,11 @@ func TestFiltersThatAreRefused(t *testing.T) {
 		"tcp host 10.0.0.1":         `10.0.0.1 is not for "tcp"`,
 		"ip port 80":                `"ip" has no ports`,
 		"port 70000":                `"70000" is not a port`,
+		"udp port http":             `"http" is not a port of udp`,
+		"port 0x10000":              `"0x10000" is not a port`,
+		"len % 7 * 2 = 12":          "in parentheses only",
+		"1 = len & 3 ^ 4":           "in parentheses only",
+		"len ^ 3 ^ 4 = 1":           "in parentheses only",
 		"tcp and":                   "column 8: it ends",
 		"(tcp":                      `column 5: it ends where ")" should be`,
 		"tcp)":                      `column 4: ")"`,

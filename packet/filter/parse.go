@@ -153,7 +153,8 @@ func (p *parser) relation(depth int) (*node, error) {
 	return all(append(needs, &node{op: op, l: l, r: r})...), nil
 }
 
-// precedence are the operators of arithmetic, the weakest first.
+// precedence are the operators of arithmetic, the weakest first. How libpcap binds % and ^
+// beside others is an accident of its grammar, so there we want parentheses.
 var precedence = [][]string{{"|"}, {"^"}, {"&"}, {"<<", ">>"}, {"+", "-"}, {"*", "/", "%"}}
 
 // arithmetic reads a number, and adds to needs what must hold of a frame that has it.
@@ -173,10 +174,23 @@ func (p *parser) arithmetic(level, depth int, needs *[]*node) (*value, error) {
 		var b *value
 		if b, err = p.arithmetic(level+1, depth, needs); err == nil {
 			v = &value{op: kind(op), a: v, b: b}
+			err = p.ambiguous(v)
 		}
 	}
 	return nil, err
 }
+
+// ambiguous refuses % and ^ beside other operators.
+func (p *parser) ambiguous(v *value) error {
+	for _, x := range []*value{v.a, v.b} {
+		if x.joins() && !x.closed && (odd(v.op) || odd(x.op)) {
+			return fmt.Errorf("%w: column %d: %% and ^ go with other operators in parentheses only, as in (len %% 4) + 1", errRelation, p.tokens[p.at-1].at+1)
+		}
+	}
+	return nil
+}
+
+func odd(op kind) bool { return op == "%" || op == "^" }
 
 // operand reads what arithmetic joins.
 func (p *parser) operand(depth int, needs *[]*node) (*value, error) {
@@ -184,6 +198,9 @@ func (p *parser) operand(depth int, needs *[]*node) (*value, error) {
 		v, err := p.arithmetic(0, depth+1, needs)
 		if err == nil && !p.take(")") {
 			err = p.unexpected(`")"`)
+		}
+		if err == nil {
+			v.closed = true
 		}
 		return v, err
 	}

@@ -304,19 +304,16 @@ func portValue(q qualifiers, text string) (*node, error) {
 	default:
 		return nil, fmt.Errorf("%q has no ports", q.proto)
 	}
-	first, last := text, text
-	if q.kind == "portrange" {
-		if a, b, is := strings.Cut(text, "-"); is {
-			first, last = a, b
+	from, to, named, err := ports(q, text)
+	if err != nil {
+		return nil, err
+	}
+	if len(named) == 1 { // what has a name in one protocol is no port of another
+		if q.proto == "" {
+			of = named
+		} else if of[0] != named[0] {
+			return nil, fmt.Errorf("%q is not a port of %s; write its number", text, q.proto)
 		}
-	}
-	from, err := portNumber(first)
-	if err != nil {
-		return nil, err
-	}
-	to, err := portNumber(last)
-	if err != nil {
-		return nil, err
 	}
 	if from > to {
 		from, to = to, from
@@ -338,14 +335,41 @@ func portValue(q qualifiers, text string) (*node, error) {
 	), nil
 }
 
+// ports reads a port or a range of them, and of one that was named the protocols that have
+// the name.
+func ports(q qualifiers, text string) (from, to uint32, named []uint32, err error) {
+	a, b, two := strings.Cut(text, "-")
+	if q.kind != "portrange" || !two {
+		if n, err := strconv.ParseUint(text, 0, 16); err == nil { // a leading 0 is of an octal number, as in libpcap
+			return uint32(n), uint32(n), nil, nil
+		}
+		from, named, err = portNamed(text)
+		return from, from, named, err
+	}
+	if from, err = portNumber(a); err == nil {
+		to, err = portNumber(b)
+	}
+	return from, to, nil, err
+}
+
+// portNumber reads an end of a range.
 func portNumber(text string) (uint32, error) {
 	if n, err := strconv.ParseUint(text, 10, 16); err == nil {
 		return uint32(n), nil
 	}
+	n, _, err := portNamed(text)
+	return n, err
+}
+
+// portNamed looks a port up by its name. As with libpcap, TCP's comes first.
+func portNamed(text string) (port uint32, of []uint32, err error) {
 	for _, network := range []string{"tcp", "udp"} {
-		if n, err := net.LookupPort(network, text); err == nil && text != "" {
-			return uint32(n), nil
+		if n, err := net.LookupPort(network, text); err == nil && text != "" && (of == nil || port == uint32(n)) {
+			port, of = uint32(n), append(of, numbers[network])
 		}
 	}
-	return 0, fmt.Errorf("%q is not a port", text)
+	if of == nil || text[0] >= '0' && text[0] <= '9' {
+		return 0, nil, fmt.Errorf("%q is not a port", text)
+	}
+	return port, of, nil
 }
