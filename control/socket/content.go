@@ -71,7 +71,9 @@ func Open(ctx context.Context, socketPath, path string) (*Body, error) {
 		cancel()
 		return nil, err
 	}
+	waiting := context.AfterFunc(ctx, cancel) // a router that does not even begin to answer is given up at once
 	resp, err := transport.RoundTrip(req)
+	waiting()
 	if err != nil {
 		cancel()
 		return nil, dialError(socketPath, err)

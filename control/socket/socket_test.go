@@ -181,3 +181,28 @@ func TestCloseDoesNotWaitForSlowClients(t *testing.T) {
 	close(release)
 	<-answered
 }
+
+// Whoever waits for a router that hangs can still give up.
+func TestOpenEndsWithItsContext(t *testing.T) {
+	p := path(t)
+	l, err := net.Listen("unix", p) // takes connections, and answers nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Open(ctx, p, "/top")
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended by %v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it goes on waiting")
+	}
+}
