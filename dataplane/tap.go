@@ -76,7 +76,7 @@ type taps struct {
 // Tap starts to copy packets. It may be called at any time, and so may all that a tap
 // does.
 func (r *Router) Tap(cfg TapConfig) *Tap {
-	cfg.Snap, cfg.Room = min(cfg.Snap, umem.MaxFrameLen), max(cfg.Room, 1)
+	cfg.Snap, cfg.Room = min(cfg.Snap, umem.MaxLargeLen), max(cfg.Room, 1)
 	t := &Tap{TapConfig: cfg}
 	for i := range r.workers {
 		t.rings = append(t.rings, newTapRing(t, i, r.ports))

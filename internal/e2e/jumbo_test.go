@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warproute/warproute/control/socket"
+	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/lab"
 )
 
@@ -75,6 +78,33 @@ func TestJumboFrames(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Captures have all of their bytes, and traces tell of their way.
+func TestJumboFramesAreSeenWhole(t *testing.T) {
+	c := newChain(t, lab.VethOptions{MTU: 9000})
+	r := c.startMode("native")[0]
+	seen := r.capture("--rx", "--tx", "greater", "9000")
+	traces, err := socket.Open(t.Context(), r.socket, "/trace?count=1&filter=icmp+and+greater+9000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer traces.Close()
+	time.Sleep(60 * time.Millisecond) // a worker that sleeps looks for taps when it wakes
+	c.pings(t, "9000 bytes", "10.2.0.2", 8972, "-M", "do")
+	var told status.Trace
+	if err := json.NewDecoder(traces).Decode(&told); err != nil || !strings.HasPrefix(told.Packet, "ICMP type ") || told.Bytes != 9014 || !told.Destination.IsValid() {
+		t.Errorf("%v: %+v", err, told)
+	}
+	all, _ := seen.end(t)
+	if len(all) < 6 {
+		t.Errorf("%d frames captured", len(all))
+	}
+	for _, p := range all {
+		if len(p.data) != 9014 || p.length != 9014 {
+			t.Errorf("%d of %d bytes captured, want 9014", len(p.data), p.length)
+		}
 	}
 }
 

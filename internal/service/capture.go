@@ -13,15 +13,17 @@ import (
 	"github.com/warproute/warproute/control/capture"
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/packet"
 	"github.com/warproute/warproute/packet/filter"
 )
 
 // What captures and traces may cost at most: a capture keeps captureRoom frames of each
-// worker that were not sent to the client yet.
+// worker that were not sent to the client yet, and less of jumbo frames: captureBytes.
 const (
-	maxTaps     = 16
-	captureRoom = 4096
-	tapInterval = 2 * time.Millisecond // between looks at a tap
+	maxTaps      = 16
+	captureRoom  = 4096
+	captureBytes = 16 << 20
+	tapInterval  = 2 * time.Millisecond // between looks at a tap
 )
 
 // capture answers /capture?port=&point=&reason=&count=&duration=&snaplen=&filter= with a
@@ -32,7 +34,7 @@ func (s *Service) capture(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Room = captureRoom
+	cfg.Room = min(captureRoom, captureBytes/cfg.Snap)
 	for name, p := range map[string]dataplane.Point{"rx": dataplane.Received, "tx": dataplane.Sent, "drop": dataplane.Dropped} {
 		cfg.Points[p] = q.Get(name) != ""
 	}
@@ -100,8 +102,13 @@ func limitOf(q url.Values) (l limit, err error) {
 	return l, nil
 }
 
+var errTooMany = fmt.Errorf("%d captures and traces are running already: end one of them first", maxTaps)
+
 // tapConfig reads what captures and traces have in common.
 func (s *Service) tapConfig(q url.Values) (cfg dataplane.TapConfig, err error) {
+	if s.tapping.Load() >= maxTaps { // once the answer has begun, there are no words for that
+		return cfg, errTooMany
+	}
 	if cfg.Filter, err = filter.Parse(q.Get("filter")); err != nil {
 		return cfg, err
 	}
@@ -140,6 +147,7 @@ func (s *Service) tapConfig(q url.Values) (cfg dataplane.TapConfig, err error) {
 		}
 		cfg.Snap = int(n)
 	}
+	cfg.Snap = min(cfg.Snap, s.maxMTU+packet.EthernetLen) // longer frames there are none
 	return cfg, nil
 }
 
@@ -155,7 +163,7 @@ func (s *Service) portNames() (names []string) {
 func (s *Service) follow(ctx context.Context, cfg dataplane.TapConfig, until limit, write func(*dataplane.Record) error, flush func() error) (*dataplane.Tap, error) {
 	if n := s.tapping.Add(1); n > maxTaps {
 		s.tapping.Add(-1)
-		return nil, fmt.Errorf("%d captures and traces are running already", maxTaps)
+		return nil, errTooMany
 	}
 	defer s.tapping.Add(-1)
 	if until.duration > 0 {
