@@ -38,6 +38,9 @@ func (o *choice) query(words []string) (url.Values, error) {
 	if _, err := filter.Parse(expr); err != nil {
 		return nil, usageError(err)
 	}
+	if o.count < 0 || o.duration < 0 {
+		return nil, usageError(errors.New("--count and --duration cannot be negative; 0: never end"))
+	}
 	q := url.Values{"port": o.ports}
 	if expr != "" {
 		q.Set("filter", expr)

@@ -76,6 +76,9 @@ func (w *Watcher) follow(updates chan netlink.AddrUpdate) {
 		}
 		w.mu.Lock()
 		clear(w.have)
+		for i := range w.interfaces { // of one that has none any more, no update tells
+			w.tell(i)
+		}
 		w.mu.Unlock()
 		updates = again
 	}

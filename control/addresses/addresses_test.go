@@ -1,6 +1,7 @@
 package addresses
 
 import (
+	"net"
 	"net/netip"
 	"runtime"
 	"testing"
@@ -77,4 +78,29 @@ func TestWatch(t *testing.T) {
 	change(netlink.AddrDel, "2001:db8::1/64")
 	expect("198.51.100.1", "")
 	w.Close()
+}
+
+// When updates are lost, the last address of an interface may be gone without a word.
+func TestAddressesThatWentWithLostUpdates(t *testing.T) {
+	const gone = 7654321 // of no interface
+	told := make(chan netip.Addr, 100)
+	w := &Watcher{
+		changed:    func(_ int, ipv4, _ netip.Addr) { told <- ipv4 },
+		interfaces: []int{gone}, have: map[int][]address{}, done: make(chan struct{}), ended: make(chan struct{}),
+	}
+	lost := make(chan netlink.AddrUpdate, 1)
+	lost <- netlink.AddrUpdate{LinkIndex: gone, NewAddr: true, LinkAddress: net.IPNet{IP: net.IPv4(192, 0, 2, 1)}}
+	close(lost)
+	go w.follow(lost)
+	defer w.Close()
+	for _, want := range []netip.Addr{netip.MustParseAddr("192.0.2.1"), {}} {
+		select {
+		case got := <-told:
+			if got != want {
+				t.Errorf("told of %v, want %v", got, want)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatalf("not told of %v", want)
+		}
+	}
 }

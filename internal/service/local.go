@@ -11,16 +11,17 @@ func (s *Service) openInterface() (err error) {
 	if s.ipsec == nil || s.cfg.IPsec.Interface == "" {
 		return nil
 	}
-	s.tun, err = tun.Open(s.cfg.IPsec.Interface, s.answersByTunnel)
+	name := s.cfg.IPsec.Interface // a reload replaces the configuration, but not this
+	s.tun, err = tun.Open(name, func(a netip.Addr) bool { return s.answersBy(name, a) })
 	return err
 }
 
-// answersByTunnel reports whether what Linux sends to an address goes to that interface. If
-// not, Linux would answer in clear what came out of a tunnel.
-func (s *Service) answersByTunnel(a netip.Addr) bool {
+// answersBy reports whether what Linux sends to an address goes to an interface. If not,
+// Linux would answer in clear what came out of a tunnel.
+func (s *Service) answersBy(name string, a netip.Addr) bool {
 	route, ok := s.mirror.Lookup(a)
 	for _, p := range route.Paths {
-		ok = ok && p.Dev == s.cfg.IPsec.Interface
+		ok = ok && p.Dev == name
 	}
 	return ok && len(route.Paths) > 0
 }

@@ -225,18 +225,12 @@ func (s *Service) ReloadRequests() <-chan ReloadRequest { return s.reloads }
 // reloadFor answers POST /reload?dry_run=true.
 func (s *Service) reloadFor(r *http.Request) (any, error) {
 	q := ReloadRequest{DryRun: r.URL.Query().Get("dry_run") == "true", answer: make(chan *status.Reload, 1)}
-	stopping := errors.New("reload: the router is stopping")
 	select {
 	case s.reloads <- q:
+		return <-q.answer, nil // though the router stops right behind it: it was applied, or not
 	case <-s.ending:
-		return nil, stopping
+		return nil, errors.New("reload: the router is stopping")
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
-	}
-	select {
-	case a := <-q.answer:
-		return a, nil
-	case <-s.ending:
-		return nil, stopping
 	}
 }

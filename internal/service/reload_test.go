@@ -115,3 +115,19 @@ func TestAChangeThatTakesARestartHasAllRefused(t *testing.T) {
 		t.Errorf("a dry run of nothing: %+v", r)
 	}
 }
+
+// A client whose reload was done learns of it, though the router stops right behind it.
+func TestAReloadIsAnsweredBeforeTheEnd(t *testing.T) {
+	for range 100 {
+		s := &Service{reloads: make(chan ReloadRequest), ending: make(chan struct{})}
+		go func() {
+			q := <-s.ReloadRequests()
+			q.Answer(&status.Reload{Result: status.ReloadApplied})
+			close(s.ending)
+		}()
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "/reload", nil)
+		if a, err := s.reloadFor(r); err != nil || a.(*status.Reload).Result != status.ReloadApplied {
+			t.Fatalf("%v, %v", a, err)
+		}
+	}
+}
