@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/control/status"
 )
@@ -41,7 +43,36 @@ type Server struct {
 
 // Serve listens at an address, "host:port", and serves h at /metrics.
 func Serve(address string, h http.Handler) (*Server, error) {
-	l, err := net.Listen("tcp", address)
+	return serve(new(net.ListenConfig), address, h)
+}
+
+// ServeBeside is Serve where a server may be at the same port of other addresses, as
+// 127.0.0.1:9273 is beside :9273. That one goes on until it is closed.
+func (s *Server) ServeBeside(address string, h http.Handler) (*Server, error) {
+	old, err := s.listener.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	share := func(c syscall.RawConn, with int) (err error) {
+		controlErr := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, with) })
+		return errors.Join(controlErr, err)
+	}
+	if err := share(old, 1); err != nil {
+		return nil, err
+	}
+	defer share(old, 0)
+	now, err := serve(&net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return share(c, 1) }}, address, h)
+	if err != nil {
+		return nil, err
+	}
+	if c, err := now.listener.(syscall.Conn).SyscallConn(); err == nil {
+		share(c, 0) // with nobody else
+	}
+	return now, nil
+}
+
+func serve(config *net.ListenConfig, address string, h http.Handler) (*Server, error) {
+	l, err := config.Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("serve metrics at %s: %w; set metrics.listen to another address, or to \"\" for none", address, err)
 	}

@@ -128,7 +128,7 @@ func (s *Service) apply(cfg *config.Config, changes []config.Change) error {
 		}
 		prepared = append(prepared, p)
 	}
-	for _, p := range prepared {
+	for _, p := range slices.Backward(prepared) { // metrics last: the old ones may have a scrape to end
 		p.commit()
 	}
 	cfg.Ports = s.cfg.Ports // which may be in another order
@@ -146,8 +146,12 @@ func (s *Service) prepareMetrics(cfg *config.Config, _ []config.Change) (part, e
 	}
 	var now *metrics.Server
 	if cfg.Metrics.Listen != "" {
+		serve := metrics.Serve
+		if s.metrics != nil {
+			serve = s.metrics.ServeBeside
+		}
 		var err error
-		if now, err = metrics.Serve(cfg.Metrics.Listen, s.scrape); err != nil {
+		if now, err = serve(cfg.Metrics.Listen, s.scrape); err != nil {
 			return part{}, err
 		}
 	}

@@ -131,3 +131,21 @@ func TestAReloadIsAnsweredBeforeTheEnd(t *testing.T) {
 		}
 	}
 }
+
+// Metrics come to be served at all addresses, or at one, with the port as before.
+func TestMetricsKeepTheirPort(t *testing.T) {
+	s := running(t)
+	_, port, _ := net.SplitHostPort(s.metrics.Addr().String())
+	for _, host := range []string{"", "127.0.0.1", "localhost", "0.0.0.0"} {
+		cfg := config.Default("a", "b")
+		cfg.Metrics.Listen, cfg.IPsec = net.JoinHostPort(host, port), *generation(0)
+		r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false)
+		if r.Result != status.ReloadApplied || !listens("127.0.0.1:"+port) || listens("127.0.0.2:"+port) != (host == "" || host == "0.0.0.0") {
+			t.Errorf("%s: %s, %q", cfg.Metrics.Listen, r.Result, r.Error)
+		}
+		if l, err := net.Listen("tcp", cfg.Metrics.Listen); err == nil {
+			l.Close()
+			t.Errorf("%s is another's, too", cfg.Metrics.Listen)
+		}
+	}
+}
