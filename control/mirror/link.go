@@ -147,6 +147,11 @@ func (s *state) deleteLink(index int) {
 	if s.hooks.PortGone != nil {
 		s.hooks.PortGone(l.port)
 	}
+	for _, other := range s.links {
+		if other.Name == p.Name { // of that we heard before, when its place was taken
+			s.suspects.everything()
+		}
+	}
 }
 
 // portNumber returns the number of the port that a link is, or -1.

@@ -234,3 +234,32 @@ func TestAPortThatWasAway(t *testing.T) {
 		}
 	})
 }
+
+// Of a port that was deleted and made again while events were lost, nothing but dumps
+// tells.
+func TestAPortMadeAgainUnheard(t *testing.T) {
+	w := newWorld(t)
+	w.ip(known...)
+	w.start()
+	w.ip("route add 20.0.0.0/8 via 10.1.0.2")
+	w.want("20.0.0.1", lan2)
+	w.note(func() { w.events = nil })
+	w.m.do(func() { // as if the port had been another link until now
+		const before = 4711
+		s := &w.m.state
+		now := s.ports[0].ifindex
+		s.links[before] = s.links[now]
+		s.links[before].Index = before
+		delete(s.links, now)
+		s.ports[0].ifindex, s.ports[0].Ifindex = before, before
+		w.m.resynchronize()
+	})
+	w.m.Settle()
+	w.want("20.0.0.1", lan2, "10.1.0.9", "lan ?")
+	w.note(func() {
+		if !slices.Contains(w.events, "lan back") {
+			t.Errorf("hooks told %q, not that lan is back", w.events)
+		}
+	})
+	w.sameAsFresh()
+}
