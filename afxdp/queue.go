@@ -41,8 +41,8 @@ func (q *Queue) Number() int { return q.number }
 // Refill takes frames from the pool and gives them to the kernel to receive
 // into, until it has the queue's share, the ring is full or the pool empty.
 func (q *Queue) Refill() {
-	if s := q.next.Load(); s != nil {
-		q.renew(s)
+	if q.next.Load() != nil {
+		q.renew()
 	}
 	n := q.fill.reserve(uint32(min(q.share-q.receiving, q.pool.Len())))
 	if n == 0 {

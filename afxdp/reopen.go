@@ -15,8 +15,6 @@ import (
 // workers go on meanwhile, and take up the new sockets each on its own, at its next
 // Refill. The interface must be as the old one: the same number of queues, and the mode
 // in force. On error the port is as it was, and nothing is received on it or sent.
-//
-// It is not to be called again before every worker has called Refill.
 func (p *Port) Reopen() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,7 +39,7 @@ func (p *Port) reopen() (err error) {
 		return fmt.Errorf("the interface has %d queues and had %d: restart the router, or `ethtool -L %s combined %d` and set it down and up", queues, len(p.queues), p.Name, len(p.queues))
 	}
 	for _, q := range p.queues {
-		if q.next.Load() != nil {
+		if q.next.Load() != nil && is.Ifindex == p.Ifindex {
 			return errors.New("its workers have not yet taken up the sockets of the last time")
 		}
 	}
@@ -78,7 +76,9 @@ func (p *Port) reopen() (err error) {
 		}
 	}
 	for i, q := range p.queues {
-		q.next.Store(sockets[i])
+		if old := q.next.Swap(sockets[i]); old != nil { // of an interface that went before the worker looked; no frame is at its rings
+			_ = old.close()
+		}
 	}
 	p.Ifindex = is.Ifindex
 	return nil
@@ -114,11 +114,15 @@ func (r *reopening) openAlone(s *socket, ifindex, queue int) error {
 // The frames in the rings of the old one come back to the pool: nobody receives into
 // them or sends them. One that the kernel could not deliver, and kept for the next packet,
 // does not, nor do those that a zero-copy driver had set aside.
-func (q *Queue) renew(s *socket) {
+func (q *Queue) renew() {
 	if !q.mu.TryLock() { // Stats reads the rings, or another port is being opened again, which takes long
 		return
 	}
 	defer q.mu.Unlock()
+	s := q.next.Swap(nil)
+	if s == nil {
+		return
+	}
 	q.complete()
 	for q.rx.available(1) > 0 {
 		q.pool.Put(uint32(q.rx.at(0).Addr))
@@ -132,7 +136,6 @@ func (q *Queue) renew(s *socket) {
 		q.past = q.past.plus(counts(counted))
 	}
 	q.replace(s)
-	q.next.Store(nil)
 }
 
 // replace closes the socket and becomes another, whose descriptor takes the number of

@@ -136,6 +136,11 @@ func TestReopenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuse("not yet taken up")
+	deleteLink(t, "ra") // before any worker has looked
+	addVeth(t, "ra", "a", 2)
+	if err := s.Ports[0].Reopen(); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Ports[0].SetMAC(s.Ports[0].MAC); err != nil {
 		t.Fatal(err)
 	}
