@@ -2,9 +2,13 @@ package dataplane_test
 
 import (
 	"bytes"
+	"cmp"
 	"net/netip"
 	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
@@ -19,6 +23,8 @@ type host struct {
 	sends     [][]byte
 	delivered [][]byte
 	full      bool
+	fd        int // to poll, if it is not 0
+	looks     int // for packets
 }
 
 func (h *host) Deliver(p []byte) bool {
@@ -33,6 +39,7 @@ func (h *host) Deliver(p []byte) bool {
 func (h *host) Take(dst []byte) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.looks++
 	if len(h.sends) == 0 {
 		return 0
 	}
@@ -41,7 +48,7 @@ func (h *host) Take(dst []byte) int {
 	return n
 }
 
-func (h *host) FD() int { return -1 }
+func (h *host) FD() int { return cmp.Or(h.fd, -1) }
 
 // startWithHost starts the router as one that is 10.2.0.1, with a host whose way to
 // 10.3.0.0/16 is by no port.
@@ -155,5 +162,23 @@ func TestTheHostMaySendWithAllHops(t *testing.T) {
 	r.stop()
 	if four, six := r.out[1][0][packet.EthernetLen:], r.out[1][1][packet.EthernetLen:]; four[8] != 254 || six[7] != 254 {
 		t.Errorf("with %d and %d hops", four[8], six[7])
+	}
+}
+
+// A host's interface that is deleted, which poll(2) tells of for ever, does not keep the
+// worker awake.
+func TestAHostThatIsGoneLetsTheWorkerSleep(t *testing.T) {
+	var pipe [2]int
+	if err := unix.Pipe(pipe[:]); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	r, h := newRig(t, 64), &host{fd: pipe[0]}
+	r.startWithHost(h)
+	unix.Close(pipe[1])
+	time.Sleep(300 * time.Millisecond)
+	r.stop()
+	if h.looks > 100 { // it looks every 100 µs while it is awake, and sleeps 50 ms at a time
+		t.Errorf("in 300 ms it looked %d times", h.looks)
 	}
 }

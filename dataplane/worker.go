@@ -307,6 +307,11 @@ func (w *worker) sleep(pending int) {
 		timeout = 12
 	}
 	poll(w.pollFD, timeout)
+	if w.takes { // the last one is the host's; without its interface it would not let us sleep
+		if p := &w.pollFD[len(w.pollFD)-1]; p.Revents&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0 {
+			p.Fd = -1
+		}
+	}
 }
 
 // A worker that was told to stop goes on with what it has received for stopDelay,

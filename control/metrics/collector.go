@@ -127,8 +127,13 @@ func (ch sender) port(p *status.PortState, c *dataplane.PortStats) {
 }
 
 func (ch sender) ipsec(s *status.Snapshot) {
+	type labels struct{ sa, direction string }
+	packets := map[labels]uint64{} // for a while two may have the same: one that moves to another address
 	for _, sa := range s.SAs {
-		ch.counter(saPackets, sa.Packets, fmt.Sprintf("%s/%#x", sa.Name, sa.SPI), sa.Direction)
+		packets[labels{fmt.Sprintf("%s/%#x", sa.Name, sa.SPI), sa.Direction}] += sa.Packets
+	}
+	for l, n := range packets {
+		ch.counter(saPackets, n, l.sa, l.direction)
 	}
 	for e := ipsec.OK + 1; e < ipsec.Errors; e++ {
 		reason, sum := batch.XfrmInHdrError+batch.Reason(e-ipsec.InHdrError), uint64(0)

@@ -124,6 +124,24 @@ func TestChunksAndFailoversOfGPUs(t *testing.T) {
 	}
 }
 
+// An association that gets another address is received by at both for a while.
+func TestAssociationsOfTheSameName(t *testing.T) {
+	s := sample()
+	s.SAs = []status.SA{
+		{Name: "a", SPI: 0x100, Direction: "in", Dst: "192.0.2.1", Packets: 3}, {Name: "a", SPI: 0x100, Direction: "in", Dst: "192.0.2.2", Packets: 4},
+		{Name: "a", SPI: 0x100, Direction: "out", Dst: "192.0.2.9", Packets: 5},
+	}
+	w := httptest.NewRecorder()
+	Handler(Build{}, func() *status.Snapshot { return s }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, line := range []string{
+		`warproute_ipsec_sa_packets_total{direction="in",sa="a/0x100"} 7`, `warproute_ipsec_sa_packets_total{direction="out",sa="a/0x100"} 5`,
+	} {
+		if !strings.Contains(w.Body.String(), line+"\n") {
+			t.Errorf("no line %s: %d, %.200s", line, w.Code, w.Body)
+		}
+	}
+}
+
 func TestScrapeParsesAndIsClean(t *testing.T) {
 	body := scrape(t)
 	parser := expfmt.NewTextParser(model.UTF8Validation)

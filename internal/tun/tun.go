@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,6 +27,7 @@ type Device struct {
 	full chan []byte
 	free chan []byte
 	done sync.WaitGroup
+	gone atomic.Bool // somebody has deleted the interface
 }
 
 // queue is how many packets wait for Linux at most, and size how long they are.
@@ -99,10 +101,11 @@ func setUp(name string) error {
 	return nil
 }
 
-// Deliver has Linux receive a packet, and reports whether there was room; it keeps a copy.
+// Deliver has Linux receive a packet, and reports whether there was room, and still is an
+// interface; it keeps a copy.
 // Any goroutine may call it; it does not block.
 func (d *Device) Deliver(packet []byte) bool {
-	if len(packet) > size {
+	if len(packet) > size || d.gone.Load() {
 		return false
 	}
 	select {
@@ -117,7 +120,10 @@ func (d *Device) Deliver(packet []byte) bool {
 func (d *Device) write() {
 	for b := range d.full {
 		if d.may(source(b)) {
-			_, _ = unix.Write(d.fd, b) // the interface may be down: as with any that is, nothing arrives
+			_, err := unix.Write(d.fd, b) // the interface may be down: as with any that is, nothing arrives
+			if errors.Is(err, unix.EBADFD) {
+				d.gone.Store(true)
+			}
 		}
 		d.free <- b
 	}

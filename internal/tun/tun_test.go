@@ -1,0 +1,42 @@
+package tun
+
+import (
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// When somebody deletes the interface, packets are refused, so that they are counted as
+// dropped and not as delivered.
+func TestAnInterfaceThatIsDeletedTakesNothing(t *testing.T) {
+	runtime.LockOSThread() // for good: the namespace goes with the thread
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatalf("make a network namespace: %v (root is needed)", err)
+	}
+	d, err := Open("tun0", func(netip.Addr) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	p := make([]byte, 40)
+	p[0] = 0x45
+	if !d.Deliver(p) {
+		t.Fatal("it takes nothing")
+	}
+	link, err := netlink.LinkByName("tun0")
+	if err == nil {
+		err = netlink.LinkDel(link)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(5 * time.Second); d.Deliver(p); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it still takes packets")
+		}
+	}
+}
