@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -94,6 +95,10 @@ func newRoutesView(a *asking) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
+			case summary && verify:
+				return wrongUsage(c, errors.New("--summary and --verify are each instead of the routes: give one"))
+			case limit < 0:
+				return usageError(fmt.Errorf("--limit %d: it is a number of routes, or 0 for all", limit))
 			case summary:
 				return newView(a, "mirror", "", status.WriteMirror).RunE(c, nil)
 			case verify:
@@ -117,6 +122,5 @@ func newRoutesView(a *asking) *cobra.Command {
 	c.Flags().IntVar(&limit, "limit", 0, "at most `N` routes; 0: all")
 	c.Flags().BoolVar(&summary, "summary", false, "how many there are instead, and how Linux's are followed")
 	c.Flags().BoolVar(&verify, "verify", false, "compare what the engines read with Linux's routes and neighbours instead, and exit with 1 if it differs")
-	c.MarkFlagsMutuallyExclusive("summary", "verify")
 	return c
 }
