@@ -21,6 +21,7 @@ import (
 type runFlags struct {
 	config, engine, socket, metrics string
 	ports                           []string
+	running                         []config.Port // once it runs
 }
 
 func newRunCommand() *cobra.Command {
@@ -70,7 +71,7 @@ func (f *runFlags) load() (*config.Config, error) {
 	} else if f.metrics != "" {
 		cfg.Metrics.Listen = f.metrics
 	}
-	if err := config.CheckHost(cfg); err != nil {
+	if err := config.CheckHost(cfg, f.running...); err != nil {
 		cfg.IPsec.Zero()
 		return nil, err
 	}
@@ -92,6 +93,7 @@ func run(cmd *cobra.Command, f *runFlags) error {
 	if err != nil {
 		return err
 	}
+	f.running = cfg.Ports
 	describe(cmd.OutOrStdout(), cfg, s.Snapshot())
 	for {
 		select {

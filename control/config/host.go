@@ -10,8 +10,10 @@ import (
 )
 
 // CheckHost checks the values and then reports, as an Errors, what this host
-// (the calling process's network namespace) lacks for the configuration.
-func CheckHost(c *Config) error {
+// (the calling process's network namespace) lacks for the configuration. Those in running
+// are ports of a router that has the configuration next: it does without them until they
+// are back.
+func CheckHost(c *Config, running ...Port) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
@@ -19,7 +21,7 @@ func CheckHost(c *Config) error {
 	if err != nil {
 		return fmt.Errorf("list the host's interfaces: %w", err)
 	}
-	errs := c.missing(have)
+	errs := c.missing(have, running)
 	if dir := filepath.Dir(c.Control.Socket); !isDir(dir) {
 		errs = append(errs, c.fault("control.socket", fmt.Sprintf("control.socket: there is no directory %s", dir), "create it, or choose another path"))
 	}
@@ -66,9 +68,9 @@ func (c *Config) checkState() Errors {
 	return nil
 }
 
-// missing reports the ports that are not among the host's interfaces, or are
-// not for forwarding.
-func (c *Config) missing(have []net.Interface) (errs Errors) {
+// missing reports the ports that are neither among the host's interfaces nor running, or
+// are not for forwarding.
+func (c *Config) missing(have []net.Interface, running []Port) (errs Errors) {
 	names := make([]string, 0, len(have))
 	byName := map[string]net.Flags{}
 	for _, i := range have {
@@ -81,6 +83,7 @@ func (c *Config) missing(have []net.Interface) (errs Errors) {
 		key := fmt.Sprintf("ports[%d].interface", i)
 		flags, ok := byName[p.Interface]
 		switch {
+		case !ok && slices.ContainsFunc(running, func(r Port) bool { return r.Interface == p.Interface }):
 		case !ok:
 			errs = append(errs, c.fault(key, fmt.Sprintf("this host has no interface %q", p.Interface), mendInterface(p.Interface, names)))
 		case flags&net.FlagLoopback != 0:

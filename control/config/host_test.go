@@ -28,7 +28,7 @@ func TestMissingInterfaces(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := ""
-			if err := Default(tt.port).missing(tt.have).orNil(); err != nil {
+			if err := Default(tt.port).missing(tt.have, nil).orNil(); err != nil {
 				got = err.Error()
 			}
 			if got != tt.want {
@@ -142,5 +142,15 @@ func TestLinuxForwardsNothingBesideAGateway(t *testing.T) {
 				t.Errorf("%s: %s", tt.name, text)
 			}
 		}
+	}
+}
+
+// A port that is away does not keep a router from reloading the rest.
+func TestCheckHostOfARouterWhosePortIsAway(t *testing.T) {
+	c := Default("no-such-port", "nor-this")
+	c.Control.Socket = t.TempDir() + "/w.sock"
+	err := CheckHost(c, c.Ports[0])
+	if err == nil || strings.Contains(err.Error(), "no-such-port") || !strings.Contains(err.Error(), "nor-this") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -46,7 +46,9 @@ func (m *Mirror) Verify() (v Verification, err error) {
 	m.verifying.Lock()
 	defer m.verifying.Unlock()
 	for range 3 {
-		m.Settle()
+		if m.Settle(); m.stopped() {
+			return v, errStopped // before it reads all that Linux has, once for each that waits
+		}
 		linux := newLinuxView()
 		if err := linux.read(m.verifier); err != nil {
 			return v, fmt.Errorf("read what Linux has: %w", err)
@@ -56,6 +58,15 @@ func (m *Mirror) Verify() (v Verification, err error) {
 		}
 	}
 	return v, err
+}
+
+func (m *Mirror) stopped() bool {
+	select {
+	case <-m.stop:
+		return true
+	default:
+		return false
+	}
 }
 
 // compareWith compares the base with what Linux has, some addresses at a time, so
