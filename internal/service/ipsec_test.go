@@ -126,6 +126,39 @@ func TestReloadKeepsWhatWasReceived(t *testing.T) {
 	}
 }
 
+// The address that ESP is sent to is not authenticated: what was received at one is not
+// received at another again, neither after it nor beside it.
+func TestAnotherAddressKeepsWhatWasReceived(t *testing.T) {
+	for _, name := range []string{"a", "b"} {
+		p := protect(t, t.TempDir(), inbound("a", 0x100, 1))
+		next := sender(t, 0x100, 1)
+		old := next()
+		if e := p.receive(old); e != ipsec.OK {
+			t.Fatal(e)
+		}
+		sa := inbound(name, 0x100, 1)
+		sa.Dst = netip.MustParseAddr("192.0.2.9")
+		if err := p.reload(sa); err != nil {
+			t.Fatal(err)
+		}
+		moved := func(b []byte) []byte {
+			b = bytes.Clone(b)
+			b[19] = 9
+			return b
+		}
+		if e := p.receive(moved(old)); e != ipsec.InStateSeqError {
+			t.Errorf("%s: a packet that was received at the address before: %v", name, e)
+		}
+		new := next()
+		if e := p.receive(moved(new)); e != ipsec.OK {
+			t.Errorf("%s: the next packet: %v", name, e)
+		}
+		if e := p.receive(new); e == ipsec.OK {
+			t.Errorf("%s: it is received at the address before, too", name)
+		}
+	}
+}
+
 // The new association waits for workers that still use the old one, whose numbers
 // go on meanwhile.
 func TestReloadWaitsForWorkers(t *testing.T) {

@@ -116,15 +116,16 @@ func (s *succession) commit() {
 	p.preparing = false
 	before := append(slices.Collect(maps.Values(p.sas)), p.lingering...)
 	p.sas, p.lingering = s.sas, nil
-	var late []*association // that are to be where another is now
+	var late []*association // that are to be where another is now, or go on with what that has received
 	taken := map[place]bool{}
+	moved := movedFrom(s.added, before, s.sas)
 	for _, a := range s.added {
 		if !a.inbound() {
 			p.use(a)
 			continue
 		}
 		taken[a.place()] = true
-		if p.gateway.Inbound(a.config.SPI, a.config.Dst) == nil {
+		if p.gateway.Inbound(a.config.SPI, a.config.Dst) == nil && moved[a] == nil {
 			p.use(a)
 		} else {
 			late = append(late, a)
@@ -137,7 +138,7 @@ func (s *succession) commit() {
 		now := p.sas[a.config.Name]
 		switch {
 		case now == a:
-		case a.inbound() && now != nil && now.inbound() && !taken[a.place()]:
+		case a.inbound() && now != nil && now.inbound() && !taken[a.place()] && !a.sameSender(now):
 			p.lingering = append(p.lingering, a)
 		default:
 			gone = append(gone, a)
@@ -149,12 +150,40 @@ func (s *succession) commit() {
 	for _, a := range gone {
 		p.gateway.Remove(a.SA)
 	}
+	for a, old := range moved {
+		left[a.place()] = old
+	}
 	p.succeed(late, left)
 	p.end(gone)
 	if len(late) > 0 {
 		p.settle()
 	}
 	p.lingerEnd = time.Now().Add(lingerFor)
+}
+
+// sameSender tells whether what one inbound association receives another would, too: all
+// that is authenticated of a packet is the same.
+func (a *association) sameSender(b *association) bool {
+	return a.config.SPI == b.config.SPI && a.config.Key.Equal(b.config.Key) && a.config.AuthKey.Equal(b.config.AuthKey)
+}
+
+// movedFrom returns those of before whose place some that are added take at another address.
+func movedFrom(added, before []*association, after map[string]*association) map[*association]*association {
+	bySPI := map[uint32][]*association{}
+	for _, a := range before {
+		if a.inbound() && after[a.config.Name] != a {
+			bySPI[a.config.SPI] = append(bySPI[a.config.SPI], a)
+		}
+	}
+	moved := map[*association]*association{}
+	for _, a := range added {
+		for _, old := range bySPI[a.config.SPI] {
+			if a.inbound() && a.sameSender(old) && (moved[a] == nil || old.Sequence() > moved[a].Sequence()) {
+				moved[a] = old
+			}
+		}
+	}
+	return moved
 }
 
 // use puts an association into the gateway, where its place is free.
@@ -186,8 +215,7 @@ func (p *protection) end(list []*association) {
 func (p *protection) succeed(list []*association, left map[place]*association) {
 	var heirs []*association
 	for _, a := range list {
-		old := left[a.place()]
-		if old == nil || !old.config.Key.Equal(a.config.Key) || !old.config.AuthKey.Equal(a.config.AuthKey) {
+		if old := left[a.place()]; old == nil || !a.sameSender(old) {
 			p.use(a)
 		} else {
 			heirs = append(heirs, a)
