@@ -41,7 +41,7 @@ test: ## everything; needs root
 	go vet ./...
 	go tool staticcheck ./...
 	go test $$(go list ./... | grep -v internal/e2e)
-	CGO_ENABLED=1 go test -race $$(go list ./... | grep -v internal/e2e)
+	CGO_ENABLED=1 go test -race $$(go list ./... | grep -v -e internal/e2e -e internal/lab/) # the lab's guests are kernels
 	CGO_ENABLED=1 go test -race -count=1 -p 1 $(E2E) # what it tests is built by it, so no earlier result counts
 
 # Compiled tests, so that they can also be carried to a GPU machine without Go

@@ -240,3 +240,27 @@ func routesOfLinux(t *testing.T, ns *lab.Namespace) (ipv4, ipv6 int) {
 	}
 	return ipv4, ipv6
 }
+
+// stayOnFirstCore moves all threads of the test, which sends and receives, to where daemons are
+// until the test ends. The router is to have been started: what is started inherits the place.
+func stayOnFirstCore(t *testing.T) {
+	t.Helper()
+	var all, first unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		t.Fatal(err)
+	}
+	first.Set(0)
+	move := func(to *unix.CPUSet) {
+		tasks, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range tasks {
+			if tid, err := strconv.Atoi(task.Name()); err == nil {
+				_ = unix.SchedSetaffinity(tid, to) // a thread that has ended needs none
+			}
+		}
+	}
+	move(&first)
+	t.Cleanup(func() { move(&all) })
+}

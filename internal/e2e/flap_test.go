@@ -45,6 +45,7 @@ func TestFlappingRoutesDisturbNoOthers(t *testing.T) {
 	f.ip(t, "-6", "route", "add", "default", "via", "fd09::2")
 	before := tablesOf(t, f.router, f.Router)
 	startFRR(t, f.Router, firstCore, frrConfig)
+	stayOnFirstCore(t)
 	dir := t.TempDir()
 	n4, n6 := 100_000*nextHops/(nextHops-1), 4000
 	if !fullScale() {
@@ -65,7 +66,7 @@ func TestFlappingRoutesDisturbNoOthers(t *testing.T) {
 	}
 	server, other := startWatch(t, f.Server, lab.ServerLink), startWatch(t, f.other, "other0")
 	dropped := f.droppedByLinux(t)
-	l := startLoad(t, f.Topology, rate, dsts...)
+	l, start := startLoad(t, f.Topology, rate, dsts...), time.Now()
 	time.Sleep(200 * time.Millisecond)
 	// To count Linux's own routes holds a core for milliseconds, so only the router's are.
 	flap := func(what string, done func(ipv4, ipv6 int) bool) {
@@ -88,6 +89,11 @@ func TestFlappingRoutesDisturbNoOthers(t *testing.T) {
 		flap("enable", func(ipv4, ipv6 int) bool { return ipv4 >= table.ipv4 && ipv6 >= table.ipv6 })
 	}
 	l.end()
+	sent := 0
+	for flow := range l.sent {
+		sent += int(l.sent[flow].Load())
+	}
+	t.Logf("%.0f packets/s sent, of %d asked for", float64(sent)/time.Since(start).Seconds(), rate)
 	f.router.equal()
 	here, there := server.of, other.of
 	for flow := range uint32(len(l.sent)) {
