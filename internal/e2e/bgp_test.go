@@ -195,18 +195,23 @@ func (before tables) converge(t *testing.T, r *router, ns *lab.Namespace, start 
 	t.Helper()
 	for linux == 0 || router == 0 {
 		looking := time.Now()
-		now := tablesOf(t, r, ns)
-		if linux == 0 && now.linux4 >= before.linux4+ipv4 && now.linux6 >= before.linux6+ipv6 {
-			linux = time.Since(start)
+		if linux == 0 {
+			if n4, n6 := routesOfLinux(t, ns); n4 >= before.linux4+ipv4 && n6 >= before.linux6+ipv6 {
+				linux = time.Since(start)
+			}
 		}
-		if router == 0 && now.router4 >= before.router4+ipv4 && now.router6 >= before.router6+ipv6 {
+		now := r.status()
+		if router == 0 && now.RoutesIPv4 >= before.router4+ipv4 && now.RoutesIPv6 >= before.router6+ipv6 {
 			router = time.Since(start)
 		}
 		if time.Since(start) > 15*time.Minute {
-			t.Fatalf("%+v at first, and now %+v; want %d and %d more", before, now, ipv4, ipv6)
+			t.Fatalf("%+v at first; Linux has them all after %v (0: not yet), the router %d and %d; want %d and %d more", before, linux, now.RoutesIPv4, now.RoutesIPv6, ipv4, ipv6)
 		}
-		// Linux walks all its routes to count them, and must have time for other things.
-		time.Sleep(max(20*time.Millisecond, 10*time.Since(looking)))
+		pause := 20 * time.Millisecond
+		if linux == 0 { // it walks all its routes to count them, and must have time for other things
+			pause = max(pause, 10*time.Since(looking))
+		}
+		time.Sleep(pause)
 	}
 	return linux, router
 }
@@ -239,7 +244,11 @@ func TestTheInternetsTableByBGP(t *testing.T) {
 			v := r.equal()
 			t.Logf("%d IPv4 and %d IPv6 routes: Linux has them after %.2f s, the router after %.2f s (%.3f times); compared at %d addresses in %.2f s",
 				v.RoutesIPv4, v.RoutesIPv6, linux.Seconds(), router.Seconds(), float64(router)/float64(linux), v.Addresses, time.Since(comparing).Seconds())
-			if router > linux*12/10+100*time.Millisecond { // we look only now and then
+			slack := 100 * time.Millisecond // we look only now and then
+			if !fullScale() {
+				slack = time.Second // the table arrives in one, and other tests or the race detector may take as long
+			}
+			if router > linux*12/10+slack {
 				t.Errorf("the router took %v, want at most 1.2 times Linux's %v", router, linux)
 			}
 
