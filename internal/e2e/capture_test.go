@@ -34,36 +34,19 @@ type sniffer struct {
 
 func startSniffer(t *testing.T, ns *lab.Namespace, link string) *sniffer {
 	t.Helper()
-	fd := packetSocket(t, ns, link)
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20)
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 20_000}); err != nil {
-		t.Fatal(err)
-	}
-	s, stop := &sniffer{}, make(chan struct{})
-	var done sync.WaitGroup
-	done.Go(func() {
-		buf := make([]byte, 2048)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			n, from, err := unix.Recvfrom(fd, buf, 0)
-			sll, ok := from.(*unix.SockaddrLinklayer)
-			if err != nil || !ok || !routed(buf[:n]) {
-				continue
-			}
-			s.mu.Lock()
-			if sll.Pkttype == unix.PACKET_OUTGOING {
-				s.out = append(s.out, bytes.Clone(buf[:n]))
-			} else {
-				s.in = append(s.in, bytes.Clone(buf[:n]))
-			}
-			s.mu.Unlock()
+	s := &sniffer{}
+	listen(t, ns, link, func(frame []byte, out bool) {
+		if !routed(frame) {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if out {
+			s.out = append(s.out, bytes.Clone(frame))
+		} else {
+			s.in = append(s.in, bytes.Clone(frame))
 		}
 	})
-	t.Cleanup(func() { close(stop); done.Wait() })
 	return s
 }
 

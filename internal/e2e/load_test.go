@@ -25,23 +25,22 @@ const loadPort = 7777 // of the UDP packets
 
 func packetSocket(t *testing.T, ns *lab.Namespace, link string) int {
 	t.Helper()
-	fd := -1
-	err := ns.Do(func() (err error) {
-		l, err := ns.Link(link)
-		if err != nil {
-			return err
-		}
-		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
-			return err
-		}
-		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: l.Attrs().Index})
-	})
+	fd, err := ns.PacketSocket(link)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
 	return fd
+}
+
+// listen calls each with every frame that passes a link, until the test ends.
+func listen(t *testing.T, ns *lab.Namespace, link string, each func(frame []byte, out bool)) {
+	t.Helper()
+	stop, err := ns.Listen(link, each)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
 }
 
 // load sends until it is stopped.
@@ -173,43 +172,21 @@ type watch struct {
 
 func startWatch(t *testing.T, ns *lab.Namespace, link string) *watch {
 	t.Helper()
-	fd := packetSocket(t, ns, link)
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20)
-	tv := unix.Timeval{Usec: 50_000}
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
-		t.Fatal(err)
-	}
 	w := &watch{flows: map[uint32][]arrival{}}
-	stop := make(chan struct{})
-	var done sync.WaitGroup
-	done.Go(func() {
-		buf := make([]byte, 2048)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			n, from, err := unix.Recvfrom(fd, buf, 0)
-			if err != nil {
-				continue // the timeout
-			}
-			if sll, ok := from.(*unix.SockaddrLinklayer); ok && sll.Pkttype == unix.PACKET_OUTGOING {
-				continue
-			}
-			if p := payload(buf[:n]); p != nil {
-				ttl := buf[14+8]
-				if buf[14]>>4 == 6 {
-					ttl = buf[14+7]
-				}
-				w.mu.Lock()
-				flow := binary.BigEndian.Uint32(p)
-				w.flows[flow] = append(w.flows[flow], arrival{time.Now(), binary.BigEndian.Uint32(p[4:]), [6]byte(buf[:6]), ttl})
-				w.mu.Unlock()
-			}
+	listen(t, ns, link, func(frame []byte, out bool) {
+		p := payload(frame)
+		if p == nil || out {
+			return
 		}
+		ttl := frame[14+8]
+		if frame[14]>>4 == 6 {
+			ttl = frame[14+7]
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		flow := binary.BigEndian.Uint32(p)
+		w.flows[flow] = append(w.flows[flow], arrival{time.Now(), binary.BigEndian.Uint32(p[4:]), [6]byte(frame[:6]), ttl})
 	})
-	t.Cleanup(func() { close(stop); done.Wait() })
 	return w
 }
 

@@ -64,33 +64,16 @@ func newFan(t *testing.T) *fan {
 
 // watch notes what arrives at a link of the far side.
 func (f *fan) watch(link int, name string) {
-	fd := packetSocket(f.t, f.far, name)
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20)
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 50_000}); err != nil {
-		f.t.Fatal(err)
-	}
-	stop := make(chan struct{})
-	var done sync.WaitGroup
-	done.Go(func() {
-		buf := make([]byte, 2048)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			n, _, err := unix.Recvfrom(fd, buf, 0)
-			if err != nil || n < 14+40 {
-				continue // the timeout, mostly
-			}
-			if bytes.HasPrefix(buf[14+16:], []byte{10, 50}) || bytes.HasPrefix(buf[14+24:], []byte{0xfd, 0x50}) {
-				f.mu.Lock()
-				f.came[link] = append(f.came[link], bytes.Clone(buf[:n]))
-				f.mu.Unlock()
-			}
+	listen(f.t, f.far, name, func(frame []byte, _ bool) {
+		if len(frame) < 14+40 {
+			return
+		}
+		if bytes.HasPrefix(frame[14+16:], []byte{10, 50}) || bytes.HasPrefix(frame[14+24:], []byte{0xfd, 0x50}) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.came[link] = append(f.came[link], bytes.Clone(frame))
 		}
 	})
-	f.t.Cleanup(func() { close(stop); done.Wait() })
 }
 
 // send sends frames from the client, not too fast, and returns by link what came of them.

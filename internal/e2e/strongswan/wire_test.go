@@ -28,36 +28,9 @@ var aside = []string{"ARP", "IKE", "ICMPv6 of the link"}
 func (n *network) watch() *watch {
 	n.t.Helper()
 	w := &watch{t: n.t, seen: map[string]int{}}
-	fd := -1
-	n.must(n.wire.Do(func() (err error) {
-		link, err := n.wire.Link("far")
-		if err != nil {
-			return err
-		}
-		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
-			return err
-		}
-		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Attrs().Index})
-	}))
-	// Reading ends now and then, to see whether it is over.
-	n.must(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 50_000}))
-	stop := make(chan struct{})
-	var done sync.WaitGroup
-	done.Go(func() {
-		buf := make([]byte, 2048)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if got, err := unix.Read(fd, buf); err == nil {
-				w.note(kind(buf[:got]))
-			}
-		}
-	})
-	n.t.Cleanup(func() { close(stop); done.Wait(); unix.Close(fd) })
+	stop, err := n.wire.Listen("far", func(frame []byte, _ bool) { w.note(kind(frame)) })
+	n.must(err)
+	n.t.Cleanup(stop)
 	return w
 }
 

@@ -1,0 +1,57 @@
+package lab
+
+import (
+	"bytes"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Who listens at either end is told of every frame, and which way it goes, also of those that
+// nobody had read yet when it was stopped.
+func TestWhoListensIsToldOfEveryFrame(t *testing.T) {
+	ns, err := New("wire")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	if err := Veth(End{Namespace: ns, Name: "a"}, End{Namespace: ns, Name: "b"}, VethOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const frames = 1000
+	frame := append(bytes.Repeat([]byte{0xff}, 12), append([]byte{0x88, 0xb5}, make([]byte, 50)...)...) // an experimental type
+	var counts [2]struct{ in, out int }
+	var stops [2]func()
+	for i, link := range []string{"a", "b"} {
+		if stops[i], err = ns.Listen(link, func(f []byte, out bool) {
+			switch {
+			case !bytes.Equal(f, frame):
+			case out:
+				counts[i].out++
+			default:
+				counts[i].in++
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fd, err := ns.PacketSocket("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	for range frames {
+		if err := unix.Send(fd, frame, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, stop := range stops {
+		stop()
+	}
+	if a, b := counts[0], counts[1]; a.out != frames || a.in != 0 || b.in != frames || b.out != 0 {
+		t.Errorf("%d sent: %+v at one end, %+v at the other", frames, a, b)
+	}
+	if _, err := ns.Listen("c", nil); err == nil {
+		t.Error("who listens where no link is was not told")
+	}
+}
