@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -59,26 +57,19 @@ terminal, or with --once, it prints plain text.`,
 
 // watchTop shows what comes, in raw and in words.
 func watchTop(body io.Reader, show func(raw []byte, text []byte) error, once bool) error {
-	for lines := json.NewDecoder(body); ; {
-		var raw json.RawMessage
-		switch err := lines.Decode(&raw); {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("read the router's answer: %w", err)
-		}
-		var t status.Top
-		var text bytes.Buffer
-		if err := json.Unmarshal(raw, &t); err != nil {
-			return fmt.Errorf("read the router's answer: %w", err)
-		}
-		if err := status.WriteTop(&text, t); err != nil {
+	for t, err := range answers[status.Top](body) {
+		if err != nil {
 			return err
 		}
-		if err := show(raw, text.Bytes()); err != nil || once {
+		var text bytes.Buffer
+		if err := status.WriteTop(&text, t.value); err != nil {
+			return err
+		}
+		if err := show(t.raw, text.Bytes()); err != nil || once {
 			return err
 		}
 	}
+	return nil
 }
 
 // printer prints one snapshot below the other.

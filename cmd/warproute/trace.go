@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -52,26 +50,17 @@ func tracePackets(ctx context.Context, w io.Writer, a *asking, q url.Values) err
 		return err
 	}
 	defer body.Close()
-	for lines := json.NewDecoder(body); ; {
-		var raw json.RawMessage
-		switch err := lines.Decode(&raw); {
-		case errors.Is(err, io.EOF):
-			return nil
+	for t, err := range answers[status.Trace](body) {
+		switch {
 		case err != nil:
-			return fmt.Errorf("read the router's answer about packets: %w", err)
+		case a.json:
+			_, err = fmt.Fprintf(w, "%s\n", t.raw)
+		default:
+			err = status.WriteTrace(w, t.value)
 		}
-		if a.json {
-			if _, err := fmt.Fprintf(w, "%s\n", raw); err != nil {
-				return err
-			}
-			continue
-		}
-		var t status.Trace
-		if err := json.Unmarshal(raw, &t); err != nil {
-			return fmt.Errorf("read the router's answer about packets: %w", err)
-		}
-		if err := status.WriteTrace(w, t); err != nil {
+		if err != nil {
 			return err
 		}
 	}
+	return nil
 }

@@ -51,12 +51,7 @@ func newGateways(t *testing.T) *gateways {
 			t.Fatal(err)
 		}
 	}
-	namespace := func(name string) *lab.Namespace {
-		ns, err := lab.New(name)
-		fatal(err)
-		t.Cleanup(func() { ns.Close() })
-		return ns
-	}
+	namespace := func(name string) *lab.Namespace { return newNamespace(t, name) }
 	g.client, g.router = namespace("client"), namespace("router")
 	far := namespace("peer")
 	fatal(lab.Veth(lab.End{Namespace: g.client, Name: "client0"}, lab.End{Namespace: g.router, Name: "lan0"}, lab.VethOptions{}))

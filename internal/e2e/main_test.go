@@ -45,6 +45,17 @@ func TestMain(m *testing.M) {
 	}())
 }
 
+// newNamespace makes a namespace that ends with the test.
+func newNamespace(t *testing.T, name string) *lab.Namespace {
+	t.Helper()
+	ns, err := lab.New(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	return ns
+}
+
 // router is a warproute process.
 type router struct {
 	t      *testing.T

@@ -48,12 +48,7 @@ func newNarrowPath(t *testing.T, association, ipsec string) *narrowPath {
 			t.Fatal(err)
 		}
 	}
-	namespace := func(name string) *lab.Namespace {
-		ns, err := lab.New(name)
-		fatal(err)
-		t.Cleanup(func() { ns.Close() })
-		return ns
-	}
+	namespace := func(name string) *lab.Namespace { return newNamespace(t, name) }
 	n := &narrowPath{client: namespace("client"), middle: namespace("middle"), server: namespace("server")}
 	a, b := namespace("a"), namespace("b")
 	n.gatewayA, n.gatewayB = a, b
