@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -176,6 +177,24 @@ func TestOtherPathsAreNotFound(t *testing.T) {
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusNotFound {
 		t.Errorf("/ answers %s", resp.Status)
+	}
+}
+
+// However early a server is closed, nobody listens any more then.
+func TestAClosedServerDoesNotListen(t *testing.T) {
+	elsewhere := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // a socket can connect to itself
+	for range 1000 {
+		s, err := Serve("127.0.0.1:0", Handler(Build{}, sample))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := elsewhere.Dial("tcp", s.Addr().String()); err == nil {
+			c.Close()
+			t.Fatal("it listens")
+		}
 	}
 }
 
