@@ -142,6 +142,9 @@ func (s *SA) Zero() {
 	}
 }
 
+// Killed reports whether Kill or Zero was called.
+func (s *SA) Killed() bool { return s.state.Load() == killed }
+
 // raise sets the state unless it is a later one already.
 func (s *SA) raise(state uint32) {
 	for {

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,7 +30,7 @@ var (
 	batchStage   = desc("batch_stage_seconds", "Time that chunks spent in each stage: wait, engine, order, tx, and total from first packet received to kernel told.", "stage")
 	heldPackets  = desc("held_packets", "Packets that wait for a neighbour's link address.")
 
-	saPackets   = desc("ipsec_sa_packets_total", "Packets that a security association protected, or that it was received by.", "sa", "direction")
+	saPackets   = desc("ipsec_sa_packets_total", "Packets that a security association protected or that were received by it, those before it of the same name included.", "sa", "direction")
 	ipsecErrors = desc("ipsec_errors_total", "Packets that IPsec refused, by Linux's name for the error.", "error")
 
 	fibRoutes = desc("fib_routes", "Routes in the forwarding base.", "family")
@@ -127,13 +126,8 @@ func (ch sender) port(p *status.PortState, c *dataplane.PortStats) {
 }
 
 func (ch sender) ipsec(s *status.Snapshot) {
-	type labels struct{ sa, direction string }
-	packets := map[labels]uint64{} // for a while two may have the same: one that moves to another address
-	for _, sa := range s.SAs {
-		packets[labels{fmt.Sprintf("%s/%#x", sa.Name, sa.SPI), sa.Direction}] += sa.Packets
-	}
-	for l, n := range packets {
-		ch.counter(saPackets, n, l.sa, l.direction)
+	for _, t := range s.Traffic { // not by SPI, which every rekeying changes: `show sas` has those
+		ch.counter(saPackets, t.Packets, t.Bundle, t.Direction.String())
 	}
 	for e := ipsec.OK + 1; e < ipsec.Errors; e++ {
 		reason, sum := batch.XfrmInHdrError+batch.Reason(e-ipsec.InHdrError), uint64(0)

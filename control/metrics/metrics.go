@@ -1,8 +1,8 @@
 // Package metrics offers what a router counts to Prometheus.
 //
 // Nothing is counted twice: a scrape takes one status.Snapshot and writes it in
-// Prometheus' terms. Labels are bounded: ports, reasons, stages, causes; and associations,
-// of which each that replaces another by a new SPI is another.
+// Prometheus' terms. Labels are bounded: ports, reasons, stages, causes; and associations by
+// their names, which those that replace others keep.
 package metrics
 
 import (

@@ -9,6 +9,7 @@ package status
 import (
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/internal/hist"
+	"github.com/warproute/warproute/ipsec/gateway"
 )
 
 // Snapshot is a router at one moment; counts are since its start.
@@ -18,7 +19,8 @@ type Snapshot struct {
 	Stats  *dataplane.Stats
 	Config ConfigState
 
-	SAs []SA
+	SAs     []SA
+	Traffic []gateway.Traffic // of what the SAs are generations of
 
 	RoutesIPv4, RoutesIPv6 int
 	// Updates are the times that changes of routes and neighbours took from

@@ -2,7 +2,6 @@ package xfrm
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -170,11 +169,12 @@ const minWindow = 1024
 
 // config describes an association in our terms.
 func (t *tables) config(a *association, direction ipsec.Direction) ipsec.Config {
+	bundle := a.bundle().String()
 	c := ipsec.Config{
-		Name: fmt.Sprintf("xfrm to %v", a.id.dst), SPI: a.id.spi, Direction: direction,
+		Name: bundle, SPI: a.id.spi, Direction: direction,
 		Src: a.src, Dst: a.id.dst,
 		Suite: a.suite, Key: a.key, AuthKey: a.authKey, ESN: a.esn,
-		Bundle: t.gateway.Bundle(a.bundle().String()),
+		Bundle: t.gateway.Bundle(bundle),
 		DF:     a.df, Lifetime: a.limits, Clock: &t.gateway.Clock,
 	}
 	if a.mode == modeTransport {

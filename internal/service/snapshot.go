@@ -20,7 +20,7 @@ func (s *Service) Snapshot() *status.Snapshot {
 	m := s.mirror.Status()
 	snap.RoutesIPv4, snap.RoutesIPv6, snap.Updates = m.RoutesIPv4, m.RoutesIPv6, new(hist.Snapshot)
 	s.mirror.Updates(snap.Updates)
-	s.withGateway(func(g *gateway.Gateway) { snap.SAs = status.SAs(g) })
+	s.withGateway(func(g *gateway.Gateway) { snap.SAs, snap.Traffic = status.SAs(g), g.Traffic() })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	snap.Config = s.config

@@ -14,6 +14,7 @@ type bundle struct {
 	out     []*ipsec.SA // all outbound ones, the newest last
 	uses    int         // by associations and by policies in force
 	missed  atomic.Bool // see miss
+	past    [2]past     // by direction; see Traffic
 }
 
 // bundles have numbers, by which associations and policies are compared. A number is

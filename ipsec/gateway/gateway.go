@@ -96,6 +96,7 @@ func (g *Gateway) Remove(s *ipsec.SA) {
 	c := s.Config()
 	if c.Direction == ipsec.In {
 		if g.sad.Remove(s) {
+			g.bundles.get(c.Bundle).past[ipsec.In].add(s)
 			g.bundles.leave(c.Bundle)
 		}
 	} else {
@@ -103,6 +104,7 @@ func (g *Gateway) Remove(s *ipsec.SA) {
 		b := g.bundles.get(c.Bundle)
 		if i := slices.Index(b.out, s); i >= 0 {
 			b.out = slices.Delete(b.out, i, i+1)
+			b.past[ipsec.Out].add(s)
 			g.bundles.leave(c.Bundle)
 		}
 		var newest *ipsec.SA

@@ -1,0 +1,56 @@
+package gateway
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+
+	"github.com/warproute/warproute/ipsec"
+)
+
+// However often the associations of a bundle are replaced, its traffic is told in one line a
+// direction and does not fall, and what is kept of them does not grow.
+func TestTrafficGoesOnOverRekeying(t *testing.T) {
+	g := &Gateway{}
+	pass := func(s *ipsec.SA) { s.Count(0, 1, 100) }
+	expect := func(when string, want ...Traffic) {
+		t.Helper()
+		got := g.Traffic()
+		slices.SortFunc(got, func(a, b Traffic) int {
+			return cmp.Or(cmp.Compare(a.Bundle, b.Bundle), cmp.Compare(a.Direction, b.Direction))
+		})
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	const generations = 5
+	var out, in *ipsec.SA
+	for i := range uint64(generations) {
+		oldOut, oldIn := out, in
+		out, in = newSA(t, g, ipsec.Out, "b", 0x100+uint32(i)), newSA(t, g, ipsec.In, "b", 0x200+uint32(i))
+		pass(out)
+		pass(in)
+		if i == 0 {
+			continue
+		}
+		expect("beside its successor", Traffic{"b", ipsec.Out, 2 * i}, Traffic{"b", ipsec.In, i + 1})
+		g.Remove(oldOut)
+		g.Remove(oldOut)
+		g.Remove(oldIn)
+		pass(oldOut) // a worker finishes its batch
+		expect("removed", Traffic{"b", ipsec.Out, 2*i + 1}, Traffic{"b", ipsec.In, i + 1})
+		oldOut.Zero()
+		oldIn.Zero()
+		expect("gone", Traffic{"b", ipsec.Out, 2*i + 1}, Traffic{"b", ipsec.In, i + 1})
+	}
+	if n := len(g.bundles.get(0).past[ipsec.Out].leaving); n != 0 {
+		t.Errorf("%d associations that are gone are kept", n)
+	}
+	g.Remove(out)
+	g.Remove(in)
+	expect("without any", Traffic{"b", ipsec.Out, 2*generations - 1}, Traffic{"b", ipsec.In, generations})
+	g.Retire()
+	expect("retired")
+	newSA(t, g, ipsec.Out, "b", 0x300)
+	expect("anew, before the number is free", Traffic{"b", ipsec.Out, 0})
+}
