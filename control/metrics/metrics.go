@@ -79,7 +79,11 @@ func serve(config *net.ListenConfig, address string, h http.Handler) (*Server, e
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", h)
-	s := &Server{&http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}, l}
+	s := &Server{&http.Server{
+		Handler: mux,
+		// Whoever stalls keeps nothing of ours.
+		ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 5 * time.Minute,
+	}, l}
 	go s.http.Serve(l) // returns when Close closes the listener
 	return s, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -78,6 +79,9 @@ func ask(ctx context.Context, method, socketPath, path string, decode func(*json
 		return nil
 	case errors.As(err, &own):
 		return own.error
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("read the router's answer about %s: it broke off: the router stopped, or nothing of it was read for %v; "+
+			"have it written to a file, and read that", path, patience)
 	}
 	return fmt.Errorf("read the router's answer about %s: %w", path, err)
 }

@@ -36,6 +36,9 @@ func (w *ContentWriter) Note(name, value string) { w.Header().Set(http.TrailerPr
 func (c *Content) write(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", c.Type)
 	out := &ContentWriter{w, http.NewResponseController(w)}
+	if err := out.control.SetWriteDeadline(time.Time{}); err != nil { // of the answer before on this connection
+		return
+	}
 	if err := out.Flush(); err != nil {
 		return
 	}

@@ -49,7 +49,7 @@ func Serve(path string, handlers map[string]Handler) (*Server, error) {
 		if !strings.Contains(p, " ") {
 			p = "GET " + p
 		}
-		mux.Handle(p, answer(h))
+		mux.Handle(p, answer(h, patience))
 	}
 	s := &Server{
 		http:     &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second},
@@ -135,8 +135,9 @@ func peer(conn *net.UnixConn) string {
 }
 
 // answer makes an HTTP handler of a Handler.
-func answer(h Handler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func answer(h Handler, patience time.Duration) http.HandlerFunc {
+	return func(response http.ResponseWriter, r *http.Request) {
+		w := &impatient{response, http.NewResponseController(response), patience}
 		w.Header().Set("Content-Type", "application/json")
 		value, err := h(r)
 		if err != nil {
@@ -149,10 +150,12 @@ func answer(h Handler) http.HandlerFunc {
 			writeArray(w, value)
 			return
 		case *Content:
-			value.write(w, r)
+			value.write(response, r)
 			return
 		}
-		json.NewEncoder(w).Encode(value)
+		if json.NewEncoder(w).Encode(value) != nil {
+			panic(http.ErrAbortHandler) // so that the client does not take half of it for the whole
+		}
 	}
 }
 
@@ -161,7 +164,7 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-// writeArray writes one element a line. It stops when the client has gone.
+// writeArray writes one element a line. It stops when the client has gone, or stalls.
 func writeArray(w http.ResponseWriter, stream Stream) {
 	buf := bufio.NewWriterSize(w, 64<<10)
 	enc := json.NewEncoder(buf) // ends each element with a newline
@@ -170,7 +173,7 @@ func writeArray(w http.ResponseWriter, stream Stream) {
 		buf.WriteByte(separator)
 		separator = ','
 		if err := enc.Encode(element); err != nil {
-			panic(http.ErrAbortHandler) // so that the client does not take half of it for the whole
+			panic(http.ErrAbortHandler)
 		}
 		return true
 	})
@@ -178,5 +181,7 @@ func writeArray(w http.ResponseWriter, stream Stream) {
 		buf.WriteByte('[')
 	}
 	buf.WriteString("]\n")
-	buf.Flush()
+	if buf.Flush() != nil {
+		panic(http.ErrAbortHandler)
+	}
 }
