@@ -9,9 +9,11 @@
 package config
 
 import (
+	"errors"
 	"fmt"
-	"os"
 	"time"
+
+	"github.com/warproute/warproute/internal/textfile"
 )
 
 // Config is a whole configuration. Default and Parse fill in what is not given.
@@ -125,17 +127,17 @@ func Default(ports ...string) *Config {
 const maxFileSize = 16 << 20
 
 // Load reads and checks a file, and those of the keys. An error is an Errors, or
-// says why the file could not be read.
+// says why the file could not be read. They are regular files, not pipes: a reload reads
+// them again, and does not wait for anybody to write them.
 func Load(path string) (*Config, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
-	}
-	if info.Size() > maxFileSize {
-		return nil, fmt.Errorf("read configuration %s: %d bytes is more than a configuration can have (%d)", path, info.Size(), maxFileSize)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
+	data, err := textfile.Read(path, maxFileSize)
+	var long *textfile.TooLong
+	switch {
+	case errors.As(err, &long):
+		return nil, fmt.Errorf("read configuration %s: %d bytes is more than a configuration can have (%d)", path, long.Bytes, maxFileSize)
+	case errors.Is(err, textfile.ErrType):
+		return nil, fmt.Errorf("read configuration: %w; write it to a file, which reload reads again", err)
+	case err != nil:
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	r := read(path, data)

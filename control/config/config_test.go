@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
 )
 
 var values = cmp.Options{cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
@@ -165,6 +166,25 @@ func TestLoadNamesTheFile(t *testing.T) {
 	}
 	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "more than a configuration can have") {
 		t.Errorf("a file that is too large: %v", err)
+	}
+}
+
+// A reload, too, reads it: there, a pipe would have nothing, or be waited for.
+func TestAPipeIsNoConfiguration(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan error, 1)
+	go func() { _, err := Load(path); refused <- err }()
+	select {
+	case err := <-refused:
+		want := "read configuration: " + path + " is a pipe, and not a regular file; write it to a file, which reload reads again"
+		if err == nil || err.Error() != want {
+			t.Errorf("got\n%v\nwant\n%s", err, want)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it is waited for")
 	}
 }
 

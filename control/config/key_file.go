@@ -2,9 +2,11 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
+
+	"github.com/warproute/warproute/internal/textfile"
 )
 
 // maxKeyFile is more than the longest key needs, as hex digits, with an end of line.
@@ -31,14 +33,17 @@ func (r *reader) readKeyFile(key, path string, dst *Key) {
 		r.errs = append(r.errs, r.config.fault(key, key+": "+msg, mend))
 	}
 	const mend = "write the key there, as hex digits in one line"
-	info, err := os.Stat(path)
+	f, info, err := textfile.Open(path, 0)
 	switch {
+	case errors.Is(err, textfile.ErrType):
+		fail(err.Error(), "name one that has the key, as hex digits in one line")
+		return
 	case err != nil:
 		fail(err.Error(), mend)
 		return
-	case !info.Mode().IsRegular():
-		fail(path+" is not a regular file", "name one that has the key, as hex digits in one line")
-		return
+	}
+	defer f.Close()
+	switch {
 	case info.Mode().Perm()&0o077 != 0:
 		fail(fmt.Sprintf("%s is open to others than its owner (mode %04o)", path, info.Mode().Perm()), "chmod 600 "+path)
 		return
@@ -46,7 +51,7 @@ func (r *reader) readKeyFile(key, path string, dst *Key) {
 		fail(fmt.Sprintf("%s has %d bytes, which no key has", path, info.Size()), mend)
 		return
 	}
-	text, err := os.ReadFile(path)
+	text, err := textfile.ReadOpen(f, info, maxKeyFile)
 	if err != nil {
 		fail(err.Error(), mend)
 		return

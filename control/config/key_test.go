@@ -163,7 +163,7 @@ func TestKeyFileMistakes(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		checkLoad(t, path, "DIR is not a regular file; name one that has the key, as hex digits in one line")
+		checkLoad(t, path, "DIR is a directory, and not a regular file; name one that has the key, as hex digits in one line")
 	})
 }
 

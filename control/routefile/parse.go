@@ -9,11 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/warproute/warproute/internal/textfile"
 )
 
 // Route is a line of a file, with the `nexthop` lines that follow it.
@@ -36,22 +39,33 @@ var types = []string{
 	"unicast", "local", "broadcast", "multicast", "throw", "unreachable", "prohibit", "blackhole", "nat", "anycast",
 }
 
-// Open reads the file at path, which gzip may have packed; "-" is standard input.
+// Open reads the file at path, which gzip may have packed; "-" is standard input. It may be
+// a pipe, as of <(ssh router ip route), but one that nobody writes to is not waited for.
 func Open(path string) ([]Route, error) {
 	if path == "-" {
 		return Read("standard input", os.Stdin)
 	}
-	f, err := os.Open(path)
+	f, info, err := textfile.Open(path, fs.ModeNamedPipe)
 	if err != nil {
 		return nil, fmt.Errorf("read routes: %w", err)
 	}
 	defer f.Close()
-	return Read(path, f)
+	routes, err := Read(path, f)
+	if err == nil && len(routes) == 0 && !info.Mode().IsRegular() {
+		err = fmt.Errorf("read routes: nothing comes out of the pipe %s: begin to write to it before it is read", path)
+	}
+	return routes, err
 }
+
+// maxLines is many times what the internet has, so that a file without an end, as may be
+// behind a pipe or a few packed bytes, does not take all memory.
+const maxLines = 1 << 24
 
 // Read reads routes, packed by gzip or not. Empty lines and those that begin
 // with # are skipped. name is for errors, which say "name:line:".
-func Read(name string, r io.Reader) ([]Route, error) {
+func Read(name string, r io.Reader) ([]Route, error) { return read(name, r, maxLines) }
+
+func read(name string, r io.Reader, most int) ([]Route, error) {
 	in := bufio.NewReader(r)
 	if magic, _ := in.Peek(2); string(magic) == "\x1f\x8b" {
 		z, err := gzip.NewReader(in)
@@ -64,7 +78,9 @@ func Read(name string, r io.Reader) ([]Route, error) {
 	lines := bufio.NewScanner(in)
 	n := 0
 	for lines.Scan() {
-		n++
+		if n++; n > most {
+			return nil, fmt.Errorf("%s:%d: more than %d lines: name a file with fewer", name, n, most)
+		}
 		words := strings.Fields(lines.Text())
 		if len(words) == 0 || words[0][0] == '#' {
 			continue

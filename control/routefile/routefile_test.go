@@ -3,15 +3,18 @@ package routefile
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
 )
 
 var netips = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
@@ -97,6 +100,47 @@ func TestOpenUnpacksGzip(t *testing.T) {
 	}
 	if _, err := Open(path + ".missing"); err == nil || !strings.Contains(err.Error(), path+".missing") {
 		t.Errorf("a missing file: %v", err)
+	}
+}
+
+// Who looks up in what another program prints names a pipe; that there is none who writes
+// to it is an error, rather than a wait that no signal ends.
+func TestRoutesOfAPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := w.WriteString("10.0.0.0/8\n"); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	path := fmt.Sprintf("/dev/fd/%d", r.Fd())
+	if got, err := Open(path); err != nil || len(got) != 1 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{fifo, "/dev/zero"} {
+		done := make(chan error, 1)
+		go func() { _, err := Open(path); done <- err }()
+		select {
+		case err := <-done:
+			if err == nil || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s: %v", path, err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s is waited for", path)
+		}
+	}
+}
+
+func TestTextWithoutAnEnd(t *testing.T) {
+	const want = "f:4: more than 3 lines: name a file with fewer"
+	if _, err := read("f", strings.NewReader("10.0.0.0/8\n#\n\n#\n"), 3); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

@@ -49,12 +49,12 @@ var imports = []struct {
 
 	{"dataplane/gpu", []string{"batch", "cuda", "dataplane/cpu", "fib", "ipsec", "ipsec/device", "ipsec/gateway", "lookup/trie"}, "an engine, and the one to fall back on; the driver's calls are cuda's"},
 
-	{"control/config", []string{"ipsec/suite"}, "text to values; whoever wires the router turns them into parts. Suites say how long keys are"},
+	{"control/config", []string{"internal/textfile", "ipsec/suite"}, "text to values; whoever wires the router turns them into parts. Suites say how long keys are"},
 	{"control/socket", nil, "carries any values"},
 	{"control/rtnl", nil, "netlink messages; knows not what they are for"},
 	{"control/mirror", []string{"batch", "fib", "lookup", "control/rtnl", "internal/hist"}, "Linux's routes into the forwarding base; workers are not its business"},
 	{"control/xfrm", []string{"control/rtnl", "ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/suite"}, "Linux's IPsec into the gateway; engines are not its business"},
-	{"control/routefile", []string{"lookup", "lookup/ipv4", "lookup/ipv6"}, "routes from text, for lookups without a router"},
+	{"control/routefile", []string{"internal/textfile", "lookup", "lookup/ipv4", "lookup/ipv6"}, "routes from text, for lookups without a router"},
 	{"control/status", []string{"batch", "dataplane", "control/config", "control/mirror", "internal/hist", "ipsec/gateway"}, "what a router tells of itself"},
 	{"control/capture", []string{"batch", "dataplane"}, "records of a tap to a file format; whoever asks for them chooses"},
 	{"control/metrics", []string{"batch", "dataplane", "control/status", "internal/hist", "ipsec"}, "the same, to Prometheus"},
@@ -69,6 +69,7 @@ var imports = []struct {
 	}, "puts the parts of a router together; below it, parts do not know each other"},
 
 	{"internal/sysfs", nil, "a leaf"},
+	{"internal/textfile", nil, "a leaf"},
 	{"internal/tun", nil, "a leaf"},
 	{"internal/race", nil, "a leaf, for tests"},
 	{"internal/genl", nil, "a leaf"},
