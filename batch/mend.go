@@ -24,7 +24,7 @@ var mends = [NumReasons]string{
 	LocalDelivery:      "some are expected when an address is new; else it is a local prefix (AnyIP), or came to this host through a tunnel: neither is supported",
 	NoPort:             "add the interface of the route as a port (`--port`), or the route by a port; MPLS, SRv6 and tunnel routes are not supported",
 	PortDown:           "`ip link` tells of the port; an interface that was deleted is the port again once it is back, if the log does not say why not",
-	MTUExceeded:        "sources are told, unless ICMP is filtered on its way to them; else raise the MTU of the port or lower theirs",
+	MTUExceeded:        "sources are told, unless ICMP is filtered on its way to them; else raise the MTU of the port (`show ports`) or the route (`route lookup`), or lower theirs",
 	NeighborUnresolved: "the neighbour does not answer ARP or neighbour discovery: see `ip neigh`, and whether the next hop is on that link",
 	HoldFull:           "a scan of an attached network, or a next hop that is down: see `ip neigh` for failed entries",
 	TxFull:             "the port is slower than what is to leave by it: a faster port, more queues, or less traffic",

@@ -87,7 +87,7 @@ var reasons = [NumReasons]struct{ name, sentence string }{
 	LocalDelivery:      {"local_delivery", "the destination is this host's, but was not known as such when the packet arrived; local prefixes are not supported"},
 	NoPort:             {"no_port", "the route leaves by an interface that is not a port of this router"},
 	PortDown:           {"port_down", "the egress port is down"},
-	MTUExceeded:        {"mtu_exceeded", "the packet is larger than the egress port's MTU"},
+	MTUExceeded:        {"mtu_exceeded", "the packet is larger than the MTU of its route or egress port"},
 	NeighborUnresolved: {"neighbor_unresolved", "the next hop's link address was not found in time"},
 	HoldFull:           {"hold_full", "too many packets already wait for unresolved neighbours"},
 	TxFull:             {"tx_full", "the egress port's transmit ring stayed full"},

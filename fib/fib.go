@@ -169,6 +169,14 @@ func (f *FIB) SetNextHop(id ID, kind Kind, paths ...Path) error {
 	return f.setNextHop(id, f.sharesOf(f.NextHop(id)), kind, paths)
 }
 
+// SetNextHopMTU bounds the packets that a next hop takes, in bytes of IP packet, whatever
+// its ports' MTUs are; 0 does not. It holds through SetNextHop. A new next hop has none.
+func (f *FIB) SetNextHopMTU(id ID, mtu uint16) {
+	if w := f.NextHop(id); w.MTU() != mtu {
+		f.store(NextHops, f.nextHops, uint32(id), uint64(makeNextHop(w.Kind(), mtu, w.Group(), w.Index())))
+	}
+}
+
 // sharesOf returns whose a next hop's flows are, nil if it does not forward any.
 func (f *FIB) sharesOf(w NextHop) *shares {
 	switch {
@@ -192,9 +200,9 @@ func (f *FIB) setNextHop(id ID, was *shares, kind Kind, paths []Path) error {
 	var word NextHop
 	switch {
 	case len(paths) <= 1:
-		word = makeNextHop(kind, false, 0)
+		word = makeNextHop(kind, old.MTU(), false, 0)
 		if len(paths) == 1 {
-			word = makeNextHop(kind, false, paths[0].Adjacency)
+			word = makeNextHop(kind, old.MTU(), false, paths[0].Adjacency)
 		}
 	case old.Group(): // the group's buckets change one by one; other flows stay where they are
 		f.setBuckets(old.Index(), paths, was)
@@ -205,7 +213,7 @@ func (f *FIB) setNextHop(id ID, was *shares, kind Kind, paths []Path) error {
 			return err
 		}
 		f.setBuckets(g, paths, was)
-		word = makeNextHop(kind, true, g)
+		word = makeNextHop(kind, old.MTU(), true, g)
 	}
 	f.store(NextHops, f.nextHops, uint32(id), uint64(word))
 	f.freeGroup(old)

@@ -34,6 +34,40 @@ func TestWordsKeepWhatIsPutIn(t *testing.T) {
 	}
 }
 
+// A next hop's MTU holds whatever becomes of its kind and paths, and the smaller one of it
+// and the port's counts.
+func TestNextHopsKeepTheirMTU(t *testing.T) {
+	f := New(0)
+	one, two := []Path{{Adjacency: 1}}, []Path{{Adjacency: 1}, {Adjacency: 2}}
+	id, err := f.NewNextHop(KindForward, one...)
+	must(t, err)
+	if w := f.NextHop(id); w.MTU() != 0 || w.Limit(1500) != 1500 || w.Limit(65535) != 65535 {
+		t.Errorf("a new next hop: %#x, limits %d and %d", w, w.Limit(1500), w.Limit(65535))
+	}
+	f.SetNextHopMTU(id, 1400)
+	for _, set := range []func() error{
+		func() error { return nil },
+		func() error { return f.SetNextHop(id, KindForward, two...) },
+		func() error { return f.SetNextHop(id, KindForward, two...) }, // the same group
+		func() error { return f.SetNextHop(id, KindNoPort) },
+		func() error { return f.SetNextHop(id, KindForward, one...) },
+	} {
+		must(t, set())
+		w := f.NextHop(id)
+		if w.MTU() != 1400 || w.Limit(1500) != 1400 || w.Limit(1400) != 1400 || w.Limit(1399) != 1399 || w.Limit(0) != 0 || w>>33&0x7f != 0 {
+			t.Errorf("%#x: MTU %d", w, w.MTU())
+		}
+	}
+	f.SetNextHopMTU(id, 65535)
+	if w := f.NextHop(id); w.Kind() != KindForward || w.Index() != 1 || w.MTU() != 65535 || w.Limit(65535) != 65535 {
+		t.Errorf("%#x", w)
+	}
+	f.FreeNextHop(id)
+	if again, err := f.NewNextHop(KindForward, one...); err != nil || again != id || f.NextHop(again).MTU() != 0 {
+		t.Errorf("number %d, used again: %#x (%v)", again, f.NextHop(again), err)
+	}
+}
+
 func TestNextHopChangesBetweenOneAndManyPaths(t *testing.T) {
 	f := New(0)
 	a, b := Path{Adjacency: 1, Weight: 1}, Path{Adjacency: 2, Weight: 1}

@@ -30,22 +30,37 @@ func (k Kind) String() string {
 
 // NextHop is one next-hop word.
 //
-//	 63  56 55   33  32  31          0
-//	+------+-------+----+-------------+
-//	| kind |   0   | G  | index       |
-//	+------+-------+----+-------------+
+//	 63  56 55  40 39 33  32  31          0
+//	+------+------+-----+----+-------------+
+//	| kind | MTU  |  0  | G  | index       |
+//	+------+------+-----+----+-------------+
 //
-// Only KindForward has an index: of a group where G is set, else of an adjacency.
+// Only KindForward has an index: of a group where G is set, else of an adjacency. The MTU
+// is the route's own, in bytes of IP packet, 0 if it has none. Bit 33 is always 0: devices
+// order their loads by it.
 type NextHop uint64
 
-const groupBit = 1 << 32
+const (
+	groupBit = 1 << 32
+	mtuShift = 40
+)
 
 func (w NextHop) Kind() Kind    { return Kind(w >> 56) }
 func (w NextHop) Group() bool   { return w&groupBit != 0 }
 func (w NextHop) Index() uint32 { return uint32(w) }
+func (w NextHop) MTU() uint16   { return uint16(w >> mtuShift) }
 
-func makeNextHop(k Kind, group bool, index uint32) NextHop {
-	w := NextHop(k)<<56 | NextHop(index)
+// Limit returns what fits through the next hop by a port of an MTU: the smaller one, if
+// the next hop has one of its own.
+func (w NextHop) Limit(port uint16) uint16 {
+	if m := w.MTU(); m-1 < port { // of none, m-1 is the largest number there is
+		return m
+	}
+	return port
+}
+
+func makeNextHop(k Kind, mtu uint16, group bool, index uint32) NextHop {
+	w := NextHop(k)<<56 | NextHop(mtu)<<mtuShift | NextHop(index)
 	if group {
 		w |= groupBit
 	}

@@ -133,7 +133,7 @@ func lookUpFile(file string, addrs []netip.Addr) ([]status.Answer, error) {
 			continue
 		}
 		a := &answers[i]
-		a.Found, a.Prefix, a.Action = true, route.Prefix, route.Type
+		a.Found, a.Prefix, a.Action, a.MTU = true, route.Prefix, route.Type, route.MTU
 		if route.Type == "unicast" {
 			a.Action = "forward"
 		}

@@ -186,8 +186,8 @@ func (s *state) load(family int) {
 func (s *state) setHost(ip netip.Addr) {
 	var is *hop
 	if _, resolved := s.resolved.Get(netip.PrefixFrom(ip, ip.BitLen())); resolved {
-		if id, ok := s.hostNeighbor(ip); ok {
-			is = s.hostHop(id)
+		if id, mtu, ok := s.hostNeighbor(ip); ok {
+			is = s.hostHop(id, mtu)
 		}
 	}
 	if was := s.hosts[ip]; was != nil {

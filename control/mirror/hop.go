@@ -13,13 +13,15 @@ import (
 )
 
 // hop is a next hop of the base, shared by all routes that lead the same way:
-// by the same kind, by the same next-hop object, or over the same paths.
+// by the same kind, by the same next-hop object, or over the same paths, and with the same
+// MTU of their own.
 type hop struct {
 	key    string
 	id     fib.ID // 0 if the base had no room
 	after  fib.ID // whose flows it takes over, while it has no number
 	kind   fib.Kind
 	object uint32 // the next-hop object that it stands for, or 0
+	mtu    uint16 // of its routes, 0 if they have none
 	paths  []path // of other kinds than KindForward and KindNoPort they only say which link
 	refs   int
 	idle   bool // listed as perhaps unused
@@ -56,13 +58,14 @@ var hopKinds = map[uint8]fib.Kind{
 func (s *state) routeKey(r *rtnl.Route) {
 	if r.NexthopID != 0 {
 		s.key = binary.NativeEndian.AppendUint32(append(s.key[:0], keyObject), r.NexthopID)
+		s.key = binary.NativeEndian.AppendUint16(s.key, mtuOf(r))
 		return
 	}
 	if r.Family == unix.AF_INET6 {
 		// Linux tells the paths of the same route in any order.
 		slices.SortFunc(r.Hops, compareHops)
 	}
-	s.key = append(s.key[:0], byte(hopKinds[r.Type]))
+	s.key = binary.NativeEndian.AppendUint16(append(s.key[:0], byte(hopKinds[r.Type])), mtuOf(r))
 	for _, h := range r.Hops {
 		s.appendPath(h)
 	}
@@ -91,13 +94,14 @@ func (s *state) hopOf(r *rtnl.Route, was *hop) *hop {
 		h.refs++
 		return h
 	}
-	h := &hop{key: string(s.key), refs: 1}
+	h := &hop{key: string(s.key), mtu: mtuOf(r), refs: 1}
 	if was != nil {
 		h.after = was.id
 	}
 	s.hops[h.key] = h
 	if r.NexthopID != 0 {
 		h.object = r.NexthopID
+		s.ofObject[h.object] = append(s.ofObject[h.object], h)
 		s.programObject(h)
 	} else {
 		s.program(h, hopKinds[r.Type], pathsOf(r.Hops))
@@ -105,9 +109,9 @@ func (s *state) hopOf(r *rtnl.Route, was *hop) *hop {
 	return h
 }
 
-// hostHop returns the hop to a neighbour, with one more reference.
-func (s *state) hostHop(n neighborID) *hop {
-	r := rtnl.Route{Type: unix.RTN_UNICAST, Hops: []rtnl.Hop{{Index: n.link, Gateway: n.addr, Weight: 1}}}
+// hostHop returns the hop to a neighbour on a route with an MTU, with one more reference.
+func (s *state) hostHop(n neighborID, mtu uint16) *hop {
+	r := rtnl.Route{Type: unix.RTN_UNICAST, MTU: uint32(mtu), Hops: []rtnl.Hop{{Index: n.link, Gateway: n.addr, Weight: 1}}}
 	return s.hopOf(&r, nil)
 }
 
@@ -177,7 +181,9 @@ func (s *state) writeHop(h *hop, ways []fib.Path) (err error) {
 	if h.id != 0 {
 		return s.fib.SetNextHop(h.id, h.kind, ways...)
 	}
-	h.id, err = s.fib.NewNextHopAfter(h.after, h.kind, ways...)
+	if h.id, err = s.fib.NewNextHopAfter(h.after, h.kind, ways...); err == nil {
+		s.fib.SetNextHopMTU(h.id, h.mtu)
+	}
 	return err
 }
 
@@ -213,6 +219,21 @@ func (h *hop) over(link int) bool {
 	return slices.ContainsFunc(h.paths, func(p path) bool { return p.link == link })
 }
 
+// unlist takes a hop out of the books: routes that lead the same way get another one.
+func (s *state) unlist(h *hop) {
+	if s.hops[h.key] != h {
+		return
+	}
+	delete(s.hops, h.key)
+	if h.object == 0 {
+		return
+	}
+	rest := slices.DeleteFunc(s.ofObject[h.object], func(other *hop) bool { return other == h })
+	if s.ofObject[h.object] = rest; len(rest) == 0 {
+		delete(s.ofObject, h.object)
+	}
+}
+
 // freeHops gives back what no route refers to any more.
 func (s *state) freeHops() {
 	for _, h := range s.idleHops {
@@ -220,9 +241,7 @@ func (s *state) freeHops() {
 		if h.refs > 0 {
 			continue
 		}
-		if s.hops[h.key] == h {
-			delete(s.hops, h.key)
-		}
+		s.unlist(h)
 		for _, p := range h.paths {
 			s.releaseAdjacency(p.adjacency)
 		}

@@ -23,6 +23,7 @@ type RouteInfo struct {
 	Protocol  string       `json:"protocol"`
 	Metric    uint32       `json:"metric"`
 	NexthopID uint32       `json:"nexthop_id,omitempty"` // of Linux's next-hop object
+	MTU       uint16       `json:"mtu,omitempty"`        // the route's own, which bounds that of the port
 	Installed bool         `json:"installed"`            // false: another route of the prefix is better
 	Paths     []PathInfo   `json:"paths,omitempty"`      // shared with other routes: read only
 }
@@ -164,7 +165,7 @@ func (s *state) routeInfo(p netip.Prefix, r *route, paths []PathInfo, installed 
 	return RouteInfo{
 		Prefix: p, Type: nameOf(typeNames, r.kind), Kind: r.hop.kind.String(),
 		Table: nameOf(tableNames, uint8(r.table())), Protocol: nameOf(protocolNames, r.protocol),
-		Metric: r.metric(), NexthopID: r.hop.object, Installed: installed, Paths: paths,
+		Metric: r.metric(), NexthopID: r.hop.object, MTU: r.hop.mtu, Installed: installed, Paths: paths,
 	}
 }
 
@@ -207,6 +208,9 @@ func (r RouteInfo) String() string {
 	b.WriteString(" proto " + r.Protocol)
 	if r.Metric != 0 {
 		fmt.Fprintf(&b, " metric %d", r.Metric)
+	}
+	if r.MTU != 0 {
+		fmt.Fprintf(&b, " mtu %d", r.MTU)
 	}
 	if len(r.Paths) > 1 {
 		for _, p := range r.Paths {

@@ -108,6 +108,9 @@ func (s *state) setPort(number int, l *link) {
 	} else if p.mac == l.Address && p.mtu == int(l.MTU) && p.up == l.up {
 		return
 	}
+	if p.mtu != int(l.MTU) && s.mtuMayFollow(l.Index) {
+		s.suspects.everything()
+	}
 	p.mac, p.mtu, p.up = l.Address, int(l.MTU), l.up
 	s.writePort(number)
 }

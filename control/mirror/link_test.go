@@ -112,6 +112,20 @@ func TestPortChanges(t *testing.T) {
 	}
 }
 
+// Linux changes the MTUs of IPv6 routes with that of their link, and tells nobody.
+func TestMTUsOfRoutesFollowTheirLink(t *testing.T) {
+	w := newWorld(t)
+	w.ip(known...)
+	w.start()
+	w.ip("route add 20.0.0.0/8 via 10.1.0.2 mtu 1400", "route add fd20::/16 via fd01::2 mtu 1400", "route add fd21::/16 via fd01::2 mtu lock 1400")
+	w.ip("link set lan mtu 1350")
+	w.want("20.0.0.1", lan2+" mtu 1400", "fd20::1", lan2+" mtu 1350", "fd21::1", lan2+" mtu 1400")
+	w.sameAsFresh()
+	w.ip("link set lan mtu 1500")
+	w.want("20.0.0.1", lan2+" mtu 1400", "fd20::1", lan2+" mtu 1500", "fd21::1", lan2+" mtu 1400")
+	w.sameAsFresh()
+}
+
 func TestPortDeletedAndMadeAgain(t *testing.T) {
 	w := newWorld(t)
 	w.ip(known...)

@@ -27,7 +27,7 @@ type linuxView struct {
 
 type linuxRoute struct {
 	class uint64
-	way   *rtnl.Route // its type and hops alone
+	way   *rtnl.Route // its type, MTU and hops alone
 }
 
 func newLinuxView() *linuxView {
@@ -126,7 +126,8 @@ func (v *linuxView) expand(r *rtnl.Route) {
 
 // wayOf returns the one route that stands for all with these hops.
 func (v *linuxView) wayOf(r *rtnl.Route) *rtnl.Route {
-	v.key = append(v.key[:0], r.Type)
+	mtu := mtuOf(r)
+	v.key = binary.NativeEndian.AppendUint16(append(v.key[:0], r.Type), mtu)
 	for _, h := range r.Hops {
 		flags := byte(0)
 		if h.Encap {
@@ -138,7 +139,7 @@ func (v *linuxView) wayOf(r *rtnl.Route) *rtnl.Route {
 	}
 	way := v.same[string(v.key)]
 	if way == nil {
-		way = &rtnl.Route{Type: r.Type, Hops: slices.Clone(r.Hops)}
+		way = &rtnl.Route{Type: r.Type, MTU: uint32(mtu), Hops: slices.Clone(r.Hops)}
 		slices.SortFunc(way.Hops, compareHops)
 		v.same[string(v.key)] = way
 	}
@@ -160,7 +161,7 @@ func (v *linuxView) decide(ports []port, ip netip.Addr) (netip.Prefix, string) {
 	if decision, again := v.said[r.way]; again {
 		return p, decision
 	}
-	decision, neighbor := v.forward(ports, r.way.Hops, ip)
+	decision, neighbor := v.forward(ports, r.way, ip)
 	switch {
 	case neighbor:
 		return host, decision
@@ -172,10 +173,11 @@ func (v *linuxView) decide(ports []port, ip netip.Addr) (netip.Prefix, string) {
 
 // forward says which ways lead to an address, and whether that is the address of a
 // neighbour itself.
-func (v *linuxView) forward(ports []port, hops []rtnl.Hop, ip netip.Addr) (decision string, neighbor bool) {
+func (v *linuxView) forward(ports []port, r *rtnl.Route, ip netip.Addr) (decision string, neighbor bool) {
 	var ways, dead []string
+	mtu := uint16(r.MTU)
 	elsewhere := false
-	for _, h := range hops {
+	for _, h := range r.Hops {
 		link, known := v.links[h.Index]
 		up := known && link.Up()
 		i := slices.IndexFunc(ports, func(p port) bool { return p.ifindex == h.Index })
@@ -186,7 +188,7 @@ func (v *linuxView) forward(ports []port, hops []rtnl.Hop, ip netip.Addr) (decis
 		to := neighborID{h.Index, h.Gateway}
 		if !to.addr.IsValid() && routable(ip) {
 			if mac, resolved := v.neighbors[neighborID{h.Index, ip}]; resolved {
-				return forward([]string{wayOf(ports[i].Name, ip, mac)}), true
+				return forward([]string{wayOf(ports[i].Name, ip, mac)}, mtu), true
 			}
 		}
 		way := wayOf(ports[i].Name, to.addr, v.neighbors[to])
@@ -202,5 +204,5 @@ func (v *linuxView) forward(ports []port, hops []rtnl.Hop, ip netip.Addr) (decis
 	if len(ways) == 0 {
 		return fib.KindNoPort.String(), false
 	}
-	return forward(ways), false
+	return forward(ways, mtu), false
 }

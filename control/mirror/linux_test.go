@@ -86,7 +86,11 @@ func (l *linux) fate(t testing.TB, ip netip.Addr) string {
 		return "no port"
 	}
 	slices.Sort(ways)
-	return strings.Join(slices.Compact(ways), " ")
+	fate := strings.Join(slices.Compact(ways), " ")
+	if r.MTU != 0 {
+		fate += fmt.Sprintf(" mtu %d", r.MTU)
+	}
+	return fate
 }
 
 func (l *linux) to(h *netlink.NexthopInfo, dst netip.Addr) string {
@@ -211,7 +215,7 @@ func (r randomScript) route4() string {
 	hop := func() string {
 		return r.pick("via 10.1.0.2", "via 10.1.0.3", "via 10.2.0.2", "via 10.2.0.3", "via 10.3.0.2", "via inet6 fd02::2")
 	}
-	route := r.prefix4() + r.pick("", "", " metric 10", " metric 20")
+	route := r.prefix4() + r.pick("", "", " metric 10", " metric 20") + r.pick("", "", "", " mtu 1300", " mtu lock 1400")
 	to := " " + r.pick(hop(), hop(), hop(), "dev lan", "dev wan",
 		"nexthop "+hop()+" weight 3 nexthop "+hop(), "nexthop "+hop()+" nexthop "+hop()+" nexthop "+hop(),
 		"nhid "+r.pick("1", "2", "3", "4", "10", "11"))
@@ -228,7 +232,9 @@ func (r randomScript) route4() string {
 	return "route " + verb + " " + route + to
 }
 
-// route6 keeps routes that Linux joins to one and others at metrics of their own.
+// route6 keeps routes that Linux joins to one and others at metrics of their own. It gives
+// MTUs only to those that Linux keeps apart: paths and routes by one object share one, which
+// depends on what was sent before.
 func (r randomScript) route6() string {
 	ip := netip.AddrFrom16([16]byte{0xfd, 0x20, 2: byte(r.IntN(4)), 15: byte(r.IntN(4))})
 	prefix := netip.PrefixFrom(ip, []int{16, 22, 24, 64, 127, 128}[r.IntN(6)]).Masked().String()
@@ -238,7 +244,7 @@ func (r randomScript) route6() string {
 	route := prefix + r.pick(" metric 10 ", " metric 20 ") + r.pick(hop(), hop(), hop(), "nexthop "+hop()+" nexthop "+hop()+" weight 2")
 	switch r.IntN(6) {
 	case 0:
-		route = prefix + " metric 30 " + r.pick("dev lan", "dev wan", "nhid 6", "nhid 12")
+		route = prefix + " metric 30 " + r.pick("dev lan", "dev wan", "mtu 1300 dev lan", "mtu lock 1400 dev wan", "nhid 6", "nhid 12")
 	case 1:
 		route = r.pick("blackhole ", "unreachable ", "prohibit ") + prefix + " metric 30 dev lo"
 	}

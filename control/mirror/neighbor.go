@@ -101,20 +101,20 @@ func routable(ip netip.Addr) bool { return !ip.IsLinkLocalUnicast() || ip.Is4() 
 
 // hostNeighbor returns the neighbour that packets to an address go to: the one
 // with this very address, resolved, on a link that the longest route that covers
-// the address is on.
-func (s *state) hostNeighbor(addr netip.Addr) (id neighborID, ok bool) {
+// the address is on; and the MTU of that route.
+func (s *state) hostNeighbor(addr netip.Addr) (id neighborID, mtu uint16, ok bool) {
 	_, best, found := s.routes.LookupPrefixLPM(netip.PrefixFrom(addr, addr.BitLen()))
 	if !found {
-		return id, false
+		return id, 0, false
 	}
 	for i := range best.hop.paths {
 		p := &best.hop.paths[i]
 		id = neighborID{p.link, addr}
 		if n := s.neighbors[id]; p.onLink() && p.adjacency != nil && n != nil && n.usable() {
-			return id, true
+			return id, best.hop.mtu, true
 		}
 	}
-	return neighborID{}, false
+	return neighborID{}, 0, false
 }
 
 // touchNeighbors has flush look again at the host routes under a prefix.

@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"github.com/warproute/warproute/control/rtnl"
@@ -19,15 +18,10 @@ func (s *state) setObject(r *rtnl.Nexthop) {
 		return // a bridge's
 	}
 	s.objects[r.ID] = &object{*r, s.epoch}
-	if h := s.hopOfObject(r.ID); h != nil {
-		s.programObject(h)
-	}
+	s.programObjects(r.ID)
 	for group, o := range s.objects {
-		if !o.has(r.ID) {
-			continue
-		}
-		if h := s.hopOfObject(group); h != nil {
-			s.programObject(h)
+		if o.has(r.ID) {
+			s.programObjects(group)
 		}
 	}
 }
@@ -40,9 +34,9 @@ func (s *state) deleteObject(id uint32) {
 		return
 	}
 	delete(s.objects, id)
-	if h := s.hopOfObject(id); h != nil {
+	for _, h := range slices.Clone(s.ofObject[id]) {
 		// Routes that come from now on mean a new object with the same number.
-		delete(s.hops, h.key)
+		s.unlist(h)
 		h.gone = true
 		s.orphaned = s.orphaned || h.refs > 0
 	}
@@ -53,8 +47,8 @@ func (s *state) deleteObject(id uint32) {
 		o.Group = slices.DeleteFunc(o.Group, func(m rtnl.Member) bool { return m.ID == id })
 		if len(o.Group) == 0 {
 			s.deleteObject(group)
-		} else if h := s.hopOfObject(group); h != nil {
-			s.programObject(h)
+		} else {
+			s.programObjects(group)
 		}
 	}
 }
@@ -73,9 +67,11 @@ func (o *object) has(member uint32) bool {
 	return slices.ContainsFunc(o.Group, func(m rtnl.Member) bool { return m.ID == member })
 }
 
-func (s *state) hopOfObject(id uint32) *hop {
-	s.key = binary.NativeEndian.AppendUint32(append(s.key[:0], keyObject), id)
-	return s.hops[string(s.key)]
+// programObjects writes the hops of an object: one for each MTU that its routes have.
+func (s *state) programObjects(id uint32) {
+	for _, h := range s.ofObject[id] {
+		s.programObject(h)
+	}
 }
 
 // programObject writes the hop of an object as the object is now.

@@ -124,6 +124,9 @@ func (s *state) learn(r *rtnl.Route, flags uint16) {
 		s.dropClass(at, is.class, func(r *route) bool { return r == was })
 		was = nil
 	}
+	if was != nil && is.ecmp && was.hop.mtu != is.hop.mtu {
+		s.suspects.everything() // each path has an MTU to Linux, which tells that of the first, or of the one added
+	}
 	if was != nil {
 		s.forgetRoute(was)
 		is.next = was.next
@@ -227,7 +230,7 @@ func (s *state) unlearn(r *rtnl.Route) {
 	if s.catchUp && r.Family == unix.AF_INET6 {
 		s.raced = true // Linux's dump of IPv6 routes skips some when others go meanwhile
 	}
-	rest := &rtnl.Route{Family: r.Family, Type: unix.RTN_UNICAST, Hops: s.restOf(*at, r)}
+	rest := &rtnl.Route{Family: r.Family, Type: unix.RTN_UNICAST, MTU: uint32((*at).hop.mtu), Hops: s.restOf(*at, r)}
 	if len(rest.Hops) > 0 && !s.hide(rest) {
 		was := (*at).hop
 		(*at).hop = s.hopOf(rest, was)
@@ -249,7 +252,7 @@ func (r *route) meant(is *route, msg *rtnl.Route) bool {
 	case r.class != is.class:
 		return false
 	case msg.NexthopID != 0: // whose hop may have changed its meaning
-		return r.hop.object == msg.NexthopID
+		return r.hop.object == msg.NexthopID && r.hop.mtu == mtuOf(msg)
 	case is.ecmp:
 		return r.ecmp
 	case msg.Family == unix.AF_INET6: // whose preferred source may have changed in silence

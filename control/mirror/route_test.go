@@ -51,6 +51,25 @@ func TestRoutes(t *testing.T) {
 			[]string{"20.0.0.1", wanL, "21.0.0.1", lan2}},
 		{"a link-local gateway", []string{"route add ::/0 via fe80::2 dev wan"},
 			[]string{"2001:db8::1", wanL}},
+		{"an MTU of the route", []string{
+			"route add 20.0.0.0/8 via 10.1.0.2 mtu 1400", "route add 20.1.0.0/16 via 10.1.0.2 mtu lock 1300", "route add 20.2.0.0/16 via 10.1.0.2",
+			"route add fd20::/16 via fd01::2 mtu 1400", "route add fd21::/16 via fd01::2 mtu lock 1300", "route add fd22::/16 via fd01::2"},
+			[]string{"20.0.0.1", lan2 + " mtu 1400", "20.1.0.1", lan2 + " mtu 1300", "20.2.0.1", lan2,
+				"fd20::1", lan2 + " mtu 1400", "fd21::1", lan2 + " mtu 1300", "fd22::1", lan2}},
+		{"an MTU of many paths, and of neighbours", []string{
+			"route add 20.0.0.0/8 mtu 1400 nexthop via 10.1.0.2 nexthop via 10.2.0.2", "route add fd20::/16 mtu 1400 nexthop via fd01::2 nexthop via fd02::2",
+			"route add 21.0.0.0/8 dev lan mtu 1300", "neigh add 21.0.0.5 dev lan lladdr 02:00:00:00:00:05"},
+			[]string{"20.0.0.1", lan2 + "*128 " + wan2 + "*128 mtu 1400", "fd20::1", lan2 + "*128 " + wan2 + "*128 mtu 1400",
+				"21.0.0.1", "lan ? mtu 1300", "21.0.0.5", "lan 02:00:00:00:00:05 mtu 1300"}},
+		{"an MTU below what every way must carry", []string{"route add 20.0.0.0/8 via 10.1.0.2 mtu 20", "route add fd20::/16 via fd01::2 mtu 1000"},
+			[]string{"20.0.0.1", lan2 + " mtu 68", "fd20::1", lan2 + " mtu 1280"}},
+		{"an MTU changed, and taken away", []string{
+			"route add 20.0.0.0/8 via 10.1.0.2 mtu 1400", "route replace 20.0.0.0/8 via 10.1.0.2 mtu 1300", "route add 21.0.0.0/8 via 10.1.0.2 mtu 1400", "route replace 21.0.0.0/8 via 10.1.0.2",
+			"route add 22.0.0.0/8 via 10.1.0.2 mtu 1400", "route append 22.0.0.0/8 via 10.1.0.2 mtu 1300", "route del 22.0.0.0/8 via 10.1.0.2 mtu 1400",
+			"route add fd20::/16 via fd01::2 mtu 1400", "route replace fd20::/16 via fd01::2 mtu 1300", "route add fd21::/16 via fd01::2 mtu 1400", "route replace fd21::/16 via fd01::2",
+			"route add fd22::/16 mtu 1400 nexthop via fd01::2 nexthop via fd02::2", "route del fd22::/16 via fd01::2"},
+			[]string{"20.0.0.1", lan2 + " mtu 1300", "21.0.0.1", lan2, "22.0.0.1", lan2 + " mtu 1300",
+				"fd20::1", lan2 + " mtu 1300", "fd21::1", lan2, "fd22::1", wan2 + " mtu 1400"}},
 		{"a link that is no port", []string{"route add 20.0.0.0/8 via 10.3.0.2", "route add fd20::/16 via fd03::2"},
 			[]string{"20.0.0.1", "no port", "fd20::1", "no port"}},
 		{"multipath by weight", []string{

@@ -30,9 +30,10 @@ type state struct {
 	locals    map[netip.Addr]struct{}  // as the hooks know them
 	sources   map[netip.Addr]int       // preferred source addresses, with how many IPv4 routes have them
 
-	answered    func(neighborID) // told of neighbours that can be sent to; may be nil
-	hops        map[string]*hop  // by key
-	noRoom      *hop             // for routes whose own hop found no room: it drops
+	answered    func(neighborID)  // told of neighbours that can be sent to; may be nil
+	hops        map[string]*hop   // by key
+	ofObject    map[uint32][]*hop // of these, those that stand for next-hop objects
+	noRoom      *hop              // for routes whose own hop found no room: it drops
 	adjacencies map[neighborID]*adjacency
 	numbered    map[uint32]*adjacency // the same by number in the base
 
@@ -70,6 +71,7 @@ func (s *state) init(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger) er
 		locals:      map[netip.Addr]struct{}{},
 		sources:     map[netip.Addr]int{},
 		hops:        map[string]*hop{},
+		ofObject:    map[uint32][]*hop{},
 		adjacencies: map[neighborID]*adjacency{},
 		numbered:    map[uint32]*adjacency{},
 		warned:      map[string]bool{},

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -50,12 +51,12 @@ func checkState(t *testing.T, s *state) {
 		if _, routed := s.routes.Get(netip.PrefixFrom(ip, ip.BitLen())); !routed {
 			lens[familyOf(ip)]++
 		}
-		if id, ok := s.hostNeighbor(ip); !ok || h.paths[0].link != id.link {
+		if id, mtu, ok := s.hostNeighbor(ip); !ok || h.paths[0].link != id.link || h.mtu != mtu {
 			t.Errorf("host route of %v, whose prefix is elsewhere", ip)
 		}
 	}
 	for host := range s.resolved.All() {
-		if _, ok := s.hostNeighbor(host.Addr()); ok && s.hosts[host.Addr()] == nil {
+		if _, _, ok := s.hostNeighbor(host.Addr()); ok && s.hosts[host.Addr()] == nil {
 			t.Errorf("no host route of %v", host)
 		}
 	}
@@ -75,7 +76,16 @@ func checkState(t *testing.T, s *state) {
 	if got := [2]int{s.fib.IPv4.Len(), s.fib.IPv6.Len()}; got != lens {
 		t.Errorf("base has %v routes, want %v", got, lens)
 	}
+	byObject := 0
 	for h, n := range hops {
+		if w := s.fib.NextHop(h.id); w.MTU() != h.mtu {
+			t.Errorf("hop %d: an MTU of %d in the base, want %d", h.id, w.MTU(), h.mtu)
+		}
+		if h.object != 0 {
+			if byObject++; !slices.Contains(s.ofObject[h.object], h) {
+				t.Errorf("hop %d is not among those of object %d", h.id, h.object)
+			}
+		}
 		if h.refs != n || s.hops[h.key] != h || h.gone {
 			t.Errorf("hop %d: %d references of %d, gone %v", h.id, n, h.refs, h.gone)
 		}
@@ -84,6 +94,12 @@ func checkState(t *testing.T, s *state) {
 				adjacencies[p.adjacency]++
 			}
 		}
+	}
+	for _, listed := range s.ofObject {
+		byObject -= len(listed)
+	}
+	if byObject != 0 {
+		t.Errorf("%d more hops stand for objects than are listed", byObject)
 	}
 	if len(hops) != len(s.hops) {
 		t.Errorf("%d hops are kept, %d are used", len(s.hops), len(hops))
@@ -114,7 +130,7 @@ func checkNothingLeft(t *testing.T, s *state) {
 	s.sweepRoutes(func(netip.Prefix, *route) bool { return true })
 	s.flush()
 	checkState(t, s)
-	if len(s.hops) != 1 || len(s.adjacencies) != 0 || len(s.hosts) != 0 || len(s.sources) != 0 || len(s.locals) != 0 || s.resolved.Size() != 0 {
+	if len(s.hops) != 1 || len(s.adjacencies) != 0 || len(s.hosts) != 0 || len(s.sources) != 0 || len(s.ofObject) != 0 || len(s.locals) != 0 || s.resolved.Size() != 0 {
 		t.Errorf("left: %d hops, %d adjacencies, %d hosts, %d sources, %d locals", len(s.hops), len(s.adjacencies), len(s.hosts), len(s.sources), len(s.locals))
 	}
 	if n := s.fib.IPv4.Len() + s.fib.IPv6.Len(); n != 0 {
@@ -207,6 +223,9 @@ func (r randomMessages) route() *rtnl.Route {
 	}
 	if r.IntN(5) == 0 {
 		m.PrefSrc = r.addr(v6)
+	}
+	if r.IntN(5) == 0 {
+		m.MTU = uint32(1 + r.IntN(2)*1400)
 	}
 	return m
 }

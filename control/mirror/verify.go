@@ -37,7 +37,7 @@ var errStopped = errors.New("the mirror is closed")
 // Verify compares all that engines read with a new dump of Linux's routes, links and
 // neighbours, by nothing that the mirror made of earlier ones: for the first address of
 // every prefix, and the one behind its last, the prefix that is longest, what becomes of
-// packets, and each next hop with its link address. What a table says of addresses
+// packets, and each next hop with its link address and its route's MTU. What a table says of addresses
 // changes nowhere else, so the tables are equal if these are, and their sizes.
 //
 // Linux goes on meanwhile, and so does the mirror. A difference may be of a route
@@ -191,7 +191,7 @@ func (s *state) decision(hop fib.NextHop) string {
 		word := s.fib.Adjacency(id)
 		ways = append(ways, wayOf(s.ports[word.Port()].Name, s.adjacency(id).to.addr, word.MAC()))
 	}
-	return forward(ways)
+	return forward(ways, hop.MTU())
 }
 
 // adjacency returns the adjacency with a number, an empty one for one that was freed.
@@ -213,9 +213,14 @@ func wayOf(port string, gateway netip.Addr, mac fib.MAC) string {
 	return fmt.Sprintf("by %s to %v (%v)", port, gateway, mac)
 }
 
-func forward(ways []string) string {
+// forward names the ways of a route with an MTU of its own, or 0.
+func forward(ways []string, mtu uint16) string {
 	slices.Sort(ways)
-	return "forward " + strings.Join(slices.Compact(ways), "; ")
+	decision := "forward " + strings.Join(slices.Compact(ways), "; ")
+	if mtu != 0 {
+		decision += fmt.Sprintf(", mtu %d", mtu)
+	}
+	return decision
 }
 
 func lastAddr(p netip.Prefix) netip.Addr {

@@ -14,7 +14,7 @@ func TestVerifyFindsWhatIsWrong(t *testing.T) {
 	w.ip(known...)
 	w.start()
 	w.ip("route add 20.0.0.0/8 via 10.1.0.2", "route add 20.1.0.0/16 via 10.2.0.2", "route add blackhole 21.0.0.0/8",
-		"route add 22.0.0.0/8 nexthop via 10.1.0.2 nexthop via 10.2.0.2", "route add 2001:db8::/32 via fd01::2",
+		"route add 24.0.0.0/8 via 10.1.0.2 mtu 1400", "route add 22.0.0.0/8 nexthop via 10.1.0.2 nexthop via 10.2.0.2", "route add 2001:db8::/32 via fd01::2",
 		"route add 23.0.0.0/8 via 10.3.0.2 dev oob onlink", "neigh add 10.1.0.9 lladdr 02:00:00:00:00:09 dev lan nud permanent")
 	if found := w.verify(); len(found) > 0 {
 		t.Fatalf("before anything is wrong: %v", found)
@@ -37,6 +37,7 @@ func TestVerifyFindsWhatIsWrong(t *testing.T) {
 		{"a path too few", "22.0.0.0: ", func() error { return w.fib.IPv4.Insert(prefix("22.0.0.0/8"), hopOf("20.0.0.0/8")) }},
 		{"a route of another kind", "21.0.0.0: Linux \"21.0.0.0/8 blackhole\"", func() error { return w.fib.IPv4.Insert(prefix("21.0.0.0/8"), hopOf("23.0.0.0/8")) }},
 		{"a neighbour too few", "10.1.0.9: Linux \"10.1.0.9/32 forward by lan to 10.1.0.9", func() error { w.fib.IPv4.Delete(prefix("10.1.0.9/32")); return nil }},
+		{"a route without its MTU", "24.0.0.0: Linux \"24.0.0.0/8 forward by lan to 10.1.0.2 (02:00:00:00:01:02), mtu 1400\"", func() error { return w.fib.IPv4.Insert(prefix("24.0.0.0/8"), hopOf("20.0.0.0/8")) }},
 		{"an IPv6 route is missing", "2001:db8::: ", func() error { w.fib.IPv6.Delete(prefix("2001:db8::/32")); return nil }},
 		{"another station's address", "20.0.0.0: ", func() error {
 			for _, a := range w.m.adjacencies {

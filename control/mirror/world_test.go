@@ -169,6 +169,7 @@ func (w *world) fate(addr string) string {
 	return fate(w.fib, netip.MustParseAddr(addr))
 }
 
+// What a route with an MTU of its own does ends with that: "lan ? mtu 1400".
 func fate(f *fib.FIB, ip netip.Addr) string {
 	lookup := f.IPv4.LookupPrefix
 	if ip.Is6() {
@@ -182,8 +183,12 @@ func fate(f *fib.FIB, ip netip.Addr) string {
 	if hop.Kind() != fib.KindForward {
 		return hop.Kind().String()
 	}
+	mtu := ""
+	if hop.MTU() != 0 {
+		mtu = fmt.Sprintf(" mtu %d", hop.MTU())
+	}
 	if !hop.Group() {
-		return adjacencyFate(f, hop.Index())
+		return adjacencyFate(f, hop.Index()) + mtu
 	}
 	group := f.Words().Groups[int(hop.Index())*fib.Buckets:]
 	share := map[string]int{}
@@ -191,13 +196,13 @@ func fate(f *fib.FIB, ip netip.Addr) string {
 		share[adjacencyFate(f, atomic.LoadUint32(&group[i]))]++
 	}
 	if len(share) == 1 {
-		return adjacencyFate(f, atomic.LoadUint32(&group[0]))
+		return adjacencyFate(f, atomic.LoadUint32(&group[0])) + mtu
 	}
 	var parts []string
 	for _, way := range slices.Sorted(maps.Keys(share)) {
 		parts = append(parts, fmt.Sprintf("%s*%d", way, share[way]))
 	}
-	return strings.Join(parts, " ")
+	return strings.Join(parts, " ") + mtu
 }
 
 func adjacencyFate(f *fib.FIB, id uint32) string {

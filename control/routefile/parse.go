@@ -25,6 +25,7 @@ type Route struct {
 	Type   string // as Linux calls it: unicast, blackhole, unreachable, prohibit, ...
 	Paths  []Path // none for a bare prefix and for types without next hop
 	Metric uint32 // the least wins
+	MTU    uint16 // of packets that take the route, in bytes; 0: the port's alone
 }
 
 // Path is one way to a route's destinations.
@@ -182,12 +183,14 @@ func parsePath(words []string, route *Route) (path Path, more []string, err erro
 		switch key {
 		case "nexthop": // `ip -oneline` writes all in one line
 			return path, words[i+1:], nil
-		case "via", "dev", "metric", "weight", "from":
+		case "via", "dev", "metric", "mtu", "weight", "from":
 		default:
 			continue
 		}
 		if i++; i < len(words) && key == "via" && (words[i] == "inet" || words[i] == "inet6") {
 			i++ // the gateway is of another family than the prefix
+		} else if i < len(words) && key == "mtu" && words[i] == "lock" {
+			i++ // path MTU discovery shall not change it
 		}
 		if i >= len(words) {
 			return path, nil, fmt.Errorf("%q without a value", key)
@@ -202,6 +205,10 @@ func parsePath(words []string, route *Route) (path Path, more []string, err erro
 			var m uint64
 			m, err = strconv.ParseUint(value, 10, 32)
 			route.Metric = uint32(m)
+		case "mtu":
+			var n uint64
+			n, err = strconv.ParseUint(value, 10, 16)
+			route.MTU = uint16(n)
 		case "weight":
 			var n uint64
 			n, err = strconv.ParseUint(value, 10, 9)

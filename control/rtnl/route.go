@@ -21,6 +21,7 @@ type Route struct {
 	HasSrc    bool // an IPv6 route for some sources only
 	Metric    uint32
 	PrefSrc   netip.Addr
+	MTU       uint32 // in bytes, locked or not; 0: the link's alone
 	NexthopID uint32 // of the next-hop object that Hops were copied from, if any
 	Hops      []Hop  // reused by the next Parse
 	Multipath bool   // Hops came as a list
@@ -73,6 +74,8 @@ func (r *Route) Parse(data []byte) error {
 			r.Metric = a.Uint32()
 		case unix.RTA_PREFSRC:
 			r.PrefSrc = a.addr()
+		case unix.RTA_METRICS:
+			r.parseMetrics(&a)
 		case rtaNHID:
 			r.NexthopID = a.Uint32()
 		case unix.RTA_MULTIPATH:
@@ -103,6 +106,19 @@ func (h *Hop) parse(a *Attrs) {
 		h.Gateway = a.via()
 	case unix.RTA_ENCAP:
 		h.Encap = true
+	}
+}
+
+// parseMetrics reads a list of attributes.
+func (r *Route) parseMetrics(list *Attrs) {
+	a := Attrs{rest: list.Value}
+	for a.Next() {
+		if a.Kind == unix.RTAX_MTU {
+			r.MTU = a.Uint32()
+		}
+	}
+	if a.Err != nil {
+		list.Err = a.Err
 	}
 }
 

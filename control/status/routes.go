@@ -16,6 +16,7 @@ type Answer struct {
 	Found   bool         `json:"found"` // whether a prefix covers the address
 	Prefix  netip.Prefix `json:"prefix,omitzero"`
 	Action  string       `json:"action,omitempty"` // what becomes of packets: forward, blackhole, ...
+	MTU     uint16       `json:"mtu,omitempty"`    // the route's own, which bounds that of the port
 	Paths   []Path       `json:"paths,omitempty"`  // none if they are not forwarded
 }
 
@@ -33,7 +34,7 @@ func AnswerOf(addr netip.Addr, r mirror.RouteInfo, found bool) Answer {
 	if !found {
 		return Answer{Address: addr}
 	}
-	return Answer{Address: addr, Found: true, Prefix: r.Prefix, Action: r.Kind, Paths: pathsOf(r)}
+	return Answer{Address: addr, Found: true, Prefix: r.Prefix, Action: r.Kind, MTU: r.MTU, Paths: pathsOf(r)}
 }
 
 func pathsOf(r mirror.RouteInfo) (paths []Path) {
@@ -47,17 +48,18 @@ func pathsOf(r mirror.RouteInfo) (paths []Path) {
 func WriteAnswers(w io.Writer, answers []Answer) error {
 	t := newTable(w, "ADDRESS", "PREFIX", "ACTION", "NEXT HOP", "PORT")
 	for _, a := range answers {
+		action := a.Action + mtuRemark(a.MTU)
 		switch {
 		case !a.Found:
 			t.row(a.Address, "-", "no route", "-", "-")
 			continue
 		case len(a.Paths) == 0:
-			t.row(a.Address, a.Prefix, a.Action, "-", "-")
+			t.row(a.Address, a.Prefix, action, "-", "-")
 		}
 		for i, p := range a.Paths {
 			port := p.Port + p.remarks(len(a.Paths) > 1)
 			if i == 0 {
-				t.row(a.Address, a.Prefix, a.Action, p.via(), port)
+				t.row(a.Address, a.Prefix, action, p.via(), port)
 			} else {
 				t.row("", "", "", p.via(), port)
 			}
@@ -84,7 +86,7 @@ func (t *RouteTable) Write(r mirror.RouteInfo) error {
 	for i, p := range paths {
 		texts[i] = p.via() + " on " + p.Port + p.remarks(len(paths) > 1)
 	}
-	hops := strings.Join(texts, ", ")
+	hops := strings.Join(texts, ", ") + mtuRemark(r.MTU)
 	if !r.Installed {
 		hops = strings.TrimLeft(hops+" (unused, a better one has the prefix)", " ")
 	}
@@ -161,6 +163,13 @@ func (p Path) via() string {
 		return "direct"
 	}
 	return p.Via.String()
+}
+
+func mtuRemark(mtu uint16) string {
+	if mtu == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", mtu %d", mtu)
 }
 
 // remarks are the path's weight, where there is a choice, and whether it is usable.

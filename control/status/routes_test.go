@@ -14,7 +14,7 @@ import (
 var (
 	direct = mirror.RouteInfo{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Type: "unicast", Kind: "forward", Protocol: "kernel", Installed: true,
 		Paths: []mirror.PathInfo{{Dev: "lan0", Weight: 1}}}
-	multipath = mirror.RouteInfo{Prefix: netip.MustParsePrefix("2001:db8::/32"), Type: "unicast", Kind: "forward", Protocol: "bird", Installed: true,
+	multipath = mirror.RouteInfo{Prefix: netip.MustParsePrefix("2001:db8::/32"), Type: "unicast", Kind: "forward", Protocol: "bird", MTU: 1400, Installed: true,
 		Paths: []mirror.PathInfo{
 			{Via: netip.MustParseAddr("fe80::1"), Dev: "lan0", Weight: 1, MAC: "02:00:00:00:00:01"},
 			{Via: netip.MustParseAddr("fe80::2"), Dev: "wan0", Weight: 3, Dead: true}}}
@@ -34,7 +34,7 @@ func TestRouteTable(t *testing.T) {
 	}
 	want := `PREFIX                  ACTION       PROTOCOL  NEXT HOP
 192.0.2.0/24            forward      kernel    direct on lan0
-2001:db8::/32           forward      bird      fe80::1 on lan0 weight 1, fe80::2 on wan0 weight 3 (dead)
+2001:db8::/32           forward      bird      fe80::1 on lan0 weight 1, fe80::2 on wan0 weight 3 (dead), mtu 1400
 10.0.0.0/8              blackhole    static    (unused, a better one has the prefix)
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
@@ -71,12 +71,12 @@ func TestAnswerTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `ADDRESS      PREFIX         ACTION     NEXT HOP  PORT
-192.0.2.7    192.0.2.0/24   forward    direct    lan0
-2001:db8::1  2001:db8::/32  forward    fe80::1   lan0 weight 1
-                                       fe80::2   wan0 weight 3 (dead)
-10.1.1.1     10.0.0.0/8     blackhole  -         -
-203.0.113.1  -              no route   -         -
+	want := `ADDRESS      PREFIX         ACTION             NEXT HOP  PORT
+192.0.2.7    192.0.2.0/24   forward            direct    lan0
+2001:db8::1  2001:db8::/32  forward, mtu 1400  fe80::1   lan0 weight 1
+                                               fe80::2   wan0 weight 3 (dead)
+10.1.1.1     10.0.0.0/8     blackhole          -         -
+203.0.113.1  -              no route           -         -
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -88,7 +88,7 @@ func TestAnswerJSONKeys(t *testing.T) {
 		answer Answer
 		want   string
 	}{
-		{AnswerOf(netip.MustParseAddr("2001:db8::1"), multipath, true), `{"address":"2001:db8::1","found":true,"prefix":"2001:db8::/32","action":"forward","paths":[` +
+		{AnswerOf(netip.MustParseAddr("2001:db8::1"), multipath, true), `{"address":"2001:db8::1","found":true,"prefix":"2001:db8::/32","action":"forward","mtu":1400,"paths":[` +
 			`{"via":"fe80::1","port":"lan0","mac":"02:00:00:00:00:01","weight":1},{"via":"fe80::2","port":"wan0","weight":3,"dead":true}]}`},
 		{AnswerOf(netip.MustParseAddr("203.0.113.1"), mirror.RouteInfo{}, false), `{"address":"203.0.113.1","found":false}`},
 	}

@@ -145,10 +145,10 @@ var reasons = [...]batch.Reason{
 	fib.KindNoPort:      batch.NoPort,
 }
 
-// egress follows an adjacency to its port for an IP packet of size bytes. The result is
-// a forward, of which address and length are still to be filled in, with both link
+// egress follows an adjacency of a next hop to its port for an IP packet of size bytes. The
+// result is a forward, of which address and length are still to be filled in, with both link
 // addresses to write; a hold; or a drop, with the MTU as its length where that is why.
-func (e *Engine) egress(adjacency uint32, size int) (r batch.Result, dst, src fib.MAC) {
+func (e *Engine) egress(hop fib.NextHop, adjacency uint32, size int) (r batch.Result, dst, src fib.MAC) {
 	adj := fib.Adjacency(atomic.LoadUint64(&e.words.Adjacencies[adjacency]))
 	number := adj.Port()
 	port := fib.Port(atomic.LoadUint64(&e.words.Ports[number]))
@@ -156,8 +156,8 @@ func (e *Engine) egress(adjacency uint32, size int) (r batch.Result, dst, src fi
 	switch {
 	case port.MTU() == 0:
 		r.Verdict = batch.Drop(batch.PortDown)
-	case size > int(port.MTU()):
-		r.Len, r.Verdict = port.MTU(), batch.Drop(batch.MTUExceeded)
+	case size > int(hop.Limit(port.MTU())):
+		r.Len, r.Verdict = hop.Limit(port.MTU()), batch.Drop(batch.MTUExceeded)
 	case !adj.Resolved():
 		r.Verdict = batch.Hold
 	default:

@@ -65,7 +65,7 @@ func (e *Engine) forwardIPv4(f batch.Frame, id lookup.NextHop) batch.Result {
 	if hop.Group() {
 		adjacency = e.bucket(adjacency, packet.FlowHashIPv4(p, e.fib.Seed))
 	}
-	r, dst, src := e.egress(adjacency, size)
+	r, dst, src := e.egress(hop, adjacency, size)
 	if r.Verdict.Action() != batch.ActionForward {
 		return r
 	}

@@ -74,7 +74,7 @@ func (e *Engine) forwardIPv6(f batch.Frame, id lookup.NextHop, l4 packet.L4) bat
 	if hop.Group() {
 		adjacency = e.bucket(adjacency, packet.FlowHashIPv6(p, l4, e.fib.Seed))
 	}
-	r, dst, src := e.egress(adjacency, size)
+	r, dst, src := e.egress(hop, adjacency, size)
 	if r.Verdict.Action() != batch.ActionForward {
 		return r
 	}

@@ -116,8 +116,8 @@ func clamp(p []byte, l4 *packet.L4, mtu int) {
 	}
 }
 
-// mtuOf returns what fits through the port by which packets of an association leave, and
-// the path behind; it is large where no route leads there or the port is down, as the
+// mtuOf returns what fits through the route and the port by which packets of an association
+// leave, and the path behind; it is large where no route leads there or the port is down, as the
 // packets find out by themselves.
 func (e *Engine) mtuOf(s *esp.SA) int {
 	generation := e.fib.Generation()
@@ -132,7 +132,7 @@ func (e *Engine) mtuOf(s *esp.SA) int {
 		}
 		adj := fib.Adjacency(atomic.LoadUint64(&e.words.Adjacencies[adjacency]))
 		if m := fib.Port(atomic.LoadUint64(&e.words.Ports[adj.Port()])).MTU(); m != 0 {
-			mtu = int(m)
+			mtu = int(hop.Limit(m))
 		}
 	}
 	if m := s.PathMTU(); m != 0 {

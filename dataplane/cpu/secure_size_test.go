@@ -42,6 +42,21 @@ func TestPacketsThatDoNotFitTheTunnel(t *testing.T) {
 	}
 }
 
+// What fits a tunnel is what fits the route to its other end.
+func TestATunnelHasTheMTUOfItsRoute(t *testing.T) {
+	const fits = (1300-20-8-8-16)&^3 - 2
+	w, _, _ := secured(t, config(esp.Out, false))
+	hop := w.net.IPv4.Lookup(0x0a010909) // to the other gateway, by port 1, of 1500
+	w.net.SetNextHopMTU(hop, 1300)
+	w.net.Bump()
+	for size, want := range map[int]batch.Verdict{fits: batch.Forward(1), fits + 1: batch.Drop(batch.MTUExceeded)} {
+		r := w.submit(1, testutil.UDP4("192.0.2.1", "10.2.0.9", 1, 2, make([]byte, size-28)...))[0]
+		if r.Verdict != want || want.Action() == batch.ActionDrop && r.Len != fits {
+			t.Errorf("%d bytes: %v, and %d would fit", size, r.Verdict, r.Len)
+		}
+	}
+}
+
 // Where the way to the other gateway is down or too narrow, no size is proposed that
 // would not fit, and none that is not one.
 func TestAWayThatNothingFits(t *testing.T) {

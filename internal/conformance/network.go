@@ -33,17 +33,21 @@ var links = [Ports]link{
 //
 //	192.0.2/24, 2001:db8::/64   by port 0, where packets come from
 //	10.11/16, fd0b::/64         by port 4, with an MTU of 1400
+//	10.14/16, fd0e::/64         by port 1, the route with an MTU of 1300
+//	10.15/16, fd0f::/64         by port 4, the route with an MTU of 1500
 //	10.12/16, fd0c::/64         by port 4, but for a longer blackhole 10.12.9/24, fd0c::9:0/112
 func NewNetwork() (*testutil.Network, error) {
 	n := testutil.NewNetwork()
 	n.SetPort(4, links[4].mac, 1400)
 	n.Repair = append(n.Repair, false)
 	for _, r := range []struct {
-		port     uint16
-		prefixes []string
+		port, mtu uint16
+		prefixes  []string
 	}{
-		{0, []string{"192.0.2.0/24", "2001:db8::/64"}},
-		{4, []string{"10.11.0.0/16", "fd0b::/64", "10.12.0.0/16", "fd0c::/64"}},
+		{0, 0, []string{"192.0.2.0/24", "2001:db8::/64"}},
+		{4, 0, []string{"10.11.0.0/16", "fd0b::/64", "10.12.0.0/16", "fd0c::/64"}},
+		{1, ofRoute, []string{"10.14.0.0/16", "fd0e::/64"}},
+		{4, 1500, []string{"10.15.0.0/16", "fd0f::/64"}},
 	} {
 		adjacency, err := n.NewAdjacency(r.port)
 		if err != nil {
@@ -54,6 +58,7 @@ func NewNetwork() (*testutil.Network, error) {
 		if err != nil {
 			return nil, err
 		}
+		n.SetNextHopMTU(id, r.mtu)
 		n.Route(id, r.prefixes...)
 	}
 	id, err := n.NewNextHop(fib.KindBlackhole)

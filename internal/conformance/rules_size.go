@@ -7,8 +7,8 @@ import (
 	"github.com/warproute/warproute/batch"
 )
 
-// The MTUs of ports 2 and 4.
-const narrow, narrower = 1400, 100
+// The MTUs of ports 4 and 2, and of a route by port 1, which has 1500.
+const narrow, narrower, ofRoute = 1400, 100, 1300
 
 func sizeRules() []Rule {
 	frag := func(f []byte, flagsAndOffset uint16) []byte {
@@ -108,9 +108,22 @@ func sizeRules() []Rule {
 			Tests: []string{"packet/icmp.TestErrorsAreLinuxs", "internal/e2e.TestLinuxDoesTheSame", "internal/e2e.TestPathMTU", "internal/e2e.TestTCPRecoversFromAnMTUThatShrinks"},
 		},
 		{
-			Key: "size/route-mtu", Source: "ip-route(8)", Status: Lacking,
+			Key: "size/route-mtu", Source: "ip-route(8)", Status: Kept,
 			Says: "A route's own MTU (`mtu` of `ip route`) bounds what takes it",
-			Does: "The port's MTU does alone.",
+			Does: "The smaller of it and the port's counts; `lock` makes no difference, and less than every way must carry (68 bytes, 1280 in IPv6) counts as that. " +
+				"(In IPv4 Linux takes the route's where it is the larger one, too, and its link drops what does not fit; in IPv6 it looks at one without `lock` last, and quotes the packet with a hop less. " +
+				"It knows an MTU for each path of an IPv6 route, and tells that of the first.)",
+			Cases: []Case{
+				{Name: "IPv4 that fits", Frame: df(sized4("10.14.0.1", ofRoute)), Verdict: forward(1)},
+				{Name: "IPv6 that fits", Frame: sized6("fd0e::1", ofRoute), Verdict: forward(1)},
+				{Name: "IPv4, one byte too large", Frame: df(sized4("10.14.0.1", ofRoute+1)), Verdict: drop(batch.MTUExceeded), Error: &Error{3, 4, ofRoute}},
+				{Name: "IPv6, one byte too large", Frame: sized6("fd0e::1", ofRoute+1), Verdict: drop(batch.MTUExceeded), Error: &Error{2, 0, ofRoute}},
+				cut("that may be cut", sized4("10.14.0.1", 1500), ofRoute, 1),
+				{Name: "IPv4, by a port of less", Frame: df(sized4("10.15.0.1", narrow+1)), Verdict: drop(batch.MTUExceeded), Error: &Error{3, 4, narrow}},
+				{Name: "IPv6, by a port of less", Frame: sized6("fd0f::1", narrow+1), Verdict: drop(batch.MTUExceeded), Error: &Error{2, 0, narrow}},
+			},
+			Tests: []string{"control/mirror.TestRoutes/an MTU of the route", "control/mirror.TestMTUsOfRoutesFollowTheirLink", "control/mirror.TestVerifyFindsWhatIsWrong/a route without its MTU",
+				"dataplane/cpu.TestATunnelHasTheMTUOfItsRoute", "internal/e2e.TestLinuxDoesTheSame"},
 		},
 		{
 			Key: "size/mtu-change", Source: "peers", Status: Kept,

@@ -22,7 +22,8 @@ import (
 //
 //	lan  10.7.0.2 to .9, fd07::2 to ::9; behind .2, ::2:  10.32/11, fd32::/32
 //	     10.7.0.1/24, fd07::1/64
-//	wan  10.8.0.2 to .9, fd08::2 to ::9; behind .2, ::2:  10.64/11, fd33::/32, and 10.20/16, fd20::/32
+//	wan  10.8.0.2 to .9, fd08::2 to ::9; behind .2, ::2:  10.64/11, fd33::/32, and 10.20/16, fd20::/32;
+//	     10.26/15, fd26::/31 with MTUs of the routes
 //	     10.8.0.1/24, fd08::1/64
 //	nar  10.9.0.2 to .9, fd09::2 to ::9; behind .2, ::2:  10.96/11, fd34::/32, and 10.21/16, fd21::/32
 //	     10.9.0.1/24, fd09::1/64, with an MTU of 1300
@@ -39,6 +40,7 @@ const (
 var sideRoutes = []string{
 	"10.32.0.0/11 via 10.7.0.2", "fd32::/32 via fd07::2", "10.64.0.0/11 via 10.8.0.2", "fd33::/32 via fd08::2",
 	"10.96.0.0/11 via 10.9.0.2", "fd34::/32 via fd09::2", "10.20.0.0/16 via 10.8.0.2", "fd20::/32 via fd08::2",
+	"10.26.0.0/16 via 10.8.0.2 mtu 1300", "fd26::/32 via fd08::2 mtu 1310", "10.27.0.0/16 via 10.8.0.2 mtu lock 1400", "fd27::/32 via fd08::2 mtu lock 1310",
 	"10.21.0.0/16 via 10.9.0.2", "fd21::/32 via fd09::2", "10.25.0.0/16 via inet6 fd08::2",
 	"blackhole 10.22.0.0/16", "blackhole fd22::/32", "unreachable 10.23.0.0/16", "unreachable fd23::/32",
 	"prohibit 10.24.0.0/16", "prohibit fd24::/32", "blackhole 10.20.5.0/24", "blackhole fd20:5::/32",

@@ -20,13 +20,13 @@ func pick[T any](m maker, from ...T) T { return from[m.IntN(len(from))] }
 
 // addresses of a family, by what is special about them. Some are patterns: an x is any byte.
 var (
-	plain4    = []string{"10.20.0.1", "10.20.x.x", "10.20.x.x", "10.21.x.x", "10.25.x.x", "10.8.0.3", "10.9.0.4"}
+	plain4    = []string{"10.20.0.1", "10.20.x.x", "10.20.x.x", "10.21.x.x", "10.25.x.x", "10.26.x.x", "10.27.x.x", "10.8.0.3", "10.9.0.4"}
 	special4  = []string{"10.22.x.x", "10.23.x.x", "10.24.x.x", "10.20.5.x", "10.28.x.x", "172.16.x.x", "8.8.8.8"}
 	martian4  = []string{"0.0.0.0", "0.x.x.x", "127.0.0.1", "127.x.x.x", "169.254.x.x", "224.0.0.5", "224.x.x.x", "239.x.x.x", "240.x.x.x", "255.255.255.255"}
 	own4      = []string{"10.7.0.1", "10.8.0.1", "10.9.0.1", "10.7.0.255", "10.8.0.255"}
 	back4     = []string{"10.7.0.2", "10.7.0.3", "10.40.x.x", "10.63.x.x"} // behind lan
 	elsewhere = []string{"10.20.x.x", "10.21.x.x", "10.28.x.x", "10.24.x.x", "10.22.x.x"}
-	plain6    = []string{"fd20::1", "fd20::xx", "fd20::xx", "fd21::xx", "fd08::3", "fd09::4"}
+	plain6    = []string{"fd20::1", "fd20::xx", "fd20::xx", "fd21::xx", "fd26::xx", "fd27::xx", "fd08::3", "fd09::4"}
 	special6  = []string{"fd22::xx", "fd23::xx", "fd24::xx", "fd20:5::xx", "fd99::xx", "2001:db8::xx"}
 	martian6  = []string{"::", "::1", "::2", "::ffff:10.20.0.1", "fe80::2", "fe80::xx", "febf::1", "fec0::1", "ff01::1", "ff02::1", "ff05::xx", "ff0e::xx", "64:ff9b::a14:1"}
 	own6      = []string{"fd07::1", "fd08::1", "fd09::1"}

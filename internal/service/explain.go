@@ -123,7 +123,7 @@ func (x *explainer) walk(t *status.Trace, d *dataplane.Decision) {
 		if n, ok := x.routes.Adjacency(t.NextHop.Adjacency, t.Destination); ok {
 			t.NextHop.Neighbor = &n
 		}
-		now, mac = x.egress(t.NextHop.Adjacency, size)
+		now, mac = x.egress(hop, t.NextHop.Adjacency, size)
 	}
 	forwarded := d.Result.Verdict.Action() == batch.ActionForward
 	if now != d.Result.Verdict || forwarded && mac != macOf(d.After) {
@@ -137,14 +137,14 @@ var kindReasons = [...]batch.Reason{
 	fib.KindUnreachable: batch.Unreachable, fib.KindProhibit: batch.Prohibit, fib.KindNoPort: batch.NoPort,
 }
 
-// egress is the verdict of an adjacency on a packet of size bytes.
-func (x *explainer) egress(adjacency uint32, size int) (batch.Verdict, fib.MAC) {
+// egress is the verdict of an adjacency of a next hop on a packet of size bytes.
+func (x *explainer) egress(hop fib.NextHop, adjacency uint32, size int) (batch.Verdict, fib.MAC) {
 	a := x.fib.Adjacency(adjacency)
 	port := x.fib.Port(a.Port())
 	switch {
 	case port.MTU() == 0:
 		return batch.Drop(batch.PortDown), 0
-	case size > int(port.MTU()):
+	case size > int(hop.Limit(port.MTU())):
 		return batch.Drop(batch.MTUExceeded), 0
 	case !a.Resolved():
 		return batch.Hold, 0

@@ -88,7 +88,9 @@ func TestATraceTellsOfChanges(t *testing.T) {
 		"held for its neighbour":                 func() { e.fib.SetAdjacency(e.adj, 0, 0) },
 		"dropped as port_down":                   func() { e.fib.SetPort(0, 2, 0) },
 		"dropped as mtu_exceeded":                func() { e.fib.SetPort(0, 2, 20) },
+		"mtu_exceeded":                           func() { e.fib.SetNextHopMTU(e.fib.IPv4.Lookup(0x0a010001), 20) },
 	} {
+		e.fib.SetNextHopMTU(e.fib.IPv4.Lookup(0x0a010001), 0)
 		e.fib.SetPort(0, 2, 1500)
 		e.fib.SetAdjacency(e.adj, 0, 0xaabbccddeeff)
 		change()

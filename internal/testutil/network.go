@@ -19,6 +19,8 @@ const (
 //	10.3/16, fd03::/64   by port 3           10.8/16, fd08::/64    unreachable
 //	10.4/16, fd04::/64   unresolved          10.9/16, fd09::/64    prohibit
 //	10.5/16, fd05::/64   by ports 1 and 2    10.10/16, fd0a::/64   no port
+//
+//	10.13/16, fd0d::/64  by ports 1 and 2, the route with an MTU of 120
 type Network struct {
 	*fib.FIB
 	Repair   []bool // by port
@@ -42,6 +44,9 @@ func NewNetwork() *Network {
 	n.Route(n.hop(fib.KindForward, fib.Path{Adjacency: a3, Weight: 1}), "10.3.0.0/16", "fd03::/64")
 	n.Route(n.hop(fib.KindForward, fib.Path{Adjacency: n.Glean, Weight: 1}), "10.4.0.0/16", "fd04::/64")
 	n.Route(n.hop(fib.KindForward, one, two), "10.5.0.0/16", "fd05::/64")
+	bounded := n.hop(fib.KindForward, one, two)
+	n.SetNextHopMTU(bounded, 120)
+	n.Route(bounded, "10.13.0.0/16", "fd0d::/64")
 	n.Route(n.hop(fib.KindLocal), "10.6.0.1/32", "fd06::1/128")
 	n.Route(n.hop(fib.KindBlackhole), "10.7.0.0/16", "fd07::/64")
 	n.Route(n.hop(fib.KindUnreachable), "10.8.0.0/16", "fd08::/64")

@@ -85,7 +85,7 @@ DEVICE struct choice look(const struct tables *t, struct snapshot s, struct fram
 	}
 	uint64_t hop = load_next_hop(t, route(s, p, c.ipv4, first));
 	c.looked = 1;
-	c.zero = hop >> 40 & 1;
+	c.zero = hop_zero(hop);
 	if (SELDOM(hop_kind(hop) != KIND_FORWARD)) {
 		c.result.verdict = verdict(ACTION_DROP, reason_of(hop_kind(hop)));
 		return c;
@@ -103,8 +103,8 @@ DEVICE struct choice look(const struct tables *t, struct snapshot s, struct fram
 	c.result.addr = adjacency;
 	if (port_mtu(c.port) == 0) {
 		c.result.verdict = verdict(ACTION_DROP, DROP_PORT_DOWN);
-	} else if (p->size > port_mtu(c.port)) {
-		c.result.len = (uint16_t)port_mtu(c.port);
+	} else if (p->size > limit_of(hop, c.port)) {
+		c.result.len = (uint16_t)limit_of(hop, c.port);
 		c.result.verdict = verdict(ACTION_DROP, DROP_MTU_EXCEEDED);
 	} else if (word_mac(c.adjacency) == 0) {
 		c.result.verdict = verdict(ACTION_HOLD, 0);

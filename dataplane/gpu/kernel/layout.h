@@ -56,8 +56,8 @@ DEVICE uint32_t verdict(uint32_t action, uint32_t argument) { return action << 1
 #define DROP_XFRM_IN_ECN_ERROR 41
 #define DROP_XFRM_OUT_STATE_PROTO_ERROR 47
 
-/* A next-hop word: kind (8 bits), 23 bits of 0, whether index is of a group (1),
- * index (32). */
+/* A next-hop word: kind (8 bits), MTU of the route (16, 0 if it has none), 7 bits of 0,
+ * whether index is of a group (1), index (32). */
 #define KIND_NONE 0
 #define KIND_FORWARD 1
 #define KIND_LOCAL 2
@@ -68,6 +68,8 @@ DEVICE uint32_t verdict(uint32_t action, uint32_t argument) { return action << 1
 
 DEVICE uint32_t hop_kind(uint64_t word) { return (uint32_t)(word >> 56); }
 DEVICE uint32_t hop_is_group(uint64_t word) { return word >> 32 & 1; }
+DEVICE uint32_t hop_mtu(uint64_t word) { return word >> 40 & 0xffff; }
+DEVICE uint32_t hop_zero(uint64_t word) { return word >> 33 & 1; } /* a bit of those that are always 0 */
 DEVICE uint32_t hop_index(uint64_t word) { return (uint32_t)word; }
 
 /* A group is adjacencies, from which a flow takes one by the upper bits of its hash. */
@@ -78,5 +80,12 @@ DEVICE uint32_t hop_index(uint64_t word) { return (uint32_t)word; }
 DEVICE uint64_t word_mac(uint64_t word) { return word >> 16; }
 DEVICE uint32_t adjacency_port(uint64_t word) { return word & 0xffff; }
 DEVICE uint32_t port_mtu(uint64_t word) { return word & 0xffff; }
+
+/* What fits through a next hop by a port. A route without an MTU has the largest number
+ * when 1 is taken away. */
+DEVICE uint32_t limit_of(uint64_t hop, uint64_t port)
+{
+	return hop_mtu(hop) - 1 < port_mtu(port) ? hop_mtu(hop) : port_mtu(port);
+}
 
 #endif
