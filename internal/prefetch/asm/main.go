@@ -1,0 +1,50 @@
+// Command asm writes the loops of package prefetch; go generate runs it.
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/ir"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+func main() {
+	loop("read", "read asks for the line at an offset from each of n pointers, to read it.",
+		func() { PREFETCHT0(Mem{Base: line}) })
+	loop("write", "write does so to write it. Processors that know no such thing do nothing.",
+		prefetchw)
+	Generate()
+}
+
+var line = reg.RAX
+
+// prefetchw is PREFETCHW (AX), which Go's assembler does not know.
+func prefetchw() {
+	for _, b := range []byte{0x0f, 0x0d, 1 << 3} {
+		Instruction(&ir.Instruction{Opcode: "BYTE", Operands: []Op{Imm(uint64(b))}, Inputs: []Op{line}})
+	}
+}
+
+// loop writes a function that prefetches a line behind each pointer that is not nil.
+func loop(name, doc string, prefetch func()) {
+	TEXT(name, NOSPLIT, "func(pointers **byte, n int, offset uintptr)")
+	Doc(doc)
+	Pragma("noescape")
+	pointers := Load(Param("pointers"), GP64())
+	n := Load(Param("n"), GP64())
+	offset := Load(Param("offset"), GP64())
+	Label("next")
+	TESTQ(n, n)
+	JZ(LabelRef("done"))
+	MOVQ(Mem{Base: pointers}, line)
+	TESTQ(line, line)
+	JZ(LabelRef("none"))
+	ADDQ(offset, line)
+	prefetch()
+	Label("none")
+	ADDQ(Imm(8), pointers)
+	DECQ(n)
+	JMP(LabelRef("next"))
+	Label("done")
+	RET()
+}

@@ -1,0 +1,7 @@
+//go:build !amd64
+
+package prefetch
+
+// Other processors do without.
+func read(pointers **byte, n int, offset uintptr)  {}
+func write(pointers **byte, n int, offset uintptr) {}
