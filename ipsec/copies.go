@@ -2,7 +2,6 @@ package ipsec
 
 import (
 	"math"
-	"sync/atomic"
 
 	"github.com/warproute/warproute/ipsec/device"
 )
@@ -10,35 +9,28 @@ import (
 // NoNumber is the number of an association of which no device has the keys.
 const NoNumber = math.MaxUint32
 
-// copies are the keys of an association as devices want them, and where they have them.
-type copies struct {
-	key    *device.Key
-	used   int           // bytes of it
-	number atomic.Uint32 // 1 more than Number
-	free   func()        // overwrites what devices have; nil: nothing
-}
-
 // Number is where devices have the association's keys, NoNumber if they do not.
-func (s *SA) Number() uint32 { return s.copies.number.Load() - 1 }
+func (s *SA) Number() uint32 { return s.number.Load() - 1 }
 
 // Share tells that devices have the association's keys at a number, until Zero, which
-// calls free. It is for one goroutine, which comes before that of Zero.
-func (s *SA) Share(number uint32, free func()) {
-	s.copies.free = free
-	s.copies.number.Store(number + 1)
+// calls forget. It is for one goroutine, which comes before that of Zero.
+func (s *SA) Share(number uint32, forget func()) {
+	s.forget = forget
+	s.number.Store(number + 1)
 }
 
 // DeviceKey returns the keys as devices want them: what Zero overwrites, not a copy.
-func (s *SA) DeviceKey() *device.Key { return s.copies.key }
+func (s *SA) DeviceKey() *device.Key { return s.key }
 
 // DeviceKeyUsed returns how many bytes of the key, from its beginning on, a device needs.
-func (s *SA) DeviceKeyUsed() int { return s.copies.used }
+func (s *SA) DeviceKeyUsed() int { return int(s.keyUsed) }
 
-func (c *copies) zero() {
-	if c.free != nil {
-		c.free()
-		c.free = nil
+// zeroCopies overwrites the keys that devices have, and what they have them of.
+func (s *SA) zeroCopies() {
+	if s.forget != nil {
+		s.forget()
+		s.forget = nil
 	}
-	c.number.Store(0)
-	c.key.Zero()
+	s.number.Store(0)
+	s.key.Zero()
 }

@@ -23,12 +23,12 @@ func (s *SA) Decapsulate(w int, buf []byte, at, n int) (int, int, Error) {
 		return at, n, e
 	}
 	sealed := buf[in.ESP:in.End:in.End]
-	authentic := s.workers[w].transform.Open(sealed, uint32(in.Seq>>32), s.c.ESN)
+	authentic := s.transforms[w].Open(sealed, uint32(in.Seq>>32), s.extended)
 	if e := s.Confirm(w, in.Seq, authentic); e != OK {
 		return at, n, e
 	}
 
-	body := sealed[espLen+s.suite.IVLen : len(sealed)-s.suite.ICVLen]
+	body := sealed[espLen+int(s.iv) : len(sealed)-int(s.icv)]
 	next := packet.Protocol(body[len(body)-1])
 	pad := int(body[len(body)-2])
 	size := len(body) - trailerLen - pad
@@ -39,7 +39,7 @@ func (s *SA) Decapsulate(w int, buf []byte, at, n int) (int, int, Error) {
 		return at, n, InDummy
 	}
 	at2, n2 := s.Inner(&in), size
-	if s.c.Mode == Tunnel {
+	if s.mode == Tunnel {
 		var e Error
 		if n2, e = unwrap(body[:size], next, in.TOS); e != OK {
 			return at, n, e
@@ -87,7 +87,7 @@ func (s *SA) Find(w int, buf []byte, at, n int, in *Incoming) Error {
 	if e != OK {
 		return e
 	}
-	if to-from < espLen+s.suite.IVLen+trailerLen+s.suite.ICVLen {
+	if to-from < espLen+int(s.iv)+trailerLen+int(s.icv) {
 		return InStateProtoError
 	}
 	seq, fresh := s.Infer(binary.BigEndian.Uint32(p[from+4:]))
@@ -115,8 +115,8 @@ func (s *SA) Confirm(w int, seq uint64, authentic bool) Error {
 
 // Inner returns where in the buffer the packet begins that an opened one carried.
 func (s *SA) Inner(in *Incoming) int {
-	body := in.ESP + espLen + s.suite.IVLen
-	if s.c.Mode == Transport {
+	body := in.ESP + espLen + int(s.iv)
+	if s.mode == Transport {
 		return body - in.Header
 	}
 	return body
@@ -147,7 +147,7 @@ func (s *SA) find(p []byte, h *header) (from, to int, e Error) {
 	if inUDP != (s.udp != 0) {
 		return 0, 0, InStateMismatch
 	}
-	if binary.BigEndian.Uint32(p[from:]) != s.c.SPI {
+	if binary.BigEndian.Uint32(p[from:]) != s.spi {
 		return 0, 0, InNoStates
 	}
 	return from, to, OK

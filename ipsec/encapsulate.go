@@ -48,9 +48,9 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 		return OutStateModeError
 	}
 	n = h.total // what Ethernet padded stays behind
-	front, body, next := s.outer, at, protoIPv6
-	if s.c.Mode == Transport {
-		if !h.extend(p[:n], true) || h.fragment || h.v4 != s.c.Dst.Is4() {
+	front, body, next := int(s.outer), at, protoIPv6
+	if s.mode == Transport {
+		if !h.extend(p[:n], true) || h.fragment || h.v4 != s.dst.Is4() {
 			return OutStateModeError
 		}
 		front, body, next = h.len, at+h.len, packet.Protocol(p[h.nextAt])
@@ -58,11 +58,11 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 		next = protoIPv4
 	}
 
-	esp := body - s.suite.IVLen - espLen
-	start := esp - s.udp - front
+	esp := body - int(s.iv) - espLen
+	start := esp - int(s.udp) - front
 	used := at + n - body + trailerLen
-	pad := -used & (s.suite.Align - 1)
-	end := at + n + pad + trailerLen + s.suite.ICVLen
+	pad := -used & (int(s.align) - 1)
+	end := at + n + pad + trailerLen + int(s.icv)
 	if start < 0 || end > len(buf) || end-start > math.MaxUint16 {
 		return OutError
 	}
@@ -76,7 +76,7 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 
 	// From here on nothing fails. Headers come before what they would be written over.
 	out := buf[start:end]
-	if s.c.Mode == Tunnel {
+	if s.mode == Tunnel {
 		s.putOuter(out, &h, seq)
 	} else {
 		carrier := protoESP
@@ -94,7 +94,7 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 		trailer[i] = byte(i + 1)
 	}
 	trailer[pad], trailer[pad+1] = byte(pad), byte(next)
-	binary.BigEndian.PutUint64(buf[esp:], uint64(s.c.SPI)<<32|seq&math.MaxUint32)
+	binary.BigEndian.PutUint64(buf[esp:], uint64(s.spi)<<32|seq&math.MaxUint32)
 	o.At, o.Len, o.ESP, o.Seq = start, end-start, esp, seq
 	return OK
 }
@@ -103,9 +103,9 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 func (s *SA) Seal(w int, buf []byte, o *Outgoing) {
 	out := buf[o.At : o.At+o.Len]
 	sealed := buf[o.ESP : o.At+o.Len : o.At+o.Len]
-	t := s.workers[w].transform
-	t.PutIV(sealed[espLen:espLen+s.suite.IVLen], o.Seq)
-	t.Seal(sealed, uint32(o.Seq>>32), s.c.ESN)
+	t := s.transforms[w]
+	t.PutIV(sealed[espLen:espLen+int(s.iv)], o.Seq)
+	t.Seal(sealed, uint32(o.Seq>>32), s.extended)
 	if s.sumsUDP {
 		sumUDP(out, o.ESP-o.At-udpLen)
 	}

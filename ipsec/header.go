@@ -135,7 +135,7 @@ func (s *SA) putOuter(p []byte, h *header, seq uint64) {
 	length := uint16(len(p))
 	id := uint16(seq) // as unique as 16 bits can be, for when the packet is fragmented (RFC 6864)
 	flags := uint16(0)
-	if s.c.DF == SetDF || s.c.DF == CopyDF && h.df {
+	if s.df == SetDF || s.df == CopyDF && h.df {
 		flags = 0x4000
 	}
 	ip[1] = h.tos
@@ -163,8 +163,8 @@ func (h *header) mend(p []byte, next packet.Protocol) {
 // putUDP writes the header of UDP encapsulation to u, which it begins, without a
 // checksum: in IPv4 it has none, as RFC 3948 section 2.1 wants it.
 func (s *SA) putUDP(u []byte) {
-	binary.BigEndian.PutUint16(u[0:], s.c.Encap.SrcPort)
-	binary.BigEndian.PutUint16(u[2:], s.c.Encap.DstPort)
+	binary.BigEndian.PutUint16(u[0:], s.encap.SrcPort)
+	binary.BigEndian.PutUint16(u[2:], s.encap.DstPort)
 	binary.BigEndian.PutUint16(u[4:], uint16(len(u)))
 	u[6], u[7] = 0, 0
 }

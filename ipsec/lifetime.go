@@ -24,14 +24,14 @@ func (c *Clock) Set(now time.Duration) {
 // Now returns the time that was set.
 func (c *Clock) Now() time.Duration { return time.Duration(c.now.Load()) }
 
-// life is what an association has used of its lifetime.
+// life is what an association has used of its lifetime. It is apart from the association, as
+// most packets are of one that is young and has limits of age alone.
 type life struct {
-	counted    bool // there is a limit in packets or bytes
 	soft, hard Limits
 	softAt     int64 // by the Clock; never: MaxInt64
 	hardAt     int64
 	softState  atomic.Uint32
-	// Associations without such limits leave these at 0, as all workers write them.
+	// Used where there are limits of them: all workers write them.
 	packets, bytes atomic.Uint64
 }
 
@@ -42,9 +42,8 @@ const (
 	softReported
 )
 
-func (l *life) start(c *Config) {
-	l.soft, l.hard = c.Lifetime.Soft, c.Lifetime.Hard
-	l.counted = l.soft.Packets|l.soft.Bytes|l.hard.Packets|l.hard.Bytes != 0
+func newLife(c *Config) *life {
+	l := &life{soft: c.Lifetime.Soft, hard: c.Lifetime.Hard}
 	at := func(age time.Duration) int64 {
 		if age == 0 {
 			return math.MaxInt64
@@ -61,16 +60,33 @@ func (l *life) start(c *Config) {
 		unlimited(&limits.Packets)
 		unlimited(&limits.Bytes)
 	}
+	return l
 }
 
+// counts reports whether there is a limit in packets or bytes.
+func (l *life) counts() bool {
+	return min(l.soft.Packets, l.soft.Bytes, l.hard.Packets, l.hard.Bytes) != math.MaxUint64
+}
+
+// firstAt is the nearest limit of age.
+func (l *life) firstAt() int64 { return min(l.softAt, l.hardAt) }
+
 // young reports whether the hard limit of age is ahead, and notes the soft one.
-func (l *life) young(c *Clock) bool {
-	if l.softAt&l.hardAt == math.MaxInt64 { // neither
+func (s *SA) young() bool {
+	due := s.due.Load()
+	if due == math.MaxInt64 { // there is none, and maybe no clock
 		return true
 	}
-	now := c.now.Load()
+	now := s.clock.now.Load()
+	return now < due || s.aged(now)
+}
+
+// aged is the seldom part of young.
+func (s *SA) aged(now int64) bool {
+	l := s.life
 	if now >= l.softAt {
 		l.reachSoft()
+		s.due.Store(l.hardAt)
 	}
 	return now < l.hardAt
 }
@@ -84,9 +100,6 @@ func (l *life) reachSoft() {
 // use counts packets and reports whether they are within the hard limits. As in
 // Linux, the packet that crosses a limit in bytes still passes.
 func (l *life) use(packets, bytes uint64) bool {
-	if !l.counted {
-		return true
-	}
 	p := l.packets.Add(packets)
 	b := l.bytes.Add(bytes)
 	if p >= l.soft.Packets || b >= l.soft.Bytes {
@@ -98,13 +111,13 @@ func (l *life) use(packets, bytes uint64) bool {
 // SoftExpired reports, once, that a soft limit was reached: time to replace the
 // association. The control plane polls it.
 func (s *SA) SoftExpired() bool {
-	s.life.young(s.c.Clock) // also when there is no traffic
+	s.young() // also when there is no traffic
 	return s.life.softState.CompareAndSwap(softReached, softReported)
 }
 
 // HardExpired reports whether packets are refused because of a hard limit.
 func (s *SA) HardExpired() bool {
-	if !s.life.young(s.c.Clock) {
+	if !s.young() {
 		s.raise(expired)
 	}
 	return s.state.Load() == expired
@@ -114,13 +127,13 @@ func (s *SA) HardExpired() bool {
 // device do the rest call it. It reports false when the hard lifetime does not permit them.
 // Between Expect and Release they may not show in Stats yet.
 func (s *SA) Count(w int, packets, bytes uint64) bool {
-	if !s.life.use(packets, bytes) {
+	if s.counted && !s.life.use(packets, bytes) {
 		s.raise(expired)
 		return false
 	}
 	mine := &s.workers[w]
-	if l := &mine.lease; l.open {
-		l.packets, l.bytes = l.packets+packets, l.bytes+bytes
+	if l := &mine.lease; l.expected > 0 {
+		l.packets, l.bytes = l.packets+uint32(packets), l.bytes+bytes
 		return true
 	}
 	add(&mine.packets, packets)

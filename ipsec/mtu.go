@@ -16,11 +16,11 @@ func (s *SA) SetMTU(generation uint64, mtu int) {
 // what Encapsulate makes of it is no larger than mtu; 0 or less if none is small enough.
 func (s *SA) InnerMTU(mtu, header int) int {
 	kept := 0 // of the packet in front of ESP
-	if s.c.Mode == Transport {
+	if s.mode == Transport {
 		kept = header
 	}
-	room := mtu - s.outer - s.udp - kept - espLen - s.suite.ICVLen - s.suite.IVLen
-	return kept + room&^(s.suite.Align-1) - trailerLen
+	room := mtu - int(s.outer+s.udp) - kept - espLen - int(s.icv+s.iv)
+	return kept + room&^(int(s.align)-1) - trailerLen
 }
 
 // PathMTU returns the size of packets that fit the path to a tunnel's other end where that
@@ -42,5 +42,5 @@ func (s *SA) Used(low uint32) bool {
 // MayBeCut reports whether packets that leave by the association may be fragmented where
 // those that they carry may.
 func (s *SA) MayBeCut() bool {
-	return s.c.Dst.Is4() && (s.c.Mode == Transport || s.c.DF != SetDF)
+	return s.dst.Is4() && (s.mode == Transport || s.df != SetDF)
 }

@@ -15,11 +15,10 @@ import (
 // window, a number whose word has a newer block is older than the window, or is as
 // soon as top has followed.
 type window struct {
-	size uint64 // in numbers; 0: accept all
-	ring []atomic.Uint64
-	_    [64]byte
 	top  atomic.Uint64 // highest number accepted
-	_    [56]byte
+	size uint64        // in numbers; 0: accept all
+	ring []atomic.Uint64
+	_    [linePair - 56]byte
 }
 
 const blockBits = 32

@@ -12,28 +12,58 @@ import (
 
 // SA is a security association. Any number of workers use it at once; each passes
 // its own number, below the one given to NewSA, and only one goroutine a number.
+//
+// With many associations nothing of them is in a processor's nearest caches, and with many
+// workers what one has written is in another's. So what packets need is together, apart from
+// what nearly none does, and what workers write is apart from what they only read: in pairs
+// of lines, as processors fetch two at a time. A packet of a tunnel in IPv4 touches the first
+// pair, one line of the last and one of its worker's.
 type SA struct {
-	c     Config // without keys
-	suite *suite.Suite
+	// What every packet reads, and hardly anybody writes.
+	state     atomic.Uint32 // why every packet is refused, if so
+	number    atomic.Uint32 // 1 more than Number
+	mtu       atomic.Uint64 // see MTU
+	due       atomic.Int64  // by the clock: when there is a limit of age to look at; never: MaxInt64
+	clock     *Clock
+	workers   []worker
+	spi       uint32
+	bundle    uint32
+	direction Direction
+	mode      Mode
+	df        DFPolicy
+	extended  bool // sequence numbers have 64 bits
+	sumsUDP   bool
+	counted   bool // there is a limit in packets or bytes
 	// Lengths in bytes, so that packets need no branches for them.
-	outer       int // of a tunnel's header
-	udp         int // of the header of UDP encapsulation
-	sumsUDP     bool
-	outerHeader [packet.IPv6Len]byte
-	outerSum    uint16 // of it, as IPv4's
+	outer       uint8 // of a tunnel's header
+	udp         uint8 // of the header of UDP encapsulation
+	iv          uint8
+	align       uint8 // see suite.Suite
+	icv         uint8
+	keyUsed     uint16               // see DeviceKeyUsed
+	outerSum    uint16               // of the outer header, as IPv4's
+	dst         netip.Addr           // the Config's
+	outerHeader [packet.IPv6Len]byte // the end of IPv6's is in the next pair
 
-	state    atomic.Uint32 // why every packet is refused, if so
-	mtu      atomic.Uint64 // see MTU
-	pathMTU  atomic.Uint32 // see PathMTU
+	// What few packets need.
+	encap      Encap
+	pathMTU    atomic.Uint32      // see PathMTU
+	transforms []*suite.Transform // by worker
+	suite      *suite.Suite
+	c          *Config // without keys
+	life       *life
+	key        *device.Key // see DeviceKey
+	forget     func()      // overwrites the keys that devices have; nil: nothing
+	_          [linePair - 16 - 72]byte
+
+	// What all workers write.
+	sequence atomic.Uint64 // outbound: last number taken
 	limit    atomic.Uint64 // see Limit; 0: none
-	life     life
 	replay   window
-	copies   copies
-	workers  []worker
-	_        [64]byte
-	sequence atomic.Uint64 // outbound: last number taken. On a line of its own: every packet writes it.
-	_        [56]byte
 }
+
+// linePair is how many bytes processors fetch together: two lines.
+const linePair = 128
 
 // Values of SA.state, in which they only grow.
 const (
@@ -42,13 +72,13 @@ const (
 	killed
 )
 
-// worker is what one worker writes.
+// worker is what one worker writes: a line. It has no pointers, as Go puts a word in front of
+// memory that has, and of each worker's line a part would be in the next.
 type worker struct {
-	transform *suite.Transform
 	packets, bytes,
 	replays, forgeries atomic.Uint64 // written by the worker, read by all
 	lease lease
-	_     [128 - 11*8]byte // two lines: they are fetched in pairs
+	_     [linePair - 64]byte
 }
 
 // add adds to a counter that only the caller writes.
@@ -70,28 +100,34 @@ func NewSA(c Config, workers int) (*SA, error) {
 	if err != nil {
 		return fail(err)
 	}
-	s := &SA{c: c, suite: st, workers: make([]worker, workers)}
 	t, err := st.New(c.Key, c.AuthKey)
 	if err != nil {
 		return fail(err)
 	}
-	if s.copies.key, err = device.NewKey(st, c.Key, c.AuthKey); err != nil {
+	key, err := device.NewKey(st, c.Key, c.AuthKey)
+	if err != nil {
 		return fail(err)
 	}
-	s.copies.used = s.copies.key.Used(c.Direction == In)
-	s.workers[0].transform = t
-	for i := 1; i < workers; i++ {
-		s.workers[i].transform = t.Clone()
+	c.Key, c.AuthKey = nil, nil
+	s := &SA{
+		c: &c, spi: c.SPI, bundle: c.Bundle, direction: c.Direction, mode: c.Mode, df: c.DF, extended: c.ESN, dst: c.Dst, clock: c.Clock,
+		suite: st, iv: uint8(st.IVLen), align: uint8(st.Align), icv: uint8(st.ICVLen),
+		key: key, keyUsed: uint16(key.Used(c.Direction == In)),
+		workers: make([]worker, workers), transforms: []*suite.Transform{t},
 	}
-	s.c.Key, s.c.AuthKey = nil, nil
+	for range workers - 1 {
+		s.transforms = append(s.transforms, t.Clone())
+	}
 	if c.Mode == Tunnel {
-		s.outer, s.outerHeader = ipLen(c.Dst.Is4()), outerHeader(&c)
+		s.outer, s.outerHeader = uint8(ipLen(c.Dst.Is4())), outerHeader(&c)
 		s.outerSum = packet.Sum(s.outerHeader[:packet.IPv4Len])
 	}
 	if c.Encap != nil {
-		s.udp, s.sumsUDP = udpLen, c.Dst.Is6()
+		s.encap, s.udp, s.sumsUDP = *c.Encap, udpLen, c.Dst.Is6()
 	}
-	s.life.start(&s.c)
+	s.life = newLife(&c)
+	s.counted = s.life.counts()
+	s.due.Store(s.life.firstAt())
 	if c.Direction == In {
 		s.replay.start(c.ReplayWindow)
 	}
@@ -107,15 +143,15 @@ func (c *Config) label() string {
 }
 
 // Config returns the association's, without keys.
-func (s *SA) Config() Config { return s.c }
+func (s *SA) Config() Config { return *s.c }
 
 // Bundle, Mode and Dst return the Config's.
-func (s *SA) Bundle() uint32  { return s.c.Bundle }
-func (s *SA) Mode() Mode      { return s.c.Mode }
-func (s *SA) Dst() netip.Addr { return s.c.Dst }
+func (s *SA) Bundle() uint32  { return s.bundle }
+func (s *SA) Mode() Mode      { return s.mode }
+func (s *SA) Dst() netip.Addr { return s.dst }
 
 // Extended tells whether its sequence numbers have 64 bits.
-func (s *SA) Extended() bool { return s.c.ESN }
+func (s *SA) Extended() bool { return s.extended }
 
 // SumsUDP tells whether packets sent have a checksum of UDP encapsulation.
 func (s *SA) SumsUDP() bool { return s.sumsUDP }
@@ -123,9 +159,12 @@ func (s *SA) SumsUDP() bool { return s.sumsUDP }
 // Suite returns what it protects packets with.
 func (s *SA) Suite() *suite.Suite { return s.suite }
 
+// IVLen returns the length of the suite's IVs in bytes.
+func (s *SA) IVLen() int { return int(s.iv) }
+
 // Overhead returns by how many bytes Encapsulate lengthens a packet at most.
 func (s *SA) Overhead() int {
-	return s.outer + s.udp + espLen + s.suite.IVLen + s.suite.Align - 1 + trailerLen + s.suite.ICVLen
+	return int(s.outer+s.udp) + espLen + int(s.iv+s.align) - 1 + trailerLen + int(s.icv)
 }
 
 // Kill has every packet refused from now on. Workers may be in the middle of one.
@@ -136,9 +175,9 @@ func (s *SA) Kill() { s.raise(killed) }
 // its batch since, so that none is using it.
 func (s *SA) Zero() {
 	s.Kill()
-	s.copies.zero()
-	for i := range s.workers {
-		s.workers[i].transform.Zero()
+	s.zeroCopies()
+	for _, t := range s.transforms {
+		t.Zero()
 	}
 }
 
@@ -157,7 +196,7 @@ func (s *SA) raise(state uint32) {
 
 // usable returns why no packet may pass, in the association's direction.
 func (s *SA) usable(as Direction) Error {
-	if s.state.Load() == live && s.c.Direction == as && s.life.young(s.c.Clock) {
+	if s.state.Load() == live && s.direction == as && s.young() {
 		return OK
 	}
 	return s.refusal(as)
@@ -168,7 +207,7 @@ func (s *SA) refusal(as Direction) Error {
 	in := [...]Error{InStateDirError, InStateExpired, InStateInvalid}
 	out := [...]Error{OutStateDirError, OutStateExpired, OutStateInvalid}
 	which := 0
-	if s.c.Direction == as {
+	if s.direction == as {
 		s.raise(expired) // live: too old
 		which = int(s.state.Load())
 	}

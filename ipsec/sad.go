@@ -44,7 +44,7 @@ func (d *SAD) Lookup(spi uint32, dst netip.Addr) *SA {
 	}
 	for i := t.slot(spi); ; i = (i + 1) & (len(t.slots) - 1) {
 		s := t.slots[i].Load()
-		if s == nil || s.c.SPI == spi && s.c.Dst == dst && s != removed {
+		if s == nil || s.spi == spi && s.dst == dst && s != removed {
 			return s
 		}
 	}
@@ -52,11 +52,11 @@ func (d *SAD) Lookup(spi uint32, dst netip.Addr) *SA {
 
 // Add makes an association findable. There must be none with its SPI and address.
 func (d *SAD) Add(s *SA) error {
-	if s.c.Direction != In {
+	if s.direction != In {
 		return fmt.Errorf("adding security association %s: it is for sending, and only received packets look one up", s.c.label())
 	}
-	if other := d.Lookup(s.c.SPI, s.c.Dst); other != nil {
-		return fmt.Errorf("adding security association %s: %s has its SPI and destination, %v", s.c.label(), other.c.label(), s.c.Dst)
+	if other := d.Lookup(s.spi, s.dst); other != nil {
+		return fmt.Errorf("adding security association %s: %s has its SPI and destination, %v", s.c.label(), other.c.label(), s.dst)
 	}
 	t := d.table.Load()
 	if t == nil || (d.used+1)*2 > len(t.slots) {
@@ -69,7 +69,7 @@ func (d *SAD) Add(s *SA) error {
 
 // insert puts s into the first empty slot, so that no search for another ends early.
 func (d *SAD) insert(t *table, s *SA) {
-	i := t.slot(s.c.SPI)
+	i := t.slot(s.spi)
 	for t.slots[i].Load() != nil {
 		i = (i + 1) & (len(t.slots) - 1)
 	}
@@ -99,7 +99,7 @@ func (d *SAD) Remove(s *SA) bool {
 	if t == nil {
 		return false
 	}
-	for i := t.slot(s.c.SPI); ; i = (i + 1) & (len(t.slots) - 1) {
+	for i := t.slot(s.spi); ; i = (i + 1) & (len(t.slots) - 1) {
 		switch t.slots[i].Load() {
 		case nil:
 			return false

@@ -11,7 +11,7 @@ import (
 
 // bare returns an inbound association that is only to be found.
 func bare(spi uint32, dst netip.Addr) *SA {
-	return &SA{c: Config{SPI: spi, Dst: dst, Direction: In}}
+	return &SA{c: &Config{SPI: spi}, spi: spi, dst: dst, direction: In}
 }
 
 func TestSADEqualsAMap(t *testing.T) {
@@ -51,8 +51,8 @@ func TestSADEqualsAMap(t *testing.T) {
 	}
 	found := 0
 	for s := range d.All {
-		if want[key{s.c.SPI, s.c.Dst}] != s {
-			t.Errorf("lists %v, which is not there", s.c.SPI)
+		if want[key{s.spi, s.dst}] != s {
+			t.Errorf("lists %v, which is not there", s.spi)
 		}
 		found++
 	}
@@ -69,7 +69,7 @@ func TestSADRefuses(t *testing.T) {
 	if err := d.Add(bare(256, outer4[0])); err == nil || !strings.Contains(err.Error(), "has its SPI and destination, 192.0.2.1") {
 		t.Errorf("a second one: %v", err)
 	}
-	if err := d.Add(&SA{c: Config{SPI: 300, Dst: outer4[0]}}); err == nil {
+	if err := d.Add(&SA{c: &Config{}, spi: 300, dst: outer4[0]}); err == nil {
 		t.Error("an outbound one was added")
 	}
 	first := bare(0, outer4[0]) // where the search for SPI 0 begins
@@ -97,7 +97,7 @@ func TestSADIsReadWhileItChanges(t *testing.T) {
 		group.Go(func() {
 			for !stop.Load() {
 				for _, s := range stay {
-					if d.Lookup(s.c.SPI, s.c.Dst) != s {
+					if d.Lookup(s.spi, s.dst) != s {
 						t.Error("not found")
 						return
 					}

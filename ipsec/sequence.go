@@ -1,6 +1,10 @@
 package ipsec
 
-import "math"
+import (
+	"math"
+
+	"github.com/warproute/warproute/internal/prefetch"
+)
 
 // Reserve takes the next n sequence numbers of an outbound association, for the
 // caller alone: first to first+count-1. At the end of the numbers it returns fewer,
@@ -8,7 +12,7 @@ import "math"
 // not sent leave a gap, which receivers take for loss.
 func (s *SA) Reserve(n int) (first uint64, count int) {
 	last := uint64(math.MaxUint32)
-	if s.c.ESN {
+	if s.extended {
 		last = math.MaxUint64
 	}
 	if limit := s.limit.Load(); limit != 0 {
@@ -29,30 +33,45 @@ func (s *SA) Reserve(n int) (first uint64, count int) {
 // lease is the sequence numbers that a worker has taken and not used yet: from next up to
 // end, which is not one of them.
 type lease struct {
-	next, end      uint64
-	expected       int    // packets for which numbers will be needed
-	open           bool   // from Expect to Release
-	packets, bytes uint64 // counted since: a store that others read costs more than a packet's header
+	next, end uint64
+	bytes     uint64 // counted since Expect: a store that others read costs more than a packet's header
+	packets   uint32
+	expected  uint32 // packets for which numbers will be needed; 0 before Expect and from Release on
 }
 
-// Expect tells that a worker has one more packet to protect. The first that it protects
-// takes the numbers of all that are expected, so that workers of one association do not
-// contend for every packet. Release comes behind the last.
-func (s *SA) Expect(w int) {
-	l := &s.workers[w].lease
-	l.expected++
-	l.open = true
+// Expect tells that a worker has one more packet to protect. Lease comes behind the last, and
+// Release when they are protected.
+func (s *SA) Expect(w int) { s.workers[w].lease.expected++ }
+
+// Lease takes the numbers of all packets that a worker expects, of each association once:
+// workers that share one do not contend for every packet. One may be listed more than once.
+//
+// What one worker has taken numbers of, another's processor has the line of. The numbers of all
+// associations are taken in a row, right after all lines have been asked for: so the processors
+// give them up at the same time, and there is hardly time for another to have one back before.
+func Lease(sas []*SA, w int) {
+	prefetch.Write(sas, contended)
+	for _, s := range sas {
+		if l := &s.workers[w].lease; l.next == l.end {
+			s.lease(l, int(l.expected))
+		}
+	}
 }
 
-// next takes a sequence number for a worker's packet.
+// lease takes up to n numbers, if there are any.
+func (s *SA) lease(l *lease, n int) {
+	if first, n := s.Reserve(n); n > 0 {
+		l.next, l.end = first, first+uint64(n)
+	}
+}
+
+// next takes a sequence number for a worker's packet, from its lease if that has any left.
 func (s *SA) next(w int) (seq uint64, ok bool) {
 	l := &s.workers[w].lease
 	if l.next == l.end {
-		first, n := s.Reserve(max(l.expected, 1))
-		if n == 0 {
+		if s.lease(l, 1); l.next == l.end {
 			return 0, false
 		}
-		l.next, l.end, l.expected = first, first+uint64(n), 0
 	}
 	seq = l.next
 	l.next++
@@ -64,14 +83,14 @@ func (s *SA) next(w int) (seq uint64, ok bool) {
 func (s *SA) Release(w int) {
 	mine := &s.workers[w]
 	l := &mine.lease
-	if !l.open {
+	if l.expected == 0 {
 		return
 	}
 	if l.next != l.end {
 		s.sequence.CompareAndSwap(l.end-1, l.next-1)
 	}
 	if l.packets > 0 {
-		add(&mine.packets, l.packets)
+		add(&mine.packets, uint64(l.packets))
 		add(&mine.bytes, l.bytes)
 	}
 	*l = lease{}
@@ -79,7 +98,7 @@ func (s *SA) Release(w int) {
 
 // Sequence returns the last sequence number taken or, inbound, the highest received.
 func (s *SA) Sequence() uint64 {
-	if s.c.Direction == In {
+	if s.direction == In {
 		return s.replay.top.Load()
 	}
 	return s.sequence.Load()
@@ -89,7 +108,7 @@ func (s *SA) Sequence() uint64 {
 // engine or the router before a restart has sent or may have sent. Inbound, they all
 // count as received; there it must not be called while workers use the association.
 func (s *SA) Skip(seq uint64) {
-	if s.c.Direction == In {
+	if s.direction == In {
 		s.replay.skip(seq)
 		return
 	}
@@ -106,7 +125,7 @@ func (s *SA) Skip(seq uint64) {
 // authenticated, and nothing is noted.
 func (s *SA) Infer(low uint32) (seq uint64, ok bool) {
 	seq = uint64(low)
-	if s.c.ESN {
+	if s.extended {
 		if seq, ok = s.replay.infer(low); !ok {
 			return 0, false
 		}

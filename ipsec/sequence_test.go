@@ -20,6 +20,7 @@ func TestExpectedNumbersAreDistinct(t *testing.T) {
 				for range expected {
 					out.Expect(w)
 				}
+				Lease([]*SA{out, out}, w)
 				for range rnd.IntN(expected + 3) { // also more than were expected
 					seq, ok := out.next(w)
 					if !ok {
@@ -50,6 +51,7 @@ func TestNumbersOfPacketsThatDoNotComeAreGivenBack(t *testing.T) {
 		for range 10 {
 			out.Expect(0)
 		}
+		Lease([]*SA{out}, 0)
 		for i := range uint64(3) {
 			if seq, ok := out.next(0); !ok || seq != want+i {
 				t.Fatalf("the number is %d, want %d", seq, want+i)
@@ -69,6 +71,7 @@ func TestExpectedNumbersEndAtTheLimit(t *testing.T) {
 	for range 10 {
 		out.Expect(0)
 	}
+	Lease([]*SA{out}, 0)
 	n := 0
 	for range 10 {
 		if seq, ok := out.next(0); ok {

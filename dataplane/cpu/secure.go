@@ -28,9 +28,10 @@ type ipsec struct {
 	flows        [block]gateway.Flow
 	enter, leave [block]esp.Error
 	sas          [block]*esp.SA
-	mtus         [block]int // of the way of such an association
-	seen         uint64     // of associations: of no use, but for having been read
-	touched      byte       // read, so that caches have what is beside it
+	mtus         [block]int     // of the way of such an association
+	several      [block]*esp.SA // of those, without one that is the same as that before
+	seen         uint64         // of associations: of no use, but for having been read
+	touched      byte           // read, so that caches have what is beside it
 }
 
 // Secure has the engine apply a gateway's policies to every packet, as one of its
@@ -79,6 +80,37 @@ func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task,
 	s.gateway.MayEnterAll(s.enter[:], s.flows[:s.n], s.by[:])
 	s.gateway.ProtectAll(s.sas[:], s.leave[:], s.flows[:s.n])
 	e.judgeQuotes(in)
+	sas := s.distinct()
+	s.seen += esp.Touch(sas, s.worker, tasks == nil)
+	e.expect()
+	esp.Lease(sas, s.worker)
+	for j := range s.n {
+		i := int(s.at[j])
+		e.note(&in[i], &out[i], task(i), e.enterAndLeave(&in[i], j, task(i)))
+	}
+	for _, sa := range sas {
+		sa.Release(s.worker)
+	}
+}
+
+// distinct returns the associations that packets of the block leave by, each once where its
+// packets are in a row.
+func (s *ipsec) distinct() []*esp.SA {
+	n := 0
+	var last *esp.SA
+	for _, sa := range s.sas[:s.n] {
+		if sa != nil && sa != last {
+			s.several[n] = sa
+			n++
+			last = sa
+		}
+	}
+	return s.several[:n]
+}
+
+// expect tells the associations of what is to leave by them, and asks what fits their way.
+func (e *Engine) expect() {
+	s := e.ipsec
 	var last *esp.SA
 	mtu := 0
 	for j, sa := range s.sas[:s.n] {
@@ -87,19 +119,9 @@ func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task,
 		}
 		if sa != last {
 			last, mtu = sa, e.mtuOf(sa)
-			s.seen += sa.Touch(s.worker, tasks == nil)
 		}
 		s.mtus[j] = mtu
 		sa.Expect(s.worker)
-	}
-	for j := range s.n {
-		i := int(s.at[j])
-		e.note(&in[i], &out[i], task(i), e.enterAndLeave(&in[i], j, task(i)))
-	}
-	for _, sa := range s.sas[:s.n] {
-		if sa != nil {
-			sa.Release(s.worker)
-		}
 	}
 }
 

@@ -194,7 +194,7 @@ func (e *Engine) listOpened(f batch.Frame, i int, by *esp.SA) {
 // whole unless the device erred.
 func (e *Engine) enter(f *batch.Frame, t *Task) (size int, whole bool) {
 	buf, at, _ := e.room(*f)
-	body := int(t.ESP) - packet.EthernetLen + 8 + t.SA.Suite().IVLen // from the received packet's beginning
+	body := int(t.ESP) - packet.EthernetLen + 8 + t.SA.IVLen() // from the received packet's beginning
 	end := at + int(t.ESP) - packet.EthernetLen + int(t.Bytes)
 	if t.Mode == esp.Transport {
 		body -= int(t.Header)

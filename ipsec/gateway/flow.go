@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 
+	"github.com/warproute/warproute/internal/prefetch"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/policy"
 	"github.com/warproute/warproute/packet"
@@ -101,6 +102,13 @@ func (g *Gateway) ProtectAll(sas []*ipsec.SA, errs []ipsec.Error, flows []Flow) 
 	var verdicts [Batch]policy.Verdict
 	r := g.lookup()
 	r.out.LookupBatch(policies[:], verdicts[:], flows)
+	var bundles [Batch]*bundle
+	for i := range flows {
+		if policies[i] != policy.None && verdicts[i].Action() == policy.Protect {
+			bundles[i] = r.bundles[verdicts[i].Target()]
+		}
+	}
+	prefetch.Read(bundles[:len(flows)], 0)
 	for i := range flows {
 		sas[i], errs[i] = r.protect(policies[i], verdicts[i])
 	}
