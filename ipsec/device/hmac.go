@@ -26,10 +26,10 @@ func (k *Key) setAuth(auth suite.Auth, key []byte) error {
 	default:
 		return nil
 	}
-	if err := state(&k.Inner, h, key, 0x36); err != nil {
+	if err := state(&k.separate().Inner, h, key, 0x36); err != nil {
 		return err
 	}
-	return state(&k.Outer, h, key, 0x5c)
+	return state(&k.separate().Outer, h, key, 0x5c)
 }
 
 // state writes h's state behind key xor pad.

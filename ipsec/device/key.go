@@ -29,15 +29,24 @@ type Key struct {
 	_            [6]uint8
 	Salt         uint32 // as it lies in memory
 
-	// What more suites need comes first, so that most need but a part: see Used.
+	// What more suites need comes first, and what none needs both of is in one place, so
+	// that a packet brings few bytes of it along: see Used.
+	Encrypt [60]uint32 // round keys of AES in the order of their use; ChaCha20: the key
+	rest    [restBytes / 4]uint32
+}
+
+// powers are those of GHASH's key, in the rest of a Key for GCM: H, H², and so on, each
+// divided by x, as the product of ghash.h wants it. The last bytes of a block are the first
+// word.
+type powers [MaxLanes][4]uint32
+
+// separate is the rest of a Key for suites that encrypt and authenticate one after the
+// other.
+type separate struct {
 	Inner   [16]uint32 // HMAC: state behind the key xor ipad; SHA-512: upper halves first
 	Outer   [16]uint32 // HMAC: state behind the key xor opad
-	Encrypt [60]uint32 // round keys of AES in the order of their use; ChaCha20: the key
 	IV      [44]uint32 // CBC: round keys that IVs are made with
 	Decrypt [60]uint32 // CBC: round keys of the equivalent inverse cipher, in the order of their use
-	// GCM: H, H², and so on, each divided by x, as the product of ghash.h wants it.
-	// The last bytes of a block are the first word.
-	Powers [MaxLanes][4]uint32
 }
 
 // NewKey prepares the keys of an association. key is the cipher's with the salt behind
@@ -67,9 +76,9 @@ func NewKey(s *suite.Suite, key, authKey []byte) (*Key, error) {
 	}
 	switch s.Cipher {
 	case suite.CBC:
-		schedule.Invert(k.Decrypt[:], k.Encrypt[:], int(k.Rounds))
+		schedule.Invert(k.separate().Decrypt[:], k.Encrypt[:], int(k.Rounds))
 		ivKey := s.IVKey(key)
-		schedule.Expand(k.IV[:], ivKey[:])
+		schedule.Expand(k.separate().IV[:], ivKey[:])
 		clear(ivKey[:])
 	case suite.GCM:
 		block, err := aes.NewCipher(key)
@@ -78,7 +87,7 @@ func NewKey(s *suite.Suite, key, authKey []byte) (*Key, error) {
 		}
 		var h [aes.BlockSize]byte
 		block.Encrypt(h[:], h[:])
-		schedule.Powers(k.Powers[:], &h)
+		schedule.Powers(k.powers()[:], &h)
 		clear(h[:])
 	}
 	if err := k.setAuth(s.Auth, authKey); err != nil {

@@ -28,12 +28,16 @@ struct esp_key {
 	uint8_t cipher, auth, rounds, iv_words, icv_words, align_words;
 	uint8_t reserved[6];
 	uint32_t salt;
-	uint32_t inner[16];
-	uint32_t outer[16];
 	struct esp_block encrypt[15];
-	struct esp_block iv[11];
-	struct esp_block decrypt[15];
-	struct esp_block powers[ESP_POWERS];
+	union {
+		struct esp_block powers[ESP_POWERS]; /* GCM */
+		struct {
+			uint32_t inner[16];
+			uint32_t outer[16];
+			struct esp_block iv[11];
+			struct esp_block decrypt[15];
+		};
+	};
 };
 
 #endif

@@ -14,17 +14,24 @@ func (k *Key) Bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(k)), unsafe.Sizeof(*k))
 }
 
+// restBytes is the size of the larger of what a Key has in one place.
+const restBytes = max(unsafe.Sizeof(powers{}), unsafe.Sizeof(separate{}))
+
+func (k *Key) powers() *powers     { return (*powers)(unsafe.Pointer(&k.rest)) }
+func (k *Key) separate() *separate { return (*separate)(unsafe.Pointer(&k.rest)) }
+
 // Used returns how many bytes of the key, from its beginning on, sealing or opening needs.
 func (k *Key) Used(open bool) int {
+	rest := uintptr(0)
 	switch c := suite.Cipher(k.Cipher); {
-	case c == suite.Null:
-		return int(unsafe.Offsetof(k.Encrypt))
-	case c == suite.CTR || c == suite.ChaCha20:
-		return int(unsafe.Offsetof(k.IV))
+	case c == suite.GCM:
+		rest = unsafe.Sizeof(powers{})
+	case c == suite.Null || c == suite.CTR:
+		rest = unsafe.Offsetof(separate{}.IV)
 	case c == suite.CBC && !open:
-		return int(unsafe.Offsetof(k.Decrypt))
+		rest = unsafe.Offsetof(separate{}.Decrypt)
 	case c == suite.CBC:
-		return int(unsafe.Offsetof(k.Powers))
+		rest = unsafe.Sizeof(separate{})
 	}
-	return KeyBytes
+	return int(unsafe.Offsetof(k.rest) + rest)
 }

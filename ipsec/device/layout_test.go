@@ -19,17 +19,23 @@ func TestDevicesKnowTheLayout(t *testing.T) {
 		w, q.packet = binary.NativeEndian.Uint32(q.packet), q.packet[4:]
 		return w
 	}
-	key := reflect.TypeFor[Key]()
-	for i := range key.NumField() {
-		if f := key.Field(i); f.Name != "_" {
-			if at := got(); at != uint32(f.Offset) {
-				t.Errorf("%s is at %d in C, %d in Go", f.Name, at, f.Offset)
+	same := func(of reflect.Type, base uintptr) (last uintptr) {
+		for i := range of.NumField() {
+			if f := of.Field(i); f.Name != "_" {
+				last = base + f.Offset
+				if at := got(); at != uint32(last) {
+					t.Errorf("%s is at %d in C, %d in Go", f.Name, at, last)
+				}
 			}
 		}
+		return last
 	}
+	key := reflect.TypeFor[Key]()
+	rest := same(key, 0)
 	if size := got(); size != uint32(key.Size()) || size%16 != 0 {
 		t.Errorf("a key has %d bytes in C, %d in Go", size, key.Size())
 	}
+	same(reflect.TypeFor[separate](), rest)
 
 	text, err := os.ReadFile("key.h")
 	if err != nil {

@@ -35,7 +35,7 @@ func TestAESBlocks(t *testing.T) {
 		}
 		k := &Key{}
 		k.Rounds = uint8(schedule.Expand(k.Encrypt[:], key))
-		schedule.Invert(k.Decrypt[:], k.Encrypt[:], int(k.Rounds))
+		schedule.Invert(k.separate().Decrypt[:], k.Encrypt[:], int(k.Rounds))
 		sealed := make([]byte, 16)
 		block.Encrypt(sealed, text)
 		requests = append(requests,

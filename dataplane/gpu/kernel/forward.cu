@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) resident(struct mailbox m)
 					;
 				see.s = fetch(&m, desk, see.w, is_packet(quad, n));
 			}
-			work(&m, desk, see.s, slot, quad, see.w, is_packet(quad, n), 0);
+			work(&m, desk, see.s, slot, quad, see.w, m.umem + see.w.low, is_packet(quad, n), IN_LINES);
 		}
 		if (warp < quads_of(n)) {
 			fence_host();
@@ -56,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) launched(struct mailbox m,
 		struct word w;
 		read_quad(quads, quad, seq, &w);
 		struct snapshot s = fetch(&m, &sh.desks[warp], w, is_packet(quad, n));
-		work(&m, &sh.desks[warp], s, slot, quad, w, is_packet(quad, n), 0);
+		work(&m, &sh.desks[warp], s, slot, quad, w, m.umem + w.low, is_packet(quad, n), IN_LINES);
 	}
 	join_block();
 	if (thread_index() == 0) {

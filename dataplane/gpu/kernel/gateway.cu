@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) gateway(struct mailbox 
 				}
 				see.s = fetch(&m, desk, see.w, is_packet(quad, n));
 			}
-			work(&m, desk, see.s, slot, quad, see.w, is_packet(quad, n), 1);
+			work(&m, desk, see.s, slot, quad, see.w, m.umem + see.w.low, is_packet(quad, n), IN_WORDS);
 		}
 		if (warp >= quads_of(n))
 			continue;

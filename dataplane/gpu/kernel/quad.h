@@ -191,9 +191,25 @@ DEVICE void store_in_words(const struct mailbox *m, const struct desk *desk, str
 	join_warp();
 }
 
-DEVICE void store_heads(const struct mailbox *m, const struct desk *desk, struct word w, int changed, int words)
+/* The same where a lane's frame is at body in shared memory. */
+DEVICE void store_on_stage(const struct desk *desk, uint8_t *body, int changed)
 {
-	if (words)
+	UNROLL
+	for (uint32_t i = 0; i < HEAD_REWRITTEN; i++)
+		if (changed)
+			((uint32_t *)(body - 2))[i] = desk->rewritten[lane_index()][i];
+	join_warp();
+}
+
+/* Where the frames are that a warp works on: in the host's memory, in line with 16 bytes
+ * but for few, or with words; or on the warp's stage. */
+enum where { IN_LINES, IN_WORDS, ON_STAGE };
+
+DEVICE void store_heads(const struct mailbox *m, const struct desk *desk, struct word w, uint8_t *body, int changed, enum where where)
+{
+	if (where == ON_STAGE)
+		store_on_stage(desk, body, changed);
+	else if (where == IN_WORDS)
 		store_in_words(m, desk, w, changed);
 	else
 		store_in_line(m, desk, w, changed);
@@ -211,10 +227,10 @@ DEVICE void store_result(const struct mailbox *m, uint8_t *slot, uint32_t quad, 
 	host_store64((uint64_t *)(slot + m->results) + packet_of(quad), r.addr | (uint64_t)r.len << 32 | (uint64_t)r.verdict << 48);
 }
 
-/* Works off the packets of a quad that are due and laid out on the desk, a lane each.
- * Results are on their way to the host before it is known whether the tables changed
+/* Works off the packets of a quad that are due and laid out on the desk, a lane each, in
+ * the frame at body. Results are on their way to the host before it is known whether the tables changed
  * meanwhile; then others take their place, before anybody is told to look. */
-DEVICE void work(const struct mailbox *m, struct desk *desk, struct snapshot s, uint8_t *slot, uint32_t quad, struct word w, int due, int words)
+DEVICE void work(const struct mailbox *m, struct desk *desk, struct snapshot s, uint8_t *slot, uint32_t quad, struct word w, uint8_t *body, int due, enum where where)
 {
 	uint32_t lane = lane_index();
 	struct frame f = {w.low, (uint16_t)w.high, (uint16_t)(w.high >> 16)};
@@ -225,11 +241,11 @@ DEVICE void work(const struct mailbox *m, struct desk *desk, struct snapshot s, 
 	do {
 		struct decision d = {{0, 0, 0}, 0};
 		if (due) {
-			d = decide(&t, s, f, m->umem + f.addr, desk->heads[lane], desk->rewritten[lane]);
+			d = decide(&t, s, f, body, desk->heads[lane], desk->rewritten[lane]);
 			store_result(m, slot, quad, d.result);
 			changed |= d.result.verdict >> 12 == ACTION_FORWARD;
 		}
-		store_heads(m, desk, w, due && changed, words);
+		store_heads(m, desk, w, body, due && changed, where);
 		due = due && d.turns != s.turns;
 		if (SELDOM(due)) {
 			t.near = 0; /* of the snapshot before */

@@ -161,21 +161,19 @@ DEVICE void alone(const struct stage *s, const struct aes_tables *t, struct carg
 	c->differs = esp_finish(k, &p, open, 0, 1, icv);
 }
 
-/* Ends with a lane's packet: on the desk is the head of the one that goes on, and w says
- * where that will be. The reason to drop it is DROP_NONE if it does; lines are those to
- * write back, from and up to. */
-DEVICE uint32_t end(const struct stage *s, struct desk *desk, const struct cargo *c, struct word *w, uint32_t *from, uint32_t *to)
+/* Ends with a lane's packet: on the desk is the head of the one that goes on, w says
+ * where that will be, and lines which are to be written back. DROP_NONE unless there is
+ * a reason to drop it. */
+DEVICE uint32_t end(const struct stage *s, struct desk *desk, const struct cargo *c, struct word *w, struct lines *lines)
 {
 	uint32_t *words = s->words + c->at;
-	uint32_t ip = w->low + ETHERNET_LEN - c->start, esp = w->low + c->job.esp - c->start;
+	uint32_t ip = w->low + ETHERNET_LEN - c->start, esp = w->low + c->job.esp - c->start, end = c->lines * LINE;
 
 	if (kind_of(c) == JOB_SEAL) {
 		if (c->differs)
 			return DROP_XFRM_OUT_STATE_PROTO_ERROR;
 		if (c->job.flags & JOB_SUM)
 			sum_udp(words, ip, esp - 8, 8u + c->job.bytes);
-		*from = (esp - (c->job.flags & JOB_SUM ? 8 : 0)) / LINE;
-		*to = c->lines;
 	} else {
 		const struct esp_key *k = key_of(s, c->key);
 		struct inner in = {0, 0, 0};
@@ -189,61 +187,46 @@ DEVICE uint32_t end(const struct stage *s, struct desk *desk, const struct cargo
 		words[ip / 4 - 1] = (words[ip / 4 - 1] & 0xffff) | swap16(in.type) << 16;
 		w->low = c->start + ip - ETHERNET_LEN;
 		w->high = (w->high & 0xffff0000) | (ETHERNET_LEN + in.size);
-		*from = (ip - 4) / LINE;
-		*to = (ip + in.size + LINE - 1) / LINE;
+		end = ip + in.size;
 	}
+	*lines = (struct lines){(ip - HEAD_IP) / SECTOR * SECTOR_LINES, (end + SECTOR - 1) / SECTOR * SECTOR_LINES};
 	UNROLL
 	for (uint32_t i = 0; i < HEAD_LEN / 4; i++)
 		desk->heads[lane_index()][i] = words[(ip - HEAD_IP) / 4 + i];
 	return DROP_NONE;
 }
 
-/* Seals and opens the packets of a quad that jobs are for; w is then of what they became.
- * Returns whether the lane's is to be looked up; the others' results are stored. */
-DEVICE int secure(const struct mailbox *m, const struct vault *v, const struct stage *s, const struct aes_tables *t,
-		  struct desk *desk, uint8_t *slot, uint32_t quad, struct job job, struct word *w)
+/* Seals and opens the packets of a group; w is then of what they became. Returns whether
+ * the lane's is to be looked up, and written back afterwards: those lines. The others'
+ * results are stored. */
+DEVICE int secure(const struct mailbox *m, const struct vault *v, const struct stage *s, const struct aes_tables *t, struct desk *desk,
+		  uint8_t *slot, uint32_t quad, const struct group *g, struct cargo *c, struct word *w, struct lines *lines)
 {
-	struct cargo c = {job, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-	uint32_t waiting = lanes_where(kind_of(&c) >= JOB_SEAL);
-	int due = 0;
+	int mine = g->lanes >> lane_index() & 1;
+	uint32_t reason = DROP_NONE;
 
-	c.start = (w->low - 2) & ~(LINE - 1u);
-	c.lines = (w->low + job.esp + job.bytes - c.start + LINE - 1) / LINE;
+	load_group(m, v->keys, s, c, g->lines);
+	if (mine)
+		begin(s, t, c, w->low);
+	int gcm = all_of_warp(!mine || key_of(s, c->key)->cipher == ESP_GCM);
+	if (gcm)
+		by_teams(s, t, c, g->lanes, team_of(g));
 	ROLL
-	while (waiting) {
-		struct group g = place(s, waiting, &c);
-		int mine = g.lanes >> lane_index() & 1;
-		uint32_t from = 0, to = 0, reason = DROP_NONE;
-		if (!g.lanes)
-			break; /* the stage is too small, which the router sees to */
-		waiting &= ~g.lanes;
-		load_group(m, v->keys, s, &c, g.lines);
-		if (mine)
-			begin(s, t, &c, w->low);
-		int gcm = all_of_warp(!mine || key_of(s, c.key)->cipher == ESP_GCM);
-		if (gcm)
-			by_teams(s, t, &c, g.lanes, team_of(&g));
-		ROLL
-		for (int after = gcm ? 2 : 0; after < 2; after++) {
-			together(s, t, &c, g.lanes, after);
-			join_warp();
-			if (mine && !after && !c.differs)
-				alone(s, t, &c);
-			join_warp();
-		}
-		if (mine) {
-			reason = end(s, desk, &c, w, &from, &to);
-			due = reason == DROP_NONE;
-		}
+	for (int after = gcm ? 2 : 0; after < 2; after++) {
+		together(s, t, c, g->lanes, after);
 		join_warp();
-		if (mine && !due) {
-			struct result r = {0, (uint16_t)(c.differs ? JOB_FORGED : 0), (uint16_t)verdict(ACTION_DROP, reason)};
-			store_result(m, slot, quad, r);
-		}
-		store_packets(m, s, &c, lanes_where(mine && due), from, to);
-		forget_keys(s, &g);
+		if (mine && !after && !c->differs)
+			alone(s, t, c);
+		join_warp();
 	}
-	return due;
+	if (mine)
+		reason = end(s, desk, c, w, lines);
+	if (mine && reason != DROP_NONE) {
+		struct result r = {0, (uint16_t)(c->differs ? JOB_FORGED : 0), (uint16_t)verdict(ACTION_DROP, reason)};
+		store_result(m, slot, quad, r);
+	}
+	join_warp();
+	return mine && reason == DROP_NONE;
 }
 
 DEVICE struct job load_job(const struct vault *v, uint32_t slot, uint32_t quad, uint32_t n)
@@ -257,17 +240,34 @@ DEVICE struct job load_job(const struct vault *v, uint32_t slot, uint32_t quad, 
 	return j;
 }
 
-/* Works off a quad of which packets have jobs. */
+/* Works off a quad of which packets have jobs: first the packets without, where they are;
+ * then those with, as many at a time as the stage holds. They are written back when they
+ * have been looked up, once and whole. */
 DEVICE void work_with_jobs(const struct mailbox *m, const struct vault *v, const struct stage *stage, const struct aes_tables *t,
 			   struct desk *desk, uint8_t *slot, uint32_t number, uint32_t quad, struct word w, uint32_t n)
 {
-	struct job job = load_job(v, number, quad, n);
-	int due = (job.flags & JOB_KIND) == JOB_PLAIN;
+	struct cargo c = cargo_of(load_job(v, number, quad, n), w);
+	uint32_t waiting = lanes_where(kind_of(&c) >= JOB_SEAL);
+	int due = kind_of(&c) == JOB_PLAIN;
 	struct snapshot s = fetch(m, desk, w, due);
+	struct group g = {0, 0, stage->size, 0, 0};
+	struct lines lines = {0, 0};
+	uint8_t *body = m->umem + w.low;
 
-	due |= secure(m, v, stage, t, desk, slot, quad, job, &w);
-	join_warp();
-	work(m, desk, s, slot, quad, w, due, 1);
+	ROLL
+	for (;;) {
+		work(m, desk, s, slot, quad, w, body, due, g.lanes ? ON_STAGE : IN_WORDS);
+		store_packets(m, stage, &c, g.lanes & lanes_where(due), lines);
+		forget_keys(stage, &g);
+		if (!waiting)
+			return;
+		g = place(stage, waiting, &c);
+		if (!g.lanes)
+			return; /* the stage is too small, which the router sees to */
+		waiting &= ~g.lanes;
+		due = secure(m, v, stage, t, desk, slot, quad, &g, &c, &w, &lines);
+		body = (uint8_t *)(stage->words + c.at) + (w.low - c.start);
+	}
 }
 
 #endif

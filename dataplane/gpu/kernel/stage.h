@@ -2,13 +2,15 @@
  * at a time as fit, with their keys.
  *
  *	owners       a byte for each line: the lane whose packet it is of, or KEY and the lane
- *	             that knows whose key
+ *	             that knows whose key, or NOBODY
  *	packets      from below: lines of 16 bytes, and a word between them, so that lanes with
  *	             packets of one size use all banks
  *	keys         from above: what of them is needed
  *
  * A packet is read and written by lines, all of a group at once, so that their ways over
- * PCIe overlap. */
+ * PCIe overlap. It goes there in requests of up to 128 aligned bytes, and these in sectors of
+ * 32: lanes side by side read and write what is of one request, and no sector in part, which
+ * would take as long as two. What is written back around a packet is what was read there. */
 #ifndef WARPROUTE_STAGE_H
 #define WARPROUTE_STAGE_H
 
@@ -19,9 +21,13 @@
 
 #define LINE 16
 #define LINE_WORDS 4
+#define SECTOR 32
+#define SECTOR_LINES (SECTOR / LINE)
+#define REQUEST_LINES 8
 #define KEY WARP
+#define NOBODY 0xffu
 #define NO_KEY 0xffffffffu
-#define AHEAD 4 /* lines that a lane asks for before it waits for the first */
+#define AHEAD 12 /* lines that a lane asks for before it waits for the first */
 
 struct stage {
 	uint32_t *words;
@@ -42,6 +48,21 @@ struct cargo {
 	uint32_t differs;      /* it is not authentic */
 };
 
+/* What a lane has with a job for its packet. */
+DEVICE struct cargo cargo_of(struct job job, struct word w)
+{
+	struct cargo c = {job, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+
+	c.start = (w.low - 2) & ~(SECTOR - 1u);
+	c.lines = (w.low + job.esp + job.bytes - c.start + SECTOR - 1) / SECTOR * SECTOR_LINES;
+	return c;
+}
+
+/* Lines of a packet: from one up to another. */
+struct lines {
+	uint32_t from, to;
+};
+
 DEVICE uint32_t kind_of(const struct cargo *c) { return c->job.flags & JOB_KIND; }
 
 /* The packets of lanes that are on the stage together, how much that is, and from which
@@ -50,6 +71,10 @@ struct group {
 	uint32_t lanes, lines, keys;
 	uint32_t packets, longest; /* of the packets, in lines */
 };
+
+/* How many lines of the group nobody owns, so that lanes side by side read what is of one
+ * request, when the next one is this line of memory. */
+DEVICE uint32_t out_of_line(const struct group *g, uint32_t number) { return (number - g->lines) % REQUEST_LINES; }
 
 /* Makes a lane the owner of so many lines more. */
 DEVICE void own(const struct stage *s, struct group *g, uint32_t owner, uint32_t lines)
@@ -64,15 +89,15 @@ DEVICE void own(const struct stage *s, struct group *g, uint32_t owner, uint32_t
 DEVICE struct group place(const struct stage *s, uint32_t waiting, struct cargo *c)
 {
 	struct group g = {0, 0, s->size & ~3u, 0, 0};
-	uint32_t low = s->size / (4 * LINE_WORDS) + 1, last = NO_KEY, keys = 0;
+	uint32_t low = s->size / (4 * LINE_WORDS) + 1, most = 4 * low, last = NO_KEY, keys = 0;
 
 	ROLL
 	for (uint32_t lane = 0; lane < WARP; lane++) {
 		if (!(waiting >> lane & 1))
 			continue;
-		uint32_t lines = shuffle(c->lines, lane), record = shuffle(c->job.key, lane);
+		uint32_t lines = shuffle(c->lines, lane), record = shuffle(c->job.key, lane), start = shuffle(c->start, lane);
 		uint32_t needed = record == last ? 0 : record >> JOB_LINES;
-		if (low + lines * LINE_WORDS + 1 + needed * LINE_WORDS > g.keys)
+		if (low + lines * LINE_WORDS + 1 + needed * LINE_WORDS > g.keys || g.lines + needed + REQUEST_LINES + lines > most)
 			break;
 		if (record != last) {
 			g.keys -= needed * LINE_WORDS;
@@ -84,6 +109,7 @@ DEVICE struct group place(const struct stage *s, uint32_t waiting, struct cargo 
 			own(s, &g, KEY + keys++, needed);
 			last = record;
 		}
+		own(s, &g, NOBODY, out_of_line(&g, start / LINE));
 		if (lane_index() == lane) {
 			c->at = low;
 			c->key = g.keys;
@@ -99,7 +125,8 @@ DEVICE struct group place(const struct stage *s, uint32_t waiting, struct cargo 
 	return g;
 }
 
-/* A line that a lane reads: where it is, and the word of the stage that it is for. */
+/* A line that a lane reads: where it is, 0 if nowhere, and the word of the stage that it
+ * is for. */
 struct line {
 	const uint8_t *from;
 	uint32_t to;
@@ -107,10 +134,12 @@ struct line {
 
 DEVICE struct line find_line(const struct mailbox *m, const struct esp_key *keys, const struct stage *s, const struct cargo *c, uint32_t lines, uint32_t line)
 {
-	uint32_t owner = line < lines ? owners_of(s)[line] : 0, who = owner % WARP;
+	uint32_t owner = line < lines ? owners_of(s)[line] : NOBODY, who = owner % WARP;
 	uint32_t start = shuffle(c->start, who), at = shuffle(c->at, who), first = shuffle(c->first, who);
 	uint32_t record = shuffle(c->record, who), record_at = shuffle(c->record_at, who), record_first = shuffle(c->record_first, who);
 
+	if (owner == NOBODY)
+		return (struct line){0, 0};
 	if (owner < KEY)
 		return (struct line){m->umem + start + (line - first) * LINE, at + (line - first) * LINE_WORDS};
 	const uint8_t *key = (const uint8_t *)&keys[record & ((1u << JOB_LINES) - 1)];
@@ -124,21 +153,19 @@ DEVICE void load_group(const struct mailbox *m, const struct esp_key *keys, cons
 	ROLL
 	for (uint32_t from = 0; from < lines; from += AHEAD * WARP) {
 		struct words4 v[AHEAD];
-		uint32_t to[AHEAD];
+		struct line l[AHEAD];
 		UNROLL
 		for (uint32_t i = 0; i < AHEAD; i++) {
-			uint32_t nth = from + i * WARP + lane_index();
-			struct line l = find_line(m, keys, s, c, lines, nth);
-			to[i] = l.to;
-			if (nth < lines)
-				v[i] = host_load128(l.from);
+			l[i] = find_line(m, keys, s, c, lines, from + i * WARP + lane_index());
+			if (l[i].from)
+				v[i] = host_load128(l[i].from);
 		}
 		UNROLL
 		for (uint32_t i = 0; i < AHEAD; i++)
 			UNROLL
 			for (uint32_t k = 0; k < LINE_WORDS; k++)
-				if (from + i * WARP + lane_index() < lines)
-					s->words[to[i] + k] = v[i].w[k];
+				if (l[i].from)
+					s->words[l[i].to + k] = v[i].w[k];
 	}
 	join_warp();
 }
@@ -152,22 +179,23 @@ DEVICE void forget_keys(const struct stage *s, const struct group *g)
 	join_warp();
 }
 
-/* Writes back the lines of packets of some lanes: those from a line of the packet's own
- * on to another. */
-DEVICE void store_packets(const struct mailbox *m, const struct stage *s, const struct cargo *c, uint32_t lanes, uint32_t from, uint32_t end)
+/* Writes back packets of some lanes. */
+DEVICE void store_packets(const struct mailbox *m, const struct stage *s, const struct cargo *c, uint32_t lanes, struct lines lines)
 {
 	ROLL
 	for (uint32_t lane = 0; lane < WARP; lane++) {
 		if (!(lanes >> lane & 1))
 			continue;
-		uint32_t start = shuffle(c->start, lane), at = shuffle(c->at, lane);
-		uint32_t last = shuffle(end, lane);
-		for (uint32_t i = shuffle(from, lane) + lane_index(); i < last; i += WARP) {
+		uint32_t start = shuffle(c->start, lane), at = shuffle(c->at, lane), ahead = start / LINE % REQUEST_LINES;
+		uint32_t from = ahead + shuffle(lines.from, lane), to = ahead + shuffle(lines.to, lane);
+		for (uint32_t i = from / REQUEST_LINES * REQUEST_LINES + lane_index(); i < to; i += WARP) {
 			struct words4 v;
+			if (i < from)
+				continue;
 			UNROLL
 			for (uint32_t k = 0; k < LINE_WORDS; k++)
-				v.w[k] = s->words[at + i * LINE_WORDS + k];
-			host_store128(m->umem + start + i * LINE, v);
+				v.w[k] = s->words[at + (i - ahead) * LINE_WORDS + k];
+			host_store128(m->umem + start + (i - ahead) * LINE, v);
 		}
 	}
 }

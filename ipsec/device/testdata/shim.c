@@ -93,9 +93,9 @@ static void layout(void)
 	const uint32_t offsets[] = {
 		offsetof(struct esp_key, cipher), offsetof(struct esp_key, auth), offsetof(struct esp_key, rounds),
 		offsetof(struct esp_key, iv_words), offsetof(struct esp_key, icv_words), offsetof(struct esp_key, align_words),
-		offsetof(struct esp_key, salt), offsetof(struct esp_key, inner), offsetof(struct esp_key, outer),
-		offsetof(struct esp_key, encrypt), offsetof(struct esp_key, iv), offsetof(struct esp_key, decrypt),
-		offsetof(struct esp_key, powers), sizeof(struct esp_key),
+		offsetof(struct esp_key, salt), offsetof(struct esp_key, encrypt), offsetof(struct esp_key, powers),
+		sizeof(struct esp_key), offsetof(struct esp_key, inner), offsetof(struct esp_key, outer), offsetof(struct esp_key, iv),
+		offsetof(struct esp_key, decrypt),
 	};
 
 	memcpy(packet, offsets, sizeof offsets);
