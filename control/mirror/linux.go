@@ -22,7 +22,7 @@ type linuxView struct {
 	routes    bart.Table[linuxRoute] // the best of each prefix
 	same      map[string]*rtnl.Route // one for all routes that lead the same way
 	key       []byte
-	said      map[*rtnl.Route]string // by decide of ways that lead to all destinations alike
+	said      map[*rtnl.Route]decision // by decide of ways that lead to all destinations alike
 }
 
 type linuxRoute struct {
@@ -95,6 +95,11 @@ func (v *linuxView) addRoute(r *rtnl.Route) {
 	if r.NexthopID != 0 && len(r.Hops) == 0 {
 		v.expand(r)
 	}
+	if group := v.objects[r.NexthopID].Group; len(group) == len(r.Hops) {
+		for i, m := range group { // of whose weights a route's message has the lower eight bits
+			r.Hops[i].Weight = uint16(m.Weight)
+		}
+	}
 	if len(r.Hops) > 0 && !slices.ContainsFunc(r.Hops, func(h rtnl.Hop) bool { return !h.Dead }) {
 		return // Linux passes it over
 	}
@@ -135,6 +140,7 @@ func (v *linuxView) wayOf(r *rtnl.Route) *rtnl.Route {
 		}
 		gateway := h.Gateway.As16()
 		v.key = binary.NativeEndian.AppendUint32(append(v.key, flags, byte(h.Gateway.BitLen())), uint32(h.Index))
+		v.key = binary.NativeEndian.AppendUint16(v.key, h.Weight)
 		v.key = append(v.key, gateway[:]...)
 	}
 	way := v.same[string(v.key)]
@@ -149,32 +155,32 @@ func (v *linuxView) wayOf(r *rtnl.Route) *rtnl.Route {
 // decide says what Linux would do with packets to an address if it had no links but
 // the ports, and the prefix by which, as the base has it: that of the neighbour
 // itself where the destination is one.
-func (v *linuxView) decide(ports []port, ip netip.Addr) (netip.Prefix, string) {
+func (v *linuxView) decide(ports []port, ip netip.Addr) (netip.Prefix, decision) {
 	host := netip.PrefixFrom(ip, ip.BitLen())
 	p, r, ok := v.routes.LookupPrefixLPM(host)
 	if !ok {
-		return netip.Prefix{}, fib.KindNone.String()
+		return netip.Prefix{}, decision{kind: fib.KindNone}
 	}
 	if kind := hopKinds[r.way.Type]; kind != fib.KindForward {
-		return p, kind.String()
+		return p, decision{kind: kind}
 	}
-	if decision, again := v.said[r.way]; again {
-		return p, decision
+	if d, again := v.said[r.way]; again {
+		return p, d
 	}
-	decision, neighbor := v.forward(ports, r.way, ip)
+	d, neighbor := v.forward(ports, r.way, ip)
 	switch {
 	case neighbor:
-		return host, decision
+		return host, d
 	case !slices.ContainsFunc(r.way.Hops, func(h rtnl.Hop) bool { return !h.Gateway.IsValid() }):
-		v.said[r.way] = decision
+		v.said[r.way] = d
 	}
-	return p, decision
+	return p, d
 }
 
-// forward says which ways lead to an address, and whether that is the address of a
-// neighbour itself.
-func (v *linuxView) forward(ports []port, r *rtnl.Route, ip netip.Addr) (decision string, neighbor bool) {
-	var ways, dead []string
+// forward says which ways lead to an address, with their shares of the flows, and whether
+// that is the address of a neighbour itself.
+func (v *linuxView) forward(ports []port, r *rtnl.Route, ip netip.Addr) (d decision, neighbor bool) {
+	ways, dead := map[string]float64{}, map[string]float64{} // their weights
 	mtu := uint16(r.MTU)
 	elsewhere := false
 	for _, h := range r.Hops {
@@ -188,21 +194,21 @@ func (v *linuxView) forward(ports []port, r *rtnl.Route, ip netip.Addr) (decisio
 		to := neighborID{h.Index, h.Gateway}
 		if !to.addr.IsValid() && routable(ip) {
 			if mac, resolved := v.neighbors[neighborID{h.Index, ip}]; resolved {
-				return forward([]string{wayOf(ports[i].Name, ip, mac)}, mtu), true
+				return share(map[string]float64{wayOf(ports[i].Name, ip, mac): 1}, mtu), true
 			}
 		}
 		way := wayOf(ports[i].Name, to.addr, v.neighbors[to])
 		if up {
-			ways = append(ways, way)
+			ways[way] += float64(h.Weight)
 		} else {
-			dead = append(dead, way)
+			dead[way] += float64(h.Weight)
 		}
 	}
 	if len(ways) == 0 && !elsewhere {
 		ways = dead
 	}
 	if len(ways) == 0 {
-		return fib.KindNoPort.String(), false
+		return decision{kind: fib.KindNoPort}, false
 	}
-	return forward(ways, mtu), false
+	return share(ways, mtu), false
 }

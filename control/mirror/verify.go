@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
-	"strings"
 
 	"github.com/warproute/warproute/control/rtnl"
 	"github.com/warproute/warproute/fib"
@@ -37,8 +35,9 @@ var errStopped = errors.New("the mirror is closed")
 // Verify compares all that engines read with a new dump of Linux's routes, links and
 // neighbours, by nothing that the mirror made of earlier ones: for the first address of
 // every prefix, and the one behind its last, the prefix that is longest, what becomes of
-// packets, and each next hop with its link address and its route's MTU. What a table says of addresses
-// changes nowhere else, so the tables are equal if these are, and their sizes.
+// packets, and each next hop with its link address, its share of the flows and its route's
+// MTU. What a table says of addresses changes nowhere else, so the tables are equal if these
+// are, and their sizes.
 //
 // Linux goes on meanwhile, and so does the mirror. A difference may be of a route
 // that is just changing, so it is looked for again; the last look is reported.
@@ -119,7 +118,7 @@ func (c *comparison) differ(ip netip.Addr, linux, engines string) {
 func (c *comparison) sizes() {
 	want := [2]int{c.RoutesIPv4, c.RoutesIPv6}
 	hosts := map[netip.Addr]bool{}
-	c.linux.said = map[*rtnl.Route]string{}
+	c.linux.said = map[*rtnl.Route]decision{}
 	for id := range c.linux.neighbors {
 		host := netip.PrefixFrom(id.addr, id.addr.BitLen())
 		if _, twice := c.linux.routes.Get(host); !twice && !hosts[id.addr] {
@@ -139,59 +138,60 @@ func (c *comparison) sizes() {
 
 func (c *comparison) addresses(ips []netip.Addr) {
 	// Few ways lead to many addresses. What a number stands for stays while we look.
-	said := map[fib.ID]string{}
-	c.linux.said = map[*rtnl.Route]string{}
+	said := map[fib.ID]decision{}
+	c.linux.said = map[*rtnl.Route]decision{}
 	for _, ip := range ips {
 		c.Addresses++
 		p, linux := c.linux.decide(c.m.ports, ip)
 		q, engines := c.m.decide(ip, said)
-		if p != q || linux != engines {
+		if p != q || !engines.as(linux) {
 			c.differ(ip, say(p, linux), say(q, engines))
 		}
 	}
 }
 
-func say(p netip.Prefix, decision string) string {
+func say(p netip.Prefix, d decision) string {
 	if !p.IsValid() {
-		return decision
+		return d.String()
 	}
-	return p.String() + " " + decision
+	return p.String() + " " + d.String()
 }
 
 // decide says what engines do with packets to an address, by the words of the base.
-func (s *state) decide(ip netip.Addr, said map[fib.ID]string) (netip.Prefix, string) {
+func (s *state) decide(ip netip.Addr, said map[fib.ID]decision) (netip.Prefix, decision) {
 	lookup := s.fib.IPv4.LookupPrefix
 	if ip.Is6() {
 		lookup = s.fib.IPv6.LookupPrefix
 	}
 	p, id, ok := lookup(ip)
 	if !ok {
-		return p, fib.KindNone.String()
+		return p, decision{kind: fib.KindNone}
 	}
-	decision, again := said[id]
+	d, again := said[id]
 	if !again {
-		decision = s.decision(s.fib.NextHop(id))
-		said[id] = decision
+		d = s.decision(s.fib.NextHop(id))
+		said[id] = d
 	}
-	return p, decision
+	return p, d
 }
 
-func (s *state) decision(hop fib.NextHop) string {
+func (s *state) decision(hop fib.NextHop) decision {
 	if hop.Kind() != fib.KindForward {
-		return hop.Kind().String()
+		return decision{kind: hop.Kind()}
 	}
-	adjacencies := []uint32{hop.Index()}
+	flows := map[uint32]float64{hop.Index(): 1} // by adjacency
 	if hop.Group() {
-		adjacencies = slices.Clone(s.fib.Words().Groups[int(hop.Index())*fib.Buckets:][:fib.Buckets])
-		slices.Sort(adjacencies)
-		adjacencies = slices.Compact(adjacencies)
+		clear(flows)
+		for _, id := range s.fib.Words().Groups[int(hop.Index())*fib.Buckets:][:fib.Buckets] {
+			flows[id]++
+		}
 	}
-	var ways []string
-	for _, id := range adjacencies {
+	ways := map[string]float64{}
+	for id, n := range flows {
 		word := s.fib.Adjacency(id)
-		ways = append(ways, wayOf(s.ports[word.Port()].Name, s.adjacency(id).to.addr, word.MAC()))
+		ways[wayOf(s.ports[word.Port()].Name, s.adjacency(id).to.addr, word.MAC())] += n
 	}
-	return forward(ways, hop.MTU())
+	return share(ways, hop.MTU())
 }
 
 // adjacency returns the adjacency with a number, an empty one for one that was freed.
@@ -211,16 +211,6 @@ func wayOf(port string, gateway netip.Addr, mac fib.MAC) string {
 		return fmt.Sprintf("by %s to %v, unresolved", port, gateway)
 	}
 	return fmt.Sprintf("by %s to %v (%v)", port, gateway, mac)
-}
-
-// forward names the ways of a route with an MTU of its own, or 0.
-func forward(ways []string, mtu uint16) string {
-	slices.Sort(ways)
-	decision := "forward " + strings.Join(slices.Compact(ways), "; ")
-	if mtu != 0 {
-		decision += fmt.Sprintf(", mtu %d", mtu)
-	}
-	return decision
 }
 
 func lastAddr(p netip.Prefix) netip.Addr {

@@ -1,0 +1,93 @@
+package mirror
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/control/rtnl"
+	"github.com/warproute/warproute/fib"
+)
+
+// Whatever weights paths have and whichever of them are dead, what the base makes of them
+// passes for what they ask for.
+func TestGroupsOfTheBasePassForTheirWeights(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	f := fib.New(1)
+	var adjacencies []uint32
+	for range 20 {
+		id, err := f.NewAdjacency(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		adjacencies = append(adjacencies, id)
+	}
+	name := func(id uint32) string { return fmt.Sprint("way ", id) }
+	for range 2000 {
+		want := map[string]float64{}
+		var paths []fib.Path
+		most := 1 << (1 + random.IntN(9))
+		for i := range 2 + random.IntN(len(adjacencies)-2) {
+			p := fib.Path{Adjacency: adjacencies[i], Weight: 1 + random.Uint32N(uint32(most)), Dead: i > 0 && random.IntN(4) == 0}
+			paths = append(paths, p)
+			if !p.Dead {
+				want[name(p.Adjacency)] = float64(p.Weight)
+			}
+		}
+		id, err := f.NewNextHopAfter(0, fib.KindForward, paths...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, adjacency := range f.Words().Groups[int(f.NextHop(id).Index())*fib.Buckets:][:fib.Buckets] {
+			got[name(adjacency)]++
+		}
+		if !share(got, 0).as(share(want, 0)) {
+			t.Errorf("%v: %v, want %v", paths, share(got, 0), share(want, 0))
+		}
+		f.FreeNextHop(id)
+	}
+}
+
+// What is not within the shares of Linux's ways does not pass.
+func TestOtherSharesDoNotPass(t *testing.T) {
+	type ways = map[string]float64
+	forward := func(w ways) decision { return share(w, 0) }
+	for _, c := range []struct {
+		name           string
+		engines, linux decision
+		pass           bool
+	}{
+		{"the same", forward(ways{"a": 64, "b": 192}), forward(ways{"a": 1, "b": 3}), true},
+		{"two of 256 flows off", forward(ways{"a": 66, "b": 190}), forward(ways{"a": 1, "b": 3}), true},
+		{"three of them", forward(ways{"a": 67, "b": 189}), forward(ways{"a": 1, "b": 3}), false},
+		{"the other way round", forward(ways{"a": 3, "b": 1}), forward(ways{"a": 1, "b": 3}), false},
+		{"too little for a flow", forward(ways{"a": 1}), forward(ways{"a": 256, "b": 1}), true},
+		{"one way only", forward(ways{"a": 1}), forward(ways{"a": 99, "b": 1}), false},
+		{"a way that is not Linux's", forward(ways{"a": 255, "b": 1}), forward(ways{"a": 1}), false},
+		{"another way", forward(ways{"b": 1}), forward(ways{"a": 1}), false},
+		{"another kind", decision{kind: fib.KindLocal}, decision{kind: fib.KindBlackhole}, false},
+		{"the same kind", decision{kind: fib.KindLocal}, decision{kind: fib.KindLocal}, true},
+	} {
+		if got := c.engines.as(c.linux); got != c.pass {
+			t.Errorf("%s: %v for %v passes: %v", c.name, c.engines, c.linux, got)
+		}
+	}
+}
+
+// A message of a route says no more than eight bits of a weight, that of the group all.
+func TestWeightsOfGroupsAreTheObjects(t *testing.T) {
+	v := newLinuxView()
+	v.objects[10] = rtnl.Nexthop{ID: 10, Group: []rtnl.Member{{ID: 1, Weight: 300}, {ID: 2, Weight: 1}}}
+	v.addRoute(&rtnl.Route{
+		Dst: netip.MustParsePrefix("20.0.0.0/8"), Table: unix.RT_TABLE_MAIN, Type: unix.RTN_UNICAST, NexthopID: 10,
+		Hops: []rtnl.Hop{{Index: 1, Gateway: netip.MustParsePrefix("10.1.0.2/32").Addr(), Weight: 44}, {Index: 2, Gateway: netip.MustParsePrefix("10.2.0.2/32").Addr(), Weight: 1}},
+	})
+	r, ok := v.routes.Get(netip.MustParsePrefix("20.0.0.0/8"))
+	if !ok || r.way.Hops[0].Weight != 300 {
+		t.Errorf("got %+v", r.way)
+	}
+}
