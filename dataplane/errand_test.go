@@ -71,6 +71,21 @@ func TestPacketsAreCut(t *testing.T) {
 	}
 }
 
+// Where there is no room for all of a packet's fragments, it is dropped: none is sent in part.
+func TestPacketsWithoutRoomAreNotCut(t *testing.T) {
+	const n = 1024
+	r := newRig(t, 256)
+	r.queues[0].Play([][]byte{testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2, make([]byte, 1650)...)}, n)
+	r.start()
+	r.wait("all packets", func(s *dataplane.Stats) bool {
+		return s.Ports[0].Drops[batch.MTUExceeded]+s.Ports[1].TxPackets/2 == n
+	})
+	s := r.stop()
+	if dropped := s.Ports[0].Drops[batch.MTUExceeded]; dropped == 0 || dropped == n || int(s.Ports[1].TxPackets) != 2*int(n-dropped) {
+		t.Errorf("%d packets of %d dropped, %d fragments sent", dropped, n, s.Ports[1].TxPackets)
+	}
+}
+
 // What an engine finds too large at any size is not tried for ever.
 func TestPacketsThatFitAreNotCut(t *testing.T) {
 	r := newRig(t, 64)

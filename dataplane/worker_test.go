@@ -167,6 +167,30 @@ func TestPacketsLeaveInOrderWhateverTheChunkSize(t *testing.T) {
 	}
 }
 
+// There is one queue a port: what came first leaves first, whatever its precedence.
+func TestPrecedenceChangesNoOrder(t *testing.T) {
+	const n = 3000
+	frames := make([][]byte, n)
+	for i := range frames {
+		label, tos := binary.BigEndian.AppendUint32(nil, uint32(i)), byte(i*0x20)
+		if i%2 == 0 {
+			frames[i] = testutil.Edit(testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2, label...), 1, tos)
+		} else {
+			frames[i] = testutil.Edit(testutil.UDP6("2001:db8::1", "fd01::1", 1, 2, label...), 0, 0x60|tos>>4, tos<<4)
+		}
+	}
+	r := newRig(t, 64)
+	r.queues[0].Play(frames, n)
+	r.start()
+	r.wait("all packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == n })
+	r.stop()
+	for i, f := range r.out[1] {
+		if got := int(binary.BigEndian.Uint32(f[len(f)-4:])); got != i {
+			t.Fatalf("packet %d leaves as number %d", got, i)
+		}
+	}
+}
+
 func TestDropsAreCountedByReasonAndIngressPort(t *testing.T) {
 	r := newRig(t, 64)
 	bad := testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2)

@@ -174,9 +174,16 @@ func icmpRules() []Rule {
 			),
 		},
 		{
-			Key: "icmp/extensions", Source: "RFC 4884, RFC 5837", Status: Lacking,
+			Key: "icmp/extensions", Source: "RFC 4884, RFC 5837", Status: Departs,
 			Says: "Errors may carry extensions: which interface, which label",
-			Does: "None.",
+			Does: "They carry none, and their length attribute is 0, so that nothing in the quote is taken for one. The address of the port that received the packet tells what an extension would (`icmp/source`).",
+			Cases: []Case{
+				{Name: "IPv4, a quote beyond 128 bytes", Frame: hops(sized4("10.1.0.9", 400), 1), Verdict: drop(batch.TTLExpired), Error: &Error{11, 0, 0}},
+				{Name: "IPv6, a quote beyond 128 bytes", Frame: hops(sized6("fd01::9", 400), 1), Verdict: drop(batch.TTLExpired), Error: &Error{3, 0, 0}},
+				{Name: "IPv4, unreachable", Frame: sized4("10.8.0.1", 400), Verdict: drop(batch.Unreachable), Error: &Error{3, 1, 0}},
+				{Name: "IPv6, unreachable", Frame: sized6("fd08::1", 400), Verdict: drop(batch.Unreachable), Error: &Error{1, 3, 0}},
+			},
+			Tests: []string{"packet/icmp.TestErrorsHaveNoExtensions"},
 		},
 	}
 }

@@ -99,9 +99,16 @@ func ipv4Rules() []Rule {
 			),
 		},
 		{
-			Key: "ipv4/precedence", Source: "RFC 1812 5.3.3", Status: Lacking,
+			Key: "ipv4/precedence", Source: "RFC 1812 5.3.3", Status: Departs,
 			Says: "Packets of higher precedence leave before others (SHOULD)",
-			Does: "There is one queue a port, in the order of arrival. Queueing disciplines of Linux do not see what AF_XDP sends.",
+			Does: "They leave in the order in which they came, by one queue a port: the next link's own is where they wait, if at all. Queueing disciplines of Linux do not see what AF_XDP sends.",
+			Cases: all(forward(1), nil,
+				Case{Name: "network control", Frame: edit(v4, 1, 0xe0)},
+				Case{Name: "flash override", Frame: edit(v4, 1, 0x80)},
+				Case{Name: "lower effort", Frame: edit(v4, 1, 0x04)},
+				Case{Name: "IPv6, network control", Frame: edit(to6("fd01::9"), 0, 0x6e)},
+			),
+			Tests: []string{"dataplane.TestPrecedenceChangesNoOrder", "dataplane.TestPacketsLeaveInOrderWhateverTheChunkSize"},
 		},
 		{
 			Key: "ipv4/unused-bits", Source: "RFC 1812 4.2.2.3", Status: Kept,

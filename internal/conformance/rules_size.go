@@ -46,8 +46,9 @@ func sizeRules() []Rule {
 		},
 		{
 			Key: "size/fragmentation-room", Source: "peers", Status: Departs,
-			Says: "Every packet that must be fragmented is",
-			Does: "As far as there is room: a worker has a queue of 256 packets of its own making. What does not fit is dropped as `mtu_exceeded`.",
+			Says:  "Every packet that must be fragmented is",
+			Does:  "As far as there is room: a worker has a queue of 256 packets of its own making. What does not fit is dropped as `mtu_exceeded`, whole.",
+			Tests: []string{"dataplane.TestPacketsWithoutRoomAreNotCut"},
 		},
 		{
 			Key: "size/beyond-longest", Source: "RFC 791 3.1", Status: Kept,
