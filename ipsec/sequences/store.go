@@ -95,7 +95,7 @@ func Open(dir string) (_ *Store, err error) {
 		}
 	}
 	if err == nil {
-		err = s.lock.Sync() // new files have their names
+		err = s.lock.Sync() // also a router that died before that made names
 	}
 	if err != nil {
 		s.lock.Close()

@@ -118,43 +118,6 @@ func TestWithoutADiskNumbersEnd(t *testing.T) {
 	}
 }
 
-func TestDamagedFilesAreRefused(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir)
-	start(t, s, "a")
-	if err := s.Keep(Association{newSA(t, "b"), []byte("another")}); err != nil {
-		t.Fatal(err)
-	}
-	die(t, s)
-	path := filepath.Join(dir, "used")
-	good, err := os.ReadFile(path)
-	if err != nil || len(good) != 2*recordSize {
-		t.Fatalf("%d bytes, %v", len(good), err)
-	}
-	for i := range recordSize {
-		bad := bytes.Clone(good)
-		bad[i]++
-		if err := os.WriteFile(path, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if s, err := Open(dir); err == nil {
-			t.Errorf("byte %d differs, and nobody notices", i)
-			die(t, s)
-		}
-	}
-	// What a crash leaves of a record that was being added is none; nobody has used it.
-	for _, tail := range [][]byte{nil, good[:5], make([]byte, 7), make([]byte, 3*recordSize+1)} {
-		if err := os.WriteFile(path, append(bytes.Clone(good), tail...), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		s := open(t, dir)
-		if _, first := start(t, s, "a"); first != ahead+1 {
-			t.Errorf("with %d bytes behind it goes on with %d", len(tail), first)
-		}
-		die(t, s)
-	}
-}
-
 // A directory of before, with a file for each key, goes on.
 func TestFilesOfFormerRoutersCount(t *testing.T) {
 	dir := t.TempDir()

@@ -6,69 +6,107 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc64"
-	"io"
+	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
 )
 
-// table is a file of numbers by id, in records that are changed in place:
+// table is a file of numbers by id, in records of which the first has, under an id of its
+// own, how many follow:
 //
 //	0          16         24      32
 //	+----------+----------+-------+
 //	| id       | number   | check |   integers little-endian; check: CRC-64 (ECMA) of what is before it
 //	+----------+----------+-------+
 //
-// A record never crosses a sector of a disk, which writes sectors as a whole: after a
-// crash a number is the old one or the new one.
+// Numbers are changed in place. A record never crosses a sector of a disk, which writes
+// sectors as a whole: after a crash a number is the old one or the new one. Ids are added by
+// another file that takes this one's name when the disk has all of it: after a crash they are
+// all there, or none is. So no crash leaves a part of anything, and a file that is shorter,
+// longer or otherwise than it says was damaged. It is refused: an association that is missing
+// in it would begin again with numbers that were used.
 type table struct {
+	path  string
 	file  *os.File
-	at    map[id]int64 // number of the record
+	at    map[id]int64 // number of the record, that of the first one 0
 	last  map[id]uint64
-	syncs int // how often the disk was waited for
+	named bool // the disk has the file's name, see name
+	syncs int  // how often the disk was waited for
 }
 
 type id [16]byte
 
 const recordSize = 32
 
+// counts is the id of the first record.
+var counts = id([]byte("warproute table\x00"))
+
 var polynomial = crc64.MakeTable(crc64.ECMA)
 
-// openTable opens the file of a path, which it makes if there is none. That the disk has
-// its name is for the caller to see to.
-func openTable(path string) (_ *table, err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
+// openTable opens the file of a path, which it makes if there is none.
+func openTable(path string) (*table, error) {
+	if err := os.Remove(path + ".new"); err != nil && !errors.Is(err, fs.ErrNotExist) { // of replace, before a crash
 		return nil, err
 	}
-	t := &table{file: f, at: map[id]int64{}, last: map[id]uint64{}}
-	defer func() {
-		if err != nil {
-			f.Close()
-		}
-	}()
-	all, err := io.ReadAll(f)
-	if err != nil {
+	t := &table{path: path, at: map[id]int64{}, last: map[id]uint64{}, named: true}
+	all, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	for n := int64(0); len(all) >= recordSize; n++ {
-		r := [recordSize]byte(all)
-		all = all[recordSize:]
-		key, number := id(r[:16]), binary.LittleEndian.Uint64(r[16:])
-		if r != record(key, number) {
-			if r == [recordSize]byte{} && len(bytes.Trim(all, "\x00")) == 0 {
-				break // a crash came before the end of what was added: nobody was told that it is there
-			}
-			return nil, fmt.Errorf("%s is damaged (record %d); give all associations new keys and remove the file", path, n)
-		}
-		t.at[key], t.last[key] = n, number
+	former, err := t.read(all)
+	if err != nil {
+		return nil, fmt.Errorf("%s is damaged: %w; give all associations new keys and remove the file", path, err)
 	}
-	return t, nil
+	if former {
+		return t, t.add(nil)
+	}
+	t.file, err = os.OpenFile(path, os.O_RDWR, 0)
+	return t, err
 }
+
+// read takes what a file has. A former one has no first record; there, a crash may have left
+// zeros where records were to be added, of which nobody was told that they are there.
+func (t *table) read(all []byte) (former bool, err error) {
+	key, n, _ := parse(all)
+	if former = key != counts; former {
+		all = all[:min(len(all), whole(len(bytes.TrimRight(all, "\x00"))))]
+	} else {
+		if all = all[recordSize:]; len(all)%recordSize != 0 || uint64(len(all)/recordSize) != n {
+			return false, fmt.Errorf("it has %d bytes of records, and says that there are %d of %d", len(all), n, recordSize)
+		}
+	}
+	for at := int64(1); len(all) > 0; at++ {
+		key, number, ok := parse(all)
+		if _, twice := t.at[key]; !ok || twice {
+			return former, fmt.Errorf("record %d is none", at)
+		}
+		t.at[key], t.last[key] = at, number
+		all = all[recordSize:]
+	}
+	return former, nil
+}
+
+// whole rounds a length up to whole records: the last may end with zeros.
+func whole(n int) int { return (n + recordSize - 1) / recordSize * recordSize }
 
 func record(key id, number uint64) (r [recordSize]byte) {
 	copy(r[:], key[:])
 	binary.LittleEndian.PutUint64(r[16:], number)
 	binary.LittleEndian.PutUint64(r[24:], crc64.Checksum(r[:24], polynomial))
 	return r
+}
+
+// parse reads the record that b begins with, if it does.
+func parse(b []byte) (key id, number uint64, ok bool) {
+	if len(b) < recordSize {
+		return id{}, 0, false
+	}
+	key, number = id(b[:16]), binary.LittleEndian.Uint64(b[16:])
+	if record(key, number) != [recordSize]byte(b) {
+		return id{}, 0, false
+	}
+	return key, number, true
 }
 
 // number returns what is noted for an id, and whether anything is.
@@ -78,32 +116,92 @@ func (t *table) number(key id) (n uint64, is bool) {
 }
 
 // note changes numbers; those of sync are on the disk when it returns without an error,
-// those of others survive the process.
+// those of others survive the process. New ids are on the disk in any case.
 func (t *table) note(numbers map[id]uint64, sync bool) error {
-	if len(numbers) == 0 {
-		return nil
+	for key := range numbers {
+		if _, is := t.at[key]; !is {
+			return t.add(numbers)
+		}
 	}
 	for key, number := range numbers {
-		at, is := t.at[key]
-		if !is {
-			at = int64(len(t.at))
-		}
 		r := record(key, number)
-		if _, err := t.file.WriteAt(r[:], at*recordSize); err != nil {
+		if _, err := t.file.WriteAt(r[:], t.at[key]*recordSize); err != nil {
 			return err
 		}
-		t.at[key], t.last[key] = at, number
+		t.last[key] = number
 	}
-	if !sync {
+	if len(numbers) == 0 || !sync {
 		return nil
 	}
 	return t.sync()
 }
 
+// add makes a file that has these numbers, too, the table's.
+func (t *table) add(numbers map[id]uint64) error {
+	next := &table{path: t.path, at: maps.Clone(t.at), last: maps.Clone(t.last), syncs: t.syncs}
+	for key, number := range numbers {
+		if _, is := next.at[key]; !is {
+			next.at[key] = int64(len(next.at)) + 1
+		}
+		next.last[key] = number
+	}
+	all := make([]byte, (1+len(next.at))*recordSize)
+	put := func(at int64, r [recordSize]byte) { copy(all[at*recordSize:], r[:]) }
+	put(0, record(counts, uint64(len(next.at))))
+	for key, at := range next.at {
+		put(at, record(key, next.last[key]))
+	}
+	if err := next.replace(all); err != nil {
+		return err
+	}
+	if t.file != nil {
+		t.file.Close() // the disk has what counts
+	}
+	*t = *next
+	return t.name()
+}
+
+// replace has a file of this content in the place of the one of before, when the disk has it.
+func (t *table) replace(all []byte) (err error) {
+	if t.file, err = os.OpenFile(t.path+".new", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600); err != nil {
+		return err
+	}
+	t.syncs++
+	if _, err = t.file.Write(all); err == nil {
+		err = t.file.Sync()
+	}
+	if err == nil {
+		err = os.Rename(t.path+".new", t.path)
+	}
+	if err != nil {
+		t.file.Close()
+	}
+	return err
+}
+
+// name waits for the disk to have the file's name. Until it has, that may be another file's.
+func (t *table) name() error {
+	if t.named {
+		return nil
+	}
+	t.syncs++
+	dir, err := os.Open(filepath.Dir(t.path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	err = dir.Sync()
+	t.named = err == nil
+	return err
+}
+
 // sync waits for the disk to have all that was noted.
 func (t *table) sync() error {
 	t.syncs++
-	return t.file.Sync()
+	if err := t.file.Sync(); err != nil {
+		return err
+	}
+	return t.name()
 }
 
 func (t *table) close() error { return errors.Join(t.sync(), t.file.Close()) }

@@ -1,0 +1,150 @@
+package sequences
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// twoKeys makes a directory in which numbers of testKey and of another key are noted, and
+// returns what the file has. Its router has died.
+func twoKeys(t *testing.T) (dir, path string, content []byte) {
+	t.Helper()
+	dir = t.TempDir()
+	s := open(t, dir)
+	start(t, s, "a")
+	if err := s.Keep(Association{newSA(t, "b"), []byte("another")}); err != nil {
+		t.Fatal(err)
+	}
+	die(t, s)
+	path = filepath.Join(dir, "used")
+	content, err := os.ReadFile(path)
+	if err != nil || len(content) != 3*recordSize {
+		t.Fatalf("%d bytes, %v", len(content), err)
+	}
+	return dir, path, content
+}
+
+func write(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refused opens a directory that is not to be opened, nor its file changed.
+func refused(t *testing.T, dir, path string, content []byte, what string, n int) {
+	t.Helper()
+	write(t, path, content)
+	s, err := Open(dir)
+	if err == nil {
+		t.Errorf("%s %d: nobody notices", what, n)
+		die(t, s)
+	} else if !strings.Contains(err.Error(), path+" is damaged: ") || !strings.Contains(err.Error(), "give all associations new keys and remove the file") {
+		t.Errorf("%s %d: %v", what, n, err)
+	}
+	if left, err := os.ReadFile(path); err != nil || !bytes.Equal(left, content) {
+		t.Errorf("%s %d: the file was changed", what, n)
+	}
+}
+
+// No crash leaves a file of which something is missing or other than written, so such a file
+// is not one to go on with: of what it has lost, numbers would be used twice.
+func TestDamagedFilesAreRefused(t *testing.T) {
+	dir, path, good := twoKeys(t)
+	for n := 1; n < len(good); n++ { // a file without anything is as none
+		refused(t, dir, path, good[:n], "cut at", n)
+	}
+	for n := range 8 * len(good) {
+		bad := bytes.Clone(good)
+		bad[n/8] ^= 1 << (n % 8)
+		refused(t, dir, path, bad, "bit", n)
+	}
+	for n, more := range [][]byte{{0}, good[:5], make([]byte, recordSize), good[recordSize:][:recordSize]} {
+		refused(t, dir, path, append(bytes.Clone(good), more...), "something behind it,", n)
+	}
+	refused(t, dir, path, append(good[:2*recordSize:2*recordSize], good[recordSize:][:recordSize]...), "a key twice", 2)
+	write(t, path, good)
+	if _, first := start(t, open(t, dir), "a"); first != ahead+1 {
+		t.Errorf("whole, it goes on with %d", first)
+	}
+}
+
+// A file of before, without the number of its records, goes on too. Of what a crash left
+// behind the last that was on the disk, nobody had used anything.
+func TestFilesOfFormerRoutersHadNoCount(t *testing.T) {
+	dir, path, content := twoKeys(t)
+	former := content[recordSize:]
+	for _, tail := range []int{0, 7, recordSize, 3*recordSize + 1} {
+		write(t, path, append(bytes.Clone(former), make([]byte, tail)...))
+		s := open(t, dir)
+		if _, first := start(t, s, "a"); first != ahead+1 {
+			t.Errorf("with %d zeros behind it goes on with %d", tail, first)
+		}
+		die(t, s)
+		if now, err := os.ReadFile(path); err != nil || len(now) != len(content) || !bytes.HasPrefix(now, counts[:]) {
+			t.Errorf("it is not of today: %x, %v", now, err)
+		}
+	}
+	for n := range 8 * len(former) {
+		bad := bytes.Clone(former)
+		bad[n/8] ^= 1 << (n % 8)
+		refused(t, dir, path, bad, "bit", n)
+	}
+	for n := 1; n < recordSize; n++ {
+		refused(t, dir, path, former[:recordSize+n], "cut at", n)
+	}
+}
+
+// Wherever a crash comes while keys are added, those of before are there with their numbers.
+func TestACrashWhileKeysAreAdded(t *testing.T) {
+	dir, path, before := twoKeys(t)
+	for n := range len(before) { // the next file, as far as it got
+		write(t, path, before)
+		write(t, path+".new", bytes.Repeat([]byte{0xff}, n))
+		s := open(t, dir)
+		if _, err := os.Stat(path + ".new"); !os.IsNotExist(err) {
+			t.Errorf("it is still there: %v", err)
+		}
+		if _, first := start(t, s, "a"); first != ahead+1 {
+			t.Errorf("%d bytes: it goes on with %d", n, first)
+		}
+		die(t, s)
+	}
+}
+
+// Where a key cannot be added, the others go on, and none of the numbers is used.
+func TestAKeyThatCannotBeAdded(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	old, _ := start(t, s, "a")
+	inTheWay := filepath.Join(dir, "used.new", "x")
+	if err := os.MkdirAll(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	other := newSA(t, "b")
+	if err := s.Keep(Association{other, []byte("another")}); err == nil {
+		t.Error("it is no error")
+	}
+	old.Reserve(ahead * 3 / 4)
+	if err := s.Extend(); err != nil {
+		t.Errorf("those of before: %v", err)
+	}
+	if _, n := old.Reserve(ahead / 2); n != ahead/2 {
+		t.Errorf("%d numbers are left", n)
+	}
+	if err := os.RemoveAll(filepath.Dir(inTheWay)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Keep(Association{other, []byte("another")}); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, first := start(t, open(t, dir), "a"); first <= ahead {
+		t.Errorf("it goes on with %d", first)
+	}
+}
