@@ -2,19 +2,10 @@ package afxdp
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
-
-	"github.com/warproute/warproute/umem"
 )
 
 // attached says whether an XDP program is on the interface.
@@ -257,152 +248,6 @@ func TestInterfaceDeleted(t *testing.T) {
 			works(t, s)
 		})
 	}
-}
-
-// owners are two ways in which an interface can be another's.
-var owners = []struct {
-	name string
-	take func(t *testing.T) io.Closer
-	want string // error while it has it
-}{
-	{
-		"router", func(t *testing.T) io.Closer {
-			s, err := Open(Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		},
-		"open port ra: attach the XDP program in native mode: failed to attach link: create link: device or resource busy" +
-			" (the interface has another XDP program: stop its owner, or `ip link set IFACE xdp off`)",
-	},
-	{
-		"socket", func(t *testing.T) io.Closer {
-			s := &socket{}
-			if err := s.open(newWorker(t, 64).Memory, true, 64); err != nil {
-				t.Fatal(err)
-			}
-			l, err := netlink.LinkByName("ra")
-			if err == nil {
-				err = s.bind(l.Attrs().Index, 0, false, false, s, time.Now())
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			return closer(s.close)
-		},
-		"open queue 0 of port ra: bind copying: device or resource busy" +
-			" (another process has an AF_XDP socket on the queue: stop it)",
-	},
-}
-
-type closer func() error
-
-func (c closer) Close() error { return c() }
-
-// TestOpenWaitsForFormerOwner opens a port that its former owner lets go of a
-// little later.
-func TestOpenWaitsForFormerOwner(t *testing.T) {
-	for _, owner := range owners {
-		t.Run(owner.name, func(t *testing.T) {
-			enterNamespace(t)
-			addVeth(t, "ra", "a", 1)
-			o := owner.take(t)
-			closed := make(chan error)
-			go func() {
-				time.Sleep(200 * time.Millisecond)
-				closed <- o.Close()
-			}()
-			start := time.Now()
-			s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
-			if took := time.Since(start); took < 150*time.Millisecond {
-				t.Errorf("opened after %v, while the former owner had the port", took)
-			}
-			if err := <-closed; err != nil {
-				t.Fatal(err)
-			}
-			works(t, s)
-		})
-	}
-}
-
-// TestOpenWhileOwned gives up after busyTimeout, with the mend.
-func TestOpenWhileOwned(t *testing.T) {
-	for _, owner := range owners {
-		t.Run(owner.name, func(t *testing.T) {
-			t.Parallel()
-			enterNamespace(t)
-			addVeth(t, "ra", "a", 1)
-			defer owner.take(t).Close()
-			start := time.Now()
-			_, err := Open(Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
-			if err == nil || err.Error() != owner.want {
-				t.Errorf("error:\n got %v\nwant %s", err, owner.want)
-			}
-			if !errors.Is(err, unix.EBUSY) {
-				t.Error("the error is not EBUSY to errors.Is")
-			}
-			if took := time.Since(start); took < busyTimeout*8/10 || took > 3*busyTimeout {
-				t.Errorf("gave up after %v, want about %v", took, busyTimeout)
-			}
-		})
-	}
-}
-
-// TestKilled kills a process that has ports open: no XDP program stays, and the
-// ports can be opened at once.
-func TestKilled(t *testing.T) {
-	enterNamespace(t)
-	addVeth(t, "ra", "a", 1)
-	addVeth(t, "rb", "b", 1)
-	child := exec.Command("/proc/self/exe") // in our namespace, as our thread is
-	child.Env = append(os.Environ(), childEnv+"=ra,rb")
-	child.Stderr = os.Stderr
-	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer child.Process.Kill()
-	ready := make([]byte, len(childReady))
-	_, readErr := io.ReadFull(out, ready)
-	if !attached(t, "ra") || !attached(t, "rb") {
-		t.Errorf("the child attached no program: %v", readErr)
-	}
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	child.Wait()
-	if attached(t, "ra") || attached(t, "rb") {
-		t.Error("an XDP program is left after the process was killed")
-	}
-	works(t, open(t, Config{Ports: ports(Native, "ra", "rb"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64}))
-}
-
-const childEnv, childReady = "AFXDP_TEST_CHILD", "ready"
-
-// TestMain is also the child of TestKilled, which opens ports and waits.
-func TestMain(m *testing.M) {
-	names := os.Getenv(childEnv)
-	if names == "" {
-		os.Exit(m.Run())
-	}
-	memory, err := umem.New(64)
-	if err == nil {
-		_, err = Open(Config{
-			Ports:    ports(Native, strings.Split(names, ",")...),
-			Workers:  []WorkerMemory{{Memory: memory, Pool: umem.NewPool(memory)}},
-			RingSize: 64,
-		})
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	fmt.Print(childReady)
-	time.Sleep(time.Minute)
 }
 
 // TestAdmit checks that Linux has every frame until the ports are told to let

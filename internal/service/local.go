@@ -25,3 +25,18 @@ func (s *Service) answersBy(name string, a netip.Addr) bool {
 	}
 	return ok && len(route.Paths) > 0
 }
+
+// addLocal and deleteLocal are told by the mirror which addresses are Linux's.
+func (s *Service) addLocal(a netip.Addr) error {
+	s.mu.Lock()
+	s.locals[a] = true
+	s.mu.Unlock()
+	return s.ports.AddLocal(a)
+}
+
+func (s *Service) deleteLocal(a netip.Addr) error {
+	s.mu.Lock()
+	delete(s.locals, a)
+	s.mu.Unlock()
+	return s.ports.DeleteLocal(a)
+}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/afxdp"
+	"github.com/warproute/warproute/fib"
 )
 
 // portGone is told that a port's interface was deleted, or moved to another network
@@ -62,3 +63,28 @@ func (s *Service) watchQueues() {
 }
 
 const queuesEvery = time.Second
+
+type link struct {
+	mac fib.MAC
+	mtu int
+	up  bool
+}
+
+// portChanged is told by the mirror what became of a port's link.
+func (s *Service) portChanged(port int, mac [6]byte, mtu int, up bool) {
+	m, _ := fib.ParseMAC(mac[:])
+	now := link{m, mtu, up}
+	s.mu.Lock()
+	before := s.links[port]
+	s.links[port] = now
+	s.mu.Unlock()
+	if now == before {
+		return
+	}
+	name := s.ports.Ports[port].Name
+	s.log.Info("port changed", "port", name, "up", up, "mtu", mtu, "mac", m)
+	s.warnOfMTU(name, mtu)
+	if err := s.ports.Ports[port].SetMAC(mac); err != nil {
+		s.log.Error("frames to the port's new address will go to Linux", "port", name, "error", err)
+	}
+}

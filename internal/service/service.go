@@ -33,7 +33,6 @@ import (
 	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
-	"github.com/warproute/warproute/internal/napi"
 	"github.com/warproute/warproute/internal/tun"
 	"github.com/warproute/warproute/umem"
 )
@@ -85,12 +84,6 @@ type Service struct {
 
 	ticking chan struct{} // closed when IPsec ends
 	ticked  sync.WaitGroup
-}
-
-type link struct {
-	mac fib.MAC
-	mtu int
-	up  bool
 }
 
 // Start starts a router with a configuration that has been checked. It opens
@@ -232,40 +225,6 @@ func (s *Service) startMirror() error {
 	return err
 }
 
-// addLocal and deleteLocal are told by the mirror which addresses are Linux's.
-func (s *Service) addLocal(a netip.Addr) error {
-	s.mu.Lock()
-	s.locals[a] = true
-	s.mu.Unlock()
-	return s.ports.AddLocal(a)
-}
-
-func (s *Service) deleteLocal(a netip.Addr) error {
-	s.mu.Lock()
-	delete(s.locals, a)
-	s.mu.Unlock()
-	return s.ports.DeleteLocal(a)
-}
-
-// portChanged is told by the mirror what became of a port's link.
-func (s *Service) portChanged(port int, mac [6]byte, mtu int, up bool) {
-	m, _ := fib.ParseMAC(mac[:])
-	now := link{m, mtu, up}
-	s.mu.Lock()
-	before := s.links[port]
-	s.links[port] = now
-	s.mu.Unlock()
-	if now == before {
-		return
-	}
-	name := s.ports.Ports[port].Name
-	s.log.Info("port changed", "port", name, "up", up, "mtu", mtu, "mac", m)
-	s.warnOfMTU(name, mtu)
-	if err := s.ports.Ports[port].SetMAC(mac); err != nil {
-		s.log.Error("frames to the port's new address will go to Linux", "port", name, "error", err)
-	}
-}
-
 func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 	cpus, err := affinity.CPUs()
 	if err != nil {
@@ -338,32 +297,6 @@ func (s *Service) watchAddresses() (err error) {
 		s.router.SetAddresses(port, dataplane.Addresses{IPv4: ipv4, IPv6: ipv6})
 	})
 	return err
-}
-
-// Real-time priorities under napi: thread. A worker that has nothing to do
-// sleeps, and only then its core receives: no more than the worker gets to.
-const (
-	workerPriority = 2
-	napiPriority   = 1
-)
-
-// threadNAPI moves the receive work of the ports to the workers' cores.
-func (s *Service) threadNAPI() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range s.ports.Ports {
-		restore, err := s.threadPort(p)
-		if err != nil {
-			return err
-		}
-		s.unthread = append(s.unthread, restore)
-	}
-	return nil
-}
-
-func (s *Service) threadPort(p *afxdp.Port) (restore func() error, err error) {
-	core := func(queue int) int { return s.engine.Cores[queue%len(s.engine.Cores)] }
-	return napi.Thread(p.Name, p.Ifindex, core, napiPriority)
 }
 
 // Stop stops the router: no more frames are taken from the ports, those that

@@ -1,0 +1,91 @@
+package gen
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/affinity"
+)
+
+// TestEndsWhenAllIsBack does not wait for what cannot come.
+func TestEndsWhenAllIsBack(t *testing.T) {
+	tx, rx := ports(t, newWire())
+	start := time.Now()
+	mustRun(t, tx, rx, testTraffic(1), Options{Count: 10, Drain: time.Minute})
+	if d := time.Since(start); d > 30*time.Second {
+		t.Errorf("took %v", d)
+	}
+}
+
+// TestReceiverTakesAllAtTheEnd stops a receiver before it has begun.
+func TestReceiverTakesAllAtTheEnd(t *testing.T) {
+	w := newWire()
+	tx, rx := ports(t, w)
+	mustRun(t, tx, nil, testTraffic(1), Options{Count: 300})
+	c := newListener(&rx.Workers[0])
+	c.queues[0].Refill() // as OpenPort does
+	r := &running{}
+	r.stop.Store(true)
+	if err := (&worker{cpu: affinity.Any, receiver: c}).run(r); err != nil {
+		t.Fatal(err)
+	}
+	// The queue has 256 frames to receive into, and is given them again.
+	if got := c.received.Load(); got != 300 {
+		t.Errorf("received %d packets of 300 that were there", got)
+	}
+}
+
+// TestDurationEndsSending sends by rate and time; a machine that is busy at the
+// very end may keep some back.
+func TestDurationEndsSending(t *testing.T) {
+	tx, rx := ports(t, newWire())
+	rep := mustRun(t, tx, rx, testTraffic(3), Options{Rate: 10_000, Duration: 100 * time.Millisecond})
+	if s := rep.Send; s.Packets == 0 || s.Packets > 1000 {
+		t.Errorf("sent %d packets in 100 ms at 10000 per second", s.Packets)
+	}
+	if got := rep.Receive.Packets; got != rep.Send.Packets {
+		t.Errorf("received %d of %d packets", got, rep.Send.Packets)
+	}
+}
+
+// TestListenerKeepsToOneRun sees packets of two.
+func TestListenerKeepsToOneRun(t *testing.T) {
+	_, rx := ports(t, newWire())
+	c := newListener(&rx.Workers[0])
+	if !c.expects(&probe{run: 1, flow: 2}) || c.expects(&probe{run: 2, flow: 1000}) || c.expects(&probe{run: 1, flow: MaxFlows}) || !c.expects(&probe{run: 1, flow: 3}) {
+		t.Error("the first run is not the one that counts")
+	}
+	if len(c.flows.of) != 4 {
+		t.Errorf("%d flows are tracked, want 4", len(c.flows.of))
+	}
+}
+
+func TestCancelledRunReports(t *testing.T) {
+	tx, rx := ports(t, newWire())
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	rep, err := Run(ctx, tx, rx, testTraffic(1), Options{Rate: 10_000, Duration: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Send.Packets == 0 || rep.Receive.Packets != rep.Send.Packets {
+		t.Errorf("sent %d, received %d", rep.Send.Packets, rep.Receive.Packets)
+	}
+}
+
+// stuck is a queue that takes nothing.
+type stuck struct{ end }
+
+func (*stuck) Transmit([]batch.Frame) int { return 0 }
+
+func TestStuckPortIsAnError(t *testing.T) {
+	tx := memoryPort(t, "tx", end{})
+	tx.Workers[0].Queues[0] = &stuck{}
+	_, err := Run(context.Background(), tx, nil, testTraffic(1), Options{Count: 10})
+	if !errors.Is(err, errStuck) {
+		t.Errorf("got error %v", err)
+	}
+}
