@@ -2,6 +2,7 @@ package afxdp
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 	"time"
 
@@ -285,5 +286,36 @@ func TestAdmit(t *testing.T) {
 	sender.send(frame)
 	if got := receiveAll(p.Queues(0), 1); len(got) != 1 || !bytes.Equal(bytesOf(w, got[0]), frame) {
 		t.Errorf("received %v after Admit", got)
+	}
+}
+
+// What a port that is lent receives is Linux's, whatever its address becomes and though
+// the others are admitted meanwhile.
+func TestLend(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	w := newWorker(t, 64)
+	s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{w}, RingSize: 64})
+	p, sender := s.Ports[0], newWire(t, "a")
+	frame := udp(p.MAC, 1, 2, 60)
+	for _, again := range []func() error{func() error { return nil }, func() error { return p.SetMAC(p.MAC) }, s.Admit} {
+		before, err := p.Stats()
+		if err = errors.Join(err, p.Lend(), again()); err != nil {
+			t.Fatal(err)
+		}
+		sender.send(frame)
+		if got := receiveAll(p.Queues(0), 1); len(got) != 0 {
+			t.Fatalf("received %v from a port that is lent", got)
+		}
+		if after, err := p.Stats(); err != nil || after.Frames[OtherMAC] != before.Frames[OtherMAC]+1 {
+			t.Errorf("Linux got %d frames (%v)", after.Frames[OtherMAC]-before.Frames[OtherMAC], err)
+		}
+		if err := p.Recall(); err != nil {
+			t.Fatal(err)
+		}
+		sender.send(frame)
+		if got := receiveAll(p.Queues(0), 1); len(got) != 1 {
+			t.Fatal("nothing is received from a port that was taken back")
+		}
 	}
 }

@@ -24,6 +24,7 @@ type Port struct {
 	mu       *sync.Mutex // of the Set
 	program  *program    // nil after Close
 	admitted bool        // the program lets frames to MAC in
+	lent     bool        // to Linux, until Recall
 	queues   []*Queue    // by number
 	byWorker [][]*Queue
 }
@@ -75,6 +76,30 @@ func (p *Port) SetMAC(mac [6]byte) error {
 		}
 	}
 	p.MAC = mac
+	return nil
+}
+
+// Lend leaves every frame that the interface receives to Linux until Recall. What is sent
+// by the port still is.
+func (p *Port) Lend() error { return p.lend(true) }
+
+// Recall takes the frames that are not Linux's own from it again.
+func (p *Port) Recall() error { return p.lend(false) }
+
+func (p *Port) lend(lent bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.program == nil {
+		return fmt.Errorf("leave the frames of port %s to Linux, or take them back: %w", p.Name, errClosed)
+	}
+	set := func() error { return p.program.setMAC(p.MAC) }
+	if lent {
+		set = p.program.matchNone
+	}
+	if err := set(); err != nil {
+		return fmt.Errorf("port %s: %w", p.Name, err)
+	}
+	p.admitted, p.lent = !lent, lent
 	return nil
 }
 

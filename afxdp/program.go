@@ -100,6 +100,14 @@ func (p *program) setMAC(mac [6]byte) error {
 	return nil
 }
 
+// matchNone has every frame go to Linux, as before the first setMAC.
+func (p *program) matchNone() error {
+	if err := p.PortMac.Set(^uint64(0)); err != nil {
+		return fmt.Errorf("set the XDP program's MAC address: %w", err)
+	}
+	return nil
+}
+
 // takeESP has ESP to addresses of this host go to the sockets.
 func (p *program) takeESP() error {
 	if err := p.TakeEsp.Set(uint32(1)); err != nil {

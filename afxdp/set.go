@@ -28,6 +28,9 @@ func (s *Set) Admit() error {
 		if p.program == nil {
 			return fmt.Errorf("admit frames to port %s: %w", p.Name, errClosed)
 		}
+		if p.lent {
+			continue
+		}
 		if err := p.program.setMAC(p.MAC); err != nil {
 			return fmt.Errorf("admit frames to port %s: %w", p.Name, err)
 		}

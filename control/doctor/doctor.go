@@ -65,6 +65,7 @@ var linkChecks = []struct {
 	check func(*Host, *Link) []Finding
 }{
 	{"link", linkState},
+	{"master", master},
 	{"driver", driver},
 	{"queues", queues},
 	{"MTU", mtu},

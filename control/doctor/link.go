@@ -21,6 +21,8 @@ type Link struct {
 	MTU      int
 	Driver   string // "" where unknown
 	Queues   int    // that it receives on
+	Master   string // the link that it belongs to, "" for none
+	MasterIs string // the kind of that: "vrf", "bridge", ...
 	XDP      string // the mode of a program that is attached already, "" for none
 	Ours     bool   // that program is a router's
 	Flags    uint32 // unix ETH_FLAG_...: offloads that are on
@@ -42,6 +44,13 @@ func findLink(name string) (*Link, error) {
 		Loopback: a.Flags&net.FlagLoopback != 0,
 		Up:       a.Flags&net.FlagUp != 0,
 		Carrier:  a.RawFlags&unix.IFF_LOWER_UP != 0,
+	}
+	if a.MasterIndex != 0 {
+		master, err := netlink.LinkByIndex(a.MasterIndex)
+		if err != nil {
+			return nil, fmt.Errorf("look up the master of interface %q: %w", name, err)
+		}
+		link.Master, link.MasterIs = master.Attrs().Name, master.Type()
 	}
 	if a.Xdp != nil && a.Xdp.Attached {
 		link.XDP, link.Ours = xdpMode(a.Xdp), afxdp.IsRouterProgram(a.Xdp.ProgId)

@@ -20,6 +20,18 @@ func linkState(_ *Host, l *Link) []Finding {
 	return ok("up, %v", l.MAC)
 }
 
+func master(_ *Host, l *Link) []Finding {
+	alone := fmt.Sprintf("sudo ip link set %s nomaster", l.Name)
+	switch l.MasterIs {
+	case "":
+		return ok("none")
+	case "vrf":
+		return fail(alone+", or give the router a network namespace instead of the VRF",
+			"it belongs to VRF %s, and the router routes by the main table alone, out of the VRF", l.Master)
+	}
+	return warn(alone, "it belongs to %s %s: the router takes IP packets to its MAC address before %s sees them, and has no routes by it", l.MasterIs, l.Master, l.Master)
+}
+
 // virtual says whether a driver passes on frames that no NIC has finished.
 func (l *Link) virtual() bool { return l.Driver == "veth" || l.Driver == "virtio_net" }
 

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"fmt"
 	"math"
 	"net/netip"
 	"slices"
@@ -26,14 +27,18 @@ type port struct {
 	ifindex int  // 0 while there is none
 	gone    bool // there was one
 	refused int  // the link that was not to be the port in its place
+	lent    bool // to Linux: the link is in a VRF
 	mac     [6]byte
 	mtu     int
 	up      bool
 }
 
-// portOf returns the port that a link is, -1 if it is none.
+// portOf returns the port that a link is, -1 if it is none, or is in a VRF.
 func (s *state) portOf(l *rtnl.Link) int {
 	number := -1
+	if l.InVRF() {
+		return number
+	}
 	for i := range s.ports {
 		switch p := &s.ports[i]; {
 		case p.ifindex == l.Index, p.ifindex == 0 && p.Ifindex == l.Index && !p.gone:
@@ -51,19 +56,35 @@ func (s *state) portOf(l *rtnl.Link) int {
 	return number
 }
 
+// checkPorts says what keeps a router from starting on its ports.
+func (s *state) checkPorts() error {
+	for i, p := range s.ports {
+		if l := s.links[p.Ifindex]; l != nil && l.InVRF() {
+			return fmt.Errorf("port %s belongs to VRF %s, and the router routes by the main table alone, out of the VRF: take it out (ip link set %s nomaster), or give the router a network namespace instead",
+				p.Name, s.linkName(l.Master), p.Name)
+		}
+		if p.ifindex == 0 {
+			return fmt.Errorf("port %d: link %q with index %d does not exist", i, p.Name, p.Ifindex)
+		}
+	}
+	return nil
+}
+
 func (s *state) setLink(r *rtnl.Link) {
 	if r.Family != unix.AF_UNSPEC {
 		return // a bridge tells about its port
 	}
 	l, known := s.links[r.Index]
 	if !known {
-		l = new(link)
+		l = &link{port: -1}
 		s.links[r.Index] = l
 	}
 	wasUp, wasPort, wasSet := l.up, l.port, l.Flags&unix.IFF_UP != 0
 	l.Link, l.up, l.seen = *r, r.Up(), s.epoch
 	if l.port = s.portOf(r); l.port >= 0 {
 		s.setPort(l.port, l)
+	} else if wasPort >= 0 {
+		s.lend(wasPort, r.Index)
 	}
 	if !known || wasUp != l.up || wasPort != l.port {
 		s.reprogramOver(r.Index)
@@ -100,6 +121,7 @@ func (s *state) dropRoutesOver(index int) {
 
 func (s *state) setPort(number int, l *link) {
 	p := &s.ports[number]
+	s.takeBack(number)
 	if p.ifindex != l.Index {
 		if p.gone {
 			s.suspects.everything() // the link's neighbours were none of ours before
@@ -129,26 +151,23 @@ func (s *state) writePort(number int) {
 }
 
 func (s *state) deleteLink(index int) {
-	l, known := s.links[index]
-	if !known {
+	if _, known := s.links[index]; !known {
 		return
 	}
 	delete(s.links, index)
-	for id := range s.neighbors {
-		if id.link == index {
-			s.forgetNeighbor(id)
-		}
-	}
+	s.forgetNeighborsOn(index)
 	s.reprogramOver(index)
 	s.suspects.link(index)
-	if l.port < 0 {
+	number := slices.IndexFunc(s.ports, func(p port) bool { return p.ifindex == index })
+	if number < 0 {
 		return
 	}
-	p := &s.ports[l.port]
+	s.takeBack(number)
+	p := &s.ports[number]
 	p.ifindex, p.up, p.gone = 0, false, true
-	s.writePort(l.port)
+	s.writePort(number)
 	if s.hooks.PortGone != nil {
-		s.hooks.PortGone(l.port)
+		s.hooks.PortGone(number)
 	}
 	for _, other := range s.links {
 		if other.Name == p.Name { // of that we heard before, when its place was taken

@@ -187,7 +187,7 @@ func (v *linuxView) forward(ports []port, r *rtnl.Route, ip netip.Addr) (d decis
 		link, known := v.links[h.Index]
 		up := known && link.Up()
 		i := slices.IndexFunc(ports, func(p port) bool { return p.ifindex == h.Index })
-		if i < 0 || h.Encap {
+		if i < 0 || h.Encap || link.InVRF() {
 			elsewhere = elsewhere || up
 			continue
 		}

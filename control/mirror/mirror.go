@@ -25,6 +25,7 @@
 //     service, and IPv6 routes by source are not supported: each gives a warning.
 //   - Of IPv6 routes with equal metric that are not one multipath route, the
 //     first is used always.
+//   - A port that is put into a VRF is lent to Linux until it is taken out of it.
 //   - A link without carrier takes no packets. Linux would send into it.
 package mirror
 
@@ -66,6 +67,9 @@ type Hooks struct {
 	// and asks whether it is the port from now on; PortChanged follows. It is asked
 	// again when the link has been set down and up. Without the hook it is the port.
 	PortBack func(port int, ifindex int) bool
+	// PortLent tells that a port's link was put into a VRF, and nothing received on it may
+	// be routed by the main table; or, with lent false, that it is out of it again.
+	PortLent func(port int, lent bool)
 }
 
 // Mirror is a running mirror.
@@ -169,10 +173,8 @@ func start(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger, opts options
 	if err := m.synchronize(); err != nil {
 		return nil, fmt.Errorf("read the state of Linux's network: %w", err)
 	}
-	for i, p := range m.ports {
-		if p.ifindex == 0 {
-			return nil, fmt.Errorf("port %d: link %q with index %d does not exist", i, p.Name, p.Ifindex)
-		}
+	if err := m.checkPorts(); err != nil {
+		return nil, err
 	}
 	for range cap(m.empty) {
 		m.empty <- &events{buf: make([]byte, batchBuffer)}

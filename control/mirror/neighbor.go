@@ -63,6 +63,14 @@ func (s *state) forgetNeighbor(id neighborID) {
 	}
 }
 
+func (s *state) forgetNeighborsOn(link int) {
+	for id := range s.neighbors {
+		if id.link == link {
+			s.forgetNeighbor(id)
+		}
+	}
+}
+
 // neighborChanged brings the base up to date with a neighbour.
 func (s *state) neighborChanged(id neighborID, was, is *neighbor) {
 	if was.usable() == is.usable() && (was.mac == is.mac || !is.usable()) {

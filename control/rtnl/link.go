@@ -15,7 +15,13 @@ type Link struct {
 	Name    string
 	Address [6]byte // zero where the link has no Ethernet address
 	MTU     uint32  // in bytes
+	Master  int     // index of the link that it belongs to, 0 for none
+	SlaveOf string  // what kind of link that is where Linux tells: "vrf", "bridge", "bond"
 }
+
+// InVRF reports whether the link belongs to a VRF: packets that it receives are routed by
+// that one's table.
+func (l *Link) InVRF() bool { return l.SlaveOf == "vrf" }
 
 // Up reports whether the link carries packets, as Linux's routing sees it.
 func (l *Link) Up() bool {
@@ -41,9 +47,26 @@ func (l *Link) Parse(data []byte) error {
 			if len(a.Value) == len(l.Address) {
 				copy(l.Address[:], a.Value)
 			}
+		case unix.IFLA_MASTER:
+			l.Master = int(int32(a.Uint32()))
+		case unix.IFLA_LINKINFO:
+			l.parseInfo(&a)
 		}
 	}
 	return wrap("link message", a.Err)
+}
+
+// parseInfo reads what is peculiar to a kind of link.
+func (l *Link) parseInfo(list *Attrs) {
+	a := Attrs{rest: list.Value}
+	for a.Next() {
+		if a.Kind == unix.IFLA_INFO_SLAVE_KIND {
+			l.SlaveOf = a.text()
+		}
+	}
+	if a.Err != nil {
+		list.Err = a.Err
+	}
 }
 
 // Address is an address of an interface (RTM_NEWADDR, RTM_DELADDR).

@@ -117,6 +117,7 @@ func TestMessagesThatDoNotFitAreErrors(t *testing.T) {
 		{"a next hop with a broken attribute", route.Parse, body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), dst, attr(unix.RTA_MULTIPATH, rtnexthop(0, 0, 1, long(dst))))},
 		{"a route's MTU of 2 bytes", route.Parse, body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), dst, attr(unix.RTA_METRICS, attr(unix.RTAX_MTU, make([]byte, 2))))},
 		{"a link without a header", link.Parse, make([]byte, 15)},
+		{"a link with a broken kind", link.Parse, body(make([]byte, 16), attr(unix.IFLA_LINKINFO, long(dst)))},
 		{"an MTU of 1 byte", link.Parse, body(make([]byte, 16), attr(unix.IFLA_MTU, make([]byte, 1)))},
 		{"a neighbour without a header", neighbor.Parse, make([]byte, 11)},
 		{"a neighbour with half an address", neighbor.Parse, body(make([]byte, 12), attr(unix.NDA_DST, make([]byte, 3)))},
@@ -163,6 +164,14 @@ func TestLinkNeighborAndRule(t *testing.T) {
 	}
 	if want := (Link{Index: 5, Flags: unix.IFF_UP | unix.IFF_LOWER_UP, Name: "lan0", MTU: 1400, Address: [6]byte(mac)}); l != want {
 		t.Errorf("link %+v, want %+v", l, want)
+	}
+	if l.InVRF() {
+		t.Error("a link without a master is in a VRF")
+	}
+	info := attr(unix.IFLA_LINKINFO, body(attr(unix.IFLA_INFO_KIND, []byte("veth\x00")), attr(unix.IFLA_INFO_SLAVE_KIND, []byte("vrf\x00")), attr(unix.IFLA_INFO_SLAVE_DATA, attr(1, ne32(10)))))
+	var slave Link
+	if err := slave.Parse(body(ifinfo, attr(unix.IFLA_MASTER, ne32(9)), info)); err != nil || !slave.InVRF() || slave.Master != 9 {
+		t.Errorf("a link of VRF 9: %+v (%v)", slave, err)
 	}
 	if !l.Up() {
 		t.Error("a link with a carrier is not up")

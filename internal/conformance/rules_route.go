@@ -125,9 +125,12 @@ func routeRules() []Rule {
 			Tests: []string{"control/mirror.TestRoutes/IPv4 via IPv6"},
 		},
 		{
-			Key: "route/vrf", Source: "peers", Status: Lacking,
+			Key: "route/vrf", Source: "peers", Status: Departs,
 			Says: "An interface may have a routing table of its own (VRF)",
-			Does: "Not built: the main table of a network namespace is mirrored. A router in a namespace of its own is one.",
+			Does: "The main table of a network namespace is all that is mirrored; a router in a namespace of its own is one. So that nothing gets from one VRF into another, " +
+				"no router starts on a port that is in one, and a port that is put into one is Linux's alone until it is out again: nothing leaves by it, and Linux has all that arrives.",
+			Tests: []string{"control/mirror.TestRoutes/other tables and link-local prefixes are not followed", "control/mirror.TestAPortInAVRFIsLent", "control/mirror.TestNoStartWithAPortInAVRF",
+				"afxdp.TestLend", "control/doctor.TestLinkChecks/in a VRF"},
 		},
 		{
 			Key: "route/filter", Source: "RFC 1812 5.3.9, peers", Status: Lacking,

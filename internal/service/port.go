@@ -37,6 +37,26 @@ func (s *Service) portBack(port, ifindex int) bool {
 	return true
 }
 
+// portLent is told that a port's interface was put into a VRF, or taken out of it. By the
+// main table, which is all that the router has, its packets would get out of the VRF.
+func (s *Service) portLent(port int, lent bool) {
+	p := s.ports.Ports[port]
+	if !lent {
+		if err := p.Recall(); err != nil {
+			s.log.Error("Linux keeps the frames of a port that is in no VRF any more", "port", p.Name, "error", err)
+			return
+		}
+		s.log.Info("the port is in no VRF any more: the router forwards what it receives", "port", p.Name)
+		return
+	}
+	if err := p.Lend(); err != nil {
+		s.log.Error("the port was put into a VRF, and what it receives is still routed by the main table", "port", p.Name, "error", err)
+		return
+	}
+	s.log.Error("the port was put into a VRF: Linux has all that it receives, and nothing is sent by it",
+		"port", p.Name, "mend", fmt.Sprintf("ip link set %s nomaster", p.Name))
+}
+
 // watchQueues tells of ports that have got more queues than there are sockets: what
 // arrives on the others is dropped as no_socket. Fewer Linux does not permit.
 func (s *Service) watchQueues() {

@@ -221,6 +221,7 @@ func (s *Service) startMirror() error {
 		PortChanged: s.portChanged,
 		PortGone:    s.portGone,
 		PortBack:    s.portBack,
+		PortLent:    s.portLent,
 	}, s.log)
 	return err
 }
