@@ -2,19 +2,25 @@ package ipsec
 
 import "github.com/warproute/warproute/internal/prefetch"
 
-// Where in an association pairs of lines are that many workers use: see SA. A test compares.
+// contended is where in an association the pair of lines is that many workers write: see SA.
 const contended = 2 * linePair
 
-// MaxTouch is how many associations Touch and Lease take at once.
+// MaxTouch is how many associations Touch takes at once.
 const MaxTouch = 64
 
-// Touch asks for what a worker needs of associations, and returns something of it. It is
-// for those who have several packets at hand: called for all before the first is
+// Touch asks for what a worker needs of associations of one direction, and returns something
+// of it. It is for those who have several packets at hand: called for all before the first is
 // protected, it has their cache misses overlap, which in the course of Encapsulate and
 // Decapsulate would wait for one another. Keys are not needed where a device has them.
 func Touch(sas []*SA, w int, keys bool) (some uint64) {
+	if len(sas) == 0 {
+		return 0
+	}
 	prefetch.Read(sas, 0)
 	prefetch.Read(sas, linePair/2)
+	if sas[0].direction == In { // of outbound ones Lease asks for it when it is about to write
+		prefetch.Write(sas, contended)
+	}
 	var own [MaxTouch]*worker
 	for i, s := range sas {
 		own[i] = &s.workers[w]

@@ -28,10 +28,18 @@ type ipsec struct {
 	flows        [block]gateway.Flow
 	enter, leave [block]esp.Error
 	sas          [block]*esp.SA
-	mtus         [block]int     // of the way of such an association
-	several      [block]*esp.SA // of those, without one that is the same as that before
-	seen         uint64         // of associations: of no use, but for having been read
-	touched      byte           // read, so that caches have what is beside it
+	mtus         [block]int // of the way of such an association
+
+	// The packets of a block that arrived protected: their index in it, and by what.
+	sealed struct {
+		n  int
+		at [block]int32
+		by [block]*esp.SA
+	}
+
+	several [block]*esp.SA // see distinct
+	seen    uint64         // of associations: of no use, but for having been read
+	touched byte           // read, so that caches have what is beside it
 }
 
 // Secure has the engine apply a gateway's policies to every packet, as one of its
@@ -61,44 +69,52 @@ func (e *Engine) secure(in []batch.Frame, out []batch.Result, tasks []Task) {
 // name are read before the first packet is protected, so that cache misses overlap.
 func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task, by *esp.SA) {
 	s := e.ipsec
-	s.n = 0
-	task := func(i int) *Task {
-		if tasks == nil {
-			return nil
-		}
-		return &tasks[i]
-	}
+	s.n, s.sealed.n = 0, 0
 	for i := range in {
 		out[i] = batch.Result{}
 		if in[i].Port&batch.Secured != 0 {
 			continue
 		}
-		if listed, reason := e.arrive(&in[i], i, by, task(i)); !listed {
-			e.note(&in[i], &out[i], task(i), reason)
+		sealed, reason := e.arrive(in[i], i, by)
+		switch {
+		case sealed != nil:
+			s.sealed.at[s.sealed.n], s.sealed.by[s.sealed.n] = int32(i), sealed
+			s.sealed.n++
+		case reason != ok:
+			e.note(&in[i], &out[i], taskOf(tasks, i), reason)
 		}
 	}
+	e.openAll(in, out, tasks, by != nil)
 	s.gateway.MayEnterAll(s.enter[:], s.flows[:s.n], s.by[:])
 	s.gateway.ProtectAll(s.sas[:], s.leave[:], s.flows[:s.n])
 	e.judgeQuotes(in)
-	sas := s.distinct()
+	sas := s.distinct(s.sas[:s.n])
 	s.seen += esp.Touch(sas, s.worker, tasks == nil)
 	e.expect()
 	esp.Lease(sas, s.worker)
 	for j := range s.n {
 		i := int(s.at[j])
-		e.note(&in[i], &out[i], task(i), e.enterAndLeave(&in[i], j, task(i)))
+		e.note(&in[i], &out[i], taskOf(tasks, i), e.enterAndLeave(&in[i], j, taskOf(tasks, i)))
 	}
 	for _, sa := range sas {
 		sa.Release(s.worker)
 	}
 }
 
-// distinct returns the associations that packets of the block leave by, each once where its
-// packets are in a row.
-func (s *ipsec) distinct() []*esp.SA {
+// taskOf returns the task of packet i, nil if there is no device to have it.
+func taskOf(tasks []Task, i int) *Task {
+	if tasks == nil {
+		return nil
+	}
+	return &tasks[i]
+}
+
+// distinct returns the associations of packets, each once where its packets are in a row, until
+// it is called again.
+func (s *ipsec) distinct(of []*esp.SA) []*esp.SA {
 	n := 0
 	var last *esp.SA
-	for _, sa := range s.sas[:s.n] {
+	for _, sa := range of {
 		if sa != nil && sa != last {
 			s.several[n] = sa
 			n++

@@ -11,40 +11,59 @@ import (
 // maxNested is how many times a packet may be protected on arrival.
 const maxNested = 4
 
-// arrive takes a packet out of what it arrived in, and lists it for the policies unless
-// it is dropped or a device's.
-func (e *Engine) arrive(f *batch.Frame, i int, by *esp.SA, t *Task) (listed bool, reason batch.Reason) {
+// arrive validates a packet, and lists it for the policies unless it is protected, by an
+// association that is returned, or dropped.
+func (e *Engine) arrive(f batch.Frame, i int, by *esp.SA) (sealed *esp.SA, reason batch.Reason) {
+	reason, l4 := e.look(f)
+	if reason == ok || reason == batch.TTLExpired { // our own packets end here
+		s, err := e.arrivedBy(f)
+		if s != nil || err != esp.OK {
+			return s, reasonOf(err)
+		}
+	}
+	if reason != ok || by == nil && e.partOfESP(f) {
+		return nil, reason
+	}
+	e.ipsec.list(e.frame(f), i, by, l4)
+	return nil, ok
+}
+
+// openAll takes the packets of a block that arrived protected out of what they arrived in.
+// again is whether they came out of a tunnel already.
+func (e *Engine) openAll(in []batch.Frame, out []batch.Result, tasks []Task, again bool) {
+	s := e.ipsec
+	sealed := s.sealed.by[:s.sealed.n]
+	s.seen += esp.Touch(s.distinct(sealed), s.worker, tasks == nil)
+	for j, sa := range sealed {
+		i := int(s.sealed.at[j])
+		t := taskOf(tasks, i)
+		if reason := e.open(&in[i], i, again, sa, t); reason != ok {
+			e.note(&in[i], &out[i], t, reason)
+		}
+	}
+}
+
+// open takes a packet out of what it arrived in, all of it, and lists it unless it is dropped
+// or a device's.
+func (e *Engine) open(f *batch.Frame, i int, again bool, s *esp.SA, t *Task) batch.Reason {
 	depth := 0
-	if by != nil {
+	if again {
 		depth = 1
 	}
-	for ; ; depth++ {
-		reason, l4 := e.look(*f)
-		if reason == ok || reason == batch.TTLExpired { // our own packets end here
-			s, err := e.arrivedBy(*f)
-			if err != esp.OK {
-				return false, reasonOf(err)
-			}
-			if s != nil {
-				if depth == maxNested {
-					return false, batch.XfrmInHdrError
-				}
-				if depth == 0 && e.fits(t, f, s) {
-					return false, reasonOf(e.find(f, s, t))
-				}
-				if err := e.decapsulate(f, s); err != esp.OK {
-					return false, reasonOf(err)
-				}
-				by = s
-				continue
-			}
-		}
-		if reason != ok || by == nil && e.partOfESP(*f) {
-			return false, reason
-		}
-		e.ipsec.list(e.frame(*f), i, by, l4)
-		return true, ok
+	if depth == 0 && e.fits(t, f, s) {
+		return reasonOf(e.find(f, s, t))
 	}
+	for ; depth < maxNested; depth++ {
+		if err := e.decapsulate(f, s); err != esp.OK {
+			return reasonOf(err)
+		}
+		inner, reason := e.arrive(*f, i, s)
+		if inner == nil {
+			return reason
+		}
+		s = inner
+	}
+	return batch.XfrmInHdrError
 }
 
 // list lists a valid packet.
