@@ -9,7 +9,7 @@ LDFLAGS  := -s -w -X main.version=$(VERSION) -X main.revision=$(REVISION)
 # implementations of ESP than ours.
 RACE_NEEDS := gcc:gcc /usr/include/stdlib.h:libc6-dev
 NET_NEEDS  := ip:iproute2 nstat:iproute2 iperf3:iperf3 ping:iputils-ping ethtool:ethtool \
-	traceroute:traceroute tracepath:iputils-tracepath mtr:mtr-tiny
+	nft:nftables iptables-legacy:iptables traceroute:traceroute tracepath:iputils-tracepath mtr:mtr-tiny
 PEER_NEEDS := /usr/lib/python3/dist-packages/scapy:python3-scapy /usr/lib/python3/dist-packages/cryptography:python3-cryptography tshark:tshark tcpdump:tcpdump
 BGP_NEEDS  := bird:bird2 birdc:bird2 /usr/lib/frr/bgpd:frr
 VM_NEEDS   := linux.uml:user-mode-linux modprobe:kmod qemu-system-x86_64:qemu-system-x86 /usr/lib/qemu/virtiofsd:qemu-system-common \

@@ -56,6 +56,7 @@ var hostChecks = []struct {
 	{"locked memory", memlock},
 	{"huge pages", hugePages},
 	{"Linux forwarding", forwarding},
+	{"netfilter", filters},
 	{"cores", cores},
 	{"GPU", gpu},
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/warproute/warproute/control/netfilter"
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/umem"
 )
@@ -33,6 +34,7 @@ func healthy() *Host {
 		Release: "6.18.1-amd64", MayLock: true, Cores: 4, Executable: "bin/warproute", Queues: 2,
 		OpenSocket: func() error { return nil },
 		LoadBPF:    func() error { return nil },
+		Filters:    func() ([]netfilter.Chain, error) { return nil, nil },
 	}
 }
 
@@ -87,6 +89,15 @@ func TestHostChecks(t *testing.T) {
 		{"Linux forwards IPv6 too", forwarding, func(h *Host) {
 			h.Root = root("proc/sys/net/ipv6/conf/all/forwarding", "1\n")
 		}, Warn, "net.ipv6.conf.all.forwarding=1", "sudo sysctl -w net.ipv6.conf.all.forwarding=0"},
+		{"no firewall", filters, nil, OK, "no rules", ""},
+		{"a firewall that forwarded packets do not pass", filters, func(h *Host) {
+			h.Filters = func() ([]netfilter.Chain, error) {
+				return []netfilter.Chain{{Table: "inet filter", Name: "forward", Rules: 2, Drops: true}, {Table: "ip nat", Name: "POSTROUTING", Rules: 1}}, nil
+			}
+		}, Warn, "does not pass inet filter forward (2 rules) (policy drop), ip nat POSTROUTING (1 rules)", "policies"},
+		{"a firewall that nobody may look at", filters, func(h *Host) {
+			h.Filters = func() ([]netfilter.Chain, error) { return nil, unix.EPERM }
+		}, Warn, "not permitted", "sudo"},
 		{"cores", cores, nil, OK, "4", ""},
 		{"one core", cores, func(h *Host) { h.Cores = 1 }, Warn, "one", "two cores"},
 		{"no GPU", gpu, nil, OK, "none", ""},

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/control/netfilter"
 )
 
 // Host is where the checks look. This is the host of the process; tests make others.
@@ -23,12 +25,13 @@ type Host struct {
 
 	OpenSocket func() error // tries an AF_XDP socket
 	LoadBPF    func() error // tries a BPF map
+	Filters    func() ([]netfilter.Chain, error)
 	Link       func(name string) (*Link, error)
 }
 
 // This returns the host that the process runs on, in its network namespace.
 func This() (*Host, error) {
-	h := &Host{Root: os.DirFS("/"), OpenSocket: openSocket, LoadBPF: createMap, Link: findLink, Executable: "bin/warproute"}
+	h := &Host{Root: os.DirFS("/"), OpenSocket: openSocket, LoadBPF: createMap, Filters: netfilter.Forwarding, Link: findLink, Executable: "bin/warproute"}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return nil, fmt.Errorf("read the kernel's release: %w", err)

@@ -150,6 +150,22 @@ func forwarding(h *Host) []Finding {
 	return found
 }
 
+func filters(h *Host) []Finding {
+	chains, err := h.Filters()
+	switch {
+	case err != nil:
+		return warn("run it with sudo", "%v", err)
+	case len(chains) == 0:
+		return ok("no rules for forwarded packets")
+	}
+	texts := make([]string, len(chains))
+	for i, c := range chains {
+		texts[i] = c.String()
+	}
+	return warn("filter before or behind the router, or by a gateway's policies (ipsec.policies, action: discard)",
+		"what the router forwards does not pass %s", strings.Join(texts, ", "))
+}
+
 func cores(h *Host) []Finding {
 	if h.Cores < 2 {
 		return warn("give the process two cores or more", "one, which the workers share with everything else")

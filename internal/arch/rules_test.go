@@ -62,12 +62,13 @@ var imports = []struct {
 	{"control/metrics", []string{"batch", "dataplane", "control/status", "internal/hist", "ipsec"}, "the same, to Prometheus"},
 	{"control/addresses", nil, "addresses of interfaces; knows not who speaks by them"},
 	{"control/pathmtu", []string{"ipsec/gateway", "packet"}, "what routers tell a gateway; who is to know is not its business"},
-	{"control/doctor", []string{"afxdp", "umem", "internal/genl"}, "looks at the host before there is a router"},
+	{"control/netfilter", []string{"control/rtnl"}, "looks at Linux's firewall; filters nothing"},
+	{"control/doctor", []string{"afxdp", "umem", "control/netfilter", "internal/genl"}, "looks at the host before there is a router"},
 
 	{"internal/service", []string{
 		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "umem", "internal/affinity", "internal/hist", "internal/napi", "internal/tun",
 		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/sequences", "packet", "packet/filter", "packet/icmp",
-		"control/addresses", "control/capture", "control/config", "control/metrics", "control/mirror", "control/pathmtu", "control/socket", "control/status", "control/xfrm",
+		"control/addresses", "control/capture", "control/config", "control/metrics", "control/mirror", "control/netfilter", "control/pathmtu", "control/socket", "control/status", "control/xfrm",
 	}, "puts the parts of a router together; below it, parts do not know each other"},
 
 	{"internal/sysfs", nil, "a leaf"},

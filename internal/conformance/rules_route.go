@@ -133,9 +133,11 @@ func routeRules() []Rule {
 				"afxdp.TestLend", "control/doctor.TestLinkChecks/in a VRF"},
 		},
 		{
-			Key: "route/filter", Source: "RFC 1812 5.3.9, peers", Status: Lacking,
+			Key: "route/filter", Source: "RFC 1812 5.3.9, peers", Status: Departs,
 			Says: "Packets can be filtered by their addresses, protocol and ports",
-			Does: "Not built; netfilter does not see what AF_XDP takes. A gateway's policies discard by 5-tuples.",
+			Does: "A gateway's policies discard by 5-tuples, fragments included; there are no other filters. Netfilter does not see what AF_XDP takes: " +
+				"where it has rules, or policies that drop, for forwarded packets, `doctor` and the router at its start name them.",
+			Tests: []string{"dataplane/cpu.TestPoliciesDecideWhatPasses", "dataplane/gpu.TestGatewayCodeAgreesWithTheCPUEngine", "ipsec/gateway.TestFragmentsDoNotEscapePoliciesOfPorts", "control/netfilter.TestForwarding", "control/doctor.TestHostChecks/a firewall that forwarded packets do not pass", "internal/e2e.TestAFirewallIsPointedOut"},
 		},
 	}
 }

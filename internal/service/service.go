@@ -125,6 +125,7 @@ func (s *Service) start(build metrics.Build) (err error) {
 	if err := s.startRouter(workers); err != nil {
 		return err
 	}
+	s.warnOfFilters()
 	s.scrape = metrics.Handler(build, s.Snapshot)
 	if s.cfg.Metrics.Listen != "" {
 		if s.metrics, err = metrics.Serve(s.cfg.Metrics.Listen, s.scrape); err != nil {

@@ -1,0 +1,102 @@
+package netfilter
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/control/rtnl"
+)
+
+// hooks are those on the way of forwarded packets, by family and number.
+var hooks = map[uint8]map[uint32]string{
+	unix.NFPROTO_INET:   {0: "prerouting", 2: "forward", 4: "postrouting", 5: "ingress"},
+	unix.NFPROTO_IPV4:   {0: "prerouting", 2: "forward", 4: "postrouting"},
+	unix.NFPROTO_IPV6:   {0: "prerouting", 2: "forward", 4: "postrouting"},
+	unix.NFPROTO_NETDEV: {0: "ingress", 1: "egress"},
+}
+
+var families = map[uint8]string{
+	unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_NETDEV: "netdev",
+}
+
+// headerLen is that of struct nfgenmsg: family, version, resource.
+const headerLen = 4
+
+// tables returns the chains of nf_tables, which iptables writes to, too, unless it is an
+// old one.
+func tables() (chains []Chain, err error) {
+	conn, err := rtnl.DialFamily(unix.NETLINK_NETFILTER)
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil, nil // a kernel without netfilter
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	const kind = unix.NFNL_SUBSYS_NFTABLES << 8
+	err = conn.Dump(rtnl.NewQuery(kind|unix.NFT_MSG_GETCHAIN, make([]byte, headerLen)), func(msg rtnl.Message) error {
+		if msg.Type != kind|unix.NFT_MSG_NEWCHAIN {
+			return nil
+		}
+		c, err := parseChain(msg.Data)
+		if err == nil && c.Hook != "" {
+			chains = append(chains, c)
+		}
+		return err
+	})
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
+		return nil, nil // without nf_tables
+	}
+	return chains, err
+}
+
+// parseChain reads a message of nf_tables. Only chains of the hooks above have a Hook.
+func parseChain(data []byte) (c Chain, err error) {
+	h, a := rtnl.Header(data, headerLen)
+	if h == nil {
+		return c, fmt.Errorf("chain message: %w", a.Err)
+	}
+	family := h[0]
+	for a.Next() {
+		switch a.Kind {
+		case unix.NFTA_CHAIN_TABLE:
+			c.Table = families[family] + " " + unix.ByteSliceToString(a.Value)
+		case unix.NFTA_CHAIN_NAME:
+			c.Name = unix.ByteSliceToString(a.Value)
+		case unix.NFTA_CHAIN_POLICY:
+			c.Drops = number(a.Value) == 0 // NF_DROP
+		case unix.NFTA_CHAIN_USE:
+			c.Rules = int(number(a.Value))
+		case unix.NFTA_CHAIN_HOOK:
+			if n, is := hookOf(a.Value); is {
+				c.Hook = hooks[family][n]
+			}
+		}
+	}
+	if a.Err != nil {
+		return c, fmt.Errorf("chain message: %w", a.Err)
+	}
+	return c, nil
+}
+
+// hookOf returns the number of a chain's hook.
+func hookOf(nested []byte) (n uint32, is bool) {
+	_, a := rtnl.Header(nested, 0)
+	for a.Next() {
+		if a.Kind == unix.NFTA_HOOK_HOOKNUM {
+			n, is = number(a.Value), true
+		}
+	}
+	return n, is
+}
+
+// number is a value of nf_tables: big-endian. A value that is none is the largest.
+func number(b []byte) uint32 {
+	if len(b) != 4 {
+		return ^uint32(0)
+	}
+	return binary.BigEndian.Uint32(b)
+}
