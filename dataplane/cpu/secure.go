@@ -16,8 +16,9 @@ import (
 // ipsec is what an engine protects packets with.
 type ipsec struct {
 	gateway *gateway.Gateway
-	worker  int // among those that share the gateway's associations
-	mtu     int // of the packet that was too large last
+	worker  int    // among those that share the gateway's associations
+	mtu     int    // of the packet that was too large last
+	keys    uint32 // a device has those below, see Begin
 
 	// The packets of a block that are in clear, for the policies: their index in the block,
 	// the association that they arrived by, and what the policies of both directions say.

@@ -11,18 +11,23 @@ import (
 // Task is what a device is to do with a packet for an engine that has one, between Begin
 // and Finish. All that must never go wrong, policies, sequence numbers and replays, is
 // settled there, on the host, by the code of this engine.
+//
+// It has what the device needs of the association, which is read where the packet is: a chunk
+// later it would have to be read again.
 type Task struct {
-	Kind TaskKind
-	Mode esp.Mode
-	TOS  byte   // open: of the header in front of ESP
-	Seq  uint64 // whole sequence number
-	SA   *esp.SA
+	Kind     TaskKind
+	Mode     esp.Mode
+	TOS      byte    // open: of the header in front of ESP
+	Extended bool    // sequence numbers have 64 bits
+	SumsUDP  bool    // seal: see esp.SA
+	KeyUsed  uint16  // bytes of the keys, from their beginning on, that the device needs
+	Key      uint32  // where it has them: their esp.SA's Number
+	SA       *esp.SA // open
+	Seq      uint64  // whole sequence number
 	// Lengths and places in bytes.
 	ESP, Bytes uint16 // from the SPI, counted from the frame's first byte, to the end of the ICV
 	Header     uint16 // open: of the IP headers in front of ESP
 	NextAt     uint16 // open: where in these it is said what follows
-
-	keys uint32 // what is below is a device's
 }
 
 // TaskKind says what there is to do before a packet is looked up.
@@ -46,9 +51,9 @@ func (e *Engine) Secures() bool { return e.ipsec != nil }
 // one that has keys at the numbers below keys. What is none is done here. It returns how
 // many packets are not just to be looked up.
 func (e *Engine) Begin(in []batch.Frame, out []batch.Result, tasks []Task, keys uint32) (n int) {
-	tasks = tasks[:len(in)]
+	e.ipsec.keys, tasks = keys, tasks[:len(in)]
 	for i := range tasks {
-		tasks[i].Kind, tasks[i].SA, tasks[i].keys = Plain, nil, keys
+		tasks[i].Kind = Plain
 	}
 	e.secure(in, out, tasks)
 	for i := range tasks {
@@ -62,7 +67,13 @@ func (e *Engine) Begin(in []batch.Frame, out []batch.Result, tasks []Task, keys 
 // fits tells whether a device can have a packet of an association as a task.
 func (e *Engine) fits(t *Task, f *batch.Frame, s *esp.SA) bool {
 	const aligned = 2 // IP headers and ESP are at multiples of 4 then
-	return t != nil && f.Addr%4 == aligned && s.Number() < t.keys && !e.isLarge(*f)
+	return t != nil && f.Addr%4 == aligned && s.Number() < e.ipsec.keys && !e.isLarge(*f)
+}
+
+// set fills in what is the association's.
+func (t *Task) set(kind TaskKind, s *esp.SA, seq uint64) {
+	t.Kind, t.Mode, t.Extended, t.SumsUDP, t.Seq = kind, s.Mode(), s.Extended(), s.SumsUDP(), seq
+	t.Key, t.KeyUsed = s.Number(), uint16(s.DeviceKeyUsed())
 }
 
 // prepare makes a packet of size bytes a task to seal.
@@ -73,7 +84,7 @@ func (e *Engine) prepare(f *batch.Frame, size int, s *esp.SA, t *Task) esp.Error
 		return err
 	}
 	e.moved(f, o.At, o.Len)
-	t.Kind, t.SA, t.Mode, t.Seq = Seal, s, s.Mode(), o.Seq
+	t.set(Seal, s, o.Seq)
 	t.ESP, t.Bytes = uint16(o.ESP-o.At+packet.EthernetLen), uint16(o.At+o.Len-o.ESP)
 	return esp.OK
 }
@@ -85,7 +96,8 @@ func (e *Engine) find(f *batch.Frame, s *esp.SA, t *Task) esp.Error {
 	if err := s.Find(e.ipsec.worker, buf, at, n, &in); err != esp.OK {
 		return err
 	}
-	t.Kind, t.SA, t.Mode, t.Seq = Open, s, s.Mode(), in.Seq
+	t.set(Open, s, in.Seq)
+	t.SA = s
 	t.ESP, t.Bytes = uint16(in.ESP-at+packet.EthernetLen), uint16(in.End-in.ESP)
 	t.Header, t.NextAt, t.TOS = uint16(in.Header), uint16(in.NextAt), in.TOS
 	return esp.OK

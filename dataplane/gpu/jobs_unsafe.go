@@ -35,15 +35,15 @@ var _ = [1]struct{}{}[unsafe.Sizeof(job{})-16] // the kernel reads it at once
 // set fills in a job.
 func (j *job) set(t *cpu.Task) {
 	j.Flags = uint16(t.Kind)
-	if t.SA == nil {
+	if t.Kind != cpu.Seal && t.Kind != cpu.Open {
 		return
 	}
-	j.Key, j.High, j.ESP, j.Bytes, j.Header = t.SA.Number()|uint32(t.SA.DeviceKeyUsed()/16)<<jobLines, uint32(t.Seq>>32), t.ESP, t.Bytes, t.Header
-	if t.SA.Extended() {
+	j.Key, j.High, j.ESP, j.Bytes, j.Header = t.Key|uint32(t.KeyUsed/16)<<jobLines, uint32(t.Seq>>32), t.ESP, t.Bytes, t.Header
+	if t.Extended {
 		j.Flags |= jobExtended
 	}
 	switch {
-	case t.Kind == cpu.Seal && t.SA.SumsUDP():
+	case t.Kind == cpu.Seal && t.SumsUDP:
 		j.Flags |= jobSum
 	case t.Kind == cpu.Open && t.Mode == ipsec.Transport:
 		j.Flags |= jobTransport | t.NextAt<<jobDetail
