@@ -7,11 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netns"
 	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
 )
 
 func newNamespace(t *testing.T, name string) *Namespace {
@@ -227,5 +229,48 @@ func TestCloseIsFinalAndIdempotent(t *testing.T) {
 	}
 	if err := ns.Do(func() error { return nil }); err == nil {
 		t.Error("a closed namespace can be entered")
+	}
+}
+
+// Who gives a namespace an IPv6 address can send to it at once, however busy the kernel is.
+func TestAnAddressIsLinuxsWhenItIsThere(t *testing.T) {
+	ns, err := New("own")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	if err := Veth(End{Namespace: ns, Name: "a"}, End{Namespace: ns, Name: "b"}, VethOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	defer close(stop)
+	for range 4 { // which contend for the lock that the kernel's worker needs
+		busy.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if other, err := New("other"); err == nil {
+					other.Close()
+				}
+			}
+		})
+	}
+	late := 0
+	for i := range 50 {
+		addr := netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, 7, 14: 1, 15: byte(i)}), 64)
+		if err := ns.AddAddr("a", addr); err != nil {
+			t.Fatal(err)
+		}
+		if routes, err := ns.Netlink().RouteGet(addr.Addr().AsSlice()); err != nil || routes[0].Type != unix.RTN_LOCAL {
+			late++
+		}
+	}
+	if late > 0 {
+		t.Errorf("%d of 50 addresses were not Linux's yet when they had been added", late)
 	}
 }

@@ -1,9 +1,12 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -87,8 +90,27 @@ func (ns *Namespace) AddAddr(name string, addr netip.Prefix) error {
 		if addr.Addr().Is6() {
 			a.Flags = unix.IFA_F_NODAD
 		}
-		return ns.netlink.AddrAdd(link, a)
+		err := ns.netlink.AddrAdd(link, a)
+		if err == nil && addr.Addr().Is6() && link.Attrs().Flags&net.FlagUp != 0 {
+			err = ns.awaitLocal(addr.Addr())
+		}
+		return err
 	})
+}
+
+// awaitLocal waits for Linux to take packets to an IPv6 address. A socket can have the address
+// at once, but Linux leaves the route to itself to a worker of the kernel's, and until that
+// has been there drops what arrives.
+func (ns *Namespace) awaitLocal(a netip.Addr) error {
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		routes, err := ns.netlink.RouteGet(a.AsSlice())
+		if err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("10 s later, packets to it still go by %v: %w", routes, errors.Join(err, os.ErrDeadlineExceeded))
+		}
+	}
 }
 
 // AddRoute sends dst by way of a next hop that a link's prefix covers.
