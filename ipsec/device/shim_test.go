@@ -3,11 +3,13 @@ package device
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
@@ -43,18 +45,8 @@ type request struct {
 // program is the shim.
 var program string
 
-// TestMain compiles the shim so that it fails at what C leaves undefined. It looks at
-// the sources itself, so that the results of earlier tests do not count when they change.
+// TestMain compiles the shim so that it fails at what C leaves undefined.
 func TestMain(m *testing.M) {
-	sources, err := filepath.Glob("*.h")
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, source := range append(sources, "testdata/shim.c") {
-		if _, err := os.Stat(source); err != nil {
-			log.Fatal(err)
-		}
-	}
 	dir, err := os.MkdirTemp("", "shim")
 	if err != nil {
 		log.Fatal(err)
@@ -73,9 +65,23 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// lookAtSources has the results of earlier tests not count when the sources change: go test
+// knows what a test looks at, and not what the compiler does.
+var lookAtSources = sync.OnceValue(func() error {
+	sources, err := filepath.Glob("*.h")
+	for _, source := range append(sources, "testdata/shim.c") {
+		_, one := os.Stat(source)
+		err = errors.Join(err, one)
+	}
+	return err
+})
+
 // run has the shim answer requests.
 func run(t *testing.T, requests ...*request) {
 	t.Helper()
+	if err := lookAtSources(); err != nil {
+		t.Fatal(err)
+	}
 	var in, errs bytes.Buffer
 	for _, q := range requests {
 		q.write(&in)
