@@ -134,11 +134,16 @@ func (d *Device) prepare() error {
 			return err
 		}
 	}
+	for _, f := range []*cuda.Function{d.entries.resident, d.entries.launched} {
+		if err := f.SetAttribute(cuda.MaxDynamicShared, shared); err != nil {
+			return err
+		}
+	}
 	var blocks int
 	if d.options.Gateway != nil {
 		blocks, err = d.prepareGateway()
 	} else {
-		blocks, err = d.entries.resident.BlocksPerMultiprocessor(threads, 0)
+		blocks, err = d.entries.resident.BlocksPerMultiprocessor(threads, shared)
 	}
 	if err != nil {
 		return err

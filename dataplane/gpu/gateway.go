@@ -100,11 +100,11 @@ func (d *Device) secure(e *Engine, chunks, size int) (err error) {
 	return nil
 }
 
-// serveGateway starts an engine's kernel.
-func (d *Device) serveGateway(e *Engine, stream *cuda.Stream, p params) error {
+// gatewayKernel returns that of an engine of a gateway.
+func (d *Device) gatewayKernel(e *Engine, p params) (*cuda.Launch, error) {
 	jobs, err := d.ctx.Register(e.securer.jobs.mem)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d.closers = append(d.closers, jobs.Close)
 	kernel, err := cuda.NewLaunch(d.vault.kernel, &struct {
@@ -114,10 +114,10 @@ func (d *Device) serveGateway(e *Engine, stream *cuda.Stream, p params) error {
 		Keys: d.vault.keys.Ptr(), Jobs: jobs.Ptr(), SlotJobs: uint32(len(e.securer.jobs.slots[0])), StageWords: d.vault.stage,
 	}})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	kernel.Grid, kernel.Block, kernel.Shared = cuda.Dim{X: uint32(len(e.mail.slots))}, cuda.Dim{X: gatewayThreads}, d.vault.shared
-	return kernel.Enqueue(stream)
+	kernel.Block, kernel.Shared = cuda.Dim{X: gatewayThreads}, d.vault.shared
+	return kernel, nil
 }
 
 // holder brings keys to the device and overwrites them there, for a gateway.Gateway. They

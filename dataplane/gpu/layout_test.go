@@ -70,6 +70,7 @@ func TestDevicesKnowTheLayout(t *testing.T) {
 		same("JOB_"+name, want)
 	}
 	same("GATEWAY_SHARED", gatewayShared)
+	same("FORWARD_SHARED", shared)
 	same("JOBS", jobsSize)
 	same("HEADS", headsSize)
 	same("HEAD_QUADS", headQuads)

@@ -22,52 +22,67 @@ type params struct {
 	Tables                                 tablePointers
 }
 
-// threads of a block; forward.cu has the same.
-const threads = 512
+// Of a block: threads, which forward.cu has, too, and bytes of shared memory, as mailbox.h.
+const (
+	threads = 512
+	shared  = 65544
+)
 
 // serve lets the device reach a worker's memory, and starts the worker's kernel.
 func (d *Device) serve(e *Engine, umem []byte) error {
-	frames, err := d.ctx.Register(umem)
+	p, stream, err := d.attach(e, umem)
 	if err != nil {
 		return err
-	}
-	d.closers = append(d.closers, frames.Close)
-	mail, err := d.ctx.Register(e.mail.mem)
-	if err != nil {
-		return err
-	}
-	d.closers = append(d.closers, mail.Close)
-	stream, err := d.ctx.NewStream(0)
-	if err != nil {
-		return err
-	}
-	d.closers = append(d.closers, stream.Close)
-	p := params{
-		Slots: mail.Ptr(), SlotBytes: uint32(e.mail.slotBytes), Results: doneBytes, Quads: uint32(e.mail.quadsAt), Heads: uint32(e.mail.headsAt),
-		Umem: uint32(len(umem)), Frames: frames.Ptr(), Tables: d.pointers,
 	}
 	if d.options.Mode == Launched {
 		return d.launchEach(e, stream, p)
 	}
-	start := d.serveResident
-	if e.securer != nil {
-		start = d.serveGateway
+	kernel, err := d.kernel(e, p)
+	if err != nil {
+		return err
 	}
-	if err := start(e, stream, p); err != nil {
+	if err := kernel.Enqueue(stream); err != nil {
 		return err
 	}
 	d.stops = append(d.stops, func(by time.Time) error { return e.stop(stream, by) })
 	return nil
 }
 
-// serveResident starts an engine's kernel.
-func (d *Device) serveResident(e *Engine, stream *cuda.Stream, p params) error {
-	kernel, err := cuda.NewLaunch(d.entries.resident, &struct{ M params }{p})
+// attach lets the device reach a worker's memory. It returns what kernels are told of it,
+// and where to start them.
+func (d *Device) attach(e *Engine, umem []byte) (params, *cuda.Stream, error) {
+	frames, err := d.ctx.Register(umem)
 	if err != nil {
-		return err
+		return params{}, nil, err
 	}
-	kernel.Grid, kernel.Block = cuda.Dim{X: uint32(len(e.mail.slots))}, cuda.Dim{X: threads}
-	return kernel.Enqueue(stream)
+	d.closers = append(d.closers, frames.Close)
+	mail, err := d.ctx.Register(e.mail.mem)
+	if err != nil {
+		return params{}, nil, err
+	}
+	d.closers = append(d.closers, mail.Close)
+	stream, err := d.ctx.NewStream(0)
+	if err != nil {
+		return params{}, nil, err
+	}
+	d.closers = append(d.closers, stream.Close)
+	return params{
+		Slots: mail.Ptr(), SlotBytes: uint32(e.mail.slotBytes), Results: doneBytes, Quads: uint32(e.mail.quadsAt), Heads: uint32(e.mail.headsAt),
+		Umem: uint32(len(umem)), Frames: frames.Ptr(), Tables: d.pointers,
+	}, stream, nil
+}
+
+// kernel returns an engine's kernel that stays, of which a block serves a slot.
+func (d *Device) kernel(e *Engine, p params) (kernel *cuda.Launch, err error) {
+	if e.securer != nil {
+		kernel, err = d.gatewayKernel(e, p)
+	} else if kernel, err = cuda.NewLaunch(d.entries.resident, &struct{ M params }{p}); err == nil {
+		kernel.Block, kernel.Shared = cuda.Dim{X: threads}, shared
+	}
+	if err == nil {
+		kernel.Grid = cuda.Dim{X: uint32(len(e.mail.slots))}
+	}
+	return kernel, err
 }
 
 // launchEach has the engine launch a kernel for each chunk.
@@ -89,7 +104,7 @@ func (d *Device) launchEach(e *Engine, stream *cuda.Stream, p params) error {
 	if err != nil {
 		return err
 	}
-	kernel.Block = cuda.Dim{X: threads}
+	kernel.Block, kernel.Shared = cuda.Dim{X: threads}, shared
 	d.stops = append(d.stops, func(by time.Time) error { return waitUntil(by, stream.Done) })
 	bound := false
 	e.launch = func(slot int, seq uint32, n int) error {

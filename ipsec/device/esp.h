@@ -52,6 +52,7 @@ DEVICE void esp_poly1305(const struct esp_key *k, const struct esp_packet *p, ui
 	uint32_t sum[5], key[4];
 
 	poly1305_lane(k, p, lane, lanes, sum, key);
+	team_join(lanes); /* the last block was read beyond the text, where the ICV will be */
 	UNROLL
 	for (uint32_t i = 0; i < 5; i++)
 		sum[i] = team_add(sum[i], lanes);
@@ -74,6 +75,7 @@ DEVICE void esp_combined(const struct esp_key *k, const struct aes_tables *t, co
 	uint32_t sum[4], mask[4];
 
 	gcm_lane(k, t, p, open, lane, lanes, sum, mask);
+	team_join(lanes); /* as above */
 	UNROLL
 	for (uint32_t i = 0; i < 4; i++)
 		sum[i] = team_xor(sum[i], lanes);

@@ -6,9 +6,9 @@
 
 struct shared {
 	struct desk desks[WARPS];
-	/* The chunk that the first warp has seen last, and its size; the one before stays
-	 * until all warps have taken note of this one. */
-	uint32_t seq[2], size[2];
+	/* Of the chunk that the first warp has seen last; the one before stays until all warps
+	 * have taken note of this one. */
+	uint32_t size[2];
 };
 
 /* Polling costs PCIe bandwidth: a block whose chunks come in quick succession has a
@@ -57,10 +57,8 @@ DEVICE void look_for(const struct mailbox *m, struct shared *sh, const uint8_t *
 		see->laid_out = 1;
 		see->s = p.s;
 	}
-	if (quad == 0 && lane_index() == 0) {
+	if (quad == 0 && lane_index() == 0)
 		sh->size[seq % 2] = size;
-		sh->seq[seq % 2] = seq;
-	}
 }
 
 /* Waits for the chunk seq. All warps look at once, so that none is late by a look. */
@@ -73,8 +71,7 @@ DEVICE struct sight await(const struct mailbox *m, struct shared *sh, const uint
 		int eager = looks < EAGER;
 		if (!see.quad && (warp == 0 || (eager && warp < o.quads)))
 			look_for(m, sh, slot, seq, eager && o.heads && warp < HEAD_QUADS, &turns, &see);
-		join_block();
-		if (sh->seq[seq % 2] == seq)
+		if (any_of_block(warp == 0 && see.quad))
 			return see;
 		if (!eager)
 			rest(LONG_REST);

@@ -6,23 +6,24 @@
 
 #define THREADS (WARPS * WARP)
 
+static_assert(sizeof(struct shared) == FORWARD_SHARED, "the router makes room for it");
+
+extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
+
 /* A block of the resident kernel serves one slot until it is told to stop. Its warps
  * are done each by itself, and say so each by itself. */
 extern "C" __global__ void __launch_bounds__(THREADS) resident(struct mailbox m)
 {
-	__shared__ struct shared sh;
+	struct shared *sh = (struct shared *)memory;
 	uint8_t *slot = m.slots + (uint64_t)block_index() * m.slot_bytes;
 	const uint64_t *quads = (const uint64_t *)(slot + m.quads);
 	uint32_t warp = warp_index();
-	struct desk *desk = &sh.desks[warp];
+	struct desk *desk = &sh->desks[warp];
 	struct outlook o = {1, 0};
 
-	if (thread_index() < 2)
-		sh.seq[thread_index()] = 0;
-	join_block();
 	for (uint32_t seq = 1;; seq++) {
-		struct sight see = await(&m, &sh, slot, seq, o);
-		uint32_t size = sh.size[seq % 2], n = size_of(size);
+		struct sight see = await(&m, sh, slot, seq, o);
+		uint32_t size = sh->size[seq % 2], n = size_of(size);
 		if (size == STOP)
 			return;
 		o = (struct outlook){quads_of(n), size & HEADS};
@@ -47,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) resident(struct mailbox m)
  * it likes; finished counts them, and is 0 before and after. */
 extern "C" __global__ void __launch_bounds__(THREADS) launched(struct mailbox m, uint32_t number, uint32_t seq, uint32_t n, uint32_t *finished)
 {
-	__shared__ struct shared sh;
+	struct shared *sh = (struct shared *)memory;
 	uint8_t *slot = m.slots + (uint64_t)number * m.slot_bytes;
 	const uint64_t *quads = (const uint64_t *)(slot + m.quads);
 	uint32_t warp = warp_index();
@@ -55,8 +56,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) launched(struct mailbox m,
 	for (uint32_t quad = block_index() * WARPS + warp; quad < quads_of(n); quad += block_count() * WARPS) {
 		struct word w;
 		read_quad(quads, quad, seq, &w);
-		struct snapshot s = fetch(&m, &sh.desks[warp], w, is_packet(quad, n));
-		work(&m, &sh.desks[warp], s, slot, quad, w, m.umem + w.low, is_packet(quad, n), IN_LINES);
+		struct snapshot s = fetch(&m, &sh->desks[warp], w, is_packet(quad, n));
+		work(&m, &sh->desks[warp], s, slot, quad, w, m.umem + w.low, is_packet(quad, n), IN_LINES);
 	}
 	join_block();
 	if (thread_index() == 0) {

@@ -32,8 +32,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) gateway(struct mailbox 
 
 	aes_fill_encrypt(all->encrypt, thread_index(), THREADS);
 	aes_fill_decrypt(all->decrypt, all->inverse, thread_index(), THREADS);
-	if (thread_index() < 2)
-		sh->seq[thread_index()] = 0;
 	join_block();
 	for (uint32_t seq = 1;; seq++) {
 		struct sight see = await(&m, sh, slot, seq, o);

@@ -208,6 +208,7 @@ DEVICE int secure(const struct mailbox *m, const struct vault *v, const struct s
 	load_group(m, v->keys, s, c, g->lines);
 	if (mine)
 		begin(s, t, c, w->low);
+	join_warp();
 	int gcm = all_of_warp(!mine || key_of(s, c->key)->cipher == ESP_GCM);
 	if (gcm)
 		by_teams(s, t, c, g->lanes, team_of(g));

@@ -41,6 +41,15 @@ DEVICE int all_of_warp(int p)
 	return is;
 }
 
+/* Waits for all threads of the block, and tells all of them whether p is not 0 for any. */
+DEVICE int any_of_block(int p)
+{
+	int is;
+	asm volatile("{ .reg .pred a, b; setp.ne.s32 a, %1, 0; barrier.red.or.pred b, 0, a; selp.s32 %0, 1, 0, b; }"
+		     : "=r"(is) : "r"(p) : "memory");
+	return is;
+}
+
 /* A bit for each lane where p is not 0. */
 DEVICE uint32_t lanes_where(int p)
 {
