@@ -18,7 +18,7 @@ GEN_NEEDS  := clang-19:clang-19 llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpe
 
 E2E := ./internal/e2e/...
 
-.PHONY: build test check test-gpu test-scale demo bench bench-lookup bench-veth gen clean bench-gpu
+.PHONY: build test check gpu-tests test-gpu sanitize test-scale demo bench bench-lookup bench-veth gen clean bench-gpu
 
 # The CUDA driver is a library of the host's C library, so a binary that can open
 # it needs that library's loader. TAGS=nogpu makes one that needs nothing.
@@ -48,10 +48,15 @@ test: ## everything; needs root
 # (out/*.gpu.test -test.run '^TestGPU'). They skip nothing: without a GPU they fail.
 GPU_TESTS := cuda dataplane/gpu bench/gpulookup
 
-test-gpu: ## what needs an NVIDIA GPU and its driver
+gpu-tests:
 	mkdir -p out
 	for pkg in $(GPU_TESTS); do CGO_ENABLED=0 go test -c -tags gpu -o out/$$(basename $$pkg).gpu.test ./$$pkg || exit; done
+
+test-gpu: gpu-tests ## what needs an NVIDIA GPU and its driver
 	for test in out/*.gpu.test; do $$test -test.run '^TestGPU' -test.v || exit; done
+
+sanitize: gpu-tests ## every kernel under compute-sanitizer, which comes with CUDA's toolkit; needs an NVIDIA GPU
+	scripts/sanitize.sh out
 
 # Announcing, flapping and withdrawing a table of the internet's size takes minutes.
 test-scale: ## 1,000,000 and 200,000 routes by BGP; 100,000 that flap under half the maximum load; needs root

@@ -80,7 +80,13 @@ func securedOnGPU(t *testing.T, net *testutil.Network, g *gateway.Gateway) secur
 	return workerOnGPU(t, d, net, g, securedFrames, 1, securedChunk)
 }
 
-func TestGPUGatewayAgreesWithTheCPUEngine(t *testing.T) { agreeOnSecured(t, securedOnGPU, 500_000) }
+func TestGPUGatewayAgreesWithTheCPUEngine(t *testing.T) {
+	packets := 500_000
+	if testing.Short() {
+		packets = 10_000
+	}
+	agreeOnSecured(t, securedOnGPU, packets)
+}
 
 // site is a gateway at one end of tunnels.
 type site struct {

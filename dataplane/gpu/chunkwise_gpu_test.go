@@ -1,0 +1,128 @@
+//go:build gpu
+
+package gpu
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/umem"
+)
+
+// chunkwise has an engine's kernel, which would stay, end after each chunk. A tool that
+// looks for races in shared memory has every launch wait for the kernel's end.
+func chunkwise(t *testing.T, d *Device, e *Engine, umem []byte) *Engine {
+	t.Helper()
+	var kernel *cuda.Launch
+	var stream *cuda.Stream
+	if err := d.ctx.Do(func() error {
+		p, on, err := d.attach(e, umem)
+		if err != nil {
+			return err
+		}
+		stream = on
+		kernel, err = d.kernel(e, p)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s := &e.mail.slots[0]
+	e.launch = func(_ int, _ uint32, n int) error {
+		size := uint32(s.quads[0] >> 32)
+		clear(s.done)
+		s.seq = 0 // a kernel begins with the first
+		s.ring(size, (n+quadFrames-1)/quadFrames)
+		ended := make(chan error)
+		go func() {
+			ended <- d.ctx.Do(func() error {
+				return errors.Join(kernel.Enqueue(stream), waitUntil(time.Now().Add(time.Minute), stream.Done))
+			})
+		}()
+		late := waitUntil(time.Now().Add(time.Minute), func() (bool, error) { return s.finished(), nil })
+		s.stop()
+		err := errors.Join(late, <-ended)
+		s.seq = 1 // of the chunk
+		return err
+	}
+	return e
+}
+
+// The kernels that stay do the same if they do not: see scripts/sanitize.sh.
+func TestGPUChunkwise(t *testing.T) {
+	const chunks = 20
+	open := func(t *testing.T, net *testutil.Network, g *gateway.Gateway) *Device {
+		d, err := Open(net.FIB, Options{Timeout: time.Minute, Repair: net.Repair, Gateway: g})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := errors.Join(d.Err(), d.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+		return d
+	}
+	t.Run("resident", func(t *testing.T) {
+		net := testutil.NewNetwork()
+		w := newTwins(t, func(t *testing.T, base *fib.FIB, repair []bool) other {
+			d := open(t, net, nil)
+			mem, err := unix.Mmap(-1, 0, twinBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+			if err != nil {
+				t.Fatal(err)
+			}
+			slab, err := batch.NewSlab(1, twinChunk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mail, err := newMailbox(1, twinChunk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := chunkwise(t, d, newEngine(cpu.New(base, mem, repair), &d.health, mail, mem, d.options), mem)
+			c := slab.Chunks[0]
+			return other{mem, c.In, c.Out, func(n int) {
+				d.tables.patcher.settle()
+				c.N = n
+				e.Submit(c)
+				for !e.Done(c) {
+				}
+			}}
+		}, net.FIB, net.Repair)
+		traffic := &testutil.Traffic{Rand: w.rnd, To: net.Prefixes}
+		for range chunks {
+			w.run(func() []byte { return testutil.Mutate(w.rnd, traffic.Frame()) })
+		}
+	})
+	t.Run("gateway", func(t *testing.T) {
+		w := newSecuredTwins(t, func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
+			d := open(t, net, g)
+			mem, err := umem.New(securedFrames)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fallback := cpu.New(net.FIB, mem.Bytes(), net.Repair)
+			fallback.Secure(g, 0)
+			mail, err := newMailbox(1, securedChunk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := newEngine(fallback, &d.health, mail, mem.Bytes(), d.options)
+			if err := d.secure(e, 1, securedChunk); err != nil {
+				t.Fatal(err)
+			}
+			return secured{mem.Bytes()[:securedFrames*umem.FrameSize], chunkwise(t, d, e, mem.Bytes()), d.tables.patcher.settle}
+		}, 1)
+		for range chunks {
+			w.run(w.next)
+		}
+	})
+}
