@@ -7,20 +7,23 @@ var (
 	gpuFailovers = desc("gpu_failovers_total", "Times that a worker's GPU was late with a chunk and the CPU took over (timeout), and GPUs that failed for good (fault).", "cause")
 )
 
-// engine sends what engines did. With GPUs, the CPU decides while they are out.
+// engine sends what engines did. With GPUs, the CPU decides while they are out,
+// and on chunks too small for them.
 func (ch sender) engine(s *status.Snapshot) {
 	e := &s.Engine
 	if len(e.Devices) == 0 {
 		ch.counter(engineChunks, s.Stats.Chunks, e.Name, e.Reason)
 		return
 	}
-	var byGPU, byCPU, timeouts, faults uint64
+	var byGPU, byCPU, small, timeouts, faults uint64
 	for i := range e.Devices {
 		d := &e.Devices[i]
-		byGPU, byCPU, timeouts, faults = byGPU+d.Chunks, byCPU+d.ChunksByCPU, timeouts+d.Timeouts, faults+d.Faults
+		byGPU, byCPU, small = byGPU+d.Chunks, byCPU+d.ChunksByCPU, small+d.ChunksSmall
+		timeouts, faults = timeouts+d.Timeouts, faults+d.Faults
 	}
 	ch.counter(engineChunks, byGPU, "gpu", e.Chosen)
 	ch.counter(engineChunks, byCPU, "cpu", "gpu_failed")
+	ch.counter(engineChunks, small, "cpu", "small_chunk")
 	ch.counter(gpuFailovers, timeouts, "timeout")
 	ch.counter(gpuFailovers, faults, "fault")
 }

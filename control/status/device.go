@@ -18,7 +18,8 @@ type Device struct {
 	InFlight    int     `json:"in_flight"`     // chunks that it has now
 	Unfinished  int     `json:"unfinished"`    // chunks that were given up, and it has not finished
 	Chunks      uint64  `json:"chunks"`        // that it decided on
-	ChunksByCPU uint64  `json:"chunks_by_cpu"` // of its workers, that the CPU decided on
+	ChunksByCPU uint64  `json:"chunks_by_cpu"` // of its workers, that the CPU decided on, as it was out
+	ChunksSmall uint64  `json:"chunks_small"`  // or as they were small
 	Timeouts    uint64  `json:"timeouts"`      // times that it was late, and a worker did without
 	Returns     uint64  `json:"returns"`       // times that a worker used it again
 	Faults      uint64  `json:"faults"`        // after which no worker uses it again
@@ -34,7 +35,7 @@ type Outage struct {
 // rows writes a line for what it is, and for what it does, and for its failures.
 func (d *Device) rows(t *table) {
 	t.row(fmt.Sprintf("GPU %d", d.Number), fmt.Sprintf("%s at %s, %s kernel, %d of %d blocks", d.Name, d.PCI, d.Mode, d.Blocks, d.Room))
-	t.row("", fmt.Sprintf("%d workers, %d chunks in flight; %d decided on, %d by the CPU", d.Workers, d.InFlight, d.Chunks, d.ChunksByCPU))
+	t.row("", fmt.Sprintf("%d workers, %d chunks in flight; %d decided on; by the CPU %d while it was out, %d as they were small", d.Workers, d.InFlight, d.Chunks, d.ChunksByCPU, d.ChunksSmall))
 	if d.Timeouts+d.Faults > 0 {
 		t.row("", fmt.Sprintf("taken out %d times, back %d times", d.Timeouts+d.Faults, d.Returns))
 	}

@@ -36,6 +36,10 @@ type Options struct {
 	Repair  []bool        // by port: L4 checksums of frames received there may be unfinished
 	Library string        // the driver's; for tests
 
+	// Chunks of up to so many packets are left to the CPU while a worker has no others in
+	// flight: it is done with them before the GPU could answer. 0: none.
+	Small int
+
 	// Gateway is what the CPU engines that the workers fall back on were given, if they
 	// were; nobody may change it while the device is opened or closed.
 	Gateway *gateway.Gateway

@@ -20,13 +20,15 @@ type Engine struct {
 	securer *securer                                // nil: the router is no gateway
 	launch  func(slot int, seq uint32, n int) error // nil: the kernel is resident
 	timeout time.Duration                           // for a chunk
+	small   int                                     // see Options.Small
 
 	flights []flight // chunks that were submitted and not found done, oldest first
 
 	// The worker alone writes these.
-	busy         atomic.Uint64 // a bit for each slot in use,
-	lost         atomic.Uint64 // and for those of chunks that were given up
-	byGPU, byCPU atomic.Uint64 // chunks that each has decided on
+	busy atomic.Uint64 // a bit for each slot in use,
+	lost atomic.Uint64 // and for those of chunks that were given up
+	// Chunks that each has decided on: the CPU while the GPU was out, or as they were small.
+	byGPU, byCPU, bySize atomic.Uint64
 }
 
 // flight is a chunk on its way.
@@ -39,12 +41,13 @@ type flight struct {
 const (
 	onCPU   = -1
 	nowhere = -2 // the GPU had it and was given up
+	tooNear = -3 // the CPU has it, as it is too small to go that far
 )
 
 // newEngine returns an engine without a kernel; of o, it has the times.
 func newEngine(fallback *cpu.Engine, h *health, m *mailbox, umem []byte, o Options) *Engine {
 	return &Engine{
-		cpu: fallback, health: h, absence: absence{first: o.Pause}, mail: m, umem: umem, timeout: o.Timeout,
+		cpu: fallback, health: h, absence: absence{first: o.Pause}, mail: m, umem: umem, timeout: o.Timeout, small: o.Small,
 		flights: make([]flight, 0, 64),
 	}
 }
@@ -58,13 +61,16 @@ func (e *Engine) Name() string {
 }
 
 // Submit hands a chunk to the GPU: to the lowest slot that is free, so that at low
-// load one block has all the chunks, and looks out for them.
+// load one block has all the chunks, and looks out for them. A small chunk that finds
+// the GPU idle is decided on by the CPU, at once, if the options say so.
 func (e *Engine) Submit(c *batch.Chunk) {
 	to := onCPU
-	if e.usable() {
+	if usable := e.usable(); c.N <= e.small && len(e.flights) == 0 {
+		to = tooNear
+	} else if usable {
 		to = e.freeSlot()
 	}
-	if to == onCPU {
+	if to < 0 {
 		e.cpu.Submit(c)
 	} else {
 		busy := e.busy.Load()
@@ -112,6 +118,8 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 	switch f.slot {
 	case onCPU:
 		e.byCPU.Add(1)
+	case tooNear:
+		e.bySize.Add(1)
 	case nowhere:
 		lose(c)
 	default:

@@ -172,6 +172,39 @@ func TestHeadsComeAlong(t *testing.T) {
 	}
 }
 
+// Small chunks are the CPU's while the GPU has none, and chunks leave in their order.
+func TestSmallChunksAreLeftToTheCPU(t *testing.T) {
+	e, blocks, chunks := newRig(t, 2, time.Minute)
+	rnd := rand.New(rand.NewPCG(3, 4))
+	e.small = 10
+	submit := func(c *batch.Chunk, n int) {
+		fill(c, rnd, n)
+		for i := range n {
+			c.In[i].Addr, c.In[i].Len = 2, 60 // of nothing that the CPU would forward
+		}
+		e.Submit(c)
+	}
+	for i, n := range []int{1, 10, 11, 10, 200, 3} {
+		submit(chunks[0], n)
+		await(e, chunks[0])
+		if byGPU := chunks[0].Out[0].Verdict.Action() == batch.ActionForward; byGPU != (n > 10) {
+			t.Errorf("chunk %d, of %d packets: by the GPU: %v", i, n, byGPU)
+		}
+	}
+	blocks[0].hang.Store(true)
+	submit(chunks[0], 11)
+	submit(chunks[1], 1) // while there is another
+	await(e, chunks[1])
+	if e.Done(chunks[0]) || chunks[1].Out[0].Verdict.Action() != batch.ActionForward {
+		t.Error("a small chunk behind another is not the GPU's")
+	}
+	blocks[0].hang.Store(false)
+	await(e, chunks[0])
+	if g, c, s := e.byGPU.Load(), e.byCPU.Load(), e.bySize.Load(); g != 4 || c != 0 || s != 4 {
+		t.Errorf("%d chunks by the GPU, %d as it was out, %d small ones", g, c, s)
+	}
+}
+
 // When tags begin anew, no head is left whose tag could be taken for a later one's.
 func TestOldTagsAreCleared(t *testing.T) {
 	mail, err := newMailbox(1, maxChunk)

@@ -19,7 +19,9 @@ type State struct {
 	InFlight     int // chunks that it has,
 	Lost         int // and that it had been given when it was late, and has not finished
 
-	ByGPU, ByCPU uint64 // chunks of its workers, by what decided on them
+	// Chunks of its workers, by what decided on them: the CPU while the device was out, or
+	// as they were small.
+	ByGPU, ByCPU, BySize uint64
 
 	Timeouts uint64 // times that a worker's chunk was late, and the worker did without
 	Returns  uint64 // and used the device again
@@ -45,6 +47,7 @@ func (d *Device) State() State {
 		s.InFlight += bits.OnesCount64(e.busy.Load() &^ lost)
 		s.ByGPU += e.byGPU.Load()
 		s.ByCPU += e.byCPU.Load()
+		s.BySize += e.bySize.Load()
 		s.Timeouts += e.absence.begun.Load()
 		s.Returns += e.absence.ended.Load()
 	}
