@@ -115,6 +115,15 @@ func (w *window) accept(seq uint64) bool {
 	return false
 }
 
+// next is the word of the number behind the highest, which most packets have; nil where there
+// are no words.
+func (w *window) next() *atomic.Uint64 {
+	if len(w.ring) == 0 {
+		return nil
+	}
+	return &w.ring[(w.top.Load()+1)/blockBits%uint64(len(w.ring))]
+}
+
 // raise moves top to seq, if that is higher.
 func (w *window) raise(seq uint64) {
 	for {

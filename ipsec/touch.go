@@ -1,6 +1,10 @@
 package ipsec
 
-import "github.com/warproute/warproute/internal/prefetch"
+import (
+	"sync/atomic"
+
+	"github.com/warproute/warproute/internal/prefetch"
+)
 
 // contended is where in an association the pair of lines is that many workers write: see SA.
 const contended = 2 * linePair
@@ -26,6 +30,13 @@ func Touch(sas []*SA, w int, keys bool) (some uint64) {
 		own[i] = &s.workers[w]
 	}
 	prefetch.Write(own[:len(sas)], 0)
+	if sas[0].direction == In { // and where the number of the next packet is noted
+		var words [MaxTouch]*atomic.Uint64
+		for i, s := range sas {
+			words[i] = s.replay.next()
+		}
+		prefetch.Write(words[:len(sas)], 0)
+	}
 	if keys {
 		for _, s := range sas {
 			some += s.transforms[w].Touch()
