@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/warproute/warproute/bench/bed"
 	"github.com/warproute/warproute/fib"
@@ -27,6 +28,15 @@ func verify(o Options, base *fib.FIB, routes []bed.Route, play [][]byte) (verifi
 	b.In[0].Play(play, len(play))
 	if err := b.Router.Start(); err != nil {
 		return 0, err
+	}
+	received := func() (n uint64) {
+		for _, p := range b.Router.Stats().Ports {
+			n += p.RxPackets
+		}
+		return n
+	}
+	for end := time.Now().Add(time.Minute); received() < uint64(len(play)) && time.Now().Before(end); {
+		time.Sleep(100 * time.Microsecond) // a router that is stopped takes what there is, but only for so long
 	}
 	b.Router.Stop()
 	if len(got) != len(play) {

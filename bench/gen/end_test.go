@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/internal/affinity"
 )
 
@@ -65,8 +66,9 @@ func TestListenerKeepsToOneRun(t *testing.T) {
 
 func TestCancelledRunReports(t *testing.T) {
 	tx, rx := ports(t, newWire())
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	tx.Workers[0].Queues[0] = &watched{tx.Workers[0].Queues[0], cancel}
 	rep, err := Run(ctx, tx, rx, testTraffic(1), Options{Rate: 10_000, Duration: time.Hour})
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +76,19 @@ func TestCancelledRunReports(t *testing.T) {
 	if rep.Send.Packets == 0 || rep.Receive.Packets != rep.Send.Packets {
 		t.Errorf("sent %d, received %d", rep.Send.Packets, rep.Receive.Packets)
 	}
+}
+
+// watched is a queue that tells when something is sent.
+type watched struct {
+	dataplane.Queue
+	sent func()
+}
+
+func (w *watched) Transmit(frames []batch.Frame) int {
+	if len(frames) > 0 {
+		w.sent()
+	}
+	return w.Queue.Transmit(frames)
 }
 
 // stuck is a queue that takes nothing.
