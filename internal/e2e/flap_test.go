@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,17 +57,24 @@ func TestFlappingRoutesDisturbNoOthers(t *testing.T) {
 	before.converge(t, f.router, f.Router, time.Now(), table.ipv4, table.ipv6)
 	f.resolve(t)
 
-	dsts := []string{
+	x := f.traffic(t,
 		table.destination(t, routes.IPv4, 1), table.destination(t, routes.IPv4, 0),
 		table.destination(t, routes.IPv6, 1), table.destination(t, routes.IPv6, 0),
-	}
+	)
 	rate := rate
-	if fullScale() {
-		rate = f.maximum(t, dsts...) / 2
+	var quiet []float64 // parts of the packets lost while no route flaps, by what else the machine does
+	still := func() {
+		const d = 20 * time.Second
+		achieved, _, a := x.trial(t, rate, d)
+		quiet = append(quiet, float64(a.lost)/(achieved*d.Seconds()))
+		t.Logf("while no route flaps: %.0f packets/s, %+v", achieved, a)
 	}
-	server, other := startWatch(t, f.Server, lab.ServerLink), startWatch(t, f.other, "other0")
-	dropped := f.droppedByLinux(t)
-	l, start := startLoad(t, f.Topology, rate, dsts...), time.Now()
+	if fullScale() {
+		rate = x.maximum(t) / 2
+		still()
+	}
+	full := x.full(t)
+	x.start(t, rate)
 	time.Sleep(200 * time.Millisecond)
 	// To count Linux's own routes holds a core for milliseconds, so only the router's are.
 	flap := func(what string, done func(ipv4, ipv6 int) bool) {
@@ -88,41 +96,37 @@ func TestFlappingRoutesDisturbNoOthers(t *testing.T) {
 		})
 		flap("enable", func(ipv4, ipv6 int) bool { return ipv4 >= table.ipv4 && ipv6 >= table.ipv6 })
 	}
-	l.end()
-	sent := 0
-	for flow := range l.sent {
-		sent += int(l.sent[flow].Load())
-	}
-	t.Logf("%.0f packets/s sent, of %d asked for", float64(sent)/time.Since(start).Seconds(), rate)
+	took := x.stop(t)
+	full = x.full(t).since(full)
 	f.router.equal()
-	here, there := server.of, other.of
-	for flow := range uint32(len(l.sent)) {
-		t.Logf("flow %d: %d packets, %d by its route, %d by the default route", flow, l.sent[flow].Load(), len(here(flow)), len(there(flow)))
-		if moves := flow == moving4 || flow == moving6; len(here(flow)) == 0 || moves != (len(there(flow)) > 0) {
+
+	sent, all := x.sent(t)
+	achieved := float64(all) / took.Seconds()
+	t.Logf("%.0f packets/s sent, of %d asked for; %+v packets dropped at full queues", achieved, rate, full)
+	accounts, lost := x.accounts(t)
+	for flow, a := range accounts {
+		here, there := x.arrived(t, flow)
+		t.Logf("flow %d: %d packets, %d by its route, %d by the default route; %+v", flow, sent[flow], here.Packets, there.Packets, a)
+		if moves := flow == moving4 || flow == moving6; here.Packets == 0 || moves != (there.Packets > 0) || here.Strays+there.Strays > 0 {
 			t.Errorf("flow %d went astray", flow)
 		}
+		if a.disorder > 0 {
+			t.Errorf("flow %d: %d packets out of order or twice", flow, a.disorder)
+		}
 	}
-	if lost := lostOf(t, l, server, other); lost > f.droppedByLinux(t)-dropped {
-		t.Errorf("%d packets lost, of which Linux dropped %d between the namespaces", lost, f.droppedByLinux(t)-dropped)
-	} else if lost > 0 {
-		t.Logf("%d packets lost, all by Linux between the namespaces", lost)
+	// On a busy machine a queue may be full because who empties it has no processor.
+	excused := full.router + full.sinks
+	if fullScale() {
+		still()
+		excused = int(2 * slices.Max(quiet) * float64(all))
+		if achieved < 0.95*float64(rate) {
+			t.Errorf("the load was %.0f packets/s, want half the maximum, %d", achieved, rate)
+		}
 	}
-}
-
-// maximum is how many packets a second cross when more are sent than can.
-func (f *fork) maximum(t *testing.T, dsts ...string) int {
-	t.Helper()
-	server := startWatch(t, f.Server, lab.ServerLink)
-	l, start := startLoad(t, f.Topology, 10_000_000, dsts...), time.Now()
-	time.Sleep(time.Second)
-	took, n := time.Since(start), 0
-	for flow := range dsts {
-		n += len(server.of(uint32(flow)))
+	if lost.lost > excused {
+		t.Errorf("%d packets lost; at most %d may be by what else the machine does", lost.lost, excused)
 	}
-	l.end()
-	most := int(float64(n) / took.Seconds())
-	t.Logf("at most %d packets/s cross", most)
-	return most
+	t.Logf("%d packets lost, and %d while the machine stood still", lost.lost, lost.stalled)
 }
 
 // resolve lets the router learn the next hops of the table.
@@ -135,23 +139,6 @@ func (f *fork) resolve(t *testing.T) {
 			}
 		}
 	}
-}
-
-// lostOf is how many packets of a load arrived at none of the watches. It fails the
-// test if a packet arrived out of order, or twice.
-func lostOf(t *testing.T, l *load, watches ...*watch) (n int) {
-	t.Helper()
-	for flow := range uint32(len(l.sent)) {
-		var arrivals [][]arrival
-		for _, w := range watches {
-			arrivals = append(arrivals, w.of(flow))
-		}
-		lost, disorder := missing(l.sent[flow].Load(), arrivals...)
-		if n += len(lost); disorder > 0 {
-			t.Errorf("flow %d: %d packets out of order or twice", flow, disorder)
-		}
-	}
-	return n
 }
 
 // droppedByLinux counts what Linux dropped because a queue was full, as it is when who
