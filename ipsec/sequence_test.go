@@ -51,7 +51,7 @@ func TestNumbersOfPacketsThatDoNotComeAreGivenBack(t *testing.T) {
 		for range 10 {
 			out.Expect(0)
 		}
-		Lease([]*SA{out}, 0)
+		Lease([]*SA{out, out}, 0) // twice, as where its packets are not in a row
 		for i := range uint64(3) {
 			if seq, ok := out.next(0); !ok || seq != want+i {
 				t.Fatalf("the number is %d, want %d", seq, want+i)
