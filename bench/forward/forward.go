@@ -16,10 +16,12 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/bench/bed"
+	"github.com/warproute/warproute/bench/inplace"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/umem"
 )
 
 // Options describe a measurement.
@@ -56,6 +58,9 @@ type Result struct {
 	// Limit is the rate of the same loop and ports with an engine that forwards
 	// unseen: what is left is the memory ports' copying and the worker's own work.
 	Limit float64 `json:"limit_mpps"`
+	// InPlace is the rate at which a GPU reads and writes back heads of frames, and does
+	// nothing else.
+	InPlace float64 `json:"in_place_mpps,omitempty"`
 }
 
 // variety is how many different frames are played in turn: few enough for a
@@ -89,6 +94,13 @@ func Run(o Options) (*Result, error) {
 	}
 	if res.Verified, err = verify(o, base, routes, play); err != nil {
 		return nil, fmt.Errorf("verify before measuring: %w", err)
+	}
+	if o.Engine == "gpu" { // 64 bytes that hold the headers, and the half of them that changes
+		rates, err := inplace.Rates("", []inplace.Shape{{At: umem.DataOffset - umem.Headroom, Read: 64, Back: 32}})
+		if err != nil {
+			return nil, err
+		}
+		res.InPlace = rates[0]
 	}
 	var rounds, limits []round
 	for range o.Rounds { // taking turns, so that both meet the same machine

@@ -73,7 +73,11 @@ type Result struct {
 	NsPacket  float64   `json:"ns_per_packet"` // of one worker
 	// Limit is the rate of the same loop and ports with an engine that forwards
 	// unseen.
-	Limit  float64            `json:"limit_mpps"`
+	Limit float64 `json:"limit_mpps"`
+	// InPlace is the rate at which a GPU reads packets of these sizes and writes them back
+	// where they lie, and does nothing else.
+	InPlace float64 `json:"in_place_mpps,omitempty"`
+
 	P50    float64            `json:"p50_us"` // a chunk, from the first packet received to the last sent
 	P99    float64            `json:"p99_us"`
 	Stages map[string]float64 `json:"stage_ns_per_packet"`
@@ -112,6 +116,11 @@ func Run(o Options) (*Result, error) {
 	}
 	if res.Verified, err = t.verify(); err != nil {
 		return nil, fmt.Errorf("verify %s, %s, before measuring: %w", o.Suite, res.Direction, err)
+	}
+	if o.Engine == "gpu" {
+		if res.InPlace, err = t.inPlace(); err != nil {
+			return nil, err
+		}
 	}
 	rings, err := t.rings()
 	if err != nil {

@@ -64,14 +64,14 @@ search and a plain rewrite give; only then is anything timed.`,
 
 func writeForward(w io.Writer, results []*forward.Result) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "engine\tfamily\troutes\tbytes\tworkers\tMpps\tlimit\tns/packet\t")
+	fmt.Fprint(t, "engine\tfamily\troutes\tbytes\tworkers\tMpps\tlimit\tin place\tns/packet\t")
 	stages := []dataplane.Stage{dataplane.StageWait, dataplane.StageEngine, dataplane.StageOrder, dataplane.StageTx}
 	for _, s := range stages {
 		fmt.Fprintf(t, "%s\t", s)
 	}
 	fmt.Fprintln(t)
 	for _, r := range results {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%.1f\t%.1f\t%.1f\t", r.Engine, r.Family, r.Routes, r.Size, r.Workers, r.Mpps, r.Limit, r.NsPacket)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%.1f\t%.1f\t%s\t%.1f\t", r.Engine, r.Family, r.Routes, r.Size, r.Workers, r.Mpps, r.Limit, inPlace(r.InPlace), r.NsPacket)
 		for _, s := range stages {
 			fmt.Fprintf(t, "%.1f\t", r.Stages[s.String()])
 		}
@@ -79,7 +79,15 @@ func writeForward(w io.Writer, results []*forward.Result) {
 	}
 	_ = t.Flush()
 	fmt.Fprintf(w, "median of %d rounds, each after verifying %d packets byte by byte\n", len(results[0].Rounds), results[0].Verified)
-	fmt.Fprintln(w, "limit: the same loop and ports with no engine. Stages in ns per packet: wait is receiving, tx includes the memory port's copy out.")
+	fmt.Fprintln(w, "limit: the same loop and ports with no engine; in place: a GPU that reads and rewrites heads, and does nothing else. Stages in ns per packet: wait is receiving, tx includes the memory port's copy out.")
+}
+
+// inPlace is that limit of a GPU, where there is one.
+func inPlace(mpps float64) string {
+	if mpps == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", mpps)
 }
 
 // writeJSON writes results to a file, where one is named.
