@@ -59,6 +59,8 @@ const (
 	XfrmOutPolBlock
 	XfrmOutBundleGenError
 	XfrmOutError
+
+	ReversePath // the port demands a route back to the source, RFC 3704; no engine's: workers drop these
 	numReasons
 )
 
@@ -119,6 +121,8 @@ var reasons = [NumReasons]struct{ name, sentence string }{
 	XfrmOutPolBlock:        {"xfrm_out_pol_block", "an outbound policy discards the packet"},
 	XfrmOutBundleGenError:  {"xfrm_out_bundle_gen_error", "what the policy demands cannot be built"},
 	XfrmOutError:           {"xfrm_out_error", "the protected packet does not fit its buffer"},
+
+	ReversePath: {"reverse_path", "no route leads back to the source, or none by the port that received the packet (RFC 3704)"},
 }
 
 // String returns the reason's name, as metrics and `show drops` print it.

@@ -231,6 +231,22 @@ func (f *FIB) freeGroup(w NextHop) {
 // NextHop returns a next hop's word.
 func (f *FIB) NextHop(id ID) NextHop { return NextHop(atomic.LoadUint64(&f.nextHops[id])) }
 
+// LeadsBy reports whether flows may take a port by a next hop that forwards.
+func (f *FIB) LeadsBy(w NextHop, port uint16) bool {
+	if !w.Group() {
+		return f.Adjacency(w.Index()).Port() == port
+	}
+	last := uint32(0) // no adjacency's number
+	for i := w.Index() * Buckets; i < (w.Index()+1)*Buckets; i++ {
+		a := atomic.LoadUint32(&f.groups[i])
+		if a != last && f.Adjacency(a).Port() == port {
+			return true
+		}
+		last = a
+	}
+	return false
+}
+
 // FreeNextHop gives a number back, once no route refers to it any more.
 func (f *FIB) FreeNextHop(id ID) {
 	f.freeGroup(f.NextHop(id))

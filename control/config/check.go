@@ -21,10 +21,11 @@ const (
 )
 
 var (
-	modes     = []Mode{ModeAuto, ModeZeroCopy, ModeNative, ModeGeneric}
-	engines   = []Engine{EngineAuto, EngineCPU, EngineGPU}
-	napis     = []NAPI{NAPIInterrupt, NAPIThread}
-	checksums = []Checksum{ChecksumAuto, ChecksumRepair, ChecksumTrust}
+	modes        = []Mode{ModeAuto, ModeZeroCopy, ModeNative, ModeGeneric}
+	reversePaths = []ReversePath{ReversePathAuto, ReversePathOff, ReversePathLoose, ReversePathStrict}
+	engines      = []Engine{EngineAuto, EngineCPU, EngineGPU}
+	napis        = []NAPI{NAPIInterrupt, NAPIThread}
+	checksums    = []Checksum{ChecksumAuto, ChecksumRepair, ChecksumTrust}
 )
 
 // Check reports, as an Errors, every value that no host could work with. Parse
@@ -97,6 +98,7 @@ func (c *Config) checkPorts() (errs Errors) {
 			first[name] = key
 		}
 		errs = append(errs, checkChoice(c, fmt.Sprintf("ports[%d].mode", i), p.Mode, modes)...)
+		errs = append(errs, checkChoice(c, fmt.Sprintf("ports[%d].reverse_path", i), p.ReversePath, reversePaths)...)
 	}
 	return errs
 }

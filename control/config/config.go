@@ -36,9 +36,22 @@ type Config struct {
 
 // Port is a network interface that the router takes packets from and sends them by.
 type Port struct {
-	Interface string // as `ip link` names it
-	Mode      Mode
+	Interface   string // as `ip link` names it
+	Mode        Mode
+	ReversePath ReversePath
 }
+
+// ReversePath says from which sources a port takes packets (RFC 3704).
+type ReversePath string
+
+// ReversePathAuto does in IPv4 as Linux's rp_filter says of the interface, and takes any
+// source in IPv6, of which Linux has no such setting.
+const (
+	ReversePathAuto   ReversePath = "auto"
+	ReversePathOff    ReversePath = "off"    // any source
+	ReversePathLoose  ReversePath = "loose"  // those that a route leads to
+	ReversePathStrict ReversePath = "strict" // those that a route leads to by the port
+)
 
 // Mode is how AF_XDP attaches to a port.
 type Mode string
@@ -117,7 +130,7 @@ func Default(ports ...string) *Config {
 		IPsec:    IPsec{Source: SourceConfig, State: "/var/lib/warproute", Fragment: FragmentBefore},
 	}
 	for _, name := range ports {
-		c.Ports = append(c.Ports, Port{Interface: name, Mode: ModeAuto})
+		c.Ports = append(c.Ports, Port{Interface: name, Mode: ModeAuto, ReversePath: ReversePathAuto})
 	}
 	return c
 }

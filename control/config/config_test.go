@@ -29,8 +29,8 @@ func TestOnlyPortsAreRequired(t *testing.T) {
 func TestEveryKeyIsRead(t *testing.T) {
 	got, err := Parse("f.yaml", []byte(`
 ports:
-  - {interface: "1e3", queues: all, mode: zero-copy}
-  - {interface: wan0, mode: generic}
+  - {interface: "1e3", queues: all, mode: zero-copy, reverse_path: off}
+  - {interface: wan0, mode: generic, reverse_path: strict}
 engine: cpu
 workers: 3
 batch: {max_packets: 1, max_delay: 1ms}
@@ -46,7 +46,7 @@ ipsec: {source: xfrm, state: /tmp/w, mss_clamp: true, fragment: after, interface
 		t.Fatal(err)
 	}
 	want := &Config{
-		Ports:    []Port{{"1e3", ModeZeroCopy}, {"wan0", ModeGeneric}},
+		Ports:    []Port{{"1e3", ModeZeroCopy, ReversePathOff}, {"wan0", ModeGeneric, ReversePathStrict}},
 		Engine:   EngineCPU,
 		Workers:  3,
 		Batch:    Batch{MaxPackets: 1, MaxDelay: time.Millisecond},
@@ -79,13 +79,14 @@ func TestMistakes(t *testing.T) {
 		{"number beyond all bounds", onePort + "workers: 0xffffffffffffffff\n", `f:2:10: workers: 18446744073709551615 is not a number that fits here; write one such as 0`},
 		{"number for text", "ports: [{interface: 5}]\n", `f:1:21: ports[0].interface must be text, not the number 5; put it in quotes if it is meant: "5"`},
 		{"mapping for a list", "ports: {interface: lan0}\n", "f:1:9: ports must be a list, not a mapping; begin each of its entries with `- `"},
-		{"text for a mapping", "ports:\n  - lan0\n", "f:2:5: ports[0] must be a mapping with the keys interface, queues, mode, not the text \"lan0\"; write `key: value` lines below it"},
+		{"text for a mapping", "ports:\n  - lan0\n", "f:2:5: ports[0] must be a mapping with the keys interface, queues, mode, reverse_path, not the text \"lan0\"; write `key: value` lines below it"},
 		{"list for the file", "- a\n", "f:1:1: the file must be a mapping with the keys ports, engine, workers, batch, metrics, control, napi, busy_poll, checksum, icmp, ipsec, not a list; write `key: value` lines below it"},
 		{"key without a value", onePort + "metrics:\n", "f:2:10: metrics has no value; give it one, or remove the line to have the default"},
 		{"alias", "ports: [{interface: &a lan0}, {interface: *a}]\n", "f:1:43: ports[1].interface refers to an anchor; write the value itself; aliases are not read here"},
 		{"port without an interface", "ports:\n  - mode: auto\n", "f:2:5: ports[0] has no interface; add `interface: NAME`, a name that `ip link` shows"},
 		{"interface given twice", "ports:\n  - interface: lan0\n  - interface: wan0\n  - interface: lan0\n", `f:4:16: interface "lan0" is already a port in line 2; remove one of the two`},
 		{"name too long for an interface", "ports: [{interface: sixteen-letters0}]\n", "f:1:21: \"sixteen-letters0\" cannot be the name of an interface; write one that `ip link` shows"},
+		{"reverse path that does not exist", "ports: [{interface: lan0, reverse_path: tight}]\n", `f:1:41: ports[0].reverse_path: there is no "tight"; write auto, off, loose or strict`},
 		{"mode that does not exist", "ports: [{interface: lan0, mode: fast}]\n", `f:1:33: ports[0].mode: there is no "fast"; write auto, zero-copy, native or generic`},
 		{"queues by number", "ports: [{interface: lan0, queues: 4}]\n", `f:1:35: ports[0].queues must be a word, not the number 4; write all`},
 		{"engine that does not exist", onePort + "engine: fpga\n", `f:2:9: engine: there is no "fpga"; write auto, cpu or gpu`},

@@ -81,16 +81,25 @@ func (d *differ) ports(a, b []Port) {
 	for _, p := range a {
 		i := slices.IndexFunc(b, func(q Port) bool { return q.Interface == p.Interface })
 		if i < 0 {
-			d.add(Removed, "ports."+p.Interface, "mode "+string(p.Mode), "")
+			d.add(Removed, "ports."+p.Interface, p.text(), "")
 		} else {
-			d.value("ports."+p.Interface, "mode "+p.Mode, "mode "+b[i].Mode)
+			d.value("ports."+p.Interface, p.text(), b[i].text())
 		}
 	}
 	for _, p := range b {
 		if !slices.ContainsFunc(a, func(q Port) bool { return q.Interface == p.Interface }) {
-			d.add(Added, "ports."+p.Interface, "", "mode "+string(p.Mode))
+			d.add(Added, "ports."+p.Interface, "", p.text())
 		}
 	}
+}
+
+// text is a port's settings, less what is the default of most.
+func (p *Port) text() string {
+	s := "mode " + string(p.Mode)
+	if p.ReversePath != ReversePathAuto {
+		s += " reverse_path " + string(p.ReversePath)
+	}
+	return s
 }
 
 func (d *differ) sas(a, b []SA) {

@@ -54,13 +54,14 @@ func (r *reader) root() value {
 	c := r.config
 	return mapping(
 		field{"ports", list(func(int) value {
-			c.Ports = append(c.Ports, Port{Mode: ModeAuto})
+			c.Ports = append(c.Ports, Port{Mode: ModeAuto, ReversePath: ReversePathAuto})
 			p := &c.Ports[len(c.Ports)-1]
 			queues := "all" // the only choice yet
 			return mapping(
 				field{"interface", text(&p.Interface)},
 				field{"queues", oneOf(&queues, "all")},
 				field{"mode", oneOf(&p.Mode, modes...)},
+				field{"reverse_path", oneOf(&p.ReversePath, reversePaths...)},
 			)
 		})},
 		field{"engine", oneOf(&c.Engine, engines...)},

@@ -138,9 +138,11 @@ func addressRules() []Rule {
 			Tests: []string{"afxdp.TestSteer/from our IPv4 address", "afxdp.TestSteer/from our subnet's broadcast", "afxdp.TestSteer/from our IPv6 address", "internal/e2e.TestLinuxDoesTheSame", "internal/e2e.TestLinuxForwardsWhatIsLeftToIt"},
 		},
 		{
-			Key: "addresses/reverse-path", Source: "RFC 1812 5.3.8, RFC 3704", Status: Lacking,
+			Key: "addresses/reverse-path", Source: "RFC 1812 5.3.8, RFC 3704", Status: Kept,
 			Says: "Packets from sources that have no route back by the port can be dropped (strict, loose)",
-			Does: "Not built. `rp_filter` of Linux does not see what AF_XDP takes.",
+			Does: "As `rp_filter` of Linux says of the interface, followed while the router runs, or `reverse_path` of the port, which holds for IPv6, too. Dropped silently as `reverse_path` by the worker, " +
+				"before any engine's verdict counts. As in Linux, what comes out of a tunnel is not asked, but what it came in is.",
+			Tests: []string{"dataplane.TestSourcesAreHeldAgainstTheirRoutes", "dataplane.TestSourcesAreAskedForUnderLoad", "internal/e2e.TestReversePathIsLinuxs"},
 		},
 	}
 }

@@ -144,9 +144,12 @@ func (c *contender) forward() {
 }
 
 // warprouteContender is the program, its ICMP errors as good as not limited. What it leaves
-// to Linux may be forwarded there, or not.
-func warprouteContender(t *testing.T, forwarding bool) (*contender, *router) {
+// to Linux may be forwarded there, or not. prepare is called before it starts.
+func warprouteContender(t *testing.T, forwarding bool, prepare ...func(*contender)) (*contender, *router) {
 	c := newContender(t, "warproute")
+	for _, f := range prepare {
+		f(c)
+	}
 	if forwarding {
 		c.forward()
 	}

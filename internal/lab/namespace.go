@@ -18,7 +18,7 @@ import (
 
 // Namespace is a network namespace. It has its own links, addresses, routes and
 // settings; a new one has the loopback link alone. IPv6 skips duplicate address
-// detection in it, so that a link works as soon as it is up.
+// detection in it, so that a link works as soon as it is up; IPv4 has no reverse path filter.
 type Namespace struct {
 	name    string // in messages only
 	fd      netns.NsHandle
@@ -45,8 +45,14 @@ func New(name string) (*Namespace, error) {
 }
 
 func (ns *Namespace) prepare() error {
-	if err := ns.Sysctl("net.ipv6.conf.default.accept_dad", "0"); err != nil {
-		return err
+	for _, s := range []struct{ name, value string }{
+		{"net.ipv6.conf.default.accept_dad", "0"},
+		{"net.ipv4.conf.all.rp_filter", "0"}, // else those of the host, which differ
+		{"net.ipv4.conf.default.rp_filter", "0"},
+	} {
+		if err := ns.Sysctl(s.name, s.value); err != nil {
+			return err
+		}
 	}
 	return ns.SetUp("lo")
 }

@@ -277,10 +277,15 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 	if err := s.watchAddresses(); err != nil {
 		return err
 	}
+	sources, err := s.setAllSources()
+	if err != nil {
+		return err
+	}
 	if err := s.router.Start(); err != nil {
 		return err
 	}
 	s.watched.Go(s.watchQueues)
+	s.watched.Go(func() { s.followSources(sources) })
 	if s.cfg.NAPI == config.NAPIThread {
 		return s.threadNAPI()
 	}

@@ -1,0 +1,72 @@
+package e2e
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Whatever Linux's rp_filter says of an interface, warproute refuses the sources that Linux
+// refuses, and follows when it changes.
+func TestReversePathIsLinuxs(t *testing.T) {
+	linux := linuxContender(t)
+	set := func(c *contender, of, value string) {
+		t.Helper()
+		if err := c.router.Sysctl("net/ipv4/conf/"+of+"/rp_filter", value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for of, value := range map[string]string{"lan": "1", "wan": "2"} { // and not nar
+		set(linux, of, value)
+	}
+	ours, router := warprouteContender(t, false, func(c *contender) {
+		set(c, "lan", "1")
+		set(c, "wan", "2")
+	})
+	m := maker{Rand: rand.New(rand.NewPCG(3704, 1))}
+	sources := []string{
+		"10.7.0.3", "10.8.0.3", "10.9.0.3", "10.40.x.x", "10.70.x.x", "10.100.x.x", "10.20.x.x", "10.21.x.x", "10.25.x.x",
+		"10.22.x.x", "10.23.x.x", "10.24.x.x", "10.28.x.x", "172.16.x.x", "8.8.8.8",
+	}
+	marks, id := [2]uint32{firstMark, firstMark}, uint32(0)
+	probes := map[uint32]*probe{}
+	round := func() {
+		t.Helper()
+		for side := range sides {
+			for range 300 {
+				p := &probe{id: id, side: side}
+				p.ipv4Of(m.address(sources), m.address([]string{"10.40.0.1", "10.70.0.1", "10.100.0.1"}), 64, 17, 40)
+				probes[id] = p
+				linux.send(side, p.frame)
+				ours.send(side, p.frame)
+				id++
+			}
+			linux.settle(side, &marks[0])
+			ours.settle(side, &marks[1])
+		}
+	}
+	round()
+	refused := router.drops("reverse_path")
+	for _, c := range []*contender{linux, ours} {
+		set(c, "all", "1") // lan and nar are strict now, wan is loose
+	}
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(router.out.String(), "port=nar ipv4=strict"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the router does not follow:\n%s", router.out)
+		}
+	}
+	round()
+	if again := router.drops("reverse_path"); refused == 0 || again < 2*refused {
+		t.Errorf("%d packets refused at first and %d in all: the test tests little", refused, again)
+	}
+	v := compare(probes, linux.outcome(), ours.outcome())
+	for _, kind := range slices.Sorted(maps.Keys(v.unexplained)) {
+		t.Errorf("%d packets: %s. The first one:\n%s", v.unexplained[kind], kind, v.first[kind])
+	}
+	if v.alive < len(probes)/4 || v.alive > len(probes)*3/4 {
+		t.Errorf("%d packets of %d passed", v.alive, len(probes))
+	}
+}
