@@ -153,7 +153,7 @@ func (b *bench) close() (err error) {
 func (b *bench) rate(s Shape) (mpps float64, err error) {
 	p := s.params()
 	p.Memory, p.Frames, p.N, p.Times = b.memory.Ptr(), b.order.Ptr(), frames, 4
-	launch, err := cuda.NewLaunch(b.kernel, p)
+	launch, err := cuda.NewLaunch(b.kernel, &struct{ Shape params }{*p})
 	if err != nil {
 		return 0, err
 	}
