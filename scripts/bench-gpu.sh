@@ -20,5 +20,5 @@ run bench latency --engine gpu --table real --family 6 --sizes 60,240
 ipsec() { run bench ipsec --engine gpu --workers 16 --batch 224 --rounds 3 --duration 300ms --ring 64 "$@"; }
 ipsec --size 1408,64,imix
 ipsec --size 1408 --direction encrypt --sas 1,10000
-ipsec --size 1408 --suite chacha20poly1305,aes128ctr-sha1,aes128-sha256
+ipsec --size 1408 --direction encrypt --suite chacha20poly1305,aes128ctr-sha1,aes128-sha256
 run demo --engine gpu
