@@ -217,12 +217,12 @@ func (s *state) unlearn(r *rtnl.Route) {
 	}
 	head, _ := s.routes.Get(r.Dst)
 	oldHead, oldHop := head, hopAt(head)
-	s.routeKey(r)
-	gone := s.newRoute(r, s.hops[string(s.key)])
-
-	at := &head
-	for *at != nil && !(*at).meant(&gone, r) {
-		at = &(*at).next
+	at := s.find(&head, r)
+	if r.Family == unix.AF_INET6 { // of which the message has the MTU that Linux gave it in silence
+		for known := head; *at == nil && known != nil; known = known.next {
+			r.MTU = uint32(known.hop.mtu)
+			at = s.find(&head, r)
+		}
 	}
 	if *at == nil {
 		return // as Linux wants it; a dump or another event was faster
@@ -244,6 +244,17 @@ func (s *state) unlearn(r *rtnl.Route) {
 	if hopAt(head) != oldHop {
 		s.touch(r.Dst)
 	}
+}
+
+// find returns the place in a list of the route that a message means, that of its end if
+// there is none.
+func (s *state) find(at **route, r *rtnl.Route) **route {
+	s.routeKey(r)
+	is := s.newRoute(r, s.hops[string(s.key)])
+	for *at != nil && !(*at).meant(&is, r) {
+		at = &(*at).next
+	}
+	return at
 }
 
 // meant reports whether a message, which would make the route is, means this one.

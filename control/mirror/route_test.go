@@ -70,6 +70,10 @@ func TestRoutes(t *testing.T) {
 			"route add fd22::/16 mtu 1400 nexthop via fd01::2 nexthop via fd02::2", "route del fd22::/16 via fd01::2"},
 			[]string{"20.0.0.1", lan2 + " mtu 1300", "21.0.0.1", lan2, "22.0.0.1", lan2 + " mtu 1300",
 				"fd20::1", lan2 + " mtu 1300", "fd21::1", lan2, "fd22::1", wan2 + " mtu 1400"}},
+		{"an MTU that Linux changes in silence, as that of the link does", []string{
+			"route add fd20::/16 dev oob mtu 1400", "route add fd21::/16 dev oob mtu 1400 metric 5", "route add fd21::/16 dev wan metric 6", "route add fd22::/16 via fd03::2 mtu 1400",
+			"link set oob mtu 1300", "route del fd20::/16", "route del fd21::/16 metric 5", "route del fd22::/16"},
+			[]string{"fd20::1", "none", "fd21::1", "wan ?", "fd22::1", "none"}},
 		{"a link that is no port", []string{"route add 20.0.0.0/8 via 10.3.0.2", "route add fd20::/16 via fd03::2"},
 			[]string{"20.0.0.1", "no port", "fd20::1", "no port"}},
 		{"multipath by weight", []string{
