@@ -24,7 +24,7 @@ func (s *Service) setAllSources() ([]dataplane.Sources, error) {
 			return nil, fmt.Errorf("read from which sources port %s takes packets: %w; set reverse_path of the port to off, loose or strict", p.Interface, err)
 		}
 		if all[i] != (dataplane.Sources{}) {
-			s.setSources(i, all[i])
+			s.setSources(i, p.Interface, all[i])
 		}
 	}
 	return all, nil
@@ -34,7 +34,7 @@ const sourcesEvery = time.Second
 
 // followSources looks at rp_filter as long as the router runs: Linux tells nobody that reads
 // routes of it. Where it cannot be read, as of a port that is gone, it stays what it was.
-func (s *Service) followSources(was []dataplane.Sources) {
+func (s *Service) followSources(ports []config.Port, was []dataplane.Sources) {
 	for tick := time.NewTicker(sourcesEvery); ; {
 		select {
 		case <-s.ending:
@@ -42,18 +42,18 @@ func (s *Service) followSources(was []dataplane.Sources) {
 			return
 		case <-tick.C:
 		}
-		for i, p := range s.cfg.Ports {
+		for i, p := range ports {
 			if is, err := sourcesOf(p); err == nil && is != was[i] {
 				was[i] = is
-				s.setSources(i, is)
+				s.setSources(i, p.Interface, is)
 			}
 		}
 	}
 }
 
-func (s *Service) setSources(port int, is dataplane.Sources) {
+func (s *Service) setSources(port int, name string, is dataplane.Sources) {
 	s.router.SetSources(port, is)
-	s.log.Info("sources that no route leads back to are refused", "port", s.cfg.Ports[port].Interface, "ipv4", sourceNames[is.IPv4], "ipv6", sourceNames[is.IPv6])
+	s.log.Info("sources that no route leads back to are refused", "port", name, "ipv4", sourceNames[is.IPv4], "ipv6", sourceNames[is.IPv6])
 }
 
 var sourceNames = [...]config.ReversePath{

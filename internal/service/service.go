@@ -285,7 +285,8 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 		return err
 	}
 	s.watched.Go(s.watchQueues)
-	s.watched.Go(func() { s.followSources(sources) })
+	ports := s.cfg.Ports // a reload replaces the configuration, but not this
+	s.watched.Go(func() { s.followSources(ports, sources) })
 	if s.cfg.NAPI == config.NAPIThread {
 		return s.threadNAPI()
 	}
