@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -42,7 +43,8 @@ func tables() (chains []Chain, err error) {
 			return nil
 		}
 		c, err := parseChain(msg.Data)
-		if err == nil && c.Hook != "" {
+		same := func(other Chain) bool { return other.Table == c.Table && other.Name == c.Name }
+		if err == nil && c.Hook != "" && !slices.ContainsFunc(chains, same) { // a dump may begin anew
 			chains = append(chains, c)
 		}
 		return err

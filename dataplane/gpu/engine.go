@@ -65,9 +65,11 @@ func (e *Engine) Name() string {
 // the GPU idle is decided on by the CPU, at once, if the options say so.
 func (e *Engine) Submit(c *batch.Chunk) {
 	to := onCPU
-	if usable := e.usable(); c.N <= e.small && len(e.flights) == 0 {
+	switch {
+	case !e.usable():
+	case c.N <= e.small && len(e.flights) == 0:
 		to = tooNear
-	} else if usable {
+	default:
 		to = e.freeSlot()
 	}
 	if to < 0 {

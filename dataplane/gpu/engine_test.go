@@ -3,6 +3,7 @@ package gpu
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -202,6 +203,12 @@ func TestSmallChunksAreLeftToTheCPU(t *testing.T) {
 	await(e, chunks[0])
 	if g, c, s := e.byGPU.Load(), e.byCPU.Load(), e.bySize.Load(); g != 4 || c != 0 || s != 4 {
 		t.Errorf("%d chunks by the GPU, %d as it was out, %d small ones", g, c, s)
+	}
+	e.absence.begin(errors.New("a test"))
+	submit(chunks[0], 1)
+	await(e, chunks[0])
+	if c, s := e.byCPU.Load(), e.bySize.Load(); c != 1 || s != 4 {
+		t.Errorf("while the GPU is out: %d chunks as it was out, %d small ones", c, s)
 	}
 }
 
