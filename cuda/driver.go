@@ -119,3 +119,15 @@ func (d *Driver) Devices() ([]*Device, error) {
 	}
 	return devices, nil
 }
+
+// First is the first of the Devices, for those who need but one.
+func (d *Driver) First() (*Device, error) {
+	devices, err := d.Devices()
+	if err != nil {
+		return nil, err
+	}
+	if len(devices) == 0 {
+		return nil, errors.New("the CUDA driver has no GPU: see `nvidia-smi` and CUDA_VISIBLE_DEVICES")
+	}
+	return devices[0], nil
+}

@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -102,6 +103,16 @@ func TestLookupComesFirst(t *testing.T) {
 func TestVersion(t *testing.T) {
 	if got := Version(12080).String(); got != "12.8" {
 		t.Errorf("12080 is %s", got)
+	}
+}
+
+func TestTheFirstDevice(t *testing.T) {
+	d := openFake(t)
+	if first, all := got(d.First())(t), got(d.Devices())(t); *first != *all[0] || *first == *all[1] {
+		t.Errorf("the first of %+v is %+v", all, first)
+	}
+	if _, err := openFake(t, "GPUS=0").First(); err == nil || !strings.Contains(err.Error(), "no GPU: see `nvidia-smi`") {
+		t.Errorf("of no GPU: %v", err)
 	}
 }
 

@@ -32,18 +32,15 @@ func openGPU(driver string) (*gpu, error) {
 	if err != nil {
 		return nil, err
 	}
-	devices, err := d.Devices()
+	device, err := d.First()
 	if err != nil {
 		return nil, err
 	}
-	if len(devices) == 0 {
-		return nil, errors.New("the CUDA driver has no GPU: see `nvidia-smi` and CUDA_VISIBLE_DEVICES")
-	}
 	g := &gpu{version: d.Version().String()}
-	if g.info, err = devices[0].Info(); err != nil {
+	if g.info, err = device.Info(); err != nil {
 		return nil, err
 	}
-	if g.context, err = devices[0].Retain(); err != nil {
+	if g.context, err = device.Retain(); err != nil {
 		return nil, err
 	}
 	err = g.context.Do(func() error {

@@ -61,18 +61,15 @@ func Rates(driver string, shapes []Shape) (mpps []float64, err error) {
 	if err != nil {
 		return nil, err
 	}
-	devices, err := d.Devices()
+	device, err := d.First()
 	if err != nil {
 		return nil, err
 	}
-	if len(devices) == 0 {
-		return nil, errors.New("the CUDA driver has no GPU: see `nvidia-smi` and CUDA_VISIBLE_DEVICES")
-	}
-	info, err := devices[0].Info()
+	info, err := device.Info()
 	if err != nil {
 		return nil, err
 	}
-	ctx, err := devices[0].Retain()
+	ctx, err := device.Retain()
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,7 @@
  *
  * Compiled with OLD it is a driver for CUDA 11.8; with TWELVE_ZERO one for 12.0,
  * without the optional functions; with BROKEN some required ones are missing, and
- * cuGetProcAddress with them, which NO_LOOKUP takes away alone.
+ * cuGetProcAddress with them, which NO_LOOKUP takes away alone. GPUS is how many there are.
  */
 #include <stdarg.h>
 #include <stdint.h>
@@ -66,7 +66,10 @@ CUresult cuGetErrorString(int result, const char **text) { return describe(resul
 
 CUresult cuInit(u32 flags) { CALL("%u, %s", flags, getenv("CUDA_MODULE_LOADING")); return 0; }
 CUresult cuDriverGetVersion(int *version) { *version = VERSION; return 0; }
-CUresult cuDeviceGetCount(int *n) { CALL(""); *n = 2; return 0; }
+#ifndef GPUS
+#define GPUS 2
+#endif
+CUresult cuDeviceGetCount(int *n) { CALL(""); *n = GPUS; return 0; }
 CUresult cuDeviceGet(int *dev, int ordinal) { *dev = ordinal; return 0; }
 CUresult cuDeviceGetName(char *name, int size, int dev) { snprintf(name, size, "Fake %d", dev); return 0; }
 CUresult cuDeviceGetPCIBusId(char *id, int size, int dev) { snprintf(id, size, "0000:%02X:00.0", 0x1a + dev); return 0; }
