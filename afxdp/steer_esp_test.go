@@ -45,18 +45,8 @@ var gatewayTests = []struct {
 }
 
 func TestGatewaysTakeESP(t *testing.T) {
-	enterNamespace(t)
-	addVeth(t, "ra", "a", 1)
-	s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
+	s := openWith(t, own4, own6)
 	p := s.Ports[0]
-	if err := p.SetMAC(portMAC); err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range []netip.Addr{own4, own6} {
-		if err := s.AddLocal(a); err != nil {
-			t.Fatal(err)
-		}
-	}
 	actions := map[Decision]uint32{ToSocket: xdpRedirect, Local: xdpPass}
 	for _, c := range gatewayTests {
 		expect(t, p, "no gateway: "+c.rule, c.frame, c.no, actions[c.no])

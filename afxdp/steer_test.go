@@ -152,21 +152,28 @@ const (
 	xdpRedirect = 4
 )
 
-// TestSteer runs the XDP program on each frame by the kernel's test facility:
-// on a queue that has a socket and on one that has none.
-func TestSteer(t *testing.T) {
+// openWith opens a port of portMAC, in a namespace of its own, for a router with addresses.
+func openWith(t *testing.T, own ...netip.Addr) *Set {
+	t.Helper()
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)
 	s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
-	p := s.Ports[0]
-	if err := p.SetMAC(portMAC); err != nil {
+	if err := s.Ports[0].SetMAC(portMAC); err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range []netip.Addr{own4, subnet4, own6} {
+	for _, a := range own {
 		if err := s.AddLocal(a); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return s
+}
+
+// TestSteer runs the XDP program on each frame by the kernel's test facility:
+// on a queue that has a socket and on one that has none.
+func TestSteer(t *testing.T) {
+	s := openWith(t, own4, subnet4, own6)
+	p := s.Ports[0]
 	for _, c := range steerTests {
 		want, action := c.want, uint32(xdpPass)
 		if want == ToSocket {
