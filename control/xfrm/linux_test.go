@@ -29,7 +29,7 @@ func TestLinux(t *testing.T) {
 		return
 	}
 	if testing.Short() {
-		t.Skip("boots a kernel, and rekeys in real time: 15 s")
+		t.Skip("-short: boots a kernel, and rekeys in real time: 15 s")
 	}
 	binary := filepath.Join(t.TempDir(), "xfrm.test")
 	build := exec.Command("go", "test", "-c", "-o", binary, ".") // a guest has no room for the race detector

@@ -26,7 +26,7 @@ func TestStrongSwan(t *testing.T) {
 		return
 	}
 	if testing.Short() {
-		t.Skip("boots a virtual machine, and rekeys in real time: 60 s")
+		t.Skip("-short: boots a virtual machine, and rekeys in real time: 60 s")
 	}
 	dir := t.TempDir()
 	program, test := filepath.Join(dir, "warproute"), filepath.Join(dir, "strongswan.test")
