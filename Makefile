@@ -46,7 +46,7 @@ test: ## everything; needs root
 
 # Compiled tests, so that they can also be carried to a GPU machine without Go
 # (out/*.gpu.test -test.run '^TestGPU'). They skip nothing: without a GPU they fail.
-GPU_TESTS := cuda dataplane/gpu bench/gpulookup
+GPU_TESTS := cuda dataplane/gpu bench/gpulookup bench/inplace
 
 gpu-tests:
 	mkdir -p out
@@ -55,7 +55,7 @@ gpu-tests:
 test-gpu: gpu-tests ## what needs an NVIDIA GPU and its driver
 	for test in out/*.gpu.test; do $$test -test.run '^TestGPU' -test.v || exit; done
 
-sanitize: gpu-tests ## every kernel under compute-sanitizer, which comes with CUDA's toolkit; needs an NVIDIA GPU
+sanitize: gpu-tests ## the kernels under compute-sanitizer, which comes with CUDA's toolkit; needs an NVIDIA GPU
 	scripts/sanitize.sh out
 
 # Announcing, flapping and withdrawing a table of the internet's size takes minutes.

@@ -21,3 +21,4 @@ for tool in racecheck synccheck; do
 	check $tool dataplane/gpu '^TestGPUAgreesWithTheCPUEngine$/launched_traffic'
 done
 check memcheck bench/gpulookup '^TestGPUEveryWay$'
+check memcheck bench/inplace '^TestGPURates$'
