@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -121,7 +120,9 @@ func command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// capture runs `warproute capture` until it is ended.
+// capture runs `warproute capture` until it is ended. Should the test die, the router does
+// with it, and that ends the capture: a signal at the parent's death would come at that of
+// the thread that started it, and threads end with what is run in namespaces.
 type capture struct {
 	file string
 	cmd  *exec.Cmd
@@ -133,7 +134,6 @@ func (r *router) capture(args ...string) *capture {
 	c := &capture{file: filepath.Join(r.t.TempDir(), "capture.pcapng")}
 	c.cmd = command(append([]string{"capture", "--socket", r.socket, "-w", c.file}, args...)...)
 	c.cmd.Stderr = &c.err
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}

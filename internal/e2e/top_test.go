@@ -89,7 +89,7 @@ func TestTopGivesTheTerminalBack(t *testing.T) {
 		}
 		cmd := command("top", "--socket", r.socket, "--interval", "100ms")
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: syscall.SIGKILL}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} // which ends it with the test
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
