@@ -27,12 +27,13 @@ While the router runs, these can change:
   busy_poll               unless a port is zero-copy
   icmp                    limits begin anew
   metrics.listen          the new address is served before the old one ends
+  reverse_path of ports   for what is received from then on
   ipsec.sas, policies     new associations before the policies that ask for them;
                           one that gets another SPI is received by for 2 s more
 
-Everything else takes a restart: ports, engine, workers, control, napi, checksum,
-ipsec.source, state, interface, mss_clamp and fragment, and beginning with IPsec. A reload
-with such a change is refused as a whole.
+Everything else takes a restart: ports and their modes, engine, workers, control, napi,
+checksum, ipsec.source, state, interface, mss_clamp and fragment, and beginning with
+IPsec. A reload with such a change is refused as a whole.
 
 It exits with 0 when all was applied or nothing differs, with 2 when the file is
 wrong, and with 1 when a change was refused or failed; then nothing was changed.`,

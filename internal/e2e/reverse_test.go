@@ -1,12 +1,20 @@
 package e2e
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/testutil"
 )
 
 // Whatever Linux's rp_filter says of an interface, warproute refuses the sources that Linux
@@ -68,5 +76,49 @@ func TestReversePathIsLinuxs(t *testing.T) {
 	}
 	if v.alive < len(probes)/4 || v.alive > len(probes)*3/4 {
 		t.Errorf("%d packets of %d passed", v.alive, len(probes))
+	}
+}
+
+// From which sources a port takes packets changes with a reload.
+func TestReversePathIsReloaded(t *testing.T) {
+	top := newTopology(t, lab.VethOptions{})
+	r := &reloading{top: top, path: filepath.Join(t.TempDir(), "warproute.yaml")}
+	r.router = &router{t: t}
+	r.write("")
+	r.router = startRouter(t, top.Router, "--config", r.path)
+	mac, err := top.Router.MAC(lab.LAN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := testutil.UDP4("172.16.0.1", lab.Server4.Addr().String(), 1000, 2000)
+	copy(stranger, mac)
+	fd := packetSocket(t, top.Client, lab.ClientLink)
+	const sent = 10
+	for step, of := range []string{"", "strict", "loose", "off"} {
+		if of != "" {
+			text := fmt.Sprintf("ports: [{interface: %s}, {interface: %s, reverse_path: %s}]\n", lab.WAN, lab.LAN, of)
+			if err := os.WriteFile(r.path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if code, out, errs := r.reload(); code != 0 || !strings.Contains(out, "reverse_path "+of) {
+				t.Fatalf("%s: exit code %d, %q, %q", of, code, out, errs)
+			}
+		}
+		before := r.drops("reverse_path")
+		for range sent {
+			if err := unix.Send(fd, stranger, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := uint64(0)
+		if step == 1 || step == 2 {
+			want = sent
+		}
+		if _, err := lab.Ping(top.Client, lab.Server4.Addr(), lab.PingOptions{}); err != nil { // behind them
+			t.Errorf("%s: %v", of, err)
+		}
+		if n := uint64(r.drops("reverse_path") - before); n != want {
+			t.Errorf("%q: %d packets of %d refused, want %d", of, n, sent, want)
+		}
 	}
 }

@@ -100,12 +100,20 @@ func (s *Service) takesRestart(c config.Change, cfg *config.Config) bool {
 	switch {
 	case isIPsec(c): // engines know a gateway from their start on
 		return s.ipsec == nil || s.ipsec.store == nil
+	case strings.HasPrefix(c.Key, "ports."): // engines and workers are made for them
+		name := strings.TrimPrefix(c.Key, "ports.")
+		return c.Kind != config.Changed || cfg.Ports[portOf(cfg, name)].Mode != s.cfg.Ports[portOf(s.cfg, name)].Mode
 	case c.Key == "batch.max_packets": // memory was made for so many
 		return cfg.Batch.MaxPackets > s.room
 	case c.Key == "busy_poll": // the kernel polls by it, too
 		return slices.ContainsFunc(s.ports.Ports, func(p *afxdp.Port) bool { return p.Mode == afxdp.ZeroCopy })
 	}
 	return c.Key != "batch.max_delay" && c.Key != "metrics.listen" && !strings.HasPrefix(c.Key, "icmp.")
+}
+
+// portOf returns the place of an interface among the ports, -1 if it is none.
+func portOf(cfg *config.Config, name string) int {
+	return slices.IndexFunc(cfg.Ports, func(p config.Port) bool { return p.Interface == name })
 }
 
 // isIPsec tells whether a change is one of associations and policies.
@@ -115,9 +123,10 @@ func isIPsec(c config.Change) bool {
 
 // apply makes all changes or, on an error, none.
 func (s *Service) apply(cfg *config.Config, changes []config.Change) error {
+	slices.SortFunc(cfg.Ports, func(a, b config.Port) int { return portOf(s.cfg, a.Interface) - portOf(s.cfg, b.Interface) })
 	var prepared []part
 	for _, prepare := range []func(*config.Config, []config.Change) (part, error){
-		s.prepareMetrics, s.prepareSettings, s.prepareIPsec,
+		s.prepareMetrics, s.prepareSettings, s.prepareSources, s.prepareIPsec,
 	} {
 		p, err := prepare(cfg, changes)
 		if err != nil {
@@ -131,7 +140,6 @@ func (s *Service) apply(cfg *config.Config, changes []config.Change) error {
 	for _, p := range slices.Backward(prepared) { // metrics last: the old ones may have a scrape to end
 		p.commit()
 	}
-	cfg.Ports = s.cfg.Ports // which may be in another order
 	s.cfg = cfg
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/metrics"
 	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/dataplane"
 )
 
 // running is a service of what a reload changes.
@@ -23,7 +25,8 @@ func running(t *testing.T) *Service {
 	cfg.IPsec = *generation(0)
 	s := &Service{
 		cfg: cfg, log: slog.New(slog.DiscardHandler), fib: b.fib, router: b.router, ipsec: b.protection, room: 256, scrape: http.NotFoundHandler(),
-		config: status.ConfigState{Loaded: time.Now(), Reloads: map[status.ReloadResult]uint64{}},
+		sources: sources{ports: slices.Clone(cfg.Ports), now: make([]dataplane.Sources, 2)},
+		config:  status.ConfigState{Loaded: time.Now(), Reloads: map[status.ReloadResult]uint64{}},
 	}
 	var err error
 	if s.metrics, err = metrics.Serve(cfg.Metrics.Listen, s.scrape); err != nil {
@@ -114,6 +117,41 @@ func TestAChangeThatTakesARestartHasAllRefused(t *testing.T) {
 	r = s.Reload(func() (*config.Config, error) { return nil, errors.New("no file") }, true)
 	if r.Result != status.ReloadInvalid || r.Error != "no file" || s.config.Reloads[status.ReloadInvalid] != 0 {
 		t.Errorf("a dry run of nothing: %+v", r)
+	}
+}
+
+// Ports keep their numbers, in whichever order the file has them, and get what is said of
+// them by name.
+func TestPortsKeepTheirNumbers(t *testing.T) {
+	s := running(t)
+	for _, c := range []struct {
+		ports []string
+		b     config.ReversePath
+		want  dataplane.ReversePath
+	}{
+		{[]string{"b", "a"}, config.ReversePathStrict, dataplane.StrictSource}, {[]string{"a", "b"}, config.ReversePathLoose, dataplane.LooseSource},
+		{[]string{"b", "a"}, config.ReversePathOff, dataplane.AnySource},
+	} {
+		cfg := config.Default(c.ports...)
+		cfg.Metrics, cfg.IPsec = s.cfg.Metrics, *generation(0)
+		cfg.Ports[portOf(cfg, "b")].ReversePath = c.b
+		r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false)
+		if r.Result != status.ReloadApplied || s.cfg.Ports[1] != (config.Port{Interface: "b", Mode: config.ModeAuto, ReversePath: c.b}) {
+			t.Errorf("%s: %s, %q, %v", c.b, r.Result, r.Error, s.cfg.Ports)
+		}
+		if now := s.sources.now; now[0] != (dataplane.Sources{}) || now[1] != (dataplane.Sources{IPv4: c.want, IPv6: c.want}) || s.sources.ports[1].ReversePath != c.b {
+			t.Errorf("%s: from then on %v, of %v", c.b, now, s.sources.ports)
+		}
+	}
+	cfg := config.Default("a", "b")
+	cfg.Metrics, cfg.IPsec, cfg.Ports[0].ReversePath = s.cfg.Metrics, *generation(0), config.ReversePathLoose
+	if r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false); r.Result != status.ReloadFailed || !strings.Contains(r.Error, "set reverse_path of the port") || s.sources.now[0] != (dataplane.Sources{}) {
+		t.Errorf("a port of which Linux says nothing: %s, %q", r.Result, r.Error)
+	}
+	cfg = config.Default("a", "b")
+	cfg.Metrics, cfg.IPsec, cfg.Ports[0].Mode = s.cfg.Metrics, *generation(0), config.ModeNative
+	if r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false); r.Result != status.ReloadRefused {
+		t.Errorf("another mode: %s, %q", r.Result, r.Error)
 	}
 }
 

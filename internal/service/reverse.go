@@ -6,35 +6,52 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/dataplane"
 )
 
+// sources are from which sources the ports take packets, by their numbers.
+type sources struct {
+	mu    sync.Mutex    // held while workers are told, so that they end up with what is here
+	ports []config.Port // what was asked for
+	now   []dataplane.Sources
+}
+
 // setAllSources has the router, which does not run yet, take packets from the sources that
 // its ports are to take them from.
-func (s *Service) setAllSources() ([]dataplane.Sources, error) {
-	all := make([]dataplane.Sources, len(s.cfg.Ports))
+func (s *Service) setAllSources() error {
+	s.sources.ports, s.sources.now = slices.Clone(s.cfg.Ports), make([]dataplane.Sources, len(s.cfg.Ports))
 	for i, p := range s.cfg.Ports {
-		var err error
-		if all[i], err = sourcesOf(p); err != nil {
-			return nil, fmt.Errorf("read from which sources port %s takes packets: %w; set reverse_path of the port to off, loose or strict", p.Interface, err)
+		is, err := sourcesOf(p)
+		if err != nil {
+			return err
 		}
-		if all[i] != (dataplane.Sources{}) {
-			s.setSources(i, p.Interface, all[i])
-		}
+		s.sources.set(s, i, is)
 	}
-	return all, nil
+	return nil
+}
+
+// set has a port take packets from other sources, if they are others.
+func (a *sources) set(s *Service, port int, is dataplane.Sources) {
+	if is == a.now[port] {
+		return
+	}
+	a.now[port] = is
+	s.router.SetSources(port, is)
+	s.log.Info("sources that no route leads back to are refused", "port", a.ports[port].Interface, "ipv4", sourceNames[is.IPv4], "ipv6", sourceNames[is.IPv6])
 }
 
 const sourcesEvery = time.Second
 
 // followSources looks at rp_filter as long as the router runs: Linux tells nobody that reads
 // routes of it. Where it cannot be read, as of a port that is gone, it stays what it was.
-func (s *Service) followSources(ports []config.Port, was []dataplane.Sources) {
+func (s *Service) followSources() {
 	for tick := time.NewTicker(sourcesEvery); ; {
 		select {
 		case <-s.ending:
@@ -42,18 +59,37 @@ func (s *Service) followSources(ports []config.Port, was []dataplane.Sources) {
 			return
 		case <-tick.C:
 		}
-		for i, p := range ports {
-			if is, err := sourcesOf(p); err == nil && is != was[i] {
-				was[i] = is
-				s.setSources(i, p.Interface, is)
+		s.sources.mu.Lock()
+		for i, p := range s.sources.ports {
+			if is, err := sourcesOf(p); err == nil {
+				s.sources.set(s, i, is)
 			}
 		}
+		s.sources.mu.Unlock()
 	}
 }
 
-func (s *Service) setSources(port int, name string, is dataplane.Sources) {
-	s.router.SetSources(port, is)
-	s.log.Info("sources that no route leads back to are refused", "port", name, "ipv4", sourceNames[is.IPv4], "ipv6", sourceNames[is.IPv6])
+// prepareSources is for ports that are to take packets from other sources. Ports are in the
+// order of their numbers.
+func (s *Service) prepareSources(cfg *config.Config, _ []config.Change) (part, error) {
+	next := map[int]dataplane.Sources{}
+	for i, p := range cfg.Ports {
+		if p.ReversePath == s.cfg.Ports[i].ReversePath {
+			continue
+		}
+		var err error
+		if next[i], err = sourcesOf(p); err != nil {
+			return part{}, err
+		}
+	}
+	return part{abandon: func() {}, commit: func() {
+		s.sources.mu.Lock()
+		defer s.sources.mu.Unlock()
+		for i, is := range next {
+			s.sources.ports[i] = cfg.Ports[i]
+			s.sources.set(s, i, is)
+		}
+	}}, nil
 }
 
 var sourceNames = [...]config.ReversePath{
@@ -69,7 +105,10 @@ func sourcesOf(p config.Port) (dataplane.Sources, error) {
 		return dataplane.Sources{IPv4: dataplane.LooseSource, IPv6: dataplane.LooseSource}, nil
 	case config.ReversePathAuto:
 		filter, err := rpFilter(p.Interface)
-		return dataplane.Sources{IPv4: filter}, err
+		if err != nil {
+			return dataplane.Sources{}, fmt.Errorf("read from which sources port %s takes packets: %w; set reverse_path of the port to off, loose or strict", p.Interface, err)
+		}
+		return dataplane.Sources{IPv4: filter}, nil
 	}
 	return dataplane.Sources{}, nil
 }

@@ -62,6 +62,7 @@ type Service struct {
 	addresses *addresses.Watcher
 	mirror    *mirror.Mirror
 	router    *dataplane.Router
+	sources   sources
 	control   *socket.Server
 	metrics   *metrics.Server
 	scrape    http.Handler
@@ -277,16 +278,14 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 	if err := s.watchAddresses(); err != nil {
 		return err
 	}
-	sources, err := s.setAllSources()
-	if err != nil {
+	if err := s.setAllSources(); err != nil {
 		return err
 	}
 	if err := s.router.Start(); err != nil {
 		return err
 	}
 	s.watched.Go(s.watchQueues)
-	ports := s.cfg.Ports // a reload replaces the configuration, but not this
-	s.watched.Go(func() { s.followSources(ports, sources) })
+	s.watched.Go(s.followSources)
 	if s.cfg.NAPI == config.NAPIThread {
 		return s.threadNAPI()
 	}
