@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/umem"
@@ -46,6 +47,11 @@ func (p *Port) reopen() (err error) {
 	deadline := time.Now().Add(reopenTimeout)
 	if err := p.program.detach(); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("let go of the interface that is gone: %w", err)
+	}
+	for i := range p.queues { // the old sockets would lose frames unseen; with none they are counted
+		if err := p.program.Sockets.Delete(uint32(i)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("take the socket of queue %d from the XDP program: %w", i, err)
+		}
 	}
 	attach := p.Mode
 	if attach == ZeroCopy {
@@ -113,7 +119,8 @@ func (r *reopening) openAlone(s *socket, ifindex, queue int) error {
 // nobody holds the Set: a worker waits for none, and has all ports to serve.
 // The frames in the rings of the old one come back to the pool: nobody receives into
 // them or sends them. One that the kernel could not deliver, and kept for the next packet,
-// does not, nor do those that a zero-copy driver had set aside.
+// does not, nor do those that a zero-copy driver had set aside. What had been received
+// counts as lost.
 func (q *Queue) renew() {
 	if !q.mu.TryLock() { // Stats reads the rings, or another port is being opened again, which takes long
 		return
@@ -125,8 +132,12 @@ func (q *Queue) renew() {
 	}
 	q.complete()
 	for q.rx.available(1) > 0 {
-		q.pool.Put(uint32(q.rx.at(0).Addr))
+		d := q.rx.at(0)
+		q.pool.Put(uint32(d.Addr))
 		q.rx.release(1)
+		if d.Options&unix.XDP_PKT_CONTD == 0 { // the last piece
+			q.past.Rx_dropped++
+		}
 	}
 	q.pieces.abandon(q.pool)
 	q.fill.abandoned(func(addr uint64) { q.pool.Put(uint32(addr)) })
