@@ -112,14 +112,6 @@ func readCapture(t *testing.T, r io.Reader) (all []captured, missed map[string]u
 	return all, missed
 }
 
-// command is a short run of the program, which under the race detector would otherwise
-// sleep for a second at its end.
-func command(args ...string) *exec.Cmd {
-	cmd := exec.Command(program, args...)
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
-	return cmd
-}
-
 // capture runs `warproute capture` until it is ended. Should the test die, the router does
 // with it, and that ends the capture: a signal at the parent's death would come at that of
 // the thread that started it, and threads end with what is run in namespaces.
@@ -132,7 +124,7 @@ type capture struct {
 func (r *router) capture(args ...string) *capture {
 	r.t.Helper()
 	c := &capture{file: filepath.Join(r.t.TempDir(), "capture.pcapng")}
-	c.cmd = command(append([]string{"capture", "--socket", r.socket, "-w", c.file}, args...)...)
+	c.cmd = exec.Command(program, append([]string{"capture", "--socket", r.socket, "-w", c.file}, args...)...)
 	c.cmd.Stderr = &c.err
 	if err := c.cmd.Start(); err != nil {
 		r.t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,7 +24,7 @@ func TestTopHasTheRates(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := startLoad(t, top, 2000, lab.Server4.Addr().String(), "172.16.0.1")
-	out, err := command("top", "--socket", r.socket, "--once", "--json", "--interval", "500ms").Output()
+	out, err := exec.Command(program, "top", "--socket", r.socket, "--once", "--json", "--interval", "500ms").Output()
 	if err != nil {
 		t.Fatalf("top: %v", err)
 	}
@@ -87,7 +88,7 @@ func TestTopGivesTheTerminalBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := command("top", "--socket", r.socket, "--interval", "100ms")
+		cmd := exec.Command(program, "top", "--socket", r.socket, "--interval", "100ms")
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} // which ends it with the test
 		if err := cmd.Start(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/netip"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,7 +82,7 @@ func TestATraceNamesTheRouteThatLinuxNames(t *testing.T) {
 	server, other := startWatch(t, f.Server, lab.ServerLink), startWatch(t, f.other, "other0")
 	time.Sleep(effect)
 	l := startLoad(t, f.Topology, 2000, dsts...)
-	out, err := command("trace", "--socket", f.router.socket, "--json", "--count", strconv.Itoa(3*len(dsts)), "--port", lab.LAN, "udp port "+strconv.Itoa(loadPort)).Output()
+	out, err := exec.Command(program, "trace", "--socket", f.router.socket, "--json", "--count", strconv.Itoa(3*len(dsts)), "--port", lab.LAN, "udp port "+strconv.Itoa(loadPort)).Output()
 	if err != nil {
 		t.Fatalf("trace: %v", err)
 	}
