@@ -45,6 +45,9 @@ func Routes(rnd *rand.Rand, table string, ipv6 bool, n int, seed uint64) ([]Rout
 			list = append(list, Route{p, rnd.IntN(peers)})
 		}
 	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("table %s of %d %s routes has none of up to 64 bits, which frames go to: take another table", table, set.Len(), f)
+	}
 	return list, nil
 }
 

@@ -13,6 +13,7 @@
 package veth
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -72,8 +73,9 @@ func (r *Result) Median() float64 {
 
 // Run measures the contenders by turns. One that fails has its error in its
 // result, and does not keep the others from going on. The distance of the two
-// cores is measured in between: a virtual machine's may be moved at any time.
-func Run(o Options, contenders []Contender) ([]*Result, Distance, error) {
+// cores is measured in between: a virtual machine's may be moved at any time. Run stops
+// between two measurements when ctx ends.
+func Run(ctx context.Context, o Options, contenders []Contender) ([]*Result, Distance, error) {
 	var distance Distance
 	cpus, err := affinity.CPUs()
 	if err != nil {
@@ -93,6 +95,9 @@ func Run(o Options, contenders []Contender) ([]*Result, Distance, error) {
 		for i, c := range contenders {
 			if c.Skip || results[i].Error != "" {
 				continue
+			}
+			if ctx.Err() != nil {
+				return nil, distance, fmt.Errorf("compare routers: %w", context.Cause(ctx))
 			}
 			mpps, err := round(o, c)
 			if err != nil {

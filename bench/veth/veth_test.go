@@ -1,6 +1,8 @@
 package veth
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -13,7 +15,7 @@ func TestARound(t *testing.T) {
 	failing := Contender{Name: "failing", Forwards: true, Rewrites: true, Start: func(*lab.Topology) (func() error, error) {
 		return func() error { return nil }, nil // forwards nothing
 	}}
-	results, distance, err := Run(Options{Rounds: 1, Duration: 100 * time.Millisecond}, []Contender{Drop(), Linux(), failing})
+	results, distance, err := Run(t.Context(), Options{Rounds: 1, Duration: 100 * time.Millisecond}, []Contender{Drop(), Linux(), failing})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,5 +29,13 @@ func TestARound(t *testing.T) {
 	}
 	if distance.Min <= 0 || distance.Max < distance.Min {
 		t.Errorf("distance of the cores: %+v", distance)
+	}
+}
+
+func TestNothingIsMeasuredOnceTheContextHasEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := Run(ctx, Options{Rounds: 1, Duration: time.Hour}, []Contender{Linux()}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,12 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warproute/warproute/bench/forward"
+	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/dataplane"
 )
 
 func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "bench", Short: "Measure, after verifying"}
-	cmd.AddCommand(newBenchForwardCommand(), newBenchIPsecCommand(), newBenchLatencyCommand(), newBenchLookupCommand(), newBenchVethCommand())
+	cmd.AddCommand(newBenchForwardCommand(), newBenchIPsecCommand(), newBenchLatencyCommand(), tidy(newBenchLookupCommand()), tidy(newBenchVethCommand()))
 	return group(cmd)
 }
 
@@ -36,7 +38,9 @@ search and a plain rewrite give; only then is anything timed.`,
 			if !ok {
 				return usageError(fmt.Errorf("--family %s: it is 4, 6 or both", family))
 			}
-			if err := checkForward(&o); err != nil {
+			if err := cmp.Or(checkForward(&o), checkRounds(o.Rounds, o.Duration), checkNumbers(
+				number{"batch", o.MaxPackets, 1, config.MaxPackets}, number{"workers", o.Workers, 1, maxWorkers},
+			)); err != nil {
 				return usageError(err)
 			}
 			var results []*forward.Result
@@ -60,6 +64,35 @@ search and a plain rewrite give; only then is anything timed.`,
 	cmd.Flags().IntVar(&o.Rounds, "rounds", 5, "of which the median counts")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "also write the results to a `file`")
 	return cmd
+}
+
+const (
+	maxRounds  = 1000
+	maxWorkers = 256
+)
+
+// checkRounds refuses rounds that measure nothing.
+func checkRounds(rounds int, duration time.Duration) error {
+	if duration <= 0 {
+		return fmt.Errorf("--duration %v: a round takes some time", duration)
+	}
+	return checkNumbers(number{"rounds", rounds, 1, maxRounds})
+}
+
+// number is the value of a flag, and what it may be.
+type number struct {
+	flag           string
+	n, least, most int
+}
+
+// checkNumbers returns what is wrong with the first that is out of its range.
+func checkNumbers(numbers ...number) error {
+	for _, v := range numbers {
+		if v.n < v.least || v.n > v.most {
+			return fmt.Errorf("--%s %d: %d to %d are possible", v.flag, v.n, v.least, v.most)
+		}
+	}
+	return nil
 }
 
 func writeForward(w io.Writer, results []*forward.Result) {

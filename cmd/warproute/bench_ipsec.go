@@ -168,19 +168,13 @@ func (s *ipsecSweep) check() error {
 	if s.Bed.Chunks == 0 {
 		s.Bed.Chunks = map[string]int{"cpu": 1, "gpu": 8}[s.Engine]
 	}
-	for _, f := range []struct {
-		name     string
-		n, least int
-		most     int
-	}{
-		{"chunks", s.Bed.Chunks, 1, 64}, {"batch", s.Bed.MaxPackets, 1, config.MaxPackets}, {"workers", s.Bed.Workers, 1, 256},
-		{"rounds", s.Rounds, 1, 1000}, {"ring", s.Ring, 1, 1 << 14},
-	} {
-		if f.n < f.least || f.n > f.most {
-			return fmt.Errorf("--%s %d: %d to %d are possible", f.name, f.n, f.least, f.most)
-		}
+	if err := checkRounds(s.Rounds, s.Duration); err != nil {
+		return err
 	}
-	return nil
+	return checkNumbers(
+		number{"chunks", s.Bed.Chunks, 1, maxChunks}, number{"batch", s.Bed.MaxPackets, 1, config.MaxPackets},
+		number{"workers", s.Bed.Workers, 1, maxWorkers}, number{"ring", s.Ring, 1, 1 << 14},
+	)
 }
 
 // beside returns a measurement and, if it is of a GPU, those to compare it with.

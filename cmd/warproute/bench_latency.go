@@ -9,9 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warproute/warproute/bench/forward"
-	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/internal/routes"
+)
+
+const (
+	maxChunks = 64
+	maxCount  = 10_000_000 // chunks of a size
 )
 
 // addForwardFlags adds what says which engine forwards what by which table.
@@ -48,13 +52,10 @@ func checkForward(o *forward.Options) error {
 	if o.Chunks == 0 {
 		o.Chunks = map[string]int{"cpu": 1, "gpu": 8}[o.Engine]
 	}
-	if o.Chunks < 1 || o.Chunks > 64 {
-		return fmt.Errorf("--chunks %d: 1 to 64 are possible", o.Chunks)
+	if o.Timeout < 0 {
+		return fmt.Errorf("--timeout %v: a GPU needs some time, or 0 for its own", o.Timeout)
 	}
-	if o.MaxPackets < 0 || o.MaxPackets > config.MaxPackets {
-		return fmt.Errorf("--batch %d: 1 to %d packets are possible", o.MaxPackets, config.MaxPackets)
-	}
-	return nil
+	return checkNumbers(number{"chunks", o.Chunks, 1, maxChunks})
 }
 
 func newBenchLatencyCommand() *cobra.Command {
@@ -72,6 +73,9 @@ the launched kernel are measured, and the CPU engine beside them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkForward(&o); err != nil {
+				return usageError(err)
+			}
+			if err := checkNumbers(number{"count", chunks, 1, maxCount}); err != nil {
 				return usageError(err)
 			}
 			for _, n := range sizes {

@@ -157,13 +157,7 @@ func checkLookupOptions(o lookup.Options) error {
 	if o.Addresses < 0 || o.Addresses > gpulookup.MaxAddresses {
 		return fmt.Errorf("--addresses %d: 1 to %d are possible, or 0", o.Addresses, gpulookup.MaxAddresses)
 	}
-	if o.Duration <= 0 {
-		return fmt.Errorf("--duration %v: a round takes some time", o.Duration)
-	}
-	if o.Rounds < 1 {
-		return fmt.Errorf("--rounds %d: at least one is needed", o.Rounds)
-	}
-	return nil
+	return checkRounds(o.Rounds, o.Duration)
 }
 
 // tableFor makes the table of a name, or reads the file of that name.

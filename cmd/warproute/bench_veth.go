@@ -30,10 +30,18 @@ is verified, byte by byte, before it is timed.`,
 				veth.Testpmd("DPDK testpmd, NAPI on core 0", false), veth.Testpmd("DPDK testpmd, NAPI on core 1", true),
 				veth.Warproute("warproute, napi: interrupt"), veth.Warproute("warproute, napi: thread", "napi: thread"),
 			}
-			for i := range contenders {
-				contenders[i].Skip = !strings.Contains(contenders[i].Name, only)
+			if err := checkRounds(o.Rounds, o.Duration); err != nil {
+				return usageError(err)
 			}
-			results, distance, err := veth.Run(o, contenders)
+			measured := false
+			for i, c := range contenders {
+				contenders[i].Skip = !strings.Contains(c.Name, only)
+				measured = measured || !contenders[i].Skip
+			}
+			if !measured {
+				return usageError(fmt.Errorf("--only %s: no router's name has that in it, such as %q", only, contenders[1].Name))
+			}
+			results, distance, err := veth.Run(cmd.Context(), o, contenders)
 			if err != nil {
 				return err
 			}

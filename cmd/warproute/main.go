@@ -4,18 +4,10 @@
 // flags, messages. Each verb is a file.
 package main
 
-import (
-	"context"
-	"os"
-	"os/signal"
-
-	"golang.org/x/sys/unix"
-)
+import "os"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
-	err := newRootCommand().ExecuteContext(ctx)
-	stop()
+	err := newRootCommand().Execute()
 	printError(os.Stderr, err)
 	os.Exit(exitCode(err))
 }

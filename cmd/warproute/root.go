@@ -2,8 +2,11 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"os/signal"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 func newRootCommand() *cobra.Command {
@@ -21,23 +24,36 @@ ip route, FRR and BIRD work as ever.
 		SilenceErrors: true,
 	})
 	root.AddCommand(
-		newRunCommand(),
+		tidy(newRunCommand()),
 		newCheckCommand(),
 		newReloadCommand(),
 		newShowCommand(),
 		newRouteCommand(),
-		newCaptureCommand(),
-		newTraceCommand(),
-		newTopCommand(),
+		tidy(newCaptureCommand()),
+		tidy(newTraceCommand()),
+		tidy(newTopCommand()),
 		newDoctorCommand(),
-		newGenCommand(),
-		newDemoCommand(),
+		tidy(newGenCommand()),
+		tidy(newDemoCommand()),
 		newBenchCommand(),
 		newVersionCommand(),
 	)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return wrongUsage(c, err) })
 	markUsageErrors(root)
 	return root
+}
+
+// tidy has SIGINT and SIGTERM end the context of a command that has something to put in
+// order before it ends, and looks at its context often. They end other commands at once.
+func tidy(c *cobra.Command) *cobra.Command {
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, unix.SIGTERM)
+		defer stop()
+		c.SetContext(ctx)
+		return run(c, args)
+	}
+	return c
 }
 
 // markUsageErrors makes what the commands' checks of their arguments refuse
