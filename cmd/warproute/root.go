@@ -38,6 +38,12 @@ ip route, FRR and BIRD work as ever.
 		newBenchCommand(),
 		newVersionCommand(),
 	)
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			group(c)
+		}
+	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return wrongUsage(c, err) })
 	markUsageErrors(root)
 	return root

@@ -21,7 +21,8 @@ import (
 type runFlags struct {
 	config, engine, socket, metrics string
 	ports                           []string
-	running                         []config.Port // once it runs
+	given                           func(flag string) bool // on the command line, if as ""
+	running                         []config.Port          // once it runs
 }
 
 func newRunCommand() *cobra.Command {
@@ -36,11 +37,12 @@ until it is told to stop by SIGINT or SIGTERM. Two ports and no file are enough:
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, &f) },
 	}
+	f.given = cmd.Flags().Changed
 	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration `file` (see warproute check)")
 	cmd.Flags().StringArrayVarP(&f.ports, "port", "p", nil, "network `interface` to forward on; give each, in place of a file")
 	cmd.Flags().StringVar(&f.engine, "engine", "", "auto, cpu or gpu (over the file's)")
 	cmd.Flags().StringVar(&f.socket, "socket", "", "`path` of the control socket (over the file's)")
-	cmd.Flags().StringVar(&f.metrics, "metrics", "", "`address` that serves metrics, none to serve none (over the file's)")
+	cmd.Flags().StringVar(&f.metrics, "metrics", "", "`address` that serves metrics; none or \"\" for nowhere (over the file's)")
 	return cmd
 }
 
@@ -60,16 +62,17 @@ func (f *runFlags) load() (*config.Config, error) {
 	default:
 		return nil, errors.New("run without ports: name two by --port, or a configuration by --config")
 	}
-	if f.engine != "" {
+	if f.given("engine") {
 		cfg.Engine = config.Engine(f.engine)
 	}
-	if f.socket != "" {
+	if f.given("socket") {
 		cfg.Control.Socket = f.socket
 	}
-	if f.metrics == "none" {
-		cfg.Metrics.Listen = ""
-	} else if f.metrics != "" {
+	if f.given("metrics") {
 		cfg.Metrics.Listen = f.metrics
+		if f.metrics == "none" {
+			cfg.Metrics.Listen = ""
+		}
 	}
 	if err := config.CheckHost(cfg, f.running...); err != nil {
 		cfg.IPsec.Zero()

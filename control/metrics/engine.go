@@ -11,19 +11,19 @@ var (
 // and on chunks too small for them.
 func (ch sender) engine(s *status.Snapshot) {
 	e := &s.Engine
-	if len(e.Devices) == 0 {
-		ch.counter(engineChunks, s.Stats.Chunks, e.Name, e.Reason)
-		return
-	}
 	var byGPU, byCPU, small, timeouts, faults uint64
 	for i := range e.Devices {
 		d := &e.Devices[i]
 		byGPU, byCPU, small = byGPU+d.Chunks, byCPU+d.ChunksByCPU, small+d.ChunksSmall
 		timeouts, faults = timeouts+d.Timeouts, faults+d.Faults
 	}
+	ch.counter(gpuFailovers, timeouts, "timeout") // without a GPU too: what alerts ask for exists
+	ch.counter(gpuFailovers, faults, "fault")
+	if len(e.Devices) == 0 {
+		ch.counter(engineChunks, s.Stats.Chunks, e.Name, e.Reason)
+		return
+	}
 	ch.counter(engineChunks, byGPU, "gpu", e.Chosen)
 	ch.counter(engineChunks, byCPU, "cpu", "gpu_failed")
 	ch.counter(engineChunks, small, "cpu", "small_chunk")
-	ch.counter(gpuFailovers, timeouts, "timeout")
-	ch.counter(gpuFailovers, faults, "fault")
 }

@@ -85,6 +85,7 @@ func TestScrapeHasTheNamedMetrics(t *testing.T) {
 		`warproute_batch_stage_seconds_count{stage="total"} 3`,
 		`warproute_batch_stage_seconds_count{stage="wait"} 0`,
 		`warproute_engine_chunks_total{engine="cpu",reason="no_gpu"} 3`,
+		`warproute_gpu_failovers_total{cause="timeout"} 0`,
 		`warproute_fib_routes{family="ipv4"} 5`,
 		`warproute_fib_routes{family="ipv6"} 6`,
 		`warproute_fib_update_seconds_count 3`,

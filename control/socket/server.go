@@ -87,13 +87,16 @@ func listen(path string) (net.Listener, error) {
 		return err
 	}}
 	l, err := config.Listen(context.Background(), "unix", path)
-	if !errors.Is(err, unix.EADDRINUSE) {
-		return l, err
+	if errors.Is(err, unix.EADDRINUSE) {
+		if err := removeStale(path); err != nil {
+			return nil, err
+		}
+		l, err = config.Listen(context.Background(), "unix", path)
 	}
-	if err := removeStale(path); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("%w; choose a path in a directory that this user may write to, by --socket or control.socket", err)
 	}
-	return config.Listen(context.Background(), "unix", path)
+	return l, nil
 }
 
 // removeStale removes the socket at path if nobody serves it.
@@ -110,7 +113,7 @@ func removeStale(path string) error {
 		return os.Remove(path)
 	}
 	if err != nil {
-		return fmt.Errorf("find out whether the socket there is in use: %w", err)
+		return fmt.Errorf("find out whether the socket there is in use: %w; choose another path by --socket or control.socket", err)
 	}
 	defer conn.Close()
 	return fmt.Errorf("%s serves it already; stop that router, or set control.socket to another path", peer(conn.(*net.UnixConn)))

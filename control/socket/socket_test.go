@@ -206,3 +206,11 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 		t.Error("it goes on waiting")
 	}
 }
+
+// As for a user who has the capabilities, and no directory /run to write to.
+func TestAPathThatCannotBeMadeHasAMend(t *testing.T) {
+	_, err := Serve(filepath.Join(t.TempDir(), "absent", "w.sock"), nil)
+	if err == nil || !strings.Contains(err.Error(), "by --socket or control.socket") {
+		t.Errorf("got %v", err)
+	}
+}
