@@ -14,7 +14,8 @@ import (
 // base has changed, and every retryEvery, they are put in front of the next
 // chunk and decided anew. Those that waited for holdFor are dropped.
 //
-// The hold is small and each destination's share of it smaller, so that a scan
+// The hold is small and each destination's share of it smaller, and where it is full
+// the packet that has waited longest, for shareAfter at least, makes room, so that a scan
 // of an empty network can neither use up the frames nor keep out other packets
 // for long. A packet that arrives, or is tried again, just when its neighbour answers can
 // overtake one that waits; nothing else can.
@@ -31,6 +32,7 @@ const (
 	holdFor    = 3 * time.Second
 	retryEvery = 200 * time.Millisecond
 	earlyFor   = 50 * time.Millisecond
+	shareAfter = 100 * time.Millisecond // neighbours that are there answer within that
 )
 
 // noAdjacency is that of packets which wait for their association.
@@ -82,24 +84,34 @@ func (h *hold) pop() held {
 	return e
 }
 
-// add takes a frame into the hold and asks for its neighbour. Where there is no
-// room it reports false, and the frame stays the caller's.
-func (h *hold) add(mem []byte, f batch.Frame, adjacency uint32, now time.Duration) bool {
-	if h.n >= h.limit {
-		return false
+// add takes a frame into the hold and asks for its neighbour. Where there is no room
+// it returns the frame that has to go, which is the caller's: that frame, or the oldest.
+func (h *hold) add(mem []byte, f batch.Frame, adjacency uint32, now time.Duration) (out batch.Frame, full bool) {
+	full = h.n >= h.limit
+	if full && !h.sharable(now) {
+		return f, true
 	}
 	dst := destination(mem[f.Addr : uint64(f.Addr)+uint64(f.Len)])
 	share := max(1, h.limit/8) // of one destination
 	for i := range h.n {
 		if e := h.at(i); e.adjacency == adjacency && e.dst == dst {
 			if share--; share == 0 {
-				return false
+				return f, true
 			}
 		}
 	}
+	if full {
+		out = h.pop().frame
+	}
 	h.push(held{f, adjacency, dst, now + holdFor})
 	h.ask(adjacency, dst)
-	return true
+	return out, full
+}
+
+// sharable reports whether the oldest packet has waited long enough to make room.
+func (h *hold) sharable(now time.Duration) bool {
+	e := h.at(0)
+	return h.retrying == 0 && e.adjacency != noAdjacency && e.until-now <= holdFor-shareAfter
 }
 
 // addEarly is add for a packet that waits for its association.

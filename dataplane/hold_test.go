@@ -125,6 +125,35 @@ func TestAScanFillsTheHoldAndNoMore(t *testing.T) {
 	}
 }
 
+// The hosts of an endless scan that are silent make room for others long before their
+// packets are given up.
+func TestAScanDoesNotKeepTheHold(t *testing.T) {
+	r := newRig(t, 1024)
+	r.fib.SetAdjacency(r.adj[1], 1, 0)
+	var scan [][]byte
+	for i := range 5000 {
+		scan = append(scan, testutil.UDP4("192.0.2.1", fmt.Sprintf("10.1.%d.%d", i/250, i%250+1), 1, 2))
+	}
+	r.queues[0].Play(scan, -1)
+	r.start()
+	r.wait("three holds full of hosts to be asked for", func(s *dataplane.Stats) bool {
+		if s.Held > 256 {
+			t.Fatalf("%d packets are held", s.Held)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		hosts := map[netip.Addr]bool{}
+		for _, a := range r.asks {
+			hosts[a] = true
+		}
+		return len(hosts) >= 3*256
+	})
+	r.queues[0].Pause()
+	if s := r.stop(); s.Ports[0].Drops[batch.NeighborUnresolved] != 0 {
+		t.Errorf("%d packets were given up meanwhile", s.Ports[0].Drops[batch.NeighborUnresolved])
+	}
+}
+
 // early is an engine that does not know a packet's association before it is told.
 type early struct {
 	dataplane.Engine

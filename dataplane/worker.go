@@ -231,8 +231,11 @@ func (w *worker) sort(c *batch.Chunk) {
 			e.frames[e.n] = batch.Frame{Addr: r.Addr, Len: r.Len, Port: in[i].Port}
 			e.n++
 		case r.Verdict.Action() == batch.ActionHold:
-			if i >= c.Retried && !w.hold.add(w.mem, in[i], r.Addr, c.Done) {
-				w.drop(in[i], batch.HoldFull)
+			if i < c.Retried {
+				break
+			}
+			if f, full := w.hold.add(w.mem, in[i], r.Addr, c.Done); full {
+				w.drop(f, batch.HoldFull)
 			}
 		case r.Verdict == early && (i < c.Retried || w.hold.addEarly(in[i], c.Done)):
 		case r.Verdict == batch.Lost:
