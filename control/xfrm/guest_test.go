@@ -327,6 +327,12 @@ func testRestart(t *testing.T) {
 	if got := k.association(0x1001); got.Accept(1<<32+7) || !got.Accept(1<<32+8) {
 		t.Errorf("the inbound association goes on after %d", got.Sequence())
 	}
+	// A crash in the first second: nothing that was sent was pushed.
+	k.association(0x1000).Reserve(1000)
+	k.start()
+	if got := k.association(0x1000).Sequence(); got != 500+2*restartGap {
+		t.Errorf("after a crash the outbound association goes on after %d", got)
+	}
 }
 
 // testOverrun loses events, and must end with all that Linux has.

@@ -133,6 +133,9 @@ func Start(g *gateway.Gateway, workers int, hooks Hooks, log *slog.Logger) (_ *M
 		return nil, fmt.Errorf("read Linux's XFRM states and policies: %w", err)
 	}
 	m.gap = 0
+	if err := m.pushGaps(); err != nil {
+		return nil, err
+	}
 	for range cap(m.empty) {
 		m.empty <- &events{buf: make([]byte, batchBuffer)}
 	}

@@ -3,6 +3,7 @@ package xfrm
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -44,11 +45,31 @@ func (m *Mirror) push() {
 	}
 }
 
+// pushGaps tells Linux of the numbers that outbound associations skip, before a packet has one
+// behind them: a mirror that starts after a crash within the first second skips what this one
+// was using, too.
+func (m *Mirror) pushGaps() error {
+	for _, a := range m.states {
+		if a.sa == nil || !a.out() {
+			continue
+		}
+		if err := m.tell(a, a.sa.Stats()); err != nil && !errors.Is(err, unix.ESRCH) { // it is gone, as an event says
+			return fmt.Errorf("note the sequence numbers of SPI %#x to %v: %w", a.id.spi, a.id.dst, err)
+		}
+	}
+	return nil
+}
+
 func (m *Mirror) pushUse(a *association) error {
 	used := a.sa.Stats()
 	if used.Packets == a.pushed.packets {
 		return nil
 	}
+	return m.tell(a, used)
+}
+
+// tell tells Linux what an association was used for.
+func (m *Mirror) tell(a *association, used ipsec.Stats) error {
 	if a.out() {
 		// Linux must not be set back behind what it has sent.
 		theirs, err := m.sequenceOf(a)
@@ -113,7 +134,7 @@ func (a *association) aevent() []byte {
 // use is the message that sets what was used of a state, struct xfrm_lifetime_cur, and
 // its replay state, in the form in which Linux keeps it.
 func (a *association) use(used ipsec.Stats, sequence uint64, now time.Time) []byte {
-	if a.used == 0 {
+	if a.used == 0 && used.Packets > 0 {
 		a.used = uint64(now.Unix())
 	}
 	var life []byte
