@@ -1,7 +1,6 @@
 package device
 
 import (
-	"crypto/aes"
 	"encoding/binary"
 	"fmt"
 	"structs"
@@ -81,12 +80,10 @@ func NewKey(s *suite.Suite, key, authKey []byte) (*Key, error) {
 		schedule.Expand(k.separate().IV[:], ivKey[:])
 		clear(ivKey[:])
 	case suite.GCM:
-		block, err := aes.NewCipher(key)
+		h, err := suite.HashKey(key)
 		if err != nil {
 			return nil, fmt.Errorf("prepare a key for a device: %s: %w", s.Name, err)
 		}
-		var h [aes.BlockSize]byte
-		block.Encrypt(h[:], h[:])
 		schedule.Powers(k.powers()[:], &h)
 		clear(h[:])
 	}

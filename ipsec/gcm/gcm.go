@@ -34,14 +34,13 @@ func NewKey(key []byte) (*Key, error) {
 	if !Available() {
 		return nil, fmt.Errorf("AES by vectors: this processor lacks one of AVX-512 (F, BW, VL), VAES, VPCLMULQDQ and BMI2")
 	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, err
+	if n := len(key); n != 16 && n != 24 && n != 32 {
+		return nil, aes.KeySizeError(n)
 	}
 	k := &Key{}
 	k.words[layout.Rounds/4] = uint32(schedule.Expand(k.words[layout.RoundKeys/4:], key))
 	var h [aes.BlockSize]byte
-	block.Encrypt(h[:], h[:])
+	k.Counter(h[:], Block{}) // the encryption of zeros
 	var powers [layout.NumPowers][4]uint32
 	schedule.Powers(powers[:], &h)
 	for i, p := range powers {

@@ -37,7 +37,7 @@ func (s *Store) Receive(list ...Association) {
 		if c.ReplayWindow == 0 {
 			continue
 		}
-		name := idOf("received numbers", append(binary.BigEndian.AppendUint32(nil, c.SPI), a.Key...))
+		name := idOf("received numbers", binary.BigEndian.AppendUint32(nil, c.SPI), a.Key)
 		if n, is := s.received.number(name); is {
 			a.SA.Skip(n)
 		}

@@ -137,11 +137,15 @@ func (s *Store) Keep(list ...Association) error {
 }
 
 // idOf is what something is noted by, without telling the key.
-func idOf(what string, key []byte) id {
-	h := sha256.New()
-	h.Write([]byte("warproute " + what + "\x00"))
-	h.Write(key)
-	return id(h.Sum(nil))
+func idOf(what string, parts ...[]byte) id {
+	text := make([]byte, 0, 256) // longer than any: what grows leaves copies behind
+	text = append(text, "warproute "+what+"\x00"...)
+	for _, part := range parts {
+		text = append(text, part...)
+	}
+	sum := sha256.Sum256(text)
+	clear(text)
+	return id(sum[:])
 }
 
 // formerly returns what a file of its own says of a key, as there was one for each once.

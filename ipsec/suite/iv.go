@@ -2,7 +2,6 @@ package suite
 
 import (
 	"crypto/aes"
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 )
@@ -30,10 +29,21 @@ func (t *Transform) PutIV(dst []byte, seq uint64) {
 // cipher's key, without salt, so that every engine makes the same packet of the same
 // number, and so that IVs stay distinct over a restart.
 func (s *Suite) IVKey(key []byte) (k [16]byte) {
-	h := hmac.New(sha256.New, key)
-	h.Write([]byte("ESP AES-CBC IV"))
-	sum := h.Sum(nil)
-	copy(k[:], sum)
-	clear(sum)
+	m := newMAC(sha256.New, key) // crypto/hmac would keep the key
+	copy(k[:], m.sum([]byte("ESP AES-CBC IV"), 0, false))
+	clear(m.digest[:])
+	wipe(m.hash)
+	m.zero()
 	return k
+}
+
+// HashKey returns the key of GHASH: zeros encrypted by AES (NIST SP 800-38D section 7.1).
+func HashKey(key []byte) (h [aes.BlockSize]byte, err error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return h, err
+	}
+	block.Encrypt(h[:], h[:])
+	wipe(block)
+	return h, nil
 }

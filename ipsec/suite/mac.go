@@ -39,6 +39,7 @@ func keyed(h hash.Hash, key []byte, pad byte) []byte {
 	h.Write(block)
 	clear(block)
 	state, err := h.(encoding.BinaryMarshaler).MarshalBinary()
+	h.Reset()
 	if err != nil { // no hash of the standard library does
 		panic("suite: state of a hash: " + err.Error())
 	}
