@@ -114,16 +114,17 @@ func (s *state) write(p netip.Prefix) {
 // its best route, or of the neighbour itself where that route is on its link.
 func (s *state) best(p netip.Prefix) *hop {
 	head, _ := s.routes.Get(p)
+	best := hopAt(head)
 	if !p.IsSingleIP() {
-		return hopAt(head)
+		return best
 	}
 	ip := p.Addr()
-	s.setLocal(ip, head != nil && head.hop.kind == fib.KindLocal)
+	s.setLocal(ip, best != nil && best.kind == fib.KindLocal)
 	s.setHost(ip)
 	if h := s.hosts[ip]; h != nil {
 		return h
 	}
-	return hopAt(head)
+	return best
 }
 
 // idOf returns the number of a hop; where the base had no room for it, that of
@@ -159,15 +160,16 @@ func (s *state) load(family int) {
 	}
 	err := s.table(family).Load(func(yield func(netip.Prefix, fib.ID) bool) {
 		for p, head := range routes() {
+			best := hopAt(head)
 			if p.IsSingleIP() {
-				if head.hop.kind == fib.KindLocal {
+				if best.kind == fib.KindLocal {
 					s.setLocal(p.Addr(), true)
 				}
 				if s.hosts[p.Addr()] != nil {
 					continue
 				}
 			}
-			if !yield(p, s.idOf(head.hop)) {
+			if !yield(p, s.idOf(best)) {
 				return
 			}
 		}

@@ -17,6 +17,7 @@ import (
 // MTU of their own.
 type hop struct {
 	key    string
+	bare   string // the key, whatever paths are lost
 	id     fib.ID // 0 if the base had no room
 	after  fib.ID // whose flows it takes over, while it has no number
 	kind   fib.Kind
@@ -35,6 +36,7 @@ type path struct {
 	gateway   netip.Addr // invalid: destinations are on the link
 	weight    uint32
 	encap     bool       // needs a header that the dataplane does not make
+	lost      bool       // Linux passes it over though its link is up: see isLost
 	adjacency *adjacency // nil if packets cannot leave this way
 }
 
@@ -71,6 +73,36 @@ func (s *state) routeKey(r *rtnl.Route) {
 	}
 }
 
+// appendLost appends to the key of a route's hop which paths are lost, has them looked at
+// again when they may be back, and returns how long the bare key is.
+func (s *state) appendLost(r *rtnl.Route) (bare int) {
+	bare = len(s.key)
+	for i := range r.Hops {
+		if s.isLost(r, &r.Hops[i]) {
+			s.links[r.Hops[i].Index].hides = true
+			s.key = binary.NativeEndian.AppendUint16(s.key, uint16(i))
+		}
+	}
+	return bare
+}
+
+// isLost reports whether Linux passes over a path though its link is up: since the link's
+// last IPv4 address was taken away, or IPv6 was disabled on it. Linux takes the path up again
+// with the next address. An object of which that was true would be gone.
+func (s *state) isLost(r *rtnl.Route, h *rtnl.Hop) bool {
+	return h.Dead && r.NexthopID == 0 && s.isUp(h.Index)
+}
+
+// hopLike returns the hop that hopOf would, or one that is in no book but has its bare key.
+func (s *state) hopLike(r *rtnl.Route) *hop {
+	s.routeKey(r)
+	bare := s.appendLost(r)
+	if h := s.hops[string(s.key)]; h != nil {
+		return h
+	}
+	return &hop{bare: string(s.key[:bare])}
+}
+
 func compareHops(a, b rtnl.Hop) int {
 	return cmp.Or(cmp.Compare(a.Index, b.Index), a.Gateway.Compare(b.Gateway))
 }
@@ -90,11 +122,13 @@ func (s *state) appendPath(h rtnl.Hop) {
 // over the flows of was, which may be nil: that which the prefix has had.
 func (s *state) hopOf(r *rtnl.Route, was *hop) *hop {
 	s.routeKey(r)
+	bare := s.appendLost(r)
 	if h := s.hops[string(s.key)]; h != nil {
 		h.refs++
 		return h
 	}
 	h := &hop{key: string(s.key), mtu: mtuOf(r), refs: 1}
+	h.bare = h.key[:bare]
 	if was != nil {
 		h.after = was.id
 	}
@@ -104,7 +138,11 @@ func (s *state) hopOf(r *rtnl.Route, was *hop) *hop {
 		s.ofObject[h.object] = append(s.ofObject[h.object], h)
 		s.programObject(h)
 	} else {
-		s.program(h, hopKinds[r.Type], pathsOf(r.Hops))
+		paths := pathsOf(r.Hops)
+		for i := range paths {
+			paths[i].lost = s.isLost(r, &r.Hops[i])
+		}
+		s.program(h, hopKinds[r.Type], paths)
 	}
 	return h
 }
@@ -143,7 +181,7 @@ func (s *state) program(h *hop, kind fib.Kind, paths []path) {
 		if p.adjacency = nil; kind == fib.KindForward {
 			p.adjacency = s.adjacencyOf(p)
 		}
-		up := s.isUp(p.link)
+		up := s.isUp(p.link) && !p.lost
 		if p.adjacency == nil {
 			elsewhere = elsewhere || up
 			continue
@@ -213,6 +251,11 @@ func (s *state) markHops(matches func(*hop) bool) (used bool) {
 		used = used || h.marked && h.refs > 0
 	}
 	return used
+}
+
+// leads reports whether one of the paths is by a gateway.
+func (h *hop) leads(link int, gateway netip.Addr) bool {
+	return slices.ContainsFunc(h.paths, func(p path) bool { return p.link == link && p.gateway == gateway })
 }
 
 func (h *hop) over(link int) bool {

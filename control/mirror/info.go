@@ -35,7 +35,7 @@ type PathInfo struct {
 	Port   int        `json:"port"` // -1: the link is not a port
 	Weight uint32     `json:"weight"`
 	MAC    string     `json:"mac,omitempty"` // of the neighbour, where it is resolved
-	Dead   bool       `json:"dead"`          // the link is down
+	Dead   bool       `json:"dead"`          // the link is down, or Linux passes the path over
 }
 
 // NeighborInfo is a neighbour as people see it.
@@ -113,11 +113,12 @@ func (m *Mirror) Routes() (all []RouteInfo) {
 		all = make([]RouteInfo, 0, m.routes.Size())
 		paths := map[*hop][]PathInfo{}
 		for p, head := range m.routes.All() {
+			best := head.best()
 			for r := head; r != nil; r = r.next {
 				if _, done := paths[r.hop]; !done {
 					paths[r.hop] = m.pathInfos(r.hop, netip.Addr{})
 				}
-				all = append(all, m.routeInfo(p, r, paths[r.hop], r == head))
+				all = append(all, m.routeInfo(p, r, paths[r.hop], r == best))
 			}
 		}
 	})
@@ -135,6 +136,7 @@ func (m *Mirror) Lookup(ip netip.Addr) (info RouteInfo, ok bool) {
 		var p netip.Prefix
 		var r *route
 		if p, r, ok = m.routes.LookupPrefixLPM(netip.PrefixFrom(ip, ip.BitLen())); ok {
+			r = r.best()
 			info = m.routeInfo(p, r, m.pathInfos(r.hop, ip), true)
 		}
 	})
@@ -175,7 +177,7 @@ func (s *state) pathInfos(h *hop, dst netip.Addr) []PathInfo {
 	for _, p := range h.paths {
 		info := PathInfo{
 			Via: p.gateway, Dev: s.linkName(p.link), Port: s.portNumber(p.link),
-			Weight: p.weight, Dead: !s.isUp(p.link),
+			Weight: p.weight, Dead: p.lost || !s.isUp(p.link),
 		}
 		to := neighborID{p.link, p.gateway}
 		if p.onLink() {

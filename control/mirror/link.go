@@ -17,7 +17,7 @@ type link struct {
 	rtnl.Link
 	up    bool
 	port  int  // -1 if it is not a port
-	hides bool // there are routes over it that come back with it
+	hides bool // there are routes or paths over it that come back with it, or with an address
 	seen  uint32
 }
 
@@ -79,7 +79,7 @@ func (s *state) setLink(r *rtnl.Link) {
 		l = &link{port: -1}
 		s.links[r.Index] = l
 	}
-	wasUp, wasPort, wasSet := l.up, l.port, l.Flags&unix.IFF_UP != 0
+	wasUp, wasPort, wasFlags := l.up, l.port, l.Flags
 	l.Link, l.up, l.seen = *r, r.Up(), s.epoch
 	if l.port = s.portOf(r); l.port >= 0 {
 		s.setPort(l.port, l)
@@ -92,13 +92,20 @@ func (s *state) setLink(r *rtnl.Link) {
 	if wasUp && !l.up {
 		s.deleteObjectsOver(r.Index)
 	}
-	if wasSet && l.Flags&unix.IFF_UP == 0 {
+	if wasFlags&^l.Flags&unix.IFF_UP != 0 {
 		s.dropRoutesOver(r.Index)
 	}
 	if wasUp && !l.up {
 		s.suspects.link(r.Index)
 	}
-	if l.up && l.hides {
+	if l.Flags != wasFlags {
+		s.setUpAgain(r.Index)
+	}
+}
+
+// setUpAgain looks at routes that a link which is up, or has got an address, may have brought back.
+func (s *state) setUpAgain(index int) {
+	if l := s.links[index]; l != nil && l.up && l.hides {
 		l.hides = false
 		s.suspects.everything()
 	}
@@ -106,16 +113,16 @@ func (s *state) setLink(r *rtnl.Link) {
 
 // dropRoutesOver drops the IPv4 routes that Linux drops without telling when a
 // link is set down (fib_sync_down_dev): those with no path over another link,
-// but for local addresses.
+// but for those of the host's scope, as local addresses have.
 func (s *state) dropRoutesOver(index int) {
 	used := s.markHops(func(h *hop) bool {
-		return h.over(index) && !slices.ContainsFunc(h.paths, func(p path) bool { return s.isSet(p.link) })
+		return h.over(index) && !slices.ContainsFunc(h.paths, func(p path) bool { return s.isSet(p.link) && !p.lost })
 	})
 	if !used {
 		return
 	}
 	s.sweepRoutes(func(p netip.Prefix, r *route) bool {
-		return r.hop.marked && p.Addr().Is4() && r.kind != unix.RTN_LOCAL
+		return r.hop.marked && p.Addr().Is4() && r.scope != unix.RT_SCOPE_HOST
 	})
 }
 

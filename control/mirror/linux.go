@@ -27,6 +27,7 @@ type linuxView struct {
 
 type linuxRoute struct {
 	class uint64
+	rank  int8
 	way   *rtnl.Route // its type, MTU and hops alone
 }
 
@@ -88,7 +89,7 @@ func (v *linuxView) addRoute(r *rtnl.Route) {
 	_, table := tables[r.Table]
 	_, followed := hopKinds[r.Type]
 	switch {
-	case !table, !followed, r.TOS != 0, r.HasSrc, r.Flags&unix.RTM_F_CLONED != 0, ip.IsMulticast(),
+	case !table, !followed, r.TOS != 0, r.HasSrc, r.Flags&unix.RTM_F_CLONED != 0, ip.IsMulticast(), r.Lifetime < 0,
 		r.Type == unix.RTN_UNICAST && !routable(ip):
 		return
 	}
@@ -104,10 +105,10 @@ func (v *linuxView) addRoute(r *rtnl.Route) {
 		return // Linux passes it over
 	}
 	class := classOf(r)
-	if have, ok := v.routes.Get(r.Dst); ok && have.class <= class {
+	if have, ok := v.routes.Get(r.Dst); ok && (have.class < class || have.class == class && have.rank >= r.Rank) {
 		return // of equal ones the first is used
 	}
-	v.routes.Insert(r.Dst, linuxRoute{class, v.wayOf(r)})
+	v.routes.Insert(r.Dst, linuxRoute{class, r.Rank, v.wayOf(r)})
 }
 
 // expand copies the hops of the next-hop object, which Linux leaves to us where
@@ -185,7 +186,7 @@ func (v *linuxView) forward(ports []port, r *rtnl.Route, ip netip.Addr) (d decis
 	elsewhere := false
 	for _, h := range r.Hops {
 		link, known := v.links[h.Index]
-		up := known && link.Up()
+		up := known && link.Up() && !h.Dead
 		i := slices.IndexFunc(ports, func(p port) bool { return p.ifindex == h.Index })
 		if i < 0 || h.Encap || link.InVRF() {
 			elsewhere = elsewhere || up

@@ -78,7 +78,7 @@ func (l *linux) fate(t testing.TB, ip netip.Addr) string {
 	}
 	var ways []string
 	for _, h := range hops {
-		if name := l.ports[h.LinkIndex]; name != "" && l.up[h.LinkIndex] {
+		if name := l.ports[h.LinkIndex]; name != "" && l.up[h.LinkIndex] && h.Flags&unix.RTNH_F_DEAD == 0 {
 			ways = append(ways, name+" "+l.to(h, ip))
 		}
 	}

@@ -24,7 +24,7 @@
 //     table default. Policy rules beyond Linux's own three, routes by type of
 //     service, and IPv6 routes by source are not supported: each gives a warning.
 //   - Of IPv6 routes with equal metric that are not one multipath route, the
-//     first is used always.
+//     first of those with the highest preference (RFC 4191) is used always.
 //   - A port that is put into a VRF is lent to Linux until it is taken out of it.
 //   - A link without carrier takes no packets. Linux would send into it.
 package mirror
@@ -248,6 +248,7 @@ func (m *Mirror) run() {
 		case <-tick.C:
 			m.asker.nextWindow()
 			m.refresh(time.Now())
+			m.expire(time.Now())
 		case <-audit.C:
 			armed = false
 			m.audit()

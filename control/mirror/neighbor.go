@@ -111,15 +111,16 @@ func routable(ip netip.Addr) bool { return !ip.IsLinkLocalUnicast() || ip.Is4() 
 // with this very address, resolved, on a link that the longest route that covers
 // the address is on; and the MTU of that route.
 func (s *state) hostNeighbor(addr netip.Addr) (id neighborID, mtu uint16, ok bool) {
-	_, best, found := s.routes.LookupPrefixLPM(netip.PrefixFrom(addr, addr.BitLen()))
+	_, head, found := s.routes.LookupPrefixLPM(netip.PrefixFrom(addr, addr.BitLen()))
 	if !found {
 		return id, 0, false
 	}
-	for i := range best.hop.paths {
-		p := &best.hop.paths[i]
+	best := hopAt(head)
+	for i := range best.paths {
+		p := &best.paths[i]
 		id = neighborID{p.link, addr}
 		if n := s.neighbors[id]; p.onLink() && p.adjacency != nil && n != nil && n.usable() {
-			return id, best.hop.mtu, true
+			return id, best.mtu, true
 		}
 	}
 	return neighborID{}, 0, false

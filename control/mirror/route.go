@@ -19,7 +19,9 @@ type route struct {
 	// order in which Linux would try them.
 	class    uint64
 	seen     uint32
-	kind     uint8 // unix.RTN_...
+	metrics  uint32 // as rtnl.Route has them
+	rank     int8   // likewise
+	kind     uint8  // unix.RTN_...
 	protocol uint8
 	scope    uint8
 	ecmp     bool // IPv6: one multipath route with all others like it of its class
@@ -38,12 +40,14 @@ func (r *route) table() uint32 {
 
 func (s *state) newRoute(r *rtnl.Route, h *hop) route {
 	return route{
-		hop: h, src: r.PrefSrc, class: classOf(r), seen: s.epoch,
+		hop: h, src: r.PrefSrc, class: classOf(r), seen: s.epoch, metrics: r.Metrics, rank: r.Rank,
 		kind: r.Type, protocol: r.Protocol, scope: r.Scope, ecmp: isECMP(r),
 	}
 }
 
-// isECMP reports whether Linux joins a route with others like it (rt6_qualify_for_ecmp).
+// isECMP reports whether Linux joins a route with others like it (rt6_qualify_for_ecmp). It
+// does not join those that it made of router advertisements itself; those that a daemon made
+// of them look the same, until one comes as one of several paths.
 func isECMP(r *rtnl.Route) bool {
 	return r.Family == unix.AF_INET6 && r.NexthopID == 0 &&
 		(r.Multipath || r.Protocol != unix.RTPROT_RA && len(r.Hops) == 1 && r.Hops[0].Gateway.IsValid())
@@ -96,7 +100,7 @@ func (s *state) hide(r *rtnl.Route) bool {
 // a dump come in Linux's order.
 func (s *state) learn(r *rtnl.Route, flags uint16) {
 	switch {
-	case !s.concerns(r), s.hide(r):
+	case !s.concerns(r), s.expired(r), s.hide(r):
 		return
 	case s.marking:
 		s.markRoute(r)
@@ -156,11 +160,13 @@ func (r *route) alone() bool { return r.next == nil || r.next.class != r.class }
 
 // markRoute notes that Linux has a route, if it is known.
 func (s *state) markRoute(r *rtnl.Route) {
-	s.routeKey(r)
-	is := s.newRoute(r, s.hops[string(s.key)])
+	is := s.newRoute(r, s.hopLike(r))
 	for known, _ := s.routes.Get(r.Dst); known != nil; known = known.next {
 		if known.meant(&is, r) {
 			known.seen = s.epoch
+			if known.hop.object == 0 && known.hop != is.hop {
+				s.suspects.everything() // it has lost a path
+			}
 		}
 	}
 }
@@ -190,7 +196,7 @@ func (s *state) sameRoute(at **route, is *route, family uint8, replaces bool) *r
 				same = r
 			}
 		case is.ecmp, replaces && is.hop.object == 0: // that of an object may only tell that the object changed
-			if r.ecmp == is.ecmp {
+			if r.ecmp == is.ecmp || r.joins(is) {
 				same = r
 			}
 		case !r.ecmp && r.kind == is.kind && r.hop == is.hop:
@@ -207,7 +213,12 @@ func (s *state) sameRoute(at **route, is *route, family uint8, replaces bool) *r
 // one by a next-hop object changes with the object.
 func (r *route) like(other *route) bool {
 	return r.class == other.class && (r.kind == other.kind || r.hop.object != 0) && r.protocol == other.protocol &&
-		r.scope == other.scope && r.src == other.src && r.hop == other.hop
+		r.scope == other.scope && r.src == other.src && r.hop.bare == other.hop.bare && r.metrics == other.metrics
+}
+
+// joins reports whether a route turns out to be a path of a multipath route that comes.
+func (r *route) joins(is *route) bool {
+	return is.ecmp && r.hop.object == 0 && len(r.hop.paths) == 1 && is.hop.leads(r.hop.paths[0].link, r.hop.paths[0].gateway)
 }
 
 // unlearn applies the deletion of a route.
@@ -249,8 +260,7 @@ func (s *state) unlearn(r *rtnl.Route) {
 // find returns the place in a list of the route that a message means, that of its end if
 // there is none.
 func (s *state) find(at **route, r *rtnl.Route) **route {
-	s.routeKey(r)
-	is := s.newRoute(r, s.hops[string(s.key)])
+	is := s.newRoute(r, s.hopLike(r))
 	for *at != nil && !(*at).meant(&is, r) {
 		at = &(*at).next
 	}
@@ -266,8 +276,10 @@ func (r *route) meant(is *route, msg *rtnl.Route) bool {
 		return r.hop.object == msg.NexthopID && r.hop.mtu == mtuOf(msg)
 	case is.ecmp:
 		return r.ecmp
+	case r.ecmp && len(msg.Hops) == 1: // of a daemon, see isECMP
+		return r.hop.leads(msg.Hops[0].Index, msg.Hops[0].Gateway)
 	case msg.Family == unix.AF_INET6: // whose preferred source may have changed in silence
-		return r.kind == is.kind && r.hop == is.hop
+		return r.kind == is.kind && r.hop.bare == is.hop.bare
 	}
 	return r.like(is)
 }
@@ -282,7 +294,7 @@ func (s *state) restOf(r *route, gone *rtnl.Route) (rest []rtnl.Hop) {
 			l := s.links[p.link]
 			rest = append(rest, rtnl.Hop{
 				Index: p.link, Gateway: p.gateway, Weight: uint16(p.weight), Encap: p.encap,
-				Dead: l == nil || l.Flags&unix.IFF_UP == 0,
+				Dead: p.lost || l == nil || l.Flags&unix.IFF_UP == 0,
 			})
 		}
 	}
@@ -342,9 +354,21 @@ func (s *state) sweepRoutes(matches func(netip.Prefix, *route) bool) (others boo
 	return others
 }
 
-func hopAt(r *route) *hop {
-	if r == nil {
-		return nil
+// best returns the route of a list that is used, nil of an empty one: the first of those that
+// Linux prefers (rt6_score_route).
+func (r *route) best() *route {
+	best := r
+	for ; r != nil && r.class == best.class; r = r.next {
+		if r.rank > best.rank {
+			best = r
+		}
 	}
-	return r.hop
+	return best
+}
+
+func hopAt(head *route) *hop {
+	if r := head.best(); r != nil {
+		return r.hop
+	}
+	return nil
 }

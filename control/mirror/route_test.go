@@ -135,6 +135,26 @@ func TestRoutes(t *testing.T) {
 			[]string{"20.0.0.1", "none"}},
 		{"the last address takes all routes of the link away", []string{"route add 20.0.0.0/8 dev lan", "route add 20.1.0.0/16 via 10.2.0.2", "addr del 10.1.0.1/24 dev lan"},
 			[]string{"20.0.0.1", "none", "20.1.0.1", wan2, "10.1.0.2", "none"}},
+		{"IPv4 routes that only other metrics tell apart", []string{
+			"route add 20.0.0.0/8 via 10.1.0.2 advmss 1000", "route append 20.0.0.0/8 via 10.1.0.2 advmss 900", "route del 20.0.0.0/8 via 10.1.0.2 advmss 900"},
+			[]string{"20.0.0.1", lan2}},
+		{"routes of the host's scope outlast their link", []string{"route add 20.0.0.0/8 dev lan scope host", "link set lan down", "link set lan up"},
+			[]string{"20.0.0.1", "lan ?"}},
+		{"IPv6 routes that a daemon makes of advertisements join", []string{"route add fd20::/16 via fd01::2 proto ra", "route append fd20::/16 via fd02::2 proto ra"},
+			[]string{"fd20::1", lan2 + "*128 " + wan2 + "*128"}},
+		{"IPv6 routes that a daemon makes of advertisements, one withdrawn", []string{
+			"route add fd20::/16 via fd01::2 proto ra", "route append fd20::/16 via fd02::2 proto ra", "route append fd20::/16 via fd01::3 proto ra",
+			"route del fd20::/16 via fd01::2 proto ra", "route del fd20::/16 via fd01::3 proto ra"},
+			[]string{"fd20::1", wan2}},
+		{"IPv6 routes that a daemon makes of advertisements, all withdrawn", []string{
+			"route add fd20::/16 via fd01::2 proto ra", "route append fd20::/16 via fd02::2 proto ra", "route del fd20::/16 via fd01::2 proto ra", "route del fd20::/16 via fd02::2 proto ra"},
+			[]string{"fd20::1", "none"}},
+		{"the preferred one of IPv6 routes with equal metric", []string{
+			"route add fd20::/16 via fd01::2 proto ra pref low", "route append fd20::/16 dev wan", "route append fd20::/16 dev lan pref high",
+			"route add fd21::/16 dev lan pref low", "route append fd21::/16 dev wan pref high", "route del fd21::/16 dev wan", "route append fd21::/16 dev wan"},
+			[]string{"fd20::1", "lan ?", "fd21::1", "wan ?"}},
+		{"preferences do not outweigh metrics", []string{"route add fd20::/16 via fd01::2 metric 10 pref low", "route add fd20::/16 via fd02::2 metric 20 pref high"},
+			[]string{"fd20::1", lan2}},
 		{"a route that could not be made is none", []string{"route add 20.0.0.0/8 via 10.1.0.2 src 10.1.0.1 metric 5", "route change 20.0.0.0/8 via 10.2.0.2 metric 5"},
 			[]string{"20.0.0.1", wan2}},
 	} {

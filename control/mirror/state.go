@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"time"
 
 	"github.com/gaissmai/bart"
 	"golang.org/x/sys/unix"
@@ -43,11 +44,12 @@ type state struct {
 	orphaned bool // a next-hop object was deleted that routes use
 	changed  bool // something in the base that may let held packets go on
 
-	epoch    uint32   // of the comparison with a dump that is on or was last
-	suspects suspects // what to compare next
-	marking  bool     // routes that come are only marked, not learnt
-	catchUp  bool     // events may be older than the last full dump
-	raced    bool     // and contradict it
+	epoch    uint32    // of the comparison with a dump that is on or was last
+	suspects suspects  // what to compare next
+	marking  bool      // routes that come are only marked, not learnt
+	catchUp  bool      // events may be older than the last full dump
+	raced    bool      // and contradict it
+	expiry   time.Time // when the time of a route may be over; zero: never
 
 	warnings []string
 	warned   map[string]bool
@@ -130,7 +132,17 @@ func (s *state) handle(msg rtnl.Message) error {
 		}
 		if a.Local.Is4() {
 			s.suspects.addr(a.Index, a.Local)
+		} else {
+			// With IPv6 on the link, perhaps, whose routes go in silence then where
+			// net.ipv6.route.skip_notify_on_dev_down is on.
+			s.suspects.link(a.Index)
 		}
+	case unix.RTM_NEWADDR:
+		var a rtnl.Address
+		if err := a.Parse(msg.Data); err != nil {
+			return err
+		}
+		s.setUpAgain(a.Index)
 	case unix.RTM_NEWRULE:
 		var r rtnl.Rule
 		if err := r.Parse(msg.Data); err != nil {

@@ -132,7 +132,17 @@ func (m *Mirror) auditLinks(links map[int]bool) error {
 			}
 		}
 	}
-	if m.sweepRoutes(func(_ netip.Prefix, r *route) bool { return r.seen != m.epoch && r.hop.marked }) {
+	others := m.sweepRoutes(func(_ netip.Prefix, r *route) bool {
+		if r.seen == m.epoch || !r.hop.marked {
+			return false
+		}
+		if r.ecmp && len(r.hop.paths) > 1 {
+			m.suspects.everything() // Linux may have the paths over other links
+			return false
+		}
+		return true
+	})
+	if others {
 		m.suspects.everything() // an event that replaces the first of several may be on its way
 	}
 	return nil

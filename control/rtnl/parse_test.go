@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"reflect"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -59,9 +60,17 @@ func TestRoute(t *testing.T) {
 			attr(unix.RTA_PREFSRC, ip("10.9.9.9").AsSlice()), attr(rtaNHID, ne32(44)), attr(unix.RTA_MULTIPATH, multipath),
 			attr(unix.RTA_METRICS|unix.NLA_F_NESTED, body(attr(unix.RTAX_LOCK, ne32(1<<unix.RTAX_MTU)), attr(unix.RTAX_MTU, ne32(1400)), attr(unix.RTAX_ADVMSS, ne32(1360)))),
 			attr(200, []byte("unknown"))),
-			Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: 1000, Metric: 50, Dst: netip.MustParsePrefix("10.1.2.0/24"),
+			Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: 1000, Metrics: 454372668, Metric: 50, Dst: netip.MustParsePrefix("10.1.2.0/24"),
 				PrefSrc: ip("10.9.9.9"), MTU: 1400, NexthopID: 44, Multipath: true,
 				Hops: []Hop{{Gateway: ip("10.0.0.1"), Index: 2, Weight: 1}, {Gateway: ip("fe80::1"), Index: 3, Weight: 256, Dead: true}}}},
+		{"an IPv6 route for a time", body(rtmsg(unix.AF_INET6, 0, unix.RTN_UNICAST), attr(unix.RTA_OIF, ne32(7)), attr(unix.RTA_PREF, []byte{1}),
+			attr(unix.RTA_CACHEINFO, body(ne32(9), ne32(9), ne32(250), make([]byte, 20)))),
+			Route{Family: unix.AF_INET6, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("::/0"),
+				Rank: 1, Lifetime: 2500 * time.Millisecond, Hops: []Hop{{Index: 7, Weight: 1}}}},
+		{"an IPv6 route whose time is over", body(rtmsg(unix.AF_INET6, 0, unix.RTN_UNICAST), attr(unix.RTA_OIF, ne32(7)), attr(unix.RTA_PREF, []byte{3}),
+			attr(unix.RTA_CACHEINFO, body(ne32(9), ne32(9), ne32(0xffffffff), make([]byte, 20)))),
+			Route{Family: unix.AF_INET6, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("::/0"),
+				Rank: -1, Lifetime: -10 * time.Millisecond, Hops: []Hop{{Index: 7, Weight: 1}}}},
 		{"no hops", body(rtmsg(unix.AF_INET, 8, unix.RTN_BLACKHOLE), attr(unix.RTA_DST, ip("10.0.0.0").AsSlice())),
 			Route{Family: unix.AF_INET, Type: unix.RTN_BLACKHOLE, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("10.0.0.0/8")}},
 		{"a tunnel", body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), attr(unix.RTA_DST, ip("10.0.0.0").AsSlice()), attr(unix.RTA_OIF, ne32(7)), attr(unix.RTA_ENCAP|unix.NLA_F_NESTED, nil)),

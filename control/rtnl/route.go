@@ -3,7 +3,9 @@ package rtnl
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,10 +23,13 @@ type Route struct {
 	HasSrc    bool // an IPv6 route for some sources only
 	Metric    uint32
 	PrefSrc   netip.Addr
-	MTU       uint32 // in bytes, locked or not; 0: the link's alone
-	NexthopID uint32 // of the next-hop object that Hops were copied from, if any
-	Hops      []Hop  // reused by the next Parse
-	Multipath bool   // Hops came as a list
+	MTU       uint32        // in bytes, locked or not; 0: the link's alone
+	Metrics   uint32        // a digest of all that RTA_METRICS has, by which Linux tells IPv4 routes apart; 0: nothing
+	Rank      int8          // of IPv6 routes, by RFC 4191: -1, 0 or 1, the most preferred
+	Lifetime  time.Duration // how long an IPv6 route lasts, negative: it is over; 0: until it is deleted
+	NexthopID uint32        // of the next-hop object that Hops were copied from, if any
+	Hops      []Hop         // reused by the next Parse
+	Multipath bool          // Hops came as a list
 }
 
 // Hop is one way of a route.
@@ -76,6 +81,10 @@ func (r *Route) Parse(data []byte) error {
 			r.PrefSrc = a.addr()
 		case unix.RTA_METRICS:
 			r.parseMetrics(&a)
+		case unix.RTA_PREF:
+			r.Rank = rankOf(a.Value)
+		case unix.RTA_CACHEINFO:
+			r.parseLifetime(&a)
 		case rtaNHID:
 			r.NexthopID = a.Uint32()
 		case unix.RTA_MULTIPATH:
@@ -111,6 +120,7 @@ func (h *Hop) parse(a *Attrs) {
 
 // parseMetrics reads a list of attributes.
 func (r *Route) parseMetrics(list *Attrs) {
+	r.Metrics = crc32.ChecksumIEEE(list.Value)
 	a := Attrs{rest: list.Value}
 	for a.Next() {
 		if a.Kind == unix.RTAX_MTU {
@@ -120,6 +130,25 @@ func (r *Route) parseMetrics(list *Attrs) {
 	if a.Err != nil {
 		list.Err = a.Err
 	}
+}
+
+// rankOf reads a preference of RFC 4191, whose values are those of two bits' two's complement.
+func rankOf(value []byte) int8 {
+	if len(value) == 0 {
+		return 0
+	}
+	return int8(value[0]<<6) >> 6
+}
+
+// parseLifetime reads a struct rta_cacheinfo, whose third number is what is left of the
+// route's time, in ticks of a hundredth of a second; 0 is no limit.
+func (r *Route) parseLifetime(a *Attrs) {
+	const expires, tick = 8, 10 * time.Millisecond
+	if len(a.Value) < expires+4 {
+		a.bad("12 at least")
+		return
+	}
+	r.Lifetime = time.Duration(int32(binary.NativeEndian.Uint32(a.Value[expires:]))) * tick
 }
 
 // parseHops reads a list of struct rtnexthop, each with attributes of its own.

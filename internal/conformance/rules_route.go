@@ -62,7 +62,7 @@ func routeRules() []Rule {
 			Key: "route/types", Source: "ip-route(8)", Status: Kept,
 			Says:  "Routes of Linux mean what they mean to Linux: types, metrics, multipath, next-hop objects",
 			Does:  "Mirrored by netlink. Policy rules, routes by type of service or source, of other tables, and local prefixes are not, and are warned of.",
-			Tests: []string{"control/mirror.TestRoutes", "control/mirror.TestNexthopObjects", "control/mirror.TestRandomChanges", "control/mirror.TestStatusWarnsOfWhatIsNotSupported", "internal/e2e.TestLinuxDoesTheSame"},
+			Tests: []string{"control/mirror.TestRoutes", "control/mirror.TestNexthopObjects", "control/mirror.TestRandomChanges", "control/mirror.TestRoutesWhoseTimeIsOver", "control/mirror.TestPathsLostWithTheAddressesOfTheirLink", "control/mirror.TestStatusWarnsOfWhatIsNotSupported", "internal/e2e.TestLinuxDoesTheSame"},
 		},
 		{
 			Key: "route/elsewhere", Source: "peers", Status: Departs,
