@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // What values may be.
@@ -110,7 +112,9 @@ func isName(s string) bool {
 
 // notInName holds for what the kernel refuses in an interface name, and for
 // what nobody can read.
-func notInName(r rune) bool { return r == '/' || r == ':' || r <= ' ' || r >= 0x7f }
+func notInName(r rune) bool {
+	return r == '/' || r == ':' || r == ' ' || r == utf8.RuneError || !unicode.IsPrint(r)
+}
 
 func checkChoice[T ~string](c *Config, key string, got T, choices []T) Errors {
 	if slices.Contains(choices, got) {

@@ -62,6 +62,14 @@ ipsec: {source: xfrm, state: /tmp/w, mss_clamp: true, fragment: after, interface
 	}
 }
 
+// Some editors begin a file with a byte order mark, and Linux takes any letters in names.
+func TestTextBeyondASCII(t *testing.T) {
+	c, err := Parse("f.yaml", []byte("\ufeffports:\n  - interface: büro0\n"))
+	if err != nil || c.Ports[0].Interface != "büro0" {
+		t.Errorf("got %+v, %v", c, err)
+	}
+}
+
 const onePort = "ports: [{interface: lan0}]\n"
 
 func TestMistakes(t *testing.T) {
@@ -77,6 +85,8 @@ func TestMistakes(t *testing.T) {
 		{"text for a number", onePort + "workers: many\n", `f:2:10: workers must be a whole number, not the text "many"; write one, as in 0`},
 		{"fraction for a whole number", onePort + "batch: {max_packets: 1.5}\n", `f:2:22: batch.max_packets must be a whole number, not the number 1.5; write one, as in 1024`},
 		{"number beyond all bounds", onePort + "workers: 0xffffffffffffffff\n", `f:2:10: workers: 18446744073709551615 is not a number that fits here; write one such as 0`},
+		{"number beyond what the parser knows", onePort + "workers: 99999999999999999999\n", `f:2:10: workers: 99999999999999999999 is not a number that fits here; write one such as 0`},
+		{"name that nobody can read", "ports: [{interface: \"lan\\u200b0\"}]\n", "f:1:21: \"lan\\u200b0\" cannot be the name of an interface; write one that `ip link` shows"},
 		{"number for text", "ports: [{interface: 5}]\n", `f:1:21: ports[0].interface must be text, not the number 5; put it in quotes if it is meant: "5"`},
 		{"mapping for a list", "ports: {interface: lan0}\n", "f:1:9: ports must be a list, not a mapping; begin each of its entries with `- `"},
 		{"text for a mapping", "ports:\n  - lan0\n", "f:2:5: ports[0] must be a mapping with the keys interface, queues, mode, reverse_path, not the text \"lan0\"; write `key: value` lines below it"},

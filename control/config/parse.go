@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -85,6 +86,9 @@ func (r *reader) root() value {
 	)
 }
 
+// byteOrderMark is what some editors begin a file with (YAML 1.2, section 5.2).
+var byteOrderMark = []byte("\ufeff")
+
 // syntax returns the tree of the only document in data, nil if there is none.
 func (r *reader) syntax(data []byte) ast.Node {
 	if len(data) > maxFileSize {
@@ -92,6 +96,7 @@ func (r *reader) syntax(data []byte) ast.Node {
 			fmt.Sprintf("keep it below %d", maxFileSize))
 		return nil
 	}
+	data = bytes.TrimPrefix(data, byteOrderMark)
 	if r.failShape(data); len(r.errs) > 0 {
 		return nil
 	}

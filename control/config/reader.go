@@ -1,8 +1,10 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -109,6 +111,12 @@ func oneOf[T ~string](dst *T, choices ...T) value {
 func integer[T int | uint16 | uint32 | uint64](dst *T, sample string) value {
 	return func(r *reader, key string, n ast.Node) {
 		node, ok := n.(*ast.IntegerNode)
+		if text, isText := n.(*ast.StringNode); isText { // what the parser makes of a number that it has no room for
+			if _, err := strconv.ParseInt(text.Value, 0, 64); errors.Is(err, strconv.ErrRange) {
+				r.fail(key, n, fmt.Sprintf("%s: %s is not a number that fits here", key, text.Value), "write one such as "+sample)
+				return
+			}
+		}
 		if !ok {
 			r.wrongType(key, n, "a whole number", "write one, as in "+sample)
 			return

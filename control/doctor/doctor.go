@@ -92,6 +92,9 @@ func Examine(h *Host, ports []string) []Finding {
 		}
 		links = append(links, link)
 		h.Queues += link.Queues
+		if h.Workers == 0 || link.Queues < h.Workers {
+			h.Workers = link.Queues
+		}
 		h.Jumbo = h.Jumbo || link.MTU > umem.MaxMTU
 	}
 	for _, c := range hostChecks {

@@ -31,7 +31,7 @@ func healthy() *Host {
 			"proc/sys/net/ipv4/ip_forward", "0\n",
 			"proc/sys/net/ipv6/conf/all/forwarding", "0\n",
 		),
-		Release: "6.18.1-amd64", MayLock: true, Cores: 4, Executable: "bin/warproute", Queues: 2,
+		Release: "6.18.1-amd64", MayLock: true, Cores: 4, Executable: "bin/warproute", Queues: 2, Workers: 1,
 		OpenSocket: func() error { return nil },
 		LoadBPF:    func() error { return nil },
 		Filters:    func() ([]netfilter.Chain, error) { return nil, nil },
@@ -72,12 +72,17 @@ func TestHostChecks(t *testing.T) {
 		{"BPF forbidden by the container", bpf, func(h *Host) { h.LoadBPF = fails(unix.EPERM) }, Fail, "not permitted", "--cap-add"},
 		{"locked memory without limit", memlock, nil, OK, "no limit", ""},
 		{"locked memory within the limit", memlock, func(h *Host) { h.MayLock, h.LockedMax = false, 64<<20 }, OK, "64 MiB", ""},
-		{"locked memory beyond the limit", memlock, func(h *Host) { h.MayLock, h.LockedMax = false, 8<<20 }, Fail, "at most 8192 KiB, and the frames need 32768", "LimitMEMLOCK=infinity"},
-		{"locked memory of jumbo frames", memlock, func(h *Host) { h.MayLock, h.LockedMax, h.Jumbo = false, 8<<20, true }, Fail, "the frames need 49152", "LimitMEMLOCK=infinity"},
-		{"enough huge pages", hugePages, nil, OK, "100 of 2 MiB free, of which the frames need 16", ""},
+		{"locked memory beyond the limit", memlock, func(h *Host) { h.MayLock, h.LockedMax = false, 8<<20 }, Fail, "at most 8192 KiB, and the frames need 45056", "LimitMEMLOCK=infinity"},
+		{"locked memory of jumbo frames", memlock, func(h *Host) { h.MayLock, h.LockedMax, h.Jumbo = false, 8<<20, true }, Fail, "the frames need 61440", "LimitMEMLOCK=infinity"},
+		{"enough huge pages", hugePages, nil, OK, "100 of 2 MiB free, of which the frames need 22", ""},
 		{"too few huge pages", hugePages, func(h *Host) {
 			h.Root = root("proc/meminfo", "HugePages_Total: 10\nHugePages_Free: 3\nHugepagesize: 2048 kB\n")
-		}, Warn, "3 of 2 MiB free", "sudo sysctl -w vm.nr_hugepages=23"},
+		}, Warn, "3 of 2 MiB free", "sudo sysctl -w vm.nr_hugepages=29"},
+		{"huge pages of workers with a GPU", hugePages, func(h *Host) {
+			h.Workers = 2 // each with one queue, and 8 chunks and one of 1024 frames more
+			h.Root = root("proc/meminfo", "HugePages_Total: 40\nHugePages_Free: 40\nHugepagesize: 2048 kB\n",
+				"dev/nvidia0", "", "dev/nvidiactl", "", "usr/lib64/libcuda.so.1", "")
+		}, OK, "of which the frames need 34", ""},
 		{"huge pages of another size", hugePages, func(h *Host) {
 			h.Root = root("proc/meminfo", "HugePages_Total: 10\nHugePages_Free: 3\nHugepagesize: 1048576 kB\n")
 		}, Warn, "1048576 KiB", ""},
@@ -187,7 +192,7 @@ func expect(t *testing.T, got []Finding, level Level, found, mend string) {
 
 func TestExamineNamesChecksAndPorts(t *testing.T) {
 	h := healthy()
-	h.Queues = 0
+	h.Queues, h.Workers = 0, 0
 	h.Link = func(name string) (*Link, error) {
 		if name == "lan0" {
 			return healthyLink(), nil
@@ -195,8 +200,8 @@ func TestExamineNamesChecksAndPorts(t *testing.T) {
 		return nil, errors.New("this host has no interface \"" + name + "\"")
 	}
 	all := Examine(h, []string{"lan0"})
-	if !Healthy(all) || len(all) != len(hostChecks)+len(linkChecks) || h.Queues != 2 {
-		t.Errorf("a healthy host with %d queues: %v", h.Queues, all)
+	if !Healthy(all) || len(all) != len(hostChecks)+len(linkChecks) || h.Queues != 2 || h.Workers != 2 {
+		t.Errorf("a healthy host with %d queues, %d workers: %v", h.Queues, h.Workers, all)
 	}
 	all = Examine(h, []string{"lan0", "wan0"})
 	if Healthy(all) {
@@ -244,6 +249,12 @@ func TestLinkOfTheKernel(t *testing.T) {
 		}
 		if _, err := h.Link("none0"); err == nil || !strings.Contains(err.Error(), `no interface "none0"`) {
 			t.Errorf("an interface that is not there: %v", err)
+		}
+		if _, err := ns.Run("ip", "link", "property", "add", "dev", "a0", "altname", "another0"); err != nil {
+			return err
+		}
+		if _, err := h.Link("another0"); err == nil || !strings.Contains(err.Error(), `another name of interface "a0"`) {
+			t.Errorf("an alternative name: %v", err)
 		}
 		if lo, err := h.Link("lo"); err != nil || !lo.Loopback {
 			t.Errorf("loopback: %+v, %v", lo, err)

@@ -21,6 +21,7 @@ type Host struct {
 	Cores      int          // that the process may run on
 	Executable string
 	Queues     int  // of all ports together; Examine counts them
+	Workers    int  // one for each queue of the port that has the fewest; Examine counts them
 	Jumbo      bool // a port's MTU takes large frames; Examine sees it
 
 	OpenSocket func() error // tries an AF_XDP socket

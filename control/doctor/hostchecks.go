@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/afxdp"
+	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -77,13 +78,20 @@ func bpf(h *Host) []Finding {
 	return fail("allow bpf(2): in a container, its seccomp profile and --cap-add BPF,NET_ADMIN; with kernel lockdown, its integrity level", "create a map: %v", err)
 }
 
-// frameBytes is the frame memory that the ports' queues keep busy.
+// frameBytes is the frame memory of a router with the ports and a default configuration:
+// of each worker a mapping in whole huge pages.
 func (h *Host) frameBytes() uint64 {
-	perQueue := afxdp.FramesPerQueue(afxdp.DefaultRingSize) * umem.FrameSize
-	if h.Jumbo {
-		perQueue += afxdp.LargePerQueue(afxdp.DefaultRingSize) * umem.LargeSize
+	chunks, room := config.ChunksWithCPU, config.MaxPackets
+	if device, library := h.gpu(); device && library != "" {
+		chunks, room = config.ChunksWithGPU, config.Default().Batch.MaxPackets
 	}
-	return uint64(max(h.Queues, 1)) * uint64(perQueue)
+	workers := max(h.Workers, 1)
+	queues := (max(h.Queues, 1) + workers - 1) / workers
+	size := (queues*afxdp.FramesPerQueue(afxdp.DefaultRingSize) + config.ChunkFrames(chunks, room)) * umem.FrameSize
+	if h.Jumbo {
+		size += queues * afxdp.LargePerQueue(afxdp.DefaultRingSize) * umem.LargeSize
+	}
+	return uint64(workers) * uint64((size+hugePage-1)&^(hugePage-1))
 }
 
 func memlock(h *Host) []Finding {
@@ -105,7 +113,7 @@ func hugePages(h *Host) []Finding {
 	if err != nil {
 		return warn("", "read /proc/meminfo: %v", err)
 	}
-	need := (h.frameBytes() + hugePage - 1) / hugePage
+	need := h.frameBytes() / hugePage
 	free, total, size := meminfo(info, "HugePages_Free"), meminfo(info, "HugePages_Total"), meminfo(info, "Hugepagesize")
 	if size<<10 != hugePage {
 		return warn("", "huge pages are of %d KiB, and frames lie on those of 2048 KiB alone: normal pages are used", size)
@@ -179,16 +187,19 @@ var libcudaPaths = []string{
 	"usr/lib64/libcuda.so.1", "usr/lib/libcuda.so.1", "usr/local/nvidia/lib64/libcuda.so.1",
 }
 
-func gpu(h *Host) []Finding {
-	library := ""
+// gpu says whether there is a GPU, and where its driver's library is, "" for nowhere.
+func (h *Host) gpu() (device bool, library string) {
+	device = h.exists("dev/nvidia0") && h.exists("dev/nvidiactl")
 	for _, p := range libcudaPaths {
 		if h.exists(p) {
-			library = "/" + p
-			break
+			return device, "/" + p
 		}
 	}
-	device := h.exists("dev/nvidia0") && h.exists("dev/nvidiactl")
-	switch {
+	return device, ""
+}
+
+func gpu(h *Host) []Finding {
+	switch device, library := h.gpu(); {
 	case device && library != "":
 		return ok("device /dev/nvidia0, driver library %s", library)
 	case device:

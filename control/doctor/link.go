@@ -39,6 +39,9 @@ func findLink(name string) (*Link, error) {
 		return nil, fmt.Errorf("look up interface %q: %w", name, err)
 	}
 	a := l.Attrs()
+	if a.Name != name { // the kernel finds links by their alternative names, too; a router takes the one that it logs
+		return nil, fmt.Errorf("%q is another name of interface %q: use that", name, a.Name)
+	}
 	link := &Link{
 		Name: a.Name, MAC: a.HardwareAddr, MTU: a.MTU,
 		Loopback: a.Flags&net.FlagLoopback != 0,

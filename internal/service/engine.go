@@ -35,7 +35,7 @@ func (s *Service) openEngine() error {
 	if err != nil {
 		return err
 	}
-	o := gpu.Options{Repair: repairPorts(s.cfg), Workers: workers, Chunks: chunksWithGPU}
+	o := gpu.Options{Repair: repairPorts(s.cfg), Workers: workers, Chunks: config.ChunksWithGPU}
 	if s.ipsec != nil {
 		o.Gateway = s.ipsec.gateway
 	}
@@ -55,7 +55,7 @@ func (s *Service) openEngine() error {
 		for _, why := range s.devices.Unusable {
 			e.Why += "; not used: " + why.Error()
 		}
-		s.chunks = chunksWithGPU
+		s.chunks = config.ChunksWithGPU
 	case s.cfg.Engine == config.EngineGPU:
 		return fmt.Errorf("start engine gpu: %w; --engine cpu or auto runs without", err)
 	case errors.Is(err, gpu.ErrNoDriver):

@@ -37,13 +37,6 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// How many chunks a worker has. The CPU engine finishes one before the worker
-// fills the next; a GPU works on several at once.
-const (
-	chunksWithCPU = 2
-	chunksWithGPU = 8
-)
-
 // Service is a running router.
 type Service struct {
 	cfg     *config.Config
@@ -91,7 +84,7 @@ type Service struct {
 // its sockets in the network namespace of the calling thread. An error leaves
 // nothing behind.
 func Start(cfg *config.Config, build metrics.Build, log *slog.Logger) (*Service, error) {
-	s := &Service{cfg: cfg, log: log, chunks: chunksWithCPU, queues: map[string]int{}, links: make([]link, len(cfg.Ports)), locals: map[netip.Addr]bool{}, ending: make(chan struct{}), reloads: make(chan ReloadRequest)}
+	s := &Service{cfg: cfg, log: log, chunks: config.ChunksWithCPU, queues: map[string]int{}, links: make([]link, len(cfg.Ports)), locals: map[netip.Addr]bool{}, ending: make(chan struct{}), reloads: make(chan ReloadRequest)}
 	s.config = status.ConfigState{Loaded: time.Now(), Reloads: map[status.ReloadResult]uint64{}}
 	if err := s.start(build); err != nil {
 		s.Stop()
@@ -152,7 +145,7 @@ func (s *Service) openPorts() ([]afxdp.WorkerMemory, error) {
 	}
 	ring := uint32(afxdp.DefaultRingSize)
 	perWorker := (queues + n - 1) / n
-	frames := perWorker*afxdp.FramesPerQueue(ring) + (s.chunks+1)*s.room
+	frames := perWorker*afxdp.FramesPerQueue(ring) + config.ChunkFrames(s.chunks, s.room)
 	large, err := largeFrames(s.cfg, perWorker, ring)
 	if err != nil {
 		return nil, err
