@@ -119,6 +119,9 @@ func (o *opening) openQueues() error {
 			return mended(err, bindMends)
 		}
 		reason = err
+		if len(o.set.Ports) > 1 { // the one that could not keeps the others from it
+			reason = fmt.Errorf("%w, and all share memory", err)
+		}
 	}
 	for i, p := range o.set.Ports {
 		if o.Ports[i].Mode == Auto && p.Mode == Native {

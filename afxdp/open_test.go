@@ -156,6 +156,19 @@ func TestAutoFallsBack(t *testing.T) {
 	works(t, s)
 }
 
+// TestEveryPortNamesWhichOneHasNoZeroCopy has two ports, of which the first to be opened tells.
+func TestEveryPortNamesWhichOneHasNoZeroCopy(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	addVeth(t, "rb", "b", 1)
+	s := open(t, Config{Ports: ports(Auto, "ra", "rb"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
+	for _, p := range s.Ports {
+		if want := "open queue 0 of port ra: bind zero-copy: operation not supported, and all share memory"; p.ModeReason != want {
+			t.Errorf("%s: %v because %q, want %q", p.Name, p.Mode, p.ModeReason, want)
+		}
+	}
+}
+
 // TestReopen closes and opens at once, several times, with frames in the rings.
 func TestReopen(t *testing.T) {
 	for _, mode := range []Mode{Native, Generic} {

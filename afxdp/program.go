@@ -81,7 +81,7 @@ var attachMends = mends{
 	unix.ERANGE:     "the MTU of the interface or its peer is too large: lower it, or take mode generic",
 }
 
-const anotherProgram = "the interface has another XDP program: stop its owner, or `ip link set IFACE xdp off`"
+const anotherProgram = "the interface has another XDP program, another router's perhaps: stop its owner, or `ip link set IFACE xdp off` if it has none"
 
 // refusedForGood says whether an attach error is one that generic mode would meet too.
 func refusedForGood(err error) bool {
