@@ -68,16 +68,30 @@ func NewLarge(frames, large int) (*Memory, error) {
 	}
 	size := (frames*FrameSize + large*LargeSize + hugePage - 1) &^ (hugePage - 1)
 	m := &Memory{large: size - large*LargeSize}
-	const prot, flags = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_POPULATE
 	var err error
-	if m.bytes, err = unix.Mmap(-1, 0, size, prot, flags|unix.MAP_HUGETLB); err == nil {
+	if m.bytes, err = mapMemory(size, unix.MAP_HUGETLB); err == nil {
 		m.huge = true
 		return m, nil
 	}
-	if m.bytes, err = unix.Mmap(-1, 0, size, prot, flags); err != nil {
+	if m.bytes, err = mapMemory(size, 0); err != nil {
 		return nil, fmt.Errorf("map %d MiB of frame memory: %w", size>>20, err)
 	}
 	return m, nil
+}
+
+// mapMemory maps memory with all its pages. Of huge ones the kernel may promise more than
+// the process's cgroup lets it have, as containers are set up at times: MAP_POPULATE does
+// not tell, and who touches the memory is killed.
+func mapMemory(size, flags int) ([]byte, error) {
+	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE|flags)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Madvise(b, unix.MADV_POPULATE_WRITE); err != nil && err != unix.EINVAL { // which Linux before 5.14 says
+		_ = unix.Munmap(b)
+		return nil, err
+	}
+	return b, nil
 }
 
 // Bytes is the whole mapping; a frame's address is an index into it.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func newMemory(t *testing.T, frames int) *Memory {
@@ -64,6 +66,16 @@ func TestNewRefuses(t *testing.T) {
 		if want := fmt.Sprintf("%d frames asked for, 1 to 2097152 are possible", frames); !strings.Contains(err.Error(), want) {
 			t.Errorf("New(%d): %v: does not say %q", frames, err, want)
 		}
+	}
+}
+
+// TestMemoryWithoutPages asks for more huge pages than any machine has, and has the kernel
+// promise them.
+func TestMemoryWithoutPages(t *testing.T) {
+	b, err := mapMemory(1<<40, unix.MAP_HUGETLB|unix.MAP_HUGE_1GB|unix.MAP_NORESERVE)
+	if err == nil {
+		_ = unix.Munmap(b)
+		t.Error("got memory that has no pages")
 	}
 }
 
