@@ -1,3 +1,5 @@
+//go:build !race // whose own memory takes as long again to look through
+
 package service
 
 import (
