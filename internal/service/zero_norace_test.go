@@ -1,4 +1,6 @@
-//go:build !race // whose own memory takes as long again to look through
+//go:build !race
+
+// The memory of the race detector takes as long again to look through, for nothing.
 
 package service
 
