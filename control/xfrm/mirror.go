@@ -20,7 +20,8 @@
 //
 // Policies become rules, by priority and then age. Linux has three directions: out; in,
 // for packets to the router; and fwd, for packets that it forwards. Here fwd and in are
-// both inbound rules, one where they are equal: key daemons make them in pairs.
+// both inbound rules, one where they are equal: key daemons make them in pairs. What an in
+// policy lets pass comes behind all fwd policies, so that it opens nothing that they close.
 //
 // What must not go wrong:
 //   - Fail closed. What a policy protects by a state that is refused, missing or gone is

@@ -18,6 +18,7 @@ type policy struct {
 	priority  uint32 // the lowest is looked at first
 	age       uint64 // of equal priority, the oldest
 	socket    bool   // of one socket of Linux's own
+	toHost    bool   // of packets to the router itself (in), not of those that it forwards (fwd)
 	direction ipsec.Direction
 	ipsecpolicy.Policy
 	protects bundleID // for Protect
@@ -67,6 +68,7 @@ func parsePolicy(data []byte) (*policy, error) {
 		index:     host.Uint32(h[156:]),
 		priority:  host.Uint32(h[152:]),
 		socket:    dir >= dirSockets,
+		toHost:    dir == dirIn,
 		direction: ipsec.In,
 		Policy:    ipsecpolicy.Policy{Src: f.src, Dst: f.dst, Protocol: f.protocol, Action: ipsecpolicy.Bypass},
 	}

@@ -66,7 +66,7 @@ func (t *tables) setRules() {
 		sorted = append(sorted, p)
 	}
 	slices.SortFunc(sorted, func(a, b *policy) int {
-		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.age, b.age))
+		return cmp.Or(cmp.Compare(a.turn(), b.turn()), cmp.Compare(a.priority, b.priority), cmp.Compare(a.age, b.age))
 	})
 	rules := make([]gateway.Rule, 0, len(sorted))
 	clear(t.wanting)
@@ -99,6 +99,15 @@ func (t *tables) setRules() {
 		}
 	}
 	t.changed = true
+}
+
+// turn is 1 for what lets packets to the router itself pass: it comes behind all that is for
+// forwarded packets, which it is not to let pass, and 0 for the others.
+func (p *policy) turn() int {
+	if p.toHost && p.Action != ipsecpolicy.Discard {
+		return 1
+	}
+	return 0
 }
 
 // discardAll are the rules that let nothing pass in a direction.

@@ -1,12 +1,14 @@
 package xfrm
 
 import (
+	"net/netip"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/control/rtnl"
 	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
 )
 
 func TestRekeyingNeverLeavesAGap(t *testing.T) {
@@ -187,6 +189,25 @@ func TestPoliciesAreLookedAtByPriorityAndThenAge(t *testing.T) {
 	want := []string{"10.0.3.0/24", "10.0.2.0/24", "10.0.1.0/24"}
 	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
 		t.Errorf("the order is %v, want %v", got, want)
+	}
+}
+
+// Linux asks in policies of packets to the router itself alone.
+func TestPoliciesOfTheRouterItselfOpenNothingForOthers(t *testing.T) {
+	bypass := sp{index: 1, src: "10.2.0.0/16", dst: "10.1.0.0/16", dir: dirIn, priority: 10, noTmpl: true}
+	block := sp{index: 2, src: "10.2.9.0/24", dst: "10.1.0.0/16", dir: dirIn, priority: 30, noTmpl: true, block: true}
+	protect := sp{index: 3, src: "10.2.0.0/16", dst: "10.1.0.0/16", dir: dirFwd, priority: 20}
+	f := newFake(t)
+	f.say(bypass.message(msgNewPolicy), block.message(msgNewPolicy), protect.message(msgNewPolicy))
+	clear := gateway.FlowIPv4(echo(netip.MustParseAddr("10.2.0.1"), netip.MustParseAddr("10.1.0.1"), 1))
+	if e := f.gateway.MayEnter(&clear, nil); e != ipsec.InTmplMismatch {
+		t.Errorf("a packet that is forwarded passes in clear by a policy for the router itself: %v", e)
+	}
+	protect.priority = 40
+	f.say(protect.message(msgUpdPolicy))
+	clear = gateway.FlowIPv4(echo(netip.MustParseAddr("10.2.9.1"), netip.MustParseAddr("10.1.0.1"), 1))
+	if e := f.gateway.MayEnter(&clear, nil); e != ipsec.InPolBlock {
+		t.Errorf("a policy of the router itself that blocks does not: %v", e)
 	}
 }
 
