@@ -12,12 +12,14 @@ func (s *SA) SetMTU(generation uint64, mtu int) {
 	s.mtu.Store((generation&(1<<40-1)+1)<<24 | uint64(mtu))
 }
 
-// InnerMTU returns how large a packet with an IP header of so many bytes may be, so that
+// InnerMTU returns how large a packet with the headers of the valid packet p may be, so that
 // what Encapsulate makes of it is no larger than mtu; 0 or less if none is small enough.
-func (s *SA) InnerMTU(mtu, header int) int {
+func (s *SA) InnerMTU(mtu int, p []byte) int {
 	kept := 0 // of the packet in front of ESP
 	if s.mode == Transport {
-		kept = header
+		var h header
+		_ = h.parse(p) && h.extend(p[:h.total], true)
+		kept = h.len
 	}
 	room := mtu - int(s.outer+s.udp) - kept - espLen - int(s.icv+s.iv)
 	return kept + room&^(int(s.align)-1) - trailerLen

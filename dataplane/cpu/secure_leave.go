@@ -34,13 +34,13 @@ func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
 	f.Port &^= batch.Cleared // from before it waited
 	p := e.frame(*f)[packet.EthernetLen:]
 	ipv4 := p[0]>>4 == 4
-	header, size := packet.IPv4Len, 0
+	size := packet.IPv6Len
 	if ipv4 {
 		size = (*packet.IPv4)(p).TotalLen()
 	} else {
-		header, size = packet.IPv6Len, packet.IPv6Len+(*packet.IPv6)(p).PayloadLen()
+		size += (*packet.IPv6)(p).PayloadLen()
 	}
-	fits := s.InnerMTU(list.mtus[j], header)
+	fits := s.InnerMTU(list.mtus[j], p)
 	switch {
 	case size <= fits:
 	case ipv4 && p[6]&0x40 == 0 && e.cutAfter(s): // it is protected whole

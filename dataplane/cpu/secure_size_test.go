@@ -95,6 +95,33 @@ func TestTransportModeDoesNotCutBefore(t *testing.T) {
 	}
 }
 
+// What fits in transport mode depends on the headers that stay in front of ESP: its padding
+// counts from behind them.
+func TestTransportModeFitsBehindExtensionHeaders(t *testing.T) {
+	w, _, _ := secured(t, config(esp.Out, true), func(c *esp.Config) {
+		c.Mode, c.Suite, c.Key, c.AuthKey = esp.Transport, "aes128-sha1", bytes.Repeat([]byte{7}, 16), bytes.Repeat([]byte{8}, 20)
+	})
+	for mtu := uint16(1400); mtu < 1416; mtu++ {
+		w.net.SetPort(1, 0x020000000011, mtu)
+		w.net.Bump()
+		frame := func(size int) []byte {
+			udp := testutil.UDP6("2001:db8::1", "fd01::f9", 1, 2, make([]byte, size-40-8-8)...)
+			const at = packet.EthernetLen + packet.IPv6Len
+			options := []byte{byte(packet.UDP), 0, 1, 4, 0, 0, 0, 0}
+			p := bytes.Join([][]byte{udp[:at], options, udp[at:]}, nil)
+			binary.BigEndian.PutUint16(p[packet.EthernetLen+4:], uint16(size-packet.IPv6Len))
+			p[packet.EthernetLen+6] = byte(packet.DestOptions)
+			return p
+		}
+		told := int(w.submit(1, frame(1500))[0].Len)
+		for size, want := range map[int]batch.Verdict{told: batch.Forward(1), told + 1: batch.Drop(batch.MTUExceeded)} {
+			if r := w.submit(1, frame(size))[0]; r.Verdict != want {
+				t.Errorf("%d bytes by an MTU of %d, where %d are told to fit: %v", size, mtu, told, r.Verdict)
+			}
+		}
+	}
+}
+
 // A SYN that goes into a tunnel announces no more than fits, with a checksum that is
 // right also where the sender left it unfinished; and only where that is asked for.
 func TestSegmentSizesAreClamped(t *testing.T) {
