@@ -136,6 +136,9 @@ func (c *Config) validate() error {
 	if c.Encap != nil && (c.Encap.SrcPort == 0 || c.Encap.DstPort == 0) {
 		wrong("UDP encapsulation from port %d to port %d: want two ports, usually %d", c.Encap.SrcPort, c.Encap.DstPort, PortNATT)
 	}
+	if c.Encap != nil && c.Direction == In && c.Encap.DstPort != PortNATT {
+		wrong("UDP encapsulation to port %d: ESP in UDP is received at port %d alone", c.Encap.DstPort, PortNATT)
+	}
 	for _, l := range []struct {
 		what       string
 		soft, hard uint64

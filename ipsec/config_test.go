@@ -30,6 +30,8 @@ func TestConfigurationErrorsNameTheFault(t *testing.T) {
 		{func(c *Config) { c.ESN, c.ReplayWindow = true, 0 }, "extended sequence numbers need a replay window"},
 		{func(c *Config) { c.ESN, c.ReplayWindow, c.Direction = true, 0, Out }, ""},
 		{func(c *Config) { c.Encap = &Encap{4500, 0} }, "from port 4500 to port 0"},
+		{func(c *Config) { c.Encap = &Encap{4500, 4501} }, "to port 4501: ESP in UDP is received at port 4500 alone"},
+		{func(c *Config) { c.Direction, c.Encap = Out, &Encap{4500, 4501} }, ""},
 		{func(c *Config) { c.Lifetime = Lifetime{Limits{Bytes: 9}, Limits{Bytes: 8}} }, "soft lifetime in bytes, 9, is beyond the hard one, 8"},
 		{func(c *Config) { c.Lifetime.Soft.Age = time.Second }, "a lifetime in age needs a Clock"},
 		{func(c *Config) { c.Age = -1 }, "an age is negative"},

@@ -105,6 +105,9 @@ func (e *entry) checkNumbers(a *SA) {
 	if none := (Encap{}); (a.Encap != none || e.given("encap")) && (a.Encap.SrcPort == 0 || a.Encap.DstPort == 0) {
 		e.wrong("encap", fmt.Sprintf("from port %d to port %d", a.Encap.SrcPort, a.Encap.DstPort), fmt.Sprintf("write two ports from 1 to 65535, usually %d", portNATT))
 	}
+	if port := a.Encap.DstPort; port != 0 && port != portNATT && a.Direction == DirectionIn {
+		e.wrong("encap", fmt.Sprintf("to port %d: ESP in UDP is received at port %d alone", port, portNATT), fmt.Sprintf("write dport: %d, and have the peer send there", portNATT))
+	}
 	for _, l := range []struct {
 		unit              string
 		soft, hard, limit uint64

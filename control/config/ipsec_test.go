@@ -157,6 +157,7 @@ func TestIPsecMistakes(t *testing.T) {
 		{"extended numbers without a window", "name: branch-in", "name: branch-in\n      esn: true\n      replay_window: 0", "f:13:22: ipsec.sas[1].replay_window: extended sequence numbers need one; write 64 to 4096, or esn: false"},
 		{"encapsulation from no port", "name: branch-out", "name: branch-out\n      encap: {sport: 0}", "f:5:15: ipsec.sas[0].encap: from port 0 to port 4500; write two ports from 1 to 65535, usually 4500"},
 		{"encapsulation from no port to none", "name: branch-out", "name: branch-out\n      encap: {sport: 0, dport: 0}", "f:5:15: ipsec.sas[0].encap: from port 0 to port 0; write two ports from 1 to 65535, usually 4500"},
+		{"encapsulation to a port where nobody looks", "name: branch-in", "name: branch-in\n      encap: {dport: 4501}", "f:12:15: ipsec.sas[1].encap: to port 4501: ESP in UDP is received at port 4500 alone; write dport: 4500, and have the peer send there"},
 		{"port of 17 bits", "name: branch-out", "name: branch-out\n      encap: {dport: 65536}", "f:5:22: ipsec.sas[0].encap.dport: 65536 is not a number that fits here; write one such as 4500"},
 		{"bit that is neither set nor clear", "name: branch-out", "name: branch-out\n      df: maybe", `f:5:11: ipsec.sas[0].df: there is no "maybe"; write copy, set or clear`},
 		{"soft beyond hard", "name: branch-out", "name: branch-out\n      lifetime: {bytes: 5, soft: {bytes: 6}}", "f:5:42: ipsec.sas[0].lifetime.soft.bytes: 6 is beyond the end of the lifetime, 5; write less, so that there is time to replace the association"},
