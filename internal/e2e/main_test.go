@@ -84,11 +84,17 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// startRouter starts warproute in a namespace and waits until it serves.
+// startRouter starts warproute in a namespace, without metrics, and waits until it serves.
 func startRouter(t *testing.T, ns *lab.Namespace, args ...string) *router {
 	t.Helper()
+	return startRouterWith(t, ns, append([]string{"--metrics", "none"}, args...)...)
+}
+
+// startRouterWith has it serve metrics where it says.
+func startRouterWith(t *testing.T, ns *lab.Namespace, args ...string) *router {
+	t.Helper()
 	r := &router{t: t, socket: filepath.Join(t.TempDir(), "control.sock"), out: &output{}}
-	cmd := exec.Command(program, append([]string{"run", "--socket", r.socket, "--metrics", "none"}, args...)...)
+	cmd := exec.Command(program, append([]string{"run", "--socket", r.socket}, args...)...)
 	cmd.Stdout, cmd.Stderr = r.out, r.out
 	var err error
 	if r.proc, err = ns.Start(cmd); err != nil {

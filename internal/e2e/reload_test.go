@@ -76,7 +76,7 @@ func TestReload(t *testing.T) {
 	r.router = &router{t: t}
 	r.write("")
 	// Flags are over the file's values, and no flag is given of what is to change.
-	r.router = startRouter(t, top.Router, "--config", r.path, "--metrics", "")
+	r.router = startRouterWith(t, top.Router, "--config", r.path)
 	for _, s := range servers { // neighbours are known then, and the ports have the frames
 		if _, err := lab.Ping(top.Client, netip.MustParseAddr(s), lab.PingOptions{Count: 10}); err != nil {
 			t.Fatal(err)
