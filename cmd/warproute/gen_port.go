@@ -53,6 +53,9 @@ func inNamespace(name string, f func() error) error {
 				defer unix.Close(fd)
 				err = unix.Setns(fd, unix.CLONE_NEWNET)
 			}
+			if errors.Is(err, unix.EPERM) { // which setcap's capabilities do not mend
+				err = fmt.Errorf("%w: it takes root, or CAP_SYS_ADMIN", err)
+			}
 			if err != nil {
 				return fmt.Errorf("enter network namespace %s: %w", name, err)
 			}
