@@ -89,6 +89,7 @@ func run(cmd *cobra.Command, f *runFlags) error {
 	if err := requirePrivileges(); err != nil {
 		return err
 	}
+	signal.Ignore(unix.SIGPIPE) // a router goes on when whoever read its log has gone
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, unix.SIGHUP)
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))

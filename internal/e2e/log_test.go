@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/internal/lab"
+)
+
+// The router writes to a pipe of which nobody is at the other end any more, as after
+// `warproute run 2>&1 | tee log` when tee has gone. What it has to say is lost, and no packet.
+func TestARouterOutlivesTheReaderOfItsLog(t *testing.T) {
+	top := newTopology(t, lab.VethOptions{})
+	log, end, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &router{t: t, socket: filepath.Join(t.TempDir(), "control.sock")}
+	cmd := exec.Command(program, "run", "--socket", r.socket, "--metrics", "none", "--port", lab.LAN, "--port", lab.WAN)
+	cmd.Stdout, cmd.Stderr = end, end
+	r.proc, err = top.Router.Start(cmd)
+	end.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.proc.Stop(5 * time.Second) })
+	eventually(t, 10*time.Second, "the router to serve", func() bool { _, err := r.engine(); return err == nil })
+	log.Close()
+
+	ports := func(up bool) func() bool {
+		return func() bool {
+			var ports []struct {
+				Name string
+				Up   bool
+			}
+			if err := r.get("/ports", &ports); err != nil {
+				t.Fatalf("the router is gone: %v", err)
+			}
+			return ports[1].Name == lab.WAN && ports[1].Up == up
+		}
+	}
+	if err := top.Router.SetDown(lab.WAN); err != nil { // of which it writes
+		t.Fatal(err)
+	}
+	eventually(t, 5*time.Second, "the port to be down", ports(false))
+	if err := top.Router.SetUp(lab.WAN); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 5*time.Second, "the port to be up", ports(true))
+	if err := r.proc.Stop(5 * time.Second); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
