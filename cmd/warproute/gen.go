@@ -119,6 +119,8 @@ func (f *genFlags) parse() (err error) {
 		return errors.New("gen needs --dst ADDR, the destination of the packets")
 	case f.cores < 1:
 		return fmt.Errorf("--cores %d: take 1 or more", f.cores)
+	case !(f.maxLoss >= 0 && f.maxLoss <= 100): // NaN neither
+		return fmt.Errorf("--max-loss %v: write percent, 0 to 100", f.maxLoss)
 	}
 	if f.options.Rate, err = parseRate(f.rate); err != nil {
 		return err
