@@ -52,7 +52,6 @@ const endDelay = 2 * time.Second
 
 // Body is Content as it comes. It is read to its end, and closed.
 type Body struct {
-	io.Reader
 	resp  *http.Response
 	close func()
 }
@@ -90,7 +89,15 @@ func Open(ctx context.Context, socketPath, path string) (*Body, error) {
 		_ = conn.CloseWrite() // the server reads the end of what it gets, and can still answer
 		time.AfterFunc(endDelay, cancel)
 	})
-	return &Body{resp.Body, resp, func() { stop(); cancel(); resp.Body.Close() }}, nil
+	return &Body{resp, func() { stop(); cancel(); resp.Body.Close() }}, nil
+}
+
+// Read is that of an io.Reader. An answer that breaks off is an error, not an end.
+func (b *Body) Read(p []byte) (n int, err error) {
+	if n, err = b.resp.Body.Read(p); errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("it broke off: the router was killed, or could not go on; its log tells")
+	}
+	return n, err
 }
 
 // Note returns what the router told at the end, when that has been read.

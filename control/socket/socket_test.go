@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -212,5 +213,23 @@ func TestAPathThatCannotBeMadeHasAMend(t *testing.T) {
 	_, err := Serve(filepath.Join(t.TempDir(), "absent", "w.sock"), nil)
 	if err == nil || !strings.Contains(err.Error(), "by --socket or control.socket") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestContentThatBreaksOffSaysSo(t *testing.T) {
+	p := path(t)
+	serve(t, p, map[string]Handler{"/trace": func(*http.Request) (any, error) {
+		return &Content{Write: func(_ context.Context, w *ContentWriter) error {
+			io.WriteString(w, "half of ")
+			return errors.New("a tap that fails")
+		}}, nil
+	}})
+	body, err := Open(t.Context(), p, "/trace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	if got, err := io.ReadAll(body); err == nil || !strings.Contains(err.Error(), "it broke off") {
+		t.Errorf("got %q, %v", got, err)
 	}
 }
