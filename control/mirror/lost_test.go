@@ -58,3 +58,24 @@ func TestPathsLostWithTheAddressesOfTheirLink(t *testing.T) {
 	w.want("20.0.0.1", "none", "22.0.0.1", "none")
 	w.sameAsFresh()
 }
+
+// A route by a link without carrier is passed over where ignore_routes_with_linkdown is on, but
+// takes the place of the one that it replaces.
+func TestReplacedByARouteThatIsPassedOver(t *testing.T) {
+	w := newWorld(t)
+	for _, family := range []string{"ipv4", "ipv6"} {
+		check(t, w.router.Sysctl("net."+family+".conf.wan.ignore_routes_with_linkdown", "1"))
+	}
+	w.ip(known...)
+	w.start()
+	w.ip("route add 20.0.0.0/8 via 10.1.0.2", "route add fd20::/16 via fd01::2")
+	check(t, w.peer.SetDown("wan1"))
+	w.wantSoon("10.2.0.9", "none")
+	w.ip("route replace 20.0.0.0/8 via 10.2.0.2", "route replace fd20::/16 via fd02::2")
+	w.want("20.0.0.1", "none", "fd20::1", "none")
+	w.sameAsFresh()
+	check(t, w.peer.SetUp("wan1"))
+	w.wantSoon("20.0.0.1", wan2)
+	w.wantSoon("fd20::1", wan2)
+	w.sameAsFresh()
+}

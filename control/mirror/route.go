@@ -100,7 +100,12 @@ func (s *state) hide(r *rtnl.Route) bool {
 // a dump come in Linux's order.
 func (s *state) learn(r *rtnl.Route, flags uint16) {
 	switch {
-	case !s.concerns(r), s.expired(r), s.hide(r):
+	case !s.concerns(r), s.expired(r):
+		return
+	case s.hide(r):
+		if flags&unix.NLM_F_REPLACE != 0 {
+			s.suspects.everything() // that which it replaces is gone
+		}
 		return
 	case s.marking:
 		s.markRoute(r)
