@@ -57,7 +57,8 @@ var mends = [NumReasons]string{
 	XfrmOutBundleGenError:  "look at the policy and its association: `show policies`, `show sas`",
 	XfrmOutError:           "the tunnel's path has too small an MTU for any packet: raise it",
 
-	ReversePath: "spoofed, or the way back is another: `route lookup SOURCE`; loosen reverse_path of the port, or rp_filter of the interface where it is auto",
+	ReversePath:      "spoofed, or the way back is another: `route lookup SOURCE`; loosen reverse_path of the port, or rp_filter of the interface where it is auto",
+	FragmentsMissing: "fragments of ESP are lost on their way, or forged; lower the peer's MTU, so that it sends none",
 }
 
 // Mend says what an operator does about packets that were dropped for the reason, or why

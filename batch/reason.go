@@ -60,7 +60,8 @@ const (
 	XfrmOutBundleGenError
 	XfrmOutError
 
-	ReversePath // the port demands a route back to the source, RFC 3704; no engine's: workers drop these
+	ReversePath      // the port demands a route back to the source, RFC 3704; no engine's: workers drop these
+	FragmentsMissing // of a packet that was to be put together here; no engine's, either
 	numReasons
 )
 
@@ -122,7 +123,8 @@ var reasons = [NumReasons]struct{ name, sentence string }{
 	XfrmOutBundleGenError:  {"xfrm_out_bundle_gen_error", "what the policy demands cannot be built"},
 	XfrmOutError:           {"xfrm_out_error", "the protected packet does not fit its buffer"},
 
-	ReversePath: {"reverse_path", "no route leads back to the source, or none by the port that received the packet (RFC 3704)"},
+	ReversePath:      {"reverse_path", "no route leads back to the source, or none by the port that received the packet (RFC 3704)"},
+	FragmentsMissing: {"fragments_missing", "other fragments of its packet did not come in time, or too many packets waited for theirs"},
 }
 
 // String returns the reason's name, as metrics and `show drops` print it.

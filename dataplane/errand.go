@@ -29,6 +29,7 @@ type errands struct {
 	id          uint16                      // of the next IPv4 error
 	fragmentID  uint32                      // of the next IPv6 packet that is cut
 	reassembler *fragment.Reassembler       // nil until it is needed
+	collected   uint16                      // port of the latest fragment
 }
 
 const errandQueue = 256
@@ -202,43 +203,4 @@ func (e *errands) split(p []byte, mtu int) (fragment.Split, error) {
 	}
 	e.fragmentID++
 	return fragment.IPv6(p, mtu, e.fragmentID)
-}
-
-// isESPFragment reports whether a packet, which is for this host, is a fragment of ESP, or
-// of UDP: of that, only what has ESP is let through to the worker.
-func isESPFragment(p []byte) bool {
-	const esp = 50
-	var proto packet.Protocol
-	switch {
-	case len(p) >= packet.IPv4Len && p[0]>>4 == 4 && (*packet.IPv4)(p).Fragmented():
-		proto = (*packet.IPv4)(p).Protocol()
-	case len(p) > packet.IPv6Len && p[0]>>4 == 6 && (*packet.IPv6)(p).NextHeader() == packet.Fragment:
-		proto = packet.Protocol(p[packet.IPv6Len])
-	default:
-		return false
-	}
-	return proto == esp || proto == packet.UDP
-}
-
-// collect puts a fragment to those that wait, and queues what is whole by that.
-func (w *worker) collect(f batch.Frame, p []byte, now time.Duration) {
-	if w.errands.reassembler == nil {
-		w.errands.reassembler = fragment.NewReassembler(fragment.DefaultLimits)
-	}
-	whole, err := w.errands.reassembler.Add(now, p)
-	switch {
-	case err != nil:
-		w.drop(f, batch.FragmentOverlap)
-		return
-	case whole == nil:
-		w.stats.merged.Add(1)
-	case len(whole) > umem.MaxLargeMTU || !w.errands.room(w, 1, len(whole)):
-		w.drop(f, batch.XfrmInBufferError)
-		return
-	default:
-		to, room := w.frame(len(whole))
-		to.Port = f.Ingress()
-		w.queue(to, copy(room, whole))
-	}
-	w.pool.Put(f.Addr)
 }

@@ -126,6 +126,30 @@ func TestFragmentsOfESPAreCollected(t *testing.T) {
 	}
 }
 
+// Fragments whose packet never becomes whole are dropped, though they were taken for
+// others': when their time is up, or the router stops.
+func TestFragmentsThatStayAloneAreDropped(t *testing.T) {
+	alone := testutil.Edit(testutil.Edit(testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2, make([]byte, 64)...), 9, 50), 6, 0x20, 0)
+	r := newRig(t, 64)
+	r.config.Workers[0].Engine = &taker{Engine: r.engine}
+	r.queues[0].Play([][]byte{alone}, 1)
+	r.start()
+	r.wait("the fragment", func(s *dataplane.Stats) bool { return s.Merged == 1 })
+	r.wait("its end", func(s *dataplane.Stats) bool { return s.Ports[0].Drops[batch.FragmentsMissing] == 1 })
+	if s := r.stop(); s.Merged != 0 {
+		t.Errorf("%d fragments count as merged", s.Merged)
+	}
+
+	r = newRig(t, 64)
+	r.config.Workers[0].Engine = &taker{Engine: r.engine}
+	r.queues[0].Play([][]byte{alone}, 1)
+	r.start()
+	r.wait("the fragment", func(s *dataplane.Stats) bool { return s.Merged == 1 })
+	if s := r.stop(); s.Merged != 0 || s.Ports[0].Drops[batch.FragmentsMissing] != 1 {
+		t.Errorf("stopped: %d merged, drops %v", s.Merged, s.Ports[0].Drops)
+	}
+}
+
 // taker is an engine to which fragments are for this host.
 type taker struct{ dataplane.Engine }
 

@@ -108,6 +108,7 @@ func (w *worker) receive(now time.Duration) bool {
 	}
 	c := w.free[len(w.free)-1]
 	c.N, c.Retried, c.Received = 0, 0, now
+	w.expire(now)
 	if g := w.fib.Generation(); w.hold.due(g, now) {
 		w.hold.retry(c, g, now, w.giveUp)
 		w.drops.flush(w.counters)
@@ -365,6 +366,7 @@ func (w *worker) finish() {
 		w.drop(f, batch.Stopping)
 	}
 	w.errands.n = 0
+	w.expire(1<<63 - 1)
 	w.drops.flush(w.counters)
 	w.stats.held.Store(0)
 }

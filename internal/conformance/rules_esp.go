@@ -29,8 +29,8 @@ func espRules() []Rule {
 		{
 			Key: "esp/reassembly", Source: "RFC 4301 7, App. D, RFC 4303 3.4.1", Status: Kept,
 			Says:  "Fragments of ESP are put together before they are decrypted; one alone is not decrypted",
-			Does:  "The worker collects them, bounded, with overlaps refused; of ESP in UDP those that do not overtake the first, by which XDP knows the others.",
-			Tests: []string{"dataplane.TestFragmentsOfESPAreCollected", "afxdp.TestFragmentsFollowTheFirst", "internal/e2e.TestESPInUDPIsPutTogether", "ipsec.TestFragmentsAreNotDecapsulated", "packet/fragment.TestReassemblerKeepsTheRules", "packet/fragment.TestOverlapEndsADatagram", "packet/fragment.TestFloodsAreBounded"},
+			Does:  "The worker collects them, bounded, with overlaps refused; what does not become whole in 2 s is dropped as `fragments_missing`. Of ESP in UDP those that do not overtake the first, by which XDP knows the others.",
+			Tests: []string{"dataplane.TestFragmentsOfESPAreCollected", "dataplane.TestFragmentsThatStayAloneAreDropped", "afxdp.TestFragmentsFollowTheFirst", "internal/e2e.TestESPInUDPIsPutTogether", "ipsec.TestFragmentsAreNotDecapsulated", "packet/fragment.TestReassemblerKeepsTheRules", "packet/fragment.TestOverlapEndsADatagram", "packet/fragment.TestFloodsAreBounded"},
 		},
 		{
 			Key: "esp/mss", Source: "RFC 4459 3.2, RFC 6691, peers", Status: Kept,

@@ -172,6 +172,35 @@ func TestFloodsAreBounded(t *testing.T) {
 	})
 }
 
+// However a datagram ends without becoming whole, the fragments that were taken in are
+// counted, once; one that is refused is not.
+func TestLostFragmentsAreCounted(t *testing.T) {
+	eachFamily(t, func(t *testing.T, fam family) {
+		data := pattern(32)
+		for name, end := range map[string]func(*Reassembler){
+			"timed out": func(r *Reassembler) { r.Expire(time.Second) },
+			"evicted":   func(r *Reassembler) { r.Add(0, fam.part(2, 0, true, data[:8])) },
+			"abandoned": func(r *Reassembler) {
+				r.Add(0, fam.part(1, 0, true, data[:16]))
+				r.Add(0, fam.part(1, 24, false, data[24:]))
+				r.Expire(time.Second)
+			},
+		} {
+			r := NewReassembler(Limits{Datagrams: 1, Timeout: time.Second})
+			r.Add(0, fam.part(9, 0, true, data[:16]))
+			r.Add(0, fam.part(9, 16, false, data[16:])) // whole
+			r.Add(0, fam.part(1, 0, true, data[:8]))
+			r.Add(0, fam.part(1, 8, true, data[8:16]))
+			if n := r.Lost(); n != 0 {
+				t.Errorf("%s: %d fragments are lost before", name, n)
+			}
+			if end(r); r.Lost() != 2 {
+				t.Errorf("%s: %d fragments are lost, want 2", name, r.Lost())
+			}
+		}
+	})
+}
+
 func TestOneSourceTakesNoMoreThanItsShare(t *testing.T) {
 	eachFamily(t, func(t *testing.T, fam family) {
 		data := pattern(32)

@@ -35,6 +35,7 @@ type Counters struct {
 type Reassembler struct {
 	limits   Limits
 	counters Counters
+	lost     uint64
 
 	free    []*datagram // never empty: there is one more than may wait
 	waiting []*datagram // oldest first
@@ -101,9 +102,11 @@ func (r *Reassembler) Add(now time.Duration, p []byte) (whole []byte, err error)
 		d = r.start(now, f.key)
 	}
 	if err := d.add(&f); err != nil {
+		r.lose(d)
 		return nil, err
 	}
 	if !d.complete() {
+		d.taken++
 		return nil, nil
 	}
 	r.remove(d)
@@ -120,6 +123,16 @@ func (r *Reassembler) Expire(now time.Duration) {
 
 // Counters returns what was counted so far.
 func (r *Reassembler) Counters() Counters { return r.counters }
+
+// Lost is the number of fragments that were taken in, and whose datagrams ended without
+// becoming whole. Those that were refused do not count.
+func (r *Reassembler) Lost() uint64 { return r.lost }
+
+// lose counts the fragments of a datagram that will not become whole.
+func (r *Reassembler) lose(d *datagram) {
+	r.lost += uint64(d.taken)
+	d.taken = 0
+}
 
 // Waiting is the number of datagrams that wait for fragments, or were abandoned
 // and wait for their time to be over.
@@ -149,6 +162,7 @@ func (r *Reassembler) giveUp(d *datagram, counter *uint64) {
 	if d.err == nil {
 		*counter++
 	}
+	r.lose(d)
 	r.remove(d)
 }
 
@@ -166,8 +180,10 @@ func (r *Reassembler) remove(d *datagram) {
 
 func (r *Reassembler) finish(d *datagram) ([]byte, error) {
 	whole, err := d.finish()
-	if err == nil {
-		r.counters.Whole++
+	if err != nil {
+		r.lose(d)
+		return nil, err
 	}
-	return whole, err
+	r.counters.Whole++
+	return whole, nil
 }
