@@ -36,9 +36,9 @@ func (c *Config) checkForwarding(sysctl string) (errs Errors) {
 	if c.IPsec.Source != SourceConfig || len(c.IPsec.Policies) == 0 {
 		return nil
 	}
-	settings := []string{"ipv6/conf/all/forwarding"} // IPv6 has none for each interface
-	for _, p := range c.Ports {
-		settings = append(settings, "ipv4/conf/"+p.Interface+"/forwarding")
+	settings := []string{"ipv6/conf/all/forwarding"}
+	for _, p := range c.Ports { // IPv6 has one for each interface from Linux 6.17 on
+		settings = append(settings, "ipv4/conf/"+p.Interface+"/forwarding", "ipv6/conf/"+p.Interface+"/force_forwarding")
 	}
 	for _, path := range settings {
 		value, err := os.ReadFile(filepath.Join(sysctl, path))

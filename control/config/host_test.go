@@ -3,6 +3,7 @@ package config
 import (
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -102,29 +103,36 @@ func TestLinuxForwardsNothingBesideAGateway(t *testing.T) {
 		policies = sas + "  policies:\n    - {direction: in, src: 0.0.0.0/0, dst: 0.0.0.0/0, action: protect, sa: a}\n"
 		ipv4     = "net.ipv4.conf.lan0/7.forwarding"
 		ipv6     = "net.ipv6.conf.all.forwarding"
+		forced   = "net.ipv6.conf.lan0/7.force_forwarding"
 	)
 	for _, tt := range []struct {
 		name, ipsec    string
 		others, v4, v6 string
+		force          string // IPv6 of the port
 		want           []string
 	}{
-		{"off", policies, "1", "0", "0", nil},
-		{"IPv4", policies, "0", "1", "0", []string{ipv4}},
-		{"IPv6", policies, "0", "0", "1", []string{ipv6}},
-		{"both", policies, "1", "1", "2", []string{ipv6, ipv4}},
-		{"a host without IPv6", policies, "0", "0", "", nil},
-		{"no policies", sas, "1", "1", "1", nil},
-		{"policies that Linux knows", "  source: xfrm\n", "1", "1", "1", nil},
+		{"off", policies, "1", "0", "0", "0", nil},
+		{"IPv4", policies, "0", "1", "0", "0", []string{ipv4}},
+		{"IPv6", policies, "0", "0", "1", "0", []string{ipv6}},
+		{"IPv6 from the port", policies, "0", "0", "0", "1", []string{forced}},
+		{"both", policies, "1", "1", "2", "0", []string{ipv6, ipv4}},
+		{"a host before Linux 6.17", policies, "0", "0", "0", "", nil},
+		{"a host without IPv6", policies, "0", "0", "", "", nil},
+		{"no policies", sas, "1", "1", "1", "1", nil},
+		{"policies that Linux knows", "  source: xfrm\n", "1", "1", "1", "1", nil},
 	} {
 		dir := t.TempDir()
-		for path, value := range map[string]string{"ipv4/conf/all": tt.others, "ipv4/conf/lan0.7": tt.v4, "ipv6/conf/all": tt.v6} {
+		for path, value := range map[string]string{
+			"ipv4/conf/all/forwarding": tt.others, "ipv4/conf/lan0.7/forwarding": tt.v4,
+			"ipv6/conf/all/forwarding": tt.v6, "ipv6/conf/lan0.7/force_forwarding": tt.force,
+		} {
 			if value == "" {
 				continue
 			}
-			if err := os.MkdirAll(dir+"/"+path, 0o700); err != nil {
+			if err := os.MkdirAll(filepath.Dir(dir+"/"+path), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(dir+"/"+path+"/forwarding", []byte(value+"\n"), 0o600); err != nil {
+			if err := os.WriteFile(dir+"/"+path, []byte(value+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
