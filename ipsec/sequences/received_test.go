@@ -1,6 +1,7 @@
 package sequences
 
 import (
+	"os"
 	"testing"
 
 	"github.com/warproute/warproute/ipsec"
@@ -108,9 +109,12 @@ func TestNoteWritesWhatChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := s.received.syncs
-	if err := s.received.file.Close(); err != nil { // what is written now fails
+	readOnly, err := os.Open(s.received.path) // what is written now fails
+	if err != nil {
 		t.Fatal(err)
 	}
+	s.received.file.Close()
+	s.received.file = readOnly
 	if err := s.Note(); err != nil {
 		t.Errorf("without anything new: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -115,6 +116,46 @@ func TestWithoutADiskNumbersEnd(t *testing.T) {
 	}
 	if _, n := sa.Reserve(1); n != 0 {
 		t.Error("a number was used that is noted nowhere")
+	}
+}
+
+// Whoever removes the files of a running router, or puts old ones in their place, does not have
+// it use numbers twice.
+func TestFilesThatAreTakenAwayComeBack(t *testing.T) {
+	for what, take := range map[string]func(dir string) error{
+		"the directory is removed": os.RemoveAll,
+		"the file is removed":      func(dir string) error { return os.Remove(filepath.Join(dir, "used")) },
+		"the file is another": func(dir string) error {
+			other := filepath.Join(dir, "other")
+			s, err := Open(other)
+			if err != nil {
+				return err
+			}
+			return errors.Join(s.Close(), os.Rename(filepath.Join(other, "used"), filepath.Join(dir, "used")))
+		},
+	} {
+		for _, end := range []func(*Store) error{(*Store).Extend, (*Store).Close} {
+			dir := filepath.Join(t.TempDir(), "state")
+			s := open(t, dir)
+			sa, _ := start(t, s, "a")
+			sa.Reserve(999)
+			in := newSA(t, "in", inbound)
+			s.Receive(Association{in, testKey})
+			in.Accept(77)
+			if err := errors.Join(s.Note(), take(dir), s.Note(), end(s)); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			_ = s.lock.Close() // it dies, if it has not ended
+			s = open(t, dir)
+			if _, first := start(t, s, "a"); first <= 1000 {
+				t.Errorf("%s: number %d is used twice", what, first)
+			}
+			again := newSA(t, "in", inbound)
+			if s.Receive(Association{again, testKey}); again.Accept(77) {
+				t.Errorf("%s: number 77 is received twice", what)
+			}
+			die(t, s)
+		}
 	}
 }
 

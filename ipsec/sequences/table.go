@@ -118,6 +118,13 @@ func (t *table) number(key id) (n uint64, is bool) {
 // note changes numbers; those of sync are on the disk when it returns without an error,
 // those of others survive the process. New ids are on the disk in any case.
 func (t *table) note(numbers map[id]uint64, sync bool) error {
+	gone, err := t.gone()
+	switch {
+	case err != nil:
+		return err
+	case gone:
+		return t.add(numbers)
+	}
 	for key := range numbers {
 		if _, is := t.at[key]; !is {
 			return t.add(numbers)
@@ -134,6 +141,20 @@ func (t *table) note(numbers map[id]uint64, sync bool) error {
 		return nil
 	}
 	return t.sync()
+}
+
+// gone reports whether somebody has removed the file, or put another in its place. What is
+// written to it then would be lost with the process.
+func (t *table) gone() (bool, error) {
+	mine, err := t.file.Stat()
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Stat(t.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, os.MkdirAll(filepath.Dir(t.path), 0o700)
+	}
+	return err == nil && !os.SameFile(mine, there), err
 }
 
 // add makes a file that has these numbers, too, the table's.
