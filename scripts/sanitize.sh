@@ -6,6 +6,7 @@
 # that stay by the chunk. Calls of the driver that fail on purpose are not its business.
 set -eu
 
+command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer is not installed, or not on PATH: it comes with CUDA's toolkit" >&2; exit 1; }
 dir=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 check() {
