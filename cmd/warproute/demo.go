@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warproute/warproute/bench/gen"
+	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/lab"
@@ -33,6 +34,9 @@ at what rate, and the latency of each stage. Then it puts an IPsec tunnel betwee
 routers, and captures what passes between them. It fails if anything did not go through.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := d.check(); err != nil {
+				return usageError(err)
+			}
 			d.out = cmd.OutOrStdout()
 			if err := d.run(cmd.Context()); err != nil {
 				return err
@@ -58,6 +62,16 @@ type demo struct {
 	dir    string // of the control socket
 	router *lab.Process
 	log    bytes.Buffer // what the router writes
+}
+
+// check refuses flags before anything is built.
+func (d *demo) check() error {
+	if d.load <= 0 {
+		return fmt.Errorf("--load %v: it takes some time", d.load)
+	}
+	router := config.Default(lab.LAN, lab.WAN)
+	router.Engine = config.Engine(d.engine)
+	return router.Check()
 }
 
 func (d *demo) say(format string, args ...any) { fmt.Fprintf(d.out, format+"\n", args...) }
