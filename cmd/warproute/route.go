@@ -138,7 +138,7 @@ func lookUpFile(file string, addrs []netip.Addr) ([]status.Answer, error) {
 			a.Action = "forward"
 		}
 		for _, p := range route.Paths {
-			a.Paths = append(a.Paths, status.Path{Via: p.Via, Port: p.Dev, Weight: p.Weight})
+			a.Paths = append(a.Paths, status.Path{Via: p.Via, Port: p.Dev, Weight: p.Weight, Dead: p.Dead})
 		}
 	}
 	return answers, nil

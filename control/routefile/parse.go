@@ -33,6 +33,12 @@ type Path struct {
 	Via    netip.Addr // zero for a directly connected network
 	Dev    string
 	Weight uint32 // share of the flows, at least 1
+	Dead   bool   // its link is down, and Linux passes it over
+}
+
+// dead reports whether Linux passes the route over: all of its paths are dead.
+func (r *Route) dead() bool {
+	return len(r.Paths) > 0 && !slices.ContainsFunc(r.Paths, func(p Path) bool { return !p.Dead })
 }
 
 // types are the route types that `ip route` prints before the prefix.
@@ -183,6 +189,9 @@ func parsePath(words []string, route *Route) (path Path, more []string, err erro
 		switch key {
 		case "nexthop": // `ip -oneline` writes all in one line
 			return path, words[i+1:], nil
+		case "dead":
+			path.Dead = true
+			continue
 		case "via", "dev", "metric", "mtu", "weight", "from":
 		default:
 			continue

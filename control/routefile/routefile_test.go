@@ -31,23 +31,25 @@ func TestLines(t *testing.T) {
 		{"bare prefixes", "192.0.2.0/24\n2001:db8::/32\n", []Route{{Prefix: pfx("192.0.2.0/24"), Type: "unicast"}, {Prefix: pfx("2001:db8::/32"), Type: "unicast"}}},
 		{"bare addresses are host routes", "192.0.2.1\n2001:db8::1\n", []Route{{Prefix: pfx("192.0.2.1/32"), Type: "unicast"}, {Prefix: pfx("2001:db8::1/128"), Type: "unicast"}}},
 		{"gateway", "10.0.0.0/8 via 192.0.2.1 dev eth0 proto bird metric 32 \n",
-			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", Metric: 32, Paths: []Path{{ip("192.0.2.1"), "eth0", 1}}}}},
+			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", Metric: 32, Paths: []Path{{ip("192.0.2.1"), "eth0", 1, false}}}}},
 		{"an MTU", "10.0.0.0/8 via 192.0.2.1 dev eth0 mtu 1400 \nfd00::/8 dev eth0 metric 1024 mtu lock 1300 pref medium\n",
-			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", MTU: 1400, Paths: []Path{{ip("192.0.2.1"), "eth0", 1}}},
+			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", MTU: 1400, Paths: []Path{{ip("192.0.2.1"), "eth0", 1, false}}},
 				{Prefix: pfx("fd00::/8"), Type: "unicast", Metric: 1024, MTU: 1300, Paths: []Path{{Dev: "eth0", Weight: 1}}}}},
 		{"connected", "192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.7 linkdown\n",
 			[]Route{{Prefix: pfx("192.0.2.0/24"), Type: "unicast", Paths: []Path{{Dev: "eth0", Weight: 1}}}}},
 		{"IPv4 by an IPv6 gateway", "10.0.0.0/8 via inet6 fe80::1 dev eth0\n",
-			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", Paths: []Path{{ip("fe80::1"), "eth0", 1}}}}},
-		{"default of IPv4", "default via 192.0.2.1 dev eth0\n", []Route{{Prefix: pfx("0.0.0.0/0"), Type: "unicast", Paths: []Path{{ip("192.0.2.1"), "eth0", 1}}}}},
-		{"default of IPv6", "default via fe80::1 dev eth0 metric 1024 pref medium\n", []Route{{Prefix: pfx("::/0"), Type: "unicast", Metric: 1024, Paths: []Path{{ip("fe80::1"), "eth0", 1}}}}},
+			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", Paths: []Path{{ip("fe80::1"), "eth0", 1, false}}}}},
+		{"default of IPv4", "default via 192.0.2.1 dev eth0\n", []Route{{Prefix: pfx("0.0.0.0/0"), Type: "unicast", Paths: []Path{{ip("192.0.2.1"), "eth0", 1, false}}}}},
+		{"default of IPv6", "default via fe80::1 dev eth0 metric 1024 pref medium\n", []Route{{Prefix: pfx("::/0"), Type: "unicast", Metric: 1024, Paths: []Path{{ip("fe80::1"), "eth0", 1, false}}}}},
 		{"default of IPv6 without a gateway", "default dev tun0 metric 1024 pref medium\n", []Route{{Prefix: pfx("::/0"), Type: "unicast", Metric: 1024, Paths: []Path{{Dev: "tun0", Weight: 1}}}}},
 		{"types without a next hop", "blackhole 10.0.0.0/8\nunreachable 2001:db8::/32 dev lo metric 1024 error -113 pref medium\nprohibit default\n",
 			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "blackhole"}, {Prefix: pfx("2001:db8::/32"), Type: "unreachable", Metric: 1024}, {Prefix: pfx("0.0.0.0/0"), Type: "prohibit"}}},
 		{"multipath", "10.0.0.0/8 proto bird metric 32\n\tnexthop via 192.0.2.1 dev eth0 weight 1 \n\tnexthop via 192.0.2.2 dev eth1 weight 3 \n",
-			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", Metric: 32, Paths: []Path{{ip("192.0.2.1"), "eth0", 1}, {ip("192.0.2.2"), "eth1", 3}}}}},
+			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", Metric: 32, Paths: []Path{{ip("192.0.2.1"), "eth0", 1, false}, {ip("192.0.2.2"), "eth1", 3, false}}}}},
+		{"a path whose link is down", "10.0.0.0/8\n\tnexthop via 192.0.2.1 dev eth0 weight 1 dead linkdown \n\tnexthop via 192.0.2.2 dev dead weight 1\n",
+			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", Paths: []Path{{ip("192.0.2.1"), "eth0", 1, true}, {ip("192.0.2.2"), "dead", 1, false}}}}},
 		{"multipath on one line, as ip -oneline prints it", "fd00::/8 metric 1024 pref medium\\\tnexthop via fe80::1 dev eth0 weight 1 \\\tnexthop via fe80::2 dev nexthop weight 3 \n",
-			[]Route{{Prefix: pfx("fd00::/8"), Type: "unicast", Metric: 1024, Paths: []Path{{ip("fe80::1"), "eth0", 1}, {ip("fe80::2"), "nexthop", 3}}}}},
+			[]Route{{Prefix: pfx("fd00::/8"), Type: "unicast", Metric: 1024, Paths: []Path{{ip("fe80::1"), "eth0", 1, false}, {ip("fe80::2"), "nexthop", 3, false}}}}},
 		{"lines that end as on Windows", "10.0.0.0/8 dev eth0\r\n10.1.0.0/16\r\n", []Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", Paths: []Path{{Dev: "eth0", Weight: 1}}}, {Prefix: pfx("10.1.0.0/16"), Type: "unicast"}}},
 	}
 	for _, tt := range tests {
@@ -177,6 +179,24 @@ func TestLeastMetricWinsThenTheFirst(t *testing.T) {
 }
 
 // A linear search is the rule that the tables must keep.
+// As Linux does, and a running router.
+func TestDeadRoutesArePassedOver(t *testing.T) {
+	routes, err := Read("f", strings.NewReader("10.0.0.0/8 dev eth0\n10.1.0.0/16 dev eth1 dead linkdown\n"+
+		"10.2.0.0/16 dev eth1 metric 1 dead\n10.2.0.0/16 dev eth2 metric 2\n10.3.0.0/16\n\tnexthop dev eth1 weight 1 dead\n\tnexthop dev eth2 weight 1\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := NewTable(routes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for addr, want := range map[string]string{"10.1.0.1": "10.0.0.0/8 eth0", "10.2.0.1": "10.2.0.0/16 eth2", "10.3.0.1": "10.3.0.0/16 eth1"} {
+		if r, ok := table.Lookup(ip(addr)); !ok || r.Prefix.String()+" "+r.Paths[0].Dev != want {
+			t.Errorf("%s: got %+v, want %s", addr, r, want)
+		}
+	}
+}
+
 func TestLookupFindsTheLongestPrefix(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var routes []Route

@@ -20,9 +20,10 @@ type Table struct {
 }
 
 // NewTable builds the tables. Of routes with one prefix that with the least
-// metric counts; of those, the first.
+// metric counts; of those, the first. Routes of which all paths are dead do not.
 func NewTable(routes []Route) (*Table, error) {
 	t := &Table{routes: slices.Clone(routes), v4: ipv4.New(), v6: ipv6.New()}
+	t.routes = slices.DeleteFunc(t.routes, func(r Route) bool { return r.dead() })
 	slices.SortStableFunc(t.routes, func(a, b Route) int {
 		return cmp.Or(comparePrefix(a.Prefix, b.Prefix), cmp.Compare(a.Metric, b.Metric))
 	})
