@@ -65,6 +65,12 @@ func routeRules() []Rule {
 			Tests: []string{"control/mirror.TestRoutes", "control/mirror.TestNexthopObjects", "control/mirror.TestRandomChanges", "control/mirror.TestRoutesWhoseTimeIsOver", "control/mirror.TestPathsLostWithTheAddressesOfTheirLink", "control/mirror.TestStatusWarnsOfWhatIsNotSupported", "internal/e2e.TestLinuxDoesTheSame"},
 		},
 		{
+			Key: "route/settings", Source: "peers", Status: Departs,
+			Says:  "What Linux's settings say of forwarding holds: `forwarding` of an interface, `disable_ipv6`",
+			Does:  "They are of what Linux forwards itself. A port forwards what it receives, in both families, by whatever routes there are; where IPv6 is disabled there are none back.",
+			Tests: []string{"internal/e2e.TestPortsForwardWhateverLinuxWould"},
+		},
+		{
 			Key: "route/elsewhere", Source: "peers", Status: Departs,
 			Says:  "A route may leave by any interface",
 			Does:  "One that is no port of this router is out of reach of AF_XDP: dropped silently, and counted.",

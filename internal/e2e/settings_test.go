@@ -1,0 +1,54 @@
+package e2e
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/internal/lab"
+)
+
+// Linux's settings of what it would forward itself are not the router's: a port with
+// disable_ipv6 has neither addresses nor routes, but what it receives is forwarded.
+func TestPortsForwardWhateverLinuxWould(t *testing.T) {
+	n := newTopology(t, lab.VethOptions{})
+	r := startRouter(t, n.Router, "--port", lab.LAN, "--port", lab.WAN)
+	if _, err := lab.Ping(n.Client, lab.Server6.Addr(), lab.PingOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	mac, err := n.Router.MAC(lab.LAN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, n.Client, "ip", "neigh", "replace", lab.LAN6.Addr().String(), "lladdr", mac.String(), "dev", lab.ClientLink, "nud", "permanent")
+	if err := n.Router.Sysctl("net.ipv6.conf."+lab.LAN+".disable_ipv6", "1"); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(effect)
+	asked, unrouted := echoesAt(t, n.Server), r.drops("no_route")
+	_, _ = lab.Ping(n.Client, lab.Server6.Addr(), lab.PingOptions{Count: 3, Timeout: 200 * time.Millisecond})
+	if got := echoesAt(t, n.Server) - asked; got != 3 {
+		t.Errorf("%d packets of 3 arrived", got)
+	}
+	if got := r.drops("no_route") - unrouted; got < 3 {
+		t.Errorf("%d answers were dropped as no_route, want 3", got)
+	}
+}
+
+// echoesAt returns how many ICMPv6 echo requests a namespace has received.
+func echoesAt(t *testing.T, ns *lab.Namespace) int {
+	t.Helper()
+	out, err := ns.Run("cat", "/proc/net/snmp6")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == "Icmp6InEchos" {
+			n, _ := strconv.Atoi(f[1])
+			return n
+		}
+	}
+	t.Fatalf("no count of echo requests in %q", out)
+	return 0
+}
