@@ -143,6 +143,13 @@ func (m *Mirror) Lookup(ip netip.Addr) (info RouteInfo, ok bool) {
 	return info, ok
 }
 
+// PortName returns what the link of a port is called now, after it was renamed, too; "" while
+// there is none.
+func (m *Mirror) PortName(port int) (name string) {
+	m.do(func() { name = m.linkName(m.ports[port].ifindex) })
+	return name
+}
+
 // Neighbors returns the neighbours on the ports, sorted by port and address.
 func (m *Mirror) Neighbors() (all []NeighborInfo) {
 	m.do(func() {

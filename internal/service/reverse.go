@@ -61,6 +61,7 @@ func (s *Service) followSources() {
 		}
 		s.sources.mu.Lock()
 		for i, p := range s.sources.ports {
+			p.Interface = s.mirror.PortName(i) // renamed, its settings go by that
 			if is, err := sourcesOf(p); err == nil {
 				s.sources.set(s, i, is)
 			}
