@@ -40,6 +40,9 @@
 //     addresses, and nothing waits for it: packets are dropped until it is there.
 //   - A replay window of Linux that is narrower than minWindow is widened: workers side
 //     by side swap more packets than one does.
+//   - IVs are sequence numbers alone; Linux's begin with a random number of the state's. So a
+//     key that is set by hand must be new when it is added anew while the router is away:
+//     what it was used for is known to Linux with the state, and to the mirror while it runs.
 //   - Packets that Linux itself sends or receives by these states bypass the gateway. Its
 //     sequence numbers and ours are kept from falling behind each other, but the peer may
 //     take some for replays.
