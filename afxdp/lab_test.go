@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -155,7 +156,7 @@ func (w *wire) send(frame []byte) {
 func (w *wire) receive() []byte {
 	w.t.Helper()
 	b := make([]byte, 65536)
-	n, err := unix.Read(w.fd, b)
+	n, err := testutil.Again(func() (int, error) { return unix.Read(w.fd, b) })
 	if err == unix.EAGAIN {
 		return nil
 	}

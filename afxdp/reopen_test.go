@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -85,7 +86,7 @@ func TestReopenADeletedInterface(t *testing.T) {
 				want := udp(mac, 1, 7, 100)
 				a.send(want)
 				poll := []unix.PollFd{{Fd: int32(descriptor), Events: unix.POLLIN}, {Fd: int32(ra.Queues(0)[1].FD()), Events: unix.POLLIN}}
-				if n, err := unix.Poll(poll, 1000); n != 1 {
+				if n, err := testutil.Again(func() (int, error) { return unix.Poll(poll, 1000) }); n != 1 {
 					t.Errorf("round %d: %d descriptors are ready (%v), want 1", round, n, err)
 				}
 				got := receiveAll(ra.Queues(0), 1)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
 )
@@ -371,7 +372,11 @@ func (w *wire) answer() {
 	w.t.Helper()
 	buf := make([]byte, 2048)
 	for {
-		n, from, err := unix.Recvfrom(w.hear, buf, 0)
+		var from unix.Sockaddr
+		n, err := testutil.Again(func() (n int, err error) {
+			n, from, err = unix.Recvfrom(w.hear, buf, 0)
+			return n, err
+		})
 		if err != nil {
 			w.t.Fatalf("packet %d is lost: %v", w.seq, err)
 		}

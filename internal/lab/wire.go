@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -62,6 +63,9 @@ func (ns *Namespace) Listen(link string, each func(frame []byte, out bool)) (sto
 		buf := make([]byte, longestFrame)
 		for {
 			n, from, err := unix.Recvfrom(fd, buf, 0)
+			if errors.Is(err, unix.EINTR) { // by the runtime; there may be more
+				continue
+			}
 			if end := until.Load(); end != 0 && (err != nil || time.Now().UnixNano() > end) {
 				return
 			}

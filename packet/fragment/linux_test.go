@@ -166,7 +166,7 @@ func TestWePutLinuxsFragmentsTogether(t *testing.T) {
 			}
 			var whole []byte
 			for whole == nil {
-				n, err := unix.Read(s.wire, b)
+				n, err := testutil.Again(func() (int, error) { return unix.Read(s.wire, b) })
 				if err != nil {
 					t.Fatalf("%s, %d bytes: wait for Linux's fragments: %v", e.name, len(data), err)
 				}

@@ -130,7 +130,7 @@ func (r *linuxRouter) receive() []byte {
 	r.t.Helper()
 	b := make([]byte, 2048)
 	for {
-		n, err := unix.Read(r.fd, b)
+		n, err := testutil.Again(func() (int, error) { return unix.Read(r.fd, b) })
 		if err != nil {
 			r.t.Fatalf("wait for an ICMP error of Linux: %v", err)
 		}
