@@ -12,6 +12,7 @@ import (
 
 	"github.com/warproute/warproute/control/rtnl"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/race"
 )
 
 // newState is a state of two ports without Linux.
@@ -168,7 +169,7 @@ func TestObjectsFallWithTheirLink(t *testing.T) {
 // order, and checks that the books balance.
 func TestRandomMessages(t *testing.T) {
 	s, r := newState(t), randomMessages{rand.New(rand.NewPCG(1, 2))}
-	for n := range 30000 {
+	for n := range race.Fewer(30000) {
 		r.apply(s)
 		if n%50 == 49 {
 			s.flush()

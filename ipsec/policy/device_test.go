@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+
+	"github.com/warproute/warproute/internal/race"
 )
 
 // The numbers of policy.h are Go's.
@@ -58,7 +60,7 @@ func TestDeviceLookupsAgree(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				packets := make([]packet, 10_000)
+				packets := make([]packet, race.Fewer(10_000))
 				in := binary.NativeEndian.AppendUint32(nil, uint32(len(words)))
 				for _, word := range words {
 					in = binary.NativeEndian.AppendUint32(in, word)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/warproute/warproute/internal/race"
 )
 
 // compare asks table and oracle about packets, one by one and in batches, and
@@ -116,7 +118,7 @@ func TestNestedPoliciesAnswerAsTheOracle(t *testing.T) {
 	for seed := range uint64(5) {
 		for _, ipv6 := range []bool{false, true} {
 			w := newWorld(seed).nested(400, ipv6)
-			packets := w.packets(2000)
+			packets := w.packets(race.Fewer(2000))
 			for _, copies := range []int{0, 8, 1000} {
 				w.compare(t, w.build(t, copies), packets)
 			}

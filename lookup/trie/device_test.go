@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+
+	"github.com/warproute/warproute/internal/race"
 )
 
 // The numbers of trie.h are those of layout.go.
@@ -49,7 +51,7 @@ func TestDeviceWalksAgree(t *testing.T) {
 	for _, bits := range []int{32, 128} {
 		rnd := rand.New(rand.NewPCG(5, uint64(bits)))
 		table, want := New(bits), routes{}
-		for range 2000 {
+		for range race.Fewer(2000) {
 			change(t, rnd, table, want)
 		}
 		var in bytes.Buffer
@@ -58,7 +60,7 @@ func TestDeviceWalksAgree(t *testing.T) {
 			in.Write(bytesOf(words))
 			return nil
 		})
-		addrs := make([]netip.Addr, 100_000)
+		addrs := make([]netip.Addr, race.Fewer(100_000))
 		for i := range addrs {
 			addrs[i] = randomAddr(rnd, bits)
 			in.Write(addrs[i].AsSlice())

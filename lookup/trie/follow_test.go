@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/warproute/warproute/internal/race"
 	"github.com/warproute/warproute/lookup"
 )
 
@@ -50,16 +51,17 @@ func (r *replica) lookup(a netip.Addr) uint32 {
 // A copy to which the patches are applied is, after each change, the original; also
 // one that began later, and one beside which another follows no more.
 func TestPatchesBringACopyUpToDate(t *testing.T) {
+	many := race.Fewer(5000)
 	for _, bits := range []int{32, 128} {
 		rnd := rand.New(rand.NewPCG(3, uint64(bits)))
 		table, want, r, late := New(bits), routes{}, &replica{}, &replica{}
 		end := table.Follow(r)
-		for n := range 5000 {
+		for n := range many {
 			change(t, rnd, table, want)
-			if n%1000 == 999 && !r.is(table) {
+			if (n+1)%(many/5) == 0 && !r.is(table) {
 				t.Fatalf("after %d changes the copy differs", n)
 			}
-			if n == 2500 {
+			if n == many/2 {
 				table.Follow(late)
 			}
 		}

@@ -151,7 +151,7 @@ func TestAnImageDependsOnItsRoutesAlone(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(2, uint64(bits)))
 		table, want := New(bits), routes{}
 		for range 4 {
-			for range 1500 {
+			for range race.Fewer(1500) {
 				change(t, rnd, table, want)
 			}
 			loaded := New(bits)
