@@ -28,6 +28,16 @@ type reloading struct {
 	path string
 }
 
+// startReloading starts a router by a file that names its ports. Flags are over the file's
+// values, and none is given of what is to change.
+func startReloading(t *testing.T, top *lab.Topology) *reloading {
+	t.Helper()
+	r := &reloading{router: &router{t: t}, top: top, path: filepath.Join(t.TempDir(), "warproute.yaml")}
+	r.write("")
+	r.router = startRouterWith(t, top.Router, "--config", r.path)
+	return r
+}
+
 // write makes the file say something else.
 func (r *reloading) write(format string, args ...any) {
 	r.t.Helper()
@@ -72,11 +82,7 @@ func (r *reloading) metrics(address string) (text string) {
 // packet is lost.
 func TestReload(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{})
-	r := &reloading{top: top, path: filepath.Join(t.TempDir(), "warproute.yaml")}
-	r.router = &router{t: t}
-	r.write("")
-	// Flags are over the file's values, and no flag is given of what is to change.
-	r.router = startRouterWith(t, top.Router, "--config", r.path)
+	r := startReloading(t, top)
 	for _, s := range servers { // neighbours are known then, and the ports have the frames
 		if _, err := lab.Ping(top.Client, netip.MustParseAddr(s), lab.PingOptions{Count: 10}); err != nil {
 			t.Fatal(err)

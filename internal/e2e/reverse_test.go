@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -82,10 +81,7 @@ func TestReversePathIsLinuxs(t *testing.T) {
 // From which sources a port takes packets changes with a reload.
 func TestReversePathIsReloaded(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{})
-	r := &reloading{top: top, path: filepath.Join(t.TempDir(), "warproute.yaml")}
-	r.router = &router{t: t}
-	r.write("")
-	r.router = startRouter(t, top.Router, "--config", r.path)
+	r := startReloading(t, top)
 	mac, err := top.Router.MAC(lab.LAN)
 	if err != nil {
 		t.Fatal(err)
