@@ -104,7 +104,6 @@ func copyWords[T uint32 | uint64](to, from []T) {
 
 // Word is fib.Follower's.
 func (s *shim) Word(a fib.Array, index uint32, word uint64) {
-	s.Reuse()
 	switch a {
 	case fib.NextHops:
 		atomic.StoreUint64(&s.nextHops[index], word)
@@ -115,6 +114,7 @@ func (s *shim) Word(a fib.Array, index uint32, word uint64) {
 	case fib.Ports:
 		atomic.StoreUint64(&s.ports[index], word)
 	}
+	s.Reuse()
 }
 
 // Reuse is fib.Follower's.

@@ -47,11 +47,12 @@ type imagePlace struct {
 	write func([]uint32) error // waits until they are there
 }
 
-// Word is fib.Follower's. Warps have copies of the first words.
+// Word is fib.Follower's. Warps have copies of the first words: a turn follows, so that
+// none uses a copy of before with a route that was there after.
 func (t *tables) Word(a fib.Array, index uint32, word uint64) {
-	t.turn()
 	to := t.arrays[a]
 	t.patcher.add(patch{At: to.at.Add(int(index) * int(to.bytes)), Word: word, Count: 1, Bytes: to.bytes})
+	t.turn()
 }
 
 // Reuse is fib.Follower's.

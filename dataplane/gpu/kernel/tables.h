@@ -8,8 +8,9 @@
  * in which the router changed them (fib.Follower, trie.Follower).
  *
  * *turns counts how often something that was freed began another life, be it a part of
- * a table or an entry of an array, and how often a word of an array changed. What was
- * looked up is right if it is the same before and after. */
+ * a table or an entry of an array: before its words change; and how often a word of an
+ * array changed: behind that, before what may lead to it does. What was looked up is
+ * right if it is the same before and after. */
 struct tables {
 	const uint64_t *ipv4, *ipv6; /* the address of the image (trie.h): another may take its place */
 	const uint64_t *next_hops;
@@ -23,7 +24,7 @@ struct tables {
 };
 
 /* A copy of the first words of each array, made after the snapshot that is used with
- * it. As long as no turn was counted since, it is what the arrays have. */
+ * it. As long as no turn was counted since, it has all that a table can lead to. */
 #define NEARBY 32
 
 struct nearby {
