@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/prefetch"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -28,18 +29,23 @@ type Queue struct {
 	fill []uint32 // frames to receive into
 	sent []uint32 // frames to reclaim
 
-	play   [][]byte // frames to receive, again and again
+	tape   *Tape // frames to receive, again and again
 	next   int
 	left   int // how many more to play; negative: no end
 	paused atomic.Bool
 
-	wire    []byte // what was sent last, as a card would have put it on the wire
+	wire    []line // what was sent last, as a card would have put it on the wire,
+	end     int    // up to here
 	collect func(frame []byte)
 }
 
-// wireSize is how many bytes of sent frames are kept before they are written
-// over: a second-level cache's worth, as a card reads from there too.
-const wireSize = 1 << 18
+// wireLines is how much of the sent frames is kept before it is written over: a
+// second-level cache's worth, as a card reads from there too.
+const wireLines = 1 << 12
+
+// burst is how many frames are asked for at once, for all misses of the caches to overlap:
+// a card does not wait for them one by one either.
+const burst = 64
 
 // New returns the queue of a port in a worker's memory. It receives nothing
 // until Play says what.
@@ -47,15 +53,16 @@ func New(port uint16, mem *umem.Memory, pool *umem.Pool) *Queue {
 	return &Queue{
 		port: port, mem: mem.Bytes(), pool: pool,
 		fill: make([]uint32, 0, ringSize), sent: make([]uint32, 0, ringSize),
-		wire: make([]byte, 0, wireSize),
+		wire: make([]line, wireLines),
 	}
 }
 
 // Play makes the queue receive the given frames in turn, count of them in all,
 // or without end where count is negative. Set it before the router starts.
-func (q *Queue) Play(frames [][]byte, count int) {
-	q.play, q.next, q.left = frames, 0, count
-}
+func (q *Queue) Play(frames [][]byte, count int) { q.PlayTape(Record(frames), 0, count) }
+
+// PlayTape is Play for the frames of a tape, from one of them on.
+func (q *Queue) PlayTape(t *Tape, first, count int) { q.tape, q.next, q.left = t, first, count }
 
 // Collect has every sent frame passed to f, which must not keep the slice. Set it
 // before the router starts; without it frames are only copied out.
@@ -75,7 +82,7 @@ func (q *Queue) Refill() {
 }
 
 func (q *Queue) Receive(dst []batch.Frame) int {
-	if len(q.play) == 0 || q.paused.Load() {
+	if q.tape == nil || q.tape.Len() == 0 || q.paused.Load() {
 		return 0
 	}
 	n := min(len(dst), len(q.fill))
@@ -83,18 +90,36 @@ func (q *Queue) Receive(dst []batch.Frame) int {
 		n = min(n, q.left)
 		q.left -= n
 	}
-	for i := range n {
-		top := len(q.fill) - 1
-		packet := q.play[q.next]
-		addr := q.fill[top] + umem.DataOffset + stagger(q.fill[top], len(packet))
-		q.fill = q.fill[:top]
-		length := copy(q.mem[addr:addr+uint32(min(len(packet), umem.MaxFrameLen))], packet)
-		if q.next++; q.next == len(q.play) {
+	for dst = dst[:n]; len(dst) > 0; {
+		tracks := q.tape.tracks[q.next:]
+		tracks = tracks[:min(len(tracks), len(dst), burst)]
+		q.receive(dst[:len(tracks)], tracks)
+		dst = dst[len(tracks):]
+		if q.next += len(tracks); q.next == q.tape.Len() {
 			q.next = 0
 		}
-		dst[i] = batch.Frame{Addr: addr, Len: uint16(length), Port: q.port}
 	}
 	return n
+}
+
+// receive writes a frame for each track.
+func (q *Queue) receive(dst []batch.Frame, tracks []track) {
+	prefetch.ReadAt(q.tape.lines, tracks)
+	left := len(q.fill) - len(dst)
+	fill := q.fill[left:]
+	q.fill = q.fill[:left]
+	for i, t := range tracks {
+		addr := fill[i] + umem.DataOffset + stagger(fill[i], int(t.length))
+		dst[i] = batch.Frame{Addr: addr, Len: uint16(t.length), Port: q.port}
+	}
+	prefetch.WriteAt(q.mem, dst)
+	for i, t := range tracks {
+		to, from := q.mem[dst[i].Addr-umem.Headroom:], q.tape.of(t)
+		for k := range from {
+			*(*line)(to) = from[k]
+			to = to[lineLen:]
+		}
+	}
 }
 
 const (
@@ -117,18 +142,34 @@ func stagger(frame uint32, length int) uint32 {
 
 func (q *Queue) Transmit(src []batch.Frame) int {
 	src = src[:min(len(src), ringSize-len(q.sent))]
-	for _, f := range src {
-		frame := q.mem[f.Addr : uint64(f.Addr)+uint64(f.Len)]
-		if len(q.wire)+len(frame) > cap(q.wire) {
-			q.wire = q.wire[:0]
+	for rest := src; len(rest) > 0; {
+		n := min(len(rest), burst)
+		q.send(rest[:n])
+		rest = rest[n:]
+	}
+	return len(src)
+}
+
+// send copies frames to the wire.
+func (q *Queue) send(frames []batch.Frame) {
+	prefetch.ReadAt(q.mem, frames)
+	for _, f := range frames {
+		ahead := f.Addr % uint32(lineLen)
+		from, lines := q.mem[f.Addr-ahead:], linesOf(int(ahead)+int(f.Len))
+		if q.end+lines > len(q.wire) {
+			q.end = 0
 		}
-		q.wire = append(q.wire, frame...)
+		wire := q.wire[q.end : q.end+lines]
+		for i := range wire {
+			wire[i] = line(from)
+			from = from[lineLen:]
+		}
+		q.end += lines
 		if q.collect != nil {
-			q.collect(frame)
+			q.collect(q.mem[f.Addr : uint64(f.Addr)+uint64(f.Len)])
 		}
 		q.sent = append(q.sent, f.Addr)
 	}
-	return len(src)
 }
 
 func (q *Queue) Reclaim() (pending int) {

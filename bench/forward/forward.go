@@ -21,6 +21,7 @@ import (
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/memport"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -84,6 +85,7 @@ func Run(o Options) (*Result, error) {
 		return nil, err
 	}
 	play := frames(rnd, routes, o.variety(), o.Size)
+	tape := memport.Record(play)
 
 	res := &Result{
 		Family: "IPv4", Table: o.Table, Routes: len(routes), Size: o.Size, Workers: o.Workers,
@@ -108,7 +110,7 @@ func Run(o Options) (*Result, error) {
 			engine bed.Maker
 			rounds *[]round
 		}{{o.engine(base), &rounds}, {bed.Blind, &limits}} {
-			r, err := measure(o, base, m.engine, play)
+			r, err := measure(o, base, m.engine, tape)
 			if err != nil {
 				return nil, err
 			}
@@ -167,14 +169,14 @@ func (r round) mpps() float64 { return float64(r.packets) / r.seconds / 1e6 }
 
 // measure runs the router at full speed, and counts between two moments at which
 // it is at speed.
-func measure(o Options, base *fib.FIB, engine bed.Maker, play [][]byte) (r round, err error) {
+func measure(o Options, base *fib.FIB, engine bed.Maker, tape *memport.Tape) (r round, err error) {
 	b, err := bed.New(o.bed(), base, engine)
 	if err != nil {
 		return round{}, err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	for i, q := range b.In {
-		q.Play(rotate(play, i*len(play)/len(b.In)), -1)
+		q.PlayTape(tape, i*tape.Len()/len(b.In), -1) // so that workers differ
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + o.Workers))
 	if err := b.Router.Start(); err != nil {
@@ -202,6 +204,3 @@ func measure(o Options, base *fib.FIB, engine bed.Maker, play [][]byte) (r round
 	}
 	return r, nil
 }
-
-// rotate returns the frames from another beginning, so that workers differ.
-func rotate(play [][]byte, by int) [][]byte { return append(slices.Clone(play[by:]), play[:by]...) }

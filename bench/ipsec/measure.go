@@ -69,10 +69,10 @@ func (t *traffic) time(b *bed.Bed, rings []ring, once bool) (round, error) {
 	for w, q := range b.In {
 		count := -1
 		if once {
-			count = len(rings[w].frames)
+			count = len(rings[w].tunnels)
 			total += uint64(count)
 		}
-		q.Play(rings[w].frames, count)
+		q.PlayTape(rings[w].tape, rings[w].first, count)
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + len(b.In)))
 	if err := b.Router.Start(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/warproute/warproute/memport"
 	"github.com/warproute/warproute/packet"
 )
 
@@ -121,36 +122,32 @@ func (t *traffic) carried() byte {
 	return 4
 }
 
-// ring is what a worker plays: frames, and the tunnels that they are of.
+// ring is what a worker plays, from one of a tape's frames on, and the tunnels that they
+// are of.
 type ring struct {
-	frames  [][]byte
+	tape    *memport.Tape
+	first   int
 	tunnels []*tunnel
-}
-
-func (r *ring) add(frame []byte, n *tunnel) {
-	r.frames, r.tunnels = append(r.frames, frame), append(r.tunnels, n)
-}
-
-// rotate returns the ring from another beginning.
-func (r *ring) rotate(by int) ring {
-	return ring{slices.Concat(r.frames[by:], r.frames[:by]), slices.Concat(r.tunnels[by:], r.tunnels[:by])}
 }
 
 // rings returns what the workers play while they are timed.
 func (t *traffic) rings() ([]ring, error) {
 	rings := make([]ring, t.Bed.Workers)
 	if t.Window == 0 {
-		var all ring
+		var frames [][]byte
+		var tunnels []*tunnel
 		for _, p := range t.inner {
 			f := p.frame
 			if t.Direction == in {
 				f = make([]byte, t.espSize(len(f)-packet.EthernetLen))
 				t.protect(f, p)
 			}
-			all.add(f, p.tunnel)
+			frames, tunnels = append(frames, f), append(tunnels, p.tunnel)
 		}
+		tape := memport.Record(frames)
 		for w := range rings { // so that workers differ
-			rings[w] = all.rotate(w * len(all.frames) / len(rings))
+			first := w * len(frames) / len(rings)
+			rings[w] = ring{tape, first, slices.Concat(tunnels[first:], tunnels[:first])}
 		}
 		return rings, nil
 	}
@@ -160,9 +157,9 @@ func (t *traffic) rings() ([]ring, error) {
 	}
 	wg.Wait()
 	for _, r := range rings {
-		if least := 16 * t.Bed.MaxPackets; len(r.frames) < least {
+		if least := 16 * t.Bed.MaxPackets; len(r.tunnels) < least {
 			return nil, fmt.Errorf("prepare packets to decrypt: %d fit %d MiB, and %d are needed for chunks of %d; raise --ring",
-				len(r.frames), t.Ring, least, t.Bed.MaxPackets)
+				len(r.tunnels), t.Ring, least, t.Bed.MaxPackets)
 		}
 	}
 	return rings, nil
@@ -170,8 +167,10 @@ func (t *traffic) rings() ([]ring, error) {
 
 // prepare returns the frames that a worker is to decrypt, as many as fit a number of
 // bytes.
-func (t *traffic) prepare(worker, room int) (r ring) {
+func (t *traffic) prepare(worker, room int) ring {
 	memory := make([]byte, room)
+	var frames [][]byte
+	var tunnels []*tunnel
 	for {
 		for _, p := range t.inner {
 			if p.worker != worker {
@@ -179,10 +178,10 @@ func (t *traffic) prepare(worker, room int) (r ring) {
 			}
 			n := t.espSize(len(p.frame) - packet.EthernetLen)
 			if n > len(memory) {
-				return r
+				return ring{memport.Record(frames), 0, tunnels}
 			}
 			t.protect(memory[:n:n], p)
-			r.add(memory[:n:n], p.tunnel)
+			frames, tunnels = append(frames, memory[:n:n]), append(tunnels, p.tunnel)
 			memory = memory[n:]
 		}
 	}

@@ -11,3 +11,13 @@ func read(pointers **byte, n int, offset uintptr)
 //
 //go:noescape
 func write(pointers **byte, n int, offset uintptr)
+
+// readAt asks for the line at each of n offsets from base, which are so many bytes apart, to read it.
+//
+//go:noescape
+func readAt(base *byte, offsets *uint32, n int, apart uintptr)
+
+// writeAt does so to write it.
+//
+//go:noescape
+func writeAt(base *byte, offsets *uint32, n int, apart uintptr)

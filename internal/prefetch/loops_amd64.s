@@ -50,3 +50,46 @@ none:
 
 done:
 	RET
+
+// func readAt(base *byte, offsets *uint32, n int, apart uintptr)
+// Requires: MMX+
+TEXT ·readAt(SB), NOSPLIT, $0-32
+	MOVQ base+0(FP), CX
+	MOVQ offsets+8(FP), DX
+	MOVQ n+16(FP), BX
+	MOVQ apart+24(FP), SI
+
+next:
+	TESTQ      BX, BX
+	JZ         done
+	MOVL       (DX), AX
+	ADDQ       CX, AX
+	PREFETCHT0 (AX)
+	ADDQ       SI, DX
+	DECQ       BX
+	JMP        next
+
+done:
+	RET
+
+// func writeAt(base *byte, offsets *uint32, n int, apart uintptr)
+TEXT ·writeAt(SB), NOSPLIT, $0-32
+	MOVQ base+0(FP), CX
+	MOVQ offsets+8(FP), DX
+	MOVQ n+16(FP), BX
+	MOVQ apart+24(FP), SI
+
+next:
+	TESTQ BX, BX
+	JZ    done
+	MOVL  (DX), AX
+	ADDQ  CX, AX
+	BYTE  $0x0f
+	BYTE  $0x0d
+	BYTE  $0x08
+	ADDQ  SI, DX
+	DECQ  BX
+	JMP   next
+
+done:
+	RET

@@ -5,3 +5,6 @@ package prefetch
 // Other processors do without.
 func read(pointers **byte, n int, offset uintptr)  {}
 func write(pointers **byte, n int, offset uintptr) {}
+
+func readAt(base *byte, offsets *uint32, n int, apart uintptr)  {}
+func writeAt(base *byte, offsets *uint32, n int, apart uintptr) {}

@@ -20,3 +20,16 @@ func Read[T any](pointers []*T, offset uintptr) {
 func Write[T any](pointers []*T, offset uintptr) {
 	write((**byte)(unsafe.Pointer(unsafe.SliceData(pointers))), len(pointers), offset)
 }
+
+// ReadAt asks for the cache line at each item's offset in mem, in bytes. An item begins with
+// its offset, a uint32.
+func ReadAt[M, T any](mem []M, items []T) {
+	var item T
+	readAt((*byte)(unsafe.Pointer(unsafe.SliceData(mem))), (*uint32)(unsafe.Pointer(unsafe.SliceData(items))), len(items), unsafe.Sizeof(item))
+}
+
+// WriteAt does so for lines that are written next.
+func WriteAt[M, T any](mem []M, items []T) {
+	var item T
+	writeAt((*byte)(unsafe.Pointer(unsafe.SliceData(mem))), (*uint32)(unsafe.Pointer(unsafe.SliceData(items))), len(items), unsafe.Sizeof(item))
+}

@@ -16,6 +16,10 @@ func TestAnyAddressMayBeAskedFor(t *testing.T) {
 			Read(pointers[:0], offset)
 			Write(pointers[:0], offset)
 			Read[int](nil, offset)
+			at := []struct{ at, more uint32 }{{0, 1}, {63, 2}, {uint32(offset), 3}}
+			ReadAt(lines[:], at)
+			WriteAt(lines[:], at)
+			WriteAt(lines[:0], at[:0])
 		}
 	}
 	if n := testing.AllocsPerRun(10, ask); n != 0 {

@@ -9,14 +9,16 @@ import (
 )
 
 func main() {
-	loop("read", "read asks for the line at an offset from each of n pointers, to read it.",
-		func() { PREFETCHT0(Mem{Base: line}) })
-	loop("write", "write does so to write it. Processors that know no such thing do nothing.",
-		prefetchw)
+	loop("read", "read asks for the line at an offset from each of n pointers, to read it.", prefetcht0)
+	loop("write", "write does so to write it. Processors that know no such thing do nothing.", prefetchw)
+	loopAt("readAt", "readAt asks for the line at each of n offsets from base, which are so many bytes apart, to read it.", prefetcht0)
+	loopAt("writeAt", "writeAt does so to write it.", prefetchw)
 	Generate()
 }
 
 var line = reg.RAX
+
+func prefetcht0() { PREFETCHT0(Mem{Base: line}) }
 
 // prefetchw is PREFETCHW (AX), which Go's assembler does not know.
 func prefetchw() {
@@ -43,6 +45,28 @@ func loop(name, doc string, prefetch func()) {
 	prefetch()
 	Label("none")
 	ADDQ(Imm(8), pointers)
+	DECQ(n)
+	JMP(LabelRef("next"))
+	Label("done")
+	RET()
+}
+
+// loopAt writes a function that prefetches a line at each offset.
+func loopAt(name, doc string, prefetch func()) {
+	TEXT(name, NOSPLIT, "func(base *byte, offsets *uint32, n int, apart uintptr)")
+	Doc(doc)
+	Pragma("noescape")
+	base := Load(Param("base"), GP64())
+	offsets := Load(Param("offsets"), GP64())
+	n := Load(Param("n"), GP64())
+	apart := Load(Param("apart"), GP64())
+	Label("next")
+	TESTQ(n, n)
+	JZ(LabelRef("done"))
+	MOVL(Mem{Base: offsets}, line.As32())
+	ADDQ(base, line)
+	prefetch()
+	ADDQ(apart, offsets)
 	DECQ(n)
 	JMP(LabelRef("next"))
 	Label("done")

@@ -1,0 +1,110 @@
+package memport
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/umem"
+)
+
+// What is played is received, again from the beginning behind the last, up to the count,
+// and sent as it lies in memory, wherever that is; and no other frame's bytes change.
+func TestFramesOfAnyLengthGoRound(t *testing.T) {
+	const most = umem.MaxFrameLen
+	rnd := rand.New(rand.NewPCG(1, 1))
+	var frames [][]byte
+	for n := 1; n <= most+50; n += 1 + rnd.IntN(9) {
+		f := make([]byte, n)
+		for i := range f {
+			f[i] = byte(rnd.Uint32())
+		}
+		frames = append(frames, f)
+	}
+	mem, err := umem.New(600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	pool := umem.NewPool(mem)
+	in, out := New(3, mem, pool), New(1, mem, pool)
+	sent := 0
+	out.Collect(func(got []byte) {
+		if want := frames[sent%len(frames)]; !bytes.Equal(got, want[:min(len(want), most)]) {
+			t.Fatalf("frame %d: % x, want % x", sent, got, want)
+		}
+		sent++
+	})
+	first := len(frames) / 3
+	in.PlayTape(Record(frames), first, 2000)
+	sent = first
+	chunk := make([]batch.Frame, 256)
+	for received := 0; ; {
+		in.Refill()
+		for i := range mem.Bytes() {
+			mem.Bytes()[i] = 0xa5
+		}
+		got := in.Receive(chunk[:1+rnd.IntN(len(chunk))])
+		for _, f := range chunk[:got] {
+			if f.Port != 3 {
+				t.Fatalf("received by port %d", f.Port)
+			}
+			slot := mem.Bytes()[f.Addr/umem.FrameSize*umem.FrameSize:][:umem.FrameSize]
+			end := int(f.Addr%umem.FrameSize) + int(f.Len)
+			if slot[f.Addr%umem.FrameSize-umem.Headroom-1] != 0xa5 || end+64 < len(slot) && slot[end+63] != 0xa5 {
+				t.Fatalf("%d bytes at %d: written beyond the frame's lines", f.Len, f.Addr)
+			}
+			if rnd.IntN(4) == 0 { // an engine may have put a header before it
+				back := uint32(rnd.IntN(200))
+				to := f.Addr - back
+				copy(mem.Bytes()[to:], mem.Bytes()[f.Addr:f.Addr+uint32(f.Len)])
+				f.Addr = to
+			}
+			if n := out.Transmit([]batch.Frame{f}); n != 1 {
+				t.Fatal("a frame was not sent")
+			}
+		}
+		out.Reclaim()
+		if received += got; got == 0 {
+			if received != 2000 || sent != first+received {
+				t.Fatalf("%d received, %d sent, of 2000", received, sent-first)
+			}
+			break
+		}
+	}
+	if held := in.Held() + out.Held(); held+pool.Len() != mem.Frames() {
+		t.Errorf("%d frames held, %d free, of %d", held, pool.Len(), mem.Frames())
+	}
+}
+
+// BenchmarkRound is the ports' own cost: a frame's way in and out, many frames later.
+func BenchmarkRound(b *testing.B) {
+	const size, chunks = 256, 8
+	mem, err := umem.New(3*ringSize + (chunks+1)*size)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer mem.Close()
+	pool := umem.NewPool(mem)
+	in, out := New(0, mem, pool), New(1, mem, pool)
+	frames := make([][]byte, 1<<19)
+	for i := range frames {
+		frames[i] = make([]byte, 60)
+	}
+	in.Play(frames, -1)
+	var under [chunks][size]batch.Frame
+	for i := range under {
+		in.Refill()
+		in.Receive(under[i][:])
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := 0; i < b.N; i += size {
+		c := under[i/size%chunks][:]
+		in.Refill()
+		out.Transmit(c)
+		out.Reclaim()
+		in.Receive(c)
+	}
+}
