@@ -48,8 +48,8 @@ func (q *Queue) Refill() {
 	if n == 0 {
 		return
 	}
-	for i := range n {
-		q.fill.set(i, uint64(q.pool.Take()))
+	for i, frame := range q.pool.TakeBlock(int(n)) {
+		q.fill.set(uint32(i), uint64(frame))
 	}
 	q.fill.submit(n)
 	q.receiving += int(n)

@@ -18,6 +18,15 @@ type portCounters struct {
 // tally counts packets where the shared counters are to be touched only once a burst.
 type tally struct{ packets, bytes uint64 }
 
+func (t *tally) add(frames []batch.Frame) {
+	bytes := 0
+	for i := range frames {
+		bytes += int(frames[i].Len)
+	}
+	t.packets += uint64(len(frames))
+	t.bytes += uint64(bytes)
+}
+
 // flush moves the tally into a pair of counters.
 func (t *tally) flush(packets, bytes *atomic.Uint64) {
 	if t.packets > 0 {

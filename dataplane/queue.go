@@ -12,7 +12,7 @@ type Queue interface {
 	// into, until it has all that it can use or the pool is empty.
 	Refill()
 	// Receive returns received frames in dst[:n] and gives them to the caller.
-	// It sets Addr, Len and Port of each.
+	// It sets Addr, Len and Port of each: the port is the queue's.
 	Receive(dst []batch.Frame) (n int)
 	// Transmit takes the first n frames of src and starts sending them; n is
 	// less than len(src) when the transmit ring stays full. The rest stays the

@@ -168,12 +168,10 @@ func (w *worker) submit(c *batch.Chunk) {
 	w.engine.Submit(c)
 }
 
-// count adds received frames to the tallies of their ports.
+// count adds received frames, all of one port, to its tally.
 func (w *worker) count(frames []batch.Frame) {
-	for i := range frames {
-		t := &w.received[frames[i].Port]
-		t.packets++
-		t.bytes += uint64(frames[i].Len)
+	if len(frames) > 0 {
+		w.received[frames[0].Port].add(frames)
 	}
 }
 
@@ -281,10 +279,7 @@ func (w *worker) transmit() {
 			w.tapSent(uint16(p), e.frames[:n])
 		}
 		var sent tally
-		for i := range e.frames[:n] {
-			sent.packets++
-			sent.bytes += uint64(e.frames[i].Len)
-		}
+		sent.add(e.frames[:n])
 		sent.flush(&w.counters[p].txPackets, &w.counters[p].txBytes)
 		for _, f := range e.frames[n:e.n] {
 			w.drop(f, batch.TxFull)

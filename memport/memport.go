@@ -76,9 +76,7 @@ func (q *Queue) Pause() { q.paused.Store(true) }
 func (q *Queue) Held() int { return len(q.fill) + len(q.sent) }
 
 func (q *Queue) Refill() {
-	for len(q.fill) < ringSize && q.pool.Len() > 0 {
-		q.fill = append(q.fill, q.pool.Take())
-	}
+	q.fill = append(q.fill, q.pool.TakeBlock(min(ringSize-len(q.fill), q.pool.Len()))...)
 }
 
 func (q *Queue) Receive(dst []batch.Frame) int {
@@ -153,6 +151,7 @@ func (q *Queue) Transmit(src []batch.Frame) int {
 // send copies frames to the wire.
 func (q *Queue) send(frames []batch.Frame) {
 	prefetch.ReadAt(q.mem, frames)
+	sent := q.sent
 	for _, f := range frames {
 		ahead := f.Addr % uint32(lineLen)
 		from, lines := q.mem[f.Addr-ahead:], linesOf(int(ahead)+int(f.Len))
@@ -168,14 +167,13 @@ func (q *Queue) send(frames []batch.Frame) {
 		if q.collect != nil {
 			q.collect(q.mem[f.Addr : uint64(f.Addr)+uint64(f.Len)])
 		}
-		q.sent = append(q.sent, f.Addr)
+		sent = append(sent, f.Addr)
 	}
+	q.sent = sent
 }
 
 func (q *Queue) Reclaim() (pending int) {
-	for _, addr := range q.sent {
-		q.pool.Put(addr)
-	}
+	q.pool.PutBlock(q.sent)
 	q.sent = q.sent[:0]
 	return 0
 }

@@ -33,6 +33,28 @@ func (p *Pool) Put(addr uint32) {
 	p.free = append(p.free, addr&^(FrameSize-1))
 }
 
+// PutBlock takes back the frames that addresses, any byte of each, lie in.
+func (p *Pool) PutBlock(addrs []uint32) {
+	free := p.free
+	for _, addr := range addrs {
+		if addr > p.last {
+			p.large = append(p.large, addr&^(LargeSize-1))
+			continue
+		}
+		free = append(free, addr&^(FrameSize-1))
+	}
+	p.free = free
+}
+
+// TakeBlock returns the starts of n free frames, up to Len of them. They are to be copied
+// before the pool is used again.
+func (p *Pool) TakeBlock(n int) []uint32 {
+	left := len(p.free) - n
+	block := p.free[left:]
+	p.free = p.free[:left]
+	return block
+}
+
 // Take returns the start of a free frame. The pool must not be empty.
 func (p *Pool) Take() uint32 {
 	i := len(p.free) - 1
