@@ -39,7 +39,7 @@ var imports = []struct {
 	{"ipsec/gcm", []string{"ipsec/schedule", "ipsec/gcm/layout"}, "a cipher"},
 	{"ipsec/gcm/asm", []string{"ipsec/gcm/layout"}, "writes assembly"},
 	{"ipsec/suite", []string{"ipsec/gcm"}, "ciphers; knows no packets"},
-	{"ipsec/policy", nil, "flows to numbers; knows no associations"},
+	{"ipsec/policy", []string{"internal/prefetch"}, "flows to numbers; knows no associations"},
 	{"ipsec/device", []string{"ipsec/schedule", "ipsec/suite"}, "keys as devices want them; the C beside it is the kernels'"},
 	{"ipsec/gateway", []string{"ipsec", "ipsec/device", "ipsec/policy", "packet", "internal/prefetch"}, "associations and policies together; knows no engines"},
 	{"ipsec/sequences", []string{"ipsec"}, "files; knows no packets"},

@@ -29,16 +29,16 @@ func build(policies []Policy, room int) (*Table, error) {
 		}
 	}
 	for _, copies := range copyLimits {
-		if words, err := image(policies, copies, min(room, copyRoom)); err == nil {
-			return &Table{words}, nil
+		if t, err := image(policies, copies, min(room, copyRoom)); err == nil {
+			return t, nil
 		}
 	}
-	words, err := image(policies, 0, room)
+	t, err := image(policies, 0, room)
 	if err != nil {
 		return nil, fmt.Errorf("build a table of %d policies: %w than %d KiB; replace neighbouring policies by one of a shorter prefix",
 			len(policies), err, room*4>>10)
 	}
-	return &Table{words}, nil
+	return t, nil
 }
 
 // builder makes the image of a table.
@@ -52,9 +52,10 @@ type builder struct {
 
 var errFull = errors.New("it takes more memory")
 
-func image(policies []Policy, copies, room int) ([]uint32, error) {
+func image(policies []Policy, copies, room int) (*Table, error) {
+	t := &Table{}
 	b := builder{words: make([]uint32, header), room: room, policies: policies, copies: copies}
-	for root, wide := range []bool{ipv4Root: false, ipv6Root: true} {
+	for family, wide := range []bool{ipv4Root: false, ipv6Root: true} {
 		b.wide = wide
 		var numbers []int32
 		for i := range policies {
@@ -66,9 +67,25 @@ func image(policies []Policy, copies, room int) ([]uint32, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.words[root] = trie
+		b.words[family] = trie
+		k, same := alike(policies, numbers)
+		t.roots[family] = root{trie, k, same}
 	}
-	return slices.Clip(b.words), nil
+	t.words = slices.Clip(b.words)
+	return t, nil
+}
+
+// alike returns what the destinations of policies have in common: nothing if there are none.
+func alike(policies []Policy, numbers []int32) (k, same key) {
+	var all prefix
+	for i, n := range numbers {
+		p := prefixOf(policies[n].Dst)
+		if i == 0 {
+			all = p
+		}
+		all.bits = min(all.bits, p.bits, all.common(p.key))
+	}
+	return all.key, mask(all.bits)
 }
 
 // destinations appends the destinations of policies, with their sources, and

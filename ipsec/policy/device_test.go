@@ -56,10 +56,7 @@ func TestDeviceLookupsAgree(t *testing.T) {
 	for name, w := range sets {
 		t.Run(name, func(t *testing.T) {
 			for _, copies := range []int{0, 5, 1000} {
-				words, err := image(policies(w.rules), copies, maxWords)
-				if err != nil {
-					t.Fatal(err)
-				}
+				words := w.build(t, copies).Words()
 				packets := make([]packet, race.Fewer(10_000))
 				in := binary.NativeEndian.AppendUint32(nil, uint32(len(words)))
 				for _, word := range words {

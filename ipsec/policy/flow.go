@@ -60,7 +60,7 @@ func (f *Flow) ICMPError() bool {
 }
 
 // matches reports whether a flow is of a policy's protocol and ports.
-func (f *Flow) matches(p []uint32) bool {
+func (f *Flow) matches(p *entry) bool {
 	protocol := uint8(p[1])
 	return (protocol == 0 || protocol == f.protocol) &&
 		(p[1]&anySrcPort != 0 || inRange(f.sport, p[2])) &&
@@ -69,7 +69,7 @@ func (f *Flow) matches(p []uint32) bool {
 }
 
 // mayMatch is matches for a flow whose ports are hidden.
-func (f *Flow) mayMatch(p []uint32) bool {
+func (f *Flow) mayMatch(p *entry) bool {
 	protocol := uint8(p[1])
 	return Verdict(p[1]>>verdictAt).Action() != Bypass && (protocol == 0 || protocol == f.protocol || f.protocol == HiddenProtocol)
 }

@@ -16,13 +16,24 @@ func ipv6Key(a *[16]byte) key {
 }
 
 // slot is the number that stride bits make, from the one at position.
-func (k key) slot(position, stride uint32) uint32 {
-	x := k.lo << (position & 63)
-	if position < 64 {
-		x = k.hi<<position | k.lo>>1>>(63-position)
+func (k *key) slot(position, stride uint32) uint32 {
+	x := k.hi << (position & 63)
+	if position+stride > 64 {
+		x = k.from(position)
 	}
-	return uint32(x >> (64 - stride))
+	return uint32(x >> ((64 - stride) & 63))
 }
+
+// from is the key's bits from the one at position on.
+func (k *key) from(position uint32) uint64 {
+	if position < 64 {
+		return k.hi<<position | k.lo>>(64-position)
+	}
+	return k.lo << (position - 64)
+}
+
+// mask is the key of which the first n bits are ones, and no others.
+func mask(n uint32) key { return key{^(^uint64(0) >> min(n, 64)), ^(^uint64(0) >> (max(n, 64) - 64))} }
 
 // differs reports whether any of the first n bits of two keys do.
 func (k key) differs(o key, n uint32) bool {

@@ -14,7 +14,9 @@
 //	                   a shorter prefix                a shorter prefix
 //
 // A lookup takes the longest destination that covers the address, in it the longest
-// source, and goes through the list. Policies of shorter prefixes may match, too. A record
+// source, and goes through the list. Addresses without what all destinations begin with are
+// not looked for at all: where a site's own networks are neighbours, every packet from there
+// would be in vain among the policies of those that come. Policies of shorter prefixes may match, too. A record
 // has copies of them if they are few, otherwise it refers to the record that has
 // them (more; 0 for none). Copies save steps; references keep the table small: without them, half
 // of the policies for any source and half for any destination would be copied
@@ -68,7 +70,10 @@ const (
 	maxWords = 1 << 23 // what a node can name
 	line     = 16      // words of a cache line
 
-	node        = 1 << 31 // the bit of a word that makes it one
+	wordBytes = 4
+
+	nodeBit     = 31 // of a word that is one
+	node        = 1 << nodeBit
 	positionAt  = 24
 	strideAt    = 20
 	slotsMask   = 1<<strideAt - 1
@@ -86,6 +91,32 @@ const (
 	anyDstPort  = 1 << 9
 	verdictAt   = 10
 )
+
+// head is the beginning of a record. With its list, or the trie and the sources behind it, it
+// is never shorter.
+type head [address + 5]uint32
+
+// covers reports whether a record's prefix covers a key.
+func (r *head) covers(k *key, wide bool) bool {
+	n := r[0] >> bitsAt
+	hi := k.hi ^ uint64(r[address])<<32
+	if wide {
+		hi ^= uint64(r[address+1])
+	}
+	if n > 64 {
+		return hi|(k.lo^(uint64(r[address+2])<<32|uint64(r[address+3])))>>(128-n) == 0
+	}
+	return hi>>(64-n) == 0
+}
+
+// entry is a policy in a list.
+type entry [policyWords]uint32
+
+// any reports whether it is for every flow between its prefixes.
+func (p *entry) any() bool {
+	const ports = anySrcPort | anyDstPort
+	return p[1]&(ports|0xff) == ports
+}
 
 // Verdict is what a policy says: its action and its target.
 type Verdict uint32

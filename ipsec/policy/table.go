@@ -1,9 +1,19 @@
 package policy
 
+import "github.com/warproute/warproute/internal/prefetch"
+
 // Table is a list of policies, built to be looked up. It is never changed: who
 // wants other policies builds another and swaps a pointer. Any number of readers may use it.
 type Table struct {
 	words []uint32
+	roots [2]root // by family
+}
+
+// root is the trie of a family's destinations, and what these have in common: their keys are
+// alike where mask has ones.
+type root struct {
+	trie      uint32
+	key, mask key
 }
 
 // Words is the image, for a device. It must not be changed.
@@ -30,11 +40,19 @@ func (t *Table) LookupIPv6(src, dst *[16]byte, protocol uint8, sport, dport uint
 
 // Lookup looks a flow up as LookupIPv4 and LookupIPv6 do.
 func (t *Table) Lookup(f *Flow) (policy int32, v Verdict) {
-	root := ipv4Root
+	return t.decide(f, t.find(t.destinations(f), &f.dst, f.wide))
+}
+
+// destinations returns the trie of a flow's family, 0 if no policy has its destination.
+func (t *Table) destinations(f *Flow) uint32 {
+	r := &t.roots[ipv4Root]
 	if f.wide {
-		root = ipv6Root
+		r = &t.roots[ipv6Root]
 	}
-	return t.decide(f, t.find(t.words[root], f.dst, f.wide))
+	if (f.dst.hi^r.key.hi)&r.mask.hi|(f.dst.lo^r.key.lo)&r.mask.lo != 0 {
+		return 0
+	}
+	return r.trie
 }
 
 // atOnce is how many flows of a batch are looked up together.
@@ -56,27 +74,39 @@ func (t *Table) LookupBatch(policies []int32, verdicts []Verdict, flows []Flow) 
 
 func (t *Table) lookupSome(policies []int32, verdicts []Verdict, flows []Flow) {
 	var at [atOnce]uint32
+	t.walk(&at, flows)
+	var records [atOnce]uint32 // in bytes
 	for i := range flows {
-		root := ipv4Root
-		if flows[i].wide {
-			root = ipv6Root
-		}
-		at[i] = t.words[root]
+		records[uint(i)%atOnce] = at[uint(i)%atOnce] * wordBytes
 	}
-	for nodes := uint32(node); nodes&node != 0; {
-		nodes = 0
-		for i := range flows {
-			if at[i]&node != 0 {
-				at[i] = t.step(at[i], flows[i].dst)
-				nodes |= at[i]
-			}
+	prefetch.ReadAt(t.words, records[:len(flows)])
+	for i := range flows {
+		policies[i], verdicts[i] = None, 0
+		if f, d := &flows[i], at[uint(i)%atOnce]; d != 0 {
+			policies[i], verdicts[i] = t.decide(f, t.cover(d, &f.dst, f.wide))
 		}
 	}
+}
+
+// walk goes through the tries of destinations, to the record where the walk of each flow ends.
+func (t *Table) walk(at *[atOnce]uint32, flows []Flow) {
+	// The flows whose walks are at a node. They are put down before it is known whether they
+	// are: a branch on that would often be predicted wrong.
+	var walking [atOnce]uint8
+	n := uint(0)
 	for i := range flows {
-		at[i] = t.cover(at[i], flows[i].dst, flows[i].wide)
+		trie := t.destinations(&flows[i])
+		at[uint(i)%atOnce], walking[n%atOnce] = trie, uint8(i)
+		n += uint(trie >> nodeBit)
 	}
-	for i := range flows {
-		policies[i], verdicts[i] = t.decide(&flows[i], at[i])
+	for n > 0 {
+		still := uint(0)
+		for _, i := range walking[:n] {
+			next := t.step(at[i%atOnce], &flows[i].dst)
+			at[i%atOnce], walking[still%atOnce] = next, i
+			still += uint(next >> nodeBit)
+		}
+		n = still
 	}
 }
 
@@ -89,16 +119,24 @@ func (t *Table) decide(f *Flow, d uint32) (int32, Verdict) {
 	if f.wide {
 		lists = address + 4
 	}
-	for ; d != 0 && words[d+lowest] < found; d = words[d+more] {
-		s := t.find(words[d+lists], f.src, f.wide)
-		for ; s != 0 && words[s+lowest] < found; s = words[s+more] {
+	for d != 0 {
+		destination := (*head)(words[d:])
+		if destination[lowest] >= found {
+			break
+		}
+		s := t.find(destination[lists%8], &f.src, f.wide)
+		for s != 0 {
+			source := (*head)(words[s:])
+			if source[lowest] >= found {
+				break
+			}
 			for at := s + lists; ; at += policyWords {
-				p := words[at : at+policyWords : at+policyWords]
+				p := (*entry)(words[at:])
 				number := p[0] &^ lastPolicy
 				if number >= found {
 					break
 				}
-				if f.matches(p) {
+				if p.any() || f.matches(p) {
 					found, v = number, Verdict(p[1]>>verdictAt)
 					break
 				}
@@ -106,13 +144,15 @@ func (t *Table) decide(f *Flow, d uint32) (int32, Verdict) {
 					break
 				}
 			}
+			s = source[more]
 		}
+		d = destination[more]
 	}
 	return int32(found), v
 }
 
 // find returns the record of a trie with the longest prefix that covers a key, 0 for none.
-func (t *Table) find(trie uint32, k key, wide bool) uint32 {
+func (t *Table) find(trie uint32, k *key, wide bool) uint32 {
 	for trie&node != 0 {
 		trie = t.step(trie, k)
 	}
@@ -120,20 +160,16 @@ func (t *Table) find(trie uint32, k key, wide bool) uint32 {
 }
 
 // step returns what a node has for a key.
-func (t *Table) step(trie uint32, k key) uint32 {
+func (t *Table) step(trie uint32, k *key) uint32 {
 	return t.words[trie&slotsMask*slotsUnit+k.slot(trie>>positionAt&127, trie>>strideAt&15+1)]
 }
 
 // cover returns the first that covers a key of the record at which a walk ended and its
 // parents, 0 for none.
-func (t *Table) cover(at uint32, k key, wide bool) uint32 {
+func (t *Table) cover(at uint32, k *key, wide bool) uint32 {
 	for at != 0 {
-		r := t.words[at : at+address+4]
-		o := key{hi: uint64(r[address]) << 32}
-		if wide {
-			o = key{o.hi | uint64(r[address+1]), uint64(r[address+2])<<32 | uint64(r[address+3])}
-		}
-		if !k.differs(o, r[0]>>bitsAt) {
+		r := (*head)(t.words[at:])
+		if r.covers(k, wide) {
 			break
 		}
 		at = r[0] & parentMask

@@ -48,11 +48,11 @@ func (w *world) packets(n int) []packet {
 // build makes the table with no more copies than a limit, as Build does for one of its limits.
 func (w *world) build(t *testing.T, copies int) *Table {
 	t.Helper()
-	words, err := image(policies(w.rules), copies, maxWords)
+	table, err := image(policies(w.rules), copies, maxWords)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Table{words}
+	return table
 }
 
 func TestTheFirstMatchDecides(t *testing.T) {
