@@ -42,7 +42,7 @@ func Record(frames [][]byte) *Tape {
 		t.tracks = append(t.tracks, track{uint32(end * lineLen), uint32(length)})
 		end += linesOf(umem.Headroom + length)
 	}
-	t.lines = make([]line, end)
+	t.lines = t.newLines(end)
 	for i, f := range frames {
 		lines := t.of(t.tracks[i])
 		n := copy(lines[0][umem.Headroom:], f)
