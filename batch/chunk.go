@@ -28,13 +28,10 @@ const (
 	// come that protect it, so it meets those of leaving again before it goes. Without
 	// Secured, it has met those of entering alone.
 	Cleared = 1 << 13
-	// Spoofed: no route leads back to the packet's source, as its port demands. The worker
-	// drops it, whatever an engine says.
-	Spoofed = 1 << 12
 )
 
 // Ingress is the port that received the frame.
-func (f Frame) Ingress() uint16 { return f.Port &^ (Secured | Own | Cleared | Spoofed) }
+func (f Frame) Ingress() uint16 { return f.Port &^ (Secured | Own | Cleared) }
 
 // Result is an engine's answer for one frame, in 8 bytes as Frame.
 type Result struct {

@@ -60,8 +60,8 @@ const (
 	XfrmOutBundleGenError
 	XfrmOutError
 
-	ReversePath      // the port demands a route back to the source, RFC 3704; no engine's: workers drop these
-	FragmentsMissing // of a packet that was to be put together here; no engine's, either
+	ReversePath      // the port demands a route back to the source, RFC 3704
+	FragmentsMissing // of a packet that was to be put together here; no engine's: workers drop these
 	numReasons
 )
 

@@ -14,10 +14,10 @@ import (
 // A port that asks for a route back takes packets from where it leads, and no others: of
 // these nobody is told, and the other family is left alone.
 func TestSourcesAreHeldAgainstTheirRoutes(t *testing.T) {
-	const anything, loose, strict = dataplane.AnySource, dataplane.LooseSource, dataplane.StrictSource
+	const anything, loose, strict = fib.AnySource, fib.LooseSource, fib.StrictSource
 	sources := []struct {
 		v4, v6 string
-		most   dataplane.ReversePath // that lets it pass
+		most   fib.ReversePath // that lets it pass
 	}{
 		{"192.0.2.1", "2001:db8::1", strict},         // by this port
 		{"198.51.100.1", "2001:db8:1::1", loose},     // by the other
@@ -27,7 +27,7 @@ func TestSourcesAreHeldAgainstTheirRoutes(t *testing.T) {
 		{"100.65.0.1", "2001:db8:5::1", anything},    // to this host
 		{"172.16.0.1", "2001:db8:ffff::1", anything}, // nowhere at all
 	}
-	for _, ask := range []dataplane.Sources{{}, {IPv4: loose}, {IPv4: strict}, {IPv6: loose}, {IPv6: strict}, {IPv4: strict, IPv6: loose}} {
+	for _, ask := range []fib.Sources{{}, {IPv4: loose}, {IPv4: strict}, {IPv6: loose}, {IPv6: strict}, {IPv4: strict, IPv6: loose}} {
 		r := newRig(t, 7) // bursts of several sizes
 		both := []fib.Path{{Adjacency: r.adj[0], Weight: 1}, {Adjacency: r.adj[1], Weight: 9}}
 		r.routeTo(r.hops[0], "192.0.2.0/24", "2001:db8::/64")
@@ -45,7 +45,7 @@ func TestSourcesAreHeldAgainstTheirRoutes(t *testing.T) {
 				frames = append(frames, testutil.UDP4(s.v4, "10.1.0.1", 1, 2, make([]byte, 26)...), testutil.UDP6(s.v6, "fd01::1", 1, 2))
 				for _, of := range []struct {
 					src   string
-					asked dataplane.ReversePath
+					asked fib.ReversePath
 				}{{s.v4, ask.IPv4}, {s.v6, ask.IPv6}} {
 					if of.asked > s.most {
 						refused++
@@ -62,7 +62,7 @@ func TestSourcesAreHeldAgainstTheirRoutes(t *testing.T) {
 			tooShort += 2
 		}
 		r.queues[0].Play(frames, len(frames))
-		r.configure(func() { r.router.SetSources(0, ask) })
+		r.configure(func() { r.fib.SetSources(0, ask) })
 		r.wait("all packets", func(s *dataplane.Stats) bool {
 			return s.Ports[1].TxPackets+s.Ports[0].Dropped() == uint64(len(frames))
 		})
@@ -81,6 +81,22 @@ func TestSourcesAreHeldAgainstTheirRoutes(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%v: %d packets pass, want %d; in the first round, from %v, want %v", ask, len(got), len(want), got[:min(len(got), len(want)/20)], want[:len(want)/20])
 		}
+	}
+}
+
+// A packet that waits for its neighbour is dropped, once, when its port asks for a route
+// back meanwhile.
+func TestAPacketThatWaitsIsAskedLikeOthers(t *testing.T) {
+	r := newRig(t, 1024)
+	r.fib.SetAdjacency(r.adj[1], 1, 0)
+	r.queues[0].Play(numbered(20, "10.1.0.1"), 20)
+	r.start()
+	r.wait("20 held packets", func(s *dataplane.Stats) bool { return s.Held == 20 })
+	r.fib.SetSources(0, fib.Sources{IPv4: fib.LooseSource})
+	r.fib.Bump()
+	r.wait("20 drops", func(s *dataplane.Stats) bool { return s.Ports[0].Drops[batch.ReversePath] == 20 })
+	if s := r.stop(); s.Held != 0 || s.Ports[0].Dropped() != 20 {
+		t.Errorf("%d held, drops %v", s.Held, s.Ports[0].Drops)
 	}
 }
 
@@ -126,9 +142,9 @@ func TestSourcesAreAskedForUnderLoad(t *testing.T) {
 	r.queues[0].Play(numbered(500, "10.1.0.1"), -1) // from where no route leads
 	r.start()
 	r.wait("packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets > 1000 })
-	r.router.SetSources(0, dataplane.Sources{IPv4: dataplane.LooseSource})
+	r.fib.SetSources(0, fib.Sources{IPv4: fib.LooseSource})
 	r.wait("drops", func(s *dataplane.Stats) bool { return s.Ports[0].Drops[batch.ReversePath] > 1000 })
-	r.router.SetSources(0, dataplane.Sources{})
+	r.fib.SetSources(0, fib.Sources{})
 	before := r.router.Stats().Ports[1].TxPackets
 	r.wait("packets again", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets > before+1000 })
 	r.queues[0].Pause()

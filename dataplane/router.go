@@ -112,7 +112,6 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 		free:     append([]*batch.Chunk(nil), wc.Chunks.Chunks...),
 		inFlight: fifo{ring: make([]*batch.Chunk, len(wc.Chunks.Chunks))},
 		counters: make([]portCounters, cfg.Ports),
-		sources:  make([]Sources, cfg.Ports),
 		received: make([]tally, cfg.Ports),
 		drops:    dropTally{counts: make([][batch.NumReasons]uint32, cfg.Ports)},
 		done:     make(chan struct{}),

@@ -56,9 +56,6 @@ type worker struct {
 	takes     bool  // from local, as one worker does
 	tookLocal time.Duration
 
-	sources      []Sources // by port
-	verification verification
-
 	counters []portCounters // by port
 	received []tally        // by port, of the chunk being filled
 	drops    dropTally
@@ -139,11 +136,6 @@ func (w *worker) fill(c *batch.Chunk) {
 			if w.tapped != nil {
 				w.tapReceived(c, c.N, n, turn)
 			}
-			if n > 0 {
-				if s := w.sources[c.In[c.N].Port]; s != (Sources{}) {
-					w.verify(c.In[c.N:c.N+n], s)
-				}
-			}
 			c.N += n
 		}
 		if c.N == before || c.N == full || batch.Clock()-c.Received >= w.maxDelay {
@@ -220,10 +212,6 @@ func (w *worker) complete() bool {
 func (w *worker) sort(c *batch.Chunk) {
 	in, out := c.In[:c.N], c.Out[:c.N]
 	for i, r := range out {
-		if in[i].Port&batch.Spoofed != 0 && r.Verdict != batch.Lost {
-			w.drop(in[i], batch.ReversePath)
-			continue
-		}
 		switch port := int(r.Verdict.Port()); {
 		case r.Verdict.Action() == batch.ActionForward && port < len(w.tx):
 			e := &w.tx[port]

@@ -41,11 +41,13 @@ type FIB struct {
 	IPv6 *ipv6.Table
 	Seed uint32 // of flow hashes, so that routers in a row choose independently
 
-	nextHops    []uint64           // NextHop words; entry 0 stays KindNone
-	groups      []uint32           // Buckets adjacency numbers a group
-	shares      map[uint32]*shares // of groups, for the writer alone
-	adjacencies []uint64           // Adjacency words
-	ports       []uint64           // Port words
+	nextHops     []uint64           // NextHop words; entry 0 stays KindNone
+	groups       []uint32           // Buckets adjacency numbers a group
+	shares       map[uint32]*shares // of groups, for the writer alone
+	adjacencies  []uint64           // Adjacency words
+	ports        []uint64           // Port words
+	reversePaths []uint32           // by port: Sources words
+	verifying    atomic.Int32       // how many of them are not 0
 
 	hopIDs, groupIDs, adjIDs ids
 	readers                  readers
@@ -57,11 +59,12 @@ type FIB struct {
 func New(seed uint32) *FIB {
 	f := &FIB{
 		IPv4: ipv4.New(), IPv6: ipv6.New(), Seed: seed,
-		nextHops:    make([]uint64, MaxNextHops),
-		groups:      make([]uint32, MaxGroups*Buckets),
-		shares:      map[uint32]*shares{},
-		adjacencies: make([]uint64, MaxAdjacencies),
-		ports:       make([]uint64, batch.MaxPorts),
+		nextHops:     make([]uint64, MaxNextHops),
+		groups:       make([]uint32, MaxGroups*Buckets),
+		shares:       map[uint32]*shares{},
+		adjacencies:  make([]uint64, MaxAdjacencies),
+		ports:        make([]uint64, batch.MaxPorts),
+		reversePaths: make([]uint32, batch.MaxPorts),
 	}
 	f.hopIDs = ids{next: 1, limit: MaxNextHops, of: "next hops", readers: &f.readers, followers: &f.followers}
 	f.groupIDs = ids{limit: MaxGroups, of: "next-hop groups", readers: &f.readers, followers: &f.followers}
@@ -71,14 +74,17 @@ func New(seed uint32) *FIB {
 
 // Words are the arrays an engine walks; elements are read and written atomically.
 type Words struct {
-	NextHops    []uint64
-	Groups      []uint32
-	Adjacencies []uint64
-	Ports       []uint64
+	NextHops     []uint64
+	Groups       []uint32
+	Adjacencies  []uint64
+	Ports        []uint64
+	ReversePaths []uint32
 }
 
 // Words returns the arrays. They keep their place for the life of the base.
-func (f *FIB) Words() Words { return Words{f.nextHops, f.groups, f.adjacencies, f.ports} }
+func (f *FIB) Words() Words {
+	return Words{f.nextHops, f.groups, f.adjacencies, f.ports, f.reversePaths}
+}
 
 // Generation counts changes that may let a waiting packet go on: neighbours
 // resolved, routes changed, security associations. Workers try held packets again when

@@ -6,10 +6,13 @@ import "slices"
 type Array uint8
 
 const (
-	NextHops    Array = iota // 64-bit words
-	Groups                   // 32-bit words
-	Adjacencies              // 64-bit
-	Ports                    // 64-bit
+	NextHops     Array = iota // 64-bit words
+	Groups                    // 32-bit words
+	Adjacencies               // 64-bit
+	Ports                     // 64-bit
+	ReversePaths              // 32-bit
+
+	NumArrays = iota
 )
 
 // A Follower keeps a copy of the arrays elsewhere, as on a device. Its methods are

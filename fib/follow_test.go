@@ -14,7 +14,7 @@ type replica struct {
 
 func newReplica(f *FIB) *replica {
 	w := f.Words()
-	return &replica{Words: Words{slices.Clone(w.NextHops), slices.Clone(w.Groups), slices.Clone(w.Adjacencies), slices.Clone(w.Ports)}}
+	return &replica{Words: Words{slices.Clone(w.NextHops), slices.Clone(w.Groups), slices.Clone(w.Adjacencies), slices.Clone(w.Ports), slices.Clone(w.ReversePaths)}}
 }
 
 func (r *replica) Word(a Array, index uint32, word uint64) {
@@ -27,6 +27,8 @@ func (r *replica) Word(a Array, index uint32, word uint64) {
 		r.Adjacencies[index] = word
 	case Ports:
 		r.Ports[index] = word
+	case ReversePaths:
+		r.ReversePaths[index] = uint32(word)
 	}
 }
 
@@ -37,7 +39,7 @@ func (r *replica) Flush() { r.flushes++ }
 func (r *replica) is(f *FIB) bool {
 	w := f.Words()
 	return slices.Equal(r.NextHops, w.NextHops) && slices.Equal(r.Groups, w.Groups) &&
-		slices.Equal(r.Adjacencies, w.Adjacencies) && slices.Equal(r.Ports, w.Ports)
+		slices.Equal(r.Adjacencies, w.Adjacencies) && slices.Equal(r.Ports, w.Ports) && slices.Equal(r.ReversePaths, w.ReversePaths)
 }
 
 // churn makes changes of all kinds.
@@ -51,6 +53,7 @@ func churn(t *testing.T, f *FIB, rnd *rand.Rand, n int) {
 		}
 		f.SetAdjacency(adj, uint16(rnd.IntN(8)), MAC(rnd.Uint64N(1<<48)))
 		f.SetPort(uint16(rnd.IntN(8)), MAC(rnd.Uint64N(1<<48)), 1500)
+		f.SetSources(uint16(rnd.IntN(8)), Sources{ReversePath(rnd.IntN(3)), ReversePath(rnd.IntN(3))})
 		id, err := f.NewNextHop(KindForward, []Path{{Adjacency: adj, Weight: 1}, {Adjacency: 1, Weight: 2}}[:1+rnd.IntN(2)]...)
 		if err != nil {
 			t.Fatal(err)

@@ -3,7 +3,8 @@
 // A chunk is worked off in blocks, small enough that the headers of a block stay
 // in the first-level cache, in three passes: validate every packet and gather
 // its destination; look all destinations up at once; follow the next hops and
-// rewrite. A packet that is not forwarded is left as it was received.
+// rewrite. A packet that is not forwarded is left as it was received. Where a port
+// asks for a route back to the source, sources are looked up so, first of all.
 //
 // The GPU engine does the same; the two must agree in every byte and verdict.
 package cpu
@@ -30,17 +31,18 @@ type Engine struct {
 	ipsec  *ipsec // nil: nothing is protected
 
 	// The packets of a block that are still to be looked up, by family: their
-	// index in the chunk, their destination, what the lookup answered.
+	// index in the chunk, their destination, what the lookup answered. (Or their
+	// index in the block, and their source, while these are verified.)
 	v4 struct {
 		n    int
 		at   [block]int32
-		dst  [block]uint32
+		addr [block]uint32
 		hops [block]lookup.NextHop
 	}
 	v6 struct {
 		n    int
 		at   [block]int32
-		dst  [block][16]byte
+		addr [block][16]byte
 		l4   [block]packet.L4
 		hops [block]lookup.NextHop
 	}
@@ -66,17 +68,24 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	in, out := c.In[:c.N], c.Out[:c.N]
 	if e.ipsec != nil {
 		e.secure(in, out, nil)
+		e.route(in, out, false) // secure has verified what came from outside
+	} else {
+		e.route(in, out, e.fib.Verifies())
 	}
-	e.route(in, out)
 }
 
-// route decides on every packet that has no verdict yet.
-func (e *Engine) route(in []batch.Frame, out []batch.Result) {
+// route decides on every packet that policies have not dropped and, with verify, that comes
+// from where it may.
+func (e *Engine) route(in []batch.Frame, out []batch.Result, verify bool) {
 	for start := 0; start < len(in); start += block {
 		end := min(start+block, len(in))
-		e.validate(in, out, start, end)
-		e.fib.IPv4.LookupBatch(e.v4.hops[:], e.v4.dst[:e.v4.n])
-		e.fib.IPv6.LookupBatch(e.v6.hops[:], e.v6.dst[:e.v6.n])
+		if verify {
+			clear(out[start:end])
+			e.verify(in[start:end], out[start:end])
+		}
+		e.validate(in, out, start, end, verify || e.ipsec != nil)
+		e.fib.IPv4.LookupBatch(e.v4.hops[:], e.v4.addr[:e.v4.n])
+		e.fib.IPv6.LookupBatch(e.v6.hops[:], e.v6.addr[:e.v6.n])
 		e.rewrite(in, out)
 	}
 }
@@ -87,11 +96,11 @@ func (e *Engine) frame(f batch.Frame) []byte {
 }
 
 // validate writes the verdict of every packet that goes no further, and lists
-// the others for lookup.
-func (e *Engine) validate(in []batch.Frame, out []batch.Result, start, end int) {
+// the others for lookup. Where that is said, some are decided and have one already.
+func (e *Engine) validate(in []batch.Frame, out []batch.Result, start, end int, decided bool) {
 	e.v4.n, e.v6.n = 0, 0
 	for i := start; i < end; i++ {
-		if e.ipsec != nil && out[i].Verdict != 0 { // its policies have dropped it
+		if decided && out[i].Verdict != 0 {
 			continue
 		}
 		b := e.frame(in[i])
@@ -102,14 +111,14 @@ func (e *Engine) validate(in []batch.Frame, out []batch.Result, start, end int) 
 			case packet.EtherTypeIPv4:
 				if reason = validateIPv4(p); reason == ok {
 					n := e.v4.n
-					e.v4.at[n], e.v4.dst[n] = int32(i), (*packet.IPv4)(p).Dst()
+					e.v4.at[n], e.v4.addr[n] = int32(i), (*packet.IPv4)(p).Dst()
 					e.v4.n = n + 1
 					continue
 				}
 			case packet.EtherTypeIPv6:
 				n := e.v6.n
 				if reason = validateIPv6(p, &e.v6.l4[n]); reason == ok {
-					e.v6.at[n], e.v6.dst[n] = int32(i), (*packet.IPv6)(p).Dst()
+					e.v6.at[n], e.v6.addr[n] = int32(i), (*packet.IPv6)(p).Dst()
 					e.v6.n = n + 1
 					continue
 				}

@@ -47,24 +47,30 @@ type ipsec struct {
 // workers.
 func (e *Engine) Secure(g *gateway.Gateway, worker int) { e.ipsec = &ipsec{gateway: g, worker: worker} }
 
-// secure applies the policies to a chunk, before anything else is decided: packets that
-// arrived protected become those that they carried, packets that are to be protected
-// become ESP, and what may not pass is dropped. The rest of the engine routes what is
-// there then. Where there are tasks, what one can be made of is left to a device.
+// secure verifies the sources of a chunk, and then applies the policies to it, before
+// anything else is decided: packets that arrived protected become those that they carried,
+// packets that are to be protected become ESP, and what may not pass is dropped. The rest of
+// the engine routes what is there then. Where there are tasks, what one can be made of is
+// left to a device.
 func (e *Engine) secure(in []batch.Frame, out []batch.Result, tasks []Task) {
 	e.ipsec.gateway.Clock.Set(batch.Clock())
+	clear(out)
+	verify := e.fib.Verifies()
 	for start := 0; start < len(in); start += block {
 		end := min(start+block, len(in))
 		var some []Task
 		if tasks != nil {
 			some = tasks[start:end]
 		}
+		if verify {
+			e.verify(in[start:end], out[start:end])
+		}
 		e.secureBlock(in[start:end], out[start:end], some, nil)
 	}
 }
 
-// secureBlock is secure for a block of packets: those that were received or, if by is not
-// nil, that arrived by an association and were opened.
+// secureBlock is secure for a block of packets: those that were received, of which some may
+// be dropped already, or, if by is not nil, that arrived by an association and were opened.
 //
 // The policies are looked up for all packets at once, and the associations that they
 // name are read before the first packet is protected, so that cache misses overlap.
@@ -72,7 +78,12 @@ func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task,
 	s := e.ipsec
 	s.n, s.sealed.n = 0, 0
 	for i := range in {
-		out[i] = batch.Result{}
+		if out[i].Verdict != 0 {
+			if t := taskOf(tasks, i); t != nil {
+				t.Kind = Settled
+			}
+			continue
+		}
 		if in[i].Port&batch.Secured != 0 {
 			continue
 		}

@@ -243,6 +243,6 @@ func (e *Engine) redo(f *batch.Frame, r *batch.Result, by *esp.SA) {
 	f.Port &^= batch.Secured
 	in, out := [1]batch.Frame{*f}, [1]batch.Result{}
 	e.secureBlock(in[:], out[:], nil, by)
-	e.route(in[:], out[:])
+	e.route(in[:], out[:], false)
 	*f, *r = in[0], out[0]
 }

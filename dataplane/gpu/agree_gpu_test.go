@@ -55,6 +55,7 @@ func onGPU(mode Mode) maker {
 func TestGPUAgreesWithTheCPUEngine(t *testing.T) {
 	for _, mode := range []Mode{Resident, Launched} {
 		t.Run(string(mode)+" traffic", func(t *testing.T) { agreeOnTraffic(t, onGPU(mode)) })
+		t.Run(string(mode)+" sources", func(t *testing.T) { agreeOnSources(t, onGPU(mode)) })
 		t.Run(string(mode)+" internet", func(t *testing.T) { agreeOnTheInternet(t, onGPU(mode)) })
 	}
 }

@@ -46,6 +46,8 @@ type twins struct {
 	chunk  *batch.Chunk
 	other  other
 	frames [][]byte // as they were received
+	// ingress returns the port and the marks of the next frame.
+	ingress func() uint16
 
 	seen      map[batch.Verdict]int // forwards and holds as if by port 0
 	completed int                   // L4 checksums
@@ -62,6 +64,7 @@ func newTwins(t *testing.T, maker maker, base *fib.FIB, repair []bool) *twins {
 		other: maker(t, base, repair), seen: map[batch.Verdict]int{},
 	}
 	w.engine = cpu.New(base, w.umem, repair)
+	w.ingress = func() uint16 { return uint16(w.rnd.IntN(4) * w.rnd.IntN(2)) } // mostly 0
 	return w
 }
 
@@ -108,8 +111,7 @@ func (w *twins) fill(next func() []byte) {
 			addr = len(w.umem) - size
 		}
 		copy(w.umem[addr:], f)
-		port := uint16(w.rnd.IntN(4) * w.rnd.IntN(2)) // mostly 0
-		w.chunk.In[n] = batch.Frame{Addr: uint32(addr), Len: uint16(len(f)), Port: port}
+		w.chunk.In[n] = batch.Frame{Addr: uint32(addr), Len: uint16(len(f)), Port: w.ingress()}
 		w.frames = append(w.frames, f)
 		end = addr + len(f)
 	}

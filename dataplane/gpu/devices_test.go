@@ -148,6 +148,7 @@ func TestEveryDeviceHasEveryChange(t *testing.T) {
 		}
 		base.SetAdjacency(adj, uint16(i%8), fib.MAC(rnd.Uint64N(1<<48)))
 		base.SetPort(uint16(i%8), fib.MAC(rnd.Uint64N(1<<48)), 1500)
+		base.SetSources(uint16(i%8), fib.Sources{IPv4: fib.ReversePath(rnd.IntN(3)), IPv6: fib.ReversePath(rnd.IntN(3))})
 		id, err := base.NewNextHop(fib.KindForward, []fib.Path{{Adjacency: adj, Weight: 1}, {Adjacency: 1, Weight: 1}}[:1+i%2]...)
 		if err != nil {
 			t.Fatal(err)
@@ -167,7 +168,8 @@ func TestEveryDeviceHasEveryChange(t *testing.T) {
 		if !slices.Equal(onDevice[uint64](at[fib.NextHops].at, len(w.NextHops)), w.NextHops) ||
 			!slices.Equal(onDevice[uint32](at[fib.Groups].at, len(w.Groups)), w.Groups) ||
 			!slices.Equal(onDevice[uint64](at[fib.Adjacencies].at, len(w.Adjacencies)), w.Adjacencies) ||
-			!slices.Equal(onDevice[uint64](at[fib.Ports].at, len(w.Ports)), w.Ports) {
+			!slices.Equal(onDevice[uint64](at[fib.Ports].at, len(w.Ports)), w.Ports) ||
+			!slices.Equal(onDevice[uint32](at[fib.ReversePaths].at, len(w.ReversePaths)), w.ReversePaths) {
 			t.Errorf("GPU %d: the arrays differ from the base's", d.options.Number)
 		}
 		for i, view := range []func(func([]uint32) error) error{base.IPv4.View, base.IPv6.View} {

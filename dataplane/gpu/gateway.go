@@ -19,7 +19,7 @@ var gatewayKernel []byte
 
 const (
 	gatewayThreads = 256    // of a block; gateway.cu has the same
-	gatewayShared  = 106512 // bytes of shared memory of a block, without stages; job.h has the same
+	gatewayShared  = 107536 // bytes of shared memory of a block, without stages; job.h has the same
 	gatewayWarps   = gatewayThreads / 32
 
 	// What a warp needs of a stage at least: a frame with its owners, and a key.

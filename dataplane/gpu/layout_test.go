@@ -47,6 +47,7 @@ func TestDevicesKnowTheLayout(t *testing.T) {
 		"NO_PORT": batch.NoPort, "PORT_DOWN": batch.PortDown, "MTU_EXCEEDED": batch.MTUExceeded,
 		"XFRM_IN_STATE_PROTO_ERROR": batch.XfrmInStateProtoError, "XFRM_IN_STATE_MODE_ERROR": batch.XfrmInStateModeError,
 		"XFRM_IN_DUMMY": batch.XfrmInDummy, "XFRM_IN_ECN_ERROR": batch.XfrmInECNError, "XFRM_OUT_STATE_PROTO_ERROR": batch.XfrmOutStateProtoError,
+		"REVERSE_PATH": batch.ReversePath,
 	} {
 		same("DROP_"+name, uint64(want))
 	}
@@ -57,6 +58,9 @@ func TestDevicesKnowTheLayout(t *testing.T) {
 		same("KIND_"+name, uint64(want))
 	}
 	same("GROUP_BUCKETS", fib.Buckets)
+	for name, want := range map[string]fib.ReversePath{"ANY": fib.AnySource, "LOOSE": fib.LooseSource, "STRICT": fib.StrictSource} {
+		same(name+"_SOURCE", uint64(want))
+	}
 	for name, want := range map[string]packet.Protocol{
 		"HOP_BY_HOP": packet.HopByHop, "TCP": packet.TCP, "UDP": packet.UDP, "ROUTING": packet.Routing,
 		"FRAGMENT": packet.Fragment, "AH": packet.AH, "DEST_OPTIONS": packet.DestOptions,

@@ -13,9 +13,9 @@ import (
 // tablePointers is where a device has its tables; struct tables of tables.h is the
 // same. IPv4 and IPv6 are where the addresses of the images are.
 type tablePointers struct {
-	IPv4, IPv6, NextHops, Groups, Adjacencies, Ports, Turns, Repair cuda.DevicePtr
-	Seed                                                            uint32
-	Near                                                            cuda.DevicePtr // each warp's own
+	IPv4, IPv6, NextHops, Groups, Adjacencies, Ports, ReversePaths, Turns, Repair cuda.DevicePtr
+	Seed                                                                          uint32
+	Near                                                                          cuda.DevicePtr // each warp's own
 }
 
 func bytesOf[T uint32 | uint64](words []T) []byte {

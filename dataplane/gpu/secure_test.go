@@ -356,7 +356,7 @@ func TestGatewayCodeAgreesWithTheCPUEngine(t *testing.T) {
 	if testing.Short() {
 		packets = 3000
 	}
-	agreeOnSecured(t, securedOnHost(3932), packets) // an H100's
+	agreeOnSecured(t, securedOnHost(3900), packets) // an H100's
 }
 
 // The smallest stage that a device may have is large enough for every packet, if only for
@@ -384,7 +384,7 @@ func TestGatewayCodeWorksOnTheSmallestStage(t *testing.T) {
 
 // Neither what is settled before the device nor what is settled after it allocates.
 func TestSecuringAllocatesNothing(t *testing.T) {
-	w := newSecuredTwins(t, securedOnHost(3932), 3)
+	w := newSecuredTwins(t, securedOnHost(3900), 3)
 	var null []int // suites that leave the packet legible, and routes to be followed
 	for k, a := range w.all[:len(w.all)-2] {
 		if a.suite.Cipher == suite.Null && a.Mode == ipsec.Tunnel && !a.ESN {

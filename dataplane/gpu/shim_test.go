@@ -51,6 +51,7 @@ func startShim(t *testing.T, base *fib.FIB, repair []bool, size, umemBytes int, 
 	copyWords(s.groups, w.Groups)
 	copyWords(s.adjacencies, w.Adjacencies)
 	copyWords(s.ports, w.Ports)
+	copyWords(s.reversePaths, w.ReversePaths)
 	for port, is := range repair {
 		if is {
 			s.repair[port/32] |= 1 << (port % 32)
@@ -113,6 +114,8 @@ func (s *shim) Word(a fib.Array, index uint32, word uint64) {
 		atomic.StoreUint64(&s.adjacencies[index], word)
 	case fib.Ports:
 		atomic.StoreUint64(&s.ports[index], word)
+	case fib.ReversePaths:
+		atomic.StoreUint32(&s.reversePaths[index], uint32(word))
 	}
 	s.Reuse()
 }
@@ -150,8 +153,9 @@ func TestOvertakenLookupsAreRepeated(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	// The turns twice, the images' addresses, root, group, adjacency, next hop.
-	if loads, err := strconv.Atoi(strings.TrimSpace(string(out))); err != nil || loads < 8+16 {
+	// The turns twice, the images' addresses, the port's reverse path, root, next hop, group,
+	// adjacency, port; with a copy four of each; and the same of the source, with four buckets.
+	if loads, err := strconv.Atoi(strings.TrimSpace(string(out))); err != nil || loads < 10+22+20+27 {
 		t.Errorf("%q: too few loads for a lookup", out)
 	}
 }

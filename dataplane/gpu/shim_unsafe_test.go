@@ -14,9 +14,9 @@ import (
 
 // shimHeader is shim.h's struct memory: offsets in the memory that begins with it.
 type shimHeader struct {
-	ipv4, ipv6, nextHops, groups, adjacencies, ports, repair, jobs, keys, in, out, umem uint64
-	umemBytes                                                                           uint64
-	seed, turns                                                                         uint32
+	ipv4, ipv6, nextHops, groups, adjacencies, ports, reversePaths, repair, jobs, keys, in, out, umem uint64
+	umemBytes                                                                                         uint64
+	seed, turns                                                                                       uint32
 }
 
 // shimKeys is how many keys there is room for.
@@ -25,18 +25,19 @@ const shimKeys = 512
 // shimMemory is memory that a test shares with the shim, and which goes with both.
 type shimMemory struct {
 	*shimHeader
-	file        *os.File
-	images      [2][]uint32 // IPv4, IPv6
-	nextHops    []uint64
-	groups      []uint32
-	adjacencies []uint64
-	ports       []uint64
-	repair      []uint32
-	jobs        []job
-	keys        []byte
-	in          []batch.Frame
-	out         []batch.Result
-	umem        []byte
+	file         *os.File
+	images       [2][]uint32 // IPv4, IPv6
+	nextHops     []uint64
+	groups       []uint32
+	adjacencies  []uint64
+	ports        []uint64
+	reversePaths []uint32
+	repair       []uint32
+	jobs         []job
+	keys         []byte
+	in           []batch.Frame
+	out          []batch.Result
+	umem         []byte
 }
 
 // shimImageWords is room for the internet's tables; what is not used takes no memory.
@@ -53,7 +54,7 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 		bytes int
 	}{
 		{&h.ipv4, 4 * shimImageWords}, {&h.ipv6, 4 * shimImageWords}, {&h.nextHops, 8 * len(w.NextHops)}, {&h.groups, 4 * len(w.Groups)},
-		{&h.adjacencies, 8 * len(w.Adjacencies)}, {&h.ports, 8 * len(w.Ports)}, {&h.repair, batch.MaxPorts / 8},
+		{&h.adjacencies, 8 * len(w.Adjacencies)}, {&h.ports, 8 * len(w.Ports)}, {&h.reversePaths, 4 * len(w.ReversePaths)}, {&h.repair, batch.MaxPorts / 8},
 		{&h.jobs, 16 * (size + quadFrames)}, {&h.keys, shimKeys * keyBytes},
 		{&h.in, 8 * size}, {&h.out, 8 * (size + quadFrames)}, {&h.umem, umemBytes},
 	} {
@@ -83,6 +84,7 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 	m.groups = view[uint32](mem, h.groups, len(w.Groups))
 	m.adjacencies = view[uint64](mem, h.adjacencies, len(w.Adjacencies))
 	m.ports = view[uint64](mem, h.ports, len(w.Ports))
+	m.reversePaths = view[uint32](mem, h.reversePaths, len(w.ReversePaths))
 	m.repair = view[uint32](mem, h.repair, batch.MaxPorts/32)
 	m.jobs = view[job](mem, h.jobs, size)
 	m.keys = view[byte](mem, h.keys, shimKeys*keyBytes)

@@ -14,7 +14,7 @@ type tables struct {
 	health  *health
 	patcher *patcher
 	turns   word
-	arrays  [4]array // by fib.Array
+	arrays  [fib.NumArrays]array
 	images  [2]image // IPv4, IPv6
 }
 

@@ -140,9 +140,9 @@ func addressRules() []Rule {
 		{
 			Key: "addresses/reverse-path", Source: "RFC 1812 5.3.8, RFC 3704", Status: Kept,
 			Says: "Packets from sources that have no route back by the port can be dropped (strict, loose)",
-			Does: "As `rp_filter` of Linux says of the interface, followed while the router runs, or `reverse_path` of the port, which holds for IPv6, too. Dropped silently as `reverse_path` by the worker, " +
-				"before any engine's verdict counts. As in Linux, what comes out of a tunnel is not asked, but what it came in is.",
-			Tests: []string{"dataplane.TestSourcesAreHeldAgainstTheirRoutes", "dataplane.TestSourcesAreAskedForUnderLoad", "internal/e2e.TestReversePathIsLinuxs"},
+			Does: "As `rp_filter` of Linux says of the interface, followed while the router runs, or `reverse_path` of the port, which holds for IPv6, too. Dropped silently as `reverse_path` by the engine, " +
+				"whatever else is wrong with the packet. As in Linux, what comes out of a tunnel is not asked, but what it came in is.",
+			Tests: []string{"dataplane.TestSourcesAreHeldAgainstTheirRoutes", "dataplane.TestSourcesAreAskedForUnderLoad", "dataplane/cpu.TestSourcesComeFirst", "dataplane/cpu.TestSourcesComeBeforePolicies", "dataplane/gpu.TestKernelCodeAgreesOnSources", "internal/e2e.TestReversePathIsLinuxs"},
 		},
 	}
 }

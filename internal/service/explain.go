@@ -48,7 +48,9 @@ func (x *explainer) explain(r *dataplane.Record) status.Trace {
 		},
 	}
 	x.verdict(&t, d)
-	t.IPsec = x.ipsec(r)
+	if d.Result.Verdict != batch.Drop(batch.ReversePath) { // that comes before all policies
+		t.IPsec = x.ipsec(r)
+	}
 	if lookedUp(d.Result.Verdict) {
 		x.walk(&t, d)
 	}

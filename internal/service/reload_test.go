@@ -13,7 +13,7 @@ import (
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/metrics"
 	"github.com/warproute/warproute/control/status"
-	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/fib"
 )
 
 // running is a service of what a reload changes.
@@ -25,7 +25,7 @@ func running(t *testing.T) *Service {
 	cfg.IPsec = *generation(0)
 	s := &Service{
 		cfg: cfg, log: slog.New(slog.DiscardHandler), fib: b.fib, router: b.router, ipsec: b.protection, room: 256, scrape: http.NotFoundHandler(),
-		sources: sources{ports: slices.Clone(cfg.Ports), now: make([]dataplane.Sources, 2)},
+		sources: sources{ports: slices.Clone(cfg.Ports), now: make([]fib.Sources, 2), write: func(port int, is fib.Sources) { b.fib.SetSources(uint16(port), is) }},
 		config:  status.ConfigState{Loaded: time.Now(), Reloads: map[status.ReloadResult]uint64{}},
 	}
 	var err error
@@ -127,10 +127,10 @@ func TestPortsKeepTheirNumbers(t *testing.T) {
 	for _, c := range []struct {
 		ports []string
 		b     config.ReversePath
-		want  dataplane.ReversePath
+		want  fib.ReversePath
 	}{
-		{[]string{"b", "a"}, config.ReversePathStrict, dataplane.StrictSource}, {[]string{"a", "b"}, config.ReversePathLoose, dataplane.LooseSource},
-		{[]string{"b", "a"}, config.ReversePathOff, dataplane.AnySource},
+		{[]string{"b", "a"}, config.ReversePathStrict, fib.StrictSource}, {[]string{"a", "b"}, config.ReversePathLoose, fib.LooseSource},
+		{[]string{"b", "a"}, config.ReversePathOff, fib.AnySource},
 	} {
 		cfg := config.Default(c.ports...)
 		cfg.Metrics, cfg.IPsec = s.cfg.Metrics, *generation(0)
@@ -139,13 +139,13 @@ func TestPortsKeepTheirNumbers(t *testing.T) {
 		if r.Result != status.ReloadApplied || s.cfg.Ports[1] != (config.Port{Interface: "b", Mode: config.ModeAuto, ReversePath: c.b}) {
 			t.Errorf("%s: %s, %q, %v", c.b, r.Result, r.Error, s.cfg.Ports)
 		}
-		if now := s.sources.now; now[0] != (dataplane.Sources{}) || now[1] != (dataplane.Sources{IPv4: c.want, IPv6: c.want}) || s.sources.ports[1].ReversePath != c.b {
+		if now := s.sources.now; now[0] != (fib.Sources{}) || now[1] != (fib.Sources{IPv4: c.want, IPv6: c.want}) || s.sources.ports[1].ReversePath != c.b {
 			t.Errorf("%s: from then on %v, of %v", c.b, now, s.sources.ports)
 		}
 	}
 	cfg := config.Default("a", "b")
 	cfg.Metrics, cfg.IPsec, cfg.Ports[0].ReversePath = s.cfg.Metrics, *generation(0), config.ReversePathLoose
-	if r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false); r.Result != status.ReloadFailed || !strings.Contains(r.Error, "set reverse_path of the port") || s.sources.now[0] != (dataplane.Sources{}) {
+	if r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false); r.Result != status.ReloadFailed || !strings.Contains(r.Error, "set reverse_path of the port") || s.sources.now[0] != (fib.Sources{}) {
 		t.Errorf("a port of which Linux says nothing: %s, %q", r.Result, r.Error)
 	}
 	cfg = config.Default("a", "b")

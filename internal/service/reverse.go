@@ -13,20 +13,22 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/control/config"
-	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/fib"
 )
 
 // sources are from which sources the ports take packets, by their numbers.
 type sources struct {
-	mu    sync.Mutex    // held while workers are told, so that they end up with what is here
+	mu    sync.Mutex    // held while the base is told, so that it ends up with what is here
 	ports []config.Port // what was asked for
-	now   []dataplane.Sources
+	now   []fib.Sources
+	write func(port int, s fib.Sources) // to the base
 }
 
 // setAllSources has the router, which does not run yet, take packets from the sources that
 // its ports are to take them from.
 func (s *Service) setAllSources() error {
-	s.sources.ports, s.sources.now = slices.Clone(s.cfg.Ports), make([]dataplane.Sources, len(s.cfg.Ports))
+	s.sources.ports, s.sources.now = slices.Clone(s.cfg.Ports), make([]fib.Sources, len(s.cfg.Ports))
+	s.sources.write = s.mirror.SetSources
 	for i, p := range s.cfg.Ports {
 		is, err := sourcesOf(p)
 		if err != nil {
@@ -38,12 +40,12 @@ func (s *Service) setAllSources() error {
 }
 
 // set has a port take packets from other sources, if they are others.
-func (a *sources) set(s *Service, port int, is dataplane.Sources) {
+func (a *sources) set(s *Service, port int, is fib.Sources) {
 	if is == a.now[port] {
 		return
 	}
 	a.now[port] = is
-	s.router.SetSources(port, is)
+	a.write(port, is)
 	s.log.Info("sources that no route leads back to are refused", "port", a.ports[port].Interface, "ipv4", sourceNames[is.IPv4], "ipv6", sourceNames[is.IPv6])
 }
 
@@ -73,7 +75,7 @@ func (s *Service) followSources() {
 // prepareSources is for ports that are to take packets from other sources. Ports are in the
 // order of their numbers.
 func (s *Service) prepareSources(cfg *config.Config, _ []config.Change) (part, error) {
-	next := map[int]dataplane.Sources{}
+	next := map[int]fib.Sources{}
 	for i, p := range cfg.Ports {
 		if p.ReversePath == s.cfg.Ports[i].ReversePath {
 			continue
@@ -94,34 +96,34 @@ func (s *Service) prepareSources(cfg *config.Config, _ []config.Change) (part, e
 }
 
 var sourceNames = [...]config.ReversePath{
-	dataplane.AnySource: config.ReversePathOff, dataplane.LooseSource: config.ReversePathLoose, dataplane.StrictSource: config.ReversePathStrict,
+	fib.AnySource: config.ReversePathOff, fib.LooseSource: config.ReversePathLoose, fib.StrictSource: config.ReversePathStrict,
 }
 
 // sourcesOf returns from which sources a port takes packets.
-func sourcesOf(p config.Port) (dataplane.Sources, error) {
+func sourcesOf(p config.Port) (fib.Sources, error) {
 	switch p.ReversePath {
 	case config.ReversePathStrict:
-		return dataplane.Sources{IPv4: dataplane.StrictSource, IPv6: dataplane.StrictSource}, nil
+		return fib.Sources{IPv4: fib.StrictSource, IPv6: fib.StrictSource}, nil
 	case config.ReversePathLoose:
-		return dataplane.Sources{IPv4: dataplane.LooseSource, IPv6: dataplane.LooseSource}, nil
+		return fib.Sources{IPv4: fib.LooseSource, IPv6: fib.LooseSource}, nil
 	case config.ReversePathAuto:
 		filter, err := rpFilter(p.Interface)
 		if err != nil {
-			return dataplane.Sources{}, fmt.Errorf("read from which sources port %s takes packets: %w; set reverse_path of the port to off, loose or strict", p.Interface, err)
+			return fib.Sources{}, fmt.Errorf("read from which sources port %s takes packets: %w; set reverse_path of the port to off, loose or strict", p.Interface, err)
 		}
-		return dataplane.Sources{IPv4: filter}, nil
+		return fib.Sources{IPv4: filter}, nil
 	}
-	return dataplane.Sources{}, nil
+	return fib.Sources{}, nil
 }
 
 // rpFilter returns what Linux does with IPv4 packets of an interface: the larger of its own
 // rp_filter and that of all counts. Without /proc there is no such setting.
-func rpFilter(name string) (dataplane.ReversePath, error) {
+func rpFilter(name string) (fib.ReversePath, error) {
 	most := 0
 	for _, of := range []string{"all", name} {
 		text, err := os.ReadFile(filepath.Join("/proc/sys/net/ipv4/conf", of, "rp_filter"))
 		if errors.Is(err, fs.ErrNotExist) && of == "all" {
-			return dataplane.AnySource, nil
+			return fib.AnySource, nil
 		}
 		if err != nil {
 			return 0, err
@@ -134,9 +136,9 @@ func rpFilter(name string) (dataplane.ReversePath, error) {
 	}
 	switch most {
 	case 1:
-		return dataplane.StrictSource, nil
+		return fib.StrictSource, nil
 	case 2:
-		return dataplane.LooseSource, nil
+		return fib.LooseSource, nil
 	}
-	return dataplane.AnySource, nil
+	return fib.AnySource, nil
 }

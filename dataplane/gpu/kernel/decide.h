@@ -6,10 +6,17 @@
 #include "ipv4.h"
 #include "ipv6.h"
 #include "layout.h"
+#include "reverse.h"
 #include "tables.h"
 #include "tunnel.h"
 
 #include "../../../lookup/trie/trie.h" /* after device.h, which says how it loads words */
+
+/* Not where the router has verified sources before a device has the packets, as a gateway's
+ * does: what comes out of a tunnel is not asked, but what it came in. */
+#ifndef VERIFY_SOURCES
+#define VERIFY_SOURCES 1
+#endif
 
 /* What a look at a packet and at the tables found. */
 struct choice {
@@ -47,6 +54,14 @@ DEVICE uint32_t begin_route(struct snapshot s, const struct packet *p)
 	return trie_root(ipv4 ? s.ipv4 : s.ipv6, header_word(p, ipv4 ? IPV4_DST : IPV6_DST));
 }
 
+/* That of its source. */
+DEVICE uint32_t begin_back(struct snapshot s, const struct packet *p)
+{
+	int ipv4 = p->head[3] >> 16 == swap16(ETHERTYPE_IPV4);
+
+	return trie_root(ipv4 ? s.ipv4 : s.ipv6, header_word(p, ipv4 ? IPV4_SRC : IPV6_SRC));
+}
+
 /* The next hop of the route to a packet's destination. */
 DEVICE uint32_t route(struct snapshot s, const struct packet *p, int ipv4, uint32_t word)
 {
@@ -76,16 +91,25 @@ DEVICE struct choice look(const struct tables *t, struct snapshot s, struct fram
 {
 	struct choice c = {{0, 0, 0}, {head, body + ETHERNET_LEN, 0, 0, 0, 0}, 0, needs_repair(t, f.port % MAX_PORTS), 0, 0, 0, 0}; /* without marks */
 	struct packet *p = &c.packet;
-	uint32_t first = begin_route(s, p);
+	uint32_t first = begin_route(s, p), back = 0;
+	uint32_t asked = VERIFY_SOURCES ? asked_of(t, p, f) : ANY_SOURCE;
+	if (SELDOM(asked != ANY_SOURCE))
+		back = begin_back(s, p);
 	uint32_t reason = validate(p, f.len, &c.ipv4);
 
+	if (SELDOM(asked != ANY_SOURCE)) { /* first of all: of what is wrong besides, sources may be told */
+		walk_both(s, p, c.ipv4, &first, &back);
+		c.looked = 1;
+		if (!takes_from(t, asked, f.port, trie_next_hop(c.ipv4 ? s.ipv4 : s.ipv6, back), &c.zero))
+			reason = DROP_REVERSE_PATH;
+	}
 	if (SELDOM(reason != DROP_NONE)) {
 		c.result.verdict = verdict(ACTION_DROP, reason);
 		return c;
 	}
 	uint64_t hop = load_next_hop(t, route(s, p, c.ipv4, first));
 	c.looked = 1;
-	c.zero = hop_zero(hop);
+	c.zero |= hop_zero(hop);
 	if (SELDOM(hop_kind(hop) != KIND_FORWARD)) {
 		c.result.verdict = verdict(ACTION_DROP, reason_of(hop_kind(hop)));
 		return c;
@@ -98,7 +122,7 @@ DEVICE struct choice look(const struct tables *t, struct snapshot s, struct fram
 	}
 	c.adjacency = load_adjacency(t, adjacency);
 	uint32_t number = adjacency_port(c.adjacency);
-	c.zero = number / MAX_PORTS;
+	c.zero |= number / MAX_PORTS;
 	c.port = load_port(t, number);
 	c.result.addr = adjacency;
 	if (port_mtu(c.port) == 0) {

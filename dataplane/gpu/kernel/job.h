@@ -31,7 +31,7 @@ struct job {
 
 #define JOB_FORGED 1 /* as the length of a dropped packet: it is not authentic */
 
-#define GATEWAY_SHARED 106512 /* bytes of shared memory that a block of the gateway kernel has, without stages */
+#define GATEWAY_SHARED 107536 /* bytes of shared memory that a block of the gateway kernel has, without stages */
 
 /* Where jobs and keys are, and what a warp has to work with. */
 struct vault {

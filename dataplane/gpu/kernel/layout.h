@@ -55,6 +55,7 @@ DEVICE uint32_t verdict(uint32_t action, uint32_t argument) { return action << 1
 #define DROP_XFRM_IN_DUMMY 40
 #define DROP_XFRM_IN_ECN_ERROR 41
 #define DROP_XFRM_OUT_STATE_PROTO_ERROR 47
+#define DROP_REVERSE_PATH 52
 
 /* A next-hop word: kind (8 bits), MTU of the route (16, 0 if it has none), 7 bits of 0,
  * whether index is of a group (1), index (32). */
@@ -80,6 +81,14 @@ DEVICE uint32_t hop_index(uint64_t word) { return (uint32_t)word; }
 DEVICE uint64_t word_mac(uint64_t word) { return word >> 16; }
 DEVICE uint32_t adjacency_port(uint64_t word) { return word & 0xffff; }
 DEVICE uint32_t port_mtu(uint64_t word) { return word & 0xffff; }
+
+/* From which sources a port takes packets: a word with a byte for IPv6, and one for IPv4. */
+#define ANY_SOURCE 0
+#define LOOSE_SOURCE 1
+#define STRICT_SOURCE 2
+
+DEVICE uint32_t reverse_path_ipv4(uint32_t word) { return word & 0xff; }
+DEVICE uint32_t reverse_path_ipv6(uint32_t word) { return word >> 8 & 0xff; }
 
 /* What fits through a next hop by a port. A route without an MTU has the largest number
  * when 1 is taken away. */

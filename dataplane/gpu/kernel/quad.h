@@ -32,6 +32,7 @@ struct share {
 struct preview {
 	struct snapshot s;
 	uint64_t next_hop, adjacency, port;
+	uint32_t reverse_path;
 };
 
 DEVICE uint32_t quads_of(uint32_t n) { return (n + QUAD_FRAMES - 1) / QUAD_FRAMES; }
@@ -127,6 +128,7 @@ DEVICE struct preview take_preview(const struct tables *t, uint32_t turns)
 	v.next_hop = load64(t->next_hops + at);
 	v.adjacency = load64(t->adjacencies + at);
 	v.port = load64(t->ports + at);
+	v.reverse_path = load32(t->reverse_paths + at);
 	return v;
 }
 
@@ -137,6 +139,7 @@ DEVICE void lay_out(struct desk *desk, const struct share *h, const struct previ
 	desk->near.next_hops[lane] = v->next_hop;
 	desk->near.adjacencies[lane] = v->adjacency;
 	desk->near.ports[lane] = v->port;
+	desk->near.reverse_paths[lane] = v->reverse_path;
 	UNROLL
 	for (uint32_t i = 0; i < 4; i++)
 		UNROLL

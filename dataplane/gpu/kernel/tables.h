@@ -17,6 +17,7 @@ struct tables {
 	const uint32_t *groups; /* GROUP_BUCKETS adjacencies each */
 	const uint64_t *adjacencies;
 	const uint64_t *ports;
+	const uint32_t *reverse_paths; /* by port */
 	const uint32_t *turns;
 	const uint32_t *repair; /* a bit for each port: L4 checksums of what it receives may be unfinished; never changes */
 	uint32_t seed;          /* of flow hashes; never changes */
@@ -29,6 +30,7 @@ struct tables {
 
 struct nearby {
 	uint64_t next_hops[NEARBY], adjacencies[NEARBY], ports[NEARBY];
+	uint32_t reverse_paths[NEARBY];
 };
 
 /* What a lookup begins with. */
@@ -73,6 +75,12 @@ DEVICE uint64_t load_port(const struct tables *t, uint32_t number)
 	uint64_t word = load64(&t->ports[number]);
 	fence_loads();
 	return word;
+}
+
+/* Nothing leads to this one: whoever looks may have the old word or the new one. */
+DEVICE uint32_t load_reverse_path(const struct tables *t, uint32_t number)
+{
+	return MOSTLY(t->near && number < NEARBY) ? t->near->reverse_paths[number] : load32(&t->reverse_paths[number]);
 }
 
 DEVICE int needs_repair(const struct tables *t, uint32_t port) { return t->repair[port / 32] >> port % 32 & 1; }

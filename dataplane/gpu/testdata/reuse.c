@@ -1,5 +1,5 @@
 /* reuse: decides on one packet again and again, without and with a copy of the first
- * words, and before another of its loads each time, has the router do all that it may do to what is no longer in use. The packet
+ * words, and where any source will do and where not, and before another of its loads each time, has the router do all that it may do to what is no longer in use. The packet
  * must take the old way or the new one, and never what took the place of a part of the
  * old one. Prints how many loads there were. */
 #include <stdio.h>
@@ -28,20 +28,22 @@ static uint64_t watched64(const uint64_t *p)
 
 enum { OLD = 1, NEW, WRONG }; /* next hops, adjacencies, and last bytes of MACs */
 
-static uint32_t *images[2], groups[GROUP_BUCKETS], repair[MAX_PORTS / 32], turns;
+static uint32_t *images[2], groups[GROUP_BUCKETS], reverse_paths[MAX_PORTS], repair[MAX_PORTS / 32], turns;
 static uint64_t ipv4, hops[4], adjacencies[4], ports[MAX_PORTS];
 static const struct tables tables = {
 	.ipv4 = &ipv4, .ipv6 = &ipv4, .next_hops = hops, .groups = groups, .adjacencies = adjacencies, .ports = ports,
-	.turns = &turns, .repair = repair,
+	.reverse_paths = reverse_paths, .turns = &turns, .repair = repair,
 };
 
 static uint64_t forward_to(uint32_t adjacency) { return (uint64_t)KIND_FORWARD << 56 | adjacency; }
 
-static uint64_t adjacency_of(uint32_t mac) { return (uint64_t)mac << 16 | 1; }
+/* The wrong one is by another port than the packet's. */
+static uint64_t adjacency_of(uint32_t mac) { return (uint64_t)mac << 16 | (mac == WRONG ? 2 : 1); }
 
 static void lead_to(uint32_t *image, uint32_t hop)
 {
 	image[10 << 16] = 24 << TRIE_NEXT_HOP_BITS | hop; /* 10.0.0.0/24 */
+	image[192 << 16 | 2] = 24 << TRIE_NEXT_HOP_BITS | hop; /* 192.0.2.0/24 */
 	image[TRIE_DEFAULT] = hop;
 }
 
@@ -59,7 +61,7 @@ static void before_change(void)
 	adjacencies[NEW] = adjacency_of(NEW);
 	hops[WRONG] = forward_to(WRONG);
 	adjacencies[WRONG] = adjacency_of(WRONG);
-	ports[1] = 1500;
+	ports[1] = ports[2] = 1500;
 }
 
 /* Another image takes the place of the first, and then nothing that was the old way's
@@ -104,6 +106,7 @@ static int decide_once(int with_copy)
 			near.next_hops[i] = watched64(&hops[i]);
 			near.adjacencies[i] = watched64(&adjacencies[i]);
 			near.ports[i] = watched64(&ports[i]);
+			near.reverse_paths[i] = watched32(&reverse_paths[i]);
 		}
 		t.near = &near;
 	}
@@ -128,7 +131,9 @@ int main(void)
 	for (int i = 0; i < 2; i++)
 		if (!(images[i] = calloc(TRIE_GROUPS, sizeof *images[i])))
 			return 1;
-	for (int with_copy = 0; with_copy < 2; with_copy++) {
+	for (int way = 0; way < 4; way++) {
+		int with_copy = way % 2;
+		reverse_paths[1] = way / 2 ? STRICT_SOURCE : ANY_SOURCE;
 		for (loads = 0, change_at = 1; loads >= change_at - 1; change_at++) {
 			before_change();
 			loads = 0;

@@ -47,6 +47,7 @@ int main(void)
 					near.next_hops[k] = load64(&t.next_hops[k]);
 					near.adjacencies[k] = load64(&t.adjacencies[k]);
 					near.ports[k] = load64(&t.ports[k]);
+					near.reverse_paths[k] = load32(&t.reverse_paths[k]);
 				}
 			}
 			out[i] = run(t, snapshot, in[i], base + s->umem);

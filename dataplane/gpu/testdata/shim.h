@@ -15,7 +15,7 @@
 #include "../kernel/decide.h"
 
 struct memory {
-	uint64_t ipv4, ipv6, next_hops, groups, adjacencies, ports, repair, jobs, keys, in, out, umem; /* offsets */
+	uint64_t ipv4, ipv6, next_hops, groups, adjacencies, ports, reverse_paths, repair, jobs, keys, in, out, umem; /* offsets */
 	uint64_t umem_bytes;
 	uint32_t seed, turns;
 };
@@ -52,6 +52,7 @@ static struct tables tables_in(const uint8_t *base)
 		.groups = (const void *)(base + s->groups),
 		.adjacencies = (const void *)(base + s->adjacencies),
 		.ports = (const void *)(base + s->ports),
+		.reverse_paths = (const void *)(base + s->reverse_paths),
 		.repair = (const void *)(base + s->repair),
 		.turns = &s->turns,
 		.seed = s->seed,

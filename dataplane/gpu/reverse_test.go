@@ -1,0 +1,148 @@
+package gpu
+
+import (
+	"testing"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/packet"
+)
+
+// askingPorts take packets from all kinds of sources; a warp has no copy of what the last
+// ones ask.
+var askingPorts = []uint16{0, 1, 2, 3, 4, 5, 6, 7, 8, 33, 34, 35, 36, 37, 38, 39, 40, 41}
+
+// modeOf returns another kind for each of nine ports in a row.
+func modeOf(port uint16) fib.Sources {
+	return fib.Sources{IPv4: fib.ReversePath(port % 9 % 3), IPv6: fib.ReversePath(port % 9 / 3)}
+}
+
+// addWaysBack gives a network ways to sources of all kinds: by each of some ports, by groups
+// in which a port has many buckets or one, and by routes longer than others.
+func addWaysBack(t *testing.T, net *testutil.Network) {
+	t.Helper()
+	path := func(port uint16, weight uint32) fib.Path {
+		net.SetPort(port, 0x020000000031, 1500)
+		adj, err := net.NewAdjacency(port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		net.SetAdjacency(adj, port, 0x0200000000cc)
+		return fib.Path{Adjacency: adj, Weight: weight}
+	}
+	route := func(paths []fib.Path, prefixes ...string) {
+		id, err := net.NewNextHop(fib.KindForward, paths...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		net.Route(id, prefixes...)
+	}
+	few, many, one := path(5, 1), path(7, 255), path(35, 1)
+	route([]fib.Path{few}, "10.20.0.0/16", "fd14::/64", "10.21.1.128/25", "fd15:0:0:0:8000::/65", "fd02::/20")
+	route([]fib.Path{one}, "10.21.0.0/16", "fd15::/64", "10.20.2.3/32", "fd14::7/128", "10.1.4.0/23")
+	route([]fib.Path{few, many}, "10.22.0.0/16", "fd16::/64", "192.0.2.0/27")
+	route([]fib.Path{many, one}, "10.23.0.0/16", "fd17::/64", "2001:db8::/125")
+}
+
+// returned is a frame whose source is where another one goes.
+func returned(f, other []byte) []byte {
+	const ipv4, dst4, dst6 = 0x45, packet.EthernetLen + 16, packet.EthernetLen + 24
+	if f[packet.EthernetLen] == ipv4 {
+		return testutil.Edit(f, 12, other[dst4:dst4+4]...)
+	}
+	return testutil.Edit(f, 8, other[dst6:dst6+16]...)
+}
+
+// Wherever a packet comes from, the kernels' code takes or refuses it as the CPU engine does.
+func TestKernelCodeAgreesOnSources(t *testing.T) { agreeOnSources(t, onHost) }
+
+func agreeOnSources(t *testing.T, maker maker) {
+	want := 1_000_000
+	if testing.Short() {
+		want = 100_000
+	}
+	net := testutil.NewNetwork()
+	addWaysBack(t, net)
+	w := newTwins(t, maker, net.FIB, make([]bool, 64))
+	w.ingress = func() uint16 {
+		port := askingPorts[w.rnd.IntN(len(askingPorts))]
+		if w.rnd.IntN(8) == 0 {
+			port |= []uint16{batch.Own, batch.Secured, batch.Cleared, batch.Secured | batch.Cleared}[w.rnd.IntN(4)]
+		}
+		return port
+	}
+	traffic := &testutil.Traffic{Rand: w.rnd, To: net.Prefixes}
+	frames := map[bool][][]byte{} // IPv4, IPv6
+	for len(frames[true]) < 2048 || len(frames[false]) < 2048 {
+		f := traffic.Frame()
+		frames[f[12] == 8] = append(frames[f[12] == 8], f)
+	}
+	for _, p := range askingPorts {
+		net.SetSources(p, modeOf(p))
+	}
+	for round := 0; w.packets() < want; round++ {
+		if round%8 == 7 { // a port is reloaded
+			p := askingPorts[w.rnd.IntN(len(askingPorts))]
+			net.SetSources(p, modeOf(uint16(w.rnd.IntN(9))))
+			net.Bump()
+		}
+		w.run(func() []byte {
+			of := frames[w.rnd.IntN(2) == 0]
+			f := of[w.rnd.IntN(len(of))]
+			if w.rnd.IntN(8) != 0 {
+				f = returned(f, of[w.rnd.IntN(len(of))])
+			}
+			switch w.rnd.IntN(8) {
+			case 0:
+				return testutil.Mutate(w.rnd, f)
+			case 1: // cut about where headers end
+				return f[:min(len(f), 14+w.rnd.IntN(44))]
+			case 2: // a header that differs, its checksum mended
+				return testutil.Edit(f, w.rnd.IntN(min(len(f)-packet.EthernetLen, 48)), byte(w.rnd.Uint32()))
+			}
+			return f
+		})
+	}
+	must := []batch.Verdict{batch.Forward(0), batch.Hold}
+	for _, r := range []batch.Reason{
+		batch.TooShort, batch.BadChecksum, batch.TTLExpired, batch.SourceMartian, batch.DestMartian, batch.FragmentOverlap,
+		batch.ExtensionHeaders, batch.NoRoute, batch.PortDown, batch.MTUExceeded,
+	} {
+		must = append(must, batch.Drop(r))
+	}
+	for _, v := range must {
+		if w.seen[v] < want/2000 {
+			t.Errorf("of %d packets, only %d had the verdict %v", w.packets(), w.seen[v], v)
+		}
+	}
+	if n := w.seen[batch.Drop(batch.ReversePath)]; n < want/10 || n > want/2 {
+		t.Errorf("of %d packets, %d were refused for their source", w.packets(), n)
+	}
+	t.Logf("%d packets, verdicts %v", w.packets(), w.seen)
+}
+
+// In a gateway, what a packet came in is verified and what it carried is not, with a device
+// as without.
+func TestGatewayCodeAgreesOnSources(t *testing.T) { agreeOnSecuredSources(t, securedOnHost(3900)) }
+
+func agreeOnSecuredSources(t *testing.T, maker securedMaker) {
+	w := newSecuredTwins(t, maker, 4)
+	w.net.SetSources(1, fib.Sources{IPv4: fib.LooseSource, IPv6: fib.StrictSource})
+	w.net.SetSources(2, fib.Sources{IPv4: fib.StrictSource, IPv6: fib.LooseSource})
+	w.net.SetSources(3, fib.Sources{IPv4: fib.LooseSource, IPv6: fib.LooseSource})
+	w.net.Bump()
+	packets, strangers := 2000, 0
+	for n := 0; n < packets; n += w.chunks[0].N {
+		w.run(w.next)
+		for i, f := range w.chunks[1].In[:w.chunks[1].N] { // that came out of tunnels, from where no route leads
+			if r := w.chunks[1].Out[i]; f.Ingress() != 0 && r.Verdict.Action() == batch.ActionForward && w.gpu.umem[r.Addr+packet.EthernetLen+12] == 192 {
+				strangers++
+			}
+		}
+	}
+	if n := w.seen[batch.Drop(batch.ReversePath)]; n < packets/10 || strangers < packets/100 {
+		t.Errorf("of %d packets, %d are refused for their source, and %d come out of tunnels from where no route leads", packets, n, strangers)
+	}
+	t.Logf("%d came out of tunnels, verdicts %v", strangers, w.seen)
+}
