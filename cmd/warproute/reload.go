@@ -27,7 +27,7 @@ While the router runs, these can change:
   busy_poll               unless a port is zero-copy
   icmp                    limits begin anew
   metrics.listen          the new address is served before the old one ends
-  reverse_path of ports   for what is received from then on
+  reverse_path of ports   for what is received from then on, by a GPU a moment later
   ipsec.sas, policies     new associations before the policies that ask for them;
                           one that gets another SPI is received by for 2 s more
 

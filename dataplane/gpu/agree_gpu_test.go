@@ -56,6 +56,7 @@ func TestGPUAgreesWithTheCPUEngine(t *testing.T) {
 	for _, mode := range []Mode{Resident, Launched} {
 		t.Run(string(mode)+" traffic", func(t *testing.T) { agreeOnTraffic(t, onGPU(mode)) })
 		t.Run(string(mode)+" sources", func(t *testing.T) { agreeOnSources(t, onGPU(mode)) })
+		t.Run(string(mode)+" asked", func(t *testing.T) { followSources(t, onGPU(mode)) })
 		t.Run(string(mode)+" internet", func(t *testing.T) { agreeOnTheInternet(t, onGPU(mode)) })
 	}
 }

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"testing"
+	"time"
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/fib"
@@ -145,4 +146,80 @@ func agreeOnSecuredSources(t *testing.T, maker securedMaker) {
 		t.Errorf("of %d packets, %d are refused for their source, and %d come out of tunnels from where no route leads", packets, n, strangers)
 	}
 	t.Logf("%d came out of tunnels, verdicts %v", strangers, w.seen)
+}
+
+// While what a port asks changes, packets without a way back are forwarded or refused, and
+// others forwarded; then it is as it was said last.
+func TestKernelCodeFollowsWhatPortsAsk(t *testing.T) { followSources(t, onHost) }
+
+func followSources(t *testing.T, maker maker) {
+	net := testutil.NewNetwork()
+	o := maker(t, net.FIB, net.Repair)
+	frames := [][]byte{
+		testutil.UDP4("10.1.0.1", "10.1.0.9", 1, 2, make([]byte, 40)...), testutil.UDP4("192.0.2.1", "10.1.0.9", 1, 2, make([]byte, 40)...),
+		testutil.UDP6("fd01::1", "fd01::9", 1, 2, make([]byte, 40)...), testutil.UDP6("2001:db8::1", "fd01::9", 1, 2, make([]byte, 40)...),
+	}
+	refused := 0 // and of so many packets
+	run := func() (of int) {
+		const n, apart = 256, 256
+		for i := range n {
+			f := frames[i%len(frames)]
+			o.in[i] = batch.Frame{Addr: uint32(2 + i*apart), Len: uint16(len(f)), Port: 1}
+			copy(o.umem[o.in[i].Addr:], f)
+		}
+		o.submit(n)
+		refused = 0
+		for i, r := range o.out[:n] {
+			stranger := i%2 == 1
+			switch {
+			case stranger && r.Verdict == batch.Drop(batch.ReversePath):
+				refused++
+			case r.Verdict != batch.Forward(1):
+				t.Fatalf("%v of % x", r.Verdict, frames[i%len(frames)])
+			}
+		}
+		return n / 2
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Microsecond):
+				net.SetSources(1, modeOf(uint16(i%9)))
+				net.Bump()
+			}
+		}
+	}()
+	some, none, all := 0, 0, 0
+	for range 2000 {
+		switch n := run(); refused {
+		case 0:
+			none++
+		case n:
+			all++
+		default:
+			some++
+		}
+	}
+	close(stop)
+	<-stopped
+	if none == 0 || some == 0 || all == 0 {
+		t.Errorf("of 2000 chunks, %d had all packets refused that may be, %d some and %d none", all, some, none)
+	}
+	for _, s := range []fib.Sources{{IPv4: fib.StrictSource, IPv6: fib.StrictSource}, {}, {IPv6: fib.LooseSource}} {
+		net.SetSources(1, s)
+		net.Bump()
+		want := 0
+		if n := run(); s.IPv4 != fib.AnySource {
+			want = n
+		} else if s.IPv6 != fib.AnySource {
+			want = n / 2
+		}
+		if refused != want {
+			t.Errorf("%+v: %d refused, want %d", s, refused, want)
+		}
+	}
 }

@@ -9,11 +9,19 @@
 
 #include "../../../lookup/trie/trie.h" /* after device.h, which says how it loads words */
 
-/* What the port of a packet asks of its source. What bears a mark of the router's is not
- * asked, nor what is no whole IP header. */
+/* The word of the port that received a frame; that of any source if it bears a mark of the
+ * router's. No route leads to it, and whoever looks may have the old one or the new one. */
+DEVICE uint32_t load_reverse_path(const struct tables *t, struct frame f)
+{
+	if (MOSTLY(t->near && f.port < NEARBY))
+		return t->near->reverse_paths[f.port];
+	return f.port < MAX_PORTS ? load32(&t->reverse_paths[f.port]) : ANY_SOURCE;
+}
+
+/* What the port of a packet asks of its source, if the packet has a whole IP header. */
 DEVICE uint32_t asked_of(const struct tables *t, const struct packet *p, struct frame f)
 {
-	uint32_t word = f.port < MAX_PORTS ? load_reverse_path(t, f.port) : ANY_SOURCE, type = swap16(p->head[3] >> 16);
+	uint32_t word = load_reverse_path(t, f), type = swap16(p->head[3] >> 16);
 
 	if (MOSTLY(word == ANY_SOURCE))
 		return ANY_SOURCE;
@@ -34,11 +42,11 @@ DEVICE void walk_both(struct snapshot s, const struct packet *p, int ipv4, uint3
 
 	ROLL
 	for (uint32_t at = TRIE_ROOT_BITS / 8; (*dst | *src) & TRIE_REFERENCE && at < end; at++) {
-		uint32_t d = *dst, s = *src;
-		if (d & TRIE_REFERENCE)
-			*dst = trie_next(image, d, byte_at(p, to + at));
-		if (s & TRIE_REFERENCE)
-			*src = trie_next(image, s, byte_at(p, from + at));
+		uint32_t there = *dst, back = *src;
+		if (there & TRIE_REFERENCE)
+			*dst = trie_next(image, there, byte_at(p, to + at));
+		if (back & TRIE_REFERENCE)
+			*src = trie_next(image, back, byte_at(p, from + at));
 	}
 }
 

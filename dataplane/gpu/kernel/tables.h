@@ -77,12 +77,6 @@ DEVICE uint64_t load_port(const struct tables *t, uint32_t number)
 	return word;
 }
 
-/* Nothing leads to this one: whoever looks may have the old word or the new one. */
-DEVICE uint32_t load_reverse_path(const struct tables *t, uint32_t number)
-{
-	return MOSTLY(t->near && number < NEARBY) ? t->near->reverse_paths[number] : load32(&t->reverse_paths[number]);
-}
-
 DEVICE int needs_repair(const struct tables *t, uint32_t port) { return t->repair[port / 32] >> port % 32 & 1; }
 
 #endif
