@@ -92,7 +92,7 @@ func (s *SA) Find(w int, buf []byte, at, n int, in *Incoming) Error {
 	}
 	seq, fresh := s.Infer(binary.BigEndian.Uint32(p[from+4:]))
 	if !fresh {
-		add(&s.workers[w].replays, 1)
+		s.workers[w].replays.Add(1)
 		return InStateSeqError
 	}
 	in.ESP, in.End, in.Seq, in.Header, in.NextAt, in.TOS = at+from, at+to, seq, h.len, h.nextAt, h.tos
@@ -104,10 +104,10 @@ func (s *SA) Find(w int, buf []byte, at, n int, in *Incoming) Error {
 func (s *SA) Confirm(w int, seq uint64, authentic bool) Error {
 	switch mine := &s.workers[w]; {
 	case !authentic:
-		add(&mine.forgeries, 1)
+		mine.forgeries.Add(1)
 		return InStateProtoError
 	case !s.Accept(seq): // it was received since, maybe by another worker
-		add(&mine.replays, 1)
+		mine.replays.Add(1)
 		return InStateSeqError
 	}
 	return OK

@@ -125,18 +125,13 @@ func (s *SA) HardExpired() bool {
 
 // Count adds packets of a worker, as Encapsulate and Decapsulate do; engines that have a
 // device do the rest call it. It reports false when the hard lifetime does not permit them.
-// Between Expect and Release they may not show in Stats yet.
 func (s *SA) Count(w int, packets, bytes uint64) bool {
 	if s.counted && !s.life.use(packets, bytes) {
 		s.raise(expired)
 		return false
 	}
 	mine := &s.workers[w]
-	if l := &mine.lease; l.expected > 0 {
-		l.packets, l.bytes = l.packets+uint32(packets), l.bytes+bytes
-		return true
-	}
-	add(&mine.packets, packets)
-	add(&mine.bytes, bytes)
+	mine.packets.Add(packets)
+	mine.bytes.Add(bytes)
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"sync/atomic"
 
+	"github.com/warproute/warproute/internal/counter"
 	"github.com/warproute/warproute/ipsec/device"
 	"github.com/warproute/warproute/ipsec/suite"
 	"github.com/warproute/warproute/packet"
@@ -76,13 +77,10 @@ const (
 // memory that has, and of each worker's line a part would be in the next.
 type worker struct {
 	packets, bytes,
-	replays, forgeries atomic.Uint64 // written by the worker, read by all
+	replays, forgeries counter.Counter
 	lease lease
-	_     [linePair - 64]byte
+	_     [linePair - 56]byte
 }
-
-// add adds to a counter that only the caller writes.
-func add(c *atomic.Uint64, n uint64) { c.Store(c.Load() + n) }
 
 // NewSA makes an association for a number of workers. Errors name every fault of c.
 // It keeps neither Key nor AuthKey: the caller may overwrite them.

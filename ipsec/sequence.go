@@ -34,9 +34,7 @@ func (s *SA) Reserve(n int) (first uint64, count int) {
 // end, which is not one of them.
 type lease struct {
 	next, end uint64
-	bytes     uint64 // counted since Expect: a store that others read costs more than a packet's header
-	packets   uint32
-	expected  uint32 // packets for which numbers will be needed; 0 before Expect and from Release on
+	expected  int // packets for which Lease will take numbers
 }
 
 // Expect tells that a worker has one more packet to protect. Lease comes behind the last, and
@@ -53,7 +51,8 @@ func Lease(sas []*SA, w int) {
 	prefetch.Write(sas, contended)
 	for _, s := range sas {
 		if l := &s.workers[w].lease; l.next == l.end {
-			s.lease(l, int(l.expected))
+			s.lease(l, l.expected)
+			l.expected = 0
 		}
 	}
 }
@@ -81,19 +80,10 @@ func (s *SA) next(w int) (seq uint64, ok bool) {
 // Release gives back the numbers that expected packets did not take, if nobody has taken
 // any since; otherwise they leave a gap.
 func (s *SA) Release(w int) {
-	mine := &s.workers[w]
-	l := &mine.lease
-	if l.expected == 0 {
-		return
-	}
-	if l.next != l.end {
+	if l := &s.workers[w].lease; l.next != l.end {
 		s.sequence.CompareAndSwap(l.end-1, l.next-1)
+		l.next = l.end
 	}
-	if l.packets > 0 {
-		add(&mine.packets, uint64(l.packets))
-		add(&mine.bytes, l.bytes)
-	}
-	*l = lease{}
 }
 
 // Sequence returns the last sequence number taken or, inbound, the highest received.

@@ -19,6 +19,7 @@ var imports = []struct {
 	{"internal/prefetch", nil, "a leaf: addresses in, nothing out"},
 	{"internal/prefetch/asm", nil, "writes assembly"},
 	{"internal/hist", nil, "a leaf"},
+	{"internal/counter", nil, "a leaf"},
 
 	{"lookup/trie", []string{"lookup"}, "the image behind both tables; walked here and on devices"},
 	{"lookup/ipv4", []string{"lookup", "lookup/trie"}, "maps addresses to numbers; knows not what a next hop is"},
@@ -43,7 +44,7 @@ var imports = []struct {
 	{"ipsec/device", []string{"ipsec/schedule", "ipsec/suite"}, "keys as devices want them; the C beside it is the kernels'"},
 	{"ipsec/gateway", []string{"ipsec", "ipsec/device", "ipsec/policy", "packet", "internal/prefetch"}, "associations and policies together; knows no engines"},
 	{"ipsec/sequences", []string{"ipsec"}, "files; knows no packets"},
-	{"ipsec", []string{"packet", "ipsec/device", "ipsec/suite", "internal/prefetch"}, "packets in, packets out; knows no frames, engines or workers"},
+	{"ipsec", []string{"packet", "ipsec/device", "ipsec/suite", "internal/counter", "internal/prefetch"}, "packets in, packets out; knows no frames, engines or workers"},
 
 	{"dataplane", []string{"batch", "fib", "packet", "packet/filter", "packet/fragment", "packet/icmp", "umem", "internal/affinity", "internal/hist"},
 		"is given queues and engines: knows no AF_XDP, no configuration, no netlink"},
