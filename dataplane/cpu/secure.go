@@ -7,6 +7,7 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/prefetch"
 	esp "github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/packet"
@@ -40,7 +41,6 @@ type ipsec struct {
 
 	several [block]*esp.SA // see distinct
 	seen    uint64         // of associations: of no use, but for having been read
-	touched byte           // read, so that caches have what is beside it
 }
 
 // Secure has the engine apply a gateway's policies to every packet, as one of its
@@ -52,12 +52,16 @@ func (e *Engine) Secure(g *gateway.Gateway, worker int) { e.ipsec = &ipsec{gatew
 // packets that are to be protected become ESP, and what may not pass is dropped. The rest of
 // the engine routes what is there then. Where there are tasks, what one can be made of is
 // left to a device.
+//
+// The headers of a block are asked for while the one before is worked off.
 func (e *Engine) secure(in []batch.Frame, out []batch.Result, tasks []Task) {
 	e.ipsec.gateway.Clock.Set(batch.Clock())
 	clear(out)
 	verify := e.fib.Verifies()
+	prefetch.ReadAt(e.mem, in[:min(block, len(in))])
 	for start := 0; start < len(in); start += block {
 		end := min(start+block, len(in))
+		prefetch.ReadAt(e.mem, in[end:min(end+block, len(in))])
 		var some []Task
 		if tasks != nil {
 			some = tasks[start:end]

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/prefetch"
 	esp "github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/packet"
 )
@@ -107,21 +108,37 @@ func (e *Engine) find(f *batch.Frame, s *esp.SA, t *Task) esp.Error {
 // they are new, and whether they may have come and go that way. in still says where they
 // were received. Other packets it leaves alone.
 func (e *Engine) Finish(in []batch.Frame, out []batch.Result, tasks []Task) {
+	if !anyOpen(tasks) {
+		return
+	}
+	e.fetch(out[:min(block, len(out))])
 	for start := 0; start < len(in); start += block {
 		end := min(start+block, len(in))
+		e.fetch(out[end:min(end+block, len(out))])
 		e.finishBlock(in[start:end], out[start:end], tasks[start:end])
 	}
+}
+
+func anyOpen(tasks []Task) bool {
+	for i := range tasks {
+		if tasks[i].Kind == Open {
+			return true
+		}
+	}
+	return false
+}
+
+// fetch asks for the headers of packets that a device has opened: it wrote them to memory, from
+// where they come while the block before is worked off.
+func (e *Engine) fetch(out []batch.Result) {
+	prefetch.ReadAt(e.mem[packet.EthernetLen:], out)
+	prefetch.ReadAt(e.mem[packet.EthernetLen+packet.IPv4Len:], out) // their ports may be in the next line
 }
 
 // finishBlock looks policies up as secureBlock does.
 func (e *Engine) finishBlock(in []batch.Frame, out []batch.Result, tasks []Task) {
 	s := e.ipsec
 	s.n = 0
-	for i := range tasks { // the device wrote to memory, from where these reads come at once
-		if tasks[i].Kind == Open && out[i].Verdict.Action() == batch.ActionForward {
-			s.touched ^= e.mem[out[i].Addr+packet.EthernetLen]
-		}
-	}
 	var again [block]bool
 	for i := range tasks {
 		if t := &tasks[i]; t.Kind == Open {

@@ -48,7 +48,7 @@ var imports = []struct {
 
 	{"dataplane", []string{"batch", "fib", "packet", "packet/filter", "packet/fragment", "packet/icmp", "umem", "internal/affinity", "internal/hist"},
 		"is given queues and engines: knows no AF_XDP, no configuration, no netlink"},
-	{"dataplane/cpu", []string{"batch", "fib", "ipsec", "ipsec/gateway", "lookup", "packet", "umem"}, "an engine; engines do not know workers, nor each other"},
+	{"dataplane/cpu", []string{"batch", "fib", "ipsec", "ipsec/gateway", "lookup", "packet", "umem", "internal/prefetch"}, "an engine; engines do not know workers, nor each other"},
 
 	{"dataplane/gpu", []string{"batch", "cuda", "dataplane/cpu", "fib", "ipsec", "ipsec/device", "ipsec/gateway", "lookup/trie"}, "an engine, and the one to fall back on; the driver's calls are cuda's"},
 
