@@ -71,8 +71,10 @@ type Incoming struct {
 // a device do that: the device opens the packet and checks what is inside, then
 // Confirm and Count have the last word.
 func (s *SA) Find(w int, buf []byte, at, n int, in *Incoming) Error {
-	if e := s.usable(In); e != OK {
-		return e
+	if !s.ready(In) {
+		if e := s.usable(In); e != OK {
+			return e
+		}
 	}
 	if at < 0 || n < 0 || at+n > len(buf) {
 		return InBufferError

@@ -36,8 +36,10 @@ func (s *SA) Encapsulate(w int, buf []byte, at, n int) (int, int, Error) {
 // have a device do that. Whoever calls it must see to it that the packet is either
 // sealed, by this association, or never leaves.
 func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
-	if e := s.usable(Out); e != OK {
-		return e
+	if !s.ready(Out) {
+		if e := s.usable(Out); e != OK {
+			return e
+		}
 	}
 	if at < 0 || n < 0 || at+n > len(buf) {
 		return OutError
@@ -66,13 +68,15 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 	if start < 0 || end > len(buf) || end-start > math.MaxUint16 {
 		return OutError
 	}
-	seq, ok := s.next(w)
-	if !ok {
+	mine := &s.workers[w]
+	seq := s.next(&mine.lease)
+	if seq == 0 {
 		return OutStateSeqError
 	}
-	if !s.Count(w, 1, uint64(n)) {
+	if s.counted && !s.within(1, uint64(n)) {
 		return OutStateExpired
 	}
+	mine.count(1, uint64(n))
 
 	// From here on nothing fails. Headers come before what they would be written over.
 	out := buf[start:end]

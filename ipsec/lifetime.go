@@ -28,12 +28,15 @@ func (c *Clock) Now() time.Duration { return time.Duration(c.now.Load()) }
 // most packets are of one that is young and has limits of age alone.
 type life struct {
 	soft, hard Limits
-	softAt     int64 // by the Clock; never: MaxInt64
+	softAt     int64 // by the Clock, or never
 	hardAt     int64
 	softState  atomic.Uint32
 	// Used where there are limits of them: all workers write them.
 	packets, bytes atomic.Uint64
 }
+
+// never is a time by the Clock that does not come.
+const never = math.MaxInt64
 
 // Values of life.softState.
 const (
@@ -46,7 +49,7 @@ func newLife(c *Config) *life {
 	l := &life{soft: c.Lifetime.Soft, hard: c.Lifetime.Hard}
 	at := func(age time.Duration) int64 {
 		if age == 0 {
-			return math.MaxInt64
+			return never
 		}
 		return int64(c.Clock.Now() - c.Age + age)
 	}
@@ -74,7 +77,7 @@ func (l *life) firstAt() int64 { return min(l.softAt, l.hardAt) }
 // young reports whether the hard limit of age is ahead, and notes the soft one.
 func (s *SA) young() bool {
 	due := s.due.Load()
-	if due == math.MaxInt64 { // there is none, and maybe no clock
+	if due == never { // and maybe there is no clock
 		return true
 	}
 	now := s.clock.now.Load()
@@ -123,15 +126,21 @@ func (s *SA) HardExpired() bool {
 	return s.state.Load() == expired
 }
 
+// within is the part of Count for associations with a limit.
+func (s *SA) within(packets, bytes uint64) bool {
+	is := s.life.use(packets, bytes)
+	if !is {
+		s.raise(expired)
+	}
+	return is
+}
+
 // Count adds packets of a worker, as Encapsulate and Decapsulate do; engines that have a
 // device do the rest call it. It reports false when the hard lifetime does not permit them.
 func (s *SA) Count(w int, packets, bytes uint64) bool {
-	if s.counted && !s.life.use(packets, bytes) {
-		s.raise(expired)
+	if s.counted && !s.within(packets, bytes) {
 		return false
 	}
-	mine := &s.workers[w]
-	mine.packets.Add(packets)
-	mine.bytes.Add(bytes)
+	s.workers[w].count(packets, bytes)
 	return true
 }

@@ -24,7 +24,7 @@ type SA struct {
 	state     atomic.Uint32 // why every packet is refused, if so
 	number    atomic.Uint32 // 1 more than Number
 	mtu       atomic.Uint64 // see MTU
-	due       atomic.Int64  // by the clock: when there is a limit of age to look at; never: MaxInt64
+	due       atomic.Int64  // by the clock: when there is a limit of age to look at, or never
 	clock     *Clock
 	workers   []worker
 	spi       uint32
@@ -80,6 +80,11 @@ type worker struct {
 	replays, forgeries counter.Counter
 	lease lease
 	_     [linePair - 56]byte
+}
+
+func (w *worker) count(packets, bytes uint64) {
+	w.packets.Add(packets)
+	w.bytes.Add(bytes)
 }
 
 // NewSA makes an association for a number of workers. Errors name every fault of c.
@@ -192,16 +197,16 @@ func (s *SA) raise(state uint32) {
 	}
 }
 
+// ready reports whether packets may pass in a direction, and there is no need to ask for the time.
+func (s *SA) ready(as Direction) bool {
+	return s.state.Load() == live && s.direction == as && s.due.Load() == never
+}
+
 // usable returns why no packet may pass, in the association's direction.
 func (s *SA) usable(as Direction) Error {
 	if s.state.Load() == live && s.direction == as && s.young() {
 		return OK
 	}
-	return s.refusal(as)
-}
-
-// refusal is the seldom part of usable.
-func (s *SA) refusal(as Direction) Error {
 	in := [...]Error{InStateDirError, InStateExpired, InStateInvalid}
 	out := [...]Error{OutStateDirError, OutStateExpired, OutStateInvalid}
 	which := 0

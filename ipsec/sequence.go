@@ -57,24 +57,23 @@ func Lease(sas []*SA, w int) {
 	}
 }
 
-// lease takes up to n numbers, if there are any.
-func (s *SA) lease(l *lease, n int) {
-	if first, n := s.Reserve(n); n > 0 {
+// lease takes up to n numbers, and reports whether there were any.
+func (s *SA) lease(l *lease, n int) bool {
+	first, n := s.Reserve(n)
+	if n > 0 {
 		l.next, l.end = first, first+uint64(n)
 	}
+	return n > 0
 }
 
-// next takes a sequence number for a worker's packet, from its lease if that has any left.
-func (s *SA) next(w int) (seq uint64, ok bool) {
-	l := &s.workers[w].lease
-	if l.next == l.end {
-		if s.lease(l, 1); l.next == l.end {
-			return 0, false
-		}
+// next takes a sequence number for a packet of a worker that has lease l, from that if it has
+// any left. It returns 0, which no packet has, if there is none.
+func (s *SA) next(l *lease) (seq uint64) {
+	if l.next == l.end && !s.lease(l, 1) {
+		return 0
 	}
-	seq = l.next
 	l.next++
-	return seq, true
+	return l.next - 1
 }
 
 // Release gives back the numbers that expected packets did not take, if nobody has taken

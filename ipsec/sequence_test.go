@@ -22,8 +22,8 @@ func TestExpectedNumbersAreDistinct(t *testing.T) {
 				}
 				Lease([]*SA{out, out}, w)
 				for range rnd.IntN(expected + 3) { // also more than were expected
-					seq, ok := out.next(w)
-					if !ok {
+					seq := out.next(&out.workers[w].lease)
+					if seq == 0 {
 						t.Error("there are no numbers")
 					}
 					sent[w] = append(sent[w], seq)
@@ -53,7 +53,7 @@ func TestNumbersOfPacketsThatDoNotComeAreGivenBack(t *testing.T) {
 		}
 		Lease([]*SA{out, out}, 0) // twice, as where its packets are not in a row
 		for i := range uint64(3) {
-			if seq, ok := out.next(0); !ok || seq != want+i {
+			if seq := out.next(&out.workers[0].lease); seq != want+i {
 				t.Fatalf("the number is %d, want %d", seq, want+i)
 			}
 		}
@@ -74,7 +74,7 @@ func TestExpectedNumbersEndAtTheLimit(t *testing.T) {
 	Lease([]*SA{out}, 0)
 	n := 0
 	for range 10 {
-		if seq, ok := out.next(0); ok {
+		if seq := out.next(&out.workers[0].lease); seq != 0 {
 			if n++; seq > 5 {
 				t.Fatalf("the number %d is beyond the limit", seq)
 			}

@@ -71,11 +71,12 @@ func (h *IPv4) Fragmented() bool { return binary.BigEndian.Uint16(h[6:8])&0x3fff
 
 // ChecksumOK reports whether the header's checksum holds; the header has no options.
 func (h *IPv4) ChecksumOK() bool {
-	a := binary.BigEndian.Uint64(h[0:8])
-	b := binary.BigEndian.Uint64(h[8:16])
-	c := uint64(binary.BigEndian.Uint32(h[16:20]))
-	s := a>>32 + a&0xffffffff + b>>32 + b&0xffffffff + c
-	return fold(s) == 0xffff
+	// The order of bytes makes no difference (RFC 1071, 2B), and a sum with its carries added
+	// back in is that modulo 2^16-1. Only of zeros it is 0.
+	a := binary.LittleEndian.Uint64(h[0:8])
+	b := binary.LittleEndian.Uint64(h[8:16])
+	s := a>>32 + a&0xffffffff + b>>32 + b&0xffffffff + uint64(binary.LittleEndian.Uint32(h[16:20]))
+	return s != 0 && s%0xffff == 0
 }
 
 // DecrementTTL takes one from the TTL and mends the checksum by RFC 1624

@@ -110,7 +110,12 @@ func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task,
 	esp.Lease(sas, s.worker)
 	for j := range s.n {
 		i := int(s.at[j])
-		e.note(&in[i], &out[i], taskOf(tasks, i), e.enterAndLeave(&in[i], j, taskOf(tasks, i)))
+		t := taskOf(tasks, i)
+		if reason := e.enterAndLeave(&in[i], j, t); reason != ok {
+			e.note(&in[i], &out[i], t, reason)
+		} else {
+			in[i].Port |= batch.Secured
+		}
 	}
 	for _, sa := range sas {
 		sa.Release(s.worker)

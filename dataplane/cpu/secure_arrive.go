@@ -14,17 +14,34 @@ const maxNested = 4
 // arrive validates a packet, and lists it for the policies unless it is protected, by an
 // association that is returned, or dropped.
 func (e *Engine) arrive(f batch.Frame, i int, by *esp.SA) (sealed *esp.SA, reason batch.Reason) {
-	reason, l4 := e.look(f)
+	b := e.frame(f)
+	if len(b) < packet.EthernetLen {
+		return nil, batch.TooShort
+	}
+	list, p := e.ipsec, b[packet.EthernetLen:]
+	l4, fragment := &list.l4[list.n], false
+	switch (*packet.Ethernet)(b).Type() {
+	case packet.EtherTypeIPv4:
+		if reason = validateIPv4(p); reason == ok {
+			fragment = (*packet.IPv4)(p).Fragmented()
+		}
+	case packet.EtherTypeIPv6:
+		if reason = validateIPv6(p, l4); reason == ok {
+			fragment = l4.Fragment
+		}
+	default:
+		return nil, batch.EtherType
+	}
 	if reason == ok || reason == batch.TTLExpired { // our own packets end here
-		s, err := e.arrivedBy(f)
+		s, err := e.arrivedBy(p)
 		if s != nil || err != esp.OK {
 			return s, reasonOf(err)
 		}
 	}
-	if reason != ok || by == nil && e.partOfESP(f) {
+	if reason != ok || fragment && by == nil && e.partOfESP(p) {
 		return nil, reason
 	}
-	e.ipsec.list(e.frame(f), i, by, l4)
+	list.list(p, i, by)
 	return nil, ok
 }
 
@@ -66,39 +83,21 @@ func (e *Engine) open(f *batch.Frame, i int, again bool, s *esp.SA, t *Task) bat
 	return batch.XfrmInHdrError
 }
 
-// list lists a valid packet.
-func (s *ipsec) list(b []byte, i int, by *esp.SA, l4 packet.L4) {
-	n, p := s.n, b[packet.EthernetLen:]
+// list lists a valid packet p; l4 of the next place is its, if it is an IPv6 one.
+func (s *ipsec) list(p []byte, i int, by *esp.SA) {
+	n := s.n
 	s.at[n], s.by[n] = int32(i), by
 	if p[0]>>4 == 4 {
 		gateway.ReadIPv4(&s.flows[n], p)
 	} else {
-		gateway.ReadIPv6(&s.flows[n], p, l4)
-		s.l4[n] = l4
+		gateway.ReadIPv6(&s.flows[n], p, s.l4[n])
 	}
 	s.n = n + 1
 }
 
-// look validates a packet; l4 is of an IPv6 one.
-func (e *Engine) look(f batch.Frame) (reason batch.Reason, l4 packet.L4) {
-	b := e.frame(f)
-	if len(b) < packet.EthernetLen {
-		return batch.TooShort, l4
-	}
-	switch (*packet.Ethernet)(b).Type() {
-	case packet.EtherTypeIPv4:
-		return validateIPv4(b[packet.EthernetLen:]), l4
-	case packet.EtherTypeIPv6:
-		reason = validateIPv6(b[packet.EthernetLen:], &l4)
-		return reason, l4
-	}
-	return batch.EtherType, l4
-}
-
 // arrivedBy returns the association that a packet is protected by, nil if it is in clear
 // or passes through to somebody else. It is an error if there is none for what is ours.
-func (e *Engine) arrivedBy(f batch.Frame) (*esp.SA, esp.Error) {
-	p := e.frame(f)[packet.EthernetLen:]
+func (e *Engine) arrivedBy(p []byte) (*esp.SA, esp.Error) {
 	spi, _, is := esp.Inbound(p)
 	if !is {
 		return nil, esp.OK
@@ -113,23 +112,16 @@ func (e *Engine) arrivedBy(f batch.Frame) (*esp.SA, esp.Error) {
 	return nil, esp.OK
 }
 
-// partOfESP reports whether a valid packet is a fragment for this host of ESP, or of UDP,
-// in which it may be. It meets the policies when it is whole, and what was in it: it goes
-// no further than to who collects it.
-func (e *Engine) partOfESP(f batch.Frame) bool {
+// partOfESP reports whether a fragment is for this host, and of ESP or of UDP, in which ESP
+// may be. It meets the policies when it is whole, and what was in it: it goes no further than
+// to who collects it.
+func (e *Engine) partOfESP(p []byte) bool {
 	const protoESP = 50
-	p := e.frame(f)[packet.EthernetLen:]
 	var proto packet.Protocol
-	if p[0]>>4 == 4 {
-		h := (*packet.IPv4)(p)
-		if !h.Fragmented() {
-			return false
-		}
-		proto = h.Protocol()
-	} else {
-		if (*packet.IPv6)(p).NextHeader() != packet.Fragment {
-			return false
-		}
+	switch {
+	case p[0]>>4 == 4:
+		proto = (*packet.IPv4)(p).Protocol()
+	case (*packet.IPv6)(p).NextHeader() == packet.Fragment:
 		proto = packet.Protocol(p[packet.IPv6Len])
 	}
 	return (proto == protoESP || proto == packet.UDP) && e.hop(esp.Destination(p)).Kind() == fib.KindLocal

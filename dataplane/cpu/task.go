@@ -202,21 +202,21 @@ func (e *Engine) finish(f *batch.Frame, r *batch.Result, t *Task, i int) (again 
 
 // nested reports whether what was inside is protected, too.
 func (e *Engine) nested(f batch.Frame) bool {
-	s, err := e.arrivedBy(f)
+	s, err := e.arrivedBy(e.frame(f)[packet.EthernetLen:])
 	return s != nil || err != esp.OK
 }
 
 // listOpened lists a packet that was valid to the device.
 func (e *Engine) listOpened(f batch.Frame, i int, by *esp.SA) {
-	b := e.frame(f)
-	var l4 packet.L4
-	if p := b[packet.EthernetLen:]; p[0]>>4 == 6 {
-		l4 = packet.L4{Proto: (*packet.IPv6)(p).NextHeader(), Offset: packet.IPv6Len}
+	list, p := e.ipsec, e.frame(f)[packet.EthernetLen:]
+	if p[0]>>4 == 6 {
+		l4 := packet.L4{Proto: (*packet.IPv6)(p).NextHeader(), Offset: packet.IPv6Len}
 		if l4.Proto.IsExtension() {
 			l4, _ = packet.FindL4(p)
 		}
+		list.l4[list.n] = l4
 	}
-	e.ipsec.list(b, i, by, l4)
+	list.list(p, i, by)
 }
 
 // enter has a frame be the packet that was in it, and returns the packet's size. It is

@@ -46,6 +46,10 @@ func ReadIPv6(f *Flow, p []byte, l4 packet.L4) {
 // all of a packet go the same way.
 func ports(proto packet.Protocol, l4 []byte, fragment bool) (src, dst uint32) {
 	const icmp, icmpv6, mobility, dccp, sctp, udplite = 1, 58, 135, 33, 132, 136
+	if (proto == packet.UDP || proto == packet.TCP) && !fragment && len(l4) >= 4 { // as nearly all
+		both := binary.BigEndian.Uint32(l4)
+		return both >> 16, both & 0xffff
+	}
 	switch proto {
 	case packet.TCP, packet.UDP, icmp, icmpv6, mobility, dccp, sctp, udplite, policy.HiddenProtocol:
 	default:
