@@ -73,7 +73,7 @@ func (w *window) fresh(seq uint64) bool {
 	if w.size == 0 {
 		return true
 	}
-	if seq == 0 || seq+w.size <= w.top.Load() && seq+w.size > seq {
+	if w.before(seq) {
 		return false
 	}
 	block := seq / blockBits
@@ -87,6 +87,11 @@ func (w *window) fresh(seq uint64) bool {
 	return true
 }
 
+// before reports whether seq is older than the window, or no number at all.
+func (w *window) before(seq uint64) bool {
+	return seq == 0 || seq+w.size <= w.top.Load() && seq+w.size > seq
+}
+
 // accept notes seq and reports whether it was new.
 func (w *window) accept(seq uint64) bool {
 	if w.size == 0 {
@@ -95,7 +100,7 @@ func (w *window) accept(seq uint64) bool {
 	}
 	block, bit := seq/blockBits, uint64(1)<<(seq%blockBits)
 	word := &w.ring[block%uint64(len(w.ring))]
-	for w.fresh(seq) {
+	for !w.before(seq) {
 		old := word.Load()
 		next := block<<32 | bit
 		switch age := int32(uint32(old>>32) - uint32(block)); {

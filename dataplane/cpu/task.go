@@ -171,44 +171,44 @@ func (e *Engine) finishBlock(in []batch.Frame, out []batch.Result, tasks []Task)
 // finish confirms packet i of a block and lists it for the policies, unless it is dropped
 // anyway. It tells whether what was inside was protected once more.
 func (e *Engine) finish(f *batch.Frame, r *batch.Result, t *Task, i int) (again bool) {
-	s, drop := t.SA, func(err esp.Error) { *r = batch.Result{Verdict: batch.Drop(reasonOf(err))} }
+	s := t.SA
 	f.Port |= batch.Secured
 	dropped := r.Verdict.Action() == batch.ActionDrop
 	reason := r.Verdict.Reason()
 	forged := dropped && reason == batch.XfrmInStateProtoError && r.Len == Forged
 	if err := s.Confirm(e.ipsec.worker, t.Seq, !forged); err != esp.OK {
-		drop(err)
+		*r = batch.Result{Verdict: batch.Drop(reasonOf(err))}
 		return false
 	}
 	if dropped && reason >= batch.XfrmInHdrError {
 		*r = batch.Result{Verdict: r.Verdict}
 		return false
 	}
-	size, whole := e.enter(f, t)
+	p := e.enter(f, t)
 	switch {
-	case !whole:
-		drop(esp.InStateProtoError)
-	case !s.Count(e.ipsec.worker, 1, uint64(size)):
-		drop(esp.InStateExpired)
+	case p == nil:
+		*r = batch.Result{Verdict: batch.Drop(batch.XfrmInStateProtoError)}
+	case !s.Count(e.ipsec.worker, 1, uint64(len(p))):
+		*r = batch.Result{Verdict: batch.Drop(batch.XfrmInStateExpired)}
 	case dropped && reason < batch.NoRoute && reason != batch.TTLExpired: // not valid
-	case e.nested(*f):
+	case e.nested(p):
 		return true
 	case reason == batch.TTLExpired:
 	default:
-		e.listOpened(*f, i, s)
+		e.listOpened(p, i, s)
 	}
 	return false
 }
 
 // nested reports whether what was inside is protected, too.
-func (e *Engine) nested(f batch.Frame) bool {
-	s, err := e.arrivedBy(e.frame(f)[packet.EthernetLen:])
+func (e *Engine) nested(p []byte) bool {
+	s, err := e.arrivedBy(p)
 	return s != nil || err != esp.OK
 }
 
 // listOpened lists a packet that was valid to the device.
-func (e *Engine) listOpened(f batch.Frame, i int, by *esp.SA) {
-	list, p := e.ipsec, e.frame(f)[packet.EthernetLen:]
+func (e *Engine) listOpened(p []byte, i int, by *esp.SA) {
+	list := e.ipsec
 	if p[0]>>4 == 6 {
 		l4 := packet.L4{Proto: (*packet.IPv6)(p).NextHeader(), Offset: packet.IPv6Len}
 		if l4.Proto.IsExtension() {
@@ -219,9 +219,9 @@ func (e *Engine) listOpened(f batch.Frame, i int, by *esp.SA) {
 	list.list(p, i, by)
 }
 
-// enter has a frame be the packet that was in it, and returns the packet's size. It is
-// whole unless the device erred.
-func (e *Engine) enter(f *batch.Frame, t *Task) (size int, whole bool) {
+// enter has a frame be the packet that was in it, and returns the packet. It is there and whole
+// unless the device erred.
+func (e *Engine) enter(f *batch.Frame, t *Task) []byte {
 	buf, at, _ := e.room(*f)
 	body := int(t.ESP) - packet.EthernetLen + 8 + t.SA.IVLen() // from the received packet's beginning
 	end := at + int(t.ESP) - packet.EthernetLen + int(t.Bytes)
@@ -231,17 +231,17 @@ func (e *Engine) enter(f *batch.Frame, t *Task) (size int, whole bool) {
 	at += body
 	p := buf[at:end]
 	if len(p) < packet.IPv4Len {
-		return 0, false
+		return nil
 	}
-	size = int(binary.BigEndian.Uint16(p[2:]))
+	size := int(binary.BigEndian.Uint16(p[2:]))
 	if p[0]>>4 == 6 {
 		size = packet.IPv6Len + int(binary.BigEndian.Uint16(p[4:]))
 	}
 	if size < packet.IPv4Len || size > len(p) {
-		return 0, false
+		return nil
 	}
 	e.moved(f, at, size)
-	return size, true
+	return p[:size]
 }
 
 // redo has this engine go on with a packet that is to be opened or sealed once more,
