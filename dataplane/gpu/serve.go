@@ -25,7 +25,7 @@ type params struct {
 // Of a block: threads, which forward.cu has, too, and bytes of shared memory, as mailbox.h.
 const (
 	threads = 512
-	shared  = 67592
+	shared  = 75784
 )
 
 // serve lets the device reach a worker's memory, and starts the worker's kernel.

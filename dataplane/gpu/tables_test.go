@@ -13,7 +13,7 @@ import (
 // early is what a warp takes before it looks up: a snapshot, and copies of the first words.
 type early struct {
 	turns             uint64
-	hops, adjacencies [32]uint64
+	hops, adjacencies [64]uint64
 }
 
 // replayed is a device's memory as patches leave it, by address.

@@ -1,6 +1,7 @@
 /* The entry kernels: chunks of packets are decided on and rewritten where they
  * lie, in the host's memory. */
 #define WARPS 16
+#define NEARBY 64
 
 #include "await.h"
 

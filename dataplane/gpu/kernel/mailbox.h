@@ -37,7 +37,7 @@
 #define HEAD_QUADS 3      /* how many quads may have them: their copying takes the host time */
 #define TAGS 0xffffu      /* a chunk's tag is 1 + seq % TAGS */
 
-#define FORWARD_SHARED 67592 /* bytes of shared memory that a block of the kernels without a gateway has */
+#define FORWARD_SHARED 75784 /* bytes of shared memory that a block of the kernels without a gateway has */
 
 DEVICE uint32_t size_of(uint32_t size) { return size & ~(HEADS | JOBS); }
 

@@ -31,7 +31,7 @@ struct share {
 /* What lookups begin with, and a lane's share of the base's first words. */
 struct preview {
 	struct snapshot s;
-	uint64_t next_hop, adjacency, port;
+	uint64_t next_hops[NEARBY / WARP], adjacencies[NEARBY / WARP], port;
 	uint32_t reverse_path;
 };
 
@@ -125,8 +125,11 @@ DEVICE struct preview take_preview(const struct tables *t, uint32_t turns)
 	struct preview v;
 	v.s = snapshot_at(t, turns);
 	uint32_t at = lane_index() + (turns >> 31);
-	v.next_hop = load64(t->next_hops + at);
-	v.adjacency = load64(t->adjacencies + at);
+	UNROLL
+	for (uint32_t i = 0; i < NEARBY / WARP; i++) {
+		v.next_hops[i] = load64(t->next_hops + i * WARP + at);
+		v.adjacencies[i] = load64(t->adjacencies + i * WARP + at);
+	}
 	v.port = load64(t->ports + at);
 	v.reverse_path = load32(t->reverse_paths + at);
 	return v;
@@ -136,8 +139,11 @@ DEVICE struct preview take_preview(const struct tables *t, uint32_t turns)
 DEVICE void lay_out(struct desk *desk, const struct share *h, const struct preview *v)
 {
 	uint32_t lane = lane_index();
-	desk->near.next_hops[lane] = v->next_hop;
-	desk->near.adjacencies[lane] = v->adjacency;
+	UNROLL
+	for (uint32_t i = 0; i < NEARBY / WARP; i++) {
+		desk->near.next_hops[i * WARP + lane] = v->next_hops[i];
+		desk->near.adjacencies[i * WARP + lane] = v->adjacencies[i];
+	}
 	desk->near.ports[lane] = v->port;
 	desk->near.reverse_paths[lane] = v->reverse_path;
 	UNROLL

@@ -13,7 +13,7 @@
  * router's. No route leads to it, and whoever looks may have the old one or the new one. */
 DEVICE uint32_t load_reverse_path(const struct tables *t, struct frame f)
 {
-	if (MOSTLY(t->near && f.port < NEARBY))
+	if (MOSTLY(t->near && f.port < NEAR_PORTS))
 		return t->near->reverse_paths[f.port];
 	return f.port < MAX_PORTS ? load32(&t->reverse_paths[f.port]) : ANY_SOURCE;
 }

@@ -26,11 +26,14 @@ struct tables {
 
 /* A copy of the first words of each array, made after the snapshot that is used with
  * it. As long as no turn was counted since, it has all that a table can lead to. */
-#define NEARBY 32
+#ifndef NEARBY
+#define NEARBY 32 /* next hops, and adjacencies */
+#endif
+#define NEAR_PORTS 32
 
 struct nearby {
-	uint64_t next_hops[NEARBY], adjacencies[NEARBY], ports[NEARBY];
-	uint32_t reverse_paths[NEARBY];
+	uint64_t next_hops[NEARBY], adjacencies[NEARBY], ports[NEAR_PORTS];
+	uint32_t reverse_paths[NEAR_PORTS];
 };
 
 /* What a lookup begins with. */
@@ -70,7 +73,7 @@ DEVICE uint64_t load_adjacency(const struct tables *t, uint32_t number)
 /* No bit of a port's word is always 0, so that it takes a fence to have it come first. */
 DEVICE uint64_t load_port(const struct tables *t, uint32_t number)
 {
-	if (MOSTLY(t->near && number < NEARBY))
+	if (MOSTLY(t->near && number < NEAR_PORTS))
 		return t->near->ports[number];
 	uint64_t word = load64(&t->ports[number]);
 	fence_loads();

@@ -1,5 +1,7 @@
 /* shim: a block of threads for machines without a GPU. It does for each packet, one
  * after another, what the kernels do around decide. */
+#define NEARBY 64 /* as forward.cu */
+
 #include "shim.h"
 
 _Static_assert(sizeof(struct frame) == 8, "frame");
@@ -46,6 +48,8 @@ int main(void)
 				for (uint32_t k = 0; k < NEARBY; k++) {
 					near.next_hops[k] = load64(&t.next_hops[k]);
 					near.adjacencies[k] = load64(&t.adjacencies[k]);
+				}
+				for (uint32_t k = 0; k < NEAR_PORTS; k++) {
 					near.ports[k] = load64(&t.ports[k]);
 					near.reverse_paths[k] = load32(&t.reverse_paths[k]);
 				}
