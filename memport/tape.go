@@ -32,8 +32,11 @@ func (t *Tape) of(f track) []line {
 // linesOf returns how many lines so many bytes take, from the beginning of one on.
 func linesOf(bytes int) int { return (bytes + lineLen - 1) / lineLen }
 
-// Record returns a tape with the given frames, up to umem.MaxFrameLen bytes of each, 4 GB
-// in all.
+// TapeSize is how many bytes of lines a tape holds.
+const TapeSize = 1 << 32
+
+// Record returns a tape with the given frames, up to umem.MaxFrameLen bytes of each and
+// TapeSize in all.
 func Record(frames [][]byte) *Tape {
 	t := &Tape{tracks: make([]track, 0, len(frames))}
 	end := 0

@@ -122,6 +122,10 @@ func (t *traffic) carried() byte {
 	return 4
 }
 
+// MaxRing is the largest Options.Ring: half of what a tape holds, as each frame on it begins
+// a line.
+const MaxRing = memport.TapeSize >> 21
+
 // ring is what a worker plays, from one of a tape's frames on, and the tunnels that they
 // are of.
 type ring struct {

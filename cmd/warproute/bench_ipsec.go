@@ -173,7 +173,7 @@ func (s *ipsecSweep) check() error {
 	}
 	return checkNumbers(
 		number{"chunks", s.Bed.Chunks, 1, maxChunks}, number{"batch", s.Bed.MaxPackets, 1, config.MaxPackets},
-		number{"workers", s.Bed.Workers, 1, maxWorkers}, number{"ring", s.Ring, 1, 1 << 14},
+		number{"workers", s.Bed.Workers, 1, maxWorkers}, number{"ring", s.Ring, 1, bench.MaxRing},
 	)
 }
 
