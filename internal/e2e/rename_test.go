@@ -1,6 +1,9 @@
 package e2e
 
 import (
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,4 +42,27 @@ func TestAPortThatIsRenamed(t *testing.T) {
 	if _, err := lab.Ping(n.Client, lab.Server4.Addr(), lab.PingOptions{}); err != nil {
 		t.Error(err)
 	}
+}
+
+// A reload that has a renamed port go by Linux's settings reads those of its new name.
+func TestAPortThatIsRenamedIsReloaded(t *testing.T) {
+	top := newTopology(t, lab.VethOptions{})
+	r := startReloading(t, top)
+	must(t, top.Router, "ip", "link", "set", lab.LAN, "name", "office")
+	reload := func(reversePath string) {
+		t.Helper()
+		text := fmt.Sprintf("ports: [{interface: %s, reverse_path: %s}, {interface: %s}]\n", lab.LAN, reversePath, lab.WAN)
+		if err := os.WriteFile(r.path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, errs := r.reload(); code != 0 {
+			t.Fatalf("%s: exit code %d, %s", reversePath, code, errs)
+		}
+	}
+	reload("off")
+	if err := top.Router.Sysctl("net.ipv4.conf.office.rp_filter", "1"); err != nil {
+		t.Fatal(err)
+	}
+	reload("auto")
+	eventually(t, 5*time.Second, "the port is strict", func() bool { return strings.Contains(r.out.String(), "ipv4=strict") })
 }

@@ -25,8 +25,12 @@ func running(t *testing.T) *Service {
 	cfg.IPsec = *generation(0)
 	s := &Service{
 		cfg: cfg, log: slog.New(slog.DiscardHandler), fib: b.fib, router: b.router, ipsec: b.protection, room: 256, scrape: http.NotFoundHandler(),
-		sources: sources{ports: slices.Clone(cfg.Ports), now: make([]fib.Sources, 2), write: func(port int, is fib.Sources) { b.fib.SetSources(uint16(port), is) }},
-		config:  status.ConfigState{Loaded: time.Now(), Reloads: map[status.ReloadResult]uint64{}},
+		sources: sources{
+			ports: slices.Clone(cfg.Ports), now: make([]fib.Sources, 2),
+			write: func(port int, is fib.Sources) { b.fib.SetSources(uint16(port), is) },
+			name:  func(int) string { return "" },
+		},
+		config: status.ConfigState{Loaded: time.Now(), Reloads: map[status.ReloadResult]uint64{}},
 	}
 	var err error
 	if s.metrics, err = metrics.Serve(cfg.Metrics.Listen, s.scrape); err != nil {

@@ -22,13 +22,14 @@ type sources struct {
 	ports []config.Port // what was asked for
 	now   []fib.Sources
 	write func(port int, s fib.Sources) // to the base
+	name  func(port int) string         // of the interface that it is now, "" for none
 }
 
 // setAllSources has the router, which does not run yet, take packets from the sources that
 // its ports are to take them from.
 func (s *Service) setAllSources() error {
 	s.sources.ports, s.sources.now = slices.Clone(s.cfg.Ports), make([]fib.Sources, len(s.cfg.Ports))
-	s.sources.write = s.mirror.SetSources
+	s.sources.write, s.sources.name = s.mirror.SetSources, s.mirror.PortName
 	for i, p := range s.cfg.Ports {
 		is, err := sourcesOf(p)
 		if err != nil {
@@ -63,7 +64,7 @@ func (s *Service) followSources() {
 		}
 		s.sources.mu.Lock()
 		for i, p := range s.sources.ports {
-			p.Interface = s.mirror.PortName(i) // renamed, its settings go by that
+			p.Interface = s.sources.name(i) // renamed, its settings go by that
 			if is, err := sourcesOf(p); err == nil {
 				s.sources.set(s, i, is)
 			}
@@ -79,6 +80,9 @@ func (s *Service) prepareSources(cfg *config.Config, _ []config.Change) (part, e
 	for i, p := range cfg.Ports {
 		if p.ReversePath == s.cfg.Ports[i].ReversePath {
 			continue
+		}
+		if name := s.sources.name(i); name != "" { // renamed, its settings go by that
+			p.Interface = name
 		}
 		var err error
 		if next[i], err = sourcesOf(p); err != nil {
