@@ -123,7 +123,7 @@ func sourcesOf(p config.Port) (fib.Sources, error) {
 // rpFilter returns what Linux does with IPv4 packets of an interface: the larger of its own
 // rp_filter and that of all counts. Without /proc there is no such setting.
 func rpFilter(name string) (fib.ReversePath, error) {
-	most := 0
+	var values []int
 	for _, of := range []string{"all", name} {
 		text, err := os.ReadFile(filepath.Join("/proc/sys/net/ipv4/conf", of, "rp_filter"))
 		if errors.Is(err, fs.ErrNotExist) && of == "all" {
@@ -136,13 +136,19 @@ func rpFilter(name string) (fib.ReversePath, error) {
 		if err != nil {
 			return 0, fmt.Errorf("rp_filter of %s: %w", of, err)
 		}
-		most = max(most, n)
+		values = append(values, n)
 	}
-	switch most {
+	return meaning(slices.Max(values)), nil
+}
+
+// meaning is what Linux makes of a value of rp_filter. It takes any number, and all but two
+// of them as 2.
+func meaning(rpFilter int) fib.ReversePath {
+	switch rpFilter {
+	case 0:
+		return fib.AnySource
 	case 1:
-		return fib.StrictSource, nil
-	case 2:
-		return fib.LooseSource, nil
+		return fib.StrictSource
 	}
-	return fib.AnySource, nil
+	return fib.LooseSource
 }
