@@ -118,3 +118,16 @@ func TestReversePathIsReloaded(t *testing.T) {
 		}
 	}
 }
+
+// Where an interface has no IPv4 address, Linux holds loose for strict.
+func TestAPortWithoutAnAddressIsStrict(t *testing.T) {
+	top := newTopology(t, lab.VethOptions{})
+	if err := top.Router.Sysctl("net.ipv4.conf."+lab.LAN+".rp_filter", "2"); err != nil {
+		t.Fatal(err)
+	}
+	r := startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
+	says := func(text string) func() bool { return func() bool { return strings.Contains(r.out.String(), text) } }
+	eventually(t, 5*time.Second, "the port is loose", says("port="+lab.LAN+" ipv4=loose"))
+	must(t, top.Router, "ip", "-4", "addr", "flush", "dev", lab.LAN)
+	eventually(t, 5*time.Second, "the port is strict", says("port="+lab.LAN+" ipv4=strict"))
+}

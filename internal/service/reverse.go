@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -121,7 +122,8 @@ func sourcesOf(p config.Port) (fib.Sources, error) {
 }
 
 // rpFilter returns what Linux does with IPv4 packets of an interface: the larger of its own
-// rp_filter and that of all counts. Without /proc there is no such setting.
+// rp_filter and that of all counts, and loose is strict where the interface has no IPv4
+// address. Without /proc there is no such setting.
 func rpFilter(name string) (fib.ReversePath, error) {
 	var values []int
 	for _, of := range []string{"all", name} {
@@ -138,7 +140,24 @@ func rpFilter(name string) (fib.ReversePath, error) {
 		}
 		values = append(values, n)
 	}
-	return meaning(slices.Max(values)), nil
+	is := meaning(slices.Max(values))
+	if is == fib.LooseSource && !hasIPv4(name) { // routes by other interfaces do not count then (__fib_validate_source)
+		is = fib.StrictSource
+	}
+	return is, nil
+}
+
+// hasIPv4 tells whether an interface has an IPv4 address, as it has where that is not known.
+func hasIPv4(name string) bool {
+	l, err := net.InterfaceByName(name)
+	if err != nil {
+		return true
+	}
+	all, err := l.Addrs()
+	return err != nil || slices.ContainsFunc(all, func(a net.Addr) bool {
+		of, is := a.(*net.IPNet)
+		return is && of.IP.To4() != nil
+	})
 }
 
 // meaning is what Linux makes of a value of rp_filter. It takes any number, and all but two
