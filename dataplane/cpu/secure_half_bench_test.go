@@ -143,6 +143,33 @@ func (h *halves) open(i int) {
 	}
 }
 
+// begin returns how long the part before the device takes for chunk i, all of it of a kind.
+func (h *halves) begin(b *testing.B, i int, kind TaskKind) time.Duration {
+	c, t := h.chunks[i], h.tasks[i]
+	h.away()
+	from := time.Now()
+	jobs := h.engine.Begin(c.In[:c.N], c.Out[:c.N], t, esp.NoNumber)
+	took := time.Since(from)
+	if jobs != c.N || t[7].Kind != kind {
+		b.Fatal(jobs, t[7].Kind)
+	}
+	return took
+}
+
+// finish returns how long the part behind the device takes, which has opened chunk i.
+func (h *halves) finish(b *testing.B, i int) time.Duration {
+	c := h.chunks[i]
+	h.open(i)
+	h.away()
+	from := time.Now()
+	h.engine.Finish(c.In[:c.N], c.Out[:c.N], h.tasks[i])
+	took := time.Since(from)
+	if v := c.Out[7].Verdict; v != batch.Forward(1) {
+		b.Fatal(v)
+	}
+	return took
+}
+
 // What a packet of 64 bytes costs the host where a device seals and opens: the median chunk's
 // part before the device, and behind it.
 func BenchmarkHalf(b *testing.B) {
@@ -156,14 +183,7 @@ func BenchmarkHalf(b *testing.B) {
 			var begin []time.Duration
 			for i := 0; b.Loop(); i = (i + 1) % halvesChunks {
 				h.receive(i, false)
-				c, t := h.chunks[i], h.tasks[i]
-				h.away()
-				from := time.Now()
-				jobs := h.engine.Begin(c.In[:c.N], c.Out[:c.N], t, esp.NoNumber)
-				begin = append(begin, time.Since(from))
-				if jobs != c.N || t[7].Kind != Seal {
-					b.Fatal(jobs, t[7].Kind)
-				}
+				begin = append(begin, h.begin(b, i, Seal))
 			}
 			b.ReportMetric(median(begin), "ns/begin")
 		})
@@ -171,25 +191,11 @@ func BenchmarkHalf(b *testing.B) {
 			h := newHalves(b, esp.In, n)
 			var begin, finish []time.Duration
 			for i := 0; b.Loop(); i = (i + 1) % halvesChunks {
-				c, t := h.chunks[i], h.tasks[i]
-				if c.N > 0 {
-					h.open(i)
-					h.away()
-					from := time.Now()
-					h.engine.Finish(c.In[:c.N], c.Out[:c.N], t)
-					finish = append(finish, time.Since(from))
-					if v := c.Out[7].Verdict; v != batch.Forward(1) {
-						b.Fatal(v)
-					}
+				if h.chunks[i].N > 0 {
+					finish = append(finish, h.finish(b, i))
 				}
 				h.receive(i, true)
-				h.away()
-				from := time.Now()
-				jobs := h.engine.Begin(c.In[:c.N], c.Out[:c.N], t, esp.NoNumber)
-				begin = append(begin, time.Since(from))
-				if jobs != c.N || t[7].Kind != Open {
-					b.Fatal(jobs, t[7].Kind)
-				}
+				begin = append(begin, h.begin(b, i, Open))
 			}
 			b.ReportMetric(median(begin), "ns/begin")
 			b.ReportMetric(median(finish), "ns/finish")
