@@ -20,11 +20,6 @@ const (
 //	+---------------+--------+--------+
 type Sources struct{ IPv4, IPv6 ReversePath }
 
-// ParseSources is what a port's word says.
-func ParseSources(word uint32) Sources {
-	return Sources{ReversePath(word), ReversePath(word >> 8)}
-}
-
 // SetSources says from which sources a port takes packets, at first any.
 func (f *FIB) SetSources(port uint16, s Sources) {
 	was, word := f.Sources(port), uint32(s.IPv4)|uint32(s.IPv6)<<8
@@ -42,7 +37,8 @@ func (f *FIB) SetSources(port uint16, s Sources) {
 
 // Sources returns from which sources a port takes packets.
 func (f *FIB) Sources(port uint16) Sources {
-	return ParseSources(atomic.LoadUint32(&f.reversePaths[port]))
+	word := atomic.LoadUint32(&f.reversePaths[port])
+	return Sources{ReversePath(word), ReversePath(word >> 8)}
 }
 
 // Verifies reports whether there is a port that does not take packets from any source: as

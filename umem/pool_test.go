@@ -71,3 +71,34 @@ func TestPoolDoesNotAllocate(t *testing.T) {
 		t.Errorf("the pool has %d frames, want %d", p.Len(), n)
 	}
 }
+
+// TestPoolBlocks puts back frames of both sizes together, by any byte of each, and takes small
+// ones together: all of them once, and never a large one.
+func TestPoolBlocks(t *testing.T) {
+	m, err := NewLarge(10, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	p := NewPool(m)
+	n := p.Len()
+	some := append([]uint32{}, p.TakeBlock(5)...)
+	large := p.TakeLarge()
+	if p.Len() != n-5 || len(p.TakeBlock(0)) != 0 {
+		t.Fatalf("%d of %d frames are left behind 5", p.Len(), n)
+	}
+	p.PutBlock([]uint32{some[0] + 1, large + FrameSize, some[1] + FrameSize - 1, some[2], some[3], some[4]})
+	if p.Len() != n || p.LargeLen() != m.Large() || p.TakeLarge() != large {
+		t.Fatalf("%d of %d frames, %d of %d large ones", p.Len(), n, p.LargeLen(), m.Large())
+	}
+	seen := map[uint32]bool{}
+	for _, frame := range p.TakeBlock(n) {
+		if frame%FrameSize != 0 || frame > p.last || seen[frame] {
+			t.Fatalf("took %#x, again: %t", frame, seen[frame])
+		}
+		seen[frame] = true
+	}
+	if p.Len() != 0 || len(seen) != n {
+		t.Errorf("took %d of %d, %d are left", len(seen), n, p.Len())
+	}
+}
