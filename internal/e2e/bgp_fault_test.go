@@ -49,8 +49,10 @@ func TestFaultsOfDaemons(t *testing.T) {
 		{"the peer is killed and starts again gracefully", false, false, func() {
 			b.kill(t)
 			time.Sleep(5 * effect)
-			b = startBird(t, f.Server, firstCore, dir, config)
+			b = startBird(t, f.Server, firstCore, dir, config, "-R")
 			eventually(t, 30*time.Second, "the sessions are up", func() bool { return b.established(t) })
+			eventually(t, 30*time.Second, "all routes are told again", func() bool { return frr.heardAll(t) })
+			whole()
 			time.Sleep(5 * effect)
 		}},
 		{"bgpd is killed and started again", false, true, func() {

@@ -99,13 +99,14 @@ type bird struct {
 	dir string
 }
 
-// startBird starts BIRD in a namespace with a configuration.
-func startBird(t *testing.T, ns *lab.Namespace, on cores, dir, config string) *bird {
+// startBird starts BIRD in a namespace with a configuration. With "-R" it tells its
+// peers that it starts again, and that packets were forwarded meanwhile (RFC 4724, section 3).
+func startBird(t *testing.T, ns *lab.Namespace, on cores, dir, config string, flags ...string) *bird {
 	t.Helper()
 	writeFile(t, filepath.Join(dir, "bird.conf"), "log stderr all;\n"+config)
 	socket := filepath.Join(dir, "bird.ctl")
 	_ = os.Remove(socket) // of one that was killed
-	cmd := exec.Command("bird", "-f", "-c", filepath.Join(dir, "bird.conf"), "-s", socket)
+	cmd := exec.Command("bird", append([]string{"-f", "-c", filepath.Join(dir, "bird.conf"), "-s", socket}, flags...)...)
 	b := &bird{daemon: startDaemon(t, ns, on, cmd), ns: ns, dir: dir}
 	b.awaitFile(t, socket)
 	return b
@@ -180,6 +181,19 @@ func (f *frr) start(t *testing.T, name string, args ...string) *daemon {
 		"-f", filepath.Join(f.dir, name+".conf"), "-i", filepath.Join(f.dir, name+".pid"), "-z", filepath.Join(f.dir, "zserv"),
 		"--vty_socket", f.dir, "-P", "0"}, args...)
 	return startDaemon(t, f.ns, f.on, exec.Command("unshare", args...))
+}
+
+// heardAll reports whether both peers have told all routes since their sessions began (RFC
+// 4724, section 2): what they told before it and not again is gone then.
+func (f *frr) heardAll(t *testing.T) bool {
+	t.Helper()
+	for peer, family := range map[string]string{"10.8.0.2": "ipv4", "fd08::2": "ipv6"} {
+		state := must(t, f.ns, "vtysh", "--vty_socket", f.dir, "-c", "show bgp "+family+" neighbors "+peer+" graceful-restart")
+		if !strings.Contains(state, "End-of-RIB received: Yes") {
+			return false
+		}
+	}
+	return true
 }
 
 func writeFile(t *testing.T, path, text string) {
