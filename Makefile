@@ -18,7 +18,11 @@ GEN_NEEDS  := clang-19:clang-19 llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpe
 
 E2E := ./internal/e2e/...
 
-.PHONY: build test check gpu-tests test-gpu sanitize test-scale demo bench bench-lookup bench-veth gen clean bench-gpu
+.PHONY: build test check gpu-tests test-gpu sanitize test-scale demo bench bench-lookup bench-veth gen profile clean bench-gpu
+
+# cmd/warproute/default.pgo tells the compiler what is hot (make profile), and takes effect by
+# its name. Tests are compiled without: it would have them compile everything once more.
+check test: export GOFLAGS := -pgo=off
 
 # The CUDA driver is a library of the host's C library, so a binary that can open
 # it needs that library's loader. TAGS=nogpu makes one that needs nothing.
@@ -89,6 +93,9 @@ gen: ## XDP programs and GPU kernels, from C; CONFORMANCE.md
 	for dir in $$(find . -name '*.bpf.c' -not -path './.git/*' -exec dirname {} + | sort -u); do \
 		(cd $$dir && sha256sum -- *.bpf.c *_bpfel.go *_bpfel.o >bpf.sha256) || exit; \
 	done
+
+profile: ## what is hot, for the compiler
+	scripts/profile.sh
 
 clean: ## what the targets above built
 	rm -rf bin out
