@@ -89,9 +89,7 @@ type Config struct {
 	Bundle       uint32 // by which policies name the association, and those that replace it; the caller's
 	DF           DFPolicy
 	Lifetime     Lifetime
-	// Clock is needed by limits of age. Age is how old the association is already.
-	Clock *Clock
-	Age   time.Duration
+	Clock        *Clock // is needed by limits of age
 }
 
 // MaxReplayWindow is that of Linux.
@@ -151,7 +149,7 @@ func (c *Config) validate() error {
 			wrong("soft lifetime in %s, %d, is beyond the hard one, %d", l.what, l.soft, l.hard)
 		}
 	}
-	if c.Lifetime.Soft.Age < 0 || c.Lifetime.Hard.Age < 0 || c.Age < 0 {
+	if c.Lifetime.Soft.Age < 0 || c.Lifetime.Hard.Age < 0 {
 		wrong("an age is negative")
 	}
 	if c.Clock == nil && (c.Lifetime.Soft.Age != 0 || c.Lifetime.Hard.Age != 0) {

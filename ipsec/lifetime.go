@@ -51,7 +51,7 @@ func newLife(c *Config) *life {
 		if age == 0 {
 			return never
 		}
-		return int64(c.Clock.Now() - c.Age + age)
+		return int64(c.Clock.Now() + age)
 	}
 	l.softAt, l.hardAt = at(l.soft.Age), at(l.hard.Age)
 	unlimited := func(n *uint64) {
@@ -64,6 +64,26 @@ func newLife(c *Config) *life {
 		unlimited(&limits.Bytes)
 	}
 	return l
+}
+
+// WasUsed has the lifetime go on behind what the keys were used for before, by others: an
+// engine, or a router before it started again. It is for associations that no worker has yet.
+func (s *SA) WasUsed(u Limits) {
+	l := s.life
+	for _, at := range []*int64{&l.softAt, &l.hardAt} {
+		if *at != never {
+			*at -= int64(u.Age)
+		}
+	}
+	s.due.Store(l.firstAt())
+	l.packets.Store(u.Packets)
+	l.bytes.Store(u.Bytes)
+	if u.Packets >= l.soft.Packets || u.Bytes >= l.soft.Bytes {
+		l.reachSoft()
+	}
+	if u.Packets >= l.hard.Packets || u.Bytes >= l.hard.Bytes {
+		s.raise(expired)
+	}
 }
 
 // counts reports whether there is a limit in packets or bytes.

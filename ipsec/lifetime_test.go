@@ -77,14 +77,60 @@ func TestLifetimes(t *testing.T) {
 	}
 }
 
+// What was used before counts, and what is used up stays so.
+func TestLifetimesGoOn(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(4, 4))
+	for _, c := range []struct {
+		name string
+		life Lifetime
+		used Limits
+		left int // packets of 100 bytes
+	}{
+		{"packets", Lifetime{Hard: Limits{Packets: 5}}, Limits{Packets: 3, Bytes: 1 << 40}, 2},
+		{"bytes", Lifetime{Hard: Limits{Bytes: 500}}, Limits{Packets: 1 << 40, Bytes: 301}, 2},
+		{"all packets", Lifetime{Hard: Limits{Packets: 5}}, Limits{Packets: 5}, 0},
+		{"more bytes than all", Lifetime{Hard: Limits{Bytes: 500}}, Limits{Bytes: 600}, 0},
+	} {
+		for _, soft := range []Limits{{}, c.used} {
+			conf := config(rnd, "aes128gcm16", Tunnel, true)
+			_, in := pair(t, conf)
+			conf.Lifetime = c.life
+			if c.left > 0 {
+				conf.Lifetime.Soft = Limits{Packets: min(soft.Packets, c.life.Hard.Packets), Bytes: min(soft.Bytes, c.life.Hard.Bytes)}
+			}
+			out := newSA(t, conf, 1)
+			out.WasUsed(c.used)
+			if is, want := out.SoftExpired(), conf.Lifetime.Soft != (Limits{}); is != want {
+				t.Errorf("%s: soft limit reached: %v, want %v", c.name, is, want)
+			}
+			if is := out.HardExpired(); is != (c.left == 0) {
+				t.Errorf("%s: hard limit reached: %v", c.name, is)
+			}
+			passed := 0
+			for range 10 {
+				if sent, _ := send(t, rnd, out, in, 100); sent == OK {
+					passed++
+				} else if sent != OutStateExpired {
+					t.Fatal(c.name, sent)
+				}
+			}
+			if passed != c.left {
+				t.Errorf("%s: %d packets pass, want %d", c.name, passed, c.left)
+			}
+		}
+	}
+}
+
 func TestLifetimeInAge(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(2, 2))
 	conf := config(rnd, "aes128gcm16", Tunnel, true)
 	conf.Clock = new(Clock)
 	conf.Clock.Set(time.Hour)
-	conf.Age = 10 * time.Minute
 	conf.Lifetime = Lifetime{Limits{Age: 20 * time.Minute}, Limits{Age: 30 * time.Minute}}
 	out, in := pair(t, conf)
+	for _, s := range []*SA{out, in} {
+		s.WasUsed(Limits{Age: 10 * time.Minute})
+	}
 	for _, c := range []struct {
 		at   time.Duration // since now
 		soft bool

@@ -140,6 +140,7 @@ func (t *tables) install(a *association) {
 		first = max(first, first+a.gap) // not beyond the end, and to the beginning
 	}
 	s.Skip(first)
+	s.WasUsed(a.usedBefore())
 	a.sa = s
 	t.changed = true
 	if t.add(a); a.sa != nil {
@@ -186,23 +187,18 @@ func (t *tables) config(a *association, direction ipsec.Direction) ipsec.Config 
 	if a.encap != (ipsec.Encap{}) {
 		c.Encap = &a.encap
 	}
-	for _, l := range []*ipsec.Limits{&c.Lifetime.Soft, &c.Lifetime.Hard} {
-		l.Bytes, l.Packets = left(l.Bytes, a.bytes), left(l.Packets, a.packets)
-	}
-	if a.added != 0 {
-		c.Age = max(0, time.Since(time.Unix(int64(a.added), 0)))
-	}
 	clamp(&c.Lifetime.Soft.Bytes, c.Lifetime.Hard.Bytes)
 	clamp(&c.Lifetime.Soft.Packets, c.Lifetime.Hard.Packets)
 	return c
 }
 
-// left is what is left of a limit; a used one leaves 1, as 0 is none.
-func left(limit, used uint64) uint64 {
-	if limit == 0 {
-		return 0
+// usedBefore is what Linux says that the association was used for.
+func (a *association) usedBefore() ipsec.Limits {
+	u := ipsec.Limits{Packets: a.packets, Bytes: a.bytes}
+	if a.added != 0 {
+		u.Age = max(0, time.Since(time.Unix(int64(a.added), 0)))
 	}
-	return max(limit, used+1) - used
+	return u
 }
 
 // clamp has a soft limit end with the hard one, at the latest.

@@ -197,7 +197,7 @@ func testForms(t *testing.T) {
 			t.Errorf("%s: of bundle %d", test.what, got.Bundle)
 		}
 		test.want.SPI, test.want.Suite = spi, "aes128gcm16"
-		got.Name, got.Bundle, got.Clock, got.Age = "", 0, nil, 0
+		got.Name, got.Bundle, got.Clock = "", 0, nil
 		if !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: got %+v, want %+v", test.what, got, test.want)
 		}

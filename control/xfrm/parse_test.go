@@ -22,16 +22,6 @@ func TestPortMasksAreRanges(t *testing.T) {
 	}
 }
 
-func TestLimitsAreThoseThatAreLeft(t *testing.T) {
-	for _, test := range []struct{ limit, used, want uint64 }{
-		{0, 5, 0}, {100, 0, 100}, {100, 40, 60}, {100, 100, 1}, {100, 200, 1},
-	} {
-		if got := left(test.limit, test.used); got != test.want {
-			t.Errorf("of %d, after %d, %d are left, want %d", test.limit, test.used, got, test.want)
-		}
-	}
-}
-
 func TestMessagesThatAreCutShortAreErrors(t *testing.T) {
 	for _, m := range []rtnl.Message{
 		outState(0x200).message(msgNewSA), outState(0x200).message(msgDelSA), outState(0x200).message(msgExpire),

@@ -64,10 +64,13 @@ func (s *Service) tick() {
 			}
 			s.mu.Lock()
 			err := s.ipsec.tick()
-			old := s.ipsec.old()
+			old, expired := s.ipsec.old()
 			s.mu.Unlock()
 			for _, name := range old {
 				s.log.Warn("a security association has reached its soft lifetime: replace it", "sa", name)
+			}
+			for _, name := range expired {
+				s.log.Error("a security association's lifetime is over, and it refuses packets: give it a new key, also at the peer, and reload", "sa", name)
 			}
 			if err != nil {
 				s.log.Error("look after IPsec", "error", err)

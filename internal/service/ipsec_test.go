@@ -308,23 +308,51 @@ func TestARestartKeepsWhatWasReceived(t *testing.T) {
 	}
 }
 
-// Soft lifetimes are told, once, also of associations that nothing uses.
-func TestSoftLifetimesAreTold(t *testing.T) {
-	a, b := inbound("a", 0x100, 1), inbound("b", 0x101, 2)
-	a.Lifetime.Soft.Packets, b.Lifetime.Soft.Packets = 2, 3
-	p := protect(t, t.TempDir(), a, b)
-	for _, spi := range []uint32{0x100, 0x101} {
-		next := sender(t, spi, byte(spi-0xff))
-		for range 2 {
-			p.receive(next())
+// A restart gives no key a second life.
+func TestARestartKeepsWhatLifetimesHaveUsed(t *testing.T) {
+	state := t.TempDir()
+	sa := inbound("a", 0x100, 1)
+	sa.Lifetime.Hard.Packets = 2
+	p := protect(t, state, sa)
+	next := sender(t, 0x100, 1)
+	if e := p.receive(next()); e != ipsec.OK {
+		t.Fatal(e)
+	}
+	if err := p.close(); err != nil {
+		t.Fatal(err)
+	}
+	sa.Key = config.NewKey(bytes.Repeat([]byte{1}, 20))
+	p = protect(t, state, sa)
+	for i, want := range []ipsec.Error{ipsec.OK, ipsec.InStateExpired} {
+		if e := p.receive(next()); e != want {
+			t.Errorf("packet %d: %v, want %v", i+2, e, want)
 		}
 	}
-	if names := p.old(); len(names) != 1 || names[0] != "a" {
-		t.Errorf("to be replaced: %q", names)
+}
+
+// Lifetimes are told, once, also of associations that nothing uses.
+func TestLifetimesAreTold(t *testing.T) {
+	a, b := inbound("a", 0x100, 1), inbound("b", 0x101, 2)
+	a.Lifetime.Soft.Packets, b.Lifetime.Soft.Packets = 2, 3
+	a.Lifetime.Hard.Packets = 3
+	p := protect(t, t.TempDir(), a, b)
+	next := map[uint32]func() []byte{0x100: sender(t, 0x100, 1), 0x101: sender(t, 0x101, 2)}
+	told := func(packets int, soft, hard string) {
+		t.Helper()
+		for spi := range next {
+			for range packets {
+				p.receive(next[spi]())
+			}
+		}
+		s, h := p.old()
+		if strings.Join(s, " ") != soft || strings.Join(h, " ") != hard {
+			t.Errorf("to be replaced: %q, over: %q", s, h)
+		}
 	}
-	if names := p.old(); len(names) != 0 {
-		t.Errorf("told again: %q", names)
-	}
+	told(2, "a", "")
+	told(0, "", "")
+	told(2, "b", "a")
+	told(1, "", "")
 }
 
 // Ages do not begin with the last packet that came.

@@ -38,6 +38,7 @@ type later struct {
 type association struct {
 	config config.SA
 	*ipsec.SA
+	expired bool // old has told
 }
 
 func newProtection(cfg *config.IPsec, workers int, passed func() func() bool) (*protection, error) {
@@ -70,7 +71,7 @@ func (p *protection) newAssociation(c *config.SA) (*association, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &association{*c, sa}, nil
+	return &association{config: *c, SA: sa}, nil
 }
 
 // numbers is the association as its sequence numbers are kept: by what IVs repeat with, or
@@ -151,14 +152,18 @@ func (p *protection) note() {
 }
 
 // old returns the names of the configuration's associations that have come to be replaced
-// since it was called last.
-func (p *protection) old() (names []string) {
+// since it was called last, and of those whose lifetimes are over.
+func (p *protection) old() (soft, hard []string) {
 	for name, a := range p.sas {
 		if a.SoftExpired() {
-			names = append(names, name)
+			soft = append(soft, name)
+		}
+		if !a.expired && a.HardExpired() {
+			a.expired = true
+			hard = append(hard, name)
 		}
 	}
-	return names
+	return soft, hard
 }
 
 // close is for when no worker runs any more.

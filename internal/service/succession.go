@@ -76,6 +76,9 @@ func (p *protection) prepare(cfg *config.IPsec) (*succession, error) {
 		return fail(fmt.Errorf("keep the numbers of %d security associations: %w", len(sent), err))
 	}
 	p.store.Receive(received...)
+	if err := p.store.Live(append(sent, received...)...); err != nil {
+		return fail(err)
+	}
 	var err error
 	if s.rules, err = p.gateway.Prepare(p.rules(cfg.Policies)); err != nil {
 		return fail(err)

@@ -3,6 +3,7 @@ package sequences
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/warproute/warproute/ipsec"
@@ -45,11 +46,14 @@ func (s *Store) Receive(list ...Association) {
 	}
 }
 
-// Note notes what was received.
+// Note notes what was received, and what of lifetimes is used.
 func (s *Store) Note() error {
+	if err := s.noteLiving(maps.Keys(s.living), false); err != nil {
+		return err
+	}
 	highest := map[id]uint64{}
 	for sa, name := range s.receiving {
-		s.highest(highest, sa, name)
+		s.received.higher(highest, name, sa.Sequence())
 	}
 	err := s.received.note(highest, false)
 	s.unsynced = s.unsynced || len(highest) > 0
@@ -63,20 +67,12 @@ func (s *Store) Note() error {
 	return nil
 }
 
-// highest lists what is to be noted of an association, if that is new.
-func (s *Store) highest(list map[id]uint64, sa *ipsec.SA, name id) {
-	n := sa.Sequence()
-	if noted, _ := s.received.number(name); n > max(noted, list[name]) {
-		list[name] = n
-	}
-}
-
 // forget notes for the last time what associations have received that nobody uses any more.
 func (s *Store) forget(list ...*ipsec.SA) error {
 	highest := map[id]uint64{}
 	for _, sa := range list {
 		if name, is := s.receiving[sa]; is {
-			s.highest(highest, sa, name)
+			s.received.higher(highest, name, sa.Sequence())
 			delete(s.receiving, sa)
 		}
 	}

@@ -36,7 +36,8 @@ const (
 	aheadExtended = 1 << 28
 )
 
-// Store is a directory with such a file, and another of what was received. It is the only one of that directory.
+// Store is a directory with such a file, another of what was received, and one of what of
+// lifetimes is used. It is the only one of that directory.
 type Store struct {
 	dir  string
 	lock *os.File // of dir: released when it is closed, also by the end of the process
@@ -49,6 +50,10 @@ type Store struct {
 	receiving map[*ipsec.SA]id
 	unsynced  bool
 	synced    time.Time
+
+	// See lifetimes.go.
+	lifetimes *table
+	living    map[*ipsec.SA]*lived
 }
 
 // Association is an outbound association, and the key that its numbers go by: what IVs
@@ -81,7 +86,7 @@ func Open(dir string) (_ *Store, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail(err)
 	}
-	s := &Store{dir: dir, kept: map[*ipsec.SA]*kept{}, keys: map[id]*key{}, receiving: map[*ipsec.SA]id{}, synced: time.Now()}
+	s := &Store{dir: dir, kept: map[*ipsec.SA]*kept{}, keys: map[id]*key{}, receiving: map[*ipsec.SA]id{}, living: map[*ipsec.SA]*lived{}, synced: time.Now()}
 	if s.lock, err = os.Open(dir); err != nil {
 		return fail(err)
 	}
@@ -89,17 +94,16 @@ func Open(dir string) (_ *Store, err error) {
 		s.lock.Close()
 		return nil, fmt.Errorf("keep sequence numbers: lock %s: %w; another router uses it: set ipsec.state to a directory of this one's", dir, err)
 	}
-	if s.used, err = openTable(filepath.Join(dir, "used")); err == nil {
-		if s.received, err = openTable(filepath.Join(dir, "received")); err != nil {
-			s.used.file.Close()
+	for name, t := range map[string]**table{"used": &s.used, "received": &s.received, "lifetimes": &s.lifetimes} {
+		if *t, err = openTable(filepath.Join(dir, name)); err != nil {
+			break
 		}
 	}
 	if err == nil {
 		err = s.lock.Sync() // also a router that died before that made names
 	}
 	if err != nil {
-		s.lock.Close()
-		return fail(err)
+		return fail(errors.Join(err, s.shut()))
 	}
 	return s, nil
 }
@@ -253,11 +257,22 @@ func (s *Store) Release(list ...*ipsec.SA) error {
 			ends[k.id] = k.end
 		}
 	}
-	return errors.Join(s.noteUsed(ends), s.forget(list...))
+	return errors.Join(s.noteUsed(ends), s.forget(list...), s.end(list...))
+}
+
+// shut closes the files that are open, and then gives the directory up.
+func (s *Store) shut() error {
+	var errs []error
+	for _, t := range []*table{s.used, s.received, s.lifetimes} {
+		if t != nil && t.file != nil {
+			errs = append(errs, t.close())
+		}
+	}
+	return errors.Join(append(errs, s.lock.Close())...)
 }
 
 // Close releases every association, and the directory.
 func (s *Store) Close() error {
 	all := slices.AppendSeq(slices.Collect(maps.Keys(s.kept)), maps.Keys(s.receiving))
-	return errors.Join(s.Release(all...), s.used.close(), s.received.close(), s.lock.Close())
+	return errors.Join(s.Release(slices.AppendSeq(all, maps.Keys(s.living))...), s.shut())
 }

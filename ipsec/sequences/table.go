@@ -115,6 +115,13 @@ func (t *table) number(key id) (n uint64, is bool) {
 	return n, is
 }
 
+// higher adds a number to a list of those to note, if it is more than what is noted or listed.
+func (t *table) higher(list map[id]uint64, key id, n uint64) {
+	if n > max(t.last[key], list[key]) {
+		list[key] = n
+	}
+}
+
 // note changes numbers; those of sync are on the disk when it returns without an error,
 // those of others survive the process. New ids are on the disk in any case.
 func (t *table) note(numbers map[id]uint64, sync bool) error {

@@ -1,0 +1,131 @@
+package sequences
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/ipsec"
+)
+
+func limited(c *ipsec.Config) {
+	c.Clock = new(ipsec.Clock)
+	c.Lifetime.Hard = ipsec.Limits{Packets: 10, Bytes: 1000, Age: time.Hour}
+}
+
+// live is what a router does with an association that has limits.
+func live(t *testing.T, s *Store, alter ...func(*ipsec.Config)) *ipsec.SA {
+	t.Helper()
+	sa := newSA(t, "a", append([]func(*ipsec.Config){limited}, alter...)...)
+	if err := s.Live(Association{sa, testKey}); err != nil {
+		t.Fatal(err)
+	}
+	return sa
+}
+
+// use has packets of so many bytes in all pass, and returns how many of them may.
+func use(sa *ipsec.SA, packets, bytes uint64) (passed int) {
+	for i := range packets {
+		n := bytes / packets
+		if i == 0 {
+			n += bytes % packets
+		}
+		if sa.Count(0, 1, n) {
+			passed++
+		}
+	}
+	return passed
+}
+
+func TestLifetimesGoOn(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	if use(live(t, s), 4, 100) != 4 {
+		t.Fatal("a new association has no packets left")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	s = open(t, dir)
+	sa := live(t, s)
+	use(sa, 3, 600)
+	if err := s.Note(); err != nil {
+		t.Fatal(err)
+	}
+	use(sa, 1, 1) // which is forgotten
+	die(t, s)
+
+	s = open(t, dir)
+	defer s.Close()
+	before := live(t, s)
+	use(before, 1, 100)
+	sa = live(t, s) // in its place, as when the configuration is read again
+	if n := use(sa, 5, 5); n != 2 || !sa.HardExpired() {
+		t.Errorf("%d packets pass of the 2 that are left", n)
+	}
+	for name, alter := range map[string]func(*ipsec.Config){
+		"another SPI":         func(c *ipsec.Config) { c.SPI++ },
+		"the other direction": func(c *ipsec.Config) { c.Direction, c.ReplayWindow = ipsec.In, 64 },
+	} {
+		if n := use(live(t, s, alter), 10, 10); n != 10 {
+			t.Errorf("%s: %d packets pass of 10", name, n)
+		}
+	}
+	more := live(t, s, func(c *ipsec.Config) { c.Lifetime.Hard.Packets = 12 })
+	if n := use(more, 5, 5); n != 2 {
+		t.Errorf("%d packets pass of the 2 by which the limit is higher", n)
+	}
+}
+
+func TestAgesGoOn(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	sa := live(t, s)
+	hourAgo := time.Now().Add(-time.Hour)
+	if err := s.lifetimes.note(map[id]uint64{s.living[sa].begun: uint64(hourAgo.Unix())}, true); err != nil {
+		t.Fatal(err)
+	}
+	if sa.HardExpired() {
+		t.Error("a new association is too old")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	defer s.Close()
+	if !live(t, s).HardExpired() {
+		t.Error("an association that began an hour ago is none of an hour")
+	}
+	if live(t, s, func(c *ipsec.Config) { c.Lifetime.Hard.Age *= 2 }).HardExpired() {
+		t.Error("one that may last two hours is too old after one")
+	}
+}
+
+// What has no limits needs no file, and one that is damaged is not taken for an empty one.
+func TestLifetimesThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	live(t, s, func(c *ipsec.Config) { c.Lifetime = ipsec.Lifetime{} })
+	if n := len(s.lifetimes.last); n != 0 {
+		t.Errorf("%d notes of an association without limits", n)
+	}
+	live(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "lifetimes")
+	if err := os.Truncate(path, 40); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir); err == nil {
+		t.Fatal("a damaged file is taken")
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, dir).Close(); err != nil { // the directory was given up
+		t.Fatal(err)
+	}
+}
