@@ -11,7 +11,7 @@ package umem
 import (
 	"fmt"
 
-	"golang.org/x/sys/unix"
+	"github.com/warproute/warproute/internal/pages"
 )
 
 // The layout of a frame, in bytes:
@@ -46,17 +46,13 @@ const (
 	MaxLargeMTU = MaxLargeLen - 14
 )
 
-const hugePage = 2 << 20
-
 // Memory is one mapping of frames. It never moves.
 type Memory struct {
-	bytes []byte
-	large int // where large frames begin
-	huge  bool
+	mapping *pages.Mapping
+	large   int // where large frames begin
 }
 
-// New maps memory for at least the given number of frames, on huge pages where
-// the kernel has them to give, on normal pages otherwise.
+// New maps memory for at least the given number of frames, as package pages does.
 func New(frames int) (*Memory, error) { return NewLarge(frames, 0) }
 
 // NewLarge is New with a number of large frames besides.
@@ -66,55 +62,32 @@ func NewLarge(frames, large int) (*Memory, error) {
 		return nil, fmt.Errorf("map frame memory: %d frames asked for, 1 to %d are possible, and %d large ones, of which each takes the place of %d",
 			frames, most, large, LargeSize/FrameSize)
 	}
-	size := (frames*FrameSize + large*LargeSize + hugePage - 1) &^ (hugePage - 1)
+	size := (frames*FrameSize + large*LargeSize + pages.Huge - 1) &^ (pages.Huge - 1)
 	m := &Memory{large: size - large*LargeSize}
 	var err error
-	if m.bytes, err = mapMemory(size, unix.MAP_HUGETLB); err == nil {
-		m.huge = true
-		return m, nil
-	}
-	if m.bytes, err = mapMemory(size, 0); err != nil {
-		return nil, fmt.Errorf("map %d MiB of frame memory: %w", size>>20, err)
+	if m.mapping, err = pages.Map(size); err != nil {
+		return nil, fmt.Errorf("map frame memory: %w", err)
 	}
 	return m, nil
 }
 
-// mapMemory maps memory with all its pages. Of huge ones the kernel may promise more than
-// the process's cgroup lets it have, as containers are set up at times: MAP_POPULATE does
-// not tell, and who touches the memory is killed.
-func mapMemory(size, flags int) ([]byte, error) {
-	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE|flags)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Madvise(b, unix.MADV_POPULATE_WRITE); err != nil && err != unix.EINVAL { // which Linux before 5.14 says
-		_ = unix.Munmap(b)
-		return nil, err
-	}
-	return b, nil
-}
-
 // Bytes is the whole mapping; a frame's address is an index into it.
-func (m *Memory) Bytes() []byte { return m.bytes }
+func (m *Memory) Bytes() []byte { return m.mapping.Bytes }
 
 // Frames is the number of frames in the mapping, large ones not counted.
 func (m *Memory) Frames() int { return m.large / FrameSize }
 
 // Large is the number of large frames.
-func (m *Memory) Large() int { return (len(m.bytes) - m.large) / LargeSize }
+func (m *Memory) Large() int { return (len(m.Bytes()) - m.large) / LargeSize }
 
 // LargeFrom is where in the mapping they begin.
 func (m *Memory) LargeFrom() int { return m.large }
 
 // Huge says whether the mapping is on huge pages.
-func (m *Memory) Huge() bool { return m.huge }
+func (m *Memory) Huge() bool { return m.mapping.Huge }
 
 // Close unmaps the memory. Whoever registered it must have let go of it before.
 func (m *Memory) Close() error {
-	if m.bytes == nil {
-		return nil
-	}
-	b := m.bytes
-	m.bytes, m.large = nil, 0
-	return unix.Munmap(b)
+	m.large = 0
+	return m.mapping.Close()
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/warproute/warproute/internal/pages"
 )
 
 func newMemory(t *testing.T, frames int) *Memory {
@@ -42,7 +42,7 @@ func TestNew(t *testing.T) {
 				t.Errorf("%d frames, want %d or more", m.Frames(), frames)
 			}
 			b := m.Bytes()
-			if len(b) != m.Frames()*FrameSize || len(b)%hugePage != 0 {
+			if len(b) != m.Frames()*FrameSize || len(b)%pages.Huge != 0 {
 				t.Errorf("%d bytes for %d frames: not whole frames and huge pages", len(b), m.Frames())
 			}
 			for _, i := range []int{0, len(b) - 1} {
@@ -66,16 +66,6 @@ func TestNewRefuses(t *testing.T) {
 		if want := fmt.Sprintf("%d frames asked for, 1 to 2097152 are possible", frames); !strings.Contains(err.Error(), want) {
 			t.Errorf("New(%d): %v: does not say %q", frames, err, want)
 		}
-	}
-}
-
-// TestMemoryWithoutPages asks for more huge pages than any machine has, and has the kernel
-// promise them.
-func TestMemoryWithoutPages(t *testing.T) {
-	b, err := mapMemory(1<<40, unix.MAP_HUGETLB|unix.MAP_HUGE_1GB|unix.MAP_NORESERVE)
-	if err == nil {
-		_ = unix.Munmap(b)
-		t.Error("got memory that has no pages")
 	}
 }
 

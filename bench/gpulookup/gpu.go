@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/internal/pages"
 )
 
 // gpu is a device, with the table and room for columns on it. All but opening and
@@ -88,18 +87,17 @@ type pinned struct {
 
 // pin returns so many bytes, on huge pages where the kernel has some.
 func (g *gpu) pin(bytes int) (*pinned, error) {
-	mem, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	mem, err := pages.Map(bytes)
 	if err != nil {
-		return nil, fmt.Errorf("map %d bytes: %w", bytes, err)
+		return nil, err
 	}
-	_ = unix.Madvise(mem, unix.MADV_HUGEPAGE) // small pages serve
-	g.undo = append(g.undo, func() error { return unix.Munmap(mem) })
-	host, err := g.context.Register(mem)
+	g.undo = append(g.undo, mem.Close)
+	host, err := g.context.Register(mem.Bytes)
 	if err != nil {
 		return nil, err
 	}
 	g.undo = append(g.undo, host.Close)
-	return &pinned{mem, host}, nil
+	return &pinned{mem.Bytes[:bytes], host}, nil
 }
 
 // alloc returns so many bytes of the device's memory.

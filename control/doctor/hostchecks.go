@@ -122,7 +122,7 @@ func hugePages(h *Host) []Finding {
 		return ok("%d of 2 MiB free, of which the frames need %d", free, need)
 	}
 	return warn(fmt.Sprintf("sudo sysctl -w vm.nr_hugepages=%d", total-free+need),
-		"%d of 2 MiB free, and the frames need %d: normal pages are used, which cost more TLB misses", free, need)
+		"%d of 2 MiB free, and the frames need %d: Linux is asked to put some together, which it can where memory is free in one piece", free, need)
 }
 
 // meminfo returns the number of a line "key:   number".

@@ -13,13 +13,14 @@ var imports = []struct {
 	{"lookup", nil, "types that both tables share"},
 	{"packet", nil, "views of headers: bytes in, values out"},
 	{"batch", nil, "describes packets in bulk; does no I/O and knows no engine"},
-	{"umem", nil, "owns the memory of frames; knows not what is in them"},
+	{"umem", []string{"internal/pages"}, "owns the memory of frames; knows not what is in them"},
 	{"cuda", nil, "calls the driver; knows no packets"},
 	{"internal/affinity", nil, "a leaf"},
 	{"internal/prefetch", nil, "a leaf: addresses in, nothing out"},
 	{"internal/prefetch/asm", nil, "writes assembly"},
 	{"internal/hist", nil, "a leaf"},
 	{"internal/counter", nil, "a leaf"},
+	{"internal/pages", nil, "a leaf: memory from Linux"},
 
 	{"lookup/trie", []string{"lookup"}, "the image behind both tables; walked here and on devices"},
 	{"lookup/ipv4", []string{"lookup", "lookup/trie"}, "maps addresses to numbers; knows not what a next hop is"},
@@ -29,7 +30,7 @@ var imports = []struct {
 	{"fib", []string{"batch", "lookup", "lookup/ipv4", "lookup/ipv6"}, "words that engines read; knows no Linux, so that memory ports and benchmarks can fill it"},
 
 	{"afxdp", []string{"batch", "umem"}, "moves frames between Linux and memory; knows no routes"},
-	{"memport", []string{"batch", "umem", "internal/prefetch"}, "a port without a kernel, to compare with"},
+	{"memport", []string{"batch", "umem", "internal/pages", "internal/prefetch"}, "a port without a kernel, to compare with"},
 
 	{"packet/icmp", []string{"packet"}, "errors that a router sends; packets in, packets out"},
 	{"packet/fragment", []string{"packet"}, "as icmp"},
@@ -96,7 +97,7 @@ var imports = []struct {
 
 	{"bench/...", []string{
 		"afxdp", "batch", "cuda", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "lookup", "lookup/ipv4", "lookup/ipv6", "lookup/trie", "memport", "packet", "umem",
-		"internal/affinity", "internal/hist", "internal/lab", "internal/napi", "internal/oracle", "internal/routes", "bench/...",
+		"internal/affinity", "internal/hist", "internal/lab", "internal/napi", "internal/oracle", "internal/pages", "internal/routes", "bench/...",
 		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/suite",
 	}, "drives the dataplane as an operator would; nothing but cmd drives it"},
 	{"cmd/...", []string{"..."}, "wires; is wired by none"},
