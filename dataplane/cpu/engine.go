@@ -139,7 +139,7 @@ func (e *Engine) rewrite(in []batch.Frame, out []batch.Result) {
 	}
 	for j := range e.v6.n {
 		i := e.v6.at[j]
-		out[i] = e.forwardIPv6(in[i], e.v6.hops[j], e.v6.l4[j])
+		out[i] = e.forwardIPv6(in[i], e.v6.hops[j], &e.v6.l4[j])
 	}
 }
 

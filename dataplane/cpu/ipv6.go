@@ -61,7 +61,7 @@ func martianIPv6(addr []byte) bool {
 }
 
 // forwardIPv6 decides on a valid packet whose lookup answered id.
-func (e *Engine) forwardIPv6(f batch.Frame, id lookup.NextHop, l4 packet.L4) batch.Result {
+func (e *Engine) forwardIPv6(f batch.Frame, id lookup.NextHop, l4 *packet.L4) batch.Result {
 	hop := fib.NextHop(atomic.LoadUint64(&e.words.NextHops[id]))
 	if hop.Kind() != fib.KindForward {
 		return batch.Result{Verdict: batch.Drop(reasons[hop.Kind()])}
@@ -72,7 +72,7 @@ func (e *Engine) forwardIPv6(f batch.Frame, id lookup.NextHop, l4 packet.L4) bat
 	p := b[packet.EthernetLen : packet.EthernetLen+size]
 	adjacency := hop.Index()
 	if hop.Group() {
-		adjacency = e.bucket(adjacency, packet.FlowHashIPv6(p, l4, e.fib.Seed))
+		adjacency = e.bucket(adjacency, packet.FlowHashIPv6(p, *l4, e.fib.Seed))
 	}
 	r, dst, src := e.egress(hop, adjacency, size)
 	if r.Verdict.Action() != batch.ActionForward {
