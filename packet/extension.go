@@ -4,8 +4,8 @@ import "encoding/binary"
 
 // L4 says where the transport header of an IPv6 packet is.
 type L4 struct {
+	Offset   int // from the start of the IPv6 header
 	Proto    Protocol
-	Offset   int  // from the start of the IPv6 header
 	Fragment bool // the packet is a fragment
 	Later    bool // it is one beyond the first: Offset is into payload
 	Routing0 bool // a type 0 routing header with segments left stands before it (RFC 5095)
