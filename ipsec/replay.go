@@ -99,7 +99,7 @@ func (w *window) accept(seq uint64) bool {
 		return true
 	}
 	block, bit := seq/blockBits, uint64(1)<<(seq%blockBits)
-	word := &w.ring[block%uint64(len(w.ring))]
+	word := w.word(seq)
 	for !w.before(seq) {
 		old := word.Load()
 		next := block<<32 | bit
@@ -120,14 +120,16 @@ func (w *window) accept(seq uint64) bool {
 	return false
 }
 
-// next is the word of the number behind the highest, which most packets have; nil where there
-// are no words.
-func (w *window) next() *atomic.Uint64 {
+// word is that of a number; nil where there are none.
+func (w *window) word(seq uint64) *atomic.Uint64 {
 	if len(w.ring) == 0 {
 		return nil
 	}
-	return &w.ring[(w.top.Load()+1)/blockBits%uint64(len(w.ring))]
+	return &w.ring[seq/blockBits%uint64(len(w.ring))]
 }
+
+// next is the word of the number behind the highest, which most packets have.
+func (w *window) next() *atomic.Uint64 { return w.word(w.top.Load() + 1) }
 
 // raise moves top to seq, if that is higher.
 func (w *window) raise(seq uint64) {

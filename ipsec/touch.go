@@ -44,3 +44,21 @@ func Touch(sas []*SA, w int, keys bool) (some uint64) {
 	}
 	return some
 }
+
+// Recall asks for inbound associations once more, and RecallWindows, a while later, for what
+// of them Confirm and Count need for packets of these numbers: where a device has had packets
+// for so long that nothing of it is near any more. Each takes up to MaxTouch.
+func Recall(sas []*SA) {
+	prefetch.Read(sas, 0)
+	prefetch.Write(sas, contended)
+}
+
+func RecallWindows(sas []*SA, seqs []uint64, w int) {
+	var own [MaxTouch]*worker
+	var words [MaxTouch]*atomic.Uint64
+	for i, s := range sas {
+		own[i], words[i] = &s.workers[w], s.replay.word(seqs[i])
+	}
+	prefetch.Write(own[:len(sas)], 0)
+	prefetch.Write(words[:len(sas)], 0)
+}

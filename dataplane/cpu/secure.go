@@ -39,7 +39,8 @@ type ipsec struct {
 		by [block]*esp.SA
 	}
 
-	several [block]*esp.SA // see distinct
+	several [block]*esp.SA // see distinct and opened
+	seqs    [block]uint64  // see opened
 	seen    uint64         // of associations: of no use, but for having been read
 }
 

@@ -111,10 +111,12 @@ func (e *Engine) Finish(in []batch.Frame, out []batch.Result, tasks []Task) {
 	if !anyOpen(tasks) {
 		return
 	}
-	e.fetch(out[:min(block, len(out))])
+	e.recall(out[:min(block, len(out))], tasks)
 	for start := 0; start < len(in); start += block {
 		end := min(start+block, len(in))
-		e.fetch(out[end:min(end+block, len(out))])
+		sas, seqs := e.ipsec.opened(tasks[start:end])
+		esp.RecallWindows(sas, seqs, e.ipsec.worker)
+		e.recall(out[end:min(end+block, len(out))], tasks[end:])
 		e.finishBlock(in[start:end], out[start:end], tasks[start:end])
 	}
 }
@@ -128,11 +130,27 @@ func anyOpen(tasks []Task) bool {
 	return false
 }
 
-// fetch asks for the headers of packets that a device has opened: it wrote them to memory, from
-// where they come while the block before is worked off.
-func (e *Engine) fetch(out []batch.Result) {
+// recall asks for the headers of a block of packets that a device has opened, and for their
+// associations: it wrote the headers to memory, from where they come while the block before is
+// worked off.
+func (e *Engine) recall(out []batch.Result, tasks []Task) {
 	prefetch.ReadAt(e.mem[packet.EthernetLen:], out)
 	prefetch.ReadAt(e.mem[packet.EthernetLen+packet.IPv4Len:], out) // their ports may be in the next line
+	sas, _ := e.ipsec.opened(tasks[:len(out)])
+	esp.Recall(sas)
+}
+
+// opened lists the associations and numbers of packets that a device has opened, until it is
+// called again.
+func (s *ipsec) opened(tasks []Task) (sas []*esp.SA, seqs []uint64) {
+	n := 0
+	for i := range tasks {
+		if t := &tasks[i]; t.Kind == Open {
+			s.several[n], s.seqs[n] = t.SA, t.Seq
+			n++
+		}
+	}
+	return s.several[:n], s.seqs[:n]
 }
 
 // finishBlock looks policies up as secureBlock does.
