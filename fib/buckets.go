@@ -5,12 +5,14 @@ import "slices"
 // shares is whose each bucket of a group is while all paths live, by adjacency.
 type shares [Buckets]uint32
 
-// share gives the buckets of a group to its paths, by weight. Where they were given before
-// (was is not nil), a bucket stays with its adjacency, unless that is not among the paths
-// any more or had more than is its due: so no flow moves that need not.
+// share gives the buckets of a group to its paths, by weight, and one at least to each as
+// long as there are enough. Where they were given before (was is not nil), a bucket stays
+// with its adjacency, unless that is not among the paths any more or had more than is its
+// due: so no flow moves that need not.
 func share(paths []Path, was *shares) *shares {
 	owner := make([]int, Buckets)
 	deal(owner, weights(paths))
+	leaveNoneOut(owner, len(paths))
 	if was != nil {
 		owner = keep(owner, paths, was)
 	}
@@ -19,6 +21,23 @@ func share(paths []Path, was *shares) *shares {
 		is[i] = paths[p].Adjacency
 	}
 	return is
+}
+
+// leaveNoneOut gives each path that has no bucket one of the path that has most: no flow
+// would ever take it, nor would its port be one that leads to the route's destinations.
+func leaveNoneOut(owner []int, paths int) {
+	have := make([]int, paths)
+	for _, p := range owner {
+		have[p]++
+	}
+	for p, n := range have {
+		most := slices.Index(have, slices.Max(have))
+		if n > 0 || have[most] == 1 { // or more paths than buckets
+			continue
+		}
+		owner[slices.Index(owner, most)] = p
+		have[p], have[most] = 1, have[most]-1
+	}
 }
 
 // keep returns owners of the buckets who have as many as in owner, and as far as that goes

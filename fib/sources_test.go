@@ -19,3 +19,21 @@ func TestVerifiesAsLongAsAPortAsks(t *testing.T) {
 		}
 	}
 }
+
+// However small its weight, packets from behind a path arrive by a way back, as in Linux.
+func TestStrictTakesPortsOfTheSmallestWeights(t *testing.T) {
+	f := New(0)
+	var paths []Path
+	for port, weight := range []uint32{256, 256, 1, 1} {
+		adjacency, err := f.NewAdjacency(uint16(port))
+		must(t, err)
+		paths = append(paths, Path{Adjacency: adjacency, Weight: weight})
+	}
+	hop, err := f.NewNextHop(KindForward, paths...)
+	must(t, err)
+	for port, want := range []bool{true, true, true, true, false} {
+		if f.Takes(StrictSource, uint16(port), hop) != want {
+			t.Errorf("port %d: taken is %v", port, !want)
+		}
+	}
+}

@@ -141,8 +141,9 @@ func addressRules() []Rule {
 			Key: "addresses/reverse-path", Source: "RFC 1812 5.3.8, RFC 3704", Status: Kept,
 			Says: "Packets from sources that have no route back by the port can be dropped (strict, loose)",
 			Does: "As `rp_filter` of Linux says of the interface, followed while the router runs, or `reverse_path` of the port, which holds for IPv6, too. Dropped silently as `reverse_path` by the engine, " +
-				"whatever else is wrong with the packet. As in Linux, what comes out of a tunnel is not asked, but what it came in is.",
-			Tests: []string{"dataplane.TestSourcesAreHeldAgainstTheirRoutes", "dataplane.TestSourcesAreAskedForUnderLoad", "dataplane/cpu.TestSourcesComeFirst", "dataplane/cpu.TestSourcesComeBeforePolicies", "dataplane/gpu.TestKernelCodeAgreesOnSources", "internal/e2e.TestReversePathIsLinuxs"},
+				"whatever else is wrong with the packet. As in Linux, what comes out of a tunnel is not asked, but what it came in is. " +
+				"A port is one of a multipath route's if flows take it, of the smallest weight, too; where Linux passes a path over because its port has lost its addresses, packets that arrive there are dropped, and Linux takes them.",
+			Tests: []string{"dataplane.TestSourcesAreHeldAgainstTheirRoutes", "dataplane.TestSourcesAreAskedForUnderLoad", "dataplane/cpu.TestSourcesComeFirst", "dataplane/cpu.TestSourcesComeBeforePolicies", "dataplane/gpu.TestKernelCodeAgreesOnSources", "fib.TestStrictTakesPortsOfTheSmallestWeights", "internal/e2e.TestReversePathIsLinuxs"},
 		},
 	}
 }
