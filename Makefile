@@ -22,7 +22,7 @@ E2E := ./internal/e2e/...
 
 # cmd/warproute/default.pgo tells the compiler what is hot (make profile), and takes effect by
 # its name. Tests are compiled without: it would have them compile everything once more.
-check test: export GOFLAGS := -pgo=off
+check test: export GOFLAGS += -pgo=off
 
 # The CUDA driver is a library of the host's C library, so a binary that can open
 # it needs that library's loader. TAGS=nogpu makes one that needs nothing.

@@ -11,4 +11,5 @@ CGO_ENABLED=0 go test -trimpath -c -o "$dir/cpu.test" ./dataplane/cpu
 "$dir/warproute" bench forward --cpu-profile "$dir/forward.prof"
 "$dir/warproute" bench ipsec --size 64,imix,1408 --rounds 3 --cpu-profile "$dir/ipsec.prof"
 "$dir/cpu.test" -test.run - -test.bench Half -test.cpuprofile "$dir/half.prof"
-go tool pprof -proto "$dir"/*.prof >cmd/warproute/default.pgo
+go tool pprof -proto -output "$dir/default.pgo" "$dir"/*.prof
+mv "$dir/default.pgo" cmd/warproute/ # whole, or not at all: nothing builds with a damaged one
