@@ -79,28 +79,65 @@ func TestLifetimesGoOn(t *testing.T) {
 	}
 }
 
+// setDay has the host's time of day be that much ahead of what it was at the test's start.
+func setDay(t *testing.T, ahead time.Duration) {
+	t.Cleanup(func() { timeOfDay = time.Now })
+	timeOfDay = func() time.Time { return time.Now().Add(ahead) }
+}
+
 func TestAgesGoOn(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
-	sa := live(t, s)
-	hourAgo := time.Now().Add(-time.Hour)
-	if err := s.lifetimes.note(map[id]uint64{s.living[sa].begun: uint64(hourAgo.Unix())}, true); err != nil {
-		t.Fatal(err)
+	again := func(day time.Duration) {
+		t.Helper()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		setDay(t, day)
+		s = open(t, dir)
 	}
-	if sa.HardExpired() {
-		t.Error("a new association is too old")
+	old := func(what string, want bool) {
+		t.Helper()
+		if live(t, s).HardExpired() != want {
+			t.Errorf("%s: it is too old: %v", what, !want)
+		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s = open(t, dir)
-	defer s.Close()
-	if !live(t, s).HardExpired() {
-		t.Error("an association that began an hour ago is none of an hour")
-	}
+	old("new", false)
+	again(time.Hour - time.Minute)
+	old("of 59 minutes", false)
+	again(time.Hour)
+	old("of an hour", true)
 	if live(t, s, func(c *ipsec.Config) { c.Lifetime.Hard.Age *= 2 }).HardExpired() {
 		t.Error("one that may last two hours is too old after one")
 	}
+	again(-time.Hour)
+	old("after the time of day was set back", true)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Only between routers is the host's time of day asked: while one runs, somebody may set it.
+func TestTimesOfDayThatAreSetAgeNothing(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	dir := t.TempDir()
+	s := open(t, dir)
+	live(t, s)
+	for name, day := range map[string]time.Duration{"ahead": year, "back": -year} {
+		setDay(t, day)
+		if live(t, s).HardExpired() { // as when the configuration is read again
+			t.Errorf("%s: a new association is too old", name)
+		}
+		if err := s.Note(); err != nil {
+			t.Fatal(err)
+		}
+		die(t, s)
+		s = open(t, dir)
+		if live(t, s).HardExpired() {
+			t.Errorf("%s: a new association is too old after a restart", name)
+		}
+	}
+	die(t, s)
 }
 
 // What has no limits needs no file, and one that is damaged is not taken for an empty one.

@@ -2,6 +2,7 @@ package sequences
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -27,9 +28,6 @@ import (
 // NoteEvery is how often Note is to be called.
 const NoteEvery = 250 * time.Millisecond
 
-// syncEvery is how often Note waits for the disk, if there is anything to note.
-const syncEvery = 10 * time.Second
-
 // Receive has inbound associations refuse what has been received by their keys and SPIs,
 // and notes what they receive from now on. Those without a replay window accept all.
 func (s *Store) Receive(list ...Association) {
@@ -46,22 +44,18 @@ func (s *Store) Receive(list ...Association) {
 	}
 }
 
-// Note notes what was received, and what of lifetimes is used.
+// Note notes what was received, and what of lifetimes is used. Each is noted also where the
+// other cannot be.
 func (s *Store) Note() error {
-	if err := s.noteLiving(maps.Keys(s.living), false); err != nil {
-		return err
-	}
 	highest := map[id]uint64{}
 	for sa, name := range s.receiving {
 		s.received.higher(highest, name, sa.Sequence())
 	}
-	err := s.received.note(highest, false)
-	s.unsynced = s.unsynced || len(highest) > 0
-	if err == nil && s.unsynced && time.Since(s.synced) >= syncEvery {
-		s.unsynced, s.synced = false, time.Now()
-		err = s.received.sync()
-	}
-	if err != nil {
+	return errors.Join(s.noteReceived(highest, false), s.noteLiving(maps.Keys(s.living), false))
+}
+
+func (s *Store) noteReceived(highest map[id]uint64, sync bool) error {
+	if err := s.received.note(highest, sync); err != nil {
 		return fmt.Errorf("note the sequence numbers that were received: %w", err)
 	}
 	return nil
@@ -76,8 +70,5 @@ func (s *Store) forget(list ...*ipsec.SA) error {
 			delete(s.receiving, sa)
 		}
 	}
-	if err := s.received.note(highest, true); err != nil {
-		return fmt.Errorf("note the sequence numbers that were received: %w", err)
-	}
-	return nil
+	return s.noteReceived(highest, true)
 }

@@ -2,7 +2,10 @@ package sequences
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/warproute/warproute/ipsec"
 )
@@ -124,5 +127,69 @@ func TestNoteWritesWhatChanged(t *testing.T) {
 	}
 	if n := s.received.syncs - begun; n != 0 {
 		t.Errorf("%d waits for the disk", n)
+	}
+}
+
+// Of what was received and what lifetimes have used, each is noted where the other cannot be.
+func TestNoteDoesWhatItCan(t *testing.T) {
+	for _, bad := range []string{"received", "lifetimes"} {
+		dir := t.TempDir()
+		s := open(t, dir)
+		in, limited := receiver(t, s), live(t, s)
+		in.Accept(1)
+		if err := s.Note(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(dir, bad)); err != nil { // which is to be made anew
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(dir, bad+".new", "x"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		in.Accept(1000)
+		use(limited, 4, 100)
+		if err := s.Note(); err == nil || !strings.Contains(err.Error(), bad+".new: is a directory") {
+			t.Errorf("%s: %v", bad, err)
+		}
+		die(t, s)
+		if err := os.RemoveAll(filepath.Join(dir, bad+".new")); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, dir)
+		if bad != "received" && receiver(t, s).Accept(1000) {
+			t.Error("what was received is not noted where lifetimes cannot be")
+		}
+		if bad != "lifetimes" && use(live(t, s), 10, 10) != 6 {
+			t.Error("lifetimes are not noted where what was received cannot be")
+		}
+		die(t, s)
+	}
+}
+
+// Without being asked to, the disk is waited for every syncEvery.
+func TestNotesReachTheDisk(t *testing.T) {
+	s := open(t, t.TempDir())
+	in, limited := receiver(t, s), live(t, s)
+	for name, table := range map[string]*table{"received": s.received, "lifetimes": s.lifetimes} {
+		for range 2 { // once makes a file that the disk has
+			in.Accept(in.Sequence() + 1)
+			use(limited, 1, 1)
+			if err := s.Note(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, test := range []struct{ ago, want int }{{0, 0}, {1, 1}, {0, 0}} {
+			begun := table.syncs
+			table.synced = table.synced.Add(-time.Duration(test.ago) * syncEvery)
+			if err := s.Note(); err != nil {
+				t.Fatal(err)
+			}
+			if n := table.syncs - begun; n != test.want {
+				t.Errorf("%s: %d waits for the disk, want %d", name, n, test.want)
+			}
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -48,12 +48,12 @@ type Store struct {
 	// See received.go.
 	received  *table
 	receiving map[*ipsec.SA]id
-	unsynced  bool
-	synced    time.Time
 
 	// See lifetimes.go.
 	lifetimes *table
 	living    map[*ipsec.SA]*lived
+	elapsed   time.Duration // of the store's time, at resumed
+	resumed   time.Time
 }
 
 // Association is an outbound association, and the key that its numbers go by: what IVs
@@ -86,7 +86,7 @@ func Open(dir string) (_ *Store, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail(err)
 	}
-	s := &Store{dir: dir, kept: map[*ipsec.SA]*kept{}, keys: map[id]*key{}, receiving: map[*ipsec.SA]id{}, living: map[*ipsec.SA]*lived{}, synced: time.Now()}
+	s := &Store{dir: dir, kept: map[*ipsec.SA]*kept{}, keys: map[id]*key{}, receiving: map[*ipsec.SA]id{}, living: map[*ipsec.SA]*lived{}}
 	if s.lock, err = os.Open(dir); err != nil {
 		return fail(err)
 	}
@@ -105,6 +105,7 @@ func Open(dir string) (_ *Store, err error) {
 	if err != nil {
 		return fail(errors.Join(err, s.shut()))
 	}
+	s.resume()
 	return s, nil
 }
 

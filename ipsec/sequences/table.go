@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // table is a file of numbers by id, in records of which the first has, under an id of its
@@ -33,7 +34,14 @@ type table struct {
 	last  map[id]uint64
 	named bool // the disk has the file's name, see name
 	syncs int  // how often the disk was waited for
+
+	unsynced bool // there is something that the disk may not have
+	synced   time.Time
 }
+
+// syncEvery is how often note waits for the disk without being asked to, if there is anything
+// that it may not have.
+const syncEvery = 10 * time.Second
 
 type id [16]byte
 
@@ -49,7 +57,7 @@ func openTable(path string) (*table, error) {
 	if err := os.Remove(path + ".new"); err != nil && !errors.Is(err, fs.ErrNotExist) { // of replace, before a crash
 		return nil, err
 	}
-	t := &table{path: path, at: map[id]int64{}, last: map[id]uint64{}, named: true}
+	t := &table{path: path, at: map[id]int64{}, last: map[id]uint64{}, named: true, synced: time.Now()}
 	all, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -123,7 +131,8 @@ func (t *table) higher(list map[id]uint64, key id, n uint64) {
 }
 
 // note changes numbers; those of sync are on the disk when it returns without an error,
-// those of others survive the process. New ids are on the disk in any case.
+// those of others survive the process, and are on the disk syncEvery later if it is called
+// again and again. New ids are on the disk in any case.
 func (t *table) note(numbers map[id]uint64, sync bool) error {
 	gone, err := t.gone()
 	switch {
@@ -143,11 +152,12 @@ func (t *table) note(numbers map[id]uint64, sync bool) error {
 			return err
 		}
 		t.last[key] = number
+		t.unsynced = true
 	}
-	if len(numbers) == 0 || !sync {
-		return nil
+	if sync && len(numbers) > 0 || t.unsynced && time.Since(t.synced) >= syncEvery {
+		return t.sync()
 	}
-	return t.sync()
+	return nil
 }
 
 // gone reports whether somebody has removed the file, or put another in its place. What is
@@ -166,7 +176,7 @@ func (t *table) gone() (bool, error) {
 
 // add makes a file that has these numbers, too, the table's.
 func (t *table) add(numbers map[id]uint64) error {
-	next := &table{path: t.path, at: maps.Clone(t.at), last: maps.Clone(t.last), syncs: t.syncs}
+	next := &table{path: t.path, at: maps.Clone(t.at), last: maps.Clone(t.last), syncs: t.syncs, synced: time.Now()}
 	for key, number := range numbers {
 		if _, is := next.at[key]; !is {
 			next.at[key] = int64(len(next.at)) + 1
@@ -226,6 +236,7 @@ func (t *table) name() error {
 // sync waits for the disk to have all that was noted.
 func (t *table) sync() error {
 	t.syncs++
+	t.unsynced, t.synced = false, time.Now()
 	if err := t.file.Sync(); err != nil {
 		return err
 	}
