@@ -18,6 +18,14 @@ func Inbound(p []byte) (spi uint32, espOffset int, ok bool) {
 	if surelyNot(p) {
 		return 0, 0, false
 	}
+	if spi, espOffset = glance(p); spi != 0 {
+		return spi, espOffset, true
+	}
+	return seek(p)
+}
+
+// seek does all of Inbound.
+func seek(p []byte) (spi uint32, espOffset int, ok bool) {
 	var h header
 	if !h.parse(p) || !h.extend(p[:h.total], false) || h.fragment {
 		return 0, 0, false
@@ -38,6 +46,25 @@ func Inbound(p []byte) (spi uint32, espOffset int, ok bool) {
 	}
 	spi = binary.BigEndian.Uint32(p[espOffset:])
 	return spi, espOffset, spi != 0
+}
+
+// glance finds ESP right behind an IP header without options, where most of it is, in p, the
+// beginning of what may be a valid packet. It returns no SPI where it finds none.
+func glance(p []byte) (spi uint32, espOffset int) {
+	const plain = 0x45 // no options
+	if len(p) < packet.IPv6Len+espLen { // shorter than any whole ESP
+		return 0, 0
+	}
+	ip4, ip6 := (*packet.IPv4)(p), (*packet.IPv6)(p)
+	switch {
+	case p[0] == plain && ip4.Protocol() == protoESP && !ip4.Fragmented() && ip4.TotalLen() >= packet.IPv4Len+espLen:
+		espOffset = packet.IPv4Len
+	case p[0]>>4 == 6 && ip6.NextHeader() == protoESP && ip6.PayloadLen() >= espLen:
+		espOffset = packet.IPv6Len
+	default:
+		return 0, 0
+	}
+	return binary.BigEndian.Uint32(p[espOffset:]), espOffset
 }
 
 // surelyNot reports whether the first header alone shows that p has no ESP in it, as that

@@ -62,3 +62,37 @@ func TestInboundFindsESP(t *testing.T) {
 		t.Errorf("destination of IPv4: %v", got)
 	}
 }
+
+// A look at the first header finds what a thorough one does, in packets that are cut, padded,
+// changed, or shorter than they are long.
+func TestAGlanceFindsWhatIsThere(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(2, 2))
+	found := 0
+	for range 300_000 {
+		v4 := rnd.IntN(2) == 0
+		p := ipPacket(rnd, v4, 50, rnd.IntN(40))
+		long := ipLen(v4)
+		for range rnd.IntN(3) {
+			p[rnd.IntN(long)] = byte(rnd.Uint32())
+		}
+		if at := long; rnd.IntN(8) == 0 && at+4 <= len(p) {
+			clear(p[at : at+4]) // no SPI
+		}
+		padded := append(p, make([]byte, rnd.IntN(40))...)
+		var h header
+		if h.parse(padded); h.total > len(padded) || h.total < long { // not valid
+			continue
+		}
+		spi, at := glance(padded)
+		if spi == 0 {
+			continue
+		}
+		found++
+		if s, a, ok := seek(padded); !ok || s != spi || a != at {
+			t.Fatalf("% x: at a glance %#x at %d, and %#x at %d, %v", padded, spi, at, s, a, ok)
+		}
+	}
+	if found < 50_000 {
+		t.Errorf("%d packets of 300,000 were ESP at a glance", found)
+	}
+}
