@@ -23,11 +23,17 @@ func root(files ...string) fstest.MapFS {
 	return fs
 }
 
+// Files that say how many huge pages are reserved.
+const (
+	hugeTotal = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+	hugeFree  = "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
+)
+
 // healthy is a host on which every check is OK.
 func healthy() *Host {
 	return &Host{
 		Root: root(
-			"proc/meminfo", "MemTotal: 8 kB\nHugePages_Total:     100\nHugePages_Free:      100\nHugepagesize:       2048 kB\n",
+			hugeTotal, "100\n", hugeFree, "100\n",
 			"proc/sys/net/ipv4/ip_forward", "0\n",
 			"proc/sys/net/ipv6/conf/all/forwarding", "0\n",
 		),
@@ -76,17 +82,17 @@ func TestHostChecks(t *testing.T) {
 		{"locked memory of jumbo frames", memlock, func(h *Host) { h.MayLock, h.LockedMax, h.Jumbo = false, 8<<20, true }, Fail, "the frames need 61440", "LimitMEMLOCK=infinity"},
 		{"enough huge pages", hugePages, nil, OK, "100 of 2 MiB free, of which the frames need 22", ""},
 		{"too few huge pages", hugePages, func(h *Host) {
-			h.Root = root("proc/meminfo", "HugePages_Total: 10\nHugePages_Free: 3\nHugepagesize: 2048 kB\n")
-		}, Warn, "3 of 2 MiB free", "sudo sysctl -w vm.nr_hugepages=29"},
+			h.Root = root(hugeTotal, "10\n", hugeFree, "3\n")
+		}, Warn, "3 of 2 MiB free", "echo 29 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"},
 		{"huge pages of workers with a GPU", hugePages, func(h *Host) {
 			h.Workers = 2 // each with one queue, and 8 chunks and one of 1024 frames more
-			h.Root = root("proc/meminfo", "HugePages_Total: 40\nHugePages_Free: 40\nHugepagesize: 2048 kB\n",
+			h.Root = root(hugeTotal, "40\n", hugeFree, "40\n",
 				"dev/nvidia0", "", "dev/nvidiactl", "", "usr/lib64/libcuda.so.1", "")
 		}, OK, "of which the frames need 34", ""},
-		{"huge pages of another size", hugePages, func(h *Host) {
-			h.Root = root("proc/meminfo", "HugePages_Total: 10\nHugePages_Free: 3\nHugepagesize: 1048576 kB\n")
-		}, Warn, "1048576 KiB", ""},
-		{"no huge pages in the kernel", hugePages, func(h *Host) { h.Root = root("proc/meminfo", "MemTotal: 8 kB\n") }, Warn, "normal pages", ""},
+		{"huge pages where others are the default", hugePages, func(h *Host) {
+			h.Root = root("proc/meminfo", "HugePages_Total: 10\nHugePages_Free: 0\nHugepagesize: 1048576 kB\n", hugeTotal, "22\n", hugeFree, "22\n")
+		}, OK, "22 of 2 MiB free", ""},
+		{"no huge pages in the kernel", hugePages, func(h *Host) { h.Root = root() }, Warn, "normal pages", ""},
 		{"Linux does not forward", forwarding, nil, OK, "off", ""},
 		{"Linux forwards IPv4 too", forwarding, func(h *Host) {
 			h.Root = root("proc/sys/net/ipv4/ip_forward", "1\n")

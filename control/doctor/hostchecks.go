@@ -108,32 +108,26 @@ func memlock(h *Host) []Finding {
 
 const hugePage = 2 << 20
 
+// hugePages looks at those of the frames' size, which need not be the kernel's default.
 func hugePages(h *Host) []Finding {
-	info, err := h.read("proc/meminfo")
-	if err != nil {
-		return warn("", "read /proc/meminfo: %v", err)
+	const dir = "sys/kernel/mm/hugepages/hugepages-2048kB"
+	if !h.exists(dir) {
+		return warn("", "this kernel has no pages of 2 MiB, on which frames lie best: normal pages are used")
 	}
+	free, total := h.number(dir+"/free_hugepages"), h.number(dir+"/nr_hugepages")
 	need := h.frameBytes() / hugePage
-	free, total, size := meminfo(info, "HugePages_Free"), meminfo(info, "HugePages_Total"), meminfo(info, "Hugepagesize")
-	if size<<10 != hugePage {
-		return warn("", "huge pages are of %d KiB, and frames lie on those of 2048 KiB alone: normal pages are used", size)
-	}
 	if free >= need {
 		return ok("%d of 2 MiB free, of which the frames need %d", free, need)
 	}
-	return warn(fmt.Sprintf("sudo sysctl -w vm.nr_hugepages=%d", total-free+need),
+	return warn(fmt.Sprintf("echo %d | sudo tee /%s/nr_hugepages", total-free+need, dir),
 		"%d of 2 MiB free, and the frames need %d: Linux is asked to put some together, which it can where memory is free in one piece", free, need)
 }
 
-// meminfo returns the number of a line "key:   number".
-func meminfo(text, key string) uint64 {
-	for line := range strings.Lines(text) {
-		if rest, found := strings.CutPrefix(line, key+":"); found {
-			n, _ := strconv.ParseUint(strings.Fields(rest + " 0")[0], 10, 64)
-			return n
-		}
-	}
-	return 0
+// number returns what a file has, 0 if that is no number.
+func (h *Host) number(path string) uint64 {
+	text, _ := h.read(path)
+	n, _ := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
+	return n
 }
 
 func forwarding(h *Host) []Finding {

@@ -24,7 +24,7 @@ type Mapping struct {
 // reserved, on such that the kernel puts together, or on normal ones.
 func Map(size int) (*Mapping, error) {
 	size = (size + Huge - 1) &^ (Huge - 1)
-	if b, err := mapReserved(size, 0); err == nil {
+	if b, err := mapReserved(size, unix.MAP_HUGE_2MB); err == nil {
 		return &Mapping{Bytes: b, Huge: true, all: b}, nil
 	}
 	return mapAny(size)
@@ -47,7 +47,8 @@ func mapAny(size int) (*Mapping, error) {
 	return m, nil
 }
 
-// mapReserved maps reserved huge pages. The kernel may promise more than the process's
+// mapReserved maps reserved huge pages of the size that flags name: without one, the kernel
+// takes its default, may give a whole GiB, and does not take back less. The kernel may promise more than the process's
 // cgroup lets it have, as containers are set up at times: MAP_POPULATE does not tell, and who
 // touches the memory is killed.
 func mapReserved(size, flags int) ([]byte, error) {
