@@ -51,7 +51,7 @@ func seek(p []byte) (spi uint32, espOffset int, ok bool) {
 // glance finds ESP right behind an IP header without options, where most of it is, in p, the
 // beginning of what may be a valid packet. It returns no SPI where it finds none.
 func glance(p []byte) (spi uint32, espOffset int) {
-	const plain = 0x45 // no options
+	const plain = 0x45                  // no options
 	if len(p) < packet.IPv6Len+espLen { // shorter than any whole ESP
 		return 0, 0
 	}
