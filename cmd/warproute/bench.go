@@ -18,7 +18,7 @@ import (
 
 func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "bench", Short: "Measure, after verifying"}
-	cmd.AddCommand(profiled(newBenchForwardCommand()), profiled(newBenchIPsecCommand()), newBenchLatencyCommand(), tidy(newBenchLookupCommand()), tidy(newBenchVethCommand()))
+	cmd.AddCommand(profiled(newBenchForwardCommand()), profiled(newBenchIPsecCommand()), newBenchLatencyCommand(), tidy(newBenchLookupCommand()), tidy(newBenchChurnCommand()), tidy(newBenchVethCommand()))
 	return group(cmd)
 }
 

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"net/netip"
-	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -13,14 +11,13 @@ import (
 
 	"github.com/warproute/warproute/bench/gpulookup"
 	"github.com/warproute/warproute/bench/lookup"
-	"github.com/warproute/warproute/control/routefile"
 	"github.com/warproute/warproute/internal/routes"
 )
 
 func newBenchLookupCommand() *cobra.Command {
 	o := lookup.Options{}
-	var engine, family, table, jsonFile string
-	var n int
+	tables := benchTables{}
+	var engine, jsonFile string
 	cmd := &cobra.Command{
 		Use:   "lookup",
 		Short: "The tables, beside bart and DPDK's rte_fib and rte_fib6",
@@ -46,10 +43,6 @@ router's kernels: addresses and results in the GPU's memory, and in the host's, 
 PCIe. Beside each rate is what the machine gives to the same without lookups.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			families, ok := map[string][]routes.Family{"both": {routes.IPv4, routes.IPv6}, "4": {routes.IPv4}, "6": {routes.IPv6}}[family]
-			if !ok {
-				return usageError(fmt.Errorf("--family %s: it is 4, 6 or both", family))
-			}
 			if slices.Equal(o.Peers, []string{"none"}) {
 				o.Peers = nil
 			}
@@ -59,33 +52,19 @@ PCIe. Beside each rate is what the machine gives to the same without lookups.`,
 			if err := checkLookupEngine(engine, cmd.Flags().Changed); err != nil {
 				return usageError(err)
 			}
-			var reports []any
-			for _, f := range families {
-				set, err := tableFor(table, f, n, o.Seed)
-				if err != nil {
-					return usageError(err)
-				}
-				if set.Len() == 0 && len(families) > 1 {
-					continue // a file of one family
-				}
+			reports, err := tables.each(o.Seed, func(set *routes.Set) (any, error) {
 				o.Routes = set
-				r, err := benchLookup(cmd, engine, o)
-				if err != nil {
-					return err
-				}
-				reports = append(reports, r)
-			}
-			if len(reports) == 0 {
-				return usageError(fmt.Errorf("--table %s: there is no route in it", table))
+				return benchLookup(cmd, engine, o)
+			})
+			if err != nil {
+				return err
 			}
 			return writeJSON(jsonFile, reports)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&engine, "engine", "cpu", "cpu or gpu")
-	flags.StringVar(&family, "family", "both", "4, 6 or both")
-	flags.StringVar(&table, "table", "real", "real, internet, nested, adversarial, dense or a `file`")
-	flags.IntVar(&n, "routes", 0, "in a synthetic table; 0 is as many as the real one has")
+	tables.addFlags(cmd)
 	flags.StringSliceVar(&o.Destinations, "dest", routes.Destinations, "kinds of destinations")
 	flags.IntVar(&o.Addresses, "addresses", 0, "of each kind; 0 is more than caches hold")
 	flags.IntSliceVar(&o.Batches, "batch", []int{64}, "addresses a call (cpu)")
@@ -160,28 +139,8 @@ func checkLookupOptions(o lookup.Options) error {
 	return checkRounds(o.Rounds, o.Duration)
 }
 
-// tableFor makes the table of a name, or reads the file of that name.
-func tableFor(name string, f routes.Family, n int, seed uint64) (*routes.Set, error) {
-	if slices.Contains(routes.Names(), name) {
-		return routes.New(name, f, n, seed)
-	}
-	if _, err := os.Stat(name); err != nil {
-		return nil, fmt.Errorf("--table %s: it is one of %v, or a file: %w", name, routes.Names(), err)
-	}
-	lines, err := routefile.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	prefixes := make([]netip.Prefix, len(lines))
-	for i, l := range lines {
-		prefixes[i] = l.Prefix
-	}
-	return routes.FromPrefixes(f, name, "file", prefixes, seed), nil
-}
-
 func writeLookup(w io.Writer, o lookup.Options, r *lookup.Report) {
-	fmt.Fprintf(w, "%s, %d routes, table %s: %s\n", r.Family, r.Routes, r.Table, r.Source)
-	fmt.Fprintf(w, "%d addresses verified of each; lookups on core %d\n\n", r.Verified, r.Core)
+	writeTable(w, r)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "LOOKUPS\tDESTINATIONS\tBATCH\tM/s\tMIN\tMAX\tns\t/ RTE_FIB")
 	for _, rate := range r.Rates {
@@ -193,6 +152,18 @@ func writeLookup(w io.Writer, o lookup.Options, r *lookup.Report) {
 	}
 	_ = t.Flush()
 	fmt.Fprintln(w)
+	writeUpdates(w, o, r)
+}
+
+// writeTable writes what is measured.
+func writeTable(w io.Writer, r *lookup.Report) {
+	fmt.Fprintf(w, "%s, %d routes, table %s: %s\n", r.Family, r.Routes, r.Table, r.Source)
+	fmt.Fprintf(w, "%d addresses verified of each; lookups on core %d\n\n", r.Verified, r.Core)
+}
+
+// writeUpdates writes what tables take to fill, to keep and to change.
+func writeUpdates(w io.Writer, o lookup.Options, r *lookup.Report) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TABLE\tMB\tB/ROUTE\tLOAD ms\tROUTES/s\tUPDATES/s\tWHILE READ\tREADER M/s\tALONE")
 	for _, table := range r.Tables {
 		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.0f\t%.0f\t", table.Name, float64(table.Bytes)/1e6, float64(table.Bytes)/float64(r.Routes), table.Load*1e3, float64(r.Routes)/table.Load)
@@ -220,7 +191,11 @@ func writeLookup(w io.Writer, o lookup.Options, r *lookup.Report) {
 		fmt.Fprintln(t)
 	}
 	_ = t.Flush()
-	fmt.Fprintf(w, "\nmedian of %d rounds of %v, by turns; / RTE_FIB is against the best of DPDK's rows;\n", o.Rounds, o.Duration)
+	fmt.Fprintf(w, "\nmedian of %d rounds of %v, by turns", o.Rounds, o.Duration)
+	if len(r.Rates) > 0 {
+		fmt.Fprint(w, "; / RTE_FIB is against the best of DPDK's rows")
+	}
+	fmt.Fprintln(w, ";")
 	fmt.Fprintln(w, "updates delete, insert and replace routes in random order; the reader is on another core")
 	for _, table := range r.Tables {
 		if table.Note != "" {
