@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 
 	"github.com/ebitengine/purego"
@@ -11,6 +12,8 @@ import (
 
 // load loads the first of several libraries that is there.
 func load(names []string) (uintptr, error) {
+	runtime.LockOSThread() // dlerror tells of the thread that asks
+	defer runtime.UnlockOSThread()
 	var tried []string
 	for _, name := range names {
 		lib, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)

@@ -1,0 +1,27 @@
+//go:build !nogpu
+
+package cuda
+
+import (
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Why a library cannot be loaded is kept by the thread that tried, which goroutines change.
+func TestEveryLibraryThatIsMissingIsNamed(t *testing.T) {
+	const name = "libabsent.so.1"
+	var wg sync.WaitGroup
+	for range 4 * runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for range 500 {
+				if _, err := load([]string{name}); !strings.Contains(err.Error(), name) {
+					t.Errorf("load: %v", err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
