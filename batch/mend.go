@@ -21,7 +21,7 @@ var mends = [NumReasons]string{
 	Blackhole:          "as configured: `ip route show type blackhole`",
 	Unreachable:        "as configured: `ip route show type unreachable`",
 	Prohibit:           "as configured: `ip route show type prohibit`",
-	LocalDelivery:      "some are expected when an address is new; else it is a local prefix (AnyIP), or came to this host through a tunnel: neither is supported",
+	LocalDelivery:      "some are expected when an address is new; through a tunnel this host is reached with `ipsec.interface`, by sources to which a route leads by it; local prefixes (AnyIP) are not supported",
 	NoPort:             "add the interface of the route as a port (`--port`), or the route by a port; MPLS, SRv6 and tunnel routes are not supported",
 	PortDown:           "`ip link` tells of the port; an interface that was deleted is the port again once it is back, if the log does not say why not",
 	MTUExceeded:        "sources are told, unless ICMP is filtered on its way to them; else raise the MTU of the port (`show ports`) or the route (`route lookup`), or lower theirs",
