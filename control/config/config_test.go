@@ -90,6 +90,7 @@ func TestMistakes(t *testing.T) {
 		{"number for text", "ports: [{interface: 5}]\n", `f:1:21: ports[0].interface must be text, not the number 5; put it in quotes if it is meant: "5"`},
 		{"mapping for a list", "ports: {interface: lan0}\n", "f:1:9: ports must be a list, not a mapping; begin each of its entries with `- `"},
 		{"text for a mapping", "ports:\n  - lan0\n", "f:2:5: ports[0] must be a mapping with the keys interface, queues, mode, reverse_path, not the text \"lan0\"; write `key: value` lines below it"},
+		{"another's file", "root:x:0:0:root:/root:/bin/bash\nproxy:x:13:13:proxy:/bin:/usr/sbin/nologin\n", "f:1:1: the file must be a mapping with the keys ports, engine, workers, batch, metrics, control, napi, busy_poll, checksum, icmp, ipsec, not the text \"root:x:0:0:root:/root:/bin/bash proxy:x:\"; write `key: value` lines below it"},
 		{"list for the file", "- a\n", "f:1:1: the file must be a mapping with the keys ports, engine, workers, batch, metrics, control, napi, busy_poll, checksum, icmp, ipsec, not a list; write `key: value` lines below it"},
 		{"key without a value", onePort + "metrics:\n", "f:2:10: metrics has no value; give it one, or remove the line to have the default"},
 		{"alias", "ports: [{interface: &a lan0}, {interface: *a}]\n", "f:1:43: ports[1].interface refers to an anchor; write the value itself; aliases are not read here"},

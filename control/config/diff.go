@@ -117,7 +117,7 @@ func (d *differ) sas(a, b []SA) {
 				}
 			}
 			if !old.Key.Equal(now.Key) || !old.AuthKey.Equal(now.AuthKey) {
-				to = append(to, "another key")
+				from, to = append(from, "one key"), append(to, "another key")
 			}
 			d.add(Changed, key, strings.Join(from, " "), strings.Join(to, " "))
 		}
@@ -139,14 +139,29 @@ func byName(list []SA) map[string]*SA {
 
 // parts are what there is to say of an association, but for its keys.
 func (a *SA) parts() []string {
-	limits := func(l Limits) string {
-		return fmt.Sprintf("%d packets, %d bytes, %v", l.Packets, l.Bytes, time.Duration(l.Seconds)*time.Second)
-	}
 	return []string{
 		string(a.Direction), fmt.Sprintf("spi %#x", a.SPI), string(a.Mode), fmt.Sprintf("from %v", a.Src), fmt.Sprintf("to %v", a.Dst), a.Suite,
 		fmt.Sprintf("esn %v", a.ESN), fmt.Sprintf("replay_window %d", a.ReplayWindow), fmt.Sprintf("encap %d:%d", a.Encap.SrcPort, a.Encap.DstPort),
-		"df " + string(a.DF), "lifetime " + limits(a.Lifetime.Hard), "soft " + limits(a.Lifetime.Soft),
+		"df " + string(a.DF), "lifetime " + a.Lifetime.Hard.text(), "soft " + a.Lifetime.Soft.text(),
 	}
+}
+
+// text is the limits that there are.
+func (l Limits) text() string {
+	var limits []string
+	if l.Packets > 0 {
+		limits = append(limits, fmt.Sprintf("%d packets", l.Packets))
+	}
+	if l.Bytes > 0 {
+		limits = append(limits, fmt.Sprintf("%d bytes", l.Bytes))
+	}
+	if l.Seconds > 0 {
+		limits = append(limits, fmt.Sprint(time.Duration(l.Seconds)*time.Second))
+	}
+	if limits == nil {
+		return "unlimited"
+	}
+	return strings.Join(limits, ", ")
 }
 
 func (a *SA) text() string { return strings.Join(a.parts()[:6], " ") }

@@ -46,8 +46,11 @@ func TestDiffTellsWhatDiffers(t *testing.T) {
 		`~ ipsec.interface: "" -> "ipsec0"`:                                           func(c *Config) { c.IPsec.Interface = "ipsec0" },
 		"~ ipsec.mss_clamp: false -> true":                                            func(c *Config) { c.IPsec.MSSClamp = true },
 		"- ipsec.sas.y: out spi 0x100 tunnel from 192.0.2.1 to 192.0.2.2 aes128gcm16": func(c *Config) { c.IPsec.SAs = c.IPsec.SAs[:1] },
-		"~ ipsec.sas.x: spi 0x100 -> spi 0x101 another key":                           func(c *Config) { c.IPsec.SAs[0].SPI++; c.IPsec.SAs[0].Key = NewKey([]byte("other")) },
-		"~ ipsec.sas.y:  -> another key":                                              func(c *Config) { c.IPsec.SAs[1].AuthKey = NewKey([]byte("other")) },
+		"~ ipsec.sas.x: spi 0x100 one key -> spi 0x101 another key":                   func(c *Config) { c.IPsec.SAs[0].SPI++; c.IPsec.SAs[0].Key = NewKey([]byte("other")) },
+		"~ ipsec.sas.y: one key -> another key":                                       func(c *Config) { c.IPsec.SAs[1].AuthKey = NewKey([]byte("other")) },
+		"~ ipsec.sas.y: lifetime unlimited soft unlimited -> lifetime 9 packets, 8000 bytes soft 1m0s": func(c *Config) {
+			c.IPsec.SAs[1].Lifetime = Lifetime{Hard: Limits{Packets: 9, Bytes: 8000}, Soft: Limits{Seconds: 60}}
+		},
 		"- ipsec.policies: out 0.0.0.0/0 > 0.0.0.0/0 protect y\n+ ipsec.policies: out 0.0.0.0/0 > 0.0.0.0/0 ports 1-2 protocol 17 discard": func(c *Config) {
 			p := &c.IPsec.Policies[1]
 			p.DstPorts, p.Protocol, p.Action, p.SA = PortRange{1, 2}, 17, ActionDiscard, ""

@@ -251,7 +251,7 @@ func describe(n ast.Node) string {
 	case *ast.SequenceNode:
 		return "a list"
 	case *ast.StringNode:
-		return fmt.Sprintf("the text %q", n.Value)
+		return fmt.Sprintf("the text %.40q", hideKeys(n.Value)) // which may be a whole file that is none of ours
 	case *ast.LiteralNode:
 		return "a block of text"
 	case *ast.BoolNode:
