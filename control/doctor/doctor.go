@@ -8,6 +8,7 @@ package doctor
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/warproute/warproute/umem"
@@ -127,7 +128,7 @@ func Write(w io.Writer, all []Finding) error {
 		if f.Port != "" {
 			check = f.Port + ": " + check
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Level, check, f.Found)
+		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Level, check, strings.ReplaceAll(f.Found, "\n", "; ")) // errors may be several
 		if f.Mend != "" {
 			fmt.Fprintf(t, "\t\t→ %s\n", f.Mend)
 		}

@@ -209,6 +209,7 @@ func TestExamineNamesChecksAndPorts(t *testing.T) {
 	if !Healthy(all) || len(all) != len(hostChecks)+len(linkChecks) || h.Queues != 2 || h.Workers != 2 {
 		t.Errorf("a healthy host with %d queues, %d workers: %v", h.Queues, h.Workers, all)
 	}
+	h.Filters = func() ([]netfilter.Chain, error) { return nil, errors.Join(unix.EPERM, unix.EACCES) }
 	all = Examine(h, []string{"lan0", "wan0"})
 	if Healthy(all) {
 		t.Error("a missing interface is healthy")
@@ -221,6 +222,7 @@ func TestExamineNamesChecksAndPorts(t *testing.T) {
 		`FAIL  wan0: link         this host has no interface "wan0"`,
 		"                         → choose one that `ip link` shows, or create it",
 		"OK    kernel             Linux 6.18.1-amd64",
+		"WARN  netfilter          operation not permitted; permission denied",
 		"OK    lan0: MTU          1500",
 		"a router would not start here: mend what is FAIL",
 	} {
