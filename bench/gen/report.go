@@ -72,7 +72,7 @@ type Latency struct {
 	P50  time.Duration `json:"p50_ns"`
 	P90  time.Duration `json:"p90_ns"`
 	P99  time.Duration `json:"p99_ns"`
-	P999 time.Duration `json:"p99.9_ns"`
+	P999 time.Duration `json:"p999_ns"`
 	Max  time.Duration `json:"max_ns"`
 }
 

@@ -55,11 +55,11 @@ type Status struct {
 	Neighbors   int           `json:"neighbors"`
 	NextHops    int           `json:"next_hops"`
 	Adjacencies int           `json:"adjacencies"`
-	Events      uint64        `json:"events"`      // messages of Linux
-	Malformed   uint64        `json:"malformed"`   // of them unreadable
-	Resyncs     uint64        `json:"resyncs"`     // full comparisons with Linux
-	Audits      uint64        `json:"audits"`      // comparisons of the routes over one link
-	LastUpdate  time.Duration `json:"last_update"` // from reading the last batch of events to its end, in ns
+	Events      uint64        `json:"events"`         // messages of Linux
+	Malformed   uint64        `json:"malformed"`      // of them unreadable
+	Resyncs     uint64        `json:"resyncs"`        // full comparisons with Linux
+	Audits      uint64        `json:"audits"`         // comparisons of the routes over one link
+	LastUpdate  time.Duration `json:"last_update_ns"` // from reading the last batch of events to its end, in ns
 	Warnings    []string      `json:"warnings,omitempty"`
 }
 
