@@ -61,7 +61,7 @@ func TestAskingARouter(t *testing.T) {
 		{"show latency", "4.07µs"},
 		{"show drops", "no packets dropped\n"},
 		{"show drops --json", "[]\n"},
-		{"show routes", "192.0.2.0/24            forward      kernel    direct on lan0\n192.0.2.0/24"},
+		{"show routes", "192.0.2.0/24                   forward      kernel    direct on lan0\n192.0.2.0/24"},
 		{"show routes --limit 1 --json", "[" + routeJSON},
 		{"show routes --json", "},\n " + routeJSON},
 		{"show routes --summary", "routes       5 of IPv4, 2 of IPv6, those to neighbors included\n"},

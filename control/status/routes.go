@@ -69,7 +69,7 @@ func WriteAnswers(w io.Writer, answers []Answer) error {
 }
 
 // RouteTable writes routes as they come: a full table is never in memory, and
-// its columns have fixed widths.
+// its columns have fixed widths, the first that of a link-local address's host route.
 type RouteTable struct{ w io.Writer }
 
 // NewRouteTable begins a table of routes.
@@ -94,7 +94,7 @@ func (t *RouteTable) Write(r mirror.RouteInfo) error {
 }
 
 func (t *RouteTable) line(prefix, action, protocol, hops string) error {
-	text := fmt.Sprintf("%-22s  %-11s  %-8s  %s", prefix, action, protocol, hops)
+	text := fmt.Sprintf("%-29s  %-11s  %-8s  %s", prefix, action, protocol, hops)
 	_, err := fmt.Fprintln(t.w, strings.TrimRight(text, " "))
 	return err
 }

@@ -32,10 +32,10 @@ func TestRouteTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := `PREFIX                  ACTION       PROTOCOL  NEXT HOP
-192.0.2.0/24            forward      kernel    direct on lan0
-2001:db8::/32           forward      bird      fe80::1 on lan0 weight 1, fe80::2 on wan0 weight 3 (dead), mtu 1400
-10.0.0.0/8              blackhole    static    (unused, a better one has the prefix)
+	want := `PREFIX                         ACTION       PROTOCOL  NEXT HOP
+192.0.2.0/24                   forward      kernel    direct on lan0
+2001:db8::/32                  forward      bird      fe80::1 on lan0 weight 1, fe80::2 on wan0 weight 3 (dead), mtu 1400
+10.0.0.0/8                     blackhole    static    (unused, a better one has the prefix)
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
