@@ -63,7 +63,7 @@ address, addresses are read from standard input, separated by white space.`,
 	}
 	a.addFlags(c)
 	c.Flags().StringVar(&file, "routes", "", "look in `FILE` instead of the running router")
-	c.Flags().StringVar(&engine, "engine", "", "`ENGINE` that looks up: cpu or gpu")
+	c.Flags().StringVar(&engine, "engine", "", "`ENGINE` that looks up: cpu (a gpu looks up for packets alone)")
 	return c
 }
 
