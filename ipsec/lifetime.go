@@ -86,6 +86,14 @@ func (s *SA) WasUsed(u Limits) {
 	}
 }
 
+// AlsoUsed counts packets and bytes for which the keys were used meanwhile by an association
+// whose place this one takes. Workers may be using it.
+func (s *SA) AlsoUsed(u Limits) {
+	if s.counted {
+		s.within(u.Packets, u.Bytes)
+	}
+}
+
 // counts reports whether there is a limit in packets or bytes.
 func (l *life) counts() bool {
 	return min(l.soft.Packets, l.soft.Bytes, l.hard.Packets, l.hard.Bytes) != math.MaxUint64

@@ -43,10 +43,19 @@ func (s *Store) resume() {
 func (s *Store) now() time.Duration { return s.elapsed + time.Since(s.resumed) }
 
 // lived is an association with a limit: by what it is noted, and what that was used for
-// before.
+// before. Until nobody uses it any more, it may be used beside the one that has taken its
+// place: then that one goes on with what this one was used for up to handed.
 type lived struct {
 	packets, bytes, begun id
 	before                ipsec.Limits
+	heir                  *ipsec.SA
+	handed                ipsec.Limits
+}
+
+// used is what was used until now, by association and before.
+func (l *lived) used(sa *ipsec.SA) ipsec.Limits {
+	st := sa.Stats()
+	return ipsec.Limits{Packets: l.before.Packets + st.Packets, Bytes: l.before.Bytes + st.Bytes}
 }
 
 // Live has associations go on with the lifetimes of those with their keys, SPIs and
@@ -55,6 +64,10 @@ type lived struct {
 func (s *Store) Live(list ...Association) error {
 	if err := s.noteLiving(maps.Keys(s.living), false); err != nil { // also of those whose places others take
 		return err
+	}
+	placed := map[id]*ipsec.SA{}
+	for sa, l := range s.living {
+		placed[l.packets] = sa
 	}
 	begun := map[id]uint64{}
 	now := s.now()
@@ -67,6 +80,11 @@ func (s *Store) Live(list ...Association) error {
 		l := &lived{packets: idOf("packets", what, a.Key), bytes: idOf("bytes", what, a.Key), begun: idOf("beginning", what, a.Key)}
 		l.before.Packets, _ = s.lifetimes.number(l.packets)
 		l.before.Bytes, _ = s.lifetimes.number(l.bytes)
+		if old := placed[l.packets]; old != nil {
+			o := s.living[old]
+			u := o.used(old)
+			o.heir, o.handed = a.SA, ipsec.Limits{Packets: min(l.before.Packets, u.Packets), Bytes: min(l.before.Bytes, u.Bytes)}
+		}
 		if at, is := s.lifetimes.number(l.begun); is {
 			l.before.Age = max(0, now-time.Duration(at))
 		} else {
@@ -83,9 +101,9 @@ func (s *Store) noteLiving(sas iter.Seq[*ipsec.SA], sync bool) error {
 	used := map[id]uint64{}
 	for sa := range sas {
 		if l := s.living[sa]; l != nil {
-			st := sa.Stats()
-			s.lifetimes.higher(used, l.packets, l.before.Packets+st.Packets)
-			s.lifetimes.higher(used, l.bytes, l.before.Bytes+st.Bytes)
+			u := l.used(sa)
+			s.lifetimes.higher(used, l.packets, u.Packets)
+			s.lifetimes.higher(used, l.bytes, u.Bytes)
 		}
 	}
 	return s.noteLifetimes(used, sync)
@@ -102,11 +120,23 @@ func (s *Store) noteLifetimes(list map[id]uint64, sync bool) error {
 	return nil
 }
 
-// end notes for the last time what associations were used for that nobody uses any more.
+// end notes for the last time what associations were used for that nobody uses any more, and
+// has those that have taken their places count the rest.
 func (s *Store) end(list ...*ipsec.SA) error {
 	err := s.noteLiving(slices.Values(list), true)
 	for _, sa := range list {
+		l := s.living[sa]
+		if l == nil {
+			continue
+		}
 		delete(s.living, sa)
+		if heir := s.living[l.heir]; heir != nil {
+			u := l.used(sa)
+			rest := ipsec.Limits{Packets: u.Packets - l.handed.Packets, Bytes: u.Bytes - l.handed.Bytes}
+			heir.before.Packets += rest.Packets
+			heir.before.Bytes += rest.Bytes
+			l.heir.AlsoUsed(rest)
+		}
 	}
 	return err
 }

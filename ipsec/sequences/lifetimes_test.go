@@ -79,6 +79,37 @@ func TestLifetimesGoOn(t *testing.T) {
 	}
 }
 
+// An association is still used when another is about to take its place, which counts that too
+// when it has ended.
+func TestLifetimesGoOnWithoutAGap(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	old := live(t, s)
+	use(old, 2, 20)
+	abandoned := live(t, s)
+	use(old, 1, 10)
+	if err := s.Release(abandoned); err != nil {
+		t.Fatal(err)
+	}
+	heir := live(t, s)
+	use(old, 3, 30)
+	use(heir, 1, 10)
+	if err := s.Release(old); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Note(); err != nil {
+		t.Fatal(err)
+	}
+	die(t, s)
+	s = open(t, dir)
+	for name, sa := range map[string]*ipsec.SA{"the heir": heir, "after a restart": live(t, s)} {
+		if n := use(sa, 5, 5); n != 3 || !sa.HardExpired() {
+			t.Errorf("%s: %d packets pass of the 3 that are left", name, n)
+		}
+	}
+	die(t, s)
+}
+
 // setDay has the host's time of day be that much ahead of what it was at the test's start.
 func setDay(t *testing.T, ahead time.Duration) {
 	t.Cleanup(func() { timeOfDay = time.Now })
