@@ -40,21 +40,6 @@ func TestParseMode(t *testing.T) {
 	}
 }
 
-func TestQueueCount(t *testing.T) {
-	enterNamespace(t)
-	addVeth(t, "ra", "a", 3)
-	for name, want := range map[string]int{"ra": 3, "lo": 1} { // lo does not say
-		if n, err := QueueCount(name); n != want || err != nil {
-			t.Errorf("QueueCount(%s) = %d, %v, want %d", name, n, err, want)
-		}
-	}
-	for _, name := range []string{"missing", "name-longer-than-any"} {
-		if n, err := QueueCount(name); err == nil {
-			t.Errorf("QueueCount(%s) = %d", name, n)
-		}
-	}
-}
-
 // TestOpenRefuses expects errors that say what was tried, what stood against it
 // and how to mend it, and nothing left behind.
 func TestOpenRefuses(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/warproute/warproute/internal/ethtool"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -45,7 +46,7 @@ func newPort(name string, workers int, large bool) (*Port, int, error) {
 	if iface.MTU > most {
 		return nil, 0, fmt.Errorf("MTU of %d: a frame in memory holds %d at most (`ip link set %s mtu %d`)", iface.MTU, most, name, most)
 	}
-	rx, tx, err := channels(name)
+	rx, tx, err := ethtool.Queues(name)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -57,6 +58,14 @@ func newPort(name string, workers int, large bool) (*Port, int, error) {
 	}
 	p := &Port{Name: iface.Name, Ifindex: iface.Index, MAC: [6]byte(iface.HardwareAddr)}
 	return p, rx, nil
+}
+
+// QueueCount returns on how many queues an interface receives now (`ethtool -l`):
+// 1 where the driver does not say. The interface is looked up in the network
+// namespace of the calling thread.
+func QueueCount(ifname string) (int, error) {
+	rx, _, err := ethtool.Queues(ifname)
+	return rx, err
 }
 
 // Queues returns the queues of the port that belong to a worker.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/warproute/warproute/internal/ethtool"
 )
 
 // CheckHost checks the values and then reports, as an Errors, what this host
@@ -21,35 +23,12 @@ func CheckHost(c *Config, running ...Port) error {
 	if err != nil {
 		return fmt.Errorf("list the host's interfaces: %w", err)
 	}
-	errs := c.missing(have, running)
+	errs := append(c.missing(have, running), c.checkQueues(running, ethtool.Queues)...)
 	if dir := filepath.Dir(c.Control.Socket); !isDir(dir) {
 		errs = append(errs, c.fault("control.socket", fmt.Sprintf("control.socket: there is no directory %s", dir), "create it, or choose another path"))
 	}
 	errs = append(errs, c.checkState()...)
-	return append(errs, c.checkForwarding("/proc/sys/net")...).orNil()
-}
-
-// checkForwarding checks that Linux forwards nothing that policies of the configuration
-// are for. It knows none of them, and has all packets while the router starts and when it
-// has stopped, and always those with IPv4 options. The settings are those below sysctl.
-func (c *Config) checkForwarding(sysctl string) (errs Errors) {
-	if c.IPsec.Source != SourceConfig || len(c.IPsec.Policies) == 0 {
-		return nil
-	}
-	settings := []string{"ipv6/conf/all/forwarding"}
-	for _, p := range c.Ports { // IPv6 has one for each interface from Linux 6.17 on
-		settings = append(settings, "ipv4/conf/"+p.Interface+"/forwarding", "ipv6/conf/"+p.Interface+"/force_forwarding")
-	}
-	for _, path := range settings {
-		value, err := os.ReadFile(filepath.Join(sysctl, path))
-		if err == nil && strings.TrimSpace(string(value)) != "0" {
-			// The setting's name has dots for slashes, and slashes for an interface's dots.
-			name := "net." + strings.NewReplacer("/", ".", ".", "/").Replace(path)
-			errs = append(errs, c.fault("ipsec.policies", fmt.Sprintf("ipsec.policies: Linux also forwards packets (%s), past the policies and in clear", name),
-				fmt.Sprintf("sysctl -w %s=0", name)))
-		}
-	}
-	return errs
+	return append(errs, c.checkForwarding("/proc/sys")...).orNil()
 }
 
 // checkState checks that sequence numbers can be kept, where there are some. The router

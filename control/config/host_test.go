@@ -40,7 +40,7 @@ func TestMissingInterfaces(t *testing.T) {
 }
 
 func TestCheckHostKeepsThePlaceInTheFile(t *testing.T) {
-	c, err := Parse("f", []byte("ports:\n  - interface: lo\n  - interface: no-such-port\ncontrol: {socket: /no-such-dir/w}\n"))
+	c, err := Parse("f", []byte("ports:\n  - interface: lo\n  - interface: no-such-port\ncontrol: {socket: /no-such-dir/w}\nworkers: 2\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,6 +53,7 @@ func TestCheckHostKeepsThePlaceInTheFile(t *testing.T) {
 		`f:2:16: "lo" is the loopback interface`,
 		`f:3:16: this host has no interface "no-such-port"`,
 		`f:4:19: control.socket: there is no directory /no-such-dir; create it, or choose another path`,
+		`f:5:10: workers: 2, and lo has queues for 1`,
 	}
 	if len(lines) != len(want) {
 		t.Fatalf("got\n%s", err)
@@ -123,8 +124,8 @@ func TestLinuxForwardsNothingBesideAGateway(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for path, value := range map[string]string{
-			"ipv4/conf/all/forwarding": tt.others, "ipv4/conf/lan0.7/forwarding": tt.v4,
-			"ipv6/conf/all/forwarding": tt.v6, "ipv6/conf/lan0.7/force_forwarding": tt.force,
+			"net/ipv4/conf/all/forwarding": tt.others, "net/ipv4/conf/lan0.7/forwarding": tt.v4,
+			"net/ipv6/conf/all/forwarding": tt.v6, "net/ipv6/conf/lan0.7/force_forwarding": tt.force,
 		} {
 			if value == "" {
 				continue

@@ -92,6 +92,7 @@ func Examine(h *Host, ports []string) []Finding {
 			continue
 		}
 		links = append(links, link)
+		h.Ports = append(h.Ports, link.Name)
 		h.Queues += link.Queues
 		if h.Workers == 0 || link.Queues < h.Workers {
 			h.Workers = link.Queues

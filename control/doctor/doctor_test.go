@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -10,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/control/netfilter"
-	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -45,7 +45,7 @@ func healthy() *Host {
 }
 
 func healthyLink() *Link {
-	return &Link{Name: "lan0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Up: true, Carrier: true, MTU: 1500, Driver: "ice", Queues: 2,
+	return &Link{Name: "lan0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Up: true, Carrier: true, MTU: 1500, Driver: "ice", Queues: 2, TxQueues: 2,
 		Features: Features{Known: true, Native: true, ZeroCopy: true}}
 }
 
@@ -100,6 +100,15 @@ func TestHostChecks(t *testing.T) {
 		{"Linux forwards IPv6 too", forwarding, func(h *Host) {
 			h.Root = root("proc/sys/net/ipv6/conf/all/forwarding", "1\n")
 		}, Warn, "net.ipv6.conf.all.forwarding=1", "sudo sysctl -w net.ipv6.conf.all.forwarding=0"},
+		{"Linux forwards IPv4 of a port", forwarding, func(h *Host) {
+			h.Ports, h.Root = []string{"lan0", "wan0.7"}, root("proc/sys/net/ipv4/conf/lan0/forwarding", "0\n", "proc/sys/net/ipv4/conf/wan0.7/forwarding", "1\n")
+		}, Warn, "net.ipv4.conf.wan0/7.forwarding=1", "sudo sysctl -w net.ipv4.conf.wan0/7.forwarding=0"},
+		{"Linux forwards IPv6 of a port", forwarding, func(h *Host) {
+			h.Ports, h.Root = []string{"lan0"}, root("proc/sys/net/ipv6/conf/lan0/force_forwarding", "1\n")
+		}, Warn, "net.ipv6.conf.lan0.force_forwarding=1", "sudo sysctl -w net.ipv6.conf.lan0.force_forwarding=0"},
+		{"Linux forwards IPv4 of others than the ports", forwarding, func(h *Host) {
+			h.Ports, h.Root = []string{"lan0"}, root("proc/sys/net/ipv4/ip_forward", "1\n", "proc/sys/net/ipv4/conf/lan0/forwarding", "0\n")
+		}, OK, "off", ""},
 		{"no firewall", filters, nil, OK, "no rules", ""},
 		{"a firewall that forwarded packets do not pass", filters, func(h *Host) {
 			h.Filters = func() ([]netfilter.Chain, error) {
@@ -159,12 +168,15 @@ func TestLinkChecks(t *testing.T) {
 		{"driver without XDP", driver, func(l *Link) { l.Features = Features{Known: true} }, Warn, "generic XDP alone", "another NIC"},
 		{"kernel that does not tell", driver, func(l *Link) { l.Features, l.Driver = Features{}, "" }, OK, "unknown", ""},
 		{"queues", queues, nil, OK, "2", ""},
-		{"more queues than cores", queues, func(l *Link) { l.Queues = 64 }, Warn, "64", "sudo ethtool -L lan0 combined 4"},
+		{"more queues than cores", queues, func(l *Link) { l.Queues, l.TxQueues = 64, 64 }, Warn, "64", "sudo ethtool -L lan0 combined 4"},
+		{"queues that cannot transmit", queues, func(l *Link) { l.TxQueues = 1 }, Fail, "2 to receive on and 1 to transmit on", "sudo ethtool -L lan0 rx 1 tx 1"},
 		{"MTU", mtu, nil, OK, "1500", ""},
 		{"MTU beyond a frame", mtu, func(l *Link) { l.MTU = umem.MaxMTU + 1 }, OK, "put together", ""},
 		{"MTU beyond a large frame", mtu, func(l *Link) { l.MTU = umem.MaxLargeMTU + 1 }, Fail, "a large frame holds", "sudo ip link set lan0 mtu 16112"},
 		{"no program", attached, nil, OK, "none", ""},
 		{"program of someone else", attached, func(l *Link) { l.XDP = "native" }, Fail, "native", "sudo ip link set lan0 xdp off"},
+		{"program of a router", attached, func(l *Link) { l.XDP, l.Ours = "generic", true }, Fail, "a router has the port, in generic mode", "stop it"},
+		{"socket of someone else", attached, func(l *Link) { l.Sockets = []int{1} }, Fail, "queue 1 has an AF_XDP socket already", "stop the process"},
 		{"no offloads", offloads, nil, OK, "none", ""},
 		{"LRO", offloads, func(l *Link) { l.Flags = flagLRO }, Warn, "LRO", "sudo ethtool -K lan0 lro off"},
 		{"VLAN stripping", offloads, func(l *Link) { l.Flags = flagRxVLAN }, Warn, "VLAN", "sudo ethtool -K lan0 rxvlan off"},
@@ -206,7 +218,7 @@ func TestExamineNamesChecksAndPorts(t *testing.T) {
 		return nil, errors.New("this host has no interface \"" + name + "\"")
 	}
 	all := Examine(h, []string{"lan0"})
-	if !Healthy(all) || len(all) != len(hostChecks)+len(linkChecks) || h.Queues != 2 || h.Workers != 2 {
+	if !Healthy(all) || len(all) != len(hostChecks)+len(linkChecks) || h.Queues != 2 || h.Workers != 2 || !slices.Equal(h.Ports, []string{"lan0"}) {
 		t.Errorf("a healthy host with %d queues, %d workers: %v", h.Queues, h.Workers, all)
 	}
 	h.Filters = func() ([]netfilter.Chain, error) { return nil, errors.Join(unix.EPERM, unix.EACCES) }
@@ -229,52 +241,5 @@ func TestExamineNamesChecksAndPorts(t *testing.T) {
 		if !strings.Contains(b.String(), line+"\n") {
 			t.Errorf("no line %q in\n%s", line, &b)
 		}
-	}
-}
-
-// The kernel's answers about a veth pair, which cannot zero-copy; Linux 6.3 or
-// later tells so.
-func TestLinkOfTheKernel(t *testing.T) {
-	ns, err := lab.New("doctor")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
-	if err := lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	err = ns.Do(func() error {
-		h, err := This()
-		if err != nil {
-			return err
-		}
-		l, err := h.Link("a0")
-		if err != nil {
-			return err
-		}
-		if l.Driver != "veth" || l.MTU != 1500 || len(l.MAC) != 6 || l.Queues < 1 || l.XDP != "" || l.Features.ZeroCopy || !l.Features.Known {
-			t.Errorf("got %+v", l)
-		}
-		if _, err := h.Link("none0"); err == nil || !strings.Contains(err.Error(), `no interface "none0"`) {
-			t.Errorf("an interface that is not there: %v", err)
-		}
-		if _, err := ns.Run("ip", "link", "property", "add", "dev", "a0", "altname", "another0"); err != nil {
-			return err
-		}
-		if _, err := h.Link("another0"); err == nil || !strings.Contains(err.Error(), `another name of interface "a0"`) {
-			t.Errorf("an alternative name: %v", err)
-		}
-		if lo, err := h.Link("lo"); err != nil || !lo.Loopback {
-			t.Errorf("loopback: %+v, %v", lo, err)
-		}
-		if all := Examine(h, []string{"a0", "b0"}); !Healthy(all) {
-			var b strings.Builder
-			Write(&b, all)
-			t.Errorf("this test needs root and a kernel that can:\n%s", &b)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -22,6 +22,12 @@ const (
 	netdevActBasic       = 1 << 0
 	netdevActRedirect    = 1 << 1
 	netdevActXSKZeroCopy = 1 << 3
+
+	netdevCmdQueueGet  = 10
+	netdevQueueID      = 1
+	netdevQueueIfindex = 2
+	netdevQueueType    = 3 // 0 of those for receiving
+	netdevQueueXSK     = 7
 )
 
 // readFeatures asks the kernel's netdev family; before Linux 6.3 there is none.
@@ -34,4 +40,16 @@ func readFeatures(ifindex int) (f Features) {
 	bits := binary.NativeEndian.Uint64(features)
 	const native = netdevActBasic | netdevActRedirect
 	return Features{Known: true, Native: bits&native == native, ZeroCopy: bits&netdevActXSKZeroCopy != 0}
+}
+
+// queuesWithSockets returns the queues on which an interface receives for an AF_XDP socket
+// of some process. Before Linux 6.15, and of an interface that is down, the kernel tells none.
+func queuesWithSockets(ifindex int) (queues []int) {
+	answers, _ := genl.Dump("netdev", netdevCmdQueueGet, nl.NewRtAttr(netdevQueueIfindex, nl.Uint32Attr(uint32(ifindex))))
+	for _, a := range answers {
+		if _, has := a[netdevQueueXSK]; has && a.Uint32(netdevQueueType) == 0 {
+			queues = append(queues, int(a.Uint32(netdevQueueID)))
+		}
+	}
+	return queues
 }

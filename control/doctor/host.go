@@ -20,9 +20,10 @@ type Host struct {
 	MayLock    bool         // beyond that limit
 	Cores      int          // that the process may run on
 	Executable string
-	Queues     int  // of all ports together; Examine counts them
-	Workers    int  // one for each queue of the port that has the fewest; Examine counts them
-	Jumbo      bool // a port's MTU takes large frames; Examine sees it
+	Ports      []string // that are examined; Examine lists them
+	Queues     int      // of all ports together; Examine counts them
+	Workers    int      // one for each queue of the port that has the fewest; Examine counts them
+	Jumbo      bool     // a port's MTU takes large frames; Examine sees it
 
 	OpenSocket func() error // tries an AF_XDP socket
 	LoadBPF    func() error // tries a BPF map

@@ -130,20 +130,25 @@ func (h *Host) number(path string) uint64 {
 	return n
 }
 
+// forwarding looks at what decides of packets that arrive at the ports, or where none are
+// named, at any interface.
 func forwarding(h *Host) []Finding {
 	var found []Finding
-	for _, s := range []struct{ path, key string }{
-		{"proc/sys/net/ipv4/ip_forward", "net.ipv4.ip_forward"},
-		{"proc/sys/net/ipv6/conf/all/forwarding", "net.ipv6.conf.all.forwarding"},
-	} {
-		text, err := h.read(s.path)
+	settings := config.ForwardingSettings(h.Ports...)
+	if len(h.Ports) == 0 {
+		settings = append(settings, "net/ipv4/ip_forward")
+	}
+	for _, path := range settings {
+		text, err := h.read("proc/sys/" + path)
 		if err != nil {
-			found = append(found, warn("", "read /%s: %v", s.path, err)...)
+			found = append(found, warn("", "read /proc/sys/%s: %v", path, err)...)
 			continue
 		}
+		name := config.SettingName(path)
 		if value := strings.TrimSpace(text); value != "" && value != "0" {
-			found = append(found, warn(fmt.Sprintf("sudo sysctl -w %s=0, unless Linux shall forward them", s.key),
-				"%s=%s: what the router leaves to Linux (IPv4 options, VLANs, other MAC addresses), Linux forwards, uncounted here", s.key, value)...)
+			found = append(found, warn(fmt.Sprintf("sudo sysctl -w %s=0, unless Linux shall forward them", name),
+				"%s=%s: what the router leaves to Linux (IPv4 options, VLANs, other MAC addresses), Linux forwards, uncounted here; with ipsec.policies, no router starts",
+				name, value)...)
 		}
 	}
 	if len(found) == 0 {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/afxdp"
+	"github.com/warproute/warproute/internal/ethtool"
 )
 
 // Link is a network interface as the checks see it.
@@ -21,10 +22,12 @@ type Link struct {
 	MTU      int
 	Driver   string // "" where unknown
 	Queues   int    // that it receives on
+	TxQueues int    // that it transmits on
 	Master   string // the link that it belongs to, "" for none
 	MasterIs string // the kind of that: "vrf", "bridge", ...
 	XDP      string // the mode of a program that is attached already, "" for none
 	Ours     bool   // that program is a router's
+	Sockets  []int  // queues that have an AF_XDP socket, where the kernel tells
 	Flags    uint32 // unix ETH_FLAG_...: offloads that are on
 	Features Features
 }
@@ -58,11 +61,12 @@ func findLink(name string) (*Link, error) {
 	if a.Xdp != nil && a.Xdp.Attached {
 		link.XDP, link.Ours = xdpMode(a.Xdp), afxdp.IsRouterProgram(a.Xdp.ProgId)
 	}
-	if link.Queues, err = afxdp.QueueCount(name); err != nil {
+	if link.Queues, link.TxQueues, err = ethtool.Queues(name); err != nil {
 		return nil, err
 	}
-	link.Driver, link.Flags = ethtool(name)
+	link.Driver, link.Flags = ethtool.Driver(name)
 	link.Features = readFeatures(a.Index)
+	link.Sockets = queuesWithSockets(a.Index)
 	return link, nil
 }
 

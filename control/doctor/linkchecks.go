@@ -52,6 +52,10 @@ func driver(_ *Host, l *Link) []Finding {
 }
 
 func queues(h *Host, l *Link) []Finding {
+	if l.TxQueues < l.Queues {
+		return fail(fmt.Sprintf("sudo ethtool -L %s rx %d tx %d", l.Name, l.TxQueues, l.TxQueues),
+			"%d to receive on and %d to transmit on, and each must do both", l.Queues, l.TxQueues)
+	}
 	if l.Queues > h.Cores {
 		return warn(fmt.Sprintf("sudo ethtool -L %s combined %d", l.Name, h.Cores),
 			"%d, each with a worker if `workers` is 0, and %d cores", l.Queues, h.Cores)
@@ -77,14 +81,16 @@ func mtu(h *Host, l *Link) []Finding {
 }
 
 func attached(_ *Host, l *Link) []Finding {
-	if l.XDP == "" {
-		return ok("none attached")
+	switch {
+	case l.Ours:
+		return fail("nothing, if that router shall go on; stop it before another starts", "a router has the port, in %s mode", l.XDP)
+	case l.XDP != "":
+		return fail(fmt.Sprintf("stop what attached it (`bpftool net`), or sudo ip link set %s xdp off", l.Name),
+			"one is attached already, in %s mode", l.XDP)
+	case len(l.Sockets) > 0:
+		return fail("stop the process that has it (`ss --xdp --processes`)", "none attached, but queue %d has an AF_XDP socket already", l.Sockets[0])
 	}
-	if l.Ours {
-		return warn("nothing, or stop that router before starting another", "a router has the port, in %s mode", l.XDP)
-	}
-	return fail(fmt.Sprintf("stop what attached it (`bpftool net`), or sudo ip link set %s xdp off", l.Name),
-		"one is attached already, in %s mode", l.XDP)
+	return ok("none attached")
 }
 
 // Offloads that change frames before XDP sees them, as linux/ethtool.h numbers

@@ -29,7 +29,7 @@ var imports = []struct {
 	{"lookup/ipv6/asm", []string{"lookup", "lookup/trie"}, "as for ipv4"},
 	{"fib", []string{"batch", "lookup", "lookup/ipv4", "lookup/ipv6"}, "words that engines read; knows no Linux, so that memory ports and benchmarks can fill it"},
 
-	{"afxdp", []string{"batch", "umem"}, "moves frames between Linux and memory; knows no routes"},
+	{"afxdp", []string{"batch", "umem", "internal/ethtool"}, "moves frames between Linux and memory; knows no routes"},
 	{"memport", []string{"batch", "umem", "internal/pages", "internal/prefetch"}, "a port without a kernel, to compare with"},
 
 	{"packet/icmp", []string{"packet"}, "errors that a router sends; packets in, packets out"},
@@ -53,7 +53,7 @@ var imports = []struct {
 
 	{"dataplane/gpu", []string{"batch", "cuda", "dataplane/cpu", "fib", "ipsec", "ipsec/device", "ipsec/gateway", "lookup/trie"}, "an engine, and the one to fall back on; the driver's calls are cuda's"},
 
-	{"control/config", []string{"internal/textfile", "ipsec/suite"}, "text to values; whoever wires the router turns them into parts. Suites say how long keys are"},
+	{"control/config", []string{"internal/ethtool", "internal/textfile", "ipsec/suite"}, "text to values, which it holds against the host; whoever wires the router turns them into parts. Suites say how long keys are"},
 	{"control/socket", nil, "carries any values"},
 	{"control/rtnl", nil, "netlink messages; knows not what they are for"},
 	{"control/mirror", []string{"batch", "fib", "lookup", "control/rtnl", "internal/hist"}, "Linux's routes into the forwarding base; workers are not its business"},
@@ -65,7 +65,7 @@ var imports = []struct {
 	{"control/addresses", nil, "addresses of interfaces; knows not who speaks by them"},
 	{"control/pathmtu", []string{"ipsec/gateway", "packet"}, "what routers tell a gateway; who is to know is not its business"},
 	{"control/netfilter", []string{"control/rtnl"}, "looks at Linux's firewall; filters nothing"},
-	{"control/doctor", []string{"afxdp", "umem", "control/config", "control/netfilter", "internal/genl"}, "looks at the host before there is a router"},
+	{"control/doctor", []string{"afxdp", "umem", "control/config", "control/netfilter", "internal/ethtool", "internal/genl"}, "looks at the host before there is a router"},
 
 	{"internal/service", []string{
 		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "umem", "internal/affinity", "internal/hist", "internal/napi", "internal/tun",
@@ -77,6 +77,7 @@ var imports = []struct {
 	{"internal/textfile", nil, "a leaf"},
 	{"internal/tun", nil, "a leaf"},
 	{"internal/race", nil, "a leaf, for tests"},
+	{"internal/ethtool", nil, "a leaf"},
 	{"internal/genl", nil, "a leaf"},
 	{"internal/napi", []string{"internal/affinity", "internal/genl", "internal/sysfs"}, "where the kernel receives; knows no ports of ours"},
 	{"internal/lab", []string{"internal/sysfs"}, "networks of namespaces, for tests, the demo and benchmarks"},

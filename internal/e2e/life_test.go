@@ -250,12 +250,12 @@ func TestThreadedNAPI(t *testing.T) {
 	}
 }
 
-// Where a router runs, doctor says that it does, and nothing is wrong.
+// Where a router runs, doctor says that it does, and that no other would start.
 func TestDoctorBesideARouter(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{})
 	startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
 	out, err := top.Router.Run(program, "doctor", "--port", lab.LAN)
-	if err != nil || !strings.Contains(out, "a router has the port, in native mode") {
+	if err == nil || !strings.Contains(out, "a router has the port, in native mode") || !strings.Contains(out, "a router would not start here") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -87,7 +87,7 @@ func request(family int, command uint8, flags int, attr *nl.RtAttr) (all []Attri
 			}
 			a := Attributes{}
 			for _, x := range attrs {
-				a[x.Attr.Type] = x.Value
+				a[x.Attr.Type&nl.NLA_TYPE_MASK] = x.Value
 			}
 			all = append(all, a)
 			if flags&unix.NLM_F_DUMP == 0 {

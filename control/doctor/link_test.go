@@ -1,0 +1,105 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/warproute/warproute/afxdp"
+	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/umem"
+)
+
+// The kernel's answers about a veth pair, which cannot zero-copy; Linux 6.3 or
+// later tells so.
+func TestLinkOfTheKernel(t *testing.T) {
+	ns, err := lab.New("doctor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	if err := lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err = ns.Do(func() error {
+		h, err := This()
+		if err != nil {
+			return err
+		}
+		l, err := h.Link("a0")
+		if err != nil {
+			return err
+		}
+		if l.Driver != "veth" || l.MTU != 1500 || len(l.MAC) != 6 || l.Queues < 1 || l.XDP != "" || l.Features.ZeroCopy || !l.Features.Known {
+			t.Errorf("got %+v", l)
+		}
+		if _, err := h.Link("none0"); err == nil || !strings.Contains(err.Error(), `no interface "none0"`) {
+			t.Errorf("an interface that is not there: %v", err)
+		}
+		if _, err := ns.Run("ip", "link", "property", "add", "dev", "a0", "altname", "another0"); err != nil {
+			return err
+		}
+		if _, err := h.Link("another0"); err == nil || !strings.Contains(err.Error(), `another name of interface "a0"`) {
+			t.Errorf("an alternative name: %v", err)
+		}
+		if lo, err := h.Link("lo"); err != nil || !lo.Loopback {
+			t.Errorf("loopback: %+v, %v", lo, err)
+		}
+		if all := Examine(h, []string{"a0", "b0"}); !Healthy(all) {
+			var b strings.Builder
+			Write(&b, all)
+			t.Errorf("this test needs root and a kernel that can:\n%s", &b)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A queue that has an AF_XDP socket is another process's, also where no XDP program shows
+// that. Linux tells of it from 6.15 on.
+func TestSocketsOfTheKernel(t *testing.T) {
+	ns, err := lab.New("doctor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	if err := lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{Queues: 2}); err != nil {
+		t.Fatal(err)
+	}
+	err = ns.Do(func() error {
+		h, err := This()
+		if err != nil {
+			return err
+		}
+		memory, err := umem.New(64)
+		if err != nil {
+			return err
+		}
+		defer memory.Close()
+		s, err := afxdp.Open(afxdp.Config{
+			Ports: []afxdp.PortConfig{{Interface: "a0"}}, Workers: []afxdp.WorkerMemory{{Memory: memory, Pool: umem.NewPool(memory)}}, RingSize: 64,
+		})
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		if err := s.Detach(); err != nil {
+			return err
+		}
+		var want []int
+		if major, minor, _ := h.version(); major > 6 || major == 6 && minor >= 15 {
+			want = []int{0, 1}
+		}
+		for name, want := range map[string][]int{"a0": want, "b0": nil} {
+			if l, err := h.Link(name); err != nil || l.XDP != "" || !slices.Equal(l.Sockets, want) {
+				t.Errorf("%s has sockets on the queues of %+v (%v), want %v", name, l, err, want)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
