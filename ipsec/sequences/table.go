@@ -2,6 +2,7 @@ package sequences
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -146,16 +148,43 @@ func (t *table) note(numbers map[id]uint64, sync bool) error {
 			return t.add(numbers)
 		}
 	}
-	for key, number := range numbers {
-		r := record(key, number)
-		if _, err := t.file.WriteAt(r[:], t.at[key]*recordSize); err != nil {
-			return err
-		}
-		t.last[key] = number
-		t.unsynced = true
+	if err := t.change(numbers); err != nil {
+		return err
 	}
 	if sync && len(numbers) > 0 || t.unsynced && time.Since(t.synced) >= syncEvery {
 		return t.sync()
+	}
+	return nil
+}
+
+// change writes numbers whose ids are there, those next to each other at once: thousands are,
+// several times a second.
+func (t *table) change(numbers map[id]uint64) error {
+	type change struct {
+		at     int64
+		key    id
+		number uint64
+	}
+	list := make([]change, 0, len(numbers))
+	for key, number := range numbers {
+		list = append(list, change{t.at[key], key, number})
+	}
+	slices.SortFunc(list, func(a, b change) int { return cmp.Compare(a.at, b.at) })
+	for len(list) > 0 {
+		var run []byte
+		n := 0
+		for ; n < len(list) && list[n].at == list[0].at+int64(n); n++ {
+			r := record(list[n].key, list[n].number)
+			run = append(run, r[:]...)
+		}
+		if _, err := t.file.WriteAt(run, list[0].at*recordSize); err != nil {
+			return err
+		}
+		for _, c := range list[:n] {
+			t.last[c.key] = c.number
+		}
+		t.unsynced = true
+		list = list[n:]
 	}
 	return nil
 }

@@ -2,6 +2,8 @@ package sequences
 
 import (
 	"bytes"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -146,5 +148,48 @@ func TestAKeyThatCannotBeAdded(t *testing.T) {
 	}
 	if _, first := start(t, open(t, dir), "a"); first <= ahead {
 		t.Errorf("it goes on with %d", first)
+	}
+}
+
+// Whichever numbers are noted together, those next to each other in the file or not, the
+// file has each in its place.
+func TestNumbersAreNotedInTheirPlaces(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "numbers")
+	tab, err := openTable(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rnd := rand.New(rand.NewPCG(5, 5))
+	want := map[id]uint64{}
+	for n := range 64 {
+		want[id{byte(n)}] = uint64(n)
+	}
+	if err := tab.note(want, false); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		some := map[id]uint64{}
+		for range rnd.IntN(100) {
+			some[id{byte(rnd.IntN(64))}] = rnd.Uint64()
+		}
+		maps.Copy(want, some)
+		if err := tab.note(some, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !maps.Equal(tab.last, want) {
+		t.Error("the table has other numbers")
+	}
+	if err := tab.close(); err != nil {
+		t.Fatal(err)
+	}
+	if tab, err = openTable(path); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(tab.last, want) {
+		t.Error("the file has other numbers")
+	}
+	if err := tab.close(); err != nil {
+		t.Fatal(err)
 	}
 }
