@@ -128,7 +128,7 @@ func (m *Mirror) Routes() (all []RouteInfo) {
 
 // Lookup returns the route that packets to an address take, and false if there is none.
 func (m *Mirror) Lookup(ip netip.Addr) (info RouteInfo, ok bool) {
-	ip = ip.Unmap().WithZone("")
+	ip = ip.WithZone("") // an IPv4 address in IPv6's form is IPv6's, to Linux, too
 	if !ip.IsValid() {
 		return info, false
 	}
