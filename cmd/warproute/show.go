@@ -97,6 +97,8 @@ func newRoutesView(a *asking) *cobra.Command {
 			switch {
 			case summary && verify:
 				return wrongUsage(c, errors.New("--summary and --verify are each instead of the routes: give one"))
+			case (summary || verify) && (family != "" || limit != 0):
+				return wrongUsage(c, errors.New("--family and --limit choose routes to list, which --summary and --verify do not: leave them out"))
 			case limit < 0:
 				return usageError(fmt.Errorf("--limit %d: it is a number of routes, or 0 for all", limit))
 			case summary:
