@@ -43,14 +43,26 @@ func mapAny(size int) (*Mapping, error) {
 		_ = m.Close()
 		return nil, fmt.Errorf("map %d MiB of memory: no pages for it: %w", size>>20, err)
 	}
-	m.Huge = unix.Madvise(m.Bytes, unix.MADV_COLLAPSE) == nil // which older kernels than 6.1 do not know
+	m.Huge = collapse(m.Bytes)
 	return m, nil
 }
 
+// collapse has memory be of huge pages, as far as it is not, and tells whether all of it is
+// now. Linux before 6.1 does not tell.
+func collapse(b []byte) bool {
+	const tries = 10 // a page may be in somebody's hands for a moment
+	for range tries {
+		if err := unix.Madvise(b, unix.MADV_COLLAPSE); err != unix.EAGAIN {
+			return err == nil
+		}
+	}
+	return false
+}
+
 // mapReserved maps reserved huge pages of the size that flags name: without one, the kernel
-// takes its default, may give a whole GiB, and does not take back less. The kernel may promise more than the process's
-// cgroup lets it have, as containers are set up at times: MAP_POPULATE does not tell, and who
-// touches the memory is killed.
+// takes its default, may give a whole GiB, and does not take back less. It may promise more
+// than the process's cgroup lets it have, as containers are set up at times: MAP_POPULATE does
+// not tell, and who touches the memory is killed.
 func mapReserved(size, flags int) ([]byte, error) {
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE|unix.MAP_HUGETLB|flags)
 	if err != nil {
