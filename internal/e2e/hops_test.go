@@ -52,12 +52,16 @@ func TestHops(t *testing.T) {
 				traceroute + " -T", "mtr -n -r -c 3 -i 0.2 -G 0.5 -T", "tracepath -n",
 			} {
 				args := append(strings.Fields(tool), f.flag, f.server)
+				byTCP := strings.HasSuffix(tool, "-G 0.5 -T")
 				out := must(t, c.client, args[0], args[1:]...)
+				// By TCP mtr itself misses answers at times, and now and then all of a hop's.
+				for tries := 4; byTCP && tries > 0 && strings.Contains(out, "???"); tries-- {
+					out = must(t, c.client, args[0], args[1:]...)
+				}
 				if got := hopsOf(t, out); !slices.Equal(got, f.hops) {
 					t.Errorf("%s: %v, want %v:\n%s", tool, got, f.hops, out)
 				}
-				// By TCP mtr itself misses answers at times.
-				if args[0] == "mtr" && !strings.HasSuffix(tool, "-T") && strings.Count(out, " 0.0% ") != len(f.hops) {
+				if args[0] == "mtr" && !byTCP && strings.Count(out, " 0.0% ") != len(f.hops) {
 					t.Errorf("%s lost probes:\n%s", tool, out)
 				}
 			}
