@@ -60,14 +60,6 @@ func newPort(name string, workers int, large bool) (*Port, int, error) {
 	return p, rx, nil
 }
 
-// QueueCount returns on how many queues an interface receives now (`ethtool -l`):
-// 1 where the driver does not say. The interface is looked up in the network
-// namespace of the calling thread.
-func QueueCount(ifname string) (int, error) {
-	rx, _, err := ethtool.Queues(ifname)
-	return rx, err
-}
-
 // Queues returns the queues of the port that belong to a worker.
 func (p *Port) Queues(worker int) []*Queue { return p.byWorker[worker] }
 

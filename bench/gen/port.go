@@ -8,6 +8,7 @@ import (
 
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/internal/ethtool"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -52,7 +53,7 @@ func (p *Port) open(cores int) error {
 	if err != nil {
 		return fmt.Errorf("open port %s: %w", p.Name, err)
 	}
-	queues, err := afxdp.QueueCount(p.Name)
+	queues, _, err := ethtool.Queues(p.Name)
 	if err != nil {
 		return fmt.Errorf("open port %s: %w", p.Name, err)
 	}

@@ -8,9 +8,6 @@ import (
 	"strings"
 )
 
-// Size is the length of a huge page in bytes.
-const Size = 2 << 20
-
 // Reserve sees to it that at least n huge pages are free. restore sets the
 // system's number of them back to what it was; pages in use go when they are freed.
 func Reserve(n int) (restore func(), err error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/bench/hugepages"
+	"github.com/warproute/warproute/internal/pages"
 	"github.com/warproute/warproute/internal/routes"
 	"github.com/warproute/warproute/lookup"
 )
@@ -91,7 +92,7 @@ func (b *bench[A]) newDPDK() (c *contender, absent []Absent, err error) {
 		"--force-max-simd-bitwidth=512", // else DPDK keeps from AVX-512
 	}
 	note := "on huge pages"
-	if restore, err := reserve(memory / hugepages.Size); err == nil {
+	if restore, err := reserve(memory / pages.Huge); err == nil {
 		undo.add(restore)
 		args = append(args, "--in-memory")
 	} else {

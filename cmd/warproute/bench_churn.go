@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,9 +23,7 @@ alone and while another core looks up. It is the half of bench lookup that is ab
 changes, with the same tables and peers, verified before and after.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if slices.Equal(o.Peers, []string{"none"}) {
-				o.Peers = nil
-			}
+			o.Peers = named(o.Peers)
 			if err := checkLookupOptions(o); err != nil {
 				return usageError(err)
 			}

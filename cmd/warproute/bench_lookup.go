@@ -43,9 +43,7 @@ router's kernels: addresses and results in the GPU's memory, and in the host's, 
 PCIe. Beside each rate is what the machine gives to the same without lookups.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if slices.Equal(o.Peers, []string{"none"}) {
-				o.Peers = nil
-			}
+			o.Peers = named(o.Peers)
 			if err := checkLookupOptions(o); err != nil {
 				return usageError(err)
 			}
@@ -111,6 +109,14 @@ func checkLookupEngine(engine string, given func(flag string) bool) error {
 		return nil
 	}
 	return fmt.Errorf("--engine %s: write cpu or gpu", engine)
+}
+
+// named returns the peers that --peers names, of which none is nobody.
+func named(peers []string) []string {
+	if slices.Equal(peers, []string{"none"}) {
+		return nil
+	}
+	return peers
 }
 
 // checkLookupOptions refuses what the user got wrong, before a table is made.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/internal/pages"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -91,7 +92,7 @@ func (h *Host) frameBytes() uint64 {
 	if h.Jumbo {
 		size += queues * afxdp.LargePerQueue(afxdp.DefaultRingSize) * umem.LargeSize
 	}
-	return uint64(workers) * uint64((size+hugePage-1)&^(hugePage-1))
+	return uint64(workers) * uint64((size+pages.Huge-1)&^(pages.Huge-1))
 }
 
 func memlock(h *Host) []Finding {
@@ -106,8 +107,6 @@ func memlock(h *Host) []Finding {
 		"at most %d KiB, and the frames need %d", h.LockedMax>>10, need>>10)
 }
 
-const hugePage = 2 << 20
-
 // hugePages looks at those of the frames' size, which need not be the kernel's default.
 func hugePages(h *Host) []Finding {
 	const dir = "sys/kernel/mm/hugepages/hugepages-2048kB"
@@ -115,7 +114,7 @@ func hugePages(h *Host) []Finding {
 		return warn("", "this kernel has no pages of 2 MiB, on which frames lie best: normal pages are used")
 	}
 	free, total := h.number(dir+"/free_hugepages"), h.number(dir+"/nr_hugepages")
-	need := h.frameBytes() / hugePage
+	need := h.frameBytes() / pages.Huge
 	if free >= need {
 		return ok("%d of 2 MiB free, of which the frames need %d", free, need)
 	}

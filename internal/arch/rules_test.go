@@ -65,10 +65,10 @@ var imports = []struct {
 	{"control/addresses", nil, "addresses of interfaces; knows not who speaks by them"},
 	{"control/pathmtu", []string{"ipsec/gateway", "packet"}, "what routers tell a gateway; who is to know is not its business"},
 	{"control/netfilter", []string{"control/rtnl"}, "looks at Linux's firewall; filters nothing"},
-	{"control/doctor", []string{"afxdp", "umem", "control/config", "control/netfilter", "internal/ethtool", "internal/genl"}, "looks at the host before there is a router"},
+	{"control/doctor", []string{"afxdp", "umem", "control/config", "control/netfilter", "internal/ethtool", "internal/genl", "internal/pages"}, "looks at the host before there is a router"},
 
 	{"internal/service", []string{
-		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "umem", "internal/affinity", "internal/hist", "internal/napi", "internal/tun",
+		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "umem", "internal/affinity", "internal/ethtool", "internal/hist", "internal/napi", "internal/tun",
 		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/sequences", "packet", "packet/filter", "packet/icmp",
 		"control/addresses", "control/capture", "control/config", "control/metrics", "control/mirror", "control/netfilter", "control/pathmtu", "control/socket", "control/status", "control/xfrm",
 	}, "puts the parts of a router together; below it, parts do not know each other"},
@@ -98,7 +98,7 @@ var imports = []struct {
 
 	{"bench/...", []string{
 		"afxdp", "batch", "cuda", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "lookup", "lookup/ipv4", "lookup/ipv6", "lookup/trie", "memport", "packet", "umem",
-		"internal/affinity", "internal/hist", "internal/lab", "internal/napi", "internal/oracle", "internal/pages", "internal/routes", "bench/...",
+		"internal/affinity", "internal/ethtool", "internal/hist", "internal/lab", "internal/napi", "internal/oracle", "internal/pages", "internal/routes", "bench/...",
 		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/suite",
 	}, "drives the dataplane as an operator would; nothing but cmd drives it"},
 	{"cmd/...", []string{"..."}, "wires; is wired by none"},

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/ethtool"
 )
 
 // portGone is told that a port's interface was deleted, or moved to another network
@@ -69,7 +69,7 @@ func (s *Service) watchQueues() {
 		case <-tick.C:
 		}
 		for _, p := range s.ports.Ports {
-			n, err := afxdp.QueueCount(p.Name)
+			n, _, err := ethtool.Queues(p.Name)
 			if err != nil || n == told[p.Name] {
 				continue // of a port that is gone we have told
 			}

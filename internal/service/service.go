@@ -33,6 +33,7 @@ import (
 	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/ethtool"
 	"github.com/warproute/warproute/internal/tun"
 	"github.com/warproute/warproute/umem"
 )
@@ -185,7 +186,7 @@ func (s *Service) openPorts() ([]afxdp.WorkerMemory, error) {
 func countWorkers(cfg *config.Config) (workers, queues int, err error) {
 	fewest, port := 0, ""
 	for _, p := range cfg.Ports {
-		n, err := afxdp.QueueCount(p.Interface)
+		n, _, err := ethtool.Queues(p.Interface)
 		if err != nil {
 			return 0, 0, err
 		}
