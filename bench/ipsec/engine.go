@@ -16,6 +16,7 @@ import (
 var makers = map[string]func(bed.Config, *fib.FIB, *gateway.Gateway) bed.Maker{
 	"cpu": cpuEngines,
 	"gpu": gpuEngines,
+	host:  hostEngines,
 }
 
 func cpuEngines(_ bed.Config, base *fib.FIB, g *gateway.Gateway) bed.Maker {

@@ -77,6 +77,8 @@ type Result struct {
 	// InPlace is the rate at which a GPU reads packets of these sizes and writes them back
 	// where they lie, and does nothing else.
 	InPlace float64 `json:"in_place_mpps,omitempty"`
+	// Host is the rate of the same loop and ports with a GPU that is done at once.
+	Host float64 `json:"host_mpps,omitempty"`
 
 	P50    float64            `json:"p50_us"` // a chunk, from the first packet received to the last sent
 	P99    float64            `json:"p99_us"`
@@ -122,16 +124,29 @@ func Run(o Options) (*Result, error) {
 			return nil, err
 		}
 	}
-	rings, err := t.rings()
+	rings, err := t.rings(t.protect)
 	if err != nil {
 		return nil, err
 	}
-	var rounds, alone []round
+	var halves []ring
+	if o.Engine == "gpu" {
+		if halves, err = t.hostRings(rings); err != nil {
+			return nil, err
+		}
+	}
+	var rounds, alone, half []round
 	var limits, hot []float64
 	for range o.Rounds { // taking turns, so that all meet the same machine
 		r, err := t.measure(rings)
 		if err != nil {
 			return nil, err
+		}
+		if halves != nil {
+			r, err := t.by(host).measure(halves)
+			if err != nil {
+				return nil, err
+			}
+			half = append(half, r)
 		}
 		limit, err := t.measureOther(rings, bed.Blind)
 		if err != nil {
@@ -150,6 +165,9 @@ func Run(o Options) (*Result, error) {
 	}
 	res.Limit, res.Hot = middle(limits), middle(hot)
 	res.Library = middleRound(alone).stages["engine"]
+	if len(half) > 0 {
+		res.Host = middleRound(half).mpps()
+	}
 	res.fill(middleRound(rounds))
 	return res, nil
 }

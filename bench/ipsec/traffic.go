@@ -94,6 +94,12 @@ func (t *traffic) espSize(n int) int {
 // protect makes of f, which is as large as espSize says, the frame that the other
 // end of a tunnel would send p in, with the tunnel's next sequence number.
 func (t *traffic) protect(f []byte, p inner) {
+	t.enclose(f, p)
+	p.library.seal(f[packet.EthernetLen+t.ipLen():])
+}
+
+// enclose is protect but for sealing.
+func (t *traffic) enclose(f []byte, p inner) {
 	clear := p.frame[packet.EthernetLen:]
 	p.sequence++
 	putEthernet(f, t.IPv6)
@@ -108,7 +114,6 @@ func (t *traffic) protect(f []byte, p inner) {
 	}
 	n := copy(sealed[headerLen+len(iv):], clear)
 	copy(sealed[headerLen+len(iv)+n:], p.library.trailer(n, t.carried()))
-	p.library.seal(sealed)
 	putIP(outer, p.from, p.to, protoESP, 64, uint16(p.sequence))
 }
 
@@ -134,8 +139,9 @@ type ring struct {
 	tunnels []*tunnel
 }
 
-// rings returns what the workers play while they are timed.
-func (t *traffic) rings() ([]ring, error) {
+// rings returns what the workers play while they are timed. What they are to decrypt is put
+// into ESP by put.
+func (t *traffic) rings(put func(f []byte, p inner)) ([]ring, error) {
 	rings := make([]ring, t.Bed.Workers)
 	if t.Window == 0 {
 		var frames [][]byte
@@ -144,7 +150,7 @@ func (t *traffic) rings() ([]ring, error) {
 			f := p.frame
 			if t.Direction == in {
 				f = make([]byte, t.espSize(len(f)-packet.EthernetLen))
-				t.protect(f, p)
+				put(f, p)
 			}
 			frames, tunnels = append(frames, f), append(tunnels, p.tunnel)
 		}
@@ -157,7 +163,7 @@ func (t *traffic) rings() ([]ring, error) {
 	}
 	var wg sync.WaitGroup
 	for w := range rings { // which share no tunnels
-		wg.Go(func() { rings[w] = t.prepare(w, t.Ring<<20) })
+		wg.Go(func() { rings[w] = t.prepare(w, t.Ring<<20, put) })
 	}
 	wg.Wait()
 	for _, r := range rings {
@@ -171,7 +177,7 @@ func (t *traffic) rings() ([]ring, error) {
 
 // prepare returns the frames that a worker is to decrypt, as many as fit a number of
 // bytes.
-func (t *traffic) prepare(worker, room int) ring {
+func (t *traffic) prepare(worker, room int, put func(f []byte, p inner)) ring {
 	memory := make([]byte, room)
 	var frames [][]byte
 	var tunnels []*tunnel
@@ -184,7 +190,7 @@ func (t *traffic) prepare(worker, room int) ring {
 			if n > len(memory) {
 				return ring{memport.Record(frames), 0, tunnels}
 			}
-			t.protect(memory[:n:n], p)
+			put(memory[:n:n], p)
 			frames, tunnels = append(frames, memory[:n:n]), append(tunnels, p.tunnel)
 			memory = memory[n:]
 		}

@@ -104,7 +104,7 @@ func writeForward(w io.Writer, results []*forward.Result) {
 	}
 	fmt.Fprintln(t)
 	for _, r := range results {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%.1f\t%.1f\t%s\t%.1f\t", r.Engine, r.Family, r.Routes, r.Size, r.Workers, r.Mpps, r.Limit, inPlace(r.InPlace), r.NsPacket)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%.1f\t%.1f\t%s\t%.1f\t", r.Engine, r.Family, r.Routes, r.Size, r.Workers, r.Mpps, r.Limit, mpps(r.InPlace), r.NsPacket)
 		for _, s := range stages {
 			fmt.Fprintf(t, "%.1f\t", r.Stages[s.String()])
 		}
@@ -115,12 +115,12 @@ func writeForward(w io.Writer, results []*forward.Result) {
 	fmt.Fprintln(w, "limit: the same loop and ports with no engine; in place: a GPU that reads and rewrites heads, and does nothing else. Stages in ns per packet: wait is receiving, tx includes the memory port's copy out.")
 }
 
-// inPlace is that limit of a GPU, where there is one.
-func inPlace(mpps float64) string {
-	if mpps == 0 {
+// mpps is a rate that there may be none of.
+func mpps(rate float64) string {
+	if rate == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f", mpps)
+	return fmt.Sprintf("%.1f", rate)
 }
 
 // writeJSON writes results to a file, where one is named.
