@@ -193,6 +193,7 @@ func (r *Router) Stats() *Stats {
 		s.Chunks += w.stats.chunks.Load()
 		s.Held += w.stats.held.Load()
 		s.Pending += w.stats.pending.Load()
+		s.Idle += time.Duration(w.stats.idle.Load())
 		s.InFlight += w.stats.flying.Load()
 		s.Made += w.stats.made.Load()
 		s.Merged += w.stats.merged.Load()

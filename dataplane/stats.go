@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/internal/hist"
@@ -29,6 +30,7 @@ type workerStats struct {
 	held    atomic.Int64 // packets waiting for neighbours or security associations
 	pending atomic.Int64 // packets in transmit rings
 	flying  atomic.Int64 // chunks that the engine has
+	idle    atomic.Int64 // nanoseconds of turns that found nothing to do
 	made    atomic.Int64 // packets that the router added to those received
 	merged  atomic.Int64 // fragments that became part of others
 
@@ -69,10 +71,11 @@ type Stats struct {
 	Ports    []PortStats
 	Engine   string
 	Workers  int
-	Chunks   uint64 // chunks that engines finished
-	Held     int64  // packets waiting for neighbours or security associations now
-	Pending  int64  // packets given to the transmit rings and not sent yet
-	InFlight int64  // chunks that the engine has now
+	Chunks   uint64        // chunks that engines finished
+	Held     int64         // packets waiting for neighbours or security associations now
+	Pending  int64         // packets given to the transmit rings and not sent yet
+	InFlight int64         // chunks that the engine has now
+	Idle     time.Duration // of all workers: polling or asleep, with nothing to do
 
 	// What was received and made was sent, dropped, merged or delivered, or is still under way.
 	Made      int64 // ICMP errors, fragments but for one of each packet, and what Local gave

@@ -89,9 +89,12 @@ func (w *worker) run() {
 		w.refill()
 		if busy {
 			lastBusy = now
-		} else if now-lastBusy >= w.spin && w.inFlight.n == 0 {
+			continue
+		}
+		if now-lastBusy >= w.spin && w.inFlight.n == 0 {
 			w.sleep(pending)
 		}
+		w.stats.idle.Add(int64(batch.Clock() - now))
 	}
 	w.finish()
 }
