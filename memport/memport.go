@@ -5,29 +5,27 @@
 // A frame goes round as with AF_XDP: the pool gives it to the queue (Refill), the
 // queue writes a packet into it as a card's DMA would (Receive), the worker sends
 // it (Transmit), the queue copies the packet out and gives the frame back to the
-// pool (Reclaim). The copies are the port's own cost.
+// pool (Reclaim). The copies are the port's own cost. The worker's core pays it, unless
+// another one plays the card (StartCard).
 package memport
 
 import (
 	"sync/atomic"
 
 	"github.com/warproute/warproute/batch"
-	"github.com/warproute/warproute/internal/prefetch"
 	"github.com/warproute/warproute/umem"
 )
 
-// ringSize bounds the frames that a queue has for receiving and those sent but
-// not yet reclaimed, as a card's rings would.
-const ringSize = 2048
-
 // Queue is one queue of a memory port.
 type Queue struct {
-	port uint16
-	mem  []byte
-	pool *umem.Pool
+	rx, tx ring
 
-	fill []uint32 // frames to receive into
-	sent []uint32 // frames to reclaim
+	mem    []byte
+	pool   *umem.Pool // the worker's
+	port   uint16
+	carded bool // another core is the card
+
+	_ apart // from here on the card's, whoever plays it
 
 	tape   *Tape // frames to receive, again and again
 	next   int
@@ -38,6 +36,11 @@ type Queue struct {
 	end     int    // up to here
 	collect func(frame []byte)
 }
+
+// ringSize is how many frames a queue has for receiving, as a card's ring would. To send it
+// may have all: so nothing is ever dropped for want of room, and what there is to receive
+// into limits the rest.
+const ringSize = 2048
 
 // wireLines is how much of the sent frames is kept before it is written over: a
 // second-level cache's worth, as a card reads from there too.
@@ -51,9 +54,8 @@ const burst = 64
 // until Play says what.
 func New(port uint16, mem *umem.Memory, pool *umem.Pool) *Queue {
 	return &Queue{
-		port: port, mem: mem.Bytes(), pool: pool,
-		fill: make([]uint32, 0, ringSize), sent: make([]uint32, 0, ringSize),
-		wire: make([]line, wireLines),
+		rx: newRing(ringSize), tx: newRing(mem.Frames() + mem.Large()),
+		port: port, mem: mem.Bytes(), pool: pool, wire: make([]line, wireLines),
 	}
 }
 
@@ -65,117 +67,91 @@ func (q *Queue) Play(frames [][]byte, count int) { q.PlayTape(Record(frames), 0,
 func (q *Queue) PlayTape(t *Tape, first, count int) { q.tape, q.next, q.left = t, first, count }
 
 // Collect has every sent frame passed to f, which must not keep the slice. Set it
-// before the router starts; without it frames are only copied out.
+// before the router starts; without it frames are only copied out. It is called by
+// whoever plays the card.
 func (q *Queue) Collect(f func(frame []byte)) { q.collect = f }
 
 // Pause stops the playing for good. Any goroutine may call it.
 func (q *Queue) Pause() { q.paused.Store(true) }
 
-// Held is the number of frames that the queue holds, for receiving or sent.
+// Held is the number of frames that the queue holds, for receiving, received or sent.
 // The router must have stopped.
-func (q *Queue) Held() int { return len(q.fill) + len(q.sent) }
+func (q *Queue) Held() int { return q.rx.held() + q.tx.held() }
 
 func (q *Queue) Refill() {
-	q.fill = append(q.fill, q.pool.TakeBlock(min(ringSize-len(q.fill), q.pool.Len()))...)
+	block := q.pool.TakeBlock(min(ringSize-q.rx.held(), q.pool.Len()))
+	if len(block) == 0 {
+		return
+	}
+	for len(block) > 0 {
+		_, addrs := q.rx.room(len(block))
+		n := copy(addrs, block)
+		q.rx.give(n)
+		block = block[n:]
+	}
+	q.rx.publish()
 }
 
-func (q *Queue) Receive(dst []batch.Frame) int {
-	if q.tape == nil || q.tape.Len() == 0 || q.paused.Load() {
-		return 0
+func (q *Queue) Receive(dst []batch.Frame) (n int) {
+	if !q.carded {
+		return q.receive(dst)
 	}
-	n := min(len(dst), len(q.fill))
-	if q.left >= 0 {
-		n = min(n, q.left)
-		q.left -= n
-	}
-	for dst = dst[:n]; len(dst) > 0; {
-		tracks := q.tape.tracks[q.next:]
-		tracks = tracks[:min(len(tracks), len(dst), burst)]
-		q.receive(dst[:len(tracks)], tracks)
-		dst = dst[len(tracks):]
-		if q.next += len(tracks); q.next == q.tape.Len() {
-			q.next = 0
+	for n < len(dst) {
+		frames, _ := q.rx.ready(len(dst) - n)
+		if len(frames) == 0 {
+			break
 		}
+		n += copy(dst[n:], frames)
+		q.rx.take(len(frames))
 	}
 	return n
 }
 
-// receive writes a frame for each track.
-func (q *Queue) receive(dst []batch.Frame, tracks []track) {
-	prefetch.ReadAt(q.tape.lines, tracks)
-	left := len(q.fill) - len(dst)
-	fill := q.fill[left:]
-	q.fill = q.fill[:left]
-	for i, t := range tracks {
-		addr := fill[i] + umem.DataOffset + stagger(fill[i], int(t.length))
-		dst[i] = batch.Frame{Addr: addr, Len: uint16(t.length), Port: q.port}
-	}
-	prefetch.WriteAt(q.mem, dst)
-	for i, t := range tracks {
-		to, from := q.mem[dst[i].Addr-umem.Headroom:], q.tape.of(t)
-		for k := range from {
-			*(*line)(to) = from[k]
-			to = to[lineLen:]
-		}
-	}
-}
-
-const (
-	// maxStagger is how much further back than others a packet may begin in its frame.
-	maxStagger = 15 * 64
-	// tail is what stays free behind such a packet, as a tunnel may lengthen it there.
-	tail = 64
-)
-
-// stagger is where in a frame a packet begins, behind the usual place. Frames are
-// 2048 bytes apart: if all packets began alike, their first lines would share a
-// thirtieth of the first caches' sets, and each copy miss them. A card has no such
-// trouble, as it writes past these caches.
-func stagger(frame uint32, length int) uint32 {
-	if length > umem.MaxFrameLen-maxStagger-tail {
-		return 0
-	}
-	return frame / umem.FrameSize % 16 * 64
+// receive is Receive where the worker plays the card. The frames that were given last come
+// first, as they do from the pool: their bytes are in its caches.
+func (q *Queue) receive(dst []batch.Frame) int {
+	held := q.rx.held()
+	n := min(len(dst), held)
+	n = q.play(dst[:n], q.rx.addrs[held-n:held])
+	q.rx.worker.given -= uint32(n) // nothing was taken: so the ring is a stack
+	return n
 }
 
 func (q *Queue) Transmit(src []batch.Frame) int {
-	src = src[:min(len(src), ringSize-len(q.sent))]
 	for rest := src; len(rest) > 0; {
-		n := min(len(rest), burst)
-		q.send(rest[:n])
-		rest = rest[n:]
+		frames, addrs := q.tx.room(len(rest))
+		for i, f := range rest[:len(addrs)] {
+			addrs[i] = f.Addr
+		}
+		if q.carded {
+			copy(frames, rest)
+		} else {
+			q.send(rest[:len(frames)])
+		}
+		q.tx.give(len(frames))
+		rest = rest[len(frames):]
+	}
+	if q.carded {
+		q.tx.publish()
+	} else {
+		q.tx.worker.done = q.tx.worker.given
 	}
 	return len(src)
 }
 
-// send copies frames to the wire.
-func (q *Queue) send(frames []batch.Frame) {
-	prefetch.ReadAt(q.mem, frames)
-	sent := q.sent
-	for _, f := range frames {
-		ahead := f.Addr % uint32(lineLen)
-		from, lines := q.mem[f.Addr-ahead:], linesOf(int(ahead)+int(f.Len))
-		if q.end+lines > len(q.wire) {
-			q.end = 0
-		}
-		wire := q.wire[q.end : q.end+lines]
-		for i := range wire {
-			wire[i] = line(from)
-			from = from[lineLen:]
-		}
-		q.end += lines
-		if q.collect != nil {
-			q.collect(q.mem[f.Addr : uint64(f.Addr)+uint64(f.Len)])
-		}
-		sent = append(sent, f.Addr)
-	}
-	q.sent = sent
-}
-
 func (q *Queue) Reclaim() (pending int) {
-	q.pool.PutBlock(q.sent)
-	q.sent = q.sent[:0]
-	return 0
+	for {
+		_, addrs := q.tx.ready(q.tx.held())
+		if len(addrs) == 0 {
+			break
+		}
+		q.pool.PutBlock(addrs)
+		q.tx.take(len(addrs))
+	}
+	if !q.carded {
+		q.tx.restart()
+	}
+	return q.tx.held()
 }
 
 // FD is -1: a memory port is never waited for.

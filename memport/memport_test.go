@@ -14,14 +14,7 @@ import (
 func TestFramesOfAnyLengthGoRound(t *testing.T) {
 	const most = umem.MaxFrameLen
 	rnd := rand.New(rand.NewPCG(1, 1))
-	var frames [][]byte
-	for n := 1; n <= most+50; n += 1 + rnd.IntN(9) {
-		f := make([]byte, n)
-		for i := range f {
-			f[i] = byte(rnd.Uint32())
-		}
-		frames = append(frames, f)
-	}
+	frames := anyFrames(rnd)
 	mem, err := umem.New(600)
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,9 @@ package bed
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
+	"slices"
 	"time"
 
 	"github.com/warproute/warproute/batch"
@@ -23,6 +26,7 @@ const Ports = 2
 // Config is the shape of a bed.
 type Config struct {
 	Workers    int // each on a core of its own
+	Cards      int // cores that play the network card; 0: each worker's core does so besides
 	MaxPackets int // of a chunk
 	Chunks     int // that a worker may have in flight
 }
@@ -36,10 +40,14 @@ type Maker func() (make func(worker int, mem []byte) (dataplane.Engine, error), 
 type Bed struct {
 	Router  *dataplane.Router
 	In, Out []*memport.Queue
-	closers []func() error
+
+	cards      []int // the cores that play them
+	playing    []*memport.Card
+	processors int // that Go had before
+	closers    []func() error
 }
 
-// New builds a bed. It is to be closed when its router has stopped.
+// New builds a bed. It is to be closed when it has stopped.
 func New(c Config, base *fib.FIB, engines Maker) (*Bed, error) {
 	b := &Bed{}
 	if err := b.build(c, base, engines); err != nil {
@@ -49,15 +57,19 @@ func New(c Config, base *fib.FIB, engines Maker) (*Bed, error) {
 }
 
 func (b *Bed) build(c Config, base *fib.FIB, engines Maker) error {
-	cpus, err := affinity.CPUs()
+	workers, cards, err := cores(c)
 	if err != nil {
 		return err
 	}
+	b.cards = cards
 	engine, closeEngines, err := engines()
 	if err != nil {
 		return err
 	}
 	cfg := dataplane.Config{FIB: base, Ports: Ports, MaxPackets: c.MaxPackets, MaxDelay: time.Second}
+	if c.Cards > 0 {
+		cfg.Spin = time.Second // a card may be late
+	}
 	for i := range c.Workers {
 		mem, err := umem.New(3*2048 + (c.Chunks+1)*c.MaxPackets)
 		if err != nil {
@@ -77,13 +89,72 @@ func (b *Bed) build(c Config, base *fib.FIB, engines Maker) error {
 			return errors.Join(err, closeEngines())
 		}
 		cfg.Workers = append(cfg.Workers, dataplane.WorkerConfig{
-			CPU: cpus[len(cpus)-1-i%len(cpus)], Memory: mem, Pool: pool, Chunks: slab, Engine: e,
+			CPU: workers[i], Memory: mem, Pool: pool, Chunks: slab, Engine: e,
 			Queues: [][]dataplane.Queue{{in}, {out}},
 		})
 	}
 	b.closers = append(b.closers, closeEngines)
 	b.Router, err = dataplane.New(cfg)
 	return err
+}
+
+// cores returns the core of each worker, from the last one on, and those of the cards, which
+// are before them.
+func cores(c Config) (workers, cards []int, err error) {
+	cpus, err := affinity.CPUs()
+	if err != nil {
+		return nil, nil, err
+	}
+	if n := len(cpus); c.Cards > 0 && c.Workers+c.Cards > n {
+		return nil, nil, fmt.Errorf("find a core each for %d workers and %d cards: there are %d; take fewer workers or cards, or no cards, for which the workers' cores stand in", c.Workers, c.Cards, n)
+	}
+	for i := range c.Workers + c.Cards {
+		cpu := cpus[len(cpus)-1-i%len(cpus)]
+		if i < c.Workers {
+			workers = append(workers, cpu)
+		} else {
+			cards = append(cards, cpu)
+		}
+	}
+	return workers, cards, nil
+}
+
+// Start has the cards and the router work. An error means that none does.
+func (b *Bed) Start() (err error) {
+	b.processors = runtime.GOMAXPROCS(runtime.NumCPU() + len(b.In) + len(b.cards)) // who polls keeps one
+	defer func() {
+		if err != nil {
+			b.Stop()
+		}
+	}()
+	// Dealt out by turns, a worker's two queues are of one card, or, where there are more cards
+	// than workers, of two.
+	queues := slices.Concat(b.In, b.Out)
+	for i, cpu := range b.cards[:min(len(b.cards), len(queues))] {
+		var its []*memport.Queue
+		for k := i; k < len(queues); k += len(b.cards) {
+			its = append(its, queues[k])
+		}
+		card, err := memport.StartCard(cpu, its...)
+		if err != nil {
+			return err
+		}
+		b.playing = append(b.playing, card)
+	}
+	return b.Router.Start()
+}
+
+// Stop stops the playing, then the router, when it has done what was received, then the cards.
+func (b *Bed) Stop() {
+	for _, q := range b.In {
+		q.Pause()
+	}
+	b.Router.Stop()
+	for _, card := range b.playing {
+		card.Stop()
+	}
+	b.playing = nil
+	runtime.GOMAXPROCS(b.processors)
 }
 
 // Close gives everything back, engines first.

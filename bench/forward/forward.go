@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"time"
 
@@ -35,6 +34,7 @@ type Options struct {
 	Routes     int           // in the table; 0: as many as a table of internal/routes has by itself
 	Size       int           // of frames in bytes, FCS not counted
 	Workers    int           // each on a core of its own
+	Cards      int           // cores that play the network card; 0: each worker's core does so besides
 	MaxPackets int           // of a chunk
 	Chunks     int           // that a worker may have in flight
 	Duration   time.Duration // of one round
@@ -44,18 +44,22 @@ type Options struct {
 
 // Result is what a measurement found. Its rate is the median round's.
 type Result struct {
-	Family     string             `json:"family"`
-	Engine     string             `json:"engine"`
-	Table      string             `json:"table"`
-	Routes     int                `json:"routes"`
-	Size       int                `json:"frame_bytes"`
-	Workers    int                `json:"workers"`
-	MaxPackets int                `json:"max_packets"`
-	Verified   int                `json:"verified_packets"`
-	Mpps       float64            `json:"mpps"`
-	Rounds     []float64          `json:"rounds_mpps"`
-	NsPacket   float64            `json:"ns_per_packet"` // of one worker
-	Stages     map[string]float64 `json:"stage_ns_per_packet"`
+	Family     string    `json:"family"`
+	Engine     string    `json:"engine"`
+	Table      string    `json:"table"`
+	Routes     int       `json:"routes"`
+	Size       int       `json:"frame_bytes"`
+	Workers    int       `json:"workers"`
+	Cards      int       `json:"cards"`
+	MaxPackets int       `json:"max_packets"`
+	Verified   int       `json:"verified_packets"`
+	Mpps       float64   `json:"mpps"`
+	Rounds     []float64 `json:"rounds_mpps"`
+	NsPacket   float64   `json:"ns_per_packet"` // of one worker
+	// CPU is how long of that the worker is at work, copying apart: with cards, all but the turns
+	// in which it finds nothing to do; without, less receiving and sending besides.
+	CPU    float64            `json:"cpu_ns_per_packet"`
+	Stages map[string]float64 `json:"stage_ns_per_packet"`
 	// Limit is the rate of the same loop and ports with an engine that forwards
 	// unseen: what is left is the memory ports' copying and the worker's own work.
 	Limit float64 `json:"limit_mpps"`
@@ -88,7 +92,7 @@ func Run(o Options) (*Result, error) {
 	tape := memport.Record(play)
 
 	res := &Result{
-		Family: "IPv4", Table: o.Table, Routes: len(routes), Size: o.Size, Workers: o.Workers,
+		Family: "IPv4", Table: o.Table, Routes: len(routes), Size: o.Size, Workers: o.Workers, Cards: o.Cards,
 		MaxPackets: o.MaxPackets, Stages: map[string]float64{},
 	}
 	if o.IPv6 {
@@ -125,6 +129,10 @@ func Run(o Options) (*Result, error) {
 	res.Engine, res.Mpps = median.engine, median.mpps()
 	res.NsPacket = 1e3 * float64(o.Workers) / res.Mpps
 	res.Stages = median.stages
+	res.CPU = res.NsPacket - median.idle
+	if o.Cards == 0 {
+		res.CPU -= res.Stages[dataplane.StageWait.String()] + res.Stages[dataplane.StageTx.String()]
+	}
 	return res, nil
 }
 
@@ -135,7 +143,7 @@ func median(rounds []round) round {
 
 // bed is the shape of the router.
 func (o *Options) bed() bed.Config {
-	return bed.Config{Workers: o.Workers, MaxPackets: o.MaxPackets, Chunks: o.Chunks}
+	return bed.Config{Workers: o.Workers, Cards: o.Cards, MaxPackets: o.MaxPackets, Chunks: o.Chunks}
 }
 
 // engine is the maker of the engine that is measured.
@@ -163,6 +171,7 @@ type round struct {
 	packets uint64
 	seconds float64
 	stages  map[string]float64 // ns per packet
+	idle    float64            // ns per packet
 }
 
 func (r round) mpps() float64 { return float64(r.packets) / r.seconds / 1e6 }
@@ -178,18 +187,14 @@ func measure(o Options, base *fib.FIB, engine bed.Maker, tape *memport.Tape) (r 
 	for i, q := range b.In {
 		q.PlayTape(tape, i*tape.Len()/len(b.In), -1) // so that workers differ
 	}
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + o.Workers))
-	if err := b.Router.Start(); err != nil {
+	if err := b.Start(); err != nil {
 		return round{}, err
 	}
 	time.Sleep(o.Duration / 10)
 	before, start := b.Router.Stats(), time.Now()
 	time.Sleep(o.Duration)
 	after, elapsed := b.Router.Stats(), time.Since(start)
-	for _, q := range b.In {
-		q.Pause()
-	}
-	b.Router.Stop()
+	b.Stop()
 
 	r = round{
 		engine: after.Engine, seconds: elapsed.Seconds(), stages: map[string]float64{},
@@ -199,6 +204,7 @@ func measure(o Options, base *fib.FIB, engine bed.Maker, tape *memport.Tape) (r 
 		after.Stages[s].Sub(&before.Stages[s])
 		r.stages[s.String()] = float64(after.Stages[s].Sum) / float64(r.packets)
 	}
+	r.idle = float64(after.Idle-before.Idle) / float64(r.packets)
 	if dropped := after.Ports[0].Dropped(); dropped > 0 {
 		return r, fmt.Errorf("%d of %d packets were dropped while measuring", dropped, after.Ports[0].RxPackets)
 	}

@@ -1,22 +1,37 @@
 package forward
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/warproute/warproute/internal/affinity"
 )
 
 func TestEveryPacketComesOutRight(t *testing.T) {
-	for _, ipv6 := range []bool{false, true} {
-		r, err := Run(Options{
-			IPv6: ipv6, Engine: "cpu", Table: "random", Routes: 500, Chunks: 1, Size: 64, Workers: 1, MaxPackets: 256,
-			Duration: 50 * time.Millisecond, Rounds: 1, Seed: 7,
+	for _, tt := range []struct {
+		ipv6  bool
+		cards int
+	}{{false, 0}, {true, 0}, {false, 1}} {
+		t.Run(fmt.Sprintf("ipv6=%t/cards=%d", tt.ipv6, tt.cards), func(t *testing.T) {
+			cpus, err := affinity.CPUs()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(cpus) < 1+tt.cards {
+				t.Skipf("a worker and %d cards take more than %d cores", tt.cards, len(cpus))
+			}
+			r, err := Run(Options{
+				IPv6: tt.ipv6, Engine: "cpu", Table: "random", Routes: 500, Chunks: 1, Size: 64, Workers: 1, Cards: tt.cards, MaxPackets: 256,
+				Duration: 50 * time.Millisecond, Rounds: 1, Seed: 7,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Verified != 16384 || r.Mpps <= 0 || r.Cards != tt.cards || r.CPU <= 0 || r.CPU > r.NsPacket {
+				t.Errorf("%+v", r)
+			}
+			t.Logf("%+v", r)
 		})
-		if err != nil {
-			t.Fatalf("IPv6 %v: %v", ipv6, err)
-		}
-		if r.Verified != 16384 || r.Mpps <= 0 {
-			t.Errorf("IPv6 %v: verified %d packets at %v Mpps", ipv6, r.Verified, r.Mpps)
-		}
-		t.Logf("%+v", r)
 	}
 }

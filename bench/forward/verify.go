@@ -26,7 +26,7 @@ func verify(o Options, base *fib.FIB, routes []bed.Route, play [][]byte) (verifi
 	var got [][]byte
 	b.Out[0].Collect(func(f []byte) { got = append(got, bytes.Clone(f)) })
 	b.In[0].Play(play, len(play))
-	if err := b.Router.Start(); err != nil {
+	if err := b.Start(); err != nil {
 		return 0, err
 	}
 	received := func() (n uint64) {
@@ -38,7 +38,7 @@ func verify(o Options, base *fib.FIB, routes []bed.Route, play [][]byte) (verifi
 	for end := time.Now().Add(time.Minute); received() < uint64(len(play)) && time.Now().Before(end); {
 		time.Sleep(100 * time.Microsecond) // a router that is stopped takes what there is, but only for so long
 	}
-	b.Router.Stop()
+	b.Stop()
 	if len(got) != len(play) {
 		return 0, fmt.Errorf("%d of %d packets came out", len(got), len(play))
 	}

@@ -3,7 +3,6 @@ package ipsec
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/warproute/warproute/batch"
@@ -74,8 +73,7 @@ func (t *traffic) time(b *bed.Bed, rings []ring, once bool) (round, error) {
 		}
 		q.PlayTape(rings[w].tape, rings[w].first, count)
 	}
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + len(b.In)))
-	if err := b.Router.Start(); err != nil {
+	if err := b.Start(); err != nil {
 		return round{}, err
 	}
 	sent := uint64(0)
@@ -96,10 +94,7 @@ func (t *traffic) time(b *bed.Bed, rings []ring, once bool) (round, error) {
 	}
 	before, start := until(0.1, t.Duration/10)
 	after, end := until(0.9, t.Duration)
-	for _, q := range b.In {
-		q.Pause()
-	}
-	b.Router.Stop()
+	b.Stop()
 	if n := after.Ports[0].Dropped(); n > 0 {
 		return round{}, fmt.Errorf("%d of %d packets were dropped while measuring: %v", n, after.Ports[0].RxPackets, reasons(&after.Ports[0]))
 	}

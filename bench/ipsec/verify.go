@@ -48,7 +48,7 @@ func (t *traffic) run(play [][][]byte, times int) (sent [][][]byte, stats *datap
 		b.In[w].Play(play[w], times*len(play[w]))
 		total += uint64(times * len(play[w]))
 	}
-	if err := b.Router.Start(); err != nil {
+	if err := b.Start(); err != nil {
 		return nil, nil, err
 	}
 	decided := func(s *dataplane.Stats) uint64 { return s.Ports[bed.EgressPort].TxPackets + s.Ports[0].Dropped() }
@@ -57,7 +57,7 @@ func (t *traffic) run(play [][][]byte, times int) (sent [][][]byte, stats *datap
 			break
 		}
 	}
-	b.Router.Stop()
+	b.Stop()
 	if n := decided(stats); n != total {
 		return nil, nil, fmt.Errorf("%d of %d packets were decided on within %v", n, total, patience)
 	}

@@ -31,7 +31,12 @@ func newBenchForwardCommand() *cobra.Command {
 		Long: `Forward runs the router on ports that are memory: frames are written into the
 workers' memory as a card would, go through receive, engine, order and transmit,
 and are copied out. Every packet of a first run is compared with what a linear
-search and a plain rewrite give; only then is anything timed.`,
+search and a plain rewrite give; only then is anything timed.
+
+A network card copies frames by itself (DMA). Here somebody has to play it: the
+cores of the workers, besides their own work, or, with --cards, cores that do nothing
+else. Then a worker meets what it meets at a card, rings of descriptions, and its CPU
+time is what the router costs.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			families, ok := map[string][]bool{"both": {false, true}, "4": {false}, "6": {true}}[family]
@@ -40,6 +45,7 @@ search and a plain rewrite give; only then is anything timed.`,
 			}
 			if err := cmp.Or(checkForward(&o), checkRounds(o.Rounds, o.Duration), checkNumbers(
 				number{"batch", o.MaxPackets, 1, config.MaxPackets}, number{"workers", o.Workers, 1, maxWorkers},
+				number{"cards", o.Cards, 0, 2 * o.Workers},
 			)); err != nil {
 				return usageError(err)
 			}
@@ -60,6 +66,7 @@ search and a plain rewrite give; only then is anything timed.`,
 	cmd.Flags().IntVar(&o.MaxPackets, "batch", 256, "packets of a chunk")
 	cmd.Flags().IntVar(&o.Chunks, "chunks", 0, "chunks that a worker may have in flight; 0 is 1 for the CPU and 8 for a GPU")
 	cmd.Flags().IntVar(&o.Workers, "workers", 1, "workers, each on a core of its own")
+	cmd.Flags().IntVar(&o.Cards, "cards", 0, "cores besides that play the workers' network cards, up to two a worker; 0: the workers' cores do")
 	cmd.Flags().DurationVar(&o.Duration, "duration", time.Second, "of a round")
 	cmd.Flags().IntVar(&o.Rounds, "rounds", 5, "of which the median counts")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "also write the results to a `file`")
@@ -97,14 +104,14 @@ func checkNumbers(numbers ...number) error {
 
 func writeForward(w io.Writer, results []*forward.Result) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "engine\tfamily\troutes\tbytes\tworkers\tMpps\tlimit\tin place\tns/packet\t")
+	fmt.Fprint(t, "engine\tfamily\troutes\tbytes\tworkers\tcards\tMpps\tlimit\tin place\tns/packet\tCPU\t")
 	stages := []dataplane.Stage{dataplane.StageWait, dataplane.StageEngine, dataplane.StageOrder, dataplane.StageTx}
 	for _, s := range stages {
 		fmt.Fprintf(t, "%s\t", s)
 	}
 	fmt.Fprintln(t)
 	for _, r := range results {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%.1f\t%.1f\t%s\t%.1f\t", r.Engine, r.Family, r.Routes, r.Size, r.Workers, r.Mpps, r.Limit, mpps(r.InPlace), r.NsPacket)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t%s\t%.1f\t%.1f\t", r.Engine, r.Family, r.Routes, r.Size, r.Workers, r.Cards, r.Mpps, r.Limit, mpps(r.InPlace), r.NsPacket, r.CPU)
 		for _, s := range stages {
 			fmt.Fprintf(t, "%.1f\t", r.Stages[s.String()])
 		}
@@ -112,7 +119,7 @@ func writeForward(w io.Writer, results []*forward.Result) {
 	}
 	_ = t.Flush()
 	fmt.Fprintf(w, "median of %d rounds, each after verifying %d packets byte by byte\n", len(results[0].Rounds), results[0].Verified)
-	fmt.Fprintln(w, "limit: the same loop and ports with no engine; in place: a GPU that reads and rewrites heads, and does nothing else. Stages in ns per packet: wait is receiving, tx includes the memory port's copy out.")
+	fmt.Fprintln(w, "limit: the same loop and ports with no engine; in place: a GPU that reads and rewrites heads, and does nothing else. In ns of a worker per packet: CPU, its work beside copying, idle turns not counted; the stages, of which wait is receiving and tx sending, which without cards copy.")
 }
 
 // mpps is a rate that there may be none of.

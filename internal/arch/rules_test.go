@@ -30,7 +30,7 @@ var imports = []struct {
 	{"fib", []string{"batch", "lookup", "lookup/ipv4", "lookup/ipv6"}, "words that engines read; knows no Linux, so that memory ports and benchmarks can fill it"},
 
 	{"afxdp", []string{"batch", "umem", "internal/ethtool"}, "moves frames between Linux and memory; knows no routes"},
-	{"memport", []string{"batch", "umem", "internal/pages", "internal/prefetch"}, "a port without a kernel, to compare with"},
+	{"memport", []string{"batch", "umem", "internal/affinity", "internal/pages", "internal/prefetch"}, "a port without a kernel, to compare with"},
 
 	{"packet/icmp", []string{"packet"}, "errors that a router sends; packets in, packets out"},
 	{"packet/fragment", []string{"packet"}, "as icmp"},

@@ -1,0 +1,38 @@
+package bed
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/warproute/warproute/internal/affinity"
+)
+
+// No card shares a core with a worker or another card, and who asks for more than there
+// are is told what to do.
+func TestCardsHaveCoresOfTheirOwn(t *testing.T) {
+	cpus, err := affinity.CPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := len(cpus)
+	for workers := 1; workers <= n; workers++ {
+		w, c, err := cores(Config{Workers: workers, Cards: n - workers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := slices.Sorted(slices.Values(slices.Concat(w, c)))
+		if len(w) != workers || !slices.Equal(all, cpus) {
+			t.Errorf("of cores %v, workers have %v and cards %v", cpus, w, c)
+		}
+		if alone, _, _ := cores(Config{Workers: workers}); !slices.Equal(alone, w) {
+			t.Errorf("workers have cores %v, and beside cards %v", alone, w)
+		}
+	}
+	if w, _, err := cores(Config{Workers: 2 * n}); err != nil || len(w) != 2*n {
+		t.Errorf("%d workers without cards share cores: got %v, %v", 2*n, w, err)
+	}
+	if _, _, err := cores(Config{Workers: n, Cards: 1}); err == nil || !strings.Contains(err.Error(), "fewer workers") {
+		t.Errorf("%d workers and a card on %d cores: got %v", n, n, err)
+	}
+}

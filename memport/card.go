@@ -1,0 +1,159 @@
+package memport
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/prefetch"
+	"github.com/warproute/warproute/umem"
+)
+
+// Card is a core that is the card of some queues: it writes what they receive and reads what
+// they send, and leaves to their workers what workers have to do with a card, which is to
+// move entries of rings.
+type Card struct {
+	queues []*Queue
+	stop   atomic.Bool
+	done   chan struct{}
+}
+
+// StartCard has a core, or any one (affinity.Any), be the card of queues from now on. Their
+// workers must not have started, and must have stopped before the card does.
+func StartCard(cpu int, queues ...*Queue) (*Card, error) {
+	c := &Card{queues: queues, done: make(chan struct{})}
+	for _, q := range queues {
+		q.carded = true
+	}
+	pinned := make(chan error)
+	go func() {
+		defer close(c.done)
+		restore, err := affinity.Pin(cpu)
+		pinned <- err
+		if err == nil {
+			defer restore()
+			c.run()
+		}
+	}()
+	if err := <-pinned; err != nil {
+		return nil, fmt.Errorf("start a card: %w", err)
+	}
+	return c, nil
+}
+
+// Stop ends the card's work. What its queues hold then, they keep.
+func (c *Card) Stop() {
+	c.stop.Store(true)
+	<-c.done
+}
+
+// run polls, as a card does.
+func (c *Card) run() {
+	for !c.stop.Load() {
+		for _, q := range c.queues {
+			q.step()
+		}
+	}
+}
+
+// step is what a card does for the queue in a moment: it sends what there is to send, and
+// receives a burst.
+func (q *Queue) step() {
+	for {
+		frames, _ := q.tx.waiting(burst)
+		if len(frames) == 0 {
+			break
+		}
+		q.send(frames)
+		q.tx.finish(len(frames))
+	}
+	if frames, fill := q.rx.waiting(burst); len(fill) > 0 {
+		if n := q.play(frames, fill); n > 0 {
+			q.rx.finish(n)
+		}
+	}
+}
+
+// play receives into the frames of fill, as many as there are to play, and describes them.
+func (q *Queue) play(dst []batch.Frame, fill []uint32) (n int) {
+	if q.tape == nil || q.tape.Len() == 0 || q.paused.Load() {
+		return 0
+	}
+	n = len(dst)
+	if q.left >= 0 {
+		n = min(n, q.left)
+		q.left -= n
+	}
+	for dst = dst[:n]; len(dst) > 0; {
+		tracks := q.tape.tracks[q.next:]
+		tracks = tracks[:min(len(tracks), len(dst), burst)]
+		q.write(dst[:len(tracks)], fill, tracks)
+		dst, fill = dst[len(tracks):], fill[len(tracks):]
+		if q.next += len(tracks); q.next == q.tape.Len() {
+			q.next = 0
+		}
+	}
+	return n
+}
+
+// write writes a frame for each track.
+func (q *Queue) write(dst []batch.Frame, fill []uint32, tracks []track) {
+	prefetch.ReadAt(q.tape.lines, tracks)
+	fill = fill[:len(tracks)]
+	for i, t := range tracks {
+		addr := fill[i] + umem.DataOffset + stagger(fill[i], int(t.length))
+		dst[i] = batch.Frame{Addr: addr, Len: uint16(t.length), Port: q.port}
+	}
+	prefetch.WriteAt(q.mem, dst)
+	for i, t := range tracks {
+		to, from := q.mem[dst[i].Addr-umem.Headroom:], q.tape.of(t)
+		for k := range from {
+			*(*line)(to) = from[k]
+			to = to[lineLen:]
+		}
+	}
+}
+
+const (
+	// maxStagger is how much further back than others a packet may begin in its frame.
+	maxStagger = 15 * 64
+	// tail is what stays free behind such a packet, as a tunnel may lengthen it there.
+	tail = 64
+)
+
+// stagger is where in a frame a packet begins, behind the usual place. Frames are
+// 2048 bytes apart: if all packets began alike, their first lines would share a
+// thirtieth of the first caches' sets, and each copy miss them. A card has no such
+// trouble, as it writes past these caches.
+func stagger(frame uint32, length int) uint32 {
+	if length > umem.MaxFrameLen-maxStagger-tail {
+		return 0
+	}
+	return frame / umem.FrameSize % 16 * 64
+}
+
+// send copies frames to the wire.
+func (q *Queue) send(frames []batch.Frame) {
+	for len(frames) > burst {
+		q.send(frames[:burst])
+		frames = frames[burst:]
+	}
+	prefetch.ReadAt(q.mem, frames)
+	for _, f := range frames {
+		ahead := f.Addr % uint32(lineLen)
+		from, lines := q.mem[f.Addr-ahead:], linesOf(int(ahead)+int(f.Len))
+		if q.end+lines > len(q.wire) {
+			q.end = 0
+		}
+		wire := q.wire[q.end : q.end+lines]
+		for i := range wire {
+			wire[i] = line(from)
+			from = from[lineLen:]
+		}
+		q.end += lines
+		if q.collect != nil {
+			q.collect(q.mem[f.Addr : uint64(f.Addr)+uint64(f.Len)])
+		}
+	}
+}
