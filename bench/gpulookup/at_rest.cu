@@ -2,4 +2,4 @@
  * of each multiprocessor, which does not learn of stores. The router cannot use
  * them, since a group that began another life may still be there as it was. */
 #define AT_REST
-#include "lookup.cu"
+#include "../../lookup/device/lookup.cu"

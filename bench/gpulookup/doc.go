@@ -1,5 +1,6 @@
 // Package gpulookup measures longest-prefix matches on a GPU: the router's own
-// tables, walked by its own device code with its own loads, for columns of addresses.
+// tables, walked by its own device code with its own loads, for columns of addresses as
+// package lookup/device has them.
 //
 // The ways of the addresses to the GPU and of the results back:
 //
@@ -13,14 +14,6 @@
 //	           results to it, in place; no copies
 //	resident   the same by a kernel that stays: its blocks are told of chunks by
 //	           doorbells in the host's memory, and answer there
-//
-// # Columns
-//
-// Numbers are in host byte order. An IPv4 address is 4 bytes. IPv6 addresses are two
-// columns, the upper 64 bits of each and the lower 64 bits of each: a lookup reads
-// the lower half, from the host's memory unless everything is on the device, only
-// where the table has routes longer than /64 on the address's way. So an address costs
-// PCIe 8 bytes, seldom 16. A result is the 32-bit number of a next hop.
 //
 // # What is verified
 //

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/routes"
+	"github.com/warproute/warproute/lookup/device"
 	"github.com/warproute/warproute/lookup/trie"
 )
 
@@ -31,7 +32,7 @@ type bench struct {
 	*gpu
 	loads     []*workload // a kind of destinations each
 	questions *workload
-	hops      *pinned // the results, as many as the largest workload has
+	hops      *device.Pinned // the results, as many as the largest workload has
 }
 
 // Run measures one table. Where there is no GPU the error says what is missing. It
@@ -51,12 +52,12 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 		return nil, fmt.Errorf("measure lookups on a GPU: %w", err)
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	err = b.context.Do(func() error {
+	err = b.Context.Do(func() error {
 		report, err = b.run(ctx)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("measure %v lookups on %s: %w", o.Routes.Family, b.info.Name, err)
+		return nil, fmt.Errorf("measure %v lookups on %s: %w", o.Routes.Family, b.Info.Name, err)
 	}
 	return report, nil
 }
@@ -81,7 +82,7 @@ func (b *bench) run(ctx context.Context) (*Report, error) {
 		err = b.answer(table)
 	}
 	if err == nil {
-		b.hops, err = b.pin(max(b.questions.n, b.loads[0].n) * hopBytes)
+		b.hops, err = b.Pin(max(b.questions.n, b.loads[0].n) * hopBytes)
 	}
 	if err == nil {
 		err = table.View(b.load)
@@ -96,7 +97,7 @@ func (b *bench) run(ctx context.Context) (*Report, error) {
 	r := &Report{
 		Family: b.Routes.Family.String(), Table: b.Routes.Name, Source: b.Routes.Source, Routes: b.Routes.Len(),
 		TableBytes: b.image.Size(), Addresses: b.loads[0].n, Verified: b.questions.n,
-		Device: b.info.Name, Driver: "CUDA " + b.version,
+		Device: b.Info.Name, Driver: "CUDA " + b.Version.String(),
 	}
 	if err := b.verify(ctx, ways); err != nil {
 		return nil, err
@@ -141,7 +142,7 @@ func (b *bench) once(w *way, load *workload) error {
 	if err := errors.Join(err, w.collect()); err != nil {
 		return err
 	}
-	return load.check(b.hops.bytes)
+	return load.check(b.hops.Bytes)
 }
 
 // compare runs all rounds of all ways with one kind of destinations. With the first kind
@@ -163,7 +164,7 @@ func (b *bench) compare(ctx context.Context, ways []*way, load *workload) ([]*Ra
 			b.poison()
 			g, err := b.rate(ctx, w, load, true)
 			if err == nil {
-				err = load.check(b.hops.bytes)
+				err = load.check(b.hops.Bytes)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", w, err)
@@ -216,7 +217,7 @@ func (b *bench) clock(ctx context.Context, pass, settle func() error) (float64, 
 
 // poison sees to it that results which are not written are found out.
 func (b *bench) poison() {
-	bytes := b.hops.bytes
+	bytes := b.hops.Bytes
 	bytes[0] = poison
 	for n := 1; n < len(bytes); n *= 2 {
 		copy(bytes[n:], bytes[:n])

@@ -17,6 +17,7 @@ import (
 
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/internal/routes"
+	"github.com/warproute/warproute/lookup/device"
 )
 
 // fakeGPU builds a driver that runs the kernels' own code on the host. fault names a
@@ -124,9 +125,9 @@ func TestColumns(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for _, f := range []family{ipv4, ipv6} {
 		const n = 100
-		w := &workload{family: f, n: n, addresses: &pinned{bytes: make([]byte, n*f.bytes)}}
+		w := &workload{family: f, n: n, addresses: &device.Pinned{Bytes: make([]byte, n*f.bytes)}}
 		if f.lower {
-			w.lowers = &pinned{bytes: make([]byte, n*lowerBytes)}
+			w.lowers = &device.Pinned{Bytes: make([]byte, n*lowerBytes)}
 		}
 		addrs := make([]netip.Addr, n)
 		for i := range addrs {
@@ -143,35 +144,33 @@ func TestColumns(t *testing.T) {
 			}
 		}
 	}
-	w := &workload{family: ipv4, addresses: &pinned{bytes: make([]byte, 8)}}
+	w := &workload{family: ipv4, addresses: &device.Pinned{Bytes: make([]byte, 8)}}
 	w.put(1, netip.MustParseAddr("192.0.2.1"))
-	if got := binary.NativeEndian.Uint32(w.addresses.bytes[4:]); got != 0xc0000201 {
+	if got := binary.NativeEndian.Uint32(w.addresses.Bytes[4:]); got != 0xc0000201 {
 		t.Errorf("192.0.2.1 is %#x", got)
 	}
-	w = &workload{family: ipv6, addresses: &pinned{bytes: make([]byte, 16)}, lowers: &pinned{bytes: make([]byte, 16)}}
+	w = &workload{family: ipv6, addresses: &device.Pinned{Bytes: make([]byte, 16)}, lowers: &device.Pinned{Bytes: make([]byte, 16)}}
 	w.put(1, netip.MustParseAddr("2001:db8::1"))
-	upper, lower := binary.NativeEndian.Uint64(w.addresses.bytes[8:]), binary.NativeEndian.Uint64(w.lowers.bytes[8:])
+	upper, lower := binary.NativeEndian.Uint64(w.addresses.Bytes[8:]), binary.NativeEndian.Uint64(w.lowers.Bytes[8:])
 	if upper != 0x20010db8_00000000 || lower != 1 {
 		t.Errorf("2001:db8::1 is %#x and %#x", upper, lower)
 	}
 }
 
-// The numbers of lookup.cu are those of kernels.go, and chunks are what blocks can divide.
+// The numbers of bench.cu are those of kernels.go, and chunks are what blocks can divide.
 func TestKernelsKnowTheNumbers(t *testing.T) {
-	source, err := os.ReadFile("lookup.cu")
+	source, err := os.ReadFile("bench.cu")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]uint64{
-		"THREADS": threads, "RESIDENT_THREADS": residentThreads, "EACH": each, "STOP": stop, "LINE_BYTES": lineBytes,
-	} {
+	for name, want := range map[string]uint64{"RESIDENT_THREADS": residentThreads, "STOP": stop, "LINE_BYTES": lineBytes} {
 		m := regexp.MustCompile(`(?m)^#define ` + name + ` (0x[0-9a-f]+|\d+)u?\b`).FindSubmatch(source)
 		if m == nil {
-			t.Errorf("lookup.cu does not define %s", name)
+			t.Errorf("bench.cu does not define %s", name)
 			continue
 		}
 		if got, err := strconv.ParseUint(string(m[1]), 0, 64); err != nil || got != want {
-			t.Errorf("%s is %s in lookup.cu, %d in Go", name, m[1], want)
+			t.Errorf("%s is %s in bench.cu, %d in Go", name, m[1], want)
 		}
 	}
 	if smallChunk%(threads*each) != 0 || smallChunk%(residentThreads*each) != 0 || largeChunk%smallChunk != 0 {

@@ -4,22 +4,23 @@ import (
 	_ "embed"
 
 	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/lookup/device"
 )
 
-//go:generate ../../scripts/ptx.sh lookup.cu
+//go:generate ../../scripts/ptx.sh bench.cu
 //go:generate ../../scripts/ptx.sh at_rest.cu
 
-//go:embed lookup.ptx
+//go:embed bench.ptx
 var ptx []byte
 
 //go:embed at_rest.ptx
 var ptxAtRest []byte
 
-// What lookup.cu defines; a test compares.
+// The launched kernels' numbers, and what bench.cu defines; a test compares.
 const (
-	threads         = 256
+	threads         = device.Threads
+	each            = device.Each
 	residentThreads = 1024
-	each            = 8
 	stop            = 1<<32 - 1
 	lineBytes       = 128
 )
@@ -31,20 +32,9 @@ const smallChunk = 16 << 10
 // largeChunk is the number of addresses of a large chunk.
 const largeChunk = 4 << 20
 
-// columns is struct columns.
-type columns struct {
-	Image, Addresses, Lowers, Hops cuda.DevicePtr
-}
-
-// lookupParams are those of lookup4 and lookup6.
-type lookupParams struct {
-	Columns  columns
-	First, N uint32
-}
-
 // residentParams are those of resident4 and resident6.
 type residentParams struct {
-	Columns         columns
+	Columns         device.Columns
 	Size            uint32 // of a chunk
 	Doorbells, Done cuda.DevicePtr
 }

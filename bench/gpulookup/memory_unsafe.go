@@ -5,11 +5,6 @@ import (
 	"unsafe"
 )
 
-// bytesOf are the bytes of words.
-func bytesOf(words []uint32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*4)
-}
-
 // storeWord stores 8 bytes at once, behind all that was stored before.
 func storeWord(to []byte, word uint64) {
 	atomic.StoreUint64((*uint64)(unsafe.Pointer(&to[:8][0])), word)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/lookup/device"
 )
 
 // ResidentChunks is how many chunks are under way at a time on the way resident, one
@@ -20,9 +21,9 @@ type resident struct {
 	*bench
 	launch *cuda.Launch
 	params residentParams
-	lines  *pinned  // doorbells, then done numbers, a line for each block
-	turns  []uint32 // of each block
-	next   int      // the block whose turn it is
+	lines  *device.Pinned // doorbells, then done numbers, a line for each block
+	turns  []uint32       // of each block
+	next   int            // the block whose turn it is
 	runs   bool
 	load   *workload
 }
@@ -33,7 +34,7 @@ func (b *bench) newResident(blocks int) (*resident, error) {
 		return nil, err
 	}
 	r := &resident{bench: b, turns: make([]uint32, blocks)}
-	if r.lines, err = b.pin(2 * blocks * lineBytes); err != nil {
+	if r.lines, err = b.Pin(2 * blocks * lineBytes); err != nil {
 		return nil, err
 	}
 	r.params.Size = smallChunk
@@ -51,7 +52,7 @@ func (r *resident) way() *way {
 }
 
 func (r *resident) start(w *workload, look bool) error {
-	clear(r.lines.bytes)
+	clear(r.lines.Bytes)
 	clear(r.turns)
 	r.next, r.load = 0, w
 	r.params.Columns = r.onHost(w, look)
@@ -74,12 +75,12 @@ func (r *resident) pass() error {
 
 func (r *resident) ring(block int, chunk uint32) {
 	r.turns[block]++
-	storeWord(r.lines.bytes[block*lineBytes:], uint64(chunk)<<32|uint64(r.turns[block]))
+	storeWord(r.lines.Bytes[block*lineBytes:], uint64(chunk)<<32|uint64(r.turns[block]))
 }
 
 // wait waits until a block has done what it was told.
 func (r *resident) wait(block int) error {
-	done := r.lines.bytes[(len(r.turns)+block)*lineBytes:]
+	done := r.lines.Bytes[(len(r.turns)+block)*lineBytes:]
 	var since time.Time
 	for looks := 1; loadNumber(done) != r.turns[block]; looks++ {
 		switch {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/lookup/device"
 )
 
 // way is a way of addresses to the GPU and of results back. prepare, what it makes
@@ -50,7 +51,7 @@ func (b *bench) ways() ([]*way, error) {
 type launched struct {
 	*bench
 	launch *cuda.Launch
-	params lookupParams
+	params device.Params
 	blocks uint32 // that fill the device
 	load   *workload
 	look   bool
@@ -75,8 +76,8 @@ func (b *bench) newLaunched(m *cuda.Module) (*launched, error) {
 
 // onHost are a workload's columns in the host's memory; without lookups there is
 // no image.
-func (b *bench) onHost(w *workload, look bool) columns {
-	c := columns{Addresses: w.addresses.Ptr(), Hops: b.hops.Ptr()}
+func (b *bench) onHost(w *workload, look bool) device.Columns {
+	c := device.Columns{Addresses: w.addresses.Ptr(), Hops: b.hops.Ptr()}
 	if w.lower {
 		c.Lowers = w.lowers.Ptr()
 	}
@@ -87,8 +88,8 @@ func (b *bench) onHost(w *workload, look bool) columns {
 }
 
 // onDevice are columns in the device's memory.
-func (b *bench) onDevice() columns {
-	c := columns{Image: b.image.Ptr(), Addresses: b.addresses.Ptr(), Hops: b.results.Ptr()}
+func (b *bench) onDevice() device.Columns {
+	c := device.Columns{Image: b.image.Ptr(), Addresses: b.addresses.Ptr(), Hops: b.results.Ptr()}
 	if b.lower {
 		c.Lowers = b.lowers.Ptr()
 	}

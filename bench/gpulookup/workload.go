@@ -9,6 +9,7 @@ import (
 
 	"github.com/warproute/warproute/internal/oracle"
 	"github.com/warproute/warproute/internal/routes"
+	"github.com/warproute/warproute/lookup/device"
 	"github.com/warproute/warproute/lookup/trie"
 )
 
@@ -22,13 +23,13 @@ type family struct {
 }
 
 const (
-	lowerBytes = 8
-	hopBytes   = 4
+	lowerBytes = device.LowerBytes
+	hopBytes   = device.HopBytes
 )
 
 var (
-	ipv4 = family{routes.IPv4, 4, false, "lookup4", "resident4"}
-	ipv6 = family{routes.IPv6, 8, true, "lookup6", "resident6"}
+	ipv4 = family{routes.IPv4, device.AddressBytes4, false, device.Lookup4, "resident4"}
+	ipv6 = family{routes.IPv6, device.AddressBytes6, true, device.Lookup6, "resident6"}
 )
 
 // workload is addresses in columns, in pinned memory, and what they are to give.
@@ -36,9 +37,9 @@ type workload struct {
 	family
 	name      string
 	n         int // a multiple of smallChunk
-	addresses *pinned
-	lowers    *pinned  // nil for IPv4
-	want      []uint32 // next hops
+	addresses *device.Pinned
+	lowers    *device.Pinned // nil for IPv4
+	want      []uint32       // next hops
 }
 
 // newWorkload has room for n addresses, rounded up; it is full of zeros.
@@ -46,11 +47,11 @@ func (b *bench) newWorkload(name string, n int) (*workload, error) {
 	n = (n + smallChunk - 1) / smallChunk * smallChunk
 	w := &workload{family: b.family, name: name, n: n, want: make([]uint32, n)}
 	var err error
-	if w.addresses, err = b.pin(n * w.bytes); err != nil {
+	if w.addresses, err = b.Pin(n * w.bytes); err != nil {
 		return nil, err
 	}
 	if w.lower {
-		w.lowers, err = b.pin(n * lowerBytes)
+		w.lowers, err = b.Pin(n * lowerBytes)
 	}
 	return w, err
 }
@@ -58,23 +59,20 @@ func (b *bench) newWorkload(name string, n int) (*workload, error) {
 // put puts an address into the columns.
 func (w *workload) put(i int, a netip.Addr) {
 	if !w.lower {
-		b := a.As4()
-		binary.NativeEndian.PutUint32(w.addresses.bytes[4*i:], binary.BigEndian.Uint32(b[:]))
+		device.Put4(w.addresses.Bytes, i, a)
 		return
 	}
-	b := a.As16()
-	binary.NativeEndian.PutUint64(w.addresses.bytes[8*i:], binary.BigEndian.Uint64(b[:8]))
-	binary.NativeEndian.PutUint64(w.lowers.bytes[8*i:], binary.BigEndian.Uint64(b[8:]))
+	device.Put6(w.addresses.Bytes, w.lowers.Bytes, i, a)
 }
 
 // key is what put has put, first bit in front.
 func (w *workload) key(i int) (k trie.Key) {
 	if !w.lower {
-		binary.BigEndian.PutUint32(k[:], binary.NativeEndian.Uint32(w.addresses.bytes[4*i:]))
+		binary.BigEndian.PutUint32(k[:], binary.NativeEndian.Uint32(w.addresses.Bytes[4*i:]))
 		return k
 	}
-	binary.BigEndian.PutUint64(k[:8], binary.NativeEndian.Uint64(w.addresses.bytes[8*i:]))
-	binary.BigEndian.PutUint64(k[8:], binary.NativeEndian.Uint64(w.lowers.bytes[8*i:]))
+	binary.BigEndian.PutUint64(k[:8], binary.NativeEndian.Uint64(w.addresses.Bytes[8*i:]))
+	binary.BigEndian.PutUint64(k[8:], binary.NativeEndian.Uint64(w.lowers.Bytes[8*i:]))
 	return k
 }
 

@@ -25,6 +25,7 @@ var imports = []struct {
 	{"lookup/trie", []string{"lookup"}, "the image behind both tables; walked here and on devices"},
 	{"lookup/ipv4", []string{"lookup", "lookup/trie"}, "maps addresses to numbers; knows not what a next hop is"},
 	{"lookup/ipv6", []string{"lookup", "lookup/trie"}, "as ipv4"},
+	{"lookup/device", []string{"cuda", "lookup", "lookup/trie", "internal/pages"}, "a table's copy on a GPU, that answers as the table does; knows not what a next hop is"},
 	{"lookup/ipv4/asm", []string{"lookup", "lookup/trie"}, "writes kernels; the layout is the one constants say"},
 	{"lookup/ipv6/asm", []string{"lookup", "lookup/trie"}, "as for ipv4"},
 	{"fib", []string{"batch", "lookup", "lookup/ipv4", "lookup/ipv6"}, "words that engines read; knows no Linux, so that memory ports and benchmarks can fill it"},
@@ -97,7 +98,7 @@ var imports = []struct {
 	{"internal/e2e/strongswan", nil, "the same, in a virtual machine"},
 
 	{"bench/...", []string{
-		"afxdp", "batch", "cuda", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "lookup", "lookup/ipv4", "lookup/ipv6", "lookup/trie", "memport", "packet", "umem",
+		"afxdp", "batch", "cuda", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "lookup", "lookup/device", "lookup/ipv4", "lookup/ipv6", "lookup/trie", "memport", "packet", "umem",
 		"internal/affinity", "internal/ethtool", "internal/hist", "internal/lab", "internal/napi", "internal/oracle", "internal/pages", "internal/routes", "bench/...",
 		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/suite",
 	}, "drives the dataplane as an operator would; nothing but cmd drives it"},

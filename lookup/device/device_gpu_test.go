@@ -1,0 +1,25 @@
+//go:build gpu
+
+package device
+
+import (
+	"testing"
+
+	"github.com/warproute/warproute/internal/routes"
+)
+
+// On a GPU, too, every edge of every prefix has the next hop that the oracle gives: in
+// small tables of all kinds, and in the real one.
+func TestGPURouteLookupAgrees(t *testing.T) {
+	for _, f := range []routes.Family{routes.IPv4, routes.IPv6} {
+		for _, table := range kinds {
+			agree(t, "", newSet(t, table, f, 5000))
+		}
+		set, err := routes.Real(f, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %v, %d routes", set.Source, f, set.Len())
+		agree(t, "", set)
+	}
+}

@@ -1,0 +1,200 @@
+package device
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/internal/oracle"
+	"github.com/warproute/warproute/internal/routes"
+	"github.com/warproute/warproute/lookup"
+	"github.com/warproute/warproute/lookup/trie"
+)
+
+// fakeGPU builds a driver that runs the kernels' own code on the host. fault names a
+// kernel that is to be wrong; "none" has none run, "" all.
+func fakeGPU(t *testing.T, fault string) string {
+	t.Helper()
+	lib := filepath.Join(t.TempDir(), "libcuda.so.1")
+	out, err := exec.Command("cc", "-shared", "-fPIC", "-pthread", "-O2", "-Wall", "-Wextra", "-Werror", `-DFAULT="`+fault+`"`,
+		"-o", lib, "../../bench/gpulookup/testdata/fakegpu.c").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build a fake driver (it needs a C compiler: apt-get install gcc libc6-dev): %v\n%s", err, out)
+	}
+	return lib
+}
+
+func openGPU(t *testing.T, driver string) *GPU {
+	t.Helper()
+	g, err := OpenGPU(driver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+func newSet(t *testing.T, table string, f routes.Family, n int) *routes.Set {
+	t.Helper()
+	set, err := routes.New(table, f, n, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// agree has a driver's GPU look up the edges of every prefix, and as many destinations that
+// routes cover, and as many at random; the oracle knows what they are to give.
+func agree(t *testing.T, driver string, set *routes.Set) {
+	t.Helper()
+	g, err := OpenGPU(driver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	table := trie.New(set.Family.Bits())
+	if err := table.Load(set.All()); err != nil {
+		t.Fatal(err)
+	}
+	on, err := g.Load(table, set.Family == routes.IPv4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addrs := slices.Collect(set.Edges())
+	for _, kind := range []string{"table", "uniform"} {
+		destinations, err := set.Destinations(kind, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := set.Len() + 100
+		for a := range destinations {
+			addrs = append(addrs, a)
+			if n--; n == 0 {
+				break
+			}
+		}
+	}
+	rand.New(rand.NewPCG(1, 1)).Shuffle(len(addrs), func(i, k int) { addrs[i], addrs[k] = addrs[k], addrs[i] })
+	hops := make([]lookup.NextHop, len(addrs)+1)
+	hops[len(addrs)] = 77
+	if err := on.LookupBatch(hops, addrs); err != nil {
+		t.Fatal(err)
+	}
+	truth, found := oracle.NewRanges(set.All()), 0
+	for i, a := range addrs {
+		want, ok := truth.Lookup(a)
+		if hops[i] != want {
+			t.Fatalf("%v %s, %d routes: %v has next hop %d, want %d", set.Family, set.Name, set.Len(), a, hops[i], want)
+		}
+		if ok {
+			found++
+		}
+	}
+	if hops[len(addrs)] != 77 || found < len(addrs)/4 {
+		t.Errorf("%d of %d addresses have a route; %d behind the last answer", found, len(addrs), hops[len(addrs)])
+	}
+	for _, n := range []int{0, 1, Threads*Each - 1, Threads*Each + 1} { // what the last ones gave is not what these give
+		n = min(n, len(addrs))
+		few := make([]lookup.NextHop, n)
+		if err := on.LookupBatch(few, addrs[len(addrs)-n:]); err != nil || !slices.Equal(few, hops[len(addrs)-n:len(addrs)]) {
+			t.Errorf("%d addresses alone have other next hops, or %v", n, err)
+		}
+	}
+}
+
+// kinds are tables of any size.
+var kinds = []string{"internet", "nested", "adversarial", "dense"}
+
+// The kernels, run on the host, give what the oracle gives, for routes of every length.
+func TestAgreesWithTheOracle(t *testing.T) {
+	driver := fakeGPU(t, "")
+	for _, f := range []routes.Family{routes.IPv4, routes.IPv6} {
+		for _, table := range kinds {
+			agree(t, driver, newSet(t, table, f, 500))
+		}
+	}
+	agree(t, driver, newSet(t, "internet", routes.IPv4, 40_000)) // more addresses than go at once
+}
+
+func TestATableWithoutARoute(t *testing.T) {
+	g := openGPU(t, fakeGPU(t, ""))
+	on, err := g.Load(trie.New(32), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hops := []lookup.NextHop{5}
+	if err := on.LookupBatch(hops, []netip.Addr{netip.MustParseAddr("192.0.2.1")}); err != nil || hops[0] != lookup.Miss {
+		t.Errorf("next hop %d, %v", hops[0], err)
+	}
+}
+
+func TestAKernelThatDoesNotAnswerIsFoundOut(t *testing.T) {
+	g := openGPU(t, fakeGPU(t, "none"))
+	table := trie.New(32)
+	if err := table.Insert(netip.MustParsePrefix("192.0.2.0/24"), 1); err != nil {
+		t.Fatal(err)
+	}
+	on, err := g.Load(table, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = on.LookupBatch(make([]lookup.NextHop, 1), []netip.Addr{netip.MustParseAddr("192.0.2.1")})
+	if err == nil || err.Error() != "look up on Fake 0: the kernel ended without an answer for each address" {
+		t.Errorf("no kernel ran: %v", err)
+	}
+}
+
+func TestWithoutADriver(t *testing.T) {
+	_, err := OpenGPU(filepath.Join(t.TempDir(), "libcuda.so.1"))
+	if !errors.Is(err, cuda.ErrNoDriver) || !strings.Contains(err.Error(), "install NVIDIA's driver") {
+		t.Errorf("without a driver: %v", err)
+	}
+}
+
+// What is put into columns is what kernels read.
+func TestColumns(t *testing.T) {
+	addresses, lowers := make([]byte, 16), make([]byte, 16)
+	Put4(addresses, 1, netip.MustParseAddr("192.0.2.1"))
+	if got := binary.NativeEndian.Uint32(addresses[4:]); got != 0xc0000201 {
+		t.Errorf("192.0.2.1 is %#x", got)
+	}
+	Put6(addresses, lowers, 1, netip.MustParseAddr("2001:db8::1"))
+	if upper, lower := binary.NativeEndian.Uint64(addresses[8:]), binary.NativeEndian.Uint64(lowers[8:]); upper != 0x20010db8_00000000 || lower != 1 {
+		t.Errorf("2001:db8::1 is %#x and %#x", upper, lower)
+	}
+}
+
+// The numbers of lookup.cu are those of kernels.go, and what goes at once is what blocks divide.
+func TestKernelsKnowTheNumbers(t *testing.T) {
+	source, err := os.ReadFile("lookup.cu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int{"THREADS": Threads, "EACH": Each} {
+		m := regexp.MustCompile(`(?m)^#define ` + name + ` (\d+)\b`).FindSubmatch(source)
+		if m == nil {
+			t.Errorf("lookup.cu does not define %s", name)
+			continue
+		}
+		if got, err := strconv.Atoi(string(m[1])); err != nil || got != want {
+			t.Errorf("%s is %s in lookup.cu, %d in Go", name, m[1], want)
+		}
+	}
+	if atOnce%(Threads*Each) != 0 {
+		t.Error("what goes at once is not a multiple of what a block does at a time")
+	}
+}
