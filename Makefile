@@ -50,7 +50,7 @@ test: ## everything; needs root
 
 # Compiled tests, so that they can also be carried to a GPU machine without Go
 # (out/*.gpu.test -test.run '^TestGPU'). They skip nothing: without a GPU they fail.
-GPU_TESTS := cuda lookup/device dataplane/gpu bench/gpulookup bench/inplace
+GPU_TESTS := cuda lookup/device dataplane/gpu bench/gpulookup bench/inplace cmd/warproute
 
 gpu-tests:
 	mkdir -p out

@@ -2,19 +2,15 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/netip"
-	"net/url"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/warproute/warproute/control/routefile"
-	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
 )
 
@@ -33,113 +29,82 @@ func newLookupCommand() *cobra.Command {
 		Long: `Tell which prefix, next hop and port an address has: in the running router, or
 with --routes in a file of lines as ` + "`ip route` and `ip -6 route`" + ` print them, or of
 bare prefixes; gzip may have packed it, and "-" is standard input. Without an
-address, addresses are read from standard input, separated by white space.`,
+address, addresses are read from standard input, separated by white space, and
+answered ` + fmt.Sprint(addrsAtOnce) + ` at a time: columns are aligned among those.
+
+With --routes and --engine gpu the first GPU gets a copy of the tables, and answers by
+the router's device code; a router that uses that GPU takes turns with it meanwhile.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			addrs, err := parseAddrs(args)
-			if len(args) == 0 {
-				addrs, err = readAddrs(c.InOrStdin(), file)
-			}
+			batches, err := addrBatches(args, c.InOrStdin(), file)
 			if err != nil {
 				return usageError(err)
 			}
-			switch engine {
-			case "", "cpu":
-			case "gpu":
-				return errors.New("--engine gpu: a GPU looks up for the packets of a router, not for a command; leave --engine out (bench lookup --engine gpu measures one)")
-			default:
-				return usageError(fmt.Errorf("--engine %s: write cpu or gpu", engine))
-			}
-			answers, err := lookUp(c.Context(), a.socket, file, addrs)
+			look, err := openLookup(c.Context(), a.socket, file, engine)
 			if err != nil {
 				return err
 			}
-			if a.json {
-				enc := json.NewEncoder(c.OutOrStdout())
-				enc.SetIndent("", "  ")
-				return enc.Encode(answers)
-			}
-			return status.WriteAnswers(c.OutOrStdout(), answers)
+			out := bufio.NewWriter(c.OutOrStdout())
+			err = printAnswers(out, a.json, batches, look.answer)
+			return errors.Join(err, out.Flush(), look.close())
 		},
 	}
 	a.addFlags(c)
 	c.Flags().StringVar(&file, "routes", "", "look in `FILE` instead of the running router")
-	c.Flags().StringVar(&engine, "engine", "", "`ENGINE` that looks up: cpu (a gpu looks up for packets alone)")
+	c.Flags().StringVar(&engine, "engine", "cpu", "`ENGINE` that looks up: cpu or gpu")
 	return c
 }
 
-func parseAddrs(args []string) ([]netip.Addr, error) {
-	addrs := make([]netip.Addr, len(args))
-	for i, s := range args {
-		var err error
-		if addrs[i], err = netip.ParseAddr(s); err != nil || addrs[i].Zone() != "" {
-			return nil, fmt.Errorf("%q is not an IP address; write one such as 192.0.2.1 or 2001:db8::1", s)
-		}
-	}
-	return addrs, nil
-}
-
-// readAddrs reads addresses from standard input, unless the routes come from there.
-func readAddrs(r io.Reader, routes string) (addrs []netip.Addr, err error) {
-	if routes == "-" {
-		return nil, errors.New("standard input holds the routes: write the addresses as arguments")
-	}
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 64<<20) // a line may hold any number of addresses
-	for n := 1; lines.Scan(); n++ {
-		some, err := parseAddrs(strings.Fields(lines.Text()))
+// printAnswers answers batches of addresses as they come. What came before an error is
+// printed too.
+func printAnswers(w io.Writer, asJSON bool, batches iter.Seq2[[]netip.Addr, error], answer func([]netip.Addr) ([]status.Answer, error)) error {
+	table, array := status.NewAnswerTable(w), answerArray{w: w}
+	for addrs, err := range batches {
 		if err != nil {
-			return nil, fmt.Errorf("standard input:%d: %w", n, err)
+			return usageError(err)
 		}
-		addrs = append(addrs, some...)
+		answers, err := answer(addrs)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			err = array.write(answers)
+		} else {
+			err = table.Write(answers)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read addresses from standard input: %w", err)
+	if asJSON {
+		return array.end()
 	}
-	if len(addrs) == 0 {
-		return nil, errors.New("no address: write some as arguments or to standard input, such as 192.0.2.1 or 2001:db8::1")
-	}
-	return addrs, nil
+	return nil
 }
 
-// lookUp answers from a file or, if none is named, from the router at a socket.
-func lookUp(ctx context.Context, socketPath, file string, addrs []netip.Addr) ([]status.Answer, error) {
-	if file != "" {
-		return lookUpFile(file, addrs)
-	}
-	answers := make([]status.Answer, len(addrs))
-	for i, addr := range addrs {
-		path := "/route?" + url.Values{"addr": {addr.String()}}.Encode()
-		if err := socket.Get(ctx, socketPath, path, &answers[i]); err != nil {
-			return nil, err
-		}
-	}
-	return answers, nil
+// answerArray writes answers as they come, as one array of JSON.
+type answerArray struct {
+	w     io.Writer
+	begun bool
 }
 
-func lookUpFile(file string, addrs []netip.Addr) ([]status.Answer, error) {
-	routes, err := routefile.Open(file)
-	if err != nil {
-		return nil, usageError(err)
-	}
-	table, err := routefile.NewTable(routes)
-	if err != nil {
-		return nil, err
-	}
-	answers := make([]status.Answer, len(addrs))
-	for i, addr := range addrs {
-		answers[i] = status.Answer{Address: addr}
-		route, found := table.Lookup(addr)
-		if !found {
-			continue
+func (a *answerArray) write(answers []status.Answer) error {
+	for i := range answers {
+		before := ",\n  "
+		if !a.begun {
+			before, a.begun = "[\n  ", true
 		}
-		a := &answers[i]
-		a.Found, a.Prefix, a.Action, a.MTU = true, route.Prefix, route.Type, route.MTU
-		if route.Type == "unicast" {
-			a.Action = "forward"
+		text, err := json.MarshalIndent(&answers[i], "  ", "  ")
+		if err != nil {
+			return err
 		}
-		for _, p := range route.Paths {
-			a.Paths = append(a.Paths, status.Path{Via: p.Via, Port: p.Dev, Weight: p.Weight, Dead: p.Dead})
+		if _, err := fmt.Fprintf(a.w, "%s%s", before, text); err != nil {
+			return err
 		}
 	}
-	return answers, nil
+	return nil
+}
+
+func (a *answerArray) end() error {
+	_, err := io.WriteString(a.w, "\n]\n")
+	return err
 }

@@ -1,14 +1,164 @@
 package main
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/control/routefile"
+	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/internal/routes"
 )
 
-func TestOneLineMayHoldManyAddresses(t *testing.T) {
-	const n = 20_000
-	addrs, err := readAddrs(strings.NewReader(strings.Repeat("2001:db8::1 ", n)), "")
-	if err != nil || len(addrs) != n {
-		t.Errorf("read %d addresses, %v, want %d", len(addrs), err, n)
+// Many addresses come some at a time, in their order, in however many lines.
+func TestAddressesComeInBatches(t *testing.T) {
+	want := make([]netip.Addr, addrsAtOnce+20_000)
+	for i, a := 0, netip.MustParseAddr("2001:db8::"); i < len(want); i, a = i+1, a.Next() {
+		want[i] = a
+	}
+	for _, separator := range []string{" ", "\n"} {
+		var text strings.Builder
+		for _, a := range want {
+			text.WriteString(a.String() + separator)
+		}
+		var got []netip.Addr
+		var sizes []int
+		for addrs, err := range readAddrs(strings.NewReader(text.String())) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, sizes = append(got, addrs...), append(sizes, len(addrs))
+		}
+		if !slices.Equal(got, want) || !slices.Equal(sizes, []int{addrsAtOnce, 20_000}) {
+			t.Errorf("%d addresses in batches of %d, want %d in their order", len(got), sizes, len(want))
+		}
+	}
+}
+
+// What was answered before a mistake stays.
+func TestAMistakeBehindABatch(t *testing.T) {
+	text := strings.Repeat("192.0.2.1\n", addrsAtOnce) + "hello\n"
+	var out bytes.Buffer
+	table, err := routefile.NewTable([]routefile.Route{{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Type: "unicast"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = printAnswers(&out, false, readAddrs(strings.NewReader(text)), onCPU(table).answer)
+	if want := fmt.Sprintf(`standard input:%d: "hello" is not an IP address`, addrsAtOnce+1); exitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if n := strings.Count(out.String(), "\n"); n != addrsAtOnce+1 {
+		t.Errorf("%d lines, want %d and the headings", n, addrsAtOnce)
+	}
+}
+
+// gpuAnswersAlike compares, byte by byte, what the command prints with each engine for
+// the edges of every prefix of both families' routes.
+func gpuAnswersAlike(t *testing.T, driver string, sets ...*routes.Set) {
+	t.Helper()
+	var all []routefile.Route
+	var addrs []netip.Addr
+	for _, set := range sets {
+		for p := range set.All() {
+			all = append(all, routefile.Route{Prefix: p, Type: "unicast", Paths: []routefile.Path{{Via: p.Addr(), Dev: "lan0", Weight: 1}}})
+		}
+		addrs = slices.AppendSeq(addrs, set.Edges())
+	}
+	slices.SortFunc(addrs, func(a, b netip.Addr) int { // families in turn, and no order that tables have
+		x, y := a.As16(), b.As16()
+		slices.Reverse(x[:])
+		slices.Reverse(y[:])
+		return bytes.Compare(x[:], y[:])
+	})
+	table, err := routefile.NewTable(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu, err := onGPU(driver, table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	batches := func(yield func([]netip.Addr, error) bool) {
+		for part := range slices.Chunk(addrs, addrsAtOnce) {
+			if !yield(part, nil) {
+				return
+			}
+		}
+	}
+	answers := func(answer func([]netip.Addr) ([]status.Answer, error)) []byte {
+		var out bytes.Buffer
+		if err := printAnswers(&out, false, batches, answer); err != nil {
+			t.Fatal(err)
+		}
+		return out.Bytes()
+	}
+	got, want := answers(gpu.answer), answers(onCPU(table).answer)
+	if err := gpu.close(); err != nil {
+		t.Error(err)
+	}
+	if !bytes.Equal(got, want) {
+		g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
+		for i := range min(len(g), len(w)) {
+			if g[i] != w[i] {
+				t.Fatalf("%d routes, line %d: %q, the CPU prints %q", table.Len(), i+1, g[i], w[i])
+			}
+		}
+		t.Fatalf("%d lines, the CPU prints %d", len(g), len(w))
+	}
+	if n := bytes.Count(want, []byte("\n")); n != len(addrs)+1 || bytes.Count(want, []byte(" lan0\n")) < n/2 {
+		t.Errorf("%d lines, of which %d forward", n, bytes.Count(want, []byte(" lan0\n")))
+	}
+}
+
+func newSets(t *testing.T, table string, n int) (sets []*routes.Set) {
+	t.Helper()
+	for _, f := range []routes.Family{routes.IPv4, routes.IPv6} {
+		set, err := routes.New(table, f, n, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sets = append(sets, set)
+	}
+	return sets
+}
+
+// With a driver that runs the kernels on the host.
+func TestAGPUAnswersAlike(t *testing.T) {
+	lib := filepath.Join(t.TempDir(), "libcuda.so.1")
+	out, err := exec.Command("cc", "-shared", "-fPIC", "-pthread", "-O2", "-o", lib, "../../bench/gpulookup/testdata/fakegpu.c").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build a fake driver (it needs a C compiler: apt-get install gcc libc6-dev): %v\n%s", err, out)
+	}
+	for _, table := range []string{"internet", "nested", "dense"} {
+		gpuAnswersAlike(t, lib, newSets(t, table, 1000)...)
+	}
+	gpuAnswersAlike(t, lib, newSets(t, "internet", 20_000)...) // more than one batch
+}
+
+// Output that cannot be written is an error, whichever engine answers.
+func TestAnswersThatCannotBeWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("no /dev/full")
+	}
+	defer full.Close()
+	file := filepath.Join(t.TempDir(), "routes")
+	if err := os.WriteFile(file, []byte("192.0.2.0/24\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	root := newRootCommand()
+	root.SetOut(full)
+	root.SetArgs([]string{"route", "lookup", "--routes", file, "192.0.2.1"})
+	if err := root.ExecuteContext(t.Context()); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("a full disk: %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -13,9 +14,14 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"warproute": 
 
 // Each script is what a user types, what is printed, and how the command ends.
 func TestScripts(t *testing.T) {
+	source, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:  "testdata/script",
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Dir:   "testdata/script",
+		Setup: func(env *testscript.Env) error { env.Setenv("SOURCE", source); return nil },
+		Cmds:  map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 	})
 }
 

@@ -2,6 +2,7 @@ package routefile
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"iter"
 	"net/netip"
@@ -37,12 +38,12 @@ func NewTable(routes []Route) (*Table, error) {
 	return t, nil
 }
 
-// hops gives each prefix of a family a next hop. All get the same: the route is
-// found by its prefix, and a table may hold more routes than there are numbers.
+// hops gives each prefix of a family its next hop: one more than its length, which with
+// the address names the route. A table may hold more routes than there are next hops.
 func (t *Table) hops(is4 bool) iter.Seq2[netip.Prefix, lookup.NextHop] {
 	return func(yield func(netip.Prefix, lookup.NextHop) bool) {
 		for i := range t.routes {
-			if p := t.routes[i].Prefix; p.Addr().Is4() == is4 && !yield(p, 1) {
+			if p := t.routes[i].Prefix; p.Addr().Is4() == is4 && !yield(p, lookup.NextHop(p.Bits()+1)) {
 				return
 			}
 		}
@@ -52,14 +53,24 @@ func (t *Table) hops(is4 bool) iter.Seq2[netip.Prefix, lookup.NextHop] {
 // Len is the number of prefixes.
 func (t *Table) Len() int { return len(t.routes) }
 
+// Tables are those that Lookup asks. Who asks them, or copies of them, has Route say
+// what their next hops mean.
+func (t *Table) Tables() (*ipv4.Table, *ipv6.Table) { return t.v4, t.v6 }
+
 // Lookup returns the route with the longest prefix that covers addr.
 func (t *Table) Lookup(addr netip.Addr) (Route, bool) {
-	find := t.v6.LookupPrefix
 	if addr.Is4() {
-		find = t.v4.LookupPrefix
+		b := addr.As4()
+		return t.Route(addr, t.v4.Lookup(binary.BigEndian.Uint32(b[:])))
 	}
-	prefix, _, ok := find(addr)
-	if !ok {
+	return t.Route(addr, t.v6.Lookup(addr.As16()))
+}
+
+// Route returns the route that the tables mean by the next hop of addr; false for
+// lookup.Miss, and for one that they do not give it.
+func (t *Table) Route(addr netip.Addr, hop lookup.NextHop) (Route, bool) {
+	prefix, err := addr.Prefix(int(hop) - 1)
+	if err != nil {
 		return Route{}, false
 	}
 	i, ok := slices.BinarySearchFunc(t.routes, prefix, func(r Route, p netip.Prefix) int { return comparePrefix(r.Prefix, p) })

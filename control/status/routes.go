@@ -44,9 +44,22 @@ func pathsOf(r mirror.RouteInfo) (paths []Path) {
 	return paths
 }
 
-// WriteAnswers writes a row for each address, and one for each further path.
-func WriteAnswers(w io.Writer, answers []Answer) error {
-	t := newTable(w, "ADDRESS", "PREFIX", "ACTION", "NEXT HOP", "PORT")
+// AnswerTable writes answers as they come, aligned with those that come with them.
+type AnswerTable struct {
+	w     io.Writer
+	begun bool
+}
+
+// NewAnswerTable begins a table of answers.
+func NewAnswerTable(w io.Writer) *AnswerTable { return &AnswerTable{w: w} }
+
+// Write adds a row for each address, and one for each further path.
+func (w *AnswerTable) Write(answers []Answer) error {
+	t := newTable(w.w)
+	if !w.begun {
+		t.row("ADDRESS", "PREFIX", "ACTION", "NEXT HOP", "PORT")
+		w.begun = true
+	}
 	for _, a := range answers {
 		action := a.Action + mtuRemark(a.MTU)
 		switch {

@@ -62,7 +62,8 @@ fe80::2    wan0  -                  incomplete  no
 
 func TestAnswerTable(t *testing.T) {
 	var b strings.Builder
-	err := WriteAnswers(&b, []Answer{
+	table := NewAnswerTable(&b)
+	err := table.Write([]Answer{
 		AnswerOf(netip.MustParseAddr("192.0.2.7"), direct, true),
 		AnswerOf(netip.MustParseAddr("2001:db8::1"), multipath, true),
 		AnswerOf(netip.MustParseAddr("10.1.1.1"), blackhole, true),

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+
+	"github.com/warproute/warproute/control/routefile"
+	"github.com/warproute/warproute/control/socket"
+	"github.com/warproute/warproute/control/status"
+)
+
+// lookups answers addresses, each at its place.
+type lookups struct {
+	answer func([]netip.Addr) ([]status.Answer, error)
+	close  func() error
+}
+
+// openLookup has an engine ready: of the router at a socket or, if a file of routes is
+// named, of this process.
+func openLookup(ctx context.Context, socketPath, file, engine string) (*lookups, error) {
+	if engine != "cpu" && engine != "gpu" {
+		return nil, usageError(fmt.Errorf("--engine %s: write cpu or gpu", engine))
+	}
+	if file == "" {
+		if engine == "gpu" {
+			return nil, errors.New("--engine gpu looks up in a file of routes: name one with --routes")
+		}
+		ask := func(addrs []netip.Addr) ([]status.Answer, error) { return askRouter(ctx, socketPath, addrs) }
+		return &lookups{ask, func() error { return nil }}, nil
+	}
+	routes, err := routefile.Open(file)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	table, err := routefile.NewTable(routes)
+	if err != nil {
+		return nil, err
+	}
+	if engine == "gpu" {
+		return onGPU("", table)
+	}
+	return onCPU(table), nil
+}
+
+func onCPU(table *routefile.Table) *lookups {
+	walk := func(addrs []netip.Addr) ([]status.Answer, error) {
+		answers := make([]status.Answer, len(addrs))
+		for i, addr := range addrs {
+			route, found := table.Lookup(addr)
+			answers[i] = answerOf(addr, route, found)
+		}
+		return answers, nil
+	}
+	return &lookups{walk, func() error { return nil }}
+}
+
+func askRouter(ctx context.Context, socketPath string, addrs []netip.Addr) ([]status.Answer, error) {
+	answers := make([]status.Answer, len(addrs))
+	for i, addr := range addrs {
+		path := "/route?" + url.Values{"addr": {addr.String()}}.Encode()
+		if err := socket.Get(ctx, socketPath, path, &answers[i]); err != nil {
+			return nil, err
+		}
+	}
+	return answers, nil
+}
+
+// answerOf says of a file's route what a router would say of its own.
+func answerOf(addr netip.Addr, route routefile.Route, found bool) status.Answer {
+	a := status.Answer{Address: addr}
+	if !found {
+		return a
+	}
+	a.Found, a.Prefix, a.Action, a.MTU = true, route.Prefix, route.Type, route.MTU
+	if route.Type == "unicast" {
+		a.Action = "forward"
+	}
+	for _, p := range route.Paths {
+		a.Paths = append(a.Paths, status.Path{Via: p.Via, Port: p.Dev, Weight: p.Weight, Dead: p.Dead})
+	}
+	return a
+}
