@@ -4,9 +4,9 @@
 //
 // A frame goes round as with AF_XDP: the pool gives it to the queue (Refill), the
 // queue writes a packet into it as a card's DMA would (Receive), the worker sends
-// it (Transmit), the queue copies the packet out and gives the frame back to the
-// pool (Reclaim). The copies are the port's own cost. The worker's core pays it, unless
-// another one plays the card (StartCard).
+// it (Transmit), the queue reads it, as a card would to put it on the wire, and gives the
+// frame back to the pool (Reclaim). Writing and reading are the port's own cost. The worker's
+// core pays it, unless another one plays the card (StartCard).
 package memport
 
 import (
@@ -32,8 +32,7 @@ type Queue struct {
 	left   int // how many more to play; negative: no end
 	paused atomic.Bool
 
-	wire    []line // what was sent last, as a card would have put it on the wire,
-	end     int    // up to here
+	sum     uint64 // of what was read
 	collect func(frame []byte)
 }
 
@@ -41,10 +40,6 @@ type Queue struct {
 // may have all: so nothing is ever dropped for want of room, and what there is to receive
 // into limits the rest.
 const ringSize = 2048
-
-// wireLines is how much of the sent frames is kept before it is written over: a
-// second-level cache's worth, as a card reads from there too.
-const wireLines = 1 << 12
 
 // burst is how many frames are asked for at once, for all misses of the caches to overlap:
 // a card does not wait for them one by one either.
@@ -55,7 +50,7 @@ const burst = 64
 func New(port uint16, mem *umem.Memory, pool *umem.Pool) *Queue {
 	return &Queue{
 		rx: newRing(ringSize), tx: newRing(mem.Frames() + mem.Large()),
-		port: port, mem: mem.Bytes(), pool: pool, wire: make([]line, wireLines),
+		port: port, mem: mem.Bytes(), pool: pool,
 	}
 }
 
@@ -67,7 +62,7 @@ func (q *Queue) Play(frames [][]byte, count int) { q.PlayTape(Record(frames), 0,
 func (q *Queue) PlayTape(t *Tape, first, count int) { q.tape, q.next, q.left = t, first, count }
 
 // Collect has every sent frame passed to f, which must not keep the slice. Set it
-// before the router starts; without it frames are only copied out. It is called by
+// before the router starts; without it frames are only read. It is called by
 // whoever plays the card.
 func (q *Queue) Collect(f func(frame []byte)) { q.collect = f }
 

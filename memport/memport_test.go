@@ -2,6 +2,7 @@ package memport
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -71,8 +72,17 @@ func TestFramesOfAnyLengthGoRound(t *testing.T) {
 	}
 }
 
-// BenchmarkRound is the ports' own cost: a frame's way in and out, many frames later.
+// BenchmarkRound is the ports' own cost: a frame's way in and out, many frames later, where
+// the worker's core is the card, and where it is not, but only a core's time counts, both
+// sides' and the card's alone.
 func BenchmarkRound(b *testing.B) {
+	for _, size := range []int{60, 576, 1408} {
+		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) { benchmarkRound(b, size, false) })
+		b.Run(fmt.Sprintf("%dB/card", size), func(b *testing.B) { benchmarkRound(b, size, true) })
+	}
+}
+
+func benchmarkRound(b *testing.B, length int, carded bool) {
 	const size, chunks = 256, 8
 	mem, err := umem.New(3*ringSize + (chunks+1)*size)
 	if err != nil {
@@ -81,14 +91,22 @@ func BenchmarkRound(b *testing.B) {
 	defer mem.Close()
 	pool := umem.NewPool(mem)
 	in, out := New(0, mem, pool), New(1, mem, pool)
-	frames := make([][]byte, 1<<19)
+	in.carded, out.carded = carded, carded
+	frames := make([][]byte, (1<<19)*60/length)
 	for i := range frames {
-		frames[i] = make([]byte, 60)
+		frames[i] = make([]byte, length)
 	}
 	in.Play(frames, -1)
 	var under [chunks][size]batch.Frame
+	card := func() {
+		for range size / burst {
+			in.step()
+		}
+		out.step()
+	}
 	for i := range under {
 		in.Refill()
+		card()
 		in.Receive(under[i][:])
 	}
 	b.ReportAllocs()
@@ -97,6 +115,9 @@ func BenchmarkRound(b *testing.B) {
 		c := under[i/size%chunks][:]
 		in.Refill()
 		out.Transmit(c)
+		if carded {
+			card()
+		}
 		out.Reclaim()
 		in.Receive(c)
 	}

@@ -30,7 +30,7 @@ func newBenchForwardCommand() *cobra.Command {
 		Short: "The whole way of a packet on memory ports",
 		Long: `Forward runs the router on ports that are memory: frames are written into the
 workers' memory as a card would, go through receive, engine, order and transmit,
-and are copied out. Every packet of a first run is compared with what a linear
+and are read as a card would. Every packet of a first run is compared with what a linear
 search and a plain rewrite give; only then is anything timed.
 
 A network card copies frames by itself (DMA). Here somebody has to play it: the
