@@ -6,15 +6,24 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// bundle is what policies name: the outbound association of the day, or, inbound, all
-// that carry its number.
+// bundle is what policies name: the outbound association of the day (see pages), or, inbound,
+// all that carry its number.
 type bundle struct {
-	name    string
-	current atomic.Pointer[ipsec.SA]
-	out     []*ipsec.SA // all outbound ones, the newest last
-	uses    int         // by associations and by policies in force
-	missed  atomic.Bool // see miss
-	past    [2]past     // by direction; see Traffic
+	name   string
+	out    []*ipsec.SA // all outbound ones, the newest last
+	uses   int         // by associations and by policies in force
+	missed atomic.Bool // see miss
+	past   [2]past     // by direction; see Traffic
+}
+
+// pages are the outbound associations of the day by bundle, nil for none: all that a packet needs
+// of its bundle, and eight to a cache line. A page never moves, as workers know where it is.
+type pages []*[pageSize]atomic.Pointer[ipsec.SA]
+
+const pageSize = 512
+
+func (p pages) of(bundle uint32) *atomic.Pointer[ipsec.SA] {
+	return &p[bundle/pageSize][bundle%pageSize]
 }
 
 // bundles have numbers, by which associations and policies are compared. A number is
@@ -22,6 +31,7 @@ type bundle struct {
 // arrived by an association of the one would pass for the other.
 type bundles struct {
 	all     []*bundle // by number; nil: none
+	current pages
 	numbers map[string]uint32
 	idle    []uint32 // that may be without uses
 	free    []uint32
@@ -56,6 +66,9 @@ func (g *Gateway) Bundle(name string) uint32 {
 		b.all[n] = &bundle{name: name}
 	} else {
 		b.all = append(b.all, &bundle{name: name})
+		if n%pageSize == 0 {
+			b.current = append(b.current, new([pageSize]atomic.Pointer[ipsec.SA]))
+		}
 	}
 	b.numbers[name] = n
 	b.idle = append(b.idle, n) // nothing may come of it
@@ -90,6 +103,7 @@ func (g *Gateway) Free(numbers []uint32) {
 	b := &g.bundles
 	for _, n := range numbers {
 		b.all[n] = nil
+		b.current.of(n).Store(nil)
 	}
 	b.free = append(b.free, numbers...)
 }

@@ -54,3 +54,39 @@ func TestANumberIsGivenAgainWhenNobodyKnowsIt(t *testing.T) {
 		t.Errorf("%d retired of two that nothing came of", len(retired))
 	}
 }
+
+// Rules in force see each bundle's association of the day, however many bundles came since.
+func TestBundlesStayWhereRulesKnowThem(t *testing.T) {
+	g := &Gateway{}
+	const n = pageSize + 3
+	var rules []Rule
+	sas := make([]*ipsec.SA, n)
+	host := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}) }
+	for i := range sas {
+		sas[i] = newSA(t, g, ipsec.Out, host(i).String(), uint32(0x1000+i))
+		rules = append(rules, Rule{Direction: ipsec.Out, Policy: policy.Policy{
+			Src: netip.MustParsePrefix("0.0.0.0/0"), Dst: netip.PrefixFrom(host(i), 32), Action: policy.Protect, Target: sas[i].Bundle(),
+		}})
+	}
+	if err := g.SetRules(rules); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 * pageSize {
+		g.Bundle(netip.AddrFrom4([4]byte{1, 1, byte(i >> 8), byte(i)}).String())
+	}
+	for _, i := range []int{0, 1, pageSize - 1, pageSize, n - 1} {
+		f := policy.IPv4Flow(1, 10<<24+uint32(i), 17, 1, 2)
+		if s, err := g.Protect(&f); s != sas[i] || err != ipsec.OK {
+			t.Fatalf("packets of bundle %d leave by another's association: %v", i, err)
+		}
+		next := newSA(t, g, ipsec.Out, host(i).String(), uint32(0x9000+i))
+		if s, _ := g.Protect(&f); s != next {
+			t.Errorf("bundle %d: the association of before is in use", i)
+		}
+		g.Remove(next)
+		g.Remove(sas[i])
+		if s, err := g.Protect(&f); s != nil || err != ipsec.OutNoStates {
+			t.Errorf("bundle %d: an association that was removed is in use: %v", i, err)
+		}
+	}
+}

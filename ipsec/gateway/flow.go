@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"net/netip"
 
-	"github.com/warproute/warproute/internal/prefetch"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/policy"
 	"github.com/warproute/warproute/packet"
@@ -106,13 +105,6 @@ func (g *Gateway) ProtectAll(sas []*ipsec.SA, errs []ipsec.Error, flows []Flow) 
 	var verdicts [Batch]policy.Verdict
 	r := g.lookup()
 	r.out.LookupBatch(policies[:], verdicts[:], flows)
-	var bundles [Batch]*bundle
-	for i := range flows {
-		if policies[i] != policy.None && verdicts[i].Action() == policy.Protect {
-			bundles[i] = r.bundles[verdicts[i].Target()]
-		}
-	}
-	prefetch.Read(bundles[:len(flows)], 0)
 	for i := range flows {
 		sas[i], errs[i] = r.protect(policies[i], verdicts[i])
 	}
@@ -151,7 +143,7 @@ func (r *Ruleset) protect(n int32, v policy.Verdict) (*ipsec.SA, ipsec.Error) {
 	case v.Action() == policy.Discard:
 		return nil, ipsec.OutPolBlock
 	}
-	if s := r.bundles[v.Target()].current.Load(); s != nil {
+	if s := r.current.of(v.Target()).Load(); s != nil {
 		return s, ipsec.OK
 	}
 	r.miss(v.Target())

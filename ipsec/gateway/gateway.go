@@ -47,6 +47,7 @@ type Ruleset struct {
 	all     []Rule // as they were given
 	in, out *policy.Table
 	bundles []*bundle
+	current pages
 	missing chan<- uint32 // see Gateway
 }
 
@@ -87,7 +88,7 @@ func (g *Gateway) Keep(s *ipsec.SA) error {
 }
 
 // Use has packets leave by an outbound association, which must be there, from now on.
-func (g *Gateway) Use(s *ipsec.SA) { g.bundles.get(s.Bundle()).current.Store(s) }
+func (g *Gateway) Use(s *ipsec.SA) { g.bundles.current.of(s.Bundle()).Store(s) }
 
 // Remove takes an association out of use: no packet finds it from now on, and of its
 // bundle, the newest that is left is used instead. What workers have begun with it they
@@ -111,7 +112,7 @@ func (g *Gateway) Remove(s *ipsec.SA) {
 		if n := len(b.out); n > 0 {
 			newest = b.out[n-1]
 		}
-		b.current.CompareAndSwap(s, newest)
+		g.bundles.current.of(c.Bundle).CompareAndSwap(s, newest)
 	}
 }
 
@@ -143,7 +144,7 @@ func (g *Gateway) SetRules(all []Rule) error {
 
 // Prepare is the part of SetRules that may fail. It changes nothing.
 func (g *Gateway) Prepare(all []Rule) (*Ruleset, error) {
-	r := &Ruleset{all: all, missing: g.Missing, bundles: g.bundles.all}
+	r := &Ruleset{all: all, missing: g.Missing, bundles: g.bundles.all, current: g.bundles.current}
 	var in, out []policy.Policy
 	for i, rule := range all {
 		if rule.Action == policy.Protect && g.bundles.get(rule.Target) == nil {

@@ -16,12 +16,12 @@ func TestTheNewestThatIsLeftIsUsed(t *testing.T) {
 		}
 		g.Remove(sas[1])
 		for _, want := range []int{3, 2, 0} {
-			if s := g.bundles.get(0).current.Load(); s != sas[want] {
+			if s := g.bundles.current.of(0).Load(); s != sas[want] {
 				t.Fatalf("SPI %#x is used, want %#x", s.Config().SPI, sas[want].Config().SPI)
 			}
 			g.Remove(sas[want])
 		}
-		if g.bundles.get(0).current.Load() != nil {
+		if g.bundles.current.of(0).Load() != nil {
 			t.Fatal("a removed association is used")
 		}
 		for s := range g.All {
