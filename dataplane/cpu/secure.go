@@ -20,6 +20,7 @@ type ipsec struct {
 	worker  int    // among those that share the gateway's associations
 	mtu     int    // of the packet that was too large last
 	keys    uint32 // a device has those below, see Begin
+	lookups gateway.Lookups
 
 	// The packets of a block that are in clear, for the policies: their index in the block,
 	// the association that they arrived by, and what the policies of both directions say.
@@ -46,7 +47,9 @@ type ipsec struct {
 
 // Secure has the engine apply a gateway's policies to every packet, as one of its
 // workers.
-func (e *Engine) Secure(g *gateway.Gateway, worker int) { e.ipsec = &ipsec{gateway: g, worker: worker} }
+func (e *Engine) Secure(g *gateway.Gateway, worker int) {
+	e.ipsec = &ipsec{gateway: g, worker: worker, lookups: gateway.NewLookups()}
+}
 
 // secure verifies the sources of a chunk, and then applies the policies to it, before
 // anything else is decided: packets that arrived protected become those that they carried,
@@ -102,8 +105,8 @@ func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task,
 		}
 	}
 	e.openAll(in, out, tasks, by != nil)
-	s.gateway.MayEnterAll(s.enter[:], s.flows[:s.n], s.by[:])
-	s.gateway.ProtectAll(s.sas[:], s.leave[:], s.flows[:s.n])
+	s.gateway.MayEnterAll(&s.lookups, s.enter[:], s.flows[:s.n], s.by[:])
+	s.gateway.ProtectAll(&s.lookups, s.sas[:], s.leave[:], s.flows[:s.n])
 	e.judgeQuotes(in)
 	sas := s.distinct(s.sas[:s.n])
 	s.seen += esp.Touch(sas, s.worker, tasks == nil)

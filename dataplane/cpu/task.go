@@ -163,8 +163,8 @@ func (e *Engine) finishBlock(in []batch.Frame, out []batch.Result, tasks []Task)
 			again[i] = e.finish(&in[i], &out[i], t, i)
 		}
 	}
-	s.gateway.MayEnterAll(s.enter[:], s.flows[:s.n], s.by[:])
-	s.gateway.ProtectAll(s.sas[:], s.leave[:], s.flows[:s.n])
+	s.gateway.MayEnterAll(&s.lookups, s.enter[:], s.flows[:s.n], s.by[:])
+	s.gateway.ProtectAll(&s.lookups, s.sas[:], s.leave[:], s.flows[:s.n])
 	e.judgeQuotes(in)
 	for j := range s.n {
 		i := int(s.at[j])

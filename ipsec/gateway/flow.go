@@ -88,23 +88,29 @@ func (g *Gateway) Protect(f *Flow) (*ipsec.SA, ipsec.Error) {
 // Batch is how many packets MayEnterAll and ProtectAll take at once.
 const Batch = 64
 
+// Lookups is what a worker remembers of the policies of both directions.
+type Lookups struct{ in, out *policy.Cache }
+
+// NewLookups returns what remembers nothing yet.
+func NewLookups() Lookups { return Lookups{policy.NewCache(), policy.NewCache()} }
+
 // MayEnterAll does what MayEnter does for each of up to Batch flows, into errs. Their
 // cache misses overlap.
-func (g *Gateway) MayEnterAll(errs []ipsec.Error, flows []Flow, by []*ipsec.SA) {
+func (g *Gateway) MayEnterAll(l *Lookups, errs []ipsec.Error, flows []Flow, by []*ipsec.SA) {
 	var policies [Batch]int32
 	var verdicts [Batch]policy.Verdict
-	g.lookup().in.LookupBatch(policies[:], verdicts[:], flows)
+	l.in.LookupBatch(g.lookup().in, policies[:], verdicts[:], flows)
 	for i := range flows {
 		errs[i] = mayEnter(policies[i], verdicts[i], by[i])
 	}
 }
 
 // ProtectAll is to Protect what MayEnterAll is to MayEnter.
-func (g *Gateway) ProtectAll(sas []*ipsec.SA, errs []ipsec.Error, flows []Flow) {
+func (g *Gateway) ProtectAll(l *Lookups, sas []*ipsec.SA, errs []ipsec.Error, flows []Flow) {
 	var policies [Batch]int32
 	var verdicts [Batch]policy.Verdict
 	r := g.lookup()
-	r.out.LookupBatch(policies[:], verdicts[:], flows)
+	l.out.LookupBatch(r.out, policies[:], verdicts[:], flows)
 	for i := range flows {
 		sas[i], errs[i] = r.protect(policies[i], verdicts[i])
 	}

@@ -70,6 +70,7 @@ func image(policies []Policy, copies, room int) (*Table, error) {
 		b.words[family] = trie
 		k, same := alike(policies, numbers)
 		t.roots[family] = root{trie, k, same}
+		t.grains[family] = grainOf(policies, numbers)
 	}
 	t.words = slices.Clip(b.words)
 	return t, nil

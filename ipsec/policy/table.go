@@ -5,8 +5,9 @@ import "github.com/warproute/warproute/internal/prefetch"
 // Table is a list of policies, built to be looked up. It is never changed: who
 // wants other policies builds another and swaps a pointer. Any number of readers may use it.
 type Table struct {
-	words []uint32
-	roots [2]root // by family
+	words  []uint32
+	roots  [2]root // by family
+	grains [2]grain
 }
 
 // root is the trie of a family's destinations, and what these have in common: their keys are
@@ -40,7 +41,8 @@ func (t *Table) LookupIPv6(src, dst *[16]byte, protocol uint8, sport, dport uint
 
 // Lookup looks a flow up as LookupIPv4 and LookupIPv6 do.
 func (t *Table) Lookup(f *Flow) (policy int32, v Verdict) {
-	return t.decide(f, t.find(t.destinations(f), &f.dst, f.wide))
+	policy, v, _ = t.decide(f, t.find(t.destinations(f), &f.dst, f.wide))
+	return policy, v
 }
 
 // destinations returns the trie of a flow's family, 0 if no policy has its destination.
@@ -83,7 +85,7 @@ func (t *Table) lookupSome(policies []int32, verdicts []Verdict, flows []Flow) {
 	for i := range flows {
 		policies[i], verdicts[i] = None, 0
 		if f, d := &flows[i], at[uint(i)%atOnce]; d != 0 {
-			policies[i], verdicts[i] = t.decide(f, t.cover(d, &f.dst, f.wide))
+			policies[i], verdicts[i], _ = t.decide(f, t.cover(d, &f.dst, f.wide))
 		}
 	}
 }
@@ -112,9 +114,11 @@ func (t *Table) walk(at *[atOnce]uint32, flows []Flow) {
 
 // decide looks a flow up, given the longest destination that covers its address, 0 for
 // none. It goes on to shorter ones, and through the sources of each, while they have lower
-// numbers than the policy found.
-func (t *Table) decide(f *Flow, d uint32) (int32, Verdict) {
-	words, found, v := t.words, uint32(1<<32-1), Verdict(0)
+// numbers than the policy found. It tells whether that is by addresses alone, whatever the
+// protocol and the ports.
+func (t *Table) decide(f *Flow, d uint32) (policy int32, v Verdict, byAddress bool) {
+	words, found := t.words, uint32(1<<32-1)
+	byAddress = true
 	lists := uint32(address + 1) // where a record goes on behind its address
 	if f.wide {
 		lists = address + 4
@@ -136,7 +140,9 @@ func (t *Table) decide(f *Flow, d uint32) (int32, Verdict) {
 				if number >= found {
 					break
 				}
-				if p.any() || f.matches(p) {
+				any := p.any()
+				byAddress = byAddress && any
+				if any || f.matches(p) {
 					found, v = number, Verdict(p[1]>>verdictAt)
 					break
 				}
@@ -148,7 +154,7 @@ func (t *Table) decide(f *Flow, d uint32) (int32, Verdict) {
 		}
 		d = destination[more]
 	}
-	return int32(found), v
+	return int32(found), v, byAddress
 }
 
 // find returns the record of a trie with the longest prefix that covers a key, 0 for none.

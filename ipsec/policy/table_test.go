@@ -252,8 +252,11 @@ func TestLookupsAllocateNothing(t *testing.T) {
 	numbers, verdicts := make([]int32, len(flows)), make([]Verdict, len(flows))
 	var src, dst [16]byte
 	binary.BigEndian.PutUint32(src[:], 0x20010db8)
+	c, other := NewCache(), w.build(t, 8)
 	if n := testing.AllocsPerRun(100, func() {
 		table.LookupBatch(numbers, verdicts, flows)
+		c.LookupBatch(table, numbers, verdicts, flows)
+		c.LookupBatch(other, numbers, verdicts, flows)
 		table.LookupIPv4(0x0a000001, 0x0a000001, 6, 1, 1)
 		table.LookupIPv6(&src, &dst, 6, 1, 1)
 	}); n != 0 {
