@@ -54,7 +54,13 @@ func (m *Memory) Read(offset int, p []byte) error {
 	if err := within(m.size, offset, len(p)); err != nil {
 		return fmt.Errorf("read device memory: %w", err)
 	}
-	if err := m.ctx.drv.call(cuMemcpyDtoH, p, m.ptr.Add(offset), len(p)); err != nil {
+	return m.ctx.ReadAt(m.ptr.Add(offset), p)
+}
+
+// ReadAt copies from memory of the device, of any that there is, until p is full. It waits
+// for no stream.
+func (c *Context) ReadAt(from DevicePtr, p []byte) error {
+	if err := c.drv.call(cuMemcpyDtoH, p, from, len(p)); err != nil {
 		return fmt.Errorf("read %d bytes of device memory: %w", len(p), err)
 	}
 	return nil

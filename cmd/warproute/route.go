@@ -33,7 +33,9 @@ address, addresses are read from standard input, separated by white space, and
 answered ` + fmt.Sprint(addrsAtOnce) + ` at a time: columns are aligned among those.
 
 With --routes and --engine gpu the first GPU gets a copy of the tables, and answers by
-the router's device code; a router that uses that GPU takes turns with it meanwhile.`,
+the router's device code; a router that uses that GPU takes turns with it meanwhile.
+Without --routes, --engine gpu has the running router look into its GPUs' copies of the
+tables, too: it is an error if one of them has another route or next hop.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			batches, err := addrBatches(args, c.InOrStdin(), file)
 			if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -25,10 +24,7 @@ func openLookup(ctx context.Context, socketPath, file, engine string) (*lookups,
 		return nil, usageError(fmt.Errorf("--engine %s: write cpu or gpu", engine))
 	}
 	if file == "" {
-		if engine == "gpu" {
-			return nil, errors.New("--engine gpu looks up in a file of routes: name one with --routes")
-		}
-		ask := func(addrs []netip.Addr) ([]status.Answer, error) { return askRouter(ctx, socketPath, addrs) }
+		ask := func(addrs []netip.Addr) ([]status.Answer, error) { return askRouter(ctx, socketPath, engine, addrs) }
 		return &lookups{ask, func() error { return nil }}, nil
 	}
 	routes, err := routefile.Open(file)
@@ -57,10 +53,10 @@ func onCPU(table *routefile.Table) *lookups {
 	return &lookups{walk, func() error { return nil }}
 }
 
-func askRouter(ctx context.Context, socketPath string, addrs []netip.Addr) ([]status.Answer, error) {
+func askRouter(ctx context.Context, socketPath, engine string, addrs []netip.Addr) ([]status.Answer, error) {
 	answers := make([]status.Answer, len(addrs))
 	for i, addr := range addrs {
-		path := "/route?" + url.Values{"addr": {addr.String()}}.Encode()
+		path := "/route?" + url.Values{"addr": {addr.String()}, "engine": {engine}}.Encode()
 		if err := socket.Get(ctx, socketPath, path, &answers[i]); err != nil {
 			return nil, err
 		}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -15,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/control/routefile"
+	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/routes"
 )
@@ -160,5 +163,32 @@ func TestAnswersThatCannotBeWritten(t *testing.T) {
 	root.SetArgs([]string{"route", "lookup", "--routes", file, "192.0.2.1"})
 	if err := root.ExecuteContext(t.Context()); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("a full disk: %v", err)
+	}
+}
+
+// The router is told which engine's tables are meant, and says what is wrong with them.
+func TestAskingForAnEngine(t *testing.T) {
+	socketPath := filepath.Join(t.TempDir(), "w.sock")
+	s, err := socket.Serve(socketPath, map[string]socket.Handler{"/route": func(r *http.Request) (any, error) {
+		if r.URL.Query().Get("engine") == "gpu" {
+			return nil, errors.New("GPU 1: out of order")
+		}
+		return status.Answer{Address: netip.MustParseAddr(r.URL.Query().Get("addr"))}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for engine, want := range map[string]string{"cpu": "", "gpu": "GPU 1: out of order"} {
+		root := newRootCommand()
+		root.SetOut(io.Discard)
+		root.SetArgs([]string{"route", "lookup", "--socket", socketPath, "--engine", engine, "192.0.2.1"})
+		got := ""
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("--engine %s: %q, want %q", engine, got, want)
+		}
 	}
 }

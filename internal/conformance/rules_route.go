@@ -14,7 +14,7 @@ func routeRules() []Rule {
 				{Name: "IPv6, the short one", Frame: to6("fd0c::8:ffff"), Verdict: forward(4)},
 				{Name: "IPv6, the long one", Frame: to6("fd0c::9:1"), Verdict: drop(batch.Blackhole)},
 			},
-			Tests: []string{"lookup.TestLinuxFindsTheSamePrefix", "lookup.TestTablesAgreeWithTheOracle", "lookup/ipv4.TestKernelsAgreeWithTheOracle", "lookup/ipv6.TestKernelsAgreeWithTheOracle", "lookup/trie.TestDeviceWalksAgree"},
+			Tests: []string{"lookup.TestLinuxFindsTheSamePrefix", "lookup.TestTablesAgreeWithTheOracle", "lookup/ipv4.TestKernelsAgreeWithTheOracle", "lookup/ipv6.TestKernelsAgreeWithTheOracle", "lookup/trie.TestDeviceWalksAgree", "lookup/device.TestAgreesWithTheOracle"},
 		},
 		{
 			Key: "route/every-length", Source: "RFC 1812 5.2.4.3, RFC 7608", Status: Kept,

@@ -1,8 +1,10 @@
 package service
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
 
@@ -77,6 +79,15 @@ func (s *Service) newEngine(worker int, mem *umem.Memory, repair []bool) (datapl
 		return e, nil
 	}
 	return s.devices.NewEngine(mem.Bytes(), s.chunks, s.room, e)
+}
+
+// compareCopies is an error where GPUs' copies of the tables do not have for an address
+// what the router has, and where there are none.
+func (s *Service) compareCopies(ctx context.Context, addr netip.Addr) error {
+	if s.devices == nil {
+		return fmt.Errorf("the router uses no GPU: its engine is cpu, as %s; ask without --engine gpu", s.engineState().Why)
+	}
+	return s.devices.Compare(ctx, addr)
 }
 
 // engineState is the engine as of now.

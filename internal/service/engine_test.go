@@ -2,6 +2,7 @@ package service
 
 import (
 	"errors"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -45,5 +46,18 @@ func TestTheEngineIsTheGPUWhileAnyWorkerUsesOne(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// Who asks a router for its GPUs' tables is told why there are none.
+func TestARouterWithoutAGPUSaysSo(t *testing.T) {
+	s := &Service{engine: status.EngineState{Name: "cpu", Why: "no driver for a GPU is installed"}}
+	for query, want := range map[string]string{
+		"addr=192.0.2.1&engine=gpu":  "the router uses no GPU: its engine is cpu, as no driver for a GPU is installed; ask without --engine gpu",
+		"addr=192.0.2.1&engine=fpga": `engine "fpga" is neither cpu nor gpu`,
+	} {
+		if _, err := s.lookup(httptest.NewRequest("GET", "/route?"+query, nil)); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", query, err, want)
+		}
 	}
 }

@@ -118,11 +118,22 @@ func (s *Service) routes(r *http.Request) (any, error) {
 	}), nil
 }
 
-// lookup answers /route?addr=ADDR.
+// lookup answers /route?addr=ADDR&engine=cpu|gpu. For gpu the copies of the tables on the GPUs
+// have to have the same.
 func (s *Service) lookup(r *http.Request) (any, error) {
-	addr, err := netip.ParseAddr(r.URL.Query().Get("addr"))
+	q := r.URL.Query()
+	addr, err := netip.ParseAddr(q.Get("addr"))
 	if err != nil {
 		return nil, err
+	}
+	switch engine := q.Get("engine"); engine {
+	case "", "cpu":
+	case "gpu":
+		if err := s.compareCopies(r.Context(), addr.WithZone("")); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, fmt.Errorf("engine %q is neither cpu nor gpu", engine)
 	}
 	route, found := s.mirror.Lookup(addr)
 	return status.AnswerOf(addr, route, found), nil

@@ -1,6 +1,12 @@
 package trie
 
-import "slices"
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/warproute/warproute/lookup"
+)
 
 // Patch says that Count words of an image from index At on now hold Word.
 type Patch struct{ At, Count, Word uint32 }
@@ -32,6 +38,23 @@ func (t *Table) Follow(f Follower) (end func()) {
 	return func() {
 		t.followers = slices.DeleteFunc(t.followers, func(e *Follower) bool { return e == entry })
 	}
+}
+
+// WalkCopy returns what Table.Walk does, of a copy whose words read tells. The answer is
+// void where the word at Reuses, or what stands for it there, has changed meanwhile.
+func WalkCopy(addr netip.Addr, read func(index uint32) (uint32, error)) (bits int, nh lookup.NextHop, err error) {
+	k := keyOf(addr)
+	word, err := read(k.root())
+	for i := RootBits / 8; err == nil && isReference(word); i++ {
+		if i == addr.BitLen()/8 {
+			return 0, lookup.Miss, fmt.Errorf("the copy leads beyond the end of %v", addr)
+		}
+		word, err = read(group(word) + uint32(k[i]))
+	}
+	if err == nil && word == 0 {
+		word, err = read(Default)
+	}
+	return length(word), nextHop(word), err
 }
 
 // followers are told one after another.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/warproute/warproute/internal/race"
@@ -46,6 +47,41 @@ func (r *replica) is(table *Table) bool {
 func (r *replica) lookup(a netip.Addr) uint32 {
 	im, k := &Image{words: r.words}, keyOf(a)
 	return im.walk(&k)
+}
+
+// A walk of a copy by whoever reads its words gives what the table gives; one of a copy
+// that is not right ends, too.
+func TestACopyIsWalkedFromElsewhere(t *testing.T) {
+	for _, bits := range []int{32, 128} {
+		rnd := rand.New(rand.NewPCG(6, uint64(bits)))
+		table, want, r := New(bits), routes{}, &replica{}
+		table.Follow(r)
+		for range race.Fewer(2000) {
+			change(t, rnd, table, want)
+		}
+		read := func(i uint32) (uint32, error) { return r.words[i], nil }
+		found := 0
+		for range 5000 {
+			a := randomAddr(rnd, bits)
+			length, nh, err := WalkCopy(a, read)
+			if wantLength, wantNH := table.Walk(keyOf(a)); err != nil || length != wantLength || nh != wantNH {
+				t.Fatalf("%v: /%d, next hop %d, %v; want /%d, next hop %d", a, length, nh, err, wantLength, wantNH)
+			}
+			if nh != lookup.Miss {
+				found++
+			}
+		}
+		if found < 500 {
+			t.Errorf("only %d addresses have a route", found)
+		}
+		a := randomAddr(rnd, bits)
+		if _, _, err := WalkCopy(a, func(uint32) (uint32, error) { return Reference, nil }); err == nil || !strings.Contains(err.Error(), "beyond the end of "+a.String()) {
+			t.Errorf("a copy of references alone: %v", err)
+		}
+		if _, _, err := WalkCopy(a, func(uint32) (uint32, error) { return 0, errors.New("unreadable") }); err == nil || err.Error() != "unreadable" {
+			t.Errorf("a copy that cannot be read: %v", err)
+		}
+	}
 }
 
 // A copy to which the patches are applied is, after each change, the original; also

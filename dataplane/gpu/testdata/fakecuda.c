@@ -180,6 +180,7 @@ static void copy(ptr to, ptr from, size_t n)
 }
 CUresult cuMemcpyHtoD_v2(ptr to, ptr from, size_t n) { CALL; copy(to, from, n); return 0; }
 CUresult cuMemcpyHtoDAsync_v2(ptr to, ptr from, size_t n, handle s) { (void)s; CALL; copy(to, from, n); return 0; }
+CUresult cuMemcpyDtoH_v2(ptr to, ptr from, size_t n) { CALL; copy(to, from, n); return 0; }
 CUresult cuMemsetD32Async(ptr to, u32 value, size_t n, handle s)
 {
 	(void)s;
@@ -202,7 +203,7 @@ CUresult cuStreamSynchronize(handle s) { (void)s; CALL; return 0; }
 /* What the engine does not need, and must be there. */
 #define UNUSED(name) CUresult name(void) { call(#name); return 801; }
 UNUSED(cuModuleGetGlobal_v2) UNUSED(cuFuncGetAttribute)
-UNUSED(cuMemcpyDtoH_v2) UNUSED(cuMemcpyDtoHAsync_v2) UNUSED(cuMemcpyDtoDAsync_v2) UNUSED(cuMemsetD8Async)
+UNUSED(cuMemcpyDtoHAsync_v2) UNUSED(cuMemcpyDtoDAsync_v2) UNUSED(cuMemsetD8Async)
 UNUSED(cuStreamWaitEvent) UNUSED(cuStreamBeginCapture_v2) UNUSED(cuStreamEndCapture)
 UNUSED(cuEventCreate) UNUSED(cuEventDestroy_v2) UNUSED(cuEventRecord) UNUSED(cuEventQuery) UNUSED(cuEventSynchronize) UNUSED(cuEventElapsedTime)
 UNUSED(cuGraphDestroy) UNUSED(cuGraphGetNodes) UNUSED(cuGraphNodeGetType) UNUSED(cuGraphInstantiateWithFlags)

@@ -1,0 +1,98 @@
+//go:build gpu
+
+package gpu
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/routes"
+	"github.com/warproute/warproute/umem"
+)
+
+// Beside a kernel that stays, and while routes change, every GPU's copy has for edges of
+// the internet's prefixes what the base has.
+func TestGPURouteLookupInTheCopies(t *testing.T) {
+	base := fib.New(1)
+	ids := make([]fib.ID, 100)
+	for i := range ids {
+		var err error
+		if ids[i], err = base.NewNextHop(fib.KindBlackhole); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var edges []netip.Addr
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for _, f := range []routes.Family{routes.IPv4, routes.IPv6} {
+		set, err := routes.Real(f, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		load := base.IPv4.Load
+		if f == routes.IPv6 {
+			load = base.IPv6.Load
+		}
+		if err := load(func(yield func(netip.Prefix, fib.ID) bool) {
+			for p, hop := range set.All() {
+				if !yield(p, ids[int(hop)%len(ids)]) {
+					return
+				}
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for a := range set.Edges() {
+			if rnd.IntN(set.Len()) < 2000 {
+				edges = append(edges, a)
+			}
+		}
+	}
+	s, err := OpenAll(base, Options{Timeout: time.Second, Repair: make([]bool, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem, err := umem.New(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range s.All {
+		if _, err := s.NewEngine(mem.Bytes(), 4, 64, cpu.New(base, mem.Bytes(), make([]bool, 1))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		rnd := rand.New(rand.NewPCG(2, 2))
+		for tick := time.NewTicker(10 * time.Millisecond); ; {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			p := netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(1 + rnd.IntN(200)), byte(rnd.Uint32()), byte(rnd.Uint32()), byte(rnd.Uint32())}), 32)
+			if err := base.IPv4.Insert(p, ids[rnd.IntN(len(ids))]); err != nil {
+				t.Error(err)
+			}
+			base.Bump()
+		}
+	}()
+	start := time.Now()
+	for _, a := range edges {
+		if err := s.Compare(t.Context(), a); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	t.Logf("%d addresses on %d GPUs in %v", len(edges), len(s.All), time.Since(start))
+	close(stop)
+	<-stopped
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	mem.Close()
+}

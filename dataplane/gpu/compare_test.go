@@ -1,0 +1,131 @@
+package gpu
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/fib"
+)
+
+// insert adds a route to a next hop of its own.
+func insert(t *testing.T, base *fib.FIB, p netip.Prefix) fib.ID {
+	t.Helper()
+	id, err := base.NewNextHop(fib.KindBlackhole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Addr().Is4() {
+		err = base.IPv4.Insert(p, id)
+	} else {
+		err = base.IPv6.Insert(p, id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// nestedPrefix is one of few addresses, in others.
+func nestedPrefix(rnd *rand.Rand) netip.Prefix {
+	var a [16]byte
+	for i := range a {
+		a[i] = byte(rnd.IntN(3)) << 6
+	}
+	if rnd.IntN(2) == 0 {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte(a[:])), rnd.IntN(33)).Masked()
+	}
+	return netip.PrefixFrom(netip.AddrFrom16(a), rnd.IntN(129)).Masked()
+}
+
+// What devices have for an address is what the base has, however it changed.
+func TestCopiesCompare(t *testing.T) {
+	f, library := newFake(t)
+	f.copies = 1
+	base, rnd := newBase(t), rand.New(rand.NewPCG(1, 1))
+	s := openFakes(t, f, base, Options{Library: library})
+	var addrs []netip.Addr
+	for range 100 {
+		p := nestedPrefix(rnd)
+		insert(t, base, p)
+		addrs = append(addrs, p.Addr(), nestedPrefix(rnd).Addr())
+		if rnd.IntN(4) == 0 {
+			gone := addrs[rnd.IntN(len(addrs))]
+			base.IPv4.Delete(netip.PrefixFrom(gone, 24).Masked())
+			base.IPv6.Delete(netip.PrefixFrom(gone, 48).Masked())
+		}
+		base.Bump()
+	}
+	for _, a := range append(addrs, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("255.255.255.255")) {
+		if err := s.Compare(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A change that is on its way is waited for.
+func TestComparingWaitsForChanges(t *testing.T) {
+	f, library := newFake(t)
+	f.copies = 1
+	base := newBase(t)
+	s := openFakes(t, f, base, Options{Library: library})
+	insert(t, base, netip.MustParsePrefix("10.0.0.0/8")) // and nobody has it made yet
+	compared := make(chan error)
+	go func() { compared <- s.Compare(t.Context(), netip.MustParseAddr("10.1.2.3")) }()
+	select {
+	case err := <-compared:
+		t.Fatalf("before the devices have the change: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	base.Bump()
+	if err := <-compared; err != nil {
+		t.Error(err)
+	}
+}
+
+// What one device has and the base has not is told; so is one that cannot be asked.
+func TestACopyThatDiffersIsFound(t *testing.T) {
+	f, library := newFake(t)
+	f.copies = 1
+	base := newBase(t)
+	s := openFakes(t, f, base, Options{Library: library})
+	addr := netip.MustParseAddr("10.1.2.3")
+	insert(t, base, netip.MustParsePrefix("10.0.0.0/8"))
+	id := insert(t, base, netip.MustParsePrefix("10.1.0.0/16"))
+	base.Bump()
+	tables := s.All[1].tables
+	tables.patcher.settle()
+	image := onDevice[uint32](onDevice[cuda.DevicePtr](tables.images[0].root, 1)[0], 1<<24)
+	hops := onDevice[uint64](tables.arrays[fib.NextHops].at, int(id)+1)
+	for _, c := range []struct {
+		name        string
+		spoil, mend func()
+		there, here string
+	}{
+		{"a word of the table", func() { image[10<<16|1<<8|2] = image[10<<16] }, func() { image[10<<16|1<<8|2] = image[10<<16|1<<8] },
+			"GPU 1: its tables have a /8 with next hop 2 (blackhole, ", "the router's have a /16 with next hop 3 (blackhole, "},
+		{"a next hop", func() { hops[id]++ }, func() { hops[id]-- },
+			"GPU 1: its tables have a /16 with next hop 3 (", "the router's have a /16 with next hop 3 (blackhole, "},
+	} {
+		c.spoil()
+		if err := s.Compare(t.Context(), addr); err == nil || !strings.HasPrefix(err.Error(), c.there) || !strings.Contains(err.Error(), c.here) {
+			t.Errorf("%s: %v, want %s and %s", c.name, err, c.there, c.here)
+		}
+		c.mend()
+		if err := s.Compare(t.Context(), addr); err != nil {
+			t.Errorf("%s, mended: %v", c.name, err)
+		}
+	}
+	f.failNext("cuMemcpyDtoH_v2")
+	if err := s.Compare(t.Context(), addr); !errors.Is(err, cuda.OutOfMemory) || !strings.HasPrefix(err.Error(), "GPU 0: read 4 bytes of device memory: ") {
+		t.Errorf("a call that fails: %v", err)
+	}
+	s.All[1].health.fail(errors.New("out of order"))
+	if err := s.Compare(t.Context(), addr); err == nil || err.Error() != "GPU 1: out of order" {
+		t.Errorf("a device that failed: %v", err)
+	}
+}
