@@ -51,6 +51,29 @@ func Routes(rnd *rand.Rand, table string, ipv6 bool, n int, seed uint64) ([]Rout
 	return list, nil
 }
 
+// Destination returns a random address that a random route covers, and that is none of
+// those which no router forwards to.
+func Destination(rnd *rand.Rand, routes []Route) netip.Addr {
+	for {
+		if a := Within(rnd, routes[rnd.IntN(len(routes))].Prefix); !a.IsLinkLocalUnicast() {
+			return a
+		}
+	}
+}
+
+// Within returns a random address of a prefix.
+func Within(rnd *rand.Rand, p netip.Prefix) netip.Addr {
+	if a := p.Addr(); a.Is4() {
+		b := a.As4()
+		binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])|rnd.Uint32()>>p.Bits())
+		return netip.AddrFrom4(b)
+	}
+	b := p.Addr().As16()
+	binary.BigEndian.PutUint64(b[:8], binary.BigEndian.Uint64(b[:8])|rnd.Uint64()>>p.Bits())
+	binary.BigEndian.PutUint64(b[8:], rnd.Uint64())
+	return netip.AddrFrom16(b)
+}
+
 // randomRoutes returns n distinct prefixes of one family: lengths as they are
 // common in the internet's table, none nested in a martian range.
 func randomRoutes(rnd *rand.Rand, ipv6 bool, n int) []Route {

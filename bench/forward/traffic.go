@@ -19,38 +19,31 @@ func frames(rnd *rand.Rand, routes []bed.Route, n, size int) [][]byte {
 		for j := packet.EthernetLen; j < size; j++ {
 			f[j] = byte(rnd.Uint32())
 		}
-		p := routes[rnd.IntN(len(routes))].Prefix
-		if p.Addr().Is6() {
-			writeIPv6(f, rnd, p)
+		if to := bed.Destination(rnd, routes); to.Is6() {
+			writeIPv6(f, to)
 		} else {
-			writeIPv4(f, rnd, p)
+			writeIPv4(f, to)
 		}
 		out[i] = f
 	}
 	return out
 }
 
-func writeIPv4(f []byte, rnd *rand.Rand, to netip.Prefix) {
+func writeIPv4(f []byte, to netip.Addr) {
 	binary.BigEndian.PutUint16(f[12:], uint16(packet.EtherTypeIPv4))
 	h := f[packet.EthernetLen : packet.EthernetLen+packet.IPv4Len]
 	copy(h, []byte{0x45, 0})
 	binary.BigEndian.PutUint16(h[2:], uint16(len(f)-packet.EthernetLen))
 	copy(h[6:], []byte{0x40, 0, 64, byte(packet.UDP), 0, 0, 10})
-	dst := to.Addr().As4()
-	host := rnd.Uint32() >> to.Bits()
-	binary.BigEndian.PutUint32(h[16:], binary.BigEndian.Uint32(dst[:])|host)
+	copy(h[16:], to.AsSlice())
 	binary.BigEndian.PutUint16(h[10:], packet.Checksum(h))
 }
 
-func writeIPv6(f []byte, rnd *rand.Rand, to netip.Prefix) {
+func writeIPv6(f []byte, to netip.Addr) {
 	binary.BigEndian.PutUint16(f[12:], uint16(packet.EtherTypeIPv6))
 	h := f[packet.EthernetLen : packet.EthernetLen+packet.IPv6Len]
 	copy(h, []byte{0x60, 0, 0, 0})
 	binary.BigEndian.PutUint16(h[4:], uint16(len(f)-packet.EthernetLen-packet.IPv6Len))
 	copy(h[6:], []byte{byte(packet.UDP), 64, 0x20, 0x01, 0x0d, 0xb8})
-	dst := to.Addr().As16()
-	copy(h[24:], dst[:])
-	top := binary.BigEndian.Uint64(dst[:8]) | rnd.Uint64()>>to.Bits()
-	binary.BigEndian.PutUint64(h[24:], top)
-	binary.BigEndian.PutUint64(h[32:], rnd.Uint64())
+	copy(h[24:], to.AsSlice())
 }

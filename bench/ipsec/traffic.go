@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/warproute/warproute/bench/bed"
 	"github.com/warproute/warproute/memport"
 	"github.com/warproute/warproute/packet"
 )
@@ -28,7 +29,7 @@ func (t *traffic) makeInner() {
 		n := t.tunnels[order[i%len(order)]]
 		f := newFrame(t.rnd, size(i), t.IPv6)
 		copy(f[packet.EthernetLen:], random(t.rnd, size(i)))
-		putIP(f[packet.EthernetLen:], within(t.rnd, n.src), within(t.rnd, n.dst), packet.UDP, 64, uint16(t.rnd.Uint32()))
+		putIP(f[packet.EthernetLen:], bed.Within(t.rnd, n.src), bed.Within(t.rnd, n.dst), packet.UDP, 64, uint16(t.rnd.Uint32()))
 		t.inner = append(t.inner, inner{f, n})
 	}
 }

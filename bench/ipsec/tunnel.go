@@ -1,12 +1,12 @@
 package ipsec
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"strconv"
 
+	"github.com/warproute/warproute/bench/bed"
 	esp "github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/ipsec/policy"
@@ -39,7 +39,7 @@ func (t *traffic) makeTunnels() error {
 		ours = gateway6
 	}
 	for i := range t.SAs {
-		peer, site := t.destination(), t.destination()
+		peer, site := bed.Destination(t.rnd, t.routes), bed.Destination(t.rnd, t.routes)
 		n := &tunnel{
 			spi: 0x1000 + uint32(i), src: siteOf(i, t.IPv6), dst: prefixOf(site),
 			from: ours, to: peer, worker: i % t.Bed.Workers,
@@ -57,15 +57,6 @@ func (t *traffic) makeTunnels() error {
 	return nil
 }
 
-// destination is a random address that a random route leads to.
-func (t *traffic) destination() netip.Addr {
-	for {
-		if a := within(t.rnd, t.routes[t.rnd.IntN(len(t.routes))].Prefix); !a.IsLinkLocalUnicast() {
-			return a
-		}
-	}
-}
-
 // siteOf is the network of ours that tunnel i begins at: 10.x.y.0/24, or as many of
 // fd00::/8.
 func siteOf(i int, ipv6 bool) netip.Prefix {
@@ -81,19 +72,6 @@ func prefixOf(a netip.Addr) netip.Prefix {
 		return netip.PrefixFrom(a, 24).Masked()
 	}
 	return netip.PrefixFrom(a, 64).Masked()
-}
-
-// within returns a random address of a prefix.
-func within(rnd *rand.Rand, p netip.Prefix) netip.Addr {
-	if a := p.Addr(); a.Is4() {
-		b := a.As4()
-		binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])|rnd.Uint32()>>p.Bits())
-		return netip.AddrFrom4(b)
-	}
-	b := p.Addr().As16()
-	binary.BigEndian.PutUint64(b[:8], binary.BigEndian.Uint64(b[:8])|rnd.Uint64()>>p.Bits())
-	binary.BigEndian.PutUint64(b[8:], rnd.Uint64())
-	return netip.AddrFrom16(b)
 }
 
 func random(rnd *rand.Rand, n int) []byte {
