@@ -87,32 +87,58 @@ func (q *Queue) play(dst []batch.Frame, fill []uint32) (n int) {
 		q.left -= n
 	}
 	for dst = dst[:n]; len(dst) > 0; {
-		tracks := q.tape.tracks[q.next:]
-		tracks = tracks[:min(len(tracks), len(dst), burst)]
-		q.write(dst[:len(tracks)], fill, tracks)
-		dst, fill = dst[len(tracks):], fill[len(tracks):]
-		if q.next += len(tracks); q.next == q.tape.Len() {
+		k := min(q.tape.Len()-q.next, len(dst), burst)
+		if q.tape.places != nil {
+			q.writePlaces(dst[:k], fill[:k])
+		} else {
+			q.write(dst[:k], fill[:k])
+		}
+		dst, fill = dst[k:], fill[k:]
+		if q.next += k; q.next == q.tape.Len() {
 			q.next = 0
 		}
 	}
 	return n
 }
 
-// write writes a frame for each track.
-func (q *Queue) write(dst []batch.Frame, fill []uint32, tracks []track) {
+// write writes the next frames of a tape.
+func (q *Queue) write(dst []batch.Frame, fill []uint32) {
+	tracks := q.tape.tracks[q.next:][:len(dst)]
 	prefetch.ReadAt(q.tape.lines, tracks)
-	fill = fill[:len(tracks)]
 	for i, t := range tracks {
-		addr := fill[i] + umem.DataOffset + stagger(fill[i], int(t.length))
-		dst[i] = batch.Frame{Addr: addr, Len: uint16(t.length), Port: q.port}
+		dst[i] = q.describe(fill[i], int(t.length))
 	}
 	prefetch.WriteAt(q.mem, dst)
 	for i, t := range tracks {
-		to, from := q.mem[dst[i].Addr-umem.Headroom:], q.tape.of(t)
-		for k := range from {
-			*(*line)(to) = from[k]
-			to = to[lineLen:]
-		}
+		q.put(dst[i], q.tape.of(t))
+	}
+}
+
+// writePlaces does so with a tape of one frame and the places in which others differ.
+func (q *Queue) writePlaces(dst []batch.Frame, fill []uint32) {
+	places, like := q.tape.places[q.next:][:len(dst)], q.tape.tracks[0]
+	for i, addr := range fill {
+		dst[i] = q.describe(addr, int(like.length))
+	}
+	prefetch.WriteAt(q.mem, dst)
+	lines := q.tape.of(like)
+	for i := range places {
+		q.put(dst[i], lines)
+		*(*place)(q.mem[int(dst[i].Addr)+q.tape.first:]) = places[i]
+	}
+}
+
+// describe says where in a frame a packet begins.
+func (q *Queue) describe(frame uint32, length int) batch.Frame {
+	return batch.Frame{Addr: frame + umem.DataOffset + stagger(frame, length), Len: uint16(length), Port: q.port}
+}
+
+// put writes a frame's lines.
+func (q *Queue) put(f batch.Frame, from []line) {
+	to := q.mem[f.Addr-umem.Headroom:]
+	for k := range from {
+		*(*line)(to) = from[k]
+		to = to[lineLen:]
 	}
 }
 

@@ -2,6 +2,7 @@ package memport
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -10,12 +11,47 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
+// A tape has what is common to frames once, where that may be, and frames whole elsewhere.
+func TestTapeOfFramesThatDifferInOnePlace(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(4, 4))
+	size := len(place{})
+	for _, tt := range []struct {
+		length, from, to int // in bytes: frames, and where they differ
+		once             bool
+	}{
+		{60, 24, 34, true}, {60, 24, 24 + size, true}, {60, 24, 25 + size, false},
+		{60, 0, 1, true}, {60, 59, 60, true}, {60, 0, 0, true}, {size, 0, size, true}, {size - 1, 0, 1, false},
+		{umem.MaxFrameLen, umem.MaxFrameLen - 3, umem.MaxFrameLen, true}, {umem.MaxFrameLen + 1, 3, 4, false},
+	} {
+		t.Run(fmt.Sprintf("%d/%d-%d", tt.length, tt.from, tt.to), func(t *testing.T) {
+			like, frames := make([]byte, tt.length), [][]byte{}
+			for i := range like {
+				like[i] = byte(rnd.Uint32())
+			}
+			for i := range 300 {
+				f := bytes.Clone(like)
+				for k := tt.from; k < tt.to; k++ {
+					f[k] = byte(i * (k + 1))
+				}
+				frames = append(frames, f)
+			}
+			if tape := Record(frames); (tape.places != nil) != tt.once || tape.Len() != len(frames) {
+				t.Errorf("a tape of %d frames with %d places", tape.Len(), len(tape.places))
+			}
+			goRound(t, rnd, frames)
+		})
+	}
+}
+
 // What is played is received, again from the beginning behind the last, up to the count,
 // and sent as it lies in memory, wherever that is; and no other frame's bytes change.
 func TestFramesOfAnyLengthGoRound(t *testing.T) {
-	const most = umem.MaxFrameLen
 	rnd := rand.New(rand.NewPCG(1, 1))
-	frames := anyFrames(rnd)
+	goRound(t, rnd, anyFrames(rnd))
+}
+
+func goRound(t *testing.T, rnd *rand.Rand, frames [][]byte) {
+	const most = umem.MaxFrameLen
 	mem, err := umem.New(600)
 	if err != nil {
 		t.Fatal(err)
@@ -95,6 +131,7 @@ func benchmarkRound(b *testing.B, length int, carded bool) {
 	frames := make([][]byte, (1<<19)*60/length)
 	for i := range frames {
 		frames[i] = make([]byte, length)
+		binary.LittleEndian.PutUint64(frames[i][24:], rand.Uint64())
 	}
 	in.Play(frames, -1)
 	var under [chunks][size]batch.Frame
