@@ -65,6 +65,7 @@ type Result struct {
 	Table     string    `json:"table"`
 	Routes    int       `json:"routes"`
 	Workers   int       `json:"workers"`
+	Cards     int       `json:"cards"`
 	Batch     int       `json:"max_packets"`
 	Verified  int       `json:"verified_packets"`
 	Gbps      float64   `json:"gbit_per_second"` // of inner IP packets
@@ -111,7 +112,7 @@ func Run(o Options) (*Result, error) {
 	}
 	res := &Result{
 		Family: "IPv4", Suite: o.Suite, Direction: names[o.Direction], Sizes: o.Sizes, SAs: o.SAs, Window: o.Window,
-		Table: o.Table, Routes: len(t.routes), Workers: o.Bed.Workers, Batch: o.Bed.MaxPackets,
+		Table: o.Table, Routes: len(t.routes), Workers: o.Bed.Workers, Cards: o.Bed.Cards, Batch: o.Bed.MaxPackets,
 	}
 	if o.IPv6 {
 		res.Family = "IPv6"

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/bench/bed"
+	"github.com/warproute/warproute/internal/affinity"
 	"github.com/warproute/warproute/internal/race"
 	esp "github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/suite"
@@ -70,6 +71,20 @@ func TestVerificationFindsWrongBytes(t *testing.T) {
 		tr.tunnels[42].keys.cipher[3]++ // the library has its own already
 		if _, err := tr.verify(); err == nil {
 			t.Errorf("%s: nothing is found", names[d])
+		}
+	}
+}
+
+// With a card on another core the same packets come out.
+func TestAnotherCorePlaysTheCard(t *testing.T) {
+	if cpus, err := affinity.CPUs(); err != nil || len(cpus) < 2 {
+		t.Skipf("a worker and a card take two cores: %d, %v", len(cpus), err)
+	}
+	for d, name := range names {
+		o := options("aes128gcm16", esp.Direction(d))
+		o.Bed.Cards = 1
+		if r, err := Run(o); err != nil || r.Verified != variety || r.Cards != 1 || r.Mpps <= 0 {
+			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}
 }

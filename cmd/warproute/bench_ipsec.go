@@ -45,7 +45,7 @@ fewer associations than workers, some are played again and again instead. Frames
 encrypt are few enough for a cache, and a ring to decrypt is not: each has a limit of
 its own.
 
-With --engine gpu the CPU engine is measured beside it, on one and on all cores.`,
+With --engine gpu the CPU engine is measured beside it, on one core and on all that are not cards.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := s.options()
@@ -78,6 +78,7 @@ With --engine gpu the CPU engine is measured beside it, on one and on all cores.
 	f.IntVar(&s.Bed.MaxPackets, "batch", 256, "packets of a chunk")
 	f.IntVar(&s.Bed.Chunks, "chunks", 0, "chunks that a worker may have in flight; 0 is 1 for the CPU and 8 for a GPU")
 	f.IntVar(&s.Bed.Workers, "workers", 1, "workers, each on a core of its own")
+	f.IntVar(&s.Bed.Cards, "cards", 0, "cores besides that play the workers' network cards, as of bench forward; 0: the workers' cores do")
 	f.DurationVar(&s.Duration, "duration", time.Second, "of a round, where packets are played without end")
 	f.IntVar(&s.Rounds, "rounds", 5, "of which the median counts")
 	f.Uint64Var(&s.Seed, "seed", 1, "of routes, keys and packets")
@@ -174,6 +175,7 @@ func (s *ipsecSweep) check() error {
 	return checkNumbers(
 		number{"chunks", s.Bed.Chunks, 1, maxChunks}, number{"batch", s.Bed.MaxPackets, 1, config.MaxPackets},
 		number{"workers", s.Bed.Workers, 1, maxWorkers}, number{"ring", s.Ring, 1, bench.MaxRing},
+		number{"cards", s.Bed.Cards, 0, 2 * s.Bed.Workers},
 	)
 }
 
@@ -181,7 +183,7 @@ func (s *ipsecSweep) check() error {
 func (s *ipsecSweep) beside() []bench.Options {
 	all := []bench.Options{s.Options}
 	if s.Engine == "gpu" {
-		for _, workers := range slices.Compact([]int{1, runtime.NumCPU()}) {
+		for _, workers := range slices.Compact([]int{1, max(1, runtime.NumCPU()-s.Bed.Cards)}) {
 			o := s.Options
 			o.Engine, o.Bed.Workers, o.Bed.Chunks = "cpu", workers, 1
 			all = append(all, o)
@@ -192,7 +194,7 @@ func (s *ipsecSweep) beside() []bench.Options {
 
 func writeIPsec(w io.Writer, results []*bench.Result) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "engine\tfamily\tsuite\tdirection\tbytes\tSAs\twindow\tworkers\tGbit/s\tMpps\tlimit\tin place\thost\tns/packet\tengine\tcrypto\tshare\thot\tp50 µs\tp99 µs\t")
+	fmt.Fprintln(t, "engine\tfamily\tsuite\tdirection\tbytes\tSAs\twindow\tworkers\tcards\tGbit/s\tMpps\tlimit\tin place\thost\tns/packet\tengine\tcrypto\tshare\thot\tp50 µs\tp99 µs\t")
 	for _, r := range results {
 		size, share := "imix", "-"
 		if len(r.Sizes) == 1 {
@@ -205,8 +207,8 @@ func writeIPsec(w io.Writer, results []*bench.Result) {
 		if r.Direction == "decrypt" {
 			window = strconv.Itoa(r.Window)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%.2f\t%.3f\t%.3f\t%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%.0f\t%.1f\t%.1f\t\n",
-			r.Engine, r.Family, r.Suite, r.Direction, size, r.SAs, window, r.Workers,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%d\t%.2f\t%.3f\t%.3f\t%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%.0f\t%.1f\t%.1f\t\n",
+			r.Engine, r.Family, r.Suite, r.Direction, size, r.SAs, window, r.Workers, r.Cards,
 			r.Gbps, r.Mpps, r.Limit, mpps(r.InPlace), mpps(r.Host), r.NsPacket, r.Stages["engine"], r.Library, share, r.Hot, r.P50, r.P99)
 	}
 	_ = t.Flush()
@@ -214,7 +216,7 @@ func writeIPsec(w io.Writer, results []*bench.Result) {
 Medians of rounds, after verifying every packet of a first run byte by byte. Bytes and Gbit/s are of inner IP packets.
 limit: Mpps of the same loop, ports and packets with no engine. in place: Mpps of a GPU that reads and rewrites as much, and nothing else.
 host: Mpps of the same loop, ports and packets with a GPU that is done at once, as what it is to open is in clear already.
-ns/packet: of one worker, the ports' copies included.
+ns/packet: of one worker, the ports' copies included, if there are no cards.
 engine: ns a packet from Submit to Done, on a CPU all that a gateway does: checks, policies, association, ESP, route, rewriting.
 crypto: the same of an engine that only has Go's crypto packages seal or open the same bytes, frames and keys. share: crypto by engine.
 hot: ns of the same with one key and one packet, again and again, in the first cache.
