@@ -251,11 +251,16 @@ func (e *Engine) enter(f *batch.Frame, t *Task) []byte {
 	if len(p) < packet.IPv4Len {
 		return nil
 	}
-	size := int(binary.BigEndian.Uint16(p[2:]))
-	if p[0]>>4 == 6 {
-		size = packet.IPv6Len + int(binary.BigEndian.Uint16(p[4:]))
+	var size, least int
+	switch p[0] >> 4 {
+	case 4:
+		size, least = int(binary.BigEndian.Uint16(p[2:])), packet.IPv4Len
+	case 6:
+		size, least = packet.IPv6Len+int(binary.BigEndian.Uint16(p[4:])), packet.IPv6Len
+	default:
+		return nil
 	}
-	if size < packet.IPv4Len || size > len(p) {
+	if size < least || size > len(p) {
 		return nil
 	}
 	e.moved(f, at, size)
