@@ -190,8 +190,11 @@ func (e *Engine) expect() {
 func (e *Engine) judgeQuotes(in []batch.Frame) {
 	s := e.ipsec
 	for j := range s.n {
+		if !s.flows[j].ICMPError() {
+			continue
+		}
 		stranger, clear := s.enter[j] == esp.InNoPols, s.sas[j] == nil && s.leave[j] == esp.OK
-		if !s.flows[j].ICMPError() || !stranger && !clear {
+		if !stranger && !clear {
 			continue
 		}
 		p, l4 := e.frame(in[s.at[j]])[packet.EthernetLen:], packet.IPv4Len
