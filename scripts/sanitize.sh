@@ -15,7 +15,7 @@ check() {
 	(cd "$package" && timeout -k 5 "${SANITIZE_TIMEOUT:-600}" compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 9 \
 		"$dir/$(basename "$package").gpu.test" -test.short -test.run "$tests")
 }
-check memcheck dataplane/gpu '^TestGPUAgreesWithTheCPUEngine$/traffic'
+check memcheck dataplane/gpu '^TestGPUAgreesWithTheCPUEngine$/(traffic|hurry)'
 check memcheck dataplane/gpu '^TestGPU(GatewayAgreesWithTheCPUEngine|ForgetsKeys)$'
 for tool in racecheck synccheck; do
 	check $tool dataplane/gpu '^TestGPUChunkwise$'

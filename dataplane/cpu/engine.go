@@ -74,6 +74,13 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	}
 }
 
+// Decide decides on packets as Submit does where no policy has anything to say of them, be
+// it that there are none or that they have been asked.
+func (e *Engine) Decide(in []batch.Frame, out []batch.Result) {
+	clear(out)
+	e.route(in, out, e.ipsec == nil && e.fib.Verifies())
+}
+
 // route decides on every packet that policies have not dropped and, with verify, that comes
 // from where it may.
 func (e *Engine) route(in []batch.Frame, out []batch.Result, verify bool) {

@@ -76,8 +76,12 @@ func (c *changing) change(t *testing.T, rnd *rand.Rand) {
 // Beside 100,000 changes of routes a second, no packet gets another route's next
 // hop, old or new; at the end, the device has what the base has.
 func TestGPUChangesUnderLoad(t *testing.T) {
-	const prefixes, size, slots = 2000, 1024, 4
-	for _, mode := range []Mode{Resident, Launched} {
+	const prefixes = 2000
+	for _, load := range []struct {
+		mode        Mode
+		size, slots int
+	}{{Resident, 1024, 4}, {Launched, 1024, 4}, {Resident, headQuads * quadFrames, 1}} { // the last is in a hurry
+		mode, size, slots := load.mode, load.size, load.slots
 		c := newChanging(t, prefixes)
 		d, err := Open(c.base, Options{Mode: mode, Timeout: time.Second, Repair: make([]bool, 1)})
 		if err != nil {

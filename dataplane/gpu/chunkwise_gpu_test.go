@@ -95,7 +95,7 @@ func TestGPUChunkwise(t *testing.T) {
 				e.Submit(c)
 				for !e.Done(c) {
 				}
-			}}
+			}, 0}
 		}, net.FIB, net.Repair)
 		traffic := &testutil.Traffic{Rand: w.rnd, To: net.Prefixes}
 		for range chunks {

@@ -178,6 +178,7 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 	}
 	d.closers = append(d.closers, mail.close)
 	e := newEngine(fallback, &d.health, mail, umem, d.options)
+	e.turns = &d.tables.now
 	if err := d.secure(e, chunks, size); err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ type Engine struct {
 	absence absence     // the worker's own from the device
 	mail    *mailbox
 	umem    []byte
+	turns   *atomic.Uint32                          // of the tables, as the router has them; the device's follow
 	securer *securer                                // nil: the router is no gateway
 	launch  func(slot int, seq uint32, n int) error // nil: the kernel is resident
 	timeout time.Duration                           // for a chunk
@@ -48,7 +49,7 @@ const (
 func newEngine(fallback *cpu.Engine, h *health, m *mailbox, umem []byte, o Options) *Engine {
 	return &Engine{
 		cpu: fallback, health: h, absence: absence{first: o.Pause}, mail: m, umem: umem, timeout: o.Timeout, small: o.Small,
-		flights: make([]flight, 0, 64),
+		turns: &atomic.Uint32{}, flights: make([]flight, 0, 64),
 	}
 }
 
@@ -125,16 +126,32 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 	case nowhere:
 		lose(c)
 	default:
-		if s := &e.mail.slots[f.slot]; e.securer != nil {
+		if s := &e.mail.slots[f.slot]; s.flags == jobsSize {
 			e.securer.finish(e.cpu, c, f.slot, s.results)
 		} else {
-			s.copyResults(c.Out[:c.N])
+			e.take(s, c)
 		}
 		e.busy.Store(e.busy.Load() &^ (1 << f.slot))
 		e.byGPU.Add(1)
 	}
 	e.flights = append(e.flights[:i], e.flights[i+1:]...)
 	return true
+}
+
+// take takes over what the GPU found for a chunk. Where it answered by tables that may have
+// changed meanwhile, the CPU decides: the frames are still as they were received.
+func (e *Engine) take(s *slot, c *batch.Chunk) {
+	s.copyResults(c.Out[:c.N])
+	for rest := s.answered; rest != 0; rest &= rest - 1 {
+		first := bits.TrailingZeros32(rest) * quadFrames
+		end := min(first+quadFrames, c.N)
+		in, out := c.In[first:end], c.Out[first:end]
+		if s.turns(first) == e.turns.Load() {
+			s.deliver(first, in, out, e.umem)
+		} else {
+			e.cpu.Decide(in, out)
+		}
+	}
 }
 
 // freeSlot returns the lowest free slot, onCPU if there is none.

@@ -5,15 +5,19 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/packet"
 )
 
 // block is what serves a slot on a GPU, in Go: it waits for the descriptors, takes
@@ -25,6 +29,8 @@ type block struct {
 	had   atomic.Int64 // chunks
 	heads atomic.Int64 // of the chunk before, those that the umem has as the mailbox had them
 	umem  []byte
+	quick atomic.Uint32 // a bit for each quad that it answers if there are heads,
+	turns atomic.Uint32 // by tables of these
 }
 
 // runBlocks starts the blocks of a mailbox; they end when they are told to.
@@ -46,21 +52,42 @@ func (b *block) run() {
 		}
 		b.had.Add(1)
 		b.heads.Store(0)
-		alike := n&headsSize != 0
-		n &^= headsSize
-		for packet := range n {
-			quad, rest := packet/quadFrames, packet%quadFrames
+		as := n & (headsSize | halvesSize)
+		n &^= as
+		for i := range n {
+			quad, rest := i/quadFrames, i%quadFrames
 			lane := rest/unitFrames*unitWords + 1 + rest%unitFrames
 			word := b.quads[quad*quadBytes/8+lane]
-			b.results[packet] = batch.Result{Addr: uint32(word), Len: uint16(word >> 32), Verdict: batch.Forward(uint16(word>>48) + 1)}
-			if alike {
-				b.look(b.results[packet].Addr, b.slot.heads[(int(quad)*quadBytes/8+int(lane))*headWords:][:headWords])
+			b.results[i] = batch.Result{Addr: uint32(word), Len: uint16(word >> 32), Verdict: batch.Forward(uint16(word>>48) + 1)}
+			if as == headsSize {
+				b.look(b.results[i].Addr, 0, b.slot.heads[int(quad*quadBytes/8+lane)*headWords:][:headWords])
+			} else if as == halvesSize {
+				b.look(b.results[i].Addr, halfAt, b.slot.halves[int(quad*quadBytes/8+lane)*halfWords:][:halfWords])
+			}
+			if as != 0 && b.quick.Load()>>quad&1 != 0 {
+				b.results[i] = batch.Result{}
+				b.reply(b.slot.answers[int(quad*quadBytes/8+lane)*answerWords:][:answerWords], uint64(i))
 			}
 		}
 		for i := range min((n+quadFrames-1)/quadFrames, doneQuads) {
-			atomic.StoreUint32(&b.done[i], b.seq)
+			if as == 0 || b.quick.Load()>>i&1 == 0 {
+				atomic.StoreUint32(&b.done[i], b.seq)
+			}
 		}
 	}
+}
+
+// reply answers that a packet is forwarded to the port of its number, as 1000 bytes more than
+// that, with new bytes that tell of it, too; and every third that it waits for that adjacency.
+func (b *block) reply(a []uint64, n uint64) {
+	tag, verdict := tagOf(b.seq), uint64(batch.Forward(uint16(n)))
+	if n%3 == 2 {
+		verdict = uint64(batch.Hold)
+	}
+	a[1] = 0xbbbbbbbbbbbb | verdict<<48
+	a[3] = 0xdddddddd | uint64(b.turns.Load())<<32
+	atomic.StoreUint64(&a[0], tag|n<<16)
+	atomic.StoreUint64(&a[2], tag|(1000+n)<<16|0xcccccccc<<32)
 }
 
 func (b *block) await() (n uint32) {
@@ -73,10 +100,10 @@ func (b *block) await() (n uint32) {
 	}
 }
 
-// look compares a head with the frame that it is of.
-func (b *block) look(addr uint32, head []uint64) {
+// look compares a head, from one of its bytes on, with the frame that it is of.
+func (b *block) look(addr uint32, from int, head []uint64) {
 	got := bytesOf(head)
-	if tag := binary.LittleEndian.Uint16(got); tag == uint16(1+b.seq%tags) && bytes.Equal(got[2:], b.umem[addr:][:62]) {
+	if tag := binary.LittleEndian.Uint16(got); tag == uint16(1+b.seq%tags) && bytes.Equal(got[2:], b.umem[int(addr)+from:][:len(got)-2]) {
 		b.heads.Add(1)
 	}
 }
@@ -93,7 +120,10 @@ func newRig(t *testing.T, slots int, timeout time.Duration) (*Engine, []*block, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	umem := make([]byte, 1<<20)
+	umem, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
 	blocks, ended := runBlocks(mail, umem)
 	slab, err := batch.NewSlab(slots+1, maxChunk)
 	if err != nil {
@@ -110,6 +140,7 @@ func newRig(t *testing.T, slots int, timeout time.Duration) (*Engine, []*block, 
 		}
 		ended.Wait()
 		slab.Close()
+		_ = unix.Munmap(umem)
 		if err := mail.close(); err != nil {
 			t.Error(err)
 		}
@@ -132,8 +163,16 @@ func await(e *Engine, c *batch.Chunk) {
 	}
 }
 
+// ipv4 makes the packets of a chunk look as those of which half a head will do.
+func ipv4(c *batch.Chunk, umem []byte) {
+	for _, f := range c.In[:c.N] {
+		copy(umem[f.Addr+packet.EthernetLen-2:], []byte{8, 0, 0x45})
+	}
+}
+
 // A chunk that finds its device idle takes the heads of its packets along, unless they
-// are too many, or one of them is not where heads are lines; tags begin anew.
+// are too many, or one of them is not where heads are lines; tags begin anew. Of IPv4 it
+// takes halves, unless one packet has another.
 func TestHeadsComeAlong(t *testing.T) {
 	e, blocks, chunks := newRig(t, 2, time.Minute)
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -144,7 +183,12 @@ func TestHeadsComeAlong(t *testing.T) {
 		c := chunks[0]
 		fill(c, rnd, n)
 		for i := range n {
-			c.In[i].Addr = rnd.Uint32N(1<<14)*64 + 2
+			c.In[i].Addr = rnd.Uint32N(1<<13)*128 + 2
+		}
+		halves := n%2 == 0
+		if ipv4(c, e.umem); !halves {
+			at := int(c.In[rnd.IntN(n)].Addr) + packet.EthernetLen - 2
+			e.umem[at+rnd.IntN(3)] ^= 1 << rnd.IntN(8)
 		}
 		want := n
 		if n > headQuads*quadFrames {
@@ -158,6 +202,9 @@ func TestHeadsComeAlong(t *testing.T) {
 		if got := int(blocks[0].heads.Load()); got != want {
 			t.Fatalf("%d packets: %d heads came along, want %d", n, got, want)
 		}
+		if size := uint32(blocks[0].quads[0] >> 32); want > 0 && (size&halvesSize != 0) != halves {
+			t.Fatalf("%d packets: halves of heads came along: %v", n, !halves)
+		}
 	}
 	fill(chunks[0], rnd, 1)
 	fill(chunks[1], rnd, 1)
@@ -170,6 +217,58 @@ func TestHeadsComeAlong(t *testing.T) {
 	await(e, chunks[1])
 	if blocks[0].heads.Load() == 0 || blocks[1].heads.Load() != 0 {
 		t.Error("heads come along to a device that is not idle, or not to one that is")
+	}
+}
+
+// What is answered is written into frames, and nothing else of them; what is not has
+// results as ever. Answers by tables that have changed since are not taken: the CPU decides.
+func TestAnswers(t *testing.T) {
+	e, blocks, chunks := newRig(t, 1, time.Minute)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	c, b := chunks[0], blocks[0]
+	for round := range 2000 {
+		n := 1 + rnd.IntN(headQuads*quadFrames)
+		quick, turns := rnd.Uint32N(8)|rnd.Uint32N(8), rnd.Uint32N(1<<31)
+		b.quick.Store(quick)
+		b.turns.Store(turns)
+		e.turns.Store(turns)
+		stale := rnd.IntN(4) == 0
+		if stale {
+			e.turns.Add(1)
+		}
+		for i := range e.umem {
+			e.umem[i] = byte(i * 7)
+		}
+		fill(c, rnd, n)
+		for i, at := range rnd.Perm(1 << 13)[:n] {
+			c.In[i] = batch.Frame{Addr: uint32(at*128 + 2), Len: 60, Port: 3}
+		}
+		if rnd.IntN(2) == 0 {
+			ipv4(c, e.umem)
+		}
+		want := slices.Clone(e.umem)
+		e.Submit(c)
+		await(e, c)
+		for i, f := range c.In[:n] {
+			expect := batch.Result{Addr: f.Addr, Len: uint16(1000 + i), Verdict: batch.Forward(uint16(i))}
+			switch {
+			case quick>>(i/quadFrames)&1 == 0:
+				expect = batch.Result{Addr: f.Addr, Len: f.Len, Verdict: batch.Forward(f.Port + 1)}
+			case stale: // its memory is empty
+				expect = batch.Result{Verdict: batch.Drop(batch.EtherType)}
+			case i%3 == 2:
+				expect.Addr, expect.Verdict = uint32(i), batch.Hold
+			default:
+				copy(want[f.Addr:], []byte{byte(i), 0, 0, 0, 0, 0, 0xbb, 0xbb, 0xbb, 0xbb, 0xbb, 0xbb})
+				copy(want[f.Addr+packet.EthernetLen+4:], []byte{0xcc, 0xcc, 0xcc, 0xcc, 0xdd, 0xdd, 0xdd, 0xdd})
+			}
+			if c.Out[i] != expect {
+				t.Fatalf("round %d, packet %d of %d, stale %v: %+v, want %+v", round, i, n, stale, c.Out[i], expect)
+			}
+		}
+		if !bytes.Equal(e.umem, want) {
+			t.Fatalf("round %d: %d packets, stale %v: frames differ from what was answered", round, n, stale)
+		}
 	}
 }
 

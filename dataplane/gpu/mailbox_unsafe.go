@@ -18,10 +18,14 @@ const (
 	quadBytes  = 256
 	stopSize   = 1<<32 - 1
 
-	headQuads = 3       // how many quads may have their packets' heads beside them
-	headsSize = 1 << 30 // in a chunk's size: they have
-	headWords = 8       // of a head: a cache line
-	tags      = 0xffff
+	headQuads   = 3       // how many quads may have their packets' heads beside them
+	headsSize   = 1 << 30 // in a chunk's size: they have,
+	halvesSize  = 1 << 28 // or halves
+	headWords   = 8       // of a head: a cache line
+	halfWords   = 4
+	halfAt      = 12 // byte of the head at which a half begins
+	answerWords = 4
+	tags        = 0xffff
 
 	doneQuads  = 16  // say when they are done, with every 16th behind them
 	doneBytes  = 256 // a slot begins with that
@@ -35,28 +39,41 @@ type mailbox struct {
 	slotBytes int
 	quadsAt   int
 	headsAt   int
+	halvesAt  int
+	answersAt int
 }
 
-// slot is the place of one chunk in flight. The worker owns it; what the GPU
-// writes to it, done and results, is read when done has the sequence number.
+// slot is the place of one chunk in flight. The worker owns it; of what the GPU writes
+// to it, a quad's results are read when done has the sequence number, and answers when
+// they have the tag.
 type slot struct {
 	seq     uint32 // of the chunk that was posted last,
-	parts   int    // and how many of done it has
+	parts   int    // how many of done it has,
+	hurried int    // and how many of its heads went along: all or none
 	done    []uint32
 	results []batch.Result
 	quads   []uint64
 	heads   []uint64
+	halves  []uint64
+	answers []uint64
 	round   uint32 // of tags
 	flags   uint32 // goes with the size of the next chunk
+
+	// What was found so far: parts that are finished, packets that are, and a bit for each
+	// part that was answered.
+	part, packet int
+	answered     uint32
 }
 
 // newMailbox maps a mailbox for chunks of up to size packets.
 func newMailbox(slots, size int) (*mailbox, error) {
 	quads := (size + quadFrames - 1) / quadFrames
 	results := (quads*quadFrames*frameBytes + quadBytes - 1) / quadBytes * quadBytes
-	heads := min(quads, headQuads) * quadBytes * headWords
+	lanes := min(quads, headQuads) * quadBytes / 8
 	m := &mailbox{quadsAt: doneBytes + results, headsAt: doneBytes + results + quads*quadBytes}
-	m.slotBytes = m.headsAt + heads
+	m.halvesAt = m.headsAt + 8*headWords*lanes
+	m.answersAt = m.halvesAt + 8*halfWords*lanes
+	m.slotBytes = m.answersAt + 8*answerWords*lanes
 	var err error
 	m.mem, err = unix.Mmap(-1, 0, slots*m.slotBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 	if err != nil {
@@ -68,7 +85,9 @@ func newMailbox(slots, size int) (*mailbox, error) {
 			done:    unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), doneQuads),
 			results: unsafe.Slice((*batch.Result)(unsafe.Pointer(&b[doneBytes])), quads*quadFrames),
 			quads:   unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.quadsAt])), quads*quadBytes/8),
-			heads:   unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.headsAt])), heads/8),
+			heads:   unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.headsAt])), headWords*lanes),
+			halves:  unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.halvesAt])), halfWords*lanes),
+			answers: unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.answersAt])), answerWords*lanes),
 		})
 	}
 	return m, nil
@@ -91,8 +110,12 @@ func (m *mailbox) close() error { return unix.Munmap(m.mem) }
 // stores in this order. Frames in umem, if it is not nil, send their own heads along.
 func (s *slot) post(frames []batch.Frame, umem []byte) {
 	n := uint32(len(frames)) | s.flags
-	if umem != nil && s.copyHeads(frames, umem) {
-		n |= headsSize
+	s.hurried = 0
+	if umem != nil {
+		if heads := s.copyHeads(frames, umem); heads != 0 {
+			s.hurried = len(frames)
+			n |= heads
+		}
 	}
 	words := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(frames))), len(frames))
 	for to := s.quads; len(words) > 0; to = to[unitWords:] {
@@ -104,40 +127,12 @@ func (s *slot) post(frames []batch.Frame, umem []byte) {
 	s.ring(n, quads)
 }
 
-// copyHeads puts the first bytes of frames, from 2 before each on, beside the
-// descriptors that are posted next, and their tag in the place of those 2. It says
-// no to chunks that are too large for it, and to frames of which that is not a line.
-func (s *slot) copyHeads(frames []batch.Frame, umem []byte) bool {
-	const line = headWords * 8
-	if len(frames) > len(s.heads)/headWords/unitWords*unitFrames {
-		return false
-	}
-	for _, f := range frames {
-		if f.Addr%16 != 2 || int(f.Addr) > len(umem)-line {
-			return false
-		}
-	}
-	next := s.seq + 1
-	if next/tags != s.round { // tags begin anew: none is left of the last time
-		s.round = next / tags
-		clear(s.heads)
-	}
-	tag := uint64(1 + next%tags)
-	for i, f := range frames {
-		from := (*[headWords]uint64)(unsafe.Pointer(&umem[f.Addr-2]))
-		at := i/unitFrames*unitWords + 1 + i%unitFrames
-		to := (*[headWords]uint64)(s.heads[at*headWords:])
-		copy(to[1:], from[1:])
-		publish(&to[0], from[0]&^tags|tag)
-	}
-	return true
-}
-
 // stop tells the slot's block to end.
 func (s *slot) stop() { s.ring(stopSize, 1) }
 
 func (s *slot) ring(n uint32, quads int) {
 	s.seq++
+	s.part, s.packet, s.answered = 0, 0, 0
 	head := uint64(s.seq) | uint64(n)<<32
 	for at := (quads*4 - 1) * unitWords; at >= 0; at -= unitWords {
 		publish(&s.quads[at], head)
@@ -146,13 +141,19 @@ func (s *slot) ring(n uint32, quads int) {
 
 // finished tells whether the GPU is done with what was posted last.
 func (s *slot) finished() bool {
-	for i := range s.done[:s.parts] {
-		if atomic.LoadUint32(&s.done[i]) != s.seq {
+	for ; s.part < s.parts; s.part++ {
+		end := (s.part + 1) * quadFrames
+		if atomic.LoadUint32(&s.done[s.part]) == s.seq {
+			s.packet = end
+			continue
+		}
+		if !s.findAnswers(min(end, s.hurried)) {
 			return false
 		}
+		s.answered |= 1 << s.part
 	}
 	return true
 }
 
-// copyResults copies the results of a finished chunk.
+// copyResults copies the results of a finished chunk, but those of parts that were answered.
 func (s *slot) copyResults(to []batch.Result) { copy(to, s.results) }

@@ -16,10 +16,10 @@ const (
 
 // params are what kernels get to know of a mailbox; mailbox.h has the same.
 type params struct {
-	Slots                                  cuda.DevicePtr
-	SlotBytes, Results, Quads, Heads, Umem uint32
-	Frames                                 cuda.DevicePtr
-	Tables                                 tablePointers
+	Slots                                                   cuda.DevicePtr
+	SlotBytes, Results, Quads, Heads, Halves, Answers, Umem uint32
+	Frames                                                  cuda.DevicePtr
+	Tables                                                  tablePointers
 }
 
 // Of a block: threads, which forward.cu has, too, and bytes of shared memory, as mailbox.h.
@@ -68,7 +68,7 @@ func (d *Device) attach(e *Engine, umem []byte) (params, *cuda.Stream, error) {
 	d.closers = append(d.closers, stream.Close)
 	return params{
 		Slots: mail.Ptr(), SlotBytes: uint32(e.mail.slotBytes), Results: doneBytes, Quads: uint32(e.mail.quadsAt), Heads: uint32(e.mail.headsAt),
-		Umem: uint32(len(umem)), Frames: frames.Ptr(), Tables: d.pointers,
+		Halves: uint32(e.mail.halvesAt), Answers: uint32(e.mail.answersAt), Umem: uint32(len(umem)), Frames: frames.Ptr(), Tables: d.pointers,
 	}, stream, nil
 }
 

@@ -14,9 +14,9 @@ import (
 
 // shimHeader is shim.h's struct memory: offsets in the memory that begins with it.
 type shimHeader struct {
-	ipv4, ipv6, nextHops, groups, adjacencies, ports, reversePaths, repair, jobs, keys, in, out, umem uint64
-	umemBytes                                                                                         uint64
-	seed, turns                                                                                       uint32
+	ipv4, ipv6, nextHops, groups, adjacencies, ports, reversePaths, repair, jobs, keys, slot, in, out, umem uint64
+	umemBytes                                                                                               uint64
+	seed, turns                                                                                             uint32
 }
 
 // shimKeys is how many keys there is room for.
@@ -35,6 +35,7 @@ type shimMemory struct {
 	repair       []uint32
 	jobs         []job
 	keys         []byte
+	slot         []byte // of a mailbox
 	in           []batch.Frame
 	out          []batch.Result
 	umem         []byte
@@ -55,7 +56,7 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 	}{
 		{&h.ipv4, 4 * shimImageWords}, {&h.ipv6, 4 * shimImageWords}, {&h.nextHops, 8 * len(w.NextHops)}, {&h.groups, 4 * len(w.Groups)},
 		{&h.adjacencies, 8 * len(w.Adjacencies)}, {&h.ports, 8 * len(w.Ports)}, {&h.reversePaths, 4 * len(w.ReversePaths)}, {&h.repair, batch.MaxPorts / 8},
-		{&h.jobs, 16 * (size + quadFrames)}, {&h.keys, shimKeys * keyBytes},
+		{&h.jobs, 16 * (size + quadFrames)}, {&h.keys, shimKeys * keyBytes}, {&h.slot, 1 << 16},
 		{&h.in, 8 * size}, {&h.out, 8 * (size + quadFrames)}, {&h.umem, umemBytes},
 	} {
 		*region.at = uint64(end)
@@ -88,6 +89,7 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 	m.repair = view[uint32](mem, h.repair, batch.MaxPorts/32)
 	m.jobs = view[job](mem, h.jobs, size)
 	m.keys = view[byte](mem, h.keys, shimKeys*keyBytes)
+	m.slot = mem[h.slot:][:1<<16]
 	m.in = view[batch.Frame](mem, h.in, size)
 	m.out = view[batch.Result](mem, h.out, size)
 	m.umem = mem[h.umem:end]

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/fib"
@@ -14,6 +15,7 @@ type tables struct {
 	health  *health
 	patcher *patcher
 	turns   word
+	now     atomic.Uint32 // turns.value, which the device's follow
 	arrays  [fib.NumArrays]array
 	images  [2]image // IPv4, IPv6
 }
@@ -61,6 +63,7 @@ func (t *tables) Reuse() { t.turn() }
 // turn has lookups on the device that began before it look again.
 func (t *tables) turn() {
 	t.turns.value = (t.turns.value + 1) % (1 << 31)
+	t.now.Store(uint32(t.turns.value))
 	t.patcher.add(patch{At: t.turns.at, Word: t.turns.value, Count: 1, Bytes: 4})
 }
 

@@ -52,7 +52,7 @@ var imports = []struct {
 		"is given queues and engines: knows no AF_XDP, no configuration, no netlink"},
 	{"dataplane/cpu", []string{"batch", "fib", "ipsec", "ipsec/gateway", "lookup", "packet", "umem", "internal/prefetch"}, "an engine; engines do not know workers, nor each other"},
 
-	{"dataplane/gpu", []string{"batch", "cuda", "dataplane/cpu", "fib", "ipsec", "ipsec/device", "ipsec/gateway", "lookup/trie"}, "an engine, and the one to fall back on; the driver's calls are cuda's"},
+	{"dataplane/gpu", []string{"batch", "cuda", "dataplane/cpu", "fib", "ipsec", "ipsec/device", "ipsec/gateway", "lookup/trie", "packet"}, "an engine, and the one to fall back on; the driver's calls are cuda's"},
 
 	{"control/config", []string{"internal/ethtool", "internal/textfile", "ipsec/suite"}, "text to values, which it holds against the host; whoever wires the router turns them into parts. Suites say how long keys are"},
 	{"control/socket", nil, "carries any values"},

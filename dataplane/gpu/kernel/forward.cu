@@ -12,7 +12,7 @@ static_assert(sizeof(struct shared) == FORWARD_SHARED, "the router makes room fo
 extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
 
 /* A block of the resident kernel serves one slot until it is told to stop. Its warps
- * are done each by itself, and say so each by itself. */
+ * are done each by itself, and say so each by itself, or answer. */
 extern "C" __global__ void __launch_bounds__(THREADS) resident(struct mailbox m)
 {
 	struct shared *sh = (struct shared *)memory;
@@ -27,14 +27,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) resident(struct mailbox m)
 		uint32_t size = sh->size[seq % 2], n = size_of(size);
 		if (size == STOP)
 			return;
-		o = (struct outlook){quads_of(n), size & HEADS};
+		o = outlook_of(size);
+		if (see.answered) /* all that it has: a chunk with heads is small */
+			continue;
 		for (uint32_t quad = warp; quad < quads_of(n); quad += WARPS) {
-			if (quad != warp || !see.laid_out) {
-				while ((quad != warp || !see.quad) && !read_quad(quads, quad, seq, &see.w))
-					;
-				see.s = fetch(&m, desk, see.w, is_packet(quad, n));
-			}
-			work(&m, desk, see.s, slot, quad, see.w, m.umem + see.w.low, is_packet(quad, n), IN_LINES);
+			while ((quad != warp || !see.quad) && !read_quad(quads, quad, seq, &see.w))
+				;
+			struct snapshot s = fetch(&m, desk, see.w, is_packet(quad, n));
+			work(&m, desk, s, slot, quad, see.w, m.umem + see.w.low, is_packet(quad, n), IN_LINES);
 		}
 		if (warp < quads_of(n)) {
 			fence_host();

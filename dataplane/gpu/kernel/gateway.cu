@@ -39,18 +39,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) gateway(struct mailbox 
 		uint32_t size = sh->size[seq % 2], n = size_of(size);
 		if (size == STOP)
 			return;
-		o = (struct outlook){quads_of(n), size & HEADS};
+		o = outlook_of(size);
+		if (see.answered) /* all that it has: a chunk with heads is small */
+			continue;
 		for (uint32_t quad = warp; quad < quads_of(n); quad += WARPS) {
-			if (quad != warp || !see.laid_out) {
-				while ((quad != warp || !see.quad) && !read_quad(quads, quad, seq, &see.w))
-					;
-				if (size & JOBS) {
-					work_with_jobs(&m, &v, &stage, &t, desk, slot, block_index(), quad, see.w, n);
-					continue;
-				}
-				see.s = fetch(&m, desk, see.w, is_packet(quad, n));
+			while ((quad != warp || !see.quad) && !read_quad(quads, quad, seq, &see.w))
+				;
+			if (size & JOBS) {
+				work_with_jobs(&m, &v, &stage, &t, desk, slot, block_index(), quad, see.w, n);
+				continue;
 			}
-			work(&m, desk, see.s, slot, quad, see.w, m.umem + see.w.low, is_packet(quad, n), IN_WORDS);
+			struct snapshot s = fetch(&m, desk, see.w, is_packet(quad, n));
+			work(&m, desk, s, slot, quad, see.w, m.umem + see.w.low, is_packet(quad, n), IN_WORDS);
 		}
 		if (warp >= quads_of(n))
 			continue;

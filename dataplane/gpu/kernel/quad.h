@@ -94,31 +94,6 @@ DEVICE struct share read_frames(const struct mailbox *m, struct word w, int vali
 	return h;
 }
 
-/* Reads what heads there may be of a quad. */
-DEVICE struct share read_heads(const uint8_t *heads, uint32_t quad)
-{
-	struct share h;
-	UNROLL
-	for (uint32_t i = 0; i < 4; i++) {
-		h.parts[i] = (struct words4){{0, 0, 0, 0}};
-		if (whose(i) % UNIT_LANES != 0)
-			h.parts[i] = host_load128(heads + (quad * WARP + whose(i)) * HEAD_LEN + which() * 16);
-	}
-	return h;
-}
-
-/* Tells whether all heads that a quad needs are of the chunk seq. */
-DEVICE int are_of(const struct share *h, uint32_t seq, int valid)
-{
-	uint32_t right = 1;
-	UNROLL
-	for (uint32_t i = 0; i < 4; i++) {
-		uint32_t tag = shuffle(h->parts[i].w[0], lane_index() & ~3u) & 0xffff;
-		right &= !shuffle(valid, whose(i)) | (tag == 1 + seq % TAGS);
-	}
-	return all_of_warp(right);
-}
-
 /* turns is of before; so all loads can be under way at once. */
 DEVICE struct preview take_preview(const struct tables *t, uint32_t turns)
 {
@@ -135,8 +110,8 @@ DEVICE struct preview take_preview(const struct tables *t, uint32_t turns)
 	return v;
 }
 
-/* Lays out what a warp has, for each of its lanes to use. */
-DEVICE void lay_out(struct desk *desk, const struct share *h, const struct preview *v)
+/* Lay out what a warp has, for each of its lanes to use when it has joined. */
+DEVICE void lay_out_tables(struct desk *desk, const struct preview *v)
 {
 	uint32_t lane = lane_index();
 	UNROLL
@@ -146,12 +121,15 @@ DEVICE void lay_out(struct desk *desk, const struct share *h, const struct previ
 	}
 	desk->near.ports[lane] = v->port;
 	desk->near.reverse_paths[lane] = v->reverse_path;
+}
+
+DEVICE void lay_out(struct desk *desk, const struct share *h)
+{
 	UNROLL
 	for (uint32_t i = 0; i < 4; i++)
 		UNROLL
 		for (uint32_t k = 0; k < 4; k++)
 			desk->heads[whose(i)][which() * 4 + k] = h->parts[i].w[k];
-	join_warp();
 }
 
 /* Writes the first 32 bytes of frames, which lie on the desk, two lanes a frame. */
@@ -271,7 +249,9 @@ DEVICE struct snapshot fetch(const struct mailbox *m, struct desk *desk, struct 
 	uint32_t turns = load32(m->tables.turns);
 	struct share h = read_frames(m, w, due);
 	struct preview v = take_preview(&m->tables, turns);
-	lay_out(desk, &h, &v);
+	lay_out_tables(desk, &v);
+	lay_out(desk, &h);
+	join_warp();
 	return v.s;
 }
 

@@ -1,18 +1,11 @@
 /* gateway: a warp for machines without a GPU, which has the gateway kernel's code work on
- * the quads of a chunk, one after another.
- *
- * A lane runs until it waits for the others, then the next one does. All come to the same
- * places in the same order, which is checked: on a GPU it would be a hang. */
+ * the quads of a chunk, one after another. */
 #define _GNU_SOURCE /* memmem */
 #define VERIFY_SOURCES 0 /* as gateway.cu */
 #include "shim.h"
 
-#include <setjmp.h>
-#include <ucontext.h>
-
 #include "../kernel/secure.h"
-
-#define STACK (256 << 10)
+#include "lanes.h"
 
 static uint8_t *base;
 static struct mailbox mailbox;
@@ -21,65 +14,6 @@ static struct stage stage;
 static struct desk desk;
 static uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[AES_INVERSE_WORDS];
 static uint32_t quad, packets;
-
-static uint32_t running, values[WARP];
-static ucontext_t caller, first[WARP];
-static jmp_buf lanes[WARP];
-static char stacks[WARP][STACK] __attribute__((aligned(64)));
-static int started[WARP];
-static const char *place_of_first;
-
-static void next_lane(void)
-{
-	if (started[running]) {
-		_longjmp(lanes[running], 1);
-	} else {
-		started[running] = 1;
-		setcontext(&first[running]);
-	}
-}
-
-static void meet(const char *where)
-{
-	if (running == 0)
-		place_of_first = where;
-	if (where != place_of_first) {
-		fprintf(stderr, "gateway: lane %u is at %s, lane 0 at %s\n", running, where, place_of_first);
-		exit(1);
-	}
-	if (!_setjmp(lanes[running])) {
-		running = (running + 1) % WARP;
-		next_lane();
-	}
-}
-
-static uint32_t lane_index(void) { return running; }
-
-static uint32_t exchange(uint32_t v, uint32_t lane, const char *where)
-{
-	values[running] = v;
-	meet(where);
-	v = values[lane];
-	meet(where);
-	return v;
-}
-
-static uint32_t shuffle(uint32_t v, uint32_t lane) { return exchange(v, lane % WARP, "shuffle"); }
-static void join_warp(void) { meet("join_warp"); }
-
-static uint32_t lanes_where(int p)
-{
-	uint32_t lanes = 0;
-
-	values[running] = p != 0;
-	meet("lanes_where");
-	for (uint32_t i = 0; i < WARP; i++)
-		lanes |= values[i] << i;
-	meet("lanes_where");
-	return lanes;
-}
-
-static int all_of_warp(int p) { return lanes_where(p) == EVERYONE; }
 
 static void team_join(uint32_t n)
 {
@@ -105,19 +39,7 @@ static void lane(void)
 		w = (struct word){f.addr, f.len | (uint32_t)f.port << 16};
 	}
 	work_with_jobs(&mailbox, &vault, &stage, &t, &desk, base + s->out, 0, quad, w, packets);
-	if (running == WARP - 1)
-		setcontext(&caller);
-	running++; /* lanes end in turn, too */
-	next_lane();
-}
-
-static void prepare(uint32_t i)
-{
-	started[i] = 0;
-	getcontext(&first[i]);
-	first[i].uc_stack.ss_sp = stacks[i];
-	first[i].uc_stack.ss_size = STACK;
-	makecontext(&first[i], lane, 0);
+	end_lane();
 }
 
 /* Tells whether the stage has anything of the keys of the quad's jobs. */
@@ -140,11 +62,7 @@ static void work_on(uint32_t n)
 	packets = n;
 	for (quad = 0; quad * QUAD_FRAMES < n; quad++) {
 		memset(stage.words, 0xa5, 4 * stage.size);
-		for (uint32_t i = 0; i < WARP; i++)
-			prepare(i);
-		running = 0;
-		started[0] = 1;
-		swapcontext(&caller, &first[0]);
+		run_lanes(lane);
 		if (keeps_keys(n)) {
 			fprintf(stderr, "gateway: a key is left on the stage\n");
 			exit(1);

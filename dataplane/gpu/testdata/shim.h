@@ -15,7 +15,7 @@
 #include "../kernel/decide.h"
 
 struct memory {
-	uint64_t ipv4, ipv6, next_hops, groups, adjacencies, ports, reverse_paths, repair, jobs, keys, in, out, umem; /* offsets */
+	uint64_t ipv4, ipv6, next_hops, groups, adjacencies, ports, reverse_paths, repair, jobs, keys, slot, in, out, umem; /* offsets */
 	uint64_t umem_bytes;
 	uint32_t seed, turns;
 };

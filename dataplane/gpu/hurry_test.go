@@ -1,0 +1,108 @@
+package gpu
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/packet"
+)
+
+// errand cuts chunks into such as are in a hurry, and has an engine have one after another.
+type errand struct {
+	rnd    *rand.Rand
+	umem   []byte
+	submit func(c *batch.Chunk)
+}
+
+// run submits frames in chunks of random sizes, none larger than may take heads along. Half of
+// them end where the family changes, so that halves do for some, and those with a frame whose
+// head is no line are of that frame alone.
+func (h *errand) run(in []batch.Frame, out []batch.Result) {
+	for len(in) > 0 {
+		most, alike := 1+h.rnd.IntN(headQuads*quadFrames), h.rnd.IntN(2) == 0
+		n := 1
+		for inLine := in[0].Addr%16 == 2; inLine && n < min(most, len(in)); n++ {
+			if in[n].Addr%16 != 2 || alike && h.isIPv4(in[n]) != h.isIPv4(in[0]) {
+				break
+			}
+		}
+		h.submit(&batch.Chunk{In: in[:n], Out: out[:n], N: n})
+		in, out = in[n:], out[n:]
+	}
+}
+
+func (h *errand) isIPv4(f batch.Frame) bool {
+	b := h.umem[f.Addr+packet.EthernetLen-2:]
+	return [3]byte(b) == [3]byte{8, 0, 0x45}
+}
+
+// hurriedApart is other.apart for chunks in a hurry: a block expects heads where the chunk
+// before had some.
+const hurriedApart = 64
+
+// hurried counts the chunks that went with what, and how many of them were answered.
+type hurried struct{ heads, halves, plain, answered int }
+
+func (n *hurried) count(s *slot) {
+	switch size := uint32(s.quads[0] >> 32); {
+	case size&headsSize != 0:
+		n.heads++
+	case size&halvesSize != 0:
+		n.halves++
+	default:
+		n.plain++
+	}
+	if s.answered != 0 {
+		n.answered++
+	}
+}
+
+// check wants some of each.
+func (n *hurried) check(t *testing.T) {
+	t.Helper()
+	for what, seen := range map[string]int{"with heads": n.heads, "with halves": n.halves, "with neither": n.plain, "answered": n.answered} {
+		if seen < (n.heads+n.halves+n.plain)/20 {
+			t.Errorf("only %d chunks of %+v were %s", seen, *n, what)
+		}
+	}
+	t.Logf("chunks: %+v", *n)
+}
+
+// onHost is the kernel's code for chunks in a hurry, compiled for the host, with an engine in
+// front of it.
+func (n *hurried) onHost(t *testing.T, base *fib.FIB, repair []bool) other {
+	mail, err := newMailbox(1, headQuads*quadFrames)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mail.close() })
+	sh := startShim(t, base, repair, twinChunk, twinBytes, "testdata/hurry.c",
+		fmt.Sprint(doneBytes), fmt.Sprint(mail.quadsAt), fmt.Sprint(mail.headsAt), fmt.Sprint(mail.halvesAt), fmt.Sprint(mail.answersAt))
+	e := newEngine(cpu.New(base, sh.umem, repair), &health{}, mail, sh.umem, Options{Timeout: time.Minute})
+	s := &mail.slots[0]
+	h := &errand{rand.New(rand.NewPCG(3, 3)), sh.umem, func(c *batch.Chunk) {
+		e.turns.Store(atomic.LoadUint32(&sh.turns))
+		e.Submit(c)
+		copy(sh.slot, mail.mem)
+		sh.submit(c.N)
+		copy(mail.mem, sh.slot)
+		if !e.Done(c) {
+			t.Fatalf("%d packets are not done", c.N)
+		}
+		n.count(s)
+	}}
+	return other{sh.umem, sh.in, sh.out, func(n int) { h.run(sh.in[:n], sh.out[:n]) }, hurriedApart}
+}
+
+// Chunks in a hurry have the same results, and leave the same bytes, by heads and by halves.
+func TestHurriedKernelCodeAgreesWithTheCPUEngine(t *testing.T) {
+	n := &hurried{}
+	agreeOnTraffic(t, n.onHost, 200_000)
+	n.check(t)
+}
