@@ -41,16 +41,16 @@ type lease struct {
 // Release when they are protected.
 func (s *SA) Expect(w int) { s.workers[w].lease.expected++ }
 
-// Claim asks for what Lease is to write of associations: the processor of the worker that had
-// numbers of one last has the line. They are asked for at the same time, while other packets are
-// protected, and not so early that others have them back before.
-func Claim(sas []*SA) { prefetch.Write(sas, contended) }
-
 // Lease takes the numbers of all packets that a worker expects, of each association once:
 // workers that share one do not contend for every packet. One may be listed more than once.
+//
+// What one worker has taken numbers of, another's processor has the line of. The numbers of all
+// associations are taken in a row, right after all lines have been asked for: so the processors
+// give them up at the same time, and there is hardly time for another to have one back before.
 func Lease(sas []*SA, w int) {
+	prefetch.Write(sas, contended)
 	for _, s := range sas {
-		if l := &s.workers[w].lease; l.expected > 0 && l.next == l.end {
+		if l := &s.workers[w].lease; l.next == l.end {
 			s.lease(l, l.expected)
 			l.expected = 0
 		}

@@ -22,7 +22,7 @@ func Touch(sas []*SA, w int, keys bool) (some uint64) {
 	}
 	prefetch.Read(sas, 0)
 	prefetch.Read(sas, linePair/2)
-	if sas[0].direction == In { // of outbound ones Claim does, shortly before
+	if sas[0].direction == In { // of outbound ones Lease asks for it when it is about to write
 		prefetch.Write(sas, contended)
 	}
 	var own [MaxTouch]*worker

@@ -41,7 +41,6 @@ type ipsec struct {
 	}
 
 	several [block]*esp.SA // see distinct and opened
-	first   [block]int32   // see distinct
 	seqs    [block]uint64  // see opened
 	seen    uint64         // of associations: of no use, but for having been read
 }
@@ -78,10 +77,6 @@ func (e *Engine) secure(in []batch.Frame, out []batch.Result, tasks []Task) {
 	}
 }
 
-// claimed is of how many associations sequence numbers are taken at once: no more than a processor
-// fetches lines at the same time.
-const claimed = 16
-
 // secureBlock is secure for a block of packets: those that were received, of which some may
 // be dropped already, or, if by is not nil, that arrived by an association and were opened.
 //
@@ -115,26 +110,15 @@ func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task,
 	e.judgeQuotes(in)
 	sas := s.distinct(s.sas[:s.n])
 	s.seen += esp.Touch(sas, s.worker, tasks == nil)
-	next := sas[:min(claimed, len(sas))]
-	esp.Claim(next)
 	e.expect()
-	for j, n := 0, 0; j < s.n; {
-		esp.Lease(next, s.worker)
-		n += len(next)
-		next = sas[n:min(n+claimed, len(sas))]
-		esp.Claim(next)
-		end := s.n
-		if len(next) > 0 {
-			end = int(s.first[n])
-		}
-		for ; j < end; j++ {
-			i := int(s.at[j])
-			t := taskOf(tasks, i)
-			if reason := e.enterAndLeave(&in[i], j, t); reason != ok {
-				e.note(&in[i], &out[i], t, reason)
-			} else {
-				in[i].Port |= batch.Secured
-			}
+	esp.Lease(sas, s.worker)
+	for j := range s.n {
+		i := int(s.at[j])
+		t := taskOf(tasks, i)
+		if reason := e.enterAndLeave(&in[i], j, t); reason != ok {
+			e.note(&in[i], &out[i], t, reason)
+		} else {
+			in[i].Port |= batch.Secured
 		}
 	}
 	for _, sa := range sas {
@@ -151,13 +135,13 @@ func taskOf(tasks []Task, i int) *Task {
 }
 
 // distinct returns the associations of packets, each once where its packets are in a row, until
-// it is called again. The first of these packets is in s.first.
+// it is called again.
 func (s *ipsec) distinct(of []*esp.SA) []*esp.SA {
 	n := 0
 	var last *esp.SA
-	for j, sa := range of {
+	for _, sa := range of {
 		if sa != nil && sa != last {
-			s.several[n], s.first[n] = sa, int32(j)
+			s.several[n] = sa
 			n++
 			last = sa
 		}

@@ -17,7 +17,7 @@ import (
 
 // tunnels is a world whose gateway has n tunnels, and a chunk of packets of which each goes
 // into the next one.
-func tunnels(b testing.TB, n, size int) (w *world, frames [][]byte) {
+func tunnels(b *testing.B, n, size int) (w *world, frames [][]byte) {
 	w = newWorld(b)
 	g := &gateway.Gateway{}
 	var rules []gateway.Rule
