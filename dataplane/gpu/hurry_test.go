@@ -66,8 +66,9 @@ func (n *hurried) count(s *slot) {
 // check wants some of each.
 func (n *hurried) check(t *testing.T) {
 	t.Helper()
+	all := n.heads + n.halves + n.plain
 	for what, seen := range map[string]int{"with heads": n.heads, "with halves": n.halves, "with neither": n.plain, "answered": n.answered} {
-		if seen < (n.heads+n.halves+n.plain)/20 {
+		if seen < all/100 {
 			t.Errorf("only %d chunks of %+v were %s", seen, *n, what)
 		}
 	}
