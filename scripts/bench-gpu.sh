@@ -18,7 +18,7 @@ for cards in 0 $([ "$(nproc)" -lt 16 ] || echo 8); do for engine in gpu cpu; do
 done; done
 run bench latency --engine gpu --table real --sizes 16,60,240,1024,4096
 run bench latency --engine gpu --table real --family 6 --sizes 60,240
-ipsec() { run bench ipsec --engine gpu --workers 16 --batch 224 --rounds 3 --duration 300ms --ring 64 "$@"; }
+ipsec() { run bench ipsec --engine gpu --workers 16 --batch 448 --rounds 3 --duration 300ms --ring 64 "$@"; }
 ipsec --size 1408,64,imix
 ipsec --size 1408 --direction encrypt --sas 1,10000
 ipsec --size 1408 --direction encrypt --suite chacha20poly1305,aes128ctr-sha1,aes128-sha256
