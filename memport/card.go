@@ -69,24 +69,29 @@ func (q *Queue) step() {
 		q.send(frames)
 		q.tx.finish(len(frames))
 	}
-	if frames, fill := q.rx.waiting(burst); len(fill) > 0 {
-		if n := q.play(frames, fill); n > 0 {
-			q.rx.finish(n)
-		}
+	frames, fill := q.rx.waiting(burst)
+	if n := q.due(len(fill)); n > 0 {
+		q.play(frames[:n], fill[:n])
+		q.rx.finish(n)
 	}
 }
 
-// play receives into the frames of fill, as many as there are to play, and describes them.
-func (q *Queue) play(dst []batch.Frame, fill []uint32) (n int) {
+// due returns how many frames are to be played now, where there is room for n, and counts
+// them as played.
+func (q *Queue) due(n int) int {
 	if q.tape == nil || q.tape.Len() == 0 || q.paused.Load() {
 		return 0
 	}
-	n = len(dst)
 	if q.left >= 0 {
 		n = min(n, q.left)
 		q.left -= n
 	}
-	for dst = dst[:n]; len(dst) > 0; {
+	return n
+}
+
+// play receives into the frames of fill, and describes them.
+func (q *Queue) play(dst []batch.Frame, fill []uint32) {
+	for len(dst) > 0 {
 		k := min(q.tape.Len()-q.next, len(dst), burst)
 		if q.tape.places != nil {
 			q.writePlaces(dst[:k], fill[:k])
@@ -98,7 +103,6 @@ func (q *Queue) play(dst []batch.Frame, fill []uint32) (n int) {
 			q.next = 0
 		}
 	}
-	return n
 }
 
 // write writes the next frames of a tape.

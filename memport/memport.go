@@ -106,8 +106,8 @@ func (q *Queue) Receive(dst []batch.Frame) (n int) {
 // first, as they do from the pool: their bytes are in its caches.
 func (q *Queue) receive(dst []batch.Frame) int {
 	held := q.rx.held()
-	n := min(len(dst), held)
-	n = q.play(dst[:n], q.rx.addrs[held-n:held])
+	n := q.due(min(len(dst), held))
+	q.play(dst[:n], q.rx.addrs[held-n:held])
 	q.rx.worker.given -= uint32(n) // nothing was taken: so the ring is a stack
 	return n
 }

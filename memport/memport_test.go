@@ -103,9 +103,7 @@ func goRound(t *testing.T, rnd *rand.Rand, frames [][]byte) {
 			break
 		}
 	}
-	if held := in.Held() + out.Held(); held+pool.Len() != mem.Frames() {
-		t.Errorf("%d frames held, %d free, of %d", held, pool.Len(), mem.Frames())
-	}
+	(&pair{mem, pool, in, out}).holdAll(t)
 }
 
 // BenchmarkRound is the ports' own cost: a frame's way in and out, many frames later, where
