@@ -31,6 +31,12 @@ type Config struct {
 	Chunks     int // that a worker may have in flight
 }
 
+// Check is an error where the host has too few cores, which is known before anything is prepared.
+func (c Config) Check() error {
+	_, _, err := cores(c)
+	return err
+}
+
 // Maker makes the engines of a bed's workers, a worker after another, over the
 // frames in mem. close gives back what they share.
 type Maker func() (make func(worker int, mem []byte) (dataplane.Engine, error), close func() error, err error)
@@ -106,7 +112,7 @@ func cores(c Config) (workers, cards []int, err error) {
 		return nil, nil, err
 	}
 	if n := len(cpus); c.Cards > 0 && c.Workers+c.Cards > n {
-		return nil, nil, fmt.Errorf("find a core each for %d workers and %d cards: there are %d; take fewer workers or cards, or no cards, for which the workers' cores stand in", c.Workers, c.Cards, n)
+		return nil, nil, fmt.Errorf("find cores of their own for workers (%d) and cards (%d): there are %d; take fewer workers or cards, or no cards, for which the workers' cores stand in", c.Workers, c.Cards, n)
 	}
 	for i := range c.Workers + c.Cards {
 		cpu := cpus[len(cpus)-1-i%len(cpus)]

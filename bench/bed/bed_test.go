@@ -32,7 +32,7 @@ func TestCardsHaveCoresOfTheirOwn(t *testing.T) {
 	if w, _, err := cores(Config{Workers: 2 * n}); err != nil || len(w) != 2*n {
 		t.Errorf("%d workers without cards share cores: got %v, %v", 2*n, w, err)
 	}
-	if _, _, err := cores(Config{Workers: n, Cards: 1}); err == nil || !strings.Contains(err.Error(), "fewer workers") {
+	if err := (Config{Workers: n, Cards: 1}).Check(); err == nil || !strings.Contains(err.Error(), "fewer workers") {
 		t.Errorf("%d workers and a card on %d cores: got %v", n, n, err)
 	}
 }

@@ -56,8 +56,9 @@ type Result struct {
 	Mpps       float64   `json:"mpps"`
 	Rounds     []float64 `json:"rounds_mpps"`
 	NsPacket   float64   `json:"ns_per_packet"` // of one worker
-	// CPU is how long of that the worker is at work, copying apart: with cards, all but the turns
-	// in which it finds nothing to do; without, less receiving and sending besides.
+	// CPU is how long of that the worker is at work: with cards, all but the turns in which it
+	// finds nothing to do; without, less receiving and sending besides, of which the cards' part
+	// is not known. So this is less than the former, by what a worker itself has to do there.
 	CPU    float64            `json:"cpu_ns_per_packet"`
 	Stages map[string]float64 `json:"stage_ns_per_packet"`
 	// Limit is the rate of the same loop and ports with an engine that forwards
@@ -79,6 +80,9 @@ func (o *Options) variety() int {
 
 // Run verifies, then measures.
 func Run(o Options) (*Result, error) {
+	if err := o.bed().Check(); err != nil {
+		return nil, err
+	}
 	rnd := rand.New(rand.NewPCG(o.Seed, 0))
 	routes, err := bed.Routes(rnd, o.Table, o.IPv6, o.Routes, o.Seed)
 	if err != nil {

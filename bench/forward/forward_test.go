@@ -2,6 +2,7 @@ package forward
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,5 +34,17 @@ func TestEveryPacketComesOutRight(t *testing.T) {
 			}
 			t.Logf("%+v", r)
 		})
+	}
+}
+
+// What cannot be measured is told before anything is made for it.
+func TestTooFewCoresAreToldFirst(t *testing.T) {
+	cpus, err := affinity.CPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Run(Options{Table: "none of that name", Workers: len(cpus), Cards: 1})
+	if err == nil || !strings.Contains(err.Error(), "take fewer workers or cards") {
+		t.Errorf("%d workers and a card on as many cores: %v", len(cpus), err)
 	}
 }

@@ -102,6 +102,9 @@ const variety = 16384
 
 // Run verifies, then measures.
 func Run(o Options) (*Result, error) {
+	if err := o.Bed.Check(); err != nil {
+		return nil, err
+	}
 	if o.Direction == esp.Out || o.SAs < o.Bed.Workers {
 		// An association's packets reach several workers: in no order that a window permits.
 		o.Window = 0

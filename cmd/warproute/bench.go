@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/warproute/warproute/bench/bed"
 	"github.com/warproute/warproute/bench/forward"
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/dataplane"
@@ -45,7 +46,7 @@ time is what the router costs.`,
 			}
 			if err := cmp.Or(checkForward(&o), checkRounds(o.Rounds, o.Duration), checkNumbers(
 				number{"batch", o.MaxPackets, 1, config.MaxPackets}, number{"workers", o.Workers, 1, maxWorkers},
-				number{"cards", o.Cards, 0, 2 * o.Workers},
+				number{"cards", o.Cards, 0, maxCards * o.Workers},
 			)); err != nil {
 				return usageError(err)
 			}
@@ -76,6 +77,7 @@ time is what the router costs.`,
 const (
 	maxRounds  = 1000
 	maxWorkers = 256
+	maxCards   = bed.Ports // of a worker: one for each of its queues
 )
 
 // checkRounds refuses rounds that measure nothing.
@@ -119,7 +121,7 @@ func writeForward(w io.Writer, results []*forward.Result) {
 	}
 	_ = t.Flush()
 	fmt.Fprintf(w, "median of %d rounds, each after verifying %d packets byte by byte\n", len(results[0].Rounds), results[0].Verified)
-	fmt.Fprintln(w, "limit: the same loop and ports with no engine; in place: a GPU that reads and rewrites heads, and does nothing else. In ns of a worker per packet: CPU, its work beside copying, idle turns not counted; the stages, of which wait is receiving and tx sending, which without cards copy.")
+	fmt.Fprintln(w, "limit: the same loop and ports with no engine; in place: a GPU that reads and rewrites heads, and does nothing else. In ns of a worker per packet: the stages, of which wait is receiving and tx sending, which without cards write and read frames besides; CPU, all its work, idle turns not counted, and without cards less wait and tx.")
 }
 
 // mpps is a rate that there may be none of.

@@ -175,7 +175,7 @@ func (s *ipsecSweep) check() error {
 	return checkNumbers(
 		number{"chunks", s.Bed.Chunks, 1, maxChunks}, number{"batch", s.Bed.MaxPackets, 1, config.MaxPackets},
 		number{"workers", s.Bed.Workers, 1, maxWorkers}, number{"ring", s.Ring, 1, bench.MaxRing},
-		number{"cards", s.Bed.Cards, 0, 2 * s.Bed.Workers},
+		number{"cards", s.Bed.Cards, 0, maxCards * s.Bed.Workers},
 	)
 }
 
@@ -186,6 +186,7 @@ func (s *ipsecSweep) beside() []bench.Options {
 		for _, workers := range slices.Compact([]int{1, max(1, runtime.NumCPU()-s.Bed.Cards)}) {
 			o := s.Options
 			o.Engine, o.Bed.Workers, o.Bed.Chunks = "cpu", workers, 1
+			o.Bed.Cards = min(o.Bed.Cards, maxCards*workers) // as others would have no queue
 			all = append(all, o)
 		}
 	}
