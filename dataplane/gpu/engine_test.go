@@ -60,13 +60,13 @@ func (b *block) run() {
 			word := b.quads[quad*quadBytes/8+lane]
 			b.results[i] = batch.Result{Addr: uint32(word), Len: uint16(word >> 32), Verdict: batch.Forward(uint16(word>>48) + 1)}
 			if as == headsSize {
-				b.look(b.results[i].Addr, 0, b.slot.heads[int(quad*quadBytes/8+lane)*headWords:][:headWords])
+				b.look(b.results[i].Addr, 0, b.slot.heads[quad*quadBytes/8+lane][:])
 			} else if as == halvesSize {
-				b.look(b.results[i].Addr, halfAt, b.slot.halves[int(quad*quadBytes/8+lane)*halfWords:][:halfWords])
+				b.look(b.results[i].Addr, halfAt, b.slot.halves[quad*quadBytes/8+lane][:])
 			}
 			if as != 0 && b.quick.Load()>>quad&1 != 0 {
 				b.results[i] = batch.Result{}
-				b.reply(b.slot.answers[int(quad*quadBytes/8+lane)*answerWords:][:answerWords], uint64(i))
+				b.reply(&b.slot.answers[quad*quadBytes/8+lane], uint64(i))
 			}
 		}
 		for i := range min((n+quadFrames-1)/quadFrames, doneQuads) {
@@ -79,7 +79,7 @@ func (b *block) run() {
 
 // reply answers that a packet is forwarded to the port of its number, as 1000 bytes more than
 // that, with new bytes that tell of it, too; and every third that it waits for that adjacency.
-func (b *block) reply(a []uint64, n uint64) {
+func (b *block) reply(a *answer, n uint64) {
 	tag, verdict := tagOf(b.seq), uint64(batch.Forward(uint16(n)))
 	if n%3 == 2 {
 		verdict = uint64(batch.Hold)
@@ -311,7 +311,8 @@ func TestSmallChunksAreLeftToTheCPU(t *testing.T) {
 	}
 }
 
-// When tags begin anew, no head is left whose tag could be taken for a later one's.
+// When tags begin anew, no head, half or answer is left whose tag could be taken for a later
+// one's.
 func TestOldTagsAreCleared(t *testing.T) {
 	mail, err := newMailbox(1, maxChunk)
 	if err != nil {
@@ -323,18 +324,25 @@ func TestOldTagsAreCleared(t *testing.T) {
 	for i := range frames {
 		frames[i].Addr = 2
 	}
-	for _, start := range []uint32{0, 5 * tags, 1<<32 - 2*tags} {
-		s.seq = start + 10
-		s.post(frames, umem)
-		old := uint16(s.heads[headWords])
-		s.seq += tags - 1 // meanwhile all chunks went without
-		s.post(frames[:1], umem)
-		if again := uint16(s.heads[headWords]); again != old {
-			t.Fatalf("tag %d follows tag %d: the test is wrong about tags", again, old)
-		}
-		for i := 2; i <= len(frames)/unitFrames; i++ {
-			if tag := uint16(s.heads[i*headWords]); i%unitWords != 0 && tag == old {
-				t.Fatalf("from chunk %d on: head %d still has tag %d", start, i, tag)
+	tag := func(words *uint64) uint16 { return uint16(*words) }
+	for _, version := range []byte{0, 0x45} { // heads; halves
+		copy(umem[packet.EthernetLen:], []byte{8, 0, version}) // of frames that begin at 2
+		for _, start := range []uint32{0, 5 * tags, 1<<32 - 2*tags} {
+			s.seq = start + 10
+			s.post(frames, umem)
+			old := tag(&s.halves[firstLane][0])
+			for i := range s.answers {
+				s.answers[i] = answer{uint64(old), 0, uint64(old), 0}
+			}
+			s.seq += tags - 1 // meanwhile all chunks went without
+			s.post(frames[:1], umem)
+			if again := tag(&s.halves[firstLane][0]); again != old {
+				t.Fatalf("tag %d follows tag %d: the test is wrong about tags", again, old)
+			}
+			for l := range s.heads {
+				if l > firstLane && (tag(&s.heads[l][0]) == old || tag(&s.halves[l][0]) == old) || tag(&s.answers[l][0]) == old || tag(&s.answers[l][2]) == old {
+					t.Fatalf("from chunk %d on: in lane %d there is tag %d still", start, l, old)
+				}
 			}
 		}
 	}

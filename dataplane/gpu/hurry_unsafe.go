@@ -16,11 +16,7 @@ import (
 // bytes. It returns what the chunk's size is to say of them: nothing, if the chunk is too
 // large for it, or a frame is where its head is not a line.
 func (s *slot) copyHeads(frames []batch.Frame, umem []byte) (size uint32) {
-	if len(frames) > len(s.heads)/headWords/unitWords*unitFrames {
-		return 0
-	}
-	lines, halves := inHeads(frames, umem)
-	if !lines {
+	if len(frames) > len(s.heads)/unitWords*unitFrames {
 		return 0
 	}
 	next := s.seq + 1
@@ -31,19 +27,26 @@ func (s *slot) copyHeads(frames []batch.Frame, umem []byte) (size uint32) {
 		clear(s.answers)
 	}
 	tag := tagOf(next)
-	if halves {
-		for i, f := range frames {
-			from := (*[halfWords]uint64)(unsafe.Pointer(&umem[f.Addr+halfAt-2]))
-			to := (*[halfWords]uint64)(s.halves[lane(i)*halfWords:])
-			to[1] = from[1]
-			*(*[2]uint64)(to[2:]) = *(*[2]uint64)(from[2:])
-			publish(&to[0], from[0]&^tags|tag)
+	mem, last := unsafe.Pointer(unsafe.SliceData(umem)), len(umem)-8*headWords
+	other := uint64(0)
+	for i, l := 0, firstLane; i < len(frames); i, l = i+1, nextLane(l) {
+		addr := frames[i].Addr
+		if addr%16 != 2 || int(addr) > last {
+			return 0
 		}
+		from := (*half)(unsafe.Add(mem, addr+halfAt-2))
+		other |= from[0]>>16 ^ plainIPv4
+		to := &s.halves[l]
+		to[1] = from[1]
+		to[2], to[3] = from[2], from[3]
+		publish(&to[0], from[0]&^tags|tag)
+	}
+	if other&0xffffff == 0 {
 		return halvesSize
 	}
-	for i, f := range frames {
-		from := (*[headWords]uint64)(unsafe.Pointer(&umem[f.Addr-2]))
-		to := (*[headWords]uint64)(s.heads[lane(i)*headWords:])
+	for i, l := 0, firstLane; i < len(frames); i, l = i+1, nextLane(l) {
+		from := (*head)(unsafe.Add(mem, frames[i].Addr-2))
+		to := &s.heads[l]
 		to[1] = from[1]
 		*(*[6]uint64)(to[2:]) = *(*[6]uint64)(from[2:])
 		publish(&to[0], from[0]&^tags|tag)
@@ -51,25 +54,17 @@ func (s *slot) copyHeads(frames []batch.Frame, umem []byte) (size uint32) {
 	return headsSize
 }
 
-// inHeads tells whether around the header of each frame there is a whole line, and whether
-// half of it does: if all packets are of IPv4, without options.
-func inHeads(frames []batch.Frame, umem []byte) (lines, halves bool) {
-	const version = 0x45
-	other := byte(0)
-	for _, f := range frames {
-		if f.Addr%16 != 2 || int(f.Addr) > len(umem)-8*headWords {
-			return false, false
-		}
-		b := (*[3]byte)(umem[f.Addr+packet.EthernetLen-2:])
-		other |= (b[0] ^ byte(packet.EtherTypeIPv4>>8)) | (b[1] ^ byte(packet.EtherTypeIPv4&0xff)) | (b[2] ^ version)
-	}
-	return true, other == 0
-}
+// plainIPv4 is how an EtherType and the first byte of a header without options are loaded.
+const plainIPv4 = 0x45<<16 | uint64(packet.EtherTypeIPv4)>>8 | uint64(packet.EtherTypeIPv4)&0xff<<8
 
 func tagOf(seq uint32) uint64 { return uint64(1 + seq%tags) }
 
-// lane is which word of the quads a packet has, and which head and answer.
-func lane(i int) int { return i/unitFrames*unitWords + 1 + i%unitFrames }
+// A lane is which word of the quads a packet has, and which head and answer.
+const firstLane = 1
+
+func nextLane(l int) int { return l + 1 + (l%unitWords+1)/unitWords }
+
+func laneOf(packet int) int { return packet/unitFrames*unitWords + firstLane + packet%unitFrames }
 
 // findAnswers tells whether all packets in front of end, of those that are not known to be
 // finished, have their answers.
@@ -77,32 +72,30 @@ func (s *slot) findAnswers(end int) bool {
 	if s.hurried == 0 {
 		return false
 	}
-	for tag := tagOf(s.seq); s.packet < end; s.packet++ {
-		if a := s.answer(s.packet); atomic.LoadUint64(&a[0])&tags != tag || atomic.LoadUint64(&a[2])&tags != tag {
+	tag := tagOf(s.seq)
+	for l := laneOf(s.packet); s.packet < end; s.packet, l = s.packet+1, nextLane(l) {
+		if a := &s.answers[l]; atomic.LoadUint64(&a[0])&tags != tag || atomic.LoadUint64(&a[2])&tags != tag {
 			return false
 		}
 	}
 	return true
 }
 
-func (s *slot) answer(i int) *[answerWords]uint64 {
-	return (*[answerWords]uint64)(s.answers[lane(i)*answerWords:])
-}
-
 // turns is of the tables by which packets of an answered part were decided on.
-func (s *slot) turns(i int) uint32 { return uint32(s.answer(i)[3] >> 32) }
+func (s *slot) turns(packet int) uint32 { return uint32(s.answers[laneOf(packet)][3] >> 32) }
 
 // deliver takes the answers for packets in a row, from the given one on: it writes their
 // results, and into their frames what changes there.
 func (s *slot) deliver(first int, in []batch.Frame, out []batch.Result, umem []byte) {
-	for i, f := range in {
-		a := s.answer(first + i)
+	out = out[:len(in)]
+	for i, l := 0, laneOf(first); i < len(in); i, l = i+1, nextLane(l) {
+		f, a := in[i], &s.answers[l]
 		r := batch.Result{Addr: f.Addr, Len: uint16(a[2] >> 16), Verdict: batch.Verdict(a[1] >> 48)}
 		if r.Verdict.Action() == batch.ActionForward {
-			to := (*[packet.EthernetLen + packet.IPv4Len]byte)(umem[f.Addr:])
-			*(*uint64)(unsafe.Pointer(&to[0])) = a[0]>>16 | a[1]<<48
-			*(*uint32)(unsafe.Pointer(&to[8])) = uint32(a[1] >> 16)
-			*(*uint64)(unsafe.Pointer(&to[packet.EthernetLen+4])) = a[2]>>32 | a[3]<<32
+			to := unsafe.Pointer((*[packet.EthernetLen + packet.IPv4Len]byte)(umem[f.Addr:]))
+			*(*uint64)(to) = a[0]>>16 | a[1]<<48
+			*(*uint32)(unsafe.Add(to, 8)) = uint32(a[1] >> 16)
+			*(*uint64)(unsafe.Add(to, packet.EthernetLen+4)) = a[2]>>32 | a[3]<<32
 		} else {
 			r.Addr = uint32(a[0] >> 16)
 		}

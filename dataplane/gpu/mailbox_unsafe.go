@@ -53,9 +53,9 @@ type slot struct {
 	done    []uint32
 	results []batch.Result
 	quads   []uint64
-	heads   []uint64
-	halves  []uint64
-	answers []uint64
+	heads   []head
+	halves  []half
+	answers []answer
 	round   uint32 // of tags
 	flags   uint32 // goes with the size of the next chunk
 
@@ -64,6 +64,13 @@ type slot struct {
 	part, packet int
 	answered     uint32
 }
+
+// By packet, each in its lane: heads and their halves, and what becomes of them.
+type (
+	head   [headWords]uint64
+	half   [halfWords]uint64
+	answer [answerWords]uint64
+)
 
 // newMailbox maps a mailbox for chunks of up to size packets.
 func newMailbox(slots, size int) (*mailbox, error) {
@@ -85,9 +92,9 @@ func newMailbox(slots, size int) (*mailbox, error) {
 			done:    unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), doneQuads),
 			results: unsafe.Slice((*batch.Result)(unsafe.Pointer(&b[doneBytes])), quads*quadFrames),
 			quads:   unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.quadsAt])), quads*quadBytes/8),
-			heads:   unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.headsAt])), headWords*lanes),
-			halves:  unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.halvesAt])), halfWords*lanes),
-			answers: unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.answersAt])), answerWords*lanes),
+			heads:   unsafe.Slice((*head)(unsafe.Pointer(&b[m.headsAt])), lanes),
+			halves:  unsafe.Slice((*half)(unsafe.Pointer(&b[m.halvesAt])), lanes),
+			answers: unsafe.Slice((*answer)(unsafe.Pointer(&b[m.answersAt])), lanes),
 		})
 	}
 	return m, nil
