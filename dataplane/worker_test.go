@@ -282,6 +282,31 @@ func TestStoppingUnderLoadAccountsForEverything(t *testing.T) {
 	}
 }
 
+// Idle is the time without anything to do, polling or asleep, and no other.
+func TestIdleTimeIsCounted(t *testing.T) {
+	const span = 300 * time.Millisecond
+	for name, spin := range map[string]time.Duration{"asleep": 0, "polling": time.Hour} {
+		r := newRig(t, 64)
+		r.config.Spin = spin
+		start := time.Now()
+		r.start()
+		time.Sleep(span)
+		idle := r.stop().Idle
+		if idle < span/2 || idle > time.Since(start) {
+			t.Errorf("%s for %v: idle for %v", name, span, idle)
+		}
+	}
+	r := newRig(t, 64)
+	r.queues[0].Play(numbered(1000, "10.1.0.1"), -1)
+	r.start()
+	time.Sleep(span)
+	idle := r.router.Stats().Idle
+	r.queues[0].Pause()
+	if r.stop(); idle > span/10 {
+		t.Errorf("always with packets for %v: idle for %v", span, idle)
+	}
+}
+
 // A port at full load does not keep out the others, whatever its number.
 func TestPortsShareTheChunks(t *testing.T) {
 	for _, max := range []int{1, 256} {
