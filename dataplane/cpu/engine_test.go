@@ -35,6 +35,13 @@ func newWorld(t testing.TB) *world {
 
 // submit runs frames through the engine as one chunk, all from one port.
 func (w *world) submit(port uint16, frames ...[]byte) []batch.Result {
+	w.lay(port, frames...)
+	w.engine.Submit(w.chunk)
+	return w.chunk.Out[:len(frames)]
+}
+
+// lay lays frames out as a chunk.
+func (w *world) lay(port uint16, frames ...[]byte) {
 	for i, f := range frames {
 		addr := uint32(i)*umem.FrameSize + umem.DataOffset
 		copy(w.mem.Bytes()[addr:], f)
@@ -42,8 +49,6 @@ func (w *world) submit(port uint16, frames ...[]byte) []batch.Result {
 		w.chunk.Out[i] = batch.Result{Verdict: 0xffff}
 	}
 	w.chunk.N = len(frames)
-	w.engine.Submit(w.chunk)
-	return w.chunk.Out[:len(frames)]
 }
 
 func (w *world) bytes(r batch.Result) []byte { return w.mem.Bytes()[r.Addr:][:r.Len] }

@@ -3,9 +3,11 @@ package cpu
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/testutil"
 	esp "github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/packet"
 	"github.com/warproute/warproute/umem"
@@ -41,5 +43,52 @@ func TestWhatADeviceOpensIsAPacket(t *testing.T) {
 	}
 	if refused > 2900 {
 		t.Errorf("%d of 3000 are refused: lengths fit too seldom to tell", refused)
+	}
+}
+
+// Where a device has had its say and it does not count, packets are decided on as if there were
+// none, without meeting the policies once more: whatever stands for results by then.
+func TestDecideIsWhatIsLeftOfSubmit(t *testing.T) {
+	back := func(dst string) []byte { return testutil.UDP4("10.1.0.1", dst, 1000, 53) }
+	for name, frames := range map[string][][]byte{
+		"router":  {back("10.1.0.9"), to4("10.1.0.9"), to6("fd01::9"), back("10.2.0.9"), back("10.4.0.1"), back("10.7.0.1"), back("10.1.0.9")[:30], nil},
+		"gateway": {to4("10.1.0.9"), to6("fd01::9"), to4("10.2.0.9"), to4("10.1.7.7"), to4("10.4.0.1"), to4("10.7.0.1"), to4("172.16.0.1")},
+	} {
+		gateway := name == "gateway"
+		var a, b *world
+		if gateway { // the first three are sealed
+			a, _, _ = secured(t, config(esp.Out, false))
+			b, _, _ = secured(t, config(esp.Out, false))
+		} else {
+			a, b = newWorld(t), newWorld(t)
+			asking(a)
+			asking(b)
+		}
+		want := slices.Clone(a.submit(1, frames...))
+		b.lay(1, frames...)
+		in, out := b.chunk.In[:len(frames)], b.chunk.Out[:len(frames)]
+		if gateway {
+			if n := b.engine.Begin(in, out, make([]Task, len(in)), 0); n != 0 { // it has no keys
+				t.Fatalf("%d packets are a device's: the test is wrong", n)
+			}
+		}
+		for i := range out {
+			out[i] = batch.Result{Verdict: batch.Forward(7)} // of another chunk
+		}
+		b.engine.Decide(in, out)
+		forwarded := 0
+		for i, r := range out {
+			if r != want[i] {
+				t.Errorf("%s, packet %d: %v, %+v, want %v, %+v", name, i, r.Verdict, r, want[i].Verdict, want[i])
+			} else if r.Verdict.Action() == batch.ActionForward {
+				forwarded++
+				if !bytes.Equal(a.bytes(r), b.bytes(r)) {
+					t.Errorf("%s, packet %d leaves as\n  % x\nwant\n  % x", name, i, b.bytes(r), a.bytes(r))
+				}
+			}
+		}
+		if forwarded < 2 || forwarded == len(out) {
+			t.Errorf("%s: %d of %d packets are forwarded", name, forwarded, len(out))
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
 	"testing"
@@ -111,6 +112,46 @@ func TestAGPUStaysOutUntilItHasFinishedAll(t *testing.T) {
 	for start := time.Now(); decide(t, e, chunks[2]) == "cpu"; time.Sleep(time.Millisecond) {
 		if time.Since(start) > 10*time.Second {
 			t.Fatal("it does not come back")
+		}
+	}
+}
+
+// A chunk of which only some quads were answered is lost as a whole, and its frames are as they
+// were; the rest, when it comes, is that of no later chunk.
+func TestAHalfAnsweredChunkIsLost(t *testing.T) {
+	e, blocks, chunks := newRig(t, 1, 20*time.Millisecond)
+	b, c := blocks[0], chunks[0]
+	b.quick.Store(1 << 0)
+	b.late.Store(1 << 1) // and this one it leaves
+	submit := func() {
+		c.N = 2 * quadFrames
+		for i := range c.N {
+			c.In[i] = batch.Frame{Addr: uint32(i)*128 + 2, Len: 60}
+		}
+		e.Submit(c)
+		await(e, c)
+	}
+	submit()
+	for i, r := range c.Out[:c.N] {
+		if r.Verdict != batch.Lost {
+			t.Fatalf("packet %d: %v, want lost", i, r.Verdict)
+		}
+	}
+	if s := b.slot; s.answered != 1 || s.finished() {
+		t.Fatalf("answered %b, finished %v: the test is wrong", s.answered, s.finished())
+	}
+	if !bytes.Equal(e.umem, make([]byte, len(e.umem))) {
+		t.Error("frames of a chunk that is lost were changed")
+	}
+	b.late.Store(0)
+	for start := time.Now(); c.Out[0].Verdict.Action() != batch.ActionForward; time.Sleep(time.Millisecond) {
+		if submit(); time.Since(start) > 10*time.Second {
+			t.Fatal("it does not come back")
+		}
+	}
+	for i, r := range c.Out[:c.N] { // the first quad by answers, as the rig makes them
+		if answered := r.Len == uint16(1000+i) || r.Verdict == batch.Hold; answered != (i < quadFrames) {
+			t.Fatalf("packet %d when it is back: %+v", i, r)
 		}
 	}
 }

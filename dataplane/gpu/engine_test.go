@@ -31,6 +31,7 @@ type block struct {
 	umem  []byte
 	quick atomic.Uint32 // a bit for each quad that it answers if there are heads,
 	turns atomic.Uint32 // by tables of these
+	late  atomic.Uint32 // a bit for each quad that it leaves for as long as that is set
 }
 
 // runBlocks starts the blocks of a mailbox; they end when they are told to.
@@ -71,6 +72,9 @@ func (b *block) run() {
 		}
 		for i := range min((n+quadFrames-1)/quadFrames, doneQuads) {
 			if as == 0 || b.quick.Load()>>i&1 == 0 {
+				for b.late.Load()>>i&1 != 0 {
+					time.Sleep(time.Microsecond)
+				}
 				atomic.StoreUint32(&b.done[i], b.seq)
 			}
 		}
@@ -344,6 +348,56 @@ func TestOldTagsAreCleared(t *testing.T) {
 					t.Fatalf("from chunk %d on: in lane %d there is tag %d still", start, l, old)
 				}
 			}
+		}
+	}
+}
+
+// A chunk is finished when both pieces of all answers are there, in whatever order they come,
+// or the quads say that they are done; what slots have of chunks before does not count.
+func TestEveryPieceOfAnAnswerIsAwaited(t *testing.T) {
+	mail, err := newMailbox(1, maxChunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mail.close()
+	s, umem, rnd := &mail.slots[0], make([]byte, 1<<16), rand.New(rand.NewPCG(5, 5))
+	copy(umem[2+packet.EthernetLen-2:], []byte{8, 0, 0x45})
+	for range 2000 {
+		frames := make([]batch.Frame, 1+rnd.IntN(headQuads*quadFrames))
+		for i := range frames {
+			frames[i].Addr = 2
+		}
+		if rnd.IntN(2) == 0 {
+			umem[2+packet.EthernetLen] ^= 1 // halves or not
+		}
+		hurry := rnd.IntN(4) > 0
+		if hurry {
+			s.post(frames, umem)
+		} else {
+			s.post(frames, nil)
+		}
+		var pieces []func()
+		want := uint32(0)
+		for part := range s.parts {
+			if !hurry || rnd.IntN(3) == 0 {
+				pieces = append(pieces, func() { s.done[part] = s.seq })
+				continue
+			}
+			want |= 1 << part
+			for i := part * quadFrames; i < min((part+1)*quadFrames, len(frames)); i++ {
+				a := &s.answers[laneOf(i)]
+				pieces = append(pieces, func() { a[0] = tagOf(s.seq) }, func() { a[2] = tagOf(s.seq) })
+			}
+		}
+		rnd.Shuffle(len(pieces), func(i, j int) { pieces[i], pieces[j] = pieces[j], pieces[i] })
+		for i, arrive := range pieces {
+			if s.finished() {
+				t.Fatalf("chunk %d of %d packets is finished by %d of %d pieces", s.seq, len(frames), i, len(pieces))
+			}
+			arrive()
+		}
+		if !s.finished() || s.answered != want {
+			t.Fatalf("chunk %d of %d packets: finished %v, answered %b, want %b", s.seq, len(frames), s.finished(), s.answered, want)
 		}
 	}
 }

@@ -75,6 +75,15 @@ func (n *hurried) check(t *testing.T) {
 	t.Logf("chunks: %+v", *n)
 }
 
+const onTime = -1 // no quad
+
+// spoil leaves the head of a packet as that of a chunk before, or as none, so that it is not
+// there yet when the kernel looks.
+func (s *slot) spoil(packet int) {
+	s.heads[laneOf(packet)][0]--
+	s.halves[laneOf(packet)][0]--
+}
+
 // onHost is the kernel's code for chunks in a hurry, compiled for the host, with an engine in
 // front of it.
 func (n *hurried) onHost(t *testing.T, base *fib.FIB, repair []bool) other {
@@ -86,15 +95,27 @@ func (n *hurried) onHost(t *testing.T, base *fib.FIB, repair []bool) other {
 	sh := startShim(t, base, repair, twinChunk, twinBytes, "testdata/hurry.c",
 		fmt.Sprint(doneBytes), fmt.Sprint(mail.quadsAt), fmt.Sprint(mail.headsAt), fmt.Sprint(mail.halvesAt), fmt.Sprint(mail.answersAt))
 	e := newEngine(cpu.New(base, sh.umem, repair), &health{}, mail, sh.umem, Options{Timeout: time.Minute})
-	s := &mail.slots[0]
+	s, rnd := &mail.slots[0], rand.New(rand.NewPCG(3, 4))
 	h := &errand{rand.New(rand.NewPCG(3, 3)), sh.umem, func(c *batch.Chunk) {
-		e.turns.Store(atomic.LoadUint32(&sh.turns))
+		turns := atomic.LoadUint32(&sh.turns)
+		if rnd.IntN(8) == 0 { // they change before the answers are taken: the CPU decides
+			turns++
+		}
+		e.turns.Store(turns)
 		e.Submit(c)
+		late := onTime
+		if rnd.IntN(8) == 0 && s.hurried > 0 {
+			late = rnd.IntN(c.N) / quadFrames
+			s.spoil(late*quadFrames + rnd.IntN(min(quadFrames, c.N-late*quadFrames)))
+		}
 		copy(sh.slot, mail.mem)
 		sh.submit(c.N)
 		copy(mail.mem, sh.slot)
 		if !e.Done(c) {
 			t.Fatalf("%d packets are not done", c.N)
+		}
+		if late != onTime && s.answered>>late&1 != 0 {
+			t.Fatalf("quad %d of %d packets was answered without all of its heads", late, c.N)
 		}
 		n.count(s)
 	}}

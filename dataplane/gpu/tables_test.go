@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/fib"
@@ -61,6 +62,34 @@ func (r replayed) lookup(e *early, third int) (fib.MAC, bool) {
 		adjacency = fib.Adjacency(e.adjacencies[hop.Index()])
 	}
 	return adjacency.MAC(), hop.Kind() == fib.KindForward
+}
+
+// The router knows of a turn before the device can: an answer by tables of after it has been
+// counted here.
+func TestATurnIsCountedBeforeItIsOnItsWay(t *testing.T) {
+	p, err := newPatcher(&health{}, func() error { return nil }, func([]patch) error { return nil }, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	tables := &tables{patcher: p}
+	turned := make(chan struct{})
+	p.mu.Lock() // nothing is put on its way
+	go func() {
+		defer close(turned)
+		tables.Reuse()
+	}()
+	for start := time.Now(); tables.now.Load() != 1; time.Sleep(time.Millisecond) {
+		if time.Since(start) > 10*time.Second {
+			t.Error("the turn is not counted before it is on its way")
+			break
+		}
+	}
+	p.mu.Unlock()
+	<-turned
+	if added := p.added; tables.now.Load() != 1 || added != 1 {
+		t.Errorf("turn %d, %d changes on their way", tables.now.Load(), added)
+	}
 }
 
 // Whenever a warp takes its copies, and whenever later it looks up, it finds a route's own
