@@ -97,11 +97,12 @@ func (n *hurried) onHost(t *testing.T, base *fib.FIB, repair []bool) other {
 	e := newEngine(cpu.New(base, sh.umem, repair), &health{}, mail, sh.umem, Options{Timeout: time.Minute})
 	s, rnd := &mail.slots[0], rand.New(rand.NewPCG(3, 4))
 	h := &errand{rand.New(rand.NewPCG(3, 3)), sh.umem, func(c *batch.Chunk) {
-		turns := atomic.LoadUint32(&sh.turns)
-		if rnd.IntN(8) == 0 { // they change before the answers are taken: the CPU decides
-			turns++
-		}
+		turns := rnd.Uint32N(1 << 31)
+		atomic.StoreUint32(&sh.turns, turns)
 		e.turns.Store(turns)
+		if rnd.IntN(8) == 0 { // they change before the answers are taken: the CPU decides
+			e.turns.Add(1)
+		}
 		e.Submit(c)
 		late := onTime
 		if rnd.IntN(8) == 0 && s.hurried > 0 {
@@ -116,6 +117,11 @@ func (n *hurried) onHost(t *testing.T, base *fib.FIB, repair []bool) other {
 		}
 		if late != onTime && s.answered>>late&1 != 0 {
 			t.Fatalf("quad %d of %d packets was answered without all of its heads", late, c.N)
+		}
+		for part := range s.parts {
+			if got := s.turns(part * quadFrames); s.answered>>part&1 != 0 && got != turns {
+				t.Fatalf("quad %d of %d packets was answered as of turn %d, the tables are of turn %d", part, c.N, got, turns)
+			}
 		}
 		n.count(s)
 	}}
