@@ -15,6 +15,10 @@
 // (tables.go). A packet whose lookup overlapped with the reuse of an entry is
 // looked up again, on the device, as readers of package trie do.
 //
+// A chunk that finds the GPU idle is in a hurry: its packets' heads go along in the
+// mailbox, and come back by it, in answers that need no fence; the worker writes them into
+// the frames (hurry_unsafe.go). Where a lookup overlapped, the CPU engine decides.
+//
 // Where there are several GPUs, each has a copy and serves a share of the workers
 // (devices.go).
 //

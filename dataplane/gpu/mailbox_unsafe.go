@@ -162,5 +162,6 @@ func (s *slot) finished() bool {
 	return true
 }
 
-// copyResults copies the results of a finished chunk, but those of parts that were answered.
+// copyResults copies the results of a finished chunk. For parts that were answered, it copies
+// what chunks before have left in their place.
 func (s *slot) copyResults(to []batch.Result) { copy(to, s.results) }

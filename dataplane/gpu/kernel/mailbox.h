@@ -1,5 +1,5 @@
 /* The mailbox of a worker: host memory in which it and its blocks meet. Go's
- * mailbox.go lays it out; a test holds the two together.
+ * mailbox_unsafe.go lays it out; a test holds the two together.
  *
  * A slot holds one chunk, and is served by one block:
  *
@@ -28,8 +28,9 @@
  *
  * A warp that had heads answers in the same way, and does not say that it is done: then
  * there are no frames whose way to the host it would have to wait for, once more over
- * PCIe. The host changes them. An answer is two pieces of 16 bytes, of which each arrives
- * whole:
+ * PCIe. The host changes them. (Where one is to be changed behind its head, to finish an
+ * L4 checksum, the warp works its quad off as any other.) An answer is two pieces of 16
+ * bytes, of which each arrives whole:
  *
  *	tag (2 bytes), link addresses (12), verdict (2)
  *	tag (2), length (2), bytes 4 to 11 of the IP header (8), turns (4)
