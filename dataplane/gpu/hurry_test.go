@@ -27,7 +27,10 @@ func (h *errand) run(in []batch.Frame, out []batch.Result) {
 	for len(in) > 0 {
 		most, alike := 1+h.rnd.IntN(headQuads*quadFrames), h.rnd.IntN(2) == 0
 		n := 1
-		for inLine := in[0].Addr%16 == 2; inLine && n < min(most, len(in)); n++ {
+		if in[0].Addr%16 != 2 {
+			most = 1
+		}
+		for ; n < min(most, len(in)); n++ {
 			if in[n].Addr%16 != 2 || alike && h.isIPv4(in[n]) != h.isIPv4(in[0]) {
 				break
 			}
