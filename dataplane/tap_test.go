@@ -174,10 +174,11 @@ func TestATraceHasTheDecision(t *testing.T) {
 	}
 	r.queues[0].Play(frames, len(frames))
 	tap := r.tap(everything(100, dataplane.Decided))[0]
-	r.wait("all", func(s *dataplane.Stats) bool {
-		return s.Ports[1].TxPackets == 1 && s.Ports[0].Drops[batch.NoRoute] == 1 && s.Held == 1
+	var got []dataplane.Record
+	r.wait("all", func(s *dataplane.Stats) bool { // records come behind what is counted
+		got = append(got, records(tap)...)
+		return s.Ports[1].TxPackets == 1 && s.Ports[0].Drops[batch.NoRoute] == 1 && s.Held == 1 && len(got) >= len(frames)
 	})
-	got := records(tap)
 	r.stop()
 	if len(got) != 3 {
 		t.Fatalf("%d records", len(got))
