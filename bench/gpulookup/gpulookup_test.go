@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/internal/routes"
+	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/lookup/device"
 )
 
@@ -24,11 +24,9 @@ import (
 // kernel that is to be wrong, "" for none.
 func fakeGPU(t *testing.T, fault string) string {
 	t.Helper()
-	lib := filepath.Join(t.TempDir(), "libcuda.so.1")
-	out, err := exec.Command("cc", "-shared", "-fPIC", "-pthread", "-O2", "-Wall", "-Wextra", "-Werror", `-DFAULT="`+fault+`"`,
-		"-o", lib, "testdata/fakegpu.c").CombinedOutput()
+	lib, err := testutil.FakeGPU(t.TempDir(), "testdata/fakegpu.c", fault)
 	if err != nil {
-		t.Fatalf("build a fake driver (it needs a C compiler: apt-get install gcc libc6-dev): %v\n%s", err, out)
+		t.Fatal(err)
 	}
 	return lib
 }

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/internal/oracle"
 	"github.com/warproute/warproute/internal/routes"
+	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/lookup"
 	"github.com/warproute/warproute/lookup/trie"
 )
@@ -25,11 +25,9 @@ import (
 // kernel that is to be wrong; "none" has none run, "" all.
 func fakeGPU(t *testing.T, fault string) string {
 	t.Helper()
-	lib := filepath.Join(t.TempDir(), "libcuda.so.1")
-	out, err := exec.Command("cc", "-shared", "-fPIC", "-pthread", "-O2", "-Wall", "-Wextra", "-Werror", `-DFAULT="`+fault+`"`,
-		"-o", lib, "../../bench/gpulookup/testdata/fakegpu.c").CombinedOutput()
+	lib, err := testutil.FakeGPU(t.TempDir(), "../../bench/gpulookup/testdata/fakegpu.c", fault)
 	if err != nil {
-		t.Fatalf("build a fake driver (it needs a C compiler: apt-get install gcc libc6-dev): %v\n%s", err, out)
+		t.Fatal(err)
 	}
 	return lib
 }
