@@ -120,6 +120,18 @@ func (d *Driver) Devices() ([]*Device, error) {
 	return devices, nil
 }
 
+// FirstN are the first n of the Devices. It is an error if there are fewer.
+func (d *Driver) FirstN(n int) ([]*Device, error) {
+	devices, err := d.Devices()
+	if err != nil {
+		return nil, err
+	}
+	if len(devices) < n {
+		return nil, fmt.Errorf("find GPUs: %d are asked for, and the CUDA driver has %d: see `nvidia-smi` and CUDA_VISIBLE_DEVICES", n, len(devices))
+	}
+	return devices[:n], nil
+}
+
 // First is the first of the Devices, for those who need but one.
 func (d *Driver) First() (*Device, error) {
 	devices, err := d.Devices()

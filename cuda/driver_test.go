@@ -111,6 +111,11 @@ func TestTheFirstDevice(t *testing.T) {
 	if first, all := got(d.First())(t), got(d.Devices())(t); *first != *all[0] || *first == *all[1] {
 		t.Errorf("the first of %+v is %+v", all, first)
 	}
+	if two, all := got(d.FirstN(2))(t), got(d.Devices())(t); len(two) != 2 || *two[1] != *all[1] || len(got(d.FirstN(1))(t)) != 1 {
+		t.Errorf("the first two are %v of %v", two, all)
+	}
+	_, err := d.FirstN(3)
+	failsWith(t, err, "3 are asked for, and the CUDA driver has 2: see `nvidia-smi`")
 	if _, err := openFake(t, "GPUS=0").First(); err == nil || !strings.Contains(err.Error(), "no GPU: see `nvidia-smi`") {
 		t.Errorf("of no GPU: %v", err)
 	}

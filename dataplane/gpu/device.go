@@ -44,6 +44,10 @@ type Options struct {
 	// were; nobody may change it while the device is opened or closed.
 	Gateway *gateway.Gateway
 
+	// GPUs that OpenAll opens, the first ones: that one of them cannot be used is an error
+	// then. 0: those that can be used, up to one for each worker.
+	GPUs int
+
 	// The engines that will be asked for, and the chunks of each, where that is known:
 	// a device that has no room for them is not opened.
 	Workers, Chunks int
@@ -75,7 +79,7 @@ var ErrNoDriver = cuda.ErrNoDriver
 // Open opens a GPU and brings the forwarding base to it, which nobody may change
 // meanwhile; afterwards the copy follows. An error says what is missing.
 func Open(base *fib.FIB, o Options) (*Device, error) {
-	found, err := find(o.Library)
+	found, err := find(o.Library, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -83,15 +87,6 @@ func Open(base *fib.FIB, o Options) (*Device, error) {
 		return nil, fmt.Errorf("use GPU %d: the driver has %d", o.Number, len(found))
 	}
 	return open(found[o.Number], base, o)
-}
-
-// find returns the GPUs that the driver shows.
-func find(library string) ([]*cuda.Device, error) {
-	driver, err := cuda.Open(library)
-	if err != nil {
-		return nil, err
-	}
-	return driver.Devices()
 }
 
 // open opens device o.Number.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
 )
@@ -16,18 +17,18 @@ type Devices struct {
 	turn     int     // whose engine is next
 }
 
-// OpenAll opens the GPUs that the driver shows, up to one for each worker, as Open
-// does; o.Number does not matter. It is an error if there is none that can be used,
-// or if there is no room for o.Workers.
+// OpenAll opens the GPUs that the driver shows, up to one for each worker, or as many as
+// o.GPUs says, as Open does; o.Number does not matter. It is an error if there is none that
+// can be used, or fewer than o.GPUs, or if there is no room for o.Workers.
 func OpenAll(base *fib.FIB, o Options) (*Devices, error) {
-	found, err := find(o.Library)
+	found, err := find(o.Library, o.GPUs)
 	if err != nil {
 		return nil, err
 	}
 	s, each := &Devices{}, o
 	each.Workers = min(o.Workers, 1)
 	for each.Number = range found {
-		if o.Workers > 0 && len(s.All) == o.Workers {
+		if o.GPUs == 0 && o.Workers > 0 && len(s.All) == o.Workers {
 			break
 		}
 		d, err := open(found[each.Number], base, each)
@@ -37,25 +38,37 @@ func OpenAll(base *fib.FIB, o Options) (*Devices, error) {
 			s.All = append(s.All, d)
 		}
 	}
-	if err := s.fit(o.Workers, o.Chunks); err != nil {
+	if err := s.fit(o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// fit tells whether there is room for so many workers.
-func (s *Devices) fit(workers, chunks int) error {
+// find returns the first n of the GPUs that the driver shows, or, where n is 0, all.
+func find(library string, n int) ([]*cuda.Device, error) {
+	driver, err := cuda.Open(library)
+	if err != nil {
+		return nil, err
+	}
+	if n > 0 {
+		return driver.FirstN(n)
+	}
+	return driver.Devices()
+}
+
+// fit tells whether there are as many as were asked for, and room for the workers.
+func (s *Devices) fit(o Options) error {
 	room := 0
 	for _, d := range s.All {
-		room += d.room(chunks)
+		room += d.room(o.Chunks)
 	}
 	var err error
 	switch {
 	case len(s.All) == 0 && len(s.Unusable) == 0:
 		return errors.New("use a GPU: the driver shows none")
-	case len(s.All) == 0:
-	case workers > room:
-		err = fmt.Errorf("have %d workers served with %d chunks each: there is room for %d on %d of the GPUs; set fewer workers", workers, chunks, room, len(s.All))
+	case len(s.All) < max(1, o.GPUs):
+	case o.Workers > room:
+		err = fmt.Errorf("have %d workers served with %d chunks each: there is room for %d on %d of the GPUs; set fewer workers", o.Workers, o.Chunks, room, len(s.All))
 	default:
 		return nil
 	}
@@ -89,6 +102,17 @@ func (s *Devices) States() (all []State) {
 		all = append(all, d.State())
 	}
 	return all
+}
+
+// Err is why devices, or engines on them, are out, nil while none is.
+func (s *Devices) Err() error {
+	var errs []error
+	for _, d := range s.All {
+		if err := d.Err(); err != nil {
+			errs = append(errs, fmt.Errorf("GPU %d: %w", d.options.Number, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Close closes the devices, as Device.Close does. Memory that is registered is

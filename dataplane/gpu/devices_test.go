@@ -116,6 +116,44 @@ func TestDevicesThatCannotBeOpened(t *testing.T) {
 	}
 }
 
+// As many GPUs are opened as were asked for, whatever the workers: that there are fewer, or
+// that one cannot be used, is an error.
+func TestAsManyDevicesAsAskedFor(t *testing.T) {
+	f, library := newFake(t)
+	base := newBase(t)
+	for _, o := range []Options{{GPUs: 1, Workers: 3}, {GPUs: 2, Workers: 3}, {GPUs: 2, Workers: 1}, {GPUs: 1}} {
+		o.Library, o.Chunks = library, 8
+		s, err := OpenAll(base, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(s.All) != o.GPUs || s.All[0].options.Number != 0 {
+			t.Errorf("%d devices of %d that were asked for", len(s.All), o.GPUs)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for call, o := range map[string]Options{
+		"":                     {GPUs: 3, Workers: 3},
+		"cuModuleLoadDataEx":   {GPUs: 2, Workers: 3},
+		"cuMemGetInfo_v2":      {GPUs: 1, Workers: 1},
+		"cuDeviceGetAttribute": {GPUs: 2},
+	} {
+		o.Library, o.Chunks = library, 8
+		want := "use GPU 0: "
+		if f.failNext(call); call == "" {
+			want = "3 are asked for, and the CUDA driver has 2"
+		}
+		if _, err := OpenAll(base, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d GPUs, %s fails: %v", o.GPUs, call, err)
+		}
+		if f.held != 0 {
+			t.Errorf("%d GPUs, %s fails: %d things are not given back", o.GPUs, call, f.held)
+		}
+	}
+}
+
 // Each device has the base as it was when it was opened, with every change since.
 func TestEveryDeviceHasEveryChange(t *testing.T) {
 	f, library := newFake(t)
@@ -237,11 +275,17 @@ func TestOneDeviceFailsAndTheOtherGoesOn(t *testing.T) {
 	}
 	const late = "the GPU did not finish 3 packets within 100ms"
 	expect("before", State{ByGPU: 1}, "")
+	if err := s.Err(); err != nil {
+		t.Errorf("before: %v", err)
+	}
 	blocks[0].hang.Store(true)
 	if by := decide(t, engines[0], slab.Chunks[0]); by != "lost" {
 		t.Fatalf("what it had is decided by the %s", by)
 	}
 	expect("late", State{ByGPU: 1, Out: 1, Lost: 1, Timeouts: 1}, late)
+	if err := s.Err(); err == nil || err.Error() != "GPU 0: "+late {
+		t.Errorf("late: %v", err)
+	}
 	blocks[0].hang.Store(false)
 	for decide(t, engines[0], slab.Chunks[0]) == "cpu" {
 		time.Sleep(time.Millisecond)
