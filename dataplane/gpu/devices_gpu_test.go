@@ -15,7 +15,7 @@ import (
 // Workers that are spread over all GPUs of a host forward alike, by tables that all of them
 // follow.
 func TestGPUsServeWorkersByTurns(t *testing.T) {
-	const workers, packets = 4, 200
+	const workers, packets, rounds = 4, 200, 3
 	net := testutil.NewNetwork()
 	devices, err := OpenAll(net.FIB, Options{Workers: workers, Chunks: 2, Repair: net.Repair})
 	if err != nil {
@@ -26,7 +26,9 @@ func TestGPUsServeWorkersByTurns(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	t.Logf("%d GPUs, not used: %v", len(devices.All), devices.Unusable)
+	if len(devices.Unusable) > 0 {
+		t.Errorf("not used: %v", devices.Unusable)
+	}
 	slab, err := batch.NewSlab(workers, packets)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +46,8 @@ func TestGPUsServeWorkersByTurns(t *testing.T) {
 		}
 	}
 	frame := testutil.UDP4("192.0.2.1", "10.4.0.9", 1000, 53, make([]byte, 40)...)
-	for _, mac := range []fib.MAC{0x0200000000c1, 0x0200000000c2, 0} {
+	macs := [rounds]fib.MAC{0x0200000000c1, 0x0200000000c2, 0}
+	for _, mac := range macs {
 		net.SetAdjacency(net.Glean, 1, mac)
 		net.Bump()
 		for _, d := range devices.All {
@@ -74,11 +77,18 @@ func TestGPUsServeWorkersByTurns(t *testing.T) {
 			}
 		}
 	}
+	if err := devices.Err(); err != nil {
+		t.Error(err)
+	}
 	served := 0
 	for _, s := range devices.States() {
 		if s.Workers < workers/len(devices.All) {
 			t.Errorf("GPU %d serves %d workers of %d", s.Number, s.Workers, workers)
 		}
+		if s.ByGPU != uint64(rounds*s.Workers) || s.ByCPU+s.BySize+s.Timeouts != 0 {
+			t.Errorf("GPU %d: %d chunks of %d workers, the CPU %d, %d late", s.Number, s.ByGPU, s.Workers, s.ByCPU+s.BySize, s.Timeouts)
+		}
+		t.Logf("GPU %d, %s: %d workers, %d chunks", s.Number, s.Info.Name, s.Workers, s.ByGPU)
 		served += s.Workers
 	}
 	if served != workers {
