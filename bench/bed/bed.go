@@ -27,14 +27,20 @@ const Ports = 2
 type Config struct {
 	Workers    int // each on a core of its own
 	Cards      int // cores that play the network card; 0: each worker's core does so besides
+	GPUs       int // that workers are spread over by turns; 0: there is none
 	MaxPackets int // of a chunk
 	Chunks     int // that a worker may have in flight
+
+	Driver string // file of the CUDA driver; "" is the installed one
 }
 
-// Check is an error where the host has too few cores, which is known before anything is prepared.
+// Check is an error where the host has too few cores or GPUs, which is known before anything
+// is prepared.
 func (c Config) Check() error {
-	_, _, err := cores(c)
-	return err
+	if _, _, err := cores(c); err != nil {
+		return err
+	}
+	return c.checkGPUs()
 }
 
 // Maker makes the engines of a bed's workers, a worker after another, over the

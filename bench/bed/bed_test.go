@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/warproute/warproute/dataplane/gpu"
+	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/testutil"
 )
 
 // No card shares a core with a worker or another card, and who asks for more than there
@@ -34,5 +37,24 @@ func TestCardsHaveCoresOfTheirOwn(t *testing.T) {
 	}
 	if err := (Config{Workers: n, Cards: 1}).Check(); err == nil || !strings.Contains(err.Error(), "fewer workers") {
 		t.Errorf("%d workers and a card on %d cores: got %v", n, n, err)
+	}
+}
+
+// A bed has as many GPUs as it was asked for, or none is made.
+func TestEveryGPUIsUsed(t *testing.T) {
+	lib, err := testutil.FakeGPU(t.TempDir(), "../../cuda/testdata/fakecuda.c", "") // two, which have none of the kernels
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{Workers: 1, Driver: lib, Chunks: 1}
+	for c.GPUs = range 4 {
+		if err := c.Check(); (err != nil) != (c.GPUs > 2) || err != nil && !strings.Contains(err.Error(), "3 are asked for, and the CUDA driver has 2") {
+			t.Errorf("%d GPUs of 2: %v", c.GPUs, err)
+		}
+		_, _, err := c.OnGPUs(fib.New(1), gpu.Options{}, nil)()
+		want := []string{"over 0 GPUs", "use GPU 0: ", "; use GPU 1: ", "has 2"}[c.GPUs]
+		if err == nil || !strings.Contains(err.Error(), want) || c.GPUs == 1 && strings.Contains(err.Error(), "GPU 1") {
+			t.Errorf("%d GPUs that cannot be used: %v", c.GPUs, err)
+		}
 	}
 }

@@ -35,11 +35,13 @@ type Options struct {
 	Size       int           // of frames in bytes, FCS not counted
 	Workers    int           // each on a core of its own
 	Cards      int           // cores that play the network card; 0: each worker's core does so besides
+	GPUs       int           // that workers are spread over by turns; 0 with the CPU engine
 	MaxPackets int           // of a chunk
 	Chunks     int           // that a worker may have in flight
 	Duration   time.Duration // of one round
 	Rounds     int           // the median counts
 	Seed       uint64
+	Driver     string // file of the CUDA driver; "" is the installed one
 }
 
 // Result is what a measurement found. Its rate is the median round's.
@@ -51,6 +53,7 @@ type Result struct {
 	Size       int       `json:"frame_bytes"`
 	Workers    int       `json:"workers"`
 	Cards      int       `json:"cards"`
+	GPUs       int       `json:"gpus"`
 	MaxPackets int       `json:"max_packets"`
 	Verified   int       `json:"verified_packets"`
 	Mpps       float64   `json:"mpps"`
@@ -64,8 +67,8 @@ type Result struct {
 	// Limit is the rate of the same loop and ports with an engine that forwards
 	// unseen: what is left is the memory ports' copying and the worker's own work.
 	Limit float64 `json:"limit_mpps"`
-	// InPlace is the rate at which a GPU reads and writes back heads of frames, and does
-	// nothing else.
+	// InPlace is the rate at which GPUs, as many at once, read and write back heads of frames,
+	// and do nothing else.
 	InPlace float64 `json:"in_place_mpps,omitempty"`
 }
 
@@ -96,7 +99,7 @@ func Run(o Options) (*Result, error) {
 	tape := memport.Record(play)
 
 	res := &Result{
-		Family: "IPv4", Table: o.Table, Routes: len(routes), Size: o.Size, Workers: o.Workers, Cards: o.Cards,
+		Family: "IPv4", Table: o.Table, Routes: len(routes), Size: o.Size, Workers: o.Workers, Cards: o.Cards, GPUs: o.GPUs,
 		MaxPackets: o.MaxPackets, Stages: map[string]float64{},
 	}
 	if o.IPv6 {
@@ -106,7 +109,7 @@ func Run(o Options) (*Result, error) {
 		return nil, fmt.Errorf("verify before measuring: %w", err)
 	}
 	if o.Engine == "gpu" { // 64 bytes that hold the headers, and the half of them that changes
-		rates, err := inplace.Rates("", []inplace.Shape{{At: umem.DataOffset - umem.Headroom, Read: 64, Back: 32}})
+		rates, err := inplace.Rates(o.Driver, o.GPUs, []inplace.Shape{{At: umem.DataOffset - umem.Headroom, Read: 64, Back: 32}})
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +150,7 @@ func median(rounds []round) round {
 
 // bed is the shape of the router.
 func (o *Options) bed() bed.Config {
-	return bed.Config{Workers: o.Workers, Cards: o.Cards, MaxPackets: o.MaxPackets, Chunks: o.Chunks}
+	return bed.Config{Workers: o.Workers, Cards: o.Cards, GPUs: o.GPUs, MaxPackets: o.MaxPackets, Chunks: o.Chunks, Driver: o.Driver}
 }
 
 // engine is the maker of the engine that is measured.
@@ -158,15 +161,9 @@ func (o *Options) engine(base *fib.FIB) bed.Maker {
 			return func(_ int, mem []byte) (dataplane.Engine, error) { return cpu.New(base, mem, repair), nil }, func() error { return nil }, nil
 		}
 	}
-	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
-		d, err := gpu.Open(base, gpu.Options{Mode: o.Mode, Timeout: o.Timeout, Repair: repair})
-		if err != nil {
-			return nil, nil, err
-		}
-		return func(_ int, mem []byte) (dataplane.Engine, error) {
-			return d.NewEngine(mem, o.Chunks, o.MaxPackets, cpu.New(base, mem, repair))
-		}, func() error { return errors.Join(d.Err(), d.Close()) }, nil
-	}
+	return o.bed().OnGPUs(base, gpu.Options{Mode: o.Mode, Timeout: o.Timeout, Repair: repair}, func(_ int, mem []byte) *cpu.Engine {
+		return cpu.New(base, mem, repair)
+	})
 }
 
 // round is one timed run.

@@ -2,11 +2,14 @@ package forward
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/warproute/warproute/bench/bed"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/testutil"
 )
 
 func TestEveryPacketComesOutRight(t *testing.T) {
@@ -46,5 +49,36 @@ func TestTooFewCoresAreToldFirst(t *testing.T) {
 	_, err = Run(Options{Table: "none of that name", Workers: len(cpus), Cards: 1})
 	if err == nil || !strings.Contains(err.Error(), "take fewer workers or cards") {
 		t.Errorf("%d workers and a card on as many cores: %v", len(cpus), err)
+	}
+}
+
+func TestTooFewGPUsAreToldFirst(t *testing.T) {
+	lib, err := testutil.FakeGPU(t.TempDir(), "../../cuda/testdata/fakecuda.c", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for gpus, want := range map[int]string{2: "none of that name", 3: "3 are asked for, and the CUDA driver has 2"} {
+		_, err := Run(Options{Engine: "gpu", Table: "none of that name", Workers: 3, GPUs: gpus, Driver: lib})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d GPUs of 2: %v, want %q", gpus, err, want)
+		}
+	}
+}
+
+// What workers of every GPU send is compared, and counted.
+func TestAWorkerOfEachGPUIsVerified(t *testing.T) {
+	o := Options{Engine: "cpu", Table: "random", Routes: 500, Chunks: 1, Size: 64, Workers: 3, GPUs: 2, MaxPackets: 256, Seed: 7}
+	rnd := rand.New(rand.NewPCG(o.Seed, 0))
+	routes, err := bed.Routes(rnd, o.Table, false, o.Routes, o.Seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := bed.NewFIB(routes, 1500)
+	if err != nil {
+		t.Fatal(err)
+	}
+	play := frames(rnd, routes, 1000, o.Size)
+	if n, err := verify(o, base, routes, play); err != nil || n != 2000 {
+		t.Errorf("verified %d packets of 2 workers: %v", n, err)
 	}
 }

@@ -14,18 +14,20 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// verify plays every frame once through a router of one worker and compares what
-// comes out, in order, with what should.
+// verify plays every frame once through a router of one worker, or of one for each GPU, and
+// compares what comes out of each, in order, with what should.
 func verify(o Options, base *fib.FIB, routes []bed.Route, play [][]byte) (verified int, err error) {
-	o.Workers = 1
+	o.Workers = max(1, o.GPUs)
 	b, err := bed.New(o.bed(), base, o.engine(base))
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	var got [][]byte
-	b.Out[0].Collect(func(f []byte) { got = append(got, bytes.Clone(f)) })
-	b.In[0].Play(play, len(play))
+	sent, all := make([][][]byte, o.Workers), uint64(o.Workers*len(play))
+	for w := range sent {
+		b.Out[w].Collect(func(f []byte) { sent[w] = append(sent[w], bytes.Clone(f)) })
+		b.In[w].Play(play, len(play))
+	}
 	if err := b.Start(); err != nil {
 		return 0, err
 	}
@@ -35,20 +37,26 @@ func verify(o Options, base *fib.FIB, routes []bed.Route, play [][]byte) (verifi
 		}
 		return n
 	}
-	for end := time.Now().Add(time.Minute); received() < uint64(len(play)) && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); received() < all && time.Now().Before(end); {
 		time.Sleep(100 * time.Microsecond) // a router that is stopped takes what there is, but only for so long
 	}
 	b.Stop()
-	if len(got) != len(play) {
-		return 0, fmt.Errorf("%d of %d packets came out", len(got), len(play))
+	for w, got := range sent {
+		if len(got) != len(play) {
+			return 0, fmt.Errorf("%d of %d packets came out of worker %d", len(got), len(play), w)
+		}
 	}
 	truth := bed.Answers(routes)
 	for i, in := range play {
-		if want := expect(in, truth); !bytes.Equal(got[i], want) {
-			return 0, fmt.Errorf("packet %d:\n in   % x\n want % x\n got  % x", i, in, want, got[i])
+		want := expect(in, truth)
+		for w, got := range sent {
+			if !bytes.Equal(got[i], want) {
+				return 0, fmt.Errorf("packet %d of worker %d:\n in   % x\n want % x\n got  % x", i, w, in, want, got[i])
+			}
+			verified++
 		}
 	}
-	return len(play), nil
+	return verified, nil
 }
 
 // expect returns what a router makes of a frame: the oracle's answer, and every

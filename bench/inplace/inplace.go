@@ -5,11 +5,9 @@ package inplace
 
 import (
 	_ "embed"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"time"
+	"sync"
 
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/umem"
@@ -48,121 +46,80 @@ type params struct {
 	Lanes          uint32
 }
 
-// Rates returns, for each shape, how many million frames a second the first GPU rewrites:
-// the best of some passes over all frames, in random order. driver is for tests; "" is
-// NVIDIA's.
-func Rates(driver string, shapes []Shape) (mpps []float64, err error) {
+// Rates returns, for each shape, how many million frames a second the first GPUs rewrite
+// together, each of them frames of its own: the best of some passes over all frames, in random
+// order, that all GPUs begin at once. driver is for tests; "" is NVIDIA's.
+func Rates(driver string, gpus int, shapes []Shape) (mpps []float64, err error) {
 	for _, s := range shapes {
 		if s.At < 0 || s.Back < 0 || s.Read < max(1, s.Back) || s.At+s.Read > umem.FrameSize {
 			return nil, fmt.Errorf("measure the rewriting of frames: %+v is not in a frame of %d bytes", s, umem.FrameSize)
 		}
 	}
+	if gpus < 1 {
+		return nil, fmt.Errorf("measure the rewriting of frames: %d GPUs do none", gpus)
+	}
 	d, err := cuda.Open(driver)
 	if err != nil {
 		return nil, err
 	}
-	device, err := d.First()
+	devices, err := d.FirstN(gpus)
 	if err != nil {
 		return nil, err
 	}
-	info, err := device.Info()
-	if err != nil {
-		return nil, err
-	}
-	ctx, err := device.Retain()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, ctx.Close()) }()
-	err = ctx.Do(func() error {
-		b := &bench{ctx: ctx}
-		err := b.prepare(info.Multiprocessors)
-		for i := 0; i < len(shapes) && err == nil; i++ {
-			var rate float64
-			rate, err = b.rate(shapes[i])
-			mpps = append(mpps, rate)
+	var all []*bench
+	defer func() {
+		for _, b := range all {
+			err = errors.Join(err, b.close())
 		}
-		return errors.Join(err, b.close())
-	})
-	if err != nil {
-		return nil, fmt.Errorf("measure the rewriting of frames: %w", err)
+	}()
+	for i, device := range devices {
+		b := &bench{}
+		all = append(all, b)
+		if err := b.open(device); err != nil {
+			return nil, fmt.Errorf("measure the rewriting of frames on GPU %d: %w", i, err)
+		}
+	}
+	for _, s := range shapes {
+		rate, err := together(all, s)
+		if err != nil {
+			return nil, fmt.Errorf("measure the rewriting of frames: %w", err)
+		}
+		mpps = append(mpps, rate)
 	}
 	return mpps, nil
 }
 
-// bench is what a measurement has of the device.
-type bench struct {
-	ctx    *cuda.Context
-	kernel *cuda.Function
-	blocks uint32
-	stream *cuda.Stream
-	memory *cuda.HostMemory
-	order  *cuda.Memory
-	undo   []func() error
-}
+// passes is how many there are, times how often each frame is rewritten in one: a pass takes
+// milliseconds, beside which GPUs begin at once.
+const (
+	passes = 8
+	times  = 16
+)
 
-func (b *bench) prepare(multiprocessors int) error {
-	module, err := b.ctx.Load(ptx)
-	if err != nil {
-		return err
-	}
-	b.undo = append(b.undo, module.Close)
-	if b.kernel, err = module.Function("rewrite"); err != nil {
-		return err
-	}
-	each, err := b.kernel.BlocksPerMultiprocessor(threads, 0)
-	if err != nil {
-		return err
-	}
-	b.blocks = uint32(each * multiprocessors)
-	if b.stream, err = b.ctx.NewStream(0); err != nil {
-		return err
-	}
-	b.undo = append(b.undo, b.stream.Close)
-	mem, err := umem.New(frames)
-	if err != nil {
-		return err
-	}
-	b.undo = append(b.undo, mem.Close)
-	if b.memory, err = b.ctx.Register(mem.Bytes()); err != nil {
-		return err
-	}
-	b.undo = append(b.undo, b.memory.Close)
-	if b.order, err = b.ctx.Alloc(4 * frames); err != nil {
-		return err
-	}
-	b.undo = append(b.undo, b.order.Close)
-	order := make([]byte, 0, 4*frames)
-	for _, i := range rand.New(rand.NewPCG(1, 1)).Perm(frames) {
-		order = binary.LittleEndian.AppendUint32(order, uint32(i*umem.FrameSize))
-	}
-	return b.order.Write(0, order)
-}
-
-func (b *bench) close() (err error) {
-	for i := len(b.undo) - 1; i >= 0; i-- {
-		err = errors.Join(err, b.undo[i]())
-	}
-	return err
-}
-
-// rate measures one shape.
-func (b *bench) rate(s Shape) (mpps float64, err error) {
-	p := s.params()
-	p.Memory, p.Frames, p.N, p.Times = b.memory.Ptr(), b.order.Ptr(), frames, 4
-	launch, err := cuda.NewLaunch(b.kernel, &struct{ Shape params }{*p})
-	if err != nil {
-		return 0, err
-	}
-	launch.Grid.X, launch.Block.X = b.blocks, threads
-	for range 8 {
-		start := time.Now()
-		if err := errors.Join(launch.Enqueue(b.stream), b.stream.Synchronize()); err != nil {
-			return 0, err
+// together measures one shape: the sum of the GPUs' rates in the best pass.
+func together(all []*bench, s Shape) (best float64, err error) {
+	for range passes {
+		mpps, errs := make([]float64, len(all)), make([]error, len(all))
+		var wg sync.WaitGroup
+		for i, b := range all {
+			wg.Go(func() {
+				errs[i] = b.ctx.Do(func() (err error) {
+					mpps[i], err = b.pass(s)
+					return err
+				})
+			})
 		}
-		mpps = max(mpps, float64(p.N*p.Times)/1e6/time.Since(start).Seconds())
+		wg.Wait()
+		sum := 0.0
+		for i := range all {
+			if errs[i] != nil {
+				return 0, fmt.Errorf("GPU %d: %w", i, errs[i])
+			}
+			sum += mpps[i]
+		}
+		best = max(best, sum)
 	}
-	return mpps, nil
+	return best, nil
 }
 
 // params are what the kernel is told of a shape: sectors, and as many lanes for each frame

@@ -2,16 +2,30 @@
 
 package inplace
 
-import "testing"
+import (
+	"testing"
 
-// More bytes take longer.
+	"github.com/warproute/warproute/cuda"
+)
+
+// More bytes take longer, on one GPU and on all.
 func TestGPURates(t *testing.T) {
-	rates, err := Rates("", []Shape{{256, 64, 32}, {220, 1480, 1480}})
+	driver, err := cuda.Open("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rates[1] <= 0 || rates[0] <= rates[1] {
-		t.Errorf("heads %.1f Mpps, packets %.1f", rates[0], rates[1])
+	found, err := driver.Devices()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Logf("heads %.1f Mpps, packets %.1f", rates[0], rates[1])
+	for gpus := 1; gpus <= max(1, len(found)); gpus++ {
+		rates, err := Rates("", gpus, []Shape{{256, 64, 32}, {220, 1480, 1480}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rates[1] <= 0 || rates[0] <= rates[1] {
+			t.Errorf("%d GPUs: heads %.1f Mpps, packets %.1f", gpus, rates[0], rates[1])
+		}
+		t.Logf("%d GPUs: heads %.1f Mpps, packets %.1f", gpus, rates[0], rates[1])
+	}
 }

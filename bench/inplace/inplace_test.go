@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/internal/testutil"
 )
 
 // What is asked for of each frame is read and written back, and nothing else: heads, and
@@ -37,11 +38,57 @@ func TestTheKernelRewritesWhatItShould(t *testing.T) {
 
 func TestShapesOutsideOfFramesAreRefused(t *testing.T) {
 	for _, s := range []Shape{{-1, 64, 32}, {0, 0, 0}, {0, 64, 65}, {2000, 64, 32}, {0, 64, -1}} {
-		if _, err := Rates("", []Shape{s}); err == nil || errors.Is(err, cuda.ErrNoDriver) || !strings.Contains(err.Error(), "2048 bytes") {
+		if _, err := Rates("", 1, []Shape{s}); err == nil || errors.Is(err, cuda.ErrNoDriver) || !strings.Contains(err.Error(), "2048 bytes") {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}
-	if _, err := Rates(filepath.Join(t.TempDir(), "libcuda.so.1"), []Shape{{256, 64, 32}}); !errors.Is(err, cuda.ErrNoDriver) {
+	if _, err := Rates(filepath.Join(t.TempDir(), "libcuda.so.1"), 1, []Shape{{256, 64, 32}}); !errors.Is(err, cuda.ErrNoDriver) {
 		t.Errorf("without a driver: %v", err)
+	}
+}
+
+// fakeGPU builds a driver with two GPUs, that each take 20 ms for a pass.
+func fakeGPU(t *testing.T, fault string) string {
+	t.Helper()
+	lib, err := testutil.FakeGPU(t.TempDir(), "testdata/fakegpu.c", fault)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lib
+}
+
+// GPUs rewrite at once, each memory of its own, and their rates are added up.
+func TestGPUsRewriteTogether(t *testing.T) {
+	lib, shapes := fakeGPU(t, ""), []Shape{{256, 64, 32}, {220, 1480, 1480}}
+	const one = frames * times / 20e-3 / 1e6
+	for gpus := 1; gpus <= 2; gpus++ {
+		rates, err := Rates(lib, gpus, shapes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most := float64(gpus) * one
+		for _, r := range rates {
+			if len(rates) != len(shapes) || r > most || r < most*0.6 {
+				t.Errorf("%d GPUs: %.1f Mpps, want up to %.1f", gpus, rates, most)
+			}
+		}
+	}
+}
+
+// A limit is not that of fewer GPUs than were asked for.
+func TestEveryGPUHasToRewrite(t *testing.T) {
+	heads := []Shape{{256, 64, 32}}
+	for name, c := range map[string]struct {
+		lib  string
+		gpus int
+		want string
+	}{
+		"none":           {fakeGPU(t, ""), 0, "0 GPUs do none"},
+		"too many":       {fakeGPU(t, ""), 3, "3 are asked for, and the CUDA driver has 2"},
+		"one that fails": {fakeGPU(t, "launch"), 2, "GPU 1: "},
+	} {
+		if r, err := Rates(c.lib, c.gpus, heads); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, %v; want %q", name, r, err, c.want)
+		}
 	}
 }

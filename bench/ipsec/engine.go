@@ -1,8 +1,6 @@
 package ipsec
 
 import (
-	"errors"
-
 	"github.com/warproute/warproute/bench/bed"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/cpu"
@@ -35,13 +33,7 @@ func newCPU(base *fib.FIB, g *gateway.Gateway, worker int, mem []byte) *cpu.Engi
 }
 
 func gpuEngines(c bed.Config, base *fib.FIB, g *gateway.Gateway) bed.Maker {
-	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
-		d, err := gpu.Open(base, gpu.Options{Gateway: g, Repair: make([]bool, bed.Ports), Workers: c.Workers, Chunks: c.Chunks})
-		if err != nil {
-			return nil, nil, err
-		}
-		return func(worker int, mem []byte) (dataplane.Engine, error) {
-			return d.NewEngine(mem, c.Chunks, c.MaxPackets, newCPU(base, g, worker, mem))
-		}, func() error { return errors.Join(d.Err(), d.Close()) }, nil
-	}
+	return c.OnGPUs(base, gpu.Options{Gateway: g, Repair: make([]bool, bed.Ports)}, func(worker int, mem []byte) *cpu.Engine {
+		return newCPU(base, g, worker, mem)
+	})
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// inPlace measures at which rate, in Mpps, a GPU rewrites packets of the traffic's sizes and
+// inPlace measures at which rate, in Mpps, GPUs, as many at once, rewrite packets of the traffic's sizes and
 // at their places: all of the protected packet is read, and what becomes of it is written.
 func (t *traffic) inPlace() (float64, error) {
 	header := packet.IPv4Len
@@ -27,7 +27,7 @@ func (t *traffic) inPlace() (float64, error) {
 		}
 		shapes = append(shapes, s)
 	}
-	rates, err := inplace.Rates("", shapes)
+	rates, err := inplace.Rates(t.Bed.Driver, t.Bed.GPUs, shapes)
 	if err != nil {
 		return 0, err
 	}

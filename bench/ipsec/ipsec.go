@@ -66,6 +66,7 @@ type Result struct {
 	Routes    int       `json:"routes"`
 	Workers   int       `json:"workers"`
 	Cards     int       `json:"cards"`
+	GPUs      int       `json:"gpus"`
 	Batch     int       `json:"max_packets"`
 	Verified  int       `json:"verified_packets"`
 	Gbps      float64   `json:"gbit_per_second"` // of inner IP packets
@@ -75,8 +76,8 @@ type Result struct {
 	// Limit is the rate of the same loop and ports with an engine that forwards
 	// unseen.
 	Limit float64 `json:"limit_mpps"`
-	// InPlace is the rate at which a GPU reads packets of these sizes and writes them back
-	// where they lie, and does nothing else.
+	// InPlace is the rate at which GPUs, as many at once, read packets of these sizes and write
+	// them back where they lie, and do nothing else.
 	InPlace float64 `json:"in_place_mpps,omitempty"`
 	// Host is the rate of the same loop and ports with a GPU that is done at once.
 	Host float64 `json:"host_mpps,omitempty"`
@@ -115,7 +116,7 @@ func Run(o Options) (*Result, error) {
 	}
 	res := &Result{
 		Family: "IPv4", Suite: o.Suite, Direction: names[o.Direction], Sizes: o.Sizes, SAs: o.SAs, Window: o.Window,
-		Table: o.Table, Routes: len(t.routes), Workers: o.Bed.Workers, Cards: o.Bed.Cards, Batch: o.Bed.MaxPackets,
+		Table: o.Table, Routes: len(t.routes), Workers: o.Bed.Workers, Cards: o.Bed.Cards, GPUs: o.Bed.GPUs, Batch: o.Bed.MaxPackets,
 	}
 	if o.IPv6 {
 		res.Family = "IPv6"

@@ -1,13 +1,20 @@
 package ipsec
 
 import (
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/bench/bed"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
 	"github.com/warproute/warproute/internal/race"
+	"github.com/warproute/warproute/internal/testutil"
 	esp "github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
@@ -87,4 +94,65 @@ func TestAnotherCorePlaysTheCard(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}
+}
+
+func TestTooFewGPUsAreToldFirst(t *testing.T) {
+	lib, err := testutil.FakeGPU(t.TempDir(), "../../cuda/testdata/fakecuda.c", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for gpus, want := range map[int]string{2: "none of that name", 3: "3 are asked for, and the CUDA driver has 2"} {
+		o := options("none of that name", esp.In)
+		o.Engine, o.Bed.Workers, o.Bed.GPUs, o.Bed.Driver = "gpu", 3, gpus, lib
+		if _, err := Run(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d GPUs of 2: %v, want %q", gpus, err, want)
+		}
+	}
+}
+
+// Before anything is timed, every GPU has sealed and opened: also where there are fewer
+// tunnels than GPUs, so that one after another opens a tunnel's packets.
+func TestAWorkerOfEachGPUIsVerified(t *testing.T) {
+	var given [3]atomic.Int64 // to each worker's engine
+	original := makers["cpu"]
+	defer func() { makers["cpu"] = original }()
+	makers["cpu"] = func(c bed.Config, base *fib.FIB, g *gateway.Gateway) bed.Maker {
+		return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
+			engine, end, err := original(c, base, g)()
+			return func(worker int, mem []byte) (dataplane.Engine, error) {
+				e, err := engine(worker, mem)
+				return &counted{e, &given[worker]}, err
+			}, end, err
+		}
+	}
+	for _, c := range []struct {
+		direction esp.Direction
+		sas, all  int
+	}{{esp.Out, 1, 3 * variety}, {esp.In, 1, 3 * variety}, {esp.In, 2, 2 * variety}, {esp.In, 3, variety}, {esp.In, 100, variety}} {
+		o := options("aes128gcm16", c.direction)
+		o.SAs, o.Bed.Workers, o.Bed.GPUs = c.sas, 3, 3
+		tr, err := newTraffic(&o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := tr.verify(); err != nil || n != c.all {
+			t.Errorf("%s, %d associations: verified %d packets, want %d; %v", names[c.direction], c.sas, n, c.all, err)
+		}
+		for w := range given {
+			if given[w].Swap(0) == 0 {
+				t.Errorf("%s, %d associations: worker %d had no packets", names[c.direction], c.sas, w)
+			}
+		}
+	}
+}
+
+// counted is an engine that counts packets.
+type counted struct {
+	dataplane.Engine
+	packets *atomic.Int64
+}
+
+func (e *counted) Submit(c *batch.Chunk) {
+	e.packets.Add(int64(c.N))
+	e.Engine.Submit(c)
 }

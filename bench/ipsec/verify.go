@@ -144,11 +144,25 @@ func (t *traffic) checkSealed(got []byte, p inner, truth *oracle.Ranges[int]) (s
 	return seq, nil
 }
 
+// verifyDecryption has as many workers as there are tunnels or GPUs, if they are not fewer.
+// Where there are fewer tunnels, each is of one worker after another: so all GPUs have packets.
 func (t *traffic) verifyDecryption() (verified int, err error) {
-	workers := min(t.Bed.Workers, len(t.tunnels))
+	workers := min(t.Bed.Workers, max(len(t.tunnels), t.Bed.GPUs))
+	for first := 0; first < max(1, t.Bed.GPUs); first += len(t.tunnels) {
+		n, err := t.verifyOpened(workers, first)
+		if err != nil {
+			return 0, err
+		}
+		verified += n
+	}
+	return verified, nil
+}
+
+// verifyOpened has the first tunnel's packets reach a worker, and the others' the next ones.
+func (t *traffic) verifyOpened(workers, first int) (verified int, err error) {
 	play, expect := make([][][]byte, workers), make([][]inner, workers)
 	for _, p := range t.inner {
-		w := p.worker % workers
+		w := (first + p.worker) % workers
 		f := make([]byte, t.espSize(len(p.frame)-packet.EthernetLen))
 		t.protect(f, p)
 		play[w], expect[w] = append(play[w], f), append(expect[w], p)

@@ -47,7 +47,7 @@ time is what the router costs.`,
 			if err := cmp.Or(checkForward(&o), checkRounds(o.Rounds, o.Duration), checkNumbers(
 				number{"batch", o.MaxPackets, 1, config.MaxPackets}, number{"workers", o.Workers, 1, maxWorkers},
 				number{"cards", o.Cards, 0, maxCards * o.Workers},
-			)); err != nil {
+			), checkGPUs(cmd, o.Engine, &o.GPUs, o.Workers)); err != nil {
 				return usageError(err)
 			}
 			var results []*forward.Result
@@ -68,6 +68,7 @@ time is what the router costs.`,
 	cmd.Flags().IntVar(&o.Chunks, "chunks", 0, "chunks that a worker may have in flight; 0 is 1 for the CPU and 8 for a GPU")
 	cmd.Flags().IntVar(&o.Workers, "workers", 1, "workers, each on a core of its own")
 	cmd.Flags().IntVar(&o.Cards, "cards", 0, "cores besides that play the workers' network cards, up to two a worker; 0: the workers' cores do")
+	addGPUs(cmd, &o.GPUs)
 	cmd.Flags().DurationVar(&o.Duration, "duration", time.Second, "of a round")
 	cmd.Flags().IntVar(&o.Rounds, "rounds", 5, "of which the median counts")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "also write the results to a `file`")
@@ -106,14 +107,14 @@ func checkNumbers(numbers ...number) error {
 
 func writeForward(w io.Writer, results []*forward.Result) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "engine\tfamily\troutes\tbytes\tworkers\tcards\tMpps\tlimit\tin place\tns/packet\tCPU\t")
+	fmt.Fprint(t, "engine\tfamily\troutes\tbytes\tworkers\tcards\tgpus\tMpps\tlimit\tin place\tns/packet\tCPU\t")
 	stages := []dataplane.Stage{dataplane.StageWait, dataplane.StageEngine, dataplane.StageOrder, dataplane.StageTx}
 	for _, s := range stages {
 		fmt.Fprintf(t, "%s\t", s)
 	}
 	fmt.Fprintln(t)
 	for _, r := range results {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t%s\t%.1f\t%.1f\t", r.Engine, r.Family, r.Routes, r.Size, r.Workers, r.Cards, r.Mpps, r.Limit, mpps(r.InPlace), r.NsPacket, r.CPU)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t%s\t%.1f\t%.1f\t", r.Engine, r.Family, r.Routes, r.Size, r.Workers, r.Cards, r.GPUs, r.Mpps, r.Limit, mpps(r.InPlace), r.NsPacket, r.CPU)
 		for _, s := range stages {
 			fmt.Fprintf(t, "%.1f\t", r.Stages[s.String()])
 		}
@@ -121,7 +122,7 @@ func writeForward(w io.Writer, results []*forward.Result) {
 	}
 	_ = t.Flush()
 	fmt.Fprintf(w, "median of %d rounds, each after verifying %d packets byte by byte\n", len(results[0].Rounds), results[0].Verified)
-	fmt.Fprintln(w, "limit: the same loop and ports with no engine; in place: a GPU that reads and rewrites heads, and does nothing else. In ns of a worker per packet: the stages, of which wait is receiving and tx sending, which without cards write and read frames besides; CPU, all its work, idle turns not counted, and without cards less wait and tx.")
+	fmt.Fprintln(w, "limit: the same loop and ports with no engine; in place: the GPUs, where they read and rewrite heads, and do nothing else. In ns of a worker per packet: the stages, of which wait is receiving and tx sending, which without cards write and read frames besides; CPU, all its work, idle turns not counted, and without cards less wait and tx.")
 }
 
 // mpps is a rate that there may be none of.

@@ -48,6 +48,9 @@ its own.
 With --engine gpu the CPU engine is measured beside it, on one core and on all that are not cards.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkGPUs(cmd, s.Engine, &s.Bed.GPUs, s.Bed.Workers); err != nil {
+				return usageError(err)
+			}
 			all, err := s.options()
 			if err != nil {
 				return usageError(err)
@@ -79,6 +82,7 @@ With --engine gpu the CPU engine is measured beside it, on one core and on all t
 	f.IntVar(&s.Bed.Chunks, "chunks", 0, "chunks that a worker may have in flight; 0 is 1 for the CPU and 8 for a GPU")
 	f.IntVar(&s.Bed.Workers, "workers", 1, "workers, each on a core of its own")
 	f.IntVar(&s.Bed.Cards, "cards", 0, "cores besides that play the workers' network cards, as of bench forward; 0: the workers' cores do")
+	addGPUs(cmd, &s.Bed.GPUs)
 	f.DurationVar(&s.Duration, "duration", time.Second, "of a round, where packets are played without end")
 	f.IntVar(&s.Rounds, "rounds", 5, "of which the median counts")
 	f.Uint64Var(&s.Seed, "seed", 1, "of routes, keys and packets")
@@ -185,7 +189,7 @@ func (s *ipsecSweep) beside() []bench.Options {
 	if s.Engine == "gpu" {
 		for _, workers := range slices.Compact([]int{1, max(1, runtime.NumCPU()-s.Bed.Cards)}) {
 			o := s.Options
-			o.Engine, o.Bed.Workers, o.Bed.Chunks = "cpu", workers, 1
+			o.Engine, o.Bed.Workers, o.Bed.Chunks, o.Bed.GPUs = "cpu", workers, 1, 0
 			o.Bed.Cards = min(o.Bed.Cards, maxCards*workers) // as others would have no queue
 			all = append(all, o)
 		}
@@ -195,7 +199,7 @@ func (s *ipsecSweep) beside() []bench.Options {
 
 func writeIPsec(w io.Writer, results []*bench.Result) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "engine\tfamily\tsuite\tdirection\tbytes\tSAs\twindow\tworkers\tcards\tGbit/s\tMpps\tlimit\tin place\thost\tns/packet\tengine\tcrypto\tshare\thot\tp50 µs\tp99 µs\t")
+	fmt.Fprintln(t, "engine\tfamily\tsuite\tdirection\tbytes\tSAs\twindow\tworkers\tcards\tgpus\tGbit/s\tMpps\tlimit\tin place\thost\tns/packet\tengine\tcrypto\tshare\thot\tp50 µs\tp99 µs\t")
 	for _, r := range results {
 		size, share := "imix", "-"
 		if len(r.Sizes) == 1 {
@@ -208,14 +212,14 @@ func writeIPsec(w io.Writer, results []*bench.Result) {
 		if r.Direction == "decrypt" {
 			window = strconv.Itoa(r.Window)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%d\t%.2f\t%.3f\t%.3f\t%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%.0f\t%.1f\t%.1f\t\n",
-			r.Engine, r.Family, r.Suite, r.Direction, size, r.SAs, window, r.Workers, r.Cards,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%d\t%d\t%.2f\t%.3f\t%.3f\t%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%.0f\t%.1f\t%.1f\t\n",
+			r.Engine, r.Family, r.Suite, r.Direction, size, r.SAs, window, r.Workers, r.Cards, r.GPUs,
 			r.Gbps, r.Mpps, r.Limit, mpps(r.InPlace), mpps(r.Host), r.NsPacket, r.Stages["engine"], r.Library, share, r.Hot, r.P50, r.P99)
 	}
 	_ = t.Flush()
 	fmt.Fprint(w, strings.TrimLeft(`
 Medians of rounds, after verifying every packet of a first run byte by byte. Bytes and Gbit/s are of inner IP packets.
-limit: Mpps of the same loop, ports and packets with no engine. in place: Mpps of a GPU that reads and rewrites as much, and nothing else.
+limit: Mpps of the same loop, ports and packets with no engine. in place: Mpps of the GPUs, where they read and rewrite as much, and do nothing else.
 host: Mpps of the same loop, ports and packets with a GPU that is done at once, as what it is to open is in clear already.
 ns/packet: of one worker, the ports' copies included, if there are no cards.
 engine: ns a packet from Submit to Done, on a CPU all that a gateway does: checks, policies, association, ESP, route, rewriting.

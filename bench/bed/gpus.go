@@ -1,0 +1,43 @@
+package bed
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/dataplane/gpu"
+	"github.com/warproute/warproute/fib"
+)
+
+// checkGPUs is an error where the driver has too few.
+func (c Config) checkGPUs() error {
+	if c.GPUs == 0 {
+		return nil
+	}
+	driver, err := cuda.Open(c.Driver)
+	if err == nil {
+		_, err = driver.FirstN(c.GPUs)
+	}
+	return err
+}
+
+// OnGPUs makes engines on the bed's GPUs, as a router does: a worker's is on the next one by
+// turns. fallback is what a worker's engine does without its GPU with. That a GPU is out is
+// an error when the engines are closed.
+func (c Config) OnGPUs(base *fib.FIB, o gpu.Options, fallback func(worker int, mem []byte) *cpu.Engine) Maker {
+	o.GPUs, o.Library, o.Workers, o.Chunks = c.GPUs, c.Driver, c.Workers, c.Chunks
+	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
+		if c.GPUs < 1 {
+			return nil, nil, fmt.Errorf("spread workers over %d GPUs: 1 or more are needed", c.GPUs)
+		}
+		s, err := gpu.OpenAll(base, o)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(worker int, mem []byte) (dataplane.Engine, error) {
+			return s.NewEngine(mem, c.Chunks, c.MaxPackets, fallback(worker, mem))
+		}, func() error { return errors.Join(s.Err(), s.Close()) }, nil
+	}
+}

@@ -1,0 +1,85 @@
+/*
+ * A driver with two GPUs that rewrite nothing: they take PASS_NS for what is launched, and
+ * are done only when as much was launched on all that the process has contexts on. FAULT
+ * "launch" has the second one's launches fail.
+ */
+#include <time.h>
+
+/* All but what is launched, and where, is as package cuda's tests have it. */
+#define TWELVE_ZERO /* without looking at the parameters of kernels */
+#define cuDevicePrimaryCtxRetain other_cuDevicePrimaryCtxRetain
+#define cuDevicePrimaryCtxRelease_v2 other_cuDevicePrimaryCtxRelease_v2
+#define cuCtxPushCurrent_v2 other_cuCtxPushCurrent_v2
+#define cuModuleLoadDataEx other_cuModuleLoadDataEx
+#define cuModuleGetFunction other_cuModuleGetFunction
+#define cuLaunchKernel other_cuLaunchKernel
+#define cuStreamSynchronize other_cuStreamSynchronize
+#include "../../../cuda/testdata/fakecuda.c"
+#undef cuDevicePrimaryCtxRetain
+#undef cuDevicePrimaryCtxRelease_v2
+#undef cuCtxPushCurrent_v2
+#undef cuModuleLoadDataEx
+#undef cuModuleGetFunction
+#undef cuLaunchKernel
+#undef cuStreamSynchronize
+
+enum { PASS_NS = 20000000, PATIENCE = 500 /* passes */, CONTEXT = 0xc0 };
+
+static u32 contexts, launches[GPUS];
+static ptr memory[GPUS];
+static _Thread_local u32 gpu; /* whose context is current */
+
+CUresult cuDevicePrimaryCtxRetain(handle *ctx, int dev)
+{
+	*ctx = CONTEXT + dev;
+	launches[dev] = 0;
+	memory[dev] = 0;
+	__atomic_add_fetch(&contexts, 1, __ATOMIC_SEQ_CST);
+	return 0;
+}
+CUresult cuDevicePrimaryCtxRelease_v2(int dev)
+{
+	(void)dev;
+	__atomic_sub_fetch(&contexts, 1, __ATOMIC_SEQ_CST);
+	return 0;
+}
+CUresult cuCtxPushCurrent_v2(handle ctx) { gpu = (u32)(ctx - CONTEXT); return 0; }
+
+CUresult cuModuleLoadDataEx(handle *module, const char *image, u32 n, const u32 *options, void **values)
+{
+	(void)n, (void)options, (void)values;
+	*module = 1;
+	return strstr(image, ".entry rewrite(") ? 0 : 218;
+}
+CUresult cuModuleGetFunction(handle *f, handle module, const char *name)
+{
+	(void)module;
+	*f = 1;
+	return strcmp(name, "rewrite") ? 500 : 0;
+}
+
+CUresult cuLaunchKernel(handle f, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz, u32 shared, handle stream, void **params, void **extra)
+{
+	(void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
+	if (gpu == 1 && !strcmp(FAULT, "launch"))
+		return 700;
+	ptr mine = *(ptr *)params[0];
+	__atomic_store_n(&memory[gpu], mine, __ATOMIC_SEQ_CST);
+	if (contexts == 2 && mine == __atomic_load_n(&memory[!gpu], __ATOMIC_SEQ_CST))
+		return 1;
+	__atomic_add_fetch(&launches[gpu], 1, __ATOMIC_SEQ_CST);
+	return 0;
+}
+CUresult cuStreamSynchronize(handle s)
+{
+	const struct timespec pass = {0, PASS_NS};
+	u32 n = launches[gpu], at = gpu;
+
+	(void)s;
+	for (int i = 0; i < PATIENCE; i++) {
+		nanosleep(&pass, 0);
+		if (contexts < 2 || !strcmp(FAULT, "launch") || __atomic_load_n(&launches[!at], __ATOMIC_SEQ_CST) >= n)
+			return 0;
+	}
+	return 600;
+}
