@@ -39,7 +39,7 @@ func MeasureLatency(o Options, sizes []int, chunks int) (all []Latency, err erro
 		return nil, err
 	}
 	largest := slices.Max(sizes)
-	o.Workers, o.GPUs, o.MaxPackets, o.Chunks = 1, 1, largest, 1
+	o.Workers, o.GPUs, o.MaxPackets, o.Chunks = 1, 1, largest, 8 // of which it has one at a time
 	mem, err := umem.New(2 * largest)
 	if err != nil {
 		return nil, err

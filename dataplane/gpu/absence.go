@@ -73,8 +73,8 @@ func (e *Engine) usable() bool {
 func (e *Engine) giveUp() {
 	lost := e.lost.Load()
 	for i := range e.flights {
-		if f := &e.flights[i]; f.slot >= 0 && !e.mail.slots[f.slot].finished() {
-			lost |= 1 << f.slot
+		if f := &e.flights[i]; f.slot >= 0 && !e.arrived(f) {
+			lost |= f.mask()
 			f.slot = nowhere
 		}
 	}

@@ -30,7 +30,11 @@ func onGPU(mode Mode, n *hurried) maker {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := d.NewEngine(mem, 1, twinChunk, cpu.New(base, mem, repair))
+		slots := 1
+		if n != nil { // for all that a chunk may take
+			slots = 2 * maxShares
+		}
+		e, err := d.NewEngine(mem, slots, twinChunk, cpu.New(base, mem, repair))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +47,7 @@ func onGPU(mode Mode, n *hurried) maker {
 			}
 		})
 		if n != nil {
-			h := &errand{rand.New(rand.NewPCG(3, 3)), mem, func(c *batch.Chunk) {
+			h := &errand{rand.New(rand.NewPCG(3, 3)), maxShares * hurryFrames, mem, func(c *batch.Chunk) {
 				e.Submit(c)
 				for !e.Done(c) {
 				}

@@ -39,7 +39,7 @@ func TestHeadsComeAlong(t *testing.T) {
 			e.umem[at+rnd.IntN(3)] ^= 1 << rnd.IntN(8)
 		}
 		want := n
-		if n > headQuads*quadFrames {
+		if n > hurryFrames {
 			want = 0
 		} else if n%3 == 0 {
 			c.In[rnd.IntN(n)].Addr += 1 + rnd.Uint32N(15)
@@ -75,7 +75,7 @@ func TestAnswers(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	c, b := chunks[0], blocks[0]
 	for round := range 2000 {
-		n := 1 + rnd.IntN(headQuads*quadFrames)
+		n := 1 + rnd.IntN(hurryFrames)
 		quick, turns := rnd.Uint32N(8)|rnd.Uint32N(8), rnd.Uint32N(1<<31)
 		b.quick.Store(quick)
 		b.turns.Store(turns)
@@ -129,7 +129,7 @@ func TestOldTagsAreCleared(t *testing.T) {
 	}
 	defer mail.close()
 	s, umem := &mail.slots[0], make([]byte, 1<<16)
-	frames := make([]batch.Frame, headQuads*quadFrames)
+	frames := make([]batch.Frame, hurryFrames)
 	for i := range frames {
 		frames[i].Addr = 2
 	}
@@ -168,7 +168,7 @@ func TestEveryPieceOfAnAnswerIsAwaited(t *testing.T) {
 	s, umem, rnd := &mail.slots[0], make([]byte, 1<<16), rand.New(rand.NewPCG(5, 5))
 	copy(umem[2+packet.EthernetLen-2:], []byte{8, 0, 0x45})
 	for range 2000 {
-		frames := make([]batch.Frame, 1+rnd.IntN(headQuads*quadFrames))
+		frames := make([]batch.Frame, 1+rnd.IntN(hurryFrames))
 		for i := range frames {
 			frames[i].Addr = 2
 		}

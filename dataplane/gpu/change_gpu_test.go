@@ -78,24 +78,24 @@ func (c *changing) change(t *testing.T, rnd *rand.Rand) {
 func TestGPUChangesUnderLoad(t *testing.T) {
 	const prefixes = 2000
 	for _, load := range []struct {
-		mode        Mode
-		size, slots int
-	}{{Resident, 1024, 4}, {Launched, 1024, 4}, {Resident, headQuads * quadFrames, 1}} { // the last is in a hurry
-		mode, size, slots := load.mode, load.size, load.slots
+		mode                Mode
+		size, chunks, slots int
+	}{{Resident, 1024, 4, 4}, {Launched, 1024, 4, 4}, {Resident, hurryFrames, 1, 1}, {Resident, maxShares * hurryFrames, 1, 8}} { // two are in a hurry
+		mode, size, chunks := load.mode, load.size, load.chunks
 		c := newChanging(t, prefixes)
 		d, err := Open(c.base, Options{Mode: mode, Timeout: time.Second, Repair: make([]bool, 1)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		mem, err := umem.New(slots * size)
+		mem, err := umem.New(chunks * size)
 		if err != nil {
 			t.Fatal(err)
 		}
-		slab, err := batch.NewSlab(slots, size)
+		slab, err := batch.NewSlab(chunks, size)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := d.NewEngine(mem.Bytes(), slots, size, cpu.New(c.base, mem.Bytes(), make([]bool, 1)))
+		e, err := d.NewEngine(mem.Bytes(), load.slots, size, cpu.New(c.base, mem.Bytes(), make([]bool, 1)))
 		if err != nil {
 			t.Fatal(err)
 		}

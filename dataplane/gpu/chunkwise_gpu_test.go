@@ -150,7 +150,7 @@ func TestGPUChunkwise(t *testing.T) {
 					n.count(s)
 					return err
 				})
-				h := &errand{rand.New(rand.NewPCG(3, 3)), mem, func(c *batch.Chunk) {
+				h := &errand{rand.New(rand.NewPCG(3, 3)), hurryFrames, mem, func(c *batch.Chunk) {
 					frames = c.In[:c.N]
 					e.Submit(c)
 					for !e.Done(c) {

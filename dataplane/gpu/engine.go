@@ -22,6 +22,9 @@ type Engine struct {
 	launch  func(slot int, seq uint32, n int) error // nil: the kernel is resident
 	timeout time.Duration                           // for a chunk
 	small   int                                     // see Options.Small
+	// The most slots that a chunk in a hurry takes: up to half of them, so that what follows
+	// finds one.
+	shares int
 
 	flights []flight // chunks that were submitted and not found done, oldest first
 
@@ -36,10 +39,18 @@ type Engine struct {
 type flight struct {
 	chunk *batch.Chunk
 	slot  int           // of the mailbox, or one of the following
+	slots int           // how many it has, from that one on
+	taken int           // and from how many the results have been taken over
 	since time.Duration // when the GPU had it
 }
 
+// mask has a bit for each slot of a chunk that the GPU has.
+func (f *flight) mask() uint64 { return (1<<f.slots - 1) << max(f.slot, 0) }
+
 const (
+	hurryFrames = headQuads * quadFrames // of a chunk in a hurry that a slot has at most
+	maxShares   = 3                      // of such a chunk: with more, copying heads takes longer than they save
+
 	onCPU   = -1
 	nowhere = -2 // the GPU had it and was given up
 	tooNear = -3 // the CPU has it, as it is too small to go that far
@@ -49,7 +60,7 @@ const (
 func newEngine(fallback *cpu.Engine, h *health, m *mailbox, umem []byte, o Options) *Engine {
 	return &Engine{
 		cpu: fallback, health: h, absence: absence{first: o.Pause}, mail: m, umem: umem, timeout: o.Timeout, small: o.Small,
-		turns: &atomic.Uint32{}, flights: make([]flight, 0, 64),
+		shares: max(1, min(maxShares, len(m.slots)/2)), turns: &atomic.Uint32{}, flights: make([]flight, 0, 64),
 	}
 }
 
@@ -65,7 +76,7 @@ func (e *Engine) Name() string {
 // load one block has all the chunks, and looks out for them. A small chunk that finds
 // the GPU idle is decided on by the CPU, at once, if the options say so.
 func (e *Engine) Submit(c *batch.Chunk) {
-	to := onCPU
+	to, slots := onCPU, 0
 	switch {
 	case !e.usable():
 	case c.N <= e.small && len(e.flights) == 0:
@@ -76,24 +87,42 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	if to < 0 {
 		e.cpu.Submit(c)
 	} else {
-		busy := e.busy.Load()
-		var hurry []byte
-		if busy == 0 && e.launch == nil { // the GPU has nothing else to do: what counts is when it is back
-			hurry = e.umem
+		slots = e.post(c, to)
+	}
+	f := flight{c, to, slots, 0, batch.Clock()}
+	e.busy.Store(e.busy.Load() | f.mask())
+	e.flights = append(e.flights, f)
+}
+
+// post gives a chunk to the block of a slot that is free, and returns how many slots it took.
+// Where the GPU has nothing else to do, what counts is when it is back: heads go along, and
+// blocks share a chunk of more packets than one takes with their heads.
+func (e *Engine) post(c *batch.Chunk, to int) int {
+	s := &e.mail.slots[to]
+	if s.flags = 0; e.securer != nil && e.securer.begin(e.cpu, c, to) {
+		s.flags = jobsSize
+	} else if slots := (c.N + hurryFrames - 1) / hurryFrames; e.launch == nil && e.busy.Load() == 0 && slots <= e.shares {
+		for k := range slots {
+			in, _ := share(c, k, slots)
+			s := &e.mail.slots[to+k]
+			s.flags = 0
+			s.post(in, e.umem)
 		}
-		e.busy.Store(busy | 1<<to)
-		s := &e.mail.slots[to]
-		if s.flags = 0; e.securer != nil && e.securer.begin(e.cpu, c, to) {
-			s.flags, hurry = jobsSize, nil
-		}
-		s.post(c.In[:c.N], hurry)
-		if e.launch != nil {
-			if err := e.launch(to, s.seq, c.N); err != nil {
-				e.health.fail(err)
-			}
+		return slots
+	}
+	s.post(c.In[:c.N], nil)
+	if e.launch != nil {
+		if err := e.launch(to, s.seq, c.N); err != nil {
+			e.health.fail(err)
 		}
 	}
-	e.flights = append(e.flights, flight{c, to, batch.Clock()})
+	return 1
+}
+
+// share returns what the kth of a chunk's slots has of it.
+func share(c *batch.Chunk, k, slots int) ([]batch.Frame, []batch.Result) {
+	first, end := c.N*k/slots, c.N*(k+1)/slots
+	return c.In[first:end], c.Out[first:end]
 }
 
 // Done tells whether a chunk has been decided on. If the GPU takes too long for it,
@@ -107,11 +136,11 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 		return true
 	}
 	f := &e.flights[i]
-	if f.slot >= 0 && !e.mail.slots[f.slot].finished() {
+	if f.slot >= 0 && !e.arrived(f) {
 		switch {
 		case !e.health.ok():
 			e.giveUp()
-		case batch.Clock()-f.since <= e.timeout || e.mail.slots[f.slot].finished(): // looks again: this thread may have stood still since
+		case batch.Clock()-f.since <= e.timeout || e.arrived(f): // looks again: this thread may have stood still since
 			return false
 		default:
 			e.giveUp()
@@ -126,26 +155,38 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 	case nowhere:
 		lose(c)
 	default:
-		if s := &e.mail.slots[f.slot]; s.flags == jobsSize {
-			e.securer.finish(e.cpu, c, f.slot, s.results)
-		} else {
-			e.take(s, c)
-		}
-		e.busy.Store(e.busy.Load() &^ (1 << f.slot))
+		e.busy.Store(e.busy.Load() &^ f.mask())
 		e.byGPU.Add(1)
 	}
 	e.flights = append(e.flights[:i], e.flights[i+1:]...)
 	return true
 }
 
-// take takes over what the GPU found for a chunk. Where it answered by tables that may have
-// changed meanwhile, the CPU decides: the frames are still as they were received.
-func (e *Engine) take(s *slot, c *batch.Chunk) {
-	s.copyResults(c.Out[:c.N])
+// arrived tells whether the GPU is done with a chunk, and takes over what there is of it.
+func (e *Engine) arrived(f *flight) bool {
+	for ; f.taken < f.slots; f.taken++ {
+		s := &e.mail.slots[f.slot+f.taken]
+		if !s.finished() {
+			return false
+		}
+		if s.flags == jobsSize {
+			e.securer.finish(e.cpu, f.chunk, f.slot, s.results)
+		} else {
+			in, out := share(f.chunk, f.taken, f.slots)
+			e.take(s, in, out)
+		}
+	}
+	return true
+}
+
+// take takes over what the GPU found for a slot's packets. Where it answered by tables that may
+// have changed meanwhile, the CPU decides: the frames are still as they were received.
+func (e *Engine) take(s *slot, in []batch.Frame, out []batch.Result) {
+	s.copyResults(out)
 	for rest := s.answered; rest != 0; rest &= rest - 1 {
 		first := bits.TrailingZeros32(rest) * quadFrames
-		end := min(first+quadFrames, c.N)
-		in, out := c.In[first:end], c.Out[first:end]
+		end := min(first+quadFrames, len(in))
+		in, out := in[first:end], out[first:end]
 		if s.turns(first) == e.turns.Load() {
 			s.deliver(first, in, out, e.umem)
 		} else {

@@ -16,16 +16,17 @@ import (
 // errand cuts chunks into such as are in a hurry, and has an engine have one after another.
 type errand struct {
 	rnd    *rand.Rand
+	most   int // packets of a chunk
 	umem   []byte
 	submit func(c *batch.Chunk)
 }
 
-// run submits frames in chunks of random sizes, none larger than may take heads along. Half of
+// run submits frames in chunks of random sizes, as may take heads along. Half of
 // them end where the family changes, so that halves do for some, and those with a frame whose
 // head is no line are of that frame alone.
 func (h *errand) run(in []batch.Frame, out []batch.Result) {
 	for len(in) > 0 {
-		most, alike := 1+h.rnd.IntN(headQuads*quadFrames), h.rnd.IntN(2) == 0
+		most, alike := 1+h.rnd.IntN(h.most), h.rnd.IntN(2) == 0
 		n := 1
 		if in[0].Addr%16 != 2 {
 			most = 1
@@ -90,7 +91,7 @@ func (s *slot) spoil(packet int) {
 // onHost is the kernel's code for chunks in a hurry, compiled for the host, with an engine in
 // front of it.
 func (n *hurried) onHost(t *testing.T, base *fib.FIB, repair []bool) other {
-	mail, err := newMailbox(1, headQuads*quadFrames)
+	mail, err := newMailbox(1, hurryFrames)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,7 @@ func (n *hurried) onHost(t *testing.T, base *fib.FIB, repair []bool) other {
 		fmt.Sprint(doneBytes), fmt.Sprint(mail.quadsAt), fmt.Sprint(mail.headsAt), fmt.Sprint(mail.halvesAt), fmt.Sprint(mail.answersAt))
 	e := newEngine(cpu.New(base, sh.umem, repair), &health{}, mail, sh.umem, Options{Timeout: time.Minute})
 	s, rnd := &mail.slots[0], rand.New(rand.NewPCG(3, 4))
-	h := &errand{rand.New(rand.NewPCG(3, 3)), sh.umem, func(c *batch.Chunk) {
+	h := &errand{rand.New(rand.NewPCG(3, 3)), hurryFrames, sh.umem, func(c *batch.Chunk) {
 		turns := rnd.Uint32N(1 << 31)
 		atomic.StoreUint32(&sh.turns, turns)
 		e.turns.Store(turns)

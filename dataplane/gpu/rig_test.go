@@ -109,7 +109,7 @@ func (b *block) look(addr uint32, from int, head []uint64) {
 }
 
 const (
-	maxChunk = 200
+	maxChunk = 300
 	pause    = 20 * time.Millisecond // of the rig's engine
 )
 
