@@ -88,6 +88,8 @@ func TestGPUGatewayAgreesWithTheCPUEngine(t *testing.T) {
 	agreeOnSecured(t, securedOnGPU, packets)
 }
 
+func TestGPUGatewaySealsByCBC(t *testing.T) { agreeOnCBC(t, securedOnGPU) }
+
 func TestGPUGatewayAgreesOnSources(t *testing.T) { agreeOnSecuredSources(t, securedOnGPU) }
 
 // site is a gateway at one end of tunnels.

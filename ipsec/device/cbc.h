@@ -3,6 +3,7 @@
 #define WARPROUTE_ESP_CBC_H
 
 #include "aes.h"
+#include "column.h"
 #include "packet.h"
 
 /* Loads the ciphertext that a block is chained to: the one before it in memory, which
@@ -30,6 +31,30 @@ DEVICE void cbc_encrypt(const struct esp_key *k, const struct aes_tables *t, con
 			chain[i] ^= b[i];
 		aes_encrypt(t, k->encrypt, rounds, chain);
 		esp_store(p, text, 4 * block, chain, 4);
+	}
+}
+
+/* Encrypts packets side by side, as one of the lanes of a team: every four of them have
+ * one, or are not busy and only take part. */
+DEVICE void cbc_encrypt_columns(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p, int busy, uint32_t lane, uint32_t lanes)
+{
+	const struct aes_column key = aes_column_of(k->encrypt, busy ? k->rounds : 0, lane, lanes);
+	uint32_t *text = esp_text(p, k) + lane % AES_COLUMNS;
+	const uint32_t blocks = busy ? esp_blocks(p) : 0, most = team_most(blocks, lanes);
+	uint32_t chain = 0, next = 0;
+
+	if (blocks) {
+		chain = PACKET_LOAD(text - AES_COLUMNS);
+		next = PACKET_LOAD(text);
+	}
+	ROLL
+	for (uint32_t block = 0; block < most; block++) {
+		uint32_t s = chain ^ next;
+		if (block + 1 < blocks) /* no block waits for its text */
+			next = PACKET_LOAD(text + AES_COLUMNS * (block + 1));
+		chain = aes_encrypt_column(t, &key, s, lanes);
+		if (block < blocks)
+			PACKET_STORE(text + AES_COLUMNS * block, chain);
 	}
 }
 

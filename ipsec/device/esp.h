@@ -41,6 +41,8 @@ DEVICE void esp_crypt(const struct esp_key *k, const struct aes_tables *t, const
 		cbc_begin_lane(k, p, lane, lanes, chain);
 		team_join(lanes);
 		cbc_decrypt_lane(k, t, p, lane, lanes, chain);
+	} else if (k->cipher == ESP_CBC && lanes >= AES_COLUMNS) {
+		cbc_encrypt_columns(k, t, p, lane < AES_COLUMNS, lane, lanes);
 	} else if (k->cipher == ESP_CBC && lane == 0) {
 		cbc_encrypt(k, t, p);
 	}

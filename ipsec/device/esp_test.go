@@ -43,10 +43,10 @@ func (a association) packet(rnd *rand.Rand, seq uint64, text int) []byte {
 	return p
 }
 
-// lengths of texts: all up to 300, and those around the sizes of packets.
+// lengths of texts: of whole blocks all, of others those up to 300 and around the sizes of packets.
 func (a association) lengths() (all []int) {
 	for n := 0; n <= 1500; n += a.Align {
-		if n <= 300 || n%64 <= 16 && n >= 1400 || n%512 <= 32 {
+		if a.Align >= 16 || n <= 300 || n%64 <= 16 && n >= 1400 || n%512 <= 32 {
 			all = append(all, n)
 		}
 	}

@@ -3,10 +3,10 @@
  * Where lanes can share a packet, all of them work on one after the other; where one
  * block waits for the one before, each has a packet of its own:
  *
- *	                    together           each its own            together
+ *	                    together           four each        each its own     together
  *	GCM, ChaCha20       all (GCM of short packets: several at once, a team of lanes each)
- *	CTR with HMAC       seal: encrypt      HMAC                    open: decrypt
- *	CBC with HMAC                          seal: encrypt; HMAC     open: decrypt */
+ *	CTR with HMAC       seal: encrypt                       HMAC             open: decrypt
+ *	CBC with HMAC                          seal: encrypt    HMAC             open: decrypt */
 #ifndef WARPROUTE_SECURE_H
 #define WARPROUTE_SECURE_H
 
@@ -145,8 +145,25 @@ DEVICE void by_teams(const struct stage *s, const struct aes_tables *t, struct c
 	}
 }
 
+/* Encrypts those of a group's packets that are to be by CBC, each by four lanes. */
+DEVICE void by_columns(const struct stage *s, const struct aes_tables *t, const struct cargo *c, int mine)
+{
+	uint32_t lanes = lanes_where(mine && !c->differs && kind_of(c) == JOB_SEAL && key_of(s, c->key)->cipher == ESP_CBC);
+
+	ROLL
+	while (lanes) {
+		uint32_t owner = nth_of(lanes, lane_index() / AES_COLUMNS), next = nth_of(lanes, WARP / AES_COLUMNS), from = owner % WARP;
+		uint32_t key = shuffle(c->key, from), esp = shuffle(c->esp, from), text = shuffle(c->text, from);
+		const struct esp_packet p = view(s, esp, text, 0, 0);
+
+		cbc_encrypt_columns(key_of(s, key), t, &p, owner < WARP, lane_index(), WARP);
+		lanes = next < WARP ? lanes >> next << next : 0;
+	}
+	join_warp();
+}
+
 /* What a lane does with its own packet. */
-DEVICE void alone(const struct stage *s, const struct aes_tables *t, struct cargo *c)
+DEVICE void alone(const struct stage *s, struct cargo *c)
 {
 	const struct esp_key *k = key_of(s, c->key);
 	const struct esp_packet p = view(s, c->esp, c->text, c->job.flags, c->job.high);
@@ -155,8 +172,6 @@ DEVICE void alone(const struct stage *s, const struct aes_tables *t, struct carg
 
 	if (k->auth == ESP_COMBINED)
 		return;
-	if (!open && k->cipher == ESP_CBC)
-		cbc_encrypt(k, t, &p);
 	hmac(k, &p, icv);
 	c->differs = esp_finish(k, &p, open, 0, 1, icv);
 }
@@ -216,8 +231,10 @@ DEVICE int secure(const struct mailbox *m, const struct vault *v, const struct s
 	for (int after = gcm ? 2 : 0; after < 2; after++) {
 		together(s, t, c, g->lanes, after);
 		join_warp();
+		if (!after)
+			by_columns(s, t, c, mine);
 		if (mine && !after && !c->differs)
-			alone(s, t, c);
+			alone(s, c);
 		join_warp();
 	}
 	if (mine)

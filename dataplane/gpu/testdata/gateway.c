@@ -27,6 +27,12 @@ static uint32_t team_swap(uint32_t v, uint32_t distance, uint32_t n)
 	return exchange(v, running ^ distance, "team_swap");
 }
 
+static uint32_t team_next(uint32_t v, uint32_t n, uint32_t circle, uint32_t of)
+{
+	(void)of;
+	return exchange(v, running / circle * circle + (running + n) % circle, "team_next");
+}
+
 static void lane(void)
 {
 	const struct memory *s = (const void *)base;

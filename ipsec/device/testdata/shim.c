@@ -4,6 +4,7 @@
  * A lane runs until it waits for the others, then the next one does. The packet of a
  * request ends where memory ends, so that nothing can be touched behind it. */
 #include <errno.h>
+#include <setjmp.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,15 +30,17 @@ static struct request request;
 static struct aes_tables tables;
 static uint32_t *packet;
 
-static ucontext_t team, lanes[LANES];
+static ucontext_t first[LANES];
+static jmp_buf team, lanes[LANES];
 static char stacks[LANES][STACK] __attribute__((aligned(64)));
 static uint32_t running, values[LANES], results[LANES];
-static int done[LANES];
+static int started[LANES], done[LANES];
 
 static void team_join(uint32_t n)
 {
 	(void)n;
-	swapcontext(&lanes[running], &team);
+	if (!_setjmp(lanes[running]))
+		_longjmp(team, 1);
 }
 
 static uint32_t team_swap(uint32_t v, uint32_t distance, uint32_t n)
@@ -46,6 +49,15 @@ static uint32_t team_swap(uint32_t v, uint32_t distance, uint32_t n)
 	team_join(n);
 	v = values[running ^ distance];
 	team_join(n);
+	return v;
+}
+
+static uint32_t team_next(uint32_t v, uint32_t n, uint32_t circle, uint32_t of)
+{
+	values[running] = v;
+	team_join(of);
+	v = values[running / circle * circle + (running + n) % circle];
+	team_join(of);
 	return v;
 }
 
@@ -58,6 +70,28 @@ static void lane(void)
 	if (esp_packet_at(&p, &q->key, packet, q->bytes, q->extended, q->high))
 		results[running] = esp_process(&q->key, &tables, &p, q->operation == OPEN, running, q->lanes);
 	done[running] = 1;
+	_longjmp(team, 1);
+}
+
+/* Has a lane go on until it waits for the others or ends. Only its beginning is for the
+ * system to help with, which takes long. */
+static __attribute__((noinline)) void go_on(void)
+{
+	if (_setjmp(team))
+		return;
+	if (started[running])
+		_longjmp(lanes[running], 1);
+	started[running] = 1;
+	setcontext(&first[running]);
+}
+
+static __attribute__((noinline)) void prepare(uint32_t i)
+{
+	started[i] = done[i] = 0;
+	getcontext(&first[i]);
+	first[i].uc_stack.ss_sp = stacks[i];
+	first[i].uc_stack.ss_size = STACK;
+	makecontext(&first[i], lane, 0);
 }
 
 /* Has a team work, and returns what every lane returned. */
@@ -65,17 +99,11 @@ static uint32_t work(void)
 {
 	uint32_t ended = 0, n = request.lanes;
 
-	for (running = 0; running < n; running++) {
-		done[running] = 0;
-		getcontext(&lanes[running]);
-		lanes[running].uc_stack.ss_sp = stacks[running];
-		lanes[running].uc_stack.ss_size = STACK;
-		lanes[running].uc_link = &team;
-		makecontext(&lanes[running], lane, 0);
-	}
+	for (uint32_t i = 0; i < n; i++)
+		prepare(i);
 	while (ended == 0) {
 		for (running = 0; running < n; running++) {
-			swapcontext(&team, &lanes[running]);
+			go_on();
 			ended += done[running];
 		}
 	}
