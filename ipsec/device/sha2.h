@@ -51,7 +51,7 @@ DEVICE void sha256_compress(uint32_t h[8], uint32_t w[16])
 		UNROLL
 		for (uint32_t i = 0; i < 16; i++) {
 			uint32_t a = s[0], e = s[4];
-			uint32_t t = s[7] + (rotate_right(e, 6) ^ rotate_right(e, 11) ^ rotate_right(e, 25)) + ((e & s[5]) ^ (~e & s[6])) +
+			uint32_t t = s[7] + (rotate_right(e, 6) ^ rotate_right(e, 11) ^ rotate_right(e, 25)) + (s[6] ^ (e & (s[5] ^ s[6]))) +
 				     (uint32_t)(sha2_constants[from + i] >> 32) + w[i];
 			uint32_t u = (rotate_right(a, 2) ^ rotate_right(a, 13) ^ rotate_right(a, 22)) + ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
 			UNROLL
@@ -89,7 +89,7 @@ DEVICE void sha512_compress(uint32_t h[16], const uint32_t block[32])
 		UNROLL
 		for (uint32_t i = 0; i < 16; i++) {
 			uint64_t a = s[0], e = s[4];
-			uint64_t t = s[7] + (rotate_right64(e, 14) ^ rotate_right64(e, 18) ^ rotate_right64(e, 41)) + ((e & s[5]) ^ (~e & s[6])) +
+			uint64_t t = s[7] + (rotate_right64(e, 14) ^ rotate_right64(e, 18) ^ rotate_right64(e, 41)) + (s[6] ^ (e & (s[5] ^ s[6]))) +
 				     sha2_constants[from + i] + w[i];
 			uint64_t u = (rotate_right64(a, 28) ^ rotate_right64(a, 34) ^ rotate_right64(a, 39)) + ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
 			UNROLL
