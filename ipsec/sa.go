@@ -107,7 +107,7 @@ func NewSA(c Config, workers int) (*SA, error) {
 	if err != nil {
 		return fail(err)
 	}
-	key, err := device.NewKey(st, c.Key, c.AuthKey)
+	key, err := device.NewKey(st, c.Key, c.AuthKey, c.Direction == In)
 	if err != nil {
 		return fail(err)
 	}
@@ -115,7 +115,7 @@ func NewSA(c Config, workers int) (*SA, error) {
 	s := &SA{
 		c: &c, spi: c.SPI, bundle: c.Bundle, direction: c.Direction, mode: c.Mode, df: c.DF, extended: c.ESN, dst: c.Dst, clock: c.Clock,
 		suite: st, iv: uint8(st.IVLen), align: uint8(st.Align), icv: uint8(st.ICVLen),
-		key: key, keyUsed: uint16(key.Used(c.Direction == In)),
+		key: key, keyUsed: uint16(key.Used()),
 		workers: make([]worker, workers), transforms: []*suite.Transform{t},
 	}
 	for range workers - 1 {

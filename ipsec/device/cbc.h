@@ -29,7 +29,7 @@ DEVICE void cbc_encrypt(const struct esp_key *k, const struct aes_tables *t, con
 		UNROLL
 		for (uint32_t i = 0; i < 4; i++)
 			chain[i] ^= b[i];
-		aes_encrypt(t, k->encrypt, rounds, chain);
+		aes_encrypt(t, esp_schedule(k), rounds, chain);
 		esp_store(p, text, 4 * block, chain, 4);
 	}
 }
@@ -38,7 +38,7 @@ DEVICE void cbc_encrypt(const struct esp_key *k, const struct aes_tables *t, con
  * one, or are not busy and only take part. */
 DEVICE void cbc_encrypt_columns(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p, int busy, uint32_t lane, uint32_t lanes)
 {
-	const struct aes_column key = aes_column_of(k->encrypt, busy ? k->rounds : 0, lane, lanes);
+	const struct aes_column key = aes_column_of(esp_schedule(k), busy ? k->rounds : 0, lane, lanes);
 	uint32_t *text = esp_text(p, k) + lane % AES_COLUMNS;
 	const uint32_t blocks = busy ? esp_blocks(p) : 0, most = team_most(blocks, lanes);
 	uint32_t chain = 0, next = 0;
@@ -82,7 +82,7 @@ DEVICE void cbc_decrypt_lane(const struct esp_key *k, const struct aes_tables *t
 		UNROLL
 		for (uint32_t i = 0; i < 4; i++)
 			b[i] = in[i];
-		aes_decrypt(t, k->decrypt, rounds, b);
+		aes_decrypt(t, esp_schedule(k), rounds, b);
 		UNROLL
 		for (uint32_t i = 0; i < 4; i++) {
 			b[i] ^= chain[i];

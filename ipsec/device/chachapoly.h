@@ -11,7 +11,7 @@ DEVICE void chachapoly_stream(const struct esp_key *k, const struct esp_packet *
 {
 	const uint32_t nonce[3] = {k->salt, esp_iv(p, 0), esp_iv(p, 1)};
 
-	chacha20_block(k->encrypt[0].w, k->encrypt[1].w, counter, nonce, s);
+	chacha20_block(esp_schedule(k)[0].w, esp_schedule(k)[1].w, counter, nonce, s);
 }
 
 /* Encrypts or decrypts a lane's parts of 64 bytes: every one of lanes' from its own on. */

@@ -14,7 +14,7 @@ DEVICE void ctr_lane(const struct esp_key *k, const struct aes_tables *t, const 
 	ROLL
 	for (uint32_t block = lane; block < esp_blocks(p); block += lanes) {
 		uint32_t stream[4] = {salt, iv[0], iv[1], network(block + 1)}, b[4];
-		aes_encrypt(t, k->encrypt, rounds, stream);
+		aes_encrypt(t, esp_schedule(k), rounds, stream);
 		esp_load_block(text, block, b);
 		UNROLL
 		for (uint32_t i = 0; i < 4; i++)

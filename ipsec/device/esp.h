@@ -22,7 +22,7 @@ DEVICE void esp_put_iv(const struct esp_key *k, const struct aes_tables *t, cons
 	uint32_t iv[4] = {0, 0, network(p->high), esp_header(p, 1)};
 
 	if (k->cipher == ESP_CBC)
-		aes_encrypt(t, k->iv, 10, iv);
+		aes_encrypt(t, esp_iv_schedule(k), 10, iv);
 	UNROLL
 	for (uint32_t i = 0; i < 4; i++)
 		if (i < k->iv_words)

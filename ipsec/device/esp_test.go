@@ -3,7 +3,6 @@ package device
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -13,8 +12,8 @@ import (
 // association is a suite with keys, both ways.
 type association struct {
 	*suite.Suite
-	key  *Key
-	host *suite.Transform
+	out, in *Key
+	host    *suite.Transform
 }
 
 func associations(t *testing.T, rnd *rand.Rand) (all []association) {
@@ -22,7 +21,11 @@ func associations(t *testing.T, rnd *rand.Rand) (all []association) {
 	for i := range suite.All {
 		s := &suite.All[i]
 		key, auth := random(rnd, s.KeyLen+s.SaltLen), random(rnd, s.AuthKeyLen)
-		k, err := NewKey(s, key, auth)
+		out, err := NewKey(s, key, auth, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := NewKey(s, key, auth, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +33,7 @@ func associations(t *testing.T, rnd *rand.Rand) (all []association) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, association{s, k, host})
+		all = append(all, association{s, out, in, host})
 	}
 	return all
 }
@@ -76,8 +79,8 @@ func TestTeamsSealAndOpen(t *testing.T) {
 						a.host.Seal(sealed, high, extended)
 						end := len(plain) - a.ICVLen
 						requests = append(requests,
-							&request{operation: seal, lanes: lanes, extended: extended, high: high, key: a.key, packet: bytes.Clone(plain)},
-							&request{operation: open, lanes: lanes, extended: extended, high: high, key: a.key, packet: bytes.Clone(sealed)})
+							&request{operation: seal, lanes: lanes, extended: extended, high: high, key: a.out, packet: bytes.Clone(plain)},
+							&request{operation: open, lanes: lanes, extended: extended, high: high, key: a.in, packet: bytes.Clone(sealed)})
 						want = append(want, sealed, append(bytes.Clone(plain[:end]), sealed[end:]...))
 					}
 				}
@@ -108,12 +111,12 @@ func TestForgeriesDiffer(t *testing.T) {
 			return p
 		}
 		for bit := range 8 * len(sealed) {
-			requests = append(requests, &request{operation: open, lanes: teams[bit%len(teams)], extended: true, high: high, key: a.key, packet: forge(bit)})
+			requests = append(requests, &request{operation: open, lanes: teams[bit%len(teams)], extended: true, high: high, key: a.in, packet: forge(bit)})
 		}
 		for bit := range 32 {
-			requests = append(requests, &request{operation: open, lanes: 4, extended: true, high: high ^ 1<<bit, key: a.key, packet: bytes.Clone(sealed)})
+			requests = append(requests, &request{operation: open, lanes: 4, extended: true, high: high ^ 1<<bit, key: a.in, packet: bytes.Clone(sealed)})
 		}
-		requests = append(requests, &request{operation: open, lanes: 4, high: high, key: a.key, packet: bytes.Clone(sealed)})
+		requests = append(requests, &request{operation: open, lanes: 4, high: high, key: a.in, packet: bytes.Clone(sealed)})
 		run(t, requests...)
 		text := sealed[8+a.IVLen : len(sealed)-a.ICVLen]
 		for i, q := range requests {
@@ -138,7 +141,7 @@ func TestIVs(t *testing.T) {
 			p := a.packet(rnd, seq, 32)
 			want = append(want, bytes.Clone(p))
 			clear(p[8 : 8+a.IVLen])
-			requests = append(requests, &request{operation: putIV, high: uint32(seq >> 32), key: a.key, packet: p})
+			requests = append(requests, &request{operation: putIV, high: uint32(seq >> 32), key: a.out, packet: p})
 		}
 		run(t, requests...)
 		for i, q := range requests {
@@ -157,7 +160,7 @@ func TestPacketsFit(t *testing.T) {
 		around := 8 + a.IVLen + a.ICVLen
 		for at := range uint32(8) {
 			for n := range 200 {
-				requests = append(requests, &request{operation: fits, key: a.key, high: at, counter: uint32(n), packet: make([]byte, 256)})
+				requests = append(requests, &request{operation: fits, key: [...]*Key{a.out, a.in}[at/4], high: at, counter: uint32(n), packet: make([]byte, 256)})
 				want = append(want, at%4 == 0 && n >= around && (n-around)%a.Align == 0)
 			}
 		}
@@ -175,7 +178,7 @@ func TestKeysOfOtherLengthsAreRefused(t *testing.T) {
 		s := &suite.All[i]
 		key, auth := make([]byte, s.KeyLen+s.SaltLen), make([]byte, s.AuthKeyLen)
 		for _, wrong := range []struct{ key, auth []byte }{{append(key, 0), auth}, {key, append(auth, 0)}} {
-			if _, err := NewKey(s, wrong.key, wrong.auth); err == nil {
+			if _, err := NewKey(s, wrong.key, wrong.auth, false); err == nil {
 				t.Errorf("%s takes keys of %d and %d bytes", s.Name, len(wrong.key), len(wrong.auth))
 			}
 		}
@@ -184,9 +187,11 @@ func TestKeysOfOtherLengthsAreRefused(t *testing.T) {
 
 func TestZeroLeavesNothing(t *testing.T) {
 	for _, a := range associations(t, rand.New(rand.NewPCG(2, 5))) {
-		a.key.Zero()
-		if b := a.key.Bytes(); !bytes.Equal(b, make([]byte, len(b))) {
-			t.Errorf("%s: %s is left", a.Name, fmt.Sprintf("%x", b))
+		for _, k := range []*Key{a.out, a.in} {
+			k.Zero()
+			if b := k.Bytes(); len(b) != KeyBytes || !bytes.Equal(b, make([]byte, len(b))) {
+				t.Errorf("%s: %x is left", a.Name, b)
+			}
 		}
 	}
 }

@@ -32,7 +32,7 @@ DEVICE void gcm_lane(const struct esp_key *k, const struct aes_tables *t, const 
 	ROLL
 	for (uint32_t block = lane; block < n; block += lanes) {
 		uint32_t stream[4] = {salt, iv[0], iv[1], network(block + 1)}, in[4];
-		aes_encrypt(t, k->encrypt, rounds, stream);
+		aes_encrypt(t, esp_schedule(k), rounds, stream);
 		if (block == 0) {
 			esp_associated(p, in);
 			ghash_add(sum, in);
@@ -50,7 +50,7 @@ DEVICE void gcm_lane(const struct esp_key *k, const struct aes_tables *t, const 
 			esp_trim_block(p, block - 1, in);
 			ghash_add(sum, in);
 		}
-		ghash_multiply(sum, &k->powers[at_most(lanes, n - block) - 1]);
+		ghash_multiply(sum, esp_powers(k) + at_most(lanes, n - block) - 1);
 	}
 }
 
@@ -60,7 +60,7 @@ DEVICE void gcm_tag(const struct esp_key *k, const struct esp_packet *p, const u
 	/* The lengths of both, in bits. */
 	uint32_t y[4] = {sum[0] ^ p->words * 32, sum[1], sum[2] ^ (p->extended ? 96 : 64), sum[3]};
 
-	ghash_multiply(y, &k->powers[0]);
+	ghash_multiply(y, esp_powers(k));
 	UNROLL
 	for (uint32_t i = 0; i < 4; i++)
 		tag[i] = mask[i] ^ network(y[3 - i]);

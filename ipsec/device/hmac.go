@@ -12,9 +12,9 @@ import (
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
-// setAuth computes the states of both hashes of HMAC (RFC 2104) behind the key, which
-// is not longer than a block.
-func (k *Key) setAuth(auth suite.Auth, key []byte) error {
+// addAuth adds the states of both hashes of HMAC (RFC 2104) behind the key, which is not
+// longer than a block.
+func (k *Key) addAuth(auth suite.Auth, key []byte) error {
 	var h hash.Hash
 	switch auth {
 	case suite.SHA1:
@@ -26,17 +26,21 @@ func (k *Key) setAuth(auth suite.Auth, key []byte) error {
 	default:
 		return nil
 	}
-	if err := state(&k.separate().Inner, h, key, 0x36); err != nil {
+	lines := (h.Size() + lineBytes - 1) / lineBytes
+	inner, part := k.part(lines)
+	if err := state(part, h, key, 0x36); err != nil {
 		return err
 	}
-	return state(&k.separate().Outer, h, key, 0x5c)
+	outer, part := k.part(lines)
+	k.Hash, k.Outer = inner, outer
+	return state(part, h, key, 0x5c)
 }
 
 // state writes h's state behind key xor pad.
 //
 // Hashes of the standard library can be marshaled: what names them, 4 bytes, then the
 // state, in network byte order.
-func state(to *[16]uint32, h hash.Hash, key []byte, pad byte) error {
+func state(to []line, h hash.Hash, key []byte, pad byte) error {
 	var block [sha512.BlockSize]byte
 	n := copy(block[:h.BlockSize()], key)
 	if n < len(key) {
@@ -55,7 +59,7 @@ func state(to *[16]uint32, h hash.Hash, key []byte, pad byte) error {
 	}
 	words := text[4:]
 	for i := range h.Size() / 4 {
-		to[i] = binary.BigEndian.Uint32(words[4*i:])
+		to[i/4][i%4] = binary.BigEndian.Uint32(words[4*i:])
 	}
 	clear(text)
 	return nil

@@ -57,6 +57,14 @@ DEVICE void hmac_load_digest(const uint32_t h[16], uint32_t digest, uint32_t blo
 		w[i] = i < digest ? h[i] : w[i];
 }
 
+/* Loads a state of the key's. That of SHA-512 has 16 words, others have 8 at most. */
+DEVICE void hmac_load_state(const struct esp_key *k, const struct esp_block *state, uint32_t h[16])
+{
+	UNROLL
+	for (uint32_t i = 0; i < 16; i++)
+		h[i] = i < 8 || k->auth == ESP_SHA512 ? state[i / 4].w[i % 4] : 0;
+}
+
 /* The first 8 words of the code; ESP sends as many as the ICV has. */
 DEVICE void hmac(const struct esp_key *k, const struct esp_packet *p, uint32_t code[8])
 {
@@ -64,16 +72,12 @@ DEVICE void hmac(const struct esp_key *k, const struct esp_packet *p, uint32_t c
 	const uint32_t digest = k->auth == ESP_SHA1 ? 5 : k->auth == ESP_SHA256 ? 8 : 16;
 	uint32_t h[16], w[32];
 
-	UNROLL
-	for (uint32_t i = 0; i < 16; i++)
-		h[i] = k->inner[i];
+	hmac_load_state(k, esp_inner(k), h);
 	ROLL
 	for (uint32_t from = 0; from <= in.size; from += in.key) {
 		if (from == in.size) {
 			hmac_load_digest(h, digest, in.key, w);
-			UNROLL
-			for (uint32_t i = 0; i < 16; i++)
-				h[i] = k->outer[i];
+			hmac_load_state(k, esp_outer(k), h);
 		} else {
 			hmac_load(&in, from, w, 16);
 			if (k->auth == ESP_SHA512)

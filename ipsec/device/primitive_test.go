@@ -33,14 +33,14 @@ func TestAESBlocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := &Key{}
-		k.Rounds = uint8(schedule.Expand(k.Encrypt[:], key))
-		schedule.Invert(k.separate().Decrypt[:], k.Encrypt[:], int(k.Rounds))
+		forwards, backwards := &Key{Lines: 1}, &Key{Lines: 1}
+		_, forwards.Rounds = forwards.addSchedule(key, false)
+		_, backwards.Rounds = backwards.addSchedule(key, true)
 		sealed := make([]byte, 16)
 		block.Encrypt(sealed, text)
 		requests = append(requests,
-			&request{operation: aesEncrypt, key: k, packet: bytes.Clone(text)},
-			&request{operation: aesDecrypt, key: k, packet: bytes.Clone(sealed)})
+			&request{operation: aesEncrypt, key: forwards, packet: bytes.Clone(text)},
+			&request{operation: aesDecrypt, key: backwards, packet: bytes.Clone(sealed)})
 		want = append(want, sealed, text)
 	}
 	run(t, requests...)
@@ -94,7 +94,7 @@ func TestChaCha20Blocks(t *testing.T) {
 	var want [][]byte
 	for i := range 200 {
 		key, nonce := random(rnd, 32), random(rnd, 12)
-		k, err := NewKey(s, append(bytes.Clone(key), nonce[:4]...), nil)
+		k, err := NewKey(s, append(bytes.Clone(key), nonce[:4]...), nil, i%2 == 0)
 		if err != nil {
 			t.Fatal(err)
 		}

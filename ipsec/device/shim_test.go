@@ -31,7 +31,7 @@ const (
 	poly1305Tag
 )
 
-// request is the shim's struct request, with the packet behind it.
+// request is the shim's struct request, with the key and the packet behind it.
 type request struct {
 	operation     operation
 	lanes         int
@@ -107,16 +107,17 @@ func run(t *testing.T, requests ...*request) {
 }
 
 func (q *request) write(b *bytes.Buffer) {
-	extended, key := uint32(0), q.key
+	var key []byte
+	extended := uint32(0)
 	if q.extended {
 		extended = 1
 	}
-	if key == nil {
-		key = &Key{}
+	if q.key != nil {
+		key = q.key.Bytes()[:q.key.Used()]
 	}
-	for _, w := range [8]uint32{uint32(q.operation), uint32(max(q.lanes, 1)), uint32(len(q.packet)), extended, q.high, q.counter} {
+	for _, w := range [8]uint32{uint32(q.operation), uint32(max(q.lanes, 1)), uint32(len(q.packet)), extended, q.high, q.counter, uint32(len(key))} {
 		b.Write(binary.NativeEndian.AppendUint32(nil, w))
 	}
-	b.Write(key.Bytes())
+	b.Write(key)
 	b.Write(q.packet)
 }

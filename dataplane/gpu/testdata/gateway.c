@@ -56,9 +56,9 @@ static int keeps_keys(uint32_t n)
 		if ((j->flags & JOB_KIND) < JOB_SEAL)
 			continue;
 		const struct esp_key *k = &vault.keys[j->key & ((1u << JOB_LINES) - 1)];
-		if ((k->cipher != ESP_NULL && memmem(stage.words, 4 * stage.size, k->encrypt, 16)) ||
-		    (k->auth != ESP_COMBINED && memmem(stage.words, 4 * stage.size, k->inner, 16)))
-			return 1;
+		for (uint32_t line = 1; line < k->lines; line++)
+			if (memmem(stage.words, 4 * stage.size, esp_part(k, line), LINE))
+				return 1;
 	}
 	return 0;
 }

@@ -1,8 +1,8 @@
 /* shim: lanes for machines without a GPU. It reads requests from standard input, has
  * the lanes of a team work on each, and writes to standard output what came of it.
  *
- * A lane runs until it waits for the others, then the next one does. The packet of a
- * request ends where memory ends, so that nothing can be touched behind it. */
+ * A lane runs until it waits for the others, then the next one does. The packet and the
+ * key of a request end where memory ends, so that nothing can be touched behind them. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stddef.h>
@@ -22,11 +22,11 @@ enum { LAYOUT, SEAL, OPEN, PUT_IV, FITS, AES_ENCRYPT, AES_DECRYPT, GHASH, CHACHA
 
 struct request {
 	uint32_t operation, lanes, bytes, extended, high, counter;
-	uint32_t padding[2];
-	struct esp_key key;
+	uint32_t key_bytes, padding;
 };
 
 static struct request request;
+static const struct esp_key *key;
 static struct aes_tables tables;
 static uint32_t *packet;
 
@@ -67,8 +67,8 @@ static void lane(void)
 	struct esp_packet p;
 
 	results[running] = ~0u;
-	if (esp_packet_at(&p, &q->key, packet, q->bytes, q->extended, q->high))
-		results[running] = esp_process(&q->key, &tables, &p, q->operation == OPEN, running, q->lanes);
+	if (esp_packet_at(&p, key, packet, q->bytes, q->extended, q->high))
+		results[running] = esp_process(key, &tables, &p, q->operation == OPEN, running, q->lanes);
 	done[running] = 1;
 	_longjmp(team, 1);
 }
@@ -121,9 +121,8 @@ static void layout(void)
 	const uint32_t offsets[] = {
 		offsetof(struct esp_key, cipher), offsetof(struct esp_key, auth), offsetof(struct esp_key, rounds),
 		offsetof(struct esp_key, iv_words), offsetof(struct esp_key, icv_words), offsetof(struct esp_key, align_words),
-		offsetof(struct esp_key, salt), offsetof(struct esp_key, encrypt), offsetof(struct esp_key, powers),
-		sizeof(struct esp_key), offsetof(struct esp_key, inner), offsetof(struct esp_key, outer), offsetof(struct esp_key, iv),
-		offsetof(struct esp_key, decrypt),
+		offsetof(struct esp_key, hash), offsetof(struct esp_key, outer), offsetof(struct esp_key, iv), offsetof(struct esp_key, lines),
+		offsetof(struct esp_key, salt), offsetof(struct esp_key, parts), sizeof(struct esp_key),
 	};
 
 	memcpy(packet, offsets, sizeof offsets);
@@ -155,17 +154,17 @@ static uint32_t serve(void)
 	case OPEN:
 		return work();
 	case PUT_IV:
-		if (!esp_packet_at(&p, &q->key, packet, q->bytes, q->extended, q->high))
+		if (!esp_packet_at(&p, key, packet, q->bytes, q->extended, q->high))
 			return ~0u;
-		esp_put_iv(&q->key, &tables, &p);
+		esp_put_iv(key, &tables, &p);
 		return 0;
 	case FITS: /* of a packet at some byte, which is not touched */
-		return (uint32_t)esp_packet_at(&p, &q->key, (uint8_t *)packet + q->high, q->counter, 0, 0);
+		return (uint32_t)esp_packet_at(&p, key, (uint8_t *)packet + q->high, q->counter, 0, 0);
 	case AES_ENCRYPT:
-		aes_encrypt(&tables, q->key.encrypt, q->key.rounds, packet);
+		aes_encrypt(&tables, esp_schedule(key), key->rounds, packet);
 		return 0;
 	case AES_DECRYPT:
-		aes_decrypt(&tables, q->key.decrypt, q->key.rounds, packet);
+		aes_decrypt(&tables, esp_schedule(key), key->rounds, packet);
 		return 0;
 	case GHASH: {
 		struct esp_block power;
@@ -175,7 +174,7 @@ static uint32_t serve(void)
 	}
 	case CHACHA20: {
 		const uint32_t nonce[3] = {packet[0], packet[1], packet[2]};
-		chacha20_block(q->key.encrypt[0].w, q->key.encrypt[1].w, q->counter, nonce, packet);
+		chacha20_block(esp_schedule(key)[0].w, esp_schedule(key)[1].w, q->counter, nonce, packet);
 		return 0;
 	}
 	case POLY1305:
@@ -192,26 +191,45 @@ static uint32_t serve(void)
 	exit(1);
 }
 
-int main(void)
+/* Returns where memory ends, with room in front. */
+static uint8_t *end_of_memory(void)
 {
-	static uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[AES_INVERSE_WORDS];
 	uint8_t *room = mmap(NULL, 2 * ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (room == MAP_FAILED || mprotect(room + ROOM, ROOM, PROT_NONE) < 0) {
-		fprintf(stderr, "shim: map memory for packets: %s\n", strerror(errno));
-		return 1;
+		fprintf(stderr, "shim: map memory for packets and keys: %s\n", strerror(errno));
+		exit(1);
 	}
+	return room + ROOM;
+}
+
+/* Reads so many bytes to where they end with memory. */
+static void *read_to(uint8_t *end, uint32_t bytes)
+{
+	if (bytes > ROOM || fread(end - bytes, 1, bytes, stdin) != bytes) {
+		fprintf(stderr, "shim: read a packet or a key of %u bytes\n", bytes);
+		exit(1);
+	}
+	return end - bytes;
+}
+
+int main(void)
+{
+	static uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[AES_INVERSE_WORDS];
+	uint8_t *keys_end = end_of_memory(), *packets_end = end_of_memory();
+
 	for (uint32_t thread = 0; thread < 3; thread++) {
 		aes_fill_encrypt(encrypt, thread, 3);
 		aes_fill_decrypt(decrypt, inverse, thread, 3);
 	}
 	tables = aes_tables_of(encrypt, decrypt, inverse, 0);
 	while (fread(&request, sizeof request, 1, stdin) == 1) {
-		packet = (uint32_t *)(room + ROOM - request.bytes);
-		if (request.bytes > ROOM || request.lanes > LANES || fread(packet, 1, request.bytes, stdin) != request.bytes) {
-			fprintf(stderr, "shim: a request of %u bytes for %u lanes\n", request.bytes, request.lanes);
+		if (request.lanes > LANES) {
+			fprintf(stderr, "shim: a request for %u lanes\n", request.lanes);
 			return 1;
 		}
+		key = read_to(keys_end, request.key_bytes);
+		packet = read_to(packets_end, request.bytes);
 		uint32_t result = serve();
 		fwrite(&result, sizeof result, 1, stdout);
 		fwrite(packet, 1, request.bytes, stdout);

@@ -1,0 +1,36 @@
+package device
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// A key is no longer than what its suite and direction need: a header, round keys, powers or
+// two states, round keys for IVs. Of packets of 1408 bytes a GPU's warp works on seven at a
+// time if their keys have 34 lines at most, and on eight if they have 18.
+func TestKeysHaveWhatIsNeeded(t *testing.T) {
+	lines := map[string]struct{ seal, open int }{
+		"aes128gcm16":      {1 + 11 + 32, 1 + 11 + 32},
+		"aes192gcm16":      {1 + 13 + 32, 1 + 13 + 32},
+		"aes256gcm16":      {1 + 15 + 32, 1 + 15 + 32},
+		"chacha20poly1305": {1 + 2, 1 + 2},
+		"aes128ctr-sha1":   {1 + 11 + 2*2, 1 + 11 + 2*2},
+		"aes128ctr-sha256": {1 + 11 + 2*2, 1 + 11 + 2*2},
+		"aes128-sha1":      {1 + 11 + 2*2 + 11, 1 + 11 + 2*2},
+		"aes128-sha256":    {1 + 11 + 2*2 + 11, 1 + 11 + 2*2},
+		"aes256-sha256":    {1 + 15 + 2*2 + 11, 1 + 15 + 2*2},
+		"aes256-sha512":    {1 + 15 + 2*4 + 11, 1 + 15 + 2*4},
+		"null-sha256":      {1 + 2*2, 1 + 2*2},
+	}
+	most := 0
+	for _, a := range associations(t, rand.New(rand.NewPCG(2, 6))) {
+		want := lines[a.Name]
+		if seal, open := a.out.Used(), a.in.Used(); seal != lineBytes*want.seal || open != lineBytes*want.open {
+			t.Errorf("%s: keys of %d bytes to seal, %d to open; want %d and %d", a.Name, seal, open, lineBytes*want.seal, lineBytes*want.open)
+		}
+		most = max(most, a.out.Used(), a.in.Used())
+	}
+	if most != KeyBytes {
+		t.Errorf("a device has room for keys of %d bytes, the longest has %d", KeyBytes, most)
+	}
+}
