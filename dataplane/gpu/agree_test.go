@@ -48,8 +48,10 @@ type twins struct {
 	chunk  *batch.Chunk
 	other  other
 	frames [][]byte // as they were received
-	// ingress returns the port and the marks of the next frame.
+	// ingress returns the port and the marks of the next frame. Of half of the chunks none is
+	// from port 0, which asks for L4 checksums: there a quad in a hurry is not answered.
 	ingress func() uint16
+	quiet   bool
 
 	seen      map[batch.Verdict]int // forwards and holds as if by port 0
 	completed int                   // L4 checksums
@@ -66,7 +68,12 @@ func newTwins(t *testing.T, maker maker, base *fib.FIB, repair []bool) *twins {
 		other: maker(t, base, repair), seen: map[batch.Verdict]int{},
 	}
 	w.engine = cpu.New(base, w.umem, repair)
-	w.ingress = func() uint16 { return uint16(w.rnd.IntN(4) * w.rnd.IntN(2)) } // mostly 0
+	w.ingress = func() uint16 {
+		if w.quiet {
+			return uint16(1 + w.rnd.IntN(3))
+		}
+		return uint16(w.rnd.IntN(4) * w.rnd.IntN(2)) // mostly 0
+	}
 	return w
 }
 
@@ -101,7 +108,7 @@ func (w *twins) run(next func() []byte) {
 // them is what there was before.
 func (w *twins) fill(next func() []byte) {
 	end, n := 2, 0
-	w.frames = w.frames[:0]
+	w.frames, w.quiet = w.frames[:0], !w.quiet
 	for last := false; n < twinChunk && !last; n++ {
 		f := next()
 		size := max(len(f), 64) // that much of memory may be read
