@@ -78,7 +78,7 @@ bench-lookup: build ## the tables, beside bart and DPDK's
 	scripts/need.sh gcc:gcc /usr/include/stdlib.h:libc6-dev pkg-config:pkg-config /usr/include/dpdk/rte_fib.h:libdpdk-dev
 	bin/warproute bench lookup
 
-bench-gpu: build ## lookups, forwarding and latency on a GPU, the demo through it; needs root
+bench-gpu: build ## lookups, forwarding, latency and IPsec on a GPU, or two; the demo through it; needs root
 	scripts/bench-gpu.sh
 
 bench-veth: build ## beside Linux's own forwarding and DPDK, on veth; needs root
