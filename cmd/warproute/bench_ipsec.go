@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -99,6 +100,9 @@ func (s *ipsecSweep) options() (all []bench.Options, err error) {
 	directions, ok := map[string][]ipsec.Direction{"encrypt": {ipsec.Out}, "decrypt": {ipsec.In}, "both": {ipsec.Out, ipsec.In}}[s.direction]
 	if !ok {
 		return nil, fmt.Errorf("--direction %s: it is encrypt, decrypt or both", s.direction)
+	}
+	if len(s.suites) == 0 || len(s.sizes) == 0 {
+		return nil, errors.New("--suite and --size: each wants a value")
 	}
 	if slices.Equal(s.suites, []string{"all"}) {
 		s.suites = nil
