@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/umem"
@@ -47,7 +48,7 @@ type params struct {
 }
 
 // Rates returns, for each shape, how many million frames a second the first GPUs rewrite
-// together, each of them frames of its own: the best of some passes over all frames, in random
+// together, each of them as many of its own: the best of some passes over all frames, in random
 // order, that all GPUs begin at once. driver is for tests; "" is NVIDIA's.
 func Rates(driver string, gpus int, shapes []Shape) (mpps []float64, err error) {
 	for _, s := range shapes {
@@ -90,34 +91,31 @@ func Rates(driver string, gpus int, shapes []Shape) (mpps []float64, err error) 
 }
 
 // passes is how many there are, times how often each frame is rewritten in one: a pass takes
-// milliseconds, beside which GPUs begin at once.
+// many milliseconds, beside which it counts little that GPUs do not begin at the same moment.
 const (
 	passes = 8
-	times  = 16
+	times  = 64
 )
 
-// together measures one shape: the sum of the GPUs' rates in the best pass.
+// together measures one shape: what all GPUs have rewritten when the last is done, in the best
+// pass. A sum of each one's own rate would be more than there is of what they share, where one
+// begins late or ends early.
 func together(all []*bench, s Shape) (best float64, err error) {
 	for range passes {
-		mpps, errs := make([]float64, len(all)), make([]error, len(all))
+		errs := make([]error, len(all))
 		var wg sync.WaitGroup
+		start := time.Now()
 		for i, b := range all {
-			wg.Go(func() {
-				errs[i] = b.ctx.Do(func() (err error) {
-					mpps[i], err = b.pass(s)
-					return err
-				})
-			})
+			wg.Go(func() { errs[i] = b.ctx.Do(func() error { return b.pass(s) }) })
 		}
 		wg.Wait()
-		sum := 0.0
-		for i := range all {
-			if errs[i] != nil {
-				return 0, fmt.Errorf("GPU %d: %w", i, errs[i])
+		took := time.Since(start)
+		for i, err := range errs {
+			if err != nil {
+				return 0, fmt.Errorf("GPU %d: %w", i, err)
 			}
-			sum += mpps[i]
 		}
-		best = max(best, sum)
+		best = max(best, float64(len(all)*frames*times)/1e6/took.Seconds())
 	}
 	return best, nil
 }

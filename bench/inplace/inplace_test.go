@@ -75,6 +75,18 @@ func TestGPUsRewriteTogether(t *testing.T) {
 	}
 }
 
+// What counts is when the last GPU is done: what one does while another has not begun is no
+// rate of both.
+func TestAGPUThatBeginsLate(t *testing.T) {
+	rates, err := Rates(fakeGPU(t, "late"), 2, []Shape{{256, 64, 32}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most := 2 * frames * times / 30e-3 / 1e6; rates[0] > most || rates[0] < most*0.6 {
+		t.Errorf("%.1f Mpps, want up to %.1f", rates[0], most)
+	}
+}
+
 // A limit is not that of fewer GPUs than were asked for.
 func TestEveryGPUHasToRewrite(t *testing.T) {
 	heads := []Shape{{256, 64, 32}}

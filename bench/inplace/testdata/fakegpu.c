@@ -1,7 +1,7 @@
 /*
  * A driver with two GPUs that rewrite nothing: they take PASS_NS for what is launched, and
  * are done only when as much was launched on all that the process has contexts on. FAULT
- * "launch" has the second one's launches fail.
+ * "launch" has the second one's launches fail, and "late" has them take half a pass.
  */
 #include <time.h>
 
@@ -63,6 +63,8 @@ CUresult cuLaunchKernel(handle f, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz
 	(void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
 	if (gpu == 1 && !strcmp(FAULT, "launch"))
 		return 700;
+	if (gpu == 1 && !strcmp(FAULT, "late"))
+		nanosleep(&(struct timespec){0, PASS_NS / 2}, 0);
 	ptr mine = *(ptr *)params[0];
 	__atomic_store_n(&memory[gpu], mine, __ATOMIC_SEQ_CST);
 	if (contexts == 2 && mine == __atomic_load_n(&memory[!gpu], __ATOMIC_SEQ_CST))
