@@ -58,3 +58,14 @@ func TestEveryGPUIsUsed(t *testing.T) {
 		}
 	}
 }
+
+// A GPU that was late and is used again spoils a measurement; one that is out says so itself.
+func TestAGPUThatWasLate(t *testing.T) {
+	fine, late, out := gpu.State{}, gpu.State{Number: 1, Timeouts: 2, Returns: 2, ByCPU: 7}, gpu.State{Number: 2, Timeouts: 1, Outage: &gpu.Outage{}}
+	if err := lateness([]gpu.State{fine, out}); err != nil {
+		t.Errorf("none was late and is back: %v", err)
+	}
+	if err := lateness([]gpu.State{fine, late, out}); err == nil || err.Error() != "GPU 1 was late 2 times, and the CPU decided for it on 7 chunks: measure again" {
+		t.Errorf("one was: %v", err)
+	}
+}

@@ -24,8 +24,8 @@ func (c Config) checkGPUs() error {
 }
 
 // OnGPUs makes engines on the bed's GPUs, as a router does: a worker's is on the next one by
-// turns. fallback is what a worker's engine does without its GPU with. That a GPU is out is
-// an error when the engines are closed.
+// turns. fallback is what a worker's engine does without its GPU with. That a GPU is out, or
+// was, is an error when the engines are closed.
 func (c Config) OnGPUs(base *fib.FIB, o gpu.Options, fallback func(worker int, mem []byte) *cpu.Engine) Maker {
 	o.GPUs, o.Library, o.Workers, o.Chunks = c.GPUs, c.Driver, c.Workers, c.Chunks
 	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
@@ -38,6 +38,17 @@ func (c Config) OnGPUs(base *fib.FIB, o gpu.Options, fallback func(worker int, m
 		}
 		return func(worker int, mem []byte) (dataplane.Engine, error) {
 			return s.NewEngine(mem, c.Chunks, c.MaxPackets, fallback(worker, mem))
-		}, func() error { return errors.Join(s.Err(), s.Close()) }, nil
+		}, func() error { return errors.Join(s.Err(), lateness(s.States()), s.Close()) }, nil
 	}
+}
+
+// lateness is an error where GPUs were late, and are used again: what was measured is not
+// theirs alone.
+func lateness(gpus []gpu.State) (err error) {
+	for _, g := range gpus {
+		if g.Timeouts > 0 && g.Outage == nil {
+			err = errors.Join(err, fmt.Errorf("GPU %d was late %d times, and the CPU decided for it on %d chunks: measure again", g.Number, g.Timeouts, g.ByCPU))
+		}
+	}
+	return err
 }
