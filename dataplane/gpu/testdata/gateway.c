@@ -56,7 +56,7 @@ static int keeps_keys(uint32_t n)
 		if ((j->flags & JOB_KIND) < JOB_SEAL)
 			continue;
 		const struct esp_key *k = &vault.keys[j->key & ((1u << JOB_LINES) - 1)];
-		for (uint32_t line = 1; line < k->lines; line++)
+		for (uint32_t line = 0; line < k->lines; line++)
 			if (memmem(stage.words, 4 * stage.size, esp_part(k, line), LINE))
 				return 1;
 	}
@@ -76,13 +76,27 @@ static void work_on(uint32_t n)
 	}
 }
 
+/* So many bytes where memory ends, so that nothing can be touched behind them. */
+static void *end_with_memory(size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (bytes + page - 1) / page * page;
+	uint8_t *mem = mmap(NULL, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (mem == MAP_FAILED || mprotect(mem + room, page, PROT_NONE) < 0) {
+		fprintf(stderr, "gateway: map memory for a stage of %zu bytes: %s\n", bytes, strerror(errno));
+		return NULL;
+	}
+	return mem + room - bytes;
+}
+
 int main(int argc, char **argv)
 {
 	if (!(base = map_shared()) || argc != 2)
 		return 1;
 	const struct memory *s = (const void *)base;
 	stage.size = (uint32_t)atoi(argv[1]);
-	stage.words = malloc(4 * stage.size);
+	if (!(stage.words = end_with_memory(4 * stage.size)))
+		return 1;
 	for (uint32_t thread = 0; thread < 3; thread++) {
 		aes_fill_encrypt(encrypt, thread, 3);
 		aes_fill_decrypt(decrypt, inverse, thread, 3);
