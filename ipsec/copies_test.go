@@ -1,0 +1,42 @@
+package ipsec
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/warproute/warproute/ipsec/device"
+	"github.com/warproute/warproute/ipsec/suite"
+)
+
+// An association has the keys that a device needs for its direction, and packets are told their
+// length. When it ends, devices forget them first, and then they are overwritten here.
+func TestKeysOfDevicesEndWithTheAssociation(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(8, 1))
+	for i := range suite.All {
+		st := &suite.All[i]
+		c := config(rnd, st.Name, Tunnel, true)
+		out, in := pair(t, c)
+		for _, s := range []*SA{out, in} {
+			want, err := device.NewKey(st, c.Key, c.AuthKey, s == in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := s.DeviceKey()
+			if !bytes.Equal(key.Bytes(), want.Bytes()) || s.DeviceKeyUsed() != want.Used() {
+				t.Errorf("%s, %v: not the keys of its direction, or a length of %d, not %d", st.Name, s.direction, s.DeviceKeyUsed(), want.Used())
+			}
+			forgot := 0
+			s.Share(7, func() {
+				if forgot++; s.Number() != 7 || key.Lines == 0 {
+					t.Errorf("%s, %v: the association has no number or keys any more when devices forget them", st.Name, s.direction)
+				}
+			})
+			s.Zero()
+			s.Zero()
+			if forgot != 1 || s.Number() != NoNumber || !bytes.Equal(key.Bytes(), make([]byte, device.KeyBytes)) {
+				t.Errorf("%s, %v: devices forgot %d times, number %d, left are % x", st.Name, s.direction, forgot, s.Number(), key.Bytes())
+			}
+		}
+	}
+}
