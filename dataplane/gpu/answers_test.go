@@ -138,13 +138,13 @@ func TestOldTagsAreCleared(t *testing.T) {
 		copy(umem[packet.EthernetLen:], []byte{8, 0, version}) // of frames that begin at 2
 		for _, start := range []uint32{0, 5 * tags, 1<<32 - 2*tags} {
 			s.seq = start + 10
-			s.post(frames, umem)
+			s.post(frames, umem, 0)
 			old := tag(&s.halves[firstLane][0])
 			for i := range s.answers {
 				s.answers[i] = answer{uint64(old), 0, uint64(old), 0}
 			}
 			s.seq += tags - 1 // meanwhile all chunks went without
-			s.post(frames[:1], umem)
+			s.post(frames[:1], umem, 0)
 			if again := tag(&s.halves[firstLane][0]); again != old {
 				t.Fatalf("tag %d follows tag %d: the test is wrong about tags", again, old)
 			}
@@ -177,9 +177,9 @@ func TestEveryPieceOfAnAnswerIsAwaited(t *testing.T) {
 		}
 		hurry := rnd.IntN(4) > 0
 		if hurry {
-			s.post(frames, umem)
+			s.post(frames, umem, 0)
 		} else {
-			s.post(frames, nil)
+			s.post(frames, nil, 0)
 		}
 		var pieces []func()
 		want := uint32(0)

@@ -73,13 +73,12 @@ func hurry(s *slot, frames []batch.Frame, umem []byte, finish func() error) erro
 	clear(s.heads)
 	clear(s.halves)
 	clear(s.answers)
-	s.flags = s.copyHeads(frames, umem)
-	s.post(make([]batch.Frame, len(frames)), nil)
-	s.flags = 0
+	heads := s.copyHeads(frames, umem)
+	s.post(make([]batch.Frame, len(frames)), nil, heads)
 	if err := finish(); err != nil {
 		return err
 	}
-	s.post(frames, umem)
+	s.post(frames, umem, 0)
 	return finish()
 }
 

@@ -98,19 +98,19 @@ func (e *Engine) Submit(c *batch.Chunk) {
 // Where the GPU has nothing else to do, what counts is when it is back: heads go along, and
 // blocks share a chunk of more packets than one takes with their heads.
 func (e *Engine) post(c *batch.Chunk, to int) int {
-	s := &e.mail.slots[to]
-	if s.flags = 0; e.securer != nil && e.securer.begin(e.cpu, c, to) {
-		s.flags = jobsSize
-	} else if slots := (c.N + hurryFrames - 1) / hurryFrames; e.launch == nil && e.busy.Load() == 0 && slots <= e.shares {
+	s, slots := &e.mail.slots[to], (c.N+hurryFrames-1)/hurryFrames
+	switch {
+	case e.securer != nil && e.securer.begin(e.cpu, c, to):
+		s.post(c.In[:c.N], nil, jobsSize)
+	case e.launch == nil && e.busy.Load() == 0 && slots <= e.shares:
 		for k := range slots {
 			in, _ := share(c, k, slots)
-			s := &e.mail.slots[to+k]
-			s.flags = 0
-			s.post(in, e.umem)
+			e.mail.slots[to+k].post(in, e.umem, 0)
 		}
 		return slots
+	default:
+		s.post(c.In[:c.N], nil, 0)
 	}
-	s.post(c.In[:c.N], nil)
 	if e.launch != nil {
 		if err := e.launch(to, s.seq, c.N); err != nil {
 			e.health.fail(err)

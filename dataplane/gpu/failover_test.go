@@ -112,3 +112,83 @@ func TestSequenceNumbersOfLostPacketsAreGone(t *testing.T) {
 		t.Errorf("the engine is %s", e.Name())
 	}
 }
+
+// A gateway's chunk of which no packet is protected is shared as any, in slots that had jobs
+// before, and has its results from there.
+func TestAGatewaysClearChunkIsShared(t *testing.T) {
+	net := testutil.NewNetwork()
+	g := &gateway.Gateway{}
+	protectAll(t, net, g).Share(0, nil)
+	mem, err := umem.New(maxChunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	fallback := cpu.New(net.FIB, mem.Bytes(), net.Repair)
+	fallback.Secure(g, 0)
+	mail, err := newMailbox(2*maxShares, maxChunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mail.close()
+	e := newEngine(fallback, &health{}, mail, mem.Bytes(), Options{Timeout: time.Minute})
+	if e.securer, err = newSecurer(len(mail.slots), maxChunk, maxKeys); err != nil {
+		t.Fatal(err)
+	}
+	defer e.securer.jobs.close()
+	slab, err := batch.NewSlab(maxShares, maxChunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slab.Close()
+	n := maxShares * hurryFrames
+	for _, protected := range []bool{true, false} {
+		chunks := slab.Chunks
+		if !protected {
+			chunks = chunks[:1]
+		}
+		for _, c := range chunks {
+			c.N = n
+			clear(c.Out)
+			for i := range n {
+				addr := uint32(i)*umem.FrameSize + umem.DataOffset
+				f := testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2)
+				if !protected {
+					f = testutil.Raw4("192.0.2.1", "10.1.0.1", 1, 8, 0, 0, 0, 0, 0, 0, 0)
+				}
+				copy(mem.Bytes()[addr:], f)
+				c.In[i] = batch.Frame{Addr: addr, Len: uint16(len(f))}
+			}
+			e.Submit(c)
+		}
+		if busy := e.busy.Load(); busy != 1<<maxShares-1 {
+			t.Fatalf("protected %v: slots %b are busy", protected, busy)
+		}
+		for k := range maxShares {
+			s := &mail.slots[k]
+			if jobs := uint32(s.quads[0]>>32)&jobsSize != 0; jobs != protected {
+				t.Errorf("protected %v: slot %d has jobs: %v", protected, k, jobs)
+			}
+			for i := range s.results {
+				s.results[i] = batch.Result{Addr: 2, Len: uint16(i), Verdict: batch.Forward(uint16(k))}
+			}
+			for part := range s.parts {
+				s.done[part] = s.seq
+			}
+		}
+		for k, c := range chunks {
+			if !e.Done(c) {
+				t.Fatalf("protected %v: the chunk is not done", protected)
+			}
+			for i, r := range c.Out[:n] {
+				want := batch.Result{Addr: 2, Len: uint16(i), Verdict: batch.Forward(uint16(k))}
+				if !protected {
+					want.Len, want.Verdict = uint16(i%hurryFrames), batch.Forward(uint16(i/hurryFrames))
+				}
+				if r != want {
+					t.Fatalf("protected %v, packet %d: %+v, want %+v", protected, i, r, want)
+				}
+			}
+		}
+	}
+}

@@ -20,7 +20,7 @@ func stall(s *slot) { s.seq++ }
 func unstall(s *slot, c *batch.Chunk) {
 	s.seq -= 2
 	for range 2 {
-		s.post(c.In[:c.N], nil)
+		s.post(c.In[:c.N], nil, 0)
 		for start := time.Now(); !s.finished() && time.Since(start) < time.Second; {
 			time.Sleep(time.Millisecond)
 		}

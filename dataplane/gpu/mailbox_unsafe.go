@@ -57,7 +57,7 @@ type slot struct {
 	halves  []half
 	answers []answer
 	round   uint32 // of tags
-	flags   uint32 // goes with the size of the next chunk
+	flags   uint32 // of the chunk that was posted last
 
 	// What was found so far: parts that are finished, packets that are, and a bit for each
 	// part that was answered.
@@ -114,10 +114,11 @@ func (m *mailbox) close() error { return unix.Munmap(m.mem) }
 
 // post gives a chunk to the slot's block: the descriptors, then the heads of their
 // units from the last to the first, where the block looks first. The processor
-// stores in this order. Frames in umem, if it is not nil, send their own heads along.
-func (s *slot) post(frames []batch.Frame, umem []byte) {
-	n := uint32(len(frames)) | s.flags
-	s.hurried = 0
+// stores in this order. Frames in umem, if it is not nil, send their own heads along. flags
+// go with the size.
+func (s *slot) post(frames []batch.Frame, umem []byte, flags uint32) {
+	n := uint32(len(frames)) | flags
+	s.flags, s.hurried = flags, 0
 	if umem != nil {
 		if heads := s.copyHeads(frames, umem); heads != 0 {
 			s.hurried = len(frames)
