@@ -108,7 +108,7 @@ func TestScrapeHasTheNamedMetrics(t *testing.T) {
 func TestChunksAndFailoversOfGPUs(t *testing.T) {
 	s := sample()
 	s.Engine = status.EngineState{Name: "cpu", Reason: "gpu_failed", Chosen: "configured", Devices: []status.Device{
-		{Chunks: 10, ChunksByCPU: 1, ChunksSmall: 7, Timeouts: 4}, {Chunks: 20, ChunksByCPU: 2, Timeouts: 1, Faults: 1},
+		{Chunks: 10, ChunksByCPU: 1, ChunksSmall: 7, ChunksUnplaced: 5, Timeouts: 4}, {Chunks: 20, ChunksByCPU: 2, Timeouts: 1, Faults: 1},
 	}}
 	w := httptest.NewRecorder()
 	Handler(Build{}, func() *status.Snapshot { return s }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -120,6 +120,7 @@ func TestChunksAndFailoversOfGPUs(t *testing.T) {
 	}
 	if want := []string{
 		`warproute_engine_chunks_total{engine="cpu",reason="gpu_failed"} 3`,
+		`warproute_engine_chunks_total{engine="cpu",reason="gpu_full"} 5`,
 		`warproute_engine_chunks_total{engine="cpu",reason="small_chunk"} 7`,
 		`warproute_engine_chunks_total{engine="gpu",reason="configured"} 30`,
 		`warproute_gpu_failovers_total{cause="fault"} 1`,

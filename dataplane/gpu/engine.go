@@ -29,10 +29,12 @@ type Engine struct {
 	flights []flight // chunks that were submitted and not found done, oldest first
 
 	// The worker alone writes these.
-	busy atomic.Uint64 // a bit for each slot in use,
-	lost atomic.Uint64 // and for those of chunks that were given up
-	// Chunks that each has decided on: the CPU while the GPU was out, or as they were small.
-	byGPU, byCPU, bySize atomic.Uint64
+	busy   atomic.Uint64 // a bit for each slot in use,
+	lost   atomic.Uint64 // for those of chunks that were given up,
+	joined atomic.Uint64 // and for those that have the same chunk as the one before them
+	// Chunks that each has decided on: the CPU while the GPU was out, as they were small, or
+	// as all slots were in use.
+	byGPU, byCPU, bySize, unplaced atomic.Uint64
 }
 
 // flight is a chunk on its way.
@@ -53,7 +55,8 @@ const (
 
 	onCPU   = -1
 	nowhere = -2 // the GPU had it and was given up
-	tooNear = -3 // the CPU has it, as it is too small to go that far
+	tooNear = -3 // the CPU has it, as it is too small to go that far,
+	noPlace = -4 // or as there was no slot for it
 )
 
 // newEngine returns an engine without a kernel; of o, it has the times.
@@ -90,7 +93,9 @@ func (e *Engine) Submit(c *batch.Chunk) {
 		slots = e.post(c, to)
 	}
 	f := flight{c, to, slots, 0, batch.Clock()}
-	e.busy.Store(e.busy.Load() | f.mask())
+	mask := f.mask()
+	e.joined.Store(e.joined.Load()&^mask | mask&(mask-1))
+	e.busy.Store(e.busy.Load() | mask)
 	e.flights = append(e.flights, f)
 }
 
@@ -152,6 +157,8 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 		e.byCPU.Add(1)
 	case tooNear:
 		e.bySize.Add(1)
+	case noPlace:
+		e.unplaced.Add(1)
 	case nowhere:
 		lose(c)
 	default:
@@ -195,12 +202,12 @@ func (e *Engine) take(s *slot, in []batch.Frame, out []batch.Result) {
 	}
 }
 
-// freeSlot returns the lowest free slot, onCPU if there is none.
+// freeSlot returns the lowest free slot, noPlace if there is none.
 func (e *Engine) freeSlot() int {
 	if free := bits.TrailingZeros64(^e.busy.Load()); free < len(e.mail.slots) {
 		return free
 	}
-	return onCPU
+	return noPlace
 }
 
 func lose(c *batch.Chunk) {

@@ -19,9 +19,9 @@ type State struct {
 	InFlight     int // chunks that it has,
 	Lost         int // and that it had been given when it was late, and has not finished
 
-	// Chunks of its workers, by what decided on them: the CPU while the device was out, or
-	// as they were small.
-	ByGPU, ByCPU, BySize uint64
+	// Chunks of its workers, by what decided on them: the CPU while the device was out, as
+	// they were small, or as the worker's blocks had others.
+	ByGPU, ByCPU, BySize, Unplaced uint64
 
 	Timeouts uint64 // times that a worker's chunk was late, and the worker did without
 	Returns  uint64 // and used the device again
@@ -42,16 +42,23 @@ func (d *Device) State() State {
 		if e.Name() != "gpu" {
 			s.Out++
 		}
-		lost := e.lost.Load()
-		s.Lost += bits.OnesCount64(lost)
-		s.InFlight += bits.OnesCount64(e.busy.Load() &^ lost)
+		inFlight, lost := e.chunks()
+		s.InFlight, s.Lost = s.InFlight+inFlight, s.Lost+lost
 		s.ByGPU += e.byGPU.Load()
 		s.ByCPU += e.byCPU.Load()
 		s.BySize += e.bySize.Load()
+		s.Unplaced += e.unplaced.Load()
 		s.Timeouts += e.absence.begun.Load()
 		s.Returns += e.absence.ended.Load()
 	}
 	return s
+}
+
+// chunks counts those that the device has, and those of them that were given up apart.
+func (e *Engine) chunks() (inFlight, lost int) {
+	given := e.lost.Load()
+	begin := e.busy.Load() &^ e.joined.Load()
+	return bits.OnesCount64(begin &^ given), bits.OnesCount64(begin & given)
 }
 
 // Err is why the device, or an engine on it, is out, nil while none is.

@@ -124,7 +124,7 @@ func deviceOf(d *gpu.State) status.Device {
 	of := status.Device{
 		Number: d.Number, Name: d.Info.Name, PCI: d.Info.PCIBusID, Mode: string(d.Mode),
 		Blocks: d.Blocks, Room: d.Room, Workers: d.Workers, WorkersOut: d.Out, InFlight: d.InFlight, Unfinished: d.Lost,
-		Chunks: d.ByGPU, ChunksByCPU: d.ByCPU, ChunksSmall: d.BySize, Timeouts: d.Timeouts, Returns: d.Returns,
+		Chunks: d.ByGPU, ChunksByCPU: d.ByCPU, ChunksSmall: d.BySize, ChunksUnplaced: d.Unplaced, Timeouts: d.Timeouts, Returns: d.Returns,
 	}
 	if d.Failed {
 		of.Faults = 1
