@@ -84,7 +84,7 @@ func TestTheLowestFreeSlotIsTaken(t *testing.T) {
 	}
 }
 
-// A chunk for which there is no slot is the CPU's.
+// A chunk for which there is no slot is the CPU's, and counts as that.
 func TestMoreChunksThanSlots(t *testing.T) {
 	e, blocks, chunks := newRig(t, 1, time.Minute)
 	rnd := rand.New(rand.NewPCG(1, 1))
@@ -96,7 +96,7 @@ func TestMoreChunksThanSlots(t *testing.T) {
 		}
 		e.Submit(c)
 	}
-	if e.Done(chunks[0]) || !e.Done(chunks[1]) {
+	if e.Done(chunks[0]) || !e.Done(chunks[1]) || e.unplaced.Load() != 1 || e.byCPU.Load() != 0 {
 		t.Error("the second chunk waits for the first, or the first for nobody")
 	}
 	if got := chunks[1].Out[0].Verdict; got != batch.Drop(batch.EtherType) {
@@ -172,14 +172,31 @@ func TestAWorkerThatStoodStillBlamesNoGPU(t *testing.T) {
 	await(e, chunks[0])
 }
 
+// Neither do chunks in a hurry, shared or not, nor what is answered and what the CPU decides
+// on in its place.
 func TestTheHotPathAllocatesNothing(t *testing.T) {
-	e, _, chunks := newRig(t, 1, time.Minute)
-	fill(chunks[0], rand.New(rand.NewPCG(1, 1)), 100)
-	if n := testing.AllocsPerRun(100, func() {
-		e.Submit(chunks[0])
-		for !e.Done(chunks[0]) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for _, slots := range []int{1, 2 * maxShares} {
+		e, blocks, chunks := newRig(t, slots, time.Minute)
+		c := chunks[0]
+		for _, n := range []int{60, 100, maxShares * hurryFrames, maxChunk} {
+			for _, quick := range []uint32{0, 7} {
+				for _, b := range blocks {
+					b.quick.Store(quick)
+				}
+				lay(c, rnd, n)
+				if n := testing.AllocsPerRun(20, func() {
+					e.turns.Store(e.turns.Load() ^ 1) // each other time not the blocks'
+					e.Submit(c)
+					for !e.Done(c) {
+					}
+				}); n != 0 {
+					t.Errorf("%d slots: a chunk of %d packets allocates %v times", slots, c.N, n)
+				}
+			}
 		}
-	}); n != 0 {
-		t.Errorf("a chunk allocates %v times", n)
+		if e.byGPU.Load() != 8*21 {
+			t.Errorf("%d slots: %d chunks were the GPU's", slots, e.byGPU.Load())
+		}
 	}
 }

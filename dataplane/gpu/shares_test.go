@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -138,6 +139,7 @@ func TestALateShareLosesTheChunk(t *testing.T) {
 		if e.Name() != "cpu" {
 			t.Fatalf("share %d is late: the engine is %s before the GPU has let go", late, e.Name())
 		}
+		e.timeout = time.Minute // what comes now may take its time
 		blocks[late].hang.Store(false)
 		for !blocks[late].slot.finished() {
 			time.Sleep(time.Microsecond)
@@ -148,5 +150,141 @@ func TestALateShareLosesTheChunk(t *testing.T) {
 		if e.Name() != "gpu" || c.Out[c.N-1].Verdict != batch.Forward(4) || e.busy.Load() != 0 {
 			t.Fatalf("share %d was late: the engine is %s, %v, slots %b are busy", late, e.Name(), c.Out[c.N-1].Verdict, e.busy.Load())
 		}
+	}
+}
+
+// Shares are taken over as they come: once each, and each by the tables of then. One that
+// is answered by others is the CPU's, and is so once, though the chunk is asked for again.
+func TestSharesAreTakenOverOnce(t *testing.T) {
+	for stale := range maxShares {
+		e, blocks, chunks := newRig(t, 8, time.Minute)
+		c := chunks[0]
+		lay(c, rand.New(rand.NewPCG(1, 2)), maxShares*hurryFrames)
+		for _, b := range blocks {
+			b.quick.Store(7)
+			b.hang.Store(true)
+		}
+		e.Submit(c)
+		for k := range maxShares {
+			blocks[k].turns.Store(e.turns.Load())
+			if k == stale {
+				e.turns.Add(1)
+			}
+			if e.Done(c) {
+				t.Fatalf("the chunk is done with %d of %d shares", k, maxShares)
+			}
+			blocks[k].hang.Store(false)
+			for start := time.Now(); k < maxShares-1 && e.flights[0].taken == k; time.Sleep(time.Microsecond) {
+				if e.Done(c) || time.Since(start) > 10*time.Second {
+					t.Fatalf("share %d is not taken over, or the chunk is done", k)
+				}
+			}
+			first := k * hurryFrames
+			if k < maxShares-1 {
+				c.Out[first].Len = 7 // whoever takes it over again, changes that
+			}
+		}
+		await(e, c)
+		for k := range maxShares {
+			first := k * hurryFrames
+			if got := c.Out[first].Len; k < maxShares-1 && got != 7 {
+				t.Errorf("share %d was taken over again: %+v", k, c.Out[first])
+			}
+			if by, want := c.Out[first+1].Verdict, batch.Forward(1); (by == want) != (k != stale) {
+				t.Errorf("share %d is stale: packet 1 of share %d has %v", stale, k, by)
+			}
+		}
+	}
+}
+
+// A fault loses what the GPU has not finished, whole chunks, and no other: not one that was
+// finished and not asked for.
+func TestAFaultBetweenShares(t *testing.T) {
+	e, blocks, chunks := newRig(t, 8, time.Minute)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	c, next := chunks[0], chunks[1]
+	lay(c, rnd, maxShares*hurryFrames)
+	lay(next, rnd, 10)
+	blocks[1].hang.Store(true)
+	e.Submit(c)
+	e.Submit(next)
+	for e.Done(c); e.flights[0].taken != 1; time.Sleep(time.Microsecond) {
+		e.Done(c)
+	}
+	if inFlight, lost := e.chunks(); inFlight != 2 || lost != 0 {
+		t.Errorf("%d chunks are in flight, %d lost, of two in four slots", inFlight, lost)
+	}
+	for !blocks[maxShares].slot.finished() || !blocks[2].slot.finished() {
+		time.Sleep(time.Microsecond)
+	}
+	e.health.fail(errors.New("an illegal address"))
+	if !e.Done(c) || !e.Done(next) {
+		t.Fatal("chunks wait for a device that failed")
+	}
+	for i, r := range c.Out[:c.N] {
+		if r.Verdict != batch.Lost {
+			t.Fatalf("packet %d is %v, want it lost with share 1", i, r.Verdict)
+		}
+	}
+	if v := next.Out[9].Verdict; v != batch.Forward(4) || e.byGPU.Load() != 1 {
+		t.Errorf("the chunk that was finished has %v; %d were the GPU's", v, e.byGPU.Load())
+	}
+	if inFlight, lost := e.chunks(); inFlight != 0 || lost != 1 || e.lost.Load() != 1<<maxShares-1 {
+		t.Errorf("%d chunks are in flight, %d lost, in slots %b", inFlight, lost, e.lost.Load())
+	}
+}
+
+// A slot is of a chunk of its own again, when it was a share's.
+func TestSlotsOfSharesAreCountedAnew(t *testing.T) {
+	e, blocks, chunks := newRig(t, 8, time.Minute)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	lay(chunks[0], rnd, maxShares*hurryFrames)
+	e.Submit(chunks[0])
+	if inFlight, _ := e.chunks(); inFlight != 1 {
+		t.Errorf("a chunk with %d slots counts as %d", maxShares, inFlight)
+	}
+	await(e, chunks[0])
+	for _, b := range blocks {
+		b.hang.Store(true)
+	}
+	for i, c := range chunks { // 9 chunks, and the last finds no slot
+		fill(c, rnd, 1)
+		c.In[0] = batch.Frame{Addr: 2, Len: 60}
+		e.Submit(c)
+		if inFlight, _ := e.chunks(); inFlight != min(i+1, 8) {
+			t.Errorf("%d chunks count as %d", i+1, inFlight)
+		}
+	}
+	for _, b := range blocks {
+		b.hang.Store(false)
+	}
+	for _, c := range chunks {
+		await(e, c)
+	}
+	if e.byGPU.Load() != 9 || e.unplaced.Load() != 1 || e.byCPU.Load() != 0 {
+		t.Errorf("%d chunks were the GPU's, %d found no slot, %d the GPU out", e.byGPU.Load(), e.unplaced.Load(), e.byCPU.Load())
+	}
+}
+
+// Where a kernel is launched for each chunk, it is for the whole of it, and no heads come along.
+func TestALaunchIsOfAWholeChunk(t *testing.T) {
+	e, blocks, chunks := newRig(t, 8, time.Minute)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var launched []int
+	e.launch = func(slot int, seq uint32, n int) error { // the blocks look by themselves
+		launched = append(launched, n)
+		return nil
+	}
+	sizes := []int{1, hurryFrames, hurryFrames + 1, maxShares * hurryFrames}
+	for _, n := range sizes {
+		lay(chunks[0], rnd, n)
+		e.Submit(chunks[0])
+		await(e, chunks[0])
+		if heads := blocks[0].heads.Load(); heads != 0 {
+			t.Errorf("%d heads of %d packets came along", heads, n)
+		}
+	}
+	if !slices.Equal(launched, sizes) {
+		t.Errorf("launched were chunks of %d packets, want %d", launched, sizes)
 	}
 }
