@@ -51,6 +51,8 @@ type Options struct {
 	// The engines that will be asked for, and the chunks of each, where that is known:
 	// a device that has no room for them is not opened.
 	Workers, Chunks int
+	// Workers that OpenAll finds no room for have as few chunks each as this; 0: no fewer.
+	LeastChunks int
 }
 
 // Device is a GPU that workers' engines use, with a copy of the forwarding base.

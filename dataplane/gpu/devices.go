@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -14,6 +15,7 @@ import (
 type Devices struct {
 	All      []*Device
 	Unusable []error // say of each GPU that could not be opened why not
+	Chunks   int     // that each of the workers may have in flight
 	turn     int     // whose engine is next
 }
 
@@ -25,8 +27,8 @@ func OpenAll(base *fib.FIB, o Options) (*Devices, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, each := &Devices{}, o
-	each.Workers = min(o.Workers, 1)
+	s, each := &Devices{Chunks: o.Chunks}, o
+	each.Workers, each.Chunks = min(o.Workers, 1), o.leastChunks()
 	for each.Number = range found {
 		if o.GPUs == 0 && o.Workers > 0 && len(s.All) == o.Workers {
 			break
@@ -56,19 +58,31 @@ func find(library string, n int) ([]*cuda.Device, error) {
 	return driver.Devices()
 }
 
-// fit tells whether there are as many as were asked for, and room for the workers.
-func (s *Devices) fit(o Options) error {
-	room := 0
+// leastChunks are those of a worker where there is little room.
+func (o Options) leastChunks() int { return cmp.Or(o.LeastChunks, o.Chunks) }
+
+// room is how many workers with so many chunks each the devices can serve.
+func (s *Devices) room(chunks int) (n int) {
 	for _, d := range s.All {
-		room += d.room(o.Chunks)
+		n += d.room(chunks)
+	}
+	return n
+}
+
+// fit tells whether there are as many as were asked for, and room for the workers, and finds
+// out for how many chunks of each.
+func (s *Devices) fit(o Options) error {
+	for s.Chunks > o.leastChunks() && o.Workers > s.room(s.Chunks) {
+		s.Chunks--
 	}
 	var err error
 	switch {
 	case len(s.All) == 0 && len(s.Unusable) == 0:
 		return errors.New("use a GPU: the driver shows none")
 	case len(s.All) < max(1, o.GPUs):
-	case o.Workers > room:
-		err = fmt.Errorf("have %d workers served with %d chunks each: there is room for %d on %d of the GPUs; set fewer workers", o.Workers, o.Chunks, room, len(s.All))
+	case o.Workers > s.room(s.Chunks):
+		err = fmt.Errorf("have %d workers served with %d chunks each: there is room for %d on %d of the GPUs; set fewer workers",
+			o.Workers, s.Chunks, s.room(s.Chunks), len(s.All))
 	default:
 		return nil
 	}

@@ -2,7 +2,9 @@ package gpu
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -58,6 +60,25 @@ func TestWorkersAreSpreadOverDevices(t *testing.T) {
 		want.Info = s.All[i].info
 		if got := s.States()[i]; got != want {
 			t.Errorf("state %+v, want %+v", got, want)
+		}
+	}
+}
+
+// Workers that there is no room for have fewer chunks each, but no fewer than asked for.
+func TestManyWorkersHaveFewerChunks(t *testing.T) {
+	f, library := newFake(t) // two GPUs with room for 39
+	for workers, want := range map[int]int{1: 8, 8: 8, 9: 7, 10: 7, 11: 6, 12: 6, 14: 5, 18: 4, 26: 3, 38: 2} {
+		t.Run(fmt.Sprint(workers), func(t *testing.T) {
+			s := openFakes(t, f, newBase(t), Options{Library: library, Workers: workers, Chunks: 8, LeastChunks: 2})
+			if room := s.room(s.Chunks); s.Chunks != want || room < workers {
+				t.Errorf("%d workers have %d chunks each, and there is room for %d; want %d chunks", workers, s.Chunks, room, want)
+			}
+		})
+	}
+	for _, least := range []int{0, 5, 8} {
+		s, err := OpenAll(newBase(t), Options{Library: library, Workers: 39, Chunks: 8, LeastChunks: least})
+		if want := fmt.Sprintf("have 39 workers served with %d chunks each", cmp.Or(least, 8)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("with %d chunks at least: %v, %v, want %q", least, s, err, want)
 		}
 	}
 }

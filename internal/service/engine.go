@@ -23,6 +23,10 @@ const (
 	smallSecured = 16
 )
 
+// leastChunks of a worker keep a GPU busy: one that it has, and one that is being filled. A
+// gateway's takes a multiprocessor each, so that many workers get less than config.ChunksWithGPU.
+const leastChunks = 2
+
 // openEngine opens what the workers' engines need, by the configuration. It runs
 // while nobody changes the forwarding base. An engine that was asked for by name
 // and cannot run is an error, never another engine.
@@ -37,7 +41,7 @@ func (s *Service) openEngine() error {
 	if err != nil {
 		return err
 	}
-	o := gpu.Options{Repair: repairPorts(s.cfg), Workers: workers, Chunks: config.ChunksWithGPU}
+	o := gpu.Options{Repair: repairPorts(s.cfg), Workers: workers, Chunks: config.ChunksWithGPU, LeastChunks: leastChunks}
 	if s.ipsec != nil {
 		o.Gateway = s.ipsec.gateway
 	}
@@ -57,7 +61,7 @@ func (s *Service) openEngine() error {
 		for _, why := range s.devices.Unusable {
 			e.Why += "; not used: " + why.Error()
 		}
-		s.chunks = config.ChunksWithGPU
+		s.chunks = s.devices.Chunks
 	case s.cfg.Engine == config.EngineGPU:
 		return fmt.Errorf("start engine gpu: %w; --engine cpu or auto runs without", err)
 	case errors.Is(err, gpu.ErrNoDriver):
