@@ -22,8 +22,12 @@ func (s *SA) Share(number uint32, forget func()) {
 // DeviceKey returns the keys as devices want them: what Zero overwrites, not a copy.
 func (s *SA) DeviceKey() *device.Key { return s.key }
 
-// DeviceKeyUsed returns how many bytes of the key, from its beginning on, a device needs.
-func (s *SA) DeviceKeyUsed() int { return int(s.keyUsed) }
+// DeviceKeyUsed returns how many bytes of the key, from its beginning on, a device needs for a
+// packet of so many bytes of ESP: of what there is a line of for each block, as many as fit, which
+// is one more than its text has at least.
+func (s *SA) DeviceKeyUsed(esp int) int {
+	return device.LineBytes * min(int(s.keyMost), int(s.keyFixed)+esp/device.LineBytes)
+}
 
 // zeroCopies overwrites the keys that devices have, and what they have them of.
 func (s *SA) zeroCopies() {

@@ -41,7 +41,8 @@ type SA struct {
 	iv          uint8
 	align       uint8 // see suite.Suite
 	icv         uint8
-	keyUsed     uint16               // see DeviceKeyUsed
+	keyMost     uint8                // see DeviceKeyUsed; in lines of 16 bytes,
+	keyFixed    uint8                // these, too
 	outerSum    uint16               // of the outer header, as IPv4's
 	dst         netip.Addr           // the Config's
 	outerHeader [packet.IPv6Len]byte // the end of IPv6's is in the next pair
@@ -115,9 +116,11 @@ func NewSA(c Config, workers int) (*SA, error) {
 	s := &SA{
 		c: &c, spi: c.SPI, bundle: c.Bundle, direction: c.Direction, mode: c.Mode, df: c.DF, extended: c.ESN, dst: c.Dst, clock: c.Clock,
 		suite: st, iv: uint8(st.IVLen), align: uint8(st.Align), icv: uint8(st.ICVLen),
-		key: key, keyUsed: uint16(key.Used()),
+		key:     key,
 		workers: make([]worker, workers), transforms: []*suite.Transform{t},
 	}
+	most, fixed := key.Used()
+	s.keyMost, s.keyFixed = uint8(most/device.LineBytes), uint8(fixed/device.LineBytes)
 	for range workers - 1 {
 		s.transforms = append(s.transforms, t.Clone())
 	}

@@ -71,10 +71,10 @@ func (e *Engine) fits(t *Task, f *batch.Frame, s *esp.SA) bool {
 	return t != nil && f.Addr%4 == aligned && s.Number() < e.ipsec.keys && !e.isLarge(*f)
 }
 
-// set fills in what is the association's.
+// set fills in what is the association's, when Bytes is there.
 func (t *Task) set(kind TaskKind, s *esp.SA, seq uint64) {
 	t.Kind, t.Mode, t.Extended, t.SumsUDP, t.Seq = kind, s.Mode(), s.Extended(), s.SumsUDP(), seq
-	t.Key, t.KeyUsed = s.Number(), uint16(s.DeviceKeyUsed())
+	t.Key, t.KeyUsed = s.Number(), uint16(s.DeviceKeyUsed(int(t.Bytes)))
 }
 
 // prepare makes a packet of size bytes a task to seal.
@@ -85,8 +85,8 @@ func (e *Engine) prepare(f *batch.Frame, size int, s *esp.SA, t *Task) esp.Error
 		return err
 	}
 	e.moved(f, o.At, o.Len)
-	t.set(Seal, s, o.Seq)
 	t.ESP, t.Bytes = uint16(o.ESP-o.At+packet.EthernetLen), uint16(o.At+o.Len-o.ESP)
+	t.set(Seal, s, o.Seq)
 	return esp.OK
 }
 
@@ -97,9 +97,9 @@ func (e *Engine) find(f *batch.Frame, s *esp.SA, t *Task) esp.Error {
 	if err := s.Find(e.ipsec.worker, buf, at, n, &in); err != esp.OK {
 		return err
 	}
+	t.ESP, t.Bytes = uint16(in.ESP-at+packet.EthernetLen), uint16(in.End-in.ESP)
 	t.set(Open, s, in.Seq)
 	t.SA = s
-	t.ESP, t.Bytes = uint16(in.ESP-at+packet.EthernetLen), uint16(in.End-in.ESP)
 	t.Header, t.NextAt, t.TOS = uint16(in.Header), uint16(in.NextAt), in.TOS
 	return esp.OK
 }

@@ -26,7 +26,7 @@ func (k *Key) addAuth(auth suite.Auth, key []byte) error {
 	default:
 		return nil
 	}
-	lines := (h.Size() + lineBytes - 1) / lineBytes
+	lines := (h.Size() + LineBytes - 1) / LineBytes
 	inner, part := k.part(lines)
 	if err := state(part, h, key, 0x36); err != nil {
 		return err

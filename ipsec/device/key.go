@@ -47,7 +47,8 @@ type Key struct {
 // line is what a device loads at once.
 type line = [4]uint32
 
-const lineBytes = 16
+// LineBytes is how many bytes of a key a device reads at once.
+const LineBytes = 16
 
 // maxLines is how many lines a Key has at most: with those of GCM and a key of 32 bytes.
 const maxLines = 1 + schedule.MaxWords/4 + MaxLanes
@@ -81,10 +82,10 @@ func NewKey(s *suite.Suite, key, authKey []byte, open bool) (*Key, error) {
 func (k *Key) add(s *suite.Suite, key, authKey []byte, open bool) error {
 	switch s.Cipher {
 	case suite.ChaCha20:
-		_, part := k.part(s.KeyLen / lineBytes)
+		_, part := k.part(s.KeyLen / LineBytes)
 		for i := range part {
 			for j := range part[i] {
-				part[i][j] = binary.LittleEndian.Uint32(key[lineBytes*i+4*j:])
+				part[i][j] = binary.LittleEndian.Uint32(key[LineBytes*i+4*j:])
 			}
 		}
 	case suite.CBC, suite.CTR, suite.GCM:
@@ -135,8 +136,16 @@ func (k *Key) addSchedule(key []byte, inverse bool) (first, rounds uint8) {
 	return first, uint8(n)
 }
 
-// Used returns how many bytes of the key, from its beginning on, a device needs.
-func (k *Key) Used() int { return lineBytes * int(k.Lines) }
+// Used returns how many bytes of the key, from its beginning on, a device needs: for any packet
+// at most, and without the lines of which a packet needs no more than its text has blocks, and one:
+// the powers of GHASH's key, which come last.
+func (k *Key) Used() (most, fixed int) {
+	most, fixed = LineBytes*int(k.Lines), LineBytes*int(k.Lines)
+	if suite.Cipher(k.Cipher) == suite.GCM {
+		fixed -= LineBytes * MaxLanes
+	}
+	return most, fixed
+}
 
 // Zero overwrites all of the key.
 func (k *Key) Zero() { *k = Key{} }

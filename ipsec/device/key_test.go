@@ -3,6 +3,8 @@ package device
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/warproute/warproute/ipsec/suite"
 )
 
 // A key is no longer than what its suite and direction need: a header, round keys, powers or
@@ -25,10 +27,15 @@ func TestKeysHaveWhatIsNeeded(t *testing.T) {
 	most := 0
 	for _, a := range associations(t, rand.New(rand.NewPCG(2, 6))) {
 		want := lines[a.Name]
-		if seal, open := a.out.Used(), a.in.Used(); seal != lineBytes*want.seal || open != lineBytes*want.open {
-			t.Errorf("%s: keys of %d bytes to seal, %d to open; want %d and %d", a.Name, seal, open, lineBytes*want.seal, lineBytes*want.open)
+		seal, fixed := a.out.Used()
+		open, _ := a.in.Used()
+		if seal != LineBytes*want.seal || open != LineBytes*want.open {
+			t.Errorf("%s: keys of %d bytes to seal, %d to open; want %d and %d", a.Name, seal, open, LineBytes*want.seal, LineBytes*want.open)
 		}
-		most = max(most, a.out.Used(), a.in.Used())
+		if powers := seal - fixed; powers != 0 && (a.Cipher != suite.GCM || powers != LineBytes*MaxLanes) {
+			t.Errorf("%s: %d bytes of a key are needed by blocks", a.Name, powers)
+		}
+		most = max(most, seal, open)
 	}
 	if most != KeyBytes {
 		t.Errorf("a device has room for keys of %d bytes, the longest has %d", KeyBytes, most)

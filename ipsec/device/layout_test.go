@@ -28,7 +28,7 @@ func TestDevicesKnowTheLayout(t *testing.T) {
 			}
 		}
 	}
-	if size := got(); size != uint32(key.Size()) || size%lineBytes != 0 {
+	if size := got(); size != uint32(key.Size()) || size%LineBytes != 0 {
 		t.Errorf("a key has %d bytes in C, %d in Go", size, key.Size())
 	}
 

@@ -113,7 +113,8 @@ func (q *request) write(b *bytes.Buffer) {
 		extended = 1
 	}
 	if q.key != nil {
-		key = q.key.Bytes()[:q.key.Used()]
+		most, fixed := q.key.Used()
+		key = q.key.Bytes()[:min(most, fixed+len(q.packet)&^15)] // as ipsec.SA.DeviceKeyUsed
 	}
 	for _, w := range [8]uint32{uint32(q.operation), uint32(max(q.lanes, 1)), uint32(len(q.packet)), extended, q.high, q.counter, uint32(len(key))} {
 		b.Write(binary.NativeEndian.AppendUint32(nil, w))

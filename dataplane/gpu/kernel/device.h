@@ -75,8 +75,10 @@ DEVICE void fence_loads(void)
 /* Numbers in packets are in network byte order. */
 #ifdef __CUDACC__
 DEVICE uint32_t swap32(uint32_t x) { return __byte_perm(x, 0, 0x0123); }
+DEVICE uint32_t count_bits(uint32_t x) { return __popc(x); }
 #else
 DEVICE uint32_t swap32(uint32_t x) { return __builtin_bswap32(x); }
+DEVICE uint32_t count_bits(uint32_t x) { return __builtin_popcount(x); }
 #endif
 DEVICE uint32_t swap16(uint32_t x) { return (x & 0xff) << 8 | (x >> 8 & 0xff); }
 

@@ -10,7 +10,7 @@
 
 /* Lengths and places are in bytes. */
 struct job {
-	uint32_t key;        /* the record's number, and from bit JOB_LINES on how many lines of it are needed */
+	uint32_t key;        /* the record's number, and from bit JOB_LINES on how many lines of it the packet needs */
 	uint32_t high;       /* upper half of the sequence number */
 	uint16_t esp, bytes; /* from the SPI, counted from the frame's beginning, to the end of the ICV */
 	uint16_t header;     /* open in transport mode: of the IP headers in front of ESP */
@@ -18,6 +18,7 @@ struct job {
 };
 
 #define JOB_LINES 24
+#define JOB_NUMBER ((1u << JOB_LINES) - 1)
 
 #define JOB_KIND 3    /* one of these: */
 #define JOB_PLAIN 0   /* nothing to be done */

@@ -81,14 +81,33 @@ DEVICE void together(const struct stage *s, const struct aes_tables *t, struct c
 	}
 }
 
-/* How many lanes there are to each packet of a group, all of GCM: as many as have some
- * lines each, unless that would leave lanes without a packet. */
-DEVICE uint32_t team_of(const struct group *g)
+/* Some packets of a group, all of GCM, that are done side by side: those at least half as
+ * long as the longest, for nobody should wait for it with a fraction of its work. */
+struct bin {
+	uint32_t lanes, packets, longest; /* in lines */
+};
+
+DEVICE struct bin bin_of(const struct cargo *c, uint32_t left)
+{
+	uint32_t lines = left >> lane_index() & 1 ? c->lines : 0, longest = lines;
+
+	ROLL
+	for (uint32_t distance = 1; distance < WARP; distance *= 2) {
+		uint32_t other = team_swap(longest, distance, WARP);
+		longest = other > longest ? other : longest;
+	}
+	uint32_t lanes = lanes_where(2 * lines > longest);
+	return (struct bin){lanes, count_bits(lanes), longest};
+}
+
+/* How many lanes there are to each packet of a bin: as many as have some lines each, unless
+ * that would leave lanes without a packet. */
+DEVICE uint32_t team_of(const struct bin *b)
 {
 	uint32_t lanes = WARP;
 
 	ROLL
-	while (lanes > 1 && g->longest < 4 * lanes && WARP / lanes < g->packets)
+	while (lanes > 1 && b->longest < 4 * lanes && WARP / lanes < b->packets)
 		lanes /= 2;
 	return lanes;
 }
@@ -105,7 +124,7 @@ DEVICE uint32_t nth_of(uint32_t left, uint32_t n)
 	return lane;
 }
 
-/* Does with the packets of a group, all of GCM, what there is to do, each by a team. */
+/* Does with the packets of a bin what there is to do, each by a team. */
 DEVICE void by_teams(const struct stage *s, const struct aes_tables *t, struct cargo *c, uint32_t lanes, uint32_t team)
 {
 	uint32_t lane = lane_index() % team;
@@ -225,8 +244,12 @@ DEVICE int secure(const struct mailbox *m, const struct vault *v, const struct s
 		begin(s, t, c, w->low);
 	join_warp();
 	int gcm = all_of_warp(!mine || key_of(s, c->key)->cipher == ESP_GCM);
-	if (gcm)
-		by_teams(s, t, c, g->lanes, team_of(g));
+	ROLL
+	for (uint32_t left = gcm ? g->lanes : 0; left;) {
+		struct bin b = bin_of(c, left);
+		by_teams(s, t, c, b.lanes, team_of(&b));
+		left &= ~b.lanes;
+	}
 	ROLL
 	for (int after = gcm ? 2 : 0; after < 2; after++) {
 		together(s, t, c, g->lanes, after);
@@ -268,7 +291,7 @@ DEVICE void work_with_jobs(const struct mailbox *m, const struct vault *v, const
 	uint32_t waiting = lanes_where(kind_of(&c) >= JOB_SEAL);
 	int due = kind_of(&c) == JOB_PLAIN;
 	struct snapshot s = fetch(m, desk, w, due);
-	struct group g = {0, 0, stage->size, 0, 0};
+	struct group g = {0, 0, stage->size};
 	struct lines lines = {0, 0};
 	uint8_t *body = m->umem + w.low;
 

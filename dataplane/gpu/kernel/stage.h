@@ -69,7 +69,6 @@ DEVICE uint32_t kind_of(const struct cargo *c) { return c->job.flags & JOB_KIND;
  * word on there are keys. */
 struct group {
 	uint32_t lanes, lines, keys;
-	uint32_t packets, longest; /* of the packets, in lines */
 };
 
 /* How many lines of the group nobody owns, so that lanes side by side read what is of one
@@ -84,11 +83,14 @@ DEVICE void own(const struct stage *s, struct group *g, uint32_t owner, uint32_t
 	g->lines += lines;
 }
 
+/* Tells whether one packet's key has what another needs of its own. */
+DEVICE int has_key(uint32_t brought, uint32_t record) { return ((record ^ brought) & JOB_NUMBER) == 0 && record <= brought; }
+
 /* Places the first of the packets that wait, as many as fit. Where one has the key of the
- * one before, they share it. */
+ * one before, or less of it, they share it. */
 DEVICE struct group place(const struct stage *s, uint32_t waiting, struct cargo *c)
 {
-	struct group g = {0, 0, s->size & ~3u, 0, 0};
+	struct group g = {0, 0, s->size & ~3u};
 	uint32_t low = s->size / (4 * LINE_WORDS) + 1, most = 4 * low, last = NO_KEY, keys = 0;
 
 	ROLL
@@ -96,10 +98,10 @@ DEVICE struct group place(const struct stage *s, uint32_t waiting, struct cargo 
 		if (!(waiting >> lane & 1))
 			continue;
 		uint32_t lines = shuffle(c->lines, lane), record = shuffle(c->job.key, lane), start = shuffle(c->start, lane);
-		uint32_t needed = record == last ? 0 : record >> JOB_LINES;
+		uint32_t needed = has_key(last, record) ? 0 : record >> JOB_LINES;
 		if (low + lines * LINE_WORDS + 1 + needed * LINE_WORDS > g.keys || g.lines + needed + REQUEST_LINES + lines > most)
 			break;
-		if (record != last) {
+		if (needed) {
 			g.keys -= needed * LINE_WORDS;
 			if (lane_index() == keys) {
 				c->record = record;
@@ -118,8 +120,6 @@ DEVICE struct group place(const struct stage *s, uint32_t waiting, struct cargo 
 		own(s, &g, lane, lines);
 		low += lines * LINE_WORDS + 1;
 		g.lanes |= 1u << lane;
-		g.packets++;
-		g.longest = lines > g.longest ? lines : g.longest;
 	}
 	join_warp();
 	return g;
@@ -142,7 +142,7 @@ DEVICE struct line find_line(const struct mailbox *m, const struct esp_key *keys
 		return (struct line){0, 0};
 	if (owner < KEY)
 		return (struct line){m->umem + start + (line - first) * LINE, at + (line - first) * LINE_WORDS};
-	const uint8_t *key = (const uint8_t *)&keys[record & ((1u << JOB_LINES) - 1)];
+	const uint8_t *key = (const uint8_t *)&keys[record & JOB_NUMBER];
 	return (struct line){key + (line - record_first) * LINE, record_at + (line - record_first) * LINE_WORDS};
 }
 

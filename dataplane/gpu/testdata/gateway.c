@@ -55,7 +55,7 @@ static int keeps_keys(uint32_t n)
 		const struct job *j = &vault.jobs[i];
 		if ((j->flags & JOB_KIND) < JOB_SEAL)
 			continue;
-		const struct esp_key *k = &vault.keys[j->key & ((1u << JOB_LINES) - 1)];
+		const struct esp_key *k = &vault.keys[j->key & JOB_NUMBER];
 		for (uint32_t line = 0; line < k->lines; line++)
 			if (memmem(stage.words, 4 * stage.size, esp_part(k, line), LINE))
 				return 1;
