@@ -15,14 +15,22 @@
 
 DEVICE const struct esp_key *key_of(const struct stage *s, uint32_t at) { return (const struct esp_key *)(s->words + at); }
 
-/* Begins with a lane's packet when it is on the stage. */
+/* How many lines of its key a packet needs: as ipsec.SA's DeviceKeyUsed says. */
+DEVICE uint32_t lines_of(const struct esp_key *k, const struct job *j)
+{
+	return k->cipher == ESP_GCM ? k->hash + at_most(ESP_POWERS, j->bytes / LINE) : k->lines;
+}
+
+/* Begins with a lane's packet when it is on the stage. Where the association has ended, which
+ * may be while a device is given up as late, the record has another key, or none: no more
+ * of it is on the stage than the job says. */
 DEVICE void begin(const struct stage *s, const struct aes_tables *t, struct cargo *c, uint32_t addr)
 {
 	const struct esp_key *k = key_of(s, c->key);
 	struct esp_packet p;
 
 	c->esp = c->at + (addr + c->job.esp - c->start) / 4;
-	c->differs = !esp_packet_at(&p, k, s->words + c->esp, c->job.bytes, 0, c->job.high);
+	c->differs = lines_of(k, &c->job) != c->job.key >> JOB_LINES || !esp_packet_at(&p, k, s->words + c->esp, c->job.bytes, 0, c->job.high);
 	if (c->differs)
 		return;
 	c->text = p.words;
