@@ -42,10 +42,7 @@ func TestCardsHaveCoresOfTheirOwn(t *testing.T) {
 
 // A bed has as many GPUs as it was asked for, or none is made.
 func TestEveryGPUIsUsed(t *testing.T) {
-	lib, err := testutil.FakeGPU(t.TempDir(), "../../cuda/testdata/fakecuda.c", "") // two, which have none of the kernels
-	if err != nil {
-		t.Fatal(err)
-	}
+	lib := testutil.FakeGPU(t, "../../cuda/testdata/fakecuda.c", "") // two, which have none of the kernels
 	c := Config{Workers: 1, Driver: lib, Chunks: 1}
 	for c.GPUs = range 4 {
 		if err := c.Check(); (err != nil) != (c.GPUs > 2) || err != nil && !strings.Contains(err.Error(), "3 are asked for, and the CUDA driver has 2") {

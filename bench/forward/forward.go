@@ -55,6 +55,7 @@ type Result struct {
 	Cards      int       `json:"cards"`
 	GPUs       int       `json:"gpus"`
 	MaxPackets int       `json:"max_packets"`
+	Chunks     int       `json:"chunks"` // that a worker may have in flight
 	Verified   int       `json:"verified_packets"`
 	Mpps       float64   `json:"mpps"`
 	Rounds     []float64 `json:"rounds_mpps"`
@@ -100,7 +101,7 @@ func Run(o Options) (*Result, error) {
 
 	res := &Result{
 		Family: "IPv4", Table: o.Table, Routes: len(routes), Size: o.Size, Workers: o.Workers, Cards: o.Cards, GPUs: o.GPUs,
-		MaxPackets: o.MaxPackets, Stages: map[string]float64{},
+		MaxPackets: o.MaxPackets, Chunks: o.Chunks, Stages: map[string]float64{},
 	}
 	if o.IPv6 {
 		res.Family = "IPv6"

@@ -53,10 +53,7 @@ func TestTooFewCoresAreToldFirst(t *testing.T) {
 }
 
 func TestTooFewGPUsAreToldFirst(t *testing.T) {
-	lib, err := testutil.FakeGPU(t.TempDir(), "../../cuda/testdata/fakecuda.c", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lib := testutil.FakeGPU(t, "../../cuda/testdata/fakecuda.c", "")
 	for gpus, want := range map[int]string{2: "none of that name", 3: "3 are asked for, and the CUDA driver has 2"} {
 		_, err := Run(Options{Engine: "gpu", Table: "none of that name", Workers: 3, GPUs: gpus, Driver: lib})
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -24,11 +24,7 @@ import (
 // kernel that is to be wrong, "" for none.
 func fakeGPU(t *testing.T, fault string) string {
 	t.Helper()
-	lib, err := testutil.FakeGPU(t.TempDir(), "testdata/fakegpu.c", fault)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lib
+	return testutil.FakeGPU(t, "testdata/fakegpu.c", fault)
 }
 
 func options(t *testing.T, table string, f routes.Family) Options {

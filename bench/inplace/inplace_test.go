@@ -50,11 +50,7 @@ func TestShapesOutsideOfFramesAreRefused(t *testing.T) {
 // fakeGPU builds a driver with two GPUs, that each take 20 ms for a pass.
 func fakeGPU(t *testing.T, fault string) string {
 	t.Helper()
-	lib, err := testutil.FakeGPU(t.TempDir(), "testdata/fakegpu.c", fault)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lib
+	return testutil.FakeGPU(t, "testdata/fakegpu.c", fault)
 }
 
 // GPUs rewrite at once, each memory of its own, and their rates are added up.

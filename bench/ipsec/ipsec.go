@@ -68,6 +68,7 @@ type Result struct {
 	Cards     int       `json:"cards"`
 	GPUs      int       `json:"gpus"`
 	Batch     int       `json:"max_packets"`
+	Chunks    int       `json:"chunks"` // that a worker may have in flight
 	Verified  int       `json:"verified_packets"`
 	Gbps      float64   `json:"gbit_per_second"` // of inner IP packets
 	Mpps      float64   `json:"mpps"`
@@ -116,7 +117,7 @@ func Run(o Options) (*Result, error) {
 	}
 	res := &Result{
 		Family: "IPv4", Suite: o.Suite, Direction: names[o.Direction], Sizes: o.Sizes, SAs: o.SAs, Window: o.Window,
-		Table: o.Table, Routes: len(t.routes), Workers: o.Bed.Workers, Cards: o.Bed.Cards, GPUs: o.Bed.GPUs, Batch: o.Bed.MaxPackets,
+		Table: o.Table, Routes: len(t.routes), Workers: o.Bed.Workers, Cards: o.Bed.Cards, GPUs: o.Bed.GPUs, Batch: o.Bed.MaxPackets, Chunks: o.Bed.Chunks,
 	}
 	if o.IPv6 {
 		res.Family = "IPv6"

@@ -97,10 +97,7 @@ func TestAnotherCorePlaysTheCard(t *testing.T) {
 }
 
 func TestTooFewGPUsAreToldFirst(t *testing.T) {
-	lib, err := testutil.FakeGPU(t.TempDir(), "../../cuda/testdata/fakecuda.c", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lib := testutil.FakeGPU(t, "../../cuda/testdata/fakecuda.c", "")
 	for gpus, want := range map[int]string{2: "none of that name", 3: "3 are asked for, and the CUDA driver has 2"} {
 		o := options("none of that name", esp.In)
 		o.Engine, o.Bed.Workers, o.Bed.GPUs, o.Bed.Driver = "gpu", 3, gpus, lib

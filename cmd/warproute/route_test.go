@@ -136,10 +136,7 @@ func newSets(t *testing.T, table string, n int) (sets []*routes.Set) {
 
 // With a driver that runs the kernels on the host.
 func TestAGPUAnswersAlike(t *testing.T) {
-	lib, err := testutil.FakeGPU(t.TempDir(), "../../bench/gpulookup/testdata/fakegpu.c", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lib := testutil.FakeGPU(t, "../../bench/gpulookup/testdata/fakegpu.c", "")
 	for _, table := range []string{"internet", "nested", "dense"} {
 		gpuAnswersAlike(t, lib, newSets(t, table, 1000)...)
 	}

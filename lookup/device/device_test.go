@@ -25,11 +25,7 @@ import (
 // kernel that is to be wrong; "none" has none run, "" all.
 func fakeGPU(t *testing.T, fault string) string {
 	t.Helper()
-	lib, err := testutil.FakeGPU(t.TempDir(), "../../bench/gpulookup/testdata/fakegpu.c", fault)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lib
+	return testutil.FakeGPU(t, "../../bench/gpulookup/testdata/fakegpu.c", fault)
 }
 
 func openGPU(t *testing.T, driver string) *GPU {
