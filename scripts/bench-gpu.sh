@@ -24,7 +24,7 @@ for cards in 0 8; do
 	forward --engine gpu --workers 8 --cards $cards
 	forward --engine cpu --workers 8 --cards $cards
 done
-run bench latency --engine gpu --table real --sizes 16,60,240,1024,4096
+run bench latency --engine gpu --table real --sizes 16,60,120,240,1024,4096
 run bench latency --engine gpu --table real --family 6 --sizes 60,240
 
 # A chunk of a gateway occupies a multiprocessor, of which a GPU has some 130.
@@ -32,7 +32,7 @@ workers=16 chunks=8
 if [ "$cores" -ge 28 ]; then workers=28 chunks=4; fi
 ipsec --workers $workers --chunks $chunks --size 1408,64,imix
 ipsec --workers $workers --chunks $chunks --size 1408 --direction encrypt --sas 1,10000
-ipsec --workers $workers --chunks $chunks --size 1408 --direction encrypt --suite chacha20poly1305,aes128ctr-sha1,aes128-sha256
+ipsec --workers 16 --size 1408 --direction encrypt --suite chacha20poly1305,aes128ctr-sha1,aes128-sha256
 
 if [ "$gpus" -ge 2 ] && [ "$cores" -ge 32 ]; then
 	forward --engine gpu --gpus 2 --workers 16

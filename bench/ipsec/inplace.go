@@ -6,8 +6,9 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// inPlace measures at which rate, in Mpps, GPUs, as many at once, rewrite packets of the traffic's sizes and
-// at their places: all of the protected packet is read, and what becomes of it is written.
+// inPlace measures at which rate, in Mpps, GPUs, as many at once, rewrite packets of the
+// traffic's sizes and at their places: all of the protected packet is read, and what becomes
+// of it is written.
 func (t *traffic) inPlace() (float64, error) {
 	header := packet.IPv4Len
 	if t.IPv6 {
