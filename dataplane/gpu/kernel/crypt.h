@@ -96,13 +96,7 @@ struct bin {
 
 DEVICE struct bin bin_of(const struct cargo *c, uint32_t left)
 {
-	uint32_t lines = left >> lane_index() & 1 ? c->lines : 0, longest = lines;
-
-	ROLL
-	for (uint32_t distance = 1; distance < WARP; distance *= 2) {
-		uint32_t other = team_swap(longest, distance, WARP);
-		longest = other > longest ? other : longest;
-	}
+	uint32_t lines = left >> lane_index() & 1 ? c->lines : 0, longest = team_most(lines, WARP);
 	uint32_t lanes = lanes_where(2 * lines > longest);
 	return (struct bin){lanes, count_bits(lanes), longest};
 }
