@@ -15,27 +15,8 @@ DEVICE void cbc_load_chain(const struct esp_packet *p, const struct esp_key *k, 
 		chain[i] = PACKET_LOAD(esp_text(p, k) + 4 * block + i - 4);
 }
 
-/* Encrypts a packet, by one lane: every block waits for the one before it. */
-DEVICE void cbc_encrypt(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p)
-{
-	uint32_t *text = esp_text(p, k);
-	const uint32_t rounds = k->rounds;
-	uint32_t chain[4], b[4];
-
-	cbc_load_chain(p, k, 0, chain);
-	ROLL
-	for (uint32_t block = 0; block < esp_blocks(p); block++) {
-		esp_load_block(text, block, b);
-		UNROLL
-		for (uint32_t i = 0; i < 4; i++)
-			chain[i] ^= b[i];
-		aes_encrypt(t, esp_schedule(k), rounds, chain);
-		esp_store(p, text, 4 * block, chain, 4);
-	}
-}
-
 /* Encrypts packets side by side, as one of the lanes of a team: every four of them have
- * one, or are not busy and only take part. */
+ * one, or are not busy and only take part. Every block waits for the one before it. */
 DEVICE void cbc_encrypt_columns(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p, int busy, uint32_t lane, uint32_t lanes)
 {
 	const struct aes_column key = aes_column_of(esp_schedule(k), busy ? k->rounds : 0, lane, lanes);

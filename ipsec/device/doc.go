@@ -10,7 +10,7 @@
 //	gcm.h ctr.h cbc.h hmac.h chachapoly.h
 //	           a packet, by one lane or by each of a team
 //	team.h     what the lanes of a team do together
-//	esp.h      a packet of any suite, sealed or opened by a team
+//	esp.h      what sealing and opening a packet of any suite is made of, by a team
 //
 // A team is 1 to 32 lanes of a warp that work on one packet. GCM, CTR, ChaCha20, Poly1305
 // and the decryption of CBC are spread over them; HMAC and the encryption of CBC go

@@ -1,5 +1,5 @@
-/* An ESP packet of any suite, sealed or opened in place by a team of lanes: the same
- * bytes as package suite's Transform makes.
+/* What sealing and opening an ESP packet in place is made of, beside the ciphers and HMAC,
+ * for a team of lanes: together they make the same bytes as package suite's Transform.
  *
  * All lanes of a team are given the same packet and key, and see what is in both. The
  * packet lies in shared memory, or wherever PACKET_LOAD reaches. The key is read by plain
@@ -29,26 +29,7 @@ DEVICE void esp_put_iv(const struct esp_key *k, const struct aes_tables *t, cons
 			PACKET_STORE(p->esp + ESP_HEADER_WORDS + i, iv[i + 4 - k->iv_words]);
 }
 
-/* Encrypts or decrypts the text, where the cipher does nothing else. */
-DEVICE void esp_crypt(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p, int open, uint32_t lane, uint32_t lanes)
-{
-	if (k->cipher == ESP_CTR) {
-		ctr_lane(k, t, p, lane, lanes);
-	} else if (k->cipher == ESP_CHACHA20) {
-		chacha20_lane(k, p, lane, lanes);
-	} else if (k->cipher == ESP_CBC && open) {
-		uint32_t chain[4];
-		cbc_begin_lane(k, p, lane, lanes, chain);
-		team_join(lanes);
-		cbc_decrypt_lane(k, t, p, lane, lanes, chain);
-	} else if (k->cipher == ESP_CBC && lanes >= AES_COLUMNS) {
-		cbc_encrypt_columns(k, t, p, lane < AES_COLUMNS, lane, lanes);
-	} else if (k->cipher == ESP_CBC && lane == 0) {
-		cbc_encrypt(k, t, p);
-	}
-}
-
-/* Poly1305's of the ciphertext. */
+/* Poly1305's ICV of the ciphertext, for lane 0. */
 DEVICE void esp_poly1305(const struct esp_key *k, const struct esp_packet *p, uint32_t lane, uint32_t lanes, uint32_t icv[8])
 {
 	uint32_t sum[5], key[4];
@@ -61,16 +42,7 @@ DEVICE void esp_poly1305(const struct esp_key *k, const struct esp_packet *p, ui
 	poly1305_tag(sum, key, icv);
 }
 
-/* The ICV that the ciphertext should have, for lane 0. */
-DEVICE void esp_authenticate(const struct esp_key *k, const struct esp_packet *p, uint32_t lane, uint32_t lanes, uint32_t icv[8])
-{
-	if (k->cipher == ESP_CHACHA20)
-		esp_poly1305(k, p, lane, lanes, icv);
-	else if (lane == 0)
-		hmac(k, p, icv);
-}
-
-/* Both at once. */
+/* Encrypts or decrypts by GCM, and finds the ICV that the ciphertext should have, for lane 0. */
 DEVICE void esp_combined(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p, int open,
 			 uint32_t lane, uint32_t lanes, uint32_t icv[8])
 {
@@ -107,32 +79,6 @@ DEVICE uint32_t esp_check_or_put(const struct esp_key *k, const struct esp_packe
 DEVICE uint32_t esp_finish(const struct esp_key *k, const struct esp_packet *p, int open, uint32_t lane, uint32_t lanes, const uint32_t icv[8])
 {
 	return team_xor(lane == 0 ? esp_check_or_put(k, p, open, icv) : 0, lanes);
-}
-
-/* Seals a packet, or opens it: then it is 0 if the packet is authentic. What is not
- * authentic is not decrypted, or, by GCM, decrypted to what nobody may see: it has to
- * be discarded. */
-DEVICE uint32_t esp_process(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p, int open, uint32_t lane, uint32_t lanes)
-{
-	uint32_t icv[8] = {0, 0, 0, 0, 0, 0, 0, 0}, differs = 0;
-
-	if (k->cipher == ESP_GCM) {
-		esp_combined(k, t, p, open, lane, lanes, icv);
-		differs = esp_finish(k, p, open, lane, lanes, icv);
-	} else {
-		ROLL
-		for (int crypt = !open, i = 0; i < 2 && !differs; i++, crypt = !crypt) {
-			if (crypt) {
-				esp_crypt(k, t, p, open, lane, lanes);
-				team_join(lanes);
-			} else {
-				esp_authenticate(k, p, lane, lanes, icv);
-				differs = esp_finish(k, p, open, lane, lanes, icv);
-			}
-		}
-	}
-	team_join(lanes);
-	return differs;
 }
 
 #endif
