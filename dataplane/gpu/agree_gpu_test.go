@@ -18,7 +18,7 @@ import (
 // by chunks in a hurry.
 func onGPU(mode Mode, n *hurried) maker {
 	return func(t *testing.T, base *fib.FIB, repair []bool) other {
-		d, err := Open(base, Options{Mode: mode, Timeout: 10 * time.Second, Repair: repair})
+		d, err := openFirst(base, Options{Mode: mode, Timeout: 10 * time.Second, Repair: repair})
 		if err != nil {
 			t.Fatal(err)
 		}

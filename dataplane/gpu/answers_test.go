@@ -120,15 +120,21 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// When tags begin anew, no head, half or answer is left whose tag could be taken for a later
-// one's.
-func TestOldTagsAreCleared(t *testing.T) {
+// newSlot returns the only slot of a mailbox, which nobody serves.
+func newSlot(t *testing.T) *slot {
+	t.Helper()
 	mail, err := newMailbox(1, maxChunk)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer mail.close()
-	s, umem := &mail.slots[0], make([]byte, 1<<16)
+	t.Cleanup(func() { mail.close() })
+	return &mail.slots[0]
+}
+
+// When tags begin anew, no head, half or answer is left whose tag could be taken for a later
+// one's.
+func TestOldTagsAreCleared(t *testing.T) {
+	s, umem := newSlot(t), make([]byte, 1<<16)
 	frames := make([]batch.Frame, hurryFrames)
 	for i := range frames {
 		frames[i].Addr = 2
@@ -160,12 +166,7 @@ func TestOldTagsAreCleared(t *testing.T) {
 // A chunk is finished when both pieces of all answers are there, in whatever order they come,
 // or the quads say that they are done; what slots have of chunks before does not count.
 func TestEveryPieceOfAnAnswerIsAwaited(t *testing.T) {
-	mail, err := newMailbox(1, maxChunk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer mail.close()
-	s, umem, rnd := &mail.slots[0], make([]byte, 1<<16), rand.New(rand.NewPCG(5, 5))
+	s, umem, rnd := newSlot(t), make([]byte, 1<<16), rand.New(rand.NewPCG(5, 5))
 	copy(umem[2+packet.EthernetLen-2:], []byte{8, 0, 0x45})
 	for range 2000 {
 		frames := make([]batch.Frame, 1+rnd.IntN(hurryFrames))

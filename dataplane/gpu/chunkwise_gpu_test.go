@@ -86,7 +86,7 @@ func hurry(s *slot, frames []batch.Frame, umem []byte, finish func() error) erro
 func TestGPUChunkwise(t *testing.T) {
 	const chunks = 20
 	open := func(t *testing.T, net *testutil.Network, g *gateway.Gateway) *Device {
-		d, err := Open(net.FIB, Options{Timeout: time.Minute, Repair: net.Repair, Gateway: g})
+		d, err := openFirst(net.FIB, Options{Timeout: time.Minute, Repair: net.Repair, Gateway: g})
 		if err != nil {
 			t.Fatal(err)
 		}

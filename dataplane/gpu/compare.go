@@ -37,7 +37,7 @@ func (r route) String() string {
 func (s *Devices) Compare(ctx context.Context, addr netip.Addr) error {
 	for _, d := range s.All {
 		if err := d.compare(ctx, addr); err != nil {
-			return fmt.Errorf("GPU %d: %w", d.options.Number, err)
+			return fmt.Errorf("GPU %d: %w", d.number, err)
 		}
 	}
 	return nil

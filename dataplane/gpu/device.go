@@ -29,7 +29,6 @@ const (
 
 // Options describe how a device is used. Zero values mean the defaults.
 type Options struct {
-	Number  int           // of the device, as the driver counts
 	Mode    Mode          // Resident
 	Timeout time.Duration // for a chunk, after which its worker does without the device; 20 ms
 	Pause   time.Duration // until that worker tries again; doubles while it fails, up to 60 times; 1 s
@@ -58,6 +57,7 @@ type Options struct {
 // Device is a GPU that workers' engines use, with a copy of the forwarding base.
 type Device struct {
 	options  Options
+	number   int // as the driver counts
 	info     cuda.DeviceInfo
 	ctx      *cuda.Context
 	health   health
@@ -78,25 +78,13 @@ type Device struct {
 // ErrNoDriver is wrapped by the error of opening on a host without NVIDIA's driver.
 var ErrNoDriver = cuda.ErrNoDriver
 
-// Open opens a GPU and brings the forwarding base to it, which nobody may change
-// meanwhile; afterwards the copy follows. An error says what is missing.
-func Open(base *fib.FIB, o Options) (*Device, error) {
-	found, err := find(o.Library, 0)
-	if err != nil {
-		return nil, err
-	}
-	if o.Number >= len(found) {
-		return nil, fmt.Errorf("use GPU %d: the driver has %d", o.Number, len(found))
-	}
-	return open(found[o.Number], base, o)
-}
-
-// open opens device o.Number.
-func open(found *cuda.Device, base *fib.FIB, o Options) (*Device, error) {
-	d := &Device{options: o.withDefaults(), base: base}
+// open opens a GPU, which has that number by the driver, and brings the forwarding base to it,
+// which nobody may change meanwhile; afterwards the copy follows. An error says what is missing.
+func open(found *cuda.Device, number int, base *fib.FIB, o Options) (*Device, error) {
+	d := &Device{options: o.withDefaults(), number: number, base: base}
 	err := d.open(found)
 	if err != nil {
-		return nil, fmt.Errorf("use GPU %d: %w", o.Number, err)
+		return nil, fmt.Errorf("use GPU %d: %w", number, err)
 	}
 	return d, nil
 }
@@ -180,7 +168,7 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 		return nil, err
 	}
 	if err := d.ctx.Do(func() error { return d.serve(e, umem) }); err != nil {
-		return nil, fmt.Errorf("have GPU %d serve a worker: %w", d.options.Number, err)
+		return nil, fmt.Errorf("have GPU %d serve a worker: %w", d.number, err)
 	}
 	d.engines = append(d.engines, e)
 	d.taken += chunks
@@ -228,7 +216,7 @@ func (d *Device) halt() error {
 	by := time.Now().Add(haltTime)
 	for _, stop := range slices.Backward(d.stops) {
 		if err := d.ctx.Do(func() error { return stop(by) }); err != nil {
-			return fmt.Errorf("end what runs on GPU %d: %w", d.options.Number, err)
+			return fmt.Errorf("end what runs on GPU %d: %w", d.number, err)
 		}
 	}
 	d.stops = nil

@@ -20,8 +20,9 @@ type Devices struct {
 }
 
 // OpenAll opens the GPUs that the driver shows, up to one for each worker, or as many as
-// o.GPUs says, as Open does; o.Number does not matter. It is an error if there is none that
-// can be used, or fewer than o.GPUs, or if there is no room for o.Workers.
+// o.GPUs says, and brings the forwarding base to each, which nobody may change meanwhile;
+// afterwards the copies follow. It is an error if there is none that can be used, or fewer
+// than o.GPUs, or if there is no room for o.Workers.
 func OpenAll(base *fib.FIB, o Options) (*Devices, error) {
 	found, err := find(o.Library, o.GPUs)
 	if err != nil {
@@ -29,11 +30,11 @@ func OpenAll(base *fib.FIB, o Options) (*Devices, error) {
 	}
 	s, each := &Devices{Chunks: o.Chunks}, o
 	each.Workers, each.Chunks = min(o.Workers, 1), o.leastChunks()
-	for each.Number = range found {
+	for number := range found {
 		if o.GPUs == 0 && o.Workers > 0 && len(s.All) == o.Workers {
 			break
 		}
-		d, err := open(found[each.Number], base, each)
+		d, err := open(found[number], number, base, each)
 		if err != nil {
 			s.Unusable = append(s.Unusable, err)
 		} else {
@@ -123,7 +124,7 @@ func (s *Devices) Err() error {
 	var errs []error
 	for _, d := range s.All {
 		if err := d.Err(); err != nil {
-			errs = append(errs, fmt.Errorf("GPU %d: %w", d.options.Number, err))
+			errs = append(errs, fmt.Errorf("GPU %d: %w", d.number, err))
 		}
 	}
 	return errors.Join(errs...)

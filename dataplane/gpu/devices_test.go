@@ -90,7 +90,7 @@ func TestDevicesThatCannotBeOpened(t *testing.T) {
 	base := newBase(t)
 	f.failNext("cuModuleLoadDataEx")
 	s := openFakes(t, f, base, Options{Library: library, Workers: 3, Chunks: 8})
-	if len(s.All) != 1 || s.All[0].options.Number != 1 {
+	if len(s.All) != 1 || s.All[0].number != 1 {
 		t.Errorf("%d devices, want GPU 1 alone", len(s.All))
 	}
 	if len(s.Unusable) != 1 || !strings.HasPrefix(s.Unusable[0].Error(), "use GPU 0: load ") || !strings.Contains(s.Unusable[0].Error(), "cuModuleLoadDataEx(") {
@@ -101,7 +101,7 @@ func TestDevicesThatCannotBeOpened(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(one.All) != 1 || one.All[0].options.Number != 0 || len(one.Unusable) != 0 {
+	if len(one.All) != 1 || one.All[0].number != 0 || len(one.Unusable) != 0 {
 		t.Errorf("for one worker: %d devices, unusable %v", len(one.All), one.Unusable)
 	}
 	if err := one.Close(); err != nil {
@@ -148,7 +148,7 @@ func TestAsManyDevicesAsAskedFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(s.All) != o.GPUs || s.All[0].options.Number != 0 {
+		if len(s.All) != o.GPUs || s.All[0].number != 0 {
 			t.Errorf("%d devices of %d that were asked for", len(s.All), o.GPUs)
 		}
 		if err := s.Close(); err != nil {
@@ -229,7 +229,7 @@ func TestEveryDeviceHasEveryChange(t *testing.T) {
 			!slices.Equal(onDevice[uint64](at[fib.Adjacencies].at, len(w.Adjacencies)), w.Adjacencies) ||
 			!slices.Equal(onDevice[uint64](at[fib.Ports].at, len(w.Ports)), w.Ports) ||
 			!slices.Equal(onDevice[uint32](at[fib.ReversePaths].at, len(w.ReversePaths)), w.ReversePaths) {
-			t.Errorf("GPU %d: the arrays differ from the base's", d.options.Number)
+			t.Errorf("GPU %d: the arrays differ from the base's", d.number)
 		}
 		for i, view := range []func(func([]uint32) error) error{base.IPv4.View, base.IPv6.View} {
 			_ = view(func(words []uint32) error {
@@ -238,7 +238,7 @@ func TestEveryDeviceHasEveryChange(t *testing.T) {
 				im := &d.tables.images[i]
 				root := onDevice[cuda.DevicePtr](im.root, 1)[0]
 				if root != im.places[im.active].at || !bytes.Equal(bytesOf(onDevice[uint32](root, len(words))), bytesOf(words)) {
-					t.Errorf("GPU %d: the %s table differs from the base's", d.options.Number, im.family)
+					t.Errorf("GPU %d: the %s table differs from the base's", d.number, im.family)
 				}
 				return nil
 			})

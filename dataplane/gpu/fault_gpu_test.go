@@ -50,7 +50,7 @@ func TestGPUFaults(t *testing.T) {
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			net := testutil.NewNetwork()
-			d, err := Open(net.FIB, Options{Repair: net.Repair})
+			d, err := openFirst(net.FIB, Options{Repair: net.Repair})
 			if err != nil {
 				t.Fatal(err)
 			}

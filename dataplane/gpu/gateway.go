@@ -176,6 +176,6 @@ func (h *holder) put(number uint32, b []byte) {
 	})
 	clear(place)
 	if err != nil {
-		h.d.health.fail(fmt.Errorf("bring a key to GPU %d: %w", h.d.options.Number, err))
+		h.d.health.fail(fmt.Errorf("bring a key to GPU %d: %w", h.d.number, err))
 	}
 }

@@ -20,7 +20,7 @@ func TestEveryCallOfAGatewaysDeviceMayFail(t *testing.T) {
 	start := func() error {
 		g := &gateway.Gateway{}
 		protectAll(t, testutil.NewNetwork(), g)
-		d, err := Open(base, Options{Library: library, Gateway: g})
+		d, err := openFirst(base, Options{Library: library, Gateway: g})
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func TestDevicesHoldKeysAsLongAsAssociationsLive(t *testing.T) {
 	f.copies = 1
 	net, g := testutil.NewNetwork(), &gateway.Gateway{}
 	before := protectAll(t, net, g)
-	d, err := Open(net.FIB, Options{Library: library, Gateway: g})
+	d, err := openFirst(net.FIB, Options{Library: library, Gateway: g})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestGatewaysAreOfBothEngines(t *testing.T) {
 		{"device", &gateway.Gateway{}, nil, "the worker's CPU engine has none"},
 		{"engine", nil, &gateway.Gateway{}, "opened without the gateway"},
 	} {
-		d, err := Open(base, Options{Library: library, Gateway: c.device})
+		d, err := openFirst(base, Options{Library: library, Gateway: c.device})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestGatewaysAreOfBothEngines(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := Open(base, Options{Library: library, Gateway: &gateway.Gateway{}, Mode: Launched}); err == nil || !strings.Contains(err.Error(), "mode resident") {
+	if _, err := openFirst(base, Options{Library: library, Gateway: &gateway.Gateway{}, Mode: Launched}); err == nil || !strings.Contains(err.Error(), "mode resident") {
 		t.Errorf("launched: %v", err)
 	}
 }

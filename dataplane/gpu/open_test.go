@@ -13,6 +13,15 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
+// openFirst opens the first GPU alone.
+func openFirst(base *fib.FIB, o Options) (*Device, error) {
+	found, err := find(o.Library, 1)
+	if err != nil {
+		return nil, err
+	}
+	return open(found[0], 0, base, o)
+}
+
 // newBase returns a base with a route of each family.
 func newBase(t *testing.T) *fib.FIB {
 	t.Helper()
@@ -45,7 +54,7 @@ func TestEveryCallMayFail(t *testing.T) {
 	base, mem := newBase(t), newFrames(t)
 	for _, mode := range []Mode{Resident, Launched} {
 		start := func() error {
-			d, err := Open(base, Options{Library: library, Mode: mode})
+			d, err := openFirst(base, Options{Library: library, Mode: mode})
 			if err != nil {
 				return err
 			}
@@ -90,7 +99,7 @@ func TestEveryCallMayFail(t *testing.T) {
 func TestWhatRunsIsNotGivenBack(t *testing.T) {
 	f, library := newFake(t)
 	base, mem := newBase(t), newFrames(t)
-	d, err := Open(base, Options{Library: library})
+	d, err := openFirst(base, Options{Library: library})
 	if err != nil {
 		t.Fatal(err)
 	}

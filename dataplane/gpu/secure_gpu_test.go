@@ -35,7 +35,7 @@ func gatewaysOnGPU(t *testing.T, net *testutil.Network, o Options, gateways ...*
 	})
 	for _, g := range gateways {
 		o.Gateway, o.Repair = g, net.Repair
-		d, err := Open(net.FIB, o)
+		d, err := openFirst(net.FIB, o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ type State struct {
 // been made and before Close.
 func (d *Device) State() State {
 	s := State{
-		Number: d.options.Number, Info: d.info, Mode: d.options.Mode, Blocks: d.taken, Room: d.blocks,
+		Number: d.number, Info: d.info, Mode: d.options.Mode, Blocks: d.taken, Room: d.blocks,
 		Workers: len(d.engines), Outage: d.outage(),
 	}
 	s.Failed = !d.health.ok()
