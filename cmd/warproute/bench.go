@@ -2,10 +2,8 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
 	"time"
 
@@ -58,8 +56,8 @@ time is what the router costs.`,
 				}
 				results = append(results, r)
 			}
-			writeForward(cmd.OutOrStdout(), results)
-			return writeJSON(jsonFile, results)
+			writeForward(textOf(cmd, jsonFile), results)
+			return writeJSON(cmd, jsonFile, results)
 		},
 	}
 	cmd.Flags().StringVar(&family, "family", "both", "4, 6 or both")
@@ -71,7 +69,7 @@ time is what the router costs.`,
 	addGPUs(cmd, &o.GPUs)
 	cmd.Flags().DurationVar(&o.Duration, "duration", time.Second, "of a round")
 	cmd.Flags().IntVar(&o.Rounds, "rounds", 5, "of which the median counts")
-	cmd.Flags().StringVar(&jsonFile, "json", "", "also write the results to a `file`")
+	cmd.Flags().StringVar(&jsonFile, "json", "", "also write the results as JSON to `FILE`; -: print it, and nothing else")
 	return cmd
 }
 
@@ -131,19 +129,4 @@ func mpps(rate float64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.1f", rate)
-}
-
-// writeJSON writes results to a file, where one is named.
-func writeJSON(path string, results any) error {
-	if path == "" {
-		return nil
-	}
-	data, err := json.MarshalIndent(results, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write results: %w", err)
-	}
-	return nil
 }

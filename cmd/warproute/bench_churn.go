@@ -31,15 +31,15 @@ changes, with the same tables and peers, verified before and after.`,
 				o.Routes = set
 				r, err := lookup.Run(cmd.Context(), o)
 				if err == nil {
-					writeTable(cmd.OutOrStdout(), r)
-					writeUpdates(cmd.OutOrStdout(), o, r)
+					writeTable(textOf(cmd, jsonFile), r)
+					writeUpdates(textOf(cmd, jsonFile), o, r)
 				}
 				return r, err
 			})
 			if err != nil {
 				return err
 			}
-			return writeJSON(jsonFile, reports)
+			return writeJSON(cmd, jsonFile, reports)
 		},
 	}
 	flags := cmd.Flags()
@@ -48,6 +48,6 @@ changes, with the same tables and peers, verified before and after.`,
 	flags.DurationVar(&o.Duration, "duration", 200*time.Millisecond, "of a round")
 	flags.StringSliceVar(&o.Peers, "peers", []string{"bart", "dpdk"}, "with whom to compare, or none")
 	flags.Uint64Var(&o.Seed, "seed", 1, "of routes, next hops and changes")
-	flags.StringVar(&jsonFile, "json", "", "also write the results to a `file`")
+	flags.StringVar(&jsonFile, "json", "", "also write the results as JSON to `FILE`; -: print it, and nothing else")
 	return cmd
 }

@@ -64,8 +64,8 @@ With --engine gpu the CPU engine is measured beside it, on one core and on all t
 				}
 				results = append(results, r)
 			}
-			writeIPsec(cmd.OutOrStdout(), results)
-			return writeJSON(jsonFile, results)
+			writeIPsec(textOf(cmd, jsonFile), results)
+			return writeJSON(cmd, jsonFile, results)
 		},
 	}
 	f := cmd.Flags()
@@ -87,7 +87,7 @@ With --engine gpu the CPU engine is measured beside it, on one core and on all t
 	f.DurationVar(&s.Duration, "duration", time.Second, "of a round, where packets are played without end")
 	f.IntVar(&s.Rounds, "rounds", 5, "of which the median counts")
 	f.Uint64Var(&s.Seed, "seed", 1, "of routes, keys and packets")
-	f.StringVar(&jsonFile, "json", "", "also write the results to a `file`")
+	f.StringVar(&jsonFile, "json", "", "also write the results as JSON to `FILE`; -: print it, and nothing else")
 	return cmd
 }
 

@@ -103,15 +103,15 @@ the launched kernel are measured, and the CPU engine beside them.`,
 				}
 				all = append(all, l...)
 			}
-			writeLatency(cmd.OutOrStdout(), all)
-			return writeJSON(jsonFile, all)
+			writeLatency(textOf(cmd, jsonFile), all)
+			return writeJSON(cmd, jsonFile, all)
 		},
 	}
 	addForwardFlags(cmd, &o)
 	cmd.Flags().StringVar(&family, "family", "4", "4 or 6")
 	cmd.Flags().IntSliceVar(&sizes, "sizes", []int{16, 60, 240, 1024, 4096}, "packets of a chunk")
 	cmd.Flags().IntVar(&chunks, "count", 5000, "chunks of each size")
-	cmd.Flags().StringVar(&jsonFile, "json", "", "also write the results to a `file`")
+	cmd.Flags().StringVar(&jsonFile, "json", "", "also write the results as JSON to `FILE`; -: print it, and nothing else")
 	return cmd
 }
 

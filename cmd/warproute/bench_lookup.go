@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -52,12 +53,12 @@ PCIe. Beside each rate is what the machine gives to the same without lookups.`,
 			}
 			reports, err := tables.each(o.Seed, func(set *routes.Set) (any, error) {
 				o.Routes = set
-				return benchLookup(cmd, engine, o)
+				return benchLookup(cmd.Context(), textOf(cmd, jsonFile), engine, o)
 			})
 			if err != nil {
 				return err
 			}
-			return writeJSON(jsonFile, reports)
+			return writeJSON(cmd, jsonFile, reports)
 		},
 	}
 	flags := cmd.Flags()
@@ -70,15 +71,14 @@ PCIe. Beside each rate is what the machine gives to the same without lookups.`,
 	flags.DurationVar(&o.Duration, "duration", 200*time.Millisecond, "of a round")
 	flags.StringSliceVar(&o.Peers, "peers", lookup.Peers, "with whom to compare, or none (cpu)")
 	flags.Uint64Var(&o.Seed, "seed", 1, "of routes, next hops and destinations")
-	flags.StringVar(&jsonFile, "json", "", "also write the results to a `file`")
+	flags.StringVar(&jsonFile, "json", "", "also write the results as JSON to `FILE`; -: print it, and nothing else")
 	return cmd
 }
 
 // benchLookup measures one table with an engine, and prints what it found.
-func benchLookup(cmd *cobra.Command, engine string, o lookup.Options) (report any, err error) {
-	w := cmd.OutOrStdout()
+func benchLookup(ctx context.Context, w io.Writer, engine string, o lookup.Options) (report any, err error) {
 	if engine == "cpu" {
-		r, err := lookup.Run(cmd.Context(), o)
+		r, err := lookup.Run(ctx, o)
 		if err == nil {
 			writeLookup(w, o, r)
 		}
@@ -88,7 +88,7 @@ func benchLookup(cmd *cobra.Command, engine string, o lookup.Options) (report an
 		Routes: o.Routes, Destinations: o.Destinations, Addresses: o.Addresses,
 		Rounds: o.Rounds, Duration: o.Duration, Seed: o.Seed,
 	}
-	r, err := gpulookup.Run(cmd.Context(), g)
+	r, err := gpulookup.Run(ctx, g)
 	if err == nil {
 		writeGPULookup(w, g, r)
 	}

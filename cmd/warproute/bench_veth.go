@@ -45,14 +45,14 @@ is verified, byte by byte, before it is timed.`,
 			if err != nil {
 				return err
 			}
-			failed := writeVeth(cmd.OutOrStdout(), o, results, distance)
-			return errors.Join(failed, writeJSON(jsonFile, results))
+			failed := writeVeth(textOf(cmd, jsonFile), o, results, distance)
+			return errors.Join(failed, writeJSON(cmd, jsonFile, results))
 		},
 	}
 	cmd.Flags().IntVar(&o.Rounds, "rounds", 5, "by turns, of which the median counts")
 	cmd.Flags().DurationVar(&o.Duration, "duration", time.Second, "of a round")
 	cmd.Flags().StringVar(&only, "only", "", "measure just the routers whose name has this `text` in it")
-	cmd.Flags().StringVar(&jsonFile, "json", "", "also write the results to a `file`")
+	cmd.Flags().StringVar(&jsonFile, "json", "", "also write the results as JSON to `FILE`; -: print it, and nothing else")
 	return cmd
 }
 

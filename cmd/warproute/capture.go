@@ -27,7 +27,7 @@ type choice struct {
 }
 
 func (o *choice) addFlags(c *cobra.Command) {
-	c.Flags().StringArrayVar(&o.ports, "port", nil, "only packets of `INTERFACE`; may be repeated")
+	c.Flags().StringArrayVarP(&o.ports, "port", "p", nil, "only packets of `INTERFACE`; may be repeated")
 	c.Flags().IntVar(&o.count, "count", 0, "end after `N` packets; 0: never")
 	c.Flags().DurationVar(&o.duration, "duration", 0, "end after `TIME`; 0: never")
 }
@@ -137,7 +137,7 @@ func capturePackets(ctx context.Context, stdout, stderr io.Writer, socketPath, f
 	}
 	defer body.Close()
 	out := stdout
-	if file != "-" {
+	if file != stdoutName {
 		f, err := os.OpenFile(file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) // it may hold what was encrypted
 		if err != nil {
 			return fmt.Errorf("write the capture: %w", err)

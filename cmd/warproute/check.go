@@ -13,14 +13,23 @@ func newCheckCommand() *cobra.Command {
 	var file string
 	var anyHost bool
 	c := &cobra.Command{
-		Use:   "check --config FILE",
+		Use:   "check [--config] FILE",
 		Short: "Validate a configuration",
 		Long: `Validate a configuration: the text, the values, and that this host has what
-they name. Each mistake gets a line: file, line, column, what is wrong, the mend.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+they name. Each mistake gets a line: file, line, column, what is wrong, and a hint.
+
+On a host that is not the router, --any-host leaves out what depends on the host, such as
+its interfaces, and checks the rest.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 1 && file != "":
+				return wrongUsage(c, errors.New("check one file: name it as the argument or by --config, not both"))
+			case len(args) == 1:
+				file = args[0]
+			}
 			if file == "" {
-				return usageError(errors.New("check needs --config FILE"))
+				return usageError(errors.New("check needs a FILE"))
 			}
 			cfg, err := config.Load(file)
 			if err == nil && !anyHost {
@@ -33,7 +42,7 @@ they name. Each mistake gets a line: file, line, column, what is wrong, the mend
 			return nil
 		},
 	}
-	c.Flags().StringVar(&file, "config", "", "the `FILE` to validate")
+	c.Flags().StringVarP(&file, "config", "c", "", "the `FILE` to validate")
 	c.Flags().BoolVar(&anyHost, "any-host", false, "leave out what depends on this host, such as its interfaces")
 	c.MarkFlagFilename("config", "yaml", "yml")
 	return c

@@ -37,7 +37,7 @@ named by --port, without changing anything. Exits with 1 if a router would not s
 			return err
 		},
 	}
-	c.Flags().StringArrayVar(&ports, "port", nil, "look at interface `IFACE` too")
+	c.Flags().StringArrayVarP(&ports, "port", "p", nil, "look at interface `IFACE` too")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

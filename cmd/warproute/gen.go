@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"strconv"
@@ -85,7 +83,7 @@ func (f *genFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := f.write(c.OutOrStdout(), rep); err != nil {
+	if err := f.write(c, rep); err != nil {
 		return err
 	}
 	if rep.Receive == nil {
@@ -203,14 +201,9 @@ func (f *genFlags) generate(ctx context.Context) (*gen.Report, error) {
 }
 
 // write prints the report and writes it where --json says.
-func (f *genFlags) write(w io.Writer, rep *gen.Report) error {
-	if f.json == "-" {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(rep)
-	}
-	if err := rep.WriteText(w); err != nil {
+func (f *genFlags) write(c *cobra.Command, rep *gen.Report) error {
+	if err := rep.WriteText(textOf(c, f.json)); err != nil {
 		return err
 	}
-	return writeJSON(f.json, rep)
+	return writeJSON(c, f.json, rep)
 }

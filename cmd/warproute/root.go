@@ -20,6 +20,7 @@ ip route, FRR and BIRD work as ever.
   warproute doctor --port lan0 --port wan0     what will work on this host
   warproute run --port lan0 --port wan0        route between two interfaces
   warproute show ports                         ask the running router`,
+		Version:       versionLine(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	})
@@ -38,6 +39,7 @@ ip route, FRR and BIRD work as ever.
 		newBenchCommand(),
 		newVersionCommand(),
 	)
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {

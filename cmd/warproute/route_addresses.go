@@ -39,7 +39,7 @@ func parseAddr(word string) (netip.Addr, error) {
 	if err != nil || addr.Zone() != "" {
 		return addr, fmt.Errorf("%q is not an IP address; write one such as 192.0.2.1 or 2001:db8::1", word)
 	}
-	return addr, nil
+	return addr.Unmap(), nil // ::ffff:192.0.2.1 is how IPv6 sockets write 192.0.2.1
 }
 
 // readAddrs reads addresses from standard input. Behind an error there are no others; that

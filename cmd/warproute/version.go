@@ -31,6 +31,12 @@ func thisBuild() metrics.Build {
 	return b
 }
 
+// versionLine is what --version and `version` print.
+func versionLine() string {
+	b := thisBuild()
+	return fmt.Sprintf("warproute %s (%s), %s, %s/%s", b.Version, b.Revision, b.GoVersion, runtime.GOOS, runtime.GOARCH)
+}
+
 func newVersionCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
@@ -38,11 +44,10 @@ func newVersionCommand() *cobra.Command {
 		Short: "Print what this binary was built from",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			b := thisBuild()
 			if asJSON {
-				return json.NewEncoder(c.OutOrStdout()).Encode(b)
+				return json.NewEncoder(c.OutOrStdout()).Encode(thisBuild())
 			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "warproute %s (%s), %s, %s/%s\n", b.Version, b.Revision, b.GoVersion, runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintln(c.OutOrStdout(), versionLine())
 			return err
 		},
 	}

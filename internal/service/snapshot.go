@@ -126,10 +126,11 @@ func (s *Service) lookup(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	addr = addr.WithZone("").Unmap() // ::ffff:192.0.2.1 is how IPv6 sockets write 192.0.2.1
 	switch engine := q.Get("engine"); engine {
 	case "", "cpu":
 	case "gpu":
-		if err := s.compareCopies(r.Context(), addr.WithZone("")); err != nil {
+		if err := s.compareCopies(r.Context(), addr); err != nil {
 			return nil, err
 		}
 	default:
