@@ -1,7 +1,6 @@
 package lookup
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"net/netip"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/gaissmai/bart"
 
-	"github.com/warproute/warproute/bench/lookup6"
 	"github.com/warproute/warproute/lookup"
 	"github.com/warproute/warproute/lookup/ipv4"
 	"github.com/warproute/warproute/lookup/ipv6"
@@ -27,12 +25,11 @@ type table[A addr] interface {
 
 // local is a row of the tables that are measured.
 type local[A addr] struct {
-	name  string
-	peer  string   // the one of Peers that it is, "" if it is ours
-	live  bool     // may be read while it is changed
-	fixed bool     // is built once and takes no updates
-	ways  []string // to look up, best first, for its method Use(string) error; none if there is one
-	new   func() table[A]
+	name string
+	peer string   // the one of Peers that it is, "" if it is ours
+	live bool     // may be read while it is changed
+	ways []string // to look up, best first, for its method Use(string) error; none if there is one
+	new  func() table[A]
 	// bytes is the memory that a table keeps resident beside the heap, whose growth
 	// is measured; nil for none.
 	bytes func(table[A]) uint64
@@ -53,7 +50,7 @@ func ipv4Family() family[uint32] {
 }
 
 func ipv6Family() family[[16]byte] {
-	f := family[[16]byte]{
+	return family[[16]byte]{
 		bytes: 16, from: netip.Addr.As16, netip: netip.AddrFrom16, encode: encode6, program: rteFIB6,
 		locals: []local[[16]byte]{
 			{
@@ -64,28 +61,7 @@ func ipv6Family() family[[16]byte] {
 			{name: "bart.Fast", peer: "bart", new: func() table[[16]byte] { return &bartTable[[16]byte]{addr: netip.AddrFrom16} }},
 		},
 	}
-	for _, d := range lookup6.Designs {
-		f.locals = append(f.locals, local[[16]byte]{
-			name: d.Name, peer: "designs", fixed: true,
-			new:   func() table[[16]byte] { return &designed{Design: d} },
-			bytes: func(t table[[16]byte]) uint64 { return uint64(t.(*designed).Bytes()) },
-		})
-	}
-	return f
 }
-
-// designed is a published design, which is built and not changed.
-type designed struct {
-	lookup6.Design
-	lookup6.Table
-}
-
-func (d *designed) Load(seq iter.Seq2[netip.Prefix, lookup.NextHop]) error {
-	d.Table = d.Build(seq)
-	return nil
-}
-func (d *designed) Insert(netip.Prefix, lookup.NextHop) error { return errors.ErrUnsupported }
-func (d *designed) Delete(netip.Prefix) bool                  { return false }
 
 // loads is how often a table is filled; the median of the times counts.
 const loads = 3
@@ -106,19 +82,13 @@ func (b *bench[A]) newLocal(l local[A]) (*contender, error) {
 		times = append(times, time.Since(start).Seconds())
 		c.table.Bytes = max(before, heapBytes()) - before
 	}
-	switch {
-	case l.fixed: // knows itself, and is partly on the heap
-		c.table.Bytes = l.bytes(t)
-	case l.bytes != nil:
+	if l.bytes != nil {
 		c.table.Bytes += l.bytes(t)
 	}
 	slices.Sort(times)
 	c.table.Load = median(times)
 	c.verify = func() error { return b.verifyLocal(t, l.ways) }
 	c.updates = func() (*Updates, error) {
-		if l.fixed {
-			return nil, nil
-		}
 		if len(l.ways) > 0 { // the best comes first
 			if err := use(t, l.ways[0]); err != nil {
 				return nil, err

@@ -27,7 +27,7 @@ type Options struct {
 const MaxBatch = 4096
 
 // Peers are those that the router's tables can be compared with.
-var Peers = []string{"bart", "designs", "dpdk"}
+var Peers = []string{"bart", "dpdk"}
 
 // step is how many addresses are looked up between two looks at the clock, and
 // so the least number of destinations. peer.c has the same.

@@ -23,10 +23,10 @@ func newBenchLookupCommand() *cobra.Command {
 		Use:   "lookup",
 		Short: "The tables, beside bart and DPDK's rte_fib and rte_fib6",
 		Long: `Lookup measures the tables on one core: lookups of cold destinations, loading,
-updates, memory. Beside them in the same run, by turns: bart, a Go trie; for IPv6
-other published designs; and DPDK's rte_fib and rte_fib6, in a C program that is
-compiled for it where libdpdk-dev is installed. Each is verified before it is
-timed: the edges of every prefix, and a million destinations of each kind.
+updates, memory. It alternates in one run with bart, a Go trie, and with DPDK's
+rte_fib and rte_fib6, in a C program that is compiled for it where libdpdk-dev is
+installed. Each is verified before it is timed: the edges of every prefix, and a
+million destinations of each kind.
 
   real          the internet's table: the file that WARPROUTE_ROUTES names, or
                 ../shared/data/full-table.txt.gz from the project's root

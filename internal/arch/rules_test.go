@@ -126,7 +126,7 @@ var modules = []moduleRow{
 	{"github.com/prometheus", []string{"control/metrics"}, "one package knows the metrics' format"},
 	{"github.com/spf13/cobra", []string{"cmd/..."}, "flags are the command line's"},
 	{"github.com/gaissmai/bart", []string{"lookup/trie", "control/mirror", "bench/lookup", tests}, "routes before they are compiled"},
-	{"github.com/mmcloughlin/avo", []string{"lookup/ipv4/asm", "lookup/ipv6/asm", "ipsec/gcm/asm", "internal/prefetch/asm", "bench/lookup6/asm"}, "assembly is generated"},
+	{"github.com/mmcloughlin/avo", []string{"lookup/ipv4/asm", "lookup/ipv6/asm", "ipsec/gcm/asm", "internal/prefetch/asm"}, "assembly is generated"},
 	{"github.com/gopacket/gopacket", []string{"cmd/...", "control/capture", "internal/testutil", tests}, "an opinion on packets that shares no code with ours, too slow to be one of ours; and pcapng"},
 	{"github.com/google/go-cmp", []string{tests}, "differences"},
 	{"github.com/rogpeppe/go-internal", []string{tests}, "scripts"},
