@@ -41,7 +41,7 @@ var mends = [NumReasons]string{
 	XfrmInStateProtoError:  "keys or suites differ between the peers, or packets are forged; `show sas` counts forgeries",
 	XfrmInStateModeError:   "one side has tunnel mode and the other transport mode",
 	XfrmInTmplMismatch:     "arrived in clear, or by another association than the inbound policy names: compare the policies of both sides",
-	XfrmInNoPols:           "what came out of a tunnel needs an inbound policy: `show policies`",
+	XfrmInNoPols:           "what came out of a tunnel needs an inbound policy: `show policies`; ICMP errors must go to the source that they quote",
 	XfrmInPolBlock:         "as configured: `show policies`",
 	XfrmInBufferError:      "a fragmented packet of ESP is larger than a frame when it is whole: lower the peer's MTU",
 	XfrmInDummy:            "expected of a peer that conceals how much it sends (RFC 4303 2.6)",
@@ -53,7 +53,7 @@ var mends = [NumReasons]string{
 	XfrmOutStateSeqError:   "rekey: a key must not be used any longer; esn: true gives 64-bit numbers",
 	XfrmOutStateProtoError: "a fault of this router: report it, with `show sas`",
 	XfrmOutStateModeError:  "transport mode takes whole packets between its own two addresses; use a tunnel for others",
-	XfrmOutPolBlock:        "as configured: `show policies`",
+	XfrmOutPolBlock:        "as configured: `show policies`; ICMP errors are forged, or come by another port than the one that leads to the quoted destination",
 	XfrmOutBundleGenError:  "look at the policy and its association: `show policies`, `show sas`",
 	XfrmOutError:           "the tunnel's path has too small an MTU for any packet: raise it",
 

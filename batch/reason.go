@@ -119,7 +119,7 @@ var reasons = [NumReasons]struct{ name, sentence string }{
 	XfrmOutStateSeqError:   {"xfrm_out_state_seq_error", "the sequence numbers of the security association are used up"},
 	XfrmOutStateProtoError: {"xfrm_out_state_proto_error", "the packet could not be encrypted"},
 	XfrmOutStateModeError:  {"xfrm_out_state_mode_error", "the packet is not one that the security association's mode carries"},
-	XfrmOutPolBlock:        {"xfrm_out_pol_block", "an outbound policy discards the packet"},
+	XfrmOutPolBlock:        {"xfrm_out_pol_block", "an outbound policy discards the packet, or it is an ICMP error about a protected packet that may not enter its tunnel"},
 	XfrmOutBundleGenError:  {"xfrm_out_bundle_gen_error", "what the policy demands cannot be built"},
 	XfrmOutError:           {"xfrm_out_error", "the protected packet does not fit its buffer"},
 

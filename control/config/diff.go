@@ -60,6 +60,7 @@ func Diff(a, b *Config) []Change {
 	d.value("ipsec.interface", strconv.Quote(a.IPsec.Interface), strconv.Quote(b.IPsec.Interface))
 	d.value("ipsec.mss_clamp", a.IPsec.MSSClamp, b.IPsec.MSSClamp)
 	d.value("ipsec.fragment", a.IPsec.Fragment, b.IPsec.Fragment)
+	d.value("ipsec.icmp", a.IPsec.ICMP, b.IPsec.ICMP)
 	d.sas(a.IPsec.SAs, b.IPsec.SAs)
 	d.policies(a.IPsec.Policies, b.IPsec.Policies)
 	return d.changes

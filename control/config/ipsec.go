@@ -8,6 +8,7 @@ type IPsec struct {
 	State    string // directory of sequence numbers that are kept over restarts
 	MSSClamp bool   // lower the MSS that TCP connections announce to what fits through a tunnel
 	Fragment Fragment
+	ICMP     ICMPErrors
 	// Interface is the name of one that Linux itself reaches tunnels by; "" for none.
 	Interface string
 	SAs       []SA
@@ -36,6 +37,14 @@ type Fragment string
 const (
 	FragmentBefore Fragment = "before" // the inner packet: the peer does not reassemble
 	FragmentAfter  Fragment = "after"  // the outer one: the inner destination does not notice
+)
+
+// ICMPErrors says how ICMP errors about protected packets are judged (RFC 4301 section 6.2).
+type ICMPErrors string
+
+const (
+	ICMPQuoted ICMPErrors = "quoted" // by the packet that they quote where no policy selects their addresses
+	ICMPStrict ICMPErrors = "strict" // those out of tunnels also by what they quote; into tunnels only the router's own
 )
 
 // SA describes a security association.

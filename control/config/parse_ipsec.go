@@ -18,6 +18,7 @@ func (r *reader) ipsec() value {
 		field{"state", text(&c.State)},
 		field{"mss_clamp", boolean(&c.MSSClamp)},
 		field{"fragment", oneOf(&c.Fragment, fragments...)},
+		field{"icmp", oneOf(&c.ICMP, icmpErrors...)},
 		field{"interface", text(&c.Interface)},
 		field{"sas", list(func(int) value {
 			c.SAs = append(c.SAs, SA{Mode: SATunnel, ReplayWindow: defaultReplayWindow, DF: DFCopy})

@@ -107,7 +107,7 @@ func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task,
 	e.openAll(in, out, tasks, by != nil)
 	s.gateway.MayEnterAll(&s.lookups, s.enter[:], s.flows[:s.n], s.by[:])
 	s.gateway.ProtectAll(&s.lookups, s.sas[:], s.leave[:], s.flows[:s.n])
-	e.judgeQuotes(in)
+	e.checkICMPErrorPolicy(in)
 	sas := s.distinct(s.sas[:s.n])
 	s.seen += esp.Touch(sas, s.worker, tasks == nil)
 	e.expect()
@@ -166,41 +166,6 @@ func (e *Engine) expect() {
 	}
 }
 
-// judgeQuotes has the policies judge ICMP errors as answers to the packets that they quote,
-// where they have nothing to say of the errors' own addresses, which are those of any router
-// on the way (RFC 4301 section 6.2): one that came out of a tunnel may have come by it if an
-// answer may, and one that might leave in clear is protected as an answer is. There is no way
-// for that in transport mode.
-func (e *Engine) judgeQuotes(in []batch.Frame) {
-	s := e.ipsec
-	for j := range s.n {
-		if !s.flows[j].ICMPError() {
-			continue
-		}
-		stranger, clear := s.enter[j] == esp.InNoPols, s.sas[j] == nil && s.leave[j] == esp.OK
-		if !stranger && !clear {
-			continue
-		}
-		p, l4 := e.frame(in[s.at[j]])[packet.EthernetLen:], packet.IPv4Len
-		if p[0]>>4 == 6 {
-			l4 = s.l4[j].Offset
-		}
-		f, is := gateway.Answered(p, l4)
-		if !is {
-			continue
-		}
-		if stranger {
-			s.enter[j] = s.gateway.MayEnter(&f, s.by[j])
-		}
-		if !clear {
-			continue
-		}
-		if s.sas[j], s.leave[j] = s.gateway.Protect(&f); s.sas[j] != nil && s.sas[j].Mode() == esp.Transport {
-			s.sas[j], s.leave[j] = nil, esp.OutStateModeError
-		}
-	}
-}
-
 // note writes down what the policies made of a packet. One that a device is to open has
 // not met them, and one without an association will when there is one.
 func (e *Engine) note(f *batch.Frame, r *batch.Result, t *Task, reason batch.Reason) {
@@ -228,14 +193,16 @@ func (e *Engine) note(f *batch.Frame, r *batch.Result, t *Task, reason batch.Rea
 
 // hop returns the next hop to an address.
 func (e *Engine) hop(dst netip.Addr) fib.NextHop {
-	var id fib.ID
+	return fib.NextHop(atomic.LoadUint64(&e.words.NextHops[e.lookup(dst)]))
+}
+
+// lookup returns the number of the next hop to an address.
+func (e *Engine) lookup(dst netip.Addr) fib.ID {
 	if dst.Is4() {
 		b := dst.As4()
-		id = e.fib.IPv4.Lookup(binary.BigEndian.Uint32(b[:]))
-	} else {
-		id = e.fib.IPv6.Lookup(dst.As16())
+		return e.fib.IPv4.Lookup(binary.BigEndian.Uint32(b[:]))
 	}
-	return fib.NextHop(atomic.LoadUint64(&e.words.NextHops[id]))
+	return e.fib.IPv6.Lookup(dst.As16())
 }
 
 // room returns the memory of a frame, and where in it its packet begins and how long it

@@ -43,7 +43,8 @@ func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
 	fits := s.InnerMTU(list.mtus[j], p)
 	switch {
 	case size <= fits:
-	case ipv4 && p[6]&0x40 == 0 && e.cutAfter(s): // it is protected whole
+	case ipv4 && p[6]&0x40 == 0 && (e.cutAfter(s) || list.flows[j].ICMPError()):
+		// It is protected whole. Fragments of an error do not show the policies what it quotes.
 	case !ipv4 && size <= minMTUIPv6: // so is what every way must carry (RFC 8200 section 5)
 	case !ipv4:
 		list.mtu = max(fits, minMTUIPv6)

@@ -317,3 +317,20 @@ func TestAShortPacketInALargeFrameHasRoom(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// An error that is too large for its tunnel is fragmented behind ESP: fragments of the error itself
+// would leave in clear, as they do not show what it quotes.
+func TestLargeErrorsAreProtectedWhole(t *testing.T) {
+	for _, outer6 := range []bool{false, true} {
+		w, _, s := secured(t, config(esp.Out, outer6))
+		behind(w)
+		s.SetPathMTU(500)
+		genuine := about(testutil.UDP4("10.1.0.9", "192.0.2.1", 1, 2, make([]byte, 40)...), "203.0.113.1")
+		r := w.submit(lan, longer(genuine, 570))[0]
+		f := w.chunk.In[0]
+		_, _, is := esp.Inbound(w.received(0)[packet.EthernetLen:])
+		if r.Verdict != batch.Drop(batch.MTUExceeded) || r.Addr != batch.MayCut || f.Port&batch.Secured == 0 || !is {
+			t.Errorf("outer IPv6 %v: %v, port %#x, ESP %v", outer6, r.Verdict, f.Port, is)
+		}
+	}
+}

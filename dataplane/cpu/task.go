@@ -165,7 +165,7 @@ func (e *Engine) finishBlock(in []batch.Frame, out []batch.Result, tasks []Task)
 	}
 	s.gateway.MayEnterAll(&s.lookups, s.enter[:], s.flows[:s.n], s.by[:])
 	s.gateway.ProtectAll(&s.lookups, s.sas[:], s.leave[:], s.flows[:s.n])
-	e.judgeQuotes(in)
+	e.checkICMPErrorPolicy(in)
 	for j := range s.n {
 		i := int(s.at[j])
 		switch {

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/packet/icmp"
 )
 
 // clear is a packet in clear, from and to ports, mostly to where a port leads.
@@ -25,6 +27,32 @@ func (w *securedTwins) clear(ipv6 bool, sport, dport int) []byte {
 	f = testutil.Edit(f, 1, byte(w.rnd.IntN(256)))
 	f = testutil.Edit(f, 6, byte(w.rnd.IntN(2)<<6))
 	return testutil.Edit(f, 8, w.ttl())
+}
+
+// icmpError is an ICMP error about a packet to a port from another, as a router or a forger sends it.
+func (w *securedTwins) icmpError(ipv6 bool, sport, dport int) []byte {
+	quoted, from := w.clear(ipv6, sport, dport), "203.0.113.1"
+	p, typ, dst := quoted[packet.EthernetLen:], packet.IPv4Len, 16
+	a, b := p[12:16], p[16:20]
+	if ipv6 {
+		a, b, from, typ, dst = p[8:24], p[24:40], "2001:db8:f::1", packet.IPv6Len, 24
+	}
+	was := bytes.Clone(a)
+	copy(a, b)
+	copy(b, was)
+	f := make([]byte, packet.EthernetLen+1280)
+	copy(f, quoted[:packet.EthernetLen])
+	n := icmp.Build(f[packet.EthernetLen:], p, icmp.Error{Cause: icmp.TimeExceeded}, netip.MustParseAddr(from), 1)
+	f = f[:packet.EthernetLen+n]
+	switch w.rnd.IntN(6) {
+	case 0:
+		return testutil.Edit(f, typ, byte(w.rnd.IntN(16)))
+	case 1:
+		return testutil.Edit(f, dst+3, byte(w.rnd.IntN(4)))
+	case 2:
+		return w.cut(f)
+	}
+	return f
 }
 
 func (w *securedTwins) size() int {
@@ -96,6 +124,10 @@ func (w *securedTwins) inbound(k int) []byte {
 		if f := w.traffic.Frame(); a.Mode == ipsec.Tunnel && len(f) < 1400 {
 			frame = f
 		}
+	case 4:
+		if a.Mode == ipsec.Tunnel {
+			frame = w.icmpError(ipv6, 9, inPort+k)
+		}
 	case 3: // protected already
 		if other := w.rnd.IntN(len(w.all)); len(frame) < 1000 {
 			frame = w.protected(w.all[other], w.clear(w.all[other].Dst.Is6(), inPort+other, 9), nil)
@@ -154,7 +186,12 @@ func (w *securedTwins) next() []byte {
 	switch w.rnd.IntN(8) {
 	case 0:
 		return w.traffic.Frame()
-	case 1, 2, 3:
+	case 1:
+		if w.rnd.IntN(4) == 0 {
+			return w.icmpError(w.rnd.IntN(2) == 0, outPort+k, inPort+w.rnd.IntN(len(w.all)))
+		}
+		fallthrough
+	case 2, 3:
 		return w.clear(w.rnd.IntN(2) == 0, 9, outPort+k)
 	}
 	return w.inbound(k)

@@ -59,8 +59,14 @@ func espRules() []Rule {
 		{
 			Key: "esp/errors", Source: "RFC 4301 6, 8.2", Status: Kept,
 			Says:  "Errors about protected traffic are protected as it is",
-			Does:  "An error takes the policy of the packet that it quotes.",
-			Tests: []string{"dataplane/cpu.TestErrorsAreProtectedAsWhatTheyQuote"},
+			Does:  "An error that no policy selects takes the policy of answers to the packet that it quotes: out of a tunnel, into the one that the packet came by if the error arrives by the port that leads to the packet's destination, or is the router's own. `ipsec.icmp: strict` leaves the router's own alone.",
+			Tests: []string{"dataplane/cpu.TestErrorsAreProtectedAsWhatTheyQuote", "dataplane/cpu.TestErrorsArriveAsWhatTheyQuote", "dataplane/cpu.TestStrictGatewaysReadEveryQuotation"},
+		},
+		{
+			Key: "esp/forged-errors", Source: "RFC 4301 6.1.1, 6.2, RFC 1812 5.2.7.2, RFC 6633", Status: Kept,
+			Says:  "ICMP errors do not evade the policies of a tunnel",
+			Does:  "By what it quotes passes only an error to the quoted source, of ICMP type 3, 11 or 12 or ICMPv6 type 1 to 4, of up to 576 bytes (IPv6: 1280). Out of a tunnel others are dropped as `xfrm_in_no_pols`; into one, and a stranger's from another port, as `xfrm_out_pol_block`; errors in clear about packets that left protected as `xfrm_in_tmpl_mismatch`.",
+			Tests: []string{"dataplane/cpu.TestErrorsArriveAsWhatTheyQuote", "dataplane/cpu.TestErrorsAreProtectedAsWhatTheyQuote", "dataplane/cpu.TestErrorsInClearAreNotAboutProtectedPackets", "dataplane/cpu.TestLargeErrorsAreProtectedWhole", "dataplane/gpu.TestGatewayCodeAgreesWithTheCPUEngine"},
 		},
 		{
 			Key: "esp/acquire", Source: "RFC 4301 4.4.1, RFC 2367 3.1.6", Status: Kept,

@@ -29,6 +29,7 @@ func (s *Service) startIPsec() error {
 	}
 	s.ipsec.gateway.ClampMSS = s.cfg.IPsec.MSSClamp
 	s.ipsec.gateway.FragmentAfter = s.cfg.IPsec.Fragment == config.FragmentAfter
+	s.ipsec.gateway.StrictErrors = s.cfg.IPsec.ICMP == config.ICMPStrict
 	if s.paths, err = pathmtu.Watch(s.learn); err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ type Gateway struct {
 	// To be set before an engine has the gateway.
 	ClampMSS      bool // lower the segment size that TCP announces in a tunnel to what fits
 	FragmentAfter bool // cut IPv4 packets that are too large, and may be, when they are protected
+	StrictErrors  bool // judge the quotation of every ICMP error out of a tunnel, and send no other router's error into one for its quotation
 
 	// Missing is sent the number of a bundle for which there is a packet and no association;
 	// nil where nobody could get one. It is to be set before there are policies.
