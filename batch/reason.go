@@ -62,6 +62,8 @@ const (
 
 	ReversePath      // the port demands a route back to the source, RFC 3704
 	FragmentsMissing // of a packet that was to be put together here; no engine's: workers drop these
+
+	XfrmPolicyRefused // an XFRM policy matches that this router cannot follow
 	numReasons
 )
 
@@ -125,6 +127,8 @@ var reasons = [NumReasons]struct{ name, sentence string }{
 
 	ReversePath:      {"reverse_path", "no route leads back to the source, or none by the port that received the packet (RFC 3704)"},
 	FragmentsMissing: {"fragments_missing", "other fragments of its packet did not come in time, or too many packets waited for theirs"},
+
+	XfrmPolicyRefused: {"xfrm_policy_refused", "an XFRM policy matches that this router cannot follow"},
 }
 
 // String returns the reason's name, as metrics and `show drops` print it.

@@ -34,6 +34,8 @@ const (
 	OutBundleGenError  // no way to build what the policy wants
 	OutError           // does not fit
 
+	PolicyRefused // a policy that cannot be followed, of either direction (ours: Linux would follow it)
+
 	Errors // how many there are
 )
 
@@ -66,6 +68,8 @@ var errorTexts = [Errors]struct{ name, sentence string }{
 	OutPolBlock:        {"XfrmOutPolBlock", "a policy discards the packet"},
 	OutBundleGenError:  {"XfrmOutBundleGenError", "what the policy demands cannot be built"},
 	OutError:           {"XfrmOutError", "the protected packet does not fit its buffer"},
+
+	PolicyRefused: {"XfrmPolicyRefused", "an XFRM policy matches that this router cannot follow"},
 }
 
 // String returns the name in Linux's style, which metrics carry.

@@ -58,6 +58,7 @@ var hostChecks = []struct {
 	{"huge pages", hugePages},
 	{"Linux forwarding", forwarding},
 	{"netfilter", filters},
+	{"XFRM", xfrmPolicies},
 	{"cores", cores},
 	{"GPU", gpu},
 }

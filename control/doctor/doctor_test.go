@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/control/netfilter"
+	"github.com/warproute/warproute/control/xfrm"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -41,6 +42,7 @@ func healthy() *Host {
 		OpenSocket: func() error { return nil },
 		LoadBPF:    func() error { return nil },
 		Filters:    func() ([]netfilter.Chain, error) { return nil, nil },
+		Refused:    func() ([]xfrm.Refused, error) { return nil, nil },
 	}
 }
 
@@ -117,6 +119,18 @@ func TestHostChecks(t *testing.T) {
 		}, Warn, "does not pass inet filter forward (2 rules) (policy drop), ip nat POSTROUTING (1 rules)", "policies"},
 		{"a firewall that nobody may look at", filters, func(h *Host) {
 			h.Filters = func() ([]netfilter.Chain, error) { return nil, unix.EPERM }
+		}, Warn, "not permitted", "sudo"},
+		{"no XFRM policy that would be refused", xfrmPolicies, nil, OK, "no policy", ""},
+		{"an XFRM policy that would be refused", xfrmPolicies, func(h *Host) {
+			h.Refused = func() ([]xfrm.Refused, error) {
+				return []xfrm.Refused{{Policy: "0.0.0.0/0 to 0.0.0.0/0", Direction: "out", Reason: "it is for an XFRM interface (if_id 42)", Hint: "use policy-based tunnels"}}, nil
+			}
+		}, Warn, "0.0.0.0/0 to 0.0.0.0/0 (out): it is for an XFRM interface (if_id 42)", "policy-based"},
+		{"a kernel without XFRM", xfrmPolicies, func(h *Host) {
+			h.Refused = func() ([]xfrm.Refused, error) { return nil, unix.EPROTONOSUPPORT }
+		}, OK, "not in this kernel", ""},
+		{"XFRM that nobody may read", xfrmPolicies, func(h *Host) {
+			h.Refused = func() ([]xfrm.Refused, error) { return nil, unix.EPERM }
 		}, Warn, "not permitted", "sudo"},
 		{"cores", cores, nil, OK, "4", ""},
 		{"one core", cores, func(h *Host) { h.Cores = 1 }, Warn, "one", "two cores"},

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/control/netfilter"
+	"github.com/warproute/warproute/control/xfrm"
 )
 
 // Host is where the checks look. This is the host of the process; tests make others.
@@ -28,12 +29,13 @@ type Host struct {
 	OpenSocket func() error // tries an AF_XDP socket
 	LoadBPF    func() error // tries a BPF map
 	Filters    func() ([]netfilter.Chain, error)
+	Refused    func() ([]xfrm.Refused, error) // XFRM policies that a router cannot follow
 	Link       func(name string) (*Link, error)
 }
 
 // This returns the host that the process runs on, in its network namespace.
 func This() (*Host, error) {
-	h := &Host{Root: os.DirFS("/"), OpenSocket: openSocket, LoadBPF: createMap, Filters: netfilter.Forwarding, Link: findLink, Executable: "bin/warproute"}
+	h := &Host{Root: os.DirFS("/"), OpenSocket: openSocket, LoadBPF: createMap, Filters: netfilter.Forwarding, Refused: xfrm.RefusedPolicies, Link: findLink, Executable: "bin/warproute"}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return nil, fmt.Errorf("read the kernel's release: %w", err)

@@ -131,6 +131,9 @@ func (ch sender) ipsec(s *status.Snapshot) {
 	}
 	for e := ipsec.OK + 1; e < ipsec.Errors; e++ {
 		reason, sum := batch.XfrmInHdrError+batch.Reason(e-ipsec.InHdrError), uint64(0)
+		if e == ipsec.PolicyRefused {
+			reason = batch.XfrmPolicyRefused
+		}
 		for i := range s.Stats.Ports {
 			sum += s.Stats.Ports[i].Drops[reason]
 		}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
@@ -82,23 +83,35 @@ type Policy struct {
 	Selector  string `json:"selector"`
 	Action    string `json:"action"`
 	SA        string `json:"sa,omitempty"`
+	Refusal   string `json:"refusal,omitempty"` // why the policy cannot be followed, and drops what it matches
 }
 
 // Policies lists the policies of a gateway in their order.
 func Policies(g *gateway.Gateway) []Policy {
 	list := []Policy{}
 	for i, r := range g.Rules() {
-		list = append(list, Policy{i + 1, r.Direction.String(), r.Policy.String(), r.Action.String(), r.Name})
+		list = append(list, Policy{i + 1, r.Direction.String(), r.Policy.String(), r.Action.String(), r.Name, r.Refusal})
 	}
 	return list
 }
 
-// WritePolicies writes a line for each policy.
+// WritePolicies writes a line for each policy, and below the table why some are refused.
 func WritePolicies(w io.Writer, list []Policy) error {
 	t := newTable(w)
 	t.row("NUMBER", "DIRECTION", "SELECTOR", "ACTION", "SA")
 	for _, p := range list {
 		t.row(p.Number, p.Direction, p.Selector, p.Action, p.SA)
 	}
-	return t.flush()
+	if err := t.flush(); err != nil {
+		return err
+	}
+	for _, p := range list {
+		if p.Refusal == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "policy %d is refused, and drops what it matches as %v: %s\n", p.Number, batch.XfrmPolicyRefused, p.Refusal); err != nil {
+			return err
+		}
+	}
+	return nil
 }

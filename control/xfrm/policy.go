@@ -23,7 +23,8 @@ type policy struct {
 	ipsecpolicy.Policy
 	protects bundleID // for Protect
 	spi      uint32   // and by which of the bundle's associations; 0: it does not say
-	refusal  string   // why it discards all that it may be for
+	ifID     uint32   // of an XFRM interface, 0 for none
+	refusal  string   // why it drops all that it may be for
 }
 
 // bundleID is what a template names and states belong to.
@@ -83,7 +84,7 @@ func parsePolicy(data []byte) (*policy, error) {
 		p.attribute(&a)
 	}
 	if p.refusal != "" {
-		p.Action = ipsecpolicy.Discard
+		p.Action = ipsecpolicy.Refuse
 	}
 	if a.Err != nil {
 		return nil, fmt.Errorf("XFRM policy %d: %w", p.index, a.Err)
@@ -136,8 +137,9 @@ func (p *policy) attribute(a *rtnl.Attrs) {
 			p.refuse("it is for packets with a mark")
 		}
 	case attrIfID:
-		if a.Uint32() != 0 {
-			p.refuse("it is for an XFRM interface (if_id)")
+		if id := a.Uint32(); id != 0 {
+			p.ifID = id
+			p.refuse("it is for an XFRM interface (if_id %d)", id)
 		}
 	case attrPolicyType:
 		if v, ok := want(a, 1); ok && v[0] != policyTypeMain {

@@ -20,8 +20,8 @@ func (t *tables) setPolicy(p *policy) {
 		t.ask(old, 0)
 	}
 	if p.refusal != "" && (old == nil || old.refusal != p.refusal) {
-		t.log.Error("an XFRM policy is refused; packets that it may be for are dropped",
-			"policy", p.Policy.String(), "direction", p.direction, "because", p.refusal)
+		t.log.Error("XFRM policy refused; packets that it may match are dropped as xfrm_policy_refused",
+			"policy", p.Policy.String(), "direction", p.direction, "reason", p.refusal, "hint", p.hint())
 	}
 	t.ages++
 	p.age = t.ages
@@ -72,7 +72,7 @@ func (t *tables) setRules() {
 	clear(t.wanting)
 	seen := make(map[gateway.Rule]bool, len(sorted))
 	for _, p := range sorted {
-		r := gateway.Rule{Direction: p.direction, Policy: p.Policy}
+		r := gateway.Rule{Direction: p.direction, Policy: p.Policy, Refusal: p.refusal}
 		if p.Action == ipsecpolicy.Protect {
 			r.Name = p.protects.String()
 			r.Target = t.gateway.Bundle(r.Name)
@@ -104,7 +104,7 @@ func (t *tables) setRules() {
 // turn is 1 for what lets packets to the router itself pass: it comes behind all that is for
 // forwarded packets, which it is not to let pass, and 0 for the others.
 func (p *policy) turn() int {
-	if p.toHost && p.Action != ipsecpolicy.Discard {
+	if p.toHost && (p.Action == ipsecpolicy.Bypass || p.Action == ipsecpolicy.Protect) {
 		return 1
 	}
 	return 0

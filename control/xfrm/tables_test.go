@@ -9,6 +9,7 @@ import (
 	"github.com/warproute/warproute/control/rtnl"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
+	ipsecpolicy "github.com/warproute/warproute/ipsec/policy"
 )
 
 func TestRekeyingNeverLeavesAGap(t *testing.T) {
@@ -141,7 +142,7 @@ func TestRefusedPoliciesDiscardAllTheyMayMean(t *testing.T) {
 		p.noTmpl = test.what == "two templates"
 		f.say(outState(0x200).message(msgNewSA), p.message(msgNewPolicy))
 		all := f.gateway.Rules()
-		if len(all) != 1 || all[0].Action != 0 || all[0].SrcPorts.String() != "any" || all[0].DstPorts.String() != "any" {
+		if len(all) != 1 || all[0].Action != ipsecpolicy.Refuse || all[0].Refusal == "" || all[0].SrcPorts.String() != "any" || all[0].DstPorts.String() != "any" {
 			t.Errorf("a policy with %s became %v", test.what, all)
 		}
 		if f.stats().RefusedPolicies != 1 {
@@ -298,5 +299,26 @@ func TestAssociationsAreToldApart(t *testing.T) {
 	}
 	if len(names) != 2 {
 		t.Errorf("two associations have the names %v", names)
+	}
+}
+
+// A refused policy is not one that discards as its author wants: packets that match it are
+// dropped by a reason of its own, in both directions.
+func TestRefusedPoliciesHaveAReasonOfTheirOwn(t *testing.T) {
+	f := newFake(t)
+	ifID := rtnl.AppendAttr(nil, attrIfID, []byte{42, 0, 0, 0})
+	out, in := outPolicy(1), inPolicy(2)
+	out.attrs, in.attrs = ifID, ifID
+	f.say(outState(0x200).message(msgNewSA), out.message(msgNewPolicy), in.message(msgNewPolicy))
+	if s, e := f.inUse(); s != nil || e != ipsec.PolicyRefused {
+		t.Errorf("outbound: %v, %v", s, e)
+	}
+	if e := f.received(nil); e != ipsec.PolicyRefused {
+		t.Errorf("inbound: %v", e)
+	}
+	for _, r := range f.gateway.Rules() {
+		if r.Refusal != "it is for an XFRM interface (if_id 42)" {
+			t.Errorf("%v is refused because %q", r.Policy, r.Refusal)
+		}
 	}
 }

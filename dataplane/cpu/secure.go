@@ -232,8 +232,11 @@ func (e *Engine) moved(f *batch.Frame, at, n int) {
 
 // reasonOf is the drop that stands for an error, ok for none.
 func reasonOf(err esp.Error) batch.Reason {
-	if err == esp.OK {
+	switch err {
+	case esp.OK:
 		return ok
+	case esp.PolicyRefused:
+		return batch.XfrmPolicyRefused
 	}
 	return batch.XfrmInHdrError + batch.Reason(err-esp.InHdrError)
 }

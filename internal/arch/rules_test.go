@@ -66,7 +66,7 @@ var imports = []struct {
 	{"control/addresses", nil, "addresses of interfaces; knows not who speaks by them"},
 	{"control/pathmtu", []string{"ipsec/gateway", "packet"}, "what routers tell a gateway; who is to know is not its business"},
 	{"control/netfilter", []string{"control/rtnl"}, "looks at Linux's firewall; filters nothing"},
-	{"control/doctor", []string{"afxdp", "umem", "control/config", "control/netfilter", "internal/ethtool", "internal/genl", "internal/pages"}, "looks at the host before there is a router"},
+	{"control/doctor", []string{"afxdp", "umem", "control/config", "control/netfilter", "control/xfrm", "internal/ethtool", "internal/genl", "internal/pages"}, "looks at the host before there is a router"},
 
 	{"internal/service", []string{
 		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "umem", "internal/affinity", "internal/ethtool", "internal/hist", "internal/napi", "internal/tun",

@@ -205,3 +205,22 @@ func xdpPrograms(t *testing.T, ns *lab.Namespace) (names []string) {
 	}
 	return names
 }
+
+// command starts a warproute command that asks the router, and returns a function that waits
+// for its output.
+func (r *router) command(args ...string) (output func() string) {
+	r.t.Helper()
+	cmd := exec.Command(program, append(args, "--socket", r.socket)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	return func() string {
+		r.t.Helper()
+		if err := cmd.Wait(); err != nil {
+			r.t.Fatalf("warproute %v: %v\n%s", args, err, out.String())
+		}
+		return out.String()
+	}
+}

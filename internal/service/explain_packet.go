@@ -117,5 +117,8 @@ func ruleText(g *gateway.Gateway, d ipsec.Direction, f *gateway.Flow) string {
 	if rule.Name != "" {
 		text += " " + rule.Name
 	}
+	if rule.Refusal != "" {
+		text += ": " + rule.Refusal
+	}
 	return text
 }

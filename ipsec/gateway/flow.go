@@ -133,6 +133,8 @@ func mayEnter(n int32, v policy.Verdict, by *ipsec.SA) ipsec.Error {
 		return ipsec.InNoPols
 	case v.Action() == policy.Discard:
 		return ipsec.InPolBlock
+	case v.Action() == policy.Refuse:
+		return ipsec.PolicyRefused
 	case v.Action() == policy.Bypass && by == nil:
 		return ipsec.OK
 	case v.Action() == policy.Protect && by != nil && by.Bundle() == v.Target():
@@ -148,6 +150,8 @@ func (r *Ruleset) protect(n int32, v policy.Verdict) (*ipsec.SA, ipsec.Error) {
 		return nil, ipsec.OK
 	case v.Action() == policy.Discard:
 		return nil, ipsec.OutPolBlock
+	case v.Action() == policy.Refuse:
+		return nil, ipsec.PolicyRefused
 	}
 	if s := r.current.of(v.Target()).Load(); s != nil {
 		return s, ipsec.OK

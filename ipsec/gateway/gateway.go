@@ -41,6 +41,7 @@ type Rule struct {
 	Name      string // for people
 	Direction ipsec.Direction
 	policy.Policy
+	Refusal string // why the policy cannot be followed; of policy.Refuse alone
 }
 
 // Ruleset is policies as engines look them up.

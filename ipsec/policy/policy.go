@@ -28,6 +28,7 @@ const (
 	Discard Action = iota // drop the packet
 	Bypass                // pass it in clear
 	Protect               // have it protected by the bundle that Target names
+	Refuse                // drop the packet: what the policy demands is not supported
 )
 
 // MaxTarget is the largest Target.
@@ -41,6 +42,8 @@ func (a Action) String() string {
 		return "bypass"
 	case Protect:
 		return "protect"
+	case Refuse:
+		return "refuse"
 	}
 	return fmt.Sprintf("action %d", uint8(a))
 }
@@ -98,8 +101,8 @@ func (p *Policy) check() error {
 		return fmt.Errorf("the prefixes are of two families; a policy is of one")
 	case p.SrcPorts.first > p.SrcPorts.last || p.DstPorts.first > p.DstPorts.last:
 		return fmt.Errorf("a range of ports ends before it begins")
-	case p.Action > Protect:
-		return fmt.Errorf("%v is not discard, bypass or protect", p.Action)
+	case p.Action > Refuse:
+		return fmt.Errorf("%v is not discard, bypass, protect or refuse", p.Action)
 	case p.Target > MaxTarget:
 		return fmt.Errorf("target %d is larger than %d", p.Target, MaxTarget)
 	case p.Target != 0 && p.Action != Protect:

@@ -229,7 +229,8 @@ func TestPoliciesThatAreRefused(t *testing.T) {
 		{"bits beyond the length", func(p *Policy) { p.Dst = netip.MustParsePrefix("10.0.0.1/8") }, "did you mean 10.0.0.0/8?"},
 		{"two families", func(p *Policy) { p.Dst = netip.MustParsePrefix("::/0") }, "two families"},
 		{"range that is none", func(p *Policy) { p.DstPorts = Ports(2, 1) }, "ends before it begins"},
-		{"unknown action", func(p *Policy) { p.Action = 3 }, "action 3"},
+		{"unknown action", func(p *Policy) { p.Action = 4 }, "action 4"},
+		{"target of refuse", func(p *Policy) { p.Action, p.Target = Refuse, 1 }, "of no use to refuse"},
 		{"target too large", func(p *Policy) { p.Action, p.Target = Protect, MaxTarget+1 }, "larger than"},
 		{"target of bypass", func(p *Policy) { p.Action, p.Target = Bypass, 1 }, "of no use to bypass"},
 	} {
