@@ -90,6 +90,8 @@ type Config struct {
 	DF           DFPolicy
 	Lifetime     Lifetime
 	Clock        *Clock // is needed by limits of age
+	// Nonces says which nonces an outbound association uses; nil: those of the process.
+	Nonces *Nonces
 }
 
 // MaxReplayWindow is that of Linux.

@@ -4,11 +4,12 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/warproute/warproute/ipsec/suite"
 	"github.com/warproute/warproute/packet"
 )
 
-// Outgoing is a packet on its way out, of which all but IV, ciphertext and ICV are
-// written. Offsets are in its buffer.
+// Outgoing is a packet on its way out, of which all but ciphertext and ICV are
+// written; the IV of CBC is still a plain nonce. Offsets are in its buffer.
 type Outgoing struct {
 	At, Len int    // the packet, outer header included
 	ESP     int    // where it begins with the SPI; it goes to the packet's end
@@ -70,6 +71,7 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 	}
 	mine := &s.workers[w]
 	seq := s.next(&mine.lease)
+	nonce := mine.lease.base + seq
 	if seq == 0 {
 		return OutStateSeqError
 	}
@@ -99,6 +101,7 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 	}
 	trailer[pad], trailer[pad+1] = byte(pad), byte(next)
 	binary.BigEndian.PutUint64(buf[esp:], uint64(s.spi)<<32|seq&math.MaxUint32)
+	suite.PutNonce(buf[esp+espLen:body], nonce)
 	o.At, o.Len, o.ESP, o.Seq = start, end-start, esp, seq
 	return OK
 }
@@ -108,7 +111,7 @@ func (s *SA) Seal(w int, buf []byte, o *Outgoing) {
 	out := buf[o.At : o.At+o.Len]
 	sealed := buf[o.ESP : o.At+o.Len : o.At+o.Len]
 	t := s.transforms[w]
-	t.PutIV(sealed[espLen:espLen+int(s.iv)], o.Seq)
+	t.EncryptIV(sealed[espLen : espLen+int(s.iv)])
 	t.Seal(sealed, uint32(o.Seq>>32), s.extended)
 	if s.sumsUDP {
 		sumUDP(out, o.ESP-o.At-udpLen)

@@ -35,7 +35,8 @@ func (a *attacker) sealed(seq uint64, body []byte) []byte {
 	esp := p[packet.IPv4Len:]
 	binary.BigEndian.PutUint32(esp, a.c.SPI)
 	binary.BigEndian.PutUint32(esp[4:], uint32(seq))
-	a.keys.PutIV(esp[espLen:espLen+a.st.IVLen], seq)
+	suite.PutNonce(esp[espLen:espLen+a.st.IVLen], seq)
+	a.keys.EncryptIV(esp[espLen : espLen+a.st.IVLen])
 	copy(esp[espLen+a.st.IVLen:], body)
 	a.keys.Seal(esp, uint32(seq>>32), a.c.ESN)
 	return p

@@ -56,7 +56,8 @@ type SA struct {
 	life       *life
 	key        *device.Key // see DeviceKey
 	forget     func()      // overwrites the keys that devices have; nil: nothing
-	_          [linePair - 16 - 72]byte
+	nonces     *Nonces     // outbound
+	_          [linePair - 16 - 80]byte
 
 	// What all workers write.
 	sequence atomic.Uint64 // outbound: last number taken
@@ -80,7 +81,7 @@ type worker struct {
 	packets, bytes,
 	replays, forgeries counter.Counter
 	lease lease
-	_     [linePair - 56]byte
+	_     [linePair - 64]byte
 }
 
 func (w *worker) count(packets, bytes uint64) {
@@ -134,6 +135,9 @@ func NewSA(c Config, workers int) (*SA, error) {
 	s.life = newLife(&c)
 	s.counted = s.life.counts()
 	s.due.Store(s.life.firstAt())
+	if s.nonces = c.Nonces; s.nonces == nil {
+		s.nonces = &processNonces
+	}
 	if c.Direction == In {
 		s.replay.start(c.ReplayWindow)
 	}

@@ -31,9 +31,10 @@ func (s *SA) Reserve(n int) (first uint64, count int) {
 }
 
 // lease is the sequence numbers that a worker has taken and not used yet: from next up to
-// end, which is not one of them.
+// end, which is not one of them. Their nonces are base more, modulo 2^64: see Nonces.
 type lease struct {
 	next, end uint64
+	base      uint64
 	expected  int // packets for which Lease will take numbers
 }
 
@@ -61,7 +62,7 @@ func Lease(sas []*SA, w int) {
 func (s *SA) lease(l *lease, n int) bool {
 	first, n := s.Reserve(n)
 	if n > 0 {
-		l.next, l.end = first, first+uint64(n)
+		l.next, l.end, l.base = first, first+uint64(n), s.nonces.Base()
 	}
 	return n > 0
 }

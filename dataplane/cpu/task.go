@@ -37,7 +37,7 @@ type TaskKind uint8
 const (
 	Plain   TaskKind = iota // nothing
 	Settled                 // it is not to be looked up: the result is there
-	Seal                    // to encrypt: all but IV, ciphertext, ICV and a UDP checksum is written
+	Seal                    // to encrypt: all but ciphertext, ICV and a UDP checksum is written, of CBC's IV the nonce
 	Open                    // to decrypt, and go on with the packet inside
 )
 

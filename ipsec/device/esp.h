@@ -15,18 +15,21 @@
 #include "hmac.h"
 #include "team.h"
 
-/* Writes the IV of a packet, the sequence number of which is in its header and in high,
- * as suite.PutIV does. One lane does it, before the packet is sealed. */
-DEVICE void esp_put_iv(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p)
+/* Makes a CBC packet's IV of the nonce that the host wrote in its place, as
+ * suite.EncryptIV does. One lane does it, before the packet is sealed. */
+DEVICE void esp_encrypt_iv(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p)
 {
-	uint32_t iv[4] = {0, 0, network(p->high), esp_header(p, 1)};
+	uint32_t iv[4];
 
-	if (k->cipher == ESP_CBC)
-		aes_encrypt(t, esp_iv_schedule(k), 10, iv);
+	if (k->cipher != ESP_CBC)
+		return;
 	UNROLL
 	for (uint32_t i = 0; i < 4; i++)
-		if (i < k->iv_words)
-			PACKET_STORE(p->esp + ESP_HEADER_WORDS + i, iv[i + 4 - k->iv_words]);
+		iv[i] = esp_iv(p, i);
+	aes_encrypt(t, esp_iv_schedule(k), 10, iv);
+	UNROLL
+	for (uint32_t i = 0; i < 4; i++)
+		PACKET_STORE(p->esp + ESP_HEADER_WORDS + i, iv[i]);
 }
 
 /* Poly1305's ICV of the ciphertext, for lane 0. */

@@ -42,7 +42,8 @@ func associations(t *testing.T, rnd *rand.Rand) (all []association) {
 func (a association) packet(rnd *rand.Rand, seq uint64, text int) []byte {
 	p := random(rnd, 8+a.IVLen+text+a.ICVLen)
 	binary.BigEndian.PutUint32(p[4:], uint32(seq))
-	a.host.PutIV(p[8:8+a.IVLen], seq)
+	suite.PutNonce(p[8:8+a.IVLen], seq)
+	a.host.EncryptIV(p[8 : 8+a.IVLen])
 	return p
 }
 
@@ -138,7 +139,7 @@ func TestForgeriesDiffer(t *testing.T) {
 	}
 }
 
-// The IV of a number is the one that package suite gives it.
+// The IV of a nonce is the one that package suite gives it.
 func TestIVs(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(2, 3))
 	for _, a := range associations(t, rnd) {
@@ -148,8 +149,8 @@ func TestIVs(t *testing.T) {
 			seq := rnd.Uint64()
 			p := a.packet(rnd, seq, 32)
 			want = append(want, bytes.Clone(p))
-			clear(p[8 : 8+a.IVLen])
-			requests = append(requests, &request{operation: putIV, high: uint32(seq >> 32), key: a.out, packet: p})
+			suite.PutNonce(p[8:8+a.IVLen], seq)
+			requests = append(requests, &request{operation: encryptIV, key: a.out, packet: p})
 		}
 		run(t, requests...)
 		for i, q := range requests {

@@ -20,7 +20,7 @@ const (
 	layout operation = iota
 	seal
 	open
-	putIV
+	encryptIV
 	fits
 	aesEncrypt
 	aesDecrypt

@@ -6,28 +6,34 @@ import (
 	"encoding/binary"
 )
 
-// PutIV writes the IV of the packet with a sequence number, all 64 bits of it, to
-// dst, which is IVLen long. As no number is used twice with a key, no IV is.
+// PutNonce writes a packet's 64-bit nonce to dst, the packet's IV field, in network
+// byte order and right-aligned. No nonce is used twice with a key.
 //
-// GCM, CTR and ChaCha20 only need that: their IV is the number, as RFC 4106 section
-// 3.1, RFC 3686 section 3.1 and RFC 7634 section 2 propose. A CBC IV must also be
-// unpredictable (RFC 3602 section 3): who knows it before he chooses a plaintext can
-// have guesses of earlier ones confirmed. It is the number encrypted by AES with
-// IVKey, which an observer cannot tell from random.
-func (t *Transform) PutIV(dst []byte, seq uint64) {
-	switch t.suite.IVLen {
+// It is the whole IV of GCM, CTR and ChaCha20, which need only that (RFC 4106 section
+// 3.1, RFC 3686 section 3.1, RFC 7634 section 2). EncryptIV does the rest for CBC.
+func PutNonce(dst []byte, nonce uint64) {
+	switch len(dst) {
 	case 8:
-		binary.BigEndian.PutUint64(dst, seq)
+		binary.BigEndian.PutUint64(dst, nonce)
 	case aes.BlockSize:
-		binary.BigEndian.PutUint64(t.counter[0:], 0)
-		binary.BigEndian.PutUint64(t.counter[8:], seq)
-		t.iv.Encrypt(dst, t.counter[:])
+		binary.BigEndian.PutUint64(dst, 0)
+		binary.BigEndian.PutUint64(dst[8:], nonce)
+	}
+}
+
+// EncryptIV makes a CBC packet's IV of the nonce that PutNonce wrote, in place; other
+// suites' IVs stay as they are. A CBC IV must be unpredictable (RFC 3602 section 3):
+// who knows it before he chooses a plaintext can have guesses of earlier ones
+// confirmed. AES with IVKey makes it look random to an observer.
+func (t *Transform) EncryptIV(iv []byte) {
+	if t.suite.IVLen == aes.BlockSize {
+		t.iv.Encrypt(iv, iv)
 	}
 }
 
 // IVKey returns the AES-128 key that CBC IVs are made with. It is derived from the
 // cipher's key, without salt, so that every engine makes the same packet of the same
-// number, and so that IVs stay distinct over a restart.
+// nonce, and so that IVs stay distinct over a restart.
 func (s *Suite) IVKey(key []byte) (k [16]byte) {
 	m := newMAC(sha256.New, key) // crypto/hmac would keep the key
 	copy(k[:], m.sum([]byte("ESP AES-CBC IV"), 0, false))

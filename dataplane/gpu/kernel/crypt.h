@@ -34,7 +34,7 @@ DEVICE void begin(const struct stage *s, const struct aes_tables *t, struct carg
 		return;
 	c->text = p.words;
 	if (kind_of(c) == JOB_SEAL)
-		esp_put_iv(k, t, &p);
+		esp_encrypt_iv(k, t, &p);
 }
 
 DEVICE struct esp_packet view(const struct stage *s, uint32_t esp, uint32_t text, uint32_t flags, uint32_t high)

@@ -23,7 +23,7 @@ struct job {
 #define JOB_KIND 3    /* one of these: */
 #define JOB_PLAIN 0   /* nothing to be done */
 #define JOB_SETTLED 1 /* nothing at all, not looked up either */
-#define JOB_SEAL 2    /* all is there but IV, ciphertext, ICV and UDP's checksum */
+#define JOB_SEAL 2    /* all is there but CBC's IV, of which the nonce is, ciphertext, ICV and UDP's checksum */
 #define JOB_OPEN 3
 #define JOB_EXTENDED 4  /* sequence numbers have 64 bits */
 #define JOB_TRANSPORT 8 /* open: in transport mode */

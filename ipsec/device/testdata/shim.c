@@ -18,7 +18,7 @@
 #define STACK 65536
 #define ROOM 4096
 
-enum { LAYOUT, SEAL, OPEN, PUT_IV, FITS, AES_ENCRYPT, AES_DECRYPT, GHASH, CHACHA20, POLY1305, POLY1305_MULTIPLY, POLY1305_TAG };
+enum { LAYOUT, SEAL, OPEN, ENCRYPT_IV, FITS, AES_ENCRYPT, AES_DECRYPT, GHASH, CHACHA20, POLY1305, POLY1305_MULTIPLY, POLY1305_TAG };
 
 struct request {
 	uint32_t operation, lanes, bytes, extended, high, counter;
@@ -204,10 +204,10 @@ static uint32_t serve(void)
 	case SEAL:
 	case OPEN:
 		return work();
-	case PUT_IV:
+	case ENCRYPT_IV:
 		if (!esp_packet_at(&p, key, packet, q->bytes, q->extended, q->high))
 			return ~0u;
-		esp_put_iv(key, &tables, &p);
+		esp_encrypt_iv(key, &tables, &p);
 		return 0;
 	case FITS: /* of a packet at some byte, which is not touched */
 		return (uint32_t)esp_packet_at(&p, key, (uint8_t *)packet + q->high, q->counter, 0, 0);
