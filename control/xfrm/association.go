@@ -176,7 +176,7 @@ func (t *tables) config(a *association, direction ipsec.Direction) ipsec.Config 
 		Src: a.src, Dst: a.id.dst,
 		Suite: a.suite, Key: a.key, AuthKey: a.authKey, ESN: a.esn,
 		Bundle: t.gateway.Bundle(bundle),
-		DF:     a.df, Lifetime: a.limits, Clock: &t.gateway.Clock,
+		DF:     a.df, Lifetime: a.limits, Clock: &t.gateway.Clock, Nonces: &t.gateway.Nonces,
 	}
 	if a.mode == modeTransport {
 		c.Mode = ipsec.Transport

@@ -136,7 +136,7 @@ func testSuites(t *testing.T) {
 		}
 		k.ip(text)
 		got := k.association(spi)
-		want, err := ipsec.NewSA(ipsec.Config{SPI: spi, Src: got.Config().Src, Dst: got.Config().Dst, Suite: st.Name, Key: key, AuthKey: authKey}, 1)
+		want, err := ipsec.NewSA(ipsec.Config{SPI: spi, Src: got.Config().Src, Dst: got.Config().Dst, Suite: st.Name, Key: key, AuthKey: authKey, Nonces: got.Config().Nonces}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +197,7 @@ func testForms(t *testing.T) {
 			t.Errorf("%s: of bundle %d", test.what, got.Bundle)
 		}
 		test.want.SPI, test.want.Suite = spi, "aes128gcm16"
-		got.Name, got.Bundle, got.Clock = "", 0, nil
+		got.Name, got.Bundle, got.Clock, got.Nonces = "", 0, nil, nil
 		if !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: got %+v, want %+v", test.what, got, test.want)
 		}

@@ -64,6 +64,7 @@ var imports = []struct {
 	{"control/capture", []string{"batch", "dataplane"}, "records of a tap to a file format; whoever asks for them chooses"},
 	{"control/metrics", []string{"batch", "dataplane", "control/status", "internal/hist", "ipsec"}, "the same, to Prometheus"},
 	{"control/addresses", nil, "addresses of interfaces; knows not who speaks by them"},
+	{"control/vmgenid", nil, "tells of copies of the virtual machine; what they endanger is not its business"},
 	{"control/pathmtu", []string{"ipsec/gateway", "packet"}, "what routers tell a gateway; who is to know is not its business"},
 	{"control/netfilter", []string{"control/rtnl"}, "looks at Linux's firewall; filters nothing"},
 	{"control/doctor", []string{"afxdp", "umem", "control/config", "control/netfilter", "control/xfrm", "internal/ethtool", "internal/genl", "internal/pages"}, "looks at the host before there is a router"},
@@ -71,7 +72,7 @@ var imports = []struct {
 	{"internal/service", []string{
 		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "umem", "internal/affinity", "internal/ethtool", "internal/hist", "internal/napi", "internal/tun",
 		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/sequences", "packet", "packet/filter", "packet/icmp",
-		"control/addresses", "control/capture", "control/config", "control/metrics", "control/mirror", "control/netfilter", "control/pathmtu", "control/socket", "control/status", "control/xfrm",
+		"control/addresses", "control/capture", "control/config", "control/metrics", "control/mirror", "control/netfilter", "control/pathmtu", "control/socket", "control/status", "control/vmgenid", "control/xfrm",
 	}, "puts the parts of a router together; below it, parts do not know each other"},
 
 	{"internal/sysfs", nil, "a leaf"},

@@ -8,6 +8,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/pathmtu"
+	"github.com/warproute/warproute/control/vmgenid"
 	"github.com/warproute/warproute/control/xfrm"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/ipsec/sequences"
@@ -27,15 +28,31 @@ func (s *Service) startIPsec() error {
 	} else if s.ipsec, err = newProtection(&s.cfg.IPsec, workers, s.fib.Passed); err != nil {
 		return err
 	}
+	s.warnOfVolatileState()
 	s.ipsec.gateway.ClampMSS = s.cfg.IPsec.MSSClamp
 	s.ipsec.gateway.FragmentAfter = s.cfg.IPsec.Fragment == config.FragmentAfter
 	s.ipsec.gateway.StrictErrors = s.cfg.IPsec.ICMP == config.ICMPStrict
 	if s.paths, err = pathmtu.Watch(s.learn); err != nil {
 		return err
 	}
+	if s.copies, err = vmgenid.Watch(func() { s.renewNonces("the virtual machine was restored or cloned") }); err != nil {
+		return err
+	}
 	s.ticking = make(chan struct{})
 	s.ticked.Go(s.tick)
 	return nil
+}
+
+// warnOfVolatileState warns of a state directory that does not outlive the host's memory
+// or a container.
+func (s *Service) warnOfVolatileState() {
+	if s.ipsec.store == nil {
+		return
+	}
+	if fs := s.ipsec.store.Volatile(); fs != "" {
+		s.log.Warn("the state of security associations will be lost: peers then refuse packets", "dir", s.cfg.IPsec.State, "filesystem", fs,
+			"hint", "set ipsec.state to a directory on a disk, in a container on a volume")
+	}
 }
 
 // learn is told what routers say of packets that did not fit their way.
@@ -51,6 +68,7 @@ func (s *Service) tick() {
 	ticker, noting := time.NewTicker(time.Second), time.NewTicker(sequences.NoteEvery)
 	defer ticker.Stop()
 	defer noting.Stop()
+	var step clockStep
 	for {
 		select {
 		case <-s.ticking:
@@ -60,6 +78,9 @@ func (s *Service) tick() {
 			s.ipsec.note()
 			s.mu.Unlock()
 		case <-ticker.C:
+			if by := step.by(clocks()); by != 0 {
+				s.renewNonces("the clock was set", "by", by)
+			}
 			if s.ipsec.gateway.Widen(batch.Clock()) {
 				s.fib.Retry()
 			}
@@ -126,6 +147,9 @@ func (s *Service) stopIPsec() error {
 	var errs []error
 	if s.paths != nil {
 		s.paths.Close()
+	}
+	if s.copies != nil {
+		s.copies.Close()
 	}
 	if s.xfrm != nil {
 		errs = append(errs, s.xfrm.Close())

@@ -47,6 +47,9 @@ func newProtection(cfg *config.IPsec, workers int, passed func() func() bool) (*
 		return nil, err
 	}
 	p := &protection{gateway: &gateway.Gateway{}, workers: workers, store: store, sas: map[string]*association{}, passed: passed}
+	if err := store.Begin(&p.gateway.Nonces); err != nil {
+		return p, err
+	}
 	return p, p.apply(cfg)
 }
 
@@ -55,7 +58,7 @@ func (p *protection) newAssociation(c *config.SA) (*association, error) {
 	out := ipsec.Config{
 		Name: c.Name, SPI: c.SPI, Src: c.Src, Dst: c.Dst, Suite: c.Suite, Key: c.Key.Bytes(), AuthKey: c.AuthKey.Bytes(),
 		ESN: c.ESN, ReplayWindow: c.ReplayWindow, Lifetime: ipsec.Lifetime{Soft: limits(c.Lifetime.Soft), Hard: limits(c.Lifetime.Hard)},
-		Clock: &p.gateway.Clock, Bundle: p.gateway.Bundle(c.Name),
+		Clock: &p.gateway.Clock, Nonces: &p.gateway.Nonces, Bundle: p.gateway.Bundle(c.Name),
 	}
 	if c.Direction == config.DirectionIn {
 		out.Direction = ipsec.In

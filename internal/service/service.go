@@ -28,6 +28,7 @@ import (
 	"github.com/warproute/warproute/control/pathmtu"
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/control/vmgenid"
 	"github.com/warproute/warproute/control/xfrm"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/gpu"
@@ -52,7 +53,8 @@ type Service struct {
 	ipsec     *protection  // nil: nothing is protected
 	xfrm      *xfrm.Mirror // nil: the configuration says what to protect
 	paths     *pathmtu.Watcher
-	tun       *tun.Device // nil: Linux reaches no tunnels
+	copies    *vmgenid.Watcher // of the virtual machine
+	tun       *tun.Device      // nil: Linux reaches no tunnels
 	addresses *addresses.Watcher
 	mirror    *mirror.Mirror
 	router    *dataplane.Router

@@ -18,7 +18,8 @@ import (
 // Gateway has the associations and policies of a router. The zero Gateway is empty:
 // it protects nothing and lets everything pass in clear.
 type Gateway struct {
-	Clock ipsec.Clock // of the associations' age; engines set it, once a chunk
+	Clock  ipsec.Clock  // of the associations' age; engines set it, once a chunk
+	Nonces ipsec.Nonces // of the outbound associations
 
 	// To be set before an engine has the gateway.
 	ClampMSS      bool // lower the segment size that TCP announces in a tunnel to what fits

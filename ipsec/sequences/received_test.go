@@ -155,6 +155,13 @@ func TestNoteDoesWhatItCan(t *testing.T) {
 		if err := os.RemoveAll(filepath.Join(dir, bad+".new")); err != nil {
 			t.Fatal(err)
 		}
+		empty, err := openTable(filepath.Join(dir, bad)) // without it, the directory is refused
+		if err == nil {
+			err = empty.close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		s = open(t, dir)
 		if bad != "received" && receiver(t, s).Accept(1000) {
 			t.Error("what was received is not noted where lifetimes cannot be")

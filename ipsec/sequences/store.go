@@ -1,5 +1,6 @@
 // Package sequences keeps the sequence numbers of outbound associations over restarts of
-// the router, so that none is ever used twice with its key.
+// the router, so that none is ever used twice with its key. A router that loses them sends
+// packets that its peers refuse; nonces stay unique, see ipsec.Nonces.
 //
 // A file has, for each key, a number up to which all may have been used. It is written
 // ahead: the association is limited to what the file says, and a new limit is in
@@ -44,6 +45,10 @@ type Store struct {
 	used *table
 	kept map[*ipsec.SA]*kept
 	keys map[id]*key // of those that are kept
+
+	// See bases.go.
+	nonces *ipsec.Nonces
+	base   uint64 // noted last
 
 	// See received.go.
 	received  *table
@@ -94,12 +99,7 @@ func Open(dir string) (_ *Store, err error) {
 		s.lock.Close()
 		return nil, fmt.Errorf("keep sequence numbers: lock %s: %w; another router uses it: set ipsec.state to a directory of this one's", dir, err)
 	}
-	for name, t := range map[string]**table{"used": &s.used, "received": &s.received, "lifetimes": &s.lifetimes} {
-		if *t, err = openTable(filepath.Join(dir, name)); err != nil {
-			break
-		}
-	}
-	if err == nil {
+	if err = s.openTables(); err == nil {
 		err = s.lock.Sync() // also a router that died before that made names
 	}
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *Store) Extend() error {
 			parts = append(parts, part{sa: sa, kept: k})
 		}
 	}
-	return s.extend(parts)
+	return errors.Join(s.extend(parts), s.noteBase())
 }
 
 func reserve(sa *ipsec.SA) uint64 {

@@ -28,7 +28,7 @@ import (
 // another file that takes this one's name when the disk has all of it: after a crash they are
 // all there, or none is. So no crash leaves a part of anything, and a file that is shorter,
 // longer or otherwise than it says was damaged. It is refused: an association that is missing
-// in it would begin again with numbers that were used.
+// in it would begin again with numbers that its peer refuses, or take packets twice.
 type table struct {
 	path  string
 	file  *os.File
@@ -61,12 +61,18 @@ func openTable(path string) (*table, error) {
 	}
 	t := &table{path: path, at: map[id]int64{}, last: map[id]uint64{}, named: true, synced: time.Now()}
 	all, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return t, t.add(nil)
+	}
+	if err != nil {
 		return nil, err
 	}
 	former, err := t.read(all)
+	if err == nil && former && len(t.at) == 0 {
+		err = errors.New("it is empty")
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is damaged: %w; give all associations new keys and remove the file", path, err)
+		return nil, damaged(path, err)
 	}
 	if former {
 		return t, t.add(nil)

@@ -44,7 +44,7 @@ func refused(t *testing.T, dir, path string, content []byte, what string, n int)
 	if err == nil {
 		t.Errorf("%s %d: nobody notices", what, n)
 		die(t, s)
-	} else if !strings.Contains(err.Error(), path+" is damaged: ") || !strings.Contains(err.Error(), "give all associations new keys and remove the file") {
+	} else if !strings.Contains(err.Error(), path+" is damaged: ") || !strings.Contains(err.Error(), "give all associations new keys and remove the directory "+dir) {
 		t.Errorf("%s %d: %v", what, n, err)
 	}
 	if left, err := os.ReadFile(path); err != nil || !bytes.Equal(left, content) {
@@ -56,7 +56,7 @@ func refused(t *testing.T, dir, path string, content []byte, what string, n int)
 // is not one to go on with: of what it has lost, numbers would be used twice.
 func TestDamagedFilesAreRefused(t *testing.T) {
 	dir, path, good := twoKeys(t)
-	for n := 1; n < len(good); n++ { // a file without anything is as none
+	for n := range good {
 		refused(t, dir, path, good[:n], "cut at", n)
 	}
 	for n := range 8 * len(good) {
