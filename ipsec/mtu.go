@@ -33,12 +33,15 @@ func (s *SA) PathMTU() int { return int(s.pathMTU.Load()) }
 // be found anew with another generation of routes.
 func (s *SA) SetPathMTU(mtu int) { s.pathMTU.Store(uint32(mtu)) }
 
-// Used reports whether a packet may have left with a sequence number of which these are
-// the lower 32 bits: one of the last 2^31.
-func (s *SA) Used(low uint32) bool {
+// Sent returns the whole of an outbound sequence number of which low are the lower 32 bits, if the
+// number was taken after the one that is since: so that a packet that has it may have left.
+func (s *SA) Sent(low uint32, since uint64) (seq uint64, ok bool) {
 	last := s.sequence.Load()
 	age := uint64(uint32(last) - low)
-	return age < 1<<31 && age < last
+	if age >= last {
+		return 0, false
+	}
+	return last - age, last-age > since
 }
 
 // MayBeCut reports whether packets that leave by the association may be fragmented where

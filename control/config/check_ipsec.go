@@ -10,6 +10,7 @@ import (
 var (
 	sources    = []Source{SourceConfig, SourceXFRM}
 	fragments  = []Fragment{FragmentBefore, FragmentAfter}
+	pathMTUs   = []PathMTU{PathMTULearn, PathMTUOff}
 	icmpErrors = []ICMPErrors{ICMPQuoted, ICMPStrict}
 	directions = []Direction{DirectionOut, DirectionIn}
 	saModes    = []SAMode{SATunnel, SATransport}
@@ -22,6 +23,7 @@ func (c *Config) checkIPsec() (errs Errors) {
 	errs = checkChoice(c, "ipsec.source", i.Source, sources)
 	errs = append(errs, checkChoice(c, "ipsec.fragment", i.Fragment, fragments)...)
 	errs = append(errs, checkChoice(c, "ipsec.icmp", i.ICMP, icmpErrors)...)
+	errs = append(errs, checkChoice(c, "ipsec.path_mtu", i.PathMTU, pathMTUs)...)
 	if !filepath.IsAbs(i.State) || strings.ContainsRune(i.State, 0) {
 		errs = append(errs, c.fault("ipsec.state", fmt.Sprintf("ipsec.state: %q is not the absolute path of a directory", i.State),
 			"write one such as /var/lib/warproute"))

@@ -61,6 +61,7 @@ func Diff(a, b *Config) []Change {
 	d.value("ipsec.mss_clamp", a.IPsec.MSSClamp, b.IPsec.MSSClamp)
 	d.value("ipsec.fragment", a.IPsec.Fragment, b.IPsec.Fragment)
 	d.value("ipsec.icmp", a.IPsec.ICMP, b.IPsec.ICMP)
+	d.value("ipsec.path_mtu", a.IPsec.PathMTU, b.IPsec.PathMTU)
 	d.sas(a.IPsec.SAs, b.IPsec.SAs)
 	d.policies(a.IPsec.Policies, b.IPsec.Policies)
 	return d.changes

@@ -45,6 +45,7 @@ func TestDiffTellsWhatDiffers(t *testing.T) {
 		"~ ipsec.fragment: before -> after":                                           func(c *Config) { c.IPsec.Fragment = FragmentAfter },
 		`~ ipsec.interface: "" -> "ipsec0"`:                                           func(c *Config) { c.IPsec.Interface = "ipsec0" },
 		"~ ipsec.icmp: quoted -> strict":                                              func(c *Config) { c.IPsec.ICMP = ICMPStrict },
+		"~ ipsec.path_mtu: learn -> off":                                              func(c *Config) { c.IPsec.PathMTU = PathMTUOff },
 		"~ ipsec.mss_clamp: false -> true":                                            func(c *Config) { c.IPsec.MSSClamp = true },
 		"- ipsec.sas.y: out spi 0x100 tunnel from 192.0.2.1 to 192.0.2.2 aes128gcm16": func(c *Config) { c.IPsec.SAs = c.IPsec.SAs[:1] },
 		"~ ipsec.sas.x: spi 0x100 one key -> spi 0x101 another key":                   func(c *Config) { c.IPsec.SAs[0].SPI++; c.IPsec.SAs[0].Key = NewKey([]byte("other")) },

@@ -9,6 +9,7 @@ type IPsec struct {
 	MSSClamp bool   // lower the MSS that TCP connections announce to what fits through a tunnel
 	Fragment Fragment
 	ICMP     ICMPErrors
+	PathMTU  PathMTU
 	// Interface is the name of one that Linux itself reaches tunnels by; "" for none.
 	Interface string
 	SAs       []SA
@@ -45,6 +46,14 @@ type ICMPErrors string
 const (
 	ICMPQuoted ICMPErrors = "quoted" // by the packet that they quote where no policy selects their addresses
 	ICMPStrict ICMPErrors = "strict" // those out of tunnels also by what they quote; into tunnels only the router's own
+)
+
+// PathMTU says whether the MTU of a tunnel's path is learned from ICMP errors (RFC 4301 section 8.2).
+type PathMTU string
+
+const (
+	PathMTULearn PathMTU = "learn"
+	PathMTUOff   PathMTU = "off" // the ports' and routes' MTUs count alone
 )
 
 // SA describes a security association.

@@ -19,6 +19,7 @@ func (r *reader) ipsec() value {
 		field{"mss_clamp", boolean(&c.MSSClamp)},
 		field{"fragment", oneOf(&c.Fragment, fragments...)},
 		field{"icmp", oneOf(&c.ICMP, icmpErrors...)},
+		field{"path_mtu", oneOf(&c.PathMTU, pathMTUs...)},
 		field{"interface", text(&c.Interface)},
 		field{"sas", list(func(int) value {
 			c.SAs = append(c.SAs, SA{Mode: SATunnel, ReplayWindow: defaultReplayWindow, DF: DFCopy})

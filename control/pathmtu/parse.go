@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 
+	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/packet"
 )
@@ -30,6 +31,7 @@ func parseIPv4(msg []byte) (t gateway.TooBig, ok bool) {
 	}
 	t = gateway.TooBig{
 		Src: netip.AddrFrom4([4]byte(quote[12:])), Dst: netip.AddrFrom4([4]byte(quote[16:])),
+		ID: binary.BigEndian.Uint16(quote[4:]), DF: quote[6]&0x40 != 0,
 		Size: h.TotalLen(), MTU: int(binary.BigEndian.Uint16(msg[6:])),
 	}
 	return t, quoted(&t, h.Protocol(), quote[at:])
@@ -59,6 +61,7 @@ func parseIPv6(msg []byte) (t gateway.TooBig, ok bool) {
 // that quotes no more than 8 bytes (RFC 792) of ESP in UDP does not tell.
 func quoted(t *gateway.TooBig, proto packet.Protocol, p []byte) bool {
 	if proto == packet.UDP && len(p) >= udpLen {
+		t.Encap = ipsec.Encap{SrcPort: binary.BigEndian.Uint16(p), DstPort: binary.BigEndian.Uint16(p[2:])}
 		proto, p = protoESP, p[udpLen:]
 	}
 	if proto != protoESP || len(p) < espLen {

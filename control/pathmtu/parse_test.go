@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/packet"
 )
@@ -54,8 +55,11 @@ func edit(b []byte, at int, bytes ...byte) []byte {
 }
 
 func TestErrorsThatQuoteESP(t *testing.T) {
-	of4 := gateway.TooBig{Src: us4, Dst: them4, SPI: 0x11223344, Sequence: 0x55667788, Size: 1500, MTU: 1300}
+	of4 := gateway.TooBig{Src: us4, Dst: them4, SPI: 0x11223344, Sequence: 0x55667788, ID: 1, DF: true, Size: 1500, MTU: 1300}
 	of6 := gateway.TooBig{Src: us6, Dst: them6, SPI: 0x11223344, Sequence: 0x55667788, Size: 1500, MTU: 1300}
+	inUDP4, inUDP6, mayCut := of4, of6, of4
+	inUDP4.Encap = ipsec.Encap{SrcPort: 4500, DstPort: 4500}
+	inUDP6.Encap, mayCut.DF = inUDP4.Encap, false
 	none := gateway.TooBig{}
 	for _, c := range []struct {
 		rule  string
@@ -64,9 +68,10 @@ func TestErrorsThatQuoteESP(t *testing.T) {
 		want  gateway.TooBig // none: not for us
 	}{
 		{"ESP", parseIPv4, needed(1300, 50, esp), of4},
-		{"ESP in UDP", parseIPv4, needed(1300, 17, udp, esp), of4},
+		{"ESP in UDP", parseIPv4, needed(1300, 17, udp, esp), inUDP4},
 		{"more is quoted", parseIPv4, needed(1300, 50, esp, make([]byte, 500)), of4},
 		{"options", parseIPv4, edit(needed(1300, 50, make([]byte, 4), esp), 8, 0x46), of4},
+		{"that may be fragmented", parseIPv4, edit(needed(1300, 50, esp), 14, 0), mayCut},
 		{"UDP alone", parseIPv4, needed(1300, 17, udp), none},
 		{"half of ESP", parseIPv4, needed(1300, 50, esp[:7]), none},
 		{"TCP", parseIPv4, needed(1300, 6, esp), none},
@@ -79,7 +84,7 @@ func TestErrorsThatQuoteESP(t *testing.T) {
 		{"cut", parseIPv4, sum(needed(1300, 50)[:27]), none},
 
 		{"IPv6", parseIPv6, tooBig(1300, 50, esp), of6},
-		{"IPv6, in UDP", parseIPv6, tooBig(1300, 17, udp, esp), of6},
+		{"IPv6, in UDP", parseIPv6, tooBig(1300, 17, udp, esp), inUDP6},
 		{"IPv6, another type", parseIPv6, edit(tooBig(1300, 50, esp), 0, 3), none},
 		{"IPv6, half of ESP", parseIPv6, tooBig(1300, 50, esp[:7]), none},
 		{"IPv6, cut", parseIPv6, tooBig(1300, 50)[:47], none},

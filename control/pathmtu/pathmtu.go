@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -85,11 +86,13 @@ func (f *family) listen() (*net.IPConn, error) {
 func (f *family) hear(conn *net.IPConn, tell func(gateway.TooBig)) {
 	buf := make([]byte, 1<<11) // errors are shorter (RFC 1812 section 4.3.2.3, RFC 4443 section 3.2)
 	for {
-		n, _, err := conn.ReadFromIP(buf)
+		n, from, err := conn.ReadFromIP(buf)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if t, ok := f.parse(buf[:n]); err == nil && ok {
+			t.From, _ = netip.AddrFromSlice(from.IP)
+			t.From = t.From.Unmap()
 			tell(t)
 		}
 	}

@@ -65,7 +65,7 @@ var imports = []struct {
 	{"control/metrics", []string{"batch", "dataplane", "control/status", "internal/hist", "ipsec"}, "the same, to Prometheus"},
 	{"control/addresses", nil, "addresses of interfaces; knows not who speaks by them"},
 	{"control/vmgenid", nil, "tells of copies of the virtual machine; what they endanger is not its business"},
-	{"control/pathmtu", []string{"ipsec/gateway", "packet"}, "what routers tell a gateway; who is to know is not its business"},
+	{"control/pathmtu", []string{"ipsec", "ipsec/gateway", "packet"}, "what routers tell a gateway; who is to know is not its business"},
 	{"control/netfilter", []string{"control/rtnl"}, "looks at Linux's firewall; filters nothing"},
 	{"control/doctor", []string{"afxdp", "umem", "control/config", "control/netfilter", "control/xfrm", "internal/ethtool", "internal/genl", "internal/pages"}, "looks at the host before there is a router"},
 

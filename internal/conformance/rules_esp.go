@@ -11,8 +11,8 @@ func espRules() []Rule {
 		{
 			Key: "esp/path-mtu", Source: "RFC 4301 8.2, RFC 1191, RFC 8201", Status: Kept,
 			Says:  "What routers on a tunnel's path say of its size is learned where they quote what was sent, and forgotten after a while",
-			Does:  "Learned for all associations of the path, for 10 minutes, from errors that quote addresses, SPI and a used sequence number; not below 576 bytes, and 1280 of IPv6.",
-			Tests: []string{"ipsec/gateway.TestWhatRoutersSayIsJudged", "ipsec/gateway.TestPathsAreNarrowForAWhile", "dataplane/cpu.TestPathsNarrowerThanThePort", "control/pathmtu.TestErrorsThatQuoteESP", "internal/e2e.TestPathMTUBehindThePort"},
+			Does:  "Learned for all associations of the path, for 10 minutes, from errors that quote addresses, SPI, UDP ports, DF, identification and a sequence number of the last second or two; not below 576 bytes, and 1280 of IPv6. `ipsec.path_mtu: off` ignores them.",
+			Tests: []string{"ipsec/gateway.TestWhatRoutersSayIsJudged", "ipsec/gateway.TestPathsAreNarrowForAWhile", "ipsec/gateway.TestOldPacketsDoNotNarrowPaths", "dataplane/cpu.TestPathsNarrowerThanThePort", "control/pathmtu.TestErrorsThatQuoteESP", "internal/e2e.TestPathMTUBehindThePort"},
 		},
 		{
 			Key: "esp/least-mtu", Source: "RFC 8200 5, RFC 2473 7.1, RFC 4213 3.2.2", Status: Kept,

@@ -122,7 +122,10 @@ func narrowConfig(t *testing.T, ofA bool, association, ipsec string) string {
 }
 
 // pathMTU is that of the association with which a sends.
-func (n *narrowPath) pathMTU(t *testing.T, ipv6 bool) int {
+func (n *narrowPath) pathMTU(t *testing.T, ipv6 bool) int { return n.sender(t, ipv6).PathMTU }
+
+// sender is the association with which a sends.
+func (n *narrowPath) sender(t *testing.T, ipv6 bool) status.SA {
 	t.Helper()
 	var sas []status.SA
 	if err := n.a.get("/sas", &sas); err != nil {
@@ -130,11 +133,11 @@ func (n *narrowPath) pathMTU(t *testing.T, ipv6 bool) int {
 	}
 	for _, s := range sas {
 		if s.Direction == "out" && strings.Contains(s.Dst, ":") == ipv6 {
-			return s.PathMTU
+			return s
 		}
 	}
 	t.Fatalf("no association to send by among %+v", sas)
-	return 0
+	return status.SA{}
 }
 
 // say has the router between the gateways send an error that quotes ESP from a to b.
@@ -142,7 +145,7 @@ func (n *narrowPath) say(t *testing.T, spi, sequence uint32, mtu uint16) {
 	t.Helper()
 	e := narrowEnds[0]
 	a, b := netip.MustParsePrefix(e.a).Addr(), netip.MustParsePrefix(e.b).Addr()
-	msg := []byte{3, 4, 0, 0, 0, 0, byte(mtu >> 8), byte(mtu), 0x45, 0, 5, 220, 0, 1, 0x40, 0, 64, 50, 0, 0}
+	msg := []byte{3, 4, 0, 0, 0, 0, byte(mtu >> 8), byte(mtu), 0x45, 0, 5, 220, byte(sequence >> 8), byte(sequence), 0x40, 0, 64, 50, 0, 0}
 	msg = append(append(msg, a.AsSlice()...), b.AsSlice()...)
 	msg = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(msg, spi), sequence)
 	binary.BigEndian.PutUint16(msg[2:], packet.Checksum(msg))
@@ -213,7 +216,12 @@ func TestPathMTUBehindThePort(t *testing.T) {
 			}
 		}
 	}
-	n.say(t, spiOfA, 1, 1200) // of the association's, and of a packet that it sent
+	time.Sleep(2200 * time.Millisecond)
+	n.say(t, spiOfA, 1, 1100) // a packet that was sent, seconds ago
+	if _, err := lab.Ping(n.client, first, lab.PingOptions{Size: 500, Interval: 50 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	n.say(t, spiOfA, uint32(n.sender(t, false).Sequence), 1200) // a packet that was just sent
 	for deadline := time.Now().Add(5 * time.Second); n.pathMTU(t, false) != 1200; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the path's MTU is %d, want 1200", n.pathMTU(t, false))

@@ -32,8 +32,10 @@ func (s *Service) startIPsec() error {
 	s.ipsec.gateway.ClampMSS = s.cfg.IPsec.MSSClamp
 	s.ipsec.gateway.FragmentAfter = s.cfg.IPsec.Fragment == config.FragmentAfter
 	s.ipsec.gateway.StrictErrors = s.cfg.IPsec.ICMP == config.ICMPStrict
-	if s.paths, err = pathmtu.Watch(s.learn); err != nil {
-		return err
+	if s.cfg.IPsec.PathMTU == config.PathMTULearn {
+		if s.paths, err = pathmtu.Watch(s.learn); err != nil {
+			return err
+		}
 	}
 	if s.copies, err = vmgenid.Watch(func() { s.renewNonces("the virtual machine was restored or cloned") }); err != nil {
 		return err
@@ -55,11 +57,11 @@ func (s *Service) warnOfVolatileState() {
 	}
 }
 
-// learn is told what routers say of packets that did not fit their way.
+// learn has the gateway judge an error about a packet that did not fit its path.
 func (s *Service) learn(t gateway.TooBig) {
-	if s.ipsec.gateway.Learn(t, batch.Clock()) {
-		s.fib.Retry() // what fits is looked at anew
-		s.log.Info("the path to another gateway is narrower than its port", "gateway", t.Dst, "mtu", t.MTU)
+	if mtu, changed := s.ipsec.gateway.Learn(t, batch.Clock()); changed {
+		s.fib.Retry() // engines compute again what fits
+		s.log.Info("path MTU to another gateway lowered", "gateway", t.Dst, "mtu", mtu, "reported", t.MTU, "router", t.From)
 	}
 }
 
@@ -81,7 +83,7 @@ func (s *Service) tick() {
 			if by := step.by(clocks()); by != 0 {
 				s.renewNonces("the clock was set", "by", by)
 			}
-			if s.ipsec.gateway.Widen(batch.Clock()) {
+			if s.ipsec.gateway.TickPaths(batch.Clock()) {
 				s.fib.Retry()
 			}
 			s.mu.Lock()
