@@ -38,7 +38,7 @@ func Forward(port uint16) Verdict { return Verdict(ActionForward)<<12 | Verdict(
 const Hold = Verdict(ActionHold) << 12
 
 // Lost is the verdict on a packet that a failing engine did not give back. The
-// packet counts as dropped; its frame must not be used again.
+// packet counts as dropped; its frame must not be used before the engine has quiesced.
 const Lost = Verdict(ActionLost) << 12
 
 func (v Verdict) Action() Action { return Action(v >> 12) }

@@ -62,7 +62,7 @@ func (c *Context) Synchronize() error {
 }
 
 // Close gives the context back, and waits for what runs in it. What was made in it
-// should have been closed.
+// should have been closed. After an error it can be called again.
 func (c *Context) Close() error {
 	if c.destroy == nil {
 		return nil
@@ -70,6 +70,7 @@ func (c *Context) Close() error {
 	destroy := c.destroy
 	c.destroy = nil
 	if err := destroy(); err != nil {
+		c.destroy = destroy
 		return fmt.Errorf("close a context: %w", err)
 	}
 	return nil

@@ -35,4 +35,7 @@ type Engine interface {
 	Submit(c *batch.Chunk)
 	// Done reports whether the engine has finished with the chunk. It does not block.
 	Done(c *batch.Chunk) bool
+	// Quiesced reports whether the engine can no longer write to the frames of packets
+	// whose verdict was batch.Lost. It does not block.
+	Quiesced() bool
 }

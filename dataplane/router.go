@@ -108,7 +108,7 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 	}
 	w := &worker{
 		cpu: wc.CPU, priority: wc.Priority, fib: cfg.FIB, reader: cfg.FIB.NewReader(),
-		mem: wc.Memory.Bytes(), pool: wc.Pool, engine: wc.Engine,
+		mem: wc.Memory.Bytes(), frames: int64(wc.Memory.Frames()), pool: wc.Pool, engine: wc.Engine,
 		free:     append([]*batch.Chunk(nil), wc.Chunks.Chunks...),
 		inFlight: fifo{ring: make([]*batch.Chunk, len(wc.Chunks.Chunks))},
 		counters: make([]portCounters, cfg.Ports),
@@ -116,7 +116,9 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 		drops:    dropTally{counts: make([][batch.NumReasons]uint32, cfg.Ports)},
 		done:     make(chan struct{}),
 	}
+	w.stats.free.Store(int64(w.pool.Len()))
 	w.room = len(w.free[0].In)
+	w.withheld = make([]uint32, 0, len(w.free)*w.room)
 	w.hold.ask = cfg.Unresolved
 	for p, queues := range wc.Queues {
 		if len(queues) == 0 {
@@ -178,7 +180,7 @@ func (r *Router) Stop() {
 
 // Stats adds up the counts of all workers. It may be called at any time.
 func (r *Router) Stats() *Stats {
-	s := &Stats{Ports: make([]PortStats, r.ports), Workers: len(r.workers), Engine: r.workers[0].engine.Name()}
+	s := &Stats{Ports: make([]PortStats, r.ports), Workers: len(r.workers), Engine: r.workers[0].engine.Name(), Frames: r.Frames()}
 	for _, w := range r.workers {
 		for p := range w.counters {
 			c, sum := &w.counters[p], &s.Ports[p]

@@ -31,8 +31,10 @@ type workerStats struct {
 	pending atomic.Int64 // packets in transmit rings
 	flying  atomic.Int64 // chunks that the engine has
 	idle    atomic.Int64 // nanoseconds of turns that found nothing to do
-	made    atomic.Int64 // packets that the router added to those received
-	merged  atomic.Int64 // fragments that became part of others
+
+	free, withheld atomic.Int64 // frames: in the pool, and see worker.withheld
+	made           atomic.Int64 // packets that the router added to those received
+	merged         atomic.Int64 // fragments that became part of others
 
 	delivered atomic.Int64 // packets that the host was given
 
@@ -76,6 +78,7 @@ type Stats struct {
 	Pending  int64         // packets given to the transmit rings and not sent yet
 	InFlight int64         // chunks that the engine has now
 	Idle     time.Duration // of all workers: polling or asleep, with nothing to do
+	Frames   []FrameStats  // by worker
 
 	// What was received and made was sent, dropped, merged or delivered, or is still under way.
 	Made      int64 // ICMP errors, fragments but for one of each packet, and what Local gave
@@ -84,4 +87,11 @@ type Stats struct {
 
 	Packets hist.Snapshot
 	Stages  [NumStages]hist.Snapshot // in nanoseconds, one value a chunk
+}
+
+// FrameStats are a worker's frames now, large frames not counted.
+type FrameStats struct {
+	Total    int64 `json:"total"`
+	Free     int64 `json:"free"`     // in the pool; the others are in rings, chunks and queues, or withheld
+	Withheld int64 `json:"withheld"` // not used, as a failed GPU may still write to them
 }

@@ -33,6 +33,7 @@ type worker struct {
 	fib    *fib.FIB
 	reader *fib.Reader
 	mem    []byte
+	frames int64 // in mem, large ones not counted
 	pool   *umem.Pool
 	engine Engine
 
@@ -51,6 +52,7 @@ type worker struct {
 	inFlight fifo
 	hold     hold
 	errands  errands
+	withheld []uint32 // addresses in frames that a failed engine may still write to
 
 	local     Local // nil: there is none
 	takes     bool  // from local, as one worker does
@@ -229,7 +231,7 @@ func (w *worker) sort(c *batch.Chunk) {
 			}
 		case r.Verdict == early && (i < c.Retried || w.hold.addEarly(in[i], c.Done)):
 		case r.Verdict == batch.Lost:
-			w.lose(in[i], batch.EngineFailed) // and the frame stays away
+			w.withhold(in[i])
 		default:
 			w.refuse(in[i], r, c.Done)
 		}
@@ -284,6 +286,7 @@ func (w *worker) reclaim() (pending int) {
 	for p := range w.tx {
 		pending += w.tx[p].queue.Reclaim()
 	}
+	w.release()
 	w.stats.pending.Store(int64(pending))
 	w.stats.flying.Store(int64(w.inFlight.n))
 	return pending
@@ -294,6 +297,7 @@ func (w *worker) refill() {
 	for _, q := range w.rx {
 		q.Refill()
 	}
+	w.stats.free.Store(int64(w.pool.Len()))
 }
 
 // sleep waits until a frame arrives, but not long while anything else is due:

@@ -189,6 +189,7 @@ func Blind() (func(int, []byte) (dataplane.Engine, error), func() error, error) 
 }
 
 func (blind) Name() string           { return "none" }
+func (blind) Quiesced() bool         { return true }
 func (blind) Done(*batch.Chunk) bool { return true }
 
 func (blind) Submit(c *batch.Chunk) {

@@ -67,7 +67,7 @@ func NewCollector(build Build, snapshot func() *status.Snapshot) prometheus.Coll
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		buildInfo, rxPackets, rxBytes, txPackets, txBytes, portUp, drops,
-		batchPackets, batchStage, engineChunks, gpuFailovers, heldPackets, saPackets, ipsecErrors, fibRoutes, fibUpdate,
+		batchPackets, batchStage, engineChunks, gpuFailovers, heldPackets, framesTotal, framesFree, framesWithheld, saPackets, ipsecErrors, fibRoutes, fibUpdate,
 		configReloads, configLoaded, configTried,
 		xdpToLinux, xdpNoSocket, xskRxDropped, xskRxFull, xskFillEmpty, xskTxEmpty, xskDescInvalid,
 	} {
@@ -87,6 +87,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		send.histogram(batchStage, &s.Stats.Stages[i], nanosecond, timeBounds, dataplane.Stage(i).String())
 	}
 	send.engine(s)
+	send.frames(s.Stats.Frames)
 	send.config(s)
 	send.gauge(heldPackets, float64(s.Stats.Held))
 	send.ipsec(s)

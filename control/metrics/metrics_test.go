@@ -109,6 +109,7 @@ func TestChunksAndFailoversOfGPUs(t *testing.T) {
 	s := sample()
 	s.Engine = status.EngineState{Name: "cpu", Reason: "gpu_failed", Chosen: "configured", Devices: []status.Device{
 		{Chunks: 10, ChunksByCPU: 1, ChunksSmall: 7, ChunksUnplaced: 5, Timeouts: 4}, {Chunks: 20, ChunksByCPU: 2, Timeouts: 1, Faults: 1},
+		{Faults: 1, Cause: "mismatch"},
 	}}
 	w := httptest.NewRecorder()
 	Handler(Build{}, func() *status.Snapshot { return s }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -123,7 +124,9 @@ func TestChunksAndFailoversOfGPUs(t *testing.T) {
 		`warproute_engine_chunks_total{engine="cpu",reason="gpu_full"} 5`,
 		`warproute_engine_chunks_total{engine="cpu",reason="small_chunk"} 7`,
 		`warproute_engine_chunks_total{engine="gpu",reason="configured"} 30`,
+		`warproute_gpu_failovers_total{cause="bad_result"} 0`,
 		`warproute_gpu_failovers_total{cause="fault"} 1`,
+		`warproute_gpu_failovers_total{cause="mismatch"} 1`,
 		`warproute_gpu_failovers_total{cause="timeout"} 5`,
 	}; !slices.Equal(got, want) {
 		t.Errorf("got %q", got)

@@ -24,6 +24,7 @@ type Device struct {
 	Timeouts       uint64  `json:"timeouts"`        // times that it was late, and a worker did without
 	Returns        uint64  `json:"returns"`         // times that a worker used it again
 	Faults         uint64  `json:"faults"`          // after which no worker uses it again
+	Cause          string  `json:"cause,omitempty"` // of the outage: timeout, fault, bad_result, mismatch
 	Outage         *Outage `json:"outage,omitempty"`
 }
 

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/warproute/warproute/dataplane"
 )
 
 // EngineState is which engine runs, and why.
@@ -38,6 +40,8 @@ type Engine struct {
 	Held            int64    `json:"held"`      // packets waiting for neighbours now
 	Pending         int64    `json:"pending"`   // packets in transmit rings now
 
+	Frames []dataplane.FrameStats `json:"frames,omitempty"` // by worker
+
 	ConfigLoaded time.Time `json:"config_loaded"` // when the configuration in force was
 }
 
@@ -48,9 +52,29 @@ func EngineOf(s *Snapshot) Engine {
 		Workers: s.Stats.Workers, Cores: s.Engine.Cores, HugePages: s.Engine.HugePages,
 		MaxPackets: s.Engine.MaxPackets, MaxDelayNS: s.Engine.MaxDelay.Nanoseconds(),
 		Chunks: s.Stats.Chunks, Packets: s.Stats.Packets.Sum, PacketsPerChunk: s.Stats.Packets.Mean(),
-		InFlight: s.Stats.InFlight, Held: s.Stats.Held, Pending: s.Stats.Pending,
+		Frames: s.Stats.Frames, InFlight: s.Stats.InFlight, Held: s.Stats.Held, Pending: s.Stats.Pending,
 		ConfigLoaded: s.Config.Loaded,
 	}
+}
+
+// framesOf says how many frames are free, and which workers have none.
+func framesOf(workers []dataplane.FrameStats) string {
+	if len(workers) == 0 {
+		return ""
+	}
+	var sum dataplane.FrameStats
+	exhausted := ""
+	for i, f := range workers {
+		sum.Total, sum.Free, sum.Withheld = sum.Total+f.Total, sum.Free+f.Free, sum.Withheld+f.Withheld
+		if f.Free == 0 {
+			exhausted += fmt.Sprintf("; WORKER %d HAS NONE FREE and receives nothing", i)
+		}
+	}
+	text := fmt.Sprintf("; %d of %d frames free", sum.Free, sum.Total)
+	if sum.Withheld > 0 {
+		text += fmt.Sprintf(", %d withheld as a failed GPU may still write to them", sum.Withheld)
+	}
+	return text + exhausted
 }
 
 // WriteEngine writes a line for each fact.
@@ -69,7 +93,7 @@ func WriteEngine(w io.Writer, e Engine) error {
 	if e.HugePages {
 		memory = "huge pages"
 	}
-	t.row("frame memory", memory)
+	t.row("frame memory", memory+framesOf(e.Frames))
 	t.row("batch", fmt.Sprintf("up to %d packets or %v", e.MaxPackets, time.Duration(e.MaxDelayNS)))
 	t.row("chunks", fmt.Sprintf("%d, of %.1f packets in the mean; %d in flight", e.Chunks, e.PacketsPerChunk, e.InFlight))
 	t.row("packets", e.Packets)

@@ -63,6 +63,9 @@ func (e *Engine) Name() string { return "cpu" }
 // Done is true: Submit does all the work.
 func (e *Engine) Done(*batch.Chunk) bool { return true }
 
+// Quiesced is true: no packet is ever lost.
+func (e *Engine) Quiesced() bool { return true }
+
 // Submit decides on every packet of the chunk.
 func (e *Engine) Submit(c *batch.Chunk) {
 	in, out := c.In[:c.N], c.Out[:c.N]

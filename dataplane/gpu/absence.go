@@ -56,15 +56,29 @@ func (e *Engine) usable() bool {
 	case batch.Clock() < e.absence.until:
 		return false
 	}
+	if !e.Quiesced() {
+		return false
+	}
+	e.absence.end()
+	return true
+}
+
+// Quiesced reports whether the GPU can no longer write to the frames of chunks that were
+// given up: it has finished each of them, or its context was destroyed.
+func (e *Engine) Quiesced() bool {
 	lost := e.lost.Load()
-	for rest := lost; rest != 0; rest &= rest - 1 {
-		if !e.mail.slots[bits.TrailingZeros64(rest)].finished() {
-			return false
+	if lost == 0 {
+		return true
+	}
+	if !e.health.destroyed.Load() {
+		for rest := lost; rest != 0; rest &= rest - 1 {
+			if !e.mail.slots[bits.TrailingZeros64(rest)].finished() {
+				return false
+			}
 		}
 	}
 	e.busy.Store(e.busy.Load() &^ lost)
 	e.lost.Store(0)
-	e.absence.end()
 	return true
 }
 

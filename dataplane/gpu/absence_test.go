@@ -193,3 +193,47 @@ func TestPausesDouble(t *testing.T) {
 		a.end()
 	}
 }
+
+// The GPU has quiesced when it has finished every chunk that was given up, or when its
+// context was destroyed; whether the device may be used again does not matter.
+func TestQuiescesWhenAllLostChunksAreFinished(t *testing.T) {
+	for _, destroyed := range []bool{false, true} {
+		e, blocks, chunks := newRig(t, 2, 10*time.Millisecond)
+		rnd := rand.New(rand.NewPCG(1, 1))
+		if !e.Quiesced() {
+			t.Error("not quiesced before anything was lost")
+		}
+		for _, b := range blocks {
+			b.hang.Store(true)
+		}
+		for _, c := range chunks[:2] {
+			fill(c, rnd, 7)
+			e.Submit(c)
+		}
+		await(e, chunks[0])
+		await(e, chunks[1])
+		e.health.fail(errors.New("a fault"))
+		if chunks[0].Out[0].Verdict != batch.Lost || e.Quiesced() {
+			t.Fatal("quiesced while the GPU has both chunks")
+		}
+		if destroyed {
+			e.health.destroyed.Store(true)
+		} else {
+			blocks[0].hang.Store(false)
+			for start := time.Now(); time.Since(start) < 20*time.Millisecond; time.Sleep(time.Millisecond) {
+				if e.Quiesced() {
+					t.Fatal("quiesced while the GPU has a chunk")
+				}
+			}
+			blocks[1].hang.Store(false)
+		}
+		for start := time.Now(); !e.Quiesced(); time.Sleep(time.Millisecond) {
+			if time.Since(start) > 10*time.Second {
+				t.Fatal("it does not quiesce")
+			}
+		}
+		if e.lost.Load() != 0 || e.busy.Load() != 0 || e.usable() {
+			t.Errorf("slots %b lost, %b in use; usable: %v", e.lost.Load(), e.busy.Load(), e.usable())
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/warproute/warproute/cuda"
@@ -67,6 +68,9 @@ type Device struct {
 	entries  struct{ resident, launched, patch *cuda.Function }
 	vault    *vault // nil: the router is no gateway
 
+	abandoned sync.Once     // see abandon
+	destroyed chan struct{} // closed when abandon has tried to destroy the context
+
 	engines []*Engine
 	blocks  int                        // that can be resident at once
 	taken   int                        // of them, by engines
@@ -81,7 +85,7 @@ var ErrNoDriver = cuda.ErrNoDriver
 // open opens a GPU, which has that number by the driver, and brings the forwarding base to it,
 // which nobody may change meanwhile; afterwards the copy follows. An error says what is missing.
 func open(found *cuda.Device, number int, base *fib.FIB, o Options) (*Device, error) {
-	d := &Device{options: o.withDefaults(), number: number, base: base}
+	d := &Device{options: o.withDefaults(), number: number, base: base, destroyed: make(chan struct{})}
 	err := d.open(found)
 	if err != nil {
 		return nil, fmt.Errorf("use GPU %d: %w", number, err)
@@ -207,6 +211,12 @@ func (d *Device) Close() error {
 
 // halt ends what runs, and the following of the base.
 func (d *Device) halt() error {
+	d.abandoned.Do(func() { close(d.destroyed) })
+	select {
+	case <-d.destroyed:
+	case <-time.After(haltTime):
+		return fmt.Errorf("destroy the context of GPU %d: it did not end within %v", d.number, haltTime)
+	}
 	for _, end := range d.follows {
 		end()
 	}

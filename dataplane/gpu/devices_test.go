@@ -303,7 +303,7 @@ func TestOneDeviceFailsAndTheOtherGoesOn(t *testing.T) {
 	if by := decide(t, engines[0], slab.Chunks[0]); by != "lost" {
 		t.Fatalf("what it had is decided by the %s", by)
 	}
-	expect("late", State{ByGPU: 1, Out: 1, Lost: 1, Timeouts: 1}, late)
+	expect("late", State{ByGPU: 1, Out: 1, Lost: 1, Timeouts: 1, Cause: CauseTimeout}, late)
 	if err := s.Err(); err == nil || err.Error() != "GPU 0: "+late {
 		t.Errorf("late: %v", err)
 	}
@@ -318,9 +318,13 @@ func TestOneDeviceFailsAndTheOtherGoesOn(t *testing.T) {
 		t.Fatalf("what it had is decided by the %s", by)
 	}
 	atomic.StoreUint32(&f.faulted, 1) // for the other one too, which nobody has asked yet
-	expect("fault", State{ByGPU: 2, Out: 1, Lost: 1, Timeouts: 2, Returns: 1, Failed: true}, late+": enter a context: ")
+	expect("fault", State{ByGPU: 2, Out: 1, Lost: 1, Timeouts: 2, Returns: 1, Failed: true, Cause: CauseFault}, late+": enter a context: ")
 	if err := s.All[0].Err(); err == nil || !errors.Is(err, cuda.IllegalAddress) || strings.Count(err.Error(), "ILLEGAL_ADDRESS") != 1 {
 		t.Errorf("the device's error is %v", err)
+	}
+	<-s.All[0].destroyed
+	if engines[0].Quiesced() {
+		t.Error("quiesced, though the driver refused to destroy the context")
 	}
 	blocks[0].hang.Store(false)
 	time.Sleep(4 * pause)

@@ -33,9 +33,9 @@
 // end, when they are overwritten there as everywhere.
 //
 // A GPU that does not answer a worker in time is taken from it, with whatever it
-// holds: those packets count as dropped, their frames are not used again, for the
-// GPU may yet write to them, and the CPU engine carries on. After a pause the worker
-// takes the GPU back, if that has finished what it held (absence.go). Errors of the
+// holds: those packets count as dropped, and the CPU engine carries on. Their frames are
+// withheld, for the GPU may yet write to them, until it has finished every chunk that it
+// held (absence.go). After that and a pause the worker uses the GPU again. Errors of the
 // driver are final for a device: after a kernel's fault it refuses everything until
-// the process ends.
+// the process ends. Its context is destroyed then, which returns the frames.
 package gpu

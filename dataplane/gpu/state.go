@@ -27,6 +27,7 @@ type State struct {
 	Returns  uint64 // and used the device again
 	Failed   bool   // for good: after a fault, or with tables that have no room
 
+	Cause  Cause   // of the outage
 	Outage *Outage // the device's, or else the earliest of a worker's; nil: all use it
 }
 
@@ -37,7 +38,12 @@ func (d *Device) State() State {
 		Number: d.number, Info: d.info, Mode: d.options.Mode, Blocks: d.taken, Room: d.blocks,
 		Workers: len(d.engines), Outage: d.outage(),
 	}
-	s.Failed = !d.health.ok()
+	if s.Outage != nil {
+		s.Cause = CauseTimeout
+	}
+	if err := d.health.err(); err != nil {
+		s.Failed, s.Cause = true, causeOf(err)
+	}
 	for _, e := range d.engines {
 		if e.Name() != "gpu" {
 			s.Out++
@@ -80,7 +86,11 @@ func (d *Device) outage() *Outage {
 			}
 		}
 	}
-	if o == nil || cuda.Lost(o.Why) {
+	if o == nil {
+		return nil
+	}
+	if cuda.Lost(o.Why) {
+		d.abandon()
 		return o
 	}
 	// After a kernel's fault every call fails, and tells of the fault; but only when
@@ -98,6 +108,22 @@ func (d *Device) outage() *Outage {
 	o = &Outage{o.Since, fmt.Errorf("%w: %w", o.Why, cause)}
 	if cuda.Lost(cause) {
 		d.health.failure.CompareAndSwap(nil, o)
+		d.abandon()
 	}
 	return o
+}
+
+// abandon destroys the context of a device that a kernel's fault has made unusable, once
+// and without waiting. When the driver confirms that, workers take back the frames that the
+// device had. If the driver refuses, it may be unable to stop the device's writes, and the
+// frames stay withheld.
+func (d *Device) abandon() {
+	d.abandoned.Do(func() {
+		go func() {
+			if err := d.ctx.Close(); err == nil {
+				d.health.destroyed.Store(true)
+			}
+			close(d.destroyed)
+		}()
+	})
 }

@@ -134,6 +134,7 @@ func deviceOf(d *gpu.State) status.Device {
 		of.Faults = 1
 	}
 	if d.Outage != nil {
+		of.Cause = string(d.Cause)
 		of.Outage = &status.Outage{Since: d.Outage.Since, Why: d.Outage.Why.Error()}
 	}
 	return of

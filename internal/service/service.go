@@ -281,6 +281,7 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 		return err
 	}
 	s.watched.Go(s.watchQueues)
+	s.watched.Go(s.watchHealth)
 	s.watched.Go(s.followSources)
 	if s.cfg.NAPI == config.NAPIThread {
 		return s.threadNAPI()
