@@ -59,5 +59,6 @@
 // and finds what was in the rings of the old ones in its pool.
 //
 // Linux 5.11 or later is needed, and root, or CAP_NET_ADMIN, CAP_NET_RAW,
-// CAP_BPF and CAP_IPC_LOCK.
+// CAP_BPF, CAP_PERFMON (older kernels, such as 6.1, refuse the XDP program without) and
+// CAP_IPC_LOCK.
 package afxdp

@@ -21,7 +21,7 @@ func mended(err error, m mends) error {
 	return err
 }
 
-const needRoot = "run as root, or with CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_IPC_LOCK"
+const needRoot = "run as root, or with CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON and CAP_IPC_LOCK"
 
 // retryBusy calls f until it returns something else than EBUSY or the deadline
 // has passed: the kernel takes a while to tear a socket down after its close.

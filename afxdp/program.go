@@ -38,7 +38,7 @@ func loadProgram(queues int, other *program, large bool) (*program, error) {
 	}
 	p := &program{}
 	if err := spec.LoadAndAssign(&p.steerObjects, &opts); err != nil {
-		return nil, fmt.Errorf("load the XDP program: %w", mended(err, mends{unix.EPERM: needRoot}))
+		return nil, fmt.Errorf("load the XDP program: %w", mended(err, mends{unix.EPERM: needRoot, unix.EACCES: needRoot}))
 	}
 	return p, nil
 }

@@ -73,8 +73,11 @@ func (r *Router) each(do func(*worker)) {
 	}
 }
 
-// answer does what the worker was called for, if it was.
+// answer does what the worker was called for, if it was, and shows that it makes progress.
 func (w *worker) answer() {
+	if w.asked.Load() {
+		w.asked.Store(false)
+	}
 	if c := w.call.Load(); c != nil {
 		w.call.Store(nil)
 		c.do(w)

@@ -66,9 +66,10 @@ type worker struct {
 	taps   atomic.Pointer[tapped] // nil: nobody looks
 	tapped *tapped                // the same, as of this turn
 
-	call atomic.Pointer[call] // nil: it is not called
-	stop atomic.Bool
-	done chan struct{}
+	call  atomic.Pointer[call] // nil: it is not called
+	asked atomic.Bool          // to show progress, since its last turn
+	stop  atomic.Bool
+	done  chan struct{}
 }
 
 // egress collects the packets of a chunk that leave by one port.

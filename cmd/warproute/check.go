@@ -19,7 +19,10 @@ func newCheckCommand() *cobra.Command {
 they name. Each mistake gets a line: file, line, column, what is wrong, and a hint.
 
 On a host that is not the router, --any-host leaves out what depends on the host, such as
-its interfaces, and checks the rest.`,
+its interfaces, and checks the rest.
+
+It exits with 78 if the configuration is wrong, and with 75 if all that is wrong is that this
+host lacks something, such as an interface, and may have it later.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
@@ -36,7 +39,7 @@ its interfaces, and checks the rest.`,
 				err = config.CheckHost(cfg)
 			}
 			if err != nil {
-				return usageError(err)
+				return configError(err)
 			}
 			fmt.Fprintf(c.OutOrStdout(), "%s: ok, %d ports, engine %s\n", file, len(cfg.Ports), cfg.Engine)
 			return nil

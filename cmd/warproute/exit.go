@@ -8,10 +8,14 @@ import (
 	"github.com/warproute/warproute/control/config"
 )
 
-// The exit codes: 0 for success, 1 for failure, 2 for wrong usage or configuration.
+// The exit codes other than 0, by the names of sysexits.h. None is 2: Go ends a program
+// that panics with it, and a service manager has to tell a crash, after which a restart
+// helps, from a configuration that stays wrong.
 const (
-	exitFailure = 1
-	exitUsage   = 2
+	exitFailure  = 1
+	exitUsage    = 64 // EX_USAGE: wrong arguments
+	exitTempFail = 75 // EX_TEMPFAIL: the host lacks what the configuration names, and may have it later
+	exitConfig   = 78 // EX_CONFIG: a wrong configuration
 )
 
 // exitError is an error that decides the exit code.
@@ -23,8 +27,18 @@ type exitError struct {
 
 func (e *exitError) Unwrap() error { return e.error }
 
-// usageError marks an error as one of usage or configuration.
+// usageError marks an error as one of usage.
 func usageError(err error) error { return &exitError{error: err, code: exitUsage} }
+
+// configError marks an error as one of the configuration, or of a host that does not have
+// what the configuration names.
+func configError(err error) error {
+	code := exitConfig
+	if errs, ok := errors.AsType[config.Errors](err); ok && errs.Transient() {
+		code = exitTempFail
+	}
+	return &exitError{error: err, code: code}
+}
 
 // reported is the failure of a command whose output has told of it already.
 func reported(err error) error { return &exitError{error: err, code: exitFailure, silent: true} }

@@ -35,7 +35,7 @@ Everything else takes a restart: ports and their modes, engine, workers, control
 checksum, ipsec.source, state, interface, mss_clamp, fragment, icmp and path_mtu, and
 beginning with IPsec. A reload with such a change is refused as a whole.
 
-It exits with 0 when all was applied or nothing differs, with 2 when the file is
+It exits with 0 when all was applied or nothing differs, with 78 when the file is
 wrong, and with 1 when a change was refused or failed; then nothing was changed.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -80,9 +80,9 @@ func reloadError(r *status.Reload) error {
 		for _, f := range r.Faults {
 			errs = append(errs, f.Error())
 		}
-		return usageError(errs)
+		return &exitError{error: errs, code: exitConfig}
 	case r.Result == status.ReloadInvalid:
-		return usageError(errors.New(r.Error))
+		return configError(errors.New(r.Error))
 	}
 	return errors.New(r.Summary())
 }

@@ -33,7 +33,14 @@ func newRunCommand() *cobra.Command {
 		Long: `Run forwards IPv4 and IPv6 packets between ports by Linux's own routing table,
 until it is told to stop by SIGINT or SIGTERM. Two ports and no file are enough:
 
-  warproute run --port eth1 --port eth2`,
+  warproute run --port eth1 --port eth2
+
+It exits with 0 when stopped by a signal, 64 for wrong arguments, 78 for a wrong
+configuration, and 75 when the host lacks what the configuration names, such as a port,
+and may have it later. 1 is any other failure, and 2 a crash. A service manager should
+restart it after all but 0, 64 and 78, as contrib/warproute.service does. To systemd it
+reports (sd_notify) when it forwards, reloads and stops, and, for the watchdog, that its
+workers and its mirrors of Linux's tables make progress.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, &f) },
 	}
@@ -51,16 +58,16 @@ func (f *runFlags) load() (*config.Config, error) {
 	var cfg *config.Config
 	switch {
 	case f.config != "" && len(f.ports) > 0:
-		return nil, errors.New("run with --config and --port: name the ports in the file or by flags, not both")
+		return nil, usageError(errors.New("run with --config and --port: name the ports in the file or by flags, not both"))
 	case f.config != "":
 		var err error
 		if cfg, err = config.Load(f.config); err != nil {
-			return nil, err
+			return nil, configError(err)
 		}
 	case len(f.ports) > 0:
 		cfg = config.Default(f.ports...)
 	default:
-		return nil, errors.New("run without ports: name two by --port, or a configuration by --config")
+		return nil, usageError(errors.New("run without ports: name two by --port, or a configuration by --config"))
 	}
 	if f.given("engine") {
 		cfg.Engine = config.Engine(f.engine)
@@ -76,7 +83,7 @@ func (f *runFlags) load() (*config.Config, error) {
 	}
 	if err := config.CheckHost(cfg, f.running...); err != nil {
 		cfg.IPsec.Zero()
-		return nil, err
+		return nil, configError(err)
 	}
 	return cfg, nil
 }
@@ -84,7 +91,7 @@ func (f *runFlags) load() (*config.Config, error) {
 func run(cmd *cobra.Command, f *runFlags) error {
 	cfg, err := f.load()
 	if err != nil {
-		return usageError(err)
+		return err
 	}
 	if err := requirePrivileges(); err != nil {
 		return err
@@ -99,15 +106,24 @@ func run(cmd *cobra.Command, f *runFlags) error {
 	}
 	f.running = cfg.Ports
 	describe(cmd.OutOrStdout(), cfg, s.Snapshot())
+	m := manager{log}
+	m.ready(cfg)
+	go m.watch(cmd.Context(), s.Probe)
 	for {
 		select {
 		case <-cmd.Context().Done(): // SIGINT or SIGTERM
+			m.stopping()
 			account(cmd.OutOrStdout(), s.Stop())
 			return nil
 		case <-hangups:
+			m.reloading()
 			s.Reload(f.reload, false) // which logs what becomes of it
+			m.ready(cfg)
 		case q := <-s.ReloadRequests():
-			q.Answer(s.Reload(f.reload, q.DryRun))
+			m.reloading()
+			r := s.Reload(f.reload, q.DryRun)
+			m.ready(cfg)
+			q.Answer(r)
 		}
 	}
 }

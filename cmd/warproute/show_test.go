@@ -127,7 +127,7 @@ func TestMissingPrivilegesAreNamedWithTheMend(t *testing.T) {
 	want := `not enough privileges; missing are:
   CAP_NET_RAW    to open AF_XDP sockets
 run it with sudo, or once:
-  sudo setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep /usr/bin/warproute`
+  sudo setcap cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_ipc_lock+ep /usr/bin/warproute`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}

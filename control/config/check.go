@@ -171,6 +171,14 @@ func (c *Config) fault(key, msg, mend string) *Error {
 	return err
 }
 
+// lacking is a fault of the host rather than of the configuration: it may end without a
+// change of the latter.
+func (c *Config) lacking(key, msg, mend string) *Error {
+	err := c.fault(key, msg, mend)
+	err.Transient = true
+	return err
+}
+
 // inLine says in which line the file gave a value, if it did.
 func (c *Config) inLine(key string) string {
 	if p, ok := c.at[key]; ok {

@@ -13,6 +13,7 @@ type Error struct {
 	Line, Column int    // from 1; 0 where no place in the file is to blame
 	Msg          string // what is wrong
 	Mend         string // what to do
+	Transient    bool   // the host lacks something that it may have later, without a change of the configuration
 
 	key string // of the value
 }
@@ -43,6 +44,11 @@ func (e Errors) Error() string {
 		lines[i] = err.Error()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Transient reports whether the host may come to satisfy the configuration as it is.
+func (e Errors) Transient() bool {
+	return len(e) > 0 && !slices.ContainsFunc(e, func(err *Error) bool { return !err.Transient })
 }
 
 // Unwrap lets errors.As find an *Error.

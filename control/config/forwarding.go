@@ -37,7 +37,7 @@ func (c *Config) checkForwarding(sysctl string) (errs Errors) {
 		value, err := os.ReadFile(filepath.Join(sysctl, path))
 		if err == nil && strings.TrimSpace(string(value)) != "0" {
 			name := SettingName(path)
-			errs = append(errs, c.fault("ipsec.policies", fmt.Sprintf("ipsec.policies: Linux also forwards packets (%s), past the policies and in clear", name),
+			errs = append(errs, c.lacking("ipsec.policies", fmt.Sprintf("ipsec.policies: Linux also forwards packets (%s), past the policies and in clear", name),
 				fmt.Sprintf("sysctl -w %s=0", name)))
 		}
 	}

@@ -25,7 +25,7 @@ func CheckHost(c *Config, running ...Port) error {
 	}
 	errs := append(c.missing(have, running), c.checkQueues(running, ethtool.Queues)...)
 	if dir := filepath.Dir(c.Control.Socket); !isDir(dir) {
-		errs = append(errs, c.fault("control.socket", fmt.Sprintf("control.socket: there is no directory %s", dir), "create it, or choose another path"))
+		errs = append(errs, c.lacking("control.socket", fmt.Sprintf("control.socket: there is no directory %s", dir), "create it, or choose another path"))
 	}
 	errs = append(errs, c.checkState()...)
 	return append(errs, c.checkForwarding("/proc/sys")...).orNil()
@@ -42,7 +42,7 @@ func (c *Config) checkState() Errors {
 	case err == nil && !info.IsDir():
 		return Errors{c.fault("ipsec.state", fmt.Sprintf("ipsec.state: %s is not a directory", dir), "choose another path, for sequence numbers that are kept over restarts")}
 	case err != nil && !isDir(filepath.Dir(dir)):
-		return Errors{c.fault("ipsec.state", fmt.Sprintf("ipsec.state: there is no directory %s", filepath.Dir(dir)), "create it, or choose another path, for sequence numbers that are kept over restarts")}
+		return Errors{c.lacking("ipsec.state", fmt.Sprintf("ipsec.state: there is no directory %s", filepath.Dir(dir)), "create it, or choose another path, for sequence numbers that are kept over restarts")}
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func (c *Config) missing(have []net.Interface, running []Port) (errs Errors) {
 		switch {
 		case !ok && slices.ContainsFunc(running, func(r Port) bool { return r.Interface == p.Interface }):
 		case !ok:
-			errs = append(errs, c.fault(key, fmt.Sprintf("this host has no interface %q", p.Interface), mendInterface(p.Interface, names)))
+			errs = append(errs, c.lacking(key, fmt.Sprintf("this host has no interface %q", p.Interface), mendInterface(p.Interface, names)))
 		case flags&net.FlagLoopback != 0:
 			errs = append(errs, c.fault(key, fmt.Sprintf("%q is the loopback interface, which leads nowhere", p.Interface), mendInterface("", names)))
 		}

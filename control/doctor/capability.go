@@ -54,12 +54,12 @@ func mayLock() (bool, error) {
 	return effective&(1<<unix.CAP_IPC_LOCK) != 0, err
 }
 
-// Setcap is the command that gives a program what a router needs, locking memory
-// beyond the limit included.
+// Setcap is the command that gives a program what a router needs: also locking memory beyond
+// the limit, and CAP_PERFMON, without which older kernels (6.1) refuse the XDP program.
 func Setcap(executable string) string {
-	names := make([]string, 0, len(needed)+1)
+	names := make([]string, 0, len(needed))
 	for _, n := range needed {
 		names = append(names, strings.ToLower(n.Name))
 	}
-	return fmt.Sprintf("sudo setcap %s,cap_ipc_lock+ep %s", strings.Join(names, ","), executable)
+	return fmt.Sprintf("sudo setcap %s,cap_perfmon,cap_ipc_lock+ep %s", strings.Join(names, ","), executable)
 }

@@ -53,7 +53,7 @@ func healthyLink() *Link {
 
 func TestHostChecks(t *testing.T) {
 	fails := func(err error) func() error { return func() error { return err } }
-	setcap := "sudo setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep bin/warproute"
+	setcap := "sudo setcap cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_ipc_lock+ep bin/warproute"
 	tests := []struct {
 		name  string
 		check func(*Host) []Finding

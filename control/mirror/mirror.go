@@ -323,6 +323,10 @@ func (m *Mirror) marked(seq uint32) {
 	}
 }
 
+// Turn waits until the mirror's goroutine has begun another turn of its loop, or the mirror
+// is closed.
+func (m *Mirror) Turn() { m.do(func() {}) }
+
 // do runs f on the mirror's goroutine, and reports whether it did; it does not
 // once the mirror is closed.
 func (m *Mirror) do(f func()) bool {

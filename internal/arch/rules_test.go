@@ -97,6 +97,7 @@ var imports = []struct {
 	{"internal/arch", nil, "reads the source, runs none of it"},
 	{"internal/e2e", nil, "tests the program from outside"},
 	{"internal/e2e/strongswan", nil, "the same, in a virtual machine"},
+	{"internal/e2e/systemd", nil, "the same, with systemd"},
 
 	{"bench/...", []string{
 		"afxdp", "batch", "cuda", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "lookup", "lookup/device", "lookup/ipv4", "lookup/ipv6", "lookup/trie", "memport", "packet", "umem",
@@ -126,6 +127,7 @@ var modules = []moduleRow{
 	{"github.com/goccy/go-yaml", []string{"control/config"}, "one package knows the file format"},
 	{"github.com/prometheus", []string{"control/metrics"}, "one package knows the metrics' format"},
 	{"github.com/spf13/cobra", []string{"cmd/..."}, "flags are the command line's"},
+	{"github.com/coreos/go-systemd", []string{"cmd/..."}, "what the program reports to the service manager that started it"},
 	{"github.com/gaissmai/bart", []string{"lookup/trie", "control/mirror", "bench/lookup", tests}, "routes before they are compiled"},
 	{"github.com/mmcloughlin/avo", []string{"lookup/ipv4/asm", "lookup/ipv6/asm", "ipsec/gcm/asm", "internal/prefetch/asm"}, "assembly is generated"},
 	{"github.com/gopacket/gopacket", []string{"cmd/...", "control/capture", "internal/testutil", tests}, "an opinion on packets that shares no code with ours, too slow to be one of ours; and pcapng"},

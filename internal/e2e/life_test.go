@@ -157,15 +157,15 @@ func TestWrongUse(t *testing.T) {
 		code         int
 		want         string
 	}{
-		{"no ports", "", []string{"run"}, 2, "name two by --port"},
-		{"no such interface", "", []string{"run", "--port", "lan7", "--port", lab.WAN}, 2, `did you mean "lan0"?`},
-		{"a port twice", "", []string{"run", "--port", lab.LAN, "--port", lab.LAN}, 2, `"lan0" is already a port`},
-		{"unknown key", "ports:\n  - interfce: lan0\n", []string{"run", "--config", file}, 2, file + ":2:5: "},
-		{"wrong type", "ports:\n  - interface: lan0\nworkers: many\n", []string{"run", "--config", file}, 2, file + ":3:10: "},
-		{"missing interface in a file", "ports:\n  - interface: lan0\n  - interface: wan7\n", []string{"run", "--config", file}, 2, file + ":3:16: "},
+		{"no ports", "", []string{"run"}, 64, "name two by --port"},
+		{"no such interface", "", []string{"run", "--port", "lan7", "--port", lab.WAN}, 75, `did you mean "lan0"?`},
+		{"a port twice", "", []string{"run", "--port", lab.LAN, "--port", lab.LAN}, 78, `"lan0" is already a port`},
+		{"unknown key", "ports:\n  - interfce: lan0\n", []string{"run", "--config", file}, 78, file + ":2:5: "},
+		{"wrong type", "ports:\n  - interface: lan0\nworkers: many\n", []string{"run", "--config", file}, 78, file + ":3:10: "},
+		{"missing interface in a file", "ports:\n  - interface: lan0\n  - interface: wan7\n", []string{"run", "--config", file}, 75, file + ":3:16: "},
 		{"no GPU", "", []string{"run", "--engine", "gpu", "--port", lab.LAN, "--port", lab.WAN}, 1, "gpu"},
 		{"nobody to ask", "", []string{"show", "ports", "--socket", filepath.Join(t.TempDir(), "none")}, 1, "warproute run"},
-		{"unknown flag", "", []string{"run", "--prot", "lan0"}, 2, "--prot"},
+		{"unknown flag", "", []string{"run", "--prot", "lan0"}, 64, "--prot"},
 	} {
 		write(c.config)
 		cmd := exec.Command(program, c.args...)

@@ -144,7 +144,7 @@ func TestReload(t *testing.T) {
 	r.write("batch: {max_packets: 16}\nworkers: 1\nmetrics: {listen: \"\"}\n")
 	expect("a change that takes a restart", 1, "~ workers: 0 -> 1\n", "nothing was changed, because this takes a restart: workers\n", "2048 20µs")
 	r.write("batch: {max_packets: 16}\nengine: gpuu\n")
-	expect("a mistake", 2, "", r.path+":3:9: engine: there is no \"gpuu\"; write auto, cpu or gpu\n", "2048 20µs")
+	expect("a mistake", 78, "", r.path+":3:9: engine: there is no \"gpuu\"; write auto, cpu or gpu\n", "2048 20µs")
 	r.write("batch: {max_packets: 16}\nmetrics: {listen: \"127.0.0.1:9275\"}\n")
 	var listener net.Listener
 	if err := top.Router.Do(func() (err error) { listener, err = net.Listen("tcp", "127.0.0.1:9275"); return err }); err != nil {

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/control/config"
+)
+
+// listenAsManager is the service manager's end of the notifications.
+func listenAsManager(t *testing.T) *net.UnixConn {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	t.Setenv("NOTIFY_SOCKET", path)
+	return conn
+}
+
+// receive returns the next notification, "" if none comes within the patience.
+func receive(t *testing.T, conn *net.UnixConn, patience time.Duration) string {
+	t.Helper()
+	var buf [4096]byte
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	n, err := conn.Read(buf[:])
+	if err != nil {
+		return ""
+	}
+	return string(buf[:n])
+}
+
+func TestManagerIsNotifiedOfStates(t *testing.T) {
+	conn, m := listenAsManager(t), manager{slog.New(slog.DiscardHandler)}
+	m.ready(config.Default("a", "b"))
+	m.reloading()
+	m.stopping()
+	for _, want := range []string{"READY=1\nSTATUS=forwarding on 2 ports", "RELOADING=1\nMONOTONIC_USEC=", "STOPPING=1"} {
+		if got := receive(t, conn, time.Second); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// The watchdog is fed while probes return without error, not by time that passes.
+func TestWatchdogIsFedByProgressAlone(t *testing.T) {
+	conn, m := listenAsManager(t), manager{slog.New(slog.DiscardHandler)}
+	t.Setenv("WATCHDOG_USEC", "150000")
+	t.Setenv("WATCHDOG_PID", "")
+	ctx, cancel := context.WithCancel(context.Background())
+	results, done := make(chan error), make(chan struct{})
+	go func() {
+		defer close(done)
+		m.watch(ctx, func(time.Duration) error { return <-results })
+	}()
+	for range 3 {
+		results <- nil
+		if got := receive(t, conn, time.Second); got != "WATCHDOG=1" {
+			t.Fatalf("after progress: %q", got)
+		}
+	}
+	if got := receive(t, conn, 400*time.Millisecond); got != "" {
+		t.Errorf("while a probe waits: %q", got)
+	}
+	results <- errors.New("a worker is stuck")
+	if got := receive(t, conn, 100*time.Millisecond); got != "" {
+		t.Errorf("without progress: %q", got)
+	}
+	results <- nil
+	if got := receive(t, conn, time.Second); got != "WATCHDOG=1" {
+		t.Errorf("when there is progress again: %q", got)
+	}
+	cancel()
+	select {
+	case results <- nil: // a probe had begun
+	case <-done:
+	}
+	<-done
+}

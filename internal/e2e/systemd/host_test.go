@@ -1,0 +1,222 @@
+package systemd
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/internal/lab"
+)
+
+// goodConfig has a policy, so that Linux must not forward, which is not for pings.
+const goodConfig = `ports: [{interface: lan0}, {interface: wan0}]
+engine: cpu
+metrics: {listen: ""}
+ipsec:
+  sas:
+    - {name: a, spi: 0x1000, direction: in, src: 192.0.2.2, dst: 192.0.2.1, suite: null-sha256, auth_key: "` + key + `"}
+  policies:
+    - {direction: in, src: 10.99.0.0/16, dst: 10.98.0.0/16, action: protect, sa: a}
+`
+
+const key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+
+// host is a machine whose systemd runs the router, between a client and a server.
+type host struct {
+	t                      *testing.T
+	client, router, server *lab.Namespace
+	log                    string   // of the router
+	enter                  []string // what runs a command beside systemd
+}
+
+const runDir = "/run/systemd-test"
+
+func newHost(t *testing.T, program, unit string) *host {
+	t.Helper()
+	h := &host{t: t, log: filepath.Join(runDir, "log")}
+	namespace := func(name string) *lab.Namespace {
+		ns, err := lab.New(name)
+		h.must(err)
+		t.Cleanup(func() { ns.Close() })
+		return ns
+	}
+	h.client, h.router, h.server = namespace("client"), namespace("router"), namespace("server")
+	h.must(lab.Veth(lab.End{Namespace: h.router, Name: "wan0"}, lab.End{Namespace: h.server, Name: "eth0"}, lab.VethOptions{}))
+	h.must(h.router.AddAddr("wan0", netip.MustParsePrefix("10.8.0.1/24")))
+	h.must(h.server.AddAddr("eth0", netip.MustParsePrefix("10.8.0.2/24")))
+	h.must(h.server.AddRoute(netip.MustParsePrefix("10.7.0.0/24"), netip.MustParseAddr("10.8.0.1")))
+	h.must(h.router.Sysctl("net.ipv4.ip_forward", "0"))
+	h.addLAN()
+
+	h.must(os.MkdirAll(runDir, 0o755))
+	h.configure(goodConfig)
+	// Below /tmp the unit would not see it.
+	h.run("cp", program, "/usr/local/bin/warproute")
+	h.writeUnits(unit)
+	h.startSystemd()
+	return h
+}
+
+// writeUnits writes what systemd is to have: the router's unit, with a shorter limit of the
+// watchdog and a file in place of the journal, and empty targets.
+func (h *host) writeUnits(unit string) {
+	h.t.Helper()
+	text, err := os.ReadFile(unit)
+	h.must(err)
+	service := regexp.MustCompile(`(?m)^WatchdogSec=.*$`).ReplaceAllString(string(text), "WatchdogSec=2")
+	service = strings.Replace(service, "[Install]", fmt.Sprintf("StandardOutput=append:%[1]s\nStandardError=append:%[1]s\n\n[Install]", h.log), 1)
+	units := filepath.Join(runDir, "units")
+	h.must(os.MkdirAll(units, 0o755))
+	h.must(os.WriteFile(filepath.Join(units, "warproute.service"), []byte(service), 0o644))
+	for _, name := range []string{"default", "sysinit", "basic", "shutdown", "network-pre"} {
+		h.must(os.WriteFile(filepath.Join(units, name+".target"), []byte("[Unit]\nDefaultDependencies=no\n"), 0o644))
+	}
+}
+
+// startSystemd starts it in the router's network, as the first process of a process namespace.
+func (h *host) startSystemd() {
+	h.t.Helper()
+	script := fmt.Sprintf("mount -t cgroup2 cgroup2 /sys/fs/cgroup && mount -t bpf bpf /sys/fs/bpf && exec env container=guest SYSTEMD_UNIT_PATH=%[1]s/units SYSTEMD_GENERATOR_PATH=%[1]s/none SYSTEMD_ENVIRONMENT_GENERATOR_PATH=%[1]s/none "+
+		"/lib/systemd/systemd --system --log-target=kmsg --log-level=info --show-status=no", runDir)
+	h.must(os.Mkdir(filepath.Join(runDir, "none"), 0o755))
+	h.must(os.WriteFile("/proc/sys/kernel/printk_devkmsg", []byte("on\n"), 0)) // all of it
+	p, err := h.router.Start(exec.Command("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script))
+	h.must(err)
+	h.t.Cleanup(func() {
+		_ = p.Signal(os.Kill)
+		if h.t.Failed() {
+			text := h.written()
+			h.t.Logf("systemd and the router wrote:\n%s", text[max(0, len(text)-20_000):])
+		}
+	})
+	h.run("mount", "-t", "cgroup2", "cgroup2", "/sys/fs/cgroup")
+	h.eventually(h.t, 40*time.Second, "systemd runs", func() bool {
+		child, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", p.Pid()))
+		h.enter = []string{"--target", strings.TrimSpace(string(child)), "--pid", "--mount", "--root", "systemctl"}
+		return h.try("show") == nil
+	})
+}
+
+func (h *host) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *host) run(name string, args ...string) string {
+	h.t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		h.t.Fatalf("%s %q: %v: %s", name, args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (h *host) systemctl(args ...string) string {
+	h.t.Helper()
+	return h.run("nsenter", slices.Concat(h.enter, args)...)
+}
+
+func (h *host) try(args ...string) error {
+	return exec.Command("nsenter", slices.Concat(h.enter, args)...).Run()
+}
+
+// written is what systemd, by way of the kernel's log, and the router have written.
+func (h *host) written() string {
+	text, _ := os.ReadFile(h.log)
+	kernel, _ := exec.Command("dmesg").Output()
+	var b strings.Builder
+	for line := range strings.Lines(string(kernel)) {
+		if strings.Contains(line, " systemd[") {
+			b.WriteString(line)
+		}
+	}
+	return b.String() + string(text)
+}
+
+// show returns a property of the router's unit.
+func (h *host) show(property string) string {
+	h.t.Helper()
+	return h.systemctl("show", "--property="+property, "--value", "warproute")
+}
+
+func (h *host) number(property string) int {
+	h.t.Helper()
+	n, err := strconv.Atoi(h.show(property))
+	h.must(err)
+	return n
+}
+
+func (h *host) configure(text string) {
+	h.t.Helper()
+	h.must(os.WriteFile("/etc/warproute.yaml", []byte(text), 0o600))
+}
+
+// addLAN makes the port that may come late.
+func (h *host) addLAN() {
+	h.t.Helper()
+	h.must(lab.Veth(lab.End{Namespace: h.client, Name: "eth0"}, lab.End{Namespace: h.router, Name: "lan0"}, lab.VethOptions{}))
+	h.must(h.router.AddAddr("lan0", netip.MustParsePrefix("10.7.0.1/24")))
+	h.must(h.client.AddAddr("eth0", netip.MustParsePrefix("10.7.0.2/24")))
+	h.must(h.client.AddRoute(netip.MustParsePrefix("10.8.0.0/24"), netip.MustParseAddr("10.7.0.1")))
+}
+
+func (h *host) deleteLAN() {
+	h.t.Helper()
+	_, err := h.client.Run("ip", "link", "del", "eth0")
+	h.must(err)
+}
+
+func (h *host) forwarding(value string) {
+	h.t.Helper()
+	h.must(h.router.Sysctl("net.ipv4.conf.lan0.forwarding", value))
+}
+
+// restarts breaks the router and waits until systemd has restarted it and it forwards.
+func (h *host) restarts(t *testing.T, crash func()) {
+	t.Helper()
+	before := h.number("NRestarts")
+	crash()
+	h.eventually(t, 15*time.Second, "systemd restarts it", func() bool { return h.number("NRestarts") > before })
+	h.forwardsWithin(10*time.Second, "the crash")
+}
+
+// forwardsWithin waits until a ping passes the router.
+func (h *host) forwardsWithin(patience time.Duration, after string) {
+	h.t.Helper()
+	h.eventually(h.t, patience, "it forwards after "+after, func() bool {
+		_, err := lab.Ping(h.client, netip.MustParseAddr("10.8.0.2"), lab.PingOptions{Count: 1, Timeout: 200 * time.Millisecond})
+		return err == nil
+	})
+}
+
+// logged checks what systemd and the router have written.
+func (h *host) logged(t *testing.T, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		h.eventually(t, 3*time.Second, "the log has "+want, func() bool {
+			return strings.Contains(h.written(), want)
+		})
+	}
+}
+
+func (h *host) eventually(t *testing.T, patience time.Duration, what string, holds func() bool) {
+	t.Helper()
+	start := time.Now()
+	for !holds() {
+		if time.Since(start) > patience {
+			t.Fatalf("after %v not so: %s", patience, what)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Logf("%v: %s", time.Since(start).Round(10*time.Millisecond), what)
+}
