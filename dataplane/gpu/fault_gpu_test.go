@@ -3,6 +3,10 @@
 package gpu
 
 import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -27,9 +31,30 @@ func unstall(s *slot, c *batch.Chunk) {
 	}
 }
 
+// alone runs the calling subtest again in a process of its own, where it returns true. In the
+// first process it returns false, and the subtest has failed if the second one did. A fault
+// ends all use of CUDA in its process.
+func alone(t *testing.T) bool {
+	t.Helper()
+	const marker = "WARPROUTE_TEST_PROCESS"
+	if os.Getenv(marker) == t.Name() {
+		return true
+	}
+	parent, child, _ := strings.Cut(t.Name(), "/")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run", "^"+parent+"$/^"+child+"$", "-test.v")
+	cmd.Env = append(os.Environ(), marker+"="+t.Name())
+	out, err := cmd.CombinedOutput()
+	t.Logf("process of its own: %s", out)
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name()+" ")) {
+		t.Errorf("%v: %v", cmd, err)
+	}
+	return false
+}
+
 // A GPU that is late or hangs, and one whose kernel faults, are taken out within the
 // time for a chunk, and the CPU carries on; the one that was only late comes back.
-// The fault comes last: after it the driver refuses everything.
 func TestGPUFaults(t *testing.T) {
 	for _, fault := range []struct {
 		name   string
@@ -37,18 +62,21 @@ func TestGPUFaults(t *testing.T) {
 		inject func(*Device, *Engine)
 		back   bool
 	}{
-		{"is late", "did not finish 100 packets", func(_ *Device, e *Engine) { stall(&e.mail.slots[0]) }, true},
-		{"hangs", "did not finish 100 packets", func(_ *Device, e *Engine) { // as good as: its block has gone
+		{"late", "did not finish 100 packets", func(_ *Device, e *Engine) { stall(&e.mail.slots[0]) }, true},
+		{"hanging", "did not finish 100 packets", func(_ *Device, e *Engine) { // as good as: its block has gone
 			s := &e.mail.slots[0]
 			s.stop()
 			time.Sleep(10 * time.Millisecond)
 		}, false},
-		{"faults", "ILLEGAL_ADDRESS", func(d *Device, _ *Engine) { // the table is nowhere
+		{"faulted", "ILLEGAL_ADDRESS", func(d *Device, _ *Engine) { // the table is nowhere
 			d.tables.patcher.add(patch{At: d.pointers.IPv4, Word: 0xdead << 48, Count: 1, Bytes: 8})
 			d.tables.patcher.settle()
 		}, false},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
+			if !alone(t) {
+				return
+			}
 			net := testutil.NewNetwork()
 			d, err := openFirst(net.FIB, Options{Repair: net.Repair})
 			if err != nil {
@@ -110,6 +138,16 @@ func TestGPUFaults(t *testing.T) {
 				if time.Since(start) > 5*time.Second {
 					t.Errorf("the reason is %v, want %q", err, fault.reason)
 					break
+				}
+			}
+			if fault.name == "faulted" {
+				select {
+				case <-d.destroyed:
+				case <-time.After(5 * time.Second):
+					t.Error("destroying the context takes longer than 5 s")
+				}
+				if !d.health.destroyed.Load() || !e.Quiesced() {
+					t.Errorf("context destroyed: %v, frames returned: %v", d.health.destroyed.Load(), e.Quiesced())
 				}
 			}
 			if fault.back {
