@@ -83,7 +83,7 @@ func (o *opening) addPort(i int) error {
 	}
 	err = p.program.attach(p.Ifindex, p.Mode, o.deadline)
 	if err != nil && asked == Auto && !refusedForGood(err) {
-		p.Mode, p.ModeReason = Generic, err.Error()
+		p.Mode, p.ModeReason = Generic, mended(err, attachMends).Error()
 		err = p.program.attach(p.Ifindex, Generic, o.deadline)
 	}
 	return mended(err, attachMends)

@@ -94,7 +94,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"a queue that cannot transmit", Config{Ports: ports(Auto, "mute"), Workers: one},
 			"open port mute: fewer transmit queues (1) than receive queues (2): each queue must do both (`ethtool -L mute rx 1 tx 1`)"},
 		{"native on a veth with fewer queues than its peer", Config{Ports: ports(Native, "ra", "narrow"), Workers: one},
-			"open port narrow: attach the XDP program in native mode: failed to attach link: create link: no space left on device (on veth, it needs as many receive queues as its peer has transmit queues: `ethtool -L`, or take mode generic)"},
+			"open port narrow: attach the XDP program in native mode: failed to attach link: create link: no space left on device: veth: XDP expects number of rx queues not less than peer tx queues (on veth, it needs as many receive queues as its peer has transmit queues: `ethtool -L`, or take mode generic)"},
 	} {
 		s, err := Open(c.cfg)
 		if err == nil {
@@ -131,7 +131,7 @@ func TestAutoFallsBack(t *testing.T) {
 		mode   Mode
 		reason string
 	}{
-		{Generic, "attach the XDP program in native mode: failed to attach link: create link: no space left on device"},
+		{Generic, "attach the XDP program in native mode: failed to attach link: create link: no space left on device: veth: XDP expects number of rx queues not less than peer tx queues (on veth, it needs as many receive queues as its peer has transmit queues: `ethtool -L`, or take mode generic)"},
 		{Native, "port ra has generic XDP only, and all share memory"},
 	} {
 		if p := s.Ports[i]; p.Mode != want.mode || p.ModeReason != want.reason {

@@ -31,7 +31,7 @@ var owners = []struct {
 			return s
 		},
 		"open port ra: attach the XDP program in native mode: failed to attach link: create link: device or resource busy" +
-			" (the interface has another XDP program, another router's perhaps: stop its owner, or `ip link set IFACE xdp off` if it has none)",
+			": Can't replace active BPF XDP link (the interface has another XDP program, another router's perhaps: stop its owner, or `ip link set IFACE xdp off` if it has none)",
 	},
 	{
 		"socket", func(t *testing.T) io.Closer {

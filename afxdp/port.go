@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/ethtool"
+	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -38,6 +39,9 @@ func newPort(name string, workers int, large bool) (*Port, int, error) {
 	}
 	if len(iface.HardwareAddr) != 6 {
 		return nil, 0, fmt.Errorf("not an Ethernet interface: it has no MAC address")
+	}
+	if refused, ok := errors.AsType[*netdev.Refusal](netdev.CheckPort(name)); ok {
+		return nil, 0, refused
 	}
 	most := umem.MaxMTU
 	if large {

@@ -9,6 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/netdev"
 )
 
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type decision -output-stem steer steer steer.bpf.c -- -Wall -Werror -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu
@@ -67,6 +69,9 @@ func (p *program) attach(ifindex int, mode Mode, deadline time.Time) error {
 		return err
 	})
 	if err != nil {
+		if reason := netdev.WhyNotAttached(ifindex, p.Steer.FD(), uint32(flags)); reason != "" {
+			err = fmt.Errorf("%w: %s", err, reason)
+		}
 		return fmt.Errorf("attach the XDP program in %v mode: %w", mode, err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/warproute/warproute/internal/ethtool"
+	"github.com/warproute/warproute/internal/netdev"
 )
 
 // CheckHost checks the values and then reports, as an Errors, what this host
@@ -24,6 +26,7 @@ func CheckHost(c *Config, running ...Port) error {
 		return fmt.Errorf("list the host's interfaces: %w", err)
 	}
 	errs := append(c.missing(have, running), c.checkQueues(running, ethtool.Queues)...)
+	errs = append(errs, c.refused(running)...)
 	if dir := filepath.Dir(c.Control.Socket); !isDir(dir) {
 		errs = append(errs, c.lacking("control.socket", fmt.Sprintf("control.socket: there is no directory %s", dir), "create it, or choose another path"))
 	}
@@ -67,6 +70,20 @@ func (c *Config) missing(have []net.Interface, running []Port) (errs Errors) {
 			errs = append(errs, c.lacking(key, fmt.Sprintf("this host has no interface %q", p.Interface), mendInterface(p.Interface, names)))
 		case flags&net.FlagLoopback != 0:
 			errs = append(errs, c.fault(key, fmt.Sprintf("%q is the loopback interface, which leads nowhere", p.Interface), mendInterface("", names)))
+		}
+	}
+	return errs
+}
+
+// refused reports the interfaces that cannot be ports, such as bonds. Of those that are
+// running nothing is asked.
+func (c *Config) refused(running []Port) (errs Errors) {
+	for i, p := range c.Ports {
+		if slices.ContainsFunc(running, func(r Port) bool { return r.Interface == p.Interface }) {
+			continue
+		}
+		if r, ok := errors.AsType[*netdev.Refusal](netdev.CheckPort(p.Interface)); ok {
+			errs = append(errs, c.fault(fmt.Sprintf("ports[%d].interface", i), r.Reason, r.Hint))
 		}
 	}
 	return errs

@@ -2,7 +2,8 @@
 // what will not, and for each of these the command that mends it.
 //
 // A check is a function from what the host shows (a Host, a Link) to findings.
-// It looks and does not touch: no program is attached, no setting changed.
+// It changes no setting. It opens ports for a moment (try) where that does no harm, or where
+// it is asked to.
 package doctor
 
 import (
@@ -70,6 +71,7 @@ var linkChecks = []struct {
 	{"link", linkState},
 	{"master", master},
 	{"driver", driver},
+	{"XDP mode", mode},
 	{"queues", queues},
 	{"MTU", mtu},
 	{"XDP program", attached},
@@ -99,6 +101,11 @@ func Examine(h *Host, ports []string) []Finding {
 			h.Workers = link.Queues
 		}
 		h.Jumbo = h.Jumbo || link.MTU > umem.MaxMTU
+	}
+	for _, link := range links {
+		if h.mayTry(link) {
+			link.Trial = h.Try(link)
+		}
 	}
 	for _, c := range hostChecks {
 		add(c.name, "", c.check(h))

@@ -10,8 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/control/netfilter"
 	"github.com/warproute/warproute/control/xfrm"
+	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -177,10 +179,17 @@ func TestLinkChecks(t *testing.T) {
 		{"no master", master, nil, OK, "none", ""},
 		{"in a VRF", master, func(l *Link) { l.Master, l.MasterIs = "red", "vrf" }, Fail, "VRF red", "sudo ip link set lan0 nomaster"},
 		{"in a bridge", master, func(l *Link) { l.Master, l.MasterIs = "br0", "bridge" }, Warn, "belongs to bridge br0", "sudo ip link set lan0 nomaster"},
-		{"driver with zero-copy", driver, nil, OK, "ice, can zero-copy", ""},
+		{"driver with zero-copy", driver, nil, OK, "ice, says that it has zero-copy", ""},
 		{"driver with native XDP", driver, func(l *Link) { l.Features.ZeroCopy = false }, OK, "native", ""},
 		{"driver without XDP", driver, func(l *Link) { l.Features = Features{Known: true} }, Warn, "generic XDP alone", "another NIC"},
 		{"kernel that does not tell", driver, func(l *Link) { l.Features, l.Driver = Features{}, "" }, OK, "unknown", ""},
+		{"bond", linkState, func(l *Link) { l.Refusal = &netdev.Refusal{Reason: "lan0 is a bond", Hint: "use a VLAN"} }, Fail, "lan0 is a bond", "use a VLAN"},
+		{"mode that is not tried", mode, nil, OK, "`bin/warproute doctor --try --port lan0` tries it", ""},
+		{"mode of a port that is in use", mode, func(l *Link) { l.XDP = "native" }, OK, "cannot be opened now", ""},
+		{"zero-copy, tried", mode, func(l *Link) { l.Trial = &Trial{Mode: afxdp.ZeroCopy} }, OK, "zero-copy, tried", ""},
+		{"native, tried", mode, func(l *Link) { l.Trial = &Trial{Mode: afxdp.Native, Reason: "bind: invalid argument"} }, OK, "not zero-copy: bind: invalid argument", ""},
+		{"generic, tried", mode, func(l *Link) { l.Trial = &Trial{Mode: afxdp.Generic, Reason: "Too few free TX rings"} }, Warn, "not native: Too few free TX rings", "native XDP is faster"},
+		{"a port that does not open", mode, func(l *Link) { l.Trial = &Trial{Err: errors.New("no memory")} }, Fail, "cannot be opened: no memory", "error"},
 		{"queues", queues, nil, OK, "2", ""},
 		{"more queues than cores", queues, func(l *Link) { l.Queues, l.TxQueues = 64, 64 }, Warn, "64", "sudo ethtool -L lan0 combined 4"},
 		{"queues that cannot transmit", queues, func(l *Link) { l.TxQueues = 1 }, Fail, "2 to receive on and 1 to transmit on", "sudo ethtool -L lan0 rx 1 tx 1"},
@@ -195,7 +204,7 @@ func TestLinkChecks(t *testing.T) {
 		{"LRO", offloads, func(l *Link) { l.Flags = flagLRO }, Warn, "LRO", "sudo ethtool -K lan0 lro off"},
 		{"VLAN stripping", offloads, func(l *Link) { l.Flags = flagRxVLAN }, Warn, "VLAN", "sudo ethtool -K lan0 rxvlan off"},
 		{"veth", offloads, func(l *Link) { l.Driver = "veth" }, Warn, "VLAN", "ethtool -K PEER txvlan off"},
-		{"virtio", offloads, func(l *Link) { l.Driver = "virtio_net" }, OK, "completes them", ""},
+		{"virtio", offloads, func(l *Link) { l.Soft = "virtio_net lan0" }, OK, "completes them", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

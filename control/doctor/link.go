@@ -10,6 +10,7 @@ import (
 
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/internal/ethtool"
+	"github.com/warproute/warproute/internal/netdev"
 )
 
 // Link is a network interface as the checks see it.
@@ -30,6 +31,10 @@ type Link struct {
 	Sockets  []int  // queues that have an AF_XDP socket, where the kernel tells
 	Flags    uint32 // unix ETH_FLAG_...: offloads that are on
 	Features Features
+
+	Refusal *netdev.Refusal // why it cannot be a port, nil if it can be
+	Soft    string          // the device, it or one below, that leaves L4 checksums unfinished; "" for none
+	Trial   *Trial          // of XDP on it, nil where that was not tried
 }
 
 // findLink reads what the kernel tells of an interface.
@@ -67,6 +72,17 @@ func findLink(name string) (*Link, error) {
 	link.Driver, link.Flags = ethtool.Driver(name)
 	link.Features = readFeatures(a.Index)
 	link.Sockets = queuesWithSockets(a.Index)
+	link.Refusal, _ = errors.AsType[*netdev.Refusal](netdev.CheckPort(name))
+	layers, err := netdev.Layers(name)
+	if err != nil {
+		return nil, err
+	}
+	if d, ok := netdev.UnfinishedChecksums(layers); ok {
+		link.Soft = d.Name
+		if d.Driver != "" {
+			link.Soft = d.Driver + " " + d.Name
+		}
+	}
 	return link, nil
 }
 

@@ -12,6 +12,8 @@ func linkState(_ *Host, l *Link) []Finding {
 		return fail("choose an Ethernet interface", "the loopback interface leads nowhere")
 	case len(l.MAC) != 6:
 		return fail("choose an Ethernet interface", "it has no Ethernet address")
+	case l.Refusal != nil:
+		return fail(l.Refusal.Hint, "%s", l.Refusal.Reason)
 	case !l.Up:
 		return warn("sudo ip link set "+l.Name+" up", "down")
 	case !l.Carrier:
@@ -30,25 +32,6 @@ func master(_ *Host, l *Link) []Finding {
 			"it belongs to VRF %s, and the router routes by the main table alone, out of the VRF", l.Master)
 	}
 	return warn(alone, "it belongs to %s %s: the router takes IP packets to its MAC address before %s sees them, and has no routes by it", l.MasterIs, l.Master, l.Master)
-}
-
-// virtual says whether a driver passes on frames that no NIC has finished.
-func (l *Link) virtual() bool { return l.Driver == "veth" || l.Driver == "virtio_net" }
-
-func driver(_ *Host, l *Link) []Finding {
-	name := l.Driver
-	if name == "" {
-		name = "unknown"
-	}
-	switch f := l.Features; {
-	case !f.Known:
-		return ok("%s; this kernel (before 6.3) does not tell its XDP modes: the router tries them", name)
-	case f.ZeroCopy:
-		return ok("%s, can zero-copy", name)
-	case f.Native:
-		return ok("%s, can native XDP, no zero-copy", name)
-	}
-	return warn("nothing, or another NIC", "%s, generic XDP alone, which is slower", name)
 }
 
 func queues(h *Host, l *Link) []Finding {
@@ -113,8 +96,8 @@ func offloads(_ *Host, l *Link) (found []Finding) {
 		found = append(found, warn(fmt.Sprintf("sudo ethtool -K %s rxvlan off", l.Name),
 			"VLAN tags are stripped before XDP sees them: tagged packets would be routed as untagged ones")...)
 	}
-	if l.virtual() {
-		found = append(found, ok("%s senders leave L4 checksums unfinished: the router completes them (checksum: auto)", l.Driver)...)
+	if l.Soft != "" {
+		found = append(found, ok("senders at %s leave L4 checksums unfinished: the router completes them (checksum: auto)", l.Soft)...)
 	}
 	if len(found) == 0 {
 		return ok("none that matters is on")

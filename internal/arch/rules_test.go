@@ -30,7 +30,7 @@ var imports = []struct {
 	{"lookup/ipv6/asm", []string{"lookup", "lookup/trie"}, "as for ipv4"},
 	{"fib", []string{"batch", "lookup", "lookup/ipv4", "lookup/ipv6"}, "words that engines read; knows no Linux, so that memory ports and benchmarks can fill it"},
 
-	{"afxdp", []string{"batch", "umem", "internal/ethtool"}, "moves frames between Linux and memory; knows no routes"},
+	{"afxdp", []string{"batch", "umem", "internal/counter", "internal/ethtool", "internal/netdev"}, "moves frames between Linux and memory; knows no routes"},
 	{"memport", []string{"batch", "umem", "internal/affinity", "internal/pages", "internal/prefetch"}, "a port without a kernel, to compare with"},
 
 	{"packet/icmp", []string{"packet"}, "errors that a router sends; packets in, packets out"},
@@ -54,7 +54,7 @@ var imports = []struct {
 
 	{"dataplane/gpu", []string{"batch", "cuda", "dataplane/cpu", "fib", "ipsec", "ipsec/device", "ipsec/gateway", "lookup/trie", "packet"}, "an engine, and the one to fall back on; the driver's calls are cuda's"},
 
-	{"control/config", []string{"internal/ethtool", "internal/textfile", "ipsec/suite"}, "text to values, which it holds against the host; whoever wires the router turns them into parts. Suites say how long keys are"},
+	{"control/config", []string{"internal/ethtool", "internal/netdev", "internal/textfile", "ipsec/suite"}, "text to values, which it holds against the host; whoever wires the router turns them into parts. Suites say how long keys are"},
 	{"control/socket", nil, "carries any values"},
 	{"control/rtnl", nil, "netlink messages; knows not what they are for"},
 	{"control/mirror", []string{"batch", "fib", "lookup", "control/rtnl", "internal/hist"}, "Linux's routes into the forwarding base; workers are not its business"},
@@ -67,10 +67,10 @@ var imports = []struct {
 	{"control/vmgenid", nil, "tells of copies of the virtual machine; what they endanger is not its business"},
 	{"control/pathmtu", []string{"ipsec", "ipsec/gateway", "packet"}, "what routers tell a gateway; who is to know is not its business"},
 	{"control/netfilter", []string{"control/rtnl"}, "looks at Linux's firewall; filters nothing"},
-	{"control/doctor", []string{"afxdp", "umem", "control/config", "control/netfilter", "control/xfrm", "internal/ethtool", "internal/genl", "internal/pages"}, "looks at the host before there is a router"},
+	{"control/doctor", []string{"afxdp", "umem", "control/config", "control/netfilter", "control/xfrm", "internal/ethtool", "internal/genl", "internal/netdev", "internal/pages"}, "looks at the host before there is a router"},
 
 	{"internal/service", []string{
-		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "umem", "internal/affinity", "internal/ethtool", "internal/hist", "internal/napi", "internal/tun",
+		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "umem", "internal/affinity", "internal/ethtool", "internal/hist", "internal/napi", "internal/netdev", "internal/tun",
 		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/sequences", "packet", "packet/filter", "packet/icmp",
 		"control/addresses", "control/capture", "control/config", "control/metrics", "control/mirror", "control/netfilter", "control/pathmtu", "control/socket", "control/status", "control/vmgenid", "control/xfrm",
 	}, "puts the parts of a router together; below it, parts do not know each other"},
@@ -81,6 +81,7 @@ var imports = []struct {
 	{"internal/race", nil, "a leaf, for tests"},
 	{"internal/ethtool", nil, "a leaf"},
 	{"internal/genl", nil, "a leaf"},
+	{"internal/netdev", []string{"internal/ethtool"}, "asks Linux about network devices; knows no ports of ours"},
 	{"internal/napi", []string{"internal/affinity", "internal/genl", "internal/sysfs"}, "where the kernel receives; knows no ports of ours"},
 	{"internal/lab", []string{"internal/sysfs"}, "networks of namespaces, for tests, the demo and benchmarks"},
 	{"internal/lab/echo", nil, "a leaf"},
@@ -120,7 +121,7 @@ var modules = []moduleRow{
 	{"golang.org/x/sys", []string{"..."}, "system calls"},
 	{"github.com/cilium/ebpf", []string{"afxdp", "bench/..."}, "XDP programs are the ports' business, and the live-frames sender's"},
 	{"github.com/ebitengine/purego", []string{"cuda"}, "one package calls C, and the binary needs no C to be built"},
-	{"github.com/vishvananda/netlink", []string{"cmd/...", "control/addresses", "control/doctor", "internal/genl", "internal/lab", "internal/napi", tests}, "asks Linux for set-up and diagnosis; the mirror reads messages itself, without allocating"},
+	{"github.com/vishvananda/netlink", []string{"cmd/...", "control/addresses", "control/doctor", "internal/genl", "internal/lab", "internal/napi", "internal/netdev", tests}, "asks Linux for set-up and diagnosis; the mirror reads messages itself, without allocating"},
 	{"github.com/vishvananda/netns", []string{"internal/lab", tests}, "namespaces are the lab's"},
 	{"golang.org/x/crypto", []string{"ipsec/suite", "bench/ipsec", tests}, "ChaCha20-Poly1305, which the standard library keeps to itself"},
 	{"golang.org/x/net", []string{"internal/lab", tests}, "pings of the lab"},

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"net/netip"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/dataplane/gpu"
+	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -140,14 +139,6 @@ func deviceOf(d *gpu.State) status.Device {
 	return of
 }
 
-// softDrivers are the drivers whose senders are Linux itself, on this host or
-// under the same hypervisor, and may leave L4 checksums to a device that the
-// packets never meet.
-var softDrivers = map[string]bool{
-	"veth": true, "virtio_net": true, "tun": true, "vif": true, "xen_netfront": true, "vmxnet3": true,
-	"hv_netvsc": true, "bridge": true, "ifb": true,
-}
-
 // repairPorts returns, by port, whether unfinished L4 checksums are to be completed.
 func repairPorts(cfg *config.Config) []bool {
 	repair := make([]bool, len(cfg.Ports))
@@ -156,22 +147,10 @@ func repairPorts(cfg *config.Config) []bool {
 		case config.ChecksumRepair:
 			repair[i] = true
 		case config.ChecksumAuto:
-			repair[i] = softDrivers[driver(p.Interface)]
+			layers, err := netdev.Layers(p.Interface)
+			_, unfinished := netdev.UnfinishedChecksums(layers)
+			repair[i] = unfinished || err != nil
 		}
 	}
 	return repair
-}
-
-// driver returns the name of an interface's driver, "" where nobody says.
-func driver(name string) string {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return ""
-	}
-	defer unix.Close(fd)
-	info, err := unix.IoctlGetEthtoolDrvinfo(fd, name)
-	if err != nil {
-		return ""
-	}
-	return unix.ByteSliceToString(info.Driver[:])
 }

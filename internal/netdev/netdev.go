@@ -1,0 +1,113 @@
+// Package netdev asks Linux about network devices: what they consist of, whether they can be
+// ports, and why a driver refuses an XDP program. It looks devices up in the network
+// namespace of the calling thread.
+package netdev
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/warproute/warproute/internal/ethtool"
+)
+
+// Device is a network device.
+type Device struct {
+	Index   int
+	Name    string
+	Kind    string // of IFLA_INFO_KIND: "vlan", "bond", "veth", ...; "device" for hardware
+	Driver  string // as ethtool has it, "" where the driver does not say
+	Lower   int    // index of the device that IFLA_LINK names, 0 for none
+	Foreign bool   // that device is in another network namespace
+	Master  int    // index of the device that it is a member of, 0 for none
+	// MemberOf is the kind of that device: "bond", "team", "bridge", "vrf".
+	MemberOf string
+}
+
+// attempts is how often a list is read that changed meanwhile.
+const attempts = 10
+
+// list returns all devices of the namespace, by index, without their drivers.
+func list() (map[int]*Device, error) {
+	var links []netlink.Link
+	var err error = netlink.ErrDumpInterrupted
+	for try := 0; try < attempts && errors.Is(err, netlink.ErrDumpInterrupted); try++ {
+		links, err = netlink.LinkList()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the network devices: %w", err)
+	}
+	all := make(map[int]*Device, len(links))
+	for _, l := range links {
+		a := l.Attrs()
+		all[a.Index] = &Device{
+			Index: a.Index, Name: a.Name, Kind: l.Type(), Lower: a.ParentIndex, Master: a.MasterIndex,
+			Foreign: a.ParentIndex != 0 && a.NetNsID >= 0,
+		}
+	}
+	for _, d := range all {
+		if m := all[d.Master]; m != nil {
+			d.MemberOf = m.Kind
+		}
+	}
+	return all, nil
+}
+
+// find returns the device of a name, and all others.
+func find(name string) (*Device, map[int]*Device, error) {
+	all, err := list()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, d := range all {
+		if d.Name == name {
+			return d, all, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("this network namespace has no interface %q", name)
+}
+
+// Layers returns an interface and all devices below it: those that a VLAN or macvlan is on,
+// and the members of a bond, team or bridge.
+func Layers(name string) ([]Device, error) {
+	top, all, err := find(name)
+	if err != nil {
+		return nil, err
+	}
+	layers := below(all, top)
+	for i := range layers {
+		layers[i].Driver, _ = ethtool.Driver(layers[i].Name)
+	}
+	return layers, nil
+}
+
+// onLower are the kinds of devices that send and receive by the device that IFLA_LINK names.
+// (That of a veth is its peer, and that of a tunnel the device of its route.)
+var onLower = map[string]bool{"vlan": true, "macvlan": true, "macvtap": true, "ipvlan": true, "ipvtap": true, "macsec": true, "hsr": true}
+
+// below returns a device and all below it, each once.
+func below(all map[int]*Device, top *Device) []Device {
+	layers, seen := []Device{*top}, map[int]bool{top.Index: true}
+	add := func(d *Device) {
+		if d != nil && !seen[d.Index] {
+			seen[d.Index] = true
+			layers = append(layers, *d)
+		}
+	}
+	for i := 0; i < len(layers); i++ {
+		d := layers[i]
+		if onLower[d.Kind] && !d.Foreign {
+			add(all[d.Lower])
+		}
+		if d.Kind == "vrf" {
+			continue // its members are not below it: packets do not pass it
+		}
+		for _, member := range all {
+			if member.Master == d.Index {
+				add(member)
+			}
+		}
+	}
+	return layers
+}
