@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,9 +26,10 @@ type Port struct {
 
 	mu       *sync.Mutex // of the Set
 	program  *program    // nil after Close
-	admitted bool        // the program lets frames to MAC in
-	lent     bool        // to Linux, until Recall
-	queues   []*Queue    // by number
+	refusals refusals
+	admitted bool     // the program lets frames to MAC in
+	lent     bool     // to Linux, until Recall
+	queues   []*Queue // by number
 	byWorker [][]*Queue
 }
 
@@ -112,7 +114,7 @@ func (p *Port) lend(lent bool) error {
 //
 // Once the port is detached and its queues have been received from until they
 // are empty, Frames[ToSocket] is the number of frames that Receive returned
-// plus RxDropped plus RxRingFull.
+// plus RxDropped plus RxRingFull plus Refused.
 type PortStats struct {
 	// Frames counts what the XDP program decided.
 	Frames [NumDecisions]uint64
@@ -121,6 +123,7 @@ type PortStats struct {
 	RxDropped   uint64 // lost: longer than a frame of memory, or no frame was in the fill ring
 	RxRingFull  uint64 // lost: the RX ring was full
 	RxFillEmpty uint64 // how often the fill ring was empty when a frame was wanted
+	Refused     uint64 // lost: not handed to the socket by the kernel; counts up to 2 s late
 	RxInvalid   uint64 // addresses outside the memory in the fill ring
 	TxInvalid   uint64 // frames outside the memory, or across two of its frames, in the TX ring
 	TxEmpty     uint64 // how often the TX ring was empty when the driver looked
@@ -136,9 +139,11 @@ func (p *Port) Stats() (st PortStats, err error) {
 	if p.program == nil {
 		return st, fmt.Errorf("read the counters of port %s: %w", p.Name, errClosed)
 	}
+	now := time.Now()
 	if st.Frames, err = p.program.counts(); err != nil {
 		return st, fmt.Errorf("port %s: %w", p.Name, err)
 	}
+	var received uint64
 	for i, q := range p.queues {
 		now, err := option[unix.XDPStatistics](q.fd, unix.XDP_STATISTICS)
 		if err != nil {
@@ -153,9 +158,11 @@ func (p *Port) Stats() (st PortStats, err error) {
 		st.TxEmpty += s.Tx_ring_empty_descs
 		st.FillLevel += uint64(q.fill.level())
 		st.RxLevel += uint64(q.rx.level())
+		received += q.received.Load() // after the level: what is received meanwhile counts twice
 		st.TxLevel += uint64(q.tx.level())
 		st.CompletionLevel += uint64(q.completion.level())
 	}
+	st.Refused = p.refusals.update(st.Frames[ToSocket], received+st.RxLevel+st.RxDropped+st.RxRingFull, len(p.queues), now, p.program.link == nil)
 	return st, nil
 }
 

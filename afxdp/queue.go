@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/counter"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -23,6 +24,8 @@ type Queue struct {
 	// The kernel never has more than share frames to receive into, so that no
 	// queue takes all of a worker's memory. It has receiving of them now.
 	share, receiving int
+	received         counter.Counter // frames that Receive returned
+
 	// transmitting counts the descriptors of frames given to Transmit and not yet reclaimed.
 	transmitting int
 
@@ -84,6 +87,7 @@ func (q *Queue) Receive(dst []batch.Frame) (n int) {
 		}
 		n++
 	}
+	q.received.Add(uint64(n)) // before they leave the ring, so that each is in one of the two
 	q.rx.release(got)
 	q.receiving -= int(got)
 	return n

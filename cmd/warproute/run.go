@@ -181,7 +181,7 @@ func account(w io.Writer, snap *status.Snapshot) {
 		for _, n := range p.XDP.ToLinux {
 			linux += n
 		}
-		lost += p.XDP.NoSocket + p.Rings.RxDropped + p.Rings.RxRingFull
+		lost += p.XDP.NoSocket + p.XDP.Refused + p.Rings.RxDropped + p.Rings.RxRingFull
 		arrived += p.XDP.ToSocket + p.XDP.NoSocket
 	}
 	arrived += linux

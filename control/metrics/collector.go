@@ -38,6 +38,7 @@ var (
 
 	xdpToLinux     = desc("xdp_to_linux_packets_total", "Frames that the XDP program left to Linux, by the cause.", "port", "cause")
 	xdpNoSocket    = desc("xdp_no_socket_packets_total", "Frames dropped because they arrived on a queue without a socket.", "port")
+	xdpRefused     = desc("xdp_redirect_refused_packets_total", "Frames dropped because the kernel did not hand them to the socket that the XDP program chose; counted up to 2 s late.", "port")
 	xskRxDropped   = desc("xsk_rx_dropped_total", "Frames that the kernel dropped for lack of memory to receive into, or for their length.", "port")
 	xskRxFull      = desc("xsk_rx_ring_full_total", "Frames that the kernel dropped because a receive ring was full.", "port")
 	xskFillEmpty   = desc("xsk_fill_ring_empty_total", "Times that the kernel found no frame in a fill ring.", "port")
@@ -69,7 +70,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		buildInfo, rxPackets, rxBytes, txPackets, txBytes, portUp, drops,
 		batchPackets, batchStage, engineChunks, gpuFailovers, heldPackets, framesTotal, framesFree, framesWithheld, saPackets, ipsecErrors, fibRoutes, fibUpdate,
 		configReloads, configLoaded, configTried,
-		xdpToLinux, xdpNoSocket, xskRxDropped, xskRxFull, xskFillEmpty, xskTxEmpty, xskDescInvalid,
+		xdpToLinux, xdpNoSocket, xdpRefused, xskRxDropped, xskRxFull, xskFillEmpty, xskTxEmpty, xskDescInvalid,
 	} {
 		ch <- d
 	}
@@ -118,6 +119,7 @@ func (ch sender) port(p *status.PortState, c *dataplane.PortStats) {
 		ch.counter(xdpToLinux, n, p.Name, cause)
 	}
 	ch.counter(xdpNoSocket, p.XDP.NoSocket, p.Name)
+	ch.counter(xdpRefused, p.XDP.Refused, p.Name)
 	ch.counter(xskRxDropped, p.Rings.RxDropped, p.Name)
 	ch.counter(xskRxFull, p.Rings.RxRingFull, p.Name)
 	ch.counter(xskFillEmpty, p.Rings.FillRingEmpty, p.Name)

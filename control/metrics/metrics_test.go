@@ -30,7 +30,7 @@ func sample() *status.Snapshot {
 	times.Record(2_000_000_000, 1)
 	s := &status.Snapshot{
 		Ports: []status.PortState{
-			{Name: "lan0", Up: true, XDP: status.XDP{ToLinux: map[string]uint64{"vlan": 3}}, Rings: status.Rings{RxRingFull: 8}},
+			{Name: "lan0", Up: true, XDP: status.XDP{Refused: 5, ToLinux: map[string]uint64{"vlan": 3}}, Rings: status.Rings{RxRingFull: 8}},
 			{Name: "wan0"},
 		},
 		Engine:     status.EngineState{Name: "cpu", Reason: "no_gpu"},
@@ -91,6 +91,8 @@ func TestScrapeHasTheNamedMetrics(t *testing.T) {
 		`warproute_fib_update_seconds_count 3`,
 		`warproute_xdp_to_linux_packets_total{cause="vlan",port="lan0"} 3`,
 		`warproute_xdp_no_socket_packets_total{port="lan0"} 0`,
+		`warproute_xdp_redirect_refused_packets_total{port="lan0"} 5`,
+		`warproute_xdp_redirect_refused_packets_total{port="wan0"} 0`,
 		`warproute_xsk_rx_dropped_total{port="lan0"} 0`,
 		`warproute_xsk_rx_ring_full_total{port="lan0"} 8`,
 		`warproute_xsk_fill_ring_empty_total{port="wan0"} 0`,

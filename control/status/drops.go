@@ -18,7 +18,8 @@ type Drop struct {
 	Packets  uint64 `json:"packets"`
 }
 
-// Drops lists the reasons for which packets were dropped, by reason, then port.
+// Drops lists the reasons for which packets were dropped, by reason, then port; last those
+// that the kernel did not hand to the router.
 func Drops(s *Snapshot) []Drop {
 	drops := []Drop{} // an array in JSON even if nothing was dropped
 	for r := range batch.NumReasons {
@@ -29,8 +30,20 @@ func Drops(s *Snapshot) []Drop {
 			}
 		}
 	}
+	for _, p := range s.Ports {
+		if n := p.XDP.Refused; n > 0 {
+			drops = append(drops, Drop{"redirect_refused", RefusedSentence, RefusedHint, p.Name, n})
+		}
+	}
 	return drops
 }
+
+// RefusedSentence explains frames that the XDP program directed to a socket and the kernel
+// did not hand to it; RefusedHint says what to do. They are lost before the router.
+const (
+	RefusedSentence = "the kernel did not hand the frame to the port's AF_XDP socket"
+	RefusedHint     = "use another interface as the port: Linux hands a socket only frames of the socket's own interface and queue (`perf trace -e xdp:xdp_redirect_err` shows the interface and the error)"
+)
 
 // reasonDrops are the drops for one reason.
 type reasonDrops struct {

@@ -75,6 +75,7 @@ func (p *Port) notes() (notes []string) {
 		what string
 	}{
 		{p.XDP.NoSocket, "dropped, arrived on a queue without a socket"},
+		{p.XDP.Refused, "dropped, the kernel did not hand them to the socket"},
 		{p.Rings.RxDropped, "dropped, no memory to receive into, or too long"},
 		{p.Rings.RxRingFull, "dropped, receive ring full because the worker is too slow"},
 		{p.Rings.RxInvalid, "receive descriptors that the kernel refused"},

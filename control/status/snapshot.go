@@ -46,6 +46,7 @@ type PortState struct {
 type XDP struct {
 	ToSocket uint64            `json:"to_socket"`
 	NoSocket uint64            `json:"no_socket"` // dropped: their queue has no socket
+	Refused  uint64            `json:"refused"`   // dropped: the kernel did not hand them to the socket
 	ToLinux  map[string]uint64 `json:"to_linux"`  // by cause
 }
 

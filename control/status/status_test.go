@@ -152,7 +152,7 @@ func TestJSONKeys(t *testing.T) {
 		want string
 	}{
 		{"port", Ports(s)[0], `{"name":"lan0","index":2,"mode":"native","mode_reason":"the driver veth refuses zero-copy","queues":2,` +
-			`"mac":"02:00:00:00:00:01","mtu":1500,"up":true,"xdp":{"to_socket":3000,"no_socket":1,"to_linux":{"ether_type":4,"local":2,"vlan":0}},` +
+			`"mac":"02:00:00:00:00:01","mtu":1500,"up":true,"xdp":{"to_socket":3000,"no_socket":1,"refused":0,"to_linux":{"ether_type":4,"local":2,"vlan":0}},` +
 			`"rings":{"rx_dropped":0,"rx_ring_full":0,"fill_ring_empty":0,"tx_ring_empty":0,"rx_invalid":0,"tx_invalid":0},` +
 			`"rx_packets":3000,"rx_bytes":180000,"tx_packets":12,"tx_bytes":720,"dropped":10}`},
 		{"engine", EngineOf(s), `{"name":"cpu","reason":"no_gpu","why":"no GPU was found","workers":2,"cores":[0,1],"huge_pages":false,` +

@@ -113,7 +113,9 @@ func TopOf(before, now *Snapshot, interval time.Duration) Top {
 }
 
 // lost counts frames that arrived and did not reach a worker.
-func (p *PortState) lost() uint64 { return p.XDP.NoSocket + p.Rings.RxDropped + p.Rings.RxRingFull }
+func (p *PortState) lost() uint64 {
+	return p.XDP.NoSocket + p.XDP.Refused + p.Rings.RxDropped + p.Rings.RxRingFull
+}
 
 // busiest lists the associations that had traffic.
 func busiest(before, now []SA, perSecond func(a, b uint64) float64) []TopSA {

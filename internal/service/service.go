@@ -282,6 +282,7 @@ func (s *Service) startRouter(workers []afxdp.WorkerMemory) error {
 	}
 	s.watched.Go(s.watchQueues)
 	s.watched.Go(s.watchHealth)
+	s.watched.Go(s.watchRefused)
 	s.watched.Go(s.followSources)
 	if s.cfg.NAPI == config.NAPIThread {
 		return s.threadNAPI()

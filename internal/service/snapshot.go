@@ -41,7 +41,7 @@ func (s *Service) Snapshot() *status.Snapshot {
 }
 
 func xdpOf(c afxdp.PortStats) status.XDP {
-	x := status.XDP{ToSocket: c.Frames[afxdp.ToSocket], NoSocket: c.Frames[afxdp.NoSocket], ToLinux: map[string]uint64{}}
+	x := status.XDP{ToSocket: c.Frames[afxdp.ToSocket], NoSocket: c.Frames[afxdp.NoSocket], Refused: c.Refused, ToLinux: map[string]uint64{}}
 	for d := range afxdp.Decision(afxdp.NumDecisions) {
 		if d.Linux() {
 			x.ToLinux[d.String()] = c.Frames[d]

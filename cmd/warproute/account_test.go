@@ -1,0 +1,26 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/dataplane"
+)
+
+// The closing account adds up where the kernel did not hand frames to sockets, as on a bond.
+func TestAccountHasFramesThatTheKernelRefused(t *testing.T) {
+	var b strings.Builder
+	account(&b, &status.Snapshot{
+		Ports: []status.PortState{{Name: "bond0", XDP: status.XDP{ToSocket: 40, Refused: 20, ToLinux: map[string]uint64{"local": 5}}}},
+		Stats: &dataplane.Stats{Ports: []dataplane.PortStats{{RxPackets: 20, TxPackets: 20}}},
+	})
+	for _, want := range []string{
+		"stopped: 45 frames arrived: 5 handed to Linux, 20 lost before the router, 20 received; of these 20 transmitted, 0 dropped",
+		"dropped at bond0: 20, the kernel did not hand",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, &b)
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package status
+
+import (
+	"strings"
+	"testing"
+)
+
+// Frames that the kernel did not hand to a socket are in every view of losses.
+func TestRefusedFramesAreShown(t *testing.T) {
+	s := sample()
+	s.Ports[0].XDP.Refused = 20
+	drops := Drops(s)
+	last := drops[len(drops)-1]
+	if last.Reason != "redirect_refused" || last.Port != "lan0" || last.Packets != 20 || last.Sentence == "" || last.Mend == "" {
+		t.Errorf("the last drop is %+v", last)
+	}
+	var b strings.Builder
+	if err := WriteDrops(&b, drops); err != nil {
+		t.Fatal(err)
+	}
+	if err := WritePorts(&b, Ports(s)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"redirect_refused", "xdp:xdp_redirect_err", "lan0: dropped, the kernel did not hand them to the socket: 20"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, &b)
+		}
+	}
+	if n := s.Ports[0].lost(); n != 21 { // and one without a socket
+		t.Errorf("%d frames lost before the router, want 21", n)
+	}
+}
