@@ -95,9 +95,13 @@ func (o *opening) openQueues() error {
 	zeroCopy, insist := true, false
 	var reason error
 	for i, p := range o.set.Ports {
-		switch asked := o.Ports[i].Mode; {
+		asked, err := o.Ports[i].Mode, CheckZeroCopy(p.Name, p.mtu)
+		insist = insist || asked == ZeroCopy
+		switch {
+		case err != nil && !zeroCopy: // another port's reason is enough
+		case err != nil:
+			zeroCopy, reason = false, fmt.Errorf("port %s: %w; all ports share memory", p.Name, err)
 		case asked == ZeroCopy:
-			insist = true
 		case asked != Auto:
 			zeroCopy, reason = false, fmt.Errorf("port %s is to be %v, and all share memory", p.Name, asked)
 		case p.Mode == Generic:
@@ -105,7 +109,7 @@ func (o *opening) openQueues() error {
 		}
 	}
 	if insist && !zeroCopy {
-		return fmt.Errorf("open the ports zero-copy: %w", reason)
+		return fmt.Errorf("open the ports zero-copy: %w (take mode auto or native)", reason)
 	}
 	if zeroCopy {
 		err := o.tryQueues(true)

@@ -24,6 +24,7 @@ type Port struct {
 	// ModeReason says why a better mode is not in force, "" with ZeroCopy.
 	ModeReason string
 
+	mtu      int         // when it was opened
 	mu       *sync.Mutex // of the Set
 	program  *program    // nil after Close
 	refusals refusals
@@ -62,7 +63,7 @@ func newPort(name string, workers int, large bool) (*Port, int, error) {
 	if rx < workers {
 		return nil, 0, fmt.Errorf("fewer queues (%d) than workers (%d): each worker needs one of every port (more by `ethtool -L %s`, or fewer workers)", rx, workers, name)
 	}
-	p := &Port{Name: iface.Name, Ifindex: iface.Index, MAC: [6]byte(iface.HardwareAddr)}
+	p := &Port{Name: iface.Name, Ifindex: iface.Index, MAC: [6]byte(iface.HardwareAddr), mtu: iface.MTU}
 	return p, rx, nil
 }
 

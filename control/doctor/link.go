@@ -34,6 +34,7 @@ type Link struct {
 
 	Refusal *netdev.Refusal // why it cannot be a port, nil if it can be
 	Soft    string          // the device, it or one below, that leaves L4 checksums unfinished; "" for none
+	Cuts    error           // how zero-copy would cut packets, nil if not
 	Trial   *Trial          // of XDP on it, nil where that was not tried
 }
 
@@ -73,6 +74,7 @@ func findLink(name string) (*Link, error) {
 	link.Features = readFeatures(a.Index)
 	link.Sockets = queuesWithSockets(a.Index)
 	link.Refusal, _ = errors.AsType[*netdev.Refusal](netdev.CheckPort(name))
+	link.Cuts = afxdp.CheckZeroCopy(name, link.MTU)
 	layers, err := netdev.Layers(name)
 	if err != nil {
 		return nil, err

@@ -75,6 +75,8 @@ func driver(_ *Host, l *Link) []Finding {
 	switch f := l.Features; {
 	case !f.Known:
 		return ok("%s; this kernel (before 6.3) does not tell its XDP modes: the router tries them", name)
+	case f.ZeroCopy && l.Cuts != nil:
+		return warn("nothing: the router takes native mode", "%s, no zero-copy: %v", name, l.Cuts)
 	case f.ZeroCopy:
 		return ok("%s, says that it has zero-copy", name)
 	case f.Native:

@@ -48,3 +48,18 @@ func Driver(ifname string) (name string, flags uint32) {
 	}
 	return name, flags
 }
+
+// Bus returns where an interface's device is on its bus, as "0000:01:00.0" on PCI; "" where
+// the driver does not say.
+func Bus(ifname string) string {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return ""
+	}
+	defer unix.Close(fd)
+	info, err := unix.IoctlGetEthtoolDrvinfo(fd, ifname)
+	if err != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(info.Bus_info[:])
+}

@@ -174,7 +174,7 @@ func (s *Service) openPorts() ([]afxdp.WorkerMemory, error) {
 		}
 		cfg.Ports = append(cfg.Ports, afxdp.PortConfig{Interface: p.Interface, Mode: mode})
 	}
-	if s.ports, err = afxdp.Open(cfg); err != nil {
+	if s.ports, err = s.openSet(cfg); err != nil {
 		return nil, err
 	}
 	if s.ipsec != nil {

@@ -1,0 +1,62 @@
+package afxdp
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/warproute/warproute/umem"
+)
+
+// Drivers that round the length of a buffer to KiB leave 1,024 of the 1,790 bytes.
+func TestZeroCopyRoom(t *testing.T) {
+	for _, c := range []struct {
+		driver, device string
+		want           int
+	}{
+		{"igb", "0x1533", 1024}, {"igc", "0x125c", 1024}, {"stmmac", "", 1776},
+		{"ixgbe", "0x10fb", 1024}, {"ixgbe", "", 1024}, {"ixgbe", "0x1563", umem.MaxFrameLen},
+		{"i40e", "0x1572", umem.MaxFrameLen}, {"ice", "", umem.MaxFrameLen}, {"mlx5_core", "", umem.MaxFrameLen},
+		{"virtio_net", "", umem.MaxFrameLen}, {"", "", umem.MaxFrameLen},
+	} {
+		if got := zeroCopyRoom(c.driver, c.device); got != c.want {
+			t.Errorf("driver %q, device %q: a frame holds %d bytes of a packet, want %d", c.driver, c.device, got, c.want)
+		}
+	}
+}
+
+// A port of a driver that would cut packets copies, the other ports with it, and an
+// operator who insists on zero-copy gets an error. Veths stand in for the NICs.
+func TestPortsThatWouldCutPacketsCopy(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	addVeth(t, "rb", "b", 1)
+	real := hardware
+	t.Cleanup(func() { hardware = real })
+	hardware = func(name string) (string, string) {
+		if name == "rb" {
+			return "igb", "0x1533"
+		}
+		return "ice", ""
+	}
+	const reason = "port rb: driver igb rounds the 1790 bytes of a frame down to 1024, and packets of an MTU of 1500 take 1514: it would cut them"
+	w := []WorkerMemory{newWorker(t, 256)}
+	setMTU(t, "rb", 500) // which may be raised
+	s := open(t, Config{Ports: ports(Auto, "ra", "rb"), Workers: w, RingSize: 64})
+	for _, p := range s.Ports {
+		if p.Mode != Native || !strings.Contains(p.ModeReason, reason) {
+			t.Errorf("%s: %v because %q, want native because %q", p.Name, p.Mode, p.ModeReason, reason)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Open(Config{Ports: ports(ZeroCopy, "ra", "rb"), Workers: w, RingSize: 64}); err == nil {
+		s.Close()
+		t.Error("zero-copy ports were opened that would cut packets")
+	} else if !strings.Contains(err.Error(), reason) || !strings.Contains(err.Error(), "take mode auto or native") {
+		t.Errorf("the error does not say why: %v", err)
+	}
+	if err := CheckZeroCopy("ra", 1776); err != nil {
+		t.Errorf("a driver that rounds nothing: %v", err)
+	}
+}
