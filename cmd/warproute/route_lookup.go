@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 
+	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/control/routefile"
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
@@ -71,11 +72,23 @@ func answerOf(addr netip.Addr, route routefile.Route, found bool) status.Answer 
 		return a
 	}
 	a.Found, a.Prefix, a.Action, a.MTU = true, route.Prefix, route.Type, route.MTU
-	if route.Type == "unicast" {
+	switch {
+	case route.Type == "multicast" && route.Prefix.Addr().Is4():
+		a.Action = status.ActionOf("", mirror.MulticastType)
+	case route.Type == "unicast", route.Type == "multicast":
 		a.Action = "forward"
 	}
+	usable := len(route.Paths) == 0
 	for _, p := range route.Paths {
-		a.Paths = append(a.Paths, status.Path{Via: p.Via, Port: p.Dev, Weight: p.Weight, Dead: p.Dead})
+		path := status.Path{Via: p.Via, Port: p.Dev, Weight: p.Weight, Dead: p.Dead}
+		if p.Encap {
+			path.Unsupported = mirror.Encap
+		}
+		usable = usable || !p.Encap
+		a.Paths = append(a.Paths, path)
+	}
+	if !usable {
+		a.Action = status.ActionOf("", mirror.Encap)
 	}
 	return a
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -60,6 +61,7 @@ var hostChecks = []struct {
 	{"Linux forwarding", forwarding},
 	{"netfilter", filters},
 	{"XFRM", xfrmPolicies},
+	{"routes", routes},
 	{"cores", cores},
 	{"GPU", gpu},
 }
@@ -96,6 +98,7 @@ func Examine(h *Host, ports []string) []Finding {
 		}
 		links = append(links, link)
 		h.Ports = append(h.Ports, link.Name)
+		h.surveyed = append(h.surveyed, mirror.Port{Name: link.Name, Ifindex: link.Index})
 		h.Queues += link.Queues
 		if h.Workers == 0 || link.Queues < h.Workers {
 			h.Workers = link.Queues

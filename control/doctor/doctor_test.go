@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/afxdp"
+	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/control/netfilter"
 	"github.com/warproute/warproute/control/xfrm"
 	"github.com/warproute/warproute/internal/netdev"
@@ -45,6 +47,7 @@ func healthy() *Host {
 		LoadBPF:    func() error { return nil },
 		Filters:    func() ([]netfilter.Chain, error) { return nil, nil },
 		Refused:    func() ([]xfrm.Refused, error) { return nil, nil },
+		Survey:     func([]mirror.Port) ([]mirror.UnsupportedRoutes, error) { return nil, nil },
 	}
 }
 
@@ -134,6 +137,14 @@ func TestHostChecks(t *testing.T) {
 		{"XFRM that nobody may read", xfrmPolicies, func(h *Host) {
 			h.Refused = func() ([]xfrm.Refused, error) { return nil, unix.EPERM }
 		}, Warn, "not permitted", "sudo"},
+		{"routes without ports", routes, nil, OK, "not examined", ""},
+		{"routes by ports alone", routes, func(h *Host) { h.surveyed = []mirror.Port{{Name: "lan0", Ifindex: 2}} }, OK, "all lead by ports", ""},
+		{"routes by an interface that is not a port", routes, func(h *Host) {
+			h.surveyed = []mirror.Port{{Name: "lan0", Ifindex: 2}}
+			h.Survey = func([]mirror.Port) ([]mirror.UnsupportedRoutes, error) {
+				return []mirror.UnsupportedRoutes{{Reason: mirror.NoPort, Dev: "wg0", Routes: 4, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.73.0.0/24")}}}, nil
+			}
+		}, Warn, "4 by wg0 (10.73.0.0/24 and 3 more): routes leave by an interface that is not a port", "add the interface as a port"},
 		{"cores", cores, nil, OK, "4", ""},
 		{"one core", cores, func(h *Host) { h.Cores = 1 }, Warn, "one", "two cores"},
 		{"no GPU", gpu, nil, OK, "none", ""},

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/control/netfilter"
 	"github.com/warproute/warproute/control/xfrm"
 )
@@ -21,15 +22,17 @@ type Host struct {
 	MayLock    bool         // beyond that limit
 	Cores      int          // that the process may run on
 	Executable string
-	Ports      []string // that are examined; Examine lists them
-	Queues     int      // of all ports together; Examine counts them
-	Workers    int      // one for each queue of the port that has the fewest; Examine counts them
-	Jumbo      bool     // a port's MTU takes large frames; Examine sees it
+	Ports      []string      // that are examined; Examine lists them
+	surveyed   []mirror.Port // the same
+	Queues     int           // of all ports together; Examine counts them
+	Workers    int           // one for each queue of the port that has the fewest; Examine counts them
+	Jumbo      bool          // a port's MTU takes large frames; Examine sees it
 
 	OpenSocket func() error // tries an AF_XDP socket
 	LoadBPF    func() error // tries a BPF map
 	Filters    func() ([]netfilter.Chain, error)
 	Refused    func() ([]xfrm.Refused, error) // XFRM policies that a router cannot follow
+	Survey     func(ports []mirror.Port) ([]mirror.UnsupportedRoutes, error)
 	Link       func(name string) (*Link, error)
 	Try        func(l *Link) *Trial // opens the port for a moment
 	TryAll     bool                 // also where that may reset the link
@@ -37,7 +40,7 @@ type Host struct {
 
 // This returns the host that the process runs on, in its network namespace.
 func This() (*Host, error) {
-	h := &Host{Root: os.DirFS("/"), OpenSocket: openSocket, LoadBPF: createMap, Filters: netfilter.Forwarding, Refused: xfrm.RefusedPolicies, Link: findLink, Try: try, Executable: "bin/warproute"}
+	h := &Host{Root: os.DirFS("/"), OpenSocket: openSocket, LoadBPF: createMap, Filters: netfilter.Forwarding, Refused: xfrm.RefusedPolicies, Survey: mirror.Survey, Link: findLink, Try: try, Executable: "bin/warproute"}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return nil, fmt.Errorf("read the kernel's release: %w", err)

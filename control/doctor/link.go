@@ -16,6 +16,7 @@ import (
 // Link is a network interface as the checks see it.
 type Link struct {
 	Name     string
+	Index    int
 	MAC      net.HardwareAddr
 	Loopback bool
 	Up       bool // by the administrator
@@ -52,7 +53,7 @@ func findLink(name string) (*Link, error) {
 		return nil, fmt.Errorf("%q is another name of interface %q: use that", name, a.Name)
 	}
 	link := &Link{
-		Name: a.Name, MAC: a.HardwareAddr, MTU: a.MTU,
+		Name: a.Name, Index: a.Index, MAC: a.HardwareAddr, MTU: a.MTU,
 		Loopback: a.Flags&net.FlagLoopback != 0,
 		Up:       a.Flags&net.FlagUp != 0,
 		Carrier:  a.RawFlags&unix.IFF_LOWER_UP != 0,

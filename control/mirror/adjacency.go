@@ -24,7 +24,7 @@ func (s *state) adjacencyOf(p *path) *adjacency {
 	case number < 0:
 		return nil
 	case p.encap:
-		s.warnOnce("encap", "routes that wrap packets (MPLS, SRv6, tunnels) are not supported: their packets are dropped as no_port")
+		s.keepWarning("encap", "routes that wrap packets (MPLS, SRv6, tunnels) are not supported: their packets are dropped as no_port")
 		return nil
 	}
 	if a := s.adjacencies[to]; a != nil {

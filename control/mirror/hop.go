@@ -56,6 +56,25 @@ var hopKinds = map[uint8]fib.Kind{
 	unix.RTN_THROW:       fib.KindNone, // the next table has nothing: no route
 }
 
+// kindOf returns what becomes of packets that take a route, and whether its type is followed.
+// Type multicast on unicast addresses is martian to Linux's IPv4 (ip_route_input_slow), and
+// forwarded as any other by its IPv6.
+func kindOf(r *rtnl.Route) (kind fib.Kind, followed bool) {
+	if r.Type == unix.RTN_MULTICAST {
+		if r.Family == unix.AF_INET {
+			return fib.KindBlackhole, true
+		}
+		return fib.KindForward, true
+	}
+	kind, followed = hopKinds[r.Type]
+	return kind, followed
+}
+
+func kindByte(r *rtnl.Route) byte {
+	kind, _ := kindOf(r)
+	return byte(kind)
+}
+
 // routeKey puts the key of a route's hop into s.key.
 func (s *state) routeKey(r *rtnl.Route) {
 	if r.NexthopID != 0 {
@@ -67,7 +86,7 @@ func (s *state) routeKey(r *rtnl.Route) {
 		// Linux tells the paths of the same route in any order.
 		slices.SortFunc(r.Hops, compareHops)
 	}
-	s.key = binary.NativeEndian.AppendUint16(append(s.key[:0], byte(hopKinds[r.Type])), mtuOf(r))
+	s.key = binary.NativeEndian.AppendUint16(append(s.key[:0], kindByte(r)), mtuOf(r))
 	for _, h := range r.Hops {
 		s.appendPath(h)
 	}
@@ -142,7 +161,8 @@ func (s *state) hopOf(r *rtnl.Route, was *hop) *hop {
 		for i := range paths {
 			paths[i].lost = s.isLost(r, &r.Hops[i])
 		}
-		s.program(h, hopKinds[r.Type], paths)
+		kind, _ := kindOf(r)
+		s.program(h, kind, paths)
 	}
 	return h
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/hist"
 )
 
@@ -24,18 +25,21 @@ type RouteInfo struct {
 	Metric    uint32       `json:"metric"`
 	NexthopID uint32       `json:"nexthop_id,omitempty"` // of Linux's next-hop object
 	MTU       uint16       `json:"mtu,omitempty"`        // the route's own, which bounds that of the port
-	Installed bool         `json:"installed"`            // false: another route of the prefix is better
-	Paths     []PathInfo   `json:"paths,omitempty"`      // shared with other routes: read only
+	// Unsupported is why packets that take the route are not forwarded as Linux would, "" if they are.
+	Unsupported Unsupported `json:"unsupported,omitempty"`
+	Installed   bool        `json:"installed"`       // false: another route of the prefix is better
+	Paths       []PathInfo  `json:"paths,omitempty"` // shared with other routes: read only
 }
 
 // PathInfo is one way of a route.
 type PathInfo struct {
-	Via    netip.Addr `json:"via,omitzero"` // invalid: destinations are on the link
-	Dev    string     `json:"dev"`
-	Port   int        `json:"port"` // -1: the link is not a port
-	Weight uint32     `json:"weight"`
-	MAC    string     `json:"mac,omitempty"` // of the neighbour, where it is resolved
-	Dead   bool       `json:"dead"`          // the link is down, or Linux passes the path over
+	Via         netip.Addr  `json:"via,omitzero"` // invalid: destinations are on the link
+	Dev         string      `json:"dev"`
+	Port        int         `json:"port"` // -1: the link is not a port
+	Weight      uint32      `json:"weight"`
+	MAC         string      `json:"mac,omitempty"`         // of the neighbour, where it is resolved
+	Unsupported Unsupported `json:"unsupported,omitempty"` // why packets do not leave by it
+	Dead        bool        `json:"dead"`                  // the link is down, or Linux passes the path over
 }
 
 // NeighborInfo is a neighbour as people see it.
@@ -175,7 +179,32 @@ func (s *state) routeInfo(p netip.Prefix, r *route, paths []PathInfo, installed 
 		Prefix: p, Type: nameOf(typeNames, r.kind), Kind: r.hop.kind.String(),
 		Table: nameOf(tableNames, uint8(r.table())), Protocol: nameOf(protocolNames, r.protocol),
 		Metric: r.metric(), NexthopID: r.hop.object, MTU: r.hop.mtu, Installed: installed, Paths: paths,
+		Unsupported: unsupportedRoute(r, paths),
 	}
+}
+
+// unsupportedRoute says why packets that take a route are not forwarded as Linux would.
+func unsupportedRoute(r *route, paths []PathInfo) Unsupported {
+	switch {
+	case r.kind == unix.RTN_MULTICAST && r.hop.kind == fib.KindBlackhole:
+		return MulticastType
+	case r.hop.kind == fib.KindNoPort:
+		for _, p := range paths {
+			if p.Unsupported == Encap {
+				return Encap
+			}
+		}
+		return NoPort
+	}
+	return ""
+}
+
+// unsupportedPath is unsupported, for hops whose packets leave by paths.
+func (s *state) unsupportedPath(h *hop, p *path) Unsupported {
+	if h.kind != fib.KindForward && h.kind != fib.KindNoPort {
+		return ""
+	}
+	return s.unsupported(p)
 }
 
 // pathInfos describes the paths of a hop, for packets to dst if that is valid.
@@ -184,7 +213,7 @@ func (s *state) pathInfos(h *hop, dst netip.Addr) []PathInfo {
 	for _, p := range h.paths {
 		info := PathInfo{
 			Via: p.gateway, Dev: s.linkName(p.link), Port: s.portNumber(p.link),
-			Weight: p.weight, Dead: p.lost || !s.isUp(p.link),
+			Unsupported: s.unsupportedPath(h, &p), Weight: p.weight, Dead: p.lost || !s.isUp(p.link),
 		}
 		to := neighborID{p.link, p.gateway}
 		if p.onLink() {
@@ -247,6 +276,7 @@ var (
 		unix.RTN_UNICAST: "unicast", unix.RTN_LOCAL: "local", unix.RTN_BROADCAST: "broadcast",
 		unix.RTN_ANYCAST: "anycast", unix.RTN_BLACKHOLE: "blackhole", unix.RTN_UNREACHABLE: "unreachable",
 		unix.RTN_PROHIBIT: "prohibit", unix.RTN_THROW: "throw",
+		unix.RTN_MULTICAST: "multicast",
 	}
 	tableNames = map[uint8]string{
 		unix.RT_TABLE_LOCAL: "local", unix.RT_TABLE_MAIN: "main", unix.RT_TABLE_DEFAULT: "default",

@@ -196,6 +196,16 @@ func (s *state) isUp(index int) bool {
 	return ok && l.up
 }
 
+// hasLinkdown reports whether a link is set up and has no carrier.
+func (s *state) hasLinkdown() bool {
+	for _, l := range s.links {
+		if l.Flags&unix.IFF_UP != 0 && !l.up {
+			return true
+		}
+	}
+	return false
+}
+
 // isSet reports whether a link is set up, with or without a carrier.
 func (s *state) isSet(index int) bool {
 	l, ok := s.links[index]

@@ -87,7 +87,7 @@ func (v *linuxView) add(msg rtnl.Message) error {
 func (v *linuxView) addRoute(r *rtnl.Route) {
 	ip := r.Dst.Addr()
 	_, table := tables[r.Table]
-	_, followed := hopKinds[r.Type]
+	_, followed := kindOf(r)
 	switch {
 	case !table, !followed, r.TOS != 0, r.HasSrc, r.Flags&unix.RTM_F_CLONED != 0, ip.IsMulticast(), r.Lifetime < 0,
 		r.Type == unix.RTN_UNICAST && !routable(ip):
@@ -133,7 +133,7 @@ func (v *linuxView) expand(r *rtnl.Route) {
 // wayOf returns the one route that stands for all with these hops.
 func (v *linuxView) wayOf(r *rtnl.Route) *rtnl.Route {
 	mtu := mtuOf(r)
-	v.key = binary.NativeEndian.AppendUint16(append(v.key[:0], r.Type), mtu)
+	v.key = binary.NativeEndian.AppendUint16(append(v.key[:0], r.Family, r.Type), mtu)
 	for _, h := range r.Hops {
 		flags := byte(0)
 		if h.Encap {
@@ -146,7 +146,7 @@ func (v *linuxView) wayOf(r *rtnl.Route) *rtnl.Route {
 	}
 	way := v.same[string(v.key)]
 	if way == nil {
-		way = &rtnl.Route{Type: r.Type, MTU: uint32(mtu), Hops: slices.Clone(r.Hops)}
+		way = &rtnl.Route{Family: r.Family, Type: r.Type, MTU: uint32(mtu), Hops: slices.Clone(r.Hops)}
 		slices.SortFunc(way.Hops, compareHops)
 		v.same[string(v.key)] = way
 	}
@@ -162,7 +162,7 @@ func (v *linuxView) decide(ports []port, ip netip.Addr) (netip.Prefix, decision)
 	if !ok {
 		return netip.Prefix{}, decision{kind: fib.KindNone}
 	}
-	if kind := hopKinds[r.way.Type]; kind != fib.KindForward {
+	if kind, _ := kindOf(r.way); kind != fib.KindForward {
 		return p, decision{kind: kind}
 	}
 	if d, again := v.said[r.way]; again {

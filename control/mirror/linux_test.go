@@ -67,6 +67,10 @@ func (l *linux) fate(t testing.TB, ip netip.Addr) string {
 	r := routes[0]
 	switch r.Type {
 	case unix.RTN_UNICAST:
+	case unix.RTN_MULTICAST: // what Linux does with packets is in e2e.TestRoutesOfTypeMulticast
+		if ip.Is4() {
+			return "blackhole"
+		}
 	case unix.RTN_LOCAL, unix.RTN_BROADCAST, unix.RTN_ANYCAST:
 		return "local"
 	default:

@@ -23,6 +23,7 @@
 //   - Tables main and local are consulted as one, by longest prefix; so is the
 //     table default. Policy rules beyond Linux's own three, routes by type of
 //     service, and IPv6 routes by source are not supported: each gives a warning.
+//     strongSwan's rule gives one where its table leads elsewhere than table main.
 //   - Of IPv6 routes with equal metric that are not one multipath route, the
 //     first of those with the highest preference (RFC 4191) is used always.
 //   - A port that is put into a VRF is lent to Linux until it is taken out of it.
@@ -70,6 +71,8 @@ type Hooks struct {
 	// PortLent tells that a port's link was put into a VRF, and nothing received on it may
 	// be routed by the main table; or, with lent false, that it is out of it again.
 	PortLent func(port int, lent bool)
+	// Own names the router's own interface, which routes lead to on purpose; "" for none.
+	Own string
 }
 
 // Mirror is a running mirror.
@@ -155,8 +158,8 @@ func start(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger, opts options
 	// Listening before dumping: what changes in between is heard, not missed.
 	if m.listener, err = rtnl.Listen(opts.receiveBuffer,
 		unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_NEXTHOP,
-		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE,
-		unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV6_RULE,
+		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF,
+		unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_IPV6_NETCONF,
 	); err != nil {
 		return nil, err
 	}
@@ -176,6 +179,8 @@ func start(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger, opts options
 	if err := m.checkPorts(); err != nil {
 		return nil, err
 	}
+	m.checkCharon()
+	m.report(time.Now())
 	for range cap(m.empty) {
 		m.empty <- &events{buf: make([]byte, batchBuffer)}
 	}
@@ -249,6 +254,8 @@ func (m *Mirror) run() {
 			m.asker.nextWindow()
 			m.refresh(time.Now())
 			m.expire(time.Now())
+			m.checkCharon()
+			m.report(time.Now())
 		case <-audit.C:
 			armed = false
 			m.audit()

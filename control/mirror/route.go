@@ -56,7 +56,7 @@ func isECMP(r *rtnl.Route) bool {
 // concerns reports whether the dataplane follows a route.
 func (s *state) concerns(r *rtnl.Route) bool {
 	_, table := tables[r.Table]
-	_, followed := hopKinds[r.Type]
+	_, followed := kindOf(r)
 	ip := r.Dst.Addr()
 	switch {
 	case r.Family != unix.AF_INET && r.Family != unix.AF_INET6,
@@ -66,17 +66,23 @@ func (s *state) concerns(r *rtnl.Route) bool {
 		!routable(ip) && r.Type == unix.RTN_UNICAST:
 		return false
 	case r.TOS != 0:
-		s.warnOnce("tos", "routes by type of service are not supported: "+r.Dst.String()+" is ignored")
+		s.note(ByTOS, "", r.Dst)
+		s.keepWarning("tos", "routes by type of service are not supported: "+r.Dst.String()+" is ignored")
 		return false
 	case r.HasSrc:
-		s.warnOnce("src", "routes by source address are not supported: "+r.Dst.String()+" is ignored")
+		s.note(BySource, "", r.Dst)
+		s.keepWarning("src", "routes by source address are not supported: "+r.Dst.String()+" is ignored")
 		return false
 	}
 	switch {
 	case r.Table == unix.RT_TABLE_DEFAULT:
 		s.warnOnce("default", "routes of the table default are used as if they were in main")
 	case r.Type == unix.RTN_LOCAL && !r.Dst.IsSingleIP() && !ip.IsLoopback():
-		s.warnOnce("local", "local routes of more than one address are not supported: packets to "+r.Dst.String()+" are dropped as local_delivery")
+		s.note(LocalPrefix, "", r.Dst)
+		s.keepWarning("local", "local routes of more than one address are not supported: packets to "+r.Dst.String()+" are dropped as local_delivery")
+	}
+	if r.Type == unix.RTN_MULTICAST && r.Family == unix.AF_INET {
+		s.note(MulticastType, "", r.Dst)
 	}
 	return true
 }
@@ -100,6 +106,9 @@ func (s *state) hide(r *rtnl.Route) bool {
 // a dump come in Linux's order.
 func (s *state) learn(r *rtnl.Route, flags uint16) {
 	switch {
+	case r.Table == charonTable:
+		s.setCharonRoute(r, false)
+		return
 	case !s.concerns(r), s.expired(r):
 		return
 	case s.hide(r):
@@ -114,6 +123,7 @@ func (s *state) learn(r *rtnl.Route, flags uint16) {
 	head, _ := s.routes.Get(r.Dst)
 	oldHead, oldHop := head, hopAt(head)
 	is := s.newRoute(r, s.hopOf(r, oldHop))
+	s.noteHop(r, is.hop)
 
 	at := &head // where the class begins
 	for *at != nil && (*at).class < is.class {
@@ -228,7 +238,12 @@ func (r *route) joins(is *route) bool {
 
 // unlearn applies the deletion of a route.
 func (s *state) unlearn(r *rtnl.Route) {
-	if !s.concerns(r) {
+	if r.Table == charonTable {
+		s.setCharonRoute(r, true)
+	}
+	concerns := s.concerns(r)
+	s.forget(r)
+	if !concerns {
 		return
 	}
 	head, _ := s.routes.Get(r.Dst)

@@ -51,8 +51,11 @@ type state struct {
 	raced    bool      // and contradict it
 	expiry   time.Time // when the time of a route may be over; zero: never
 
-	warnings []string
-	warned   map[string]bool
+	warnings   []string
+	warned     map[string]bool
+	reports    reports
+	charon     charon
+	charonTold string // prefixes of its table that were warned of last
 
 	// Scratch space of one message.
 	link  rtnl.Link
@@ -143,33 +146,38 @@ func (s *state) handle(msg rtnl.Message) error {
 			return err
 		}
 		s.setUpAgain(a.Index)
-	case unix.RTM_NEWRULE:
+	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
 		var r rtnl.Rule
 		if err := r.Parse(msg.Data); err != nil {
 			return err
 		}
-		s.checkRule(&r)
+		s.setRule(&r, msg.Type == unix.RTM_DELRULE)
+	case unix.RTM_NEWNETCONF:
+		told, err := rtnl.TellsOfLinkdown(msg.Data)
+		if err != nil {
+			return err
+		}
+		if told && s.hasLinkdown() {
+			s.suspects.everything() // Linux says of no route whether it uses it from now on
+		}
 	}
 	return nil
 }
 
-func (s *state) checkRule(r *rtnl.Rule) {
-	switch {
-	case r.Plain && r.Table == unix.RT_TABLE_LOCAL && r.Priority == 0,
-		r.Plain && r.Table == unix.RT_TABLE_MAIN && r.Priority == 32766,
-		r.Plain && r.Table == unix.RT_TABLE_DEFAULT && r.Priority == 32767,
-		r.Family != unix.AF_INET && r.Family != unix.AF_INET6: // multicast routing's
-	default:
-		s.warnOnce("rule", fmt.Sprintf("policy rules are not supported: the one with priority %d (table %d) is ignored", r.Priority, r.Table))
+// warnOnce logs a warning and keeps it for Status, the first time for each kind.
+func (s *state) warnOnce(kind, text string) {
+	if s.keepWarning(kind, text) {
+		s.log.Warn(text)
 	}
 }
 
-// warnOnce logs a warning and keeps it for Status, the first time for each kind.
-func (s *state) warnOnce(kind, text string) {
+// keepWarning keeps a warning for Status, the first time for each kind, and reports whether
+// it was the first.
+func (s *state) keepWarning(kind, text string) (first bool) {
 	if s.warned[kind] {
-		return
+		return false
 	}
 	s.warned[kind] = true
 	s.warnings = append(s.warnings, text)
-	s.log.Warn(text)
+	return true
 }

@@ -54,6 +54,7 @@ var families = [...]uint8{unix.AF_INET, unix.AF_INET6}
 func (m *Mirror) synchronize() error {
 	m.epoch++
 	m.suspects = suspects{again: m.suspects.again}
+	m.charon = charon{changed: true}
 	queries := []rtnl.Query{rtnl.Links(), rtnl.Nexthops()}
 	for _, f := range families {
 		queries = append(queries, rtnl.Neighbors(f), rtnl.Routes(f), rtnl.Rules(f))

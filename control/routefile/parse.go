@@ -33,6 +33,7 @@ type Path struct {
 	Via    netip.Addr // zero for a directly connected network
 	Dev    string
 	Weight uint32 // share of the flows, at least 1
+	Encap  bool   // packets need another header (MPLS, SRv6, tunnels), which the router does not make
 	Dead   bool   // its link is down, and Linux passes it over
 }
 
@@ -136,7 +137,7 @@ func parseRoute(words []string) (Route, error) {
 	if err != nil {
 		return route, err
 	}
-	if path.Via.IsValid() || path.Dev != "" && route.Type == "unicast" {
+	if path.Via.IsValid() || path.Dev != "" && (route.Type == "unicast" || route.Type == "multicast" && route.Prefix.Addr().Is6()) {
 		route.Paths = []Path{path}
 	}
 	return route, route.addPaths(more)
@@ -191,6 +192,9 @@ func parsePath(words []string, route *Route) (path Path, more []string, err erro
 			return path, words[i+1:], nil
 		case "dead":
 			path.Dead = true
+			continue
+		case "encap": // its own words are skipped; they are none of those below
+			path.Encap = true
 			continue
 		case "via", "dev", "metric", "mtu", "weight", "from":
 		default:

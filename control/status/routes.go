@@ -27,6 +27,8 @@ type Path struct {
 	MAC    string     `json:"mac,omitempty"`
 	Weight uint32     `json:"weight"` // share of the flows, at least 1
 	Dead   bool       `json:"dead,omitempty"`
+	// Unsupported is why packets do not leave by the path, "" if they do.
+	Unsupported mirror.Unsupported `json:"unsupported,omitempty"`
 }
 
 // AnswerOf makes an answer of what mirror.Lookup returns.
@@ -34,12 +36,21 @@ func AnswerOf(addr netip.Addr, r mirror.RouteInfo, found bool) Answer {
 	if !found {
 		return Answer{Address: addr}
 	}
-	return Answer{Address: addr, Found: true, Prefix: r.Prefix, Action: r.Kind, MTU: r.MTU, Paths: pathsOf(r)}
+	return Answer{Address: addr, Found: true, Prefix: r.Prefix, Action: ActionOf(r.Kind, r.Unsupported), MTU: r.MTU, Paths: pathsOf(r)}
+}
+
+// ActionOf names what becomes of packets that take a route of a kind. A route by an
+// interface that is not a port is "no port"; its path says which interface.
+func ActionOf(kind string, u mirror.Unsupported) string {
+	if u == "" || u == mirror.NoPort {
+		return kind
+	}
+	return fmt.Sprintf("not supported (%s)", u)
 }
 
 func pathsOf(r mirror.RouteInfo) (paths []Path) {
 	for _, p := range r.Paths {
-		paths = append(paths, Path{Via: p.Via, Port: p.Dev, MAC: p.MAC, Weight: p.Weight, Dead: p.Dead})
+		paths = append(paths, Path{Via: p.Via, Port: p.Dev, MAC: p.MAC, Weight: p.Weight, Dead: p.Dead, Unsupported: p.Unsupported})
 	}
 	return paths
 }
@@ -103,7 +114,7 @@ func (t *RouteTable) Write(r mirror.RouteInfo) error {
 	if !r.Installed {
 		hops = strings.TrimLeft(hops+" (unused, a better one has the prefix)", " ")
 	}
-	return t.line(r.Prefix.String(), r.Kind, r.Protocol, hops)
+	return t.line(r.Prefix.String(), ActionOf(r.Kind, r.Unsupported), r.Protocol, hops)
 }
 
 func (t *RouteTable) line(prefix, action, protocol, hops string) error {
@@ -192,6 +203,12 @@ func (p Path) remarks(choice bool) (s string) {
 	}
 	if p.Dead {
 		s += " (dead)"
+	}
+	switch {
+	case p.Unsupported == mirror.NoPort:
+		s += " (not a port)"
+	case p.Unsupported != "" && choice: // else the route's action says it
+		s += fmt.Sprintf(" (not supported: %s)", p.Unsupported)
 	}
 	return s
 }

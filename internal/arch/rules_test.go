@@ -67,7 +67,7 @@ var imports = []struct {
 	{"control/vmgenid", nil, "tells of copies of the virtual machine; what they endanger is not its business"},
 	{"control/pathmtu", []string{"ipsec", "ipsec/gateway", "packet"}, "what routers tell a gateway; who is to know is not its business"},
 	{"control/netfilter", []string{"control/rtnl"}, "looks at Linux's firewall; filters nothing"},
-	{"control/doctor", []string{"afxdp", "umem", "control/config", "control/netfilter", "control/xfrm", "internal/ethtool", "internal/genl", "internal/netdev", "internal/pages"}, "looks at the host before there is a router"},
+	{"control/doctor", []string{"afxdp", "umem", "control/config", "control/mirror", "control/netfilter", "control/xfrm", "internal/ethtool", "internal/genl", "internal/netdev", "internal/pages"}, "looks at the host before there is a router"},
 
 	{"internal/service", []string{
 		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "umem", "internal/affinity", "internal/ethtool", "internal/hist", "internal/napi", "internal/netdev", "internal/tun",

@@ -220,6 +220,7 @@ func (s *Service) startMirror() error {
 		PortGone:    s.portGone,
 		PortBack:    s.portBack,
 		PortLent:    s.portLent,
+		Own:         s.cfg.IPsec.Interface,
 	}, s.log)
 	return err
 }
