@@ -42,6 +42,7 @@ func (s *Service) startIPsec() error {
 	}
 	s.ticking = make(chan struct{})
 	s.ticked.Go(s.tick)
+	s.ticked.Go(s.keepState)
 	return nil
 }
 
@@ -65,31 +66,47 @@ func (s *Service) learn(t gateway.TooBig) {
 	}
 }
 
-// tick looks after IPsec until it ends.
+// tick does every second what IPsec needs and what never waits for the disk.
 func (s *Service) tick() {
-	ticker, noting := time.NewTicker(time.Second), time.NewTicker(sequences.NoteEvery)
+	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	defer noting.Stop()
 	var step clockStep
 	for {
 		select {
 		case <-s.ticking:
 			return
-		case <-noting.C:
-			s.mu.Lock()
-			s.ipsec.note()
-			s.mu.Unlock()
 		case <-ticker.C:
+			s.ipsec.gateway.Clock.Set(batch.Clock()) // ages go on without packets, too
 			if by := step.by(clocks()); by != 0 {
 				s.renewNonces("the clock was set", "by", by)
 			}
 			if s.ipsec.gateway.TickPaths(batch.Clock()) {
 				s.fib.Retry()
 			}
-			s.mu.Lock()
+		}
+	}
+}
+
+// keepState keeps what IPsec has on the disk up to date, and ends what the disk is to know
+// of. While the disk hangs it waits: associations then send until the numbers end that they
+// had before, and no longer.
+func (s *Service) keepState() {
+	ticker, noting := time.NewTicker(time.Second), time.NewTicker(sequences.NoteEvery)
+	defer ticker.Stop()
+	defer noting.Stop()
+	for {
+		select {
+		case <-s.ticking:
+			return
+		case <-noting.C:
+			s.ipsec.keeping.Lock()
+			s.ipsec.note()
+			s.ipsec.keeping.Unlock()
+		case <-ticker.C:
+			s.ipsec.keeping.Lock()
 			err := s.ipsec.tick()
 			old, expired := s.ipsec.old()
-			s.mu.Unlock()
+			s.ipsec.keeping.Unlock()
 			for _, name := range old {
 				s.log.Warn("a security association has reached its soft lifetime: replace it", "sa", name)
 			}
@@ -126,8 +143,8 @@ func (s *Service) isLocal(a netip.Addr) bool {
 // quiescent calls f, on a goroutine of its own, when no worker can know any more what
 // was taken out of its sight.
 func (s *Service) quiescent(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.ipsec.keeping.Lock()
+	defer s.ipsec.keeping.Unlock()
 	s.ipsec.later = append(s.ipsec.later, later{s.fib.Passed(), func() { go f() }})
 }
 
@@ -138,8 +155,8 @@ func (s *Service) withGateway(f func(*gateway.Gateway)) {
 	case s.xfrm != nil:
 		s.xfrm.Do(func() { f(s.ipsec.gateway) })
 	default:
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		s.ipsec.mu.Lock()
+		defer s.ipsec.mu.Unlock()
 		f(s.ipsec.gateway)
 	}
 }

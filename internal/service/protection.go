@@ -2,6 +2,7 @@ package service
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/warproute/warproute/batch"
@@ -12,21 +13,37 @@ import (
 	"github.com/warproute/warproute/ipsec/sequences"
 )
 
-// protection is the IPsec of a router. It belongs to one goroutine at a time, but for
-// the gateway, which is the XFRM mirror's where there is one.
+// protection is the IPsec of a router. Whoever calls its methods has keeping, which may be held
+// while the disk is waited for; mu never is.
 type protection struct {
+	keeping sync.Mutex // guards all but the gateway
+	mu      sync.Mutex // guards changes of the gateway against those who read them; the XFRM mirror, where there is one, has its own
+
 	gateway *gateway.Gateway
 	passed  func() func() bool // fib.FIB's
 	later   []later
 
 	// Of associations that are the configuration's.
 	workers   int
-	store     *sequences.Store
+	store     store
 	sas       map[string]*association // by name
 	lingering []*association          // see lingerFor
 	lingerEnd time.Time
 	preparing bool    // there is a succession to commit or to abandon
 	failed    []error // to write down, since the last tick
+}
+
+// store is sequences.Store, nil where associations are Linux's.
+type store interface {
+	Begin(*ipsec.Nonces) error
+	Keep(...sequences.Association) error
+	Receive(...sequences.Association)
+	Live(...sequences.Association) error
+	Extend() error
+	Note() error
+	Release(...*ipsec.SA) error
+	Volatile() string
+	Close() error
 }
 
 // later is what is to be done when workers have finished what they had begun.
@@ -55,10 +72,13 @@ func newProtection(cfg *config.IPsec, workers int, passed func() func() bool) (*
 
 // newAssociation makes an association that is not in use yet.
 func (p *protection) newAssociation(c *config.SA) (*association, error) {
+	p.mu.Lock()
+	bundle := p.gateway.Bundle(c.Name)
+	p.mu.Unlock()
 	out := ipsec.Config{
 		Name: c.Name, SPI: c.SPI, Src: c.Src, Dst: c.Dst, Suite: c.Suite, Key: c.Key.Bytes(), AuthKey: c.AuthKey.Bytes(),
 		ESN: c.ESN, ReplayWindow: c.ReplayWindow, Lifetime: ipsec.Lifetime{Soft: limits(c.Lifetime.Soft), Hard: limits(c.Lifetime.Hard)},
-		Clock: &p.gateway.Clock, Nonces: &p.gateway.Nonces, Bundle: p.gateway.Bundle(c.Name),
+		Clock: &p.gateway.Clock, Nonces: &p.gateway.Nonces, Bundle: bundle,
 	}
 	if c.Direction == config.DirectionIn {
 		out.Direction = ipsec.In
@@ -91,7 +111,8 @@ func limits(l config.Limits) ipsec.Limits {
 	return ipsec.Limits{Packets: l.Packets, Bytes: l.Bytes, Age: time.Duration(l.Seconds) * time.Second}
 }
 
-// rules are the policies as the gateway wants them; the configuration was checked.
+// rules are the policies as the gateway wants them; the configuration was checked. The caller
+// has mu.
 func (p *protection) rules(policies []config.Policy) []gateway.Rule {
 	var rules []gateway.Rule
 	for _, c := range policies {
@@ -123,8 +144,15 @@ func (p *protection) tick() error {
 	if p.store != nil {
 		errs = append(errs, p.store.Extend())
 		if !p.preparing && len(p.later) == 0 { // else a bundle may be of an association that is not in the gateway yet
-			if bundles := p.gateway.Retire(); len(bundles) > 0 {
-				p.later = append(p.later, later{p.passed(), func() { p.gateway.Free(bundles) }})
+			p.mu.Lock()
+			bundles := p.gateway.Retire()
+			p.mu.Unlock()
+			if len(bundles) > 0 {
+				p.later = append(p.later, later{p.passed(), func() {
+					p.mu.Lock()
+					p.gateway.Free(bundles)
+					p.mu.Unlock()
+				}})
 			}
 		}
 	}

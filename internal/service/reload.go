@@ -199,22 +199,22 @@ func (s *Service) prepareIPsec(cfg *config.Config, changes []config.Change) (par
 	if !slices.ContainsFunc(changes, isIPsec) {
 		return nothing, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.ipsec.keeping.Lock()
+	defer s.ipsec.keeping.Unlock()
 	next, err := s.ipsec.prepare(&cfg.IPsec)
 	if err != nil {
 		return part{}, err
 	}
 	return part{
 		commit: func() {
-			s.mu.Lock()
+			s.ipsec.keeping.Lock()
 			next.commit()
-			s.mu.Unlock()
+			s.ipsec.keeping.Unlock()
 			s.fib.Retry() // packets may wait for an association
 		},
 		abandon: func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
+			s.ipsec.keeping.Lock()
+			defer s.ipsec.keeping.Unlock()
 			if err := next.abandon(); err != nil {
 				s.log.Error("give back sequence numbers", "error", err)
 			}

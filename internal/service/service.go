@@ -70,7 +70,7 @@ type Service struct {
 
 	reloads chan ReloadRequest
 
-	mu     sync.Mutex // guards links, locals, config, engine once it runs, ipsec but for its gateway, and what portBack replaces
+	mu     sync.Mutex // guards links, locals, config, engine once it runs, and what portBack replaces
 	config status.ConfigState
 	links  []link              // by port, as the mirror last reported them
 	locals map[netip.Addr]bool // addresses that are Linux's

@@ -79,8 +79,11 @@ func (p *protection) prepare(cfg *config.IPsec) (*succession, error) {
 	if err := p.store.Live(append(sent, received...)...); err != nil {
 		return fail(err)
 	}
+	p.mu.Lock()
 	var err error
-	if s.rules, err = p.gateway.Prepare(p.rules(cfg.Policies)); err != nil {
+	s.rules, err = p.gateway.Prepare(p.rules(cfg.Policies))
+	p.mu.Unlock()
+	if err != nil {
 		return fail(err)
 	}
 	return s, nil
@@ -122,6 +125,7 @@ func (s *succession) commit() {
 	var late []*association // that are to be where another is now, or go on with what that has received
 	taken := map[place]bool{}
 	moved := movedFrom(s.added, before, s.sas)
+	p.mu.Lock() // readers see all of it, or nothing
 	for _, a := range s.added {
 		if !a.inbound() {
 			p.use(a)
@@ -157,6 +161,7 @@ func (s *succession) commit() {
 		left[a.place()] = old
 	}
 	p.succeed(late, left)
+	p.mu.Unlock()
 	p.end(gone)
 	if len(late) > 0 {
 		p.settle()
@@ -189,7 +194,7 @@ func movedFrom(added, before []*association, after map[string]*association) map[
 	return moved
 }
 
-// use puts an association into the gateway, where its place is free.
+// use puts an association into the gateway, where its place is free. The caller has mu.
 func (p *protection) use(a *association) {
 	if err := p.gateway.Add(a.SA); err != nil {
 		p.failed = append(p.failed, err)
@@ -214,7 +219,7 @@ func (p *protection) end(list []*association) {
 
 // succeed puts inbound associations in the places of others that were removed. If one is
 // the same to its sender, with the same keys, what the old one has received counts as
-// received: so it waits until no worker receives by that any more.
+// received: so it waits until no worker receives by that any more. The caller has mu.
 func (p *protection) succeed(list []*association, left map[place]*association) {
 	var heirs []*association
 	for _, a := range list {
@@ -228,6 +233,8 @@ func (p *protection) succeed(list []*association, left map[place]*association) {
 		return
 	}
 	p.later = append(p.later, later{p.passed(), func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		for _, a := range heirs {
 			if p.sas[a.config.Name] == a { // it has not been removed meanwhile
 				a.Skip(left[a.place()].Sequence())
@@ -240,9 +247,11 @@ func (p *protection) succeed(list []*association, left map[place]*association) {
 // linger ends the associations that linger, when it is time.
 func (p *protection) linger() {
 	if time.Now().After(p.lingerEnd) {
+		p.mu.Lock()
 		for _, a := range p.lingering {
 			p.gateway.Remove(a.SA)
 		}
+		p.mu.Unlock()
 		p.end(p.lingering)
 		p.lingering = nil
 	}
