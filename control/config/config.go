@@ -143,7 +143,7 @@ const maxFileSize = 16 << 20
 // says why the file could not be read. They are regular files, not pipes: a reload reads
 // them again, and does not wait for anybody to write them.
 func Load(path string) (*Config, error) {
-	data, err := textfile.Read(path, maxFileSize)
+	data, info, err := textfile.ReadInfo(path, maxFileSize)
 	var long *textfile.TooLong
 	switch {
 	case errors.As(err, &long):
@@ -154,6 +154,7 @@ func Load(path string) (*Config, error) {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	r := read(path, data)
+	r.checkInlineKeys(path, info)
 	r.readKeyFiles()
 	return r.finish()
 }

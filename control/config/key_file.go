@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/warproute/warproute/internal/textfile"
@@ -21,7 +23,8 @@ func (r *reader) readKeyFiles() {
 	}
 }
 
-// readKeyFile reads a key from a path that is relative to the configuration file.
+// readKeyFile reads a key from a path that is relative to the configuration file. The file
+// is not a symbolic link, and belongs to root or the user of this process alone.
 func (r *reader) readKeyFile(key, path string, dst *Key) {
 	if path == "" || dst.Len() > 0 {
 		return
@@ -33,6 +36,11 @@ func (r *reader) readKeyFile(key, path string, dst *Key) {
 		r.errs = append(r.errs, r.config.fault(key, key+": "+msg, mend))
 	}
 	const mend = "write the key there, as hex digits in one line"
+	link, err := os.Lstat(path)
+	if err == nil && link.Mode()&fs.ModeSymlink != 0 {
+		fail(path+" is a symbolic link", "name the file itself; who owns the link could point it to another key")
+		return
+	}
 	f, info, err := textfile.Open(path, 0)
 	switch {
 	case errors.Is(err, textfile.ErrType):
@@ -43,9 +51,13 @@ func (r *reader) readKeyFile(key, path string, dst *Key) {
 		return
 	}
 	defer f.Close()
+	why, hint := exposed(path, info)
 	switch {
-	case info.Mode().Perm()&0o077 != 0:
-		fail(fmt.Sprintf("%s is open to others than its owner (mode %04o)", path, info.Mode().Perm()), "chmod 600 "+path)
+	case !os.SameFile(link, info):
+		fail(path+" was replaced while it was read", "try again")
+		return
+	case why != "":
+		fail(why, hint)
 		return
 	case info.Size() > maxKeyFile:
 		fail(fmt.Sprintf("%s has %d bytes, which no key has", path, info.Size()), mend)

@@ -58,12 +58,19 @@ func Open(path string, others fs.FileMode) (*os.File, fs.FileInfo, error) {
 
 // Read reads a regular file of at most so many bytes, else the error is a TooLong.
 func Read(path string, most int64) ([]byte, error) {
+	data, _, err := ReadInfo(path, most)
+	return data, err
+}
+
+// ReadInfo is Read, and also returns what the file says of itself.
+func ReadInfo(path string, most int64) ([]byte, fs.FileInfo, error) {
 	f, info, err := Open(path, 0)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
-	return ReadOpen(f, info, most)
+	data, err := ReadOpen(f, info, most)
+	return data, info, err
 }
 
 // ReadOpen is Read for a file that is open.
