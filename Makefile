@@ -57,7 +57,7 @@ gpu-tests:
 	for pkg in $(GPU_TESTS); do CGO_ENABLED=0 go test -c -tags gpu -o out/$$(basename $$pkg).gpu.test ./$$pkg || exit; done
 
 test-gpu: gpu-tests ## what needs an NVIDIA GPU and its driver
-	for test in out/*.gpu.test; do $$test -test.run '^TestGPU' -test.v || exit; done
+	scripts/test-gpu.sh out $(GPU_TESTS)
 
 sanitize: gpu-tests ## the kernels under compute-sanitizer, which comes with CUDA's toolkit; needs an NVIDIA GPU
 	scripts/sanitize.sh out
