@@ -99,6 +99,7 @@ var imports = []struct {
 	{"internal/arch", nil, "reads the source, runs none of it"},
 	{"internal/e2e", nil, "tests the program from outside"},
 	{"internal/e2e/strongswan", nil, "the same, in a virtual machine"},
+	{"internal/e2e/stock", nil, "the same, on devices of a stock kernel"},
 	{"internal/e2e/systemd", nil, "the same, with systemd"},
 
 	{"bench/...", []string{
