@@ -27,16 +27,16 @@ type port struct {
 	ifindex int  // 0 while there is none
 	gone    bool // there was one
 	refused int  // the link that was not to be the port in its place
-	lent    bool // to Linux: the link is in a VRF
+	lent    bool // to Linux: the link is in a VRF, bond or team
 	mac     [6]byte
 	mtu     int
 	up      bool
 }
 
-// portOf returns the port that a link is, -1 if it is none, or is in a VRF.
+// portOf returns the port that a link is, -1 if it is none, or a VRF, bond or team has claimed it.
 func (s *state) portOf(l *rtnl.Link) int {
 	number := -1
-	if l.InVRF() {
+	if l.Claimed() {
 		return number
 	}
 	for i := range s.ports {
@@ -62,6 +62,9 @@ func (s *state) checkPorts() error {
 		if l := s.links[p.Ifindex]; l != nil && l.InVRF() {
 			return fmt.Errorf("port %s belongs to VRF %s, and the router routes by the main table alone, out of the VRF: take it out (ip link set %s nomaster), or give the router a network namespace instead",
 				p.Name, s.linkName(l.Master), p.Name)
+		}
+		if l := s.links[p.Ifindex]; l != nil && l.Claimed() {
+			return fmt.Errorf("port %s is a member of %s %s, which receives in its place: take it out (ip link set %s nomaster)", p.Name, l.SlaveOf, s.linkName(l.Master), p.Name)
 		}
 		if p.ifindex == 0 {
 			return fmt.Errorf("port %d: link %q with index %d does not exist", i, p.Name, p.Ifindex)

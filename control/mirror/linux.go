@@ -188,7 +188,7 @@ func (v *linuxView) forward(ports []port, r *rtnl.Route, ip netip.Addr) (d decis
 		link, known := v.links[h.Index]
 		up := known && link.Up() && !h.Dead
 		i := slices.IndexFunc(ports, func(p port) bool { return p.ifindex == h.Index })
-		if i < 0 || h.Encap || link.InVRF() {
+		if i < 0 || h.Encap || link.Claimed() {
 			elsewhere = elsewhere || up
 			continue
 		}

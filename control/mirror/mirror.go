@@ -26,7 +26,7 @@
 //     strongSwan's rule gives one where its table leads elsewhere than table main.
 //   - Of IPv6 routes with equal metric that are not one multipath route, the
 //     first of those with the highest preference (RFC 4191) is used always.
-//   - A port that is put into a VRF is lent to Linux until it is taken out of it.
+//   - A port that is put into a VRF, bond or team is lent to Linux until it is taken out of it.
 //   - A link without carrier takes no packets. Linux would send into it.
 package mirror
 
@@ -68,7 +68,7 @@ type Hooks struct {
 	// and asks whether it is the port from now on; PortChanged follows. It is asked
 	// again when the link has been set down and up. Without the hook it is the port.
 	PortBack func(port int, ifindex int) bool
-	// PortLent tells that a port's link was put into a VRF, and nothing received on it may
+	// PortLent tells that a port's link was put into a VRF, bond or team, and nothing received on it may
 	// be routed by the main table; or, with lent false, that it is out of it again.
 	PortLent func(port int, lent bool)
 	// Own names the router's own interface, which routes lead to on purpose; "" for none.

@@ -2,9 +2,10 @@ package mirror
 
 // A port that is put into a VRF is lent to Linux until it is taken out of it. Its packets
 // belong to a table that is not mirrored: the main one would lead them out of the VRF. What
-// routes of the main table send by it is dropped, as by any link that is no port.
+// routes of the main table send by it is dropped, as by any link that is no port. So is a
+// port that becomes a member of a bond or team, which receives in its place.
 
-// lend lends a port, whose link was put into a VRF.
+// lend lends a port, whose link was put into a VRF, bond or team.
 func (s *state) lend(number, link int) {
 	p := &s.ports[number]
 	p.lent, p.up = true, false

@@ -77,3 +77,30 @@ func TestNoStartWithAPortInAVRF(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A port that becomes a member of a bond or team is lent like one in a VRF, and none of them
+// is a port at the start; a member of a bridge stays one.
+func TestAPortInABondIsLent(t *testing.T) {
+	for kind, want := range map[string]bool{"bond": true, "team": true, "bridge": false} {
+		s := newState(t)
+		lent := false
+		s.hooks.PortLent = func(_ int, is bool) { lent = is }
+		l := s.links[1].Link
+		l.Master, l.SlaveOf = 9, kind
+		s.setLink(&l)
+		s.flush()
+		if lent != want || (s.fib.Port(0).MTU() == 0) != want {
+			t.Errorf("the port is in a %s: lent %v, MTU %d", kind, lent, s.fib.Port(0).MTU())
+		}
+		if err := s.checkPorts(); (err != nil) != want || err != nil && !strings.Contains(err.Error(), "port lan is a member of "+kind) {
+			t.Errorf("a start with a port in a %s: %v", kind, err)
+		}
+		l.Master, l.SlaveOf = 0, ""
+		s.setLink(&l)
+		s.flush()
+		if lent || s.fib.Port(0).MTU() == 0 {
+			t.Errorf("the port has left the %s: lent %v, MTU %d", kind, lent, s.fib.Port(0).MTU())
+		}
+		checkState(t, s)
+	}
+}

@@ -23,6 +23,10 @@ type Link struct {
 // that one's table.
 func (l *Link) InVRF() bool { return l.SlaveOf == "vrf" }
 
+// Claimed reports whether another link takes what the link receives: a VRF, which has a table
+// of its own, or a bond or team, by which Linux routes in the link's place.
+func (l *Link) Claimed() bool { return l.InVRF() || l.SlaveOf == "bond" || l.SlaveOf == "team" }
+
 // Up reports whether the link carries packets, as Linux's routing sees it.
 func (l *Link) Up() bool {
 	return l.Flags&unix.IFF_UP != 0 && l.Flags&(unix.IFF_RUNNING|unix.IFF_LOWER_UP) != 0

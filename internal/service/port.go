@@ -37,24 +37,25 @@ func (s *Service) portBack(port, ifindex int) bool {
 	return true
 }
 
-// portLent is told that a port's interface was put into a VRF, or taken out of it. By the
-// main table, which is all that the router has, its packets would get out of the VRF.
+// portLent leaves what a port receives to Linux when its interface was put into a VRF, bond
+// or team, and takes it again when it was taken out. By the main table, which is all that
+// the router has, packets would get out of the VRF; a bond receives in place of its members.
 func (s *Service) portLent(port int, lent bool) {
 	p := s.ports.Ports[port]
 	if !lent {
 		if err := p.Recall(); err != nil {
-			s.log.Error("Linux keeps the frames of a port that is in no VRF any more", "port", p.Name, "error", err)
+			s.log.Error("Linux keeps the frames of a port that has left its VRF, bond or team", "port", p.Name, "error", err)
 			return
 		}
-		s.log.Info("the port is in no VRF any more: the router forwards what it receives", "port", p.Name)
+		s.log.Info("the port has left its VRF, bond or team: the router forwards what it receives", "port", p.Name)
 		return
 	}
 	if err := p.Lend(); err != nil {
-		s.log.Error("the port was put into a VRF, and what it receives is still routed by the main table", "port", p.Name, "error", err)
+		s.log.Error("the port was put into a VRF, bond or team, and the router still takes what it receives", "port", p.Name, "error", err)
 		return
 	}
-	s.log.Error("the port was put into a VRF: Linux has all that it receives, and nothing is sent by it",
-		"port", p.Name, "mend", fmt.Sprintf("ip link set %s nomaster", p.Name))
+	s.log.Error("the port was put into a VRF, bond or team: Linux has all that it receives, and nothing is sent by it",
+		"port", p.Name, "hint", fmt.Sprintf("ip link set %s nomaster", p.Name))
 }
 
 // watchQueues tells of ports that have got more queues than there are sockets: what
