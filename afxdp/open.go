@@ -83,10 +83,10 @@ func (o *opening) addPort(i int) error {
 	}
 	err = p.program.attach(p.Ifindex, p.Mode, o.deadline)
 	if err != nil && asked == Auto && !refusedForGood(err) {
-		p.Mode, p.ModeReason = Generic, mended(err, attachMends).Error()
+		p.Mode, p.ModeReason = Generic, attachFault(err, p.Name, p.Ifindex).Error()
 		err = p.program.attach(p.Ifindex, Generic, o.deadline)
 	}
-	return mended(err, attachMends)
+	return attachFault(err, p.Name, p.Ifindex)
 }
 
 // openQueues opens all sockets zero-copy if no port's mode stands against it,

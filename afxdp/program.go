@@ -79,14 +79,10 @@ func (p *program) attach(ifindex int, mode Mode, deadline time.Time) error {
 
 var attachMends = mends{
 	unix.EPERM:      needRoot,
-	unix.EBUSY:      anotherProgram,
-	unix.EEXIST:     anotherProgram,
 	unix.EOPNOTSUPP: "the driver has no XDP of its own: take mode generic",
 	unix.ENOSPC:     "on veth, it needs as many receive queues as its peer has transmit queues: `ethtool -L`, or take mode generic",
 	unix.ERANGE:     "the MTU of the interface or its peer is too large: lower it, or take mode generic",
 }
-
-const anotherProgram = "the interface has another XDP program, another router's perhaps: stop its owner, or `ip link set IFACE xdp off` if it has none"
 
 // refusedForGood says whether an attach error is one that generic mode would meet too.
 func refusedForGood(err error) bool {

@@ -58,7 +58,7 @@ func (p *Port) reopen() (err error) {
 		attach = Native
 	}
 	if err := p.program.attach(is.Ifindex, attach, deadline); err != nil {
-		return mended(err, attachMends)
+		return attachFault(err, p.Name, is.Ifindex)
 	}
 	sockets := make([]*socket, 0, len(p.queues))
 	defer func() {

@@ -209,7 +209,12 @@ func TestLinkChecks(t *testing.T) {
 		{"MTU beyond a frame", mtu, func(l *Link) { l.MTU = umem.MaxMTU + 1 }, OK, "put together", ""},
 		{"MTU beyond a large frame", mtu, func(l *Link) { l.MTU = umem.MaxLargeMTU + 1 }, Fail, "a large frame holds", "sudo ip link set lan0 mtu 16112"},
 		{"no program", attached, nil, OK, "none", ""},
-		{"program of someone else", attached, func(l *Link) { l.XDP = "native" }, Fail, "native", "sudo ip link set lan0 xdp off"},
+		{"program of someone else", attached, func(l *Link) {
+			l.XDP, l.Attached = "native", afxdp.Attached{Interface: "lan0", Mode: "native", ID: 7, Program: "filter"}
+		}, Fail, "in native mode: XDP program 7 (filter)", "sudo ip link set dev lan0 xdpdrv off"},
+		{"program of someone else's link", attached, func(l *Link) {
+			l.XDP, l.Attached = "generic", afxdp.Attached{Interface: "lan0", Mode: "generic", ID: 7, Program: "filter", Link: 9, Owner: "tool (pid 5)"}
+		}, Fail, "held by BPF link 9 of tool (pid 5)", "stop tool (pid 5), or: sudo bpftool link detach id 9"},
 		{"program of a router", attached, func(l *Link) { l.XDP, l.Ours = "generic", true }, Fail, "a router has the port, in generic mode", "stop it"},
 		{"socket of someone else", attached, func(l *Link) { l.Sockets = []int{1} }, Fail, "queue 1 has an AF_XDP socket already", "stop the process"},
 		{"no offloads", offloads, nil, OK, "none", ""},

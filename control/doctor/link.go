@@ -22,15 +22,16 @@ type Link struct {
 	Up       bool // by the administrator
 	Carrier  bool
 	MTU      int
-	Driver   string // "" where unknown
-	Queues   int    // that it receives on
-	TxQueues int    // that it transmits on
-	Master   string // the link that it belongs to, "" for none
-	MasterIs string // the kind of that: "vrf", "bridge", ...
-	XDP      string // the mode of a program that is attached already, "" for none
-	Ours     bool   // that program is a router's
-	Sockets  []int  // queues that have an AF_XDP socket, where the kernel tells
-	Flags    uint32 // unix ETH_FLAG_...: offloads that are on
+	Driver   string         // "" where unknown
+	Queues   int            // that it receives on
+	TxQueues int            // that it transmits on
+	Master   string         // the link that it belongs to, "" for none
+	MasterIs string         // the kind of that: "vrf", "bridge", ...
+	XDP      string         // the mode of a program that is attached already, "" for none
+	Attached afxdp.Attached // it, if it is not a router's
+	Ours     bool           // that program is a router's
+	Sockets  []int          // queues that have an AF_XDP socket, where the kernel tells
+	Flags    uint32         // unix ETH_FLAG_...: offloads that are on
 	Features Features
 
 	Refusal *netdev.Refusal // why it cannot be a port, nil if it can be
@@ -65,8 +66,15 @@ func findLink(name string) (*Link, error) {
 		}
 		link.Master, link.MasterIs = master.Attrs().Name, master.Type()
 	}
-	if a.Xdp != nil && a.Xdp.Attached {
-		link.XDP, link.Ours = xdpMode(a.Xdp), afxdp.IsRouterProgram(a.Xdp.ProgId)
+	program, mode, err := netdev.XDPProgram(a.Index)
+	if err != nil {
+		return nil, fmt.Errorf("read the XDP program of interface %q: %w", name, err)
+	}
+	if program != 0 {
+		link.XDP, link.Ours = mode, afxdp.IsRouterProgram(program)
+		if !link.Ours {
+			link.Attached = afxdp.FindAttached(name, a.Index, mode, program)
+		}
 	}
 	if link.Queues, link.TxQueues, err = ethtool.Queues(name); err != nil {
 		return nil, err
@@ -87,17 +95,4 @@ func findLink(name string) (*Link, error) {
 		}
 	}
 	return link, nil
-}
-
-// xdpMode names how a program is attached.
-func xdpMode(x *netlink.LinkXdp) string {
-	switch x.AttachMode {
-	case 1: // XDP_ATTACHED_DRV of linux/if_link.h
-		return "native"
-	case 2: // XDP_ATTACHED_SKB
-		return "generic"
-	case 3: // XDP_ATTACHED_HW
-		return "hardware"
-	}
-	return "several modes"
 }

@@ -68,8 +68,7 @@ func attached(_ *Host, l *Link) []Finding {
 	case l.Ours:
 		return fail("nothing, if that router shall go on; stop it before another starts", "a router has the port, in %s mode", l.XDP)
 	case l.XDP != "":
-		return fail(fmt.Sprintf("stop what attached it (`bpftool net`), or sudo ip link set %s xdp off", l.Name),
-			"one is attached already, in %s mode", l.XDP)
+		return fail(l.Attached.Hint(), "one is attached already, in %s mode: %v", l.XDP, l.Attached)
 	case len(l.Sockets) > 0:
 		return fail("stop the process that has it (`ss --xdp --processes`)", "none attached, but queue %d has an AF_XDP socket already", l.Sockets[0])
 	}

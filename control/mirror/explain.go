@@ -15,7 +15,7 @@ func (m *Mirror) Adjacency(id uint32, dst netip.Addr) (info NeighborInfo, ok boo
 		if !to.addr.IsValid() {
 			to.addr = dst.Unmap()
 		}
-		info, ok = NeighborInfo{Address: to.addr, Dev: m.linkName(to.link), Port: int(a.port), State: "none", Used: true}, true
+		info, ok = NeighborInfo{Address: to.addr, Dev: m.devName(to.link), Port: int(a.port), State: "none", Used: true}, true
 		if n := m.neighbors[to]; n != nil {
 			info.State = stateName(n.state)
 			if n.usable() {

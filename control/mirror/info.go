@@ -159,7 +159,7 @@ func (m *Mirror) Neighbors() (all []NeighborInfo) {
 	m.do(func() {
 		for id, n := range m.neighbors {
 			info := NeighborInfo{
-				Address: id.addr, Dev: m.linkName(id.link), Port: m.portNumber(id.link),
+				Address: id.addr, Dev: m.devName(id.link), Port: m.portNumber(id.link),
 				State: stateName(n.state), Used: m.adjacencies[id] != nil && n.usable(),
 			}
 			if n.mac != 0 {
@@ -212,7 +212,7 @@ func (s *state) pathInfos(h *hop, dst netip.Addr) []PathInfo {
 	var infos []PathInfo
 	for _, p := range h.paths {
 		info := PathInfo{
-			Via: p.gateway, Dev: s.linkName(p.link), Port: s.portNumber(p.link),
+			Via: p.gateway, Dev: s.devName(p.link), Port: s.portNumber(p.link),
 			Unsupported: s.unsupportedPath(h, &p), Weight: p.weight, Dead: p.lost || !s.isUp(p.link),
 		}
 		to := neighborID{p.link, p.gateway}

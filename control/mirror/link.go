@@ -222,6 +222,15 @@ func (s *state) linkName(index int) string {
 	return ""
 }
 
+// devName returns the name by which people know a link: a port's is that of its configuration,
+// also after the link was renamed, so that routes, traces and metrics name ports alike.
+func (s *state) devName(index int) string {
+	if number := s.portNumber(index); number >= 0 {
+		return s.ports[number].Name
+	}
+	return s.linkName(index)
+}
+
 func toMAC(b [6]byte) fib.MAC {
 	m, _ := fib.ParseMAC(b[:]) // of 6 bytes never fails
 	return m

@@ -58,6 +58,9 @@ func WritePorts(w io.Writer, ports []Port) error {
 
 // notes are the things about a port that a table has no room for.
 func (p *Port) notes() (notes []string) {
+	if p.Interface != "" {
+		notes = append(notes, fmt.Sprintf("its interface is called %s now; the port keeps the name of the configuration", p.Interface))
+	}
 	if p.ModeReason != "" {
 		notes = append(notes, fmt.Sprintf("%s mode, because %s", p.Mode, p.ModeReason))
 	}

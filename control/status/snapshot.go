@@ -31,9 +31,10 @@ type Snapshot struct {
 // PortState is what an interface and its sockets say of themselves.
 type PortState struct {
 	Name       string `json:"name"`
-	Index      int    `json:"index"`       // the kernel's number of the interface
-	Mode       string `json:"mode"`        // zero-copy, native, generic, memory
-	ModeReason string `json:"mode_reason"` // why not a faster one; empty for the fastest
+	Interface  string `json:"interface,omitempty"` // what the interface is called now, if it was renamed
+	Index      int    `json:"index"`               // the kernel's number of the interface
+	Mode       string `json:"mode"`                // zero-copy, native, generic, memory
+	ModeReason string `json:"mode_reason"`         // why not a faster one; empty for the fastest
 	Queues     int    `json:"queues"`
 	MAC        string `json:"mac"`
 	MTU        int    `json:"mtu"`

@@ -16,6 +16,14 @@ func TestAPortThatIsRenamed(t *testing.T) {
 	n := newTopology(t, lab.VethOptions{})
 	r := startRouter(t, n.Router, "--port", lab.LAN, "--port", lab.WAN)
 	must(t, n.Router, "ip", "link", "set", lab.LAN, "name", "office")
+	eventually(t, 5*time.Second, "show ports has both names", func() bool {
+		return strings.Contains(r.command("show", "ports")(), lab.LAN+": its interface is called office now")
+	})
+	for _, args := range [][]string{{"route", "lookup", lab.Client4.Addr().String()}, {"show", "routes"}} {
+		if out := r.command(args...)(); strings.Contains(out, "office") || !strings.Contains(out, lab.LAN) {
+			t.Errorf("%v does not call the port %s alone:\n%s", args, lab.LAN, out)
+		}
+	}
 	must(t, n.Router, "ip", "link", "add", lab.LAN, "type", "veth", "peer", "other")
 	if err := n.Router.Sysctl("net.ipv4.conf."+lab.LAN+".rp_filter", "2"); err != nil {
 		t.Fatal(err)

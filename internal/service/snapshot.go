@@ -21,6 +21,10 @@ func (s *Service) Snapshot() *status.Snapshot {
 	snap.RoutesIPv4, snap.RoutesIPv6, snap.Updates = m.RoutesIPv4, m.RoutesIPv6, new(hist.Snapshot)
 	s.mirror.Updates(snap.Updates)
 	s.withGateway(func(g *gateway.Gateway) { snap.SAs, snap.Traffic = status.SAs(g), g.Traffic() })
+	current := make([]string, len(s.ports.Ports)) // before the lock, for which the mirror may wait
+	for i := range current {
+		current[i] = s.mirror.PortName(i)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	snap.Config = s.config
@@ -29,6 +33,9 @@ func (s *Service) Snapshot() *status.Snapshot {
 		state := status.PortState{
 			Name: p.Name, Index: p.Ifindex, Mode: p.Mode.String(), ModeReason: p.ModeReason, Queues: s.queues[p.Name],
 			MAC: s.links[i].mac.String(), MTU: s.links[i].mtu, Up: s.links[i].up,
+		}
+		if current[i] != p.Name {
+			state.Interface = current[i]
 		}
 		if c, err := p.Stats(); err == nil {
 			state.XDP, state.Rings = xdpOf(c), ringsOf(c)
