@@ -71,7 +71,7 @@ func (h *host) writeUnits(unit string) {
 	h.t.Helper()
 	text, err := os.ReadFile(unit)
 	h.must(err)
-	service := regexp.MustCompile(`(?m)^WatchdogSec=.*$`).ReplaceAllString(string(text), "WatchdogSec=2")
+	service := regexp.MustCompile(`(?m)^WatchdogSec=.*$`).ReplaceAllString(string(text), "WatchdogSec=5")
 	service = strings.Replace(service, "[Install]", fmt.Sprintf("StandardOutput=append:%[1]s\nStandardError=append:%[1]s\n\n[Install]", h.log), 1)
 	units := filepath.Join(runDir, "units")
 	h.must(os.MkdirAll(units, 0o755))
@@ -98,7 +98,7 @@ func (h *host) startSystemd() {
 		}
 	})
 	h.run("mount", "-t", "cgroup2", "cgroup2", "/sys/fs/cgroup")
-	h.eventually(h.t, 40*time.Second, "systemd runs", func() bool {
+	h.eventually(h.t, patience, "systemd runs", func() bool {
 		child, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", p.Pid()))
 		h.enter = []string{"--target", strings.TrimSpace(string(child)), "--pid", "--mount", "--root", "systemctl"}
 		return h.try("show") == nil
@@ -140,7 +140,7 @@ func (h *host) written() string {
 			b.WriteString(line)
 		}
 	}
-	return b.String() + string(text)
+	return string(text) + b.String()
 }
 
 // show returns a property of the router's unit.
@@ -186,14 +186,14 @@ func (h *host) restarts(t *testing.T, crash func()) {
 	t.Helper()
 	before := h.number("NRestarts")
 	crash()
-	h.eventually(t, 15*time.Second, "systemd restarts it", func() bool { return h.number("NRestarts") > before })
-	h.forwardsWithin(10*time.Second, "the crash")
+	h.eventually(t, patience, "systemd restarts it", func() bool { return h.number("NRestarts") > before })
+	h.forwardsWithin(patience, "the crash")
 }
 
 // forwardsWithin waits until a ping passes the router.
-func (h *host) forwardsWithin(patience time.Duration, after string) {
+func (h *host) forwardsWithin(limit time.Duration, after string) {
 	h.t.Helper()
-	h.eventually(h.t, patience, "it forwards after "+after, func() bool {
+	h.eventually(h.t, limit, "it forwards after "+after, func() bool {
 		_, err := lab.Ping(h.client, netip.MustParseAddr("10.8.0.2"), lab.PingOptions{Count: 1, Timeout: 200 * time.Millisecond})
 		return err == nil
 	})
@@ -203,18 +203,18 @@ func (h *host) forwardsWithin(patience time.Duration, after string) {
 func (h *host) logged(t *testing.T, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
-		h.eventually(t, 3*time.Second, "the log has "+want, func() bool {
+		h.eventually(t, patience, "the log has "+want, func() bool {
 			return strings.Contains(h.written(), want)
 		})
 	}
 }
 
-func (h *host) eventually(t *testing.T, patience time.Duration, what string, holds func() bool) {
+func (h *host) eventually(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	start := time.Now()
 	for !holds() {
-		if time.Since(start) > patience {
-			t.Fatalf("after %v not so: %s", patience, what)
+		if time.Since(start) > limit {
+			t.Fatalf("after %v not so: %s", limit, what)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
