@@ -18,7 +18,7 @@ GEN_NEEDS  := clang-19:clang-19 llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpe
 
 E2E := ./internal/e2e/...
 
-.PHONY: build test check gpu-tests test-gpu sanitize test-scale demo bench bench-lookup bench-veth gen profile clean bench-gpu
+.PHONY: build test check gpu-tests test-gpu sanitize test-scale soak demo bench bench-lookup bench-veth gen profile clean bench-gpu
 
 # cmd/warproute/default.pgo tells the compiler what is hot (make profile), and takes effect by
 # its name. Tests are compiled without: it would have them compile everything once more.
@@ -66,6 +66,12 @@ sanitize: gpu-tests ## the kernels under compute-sanitizer, which comes with CUD
 test-scale: ## 1,000,000 and 200,000 routes by BGP; 100,000 that flap under half the maximum load; needs root
 	scripts/need.sh $(NET_NEEDS) $(BGP_NEEDS)
 	WARPROUTE_SCALE=full go test -count=1 -timeout 30m -v -run 'TestTheInternetsTable|TestFlapping' ./internal/e2e
+
+# Its ten seconds are part of `make test`.
+TIME ?= 10m
+soak: ## TIME=10m at 80 % of the maximum load, with changes and outages of everything; needs root
+	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS)
+	WARPROUTE_SOAK=$(TIME) go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./internal/e2e/soak
 
 demo: build ## a router between two hosts, in namespaces; needs root
 	mkdir -p out

@@ -100,6 +100,7 @@ var imports = []struct {
 	{"internal/e2e", nil, "tests the program from outside"},
 	{"internal/e2e/strongswan", nil, "the same, in a virtual machine"},
 	{"internal/e2e/stock", nil, "the same, on devices of a stock kernel"},
+	{"internal/e2e/soak", nil, "the same, under load for as long as one likes"},
 	{"internal/e2e/systemd", nil, "the same, with systemd"},
 
 	{"bench/...", []string{
