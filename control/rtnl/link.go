@@ -16,6 +16,9 @@ type Link struct {
 	Address [6]byte // zero where the link has no Ethernet address
 	MTU     uint32  // in bytes
 	Master  int     // index of the link that it belongs to, 0 for none
+	Parent  int     // index of the link that it was made on (of a veth: its peer), 0 for none or one of another namespace
+	Kind    string  // "vlan", "veth", ...; "" for hardware
+	Forced6 bool    // Linux forwards IPv6 packets that it receives even where it forwards no others (force_forwarding, Linux 6.17)
 	SlaveOf string  // what kind of link that is where Linux tells: "vrf", "bridge", "bond"
 }
 
@@ -35,6 +38,7 @@ func (l *Link) Up() bool {
 // Parse reads the data of a link message.
 func (l *Link) Parse(data []byte) error {
 	*l = Link{}
+	elsewhere := false
 	h, a := Header(data, unix.SizeofIfInfomsg)
 	if h != nil {
 		l.Family = h[0]
@@ -53,18 +57,45 @@ func (l *Link) Parse(data []byte) error {
 			}
 		case unix.IFLA_MASTER:
 			l.Master = int(int32(a.Uint32()))
+		case unix.IFLA_LINK:
+			l.Parent = int(int32(a.Uint32()))
+		case unix.IFLA_LINK_NETNSID:
+			elsewhere = true
+		case unix.IFLA_AF_SPEC:
+			l.parseFamilies(&a)
 		case unix.IFLA_LINKINFO:
 			l.parseInfo(&a)
 		}
 	}
+	if elsewhere {
+		l.Parent = 0
+	}
 	return wrap("link message", a.Err)
+}
+
+// parseFamilies reads the settings of IPv6, which are an array of 32-bit numbers.
+func (l *Link) parseFamilies(list *Attrs) {
+	const forceForwarding = 4 * 59 // DEVCONF_FORCE_FORWARDING of linux/ipv6.h
+	for family := (Attrs{rest: list.Value}); family.Next(); {
+		if family.Kind != unix.AF_INET6 {
+			continue
+		}
+		for a := (Attrs{rest: family.Value}); a.Next(); {
+			if a.Kind == unix.IFLA_INET6_CONF && len(a.Value) >= forceForwarding+4 {
+				l.Forced6 = binary.NativeEndian.Uint32(a.Value[forceForwarding:]) != 0
+			}
+		}
+	}
 }
 
 // parseInfo reads what is peculiar to a kind of link.
 func (l *Link) parseInfo(list *Attrs) {
 	a := Attrs{rest: list.Value}
 	for a.Next() {
-		if a.Kind == unix.IFLA_INFO_SLAVE_KIND {
+		switch a.Kind {
+		case unix.IFLA_INFO_KIND:
+			l.Kind = a.text()
+		case unix.IFLA_INFO_SLAVE_KIND:
 			l.SlaveOf = a.text()
 		}
 	}

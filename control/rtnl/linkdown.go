@@ -2,12 +2,6 @@ package rtnl
 
 import "golang.org/x/sys/unix"
 
-// Attributes of RTM_NEWNETCONF (linux/netconf.h).
-const (
-	netconfForwarding      = 2
-	netconfIgnoresLinkdown = 6
-)
-
 // TellsOfLinkdown reports whether a message (RTM_NEWNETCONF) says that
 // ignore_routes_with_linkdown was changed. Messages about new interfaces, which have all
 // settings, do not count.

@@ -285,6 +285,7 @@ func FuzzParse(f *testing.F) {
 		_ = nexthop.Parse(data)
 		_ = address.Parse(data)
 		_ = rule.Parse(data)
+		_ = new(Netconf).Parse(data)
 		for rest := data; len(rest) > 0; {
 			var err error
 			var msg Message

@@ -1,0 +1,83 @@
+package guard
+
+import (
+	"maps"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/control/rtnl"
+)
+
+// sameWire has the kinds of interfaces that send their packets by the one that they were
+// made on, as they are.
+var sameWire = map[string]bool{"vlan": true, "macvlan": true, "macvtap": true, "ipvlan": true, "ipvtap": true, "macsec": true}
+
+// stacked returns the names of the interfaces by which packets of some of them travel, too:
+// those stacked on them, such as VLANs, and those that they belong to, such as a bridge or VRF.
+func stacked(links []rtnl.Link, ports map[int]bool) []string {
+	found := maps.Clone(ports)
+	for grown := true; grown; {
+		grown = false
+		for i := range links {
+			l := &links[i]
+			if !found[l.Index] && sameWire[l.Kind] && found[l.Parent] {
+				found[l.Index], grown = true, true
+			}
+			if l.Master != 0 && found[l.Index] && !found[l.Master] {
+				found[l.Master], grown = true, true
+			}
+		}
+	}
+	var names []string
+	for i := range links {
+		if found[links[i].Index] {
+			names = append(names, links[i].Name)
+		}
+	}
+	return names
+}
+
+// forwarding is by which families Linux forwards packets that arrive at an interface.
+type forwarding struct{ ipv4, ipv6 bool }
+
+// host is what the kernel says of the interfaces of a namespace.
+type host struct {
+	links    []rtnl.Link
+	settings map[int]forwarding // by index
+}
+
+func readHost(conn *rtnl.Conn) (h host, err error) {
+	byIndex := map[int]rtnl.Link{} // a dump may start over
+	if err := conn.Dump(rtnl.Links(), func(msg rtnl.Message) error {
+		var l rtnl.Link
+		err := l.Parse(msg.Data)
+		if err == nil && msg.Type == unix.RTM_NEWLINK && l.Family == unix.AF_UNSPEC {
+			byIndex[l.Index] = l
+		}
+		return err
+	}); err != nil {
+		return h, err
+	}
+	for _, index := range slices.Sorted(maps.Keys(byIndex)) {
+		h.links = append(h.links, byIndex[index])
+	}
+	all := map[uint8]map[int]rtnl.Netconf{unix.AF_INET: {}, unix.AF_INET6: {}}
+	for family, settings := range all {
+		err := conn.Dump(rtnl.Netconfs(family), func(msg rtnl.Message) error {
+			var n rtnl.Netconf
+			err := n.Parse(msg.Data)
+			settings[n.Index] = n
+			return err
+		})
+		if err != nil && family == unix.AF_INET { // a kernel may be without IPv6
+			return h, err
+		}
+	}
+	h.settings = map[int]forwarding{}
+	for _, l := range h.links { // IPv4 goes by the interface's own setting, IPv6 by the one for all
+		six := all[unix.AF_INET6]
+		h.settings[l.Index] = forwarding{all[unix.AF_INET][l.Index].Forwarding, six[rtnl.NetconfAll].Forwarding || l.Forced6}
+	}
+	return h, nil
+}

@@ -1,0 +1,247 @@
+package guard
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/control/rtnl"
+)
+
+// State is what a Watcher found last.
+type State struct {
+	Held  bool // the table is there with all ports; false where Linux may forward
+	Ports []Port
+}
+
+// Port says by which families Linux forwards packets that arrive at a port, or would
+// without the table.
+type Port struct {
+	Name       string
+	IPv4, IPv6 bool
+}
+
+// Watcher holds the table of a running gateway, and follows Linux's forwarding settings.
+type Watcher struct {
+	ports []string
+	drop  bool
+	log   *slog.Logger
+	table *Table
+	conn  *rtnl.Conn
+
+	known map[int]bool // indices that had the name of a port
+	last  map[string]forwarding
+
+	events []*rtnl.Listener
+	wake   chan struct{} // something has changed
+	ended  sync.WaitGroup
+	ending chan struct{}
+
+	mu    sync.Mutex
+	state State
+}
+
+// Room for events, in bytes. When they are lost, everything is read again.
+const eventBuffer = 1 << 20
+
+// Watch keeps Linux from forwarding packets from and to the ports, which need not exist, and
+// their stacked interfaces; with drop false it only watches. It watches the network namespace
+// of the calling thread until Close, after which the table stays.
+func Watch(ports []string, drop bool, log *slog.Logger) (w *Watcher, err error) {
+	w = &Watcher{ports: ports, drop: drop, log: log, known: map[int]bool{}, last: map[string]forwarding{}, wake: make(chan struct{}, 1), ending: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			w.Close()
+		}
+	}()
+	if drop {
+		if w.table, err = Open(); err != nil {
+			return nil, err
+		}
+		if _, err = w.table.Guard(ports...); err != nil {
+			return nil, err
+		}
+	}
+	if w.conn, err = rtnl.Dial(); err != nil {
+		return nil, err
+	}
+	if err := w.listen(unix.NETLINK_ROUTE, func(rtnl.Message) bool { return true }, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF); err != nil {
+		return nil, err
+	}
+	if drop {
+		if err := w.listen(unix.NETLINK_NETFILTER, ofTable, unix.NFNLGRP_NFTABLES); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.refresh(); err != nil {
+		return nil, fmt.Errorf("guard ports %q: %w", ports, err)
+	}
+	w.ended.Go(w.follow)
+	return w, nil
+}
+
+// ofTable reports whether an event of nf_tables may be of the table.
+func ofTable(msg rtnl.Message) bool { return bytes.Contains(msg.Data, []byte(table)) }
+
+// listen wakes the watcher at events of groups that count.
+func (w *Watcher) listen(family int, counts func(rtnl.Message) bool, groups ...int) error {
+	l, err := rtnl.ListenFamily(family, eventBuffer, groups...)
+	if err != nil {
+		return err
+	}
+	w.events = append(w.events, l)
+	w.ended.Go(func() {
+		buf := make([]byte, rtnl.MinBuffer)
+		for {
+			n, err := l.Receive(buf)
+			if errors.Is(err, os.ErrClosed) {
+				return
+			}
+			changed := err != nil // events were lost
+			for b := buf[:n]; len(b) > 0 && !changed; {
+				var msg rtnl.Message
+				msg, b, err = rtnl.Next(b)
+				changed = err != nil || counts(msg)
+			}
+			if changed {
+				w.Check()
+			}
+		}
+	})
+	return nil
+}
+
+// Check has the watcher look soon whether everything is as it should be.
+func (w *Watcher) Check() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	gather     = 50 * time.Millisecond // events that come together are looked at once
+	retryAfter = time.Second
+)
+
+func (w *Watcher) follow() {
+	for {
+		select {
+		case <-w.ending:
+			return
+		case <-w.wake:
+		}
+		select {
+		case <-w.ending:
+			return
+		case <-time.After(gather):
+		}
+		if err := w.refresh(); err != nil {
+			w.log.Error("guard of the ports failed", "err", err, "retry", retryAfter)
+			w.mu.Lock()
+			w.state.Held = false
+			w.mu.Unlock()
+			time.AfterFunc(retryAfter, w.Check)
+		}
+	}
+}
+
+// refresh reads what there is, puts the table right, and reports changes.
+func (w *Watcher) refresh() error {
+	h, err := readHost(w.conn)
+	if err != nil {
+		return err
+	}
+	names := map[string]bool{}
+	for _, name := range w.ports {
+		names[name] = true
+	}
+	present := map[int]bool{}
+	state := State{Held: w.drop}
+	for _, l := range h.links {
+		if !names[l.Name] && !w.known[l.Index] {
+			continue
+		}
+		present[l.Index] = true
+		now, before := h.settings[l.Index], w.last[l.Name]
+		w.report(l.Name, "ipv4", before.ipv4, now.ipv4)
+		w.report(l.Name, "ipv6", before.ipv6, now.ipv6)
+		w.last[l.Name] = now
+		state.Ports = append(state.Ports, Port{l.Name, now.ipv4, now.ipv6})
+	}
+	w.known = present
+	if w.drop {
+		for _, name := range stacked(h.links, present) {
+			names[name] = true
+		}
+		if err := w.hold(names); err != nil {
+			return err
+		}
+	}
+	w.mu.Lock()
+	w.state = state
+	w.mu.Unlock()
+	return nil
+}
+
+// hold puts the table right.
+func (w *Watcher) hold(names map[string]bool) error {
+	have, intact, err := w.table.read()
+	if err != nil {
+		return err
+	}
+	lost := !intact
+	for _, name := range w.ports {
+		lost = lost || !slices.Contains(have, name)
+	}
+	changed, err := w.table.Guard(slices.Sorted(maps.Keys(names))...)
+	if err == nil && changed && lost {
+		w.log.Error("nftables table was changed or removed while the gateway ran; restored", "table", TableName,
+			"hint", "have scripts flush their own tables, not the ruleset; `warproute release` is for gateways that have stopped")
+	}
+	return err
+}
+
+// report logs a change of a setting.
+func (w *Watcher) report(port, family string, before, now bool) {
+	switch {
+	case before == now:
+	case !now:
+		w.log.Info("linux forwarding is off", "port", port, "family", family)
+	case w.drop:
+		w.log.Warn("linux forwarding is on", "port", port, "family", family, "effect", "none for packets from and to the ports: nftables table "+TableName+" drops them")
+	default:
+		w.log.Error("linux forwarding is on: when the gateway ends, protected packets leave in cleartext", "port", port, "family", family,
+			"hint", "turn it off by sysctl, or set ipsec.linux_forwarding: drop")
+	}
+}
+
+// State returns what the watcher found last.
+func (w *Watcher) State() State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state
+}
+
+// Close ends the watch. The table stays.
+func (w *Watcher) Close() {
+	close(w.ending)
+	for _, l := range w.events {
+		_ = l.Close()
+	}
+	w.ended.Wait()
+	if w.conn != nil {
+		_ = w.conn.Close()
+	}
+	if w.table != nil {
+		_ = w.table.Close()
+	}
+}

@@ -1,0 +1,44 @@
+package rtnl
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Command is a message of a Batch.
+type Command struct {
+	Kind  uint16 // without the subsystem
+	Flags uint16 // unix.NLM_F_CREATE and others
+	Body  []byte // header and attributes
+}
+
+// Batch has the kernel execute commands of a netfilter subsystem, unix.NFNL_SUBSYS_..., as
+// one transaction: all of them, or none.
+func (c *Conn) Batch(subsystem uint16, commands ...Command) error {
+	resource := binary.BigEndian.AppendUint16([]byte{unix.AF_UNSPEC, unix.NFNETLINK_V0}, subsystem)
+	first := c.seq + 1
+	b := newRequest(unix.NFNL_MSG_BATCH_BEGIN, 0, first, resource...).bytes()
+	for i, command := range commands {
+		b = append(b, newRequest(subsystem<<8|command.Kind, command.Flags|unix.NLM_F_ACK, first+1+uint32(i), command.Body...).bytes()...)
+	}
+	c.seq = first + uint32(len(commands)) + 1
+	b = append(b, newRequest(unix.NFNL_MSG_BATCH_END, 0, c.seq, resource...).bytes()...)
+	err := c.send(b)
+	for left := len(commands); err == nil && left > 0; {
+		var n int
+		if n, err = c.receive(); err != nil {
+			break
+		}
+		for answers := c.buf[:n]; len(answers) > 0 && err == nil; {
+			var msg Message
+			if msg, answers, err = Next(answers); err != nil || msg.Type != unix.NLMSG_ERROR || msg.Seq-first > uint32(len(commands)) {
+				continue
+			}
+			left--
+			err = msg.Err()
+		}
+	}
+	return wrap(fmt.Sprintf("batch of netfilter subsystem %d", subsystem), err)
+}

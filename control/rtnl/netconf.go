@@ -1,0 +1,43 @@
+package rtnl
+
+import "golang.org/x/sys/unix"
+
+// Attributes of RTM_NEWNETCONF (linux/netconf.h).
+const (
+	netconfIfindex         = 1
+	netconfForwarding      = 2
+	netconfIgnoresLinkdown = 6
+)
+
+// NetconfAll is the index that stands for all interfaces.
+const NetconfAll = -1
+
+// Netconf has settings of IPv4 or IPv6 at an interface (RTM_NEWNETCONF).
+type Netconf struct {
+	Family     uint8 // unix.AF_INET or AF_INET6
+	Index      int   // or NetconfAll
+	Forwarding bool
+}
+
+// Netconfs asks for the settings of a family at all interfaces, and those for all.
+func Netconfs(family uint8) Query {
+	return Query{kind: unix.RTM_GETNETCONF, body: familyFirst(family, 4)}
+}
+
+// Parse reads the data of such a message.
+func (n *Netconf) Parse(data []byte) error {
+	*n = Netconf{}
+	h, a := Header(data, 1)
+	if h != nil {
+		n.Family = h[0]
+	}
+	for a.Next() {
+		switch a.Kind {
+		case netconfIfindex:
+			n.Index = int(int32(a.Uint32()))
+		case netconfForwarding:
+			n.Forwarding = a.Uint32() != 0
+		}
+	}
+	return wrap("settings message", a.Err)
+}
