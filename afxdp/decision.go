@@ -8,6 +8,15 @@ const (
 	ToSocket Decision = Decision(steerDecisionTO_SOCKET) // given to the queue's socket
 	NoSocket Decision = Decision(steerDecisionNO_SOCKET) // dropped: the queue has no socket
 
+	// A gateway dropped the rest of these: Linux might have forwarded them past the policies.
+	TransitVLAN              Decision = Decision(steerDecisionTRANSIT_VLAN)               // tagged, and not for this host
+	TransitEtherType         Decision = Decision(steerDecisionTRANSIT_ETHER_TYPE)         // MPLS
+	TransitOtherMAC          Decision = Decision(steerDecisionTRANSIT_OTHER_MAC)          // not to the port's address, and not for this host
+	TransitIPv4Options       Decision = Decision(steerDecisionTRANSIT_IPV4OPTIONS)        // header longer than 20 bytes, and not for this host
+	TransitLinkLocal         Decision = Decision(steerDecisionTRANSIT_LINK_LOCAL)         // from fe80::/10 to elsewhere
+	TransitOwnSource         Decision = Decision(steerDecisionTRANSIT_OWN_SOURCE)         // from an address given to AddLocal to elsewhere
+	TransitNeighborDiscovery Decision = Decision(steerDecisionTRANSIT_NEIGHBOR_DISCOVERY) // ICMPv6 types 133 to 137 to elsewhere
+
 	// The rest went to Linux.
 	VLAN              Decision = Decision(steerDecisionVLAN)               // tagged
 	EtherType         Decision = Decision(steerDecisionETHER_TYPE)         // neither IPv4 nor IPv6: ARP, LLDP, ...
@@ -25,8 +34,17 @@ const (
 )
 
 var decisions = [NumDecisions]string{
-	ToSocket:          "to_socket",
-	NoSocket:          "no_socket",
+	ToSocket: "to_socket",
+	NoSocket: "no_socket",
+
+	TransitVLAN:              "transit_vlan",
+	TransitEtherType:         "transit_ether_type",
+	TransitOtherMAC:          "transit_other_mac",
+	TransitIPv4Options:       "transit_ipv4_options",
+	TransitLinkLocal:         "transit_link_local",
+	TransitOwnSource:         "transit_own_source",
+	TransitNeighborDiscovery: "transit_neighbor_discovery",
+
 	VLAN:              "vlan",
 	EtherType:         "ether_type",
 	OtherMAC:          "other_mac",
@@ -47,5 +65,9 @@ func (d Decision) String() string {
 	return "invalid"
 }
 
-// Linux says whether frames of the decision go to Linux.
-func (d Decision) Linux() bool { return d > NoSocket && int(d) < NumDecisions }
+// Linux reports whether frames of the decision go to Linux.
+func (d Decision) Linux() bool { return d >= VLAN && int(d) < NumDecisions }
+
+// Transit reports whether a gateway drops frames of the decision, because Linux might
+// forward them past the policies.
+func (d Decision) Transit() bool { return d > NoSocket && d < VLAN }

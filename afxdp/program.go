@@ -109,10 +109,10 @@ func (p *program) matchNone() error {
 	return nil
 }
 
-// takeESP has ESP to addresses of this host go to the sockets.
-func (p *program) takeESP() error {
-	if err := p.TakeEsp.Set(uint32(1)); err != nil {
-		return fmt.Errorf("have the XDP program take ESP: %w", err)
+// setGateway makes the program that of an IPsec gateway.
+func (p *program) setGateway() error {
+	if err := p.Gateway.Set(uint32(1)); err != nil {
+		return fmt.Errorf("make the XDP program that of a gateway: %w", err)
 	}
 	return nil
 }

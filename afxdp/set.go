@@ -39,17 +39,19 @@ func (s *Set) Admit() error {
 	return nil
 }
 
-// TakeESP has ESP that is sent to this host, as it is or in UDP, go to the sockets: the
-// router is an IPsec gateway. IKE stays Linux's.
-func (s *Set) TakeESP() error {
+// Guard makes the ports those of an IPsec gateway: ESP that is sent to this host, as it is
+// or in UDP, goes to the sockets, while IKE stays Linux's; and packets that Linux might
+// forward past the policies are dropped, and counted by the Transit decisions. AddLocal
+// should have named the host's addresses before.
+func (s *Set) Guard() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.Ports {
 		if p.program == nil {
-			return fmt.Errorf("take ESP from port %s: %w", p.Name, errClosed)
+			return fmt.Errorf("guard port %s: %w", p.Name, errClosed)
 		}
-		if err := p.program.takeESP(); err != nil {
-			return fmt.Errorf("take ESP from port %s: %w", p.Name, err)
+		if err := p.program.setGateway(); err != nil {
+			return fmt.Errorf("guard port %s: %w", p.Name, err)
 		}
 	}
 	return nil

@@ -14,9 +14,16 @@
 //   - IPv6 from or to link-local addresses
 //   - packets to an address in local4 or local6: the host's own, and the
 //     directed broadcasts of its subnets, which the control plane adds; of a
-//     gateway (take_esp) all but ESP, as it is or in UDP, and fragments of these
+//     gateway all but ESP, as it is or in UDP, and fragments of these
 //   - packets from such an address, which Linux refuses unless its settings say otherwise
 //   - neighbour discovery (RFC 4861 4, ICMPv6 types 133 to 137)
+//
+// A gateway passes to Linux only what is addressed to this host, to a group or to a
+// link-local address. Linux might forward any other packet past the policies, so it is
+// dropped: with IPv4 options, from a link-local or from an own address, neighbour
+// discovery, in a frame to another MAC address, or behind a VLAN tag. At most two tags
+// are read; frames with more, and MPLS, are dropped whole. Frames that carry neither
+// IPv4 nor IPv6 (ARP, LLDP, LACP, ...) go to Linux, tagged or not.
 //
 // A frame that is too short for its headers, or of another IP version than its
 // EtherType says, goes to the socket: the engine drops it and names the reason.
@@ -42,6 +49,14 @@
 enum decision {
 	TO_SOCKET,
 	NO_SOCKET, // was to go to the socket of a queue that has none: dropped
+	// Dropped by a gateway: Linux might forward the packet past the policies.
+	TRANSIT_VLAN,
+	TRANSIT_ETHER_TYPE,
+	TRANSIT_OTHER_MAC,
+	TRANSIT_IPV4_OPTIONS,
+	TRANSIT_LINK_LOCAL,
+	TRANSIT_OWN_SOURCE,
+	TRANSIT_NEIGHBOR_DISCOVERY,
 	// The rest go to Linux.
 	VLAN,
 	ETHER_TYPE,
@@ -89,8 +104,9 @@ struct {
 // upper 16 bits keep every frame from matching, so that Linux has them all.
 volatile __u64 port_mac = ~0ULL;
 
-// Whether ESP to this host is the router's: it is an IPsec gateway.
-volatile __u32 take_esp = 0;
+// Whether the router is an IPsec gateway: ESP to this host goes to its sockets, and
+// Linux gets no packet that it might forward.
+volatile __u32 gateway = 0;
 
 #define PORT_NATT 4500 // of IKE and of ESP in UDP, which begins with an SPI (RFC 3948)
 
@@ -148,7 +164,7 @@ static __always_inline int takes_ipv4(struct iphdr *ip, void *end)
 {
 	struct datagram d = { { ip->saddr }, { ip->daddr }, ip->id };
 
-	if (!take_esp)
+	if (!gateway)
 		return 0;
 	if (!(ip->frag_off & bpf_htons(0x3fff)))
 		return is_esp(ip->protocol, ip + 1, end);
@@ -164,7 +180,7 @@ static __always_inline int takes_ipv6(struct ipv6hdr *ip, void *end)
 	} *fragment = (void *)(ip + 1);
 	struct datagram d;
 
-	if (!take_esp)
+	if (!gateway)
 		return 0;
 	if (ip->nexthdr != IPPROTO_FRAGMENT)
 		return is_esp(ip->nexthdr, ip + 1, end);
@@ -187,6 +203,25 @@ static __always_inline int may_be_local(__u32 address)
 	return local_folds[fold >> 6] >> (fold & 63) & 1;
 }
 
+static __always_inline int is_local4(__be32 address)
+{
+	return may_be_local(address) && bpf_map_lookup_elem(&local4, &address);
+}
+
+static __always_inline int is_group4(__be32 address)
+{
+	return (address & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000);
+}
+
+// Reports whether an IPv4 packet is for this host or for a group, so that Linux does not
+// forward it. A header that is cut short is not.
+static __always_inline int is_for_host4(struct iphdr *ip, void *end)
+{
+	if ((void *)(ip + 1) > end || ip->version != 4)
+		return 0;
+	return is_group4(ip->daddr) || ip->daddr == bpf_htonl(INADDR_BROADCAST) || is_local4(ip->daddr);
+}
+
 static __always_inline enum decision decide_ipv4(void *data, void *end)
 {
 	struct iphdr *ip = data;
@@ -194,15 +229,15 @@ static __always_inline enum decision decide_ipv4(void *data, void *end)
 	if ((void *)(ip + 1) > end || ip->version != 4)
 		return TO_SOCKET;
 	if (ip->ihl > 5)
-		return IPV4_OPTIONS;
-	if ((ip->daddr & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000))
+		return gateway && !is_for_host4(ip, end) ? TRANSIT_IPV4_OPTIONS : IPV4_OPTIONS;
+	if (is_group4(ip->daddr))
 		return MULTICAST;
 	if (ip->daddr == bpf_htonl(INADDR_BROADCAST))
 		return BROADCAST;
-	if (may_be_local(ip->daddr) && bpf_map_lookup_elem(&local4, &ip->daddr))
+	if (is_local4(ip->daddr))
 		return takes_ipv4(ip, end) ? TO_SOCKET : LOCAL;
-	if (may_be_local(ip->saddr) && bpf_map_lookup_elem(&local4, &ip->saddr))
-		return OWN_SOURCE;
+	if (is_local4(ip->saddr))
+		return gateway ? TRANSIT_OWN_SOURCE : OWN_SOURCE;
 	return TO_SOCKET;
 }
 
@@ -216,6 +251,19 @@ static __always_inline __u32 words(const struct in6_addr *a)
 	return a->s6_addr32[0] ^ a->s6_addr32[1] ^ a->s6_addr32[2] ^ a->s6_addr32[3];
 }
 
+static __always_inline int is_local6(struct in6_addr *a)
+{
+	return may_be_local(words(a)) && bpf_map_lookup_elem(&local6, a);
+}
+
+// Reports the same of an IPv6 packet. Link-local addresses are not routed (RFC 4291 2.5.6).
+static __always_inline int is_for_host6(struct ipv6hdr *ip, void *end)
+{
+	if ((void *)(ip + 1) > end || ip->version != 6)
+		return 0;
+	return ip->daddr.s6_addr[0] == 0xff || is_link_local(&ip->daddr) || is_local6(&ip->daddr);
+}
+
 static __always_inline enum decision decide_ipv6(void *data, void *end)
 {
 	struct ipv6hdr *ip = data;
@@ -225,16 +273,53 @@ static __always_inline enum decision decide_ipv6(void *data, void *end)
 		return TO_SOCKET;
 	if (ip->daddr.s6_addr[0] == 0xff)
 		return MULTICAST;
-	if (is_link_local(&ip->daddr) || is_link_local(&ip->saddr))
+	if (is_link_local(&ip->daddr))
 		return LINK_LOCAL;
-	if (may_be_local(words(&ip->daddr)) && bpf_map_lookup_elem(&local6, &ip->daddr))
+	if (is_link_local(&ip->saddr))
+		return gateway && !is_for_host6(ip, end) ? TRANSIT_LINK_LOCAL : LINK_LOCAL;
+	if (is_local6(&ip->daddr))
 		return takes_ipv6(ip, end) ? TO_SOCKET : LOCAL;
-	if (may_be_local(words(&ip->saddr)) && bpf_map_lookup_elem(&local6, &ip->saddr))
-		return OWN_SOURCE;
+	if (is_local6(&ip->saddr))
+		return gateway ? TRANSIT_OWN_SOURCE : OWN_SOURCE;
 	if (ip->nexthdr == IPPROTO_ICMPV6 && (void *)(icmp_type + 1) <= end &&
 	    *icmp_type >= 133 && *icmp_type <= 137)
-		return NEIGHBOR_DISCOVERY;
+		return gateway ? TRANSIT_NEIGHBOR_DISCOVERY : NEIGHBOR_DISCOVERY;
 	return TO_SOCKET;
+}
+
+static __always_inline int is_tag(__be16 type)
+{
+	return type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD);
+}
+
+static __always_inline int is_mpls(__be16 type)
+{
+	return type == bpf_htons(ETH_P_MPLS_UC) || type == bpf_htons(ETH_P_MPLS_MC);
+}
+
+// Reports whether what follows an EtherType is nothing that Linux might forward.
+static __always_inline int is_for_host(__be16 type, void *data, void *end)
+{
+	if (type == bpf_htons(ETH_P_IP))
+		return is_for_host4(data, end);
+	if (type == bpf_htons(ETH_P_IPV6))
+		return is_for_host6(data, end);
+	return !is_tag(type) && !is_mpls(type);
+}
+
+// Reports the same of a frame with a VLAN tag, or two (802.1ad).
+static __always_inline int is_tagged_for_host(void *data, void *end)
+{
+	struct {
+		__be16 tci, type;
+	} *tag = data;
+
+	if ((void *)(tag + 1) > end)
+		return 0;
+	if (!is_tag(tag->type))
+		return is_for_host(tag->type, tag + 1, end);
+	tag++;
+	return (void *)(tag + 1) <= end && is_for_host(tag->type, tag + 1, end);
 }
 
 static __always_inline enum decision decide(void *data, void *end)
@@ -248,7 +333,10 @@ static __always_inline enum decision decide(void *data, void *end)
 	switch (eth->h_proto) {
 	case bpf_htons(ETH_P_8021Q):
 	case bpf_htons(ETH_P_8021AD):
-		return VLAN;
+		return gateway && !is_tagged_for_host(eth + 1, end) ? TRANSIT_VLAN : VLAN;
+	case bpf_htons(ETH_P_MPLS_UC):
+	case bpf_htons(ETH_P_MPLS_MC):
+		return gateway ? TRANSIT_ETHER_TYPE : ETHER_TYPE;
 	case bpf_htons(ETH_P_IP):
 	case bpf_htons(ETH_P_IPV6):
 		break;
@@ -258,7 +346,7 @@ static __always_inline enum decision decide(void *data, void *end)
 
 	mac = *(__u32 *)&eth->h_dest[0] | (__u64) * (__u16 *)&eth->h_dest[4] << 32;
 	if (mac != port_mac)
-		return OTHER_MAC;
+		return gateway && !is_for_host(eth->h_proto, eth + 1, end) ? TRANSIT_OTHER_MAC : OTHER_MAC;
 
 	if (eth->h_proto == bpf_htons(ETH_P_IP))
 		return decide_ipv4(eth + 1, end);
@@ -276,6 +364,8 @@ int steer(struct xdp_md *ctx)
 		action = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_DROP);
 		if (action != XDP_REDIRECT)
 			d = NO_SOCKET;
+	} else if (d < VLAN) {
+		action = XDP_DROP;
 	}
 	n = bpf_map_lookup_elem(&frames, &d);
 	if (n)

@@ -15,19 +15,26 @@ import (
 type steerDecision uint32
 
 const (
-	steerDecisionTO_SOCKET          steerDecision = 0
-	steerDecisionNO_SOCKET          steerDecision = 1
-	steerDecisionVLAN               steerDecision = 2
-	steerDecisionETHER_TYPE         steerDecision = 3
-	steerDecisionOTHER_MAC          steerDecision = 4
-	steerDecisionIPV4OPTIONS        steerDecision = 5
-	steerDecisionMULTICAST          steerDecision = 6
-	steerDecisionBROADCAST          steerDecision = 7
-	steerDecisionLINK_LOCAL         steerDecision = 8
-	steerDecisionLOCAL              steerDecision = 9
-	steerDecisionOWN_SOURCE         steerDecision = 10
-	steerDecisionNEIGHBOR_DISCOVERY steerDecision = 11
-	steerDecisionDECISIONS          steerDecision = 12
+	steerDecisionTO_SOCKET                  steerDecision = 0
+	steerDecisionNO_SOCKET                  steerDecision = 1
+	steerDecisionTRANSIT_VLAN               steerDecision = 2
+	steerDecisionTRANSIT_ETHER_TYPE         steerDecision = 3
+	steerDecisionTRANSIT_OTHER_MAC          steerDecision = 4
+	steerDecisionTRANSIT_IPV4OPTIONS        steerDecision = 5
+	steerDecisionTRANSIT_LINK_LOCAL         steerDecision = 6
+	steerDecisionTRANSIT_OWN_SOURCE         steerDecision = 7
+	steerDecisionTRANSIT_NEIGHBOR_DISCOVERY steerDecision = 8
+	steerDecisionVLAN                       steerDecision = 9
+	steerDecisionETHER_TYPE                 steerDecision = 10
+	steerDecisionOTHER_MAC                  steerDecision = 11
+	steerDecisionIPV4OPTIONS                steerDecision = 12
+	steerDecisionMULTICAST                  steerDecision = 13
+	steerDecisionBROADCAST                  steerDecision = 14
+	steerDecisionLINK_LOCAL                 steerDecision = 15
+	steerDecisionLOCAL                      steerDecision = 16
+	steerDecisionOWN_SOURCE                 steerDecision = 17
+	steerDecisionNEIGHBOR_DISCOVERY         steerDecision = 18
+	steerDecisionDECISIONS                  steerDecision = 19
 )
 
 // Names of all BPF objects in the ELF.
@@ -40,9 +47,9 @@ const (
 	steerMapLocal6     = "local6"
 	steerMapSockets    = "sockets"
 	steerProgSteer     = "steer"
+	steerVarGateway    = "gateway"
 	steerVarLocalFolds = "local_folds"
 	steerVarPortMac    = "port_mac"
-	steerVarTakeEsp    = "take_esp"
 )
 
 // loadSteer returns the embedded CollectionSpec for steer.
@@ -105,9 +112,9 @@ type steerMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type steerVariableSpecs struct {
+	Gateway    *ebpf.VariableSpec `ebpf:"gateway"`
 	LocalFolds *ebpf.VariableSpec `ebpf:"local_folds"`
 	PortMac    *ebpf.VariableSpec `ebpf:"port_mac"`
-	TakeEsp    *ebpf.VariableSpec `ebpf:"take_esp"`
 }
 
 // steerObjects contains all objects after they have been loaded into the kernel.
@@ -151,9 +158,9 @@ func (m *steerMaps) Close() error {
 //
 // It can be passed to loadSteerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type steerVariables struct {
+	Gateway    *ebpf.Variable `ebpf:"gateway"`
 	LocalFolds *ebpf.Variable `ebpf:"local_folds"`
 	PortMac    *ebpf.Variable `ebpf:"port_mac"`
-	TakeEsp    *ebpf.Variable `ebpf:"take_esp"`
 }
 
 // steerPrograms contains all programs after they have been loaded into the kernel.

@@ -51,7 +51,7 @@ func TestGatewaysTakeESP(t *testing.T) {
 	for _, c := range gatewayTests {
 		expect(t, p, "no gateway: "+c.rule, c.frame, c.no, actions[c.no])
 	}
-	if err := s.TakeESP(); err != nil {
+	if err := s.Guard(); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range gatewayTests {
@@ -87,7 +87,7 @@ func TestFragmentsFollowTheFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.TakeESP(); err != nil {
+	if err := s.Guard(); err != nil {
 		t.Fatal(err)
 	}
 	actions := map[Decision]uint32{ToSocket: xdpRedirect, Local: xdpPass}

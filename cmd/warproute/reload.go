@@ -32,8 +32,8 @@ While the router runs, these can change:
                           one that gets another SPI is received by for 2 s more
 
 Everything else takes a restart: ports and their modes, engine, workers, control, napi,
-checksum, ipsec.source, state, interface, mss_clamp, fragment, icmp and path_mtu, and
-beginning with IPsec. A reload with such a change is refused as a whole.
+checksum, ipsec.source, state, interface, mss_clamp, fragment, icmp, path_mtu and
+linux_forwarding, and beginning with IPsec. A reload with such a change is refused as a whole.
 
 It exits with 0 when all was applied or nothing differs, with 78 when the file is
 wrong, and with 1 when a change was refused or failed; then nothing was changed.`,

@@ -28,6 +28,8 @@ ip route, FRR and BIRD work as ever.
 		tidy(newRunCommand()),
 		newCheckCommand(),
 		newReloadCommand(),
+		newGuardCommand(),
+		newReleaseCommand(),
 		newShowCommand(),
 		newRouteCommand(),
 		tidy(newCaptureCommand()),

@@ -174,19 +174,25 @@ func describe(w io.Writer, cfg *config.Config, snap *status.Snapshot) {
 // account says what became of every frame that arrived at the ports of a router
 // that has stopped.
 func account(w io.Writer, snap *status.Snapshot) {
-	var arrived, linux, lost, rx, tx, dropped uint64
+	var arrived, linux, lost, transit, rx, tx, dropped uint64
 	for i, p := range snap.Ports {
 		c := &snap.Stats.Ports[i]
 		rx, tx, dropped = rx+c.RxPackets, tx+c.TxPackets, dropped+c.Dropped()
 		for _, n := range p.XDP.ToLinux {
 			linux += n
 		}
+		for _, n := range p.XDP.Transit {
+			transit += n
+		}
 		lost += p.XDP.NoSocket + p.XDP.Refused + p.Rings.RxDropped + p.Rings.RxRingFull
 		arrived += p.XDP.ToSocket + p.XDP.NoSocket
 	}
-	arrived += linux
+	arrived += linux + transit
 	fmt.Fprintf(w, "stopped: %d frames arrived: %d handed to Linux, %d lost before the router, %d received; of these %d transmitted, %d dropped\n",
 		arrived, linux, lost, rx, tx-uint64(snap.Stats.Made-snap.Stats.Merged-snap.Stats.Delivered), dropped)
+	if transit > 0 {
+		fmt.Fprintf(w, "  and %d dropped before the router, because Linux might have forwarded them past the policies\n", transit)
+	}
 	if n := snap.Stats.Made; n > 0 {
 		fmt.Fprintf(w, "  and %d packets that the router made: ICMP errors, fragments, or packets of Linux's to tunnels\n", n)
 	}

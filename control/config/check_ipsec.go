@@ -8,14 +8,15 @@ import (
 )
 
 var (
-	sources    = []Source{SourceConfig, SourceXFRM}
-	fragments  = []Fragment{FragmentBefore, FragmentAfter}
-	pathMTUs   = []PathMTU{PathMTULearn, PathMTUOff}
-	icmpErrors = []ICMPErrors{ICMPQuoted, ICMPStrict}
-	directions = []Direction{DirectionOut, DirectionIn}
-	saModes    = []SAMode{SATunnel, SATransport}
-	dfs        = []DF{DFCopy, DFSet, DFClear}
-	actions    = []Action{ActionProtect, ActionBypass, ActionDiscard}
+	sources          = []Source{SourceConfig, SourceXFRM}
+	fragments        = []Fragment{FragmentBefore, FragmentAfter}
+	pathMTUs         = []PathMTU{PathMTULearn, PathMTUOff}
+	icmpErrors       = []ICMPErrors{ICMPQuoted, ICMPStrict}
+	linuxForwardings = []LinuxForwarding{LinuxForwardingDrop, LinuxForwardingAllow}
+	directions       = []Direction{DirectionOut, DirectionIn}
+	saModes          = []SAMode{SATunnel, SATransport}
+	dfs              = []DF{DFCopy, DFSet, DFClear}
+	actions          = []Action{ActionProtect, ActionBypass, ActionDiscard}
 )
 
 func (c *Config) checkIPsec() (errs Errors) {
@@ -24,6 +25,7 @@ func (c *Config) checkIPsec() (errs Errors) {
 	errs = append(errs, checkChoice(c, "ipsec.fragment", i.Fragment, fragments)...)
 	errs = append(errs, checkChoice(c, "ipsec.icmp", i.ICMP, icmpErrors)...)
 	errs = append(errs, checkChoice(c, "ipsec.path_mtu", i.PathMTU, pathMTUs)...)
+	errs = append(errs, checkChoice(c, "ipsec.linux_forwarding", i.LinuxForwarding, linuxForwardings)...)
 	if !filepath.IsAbs(i.State) || strings.ContainsRune(i.State, 0) {
 		errs = append(errs, c.fault("ipsec.state", fmt.Sprintf("ipsec.state: %q is not the absolute path of a directory", i.State),
 			"write one such as /var/lib/warproute"))

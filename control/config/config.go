@@ -127,7 +127,7 @@ func Default(ports ...string) *Config {
 		NAPI:     NAPIInterrupt,
 		Checksum: ChecksumAuto,
 		ICMP:     ICMP{PerSecond: 1000, Burst: 100, SourcePerSecond: 10, SourceBurst: 10},
-		IPsec:    IPsec{Source: SourceConfig, State: "/var/lib/warproute", Fragment: FragmentBefore, ICMP: ICMPQuoted, PathMTU: PathMTULearn},
+		IPsec:    IPsec{Source: SourceConfig, State: "/var/lib/warproute", Fragment: FragmentBefore, ICMP: ICMPQuoted, PathMTU: PathMTULearn, LinuxForwarding: LinuxForwardingDrop},
 	}
 	for _, name := range ports {
 		c.Ports = append(c.Ports, Port{Interface: name, Mode: ModeAuto, ReversePath: ReversePathAuto})

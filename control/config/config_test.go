@@ -40,7 +40,7 @@ napi: interrupt
 busy_poll: 20us
 checksum: repair
 icmp: {per_second: 0, burst: 1, source_per_second: 2, source_burst: 3}
-ipsec: {source: xfrm, state: /tmp/w, mss_clamp: true, fragment: after, icmp: strict, path_mtu: off, interface: ipsec0}
+ipsec: {source: xfrm, state: /tmp/w, mss_clamp: true, fragment: after, icmp: strict, path_mtu: off, interface: ipsec0, linux_forwarding: allow}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ ipsec: {source: xfrm, state: /tmp/w, mss_clamp: true, fragment: after, icmp: str
 		BusyPoll: 20 * time.Microsecond,
 		Checksum: ChecksumRepair,
 		ICMP:     ICMP{0, 1, 2, 3},
-		IPsec:    IPsec{Source: SourceXFRM, State: "/tmp/w", MSSClamp: true, Fragment: FragmentAfter, ICMP: ICMPStrict, PathMTU: PathMTUOff, Interface: "ipsec0"},
+		IPsec:    IPsec{Source: SourceXFRM, State: "/tmp/w", MSSClamp: true, Fragment: FragmentAfter, ICMP: ICMPStrict, PathMTU: PathMTUOff, Interface: "ipsec0", LinuxForwarding: LinuxForwardingAllow},
 	}
 	if diff := cmp.Diff(want, got, values); diff != "" {
 		t.Error(diff)

@@ -62,6 +62,7 @@ func Diff(a, b *Config) []Change {
 	d.value("ipsec.fragment", a.IPsec.Fragment, b.IPsec.Fragment)
 	d.value("ipsec.icmp", a.IPsec.ICMP, b.IPsec.ICMP)
 	d.value("ipsec.path_mtu", a.IPsec.PathMTU, b.IPsec.PathMTU)
+	d.value("ipsec.linux_forwarding", a.IPsec.LinuxForwarding, b.IPsec.LinuxForwarding)
 	d.sas(a.IPsec.SAs, b.IPsec.SAs)
 	d.policies(a.IPsec.Policies, b.IPsec.Policies)
 	return d.changes

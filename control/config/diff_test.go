@@ -42,6 +42,7 @@ func TestDiffTellsWhatDiffers(t *testing.T) {
 		"~ checksum: auto -> trust":                                                   func(c *Config) { c.Checksum = ChecksumTrust },
 		"~ ipsec.source: config -> xfrm":                                              func(c *Config) { c.IPsec.Source = SourceXFRM },
 		"~ ipsec.state: /var/lib/warproute -> /x":                                     func(c *Config) { c.IPsec.State = "/x" },
+		"~ ipsec.linux_forwarding: drop -> allow":                                     func(c *Config) { c.IPsec.LinuxForwarding = LinuxForwardingAllow },
 		"~ ipsec.fragment: before -> after":                                           func(c *Config) { c.IPsec.Fragment = FragmentAfter },
 		`~ ipsec.interface: "" -> "ipsec0"`:                                           func(c *Config) { c.IPsec.Interface = "ipsec0" },
 		"~ ipsec.icmp: quoted -> strict":                                              func(c *Config) { c.IPsec.ICMP = ICMPStrict },

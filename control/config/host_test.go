@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -107,7 +108,7 @@ func TestLinuxForwardsNothingBesideAGateway(t *testing.T) {
 		forced   = "net.ipv6.conf.lan0/7.force_forwarding"
 	)
 	for _, tt := range []struct {
-		name, ipsec    string
+		name, ipsec    string // linux_forwarding: allow, unless it begins with drop
 		others, v4, v6 string
 		force          string // IPv6 of the port
 		want           []string
@@ -119,6 +120,7 @@ func TestLinuxForwardsNothingBesideAGateway(t *testing.T) {
 		{"both", policies, "1", "1", "2", "0", []string{ipv6, ipv4}},
 		{"a host before Linux 6.17", policies, "0", "0", "0", "", nil},
 		{"a host without IPv6", policies, "0", "0", "", "", nil},
+		{"Linux is kept from it", "drop" + policies, "1", "1", "1", "1", nil},
 		{"no policies", sas, "1", "1", "1", "1", nil},
 		{"policies that Linux knows", "  source: xfrm\n", "1", "1", "1", "1", nil},
 	} {
@@ -137,7 +139,11 @@ func TestLinuxForwardsNothingBesideAGateway(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c, err := Parse("f", []byte("ports: [{interface: lan0.7}]\nipsec:\n"+tt.ipsec))
+		choice := "allow"
+		if ipsec, ok := strings.CutPrefix(tt.ipsec, "drop"); ok {
+			choice, tt.ipsec = "drop", ipsec
+		}
+		c, err := Parse("f", []byte("ports: [{interface: lan0.7}]\nipsec:\n  linux_forwarding: "+choice+"\n"+tt.ipsec))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,5 +167,35 @@ func TestCheckHostOfARouterWhosePortIsAway(t *testing.T) {
 	err := CheckHost(c, c.Ports[0])
 	if err == nil || strings.Contains(err.Error(), "no-such-port") || !strings.Contains(err.Error(), "nor-this") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// The ports of a gateway are closed at boot though its keys are missing, or other keys wrong.
+func TestGuardedPorts(t *testing.T) {
+	const ports, policy = "ports: [{interface: lan0}, {interface: wan0}]\n", "policies: [{direction: out, src: 10.7.0.0/16, dst: 10.8.0.0/16, action: protect, sa: a}]"
+	both := []string{"lan0", "wan0"}
+	for _, tt := range []struct {
+		text string
+		want []string
+		err  string
+	}{
+		{ports, nil, ""},
+		{ports + "ipsec: {source: xfrm}", both, ""},
+		{ports + "ipsec: {source: xfrm, linux_forwarding: allow}", nil, ""},
+		{ports + "ipsec: {" + policy + ", sas: [{name: a, key_file: gone}]}", both, ""},
+		{ports + "engine: nonsense\nipsec: {" + policy + ", unknown: 1}", both, ""},
+		{"ipsec: [", nil, "f.yaml"},
+	} {
+		path := filepath.Join(t.TempDir(), "f.yaml")
+		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := GuardedPorts(path)
+		if !slices.Equal(got, tt.want) || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%q: %q, %v", tt.text, got, err)
+		}
+	}
+	if _, err := GuardedPorts("/no/such/file"); err == nil {
+		t.Error("no error without a file")
 	}
 }

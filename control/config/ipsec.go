@@ -12,8 +12,10 @@ type IPsec struct {
 	PathMTU  PathMTU
 	// Interface is the name of one that Linux itself reaches tunnels by; "" for none.
 	Interface string
-	SAs       []SA
-	Policies  []Policy // the first that matches a packet decides
+	// LinuxForwarding says what becomes of packets that Linux would forward from or to the ports.
+	LinuxForwarding LinuxForwarding
+	SAs             []SA
+	Policies        []Policy // the first that matches a packet decides
 }
 
 // Zero overwrites the keys. They still compare as before.
@@ -54,6 +56,15 @@ type PathMTU string
 const (
 	PathMTULearn PathMTU = "learn"
 	PathMTUOff   PathMTU = "off" // the ports' and routes' MTUs count alone
+)
+
+// LinuxForwarding says what becomes of packets that Linux would forward from or to the
+// ports of a gateway: past the policies, which it does not know.
+type LinuxForwarding string
+
+const (
+	LinuxForwardingDrop  LinuxForwarding = "drop"  // dropped, also after the router has ended
+	LinuxForwardingAllow LinuxForwarding = "allow" // Linux's settings decide; with policies of the configuration they must be off
 )
 
 // SA describes a security association.

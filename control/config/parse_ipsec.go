@@ -21,6 +21,7 @@ func (r *reader) ipsec() value {
 		field{"icmp", oneOf(&c.ICMP, icmpErrors...)},
 		field{"path_mtu", oneOf(&c.PathMTU, pathMTUs...)},
 		field{"interface", text(&c.Interface)},
+		field{"linux_forwarding", oneOf(&c.LinuxForwarding, linuxForwardings...)},
 		field{"sas", list(func(int) value {
 			c.SAs = append(c.SAs, SA{Mode: SATunnel, ReplayWindow: defaultReplayWindow, DF: DFCopy})
 			return association(&c.SAs[len(c.SAs)-1])

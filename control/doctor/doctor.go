@@ -59,6 +59,7 @@ var hostChecks = []struct {
 	{"locked memory", memlock},
 	{"huge pages", hugePages},
 	{"Linux forwarding", forwarding},
+	{"guard", guardOf},
 	{"netfilter", filters},
 	{"XFRM", xfrmPolicies},
 	{"routes", routes},

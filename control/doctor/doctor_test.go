@@ -48,6 +48,7 @@ func healthy() *Host {
 		Filters:    func() ([]netfilter.Chain, error) { return nil, nil },
 		Refused:    func() ([]xfrm.Refused, error) { return nil, nil },
 		Survey:     func([]mirror.Port) ([]mirror.UnsupportedRoutes, error) { return nil, nil },
+		Guarded:    func() ([]string, error) { return nil, nil },
 	}
 }
 
@@ -116,6 +117,23 @@ func TestHostChecks(t *testing.T) {
 		{"Linux forwards IPv4 of others than the ports", forwarding, func(h *Host) {
 			h.Ports, h.Root = []string{"lan0"}, root("proc/sys/net/ipv4/ip_forward", "1\n", "proc/sys/net/ipv4/conf/lan0/forwarding", "0\n")
 		}, OK, "off", ""},
+		{"no guard", guardOf, nil, OK, "as its settings say", ""},
+		{"the guard of a running gateway", guardOf, func(h *Host) {
+			h.Guarded = func() ([]string, error) { return []string{"gone0", "lan0"}, nil }
+			h.Link = func(name string) (*Link, error) {
+				if name == "lan0" {
+					return &Link{Name: name, Ours: true}, nil
+				}
+				return nil, unix.ENODEV
+			}
+		}, OK, "a running gateway keeps Linux from forwarding from and to gone0, lan0", ""},
+		{"the guard of a gateway that has ended", guardOf, func(h *Host) {
+			h.Guarded = func() ([]string, error) { return []string{"lan0", "wan0"}, nil }
+			h.Link = func(name string) (*Link, error) { return &Link{Name: name}, nil }
+		}, Warn, "a gateway that has ended keeps Linux from forwarding from and to lan0, wan0", "sudo warproute release"},
+		{"a kernel without nf_tables", guardOf, func(h *Host) {
+			h.Guarded = func() ([]string, error) { return nil, unix.EPROTONOSUPPORT }
+		}, Warn, "protocol not supported", ""},
 		{"no firewall", filters, nil, OK, "no rules", ""},
 		{"a firewall that forwarded packets do not pass", filters, func(h *Host) {
 			h.Filters = func() ([]netfilter.Chain, error) {
@@ -261,6 +279,7 @@ func TestExamineNamesChecksAndPorts(t *testing.T) {
 	if !Healthy(all) || len(all) != len(hostChecks)+len(linkChecks) || h.Queues != 2 || h.Workers != 2 || !slices.Equal(h.Ports, []string{"lan0"}) {
 		t.Errorf("a healthy host with %d queues, %d workers: %v", h.Queues, h.Workers, all)
 	}
+	h.Guarded = func() ([]string, error) { return nil, nil }
 	h.Filters = func() ([]netfilter.Chain, error) { return nil, errors.Join(unix.EPERM, unix.EACCES) }
 	all = Examine(h, []string{"lan0", "wan0"})
 	if Healthy(all) {

@@ -33,6 +33,7 @@ type Host struct {
 	Filters    func() ([]netfilter.Chain, error)
 	Refused    func() ([]xfrm.Refused, error) // XFRM policies that a router cannot follow
 	Survey     func(ports []mirror.Port) ([]mirror.UnsupportedRoutes, error)
+	Guarded    func() ([]string, error) // interfaces that are closed to Linux's forwarding
 	Link       func(name string) (*Link, error)
 	Try        func(l *Link) *Trial // opens the port for a moment
 	TryAll     bool                 // also where that may reset the link
@@ -40,7 +41,7 @@ type Host struct {
 
 // This returns the host that the process runs on, in its network namespace.
 func This() (*Host, error) {
-	h := &Host{Root: os.DirFS("/"), OpenSocket: openSocket, LoadBPF: createMap, Filters: netfilter.Forwarding, Refused: xfrm.RefusedPolicies, Survey: mirror.Survey, Link: findLink, Try: try, Executable: "bin/warproute"}
+	h := &Host{Root: os.DirFS("/"), OpenSocket: openSocket, LoadBPF: createMap, Filters: netfilter.Forwarding, Refused: xfrm.RefusedPolicies, Survey: mirror.Survey, Guarded: guarded, Link: findLink, Try: try, Executable: "bin/warproute"}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return nil, fmt.Errorf("read the kernel's release: %w", err)

@@ -146,7 +146,7 @@ func forwarding(h *Host) []Finding {
 		name := config.SettingName(path)
 		if value := strings.TrimSpace(text); value != "" && value != "0" {
 			found = append(found, warn(fmt.Sprintf("sudo sysctl -w %s=0, unless Linux shall forward them", name),
-				"%s=%s: what the router leaves to Linux (IPv4 options, VLANs, other MAC addresses), Linux forwards, uncounted here; with ipsec.policies, no router starts",
+				"%s=%s: what the router leaves to Linux (IPv4 options, VLANs, other MAC addresses), Linux forwards, uncounted here; a gateway leaves it nothing to forward",
 				name, value)...)
 		}
 	}

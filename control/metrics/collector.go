@@ -39,6 +39,7 @@ var (
 	xdpToLinux     = desc("xdp_to_linux_packets_total", "Frames that the XDP program left to Linux, by the cause.", "port", "cause")
 	xdpNoSocket    = desc("xdp_no_socket_packets_total", "Frames dropped because they arrived on a queue without a socket.", "port")
 	xdpRefused     = desc("xdp_redirect_refused_packets_total", "Frames dropped because the kernel did not hand them to the socket that the XDP program chose; counted up to 2 s late.", "port")
+	xdpTransit     = desc("xdp_transit_packets_total", "Frames that the XDP program of a gateway dropped, because Linux might have forwarded them past the policies, by the cause.", "port", "cause")
 	xskRxDropped   = desc("xsk_rx_dropped_total", "Frames that the kernel dropped for lack of memory to receive into, or for their length.", "port")
 	xskRxFull      = desc("xsk_rx_ring_full_total", "Frames that the kernel dropped because a receive ring was full.", "port")
 	xskFillEmpty   = desc("xsk_fill_ring_empty_total", "Times that the kernel found no frame in a fill ring.", "port")
@@ -70,7 +71,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		buildInfo, rxPackets, rxBytes, txPackets, txBytes, portUp, drops,
 		batchPackets, batchStage, engineChunks, gpuFailovers, heldPackets, framesTotal, framesFree, framesWithheld, saPackets, ipsecErrors, fibRoutes, fibUpdate,
 		configReloads, configLoaded, configTried,
-		xdpToLinux, xdpNoSocket, xdpRefused, xskRxDropped, xskRxFull, xskFillEmpty, xskTxEmpty, xskDescInvalid,
+		linuxForwarding, guardHeld, xdpToLinux, xdpNoSocket, xdpRefused, xdpTransit, xskRxDropped, xskRxFull, xskFillEmpty, xskTxEmpty, xskDescInvalid,
 	} {
 		ch <- d
 	}
@@ -90,6 +91,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	send.engine(s)
 	send.frames(s.Stats.Frames)
 	send.config(s)
+	send.guard(s.Guard)
 	send.gauge(heldPackets, float64(s.Stats.Held))
 	send.ipsec(s)
 	send.gauge(fibRoutes, float64(s.RoutesIPv4), "ipv4")
@@ -117,6 +119,9 @@ func (ch sender) port(p *status.PortState, c *dataplane.PortStats) {
 	}
 	for cause, n := range p.XDP.ToLinux {
 		ch.counter(xdpToLinux, n, p.Name, cause)
+	}
+	for cause, n := range p.XDP.Transit {
+		ch.counter(xdpTransit, n, p.Name, cause)
 	}
 	ch.counter(xdpNoSocket, p.XDP.NoSocket, p.Name)
 	ch.counter(xdpRefused, p.XDP.Refused, p.Name)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/warproute/warproute/control/guard"
 )
 
 // Chain is a chain with rules, or a policy, for packets that Linux forwards.
@@ -32,7 +34,8 @@ func (c Chain) String() string {
 	return s
 }
 
-// Forwarding returns the chains of the calling thread's network namespace. A kernel
+// Forwarding returns the chains of the calling thread's network namespace, without those of a
+// gateway's own table. A kernel
 // without netfilter has none. It takes CAP_NET_ADMIN.
 func Forwarding() ([]Chain, error) {
 	chains, err := tables()
@@ -40,7 +43,7 @@ func Forwarding() ([]Chain, error) {
 		older, e := family.chains()
 		chains, err = append(chains, older...), errors.Join(err, e)
 	}
-	chains = slices.DeleteFunc(chains, func(c Chain) bool { return c.Rules == 0 && !c.Drops })
+	chains = slices.DeleteFunc(chains, func(c Chain) bool { return c.Rules == 0 && !c.Drops || c.Table == guard.TableName })
 	if err != nil {
 		return chains, fmt.Errorf("look for rules of netfilter: %w", err)
 	}

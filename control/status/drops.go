@@ -19,7 +19,7 @@ type Drop struct {
 }
 
 // Drops lists the reasons for which packets were dropped, by reason, then port; last those
-// that the kernel did not hand to the router.
+// that the kernel did not hand to the router, and those that a gateway's XDP program dropped.
 func Drops(s *Snapshot) []Drop {
 	drops := []Drop{} // an array in JSON even if nothing was dropped
 	for r := range batch.NumReasons {
@@ -33,6 +33,13 @@ func Drops(s *Snapshot) []Drop {
 	for _, p := range s.Ports {
 		if n := p.XDP.Refused; n > 0 {
 			drops = append(drops, Drop{"redirect_refused", RefusedSentence, RefusedHint, p.Name, n})
+		}
+	}
+	for _, t := range transitDrops {
+		for _, p := range s.Ports {
+			if n := p.XDP.Transit[t.reason]; n > 0 {
+				drops = append(drops, Drop{t.reason, t.sentence, t.hint, p.Name, n})
+			}
 		}
 	}
 	return drops

@@ -73,12 +73,17 @@ func (p *Port) notes() (notes []string) {
 	if len(causes) > 0 {
 		notes = append(notes, "to Linux: "+strings.Join(causes, ", "))
 	}
+	var transit uint64
+	for _, n := range p.XDP.Transit {
+		transit += n
+	}
 	for _, loss := range []struct {
 		n    uint64
 		what string
 	}{
 		{p.XDP.NoSocket, "dropped, arrived on a queue without a socket"},
 		{p.XDP.Refused, "dropped, the kernel did not hand them to the socket"},
+		{transit, "dropped, because Linux might have forwarded them past the policies (warproute show drops)"},
 		{p.Rings.RxDropped, "dropped, no memory to receive into, or too long"},
 		{p.Rings.RxRingFull, "dropped, receive ring full because the worker is too slow"},
 		{p.Rings.RxInvalid, "receive descriptors that the kernel refused"},

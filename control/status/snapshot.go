@@ -7,6 +7,7 @@
 package status
 
 import (
+	"github.com/warproute/warproute/control/guard"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/internal/hist"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -21,6 +22,8 @@ type Snapshot struct {
 
 	SAs     []SA
 	Traffic []gateway.Traffic // of what the SAs are generations of
+
+	Guard *guard.State // nil: the router is no gateway
 
 	RoutesIPv4, RoutesIPv6 int
 	// Updates are the times that changes of routes and neighbours took from
@@ -46,9 +49,10 @@ type PortState struct {
 // XDP counts what a port's XDP program did with frames.
 type XDP struct {
 	ToSocket uint64            `json:"to_socket"`
-	NoSocket uint64            `json:"no_socket"` // dropped: their queue has no socket
-	Refused  uint64            `json:"refused"`   // dropped: the kernel did not hand them to the socket
-	ToLinux  map[string]uint64 `json:"to_linux"`  // by cause
+	NoSocket uint64            `json:"no_socket"`         // dropped: their queue has no socket
+	Refused  uint64            `json:"refused"`           // dropped: the kernel did not hand them to the socket
+	Transit  map[string]uint64 `json:"transit,omitempty"` // dropped by a gateway, because Linux might forward them; by cause
+	ToLinux  map[string]uint64 `json:"to_linux"`          // by cause
 }
 
 // Rings counts what the kernel did with the frames and descriptors of a port's

@@ -23,6 +23,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/control/addresses"
 	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/control/guard"
 	"github.com/warproute/warproute/control/metrics"
 	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/control/pathmtu"
@@ -53,6 +54,7 @@ type Service struct {
 	ipsec     *protection  // nil: nothing is protected
 	xfrm      *xfrm.Mirror // nil: the configuration says what to protect
 	paths     *pathmtu.Watcher
+	guard     *guard.Watcher   // nil: nothing is protected
 	copies    *vmgenid.Watcher // of the virtual machine
 	tun       *tun.Device      // nil: Linux reaches no tunnels
 	addresses *addresses.Watcher
@@ -100,6 +102,9 @@ func (s *Service) start(build metrics.Build) (err error) {
 	var seed [4]byte
 	_, _ = rand.Read(seed[:]) // never fails (crypto/rand)
 	s.fib = fib.New(binary.LittleEndian.Uint32(seed[:]))
+	if err := s.startGuard(); err != nil {
+		return err
+	}
 	if err := s.startIPsec(); err != nil {
 		return err
 	}
@@ -131,6 +136,11 @@ func (s *Service) start(build metrics.Build) (err error) {
 	}
 	if s.control, err = socket.Serve(s.cfg.Control.Socket, s.handlers()); err != nil {
 		return err
+	}
+	if s.ipsec != nil {
+		if err := s.ports.Guard(); err != nil {
+			return err
+		}
 	}
 	return s.ports.Admit() // last: until here Linux has had every frame
 }
@@ -174,12 +184,7 @@ func (s *Service) openPorts() ([]afxdp.WorkerMemory, error) {
 		}
 		cfg.Ports = append(cfg.Ports, afxdp.PortConfig{Interface: p.Interface, Mode: mode})
 	}
-	if s.ports, err = s.openSet(cfg); err != nil {
-		return nil, err
-	}
-	if s.ipsec != nil {
-		err = s.ports.TakeESP()
-	}
+	s.ports, err = s.openSet(cfg)
 	return cfg.Workers, err
 }
 
@@ -355,6 +360,9 @@ func (s *Service) Stop() *status.Snapshot {
 		if err := s.ports.Close(); err != nil {
 			s.log.Error("close the ports", "error", err)
 		}
+	}
+	if s.guard != nil {
+		s.guard.Close()
 	}
 	if s.devices != nil { // they reach the memory
 		if err := s.devices.Close(); err != nil {

@@ -20,6 +20,10 @@ func (s *Service) Snapshot() *status.Snapshot {
 	m := s.mirror.Status()
 	snap.RoutesIPv4, snap.RoutesIPv6, snap.Updates = m.RoutesIPv4, m.RoutesIPv6, new(hist.Snapshot)
 	s.mirror.Updates(snap.Updates)
+	if s.guard != nil {
+		state := s.guard.State()
+		snap.Guard = &state
+	}
 	s.withGateway(func(g *gateway.Gateway) { snap.SAs, snap.Traffic = status.SAs(g), g.Traffic() })
 	current := make([]string, len(s.ports.Ports)) // before the lock, for which the mirror may wait
 	for i := range current {
@@ -48,10 +52,13 @@ func (s *Service) Snapshot() *status.Snapshot {
 }
 
 func xdpOf(c afxdp.PortStats) status.XDP {
-	x := status.XDP{ToSocket: c.Frames[afxdp.ToSocket], NoSocket: c.Frames[afxdp.NoSocket], Refused: c.Refused, ToLinux: map[string]uint64{}}
+	x := status.XDP{ToSocket: c.Frames[afxdp.ToSocket], NoSocket: c.Frames[afxdp.NoSocket], Refused: c.Refused, Transit: map[string]uint64{}, ToLinux: map[string]uint64{}}
 	for d := range afxdp.Decision(afxdp.NumDecisions) {
-		if d.Linux() {
+		switch {
+		case d.Linux():
 			x.ToLinux[d.String()] = c.Frames[d]
+		case d.Transit():
+			x.Transit[d.String()] = c.Frames[d]
 		}
 	}
 	return x
