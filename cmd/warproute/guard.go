@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -38,7 +39,7 @@ nothing.`,
 			case file != "":
 				var err error
 				if ports, err = config.GuardedPorts(file); err != nil {
-					return usageError(err)
+					return configError(err)
 				}
 				if len(ports) == 0 {
 					fmt.Fprintf(c.OutOrStdout(), "%s asks for no guard\n", file)
@@ -58,6 +59,18 @@ nothing.`,
 	c.Flags().StringArrayVarP(&ports, "port", "p", nil, "guard interface `IFACE`; give each")
 	c.MarkFlagFilename("config", "yaml", "yml")
 	return c
+}
+
+// guardEarly guards the ports of a gateway that cannot start yet because the host lacks
+// something, such as another port.
+func guardEarly(w io.Writer, file string) {
+	ports, err := config.GuardedPorts(file)
+	if err == nil && len(ports) > 0 {
+		err = withTable(func(t *guard.Table) error { _, err := t.Guard(ports...); return err })
+	}
+	if err != nil {
+		fmt.Fprintf(w, "warproute: until the gateway starts, Linux may forward past it: %v\n", err)
+	}
 }
 
 func newReleaseCommand() *cobra.Command {

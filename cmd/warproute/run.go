@@ -91,6 +91,9 @@ func (f *runFlags) load() (*config.Config, error) {
 func run(cmd *cobra.Command, f *runFlags) error {
 	cfg, err := f.load()
 	if err != nil {
+		if exitCode(err) == exitTempFail {
+			guardEarly(cmd.ErrOrStderr(), f.config)
+		}
 		return err
 	}
 	if err := requirePrivileges(); err != nil {

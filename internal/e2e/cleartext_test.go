@@ -336,6 +336,22 @@ func TestGatewaySendsNothingInCleartext(t *testing.T) {
 			t.Error("nothing was protected")
 		}
 	})
+	t.Run("start while a port is missing", func(t *testing.T) {
+		l := newLeakLab(t)
+		text, err := os.ReadFile(l.config)
+		if err == nil {
+			err = os.WriteFile(l.config, bytes.Replace(text, []byte("ports: ["), []byte("ports: [{interface: dmz0}, "), 1), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := l.Router.Run(program, "run", "--config", l.config); err == nil || !strings.Contains(out, `no interface "dmz0"`) {
+			t.Fatalf("run: %v\n%s", err, out)
+		}
+		l.linuxForwards(true)
+		l.send(l.all()...)
+		l.finish()
+	})
 	t.Run("stop, and release", func(t *testing.T) {
 		l := newLeakLab(t)
 		r := l.start()
