@@ -268,8 +268,8 @@ func TestSampleOfATunnelHasTheDefaults(t *testing.T) {
 	}
 	out, err := Parse("f", []byte(onePort+`ipsec:
   sas:
-    - {name: branch-out, spi: 0x100, direction: out, src: 192.0.2.1, dst: 192.0.2.2, suite: aes128gcm16, key_file: keys/branch-out.key}
-    - {name: branch-in, spi: 0x101, direction: in, src: 192.0.2.2, dst: 192.0.2.1, suite: aes128gcm16, key_file: keys/branch-in.key}
+    - {name: branch-out, spi: 0x9c41f0d7, direction: out, src: 192.0.2.1, dst: 192.0.2.2, suite: aes128gcm16, key_file: keys/branch-out.key}
+    - {name: branch-in, spi: 0x3be8527a, direction: in, src: 192.0.2.2, dst: 192.0.2.1, suite: aes128gcm16, key_file: keys/branch-in.key}
 `))
 	if err != nil {
 		t.Fatal(err)
