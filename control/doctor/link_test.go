@@ -103,3 +103,40 @@ func TestSocketsOfTheKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Doctor has the driver's message before a router starts, and leaves no program attached.
+func TestTrialHasTheDriversMessage(t *testing.T) {
+	ns, err := lab.New("doctor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	if err := lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ns.Run("ip", "link", "set", "b0", "mtu", "9000"); err != nil {
+		t.Fatal(err)
+	}
+	err = ns.Do(func() error {
+		h, err := This()
+		if err != nil {
+			return err
+		}
+		found := ""
+		for _, f := range Examine(h, []string{"a0"}) {
+			if f.Check == "XDP mode" && f.Level == Warn {
+				found = f.Found
+			}
+		}
+		if !strings.Contains(found, "Peer MTU is too large to set XDP") {
+			t.Errorf("the XDP mode is %q", found)
+		}
+		if l, err := h.Link("a0"); err != nil || l.XDP != "" || len(l.Sockets) > 0 {
+			t.Errorf("the trial left %+v (%v)", l, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

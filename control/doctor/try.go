@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"strings"
+	"time"
 
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/umem"
@@ -44,8 +45,22 @@ func try(l *Link) *Trial {
 	if err != nil {
 		return &Trial{Err: err}
 	}
-	defer set.Close()
+	defer closeSet(set)
 	return &Trial{Mode: set.Ports[0].Mode, Reason: set.Ports[0].ModeReason}
+}
+
+// closeTimeout bounds the wait for the kernel, which takes sockets down some time after their
+// close.
+const closeTimeout = 3 * time.Second
+
+// closeSet closes a port and waits until the kernel shows no socket on it any more, so that
+// whoever looks next does not take them for another process's.
+func closeSet(s *afxdp.Set) {
+	ifindex := s.Ports[0].Ifindex
+	_ = s.Close() // what stays open ends with the process
+	for deadline := time.Now().Add(closeTimeout); len(queuesWithSockets(ifindex)) > 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // mode says which XDP mode the port gets.
