@@ -59,6 +59,7 @@ var mends = [NumReasons]string{
 
 	ReversePath:      "spoofed, or the way back is another: `route lookup SOURCE`; loosen reverse_path of the port, or rp_filter of the interface where it is auto",
 	FragmentsMissing: "fragments of ESP are lost on their way, or forged; lower the peer's MTU, so that it sends none",
+	GPUBadResult:     "the GPU is out of use, see the log; check it for memory errors (nvidia-smi -q -d ECC) and restart the router to use it again",
 
 	XfrmPolicyRefused: "`show policies` names the policy and why it is refused; change or delete it, as by policy-based tunnels in place of an XFRM interface (if_id)",
 }

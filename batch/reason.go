@@ -64,6 +64,7 @@ const (
 	FragmentsMissing // of a packet that was to be put together here; no engine's: workers drop these
 
 	XfrmPolicyRefused // an XFRM policy matches that this router cannot follow
+	GPUBadResult      // a GPU said of the packet what cannot be right, or did not encrypt it
 	numReasons
 )
 
@@ -127,6 +128,7 @@ var reasons = [NumReasons]struct{ name, sentence string }{
 
 	ReversePath:      {"reverse_path", "no route leads back to the source, or none by the port that received the packet (RFC 3704)"},
 	FragmentsMissing: {"fragments_missing", "other fragments of its packet did not come in time, or too many packets waited for theirs"},
+	GPUBadResult:     {"gpu_bad_result", "the GPU's result for the packet cannot be right, or it left the packet unencrypted"},
 
 	XfrmPolicyRefused: {"xfrm_policy_refused", "an XFRM policy matches that this router cannot follow"},
 }

@@ -24,7 +24,7 @@ func hostEngines(c bed.Config, base *fib.FIB, g *gateway.Gateway) bed.Maker {
 	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
 		var all []*gpu.Half
 		return func(worker int, mem []byte) (dataplane.Engine, error) {
-				h, err := gpu.NewHalf(newCPU(base, g, worker, mem), c.Chunks, c.MaxPackets, func(in []batch.Frame, tasks []cpu.Task, results []batch.Result) {
+				h, err := gpu.NewHalf(newCPU(base, g, worker, mem), mem, c.Chunks, c.MaxPackets, func(in []batch.Frame, tasks []cpu.Task, results []batch.Result) {
 					pass(mem, in, tasks, results)
 				})
 				if err == nil {

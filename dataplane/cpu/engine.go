@@ -63,6 +63,9 @@ func (e *Engine) Name() string { return "cpu" }
 // Done is true: Submit does all the work.
 func (e *Engine) Done(*batch.Chunk) bool { return true }
 
+// Adjacencies is how many adjacencies the forwarding base has room for.
+func (e *Engine) Adjacencies() int { return len(e.words.Adjacencies) }
+
 // Quiesced is true: no packet is ever lost.
 func (e *Engine) Quiesced() bool { return true }
 

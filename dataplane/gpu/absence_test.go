@@ -155,7 +155,7 @@ func TestAHalfAnsweredChunkIsLost(t *testing.T) {
 		}
 	}
 	for i, r := range c.Out[:c.N] { // the first quad by answers, as the rig makes them
-		if answered := r.Len == uint16(1000+i) || r.Verdict == batch.Hold; answered != (i < quadFrames) {
+		if answered := r.Len == replyLen(i) || r.Verdict == batch.Hold; answered != (i < quadFrames) {
 			t.Fatalf("packet %d when it is back: %+v", i, r)
 		}
 	}

@@ -98,7 +98,7 @@ func TestAnswers(t *testing.T) {
 		e.Submit(c)
 		await(e, c)
 		for i, f := range c.In[:n] {
-			expect := batch.Result{Addr: f.Addr, Len: uint16(1000 + i), Verdict: batch.Forward(uint16(i))}
+			expect := batch.Result{Addr: f.Addr, Len: replyLen(i), Verdict: batch.Forward(uint16(i))}
 			switch {
 			case quick>>(i/quadFrames)&1 == 0:
 				expect = batch.Result{Addr: f.Addr, Len: f.Len, Verdict: batch.Forward(f.Port + 1)}

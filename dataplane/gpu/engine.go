@@ -22,6 +22,7 @@ type Engine struct {
 	launch  func(slot int, seq uint32, n int) error // nil: the kernel is resident
 	timeout time.Duration                           // for a chunk
 	small   int                                     // see Options.Small
+	checker checker
 	// The most slots that a chunk in a hurry takes: up to half of them, so that what follows
 	// finds one.
 	shares int
@@ -63,7 +64,8 @@ const (
 func newEngine(fallback *cpu.Engine, h *health, m *mailbox, umem []byte, o Options) *Engine {
 	return &Engine{
 		cpu: fallback, health: h, absence: absence{first: o.Pause}, mail: m, umem: umem, timeout: o.Timeout, small: o.Small,
-		shares: max(1, min(maxShares, len(m.slots)/2)), turns: &atomic.Uint32{}, flights: make([]flight, 0, 64),
+		checker: newChecker(umem, h, len(o.Repair), fallback.Adjacencies()),
+		shares:  max(1, min(maxShares, len(m.slots)/2)), turns: &atomic.Uint32{}, flights: make([]flight, 0, 64),
 	}
 }
 
@@ -105,7 +107,7 @@ func (e *Engine) Submit(c *batch.Chunk) {
 func (e *Engine) post(c *batch.Chunk, to int) int {
 	s, slots := &e.mail.slots[to], (c.N+hurryFrames-1)/hurryFrames
 	switch {
-	case e.securer != nil && e.securer.begin(e.cpu, c, to):
+	case e.securer != nil && e.securer.begin(e.cpu, &e.checker, c, to):
 		s.post(c.In[:c.N], nil, jobsSize)
 	case e.launch == nil && e.busy.Load() == 0 && slots <= e.shares:
 		for k := range slots {
@@ -177,7 +179,7 @@ func (e *Engine) arrived(f *flight) bool {
 			return false
 		}
 		if s.flags == jobsSize {
-			e.securer.finish(e.cpu, f.chunk, f.slot, s.results)
+			e.securer.finish(e.cpu, &e.checker, f.chunk, f.slot, s.results)
 		} else {
 			in, out := share(f.chunk, f.taken, f.slots)
 			e.take(s, in, out)
@@ -200,6 +202,7 @@ func (e *Engine) take(s *slot, in []batch.Frame, out []batch.Result) {
 			e.cpu.Decide(in, out)
 		}
 	}
+	e.checker.check(in, out)
 }
 
 // freeSlot returns the lowest free slot, noPlace if there is none.

@@ -170,7 +170,16 @@ func TestAGatewaysClearChunkIsShared(t *testing.T) {
 				t.Errorf("protected %v: slot %d has jobs: %v", protected, k, jobs)
 			}
 			for i := range s.results {
-				s.results[i] = batch.Result{Addr: 2, Len: uint16(i), Verdict: batch.Forward(uint16(k))}
+				s.results[i] = batch.Result{Verdict: batch.Forward(uint16(k))}
+				if in := chunks[min(k, len(chunks)-1)].In; i < n {
+					at := i
+					if !protected {
+						at += k * hurryFrames
+					} else {
+						e.checker.icvEnd(in[i], &e.securer.tasks[k][i])[0]++
+					}
+					s.results[i].Addr, s.results[i].Len = in[at%n].Addr, in[at%n].Len
+				}
 			}
 			for part := range s.parts {
 				s.done[part] = s.seq
@@ -181,9 +190,9 @@ func TestAGatewaysClearChunkIsShared(t *testing.T) {
 				t.Fatalf("protected %v: the chunk is not done", protected)
 			}
 			for i, r := range c.Out[:n] {
-				want := batch.Result{Addr: 2, Len: uint16(i), Verdict: batch.Forward(uint16(k))}
+				want := batch.Result{Addr: c.In[i].Addr, Len: c.In[i].Len, Verdict: batch.Forward(uint16(k))}
 				if !protected {
-					want.Len, want.Verdict = uint16(i%hurryFrames), batch.Forward(uint16(i/hurryFrames))
+					want.Verdict = batch.Forward(uint16(i / hurryFrames))
 				}
 				if r != want {
 					t.Fatalf("protected %v, packet %d: %+v, want %+v", protected, i, r, want)

@@ -17,19 +17,25 @@ type Half struct {
 
 // NewHalf returns such an engine. device stands in for the GPU, with all keys: it decides on
 // packets, where they are since Begin and by what was to be done to them, and fills in results.
-func NewHalf(worker *cpu.Engine, chunks, size int, device func(in []batch.Frame, tasks []cpu.Task, results []batch.Result)) (*Half, error) {
+func NewHalf(worker *cpu.Engine, umem []byte, chunks, size int, device func(in []batch.Frame, tasks []cpu.Task, results []batch.Result)) (*Half, error) {
 	mail, err := newMailbox(chunks, size)
 	if err != nil {
 		return nil, err
 	}
-	h := &Half{Engine: newEngine(worker, &health{}, mail, nil, Options{}.withDefaults())}
+	h := &Half{Engine: newEngine(worker, &health{}, mail, umem, Options{}.withDefaults())}
 	if h.securer, err = newSecurer(chunks, size, ipsec.NoNumber); err != nil {
 		_ = mail.close()
 		return nil, err
 	}
 	h.launch = func(slot int, seq uint32, n int) error {
 		s := &mail.slots[slot]
-		device(h.chunk.In[:n], h.securer.tasks[slot][:n], s.results[:n])
+		in, tasks := h.chunk.In[:n], h.securer.tasks[slot][:n]
+		device(in, tasks, s.results[:n])
+		for i := range tasks { // as if sealed
+			if t := &tasks[i]; t.Kind == cpu.Seal {
+				clear(h.checker.icvEnd(in[i], t)[:canaryBytes/2])
+			}
+		}
 		for i := range s.parts {
 			atomic.StoreUint32(&s.done[i], seq)
 		}

@@ -163,6 +163,6 @@ func (s *slot) finished() bool {
 	return true
 }
 
-// copyResults copies the results of a finished chunk. For parts that were answered, it copies
-// what chunks before have left in their place.
-func (s *slot) copyResults(to []batch.Result) { copy(to, s.results) }
+// copyResults copies the results of a finished chunk, and clears them, so that no later chunk
+// can have them for its own. Parts that were answered have none.
+func (s *slot) copyResults(to []batch.Result) { clear(s.results[:copy(to, s.results)]) }

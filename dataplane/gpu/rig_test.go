@@ -77,8 +77,10 @@ func (b *block) run() {
 	}
 }
 
-// reply answers that a packet is forwarded to the port of its number, as 1000 bytes more than
-// that, with new bytes that tell of it, too; and every third that it waits for that adjacency.
+// replyLen is the length in the reply for a packet: less than frames of the tests have.
+func replyLen(n int) uint16 { return uint16(minFrame + n%20) }
+
+// reply answers that a packet is forwarded to the port of its number, as replyLen bytes, with new bytes that tell of it, too; and every third that it waits for that adjacency.
 func (b *block) reply(a *answer, n uint64) {
 	tag, verdict := tagOf(b.seq), uint64(batch.Forward(uint16(n)))
 	if n%3 == 2 {
@@ -87,7 +89,7 @@ func (b *block) reply(a *answer, n uint64) {
 	a[1] = 0xbbbbbbbbbbbb | verdict<<48
 	a[3] = 0xdddddddd | uint64(b.turns.Load())<<32
 	atomic.StoreUint64(&a[0], tag|n<<16)
-	atomic.StoreUint64(&a[2], tag|(1000+n)<<16|0xcccccccc<<32)
+	atomic.StoreUint64(&a[2], tag|uint64(replyLen(int(n)))<<16|0xcccccccc<<32)
 }
 
 func (b *block) await() (n uint32) {
@@ -151,7 +153,7 @@ func newRig(t *testing.T, slots int, timeout time.Duration) (*Engine, []*block, 
 func fill(c *batch.Chunk, rnd *rand.Rand, n int) {
 	c.N = n
 	for i := range n {
-		c.In[i] = batch.Frame{Addr: rnd.Uint32(), Len: uint16(rnd.Uint32()), Port: uint16(rnd.IntN(10))}
+		c.In[i] = batch.Frame{Addr: rnd.Uint32(), Len: uint16(minFrame + rnd.IntN(1<<15)), Port: uint16(rnd.IntN(10))}
 		c.Out[i] = batch.Result{}
 	}
 	c.Submitted = batch.Clock()

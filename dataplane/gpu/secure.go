@@ -27,25 +27,32 @@ func newSecurer(slots, size int, keys uint32) (*securer, error) {
 }
 
 // begin settles what comes before the device, and tells whether a slot has jobs then.
-func (s *securer) begin(e *cpu.Engine, c *batch.Chunk, slot int) bool {
+func (s *securer) begin(e *cpu.Engine, k *checker, c *batch.Chunk, slot int) bool {
 	tasks := s.tasks[slot][:c.N]
 	if e.Begin(c.In[:c.N], c.Out[:c.N], tasks, s.keys) == 0 {
 		return false
 	}
 	jobs := s.jobs.slots[slot]
 	for i := range tasks {
-		jobs[i].set(&tasks[i])
+		t := &tasks[i]
+		jobs[i].set(t)
+		if t.Kind == cpu.Seal {
+			k.mark(c.In[i], t)
+		}
 	}
 	return true
 }
 
 // finish settles what comes after it.
-func (s *securer) finish(e *cpu.Engine, c *batch.Chunk, slot int, results []batch.Result) {
-	tasks := s.tasks[slot][:c.N]
+func (s *securer) finish(e *cpu.Engine, k *checker, c *batch.Chunk, slot int, results []batch.Result) {
+	tasks, in, out := s.tasks[slot][:c.N], c.In[:c.N], c.Out[:c.N]
 	for i := range tasks {
 		if tasks[i].Kind != cpu.Settled {
-			c.Out[i] = results[i]
+			out[i] = results[i]
 		}
 	}
-	e.Finish(c.In[:c.N], c.Out[:c.N], tasks)
+	clear(results[:c.N])
+	k.checkTasks(in, out, tasks)
+	e.Finish(in, out, tasks)
+	k.checkPlaces(in, out)
 }

@@ -51,7 +51,7 @@ func securedOnHost(stageWords int) securedMaker {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := newEngine(fallback, &health{}, mail, sh.umem, Options{Timeout: 1 << 40})
+		e := newEngine(fallback, &health{}, mail, sh.umem, Options{Timeout: 1 << 40, Repair: net.Repair})
 		if e.securer, err = newSecurer(1, securedChunk, shimKeys); err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,12 @@ func TestSecuringAllocatesNothing(t *testing.T) {
 		s := &e.mail.slots[slot]
 		for i := range n {
 			task := &e.securer.tasks[slot][i]
-			s.results[i] = batch.Result{Addr: d.In[i].Addr + uint32(task.ESP) + 8 - packet.EthernetLen, Len: 64, Verdict: batch.Forward(1)}
+			if task.Kind == cpu.Seal {
+				e.checker.icvEnd(d.In[i], task)[0]++
+				s.results[i] = batch.Result{Addr: d.In[i].Addr, Len: d.In[i].Len, Verdict: batch.Forward(1)}
+				continue
+			}
+			s.results[i] = batch.Result{Addr: d.In[i].Addr + uint32(task.ESP) + 8 - packet.EthernetLen, Len: 40, Verdict: batch.Forward(1)}
 		}
 		for i := range s.parts {
 			atomic.StoreUint32(&s.done[i], seq)

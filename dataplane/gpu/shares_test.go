@@ -99,7 +99,7 @@ func TestSharesAreAnswered(t *testing.T) {
 				f, local := c.In[i], i-first
 				want := batch.Result{Addr: f.Addr, Len: f.Len, Verdict: batch.Forward(f.Port + 1)}
 				if blocks[k].quick.Load()>>(local/quadFrames)&1 != 0 {
-					want = batch.Result{Addr: f.Addr, Len: uint16(1000 + local), Verdict: batch.Forward(uint16(local))}
+					want = batch.Result{Addr: f.Addr, Len: replyLen(local), Verdict: batch.Forward(uint16(local))}
 					if local%3 == 2 {
 						want.Addr, want.Verdict = uint32(local), batch.Hold
 					} else if !bytes.HasPrefix(e.umem[f.Addr:], []byte{byte(local), 0, 0, 0, 0, 0, 0xbb}) {
