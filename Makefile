@@ -18,7 +18,7 @@ GEN_NEEDS  := clang-19:clang-19 llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpe
 
 E2E := ./internal/e2e/...
 
-.PHONY: build test check gpu-tests test-gpu sanitize test-scale soak demo bench bench-lookup bench-veth gen profile clean bench-gpu
+.PHONY: build test check gpu-tests test-gpu sanitize test-scale soak fuzz demo bench bench-lookup bench-veth gen profile clean bench-gpu
 
 # cmd/warproute/default.pgo tells the compiler what is hot (make profile), and takes effect by
 # its name. Tests are compiled without: it would have them compile everything once more.
@@ -47,6 +47,12 @@ test: ## everything; needs root
 	go test $$(go list ./... | grep -v internal/e2e)
 	CGO_ENABLED=1 go test -race $$(go list ./... | grep -v -e internal/e2e -e internal/lab/) # the lab's guests are kernels
 	CGO_ENABLED=1 go test -race -count=1 -p 1 $(E2E) # what it tests is built by it, so no earlier result counts
+
+# Go runs one target at a time, on all cores. TIME=1h gives each target an hour.
+TIME := 10s
+fuzz: export GOFLAGS += -pgo=off
+fuzz: ## every fuzz target for TIME, from its corpus in testdata/fuzz; needs root
+	scripts/fuzz.sh $(TIME)
 
 # Compiled tests, so that they can also be carried to a GPU machine without Go
 # (out/*.gpu.test -test.run '^TestGPU'). They skip nothing: without a GPU they fail.

@@ -188,3 +188,19 @@ func TestKeysOfFilesAreCompared(t *testing.T) {
 		t.Errorf("one file for two directions: %v", err)
 	}
 }
+
+// FuzzKey parses key files: an error never has the digits in it, which end up in logs.
+func FuzzKey(f *testing.F) {
+	for _, s := range []string{"", "0x", "00112233445566778899aabbccddeeff01020304", "0x0", "0xzz112233445566778899aabbccddeeff", "00112233445566778899aabbccddeeff0102030\xff"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		k, err := parseKey(text)
+		switch {
+		case err != nil && len(text) > 8 && strings.Contains(err.Error(), string(text)):
+			t.Errorf("the error has the key: %v", err)
+		case err == nil && !strings.EqualFold(hex.EncodeToString(k.Bytes()), strings.TrimPrefix(string(text), "0x")):
+			t.Errorf("%q is the key %x", text, k.Bytes())
+		}
+	})
+}

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Runs every fuzz target for a time, as in `scripts/fuzz.sh 10s`; fails if an input breaks one.
+# Inputs that reach new code are kept in Go's cache, a breaking one in testdata/fuzz beside its target.
+# The corpora in testdata/fuzz come first, so what broke once is tried in every run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+time=${1:?usage: scripts/fuzz.sh TIME [PACKAGE...]}
+shift
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+targets=0 failed=()
+while IFS=: read -r file target; do
+	package=./$(dirname "$file")
+	if [ $# -gt 0 ] && [[ " $* " != *" $package "* ]]; then
+		continue
+	fi
+	targets=$((targets + 1))
+	echo "$package $target"
+	go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package" </dev/null 2>&1 | tee "$log" && continue
+	# Before 1.27, Go may report the end of the time as an error (golang.org/issue/75804).
+	if ! grep -q '^ *context deadline exceeded$' "$log" || grep -q -e 'Failing input written' -e panic: "$log"; then
+		failed+=("$package $target")
+	fi
+done < <(git grep --untracked -o -E '^func Fuzz[A-Za-z0-9]*' -- '*_test.go' | sed 's/func //')
+if [ "$targets" = 0 ]; then
+	echo "scripts/fuzz.sh: no fuzz target; name packages as in ./ipsec" >&2
+	exit 1
+fi
+if [ ${#failed[@]} -gt 0 ]; then
+	printf 'scripts/fuzz.sh: broken: %s\n' "${failed[@]}" >&2
+	exit 1
+fi
+echo "$targets fuzz targets ran for $time each"
