@@ -268,9 +268,10 @@ func testPolicies(t *testing.T) {
 		"in 10.1.0.0/16 to 10.2.0.0/16 protect",
 		"out 10.1.0.0/16 to 10.2.0.0/16 protocol 6 ports any to 443 bypass",
 		"out 10.1.0.0/16 to 10.2.0.0/16 protocol 17 ports 53 to any protect",
-		"out 10.1.0.0/16 to 10.2.0.0/16 protocol 47 discard",
+		"out 10.1.0.0/16 to 10.2.0.0/16 protocol 47 refuse",
+		"out 10.1.0.0/16 to 10.2.0.0/16 refuse", // of mark 1
 		"out 10.1.0.0/16 to 10.2.0.0/16 discard",
-		"out 10.1.0.0/16 to 10.3.0.0/16 discard",
+		"out 10.1.0.0/16 to 10.3.0.0/16 refuse",
 	}
 	k.eventually("policies", func() error { return k.rules(want...) })
 	k.ip("xfrm policy delete src 10.1.0.0/16 dst 10.2.0.0/16 proto udp sport 53 dir out", "xfrm policy update src fd00::/64 dst fd01::/64 dir out priority 99")
@@ -280,7 +281,7 @@ func testPolicies(t *testing.T) {
 	k.ip("xfrm policy setdefault out block fwd block")
 	k.eventually("default policies", func() error {
 		all := k.gateway.Rules()
-		if n := len(all); n != 10 || all[n-1].Action != ipsecpolicy.Discard || all[n-1].Src.Bits() != 0 {
+		if n := len(all); n != 11 || all[n-1].Action != ipsecpolicy.Discard || all[n-1].Src.Bits() != 0 {
 			return fmt.Errorf("%d rules", n)
 		}
 		return nil
