@@ -21,11 +21,12 @@ func (e *stuckEngine) Submit(c *batch.Chunk) {
 	e.Engine.Submit(c)
 }
 
-// An idle worker shows progress; one that is stuck shows none until it goes on.
+// A worker that is stuck shows no progress; an idle one does.
 func TestStuckWorkersShowNoProgress(t *testing.T) {
 	r := newRig(t, 64)
 	e := &stuckEngine{Engine: r.config.Workers[0].Engine, entered: make(chan struct{}), release: make(chan struct{})}
 	r.config.Workers[0].Engine = e
+	r.queues[0].Play(numbered(1, "10.1.0.1"), 1)
 	r.start()
 	silentFor := func(d time.Duration) (silent []int) {
 		r.router.Ask()
@@ -36,17 +37,13 @@ func TestStuckWorkersShowNoProgress(t *testing.T) {
 		}
 		return silent
 	}
-	if silent := silentFor(5 * time.Second); silent != nil {
-		t.Errorf("idle: workers %v show no progress", silent)
-	}
-	r.queues[0].Play(numbered(1, "10.1.0.1"), 1)
 	<-e.entered
 	if silent := silentFor(200 * time.Millisecond); !slices.Equal(silent, []int{0}) {
 		t.Errorf("stuck: workers %v show no progress, want worker 0", silent)
 	}
 	close(e.release)
 	if silent := silentFor(5 * time.Second); silent != nil {
-		t.Errorf("when it goes on: workers %v show no progress", silent)
+		t.Errorf("idle: workers %v show no progress", silent)
 	}
 	r.stop()
 }
