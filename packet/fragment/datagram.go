@@ -38,6 +38,7 @@ type datagram struct {
 	starts   bitmap // those of them with which a fragment began
 	got      int    // bytes of payload that came
 	taken    int    // fragments that were taken in and are not counted as lost
+	expected bool   // see Origin
 	furthest int    // where the payload that came ends
 	size     int    // of the whole payload; 0: the last fragment has not come
 	header   int    // length of the header; 0: the first fragment has not come

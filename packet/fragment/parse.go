@@ -10,6 +10,7 @@ import (
 // RFC 8200 4.5). An IPv4 address is in the first 4 bytes, the rest zero.
 type key struct {
 	version  uint8
+	domain   uint8
 	proto    packet.Protocol // IPv4 alone; IPv6's is in the first fragment
 	id       uint32
 	src, dst [16]byte

@@ -28,8 +28,8 @@ type Counters struct {
 // Reassembler puts the fragments of both families together. Its memory is
 // reserved once. It belongs to one goroutine.
 //
-// At a limit, the oldest datagram gives way to a new one, one of the same source
-// if it is the source's limit. So, in a flood of fragments that never become
+// At a limit, the oldest datagram that nobody expects gives way to a new one, one of the same
+// source if it is the source's limit; the oldest of all where all are expected. So, in a flood of fragments that never become
 // whole, honest ones have as long to come together as the flood takes to turn the
 // memory over, and are not locked out until it times out.
 type Reassembler struct {
@@ -70,7 +70,18 @@ func NewReassembler(l Limits) *Reassembler {
 	return r
 }
 
-// Add takes in a packet, from its IP header on, whose IPv4 header checksum has
+// Origin is what a fragment does not say of itself.
+type Origin struct {
+	Domain   uint8 // fragments of different domains do not become one packet
+	Expected bool  // the datagram is wanted: those of strangers make room for it
+}
+
+// Add is AddFrom with the zero Origin.
+func (r *Reassembler) Add(now time.Duration, p []byte) (whole []byte, err error) {
+	return r.AddFrom(now, p, Origin{})
+}
+
+// AddFrom takes in a packet, from its IP header on, whose IPv4 header checksum has
 // been checked. If it completes a datagram, the whole packet is returned, which is
 // valid until the next call; if others are missing, nil. A packet that is no
 // fragment is returned as it is. The packet itself is not kept.
@@ -80,7 +91,7 @@ func NewReassembler(l Limits) *Reassembler {
 // until that would have timed out.
 //
 // now is the time since an arbitrary start, and does not run backwards.
-func (r *Reassembler) Add(now time.Duration, p []byte) (whole []byte, err error) {
+func (r *Reassembler) AddFrom(now time.Duration, p []byte, from Origin) (whole []byte, err error) {
 	r.Expire(now)
 	f, fragment, err := parse(p)
 	if err != nil {
@@ -89,6 +100,7 @@ func (r *Reassembler) Add(now time.Duration, p []byte) (whole []byte, err error)
 	if !fragment {
 		return p, nil
 	}
+	f.domain = from.Domain
 	if f.offset == 0 && !f.more { // of IPv6: first and last, whatever else has its key (RFC 6946)
 		d := r.free[len(r.free)-1]
 		d.reset(f.key, now)
@@ -101,6 +113,7 @@ func (r *Reassembler) Add(now time.Duration, p []byte) (whole []byte, err error)
 	if d == nil {
 		d = r.start(now, f.key)
 	}
+	d.expected = d.expected || from.Expected
 	if err := d.add(&f); err != nil {
 		r.lose(d)
 		return nil, err
@@ -143,10 +156,9 @@ func (r *Reassembler) start(now time.Duration, k key) *datagram {
 	from := k.source()
 	switch {
 	case r.sources[from] >= r.limits.PerSource:
-		oldest := slices.IndexFunc(r.waiting, func(d *datagram) bool { return d.source() == from })
-		r.giveUp(r.waiting[oldest], &r.counters.Evicted)
+		r.giveUp(r.dispensable(func(d *datagram) bool { return d.source() == from }), &r.counters.Evicted)
 	case len(r.waiting) == r.limits.Datagrams:
-		r.giveUp(r.waiting[0], &r.counters.Evicted)
+		r.giveUp(r.dispensable(func(*datagram) bool { return true }), &r.counters.Evicted)
 	}
 	d := r.free[len(r.free)-1]
 	r.free = r.free[:len(r.free)-1]
@@ -155,6 +167,20 @@ func (r *Reassembler) start(now time.Duration, k key) *datagram {
 	r.byKey[k] = d
 	r.sources[from]++
 	return d
+}
+
+// dispensable returns the datagram that makes room, of those that one is to be of.
+func (r *Reassembler) dispensable(of func(*datagram) bool) (oldest *datagram) {
+	for _, d := range r.waiting {
+		switch {
+		case !of(d):
+		case !d.expected || d.err != nil:
+			return d
+		case oldest == nil:
+			oldest = d
+		}
+	}
+	return oldest
 }
 
 // giveUp removes a datagram and counts it, unless an error told of its end.
