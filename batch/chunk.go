@@ -28,14 +28,17 @@ const (
 	// come that protect it, so it meets those of leaving again before it goes. Without
 	// Secured, it has met those of entering alone.
 	Cleared = 1 << 13
+	// Merged: the router reassembled the packet, of IPv6, from fragments of its source, and may
+	// fragment it again.
+	Merged = 1 << 12
 )
 
 // Ingress is the port that received the frame.
-func (f Frame) Ingress() uint16 { return f.Port &^ (Secured | Own | Cleared) }
+func (f Frame) Ingress() uint16 { return f.Port &^ (Secured | Own | Cleared | Merged) }
 
 // Result is an engine's answer for one frame, in 8 bytes as Frame.
 type Result struct {
-	Addr    uint32 // forward: where the frame now starts; hold: the adjacency that is unresolved; drop as mtu_exceeded: maybe MayCut
+	Addr    uint32 // forward: where the frame now starts; hold: the adjacency that is unresolved; drop as mtu_exceeded: maybe MayCut, as fragments_missing: maybe Expected
 	Len     uint16 // forward: its length, L2 padding trimmed; drop as mtu_exceeded: the size that fits
 	Verdict Verdict
 }
@@ -43,6 +46,10 @@ type Result struct {
 // MayCut says that the router is the source of a packet that is too large, whatever it
 // carries, and may fragment it, in IPv6 too.
 const MayCut = 1<<32 - 1
+
+// Expected says that a security association is there for a fragment. Fragments of others make
+// room for it.
+const Expected = 1
 
 // Chunk is a batch of packets on its way through the router, as parallel
 // arrays: Out[i] answers In[i] for every i below N. Both columns live in memory

@@ -31,7 +31,7 @@ var mends = [NumReasons]string{
 	Stopping:           "expected when the router stops",
 	EngineFailed:       "see `show engine` for the GPU's fault and the kernel's log for its number (Xid)",
 
-	XfrmInHdrError:         "look at the peer; ESP fragments that cannot be put together also count here",
+	XfrmInHdrError:         "look at the peer: `warproute capture --reason xfrm_in_hdr_error` has its packets",
 	XfrmInNoStates:         "compare SPI and addresses with `show sas`: the peer uses an association that is not configured, or not any more",
 	XfrmInStateInvalid:     "some are expected at a rekey; else the peer goes on with an association that is gone here",
 	XfrmInStateExpired:     "rekey earlier: the key daemon or the configuration has to replace the association before its hard lifetime",
@@ -43,7 +43,7 @@ var mends = [NumReasons]string{
 	XfrmInTmplMismatch:     "arrived in clear, or by another association than the inbound policy names: compare the policies of both sides",
 	XfrmInNoPols:           "what came out of a tunnel needs an inbound policy: `show policies`; ICMP errors must go to the source that they quote",
 	XfrmInPolBlock:         "as configured: `show policies`",
-	XfrmInBufferError:      "a fragmented packet of ESP is larger than a frame when it is whole: lower the peer's MTU",
+	XfrmInBufferError:      "too many large datagrams at once, or a port whose MTU takes more than 250 fragments for one: see `show ports`",
 	XfrmInDummy:            "expected of a peer that conceals how much it sends (RFC 4303 2.6)",
 	XfrmInECNError:         "as RFC 6040 demands; the path is congested and the source does not do ECN",
 	XfrmOutNoStates:        "the association that the policy names is not there: see `show sas`, and the key daemon's log",
@@ -52,13 +52,13 @@ var mends = [NumReasons]string{
 	XfrmOutStateDirError:   "the policy names an association for receiving: `show policies`",
 	XfrmOutStateSeqError:   "rekey: a key must not be used any longer; esn: true gives 64-bit numbers",
 	XfrmOutStateProtoError: "a fault of this router: report it, with `show sas`",
-	XfrmOutStateModeError:  "transport mode takes whole packets between its own two addresses; use a tunnel for others",
+	XfrmOutStateModeError:  "transport mode takes packets between its own two addresses; use a tunnel for others",
 	XfrmOutPolBlock:        "as configured: `show policies`; ICMP errors are forged, or come by another port than the one that leads to the quoted destination",
 	XfrmOutBundleGenError:  "look at the policy and its association: `show policies`, `show sas`",
 	XfrmOutError:           "the tunnel's path has too small an MTU for any packet: raise it",
 
 	ReversePath:      "spoofed, or the way back is another: `route lookup SOURCE`; loosen reverse_path of the port, or rp_filter of the interface where it is auto",
-	FragmentsMissing: "fragments of ESP are lost on their way, or forged; lower the peer's MTU, so that it sends none",
+	FragmentsMissing: "fragments of protected packets are lost on their way, overtake the first one of ESP in UDP, or are forged: `warproute capture --reason fragments_missing` has some of them",
 	GPUBadResult:     "the GPU is out of use, see the log; check it for memory errors (nvidia-smi -q -d ECC) and restart the router to use it again",
 
 	XfrmPolicyRefused: "`show policies` names the policy and why it is refused; change or delete it, as by policy-based tunnels in place of an XFRM interface (if_id)",

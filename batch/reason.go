@@ -61,7 +61,7 @@ const (
 	XfrmOutError
 
 	ReversePath      // the port demands a route back to the source, RFC 3704
-	FragmentsMissing // of a packet that was to be put together here; no engine's: workers drop these
+	FragmentsMissing // of a packet to be reassembled here; from an engine: the worker is to reassemble it
 
 	XfrmPolicyRefused // an XFRM policy matches that this router cannot follow
 	GPUBadResult      // a GPU said of the packet what cannot be right, or did not encrypt it
@@ -83,7 +83,7 @@ var reasons = [NumReasons]struct{ name, sentence string }{
 	TTLExpired:         {"ttl_expired", "the TTL or hop limit ran out here"},
 	SourceMartian:      {"source_martian", "no host may send from this source address (RFC 1812 5.3.7, RFC 4291)"},
 	DestMartian:        {"destination_martian", "this destination address is never forwarded (RFC 1812 5.3.7, RFC 4291)"},
-	FragmentOverlap:    {"fragment_overlap", "a TCP fragment at offset 1 would overwrite the header (RFC 3128)"},
+	FragmentOverlap:    {"fragment_overlap", "fragments overlap or contradict each other (RFC 5722), or one of TCP would overwrite the header (RFC 3128)"},
 	RoutingHeader:      {"routing_header", "IPv6 type 0 routing headers are refused (RFC 5095)"},
 	ExtensionHeaders:   {"extension_headers", "the IPv6 extension header chain is broken or too long"},
 	NoRoute:            {"no_route", "no route covers the destination"},
@@ -112,7 +112,7 @@ var reasons = [NumReasons]struct{ name, sentence string }{
 	XfrmInTmplMismatch:     {"xfrm_in_tmpl_mismatch", "the packet was not protected as the policy demands"},
 	XfrmInNoPols:           {"xfrm_in_no_pols", "no policy is for the packet"},
 	XfrmInPolBlock:         {"xfrm_in_pol_block", "a policy discards the packet"},
-	XfrmInBufferError:      {"xfrm_in_buffer_error", "the packet is not within its buffer"},
+	XfrmInBufferError:      {"xfrm_in_buffer_error", "a reassembled packet found no free frames, or is longer than 65521 bytes when it is decrypted"},
 	XfrmInDummy:            {"xfrm_in_dummy", "the packet is a dummy, made to conceal how much traffic there is"},
 	XfrmInECNError:         {"xfrm_in_ecn_error", "the outer header reports congestion, of which the inner packet cannot be told"},
 	XfrmOutNoStates:        {"xfrm_out_no_states", "no security association is there for what a policy protects"},

@@ -14,7 +14,7 @@ import (
 
 // errands is what a worker does besides forwarding, for packets that an engine
 // dropped: it tells their sources why (ICMP errors, within limits), cuts those that are
-// too large and may be cut, and puts together fragments of what is protected and for us.
+// too large and may be cut, and reassembles those that IPsec needs whole.
 //
 // What comes of it are packets like any other. They go to the engine in front of the
 // next chunk, and find their way by routes and policies. There is little room for
@@ -55,18 +55,22 @@ var causes = [batch.NumReasons]struct {
 // refuse counts a frame as dropped, does what there is to do about it, and gives it
 // back to the pool.
 func (w *worker) refuse(f batch.Frame, r batch.Result, now time.Duration) {
+	w.refusePacket(f, w.mem[f.Addr+packet.EthernetLen:uint64(f.Addr)+uint64(max(f.Len, packet.EthernetLen))], r, now)
+}
+
+// refusePacket is refuse for a packet that need not lie in the frame that stands for it.
+func (w *worker) refusePacket(f batch.Frame, p []byte, r batch.Result, now time.Duration) {
 	reason := r.Verdict.Reason()
-	p := w.mem[f.Addr+packet.EthernetLen : uint64(f.Addr)+uint64(max(f.Len, packet.EthernetLen))]
 	switch {
-	case reason == batch.MTUExceeded && (r.Addr == batch.MayCut || mayBeCut(p)):
+	case reason == batch.MTUExceeded && (r.Addr == batch.MayCut || mayBeCut(p) || f.Port&batch.Merged != 0):
 		if w.cut(f, p, int(r.Len)) {
 			w.pool.Put(f.Addr)
 			return
 		}
 	case reason == batch.LocalDelivery && w.deliver(f, p):
 		return
-	case reason == batch.LocalDelivery && isESPFragment(p):
-		w.collect(f, p, now)
+	case reason == batch.FragmentsMissing:
+		w.collect(f, p, r.Addr == batch.Expected, now)
 		return
 	case causes[reason].told:
 		w.report(f, p, icmp.Error{Cause: causes[reason].Cause, Info: uint32(r.Len)}, now)
@@ -143,15 +147,19 @@ func (w *worker) frame(size int) (f batch.Frame, room []byte) {
 // own queues a packet of n bytes that this router made, in a frame of its own. Being
 // forwarded takes a hop from it, which is added here, unless it has as many as there can be.
 func (w *worker) own(f batch.Frame, n int) {
+	returnHop(w.mem[f.Addr+packet.EthernetLen:])
+	w.queue(f, n)
+}
+
+// returnHop adds a hop to a packet, up to the most that there can be.
+func returnHop(p []byte) {
 	const most = 255
-	p := w.mem[f.Addr+packet.EthernetLen:]
 	switch {
 	case p[0]>>4 == 4 && p[8] < most:
 		(*packet.IPv4)(p).IncrementTTL()
 	case p[0]>>4 == 6 && p[7] < most:
 		p[7]++
 	}
-	w.queue(f, n)
 }
 
 // queue queues a packet of n bytes.
@@ -183,6 +191,7 @@ func mayBeCut(p []byte) bool {
 // cut queues the fragments of a packet, all or none. One that fits after all is not
 // queued: the engine would say the same of it again, and for ever.
 func (w *worker) cut(f batch.Frame, p []byte, mtu int) bool {
+	mtu = min(mtu, w.largest) // an MTU may have grown beyond what frames hold
 	s, err := w.errands.split(p, mtu)
 	if err != nil || s.Count() < 2 || !w.errands.room(w, s.Count(), mtu) {
 		return false
@@ -190,7 +199,7 @@ func (w *worker) cut(f batch.Frame, p []byte, mtu int) bool {
 	w.stats.made.Add(int64(s.Count() - 1))
 	for i := range s.Count() {
 		to, room := w.frame(mtu)
-		to.Port = f.Port // policies that were applied to the packet were applied to its fragments
+		to.Port = f.Port &^ batch.Merged // policies that were applied to the packet were applied to its fragments
 		w.queue(to, s.Put(room, i))
 	}
 	return true

@@ -150,14 +150,14 @@ func TestFragmentsThatStayAloneAreDropped(t *testing.T) {
 	}
 }
 
-// taker is an engine to which fragments are for this host.
+// taker is an engine that wants fragments reassembled.
 type taker struct{ dataplane.Engine }
 
 func (l *taker) Submit(c *batch.Chunk) {
 	l.Engine.Submit(c)
 	for i := range c.Out[:c.N] {
 		if c.Out[i].Len < 130 {
-			c.Out[i] = batch.Result{Verdict: batch.Drop(batch.LocalDelivery)}
+			c.Out[i] = batch.Result{Verdict: batch.Drop(batch.FragmentsMissing)}
 		}
 	}
 }

@@ -144,7 +144,7 @@ func TestFragmentsThatMetNoPolicyAreNotDelivered(t *testing.T) {
 	r.config.Workers[0].Engine = &marked{r.engine}
 	r.queues[0].Play([][]byte{fragment}, 1)
 	r.startWithHost(h)
-	r.wait("the fragment", func(s *dataplane.Stats) bool { return s.Merged+s.Delivered == 1 })
+	r.wait("the fragment", func(s *dataplane.Stats) bool { return s.Delivered+int64(s.Ports[0].Drops[batch.LocalDelivery]) == 1 })
 	if s := r.stop(); s.Delivered != 0 {
 		t.Errorf("delivered: % x", h.delivered)
 	}

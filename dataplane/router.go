@@ -119,6 +119,8 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 	w.stats.free.Store(int64(w.pool.Len()))
 	w.room = len(w.free[0].In)
 	w.withheld = make([]uint32, 0, len(w.free)*w.room)
+	w.datagrams, _ = wc.Engine.(Datagrams)
+	w.largest = largestPacket(wc.Memory)
 	w.hold.ask = cfg.Unresolved
 	for p, queues := range wc.Queues {
 		if len(queues) == 0 {

@@ -37,6 +37,9 @@ type worker struct {
 	pool   *umem.Pool
 	engine Engine
 
+	datagrams Datagrams // the engine, of a gateway; nil: it has none for them
+	largest   int       // packet that the worker's frames hold, in bytes
+
 	rx     []Queue  // every queue that the worker serves
 	tx     []egress // by port
 	pollFD []unix.PollFd

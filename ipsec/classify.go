@@ -90,6 +90,43 @@ func surelyNot(p []byte) bool {
 	return false
 }
 
+// Part is what a fragment shows of the ESP that it may be a part of.
+type Part struct {
+	Proto packet.Protocol // ESP or UDP
+	First bool
+	SPI   uint32 // in the first fragment, as it is or in UDP to PortNATT; else 0
+}
+
+// Fragment reports whether p, a valid IP packet, is a fragment of ESP or of UDP, in which ESP may be.
+func Fragment(p []byte) (f Part, is bool) {
+	at, size := 0, 0
+	if p[0]>>4 == 4 {
+		ip := (*packet.IPv4)(p)
+		f.Proto, f.First, is = ip.Protocol(), ip.FragmentOffset() == 0, ip.Fragmented()
+		at, size = ip.HeaderLen(), ip.TotalLen()
+	} else {
+		size = packet.IPv6Len + (*packet.IPv6)(p).PayloadLen()
+		l4, whole := packet.FindL4(p[:size])
+		f.Proto, f.First, is = l4.Proto, !l4.Later, whole && l4.Fragment
+		at = l4.Offset
+	}
+	switch {
+	case !is || f.Proto != protoESP && f.Proto != packet.UDP:
+		return Part{}, false
+	case !f.First || at+espLen > size:
+		return f, true
+	case f.Proto == packet.UDP:
+		if binary.BigEndian.Uint16(p[at+2:]) != PortNATT {
+			return f, true
+		}
+		at += udpLen
+	}
+	if at+espLen <= size {
+		f.SPI = binary.BigEndian.Uint32(p[at:])
+	}
+	return f, true
+}
+
 // Keepalive reports whether p, a valid IP packet, is what a NAT is kept open with
 // (RFC 3948 section 2.3): one byte of ones to PortNATT. Receivers ignore it.
 func Keepalive(p []byte) bool {

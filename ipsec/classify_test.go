@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/warproute/warproute/packet"
 )
 
 func TestInboundFindsESP(t *testing.T) {
@@ -94,5 +96,50 @@ func TestAGlanceFindsWhatIsThere(t *testing.T) {
 	}
 	if found < 50_000 {
 		t.Errorf("%d packets of 300,000 were ESP at a glance", found)
+	}
+}
+
+// The first fragment shows its SPI, and later ones nothing but that they may be of ESP.
+func TestFragmentsOfESPAreFound(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(2, 2))
+	make4 := func(proto packet.Protocol, word uint16, l4 ...byte) []byte {
+		p := ipPacket(rnd, true, proto, len(l4))
+		binary.BigEndian.PutUint16(p[6:], word)
+		copy(p[20:], l4)
+		return p
+	}
+	make6 := func(proto byte, word uint16, l4 ...byte) []byte {
+		p := ipPacket(rnd, false, 44, 8+len(l4))
+		copy(p[40:], []byte{proto, 0, byte(word >> 8), byte(word), 0, 0, 0, 1})
+		copy(p[48:], l4)
+		return p
+	}
+	esp := []byte{0x12, 0x34, 0x56, 0x78, 0, 0, 0, 1, 9, 9, 9, 9, 9, 9, 9, 9}
+	udp := append([]byte{0x30, 0x39, 4500 >> 8, 4500 & 0xff, 0, 99, 0, 0}, esp...)
+	other := append([]byte{0x30, 0x39, 0, 53, 0, 99, 0, 0}, esp...)
+	for _, c := range []struct {
+		name string
+		p    []byte
+		want Part
+		is   bool
+	}{
+		{"first", make4(50, 0x2000, esp...), Part{50, true, 0x12345678}, true},
+		{"later", make4(50, 0x2001, esp...), Part{50, false, 0}, true},
+		{"last", make4(50, 1, esp...), Part{50, false, 0}, true},
+		{"whole", make4(50, 0x4000, esp...), Part{}, false},
+		{"first of UDP", make4(17, 0x2000, udp...), Part{17, true, 0x12345678}, true},
+		{"first of UDP to another port", make4(17, 0x2000, other...), Part{17, true, 0}, true},
+		{"first of UDP, only its header", make4(17, 0x2000, udp[:8]...), Part{17, true, 0}, true},
+		{"of TCP", make4(6, 0x2000, esp...), Part{}, false},
+		{"IPv6, first", make6(50, 1, esp...), Part{50, true, 0x12345678}, true},
+		{"IPv6, later", make6(50, 9, esp...), Part{50, false, 0}, true},
+		{"IPv6, first of UDP", make6(17, 1, udp...), Part{17, true, 0x12345678}, true},
+		{"IPv6, too short", make6(50, 1, esp[:4]...), Part{50, true, 0}, true},
+		{"IPv6, of TCP", make6(6, 1, esp...), Part{}, false},
+		{"IPv6, whole", ipPacket(rnd, false, 50, 40), Part{}, false},
+	} {
+		if got, is := Fragment(c.p); got != c.want || is != c.is {
+			t.Errorf("%s: %+v, %v, want %+v, %v", c.name, got, is, c.want, c.is)
+		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/lookup"
 	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
 )
 
 // block is how many packets pass the engine together.
@@ -23,12 +24,14 @@ const block = 64
 
 // Engine is one worker's CPU engine.
 type Engine struct {
-	fib    *fib.FIB
-	words  fib.Words
-	mem    []byte
-	large  int    // where in mem large frames begin
-	repair []bool // by ingress port: senders may leave L4 checksums unfinished
-	ipsec  *ipsec // nil: nothing is protected
+	fib       *fib.FIB
+	words     fib.Words
+	mem       []byte
+	large     int     // where in mem large frames begin
+	largeSize uint32  // how long they are
+	repair    []bool  // by ingress port: senders may leave L4 checksums unfinished
+	ipsec     *ipsec  // nil: nothing is protected
+	datagrams *Engine // see Datagram; nil until there is one
 
 	// The packets of a block that are still to be looked up, by family: their
 	// index in the chunk, their destination, what the lookup answered. (Or their
@@ -51,7 +54,7 @@ type Engine struct {
 // New returns an engine over the frames in mem. repair tells, by port, whether
 // L4 checksums of frames received there may be unfinished.
 func New(f *fib.FIB, mem []byte, repair []bool) *Engine {
-	return &Engine{fib: f, words: f.Words(), mem: mem, large: len(mem), repair: repair}
+	return &Engine{fib: f, words: f.Words(), mem: mem, large: len(mem), largeSize: umem.LargeSize, repair: repair}
 }
 
 // LargeFrom tells the engine where in memory large frames begin, if there are any.

@@ -17,10 +17,12 @@ import (
 // ipsec is what an engine protects packets with.
 type ipsec struct {
 	gateway *gateway.Gateway
-	worker  int    // among those that share the gateway's associations
-	mtu     int    // of the packet that was too large last
-	keys    uint32 // a device has those below, see Begin
-	lookups gateway.Lookups
+	worker  int // among those that share the gateway's associations
+	mtu     int // of the packet that was too large last
+	// Whether an association is there for the latest fragment to be reassembled.
+	expected bool
+	keys     uint32 // a device has those below, see Begin
+	lookups  gateway.Lookups
 
 	// The packets of a block that are in clear, for the policies: their index in the block,
 	// the association that they arrived by, and what the policies of both directions say.
@@ -95,7 +97,7 @@ func (e *Engine) secureBlock(in []batch.Frame, out []batch.Result, tasks []Task,
 		if in[i].Port&batch.Secured != 0 {
 			continue
 		}
-		sealed, reason := e.arrive(in[i], i, by)
+		sealed, reason := e.arrive(e.frame(in[i]), i, by)
 		switch {
 		case sealed != nil:
 			s.sealed.at[s.sealed.n], s.sealed.by[s.sealed.n] = int32(i), sealed
@@ -187,6 +189,9 @@ func (e *Engine) note(f *batch.Frame, r *batch.Result, t *Task, reason batch.Rea
 		if reason == batch.XfrmInNoStates {
 			return
 		}
+		if reason == batch.FragmentsMissing && e.ipsec.expected {
+			r.Addr = batch.Expected
+		}
 	}
 	f.Port |= batch.Secured
 }
@@ -210,7 +215,7 @@ func (e *Engine) lookup(dst netip.Addr) fib.ID {
 func (e *Engine) room(f batch.Frame) (buf []byte, at, n int) {
 	start, size := f.Addr&^(umem.FrameSize-1), uint32(umem.FrameSize)
 	if e.isLarge(f) {
-		size = umem.LargeSize
+		size = e.largeSize
 	}
 	return e.mem[start : start+size], int(f.Addr-start) + packet.EthernetLen, int(f.Len) - packet.EthernetLen
 }
@@ -223,11 +228,7 @@ func (e *Engine) moved(f *batch.Frame, at, n int) {
 	f.Addr = f.Addr&^(umem.FrameSize-1) + uint32(at-packet.EthernetLen)
 	f.Len = uint16(packet.EthernetLen + n)
 	b := e.frame(*f)
-	kind := packet.EtherTypeIPv4
-	if b[packet.EthernetLen]>>4 == 6 {
-		kind = packet.EtherTypeIPv6
-	}
-	(*packet.Ethernet)(b).SetType(kind)
+	(*packet.Ethernet)(b).SetType(etherType(b[packet.EthernetLen:]))
 }
 
 // reasonOf is the drop that stands for an error, ok for none.

@@ -13,8 +13,7 @@ const maxNested = 4
 
 // arrive validates a packet, and lists it for the policies unless it is protected, by an
 // association that is returned, or dropped.
-func (e *Engine) arrive(f batch.Frame, i int, by *esp.SA) (sealed *esp.SA, reason batch.Reason) {
-	b := e.frame(f)
+func (e *Engine) arrive(b []byte, i int, by *esp.SA) (sealed *esp.SA, reason batch.Reason) {
 	if len(b) < packet.EthernetLen {
 		return nil, batch.TooShort
 	}
@@ -38,8 +37,11 @@ func (e *Engine) arrive(f batch.Frame, i int, by *esp.SA) (sealed *esp.SA, reaso
 			return s, reasonOf(err)
 		}
 	}
-	if reason != ok || fragment && by == nil && e.partOfESP(p) {
+	if reason != ok {
 		return nil, reason
+	}
+	if fragment && by == nil && e.partOfESP(p) {
+		return nil, batch.FragmentsMissing
 	}
 	list.list(p, i, by)
 	return nil, ok
@@ -74,7 +76,7 @@ func (e *Engine) open(f *batch.Frame, i int, again bool, s *esp.SA, t *Task) bat
 		if err := e.decapsulate(f, s); err != esp.OK {
 			return reasonOf(err)
 		}
-		inner, reason := e.arrive(*f, i, s)
+		inner, reason := e.arrive(e.frame(*f), i, s)
 		if inner == nil {
 			return reason
 		}
@@ -112,26 +114,14 @@ func (e *Engine) arrivedBy(p []byte) (*esp.SA, esp.Error) {
 	return nil, esp.OK
 }
 
-// partOfESP reports whether a fragment is for this host, and of ESP or of UDP, in which ESP
-// may be. It meets the policies when it is whole, and what was in it: it goes no further than
-// to who collects it.
-func (e *Engine) partOfESP(p []byte) bool {
-	const protoESP = 50
-	var proto packet.Protocol
-	switch {
-	case p[0]>>4 == 4:
-		proto = (*packet.IPv4)(p).Protocol()
-	case (*packet.IPv6)(p).NextHeader() == packet.Fragment:
-		proto = packet.Protocol(p[packet.IPv6Len])
-	}
-	return (proto == protoESP || proto == packet.UDP) && e.hop(esp.Destination(p)).Kind() == fib.KindLocal
-}
-
 func (e *Engine) decapsulate(f *batch.Frame, s *esp.SA) esp.Error {
 	buf, at, n := e.room(*f)
 	at, n, err := s.Decapsulate(e.ipsec.worker, buf, at, n)
 	if err == esp.OK {
 		e.moved(f, at, n)
+		if s.Mode() == esp.Tunnel { // what it carried is another source's
+			f.Port &^= batch.Merged
+		}
 	}
 	return err
 }

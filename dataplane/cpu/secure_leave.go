@@ -20,7 +20,11 @@ const (
 // did not come as it should have, and protects it as it leaves if it has to be.
 func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
 	list := e.ipsec
+	p := e.frame(*f)[packet.EthernetLen:]
 	if list.enter[j] != esp.OK && f.Port&(batch.Own|batch.Cleared) == 0 {
+		if e.partOfTransport(p, j) {
+			return batch.FragmentsMissing
+		}
 		return reasonOf(list.enter[j])
 	}
 	if list.leave[j] != esp.OK {
@@ -31,8 +35,10 @@ func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
 		f.Port |= batch.Cleared
 		return ok
 	}
+	if s.Mode() == esp.Transport && e.partOfHost(f, p, j) {
+		return batch.FragmentsMissing
+	}
 	f.Port &^= batch.Cleared // from before it waited
-	p := e.frame(*f)[packet.EthernetLen:]
 	ipv4 := p[0]>>4 == 4
 	size := packet.IPv6Len
 	if ipv4 {
@@ -46,7 +52,8 @@ func (e *Engine) enterAndLeave(f *batch.Frame, j int, t *Task) batch.Reason {
 	case ipv4 && p[6]&0x40 == 0 && (e.cutAfter(s) || list.flows[j].ICMPError()):
 		// It is protected whole. Fragments of an error do not show the policies what it quotes.
 	case !ipv4 && size <= minMTUIPv6: // so is what every way must carry (RFC 8200 section 5)
-	case !ipv4:
+	case !ipv4 && f.Port&batch.Merged != 0 && s.Mode() == esp.Transport: // and what its source cut
+	case !ipv4 && f.Port&batch.Merged == 0:
 		list.mtu = max(fits, minMTUIPv6)
 		return batch.MTUExceeded
 	case fits < minMTUIPv4:

@@ -331,7 +331,7 @@ func TestFragmentsOfESPMeetNoPolicy(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, frame := range [][]byte{fragment("10.6.0.1", 50), fragment6(50), fragment("10.6.0.1", 17), fragment6(17)} {
-			if r := w.submit(2, frame)[0]; r.Verdict != batch.Drop(batch.LocalDelivery) || !bytes.Equal(w.received(0), frame) {
+			if r := w.submit(2, frame)[0]; r.Verdict != batch.Drop(batch.FragmentsMissing) || !bytes.Equal(w.received(0), frame) {
 				t.Errorf("%v: for this host: %v", d, r.Verdict)
 			}
 		}
@@ -347,7 +347,7 @@ func TestFragmentsOfESPMeetNoPolicy(t *testing.T) {
 
 // What a packet may grow into is its own frame's memory, of a large frame all of it.
 func TestRoomIsThatOfTheFrame(t *testing.T) {
-	e := &Engine{mem: make([]byte, 4*umem.LargeSize), large: umem.LargeSize}
+	e := &Engine{mem: make([]byte, 4*umem.LargeSize), large: umem.LargeSize, largeSize: umem.LargeSize}
 	for _, c := range []struct {
 		name       string
 		start      uint32

@@ -68,7 +68,7 @@ func (e *Engine) Begin(in []batch.Frame, out []batch.Result, tasks []Task, keys 
 // fits tells whether a device can have a packet of an association as a task.
 func (e *Engine) fits(t *Task, f *batch.Frame, s *esp.SA) bool {
 	const aligned = 2 // IP headers and ESP are at multiples of 4 then
-	return t != nil && f.Addr%4 == aligned && s.Number() < e.ipsec.keys && !e.isLarge(*f)
+	return t != nil && f.Addr%4 == aligned && s.Number() < e.ipsec.keys && !e.isLarge(*f) && f.Port&batch.Merged == 0
 }
 
 // set fills in what is the association's, when Bytes is there.

@@ -101,6 +101,11 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	e.flights = append(e.flights, f)
 }
 
+// Datagram is dataplane.Datagrams': the CPU decides on what no frame holds.
+func (e *Engine) Datagram(p []byte, port uint16) (batch.Frame, batch.Result, []byte) {
+	return e.cpu.Datagram(p, port)
+}
+
 // post gives a chunk to the block of a slot that is free, and returns how many slots it took.
 // Where the GPU has nothing else to do, what counts is when it is back: heads go along, and
 // blocks share a chunk of more packets than one takes with their heads.

@@ -28,9 +28,15 @@ func espRules() []Rule {
 		},
 		{
 			Key: "esp/reassembly", Source: "RFC 4301 7, App. D, RFC 4303 3.4.1", Status: Kept,
-			Says:  "Fragments of ESP are put together before they are decrypted; one alone is not decrypted",
-			Does:  "The worker collects them, bounded, with overlaps refused; what does not become whole in 2 s is dropped as `fragments_missing`. Of ESP in UDP those that do not overtake the first, by which XDP knows the others.",
-			Tests: []string{"dataplane.TestFragmentsOfESPAreCollected", "dataplane.TestFragmentsThatStayAloneAreDropped", "afxdp.TestFragmentsFollowTheFirst", "internal/e2e.TestESPInUDPIsPutTogether", "ipsec.TestFragmentsAreNotDecapsulated", "packet/fragment.TestReassemblerKeepsTheRules", "packet/fragment.TestOverlapEndsADatagram", "packet/fragment.TestFloodsAreBounded"},
+			Says:  "Fragments of ESP are reassembled before they are decrypted, up to the longest datagrams; one alone is not decrypted",
+			Does:  "For the router, and in transport mode for hosts behind it: bounded, with overlaps refused; what does not become whole in 2 s is dropped as `fragments_missing`. Of ESP in UDP to the router those that do not overtake the first, by which XDP knows the others. What was inside is fragmented to the port's MTU, or its source notified; up to 65,521 bytes.",
+			Tests: []string{"dataplane.TestDatagramsArriveByESP", "dataplane.TestDatagramsThatMayNotBeCut", "dataplane.TestLargeDatagramsReachTheHost", "internal/e2e.TestLargeDatagramsWithLinux", "dataplane.TestFragmentsOfESPAreCollected", "dataplane.TestFragmentsThatStayAloneAreDropped", "afxdp.TestFragmentsFollowTheFirst", "internal/e2e.TestESPInUDPIsPutTogether", "ipsec.TestFragmentsAreNotDecapsulated", "packet/fragment.TestReassemblerKeepsTheRules", "packet/fragment.TestOverlapEndsADatagram", "packet/fragment.TestFloodsAreBounded"},
+		},
+		{
+			Key: "esp/transport-fragments", Source: "RFC 4301 7, RFC 4303 3.3.4", Status: Kept,
+			Says:  "Transport mode protects whole packets: what a host sends in fragments is reassembled, protected, and fragmented as ESP",
+			Does:  "In IPv6, too, as its source would.",
+			Tests: []string{"dataplane.TestDatagramsLeaveByESP", "dataplane/cpu.TestDatagramsOfAllLengths", "internal/e2e.TestLargeDatagramsWithLinux"},
 		},
 		{
 			Key: "esp/mss", Source: "RFC 4459 3.2, RFC 6691, peers", Status: Kept,

@@ -22,6 +22,9 @@ const (
 	smallSecured = 16
 )
 
+// What no frame holds is decided on by the CPU, whichever engine is used.
+var _ = [...]dataplane.Datagrams{(*cpu.Engine)(nil), (*gpu.Engine)(nil)}
+
 // leastChunks of a worker keep a GPU busy: one that it has, and one that is being filled. A
 // gateway's takes a multiprocessor each, so that many workers get less than config.ChunksWithGPU.
 const leastChunks = 2

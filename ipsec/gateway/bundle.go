@@ -9,11 +9,12 @@ import (
 // bundle is what policies name: the outbound association of the day (see pages), or, inbound,
 // all that carry its number.
 type bundle struct {
-	name   string
-	out    []*ipsec.SA // all outbound ones, the newest last
-	uses   int         // by associations and by policies in force
-	missed atomic.Bool // see miss
-	past   [2]past     // by direction; see Traffic
+	name      string
+	out       []*ipsec.SA  // all outbound ones, the newest last
+	uses      int          // by associations and by policies in force
+	missed    atomic.Bool  // see miss
+	transport atomic.Int32 // inbound associations in transport mode
+	past      [2]past      // by direction; see Traffic
 }
 
 // pages are the outbound associations of the day by bundle, nil for none: all that a packet needs

@@ -79,6 +79,7 @@ func (g *Gateway) Keep(s *ipsec.SA) error {
 		err := g.sad.Add(s)
 		if err == nil {
 			b.uses++
+			b.countTransport(s, 1)
 		}
 		return err
 	}
@@ -100,7 +101,9 @@ func (g *Gateway) Remove(s *ipsec.SA) {
 	c := s.Config()
 	if c.Direction == ipsec.In {
 		if g.sad.Remove(s) {
-			g.bundles.get(c.Bundle).past[ipsec.In].add(s)
+			b := g.bundles.get(c.Bundle)
+			b.past[ipsec.In].add(s)
+			b.countTransport(s, -1)
 			g.bundles.leave(c.Bundle)
 		}
 	} else {

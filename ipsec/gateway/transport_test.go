@@ -1,0 +1,48 @@
+package gateway
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/policy"
+)
+
+// Fragments are reassembled for a host while an association in transport mode is there and a
+// policy protects something that goes there, of whatever protocol.
+func TestArrivesInTransport(t *testing.T) {
+	for _, mode := range []ipsec.Mode{ipsec.Transport, ipsec.Tunnel} {
+		g := &Gateway{}
+		sa, err := ipsec.NewSA(ipsec.Config{
+			SPI: 0x100, Direction: ipsec.In, Mode: mode, Src: netip.MustParseAddr("10.0.0.2"), Dst: netip.MustParseAddr("10.0.0.1"), Suite: "aes128gcm16",
+			Key: make([]byte, 20), Bundle: g.Bundle("b"),
+		}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Add(sa); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.SetRules([]Rule{{Direction: ipsec.In, Policy: policy.Policy{
+			Src: netip.MustParsePrefix("10.0.0.2/32"), Dst: netip.MustParsePrefix("10.0.0.1/32"), Protocol: 6, Action: policy.Protect, Target: sa.Bundle(),
+		}}}); err != nil {
+			t.Fatal(err)
+		}
+		packet := func(src byte) []byte {
+			return append([]byte{0x45, 0, 0, 20, 0, 0, 0x20, 0, 64, 50, 0, 0}, 10, 0, 0, src, 10, 0, 0, 1)
+		}
+		ask := func(src byte) bool {
+			f := AnyFlow(packet(src))
+			return g.ArrivesInTransport(&f)
+		}
+		if got := ask(2); got != (mode == ipsec.Transport) {
+			t.Errorf("%v: from the peer: %v", mode, got)
+		}
+		if ask(3) {
+			t.Errorf("%v: from a stranger", mode)
+		}
+		if g.Remove(sa); ask(2) {
+			t.Errorf("%v: without the association", mode)
+		}
+	}
+}
