@@ -74,7 +74,7 @@ test-scale: ## 1,000,000 and 200,000 routes by BGP; 100,000 that flap under half
 	WARPROUTE_SCALE=full go test -count=1 -timeout 30m -v -run 'TestTheInternetsTable|TestFlapping' ./internal/e2e
 
 # Its ten seconds are part of `make test`.
-TIME ?= 10m
+soak: TIME := 10m
 soak: ## TIME=10m at 80 % of the maximum load, with changes and outages of everything; needs root
 	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS)
 	WARPROUTE_SOAK=$(TIME) go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./internal/e2e/soak
