@@ -135,9 +135,9 @@ func ipv4Rules() []Rule {
 		{
 			Key: "ipv4/options", Source: "RFC 1812 4.2.2.1, 5.3.13, RFC 7126", Status: Linuxs,
 			Says:  "Options are worked on by those who know them: record route, timestamp, security, stream; unknown ones are passed over",
-			Does:  "Linux has every packet with options. It forwards them by its own rules and settings where `net.ipv4.ip_forward` is on, and else drops them. One that reached an engine would be dropped.",
+			Does:  "Linux has every packet with options. It forwards them by its own rules and settings where `net.ipv4.ip_forward` is on, and else drops them; of an IPsec gateway it has only those to the host itself, and the others are dropped (`transit_ipv4_options`). One that reached an engine would be dropped.",
 			Cases: all(drop(batch.IPOptions), nil, Case{Name: "one word of no-ops", Frame: optioned(1, 1, 1, 0)}, Case{Name: "record route", Frame: optioned(7, 7, 4, 0, 0, 0, 0, 0)}),
-			Tests: []string{"afxdp.TestSteer/one word of IPv4 options", "afxdp.TestSteer/ten words of IPv4 options", "afxdp.TestSteer/IPv4 options said, header cut", "internal/e2e.TestLinuxDoesTheSame", "internal/e2e.TestLinuxForwardsWhatIsLeftToIt"},
+			Tests: []string{"afxdp.TestSteer/one word of IPv4 options", "afxdp.TestSteer/ten words of IPv4 options", "afxdp.TestSteer/IPv4 options said, header cut", "afxdp.TestGatewayPassesNoTransitToLinux", "internal/e2e.TestLinuxDoesTheSame", "internal/e2e.TestLinuxForwardsWhatIsLeftToIt"},
 		},
 		{
 			Key: "ipv4/source-route", Source: "RFC 7126 4.3, 4.4", Status: Linuxs,
