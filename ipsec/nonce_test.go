@@ -41,7 +41,7 @@ func TestBasesDependOnRandomnessAndTime(t *testing.T) {
 	if mixBase(a, 1) == mixBase(b, 1) {
 		t.Error("two random numbers at one time are one base")
 	}
-	if randomBase() == randomBase() {
+	if first, second := randomBase(), randomBase(); first == second {
 		t.Error("two bases are the same")
 	}
 }
