@@ -21,7 +21,7 @@ func TestLinesOfAnAssociation(t *testing.T) {
 		n       uintptr // of these
 	}{
 		{"what packets read", unsafe.Offsetof(s.state), unsafe.Offsetof(s.outerHeader) + packet.IPv4Len, 0, 2},
-		{"what workers write of outbound ones", unsafe.Offsetof(s.sequence), unsafe.Offsetof(s.limit) + 8, contended, 1},
+		{"what workers need to take numbers of outbound ones", unsafe.Offsetof(s.sequence), unsafe.Offsetof(s.nonces) + 8, contended, 1},
 		{"what they do of inbound ones", unsafe.Offsetof(s.replay), unsafe.Offsetof(s.replay) + unsafe.Offsetof(s.replay.ring) + 24, contended, 1},
 		{"what one worker writes", unsafe.Offsetof(w.packets), unsafe.Offsetof(w.lease) + unsafe.Sizeof(w.lease), 0, 1},
 	} {

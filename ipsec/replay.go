@@ -18,7 +18,7 @@ type window struct {
 	top  atomic.Uint64 // highest number accepted
 	size uint64        // in numbers; 0: accept all
 	ring []atomic.Uint64
-	_    [linePair - 56]byte
+	_    [linePair - 64]byte
 }
 
 const blockBits = 32

@@ -56,12 +56,12 @@ type SA struct {
 	life       *life
 	key        *device.Key // see DeviceKey
 	forget     func()      // overwrites the keys that devices have; nil: nothing
-	nonces     *Nonces     // outbound
-	_          [linePair - 16 - 80]byte
+	_          [linePair - 16 - 72]byte
 
 	// What all workers write.
 	sequence atomic.Uint64 // outbound: last number taken
 	limit    atomic.Uint64 // see Limit; 0: none
+	nonces   *Nonces       // outbound; nobody writes it, but who takes numbers needs it and has the line
 	replay   window
 }
 
