@@ -78,7 +78,7 @@ func TestAllThatIsSentIsNoted(t *testing.T) {
 	a, b := wire(t)
 	source, sink := newSource(t, a, b), newSink(t, b, a)
 	for range 2 {
-		check(t, source.Rate(50_000))
+		check(t, source.Rate(20_000)) // so few that a busy machine loses none
 		start := time.Now()
 		time.Sleep(200 * time.Millisecond)
 		check(t, source.Rate(0))
@@ -92,7 +92,7 @@ func TestAllThatIsSentIsNoted(t *testing.T) {
 			if diff := cmp.Diff(Arrivals{Packets: int(n), Runs: []Run{{First: 0, Next: n}}}, got, anyTime); diff != "" {
 				t.Errorf("flow %d: (-sent +arrived)\n%s", i, diff)
 			}
-			if most := took.Seconds()*25_000 + 10; n == 0 || float64(n) > most {
+			if most := took.Seconds()*10_000 + 10; n == 0 || float64(n) > most {
 				t.Errorf("flow %d: %d packets in %v, want at most %.0f", i, n, took, most)
 			}
 		}
