@@ -22,39 +22,51 @@ func (s *SA) Decapsulate(w int, buf []byte, at, n int) (int, int, Error) {
 	if e := s.Find(w, buf, at, n, &in); e != OK {
 		return at, n, e
 	}
-	sealed := buf[in.ESP:in.End:in.End]
-	authentic := s.transforms[w].Open(sealed, uint32(in.Seq>>32), s.extended)
+	authentic := s.Authentic(w, buf, &in)
 	if e := s.Confirm(w, in.Seq, authentic); e != OK {
 		return at, n, e
 	}
-
-	body := sealed[espLen+int(s.iv) : len(sealed)-int(s.icv)]
-	next := packet.Protocol(body[len(body)-1])
-	pad := int(body[len(body)-2])
-	size := len(body) - trailerLen - pad
-	if size < 0 || !padded(body[size:size+pad]) {
-		return at, n, InStateProtoError
-	}
-	if next == packet.NoNext {
-		return at, n, InDummy
-	}
-	at2, n2 := s.Inner(&in), size
-	if s.mode == Tunnel {
-		var e Error
-		if n2, e = unwrap(body[:size], next, in.TOS); e != OK {
-			return at, n, e
-		}
-	} else {
-		// The header moves up to what it was in front of.
-		n2 = in.Header + size
-		copy(buf[at2:], buf[at:at+in.Header])
-		h := header{v4: buf[at2]>>4 == 4, len: in.Header, nextAt: in.NextAt}
-		h.mend(buf[at2:at2+n2], next)
+	at2, n2, e := s.Unwrap(buf, at, &in)
+	if e != OK {
+		return at, n, e
 	}
 	if !s.Count(w, 1, uint64(n2)) {
 		return at, n, InStateExpired
 	}
 	return at2, n2, OK
+}
+
+// Authentic verifies and decrypts a packet that Find let pass. No state of the association
+// changes.
+func (s *SA) Authentic(w int, buf []byte, in *Incoming) bool {
+	return s.transforms[w].Open(buf[in.ESP:in.End:in.End], uint32(in.Seq>>32), s.extended)
+}
+
+// Unwrap returns where and how long the packet is that a decrypted one carried; at is where
+// the received packet begins. No state of the association changes.
+func (s *SA) Unwrap(buf []byte, at int, in *Incoming) (int, int, Error) {
+	sealed := buf[in.ESP:in.End:in.End]
+	body := sealed[espLen+int(s.iv) : len(sealed)-int(s.icv)]
+	next := packet.Protocol(body[len(body)-1])
+	pad := int(body[len(body)-2])
+	size := len(body) - trailerLen - pad
+	if size < 0 || !padded(body[size:size+pad]) {
+		return 0, 0, InStateProtoError
+	}
+	if next == packet.NoNext {
+		return 0, 0, InDummy
+	}
+	start := s.Inner(in)
+	if s.mode == Tunnel {
+		n, e := unwrap(body[:size], next, in.TOS)
+		return start, n, e
+	}
+	// The header moves up to what it was in front of.
+	n := in.Header + size
+	copy(buf[start:], buf[at:at+in.Header])
+	h := header{v4: buf[start]>>4 == 4, len: in.Header, nextAt: in.NextAt}
+	h.mend(buf[start:start+n], next)
+	return start, n, OK
 }
 
 // Incoming is a packet that arrived by an association, not verified yet. Offsets are in

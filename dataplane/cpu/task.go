@@ -18,13 +18,13 @@ import (
 type Task struct {
 	Kind     TaskKind
 	Mode     esp.Mode
-	TOS      byte    // open: of the header in front of ESP
-	Extended bool    // sequence numbers have 64 bits
-	SumsUDP  bool    // seal: see esp.SA
-	KeyUsed  uint16  // bytes of the keys, from their beginning on, that the device needs
-	Key      uint32  // where it has them: their esp.SA's Number
-	SA       *esp.SA // open
-	Seq      uint64  // whole sequence number
+	TOS      byte   // open: of the header in front of ESP
+	Extended bool   // sequence numbers have 64 bits
+	SumsUDP  bool   // seal: see esp.SA
+	KeyUsed  uint16 // bytes of the keys, from their beginning on, that the device needs
+	Key      uint32 // where it has them: their esp.SA's Number
+	SA       *esp.SA
+	Seq      uint64 // whole sequence number
 	// Lengths and places in bytes.
 	ESP, Bytes uint16 // from the SPI, counted from the frame's first byte, to the end of the ICV
 	Header     uint16 // open: of the IP headers in front of ESP
@@ -73,7 +73,7 @@ func (e *Engine) fits(t *Task, f *batch.Frame, s *esp.SA) bool {
 
 // set fills in what is the association's, when Bytes is there.
 func (t *Task) set(kind TaskKind, s *esp.SA, seq uint64) {
-	t.Kind, t.Mode, t.Extended, t.SumsUDP, t.Seq = kind, s.Mode(), s.Extended(), s.SumsUDP(), seq
+	t.Kind, t.Mode, t.Extended, t.SumsUDP, t.SA, t.Seq = kind, s.Mode(), s.Extended(), s.SumsUDP(), s, seq
 	t.Key, t.KeyUsed = s.Number(), uint16(s.DeviceKeyUsed(int(t.Bytes)))
 }
 
@@ -99,7 +99,6 @@ func (e *Engine) find(f *batch.Frame, s *esp.SA, t *Task) esp.Error {
 	}
 	t.ESP, t.Bytes = uint16(in.ESP-at+packet.EthernetLen), uint16(in.End-in.ESP)
 	t.set(Open, s, in.Seq)
-	t.SA = s
 	t.Header, t.NextAt, t.TOS = uint16(in.Header), uint16(in.NextAt), in.TOS
 	return esp.OK
 }
