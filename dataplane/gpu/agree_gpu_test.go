@@ -18,7 +18,7 @@ import (
 // by chunks in a hurry.
 func onGPU(mode Mode, n *hurried) maker {
 	return func(t *testing.T, base *fib.FIB, repair []bool) other {
-		d, err := openFirst(base, Options{Mode: mode, Timeout: 10 * time.Second, Repair: repair})
+		d, err := openFirst(base, Options{Mode: mode, Timeout: 10 * time.Second, Repair: repair, Shadow: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,6 +42,7 @@ func onGPU(mode Mode, n *hurried) maker {
 			if err := d.Err(); err != nil {
 				t.Error(err)
 			}
+			agreedInShadow(t, e)
 			if err := d.Close(); err != nil {
 				t.Error(err)
 			}

@@ -83,7 +83,7 @@ func TestGPUChangesUnderLoad(t *testing.T) {
 	}{{Resident, 1024, 4, 4}, {Launched, 1024, 4, 4}, {Resident, hurryFrames, 1, 1}, {Resident, maxShares * hurryFrames, 1, 8}} { // two are in a hurry
 		mode, size, chunks := load.mode, load.size, load.chunks
 		c := newChanging(t, prefixes)
-		d, err := openFirst(c.base, Options{Mode: mode, Timeout: time.Second, Repair: make([]bool, 1)})
+		d, err := openFirst(c.base, Options{Mode: mode, Timeout: time.Second, Repair: make([]bool, 1), Shadow: 16})
 		if err != nil {
 			t.Fatal(err)
 		}

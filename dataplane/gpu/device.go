@@ -40,6 +40,10 @@ type Options struct {
 	// flight: it is done with them before the GPU could answer. 0: none.
 	Small int
 
+	// Shadow is N where the CPU repeats one in N chunks of each worker's GPU. A different result
+	// takes the GPU out of use. 0: none.
+	Shadow int
+
 	// Gateway is what the CPU engines that the workers fall back on were given, if they
 	// were; nobody may change it while the device is opened or closed.
 	Gateway *gateway.Gateway
@@ -171,6 +175,7 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 	if err := d.secure(e, chunks, size); err != nil {
 		return nil, err
 	}
+	e.shadow = newShadow(e, size, d.options.Shadow, d.tables.patcher)
 	if err := d.ctx.Do(func() error { return d.serve(e, umem) }); err != nil {
 		return nil, fmt.Errorf("have GPU %d serve a worker: %w", d.number, err)
 	}

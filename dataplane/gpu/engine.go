@@ -23,6 +23,7 @@ type Engine struct {
 	timeout time.Duration                           // for a chunk
 	small   int                                     // see Options.Small
 	checker checker
+	shadow  *shadow // nil: no chunk is repeated
 	// The most slots that a chunk in a hurry takes: up to half of them, so that what follows
 	// finds one.
 	shares int
@@ -111,8 +112,13 @@ func (e *Engine) Datagram(p []byte, port uint16) (batch.Frame, batch.Result, []b
 // blocks share a chunk of more packets than one takes with their heads.
 func (e *Engine) post(c *batch.Chunk, to int) int {
 	s, slots := &e.mail.slots[to], (c.N+hurryFrames-1)/hurryFrames
+	var tasks []cpu.Task
+	if e.securer != nil {
+		tasks = e.securer.begin(e.cpu, &e.checker, c, to)
+	}
+	e.shadow.keep(c, tasks)
 	switch {
-	case e.securer != nil && e.securer.begin(e.cpu, &e.checker, c, to):
+	case tasks != nil:
 		s.post(c.In[:c.N], nil, jobsSize)
 	case e.launch == nil && e.busy.Load() == 0 && slots <= e.shares:
 		for k := range slots {
@@ -168,6 +174,7 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 		e.unplaced.Add(1)
 	case nowhere:
 		lose(c)
+		e.shadow.forget(c)
 	default:
 		e.busy.Store(e.busy.Load() &^ f.mask())
 		e.byGPU.Add(1)
@@ -184,10 +191,13 @@ func (e *Engine) arrived(f *flight) bool {
 			return false
 		}
 		if s.flags == jobsSize {
-			e.securer.finish(e.cpu, &e.checker, f.chunk, f.slot, s.results)
+			e.securer.finish(e, f.chunk, f.slot, s.results)
 		} else {
 			in, out := share(f.chunk, f.taken, f.slots)
 			e.take(s, in, out)
+			if f.taken == f.slots-1 {
+				e.shadow.compare(f.chunk, nil)
+			}
 		}
 	}
 	return true

@@ -3,6 +3,7 @@ package gpu
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/warproute/warproute/cuda"
 )
@@ -29,11 +30,12 @@ type patcher struct {
 	mu    sync.Mutex // guards what follows
 	moved *sync.Cond
 	queue []patch
-	added uint64 // changes so far
-	made  uint64 // of them
-	due   bool   // the queue is to be worked off
+	due   bool // the queue is to be worked off
 	ended bool
 	done  chan struct{}
+
+	// Changes so far, and those of them that were made. Any goroutine may read them.
+	added, made atomic.Uint64
 }
 
 // newPatcher starts a patcher. enter prepares the goroutine's thread.
@@ -73,7 +75,7 @@ func (p *patcher) run() {
 		}
 		p.mu.Lock()
 		p.queue = p.queue[:copy(p.queue, p.queue[len(batch):])]
-		p.made += uint64(len(batch))
+		p.made.Add(uint64(len(batch)))
 		p.moved.Broadcast()
 	}
 }
@@ -83,7 +85,7 @@ func (p *patcher) add(change patch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue = append(p.queue, change)
-	p.added++
+	p.added.Add(1)
 	if len(p.queue) >= maxPatches && !p.due {
 		p.due = true
 		p.moved.Broadcast()
@@ -98,6 +100,16 @@ func (p *patcher) flush() {
 	p.moved.Broadcast()
 }
 
+// changes returns how many changes were made at least, and how many were added. If the two
+// are equal, the device has every change.
+func (p *patcher) changes() (made, added uint64) {
+	if p == nil {
+		return 0, 0
+	}
+	made = p.made.Load()
+	return made, p.added.Load()
+}
+
 // settle returns when everything that was added has been made, or the device has
 // failed.
 func (p *patcher) settle() {
@@ -105,7 +117,7 @@ func (p *patcher) settle() {
 	defer p.mu.Unlock()
 	p.due = true
 	p.moved.Broadcast()
-	for want := p.added; p.made < want && !p.ended; {
+	for want := p.added.Load(); p.made.Load() < want && !p.ended; {
 		p.due = true
 		p.moved.Wait()
 	}

@@ -26,11 +26,11 @@ func newSecurer(slots, size int, keys uint32) (*securer, error) {
 	return s, nil
 }
 
-// begin settles what comes before the device, and tells whether a slot has jobs then.
-func (s *securer) begin(e *cpu.Engine, k *checker, c *batch.Chunk, slot int) bool {
+// begin settles what comes before the device. It returns the tasks of a slot, nil if it has none.
+func (s *securer) begin(e *cpu.Engine, k *checker, c *batch.Chunk, slot int) []cpu.Task {
 	tasks := s.tasks[slot][:c.N]
 	if e.Begin(c.In[:c.N], c.Out[:c.N], tasks, s.keys) == 0 {
-		return false
+		return nil
 	}
 	jobs := s.jobs.slots[slot]
 	for i := range tasks {
@@ -40,11 +40,11 @@ func (s *securer) begin(e *cpu.Engine, k *checker, c *batch.Chunk, slot int) boo
 			k.mark(c.In[i], t)
 		}
 	}
-	return true
+	return tasks
 }
 
 // finish settles what comes after it.
-func (s *securer) finish(e *cpu.Engine, k *checker, c *batch.Chunk, slot int, results []batch.Result) {
+func (s *securer) finish(e *Engine, c *batch.Chunk, slot int, results []batch.Result) {
 	tasks, in, out := s.tasks[slot][:c.N], c.In[:c.N], c.Out[:c.N]
 	for i := range tasks {
 		if tasks[i].Kind != cpu.Settled {
@@ -52,7 +52,8 @@ func (s *securer) finish(e *cpu.Engine, k *checker, c *batch.Chunk, slot int, re
 		}
 	}
 	clear(results[:c.N])
-	k.checkTasks(in, out, tasks)
-	e.Finish(in, out, tasks)
-	k.checkPlaces(in, out)
+	e.checker.checkTasks(in, out, tasks)
+	e.shadow.compare(c, tasks)
+	e.cpu.Finish(in, out, tasks)
+	e.checker.checkPlaces(in, out)
 }

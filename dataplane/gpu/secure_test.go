@@ -55,6 +55,7 @@ func securedOnHost(stageWords int) securedMaker {
 		if e.securer, err = newSecurer(1, securedChunk, shimKeys); err != nil {
 			t.Fatal(err)
 		}
+		e.shadow = newShadow(e, securedChunk, 1, nil)
 		t.Cleanup(func() { e.securer.jobs.close(); mail.close() })
 		e.launch = func(slot int, seq uint32, n int) error {
 			s := &e.mail.slots[slot]
@@ -90,6 +91,7 @@ func agreeOnSecured(t *testing.T, maker securedMaker, packets int) {
 			}
 		}
 	}
+	agreedInShadow(t, w.gpu.engine)
 	must := []batch.Verdict{batch.Forward(0), batch.Hold}
 	for _, r := range []batch.Reason{
 		batch.TTLExpired, batch.BadChecksum, batch.PortDown, batch.Blackhole, batch.MTUExceeded, batch.XfrmInStateSeqError, batch.XfrmInStateProtoError,
@@ -151,6 +153,7 @@ func TestSecuringAllocatesNothing(t *testing.T) {
 		}
 	}
 	e, d := w.gpu.engine, w.chunks[1]
+	e.shadow = nil                                       // what stands in for the device decrypts nothing
 	e.launch = func(slot int, seq uint32, n int) error { // as a device that has opened all packets
 		s := &e.mail.slots[slot]
 		for i := range n {

@@ -23,6 +23,11 @@ type State struct {
 	// they were small, or as the worker's blocks had others.
 	ByGPU, ByCPU, BySize, Unplaced uint64
 
+	// Chunks of which one in Shadow, if it is not 0, was to be repeated by the CPU: with the same
+	// result, with another one, or not, as the tables changed meanwhile.
+	Shadow                                     int
+	ShadowSame, ShadowDifferent, ShadowSkipped uint64
+
 	Timeouts uint64 // times that a worker's chunk was late, and the worker did without
 	Returns  uint64 // and used the device again
 	Failed   bool   // for good: after a fault, or with tables that have no room
@@ -36,7 +41,7 @@ type State struct {
 func (d *Device) State() State {
 	s := State{
 		Number: d.number, Info: d.info, Mode: d.options.Mode, Blocks: d.taken, Room: d.blocks,
-		Workers: len(d.engines), Outage: d.outage(),
+		Workers: len(d.engines), Outage: d.outage(), Shadow: d.options.Shadow,
 	}
 	if s.Outage != nil {
 		s.Cause = CauseTimeout
@@ -54,6 +59,11 @@ func (d *Device) State() State {
 		s.ByCPU += e.byCPU.Load()
 		s.BySize += e.bySize.Load()
 		s.Unplaced += e.unplaced.Load()
+		if r := e.shadow; r != nil {
+			s.ShadowSame += r.same.Load()
+			s.ShadowDifferent += r.different.Load()
+			s.ShadowSkipped += r.skipped.Load()
+		}
 		s.Timeouts += e.absence.begun.Load()
 		s.Returns += e.absence.ended.Load()
 	}

@@ -87,7 +87,7 @@ func TestATurnIsCountedBeforeItIsOnItsWay(t *testing.T) {
 	}
 	p.mu.Unlock()
 	<-turned
-	if added := p.added; tables.now.Load() != 1 || added != 1 {
+	if added := p.added.Load(); tables.now.Load() != 1 || added != 1 {
 		t.Errorf("turn %d, %d changes on their way", tables.now.Load(), added)
 	}
 }
