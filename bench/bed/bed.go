@@ -28,6 +28,7 @@ type Config struct {
 	Workers    int // each on a core of its own
 	Cards      int // cores that play the network card; 0: each worker's core does so besides
 	GPUs       int // that workers are spread over by turns; 0: there is none
+	Shadow     int // the CPU repeats one in so many chunks of a GPU; 0: none
 	MaxPackets int // of a chunk
 	Chunks     int // that a worker may have in flight
 

@@ -27,7 +27,7 @@ func (c Config) checkGPUs() error {
 // turns. fallback is what a worker's engine does without its GPU with. That a GPU is out, or
 // was, is an error when the engines are closed.
 func (c Config) OnGPUs(base *fib.FIB, o gpu.Options, fallback func(worker int, mem []byte) *cpu.Engine) Maker {
-	o.GPUs, o.Library, o.Workers, o.Chunks = c.GPUs, c.Driver, c.Workers, c.Chunks
+	o.GPUs, o.Library, o.Workers, o.Chunks, o.Shadow = c.GPUs, c.Driver, c.Workers, c.Chunks, c.Shadow
 	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
 		if c.GPUs < 1 {
 			return nil, nil, fmt.Errorf("spread workers over %d GPUs: 1 or more are needed", c.GPUs)

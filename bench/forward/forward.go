@@ -36,6 +36,7 @@ type Options struct {
 	Workers    int           // each on a core of its own
 	Cards      int           // cores that play the network card; 0: each worker's core does so besides
 	GPUs       int           // that workers are spread over by turns; 0 with the CPU engine
+	Shadow     int           // the CPU repeats one in so many chunks of a GPU; 0: none
 	MaxPackets int           // of a chunk
 	Chunks     int           // that a worker may have in flight
 	Duration   time.Duration // of one round
@@ -151,7 +152,7 @@ func median(rounds []round) round {
 
 // bed is the shape of the router.
 func (o *Options) bed() bed.Config {
-	return bed.Config{Workers: o.Workers, Cards: o.Cards, GPUs: o.GPUs, MaxPackets: o.MaxPackets, Chunks: o.Chunks, Driver: o.Driver}
+	return bed.Config{Workers: o.Workers, Cards: o.Cards, GPUs: o.GPUs, Shadow: o.Shadow, MaxPackets: o.MaxPackets, Chunks: o.Chunks, Driver: o.Driver}
 }
 
 // engine is the maker of the engine that is measured.

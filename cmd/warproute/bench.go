@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"text/tabwriter"
 	"time"
 
@@ -44,7 +45,7 @@ time is what the router costs.`,
 			}
 			if err := cmp.Or(checkForward(&o), checkRounds(o.Rounds, o.Duration), checkNumbers(
 				number{"batch", o.MaxPackets, 1, config.MaxPackets}, number{"workers", o.Workers, 1, maxWorkers},
-				number{"cards", o.Cards, 0, maxCards * o.Workers},
+				number{"cards", o.Cards, 0, maxCards * o.Workers}, number{"shadow", o.Shadow, 0, math.MaxInt32},
 			), checkGPUs(cmd, o.Engine, &o.GPUs, o.Workers)); err != nil {
 				return usageError(err)
 			}
@@ -67,6 +68,7 @@ time is what the router costs.`,
 	cmd.Flags().IntVar(&o.Workers, "workers", 1, "workers, each on a core of its own")
 	cmd.Flags().IntVar(&o.Cards, "cards", 0, "cores besides that play the workers' network cards, up to two a worker; 0: the workers' cores do")
 	addGPUs(cmd, &o.GPUs)
+	addShadow(cmd, &o.Shadow)
 	cmd.Flags().DurationVar(&o.Duration, "duration", time.Second, "of a round")
 	cmd.Flags().IntVar(&o.Rounds, "rounds", 5, "of which the median counts")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "also write the results as JSON to `FILE`; -: print it, and nothing else")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"slices"
 	"strconv"
@@ -84,6 +85,7 @@ With --engine gpu the CPU engine is measured beside it, on one core and on all t
 	f.IntVar(&s.Bed.Workers, "workers", 1, "workers, each on a core of its own")
 	f.IntVar(&s.Bed.Cards, "cards", 0, "cores besides that play the workers' network cards, as of bench forward; 0: the workers' cores do")
 	addGPUs(cmd, &s.Bed.GPUs)
+	addShadow(cmd, &s.Bed.Shadow)
 	f.DurationVar(&s.Duration, "duration", time.Second, "of a round, where packets are played without end")
 	f.IntVar(&s.Rounds, "rounds", 5, "of which the median counts")
 	f.Uint64Var(&s.Seed, "seed", 1, "of routes, keys and packets")
@@ -183,7 +185,7 @@ func (s *ipsecSweep) check() error {
 	return checkNumbers(
 		number{"chunks", s.Bed.Chunks, 1, maxChunks}, number{"batch", s.Bed.MaxPackets, 1, config.MaxPackets},
 		number{"workers", s.Bed.Workers, 1, maxWorkers}, number{"ring", s.Ring, 1, bench.MaxRing},
-		number{"cards", s.Bed.Cards, 0, maxCards * s.Bed.Workers},
+		number{"cards", s.Bed.Cards, 0, maxCards * s.Bed.Workers}, number{"shadow", s.Bed.Shadow, 0, math.MaxInt32},
 	)
 }
 

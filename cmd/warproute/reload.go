@@ -31,7 +31,7 @@ While the router runs, these can change:
   ipsec.sas, policies     new associations before the policies that ask for them;
                           one that gets another SPI is received by for 2 s more
 
-Everything else takes a restart: ports and their modes, engine, workers, control, napi,
+Everything else takes a restart: ports and their modes, engine, shadow, workers, control, napi,
 checksum, ipsec.source, state, interface, mss_clamp, fragment, icmp, path_mtu and
 linux_forwarding, and beginning with IPsec. A reload with such a change is refused as a whole.
 

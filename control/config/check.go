@@ -18,8 +18,9 @@ const (
 	MaxDelay    = time.Second // of a packet in an unfinished chunk
 	maxBusyPoll = 10 * time.Millisecond
 	maxWorkers  = 1024
-	maxName     = 15  // bytes of an interface name, IFNAMSIZ less the final zero
-	maxSocket   = 107 // bytes of a socket path, likewise
+	maxShadow   = 1 << 30 // chunks
+	maxName     = 15      // bytes of an interface name, IFNAMSIZ less the final zero
+	maxSocket   = 107     // bytes of a socket path, likewise
 )
 
 var (
@@ -42,6 +43,10 @@ func (c *Config) check() (errs Errors) {
 	if c.NAPI == NAPIThread && c.BusyPoll > 0 {
 		errs = append(errs, c.fault("napi", "napi: thread and busy_poll: a worker that polls would keep the thread on its core from receiving",
 			"leave one of the two out"))
+	}
+	if c.Shadow < 0 || c.Shadow > maxShadow {
+		errs = append(errs, c.fault("shadow", fmt.Sprintf("shadow: %d is out of range", c.Shadow),
+			fmt.Sprintf("write 0 for no comparison, or a number up to %d", maxShadow)))
 	}
 	if c.Workers < 0 || c.Workers > maxWorkers {
 		errs = append(errs, c.fault("workers", fmt.Sprintf("workers: %d is out of range", c.Workers),

@@ -20,6 +20,7 @@ import (
 type Config struct {
 	Ports    []Port
 	Engine   Engine
+	Shadow   int // the CPU repeats one in so many chunks of a GPU; 0: none
 	Workers  int // 0: one per queue
 	Batch    Batch
 	Metrics  Metrics
@@ -121,6 +122,7 @@ type ICMP struct {
 func Default(ports ...string) *Config {
 	c := &Config{
 		Engine:   EngineAuto,
+		Shadow:   1024,
 		Batch:    Batch{MaxPackets: 1024, MaxDelay: 50 * time.Microsecond},
 		Metrics:  Metrics{Listen: "127.0.0.1:9273"},
 		Control:  Control{Socket: "/run/warproute.sock"},

@@ -32,6 +32,7 @@ ports:
   - {interface: "1e3", queues: all, mode: zero-copy, reverse_path: off}
   - {interface: wan0, mode: generic, reverse_path: strict}
 engine: cpu
+shadow: 7
 workers: 3
 batch: {max_packets: 1, max_delay: 1ms}
 metrics: {listen: ""}
@@ -48,6 +49,7 @@ ipsec: {source: xfrm, state: /tmp/w, mss_clamp: true, fragment: after, icmp: str
 	want := &Config{
 		Ports:    []Port{{"1e3", ModeZeroCopy, ReversePathOff}, {"wan0", ModeGeneric, ReversePathStrict}},
 		Engine:   EngineCPU,
+		Shadow:   7,
 		Workers:  3,
 		Batch:    Batch{MaxPackets: 1, MaxDelay: time.Millisecond},
 		Control:  Control{Socket: "/tmp/w.sock"},
@@ -77,7 +79,7 @@ func TestMistakes(t *testing.T) {
 		{"empty file", "", "f:1:1: there are no ports; name the interfaces to route between, as `- interface: eth0` below `ports:` or by --port eth0"},
 		{"empty list of ports", "engine: cpu\nports: []\n", "f:2:8: there are no ports; name the interfaces to route between, as `- interface: eth0` below `ports:` or by --port eth0"},
 		{"unknown key near a known one", onePort + "enigne: cpu\n", `f:2:1: unknown key "enigne"; did you mean "engine"?`},
-		{"unknown key near none", onePort + "vlans: {}\n", `f:2:1: unknown key "vlans"; the keys here are ports, engine, workers, batch, metrics, control, napi, busy_poll, checksum, icmp, ipsec`},
+		{"unknown key near none", onePort + "vlans: {}\n", `f:2:1: unknown key "vlans"; the keys here are ports, engine, shadow, workers, batch, metrics, control, napi, busy_poll, checksum, icmp, ipsec`},
 		{"unknown key inside", onePort + "batch:\n  max_packet: 5\n", `f:3:3: unknown key "max_packet" in batch; did you mean "max_packets"?`},
 		{"a misspelt interface is not also a missing one", "ports:\n  - interfce: lan0\n", `f:2:5: unknown key "interfce" in ports[0]; did you mean "interface"?`},
 		{"misspelt ports are not also missing", "port:\n  - interface: lan0\n", `f:1:1: unknown key "port"; did you mean "ports"?`},
@@ -90,8 +92,8 @@ func TestMistakes(t *testing.T) {
 		{"number for text", "ports: [{interface: 5}]\n", `f:1:21: ports[0].interface must be text, not the number 5; put it in quotes if it is meant: "5"`},
 		{"mapping for a list", "ports: {interface: lan0}\n", "f:1:9: ports must be a list, not a mapping; begin each of its entries with `- `"},
 		{"text for a mapping", "ports:\n  - lan0\n", "f:2:5: ports[0] must be a mapping with the keys interface, queues, mode, reverse_path, not the text \"lan0\"; write `key: value` lines below it"},
-		{"another's file", "root:x:0:0:root:/root:/bin/bash\nproxy:x:13:13:proxy:/bin:/usr/sbin/nologin\n", "f:1:1: the file must be a mapping with the keys ports, engine, workers, batch, metrics, control, napi, busy_poll, checksum, icmp, ipsec, not the text \"root:x:0:0:root:/root:/bin/bash proxy:x:\"; write `key: value` lines below it"},
-		{"list for the file", "- a\n", "f:1:1: the file must be a mapping with the keys ports, engine, workers, batch, metrics, control, napi, busy_poll, checksum, icmp, ipsec, not a list; write `key: value` lines below it"},
+		{"another's file", "root:x:0:0:root:/root:/bin/bash\nproxy:x:13:13:proxy:/bin:/usr/sbin/nologin\n", "f:1:1: the file must be a mapping with the keys ports, engine, shadow, workers, batch, metrics, control, napi, busy_poll, checksum, icmp, ipsec, not the text \"root:x:0:0:root:/root:/bin/bash proxy:x:\"; write `key: value` lines below it"},
+		{"list for the file", "- a\n", "f:1:1: the file must be a mapping with the keys ports, engine, shadow, workers, batch, metrics, control, napi, busy_poll, checksum, icmp, ipsec, not a list; write `key: value` lines below it"},
 		{"key without a value", onePort + "metrics:\n", "f:2:10: metrics has no value; give it one, or remove the line to have the default"},
 		{"alias", "ports: [{interface: &a lan0}, {interface: *a}]\n", "f:1:43: ports[1].interface refers to an anchor; write the value itself; aliases are not read here"},
 		{"port without an interface", "ports:\n  - mode: auto\n", "f:2:5: ports[0] has no interface; add `interface: NAME`, a name that `ip link` shows"},
@@ -108,6 +110,7 @@ func TestMistakes(t *testing.T) {
 		{"a negative rate", onePort + "icmp: {source_per_second: -1}\n", "f:2:27: icmp.source_per_second: -1 is out of range; write a number from 0 to 1000000"},
 		{"duration without a unit", onePort + "batch: {max_delay: 50}\n", `f:2:20: batch.max_delay: "50" is not a duration; write a number and its unit (ns, us, ms, s), as in 50us or 1ms`},
 		{"two ways to receive", onePort + "napi: thread\nbusy_poll: 1us\n", "f:2:7: napi: thread and busy_poll: a worker that polls would keep the thread on its core from receiving; leave one of the two out"},
+		{"negative number of chunks", onePort + "shadow: -1\n", "f:2:9: shadow: -1 is out of range; write 0 for no comparison, or a number up to 1073741824"},
 		{"negative duration", onePort + "busy_poll: -1us\n", "f:2:12: busy_poll: -1µs is out of range; write a time from 0s to 10ms"},
 		{"delay of a minute", onePort + "batch: {max_delay: 1m}\n", "f:2:20: batch.max_delay: 1m0s is out of range; write a time from 0s to 1s"},
 		{"listen without a port", onePort + "metrics: {listen: 127.0.0.1}\n", `f:2:19: metrics.listen: "127.0.0.1" is not an address and a port; write one such as "127.0.0.1:9273" or "[::1]:9273", or "" for no metrics`},

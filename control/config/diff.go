@@ -43,6 +43,7 @@ func Diff(a, b *Config) []Change {
 	d := differ{}
 	d.ports(a.Ports, b.Ports)
 	d.value("engine", a.Engine, b.Engine)
+	d.value("shadow", a.Shadow, b.Shadow)
 	d.value("workers", a.Workers, b.Workers)
 	d.value("batch.max_packets", a.Batch.MaxPackets, b.Batch.MaxPackets)
 	d.value("batch.max_delay", a.Batch.MaxDelay, b.Batch.MaxDelay)

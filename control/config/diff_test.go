@@ -32,6 +32,7 @@ func TestDiffTellsWhatDiffers(t *testing.T) {
 		"~ ports.a: mode auto -> mode auto reverse_path loose": func(c *Config) { c.Ports[0].ReversePath = ReversePathLoose },
 		"":                               func(c *Config) { c.Ports[0], c.Ports[1] = c.Ports[1], c.Ports[0] },
 		"~ engine: auto -> cpu":          func(c *Config) { c.Engine = EngineCPU },
+		"~ shadow: 1024 -> 0":            func(c *Config) { c.Shadow = 0 },
 		"~ workers: 0 -> 3":              func(c *Config) { c.Workers = 3 },
 		"~ batch.max_packets: 1024 -> 1": func(c *Config) { c.Batch.MaxPackets = 1 },
 		"~ batch.max_delay: 50µs -> 0s":  func(c *Config) { c.Batch.MaxDelay = 0 },

@@ -66,6 +66,7 @@ func (r *reader) root() value {
 			)
 		})},
 		field{"engine", oneOf(&c.Engine, engines...)},
+		field{"shadow", integer(&c.Shadow, "1024")},
 		field{"workers", integer(&c.Workers, "0")},
 		field{"batch", mapping(
 			field{"max_packets", integer(&c.Batch.MaxPackets, "1024")},

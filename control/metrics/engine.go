@@ -11,6 +11,7 @@ import (
 var (
 	engineChunks = desc("engine_chunks_total", "Chunks that an engine decided on, and why that engine.", "engine", "reason")
 	gpuFailovers = desc("gpu_failovers_total", "Times that the CPU took over from a GPU: for a while, as it missed a worker's deadline (timeout); until the router restarts, as the driver reported an error (fault), as a result cannot be right (bad_result), or as the CPU came to another result (mismatch).", "cause")
+	shadowChunks = desc("gpu_shadow_chunks_total", "Chunks of GPUs that the CPU was to repeat: with the same result, with another one (different: alert), or not repeated (skipped), as tables changed meanwhile.", "result")
 )
 
 var (
@@ -33,12 +34,13 @@ func (ch sender) frames(workers []dataplane.FrameStats) {
 // chunks too small for them, and where a worker's blocks have others.
 func (ch sender) engine(s *status.Snapshot) {
 	e := &s.Engine
-	var byGPU, byCPU, small, unplaced, timeouts uint64
+	var byGPU, byCPU, small, unplaced, timeouts, same, different, skipped uint64
 	failed := map[string]uint64{"fault": 0, "bad_result": 0, "mismatch": 0} // without a GPU too: what alerts ask for exists
 	for i := range e.Devices {
 		d := &e.Devices[i]
 		byGPU, byCPU, small = byGPU+d.Chunks, byCPU+d.ChunksByCPU, small+d.ChunksSmall
 		unplaced, timeouts = unplaced+d.ChunksUnplaced, timeouts+d.Timeouts
+		same, different, skipped = same+d.ShadowSame, different+d.ShadowDifferent, skipped+d.ShadowSkipped
 		if d.Faults > 0 {
 			failed[cmp.Or(d.Cause, "fault")] += d.Faults
 		}
@@ -51,6 +53,9 @@ func (ch sender) engine(s *status.Snapshot) {
 		ch.counter(engineChunks, s.Stats.Chunks, e.Name, e.Reason)
 		return
 	}
+	ch.counter(shadowChunks, same, "same")
+	ch.counter(shadowChunks, different, "different")
+	ch.counter(shadowChunks, skipped, "skipped")
 	ch.counter(engineChunks, byGPU, "gpu", e.Chosen)
 	ch.counter(engineChunks, byCPU, "cpu", "gpu_failed")
 	ch.counter(engineChunks, small, "cpu", "small_chunk")

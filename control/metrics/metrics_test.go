@@ -110,8 +110,8 @@ func TestScrapeHasTheNamedMetrics(t *testing.T) {
 func TestChunksAndFailoversOfGPUs(t *testing.T) {
 	s := sample()
 	s.Engine = status.EngineState{Name: "cpu", Reason: "gpu_failed", Chosen: "configured", Devices: []status.Device{
-		{Chunks: 10, ChunksByCPU: 1, ChunksSmall: 7, ChunksUnplaced: 5, Timeouts: 4}, {Chunks: 20, ChunksByCPU: 2, Timeouts: 1, Faults: 1},
-		{Faults: 1, Cause: "mismatch"},
+		{Chunks: 10, ChunksByCPU: 1, ChunksSmall: 7, ChunksUnplaced: 5, Timeouts: 4, ShadowSame: 3, ShadowSkipped: 2}, {Chunks: 20, ChunksByCPU: 2, Timeouts: 1, Faults: 1},
+		{Faults: 1, Cause: "mismatch", ShadowSame: 4, ShadowDifferent: 1},
 	}}
 	w := httptest.NewRecorder()
 	Handler(Build{}, func() *status.Snapshot { return s }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -130,6 +130,9 @@ func TestChunksAndFailoversOfGPUs(t *testing.T) {
 		`warproute_gpu_failovers_total{cause="fault"} 1`,
 		`warproute_gpu_failovers_total{cause="mismatch"} 1`,
 		`warproute_gpu_failovers_total{cause="timeout"} 5`,
+		`warproute_gpu_shadow_chunks_total{result="different"} 1`,
+		`warproute_gpu_shadow_chunks_total{result="same"} 7`,
+		`warproute_gpu_shadow_chunks_total{result="skipped"} 2`,
 	}; !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}

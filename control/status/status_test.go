@@ -58,7 +58,7 @@ func withGPUs() *Snapshot {
 	s.Engine.Devices = []Device{
 		{Number: 0, Name: "H200", PCI: "0000:1a:00.0", Mode: "resident", Blocks: 16, Room: 263, Workers: 2, InFlight: 3, Chunks: 100},
 		{Number: 1, Name: "H200", PCI: "0000:1b:00.0", Mode: "resident", Blocks: 8, Room: 263, Workers: 1, WorkersOut: 1, Unfinished: 2,
-			Chunks: 90, ChunksByCPU: 7, ChunksSmall: 4, ChunksUnplaced: 6, Timeouts: 3, Returns: 2,
+			Chunks: 90, ChunksByCPU: 7, ChunksSmall: 4, ChunksUnplaced: 6, Shadow: 16, ShadowSame: 5, ShadowSkipped: 1, Timeouts: 3, Returns: 2,
 			Outage: &Outage{time.Date(2026, 11, 21, 12, 0, 3, 0, time.UTC), "the GPU did not finish 7 packets within 20ms"}},
 	}
 	return s
@@ -96,6 +96,7 @@ GPU 0         H200 at 0000:1a:00.0, resident kernel, 16 of 263 blocks
               2 workers, 3 chunks in flight; 100 decided on; by the CPU 0 while it was out, 0 as they were small, 0 as its blocks had others
 GPU 1         H200 at 0000:1b:00.0, resident kernel, 8 of 263 blocks
               1 workers, 0 chunks in flight; 90 decided on; by the CPU 7 while it was out, 4 as they were small, 6 as its blocks had others
+              the CPU repeats 1 in 16 chunks: 5 results were the same, 0 differed, 1 chunks skipped as tables changed
               taken out 3 times, back 2 times
               1 workers without it, the first since 2026-11-21 12:00:03, 2 chunks unfinished: the GPU did not finish 7 packets within 20ms
 workers       2 on cores 0 1
@@ -158,7 +159,7 @@ func TestJSONKeys(t *testing.T) {
 		{"engine", EngineOf(s), `{"name":"cpu","reason":"no_gpu","why":"no GPU was found","workers":2,"cores":[0,1],"huge_pages":false,` +
 			`"max_packets":1024,"max_delay_ns":50000,"chunks":3,"packets":3000,"packets_per_chunk":1000,"in_flight":2,"held":1,"pending":2,"config_loaded":"2026-01-02T03:04:05Z"}`},
 		{"device", withGPUs().Engine.Devices[1], `{"number":1,"name":"H200","pci":"0000:1b:00.0","mode":"resident","blocks":8,"room":263,` +
-			`"workers":1,"workers_out":1,"in_flight":0,"unfinished":2,"chunks":90,"chunks_by_cpu":7,"chunks_small":4,"chunks_unplaced":6,"timeouts":3,"returns":2,"faults":0,` +
+			`"workers":1,"workers_out":1,"in_flight":0,"unfinished":2,"chunks":90,"chunks_by_cpu":7,"chunks_small":4,"chunks_unplaced":6,"shadow":16,"shadow_same":5,"shadow_different":0,"shadow_skipped":1,"timeouts":3,"returns":2,"faults":0,` +
 			`"outage":{"since":"2026-11-21T12:00:03Z","why":"the GPU did not finish 7 packets within 20ms"}}`},
 		{"drop", Drops(s)[0], `{"reason":"ttl_expired","sentence":"the TTL or hop limit ran out here",` +
 			`"mend":"expected of traceroute; many to one destination are in a routing loop: @traceroute@ shows it","port":"lan0","packets":4}`},

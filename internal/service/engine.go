@@ -43,7 +43,7 @@ func (s *Service) openEngine() error {
 	if err != nil {
 		return err
 	}
-	o := gpu.Options{Repair: repairPorts(s.cfg), Workers: workers, Chunks: config.ChunksWithGPU, LeastChunks: leastChunks}
+	o := gpu.Options{Repair: repairPorts(s.cfg), Shadow: s.cfg.Shadow, Workers: workers, Chunks: config.ChunksWithGPU, LeastChunks: leastChunks}
 	if s.ipsec != nil {
 		o.Gateway = s.ipsec.gateway
 	}
@@ -130,7 +130,8 @@ func deviceOf(d *gpu.State) status.Device {
 	of := status.Device{
 		Number: d.Number, Name: d.Info.Name, PCI: d.Info.PCIBusID, Mode: string(d.Mode),
 		Blocks: d.Blocks, Room: d.Room, Workers: d.Workers, WorkersOut: d.Out, InFlight: d.InFlight, Unfinished: d.Lost,
-		Chunks: d.ByGPU, ChunksByCPU: d.ByCPU, ChunksSmall: d.BySize, ChunksUnplaced: d.Unplaced, Timeouts: d.Timeouts, Returns: d.Returns,
+		Chunks: d.ByGPU, ChunksByCPU: d.ByCPU, ChunksSmall: d.BySize, ChunksUnplaced: d.Unplaced,
+		Shadow: d.Shadow, ShadowSame: d.ShadowSame, ShadowDifferent: d.ShadowDifferent, ShadowSkipped: d.ShadowSkipped, Timeouts: d.Timeouts, Returns: d.Returns,
 	}
 	if d.Failed {
 		of.Faults = 1

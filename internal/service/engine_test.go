@@ -38,11 +38,11 @@ func TestTheEngineIsTheGPUWhileAnyWorkerUsesOne(t *testing.T) {
 	}
 	got := withDevices(start, []gpu.State{{
 		Number: 3, Info: cuda.DeviceInfo{Name: "H200", PCIBusID: "0000:1b:00.0"}, Mode: gpu.Resident, Blocks: 16, Room: 263, Workers: 2, Out: 1,
-		InFlight: 4, Lost: 5, ByGPU: 6, ByCPU: 7, BySize: 11, Unplaced: 12, Timeouts: 8, Returns: 9, Failed: true, Cause: gpu.CauseFault, Outage: late,
+		InFlight: 4, Lost: 5, ByGPU: 6, ByCPU: 7, BySize: 11, Unplaced: 12, Shadow: 13, ShadowSame: 14, ShadowDifferent: 15, ShadowSkipped: 16, Timeouts: 8, Returns: 9, Failed: true, Cause: gpu.CauseFault, Outage: late,
 	}}).Devices[0]
 	want := status.Device{
 		Number: 3, Name: "H200", PCI: "0000:1b:00.0", Mode: "resident", Blocks: 16, Room: 263, Workers: 2, WorkersOut: 1,
-		InFlight: 4, Unfinished: 5, Chunks: 6, ChunksByCPU: 7, ChunksSmall: 11, ChunksUnplaced: 12, Timeouts: 8, Returns: 9, Faults: 1, Cause: "fault", Outage: &status.Outage{Since: since, Why: "late"},
+		InFlight: 4, Unfinished: 5, Chunks: 6, ChunksByCPU: 7, ChunksSmall: 11, ChunksUnplaced: 12, Shadow: 13, ShadowSame: 14, ShadowDifferent: 15, ShadowSkipped: 16, Timeouts: 8, Returns: 9, Faults: 1, Cause: "fault", Outage: &status.Outage{Since: since, Why: "late"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
