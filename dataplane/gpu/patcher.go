@@ -27,6 +27,8 @@ type patcher struct {
 	apply  func([]patch) error // makes changes on the device and waits until it has
 	told   func()              // called whenever it has
 
+	applying sync.Mutex // held while apply runs
+
 	mu    sync.Mutex // guards what follows
 	moved *sync.Cond
 	queue []patch
@@ -67,10 +69,7 @@ func (p *patcher) run() {
 		}
 		batch := p.queue[:min(len(p.queue), maxPatches)]
 		p.mu.Unlock()
-		if p.health.ok() {
-			if err := p.apply(batch); err != nil {
-				p.health.fail(err)
-			}
+		if p.change(batch) {
 			p.told()
 		}
 		p.mu.Lock()
@@ -78,6 +77,25 @@ func (p *patcher) run() {
 		p.made.Add(uint64(len(batch)))
 		p.moved.Broadcast()
 	}
+}
+
+// change makes changes on the device, and reports whether it is in use.
+func (p *patcher) change(batch []patch) bool {
+	p.applying.Lock()
+	defer p.applying.Unlock()
+	if !p.health.ok() {
+		return false
+	}
+	if err := p.apply(batch); err != nil {
+		p.health.fail(err)
+	}
+	return true
+}
+
+// quiesce returns when no change is being made. If the device is out of use, none will be.
+func (p *patcher) quiesce() {
+	p.applying.Lock()
+	defer p.applying.Unlock()
 }
 
 // add puts a change behind those that were added before.

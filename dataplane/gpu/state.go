@@ -100,7 +100,7 @@ func (d *Device) outage() *Outage {
 		return nil
 	}
 	if cuda.Lost(o.Why) {
-		d.abandon()
+		d.abandon(o.Why)
 		return o
 	}
 	// After a kernel's fault every call fails, and tells of the fault; but only when
@@ -117,8 +117,7 @@ func (d *Device) outage() *Outage {
 	}
 	o = &Outage{o.Since, fmt.Errorf("%w: %w", o.Why, cause)}
 	if cuda.Lost(cause) {
-		d.health.failure.CompareAndSwap(nil, o)
-		d.abandon()
+		d.abandon(o.Why)
 	}
 	return o
 }
@@ -126,10 +125,15 @@ func (d *Device) outage() *Outage {
 // abandon destroys the context of a device that a kernel's fault has made unusable, once
 // and without waiting. When the driver confirms that, workers take back the frames that the
 // device had. If the driver refuses, it may be unable to stop the device's writes, and the
-// frames stay withheld.
-func (d *Device) abandon() {
+// frames stay withheld. The device is out of use before that, and running calls end first: the
+// driver crashes on handles of a destroyed context.
+func (d *Device) abandon(why error) {
 	d.abandoned.Do(func() {
+		d.health.fail(why)
 		go func() {
+			if d.tables != nil {
+				d.tables.patcher.quiesce()
+			}
 			if err := d.ctx.Close(); err == nil {
 				d.health.destroyed.Store(true)
 			}
