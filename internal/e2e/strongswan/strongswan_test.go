@@ -47,7 +47,7 @@ func TestStrongSwan(t *testing.T) {
 		t.Fatal(err)
 	}
 	// With one processor Go would leave what waits in a system call there for 10 ms.
-	out, err := g.Run("env", inGuest+"="+program, "GOMAXPROCS=4", test, "-test.run", "^TestStrongSwan$", "-test.v", "-test.timeout", "80s")
+	out, err := g.Run("env", inGuest+"="+program, "GOMAXPROCS=4", test, "-test.run", "^TestStrongSwan$", "-test.v", "-test.timeout", "110s")
 	if err != nil {
 		t.Fatal(err) // with the output
 	}

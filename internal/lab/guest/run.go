@@ -12,7 +12,7 @@ import (
 )
 
 // commandLimit is the time that a command takes, at most, as bootLimit is.
-const commandLimit = time.Minute
+const commandLimit = 2 * time.Minute
 
 // Run runs a command inside the guest to its end and returns what it wrote to its
 // standard output and error. What it leaves in the background stays.
