@@ -1,12 +1,11 @@
-# Every target does its own set-up: scripts/need.sh installs the Debian packages
-# that it needs when root, and names them when not. Building needs Go alone.
+# Targets install the Debian packages that they need (scripts/need.sh) if run as root. Building needs only Go.
 
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 REVISION := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
-LDFLAGS  := -s -w -X main.version=$(VERSION) -X main.revision=$(REVISION)
+CLI      := github.com/warproute/warproute/internal/cli
+LDFLAGS  := -s -w -X $(CLI).version=$(VERSION) -X $(CLI).revision=$(REVISION)
 
-# The race detector needs a C compiler; tests and labs need Linux's tools, and other
-# implementations of ESP than ours.
+# The race detector needs a C compiler; tests need Linux's tools and other implementations of ESP.
 RACE_NEEDS := gcc:gcc /usr/include/stdlib.h:libc6-dev
 NET_NEEDS  := ip:iproute2 nstat:iproute2 iperf3:iperf3 ping:iputils-ping ethtool:ethtool \
 	nft:nftables iptables-legacy:iptables traceroute:traceroute tracepath:iputils-tracepath mtr:mtr-tiny
@@ -18,96 +17,106 @@ GEN_NEEDS  := clang-19:clang-19 llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpe
 
 E2E := ./internal/e2e/...
 
-.PHONY: build test check gpu-tests test-gpu sanitize test-scale soak fuzz demo bench bench-lookup bench-veth gen profile clean bench-gpu
+.PHONY: build test check words gpu-tests test-gpu sanitize test-scale soak fuzz demo bench bench-lookup bench-veth gen profile clean bench-gpu man plots
 
-# cmd/warproute/default.pgo tells the compiler what is hot (make profile), and takes effect by
-# its name. Tests are compiled without: it would have them compile everything once more.
+# cmd/warproute/default.pgo is the compiler's profile (make profile); go build finds it by its name,
+# and in cmd/warproute-bench by a link. Tests are compiled without it, which halves their compile time.
 check test: export GOFLAGS += -pgo=off
 
-# The CUDA driver is a library of the host's C library, so a binary that can open
-# it needs that library's loader. TAGS=nogpu makes one that needs nothing.
-build: ## bin/warproute: one binary, without cgo
-	CGO_ENABLED=0 go build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/warproute ./cmd/warproute
+# The binary needs the C library's loader to open the CUDA driver. With TAGS=nogpu it needs nothing.
+build: ## build bin/warproute, the router, and bin/warproute-bench, without cgo
+	CGO_ENABLED=0 go build -trimpath -pgo=cmd/warproute/default.pgo -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
-check: ## seconds: format, vet, staticcheck, house rules
+words: ## reject words of our own (docs/glossary.md)
+	scripts/words.sh
+
+check: ## run format, vet, staticcheck and house rules, in seconds
 	go vet ./...
 	go vet -tags gpu $(addprefix ./,$(GPU_TESTS))
 	go vet -tags nogpu ./cuda
+	go vet -tags man ./internal/cli
 	GOARCH=arm64 go vet ./... # what has no assembly of ours
 	go tool staticcheck ./...
 	go test ./internal/arch
 
-# The tests between namespaces measure time, so they have the machine to
-# themselves. Without the race detector, allocations are counted too.
-test: ## everything; needs root
+# End-to-end tests measure time and run alone. Allocation tests run without the race detector.
+test: ## run all tests; needs root
 	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS) $(PEER_NEEDS) $(BGP_NEEDS) $(VM_NEEDS)
 	scripts/kernel.sh out/kernel
+	scripts/words.sh
 	go vet ./...
 	go tool staticcheck ./...
 	go test $$(go list ./... | grep -v internal/e2e)
 	CGO_ENABLED=1 go test -race $$(go list ./... | grep -v -e internal/e2e -e internal/lab/) # the lab's guests are kernels
 	CGO_ENABLED=1 go test -race -count=1 -p 1 $(E2E) # what it tests is built by it, so no earlier result counts
 
-# Go runs one target at a time, on all cores. TIME=1h gives each target an hour.
+# Go runs one target at a time, on all cores.
 TIME := 10s
 fuzz: export GOFLAGS += -pgo=off
-fuzz: ## every fuzz target for TIME, from its corpus in testdata/fuzz; needs root
+fuzz: ## run every fuzz target for TIME (10s); needs root
 	scripts/fuzz.sh $(TIME)
 
-# Compiled tests, so that they can also be carried to a GPU machine without Go
-# (out/*.gpu.test -test.run '^TestGPU'). They skip nothing: without a GPU they fail.
-GPU_TESTS := cuda lookup/device dataplane/gpu bench/gpulookup bench/inplace cmd/warproute
+# GPU tests are compiled, to run on machines without Go (out/*.gpu.test -test.run '^TestGPU'). They fail
+# without a GPU.
+GPU_TESTS := cuda lookup/device dataplane/gpu bench/gpulookup bench/pcie cmd/warproute
 
 gpu-tests:
 	mkdir -p out
 	for pkg in $(GPU_TESTS); do CGO_ENABLED=0 go test -c -tags gpu -o out/$$(basename $$pkg).gpu.test ./$$pkg || exit; done
 
-test-gpu: gpu-tests ## what needs an NVIDIA GPU and its driver
+test-gpu: gpu-tests ## run the GPU tests; needs an NVIDIA GPU and its driver
 	scripts/test-gpu.sh out $(GPU_TESTS)
 
-sanitize: gpu-tests ## the kernels under compute-sanitizer, which comes with CUDA's toolkit; needs an NVIDIA GPU
+sanitize: gpu-tests ## run kernels under compute-sanitizer; needs an NVIDIA GPU and the CUDA toolkit
 	scripts/sanitize.sh out
 
-# Announcing, flapping and withdrawing a table of the internet's size takes minutes.
-test-scale: ## 1,000,000 and 200,000 routes by BGP; 100,000 that flap under half the maximum load; needs root
+test-scale: ## test 1,000,000 routes by BGP, and 100,000 that flap under load, in minutes; needs root
 	scripts/need.sh $(NET_NEEDS) $(BGP_NEEDS)
-	WARPROUTE_SCALE=full go test -count=1 -timeout 30m -v -run 'TestTheInternetsTable|TestFlapping' ./internal/e2e
+	WARPROUTE_SCALE=full go test -count=1 -timeout 30m -v -run 'TestBGPInstallsAFullTable|TestFlapping' ./internal/e2e
 
-# Its ten seconds are part of `make test`.
+# `make test` includes 10 seconds of it.
 soak: TIME := 10m
-soak: ## TIME=10m at 80 % of the maximum load, with changes and outages of everything; needs root
+soak: ## test for TIME (10m) at 80 % of the maximum load, with changes and failures; needs root
 	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS)
 	WARPROUTE_SOAK=$(TIME) go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./internal/e2e/soak
 
-demo: build ## a router between two hosts, in namespaces; needs root
+man: ## write manual pages to out/man
+	for name in warproute warproute-bench; do SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run -pgo=off -tags man ./cmd/$$name man out/man || exit; done
+
+demo: build ## route packets between network namespaces; needs root
 	mkdir -p out
-	bin/warproute demo --capture out/demo-tunnel.pcap
+	bin/warproute-bench demo --capture out/demo-tunnel.pcap
 
-bench: build ## the whole way of a packet, on memory ports
-	bin/warproute bench forward
+bench: build ## measure forwarding on memory ports
+	bin/warproute-bench forward
 
-bench-lookup: build ## the tables, beside bart and DPDK's
+bench-lookup: build ## measure the lookup tables next to bart and DPDK
 	scripts/need.sh gcc:gcc /usr/include/stdlib.h:libc6-dev pkg-config:pkg-config /usr/include/dpdk/rte_fib.h:libdpdk-dev
-	bin/warproute bench lookup
+	bin/warproute-bench lookup
 
-bench-gpu: build ## lookups, forwarding, latency and IPsec on a GPU, or two; the demo through it; needs root
+bench-gpu: build ## measure on one or two GPUs, with JSON in out/bench; needs root
 	scripts/bench-gpu.sh
 
-bench-veth: build ## beside Linux's own forwarding and DPDK, on veth; needs root
-	scripts/need.sh $(NET_NEEDS) dpdk-testpmd:dpdk-dev /usr/lib/x86_64-linux-gnu/librte_net_af_xdp.so.23:librte-net-af-xdp23
-	bin/warproute bench veth
+PLOTS := $(wildcard docs/data/*.json)
 
-# The sums let a test notice that a source changed and its object did not; kernels have
-# theirs from scripts/ptx.sh.
-gen: ## XDP programs and GPU kernels, from C; CONFORMANCE.md
+plots: build ## draw docs/data/*.json to docs/plots
+	$(if $(PLOTS),bin/warproute-bench report --dir docs/plots $(PLOTS),@echo "docs/data has no results")
+
+bench-veth: build ## measure on veth next to Linux and DPDK; needs root
+	scripts/need.sh $(NET_NEEDS) dpdk-testpmd:dpdk-dev /usr/lib/x86_64-linux-gnu/librte_net_af_xdp.so.23:librte-net-af-xdp23
+	bin/warproute-bench veth
+
+# A test compares the checksums of sources and objects; scripts/ptx.sh writes those of kernels.
+gen: ## generate C headers, XDP programs, GPU kernels and CONFORMANCE.md
 	scripts/need.sh $(GEN_NEEDS)
-	go generate ./...
+	go generate -run TestCHeader ./... # before the kernels that include them
+	go generate -skip TestCHeader ./...
 	for dir in $$(find . -name '*.bpf.c' -not -path './.git/*' -exec dirname {} + | sort -u); do \
 		(cd $$dir && sha256sum -- *.bpf.c *_bpfel.go *_bpfel.o >bpf.sha256) || exit; \
 	done
 
-profile: ## what is hot, for the compiler
+profile: ## record the compiler's profile
 	scripts/profile.sh
 
-clean: ## what the targets above built
+clean: ## delete bin and out
 	rm -rf bin out

@@ -1,9 +1,11 @@
 package afxdp
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 
 	"github.com/warproute/warproute/internal/netdev"
@@ -29,7 +31,7 @@ func TestFallbackHasTheDriversMessage(t *testing.T) {
 
 // Asking for the message leaves no program attached, though the driver takes it this time,
 // and never replaces another's.
-func TestAskingTheDriverLeavesNoProgram(t *testing.T) {
+func TestWhyNotAttachedLeavesNoProgram(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)
 	l, err := netlink.LinkByName("ra")
@@ -65,5 +67,71 @@ func TestAskingTheDriverLeavesNoProgram(t *testing.T) {
 	}
 	if id, _ := info.ID(); l.Attrs().Xdp.ProgId != uint32(id) {
 		t.Errorf("program %d is attached, want %d", l.Attrs().Xdp.ProgId, id)
+	}
+}
+
+// The hint detaches the program, whoever attached it and in which way.
+func TestHintDetachesTheProgram(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	l, err := netlink.LinkByName("ra")
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := l.Attrs().Index
+	p, err := loadProgram(1, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.close() })
+	info, err := p.Steer.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := info.ID()
+	find := func(mode string) Attached {
+		t.Helper()
+		got, is, err := netdev.XDPProgram(index)
+		if err != nil || got != uint32(id) || is != mode {
+			t.Fatalf("program %d in mode %s, want %d in %s: %v", got, is, id, mode, err)
+		}
+		return FindAttached("ra", index, is, got)
+	}
+
+	held, err := link.AttachXDP(link.XDPOptions{Program: p.Steer, Interface: index, Flags: link.XDPDriverMode})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := find("native")
+	if a.Program != "steer" || a.Link == 0 || !strings.HasPrefix(a.Owner, "afxdp.test (pid ") ||
+		!strings.HasSuffix(a.Hint(), fmt.Sprint("sudo bpftool link detach id ", a.Link)) {
+		t.Errorf("held by a link: %+v, %v, %s", a, a, a.Hint())
+	}
+	// What the command does; `ip link set ra xdpdrv off` does not.
+	if err := netlink.LinkSetXdpFdWithFlags(l, -1, 1<<2); err == nil {
+		t.Error("netlink detaches what a link holds")
+	}
+	other, err := link.NewFromID(link.ID(a.Link))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	other.Close()
+	held.Close()
+	if got, _, _ := netdev.XDPProgram(index); got != 0 {
+		t.Fatalf("program %d is attached after its link was detached", got)
+	}
+
+	if err := netlink.LinkSetXdpFdWithFlags(l, p.Steer.FD(), 1<<1); err != nil { // XDP_FLAGS_SKB_MODE
+		t.Fatal(err)
+	}
+	a = find("generic")
+	if a.Link != 0 || a.Owner != "" || !strings.HasSuffix(a.Hint(), "or: sudo ip link set dev ra xdpgeneric off") {
+		t.Errorf("set by netlink: %+v, %s", a, a.Hint())
+	}
+	if err := netlink.LinkSetXdpFdWithFlags(l, -1, 1<<1); err != nil {
+		t.Error(err)
 	}
 }

@@ -15,18 +15,18 @@ import (
 	"github.com/warproute/warproute/internal/netdev"
 )
 
-// Attached is the XDP program of an interface.
+// Attached describes the XDP program of an interface.
 type Attached struct {
 	Interface string
 	Mode      string // native, generic, hardware or several
-	Program   string // its name, "" if it has none
+	Program   string // name, "" for none
 	ID        uint32 // of the program
 	Link      uint32 // ID of the BPF link that holds it, 0 if netlink set it
-	Owner     string // "name (pid 7)" of a process that holds the link, "" for none that can be seen
+	Owner     string // process that holds the link, such as "name (pid 7)"; "" if unknown
 }
 
-// FindAttached returns what is known of the program with an ID at an interface. It finds links
-// by bpf(2) and their owners in /proc, as far as the process may look.
+// FindAttached describes the program with an ID on an interface. It finds links by bpf(2) and their
+// owners in /proc, as far as permissions allow.
 func FindAttached(name string, ifindex int, mode string, program uint32) Attached {
 	a := Attached{Interface: name, Mode: mode, ID: program}
 	links := new(link.Iterator)
@@ -67,20 +67,20 @@ func ownerOf(id uint32) string {
 	return ""
 }
 
-// attachFault adds to an error of attaching a program what to do about it.
-func attachFault(err error, name string, ifindex int) error {
+// attachError adds a hint to an error of attaching a program.
+func attachError(err error, name string, ifindex int) error {
 	if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EEXIST) {
-		return mended(err, attachMends)
+		return withHint(err, attachHints)
 	}
 	program, mode, _ := netdev.XDPProgram(ifindex)
-	if program == 0 { // gone by now, or not to be seen
-		return fmt.Errorf("%w (the interface had another XDP program: start again, or see `bpftool net`)", err)
+	if program == 0 { // detached since, or not visible
+		return fmt.Errorf("%w (the interface had another XDP program: retry, or see `bpftool net`)", err)
 	}
 	a := FindAttached(name, ifindex, mode, program)
 	return fmt.Errorf("%w (the interface has %v: %s)", err, a, a.Hint())
 }
 
-// String names the program and what holds it.
+// String returns the program and its owner.
 func (a Attached) String() string {
 	s := fmt.Sprintf("XDP program %d", a.ID)
 	if a.Program != "" {
@@ -95,8 +95,8 @@ func (a Attached) String() string {
 	return s
 }
 
-// Hint is how to detach the program: `ip link set dev X xdp off` does not detach a BPF link,
-// nor a program of another mode than the one named.
+// Hint returns the command to detach the program: `ip link set dev X xdp off` detaches neither a BPF
+// link nor a program of another mode.
 func (a Attached) Hint() string {
 	command := "sudo ip link set dev " + a.Interface + " " + map[string]string{"native": "xdpdrv", "generic": "xdpgeneric", "hardware": "xdpoffload"}[a.Mode] + " off"
 	switch {

@@ -1,14 +1,13 @@
 package afxdp
 
-// Decision is what the XDP program did with a frame, one counter each (see
-// steer.bpf.c).
+// Decision is the decision of the XDP program on a frame (see steer.bpf.c). Each has a counter.
 type Decision uint8
 
 const (
-	ToSocket Decision = Decision(steerDecisionTO_SOCKET) // given to the queue's socket
+	ToSocket Decision = Decision(steerDecisionTO_SOCKET) // redirected to the socket of the queue
 	NoSocket Decision = Decision(steerDecisionNO_SOCKET) // dropped: the queue has no socket
 
-	// A gateway dropped the rest of these: Linux might have forwarded them past the policies.
+	// Transit decisions: dropped by a gateway, because Linux could forward them past the policies.
 	TransitVLAN              Decision = Decision(steerDecisionTRANSIT_VLAN)               // tagged, and not for this host
 	TransitEtherType         Decision = Decision(steerDecisionTRANSIT_ETHER_TYPE)         // MPLS
 	TransitOtherMAC          Decision = Decision(steerDecisionTRANSIT_OTHER_MAC)          // not to the port's address, and not for this host
@@ -17,7 +16,7 @@ const (
 	TransitOwnSource         Decision = Decision(steerDecisionTRANSIT_OWN_SOURCE)         // from an address given to AddLocal to elsewhere
 	TransitNeighborDiscovery Decision = Decision(steerDecisionTRANSIT_NEIGHBOR_DISCOVERY) // ICMPv6 types 133 to 137 to elsewhere
 
-	// The rest went to Linux.
+	// Host traffic: passed to Linux.
 	VLAN              Decision = Decision(steerDecisionVLAN)               // tagged
 	EtherType         Decision = Decision(steerDecisionETHER_TYPE)         // neither IPv4 nor IPv6: ARP, LLDP, ...
 	OtherMAC          Decision = Decision(steerDecisionOTHER_MAC)          // not the port's address, or a group address
@@ -57,7 +56,7 @@ var decisions = [NumDecisions]string{
 	NeighborDiscovery: "neighbor_discovery",
 }
 
-// String returns the decision's name as metrics print it.
+// String returns the name of the decision in metrics.
 func (d Decision) String() string {
 	if int(d) < NumDecisions {
 		return decisions[d]
@@ -65,9 +64,9 @@ func (d Decision) String() string {
 	return "invalid"
 }
 
-// Linux reports whether frames of the decision go to Linux.
+// Linux reports whether the program passes frames of the decision to Linux.
 func (d Decision) Linux() bool { return d >= VLAN && int(d) < NumDecisions }
 
-// Transit reports whether a gateway drops frames of the decision, because Linux might
-// forward them past the policies.
+// Transit reports whether a gateway drops frames of the decision, because Linux could forward them
+// past the policies.
 func (d Decision) Transit() bool { return d > NoSocket && d < VLAN }

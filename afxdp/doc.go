@@ -1,10 +1,10 @@
-// Package afxdp takes frames from Linux interfaces and puts frames on them, by
-// AF_XDP sockets: one for every queue of every port.
+// Package afxdp receives frames from and transmits frames to Linux interfaces through AF_XDP sockets,
+// one per queue of each port.
 //
-// # The way of a frame
+// # Life of a frame
 //
-// A frame of memory (package umem) has one owner at a time. It goes from one to
-// the next by its address in a ring; the bytes stay where they are.
+// A frame of the UMEM (package umem) has one owner at a time. Its address passes from owner to owner
+// in rings; its bytes are not moved.
 //
 //	            Refill                     Receive
 //	Pool ───────────────► fill ─► kernel ─► RX ───────────► worker ─┐
@@ -16,49 +16,41 @@
 //	 │                ring          sends it  ring                  │
 //	 └──────────────────────────────────────────────────────────────┘ dropped
 //
-// 1. Refill takes it from the pool and puts it in a queue's fill ring: it is the
-// kernel's now, to receive into.
+// 1. Refill moves it from the pool to the fill ring of a queue: the kernel may receive into it.
 //
-// 2. When a packet arrives, the XDP program of the port (steer.bpf.c) decides
-// whether it is Linux's or the router's. The router's is put into the frame (by
-// the NIC with zero-copy, by a copy otherwise) and the frame into the RX ring.
+// 2. When a packet arrives, the XDP program of the port (steer.bpf.c) passes host traffic to Linux and
+// redirects the rest to the socket. The NIC writes the packet to the frame (zero-copy), or the kernel
+// copies it there, and the kernel puts the frame in the RX ring.
 //
-// 3. Receive takes it from there: it is the worker's, who may read and write it,
-// keep it as long as it wants, or put it back into the pool.
+// 3. Receive takes it from the RX ring: the worker owns it.
 //
-// 4. Transmit puts it in the TX ring of a queue of the same worker, of that port
-// or another: it is the kernel's, to send.
+// 4. Transmit puts it in the TX ring of a queue of the same worker, of this or another port.
 //
-// 5. Once it is sent, the kernel puts it in the completion ring of the queue that
-// it was sent on, and Reclaim puts it back into the pool.
+// 5. When it is transmitted, the kernel puts it in the completion ring of that queue, and Reclaim puts
+// it back into the pool.
 //
-// A frame that is longer than those of memory takes several of them at steps 1 and 2,
-// and is put together at step 3 (see pieces).
+// A packet that is longer than a frame has several descriptors at steps 1 and 2, and is copied to one
+// large frame at step 3 (multibuffer.go).
 //
-// # Who shares what
+// # Sharing
 //
-// A worker owns its memory, its pool and some queues of every port. All its
-// sockets share the memory, so step 4 may be at another port than step 3, and
-// each has four rings of its own, so no two goroutines ever touch one ring. The
-// first socket of a worker registers the memory with the kernel, the others
-// bind as sharing with it and take its mode, which is why ports that exchange
-// frames are zero-copy together or not at all.
+// A worker owns its UMEM, its pool and some queues of every port. All its sockets share the UMEM, so
+// a frame can be received on one port and transmitted on another. Each socket has four rings of its
+// own, so two goroutines never access one ring. The first socket of a worker registers the UMEM; the
+// others bind with XDP_SHARED_UMEM and get its mode. Therefore all ports are zero-copy, or none.
 //
-// # What fails, fails closed
+// # Failures
 //
-// Every queue of a port has a socket. Should one have none, its frames are
-// dropped and counted, not handed to Linux, which might forward them past the
-// router's policies. The programs are attached by links, which go with the
-// process however it ends.
+// Every queue of a port has a socket. Frames of a queue without one would be dropped and counted, not
+// passed to Linux, which could forward them past the router's policies. The programs are attached by
+// BPF links, which end with the process.
 //
-// # When an interface goes
+// When an interface is deleted or moved to another namespace, the kernel unbinds its sockets for good.
+// Port.Reopen opens an interface of the same name: each worker switches to its new sockets, and puts
+// the frames in the rings of the old ones back into its pool.
 //
-// The kernel unbinds the sockets of an interface that is deleted, or moved to another
-// namespace, for good. What is then at their rings stays there until Port.Reopen has made
-// an interface of the same name the port: each worker changes to its new sockets by itself,
-// and finds what was in the rings of the old ones in its pool.
+// # Requirements
 //
-// Linux 5.11 or later is needed, and root, or CAP_NET_ADMIN, CAP_NET_RAW,
-// CAP_BPF, CAP_PERFMON (older kernels, such as 6.1, refuse the XDP program without) and
-// CAP_IPC_LOCK.
+// Linux 5.11, and root or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON (without which kernels such
+// as 6.1 reject the XDP program) and CAP_IPC_LOCK.
 package afxdp

@@ -10,11 +10,7 @@ import (
 func TestForward(t *testing.T) {
 	for _, mode := range []Mode{Auto, Native, Generic} {
 		t.Run(mode.String(), func(t *testing.T) {
-			enterNamespace(t)
-			addVeth(t, "ra", "a", 1)
-			addVeth(t, "rb", "b", 1)
-			w := newWorker(t, 4096)
-			s := open(t, Config{Ports: ports(mode, "ra", "rb"), Workers: []WorkerMemory{w}, RingSize: 256})
+			_, s := openVeths(t, mode, 4096, 256, "ra", "rb")
 			wires := []*wire{newWire(t, "a"), newWire(t, "b")}
 
 			for in := range 2 {
@@ -27,8 +23,8 @@ func TestForward(t *testing.T) {
 					if len(got) != 1 {
 						t.Fatalf("port %d, %d bytes: %d frames received, want 1", in, length, len(got))
 					}
-					if int(got[0].Port) != in {
-						t.Errorf("a frame of port %d says port %d", in, got[0].Port)
+					if int(got[0].Origin.Port()) != in {
+						t.Errorf("a frame of port %d says port %d", in, got[0].Origin.Port())
 					}
 					if got[0].Addr%2048 != 258 {
 						t.Errorf("a frame starts %d bytes into its memory, want 258", got[0].Addr%2048)

@@ -1,8 +1,6 @@
 package afxdp
 
 import (
-	"encoding/binary"
-	"net"
 	"os"
 	"runtime"
 	"testing"
@@ -10,10 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/batch"
-	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -22,7 +18,7 @@ import (
 //
 //	test ── a ──veth── ra ── XDP ── socket ── Queue ── test
 //	test ── b ──veth── rb ── XDP ── socket ── Queue ── test
-
+//
 // enterNamespace puts the test's goroutine into a new network namespace, for
 // good: the thread stays locked and ends with the goroutine, and the namespace
 // with everything in it goes with the thread.
@@ -101,90 +97,23 @@ func open(t testing.TB, cfg Config) *Set {
 	return s
 }
 
+// openVeths opens ports with one queue and one worker in a new namespace. The peer of port "ra" is "a".
+func openVeths(t testing.TB, mode Mode, frames int, ringSize uint32, names ...string) (WorkerMemory, *Set) {
+	t.Helper()
+	enterNamespace(t)
+	for _, n := range names {
+		addVeth(t, n, n[1:], 1)
+	}
+	w := newWorker(t, frames)
+	return w, open(t, Config{Ports: ports(mode, names...), Workers: []WorkerMemory{w}, RingSize: ringSize})
+}
+
 // ports names interfaces to be opened in one mode.
 func ports(mode Mode, names ...string) (p []PortConfig) {
 	for _, n := range names {
 		p = append(p, PortConfig{Interface: n, Mode: mode})
 	}
 	return p
-}
-
-// patience is how long the tests wait for a frame that does not come. What does
-// come over a veth comes before the system call that sent it returns.
-const patience = 200 * time.Millisecond
-
-// wire is a packet socket on an interface.
-type wire struct {
-	t  testing.TB
-	fd int
-}
-
-func newWire(t testing.TB, name string) *wire {
-	t.Helper()
-	iface, err := net.InterfaceByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in network order
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(fd) })
-	timeout := unix.NsecToTimeval(int64(patience))
-	for _, err := range []error{
-		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20),
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
-		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: iface.Index}),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return &wire{t, fd}
-}
-
-func (w *wire) send(frame []byte) {
-	w.t.Helper()
-	if _, err := unix.Write(w.fd, frame); err != nil {
-		w.t.Fatalf("send a frame of %d bytes: %v", len(frame), err)
-	}
-}
-
-// receive returns the next frame, or nil when none came for a while.
-func (w *wire) receive() []byte {
-	w.t.Helper()
-	b := make([]byte, 65536)
-	n, err := testutil.Again(func() (int, error) { return unix.Read(w.fd, b) })
-	if err == unix.EAGAIN {
-		return nil
-	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return b[:n]
-}
-
-// udp returns a frame with an IPv4 UDP packet of the given length in all. The
-// flow is its source port, and the number is in its last four bytes.
-func udp(dst [6]byte, flow uint16, number uint32, length int) []byte {
-	b := make([]byte, length)
-	copy(b, dst[:])
-	copy(b[6:], []byte{2, 0, 0, 0, 0, 9})
-	binary.BigEndian.PutUint16(b[12:], unix.ETH_P_IP)
-	ip := b[14:]
-	ip[0], ip[8], ip[9] = 0x45, 64, unix.IPPROTO_UDP
-	binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)))
-	copy(ip[12:], []byte{198, 18, 0, 1, 198, 19, 0, 1})
-	binary.BigEndian.PutUint16(ip[20:], flow)
-	binary.BigEndian.PutUint16(ip[22:], 9)
-	binary.BigEndian.PutUint16(ip[24:], uint16(len(ip)-20))
-	for i := 42; i < length; i++ {
-		b[i] = byte(i)
-	}
-	binary.BigEndian.PutUint32(b[length-4:], number)
-	return b
 }
 
 // receiveAll collects frames from queues until there are n, or none came for a while.
@@ -213,5 +142,24 @@ func setMTU(t testing.TB, name string, mtu int) {
 	}
 	if err := netlink.LinkSetMTU(l, mtu); err != nil {
 		t.Fatalf("set the MTU of %s to %d: %v", name, mtu, err)
+	}
+}
+
+// attached says whether an XDP program is on the interface.
+func attached(t *testing.T, name string) bool {
+	t.Helper()
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.Attrs().Xdp != nil && l.Attrs().Xdp.Attached
+}
+
+// works sends a frame through the port.
+func works(t *testing.T, s *Set) {
+	t.Helper()
+	newWire(t, "a").send(udp(s.Ports[0].MAC, 1, 1, 60))
+	if got := receiveAll(s.Ports[0].Queues(0), 1); len(got) != 1 {
+		t.Fatal("the port received nothing")
 	}
 }

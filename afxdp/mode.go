@@ -2,12 +2,12 @@ package afxdp
 
 import "fmt"
 
-// Mode is how frames pass between an interface and its sockets.
+// Mode is the XDP mode of a port.
 type Mode uint8
 
 const (
-	Auto     Mode = iota // the best of the others that works
-	ZeroCopy             // the driver runs the program; the NIC reads and writes frame memory itself
+	Auto     Mode = iota // the best mode that works
+	ZeroCopy             // the driver runs the program; the NIC reads and writes the UMEM
 	Native               // the driver runs the program; the kernel copies each frame
 	Generic              // the network stack runs the program on a socket buffer and copies it; any interface
 )
@@ -28,5 +28,5 @@ func ParseMode(s string) (Mode, error) {
 			return Mode(m), nil
 		}
 	}
-	return Auto, fmt.Errorf("XDP mode %q: take one of auto, zero-copy, native, generic", s)
+	return Auto, fmt.Errorf("XDP mode %q: use auto, zero-copy, native or generic", s)
 }

@@ -11,14 +11,13 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// busyTimeout bounds the wait for queues and interfaces that a former owner has
-// closed but the kernel not yet torn down.
+// busyTimeout limits the wait for queues and interfaces whose previous owner has closed them and that
+// the kernel has not freed.
 const busyTimeout = 3 * time.Second
 
-// Open makes the ports ready: it attaches the XDP programs, which leave every
-// frame to Linux as yet, binds a socket to every queue and gives it frames of the
-// pools to receive into. The interfaces are looked up in the network namespace of
-// the calling thread. After an error nothing is left open.
+// Open opens ports: it attaches the XDP programs, which pass all frames to Linux until Set.Admit,
+// binds a socket to each queue and fills the fill rings. Interfaces are looked up in the network
+// namespace of the calling thread. After an error nothing stays open.
 func Open(cfg Config) (_ *Set, err error) {
 	if cfg.RingSize == 0 {
 		cfg.RingSize = DefaultRingSize
@@ -48,19 +47,18 @@ func Open(cfg Config) (_ *Set, err error) {
 	return o.set, nil
 }
 
-// opening is a Set on its way.
+// opening is the state of Open.
 type opening struct {
 	Config
 	set      *Set
-	queues   []int // of each port
+	queues   []int // number of queues by port
 	deadline time.Time
 }
 
-// large reports whether frames may take several descriptors: the workers have large frames
-// to put them together in.
+// large reports whether frames can have several descriptors: the workers have large frames.
 func (o *opening) large() bool { return o.Workers[0].Memory.Large() > 0 }
 
-// addPort attaches the program of port i; it leaves all frames to Linux as yet.
+// addPort loads and attaches the program of port i.
 func (o *opening) addPort(i int) error {
 	p, queues, err := newPort(o.Ports[i].Interface, len(o.Workers), o.large())
 	if err != nil {
@@ -77,20 +75,20 @@ func (o *opening) addPort(i int) error {
 	o.set.Ports, o.queues = append(o.set.Ports, p), append(o.queues, queues)
 
 	asked := o.Ports[i].Mode
-	p.Mode, p.ModeReason = Native, "asked for"
+	p.Mode, p.ModeReason = Native, "configured"
 	if asked == Generic {
 		p.Mode = Generic
 	}
 	err = p.program.attach(p.Ifindex, p.Mode, o.deadline)
-	if err != nil && asked == Auto && !refusedForGood(err) {
-		p.Mode, p.ModeReason = Generic, attachFault(err, p.Name, p.Ifindex).Error()
+	if err != nil && asked == Auto && !permanent(err) {
+		p.Mode, p.ModeReason = Generic, attachError(err, p.Name, p.Ifindex).Error()
 		err = p.program.attach(p.Ifindex, Generic, o.deadline)
 	}
-	return attachFault(err, p.Name, p.Ifindex)
+	return attachError(err, p.Name, p.Ifindex)
 }
 
-// openQueues opens all sockets zero-copy if no port's mode stands against it,
-// and where that does not work and no port insists, all of them copying.
+// openQueues opens all sockets with zero-copy if all ports allow it, and otherwise, unless a port
+// requires zero-copy, in copy mode.
 func (o *opening) openQueues() error {
 	zeroCopy, insist := true, false
 	var reason error
@@ -98,18 +96,18 @@ func (o *opening) openQueues() error {
 		asked, err := o.Ports[i].Mode, CheckZeroCopy(p.Name, p.mtu)
 		insist = insist || asked == ZeroCopy
 		switch {
-		case err != nil && !zeroCopy: // another port's reason is enough
+		case err != nil && !zeroCopy: // one reason is enough
 		case err != nil:
-			zeroCopy, reason = false, fmt.Errorf("port %s: %w; all ports share memory", p.Name, err)
+			zeroCopy, reason = false, fmt.Errorf("port %s: %w; all ports share the UMEM", p.Name, err)
 		case asked == ZeroCopy:
 		case asked != Auto:
-			zeroCopy, reason = false, fmt.Errorf("port %s is to be %v, and all share memory", p.Name, asked)
+			zeroCopy, reason = false, fmt.Errorf("port %s is configured as %v, and all ports share the UMEM", p.Name, asked)
 		case p.Mode == Generic:
-			zeroCopy, reason = false, fmt.Errorf("port %s has generic XDP only, and all share memory", p.Name)
+			zeroCopy, reason = false, fmt.Errorf("port %s supports only generic XDP, and all ports share the UMEM", p.Name)
 		}
 	}
 	if insist && !zeroCopy {
-		return fmt.Errorf("open the ports zero-copy: %w (take mode auto or native)", reason)
+		return fmt.Errorf("open ports with zero-copy: %w (use mode auto or native)", reason)
 	}
 	if zeroCopy {
 		err := o.tryQueues(true)
@@ -120,11 +118,11 @@ func (o *opening) openQueues() error {
 			return nil
 		}
 		if insist || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EBUSY) {
-			return mended(err, bindMends)
+			return withHint(err, bindHints)
 		}
 		reason = err
-		if len(o.set.Ports) > 1 { // the one that could not keeps the others from it
-			reason = fmt.Errorf("%w, and all share memory", err)
+		if len(o.set.Ports) > 1 { // its failure disables zero-copy of the others
+			reason = fmt.Errorf("%w, and all ports share the UMEM", err)
 		}
 	}
 	for i, p := range o.set.Ports {
@@ -132,23 +130,23 @@ func (o *opening) openQueues() error {
 			p.ModeReason = reason.Error()
 		}
 	}
-	return mended(o.tryQueues(false), bindMends)
+	return withHint(o.tryQueues(false), bindHints)
 }
 
-var bindMends = mends{
+var bindHints = hints{
 	unix.EPERM:        needRoot,
 	unix.EBUSY:        "another process has an AF_XDP socket on the queue: stop it",
-	unix.EOPNOTSUPP:   "the driver cannot do this mode: take auto, native or generic",
-	unix.EINVAL:       "the driver does not take this queue or these rings: use fewer queues by `ethtool -L`, or mode native or generic",
-	unix.ENOBUFS:      "the frame memory is over the limit of locked memory: raise it by `ulimit -l unlimited`, or run with CAP_IPC_LOCK",
-	unix.EAFNOSUPPORT: "take a kernel with CONFIG_XDP_SOCKETS",
-	unix.ENOPROTOOPT:  "turn busy polling off, or take Linux 5.11 or later",
+	unix.EOPNOTSUPP:   "the driver does not support this mode: use auto, native or generic",
+	unix.EINVAL:       "the driver rejects this queue or ring size: use fewer queues (`ethtool -L`), or mode native or generic",
+	unix.ENOBUFS:      "the frame memory exceeds the limit of locked memory: `ulimit -l unlimited`, or run with CAP_IPC_LOCK",
+	unix.EAFNOSUPPORT: "use a kernel with CONFIG_XDP_SOCKETS",
+	unix.ENOPROTOOPT:  "disable busy polling, or use Linux 5.11 or later",
 }
 
 // tryQueues opens a socket for every queue of every port, or none.
 func (o *opening) tryQueues(zeroCopy bool) error {
-	// Of each worker: its first socket, which registers the memory, and an even
-	// share of half the memory for each of its queues to receive into.
+	// By worker: the first socket, which registers the UMEM, and the number of queues, which share
+	// half of the UMEM to receive into.
 	first := make([]*socket, len(o.Workers))
 	perWorker := make([]int, len(o.Workers))
 	for _, n := range o.queues {
@@ -164,10 +162,10 @@ func (o *opening) tryQueues(zeroCopy bool) error {
 			q := &Queue{
 				pool: mem.Pool, port: uint16(i), number: n, zeroCopy: zeroCopy, busy: zeroCopy && o.BusyPoll > 0,
 				share: max(1, mem.Memory.Frames()/2/perWorker[w]),
-				mu:    &o.set.mu, reopening: reopening{mem.Memory, o.RingSize, zeroCopy, o.BusyPoll},
+				mu:    &o.set.mu, options: socketOptions{mem.Memory, o.RingSize, zeroCopy, o.BusyPoll},
 			}
 			if o.large() {
-				q.pieces.mem, q.pieces.sending = mem.Memory.Bytes(), make([]uint8, mem.Memory.Large())
+				q.multi.mem, q.multi.sending = mem.Memory.Bytes(), make([]uint8, mem.Memory.Large())
 			}
 			err := o.openSocket(&q.socket, mem.Memory, first[w], p.Ifindex, n, zeroCopy)
 			if err != nil {
@@ -186,8 +184,7 @@ func (o *opening) tryQueues(zeroCopy bool) error {
 	return nil
 }
 
-// openSocket opens s and binds it to a queue, sharing the memory of first
-// unless that is nil.
+// openSocket opens s and binds it to a queue. It shares the UMEM of first, unless that is nil.
 func (o *opening) openSocket(s *socket, m *umem.Memory, first *socket, ifindex, queue int, zeroCopy bool) error {
 	if err := s.open(m, first == nil, o.RingSize); err != nil {
 		return err
@@ -195,14 +192,14 @@ func (o *opening) openSocket(s *socket, m *umem.Memory, first *socket, ifindex, 
 	if first == nil {
 		first = s
 	}
-	mode := "copying"
+	mode := "copy"
 	if zeroCopy {
 		mode = "zero-copy"
 	}
 	if err := s.bind(ifindex, queue, zeroCopy, o.large(), first, o.deadline); err != nil {
 		s.close()
 		if o.large() {
-			return fmt.Errorf("bind %s, for frames of several buffers, which an MTU above %d takes and Linux 6.6: %w", mode, umem.MaxMTU, err)
+			return fmt.Errorf("bind %s with multi-buffer frames, which an MTU above %d needs, and Linux 6.6: %w", mode, umem.MaxMTU, err)
 		}
 		return fmt.Errorf("bind %s: %w", mode, err)
 	}
@@ -215,12 +212,12 @@ func (o *opening) openSocket(s *socket, m *umem.Memory, first *socket, ifindex, 
 	return nil
 }
 
-// fill gives the queues frames to receive into and shows the sockets to the program.
+// fill fills the fill rings and adds the sockets to the map of the program.
 func (p *Port) fill() error {
 	for i, q := range p.queues {
 		q.Refill()
 		if err := p.program.Sockets.Put(uint32(i), uint32(q.fd)); err != nil {
-			return fmt.Errorf("give the socket of queue %d to the XDP program: %w", i, err)
+			return fmt.Errorf("add the socket of queue %d to the XDP program: %w", i, err)
 		}
 	}
 	return nil

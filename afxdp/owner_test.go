@@ -50,7 +50,7 @@ var owners = []struct {
 			}
 			return closer(s.close)
 		},
-		"open queue 0 of port ra: bind copying: device or resource busy" +
+		"open queue 0 of port ra: bind copy: device or resource busy" +
 			" (another process has an AF_XDP socket on the queue: stop it)",
 	},
 }
@@ -88,7 +88,7 @@ func TestOpenWaitsForFormerOwner(t *testing.T) {
 	}
 }
 
-// TestOpenWhileOwned gives up after busyTimeout, with the mend.
+// TestOpenWhileOwned gives up after busyTimeout, with a hint.
 func TestOpenWhileOwned(t *testing.T) {
 	for _, owner := range owners {
 		t.Run(owner.name, func(t *testing.T) {
@@ -111,9 +111,9 @@ func TestOpenWhileOwned(t *testing.T) {
 	}
 }
 
-// TestKilled kills a process that has ports open: no XDP program stays, and the
+// TestKilledProcessLeavesNoProgram kills a process that has ports open: no XDP program stays, and the
 // ports can be opened at once.
-func TestKilled(t *testing.T) {
+func TestKilledProcessLeavesNoProgram(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)
 	addVeth(t, "rb", "b", 1)
@@ -145,7 +145,7 @@ func TestKilled(t *testing.T) {
 
 const childEnv, childReady = "AFXDP_TEST_CHILD", "ready"
 
-// TestMain is also the child of TestKilled, which opens ports and waits.
+// TestMain is also the child of TestKilledProcessLeavesNoProgram, which opens ports and waits.
 func TestMain(m *testing.M) {
 	names := os.Getenv(childEnv)
 	if names == "" {

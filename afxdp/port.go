@@ -9,32 +9,31 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/warproute/warproute/internal/ethtool"
 	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/umem"
 )
 
-// Port is an interface whose frames the router has.
+// Port is an open interface.
 type Port struct {
 	Name    string
-	Ifindex int     // Reopen changes it
-	MAC     [6]byte // the interface's, until SetMAC
-	// Mode is the mode in force: ZeroCopy, Native or Generic.
+	Ifindex int     // changed by Reopen
+	MAC     [6]byte // of the interface, changed by SetMAC
+	// Mode is the active mode: ZeroCopy, Native or Generic.
 	Mode Mode
-	// ModeReason says why a better mode is not in force, "" with ZeroCopy.
+	// ModeReason explains why a better mode is not active, "" with ZeroCopy.
 	ModeReason string
 
-	mtu      int         // when it was opened
+	mtu      int         // at Open
 	mu       *sync.Mutex // of the Set
 	program  *program    // nil after Close
-	refusals refusals
-	admitted bool     // the program lets frames to MAC in
-	lent     bool     // to Linux, until Recall
+	rejected redirectErrors
+	admitted bool     // the program redirects frames to MAC
+	paused   bool     // all frames go to Linux until Resume
 	queues   []*Queue // by number
 	byWorker [][]*Queue
 }
 
-// newPort looks the interface up and refuses what cannot be a port.
+// newPort looks an interface up and checks that it can be a port.
 func newPort(name string, workers int, large bool) (*Port, int, error) {
 	iface, err := net.InterfaceByName(name)
 	if err != nil {
@@ -53,7 +52,7 @@ func newPort(name string, workers int, large bool) (*Port, int, error) {
 	if iface.MTU > most {
 		return nil, 0, fmt.Errorf("MTU of %d: a frame in memory holds %d at most (`ip link set %s mtu %d`)", iface.MTU, most, name, most)
 	}
-	rx, tx, err := ethtool.Queues(name)
+	rx, tx, err := netdev.Queues(name)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -67,11 +66,10 @@ func newPort(name string, workers int, large bool) (*Port, int, error) {
 	return p, rx, nil
 }
 
-// Queues returns the queues of the port that belong to a worker.
+// Queues returns a worker's queues of the port.
 func (p *Port) Queues(worker int) []*Queue { return p.byWorker[worker] }
 
-// SetMAC tells the XDP program that the interface has another MAC address.
-// Frames to any other address go to Linux.
+// SetMAC sets the MAC address of the port. The XDP program passes frames to other addresses to Linux.
 func (p *Port) SetMAC(mac [6]byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,53 +85,51 @@ func (p *Port) SetMAC(mac [6]byte) error {
 	return nil
 }
 
-// Lend leaves every frame that the interface receives to Linux until Recall. What is sent
-// by the port still is.
-func (p *Port) Lend() error { return p.lend(true) }
+// Pause passes all received frames to Linux until Resume. The port still transmits.
+func (p *Port) Pause() error { return p.setPaused(true) }
 
-// Recall takes the frames that are not Linux's own from it again.
-func (p *Port) Recall() error { return p.lend(false) }
+// Resume redirects frames to the sockets again.
+func (p *Port) Resume() error { return p.setPaused(false) }
 
-func (p *Port) lend(lent bool) error {
+func (p *Port) setPaused(paused bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.program == nil {
-		return fmt.Errorf("leave the frames of port %s to Linux, or take them back: %w", p.Name, errClosed)
+		return fmt.Errorf("pause or resume port %s: %w", p.Name, errClosed)
 	}
 	set := func() error { return p.program.setMAC(p.MAC) }
-	if lent {
-		set = p.program.matchNone
+	if paused {
+		set = p.program.passAll
 	}
 	if err := set(); err != nil {
 		return fmt.Errorf("port %s: %w", p.Name, err)
 	}
-	p.admitted, p.lent = !lent, lent
+	p.admitted, p.paused = !paused, paused
 	return nil
 }
 
-// PortStats are a port's counts since Open, all its queues together.
+// PortStats are the counters of a port since Open, all queues together.
 //
-// Once the port is detached and its queues have been received from until they
-// are empty, Frames[ToSocket] is the number of frames that Receive returned
-// plus RxDropped plus RxRingFull plus Refused.
+// When the port is detached and its queues are empty, Frames[ToSocket] is the number of frames that
+// Receive returned, plus RxDropped, RxRingFull and Refused.
 type PortStats struct {
-	// Frames counts what the XDP program decided.
+	// Frames are the frames by decision of the XDP program.
 	Frames [NumDecisions]uint64
 
-	// Counted by the kernel at the sockets, and where frames are put together.
-	RxDropped   uint64 // lost: longer than a frame of memory, or no frame was in the fill ring
+	// Counted by the kernel at the sockets, and by multi-buffer reception.
+	RxDropped   uint64 // lost: too long, or the fill ring was empty
 	RxRingFull  uint64 // lost: the RX ring was full
-	RxFillEmpty uint64 // how often the fill ring was empty when a frame was wanted
-	Refused     uint64 // lost: not handed to the socket by the kernel; counts up to 2 s late
-	RxInvalid   uint64 // addresses outside the memory in the fill ring
-	TxInvalid   uint64 // frames outside the memory, or across two of its frames, in the TX ring
-	TxEmpty     uint64 // how often the TX ring was empty when the driver looked
+	RxFillEmpty uint64 // times the fill ring was empty when a frame was needed
+	Refused     uint64 // lost: redirect errors; counted up to 2 s late
+	RxInvalid   uint64 // addresses outside the UMEM in the fill ring
+	TxInvalid   uint64 // descriptors outside the UMEM, or across two frames, in the TX ring
+	TxEmpty     uint64 // times the TX ring was empty when the driver polled it
 
-	// Entries in the rings now.
+	// Descriptors in the rings now.
 	FillLevel, RxLevel, TxLevel, CompletionLevel uint64
 }
 
-// Stats reads the port's counts. It may be called beside the workers.
+// Stats reads the counters of the port, while workers run.
 func (p *Port) Stats() (st PortStats, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +147,7 @@ func (p *Port) Stats() (st PortStats, err error) {
 			return st, fmt.Errorf("read the counters of port %s, queue %d: %w", p.Name, i, err)
 		}
 		s := counts(now).plus(q.past)
-		st.RxDropped += s.Rx_dropped + q.pieces.dropped.Load()
+		st.RxDropped += s.Rx_dropped + q.multi.dropped.Load()
 		st.RxRingFull += s.Rx_ring_full
 		st.RxFillEmpty += s.Rx_fill_ring_empty_descs
 		st.RxInvalid += s.Rx_invalid_descs
@@ -159,15 +155,15 @@ func (p *Port) Stats() (st PortStats, err error) {
 		st.TxEmpty += s.Tx_ring_empty_descs
 		st.FillLevel += uint64(q.fill.level())
 		st.RxLevel += uint64(q.rx.level())
-		received += q.received.Load() // after the level: what is received meanwhile counts twice
+		received += q.received.Load() // after the level: a frame received in between counts twice, not never
 		st.TxLevel += uint64(q.tx.level())
 		st.CompletionLevel += uint64(q.completion.level())
 	}
-	st.Refused = p.refusals.update(st.Frames[ToSocket], received+st.RxLevel+st.RxDropped+st.RxRingFull, len(p.queues), now, p.program.link == nil)
+	st.Refused = p.rejected.update(st.Frames[ToSocket], received+st.RxLevel+st.RxDropped+st.RxRingFull, len(p.queues), now, p.program.link == nil)
 	return st, nil
 }
 
-// counts are what the kernel counts at a socket.
+// counts are the counters of a socket.
 type counts unix.XDPStatistics
 
 func (c counts) plus(o counts) counts {

@@ -21,10 +21,9 @@ type program struct {
 	link link.Link // nil when the program is on no interface
 }
 
-// loadProgram loads the program of a port with the given number of queues. It
-// leaves every frame to Linux until setMAC. The maps of local addresses and
-// of fragments are those of other, if that is not nil. With large set, it takes frames of
-// which only the beginning lies in a row, as far as the headers that it reads go.
+// loadProgram loads the program of a port with a number of queues. It passes all frames to Linux until
+// setMAC. It shares the maps of local addresses and fragments with other, unless that is nil. With
+// large set, it accepts multi-buffer frames: the headers that it reads are in the first buffer.
 func loadProgram(queues int, other *program, large bool) (*program, error) {
 	spec, err := loadSteer()
 	if err != nil {
@@ -40,13 +39,13 @@ func loadProgram(queues int, other *program, large bool) (*program, error) {
 	}
 	p := &program{}
 	if err := spec.LoadAndAssign(&p.steerObjects, &opts); err != nil {
-		return nil, fmt.Errorf("load the XDP program: %w", mended(err, mends{unix.EPERM: needRoot, unix.EACCES: needRoot}))
+		return nil, fmt.Errorf("load the XDP program: %w", withHint(err, hints{unix.EPERM: needRoot, unix.EACCES: needRoot}))
 	}
 	return p, nil
 }
 
-// IsRouterProgram reports whether the XDP program with a number of the kernel's is
-// that of a router's port, this process's or another's.
+// IsRouterProgram reports whether the XDP program with an ID is that of a router port, of this or
+// another process.
 func IsRouterProgram(id uint32) bool {
 	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
 	if err != nil {
@@ -57,8 +56,8 @@ func IsRouterProgram(id uint32) bool {
 	return err == nil && info.Name == "steer"
 }
 
-// attach puts the program on an interface in mode Native or Generic, for as
-// long as the process lives.
+// attach attaches the program to an interface in mode Native or Generic, until detach or the end of
+// the process.
 func (p *program) attach(ifindex int, mode Mode, deadline time.Time) error {
 	flags := link.XDPDriverMode
 	if mode == Generic {
@@ -77,21 +76,20 @@ func (p *program) attach(ifindex int, mode Mode, deadline time.Time) error {
 	return nil
 }
 
-var attachMends = mends{
+var attachHints = hints{
 	unix.EPERM:      needRoot,
-	unix.EOPNOTSUPP: "the driver has no XDP of its own: take mode generic",
-	unix.ENOSPC:     "on veth, it needs as many receive queues as its peer has transmit queues: `ethtool -L`, or take mode generic",
-	unix.ERANGE:     "the MTU of the interface or its peer is too large: lower it, or take mode generic",
+	unix.EOPNOTSUPP: "the driver does not support native XDP: use mode generic",
+	unix.ENOSPC:     "veth needs as many receive queues as its peer has transmit queues: `ethtool -L`, or use mode generic",
+	unix.ERANGE:     "the MTU of the interface or its peer is too large: lower it, or use mode generic",
 }
 
-// refusedForGood says whether an attach error is one that generic mode would meet too.
-func refusedForGood(err error) bool {
+// permanent reports whether an attach error would also occur in generic mode.
+func permanent(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST)
 }
 
-// setMAC sets the address to which frames must be sent to be the port's. The
-// program reads it by one load; the store, should it ever be torn, makes frames
-// of that instant go to Linux.
+// setMAC sets the MAC address of the port. The program reads it with one load; a torn store would
+// pass frames of that instant to Linux.
 func (p *program) setMAC(mac [6]byte) error {
 	var b [8]byte
 	copy(b[:], mac[:])
@@ -101,23 +99,23 @@ func (p *program) setMAC(mac [6]byte) error {
 	return nil
 }
 
-// matchNone has every frame go to Linux, as before the first setMAC.
-func (p *program) matchNone() error {
+// passAll passes all frames to Linux, as before the first setMAC.
+func (p *program) passAll() error {
 	if err := p.PortMac.Set(^uint64(0)); err != nil {
 		return fmt.Errorf("set the XDP program's MAC address: %w", err)
 	}
 	return nil
 }
 
-// setGateway makes the program that of an IPsec gateway.
+// setGateway puts the program in IPsec gateway mode.
 func (p *program) setGateway() error {
 	if err := p.Gateway.Set(uint32(1)); err != nil {
-		return fmt.Errorf("make the XDP program that of a gateway: %w", err)
+		return fmt.Errorf("put the XDP program in gateway mode: %w", err)
 	}
 	return nil
 }
 
-// counts returns the frames by decision, all processors together.
+// counts returns the frames by decision, summed over CPUs.
 func (p *program) counts() (n [NumDecisions]uint64, err error) {
 	var perCPU []uint64
 	for d := range n {
@@ -131,8 +129,8 @@ func (p *program) counts() (n [NumDecisions]uint64, err error) {
 	return n, nil
 }
 
-// detach takes the program off its interface. No frame is on its way through
-// the program when it returns, save in generic mode on another processor.
+// detach detaches the program. When it returns, no frame is in the program, except in generic mode on
+// another CPU.
 func (p *program) detach() error {
 	if p.link == nil {
 		return nil

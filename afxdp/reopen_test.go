@@ -29,7 +29,7 @@ func deleteLink(t *testing.T, name string) {
 // An interface that is deleted and made again becomes the port again, as often as it
 // likes: it receives and sends, on the same descriptors, its counts go on, and no
 // frame stays away but one that the kernel had set aside.
-func TestReopenADeletedInterface(t *testing.T) {
+func TestReopenDeletedInterface(t *testing.T) {
 	for _, mode := range []Mode{Native, Generic} {
 		t.Run(mode.String(), func(t *testing.T) {
 			enterNamespace(t)
@@ -62,7 +62,7 @@ func TestReopenADeletedInterface(t *testing.T) {
 					t.Fatalf("round %d: %+v: the rings did not overflow", round, before)
 				}
 				deleteLink(t, "ra")
-				ra.Queues(0)[1].Transmit(compose(w, ra.MAC, 10, 60)) // to nowhere
+				ra.Queues(0)[1].Transmit(compose(w, ra.MAC, 10, 60)) // to no receiver
 				addVeth(t, "ra", "a", 2)
 				if err := ra.Reopen(); err != nil {
 					t.Fatal(err)
@@ -109,7 +109,7 @@ func TestReopenADeletedInterface(t *testing.T) {
 }
 
 // What is not as the old interface was does not become the port, which stays as it was
-// and can be opened again once that is mended.
+// and can be opened again once that is fixed.
 func TestReopenRefuses(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 2)
@@ -122,7 +122,7 @@ func TestReopenRefuses(t *testing.T) {
 		}
 	}
 	deleteLink(t, "ra")
-	refuse("open port ra again: look up the interface")
+	refuse("reopen port ra: look up the interface")
 	addVeth(t, "ra", "a", 1)
 	refuse("the interface has 1 queues and had 2")
 	deleteLink(t, "ra")
@@ -136,7 +136,7 @@ func TestReopenRefuses(t *testing.T) {
 	if err := s.Ports[0].Reopen(); err != nil {
 		t.Fatal(err)
 	}
-	refuse("not yet taken up")
+	refuse("not yet switched")
 	deleteLink(t, "ra") // before any worker has looked
 	addVeth(t, "ra", "a", 2)
 	if err := s.Ports[0].Reopen(); err != nil {
@@ -166,12 +166,12 @@ func TestReopenWithJumboFrames(t *testing.T) {
 	q := ra.Queues(0)[0]
 	for round := range 3 {
 		newWire(t, "a").send(udp(ra.MAC, 1, 1, 9000)) // stays in the ring, but for its first piece
-		if n := q.Receive(make([]batch.Frame, 1)); n != 0 || !q.pieces.open {
+		if n := q.Receive(make([]batch.Frame, 1)); n != 0 || !q.multi.open {
 			t.Fatalf("received %d frames where one has begun", n)
 		}
 		deleteLink(t, "ra")
 		f := batch.Frame{Addr: w.Pool.TakeLarge() + umem.DataOffset, Len: 9000}
-		if n := q.Transmit([]batch.Frame{f}); n != 1 { // to nowhere
+		if n := q.Transmit([]batch.Frame{f}); n != 1 { // to no receiver
 			t.Fatalf("transmitted %d of 1", n)
 		}
 		addJumbo(t, "ra", "a", 9000)
@@ -199,7 +199,7 @@ func TestReopenWithJumboFrames(t *testing.T) {
 }
 
 // A worker does not wait for whoever opens another port again: it takes up new sockets later.
-func TestWorkersDoNotWaitForAReopening(t *testing.T) {
+func TestWorkersDoNotWaitForReopen(t *testing.T) {
 	q := &Queue{mu: &sync.Mutex{}, pool: &umem.Pool{}}
 	q.mu.Lock()
 	defer q.mu.Unlock()

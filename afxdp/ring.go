@@ -6,93 +6,100 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A ring is an array of entries, a power of two of them, and two indices that
-// only grow and wrap at 2^32: produced counts the entries written so far,
-// consumed those read. One side is ours, the other the kernel's, and the index
-// of each side is written by that side alone, with release order, after it has
-// written or read the entries that the index stands for. The race detector does
-// not see the kernel: these atomics are all that orders our accesses and its.
+// ring is one AF_XDP ring: a power of two of descriptors and two indices that grow and wrap at 2^32.
+// It is struct xsk_ring_prod and xsk_ring_cons of libxdp.
 //
-// Each type keeps its own index and its last view of the other side's, looks at
-// the shared one only when that view does not show enough, and publishes once a
-// batch. Differences of indices are right across the wrap by unsigned
-// arithmetic. A ring belongs to one goroutine; only level is for all.
-
-// shared is the part of a ring that the kernel sees.
-type shared[E any] struct {
-	produced *uint32
-	consumed *uint32
-	flags    *uint32 // written by the kernel
-	entries  []E
+//	ring              producer                consumer
+//	fill, TX          user space (prodRing)   kernel
+//	completion, RX    kernel                  user space (consRing)
+//
+// Each side stores its own index, with release order, after it has written or read the descriptors,
+// and loads the other side's index with acquire order. The race detector does not see the kernel:
+// these atomics are the only synchronization. Differences of indices are right across the wrap, by
+// unsigned arithmetic. A ring belongs to one goroutine; any may call level.
+type ring[E any] struct {
+	producer *uint32 // shared: descriptors written; stored by the producer
+	consumer *uint32 // shared: descriptors read; stored by the consumer
+	flags    *uint32 // shared: XDP_RING_NEED_WAKEUP; stored by the kernel
+	descs    []E     // shared: written by the producer
 }
 
-func (s *shared[E]) slot(i uint32) *E { return &s.entries[i&uint32(len(s.entries)-1)] }
+func (r *ring[E]) desc(i uint32) *E { return &r.descs[i&uint32(len(r.descs)-1)] }
 
-// needsWakeup says whether the kernel waits for a system call before it looks
-// at the ring again. Entries must be published before this is asked.
-func (s *shared[E]) needsWakeup() bool {
-	return atomic.LoadUint32(s.flags)&unix.XDP_RING_NEED_WAKEUP != 0
+// needsWakeup reports whether the kernel waits for a system call before it processes the ring.
+// Descriptors must be submitted before.
+func (r *ring[E]) needsWakeup() bool {
+	return atomic.LoadUint32(r.flags)&unix.XDP_RING_NEED_WAKEUP != 0
 }
 
-// level is the number of entries that wait in the ring.
-func (s *shared[E]) level() uint32 {
-	// In this order: what is consumed later than it is read was produced before.
-	consumed := atomic.LoadUint32(s.consumed)
-	return min(atomic.LoadUint32(s.produced)-consumed, uint32(len(s.entries)))
+// level returns the number of descriptors in the ring.
+func (r *ring[E]) level() uint32 {
+	// In this order: the producer index only grows after the consumer index was loaded.
+	consumer := atomic.LoadUint32(r.consumer)
+	return min(atomic.LoadUint32(r.producer)-consumer, uint32(len(r.descs)))
 }
 
-// producer is our side of a ring that the kernel takes from: fill and TX.
-type producer[E any] struct {
-	shared[E]
-	next  uint32 // the entry that is written next
-	limit uint32 // the first entry that the kernel had not given back when last looked at
+// prodRing is a ring that user space produces: fill or TX. The cached fields are private to it.
+type prodRing[E any] struct {
+	ring[E]
+	cachedProd uint32 // value of *producer
+	cachedCons uint32 // latest load of *consumer, plus the ring size: the end of the free descriptors
 }
 
-func newProducer[E any](s shared[E]) producer[E] {
-	return producer[E]{shared: s, next: atomic.LoadUint32(s.produced), limit: atomic.LoadUint32(s.consumed) + uint32(len(s.entries))}
+func newProdRing[E any](r ring[E]) prodRing[E] {
+	return prodRing[E]{ring: r, cachedProd: atomic.LoadUint32(r.producer), cachedCons: atomic.LoadUint32(r.consumer) + uint32(len(r.descs))}
 }
 
-// reserve returns how many entries, up to want, can be set now.
-func (p *producer[E]) reserve(want uint32) uint32 {
-	if p.limit-p.next < want {
-		p.limit = atomic.LoadUint32(p.consumed) + uint32(len(p.entries))
+// reserve returns the number of free descriptors, up to n. It loads the consumer index only when the
+// cached one shows fewer. Unlike xsk_ring_prod__reserve, it does not advance the ring.
+func (r *prodRing[E]) reserve(n uint32) uint32 {
+	if r.cachedCons-r.cachedProd < n {
+		r.cachedCons = atomic.LoadUint32(r.consumer) + uint32(len(r.descs))
 	}
-	return min(p.limit-p.next, want)
+	return min(r.cachedCons-r.cachedProd, n)
 }
 
-// set writes the i-th of the entries reserved.
-func (p *producer[E]) set(i uint32, e E) { *p.slot(p.next + i) = e }
+// set writes reserved descriptor i.
+func (r *prodRing[E]) set(i uint32, e E) { *r.desc(r.cachedProd + i) = e }
 
-// submit gives the first n of the entries reserved to the kernel.
-func (p *producer[E]) submit(n uint32) {
-	p.next += n
-	atomic.StoreUint32(p.produced, p.next)
+// submit publishes the first n reserved descriptors to the kernel.
+func (r *prodRing[E]) submit(n uint32) {
+	r.cachedProd += n
+	atomic.StoreUint32(r.producer, r.cachedProd)
 }
 
-// consumer is our side of a ring that the kernel fills: completion and RX.
-type consumer[E any] struct {
-	shared[E]
-	next  uint32 // the entry that is read next
-	limit uint32 // the first entry that the kernel had not written when last looked at
-}
-
-func newConsumer[E any](s shared[E]) consumer[E] {
-	return consumer[E]{shared: s, next: atomic.LoadUint32(s.consumed), limit: atomic.LoadUint32(s.produced)}
-}
-
-// available returns how many entries, up to want, can be read now.
-func (c *consumer[E]) available(want uint32) uint32 {
-	if c.limit-c.next < want {
-		c.limit = atomic.LoadUint32(c.produced)
+// unconsumed calls f with each descriptor that the kernel has not consumed.
+func (r *prodRing[E]) unconsumed(f func(E)) {
+	for i := r.cachedProd - r.level(); i != r.cachedProd; i++ {
+		f(*r.desc(i))
 	}
-	return min(c.limit-c.next, want)
 }
 
-// at reads the i-th of the entries available.
-func (c *consumer[E]) at(i uint32) E { return *c.slot(c.next + i) }
+// consRing is a ring that user space consumes: completion or RX. The cached fields are private to it.
+type consRing[E any] struct {
+	ring[E]
+	cachedProd uint32 // latest load of *producer: the end of the available descriptors
+	cachedCons uint32 // value of *consumer
+}
 
-// release gives the first n of the entries available back to the kernel.
-func (c *consumer[E]) release(n uint32) {
-	c.next += n
-	atomic.StoreUint32(c.consumed, c.next)
+func newConsRing[E any](r ring[E]) consRing[E] {
+	return consRing[E]{ring: r, cachedProd: atomic.LoadUint32(r.producer), cachedCons: atomic.LoadUint32(r.consumer)}
+}
+
+// peek returns the number of available descriptors, up to n. It loads the producer index only when
+// the cached one shows fewer. Unlike xsk_ring_cons__peek, it does not advance the ring.
+func (r *consRing[E]) peek(n uint32) uint32 {
+	if r.cachedProd-r.cachedCons < n {
+		r.cachedProd = atomic.LoadUint32(r.producer)
+	}
+	return min(r.cachedProd-r.cachedCons, n)
+}
+
+// at returns available descriptor i.
+func (r *consRing[E]) at(i uint32) E { return *r.desc(r.cachedCons + i) }
+
+// release gives the first n available descriptors back to the kernel.
+func (r *consRing[E]) release(n uint32) {
+	r.cachedCons += n
+	atomic.StoreUint32(r.consumer, r.cachedCons)
 }

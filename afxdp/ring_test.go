@@ -8,9 +8,9 @@ import (
 )
 
 // fakeRing is a ring in plain memory whose indices stand at start.
-func fakeRing(size int, start uint32) shared[uint64] {
+func fakeRing(size int, start uint32) ring[uint64] {
 	produced, consumed, flags := start, start, uint32(0)
-	return shared[uint64]{produced: &produced, consumed: &consumed, flags: &flags, entries: make([]uint64, size)}
+	return ring[uint64]{producer: &produced, consumer: &consumed, flags: &flags, descs: make([]uint64, size)}
 }
 
 // starts are where indices begin: at zero, and so that they wrap at 2^32 inside a test.
@@ -22,8 +22,8 @@ func TestRing(t *testing.T) {
 	for _, start := range starts {
 		for batch := uint32(1); batch <= 9; batch++ {
 			t.Run(fmt.Sprintf("start %#x batch %d", start, batch), func(t *testing.T) {
-				ring := fakeRing(8, start)
-				p, c := newProducer(ring), newConsumer(ring)
+				r := fakeRing(8, start)
+				p, c := newProdRing(r), newConsRing(r)
 				var in, out uint64
 				for out < 100 {
 					n := p.reserve(batch)
@@ -34,15 +34,15 @@ func TestRing(t *testing.T) {
 						p.set(i, in)
 						in++
 					}
-					if got := c.available(1); got != 0 {
+					if got := c.peek(1); got != 0 {
 						t.Fatalf("%d entries available before they were submitted", got)
 					}
 					p.submit(n)
-					if got := ring.level(); got != n {
+					if got := r.level(); got != n {
 						t.Fatalf("level = %d after %d entries were submitted", got, n)
 					}
-					if got := c.available(100); got != n {
-						t.Fatalf("available = %d after %d entries were submitted", got, n)
+					if got := c.peek(100); got != n {
+						t.Fatalf("peek = %d after %d entries were submitted", got, n)
 					}
 					for i := range n {
 						if got := c.at(i); got != out {
@@ -59,8 +59,8 @@ func TestRing(t *testing.T) {
 
 func TestRingFull(t *testing.T) {
 	for _, start := range starts {
-		ring := fakeRing(4, start)
-		p, c := newProducer(ring), newConsumer(ring)
+		r := fakeRing(4, start)
+		p, c := newProdRing(r), newConsRing(r)
 		steps := []struct {
 			rule            string
 			submit, release uint32
@@ -79,13 +79,13 @@ func TestRingFull(t *testing.T) {
 				t.Fatalf("start %#x: %s: reserve(%d) = %d", start, s.rule, s.submit, n)
 			}
 			p.submit(s.submit)
-			c.available(s.release)
+			c.peek(s.release)
 			c.release(s.release)
 			if n := p.reserve(10); n != s.reserve {
 				t.Errorf("start %#x: %s: reserve = %d, want %d", start, s.rule, n, s.reserve)
 			}
-			if n := c.available(10); n != s.avail {
-				t.Errorf("start %#x: %s: available = %d, want %d", start, s.rule, n, s.avail)
+			if n := c.peek(10); n != s.avail {
+				t.Errorf("start %#x: %s: peek = %d, want %d", start, s.rule, n, s.avail)
 			}
 		}
 	}
@@ -93,8 +93,8 @@ func TestRingFull(t *testing.T) {
 
 // TestRingReservationUnused reserves without submitting, which must change nothing.
 func TestRingReservationUnused(t *testing.T) {
-	ring := fakeRing(4, 0)
-	p := newProducer(ring)
+	r := fakeRing(4, 0)
+	p := newProdRing(r)
 	for range 3 {
 		if n := p.reserve(4); n != 4 {
 			t.Fatalf("reserve = %d, want 4", n)
@@ -102,53 +102,53 @@ func TestRingReservationUnused(t *testing.T) {
 	}
 	p.set(0, 7)
 	p.submit(1)
-	if *ring.produced != 1 || ring.entries[0] != 7 || ring.entries[1] != 0 {
-		t.Errorf("1 of 4 reserved entries submitted: produced %d, entries %v", *ring.produced, ring.entries)
+	if *r.producer != 1 || r.descs[0] != 7 || r.descs[1] != 0 {
+		t.Errorf("1 of 4 reserved entries submitted: produced %d, entries %v", *r.producer, r.descs)
 	}
 }
 
 // TestRingCachedIndex moves the other side's index behind the ring's back and
-// expects it to be looked at when the cached view runs out, and not before.
+// expects it to be looked at when the cached one runs out, and not before.
 func TestRingCachedIndex(t *testing.T) {
 	for _, start := range starts {
-		ring := fakeRing(4, start)
-		p := newProducer(ring)
+		r := fakeRing(4, start)
+		p := newProdRing(r)
 		p.submit(p.reserve(3))
-		*ring.consumed += 3
-		if n := p.reserve(1); n != 1 || p.limit != start+4 {
+		*r.consumer += 3
+		if n := p.reserve(1); n != 1 || p.cachedCons != start+4 {
 			t.Errorf("start %#x: reserve(1) with 1 known to be free = %d: the shared index was read", start, n)
 		}
 		if n := p.reserve(10); n != 4 {
 			t.Errorf("start %#x: reserve(10) with 1 known to be free and 4 in truth = %d", start, n)
 		}
 
-		ring = fakeRing(4, start)
-		c := newConsumer(ring)
-		*ring.produced++
-		if n := c.available(4); n != 1 {
-			t.Errorf("start %#x: available = %d, want 1", start, n)
+		r = fakeRing(4, start)
+		c := newConsRing(r)
+		*r.producer++
+		if n := c.peek(4); n != 1 {
+			t.Errorf("start %#x: peek = %d, want 1", start, n)
 		}
-		*ring.produced += 2
-		if n := c.available(1); n != 1 || c.limit != start+1 {
-			t.Errorf("start %#x: available(1) with 1 known = %d: the shared index was read", start, n)
+		*r.producer += 2
+		if n := c.peek(1); n != 1 || c.cachedProd != start+1 {
+			t.Errorf("start %#x: peek(1) with 1 known = %d: the shared index was read", start, n)
 		}
-		if n := c.available(10); n != 3 {
-			t.Errorf("start %#x: available(10) with 1 known and 3 in truth = %d", start, n)
+		if n := c.peek(10); n != 3 {
+			t.Errorf("start %#x: peek(10) with 1 known and 3 in truth = %d", start, n)
 		}
 	}
 }
 
 // TestRingStartsWhereTheKernelStands maps rings that were used before.
 func TestRingStartsWhereTheKernelStands(t *testing.T) {
-	ring := fakeRing(4, 1<<32-2)
-	*ring.produced = 1 // three entries wait
-	copy(ring.entries, []uint64{30, 0, 10, 20})
-	p, c := newProducer(ring), newConsumer(ring)
+	r := fakeRing(4, 1<<32-2)
+	*r.producer = 1 // three entries wait
+	copy(r.descs, []uint64{30, 0, 10, 20})
+	p, c := newProdRing(r), newConsRing(r)
 	if n := p.reserve(4); n != 1 {
 		t.Errorf("reserve with 3 of 4 entries taken = %d, want 1", n)
 	}
-	if n := c.available(4); n != 3 {
-		t.Fatalf("available with 3 entries waiting = %d, want 3", n)
+	if n := c.peek(4); n != 3 {
+		t.Fatalf("peek with 3 entries waiting = %d, want 3", n)
 	}
 	for i, want := range []uint64{10, 20, 30} {
 		if got := c.at(uint32(i)); got != want {
@@ -158,13 +158,13 @@ func TestRingStartsWhereTheKernelStands(t *testing.T) {
 }
 
 func TestRingNeedsWakeup(t *testing.T) {
-	ring := fakeRing(4, 0)
-	p := newProducer(ring)
+	r := fakeRing(4, 0)
+	p := newProdRing(r)
 	for _, c := range []struct {
 		flags uint32
 		want  bool
 	}{{0, false}, {unix.XDP_RING_NEED_WAKEUP, true}, {^uint32(unix.XDP_RING_NEED_WAKEUP), false}} {
-		*ring.flags = c.flags
+		*r.flags = c.flags
 		if got := p.needsWakeup(); got != c.want {
 			t.Errorf("flags %#x: needsWakeup = %v, want %v", c.flags, got, c.want)
 		}

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Set is the open ports of a router.
+// Set is the set of open ports of a router.
 type Set struct {
 	Ports []*Port
 
 	mu        sync.Mutex
-	addresses map[netip.Addr]bool // that are local
+	addresses map[netip.Addr]bool // local addresses
 }
 
-// Admit takes the ports' frames from Linux: those that are not Linux's own go to
-// the sockets from now on. Before, AddLocal should have said which are.
+// Admit starts to redirect frames to the sockets, except host traffic. Call AddLocal with the host's
+// addresses before.
 func (s *Set) Admit() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,7 +28,7 @@ func (s *Set) Admit() error {
 		if p.program == nil {
 			return fmt.Errorf("admit frames to port %s: %w", p.Name, errClosed)
 		}
-		if p.lent {
+		if p.paused {
 			continue
 		}
 		if err := p.program.setMAC(p.MAC); err != nil {
@@ -39,10 +39,9 @@ func (s *Set) Admit() error {
 	return nil
 }
 
-// Guard makes the ports those of an IPsec gateway: ESP that is sent to this host, as it is
-// or in UDP, goes to the sockets, while IKE stays Linux's; and packets that Linux might
-// forward past the policies are dropped, and counted by the Transit decisions. AddLocal
-// should have named the host's addresses before.
+// Guard puts the ports in IPsec gateway mode. ESP and ESP in UDP to this host go to the sockets, IKE
+// to Linux. Packets that Linux could forward past the policies are dropped, and counted by the Transit
+// decisions. Call AddLocal with the host's addresses before.
 func (s *Set) Guard() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +56,8 @@ func (s *Set) Guard() error {
 	return nil
 }
 
-// AddLocal makes packets to a go to Linux on all ports: the host's addresses,
-// and the directed broadcasts of its subnets.
+// AddLocal passes packets to a to Linux on all ports: an address of the host, or the directed
+// broadcast of a subnet.
 func (s *Set) AddLocal(a netip.Addr) error {
 	err := s.local(a, func(m *ebpf.Map, key []byte) error {
 		if err := m.Put(key, uint8(1)); err != nil {
@@ -68,15 +67,15 @@ func (s *Set) AddLocal(a netip.Addr) error {
 		return s.fold()
 	})
 	if errors.Is(err, unix.E2BIG) {
-		err = errors.New("the XDP program has no room for more addresses of this family")
+		err = errors.New("the XDP program's map of local addresses of this family is full")
 	}
 	if err != nil {
-		return fmt.Errorf("leave packets to %v to Linux: %w", a, err)
+		return fmt.Errorf("add local address %v: %w", a, err)
 	}
 	return nil
 }
 
-// DeleteLocal undoes AddLocal; an address that is not there is no error.
+// DeleteLocal undoes AddLocal. Deleting an unknown address is no error.
 func (s *Set) DeleteLocal(a netip.Addr) error {
 	err := s.local(a, func(m *ebpf.Map, key []byte) error {
 		if err := m.Delete(key); err != nil {
@@ -86,12 +85,12 @@ func (s *Set) DeleteLocal(a netip.Addr) error {
 		return s.fold()
 	})
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("take packets to %v from Linux: %w", a, err)
+		return fmt.Errorf("delete local address %v: %w", a, err)
 	}
 	return nil
 }
 
-// local calls f with the map that a belongs in, shared by all ports, and its key.
+// local calls f with the map of a's family, which all ports share, and the key.
 func (s *Set) local(a netip.Addr, f func(m *ebpf.Map, key []byte) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,8 +107,8 @@ func (s *Set) local(a netip.Addr, f func(m *ebpf.Map, key []byte) error) error {
 	return errors.New("not an address")
 }
 
-// fold tells the programs which 16-bit folds of addresses are worth a look into
-// the maps (see steer.bpf.c).
+// fold updates the filters in front of the maps of local addresses: a bit per 16-bit fold of an
+// address (see steer.bpf.c).
 func (s *Set) fold() error {
 	var folds [1 << 10]uint64
 	for a := range s.addresses {
@@ -125,14 +124,14 @@ func (s *Set) fold() error {
 			continue
 		}
 		if err := p.program.LocalFolds.Set(folds); err != nil {
-			return fmt.Errorf("set the XDP program's folds of local addresses: %w", err)
+			return fmt.Errorf("set the XDP program's filter of local addresses: %w", err)
 		}
 	}
 	return nil
 }
 
-// Detach takes the programs off the interfaces. No more frames arrive; the
-// queues stay usable, so that workers can drain them.
+// Detach detaches the programs from the interfaces. No more frames arrive; workers can still drain
+// the queues.
 func (s *Set) Detach() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,9 +147,8 @@ func (s *Set) Detach() error {
 	return errors.Join(errs...)
 }
 
-// Close detaches the ports, unmaps the rings and closes the sockets. The workers
-// must have stopped. Frames that are in the rings do not go back to their pools.
-// To close twice is no error.
+// Close detaches the ports, unmaps the rings and closes the sockets. The workers must have stopped.
+// Frames in the rings are not put back into the pools. It may be called twice.
 func (s *Set) Close() error {
 	errs := []error{s.Detach()}
 	s.mu.Lock()
@@ -165,7 +163,7 @@ func (s *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// closeQueues closes the port's sockets.
+// closeQueues closes the sockets of the port.
 func (p *Port) closeQueues() error {
 	var errs []error
 	for i, q := range p.queues {

@@ -13,17 +13,16 @@ import (
 // socket is an AF_XDP socket with its four rings.
 type socket struct {
 	fd         int
-	fill       producer[uint64]       // frames for the kernel to receive into
-	rx         consumer[unix.XDPDesc] // frames received
-	tx         producer[unix.XDPDesc] // frames to transmit
-	completion consumer[uint64]       // frames transmitted
-	budget     uint32                 // frames that one call sends in the copy modes
+	fill       prodRing[uint64]       // frames to receive into
+	rx         consRing[unix.XDPDesc] // received frames
+	tx         prodRing[unix.XDPDesc] // frames to transmit
+	completion consRing[uint64]       // transmitted frames
+	budget     uint32                 // frames per send call in the copy modes
 	mappings   [][]byte
 }
 
-// open makes the socket and its rings. With register set it is the socket by
-// which the kernel learns of the memory; the others of the worker are bound as
-// sharing with it.
+// open creates the socket and its rings. With register set it registers the UMEM; the other sockets
+// of the worker share it (XDP_SHARED_UMEM).
 func (s *socket) open(m *umem.Memory, register bool, ringSize uint32) (err error) {
 	s.fd, err = unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -51,26 +50,25 @@ func (s *socket) open(m *umem.Memory, register bool, ringSize uint32) (err error
 		{"TX", unix.XDP_TX_RING, ringSize},
 	} {
 		if err := setOption(s.fd, ring.option, ring.size); err != nil {
-			return fmt.Errorf("make a %s ring of %d entries: %w", ring.name, ring.size, err)
+			return fmt.Errorf("create the %s ring of %d descriptors: %w", ring.name, ring.size, err)
 		}
 	}
 	if err := s.mapRings(ringSize); err != nil {
-		return fmt.Errorf("map the rings of %d entries: %w", ringSize, err)
+		return fmt.Errorf("map the rings of %d descriptors: %w", ringSize, err)
 	}
 
-	// Two favours to the copy modes, which do without when refused. One call may
-	// send a whole ring (Linux 6.17). And a whole ring may be on its way through
-	// the device: each frame is a socket buffer that counts against the send buffer
-	// until it is sent, and the default holds less than a hundred.
+	// Two optional settings for the copy modes. One call can send a whole ring (Linux 6.17). And a
+	// whole ring can be in the device: each frame is a socket buffer that counts against the send
+	// buffer until it is sent, and the default limit is less than 100 frames.
 	s.setBudget(ringSize)
 	_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, int(ringSize)*umem.FrameSize)
 	return nil
 }
 
-// defaultBudget is how many frames a call sends where nobody said otherwise.
+// defaultBudget is the kernel's default number of frames per send call.
 const defaultBudget = 32
 
-// setBudget says how many frames one call may send in the copy modes.
+// setBudget sets the number of frames per send call in the copy modes.
 func (s *socket) setBudget(frames uint32) {
 	s.budget = defaultBudget
 	if setOption(s.fd, unix.XDP_MAX_TX_SKB_BUDGET, frames) == nil {
@@ -78,7 +76,7 @@ func (s *socket) setBudget(frames uint32) {
 	}
 }
 
-// mapRings maps all four, which the kernel allows only before the socket is bound.
+// mapRings maps the four rings. The kernel allows it only before bind.
 func (s *socket) mapRings(ringSize uint32) error {
 	at, err := option[unix.XDPMmapOffsets](s.fd, unix.XDP_MMAP_OFFSETS)
 	if err != nil {
@@ -92,14 +90,13 @@ func (s *socket) mapRings(ringSize uint32) error {
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
-	s.fill, s.completion, s.rx, s.tx = newProducer(fill), newConsumer(completion), newConsumer(rx), newProducer(tx)
+	s.fill, s.completion, s.rx, s.tx = newProdRing(fill), newConsRing(completion), newConsRing(rx), newProdRing(tx)
 	return nil
 }
 
-// bind ties the socket to a queue of an interface: with the memory of first
-// where the socket registered none of its own, and then in the mode of first. With
-// pieces set, frames may take several descriptors.
-func (s *socket) bind(ifindex, queue int, zeroCopy, pieces bool, first *socket, deadline time.Time) error {
+// bind binds the socket to a queue of an interface. A socket other than first shares the UMEM and the
+// mode of first. With multiBuffer set, frames can have several descriptors (XDP_USE_SG).
+func (s *socket) bind(ifindex, queue int, zeroCopy, multiBuffer bool, first *socket, deadline time.Time) error {
 	addr := &unix.SockaddrXDP{Ifindex: uint32(ifindex), QueueID: uint32(queue)}
 	switch {
 	case s != first:
@@ -109,17 +106,16 @@ func (s *socket) bind(ifindex, queue int, zeroCopy, pieces bool, first *socket, 
 	default:
 		addr.Flags = unix.XDP_COPY | unix.XDP_USE_NEED_WAKEUP
 	}
-	if pieces && s == first {
+	if multiBuffer && s == first {
 		addr.Flags |= unix.XDP_USE_SG
 	}
 	return retryBusy(deadline, func() error { return unix.Bind(s.fd, addr) })
 }
 
-// busyPollBudget is how many frames one busy poll takes from the driver at most.
+// busyPollBudget is the maximum number of frames per busy poll.
 const busyPollBudget = 64
 
-// busyPoll lets system calls on the socket do the driver's work for up to d,
-// and defers its interrupts meanwhile.
+// busyPoll lets system calls on the socket poll the driver for up to d, and defers its interrupts.
 func (s *socket) busyPoll(d time.Duration) error {
 	for _, o := range []struct{ option, value int }{
 		{unix.SO_PREFER_BUSY_POLL, 1},
@@ -133,8 +129,8 @@ func (s *socket) busyPoll(d time.Duration) error {
 	return nil
 }
 
-// close unmaps the rings, each of which would keep the queue busy, and closes
-// the socket. The kernel drops what is still in the rings.
+// close unmaps the rings, each of which would keep the queue busy, and closes the socket. The kernel
+// drops the frames in the rings.
 func (s *socket) close() error {
 	return errors.Join(s.unmap(), unix.Close(s.fd))
 }

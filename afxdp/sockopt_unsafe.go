@@ -16,8 +16,8 @@ func setOption[T any](fd, option int, value T) error {
 	return nil
 }
 
-// option reads a socket option of level SOL_XDP. An older kernel may know only
-// the first fields of a struct; the others stay zero.
+// option reads a socket option of level SOL_XDP. Fields of a struct that an older kernel does not know
+// stay zero.
 func option[T any](fd, option int) (value T, err error) {
 	size := uint32(unsafe.Sizeof(value))
 	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_XDP, uintptr(option),
@@ -28,8 +28,8 @@ func option[T any](fd, option int) (value T, err error) {
 	return value, nil
 }
 
-// registerMemory tells the kernel that the addresses in the socket's rings are
-// offsets into mem. mem must stay mapped until the socket is closed.
+// registerMemory registers mem as the UMEM of a socket: addresses in the rings are offsets into it. mem
+// must stay mapped until the socket is closed.
 func registerMemory(fd int, mem []byte, frameSize, headroom uint32) error {
 	return setOption(fd, unix.XDP_UMEM_REG, unix.XDPUmemReg{
 		Addr:     uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))),

@@ -2,37 +2,34 @@
 
 // SPDX-License-Identifier: Apache-2.0
 //
-// The XDP program of a port. It hands to Linux what is Linux's, and every other
-// frame to the AF_XDP socket of the queue that the frame arrived on.
+// XDP program of a port. It passes host traffic to Linux and redirects every other frame to the
+// AF_XDP socket of its receive queue.
 //
-// What goes to Linux, in the order of the tests:
+// Host traffic, in the order of the tests:
 //
 //   - frames with a VLAN tag, and frames that are neither IPv4 nor IPv6 (ARP, LLDP, ...)
-//   - frames to another MAC address than the port's, broadcast and multicast included
+//   - frames to another MAC address than the port's, including broadcast and multicast
 //   - IPv4 with options
 //   - packets to multicast groups, and to 255.255.255.255
 //   - IPv6 from or to link-local addresses
-//   - packets to an address in local4 or local6: the host's own, and the
-//     directed broadcasts of its subnets, which the control plane adds; of a
-//     gateway all but ESP, as it is or in UDP, and fragments of these
-//   - packets from such an address, which Linux refuses unless its settings say otherwise
-//   - neighbour discovery (RFC 4861 4, ICMPv6 types 133 to 137)
+//   - packets to an address in local4 or local6: the host's own addresses and the directed
+//     broadcasts of its subnets, which the control plane adds; on a gateway except ESP, plain or
+//     in UDP, and its fragments
+//   - packets from such an address, which Linux drops unless configured otherwise
+//   - neighbor discovery (RFC 4861 4, ICMPv6 types 133 to 137)
 //
-// A gateway passes to Linux only what is addressed to this host, to a group or to a
-// link-local address. Linux might forward any other packet past the policies, so it is
-// dropped: with IPv4 options, from a link-local or from an own address, neighbour
-// discovery, in a frame to another MAC address, or behind a VLAN tag. At most two tags
-// are read; frames with more, and MPLS, are dropped whole. Frames that carry neither
-// IPv4 nor IPv6 (ARP, LLDP, LACP, ...) go to Linux, tagged or not.
+// On an IPsec gateway, Linux gets only packets addressed to this host, to a multicast group or to a
+// link-local address. Linux could forward others past the policies, so they are dropped: packets
+// with IPv4 options, from a link-local or own address, neighbor discovery, frames to another MAC
+// address, and packets behind a VLAN tag. Up to two tags are parsed; frames with more tags and MPLS
+// are dropped. Frames with neither IPv4 nor IPv6 (ARP, LLDP, LACP, ...) go to Linux, tagged or not.
 //
-// A frame that is too short for its headers, or of another IP version than its
-// EtherType says, goes to the socket: the engine drops it and names the reason.
-// Nothing of the socket's goes to Linux: a queue without a socket drops its
-// frames, because Linux might forward them past the router's policies.
+// Frames that are too short for their headers, or whose IP version contradicts the EtherType, are
+// redirected: the engine drops them and counts the reason. A redirect never falls back to Linux,
+// which could forward the frame past the policies: a queue without a socket drops.
 //
-// A tag that the NIC or a veth's sender stripped before XDP is not seen here.
-// ("ethtool -K IFACE rxvlan off", for veth "txvlan off" at the peer, keeps it in
-// the frame.)
+// Tags that the NIC or a veth peer stripped before XDP are invisible here. ("ethtool -K IFACE
+// rxvlan off", for veth "txvlan off" at the peer, keeps them in the frame.)
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -45,11 +42,11 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-// Go's Decision is generated from this enum.
+// Decision per frame, and index of its counter. Go's type is generated from it.
 enum decision {
 	TO_SOCKET,
-	NO_SOCKET, // was to go to the socket of a queue that has none: dropped
-	// Dropped by a gateway: Linux might forward the packet past the policies.
+	NO_SOCKET, // dropped: the queue has no socket
+	// Dropped on a gateway: Linux could forward the packet past the policies.
 	TRANSIT_VLAN,
 	TRANSIT_ETHER_TYPE,
 	TRANSIT_OTHER_MAC,
@@ -57,7 +54,7 @@ enum decision {
 	TRANSIT_LINK_LOCAL,
 	TRANSIT_OWN_SOURCE,
 	TRANSIT_NEIGHBOR_DISCOVERY,
-	// The rest go to Linux.
+	// Passed to Linux.
 	VLAN,
 	ETHER_TYPE,
 	OTHER_MAC,
@@ -78,7 +75,7 @@ struct {
 	__type(value, __u32);
 } sockets SEC(".maps");
 
-// Addresses of this host, shared by the programs of all ports.
+// Addresses of this host. The programs of all ports share both maps.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -100,18 +97,18 @@ struct {
 	__type(value, __u64);
 } frames SEC(".maps");
 
-// The port's MAC address, first byte lowest. Until user space has set it, its
-// upper 16 bits keep every frame from matching, so that Linux has them all.
+// The port's MAC address, first byte lowest. The initial value matches no frame, so Linux gets all
+// of them until user space sets it.
 volatile __u64 port_mac = ~0ULL;
 
-// Whether the router is an IPsec gateway: ESP to this host goes to its sockets, and
-// Linux gets no packet that it might forward.
+// Nonzero on an IPsec gateway: ESP to this host is redirected, and Linux gets no packet that it
+// could forward.
 volatile __u32 gateway = 0;
 
-#define PORT_NATT 4500 // of IKE and of ESP in UDP, which begins with an SPI (RFC 3948)
+#define PORT_NATT 4500 // IKE, and ESP in UDP, which begins with a nonzero SPI (RFC 3948)
 
-// Tells whether what begins at l4, and is no later fragment, is ESP, of which
-// keepalives are none.
+// Reports whether the header at l4 of a first or only fragment starts ESP. NAT keepalives are not
+// ESP.
 static __always_inline int is_esp(__u8 protocol, void *l4, void *end)
 {
 	struct {
@@ -125,15 +122,14 @@ static __always_inline int is_esp(__u8 protocol, void *l4, void *end)
 	       natt->udp.dest == bpf_htons(PORT_NATT) && natt->spi != 0;
 }
 
-// What the fragments of a datagram have in common (RFC 791 3.2, RFC 8200 4.5). IPv4's
-// addresses are in the first words.
+// Reassembly key of a datagram (RFC 791 3.2, RFC 8200 4.5). IPv4 addresses are in the first words.
 struct datagram {
 	__be32 src[4], dst[4], id;
 };
 
-// Datagrams to this host whose first fragment has shown ESP in UDP, and when it did, in
-// nanoseconds; shared by the programs of all ports. Where later fragments overtake the
-// first, Linux has them and the datagram is lost.
+// Datagrams to this host whose first fragment was ESP in UDP, and its arrival in nanoseconds. The
+// programs of all ports share the map. Later fragments that overtake the first one go to Linux, and
+// the datagram is lost.
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -141,9 +137,9 @@ struct {
 	__type(value, __u64);
 } in_udp SEC(".maps");
 
-#define FRAGMENTS_FOR 2000000000ULL // nanoseconds that a worker waits for the others
+#define REASSEMBLY_NS 2000000000ULL // reassembly timeout of a worker
 
-// Tells whether a fragment is of ESP. Only the first shows the ports of UDP.
+// Reports whether a fragment belongs to ESP. Only the first one has the UDP ports.
 static __always_inline int is_esp_fragment(struct datagram *d, __u8 protocol, int later, void *l4, void *end)
 {
 	__u64 now = bpf_ktime_get_ns(), *since;
@@ -152,7 +148,7 @@ static __always_inline int is_esp_fragment(struct datagram *d, __u8 protocol, in
 		return protocol == IPPROTO_ESP;
 	if (later) {
 		since = bpf_map_lookup_elem(&in_udp, d);
-		return since && now - *since < FRAGMENTS_FOR;
+		return since && now - *since < REASSEMBLY_NS;
 	}
 	if (is_esp(protocol, l4, end))
 		return !bpf_map_update_elem(&in_udp, d, &now, BPF_ANY);
@@ -160,7 +156,8 @@ static __always_inline int is_esp_fragment(struct datagram *d, __u8 protocol, in
 	return 0;
 }
 
-static __always_inline int takes_ipv4(struct iphdr *ip, void *end)
+// Report whether a packet to this host is ESP that the gateway decrypts.
+static __always_inline int is_esp_ipv4(struct iphdr *ip, void *end)
 {
 	struct datagram d = { { ip->saddr }, { ip->daddr }, ip->id };
 
@@ -171,7 +168,7 @@ static __always_inline int takes_ipv4(struct iphdr *ip, void *end)
 	return is_esp_fragment(&d, ip->protocol, ip->frag_off & bpf_htons(0x1fff), ip + 1, end);
 }
 
-static __always_inline int takes_ipv6(struct ipv6hdr *ip, void *end)
+static __always_inline int is_esp_ipv6(struct ipv6hdr *ip, void *end)
 {
 	struct {
 		__u8 next, reserved;
@@ -192,11 +189,11 @@ static __always_inline int takes_ipv6(struct ipv6hdr *ip, void *end)
 	return is_esp_fragment(&d, fragment->next, fragment->offset & bpf_htons(0xfff8), fragment + 1, end);
 }
 
-// One bit for every 16-bit fold of an address in local4 or local6. Most packets
-// are to none of them, and one load spares them the hash.
+// Bloom filter with one hash: a bit per 16-bit fold of an address in local4 or local6. It spares
+// most packets the map lookup.
 volatile __u64 local_folds[1 << 10];
 
-static __always_inline int may_be_local(__u32 address)
+static __always_inline int maybe_local(__u32 address)
 {
 	__u16 fold = address ^ address >> 16;
 
@@ -205,7 +202,7 @@ static __always_inline int may_be_local(__u32 address)
 
 static __always_inline int is_local4(__be32 address)
 {
-	return may_be_local(address) && bpf_map_lookup_elem(&local4, &address);
+	return maybe_local(address) && bpf_map_lookup_elem(&local4, &address);
 }
 
 static __always_inline int is_group4(__be32 address)
@@ -213,8 +210,8 @@ static __always_inline int is_group4(__be32 address)
 	return (address & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000);
 }
 
-// Reports whether an IPv4 packet is for this host or for a group, so that Linux does not
-// forward it. A header that is cut short is not.
+// Reports whether an IPv4 packet is for this host or a multicast group, so that Linux does not
+// forward it. False for a truncated header.
 static __always_inline int is_for_host4(struct iphdr *ip, void *end)
 {
 	if ((void *)(ip + 1) > end || ip->version != 4)
@@ -235,7 +232,7 @@ static __always_inline enum decision decide_ipv4(void *data, void *end)
 	if (ip->daddr == bpf_htonl(INADDR_BROADCAST))
 		return BROADCAST;
 	if (is_local4(ip->daddr))
-		return takes_ipv4(ip, end) ? TO_SOCKET : LOCAL;
+		return is_esp_ipv4(ip, end) ? TO_SOCKET : LOCAL;
 	if (is_local4(ip->saddr))
 		return gateway ? TRANSIT_OWN_SOURCE : OWN_SOURCE;
 	return TO_SOCKET;
@@ -246,17 +243,17 @@ static __always_inline int is_link_local(const struct in6_addr *a)
 	return (a->s6_addr16[0] & bpf_htons(0xffc0)) == bpf_htons(0xfe80);
 }
 
-static __always_inline __u32 words(const struct in6_addr *a)
+static __always_inline __u32 xor_words(const struct in6_addr *a)
 {
 	return a->s6_addr32[0] ^ a->s6_addr32[1] ^ a->s6_addr32[2] ^ a->s6_addr32[3];
 }
 
 static __always_inline int is_local6(struct in6_addr *a)
 {
-	return may_be_local(words(a)) && bpf_map_lookup_elem(&local6, a);
+	return maybe_local(xor_words(a)) && bpf_map_lookup_elem(&local6, a);
 }
 
-// Reports the same of an IPv6 packet. Link-local addresses are not routed (RFC 4291 2.5.6).
+// Reports the same for an IPv6 packet. Link-local addresses are not routed (RFC 4291 2.5.6).
 static __always_inline int is_for_host6(struct ipv6hdr *ip, void *end)
 {
 	if ((void *)(ip + 1) > end || ip->version != 6)
@@ -278,7 +275,7 @@ static __always_inline enum decision decide_ipv6(void *data, void *end)
 	if (is_link_local(&ip->saddr))
 		return gateway && !is_for_host6(ip, end) ? TRANSIT_LINK_LOCAL : LINK_LOCAL;
 	if (is_local6(&ip->daddr))
-		return takes_ipv6(ip, end) ? TO_SOCKET : LOCAL;
+		return is_esp_ipv6(ip, end) ? TO_SOCKET : LOCAL;
 	if (is_local6(&ip->saddr))
 		return gateway ? TRANSIT_OWN_SOURCE : OWN_SOURCE;
 	if (ip->nexthdr == IPPROTO_ICMPV6 && (void *)(icmp_type + 1) <= end &&
@@ -297,7 +294,7 @@ static __always_inline int is_mpls(__be16 type)
 	return type == bpf_htons(ETH_P_MPLS_UC) || type == bpf_htons(ETH_P_MPLS_MC);
 }
 
-// Reports whether what follows an EtherType is nothing that Linux might forward.
+// Reports whether Linux cannot forward the payload of an EtherType.
 static __always_inline int is_for_host(__be16 type, void *data, void *end)
 {
 	if (type == bpf_htons(ETH_P_IP))
@@ -307,7 +304,7 @@ static __always_inline int is_for_host(__be16 type, void *data, void *end)
 	return !is_tag(type) && !is_mpls(type);
 }
 
-// Reports the same of a frame with a VLAN tag, or two (802.1ad).
+// Reports the same for a frame with one VLAN tag, or two (802.1ad).
 static __always_inline int is_tagged_for_host(void *data, void *end)
 {
 	struct {
@@ -373,5 +370,5 @@ int steer(struct xdp_md *ctx)
 	return action;
 }
 
-// No helper that is called here asks for the GPL.
+// No helper called here requires the GPL.
 char _license[] SEC("license") = "Apache-2.0";

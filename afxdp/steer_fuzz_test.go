@@ -180,7 +180,7 @@ func FuzzSteer(f *testing.F) {
 				}
 			}
 		}), func(changed bool) bool { return changed }))
-		if got == NoSocket { // there is none, so a frame for it is dropped
+		if got == NoSocket { // a frame for a queue without a socket is dropped
 			got = ToSocket
 		}
 		if drop := action == xdpDrop; drop != (got == ToSocket || got < VLAN) || !drop && action != xdpPass {

@@ -118,7 +118,7 @@ func TestGatewayPassesNoTransitToLinux(t *testing.T) {
 		expect(t, p, c.rule, c.frame, c.want, actionOf(c.want))
 		seen[c.want] = true
 	}
-	if err := p.Lend(); err != nil { // to a VRF of Linux
+	if err := p.Pause(); err != nil { // to a VRF of Linux
 		t.Fatal(err)
 	}
 	expect(t, p, "lent: IPv4 to elsewhere", eth(portMAC, ipv4, ip4(far4, 0)), TransitOtherMAC, xdpDrop)

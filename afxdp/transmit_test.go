@@ -63,10 +63,7 @@ func TestTransmitDrains(t *testing.T) {
 
 // TestTransmitOneCall expects one call of Transmit to leave nothing in the ring.
 func TestTransmitOneCall(t *testing.T) {
-	enterNamespace(t)
-	addVeth(t, "ra", "a", 1)
-	w := newWorker(t, 8192)
-	s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{w}, RingSize: 256})
+	w, s := openVeths(t, Native, 8192, 256, "ra")
 	q := s.Ports[0].Queues(0)[0]
 	q.setBudget(defaultBudget)
 	frames := compose(w, otherMAC, 3000, 60)
@@ -81,10 +78,7 @@ func TestTransmitOneCall(t *testing.T) {
 // TestTransmitInterfaceDown expects a port that is down to refuse frames without
 // losing them, and to send those in its ring by Reclaim when it is up again.
 func TestTransmitInterfaceDown(t *testing.T) {
-	enterNamespace(t)
-	addVeth(t, "ra", "a", 1)
-	w := newWorker(t, 1024)
-	s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{w}, RingSize: 64})
+	w, s := openVeths(t, Native, 1024, 64, "ra")
 	q, out := s.Ports[0].Queues(0)[0], newWire(t, "a")
 	setUp(t, "ra", false)
 

@@ -26,7 +26,7 @@ func TestZeroCopyRoom(t *testing.T) {
 
 // A port of a driver that would cut packets copies, the other ports with it, and an
 // operator who insists on zero-copy gets an error. Veths stand in for the NICs.
-func TestPortsThatWouldCutPacketsCopy(t *testing.T) {
+func TestPortsThatWouldTruncatePacketsUseCopyMode(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)
 	addVeth(t, "rb", "b", 1)
@@ -38,7 +38,7 @@ func TestPortsThatWouldCutPacketsCopy(t *testing.T) {
 		}
 		return "ice", ""
 	}
-	const reason = "port rb: driver igb rounds the 1790 bytes of a frame down to 1024, and packets of an MTU of 1500 take 1514: it would cut them"
+	const reason = "port rb: driver igb rounds the buffer length of 1790 bytes down to 1024, and packets with an MTU of 1500 need 1514: it would truncate them"
 	w := []WorkerMemory{newWorker(t, 256)}
 	setMTU(t, "rb", 500) // which may be raised
 	s := open(t, Config{Ports: ports(Auto, "ra", "rb"), Workers: w, RingSize: 64})
@@ -53,7 +53,7 @@ func TestPortsThatWouldCutPacketsCopy(t *testing.T) {
 	if s, err := Open(Config{Ports: ports(ZeroCopy, "ra", "rb"), Workers: w, RingSize: 64}); err == nil {
 		s.Close()
 		t.Error("zero-copy ports were opened that would cut packets")
-	} else if !strings.Contains(err.Error(), reason) || !strings.Contains(err.Error(), "take mode auto or native") {
+	} else if !strings.Contains(err.Error(), reason) || !strings.Contains(err.Error(), "use mode auto or native") {
 		t.Errorf("the error does not say why: %v", err)
 	}
 	if err := CheckZeroCopy("ra", 1776); err != nil {

@@ -7,7 +7,7 @@ import "testing"
 func TestHotCallsAllocateNothing(t *testing.T) {
 	f := openFake(t)
 	c := f.context(t)
-	s, e := got(c.NewStream(0))(t), got(c.NewMark())(t)
+	s, e := got(c.NewStream(0))(t), got(c.NewEvent(EventDisableTiming))(t)
 	h := got(c.Register(make([]byte, 64)))(t)
 	m := words(t, c, 1, 2, 3, 4)
 	p := &addParams{A: m.Ptr(), B: m.Ptr(), Sum: m.Ptr(), N: 1}

@@ -9,24 +9,52 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// There are two ways to call the driver. call takes arguments as a C programmer
-// writes them and is for set-up: it allocates. caller.raw takes machine words,
-// allocates nothing, and is for what runs per chunk.
+// A function of the driver is called in one of two ways. Its method call is for set-up: it
+// allocates. A caller passes machine words, allocates nothing, and is for the calls of each chunk.
 
-// call calls a function of the driver. An argument is an integer or a handle, a
-// string (passed as a C string), a slice (passed as the address of its first
-// element), or a pointer, to what the call reads or to where it writes.
-func (d *Driver) call(s symbol, args ...any) error {
-	if d.fn[s] == 0 {
-		return d.unsupported(s)
-	}
-	return d.failure(s, invoke(d.fn[s], args...), args...)
+// function is a function of the driver.
+type function struct {
+	name, suffix string
+	args         []string // names of the parameters
+	abi          Version
+	address      uintptr // 0: the driver lacks it
+	drv          *Driver
 }
 
-// unsupported is the error for an optional function that the driver lacks.
-func (d *Driver) unsupported(s symbol) error {
-	return fmt.Errorf("%s: came with CUDA %v, this driver is for CUDA %v: update the driver: %w",
-		symbols[s].name, symbols[s].abi, d.version, errors.ErrUnsupported)
+// Functions by their number of parameters. Each type begins with its function.
+type (
+	fn0                       struct{ function }
+	fn1[A any]                struct{ function }
+	fn2[A, B any]             struct{ function }
+	fn3[A, B, C any]          struct{ function }
+	fn4[A, B, C, D any]       struct{ function }
+	fn5[A, B, C, D, E any]    struct{ function }
+	fn6[A, B, C, D, E, F any] struct{ function }
+	fnLaunch                  struct{ function } // see caller.launch
+)
+
+func (f *fn0) call() error                               { return f.invoke() }
+func (f *fn1[A]) call(a A) error                         { return f.invoke(a) }
+func (f *fn2[A, B]) call(a A, b B) error                 { return f.invoke(a, b) }
+func (f *fn3[A, B, C]) call(a A, b B, c C) error         { return f.invoke(a, b, c) }
+func (f *fn4[A, B, C, D]) call(a A, b B, c C, d D) error { return f.invoke(a, b, c, d) }
+func (f *fn5[A, B, C, D, E]) call(a A, b B, c C, d D, e E) error {
+	return f.invoke(a, b, c, d, e)
+}
+func (f *fn6[A, B, C, D, E, F]) call(a A, b B, c C, d D, e E, g F) error {
+	return f.invoke(a, b, c, d, e, g)
+}
+
+// invoke calls the function. An argument is an integer or a handle, a string (passed as a C
+// string), a slice (passed as the address of its first element), or a pointer.
+func (f *function) invoke(args ...any) error {
+	if f.address == 0 {
+		return fmt.Errorf("%s: requires CUDA %v, the driver supports CUDA %v: update the driver: %w", f.name, f.abi, f.drv.version, errors.ErrUnsupported)
+	}
+	if r := invoke(f.address, args...); r != success {
+		return f.failure(r, args)
+	}
+	return nil
 }
 
 // invoke calls the C function at fn.
@@ -51,51 +79,69 @@ func invoke(fn uintptr, args ...any) Result {
 	return r
 }
 
-// address is where a pointer points to or a slice's elements are. Taking it this
-// way puts them on the heap, where they do not move; who keeps the address keeps
-// the pointer or the slice as well.
+// address returns the address that a pointer holds, or of a slice's first element. The reflect
+// call moves both to the heap, where they stay in place while the caller keeps v.
 func address(v any) uintptr { return reflect.ValueOf(v).Pointer() }
 
-// caller makes the calls of an object that one goroutine uses. Its block of words
-// is written anew for each: a block on the stack would be moved to the heap, and
-// so allocated, every time.
+// caller makes the calls of an object that one goroutine uses. The arguments are in the object,
+// as arguments on the stack would escape to the heap: an allocation for each call.
 type caller struct {
 	drv   *Driver
 	words [11]uintptr // cuLaunchKernel has the most
 }
 
-// raw calls a required function of the driver with words as they are.
-func (c *caller) raw(s symbol, args ...uintptr) error {
-	if r := c.result(s, args...); r != success {
-		return c.failure(s, r)
-	}
-	return nil
+// word is a type of argument that is passed as it is.
+type word interface {
+	~uintptr | ~int32 | ~uint32 | ~uint64 | ~byte
 }
 
-// done asks whether a stream or an event is done; that it is not is no failure.
-func (c *caller) done(query symbol, handle uintptr) (bool, error) {
-	switch r := c.result(query, handle); r {
-	case success:
-		return true, nil
-	case NotReady:
+func call1[A word](c *caller, f *fn1[A], a A) error {
+	return c.check(&f.function, c.call(&f.function, uintptr(a)))
+}
+
+func call2[A, B word](c *caller, f *fn2[A, B], a A, b B) error {
+	return c.check(&f.function, c.call(&f.function, uintptr(a), uintptr(b)))
+}
+
+func call3[A, B, C word](c *caller, f *fn3[A, B, C], a A, b B, d C) error {
+	return c.check(&f.function, c.call(&f.function, uintptr(a), uintptr(b), uintptr(d)))
+}
+
+func call4[A, B, C, D word](c *caller, f *fn4[A, B, C, D], a A, b B, d C, e D) error {
+	return c.check(&f.function, c.call(&f.function, uintptr(a), uintptr(b), uintptr(d), uintptr(e)))
+}
+
+// query reports whether a stream or an event has completed.
+func query[A word](c *caller, f *fn1[A], a A) (done bool, err error) {
+	r := c.call(&f.function, uintptr(a))
+	if r == NotReady {
 		return false, nil
-	default:
-		return false, c.failure(query, r)
 	}
+	err = c.check(&f.function, r)
+	return err == nil, err
 }
 
-func (c *caller) result(s symbol, args ...uintptr) Result {
+func (c *caller) launch(fn functionHandle, grid, block Dim, shared uint32, s streamHandle, params uintptr) error {
+	f := &c.drv.cuLaunchKernel.function
+	return c.check(f, c.call(f, uintptr(fn), uintptr(grid.X), uintptr(grid.Y), uintptr(grid.Z),
+		uintptr(block.X), uintptr(block.Y), uintptr(block.Z), uintptr(shared), uintptr(s), params, 0))
+}
+
+func (c *caller) call(f *function, args ...uintptr) Result {
 	n := copy(c.words[:], args)
-	return syscallC(c.drv.fn[s], c.words[:n]...)
+	return syscallC(f.address, c.words[:n]...)
 }
 
-// failure is the error for the call that was made last, of s.
-func (c *caller) failure(s symbol, r Result) error {
-	args := make([]any, len(c.words))
-	for i, word := range c.words {
-		args[i] = word
+// check returns the error of the last call, of f.
+func (c *caller) check(f *function, r Result) error {
+	if r == success {
+		return nil
 	}
-	return c.drv.failure(s, r, args...)
+	args := make([]any, len(f.args))
+	for i := range args {
+		args[i] = c.words[i]
+	}
+	return f.failure(r, args)
 }
 
 // goString copies a C string.

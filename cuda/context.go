@@ -8,43 +8,43 @@ import (
 	"time"
 )
 
-// Context is the state of a process on a GPU: memory, modules, streams. See the
-// package's comment for how contexts and goroutines go together.
+// Context is the state of a process on a GPU: memory, modules, streams. The package comment has
+// the rules for contexts and goroutines.
 type Context struct {
 	drv     *Driver
 	dev     *Device
-	handle  uintptr
+	handle  contextHandle
 	destroy func() error // nil: closed
 	users   atomic.Int32 // running calls of Do
 	closing atomic.Bool  // Close was called
 }
 
-// Retain returns the device's primary context, which all of a process share. Each
-// Retain wants its Close; the last one ends the context.
+// Retain returns the device's primary context, which is shared by the whole process. Every
+// Retain needs a Close; the last Close destroys the context.
 func (d *Device) Retain() (*Context, error) {
 	c := &Context{drv: d.drv, dev: d}
-	if err := d.drv.call(cuDevicePrimaryCtxRetain, &c.handle, d.handle); err != nil {
-		return nil, fmt.Errorf("make a context on GPU %d: %w", d.handle, err)
+	if err := d.drv.cuDevicePrimaryCtxRetain.call(&c.handle, d.handle); err != nil {
+		return nil, fmt.Errorf("retain the primary context of GPU %d: %w", d.handle, err)
 	}
-	c.destroy = func() error { return d.drv.call(cuDevicePrimaryCtxRelease, d.handle) }
+	c.destroy = func() error { return d.drv.cuDevicePrimaryCtxRelease.call(d.handle) }
 	return c, nil
 }
 
-// Device is the GPU that the context is on.
+// Device returns the GPU of the context.
 func (c *Context) Device() *Device { return c.dev }
 
-// Bind makes the context the current one of the calling thread, for good. The
-// goroutine must be locked to its thread.
+// Bind makes the context current on the calling thread. The goroutine must be locked to its
+// thread.
 func (c *Context) Bind() error {
-	if err := c.drv.call(cuCtxSetCurrent, c.handle); err != nil {
-		return fmt.Errorf("bind a thread to a context: %w", err)
+	if err := c.drv.cuCtxSetCurrent.call(c.handle); err != nil {
+		return fmt.Errorf("make a context current: %w", err)
 	}
 	return nil
 }
 
-// Do runs f on a locked thread with the context current, and leaves the thread as
-// it was. It is for set-up and teardown: it costs two calls of the driver. Once Close was called
-// it returns an error and does not call f, as the driver crashes on handles of a destroyed context.
+// Do runs f on a locked thread with the context current, and restores the thread's context. It is
+// for set-up and teardown: it costs two calls of the driver. After Close it returns an error without
+// calling f, as the driver crashes on handles of a destroyed context.
 func (c *Context) Do(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -53,41 +53,41 @@ func (c *Context) Do(f func() error) error {
 	if c.closing.Load() {
 		return errClosed
 	}
-	if err := c.drv.call(cuCtxPushCurrent, c.handle); err != nil {
-		return fmt.Errorf("enter a context: %w", err)
+	if err := c.drv.cuCtxPushCurrent.call(c.handle); err != nil {
+		return fmt.Errorf("push a context: %w", err)
 	}
 	err := f()
-	var popped uintptr
-	if popErr := c.drv.call(cuCtxPopCurrent, &popped); popErr != nil && err == nil {
-		err = fmt.Errorf("leave a context: %w", popErr)
+	var popped contextHandle
+	if popErr := c.drv.cuCtxPopCurrent.call(&popped); popErr != nil && err == nil {
+		err = fmt.Errorf("pop a context: %w", popErr)
 	}
 	return err
 }
 
-// Synchronize waits until everything that was put into the context is done.
+// Synchronize waits for all work in the context.
 func (c *Context) Synchronize() error {
-	if err := c.drv.call(cuCtxSynchronize); err != nil {
-		return fmt.Errorf("wait for a GPU: %w", err)
+	if err := c.drv.cuCtxSynchronize.call(); err != nil {
+		return fmt.Errorf("synchronize a context: %w", err)
 	}
 	return nil
 }
 
-// closeTime is how long Close waits for calls of Do.
-const closeTime = 2 * time.Second
+// closeTimeout limits the wait of Close for running calls of Do.
+const closeTimeout = 2 * time.Second
 
-var errClosed = errors.New("enter a context: it was closed")
+var errClosed = errors.New("push a context: it is closed")
 
-// Close waits for running calls of Do, gives the context back, and waits for what runs in it. What was made in it
-// should have been closed. After an error it can be called again.
+// Close waits for running calls of Do and for running work, and releases the context. Its resources
+// should be closed before. After an error it can be called again.
 func (c *Context) Close() error {
 	if c.destroy == nil {
 		return nil
 	}
 	c.closing.Store(true)
-	for by := time.Now().Add(closeTime); c.users.Load() > 0; time.Sleep(100 * time.Microsecond) {
+	for by := time.Now().Add(closeTimeout); c.users.Load() > 0; time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(by) {
 			c.closing.Store(false)
-			return fmt.Errorf("close a context: it is still in use after %v", closeTime)
+			return fmt.Errorf("close a context: still in use after %v", closeTimeout)
 		}
 	}
 	destroy := c.destroy

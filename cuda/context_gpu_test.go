@@ -13,23 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A kernel in a context of a partition stays on its multiprocessors, wherever its
-// code was loaded.
+// TestGPUPartition checks that a kernel runs on the multiprocessors of its partition alone, with code
+// of the primary context.
 func TestGPUPartition(t *testing.T) {
 	c := gpu(t)
-	parts, rest, err := c.Device().Split(2, 16)
-	if c.drv.Version() < symbols[cuDeviceGetDevResource].abi {
+	parts, remaining, err := c.Device().Split(2, 16)
+	if c.drv.Version() < c.drv.cuDeviceGetDevResource.abi {
 		failsWith(t, err, "update the driver")
 		return
 	}
 	must(t, err)
 	whole := got(c.Device().Attribute(Multiprocessors))(t)
-	if len(parts) != 2 || parts[0].Multiprocessors() < 16 || 2*parts[0].Multiprocessors()+rest.Multiprocessors() > whole {
-		t.Fatalf("%d parts of %d and a rest of %d, of %d", len(parts), parts[0].Multiprocessors(), rest.Multiprocessors(), whole)
+	if len(parts) != 2 || parts[0].Multiprocessors() < 16 || 2*parts[0].Multiprocessors()+remaining.Multiprocessors() > whole {
+		t.Fatalf("%d parts of %d and %d remaining, of %d", len(parts), parts[0].Multiprocessors(), remaining.Multiprocessors(), whole)
 	}
 	fn := kernel(t, c, "stay")
 	taken := map[int]bool{}
-	for _, part := range append(parts, rest) {
+	for _, part := range append(parts, remaining) {
 		green := got(part.NewContext())(t)
 		defer green.Close()
 		must(t, green.Do(func() error {
@@ -60,7 +60,8 @@ func TestGPUPartition(t *testing.T) {
 	}
 }
 
-// What a router does while a kernel is resident must not wait for it to end.
+// TestGPUBesideAResidentKernel runs the calls that a router makes while a kernel is resident. None may
+// wait for its end.
 func TestGPUBesideAResidentKernel(t *testing.T) {
 	c := gpu(t)
 	var s *Stream
@@ -86,7 +87,7 @@ func TestGPUBesideAResidentKernel(t *testing.T) {
 		call func() error
 	}{
 		{"make a stream", func() error { s, err = c.NewStream(0); return err }},
-		{"make an event", func() error { event, err = c.NewEvent(); return err }},
+		{"make an event", func() error { event, err = c.NewEvent(EventDefault); return err }},
 		{"find a function", func() error {
 			fn, err := m.Function("add")
 			if err == nil {
@@ -113,7 +114,7 @@ func TestGPUBesideAResidentKernel(t *testing.T) {
 			t.Errorf("%s: %v", step.name, err)
 		}
 		if took := time.Since(begin); took > 100*time.Millisecond || got(long.Done())(t) {
-			t.Errorf("%s waits for the resident kernel: it took %v", step.name, took)
+			t.Errorf("%s waited for the resident kernel: %v", step.name, took)
 			must(t, stay.Enqueue(long)) // for the next step
 		}
 	}
@@ -127,14 +128,14 @@ func TestGPUThreadWithoutContext(t *testing.T) {
 	c := gpu(t)
 	failed := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: a thread of its own, that ends here
+		runtime.LockOSThread() // the thread ends with the goroutine
 		_, err := c.Alloc(4096)
 		failed <- err
 	}()
 	failsWith(t, <-failed, "CUDA_ERROR_INVALID_CONTEXT, 201", "call Context.Bind")
 }
 
-// A fault takes the process's use of the GPU with it, so it has one of its own.
+// TestGPUFault runs in a process of its own: a fault is sticky.
 func TestGPUFault(t *testing.T) {
 	if os.Getenv("CUDA_TEST_FAULT") == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestGPUFault$", "-test.v")
@@ -150,15 +151,15 @@ func TestGPUFault(t *testing.T) {
 	l.Grid, l.Block = Dim{X: 1}, Dim{X: 1}
 	must(t, l.Enqueue(s))
 	err := s.Synchronize()
-	failsWith(t, err, "wait for a stream: cuStreamSynchronize(stream=", "CUDA_ERROR_ILLEGAL_ADDRESS, 700", lost)
-	if !Lost(err) {
-		t.Error("Lost is false")
+	failsWith(t, err, "synchronize a stream: cuStreamSynchronize(stream=", "CUDA_ERROR_ILLEGAL_ADDRESS, 700", lost)
+	if !Sticky(err) {
+		t.Error("Sticky is false")
 	}
-	if _, err := c.Alloc(4096); !Lost(err) {
+	if _, err := c.Alloc(4096); !Sticky(err) {
 		t.Errorf("the context still works: %v", err)
 	}
 	must(t, c.Close())
-	if _, err := c.Device().Retain(); !Lost(err) {
-		t.Errorf("a new context can be made, so Lost need not be the end: %v", err)
+	if _, err := c.Device().Retain(); !Sticky(err) {
+		t.Errorf("a new context can be made, so the error is not sticky: %v", err)
 	}
 }

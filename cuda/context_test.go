@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// A closed context calls nothing that may use its handles, and Close waits for what does.
-func TestContextIsNotUsedOnceItCloses(t *testing.T) {
+func TestCloseWaitsForDoAndRejectsLaterCalls(t *testing.T) {
 	destroyed := make(chan struct{})
 	c := &Context{destroy: func() error { close(destroyed); return nil }}
 	c.users.Add(1) // a call of Do that runs

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tests named TestGPU need an NVIDIA GPU and its driver, and nothing else:
-// they run from a compiled test binary (make test-gpu). Without a GPU they fail.
+// The tests named TestGPU need an NVIDIA GPU and its driver. They run from a compiled test binary
+// (make test-gpu).
 
 //go:embed testdata/add.ptx
 var ptx string
@@ -35,7 +35,7 @@ func gpu(t testing.TB) *Context {
 	return c
 }
 
-// stream returns a stream that ends with the test.
+// stream returns a stream for one test.
 func stream(t testing.TB, c *Context) *Stream {
 	t.Helper()
 	s := got(c.NewStream(0))(t)
@@ -64,12 +64,12 @@ func pinned(t testing.TB, c *Context, size int) *HostMemory {
 func TestGPUSymbols(t *testing.T) {
 	d := got(Open(""))(t)
 	t.Logf("driver for CUDA %v", d.Version())
-	for s := range symbolCount {
-		if d.fn[s] == 0 {
-			if d.Version() >= symbols[s].abi {
-				t.Errorf("%s is missing, and came with CUDA %v", symbols[s].name, symbols[s].abi)
+	for f := range d.all {
+		if f.address == 0 {
+			if d.Version() >= f.abi {
+				t.Errorf("%s is missing, and requires CUDA %v", f.name, f.abi)
 			}
-			t.Logf("%s is missing", symbols[s].name)
+			t.Logf("%s is missing", f.name)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestGPUInfo(t *testing.T) {
 	t.Logf("%+v", info)
 	if info.Name == "" || info.Multiprocessors < 1 || info.ClockKHz < 100_000 || info.MemoryBytes < 1<<30 || info.L2Bytes < 1<<20 ||
 		info.AsyncEngines < 1 || !info.HostRegister || info.Compute < "8.0" {
-		t.Error("that is no GPU for us")
+		t.Error("the GPU is not supported")
 	}
 	if _, err := os.Stat("/sys/bus/pci/devices/" + info.PCIBusID); err != nil {
 		t.Error(err)
@@ -92,7 +92,7 @@ func TestGPUInfo(t *testing.T) {
 	}
 	_, err = c.Device().Attribute(9999)
 	if !errors.Is(err, InvalidValue) {
-		t.Errorf("an attribute that there is not: %v", err)
+		t.Errorf("an unknown attribute: %v", err)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestGPUModule(t *testing.T) {
 	}
 	_, err = m.Function("subtract")
 	if !errors.Is(err, NotFound) {
-		t.Errorf("a kernel that there is not: %v", err)
+		t.Errorf("an unknown kernel: %v", err)
 	}
 	_, err = c.Load([]byte(strings.Replace(ptx, "add.u32 %x, %x, %y", "add.u32 %x, %x, %z", 1)))
 	t.Log(err)

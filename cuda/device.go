@@ -9,16 +9,16 @@ import (
 // Device is a GPU. Its methods may be called from any goroutine.
 type Device struct {
 	drv    *Driver
-	handle int32
+	handle deviceHandle
 }
 
-// Attribute is a property of a device that is a number.
+// Attribute is a numeric property of a device (CUdevice_attribute).
 type Attribute int32
 
-// The attributes that DeviceInfo is made of, and those that size a launch.
+// Attributes of DeviceInfo and of launches.
 const (
 	MaxThreadsPerBlock          Attribute = 1
-	MaxSharedPerBlock           Attribute = 8 // bytes; see MaxDynamicShared for more
+	MaxSharedPerBlock           Attribute = 8 // bytes; MaxDynamicShared raises the limit
 	WarpSize                    Attribute = 10
 	ClockRate                   Attribute = 13 // kHz
 	Multiprocessors             Attribute = 16
@@ -34,20 +34,20 @@ const (
 	SharedPerMultiprocessor     Attribute = 81 // bytes
 	MaxSharedPerBlockOptin      Attribute = 97 // bytes, the limit of MaxDynamicShared
 	HostRegisterSupported       Attribute = 99
-	HostNUMANode                Attribute = 134 // -1: the host has no nodes
+	HostNUMANode                Attribute = 134 // -1: none
 )
 
-// Attribute returns one property of the device. A driver that is older than the
-// attribute answers InvalidValue.
+// Attribute returns one property of the device. A driver older than the attribute returns
+// InvalidValue.
 func (d *Device) Attribute(a Attribute) (int, error) {
 	var v int32
-	if err := d.drv.call(cuDeviceGetAttribute, &v, a, d.handle); err != nil {
+	if err := d.drv.cuDeviceGetAttribute.call(&v, a, d.handle); err != nil {
 		return 0, fmt.Errorf("read attribute %d of GPU %d: %w", a, d.handle, err)
 	}
 	return int(v), nil
 }
 
-// DeviceInfo is what a person wants to know of a GPU.
+// DeviceInfo describes a GPU to an operator.
 type DeviceInfo struct {
 	Name            string
 	PCIBusID        string // as in /sys/bus/pci/devices, lower case
@@ -56,23 +56,23 @@ type DeviceInfo struct {
 	ClockKHz        int
 	MemoryBytes     uint64
 	L2Bytes         int
-	AsyncEngines    int  // copies that can run beside kernels
-	HostRegister    bool // whether memory of the host can be registered, and read and written in place
-	NUMANode        int  // of the host, nearest to the GPU; -1: none, or not known
+	AsyncEngines    int  // copy engines
+	HostRegister    bool // host memory can be registered, and read and written in place
+	NUMANode        int  // closest NUMA node of the host; -1: unknown
 }
 
-// Info reads what DeviceInfo holds.
+// Info reads the properties of the device.
 func (d *Device) Info() (DeviceInfo, error) {
 	var info DeviceInfo
 	var err error
-	if info.Name, err = d.text(cuDeviceGetName); err != nil {
+	if info.Name, err = d.text(&d.drv.cuDeviceGetName); err != nil {
 		return info, fmt.Errorf("read the name of GPU %d: %w", d.handle, err)
 	}
-	if info.PCIBusID, err = d.text(cuDeviceGetPCIBusId); err != nil {
+	if info.PCIBusID, err = d.text(&d.drv.cuDeviceGetPCIBusId); err != nil {
 		return info, fmt.Errorf("read the PCI address of GPU %d: %w", d.handle, err)
 	}
 	info.PCIBusID = strings.ToLower(info.PCIBusID)
-	if err := d.drv.call(cuDeviceTotalMem, &info.MemoryBytes, d.handle); err != nil {
+	if err := d.drv.cuDeviceTotalMem.call(&info.MemoryBytes, d.handle); err != nil {
 		return info, fmt.Errorf("read the memory size of GPU %d: %w", d.handle, err)
 	}
 	var major, minor, register, mapped int
@@ -99,10 +99,10 @@ func (d *Device) Info() (DeviceInfo, error) {
 	return info, nil
 }
 
-// text reads a property of the device that is a string.
-func (d *Device) text(s symbol) (string, error) {
+// text reads a string property of the device.
+func (d *Device) text(get *fn3[[]byte, int32, deviceHandle]) (string, error) {
 	buf := make([]byte, 256)
-	if err := d.drv.call(s, buf, len(buf)-1, d.handle); err != nil {
+	if err := get.call(buf, int32(len(buf)-1), d.handle); err != nil {
 		return "", err
 	}
 	return goString(&buf[0]), nil

@@ -3,24 +3,22 @@ package cuda
 import (
 	"errors"
 	"path/filepath"
-	"strings"
+	"reflect"
 	"testing"
 )
 
-func TestSymbolTable(t *testing.T) {
-	seen := map[string]bool{}
-	for s := range symbolCount {
-		row := symbols[s]
-		if row.name == "" || row.abi == 0 {
-			t.Fatalf("symbol %d has no row", s)
+// TestPrototypesNameTheirParameters checks that tags fit the types of the fields.
+func TestPrototypesNameTheirParameters(t *testing.T) {
+	var p prototypes
+	v, i := reflect.TypeOf(p), 0
+	for f := range p.all {
+		if field := v.Field(i); f.name != field.Name || f.abi == 0 || field.Type.Field(0).Type != reflect.TypeFor[function]() {
+			t.Errorf("%s: name %s, abi %d", field.Name, f.name, f.abi)
 		}
-		if seen[row.name] {
-			t.Errorf("%s stands twice", row.name)
+		if call, ok := reflect.PointerTo(v.Field(i).Type).MethodByName("call"); ok && call.Type.NumIn()-1 != len(f.args) {
+			t.Errorf("%s has parameters %q, its type has %d", f.name, f.args, call.Type.NumIn()-1)
 		}
-		seen[row.name] = true
-		if newer := row.abi > MinVersion; newer != row.optional {
-			t.Errorf("%s came with CUDA %v, the oldest driver has %v: optional is %v", row.name, row.abi, MinVersion, row.optional)
-		}
+		i++
 	}
 }
 
@@ -28,13 +26,13 @@ func TestOpen(t *testing.T) {
 	tests := []struct {
 		name   string
 		macros []string
-		want   []string // of the error; none: it opens
+		want   []string // phrases of the error; none: Open succeeds
 	}{
 		{"current driver", nil, nil},
 		{"driver without cuGetProcAddress", []string{"NO_LOOKUP"}, nil},
-		{"oldest driver, without what is optional", []string{"TWELVE_ZERO"}, nil},
-		{"older driver says which is needed", []string{"OLD"}, []string{"CUDA 11.8", "12.0 is needed", "install NVIDIA driver 525"}},
-		{"every missing function is named", []string{"BROKEN"}, []string{"lacks cuLaunchKernel, cuMemAlloc:", "install it anew"}},
+		{"oldest driver, without optional functions", []string{"TWELVE_ZERO"}, nil},
+		{"too old a driver", []string{"OLD"}, []string{"CUDA 11.8", "12.0 is required", "install NVIDIA driver 525"}},
+		{"a driver without required functions", []string{"BROKEN"}, []string{"lacks cuLaunchKernel, cuMemAlloc:", "reinstall it"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -51,7 +49,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-func TestOpenWithoutADriver(t *testing.T) {
+func TestOpenReportsMissingDriver(t *testing.T) {
 	_, err := Open(filepath.Join(t.TempDir(), "libcuda.so.1"))
 	failsWith(t, err, "no CUDA driver", "libcuda.so.1", "No such file", "install NVIDIA's driver", "--gpus all")
 	if !errors.Is(err, ErrNoDriver) {
@@ -59,12 +57,12 @@ func TestOpenWithoutADriver(t *testing.T) {
 	}
 }
 
-func TestOpenAnotherLibrary(t *testing.T) {
+func TestOpenRejectsOtherLibrary(t *testing.T) {
 	_, err := Open("libc.so.6")
 	failsWith(t, err, "not libcuda")
 }
 
-func TestOpenWithoutAGPU(t *testing.T) {
+func TestOpenReportsMissingGPU(t *testing.T) {
 	f := openFake(t)
 	f.fail("cuInit", NoDevice)
 	_, err := Open(fakeLibrary(t))
@@ -74,16 +72,15 @@ func TestOpenWithoutAGPU(t *testing.T) {
 	}
 }
 
-// The driver is a C program: it must find the variable in C's environment.
-func TestOpenHasKernelsLoadedWithTheirModule(t *testing.T) {
+// TestOpenSetsEagerModuleLoading looks into C's environment, which the driver reads.
+func TestOpenSetsEagerModuleLoading(t *testing.T) {
 	t.Setenv("CUDA_MODULE_LOADING", "LAZY")
 	f := openFake(t)
 	got(Open(fakeLibrary(t)))(t)
 	f.expect(t, "cuInit(0, EAGER)")
 }
 
-// What cuGetProcAddress knows is taken from there, the rest from the library.
-func TestLookupComesFirst(t *testing.T) {
+func TestProcAddressPrecedesLibrarySymbols(t *testing.T) {
 	tests := []struct {
 		macros []string
 		want   string
@@ -106,19 +103,15 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-func TestTheFirstDevice(t *testing.T) {
+func TestFirstDevices(t *testing.T) {
 	d := openFake(t)
-	if first, all := got(d.First())(t), got(d.Devices())(t); *first != *all[0] || *first == *all[1] {
-		t.Errorf("the first of %+v is %+v", all, first)
-	}
 	if two, all := got(d.FirstN(2))(t), got(d.Devices())(t); len(two) != 2 || *two[1] != *all[1] || len(got(d.FirstN(1))(t)) != 1 {
 		t.Errorf("the first two are %v of %v", two, all)
 	}
 	_, err := d.FirstN(3)
-	failsWith(t, err, "3 are asked for, and the CUDA driver has 2: see `nvidia-smi`")
-	if _, err := openFake(t, "GPUS=0").First(); err == nil || !strings.Contains(err.Error(), "no GPU: see `nvidia-smi`") {
-		t.Errorf("of no GPU: %v", err)
-	}
+	failsWith(t, err, "3 requested, the CUDA driver has 2: see `nvidia-smi`")
+	_, err = openFake(t, "GPUS=0").FirstN(1)
+	failsWith(t, err, "1 requested, the CUDA driver has 0")
 }
 
 func TestDevices(t *testing.T) {
@@ -137,7 +130,7 @@ func TestDevices(t *testing.T) {
 
 	older := got(openFake(t, "TWELVE_ZERO").Devices())(t)
 	if node := got(older[0].Info())(t).NUMANode; node != -1 {
-		t.Errorf("a driver that does not know nodes says node %d", node)
+		t.Errorf("a driver without NUMA nodes reports node %d", node)
 	}
 }
 
@@ -145,12 +138,12 @@ func TestOptionalFunctions(t *testing.T) {
 	f := openFake(t, "TWELVE_ZERO")
 	devices := got(f.Devices())(t)
 	_, _, err := devices[0].Split(1, 8)
-	failsWith(t, err, "cuDeviceGetDevResource", "came with CUDA 12.4", "this driver is for CUDA 12.0")
+	failsWith(t, err, "cuDeviceGetDevResource", "requires CUDA 12.4", "the driver supports CUDA 12.0")
 	if !errors.Is(err, errors.ErrUnsupported) {
 		t.Error("the error is not errors.ErrUnsupported")
 	}
 	c := f.context(t)
 	m := got(c.Load([]byte("ptx")))(t)
-	fn := got(m.Function("add"))(t) // what can do without them does
+	fn := got(m.Function("add"))(t) // works without them
 	got(NewLaunch(fn, &struct{ N uint32 }{}))(t)
 }

@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// ErrNoDriver is what Open returns, wrapped, where there is no libcuda.
+// ErrNoDriver is wrapped by the error of Open on a host without libcuda.
 var ErrNoDriver = errors.New("no CUDA driver")
 
-// Error is a driver call that failed.
+// Error is a failed call of the driver.
 type Error struct {
 	Call   string // with its arguments: cuMemAlloc(bytes=4096)
 	Result Result
 	Text   string // the driver's name of the result and its description
-	Log    string // the compiler's messages, where PTX did not load
+	Log    string // messages of the PTX compiler
 }
 
 func (e *Error) Error() string {
 	text := e.Call + ": " + e.Text
-	if mend := mends[e.Result]; mend != "" {
-		text += ": " + mend
+	if hint := hints[e.Result]; hint != "" {
+		text += ": " + hint
 	}
 	if e.Log != "" {
 		text += ": " + strings.Join(strings.FieldsFunc(e.Log, func(r rune) bool { return r == '\n' }), "; ")
@@ -30,56 +30,52 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap lets errors.Is(err, OutOfMemory) see through an Error.
+// Unwrap returns the Result, for errors.Is(err, OutOfMemory).
 func (e *Error) Unwrap() error { return e.Result }
 
 func (r Result) Error() string { return fmt.Sprintf("CUDA result %d", int32(r)) }
 
-// Lost tells whether, after err, the process can do nothing more with CUDA: a kernel
-// that faults takes all contexts of its process with it, and new ones cannot be made.
-// Memory that was registered stays the host's, and no other process is harmed.
-func Lost(err error) bool {
+// Sticky reports whether err is a sticky error: a faulting kernel corrupts all contexts of its
+// process, and the process can use CUDA no more. Registered host memory and other processes are
+// not affected.
+func Sticky(err error) bool {
 	var r Result
-	return errors.As(err, &r) && fatal[r]
+	return errors.As(err, &r) && sticky[r]
 }
 
-// failure is the error for a call that returned r, nil for success.
-func (d *Driver) failure(s symbol, r Result, args ...any) error {
-	if r == success {
-		return nil
-	}
-	return &Error{Call: describe(s, args), Result: r, Text: d.text(r)}
+// failure returns the error of a call that returned r.
+func (f *function) failure(r Result, args []any) error {
+	return &Error{Call: f.describe(args), Result: r, Text: f.drv.text(r)}
 }
 
-// text is what the driver says of a result.
+// text returns the driver's description of a result.
 func (d *Driver) text(r Result) string {
 	var name, text *byte
-	if invoke(d.fn[cuGetErrorName], r, &name) != success || invoke(d.fn[cuGetErrorString], r, &text) != success {
-		return fmt.Sprintf("result %d, which the driver does not know", int32(r))
+	if invoke(d.cuGetErrorName.address, r, &name) != success || invoke(d.cuGetErrorString.address, r, &text) != success {
+		return fmt.Sprintf("result %d, unknown to the driver", int32(r))
 	}
 	return fmt.Sprintf("%s (%s, %d)", goString(text), goString(name), int32(r))
 }
 
-// describe writes a call as a reader of its documentation knows it. Of arguments
-// that are pointers, results and buffers, the value says nothing: they are left out.
-func describe(s symbol, args []any) string {
+// describe formats a call for an error message. It omits pointers, results and buffers.
+func (f *function) describe(args []any) string {
 	var shown []string
-	for i, name := range strings.Fields(symbols[s].args) {
+	for i, name := range f.args {
 		switch v := reflect.ValueOf(args[i]); v.Kind() {
 		case reflect.Pointer, reflect.Slice:
 		case reflect.String:
 			shown = append(shown, fmt.Sprintf("%s=%q", name, v.String()))
 		case reflect.Uintptr:
-			shown = append(shown, name+"="+word(v.Uint()))
+			shown = append(shown, name+"="+formatWord(v.Uint()))
 		default:
 			shown = append(shown, fmt.Sprintf("%s=%d", name, args[i]))
 		}
 	}
-	return symbols[s].name + "(" + strings.Join(shown, ", ") + ")"
+	return f.name + "(" + strings.Join(shown, ", ") + ")"
 }
 
-// word writes an argument that may be a number or an address. Addresses are large.
-func word(v uint64) string {
+// formatWord formats a number in decimal and an address in hexadecimal. Addresses are large.
+func formatWord(v uint64) string {
 	if v < 1<<32 {
 		return strconv.FormatUint(v, 10)
 	}

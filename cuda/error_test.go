@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestErrorNamesCallResultAndMend(t *testing.T) {
+func TestErrorNamesCallResultAndHint(t *testing.T) {
 	f := openFake(t)
 	c := f.context(t)
 	f.fail("alloc_by_lookup", OutOfMemory)
@@ -15,7 +15,7 @@ func TestErrorNamesCallResultAndMend(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	if !errors.Is(err, OutOfMemory) || Lost(err) {
+	if !errors.Is(err, OutOfMemory) || Sticky(err) {
 		t.Errorf("it is not OutOfMemory alone: %v", err)
 	}
 }
@@ -28,19 +28,19 @@ func TestErrorsOfHotCalls(t *testing.T) {
 	err := s.Fill(0x7f0000000000, 7, 4096)
 	failsWith(t, err, "cuMemsetD8Async(to=0x7f0000000000, value=7, count=4096, stream=80)",
 		"an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS, 700)", lost, "compute-sanitizer")
-	if !Lost(err) {
-		t.Error("Lost is false")
+	if !Sticky(err) {
+		t.Error("Sticky is false")
 	}
 }
 
-func TestResultThatTheDriverDoesNotKnow(t *testing.T) {
+func TestErrorOfUnknownResult(t *testing.T) {
 	f := openFake(t)
 	c := f.context(t)
 	f.fail("cuCtxSynchronize", 12345)
-	failsWith(t, c.Synchronize(), "cuCtxSynchronize(): result 12345, which the driver does not know")
+	failsWith(t, c.Synchronize(), "cuCtxSynchronize(): result 12345, unknown to the driver")
 }
 
-func TestLost(t *testing.T) {
+func TestSticky(t *testing.T) {
 	tests := []struct {
 		name string
 		err  error
@@ -54,15 +54,14 @@ func TestLost(t *testing.T) {
 		{"kernel failed", &Error{Result: LaunchFailed}, true},
 	}
 	for _, tt := range tests {
-		if got := Lost(tt.err); got != tt.want {
+		if got := Sticky(tt.err); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
 }
 
-// Whoever reads of such a result must learn what only helps.
-func TestFatalResultsSaySo(t *testing.T) {
-	for r := range fatal {
+func TestStickyResultsHaveTheHint(t *testing.T) {
+	for r := range sticky {
 		failsWith(t, &Error{Call: "f()", Result: r, Text: "x"}, lost)
 	}
 }

@@ -5,67 +5,67 @@ import (
 	"time"
 )
 
-// Event marks a place in a stream: it happens when the device gets there. Like a
-// Stream it belongs to one goroutine at a time.
+// Event marks a place in a stream. It completes when the device reaches the place. Like a Stream
+// it belongs to one goroutine at a time.
 type Event struct {
 	caller
-	handle uintptr // 0: closed
+	handle eventHandle // 0: closed
 }
 
-// NewEvent returns an event that takes the time when it happens.
-func (c *Context) NewEvent() (*Event, error) { return c.newEvent(0) }
+// EventFlags are properties of an event (CUevent_flags).
+type EventFlags uint32
 
-// NewMark returns an event that takes no time, and is cheaper.
-func (c *Context) NewMark() (*Event, error) {
-	const disableTiming = 2
-	return c.newEvent(disableTiming)
-}
+const (
+	EventDefault       EventFlags = 0
+	EventDisableTiming EventFlags = 2 // no time stamp, for Event.Since: cheaper
+)
 
-func (c *Context) newEvent(flags int) (*Event, error) {
+// NewEvent returns an event.
+func (c *Context) NewEvent(flags EventFlags) (*Event, error) {
 	e := &Event{caller: caller{drv: c.drv}}
-	if err := c.drv.call(cuEventCreate, &e.handle, flags); err != nil {
-		return nil, fmt.Errorf("make an event: %w", err)
+	if err := c.drv.cuEventCreate.call(&e.handle, flags); err != nil {
+		return nil, fmt.Errorf("create an event: %w", err)
 	}
 	return e, nil
 }
 
-// Record puts the event into a stream, and takes it out of where it was.
+// Record enqueues the event on a stream. It replaces the previous Record.
 func (e *Event) Record(s *Stream) error {
-	if err := e.raw(cuEventRecord, e.handle, s.handle); err != nil {
+	if err := call2(&e.caller, &e.drv.cuEventRecord, e.handle, s.handle); err != nil {
 		return fmt.Errorf("record an event: %w", err)
 	}
 	return nil
 }
 
-// Done tells whether the event has happened since it was recorded.
-func (e *Event) Done() (bool, error) { return e.done(cuEventQuery, e.handle) }
+// Done reports whether the event has completed since it was recorded.
+func (e *Event) Done() (bool, error) { return query(&e.caller, &e.drv.cuEventQuery, e.handle) }
 
-// Synchronize waits until the event has happened.
+// Synchronize waits for the event.
 func (e *Event) Synchronize() error {
-	if err := e.raw(cuEventSynchronize, e.handle); err != nil {
+	if err := call1(&e.caller, &e.drv.cuEventSynchronize, e.handle); err != nil {
 		return fmt.Errorf("wait for an event: %w", err)
 	}
 	return nil
 }
 
-// Since returns the device's time from start to e, both of which have happened
-// and take the time. It is good to half a microsecond.
+// Since returns the device's time from start to e, with a resolution of about 0.5 µs. Both events
+// have timing and are completed.
 func (e *Event) Since(start *Event) (time.Duration, error) {
 	var ms float32
-	if err := e.drv.call(cuEventElapsedTime, &ms, start.handle, e.handle); err != nil {
-		return 0, fmt.Errorf("take the time between events: %w", err)
+	if err := e.drv.cuEventElapsedTime.call(&ms, start.handle, e.handle); err != nil {
+		return 0, fmt.Errorf("measure the time between events: %w", err)
 	}
 	return time.Duration(float64(ms) * float64(time.Millisecond)), nil
 }
 
-// Close gives the event back.
+// Close destroys the event.
 func (e *Event) Close() error {
 	if e.handle == 0 {
 		return nil
 	}
 	handle := e.handle
 	e.handle = 0
-	if err := e.drv.call(cuEventDestroy, handle); err != nil {
+	if err := e.drv.cuEventDestroy.call(handle); err != nil {
 		return fmt.Errorf("close an event: %w", err)
 	}
 	return nil

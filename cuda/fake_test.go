@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestMain gives the fake drivers a directory to be built in.
+// TestMain creates the directory for the fake drivers.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "fakecuda")
 	if err != nil {
@@ -43,13 +43,13 @@ func fakeLibrary(t *testing.T, macros ...string) string {
 	return lib
 }
 
-// fake is a driver whose library a test looks into.
+// fake is a driver with a call log.
 type fake struct {
 	*Driver
 	lib uintptr
 }
 
-// openFake opens a fake driver with an empty diary. Macros are testdata/fakecuda.c's.
+// openFake opens a fake driver with an empty log. testdata/fakecuda.c explains the macros.
 func openFake(t *testing.T, macros ...string) fake {
 	t.Helper()
 	path := fakeLibrary(t, macros...)
@@ -68,13 +68,13 @@ func openFake(t *testing.T, macros ...string) fake {
 
 func (f fake) reset() { invoke(dlsym(f.lib, "fake_reset")) }
 
-// fail has a function of the driver return a result from now on.
+// fail makes a function of the driver return a result.
 func (f fake) fail(name string, r Result) { invoke(dlsym(f.lib, "fake_fail"), name, r) }
 
-// diary returns the calls since the last reset.
-func (f fake) diary() []string {
+// calls returns the log since the last reset.
+func (f fake) calls() []string {
 	text := make([]byte, 1<<16)
-	invoke(dlsym(f.lib, "fake_copy_diary"), text)
+	invoke(dlsym(f.lib, "fake_copy_log"), text)
 	return strings.Split(strings.TrimSpace(goString(&text[0])), "\n")
 }
 
@@ -98,10 +98,10 @@ func (f fake) context(t *testing.T) *Context {
 	return c
 }
 
-// expect compares the diary with what it should hold, and empties it.
+// expect compares the log with want, and empties it.
 func (f fake) expect(t *testing.T, want ...string) {
 	t.Helper()
-	if got := f.diary(); !slices.Equal(got, want) {
+	if got := f.calls(); !slices.Equal(got, want) {
 		t.Errorf("the driver was called\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
 	}
 	f.reset()
@@ -124,7 +124,7 @@ func got[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// failsWith checks that err says every one of the phrases.
+// failsWith checks that err contains every phrase.
 func failsWith(t testing.TB, err error, phrases ...string) {
 	t.Helper()
 	if err == nil {

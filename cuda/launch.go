@@ -6,12 +6,11 @@ import (
 	"reflect"
 )
 
-// Dim is the shape of a grid, in blocks, or of a block, in threads. Where Y or Z
-// is 0 it counts as 1.
+// Dim is the shape of a grid, in blocks, or of a block, in threads. A Y or Z of 0 counts as 1.
 type Dim struct{ X, Y, Z uint32 }
 
-// Launch is a kernel with its parameters and its shape, to be enqueued again and
-// again. Enqueue allocates nothing. A Launch belongs to one goroutine.
+// Launch is a kernel with its parameters and its shape. It is enqueued any number of times, without
+// an allocation, and belongs to one goroutine.
 type Launch struct {
 	Grid, Block Dim
 	Shared      uint32 // bytes of dynamic shared memory of each block
@@ -20,22 +19,21 @@ type Launch struct {
 	fn     *Function
 	values any       // the struct with the parameters
 	fields []uintptr // addresses of its fields
-	params uintptr   // address of fields, as the driver wants it
+	params uintptr   // address of fields: cuLaunchKernel's kernelParams
 }
 
-// NewLaunch ties a kernel to its parameters: params points to a struct that has a
-// field for each, in order and of the same size. The struct is the caller's to
-// change between launches; Enqueue reads it before it returns.
+// NewLaunch returns a launch of f. params points to a struct with a field for each parameter of the
+// kernel, in order and of the same size. The caller changes the struct between launches; Enqueue
+// reads it before it returns.
 //
-// Go lays out numbers, DevicePtr, and arrays and structs of these as C does on
-// every host that has CUDA, so a field may be a struct that the kernel takes by
-// value. Drivers from 12.4 on tell a kernel's parameters, and a struct that does not
-// fit them is an error here; with an older one it is undefined what the kernel gets.
+// Go lays out numbers, DevicePtr, and arrays and structs of these like C on every host with CUDA, so
+// a field may be a struct that the kernel takes by value. With driver 12.4 and later, a struct of
+// other sizes is an error; an older driver passes undefined parameters.
 func NewLaunch[T any](f *Function, params *T) (*Launch, error) {
 	l := &Launch{caller: caller{drv: f.drv}, fn: f, values: params}
 	v := reflect.ValueOf(params).Elem()
 	if v.Kind() != reflect.Struct {
-		return nil, fmt.Errorf("prepare kernel %s: its parameters are a struct, not %v", f.name, v.Type())
+		return nil, fmt.Errorf("prepare kernel %s: its parameters must be a struct, not %v", f.name, v.Type())
 	}
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
@@ -51,21 +49,18 @@ func NewLaunch[T any](f *Function, params *T) (*Launch, error) {
 	return l, nil
 }
 
-// Enqueue starts the kernel in its turn on the stream. That the kernel failed is
-// told by a later call.
+// Enqueue enqueues the kernel on the stream. A later call reports a fault of the kernel.
 func (l *Launch) Enqueue(s *Stream) error {
-	grid, block := l.Grid.full(), l.Block.full()
-	if err := l.raw(cuLaunchKernel, l.fn.handle, uintptr(grid.X), uintptr(grid.Y), uintptr(grid.Z),
-		uintptr(block.X), uintptr(block.Y), uintptr(block.Z), uintptr(l.Shared), s.handle, l.params, 0); err != nil {
+	if err := l.launch(l.fn.handle, l.Grid.full(), l.Block.full(), l.Shared, s.handle, l.params); err != nil {
 		return fmt.Errorf("launch kernel %s: %w", l.fn.name, err)
 	}
 	return nil
 }
 
-// full is d with every length given.
+// full returns d with every length given.
 func (d Dim) full() Dim { return Dim{d.X, max(d.Y, 1), max(d.Z, 1)} }
 
-// plain tells whether values of a type mean the same on a device.
+// plain reports whether values of a type have the same meaning on a device.
 func plain(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
@@ -90,11 +85,11 @@ func plain(t reflect.Type) bool {
 func (f *Function) checkParams(t reflect.Type) error {
 	for i := 0; ; i++ {
 		var offset, size uint64
-		err := f.drv.call(cuFuncGetParamInfo, f.handle, i, &offset, &size)
+		err := f.drv.cuFuncGetParamInfo.call(f.handle, uint64(i), &offset, &size)
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
 			return nil
-		case errors.Is(err, InvalidValue): // past the last one
+		case errors.Is(err, InvalidValue): // after the last one
 			if i < t.NumField() {
 				return fmt.Errorf("it takes %d parameters, %v has %d", i, t, t.NumField())
 			}

@@ -26,7 +26,7 @@ func TestGPULaunch(t *testing.T) {
 	holds(t, sum, 20, 40, 60)
 
 	_, err := NewLaunch(fn, &struct{ A, B, Sum, N DevicePtr }{})
-	if fn.drv.Version() >= symbols[cuFuncGetParamInfo].abi {
+	if fn.drv.Version() >= fn.drv.cuFuncGetParamInfo.abi {
 		failsWith(t, err, "its parameter 3 has 4 bytes")
 	}
 	l.Block = Dim{X: 4096}
@@ -67,10 +67,10 @@ func TestGPUTime(t *testing.T) {
 	}
 	seen := got(c.Alloc(4096))(t)
 	defer seen.Close()
-	start, end := got(c.NewEvent())(t), got(c.NewEvent())(t)
+	start, end := got(c.NewEvent(EventDefault))(t), got(c.NewEvent(EventDefault))(t)
 	defer start.Close()
 	defer end.Close()
-	mark := got(c.NewMark())(t)
+	mark := got(c.NewEvent(EventDisableTiming))(t)
 	defer mark.Close()
 	stay := got(NewLaunch(kernel(t, c, "stay"), &stayParams{Seen: seen.Ptr(), Cycles: 50_000_000}))(t) // 20 ms and more
 	stay.Grid, stay.Block = Dim{X: 1}, Dim{X: 1}
@@ -151,7 +151,7 @@ func TestGPUOccupancy(t *testing.T) {
 func BenchmarkGPU(b *testing.B) {
 	c := gpu(b)
 	s := stream(b, c)
-	e := got(c.NewMark())(b)
+	e := got(c.NewEvent(EventDisableTiming))(b)
 	m := words(b, c, make([]uint32, 64)...)
 	l := got(NewLaunch(kernel(b, c, "add"), &addParams{A: m.Ptr(), B: m.Ptr(), Sum: m.Ptr(), N: 1}))(b)
 	l.Grid, l.Block = Dim{X: 1}, Dim{X: 32}

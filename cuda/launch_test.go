@@ -19,7 +19,7 @@ func loadAdd(t testing.TB, c *Context, ptx string) *Function {
 	return got(m.Function("add"))(t)
 }
 
-// words puts numbers into device memory.
+// words returns device memory with numbers.
 func words(t testing.TB, c *Context, values ...uint32) *Memory {
 	t.Helper()
 	b := make([]byte, 0, 4*len(values))
@@ -32,7 +32,7 @@ func words(t testing.TB, c *Context, values ...uint32) *Memory {
 	return m
 }
 
-// holds checks numbers in device memory.
+// holds checks the numbers in device memory.
 func holds(t testing.TB, m *Memory, want ...uint32) {
 	t.Helper()
 	b := make([]byte, 4*len(want))
@@ -44,7 +44,7 @@ func holds(t testing.TB, m *Memory, want ...uint32) {
 	}
 }
 
-func TestLaunchPassesTheStructAsItIsNow(t *testing.T) {
+func TestLaunchPassesCurrentParameters(t *testing.T) {
 	f := openFake(t)
 	c := f.context(t)
 	s := got(c.NewStream(0))(t)
@@ -100,7 +100,7 @@ func TestLaunchChecksParameters(t *testing.T) {
 			"cannot read"},
 		{"an address that is a plain number", func() (*Launch, error) { return NewLaunch(fn, &struct{ A uintptr }{}) },
 			"cannot read"},
-		{"no struct", func() (*Launch, error) { return NewLaunch(fn, new(uint64)) }, "are a struct, not uint64"},
+		{"no struct", func() (*Launch, error) { return NewLaunch(fn, new(uint64)) }, "must be a struct, not uint64"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestLaunchChecksParameters(t *testing.T) {
 			failsWith(t, err, "prepare kernel add", tt.want)
 		})
 	}
-	// A struct by value of the right size is a parameter like another.
+	// A struct by value of the right size is accepted.
 	got(NewLaunch(fn, &struct {
 		A   struct{ Low, High uint32 }
 		B   [2]uint32
@@ -117,7 +117,7 @@ func TestLaunchChecksParameters(t *testing.T) {
 	}{}))(t)
 }
 
-func TestGraphReplaysAndIsUpdated(t *testing.T) {
+func TestGraphReplaysAndUpdates(t *testing.T) {
 	f := openFake(t)
 	c := f.context(t)
 	s := got(c.NewStream(0))(t)
@@ -130,7 +130,7 @@ func TestGraphReplaysAndIsUpdated(t *testing.T) {
 	f.expect(t, "cuStreamBeginCapture_v2(0x50, 1)", "cuLaunchKernel(0xf0, 1 1 1, 32 1 1, 0, 0x50, params)",
 		"cuStreamEndCapture(0x50)", "cuGraphInstantiateWithFlags(0x60, 0)")
 
-	p.A = b.Ptr() // not the graph's: it has what it recorded
+	p.A = b.Ptr() // the graph keeps the recorded parameters
 	must(t, g.Enqueue(s))
 	f.expect(t, "cuGraphLaunch(0x80, 0x50)")
 	holds(t, sum, 11, 22, 33)
@@ -144,14 +144,14 @@ func TestGraphReplaysAndIsUpdated(t *testing.T) {
 	must(t, g.Close())
 }
 
-func TestRecordingThatFailsIsTakenBack(t *testing.T) {
+func TestFailedCaptureDestroysGraph(t *testing.T) {
 	f := openFake(t)
 	c := f.context(t)
 	s := got(c.NewStream(0))(t)
 	f.reset()
 	f.fail("cuEventRecord", InvalidValue)
-	e := got(c.NewMark())(t)
+	e := got(c.NewEvent(EventDisableTiming))(t)
 	_, err := s.Capture(func() error { return e.Record(s) })
-	failsWith(t, err, "record a graph: record an event: cuEventRecord(event=224, stream=80): invalid argument")
+	failsWith(t, err, "capture a graph: record an event: cuEventRecord(event=224, stream=80): invalid argument")
 	f.expect(t, "cuEventCreate(2)", "cuStreamBeginCapture_v2(0x50, 1)", "cuEventRecord(0xe0, 0x50)", "cuStreamEndCapture(0x50)", "cuGraphDestroy(0x60)")
 }

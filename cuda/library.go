@@ -10,9 +10,9 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// load loads the first of several libraries that is there.
+// load loads the first library that exists.
 func load(names []string) (uintptr, error) {
-	runtime.LockOSThread() // dlerror tells of the thread that asks
+	runtime.LockOSThread() // dlerror is per thread
 	defer runtime.UnlockOSThread()
 	var tried []string
 	for _, name := range names {
@@ -26,7 +26,7 @@ func load(names []string) (uintptr, error) {
 		strings.Join(tried, "; "))
 }
 
-// dlsym returns the address of a symbol, 0 where there is none.
+// dlsym returns the address of a symbol, 0 if the library lacks it.
 func dlsym(lib uintptr, name string) uintptr {
 	fn, err := purego.Dlsym(lib, name)
 	if err != nil {
@@ -35,8 +35,8 @@ func dlsym(lib uintptr, name string) uintptr {
 	return fn
 }
 
-// syscallC calls a C function that returns an int: the upper half of the register
-// that it comes in is anything.
+// syscallC calls a C function that returns an int. The upper half of the result register is
+// undefined.
 func syscallC(fn uintptr, args ...uintptr) Result {
 	r, _, _ := purego.SyscallN(fn, args...)
 	return Result(r)

@@ -4,9 +4,8 @@ package cuda
 
 import "errors"
 
-// To load a library at run time a program must itself be loaded by the C
-// library's dynamic linker. Built with the tag nogpu it is not, and starts on hosts
-// without one (Alpine, an empty container); in exchange there is no GPU.
+// A program that loads libraries at run time needs the C library's dynamic linker. A program built
+// with the tag nogpu starts on hosts without one (Alpine, an empty container) and has no GPU.
 
 func load([]string) (uintptr, error) {
 	return 0, errors.New("this program was built without GPU support (tag nogpu): build it without the tag")

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Why a library cannot be loaded is kept by the thread that tried, which goroutines change.
-func TestEveryLibraryThatIsMissingIsNamed(t *testing.T) {
+// TestLoadNamesMissingLibrary runs on many threads: dlerror is per thread.
+func TestLoadNamesMissingLibrary(t *testing.T) {
 	const name = "libabsent.so.1"
 	var wg sync.WaitGroup
 	for range 4 * runtime.GOMAXPROCS(0) {

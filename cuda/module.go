@@ -6,10 +6,10 @@ import (
 	"runtime"
 )
 
-// Module is code on a device.
+// Module is code that is loaded on a device.
 type Module struct {
 	ctx    *Context
-	handle uintptr // 0: closed
+	handle moduleHandle // 0: closed
 	log    string
 }
 
@@ -22,9 +22,8 @@ const (
 	jitLogVerbose   = uint32(12)
 )
 
-// Load compiles PTX for the device, or takes code that was compiled for it
-// (a cubin), and loads it. If that fails, the Error has the compiler's messages. It
-// waits for kernels that run.
+// Load loads PTX, which the driver compiles, or a cubin. On failure the Error has the compiler's
+// messages. It waits for running kernels.
 func (c *Context) Load(image []byte) (*Module, error) {
 	info, failed := make([]byte, 16<<10), make([]byte, 16<<10)
 	options := []uint32{jitInfoLog, jitInfoLogSize, jitErrorLog, jitErrorLogSize, jitLogVerbose}
@@ -32,7 +31,7 @@ func (c *Context) Load(image []byte) (*Module, error) {
 	text := append(append([]byte(nil), image...), 0) // PTX is a C string
 
 	m := &Module{ctx: c}
-	err := c.drv.call(cuModuleLoadDataEx, &m.handle, text, len(options), options, values)
+	err := c.drv.cuModuleLoadDataEx.call(&m.handle, text, uint32(len(options)), options, values)
 	m.log = goString(&info[0])
 	log := goString(&failed[0])
 	runtime.KeepAlive(info)
@@ -47,28 +46,28 @@ func (c *Context) Load(image []byte) (*Module, error) {
 	return m, nil
 }
 
-// Log is what the compiler said of the module: registers and memory of each
-// kernel. It is empty for code that the driver had compiled before.
+// Log returns the compiler's messages: registers and memory of each kernel. It is empty for code
+// from the driver's compilation cache.
 func (m *Module) Log() string { return m.log }
 
-// Global returns where a variable of the module is and how many bytes it has.
+// Global returns the address and the size in bytes of a variable of the module.
 func (m *Module) Global(name string) (DevicePtr, int, error) {
 	var at DevicePtr
 	var size uint64
-	if err := m.ctx.drv.call(cuModuleGetGlobal, &at, &size, m.handle, name); err != nil {
+	if err := m.ctx.drv.cuModuleGetGlobal.call(&at, &size, m.handle, name); err != nil {
 		return 0, 0, fmt.Errorf("find variable %s: %w", name, err)
 	}
 	return at, int(size), nil
 }
 
-// Close unloads the module. It waits for kernels that run.
+// Close unloads the module. It waits for running kernels.
 func (m *Module) Close() error {
 	if m.handle == 0 {
 		return nil
 	}
 	handle := m.handle
 	m.handle = 0
-	if err := m.ctx.drv.call(cuModuleUnload, handle); err != nil {
+	if err := m.ctx.drv.cuModuleUnload.call(handle); err != nil {
 		return fmt.Errorf("unload a module: %w", err)
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestModuleKeepsTheCompilersLog(t *testing.T) {
+func TestModuleKeepsCompilerLog(t *testing.T) {
 	f := openFake(t)
 	c := f.context(t)
 	m := got(c.Load([]byte("good")))(t)
@@ -19,7 +19,7 @@ func TestModuleKeepsTheCompilersLog(t *testing.T) {
 		": ptxas line 7; error: unknown symbol; ptxas fatal: aborted")
 	var e *Error
 	if !errors.As(err, &e) || e.Log != "ptxas line 7; error: unknown symbol\nptxas fatal: aborted\n" {
-		t.Errorf("the log is not kept as it was: %#v", e)
+		t.Errorf("the log differs: %#v", e)
 	}
 }
 

@@ -1,10 +1,9 @@
 package cuda
 
-// Result is what a driver call returns. It is an error, for errors.Is to compare
-// an *Error with.
+// Result is the result of a driver call (CUresult). It is an error, for errors.Is.
 type Result int32
 
-// The results that callers tell apart, or that have a mend.
+// Results that callers compare with, or that have a hint.
 const (
 	success Result = 0
 
@@ -46,27 +45,27 @@ const (
 	UnknownError        Result = 999
 )
 
-// mends says what an operator or a caller can do about a result.
-var mends = map[Result]string{
+// hints are remedies for results.
+var hints = map[Result]string{
 	OutOfMemory:         "free memory of the device or ask for less; `nvidia-smi` shows who holds it",
 	StubLibrary:         "this libcuda.so is the toolkit's, for linking only: put the driver's directory before it in the library path",
 	DeviceUnavailable:   "another process has the GPU to itself; see its compute mode: `nvidia-smi -q -d COMPUTE`",
 	NoDevice:            "no GPU is visible: see `nvidia-smi` and CUDA_VISIBLE_DEVICES; a container needs to be given GPUs (--gpus all)",
 	InvalidContext:      "the thread has no current context: call Context.Bind on a locked thread, or wrap the call in Context.Do",
-	NoBinaryForGPU:      "the code is for a newer GPU than this one",
+	NoBinaryForGPU:      "the code requires a newer GPU",
 	ECCUncorrectable:    "the GPU's memory has failed: " + lost + "; if it returns, reset or replace the GPU (`nvidia-smi -q -d ECC`)",
 	NVLinkUncorrectable: "a link between GPUs has failed: " + lost,
 	UnsupportedPTX:      "the driver is older than the compiler that wrote this PTX: update the driver",
-	IllegalAddress:      "a kernel used an address that is not the device's: " + lost + "; compute-sanitizer finds the instruction",
+	IllegalAddress:      "a kernel used an illegal address: " + lost + "; compute-sanitizer finds the instruction",
 	OutOfResources:      "the block needs more registers or shared memory than a multiprocessor has: launch fewer threads",
-	LaunchTimeout:       "a kernel ran longer than the driver lets it: " + lost,
+	LaunchTimeout:       "a kernel exceeded the driver's time limit: " + lost,
 	ContextDestroyed:    lost,
 	Assert:              "an assertion in a kernel failed: " + lost,
-	AlreadyRegistered:   "part of this memory is registered already: register a mapping once, whole",
+	AlreadyRegistered:   "part of the memory is already registered: register a mapping once, whole",
 	HardwareStackError:  "a kernel's stack is damaged: " + lost,
-	IllegalInstruction:  "a kernel ran into something that is no instruction: " + lost,
+	IllegalInstruction:  "a kernel ran an illegal instruction: " + lost,
 	MisalignedAddress:   "a kernel used an address that is not a multiple of the access's size: " + lost + "; compute-sanitizer finds the instruction",
-	InvalidAddressSpace: "a kernel mixed up kinds of memory: " + lost,
+	InvalidAddressSpace: "a kernel used an address of another address space: " + lost,
 	InvalidPC:           "a kernel jumped out of its code: " + lost,
 	LaunchFailed:        "a kernel failed: " + lost + "; compute-sanitizer finds the instruction",
 	SystemNotReady:      "the driver's services are not up: start nvidia-fabricmanager or nvidia-persistenced",
@@ -74,11 +73,11 @@ var mends = map[Result]string{
 	UnsupportedOnDevice: "the compatibility package of CUDA does not work with this GPU: install the driver that belongs to this CUDA",
 }
 
-// lost is what follows from every result that fatal lists.
-const lost = "this process cannot use CUDA any more, start a new one"
+// lost is the hint for every sticky result.
+const lost = "this process cannot use CUDA any more: restart it"
 
-// fatal holds the results after which every call fails, in all contexts.
-var fatal = map[Result]bool{
+// sticky has the results after which every call fails, in all contexts.
+var sticky = map[Result]bool{
 	ECCUncorrectable: true, NVLinkUncorrectable: true, IllegalAddress: true, LaunchTimeout: true, ContextDestroyed: true,
 	Assert: true, HardwareStackError: true, IllegalInstruction: true, MisalignedAddress: true, InvalidAddressSpace: true,
 	InvalidPC: true, LaunchFailed: true,

@@ -2,32 +2,32 @@ package cuda
 
 import "fmt"
 
-// Stream is a queue of work for the device: what is put into it runs in order, and
-// beside what other streams hold. Its methods allocate nothing unless they fail.
+// Stream is a queue of work for the device. Its work runs in order, and concurrently with other
+// streams. Its methods allocate nothing unless they fail.
 type Stream struct {
 	caller
-	handle uintptr // 0: closed
+	handle streamHandle // 0: closed
 }
 
-// The flag of streams that do not wait for the process's default stream.
+// streamNonBlocking is CU_STREAM_NON_BLOCKING: no synchronization with the default stream.
 const streamNonBlocking = 1
 
-// StreamPriorities returns the priorities that the device tells apart: from least
-// (0) down to greatest, a negative number.
+// StreamPriorities returns the range of stream priorities: from least (0) down to greatest, a
+// negative number.
 func (c *Context) StreamPriorities() (least, greatest int, err error) {
 	var low, high int32
-	if err := c.drv.call(cuCtxGetStreamPriorityRange, &low, &high); err != nil {
-		return 0, 0, fmt.Errorf("ask for the priorities of streams: %w", err)
+	if err := c.drv.cuCtxGetStreamPriorityRange.call(&low, &high); err != nil {
+		return 0, 0, fmt.Errorf("read the stream priorities: %w", err)
 	}
 	return int(low), int(high), nil
 }
 
-// NewStream returns a stream. A smaller number is a higher priority; numbers that
-// StreamPriorities does not cover count as the nearest one.
+// NewStream returns a stream. A smaller number is a higher priority; the driver clamps it to the
+// range of StreamPriorities.
 func (c *Context) NewStream(priority int) (*Stream, error) {
 	s := &Stream{caller: caller{drv: c.drv}}
-	if err := c.drv.call(cuStreamCreateWithPriority, &s.handle, streamNonBlocking, priority); err != nil {
-		return nil, fmt.Errorf("make a stream: %w", err)
+	if err := c.drv.cuStreamCreateWithPriority.call(&s.handle, streamNonBlocking, int32(priority)); err != nil {
+		return nil, fmt.Errorf("create a stream: %w", err)
 	}
 	return s, nil
 }
@@ -38,7 +38,7 @@ func (s *Stream) CopyToDevice(to DevicePtr, from *HostMemory, offset, n int) err
 	if err := within(len(from.bytes), offset, n); err != nil {
 		return fmt.Errorf("copy to the device: %w", err)
 	}
-	if err := s.raw(cuMemcpyHtoDAsync, uintptr(to), from.base+uintptr(offset), uintptr(n), s.handle); err != nil {
+	if err := call4(&s.caller, &s.drv.cuMemcpyHtoDAsync, to, from.base+hostAddress(offset), uint64(n), s.handle); err != nil {
 		return fmt.Errorf("copy to the device: %w", err)
 	}
 	return nil
@@ -50,7 +50,7 @@ func (s *Stream) CopyToHost(to *HostMemory, offset int, from DevicePtr, n int) e
 	if err := within(len(to.bytes), offset, n); err != nil {
 		return fmt.Errorf("copy to the host: %w", err)
 	}
-	if err := s.raw(cuMemcpyDtoHAsync, to.base+uintptr(offset), uintptr(from), uintptr(n), s.handle); err != nil {
+	if err := call4(&s.caller, &s.drv.cuMemcpyDtoHAsync, to.base+hostAddress(offset), from, uint64(n), s.handle); err != nil {
 		return fmt.Errorf("copy to the host: %w", err)
 	}
 	return nil
@@ -58,7 +58,7 @@ func (s *Stream) CopyToHost(to *HostMemory, offset int, from DevicePtr, n int) e
 
 // Copy copies n bytes within the device.
 func (s *Stream) Copy(to, from DevicePtr, n int) error {
-	if err := s.raw(cuMemcpyDtoDAsync, uintptr(to), uintptr(from), uintptr(n), s.handle); err != nil {
+	if err := call4(&s.caller, &s.drv.cuMemcpyDtoDAsync, to, from, uint64(n), s.handle); err != nil {
 		return fmt.Errorf("copy within the device: %w", err)
 	}
 	return nil
@@ -66,7 +66,7 @@ func (s *Stream) Copy(to, from DevicePtr, n int) error {
 
 // Fill sets n bytes to value.
 func (s *Stream) Fill(to DevicePtr, value byte, n int) error {
-	if err := s.raw(cuMemsetD8Async, uintptr(to), uintptr(value), uintptr(n), s.handle); err != nil {
+	if err := call4(&s.caller, &s.drv.cuMemsetD8Async, to, value, uint64(n), s.handle); err != nil {
 		return fmt.Errorf("fill memory: %w", err)
 	}
 	return nil
@@ -74,40 +74,40 @@ func (s *Stream) Fill(to DevicePtr, value byte, n int) error {
 
 // Fill32 sets n words to value; to is a multiple of 4.
 func (s *Stream) Fill32(to DevicePtr, value uint32, n int) error {
-	if err := s.raw(cuMemsetD32Async, uintptr(to), uintptr(value), uintptr(n), s.handle); err != nil {
+	if err := call4(&s.caller, &s.drv.cuMemsetD32Async, to, value, uint64(n), s.handle); err != nil {
 		return fmt.Errorf("fill memory: %w", err)
 	}
 	return nil
 }
 
-// Wait has the stream wait, on the device, until the event has happened.
+// Wait makes the stream wait on the device for the event.
 func (s *Stream) Wait(e *Event) error {
-	if err := s.raw(cuStreamWaitEvent, s.handle, e.handle, 0); err != nil {
-		return fmt.Errorf("have a stream wait: %w", err)
+	if err := call3(&s.caller, &s.drv.cuStreamWaitEvent, s.handle, e.handle, 0); err != nil {
+		return fmt.Errorf("make a stream wait for an event: %w", err)
 	}
 	return nil
 }
 
-// Done tells whether the stream is empty.
-func (s *Stream) Done() (bool, error) { return s.done(cuStreamQuery, s.handle) }
+// Done reports whether the stream is empty.
+func (s *Stream) Done() (bool, error) { return query(&s.caller, &s.drv.cuStreamQuery, s.handle) }
 
 // Synchronize waits until the stream is empty.
 func (s *Stream) Synchronize() error {
-	if err := s.raw(cuStreamSynchronize, s.handle); err != nil {
-		return fmt.Errorf("wait for a stream: %w", err)
+	if err := call1(&s.caller, &s.drv.cuStreamSynchronize, s.handle); err != nil {
+		return fmt.Errorf("synchronize a stream: %w", err)
 	}
 	return nil
 }
 
-// Close gives the stream back; what is in it still runs.
+// Close destroys the stream. Enqueued work still runs.
 func (s *Stream) Close() error {
 	if s.handle == 0 {
 		return nil
 	}
 	handle := s.handle
 	s.handle = 0
-	if err := s.drv.call(cuStreamDestroy, handle); err != nil {
-		return fmt.Errorf("close a stream: %w", err)
+	if err := s.drv.cuStreamDestroy.call(handle); err != nil {
+		return fmt.Errorf("destroy a stream: %w", err)
 	}
 	return nil
 }

@@ -15,16 +15,16 @@ func TestHostMemory(t *testing.T) {
 		t.Errorf("%d bytes at %#x", len(h.Bytes()), h.Ptr())
 	}
 	_, err := c.Register(nil)
-	failsWith(t, err, "register host memory: there is none")
+	failsWith(t, err, "register host memory: it is empty")
 
-	// What cannot be mapped does not stay registered.
+	// Memory without a device address does not stay registered.
 	f.fail("cuMemHostGetDevicePointer_v2", InvalidValue)
 	_, err = c.Register(make([]byte, 4096))
 	failsWith(t, err, "map 4096 bytes of host memory")
 	f.expect(t, "cuMemHostRegister_v2(4096, 3)", "cuMemHostGetDevicePointer_v2(0)", "cuMemHostUnregister()")
 }
 
-func TestCopiesGoWhereTheyShould(t *testing.T) {
+func TestCopiesAndFills(t *testing.T) {
 	f := openFake(t)
 	c := f.context(t)
 	s := got(c.NewStream(-3))(t)
@@ -51,8 +51,8 @@ func TestCopiesGoWhereTheyShould(t *testing.T) {
 	}
 }
 
-// The driver lets go of ordinary memory before all of it has arrived.
-func TestAWriteWaitsUntilItIsThere(t *testing.T) {
+// TestWriteWaitsForCompletion: the driver returns before the DMA from pageable memory has ended.
+func TestWriteWaitsForCompletion(t *testing.T) {
 	f := openFake(t)
 	m := got(f.context(t).Alloc(64))(t)
 	defer m.Close()
@@ -63,7 +63,7 @@ func TestAWriteWaitsUntilItIsThere(t *testing.T) {
 	failsWith(t, m.Write(0, make([]byte, 64)), "write 64 bytes to device memory: cuStreamSynchronize(")
 }
 
-func TestCopiesBeyondMemoryAreRefused(t *testing.T) {
+func TestCopiesCheckBounds(t *testing.T) {
 	f := openFake(t)
 	c := f.context(t)
 	s := got(c.NewStream(0))(t)
@@ -94,8 +94,8 @@ func TestStreamsAndEvents(t *testing.T) {
 		t.Errorf("%d of %d bytes free", free, total)
 	}
 	s := got(c.NewStream(greatest))(t)
-	start, end := got(c.NewEvent())(t), got(c.NewEvent())(t)
-	got(c.NewMark())(t)
+	start, end := got(c.NewEvent(EventDefault))(t), got(c.NewEvent(EventDefault))(t)
+	got(c.NewEvent(EventDisableTiming))(t)
 	must(t, end.Record(s))
 	must(t, s.Wait(end))
 	must(t, end.Synchronize())
@@ -109,10 +109,10 @@ func TestStreamsAndEvents(t *testing.T) {
 	}
 }
 
-func TestNotReadyIsNoError(t *testing.T) {
+func TestDoneDistinguishesNotReadyFromErrors(t *testing.T) {
 	f := openFake(t)
 	c := f.context(t)
-	s, e := got(c.NewStream(0))(t), got(c.NewMark())(t)
+	s, e := got(c.NewStream(0))(t), got(c.NewEvent(EventDisableTiming))(t)
 	for _, tt := range []struct {
 		name string
 		done func() (bool, error)
@@ -126,7 +126,7 @@ func TestNotReadyIsNoError(t *testing.T) {
 			t.Errorf("%s: not ready is done", tt.name)
 		}
 		f.fail(tt.name, IllegalAddress)
-		if _, err := tt.done(); !Lost(err) {
+		if _, err := tt.done(); !Sticky(err) {
 			t.Errorf("%s: an illegal address is %v", tt.name, err)
 		}
 	}

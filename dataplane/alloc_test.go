@@ -15,18 +15,14 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// A turn of the worker's loop allocates nothing, with packets that are
-// forwarded, dropped, held and retried in it.
-func TestATurnOfTheLoopDoesNotAllocate(t *testing.T) {
+// The packets are forwarded, dropped, held and retried, with captures and without.
+func TestWorkerLoopDoesNotAllocate(t *testing.T) {
 	mem, err := umem.New(8192)
 	if err != nil {
 		t.Fatal(err)
 	}
-	slab, err := batch.NewSlab(2, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { mem.Close(); slab.Close() })
+	chunks := batch.NewChunks(2, 64)
+	t.Cleanup(func() { mem.Close() })
 	f, pool := fib.New(1), umem.NewPool(mem)
 	f.SetPort(0, 2, 1500)
 	for prefix, mac := range map[string]fib.MAC{"10.1.0.0/16": 4, "10.2.0.0/16": 0} {
@@ -45,7 +41,7 @@ func TestATurnOfTheLoopDoesNotAllocate(t *testing.T) {
 	r, err := New(Config{
 		FIB: f, Ports: 1, MaxPackets: 64, MaxDelay: time.Second,
 		Workers: []WorkerConfig{{
-			CPU: affinity.Any, Memory: mem, Pool: pool, Chunks: slab,
+			CPU: affinity.Any, Memory: mem, Pool: pool, Chunks: chunks,
 			Engine: cpu.New(f, mem.Bytes(), []bool{true}), Queues: [][]Queue{{q}},
 		}},
 	})
@@ -64,12 +60,12 @@ func TestATurnOfTheLoopDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(200, turn); n != 0 {
 		t.Errorf("a turn allocates %v times", n)
 	}
-	// Nor when packets are captured and traced: what nobody reads is missed.
-	all := TapConfig{Points: [NumPoints]bool{true, true, true, true}, Filter: &filter.Filter{}, Snap: 100, Room: 1000}
+	// The same with captures that nothing reads.
+	all := CaptureConfig{Points: [NumPoints]bool{true, true, true, true}, Filter: &filter.Filter{}, Snap: 100, Room: 1000}
 	for i := range all.Reasons {
 		all.Reasons[i] = true
 	}
-	tap := r.Tap(all)
+	tap := r.StartCapture(all)
 	if n := testing.AllocsPerRun(200, turn); n != 0 {
 		t.Errorf("a turn that is tapped allocates %v times", n)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// A whole router keeps the rules: sources are told by the errors that the rules have, and
-// of nothing else; what may be cut is; what waits for its neighbour has it asked for.
+// A whole router follows the conformance rules: forwarded packets, ICMP errors, fragments and neighbor
+// requests.
 func TestConformance(t *testing.T) {
 	for _, rule := range conformance.Rules() {
 		if len(rule.Cases) == 0 {
@@ -62,10 +62,7 @@ func newRuleRouter(t *testing.T) *ruleRouter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slab, err := batch.NewSlab(2, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	chunks := batch.NewChunks(2, 64)
 	r := &ruleRouter{t: t, asked: make(chan netip.Addr, 8)}
 	pool := umem.NewPool(mem)
 	var queues [][]dataplane.Queue
@@ -83,7 +80,7 @@ func newRuleRouter(t *testing.T) *ruleRouter {
 			}
 		},
 		Workers: []dataplane.WorkerConfig{{
-			CPU: affinity.Any, Memory: mem, Pool: pool, Engine: cpu.New(net.FIB, mem.Bytes(), net.Repair), Chunks: slab, Queues: queues,
+			CPU: affinity.Any, Memory: mem, Pool: pool, Engine: cpu.New(net.FIB, mem.Bytes(), net.Repair), Chunks: chunks, Queues: queues,
 		}},
 	})
 	if err != nil {
@@ -93,7 +90,7 @@ func newRuleRouter(t *testing.T) *ruleRouter {
 	if err := r.router.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { r.router.Stop(); mem.Close(); slab.Close() })
+	t.Cleanup(func() { r.router.Stop(); mem.Close() })
 	r.before = r.router.Stats()
 	return r
 }
@@ -126,7 +123,7 @@ func (r *ruleRouter) settled(s *dataplane.Stats, port uint16) bool {
 	for i := range s.Ports {
 		rx, tx, dropped = rx+s.Ports[i].RxPackets, tx+s.Ports[i].TxPackets, dropped+s.Ports[i].Dropped()
 	}
-	return s.Ports[port].RxPackets > r.before.Ports[port].RxPackets && rx+uint64(s.Made) == tx+dropped+uint64(s.Held)
+	return s.Ports[port].RxPackets > r.before.Ports[port].RxPackets && rx+uint64(s.Originated) == tx+dropped+uint64(s.Held)
 }
 
 // stepPort is a port that receives the frame that it is given next.
@@ -145,7 +142,7 @@ func (p *stepPort) Receive(dst []batch.Frame) int {
 		return 0
 	}
 	addr := p.pool.Take() + umem.DataOffset
-	dst[0] = batch.Frame{Addr: addr, Len: uint16(copy(p.mem[addr:], *f)), Port: p.number}
+	dst[0] = batch.Frame{Addr: addr, Len: uint16(copy(p.mem[addr:], *f)), Origin: batch.From(p.number)}
 	return 1
 }
 

@@ -6,16 +6,16 @@ import (
 	"github.com/warproute/warproute/batch"
 )
 
-// portCounters are one worker's counts for one port. The worker alone writes
-// them, once a burst or once a chunk; readers add up the workers.
+// portCounters are one worker's counters of one port. The worker writes them, once per burst or
+// chunk; readers add up the workers.
 type portCounters struct {
 	rxPackets, rxBytes atomic.Uint64
 	txPackets, txBytes atomic.Uint64
 	drops              [batch.NumReasons]atomic.Uint64 // by ingress port
-	_                  [64]byte                        // keeps the next worker's counters off the last line
+	_                  [64]byte                        // separates the cache lines of workers
 }
 
-// tally counts packets where the shared counters are to be touched only once a burst.
+// tally counts the packets of a burst, so that the shared counters are written once per burst.
 type tally struct{ packets, bytes uint64 }
 
 func (t *tally) add(frames []batch.Frame) {
@@ -27,7 +27,7 @@ func (t *tally) add(frames []batch.Frame) {
 	t.bytes += uint64(bytes)
 }
 
-// flush moves the tally into a pair of counters.
+// flush adds the tally to a pair of counters and clears it.
 func (t *tally) flush(packets, bytes *atomic.Uint64) {
 	if t.packets > 0 {
 		packets.Add(t.packets)
@@ -36,7 +36,7 @@ func (t *tally) flush(packets, bytes *atomic.Uint64) {
 	}
 }
 
-// dropTally is the same for drops, by port and reason.
+// dropTally counts drops by port and reason.
 type dropTally struct {
 	counts [][batch.NumReasons]uint32
 	total  int

@@ -21,7 +21,7 @@ func (l *late) Done(c *batch.Chunk) bool {
 	return l.asked%l.patience == 0 && l.Engine.Done(c)
 }
 
-func TestManyChunksInFlightKeepTheOrder(t *testing.T) {
+func TestChunksInFlightAreNotReordered(t *testing.T) {
 	r := newRig(t, 16)
 	r.config.Workers[0].Engine = &late{Engine: r.engine, patience: 5}
 	r.queues[0].Play(numbered(4000, "10.1.0.1"), 4000)
@@ -44,9 +44,9 @@ type pipe struct {
 func (p *pipe) Submit(c *batch.Chunk)    { p.Engine.Submit(c); p.last = c }
 func (p *pipe) Done(c *batch.Chunk) bool { return c != p.last }
 
-// Under endless load there is always a chunk under way, and still numbers of the
-// forwarding base become free, and the router stops.
-func TestAnEngineThatIsAlwaysBusy(t *testing.T) {
+// An engine that always has a chunk does not keep next hops from being freed, or the router from
+// stopping.
+func TestBusyEngineFreesNextHops(t *testing.T) {
 	r := newRig(t, 64)
 	r.config.Workers[0].Engine = &pipe{Engine: r.engine}
 	r.queues[0].Play(numbered(1000, "10.1.0.1"), -1)
@@ -71,9 +71,8 @@ func TestAnEngineThatIsAlwaysBusy(t *testing.T) {
 	r.stop()
 }
 
-// An engine that dies with chunks in hand does not keep the router from stopping,
-// and their packets are counted.
-func TestAnEngineThatDies(t *testing.T) {
+// Packets of an engine that finishes no chunk count as dropped.
+func TestStopWithDeadEngine(t *testing.T) {
 	r := newRig(t, 64)
 	r.config.Workers[0].Engine = &late{Engine: r.engine, patience: 1 << 60}
 	r.queues[0].Play(numbered(1000, "10.1.0.1"), 100)
@@ -106,7 +105,7 @@ func (m *mad) Submit(c *batch.Chunk) {
 	}
 }
 
-func TestWhatNoEngineDecidedIsDropped(t *testing.T) {
+func TestInvalidVerdictsAreDropped(t *testing.T) {
 	for name, c := range map[string]struct {
 		engine func(dataplane.Engine) dataplane.Engine
 		sent   uint64

@@ -6,15 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// poll waits until one of the descriptors is ready, for at most a number of
-// milliseconds.
+// poll waits until a descriptor is ready, or for a number of milliseconds.
 //
-// The call is raw: the scheduler is not told, and leaves the worker its processor,
-// which to give away and to get back would cost more than a short sleep. There are
-// processors enough for all else (see internal/service). A garbage collector that
-// wants this thread to stop sends it a signal, which ends the call.
+// The system call is raw: the Go scheduler does not take the worker's P away, which would cost more
+// than a short sleep. GOMAXPROCS leaves enough Ps for other goroutines (see internal/service). A
+// garbage collection interrupts the call with a signal.
 func poll(fds []unix.PollFd, milliseconds int) {
 	t := unix.NsecToTimespec(int64(milliseconds) * 1e6)
-	// An error means a signal or a socket that is gone; the loop finds out which.
+	// Errors are signals and closed sockets; the loop of the worker detects the latter.
 	unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(fds))), uintptr(len(fds)), uintptr(unsafe.Pointer(&t)), 0, 0, 0)
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/warproute/warproute/internal/testutil"
 )
 
-// A port that asks for a route back takes packets from where it leads, and no others: of
-// these nobody is told, and the other family is left alone.
-func TestSourcesAreHeldAgainstTheirRoutes(t *testing.T) {
+// Dropped packets cause no ICMP errors, and the other IP version is not affected.
+func TestReversePathFiltering(t *testing.T) {
 	const anything, loose, strict = fib.AnySource, fib.LooseSource, fib.StrictSource
 	sources := []struct {
 		v4, v6 string
@@ -22,10 +21,10 @@ func TestSourcesAreHeldAgainstTheirRoutes(t *testing.T) {
 		{"192.0.2.1", "2001:db8::1", strict},         // by this port
 		{"198.51.100.1", "2001:db8:1::1", loose},     // by the other
 		{"203.0.113.1", "2001:db8:2::1", strict},     // by both
-		{"192.0.0.9", "2001:db8:3::1", loose},        // by an interface of Linux's
-		{"100.64.0.1", "2001:db8:4::1", anything},    // to nowhere
+		{"192.0.0.9", "2001:db8:3::1", loose},        // by an interface that is not a port
+		{"100.64.0.1", "2001:db8:4::1", anything},    // no route
 		{"100.65.0.1", "2001:db8:5::1", anything},    // to this host
-		{"172.16.0.1", "2001:db8:ffff::1", anything}, // nowhere at all
+		{"172.16.0.1", "2001:db8:ffff::1", anything}, // no route at all
 	}
 	for _, ask := range []fib.Sources{{}, {IPv4: loose}, {IPv4: strict}, {IPv6: loose}, {IPv6: strict}, {IPv4: strict, IPv6: loose}} {
 		r := newRig(t, 7) // bursts of several sizes
@@ -53,7 +52,7 @@ func TestSourcesAreHeldAgainstTheirRoutes(t *testing.T) {
 						want = append(want, of.src)
 					}
 				}
-				if ask.IPv4 > s.most { // of an expired packet, its source would be told
+				if ask.IPv4 > s.most { // an expired packet would cause an ICMP error
 					frames = append(frames, testutil.Edit(frames[len(frames)-2], 8, 1))
 					refused++
 				}
@@ -67,8 +66,8 @@ func TestSourcesAreHeldAgainstTheirRoutes(t *testing.T) {
 			return s.Ports[1].TxPackets+s.Ports[0].Dropped() == uint64(len(frames))
 		})
 		s := r.stop()
-		if got := s.Ports[0].Drops[batch.ReversePath]; got != refused || s.Ports[0].Drops[batch.TooShort] != tooShort || s.Ports[0].Dropped() != refused+tooShort || s.Made != 0 {
-			t.Errorf("%v: %d refused, %d made, want %d and none; drops %v", ask, got, s.Made, refused, s.Ports[0].Drops)
+		if got := s.Ports[0].Drops[batch.ReversePath]; got != refused || s.Ports[0].Drops[batch.TooShort] != tooShort || s.Ports[0].Dropped() != refused+tooShort || s.Originated != 0 {
+			t.Errorf("%v: %d refused, %d made, want %d and none; drops %v", ask, got, s.Originated, refused, s.Ports[0].Drops)
 		}
 		var got []string
 		for _, f := range r.out[1] {
@@ -84,9 +83,8 @@ func TestSourcesAreHeldAgainstTheirRoutes(t *testing.T) {
 	}
 }
 
-// A packet that waits for its neighbour is dropped, once, when its port asks for a route
-// back meanwhile.
-func TestAPacketThatWaitsIsAskedLikeOthers(t *testing.T) {
+// A pending packet is dropped once when its port enables the reverse path check.
+func TestReversePathAppliesToPendingPackets(t *testing.T) {
 	r := newRig(t, 1024)
 	r.fib.SetAdjacency(r.adj[1], 1, 0)
 	r.queues[0].Play(numbered(20, "10.1.0.1"), 20)
@@ -100,44 +98,7 @@ func TestAPacketThatWaitsIsAskedLikeOthers(t *testing.T) {
 	}
 }
 
-// configure starts the router after a change.
-func (r *rig) configure(change func()) {
-	r.t.Helper()
-	var err error
-	if r.router, err = dataplane.New(r.config); err != nil {
-		r.t.Fatal(err)
-	}
-	r.router.SetAddresses(0, r.addresses)
-	change()
-	if err := r.router.Start(); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-func (r *rig) hop(k fib.Kind, paths ...fib.Path) fib.ID {
-	r.t.Helper()
-	id, err := r.fib.NewNextHop(k, paths...)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return id
-}
-
-func (r *rig) routeTo(id fib.ID, prefixes ...string) {
-	r.t.Helper()
-	for _, s := range prefixes {
-		p, insert := netip.MustParsePrefix(s), r.fib.IPv4.Insert
-		if p.Addr().Is6() {
-			insert = r.fib.IPv6.Insert
-		}
-		if err := insert(p, id); err != nil {
-			r.t.Fatal(err)
-		}
-	}
-}
-
-// It may be asked for while packets flow, and no more.
-func TestSourcesAreAskedForUnderLoad(t *testing.T) {
+func TestReversePathChangesUnderLoad(t *testing.T) {
 	r := newRig(t, 64)
 	r.queues[0].Play(numbered(500, "10.1.0.1"), -1) // from where no route leads
 	r.start()

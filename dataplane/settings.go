@@ -7,47 +7,46 @@ import (
 	"github.com/warproute/warproute/packet/icmp"
 )
 
-// Settings of a router that may be changed while it runs.
+// Settings are the parameters of a router that can change while it runs.
 type Settings struct {
-	MaxPackets int           // of a chunk; no more than its memory has room for
-	MaxDelay   time.Duration // that a packet waits for its chunk to fill, at most
-	Spin       time.Duration // that a worker polls empty rings before it sleeps; 0: sleeps at once
-	Limits     icmp.Limits   // of ICMP errors, by all workers together
+	MaxPackets int           // per chunk, up to the length of the chunks
+	MaxDelay   time.Duration // from the first packet of a chunk to its submission
+	Spin       time.Duration // polling of empty rings before a worker sleeps; 0 sleeps at once
+	Limits     icmp.Limits   // rate limits of ICMP errors, all workers together
 }
 
-// Set has all workers go on with other settings, from their next chunk on. It returns when
-// all have them: a worker that sleeps takes as long as it sleeps at most. An error means
-// that nothing was changed.
+// Set changes the settings of all workers, from their next chunk on, and waits for the last, up to 50
+// ms for one that sleeps. After an error, nothing has changed.
 func (r *Router) Set(s Settings) error {
 	for _, w := range r.workers {
-		if s.MaxPackets < 1 || s.MaxPackets > w.room {
-			return fmt.Errorf("chunks of up to %d packets: there is room for 1 to %d", s.MaxPackets, w.room)
+		if most := len(w.tx[0].frames); s.MaxPackets < 1 || s.MaxPackets > most {
+			return fmt.Errorf("chunks of up to %d packets: there is room for 1 to %d", s.MaxPackets, most)
 		}
 	}
-	r.each(func(w *worker) { w.set(s, len(r.workers)) })
+	r.callWorkers(func(w *worker) { w.set(s, len(r.workers)) })
 	return nil
 }
 
-// set is called by the worker, or before it runs. It is one of several.
+// set changes the settings of one of several workers. The worker calls it, or New.
 func (w *worker) set(s Settings, workers int) {
-	w.maxPackets, w.maxDelay, w.spin = s.MaxPackets, s.MaxDelay, s.Spin
-	w.quota = max(1, s.MaxPackets/len(w.rx))
-	w.hold.limit = min(holdSize, max(1, s.MaxPackets/2))
-	s.Limits.Global.PerSecond = share(s.Limits.Global.PerSecond, workers)
-	if e := &w.errands; e.limiter == nil || e.limits != s.Limits {
+	w.rx.maxPackets, w.rx.maxDelay, w.spin = s.MaxPackets, s.MaxDelay, s.Spin
+	w.rx.quota = max(1, s.MaxPackets/len(w.rx.queues))
+	w.pending.limit = min(pendingSize, max(1, s.MaxPackets/2))
+	s.Limits.Global.PerSecond = (s.Limits.Global.PerSecond + workers - 1) / workers // 0 stays 0
+	if e := &w.slow.icmp; e.limiter == nil || e.limits != s.Limits {
 		e.limiter, e.limits = icmp.NewLimiter(s.Limits), s.Limits
 	}
 }
 
-// call is what a worker is to do between two chunks.
+// call is a function that a worker calls between two chunks.
 type call struct {
 	do   func(*worker)
 	done chan struct{}
 }
 
-// each has every worker call a function between two chunks, and waits for the last. A
-// worker that does not run is not asked.
-func (r *Router) each(do func(*worker)) {
+// callWorkers has every worker call a function between two chunks and waits for the last. It calls the
+// function itself for a worker that does not run.
+func (r *Router) callWorkers(do func(*worker)) {
 	r.calling.Lock()
 	defer r.calling.Unlock()
 	var calls []*call
@@ -64,7 +63,7 @@ func (r *Router) each(do func(*worker)) {
 			case <-w.done:
 			}
 			select {
-			case <-calls[i].done: // it was the last that it did
+			case <-calls[i].done: // called in the last iteration
 				continue
 			default:
 			}
@@ -73,14 +72,33 @@ func (r *Router) each(do func(*worker)) {
 	}
 }
 
-// answer does what the worker was called for, if it was, and shows that it makes progress.
-func (w *worker) answer() {
-	if w.asked.Load() {
-		w.asked.Store(false)
+// runCalls runs the function of callWorkers, if there is one, and answers the watchdog.
+func (w *worker) runCalls() {
+	if w.probed.Load() {
+		w.probed.Store(false)
 	}
 	if c := w.call.Load(); c != nil {
 		w.call.Store(nil)
 		c.do(w)
 		close(c.done)
 	}
+}
+
+// StartProbe begins a watchdog probe: every running worker answers it in its next iteration. See
+// Stalled.
+func (r *Router) StartProbe() {
+	for _, w := range r.workers[:r.started] {
+		w.probed.Store(true)
+	}
+}
+
+// Stalled returns the numbers of the workers that have not answered the latest probe. An idle worker
+// answers within 50 ms.
+func (r *Router) Stalled() (workers []int) {
+	for i, w := range r.workers[:r.started] {
+		if w.probed.Load() {
+			workers = append(workers, i)
+		}
+	}
+	return workers
 }

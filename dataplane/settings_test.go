@@ -7,7 +7,7 @@ import (
 	"github.com/warproute/warproute/dataplane"
 )
 
-// Settings change while packets flow and wait, and none is lost by it.
+// Settings change without packet loss, with packets in flight and pending.
 func TestSettingsChangeUnderLoad(t *testing.T) {
 	r := newRig(t, 1024)
 	r.fib.SetAdjacency(r.adj[0], 0, 0)
@@ -37,13 +37,12 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 	if n := s.Ports[0].Dropped() + s.Ports[1].Dropped(); n != 0 {
 		t.Errorf("%d packets dropped", n)
 	}
-	if err := r.router.Set(dataplane.Settings{MaxPackets: 1}); err != nil { // nobody is there to be called
+	if err := r.router.Set(dataplane.Settings{MaxPackets: 1}); err != nil { // no worker runs
 		t.Errorf("after the end: %v", err)
 	}
 }
 
-// What is set holds for the next chunk.
-func TestSettingsHold(t *testing.T) {
+func TestSettingsApplyToTheNextChunk(t *testing.T) {
 	r := newRig(t, 1024)
 	r.queues[0].Play(numbered(1000, "10.1.0.1"), -1)
 	r.start()
@@ -56,6 +55,6 @@ func TestSettingsHold(t *testing.T) {
 	r.queues[0].Pause()
 	r.stop()
 	if mean := float64(after.Packets.Sum-before.Packets.Sum) / float64(after.Packets.Count-before.Packets.Count); mean > 8.5 {
-		t.Errorf("chunks of %.1f packets in the mean, want 8 at most", mean)
+		t.Errorf("chunks of %.1f packets on average, want 8 at most", mean)
 	}
 }

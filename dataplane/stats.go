@@ -8,15 +8,15 @@ import (
 	"github.com/warproute/warproute/internal/hist"
 )
 
-// Stage is a part of a chunk's way whose latency is recorded.
+// Stage is a stage of a chunk whose latency is recorded.
 type Stage uint8
 
 const (
-	StageWait   Stage = iota // first packet received → chunk submitted
-	StageEngine              // submitted → results seen
-	StageOrder               // results seen → every earlier chunk transmitted
-	StageTx                  // that → packets in the transmit rings, kernel told
-	StageTotal               // first packet received → kernel told
+	StageWait   Stage = iota // first packet received to chunk submitted
+	StageEngine              // submitted to results seen
+	StageOrder               // results seen to all earlier chunks transmitted
+	StageTx                  // that to packets in the transmit rings and the kernel notified
+	StageTotal               // first packet received to kernel notified
 	NumStages   = iota
 )
 
@@ -24,25 +24,26 @@ var stages = [NumStages]string{"wait", "engine", "order", "tx", "total"}
 
 func (s Stage) String() string { return stages[s] }
 
-// workerStats are what a worker lets others see.
+// workerStats are the statistics that a worker publishes.
 type workerStats struct {
-	chunks  atomic.Uint64
-	held    atomic.Int64 // packets waiting for neighbours or security associations
-	pending atomic.Int64 // packets in transmit rings
-	flying  atomic.Int64 // chunks that the engine has
-	idle    atomic.Int64 // nanoseconds of turns that found nothing to do
+	chunks   atomic.Uint64
+	held     atomic.Int64 // packets in the pending queue
+	pending  atomic.Int64 // packets in transmit rings
+	inFlight atomic.Int64 // chunks that the engine has
+	idle     atomic.Int64 // nanoseconds of iterations without work
 
-	free, withheld atomic.Int64 // frames: in the pool, and see worker.withheld
-	made           atomic.Int64 // packets that the router added to those received
-	merged         atomic.Int64 // fragments that became part of others
+	frames         int64 // in the UMEM, without large frames
+	free, withheld atomic.Int64
 
-	delivered atomic.Int64 // packets that the host was given
+	originated atomic.Int64 // packets that no port received
+	merged     atomic.Int64 // fragments that became part of a reassembled packet
+	delivered  atomic.Int64 // packets delivered to the host
 
 	packets hist.Histogram
 	stages  [NumStages]hist.Histogram
 }
 
-// record adds the way of a finished chunk.
+// record adds the latencies of a finished chunk.
 func (s *workerStats) record(c *batch.Chunk) {
 	s.chunks.Add(1)
 	s.packets.Record(uint64(c.N), 1)
@@ -53,14 +54,14 @@ func (s *workerStats) record(c *batch.Chunk) {
 	s.stages[StageTotal].Record(uint64(c.Sent-c.Received), 1)
 }
 
-// PortStats are a port's counts since the start, all workers together.
+// PortStats are the counters of a port since the start, all workers together.
 type PortStats struct {
 	RxPackets, RxBytes uint64
 	TxPackets, TxBytes uint64 // given to the transmit rings
 	Drops              [batch.NumReasons]uint64
 }
 
-// Dropped is the sum of the drops.
+// Dropped returns the sum of the drops.
 func (p *PortStats) Dropped() (n uint64) {
 	for _, d := range p.Drops {
 		n += d
@@ -68,30 +69,69 @@ func (p *PortStats) Dropped() (n uint64) {
 	return n
 }
 
-// Stats are a router's counts since the start.
+// Stats are the statistics of a router since the start. Packets are conserved: received + Originated
+// = transmitted + dropped + Merged + Delivered + packets in the router.
 type Stats struct {
 	Ports    []PortStats
 	Engine   string
 	Workers  int
-	Chunks   uint64        // chunks that engines finished
-	Held     int64         // packets waiting for neighbours or security associations now
-	Pending  int64         // packets given to the transmit rings and not sent yet
-	InFlight int64         // chunks that the engine has now
-	Idle     time.Duration // of all workers: polling or asleep, with nothing to do
+	Chunks   uint64        // finished by engines
+	Held     int64         // packets in the pending queues now, waiting for neighbors or SAs
+	Pending  int64         // packets in transmit rings now
+	InFlight int64         // chunks that engines have now
+	Idle     time.Duration // of all workers, polling or asleep without work
 	Frames   []FrameStats  // by worker
 
-	// What was received and made was sent, dropped, merged or delivered, or is still under way.
-	Made      int64 // ICMP errors, fragments but for one of each packet, and what Local gave
-	Merged    int64 // fragments, but for one of each packet that was put together
-	Delivered int64 // to Local
+	Originated int64 // ICMP errors, packets of the host, and all but one fragment of each fragmented packet
+	Merged     int64 // all but one fragment of each reassembled packet
+	Delivered  int64 // to the host
 
-	Packets hist.Snapshot
-	Stages  [NumStages]hist.Snapshot // in nanoseconds, one value a chunk
+	Packets hist.Snapshot            // per chunk
+	Stages  [NumStages]hist.Snapshot // in nanoseconds, one value per chunk
 }
 
-// FrameStats are a worker's frames now, large frames not counted.
+// FrameStats are the numbers of frames of a worker now, without large frames.
 type FrameStats struct {
 	Total    int64 `json:"total"`
-	Free     int64 `json:"free"`     // in the pool; the others are in rings, chunks and queues, or withheld
-	Withheld int64 `json:"withheld"` // not used, as a failed GPU may still write to them
+	Free     int64 `json:"free"`     // in the pool; others are in rings, chunks and queues, or withheld
+	Withheld int64 `json:"withheld"` // unused, because a failed GPU may still write to them
+}
+
+// Frames returns the frame statistics of all workers. It may be called at any time.
+func (r *Router) Frames() []FrameStats {
+	all := make([]FrameStats, len(r.workers))
+	for i, w := range r.workers {
+		all[i] = FrameStats{Total: w.stats.frames, Free: w.stats.free.Load(), Withheld: w.stats.withheld.Load()}
+	}
+	return all
+}
+
+// Stats returns the sum of all workers' statistics. It may be called at any time.
+func (r *Router) Stats() *Stats {
+	s := &Stats{Ports: make([]PortStats, r.ports), Workers: len(r.workers), Engine: r.workers[0].engine.Name(), Frames: r.Frames()}
+	for _, w := range r.workers {
+		for p := range w.counters {
+			c, sum := &w.counters[p], &s.Ports[p]
+			sum.RxPackets += c.rxPackets.Load()
+			sum.RxBytes += c.rxBytes.Load()
+			sum.TxPackets += c.txPackets.Load()
+			sum.TxBytes += c.txBytes.Load()
+			for r := range c.drops {
+				sum.Drops[r] += c.drops[r].Load()
+			}
+		}
+		s.Chunks += w.stats.chunks.Load()
+		s.Held += w.stats.held.Load()
+		s.Pending += w.stats.pending.Load()
+		s.Idle += time.Duration(w.stats.idle.Load())
+		s.InFlight += w.stats.inFlight.Load()
+		s.Originated += w.stats.originated.Load()
+		s.Merged += w.stats.merged.Load()
+		s.Delivered += w.stats.delivered.Load()
+		w.stats.packets.AddTo(&s.Packets)
+		for i := range w.stats.stages {
+			w.stats.stages[i].AddTo(&s.Stages[i])
+		}
+	}
+	return s
 }

@@ -2,13 +2,12 @@ package fib
 
 import "slices"
 
-// shares is whose each bucket of a group is while all paths live, by adjacency.
+// shares holds the owner of each bucket while all paths are live, by adjacency.
 type shares [Buckets]uint32
 
-// share gives the buckets of a group to its paths, by weight, and one at least to each as
-// long as there are enough. Where they were given before (was is not nil), a bucket stays
-// with its adjacency, unless that is not among the paths any more or had more than is its
-// due: so no flow moves that need not.
+// share divides the buckets of a group among its paths by weight, with at least one each if
+// there are enough. With a previous division, a bucket keeps its adjacency unless the path is
+// gone or has too many buckets, so a minimum of flows move.
 func share(paths []Path, was *shares) *shares {
 	owner := make([]int, Buckets)
 	deal(owner, weights(paths))
@@ -23,8 +22,8 @@ func share(paths []Path, was *shares) *shares {
 	return is
 }
 
-// leaveNoneOut gives each path that has no bucket one of the path that has most: no flow
-// would ever take it, nor would its port be one that leads to the route's destinations.
+// leaveNoneOut gives each path without a bucket one of the path with the most. Otherwise it
+// would have no flows, and its port would fail the reverse path check.
 func leaveNoneOut(owner []int, paths int) {
 	have := make([]int, paths)
 	for _, p := range owner {
@@ -32,7 +31,7 @@ func leaveNoneOut(owner []int, paths int) {
 	}
 	for p, n := range have {
 		most := slices.Index(have, slices.Max(have))
-		if n > 0 || have[most] == 1 { // or more paths than buckets
+		if n > 0 || have[most] == 1 { // more paths than buckets
 			continue
 		}
 		owner[slices.Index(owner, most)] = p
@@ -40,10 +39,10 @@ func leaveNoneOut(owner []int, paths int) {
 	}
 }
 
-// keep returns owners of the buckets who have as many as in owner, and as far as that goes
-// those that they had before.
+// keep returns a division with the same counts as owner that keeps previous owners where
+// possible.
 func keep(owner []int, paths []Path, was *shares) []int {
-	due := make([]int, len(paths)) // how many buckets each is still to have
+	due := make([]int, len(paths)) // buckets left to assign, by path
 	for _, p := range owner {
 		due[p]++
 	}
@@ -74,26 +73,25 @@ func keep(owner []int, paths []Path, was *shares) []int {
 	return owner
 }
 
-// buckets returns which adjacency the flows of each bucket take: those of dead paths are
-// dealt to the living, by weight. So the death of a path moves only the flows that it
-// carried, and its return only those back. Where all paths are dead, they keep their
-// buckets: the packets are dropped with the reason that their adjacency or port gives.
+// buckets returns the adjacency of each bucket, with the buckets of dead paths divided among
+// the live ones by weight. A path that fails or returns only moves its own flows. If all paths
+// are dead they keep their buckets, and packets are dropped by adjacency or port.
 func (s *shares) buckets(paths []Path) [Buckets]uint32 {
 	take := [Buckets]uint32(*s)
-	living := slices.DeleteFunc(slices.Clone(paths), func(p Path) bool { return p.Dead })
-	if len(living) == 0 {
+	live := slices.DeleteFunc(slices.Clone(paths), func(p Path) bool { return p.Dead })
+	if len(live) == 0 {
 		return take
 	}
 	var orphans []int
 	for i, adjacency := range s {
-		if !slices.ContainsFunc(living, func(p Path) bool { return p.Adjacency == adjacency }) {
+		if !slices.ContainsFunc(live, func(p Path) bool { return p.Adjacency == adjacency }) {
 			orphans = append(orphans, i)
 		}
 	}
-	heirs := make([]int, len(orphans))
-	deal(heirs, weights(living))
+	successors := make([]int, len(orphans))
+	deal(successors, weights(live))
 	for i, bucket := range orphans {
-		take[bucket] = living[heirs[i]].Adjacency
+		take[bucket] = live[successors[i]].Adjacency
 	}
 	return take
 }
@@ -106,8 +104,7 @@ func weights(paths []Path) []int {
 	return w
 }
 
-// deal fills owner with indices of the weights, each as often as its weight asks for,
-// interleaved (smooth weighted round robin).
+// deal fills owner with the indices of weights in proportion, by smooth weighted round robin.
 func deal(owner, weights []int) {
 	total := 0
 	for _, w := range weights {

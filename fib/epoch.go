@@ -7,28 +7,28 @@ import (
 	"sync/atomic"
 )
 
-// Reader is one worker's claim on what its engine may still be reading: entries
-// that were freed since the oldest chunk under way was submitted keep their
-// numbers. The worker notes the epoch (Now) of each chunk before it submits it,
-// and holds the epoch of the oldest. That costs one store a chunk.
+// Reader protects the entries that a worker's engine can still read: the indices of entries
+// freed since its oldest chunk in flight was submitted are not reused. The worker records the
+// epoch (Now) of each chunk before submitting it, and holds that of the oldest: one store per
+// chunk.
 type Reader struct {
-	since atomic.Uint64 // the epoch that is held, or idle
+	since atomic.Uint64 // held epoch, or idle
 	epoch *atomic.Uint64
 	_     [48]byte // a cache line of its own
 }
 
 const idle = math.MaxUint64
 
-// Now is the present epoch.
+// Now returns the current epoch.
 func (r *Reader) Now() uint64 { return r.epoch.Load() }
 
-// Hold says that of all that is being read, the oldest was begun at this epoch.
+// Hold sets the epoch of the oldest chunk in flight.
 func (r *Reader) Hold(epoch uint64) { r.since.Store(epoch) }
 
-// Release says that nothing is being read.
+// Release marks the reader idle.
 func (r *Reader) Release() { r.since.Store(idle) }
 
-// NewReader registers a reader, idle at first.
+// NewReader registers an idle reader.
 func (f *FIB) NewReader() *Reader {
 	r := &Reader{epoch: &f.readers.epoch}
 	r.Release()
@@ -44,7 +44,7 @@ type readers struct {
 	all   []*Reader
 }
 
-// oldest is the epoch before which nobody reads any more.
+// oldest returns the oldest held epoch.
 func (r *readers) oldest() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,7 +57,7 @@ func (r *readers) oldest() uint64 {
 	return min
 }
 
-// ids hands out entry numbers of one array. It belongs to the writer.
+// ids allocates the indices of one array. It belongs to the writer.
 type ids struct {
 	next, limit uint32
 	of          string
@@ -69,7 +69,7 @@ type ids struct {
 
 type retired struct {
 	id    uint32
-	epoch uint64 // readers that began at this epoch or later cannot know the id
+	epoch uint64 // readers of this epoch or later cannot read the entry
 }
 
 func (s *ids) take() (uint32, error) {
@@ -94,17 +94,16 @@ func (s *ids) take() (uint32, error) {
 	return s.next - 1, nil
 }
 
-// untake gives back a number that no reader has seen.
+// untake returns an index that no reader has seen.
 func (s *ids) untake(id uint32) { s.reusable = append(s.reusable, id) }
 
-// free gives back a number that readers may still hold.
+// free retires an index that readers can still use.
 func (s *ids) free(id uint32) {
 	s.retired = append(s.retired, retired{id, s.readers.epoch.Add(1)})
 }
 
-// Passed returns a function that tells whether every reader has finished what it had
-// begun when Passed was called: nobody can know of what was taken out of its sight
-// before. It may be called by any goroutine.
+// Passed returns a function that reports whether every reader has finished the chunks in flight
+// at the call of Passed. Any goroutine may call it.
 func (f *FIB) Passed() func() bool {
 	epoch := f.readers.epoch.Add(1)
 	return func() bool { return f.readers.oldest() >= epoch }

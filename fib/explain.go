@@ -2,8 +2,8 @@ package fib
 
 import "sync/atomic"
 
-// Member returns the adjacency that flows with a hash take in a group, and the number of
-// adjacencies that the group has. It is for people; engines walk Words.
+// Member returns the adjacency for a flow hash in a group, and the number of adjacencies of the
+// group. It is for diagnostics; engines read Words.
 func (f *FIB) Member(group, hash uint32) (adjacency uint32, members int) {
 	seen := map[uint32]bool{}
 	for i := range uint32(Buckets) {

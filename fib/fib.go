@@ -1,15 +1,22 @@
-// Package fib is the forwarding base: everything that an engine reads to decide
-// on a packet, and nothing else.
+// Package fib is the forwarding information base: the tables that an engine reads to forward
+// a packet.
 //
-// The way of a lookup is table → next hop → (group →) adjacency → port. Every
-// step is one machine word in an array of fixed size, so a change is one atomic
-// store: a reader, on the CPU or on a device that is sent the same stores, sees
-// the old or the new word and never a mixture. A neighbour that answers changes
-// one adjacency, however many routes use it.
+//		destination ─► lookup table ─► next hop ─► (group ─►) adjacency ─► port
 //
-// One goroutine, the control plane's, writes; workers read. An entry that is
-// freed may still be in a worker's hands, so its number is used again only after
-// every Reader has moved on (see Reader).
+//	  - A next hop is the action of a route: a kind (forward, blackhole, ...), an MTU, and the
+//	    index of an adjacency or a next-hop group. Routes with the same action share one.
+//	  - A next-hop group holds the adjacencies of an ECMP route in Buckets buckets, divided by
+//	    weight. The upper 8 bits of the flow hash select the bucket.
+//	  - An adjacency is a neighbor: its MAC address, 0 until resolved, and its port.
+//	  - A port has the source MAC address and the MTU of an interface. Its index is the position
+//	    of the interface in the configuration.
+//
+// Each entry is one machine word in an array of fixed size, so a change is one atomic store. A
+// reader, on the CPU or on a device that receives the same stores, sees the old or the new word.
+// A resolved neighbor changes one adjacency for all its routes.
+//
+// One goroutine writes, workers read. The index of a freed entry is reused only after every
+// Reader has passed a later epoch (see Reader).
 package fib
 
 import (
@@ -22,32 +29,31 @@ import (
 	"github.com/warproute/warproute/lookup/ipv6"
 )
 
-// Capacities. The arrays are reserved at once and cost memory as they fill.
+// Capacities. The arrays are reserved at the start and use memory as they fill.
 const (
 	MaxNextHops    = 1 << 20
 	MaxAdjacencies = 1 << 18
 	MaxGroups      = 1 << 14
-	// Buckets is the number of adjacencies in a group; a flow picks one by the
-	// upper 8 bits of its hash.
+	// Buckets is the number of buckets of a group.
 	Buckets = 256
 )
 
-// ErrFull is wrapped by errors of an array that has no free entry.
-var ErrFull = errors.New("forwarding base is full")
+// ErrFull is returned if an array has no free entry.
+var ErrFull = errors.New("forwarding table full")
 
-// FIB is a forwarding base. Its zero value is not usable; see New.
+// FIB is a forwarding information base. Use New.
 type FIB struct {
 	IPv4 *ipv4.Table
 	IPv6 *ipv6.Table
-	Seed uint32 // of flow hashes, so that routers in a row choose independently
+	Seed uint32 // of flow hashes, different per router so that consecutive routers select independently
 
 	nextHops     []uint64           // NextHop words; entry 0 stays KindNone
-	groups       []uint32           // Buckets adjacency numbers a group
-	shares       map[uint32]*shares // of groups, for the writer alone
+	groups       []uint32           // Buckets adjacency indices per group
+	shares       map[uint32]*shares // of groups, for the writer
 	adjacencies  []uint64           // Adjacency words
 	ports        []uint64           // Port words
 	reversePaths []uint32           // by port: Sources words
-	verifying    atomic.Int32       // how many of them are not 0
+	verifying    atomic.Int32       // number of nonzero Sources words
 
 	hopIDs, groupIDs, adjIDs ids
 	readers                  readers
@@ -55,7 +61,7 @@ type FIB struct {
 	followers                followers
 }
 
-// New returns an empty base.
+// New returns an empty FIB.
 func New(seed uint32) *FIB {
 	f := &FIB{
 		IPv4: ipv4.New(), IPv6: ipv6.New(), Seed: seed,
@@ -72,7 +78,7 @@ func New(seed uint32) *FIB {
 	return f
 }
 
-// Words are the arrays an engine walks; elements are read and written atomically.
+// Words holds the arrays for engines. Elements are read and written atomically.
 type Words struct {
 	NextHops     []uint64
 	Groups       []uint32
@@ -81,43 +87,41 @@ type Words struct {
 	ReversePaths []uint32
 }
 
-// Words returns the arrays. They keep their place for the life of the base.
+// Words returns the arrays, which never move.
 func (f *FIB) Words() Words {
 	return Words{f.nextHops, f.groups, f.adjacencies, f.ports, f.reversePaths}
 }
 
-// Generation counts changes that may let a waiting packet go on: neighbours
-// resolved, routes changed, security associations. Workers try held packets again when
-// it moves.
+// Generation counts changes that can unblock queued packets: neighbors, routes, SAs. Workers
+// retry queued packets when it changes.
 func (f *FIB) Generation() uint64 { return f.generation.Load() }
 
-// Bump moves the generation; the control plane calls it after a batch of changes.
+// Bump ends a batch of changes: it increments the generation and flushes followers.
 func (f *FIB) Bump() {
 	f.Retry()
 	f.followers.flush()
 }
 
-// Retry moves the generation, when a follower's copy has changes that Bump was early
-// for, or a gateway has an association that packets may wait for. Any goroutine may
-// call it.
+// Retry increments the generation, after a follower has applied changes or a gateway has a new
+// SA. Any goroutine may call it.
 func (f *FIB) Retry() { f.generation.Add(1) }
 
-// store changes a word, for readers and for followers.
+// store writes a word and passes it to followers.
 func (f *FIB) store(a Array, words []uint64, index uint32, word uint64) {
 	atomic.StoreUint64(&words[index], word)
 	f.followers.word(a, index, word)
 }
 
-// SetPort says that frames leave by the port with this source address and MTU,
-// in bytes of IP packet; an MTU of 0 takes the port down.
+// SetPort sets the source MAC address and the MTU of a port, in bytes of IP packet. An MTU of 0
+// means that the port is down.
 func (f *FIB) SetPort(port uint16, mac MAC, mtu uint16) {
-	f.store(Ports, f.ports, uint32(port), uint64(mac)<<16|uint64(mtu))
+	f.store(Ports, f.ports, uint32(port), uint64(mac)<<MACShift|uint64(mtu))
 }
 
-// Port returns a port's word.
+// Port returns the word of a port.
 func (f *FIB) Port(port uint16) Port { return Port(atomic.LoadUint64(&f.ports[port])) }
 
-// NewAdjacency returns the number of a new, unresolved adjacency on a port.
+// NewAdjacency adds an unresolved adjacency on a port and returns its index.
 func (f *FIB) NewAdjacency(port uint16) (uint32, error) {
 	id, err := f.adjIDs.take()
 	if err == nil {
@@ -126,41 +130,41 @@ func (f *FIB) NewAdjacency(port uint16) (uint32, error) {
 	return id, err
 }
 
-// SetAdjacency gives an adjacency its neighbour's address, 0 to mark it unresolved.
+// SetAdjacency sets the port and the MAC address of an adjacency, 0 for unresolved.
 func (f *FIB) SetAdjacency(id uint32, port uint16, mac MAC) {
-	f.store(Adjacencies, f.adjacencies, id, uint64(mac)<<16|uint64(port))
+	f.store(Adjacencies, f.adjacencies, id, uint64(mac)<<MACShift|uint64(port))
 }
 
-// Adjacency returns an adjacency's word.
+// Adjacency returns the word of an adjacency.
 func (f *FIB) Adjacency(id uint32) Adjacency {
 	return Adjacency(atomic.LoadUint64(&f.adjacencies[id]))
 }
 
-// FreeAdjacency gives a number back, once no next hop refers to it any more.
+// FreeAdjacency frees an adjacency that no next hop refers to.
 func (f *FIB) FreeAdjacency(id uint32) { f.adjIDs.free(id) }
 
-// Path is one way of a next hop: an adjacency with a weight of at least 1.
+// Path is one path of a next hop: an adjacency with a weight of at least 1.
 type Path struct {
 	Adjacency uint32
 	Weight    uint32
-	Dead      bool // keeps its share of the buckets, which the living paths fill
+	Dead      bool // its buckets go to the live paths until it returns
 }
 
-// NewNextHop returns the number of a new next hop: KindForward over one or more
-// paths, or another kind with none.
+// NewNextHop adds a next hop and returns its index: KindForward with one or more paths, or
+// another kind without paths.
 func (f *FIB) NewNextHop(kind Kind, paths ...Path) (ID, error) {
 	return f.NewNextHopAfter(0, kind, paths...)
 }
 
-// NewNextHopAfter is NewNextHop for a next hop that routes take up which had another one,
-// old: flows stay on the paths that both have, as far as their weights permit.
+// NewNextHopAfter is NewNextHop for routes that used another next hop, old: flows stay on common
+// paths as far as the weights permit.
 func (f *FIB) NewNextHopAfter(old ID, kind Kind, paths ...Path) (ID, error) {
 	id, err := f.hopIDs.take()
 	if err != nil {
 		return 0, err
 	}
 	was := f.sharesOf(f.NextHop(old))
-	// Whoever had the number before left a word whose group is no longer its own.
+	// The word of the previous entry has a group that is not this entry's.
 	f.store(NextHops, f.nextHops, id, 0)
 	if err := f.setNextHop(ID(id), was, kind, paths); err != nil {
 		f.hopIDs.untake(id)
@@ -169,21 +173,21 @@ func (f *FIB) NewNextHopAfter(old ID, kind Kind, paths ...Path) (ID, error) {
 	return ID(id), nil
 }
 
-// SetNextHop changes a next hop for all the routes that use it. Flows stay on the paths
-// that it keeps, as far as their weights permit.
+// SetNextHop changes a next hop for all its routes. Flows stay on remaining paths as far as the
+// weights permit.
 func (f *FIB) SetNextHop(id ID, kind Kind, paths ...Path) error {
 	return f.setNextHop(id, f.sharesOf(f.NextHop(id)), kind, paths)
 }
 
-// SetNextHopMTU bounds the packets that a next hop takes, in bytes of IP packet, whatever
-// its ports' MTUs are; 0 does not. It holds through SetNextHop. A new next hop has none.
+// SetNextHopMTU sets the route MTU of a next hop, in bytes of IP packet; 0, the default, for
+// none. SetNextHop keeps it.
 func (f *FIB) SetNextHopMTU(id ID, mtu uint16) {
 	if w := f.NextHop(id); w.MTU() != mtu {
 		f.store(NextHops, f.nextHops, uint32(id), uint64(makeNextHop(w.Kind(), mtu, w.Group(), w.Index())))
 	}
 }
 
-// sharesOf returns whose a next hop's flows are, nil if it does not forward any.
+// sharesOf returns the bucket owners of a next hop, nil if it does not forward.
 func (f *FIB) sharesOf(w NextHop) *shares {
 	switch {
 	case w.Kind() != KindForward:
@@ -210,7 +214,7 @@ func (f *FIB) setNextHop(id ID, was *shares, kind Kind, paths []Path) error {
 		if len(paths) == 1 {
 			word = makeNextHop(kind, old.MTU(), false, paths[0].Adjacency)
 		}
-	case old.Group(): // the group's buckets change one by one; other flows stay where they are
+	case old.Group(): // change buckets in place, so that other flows stay
 		f.setBuckets(old.Index(), paths, was)
 		return nil
 	default:
@@ -226,7 +230,7 @@ func (f *FIB) setNextHop(id ID, was *shares, kind Kind, paths []Path) error {
 	return nil
 }
 
-// freeGroup gives back the group of a next hop's former word, if it had one.
+// freeGroup frees the group of a word, if any.
 func (f *FIB) freeGroup(w NextHop) {
 	if w.Group() {
 		delete(f.shares, w.Index())
@@ -234,15 +238,15 @@ func (f *FIB) freeGroup(w NextHop) {
 	}
 }
 
-// NextHop returns a next hop's word.
+// NextHop returns the word of a next hop.
 func (f *FIB) NextHop(id ID) NextHop { return NextHop(atomic.LoadUint64(&f.nextHops[id])) }
 
-// LeadsBy reports whether flows may take a port by a next hop that forwards.
+// LeadsBy reports whether a forwarding next hop has a path over a port.
 func (f *FIB) LeadsBy(w NextHop, port uint16) bool {
 	if !w.Group() {
 		return f.Adjacency(w.Index()).Port() == port
 	}
-	last := uint32(0) // no adjacency's number
+	last := uint32(0) // not a valid adjacency
 	for i := w.Index() * Buckets; i < (w.Index()+1)*Buckets; i++ {
 		a := atomic.LoadUint32(&f.groups[i])
 		if a != last && f.Adjacency(a).Port() == port {
@@ -253,7 +257,7 @@ func (f *FIB) LeadsBy(w NextHop, port uint16) bool {
 	return false
 }
 
-// FreeNextHop gives a number back, once no route refers to it any more.
+// FreeNextHop frees a next hop that no route refers to.
 func (f *FIB) FreeNextHop(id ID) {
 	f.freeGroup(f.NextHop(id))
 	f.hopIDs.free(uint32(id))

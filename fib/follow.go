@@ -2,7 +2,7 @@ package fib
 
 import "slices"
 
-// Array names one of the base's arrays of words.
+// Array identifies one of the arrays of Words.
 type Array uint8
 
 const (
@@ -15,23 +15,21 @@ const (
 	NumArrays = iota
 )
 
-// A Follower keeps a copy of the arrays elsewhere, as on a device. Its methods are
-// called by the goroutine that changes the base, in the order of the changes; the
-// tables have followers of their own (trie.Follower), called by the same goroutine.
+// Follower maintains a copy of the arrays, for example on a device. The writer calls its methods
+// in the order of the changes. The lookup tables have followers of their own (trie.Follower),
+// called by the same goroutine.
 type Follower interface {
-	// Word says that a word of an array has changed.
+	// Word reports a changed word.
 	Word(a Array, index uint32, word uint64)
-	// Reuse says that a number which was freed begins another life: the words that
-	// it names, which change after this call, have nothing to do with what a
-	// reader of the copy may know of it. A reader that began before must look again.
+	// Reuse reports that a freed index is about to be reused: a reader of the copy that started
+	// before must restart its lookup.
 	Reuse()
-	// Flush says that a batch of changes is complete.
+	// Flush ends a batch of changes.
 	Flush()
 }
 
-// Follow has a follower told of every change from now on, until end is called. A
-// base has any number of followers. Follow and end are called by whoever changes
-// the base, with Words as they are.
+// Follow reports every change to a follower until end is called. The writer calls Follow and
+// end; the follower copies Words first.
 func (f *FIB) Follow(follower Follower) (end func()) {
 	entry := &follower
 	f.followers = append(f.followers, entry)
@@ -40,7 +38,7 @@ func (f *FIB) Follow(follower Follower) (end func()) {
 	}
 }
 
-// followers are told one after another.
+// followers are called in order.
 type followers []*Follower
 
 func (fs followers) word(a Array, index uint32, word uint64) {

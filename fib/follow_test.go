@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// replica is a copy of the arrays, by the words that it was told of.
+// replica is a copy of the arrays, built from the reported words.
 type replica struct {
 	Words
 	reuses, flushes int
@@ -66,9 +66,8 @@ func churn(t *testing.T, f *FIB, rnd *rand.Rand, n int) {
 	}
 }
 
-// Every follower is told of every change, until it follows no more; the others
-// follow on.
-func TestFollowersAreToldTheSame(t *testing.T) {
+// Every follower receives every change until it ends; the others continue.
+func TestFollowersReceiveTheSameChanges(t *testing.T) {
 	f, rnd := New(1), rand.New(rand.NewPCG(1, 1))
 	first, second := newReplica(f), newReplica(f)
 	endFirst := f.Follow(first)

@@ -2,17 +2,16 @@ package fib
 
 import "sync/atomic"
 
-// ReversePath says from which sources a port takes packets of a family (RFC 3704, RFC 1812
-// 5.3.8).
+// ReversePath is the reverse path check of a port for one family (RFC 3704, RFC 1812 5.3.8).
 type ReversePath uint8
 
 const (
-	AnySource    ReversePath = iota
-	LooseSource              // those that a route leads to
-	StrictSource             // those that a route leads to by the port
+	AnySource    ReversePath = iota // no check
+	LooseSource                     // a route to the source must exist
+	StrictSource                    // a route to the source must lead over the port
 )
 
-// Sources says it for both families. As the word of a port:
+// Sources is the reverse path check of a port for both families. Its word:
 //
 //	 31           16 15     8 7      0
 //	+---------------+--------+--------+
@@ -20,7 +19,7 @@ const (
 //	+---------------+--------+--------+
 type Sources struct{ IPv4, IPv6 ReversePath }
 
-// SetSources says from which sources a port takes packets, at first any.
+// SetSources sets the reverse path check of a port, AnySource by default.
 func (f *FIB) SetSources(port uint16, s Sources) {
 	was, word := f.Sources(port), uint32(s.IPv4)|uint32(s.IPv6)<<8
 	if was == s {
@@ -35,18 +34,17 @@ func (f *FIB) SetSources(port uint16, s Sources) {
 	}
 }
 
-// Sources returns from which sources a port takes packets.
+// Sources returns the reverse path check of a port.
 func (f *FIB) Sources(port uint16) Sources {
 	word := atomic.LoadUint32(&f.reversePaths[port])
 	return Sources{ReversePath(word), ReversePath(word >> 8)}
 }
 
-// Verifies reports whether there is a port that does not take packets from any source: as
-// long as there is none, nobody need look.
+// Verifies reports whether any port has a reverse path check.
 func (f *FIB) Verifies() bool { return f.verifying.Load() > 0 }
 
-// Takes reports whether the next hop to a packet's source will do for the port that received
-// the packet.
+// Takes reports whether a packet passes the reverse path check of its ingress port, given the
+// next hop of its source.
 func (f *FIB) Takes(p ReversePath, port uint16, source ID) bool {
 	hop := f.NextHop(source)
 	switch {
@@ -55,5 +53,5 @@ func (f *FIB) Takes(p ReversePath, port uint16, source ID) bool {
 	case hop.Kind() == KindForward:
 		return p == LooseSource || f.LeadsBy(hop, port)
 	}
-	return p == LooseSource && hop.Kind() == KindNoPort // by an interface of Linux's
+	return p == LooseSource && hop.Kind() == KindNoPort // by another interface of the host
 }

@@ -6,17 +6,17 @@ import (
 	"github.com/warproute/warproute/lookup"
 )
 
-// Kind says what happens to packets of a next hop.
+// Kind is the action of a next hop.
 type Kind uint8
 
 const (
 	KindNone        Kind = iota // no route
-	KindForward                 // to a neighbour, by an adjacency or a group of them
-	KindLocal                   // an address of this host
-	KindBlackhole               // the route types of Linux
+	KindForward                 // to an adjacency or a group
+	KindLocal                   // local address
+	KindBlackhole               // route types of Linux
 	KindUnreachable             //
 	KindProhibit                //
-	KindNoPort                  // leaves by an interface that is not a port of this router
+	KindNoPort                  // over an interface that is not a port
 )
 
 var kinds = [...]string{"none", "forward", "local", "blackhole", "unreachable", "prohibit", "no port"}
@@ -28,61 +28,62 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// NextHop is one next-hop word.
+// NextHop is the word of a next hop.
 //
 //	 63  56 55  40 39 33  32  31          0
 //	+------+------+-----+----+-------------+
 //	| kind | MTU  |  0  | G  | index       |
 //	+------+------+-----+----+-------------+
 //
-// Only KindForward has an index: of a group where G is set, else of an adjacency. The MTU
-// is the route's own, in bytes of IP packet, 0 if it has none. Bit 33 is always 0: devices
-// order their loads by it.
+// Only KindForward has an index: of a group if G is set, else of an adjacency. The MTU is that
+// of the route, in bytes of IP packet, 0 for none. Bit 33 is always 0: devices order their loads
+// by it.
 type NextHop uint64
 
 const (
-	groupBit = 1 << 32
-	mtuShift = 40
+	GroupShift = 32
+	ZeroShift  = 33
+	MTUShift   = 40
+	KindShift  = 56
+	MACShift   = 16 // of Adjacency and Port
 )
 
-func (w NextHop) Kind() Kind    { return Kind(w >> 56) }
-func (w NextHop) Group() bool   { return w&groupBit != 0 }
+func (w NextHop) Kind() Kind    { return Kind(w >> KindShift) }
+func (w NextHop) Group() bool   { return w&(1<<GroupShift) != 0 }
 func (w NextHop) Index() uint32 { return uint32(w) }
-func (w NextHop) MTU() uint16   { return uint16(w >> mtuShift) }
+func (w NextHop) MTU() uint16   { return uint16(w >> MTUShift) }
 
-// Limit returns what fits through the next hop by a port of an MTU: the smaller one, if
-// the next hop has one of its own.
+// Limit returns the effective MTU over a port: the smaller of the MTUs of route and port.
 func (w NextHop) Limit(port uint16) uint16 {
-	if m := w.MTU(); m-1 < port { // of none, m-1 is the largest number there is
+	if m := w.MTU(); m-1 < port { // 0 wraps around
 		return m
 	}
 	return port
 }
 
 func makeNextHop(k Kind, mtu uint16, group bool, index uint32) NextHop {
-	w := NextHop(k)<<56 | NextHop(mtu)<<mtuShift | NextHop(index)
+	w := NextHop(k)<<KindShift | NextHop(mtu)<<MTUShift | NextHop(index)
 	if group {
-		w |= groupBit
+		w |= 1 << GroupShift
 	}
 	return w
 }
 
-// Adjacency is one adjacency word: a neighbour's link address and its port.
+// Adjacency is the word of an adjacency: the MAC address of a neighbor and its port.
 //
 //	 63                    16 15      0
 //	+------------------------+---------+
 //	| destination MAC        | port    |
 //	+------------------------+---------+
 //
-// A MAC of zero means that the neighbour is not resolved; the bytes stand in
-// network order, the first one uppermost.
+// A MAC of zero means unresolved. The first byte is the most significant.
 type Adjacency uint64
 
-func (w Adjacency) Resolved() bool { return w>>16 != 0 }
+func (w Adjacency) Resolved() bool { return w>>MACShift != 0 }
 func (w Adjacency) Port() uint16   { return uint16(w) }
-func (w Adjacency) MAC() MAC       { return MAC(w >> 16) }
+func (w Adjacency) MAC() MAC       { return MAC(w >> MACShift) }
 
-// Port is one port word: what is written into frames that leave by the port.
+// Port is the word of a port, for frames transmitted on it.
 //
 //	 63                    16 15      0
 //	+------------------------+---------+
@@ -92,16 +93,16 @@ func (w Adjacency) MAC() MAC       { return MAC(w >> 16) }
 // An MTU of zero means that the port is down.
 type Port uint64
 
-func (w Port) MAC() MAC    { return MAC(w >> 16) }
+func (w Port) MAC() MAC    { return MAC(w >> MACShift) }
 func (w Port) MTU() uint16 { return uint16(w) }
 
-// MAC is a link address in the lower 48 bits, its first byte uppermost.
+// MAC is a MAC address in the lower 48 bits, first byte most significant.
 type MAC uint64
 
-// ParseMAC makes a MAC of the 6 bytes of a net.HardwareAddr.
+// ParseMAC converts the 6 bytes of a net.HardwareAddr.
 func ParseMAC(b []byte) (MAC, error) {
 	if len(b) != 6 {
-		return 0, fmt.Errorf("link address % x has %d bytes; only Ethernet's 6 are supported", b, len(b))
+		return 0, fmt.Errorf("MAC address % x has %d bytes, want 6", b, len(b))
 	}
 	var m MAC
 	for _, x := range b {
@@ -114,5 +115,5 @@ func (m MAC) String() string {
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", byte(m>>40), byte(m>>32), byte(m>>24), byte(m>>16), byte(m>>8), byte(m))
 }
 
-// ID is how the lookup tables name a next hop.
+// ID is the index of a next hop, the value of the lookup tables.
 type ID = lookup.NextHop

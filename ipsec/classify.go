@@ -10,22 +10,21 @@ import (
 // PortNATT is the UDP port of IKE and of encapsulated ESP (RFC 3948).
 const PortNATT = 4500
 
-// Inbound finds ESP in p, a valid IP packet to an address of ours: as it is, or in
-// UDP to PortNATT. espOffset is that of the SPI. Anything else is not ok: fragments,
-// which are to be reassembled first, and of UDP also IKE, with four zero bytes in place of
-// an SPI, and keepalives. Those are Linux's.
+// Inbound finds ESP in p, a valid IP packet to an address of ours, directly in IP or in UDP to
+// PortNATT (RFC 3948). espOffset is the offset of the SPI. It is not ok for other packets:
+// fragments, which are reassembled first, IKE (four zero bytes in place of an SPI) and keepalives.
 func Inbound(p []byte) (spi uint32, espOffset int, ok bool) {
-	if surelyNot(p) {
+	if cannotBeESP(p) {
 		return 0, 0, false
 	}
-	if spi, espOffset = glance(p); spi != 0 {
+	if spi, espOffset = findCommon(p); spi != 0 {
 		return spi, espOffset, true
 	}
-	return seek(p)
+	return find(p)
 }
 
-// seek does all of Inbound.
-func seek(p []byte) (spi uint32, espOffset int, ok bool) {
+// find implements Inbound for all packets.
+func find(p []byte) (spi uint32, espOffset int, ok bool) {
 	var h header
 	if !h.parse(p) || !h.extend(p[:h.total], false) || h.fragment {
 		return 0, 0, false
@@ -48,9 +47,9 @@ func seek(p []byte) (spi uint32, espOffset int, ok bool) {
 	return spi, espOffset, spi != 0
 }
 
-// glance finds ESP right behind an IP header without options, where most of it is, in p, the
-// beginning of what may be a valid packet. It returns no SPI where it finds none.
-func glance(p []byte) (spi uint32, espOffset int) {
+// findCommon finds ESP directly behind an IP header without options, the common case. p may be
+// shorter than the packet. It returns SPI 0 if it finds none.
+func findCommon(p []byte) (spi uint32, espOffset int) {
 	const plain = 0x45                  // no options
 	if len(p) < packet.IPv6Len+espLen { // shorter than any whole ESP
 		return 0, 0
@@ -67,9 +66,9 @@ func glance(p []byte) (spi uint32, espOffset int) {
 	return binary.BigEndian.Uint32(p[espOffset:]), espOffset
 }
 
-// surelyNot reports whether the first header alone shows that p has no ESP in it, as that
-// of most packets does.
-func surelyNot(p []byte) bool {
+// cannotBeESP reports whether the first header alone shows that p contains no ESP, the case of
+// most packets.
+func cannotBeESP(p []byte) bool {
 	const plain, least = 0x45, 24 // no options; the ports are there
 	if len(p) < least {
 		return false
@@ -90,14 +89,14 @@ func surelyNot(p []byte) bool {
 	return false
 }
 
-// Part is what a fragment shows of the ESP that it may be a part of.
+// Part describes a fragment that may be a part of an ESP packet.
 type Part struct {
 	Proto packet.Protocol // ESP or UDP
 	First bool
 	SPI   uint32 // in the first fragment, as it is or in UDP to PortNATT; else 0
 }
 
-// Fragment reports whether p, a valid IP packet, is a fragment of ESP or of UDP, in which ESP may be.
+// Fragment reports whether p, a valid IP packet, is a fragment of ESP, or of UDP that may carry ESP.
 func Fragment(p []byte) (f Part, is bool) {
 	at, size := 0, 0
 	if p[0]>>4 == 4 {
@@ -127,8 +126,8 @@ func Fragment(p []byte) (f Part, is bool) {
 	return f, true
 }
 
-// Keepalive reports whether p, a valid IP packet, is what a NAT is kept open with
-// (RFC 3948 section 2.3): one byte of ones to PortNATT. Receivers ignore it.
+// Keepalive reports whether p, a valid IP packet, is a NAT keepalive (RFC 3948 section 2.3): one
+// byte 0xff to PortNATT. Receivers ignore it.
 func Keepalive(p []byte) bool {
 	var h header
 	if !h.parse(p) || !h.extend(p[:h.total], false) || h.fragment || packet.Protocol(p[h.nextAt]) != packet.UDP {

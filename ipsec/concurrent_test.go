@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Workers are given the same packets at once: each packet passes once, and every
-// other time it is a replay. Then the association is killed under them.
-func TestWorkersShareAnInboundAssociation(t *testing.T) {
+// Workers receive the same packets concurrently: each packet is accepted once, and otherwise counted as
+// a replay. Then the SA is killed while they run.
+func TestWorkersShareAnInboundSA(t *testing.T) {
 	const workers, packets = 4, 2_000
 	for _, name := range []string{"aes128gcm16", "aes128-sha256", "aes128ctr-sha1"} {
 		rnd := rand.New(rand.NewPCG(1, 1))

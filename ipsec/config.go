@@ -1,9 +1,9 @@
-// Package ipsec protects IP packets by ESP (RFC 4303): security associations, and
-// the packets that they turn into others, in place in the memory of a frame.
+// Package ipsec implements ESP (RFC 4303): security associations (SAs) that encrypt and decrypt
+// IP packets in place, in the memory of a frame.
 //
-// It has no packet flow of its own: an engine finds the association, by policy or by
-// SAD.Lookup, and calls Encapsulate or Decapsulate. Workers share associations
-// without locks; numbers that may never repeat are taken by compare-and-swap.
+// The package has no packet loop: an engine finds the SA, by policy or by SAD.Lookup, and calls
+// Encapsulate or Decapsulate. Workers share SAs without locks; sequence numbers are taken by
+// compare-and-swap.
 package ipsec
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Direction of an association: ESP has one for each.
+// Direction of an SA. ESP needs one SA per direction.
 type Direction uint8
 
 const (
@@ -23,7 +23,7 @@ const (
 
 func (d Direction) String() string { return name(uint8(d), "out", "in") }
 
-// Mode says what is protected: a whole packet in a new one, or a packet's payload.
+// Mode is tunnel mode (a whole packet inside a new one) or transport mode (a packet's payload).
 type Mode uint8
 
 const (
@@ -33,8 +33,8 @@ const (
 
 func (m Mode) String() string { return name(uint8(m), "tunnel", "transport") }
 
-// DFPolicy says how the don't-fragment bit of an outer IPv4 header is made (RFC 4301
-// section 8.1). An inner IPv6 packet counts as one that has it set.
+// DFPolicy selects the DF bit of an outer IPv4 header (RFC 4301 section 8.1). An inner IPv6
+// packet counts as one with DF set.
 type DFPolicy uint8
 
 const (
@@ -52,52 +52,51 @@ func name(i uint8, names ...string) string {
 	return fmt.Sprintf("unknown (%d)", i)
 }
 
-// Encap is UDP encapsulation (RFC 3948), with the ports of packets sent. A receiver
-// takes any source port: a NAT may choose a new one.
+// Encap is UDP encapsulation (RFC 3948), with the ports of transmitted packets. A receiver accepts
+// any source port, since a NAT may change it.
 type Encap struct{ SrcPort, DstPort uint16 }
 
-// Limits bound the use of an association's keys. Zero is no limit. Bytes are those
-// of IP packets, before encapsulation and after decapsulation.
+// Limits bound the use of an SA's keys. Zero is no limit. Bytes are those of IP packets before
+// encapsulation and after decapsulation.
 type Limits struct {
 	Packets, Bytes uint64
 	Age            time.Duration // by the Clock
 }
 
-// Lifetime of an association: when to have it replaced, and when to refuse packets.
+// Lifetime of an SA: the soft limits request a replacement, the hard limits refuse packets.
 type Lifetime struct{ Soft, Hard Limits }
 
-// Config describes an association.
+// Config describes an SA.
 type Config struct {
 	Name      string // for people; may be empty
 	SPI       uint32
 	Direction Direction
 	Mode      Mode
-	// Src and Dst are the outer addresses of a tunnel. In transport mode packets keep
-	// theirs; Dst then serves to find the association of a received packet.
+	// Src and Dst are the outer addresses of a tunnel. In transport mode packets keep their own
+	// addresses, and Dst finds the SA of a received packet.
 	Src, Dst netip.Addr
 	Suite    string // by suite.ByName
 	Key      []byte // of the cipher, with the salt behind it; not kept
 	AuthKey  []byte // not kept
 	ESN      bool   // extended sequence numbers
-	// ReplayWindow is how many sequence numbers, the highest included, an inbound
-	// association tells new from old: up to MaxReplayWindow. With 0 it accepts every
-	// number, also again, which Linux permits and which only a peer that cannot
-	// count (with a static key) should need; not with ESN, whose upper half is
-	// inferred from the window.
+	// ReplayWindow is the number of sequence numbers, the highest included, that an inbound SA
+	// checks for duplicates: up to MaxReplayWindow. 0 accepts duplicates, as in Linux, for peers
+	// with static keys that restart their numbers. ESN needs a window, because the upper half of
+	// a number is inferred from it.
 	ReplayWindow int
 	Encap        *Encap // nil: ESP directly in IP
-	Bundle       uint32 // by which policies name the association, and those that replace it; the caller's
+	Tunnel       uint32 // number of the tunnel that policies name; assigned by the caller
 	DF           DFPolicy
 	Lifetime     Lifetime
-	Clock        *Clock // is needed by limits of age
-	// Nonces says which nonces an outbound association uses; nil: those of the process.
+	Clock        *Clock // required by limits of age
+	// Nonces are the nonces of an outbound SA; nil selects those of the process.
 	Nonces *Nonces
 }
 
-// MaxReplayWindow is that of Linux.
+// MaxReplayWindow is the same as in Linux.
 const MaxReplayWindow = 4096
 
-// validate returns every fault of c but those of suite and keys.
+// validate returns every mistake of c, except in suite and keys.
 func (c *Config) validate() error {
 	var faults []error
 	wrong := func(format string, a ...any) { faults = append(faults, fmt.Errorf(format, a...)) }

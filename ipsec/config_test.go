@@ -35,7 +35,7 @@ func TestConfigurationErrorsNameTheFault(t *testing.T) {
 		{func(c *Config) { c.Lifetime = Lifetime{Limits{Bytes: 9}, Limits{Bytes: 8}} }, "soft lifetime in bytes, 9, is beyond the hard one, 8"},
 		{func(c *Config) { c.Lifetime.Soft.Age = time.Second }, "a lifetime in age needs a Clock"},
 		{func(c *Config) { c.Lifetime.Soft.Age = -1 }, "an age is negative"},
-		{func(c *Config) { c.Suite = "des" }, `suite "des" is not known; there are aes128gcm16`},
+		{func(c *Config) { c.Suite = "des" }, `suite "des" is unknown; supported: aes128gcm16`},
 		{func(c *Config) { c.Key = c.Key[1:] }, "takes a key of 20 bytes (16 and a salt of 4), not 19"},
 		{func(c *Config) { c.AuthKey = []byte{1} }, "an authentication key of 0 bytes, not 1"},
 	} {
@@ -59,7 +59,7 @@ func TestConfigurationErrorsNameTheFault(t *testing.T) {
 	}
 }
 
-func TestAssociationsKeepNoKeys(t *testing.T) {
+func TestSAsKeepNoKeys(t *testing.T) {
 	conf := config(rand.New(rand.NewPCG(2, 2)), "aes256-sha512", Tunnel, true)
 	s := newSA(t, conf, 2)
 	if c := s.Config(); c.Key != nil || c.AuthKey != nil || c.SPI != conf.SPI {

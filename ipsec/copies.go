@@ -6,30 +6,29 @@ import (
 	"github.com/warproute/warproute/ipsec/device"
 )
 
-// NoNumber is the number of an association of which no device has the keys.
+// NoNumber is the number of an SA whose keys no device has.
 const NoNumber = math.MaxUint32
 
-// Number is where devices have the association's keys, NoNumber if they do not.
+// Number returns the index of the SA's keys in the key tables of devices, or NoNumber.
 func (s *SA) Number() uint32 { return s.number.Load() - 1 }
 
-// Share tells that devices have the association's keys at a number, until Zero, which
-// calls forget. It is for one goroutine, which comes before that of Zero.
+// Share records the index of the SA's keys on devices. Zero calls forget. Share and Zero are
+// called by one goroutine.
 func (s *SA) Share(number uint32, forget func()) {
 	s.forget = forget
 	s.number.Store(number + 1)
 }
 
-// DeviceKey returns the keys as devices want them: what Zero overwrites, not a copy.
+// DeviceKey returns the keys in the devices' format. It is not a copy: Zero overwrites it.
 func (s *SA) DeviceKey() *device.Key { return s.key }
 
-// DeviceKeyUsed returns how many bytes of the key, from its beginning on, a device needs for a
-// packet of so many bytes of ESP: of what there is a line of for each block, as many as fit, which
-// is one more than its text has at least.
+// DeviceKeyUsed returns the length of the key's prefix that a device needs for esp bytes of ESP.
+// Key material with one line per block is included for as many blocks as fit.
 func (s *SA) DeviceKeyUsed(esp int) int {
 	return device.LineBytes * min(int(s.keyMost), int(s.keyFixed)+esp/device.LineBytes)
 }
 
-// zeroCopies overwrites the keys that devices have, and what they have them of.
+// zeroCopies overwrites the keys on devices, and their source.
 func (s *SA) zeroCopies() {
 	if s.forget != nil {
 		s.forget()

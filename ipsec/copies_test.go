@@ -9,9 +9,9 @@ import (
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
-// An association has the keys that a device needs for its direction, and packets are told their
-// length. When it ends, devices forget them first, and then they are overwritten here.
-func TestKeysOfDevicesEndWithTheAssociation(t *testing.T) {
+// An SA has the key parts that a device needs for its direction. When it ends, devices forget them
+// first, and then they are overwritten here.
+func TestDeviceKeysEndWithTheSA(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(8, 1))
 	for i := range suite.All {
 		st := &suite.All[i]

@@ -6,17 +6,19 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// Decapsulate verifies the packet of n bytes at buf[at:], which SAD.Lookup gave this
-// association for, and turns it in place into the one that was protected; it returns
-// where and how long that is. Only the packet itself is written. One that is refused
-// may be overwritten in part, and is to be dropped.
+// Decapsulate verifies and decrypts the packet of n bytes at buf[at:] in place, and returns offset
+// and length of the inner packet. It writes to the packet's bytes only, also when it refuses the
+// packet.
 //
-// A packet is checked in the order of RFC 4303 section 3.4: sequence number,
-// authenticity, then the number again, for good, and only then what is inside.
+// The steps are those of RFC 4303 section 3.4:
 //
-// In transport mode behind a NAT, TCP and UDP checksums cover the addresses before
-// the NAT changed them, and are passed as they are: as with Linux, it is for the
-// receiving host to ignore them (RFC 3948 section 3.1.2).
+//  1. Find: parse the headers, infer the sequence number, check the window without changing it (3.4.3).
+//  2. Authentic: verify the ICV and decrypt (3.4.4).
+//  3. Confirm: check the window again and mark the number as received (3.4.3).
+//  4. Unwrap: check padding and next header, and restore the inner packet (3.4.4.1, 2.4, 2.6).
+//
+// In transport mode behind a NAT, TCP and UDP checksums cover the addresses before translation
+// and are not changed: the receiving host ignores them, as with Linux (RFC 3948 section 3.1.2).
 func (s *SA) Decapsulate(w int, buf []byte, at, n int) (int, int, Error) {
 	var in Incoming
 	if e := s.Find(w, buf, at, n, &in); e != OK {
@@ -36,14 +38,13 @@ func (s *SA) Decapsulate(w int, buf []byte, at, n int) (int, int, Error) {
 	return at2, n2, OK
 }
 
-// Authentic verifies and decrypts a packet that Find let pass. No state of the association
-// changes.
+// Authentic verifies and decrypts a packet that Find accepted. It changes no state of the SA.
 func (s *SA) Authentic(w int, buf []byte, in *Incoming) bool {
 	return s.transforms[w].Open(buf[in.ESP:in.End:in.End], uint32(in.Seq>>32), s.extended)
 }
 
-// Unwrap returns where and how long the packet is that a decrypted one carried; at is where
-// the received packet begins. No state of the association changes.
+// Unwrap returns offset and length of the inner packet of a decrypted one. The received packet
+// begins at buf[at:]. It changes no state of the SA.
 func (s *SA) Unwrap(buf []byte, at int, in *Incoming) (int, int, Error) {
 	sealed := buf[in.ESP:in.End:in.End]
 	body := sealed[espLen+int(s.iv) : len(sealed)-int(s.icv)]
@@ -61,16 +62,15 @@ func (s *SA) Unwrap(buf []byte, at int, in *Incoming) (int, int, Error) {
 		n, e := unwrap(body[:size], next, in.TOS)
 		return start, n, e
 	}
-	// The header moves up to what it was in front of.
+	// The header moves to the front of the payload.
 	n := in.Header + size
 	copy(buf[start:], buf[at:at+in.Header])
 	h := header{v4: buf[start]>>4 == 4, len: in.Header, nextAt: in.NextAt}
-	h.mend(buf[start:start+n], next)
+	h.setNext(buf[start:start+n], next)
 	return start, n, OK
 }
 
-// Incoming is a packet that arrived by an association, not verified yet. Offsets are in
-// its buffer.
+// Incoming is a received packet of an SA before verification. Offsets are relative to its buffer.
 type Incoming struct {
 	ESP, End int    // from the SPI to the end of the ICV
 	Seq      uint64 // its sequence number, the upper half inferred
@@ -79,9 +79,8 @@ type Incoming struct {
 	TOS      byte   // theirs
 }
 
-// Find does the part of Decapsulate that comes before decryption, for engines that have
-// a device do that: the device opens the packet and checks what is inside, then
-// Confirm and Count have the last word.
+// Find is step 1 of Decapsulate, for engines whose device decrypts: the device decrypts the packet
+// and checks the payload; Confirm and Count follow.
 func (s *SA) Find(w int, buf []byte, at, n int, in *Incoming) Error {
 	if !s.ready(In) {
 		if e := s.usable(In); e != OK {
@@ -113,21 +112,21 @@ func (s *SA) Find(w int, buf []byte, at, n int, in *Incoming) Error {
 	return OK
 }
 
-// Confirm notes whether a packet was found authentic, and if so its number as
-// received; it is asked once for each packet that Find let pass.
+// Confirm is step 3 of Decapsulate: it records whether a packet was authentic, and its number as
+// received. It is called once for each packet that Find accepted.
 func (s *SA) Confirm(w int, seq uint64, authentic bool) Error {
 	switch mine := &s.workers[w]; {
 	case !authentic:
 		mine.forgeries.Add(1)
 		return InStateProtoError
-	case !s.Accept(seq): // it was received since, maybe by another worker
+	case !s.Accept(seq): // received meanwhile, possibly by another worker
 		mine.replays.Add(1)
 		return InStateSeqError
 	}
 	return OK
 }
 
-// Inner returns where in the buffer the packet begins that an opened one carried.
+// Inner returns the offset of the inner packet in the buffer of a decrypted one.
 func (s *SA) Inner(in *Incoming) int {
 	body := in.ESP + espLen + int(s.iv)
 	if s.mode == Transport {
@@ -136,7 +135,7 @@ func (s *SA) Inner(in *Incoming) int {
 	return body
 }
 
-// find returns where ESP is in p, of header h: from the SPI to the end of the ICV.
+// find returns the range of ESP in p, a packet with header h: from the SPI to the end of the ICV.
 func (s *SA) find(p []byte, h *header) (from, to int, e Error) {
 	from, to = h.len, len(p)
 	inUDP := false
@@ -146,9 +145,9 @@ func (s *SA) find(p []byte, h *header) (from, to int, e Error) {
 		if to-from < udpLen {
 			return 0, 0, InHdrError
 		}
-		// The checksum says nothing that the ICV does not.
+		// The UDP checksum adds nothing to the ICV.
 		length := int(binary.BigEndian.Uint16(p[from+4:]))
-		if length > to-from { // too short is seen below
+		if length > to-from { // a short length is checked below
 			return 0, 0, InHdrError
 		}
 		inUDP, from, to = true, from+udpLen, from+length
@@ -176,8 +175,8 @@ func padded(b []byte) bool {
 	return wrong == 0
 }
 
-// unwrap checks the packet that a tunnel carried in p and returns its length. What
-// is behind it conceals how long it is (RFC 4303 section 2.7).
+// unwrap checks the inner packet of a tunnel in p and returns its length. Bytes behind it are
+// traffic flow confidentiality padding (RFC 4303 section 2.7).
 func unwrap(p []byte, next packet.Protocol, outerTOS byte) (int, Error) {
 	var h header
 	if !h.parse(p) || next != protoIPv4 && next != protoIPv6 || h.v4 != (next == protoIPv4) {

@@ -6,18 +6,17 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// Codepoints of ECN (RFC 3168), the lower bits of what was the type of service.
+// Codepoints of ECN (RFC 3168), the lower two bits of the traffic class.
 const (
 	notECT = iota
 	ect1
 	ect0
 	ce
-	drop // not one: what RFC 6040 says of congestion that the inner packet cannot carry
+	drop // not a codepoint: RFC 6040 drops congestion that the inner packet cannot carry
 )
 
-// ecnOut is the codepoint of a packet that leaves a tunnel, by that of the inner and
-// the outer header it arrived with: RFC 6040 section 4.2, figure 4. On the way in, its
-// normal mode, the outer header has the inner one's.
+// ecnOut is the ECN codepoint of a decapsulated packet, by inner and outer codepoint: RFC 6040
+// section 4.2, figure 4. Encapsulation copies the inner codepoint (normal mode).
 var ecnOut = [4][4]byte{
 	notECT: {notECT: notECT, ect0: notECT, ect1: notECT, ce: drop},
 	ect0:   {notECT: ect0, ect0: ect0, ect1: ect1, ce: ce},
@@ -25,9 +24,9 @@ var ecnOut = [4][4]byte{
 	ce:     {notECT: ce, ect0: ce, ect1: ce, ce: ce},
 }
 
-// passECN brings the ECN of the inner packet p, of header h, up to date with the
-// outer type of service. It reports false for a packet to be dropped. The inner DSCP
-// stays (RFC 4301 section 5.1.2.1). A wrong checksum stays wrong.
+// passECN applies the outer traffic class to the ECN bits of the inner packet p, with header h. It
+// reports false if the packet must be dropped. The inner DSCP stays (RFC 4301 section 5.1.2.1). A
+// wrong checksum stays wrong.
 func passECN(p []byte, h *header, outerTOS byte) bool {
 	was := h.tos & 3
 	now := ecnOut[was][outerTOS&3]

@@ -8,22 +8,26 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// Outgoing is a packet on its way out, of which all but ciphertext and ICV are
-// written; the IV of CBC is still a plain nonce. Offsets are in its buffer.
+// Outgoing is an outbound packet with complete headers, before encryption; the IV of CBC is still
+// the plain nonce. Offsets are relative to its buffer.
 type Outgoing struct {
 	At, Len int    // the packet, outer header included
 	ESP     int    // where it begins with the SPI; it goes to the packet's end
 	Seq     uint64 // its sequence number, which no other packet has
 }
 
-// Encapsulate protects the IP packet of n bytes at buf[at:], in place, and returns
-// where and how long the result is. It needs up to Overhead bytes of room around the
-// packet, most of it in front; nothing else of buf is written. A packet that is
-// refused is left as it was, but may have cost a sequence number.
+// Encapsulate encrypts the IP packet of n bytes at buf[at:] in place, and returns offset and length
+// of the result. It needs up to Overhead bytes of room around the packet, most of them in front, and
+// writes nothing else of buf. A refused packet is unchanged, but may have used a sequence number.
 //
-// In transport mode a packet of options or extension headers keeps them in front;
-// a fragment is refused, as only whole packets are protected there (RFC 4303 section
-// 3.3.4).
+// The steps are those of RFC 4303 section 3.3:
+//
+//  1. Prepare: check lifetime and mode, take a sequence number (3.3.3), write outer header, UDP,
+//     SPI, number, IV, padding and next header (3.3.2).
+//  2. Seal: encrypt and write the ICV (3.3.2).
+//
+// In transport mode IP options and extension headers stay in front of ESP. Fragments are refused,
+// since only whole packets are protected (RFC 4303 section 3.3.4).
 func (s *SA) Encapsulate(w int, buf []byte, at, n int) (int, int, Error) {
 	var o Outgoing
 	if e := s.Prepare(w, buf, at, n, &o); e != OK {
@@ -33,9 +37,8 @@ func (s *SA) Encapsulate(w int, buf []byte, at, n int) (int, int, Error) {
 	return o.At, o.Len, OK
 }
 
-// Prepare does the part of Encapsulate that comes before encryption, for engines that
-// have a device do that. Whoever calls it must see to it that the packet is either
-// sealed, by this association, or never leaves.
+// Prepare is step 1 of Encapsulate, for engines whose device encrypts. The caller encrypts the
+// packet by this SA, or drops it.
 func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 	if !s.ready(Out) {
 		if e := s.usable(Out); e != OK {
@@ -50,7 +53,7 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 	if !h.parse(p) {
 		return OutStateModeError
 	}
-	n = h.total // what Ethernet padded stays behind
+	n = h.total // Ethernet padding is not part of the packet
 	front, body, next := int(s.outer), at, protoIPv6
 	if s.mode == Transport {
 		if !h.extend(p[:n], true) || h.fragment || h.v4 != s.dst.Is4() {
@@ -80,7 +83,7 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 	}
 	mine.count(1, uint64(n))
 
-	// From here on nothing fails. Headers come before what they would be written over.
+	// Nothing fails from here on. Headers are read before they are overwritten.
 	out := buf[start:end]
 	if s.mode == Tunnel {
 		s.putOuter(out, &h, seq)
@@ -90,7 +93,7 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 			carrier = packet.UDP
 		}
 		copy(out, buf[at:body])
-		h.mend(out, carrier)
+		h.setNext(out, carrier)
 	}
 	if s.udp != 0 {
 		s.putUDP(buf[esp-udpLen : end])
@@ -106,7 +109,7 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 	return OK
 }
 
-// Seal does the rest.
+// Seal is step 2 of Encapsulate.
 func (s *SA) Seal(w int, buf []byte, o *Outgoing) {
 	out := buf[o.At : o.At+o.Len]
 	sealed := buf[o.ESP : o.At+o.Len : o.At+o.Len]

@@ -1,42 +1,42 @@
 package ipsec
 
-// Error says why a packet was refused, by the names that Linux counts under in
-// /proc/net/xfrm_stat, where it has one. OK is none.
+// Error is the reason of a refused packet, with the names of Linux in /proc/net/xfrm_stat where
+// Linux has one. OK is no error.
 type Error uint8
 
 const (
 	OK Error = iota
 
 	InHdrError        // outer header
-	InNoStates        // no association
-	InStateInvalid    // association killed
+	InNoStates        // no SA
+	InStateInvalid    // SA was killed
 	InStateExpired    // hard lifetime
-	InStateDirError   // association is for the other direction
+	InStateDirError   // SA is for the other direction
 	InStateMismatch   // UDP encapsulation differs
 	InStateSeqError   // replay
-	InStateProtoError // not authentic, or what it carried is no ESP payload
-	InStateModeError  // what it carried is not for the association's mode
-	InTmplMismatch    // policy wants another association, or none
+	InStateProtoError // not authentic, or the payload is no ESP payload
+	InStateModeError  // payload does not match the SA's mode
+	InTmplMismatch    // policy requires another SA, or none
 	InNoPols          // no policy
 	InPolBlock        // policy discards
 	InBufferError     // does not fit
 	InDummy           // dummy packet (ours: Linux counts InStateProtoError)
-	InECNError        // congestion that the inner packet cannot carry (ours: Linux passes it)
+	InECNError        // congestion that the inner packet cannot carry (ours: Linux accepts it)
 
-	OutNoStates        // no association
-	OutStateInvalid    // association killed
+	OutNoStates        // no SA
+	OutStateInvalid    // SA was killed
 	OutStateExpired    // hard lifetime
-	OutStateDirError   // association is for the other direction
+	OutStateDirError   // SA is for the other direction
 	OutStateSeqError   // sequence numbers used up
 	OutStateProtoError // suite
-	OutStateModeError  // packet is not for the association's mode
+	OutStateModeError  // packet does not match the SA's mode
 	OutPolBlock        // policy discards
-	OutBundleGenError  // no way to build what the policy wants
+	OutBundleGenError  // the policy's headers cannot be built
 	OutError           // does not fit
 
-	PolicyRefused // a policy that cannot be followed, of either direction (ours: Linux would follow it)
+	PolicyRefused // unsupported policy, of either direction (ours: Linux would follow it)
 
-	Errors // how many there are
+	Errors // number of errors
 )
 
 var errorTexts = [Errors]struct{ name, sentence string }{
@@ -72,7 +72,7 @@ var errorTexts = [Errors]struct{ name, sentence string }{
 	PolicyRefused: {"XfrmPolicyRefused", "an XFRM policy matches that this router cannot follow"},
 }
 
-// String returns the name in Linux's style, which metrics carry.
+// String returns the name in Linux's style, as in metrics.
 func (e Error) String() string {
 	if e < Errors {
 		return errorTexts[e].name
@@ -80,7 +80,7 @@ func (e Error) String() string {
 	return "XfrmUnknown"
 }
 
-// Sentence says it to people, without a full stop.
+// Sentence explains the error, without a full stop.
 func (e Error) Sentence() string {
 	if e < Errors {
 		return errorTexts[e].sentence

@@ -9,8 +9,8 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// FuzzDecapsulate: no input has an effect outside of its packet, or a panic; what is
-// not sealed with the key is refused.
+// FuzzDecapsulate: no input writes outside of its packet or panics, and packets that are not sealed with
+// the key are refused.
 func FuzzDecapsulate(f *testing.F) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	c := config(rnd, "aes128gcm16", Tunnel, true)
@@ -47,7 +47,7 @@ func FuzzDecapsulate(f *testing.F) {
 	})
 }
 
-// FuzzEncapsulate: whatever is protected comes back, up to the length in its header.
+// FuzzEncapsulate: decapsulation restores every encapsulated packet, up to the length in its header.
 func FuzzEncapsulate(f *testing.F) {
 	rnd := rand.New(rand.NewPCG(3, 3))
 	for _, v4 := range []bool{true, false} {
@@ -76,7 +76,7 @@ func FuzzEncapsulate(f *testing.F) {
 		h.parse(p)
 		at, n, e = in.Decapsulate(0, buf, at, n)
 		if h.extend(p[:h.total], true); e == InDummy && c.Mode == Transport && packet.Protocol(p[h.nextAt]) == packet.NoNext {
-			return // an IPv6 packet that is empty says what a dummy says
+			return // an empty IPv6 packet equals a dummy packet
 		}
 		got, want := bytes.Clone(buf[at:at+n]), bytes.Clone(p[:h.total])
 		if c.Mode == Transport && h.v4 { // a wrong checksum becomes right

@@ -20,7 +20,7 @@ const (
 	udpLen     = 8
 )
 
-const hopLimit = 64 // of outer headers: RFC 1700's default, as Linux has it
+const hopLimit = 64 // of outer headers: the default of RFC 1700 and of Linux
 
 // ipLen returns the length of a header without options.
 func ipLen(v4 bool) int {
@@ -30,20 +30,20 @@ func ipLen(v4 bool) int {
 	return packet.IPv6Len
 }
 
-// header is what ESP needs to know of an IP header.
+// header holds the fields of an IP header that ESP needs.
 type header struct {
 	v4       bool
-	total    int // length of the packet by its header
-	len      int // up to what ESP protects, or to ESP
-	nextAt   int // where the protocol of what follows stands
+	total    int // length of the packet, from its header
+	len      int // length up to the protected part, or up to ESP
+	nextAt   int // offset of the protocol field that names the next header
 	fragment bool
 	tos      byte   // DSCP and ECN
 	flow     uint32 // IPv6 flow label
-	df       bool   // may not be fragmented on the way; always so for IPv6
+	df       bool   // don't fragment; always set for IPv6
 }
 
-// parse reads the header of the IP packet that p begins with, into a header that is new. Its
-// total length is within p.
+// parse reads the header of the IP packet p into a zero header. It is not ok if the packet's total
+// length exceeds p.
 func (h *header) parse(p []byte) (ok bool) {
 	if len(p) < packet.IPv4Len {
 		return false
@@ -66,10 +66,9 @@ func (h *header) parse(p []byte) (ok bool) {
 	return false
 }
 
-// extend moves the end of an IPv6 header behind the extension headers in front of
-// ESP: hop-by-hop options, routing headers, and destination options. For a packet
-// to be protected in transport mode, destination options behind a routing header
-// belong to what is protected (RFC 4303 section 3.1.1), as in Linux.
+// extend includes the IPv6 extension headers in front of ESP: hop-by-hop options, routing headers
+// and destination options. When protecting in transport mode, destination options behind a routing
+// header belong to the payload (RFC 4303 section 3.1.1), as in Linux.
 func (h *header) extend(p []byte, protecting bool) (ok bool) {
 	if h.v4 {
 		return true
@@ -101,8 +100,7 @@ func (h *header) extend(p []byte, protecting bool) (ok bool) {
 	}
 }
 
-// outerHeader returns what the headers of a tunnel's packets have in common, without
-// a length.
+// outerHeader returns the common part of a tunnel's outer headers, without lengths.
 func outerHeader(c *Config) (b [packet.IPv6Len]byte) {
 	carrier := protoESP
 	if c.Encap != nil {
@@ -120,8 +118,7 @@ func outerHeader(c *Config) (b [packet.IPv6Len]byte) {
 	return b
 }
 
-// putOuter begins p, a tunnel's packet that carries one of header h, with the outer
-// header.
+// putOuter writes the outer header of a tunnel's packet p with the inner header h.
 func (s *SA) putOuter(p []byte, h *header, seq uint64) {
 	if s.outer != packet.IPv4Len {
 		ip := (*packet.IPv6)(p)
@@ -133,7 +130,7 @@ func (s *SA) putOuter(p []byte, h *header, seq uint64) {
 	ip := (*packet.IPv4)(p)
 	*ip = packet.IPv4(s.outerHeader[:packet.IPv4Len])
 	length := uint16(len(p))
-	id := uint16(seq) // as unique as 16 bits can be, for when the packet is fragmented (RFC 6864)
+	id := uint16(seq) // unique modulo 2^16, in case the packet is fragmented (RFC 6864)
 	flags := uint16(0)
 	if s.df == SetDF || s.df == CopyDF && h.df {
 		flags = 0x4000
@@ -147,9 +144,8 @@ func (s *SA) putOuter(p []byte, h *header, seq uint64) {
 	binary.BigEndian.PutUint16(ip[10:], ^uint16(sum>>16+sum))
 }
 
-// mend writes the length of p, and what carries it, to the header that p begins
-// with, of which h is the description.
-func (h *header) mend(p []byte, next packet.Protocol) {
+// setNext writes length and next protocol of p to its header, which h describes.
+func (h *header) setNext(p []byte, next packet.Protocol) {
 	p[h.nextAt] = byte(next)
 	if !h.v4 {
 		binary.BigEndian.PutUint16(p[4:], uint16(len(p)-packet.IPv6Len))
@@ -160,8 +156,8 @@ func (h *header) mend(p []byte, next packet.Protocol) {
 	binary.BigEndian.PutUint16(p[10:], packet.Checksum(p[:h.len]))
 }
 
-// putUDP writes the header of UDP encapsulation to u, which it begins, without a
-// checksum: in IPv4 it has none, as RFC 3948 section 2.1 wants it.
+// putUDP writes the UDP encapsulation header at the start of u, without a checksum (IPv4:
+// RFC 3948 section 2.1).
 func (s *SA) putUDP(u []byte) {
 	binary.BigEndian.PutUint16(u[0:], s.encap.SrcPort)
 	binary.BigEndian.PutUint16(u[2:], s.encap.DstPort)
@@ -169,12 +165,12 @@ func (s *SA) putUDP(u []byte) {
 	u[6], u[7] = 0, 0
 }
 
-// sumUDP writes the checksum of the UDP header at an offset of an IPv6 packet. There
-// receivers, Linux for one, refuse to go without unless told otherwise.
+// sumUDP writes the checksum of the UDP header at an offset of an IPv6 packet, where receivers
+// such as Linux require one.
 func sumUDP(p []byte, at int) {
 	u := p[at:]
-	// Over the pseudo-header (RFC 8200 section 8.1), to which length and protocol come
-	// as if they were 16 bits, which in this sum is the same.
+	// The pseudo-header (RFC 8200 section 8.1). Adding length and protocol as 16-bit words gives
+	// the same sum.
 	sum := add16(packet.Sum(p[8:40]), uint16(len(u)))
 	sum = ^add16(add16(sum, uint16(packet.UDP)), packet.Sum(u))
 	if sum == 0 {

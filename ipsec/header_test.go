@@ -141,7 +141,7 @@ func TestOuterIPv6Header(t *testing.T) {
 	}
 }
 
-// ESP in fragments is to be reassembled first.
+// ESP in fragments must be reassembled first.
 func TestFragmentsAreNotDecapsulated(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(11, 11))
 	for _, flags := range []uint16{0x2000, 0x2001, 0x0001} {
@@ -160,7 +160,7 @@ func TestFragmentsAreNotDecapsulated(t *testing.T) {
 // ext6 returns an extension header of 8 bytes.
 func ext6(next byte) []byte { return []byte{next, 0, 1, 4, 0, 0, 0, 0} }
 
-// What stands in front of ESP in transport mode, and that all of it comes back.
+// Headers in front of ESP in transport mode are kept and restored.
 func TestTransportModeKeepsHeadersInFront(t *testing.T) {
 	const hop, dest, route = 0, 60, 43
 	rnd := rand.New(rand.NewPCG(5, 5))
@@ -215,8 +215,8 @@ func TestTransportModeKeepsHeadersInFront(t *testing.T) {
 	})
 }
 
-// What Ethernet padded is not sent, and an association does not take what it is not for.
-func TestPacketsThatDoNotFitAnAssociation(t *testing.T) {
+// Ethernet padding is not sent, and packets that do not match the SA are refused.
+func TestPacketsThatDoNotMatchTheSA(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(6, 6))
 	fragment4 := ipPacket(rnd, true, 17, 40)
 	fragment4[6] = 0x20
@@ -271,7 +271,7 @@ func TestPacketsThatDoNotFitAnAssociation(t *testing.T) {
 	}
 }
 
-// At every distance from the frame's borders a packet is protected within them or refused.
+// At every distance from the frame's ends a packet is encrypted within them or refused.
 func TestFrameBordersHold(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 7))
 	for _, name := range []string{"aes128gcm16", "aes256-sha512"} {

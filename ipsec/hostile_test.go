@@ -11,7 +11,7 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// attacker knows an association, and its keys where it is the peer that misbehaves.
+// attacker knows an SA, and its keys if the peer itself misbehaves.
 type attacker struct {
 	rnd  *rand.Rand
 	c    Config
@@ -22,7 +22,7 @@ type attacker struct {
 	sent []sent
 }
 
-// sent is a packet that was accepted.
+// sent is an accepted packet.
 type sent struct {
 	seq uint64
 	p   []byte
@@ -71,9 +71,9 @@ func nextOf(p []byte) packet.Protocol {
 	return protoIPv6
 }
 
-// next returns a packet, what must become of it, and what it carries when that is OK.
+// next returns a packet, its expected result, and its payload if that is OK.
 func (a *attacker) next() (p []byte, want Error, inner []byte) {
-	// An old packet: below the window, ESN takes it for one far ahead, which is not authentic.
+	// A packet below the window: ESN infers a number far ahead, with which it is not authentic.
 	again := func() ([]byte, Error, []byte) {
 		s := a.sent[a.rnd.IntN(len(a.sent))]
 		if a.c.ESN && s.seq+uint64(a.c.ReplayWindow) <= a.seq {
@@ -187,8 +187,8 @@ func (a *attacker) next() (p []byte, want Error, inner []byte) {
 	}
 }
 
-// A million packets that nobody should send, between good ones: every verdict is
-// right, every good packet still passes, and nothing outside a packet is written.
+// A million malformed or forged packets between good ones: every result is right, every good packet
+// passes, and nothing outside of a packet is written.
 func TestHostilePackets(t *testing.T) {
 	total := 1_000_000
 	if testing.Short() || race.Enabled {

@@ -17,7 +17,7 @@ var (
 	outer6 = [2]netip.Addr{netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2")}
 )
 
-// config returns that of an outbound association with random keys.
+// config returns the Config of an outbound SA with random keys.
 func config(rnd *rand.Rand, suiteName string, mode Mode, v4 bool) Config {
 	st, err := suite.ByName(suiteName)
 	if err != nil {
@@ -50,7 +50,7 @@ func newSA(t testing.TB, c Config, workers int) *SA {
 	return s
 }
 
-// pair returns both ends of an association.
+// pair returns both ends of an SA.
 func pair(t testing.TB, c Config) (out, in *SA) {
 	t.Helper()
 	out = newSA(t, c, 1)
@@ -103,8 +103,8 @@ var sizes = func() (all []int) {
 	return append(all, 127, 128, 255, 256, 511, 512, 576, 1000, 1280, 1372, 1399, 1400)
 }()
 
-// Every suite × mode × families × ESN × UDP × size: what arrives is what was sent, and nothing
-// outside the packet is written on either side.
+// Every suite × mode × families × ESN × UDP × size: decapsulation restores the packet, and nothing
+// outside of it is written.
 func TestRoundTrips(t *testing.T) {
 	for i := range suite.All {
 		st := &suite.All[i]

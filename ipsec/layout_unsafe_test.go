@@ -8,9 +8,8 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// What packets need of an association is in the lines that are meant, and these are the
-// association's alone.
-func TestLinesOfAnAssociation(t *testing.T) {
+// Fields that packets need are in the intended cache lines, which no other SA shares.
+func TestSALayoutInCacheLines(t *testing.T) {
 	const line = linePair / 2
 	var s SA
 	var w worker

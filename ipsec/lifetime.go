@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// Clock is a coarse time that workers set once a batch, so that no packet reads a
-// real one. The zero Clock stands at 0.
+// Clock is a coarse clock that workers set once per batch, so that packets need no clock reading.
+// The zero Clock reads 0.
 type Clock struct{ now atomic.Int64 }
 
-// granularity is how far a Clock moves at least, so that workers that set the same
-// one seldom write to it.
+// granularity is the smallest step of a Clock, so that workers that share one rarely write to it.
 const granularity = int64(10 * time.Millisecond)
 
-// Set moves the clock on to now, since any fixed moment. It does not go back.
+// Set advances the clock to now, the time since any fixed moment. It never goes backwards.
 func (c *Clock) Set(now time.Duration) {
 	if old := c.now.Load(); int64(now)-old >= granularity {
 		c.now.CompareAndSwap(old, int64(now)) // else another worker has moved it
@@ -24,18 +23,18 @@ func (c *Clock) Set(now time.Duration) {
 // Now returns the time that was set.
 func (c *Clock) Now() time.Duration { return time.Duration(c.now.Load()) }
 
-// life is what an association has used of its lifetime. It is apart from the association, as
-// most packets are of one that is young and has limits of age alone.
+// life is the used part of an SA's lifetime. It is apart from the SA, since most packets belong to
+// young SAs with limits of age only.
 type life struct {
 	soft, hard Limits
 	softAt     int64 // by the Clock, or never
 	hardAt     int64
 	softState  atomic.Uint32
-	// Used where there are limits of them: all workers write them.
+	// Packets and bytes used, if they are limited. All workers write them.
 	packets, bytes atomic.Uint64
 }
 
-// never is a time by the Clock that does not come.
+// never is a time that a Clock does not reach.
 const never = math.MaxInt64
 
 // Values of life.softState.
@@ -66,8 +65,8 @@ func newLife(c *Config) *life {
 	return l
 }
 
-// WasUsed has the lifetime go on behind what the keys were used for before, by others: an
-// engine, or a router before it started again. It is for associations that no worker has yet.
+// WasUsed adds the previous use of the keys, by an earlier run of the router, to the lifetime. No
+// worker may have the SA yet.
 func (s *SA) WasUsed(u Limits) {
 	l := s.life
 	for _, at := range []*int64{&l.softAt, &l.hardAt} {
@@ -86,8 +85,7 @@ func (s *SA) WasUsed(u Limits) {
 	}
 }
 
-// AlsoUsed counts packets and bytes for which the keys were used meanwhile by an association
-// whose place this one takes. Workers may be using it.
+// AlsoUsed adds packets and bytes of the previous SA with the same keys. Workers may be using s.
 func (s *SA) AlsoUsed(u Limits) {
 	if s.counted {
 		s.within(u.Packets, u.Bytes)
@@ -99,20 +97,20 @@ func (l *life) counts() bool {
 	return min(l.soft.Packets, l.soft.Bytes, l.hard.Packets, l.hard.Bytes) != math.MaxUint64
 }
 
-// firstAt is the nearest limit of age.
+// firstAt returns the nearest limit of age.
 func (l *life) firstAt() int64 { return min(l.softAt, l.hardAt) }
 
-// young reports whether the hard limit of age is ahead, and notes the soft one.
+// young reports whether the hard limit of age is in the future, and records the soft one.
 func (s *SA) young() bool {
 	due := s.due.Load()
-	if due == never { // and maybe there is no clock
+	if due == never { // and there may be no clock
 		return true
 	}
 	now := s.clock.now.Load()
 	return now < due || s.aged(now)
 }
 
-// aged is the seldom part of young.
+// aged is the slow path of young.
 func (s *SA) aged(now int64) bool {
 	l := s.life
 	if now >= l.softAt {
@@ -128,8 +126,8 @@ func (l *life) reachSoft() {
 	}
 }
 
-// use counts packets and reports whether they are within the hard limits. As in
-// Linux, the packet that crosses a limit in bytes still passes.
+// use counts packets and reports whether they are within the hard limits. As in Linux, the packet
+// that crosses a limit in bytes passes.
 func (l *life) use(packets, bytes uint64) bool {
 	p := l.packets.Add(packets)
 	b := l.bytes.Add(bytes)
@@ -139,14 +137,14 @@ func (l *life) use(packets, bytes uint64) bool {
 	return p <= l.hard.Packets && b-bytes < l.hard.Bytes
 }
 
-// SoftExpired reports, once, that a soft limit was reached: time to replace the
-// association. The control plane polls it.
+// SoftExpired reports, once, that a soft limit was reached and the SA should be replaced. The
+// control plane polls it.
 func (s *SA) SoftExpired() bool {
 	s.young() // also when there is no traffic
 	return s.life.softState.CompareAndSwap(softReached, softReported)
 }
 
-// HardExpired reports whether packets are refused because of a hard limit.
+// HardExpired reports whether a hard limit refuses packets.
 func (s *SA) HardExpired() bool {
 	if !s.young() {
 		s.raise(expired)
@@ -154,7 +152,7 @@ func (s *SA) HardExpired() bool {
 	return s.state.Load() == expired
 }
 
-// within is the part of Count for associations with a limit.
+// within is the slow path of Count, for SAs with a limit.
 func (s *SA) within(packets, bytes uint64) bool {
 	is := s.life.use(packets, bytes)
 	if !is {
@@ -163,8 +161,8 @@ func (s *SA) within(packets, bytes uint64) bool {
 	return is
 }
 
-// Count adds packets of a worker, as Encapsulate and Decapsulate do; engines that have a
-// device do the rest call it. It reports false when the hard lifetime does not permit them.
+// Count adds packets of a worker, as Encapsulate and Decapsulate do, for engines whose device
+// encrypts or decrypts. It reports false if the hard lifetime refuses them.
 func (s *SA) Count(w int, packets, bytes uint64) bool {
 	if s.counted && !s.within(packets, bytes) {
 		return false

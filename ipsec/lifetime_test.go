@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// send passes a packet of n bytes and returns what became of it on either side.
+// send sends a packet of n bytes and returns the results of both sides.
 func send(t *testing.T, rnd *rand.Rand, out, in *SA, n int) (sent, received Error) {
 	t.Helper()
 	p := ipPacket(rnd, true, 17, n-20)
@@ -77,8 +77,8 @@ func TestLifetimes(t *testing.T) {
 	}
 }
 
-// What was used before counts, and what is used up stays so.
-func TestLifetimesGoOn(t *testing.T) {
+// Earlier use counts, and an expired SA stays expired.
+func TestLifetimesContinue(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(4, 4))
 	for _, c := range []struct {
 		name string
@@ -151,7 +151,7 @@ func TestLifetimeInAge(t *testing.T) {
 	}
 }
 
-func TestKilledAssociationsRefuseEverything(t *testing.T) {
+func TestKilledSAsRefuseEverything(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 3))
 	for _, conf := range []Config{config(rnd, "aes128gcm16", Tunnel, true), config(rnd, "aes256-sha512", Tunnel, true)} {
 		out, in := pair(t, conf)
@@ -175,7 +175,7 @@ func TestKilledAssociationsRefuseEverything(t *testing.T) {
 	}
 }
 
-func TestAssociationsHaveOneDirection(t *testing.T) {
+func TestSAsHaveOneDirection(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(4, 4))
 	out, in := pair(t, config(rnd, "aes128gcm16", Tunnel, true))
 	p := ipPacket(rnd, true, 17, 40)

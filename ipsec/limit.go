@@ -1,7 +1,6 @@
 package ipsec
 
-// Limit permits an outbound association to use the sequence numbers up to seq, and no
-// others until the next call. Whoever keeps numbers over restarts sets it to what it
-// has noted as used, so that a router that dies can go on behind that; without it
-// all numbers may be used.
+// Limit permits an outbound SA to use sequence numbers up to seq, until the next call. The
+// durable state of sequence numbers sets it to the number on disk, so that a router that
+// crashes continues behind it. Without a call all numbers are permitted.
 func (s *SA) Limit(seq uint64) { s.limit.Store(seq) }

@@ -10,33 +10,32 @@ import (
 	"time"
 )
 
-// Nonces says which nonces outbound SAs use: a packet's is Base plus its sequence number,
-// modulo 2^64. So one SA uses no nonce twice, and two runs of a router that begin with the
-// same sequence number, as their state was lost, restored or never shared, use others.
+// Nonces generates the nonces of outbound SAs: Base plus the sequence number, modulo 2^64. An SA
+// uses no nonce twice. Two runs of a router that start with the same sequence number, because
+// their state was lost, restored or never shared, use different nonces.
 //
-// A base is drawn at random, NonceSpacing away from those known to have been used with the
-// same keys. The nonces of two runs that do not know each other overlap with a probability
-// of (m + n) / 2^64, where m and n are their packets by one key; docs/ipsec.md has the sums.
+// A base is random, and at least NonceSpacing away from the known bases of the same keys. The
+// nonces of two runs that do not know each other overlap with a probability of (m + n) / 2^64,
+// where m and n are their packets with one key; docs/design/ipsec.md has the arithmetic.
 //
-// SAs with one key need the same Nonces. It may be renewed while workers use it. The zero
-// Nonces draws a base when it is first used.
+// SAs with the same key must use the same Nonces. Renew may be called while workers use it. The
+// zero Nonces draws its base at the first use.
 type Nonces struct {
 	base  atomic.Uint64
 	drawn atomic.Bool
 
 	mu   sync.Mutex
-	used []uint64 // bases not to come near again
+	used []uint64 // earlier bases to keep away from
 }
 
-// NonceSpacing is the least distance of two bases that know of each other: with fewer packets by
-// a key, which a million a second send in nine years, their nonces cannot overlap.
+// NonceSpacing is the smallest distance between known bases. Nonces cannot overlap with fewer
+// packets per key, which a million packets per second reach in nine years.
 const NonceSpacing = 1 << 48
 
-// processNonces is for associations without any of their own: those of one process
-// do not repeat each other's.
+// processNonces serves SAs without Nonces of their own: SAs of one process never overlap.
 var processNonces Nonces
 
-// Base returns what is added to sequence numbers now.
+// Base returns the current base, which is added to sequence numbers.
 func (n *Nonces) Base() uint64 {
 	if !n.drawn.Load() {
 		n.begin()
@@ -53,23 +52,23 @@ func (n *Nonces) begin() {
 	}
 }
 
-// Avoid lists bases that were used before, by other runs of the router.
+// Avoid records bases of earlier runs of the router.
 func (n *Nonces) Avoid(bases ...uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.used = append(n.used, bases...)
 }
 
-// Renew draws another base, for sequence numbers that are taken from now on. It is called
-// at every start, and whenever the memory of the router may exist twice.
+// Renew draws a new base for sequence numbers that are taken from now on. It is called at every
+// start, and when the router's memory may have been duplicated.
 func (n *Nonces) Renew() (base uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.draw(randomBase)
 }
 
-// draw takes bases until one is far from all that are known. Base 0 always is: sequence
-// numbers once were nonces.
+// draw draws bases until one is far from all known ones. Base 0 is always known: the nonces of
+// older releases were the sequence numbers.
 func (n *Nonces) draw(random func() uint64) uint64 {
 	for {
 		base := random()
@@ -84,8 +83,8 @@ func (n *Nonces) draw(random func() uint64) uint64 {
 	}
 }
 
-// randomBase mixes the time into the kernel's random bytes: two virtual machines that begin with
-// one snapshot have the same of these until their kernels notice.
+// randomBase mixes the time into the kernel's random bytes, because two virtual machines that
+// start from one snapshot have the same random bytes until their kernels notice.
 func randomBase() uint64 {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails

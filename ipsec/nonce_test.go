@@ -9,8 +9,7 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// Bases near one that is known are not taken, nor those near 0, also around the end
-// of the numbers.
+// Bases near known ones, near 0 and around the wrap are not drawn.
 func TestBasesKeepTheirDistance(t *testing.T) {
 	var n Nonces
 	const known = 1 << 60
@@ -31,8 +30,8 @@ func TestBasesKeepTheirDistance(t *testing.T) {
 	}
 }
 
-// Randomness and time each suffice to make two starts differ: the time where a snapshot
-// of a virtual machine repeats the random bytes, these where the clock is set back.
+// Randomness or time alone makes two starts differ: time, where a snapshot of a virtual machine repeats
+// the random bytes; randomness, where the clock is set back.
 func TestBasesDependOnRandomnessAndTime(t *testing.T) {
 	a, b := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
 	if mixBase(a, 1) == mixBase(a, 2) {
@@ -46,8 +45,8 @@ func TestBasesDependOnRandomnessAndTime(t *testing.T) {
 	}
 }
 
-// A base that is drawn while workers have numbers is for the numbers taken after it: none
-// is used twice, and a number that is given back is used with one base only.
+// A base drawn while workers have leases is for later numbers: no nonce is used twice, and a returned
+// number is used with one base only.
 func TestNoncesAreUniqueWhileTheBaseChanges(t *testing.T) {
 	var n Nonces
 	rnd := rand.New(rand.NewPCG(7, 1))

@@ -18,7 +18,7 @@ import (
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
-// names are what others call a suite's parts.
+// names are the names of a suite's parts in other programs.
 var names = map[string]struct{ scapyCipher, scapyAuth, tsharkCipher, tsharkAuth string }{
 	"aes128gcm16":      {"AES-GCM", "", "AES-GCM with 16 octet ICV [RFC4106]", "NULL"},
 	"aes192gcm16":      {"AES-GCM", "", "AES-GCM with 16 octet ICV [RFC4106]", "NULL"},
@@ -35,7 +35,7 @@ var names = map[string]struct{ scapyCipher, scapyAuth, tsharkCipher, tsharkAuth 
 
 const python = "/usr/bin/python3" // Debian's, which has Debian's scapy
 
-// scapy returns a function that asks one scapy process.
+// scapy returns a function that calls one scapy process.
 func scapy(t *testing.T) func(question map[string]any) string {
 	cmd := exec.Command(python, "testdata/scapy_esp.py")
 	var stderr bytes.Buffer
@@ -74,8 +74,8 @@ func scapy(t *testing.T) func(question map[string]any) string {
 	}
 }
 
-// Scapy decrypts what we send, and we what it sends: every suite, mode and family, in
-// UDP and not, with ESN where scapy has it.
+// Scapy decrypts our packets, and we decrypt scapy's: every suite, mode and family, with and without
+// UDP, with ESN where scapy supports it.
 func TestScapyAgrees(t *testing.T) {
 	ask := scapy(t)
 	rnd := rand.New(rand.NewPCG(1, 1))
@@ -137,8 +137,8 @@ func TestScapyAgrees(t *testing.T) {
 	}
 }
 
-// Tshark decrypts what we send and finds its ICV right, in all suites but ChaCha20-Poly1305,
-// which Wireshark 4 does not have in ESP.
+// Tshark decrypts our packets and verifies their ICV, in all suites but ChaCha20-Poly1305, which
+// Wireshark 4 lacks for ESP.
 func TestTsharkAgrees(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(2, 2))
 	var capture bytes.Buffer

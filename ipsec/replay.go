@@ -5,15 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// window tells new sequence numbers from those received. Numbers are in blocks of
-// 32; word i of the ring has the bits of the newest block b with b mod len(ring) = i
-// that a packet came in, with b's lower 32 bits above them. Whoever sets a bit
-// replaces the whole word by compare-and-swap, so that it either is the first to set
-// it or sees that it is set: no lock, and no number is accepted twice.
+// window is an anti-replay window (RFC 4303 section 3.4.3, RFC 6479). Sequence numbers are in
+// blocks of 32. Word i of the ring holds the bits of the newest received block b with
+// b mod len(ring) = i, and the lower 32 bits of b above them. A word is replaced as a whole by
+// compare-and-swap, so exactly one of several workers sets a bit, without a lock.
 //
-// A word is never replaced by one of an older block. As the ring is longer than the
-// window, a number whose word has a newer block is older than the window, or is as
-// soon as top has followed.
+// A word is never replaced by one of an older block. The ring is longer than the window, so a
+// number whose word has a newer block is older than the window.
 type window struct {
 	top  atomic.Uint64 // highest number accepted
 	size uint64        // in numbers; 0: accept all
@@ -32,14 +30,14 @@ func (w *window) start(size int) {
 	w.ring = make([]atomic.Uint64, words)
 }
 
-// skip lets everything up to seq count as received.
+// skip marks all numbers up to seq as received.
 func (w *window) skip(seq uint64) {
 	if seq <= w.top.Load() || len(w.ring) == 0 {
 		return
 	}
 	block := seq / blockBits
 	for i := range w.ring {
-		// The newest block up to that of seq which this word is for.
+		// The newest block of this word that is not above seq's.
 		b := block - (block-uint64(i))%uint64(len(w.ring))
 		w.ring[i].Store(b<<blockBits | math.MaxUint32)
 	}
@@ -48,18 +46,17 @@ func (w *window) skip(seq uint64) {
 	w.top.Store(seq)
 }
 
-// infer returns the number of which a packet carries the lower half, by RFC 4303
-// appendix A2.2: the one in the window or, below it, of the next 2^32. It reports
-// false when there is none.
+// infer returns the full number for a packet's lower 32 bits, by RFC 4303 appendix A2.2: the one in
+// the window or else in the next 2^32. It is not ok beyond the last number.
 func (w *window) infer(low uint32) (seq uint64, ok bool) {
 	top := w.top.Load()
 	topLow, high := uint32(top), top>>32
 	bottom := topLow - uint32(w.size) + 1
-	if topLow >= uint32(w.size)-1 { // case A: the window is in one half's range
+	if topLow >= uint32(w.size)-1 { // case A: the window lies within one range of 2^32
 		if low < bottom {
 			high++
 		}
-	} else if low >= bottom { // case B: it begins in the range before
+	} else if low >= bottom { // case B: it begins in the previous range
 		high--
 	}
 	if high > math.MaxUint32 { // beyond either end
@@ -87,12 +84,12 @@ func (w *window) fresh(seq uint64) bool {
 	return true
 }
 
-// before reports whether seq is older than the window, or no number at all.
+// before reports whether seq is older than the window, or 0.
 func (w *window) before(seq uint64) bool {
 	return seq == 0 || seq+w.size <= w.top.Load() && seq+w.size > seq
 }
 
-// accept notes seq and reports whether it was new.
+// accept marks seq as received and reports whether it was new.
 func (w *window) accept(seq uint64) bool {
 	if w.size == 0 {
 		w.raise(seq)
@@ -120,7 +117,7 @@ func (w *window) accept(seq uint64) bool {
 	return false
 }
 
-// word is that of a number; nil where there are none.
+// word returns the word of a number, or nil without a window.
 func (w *window) word(seq uint64) *atomic.Uint64 {
 	if len(w.ring) == 0 {
 		return nil
@@ -128,7 +125,7 @@ func (w *window) word(seq uint64) *atomic.Uint64 {
 	return &w.ring[seq/blockBits%uint64(len(w.ring))]
 }
 
-// next is the word of the number behind the highest, which most packets have.
+// next returns the word of the number after the highest, which most packets have.
 func (w *window) next() *atomic.Uint64 { return w.word(w.top.Load() + 1) }
 
 // raise moves top to seq, if that is higher.

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// model is the window of RFC 4303 section 3.4.3 in the plainest form.
+// model is the window of RFC 4303 section 3.4.3 in its simplest form.
 type model struct {
 	size, top uint64
 	seen      map[uint64]bool
@@ -103,7 +103,7 @@ func TestConcurrentDuplicatesAreAcceptedOnce(t *testing.T) {
 			t.Errorf("%d was accepted %d times", seq, n)
 		}
 	}
-	// All of the last window at once, by everyone.
+	// The whole last window, by all workers at once.
 	var fresh window
 	fresh.start(size)
 	var total atomic.Uint32
@@ -239,7 +239,7 @@ func TestSequenceNumbersEnd(t *testing.T) {
 	}
 }
 
-// After a restart everything up to the number kept is refused, and what follows is not.
+// After a restart all numbers up to the stored one are refused, and later ones are not.
 func TestSkippedNumbersAreNotAccepted(t *testing.T) {
 	for _, size := range []int{64, 1024, 4096} {
 		for _, top := range []uint64{1, 31, 32, 63, 64, 5000, 1 << 33} {

@@ -11,43 +11,42 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// SA is a security association. Any number of workers use it at once; each passes
-// its own number, below the one given to NewSA, and only one goroutine a number.
+// SA is a security association. Workers use it concurrently; each passes its own worker number,
+// below the one given to NewSA, and a number belongs to one goroutine.
 //
-// With many associations nothing of them is in a processor's nearest caches, and with many
-// workers what one has written is in another's. So what packets need is together, apart from
-// what nearly none does, and what workers write is apart from what they only read: in pairs
-// of lines, as processors fetch two at a time. A packet of a tunnel in IPv4 touches the first
-// pair, one line of the last and one of its worker's.
+// Layout: an SA's fields are rarely in the nearest caches, and a written cache line is in the
+// writer's cache. Fields that every packet reads come first, rarely used ones next, and those that
+// workers write last, in pairs of lines, since processors fetch two lines at a time. A packet of an
+// IPv4 tunnel touches the first pair, one line of the last pair and one of its worker's.
 type SA struct {
-	// What every packet reads, and hardly anybody writes.
-	state     atomic.Uint32 // why every packet is refused, if so
-	number    atomic.Uint32 // 1 more than Number
+	// Read by every packet, rarely written.
+	state     atomic.Uint32 // the reason why packets are refused, or live
+	number    atomic.Uint32 // Number plus 1
 	mtu       atomic.Uint64 // see MTU
-	due       atomic.Int64  // by the clock: when there is a limit of age to look at, or never
+	due       atomic.Int64  // time by the clock of the next limit of age, or never
 	clock     *Clock
 	workers   []worker
 	spi       uint32
-	bundle    uint32
+	tunnel    uint32
 	direction Direction
 	mode      Mode
 	df        DFPolicy
-	extended  bool // sequence numbers have 64 bits
+	extended  bool // 64-bit sequence numbers
 	sumsUDP   bool
-	counted   bool // there is a limit in packets or bytes
-	// Lengths in bytes, so that packets need no branches for them.
-	outer       uint8 // of a tunnel's header
-	udp         uint8 // of the header of UDP encapsulation
+	counted   bool // limited in packets or bytes
+	// Lengths in bytes, precomputed to save branches.
+	outer       uint8 // tunnel header
+	udp         uint8 // UDP encapsulation header
 	iv          uint8
 	align       uint8 // see suite.Suite
 	icv         uint8
-	keyMost     uint8                // see DeviceKeyUsed; in lines of 16 bytes,
-	keyFixed    uint8                // these, too
-	outerSum    uint16               // of the outer header, as IPv4's
-	dst         netip.Addr           // the Config's
+	keyMost     uint8                // see DeviceKeyUsed; in lines of 16 bytes
+	keyFixed    uint8                // the same
+	outerSum    uint16               // checksum of the outer IPv4 header
+	dst         netip.Addr           // of the Config
 	outerHeader [packet.IPv6Len]byte // the end of IPv6's is in the next pair
 
-	// What few packets need.
+	// Rarely used.
 	encap      Encap
 	pathMTU    atomic.Uint32      // see PathMTU
 	transforms []*suite.Transform // by worker
@@ -55,28 +54,28 @@ type SA struct {
 	c          *Config // without keys
 	life       *life
 	key        *device.Key // see DeviceKey
-	forget     func()      // overwrites the keys that devices have; nil: nothing
+	forget     func()      // overwrites the keys on devices; may be nil
 	_          [linePair - 16 - 72]byte
 
-	// What all workers write.
+	// Written by all workers.
 	sequence atomic.Uint64 // outbound: last number taken
 	limit    atomic.Uint64 // see Limit; 0: none
-	nonces   *Nonces       // outbound; nobody writes it, but who takes numbers needs it and has the line
+	nonces   *Nonces       // outbound; constant, but in the line that takers of numbers fetch anyway
 	replay   window
 }
 
-// linePair is how many bytes processors fetch together: two lines.
+// linePair is the number of bytes that processors fetch together: two cache lines.
 const linePair = 128
 
-// Values of SA.state, in which they only grow.
+// Values of SA.state, which only grows.
 const (
 	live = iota
 	expired
 	killed
 )
 
-// worker is what one worker writes: a line. It has no pointers, as Go puts a word in front of
-// memory that has, and of each worker's line a part would be in the next.
+// worker holds the fields that one worker writes, in a cache line of its own. It has no pointers:
+// Go puts a header word before memory with pointers, which would misalign the lines.
 type worker struct {
 	packets, bytes,
 	replays, forgeries counter.Counter
@@ -85,12 +84,11 @@ type worker struct {
 }
 
 func (w *worker) count(packets, bytes uint64) {
-	w.packets.Add(packets)
-	w.bytes.Add(bytes)
+	counter.AddPair(&w.packets, &w.bytes, packets, bytes)
 }
 
-// NewSA makes an association for a number of workers. Errors name every fault of c.
-// It keeps neither Key nor AuthKey: the caller may overwrite them.
+// NewSA returns an SA for a number of workers. Errors name every mistake in c. NewSA keeps neither
+// Key nor AuthKey; the caller may overwrite them.
 func NewSA(c Config, workers int) (*SA, error) {
 	fail := func(err error) (*SA, error) {
 		return nil, fmt.Errorf("security association %s: %w", c.label(), err)
@@ -115,7 +113,7 @@ func NewSA(c Config, workers int) (*SA, error) {
 	}
 	c.Key, c.AuthKey = nil, nil
 	s := &SA{
-		c: &c, spi: c.SPI, bundle: c.Bundle, direction: c.Direction, mode: c.Mode, df: c.DF, extended: c.ESN, dst: c.Dst, clock: c.Clock,
+		c: &c, spi: c.SPI, tunnel: c.Tunnel, direction: c.Direction, mode: c.Mode, df: c.DF, extended: c.ESN, dst: c.Dst, clock: c.Clock,
 		suite: st, iv: uint8(st.IVLen), align: uint8(st.Align), icv: uint8(st.ICVLen),
 		key:     key,
 		workers: make([]worker, workers), transforms: []*suite.Transform{t},
@@ -144,7 +142,7 @@ func NewSA(c Config, workers int) (*SA, error) {
 	return s, nil
 }
 
-// label is what errors call the association.
+// label returns the SA's name for errors.
 func (c *Config) label() string {
 	if c.Name != "" {
 		return fmt.Sprintf("%q (SPI %#x)", c.Name, c.SPI)
@@ -152,37 +150,36 @@ func (c *Config) label() string {
 	return fmt.Sprintf("with SPI %#x", c.SPI)
 }
 
-// Config returns the association's, without keys.
+// Config returns the configuration without keys.
 func (s *SA) Config() Config { return *s.c }
 
-// Bundle, Mode and Dst return the Config's.
-func (s *SA) Bundle() uint32  { return s.bundle }
+// Tunnel, Mode and Dst return fields of the Config.
+func (s *SA) Tunnel() uint32  { return s.tunnel }
 func (s *SA) Mode() Mode      { return s.mode }
 func (s *SA) Dst() netip.Addr { return s.dst }
 
-// Extended tells whether its sequence numbers have 64 bits.
+// Extended reports whether sequence numbers have 64 bits (ESN).
 func (s *SA) Extended() bool { return s.extended }
 
-// SumsUDP tells whether packets sent have a checksum of UDP encapsulation.
+// SumsUDP reports whether transmitted packets have a checksum in the UDP encapsulation header.
 func (s *SA) SumsUDP() bool { return s.sumsUDP }
 
-// Suite returns what it protects packets with.
+// Suite returns the cipher suite.
 func (s *SA) Suite() *suite.Suite { return s.suite }
 
-// IVLen returns the length of the suite's IVs in bytes.
+// IVLen returns the length of the IV in bytes.
 func (s *SA) IVLen() int { return int(s.iv) }
 
-// Overhead returns by how many bytes Encapsulate lengthens a packet at most.
+// Overhead returns the largest number of bytes that Encapsulate adds.
 func (s *SA) Overhead() int {
 	return int(s.outer+s.udp) + espLen + int(s.iv+s.align) - 1 + trailerLen + int(s.icv)
 }
 
-// Kill has every packet refused from now on. Workers may be in the middle of one.
+// Kill makes the SA refuse all packets from now on. Workers may still finish a packet.
 func (s *SA) Kill() { s.raise(killed) }
 
-// Zero kills the association and overwrites the keys, as suite.Transform.Zero says. The
-// caller guarantees that no worker can find it any more, and that every one has finished
-// its batch since, so that none is using it.
+// Zero kills the SA and overwrites its keys, as suite.Transform.Zero does. The caller guarantees
+// that no worker can find the SA, and that every worker has finished its batch since.
 func (s *SA) Zero() {
 	s.Kill()
 	s.zeroCopies()
@@ -194,7 +191,7 @@ func (s *SA) Zero() {
 // Killed reports whether Kill or Zero was called.
 func (s *SA) Killed() bool { return s.state.Load() == killed }
 
-// raise sets the state unless it is a later one already.
+// raise sets the state, unless the current one is later.
 func (s *SA) raise(state uint32) {
 	for {
 		old := s.state.Load()
@@ -204,12 +201,12 @@ func (s *SA) raise(state uint32) {
 	}
 }
 
-// ready reports whether packets may pass in a direction, and there is no need to ask for the time.
+// ready reports whether the SA accepts packets in a direction without a check of the clock.
 func (s *SA) ready(as Direction) bool {
 	return s.state.Load() == live && s.direction == as && s.due.Load() == never
 }
 
-// usable returns why no packet may pass, in the association's direction.
+// usable returns the reason why packets are refused in a direction, or OK.
 func (s *SA) usable(as Direction) Error {
 	if s.state.Load() == live && s.direction == as && s.young() {
 		return OK
@@ -218,7 +215,7 @@ func (s *SA) usable(as Direction) Error {
 	out := [...]Error{OutStateDirError, OutStateExpired, OutStateInvalid}
 	which := 0
 	if s.direction == as {
-		s.raise(expired) // live: too old
+		s.raise(expired) // live, and too old
 		which = int(s.state.Load())
 	}
 	if as == In {
@@ -227,10 +224,10 @@ func (s *SA) usable(as Direction) Error {
 	return out[which]
 }
 
-// Stats are an association's counters.
+// Stats holds the counters of an SA.
 type Stats struct {
-	Packets, Bytes uint64 // as Limits count them
-	Replays        uint64 // refused by sequence number
+	Packets, Bytes uint64 // in the units of Limits
+	Replays        uint64 // refused by the anti-replay window
 	Forgeries      uint64 // not authentic
 }
 

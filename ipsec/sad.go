@@ -7,23 +7,23 @@ import (
 	"sync/atomic"
 )
 
-// SAD finds inbound associations by SPI and destination address (RFC 4301 section
-// 4.1). One goroutine at a time changes it; workers read it at any time without a
-// lock: they see an association from before or after a change. The zero SAD is empty.
+// SAD is the security association database for inbound packets: it finds SAs by SPI and destination
+// address (RFC 4301 section 4.1). One goroutine at a time changes it, and workers read it without a
+// lock: they see the state before or after a change. The zero SAD is empty.
 type SAD struct {
 	table atomic.Pointer[table]
-	count int // of associations
-	used  int // of slots, removed included
+	count int // SAs
+	used  int // slots, removed ones included
 }
 
-// table is an open-addressing hash table of a power of two of slots, of which at
-// most half are used, so that every search ends at an empty one.
+// table is an open-addressing hash table. Its size is a power of two, and at most half of the slots
+// are used, so every search ends at an empty one.
 type table struct {
 	slots []atomic.Pointer[SA]
 	shift int // of a 64-bit hash
 }
 
-// removed stands where an association was, so that searches go on behind it.
+// removed marks the slot of a removed SA, so that searches continue behind it.
 var removed = new(SA)
 
 const smallest = 16 // slots
@@ -32,11 +32,11 @@ func newTable(slots int) *table {
 	return &table{slots: make([]atomic.Pointer[SA], slots), shift: 64 - bits.Len(uint(slots-1))}
 }
 
-// slot returns where the search for an SPI begins. Multiplying by 2^64 over the
-// golden ratio spreads numbers that a key daemon counts up.
+// slot returns the first slot for an SPI. Multiplication by 2^64 over the golden ratio spreads
+// consecutive SPIs (Fibonacci hashing).
 func (t *table) slot(spi uint32) int { return int(uint64(spi) * 0x9e3779b97f4a7c15 >> t.shift) }
 
-// Lookup returns the association, or nil.
+// Lookup returns the SA, or nil.
 func (d *SAD) Lookup(spi uint32, dst netip.Addr) *SA {
 	t := d.table.Load()
 	if t == nil {
@@ -50,7 +50,7 @@ func (d *SAD) Lookup(spi uint32, dst netip.Addr) *SA {
 	}
 }
 
-// Add makes an association findable. There must be none with its SPI and address.
+// Add inserts an SA. Its SPI and address must be new.
 func (d *SAD) Add(s *SA) error {
 	if s.direction != In {
 		return fmt.Errorf("adding security association %s: it is for sending, and only received packets look one up", s.c.label())
@@ -67,7 +67,7 @@ func (d *SAD) Add(s *SA) error {
 	return nil
 }
 
-// insert puts s into the first empty slot, so that no search for another ends early.
+// insert puts s into the first empty slot.
 func (d *SAD) insert(t *table, s *SA) {
 	i := t.slot(s.spi)
 	for t.slots[i].Load() != nil {
@@ -77,7 +77,7 @@ func (d *SAD) insert(t *table, s *SA) {
 	d.used++
 }
 
-// rebuild publishes a table with room, without what was removed.
+// rebuild publishes a table without removed slots, with room for one more.
 func (d *SAD) rebuild() *table {
 	slots := smallest
 	for slots < 4*(d.count+1) {
@@ -92,8 +92,8 @@ func (d *SAD) rebuild() *table {
 	return t
 }
 
-// Remove makes an association unfindable and reports whether it was there. Workers
-// may go on with it until the end of their batch.
+// Remove removes an SA and reports whether it was there. Workers may use it until the end of their
+// batch.
 func (d *SAD) Remove(s *SA) bool {
 	t := d.table.Load()
 	if t == nil {
@@ -111,11 +111,11 @@ func (d *SAD) Remove(s *SA) bool {
 	}
 }
 
-// Len returns how many associations there are.
+// Len returns the number of SAs.
 func (d *SAD) Len() int { return d.count }
 
-// All calls yield with every association, in no order, until it returns false. It is
-// for the goroutine that makes the changes.
+// All calls yield with every SA, in no order, until it returns false. It is for the goroutine that
+// changes the SAD.
 func (d *SAD) All(yield func(*SA) bool) {
 	t := d.table.Load()
 	if t == nil {

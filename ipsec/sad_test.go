@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// bare returns an inbound association that is only to be found.
+// bare returns an inbound SA for lookups only.
 func bare(spi uint32, dst netip.Addr) *SA {
 	return &SA{c: &Config{SPI: spi}, spi: spi, dst: dst, direction: In}
 }
@@ -61,7 +61,7 @@ func TestSADEqualsAMap(t *testing.T) {
 	}
 }
 
-func TestSADRefuses(t *testing.T) {
+func TestSADRejectsDuplicates(t *testing.T) {
 	var d SAD
 	if err := d.Add(bare(256, outer4[0])); err != nil {
 		t.Fatal(err)
@@ -81,8 +81,8 @@ func TestSADRefuses(t *testing.T) {
 	}
 }
 
-// Associations that stay are found at any time while others come and go.
-func TestSADIsReadWhileItChanges(t *testing.T) {
+// SAs that stay are found at any time while others are added and removed.
+func TestSADReadersSeeChanges(t *testing.T) {
 	var d SAD
 	stay := make([]*SA, 500)
 	for i := range stay {

@@ -6,10 +6,9 @@ import (
 	"github.com/warproute/warproute/internal/prefetch"
 )
 
-// Reserve takes the next n sequence numbers of an outbound association, for the
-// caller alone: first to first+count-1. At the end of the numbers it returns fewer,
-// and then none: they never start again (RFC 4303 section 3.3.3). Numbers that are
-// not sent leave a gap, which receivers take for loss.
+// Reserve takes the next n sequence numbers of an outbound SA for the caller: first to
+// first+count-1. Near the end of the numbers count is smaller, then 0: they never wrap (RFC 4303
+// section 3.3.3). Unused numbers leave a gap, which receivers take for loss.
 func (s *SA) Reserve(n int) (first uint64, count int) {
 	last := uint64(math.MaxUint32)
 	if s.extended {
@@ -30,24 +29,24 @@ func (s *SA) Reserve(n int) (first uint64, count int) {
 	}
 }
 
-// lease is the sequence numbers that a worker has taken and not used yet: from next up to
-// end, which is not one of them. Their nonces are base more, modulo 2^64: see Nonces.
+// lease is a range of sequence numbers that a worker has taken and not used: from next up to, not
+// including, end. Their nonces are the number plus base, modulo 2^64: see Nonces.
 type lease struct {
 	next, end uint64
 	base      uint64
-	expected  int // packets for which Lease will take numbers
+	expected  int // packets for which Lease takes numbers
 }
 
-// Expect tells that a worker has one more packet to protect. Lease comes behind the last, and
-// Release when they are protected.
+// Expect announces one more packet of a worker. Lease follows the last one, and Release their
+// encryption.
 func (s *SA) Expect(w int) { s.workers[w].lease.expected++ }
 
-// Lease takes the numbers of all packets that a worker expects, of each association once:
-// workers that share one do not contend for every packet. One may be listed more than once.
+// Lease takes sequence numbers for all packets that a worker has announced, once per SA, so that
+// workers that share an SA do not contend for every packet. An SA may be listed more than once.
 //
-// What one worker has taken numbers of, another's processor has the line of. The numbers of all
-// associations are taken in a row, right after all lines have been asked for: so the processors
-// give them up at the same time, and there is hardly time for another to have one back before.
+// The cache line of an SA's numbers is in the cache of the worker that took numbers last. Lease
+// first prefetches the lines of all SAs, then takes their numbers in a row: the transfers overlap,
+// and other workers have little time to take a line back.
 func Lease(sas []*SA, w int) {
 	prefetch.Write(sas, contended)
 	for _, s := range sas {
@@ -58,7 +57,7 @@ func Lease(sas []*SA, w int) {
 	}
 }
 
-// lease takes up to n numbers, and reports whether there were any.
+// lease takes up to n numbers. It is not ok if none is left.
 func (s *SA) lease(l *lease, n int) bool {
 	first, n := s.Reserve(n)
 	if n > 0 {
@@ -67,8 +66,8 @@ func (s *SA) lease(l *lease, n int) bool {
 	return n > 0
 }
 
-// next takes a sequence number for a packet of a worker that has lease l, from that if it has
-// any left. It returns 0, which no packet has, if there is none.
+// next takes a sequence number for a packet, from the worker's lease if that has any left. It
+// returns 0, which no packet has, when all numbers are used.
 func (s *SA) next(l *lease) (seq uint64) {
 	if l.next == l.end && !s.lease(l, 1) {
 		return 0
@@ -77,8 +76,8 @@ func (s *SA) next(l *lease) (seq uint64) {
 	return l.next - 1
 }
 
-// Release gives back the numbers that expected packets did not take, if nobody has taken
-// any since; otherwise they leave a gap.
+// Release returns the unused numbers of a worker's lease, if no other worker has taken any since;
+// otherwise they leave a gap.
 func (s *SA) Release(w int) {
 	if l := &s.workers[w].lease; l.next != l.end {
 		s.sequence.CompareAndSwap(l.end-1, l.next-1)
@@ -94,9 +93,8 @@ func (s *SA) Sequence() uint64 {
 	return s.sequence.Load()
 }
 
-// Skip marks every number up to seq as used, if they are not: for what another
-// engine or the router before a restart has sent or may have sent. Inbound, they all
-// count as received; there it must not be called while workers use the association.
+// Skip marks every number up to seq as used: numbers that an earlier run of the router used or may
+// have used. Inbound, they count as received; no worker may use the SA during the call then.
 func (s *SA) Skip(seq uint64) {
 	if s.direction == In {
 		s.replay.skip(seq)
@@ -110,9 +108,8 @@ func (s *SA) Skip(seq uint64) {
 	}
 }
 
-// Infer returns the whole of a received sequence number of which the packet carries
-// the lower half, and whether it may be new. It is asked before the packet is
-// authenticated, and nothing is noted.
+// Infer returns the full sequence number for a packet's lower half, and whether it may be new. It
+// is called before authentication and changes nothing.
 func (s *SA) Infer(low uint32) (seq uint64, ok bool) {
 	seq = uint64(low)
 	if s.extended {
@@ -123,6 +120,6 @@ func (s *SA) Infer(low uint32) (seq uint64, ok bool) {
 	return seq, s.replay.fresh(seq)
 }
 
-// Accept notes the number of an authentic packet as received and reports whether it
-// was new: of packets with one number, exactly one is, whoever asks at once.
+// Accept marks the number of an authentic packet as received and reports whether it was new. Of
+// concurrent calls with one number exactly one reports true.
 func (s *SA) Accept(seq uint64) bool { return s.replay.accept(seq) }

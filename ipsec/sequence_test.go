@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Workers that expect packets, and of some of them nothing comes, use no number twice.
+// Workers that expect packets and do not send all of them use no number twice.
 func TestExpectedNumbersAreDistinct(t *testing.T) {
 	const workers, rounds = 4, 2000
 	out := newSA(t, config(rand.New(rand.NewPCG(7, 8)), "aes128gcm16", Tunnel, true), workers)
@@ -44,8 +44,8 @@ func TestExpectedNumbersAreDistinct(t *testing.T) {
 	}
 }
 
-// What is expected and does not come leaves no gap where a worker is alone.
-func TestNumbersOfPacketsThatDoNotComeAreGivenBack(t *testing.T) {
+// Unused numbers leave no gap if a worker is alone.
+func TestUnusedNumbersAreReturned(t *testing.T) {
 	out := newSA(t, config(rand.New(rand.NewPCG(7, 9)), "aes128gcm16", Tunnel, false), 1)
 	for want := uint64(1); want < 100; want += 3 {
 		for range 10 {

@@ -9,7 +9,7 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// A receiver's own arithmetic finds the UDP checksum zero in IPv4 and right in IPv6.
+// The UDP checksum is zero in IPv4 and correct in IPv6, by a receiver's own arithmetic.
 func TestUDPEncapsulation(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(4, 4))
 	for _, mode := range []Mode{Tunnel, Transport} {
@@ -65,8 +65,8 @@ func TestUDPChecksumIsNeverZero(t *testing.T) {
 	t.Error("no checksum came out as zero")
 }
 
-// The length in a UDP header is not trusted: beyond the packet it is refused, below it
-// ends the ESP packet, as Linux has it.
+// The length in a UDP header is not trusted: beyond the packet it is refused; a shorter one ends the ESP
+// packet, as in Linux.
 func TestUDPLengths(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(10, 10))
 	conf := config(rnd, "aes128gcm16", Tunnel, true)

@@ -10,9 +10,9 @@ import (
 	"github.com/warproute/warproute/lookup"
 )
 
-// Where the default route and a longer one take each other's place, so that there
-// is always one of the two, a reader beside the writer always finds one.
-func TestTheDefaultRouteAndALongerOneTakeTurns(t *testing.T) {
+// A writer alternates between a default route and a longer route, so that one of them
+// always exists. A concurrent reader never misses.
+func TestReplacingTheDefaultRouteNeverMisses(t *testing.T) {
 	for f, longer := range map[routes.Family]string{routes.IPv4: "10.0.0.0/24", routes.IPv6: "fd00::/24"} {
 		narrow, tb := netip.MustParsePrefix(longer), newTable(f)
 		all := netip.PrefixFrom(narrow.Addr(), 0).Masked()
@@ -51,7 +51,7 @@ func TestTheDefaultRouteAndALongerOneTakeTurns(t *testing.T) {
 			}
 			stop.Store(true)
 			if n := <-misses; n > 0 {
-				t.Errorf("%v by %s: %d lookups found no route", f, kernel, n)
+				t.Errorf("%v with %s: %d lookups missed", f, kernel, n)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/warproute/warproute/internal/routes"
 )
 
-// Linux, given the same routes, finds the same prefixes.
+// The tables return the same prefixes as Linux with the same routes.
 func TestLinuxFindsTheSamePrefix(t *testing.T) {
 	ns, err := lab.New("fib")
 	if err != nil {
@@ -47,6 +47,7 @@ func TestLinuxFindsTheSamePrefix(t *testing.T) {
 	}
 }
 
+// addRoutes adds a set of routes to Linux.
 func addRoutes(t *testing.T, ns *lab.Namespace, set *routes.Set) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "routes")
@@ -69,14 +70,14 @@ func addRoutes(t *testing.T, ns *lab.Namespace, set *routes.Set) {
 	}
 }
 
-// compare asks Linux and the table for the routes of addresses, half of them
-// within prefixes and half beside, but not for those that Linux treats apart.
+// compare compares the routes of n addresses in Linux and in the table. It skips
+// addresses that Linux does not look up in its routing table.
 func compare(t *testing.T, ns *lab.Namespace, tb table, set *routes.Set, n int) {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(8, uint64(set.Family)))
 	found := 0
 	for _, a := range addresses(set, rnd, n/2, max(1, 8*set.Len()/n)) {
-		if a.IsMulticast() || a.IsLoopback() || a.IsUnspecified() || a.IsLinkLocalUnicast() || a.Is4In6() || apart.Contains(a) {
+		if a.IsMulticast() || a.IsLoopback() || a.IsUnspecified() || a.IsLinkLocalUnicast() || a.Is4In6() || reserved.Contains(a) {
 			continue
 		}
 		want := netip.Prefix{}
@@ -99,5 +100,5 @@ func compare(t *testing.T, ns *lab.Namespace, tb table, set *routes.Set, n int) 
 	}
 }
 
-// apart is what Linux does not route by its table.
-var apart = netip.MustParsePrefix("240.0.0.0/4")
+// reserved is the IPv4 block that Linux does not route.
+var reserved = netip.MustParsePrefix("240.0.0.0/4")

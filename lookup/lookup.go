@@ -1,17 +1,16 @@
-// Package lookup holds the types that the IPv4 and IPv6 tables share.
+// Package lookup defines the common types of the IPv4 and IPv6 tables.
 //
-// A table maps a destination address to a NextHop, a small number that names an
-// entry of the forwarding base (package fib). The tables know nothing of what a
-// next hop is, so that the same table serves the CPU, the GPU and a benchmark.
+// A table maps a destination address to a NextHop, the index of an entry of the
+// forwarding base (package fib). The tables do not interpret next hops, so the same
+// table serves the CPU, the GPU and benchmarks.
 package lookup
 
-// NextHop names an entry of the forwarding base's next-hop array.
-// Valid values run from 1 to MaxNextHop; Miss is what a lookup returns when no
-// prefix covers the address, and entry 0 of the array is never a route.
+// NextHop is an index into the forwarding base's next-hop array, from 1 to MaxNextHop.
+// Lookups return Miss if no prefix covers the address.
 type NextHop uint32
 
 const (
-	// Miss: no prefix covers the address.
+	// Miss is the result for an address that no prefix covers.
 	Miss NextHop = 0
 	// MaxNextHop is the largest value that every table can store.
 	MaxNextHop NextHop = 1<<20 - 1

@@ -1,4 +1,4 @@
-// Package lookup_test holds the tests of both tables at the internet's size.
+// Package lookup_test tests both tables with internet-sized sets of routes.
 package lookup_test
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// table is a table of either family, asked for netip addresses.
+// table is an IPv4 or IPv6 table with batch lookups of netip addresses.
 type table struct {
 	*trie.Table
 	family  routes.Family
@@ -49,12 +49,12 @@ func newTable(f routes.Family) table {
 
 const batchSize = 1000
 
-// agree compares every kernel's answers with the oracle's.
+// agree compares the next hops of every kernel with the oracle's.
 func (tb table) agree(t *testing.T, want *oracle.Ranges[lookup.NextHop], addrs []netip.Addr) {
 	t.Helper()
-	answers := make([]lookup.NextHop, len(addrs))
+	hops := make([]lookup.NextHop, len(addrs))
 	for i, a := range addrs {
-		answers[i], _ = want.Lookup(a)
+		hops[i], _ = want.Lookup(a)
 	}
 	var dst [batchSize]lookup.NextHop
 	for _, kernel := range tb.kernels {
@@ -65,15 +65,15 @@ func (tb table) agree(t *testing.T, want *oracle.Ranges[lookup.NextHop], addrs [
 			src := addrs[i:min(i+batchSize, len(addrs))]
 			tb.batch(dst[:], src)
 			for k, a := range src {
-				if dst[k] != answers[i+k] {
-					t.Fatalf("%s: %v: next hop %d, want %d", kernel, a, dst[k], answers[i+k])
+				if dst[k] != hops[i+k] {
+					t.Fatalf("%s: %v: next hop %d, want %d", kernel, a, dst[k], hops[i+k])
 				}
 			}
 		}
 	}
 }
 
-// addresses are n at random, and of those at the edges of a set's prefixes one in keep.
+// addresses returns n random addresses, and one in keep of those at the edges of the prefixes.
 func addresses(set *routes.Set, rnd *rand.Rand, n, keep int) (addrs []netip.Addr) {
 	for range n {
 		var b [16]byte
@@ -90,9 +90,9 @@ func addresses(set *routes.Set, rnd *rand.Rand, n, keep int) (addrs []netip.Addr
 	return addrs
 }
 
-// Loaded with the internet's table and with hostile ones, every kernel finds for
-// all edges of all prefixes, and for a million other addresses, what a search
-// that shares no code with it finds; and so it does after a million changes.
+// Every kernel agrees with the oracle, which shares no code with it: at all edges of all
+// prefixes and for a million other addresses, before and after a million changes. The
+// sets of routes are the internet's and adversarial ones.
 func TestTablesAgreeWithTheOracle(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -121,7 +121,7 @@ func TestTablesAgreeWithTheOracle(t *testing.T) {
 				n, keep := 200_000, 1
 				if c.name == "real" {
 					n = 1_000_000
-					t.Logf("%d routes, %s; %d MiB, %d groups", set.Len(), set.Source, tb.Bytes()>>20, tb.Image().GroupsInUse())
+					t.Logf("%d routes, %s; %d MiB, %d nodes", set.Len(), set.Source, tb.Bytes()>>20, tb.Image().NodesInUse())
 				}
 				if race.Enabled {
 					n, keep = n/10, 10
@@ -134,48 +134,48 @@ func TestTablesAgreeWithTheOracle(t *testing.T) {
 	}
 }
 
-// churn makes n changes at random: routes go, come back, and change their next hop.
+// churn deletes, inserts and replaces n random routes, and compares with the oracle.
 func (tb table) churn(t *testing.T, set *routes.Set, rnd *rand.Rand, n int) {
 	t.Helper()
-	there := make([]bool, set.Len())
+	present := make([]bool, set.Len())
 	hops := append([]lookup.NextHop(nil), set.Hops...)
-	for i := range there {
-		there[i] = true
+	for i := range present {
+		present[i] = true
 	}
 	for range n {
-		i := rnd.IntN(len(there))
+		i := rnd.IntN(len(present))
 		p := set.Prefixes[i]
 		if p.Bits() < 8 && rnd.IntN(100) > 0 {
-			continue // fills much of the root
+			continue // covers much of the root
 		}
-		if there[i] && rnd.IntN(3) < 2 {
-			if there[i] = false; !tb.Delete(p) {
-				t.Fatalf("delete %v: not there", p)
+		if present[i] && rnd.IntN(3) < 2 {
+			if present[i] = false; !tb.Delete(p) {
+				t.Fatalf("delete %v: no such route", p)
 			}
 			continue
 		}
-		there[i], hops[i] = true, lookup.NextHop(1+rnd.IntN(int(lookup.MaxNextHop)))
+		present[i], hops[i] = true, lookup.NextHop(1+rnd.IntN(int(lookup.MaxNextHop)))
 		if err := tb.Insert(p, hops[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
 	tb.agree(t, oracle.NewRanges(func(yield func(netip.Prefix, lookup.NextHop) bool) {
 		for i, p := range set.Prefixes {
-			if there[i] && !yield(p, hops[i]) {
+			if present[i] && !yield(p, hops[i]) {
 				return
 			}
 		}
 	}), addresses(set, rnd, n/4, 16))
 }
 
-// clear deletes all, in the order of the prefixes, and finds nothing left.
+// clear deletes all routes in ascending order and checks that the table is empty.
 func (tb table) clear(t *testing.T, set *routes.Set) {
 	t.Helper()
 	for _, p := range set.Prefixes {
 		tb.Delete(p)
 	}
-	if tb.Len() != 0 || tb.Image().GroupsInUse() != 0 {
-		t.Errorf("of an empty table %d routes and %d groups are left", tb.Len(), tb.Image().GroupsInUse())
+	if tb.Len() != 0 || tb.Image().NodesInUse() != 0 {
+		t.Errorf("%d routes and %d nodes in an empty table", tb.Len(), tb.Image().NodesInUse())
 	}
 	if left := tb.Bytes(); left > 4<<20 {
 		t.Errorf("an empty table keeps %d bytes", left)

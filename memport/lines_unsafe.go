@@ -4,20 +4,19 @@ import (
 	"runtime"
 	"unsafe"
 
-	"github.com/warproute/warproute/internal/pages"
+	"github.com/warproute/warproute/internal/hostmem"
 )
 
-// newLines returns so many lines, for as long as the tape is used: on huge pages, if they fill
-// one. Played from small ones, a tape leaves its page behind with every burst, and the
-// processor does not fetch ahead over their ends.
-func (t *Tape) newLines(n int) []line {
-	if n*lineLen < pages.Huge {
+// newLines allocates the lines of a recording: on huge pages if they fill one, because hardware
+// prefetching stops at the end of a page. They are freed with the recording.
+func (t *Recording) newLines(n int) []line {
+	if n*lineLen < hostmem.HugePage {
 		return make([]line, n)
 	}
-	m, err := pages.Map(n * lineLen)
+	m, err := hostmem.MapHuge(n * lineLen)
 	if err != nil {
 		return make([]line, n)
 	}
-	runtime.AddCleanup(t, func(m *pages.Mapping) { _ = m.Close() }, m)
+	runtime.AddCleanup(t, func(m *hostmem.Memory) { _ = m.Close() }, m)
 	return unsafe.Slice((*line)(unsafe.Pointer(&m.Bytes[0])), n)
 }

@@ -1,12 +1,11 @@
-// Package memport provides ports that are memory: they play frames back and
-// collect what is sent, through the same queues, frames and rings of free frames
-// as a network card's. Benchmarks and tests run the whole router on them.
+// Package memport provides ports in memory, the equivalent of DPDK's net_null and net_ring: they
+// replay recorded frames and collect transmitted ones, with the queues, frames and rings of a NIC.
+// Benchmarks and tests run a whole router on them.
 //
-// A frame goes round as with AF_XDP: the pool gives it to the queue (Refill), the
-// queue writes a packet into it as a card's DMA would (Receive), the worker sends
-// it (Transmit), the queue reads it, as a card would to put it on the wire, and gives the
-// frame back to the pool (Reclaim). Writing and reading are the port's own cost. The worker's
-// core pays it, unless another one plays the card (StartCard).
+// A frame circulates as with AF_XDP: Refill moves it from the pool to the queue, Receive writes a packet
+// to it as a NIC's DMA would, Transmit gives it to a queue, which reads it as a NIC would to put it on
+// the wire, and Reclaim puts it back into the pool. Writing and reading packets is the cost of the port,
+// not of the router. The worker's core pays it, unless another core emulates the NIC (StartNIC).
 package memport
 
 import (
@@ -16,37 +15,34 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// Queue is one queue of a memory port.
+// Queue is a queue of a memory port. See dataplane.Queue for its methods.
 type Queue struct {
 	rx, tx ring
 
 	mem    []byte
 	pool   *umem.Pool // the worker's
 	port   uint16
-	carded bool // another core is the card
+	hasNIC bool // another core emulates the NIC
 
-	_ apart // from here on the card's, whoever plays it
+	_ padding // the emulated NIC accesses the fields below
 
-	tape   *Tape // frames to receive, again and again
-	next   int
-	left   int // how many more to play; negative: no end
-	paused atomic.Bool
+	recording *Recording // frames to receive, repeated
+	next      int
+	left      int // frames to receive; negative for no end
+	paused    atomic.Bool
 
-	sum     uint64 // of what was read
+	sum     uint64 // of the words read from transmitted frames
 	collect func(frame []byte)
 }
 
-// ringSize is how many frames a queue has for receiving, as a card's ring would. To send it
-// may have all: so nothing is ever dropped for want of room, and what there is to receive
-// into limits the rest.
+// ringSize is the number of frames to receive into, as in a NIC's ring. A transmit ring has room for
+// all frames, so nothing is dropped for lack of room.
 const ringSize = 2048
 
-// burst is how many frames are asked for at once, for all misses of the caches to overlap:
-// a card does not wait for them one by one either.
+// burst is the number of frames that are prefetched together, so that cache misses overlap.
 const burst = 64
 
-// New returns the queue of a port in a worker's memory. It receives nothing
-// until Play says what.
+// New returns a queue of a port in a worker's UMEM. It receives nothing before Play.
 func New(port uint16, mem *umem.Memory, pool *umem.Pool) *Queue {
 	return &Queue{
 		rx: newRing(ringSize), tx: newRing(mem.Frames() + mem.Large()),
@@ -54,23 +50,23 @@ func New(port uint16, mem *umem.Memory, pool *umem.Pool) *Queue {
 	}
 }
 
-// Play makes the queue receive the given frames in turn, count of them in all,
-// or without end where count is negative. Set it before the router starts.
-func (q *Queue) Play(frames [][]byte, count int) { q.PlayTape(Record(frames), 0, count) }
+// Play makes the queue receive frames, repeated up to count, or without end if count is negative. Call
+// it before the router starts.
+func (q *Queue) Play(frames [][]byte, count int) { q.PlayRecording(Record(frames), 0, count) }
 
-// PlayTape is Play for the frames of a tape, from one of them on.
-func (q *Queue) PlayTape(t *Tape, first, count int) { q.tape, q.next, q.left = t, first, count }
+// PlayRecording is Play for a recording, beginning with frame first.
+func (q *Queue) PlayRecording(r *Recording, first, count int) {
+	q.recording, q.next, q.left = r, first, count
+}
 
-// Collect has every sent frame passed to f, which must not keep the slice. Set it
-// before the router starts; without it frames are only read. It is called by
-// whoever plays the card.
+// Collect passes every transmitted frame to f, which must not keep the slice. Call it before the router
+// starts. The emulated NIC calls f, or the worker without one.
 func (q *Queue) Collect(f func(frame []byte)) { q.collect = f }
 
-// Pause stops the playing for good. Any goroutine may call it.
+// Pause stops reception for good. Any goroutine may call it.
 func (q *Queue) Pause() { q.paused.Store(true) }
 
-// Held is the number of frames that the queue holds, for receiving, received or sent.
-// The router must have stopped.
+// Held returns the number of frames in the queue. The router must have stopped.
 func (q *Queue) Held() int { return q.rx.held() + q.tx.held() }
 
 func (q *Queue) Refill() {
@@ -79,75 +75,75 @@ func (q *Queue) Refill() {
 		return
 	}
 	for len(block) > 0 {
-		_, addrs := q.rx.room(len(block))
+		_, addrs := q.rx.reserve(len(block))
 		n := copy(addrs, block)
-		q.rx.give(n)
+		q.rx.post(n)
 		block = block[n:]
 	}
 	q.rx.publish()
 }
 
 func (q *Queue) Receive(dst []batch.Frame) (n int) {
-	if !q.carded {
+	if !q.hasNIC {
 		return q.receive(dst)
 	}
 	for n < len(dst) {
-		frames, _ := q.rx.ready(len(dst) - n)
+		frames, _ := q.rx.peekDone(len(dst) - n)
 		if len(frames) == 0 {
 			break
 		}
 		n += copy(dst[n:], frames)
-		q.rx.take(len(frames))
+		q.rx.release(len(frames))
 	}
 	return n
 }
 
-// receive is Receive where the worker plays the card. The frames that were given last come
-// first, as they do from the pool: their bytes are in its caches.
+// receive is Receive without an emulated NIC. It uses the frames posted last first, whose bytes are in
+// the worker's caches.
 func (q *Queue) receive(dst []batch.Frame) int {
 	held := q.rx.held()
 	n := q.due(min(len(dst), held))
 	q.play(dst[:n], q.rx.addrs[held-n:held])
-	q.rx.worker.given -= uint32(n) // nothing was taken: so the ring is a stack
+	q.rx.worker.posted -= uint32(n) // the ring is a stack: nothing is reclaimed
 	return n
 }
 
 func (q *Queue) Transmit(src []batch.Frame) int {
 	for rest := src; len(rest) > 0; {
-		frames, addrs := q.tx.room(len(rest))
+		frames, addrs := q.tx.reserve(len(rest))
 		for i, f := range rest[:len(addrs)] {
 			addrs[i] = f.Addr
 		}
-		if q.carded {
+		if q.hasNIC {
 			copy(frames, rest)
 		} else {
 			q.send(rest[:len(frames)])
 		}
-		q.tx.give(len(frames))
+		q.tx.post(len(frames))
 		rest = rest[len(frames):]
 	}
-	if q.carded {
+	if q.hasNIC {
 		q.tx.publish()
 	} else {
-		q.tx.worker.done = q.tx.worker.given
+		q.tx.worker.done = q.tx.worker.posted
 	}
 	return len(src)
 }
 
 func (q *Queue) Reclaim() (pending int) {
 	for {
-		_, addrs := q.tx.ready(q.tx.held())
+		_, addrs := q.tx.peekDone(q.tx.held())
 		if len(addrs) == 0 {
 			break
 		}
 		q.pool.PutBlock(addrs)
-		q.tx.take(len(addrs))
+		q.tx.release(len(addrs))
 	}
-	if !q.carded {
-		q.tx.restart()
+	if !q.hasNIC {
+		q.tx.reset()
 	}
 	return q.tx.held()
 }
 
-// FD is -1: a memory port is never waited for.
+// FD returns -1: poll(2) cannot wait for a memory port.
 func (q *Queue) FD() int { return -1 }

@@ -11,10 +11,10 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// A tape has what is common to frames once, where that may be, and frames whole elsewhere.
-func TestTapeOfFramesThatDifferInOnePlace(t *testing.T) {
+// A recording has what is common to frames once, where that may be, and frames whole elsewhere.
+func TestRecordStoresPatches(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(4, 4))
-	size := len(place{})
+	size := len(patch{})
 	for _, tt := range []struct {
 		length, from, to int // in bytes: frames, and where they differ
 		once             bool
@@ -35,22 +35,22 @@ func TestTapeOfFramesThatDifferInOnePlace(t *testing.T) {
 				}
 				frames = append(frames, f)
 			}
-			if tape := Record(frames); (tape.places != nil) != tt.once || tape.Len() != len(frames) {
-				t.Errorf("a tape of %d frames with %d places", tape.Len(), len(tape.places))
+			if recording := Record(frames); (recording.patches != nil) != tt.once || recording.Len() != len(frames) {
+				t.Errorf("a recording of %d frames with %d patches", recording.Len(), len(recording.patches))
 			}
-			goRound(t, rnd, frames)
+			circulate(t, rnd, frames)
 		})
 	}
 }
 
-// What is played is received, again from the beginning behind the last, up to the count,
-// and sent as it lies in memory, wherever that is; and no other frame's bytes change.
-func TestFramesOfAnyLengthGoRound(t *testing.T) {
+// Frames are received repeatedly, up to the count, transmitted as they are in memory, and no other
+// bytes change.
+func TestFramesOfAnyLengthCirculate(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
-	goRound(t, rnd, anyFrames(rnd))
+	circulate(t, rnd, anyFrames(rnd))
 }
 
-func goRound(t *testing.T, rnd *rand.Rand, frames [][]byte) {
+func circulate(t *testing.T, rnd *rand.Rand, frames [][]byte) {
 	const most = umem.MaxFrameLen
 	mem, err := umem.New(600)
 	if err != nil {
@@ -67,7 +67,7 @@ func goRound(t *testing.T, rnd *rand.Rand, frames [][]byte) {
 		sent++
 	})
 	first := len(frames) / 3
-	in.PlayTape(Record(frames), first, 2000)
+	in.PlayRecording(Record(frames), first, 2000)
 	sent = first
 	chunk := make([]batch.Frame, 256)
 	for received := 0; ; {
@@ -77,8 +77,8 @@ func goRound(t *testing.T, rnd *rand.Rand, frames [][]byte) {
 		}
 		got := in.Receive(chunk[:1+rnd.IntN(len(chunk))])
 		for _, f := range chunk[:got] {
-			if f.Port != 3 {
-				t.Fatalf("received by port %d", f.Port)
+			if f.Origin.Port() != 3 {
+				t.Fatalf("received by port %d", f.Origin.Port())
 			}
 			slot := mem.Bytes()[f.Addr/umem.FrameSize*umem.FrameSize:][:umem.FrameSize]
 			end := int(f.Addr%umem.FrameSize) + int(f.Len)
@@ -103,20 +103,19 @@ func goRound(t *testing.T, rnd *rand.Rand, frames [][]byte) {
 			break
 		}
 	}
-	(&pair{mem, pool, in, out}).holdAll(t)
+	(&pair{mem, pool, in, out}).checkFrames(t)
 }
 
-// BenchmarkRound is the ports' own cost: a frame's way in and out, many frames later, where
-// the worker's core is the card, and where it is not, but only a core's time counts, both
-// sides' and the card's alone.
+// BenchmarkRound measures the cost of the ports: one frame received and transmitted, without an
+// emulated NIC and with one, whose cost is included.
 func BenchmarkRound(b *testing.B) {
 	for _, size := range []int{60, 576, 1408} {
 		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) { benchmarkRound(b, size, false) })
-		b.Run(fmt.Sprintf("%dB/card", size), func(b *testing.B) { benchmarkRound(b, size, true) })
+		b.Run(fmt.Sprintf("%dB/nic", size), func(b *testing.B) { benchmarkRound(b, size, true) })
 	}
 }
 
-func benchmarkRound(b *testing.B, length int, carded bool) {
+func benchmarkRound(b *testing.B, length int, hasNIC bool) {
 	const size, chunks = 256, 8
 	mem, err := umem.New(3*ringSize + (chunks+1)*size)
 	if err != nil {
@@ -125,7 +124,7 @@ func benchmarkRound(b *testing.B, length int, carded bool) {
 	defer mem.Close()
 	pool := umem.NewPool(mem)
 	in, out := New(0, mem, pool), New(1, mem, pool)
-	in.carded, out.carded = carded, carded
+	in.hasNIC, out.hasNIC = hasNIC, hasNIC
 	frames := make([][]byte, (1<<19)*60/length)
 	for i := range frames {
 		frames[i] = make([]byte, length)
@@ -133,7 +132,7 @@ func benchmarkRound(b *testing.B, length int, carded bool) {
 	}
 	in.Play(frames, -1)
 	var under [chunks][size]batch.Frame
-	card := func() {
+	nic := func() {
 		for range size / burst {
 			in.step()
 		}
@@ -141,7 +140,7 @@ func benchmarkRound(b *testing.B, length int, carded bool) {
 	}
 	for i := range under {
 		in.Refill()
-		card()
+		nic()
 		in.Receive(under[i][:])
 	}
 	b.ReportAllocs()
@@ -150,8 +149,8 @@ func benchmarkRound(b *testing.B, length int, carded bool) {
 		c := under[i/size%chunks][:]
 		in.Refill()
 		out.Transmit(c)
-		if carded {
-			card()
+		if hasNIC {
+			nic()
 		}
 		out.Reclaim()
 		in.Receive(c)

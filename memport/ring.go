@@ -7,94 +7,90 @@ import (
 	"github.com/warproute/warproute/batch"
 )
 
-// ring is one of a card's two: of frames to receive into, or of frames to send. The worker
-// gives frames, the card works them off in turn, where they lie, and the worker takes them
-// back in that order: so it is a card's fill ring and its receive ring, or its transmit ring
-// and its completion ring. As it has room for all that the queue may hold, nobody ever waits
-// for room.
+// ring is a ring of frames to receive into, or of frames to transmit. The worker posts frames, the NIC
+// completes them in place and in order, and the worker releases them. So it is a NIC's fill and receive
+// ring, or transmit and completion ring. It has room for all frames that the queue can hold.
 //
-//	taken          done           given        taken + size
-//	  | worker takes |  card works  | worker gives |
+//	released        done         posted      released + size
+//	   | worker reads | NIC works  | worker posts |
 //
-// The indices only grow, modulo 2^32. Each side keeps copies of its own in fields that the
-// other never touches, looks at the other's only when what it knows of runs out, and
-// publishes its own once a burst.
+// The indices grow modulo 2^32. Each side caches both indices in fields that the other side does not
+// access, loads the other side's index when the cached one runs out, and stores its own once per burst.
 type ring struct {
-	frames []batch.Frame // of receiving, the card writes them
-	addrs  []uint32      // of the same frames: for receiving, or to reclaim
+	frames []batch.Frame // descriptors; of received frames, written by the NIC
+	addrs  []uint32      // addresses of the same frames, to receive into or to reclaim
 
-	_      apart
-	worker struct {
-		given, taken uint32
-		done         uint32 // of the card's, as last seen
+	_      padding
+	worker struct { // accessed by the worker
+		posted, released uint32
+		done             uint32 // latest load of done
 	}
-	_    apart
-	card struct {
-		done  uint32
-		given uint32 // of the worker's, as last seen
+	_   padding
+	nic struct { // accessed by the NIC
+		done   uint32
+		posted uint32 // latest load of posted
 	}
-	_     apart
-	given atomic.Uint32 // by the worker
-	_     apart
-	done  atomic.Uint32 // by the card
-	_     apart
+	_      padding
+	posted atomic.Uint32 // stored by the worker
+	_      padding
+	done   atomic.Uint32 // stored by the NIC
+	_      padding
 }
 
-// newRing has room for at least so many frames.
+// newRing returns a ring with room for a number of frames.
 func newRing(frames int) ring {
 	size := 1 << bits.Len(uint(frames-1))
 	return ring{frames: make([]batch.Frame, size), addrs: make([]uint32, size)}
 }
 
-// apart keeps what two cores write from sharing a cache line, or one of the pairs of lines
-// that processors fetch together.
-type apart [128]byte
+// padding separates cache lines, and the pairs of lines that processors prefetch, of two cores.
+type padding [128]byte
 
-// held is how many frames the queue has been given and not been taken back. The worker calls it.
-func (r *ring) held() int { return int(r.worker.given - r.worker.taken) }
+// held returns the number of frames in the ring. The worker calls it.
+func (r *ring) held() int { return int(r.worker.posted - r.worker.released) }
 
-// room returns the next up to n places that the worker may write to, in a row.
-func (r *ring) room(n int) ([]batch.Frame, []uint32) {
-	return r.at(r.worker.given, min(n, len(r.addrs)-r.held()))
+// reserve returns up to n contiguous free slots.
+func (r *ring) reserve(n int) ([]batch.Frame, []uint32) {
+	return r.slots(r.worker.posted, min(n, len(r.addrs)-r.held()))
 }
 
-// give has n of them wait for the card, once they are published.
-func (r *ring) give(n int) { r.worker.given += uint32(n) }
+// post adds n reserved slots to the posted ones. The NIC sees them after publish.
+func (r *ring) post(n int) { r.worker.posted += uint32(n) }
 
-func (r *ring) publish() { r.given.Store(r.worker.given) }
+func (r *ring) publish() { r.posted.Store(r.worker.posted) }
 
-// ready returns up to n frames that the card has done, in a row.
-func (r *ring) ready(n int) ([]batch.Frame, []uint32) {
-	if int(r.worker.done-r.worker.taken) < n {
+// peekDone returns up to n contiguous completed slots.
+func (r *ring) peekDone(n int) ([]batch.Frame, []uint32) {
+	if int(r.worker.done-r.worker.released) < n {
 		r.worker.done = r.done.Load()
 	}
-	return r.at(r.worker.taken, min(n, int(r.worker.done-r.worker.taken)))
+	return r.slots(r.worker.released, min(n, int(r.worker.done-r.worker.released)))
 }
 
-// take takes n of them back.
-func (r *ring) take(n int) { r.worker.taken += uint32(n) }
+// release frees n completed slots.
+func (r *ring) release(n int) { r.worker.released += uint32(n) }
 
-// waiting returns up to n frames that wait for the card, in a row.
-func (r *ring) waiting(n int) ([]batch.Frame, []uint32) {
-	if int(r.card.given-r.card.done) < n {
-		r.card.given = r.given.Load()
+// peekPosted returns up to n contiguous posted slots. The NIC calls it.
+func (r *ring) peekPosted(n int) ([]batch.Frame, []uint32) {
+	if int(r.nic.posted-r.nic.done) < n {
+		r.nic.posted = r.posted.Load()
 	}
-	return r.at(r.card.done, min(n, int(r.card.given-r.card.done)))
+	return r.slots(r.nic.done, min(n, int(r.nic.posted-r.nic.done)))
 }
 
-// finish publishes that the card has done n of them.
-func (r *ring) finish(n int) {
-	r.card.done += uint32(n)
-	r.done.Store(r.card.done)
+// complete publishes n posted slots as completed. The NIC calls it.
+func (r *ring) complete(n int) {
+	r.nic.done += uint32(n)
+	r.done.Store(r.nic.done)
 }
 
-// at returns n places from an index on, or fewer where the ring's end comes first.
-func (r *ring) at(index uint32, n int) ([]batch.Frame, []uint32) {
+// slots returns n slots from an index on, or fewer at the end of the ring.
+func (r *ring) slots(index uint32, n int) ([]batch.Frame, []uint32) {
 	first := int(index) & (len(r.addrs) - 1)
 	end := min(first+n, len(r.addrs))
 	return r.frames[first:end], r.addrs[first:end]
 }
 
-// restart has an empty ring begin again at its beginning, where its worker is its card: its
-// first lines are in caches.
-func (r *ring) restart() { r.worker.given, r.worker.taken, r.worker.done = 0, 0, 0 }
+// reset moves an empty ring back to its first slots, which are in the worker's caches. It must not have
+// an emulated NIC.
+func (r *ring) reset() { r.worker.posted, r.worker.released, r.worker.done = 0, 0, 0 }

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// fold brings a sum of 16-bit words down to 16 bits, carries added back in.
+// fold folds a sum of 16-bit words to 16 bits with end-around carry.
 func fold(s uint64) uint16 {
 	s = s>>32 + s&0xffffffff
 	s = s>>32 + s&0xffffffff
@@ -14,18 +14,18 @@ func fold(s uint64) uint16 {
 	return uint16(s)
 }
 
-// Sum returns the ones' complement sum (RFC 1071) of b as big-endian 16-bit
-// words, an odd last byte padded with zero, not complemented.
+// Sum returns the ones' complement sum (RFC 1071) of b as big-endian 16-bit words, zero-padded, not
+// complemented.
 func Sum(b []byte) uint16 {
-	// The sum does not depend on the order of bytes (RFC 1071, 2B): add words of
-	// 8 bytes as the machine reads them and swap once.
+	// The sum does not depend on byte order (RFC 1071 section 2B): add words of 8 bytes in machine
+	// order and swap once.
 	var s, carry uint64
 	for len(b) >= 32 {
 		s, carry = bits.Add64(s, binary.LittleEndian.Uint64(b[0:8]), 0)
 		s, carry = bits.Add64(s, binary.LittleEndian.Uint64(b[8:16]), carry)
 		s, carry = bits.Add64(s, binary.LittleEndian.Uint64(b[16:24]), carry)
 		s, carry = bits.Add64(s, binary.LittleEndian.Uint64(b[24:32]), carry)
-		s += carry // cannot overflow: a sum that carried is not all ones
+		s += carry // cannot overflow: a sum with carry is not all ones
 		b = b[32:]
 	}
 	for len(b) >= 8 {
@@ -56,17 +56,16 @@ func UpdateChecksum(hc, m, m2 uint16) uint16 {
 	return ^uint16(s)
 }
 
-// pseudo returns the sum of a TCP or UDP pseudo-header, not complemented.
-// addrs is source and destination as they stand in the header, 8 or 32 bytes.
+// pseudo returns the sum of a TCP or UDP pseudo-header, not complemented. addrs is source and
+// destination in header order, 8 or 32 bytes.
 func pseudo(addrs []byte, proto Protocol, l4len int) uint16 {
 	return fold(uint64(Sum(addrs)) + uint64(proto) + uint64(l4len))
 }
 
-// completeL4 finishes a TCP or UDP checksum that the sender left to its network
-// card: where the field holds the bare pseudo-header sum, as Linux leaves it, it
-// is replaced by the checksum of the whole. A finished checksum that equals that
-// sum by chance is computed again and comes out the same. l4 runs from the L4
-// header to the end of the packet. It reports whether the field was unfinished.
+// completeL4 completes a TCP or UDP checksum that the sender left to its NIC: a field with only the
+// pseudo-header sum, as Linux leaves it, gets the full checksum. A complete checksum that equals that
+// sum by chance is recomputed with the same result. l4 is the packet from the L4 header to its end.
+// It reports whether the checksum was incomplete.
 func completeL4(addrs, l4 []byte, proto Protocol) bool {
 	var at int
 	switch proto {
@@ -82,12 +81,12 @@ func completeL4(addrs, l4 []byte, proto Protocol) bool {
 	}
 	field := l4[at : at+2]
 	sum := binary.BigEndian.Uint16(field)
-	// No pseudo-header sums to zero, which in UDP says that there is no checksum.
+	// No pseudo-header sums to zero, which in UDP means "no checksum".
 	if sum == 0 || sum != pseudo(addrs, proto, len(l4)) {
 		return false
 	}
-	// The field itself holds the pseudo-header's sum, so the sum of all of l4 is
-	// what the checksum covers.
+	// The field holds the pseudo-header's sum, so the sum of all of l4 is the sum that the checksum
+	// covers.
 	c := Checksum(l4)
 	if c == 0 && proto == UDP {
 		c = 0xffff // zero would mean "no checksum" (RFC 768)
@@ -96,10 +95,9 @@ func completeL4(addrs, l4 []byte, proto Protocol) bool {
 	return true
 }
 
-// CompleteIPv4 finishes the L4 checksum of an IPv4 packet without options, or of
-// the packet that it carries, where its sender left it unfinished, and reports
-// whether it had to. p is the packet from its first to its last byte. Fragments
-// are left alone: the kernel finishes a checksum before it fragments.
+// CompleteIPv4 completes the L4 checksum of an IPv4 packet without options, or of its inner packet, and
+// reports whether it was incomplete. p is the whole packet. Fragments are not changed: the kernel
+// completes checksums before it fragments.
 func CompleteIPv4(p []byte) bool {
 	h := (*IPv4)(p)
 	if h.Fragmented() {
@@ -109,8 +107,7 @@ func CompleteIPv4(p []byte) bool {
 	return completeL4(p[12:20], l4, proto) || completeInner(l4, proto)
 }
 
-// CompleteIPv6 is CompleteIPv4 for an IPv6 packet whose L4 header, of type
-// proto, starts at offset l4.
+// CompleteIPv6 is CompleteIPv4 for an IPv6 packet whose L4 header, of type proto, starts at p[l4:].
 func CompleteIPv6(p []byte, proto Protocol, l4 int) bool {
 	return completeL4(p[8:40], p[l4:], proto) || completeInner(p[l4:], proto)
 }

@@ -29,7 +29,7 @@ func TestSumAtEveryLength(t *testing.T) {
 
 // Every old and new word against every kind of rest, the edges of RFC 1624
 // section 3 (0x0000 and 0xffff) included.
-func TestUpdateChecksumEqualsComputingAnew(t *testing.T) {
+func TestUpdateChecksumEqualsRecomputation(t *testing.T) {
 	for _, rest := range []uint16{0x0001, 0x4500, 0x7fff, 0x8000, 0xdd2f, 0xfffe, 0xffff} {
 		for m := range 1 << 16 {
 			for _, m2 := range []uint16{0, 1, 0x3285, 0x5555, 0xfffe, 0xffff, uint16(m) - 0x100, ^uint16(m)} {
@@ -138,7 +138,7 @@ func TestCompletedUDPChecksumIsNeverZero(t *testing.T) {
 	}
 }
 
-func TestChecksumsThatMustStay(t *testing.T) {
+func TestCompleteChecksumsStay(t *testing.T) {
 	udp := testutil.UDP4("10.0.0.1", "10.0.0.2", 1, 2, 3, 4)[EthernetLen:][:30]
 	fragment := bytes.Clone(udp)
 	fragment[6] = 0x20 // more fragments

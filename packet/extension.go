@@ -2,21 +2,21 @@ package packet
 
 import "encoding/binary"
 
-// L4 says where the transport header of an IPv6 packet is.
+// L4 locates the transport header of an IPv6 packet.
 type L4 struct {
 	Offset   int // from the start of the IPv6 header
 	Proto    Protocol
 	Fragment bool // the packet is a fragment
-	Later    bool // it is one beyond the first: Offset is into payload
-	Routing0 bool // a type 0 routing header with segments left stands before it (RFC 5095)
+	Later    bool // a fragment after the first: Offset is in its payload
+	Routing0 bool // a type 0 routing header with segments left precedes it (RFC 5095)
 }
 
-// maxExtensionHeaders bounds the chain that is followed. RFC 8200 4.1 foresees
-// seven headers; Linux and others follow eight.
+// maxExtensionHeaders bounds the header chain. RFC 8200 section 4.1 foresees seven headers; Linux and
+// others follow eight.
 const maxExtensionHeaders = 8
 
-// FindL4 follows the extension headers of the IPv6 packet p to the first header
-// that is none. It reports false when the chain is broken or too long.
+// FindL4 follows the extension headers of the IPv6 packet p to the transport header. It is not ok if
+// the chain is broken or too long.
 func FindL4(p []byte) (l4 L4, ok bool) {
 	next, at := (*IPv6)(p).NextHeader(), IPv6Len
 	for range maxExtensionHeaders + 1 {
@@ -41,7 +41,7 @@ func FindL4(p []byte) (l4 L4, ok bool) {
 			}
 			length = 8
 			l4.Fragment = true
-			if binary.BigEndian.Uint16(p[at+2:])&0xfff8 != 0 { // beyond the first: what follows is payload
+			if binary.BigEndian.Uint16(p[at+2:])&0xfff8 != 0 { // not the first fragment: payload follows
 				l4.Proto, l4.Offset, l4.Later = Protocol(p[at]), at+8, true
 				return l4, true
 			}
@@ -57,7 +57,7 @@ func FindL4(p []byte) (l4 L4, ok bool) {
 	return l4, false
 }
 
-// IsExtension reports whether a next-header value is one that FindL4 follows.
+// IsExtension reports whether FindL4 follows a next-header value.
 func (p Protocol) IsExtension() bool {
 	switch p {
 	case HopByHop, Routing, Fragment, AH, DestOptions:

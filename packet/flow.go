@@ -2,10 +2,9 @@ package packet
 
 import "encoding/binary"
 
-// Flow hashes choose a path of a multipath route. Packets of one flow hash
-// alike; fragments carry no ports beyond the first and hash on addresses alone.
-// The mixing is that of MurmurHash3 (public domain), in 32-bit steps that a GPU
-// does as well.
+// Flow hashes select a path of a multipath route. Packets of one flow have the same hash; fragments
+// are hashed on addresses alone. The mixing function is that of MurmurHash3 (public domain), in 32-bit
+// steps that a GPU computes as well.
 
 func mix(h, k uint32) uint32 {
 	k *= 0xcc9e2d51
@@ -24,7 +23,7 @@ func finish(h uint32) uint32 {
 	return h ^ h>>16
 }
 
-// ports returns both port numbers of protocols that start with them, else 0.
+// ports returns both ports of protocols that start with them, else 0.
 func ports(proto Protocol, l4 []byte) uint32 {
 	const dccp, sctp, udplite = 33, 132, 136
 	switch proto {

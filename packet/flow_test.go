@@ -32,8 +32,7 @@ func TestFlowHashDependsOnTheFlowAndTheSeed(t *testing.T) {
 	}
 }
 
-// A router behind another one, with a seed of its own, spreads what that sent its way over
-// all of its paths.
+// A second router with another seed spreads the flows of one path of the first over all its paths.
 func TestRoutersInARowChooseIndependently(t *testing.T) {
 	for name, hash := range map[string]func(dst string, sport, dport uint16, seed uint32) uint32{"IPv4": hash4, "IPv6": hash6} {
 		dst := map[string]string{"IPv4": "10.0.0.2", "IPv6": "fd00::2"}[name]
@@ -50,8 +49,8 @@ func TestRoutersInARowChooseIndependently(t *testing.T) {
 	}
 }
 
-// A host may change a flow's label when it suspects its path (RFC 6438 4): the flow stays
-// where it is, as with Linux's fib_multipath_hash_policy 1.
+// A host may change a flow's label when it suspects its path (RFC 6438 section 4): the flow keeps its
+// path, as with Linux's fib_multipath_hash_policy 1.
 func TestFlowLabelsDoNotMoveFlows(t *testing.T) {
 	p := testutil.UDP6("fd00::1", "fd00::2", 1, 2)[EthernetLen:]
 	labelled := testutil.Edit(testutil.UDP6("fd00::1", "fd00::2", 1, 2), 1, 0xb, 0x12, 0x34)[EthernetLen:]

@@ -1,8 +1,7 @@
-// Package packet reads and rewrites the headers of a frame in place.
+// Package packet reads and rewrites packet headers in place.
 //
-// A header is a pointer to an array of its fixed size, made from a slice by a
-// conversion that checks the length once; every field access after that is free
-// of bounds checks. Numbers are returned in host order.
+// A header is a pointer to an array of its fixed size, converted from a slice with one length check;
+// field accesses need no bounds checks. Numbers are in host byte order.
 package packet
 
 import "encoding/binary"
@@ -46,7 +45,7 @@ func (h *Ethernet) Type() EtherType { return EtherType(binary.BigEndian.Uint16(h
 // SetType writes the type.
 func (h *Ethernet) SetType(t EtherType) { binary.BigEndian.PutUint16(h[12:14], uint16(t)) }
 
-// SetMACs writes both addresses, each in the lower 48 bits, first byte uppermost.
+// SetMACs writes both addresses, each in the lower 48 bits with the first byte at the top.
 func (h *Ethernet) SetMACs(dst, src uint64) {
 	binary.BigEndian.PutUint64(h[0:8], dst<<16|src>>32)
 	binary.BigEndian.PutUint32(h[8:12], uint32(src))
@@ -63,25 +62,24 @@ func (h *IPv4) Protocol() Protocol { return Protocol(h[9]) }
 func (h *IPv4) Src() uint32        { return binary.BigEndian.Uint32(h[12:16]) }
 func (h *IPv4) Dst() uint32        { return binary.BigEndian.Uint32(h[16:20]) }
 
-// FragmentOffset is in units of 8 bytes.
+// FragmentOffset returns the offset in units of 8 bytes.
 func (h *IPv4) FragmentOffset() int { return int(binary.BigEndian.Uint16(h[6:8]) & 0x1fff) }
 
 // Fragmented reports whether the packet is a fragment, the first included.
 func (h *IPv4) Fragmented() bool { return binary.BigEndian.Uint16(h[6:8])&0x3fff != 0 }
 
-// ChecksumOK reports whether the header's checksum holds; the header has no options.
+// ChecksumOK verifies the checksum of a header without options.
 func (h *IPv4) ChecksumOK() bool {
-	// The order of bytes makes no difference (RFC 1071, 2B), and a sum with its carries added
-	// back in is that modulo 2^16-1. Only of zeros it is 0.
+	// Byte order makes no difference (RFC 1071 section 2B), and a sum with end-around carry is the sum
+	// modulo 2^16-1. Only zeros sum to 0.
 	a := binary.LittleEndian.Uint64(h[0:8])
 	b := binary.LittleEndian.Uint64(h[8:16])
 	s := a>>32 + a&0xffffffff + b>>32 + b&0xffffffff + uint64(binary.LittleEndian.Uint32(h[16:20]))
 	return s != 0 && s%0xffff == 0
 }
 
-// DecrementTTL takes one from the TTL and mends the checksum by RFC 1624
-// equation 3: HC' = ~(~HC + ~m + m'). The header's checksum holds, so that the
-// result is the same as computing it anew.
+// DecrementTTL decrements the TTL and updates the checksum by RFC 1624 equation 3:
+// HC' = ~(~HC + ~m + m'). The checksum must be valid; the result equals a recomputation.
 func (h *IPv4) DecrementTTL() {
 	m := binary.BigEndian.Uint16(h[8:10])
 	hc := binary.BigEndian.Uint16(h[10:12])
@@ -89,15 +87,14 @@ func (h *IPv4) DecrementTTL() {
 	h[8]--
 }
 
-// IncrementTTL adds one to the TTL, for a packet that the router makes itself and then
-// forwards like others.
+// IncrementTTL increments the TTL of a packet that the router creates and then forwards.
 func (h *IPv4) IncrementTTL() {
 	h[8]++
 	sum := uint32(^binary.BigEndian.Uint16(h[10:12])) + 1<<8
 	binary.BigEndian.PutUint16(h[10:12], ^uint16(sum+sum>>16))
 }
 
-// ClearDF lets routers fragment the packet, of which the header's checksum holds.
+// ClearDF clears Don't Fragment and updates the checksum, which must be valid.
 func (h *IPv4) ClearDF() {
 	word := binary.BigEndian.Uint16(h[6:8])
 	hc := binary.BigEndian.Uint16(h[10:12])

@@ -2,26 +2,24 @@ package packet
 
 import "encoding/binary"
 
-// A sender that leaves checksums to its device leaves those of a tunnel's inner
-// packet, too: the outer ones are already right, as if the inner one were (Linux
-// calls it local checksum offload). So where the outer L4 checksum is finished,
-// the packet inside, one level of it, may still need completion.
+// Senders that leave checksums to their NIC leave those of a tunnel's inner packet, too; the outer
+// checksums are complete and assume a complete inner one (local checksum offload in Linux). So a packet
+// with a complete outer L4 checksum may need completion inside, one level deep.
 
-// Protocols and ports that carry packets.
+// Protocols and ports of tunnels.
 const (
 	protoIPv4 Protocol = 4
 	protoIPv6 Protocol = 41
 	protoGRE  Protocol = 47
 
 	portVXLAN      = 4789
-	portVXLANLinux = 8472 // Linux's default, older than the assignment
+	portVXLANLinux = 8472 // Linux's default, older than IANA's
 	portGENEVE     = 6081
 
 	etherTypeEthernet EtherType = 0x6558 // transparent Ethernet bridging
 )
 
-// completeInner finishes the L4 checksum of the packet that l4 carries, if it
-// carries one, where its sender left it unfinished.
+// completeInner completes the L4 checksum of the inner packet of l4, if there is one.
 func completeInner(l4 []byte, proto Protocol) bool {
 	switch proto {
 	case protoIPv4:
@@ -53,7 +51,7 @@ func completeInner(l4 []byte, proto Protocol) bool {
 	return false
 }
 
-// completeIn completes the packet of type t that starts at an offset in b.
+// completeIn completes the packet of type t at an offset in b.
 func completeIn(b []byte, at int, t EtherType) bool {
 	if t == etherTypeEthernet {
 		if at+EthernetLen > len(b) {
@@ -68,7 +66,7 @@ func completeIn(b []byte, at int, t EtherType) bool {
 	return completeIP(b[at:], t)
 }
 
-// completeIP completes an inner packet, about which nothing has been checked.
+// completeIP completes an unchecked inner packet.
 func completeIP(p []byte, t EtherType) bool {
 	switch {
 	case t == EtherTypeIPv4 && len(p) >= IPv4Len:

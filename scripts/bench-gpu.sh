@@ -1,41 +1,47 @@
 #!/bin/sh
-# bench-gpu.sh [WARPROUTE]: the figures of a GPU host, as README.md has them. Each
-# measurement verifies before it times. It needs an NVIDIA GPU with its driver, 8 cores,
-# for IPsec 16, and root for the demo, which comes last. Where there is more, more is
-# measured: with 16 cores, forwarding with 8 of them as network cards, too; with 28,
-# IPsec by as many workers; with 32, and two GPUs, both over two GPUs.
+# bench-gpu.sh [WARPROUTE-BENCH]: measures a GPU host. Results are verified before they are timed.
+# JSON results go to $OUT, by default out/bench, for `warproute-bench report`.
+#
+# It needs an NVIDIA GPU with its driver, 8 cores (16 for IPsec), and root for the demo. With 16 cores it
+# also measures forwarding with 8 of them as emulated NICs, with 28 IPsec on as many workers, and with 32
+# and two GPUs both over two GPUs.
 set -eu
 
-warproute=${1:-bin/warproute}
+bench=${1:-bin/warproute-bench}
+out=${OUT:-out/bench}
 cores=$(nproc)
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ') || gpus=0
+mkdir -p "$out"
 
+# run NAME ARGUMENT...: one measurement, its JSON in NAME.json
 run() {
-	echo "\$ warproute $*"
-	timeout -k 5 300 "$warproute" "$@"
+	name=$1
+	shift
+	echo "\$ warproute-bench $*"
+	timeout -k 5 300 "$bench" "$@" --output "$out/$name.json"
 	echo
 }
-forward() { run bench forward --table real --size 60 --batch 256 --rounds 3 --duration 500ms "$@"; }
-ipsec() { run bench ipsec --engine gpu --batch 448 --rounds 3 --duration 300ms --ring 64 "$@"; }
+forward() { name=$1; shift; run "forward-$name" forward --table real --size 60 --batch 256 --rounds 3 --duration 500ms "$@"; }
+ipsec() { name=$1; shift; run "ipsec-$name" ipsec --engine gpu --batch 448 --rounds 3 --duration 300ms --ring 64 "$@"; }
 
-run bench lookup --engine gpu --dest uniform,table,zipf
-for cards in 0 8; do
-	if [ $cards -gt 0 ] && [ "$cores" -lt 16 ]; then continue; fi
-	forward --engine gpu --workers 8 --cards $cards
-	forward --engine cpu --workers 8 --cards $cards
+run lookup-gpu lookup --engine gpu --dest uniform,table,zipf
+for nics in 0 8; do
+	if [ $nics -gt 0 ] && [ "$cores" -lt 16 ]; then continue; fi
+	forward gpu-nics$nics --engine gpu --workers 8 --nics $nics
+	forward cpu-nics$nics --engine cpu --workers 8 --nics $nics
 done
-run bench latency --engine gpu --table real --sizes 16,60,120,240,1024,4096
-run bench latency --engine gpu --table real --family 6 --sizes 60,240
+run latency4 latency --engine gpu --table real --sizes 16,60,120,240,1024,4096
+run latency6 latency --engine gpu --table real --family 6 --sizes 60,240
 
 # A chunk of a gateway occupies a multiprocessor, of which a GPU has some 130.
 workers=16 chunks=8
 if [ "$cores" -ge 28 ]; then workers=28 chunks=4; fi
-ipsec --workers $workers --chunks $chunks --size 1408,64,imix
-ipsec --workers $workers --chunks $chunks --size 1408 --direction encrypt --sas 1,10000
-ipsec --workers 16 --size 1408 --direction encrypt --suite chacha20poly1305,aes128ctr-sha1,aes128-sha256
+ipsec sizes --workers $workers --chunks $chunks --size 1408,64,imix
+ipsec sas --workers $workers --chunks $chunks --size 1408 --direction encrypt --sas 1,10000
+ipsec suites --workers 16 --size 1408 --direction encrypt --suite chacha20poly1305,aes128ctr-sha1,aes128-sha256
 
 if [ "$gpus" -ge 2 ] && [ "$cores" -ge 32 ]; then
-	forward --engine gpu --gpus 2 --workers 16
-	ipsec --gpus 2 --workers 32 --size 1408,imix
+	forward gpus2 --engine gpu --gpus 2 --workers 16
+	ipsec gpus2 --gpus 2 --workers 32 --size 1408,imix
 fi
-run demo --engine gpu
+"$bench" demo --engine gpu

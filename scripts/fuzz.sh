@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for a time, as in `scripts/fuzz.sh 10s`; fails if an input breaks one.
-# Inputs that reach new code are kept in Go's cache, a breaking one in testdata/fuzz beside its target.
-# The corpora in testdata/fuzz come first, so what broke once is tried in every run.
+# fuzz.sh TIME [PACKAGE...] runs every fuzz target for TIME, and fails if an input fails.
+# Inputs that reach new code are kept in Go's cache, failing ones in testdata/fuzz next to the target.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:?usage: scripts/fuzz.sh TIME [PACKAGE...]}
@@ -17,7 +16,7 @@ while IFS=: read -r file target; do
 	targets=$((targets + 1))
 	echo "$package $target"
 	go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package" </dev/null 2>&1 | tee "$log" && continue
-	# Before 1.27, Go may report the end of the time as an error (golang.org/issue/75804).
+	# Before 1.27, Go can report the end of the time as an error (golang.org/issue/75804).
 	if ! grep -q '^ *context deadline exceeded$' "$log" || grep -q -e 'Failing input written' -e panic: "$log"; then
 		failed+=("$package $target")
 	fi
@@ -27,7 +26,7 @@ if [ "$targets" = 0 ]; then
 	exit 1
 fi
 if [ ${#failed[@]} -gt 0 ]; then
-	printf 'scripts/fuzz.sh: broken: %s\n' "${failed[@]}" >&2
+	printf 'scripts/fuzz.sh: failed: %s\n' "${failed[@]}" >&2
 	exit 1
 fi
 echo "$targets fuzz targets ran for $time each"

@@ -1,7 +1,6 @@
 #!/bin/sh
-# kernel.sh DIR: unpacks Debian's stock kernel for virtual machines below DIR, without
-# installing it, for tests that run it in one (internal/lab/guest). A DIR that has one
-# is left as it is.
+# kernel.sh DIR unpacks Debian's stock kernel for virtual machines to DIR, for tests
+# (internal/lab/guest). It does nothing if DIR has a kernel.
 set -eu
 
 dir=$1
@@ -16,4 +15,4 @@ package=$(newest)
 dpkg -x "$new"/*.deb "$new"
 rm "$new"/*.deb
 depmod -b "$new" "${package#linux-image-}"
-mv "$new" "$dir" # whole, or not at all
+mv "$new" "$dir" # atomically

@@ -1,9 +1,7 @@
 #!/bin/sh
-# need.sh WHAT:PACKAGE... sees to it that what a target needs is there.
+# need.sh WHAT:PACKAGE... installs the Debian packages of missing commands and files.
 #
-# WHAT is a command, or the path of a file. What is missing is installed from its
-# Debian package when this runs as root, and named with the line that installs it
-# when not.
+# WHAT is a command or the path of a file. Without root it prints the command that installs the packages.
 set -eu
 
 missing=
@@ -23,7 +21,7 @@ if [ "$(id -u)" -ne 0 ]; then
 	exit 1
 fi
 if ! command -v apt-get >/dev/null; then
-	echo "missing, and this is no Debian to install them on:$missing" >&2
+	echo "missing packages, and no apt-get to install them:$missing" >&2
 	exit 1
 fi
 export DEBIAN_FRONTEND=noninteractive

@@ -1,10 +1,8 @@
 #!/bin/sh
-# ptx.sh KERNELS.cu: compiles kernels to KERNELS.ptx, which every GPU's driver compiles
-# further, and needs no toolkit for it.
+# ptx.sh KERNELS.cu compiles kernels to KERNELS.ptx, without a CUDA toolkit. Run it in the directory
+# of the source.
 #
-# KERNELS.ptx.sha256 lists the sums of the PTX and of all that it was made of, so that
-# a test notices that a source changed and the PTX did not. Run it in the directory of
-# the source.
+# KERNELS.ptx.sha256 has the checksums of the PTX and its sources, so that a test detects stale PTX.
 set -eu
 
 stem=${1%.cu}

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test-gpu.sh DIR PACKAGE...: runs the GPU tests of the packages, as "make gpu-tests" leaves them in DIR. Each
-# runs in its package's folder, as `go test` would, where its files are. It stops at the first that fails.
+# test-gpu.sh DIR PACKAGE... runs the GPU tests that "make gpu-tests" compiled to DIR, each in its package's
+# directory, and stops at the first failure.
 set -eu
 
 dir=$(cd "$1" && pwd)

@@ -12,9 +12,7 @@ func newLarge(t *testing.T, frames, large int) *Memory {
 	return m
 }
 
-// TestLargeFramesLieBehindTheOthers empties a pool of both and puts all back by their
-// last bytes.
-func TestLargeFramesLieBehindTheOthers(t *testing.T) {
+func TestLargeFramesFollowTheOthers(t *testing.T) {
 	m := newLarge(t, 100, 5)
 	if m.Large() != 5 || m.Frames() < 100 || m.Frames()*FrameSize+5*LargeSize != len(m.Bytes()) {
 		t.Fatalf("%d frames and %d large ones in %d bytes", m.Frames(), m.Large(), len(m.Bytes()))

@@ -1,15 +1,14 @@
 package umem
 
-// Pool is a worker's stack of free frames, the most recently used on top, where
-// its bytes are most likely still in cache, and another of large ones. It belongs to
-// one goroutine.
+// Pool is a worker's freelist: a stack of free frames, the most recently used on top, because its bytes
+// are probably in cache, and another stack of large frames. One goroutine owns it.
 type Pool struct {
 	free  []uint32 // frame starts, multiples of FrameSize
-	large []uint32 // large frames' starts, multiples of LargeSize
-	last  uint32   // the last byte that is in no large frame
+	large []uint32 // starts of large frames, multiples of LargeSize
+	last  uint32   // last byte before the large frames
 }
 
-// NewPool returns a pool that holds every frame of m.
+// NewPool returns a pool of all frames of m.
 func NewPool(m *Memory) *Pool {
 	p := &Pool{free: make([]uint32, m.Frames()), large: make([]uint32, m.Large()), last: uint32(m.large - 1)}
 	for i := range p.free {
@@ -21,10 +20,10 @@ func NewPool(m *Memory) *Pool {
 	return p
 }
 
-// Len is the number of free frames.
+// Len returns the number of free frames.
 func (p *Pool) Len() int { return len(p.free) }
 
-// Put takes back the frame that addr, any byte of it, lies in.
+// Put frees the frame that contains address addr.
 func (p *Pool) Put(addr uint32) {
 	if addr > p.last {
 		p.large = append(p.large, addr&^(LargeSize-1))
@@ -33,7 +32,7 @@ func (p *Pool) Put(addr uint32) {
 	p.free = append(p.free, addr&^(FrameSize-1))
 }
 
-// PutBlock takes back the frames that addresses, any byte of each, lie in.
+// PutBlock frees the frames that contain the addresses.
 func (p *Pool) PutBlock(addrs []uint32) {
 	free := p.free
 	for _, addr := range addrs {
@@ -46,8 +45,7 @@ func (p *Pool) PutBlock(addrs []uint32) {
 	p.free = free
 }
 
-// TakeBlock returns the starts of n free frames, up to Len of them. They are to be copied
-// before the pool is used again.
+// TakeBlock returns the starts of n free frames, n up to Len. The slice is valid until the next call.
 func (p *Pool) TakeBlock(n int) []uint32 {
 	left := len(p.free) - n
 	block := p.free[left:]
@@ -63,10 +61,10 @@ func (p *Pool) Take() uint32 {
 	return addr
 }
 
-// LargeLen is the number of free large frames.
+// LargeLen returns the number of free large frames.
 func (p *Pool) LargeLen() int { return len(p.large) }
 
-// TakeLarge returns the start of a free large frame. There must be one.
+// TakeLarge returns the start of a free large frame. LargeLen must not be 0.
 func (p *Pool) TakeLarge() uint32 {
 	i := len(p.large) - 1
 	addr := p.large[i]
@@ -74,8 +72,7 @@ func (p *Pool) TakeLarge() uint32 {
 	return addr
 }
 
-// Large returns which large frame of the memory addr lies in, counted from 0; -1 for
-// none.
+// Large returns the number of the large frame that contains addr, -1 for none.
 func (p *Pool) Large(addr uint32) int {
 	if addr <= p.last {
 		return -1

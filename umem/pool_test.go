@@ -2,7 +2,6 @@ package umem
 
 import "testing"
 
-// TestPoolHoldsEachFrameOnce empties a pool.
 func TestPoolHoldsEachFrameOnce(t *testing.T) {
 	m := newMemory(t, 1)
 	p := NewPool(m)
@@ -25,9 +24,8 @@ func TestPoolHoldsEachFrameOnce(t *testing.T) {
 	}
 }
 
-// TestPoolTakesBackByAnyByte puts frames back by addresses within them, as the
-// kernel and the engines leave them.
-func TestPoolTakesBackByAnyByte(t *testing.T) {
+// The kernel and the engines return addresses within frames.
+func TestPutAcceptsAnyAddressOfAFrame(t *testing.T) {
 	p := NewPool(newMemory(t, 1))
 	p.Take()
 	frame := p.Take()
@@ -39,8 +37,7 @@ func TestPoolTakesBackByAnyByte(t *testing.T) {
 	}
 }
 
-// TestPoolGivesTheLatestFirst expects a stack: the frame used last is in cache.
-func TestPoolGivesTheLatestFirst(t *testing.T) {
+func TestPoolIsLIFO(t *testing.T) {
 	p := NewPool(newMemory(t, 1))
 	a, b := p.Take(), p.Take()
 	p.Put(a)
@@ -72,8 +69,6 @@ func TestPoolDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestPoolBlocks puts back frames of both sizes together, by any byte of each, and takes small
-// ones together: all of them once, and never a large one.
 func TestPoolBlocks(t *testing.T) {
 	m, err := NewLarge(10, 2)
 	if err != nil {

@@ -1,17 +1,15 @@
-// Package umem owns the memory that packets live in.
+// Package umem allocates packet memory: the UMEM of AF_XDP.
 //
-// A worker has one Memory: a single mapping cut into frames of FrameSize bytes, and
-// behind them, where ports have larger MTUs than those hold, large frames of LargeSize.
-// It is registered with the kernel for every AF_XDP socket of that worker (and
-// with the GPU where there is one), so forwarding a packet from one port to
-// another hands over a frame's address and copies nothing. Frames that nobody
-// uses lie in the worker's Pool.
+// Each worker has one Memory, a mapping of frames of FrameSize bytes, followed by large frames of
+// LargeSize bytes if a port has an MTU above MaxMTU. It is registered with all AF_XDP sockets of the
+// worker, and with the GPU, so that a packet is forwarded from port to port without a copy. Free
+// frames are in the worker's Pool.
 package umem
 
 import (
 	"fmt"
 
-	"github.com/warproute/warproute/internal/pages"
+	"github.com/warproute/warproute/internal/hostmem"
 )
 
 // The layout of a frame, in bytes:
@@ -21,72 +19,71 @@ import (
 //	| XDP headroom| Headroom | Ethernet frame          |
 //	+-------------+----------+-------------------------+
 //
-// The 2 bytes put the IP header, 14 bytes further, on a 16-byte boundary. Outer
-// headers of a tunnel grow downwards into the XDP headroom.
+// Headroom aligns the IP header, 14 bytes behind it, to 16 bytes. Tunnels prepend outer headers in the
+// XDP headroom.
 const (
 	FrameSize   = 2048
 	XDPHeadroom = 256
 	Headroom    = 2
 	DataOffset  = XDPHeadroom + Headroom
-	// MaxFrameLen is the longest Ethernet frame that fits, without FCS.
+	// MaxFrameLen is the maximum length of an Ethernet frame, without FCS.
 	MaxFrameLen = FrameSize - DataOffset
-	// MaxMTU is the largest port MTU that fits a frame.
+	// MaxMTU is the maximum MTU of a port without large frames.
 	MaxMTU = MaxFrameLen - 14
 )
 
-// A large frame is eight frames in a row, laid out as one. The kernel knows frames of
-// FrameSize alone: it delivers a longer packet in several, and takes one in several
-// pieces, which may be neighbours. Package afxdp puts the first together in a large
-// frame, so that to all others a packet is bytes in a row.
+// A large frame has the size of eight frames and the layout of one. The kernel only knows frames of
+// FrameSize: a longer packet has several descriptors, which may be adjacent. Package afxdp copies
+// received ones to a large frame, so that a packet is contiguous.
 const (
 	LargeSize = 8 * FrameSize
-	// MaxLargeLen is the longest Ethernet frame that fits a large frame, without FCS.
+	// MaxLargeLen is the maximum length of an Ethernet frame in a large frame, without FCS.
 	MaxLargeLen = LargeSize - DataOffset
-	// MaxLargeMTU is the largest port MTU that fits a large frame.
+	// MaxLargeMTU is the maximum MTU of a port with large frames.
 	MaxLargeMTU = MaxLargeLen - 14
 )
 
 // Memory is one mapping of frames. It never moves.
 type Memory struct {
-	mapping *pages.Mapping
-	large   int // where large frames begin
+	mapping *hostmem.Memory
+	large   int // offset of the large frames
 }
 
-// New maps memory for at least the given number of frames, as package pages does.
+// New maps memory for at least the given number of frames, on huge pages where available.
 func New(frames int) (*Memory, error) { return NewLarge(frames, 0) }
 
-// NewLarge is New with a number of large frames besides.
+// NewLarge is New with additional large frames.
 func NewLarge(frames, large int) (*Memory, error) {
 	const most = 1 << 32 / FrameSize
 	if frames <= 0 || frames > most || large < 0 || large > (most-frames)*FrameSize/LargeSize {
-		return nil, fmt.Errorf("map frame memory: %d frames asked for, 1 to %d are possible, and %d large ones, of which each takes the place of %d",
+		return nil, fmt.Errorf("map frame memory: %d frames, 1 to %d are possible, and %d large frames, each of which replaces %d",
 			frames, most, large, LargeSize/FrameSize)
 	}
-	size := (frames*FrameSize + large*LargeSize + pages.Huge - 1) &^ (pages.Huge - 1)
+	size := (frames*FrameSize + large*LargeSize + hostmem.HugePage - 1) &^ (hostmem.HugePage - 1)
 	m := &Memory{large: size - large*LargeSize}
 	var err error
-	if m.mapping, err = pages.Map(size); err != nil {
+	if m.mapping, err = hostmem.MapHuge(size); err != nil {
 		return nil, fmt.Errorf("map frame memory: %w", err)
 	}
 	return m, nil
 }
 
-// Bytes is the whole mapping; a frame's address is an index into it.
+// Bytes returns the mapping; the address of a frame is an index.
 func (m *Memory) Bytes() []byte { return m.mapping.Bytes }
 
-// Frames is the number of frames in the mapping, large ones not counted.
+// Frames returns the number of frames, without large frames.
 func (m *Memory) Frames() int { return m.large / FrameSize }
 
-// Large is the number of large frames.
+// Large returns the number of large frames.
 func (m *Memory) Large() int { return (len(m.Bytes()) - m.large) / LargeSize }
 
-// LargeFrom is where in the mapping they begin.
+// LargeFrom returns the offset of the large frames.
 func (m *Memory) LargeFrom() int { return m.large }
 
-// Huge says whether the mapping is on huge pages.
+// Huge reports whether the mapping is on huge pages.
 func (m *Memory) Huge() bool { return m.mapping.Huge }
 
-// Close unmaps the memory. Whoever registered it must have let go of it before.
+// Close unmaps the memory. It must not be registered any more.
 func (m *Memory) Close() error {
 	m.large = 0
 	return m.mapping.Close()

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/warproute/warproute/internal/pages"
+	"github.com/warproute/warproute/internal/hostmem"
 )
 
 func newMemory(t *testing.T, frames int) *Memory {
@@ -18,7 +18,6 @@ func newMemory(t *testing.T, frames int) *Memory {
 	return m
 }
 
-// TestLayout checks what the kernel and the headers of packets ask of a frame.
 func TestLayout(t *testing.T) {
 	if FrameSize&(FrameSize-1) != 0 {
 		t.Errorf("frames of %d bytes: AF_XDP takes powers of two", FrameSize)
@@ -42,14 +41,14 @@ func TestNew(t *testing.T) {
 				t.Errorf("%d frames, want %d or more", m.Frames(), frames)
 			}
 			b := m.Bytes()
-			if len(b) != m.Frames()*FrameSize || len(b)%pages.Huge != 0 {
+			if len(b) != m.Frames()*FrameSize || len(b)%hostmem.HugePage != 0 {
 				t.Errorf("%d bytes for %d frames: not whole frames and huge pages", len(b), m.Frames())
 			}
 			for _, i := range []int{0, len(b) - 1} {
 				if b[i] != 0 {
 					t.Errorf("byte %d of new memory is %d", i, b[i])
 				}
-				b[i] = 0xaa // faults unless it is mapped for writing
+				b[i] = 0xaa // faults unless it is writable
 			}
 		})
 	}
@@ -63,7 +62,7 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("New(%d) gave memory that 32-bit addresses do not reach, or none", frames)
 			continue
 		}
-		if want := fmt.Sprintf("%d frames asked for, 1 to 2097152 are possible", frames); !strings.Contains(err.Error(), want) {
+		if want := fmt.Sprintf("%d frames, 1 to 2097152 are possible", frames); !strings.Contains(err.Error(), want) {
 			t.Errorf("New(%d): %v: does not say %q", frames, err, want)
 		}
 	}

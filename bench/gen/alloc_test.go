@@ -5,7 +5,6 @@ import (
 	"time"
 )
 
-// TestNoAllocations runs a sender and a receiver by turns, as their threads do.
 func TestNoAllocations(t *testing.T) {
 	for _, o := range []Options{{Count: 1 << 40}, {Rate: 1e6, Duration: time.Hour}} {
 		tr := testTraffic(100)
@@ -35,7 +34,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkSend makes frames and throws them away: the generator's own limit.
+// BenchmarkSend builds and drops frames: the limit of the generator.
 func BenchmarkSend(b *testing.B) {
 	for _, size := range []int{64, 1518} {
 		b.Run(map[int]string{64: "64", 1518: "1518"}[size], func(b *testing.B) {
@@ -52,7 +51,7 @@ func BenchmarkSend(b *testing.B) {
 	}
 }
 
-// BenchmarkReceive counts frames that are there.
+// BenchmarkReceive counts received frames.
 func BenchmarkReceive(b *testing.B) {
 	for _, size := range []int{64, 1518} {
 		b.Run(map[int]string{64: "64", 1518: "1518"}[size], func(b *testing.B) {

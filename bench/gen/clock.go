@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The clock of the probes is CLOCK_MONOTONIC, which all processes of a host
-// share, so that one may measure what another sends. Go reads it fast, but tells
-// only differences.
+// The clock of probes is CLOCK_MONOTONIC, which all processes of a host share. Go reads it fast, but
+// returns only differences.
 var clockStart, clockBase = time.Now(), monotonic()
 
 func monotonic() time.Duration {

@@ -11,8 +11,7 @@ import (
 	"github.com/warproute/warproute/internal/affinity"
 )
 
-// TestEndsWhenAllIsBack does not wait for what cannot come.
-func TestEndsWhenAllIsBack(t *testing.T) {
+func TestRunEndsWhenAllPacketsArrive(t *testing.T) {
 	tx, rx := ports(t, newWire())
 	start := time.Now()
 	mustRun(t, tx, rx, testTraffic(1), Options{Count: 10, Drain: time.Minute})
@@ -21,8 +20,8 @@ func TestEndsWhenAllIsBack(t *testing.T) {
 	}
 }
 
-// TestReceiverTakesAllAtTheEnd stops a receiver before it has begun.
-func TestReceiverTakesAllAtTheEnd(t *testing.T) {
+// The receiver is stopped before it starts.
+func TestReceiverDrainsItsRings(t *testing.T) {
 	w := newWire()
 	tx, rx := ports(t, w)
 	mustRun(t, tx, nil, testTraffic(1), Options{Count: 300})
@@ -39,9 +38,8 @@ func TestReceiverTakesAllAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestDurationEndsSending sends by rate and time; a machine that is busy at the
-// very end may keep some back.
-func TestDurationEndsSending(t *testing.T) {
+// On a busy machine the last packets can be missing.
+func TestRunEndsAfterDuration(t *testing.T) {
 	tx, rx := ports(t, newWire())
 	rep := mustRun(t, tx, rx, testTraffic(3), Options{Rate: 10_000, Duration: 100 * time.Millisecond})
 	if s := rep.Send; s.Packets == 0 || s.Packets > 1000 {
@@ -52,8 +50,7 @@ func TestDurationEndsSending(t *testing.T) {
 	}
 }
 
-// TestListenerKeepsToOneRun sees packets of two.
-func TestListenerKeepsToOneRun(t *testing.T) {
+func TestListenerCountsOneRun(t *testing.T) {
 	_, rx := ports(t, newWire())
 	c := newListener(&rx.Workers[0])
 	if !c.expects(&probe{run: 1, flow: 2}) || c.expects(&probe{run: 2, flow: 1000}) || c.expects(&probe{run: 1, flow: MaxFlows}) || !c.expects(&probe{run: 1, flow: 3}) {
@@ -78,7 +75,7 @@ func TestCancelledRunReports(t *testing.T) {
 	}
 }
 
-// watched is a queue that tells when something is sent.
+// watched is a queue that reports transmits.
 type watched struct {
 	dataplane.Queue
 	sent func()
@@ -91,7 +88,7 @@ func (w *watched) Transmit(frames []batch.Frame) int {
 	return w.Queue.Transmit(frames)
 }
 
-// stuck is a queue that takes nothing.
+// stuck is a queue that accepts nothing.
 type stuck struct{ end }
 
 func (*stuck) Transmit([]batch.Frame) int { return 0 }

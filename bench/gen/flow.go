@@ -1,24 +1,21 @@
 package gen
 
-// flow is what is known of the packets of a flow that have come back. Sequence
-// numbers are 64 bits wide here.
+// flow is the counters of a received flow. Sequence numbers are extended to 64 bits.
 type flow struct {
-	next       uint64 // one more than the highest seen
-	first      uint64 // the lowest seen
+	next       uint64 // highest number + 1
+	first      uint64 // lowest number
 	received   uint64 // different packets
-	duplicates uint64 // packets that had been received before
-	// reordered counts packets that came after one with a higher number (RFC 4737,
-	// section 3), duplicates not among them.
+	duplicates uint64 // repeated packets
+	// reordered counts packets after one with a higher number (RFC 4737 section 3), without duplicates.
 	reordered uint64
 }
 
-// origin is what sequence number 0 is widened to, so that what came before a
-// listener's first packet is not below zero.
+// origin is the extended sequence number 0, so that numbers before a listener's first packet are
+// positive.
 const origin = 1 << 32
 
-// flows tracks all flows. Each has a window of bits, one for each of the last
-// numbers, which tells duplicates from late packets. A packet that is later than
-// that counts as reordered.
+// flows is the state of all flows. Each has a window with one bit per recent number, to tell duplicates
+// from late packets. Packets before the window count as reordered.
 type flows struct {
 	of     []flow
 	window uint64 // bits of each flow, a power of two
@@ -28,7 +25,7 @@ type flows struct {
 const (
 	maxWindow = 1 << 16
 	minWindow = 1 << 10
-	allBits   = 1 << 26 // of all flows together, if they have more than minWindow each: 8 MiB
+	allBits   = 1 << 26 // limit of all windows together, except that each has minWindow: 8 MiB
 )
 
 func newFlows(n int) *flows {
@@ -37,7 +34,7 @@ func newFlows(n int) *flows {
 		fs.window /= 2
 	}
 	if n == 0 {
-		fs.window = minWindow // a listener: there may be any number
+		fs.window = minWindow // a listener: any number of flows
 	}
 	fs.of = make([]flow, n)
 	fs.bits = make([]uint64, uint64(n)*fs.window/64)
@@ -47,7 +44,7 @@ func newFlows(n int) *flows {
 	return fs
 }
 
-// grow makes room for n flows of which the first number is not known.
+// grow adds flows with unknown first numbers, up to n.
 func (fs *flows) grow(n int) {
 	if n <= len(fs.of) {
 		return
@@ -56,15 +53,15 @@ func (fs *flows) grow(n int) {
 	fs.bits = append(fs.bits, make([]uint64, uint64(n)*fs.window/64-uint64(len(fs.bits)))...)
 }
 
-// note counts a packet and reports whether it is one that had not come before.
-func (fs *flows) note(number int, seq uint32) (fresh bool) {
+// count counts a packet and reports whether it is new.
+func (fs *flows) count(number int, seq uint32) (fresh bool) {
 	f := &fs.of[number]
-	if f.next == 0 { // a listener's first packet of the flow
+	if f.next == 0 { // first packet of the flow at a listener
 		f.next = origin + uint64(seq)
 		f.first = f.next
 	}
 	words := fs.bits[uint64(number)*fs.window/64:][:fs.window/64]
-	// The nearest number that ends in these 32 bits.
+	// The nearest number with these low 32 bits.
 	wide := f.next + uint64(int64(int32(seq-uint32(f.next))))
 	bit := func(n uint64) (word *uint64, mask uint64) {
 		n &= fs.window - 1
@@ -99,6 +96,5 @@ func (fs *flows) note(number int, seq uint32) (fresh bool) {
 	return true
 }
 
-// expected is how many packets a listener should have received of a flow: those
-// between the lowest and the highest number.
+// expected returns the number of packets between the lowest and the highest number.
 func (f *flow) expected() uint64 { return f.next - f.first }

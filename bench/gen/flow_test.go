@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestNote feeds numbers to one flow.
-func TestNote(t *testing.T) {
+func TestFlowsCount(t *testing.T) {
 	full := make([]uint32, maxWindow) // 0, 1, 2, ... to the end of the window
 	for i := range full {
 		full[i] = uint32(i)
@@ -32,7 +31,7 @@ func TestNote(t *testing.T) {
 	} {
 		fs := newFlows(1)
 		for _, seq := range tt.seqs {
-			fs.note(0, seq)
+			fs.count(0, seq)
 		}
 		got := fs.of[0]
 		got.first, got.next = 0, 0
@@ -42,8 +41,8 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// TestNumbersWrap passes 2^32, in order and not.
-func TestNumbersWrap(t *testing.T) {
+// Numbers pass 2^32, in order and reordered.
+func TestSequenceNumbersWrap(t *testing.T) {
 	fs := newFlows(0)
 	fs.grow(1)
 	start := uint32(1<<32 - 500)
@@ -54,19 +53,18 @@ func TestNumbersWrap(t *testing.T) {
 		} else if i%10 == 4 {
 			seq--
 		}
-		fs.note(0, seq)
+		fs.count(0, seq)
 	}
 	if f := fs.of[0]; f.received != 1000 || f.reordered != 100 || f.duplicates != 0 || f.expected() != 1000 {
 		t.Errorf("%+v, %d expected", f, f.expected())
 	}
 }
 
-// TestListenersFirstPacketMayBeLate counts from the lowest number on.
-func TestListenersFirstPacketMayBeLate(t *testing.T) {
+func TestListenerCountsFromTheLowestNumber(t *testing.T) {
 	fs := newFlows(0)
 	fs.grow(3)
 	for _, seq := range []uint32{10, 8, 11} {
-		fs.note(2, seq)
+		fs.count(2, seq)
 	}
 	if f := fs.of[2]; f.expected() != 4 || f.received != 3 {
 		t.Errorf("%d expected, %d received, want 4 and 3", f.expected(), f.received)
@@ -76,8 +74,7 @@ func TestListenersFirstPacketMayBeLate(t *testing.T) {
 	}
 }
 
-// TestFlowsAgainstOracle compares with a map of all that was seen, on flows whose
-// packets are lost, repeated and moved within the window.
+// The oracle is a map of received numbers. Packets are lost, repeated and reordered within the window.
 func TestFlowsAgainstOracle(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	const numFlows = 5
@@ -95,7 +92,7 @@ func TestFlowsAgainstOracle(t *testing.T) {
 		if rnd.IntN(3) == 0 {
 			base[i] += uint32(rnd.IntN(4))
 		}
-		fresh := fs.note(i, seq)
+		fresh := fs.count(i, seq)
 		if fresh == seen[i][seq] {
 			t.Fatalf("step %d, flow %d, number %d: fresh is %v", step, i, seq, fresh)
 		}
@@ -121,8 +118,7 @@ func TestFlowsAgainstOracle(t *testing.T) {
 	}
 }
 
-// TestWindowsFitMemory bounds what many flows take.
-func TestWindowsFitMemory(t *testing.T) {
+func TestWindowMemoryIsLimited(t *testing.T) {
 	for _, n := range []int{1, 64, 4096, 1 << 16} {
 		fs := newFlows(n)
 		if len(fs.bits)*64 > max(allBits, n*minWindow) || fs.window < minWindow || fs.window > maxWindow || fs.window&(fs.window-1) != 0 {

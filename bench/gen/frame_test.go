@@ -26,10 +26,8 @@ func capture(t *testing.T, tr Traffic, count uint64) (frames [][]byte) {
 	return frames
 }
 
-// TestFramesAreAsAnotherWouldMakeThem takes each frame apart and has a library
-// that shares no code with ours put it together again, with its own lengths and
-// checksums.
-func TestFramesAreAsAnotherWouldMakeThem(t *testing.T) {
+// gopacket decodes each frame and serializes it with its own lengths and checksums.
+func TestFramesAgreeWithGopacket(t *testing.T) {
 	four := Traffic{Src: netip.MustParsePrefix("10.7.0.0/24"), Dst: netip.MustParsePrefix("10.8.0.0/16"), Flows: 70}
 	six := Traffic{Src: netip.MustParsePrefix("fd07::/64"), Dst: netip.MustParsePrefix("fd08::/32"), Flows: 70}
 	for _, tr := range []Traffic{four, six} {
@@ -105,8 +103,7 @@ func checkHosts(t *testing.T, tr Traffic, src, dst net.IP) {
 	}
 }
 
-// TestUDPChecksumIsNeverZero tries enough numbers that some sum up to zero, which
-// would mean that there is no checksum.
+// Some sequence numbers give the sum zero, which would mean no checksum.
 func TestUDPChecksumIsNeverZero(t *testing.T) {
 	tr := testTraffic(1)
 	tr.Size, tr.SrcMAC = 64, testMAC
@@ -181,7 +178,6 @@ func TestRandomSpread(t *testing.T) {
 	}
 }
 
-// TestAddCarries crosses from the lower 64 bits of an address to the upper.
 func TestAddCarries(t *testing.T) {
 	if got := add(netip.MustParseAddr("2001:db8::ffff:ffff:ffff:fffe"), 3); got != netip.MustParseAddr("2001:db8:0:1::1") {
 		t.Errorf("got %v", got)

@@ -1,18 +1,15 @@
-// Package gen generates traffic on one port, and measures what comes back on
-// another, or on the same.
+// Package gen generates traffic on one port and measures it on another, or on the same.
 //
-// A frame is a UDP packet that says in its payload which flow it is of, which
-// number it has in that flow and when it was sent (see probe). Templates of all
-// flows are made beforehand; to send one is to copy some 60 bytes and write
-// number, time and checksum:
+// A frame is a UDP packet whose payload has flow, sequence number and timestamp (see probe).
+// Templates of all flows are made in advance; a send copies about 60 bytes and writes number, time
+// and checksum:
 //
-//	templates ─► sender ─► port ─► what is measured ─► port ─► receiver ─► Report
-//	             paced                                         per flow: lost, duplicate,
-//	                                                           reordered; latency
+//	templates ─► sender ─► port ─► device under test ─► port ─► receiver ─► Report
+//	             paced                                          per flow: lost, duplicate,
+//	                                                            reordered; latency
 //
-// Each sender and each receiver is a goroutine on a thread of its own. They share
-// nothing but their counts, so that the two ports may be anywhere: in namespaces
-// of their own, or memory in a test.
+// Each sender and each receiver is a goroutine on its own thread. They share only counters, so the
+// ports can be in different namespaces, or memory in a test.
 package gen
 
 import (
@@ -29,31 +26,30 @@ import (
 	"github.com/warproute/warproute/internal/affinity"
 )
 
-// Options say how much to send, and how fast. One of Duration and Count must be
-// given; where both are, what comes first ends the sending.
+// Options are rate and amount of traffic. Duration or Count is required; with both, the first that is
+// reached ends the run.
 type Options struct {
-	Rate     float64       // packets per second, all senders together; 0: as fast as the port takes them
-	Duration time.Duration // of sending; of receiving, where nothing is sent
-	Count    uint64        // packets to send; to receive, where nothing is sent
-	Warmup   time.Duration // sending that is not counted, before
-	// Drain is how long to wait, after the last packet was sent, for those that
-	// are still under way; 0: DefaultDrain. It ends when all have come back.
+	Rate     float64       // packets per second, of all senders together; 0: the maximum
+	Duration time.Duration // of sending, or of receiving without sending
+	Count    uint64        // packets to send, or to receive without sending
+	Warmup   time.Duration // of sending before the measurement
+	// Drain is the time to wait for packets after the last one was sent; 0: DefaultDrain. It ends
+	// when all have arrived.
 	Drain time.Duration
-	// CPUs are the processors to pin senders and then receivers to. Without
-	// them threads are pinned where there are more processors than threads.
+	// CPUs are the cores for senders, then receivers. By default threads are pinned if there are
+	// more cores than threads.
 	CPUs []int
 }
 
-// DefaultDrain is longer than any queue that a router should have.
+// DefaultDrain is longer than the queueing delay of a router.
 const DefaultDrain = 200 * time.Millisecond
 
-// Run sends traffic on one port, receives on another, or on the same, and
-// reports. With rx nil it only sends; with tx nil it only receives what another
-// Run sends, and tells from the gaps what was lost. Loss is a result, not an
-// error. When ctx ends, Run stops sending and reports what it has.
+// Run sends traffic on one port, receives it on another or on the same, and reports. Without rx it
+// only sends. Without tx it receives the packets of another Run, and counts gaps as losses. Loss is
+// not an error. When ctx ends, Run stops sending and reports.
 //
-// From the first call on, IP packets to the receiving port's MAC address come
-// here and no longer to Linux, until the port is closed.
+// From the first call until the receiving port is closed, IP packets to its MAC address do not reach
+// Linux.
 func Run(ctx context.Context, tx, rx *Port, t Traffic, o Options) (*Report, error) {
 	if tx == nil && rx == nil {
 		return nil, errors.New("generate traffic: no port to send on and none to receive on")
@@ -79,34 +75,34 @@ func Run(ctx context.Context, tx, rx *Port, t Traffic, o Options) (*Report, erro
 	return run(ctx, tx, rx, &t, o)
 }
 
-// Check refuses what makes no sense.
+// Check returns an error for invalid options.
 func (o *Options) Check() error {
 	switch {
 	case math.IsNaN(o.Rate) || math.IsInf(o.Rate, 0) || o.Rate < 0:
-		return fmt.Errorf("a rate of %v packets per second", o.Rate)
+		return fmt.Errorf("invalid rate: %v packets per second", o.Rate)
 	case o.Duration < 0 || o.Warmup < 0 || o.Drain < 0:
-		return fmt.Errorf("a time below zero: duration %v, warm-up %v, drain %v", o.Duration, o.Warmup, o.Drain)
+		return fmt.Errorf("negative time: duration %v, warm-up %v, drain %v", o.Duration, o.Warmup, o.Drain)
 	case o.Duration == 0 && o.Count == 0:
-		return errors.New("neither a duration nor a count of packets says when to stop")
+		return errors.New("no duration and no count of packets")
 	}
 	return nil
 }
 
-// runNumber makes the packets of each run differ from those of any run before.
+// runNumber identifies the packets of a run.
 var runNumber = func() *atomic.Uint32 {
 	n := &atomic.Uint32{}
 	n.Store(rand.Uint32())
 	return n
 }()
 
-// running is what the threads of a run share.
+// running is the shared state of a run's threads.
 type running struct {
 	workers   []*worker
 	senders   []*sender
 	receivers []*receiver
-	sending   sync.WaitGroup // of the senders that are not done
-	stopSend  atomic.Bool    // senders: end now
-	stop      atomic.Bool    // all: end now
+	sending   sync.WaitGroup // unfinished senders
+	stopSend  atomic.Bool    // stops the senders
+	stop      atomic.Bool    // stops all threads
 }
 
 func run(ctx context.Context, tx, rx *Port, t *Traffic, o Options) (*Report, error) {
@@ -124,7 +120,7 @@ func run(ctx context.Context, tx, rx *Port, t *Traffic, o Options) (*Report, err
 		return nil, err
 	}
 
-	// A thread that polls keeps one of the scheduler's processors to itself.
+	// A polling thread never yields its processor.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + len(r.workers)))
 	var threads sync.WaitGroup
 	errs := make([]error, len(r.workers))
@@ -151,9 +147,8 @@ func run(ctx context.Context, tx, rx *Port, t *Traffic, o Options) (*Report, err
 	return r.report(tx, rx, t, o, after-before), nil
 }
 
-// newRunning makes a worker of each of the sending port's and of the receiving
-// port's, or, where the port is the same, one that does both in turn: a queue
-// belongs to one thread.
+// newRunning returns a thread per worker of each port. If both are one port, a thread sends and
+// receives, because a queue belongs to one thread.
 func newRunning(tx, rx *Port, t *Traffic, o Options) (*running, error) {
 	r := &running{}
 	run := runNumber.Add(1) & 0xffff
@@ -184,14 +179,14 @@ func newRunning(tx, rx *Port, t *Traffic, o Options) (*running, error) {
 	return r, r.place(o.CPUs)
 }
 
-// place chooses the processors of the workers.
+// place assigns cores to the workers.
 func (r *running) place(cpus []int) error {
 	if len(cpus) == 0 {
 		all, err := affinity.CPUs()
 		if err != nil {
 			return err
 		}
-		if len(all) > len(r.workers) { // else the kernel shares them out, with whatever else runs
+		if len(all) > len(r.workers) { // otherwise the kernel schedules them
 			cpus = all
 		}
 	}
@@ -204,10 +199,10 @@ func (r *running) place(cpus []int) error {
 	return nil
 }
 
-// tick is how often the course of a run is looked at.
+// tick is the interval at which a run is checked.
 const tick = time.Millisecond
 
-// send waits until everything is sent and has come back, or will not.
+// send waits until all packets are sent, and received or lost.
 func (r *running) send(ctx context.Context, o Options) {
 	cancel := context.AfterFunc(ctx, func() { r.stopSend.Store(true) })
 	defer cancel()
@@ -224,7 +219,7 @@ func (r *running) send(ctx context.Context, o Options) {
 	}
 }
 
-// listen waits until there is no more to receive.
+// listen waits until the end of receiving.
 func (r *running) listen(ctx context.Context, o Options) {
 	count := o.Count
 	if count == 0 {
@@ -236,7 +231,7 @@ func (r *running) listen(ctx context.Context, o Options) {
 	}
 }
 
-// received is how many different packets have come back so far.
+// received returns the number of different packets received.
 func (r *running) received() (n uint64) {
 	for _, c := range r.receivers {
 		n += c.received.Load()

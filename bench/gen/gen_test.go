@@ -12,7 +12,7 @@ import (
 	"github.com/warproute/warproute/internal/testutil"
 )
 
-// counts is what a report says of faults.
+// counts are the faults of a report.
 type counts struct {
 	received, lost, duplicates, reordered, corrupted, unknown uint64
 	faultyFlows                                               int
@@ -22,8 +22,8 @@ func countsOf(r *ReceiveReport) counts {
 	return counts{r.Packets, r.Lost, r.Duplicates, r.Reordered, r.Corrupted, r.Unknown, r.FaultyFlows}
 }
 
-// TestReportCountsWhatHappened has a wire do known things to some frames.
-func TestReportCountsWhatHappened(t *testing.T) {
+// The wire drops, repeats, reorders and corrupts known frames.
+func TestReportCountsFaults(t *testing.T) {
 	const n = 1000
 	// held returns a fault that lets some frames arrive after so many later ones.
 	held := func(every, after int) func(int, []byte, func([]byte)) {
@@ -123,7 +123,7 @@ func TestReportCountsWhatHappened(t *testing.T) {
 	}
 }
 
-func TestLatencyIsTheWires(t *testing.T) {
+func TestLatencyOfAWire(t *testing.T) {
 	w := newWire()
 	w.delay = 3 * time.Millisecond
 	tx, rx := ports(t, w)
@@ -141,9 +141,8 @@ func TestLatencyIsTheWires(t *testing.T) {
 	}
 }
 
-// TestSamePort sends and receives on one queue, so that frames of memory take
-// turns in being sent and received into, with all sizes and those of a stranger.
-func TestSamePort(t *testing.T) {
+// Frames of memory are reused for sending and receiving, with all sizes and with foreign frames.
+func TestSendAndReceiveOnOneQueue(t *testing.T) {
 	stranger := testutil.UDP4("10.0.0.1", "10.0.0.2", 4000, 53, bytes.Repeat([]byte{0xee}, 1472)...)
 	w := newWire()
 	w.fault = func(i int, f []byte, deliver func([]byte)) {
@@ -161,9 +160,8 @@ func TestSamePort(t *testing.T) {
 	}
 }
 
-// TestReceivedFrameIsFilledAgain sends from memory that a stranger's frame has been
-// received into meanwhile.
-func TestReceivedFrameIsFilledAgain(t *testing.T) {
+// A foreign frame was received into the memory of the next packet.
+func TestReceivedFramesAreRefilled(t *testing.T) {
 	p := memoryPort(t, "port", end{})
 	tr := testTraffic(1)
 	tr.Size, tr.SrcMAC = 1518, testMAC
@@ -186,8 +184,8 @@ func TestReceivedFrameIsFilledAgain(t *testing.T) {
 	}
 }
 
-// TestManyCores shares flows among senders; there may be fewer flows than cores.
-func TestManyCores(t *testing.T) {
+// There can be fewer flows than senders.
+func TestFlowsAreSharedAmongSenders(t *testing.T) {
 	for _, flows := range []int{1, 2, 7} {
 		var out, in []end
 		for range 3 {
@@ -201,8 +199,8 @@ func TestManyCores(t *testing.T) {
 	}
 }
 
-// TestSamePortManyCores has more queues than there are flows to send.
-func TestSamePortManyCores(t *testing.T) {
+// There are more queues than flows.
+func TestSendAndReceiveOnManyQueues(t *testing.T) {
 	a, b := newWire(), newWire()
 	p := memoryPort(t, "port", end{in: b, out: a}, end{in: a, out: b})
 	rep := mustRun(t, p, p, testTraffic(1), Options{Count: 1000})
@@ -211,9 +209,8 @@ func TestSamePortManyCores(t *testing.T) {
 	}
 }
 
-// TestRateIsKept sends a second's packets. That none is early is certain; how late
-// one may be is up to the machine.
-func TestRateIsKept(t *testing.T) {
+// No packet is early. The delay depends on the machine.
+func TestRateIsExact(t *testing.T) {
 	tx, rx := ports(t, newWire())
 	rep := mustRun(t, tx, rx, testTraffic(3), Options{Rate: 10_000, Count: 10_000})
 	if s := rep.Send; s.Packets != 10_000 || s.Seconds < 0.9999 || s.Seconds > 2 {
@@ -229,8 +226,7 @@ func TestRateIsKept(t *testing.T) {
 	}
 }
 
-// TestSendOnly stops by time, and gives back to the pool what was not sent.
-func TestSendOnly(t *testing.T) {
+func TestSendOnlyFreesUnsentFrames(t *testing.T) {
 	w := newWire()
 	w.fault = func(int, []byte, func([]byte)) {}
 	tx := memoryPort(t, "tx", end{out: w})
@@ -246,9 +242,8 @@ func TestSendOnly(t *testing.T) {
 	}
 }
 
-// TestReceiveOnly learns from gaps what another run lost. What was lost before the
-// first packet of a flow, or after the last, it could not know.
-func TestReceiveOnly(t *testing.T) {
+// Losses before the first and after the last packet of a flow are unknown.
+func TestReceiveOnlyCountsGaps(t *testing.T) {
 	w := newWire()
 	w.fault = func(i int, f []byte, deliver func([]byte)) {
 		if i%10 != 5 {
@@ -270,8 +265,8 @@ func TestReceiveOnly(t *testing.T) {
 	}
 }
 
-// TestWarmupDoesNotCount has stragglers of the warm-up arrive after its end.
-func TestWarmupDoesNotCount(t *testing.T) {
+// Packets of the warm-up arrive after its end.
+func TestWarmupIsNotCounted(t *testing.T) {
 	w := newWire()
 	w.delay = 30 * time.Millisecond
 	tx, rx := ports(t, w)
@@ -285,7 +280,7 @@ func TestWarmupDoesNotCount(t *testing.T) {
 	}
 }
 
-func TestRunRefuses(t *testing.T) {
+func TestRunRejectsInvalidOptions(t *testing.T) {
 	tx := memoryPort(t, "tx0", end{out: newWire()})
 	tx.MTU = 1400
 	ok := Options{Count: 1}
@@ -295,18 +290,18 @@ func TestRunRefuses(t *testing.T) {
 		change func(*Traffic, *Options)
 		want   string
 	}{
-		{"no end", func(_ *Traffic, o *Options) { *o = Options{} }, "neither a duration nor a count"},
-		{"negative rate", func(_ *Traffic, o *Options) { o.Rate = -1 }, "rate of -1"},
-		{"negative time", func(_ *Traffic, o *Options) { o.Duration = -1 }, "time below zero"},
+		{"no end", func(_ *Traffic, o *Options) { *o = Options{} }, "no duration and no count"},
+		{"negative rate", func(_ *Traffic, o *Options) { o.Rate = -1 }, "invalid rate: -1"},
+		{"negative time", func(_ *Traffic, o *Options) { o.Duration = -1 }, "negative time"},
 		{"no destination", func(tr *Traffic, _ *Options) { tr.Dst = netip.Prefix{} }, "no destination"},
 		{"no source", func(tr *Traffic, _ *Options) { tr.Src = netip.Prefix{} }, "no source"},
-		{"two families", func(tr *Traffic, _ *Options) { tr.Dst = six }, "not of one family"},
+		{"two families", func(tr *Traffic, _ *Options) { tr.Dst = six }, "different families"},
 		{"small frame", func(tr *Traffic, _ *Options) { tr.Size = 63 }, "64 to 1518"},
 		{"large frame", func(tr *Traffic, _ *Options) { tr.Size = 1519 }, "64 to 1518"},
 		{"frame that IPv6 does not fit", func(tr *Traffic, _ *Options) { tr.Src, tr.Dst, tr.Size = six, six, 83 }, "at least 84"},
 		{"frame that the port does not take", func(tr *Traffic, _ *Options) { tr.Size = 1419 }, "ip link set tx0 mtu 1401"},
 		{"mix that the port does not take", func(tr *Traffic, _ *Options) { tr.IMIX = true }, "ip link set tx0 mtu 1500"},
-		{"mix and size", func(tr *Traffic, _ *Options) { tr.IMIX, tr.Size = true, 64 }, "take one of both"},
+		{"mix and size", func(tr *Traffic, _ *Options) { tr.IMIX, tr.Size = true, 64 }, "exclude each other"},
 		{"too many flows", func(tr *Traffic, _ *Options) { tr.Flows = MaxFlows + 1 }, "1048577 flows"},
 		{"no router", func(tr *Traffic, _ *Options) { tr.DstMAC = nil }, "6 bytes each"},
 	} {

@@ -1,13 +1,11 @@
 package gen
 
-// mix gives frames their sizes, in an order that is repeated. Where the number of
-// flows shares a factor with the length of the order, each flow would get some of
-// the sizes only: so the order is begun one place further whenever flows and
-// sizes have come round together, which leaves the shares of sizes exact.
+// mix assigns sizes to frames in a repeated order. When flows and sizes complete a common period, the
+// order is shifted by one, so that every flow gets all sizes.
 type mix struct {
 	order  []int
 	at     int
-	period int // packets until flows and sizes come round together
+	period int // packets in which flows and sizes repeat
 	left   int
 }
 
@@ -16,7 +14,7 @@ func newMix(order []int, flows int) mix {
 	return mix{order: order, period: period, left: period}
 }
 
-// next is the next size, an index of the lengths.
+// next returns the next size, as an index of the lengths.
 func (m *mix) next() int {
 	size := m.order[m.at]
 	m.advance()

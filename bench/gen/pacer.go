@@ -5,21 +5,20 @@ import (
 	"time"
 )
 
-// pacer says how many packets are due. It counts from the start, not from one
-// packet to the next, so that being late once delays none of those that follow:
-// they are sent at once until the count is right again.
+// pacer computes the number of packets that are due since the start. A delay does not reduce the rate:
+// late packets are sent at once.
 type pacer struct {
-	perNs float64 // packets; 0: any number is due at any time
+	perNs float64 // packets per ns; 0: no limit
 	total uint64  // packets in all
 	began time.Duration
 	limit time.Duration // of sending, 0: none
-	grace time.Duration // after the limit, for what was due before
+	grace time.Duration // after the limit, for late packets
 }
 
-// grace is for a machine that is busy with something else when the time is over.
+// grace is the time after the limit to send late packets on a busy machine.
 const grace = 50 * time.Millisecond
 
-// newPacer makes the pacer of one of several senders, which share rate and count.
+// newPacer returns the pacer of one of several senders that share rate and count.
 func newPacer(o Options, number, senders int) pacer {
 	p := pacer{perNs: o.Rate / 1e9 / float64(senders), limit: o.Duration, total: math.MaxUint64}
 	if o.Count > 0 {
@@ -35,8 +34,7 @@ func newPacer(o Options, number, senders int) pacer {
 	return p
 }
 
-// due is how many packets are due now, when so many have been made, and whether
-// the time is over.
+// due returns the number of packets due after made packets, and whether the time is over.
 func (p *pacer) due(now time.Duration, made uint64) (n int, over bool) {
 	elapsed := now - p.began
 	if p.limit > 0 && elapsed >= p.limit+p.grace {
@@ -44,12 +42,12 @@ func (p *pacer) due(now time.Duration, made uint64) (n int, over bool) {
 	}
 	target := p.total
 	if p.perNs > 0 {
-		target = min(target, uint64(p.perNs*float64(elapsed))+1) // the first is due at once
+		target = min(target, uint64(p.perNs*float64(elapsed))+1) // the first is due immediately
 	}
 	return int(min(target-min(target, made), math.MaxInt32)), false
 }
 
-// next is when the packet is due that follows those made.
+// next returns the time at which the next packet is due.
 func (p *pacer) next(made uint64) time.Duration {
 	if p.perNs == 0 {
 		return p.began

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// drive sends all that is due at moments that step apart, and returns how many
-// were sent after each.
+// drive sends the packets due after each step, and returns their number.
 func drive(p *pacer, step time.Duration, steps int) (made []uint64) {
 	p.began = 1000
 	var n uint64
@@ -36,7 +35,7 @@ func TestPacerDoesNotDrift(t *testing.T) {
 	}
 }
 
-// TestPacerCatchesUp pauses: what was due meanwhile is due at once.
+// After a pause, late packets are due immediately.
 func TestPacerCatchesUp(t *testing.T) {
 	p := newPacer(Options{Rate: 1000, Duration: time.Second}, 0, 1)
 	if due, _ := p.due(0, 0); due != 1 {
@@ -74,8 +73,7 @@ func TestPacerEnds(t *testing.T) {
 	}
 }
 
-// TestSendersShare adds up what several senders send.
-func TestSendersShare(t *testing.T) {
+func TestSendersShareRateAndCount(t *testing.T) {
 	for _, senders := range []int{1, 2, 3, 7} {
 		var count, due uint64
 		for i := range senders {
@@ -91,7 +89,7 @@ func TestSendersShare(t *testing.T) {
 	}
 }
 
-func TestPacerTellsWhenNextIsDue(t *testing.T) {
+func TestPacerNext(t *testing.T) {
 	p := newPacer(Options{Rate: 1000, Count: 10}, 0, 1)
 	p.began = time.Second
 	for made := range uint64(10) {
@@ -105,8 +103,7 @@ func TestPacerTellsWhenNextIsDue(t *testing.T) {
 	}
 }
 
-// TestMixIsExactAndFair sends each number of flows through whole rounds.
-func TestMixIsExactAndFair(t *testing.T) {
+func TestMixSharesAreExact(t *testing.T) {
 	tr := Traffic{IMIX: true, Dst: testDst}
 	_, order := tr.sizes()
 	for flows := 1; flows <= 50; flows++ {

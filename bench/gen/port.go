@@ -8,37 +8,34 @@ import (
 
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/dataplane"
-	"github.com/warproute/warproute/internal/ethtool"
+	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/umem"
 )
 
-// Port is where packets are sent or received. OpenPort makes one of a Linux
-// interface; tests and benchmarks make theirs of memory.
+// Port sends or receives packets. OpenPort opens a Linux interface; tests use memory.
 type Port struct {
 	Name    string
 	MAC     net.HardwareAddr
-	MTU     int    // in bytes; 0: not known
+	MTU     int    // in bytes; 0: unknown
 	Mode    string // how frames reach the interface
 	Workers []Worker
 
-	set      *afxdp.Set // nil where it is no interface
+	set      *afxdp.Set // nil without an interface
 	memories []*umem.Memory
 }
 
-// Worker is a thread's share of a port.
+// Worker is the queues and memory of one thread.
 type Worker struct {
-	Queues []dataplane.Queue // all are received from, the first is sent on
+	Queues []dataplane.Queue // all receive, the first sends
 	Memory *umem.Memory
 	Pool   *umem.Pool
 }
 
-// ringSize is twice a router's: what waits while a busy machine runs something
-// else than the receiver should not look lost.
+// ringSize is twice that of a router, so that a delayed receiver loses nothing.
 const ringSize = 2 * afxdp.DefaultRingSize
 
-// OpenPort opens an interface of the calling thread's network namespace, to be
-// used by so many cores, each of which needs a queue. Until it is given to Run to
-// receive on, Linux goes on receiving as before.
+// OpenPort opens an interface of the current network namespace for a number of cores, each of which
+// needs a queue. Linux receives its packets until Run receives on the port.
 func OpenPort(name string, cores int) (*Port, error) {
 	p := &Port{Name: name}
 	if err := p.open(max(cores, 1)); err != nil {
@@ -53,12 +50,12 @@ func (p *Port) open(cores int) error {
 	if err != nil {
 		return fmt.Errorf("open port %s: %w", p.Name, err)
 	}
-	queues, _, err := ethtool.Queues(p.Name)
+	queues, _, err := netdev.Queues(p.Name)
 	if err != nil {
 		return fmt.Errorf("open port %s: %w", p.Name, err)
 	}
 	if queues < cores {
-		return fmt.Errorf("open port %s for %d cores: each needs a queue, and there are %d (more by `ethtool -L %s`)", p.Name, cores, queues, p.Name)
+		return fmt.Errorf("open port %s for %d cores: each needs a queue, and it has %d (set with `ethtool -L %s`)", p.Name, cores, queues, p.Name)
 	}
 	cfg := afxdp.Config{Ports: []afxdp.PortConfig{{Interface: p.Name}}, RingSize: ringSize}
 	frames := (queues + cores - 1) / cores * afxdp.FramesPerQueue(ringSize)
@@ -85,11 +82,10 @@ func (p *Port) open(cores int) error {
 	return nil
 }
 
-// carrierTime is how long a link that has just been set up may take to say so:
-// Linux reports it once a second.
+// carrierTime limits the wait for the carrier of a new link, which Linux reports once a second.
 const carrierTime = 2 * time.Second
 
-// findLink looks a link up and waits until it can send.
+// findLink returns a link after it has a carrier.
 func findLink(name string) (link *net.Interface, err error) {
 	for end := time.Now().Add(carrierTime); ; time.Sleep(10 * time.Millisecond) {
 		link, err = net.InterfaceByName(name)
@@ -106,8 +102,7 @@ func findLink(name string) (link *net.Interface, err error) {
 	}
 }
 
-// Close gives the interface back to Linux. Run must have returned. To close twice
-// is no error.
+// Close returns the interface to Linux. Run must have returned. A second Close does nothing.
 func (p *Port) Close() error {
 	var errs []error
 	if p.set != nil {
@@ -121,7 +116,7 @@ func (p *Port) Close() error {
 	return errors.Join(errs...)
 }
 
-// admit has packets come here instead of to Linux.
+// admit directs packets to the port instead of Linux.
 func (p *Port) admit() error {
 	if p.set == nil {
 		return nil
@@ -129,8 +124,7 @@ func (p *Port) admit() error {
 	return p.set.Admit()
 }
 
-// missed is how many packets reached a port but not its receivers, which were too
-// slow.
+// missed returns the number of packets that the receivers of a port were too slow for.
 func missed(p *Port) (uint64, error) {
 	if p == nil || p.set == nil {
 		return 0, nil

@@ -7,17 +7,16 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// A probe begins the UDP payload of every frame. In an IPv4 frame of 64 bytes
-// (with FCS) it is all of it. Numbers are big-endian:
+// A probe is at the start of the UDP payload of every frame. Numbers are big-endian:
 //
 //	0       2     4        8          12             18
 //	+-------+-----+--------+----------+---------------+
 //	| magic | run | flow   | sequence | time sent, ns |
 //	+-------+-----+--------+----------+---------------+
 //
-// The run tells the frames of one Run from stragglers of another. The sequence
-// counts the frames of its flow from 0 and wraps; the receiver knows how often.
-// The time is the lower 48 bits of CLOCK_MONOTONIC, which wrap in 3 days.
+// The run identifies the frames of one Run. The sequence number counts the frames of its flow from 0
+// and wraps; the receiver extends it. The time is the lower 48 bits of CLOCK_MONOTONIC, which wrap in
+// 3 days.
 const (
 	probeLen = 18
 	magic    = 0x5752
@@ -28,14 +27,13 @@ const (
 const (
 	timeMask = 1<<48 - 1
 	udpLen   = 8
-	// udpPort is the destination port: discard (RFC 863), so that a host which
-	// gets the traffic by mistake may well take it without an answer.
+	// udpPort is the destination port: discard (RFC 863), so that hosts do not answer.
 	udpPort = 9
 )
 
-// layout says where in a frame things are.
+// layout is the offsets in a frame.
 type layout struct {
-	udp, probe, head int // offsets: UDP header, probe, and the end of it
+	udp, probe, head int // UDP header, probe, end of the probe
 }
 
 var (
@@ -50,7 +48,7 @@ func layoutOf(ipv6 bool) layout {
 	return layout4
 }
 
-// probe is what one says.
+// probe is the decoded contents of a probe.
 type probe struct {
 	run  uint32
 	flow uint32
@@ -58,26 +56,23 @@ type probe struct {
 	sent uint64 // 48 bits
 }
 
-// age is how long ago, at now, a probe was sent; ok is false if its clock is not
-// ours.
+// age returns the time since a probe was sent. It is not ok if its clock is another host's.
 func (p *probe) age(now time.Duration) (ns uint64, ok bool) {
 	ns = (uint64(now) - p.sent) & timeMask
 	return ns, ns <= timeMask/2
 }
 
-// kind is what a received frame turns out to be.
+// kind is the kind of a received frame.
 type kind uint8
 
 const (
-	unknown   kind = iota // not ours
-	corrupted             // ours, but not as it was sent
+	unknown   kind = iota // no probe
+	corrupted             // a probe with wrong lengths or checksums
 	intact
 )
 
-// read tells what a frame is, and what its probe says if that is intact. It
-// believes nothing that the checksums do not cover: an intact frame's are right.
-// A frame is ours but corrupted where its magic or its port is as we send it, and
-// a length or checksum is wrong.
+// read decodes a frame. The checksums of an intact frame are right. A frame is corrupted if its magic or
+// its port matches, and a length or checksum is wrong.
 func read(frame []byte) (probe, kind) {
 	if len(frame) < layout4.head {
 		return probe{}, unknown
@@ -97,8 +92,8 @@ func read(frame []byte) (probe, kind) {
 	return probe{}, unknown
 }
 
-// readUDP goes on where the IP header ends. addrs are source and destination,
-// length is what the header says of its payload; good, that it is sound itself.
+// readUDP decodes a frame from the UDP header on. addrs are source and destination, length is the IP
+// payload length, and good reports a valid IP header.
 func readUDP(frame []byte, at layout, addrs []byte, proto packet.Protocol, length int, good bool) (probe, kind) {
 	p := frame[at.probe:at.head]
 	ours := binary.BigEndian.Uint16(p) == magic
@@ -111,7 +106,7 @@ func readUDP(frame []byte, at layout, addrs []byte, proto packet.Protocol, lengt
 		return probe{}, corrupted
 	}
 	if !ours {
-		return probe{}, unknown // somebody else's, to the same port
+		return probe{}, unknown // of another program, to the same port
 	}
 	return probe{
 		run:  uint32(binary.BigEndian.Uint16(p[offRun:])),
@@ -121,8 +116,7 @@ func readUDP(frame []byte, at layout, addrs []byte, proto packet.Protocol, lengt
 	}, intact
 }
 
-// checksumHolds verifies a UDP checksum. None at all, as IPv4 allows, is wrong:
-// we send none such.
+// checksumHolds verifies a UDP checksum. A missing one is wrong.
 func checksumHolds(addrs, udp []byte) bool {
 	s := uint32(packet.Sum(addrs)) + uint32(packet.Sum(udp)) + uint32(packet.UDP) + uint32(len(udp))
 	s = s>>16 + s&0xffff

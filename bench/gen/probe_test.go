@@ -11,7 +11,7 @@ import (
 	"github.com/warproute/warproute/internal/testutil"
 )
 
-// sample is a frame of flow 3, number 77.
+// sample is a frame of flow 3 with sequence number 77.
 func sample(t testing.TB, ipv6 bool) []byte {
 	t.Helper()
 	tr := testTraffic(4)
@@ -26,7 +26,7 @@ func sample(t testing.TB, ipv6 bool) []byte {
 	return frame
 }
 
-func TestReadTellsWhatWasWritten(t *testing.T) {
+func TestReadDecodesProbes(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		p, kind := read(sample(t, ipv6))
 		if want := (probe{run: 0xabcd, flow: 3, seq: 77, sent: 0x123456789abc}); kind != intact || p != want {
@@ -35,8 +35,7 @@ func TestReadTellsWhatWasWritten(t *testing.T) {
 	}
 }
 
-// TestEveryFlippedBitIsSeen flips each bit of a frame that a checksum covers.
-func TestEveryFlippedBitIsSeen(t *testing.T) {
+func TestReadDetectsEveryFlippedBit(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		frame := sample(t, ipv6)
 		for bit := 14 * 8; bit < len(frame)*8; bit++ {
@@ -57,8 +56,7 @@ func TestEveryFlippedBitIsSeen(t *testing.T) {
 	}
 }
 
-// TestRouted changes what a router changes.
-func TestRouted(t *testing.T) {
+func TestReadAcceptsRoutedFrames(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		frame := sample(t, ipv6)
 		copy(frame, []byte{2, 9, 9, 9, 9, 1, 2, 9, 9, 9, 9, 2})
@@ -74,7 +72,7 @@ func TestRouted(t *testing.T) {
 	}
 }
 
-func TestOthersAreUnknown(t *testing.T) {
+func TestReadRejectsForeignFrames(t *testing.T) {
 	data := make([]byte, 40)
 	fragment := testutil.IPv4("10.0.0.1", "10.0.0.2", layers.IPProtocolUDP)
 	fragment.FragOffset = 5
@@ -114,7 +112,7 @@ func TestAge(t *testing.T) {
 	}
 }
 
-// FuzzRead feeds anything: it must not fault, nor tell what it has not verified.
+// FuzzRead reads any bytes: read must not panic or return unverified contents.
 func FuzzRead(f *testing.F) {
 	f.Add(sample(f, false))
 	f.Add(sample(f, true))

@@ -11,24 +11,24 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// receiver counts what comes by the queues of a worker. It belongs to one thread;
-// all but received is read when that has ended.
+// receiver counts the packets in the queues of a worker. It belongs to one thread; other threads read
+// only received before it ends.
 type receiver struct {
 	queues []dataplane.Queue
 	mem    []byte
 	pool   *umem.Pool
-	sender *sender // of the same memory, if any
+	sender *sender // with the same memory, or nil
 
-	listening bool   // take any run, the first that is seen
-	run       uint32 // the run to count; noRun before one is seen
+	listening bool   // accept the first run that is seen
+	run       uint32 // to count; noRun before the first
 	flows     *flows
 	frames    [burst]batch.Frame
 
-	received    atomic.Uint64 // different packets, for the run's course
-	bytes       uint64        // theirs, as in memory
+	received    atomic.Uint64 // different packets
+	bytes       uint64        // of these, in memory
 	corrupted   uint64
 	unknown     uint64
-	first, last time.Duration // when packets arrived
+	first, last time.Duration // arrival times
 	latency     hist.Histogram
 	shortest    uint64 // latency in ns
 	longest     uint64
@@ -43,15 +43,14 @@ func newReceiver(w *Worker, run uint32, numFlows int) *receiver {
 	}
 }
 
-// newListener makes a receiver of what another process sends.
+// newListener returns a receiver for packets of another process.
 func newListener(w *Worker) *receiver {
 	c := newReceiver(w, noRun, 0)
 	c.listening = true
 	return c
 }
 
-// receive takes what has arrived at each queue, a burst at most, and reports
-// whether there was anything.
+// receive receives up to a burst from each queue, and reports whether it was busy.
 func (c *receiver) receive() (busy bool) {
 	for _, q := range c.queues {
 		n := q.Receive(c.frames[:])
@@ -64,7 +63,7 @@ func (c *receiver) receive() (busy bool) {
 	return busy
 }
 
-// count counts frames and gives them back to the pool.
+// count counts frames and frees them.
 func (c *receiver) count(frames []batch.Frame, now time.Duration) {
 	var fresh uint64
 	for _, f := range frames {
@@ -74,7 +73,7 @@ func (c *receiver) count(frames []batch.Frame, now time.Duration) {
 			c.corrupted++
 		case kind == unknown || !c.expects(&p):
 			c.unknown++
-		case c.flows.note(int(p.flow), p.seq):
+		case c.flows.count(int(p.flow), p.seq):
 			fresh++
 			c.bytes += uint64(f.Len)
 			c.recordLatency(&p, now)
@@ -109,7 +108,7 @@ func (c *receiver) expects(p *probe) bool {
 func (c *receiver) recordLatency(p *probe, now time.Duration) {
 	ns, ok := p.age(now)
 	if !ok {
-		return // sent by another host, whose clock is not ours
+		return // from another host with another clock
 	}
 	c.latency.Record(ns, 1)
 	c.longest = max(c.longest, ns)

@@ -8,18 +8,18 @@ import (
 	"github.com/warproute/warproute/internal/hist"
 )
 
-// WireOverhead is what a frame takes on an Ethernet link beyond its bytes in
-// memory: FCS 4, preamble and start delimiter 8, the gap between frames 12.
+// WireOverhead is the bytes of a frame on an Ethernet link that are not in memory: FCS 4, preamble and
+// start delimiter 8, interframe gap 12.
 const WireOverhead = 24
 
-// Report is what a run found. Rates "on the wire" include WireOverhead.
+// Report is the result of a run. Rates "on the wire" include WireOverhead.
 type Report struct {
-	Traffic *TrafficReport `json:"traffic,omitempty"` // nil where nothing was sent
+	Traffic *TrafficReport `json:"traffic,omitempty"` // nil without sending
 	Send    *SendReport    `json:"send,omitempty"`
-	Receive *ReceiveReport `json:"receive,omitempty"` // nil where nothing was to be received
+	Receive *ReceiveReport `json:"receive,omitempty"` // nil without receiving
 }
 
-// TrafficReport repeats what was asked for.
+// TrafficReport is the requested traffic.
 type TrafficReport struct {
 	Family string `json:"family"`
 	Src    string `json:"src"`
@@ -29,43 +29,42 @@ type TrafficReport struct {
 	Flows  int    `json:"flows"`
 }
 
-// Volume is how many packets passed a port, and how fast.
+// Volume is the packets and rates of a port.
 type Volume struct {
 	Port             string  `json:"port"`
 	Mode             string  `json:"mode,omitempty"` // of the port
-	Packets          uint64  `json:"packets"`        // duplicates not among them
+	Packets          uint64  `json:"packets"`        // without duplicates
 	Seconds          float64 `json:"seconds"`
 	PacketsPerSecond float64 `json:"packets_per_second"`
 	BitsPerSecond    float64 `json:"bits_per_second"` // on the wire
 }
 
-// SendReport is about what was sent.
+// SendReport is the transmitted traffic.
 type SendReport struct {
 	Volume
-	Asked         float64 `json:"asked_packets_per_second,omitempty"` // 0: as many as the port takes
-	TransmitShare float64 `json:"transmit_share"`                     // of the senders' busy time, in the port's transmit
-	Limit         string  `json:"limit"`                              // what kept the rate from being higher
+	Requested     float64 `json:"requested_packets_per_second,omitempty"` // 0: the maximum
+	TransmitShare float64 `json:"transmit_share"`                         // of the port's transmit in the busy time of senders
+	Limit         string  `json:"limit"`                                  // cause of the rate's limit
 }
 
-// ReceiveReport is about what came back. What was sent is Packets plus Lost.
+// ReceiveReport is the received traffic. Packets plus Lost were sent.
 type ReceiveReport struct {
 	Volume
 	Lost        uint64   `json:"lost"`
 	LossPercent float64  `json:"loss_percent"`
-	Missed      uint64   `json:"missed"`     // of any frames: arrived, but the receivers were too slow
-	Duplicates  uint64   `json:"duplicates"` // packets that came again
-	Reordered   uint64   `json:"reordered"`  // came after a later one of their flow (RFC 4737)
-	Corrupted   uint64   `json:"corrupted"`  // recognized, but lengths or checksums are wrong; lost, too
-	Unknown     uint64   `json:"unknown"`    // frames that are not of this run
+	Missed      uint64   `json:"missed"`     // frames of any kind that the receivers were too slow for
+	Duplicates  uint64   `json:"duplicates"` // repeated packets
+	Reordered   uint64   `json:"reordered"`  // received after a later one of their flow (RFC 4737)
+	Corrupted   uint64   `json:"corrupted"`  // with wrong lengths or checksums; also lost
+	Unknown     uint64   `json:"unknown"`    // frames of other runs or programs
 	Latency     *Latency `json:"latency,omitempty"`
 
 	FaultyFlows int          `json:"faulty_flows"` // with any loss, duplicates or reordering
 	WorstFlows  []FlowReport `json:"worst_flows,omitempty"`
 }
 
-// Latency is from before a frame is given to the sending port to after it is taken
-// from the receiving one. Near the highest rate that is mostly waiting in queues:
-// measure it below. It is nil where no packet told the time of our clock.
+// Latency is the time from transmit to receive. At the maximum rate it is mostly queueing delay:
+// measure it at lower rates. It is nil if the sender is on another host, whose clock differs.
 type Latency struct {
 	Min  time.Duration `json:"min_ns"`
 	Mean time.Duration `json:"mean_ns"`
@@ -76,7 +75,7 @@ type Latency struct {
 	Max  time.Duration `json:"max_ns"`
 }
 
-// FlowReport is about one flow.
+// FlowReport is the result of one flow.
 type FlowReport struct {
 	Flow       int    `json:"flow"`
 	Sent       uint64 `json:"sent"`
@@ -86,10 +85,10 @@ type FlowReport struct {
 	Reordered  uint64 `json:"reordered"`
 }
 
-// worstFlows is how many flows are reported one by one.
+// worstFlows is the number of flows with a report.
 const worstFlows = 16
 
-// report adds up what the threads, which have ended, counted.
+// report sums the counters of all threads, which have ended.
 func (r *running) report(tx, rx *Port, t *Traffic, o Options, missed uint64) *Report {
 	rep := &Report{}
 	if tx != nil {
@@ -124,17 +123,17 @@ func (r *running) sendReport(tx *Port, o Options) *SendReport {
 		building, transmitting = building+s.building, transmitting+s.transmitting
 		began, ended = min(began, s.began), max(ended, s.ended)
 	}
-	rep := &SendReport{Volume: newVolume(tx, packets, bytes, ended-began), Asked: o.Rate}
+	rep := &SendReport{Volume: newVolume(tx, packets, bytes, ended-began), Requested: o.Rate}
 	if busy := building + transmitting; busy > 0 {
 		rep.TransmitShare = float64(transmitting) / float64(busy)
 	}
 	switch {
 	case o.Rate > 0 && rep.PacketsPerSecond >= 0.99*o.Rate:
-		rep.Limit = "the rate asked for"
+		rep.Limit = "the requested rate"
 	case rep.TransmitShare >= 0.5:
-		rep.Limit = "the port: transmitting"
+		rep.Limit = "port: transmit"
 	default:
-		rep.Limit = "the generator: making frames"
+		rep.Limit = "generator: build"
 	}
 	return rep
 }
@@ -172,7 +171,7 @@ func (r *running) receiveReport(rx *Port) *ReceiveReport {
 	return rep
 }
 
-// addFlows adds up the flows' counts.
+// addFlows sums the counters of all flows.
 func (r *running) addFlows(rep *ReceiveReport) {
 	n := 0
 	for _, c := range r.receivers {
@@ -195,7 +194,7 @@ func (r *running) addFlows(rep *ReceiveReport) {
 	rep.WorstFlows = worst(rep.WorstFlows)
 }
 
-// worst keeps the flows that lost most.
+// worst returns the flows with most losses.
 func worst(fs []FlowReport) []FlowReport {
 	slices.SortFunc(fs, func(a, b FlowReport) int {
 		return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(b.Reordered, a.Reordered), cmp.Compare(b.Duplicates, a.Duplicates), cmp.Compare(a.Flow, b.Flow))
@@ -203,7 +202,7 @@ func worst(fs []FlowReport) []FlowReport {
 	return fs[:min(len(fs), worstFlows)]
 }
 
-// flow is what all threads know of a flow.
+// flow returns the result of a flow.
 func (r *running) flow(i int) FlowReport {
 	rep := FlowReport{Flow: i}
 	for _, c := range r.receivers {

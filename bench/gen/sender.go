@@ -8,36 +8,36 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// burst is how many frames are sent at once at most: enough to share the cost of
-// a system call, few enough that all are sent soon after the time they carry.
+// burst is the limit of frames per transmit: enough to amortize the system call, few enough to keep
+// timestamps accurate.
 const burst = 64
 
-// sender sends its share of the flows, on the first of its worker's queues. It
-// belongs to one thread; others read its counts when it is done.
+// sender sends a share of the flows on the first queue of its worker. It belongs to one thread; others
+// read its counters after it is done.
 type sender struct {
 	*templates
 	worker *Worker
 	mem    []byte
-	filled []uint8 // by frame of memory: 1 + the index of the length whose fill it has
+	filled []uint8 // by frame of memory: 1 + index of the length that its fill has
 
 	first, step int      // its flows: first, first+step, ...
-	seqs        []uint32 // the next number of each of its flows
-	turn        int      // the flow that is next
+	seqs        []uint32 // next sequence number of each of its flows
+	turn        int      // next flow
 	mix         mix
 	pace        pacer
 
-	// Frames that are made and wait for room in the port, and their flows.
+	// Frames that wait for room in the port, and their flows.
 	frames []batch.Frame
 	turns  []int
 
 	made, sent   uint64
-	bytes        uint64 // of what was sent, as in memory
+	bytes        uint64 // in memory, of sent frames
 	began, ended time.Duration
-	building     time.Duration // time spent on making frames
-	transmitting time.Duration // time spent in the port's transmit
-	full         time.Duration // since when the port has had no room; 0: it has
-	finished     bool          // all is made, and given to the port
-	done         bool          // and the port has sent it
+	building     time.Duration // time to build frames
+	transmitting time.Duration // time in the port's transmit
+	full         time.Duration // since when the port has no room; 0: it has room
+	finished     bool          // all frames are built and in the port
+	done         bool          // the port has sent them
 	err          error
 }
 
@@ -53,10 +53,10 @@ func newSender(w *Worker, ts *templates, number, senders int, o Options) *sender
 	return s
 }
 
-var errStuck = errors.New("the port has taken no frame for a second: its link may have gone down")
+var errStuck = errors.New("the port accepted no frame for 1 s: its link may be down")
 
-// send makes what is due and gives it to the port; stop ends it early. It reports
-// whether there was anything to do.
+// send builds and transmits the packets that are due. stop ends the sending. It reports whether it was
+// busy.
 func (s *sender) send(now time.Duration, stop bool) (busy bool) {
 	q := s.worker.Queues[0]
 	pending := q.Reclaim()
@@ -101,7 +101,7 @@ func (s *sender) send(now time.Duration, stop bool) (busy bool) {
 	return true
 }
 
-// wait is called when the port has no room, and gives up on it in the end.
+// wait records that the port has no room, and fails after a second.
 func (s *sender) wait(now time.Duration) {
 	if s.full == 0 {
 		s.full = now
@@ -112,7 +112,7 @@ func (s *sender) wait(now time.Duration) {
 	}
 }
 
-// build makes the next n frames.
+// build builds the next n frames.
 func (s *sender) build(n int, now uint64) {
 	for range n {
 		size := s.mix.next()
@@ -134,7 +134,7 @@ func (s *sender) build(n int, now uint64) {
 	s.made += uint64(n)
 }
 
-// finish gives back what the port did not take.
+// finish frees the frames that the port did not accept.
 func (s *sender) finish() {
 	for i, f := range s.frames {
 		s.worker.Pool.Put(f.Addr)
@@ -144,5 +144,5 @@ func (s *sender) finish() {
 	s.finished = true
 }
 
-// overwritten says that something was received into a frame.
+// overwritten marks a frame that was used for receiving.
 func (s *sender) overwritten(addr uint32) { s.filled[addr/umem.FrameSize] = 0 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// WriteText writes the report for people.
+// WriteText writes the report as text.
 func (r *Report) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if tr := r.Traffic; tr != nil {
@@ -25,11 +25,11 @@ func (r *Report) WriteText(w io.Writer) error {
 		writeVolume(t, "received", &c.Volume)
 		fmt.Fprintf(t, "lost\t%d (%.4g %%)", c.Lost, c.LossPercent)
 		if c.Missed > 0 {
-			fmt.Fprintf(t, "; %d frames arrived, but this receiver was too slow for them", c.Missed)
+			fmt.Fprintf(t, "; the receiver was too slow for %d frames", c.Missed)
 		}
 		fmt.Fprintf(t, "\nfaults\t%d duplicates, %d reordered, %d corrupted, in %d flows\n", c.Duplicates, c.Reordered, c.Corrupted, c.FaultyFlows)
 		if c.Unknown > 0 {
-			fmt.Fprintf(t, "unknown\t%d frames that are not of this run\n", c.Unknown)
+			fmt.Fprintf(t, "unknown\t%d frames of other runs or programs\n", c.Unknown)
 		}
 		if l := c.Latency; l != nil {
 			fmt.Fprintf(t, "latency\tp50 %v, p90 %v, p99 %v, p99.9 %v, max %v\n", micro(l.P50), micro(l.P90), micro(l.P99), micro(l.P999), micro(l.Max))
@@ -51,7 +51,7 @@ func writeVolume(w io.Writer, what string, v *Volume) {
 		what, v.Packets, v.Seconds, port, scaled(v.PacketsPerSecond), scaled(v.BitsPerSecond))
 }
 
-// scaled writes a number with three or four digits and a prefix.
+// scaled formats a number with four digits and a decimal prefix.
 func scaled(v float64) string {
 	for _, p := range []struct {
 		unit float64
@@ -64,7 +64,7 @@ func scaled(v float64) string {
 	return fmt.Sprintf("%.4g ", v)
 }
 
-// micro rounds a latency to what can be meant.
+// micro rounds a latency to its accuracy.
 func micro(d time.Duration) time.Duration {
 	if d >= time.Millisecond {
 		return d.Round(10 * time.Microsecond)

@@ -11,79 +11,75 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// Traffic says what to send. Its family is that of Dst.
+// Traffic is the packets to send. Their family is that of Dst.
 type Traffic struct {
-	// Src and Dst are the addresses, spread over the hosts of a prefix, one flow
-	// after the other: see Host for a single one. The first and the last address
-	// of an IPv4 prefix and the first of an IPv6 prefix are left out; no router
-	// forwards to them.
+	// Src and Dst are the addresses. Flows are spread over the hosts of a prefix; Host is the prefix
+	// of a single one. The first and the last address of an IPv4 prefix and the first of an IPv6
+	// prefix are not used, because routers do not forward to them.
 	Src, Dst netip.Prefix
-	// Random spreads them in no order, by Seed, and may give two flows one address.
+	// Random chooses addresses pseudo-randomly by Seed; two flows can get the same one.
 	Random bool
 	Seed   uint64
-	// Flows differ in their UDP source port, and in their addresses where Src and
-	// Dst have several. 0 means 1.
+	// Flows is the number of flows, with different UDP source ports and, if Src and Dst have
+	// several, addresses. 0 means 1.
 	Flows int
 
-	// Size of a frame in bytes with its FCS, as is usual: 64 are 60 bytes in
-	// memory. 0 means the least: 64 with IPv4 and 84 with IPv6, whose probe does
-	// not fit less.
+	// Size is the size of a frame in bytes with FCS: 64 are 60 bytes in memory. 0 means the
+	// smallest: 64 with IPv4 and 84 with IPv6, to hold a probe.
 	Size int
-	// IMIX sends frames of 64 (84), 594 and 1518 bytes as 7:4:1, in place of Size.
+	// IMIX sends frames of 64 (84), 594 and 1518 bytes, 7:4:1, instead of Size.
 	IMIX bool
 
-	DstMAC net.HardwareAddr // of the router that is to forward the frames
-	SrcMAC net.HardwareAddr // nil: the sending port's
+	DstMAC net.HardwareAddr // of the router
+	SrcMAC net.HardwareAddr // nil: of the sending port
 }
 
-// Host is the prefix of one address alone.
+// Host returns the prefix of one address.
 func Host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
 const (
 	fcsLen  = 4
 	maxSize = 1518
-	// MaxFlows bounds the memory: a flow takes some 80 bytes of template a size
-	// and 128 or more at the receiver.
+	// MaxFlows limits the memory: a flow needs some 80 bytes per size at the sender and at least
+	// 128 at the receiver.
 	MaxFlows = 1 << 20
 )
 
-// imix is the mix of sizes: 0 stands for the least. Sizes of one kind are spread
-// apart, and twelve frames are the whole.
+// imix is a cycle of twelve sizes; 0 is the smallest.
 var imix = [12]int{0, 594, 0, 594, 0, 0, 1518, 0, 594, 0, 594, 0}
 
-// leastSize is the least frame that a probe fits, with FCS.
+// leastSize returns the size of the smallest frame with a probe, with FCS.
 func leastSize(ipv6 bool) int { return layoutOf(ipv6).head + fcsLen }
 
 func (t *Traffic) ipv6() bool { return t.Dst.Addr().Is6() }
 
-// FirstDst is the destination of the first flow: all should have the same next hop.
+// FirstDst returns the destination of the first flow. All should have the same next hop.
 func (t *Traffic) FirstDst() netip.Addr {
 	dst := t.spreadDst()
 	return dst.host(0)
 }
 
-// Check refuses what cannot be sent, whatever the port. What is left to be
-// completed by the port or by defaults is right.
+// Check returns an error for traffic that no port can send. Missing values are valid.
 func (t *Traffic) Check() error {
 	least := leastSize(t.ipv6())
 	switch {
 	case !t.Dst.IsValid():
 		return errors.New("no destination address")
 	case t.Src.IsValid() && t.Src.Addr().Is6() != t.ipv6():
-		return fmt.Errorf("source %v and destination %v are not of one family", t.Src, t.Dst)
+		return fmt.Errorf("source %v and destination %v are of different families", t.Src, t.Dst)
 	case t.Flows < 0 || t.Flows > MaxFlows:
-		return fmt.Errorf("%d flows: take 1 to %d", t.Flows, MaxFlows)
+		return fmt.Errorf("%d flows: 1 to %d are possible", t.Flows, MaxFlows)
 	case t.Size != 0 && t.Size < least && t.ipv6():
-		return fmt.Errorf("frames of %d bytes: with IPv6 they have at least %d, to hold flow, number and time", t.Size, least)
+		return fmt.Errorf("frames of %d bytes: at least %d with IPv6, to hold flow, sequence number and time", t.Size, least)
 	case t.Size != 0 && t.Size < least || t.Size > maxSize:
-		return fmt.Errorf("frames of %d bytes: they have %d to %d, with FCS", t.Size, least, maxSize)
+		return fmt.Errorf("frames of %d bytes: %d to %d with FCS are possible", t.Size, least, maxSize)
 	case t.IMIX && t.Size != 0:
-		return fmt.Errorf("frames of %d bytes and of a mix: take one of both", t.Size)
+		return fmt.Errorf("frames of %d bytes and IMIX exclude each other", t.Size)
 	}
 	return nil
 }
 
-// complete fills in the defaults for a port and refuses what does not fit it.
+// complete sets defaults for a port and checks that the port can send the traffic.
 func (t *Traffic) complete(tx *Port) error {
 	if err := t.Check(); err != nil {
 		return err
@@ -114,8 +110,7 @@ func (t *Traffic) complete(tx *Port) error {
 func (t *Traffic) spreadSrc() spread { return newSpread(t.Src, t.Random, t.Seed) }
 func (t *Traffic) spreadDst() spread { return newSpread(t.Dst, t.Random, ^t.Seed) }
 
-// sizes returns the lengths of frames in memory, each once, and the order in
-// which they are sent, as indices of lengths.
+// sizes returns the different lengths of frames in memory, and the sending order as indices of them.
 func (t *Traffic) sizes() (lengths []int, order []int) {
 	if !t.IMIX {
 		return []int{t.Size - fcsLen}, []int{0}
@@ -129,7 +124,7 @@ func (t *Traffic) sizes() (lengths []int, order []int) {
 	return lengths, order
 }
 
-// ports are the UDP source ports that flows have in turn.
+// UDP source ports are assigned to flows in order.
 const (
 	firstPort = 1024
 	numPorts  = 1<<16 - firstPort
@@ -137,7 +132,7 @@ const (
 
 func sourcePort(flow int) uint16 { return uint16(firstPort + flow%numPorts) }
 
-// spread gives each flow a host of a prefix.
+// spread assigns a host of a prefix to each flow.
 type spread struct {
 	base   netip.Addr
 	first  uint64 // added to base
@@ -148,7 +143,7 @@ type spread struct {
 
 func newSpread(p netip.Prefix, random bool, seed uint64) spread {
 	s := spread{base: p.Masked().Addr(), random: random, seed: seed}
-	free := min(p.Addr().BitLen()-p.Bits(), 63) // bits; nobody runs out of 2^63 hosts
+	free := min(p.Addr().BitLen()-p.Bits(), 63) // bits
 	s.hosts = 1 << free
 	if p.Addr().Is4() && free >= 2 {
 		s.first, s.hosts = 1, s.hosts-2 // neither network nor broadcast
@@ -158,7 +153,7 @@ func newSpread(p netip.Prefix, random bool, seed uint64) spread {
 	return s
 }
 
-// host is the address of a flow.
+// host returns the address of a flow.
 func (s *spread) host(flow int) netip.Addr {
 	n := uint64(flow)
 	if s.random {
@@ -167,7 +162,7 @@ func (s *spread) host(flow int) netip.Addr {
 	return add(s.base, s.first+n%s.hosts)
 }
 
-// scramble is the output function of SplitMix64: a bijection that looks random.
+// scramble is the output function of SplitMix64, a pseudo-random bijection.
 func scramble(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -12,8 +12,7 @@ import (
 	"github.com/warproute/warproute/internal/lab"
 )
 
-// newLab makes a client and a server with Linux forwarding between them, and
-// opens a port at each.
+// newLab returns ports at a client and a server, with Linux forwarding between them.
 func newLab(t *testing.T) (top *lab.Topology, tx, rx *Port) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -52,9 +51,7 @@ func openIn(t *testing.T, ns *lab.Namespace, link string) (p *Port) {
 	return p
 }
 
-// TestThroughARouter sends real frames through Linux, which forwards them, and
-// then does not.
-func TestThroughARouter(t *testing.T) {
+func TestRunThroughLinux(t *testing.T) {
 	top, tx, rx := newLab(t)
 	mac, err := top.Router.MAC(lab.LAN)
 	if err != nil {
@@ -82,9 +79,8 @@ func TestThroughARouter(t *testing.T) {
 	}
 }
 
-// TestLinuxKeepsThePort pings past a port that is open, that has received, and
-// that is closed.
-func TestLinuxKeepsThePort(t *testing.T) {
+// Pings pass while the port is open and after it is closed, but not after a run received on it.
+func TestLinuxReceivesUntilRun(t *testing.T) {
 	top, tx, rx := newLab(t)
 	mac, err := top.Router.MAC(lab.LAN)
 	if err != nil {
@@ -115,7 +111,7 @@ func TestLinuxKeepsThePort(t *testing.T) {
 	}
 }
 
-func TestOpenPortRefuses(t *testing.T) {
+func TestOpenPortRejectsUnusableLinks(t *testing.T) {
 	ns, err := lab.New("refusing")
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +136,7 @@ func TestOpenPortRefuses(t *testing.T) {
 	}
 	refused("none0", 1, "open port none0: look up the interface")
 	refused("lo", 1, "no MAC address")
-	refused("a", 3, "there are 2 (more by `ethtool -L a`)")
+	refused("a", 3, "it has 2 (set with `ethtool -L a`)")
 	if err := ns.SetDown("b"); err != nil {
 		t.Fatal(err)
 	}
@@ -160,8 +156,7 @@ func TestOpenPortRefuses(t *testing.T) {
 	refused("a", 1, "no carrier")
 }
 
-// TestQueuesOfAPort sends and receives on all queues of a link at once.
-func TestQueuesOfAPort(t *testing.T) {
+func TestRunUsesAllQueues(t *testing.T) {
 	ns, err := lab.New("queues")
 	if err != nil {
 		t.Fatal(err)

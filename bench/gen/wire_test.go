@@ -19,8 +19,7 @@ var (
 	testMAC = net.HardwareAddr{2, 0, 0, 0, 0, 1}
 )
 
-// wire carries frames from one queue to another through memory, as one that does
-// with them what a test wants.
+// wire carries frames between queues in memory. A test can change them.
 type wire struct {
 	// fault is called with each frame and the number of those before it. It calls
 	// deliver with what is to arrive, at once or later. nil: as it was sent.
@@ -52,7 +51,7 @@ func (w *wire) deliver(frame []byte) {
 	w.tail++
 }
 
-// end is a queue at one end of a wire, or, where in and out are the same, at both.
+// end is a queue at one end of a wire, or at both if in and out are the same.
 type end struct {
 	in, out *wire // either may be nil
 	mem     []byte
@@ -109,7 +108,7 @@ func (e *end) Receive(dst []batch.Frame) (n int) {
 	return n
 }
 
-// memoryPort is a port of one worker for each pair of wires.
+// memoryPort returns a port with a worker per pair of wires.
 func memoryPort(t testing.TB, name string, ends ...end) *Port {
 	t.Helper()
 	p := &Port{Name: name, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}}
@@ -125,7 +124,7 @@ func memoryPort(t testing.TB, name string, ends ...end) *Port {
 	return p
 }
 
-// ports are the two ends of a wire.
+// ports returns ports at both ends of a wire.
 func ports(t testing.TB, w *wire) (tx, rx *Port) {
 	return memoryPort(t, "tx", end{out: w}), memoryPort(t, "rx", end{in: w})
 }

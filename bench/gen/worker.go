@@ -8,31 +8,31 @@ import (
 	"github.com/warproute/warproute/internal/affinity"
 )
 
-// worker is a thread that sends, receives, or does both in turn.
+// worker is a thread that sends, receives, or both.
 type worker struct {
 	cpu      int
 	sender   *sender   // or nil
 	receiver *receiver // or nil
 
-	fds     []unix.PollFd // of the queues that it receives from
-	longest time.Duration // how long it may sleep
-	idle    time.Duration // since when it has had nothing to do; 0: it has
-	timeout unix.Timespec // of the sleep
+	fds     []unix.PollFd // of the receive queues
+	longest time.Duration // limit of a sleep
+	idle    time.Duration // start of the idle time; 0: busy
+	timeout unix.Timespec // of a sleep
 }
 
 const (
-	// spin is how long a receiver looks at empty rings before it sleeps: to wake
-	// up takes longer than that, and is measured as latency.
+	// spin is the time that a receiver polls empty rings before it sleeps. A wakeup takes longer,
+	// and counts as latency.
 	spin = 20 * time.Microsecond
-	// wakeup is how much later than asked for Linux may wake a thread.
+	// wakeup is the delay of a timer in Linux.
 	wakeup = 80 * time.Microsecond
-	// No sleep is longer, so that the end is noticed...
+	// maxSleep limits a sleep, so that the thread can stop.
 	maxSleep = time.Millisecond
-	// ...or than this, where no file descriptor tells of frames.
+	// pollSleep limits a sleep without a file descriptor to wait for.
 	pollSleep = 50 * time.Microsecond
 )
 
-// prepare finds out what to wait for.
+// prepare collects the file descriptors to wait for.
 func (w *worker) prepare() {
 	w.longest = maxSleep
 	if w.receiver == nil {
@@ -46,11 +46,10 @@ func (w *worker) prepare() {
 	}
 }
 
-// lastRounds bounds what a receiver still takes when it is told to stop: all that
-// its rings hold, but not for ever what a stranger sends.
+// lastRounds limits the bursts that a receiver accepts after its stop: more than its rings hold.
 const lastRounds = 1 << 10
 
-// run works until it is told to stop.
+// run sends and receives until the run stops.
 func (w *worker) run(r *running) error {
 	restore, err := affinity.Pin(w.cpu)
 	if err != nil {
@@ -86,7 +85,7 @@ func (w *worker) run(r *running) error {
 	return nil
 }
 
-// turn sends and receives once.
+// turn sends and receives a burst.
 func (w *worker) turn(now time.Duration, stopSend bool) (busy bool) {
 	if w.sender != nil {
 		busy = w.sender.send(now, stopSend)
@@ -97,7 +96,7 @@ func (w *worker) turn(now time.Duration, stopSend bool) (busy bool) {
 	return busy
 }
 
-// sleep waits for frames to receive, or until there is one to send.
+// sleep waits for received frames, or until a packet is due.
 func (w *worker) sleep(now time.Duration) {
 	if w.receiver != nil && now-w.idle < spin {
 		return
@@ -110,6 +109,6 @@ func (w *worker) sleep(now time.Duration) {
 		return
 	}
 	w.timeout = unix.NsecToTimespec(int64(d))
-	// An error means a signal, or a socket that is gone; either way we go on.
+	// After an error, by a signal or a closed socket, the worker continues.
 	_, _ = unix.Ppoll(w.fds, &w.timeout, nil)
 }

@@ -1,33 +1,26 @@
-// Package gpulookup measures longest-prefix matches on a GPU: the router's own
-// tables, walked by its own device code with its own loads, for columns of addresses as
-// package lookup/device has them.
+// Package gpulookup measures longest-prefix-match lookups on a GPU: the router's tables and device
+// code, for address columns as in package lookup/device.
 //
-// The ways of the addresses to the GPU and of the results back:
+// Transfer methods:
 //
-//	device     both are in the GPU's memory, and launched kernels look up all at once;
-//	           once more for a table at rest, whose words the caches next to the
-//	           multiprocessors may keep: what the router cannot do, but shows what
-//	           it costs that routes can change
-//	copied     from pinned memory of the host and back to it, by copies beside the
-//	           kernels: chunks of 4 Mi addresses, taken by turns by four streams
-//	mapped     launched kernels read addresses from the host's memory and write
-//	           results to it, in place; no copies
-//	resident   the same by a kernel that stays: its blocks are told of chunks by
-//	           doorbells in the host's memory, and answer there
+//	device     addresses and results are in GPU memory; launched kernels look up all at once. A
+//	           second run assumes a constant table, whose words the L1 caches may keep: the cost of
+//	           supporting route changes
+//	copied     asynchronous copies from and to pinned host memory beside the kernels, in chunks of
+//	           4 Mi addresses over four streams, round-robin
+//	mapped     launched kernels read addresses from host memory and write results there, in place
+//	resident   the same by a resident kernel, whose blocks poll doorbells in host memory
 //
-// # What is verified
+// # Verification
 //
-// Before anything is timed, each way answers the edges of every prefix and a million
-// destinations of each kind as an oracle does. After being timed, the results of
-// all destinations are compared with the walk in Go, which has answered the
-// oracle's questions, too. Results are poisoned before each.
+// Before measurement, each method looks up the edges of every prefix and a million destinations of
+// each kind, and the results are compared with an oracle. After measurement, all results are
+// compared with lookups in Go, which were compared with the oracle, too. Results are poisoned before
+// each run.
 //
 // # Limits
 //
-// Beside each rate is the most that this machine gave in the same run to the same
-// way without lookups: addresses in, any results out. For what is in the device's
-// memory it is the rate at which a kernel reads words of the table's root at random
-// and does nothing else; the longest-prefix match of one IPv4 address is one such
-// read, of an IPv6 address several. Destinations that come often are in nearer caches
-// and can be faster than that.
+// Each rate is reported beside its limit: the same method without lookups in the same run. For columns
+// in GPU memory the limit is the rate of random reads of root words: an IPv4 lookup is one of them,
+// an IPv6 lookup several. Frequent destinations hit closer caches and can exceed it.
 package gpulookup

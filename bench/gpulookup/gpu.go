@@ -7,21 +7,21 @@ import (
 	"github.com/warproute/warproute/lookup/device"
 )
 
-// gpu is a device, with the table and room for columns on it. All but opening and
-// closing is done with its context current.
+// gpu is a device with a table and buffers for columns. Its methods except close need its context
+// to be current.
 type gpu struct {
 	*device.GPU
-	module  *cuda.Module    // the kernels
-	atRest  *cuda.Module    // the launched ones, for a table at rest
-	streams [4]*cuda.Stream // over which chunks go by turns
+	module      *cuda.Module    // all kernels
+	noncoherent *cuda.Module    // launched kernels for a constant table
+	streams     [4]*cuda.Stream // used round-robin
 
 	image                      *cuda.Memory
 	addresses, lowers, results *cuda.Memory
 
-	hung bool // a kernel does not end: freeing anything would wait for it for ever
+	hung bool // a kernel does not exit; freeing its memory would block forever
 }
 
-// openGPU opens the first device. On error there is nothing to close.
+// openGPU opens the first device.
 func openGPU(driver string) (*gpu, error) {
 	opened, err := device.OpenGPU(driver)
 	if err != nil {
@@ -32,7 +32,7 @@ func openGPU(driver string) (*gpu, error) {
 		if g.module, err = g.Module(ptx); err != nil {
 			return err
 		}
-		if g.atRest, err = g.Module(ptxAtRest); err != nil {
+		if g.noncoherent, err = g.Module(ptxNoncoherent); err != nil {
 			return err
 		}
 		for i := range g.streams {
@@ -48,7 +48,7 @@ func openGPU(driver string) (*gpu, error) {
 	return g, nil
 }
 
-// close frees what was made.
+// close frees all resources.
 func (g *gpu) close() error {
 	if g.hung {
 		return nil
@@ -56,7 +56,7 @@ func (g *gpu) close() error {
 	return g.Close()
 }
 
-// load copies a table's image to the device, and takes room for columns there.
+// load copies a table's image to the device and allocates columns there.
 func (b *bench) load(image []uint32) (err error) {
 	if b.image, err = b.Copy(image); err != nil {
 		return err
@@ -74,14 +74,14 @@ func (b *bench) load(image []uint32) (err error) {
 	return err
 }
 
-// everywhere is how many blocks of a kernel fill the device.
+// everywhere returns the number of blocks of a kernel that fill the device.
 func (g *gpu) everywhere(f *cuda.Function, threads int) (uint32, error) {
 	blocks, err := f.BlocksPerMultiprocessor(threads, 0)
 	return uint32(blocks * g.Info.Multiprocessors), err
 }
 
-// settle waits for all streams.
-func (g *gpu) settle() error {
+// wait waits for all streams.
+func (g *gpu) wait() error {
 	for _, s := range g.streams {
 		if err := s.Synchronize(); err != nil {
 			return err

@@ -15,28 +15,27 @@ import (
 // Options describe the measurement of one table.
 type Options struct {
 	Routes       *routes.Set
-	Destinations []string // kinds of them, as routes.Destinations lists
-	Addresses    int      // of each kind, rounded up to a multiple of 16 Ki; 0 is 32 Mi, more than caches hold
-	Rounds       int      // by turns, of which the median counts
+	Destinations []string // kinds, as listed by routes.Destinations
+	Addresses    int      // per kind, rounded up to a multiple of 16 Ki; 0 means 32 Mi, which exceeds all caches
+	Rounds       int      // alternating between methods; the median is reported
 	Duration     time.Duration
 	Seed         uint64
-	Driver       string // file of the CUDA driver; "" is the installed one
+	Driver       string // file of the CUDA driver; "" for the installed one
 }
 
 const defaultAddresses = 32 << 20
 
-// bench is a measurement while it runs.
+// bench is a running measurement.
 type bench struct {
 	Options
 	family
 	*gpu
-	loads     []*workload // a kind of destinations each
-	questions *workload
-	hops      *device.Pinned // the results, as many as the largest workload has
+	loads   []*workload // one per kind of destinations
+	samples *workload
+	hops    *device.Pinned // results, as many as the largest workload needs
 }
 
-// Run measures one table. Where there is no GPU the error says what is missing. It
-// stops between two rounds when ctx ends.
+// Run measures one table. It stops between two rounds when ctx is done.
 func Run(ctx context.Context, o Options) (report *Report, err error) {
 	switch {
 	case o.Routes.Len() == 0:
@@ -62,7 +61,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	return report, nil
 }
 
-// MaxAddresses keeps the indices of vectors and bytes within what kernels count with.
+// MaxAddresses keeps vector and byte indexes within the 32 bits of the kernels.
 const MaxAddresses = 1 << 28
 
 func (b *bench) run(ctx context.Context) (*Report, error) {
@@ -76,13 +75,13 @@ func (b *bench) run(ctx context.Context) (*Report, error) {
 	}
 	err := b.draw(b.Destinations, n)
 	if err == nil {
-		err = b.ask()
+		err = b.drawSamples()
 	}
 	if err == nil {
-		err = b.answer(table)
+		err = b.expect(table)
 	}
 	if err == nil {
-		b.hops, err = b.Pin(max(b.questions.n, b.loads[0].n) * hopBytes)
+		b.hops, err = b.Pin(max(b.samples.n, b.loads[0].n) * hopBytes)
 	}
 	if err == nil {
 		err = table.View(b.load)
@@ -90,24 +89,24 @@ func (b *bench) run(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	ways, err := b.ways()
+	methods, err := b.methods()
 	if err != nil {
 		return nil, err
 	}
 	r := &Report{
 		Family: b.Routes.Family.String(), Table: b.Routes.Name, Source: b.Routes.Source, Routes: b.Routes.Len(),
-		TableBytes: b.image.Size(), Addresses: b.loads[0].n, Verified: b.questions.n,
+		TableBytes: b.image.Size(), Addresses: b.loads[0].n, Verified: b.samples.n,
 		Device: b.Info.Name, Driver: "CUDA " + b.Version.String(),
 	}
-	if err := b.verify(ctx, ways); err != nil {
+	if err := b.verify(ctx, methods); err != nil {
 		return nil, err
 	}
 	if r.Limits, err = b.limits(ctx); err != nil {
 		return nil, err
 	}
-	ways[0].limit = r.Limits.RandomReads
+	methods[0].limit = r.Limits.RandomReads
 	for _, load := range b.loads {
-		rates, err := b.compare(ctx, ways, load)
+		rates, err := b.compare(ctx, methods, load)
 		if err != nil {
 			return nil, err
 		}
@@ -116,28 +115,28 @@ func (b *bench) run(ctx context.Context) (*Report, error) {
 	return r, nil
 }
 
-// verify has every way answer the questions.
-func (b *bench) verify(ctx context.Context, ways []*way) error {
-	for _, w := range ways {
+// verify checks the results of every method before it is measured.
+func (b *bench) verify(ctx context.Context, methods []*method) error {
+	for _, w := range methods {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		b.poison()
-		if err := b.once(w, b.questions); err != nil {
+		if err := b.once(w, b.samples); err != nil {
 			return fmt.Errorf("verify %s: %w", w, err)
 		}
 	}
 	return nil
 }
 
-// once looks up all of a workload one way, and checks the results.
-func (b *bench) once(w *way, load *workload) error {
+// once looks up a workload in one method and checks the results.
+func (b *bench) once(w *method, load *workload) error {
 	err := w.prepare(load, true)
 	if err == nil {
 		err = w.pass()
 	}
 	if err == nil {
-		err = w.settle()
+		err = w.wait()
 	}
 	if err := errors.Join(err, w.collect()); err != nil {
 		return err
@@ -145,15 +144,15 @@ func (b *bench) once(w *way, load *workload) error {
 	return load.check(b.hops.Bytes)
 }
 
-// compare runs all rounds of all ways with one kind of destinations. With the first kind
-// the ways' limits are measured, by turns with them: the best round is it.
-func (b *bench) compare(ctx context.Context, ways []*way, load *workload) ([]*Rate, error) {
-	rates := make([]*Rate, len(ways))
-	for i, w := range ways {
-		rates[i] = &Rate{Way: w.name, Destinations: load.name, Chunk: w.chunk}
+// compare runs all rounds of all methods with one kind of destinations. Rounds of the first kind
+// alternate with measurements of the methods' limits, of which the best is reported.
+func (b *bench) compare(ctx context.Context, methods []*method, load *workload) ([]*Rate, error) {
+	rates := make([]*Rate, len(methods))
+	for i, w := range methods {
+		rates[i] = &Rate{Method: w.name, Destinations: load.name, Chunk: w.chunk}
 	}
 	for range b.Rounds {
-		for i, w := range ways {
+		for i, w := range methods {
 			if load == b.loads[0] && w.chunk > 0 {
 				g, err := b.rate(ctx, w, load, false)
 				if err != nil {
@@ -174,40 +173,39 @@ func (b *bench) compare(ctx context.Context, ways []*way, load *workload) ([]*Ra
 	}
 	for i, r := range rates {
 		slices.Sort(r.Rounds)
-		r.Limit = ways[i].limit
+		r.Limit = methods[i].limit
 	}
 	return rates, nil
 }
 
-// rate returns how many billions of addresses go one way in a second, with lookups
-// or without.
-func (b *bench) rate(ctx context.Context, w *way, load *workload, look bool) (float64, error) {
+// rate returns the billions of addresses per second of one method, with or without lookups.
+func (b *bench) rate(ctx context.Context, w *method, load *workload, look bool) (float64, error) {
 	if err := w.prepare(load, look); err != nil {
 		return 0, errors.Join(err, w.collect())
 	}
-	took, err := b.clock(ctx, w.pass, w.settle)
+	took, err := b.clock(ctx, w.pass, w.wait)
 	if err := errors.Join(err, w.collect()); err != nil {
 		return 0, err
 	}
 	return float64(load.n) / took / 1e9, nil
 }
 
-// clock returns the seconds that a pass takes, of as many as fill the duration. settle
-// waits for what passes started.
-func (b *bench) clock(ctx context.Context, pass, settle func() error) (float64, error) {
+// clock returns the mean seconds per pass over as many passes as fill the duration. wait waits for
+// the passes to finish.
+func (b *bench) clock(ctx context.Context, pass, wait func() error) (float64, error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	took := b.Duration // so that the first measurement is of one pass, to warm up and to count passes by
+	took := b.Duration // the first measurement is one pass: it warms up and estimates the number of passes
 	for range 2 {
 		passes := max(1, int(b.Duration/max(took, time.Microsecond)))
 		start := time.Now()
 		for range passes {
 			if err := pass(); err != nil {
-				return 0, errors.Join(err, settle())
+				return 0, errors.Join(err, wait())
 			}
 		}
-		if err := settle(); err != nil {
+		if err := wait(); err != nil {
 			return 0, err
 		}
 		took = time.Since(start) / time.Duration(passes)
@@ -215,7 +213,7 @@ func (b *bench) clock(ctx context.Context, pass, settle func() error) (float64, 
 	return took.Seconds(), nil
 }
 
-// poison sees to it that results which are not written are found out.
+// poison overwrites all results, so that check finds missing ones.
 func (b *bench) poison() {
 	bytes := b.hops.Bytes
 	bytes[0] = poison

@@ -6,22 +6,20 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/internal/cheader"
 	"github.com/warproute/warproute/internal/routes"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/lookup/device"
 )
 
-// fakeGPU builds a driver that runs the kernels' own code on the host. fault names a
-// kernel that is to be wrong, "" for none.
+// fakeGPU builds a fake driver that runs the kernels' code on the host. The kernel named fault
+// returns wrong results.
 func fakeGPU(t *testing.T, fault string) string {
 	t.Helper()
 	return testutil.FakeGPU(t, "testdata/fakegpu.c", fault)
@@ -39,9 +37,7 @@ func options(t *testing.T, table string, f routes.Family) Options {
 	}
 }
 
-// The kernels, run on the host, give on every way what the oracle gives, for routes
-// of every length.
-func TestEveryWayIsVerifiedAndMeasured(t *testing.T) {
+func TestRunVerifiesAndMeasuresEveryMethod(t *testing.T) {
 	lib := fakeGPU(t, "")
 	for _, f := range []routes.Family{routes.IPv4, routes.IPv6} {
 		for _, table := range []string{"internet", "nested"} {
@@ -55,10 +51,10 @@ func TestEveryWayIsVerifiedAndMeasured(t *testing.T) {
 				t.Errorf("%v %s: %+v", f, table, r)
 			}
 			if len(r.Rates) != 2*6 {
-				t.Errorf("%v %s: %d rates, want those of 6 ways for 2 kinds of destinations", f, table, len(r.Rates))
+				t.Errorf("%v %s: %d rates, want those of 6 methods for 2 kinds of destinations", f, table, len(r.Rates))
 			}
 			for _, rate := range r.Rates {
-				if len(rate.Rounds) != 1 || rate.Median() <= 0 || rate.Limit <= 0 && rate.Way != "device, table at rest" {
+				if len(rate.Rounds) != 1 || rate.Median() <= 0 || rate.Limit <= 0 && rate.Method != "device, constant table" {
 					t.Errorf("%v %s: %+v", f, table, rate)
 				}
 			}
@@ -66,19 +62,19 @@ func TestEveryWayIsVerifiedAndMeasured(t *testing.T) {
 	}
 }
 
-func TestAWrongKernelIsFoundOutBeforeItIsTimed(t *testing.T) {
+func TestRunDetectsWrongKernelBeforeMeasuring(t *testing.T) {
 	for kernel, f := range map[string]routes.Family{"lookup4": routes.IPv4, "resident4": routes.IPv4, "lookup6": routes.IPv6, "resident6": routes.IPv6} {
 		o := options(t, "internet", f)
 		o.Driver = fakeGPU(t, kernel)
 		_, err := Run(context.Background(), o)
-		way := map[bool]string{true: "device", false: "resident, chunks of 16 Ki"}[strings.HasPrefix(kernel, "lookup")]
-		if err == nil || !strings.Contains(err.Error(), "verify "+way+": ") || !strings.Contains(err.Error(), "of the questions)") {
-			t.Errorf("with a wrong %s: %v", kernel, err)
+		name := map[bool]string{true: "device", false: "resident, chunks of 16 Ki"}[strings.HasPrefix(kernel, "lookup")]
+		if err == nil || !strings.Contains(err.Error(), "verify "+name+": ") || !strings.Contains(err.Error(), "of the samples)") {
+			t.Errorf("wrong %s: %v", kernel, err)
 		}
 	}
 }
 
-func TestWithoutADriverTheErrorSaysWhatToInstall(t *testing.T) {
+func TestRunWithoutDriverReportsHint(t *testing.T) {
 	o := options(t, "internet", routes.IPv4)
 	o.Driver = filepath.Join(t.TempDir(), "libcuda.so.1")
 	_, err := Run(context.Background(), o)
@@ -87,7 +83,7 @@ func TestWithoutADriverTheErrorSaysWhatToInstall(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedMeasurementEnds(t *testing.T) {
+func TestRunStopsWhenInterrupted(t *testing.T) {
 	o := options(t, "internet", routes.IPv4)
 	o.Driver = fakeGPU(t, "")
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -97,7 +93,7 @@ func TestAnInterruptedMeasurementEnds(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMeasuredIsRefused(t *testing.T) {
+func TestRunRejectsInvalidOptions(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"no routes":          func(o *Options) { o.Routes = routes.FromPrefixes(routes.IPv4, "empty", "", nil, 1) },
 		"no rounds":          func(o *Options) { o.Rounds = 0 },
@@ -113,9 +109,7 @@ func TestWhatCannotBeMeasuredIsRefused(t *testing.T) {
 	}
 }
 
-// Columns are as the package's comment says, and addresses come out of them as they
-// went in.
-func TestColumns(t *testing.T) {
+func TestColumnsStoreAddresses(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for _, f := range []family{ipv4, ipv6} {
 		const n = 100
@@ -151,23 +145,14 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// The numbers of bench.cu are those of kernels.go, and chunks are what blocks can divide.
-func TestKernelsKnowTheNumbers(t *testing.T) {
-	source, err := os.ReadFile("bench.cu")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]uint64{"RESIDENT_THREADS": residentThreads, "STOP": stop, "LINE_BYTES": lineBytes} {
-		m := regexp.MustCompile(`(?m)^#define ` + name + ` (0x[0-9a-f]+|\d+)u?\b`).FindSubmatch(source)
-		if m == nil {
-			t.Errorf("bench.cu does not define %s", name)
-			continue
-		}
-		if got, err := strconv.ParseUint(string(m[1]), 0, 64); err != nil || got != want {
-			t.Errorf("%s is %s in bench.cu, %d in Go", name, m[1], want)
-		}
-	}
+func TestCHeader(t *testing.T) {
+	h := &cheader.Header{}
+	h.Comment("Resident kernels: kernels.go.")
+	h.Define("RESIDENT_THREADS", residentThreads, "of a resident block")
+	h.Define("STOP", stop, "as a chunk number: the block exits")
+	h.Define("LINE_BYTES", lineBytes, "stride of doorbells, and of done words: two cache lines")
+	h.Check(t, "layout.h")
 	if smallChunk%(threads*each) != 0 || smallChunk%(residentThreads*each) != 0 || largeChunk%smallChunk != 0 {
-		t.Error("a chunk is not a multiple of what a block does at a time")
+		t.Error("a chunk is not a multiple of the addresses per block and step")
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/warproute/warproute/cuda"
 )
 
-// limits measures what there is, one thing at a time.
+// limits measures copies, host reads and random reads alone.
 func (b *bench) limits(ctx context.Context) (l Limits, err error) {
 	w, in, out := b.loads[0], b.streams[0], b.streams[1]
-	bytes := w.n * hopBytes // each way; addresses have as many or more
+	bytes := w.n * hopBytes // per direction; addresses have as many or more
 	there := func() error { return in.CopyToDevice(b.addresses.Ptr(), w.addresses.HostMemory, 0, bytes) }
 	back := func() error { return out.CopyToHost(b.hops.HostMemory, 0, b.results.Ptr(), bytes) }
 	both := func() error {
@@ -39,7 +39,7 @@ func (b *bench) limits(ctx context.Context) (l Limits, err error) {
 		{"reads of the host's memory", read, bytes, &l.MappedRead},
 		{"random reads", gather, reads, &l.RandomReads},
 	} {
-		took, err := b.clock(ctx, m.pass, b.gpu.settle)
+		took, err := b.clock(ctx, m.pass, b.gpu.wait)
 		if err != nil {
 			return l, fmt.Errorf("measure %s: %w", m.name, err)
 		}
@@ -48,8 +48,8 @@ func (b *bench) limits(ctx context.Context) (l Limits, err error) {
 	return l, nil
 }
 
-// launchRead returns what starts a kernel that reads the first words of a workload's
-// addresses, as many as there are addresses, in the host's memory.
+// launchRead returns a launch of a kernel that reads one word per address of a workload from host
+// memory.
 func (b *bench) launchRead(w *workload) (func() error, error) {
 	f, err := b.module.Function("read_words")
 	if err != nil {
@@ -59,8 +59,7 @@ func (b *bench) launchRead(w *workload) (func() error, error) {
 	return fill(b.gpu, f, p)
 }
 
-// launchGather returns what starts a kernel that reads words of the root at random, and
-// how many it reads.
+// launchGather returns a launch of a kernel that reads random root words, and their number.
 func (b *bench) launchGather() (start func() error, reads int, err error) {
 	f, err := b.module.Function("gather")
 	if err != nil {
@@ -75,7 +74,7 @@ func (b *bench) launchGather() (start func() error, reads int, err error) {
 	return start, int(blocks) * threads * times * each, err
 }
 
-// fill returns what launches a kernel with as many blocks as fill the device.
+// fill returns a launch of a kernel with as many blocks as fill the device.
 func fill[T any](g *gpu, f *cuda.Function, params *T) (func() error, error) {
 	blocks, err := g.everywhere(f, threads)
 	if err != nil {

@@ -9,21 +9,21 @@ import (
 	"github.com/warproute/warproute/lookup/device"
 )
 
-// ResidentChunks is how many chunks are under way at a time on the way resident, one
-// for each block: enough to fill PCIe while many wait for the other side.
+// ResidentChunks is the number of chunks in flight in resident method, one per block: enough to
+// saturate PCIe.
 const ResidentChunks = 32
 
-// patience is how long the device may take to answer.
+// patience is the timeout of a chunk.
 const patience = 5 * time.Second
 
-// resident is the way to a kernel that stays. Chunks go to its blocks by turns.
+// resident is the method with a resident kernel. Chunks are assigned to its blocks round-robin.
 type resident struct {
 	*bench
 	launch *cuda.Launch
 	params residentParams
-	lines  *device.Pinned // doorbells, then done numbers, a line for each block
-	turns  []uint32       // of each block
-	next   int            // the block whose turn it is
+	lines  *device.Pinned // doorbells, then done words, one line per block
+	seqs   []uint32       // last sequence number per block
+	next   int            // block of the next chunk
 	runs   bool
 	load   *workload
 }
@@ -33,7 +33,7 @@ func (b *bench) newResident(blocks int) (*resident, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &resident{bench: b, turns: make([]uint32, blocks)}
+	r := &resident{bench: b, seqs: make([]uint32, blocks)}
 	if r.lines, err = b.Pin(2 * blocks * lineBytes); err != nil {
 		return nil, err
 	}
@@ -47,13 +47,13 @@ func (b *bench) newResident(blocks int) (*resident, error) {
 	return r, nil
 }
 
-func (r *resident) way() *way {
-	return &way{name: "resident", chunk: smallChunk, prepare: r.start, pass: r.pass, settle: r.settle, collect: r.stop}
+func (r *resident) method() *method {
+	return &method{name: "resident", chunk: smallChunk, prepare: r.start, pass: r.pass, wait: r.wait, collect: r.stop}
 }
 
 func (r *resident) start(w *workload, look bool) error {
 	clear(r.lines.Bytes)
-	clear(r.turns)
+	clear(r.seqs)
 	r.next, r.load = 0, w
 	r.params.Columns = r.onHost(w, look)
 	err := r.launch.Enqueue(r.streams[0])
@@ -61,56 +61,56 @@ func (r *resident) start(w *workload, look bool) error {
 	return err
 }
 
-// pass hands out all chunks, and waits for a block where it has not finished its last one.
+// pass posts all chunks, and waits for a block that has not finished its previous one.
 func (r *resident) pass() error {
 	for chunk := range r.load.n / smallChunk {
-		if err := r.wait(r.next); err != nil {
+		if err := r.await(r.next); err != nil {
 			return err
 		}
 		r.ring(r.next, uint32(chunk))
-		r.next = (r.next + 1) % len(r.turns)
+		r.next = (r.next + 1) % len(r.seqs)
 	}
 	return nil
 }
 
 func (r *resident) ring(block int, chunk uint32) {
-	r.turns[block]++
-	storeWord(r.lines.Bytes[block*lineBytes:], uint64(chunk)<<32|uint64(r.turns[block]))
+	r.seqs[block]++
+	storeWord(r.lines.Bytes[block*lineBytes:], uint64(chunk)<<32|uint64(r.seqs[block]))
 }
 
-// wait waits until a block has done what it was told.
-func (r *resident) wait(block int) error {
-	done := r.lines.Bytes[(len(r.turns)+block)*lineBytes:]
+// await waits until a block has finished its chunk.
+func (r *resident) await(block int) error {
+	done := r.lines.Bytes[(len(r.seqs)+block)*lineBytes:]
 	var since time.Time
-	for looks := 1; loadNumber(done) != r.turns[block]; looks++ {
+	for polls := 1; loadNumber(done) != r.seqs[block]; polls++ {
 		switch {
-		case looks%(1<<16) != 0: // a clock costs more than a look
+		case polls%(1<<16) != 0: // reading the clock costs more than a poll
 		case since.IsZero():
 			since = time.Now()
 		case time.Since(since) > patience:
-			_, err := r.streams[0].Done() // knows of a fault
-			return errors.Join(fmt.Errorf("block %d of the resident kernel has not answered for %v", block, patience), err)
+			_, err := r.streams[0].Done() // reports a fault
+			return errors.Join(fmt.Errorf("block %d of the resident kernel has not finished a chunk in %v", block, patience), err)
 		}
 	}
 	return nil
 }
 
-func (r *resident) settle() error {
-	for block := range r.turns {
-		if err := r.wait(block); err != nil {
+func (r *resident) wait() error {
+	for block := range r.seqs {
+		if err := r.await(block); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// stop ends the kernel.
+// stop stops the kernel.
 func (r *resident) stop() error {
 	if !r.runs {
 		return nil
 	}
 	r.runs = false
-	for block := range r.turns {
+	for block := range r.seqs {
 		r.ring(block, stop)
 	}
 	for since := time.Now(); ; {
@@ -120,7 +120,7 @@ func (r *resident) stop() error {
 		}
 		if time.Since(since) > patience {
 			r.hung = true
-			return fmt.Errorf("the resident kernel has not ended for %v: the end of this process ends it", patience)
+			return fmt.Errorf("the resident kernel has not exited in %v: it ends with this process", patience)
 		}
 	}
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// family is what differs between the two.
+// family has the differences between IPv4 and IPv6.
 type family struct {
 	routes.Family
-	bytes int    // of an address in the column that is always read
-	lower bool   // whether there is a column of the lower 64 bits
-	look  string // the launched kernel
-	stay  string // the resident one
+	bytes int    // per address in the first column
+	lower bool   // a second column has the lower 64 bits
+	look  string // launched kernel
+	stay  string // resident kernel
 }
 
 const (
@@ -32,7 +32,7 @@ var (
 	ipv6 = family{routes.IPv6, device.AddressBytes6, true, device.Lookup6, "resident6"}
 )
 
-// workload is addresses in columns, in pinned memory, and what they are to give.
+// workload is addresses in pinned columns with their expected next hops.
 type workload struct {
 	family
 	name      string
@@ -42,7 +42,7 @@ type workload struct {
 	want      []uint32       // next hops
 }
 
-// newWorkload has room for n addresses, rounded up; it is full of zeros.
+// newWorkload allocates a workload of n addresses, rounded up, all zero.
 func (b *bench) newWorkload(name string, n int) (*workload, error) {
 	n = (n + smallChunk - 1) / smallChunk * smallChunk
 	w := &workload{family: b.family, name: name, n: n, want: make([]uint32, n)}
@@ -56,7 +56,7 @@ func (b *bench) newWorkload(name string, n int) (*workload, error) {
 	return w, err
 }
 
-// put puts an address into the columns.
+// put stores an address in the columns.
 func (w *workload) put(i int, a netip.Addr) {
 	if !w.lower {
 		device.Put4(w.addresses.Bytes, i, a)
@@ -65,7 +65,7 @@ func (w *workload) put(i int, a netip.Addr) {
 	device.Put6(w.addresses.Bytes, w.lowers.Bytes, i, a)
 }
 
-// key is what put has put, first bit in front.
+// key returns a stored address, first bit first.
 func (w *workload) key(i int) (k trie.Key) {
 	if !w.lower {
 		binary.BigEndian.PutUint32(k[:], binary.NativeEndian.Uint32(w.addresses.Bytes[4*i:]))
@@ -84,7 +84,7 @@ func (w *workload) addr(i int) netip.Addr {
 	return netip.AddrFrom16(k)
 }
 
-// check compares results with what they should be.
+// check compares results with the expected next hops.
 func (w *workload) check(hops []byte) error {
 	return parallel(w.n, func(from, to int) error {
 		for i := from; i < to; i++ {
@@ -96,10 +96,10 @@ func (w *workload) check(hops []byte) error {
 	})
 }
 
-// verified is how many destinations of each kind are verified with the oracle.
+// verified is the number of destinations per kind that are compared with the oracle.
 const verified = 1 << 20
 
-// draw fills a workload for each kind of destinations.
+// draw generates a workload per kind of destinations.
 func (b *bench) draw(kinds []string, n int) error {
 	for _, kind := range kinds {
 		w, err := b.newWorkload(kind, n)
@@ -126,9 +126,9 @@ func (b *bench) draw(kinds []string, n int) error {
 	})
 }
 
-// ask makes the workload that is verified, and has the oracle answer it: the edges of
-// the prefixes, and the first of the destinations of each kind.
-func (b *bench) ask() error {
+// drawSamples generates the workload that is compared with the oracle: the edges of all prefixes,
+// and the first destinations of each kind.
+func (b *bench) drawSamples() error {
 	var addrs []netip.Addr
 	for a := range b.Routes.Edges() {
 		addrs = append(addrs, a)
@@ -138,35 +138,35 @@ func (b *bench) ask() error {
 			addrs = append(addrs, w.addr(i))
 		}
 	}
-	w, err := b.newWorkload("the questions", len(addrs))
+	w, err := b.newWorkload("the samples", len(addrs))
 	if err != nil {
 		return err
 	}
 	for len(addrs) < w.n {
 		addrs = append(addrs, addrs[0])
 	}
-	b.questions = w
+	b.samples = w
 	truth := oracle.NewRanges(b.Routes.All())
 	return parallel(w.n, func(from, to int) error {
 		for i := from; i < to; i++ {
 			w.put(i, addrs[i])
-			hop, _ := truth.Lookup(addrs[i]) // 0 if there is none
+			hop, _ := truth.Lookup(addrs[i]) // 0 without a route
 			w.want[i] = uint32(hop)
 		}
 		return nil
 	})
 }
 
-// answer walks the table for all destinations, once the walk has answered the questions.
-func (b *bench) answer(table *trie.Table) error {
+// expect compares the lookups in Go with the oracle, and uses them as expected next hops.
+func (b *bench) expect(table *trie.Table) error {
 	walk := func(w *workload, i int) uint32 {
 		_, hop := table.Walk(w.key(i))
 		return uint32(hop)
 	}
-	err := parallel(b.questions.n, func(from, to int) error {
+	err := parallel(b.samples.n, func(from, to int) error {
 		for i := from; i < to; i++ {
-			if got, want := walk(b.questions, i), b.questions.want[i]; got != want {
-				return fmt.Errorf("verify the table in Go: %v has next hop %d, want %d", b.questions.addr(i), got, want)
+			if got, want := walk(b.samples, i), b.samples.want[i]; got != want {
+				return fmt.Errorf("verify the table in Go: %v has next hop %d, want %d", b.samples.addr(i), got, want)
 			}
 		}
 		return nil
@@ -188,10 +188,10 @@ func (b *bench) answer(table *trie.Table) error {
 	return nil
 }
 
-// poison is each byte of a result that no lookup has: it is beyond lookup.MaxNextHop.
+// poison fills results before a run: no lookup returns it, since it exceeds lookup.MaxNextHop.
 const poison = 0xff
 
-// parallel divides n items among the processors, and returns one error of theirs.
+// parallel runs f on parts of n items on all processors, and returns one of their errors.
 func parallel(n int, f func(from, to int) error) error {
 	var wg sync.WaitGroup
 	parts := min(n, runtime.GOMAXPROCS(0))

@@ -1,4 +1,4 @@
-// Package hugepages reserves huge pages for the length of a benchmark.
+// Package hugepages reserves huge pages during a benchmark.
 package hugepages
 
 import (
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Reserve sees to it that at least n huge pages are free. restore sets the
-// system's number of them back to what it was; pages in use go when they are freed.
+// Reserve makes at least n huge pages free. restore resets the system's number of huge pages; pages in
+// use are released when they are freed.
 func Reserve(n int) (restore func(), err error) {
 	const sysctl = "/proc/sys/vm/nr_hugepages"
 	meminfo, err := os.ReadFile("/proc/meminfo")
@@ -27,12 +27,12 @@ func Reserve(n int) (restore func(), err error) {
 	}
 	if meminfo, err = os.ReadFile("/proc/meminfo"); err != nil || field(string(meminfo), "HugePages_Free:") < n {
 		restore()
-		return nil, fmt.Errorf("reserve %d huge pages: the kernel has no such memory left in one piece", n)
+		return nil, fmt.Errorf("reserve %d huge pages: memory is too fragmented", n)
 	}
 	return restore, nil
 }
 
-// field returns the number behind a key of /proc/meminfo, 0 if there is none.
+// field returns the number of a key of /proc/meminfo, or 0.
 func field(meminfo, key string) int {
 	_, rest, _ := strings.Cut(meminfo, key)
 	line, _, _ := strings.Cut(rest, "\n")

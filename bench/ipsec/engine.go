@@ -1,7 +1,7 @@
 package ipsec
 
 import (
-	"github.com/warproute/warproute/bench/bed"
+	"github.com/warproute/warproute/bench/testbed"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/dataplane/gpu"
@@ -9,15 +9,14 @@ import (
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
-// makers are the engines that can be measured, by name: each is given the gateway
-// whose policies it applies.
-var makers = map[string]func(bed.Config, *fib.FIB, *gateway.Gateway) bed.Maker{
+// engines are the engines by name, over a gateway.
+var engines = map[string]func(testbed.Config, *fib.FIB, *gateway.Gateway) testbed.Engines{
 	"cpu": cpuEngines,
 	"gpu": gpuEngines,
 	host:  hostEngines,
 }
 
-func cpuEngines(_ bed.Config, base *fib.FIB, g *gateway.Gateway) bed.Maker {
+func cpuEngines(_ testbed.Config, base *fib.FIB, g *gateway.Gateway) testbed.Engines {
 	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
 		return func(worker int, mem []byte) (dataplane.Engine, error) {
 			return newCPU(base, g, worker, mem), nil
@@ -25,15 +24,15 @@ func cpuEngines(_ bed.Config, base *fib.FIB, g *gateway.Gateway) bed.Maker {
 	}
 }
 
-// newCPU returns a worker's CPU engine.
+// newCPU returns the CPU engine of a worker.
 func newCPU(base *fib.FIB, g *gateway.Gateway, worker int, mem []byte) *cpu.Engine {
-	e := cpu.New(base, mem, make([]bool, bed.Ports))
+	e := cpu.New(base, mem, make([]bool, testbed.Ports))
 	e.Secure(g, worker)
 	return e
 }
 
-func gpuEngines(c bed.Config, base *fib.FIB, g *gateway.Gateway) bed.Maker {
-	return c.OnGPUs(base, gpu.Options{Gateway: g, Repair: make([]bool, bed.Ports)}, func(worker int, mem []byte) *cpu.Engine {
+func gpuEngines(c testbed.Config, base *fib.FIB, g *gateway.Gateway) testbed.Engines {
+	return c.OnGPUs(base, gpu.Options{Gateway: g, Repair: make([]bool, testbed.Ports)}, func(worker int, mem []byte) *cpu.Engine {
 		return newCPU(base, g, worker, mem)
 	})
 }

@@ -5,26 +5,25 @@ import (
 	"errors"
 
 	"github.com/warproute/warproute/batch"
-	"github.com/warproute/warproute/bench/bed"
+	"github.com/warproute/warproute/bench/testbed"
 	"github.com/warproute/warproute/dataplane"
-	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/packet"
 )
 
-// host is the engine of a GPU's host alone, whose device does nothing: what was to be sealed
-// leaves as the host has prepared it, and what was to be opened is in clear already where its
-// ciphertext would be (see hostRings). A GPU has packets come from memory that it has written,
-// and here they are still in caches: a gateway is not faster than this, and may be slower.
+// host is the GPU engine with a null device: packets to encrypt leave as the host prepares them, and
+// packets to decrypt are cleartext from the start (see hostRings). It is an upper bound for a GPU
+// gateway, because packets are still in the CPU's caches.
 const host = "host"
 
-func hostEngines(c bed.Config, base *fib.FIB, g *gateway.Gateway) bed.Maker {
+func hostEngines(c testbed.Config, base *fib.FIB, g *gateway.Gateway) testbed.Engines {
 	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
-		var all []*gpu.Half
+		var all []*gpu.HostEngine
 		return func(worker int, mem []byte) (dataplane.Engine, error) {
-				h, err := gpu.NewHalf(newCPU(base, g, worker, mem), mem, c.Chunks, c.MaxPackets, func(in []batch.Frame, tasks []cpu.Task, results []batch.Result) {
+				h, err := gpu.NewHostEngine(newCPU(base, g, worker, mem), mem, c.Chunks, c.MaxPackets, func(in []batch.Frame, tasks []esp.Task, results []batch.Result) {
 					pass(mem, in, tasks, results)
 				})
 				if err == nil {
@@ -40,19 +39,19 @@ func hostEngines(c bed.Config, base *fib.FIB, g *gateway.Gateway) bed.Maker {
 	}
 }
 
-// pass has all packets leave.
-func pass(mem []byte, in []batch.Frame, tasks []cpu.Task, results []batch.Result) {
+// pass is the null device: it forwards all packets.
+func pass(mem []byte, in []batch.Frame, tasks []esp.Task, results []batch.Result) {
 	for i, f := range in {
-		r := batch.Result{Addr: f.Addr, Len: f.Len, Verdict: batch.Forward(bed.EgressPort)}
-		if t := &tasks[i]; t.Kind == cpu.Open {
-			r.Addr += uint32(t.ESP) + headerLen + uint32(t.SA.IVLen()) - packet.EthernetLen
-			r.Len = packet.EthernetLen + lengthOf(mem[r.Addr+packet.EthernetLen:])
+		r := batch.ForwardTo(testbed.EgressPort, f.Addr, f.Len)
+		if t := &tasks[i]; t.Kind == esp.Open {
+			at := f.Addr + uint32(t.ESP) + headerLen + uint32(t.SA.IVLen()) - packet.EthernetLen
+			r = batch.ForwardTo(testbed.EgressPort, at, packet.EthernetLen+lengthOf(mem[at+packet.EthernetLen:]))
 		}
 		results[i] = r
 	}
 }
 
-// lengthOf returns that of an IP packet.
+// lengthOf returns the length of an IP packet.
 func lengthOf(p []byte) uint16 {
 	if p[0]>>4 == 4 {
 		return binary.BigEndian.Uint16(p[2:])
@@ -60,7 +59,7 @@ func lengthOf(p []byte) uint16 {
 	return packet.IPv6Len + binary.BigEndian.Uint16(p[4:])
 }
 
-// by is the same traffic through another engine.
+// by returns the same traffic with another engine.
 func (t *traffic) by(engine string) *traffic {
 	other, o := *t, *t.Options
 	o.Engine = engine
@@ -68,7 +67,7 @@ func (t *traffic) by(engine string) *traffic {
 	return &other
 }
 
-// hostRings returns what workers play to such engines: as rings are, but nothing is encrypted.
+// hostRings returns the rings for a null device: the packets to decrypt are cleartext.
 func (t *traffic) hostRings(rings []ring) ([]ring, error) {
 	if t.Direction == in {
 		return t.rings(t.enclose)

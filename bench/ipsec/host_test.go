@@ -5,15 +5,16 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/bench/testbed"
 	esp "github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/packet"
 )
 
-// hostOf is traffic through the host's half alone.
-func hostOf(t *testing.T, d esp.Direction, ipv6 bool) *traffic {
+// newHostTraffic returns traffic through the GPU engine with a null device.
+func newHostTraffic(t *testing.T, d esp.Direction, ipv6 bool) *traffic {
 	t.Helper()
 	o := options("aes128gcm16", d)
-	o.Engine, o.IPv6, o.Bed.Chunks = "gpu", ipv6, 3
+	o.Engine, o.IPv6, o.Testbed.Chunks = "gpu", ipv6, 3
 	tr, err := newTraffic(&o)
 	if err != nil {
 		t.Fatal(err)
@@ -21,11 +22,10 @@ func hostOf(t *testing.T, d esp.Direction, ipv6 bool) *traffic {
 	return tr.by(host)
 }
 
-// The host's half of sealing is everything but what the cipher makes: headers, the packet
-// inside, its trailer.
-func TestHostsHalfOfSealing(t *testing.T) {
+// The host writes headers, inner packet and trailer; the device the IV and the ICV.
+func TestHostPreparesEncryption(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
-		tr := hostOf(t, esp.Out, ipv6)
+		tr := newHostTraffic(t, esp.Out, ipv6)
 		var frames [][]byte
 		for _, p := range tr.inner {
 			frames = append(frames, p.frame)
@@ -37,11 +37,11 @@ func TestHostsHalfOfSealing(t *testing.T) {
 		for i, p := range tr.inner {
 			want := make([]byte, tr.espSize(len(p.frame)-packet.EthernetLen))
 			inside := p
-			inside.frame = hop(p.frame)
+			inside.frame = testbed.Hop(p.frame)
 			tr.enclose(want, inside)
 			got := sent[0][i]
 			from, iv, icv := packet.EthernetLen, packet.EthernetLen+tr.ipLen()+headerLen, tr.suite.ICVLen
-			if len(got) == len(want) { // what the device writes
+			if len(got) == len(want) { // written by the device
 				copy(got[iv:], want[iv:iv+tr.suite.IVLen])
 				copy(got[len(got)-icv:], want[len(want)-icv:])
 			}
@@ -52,10 +52,9 @@ func TestHostsHalfOfSealing(t *testing.T) {
 	}
 }
 
-// That of opening refuses what was received before, and what came by an association of others.
-func TestHostsHalfOfOpening(t *testing.T) {
+func TestHostRefusesReplaysAndPolicyMismatches(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
-		tr := hostOf(t, esp.In, ipv6)
+		tr := newHostTraffic(t, esp.In, ipv6)
 		var frames [][]byte
 		put := func(p inner) []byte {
 			f := make([]byte, tr.espSize(len(p.frame)-packet.EthernetLen))
@@ -71,7 +70,7 @@ func TestHostsHalfOfOpening(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(sent[0]) != len(tr.inner) {
-			t.Fatalf("%d of %d packets came out: %v", len(sent[0]), len(tr.inner), reasons(&stats.Ports[0]))
+			t.Fatalf("%d of %d packets transmitted: %v", len(sent[0]), len(tr.inner), reasons(&stats.Ports[0]))
 		}
 		for i, p := range tr.inner {
 			if from := packet.EthernetLen; !bytes.Equal(sent[0][i][from:], p.frame[from:]) {
@@ -80,26 +79,25 @@ func TestHostsHalfOfOpening(t *testing.T) {
 		}
 		for reason, want := range map[batch.Reason]uint64{batch.XfrmInTmplMismatch: 1, batch.XfrmInStateSeqError: uint64(len(frames))} {
 			if got := stats.Ports[0].Drops[reason]; got != want {
-				t.Errorf("%d packets are dropped as %v, want %d", got, reason, want)
+				t.Errorf("%d packets dropped as %v, want %d", got, reason, want)
 			}
 		}
 	}
 }
 
-// What is timed is what the gateway is timed with.
-func TestHostsHalfIsTimed(t *testing.T) {
+func TestHostIsTimed(t *testing.T) {
 	for d, name := range names {
-		tr := hostOf(t, esp.Direction(d), false)
+		tr := newHostTraffic(t, esp.Direction(d), false)
 		rings, err := tr.rings(tr.protect)
 		if err != nil {
 			t.Fatal(err)
 		}
-		halves, err := tr.hostRings(rings)
+		hostRings, err := tr.hostRings(rings)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := tr.measure(halves)
-		if err != nil || r.packets == 0 || r.engine != host {
+		r, err := tr.measure(hostRings)
+		if err != nil || r.Packets == 0 || r.Engine != host {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/batch"
-	"github.com/warproute/warproute/bench/bed"
+	"github.com/warproute/warproute/bench/testbed"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
@@ -21,11 +21,11 @@ import (
 func options(name string, d esp.Direction) Options {
 	return Options{
 		Direction: d, Suite: name, SAs: 100, Sizes: []int{64, 200}, Window: 64, Ring: 32, Table: "random", Routes: 500, Engine: "cpu",
-		Bed: bed.Config{Workers: 1, MaxPackets: 64, Chunks: 1}, Duration: 20 * time.Millisecond, Rounds: 1, Seed: 7,
+		Testbed: testbed.Config{Workers: 1, MaxPackets: 64, Chunks: 1}, Duration: 20 * time.Millisecond, Rounds: 1, Seed: 7,
 	}
 }
 
-func TestEverySuiteIsVerifiedAndTimed(t *testing.T) {
+func TestRunVerifiesEverySuite(t *testing.T) {
 	for i := range suite.All {
 		if race.Enabled && i%4 != 0 {
 			continue
@@ -44,8 +44,7 @@ func TestEverySuiteIsVerifiedAndTimed(t *testing.T) {
 	}
 }
 
-// Workers share the associations that they encrypt with; what they decrypt reaches
-// each by tunnels of its own, or without a replay window where these are too few.
+// Workers share outbound SAs. Each has its own inbound SAs; with too few of them there is no window.
 func TestSeveralWorkers(t *testing.T) {
 	for _, c := range []struct {
 		direction        esp.Direction
@@ -56,18 +55,18 @@ func TestSeveralWorkers(t *testing.T) {
 		{esp.In, 1, 0, variety},
 	} {
 		o := options("aes128gcm16", c.direction)
-		o.Bed.Workers, o.SAs = 2, c.sas
+		o.Testbed.Workers, o.SAs = 2, c.sas
 		r, err := Run(o)
 		if err != nil {
-			t.Fatalf("%s, %d associations: %v", names[c.direction], c.sas, err)
+			t.Fatalf("%s, %d SAs: %v", names[c.direction], c.sas, err)
 		}
 		if r.Verified != c.all || r.Window != c.window {
-			t.Errorf("%s, %d associations: verified %d packets, window %d", names[c.direction], c.sas, r.Verified, r.Window)
+			t.Errorf("%s, %d SAs: verified %d packets, window %d", names[c.direction], c.sas, r.Verified, r.Window)
 		}
 	}
 }
 
-// Verification is worth what it finds: here, a router whose keys are not the tunnels'.
+// The router has other keys than the tunnels.
 func TestVerificationFindsWrongBytes(t *testing.T) {
 	for d := range names {
 		o := options("aes128-sha256", esp.Direction(d))
@@ -75,51 +74,49 @@ func TestVerificationFindsWrongBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tr.tunnels[42].keys.cipher[3]++ // the library has its own already
+		tr.tunnels[42].keys.cipher[3]++ // the library has a copy
 		if _, err := tr.verify(); err == nil {
-			t.Errorf("%s: nothing is found", names[d])
+			t.Errorf("%s: not found", names[d])
 		}
 	}
 }
 
-// With a card on another core the same packets come out.
-func TestAnotherCorePlaysTheCard(t *testing.T) {
+func TestEmulatedNICOnAnotherCore(t *testing.T) {
 	if cpus, err := affinity.CPUs(); err != nil || len(cpus) < 2 {
-		t.Skipf("a worker and a card take two cores: %d, %v", len(cpus), err)
+		t.Skipf("a worker and a NIC need two cores: %d, %v", len(cpus), err)
 	}
 	for d, name := range names {
 		o := options("aes128gcm16", esp.Direction(d))
-		o.Bed.Cards = 1
-		if r, err := Run(o); err != nil || r.Verified != variety || r.Cards != 1 || r.Mpps <= 0 {
+		o.Testbed.NICs = 1
+		if r, err := Run(o); err != nil || r.Verified != variety || r.NICs != 1 || r.Mpps <= 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}
 }
 
-func TestTooFewGPUsAreToldFirst(t *testing.T) {
+func TestRunRejectsTooFewGPUs(t *testing.T) {
 	lib := testutil.FakeGPU(t, "../../cuda/testdata/fakecuda.c", "")
-	for gpus, want := range map[int]string{2: "none of that name", 3: "3 are asked for, and the CUDA driver has 2"} {
-		o := options("none of that name", esp.In)
-		o.Engine, o.Bed.Workers, o.Bed.GPUs, o.Bed.Driver = "gpu", 3, gpus, lib
+	for gpus, want := range map[int]string{2: "unknown", 3: "3 requested, the CUDA driver has 2"} {
+		o := options("unknown", esp.In)
+		o.Engine, o.Testbed.Workers, o.Testbed.GPUs, o.Testbed.Driver = "gpu", 3, gpus, lib
 		if _, err := Run(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d GPUs of 2: %v, want %q", gpus, err, want)
 		}
 	}
 }
 
-// Before anything is timed, every GPU has sealed and opened: also where there are fewer
-// tunnels than GPUs, so that one after another opens a tunnel's packets.
-func TestAWorkerOfEachGPUIsVerified(t *testing.T) {
-	var given [3]atomic.Int64 // to each worker's engine
-	original := makers["cpu"]
-	defer func() { makers["cpu"] = original }()
-	makers["cpu"] = func(c bed.Config, base *fib.FIB, g *gateway.Gateway) bed.Maker {
+// With fewer tunnels than GPUs, several workers decrypt the packets of a tunnel.
+func TestVerifyUsesEveryGPU(t *testing.T) {
+	var given [3]atomic.Int64 // packets by worker
+	original := engines["cpu"]
+	defer func() { engines["cpu"] = original }()
+	engines["cpu"] = func(c testbed.Config, base *fib.FIB, g *gateway.Gateway) testbed.Engines {
 		return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
-			engine, end, err := original(c, base, g)()
+			newEngine, closeAll, err := original(c, base, g)()
 			return func(worker int, mem []byte) (dataplane.Engine, error) {
-				e, err := engine(worker, mem)
+				e, err := newEngine(worker, mem)
 				return &counted{e, &given[worker]}, err
-			}, end, err
+			}, closeAll, err
 		}
 	}
 	for _, c := range []struct {
@@ -127,23 +124,23 @@ func TestAWorkerOfEachGPUIsVerified(t *testing.T) {
 		sas, all  int
 	}{{esp.Out, 1, 3 * variety}, {esp.In, 1, 3 * variety}, {esp.In, 2, 2 * variety}, {esp.In, 3, variety}, {esp.In, 100, variety}} {
 		o := options("aes128gcm16", c.direction)
-		o.SAs, o.Bed.Workers, o.Bed.GPUs = c.sas, 3, 3
+		o.SAs, o.Testbed.Workers, o.Testbed.GPUs = c.sas, 3, 3
 		tr, err := newTraffic(&o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if n, err := tr.verify(); err != nil || n != c.all {
-			t.Errorf("%s, %d associations: verified %d packets, want %d; %v", names[c.direction], c.sas, n, c.all, err)
+			t.Errorf("%s, %d SAs: verified %d packets, want %d; %v", names[c.direction], c.sas, n, c.all, err)
 		}
 		for w := range given {
 			if given[w].Swap(0) == 0 {
-				t.Errorf("%s, %d associations: worker %d had no packets", names[c.direction], c.sas, w)
+				t.Errorf("%s, %d SAs: worker %d got no packets", names[c.direction], c.sas, w)
 			}
 		}
 	}
 }
 
-// counted is an engine that counts packets.
+// counted counts the packets of an engine.
 type counted struct {
 	dataplane.Engine
 	packets *atomic.Int64

@@ -15,17 +15,17 @@ import (
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
-// headerLen is that of SPI and sequence number, with which an ESP packet begins.
+// headerLen is the length of SPI and sequence number.
 const headerLen = 8
 
-// library protects packets by Go's crypto packages as their documentation has it, and
-// shares nothing with the router but the table of the suites' lengths.
+// library encrypts and decrypts ESP packets with Go's crypto packages. It shares only the table of
+// suite lengths with the router.
 type library struct {
 	*suite.Suite
 	aead  cipher.AEAD
 	block cipher.Block
 	mac   hash.Hash
-	first [aes.BlockSize]byte // salt, IV and, of counter mode, its first counter (RFC 3686)
+	first [aes.BlockSize]byte // salt, IV and, in counter mode, the first counter (RFC 3686)
 }
 
 func newLibrary(s *suite.Suite, k keys) (l *library, err error) {
@@ -50,18 +50,18 @@ func newLibrary(s *suite.Suite, k keys) (l *library, err error) {
 		l.mac = hmac.New(sha512.New, k.auth)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s by Go's crypto packages: %w", s.Name, err)
+		return nil, fmt.Errorf("%s with Go's crypto packages: %w", s.Name, err)
 	}
 	return l, nil
 }
 
-// parts of an ESP packet: SPI and sequence number, IV, payload and trailer, ICV.
+// parts splits an ESP packet into header, IV, payload with trailer, and ICV.
 func (l *library) parts(p []byte) (header, iv, body, icv []byte) {
 	from, to := headerLen+l.IVLen, len(p)-l.ICVLen
 	return p[:headerLen], p[headerLen:from], p[from:to], p[to:]
 }
 
-// seal protects an ESP packet in place; all but its ICV is there.
+// seal encrypts an ESP packet in place and writes its ICV.
 func (l *library) seal(p []byte) {
 	header, iv, body, icv := l.parts(p)
 	if l.aead != nil {
@@ -77,8 +77,8 @@ func (l *library) seal(p []byte) {
 	copy(icv, l.sum(p))
 }
 
-// open verifies an ESP packet and writes its payload and trailer to dst, which is
-// large enough, or where they are; it reports false for a forgery.
+// open verifies an ESP packet and decrypts payload and trailer to dst, possibly in place. It is not ok
+// for a forgery.
 func (l *library) open(dst, p []byte) ([]byte, bool) {
 	header, iv, body, icv := l.parts(p)
 	if l.aead != nil {
@@ -110,17 +110,17 @@ func (l *library) counter(iv []byte) []byte {
 	return l.first[:]
 }
 
-// sum is the ICV of an ESP packet, by everything before it.
+// sum returns the ICV of an ESP packet.
 func (l *library) sum(p []byte) []byte {
 	l.mac.Reset()
 	l.mac.Write(p[:len(p)-l.ICVLen])
 	return l.mac.Sum(nil)[:l.ICVLen]
 }
 
-// trailerLen is how long what stands between a payload of n bytes and the ICV is.
+// trailerLen returns the length of padding, pad length and next header after n bytes.
 func (l *library) trailerLen(n int) int { return 2 + (-n-2)&(l.Align-1) }
 
-// trailer returns that (RFC 4303 section 2.4).
+// trailer returns padding, pad length and next header (RFC 4303 section 2.4).
 func (l *library) trailer(n int, next byte) []byte {
 	b := make([]byte, l.trailerLen(n))
 	pad := len(b) - 2

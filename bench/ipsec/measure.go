@@ -6,29 +6,16 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/batch"
-	"github.com/warproute/warproute/bench/bed"
+	"github.com/warproute/warproute/bench/testbed"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/packet"
 )
 
-// round is one timed run.
-type round struct {
-	engine   string
-	packets  uint64
-	bytes    float64 // of an inner IP packet
-	seconds  float64
-	p50, p99 float64            // of a chunk, in µs
-	stages   map[string]float64 // ns per packet
-}
-
-func (r round) mpps() float64 { return float64(r.packets) / r.seconds / 1e6 }
-
-// errTooFast is of a round that was over before it could be looked at, as it may be where
-// other work has the processors.
+// errTooFast is the error of a round that ended before its second sample.
 var errTooFast = errors.New("played too fast to be timed")
 
-// measure runs the gateway at full speed with associations that are new.
-func (t *traffic) measure(rings []ring) (r round, err error) {
+// measure runs the gateway at full rate with new SAs.
+func (t *traffic) measure(rings []ring) (r testbed.Round, err error) {
 	for range 20 {
 		if r, err = t.measureOnce(rings); !errors.Is(err, errTooFast) {
 			break
@@ -37,33 +24,31 @@ func (t *traffic) measure(rings []ring) (r round, err error) {
 	return r, err
 }
 
-func (t *traffic) measureOnce(rings []ring) (round, error) {
-	b, err := t.newBed(t.Bed.Workers, t.Window)
+func (t *traffic) measureOnce(rings []ring) (testbed.Round, error) {
+	b, err := t.newTestbed(t.Testbed.Workers, t.Window)
 	if err != nil {
-		return round{}, err
+		return testbed.Round{}, err
 	}
 	r, err := t.time(b, rings, t.Window > 0)
-	if err == nil && r.engine != t.Engine {
-		err = fmt.Errorf("the engine was %s in the end, not %s: it failed", r.engine, t.Engine)
+	if err == nil && r.Engine != t.Engine {
+		err = fmt.Errorf("engine %s at the end, not %s: it failed", r.Engine, t.Engine)
 	}
 	return r, errors.Join(err, b.Close())
 }
 
-// measureOther plays the same packets to other engines, which do not mind having them
-// again.
-func (t *traffic) measureOther(rings []ring, engines bed.Maker) (round, error) {
-	b, err := bed.New(t.Bed, t.base, engines)
+// measureOther plays the same packets to other engines, which accept them repeatedly.
+func (t *traffic) measureOther(rings []ring, engines testbed.Engines) (testbed.Round, error) {
+	b, err := testbed.New(t.Testbed, t.base, engines)
 	if err != nil {
-		return round{}, err
+		return testbed.Round{}, err
 	}
 	r, err := t.time(b, rings, false)
 	return r, errors.Join(err, b.Close())
 }
 
-// time plays the packets and counts between two moments at which the router is at
-// speed: by the clock, or, where each packet is played once, when a tenth and when nine
-// tenths of them are through.
-func (t *traffic) time(b *bed.Bed, rings []ring, once bool) (round, error) {
+// time plays the packets and returns the traffic between two samples at full rate: after fixed times,
+// or, if each packet is played once, after 10 % and 90 % of them.
+func (t *traffic) time(b *testbed.Testbed, rings []ring, once bool) (testbed.Round, error) {
 	total := uint64(0)
 	for w, q := range b.In {
 		count := -1
@@ -71,23 +56,23 @@ func (t *traffic) time(b *bed.Bed, rings []ring, once bool) (round, error) {
 			count = len(rings[w].tunnels)
 			total += uint64(count)
 		}
-		q.PlayTape(rings[w].tape, rings[w].first, count)
+		q.PlayRecording(rings[w].tape, rings[w].first, count)
 	}
 	if err := b.Start(); err != nil {
-		return round{}, err
+		return testbed.Round{}, err
 	}
 	sent := uint64(0)
 	until := func(share float64, d time.Duration) (*dataplane.Stats, time.Time) {
 		enough := uint64(share * float64(total))
 		if !once {
 			time.Sleep(d)
-			enough = sent + 1 // where other work has the processors, the router may have slept, too
+			enough = sent + 1 // on a busy machine the router may not have run
 		}
 		for start := time.Now(); ; time.Sleep(time.Millisecond) {
 			s := b.Router.Stats()
-			sent = s.Ports[bed.EgressPort].TxPackets
-			// A packet may have been dropped: then the round fails, and is not waited for.
-			if sent >= enough || s.Ports[0].Dropped() > 0 || time.Since(start) > patience {
+			sent = s.Ports[testbed.EgressPort].TxPackets
+			// The round fails if a packet is dropped.
+			if sent >= enough || s.Ports[0].Dropped() > 0 || time.Since(start) > timeout {
 				return s, time.Now()
 			}
 		}
@@ -96,16 +81,16 @@ func (t *traffic) time(b *bed.Bed, rings []ring, once bool) (round, error) {
 	after, end := until(0.9, t.Duration)
 	b.Stop()
 	if n := after.Ports[0].Dropped(); n > 0 {
-		return round{}, fmt.Errorf("%d of %d packets were dropped while measuring: %v", n, after.Ports[0].RxPackets, reasons(&after.Ports[0]))
+		return testbed.Round{}, fmt.Errorf("%d of %d packets dropped: %v", n, after.Ports[0].RxPackets, reasons(&after.Ports[0]))
 	}
-	r := t.roundOf(before, after, end.Sub(start))
-	if once && r.packets < total/2 {
-		return r, fmt.Errorf("%d packets were %w: raise --ring, which is %d MiB a worker", total, errTooFast, t.Ring)
+	r := t.newRound(before, after, end.Sub(start))
+	if once && r.Packets < total/2 {
+		return r, fmt.Errorf("%d packets %w: raise --ring, which is %d MiB per worker", total, errTooFast, t.Ring)
 	}
 	return r, nil
 }
 
-// reasons names the drops of a port.
+// reasons returns the drop reasons of a port.
 func reasons(p *dataplane.PortStats) (names []string) {
 	for reason, n := range p.Drops {
 		if n > 0 {
@@ -115,27 +100,17 @@ func reasons(p *dataplane.PortStats) (names []string) {
 	return names
 }
 
-// roundOf is what happened between two moments.
-func (t *traffic) roundOf(before, after *dataplane.Stats, elapsed time.Duration) round {
-	// On the side where packets are in clear.
-	size := func(s *dataplane.Stats) (packets, bytes uint64) {
+// newRound returns the traffic between two moments. Its bytes are those of an inner packet.
+func (t *traffic) newRound(before, after *dataplane.Stats, elapsed time.Duration) testbed.Round {
+	inner := func(s *dataplane.Stats) (packets, bytes uint64) {
 		if t.Direction == in {
-			return s.Ports[bed.EgressPort].TxPackets, s.Ports[bed.EgressPort].TxBytes
+			return s.Ports[testbed.EgressPort].TxPackets, s.Ports[testbed.EgressPort].TxBytes
 		}
 		return s.Ports[0].RxPackets, s.Ports[0].RxBytes
 	}
-	p0, b0 := size(before)
-	p1, b1 := size(after)
-	r := round{
-		engine: after.Engine, seconds: elapsed.Seconds(), stages: map[string]float64{},
-		packets: after.Ports[bed.EgressPort].TxPackets - before.Ports[bed.EgressPort].TxPackets,
-		bytes:   float64(b1-b0)/float64(p1-p0) - packet.EthernetLen,
-	}
-	for s := range dataplane.Stage(dataplane.NumStages) {
-		after.Stages[s].Sub(&before.Stages[s])
-		r.stages[s.String()] = float64(after.Stages[s].Sum) / float64(r.packets)
-	}
-	total := &after.Stages[dataplane.StageTotal]
-	r.p50, r.p99 = float64(total.Quantile(0.5))/1e3, float64(total.Quantile(0.99))/1e3
+	p0, b0 := inner(before)
+	p1, b1 := inner(after)
+	r := testbed.NewRound(before, after, elapsed)
+	r.Bytes = float64(b1-b0)/float64(p1-p0) - packet.EthernetLen
 	return r
 }

@@ -6,24 +6,24 @@ import (
 	"net/netip"
 	"strconv"
 
-	"github.com/warproute/warproute/bench/bed"
+	"github.com/warproute/warproute/bench/testbed"
 	esp "github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/ipsec/policy"
 )
 
-// tunnel connects a site with one that a route leads to.
+// tunnel connects a local site with a remote site that a route covers.
 type tunnel struct {
 	spi      uint32
 	keys     keys
 	from, to netip.Addr   // of the outer header
 	src, dst netip.Prefix // the sites
 	library  *library
-	worker   int    // that its packets to decrypt reach
-	sequence uint32 // of packets prepared
+	worker   int    // that decrypts its packets
+	sequence uint32 // of the last prepared packet
 }
 
-// keys are a suite's.
+// keys are the keys of a suite.
 type keys struct{ cipher, auth []byte }
 
 var (
@@ -31,18 +31,17 @@ var (
 	gateway6 = netip.MustParseAddr("2001:db8::1")
 )
 
-// makeTunnels makes the tunnels. The routes that their packets meet are spread over the
-// table: outbound that to the other gateway, inbound that to the site.
+// makeTunnels makes the tunnels. Peers and remote sites are spread over the routes of the table.
 func (t *traffic) makeTunnels() error {
 	ours := gateway4
 	if t.IPv6 {
 		ours = gateway6
 	}
 	for i := range t.SAs {
-		peer, site := bed.Destination(t.rnd, t.routes), bed.Destination(t.rnd, t.routes)
+		peer, site := testbed.Destination(t.rnd, t.routes), testbed.Destination(t.rnd, t.routes)
 		n := &tunnel{
 			spi: 0x1000 + uint32(i), src: siteOf(i, t.IPv6), dst: prefixOf(site),
-			from: ours, to: peer, worker: i % t.Bed.Workers,
+			from: ours, to: peer, worker: i % t.Testbed.Workers,
 			keys: keys{random(t.rnd, t.suite.KeyLen+t.suite.SaltLen), random(t.rnd, t.suite.AuthKeyLen)},
 		}
 		if t.Direction == in {
@@ -57,8 +56,7 @@ func (t *traffic) makeTunnels() error {
 	return nil
 }
 
-// siteOf is the network of ours that tunnel i begins at: 10.x.y.0/24, or as many of
-// fd00::/8.
+// siteOf returns the local site of tunnel i: 10.x.y.0/24, or a /64 of fd00::/8.
 func siteOf(i int, ipv6 bool) netip.Prefix {
 	if ipv6 {
 		return netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, 0, 0, 0, 0, 0, byte(i >> 8), byte(i)}), 64)
@@ -66,7 +64,7 @@ func siteOf(i int, ipv6 bool) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i)}), 24)
 }
 
-// prefixOf is the site that an address is of: a usual subnet.
+// prefixOf returns the subnet of an address: a /24 or a /64.
 func prefixOf(a netip.Addr) netip.Prefix {
 	if a.Is4() {
 		return netip.PrefixFrom(a, 24).Masked()
@@ -82,16 +80,15 @@ func random(rnd *rand.Rand, n int) []byte {
 	return b
 }
 
-// gateway returns a gateway whose associations are new, with the policies of both
-// directions.
+// gateway returns a gateway with new SAs and the policies of both directions.
 func (t *traffic) gateway(window, workers int) (*gateway.Gateway, error) {
 	g := &gateway.Gateway{}
 	rules := make([]gateway.Rule, 0, 2*len(t.tunnels))
 	for i, n := range t.tunnels {
-		bundle := g.Bundle(strconv.Itoa(i))
+		tunnel := g.Tunnel(strconv.Itoa(i))
 		s, err := esp.NewSA(esp.Config{
 			SPI: n.spi, Direction: t.Direction, Src: n.from, Dst: n.to, Suite: t.Suite,
-			Key: n.keys.cipher, AuthKey: n.keys.auth, ReplayWindow: window, Bundle: bundle,
+			Key: n.keys.cipher, AuthKey: n.keys.auth, ReplayWindow: window, Tunnel: tunnel,
 		}, workers)
 		if err != nil {
 			return nil, err
@@ -100,8 +97,8 @@ func (t *traffic) gateway(window, workers int) (*gateway.Gateway, error) {
 			return nil, err
 		}
 		rules = append(rules,
-			gateway.Rule{Direction: t.Direction, Policy: policy.Policy{Src: n.src, Dst: n.dst, Action: policy.Protect, Target: bundle}},
-			gateway.Rule{Direction: esp.In - t.Direction, Policy: policy.Policy{Src: n.dst, Dst: n.src, Action: policy.Protect, Target: bundle}})
+			gateway.Rule{Direction: t.Direction, Policy: policy.Policy{Src: n.src, Dst: n.dst, Action: policy.Protect, Target: tunnel}},
+			gateway.Rule{Direction: esp.In - t.Direction, Policy: policy.Policy{Src: n.dst, Dst: n.src, Action: policy.Protect, Target: tunnel}})
 	}
 	if err := g.SetRules(rules); err != nil {
 		return nil, err

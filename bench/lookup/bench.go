@@ -12,45 +12,44 @@ import (
 	"github.com/warproute/warproute/lookup"
 )
 
-// addr is an address as tables take it: IPv4 in host byte order, IPv6 in
-// network byte order.
+// addr is a table's address type: IPv4 in host byte order, IPv6 in network byte order.
 type addr interface{ uint32 | [16]byte }
 
-// family is what differs between the two.
+// family is the description of an address family.
 type family[A addr] struct {
-	bytes   int // of an address
+	bytes   int // address length
 	from    func(netip.Addr) A
 	netip   func(A) netip.Addr
-	encode  func([]byte, A) []byte // appends it as the DPDK peer reads it
+	encode  func([]byte, A) []byte // appends an address in the peer's format
 	locals  []local[A]
 	program peerProgram
 }
 
-// bench is a measurement while it runs.
+// bench is a running measurement.
 type bench[A addr] struct {
 	Options
 	family           family[A]
 	core, readerCore int
-	addrs            [][]A            // a slice per kind of destinations
-	questions        []A              // for verification
-	answers          []lookup.NextHop // what the oracle says to them
-	order            []uint32         // numbers of routes: in what order they are updated
+	addrs            [][]A            // per kind of destinations
+	queries          []A              // addresses for verification
+	want             []lookup.NextHop // next hops of queries, from the oracle
+	order            []uint32         // route indexes in the order of updates
 }
 
-// defaultBytes is the memory of the addresses of one kind.
+// defaultBytes is the default size of the addresses of one kind.
 const defaultBytes = 64 << 20
 
-// verified is how many destinations of each kind are verified.
+// verified is the number of verified destinations of each kind.
 const verified = 1 << 20
 
-// prepare draws the destinations and asks the oracle.
+// prepare generates destinations, queries, and the expected next hops.
 func (b *bench[A]) prepare() error {
 	n := b.Addresses
 	if n == 0 {
 		n = defaultBytes / b.family.bytes
 	}
 	for a := range b.Routes.Edges() {
-		b.questions = append(b.questions, b.family.from(a))
+		b.queries = append(b.queries, b.family.from(a))
 	}
 	for i, kind := range b.Destinations {
 		seq, err := b.Routes.Destinations(kind, b.Seed+uint64(i))
@@ -65,12 +64,12 @@ func (b *bench[A]) prepare() error {
 			}
 		}
 		b.addrs = append(b.addrs, addrs)
-		b.questions = append(b.questions, addrs[:min(n, verified)]...)
+		b.queries = append(b.queries, addrs[:min(n, verified)]...)
 	}
 	truth := oracle.NewRanges(b.Routes.All())
-	b.answers = make([]lookup.NextHop, len(b.questions))
-	for i, q := range b.questions {
-		b.answers[i], _ = truth.Lookup(b.family.netip(q)) // 0 if there is none, which is lookup.Miss
+	b.want = make([]lookup.NextHop, len(b.queries))
+	for i, q := range b.queries {
+		b.want[i], _ = truth.Lookup(b.family.netip(q)) // lookup.Miss is the zero value
 	}
 	b.order = make([]uint32, b.Routes.Len())
 	for i := range b.order {
@@ -80,22 +79,21 @@ func (b *bench[A]) prepare() error {
 	return nil
 }
 
-// check compares what a contender answered to the questions with the truth.
+// check compares a contender's next hops for all queries with the oracle's.
 func (b *bench[A]) check(got []lookup.NextHop) error {
-	if len(got) != len(b.answers) {
-		return fmt.Errorf("%d answers to %d questions", len(got), len(b.answers))
+	if len(got) != len(b.want) {
+		return fmt.Errorf("%d results for %d queries", len(got), len(b.want))
 	}
-	for i, want := range b.answers {
+	for i, want := range b.want {
 		if got[i] != want {
-			return fmt.Errorf("%v has next hop %d, want %d", b.family.netip(b.questions[i]), got[i], want)
+			return fmt.Errorf("%v has next hop %d, want %d", b.family.netip(b.queries[i]), got[i], want)
 		}
 	}
 	return nil
 }
 
-// contenders fills and verifies everyone's tables. A peer that cannot run here is
-// among the absent; one that answers wrongly, or a table of ours, is an error.
-// What it returns is to be closed in any case.
+// contenders fills and verifies all tables. absent lists peers that cannot run on this
+// host; a wrong result is an error. The caller closes all contenders, also after an error.
 func (b *bench[A]) contenders(ctx context.Context) (all []*contender, absent []Absent, err error) {
 	for _, l := range b.family.locals {
 		if l.peer != "" && !slices.Contains(b.Peers, l.peer) {
@@ -114,11 +112,11 @@ func (b *bench[A]) contenders(ctx context.Context) (all []*contender, absent []A
 		}
 	}
 	if slices.Contains(b.Peers, "dpdk") {
-		c, lacks, err := b.newDPDK()
+		c, missing, err := b.newDPDK()
 		if err != nil {
 			return all, []Absent{{b.family.program.name, err.Error()}}, nil
 		}
-		all, absent = append(all, c), lacks
+		all, absent = append(all, c), missing
 		if err := c.verify(); err != nil {
 			return all, absent, fmt.Errorf("verify %s: %w", b.family.program.name, err)
 		}

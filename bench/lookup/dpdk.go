@@ -10,58 +10,58 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/bench/hugepages"
-	"github.com/warproute/warproute/internal/pages"
+	"github.com/warproute/warproute/internal/hostmem"
 	"github.com/warproute/warproute/internal/routes"
 	"github.com/warproute/warproute/lookup"
 )
 
-// peerProgram says what peer.c has for a family.
+// peerProgram describes the table of an address family in peer.c.
 type peerProgram struct {
-	name     string
-	family   routes.Family
-	variants []string // as peer.c calls them
-	groups   func(*routes.Set) int
+	name    string
+	family  routes.Family
+	kernels []string // names in peer.c
+	tbl8s   func(*routes.Set) int
 }
 
 var (
-	rteFIB  = peerProgram{"rte_fib", routes.IPv4, []string{"scalar-macro", "scalar-inline", "scalar-uni", "avx512"}, fibGroups}
-	rteFIB6 = peerProgram{"rte_fib6", routes.IPv6, []string{"scalar", "avx512"}, fib6Groups}
+	rteFIB  = peerProgram{"rte_fib", routes.IPv4, []string{"scalar-macro", "scalar-inline", "scalar-uni", "avx512"}, fibTbl8s}
+	rteFIB6 = peerProgram{"rte_fib6", routes.IPv6, []string{"scalar", "avx512"}, fib6Tbl8s}
 )
 
-// fibGroups is how many /24 rte_fib needs a second level for, and some to spare.
-func fibGroups(s *routes.Set) int {
-	groups, last := 256, -1
+// fibTbl8s returns the number of tbl8 groups of rte_fib for the routes: one per /24 with
+// longer routes, and a reserve.
+func fibTbl8s(s *routes.Set) int {
+	n, last := 256, -1
 	for _, p := range s.Prefixes { // ascending
 		if a := int(from4(p.Addr()) >> 8); p.Bits() > 24 && a != last {
-			groups, last = groups+1, a
+			n, last = n+1, a
 		}
 	}
-	return groups
+	return n
 }
 
-// fib6Groups is how many groups rte_fib6 sets aside for the routes: for each, one
-// for every byte behind the third. It uses fewer, but does not share what it
-// sets aside, and sets more aside when routes come and go in another order.
-func fib6Groups(s *routes.Set) int {
-	groups := 256
+// fib6Tbl8s returns the number of tbl8 groups that rte_fib6 reserves for the routes: per
+// route one for each byte after the third, and a quarter more because updates in another
+// order reserve more. rte_fib6 uses fewer, but does not share reserved groups.
+func fib6Tbl8s(s *routes.Set) int {
+	n := 256
 	for _, p := range s.Prefixes {
-		groups += max(0, (p.Bits()-24+7)/8)
+		n += max(0, (p.Bits()-24+7)/8)
 	}
-	return groups + groups/4
+	return n + n/4
 }
 
-// memory is how many bytes of DPDK's memory the table takes, generously: the
-// first level, 1 KiB a group, two nodes a route in the tree that DPDK keeps
-// beside, and what DPDK itself needs.
+// memory returns an upper estimate of DPDK's memory in bytes: tbl24, 1 KiB per tbl8
+// group, two nodes per route in its RIB, and 160 MiB for the EAL.
 func (p peerProgram) memory(s *routes.Set) int {
-	return 64<<20 + p.groups(s)<<10 + 2*192*s.Len() + 160<<20
+	return 64<<20 + p.tbl8s(s)<<10 + 2*192*s.Len() + 160<<20
 }
 
-// reserve is for tests to have no huge pages.
+// reserve reserves huge pages; tests replace it.
 var reserve = hugepages.Reserve
 
-// newDPDK compiles the peer, fills its table, and finds out which of its ways to
-// look up this machine has. An error says why there can be no peer.
+// newDPDK compiles the peer, loads its table, and tries its kernels. absent lists kernels
+// that this host does not support. After an error there is no peer.
 func (b *bench[A]) newDPDK() (c *contender, absent []Absent, err error) {
 	program := b.family.program
 	undo := new(cleanup)
@@ -75,34 +75,36 @@ func (b *bench[A]) newDPDK() (c *contender, absent []Absent, err error) {
 		return nil, nil, err
 	}
 	undo.add(func() { _ = os.RemoveAll(dir) })
-	binary, err := compilePeer(dir)
-	if err != nil {
-		return nil, nil, err
+	binary := b.PeerProgram
+	if binary == "" {
+		if binary, err = compilePeer(dir); err != nil {
+			return nil, nil, err
+		}
 	}
 	files, err := b.writeFiles(dir)
 	if err != nil {
-		return nil, nil, fmt.Errorf("write what the peer reads: %w", err)
+		return nil, nil, fmt.Errorf("write files for the peer: %w", err)
 	}
 	memory := program.memory(b.Routes)
 	if available := availableMemory(); memory > available {
-		return nil, nil, fmt.Errorf("its table takes %d MiB, and %d MiB are available", memory>>20, available>>20)
+		return nil, nil, fmt.Errorf("its table needs %d MiB; %d MiB are available", memory>>20, available>>20)
 	}
 	args := []string{
 		"-l", strconv.Itoa(b.core), "--no-pci", "--no-telemetry",
-		"--force-max-simd-bitwidth=512", // else DPDK keeps from AVX-512
+		"--force-max-simd-bitwidth=512", // by default DPDK avoids AVX-512
 	}
 	note := "on huge pages"
-	if restore, err := reserve(memory / pages.Huge); err == nil {
+	if restore, err := reserve(memory / hostmem.HugePage); err == nil {
 		undo.add(restore)
 		args = append(args, "--in-memory")
 	} else {
-		note = fmt.Sprintf("not on huge pages: %v", err)
+		note = fmt.Sprintf("on transparent huge pages: %v", err)
 		args = append(args, "--no-huge", "--no-shconf", "-m", strconv.Itoa(memory>>20))
 	}
 	args = append(args, "--", strconv.Itoa(int(program.family)))
 	args = append(args, files[:2]...)
-	args = append(args, strconv.Itoa(program.groups(b.Routes)))
-	p, err := startPeer(binary, append(args, files[2:]...))
+	args = append(args, strconv.Itoa(program.tbl8s(b.Routes)))
+	p, err := startPeer(binary, dir, append(args, files[2:]...))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -116,26 +118,29 @@ func (b *bench[A]) newDPDK() (c *contender, absent []Absent, err error) {
 		updates: func() (*Updates, error) { return b.updateDPDK(p) },
 		close:   undo.run,
 	}
-	var ways []string
-	for _, way := range program.variants {
-		if _, err := p.ask(2, "look %s 0 64 0", way); err != nil {
-			absent = append(absent, Absent{program.name + " " + way, err.Error()})
+	var kernels []string
+	for _, kernel := range program.kernels {
+		if !b.measures(kernel) {
 			continue
 		}
-		ways = append(ways, way)
-		c.lanes = append(c.lanes, lane{name: program.name + " " + way, dpdk: true, look: func(kind, batch int, d time.Duration) (int, time.Duration, error) {
-			n, err := p.ask(2, "look %s %d %d %d", way, kind, batch, d.Nanoseconds())
+		if _, err := p.command(2, "look %s 0 64 0", kernel); err != nil {
+			absent = append(absent, Absent{program.name + " " + kernel, err.Error()})
+			continue
+		}
+		kernels = append(kernels, kernel)
+		c.variants = append(c.variants, variant{name: program.name + " " + kernel, dpdk: true, measure: func(kind, batch int, d time.Duration) (int, time.Duration, error) {
+			n, err := p.command(2, "look %s %d %d %d", kernel, kind, batch, d.Nanoseconds())
 			if err != nil {
 				return 0, 0, err
 			}
 			return int(n[0]), time.Duration(n[1]), nil
 		}})
 	}
-	c.verify = func() error { return b.verifyDPDK(p, ways, filepath.Join(dir, "answers")) }
+	c.verify = func() error { return b.verifyDPDK(p, kernels, filepath.Join(dir, "answers")) }
 	return c, absent, nil
 }
 
-// cleanup is what is to be done in the end, last things first, and once.
+// cleanup runs functions once, in reverse order.
 type cleanup struct{ todo []func() }
 
 func (c *cleanup) add(f func()) { c.todo = append(c.todo, f) }
@@ -147,10 +152,10 @@ func (c *cleanup) run() {
 	c.todo = nil
 }
 
-// verifyDPDK asks the peer all questions in every way.
-func (b *bench[A]) verifyDPDK(p *peer, ways []string, path string) error {
-	for _, way := range ways {
-		if _, err := p.ask(0, "answer %s %d %s", way, len(b.addrs), path); err != nil {
+// verifyDPDK verifies all queries with every kernel of the peer.
+func (b *bench[A]) verifyDPDK(p *peer, kernels []string, path string) error {
+	for _, kernel := range kernels {
+		if _, err := p.command(0, "answer %s %d %s", kernel, len(b.addrs), path); err != nil {
 			return err
 		}
 		data, err := os.ReadFile(path)
@@ -162,27 +167,27 @@ func (b *bench[A]) verifyDPDK(p *peer, ways []string, path string) error {
 			got[i] = lookup.NextHop(binary.NativeEndian.Uint32(data[4*i:]))
 		}
 		if err := b.check(got); err != nil {
-			return fmt.Errorf("by %s: %w", way, err)
+			return fmt.Errorf("kernel %s: %w", kernel, err)
 		}
 	}
 	return nil
 }
 
-// updateDPDK measures sustained updates alone: rte_fib makes no promise to
-// readers beside a writer.
+// updateDPDK measures sustained updates without a reader: rte_fib does not support
+// concurrent readers and writers.
 func (b *bench[A]) updateDPDK(p *peer) (*Updates, error) {
 	var rates []float64
 	for range b.Rounds {
-		n, err := p.ask(2, "update %d", b.Duration.Nanoseconds())
+		n, err := p.command(2, "update %d", b.Duration.Nanoseconds())
 		if err != nil {
 			return nil, err
 		}
 		rates = append(rates, float64(n[0])/float64(n[1])*1e9)
 	}
-	return &Updates{Alone: middle(rates)}, nil
+	return &Updates{Alone: medianOf(rates)}, nil
 }
 
-// availableMemory is how much of it the kernel would give, in bytes.
+// availableMemory returns the kernel's MemAvailable in bytes.
 func availableMemory() int {
 	meminfo, _ := os.ReadFile("/proc/meminfo")
 	_, rest, _ := strings.Cut(string(meminfo), "MemAvailable:")

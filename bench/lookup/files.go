@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// writeFiles writes the peer's files: the routes, the order of updates, the
-// destinations of each kind, the questions.
+// writeFiles writes the peer's input files: the routes, the order of updates, the
+// destinations of each kind, and the queries.
 func (b *bench[A]) writeFiles(dir string) (paths []string, err error) {
 	write := func(name string, fill func(w *bufio.Writer)) {
 		path := filepath.Join(dir, name)
@@ -40,7 +40,7 @@ func (b *bench[A]) writeFiles(dir string) (paths []string, err error) {
 			_, _ = w.Write(binary.NativeEndian.AppendUint32(item[:0], n))
 		}
 	})
-	for i, addrs := range append(b.addrs[:len(b.addrs):len(b.addrs)], b.questions) {
+	for i, addrs := range append(b.addrs[:len(b.addrs):len(b.addrs)], b.queries) {
 		write(fmt.Sprintf("addresses%d", i), func(w *bufio.Writer) {
 			for _, a := range addrs {
 				item = b.family.encode(item[:0], a)

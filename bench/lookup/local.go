@@ -15,7 +15,7 @@ import (
 	"github.com/warproute/warproute/lookup/ipv6"
 )
 
-// table is a table in this process.
+// table is a lookup table in this process.
 type table[A addr] interface {
 	Load(iter.Seq2[netip.Prefix, lookup.NextHop]) error
 	Insert(netip.Prefix, lookup.NextHop) error
@@ -23,15 +23,14 @@ type table[A addr] interface {
 	LookupBatch(dst []lookup.NextHop, src []A)
 }
 
-// local is a row of the tables that are measured.
+// local describes a measured table in this process.
 type local[A addr] struct {
-	name string
-	peer string   // the one of Peers that it is, "" if it is ours
-	live bool     // may be read while it is changed
-	ways []string // to look up, best first, for its method Use(string) error; none if there is one
-	new  func() table[A]
-	// bytes is the memory that a table keeps resident beside the heap, whose growth
-	// is measured; nil for none.
+	name    string
+	peer    string   // its name in Peers; "" for the router's table
+	live    bool     // supports concurrent readers
+	kernels []string // arguments of its Use method, fastest first; none without Use
+	new     func() table[A]
+	// bytes returns the table's resident memory outside the heap; nil for none.
 	bytes func(table[A]) uint64
 }
 
@@ -40,7 +39,7 @@ func ipv4Family() family[uint32] {
 		bytes: 4, from: from4, netip: netip4, encode: encode4, program: rteFIB,
 		locals: []local[uint32]{
 			{
-				name: "warproute", live: true, ways: ipv4.Kernels(),
+				name: "warproute", live: true, kernels: ipv4.Kernels(),
 				new:   func() table[uint32] { return ipv4.New() },
 				bytes: func(t table[uint32]) uint64 { return uint64(t.(*ipv4.Table).Bytes()) },
 			},
@@ -54,7 +53,7 @@ func ipv6Family() family[[16]byte] {
 		bytes: 16, from: netip.Addr.As16, netip: netip.AddrFrom16, encode: encode6, program: rteFIB6,
 		locals: []local[[16]byte]{
 			{
-				name: "warproute", live: true, ways: ipv6.Kernels(),
+				name: "warproute", live: true, kernels: ipv6.Kernels(),
 				new:   func() table[[16]byte] { return ipv6.New() },
 				bytes: func(t table[[16]byte]) uint64 { return uint64(t.(*ipv6.Table).Bytes()) },
 			},
@@ -63,16 +62,16 @@ func ipv6Family() family[[16]byte] {
 	}
 }
 
-// loads is how often a table is filled; the median of the times counts.
-const loads = 3
+// loadRounds is the number of timed loads; the median is reported.
+const loadRounds = 3
 
-// newLocal fills a table.
+// newLocal creates and loads a table.
 func (b *bench[A]) newLocal(l local[A]) (*contender, error) {
 	c := &contender{table: &Table{Name: l.name}, close: func() {}}
 	var t table[A]
 	var times []float64
-	for range loads {
-		t = nil // so that the collector finds the one before
+	for range loadRounds {
+		t = nil // lets heapBytes collect the previous table
 		before := heapBytes()
 		t = l.new()
 		start := time.Now()
@@ -87,39 +86,43 @@ func (b *bench[A]) newLocal(l local[A]) (*contender, error) {
 	}
 	slices.Sort(times)
 	c.table.Load = median(times)
-	c.verify = func() error { return b.verifyLocal(t, l.ways) }
+	c.verify = func() error { return b.verifyLocal(t, l.kernels) }
 	c.updates = func() (*Updates, error) {
-		if len(l.ways) > 0 { // the best comes first
-			if err := use(t, l.ways[0]); err != nil {
+		if len(l.kernels) > 0 { // fastest first
+			if err := use(t, l.kernels[0]); err != nil {
 				return nil, err
 			}
 		}
 		return b.update(t, l.live)
 	}
-	if len(l.ways) == 0 {
-		c.lanes = []lane{{name: l.name, look: b.looker(t)}}
+	if len(l.kernels) == 0 {
+		c.variants = []variant{{name: l.name, measure: b.measurer(t)}}
 	}
-	for _, way := range l.ways {
-		look := b.looker(t)
-		c.lanes = append(c.lanes, lane{name: l.name + " " + way, look: func(kind, batch int, d time.Duration) (int, time.Duration, error) {
-			if err := use(t, way); err != nil {
+	for _, kernel := range l.kernels {
+		if !b.measures(kernel) {
+			continue
+		}
+		measure := b.measurer(t)
+		c.variants = append(c.variants, variant{name: l.name + " " + kernel, measure: func(kind, batch int, d time.Duration) (int, time.Duration, error) {
+			if err := use(t, kernel); err != nil {
 				return 0, 0, err
 			}
-			return look(kind, batch, d)
+			return measure(kind, batch, d)
 		}})
 	}
 	return c, nil
 }
 
-func use[A addr](t table[A], way string) error {
+// use selects a kernel of a table.
+func use[A addr](t table[A], kernel string) error {
 	u, ok := t.(interface{ Use(string) error })
 	if !ok {
-		return fmt.Errorf("look up by %s: the table knows one way alone", way)
+		return fmt.Errorf("kernel %s: the table has only one kernel", kernel)
 	}
-	return u.Use(way)
+	return u.Use(kernel)
 }
 
-// heapBytes is how much of the heap is in use.
+// heapBytes collects garbage and returns the size of the live heap.
 func heapBytes() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -127,29 +130,29 @@ func heapBytes() uint64 {
 	return m.HeapAlloc
 }
 
-// verifyLocal asks all questions in batches of every size, in every way.
-func (b *bench[A]) verifyLocal(t table[A], ways []string) error {
-	if len(ways) == 0 {
+// verifyLocal verifies all queries with every kernel and batch size.
+func (b *bench[A]) verifyLocal(t table[A], kernels []string) error {
+	if len(kernels) == 0 {
 		return b.verifyBatches(t)
 	}
-	for _, way := range ways {
-		if err := use(t, way); err != nil {
+	for _, kernel := range kernels {
+		if err := use(t, kernel); err != nil {
 			return err
 		}
 		if err := b.verifyBatches(t); err != nil {
-			return fmt.Errorf("by %s: %w", way, err)
+			return fmt.Errorf("kernel %s: %w", kernel, err)
 		}
 	}
 	return nil
 }
 
 func (b *bench[A]) verifyBatches(t table[A]) error {
-	got := make([]lookup.NextHop, len(b.questions))
+	got := make([]lookup.NextHop, len(b.queries))
 	for _, batch := range b.Batches {
 		clear(got)
 		for i := 0; i < len(got); i += batch {
 			end := min(i+batch, len(got))
-			t.LookupBatch(got[i:end], b.questions[i:end])
+			t.LookupBatch(got[i:end], b.queries[i:end])
 		}
 		if err := b.check(got); err != nil {
 			return fmt.Errorf("batches of %d: %w", batch, err)
@@ -158,9 +161,9 @@ func (b *bench[A]) verifyBatches(t table[A]) error {
 	return nil
 }
 
-// looker returns a function that looks destinations up: the twin of peer.c's look.
-// Of every batch the last answer is used, in both.
-func (b *bench[A]) looker(t table[A]) func(kind, batch int, d time.Duration) (int, time.Duration, error) {
+// measurer returns a function that looks up destinations in batches for at least d. It is
+// the equivalent of look in peer.c; both use the last next hop of each batch.
+func (b *bench[A]) measurer(t table[A]) func(kind, batch int, d time.Duration) (int, time.Duration, error) {
 	dst := make([]lookup.NextHop, MaxBatch)
 	return func(kind, batch int, d time.Duration) (lookups int, took time.Duration, err error) {
 		addrs, dst := b.addrs[kind], dst[:batch]
@@ -182,8 +185,8 @@ func (b *bench[A]) looker(t table[A]) func(kind, batch int, d time.Duration) (in
 	}
 }
 
-// bartTable is bart's fastest table, which looks up one address at a time and
-// must not be read while it is changed.
+// bartTable is bart's fastest table. It looks up one address at a time and does not
+// support readers during changes.
 type bartTable[A addr] struct {
 	bart.Fast[lookup.NextHop]
 	addr func(A) netip.Addr

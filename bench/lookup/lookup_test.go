@@ -26,7 +26,7 @@ func options(t *testing.T, f routes.Family) Options {
 	}
 }
 
-func TestEveryTableIsVerifiedAndMeasured(t *testing.T) {
+func TestRunVerifiesAndMeasuresEveryTable(t *testing.T) {
 	for _, f := range []routes.Family{routes.IPv4, routes.IPv6} {
 		o := options(t, f)
 		r, err := Run(context.Background(), o)
@@ -37,7 +37,7 @@ func TestEveryTableIsVerifiedAndMeasured(t *testing.T) {
 			t.Errorf("%v: %d addresses verified, want at least %d", f, r.Verified, least)
 		}
 		if len(r.Tables) < 2 || len(r.Rates) < 2*2*2 {
-			t.Fatalf("%v: %d tables and %d rates, want ours and bart's, by 2 kinds of destinations and 2 batches", f, len(r.Tables), len(r.Rates))
+			t.Fatalf("%v: %d tables and %d rates, want the router's and bart's, for 2 kinds of destinations and 2 batches", f, len(r.Tables), len(r.Rates))
 		}
 		for _, rate := range r.Rates {
 			if len(rate.Rounds) != o.Rounds || rate.Median() <= 0 {
@@ -59,7 +59,7 @@ func TestEveryTableIsVerifiedAndMeasured(t *testing.T) {
 	}
 }
 
-// wrong answers every address with the same next hop.
+// wrong is a table that returns the same next hop for every address.
 type wrong struct{ bartTable[uint32] }
 
 func (*wrong) LookupBatch(dst []lookup.NextHop, src []uint32) {
@@ -68,60 +68,60 @@ func (*wrong) LookupBatch(dst []lookup.NextHop, src []uint32) {
 	}
 }
 
-func TestAWrongTableIsFoundOutBeforeItIsTimed(t *testing.T) {
+func TestRunRejectsWrongResults(t *testing.T) {
 	f := ipv4Family()
 	f.locals = []local[uint32]{{name: "wrong", new: func() table[uint32] { return &wrong{bartTable[uint32]{addr: netip4}} }}}
 	_, err := run(context.Background(), options(t, routes.IPv4), f)
 	if err == nil || !strings.Contains(err.Error(), "verify wrong: batches of 64") {
-		t.Errorf("a table that answers wrongly: %v", err)
+		t.Errorf("a table with wrong results: %v", err)
 	}
 }
 
-func TestWaysAreMeasuredOneByOne(t *testing.T) {
+func TestRunMeasuresEachContender(t *testing.T) {
 	f := ipv4Family()
-	f.locals = []local[uint32]{{name: "one way", ways: []string{"fast", "slow"}, new: func() table[uint32] { return &bartTable[uint32]{addr: netip4} }}}
+	f.locals = []local[uint32]{{name: "one kernel", kernels: []string{"fast", "slow"}, new: func() table[uint32] { return &bartTable[uint32]{addr: netip4} }}}
 	_, err := run(context.Background(), options(t, routes.IPv4), f)
-	if err == nil || !strings.Contains(err.Error(), "knows one way alone") {
-		t.Errorf("two ways of a table that has one: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "has only one kernel") {
+		t.Errorf("two kernels of a table with one: %v", err)
 	}
 	var used []string
-	f.locals[0].new = func() table[uint32] { return &twoWays{bartTable[uint32]{addr: netip4}, &used} }
+	f.locals[0].new = func() table[uint32] { return &twoKernels{bartTable[uint32]{addr: netip4}, &used} }
 	r, err := run(context.Background(), options(t, routes.IPv4), f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Rates[0].Contender != "one way fast" || r.Rates[1].Contender != "one way slow" || !slices.Contains(used, "slow") {
+	if r.Rates[0].Contender != "one kernel fast" || r.Rates[1].Contender != "one kernel slow" || !slices.Contains(used, "slow") {
 		t.Errorf("%s, %s; used %v", r.Rates[0].Contender, r.Rates[1].Contender, used)
 	}
 }
 
-type twoWays struct {
+type twoKernels struct {
 	bartTable[uint32]
 	used *[]string
 }
 
-func (t *twoWays) Use(name string) error { *t.used = append(*t.used, name); return nil }
+func (t *twoKernels) Use(name string) error { *t.used = append(*t.used, name); return nil }
 
-func TestTheRatioIsToDPDKsBest(t *testing.T) {
+func TestRatioIsMedianOfRoundsAgainstFastestDPDKKernel(t *testing.T) {
 	r := &Report{Rates: []*Rate{
-		{Contender: "ours", Destinations: "table", Batch: 64, Rounds: []float64{100, 200, 300}},
-		{Contender: "scalar", Destinations: "table", Batch: 64, Rounds: []float64{50}, DPDK: true},
-		{Contender: "avx512", Destinations: "table", Batch: 64, Rounds: []float64{80}, DPDK: true},
+		{Contender: "warproute", Destinations: "table", Batch: 64, Rounds: []float64{100, 200, 300}},
+		{Contender: "scalar", Destinations: "table", Batch: 64, Rounds: []float64{50, 50, 50}, DPDK: true},
+		{Contender: "avx512", Destinations: "table", Batch: 64, Rounds: []float64{40, 80, 240}, DPDK: true},
 		{Contender: "avx512", Destinations: "table", Batch: 32, Rounds: []float64{400}, DPDK: true},
-		{Contender: "ours", Destinations: "uniform", Batch: 64, Rounds: []float64{1}},
+		{Contender: "warproute", Destinations: "uniform", Batch: 64, Rounds: []float64{1}},
 	}}
 	if got := r.Ratio(r.Rates[0]); got != 2.5 {
 		t.Errorf("ratio %v, want 2.5", got)
 	}
 	if got := r.Ratio(r.Rates[4]); got != 0 {
-		t.Errorf("ratio %v to nobody", got)
+		t.Errorf("ratio %v without DPDK, want 0", got)
 	}
 }
 
-func TestWhatCannotBeMeasuredIsRefused(t *testing.T) {
+func TestRunRejectsInvalidOptions(t *testing.T) {
 	for want, change := range map[string]func(*Options){
 		"no IPv4 routes":         func(o *Options) { o.Routes = &routes.Set{Family: routes.IPv4} },
-		"65536 are the least":    func(o *Options) { o.Addresses = 100 },
+		"the minimum is 65536":   func(o *Options) { o.Addresses = 100 },
 		"1 to 4096 are possible": func(o *Options) { o.Batches = []int{MaxBatch + 1} },
 		"in 0 rounds":            func(o *Options) { o.Rounds = 0 },
 		"rounds of 0s":           func(o *Options) { o.Duration = 0 },
@@ -136,18 +136,17 @@ func TestWhatCannotBeMeasuredIsRefused(t *testing.T) {
 	}
 }
 
-func TestItStopsWhenToldTo(t *testing.T) {
+func TestRunStopsWhenContextIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := Run(ctx, options(t, routes.IPv4)); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v, want it cancelled", err)
+		t.Errorf("%v, want context.Canceled", err)
 	}
 }
 
-// Where DPDK is installed it is verified and measured, with huge pages or
-// without, else it is said to be absent, with what mends that. Both are looked at
-// here, as the machine has it.
-func TestDPDKTakesPartOrIsSaidToBeAbsent(t *testing.T) {
+// Run verifies and measures DPDK if it is installed, and reports the missing package
+// otherwise.
+func TestDPDKIsMeasuredOrReportedAbsent(t *testing.T) {
 	installed := exec.Command("pkg-config", "--exists", "libdpdk").Run() == nil
 	if _, err := exec.LookPath("cc"); err != nil {
 		installed = false
@@ -156,7 +155,7 @@ func TestDPDKTakesPartOrIsSaidToBeAbsent(t *testing.T) {
 	defer func(real func(int) (func(), error)) { reserve = real }(reserve)
 	for i, f := range []routes.Family{routes.IPv4, routes.IPv6, routes.IPv4} {
 		if i == 2 {
-			reserve = func(int) (func(), error) { return nil, errors.New("there are none") }
+			reserve = func(int) (func(), error) { return nil, errors.New("no huge pages") }
 		}
 		o := options(t, f)
 		o.Peers = []string{"dpdk"}
@@ -170,19 +169,19 @@ func TestDPDKTakesPartOrIsSaidToBeAbsent(t *testing.T) {
 			}
 			continue
 		}
-		var lanes int
+		var variants int
 		for _, rate := range r.Rates {
 			if rate.DPDK {
-				lanes++
+				variants++
 			}
 		}
-		if last := r.Tables[len(r.Tables)-1]; lanes == 0 || last.Bytes == 0 || last.Load <= 0 || last.Updates.Alone <= 0 {
-			t.Errorf("%v: %d rates of DPDK, %+v, absent %+v", f, lanes, last, r.Absent)
+		if last := r.Tables[len(r.Tables)-1]; variants == 0 || last.Bytes == 0 || last.Load <= 0 || last.Updates.Alone <= 0 {
+			t.Errorf("%v: %d rates of DPDK, %+v, absent %+v", f, variants, last, r.Absent)
 		}
 	}
 }
 
-func TestGroupsOfDPDK(t *testing.T) {
+func TestDPDKTbl8CountsCoverRoutes(t *testing.T) {
 	parse := func(f routes.Family, list ...string) *routes.Set {
 		var prefixes []netip.Prefix
 		for _, s := range list {
@@ -190,10 +189,10 @@ func TestGroupsOfDPDK(t *testing.T) {
 		}
 		return routes.FromPrefixes(f, "test", "", prefixes, 1)
 	}
-	if n := fibGroups(parse(routes.IPv4, "10.0.0.0/24", "10.0.1.0/25", "10.0.1.128/32", "10.0.2.0/32")); n != 256+2 {
-		t.Errorf("IPv4: %d groups, want 2 and 256 to spare", n)
+	if n := fibTbl8s(parse(routes.IPv4, "10.0.0.0/24", "10.0.1.0/25", "10.0.1.128/32", "10.0.2.0/32")); n != 256+2 {
+		t.Errorf("IPv4: %d tbl8 groups, want 2 and 256 in reserve", n)
 	}
-	if n := fib6Groups(parse(routes.IPv6, "2001::/24", "2001::/25", "2001:db8::/48", "2001:db8::1/128")); n != (256+1+3+13)*5/4 {
-		t.Errorf("IPv6: %d groups, want 17, 256, and a quarter to spare", n)
+	if n := fib6Tbl8s(parse(routes.IPv6, "2001::/24", "2001::/25", "2001:db8::/48", "2001:db8::1/128")); n != (256+1+3+13)*5/4 {
+		t.Errorf("IPv6: %d tbl8 groups, want 17 and 256, and a quarter in reserve", n)
 	}
 }

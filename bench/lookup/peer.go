@@ -40,7 +40,7 @@ func compilePeer(dir string) (binary string, err error) {
 	return binary, nil
 }
 
-// peer is the process of DPDK's tables.
+// peer is a process with a DPDK table.
 type peer struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
@@ -48,13 +48,13 @@ type peer struct {
 	errors bytes.Buffer
 }
 
-// startPeer starts the process, which first answers how it loaded the routes.
-// What DPDK writes while it runs, it writes beside the program.
-func startPeer(path string, args []string) (*peer, error) {
+// startPeer starts the process, whose first reply reports the load of the routes. dir is
+// DPDK's runtime directory.
+func startPeer(path, dir string, args []string) (*peer, error) {
 	p := &peer{cmd: exec.Command(path, args...)}
-	p.cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+filepath.Dir(path))
+	p.cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+dir)
 	p.cmd.Stderr = &p.errors
-	// A terminal's interrupt is ours to handle; the peer ends with its input.
+	// The peer must not receive the terminal's interrupt; it exits at the end of its input.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err1 := p.cmd.StdinPipe()
 	out, err2 := p.cmd.StdoutPipe()
@@ -65,26 +65,27 @@ func startPeer(path string, args []string) (*peer, error) {
 	return p, p.cmd.Start()
 }
 
-// stop ends the peer, which goes when its input does.
+// stop closes the peer's input and waits for its exit.
 func (p *peer) stop() {
 	_ = p.in.Close()
 	_ = p.cmd.Wait()
 }
 
-// ask sends a command and returns the n figures of its answer.
-func (p *peer) ask(n int, format string, args ...any) ([]int64, error) {
+// command sends a command and returns the n figures of its reply.
+func (p *peer) command(n int, format string, args ...any) ([]int64, error) {
 	if _, err := fmt.Fprintf(p.in, format+"\n", args...); err != nil {
-		return nil, fmt.Errorf("tell the peer: %w", err)
+		return nil, fmt.Errorf("send a command to the peer: %w", err)
 	}
 	return p.reply(n)
 }
 
+// reply reads a reply: "ok" and n figures, or "error" and a message.
 func (p *peer) reply(n int) ([]int64, error) {
 	line, err := p.out.ReadString('\n')
 	if err != nil {
-		p.stop() // so that all it wrote is there
-		said := p.errors.Bytes()
-		return nil, fmt.Errorf("the peer ended: %v\n%s", p.cmd.ProcessState, said[max(0, len(said)-2000):])
+		p.stop() // completes p.errors
+		stderr := p.errors.Bytes()
+		return nil, fmt.Errorf("the peer exited: %v\n%s", p.cmd.ProcessState, stderr[max(0, len(stderr)-2000):])
 	}
 	words := strings.Fields(line)
 	if len(words) != n+1 || words[0] != "ok" {
@@ -93,7 +94,7 @@ func (p *peer) reply(n int) ([]int64, error) {
 	figures := make([]int64, n)
 	for i := range figures {
 		if figures[i], err = strconv.ParseInt(words[i+1], 10, 64); err != nil {
-			return nil, fmt.Errorf("understand the peer's %q: %w", line, err)
+			return nil, fmt.Errorf("parse the peer's reply %q: %w", line, err)
 		}
 	}
 	return figures, nil

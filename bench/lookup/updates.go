@@ -10,34 +10,35 @@ import (
 	"github.com/warproute/warproute/lookup"
 )
 
-// Updates is what changes of a full table cost.
+// Updates are the latencies and rates of changes of a loaded table.
 type Updates struct {
 	Insert  *Latency `json:"insert,omitempty"`
 	Delete  *Latency `json:"delete,omitempty"`
 	Replace *Latency `json:"replace,omitempty"`
-	Alone   float64  `json:"updates_per_second"` // a third each of deletes, inserts and replacements
+	Alone   float64  `json:"updates_per_second"` // without a reader; equal numbers of deletes, inserts and replacements
 	Reading *Reading `json:"while_reading,omitempty"`
 }
 
-// Latency is the time of single updates in nanoseconds, the clock's own included.
+// Latency is the latency of single updates in nanoseconds, including the clock read.
 type Latency struct {
 	P50 int64 `json:"p50_ns"`
 	P99 int64 `json:"p99_ns"`
 	Max int64 `json:"max_ns"`
 }
 
-// Reading is what an updater and a reader on two cores do to each other.
+// Reading is the rates of an updater and a concurrent reader on another core. Lookup rates
+// are in millions per second.
 type Reading struct {
 	Updates     float64 `json:"updates_per_second"`
 	Reader      float64 `json:"reader_mlookups"`
 	ReaderAlone float64 `json:"reader_alone_mlookups"`
 }
 
-// singles is how many updates of a kind are timed one by one, if that takes no
-// longer than all the rounds.
-const singles = 100_000
+// maxSingles is the maximum number of individually timed updates of each kind. The time
+// limit is that of all rounds.
+const maxSingles = 100_000
 
-// update measures the updates of a table, which ends as it was.
+// update measures updates of a table. The table has the same routes afterwards.
 func (b *bench[A]) update(t table[A], live bool) (*Updates, error) {
 	u := new(Updates)
 	if err := b.single(t, u); err != nil {
@@ -51,7 +52,7 @@ func (b *bench[A]) update(t table[A], live bool) (*Updates, error) {
 		}
 		return nil
 	}
-	var alone, beside, reader, readerAlone []float64
+	var alone, concurrent, reader, readerAlone []float64
 	err := rounds(func() error {
 		rate, err := b.sustain(t)
 		alone = append(alone, rate)
@@ -60,7 +61,7 @@ func (b *bench[A]) update(t table[A], live bool) (*Updates, error) {
 	if err != nil {
 		return nil, err
 	}
-	u.Alone = middle(alone)
+	u.Alone = medianOf(alone)
 	if !live || b.readerCore == b.core {
 		return u, nil
 	}
@@ -75,38 +76,38 @@ func (b *bench[A]) update(t table[A], live bool) (*Updates, error) {
 			return err
 		}
 		rate, err := b.sustain(t)
-		beside, reader = append(beside, rate), append(reader, stop())
+		concurrent, reader = append(concurrent, rate), append(reader, stop())
 		return err
 	})
-	u.Reading = &Reading{Updates: middle(beside), Reader: middle(reader), ReaderAlone: middle(readerAlone)}
+	u.Reading = &Reading{Updates: medianOf(concurrent), Reader: medianOf(reader), ReaderAlone: medianOf(readerAlone)}
 	return u, err
 }
 
-// middle is the median of values in any order.
-func middle(values []float64) float64 { return median(slices.Sorted(slices.Values(values))) }
+// medianOf returns the median of values in any order.
+func medianOf(values []float64) float64 { return median(slices.Sorted(slices.Values(values))) }
 
-// other is a next hop that differs from nh.
+// other returns a next hop that differs from nh.
 func other(nh lookup.NextHop) lookup.NextHop { return nh + 1 }
 
-// single times updates one by one.
+// single measures the latencies of updates.
 func (b *bench[A]) single(t table[A], u *Updates) error {
 	var times [3][]int64
 	for i := range times {
-		times[i] = make([]int64, 0, singles)
+		times[i] = make([]int64, 0, maxSingles)
 	}
 	limit := time.Now().Add(time.Duration(b.Rounds) * b.Duration)
-	for i, t3 := 0, time.Now(); i < singles && (i == 0 || t3.Before(limit)); i++ {
+	for i, t3 := 0, time.Now(); i < maxSingles && (i == 0 || t3.Before(limit)); i++ {
 		n := b.order[i%len(b.order)]
 		p, nh := b.Routes.Prefixes[n], b.Routes.Hops[n]
 		t0 := time.Now()
-		there := t.Delete(p)
+		found := t.Delete(p)
 		t1 := time.Now()
 		err1 := t.Insert(p, other(nh))
 		t2 := time.Now()
 		err2 := t.Insert(p, nh)
 		t3 = time.Now()
-		if !there || err1 != nil || err2 != nil {
-			return fmt.Errorf("delete %v: there %v; insert it: %v; replace it: %v", p, there, err1, err2)
+		if !found || err1 != nil || err2 != nil {
+			return fmt.Errorf("delete %v: found %v; insert it: %v; replace it: %v", p, found, err1, err2)
 		}
 		times[0] = append(times[0], t1.Sub(t0).Nanoseconds())
 		times[1] = append(times[1], t2.Sub(t1).Nanoseconds())
@@ -116,13 +117,14 @@ func (b *bench[A]) single(t table[A], u *Updates) error {
 	return nil
 }
 
+// latency returns the percentiles of latencies in nanoseconds, and sorts them.
 func latency(ns []int64) *Latency {
 	slices.Sort(ns)
 	n := len(ns)
 	return &Latency{P50: ns[n/2], P99: ns[n*99/100], Max: ns[n-1]}
 }
 
-// sustain returns how many updates a second there are: the twin of peer.c's update.
+// sustain returns the rate of updates per second. It is the equivalent of update in peer.c.
 func (b *bench[A]) sustain(t table[A]) (rate float64, err error) {
 	updates, start := 0, time.Now()
 	var took time.Duration
@@ -131,10 +133,10 @@ func (b *bench[A]) sustain(t table[A]) (rate float64, err error) {
 			n := b.order[at%len(b.order)]
 			at++
 			p, nh := b.Routes.Prefixes[n], b.Routes.Hops[n]
-			there := t.Delete(p)
+			found := t.Delete(p)
 			err1, err2 := t.Insert(p, other(nh)), t.Insert(p, nh)
-			if !there || err1 != nil || err2 != nil {
-				return 0, fmt.Errorf("delete %v: there %v; insert it: %v; replace it: %v", p, there, err1, err2)
+			if !found || err1 != nil || err2 != nil {
+				return 0, fmt.Errorf("delete %v: found %v; insert it: %v; replace it: %v", p, found, err1, err2)
 			}
 			updates += 3
 		}
@@ -142,8 +144,8 @@ func (b *bench[A]) sustain(t table[A]) (rate float64, err error) {
 	return float64(updates) / took.Seconds(), nil
 }
 
-// read looks up on another core until it is stopped, and returns how many
-// millions of lookups there were a second.
+// read looks up on another core until stop, which returns the rate in millions of lookups
+// per second.
 func (b *bench[A]) read(t table[A]) (stop func() (rate float64), err error) {
 	kind := max(0, slices.Index(b.Destinations, "table"))
 	started, rate, halt := make(chan error), make(chan float64), new(atomic.Bool)
@@ -154,7 +156,7 @@ func (b *bench[A]) read(t table[A]) (stop func() (rate float64), err error) {
 			return
 		}
 		defer restore()
-		const batch, stride = 64, 4096 // addresses between two looks at halt
+		const batch, stride = 64, 4096 // stride: addresses between two loads of halt
 		var dst [batch]lookup.NextHop
 		addrs, at, lookups, start := b.addrs[kind], 0, 0, time.Now()
 		for !halt.Load() {

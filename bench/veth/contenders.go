@@ -12,17 +12,17 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/bench/hugepages"
-	"github.com/warproute/warproute/bench/live"
+	"github.com/warproute/warproute/bench/xdpgen"
 	"github.com/warproute/warproute/internal/lab"
 )
 
-// Drop forwards nothing: what the sender and the port's receive work allow.
+// Drop forwards nothing. It is the limit of the sender and of the port's receive path.
 func Drop() Contender {
 	return Contender{Name: "nothing: dropped at lan0", Bound: "the sender, and XDP at the port"}
 }
 
-// Linux is the kernel's own forwarding on the router's core. The port must
-// receive by NAPI to be threaded; a program that passes everything sees to that.
+// Linux is the kernel's forwarding on the router's core. An XDP program that passes everything makes the
+// port receive by NAPI.
 func Linux() Contender {
 	return Contender{
 		Name: "Linux, threaded NAPI", Bound: "the network stack on core 1",
@@ -31,7 +31,7 @@ func Linux() Contender {
 			if err := top.Forwarding(true); err != nil {
 				return nil, err
 			}
-			p, err := attachTo(top.Router, lab.LAN, live.AttachPass)
+			p, err := attachTo(top.Router, lab.LAN, xdpgen.AttachPass)
 			if err != nil {
 				return nil, err
 			}
@@ -42,7 +42,7 @@ func Linux() Contender {
 
 const testpmdMemory = 512 // MiB, in huge pages of 2 MiB
 
-// Testpmd is DPDK's testpmd with its AF_XDP driver, passing frames on unseen.
+// Testpmd is DPDK's testpmd with its AF_XDP driver, which forwards frames unchanged.
 func Testpmd(name string, threaded bool) Contender {
 	return Contender{
 		Name: name, Bound: "the kernel's AF_XDP transmit call",
@@ -55,7 +55,7 @@ func Testpmd(name string, threaded bool) Contender {
 			cmd := exec.Command(path, "-l", fmt.Sprintf("%d,%d", senderCore, routerCore), "--in-memory", "-m", strconv.Itoa(testpmdMemory), "--no-pci",
 				"--vdev", "net_af_xdp0,iface="+lab.LAN, "--vdev", "net_af_xdp1,iface="+lab.WAN,
 				"--", "--auto-start", "--nb-cores=1", "--forward-mode=io", "--burst=64")
-			if _, err := cmd.StdinPipe(); err != nil { // testpmd ends when it can read no more
+			if _, err := cmd.StdinPipe(); err != nil { // testpmd ends at the end of its input
 				return nil, err
 			}
 			restore, err := hugepages.Reserve(testpmdMemory/2 + 64)
@@ -78,17 +78,12 @@ func attached(top *lab.Topology, link string) bool {
 	return err == nil && l.Attrs().Xdp != nil && l.Attrs().Xdp.Attached
 }
 
-// Warproute is this router, as `warproute run` starts it with a configuration
-// file of two ports and the given further lines.
-func Warproute(name string, config ...string) Contender {
+// Warproute is `warproute run` with a configuration of two ports and more lines.
+func Warproute(program, name string, config ...string) Contender {
 	return Contender{
 		Name: name, Bound: "the kernel's AF_XDP transmit call",
 		Forwards: true, Rewrites: true,
 		Start: func(top *lab.Topology) (stop func() error, err error) {
-			self, err := os.Executable()
-			if err != nil {
-				return nil, err
-			}
 			dir, err := os.MkdirTemp("", "warproute-bench")
 			if err != nil {
 				return nil, err
@@ -106,7 +101,7 @@ func Warproute(name string, config ...string) Contender {
 			if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 				return nil, err
 			}
-			end, err := start(top, exec.Command(self, "run", "--config", file), func() bool { _, err := os.Stat(socket); return err == nil })
+			end, err := start(top, exec.Command(program, "run", "--config", file), func() bool { _, err := os.Stat(socket); return err == nil })
 			if err != nil {
 				return nil, err
 			}
@@ -142,5 +137,5 @@ func start(top *lab.Topology, cmd *exec.Cmd, ready func() bool) (stop func() err
 	}, nil
 }
 
-// tail is the end of what a process wrote.
+// tail returns the end of a process's output.
 func tail(b []byte) []byte { return b[max(0, len(b)-2000):] }

@@ -7,12 +7,11 @@ import (
 	"github.com/warproute/warproute/internal/affinity"
 )
 
-// Distance is how long a cache line takes from the sender's core to the router's
-// and back, the shortest and the longest that was measured. What the two cores
-// hand each other (frames, socket buffers) costs more the farther they are apart.
+// Distance is the minimum and maximum round trip of a cache line between the cores of sender and router.
+// Frames and socket buffers cross it too.
 type Distance struct{ Min, Max time.Duration }
 
-// measure takes the time of some thousand round trips.
+// measure measures some thousand round trips.
 func (d *Distance) measure() error {
 	const trips = 20_000
 	var line atomic.Uint32

@@ -1,15 +1,14 @@
-// Package veth compares routers on one core: frames of 60 bytes through two veth
-// pairs, by turns, in one run.
+// Package veth compares routers on one core, with 60-byte frames through two veth pairs, alternately in
+// one run.
 //
 //	core 0                                       core 1
 //	client ── live frames ──► lan0   router   wan0 ──► server: count and drop
 //
-// The sender and the counting end work on core 0, the router on core 1. The ports'
-// receive work (NAPI) is done where the router is the faster for it: on the
-// sender's core in its softirq, or on the router's core by a thread.
+// Sender and counter run on core 0, the router on core 1. NAPI of the ports runs where the router is
+// faster: in the sender's softirq, or in a thread on the router's core.
 //
-// A router is verified before it is timed: a frame that has passed it must have
-// the right addresses, TTL and checksum.
+// A router is verified before it is timed: a forwarded frame must have the right addresses, TTL and
+// checksum.
 package veth
 
 import (
@@ -18,7 +17,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/warproute/warproute/bench/live"
+	"github.com/warproute/warproute/bench/xdpgen"
 	"github.com/warproute/warproute/internal/affinity"
 	"github.com/warproute/warproute/internal/lab"
 )
@@ -30,40 +29,38 @@ const (
 	flows      = 64
 )
 
-// Contender is a router to be measured.
+// Contender is a router to measure.
 type Contender struct {
 	Name  string
 	Bound string // what limits it
-	// Threaded has lan0's NAPI done by a thread on the router's core; otherwise it
-	// is done in the sender's softirq, unless the router sees to it.
+	// Threaded runs lan0's NAPI in a thread on the router's core. Otherwise it runs in the sender's
+	// softirq, unless the router configures it.
 	Threaded bool
-	// Forwards is false where frames are not to arrive: then they are counted at
-	// lan0, and Start may be nil.
+	// Forwards is false if frames are counted at lan0. Then Start can be nil.
 	Forwards bool
-	// Rewrites says that frames are routed, not just passed on.
+	// Rewrites is true if frames are routed, not bridged.
 	Rewrites bool
-	// Skip leaves the router out.
+	// Skip excludes the router.
 	Skip bool
-	// Start starts the router between lan0 and wan0 and returns when it forwards.
+	// Start starts the router between lan0 and wan0 and waits until it forwards.
 	Start func(*lab.Topology) (stop func() error, err error)
 }
 
-// Options say how long to measure.
+// Options are the rounds of a measurement.
 type Options struct {
 	Rounds   int
 	Duration time.Duration // of a round
 }
 
-// Result is what a contender reached, in millions of packets a second, one value
-// a round in ascending order.
+// Result is the rates of a contender in Mpps, one per round, in ascending order.
 type Result struct {
 	Name   string    `json:"name"`
 	Bound  string    `json:"bound"`
 	Rounds []float64 `json:"rounds_mpps"`
-	Error  string    `json:"error,omitempty"` // why it was not measured
+	Error  string    `json:"error,omitempty"` // of a contender that was not measured
 }
 
-// Median is the median round.
+// Median returns the rate of the median round.
 func (r *Result) Median() float64 {
 	if len(r.Rounds) == 0 {
 		return 0
@@ -71,10 +68,9 @@ func (r *Result) Median() float64 {
 	return r.Rounds[len(r.Rounds)/2]
 }
 
-// Run measures the contenders by turns. One that fails has its error in its
-// result, and does not keep the others from going on. The distance of the two
-// cores is measured in between: a virtual machine's may be moved at any time. Run stops
-// between two measurements when ctx ends.
+// Run measures the contenders alternately. The error of one is in its result. The distance of the cores
+// is measured in every round, because a virtual machine's cores can move. When ctx ends, Run returns
+// after the current measurement.
 func Run(ctx context.Context, o Options, contenders []Contender) ([]*Result, Distance, error) {
 	var distance Distance
 	cpus, err := affinity.CPUs()
@@ -113,14 +109,14 @@ func Run(ctx context.Context, o Options, contenders []Contender) ([]*Result, Dis
 	return results, distance, nil
 }
 
-// round measures one contender once, in a lab of its own.
+// round measures one contender once, in new namespaces.
 func round(o Options, c Contender) (mpps float64, err error) {
 	top, err := lab.NewTopology(lab.VethOptions{})
 	if err != nil {
 		return 0, err
 	}
 	defer top.Close()
-	b := &bed{Topology: top}
+	b := &topology{Topology: top}
 	defer b.close()
 	if err := b.prepare(); err != nil {
 		return 0, err
@@ -153,8 +149,8 @@ func round(o Options, c Contender) (mpps float64, err error) {
 	return b.measure(o.Duration, count)
 }
 
-// measure runs the sender on its core and reads the counter over the duration.
-func (b *bed) measure(d time.Duration, count *live.Program) (mpps float64, err error) {
+// measure returns the rate of the counter while the sender runs.
+func (b *topology) measure(d time.Duration, count *xdpgen.Program) (mpps float64, err error) {
 	sender, err := b.sender()
 	if err != nil {
 		return 0, err

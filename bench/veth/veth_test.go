@@ -9,9 +9,7 @@ import (
 	"github.com/warproute/warproute/internal/lab"
 )
 
-// One short round of what needs no other program: the lab, the sender, the
-// counter, the verification and the measurement work.
-func TestARound(t *testing.T) {
+func TestRunMeasuresAndReportsFailures(t *testing.T) {
 	failing := Contender{Name: "failing", Forwards: true, Rewrites: true, Start: func(*lab.Topology) (func() error, error) {
 		return func() error { return nil }, nil // forwards nothing
 	}}
@@ -25,14 +23,14 @@ func TestARound(t *testing.T) {
 		}
 	}
 	if r := results[2]; r.Error == "" {
-		t.Errorf("a router that forwards nothing made %v Mpps", r.Median())
+		t.Errorf("a router that forwards nothing: %v Mpps", r.Median())
 	}
 	if distance.Min <= 0 || distance.Max < distance.Min {
 		t.Errorf("distance of the cores: %+v", distance)
 	}
 }
 
-func TestNothingIsMeasuredOnceTheContextHasEnded(t *testing.T) {
+func TestRunStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := Run(ctx, Options{Rounds: 1, Duration: time.Hour}, []Contender{Linux()}); !errors.Is(err, context.Canceled) {

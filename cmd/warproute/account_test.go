@@ -8,8 +8,8 @@ import (
 	"github.com/warproute/warproute/dataplane"
 )
 
-// The closing account adds up where the kernel did not hand frames to sockets, as on a bond.
-func TestAccountHasFramesThatTheKernelRefused(t *testing.T) {
+// On a bond the kernel does not pass frames to sockets.
+func TestAccountCountsRefusedRedirects(t *testing.T) {
 	var b strings.Builder
 	account(&b, &status.Snapshot{
 		Ports: []status.PortState{{Name: "bond0", XDP: status.XDP{ToSocket: 40, Refused: 20, ToLinux: map[string]uint64{"local": 5}}}},
@@ -17,7 +17,7 @@ func TestAccountHasFramesThatTheKernelRefused(t *testing.T) {
 	})
 	for _, want := range []string{
 		"stopped: 45 frames arrived: 5 handed to Linux, 20 lost before the router, 20 received; of these 20 transmitted, 0 dropped",
-		"dropped at bond0: 20, the kernel did not hand",
+		"dropped at bond0: 20, the kernel refused to redirect",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, &b)

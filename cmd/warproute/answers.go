@@ -8,13 +8,13 @@ import (
 	"iter"
 )
 
-// answer is what a router told, as it came and as what it means.
+// answer is one JSON value of the router, raw and decoded.
 type answer[T any] struct {
 	raw   json.RawMessage
 	value T
 }
 
-// answers are what a router tells one after another. Behind an error there is no other.
+// answers yields the JSON values of a stream. An error is the last value.
 func answers[T any](body io.Reader) iter.Seq2[answer[T], error] {
 	return func(yield func(answer[T], error) bool) {
 		for lines := json.NewDecoder(body); ; {
@@ -27,7 +27,7 @@ func answers[T any](body io.Reader) iter.Seq2[answer[T], error] {
 				err = json.Unmarshal(a.raw, &a.value)
 			}
 			if err != nil {
-				yield(a, fmt.Errorf("read the router's answer: %w", err))
+				yield(a, fmt.Errorf("read answer of the router: %w", err))
 				return
 			}
 			if !yield(a, nil) {

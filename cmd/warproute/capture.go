@@ -16,30 +16,32 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/socket"
+	"github.com/warproute/warproute/internal/cli"
 	"github.com/warproute/warproute/packet/filter"
 )
 
-// choice is which packets to look at, and for how long: what capture and trace share.
-type choice struct {
+// selection is the packets to capture or trace, and when to stop.
+type selection struct {
 	ports    []string
 	count    int
 	duration time.Duration
 }
 
-func (o *choice) addFlags(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&o.ports, "port", "p", nil, "only packets of `INTERFACE`; may be repeated")
-	c.Flags().IntVar(&o.count, "count", 0, "end after `N` packets; 0: never")
-	c.Flags().DurationVar(&o.duration, "duration", 0, "end after `TIME`; 0: never")
+func (o *selection) addFlags(c *cobra.Command) {
+	c.Flags().StringArrayVarP(&o.ports, "port", "p", nil, "only packets of interface `IFACE`; repeatable")
+	c.Flags().IntVar(&o.count, "count", 0, "stop after `N` packets; 0 means never")
+	c.Flags().DurationVar(&o.duration, "duration", 0, "stop after `TIME`; 0 means never")
+	cli.CompletePorts(c, "port")
 }
 
-// query is the choice as the router takes it. words are a filter's.
-func (o *choice) query(words []string) (url.Values, error) {
+// query returns the selection as URL parameters. words are the filter.
+func (o *selection) query(words []string) (url.Values, error) {
 	expr := strings.Join(words, " ")
 	if _, err := filter.Parse(expr); err != nil {
-		return nil, usageError(err)
+		return nil, cli.UsageError(err)
 	}
 	if o.count < 0 || o.duration < 0 {
-		return nil, usageError(errors.New("--count and --duration cannot be negative; 0: never end"))
+		return nil, cli.UsageError(errors.New("--count and --duration cannot be negative; 0 means never"))
 	}
 	q := url.Values{"port": o.ports}
 	if expr != "" {
@@ -55,53 +57,52 @@ func (o *choice) query(words []string) (url.Values, error) {
 }
 
 func newCaptureCommand() *cobra.Command {
-	var o choice
+	var o selection
 	var socketPath, file string
 	var rx, tx, drop bool
 	var reasons []string
 	var snaplen int
 	c := &cobra.Command{
 		Use:   "capture -w FILE.pcapng [FILTER...]",
-		Short: "Capture packets of a running router, with why they were dropped",
-		Long: `Capture writes packets of a running router to a pcapng file, or with "-w -" to
-standard output, until Ctrl-C. tcpdump cannot see them: AF_XDP takes them before.
+		Short: "Capture packets, with drop reasons as packet comments",
+		Long: `Write packets of the running router to a pcapng file, or with "-w -" to standard output,
+until Ctrl-C. tcpdump cannot see these packets, because AF_XDP receives them first.
 
   warproute capture -w - | tshark -r -
   warproute capture -w drops.pcapng --drop --port lan0
   warproute capture -w web.pcapng --count 100 tcp port 443 and net 10.0.0.0/8
 
-There are received packets as the port had them (--rx), transmitted ones as they went
-to the port (--tx), those that the router made itself included, and dropped ones
-(--drop) with the reason as their comment: "tshark -r FILE -T fields -e frame.comment".
-Without any of these flags all three are captured, and a dropped packet is there twice.
-Interfaces are the ports; times are those of the packets' chunks.
+--rx selects packets as received, --tx packets as transmitted, with those that the router
+generates, and --drop dropped packets, with the reason as the packet comment
+("tshark -r FILE -T fields -e frame.comment"). Without these flags all three are captured,
+and a dropped packet appears twice. Packets of a chunk have one timestamp.
 
-FILTER is tcpdump's, see pcap-filter(7), without VLANs, MPLS and names of hosts. It
-runs in the router. What a capture cannot keep up with is missed, not waited for: the
-file and the last line tell how many packets.
+FILTER has the syntax of pcap-filter(7), without VLANs, MPLS and host names. It runs in the
+router. A capture that is too slow misses packets and never delays the router; the file and
+the last line report their number.
 
-As a gateway, the router shows traffic in clear: packets from hosts before they are
-encrypted, packets to hosts after they were decrypted, and decrypted packets that are
-dropped. Only the user that runs the router may capture, by its control socket.
+On an IPsec gateway the capture has cleartext: packets from hosts before encryption, packets
+to hosts after decryption, and decrypted packets that are dropped. Only the user that runs
+the router can capture, through its control socket.
 
-Reasons for drops: ` + reasonNames() + `.`,
+Drop reasons: ` + reasonNames() + `.`,
 		RunE: func(c *cobra.Command, words []string) error {
 			if file == "" {
-				return wrongUsage(c, errors.New("where to? -w FILE.pcapng, or -w - for standard output"))
+				return cli.WrongUsage(c, errors.New("capture needs -w FILE.pcapng, or -w - for standard output"))
 			}
 			q, err := o.query(words)
 			if err != nil {
 				return err
 			}
 			if snaplen < 0 || snaplen > 65535 {
-				return usageError(fmt.Errorf("--snaplen %d: it is a number of bytes up to 65535, or 0 for whole frames", snaplen))
+				return cli.UsageError(fmt.Errorf("--snaplen %d: write 1 to 65535 bytes, or 0 for whole frames", snaplen))
 			}
 			if snaplen > 0 {
 				q.Set("snaplen", strconv.Itoa(snaplen))
 			}
 			for _, name := range reasons {
 				if _, ok := batch.ParseReason(name); !ok {
-					return usageError(fmt.Errorf("--reason %s: there is no such reason; --help lists them", name))
+					return cli.UsageError(fmt.Errorf("--reason %s: unknown reason; --help lists them", name))
 				}
 			}
 			q["reason"] = reasons
@@ -119,17 +120,18 @@ Reasons for drops: ` + reasonNames() + `.`,
 		},
 	}
 	o.addFlags(c)
-	c.Flags().StringVar(&socketPath, "socket", config.Default().Control.Socket, "the router's control `SOCKET`")
-	c.Flags().StringVarP(&file, "write", "w", "", "the `FILE` to write; -: standard output")
-	c.Flags().BoolVar(&rx, "rx", false, "received packets")
-	c.Flags().BoolVar(&tx, "tx", false, "transmitted packets")
-	c.Flags().BoolVar(&drop, "drop", false, "dropped packets")
-	c.Flags().StringArrayVar(&reasons, "reason", nil, "of the dropped packets only those for `REASON`; may be repeated")
-	c.Flags().IntVar(&snaplen, "snaplen", 0, "keep the first `N` bytes of each packet; 0: all")
+	c.Flags().StringVar(&socketPath, "socket", config.Default().Control.Socket, "`PATH` of the router's control socket")
+	c.Flags().StringVarP(&file, "write", "w", "", "pcapng `FILE` to write; \"-\" is standard output")
+	c.Flags().BoolVar(&rx, "rx", false, "capture received packets")
+	c.Flags().BoolVar(&tx, "tx", false, "capture transmitted packets")
+	c.Flags().BoolVar(&drop, "drop", false, "capture dropped packets")
+	c.Flags().StringArrayVar(&reasons, "reason", nil, "capture only packets dropped for `REASON`; repeatable")
+	c.Flags().IntVar(&snaplen, "snaplen", 0, "keep the first `N` bytes of each packet; 0 means all")
+	cli.CompleteValues(c, "reason", dropReasons()...)
 	return c
 }
 
-// capturePackets copies the router's answer to a file.
+// capturePackets copies a capture from the router to a file.
 func capturePackets(ctx context.Context, stdout, stderr io.Writer, socketPath, file string, q url.Values) (err error) {
 	body, err := socket.Open(ctx, socketPath, "/capture?"+q.Encode())
 	if err != nil {
@@ -137,8 +139,8 @@ func capturePackets(ctx context.Context, stdout, stderr io.Writer, socketPath, f
 	}
 	defer body.Close()
 	out := stdout
-	if file != stdoutName {
-		f, err := os.OpenFile(file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) // it may hold what was encrypted
+	if file != cli.Stdout {
+		f, err := os.OpenFile(file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) // it can contain decrypted traffic
 		if err != nil {
 			return fmt.Errorf("write the capture: %w", err)
 		}
@@ -156,15 +158,22 @@ func capturePackets(ctx context.Context, stdout, stderr io.Writer, socketPath, f
 	return err
 }
 
-// reasonNames lists the reasons for drops, in lines.
+// dropReasons returns the names of all drop reasons.
+func dropReasons() (names []string) {
+	for r := range batch.NumReasons {
+		names = append(names, batch.Reason(r).String())
+	}
+	return names
+}
+
+// reasonNames returns the drop reasons as text in lines.
 func reasonNames() string {
 	var b strings.Builder
-	column := len("Reasons for drops: ")
-	for r := range batch.NumReasons {
-		name := batch.Reason(r).String()
-		if r > 0 {
+	column := len("Drop reasons: ")
+	for i, name := range dropReasons() {
+		if i > 0 {
 			b.WriteString(",")
-			if column += len(name) + 2; column > 86 {
+			if column += len(name) + 2; column > 90 {
 				b.WriteString("\n")
 				column = len(name)
 			} else {

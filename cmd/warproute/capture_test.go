@@ -15,8 +15,7 @@ import (
 	"github.com/warproute/warproute/control/socket"
 )
 
-// Flags and words become what the router is asked for, and its answer the file.
-func TestCaptureAsksForWhatTheFlagsSay(t *testing.T) {
+func TestCaptureSendsFlagsAndWritesTheAnswer(t *testing.T) {
 	var asked url.Values
 	socketPath := filepath.Join(t.TempDir(), "w.sock")
 	s, err := socket.Serve(socketPath, map[string]socket.Handler{"/capture": func(r *http.Request) (any, error) {
@@ -51,10 +50,10 @@ func TestCaptureAsksForWhatTheFlagsSay(t *testing.T) {
 			t.Errorf("%s: (-want +got)\n%s", args, diff)
 		}
 		if b, err := os.ReadFile(file); string(b) != "packets" || err != nil {
-			t.Errorf("%s: the file has %q, %v", args, b, err)
+			t.Errorf("%s: file: %q, %v", args, b, err)
 		}
 		if messages.String() != "7 packets captured, 1 missed\n" {
-			t.Errorf("%s: it said %q", args, &messages)
+			t.Errorf("%s: stderr: %q", args, &messages)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/internal/cli"
 )
 
 func newCheckCommand() *cobra.Command {
@@ -14,39 +15,37 @@ func newCheckCommand() *cobra.Command {
 	var anyHost bool
 	c := &cobra.Command{
 		Use:   "check [--config] FILE",
-		Short: "Validate a configuration",
-		Long: `Validate a configuration: the text, the values, and that this host has what
-they name. Each mistake gets a line: file, line, column, what is wrong, and a hint.
+		Short: "Validate a configuration file",
+		Long: `Validate a configuration file: syntax, values, and that this host has the interfaces and
+other things that it names. Each mistake is a line with file, line, column, problem and hint.
 
-On a host that is not the router, --any-host leaves out what depends on the host, such as
-its interfaces, and checks the rest.
+With --any-host, checks that depend on the host are left out.
 
-It exits with 78 if the configuration is wrong, and with 75 if all that is wrong is that this
-host lacks something, such as an interface, and may have it later.`,
+Exit codes: 78 invalid configuration, 75 valid but this host lacks something that it names.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 1 && file != "":
-				return wrongUsage(c, errors.New("check one file: name it as the argument or by --config, not both"))
+				return cli.WrongUsage(c, errors.New("check takes one file: as the argument or by --config, not both"))
 			case len(args) == 1:
 				file = args[0]
 			}
 			if file == "" {
-				return usageError(errors.New("check needs a FILE"))
+				return cli.UsageError(errors.New("check needs a FILE"))
 			}
 			cfg, err := config.Load(file)
 			if err == nil && !anyHost {
 				err = config.CheckHost(cfg)
 			}
 			if err != nil {
-				return configError(err)
+				return cli.ConfigError(err)
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%s: ok, %d ports, engine %s\n", file, len(cfg.Ports), cfg.Engine)
+			fmt.Fprintf(c.OutOrStdout(), "%s: ok, %s, engine %s\n", file, cli.Count(len(cfg.Ports), "port"), cfg.Engine)
 			return nil
 		},
 	}
-	c.Flags().StringVarP(&file, "config", "c", "", "the `FILE` to validate")
-	c.Flags().BoolVar(&anyHost, "any-host", false, "leave out what depends on this host, such as its interfaces")
+	c.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`")
+	c.Flags().BoolVar(&anyHost, "any-host", false, "skip checks that depend on this host, such as its interfaces")
 	c.MarkFlagFilename("config", "yaml", "yml")
 	return c
 }

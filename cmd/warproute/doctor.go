@@ -1,12 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/warproute/warproute/control/doctor"
+	"github.com/warproute/warproute/internal/cli"
 )
 
 func newDoctorCommand() *cobra.Command {
@@ -14,11 +16,11 @@ func newDoctorCommand() *cobra.Command {
 	var asJSON, try bool
 	c := &cobra.Command{
 		Use:   "doctor [--port IFACE]...",
-		Short: "Tell what will work on this host, and the mend of what will not",
-		Long: `Look at the kernel, permissions, memory, cores and GPU, and at the interfaces
-named by --port, without changing a setting. Ports of veth and virtio_net are opened
-for a moment, to learn their XDP mode; others with --try, because some drivers reset the
-link for seconds then. Exits with 1 if a router would not start.`,
+		Short: "Check this host and suggest fixes",
+		Long: `Check the kernel, permissions, memory, cores and GPU of this host, and the interfaces named
+by --port, without changing a setting. Ports of veth and virtio_net are opened briefly to
+find their XDP mode. Other ports are opened only with --try, because some drivers then reset
+the link for seconds. The exit code is 1 if the router would not start.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			host, err := doctor.This()
@@ -27,21 +29,23 @@ link for seconds then. Exits with 1 if a router would not start.`,
 			}
 			host.TryAll = try
 			found := doctor.Examine(host, ports)
-			if asJSON {
-				enc := json.NewEncoder(c.OutOrStdout())
-				enc.SetIndent("", "  ")
-				err = enc.Encode(found)
+			if out := c.OutOrStdout(); asJSON {
+				err = cli.WriteJSON(out, found)
 			} else {
-				err = doctor.Write(c.OutOrStdout(), found)
+				var text strings.Builder
+				if err = doctor.Write(&text, found); err == nil {
+					_, err = io.WriteString(out, cli.ColorLevels(out, text.String()))
+				}
 			}
 			if err == nil && !doctor.Healthy(found) {
-				return reported(errors.New("a router would not start here"))
+				return cli.Printed(errors.New("the router would not start"))
 			}
 			return err
 		},
 	}
-	c.Flags().StringArrayVarP(&ports, "port", "p", nil, "look at interface `IFACE` too")
-	c.Flags().BoolVar(&try, "try", false, "open every port for a moment to learn its XDP mode; may reset links")
+	c.Flags().StringArrayVarP(&ports, "port", "p", nil, "check interface `IFACE` as well; repeatable")
+	c.Flags().BoolVar(&try, "try", false, "open every port briefly to find its XDP mode; can reset links")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cli.CompletePorts(c, "port")
 	return c
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/doctor"
 	"github.com/warproute/warproute/control/guard"
+	"github.com/warproute/warproute/internal/cli"
 )
 
 func newGuardCommand() *cobra.Command {
@@ -19,30 +20,30 @@ func newGuardCommand() *cobra.Command {
 	var ports []string
 	c := &cobra.Command{
 		Use:   "guard {--config FILE | --port IFACE...}",
-		Short: "Keep Linux from forwarding from and to the ports of a gateway",
-		Long: `Keep Linux from forwarding packets from and to the ports of a gateway, so that what
-its policies protect does not leave in cleartext. "warproute run" does the same first
-of all; use this command before the interfaces are set up at boot, when Linux might
-forward before the gateway starts. The interfaces need not exist.
+		Short: "Block Linux's forwarding on the ports of an IPsec gateway",
+		Long: `Block Linux's forwarding from and to the ports of an IPsec gateway, so that protected
+packets never leave in cleartext. "warproute run" does the same before anything else. Use
+this command at boot, before the interfaces are up, where Linux could forward before the
+gateway starts. The interfaces need not exist yet.
 
-Packets for this host and from it pass. The rules are in the table "inet warproute" of
-nftables (nft list table inet warproute). They stay until "warproute release", whether
-a gateway runs, has stopped or was killed.
+Packets to and from this host pass. The rules are in the nftables table "inet warproute"
+(nft list table inet warproute) and stay until "warproute release", also after a gateway
+has stopped or was killed.
 
-A configuration that protects nothing, or has ipsec.linux_forwarding: allow, closes
+A configuration without protect policies, or with ipsec.linux_forwarding: allow, blocks
 nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case (file == "") == (len(ports) == 0):
-				return usageError(errors.New("guard needs --config FILE or --port IFACE, and not both"))
+				return cli.UsageError(errors.New("guard needs either --config FILE or --port IFACE"))
 			case file != "":
 				var err error
 				if ports, err = config.GuardedPorts(file); err != nil {
-					return configError(err)
+					return cli.ConfigError(err)
 				}
 				if len(ports) == 0 {
-					fmt.Fprintf(c.OutOrStdout(), "%s asks for no guard\n", file)
+					fmt.Fprintf(c.OutOrStdout(), "%s needs no guard\n", file)
 					return nil
 				}
 			}
@@ -50,26 +51,27 @@ nothing.`,
 				if _, err := t.Guard(ports...); err != nil {
 					return err
 				}
-				fmt.Fprintf(c.OutOrStdout(), "Linux forwards nothing from or to %s\n", strings.Join(ports, ", "))
+				fmt.Fprintf(c.OutOrStdout(), "blocked: Linux forwards nothing from or to %s\n", strings.Join(ports, ", "))
 				return nil
 			})
 		},
 	}
-	c.Flags().StringVarP(&file, "config", "c", "", "guard the ports of the configuration `FILE`")
-	c.Flags().StringArrayVarP(&ports, "port", "p", nil, "guard interface `IFACE`; give each")
+	c.Flags().StringVarP(&file, "config", "c", "", "guard the ports of configuration `FILE`")
+	c.Flags().StringArrayVarP(&ports, "port", "p", nil, "guard interface `IFACE`; repeatable")
 	c.MarkFlagFilename("config", "yaml", "yml")
+	cli.CompletePorts(c, "port")
 	return c
 }
 
 // guardEarly guards the ports of a gateway that cannot start yet because the host lacks
-// something, such as another port.
+// something, such as an interface.
 func guardEarly(w io.Writer, file string) {
 	ports, err := config.GuardedPorts(file)
 	if err == nil && len(ports) > 0 {
 		err = withTable(func(t *guard.Table) error { _, err := t.Guard(ports...); return err })
 	}
 	if err != nil {
-		fmt.Fprintf(w, "warproute: until the gateway starts, Linux may forward past it: %v\n", err)
+		fmt.Fprintf(w, "warproute: Linux can forward past the gateway until it starts: %v\n", err)
 	}
 }
 
@@ -77,13 +79,13 @@ func newReleaseCommand() *cobra.Command {
 	var ports []string
 	c := &cobra.Command{
 		Use:   "release [--port IFACE]...",
-		Short: "Return the ports of a stopped gateway to Linux's forwarding",
-		Long: `Return the ports of a gateway that has stopped, or was killed, to Linux's forwarding:
-Linux forwards from and to them again as net.ipv4.ip_forward and its kin say. From then
-on packets that the gateway's policies protect may leave in cleartext.
+		Short: "Unblock Linux's forwarding on the ports of a stopped gateway",
+		Long: `Unblock Linux's forwarding on the ports of a gateway that has stopped or was killed.
+Linux forwards on them again as configured (net.ipv4.ip_forward and similar), so packets
+that the gateway's policies protect can leave in cleartext.
 
-Without --port, all interfaces are released that a gateway of this network namespace has
-closed. Ports of a running router are refused.`,
+Without --port, all blocked interfaces of this network namespace are released. Ports of a
+running router are refused.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return withTable(func(t *guard.Table) error {
@@ -93,7 +95,7 @@ closed. Ports of a running router are refused.`,
 				}
 				for _, name := range ports {
 					if !slices.Contains(names, name) {
-						return usageError(fmt.Errorf("release %s: it is not closed; closed are: %s", name, list(names)))
+						return cli.UsageError(fmt.Errorf("release %s: not blocked; blocked interfaces: %s", name, list(names)))
 					}
 				}
 				if len(ports) > 0 {
@@ -110,7 +112,8 @@ closed. Ports of a running router are refused.`,
 			})
 		},
 	}
-	c.Flags().StringArrayVarP(&ports, "port", "p", nil, "release interface `IFACE` alone; give each")
+	c.Flags().StringArrayVarP(&ports, "port", "p", nil, "release only interface `IFACE`; repeatable")
+	cli.CompletePorts(c, "port")
 	return c
 }
 

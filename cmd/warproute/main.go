@@ -1,13 +1,8 @@
-// Command warproute is a software router: see `warproute --help`.
+// Command warproute is a software router; `warproute --help` lists its commands.
 //
-// This package wires the others together and holds what a user meets: verbs,
-// flags, messages. Each verb is a file.
+// This package wires the others together. Each command has a file.
 package main
 
-import "os"
+import "github.com/warproute/warproute/internal/cli"
 
-func main() {
-	err := newRootCommand().Execute()
-	printError(os.Stderr, err)
-	os.Exit(exitCode(err))
-}
+func main() { cli.Main(newRootCommand()) }

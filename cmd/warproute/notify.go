@@ -11,16 +11,15 @@ import (
 	"github.com/warproute/warproute/control/config"
 )
 
-// manager is the service manager that started this program (sd_notify(3)). Where there is
-// none, it is told nothing.
+// manager sends state changes to the service manager, if one started this program (sd_notify(3)).
 type manager struct{ log *slog.Logger }
 
-// ready reports that the router forwards.
+// ready reports that the router forwards packets.
 func (m manager) ready(cfg *config.Config) {
 	m.notify(fmt.Sprintf("%s\nSTATUS=forwarding on %d ports", daemon.SdNotifyReady, len(cfg.Ports)))
 }
 
-// reloading reports that the configuration is read again, until the next ready.
+// reloading reports a reload, which lasts until the next ready.
 func (m manager) reloading() {
 	m.notify(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
 }
@@ -33,23 +32,22 @@ func (m manager) notify(state string) {
 	}
 }
 
-// watch feeds the service manager's watchdog until the context ends: each time that probe
-// has found every part of the router making progress, and never otherwise. It returns at
-// once where no watchdog is set.
+// watch feeds the service manager's watchdog whenever probe finds that every part of the router
+// makes progress. It returns when the context ends, or at once if no watchdog is set.
 func (m manager) watch(ctx context.Context, probe func(limit time.Duration) error) {
 	limit, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		m.log.Error("no watchdog: its limit cannot be read", "err", err)
+		m.log.Error("watchdog disabled", "err", err)
 	}
 	if limit == 0 {
 		return
 	}
-	const perLimit = 3 // probes, so that one may be late
+	const perLimit = 3 // probes per limit, so that a late one does no harm
 	tick := time.NewTicker(limit / perLimit)
 	defer tick.Stop()
 	for {
 		if err := probe(limit / perLimit); err != nil {
-			m.log.Error("the watchdog is not fed", "err", err, "limit", limit)
+			m.log.Error("watchdog not fed", "err", err, "limit", limit)
 		} else {
 			m.notify(daemon.SdNotifyWatchdog)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/warproute/warproute/control/config"
 )
 
-// listenAsManager is the service manager's end of the notifications.
+// listenAsManager returns the service manager's end of the notification socket.
 func listenAsManager(t *testing.T) *net.UnixConn {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
@@ -26,11 +26,11 @@ func listenAsManager(t *testing.T) *net.UnixConn {
 	return conn
 }
 
-// receive returns the next notification, "" if none comes within the patience.
-func receive(t *testing.T, conn *net.UnixConn, patience time.Duration) string {
+// receive returns the next notification, "" after the timeout.
+func receive(t *testing.T, conn *net.UnixConn, timeout time.Duration) string {
 	t.Helper()
 	var buf [4096]byte
-	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	_ = conn.SetReadDeadline(time.Now().Add(timeout))
 	n, err := conn.Read(buf[:])
 	if err != nil {
 		return ""
@@ -38,7 +38,7 @@ func receive(t *testing.T, conn *net.UnixConn, patience time.Duration) string {
 	return string(buf[:n])
 }
 
-func TestManagerIsNotifiedOfStates(t *testing.T) {
+func TestManagerReportsStates(t *testing.T) {
 	conn, m := listenAsManager(t), manager{slog.New(slog.DiscardHandler)}
 	m.ready(config.Default("a", "b"))
 	m.reloading()
@@ -50,7 +50,6 @@ func TestManagerIsNotifiedOfStates(t *testing.T) {
 	}
 }
 
-// The watchdog is fed while probes return without error, not by time that passes.
 func TestWatchdogIsFedByProgressAlone(t *testing.T) {
 	conn, m := listenAsManager(t), manager{slog.New(slog.DiscardHandler)}
 	t.Setenv("WATCHDOG_USEC", "150000")
@@ -76,11 +75,11 @@ func TestWatchdogIsFedByProgressAlone(t *testing.T) {
 	}
 	results <- nil
 	if got := receive(t, conn, time.Second); got != "WATCHDOG=1" {
-		t.Errorf("when there is progress again: %q", got)
+		t.Errorf("after progress resumes: %q", got)
 	}
 	cancel()
 	select {
-	case results <- nil: // a probe had begun
+	case results <- nil: // a probe in progress
 	case <-done:
 	}
 	<-done

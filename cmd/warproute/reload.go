@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -9,34 +8,34 @@ import (
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/internal/cli"
 )
 
 func newReloadCommand() *cobra.Command {
-	a, dryRun := new(asking), false
+	q, dryRun := new(queryFlags), false
 	c := &cobra.Command{
 		Use:   "reload [--dry-run]",
-		Short: "Have the running router take over what changed in its configuration file",
-		Long: `Reload has the running router read its configuration file again, prints what
-differs, and puts it in force: all of it, or nothing. No packet is lost by it that
-has nothing to do with what changes. SIGHUP does the same.
+		Short: "Apply configuration changes to the running router",
+		Long: `Make the running router read its configuration file again, print the differences, and
+apply all of them or none. Packets that no change concerns are not lost. SIGHUP does the same.
 
-While the router runs, these can change:
+These keys can change while the router runs:
 
-  batch                   from the next chunk on (max_packets beyond that of the
+  batch                   from the next chunk on (max_packets above the value at the
                           start only without a GPU)
   busy_poll               unless a port is zero-copy
-  icmp                    limits begin anew
-  metrics.listen          the new address is served before the old one ends
-  reverse_path of ports   for what is received from then on, by a GPU a moment later
-  ipsec.sas, policies     new associations before the policies that ask for them;
-                          one that gets another SPI is received by for 2 s more
+  icmp                    limits start again
+  metrics.listen          the new address is served before the old one closes
+  reverse_path of ports   for packets received from then on, by a GPU slightly later
+  ipsec.sas, policies     SAs before the policies that refer to them; the old SPI of a
+                          changed SA is accepted for 2 s more
 
-Everything else takes a restart: ports and their modes, engine, shadow, workers, control, napi,
-checksum, ipsec.source, state, interface, mss_clamp, fragment, icmp, path_mtu and
-linux_forwarding, and beginning with IPsec. A reload with such a change is refused as a whole.
+Everything else requires a restart: ports and their modes, engine, shadow, workers, control,
+napi, checksum, ipsec.source, state, interface, mss_clamp, fragment, icmp, path_mtu and
+linux_forwarding, and enabling IPsec. A reload that changes any of these is refused as a whole.
 
-It exits with 0 when all was applied or nothing differs, with 78 when the file is
-wrong, and with 1 when a change was refused or failed; then nothing was changed.`,
+Exit codes: 0 applied or nothing differs, 78 invalid configuration, 1 refused or failed.
+Nothing is changed unless the code is 0.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			path := "/reload"
@@ -44,33 +43,28 @@ wrong, and with 1 when a change was refused or failed; then nothing was changed.
 				path += "?dry_run=true"
 			}
 			var r status.Reload
-			if err := socket.Post(c.Context(), a.socket, path, &r); err != nil {
+			if err := socket.Post(c.Context(), q.socket, path, &r); err != nil {
 				return err
 			}
 			out := c.OutOrStdout()
-			if !a.json {
+			if !q.json {
 				if err := status.WriteReload(out, r); err != nil {
 					return err
 				}
 				return reloadError(&r)
 			}
-			enc := json.NewEncoder(out)
-			enc.SetIndent("", "  ")
-			if err := enc.Encode(r); err != nil {
+			if err := cli.WriteJSON(out, r); err != nil {
 				return err
 			}
-			if err := reloadError(&r); err != nil {
-				return &exitError{error: err, code: exitCode(err), silent: true}
-			}
-			return nil
+			return cli.Printed(reloadError(&r))
 		},
 	}
-	a.addFlags(c)
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "only tell what differs, and whether it would be applied")
+	q.addFlags(c)
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the differences and whether they could be applied; change nothing")
 	return c
 }
 
-// reloadError is how a reload ends, for the exit code.
+// reloadError returns the error of a reload that changed nothing.
 func reloadError(r *status.Reload) error {
 	switch {
 	case r.Result == status.ReloadApplied || r.Result == status.ReloadUnchanged:
@@ -80,9 +74,9 @@ func reloadError(r *status.Reload) error {
 		for _, f := range r.Faults {
 			errs = append(errs, f.Error())
 		}
-		return &exitError{error: errs, code: exitConfig}
+		return cli.WithCode(errs, cli.ExitConfig)
 	case r.Result == status.ReloadInvalid:
-		return configError(errors.New(r.Error))
+		return cli.ConfigError(errors.New(r.Error))
 	}
 	return errors.New(r.Summary())
 }

@@ -12,57 +12,55 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/internal/cli"
 )
 
 func newRouteCommand() *cobra.Command {
-	c := group(&cobra.Command{Use: "route lookup", Short: "Look addresses up"})
+	c := cli.Group(&cobra.Command{Use: "route", Short: "Look up routes"})
 	c.AddCommand(newLookupCommand())
 	return c
 }
 
 func newLookupCommand() *cobra.Command {
-	a := new(asking)
+	q := new(queryFlags)
 	var file, engine string
 	c := &cobra.Command{
 		Use:   "lookup [ADDR...]",
-		Short: "Tell which prefix, next hop and port an address has",
-		Long: `Tell which prefix, next hop and port an address has: in the running router, or
-with --routes in a file of lines as ` + "`ip route` and `ip -6 route`" + ` print them, or of
-bare prefixes; gzip may have packed it, and "-" is standard input. Without an
-address, addresses are read from standard input, separated by white space, and
-answered ` + fmt.Sprint(addrsAtOnce) + ` at a time: columns are aligned among those.
+		Short: "Show the route, next hop and port of an address",
+		Long: `Show the route, next hop and port of addresses: of the running router, or with --routes of a
+file. The file has lines of ` + "`ip route` and `ip -6 route`" + `, or plain prefixes; it can be
+gzip-compressed, and "-" is standard input. Without arguments, addresses are read from
+standard input, separated by white space, and answered ` + fmt.Sprint(addrsAtOnce) + ` at a time.
 
-With --routes and --engine gpu the first GPU gets a copy of the tables, and answers by
-the router's device code; a router that uses that GPU takes turns with it meanwhile.
-Without --routes, --engine gpu has the running router look into its GPUs' copies of the
-tables, too: it is an error if one of them has another route or next hop.`,
+With --engine gpu the running router also compares the tables of its GPUs; a difference is an
+error. With --routes, the first GPU gets a copy of the tables and looks up the addresses.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			batches, err := addrBatches(args, c.InOrStdin(), file)
 			if err != nil {
-				return usageError(err)
+				return cli.UsageError(err)
 			}
-			look, err := openLookup(c.Context(), a.socket, file, engine)
+			resolver, err := openLookup(c.Context(), q.socket, file, engine)
 			if err != nil {
 				return err
 			}
 			out := bufio.NewWriter(c.OutOrStdout())
-			err = printAnswers(out, a.json, batches, look.answer)
-			return errors.Join(err, out.Flush(), look.close())
+			err = printAnswers(out, q.json, batches, resolver.answer)
+			return errors.Join(err, out.Flush(), resolver.close())
 		},
 	}
-	a.addFlags(c)
-	c.Flags().StringVar(&file, "routes", "", "look in `FILE` instead of the running router")
-	c.Flags().StringVar(&engine, "engine", "cpu", "`ENGINE` that looks up: cpu or gpu")
+	q.addFlags(c)
+	c.Flags().StringVar(&file, "routes", "", "look up in `FILE` instead of the running router")
+	c.Flags().StringVar(&engine, "engine", "cpu", "lookup `ENGINE`: cpu or gpu")
+	cli.CompleteValues(c, "engine", "cpu", "gpu")
 	return c
 }
 
-// printAnswers answers batches of addresses as they come. What came before an error is
-// printed too.
+// printAnswers prints the answers to batches of addresses. Answers before an error are printed too.
 func printAnswers(w io.Writer, asJSON bool, batches iter.Seq2[[]netip.Addr, error], answer func([]netip.Addr) ([]status.Answer, error)) error {
 	table, array := status.NewAnswerTable(w), answerArray{w: w}
 	for addrs, err := range batches {
 		if err != nil {
-			return usageError(err)
+			return cli.UsageError(err)
 		}
 		answers, err := answer(addrs)
 		if err != nil {
@@ -83,7 +81,7 @@ func printAnswers(w io.Writer, asJSON bool, batches iter.Seq2[[]netip.Addr, erro
 	return nil
 }
 
-// answerArray writes answers as they come, as one array of JSON.
+// answerArray writes a stream of answers as one JSON array.
 type answerArray struct {
 	w     io.Writer
 	begun bool

@@ -10,16 +10,14 @@ import (
 	"strings"
 )
 
-// addrsAtOnce is how many addresses of standard input are answered together: enough that
-// a GPU is worth its calls, few enough that memory does not matter.
+// addrsAtOnce is the number of addresses per batch: enough to amortize the calls to a GPU.
 const addrsAtOnce = 1 << 16
 
-// addrBatches returns the addresses that are to be answered, some at a time: the
-// arguments or, without any, those of standard input, unless the routes come from there. A
-// slice is the caller's until the next one.
+// addrBatches returns the addresses of the arguments, or else of standard input, in batches. A
+// batch is valid until the next one.
 func addrBatches(args []string, in io.Reader, routes string) (iter.Seq2[[]netip.Addr, error], error) {
 	if len(args) == 0 && routes == "-" {
-		return nil, errors.New("standard input holds the routes: write the addresses as arguments")
+		return nil, errors.New("standard input has the routes: write the addresses as arguments")
 	}
 	if len(args) == 0 {
 		return readAddrs(in), nil
@@ -39,16 +37,15 @@ func parseAddr(word string) (netip.Addr, error) {
 	if err != nil || addr.Zone() != "" {
 		return addr, fmt.Errorf("%q is not an IP address; write one such as 192.0.2.1 or 2001:db8::1", word)
 	}
-	return addr.Unmap(), nil // ::ffff:192.0.2.1 is how IPv6 sockets write 192.0.2.1
+	return addr.Unmap(), nil // IPv6 sockets write 192.0.2.1 as ::ffff:192.0.2.1
 }
 
-// readAddrs reads addresses from standard input. Behind an error there are no others; that
-// there is none at all is one.
+// readAddrs reads addresses from standard input. An error is the last value; empty input is one.
 func readAddrs(in io.Reader) iter.Seq2[[]netip.Addr, error] {
 	return func(yield func([]netip.Addr, error) bool) {
 		batch, some := make([]netip.Addr, 0, addrsAtOnce), false
 		lines := bufio.NewScanner(in)
-		lines.Buffer(nil, 64<<20) // a line may hold any number of addresses
+		lines.Buffer(nil, 64<<20) // a line can have any number of addresses
 		for n := 1; lines.Scan(); n++ {
 			for word := range strings.FieldsSeq(lines.Text()) {
 				addr, err := parseAddr(word)

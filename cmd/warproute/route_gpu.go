@@ -11,19 +11,19 @@ import (
 	"github.com/warproute/warproute/lookup/device"
 )
 
-// gpuLookups look up in copies of a table's two on a GPU.
-type gpuLookups struct {
+// gpuTables are copies of the tables of both families on a GPU.
+type gpuTables struct {
 	gpu    *device.GPU
 	table  *routefile.Table
 	v4, v6 *device.Table
 }
 
 // onGPU copies a table to the first GPU. driver is as device.OpenGPU takes it.
-func onGPU(driver string, table *routefile.Table) (*lookups, error) {
-	g := &gpuLookups{table: table}
+func onGPU(driver string, table *routefile.Table) (*resolver, error) {
+	g := &gpuTables{table: table}
 	var err error
 	if g.gpu, err = device.OpenGPU(driver); err != nil {
-		return nil, fmt.Errorf("look up on a GPU: %w; --engine cpu answers the same without", err)
+		return nil, fmt.Errorf("look up on a GPU: %w; --engine cpu gives the same answers", err)
 	}
 	v4, v6 := table.Tables()
 	if g.v4, err = g.gpu.Load(v4.Table, true); err == nil {
@@ -32,10 +32,10 @@ func onGPU(driver string, table *routefile.Table) (*lookups, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("look up on %s: %w", g.gpu.Info.Name, err), g.gpu.Close())
 	}
-	return &lookups{g.answer, g.gpu.Close}, nil
+	return &resolver{g.answer, g.gpu.Close}, nil
 }
 
-func (g *gpuLookups) answer(addrs []netip.Addr) ([]status.Answer, error) {
+func (g *gpuTables) answer(addrs []netip.Addr) ([]status.Answer, error) {
 	answers := make([]status.Answer, len(addrs))
 	if err := g.answerFamily(answers, addrs, g.v4, true); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (g *gpuLookups) answer(addrs []netip.Addr) ([]status.Answer, error) {
 }
 
 // answerFamily answers the addresses of one family.
-func (g *gpuLookups) answerFamily(answers []status.Answer, addrs []netip.Addr, on *device.Table, is4 bool) error {
+func (g *gpuTables) answerFamily(answers []status.Answer, addrs []netip.Addr, on *device.Table, is4 bool) error {
 	var part []netip.Addr
 	var places []int // of part in addrs
 	for i, addr := range addrs {
@@ -59,7 +59,7 @@ func (g *gpuLookups) answerFamily(answers []status.Answer, addrs []netip.Addr, o
 	for k, addr := range part {
 		route, found := g.table.Route(addr, hops[k])
 		if !found && hops[k] != lookup.Miss {
-			return fmt.Errorf("look up on %s: it found a prefix of %d bits for %v, and no route has that", g.gpu.Info.Name, hops[k]-1, addr)
+			return fmt.Errorf("look up on %s: result is a prefix of %d bits for %v, which no route has", g.gpu.Info.Name, hops[k]-1, addr)
 		}
 		answers[places[k]] = answerOf(addr, route, found)
 	}

@@ -10,27 +10,27 @@ import (
 	"github.com/warproute/warproute/control/routefile"
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/internal/cli"
 )
 
-// lookups answers addresses, each at its place.
-type lookups struct {
+// resolver looks up addresses. The answers are in the order of the addresses.
+type resolver struct {
 	answer func([]netip.Addr) ([]status.Answer, error)
 	close  func() error
 }
 
-// openLookup has an engine ready: of the router at a socket or, if a file of routes is
-// named, of this process.
-func openLookup(ctx context.Context, socketPath, file, engine string) (*lookups, error) {
+// openLookup returns a resolver for the router at a socket or, if file is set, for a file of routes.
+func openLookup(ctx context.Context, socketPath, file, engine string) (*resolver, error) {
 	if engine != "cpu" && engine != "gpu" {
-		return nil, usageError(fmt.Errorf("--engine %s: write cpu or gpu", engine))
+		return nil, cli.UsageError(fmt.Errorf("--engine %s: write cpu or gpu", engine))
 	}
 	if file == "" {
-		ask := func(addrs []netip.Addr) ([]status.Answer, error) { return askRouter(ctx, socketPath, engine, addrs) }
-		return &lookups{ask, func() error { return nil }}, nil
+		query := func(addrs []netip.Addr) ([]status.Answer, error) { return queryRouter(ctx, socketPath, engine, addrs) }
+		return &resolver{query, func() error { return nil }}, nil
 	}
 	routes, err := routefile.Open(file)
 	if err != nil {
-		return nil, usageError(err)
+		return nil, cli.UsageError(err)
 	}
 	table, err := routefile.NewTable(routes)
 	if err != nil {
@@ -42,7 +42,7 @@ func openLookup(ctx context.Context, socketPath, file, engine string) (*lookups,
 	return onCPU(table), nil
 }
 
-func onCPU(table *routefile.Table) *lookups {
+func onCPU(table *routefile.Table) *resolver {
 	walk := func(addrs []netip.Addr) ([]status.Answer, error) {
 		answers := make([]status.Answer, len(addrs))
 		for i, addr := range addrs {
@@ -51,10 +51,10 @@ func onCPU(table *routefile.Table) *lookups {
 		}
 		return answers, nil
 	}
-	return &lookups{walk, func() error { return nil }}
+	return &resolver{walk, func() error { return nil }}
 }
 
-func askRouter(ctx context.Context, socketPath, engine string, addrs []netip.Addr) ([]status.Answer, error) {
+func queryRouter(ctx context.Context, socketPath, engine string, addrs []netip.Addr) ([]status.Answer, error) {
 	answers := make([]status.Answer, len(addrs))
 	for i, addr := range addrs {
 		path := "/route?" + url.Values{"addr": {addr.String()}, "engine": {engine}}.Encode()
@@ -65,7 +65,7 @@ func askRouter(ctx context.Context, socketPath, engine string, addrs []netip.Add
 	return answers, nil
 }
 
-// answerOf says of a file's route what a router would say of its own.
+// answerOf returns the answer for a route of a file, as a router would give it.
 func answerOf(addr netip.Addr, route routefile.Route, found bool) status.Answer {
 	a := status.Answer{Address: addr}
 	if !found {

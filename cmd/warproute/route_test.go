@@ -18,12 +18,12 @@ import (
 	"github.com/warproute/warproute/control/routefile"
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/internal/cli"
 	"github.com/warproute/warproute/internal/routes"
 	"github.com/warproute/warproute/internal/testutil"
 )
 
-// Many addresses come some at a time, in their order, in however many lines.
-func TestAddressesComeInBatches(t *testing.T) {
+func TestReadAddrsBatchesInOrder(t *testing.T) {
 	want := make([]netip.Addr, addrsAtOnce+20_000)
 	for i, a := 0, netip.MustParseAddr("2001:db8::"); i < len(want); i, a = i+1, a.Next() {
 		want[i] = a
@@ -47,8 +47,7 @@ func TestAddressesComeInBatches(t *testing.T) {
 	}
 }
 
-// What was answered before a mistake stays.
-func TestAMistakeBehindABatch(t *testing.T) {
+func TestAnswersBeforeAnInvalidAddressArePrinted(t *testing.T) {
 	text := strings.Repeat("192.0.2.1\n", addrsAtOnce) + "hello\n"
 	var out bytes.Buffer
 	table, err := routefile.NewTable([]routefile.Route{{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Type: "unicast"}})
@@ -56,17 +55,16 @@ func TestAMistakeBehindABatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = printAnswers(&out, false, readAddrs(strings.NewReader(text)), onCPU(table).answer)
-	if want := fmt.Sprintf(`standard input:%d: "hello" is not an IP address`, addrsAtOnce+1); exitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf(`standard input:%d: "hello" is not an IP address`, addrsAtOnce+1); cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if n := strings.Count(out.String(), "\n"); n != addrsAtOnce+1 {
-		t.Errorf("%d lines, want %d and the headings", n, addrsAtOnce)
+		t.Errorf("%d lines, want %d and the header", n, addrsAtOnce)
 	}
 }
 
-// gpuAnswersAlike compares, byte by byte, what the command prints with each engine for
-// the edges of every prefix of both families' routes.
-func gpuAnswersAlike(t *testing.T, driver string, sets ...*routes.Set) {
+// compareEngines compares the output of both engines byte by byte, for the edges of every prefix.
+func compareEngines(t *testing.T, driver string, sets ...*routes.Set) {
 	t.Helper()
 	var all []routefile.Route
 	var addrs []netip.Addr
@@ -76,7 +74,7 @@ func gpuAnswersAlike(t *testing.T, driver string, sets ...*routes.Set) {
 		}
 		addrs = slices.AppendSeq(addrs, set.Edges())
 	}
-	slices.SortFunc(addrs, func(a, b netip.Addr) int { // families in turn, and no order that tables have
+	slices.SortFunc(addrs, func(a, b netip.Addr) int { // families mixed, in no table's order
 		x, y := a.As16(), b.As16()
 		slices.Reverse(x[:])
 		slices.Reverse(y[:])
@@ -118,7 +116,7 @@ func gpuAnswersAlike(t *testing.T, driver string, sets ...*routes.Set) {
 		t.Fatalf("%d lines, the CPU prints %d", len(g), len(w))
 	}
 	if n := bytes.Count(want, []byte("\n")); n != len(addrs)+1 || bytes.Count(want, []byte(" lan0\n")) < n/2 {
-		t.Errorf("%d lines, of which %d forward", n, bytes.Count(want, []byte(" lan0\n")))
+		t.Errorf("%d lines, %d of them forward", n, bytes.Count(want, []byte(" lan0\n")))
 	}
 }
 
@@ -134,17 +132,16 @@ func newSets(t *testing.T, table string, n int) (sets []*routes.Set) {
 	return sets
 }
 
-// With a driver that runs the kernels on the host.
-func TestAGPUAnswersAlike(t *testing.T) {
+// The fake driver runs the kernels on the host.
+func TestFakeGPUAgreesWithCPU(t *testing.T) {
 	lib := testutil.FakeGPU(t, "../../bench/gpulookup/testdata/fakegpu.c", "")
 	for _, table := range []string{"internet", "nested", "dense"} {
-		gpuAnswersAlike(t, lib, newSets(t, table, 1000)...)
+		compareEngines(t, lib, newSets(t, table, 1000)...)
 	}
-	gpuAnswersAlike(t, lib, newSets(t, "internet", 20_000)...) // more than one batch
+	compareEngines(t, lib, newSets(t, "internet", 20_000)...) // more than one batch
 }
 
-// Output that cannot be written is an error, whichever engine answers.
-func TestAnswersThatCannotBeWritten(t *testing.T) {
+func TestRouteLookupReportsWriteErrors(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err) // every Linux has it
@@ -162,8 +159,7 @@ func TestAnswersThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// The router is told which engine's tables are meant, and says what is wrong with them.
-func TestAskingForAnEngine(t *testing.T) {
+func TestRouteLookupPassesTheEngineToTheRouter(t *testing.T) {
 	socketPath := filepath.Join(t.TempDir(), "w.sock")
 	s, err := socket.Serve(socketPath, map[string]socket.Handler{"/route": func(r *http.Request) (any, error) {
 		if r.URL.Query().Get("engine") == "gpu" {

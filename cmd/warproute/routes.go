@@ -10,17 +10,18 @@ import (
 	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/internal/cli"
 )
 
-// printRoutes prints a stream of routes, as a table or as a JSON array with one
-// route a line. What came before an error is printed too.
-func printRoutes(ctx context.Context, w io.Writer, a *asking, path string) error {
+// printRoutes prints a stream of routes, as a table or as a JSON array with one route per line.
+// Routes before an error are printed too.
+func printRoutes(ctx context.Context, w io.Writer, q *queryFlags, path string) error {
 	out := bufio.NewWriter(w)
 	print := printRouteTable
-	if a.json {
+	if q.json {
 		print = printRouteArray
 	}
-	err := print(ctx, out, a.socket, path)
+	err := print(ctx, out, q.socket, path)
 	if flushErr := out.Flush(); err == nil {
 		err = flushErr
 	}
@@ -61,22 +62,18 @@ func printRouteArray(ctx context.Context, w io.Writer, socketPath, path string) 
 	return err
 }
 
-// verifyRoutes has the router compare its tables with Linux's, and says where they differ.
-func verifyRoutes(ctx context.Context, w io.Writer, a *asking) error {
+// verifyRoutes makes the router compare its tables with Linux's and prints the differences.
+func verifyRoutes(ctx context.Context, w io.Writer, q *queryFlags) error {
 	var v mirror.Verification
-	if err := socket.Get(ctx, a.socket, "/verify", &v); err != nil {
+	if err := socket.Get(ctx, q.socket, "/verify", &v); err != nil {
 		return err
 	}
 	write := status.WriteVerification
-	if a.json {
-		write = func(w io.Writer, v mirror.Verification) error {
-			e := json.NewEncoder(w)
-			e.SetIndent("", "  ")
-			return e.Encode(v)
-		}
+	if q.json {
+		write = func(w io.Writer, v mirror.Verification) error { return cli.WriteJSON(w, v) }
 	}
 	if err := write(w, v); err != nil || v.Different == 0 {
 		return err
 	}
-	return fmt.Errorf("the engines' tables differ from Linux's at %d of %d addresses (routes that are just changing may be among them)", v.Different, v.Addresses)
+	return fmt.Errorf("the engines' tables differ from Linux's at %d of %d addresses (routes that change during the comparison count too)", v.Different, v.Addresses)
 }

@@ -15,14 +15,15 @@ import (
 
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/internal/cli"
 	"github.com/warproute/warproute/internal/service"
 )
 
 type runFlags struct {
 	config, engine, socket, metrics string
 	ports                           []string
-	given                           func(flag string) bool // on the command line, if as ""
-	running                         []config.Port          // once it runs
+	given                           func(flag string) bool // reports whether a flag is set, possibly to ""
+	running                         []config.Port          // set after the start
 }
 
 func newRunCommand() *cobra.Command {
@@ -30,44 +31,48 @@ func newRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [--config FILE] [--port IFACE]...",
 		Short: "Forward packets between ports",
-		Long: `Run forwards IPv4 and IPv6 packets between ports by Linux's own routing table,
-until it is told to stop by SIGINT or SIGTERM. Two ports and no file are enough:
+		Long: `Forward IPv4 and IPv6 packets between ports by Linux's routing table, until SIGINT or
+SIGTERM. A configuration file is optional:
 
   warproute run --port eth1 --port eth2
 
-It exits with 0 when stopped by a signal, 64 for wrong arguments, 78 for a wrong
-configuration, and 75 when the host lacks what the configuration names, such as a port,
-and may have it later. 1 is any other failure, and 2 a crash. A service manager should
-restart it after all but 0, 64 and 78, as contrib/warproute.service does. To systemd it
-reports (sd_notify) when it forwards, reloads and stops, and, for the watchdog, that its
-workers and its mirrors of Linux's tables make progress.`,
+Exit codes: 0 stopped by a signal, 64 wrong arguments, 78 invalid configuration, 75 the
+host lacks something that the configuration names, such as a port, 1 any other failure,
+2 crash. A service manager should restart it unless the code is 0, 64 or 78, as
+contrib/warproute.service does.
+
+With systemd (sd_notify), run reports when it is ready, reloads and stops. It feeds the
+watchdog while the workers and the mirrors of Linux's tables make progress.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, &f) },
 	}
 	f.given = cmd.Flags().Changed
-	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration `file` (see warproute check)")
-	cmd.Flags().StringArrayVarP(&f.ports, "port", "p", nil, "network `interface` to forward on; give each, in place of a file")
-	cmd.Flags().StringVar(&f.engine, "engine", "", "auto, cpu or gpu (over the file's)")
-	cmd.Flags().StringVar(&f.socket, "socket", "", "`path` of the control socket (over the file's)")
-	cmd.Flags().StringVar(&f.metrics, "metrics", "", "`address` that serves metrics; none or \"\" for nowhere (over the file's)")
+	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration `FILE`")
+	cmd.Flags().StringArrayVarP(&f.ports, "port", "p", nil, "forward on interface `IFACE`; repeat for each port (replaces a configuration file)")
+	cmd.Flags().StringVar(&f.engine, "engine", "", "`ENGINE`: auto, cpu or gpu (overrides the file)")
+	cmd.Flags().StringVar(&f.socket, "socket", "", "`PATH` of the control socket (overrides the file)")
+	cmd.Flags().StringVar(&f.metrics, "metrics", "", "listen `ADDRESS` for Prometheus metrics; \"none\" disables it (overrides the file)")
+	cli.CompletePorts(cmd, "port")
+	cli.CompleteValues(cmd, "engine", "auto", "cpu", "gpu")
+	cmd.MarkFlagFilename("config", "yaml", "yml")
 	return cmd
 }
 
-// load makes a checked configuration of the flags.
+// load returns the configuration of the flags, checked against this host.
 func (f *runFlags) load() (*config.Config, error) {
 	var cfg *config.Config
 	switch {
 	case f.config != "" && len(f.ports) > 0:
-		return nil, usageError(errors.New("run with --config and --port: name the ports in the file or by flags, not both"))
+		return nil, cli.UsageError(errors.New("run: --config and --port exclude each other"))
 	case f.config != "":
 		var err error
 		if cfg, err = config.Load(f.config); err != nil {
-			return nil, configError(err)
+			return nil, cli.ConfigError(err)
 		}
 	case len(f.ports) > 0:
 		cfg = config.Default(f.ports...)
 	default:
-		return nil, usageError(errors.New("run without ports: name two by --port, or a configuration by --config"))
+		return nil, cli.UsageError(errors.New("run needs ports: name two by --port, or a configuration file by --config"))
 	}
 	if f.given("engine") {
 		cfg.Engine = config.Engine(f.engine)
@@ -83,7 +88,7 @@ func (f *runFlags) load() (*config.Config, error) {
 	}
 	if err := config.CheckHost(cfg, f.running...); err != nil {
 		cfg.IPsec.Zero()
-		return nil, configError(err)
+		return nil, cli.ConfigError(err)
 	}
 	return cfg, nil
 }
@@ -91,19 +96,20 @@ func (f *runFlags) load() (*config.Config, error) {
 func run(cmd *cobra.Command, f *runFlags) error {
 	cfg, err := f.load()
 	if err != nil {
-		if exitCode(err) == exitTempFail {
+		if cli.ExitCode(err) == cli.ExitTempFail {
 			guardEarly(cmd.ErrOrStderr(), f.config)
 		}
 		return err
 	}
-	if err := requirePrivileges(); err != nil {
+	if err := cli.RequirePrivileges(); err != nil {
 		return err
 	}
-	signal.Ignore(unix.SIGPIPE) // a router goes on when whoever read its log has gone
+	signal.Ignore(unix.SIGPIPE) // keep forwarding if the reader of the log exits
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, unix.SIGHUP)
+	fmt.Fprintf(cmd.OutOrStdout(), "warproute %s: starting on %s\n\n", cli.Build().Version, cli.Count(len(cfg.Ports), "port"))
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-	s, err := service.Start(cfg, thisBuild(), log)
+	s, err := service.Start(cfg, cli.Build(), log)
 	if err != nil {
 		return err
 	}
@@ -116,11 +122,15 @@ func run(cmd *cobra.Command, f *runFlags) error {
 		select {
 		case <-cmd.Context().Done(): // SIGINT or SIGTERM
 			m.stopping()
-			account(cmd.OutOrStdout(), s.Stop())
+			last, err := s.Stop()
+			if err != nil {
+				log.Error("stop", "err", err)
+			}
+			account(cmd.OutOrStdout(), last)
 			return nil
 		case <-hangups:
 			m.reloading()
-			s.Reload(f.reload, false) // which logs what becomes of it
+			s.Reload(f.reload, false) // logs the result
 			m.ready(cfg)
 		case q := <-s.ReloadRequests():
 			m.reloading()
@@ -131,40 +141,44 @@ func run(cmd *cobra.Command, f *runFlags) error {
 	}
 }
 
-// reload is load for a router that runs.
+// reload returns the configuration for a reload of the running router.
 func (f *runFlags) reload() (*config.Config, error) {
 	if f.config == "" {
-		return nil, errors.New("the router was started without a configuration file, so there is nothing to reload; start it with --config")
+		return nil, errors.New("reload: the router was started without a configuration file; start it with --config")
 	}
 	return f.load()
 }
 
-// describe says, in one screen, what a router that has just started is doing.
+// describe prints ports, engine, workers and tables of a router that has just started.
 func describe(w io.Writer, cfg *config.Config, snap *status.Snapshot) {
-	memory := "normal pages (warproute doctor tells how to get huge ones)"
+	memory := "normal pages (`warproute doctor` shows how to get huge pages)"
 	if snap.Engine.HugePages {
 		memory = "huge pages"
 	}
-	fmt.Fprintf(w, "warproute %s: forwarding on %d ports\n\n", thisBuild().Version, len(snap.Ports))
+	fmt.Fprintf(w, "forwarding on %s\n", cli.Count(len(snap.Ports), "port"))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, p := range snap.Ports {
 		state := "down"
 		if p.Up {
 			state = "up"
 		}
-		fmt.Fprintf(t, "  port\t%s\t%s, XDP %s, %d queues, MTU %d, %s\n", p.Name, state, p.Mode, p.Queues, p.MTU, p.MAC)
+		fmt.Fprintf(t, "  port\t%s\t%s, XDP %s, %s, MTU %d, %s\n", p.Name, state, p.Mode, cli.Count(p.Queues, "queue"), p.MTU, p.MAC)
 		if p.ModeReason != "" {
 			fmt.Fprintf(t, "\t\t(%s)\n", p.ModeReason)
 		}
 	}
 	fmt.Fprintf(t, "  engine\t%s\t%s\n", snap.Engine.Name, snap.Engine.Why)
-	fmt.Fprintf(t, "  workers\t%d\ton cores %s, chunks of up to %d packets or %v, frames on %s\n", snap.Stats.Workers,
-		strings.Trim(fmt.Sprint(snap.Engine.Cores), "[]"), cfg.Batch.MaxPackets, cfg.Batch.MaxDelay, memory)
-	fmt.Fprintf(t, "  routes\t%d\tof IPv4 and %d of IPv6, from Linux\n", snap.RoutesIPv4, snap.RoutesIPv6)
+	cores := "cores"
+	if len(snap.Engine.Cores) == 1 {
+		cores = "core"
+	}
+	fmt.Fprintf(t, "  workers\t%d\ton %s %s; chunks of up to %d packets or %v; frames in %s\n", snap.Stats.Workers,
+		cores, strings.Trim(fmt.Sprint(snap.Engine.Cores), "[]"), cfg.Batch.MaxPackets, cfg.Batch.MaxDelay, memory)
+	fmt.Fprintf(t, "  routes\t\t%d IPv4 and %d IPv6, from Linux\n", snap.RoutesIPv4, snap.RoutesIPv6)
 	if cfg.IPsec.Source == config.SourceXFRM {
-		fmt.Fprintf(t, "  ipsec\t%d\tassociations; they and the policies from Linux, as a key daemon sets them\n", len(snap.SAs))
+		fmt.Fprintf(t, "  ipsec\t\t%s; SAs and policies from Linux (XFRM)\n", cli.Count(len(snap.SAs), "SA"))
 	} else if cfg.Protects() {
-		fmt.Fprintf(t, "  ipsec\t%d\tassociations and %d policies, from the configuration\n", len(cfg.IPsec.SAs), len(cfg.IPsec.Policies))
+		fmt.Fprintf(t, "  ipsec\t\t%s and %d policies, from the configuration\n", cli.Count(len(cfg.IPsec.SAs), "SA"), len(cfg.IPsec.Policies))
 	}
 	fmt.Fprintf(t, "  control\t\t%s (warproute show)\n", cfg.Control.Socket)
 	if cfg.Metrics.Listen != "" {
@@ -174,8 +188,8 @@ func describe(w io.Writer, cfg *config.Config, snap *status.Snapshot) {
 	fmt.Fprintln(w)
 }
 
-// account says what became of every frame that arrived at the ports of a router
-// that has stopped.
+// account prints how many frames a stopped router received, transmitted and dropped. The numbers
+// add up to the frames that arrived.
 func account(w io.Writer, snap *status.Snapshot) {
 	var arrived, linux, lost, transit, rx, tx, dropped uint64
 	for i, p := range snap.Ports {
@@ -192,23 +206,23 @@ func account(w io.Writer, snap *status.Snapshot) {
 	}
 	arrived += linux + transit
 	fmt.Fprintf(w, "stopped: %d frames arrived: %d handed to Linux, %d lost before the router, %d received; of these %d transmitted, %d dropped\n",
-		arrived, linux, lost, rx, tx-uint64(snap.Stats.Made-snap.Stats.Merged-snap.Stats.Delivered), dropped)
+		arrived, linux, lost, rx, tx-uint64(snap.Stats.Originated-snap.Stats.Merged-snap.Stats.Delivered), dropped)
 	if transit > 0 {
-		fmt.Fprintf(w, "  and %d dropped before the router, because Linux might have forwarded them past the policies\n", transit)
+		fmt.Fprintf(w, "  %d more were dropped by XDP, because Linux could have forwarded them past the policies\n", transit)
 	}
-	if n := snap.Stats.Made; n > 0 {
-		fmt.Fprintf(w, "  and %d packets that the router made: ICMP errors, fragments, or packets of Linux's to tunnels\n", n)
+	if n := snap.Stats.Originated; n > 0 {
+		fmt.Fprintf(w, "  %d more were generated: ICMP errors, fragments, and packets from this host to tunnels\n", n)
 	}
 	if n := snap.Stats.Merged; n > 0 {
-		fmt.Fprintf(w, "  %d fragments of those transmitted became part of others\n", n)
+		fmt.Fprintf(w, "  %d transmitted fragments were reassembled\n", n)
 	}
 	if n := snap.Stats.Delivered; n > 0 {
-		fmt.Fprintf(w, "  %d of those transmitted were given to Linux, out of tunnels\n", n)
+		fmt.Fprintf(w, "  %d transmitted packets were delivered to this host from tunnels\n", n)
 	}
 	if n := snap.Stats.Pending; n > 0 {
-		fmt.Fprintf(w, "  %d of those transmitted were still in the ports' rings, and are lost\n", n)
+		fmt.Fprintf(w, "  %d transmitted packets were still in the TX rings, and are lost\n", n)
 	}
 	for _, d := range status.Drops(snap) {
-		fmt.Fprintf(w, "  dropped at %s: %d, %s\n", d.Port, d.Packets, d.Sentence)
+		fmt.Fprintf(w, "  dropped at %s: %d, %s\n", d.Port, d.Packets, d.Description)
 	}
 }

@@ -6,16 +6,17 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/cli"
 )
 
-// screen is a terminal that shows one text after another in the same place. What was on it
-// before comes back when it is closed.
+// screen replaces the text on a terminal in place. Closing it restores the previous contents.
 type screen struct {
 	in, out *os.File
-	before  *unix.Termios // nil: keys are not read
+	before  *unix.Termios // saved settings; nil if keys are not read
 }
 
-// Control sequences of xterm, which all terminals of today know.
+// Control sequences of xterm.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l" // the alternate screen, no cursor
 	leaveScreen = "\x1b[?25h\x1b[?1049l"
@@ -24,16 +25,16 @@ const (
 	clearBelow  = "\x1b[J"
 )
 
-// openScreen takes a terminal over; it is not ok if out is none.
+// openScreen opens the alternate screen. It is not ok if out is not a terminal.
 func openScreen(in, out *os.File) (s *screen, ok bool) {
-	if _, err := unix.IoctlGetTermios(int(out.Fd()), unix.TCGETS); err != nil {
+	if !cli.IsTerminal(out) {
 		return nil, false
 	}
 	s = &screen{in: in, out: out}
 	if t, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS); err == nil {
 		keys := *t
-		keys.Lflag &^= unix.ICANON | unix.ECHO // each key at once, and not shown; Ctrl-C is a signal as before
-		keys.Cc[unix.VSUSP] = 0                // Ctrl-Z would leave the terminal as it is
+		keys.Lflag &^= unix.ICANON | unix.ECHO // unbuffered keys without echo; Ctrl-C stays a signal
+		keys.Cc[unix.VSUSP] = 0                // Ctrl-Z would leave the terminal in this state
 		if unix.IoctlSetTermios(int(in.Fd()), unix.TCSETS, &keys) == nil {
 			s.before = t
 		}
@@ -42,7 +43,7 @@ func openScreen(in, out *os.File) (s *screen, ok bool) {
 	return s, true
 }
 
-// quitBy calls quit when q is pressed.
+// quitBy calls quit when the user presses q.
 func (s *screen) quitBy(quit func()) {
 	if s.before == nil {
 		return
@@ -59,7 +60,7 @@ func (s *screen) quitBy(quit func()) {
 	}
 }
 
-// show puts a text in place of the one before, as much as there is room for.
+// show replaces the text, cut to the size of the terminal.
 func (s *screen) show(_, text []byte) error {
 	width, height := 80, 24
 	if size, err := unix.IoctlGetWinsize(int(s.out.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 && size.Row > 1 {
@@ -83,7 +84,7 @@ func (s *screen) show(_, text []byte) error {
 	return err
 }
 
-// close gives the terminal back as it was.
+// close restores the terminal.
 func (s *screen) close() {
 	_, _ = s.out.WriteString(leaveScreen)
 	if s.before != nil {

@@ -15,52 +15,53 @@ import (
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/internal/cli"
 )
 
-// asking is what every command that asks the running router has.
-type asking struct {
+// queryFlags are the flags of commands that query the running router.
+type queryFlags struct {
 	socket string
 	json   bool
 }
 
-func (a *asking) addFlags(c *cobra.Command) {
-	c.PersistentFlags().StringVar(&a.socket, "socket", config.Default().Control.Socket, "the router's control `SOCKET`")
-	c.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON")
+func (q *queryFlags) addFlags(c *cobra.Command) {
+	c.PersistentFlags().StringVar(&q.socket, "socket", config.Default().Control.Socket, "`PATH` of the router's control socket")
+	c.PersistentFlags().BoolVar(&q.json, "json", false, "print JSON")
 }
 
 func newShowCommand() *cobra.Command {
-	a := new(asking)
-	c := group(&cobra.Command{
+	q := new(queryFlags)
+	c := cli.Group(&cobra.Command{
 		Use:   "show ports|routes|neighbors|engine|latency|drops|sas|policies",
-		Short: "Show what a running router does",
+		Short: "Show ports, routes, drops and other state",
 	})
-	a.addFlags(c)
+	q.addFlags(c)
 	c.AddCommand(
-		newView(a, "ports", "Ports: XDP mode, counts, what went to Linux", status.WritePorts),
-		newRoutesView(a),
-		newView(a, "neighbors", "Next hops and their link addresses", status.WriteNeighbors),
-		newView(a, "engine", "What decides on packets, and why; workers and batches", status.WriteEngine),
-		newView(a, "latency", "How long chunks of packets took, stage by stage", status.WriteLatencies),
-		newView(a, "sas", "Security associations of IPsec and their counts", status.WriteSAs),
-		newView(a, "policies", "Policies of IPsec; the first that matches a packet decides", status.WritePolicies),
-		newView(a, "drops", "Packets that were not forwarded, and why", status.WriteDrops),
+		newView(q, "ports", "Show ports: XDP mode, packet counts, packets passed to Linux", status.WritePorts),
+		newRoutesView(q),
+		newView(q, "neighbors", "Show neighbors and their link addresses", status.WriteNeighbors),
+		newView(q, "engine", "Show the engine and why it was chosen, workers and batches", status.WriteEngine),
+		newView(q, "latency", "Show latencies of chunks per pipeline stage", status.WriteLatencies),
+		newView(q, "sas", "Show IPsec security associations and their counters", status.WriteSAs),
+		newView(q, "policies", "Show IPsec policies; the first match applies", status.WritePolicies),
+		newView(q, "drops", "Show dropped packets by reason", status.WriteDrops),
 	)
 	return c
 }
 
-// newView makes the command that prints one answer of the router's.
-func newView[T any](a *asking, name, short string, write func(io.Writer, T) error) *cobra.Command {
+// newView returns a command that prints one resource of the router.
+func newView[T any](q *queryFlags, name, short string, write func(io.Writer, T) error) *cobra.Command {
 	return &cobra.Command{
 		Use:   name,
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			out := c.OutOrStdout()
-			if a.json {
-				return printJSON(c.Context(), out, a.socket, "/"+name)
+			if q.json {
+				return printJSON(c.Context(), out, q.socket, "/"+name)
 			}
 			var answer T
-			if err := socket.Get(c.Context(), a.socket, "/"+name, &answer); err != nil {
+			if err := socket.Get(c.Context(), q.socket, "/"+name, &answer); err != nil {
 				return err
 			}
 			return write(out, answer)
@@ -68,8 +69,7 @@ func newView[T any](a *asking, name, short string, write func(io.Writer, T) erro
 	}
 }
 
-// printJSON prints an answer as the router gave it, keys that this binary does
-// not know included.
+// printJSON prints an answer unchanged, with keys that this binary does not know.
 func printJSON(ctx context.Context, w io.Writer, socketPath, path string) error {
 	var raw json.RawMessage
 	if err := socket.Get(ctx, socketPath, path, &raw); err != nil {
@@ -77,34 +77,34 @@ func printJSON(ctx context.Context, w io.Writer, socketPath, path string) error 
 	}
 	var b bytes.Buffer
 	if err := json.Indent(&b, raw, "", "  "); err != nil {
-		return fmt.Errorf("read the router's answer about %s: %w", path, err)
+		return fmt.Errorf("read answer of the router for %s: %w", path, err)
 	}
 	b.WriteByte('\n')
 	_, err := b.WriteTo(w)
 	return err
 }
 
-// newRoutesView prints routes as they come: there may be a million.
-func newRoutesView(a *asking) *cobra.Command {
+// newRoutesView returns the command that prints routes as a stream, because there can be a million.
+func newRoutesView(q *queryFlags) *cobra.Command {
 	var family string
 	var limit int
 	var summary, verify bool
 	c := &cobra.Command{
 		Use:   "routes",
-		Short: "Routes in the forwarding base",
+		Short: "Show routes of the forwarding table",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case summary && verify:
-				return wrongUsage(c, errors.New("--summary and --verify are each instead of the routes: give one"))
+				return cli.WrongUsage(c, errors.New("--summary and --verify exclude each other"))
 			case (summary || verify) && (family != "" || limit != 0):
-				return wrongUsage(c, errors.New("--family and --limit choose routes to list, which --summary and --verify do not: leave them out"))
+				return cli.WrongUsage(c, errors.New("--family and --limit do not apply to --summary and --verify"))
 			case limit < 0:
-				return usageError(fmt.Errorf("--limit %d: it is a number of routes, or 0 for all", limit))
+				return cli.UsageError(fmt.Errorf("--limit %d: write the number of routes, or 0 for all", limit))
 			case summary:
-				return newView(a, "mirror", "", status.WriteMirror).RunE(c, nil)
+				return newView(q, "mirror", "", status.WriteMirror).RunE(c, nil)
 			case verify:
-				return verifyRoutes(c.Context(), c.OutOrStdout(), a)
+				return verifyRoutes(c.Context(), c.OutOrStdout(), q)
 			}
 			query := url.Values{}
 			switch family {
@@ -112,17 +112,18 @@ func newRoutesView(a *asking) *cobra.Command {
 				query.Set("family", family)
 			case "":
 			default:
-				return usageError(fmt.Errorf("--family %s: write 4 or 6", family))
+				return cli.UsageError(fmt.Errorf("--family %s: write 4 or 6", family))
 			}
 			if limit > 0 {
 				query.Set("limit", strconv.Itoa(limit))
 			}
-			return printRoutes(c.Context(), c.OutOrStdout(), a, "/routes?"+query.Encode())
+			return printRoutes(c.Context(), c.OutOrStdout(), q, "/routes?"+query.Encode())
 		},
 	}
-	c.Flags().StringVar(&family, "family", "", "only those of `FAMILY` 4 or 6")
-	c.Flags().IntVar(&limit, "limit", 0, "at most `N` routes; 0: all")
-	c.Flags().BoolVar(&summary, "summary", false, "how many there are instead, and how Linux's are followed")
-	c.Flags().BoolVar(&verify, "verify", false, "compare what the engines read with Linux's routes and neighbours instead, and exit with 1 if it differs")
+	c.Flags().StringVar(&family, "family", "", "address `FAMILY`: 4 or 6 (default: both)")
+	c.Flags().IntVar(&limit, "limit", 0, "print at most `N` routes; 0 means all")
+	c.Flags().BoolVar(&summary, "summary", false, "print totals and synchronization state instead of routes")
+	c.Flags().BoolVar(&verify, "verify", false, "compare the engines' tables with Linux's routes and neighbors; exit with 1 if they differ")
+	cli.CompleteValues(c, "family", "4", "6")
 	return c
 }

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/warproute/warproute/control/doctor"
 	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/internal/cli"
 )
 
-// fakeRouter serves one of everything.
+// fakeRouter serves one value of each resource.
 func fakeRouter(t *testing.T) (socketPath string) {
 	t.Helper()
 	route := mirror.RouteInfo{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Kind: "forward", Protocol: "kernel", Installed: true,
@@ -24,7 +24,7 @@ func fakeRouter(t *testing.T) (socketPath string) {
 	s, err := socket.Serve(socketPath, map[string]socket.Handler{
 		"/ports":     is([]status.Port{{PortState: status.PortState{Name: "lan0", Mode: "native"}}}),
 		"/neighbors": is([]mirror.NeighborInfo{{Address: netip.MustParseAddr("192.0.2.1"), Dev: "lan0", State: "stale"}}),
-		"/engine":    is(status.Engine{Name: "cpu", Why: "no GPU was found"}),
+		"/engine":    is(status.Engine{Name: "cpu", Description: "no GPU was found"}),
 		"/latency":   is([]status.Latency{{Stage: "total", P50: 4071}}),
 		"/mirror":    is(mirror.Status{RoutesIPv4: 5, RoutesIPv6: 2, Resyncs: 3, Warnings: []string{"policy rules are not supported"}}),
 		"/drops":     is([]status.Drop{}),
@@ -47,7 +47,7 @@ func fakeRouter(t *testing.T) (socketPath string) {
 	return socketPath
 }
 
-func TestAskingARouter(t *testing.T) {
+func TestShowPrintsAnswersOfTheRouter(t *testing.T) {
 	socketPath := fakeRouter(t)
 	const routeJSON = `{"prefix":"192.0.2.0/24","type":"","kind":"forward"`
 	tests := []struct {
@@ -64,8 +64,8 @@ func TestAskingARouter(t *testing.T) {
 		{"show routes", "192.0.2.0/24                   forward      kernel    direct on lan0\n192.0.2.0/24"},
 		{"show routes --limit 1 --json", "[" + routeJSON},
 		{"show routes --json", "},\n " + routeJSON},
-		{"show routes --summary", "routes       5 of IPv4, 2 of IPv6, those to neighbors included\n"},
-		{"show routes --summary", "warning      policy rules are not supported\n"},
+		{"show routes --summary", "routes     5 IPv4, 2 IPv6, including host routes of neighbors\n"},
+		{"show routes --summary", "warning    policy rules are not supported\n"},
 		{"show routes --summary --json", `"resyncs": 3,`},
 		{"show routes --family 6", "no routes\n"},
 		{"show routes --family 6 --json", "[]\n"},
@@ -89,7 +89,7 @@ func TestAskingARouter(t *testing.T) {
 	}
 }
 
-func TestVerifyingTables(t *testing.T) {
+func TestVerifyFailsIfTablesDiffer(t *testing.T) {
 	answer := mirror.Verification{RoutesIPv4: 3, RoutesIPv6: 2, Addresses: 20, Differences: []mirror.Difference{}}
 	socketPath := filepath.Join(t.TempDir(), "w.sock")
 	s, err := socket.Serve(socketPath, map[string]socket.Handler{"/verify": func(*http.Request) (any, error) { return answer, nil }})
@@ -105,30 +105,16 @@ func TestVerifyingTables(t *testing.T) {
 		err := root.ExecuteContext(t.Context())
 		return out.String(), err
 	}
-	const same = "3 IPv4 and 2 IPv6 prefixes of Linux, compared at 20 addresses: the engines read the same\n"
+	const same = "3 IPv4 and 2 IPv6 prefixes in Linux, compared at 20 addresses: the forwarding table matches\n"
 	if out, err := show(); err != nil || out != same {
 		t.Errorf("equal tables: %v, %q", err, out)
 	}
 	answer.Different = 1
-	answer.Differences = append(answer.Differences, mirror.Difference{Address: netip.MustParseAddr("192.0.2.1"), Linux: "192.0.2.0/24 forward by lan0", Engines: "none"})
-	if out, err := show(); exitCode(err) != exitFailure || !strings.Contains(out, "192.0.2.1  192.0.2.0/24 forward by lan0  none") {
+	answer.Differences = append(answer.Differences, mirror.Difference{Address: netip.MustParseAddr("192.0.2.1"), Linux: "192.0.2.0/24 forward by lan0", Router: "none"})
+	if out, err := show(); cli.ExitCode(err) != cli.ExitFailure || !strings.Contains(out, "192.0.2.1  192.0.2.0/24 forward by lan0  none") {
 		t.Errorf("tables that differ: %v, %q", err, out)
 	}
-	if out, err := show("--json"); exitCode(err) != exitFailure || !strings.Contains(out, `"linux": "192.0.2.0/24 forward by lan0"`) {
+	if out, err := show("--json"); cli.ExitCode(err) != cli.ExitFailure || !strings.Contains(out, `"linux": "192.0.2.0/24 forward by lan0"`) {
 		t.Errorf("the same as JSON: %v, %q", err, out)
-	}
-}
-
-func TestMissingPrivilegesAreNamedWithTheMend(t *testing.T) {
-	if err := privilegeError(nil, "warproute"); err != nil {
-		t.Errorf("nothing is missing, yet: %v", err)
-	}
-	err := privilegeError([]doctor.Capability{{Name: "CAP_NET_RAW", Why: "open AF_XDP sockets"}}, "/usr/bin/warproute")
-	want := `not enough privileges; missing are:
-  CAP_NET_RAW    to open AF_XDP sockets
-run it with sudo, or once:
-  sudo setcap cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_ipc_lock+ep /usr/bin/warproute`
-	if err == nil || err.Error() != want {
-		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 }

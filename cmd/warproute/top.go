@@ -13,49 +13,49 @@ import (
 
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/internal/cli"
 )
 
 func newTopCommand() *cobra.Command {
-	a := new(asking)
+	q := new(queryFlags)
 	var once bool
 	interval := time.Second
 	c := &cobra.Command{
 		Use:   "top",
-		Short: "Watch what a running router does",
-		Long: `Top shows each second what a running router does: rates and drops of the ports, the
-engine and its chunks, latencies of the stages, the most frequent reasons for drops,
-and security associations with traffic. q or Ctrl-C ends it. Where standard output is no
-terminal, or with --once, it prints plain text.`,
+		Short: "Watch rates, latencies and drops",
+		Long: `Show every second the rates and drops of ports, chunks of the engine, latencies of stages,
+the most frequent drop reasons, and security associations with traffic. Press q or Ctrl-C to
+quit. If standard output is not a terminal, or with --once, it prints plain text.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if interval < 100*time.Millisecond || interval > time.Minute {
-				return usageError(fmt.Errorf("--interval %v: it is 100ms to 1m", interval))
+				return cli.UsageError(fmt.Errorf("--interval %v: write 100ms to 1m", interval))
 			}
 			ctx, cancel := context.WithCancel(c.Context())
 			defer cancel()
-			body, err := socket.Open(ctx, a.socket, "/top?"+url.Values{"interval": {interval.String()}}.Encode())
+			body, err := socket.Open(ctx, q.socket, "/top?"+url.Values{"interval": {interval.String()}}.Encode())
 			if err != nil {
 				return err
 			}
 			defer body.Close()
 			out, isFile := c.OutOrStdout().(*os.File)
-			if isFile && !once && !a.json {
+			if isFile && !once && !q.json {
 				if s, ok := openScreen(os.Stdin, out); ok {
 					defer s.close()
 					go s.quitBy(cancel)
 					return watchTop(body, s.show, false)
 				}
 			}
-			return watchTop(body, printer(c.OutOrStdout(), a.json), once)
+			return watchTop(body, printer(c.OutOrStdout(), q.json), once)
 		},
 	}
-	a.addFlags(c)
-	c.Flags().BoolVar(&once, "once", false, "print once, and end")
-	c.Flags().DurationVar(&interval, "interval", interval, "`TIME` between two looks")
+	q.addFlags(c)
+	c.Flags().BoolVar(&once, "once", false, "print once and exit")
+	c.Flags().DurationVar(&interval, "interval", interval, "`TIME` between updates")
 	return c
 }
 
-// watchTop shows what comes, in raw and in words.
+// watchTop passes every snapshot to show, as JSON and as text.
 func watchTop(body io.Reader, show func(raw []byte, text []byte) error, once bool) error {
 	for t, err := range answers[status.Top](body) {
 		if err != nil {
@@ -72,7 +72,7 @@ func watchTop(body io.Reader, show func(raw []byte, text []byte) error, once boo
 	return nil
 }
 
-// printer prints one snapshot below the other.
+// printer returns a function that prints snapshots one below the other.
 func printer(w io.Writer, asJSON bool) func(raw, text []byte) error {
 	first := true
 	return func(raw, text []byte) error {

@@ -13,39 +13,38 @@ import (
 )
 
 func newTraceCommand() *cobra.Command {
-	var o choice
-	a := new(asking)
+	var o selection
+	flags := new(queryFlags)
 	c := &cobra.Command{
 		Use:   "trace [FILTER...]",
-		Short: "Tell what a running router decides on packets, and why",
-		Long: `Trace tells of packets of a running router, chosen when they are received, what each
-stage decided: the association that opened one and the policies that let it pass, the
-route, as ` + "`ip route get`" + ` has it, the next hop with the member of a group that the flow
-takes, the neighbour, the verdict with its reason, and the times of its chunk.
+		Short: "Explain the router's decisions on matching packets",
+		Long: `Explain, stage by stage, what the router does with matching packets: decryption and
+policies, the route (as in ` + "`ip route get`" + `), the next hop with the ECMP member of the
+flow, the neighbor, the verdict with its reason, and the times of the chunk.
 
   warproute trace --count 1 dst host 192.0.2.1
   warproute trace --port lan0 --json icmp | jq .verdict
 
-The engine is not asked: the forwarding base is walked again for what it decided. If
-that says something else by now, the trace tells. A packet that waits for its
-neighbour is told of once, when it begins to. FILTER is tcpdump's, see pcap-filter(7).
-At high rates these are samples: 64 packets of a worker at a time.`,
+Packets are selected when they are received. The trace repeats the lookups of the engine and
+reports a difference, if the tables have changed since. A packet that waits for its neighbor
+is reported once, when it is queued. FILTER has the syntax of pcap-filter(7). At high rates
+the trace is a sample: 64 packets of a worker at a time.`,
 		RunE: func(c *cobra.Command, words []string) error {
-			q, err := o.query(words)
+			query, err := o.query(words)
 			if err != nil {
 				return err
 			}
-			return tracePackets(c.Context(), c.OutOrStdout(), a, q)
+			return tracePackets(c.Context(), c.OutOrStdout(), flags, query)
 		},
 	}
-	a.addFlags(c)
+	flags.addFlags(c)
 	o.addFlags(c)
 	return c
 }
 
-// tracePackets prints traces as they come.
-func tracePackets(ctx context.Context, w io.Writer, a *asking, q url.Values) error {
-	body, err := socket.Open(ctx, a.socket, "/trace?"+q.Encode())
+// tracePackets prints a stream of traces.
+func tracePackets(ctx context.Context, w io.Writer, flags *queryFlags, query url.Values) error {
+	body, err := socket.Open(ctx, flags.socket, "/trace?"+query.Encode())
 	if err != nil {
 		return err
 	}
@@ -53,7 +52,7 @@ func tracePackets(ctx context.Context, w io.Writer, a *asking, q url.Values) err
 	for t, err := range answers[status.Trace](body) {
 		switch {
 		case err != nil:
-		case a.json:
+		case flags.json:
 			_, err = fmt.Fprintf(w, "%s\n", t.raw)
 		default:
 			err = status.WriteTrace(w, t.value)

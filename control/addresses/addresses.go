@@ -1,5 +1,4 @@
-// Package addresses follows the addresses of network interfaces, by which a router
-// speaks of packets that it received there.
+// Package addresses tracks the addresses of network interfaces for ICMP source address selection.
 package addresses
 
 import (
@@ -13,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watcher follows addresses until it is closed.
+// Watcher tracks addresses until Close.
 type Watcher struct {
 	changed func(i int, ipv4, ipv6 netip.Addr)
 	done    chan struct{}
@@ -21,18 +20,19 @@ type Watcher struct {
 
 	mu         sync.Mutex
 	interfaces []int
-	have       map[int][]address // by interface, of all that there are
+	have       map[int][]address // by interface index, in Linux order
 }
 
-// address is one of an interface's, in Linux's order.
+// address is an address of an interface.
 type address struct {
 	netip.Addr
-	fit bool // to speak by: of global scope, and neither deprecated nor secondary
+	fit bool // usable as a source: global scope, not secondary, deprecated or tentative
 }
 
-// Watch calls changed with the first address of each family that an interface has to
-// speak by, whenever that may have changed; an invalid one stands for none. It watches
-// the network namespace of the calling thread; changed must not call the watcher.
+// Watch calls changed after each change of an address, with the index into interfaces and the first
+// usable address of each family, invalid for none. changed must not call the watcher.
+//
+// It watches the network namespace of the calling thread.
 func Watch(interfaces []int, changed func(i int, ipv4, ipv6 netip.Addr)) (*Watcher, error) {
 	w := &Watcher{
 		changed: changed, interfaces: slices.Clone(interfaces), have: map[int][]address{},
@@ -46,6 +46,7 @@ func Watch(interfaces []int, changed func(i int, ipv4, ipv6 netip.Addr)) (*Watch
 	return w, nil
 }
 
+// subscribe requests existing addresses and changes.
 func (w *Watcher) subscribe() (chan netlink.AddrUpdate, error) {
 	updates := make(chan netlink.AddrUpdate, 64)
 	if err := netlink.AddrSubscribeWithOptions(updates, w.done, netlink.AddrSubscribeOptions{
@@ -56,8 +57,8 @@ func (w *Watcher) subscribe() (chan netlink.AddrUpdate, error) {
 	return updates, nil
 }
 
-// follow applies updates. They end when more of them came than Linux could keep for
-// us; then all that there is is listed anew.
+// follow applies updates. After an overrun ends the subscription, it subscribes again, which dumps
+// the addresses.
 func (w *Watcher) follow(updates chan netlink.AddrUpdate) {
 	defer close(w.ended)
 	for {
@@ -76,19 +77,21 @@ func (w *Watcher) follow(updates chan netlink.AddrUpdate) {
 		}
 		w.mu.Lock()
 		clear(w.have)
-		for i := range w.interfaces { // of one that has none any more, no update tells
-			w.tell(i)
+		for i := range w.interfaces { // the dump omits interfaces without addresses
+			w.report(i)
 		}
 		w.mu.Unlock()
 		updates = again
 	}
 }
 
+// retryAfter is the delay before a new subscription.
 const retryAfter = 100 * time.Millisecond
 
+// update applies one update.
 func (w *Watcher) update(u *netlink.AddrUpdate) {
-	a, is := netip.AddrFromSlice(u.LinkAddress.IP)
-	if !is {
+	a, ok := netip.AddrFromSlice(u.LinkAddress.IP)
+	if !ok {
 		return
 	}
 	a = a.Unmap()
@@ -104,23 +107,25 @@ func (w *Watcher) update(u *netlink.AddrUpdate) {
 		delete(w.have, u.LinkIndex)
 	}
 	if i := slices.Index(w.interfaces, u.LinkIndex); i >= 0 {
-		w.tell(i)
+		w.report(i)
 	}
 }
 
-// Replace says that another interface is the i-th from now on.
+// Replace replaces the i-th interface.
 func (w *Watcher) Replace(i, ifindex int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.interfaces[i] = ifindex
-	w.tell(i)
+	w.report(i)
 }
 
-func (w *Watcher) tell(i int) {
+// report calls changed for the i-th interface.
+func (w *Watcher) report(i int) {
 	have := w.have[w.interfaces[i]]
 	w.changed(i, first(have, true), first(have, false))
 }
 
+// first returns the first usable address of a family, invalid for none.
 func first(all []address, ipv4 bool) netip.Addr {
 	for _, a := range all {
 		if a.fit && a.Is4() == ipv4 {
@@ -130,7 +135,7 @@ func first(all []address, ipv4 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// Close ends the watch.
+// Close stops the watcher.
 func (w *Watcher) Close() {
 	close(w.done)
 	<-w.ended

@@ -11,10 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Addresses are told of as they come and go: the first of each family that a packet may
-// be sent from.
-func TestWatch(t *testing.T) {
-	runtime.LockOSThread() // for good: the namespace goes with the thread
+func TestFirstUsableAddressesAreReported(t *testing.T) {
+	runtime.LockOSThread() // never unlocked: the namespace ends with the thread
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatalf("make a network namespace: %v (root is needed)", err)
 	}
@@ -41,12 +39,12 @@ func TestWatch(t *testing.T) {
 	}
 	change(netlink.AddrAdd, "192.0.2.1/24")
 	type pair struct{ ipv4, ipv6 netip.Addr }
-	told := make(chan pair, 100)
+	reports := make(chan pair, 100)
 	w, err := Watch([]int{12345, link.Attrs().Index}, func(i int, ipv4, ipv6 netip.Addr) {
 		if i != 1 {
-			t.Errorf("told of interface %d", i)
+			t.Errorf("reported interface %d", i)
 		}
-		told <- pair{ipv4, ipv6}
+		reports <- pair{ipv4, ipv6}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -62,9 +60,9 @@ func TestWatch(t *testing.T) {
 		}
 		for timeout := time.After(5 * time.Second); got != want; {
 			select {
-			case got = <-told:
+			case got = <-reports:
 			case <-timeout:
-				t.Fatalf("told of %v, want %v", got, want)
+				t.Fatalf("reported %v, want %v", got, want)
 			}
 		}
 	}
@@ -80,12 +78,12 @@ func TestWatch(t *testing.T) {
 	w.Close()
 }
 
-// When updates are lost, the last address of an interface may be gone without a word.
-func TestAddressesThatWentWithLostUpdates(t *testing.T) {
-	const gone = 7654321 // of no interface
-	told := make(chan netip.Addr, 100)
+// TestOverrunRemovesStaleAddresses simulates an overrun that loses the removal of an address.
+func TestOverrunRemovesStaleAddresses(t *testing.T) {
+	const gone = 7654321 // index of no interface
+	reports := make(chan netip.Addr, 100)
 	w := &Watcher{
-		changed:    func(_ int, ipv4, _ netip.Addr) { told <- ipv4 },
+		changed:    func(_ int, ipv4, _ netip.Addr) { reports <- ipv4 },
 		interfaces: []int{gone}, have: map[int][]address{}, done: make(chan struct{}), ended: make(chan struct{}),
 	}
 	lost := make(chan netlink.AddrUpdate, 1)
@@ -95,12 +93,12 @@ func TestAddressesThatWentWithLostUpdates(t *testing.T) {
 	defer w.Close()
 	for _, want := range []netip.Addr{netip.MustParseAddr("192.0.2.1"), {}} {
 		select {
-		case got := <-told:
+		case got := <-reports:
 			if got != want {
-				t.Errorf("told of %v, want %v", got, want)
+				t.Errorf("reported %v, want %v", got, want)
 			}
 		case <-time.After(5 * time.Second):
-			t.Fatalf("not told of %v", want)
+			t.Fatalf("no report of %v", want)
 		}
 	}
 }

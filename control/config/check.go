@@ -12,15 +12,15 @@ import (
 	"unicode/utf8"
 )
 
-// What values may be.
+// Limits of values.
 const (
-	MaxPackets  = 2048        // in a chunk; a port's transmit ring takes no more at once
-	MaxDelay    = time.Second // of a packet in an unfinished chunk
+	MaxPackets  = 2048        // per chunk, the size of the TX ring of a port
+	MaxDelay    = time.Second // of a packet in an incomplete chunk
 	maxBusyPoll = 10 * time.Millisecond
 	maxWorkers  = 1024
 	maxShadow   = 1 << 30 // chunks
-	maxName     = 15      // bytes of an interface name, IFNAMSIZ less the final zero
-	maxSocket   = 107     // bytes of a socket path, likewise
+	maxName     = 15      // bytes of an interface name: IFNAMSIZ without the terminating NUL
+	maxSocket   = 107     // bytes of a socket path: sun_path without the terminating NUL
 )
 
 var (
@@ -31,8 +31,8 @@ var (
 	checksums    = []Checksum{ChecksumAuto, ChecksumRepair, ChecksumTrust}
 )
 
-// Check reports, as an Errors, every value that no host could work with. Parse
-// has done so already; call it again after changing a configuration.
+// Check returns an Errors with all values that are invalid on every host. Parse calls it; call it
+// again after a change of the configuration.
 func (c *Config) Check() error { return c.check().orNil() }
 
 func (c *Config) check() (errs Errors) {
@@ -41,8 +41,8 @@ func (c *Config) check() (errs Errors) {
 	errs = append(errs, checkChoice(c, "checksum", c.Checksum, checksums)...)
 	errs = append(errs, checkChoice(c, "napi", c.NAPI, napis)...)
 	if c.NAPI == NAPIThread && c.BusyPoll > 0 {
-		errs = append(errs, c.fault("napi", "napi: thread and busy_poll: a worker that polls would keep the thread on its core from receiving",
-			"leave one of the two out"))
+		errs = append(errs, c.fault("napi", "napi: thread excludes busy_poll: a polling worker starves the NAPI thread on its core",
+			"remove one of the two"))
 	}
 	if c.Shadow < 0 || c.Shadow > maxShadow {
 		errs = append(errs, c.fault("shadow", fmt.Sprintf("shadow: %d is out of range", c.Shadow),
@@ -64,7 +64,7 @@ func (c *Config) check() (errs Errors) {
 	return append(errs, c.checkIPsec()...)
 }
 
-// maxErrors bounds rates and bursts of ICMP errors.
+// maxErrors limits the rates (per second) and bursts of ICMP errors.
 const maxErrors = 1_000_000
 
 func (c *Config) checkICMP() (errs Errors) {
@@ -84,9 +84,9 @@ func (c *Config) checkICMP() (errs Errors) {
 
 func (c *Config) checkPorts() (errs Errors) {
 	if len(c.Ports) == 0 {
-		err := c.fault("ports", "there are no ports", "name the interfaces to route between, as `- interface: eth0` below `ports:` or by --port eth0")
+		err := c.fault("ports", "no ports", "add `- interface: eth0` below `ports:`, or pass --port eth0")
 		if c.file != "" && err.Line == 0 {
-			err.Line, err.Column = 1, 1 // where they could begin
+			err.Line, err.Column = 1, 1 // start of the file
 		}
 		errs = append(errs, err)
 	}
@@ -98,7 +98,7 @@ func (c *Config) checkPorts() (errs Errors) {
 		case name == "":
 			errs = append(errs, c.fault(key, fmt.Sprintf("ports[%d] has no interface", i), "add `interface: NAME`, a name that `ip link` shows"))
 		case !isName(name):
-			errs = append(errs, c.fault(key, fmt.Sprintf("%q cannot be the name of an interface", name), "write one that `ip link` shows"))
+			errs = append(errs, c.fault(key, fmt.Sprintf("%q is not a valid interface name", name), "write a name that `ip link` shows"))
 		case first[name] != "":
 			errs = append(errs, c.fault(key, fmt.Sprintf("interface %q is already a port%s", name, c.inLine(first[name])), "remove one of the two"))
 		default:
@@ -110,13 +110,12 @@ func (c *Config) checkPorts() (errs Errors) {
 	return errs
 }
 
-// isName reports whether an interface can have a name.
+// isName reports whether s is a valid interface name.
 func isName(s string) bool {
 	return s != "" && len(s) <= maxName && s != "." && s != ".." && !strings.ContainsFunc(s, notInName)
 }
 
-// notInName holds for what the kernel refuses in an interface name, and for
-// what nobody can read.
+// notInName reports whether the kernel rejects r in interface names, or r is not printable.
 func notInName(r rune) bool {
 	return r == '/' || r == ':' || r == ' ' || r == utf8.RuneError || !unicode.IsPrint(r)
 }
@@ -125,14 +124,14 @@ func checkChoice[T ~string](c *Config, key string, got T, choices []T) Errors {
 	if slices.Contains(choices, got) {
 		return nil
 	}
-	return Errors{c.fault(key, notOneOf(key, got), "write "+alternatives(choices))}
+	return Errors{c.fault(key, unknownValue(key, got), "write "+alternatives(choices))}
 }
 
 func (c *Config) checkDuration(key string, d, limit time.Duration) Errors {
 	if d >= 0 && d <= limit {
 		return nil
 	}
-	return Errors{c.fault(key, fmt.Sprintf("%s: %v is out of range", key, d), fmt.Sprintf("write a time from 0s to %v", limit))}
+	return Errors{c.fault(key, fmt.Sprintf("%s: %v is out of range", key, d), fmt.Sprintf("write a duration from 0s to %v", limit))}
 }
 
 func (c *Config) checkListen() Errors {
@@ -147,7 +146,7 @@ func (c *Config) checkListen() Errors {
 		return nil
 	}
 	return Errors{c.fault("metrics.listen", fmt.Sprintf("metrics.listen: %q is not an address and a port", c.Metrics.Listen),
-		`write one such as "127.0.0.1:9273" or "[::1]:9273", or "" for no metrics`)}
+		`write one such as "127.0.0.1:9273" or "[::1]:9273", or "" to disable metrics`)}
 }
 
 func (c *Config) checkSocket() Errors {
@@ -157,16 +156,16 @@ func (c *Config) checkSocket() Errors {
 		return Errors{c.fault("control.socket", fmt.Sprintf("control.socket: %q is not the absolute path of a file", path),
 			"write one such as /run/warproute.sock")}
 	case len(path) > maxSocket:
-		return Errors{c.fault("control.socket", fmt.Sprintf("control.socket: a path of %d bytes, and the kernel takes %d", len(path), maxSocket),
-			"choose a shorter one")}
+		return Errors{c.fault("control.socket", fmt.Sprintf("control.socket: path of %d bytes exceeds the limit of %d", len(path), maxSocket),
+			"choose a shorter path")}
 	}
 	return nil
 }
 
-// fault is an error about the value at key, placed where the file gave it or,
-// if it did not, where it gave what the value is part of.
-func (c *Config) fault(key, msg, mend string) *Error {
-	err := newError(c.file, key, msg, mend)
+// fault returns an error about the value of a key, with the position of the key, or else of its
+// nearest parent in the file.
+func (c *Config) fault(key, msg, hint string) *Error {
+	err := newError(c.file, key, msg, hint)
 	for k := key; k != ""; k = parent(k) {
 		if p, ok := c.at[k]; ok {
 			err.Line, err.Column = p.line, p.column
@@ -176,15 +175,14 @@ func (c *Config) fault(key, msg, mend string) *Error {
 	return err
 }
 
-// lacking is a fault of the host rather than of the configuration: it may end without a
-// change of the latter.
-func (c *Config) lacking(key, msg, mend string) *Error {
-	err := c.fault(key, msg, mend)
+// hostFault returns a transient error, which is caused by the host.
+func (c *Config) hostFault(key, msg, hint string) *Error {
+	err := c.fault(key, msg, hint)
 	err.Transient = true
 	return err
 }
 
-// inLine says in which line the file gave a value, if it did.
+// inLine returns " in line N" for a value in the file, else "".
 func (c *Config) inLine(key string) string {
 	if p, ok := c.at[key]; ok {
 		return fmt.Sprintf(" in line %d", p.line)
@@ -192,11 +190,12 @@ func (c *Config) inLine(key string) string {
 	return ""
 }
 
-func notOneOf[T ~string](key string, got T) string {
-	return fmt.Sprintf("%s: there is no %q", key, string(got))
+// unknownValue returns the message about a value outside its choices.
+func unknownValue[T ~string](key string, got T) string {
+	return fmt.Sprintf("%s: unknown value %q", key, string(got))
 }
 
-// alternatives lists choices: "auto, cpu or gpu".
+// alternatives joins choices: "auto, cpu or gpu".
 func alternatives[T ~string](choices []T) string {
 	var b strings.Builder
 	for i, c := range choices {

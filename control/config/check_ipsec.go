@@ -32,15 +32,15 @@ func (c *Config) checkIPsec() (errs Errors) {
 	}
 	switch isPort := func(p Port) bool { return p.Interface == i.Interface }; {
 	case i.Interface == "":
-	case !isName(i.Interface) || strings.Contains(i.Interface, "%"): // Linux would number it
-		errs = append(errs, c.fault("ipsec.interface", fmt.Sprintf("ipsec.interface: %q cannot be the name of an interface", i.Interface), "write one such as ipsec0"))
+	case !isName(i.Interface) || strings.Contains(i.Interface, "%"): // Linux replaces %d by a number
+		errs = append(errs, c.fault("ipsec.interface", fmt.Sprintf("ipsec.interface: %q is not a valid interface name", i.Interface), "write a name such as ipsec0"))
 	case slices.ContainsFunc(c.Ports, isPort):
 		errs = append(errs, c.fault("ipsec.interface", fmt.Sprintf("ipsec.interface: %q is a port", i.Interface), "write another name, such as ipsec0"))
 	}
 	if i.Source == SourceXFRM {
 		for key, n := range map[string]int{"ipsec.sas": len(i.SAs), "ipsec.policies": len(i.Policies)} {
 			if n > 0 {
-				errs = append(errs, c.fault(key, key+": with source: xfrm they come from Linux", "remove these, or write source: config"))
+				errs = append(errs, c.fault(key, key+": not allowed with source: xfrm, which reads them from the kernel", "remove the list, or write source: config"))
 			}
 		}
 		return errs
@@ -49,34 +49,34 @@ func (c *Config) checkIPsec() (errs Errors) {
 	return append(errs, c.checkPolicies()...)
 }
 
-// entry is an element of a list, and what is wrong with it.
+// entry is a list element with its errors.
 type entry struct {
 	config *Config
 	key    string // "ipsec.sas[0]"
 	errs   Errors
 }
 
-// wrong records an error about one of the entry's values.
-func (e *entry) wrong(field, msg, mend string) {
+// fail adds an error about a field of the entry.
+func (e *entry) fail(field, msg, hint string) {
 	key := e.key + "." + field
-	e.errs = append(e.errs, e.config.fault(key, key+": "+msg, mend))
+	e.errs = append(e.errs, e.config.fault(key, key+": "+msg, hint))
 }
 
-// lacks records that the entry does not have a value.
-func (e *entry) lacks(field, mend string) {
-	e.errs = append(e.errs, e.config.fault(e.key+"."+field, fmt.Sprintf("%s has no %s", e.key, field), mend))
+// missing adds an error about a required field without a value.
+func (e *entry) missing(field, hint string) {
+	e.errs = append(e.errs, e.config.fault(e.key+"."+field, fmt.Sprintf("%s has no %s", e.key, field), hint))
 }
 
-// given reports whether the file has a value.
-func (e *entry) given(field string) bool {
+// isSet reports whether the file sets a field.
+func (e *entry) isSet(field string) bool {
 	_, ok := e.config.at[e.key+"."+field]
 	return ok
 }
 
-// choice records that a value is missing or is none of those that there are.
+// choice adds an error about a missing or unknown value.
 func choice[T ~string](e *entry, field string, got T, choices []T) {
-	if got == "" && !e.given(field) {
-		e.lacks(field, "add one: "+alternatives(choices))
+	if got == "" && !e.isSet(field) {
+		e.missing(field, "add one: "+alternatives(choices))
 		return
 	}
 	e.errs = append(e.errs, checkChoice(e.config, e.key+"."+field, got, choices)...)

@@ -7,7 +7,7 @@ import (
 )
 
 func (c *Config) checkPolicies() (errs Errors) {
-	sas, sure := c.byName()
+	sas, named := c.byName()
 	for i := range c.IPsec.Policies {
 		p := &c.IPsec.Policies[i]
 		e := &entry{config: c, key: fmt.Sprintf("ipsec.policies[%d]", i)}
@@ -15,23 +15,23 @@ func (c *Config) checkPolicies() (errs Errors) {
 		choice(e, "action", p.Action, actions)
 		e.checkPrefixes(p)
 		e.checkPorts(p)
-		e.checkTarget(p, sas, sure)
+		e.checkTarget(p, sas, named)
 		errs = append(errs, e.errs...)
 	}
 	return errs
 }
 
-// byName returns the associations by their names, and whether these are right: if not,
-// which is an error already, a policy may mean one with another name.
-func (c *Config) byName() (sas map[string]*SA, sure bool) {
-	sas, sure = map[string]*SA{}, true
+// byName returns the SAs by name. It is not ok if a name is missing, invalid or duplicate: the
+// policies then cannot be checked against the names.
+func (c *Config) byName() (sas map[string]*SA, ok bool) {
+	sas, ok = map[string]*SA{}, true
 	for i := range c.IPsec.SAs {
 		a := &c.IPsec.SAs[i]
 		_, twice := sas[a.Name]
-		sure = sure && !twice && saName.MatchString(a.Name)
+		ok = ok && !twice && saName.MatchString(a.Name)
 		sas[a.Name] = a
 	}
-	return sas, sure
+	return sas, ok
 }
 
 func (e *entry) checkPrefixes(p *Policy) {
@@ -41,14 +41,14 @@ func (e *entry) checkPrefixes(p *Policy) {
 	}{{"src", p.Src}, {"dst", p.Dst}} {
 		switch {
 		case !x.prefix.IsValid():
-			e.lacks(x.field, "add a prefix, 0.0.0.0/0 or ::/0 for any")
+			e.missing(x.field, "add a prefix, 0.0.0.0/0 or ::/0 for any")
 		case x.prefix != x.prefix.Masked():
-			e.wrong(x.field, fmt.Sprintf("%v has address bits beyond its length", x.prefix), fmt.Sprintf("did you mean %v, or %v/%d?",
+			e.fail(x.field, fmt.Sprintf("%v has address bits beyond the prefix length", x.prefix), fmt.Sprintf("did you mean %v, or %v/%d?",
 				x.prefix.Masked(), x.prefix.Addr(), x.prefix.Addr().BitLen()))
 		}
 	}
 	if p.Src.IsValid() && p.Dst.IsValid() && p.Src.Addr().Is4() != p.Dst.Addr().Is4() {
-		e.wrong("dst", fmt.Sprintf("%v and the source, %v, are of two families", p.Dst, p.Src), "write two prefixes of IPv4, or two of IPv6")
+		e.fail("dst", fmt.Sprintf("address families of %v and the source %v differ", p.Dst, p.Src), "write two IPv4 or two IPv6 prefixes")
 	}
 }
 
@@ -56,9 +56,9 @@ func (e *entry) checkPorts(p *Policy) {
 	if p.Src.IsValid() {
 		switch is4 := p.Src.Addr().Is4(); {
 		case p.Protocol == protoICMP && !is4:
-			e.wrong("protocol", "icmp is IPv4's", "write icmpv6")
+			e.fail("protocol", "icmp is an IPv4 protocol", "write icmpv6")
 		case p.Protocol == protoICMPv6 && is4:
-			e.wrong("protocol", "icmpv6 is IPv6's", "write icmp")
+			e.fail("protocol", "icmpv6 is an IPv6 protocol", "write icmp")
 		}
 	}
 	hasPorts := false
@@ -71,37 +71,37 @@ func (e *entry) checkPorts(p *Policy) {
 	}{{"sport", p.SrcPorts}, {"dport", p.DstPorts}} {
 		switch {
 		case x.ports.First > x.ports.Last:
-			e.wrong(x.field, fmt.Sprintf("%d-%d ends before it begins", x.ports.First, x.ports.Last), "write the lower one first")
+			e.fail(x.field, fmt.Sprintf("%d-%d ends before it begins", x.ports.First, x.ports.Last), "write the lower port first")
 		case x.ports != AnyPort && !hasPorts:
-			e.wrong(x.field, "ports are of protocols that have some", "add `protocol: tcp` or another such, or write any")
+			e.fail(x.field, "ports need a protocol with ports", "add one such as `protocol: tcp`, or write any")
 		}
 	}
 }
 
-// checkTarget checks what is to protect a policy's packets.
-func (e *entry) checkTarget(p *Policy, sas map[string]*SA, sure bool) {
+// checkTarget checks the SA of a policy.
+func (e *entry) checkTarget(p *Policy, sas map[string]*SA, named bool) {
 	a, known := sas[p.SA]
 	switch {
 	case !slices.Contains(actions, p.Action):
 	case p.Action != ActionProtect && p.SA != "":
-		e.wrong("sa", "an association is of no use to action: "+string(p.Action), "remove it, or write action: protect")
+		e.fail("sa", "action: "+string(p.Action)+" takes no SA", "remove it, or write action: protect")
 	case p.Action != ActionProtect:
 	case p.SA == "":
-		e.lacks("sa", "add the name of the association that is to protect its packets")
-	case !sure:
+		e.missing("sa", "add the name of an SA")
+	case !named:
 	case !known:
-		e.wrong("sa", fmt.Sprintf("there is no association %q", p.SA), e.config.mendSA(p))
+		e.fail("sa", fmt.Sprintf("unknown SA %q", p.SA), e.config.hintSA(p))
 	case a.Direction == "" || p.Direction == "":
 	case a.Direction != p.Direction:
-		e.wrong("sa", fmt.Sprintf("%q is for direction: %s, the policy for %s", p.SA, a.Direction, p.Direction), e.config.mendSA(p))
+		e.fail("sa", fmt.Sprintf("SA %q has direction: %s, the policy has direction: %s", p.SA, a.Direction, p.Direction), e.config.hintSA(p))
 	case a.Mode == SATransport && a.Src.IsValid() && p.Src.IsValid() && a.Src.Is4() != p.Src.Addr().Is4():
-		e.wrong("sa", fmt.Sprintf("in transport mode %q protects packets to %v, and the policy is of the other family", p.SA, a.Dst),
-			"change its prefixes, or have a tunnel")
+		e.fail("sa", fmt.Sprintf("address families of the policy and of transport mode SA %q to %v differ", p.SA, a.Dst),
+			"change the prefixes, or use tunnel mode")
 	}
 }
 
-// mendSA proposes an association for a policy.
-func (c *Config) mendSA(p *Policy) string {
+// hintSA suggests SAs for a policy.
+func (c *Config) hintSA(p *Policy) string {
 	var names []string
 	for _, a := range c.IPsec.SAs {
 		if a.Direction == p.Direction {
@@ -113,9 +113,9 @@ func (c *Config) mendSA(p *Policy) string {
 	case near != "":
 		return fmt.Sprintf("did you mean %q?", near)
 	case len(names) == 0:
-		return fmt.Sprintf("add one below `sas:`, of direction: %s", p.Direction)
+		return fmt.Sprintf("add an SA with direction: %s below `sas:`", p.Direction)
 	case len(names) > most:
-		return fmt.Sprintf("name one of direction: %s, such as %s", p.Direction, alternatives(names[:most]))
+		return fmt.Sprintf("write an SA with direction: %s, such as %s", p.Direction, alternatives(names[:most]))
 	}
-	return fmt.Sprintf("name one of direction: %s: %s", p.Direction, alternatives(names))
+	return fmt.Sprintf("write an SA with direction: %s: %s", p.Direction, alternatives(names))
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
-// What values of an association may be.
+// Limits of values of an SA.
 const (
-	minSPI          = 0x100   // those below are reserved, RFC 4303 section 2.1
+	minSPI          = 0x100   // lower ones are reserved (RFC 4303 section 2.1)
 	maxReplayWindow = 4096    // packets, as in Linux
-	maxSeconds      = 1 << 32 // of a lifetime: 136 years
+	maxSeconds      = 1 << 32 // of a lifetime, 136 years
 )
 
-// saName has no name that would need quotes in logs, metrics or names of files.
+// saName matches valid SA names. They need no quotes in logs, metrics and file names.
 var saName = regexp.MustCompile(`^[a-zA-Z0-9][-_.a-zA-Z0-9]{0,63}$`)
 
-// suites are the names of those that there are.
+// suites lists the names of all suites.
 var suites = func() (names []string) {
 	for _, s := range suite.All {
 		names = append(names, s.Name)
@@ -27,14 +27,14 @@ var suites = func() (names []string) {
 	return names
 }()
 
-// seen is what no two associations may have in common, with the place of the first.
+// seen maps unique values of SAs to the index of the first SA with each.
 type seen struct {
 	names     map[string]int
 	receivers map[receiver]int
 	keys      map[[sha256.Size]byte]int
 }
 
-// receiver is how a receiver finds an association.
+// receiver identifies an SA at its receiver (RFC 4301 section 4.1).
 type receiver struct {
 	direction Direction
 	spi       uint32
@@ -62,9 +62,9 @@ func (c *Config) checkSAs() (errs Errors) {
 func (e *entry) checkName(name string) {
 	switch {
 	case name == "":
-		e.lacks("name", "add one, by which policies, logs and metrics call it")
+		e.missing("name", "add a name for policies, logs and metrics")
 	case !saName.MatchString(name):
-		e.wrong("name", fmt.Sprintf("%q cannot be a name", name), "write up to 64 letters, digits and, behind the first, any of - _ .")
+		e.fail("name", fmt.Sprintf("%q is not a valid name", name), "write up to 64 letters, digits and, after the first, any of - _ .")
 	}
 }
 
@@ -75,38 +75,38 @@ func (e *entry) checkAddresses(a *SA) {
 	}{{"src", a.Src}, {"dst", a.Dst}} {
 		switch {
 		case !x.addr.IsValid():
-			e.lacks(x.field, "add an IP address: src is the sender's, dst the receiver's")
+			e.missing(x.field, "add an IP address: src of the sender, dst of the receiver")
 		case x.addr.Is4In6():
-			e.wrong(x.field, fmt.Sprintf("%v is an IPv4 address in IPv6's form", x.addr), fmt.Sprintf("did you mean %v?", x.addr.Unmap()))
+			e.fail(x.field, fmt.Sprintf("%v is an IPv4-mapped IPv6 address", x.addr), fmt.Sprintf("did you mean %v?", x.addr.Unmap()))
 		case x.addr.IsUnspecified() && x.field == "src" && a.Direction == DirectionIn: // any sender
 		case x.addr.Zone() != "" || x.addr.IsMulticast() || x.addr.IsUnspecified():
-			e.wrong(x.field, fmt.Sprintf("%v is not the address of one host", x.addr), "write one such as 192.0.2.1 or 2001:db8::1")
+			e.fail(x.field, fmt.Sprintf("%v is not a unicast address without a zone", x.addr), "write one such as 192.0.2.1 or 2001:db8::1")
 		}
 	}
 	if a.Src.IsValid() && a.Dst.IsValid() && a.Src.Unmap().Is4() != a.Dst.Unmap().Is4() {
-		e.wrong("dst", fmt.Sprintf("%v and the source, %v, are of two families", a.Dst, a.Src), "write two addresses of IPv4, or two of IPv6 (the packets in a tunnel may be of either)")
+		e.fail("dst", fmt.Sprintf("address families of %v and the source %v differ", a.Dst, a.Src), "write two IPv4 or two IPv6 addresses (inner packets can be of either family)")
 	}
 }
 
 func (e *entry) checkNumbers(a *SA) {
 	switch {
-	case a.SPI == 0 && !e.given("spi"):
-		e.lacks("spi", "add the number by which the receiver finds the association, such as 0x100")
+	case a.SPI == 0 && !e.isSet("spi"):
+		e.missing("spi", "add the SPI at the receiver, such as 0x100")
 	case a.SPI < minSPI:
-		e.wrong("spi", fmt.Sprintf("%#x: those below %#x are reserved", a.SPI, minSPI), fmt.Sprintf("write one from %#x to 0xffffffff", minSPI))
+		e.fail("spi", fmt.Sprintf("%#x is reserved", a.SPI), fmt.Sprintf("write an SPI from %#x to 0xffffffff", minSPI))
 	}
 	switch {
 	case a.ReplayWindow < 0 || a.ReplayWindow > maxReplayWindow:
-		e.wrong("replay_window", fmt.Sprintf("%d is out of range", a.ReplayWindow),
-			fmt.Sprintf("write how many packets may overtake one, from 64 to %d, or 0 to accept repeated ones", maxReplayWindow))
+		e.fail("replay_window", fmt.Sprintf("%d is out of range", a.ReplayWindow),
+			fmt.Sprintf("write a window from 64 to %d packets, or 0 to accept duplicates", maxReplayWindow))
 	case a.ReplayWindow == 0 && a.ESN && a.Direction == DirectionIn:
-		e.wrong("replay_window", "extended sequence numbers need one", fmt.Sprintf("write 64 to %d, or esn: false", maxReplayWindow))
+		e.fail("replay_window", "extended sequence numbers need a replay window", fmt.Sprintf("write 64 to %d, or esn: false", maxReplayWindow))
 	}
-	if none := (Encap{}); (a.Encap != none || e.given("encap")) && (a.Encap.SrcPort == 0 || a.Encap.DstPort == 0) {
-		e.wrong("encap", fmt.Sprintf("from port %d to port %d", a.Encap.SrcPort, a.Encap.DstPort), fmt.Sprintf("write two ports from 1 to 65535, usually %d", portNATT))
+	if none := (Encap{}); (a.Encap != none || e.isSet("encap")) && (a.Encap.SrcPort == 0 || a.Encap.DstPort == 0) {
+		e.fail("encap", fmt.Sprintf("sport %d, dport %d: 0 is not a port", a.Encap.SrcPort, a.Encap.DstPort), fmt.Sprintf("write two ports from 1 to 65535, usually %d", portNATT))
 	}
 	if port := a.Encap.DstPort; port != 0 && port != portNATT && a.Direction == DirectionIn {
-		e.wrong("encap", fmt.Sprintf("to port %d: ESP in UDP is received at port %d alone", port, portNATT), fmt.Sprintf("write dport: %d, and have the peer send there", portNATT))
+		e.fail("encap", fmt.Sprintf("dport %d: ESP in UDP is received only on port %d", port, portNATT), fmt.Sprintf("write dport: %d, and configure the peer to send to it", portNATT))
 	}
 	for _, l := range []struct {
 		unit              string
@@ -118,16 +118,16 @@ func (e *entry) checkNumbers(a *SA) {
 	} {
 		switch {
 		case l.hard > l.limit:
-			e.wrong("lifetime."+l.unit, fmt.Sprintf("%d is out of range", l.hard), fmt.Sprintf("write a number up to %d, or 0 for no limit", l.limit))
+			e.fail("lifetime."+l.unit, fmt.Sprintf("%d is out of range", l.hard), fmt.Sprintf("write a number up to %d, or 0 for no limit", l.limit))
 		case l.soft > l.limit:
-			e.wrong("lifetime.soft."+l.unit, fmt.Sprintf("%d is out of range", l.soft), fmt.Sprintf("write a number up to %d, or 0 for no limit", l.limit))
+			e.fail("lifetime.soft."+l.unit, fmt.Sprintf("%d is out of range", l.soft), fmt.Sprintf("write a number up to %d, or 0 for no limit", l.limit))
 		case l.hard != 0 && l.soft > l.hard:
-			e.wrong("lifetime.soft."+l.unit, fmt.Sprintf("%d is beyond the end of the lifetime, %d", l.soft, l.hard), "write less, so that there is time to replace the association")
+			e.fail("lifetime.soft."+l.unit, fmt.Sprintf("soft limit %d exceeds the hard limit %d", l.soft, l.hard), "write a lower limit, which leaves time for rekeying")
 		}
 	}
 }
 
-// checkUnique compares the i-th association with those before it.
+// checkUnique compares the i-th SA with the previous ones.
 func (e *entry) checkUnique(a *SA, i int, s *seen) {
 	sas := e.config.IPsec.SAs
 	where := func(first int, field string) string {
@@ -136,22 +136,22 @@ func (e *entry) checkUnique(a *SA, i int, s *seen) {
 	if first, twice := s.names[a.Name]; !twice {
 		s.names[a.Name] = i
 	} else if a.Name != "" {
-		e.wrong("name", fmt.Sprintf("there is already %s", where(first, "name")), "give each association a name of its own")
+		e.fail("name", fmt.Sprintf("duplicate of %s", where(first, "name")), "choose a unique name for each SA")
 	}
 	to := receiver{a.Direction, a.SPI, a.Dst}
 	if first, twice := s.receivers[to]; !twice {
 		s.receivers[to] = i
 	} else if a.SPI >= minSPI && a.Dst.IsValid() {
-		e.wrong("spi", fmt.Sprintf("%#x to %v is already that of %s, and a receiver finds only one", a.SPI, a.Dst, where(first, "spi")), "write another, here and at the peer")
+		e.fail("spi", fmt.Sprintf("SPI %#x to %v is already in use by %s", a.SPI, a.Dst, where(first, "spi")), "write another SPI, here and at the peer")
 	}
-	if !counts(a.Suite) || a.Key.Len() == 0 {
+	if !usesCounter(a.Suite) || a.Key.Len() == 0 {
 		return
 	}
-	// One association may stand here twice, sent and received: of a router that talks to itself.
+	// One SA can be listed twice, as out and in, by a router that sends to itself.
 	if first, twice := s.keys[a.Key.digest()]; !twice {
 		s.keys[a.Key.digest()] = i
 	} else if b := &sas[first]; a.Direction == b.Direction || a.SPI != b.SPI || a.Src != b.Src || a.Dst != b.Dst {
-		e.wrong(e.keyField("key", a.KeyFile), fmt.Sprintf("it is also the key of %s: with %s both would use the same nonces, which gives away what they encrypt", where(first, "name"), a.Suite),
-			"draw a key for each, also for the two directions of a tunnel")
+		e.fail(e.keyField("key", a.KeyFile), fmt.Sprintf("same key as %s: %s would reuse nonces, which reveals the plaintext", where(first, "name"), a.Suite),
+			"generate a separate key for each SA, also for the two directions of a tunnel")
 	}
 }

@@ -1,11 +1,8 @@
-// Package config reads warproute's configuration: a YAML file of which only the
-// ports are required.
+// Package config reads and checks the YAML configuration of the router.
 //
-// A file passes three gates. Parse looks at the text: keys, types, units. Check
-// looks at the values, wherever they came from, so that flags can change a
-// configuration and have it checked again. CheckHost looks at this host. Each
-// gate reports everything that is wrong, every time with the place in the file
-// and with what to do about it.
+// A file is checked in three steps. Parse checks the text: keys, types, units. Check checks the
+// values, also after flags have changed them. CheckHost checks them against this host. Each step
+// reports all errors, with line, column and a hint.
 package config
 
 import (
@@ -16,109 +13,108 @@ import (
 	"github.com/warproute/warproute/internal/textfile"
 )
 
-// Config is a whole configuration. Default and Parse fill in what is not given.
+// Config is a configuration. Default and Parse set missing values to their defaults.
 type Config struct {
 	Ports    []Port
 	Engine   Engine
-	Shadow   int // the CPU repeats one in so many chunks of a GPU; 0: none
+	Shadow   int // the CPU repeats 1 in Shadow chunks of a GPU; 0: none
 	Workers  int // 0: one per queue
 	Batch    Batch
 	Metrics  Metrics
 	Control  Control
 	NAPI     NAPI
-	BusyPoll time.Duration // how long an idle worker polls before it sleeps, and with zero-copy the kernel for it
+	BusyPoll time.Duration // time that an idle worker polls before it sleeps
 	Checksum Checksum
 	ICMP     ICMP
 	IPsec    IPsec
 
-	file string              // where the values came from, for errors
-	at   map[string]position // of each value that a file gave, by its key: "ports[0].interface"
+	file string              // source of the values, for errors
+	at   map[string]position // of the values in the file, by key: "ports[0].interface"
 }
 
-// Port is a network interface that the router takes packets from and sends them by.
+// Port is a network interface that the router receives and transmits on.
 type Port struct {
-	Interface   string // as `ip link` names it
+	Interface   string // name in `ip link`
 	Mode        Mode
 	ReversePath ReversePath
 }
 
-// ReversePath says from which sources a port takes packets (RFC 3704).
+// ReversePath is the reverse path check of a port (RFC 3704).
 type ReversePath string
 
-// ReversePathAuto does in IPv4 as Linux's rp_filter says of the interface, and takes any
-// source in IPv6, of which Linux has no such setting.
+// ReversePathAuto follows rp_filter of the interface for IPv4, and is off for IPv6, which has no
+// such setting in Linux.
 const (
 	ReversePathAuto   ReversePath = "auto"
-	ReversePathOff    ReversePath = "off"    // any source
-	ReversePathLoose  ReversePath = "loose"  // those that a route leads to
-	ReversePathStrict ReversePath = "strict" // those that a route leads to by the port
+	ReversePathOff    ReversePath = "off"    // no check
+	ReversePathLoose  ReversePath = "loose"  // a route to the source must exist
+	ReversePathStrict ReversePath = "strict" // a route over the port must exist
 )
 
-// Mode is how AF_XDP attaches to a port.
+// Mode is the XDP mode of a port.
 type Mode string
 
-// ModeAuto tries the other modes in their order, fastest first.
+// ModeAuto selects the first working mode of the others, in order.
 const (
 	ModeAuto     Mode = "auto"
-	ModeZeroCopy Mode = "zero-copy" // the NIC writes into the router's memory
+	ModeZeroCopy Mode = "zero-copy" // the NIC writes to the router's memory
 	ModeNative   Mode = "native"    // the driver runs the XDP program, the kernel copies
-	ModeGeneric  Mode = "generic"   // the network stack runs it; any interface can
+	ModeGeneric  Mode = "generic"   // the network stack runs the program; for any interface
 )
 
-// Engine is what decides on packets.
+// Engine selects the packet processing engine.
 type Engine string
 
-// EngineAuto takes the GPU where there is one and it is faster.
+// EngineAuto uses a GPU, if any, for chunks that it processes faster.
 const (
 	EngineAuto Engine = "auto"
 	EngineCPU  Engine = "cpu"
 	EngineGPU  Engine = "gpu"
 )
 
-// Batch says how packets are gathered into chunks.
+// Batch limits chunks of packets.
 type Batch struct {
-	MaxPackets int           // a chunk of this many is sealed at once
-	MaxDelay   time.Duration // the longest that a packet waits for others
+	MaxPackets int           // in a chunk
+	MaxDelay   time.Duration // of the first packet of a chunk
 }
 
-// Metrics says where Prometheus may scrape.
+// Metrics configures the Prometheus endpoint.
 type Metrics struct {
-	Listen string // "address:port"; empty: nowhere
+	Listen string // "address:port"; "" disables it
 }
 
-// Control says where `warproute show` finds the router.
+// Control configures the control socket.
 type Control struct {
 	Socket string // path of a Unix socket
 }
 
-// NAPI says where the kernel does the receive work of the ports.
+// NAPI selects where the kernel processes received frames.
 type NAPI string
 
 const (
-	NAPIInterrupt NAPI = "interrupt" // in softirqs, on whatever core takes the interrupt
-	NAPIThread    NAPI = "thread"    // on the worker's core, by threads that yield to the worker
+	NAPIInterrupt NAPI = "interrupt" // in softirqs on the core of the interrupt
+	NAPIThread    NAPI = "thread"    // in threads on the core of the worker
 )
 
-// Checksum says what to do with L4 checksums that a veth or virtio sender left
-// for its NIC to finish.
+// Checksum selects the completion of L4 checksums that veth and virtio senders leave incomplete.
 type Checksum string
 
-// ChecksumAuto repairs on ports whose driver is known to pass unfinished checksums.
+// ChecksumAuto completes checksums on ports whose driver passes incomplete ones.
 const (
 	ChecksumAuto   Checksum = "auto"
 	ChecksumRepair Checksum = "repair" // on every port
 	ChecksumTrust  Checksum = "trust"  // on none
 )
 
-// ICMP limits the ICMP errors that all workers send together: PerSecond in the long run, Burst
-// at once, of path MTU errors and again of all others; and of these, to one source, an
-// IPv4 address or IPv6 /64. A rate of 0 lets nothing pass.
+// ICMP limits the rate of ICMP errors of all workers: PerSecond and Burst for path MTU errors
+// and for all others separately, SourcePerSecond and SourceBurst for the others per IPv4 address
+// or IPv6 /64. A rate of 0 sends none.
 type ICMP struct {
 	PerSecond, Burst             int
 	SourcePerSecond, SourceBurst int
 }
 
-// Default is the configuration of a router with these ports and no file.
+// Default returns the default configuration with these ports.
 func Default(ports ...string) *Config {
 	c := &Config{
 		Engine:   EngineAuto,
@@ -137,21 +133,20 @@ func Default(ports ...string) *Config {
 	return c
 }
 
-// maxFileSize bounds what is read, so that a wrong path (a log, a disk image)
-// gives an error rather than a long wait. Ten thousand tunnels take 5 MiB.
+// maxFileSize limits the size of the file in bytes, so that a wrong path fails quickly. 10,000
+// tunnels need 5 MiB.
 const maxFileSize = 16 << 20
 
-// Load reads and checks a file, and those of the keys. An error is an Errors, or
-// says why the file could not be read. They are regular files, not pipes: a reload reads
-// them again, and does not wait for anybody to write them.
+// Load reads and checks a file and its key files, which must be regular files, because a reload
+// reads them again. The error is an Errors or a read error.
 func Load(path string) (*Config, error) {
-	data, info, err := textfile.ReadInfo(path, maxFileSize)
+	data, info, err := textfile.Read(path, maxFileSize)
 	var long *textfile.TooLong
 	switch {
 	case errors.As(err, &long):
-		return nil, fmt.Errorf("read configuration %s: %d bytes is more than a configuration can have (%d)", path, long.Bytes, maxFileSize)
+		return nil, fmt.Errorf("read configuration %s: %d bytes exceed the limit of %d", path, long.Bytes, maxFileSize)
 	case errors.Is(err, textfile.ErrType):
-		return nil, fmt.Errorf("read configuration: %w; write it to a file, which reload reads again", err)
+		return nil, fmt.Errorf("read configuration: %w; write it to a regular file, which reload can read again", err)
 	case err != nil:
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}

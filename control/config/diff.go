@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Change is one thing in which a configuration differs from another. It tells no keys.
+// Change is one difference between two configurations. It reveals no IPsec keys.
 type Change struct {
-	Key  string `json:"key"`  // "batch.max_delay", "ports.lan0", "ipsec.sas.branch-out", "ipsec.policies"
-	Kind Kind   `json:"kind"` //
+	Key  string `json:"key"` // "batch.max_delay", "ports.lan0", "ipsec.sas.branch-out", "ipsec.policies"
+	Kind Kind   `json:"kind"`
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 }
 
-// Kind of a change.
+// Kind is the kind of a change.
 type Kind string
 
 const (
@@ -25,7 +25,7 @@ const (
 	Changed Kind = "changed"
 )
 
-// String is the change on one line.
+// String returns the change on one line.
 func (c Change) String() string {
 	switch c.Kind {
 	case Added:
@@ -36,9 +36,9 @@ func (c Change) String() string {
 	return fmt.Sprintf("~ %s: %s -> %s", c.Key, c.From, c.To)
 }
 
-// Diff tells how b differs from a, in the order of a file. Ports and associations are the
-// same where they have the same name. Policies have none: one that is changed is removed
-// and added. It may be called after IPsec.Zero.
+// Diff returns the changes from a to b, in the order of a file. Ports and SAs are matched by
+// name. A changed policy, which has no name, is removed and added. It can be called after
+// IPsec.Zero.
 func Diff(a, b *Config) []Change {
 	d := differ{}
 	d.ports(a.Ports, b.Ports)
@@ -97,7 +97,7 @@ func (d *differ) ports(a, b []Port) {
 	}
 }
 
-// text is a port's settings, less what is the default of most.
+// text returns the settings of a port.
 func (p *Port) text() string {
 	s := "mode " + string(p.Mode)
 	if p.ReversePath != ReversePathAuto {
@@ -121,7 +121,7 @@ func (d *differ) sas(a, b []SA) {
 				}
 			}
 			if !old.Key.Equal(now.Key) || !old.AuthKey.Equal(now.AuthKey) {
-				from, to = append(from, "one key"), append(to, "another key")
+				from, to = append(from, "old key"), append(to, "new key")
 			}
 			d.add(Changed, key, strings.Join(from, " "), strings.Join(to, " "))
 		}
@@ -141,7 +141,7 @@ func byName(list []SA) map[string]*SA {
 	return m
 }
 
-// parts are what there is to say of an association, but for its keys.
+// parts returns the settings of an SA without keys.
 func (a *SA) parts() []string {
 	return []string{
 		string(a.Direction), fmt.Sprintf("spi %#x", a.SPI), string(a.Mode), fmt.Sprintf("from %v", a.Src), fmt.Sprintf("to %v", a.Dst), a.Suite,
@@ -150,7 +150,7 @@ func (a *SA) parts() []string {
 	}
 }
 
-// text is the limits that there are.
+// text returns the limits.
 func (l Limits) text() string {
 	var limits []string
 	if l.Packets > 0 {
@@ -170,7 +170,7 @@ func (l Limits) text() string {
 
 func (a *SA) text() string { return strings.Join(a.parts()[:6], " ") }
 
-// policies lists those that only one of the two has, as often as it has them more.
+// policies adds the policies that only one side has, counting duplicates.
 func (d *differ) policies(a, b []Policy) {
 	const key = "ipsec.policies"
 	more := map[Policy]int{} // in a than in b
@@ -185,7 +185,7 @@ func (d *differ) policies(a, b []Policy) {
 		}
 	}
 	before := len(d.changes)
-	for _, p := range slices.Backward(a) { // the later of equal ones has no effect
+	for _, p := range slices.Backward(a) { // of duplicates the later has no effect
 		if more[p] > 0 {
 			more[p]--
 			d.add(Removed, key, p.text(), "")
@@ -196,7 +196,7 @@ func (d *differ) policies(a, b []Policy) {
 		d.add(Added, key, "", p.text())
 	}
 	if len(d.changes) == before && !slices.Equal(a, b) {
-		d.add(Changed, key, fmt.Sprintf("%d in an order", len(a)), "another")
+		d.add(Changed, key, fmt.Sprintf("%d policies", len(a)), "reordered")
 	}
 }
 
@@ -223,7 +223,7 @@ func (r PortRange) text() string {
 	return fmt.Sprintf(" ports %d-%d", r.First, r.Last)
 }
 
-// Protects reports whether the router is to be an IPsec gateway.
+// Protects reports whether the configuration has IPsec.
 func (c *Config) Protects() bool {
 	return len(c.IPsec.SAs)+len(c.IPsec.Policies) > 0 || c.IPsec.Source == SourceXFRM
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// full is a configuration in which every list has something.
+// fullConfig returns a configuration without empty lists.
 func fullConfig() *Config {
 	c := Default("a", "b")
 	any := netip.MustParsePrefix("0.0.0.0/0")
@@ -21,9 +21,9 @@ func fullConfig() *Config {
 	return c
 }
 
-func TestDiffTellsWhatDiffers(t *testing.T) {
+func TestDiffReportsEachChange(t *testing.T) {
 	if d := Diff(fullConfig(), fullConfig()); len(d) != 0 {
-		t.Errorf("equal ones differ in %v", d)
+		t.Errorf("equal configurations differ in %v", d)
 	}
 	for want, change := range map[string]func(*Config){
 		"~ ports.b: mode auto -> mode native":                  func(c *Config) { c.Ports[1].Mode = ModeNative },
@@ -50,8 +50,8 @@ func TestDiffTellsWhatDiffers(t *testing.T) {
 		"~ ipsec.path_mtu: learn -> off":                                              func(c *Config) { c.IPsec.PathMTU = PathMTUOff },
 		"~ ipsec.mss_clamp: false -> true":                                            func(c *Config) { c.IPsec.MSSClamp = true },
 		"- ipsec.sas.y: out spi 0x100 tunnel from 192.0.2.1 to 192.0.2.2 aes128gcm16": func(c *Config) { c.IPsec.SAs = c.IPsec.SAs[:1] },
-		"~ ipsec.sas.x: spi 0x100 one key -> spi 0x101 another key":                   func(c *Config) { c.IPsec.SAs[0].SPI++; c.IPsec.SAs[0].Key = NewKey([]byte("other")) },
-		"~ ipsec.sas.y: one key -> another key":                                       func(c *Config) { c.IPsec.SAs[1].AuthKey = NewKey([]byte("other")) },
+		"~ ipsec.sas.x: spi 0x100 old key -> spi 0x101 new key":                       func(c *Config) { c.IPsec.SAs[0].SPI++; c.IPsec.SAs[0].Key = NewKey([]byte("other")) },
+		"~ ipsec.sas.y: old key -> new key":                                           func(c *Config) { c.IPsec.SAs[1].AuthKey = NewKey([]byte("other")) },
 		"~ ipsec.sas.y: lifetime unlimited soft unlimited -> lifetime 9 packets, 8000 bytes soft 1m0s": func(c *Config) {
 			c.IPsec.SAs[1].Lifetime = Lifetime{Hard: Limits{Packets: 9, Bytes: 8000}, Soft: Limits{Seconds: 60}}
 		},
@@ -60,7 +60,7 @@ func TestDiffTellsWhatDiffers(t *testing.T) {
 			p.DstPorts, p.Protocol, p.Action, p.SA = PortRange{1, 2}, 17, ActionDiscard, ""
 		},
 		"+ ipsec.policies: out 0.0.0.0/0 > 0.0.0.0/0 protect x": func(c *Config) { c.IPsec.Policies = append(c.IPsec.Policies, c.IPsec.Policies[0]) },
-		"~ ipsec.policies: 2 in an order -> another":            func(c *Config) { p := c.IPsec.Policies; p[0], p[1] = p[1], p[0] },
+		"~ ipsec.policies: 2 policies -> reordered":             func(c *Config) { p := c.IPsec.Policies; p[0], p[1] = p[1], p[0] },
 	} {
 		c := fullConfig()
 		change(c)
@@ -74,13 +74,13 @@ func TestDiffTellsWhatDiffers(t *testing.T) {
 	}
 }
 
-// Whatever is added to an association is compared, and no key is told.
-func TestDiffSeesEveryPartOfAnAssociation(t *testing.T) {
+// Diff compares every field of an SA, also future ones, and prints no key.
+func TestDiffComparesEveryFieldOfAnSA(t *testing.T) {
 	typ := reflect.TypeFor[SA]()
 	for i := range typ.NumField() {
 		f := typ.Field(i)
 		if strings.HasSuffix(f.Name, "Key") || strings.HasSuffix(f.Name, "KeyFile") || f.Name == "Name" || f.Name == "Src" || f.Name == "Dst" {
-			continue // compared by themselves, or shown above
+			continue // compared separately, or in TestDiffReportsEachChange
 		}
 		c := fullConfig()
 		bump(t, reflect.ValueOf(&c.IPsec.SAs[0]).Elem().Field(i))
@@ -89,13 +89,13 @@ func TestDiffSeesEveryPartOfAnAssociation(t *testing.T) {
 			t.Errorf("%s: %v", f.Name, d)
 		}
 		if strings.Contains(d[0].String(), "secret") {
-			t.Errorf("%s: %v tells a key", f.Name, d[0])
+			t.Errorf("%s: %v reveals a key", f.Name, d[0])
 		}
 	}
 }
 
-// So is every value of the configuration.
-func TestDiffSeesEveryValue(t *testing.T) {
+// Diff compares every value of the configuration, also future ones.
+func TestDiffComparesEveryValue(t *testing.T) {
 	var walk func(path string, of func(*Config) reflect.Value)
 	walk = func(path string, of func(*Config) reflect.Value) {
 		if v := of(fullConfig()); v.Kind() == reflect.Struct {
@@ -105,7 +105,7 @@ func TestDiffSeesEveryValue(t *testing.T) {
 				}
 			}
 			return
-		} else if v.Kind() == reflect.Slice { // of ports, associations, policies: see above
+		} else if v.Kind() == reflect.Slice { // ports, SAs and policies are in TestDiffReportsEachChange
 			return
 		}
 		c := fullConfig()
@@ -117,7 +117,7 @@ func TestDiffSeesEveryValue(t *testing.T) {
 	walk("", func(c *Config) reflect.Value { return reflect.ValueOf(c).Elem() })
 }
 
-// bump changes a value, or the first part of one.
+// bump changes a value, or the first field of a struct.
 func bump(t *testing.T, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:

@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// Error is one thing that is wrong with a configuration.
+// Error is an error in a configuration.
 type Error struct {
-	File         string // as given to Parse; empty for a value that no file gave
-	Line, Column int    // from 1; 0 where no place in the file is to blame
-	Msg          string // what is wrong
-	Mend         string // what to do
-	Transient    bool   // the host lacks something that it may have later, without a change of the configuration
+	File         string // as passed to Parse; "" if the value is not from a file
+	Line, Column int    // from 1; 0 if unknown
+	Msg          string // problem
+	Hint         string // how to fix it
+	Transient    bool   // caused by the host, can resolve without a change of the configuration
 
-	key string // of the value
+	key string // key of the value
 }
 
-// newError makes an error about the value at key.
-func newError(file, key, msg, mend string) *Error {
-	return &Error{File: file, Msg: hideKeys(msg), Mend: hideKeys(mend), key: key}
+// newError returns an error about the value of a key.
+func newError(file, key, msg, hint string) *Error {
+	return &Error{File: file, Msg: hideKeys(msg), Hint: hideKeys(hint), key: key}
 }
 
 func (e *Error) Error() string {
-	text := e.Msg + "; " + e.Mend
+	text := e.Msg + "; " + e.Hint
 	switch {
 	case e.Line > 0:
 		return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, text)
@@ -34,10 +34,10 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Errors are all the things that are wrong, in the order of the file.
+// Errors lists errors in the order of the file.
 type Errors []*Error
 
-// Error gives each its line.
+// Error returns one line per error.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i, err := range e {
@@ -46,7 +46,7 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Transient reports whether the host may come to satisfy the configuration as it is.
+// Transient reports whether all errors are transient.
 func (e Errors) Transient() bool {
 	return len(e) > 0 && !slices.ContainsFunc(e, func(err *Error) bool { return !err.Transient })
 }
@@ -60,11 +60,10 @@ func (e Errors) Unwrap() []error {
 	return errs
 }
 
-// faulty are the keys of values that are known to be wrong.
+// faulty is the set of keys with errors.
 type faulty map[string]bool
 
-// cover reports whether a value is one of them, or part of one, so that one mistake
-// is reported once.
+// cover reports whether a key or a parent has an error, so that each is reported once.
 func (f faulty) cover(key string) bool {
 	for k := key; k != ""; k = parent(k) {
 		if f[k] {
@@ -74,7 +73,7 @@ func (f faulty) cover(key string) bool {
 	return false
 }
 
-// orNil sorts the errors; none of them is no error.
+// orNil returns the sorted errors, nil for none.
 func (e Errors) orNil() error {
 	if len(e) == 0 {
 		return nil
@@ -85,10 +84,10 @@ func (e Errors) orNil() error {
 	return e
 }
 
-// position is a place in a file, both from 1.
+// position is a line and column, from 1.
 type position struct{ line, column int }
 
-// parent is the key of what a value is part of: "ports[0].mode" → "ports[0]" →
+// parent returns the parent of a key: "ports[0].mode" → "ports[0]" →
 // "ports" → "".
 func parent(key string) string {
 	return key[:max(strings.LastIndexAny(key, ".["), 0)]

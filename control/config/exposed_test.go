@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// writeMode puts the configuration with inline keys, or another, into a file of a mode.
+// writeMode writes a configuration to a file with a mode and returns its path.
 func writeMode(t *testing.T, text string, mode os.FileMode) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "w.yaml")
@@ -28,14 +28,14 @@ func TestInlineKeysNeedAPrivateFile(t *testing.T) {
 	for _, mode := range []os.FileMode{0o644, 0o640, 0o604, 0o620, 0o602, 0o610} {
 		path := writeMode(t, tunnel, mode)
 		_, err := Load(path)
-		want := fmt.Sprintf("%s:10:12: ipsec.sas[0].key: there is a key in the configuration, and %s is open to others than its owner (mode %04o); chmod 600 %s, or write the key to a file of its own (key_file)", path, path, mode, path)
+		want := fmt.Sprintf("%s:10:12: ipsec.sas[0].key: inline key, but %s is accessible to other users (mode %04o); chmod 600 %s, or move the key to a separate file (key_file)", path, path, mode, path)
 		if err == nil || err.Error() != want {
 			t.Errorf("got\n%v\nwant\n%s", err, want)
 		}
 		if strings.Contains(fmt.Sprint(err), keyA) {
-			t.Error("the error has the key")
+			t.Error("the error reveals the key")
 		}
-		if _, err := Load(writeMode(t, withoutAEAD, mode)); err == nil || !strings.Contains(err.Error(), "ipsec.sas[1].key: there is a key in the configuration") {
+		if _, err := Load(writeMode(t, withoutAEAD, mode)); err == nil || !strings.Contains(err.Error(), "ipsec.sas[1].key: inline key, but") {
 			t.Errorf("mode %04o, a later key: %v", mode, err)
 		}
 	}
@@ -49,7 +49,7 @@ func TestInlineKeysNeedAPrivateFile(t *testing.T) {
 	}
 }
 
-// ownedBy is what a file of another owner says of itself.
+// ownedBy is the info of a file with another owner.
 type ownedBy struct {
 	fs.FileInfo
 	uid uint32
@@ -63,13 +63,13 @@ func TestKeysOfOtherOwnersAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	me := os.Geteuid()
-	for uid, want := range map[uint32]string{0: "", uint32(me): "", uint32(me) + 12345: fmt.Sprintf("k belongs to user %d, who can change it", me+12345)} {
+	for uid, want := range map[uint32]string{0: "", uint32(me): "", uint32(me) + 12345: fmt.Sprintf("k is owned by user %d, who can change it", me+12345)} {
 		if why, _ := exposed("k", ownedBy{info, uid}); why != want {
-			t.Errorf("of user %d: %q, want %q", uid, why, want)
+			t.Errorf("owner %d: %q, want %q", uid, why, want)
 		}
 	}
 	if me != 0 {
-		return // only root can make files of others
+		return // only root can change the owner
 	}
 	chown := func(t *testing.T, path string, uid int) {
 		t.Helper()
@@ -80,15 +80,15 @@ func TestKeysOfOtherOwnersAreRefused(t *testing.T) {
 	path := fileTest(t, keyA, 0o600)
 	key := filepath.Join(filepath.Dir(path), "k")
 	chown(t, key, 12345)
-	checkLoad(t, path, fmt.Sprintf("DIR/k belongs to user 12345, who can change it; chown %d DIR/k", os.Geteuid()))
+	checkLoad(t, path, fmt.Sprintf("DIR/k is owned by user 12345, who can change it; chown %d DIR/k", os.Geteuid()))
 	chown(t, key, 0)
 	if _, err := Load(path); err != nil {
-		t.Errorf("root's: %v", err)
+		t.Errorf("owned by root: %v", err)
 	}
 	inline := writeMode(t, tunnel, 0o600)
 	chown(t, inline, 12345)
-	if _, err := Load(inline); err == nil || !strings.Contains(err.Error(), inline+" belongs to user 12345, who can change it; chown ") {
-		t.Errorf("inline, of another owner: %v", err)
+	if _, err := Load(inline); err == nil || !strings.Contains(err.Error(), inline+" is owned by user 12345, who can change it; chown ") {
+		t.Errorf("inline key, another owner: %v", err)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestKeysBehindLinksAreRefused(t *testing.T) {
 		if err := os.Symlink(target, filepath.Join(dir, "k")); err != nil {
 			t.Fatal(err)
 		}
-		checkLoad(t, path, "DIR/k is a symbolic link; name the file itself; who owns the link could point it to another key")
+		checkLoad(t, path, "DIR/k is a symbolic link; write the path of its target: the owner of the link could change it to another key")
 		if err := os.Remove(filepath.Join(dir, "k")); err != nil {
 			t.Fatal(err)
 		}

@@ -9,26 +9,25 @@ import (
 	"github.com/warproute/warproute/internal/textfile"
 )
 
-// ForwardingSettings returns the settings of Linux, as paths below /proc/sys, by each of
-// which it forwards what arrives at some of the interfaces, unless it is 0. No kernel has to
-// have all of them.
+// ForwardingSettings returns the sysctls, as paths below /proc/sys, that let Linux forward packets
+// received on the interfaces. Linux does not forward if all of them are 0 or absent.
 func ForwardingSettings(interfaces ...string) []string {
 	settings := []string{"net/ipv6/conf/all/forwarding"}
-	for _, name := range interfaces { // IPv4 goes by the interface's own alone; IPv6 has one from Linux 6.17 on
+	for _, name := range interfaces { // IPv4 has settings per interface only; IPv6 has them since Linux 6.17
 		settings = append(settings, "net/ipv4/conf/"+name+"/forwarding", "net/ipv6/conf/"+name+"/force_forwarding")
 	}
 	return settings
 }
 
-// SettingName returns the name by which sysctl knows a path below /proc/sys: it has dots for
-// slashes, and slashes for an interface's dots.
+// SettingName returns the sysctl name of a path below /proc/sys. It swaps slashes and dots, because
+// interface names can contain dots.
 func SettingName(path string) string { return strings.NewReplacer("/", ".", ".", "/").Replace(path) }
 
-// GuardedPorts returns the ports of a configuration file from and to which Linux is to
-// forward nothing: of a gateway with linux_forwarding: drop. It reads no keys, and mistakes
-// elsewhere in the file do not matter, so that such a gateway is closed, too.
+// GuardedPorts returns the ports of an IPsec gateway with linux_forwarding: drop. Linux must not
+// forward packets from or to them. It ignores mistakes elsewhere in the file and reads no key
+// files, so that a gateway with a broken configuration is also guarded.
 func GuardedPorts(path string) (names []string, err error) {
-	data, err := textfile.Read(path, maxFileSize)
+	data, _, err := textfile.Read(path, maxFileSize)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
@@ -46,9 +45,9 @@ func GuardedPorts(path string) (names []string, err error) {
 	return names, nil
 }
 
-// checkForwarding checks that Linux forwards nothing that policies of the configuration
-// are for, where it is not kept from it (linux_forwarding: allow). It knows none of them,
-// and has all packets when the router has stopped. The settings are those below sysctl.
+// checkForwarding checks that forwarding by Linux is off if the configuration has policies and
+// linux_forwarding: allow. Linux does not apply these policies, and receives all packets after the
+// router stops. The sysctl directory is /proc/sys except in tests.
 func (c *Config) checkForwarding(sysctl string) (errs Errors) {
 	if c.IPsec.LinuxForwarding != LinuxForwardingAllow || c.IPsec.Source != SourceConfig || len(c.IPsec.Policies) == 0 {
 		return nil
@@ -61,8 +60,8 @@ func (c *Config) checkForwarding(sysctl string) (errs Errors) {
 		value, err := os.ReadFile(filepath.Join(sysctl, path))
 		if err == nil && strings.TrimSpace(string(value)) != "0" {
 			name := SettingName(path)
-			errs = append(errs, c.lacking("ipsec.policies", fmt.Sprintf("ipsec.policies: Linux also forwards packets (%s), past the policies and in clear", name),
-				fmt.Sprintf("write linux_forwarding: drop, or sysctl -w %s=0", name)))
+			errs = append(errs, c.hostFault("ipsec.policies", fmt.Sprintf("ipsec.policies: Linux also forwards packets (%s), without the policies and in plaintext", name),
+				fmt.Sprintf("write linux_forwarding: drop, or run sysctl -w %s=0", name)))
 		}
 	}
 	return errs

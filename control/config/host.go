@@ -9,33 +9,31 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/warproute/warproute/internal/ethtool"
 	"github.com/warproute/warproute/internal/netdev"
 )
 
-// CheckHost checks the values and then reports, as an Errors, what this host
-// (the calling process's network namespace) lacks for the configuration. Those in running
-// are ports of a router that has the configuration next: it does without them until they
-// are back.
+// CheckHost checks the values and then compares them with this host, in the network namespace of
+// the process. It returns an Errors. The running ports are those of a router that reloads: their
+// interfaces can be missing for a while, and are not checked.
 func CheckHost(c *Config, running ...Port) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
 	have, err := net.Interfaces()
 	if err != nil {
-		return fmt.Errorf("list the host's interfaces: %w", err)
+		return fmt.Errorf("list interfaces: %w", err)
 	}
-	errs := append(c.missing(have, running), c.checkQueues(running, ethtool.Queues)...)
-	errs = append(errs, c.refused(running)...)
+	errs := append(c.checkInterfaces(have, running), c.checkQueues(running, netdev.Queues)...)
+	errs = append(errs, c.checkPortTypes(running)...)
 	if dir := filepath.Dir(c.Control.Socket); !isDir(dir) {
-		errs = append(errs, c.lacking("control.socket", fmt.Sprintf("control.socket: there is no directory %s", dir), "create it, or choose another path"))
+		errs = append(errs, c.hostFault("control.socket", fmt.Sprintf("control.socket: directory %s does not exist", dir), "create it, or choose another path"))
 	}
 	errs = append(errs, c.checkState()...)
 	return append(errs, c.checkForwarding("/proc/sys")...).orNil()
 }
 
-// checkState checks that sequence numbers can be kept, where there are some. The router
-// makes the directory if it is the last of the path.
+// checkState checks the directory of stored sequence numbers if there are outbound SAs. The router
+// creates the directory, but not its parent.
 func (c *Config) checkState() Errors {
 	dir := c.IPsec.State
 	info, err := os.Stat(dir)
@@ -43,16 +41,16 @@ func (c *Config) checkState() Errors {
 	case !slices.ContainsFunc(c.IPsec.SAs, func(a SA) bool { return a.Direction == DirectionOut }):
 		return nil
 	case err == nil && !info.IsDir():
-		return Errors{c.fault("ipsec.state", fmt.Sprintf("ipsec.state: %s is not a directory", dir), "choose another path, for sequence numbers that are kept over restarts")}
+		return Errors{c.fault("ipsec.state", fmt.Sprintf("ipsec.state: %s is not a directory", dir), "choose another path for stored sequence numbers")}
 	case err != nil && !isDir(filepath.Dir(dir)):
-		return Errors{c.lacking("ipsec.state", fmt.Sprintf("ipsec.state: there is no directory %s", filepath.Dir(dir)), "create it, or choose another path, for sequence numbers that are kept over restarts")}
+		return Errors{c.hostFault("ipsec.state", fmt.Sprintf("ipsec.state: directory %s does not exist", filepath.Dir(dir)), "create it, or choose another path for stored sequence numbers")}
 	}
 	return nil
 }
 
-// missing reports the ports that are neither among the host's interfaces nor running, or
-// are not for forwarding.
-func (c *Config) missing(have []net.Interface, running []Port) (errs Errors) {
+// checkInterfaces reports loopback ports, and ports whose interface does not exist unless they are
+// running.
+func (c *Config) checkInterfaces(have []net.Interface, running []Port) (errs Errors) {
 	names := make([]string, 0, len(have))
 	byName := map[string]net.Flags{}
 	for _, i := range have {
@@ -67,17 +65,17 @@ func (c *Config) missing(have []net.Interface, running []Port) (errs Errors) {
 		switch {
 		case !ok && slices.ContainsFunc(running, func(r Port) bool { return r.Interface == p.Interface }):
 		case !ok:
-			errs = append(errs, c.lacking(key, fmt.Sprintf("this host has no interface %q", p.Interface), mendInterface(p.Interface, names)))
+			errs = append(errs, c.hostFault(key, fmt.Sprintf("this host has no interface %q", p.Interface), hintInterface(p.Interface, names)))
 		case flags&net.FlagLoopback != 0:
-			errs = append(errs, c.fault(key, fmt.Sprintf("%q is the loopback interface, which leads nowhere", p.Interface), mendInterface("", names)))
+			errs = append(errs, c.fault(key, fmt.Sprintf("%q is the loopback interface, which cannot be a port", p.Interface), hintInterface("", names)))
 		}
 	}
 	return errs
 }
 
-// refused reports the interfaces that cannot be ports, such as bonds. Of those that are
-// running nothing is asked.
-func (c *Config) refused(running []Port) (errs Errors) {
+// checkPortTypes reports interfaces of types that cannot be ports, such as bonds. It skips running
+// ports.
+func (c *Config) checkPortTypes(running []Port) (errs Errors) {
 	for i, p := range c.Ports {
 		if slices.ContainsFunc(running, func(r Port) bool { return r.Interface == p.Interface }) {
 			continue
@@ -89,12 +87,13 @@ func (c *Config) refused(running []Port) (errs Errors) {
 	return errs
 }
 
-func mendInterface(name string, have []string) string {
+// hintInterface suggests an existing interface.
+func hintInterface(name string, have []string) string {
 	if near := nearest(name, have); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	if len(have) == 0 {
-		return "it has none but loopback: create one, or move one into this network namespace"
+		return "only loopback exists: create an interface, or move one into this network namespace"
 	}
 	const most = 8
 	if len(have) > most {

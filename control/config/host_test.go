@@ -15,22 +15,22 @@ var host = []net.Interface{
 	{Name: "enp2s0"},
 }
 
-func TestMissingInterfaces(t *testing.T) {
+func TestMissingInterfacesAreReported(t *testing.T) {
 	tests := []struct {
 		name, port string
 		have       []net.Interface
 		want       string
 	}{
-		{"one that is there, though down", "enp2s0", host, ""},
-		{"one that is nearly there", "emp1s0", host, `this host has no interface "emp1s0"; did you mean "enp1s0"?`},
-		{"one that is not there", "wan0", host, `this host has no interface "wan0"; choose one of enp1s0, enp2s0`},
-		{"loopback", "lo", host, `"lo" is the loopback interface, which leads nowhere; choose one of enp1s0, enp2s0`},
-		{"a host with loopback alone", "wan0", host[:1], `this host has no interface "wan0"; it has none but loopback: create one, or move one into this network namespace`},
+		{"interface that is down", "enp2s0", host, ""},
+		{"misspelt interface", "emp1s0", host, `this host has no interface "emp1s0"; did you mean "enp1s0"?`},
+		{"missing interface", "wan0", host, `this host has no interface "wan0"; choose one of enp1s0, enp2s0`},
+		{"loopback", "lo", host, `"lo" is the loopback interface, which cannot be a port; choose one of enp1s0, enp2s0`},
+		{"host with only loopback", "wan0", host[:1], `this host has no interface "wan0"; only loopback exists: create an interface, or move one into this network namespace`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := ""
-			if err := Default(tt.port).missing(tt.have, nil).orNil(); err != nil {
+			if err := Default(tt.port).checkInterfaces(tt.have, nil).orNil(); err != nil {
 				got = err.Error()
 			}
 			if got != tt.want {
@@ -40,7 +40,7 @@ func TestMissingInterfaces(t *testing.T) {
 	}
 }
 
-func TestCheckHostKeepsThePlaceInTheFile(t *testing.T) {
+func TestCheckHostReportsPositions(t *testing.T) {
 	c, err := Parse("f", []byte("ports:\n  - interface: lo\n  - interface: no-such-port\ncontrol: {socket: /no-such-dir/w}\nworkers: 2\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -53,20 +53,20 @@ func TestCheckHostKeepsThePlaceInTheFile(t *testing.T) {
 	want := []string{
 		`f:2:16: "lo" is the loopback interface`,
 		`f:3:16: this host has no interface "no-such-port"`,
-		`f:4:19: control.socket: there is no directory /no-such-dir; create it, or choose another path`,
-		`f:5:10: workers: 2, and lo has queues for 1`,
+		`f:4:19: control.socket: directory /no-such-dir does not exist; create it, or choose another path`,
+		`f:5:10: workers: 2 exceeds the number of queues of lo (1)`,
 	}
 	if len(lines) != len(want) {
 		t.Fatalf("got\n%s", err)
 	}
 	for i := range want {
 		if !strings.HasPrefix(lines[i], want[i]) {
-			t.Errorf("line %d is %q, want it to begin with %q", i, lines[i], want[i])
+			t.Errorf("line %d is %q, want prefix %q", i, lines[i], want[i])
 		}
 	}
 }
 
-func TestCheckHostChecksTheValuesFirst(t *testing.T) {
+func TestCheckHostChecksValuesFirst(t *testing.T) {
 	if err := CheckHost(Default("lan0", "lan0")); err == nil || !strings.Contains(err.Error(), "already a port") {
 		t.Errorf("got %v", err)
 	}
@@ -78,11 +78,11 @@ func TestStateNeedsADirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ name, state, direction, want string }{
-		{"one that is there", dir, "out", ""},
-		{"one that the router makes", dir + "/new", "out", ""},
-		{"none above it", dir + "/no/new", "out", "f:3:10: ipsec.state: there is no directory " + dir + "/no; create it, or choose another path, for sequence numbers that are kept over restarts"},
-		{"a file", dir + "/file", "out", "f:3:10: ipsec.state: " + dir + "/file is not a directory; choose another path, for sequence numbers that are kept over restarts"},
-		{"no numbers to keep", dir + "/no/new", "in", ""},
+		{"existing directory", dir, "out", ""},
+		{"directory that the router creates", dir + "/new", "out", ""},
+		{"missing parent directory", dir + "/no/new", "out", "f:3:10: ipsec.state: directory " + dir + "/no does not exist; create it, or choose another path for stored sequence numbers"},
+		{"a file", dir + "/file", "out", "f:3:10: ipsec.state: " + dir + "/file is not a directory; choose another path for stored sequence numbers"},
+		{"no outbound SA", dir + "/no/new", "in", ""},
 	} {
 		c, err := Parse("f", []byte(onePort+"ipsec:\n  state: "+tt.state+"\n  sas:\n    - {name: a, spi: 256, direction: "+tt.direction+
 			", src: 192.0.2.1, dst: 192.0.2.2, suite: null-sha256, auth_key: "+keyC+"}\n"))
@@ -99,7 +99,7 @@ func TestStateNeedsADirectory(t *testing.T) {
 	}
 }
 
-func TestLinuxForwardsNothingBesideAGateway(t *testing.T) {
+func TestForwardingByLinuxIsReported(t *testing.T) {
 	const (
 		sas      = "  sas:\n    - {name: a, spi: 256, direction: in, src: 192.0.2.2, dst: 192.0.2.1, suite: null-sha256, auth_key: " + keyC + "}\n"
 		policies = sas + "  policies:\n    - {direction: in, src: 0.0.0.0/0, dst: 0.0.0.0/0, action: protect, sa: a}\n"
@@ -108,9 +108,9 @@ func TestLinuxForwardsNothingBesideAGateway(t *testing.T) {
 		forced   = "net.ipv6.conf.lan0/7.force_forwarding"
 	)
 	for _, tt := range []struct {
-		name, ipsec    string // linux_forwarding: allow, unless it begins with drop
+		name, ipsec    string // with linux_forwarding: allow, or drop after the prefix "drop"
 		others, v4, v6 string
-		force          string // IPv6 of the port
+		force          string // force_forwarding of the port
 		want           []string
 	}{
 		{"off", policies, "1", "0", "0", "0", nil},
@@ -118,11 +118,11 @@ func TestLinuxForwardsNothingBesideAGateway(t *testing.T) {
 		{"IPv6", policies, "0", "0", "1", "0", []string{ipv6}},
 		{"IPv6 from the port", policies, "0", "0", "0", "1", []string{forced}},
 		{"both", policies, "1", "1", "2", "0", []string{ipv6, ipv4}},
-		{"a host before Linux 6.17", policies, "0", "0", "0", "", nil},
-		{"a host without IPv6", policies, "0", "0", "", "", nil},
-		{"Linux is kept from it", "drop" + policies, "1", "1", "1", "1", nil},
+		{"Linux before 6.17", policies, "0", "0", "0", "", nil},
+		{"Linux without IPv6", policies, "0", "0", "", "", nil},
+		{"linux_forwarding: drop", "drop" + policies, "1", "1", "1", "1", nil},
 		{"no policies", sas, "1", "1", "1", "1", nil},
-		{"policies that Linux knows", "  source: xfrm\n", "1", "1", "1", "1", nil},
+		{"policies of Linux", "  source: xfrm\n", "1", "1", "1", "1", nil},
 	} {
 		dir := t.TempDir()
 		for path, value := range map[string]string{
@@ -160,8 +160,8 @@ func TestLinuxForwardsNothingBesideAGateway(t *testing.T) {
 	}
 }
 
-// A port that is away does not keep a router from reloading the rest.
-func TestCheckHostOfARouterWhosePortIsAway(t *testing.T) {
+// A running port whose interface is missing does not fail a reload.
+func TestCheckHostSkipsMissingRunningPorts(t *testing.T) {
 	c := Default("no-such-port", "nor-this")
 	c.Control.Socket = t.TempDir() + "/w.sock"
 	err := CheckHost(c, c.Ports[0])
@@ -170,8 +170,8 @@ func TestCheckHostOfARouterWhosePortIsAway(t *testing.T) {
 	}
 }
 
-// The ports of a gateway are closed at boot though its keys are missing, or other keys wrong.
-func TestGuardedPorts(t *testing.T) {
+// A gateway is guarded at boot although key files are missing or other values are invalid.
+func TestGuardedPortsIgnoreOtherMistakes(t *testing.T) {
 	const ports, policy = "ports: [{interface: lan0}, {interface: wan0}]\n", "policies: [{direction: out, src: 10.7.0.0/16, dst: 10.8.0.0/16, action: protect, sa: a}]"
 	both := []string{"lan0", "wan0"}
 	for _, tt := range []struct {

@@ -2,23 +2,22 @@ package config
 
 import "net/netip"
 
-// IPsec says what is to be protected, and how.
+// IPsec configures the IPsec gateway.
 type IPsec struct {
 	Source   Source
-	State    string // directory of sequence numbers that are kept over restarts
-	MSSClamp bool   // lower the MSS that TCP connections announce to what fits through a tunnel
+	State    string // directory of sequence numbers, which persist across restarts
+	MSSClamp bool   // clamp the MSS option of TCP SYNs to the tunnel MTU
 	Fragment Fragment
 	ICMP     ICMPErrors
 	PathMTU  PathMTU
-	// Interface is the name of one that Linux itself reaches tunnels by; "" for none.
-	Interface string
-	// LinuxForwarding says what becomes of packets that Linux would forward from or to the ports.
+	// Interface is the name of the interface for tunnel traffic of the host; "" for none.
+	Interface       string
 	LinuxForwarding LinuxForwarding
 	SAs             []SA
-	Policies        []Policy // the first that matches a packet decides
+	Policies        []Policy // the first match applies
 }
 
-// Zero overwrites the keys. They still compare as before.
+// Zero overwrites the keys with zeros. SA.Equal still works.
 func (i *IPsec) Zero() {
 	for _, a := range i.SAs {
 		a.Key.Zero()
@@ -26,68 +25,68 @@ func (i *IPsec) Zero() {
 	}
 }
 
-// Source is where security associations and policies come from.
+// Source is the source of SAs and policies.
 type Source string
 
 const (
-	SourceConfig Source = "config" // the configuration
-	SourceXFRM   Source = "xfrm"   // Linux, where a key daemon puts them
+	SourceConfig Source = "config" // this configuration
+	SourceXFRM   Source = "xfrm"   // the kernel, where a key daemon installs them
 )
 
-// Fragment says where a packet that is too large for its tunnel is split.
+// Fragment selects the packet to fragment if it exceeds the tunnel MTU.
 type Fragment string
 
 const (
-	FragmentBefore Fragment = "before" // the inner packet: the peer does not reassemble
-	FragmentAfter  Fragment = "after"  // the outer one: the inner destination does not notice
+	FragmentBefore Fragment = "before" // the inner packet; its destination reassembles
+	FragmentAfter  Fragment = "after"  // the outer packet; the peer reassembles
 )
 
-// ICMPErrors says how ICMP errors about protected packets are judged (RFC 4301 section 6.2).
+// ICMPErrors selects the policy check of ICMP errors (RFC 4301 section 6.2).
 type ICMPErrors string
 
 const (
-	ICMPQuoted ICMPErrors = "quoted" // by the packet that they quote where no policy selects their addresses
-	ICMPStrict ICMPErrors = "strict" // those out of tunnels also by what they quote; into tunnels only the router's own
+	ICMPQuoted ICMPErrors = "quoted" // by the quoted packet if no policy matches their addresses
+	ICMPStrict ICMPErrors = "strict" // from tunnels also by the quoted packet; into tunnels only from this router
 )
 
-// PathMTU says whether the MTU of a tunnel's path is learned from ICMP errors (RFC 4301 section 8.2).
+// PathMTU enables path MTU discovery for tunnels by ICMP errors (RFC 4301 section 8.2).
 type PathMTU string
 
 const (
 	PathMTULearn PathMTU = "learn"
-	PathMTUOff   PathMTU = "off" // the ports' and routes' MTUs count alone
+	PathMTUOff   PathMTU = "off" // only the MTUs of ports and routes apply
 )
 
-// LinuxForwarding says what becomes of packets that Linux would forward from or to the
-// ports of a gateway: past the policies, which it does not know.
+// LinuxForwarding controls forwarding by Linux from and to the ports of a gateway. Linux does not
+// apply the policies.
 type LinuxForwarding string
 
 const (
-	LinuxForwardingDrop  LinuxForwarding = "drop"  // dropped, also after the router has ended
-	LinuxForwardingAllow LinuxForwarding = "allow" // Linux's settings decide; with policies of the configuration they must be off
+	LinuxForwardingDrop  LinuxForwarding = "drop"  // drop the packets, also after the router exits
+	LinuxForwardingAllow LinuxForwarding = "allow" // as set by sysctl, which must be off if the configuration has policies
 )
 
-// SA describes a security association.
+// SA is a security association (RFC 4301 section 4.1).
 type SA struct {
 	Name      string
 	SPI       uint32
 	Direction Direction
 	Mode      SAMode
-	Src, Dst  netip.Addr // outer addresses of a tunnel, else the packets'
-	Suite     string     // by its strongSwan name
-	// Key is of the cipher, with the salt behind it. Load fills it in from KeyFile,
-	// and AuthKey from AuthKeyFile.
+	Src, Dst  netip.Addr // outer addresses in tunnel mode, else those of the packets
+	Suite     string     // strongSwan name
+	// Key is the cipher key, followed by the salt. Load reads it from KeyFile, and AuthKey from
+	// AuthKeyFile.
 	Key, AuthKey         Key
 	KeyFile, AuthKeyFile string // relative to the configuration file
 	ESN                  bool   // extended sequence numbers
-	ReplayWindow         int    // of packets received; 0 accepts repeated ones
+	ReplayWindow         int    // packets; 0 accepts duplicates
 	Encap                Encap
 	DF                   DF
 	Lifetime             Lifetime
 }
 
-// Equal reports whether b describes the same association as a, wherever its keys
-// were read from. It holds after Zero.
+// Equal reports whether two SAs are equal, apart from the paths of their key files. It works after
+// Zero.
 func (a *SA) Equal(b *SA) bool {
 	return a.Key.Equal(b.Key) && a.AuthKey.Equal(b.AuthKey) && a.withoutKeys() == b.withoutKeys()
 }
@@ -98,7 +97,7 @@ func (a *SA) withoutKeys() SA {
 	return c
 }
 
-// Direction of an association or a policy, as the router sees it.
+// Direction is the direction of an SA or a policy, from the view of the router.
 type Direction string
 
 const (
@@ -106,58 +105,58 @@ const (
 	DirectionIn  Direction = "in"
 )
 
-// SAMode is what an association protects.
+// SAMode is the mode of an SA.
 type SAMode string
 
 const (
-	SATunnel    SAMode = "tunnel"    // a whole packet, in a new one
-	SATransport SAMode = "transport" // what a packet carries
+	SATunnel    SAMode = "tunnel"    // protects IP packets inside new ones
+	SATransport SAMode = "transport" // protects the payload of IP packets
 )
 
-// DF says how the don't-fragment bit of a tunnel's IPv4 header is made.
+// DF selects the DF bit of outer IPv4 headers.
 type DF string
 
 const (
-	DFCopy  DF = "copy" // as in the inner packet
+	DFCopy  DF = "copy" // from the inner packet
 	DFSet   DF = "set"
 	DFClear DF = "clear"
 )
 
-// Encap has the ports of UDP encapsulation. The zero Encap is none.
+// Encap is UDP encapsulation of ESP (RFC 3948). The zero value disables it.
 type Encap struct{ SrcPort, DstPort uint16 }
 
-// Lifetime says when an association is to be replaced, and when it refuses packets.
+// Lifetime limits the use of an SA: at Soft it is due for rekeying, at Hard it drops packets.
 type Lifetime struct{ Soft, Hard Limits }
 
-// Limits bound the use of an association. 0 is no limit.
+// Limits are the limits of a lifetime; 0 is no limit.
 type Limits struct {
 	Packets uint64
-	Bytes   uint64 // of IP packets, without what the association adds
-	Seconds uint64 // from its start
+	Bytes   uint64 // of IP packets, before ESP adds to them
+	Seconds uint64 // from the start of the SA
 }
 
-// Policy says what becomes of the packets that it describes: those inside, where
-// there is a tunnel. Policies compare by ==.
+// Policy applies an action to matching packets. In tunnel mode it matches the inner packets.
+// Policies are comparable with ==.
 type Policy struct {
 	Direction          Direction
 	Src, Dst           netip.Prefix
 	Protocol           uint8 // IP protocol; 0 is any
 	SrcPorts, DstPorts PortRange
 	Action             Action
-	SA                 string // the name of an association, for ActionProtect
+	SA                 string // name of the SA for ActionProtect
 }
 
-// Action is what becomes of a packet.
+// Action is the action of a policy.
 type Action string
 
 const (
-	ActionProtect Action = "protect" // by an association; a packet received in another way is dropped
-	ActionBypass  Action = "bypass"  // in clear
+	ActionProtect Action = "protect" // with an SA; inbound packets of no SA or another SA are dropped
+	ActionBypass  Action = "bypass"  // forward in cleartext
 	ActionDiscard Action = "discard"
 )
 
-// PortRange has both ends in it.
+// PortRange is an inclusive range of ports.
 type PortRange struct{ First, Last uint16 }
 
-// AnyPort also has packets without ports in it.
+// AnyPort matches all packets, also those without ports.
 var AnyPort = PortRange{0, 1<<16 - 1}

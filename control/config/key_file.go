@@ -11,10 +11,10 @@ import (
 	"github.com/warproute/warproute/internal/textfile"
 )
 
-// maxKeyFile is more than the longest key needs, as hex digits, with an end of line.
+// maxKeyFile limits the size of key files. The longest key needs less.
 const maxKeyFile = 1024 // bytes
 
-// readKeyFiles reads the keys that are in files of their own.
+// readKeyFiles reads all key files.
 func (r *reader) readKeyFiles() {
 	for i := range r.config.IPsec.SAs {
 		a := &r.config.IPsec.SAs[i]
@@ -23,8 +23,8 @@ func (r *reader) readKeyFiles() {
 	}
 }
 
-// readKeyFile reads a key from a path that is relative to the configuration file. The file
-// is not a symbolic link, and belongs to root or the user of this process alone.
+// readKeyFile reads a key file. A relative path starts at the directory of the configuration. The
+// file must not be a symbolic link or accessible to other users.
 func (r *reader) readKeyFile(key, path string, dst *Key) {
 	if path == "" || dst.Len() > 0 {
 		return
@@ -32,44 +32,44 @@ func (r *reader) readKeyFile(key, path string, dst *Key) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(filepath.Dir(r.config.file), path)
 	}
-	fail := func(msg, mend string) {
-		r.errs = append(r.errs, r.config.fault(key, key+": "+msg, mend))
+	fail := func(msg, hint string) {
+		r.errs = append(r.errs, r.config.fault(key, key+": "+msg, hint))
 	}
-	const mend = "write the key there, as hex digits in one line"
+	const writeKey = "write the key to it, as hex digits on one line"
 	link, err := os.Lstat(path)
 	if err == nil && link.Mode()&fs.ModeSymlink != 0 {
-		fail(path+" is a symbolic link", "name the file itself; who owns the link could point it to another key")
+		fail(path+" is a symbolic link", "write the path of its target: the owner of the link could change it to another key")
 		return
 	}
 	f, info, err := textfile.Open(path, 0)
 	switch {
 	case errors.Is(err, textfile.ErrType):
-		fail(err.Error(), "name one that has the key, as hex digits in one line")
+		fail(err.Error(), "write the path of a file with the key, as hex digits on one line")
 		return
 	case err != nil:
-		fail(err.Error(), mend)
+		fail(err.Error(), writeKey)
 		return
 	}
 	defer f.Close()
 	why, hint := exposed(path, info)
 	switch {
 	case !os.SameFile(link, info):
-		fail(path+" was replaced while it was read", "try again")
+		fail(path+" was replaced during the read", "try again")
 		return
 	case why != "":
 		fail(why, hint)
 		return
 	case info.Size() > maxKeyFile:
-		fail(fmt.Sprintf("%s has %d bytes, which no key has", path, info.Size()), mend)
+		fail(fmt.Sprintf("%s: %d bytes are too many for a key", path, info.Size()), writeKey)
 		return
 	}
 	text, err := textfile.ReadOpen(f, info, maxKeyFile)
 	if err != nil {
-		fail(err.Error(), mend)
+		fail(err.Error(), writeKey)
 		return
 	}
 	defer clear(text)
 	if *dst, err = parseKey(bytes.TrimSpace(text)); err != nil {
-		fail(path+": "+err.Error(), mend)
+		fail(path+": "+err.Error(), writeKey)
 	}
 }

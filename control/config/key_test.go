@@ -38,12 +38,11 @@ func TestKeysAreNotPrinted(t *testing.T) {
 	text, err := json.Marshal(c)
 	check("json", string(text))
 	if err != nil || k.String() != "(key)" || (Key{}).String() != "(no key)" {
-		t.Errorf("json: %v; a key prints as %v, none as %v", err, k, Key{})
+		t.Errorf("json: %v; a key prints as %v, no key as %v", err, k, Key{})
 	}
 }
 
-// Whatever character is missing from a file, or is one too many, and whatever field
-// a key is written to.
+// Errors reveal no key if any character of a file is missing or added, or a key is in any field.
 func TestKeysAreNotInErrors(t *testing.T) {
 	texts := []string{tunnel + "x"}
 	for i := range tunnel {
@@ -68,13 +67,13 @@ func TestKeysAreNotInErrors(t *testing.T) {
 		for _, key := range []string{keyA, keyB, keyC} {
 			for i := 0; i+12 <= len(key); i++ {
 				if strings.Contains(got, key[i:i+12]) {
-					t.Fatalf("a part of a key, %s, is in the errors of\n%s\nwhich are\n%s", key[i:i+12], text, got)
+					t.Fatalf("part %s of a key is in the errors of\n%s\nerrors:\n%s", key[i:i+12], text, got)
 				}
 			}
 		}
 	}
 	if mistakes < len(texts)/2 {
-		t.Errorf("only %d of %d texts have mistakes", mistakes, len(texts))
+		t.Errorf("only %d of %d texts are invalid", mistakes, len(texts))
 	}
 }
 
@@ -83,22 +82,22 @@ func TestZeroOverwritesAllCopies(t *testing.T) {
 	copied, bytes := k, k.Bytes()
 	k.Zero()
 	if string(bytes) != "\x00\x00\x00" || string(copied.Bytes()) != "\x00\x00\x00" {
-		t.Errorf("left %v, and in the copy %v", bytes, copied.Bytes())
+		t.Errorf("after Zero: %v, copy %v", bytes, copied.Bytes())
 	}
 	if !copied.Equal(NewKey([]byte{1, 2, 3})) || copied.Equal(NewKey([]byte{0, 0, 0})) || k.Equal(Key{}) {
-		t.Error("a key that is overwritten is another one")
+		t.Error("Equal fails after Zero")
 	}
-	Key{}.Zero() // there is nothing to do, also not wrong
+	Key{}.Zero() // no panic
 }
 
-// fileTest is a configuration in a folder, with its key in the file k.
+// fileTest writes a configuration and its key file k to a directory, and returns its path.
 func fileTest(t *testing.T, key string, mode os.FileMode) (config string) {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "k"), []byte(key), mode); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(filepath.Join(dir, "k"), mode); err != nil { // whatever the umask
+	if err := os.Chmod(filepath.Join(dir, "k"), mode); err != nil { // WriteFile applies the umask
 		t.Fatal(err)
 	}
 	config = filepath.Join(dir, "w.yaml")
@@ -108,9 +107,9 @@ func fileTest(t *testing.T, key string, mode os.FileMode) (config string) {
 	return config
 }
 
-func TestKeyFilesAreReadByLoadAlone(t *testing.T) {
+func TestOnlyLoadReadsKeyFiles(t *testing.T) {
 	for name, text := range map[string]string{
-		"one line": keyA + "\n", "no end of line": keyA, "prefix, and the end of line of Windows": "0x" + strings.ToUpper(keyA) + "\r\n",
+		"one line": keyA + "\n", "no newline": keyA, "prefix and CRLF": "0x" + strings.ToUpper(keyA) + "\r\n",
 	} {
 		path := fileTest(t, text, 0o400)
 		c, err := Load(path)
@@ -128,24 +127,24 @@ func TestKeyFilesAreReadByLoadAlone(t *testing.T) {
 	text := strings.Replace(tunnel, "key: "+keyA, "key_file: /no/such/key", 1)
 	c, err := Parse("f", []byte(text))
 	if err != nil || c.IPsec.SAs[0].Key.Len() != 0 || c.IPsec.SAs[0].KeyFile != "/no/such/key" {
-		t.Errorf("Parse, which opens no files: %v", err)
+		t.Errorf("Parse reads a key file: %v", err)
 	}
 }
 
-func TestKeyFileMistakes(t *testing.T) {
-	const hexMend = "; write the key there, as hex digits in one line"
+func TestUnusableKeyFilesAreRefused(t *testing.T) {
+	const hexHint = "; write the key to it, as hex digits on one line"
 	tests := []struct {
 		name, text string
 		mode       os.FileMode
-		want       string // DIR for the folder
+		want       string // DIR is the directory
 	}{
-		{"readable by the group", keyA, 0o640, "DIR/k is open to others than its owner (mode 0640); chmod 600 DIR/k"},
-		{"writable by all", keyA, 0o602, "DIR/k is open to others than its owner (mode 0602); chmod 600 DIR/k"},
-		{"empty", "\n", 0o600, "DIR/k: there are no hex digits" + hexMend},
-		{"two lines", keyA[:20] + "\n" + keyA[20:], 0o600, "DIR/k: character 21 is not a hex digit" + hexMend},
-		{"bytes", "\x00\x11\x22\xff", 0o600, "DIR/k: character 1 is not a hex digit" + hexMend},
-		{"no salt", keyA[:32], 0o600, "32 hex digits are not a key of aes128gcm16; write 40 hex digits (16 bytes of key, then 4 of salt)"},
-		{"something else", strings.Repeat("0", 2000), 0o600, "DIR/k has 2000 bytes, which no key has" + hexMend},
+		{"readable by the group", keyA, 0o640, "DIR/k is accessible to other users (mode 0640); chmod 600 DIR/k"},
+		{"writable by all", keyA, 0o602, "DIR/k is accessible to other users (mode 0602); chmod 600 DIR/k"},
+		{"empty", "\n", 0o600, "DIR/k: no hex digits" + hexHint},
+		{"two lines", keyA[:20] + "\n" + keyA[20:], 0o600, "DIR/k: character 21 is not a hex digit" + hexHint},
+		{"bytes", "\x00\x11\x22\xff", 0o600, "DIR/k: character 1 is not a hex digit" + hexHint},
+		{"no salt", keyA[:32], 0o600, "32 hex digits are the wrong length for aes128gcm16; write 40 hex digits (16 bytes of key, then 4 of salt)"},
+		{"too long", strings.Repeat("0", 2000), 0o600, "DIR/k: 2000 bytes are too many for a key" + hexHint},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { checkLoad(t, fileTest(t, tt.text, tt.mode), tt.want) })
@@ -155,7 +154,7 @@ func TestKeyFileMistakes(t *testing.T) {
 		if err := os.Remove(filepath.Join(filepath.Dir(path), "k")); err != nil {
 			t.Fatal(err)
 		}
-		checkLoad(t, path, "stat DIR/k: no such file or directory"+hexMend)
+		checkLoad(t, path, "stat DIR/k: no such file or directory"+hexHint)
 	})
 	t.Run("a directory", func(t *testing.T) {
 		path := fileTest(t, keyA, 0o600)
@@ -163,11 +162,11 @@ func TestKeyFileMistakes(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		checkLoad(t, path, "DIR is a directory, and not a regular file; name one that has the key, as hex digits in one line")
+		checkLoad(t, path, "DIR is a directory, not a regular file; write the path of a file with the key, as hex digits on one line")
 	})
 }
 
-// checkLoad wants one error, at the key file's place in the configuration.
+// checkLoad fails unless Load returns one error, at the position of key_file.
 func checkLoad(t *testing.T, path, want string) {
 	t.Helper()
 	_, err := Load(path)
@@ -177,19 +176,19 @@ func checkLoad(t *testing.T, path, want string) {
 	}
 }
 
-func TestKeysOfFilesAreCompared(t *testing.T) {
+func TestSharedKeyFilesAreRefused(t *testing.T) {
 	path := fileTest(t, keyA, 0o600)
 	text := strings.Replace(tunnel, "key: "+keyA, "key_file: k", 1)
 	text = strings.Replace(text, "suite: aes128-sha256\n      key: "+keyB+"\n      auth_key: "+keyC, "suite: aes128gcm16\n      key_file: k", 1)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), `:17:17: ipsec.sas[1].key_file: it is also the key of "branch-out" in line 4`) {
-		t.Errorf("one file for two directions: %v", err)
+	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), `:17:17: ipsec.sas[1].key_file: same key as "branch-out" in line 4`) {
+		t.Errorf("one key file for two SAs: %v", err)
 	}
 }
 
-// FuzzKey parses key files: an error never has the digits in it, which end up in logs.
+// FuzzKey checks that errors of parseKey reveal no digits.
 func FuzzKey(f *testing.F) {
 	for _, s := range []string{"", "0x", "00112233445566778899aabbccddeeff01020304", "0x0", "0xzz112233445566778899aabbccddeeff", "00112233445566778899aabbccddeeff0102030\xff"} {
 		f.Add([]byte(s))
@@ -198,7 +197,7 @@ func FuzzKey(f *testing.F) {
 		k, err := parseKey(text)
 		switch {
 		case err != nil && len(text) > 8 && strings.Contains(err.Error(), string(text)):
-			t.Errorf("the error has the key: %v", err)
+			t.Errorf("the error reveals the key: %v", err)
 		case err == nil && !strings.EqualFold(hex.EncodeToString(k.Bytes()), strings.TrimPrefix(string(text), "0x")):
 			t.Errorf("%q is the key %x", text, k.Bytes())
 		}

@@ -1,13 +1,12 @@
 package config
 
-// How many chunks a worker has. The CPU engine finishes one before the worker
-// fills the next; a GPU works on several at once.
+// Chunks of a worker. The CPU engine completes a chunk before the worker fills the next; a GPU
+// processes several concurrently.
 const (
 	ChunksWithCPU = 2
 	ChunksWithGPU = 8
 )
 
-// ChunkFrames is how many frames of memory a worker keeps for so many chunks with room for
-// so many packets each, and for packets that wait or that it makes. Those of its queues come
-// on top.
+// ChunkFrames returns the number of frames of a worker for chunks of up to room packets each, and
+// for pending and generated packets. Frames of queues are extra.
 func ChunkFrames(chunks, room int) int { return (chunks + 1) * room }

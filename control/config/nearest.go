@@ -1,8 +1,7 @@
 package config
 
-// nearest returns the candidate that a person most likely meant by word: the
-// one with the fewest edits, if these are at most 2 and fewer than half the
-// word; else "".
+// nearest returns the candidate with the smallest edit distance to a misspelt word, "" if every
+// distance is over 2 or at least half the word.
 func nearest(word string, candidates []string) string {
 	best, least := "", min(3, (len(word)+1)/2)
 	for _, c := range candidates {
@@ -13,7 +12,7 @@ func nearest(word string, candidates []string) string {
 	return best
 }
 
-// distance is the number of bytes to insert, delete or replace (Levenshtein).
+// distance returns the Levenshtein distance in bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -10,14 +10,13 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// Parse reads and checks the text of a file called name, and opens no other: keys that
-// are in files of their own are missing. An error is an Errors.
+// Parse parses and checks the text of a configuration file. It does not read key files. The error
+// is an Errors.
 //
-// It walks the syntax tree instead of decoding into a struct, because a decoder
-// stops at the first mistake.
+// It walks the syntax tree, because a decoder into a struct stops at the first error.
 func Parse(name string, data []byte) (*Config, error) { return read(name, data).finish() }
 
-// read takes the values from the text.
+// read reads the values without checking them.
 func read(name string, data []byte) *reader {
 	c := Default()
 	c.file, c.at = name, map[string]position{}
@@ -28,10 +27,10 @@ func read(name string, data []byte) *reader {
 	return r
 }
 
-// finish checks the values. Keys of what it refuses are overwritten.
+// finish checks the values. It overwrites the keys of an invalid configuration.
 func (r *reader) finish() (*Config, error) {
 	c := r.config
-	if len(r.errs) == 0 || len(c.at) > 0 { // a file of which nothing was understood lacks nothing
+	if len(r.errs) == 0 || len(c.at) > 0 { // report no missing values if nothing was read
 		known := faulty{}
 		for _, err := range r.errs {
 			known[err.key] = true
@@ -50,14 +49,14 @@ func (r *reader) finish() (*Config, error) {
 	return c, nil
 }
 
-// root describes the whole file.
+// root returns the reader of the whole file.
 func (r *reader) root() value {
 	c := r.config
 	return mapping(
 		field{"ports", list(func(int) value {
 			c.Ports = append(c.Ports, Port{Mode: ModeAuto, ReversePath: ReversePathAuto})
 			p := &c.Ports[len(c.Ports)-1]
-			queues := "all" // the only choice yet
+			queues := "all" // the only choice
 			return mapping(
 				field{"interface", text(&p.Interface)},
 				field{"queues", oneOf(&queues, "all")},
@@ -87,14 +86,13 @@ func (r *reader) root() value {
 	)
 }
 
-// byteOrderMark is what some editors begin a file with (YAML 1.2, section 5.2).
+// byteOrderMark is written at the start of a file by some editors (YAML 1.2, section 5.2).
 var byteOrderMark = []byte("\ufeff")
 
-// syntax returns the tree of the only document in data, nil if there is none.
+// syntax returns the syntax tree of the only document in data, nil for none.
 func (r *reader) syntax(data []byte) ast.Node {
 	if len(data) > maxFileSize {
-		r.fail("", nil, fmt.Sprintf("%d bytes is more than a configuration can have", len(data)),
-			fmt.Sprintf("keep it below %d", maxFileSize))
+		r.fail("", nil, fmt.Sprintf("%d bytes exceed the limit of %d", len(data), maxFileSize), sampleHint)
 		return nil
 	}
 	data = bytes.TrimPrefix(data, byteOrderMark)
@@ -113,20 +111,22 @@ func (r *reader) syntax(data []byte) ast.Node {
 		case body == nil:
 			body = doc.Body
 		default:
-			r.fail("", doc.Body, "a second YAML document begins here", "keep one, and remove the line `---` before it")
+			r.fail("", doc.Body, "second YAML document", "keep one, and remove the line `---` before it")
 		}
 	}
 	return body
 }
 
-// What no configuration comes near, and what keeps the parser, whose memory
-// grows with the square of the depth of nesting, from being fed garbage: a block
-// is nested no deeper than its line is long, a bracket no deeper than it counts.
+// Limits of the nesting depth, with which the memory of the parser grows quadratically. The length
+// of a line limits the depth of blocks. Configurations need far less.
 const (
 	maxLine    = 1024 // bytes
 	maxNesting = 64   // brackets
 )
 
+const sampleHint = "see configs/full.yaml for a sample"
+
+// failShape reports input beyond these limits.
 func (r *reader) failShape(data []byte) {
 	line, column, open := 1, 0, 0
 	for _, b := range data {
@@ -144,22 +144,23 @@ func (r *reader) failShape(data []byte) {
 		case open > maxNesting:
 			msg = fmt.Sprintf("brackets are nested more than %d deep", maxNesting)
 		case column > maxLine:
-			msg = fmt.Sprintf("a line of more than %d bytes", maxLine)
+			msg = fmt.Sprintf("line longer than %d bytes", maxLine)
 		default:
 			continue
 		}
-		e := r.fail("", nil, msg, "is this the configuration? see configs/full.yaml for one")
+		e := r.fail("", nil, msg, sampleHint)
 		e.Line, e.Column = line, column
 		return
 	}
 }
 
+// failSyntax reports an error of the parser.
 func (r *reader) failSyntax(err error) {
 	var syntax yaml.Error
 	if !errors.As(err, &syntax) || syntax.GetToken() == nil {
-		r.fail("", nil, "not YAML: "+err.Error(), "see configs/full.yaml for a sample")
+		r.fail("", nil, "invalid YAML: "+err.Error(), sampleHint)
 		return
 	}
-	e := r.fail("", nil, "not YAML: "+syntax.GetMessage(), "check the indentation, colons and quotes here")
+	e := r.fail("", nil, "invalid YAML: "+syntax.GetMessage(), "check the indentation, colons and quotes here")
 	e.Line, e.Column = place(syntax.GetToken())
 }

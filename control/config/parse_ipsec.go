@@ -2,15 +2,15 @@ package config
 
 import "github.com/goccy/go-yaml/ast"
 
-// What an association has unless it is told otherwise.
+// Defaults of an SA.
 const (
-	// defaultReplayWindow leaves room for the packets of several chunks to overtake
-	// each other between the peer's cores and here; IPsec's own 64 does not.
+	// defaultReplayWindow, in packets, accepts reordering by several chunks. The 64 of RFC 4303
+	// does not.
 	defaultReplayWindow = 1024
 	portNATT            = 4500
 )
 
-// ipsec describes the section of that name.
+// ipsec returns the reader of the section ipsec.
 func (r *reader) ipsec() value {
 	c := &r.config.IPsec
 	return mapping(
@@ -24,7 +24,7 @@ func (r *reader) ipsec() value {
 		field{"linux_forwarding", oneOf(&c.LinuxForwarding, linuxForwardings...)},
 		field{"sas", list(func(int) value {
 			c.SAs = append(c.SAs, SA{Mode: SATunnel, ReplayWindow: defaultReplayWindow, DF: DFCopy})
-			return association(&c.SAs[len(c.SAs)-1])
+			return sa(&c.SAs[len(c.SAs)-1])
 		})},
 		field{"policies", list(func(int) value {
 			c.Policies = append(c.Policies, Policy{SrcPorts: AnyPort, DstPorts: AnyPort})
@@ -43,7 +43,8 @@ func (r *reader) ipsec() value {
 	)
 }
 
-func association(a *SA) value {
+// sa returns the reader of an SA.
+func sa(a *SA) value {
 	return mapping(
 		field{"name", text(&a.Name)},
 		field{"spi", integer(&a.SPI, "0x100")},
@@ -71,6 +72,7 @@ func association(a *SA) value {
 	)
 }
 
+// limits returns the fields of limits.
 func limits(l *Limits) []field {
 	return []field{
 		{"packets", integer(&l.Packets, "0")},

@@ -6,31 +6,31 @@ import (
 	"testing"
 )
 
-// Each worker needs a queue of every port, to receive from and to send by.
-func TestWorkersNeedQueues(t *testing.T) {
+// Each worker needs an RX and a TX queue of every port.
+func TestWorkersNeedQueuesOfEveryPort(t *testing.T) {
 	const (
-		two   = "f:2:10: workers: 2, and lan0 has queues for 1: each worker needs one of every port; write at most 1, 0 for as many as there can be, or give lan0 more (ethtool -L lan0)"
-		three = "f:2:10: workers: 3, and wan0 has queues for 2: each worker needs one of every port; write at most 2, 0 for as many as there can be, or give wan0 more (ethtool -L wan0)"
-		mute  = "f:1:40: wan0 has fewer queues to transmit on (1) than to receive on (2), and each must do both; ethtool -L wan0 rx 1 tx 1"
+		two   = "f:2:10: workers: 2 exceeds the number of queues of lan0 (1): each worker needs one of every port; write at most 1, 0 for one worker per queue, or add queues (ethtool -L lan0)"
+		three = "f:2:10: workers: 3 exceeds the number of queues of wan0 (2): each worker needs one of every port; write at most 2, 0 for one worker per queue, or add queues (ethtool -L wan0)"
+		noTX  = "f:1:40: wan0 has fewer TX queues (1) than RX queues (2); run ethtool -L wan0 rx 1 tx 1"
 	)
 	type queues struct{ rx, tx int }
 	running := []Port{{Interface: "lan0"}, {Interface: "wan0"}}
 	for _, c := range []struct {
 		name     string
 		workers  string
-		lan, wan queues // none: the host has no such port
+		lan, wan queues // zero: the host has no such interface
 		running  []Port
 		want     []string
 	}{
 		{"one each", "0", queues{1, 1}, queues{4, 4}, nil, nil},
-		{"as many as there are", "2", queues{2, 2}, queues{2, 2}, nil, nil},
-		{"fewer than there are", "1", queues{3, 3}, queues{2, 8}, nil, nil},
+		{"as many as queues", "2", queues{2, 2}, queues{2, 2}, nil, nil},
+		{"fewer than queues", "1", queues{3, 3}, queues{2, 8}, nil, nil},
 		{"more than one port has", "2", queues{1, 1}, queues{2, 2}, nil, []string{two}},
 		{"more than all ports have", "3", queues{4, 4}, queues{2, 2}, nil, []string{three}},
-		{"queues that cannot transmit", "1", queues{1, 1}, queues{2, 1}, nil, []string{mute}},
-		{"a port of another host", "3", queues{}, queues{2, 2}, nil, []string{three}},
-		{"another host", "3", queues{}, queues{}, nil, nil},
-		{"a router that runs", "3", queues{4, 4}, queues{2, 1}, running, nil},
+		{"fewer TX than RX queues", "1", queues{1, 1}, queues{2, 1}, nil, []string{noTX}},
+		{"a missing interface", "3", queues{}, queues{2, 2}, nil, []string{three}},
+		{"no interface", "3", queues{}, queues{}, nil, nil},
+		{"running ports", "3", queues{4, 4}, queues{2, 1}, running, nil},
 	} {
 		cfg, err := Parse("f", []byte("ports: [{interface: lan0}, {interface: wan0}]\nworkers: "+c.workers+"\n"))
 		if err != nil {

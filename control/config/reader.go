@@ -12,23 +12,22 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// reader collects what is wrong with a tree while values are taken from it.
+// reader reads values from a syntax tree and collects errors.
 type reader struct {
 	config *Config
 	errs   Errors
 }
 
-// value reads a node into a variable that it holds. key is the value's own, for
-// errors and for the record of positions.
+// value reads a node into a variable. The key identifies the value in errors and positions.
 type value func(r *reader, key string, n ast.Node)
 
-// field is a key of a mapping and what reads its value.
+// field is a key of a mapping with the reader of its value.
 type field struct {
 	key  string
 	read value
 }
 
-// mapping reads a mapping that has no other keys than these.
+// mapping reads a mapping and rejects unknown keys.
 func mapping(fields ...field) value {
 	names := make([]string, len(fields))
 	for i, f := range fields {
@@ -46,7 +45,7 @@ func mapping(fields ...field) value {
 			full := strings.TrimPrefix(key+"."+name, ".")
 			line, column := place(sub)
 			if old, twice := first[name]; twice {
-				r.fail(full, entry.Key, fmt.Sprintf("key %q is given twice, first in line %d", name, old.line), "keep one of them")
+				r.fail(full, entry.Key, fmt.Sprintf("duplicate key %q, first in line %d", name, old.line), "remove one of the two")
 				continue
 			}
 			first[name] = position{line, column}
@@ -60,12 +59,12 @@ func mapping(fields ...field) value {
 	}
 }
 
-// list reads a sequence; item returns what reads its i-th element.
+// list reads a sequence; item returns the reader of the i-th element.
 func list(item func(i int) value) value {
 	return func(r *reader, key string, n ast.Node) {
 		seq, ok := n.(*ast.SequenceNode)
 		if !ok {
-			r.wrongType(key, n, "a list", "begin each of its entries with `- `")
+			r.wrongType(key, n, "a list", "begin each entry with `- `")
 			return
 		}
 		for i, v := range seq.Values {
@@ -83,42 +82,42 @@ func text[T ~string](dst *T) value {
 		case *ast.LiteralNode:
 			*dst = T(n.Value.Value)
 		default:
-			mend := "write plain text"
+			hint := "write a string"
 			if s, ok := n.(ast.ScalarNode); ok {
-				mend = fmt.Sprintf("put it in quotes if it is meant: %q", s.GetToken().Value)
+				hint = fmt.Sprintf("quote the value: %q", s.GetToken().Value)
 			}
-			r.wrongType(key, n, "text", mend)
+			r.wrongType(key, n, "a string", hint)
 		}
 	}
 }
 
-// oneOf reads a string that Check compares with the choices.
+// oneOf reads one of the choices. Check checks the value again.
 func oneOf[T ~string](dst *T, choices ...T) value {
 	return func(r *reader, key string, n ast.Node) {
 		s, ok := n.(*ast.StringNode)
 		if !ok {
-			r.wrongType(key, n, "a word", "write "+alternatives(choices))
+			r.wrongType(key, n, "a string", "write "+alternatives(choices))
 			return
 		}
 		*dst = T(s.Value)
 		if !slices.Contains(choices, *dst) {
-			r.fail(key, n, notOneOf(key, *dst), "write "+alternatives(choices))
+			r.fail(key, n, unknownValue(key, *dst), "write "+alternatives(choices))
 		}
 	}
 }
 
-// integer reads a whole number, of which sample is one.
+// integer reads an integer; sample is an example for the hint.
 func integer[T int | uint16 | uint32 | uint64](dst *T, sample string) value {
 	return func(r *reader, key string, n ast.Node) {
 		node, ok := n.(*ast.IntegerNode)
-		if text, isText := n.(*ast.StringNode); isText { // what the parser makes of a number that it has no room for
+		if text, isText := n.(*ast.StringNode); isText { // the parser returns a large number as a string
 			if _, err := strconv.ParseInt(text.Value, 0, 64); errors.Is(err, strconv.ErrRange) {
-				r.fail(key, n, fmt.Sprintf("%s: %s is not a number that fits here", key, text.Value), "write one such as "+sample)
+				r.fail(key, n, fmt.Sprintf("%s: %s is out of range", key, text.Value), "write an integer such as "+sample)
 				return
 			}
 		}
 		if !ok {
-			r.wrongType(key, n, "a whole number", "write one, as in "+sample)
+			r.wrongType(key, n, "an integer", "write an integer such as "+sample)
 			return
 		}
 		var v T
@@ -131,7 +130,7 @@ func integer[T int | uint16 | uint32 | uint64](dst *T, sample string) value {
 			ok = uint64(v) == given && v >= 0
 		}
 		if !ok {
-			r.fail(key, n, fmt.Sprintf("%s: %v is not a number that fits here", key, node.Value), "write one such as "+sample)
+			r.fail(key, n, fmt.Sprintf("%s: %v is out of range", key, node.Value), "write an integer such as "+sample)
 			return
 		}
 		*dst = v
@@ -143,14 +142,14 @@ func boolean(dst *bool) value {
 	return func(r *reader, key string, n ast.Node) {
 		b, ok := n.(*ast.BoolNode)
 		if !ok {
-			r.wrongType(key, n, "true or false", "write one of the two")
+			r.wrongType(key, n, "a boolean", "write true or false")
 			return
 		}
 		*dst = b.Value
 	}
 }
 
-// duration reads a time with its unit, as time.ParseDuration does; 0 needs none.
+// duration reads a duration in the format of time.ParseDuration.
 func duration(dst *time.Duration) value {
 	return func(r *reader, key string, n ast.Node) {
 		switch n.(type) {
@@ -169,7 +168,7 @@ func duration(dst *time.Duration) value {
 	}
 }
 
-// read reads one value, after what holds for all of them.
+// read reads a value. It records the position, and rejects null values and aliases.
 func (r *reader) read(v value, key string, n ast.Node) {
 	if tag, ok := n.(*ast.TagNode); ok {
 		n = tag.Value
@@ -177,48 +176,50 @@ func (r *reader) read(v value, key string, n ast.Node) {
 	if anchor, ok := n.(*ast.AnchorNode); ok {
 		n = anchor.Value
 	}
-	if n == nil { // as after a tag without a value
-		r.fail(key, nil, key+" has no value", "give it one, or remove the line to have the default")
+	if n == nil { // a tag without a value
+		r.fail(key, nil, key+" has no value", "add a value, or remove the line to use the default")
 		return
 	}
 	line, column := place(n.GetToken())
-	if m, ok := n.(*ast.MappingNode); ok && len(m.Values) > 0 { // its own token is the first colon
+	if m, ok := n.(*ast.MappingNode); ok && len(m.Values) > 0 { // the token of a mapping is its first colon
 		line, column = place(m.Values[0].Key.GetToken())
 	}
 	r.config.at[key] = position{line, column}
 	switch n.(type) {
 	case *ast.NullNode:
-		r.fail(key, n, key+" has no value", "give it one, or remove the line to have the default")
+		r.fail(key, n, key+" has no value", "add a value, or remove the line to use the default")
 	case *ast.AliasNode:
-		r.fail(key, n, key+" refers to an anchor", "write the value itself; aliases are not read here")
+		r.fail(key, n, key+" is an alias, which is not supported", "write the value itself")
 	default:
 		v(r, key, n)
 	}
 }
 
-func (r *reader) wrongType(key string, n ast.Node, want, mend string) {
+// wrongType reports a node of another type.
+func (r *reader) wrongType(key string, n ast.Node, want, hint string) {
 	what := "the file"
 	if key != "" {
 		what = key
 	}
-	r.fail(key, n, fmt.Sprintf("%s must be %s, not %s", what, want, describe(n)), mend)
+	r.fail(key, n, fmt.Sprintf("%s must be %s, not %s", what, want, describe(n)), hint)
 }
 
+// unknownKey reports an unknown key of a mapping.
 func (r *reader) unknownKey(parent, name string, known []string, n ast.Node) {
 	key, where := name, ""
 	if parent != "" {
 		where = " in " + parent
 	}
-	mend := "the keys here are " + strings.Join(known, ", ")
+	hint := "the known keys are " + strings.Join(known, ", ")
 	if near := nearest(name, known); near != "" {
-		key, mend = near, fmt.Sprintf("did you mean %q?", near)
+		key, hint = near, fmt.Sprintf("did you mean %q?", near)
 	}
-	r.fail(strings.TrimPrefix(parent+"."+key, "."), n, fmt.Sprintf("unknown key %q%s", name, where), mend)
+	r.fail(strings.TrimPrefix(parent+"."+key, "."), n, fmt.Sprintf("unknown key %q%s", name, where), hint)
 }
 
-// fail records an error at a node, or at none, and returns it.
-func (r *reader) fail(key string, n ast.Node, msg, mend string) *Error {
-	err := newError(r.config.file, key, msg, mend)
+// fail adds an error, with the position of n unless n is nil, and returns it.
+func (r *reader) fail(key string, n ast.Node, msg, hint string) *Error {
+	err := newError(r.config.file, key, msg, hint)
 	if n != nil {
 		err.Line, err.Column = place(n.GetToken())
 		if m, ok := n.(*ast.MappingNode); ok && len(m.Values) > 0 {
@@ -229,6 +230,7 @@ func (r *reader) fail(key string, n ast.Node, msg, mend string) *Error {
 	return err
 }
 
+// place returns the line and column of a token, from 1.
 func place(t *token.Token) (line, column int) {
 	if t == nil || t.Position == nil {
 		return 1, 1
@@ -243,7 +245,7 @@ func keyName(k ast.MapKeyNode) string {
 	return ""
 }
 
-// describe names a value as a person would.
+// describe returns the type of a node, with the value of a scalar, for errors.
 func describe(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.MappingNode:
@@ -251,13 +253,13 @@ func describe(n ast.Node) string {
 	case *ast.SequenceNode:
 		return "a list"
 	case *ast.StringNode:
-		return fmt.Sprintf("the text %.40q", hideKeys(n.Value)) // which may be a whole file that is none of ours
+		return fmt.Sprintf("the string %.40q", hideKeys(n.Value)) // possibly the whole text of another file
 	case *ast.LiteralNode:
-		return "a block of text"
+		return "a block scalar"
 	case *ast.BoolNode:
-		return "the truth value " + n.GetToken().Value
+		return "the boolean " + n.GetToken().Value
 	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
 		return "the number " + n.GetToken().Value
 	}
-	return "this"
+	return "another type"
 }

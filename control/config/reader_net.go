@@ -10,7 +10,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// scalar returns the text of a word or a number as it was written, and whether n is one.
+// scalar returns the source text of a string or a number. It is not ok for other nodes.
 func scalar(n ast.Node) (string, bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:
@@ -21,19 +21,18 @@ func scalar(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// hexKey reads a key, of which nothing gets into an error. YAML takes some keys for
-// numbers.
+// hexKey reads an inline key, which YAML can parse as a number. Its errors reveal no digits.
 func hexKey(dst *Key) value {
 	return func(r *reader, key string, n ast.Node) {
-		const mend = "write it in one line, two hex digits for each byte"
+		const hint = "write it on one line, two hex digits per byte"
 		s, ok := scalar(n)
 		if !ok {
-			r.fail(key, n, key+" must be hex digits", mend)
+			r.fail(key, n, key+" must be hex digits", hint)
 			return
 		}
 		k, err := parseKey([]byte(s))
 		if err != nil {
-			r.fail(key, n, fmt.Sprintf("%s: %v", key, err), mend)
+			r.fail(key, n, fmt.Sprintf("%s: %v", key, err), hint)
 			return
 		}
 		*dst = k
@@ -43,15 +42,15 @@ func hexKey(dst *Key) value {
 // address reads an IP address.
 func address(dst *netip.Addr) value {
 	return func(r *reader, key string, n ast.Node) {
-		const mend = "write one such as 192.0.2.1 or 2001:db8::1"
+		const hint = "write one such as 192.0.2.1 or 2001:db8::1"
 		s, ok := scalar(n)
 		if !ok {
-			r.wrongType(key, n, "an IP address", mend)
+			r.wrongType(key, n, "an IP address", hint)
 			return
 		}
 		a, err := netip.ParseAddr(s)
 		if err != nil {
-			r.fail(key, n, fmt.Sprintf("%s: %q is not an IP address", key, s), mend)
+			r.fail(key, n, fmt.Sprintf("%s: %q is not an IP address", key, s), hint)
 			return
 		}
 		*dst = a
@@ -61,29 +60,29 @@ func address(dst *netip.Addr) value {
 // prefix reads an IP prefix.
 func prefix(dst *netip.Prefix) value {
 	return func(r *reader, key string, n ast.Node) {
-		mend := "write one such as 10.7.0.0/16 or 2001:db8::/32; any is 0.0.0.0/0 or ::/0"
+		hint := "write one such as 10.7.0.0/16 or 2001:db8::/32; any is 0.0.0.0/0 or ::/0"
 		s, ok := scalar(n)
 		if !ok {
-			r.wrongType(key, n, "an IP prefix", mend)
+			r.wrongType(key, n, "an IP prefix", hint)
 			return
 		}
 		p, err := netip.ParsePrefix(s)
 		if err != nil {
 			if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
-				mend = fmt.Sprintf("did you mean %v/%d?", a, a.BitLen())
+				hint = fmt.Sprintf("did you mean %v/%d?", a, a.BitLen())
 			}
-			r.fail(key, n, fmt.Sprintf("%s: %q is not an IP prefix", key, s), mend)
+			r.fail(key, n, fmt.Sprintf("%s: %q is not an IP prefix", key, s), hint)
 			return
 		}
 		*dst = p
 	}
 }
 
-// protocols are those that policies know by name.
+// protocols lists the IP protocols that have names in policies.
 var protocols = []struct {
 	name   string
 	number uint8
-	ports  bool // or, as in Linux, a type and a code in their place
+	ports  bool // or type and code in place of ports, as in Linux
 }{
 	{"any", 0, false},
 	{"icmp", protoICMP, true},
@@ -112,10 +111,10 @@ func protocol(dst *uint8) value {
 		names = append(names, p.name)
 	}
 	return func(r *reader, key string, n ast.Node) {
-		mend := "write a number from 1 to 255, " + alternatives(names)
+		hint := "write a number from 1 to 255, " + alternatives(names)
 		s, ok := scalar(n)
 		if !ok {
-			r.wrongType(key, n, "an IP protocol", mend)
+			r.wrongType(key, n, "an IP protocol", hint)
 			return
 		}
 		number, err := strconv.ParseUint(s, 10, 8)
@@ -126,18 +125,18 @@ func protocol(dst *uint8) value {
 		case err == nil && number > 0:
 			*dst = uint8(number)
 		default:
-			r.fail(key, n, fmt.Sprintf("%s: there is no %q", key, s), mend)
+			r.fail(key, n, fmt.Sprintf("%s: unknown protocol %q", key, s), hint)
 		}
 	}
 }
 
-// ports reads a port, or a range of them.
+// ports reads a port or a range of ports.
 func ports(dst *PortRange) value {
 	return func(r *reader, key string, n ast.Node) {
-		const mend = `write one such as 80, a range such as 1000-2000, or any`
+		const hint = `write one such as 80, a range such as 1000-2000, or any`
 		s, ok := scalar(n)
 		if !ok {
-			r.wrongType(key, n, "a port or a range of ports", mend)
+			r.wrongType(key, n, "a port or a range of ports", hint)
 			return
 		}
 		if s == "any" {
@@ -152,7 +151,7 @@ func ports(dst *PortRange) value {
 		to, err2 := strconv.ParseUint(strings.TrimSpace(last), 10, 16)
 		switch {
 		case err1 != nil || err2 != nil:
-			r.fail(key, n, fmt.Sprintf("%s: %q is neither a port nor a range of ports", key, s), mend)
+			r.fail(key, n, fmt.Sprintf("%s: %q is neither a port nor a range of ports", key, s), hint)
 		case from > to:
 			r.fail(key, n, fmt.Sprintf("%s: %s ends before it begins", key, s), fmt.Sprintf("did you mean %d-%d?", to, from))
 		default:

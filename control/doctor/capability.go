@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Capability is one that a router needs.
+// Capability is a capability that the router needs.
 type Capability struct {
-	Name string // as capabilities(7) calls it
+	Name string // see capabilities(7)
 	Why  string
 }
 
-// needed lists what a router needs, each with its alternative.
+// needed lists the required capabilities, each with an alternative.
 var needed = []struct {
 	Capability
 	bit, or int
@@ -23,8 +23,7 @@ var needed = []struct {
 	{Capability{"CAP_BPF", "load XDP programs"}, unix.CAP_BPF, unix.CAP_SYS_ADMIN},
 }
 
-// MissingCapabilities returns what a router needs and the process does not have
-// in effect.
+// MissingCapabilities returns the required capabilities that the process lacks.
 func MissingCapabilities() ([]Capability, error) {
 	effective, err := effectiveCapabilities()
 	if err != nil {
@@ -41,21 +40,21 @@ func MissingCapabilities() ([]Capability, error) {
 
 func effectiveCapabilities() (uint64, error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData // version 3 has 64 bits, in two halves
+	var data [2]unix.CapUserData // version 3: 64 bits in two words
 	if err := unix.Capget(&header, &data[0]); err != nil {
 		return 0, fmt.Errorf("read the process's capabilities: %w", err)
 	}
 	return uint64(data[1].Effective)<<32 | uint64(data[0].Effective), nil
 }
 
-// mayLock says whether the limit of locked memory does not hold for the process.
+// mayLock reports whether the process is exempt from the limit of locked memory.
 func mayLock() (bool, error) {
 	effective, err := effectiveCapabilities()
 	return effective&(1<<unix.CAP_IPC_LOCK) != 0, err
 }
 
-// Setcap is the command that gives a program what a router needs: also locking memory beyond
-// the limit, and CAP_PERFMON, without which older kernels (6.1) refuse the XDP program.
+// Setcap returns the command that grants a program the required capabilities, CAP_IPC_LOCK, and
+// CAP_PERFMON, which older kernels (6.1) require for the XDP program.
 func Setcap(executable string) string {
 	names := make([]string, 0, len(needed))
 	for _, n := range needed {

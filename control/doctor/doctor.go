@@ -1,9 +1,8 @@
-// Package doctor tells before the router starts what will work on this host,
-// what will not, and for each of these the command that mends it.
+// Package doctor checks this host before the router starts, and suggests a command to fix each
+// problem.
 //
-// A check is a function from what the host shows (a Host, a Link) to findings.
-// It changes no setting. It opens ports for a moment (try) where that does no harm, or where
-// it is asked to.
+// A check is a function from a Host or Link to findings. It changes no settings. It opens ports
+// for a moment (try) if their driver does not reset the link, or on request.
 package doctor
 
 import (
@@ -16,11 +15,10 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// Level is how bad a finding is.
+// Level is the severity of a finding.
 type Level string
 
-// A router starts unless something is FAIL; what is WARN makes it slower, or
-// surprises.
+// The router does not start with a Fail. A Warn reduces performance or changes behavior.
 const (
 	OK   Level = "OK"
 	Warn Level = "WARN"
@@ -33,19 +31,19 @@ type Finding struct {
 	Port  string `json:"port,omitempty"`
 	Level Level  `json:"level"`
 	Found string `json:"found"`
-	Mend  string `json:"mend,omitempty"` // what to do, or to run
+	Hint  string `json:"hint,omitempty"` // how to fix it: an instruction or a command
 }
 
 func ok(format string, args ...any) []Finding {
 	return []Finding{{Level: OK, Found: fmt.Sprintf(format, args...)}}
 }
 
-func warn(mend, format string, args ...any) []Finding {
-	return []Finding{{Level: Warn, Found: fmt.Sprintf(format, args...), Mend: mend}}
+func warn(hint, format string, args ...any) []Finding {
+	return []Finding{{Level: Warn, Found: fmt.Sprintf(format, args...), Hint: hint}}
 }
 
-func fail(mend, format string, args ...any) []Finding {
-	return []Finding{{Level: Fail, Found: fmt.Sprintf(format, args...), Mend: mend}}
+func fail(hint, format string, args ...any) []Finding {
+	return []Finding{{Level: Fail, Found: fmt.Sprintf(format, args...), Hint: hint}}
 }
 
 var hostChecks = []struct {
@@ -81,7 +79,7 @@ var linkChecks = []struct {
 	{"offloads", offloads},
 }
 
-// Examine runs every check, those of links for each of the ports.
+// Examine runs all checks, those of links for each port.
 func Examine(h *Host, ports []string) []Finding {
 	var all []Finding
 	add := func(check, port string, found []Finding) {
@@ -94,7 +92,7 @@ func Examine(h *Host, ports []string) []Finding {
 	for _, name := range ports {
 		link, err := h.Link(name)
 		if err != nil {
-			add("link", name, fail("choose one that `ip link` shows, or create it", "%v", err))
+			add("link", name, fail("choose an interface that `ip link` shows, or create it", "%v", err))
 			continue
 		}
 		links = append(links, link)
@@ -122,7 +120,7 @@ func Examine(h *Host, ports []string) []Finding {
 	return all
 }
 
-// Healthy says whether no finding is FAIL.
+// Healthy reports whether no finding is Fail.
 func Healthy(all []Finding) bool {
 	for _, f := range all {
 		if f.Level == Fail {
@@ -132,8 +130,7 @@ func Healthy(all []Finding) bool {
 	return true
 }
 
-// Write writes the findings, each with its mend below it, and a last line that
-// says whether a router would start.
+// Write writes the findings with their hints, and whether the router would start.
 func Write(w io.Writer, all []Finding) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range all {
@@ -141,17 +138,17 @@ func Write(w io.Writer, all []Finding) error {
 		if f.Port != "" {
 			check = f.Port + ": " + check
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Level, check, strings.ReplaceAll(f.Found, "\n", "; ")) // errors may be several
-		if f.Mend != "" {
-			fmt.Fprintf(t, "\t\t→ %s\n", f.Mend)
+		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Level, check, strings.ReplaceAll(f.Found, "\n", "; ")) // joined errors
+		if f.Hint != "" {
+			fmt.Fprintf(t, "\t\t→ %s\n", f.Hint)
 		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	verdict := "a router would start here"
+	verdict := "the router would start"
 	if !Healthy(all) {
-		verdict = "a router would not start here: mend what is FAIL"
+		verdict = "the router would not start: fix the items marked FAIL"
 	}
 	_, err := fmt.Fprintln(w, verdict)
 	return err

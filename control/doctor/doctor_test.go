@@ -66,12 +66,12 @@ func TestHostChecks(t *testing.T) {
 		make  func(*Host)
 		level Level
 		found string // part of
-		mend  string // part of
+		hint  string // part of
 	}{
 		{"kernel that can do all", kernel, nil, OK, "6.18.1", ""},
 		{"kernel without busy polling", kernel, func(h *Host) { h.Release = "5.10.0-27" }, Warn, "busy polling", "5.11"},
 		{"kernel too old", kernel, func(h *Host) { h.Release = "4.19.0" }, Fail, "4.19.0 cannot share", "5.10"},
-		{"kernel with a strange name", kernel, func(h *Host) { h.Release = "custom" }, Warn, "cannot be told", ""},
+		{"kernel with a strange name", kernel, func(h *Host) { h.Release = "custom" }, Warn, "unknown version", ""},
 		{"all capabilities", capabilities, nil, OK, "", ""},
 		{"a capability missing", capabilities, func(h *Host) { h.Missing = []Capability{{"CAP_BPF", "load XDP programs"}} }, Fail, "missing CAP_BPF (load XDP programs)", setcap},
 		{"AF_XDP", afxdpSocket, nil, OK, "", ""},
@@ -86,20 +86,20 @@ func TestHostChecks(t *testing.T) {
 		{"BPF forbidden by the container", bpf, func(h *Host) { h.LoadBPF = fails(unix.EPERM) }, Fail, "not permitted", "--cap-add"},
 		{"locked memory without limit", memlock, nil, OK, "no limit", ""},
 		{"locked memory within the limit", memlock, func(h *Host) { h.MayLock, h.LockedMax = false, 64<<20 }, OK, "64 MiB", ""},
-		{"locked memory beyond the limit", memlock, func(h *Host) { h.MayLock, h.LockedMax = false, 8<<20 }, Fail, "at most 8192 KiB, and the frames need 45056", "LimitMEMLOCK=infinity"},
-		{"locked memory of jumbo frames", memlock, func(h *Host) { h.MayLock, h.LockedMax, h.Jumbo = false, 8<<20, true }, Fail, "the frames need 61440", "LimitMEMLOCK=infinity"},
-		{"enough huge pages", hugePages, nil, OK, "100 of 2 MiB free, of which the frames need 22", ""},
+		{"locked memory beyond the limit", memlock, func(h *Host) { h.MayLock, h.LockedMax = false, 8<<20 }, Fail, "limit 8192 KiB, 45056 KiB needed", "LimitMEMLOCK=infinity"},
+		{"locked memory of jumbo frames", memlock, func(h *Host) { h.MayLock, h.LockedMax, h.Jumbo = false, 8<<20, true }, Fail, "61440 KiB needed", "LimitMEMLOCK=infinity"},
+		{"enough huge pages", hugePages, nil, OK, "100 free 2 MiB pages, 22 needed", ""},
 		{"too few huge pages", hugePages, func(h *Host) {
 			h.Root = root(hugeTotal, "10\n", hugeFree, "3\n")
-		}, Warn, "3 of 2 MiB free", "echo 29 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"},
+		}, Warn, "3 free 2 MiB pages", "echo 29 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"},
 		{"huge pages of workers with a GPU", hugePages, func(h *Host) {
 			h.Workers = 2 // each with one queue, and 8 chunks and one of 1024 frames more
 			h.Root = root(hugeTotal, "40\n", hugeFree, "40\n",
 				"dev/nvidia0", "", "dev/nvidiactl", "", "usr/lib64/libcuda.so.1", "")
-		}, OK, "of which the frames need 34", ""},
+		}, OK, "34 needed", ""},
 		{"huge pages where others are the default", hugePages, func(h *Host) {
 			h.Root = root("proc/meminfo", "HugePages_Total: 10\nHugePages_Free: 0\nHugepagesize: 1048576 kB\n", hugeTotal, "22\n", hugeFree, "22\n")
-		}, OK, "22 of 2 MiB free", ""},
+		}, OK, "22 free 2 MiB pages", ""},
 		{"no huge pages in the kernel", hugePages, func(h *Host) { h.Root = root() }, Warn, "normal pages", ""},
 		{"Linux does not forward", forwarding, nil, OK, "off", ""},
 		{"Linux forwards IPv4 too", forwarding, func(h *Host) {
@@ -117,7 +117,7 @@ func TestHostChecks(t *testing.T) {
 		{"Linux forwards IPv4 of others than the ports", forwarding, func(h *Host) {
 			h.Ports, h.Root = []string{"lan0"}, root("proc/sys/net/ipv4/ip_forward", "1\n", "proc/sys/net/ipv4/conf/lan0/forwarding", "0\n")
 		}, OK, "off", ""},
-		{"no guard", guardOf, nil, OK, "as its settings say", ""},
+		{"no guard", guardOf, nil, OK, "not active", ""},
 		{"the guard of a running gateway", guardOf, func(h *Host) {
 			h.Guarded = func() ([]string, error) { return []string{"gone0", "lan0"}, nil }
 			h.Link = func(name string) (*Link, error) {
@@ -126,11 +126,11 @@ func TestHostChecks(t *testing.T) {
 				}
 				return nil, unix.ENODEV
 			}
-		}, OK, "a running gateway keeps Linux from forwarding from and to gone0, lan0", ""},
+		}, OK, "a running gateway blocks Linux forwarding from and to gone0, lan0", ""},
 		{"the guard of a gateway that has ended", guardOf, func(h *Host) {
 			h.Guarded = func() ([]string, error) { return []string{"lan0", "wan0"}, nil }
 			h.Link = func(name string) (*Link, error) { return &Link{Name: name}, nil }
-		}, Warn, "a gateway that has ended keeps Linux from forwarding from and to lan0, wan0", "sudo warproute release"},
+		}, Warn, "a stopped gateway still blocks Linux forwarding from and to lan0, wan0", "sudo warproute release"},
 		{"a kernel without nf_tables", guardOf, func(h *Host) {
 			h.Guarded = func() ([]string, error) { return nil, unix.EPROTONOSUPPORT }
 		}, Warn, "protocol not supported", ""},
@@ -139,32 +139,32 @@ func TestHostChecks(t *testing.T) {
 			h.Filters = func() ([]netfilter.Chain, error) {
 				return []netfilter.Chain{{Table: "inet filter", Name: "forward", Rules: 2, Drops: true}, {Table: "ip nat", Name: "POSTROUTING", Rules: 1}}, nil
 			}
-		}, Warn, "does not pass inet filter forward (2 rules) (policy drop), ip nat POSTROUTING (1 rules)", "policies"},
+		}, Warn, "bypass inet filter forward (2 rules) (policy drop), ip nat POSTROUTING (1 rules)", "policies"},
 		{"a firewall that nobody may look at", filters, func(h *Host) {
 			h.Filters = func() ([]netfilter.Chain, error) { return nil, unix.EPERM }
 		}, Warn, "not permitted", "sudo"},
-		{"no XFRM policy that would be refused", xfrmPolicies, nil, OK, "no policy", ""},
+		{"no XFRM policy that would be refused", xfrmPolicies, nil, OK, "no unsupported policies", ""},
 		{"an XFRM policy that would be refused", xfrmPolicies, func(h *Host) {
 			h.Refused = func() ([]xfrm.Refused, error) {
-				return []xfrm.Refused{{Policy: "0.0.0.0/0 to 0.0.0.0/0", Direction: "out", Reason: "it is for an XFRM interface (if_id 42)", Hint: "use policy-based tunnels"}}, nil
+				return []xfrm.Refused{{Policy: "0.0.0.0/0 to 0.0.0.0/0", Direction: "out", Reason: "belongs to an XFRM interface (if_id 42)", Hint: "use policy-based tunnels"}}, nil
 			}
-		}, Warn, "0.0.0.0/0 to 0.0.0.0/0 (out): it is for an XFRM interface (if_id 42)", "policy-based"},
+		}, Warn, "0.0.0.0/0 to 0.0.0.0/0 (out): belongs to an XFRM interface (if_id 42)", "policy-based"},
 		{"a kernel without XFRM", xfrmPolicies, func(h *Host) {
 			h.Refused = func() ([]xfrm.Refused, error) { return nil, unix.EPROTONOSUPPORT }
 		}, OK, "not in this kernel", ""},
 		{"XFRM that nobody may read", xfrmPolicies, func(h *Host) {
 			h.Refused = func() ([]xfrm.Refused, error) { return nil, unix.EPERM }
 		}, Warn, "not permitted", "sudo"},
-		{"routes without ports", routes, nil, OK, "not examined", ""},
-		{"routes by ports alone", routes, func(h *Host) { h.surveyed = []mirror.Port{{Name: "lan0", Ifindex: 2}} }, OK, "all lead by ports", ""},
+		{"routes without ports", routes, nil, OK, "not checked", ""},
+		{"routes by ports alone", routes, func(h *Host) { h.surveyed = []mirror.Port{{Name: "lan0", Ifindex: 2}} }, OK, "all supported", ""},
 		{"routes by an interface that is not a port", routes, func(h *Host) {
 			h.surveyed = []mirror.Port{{Name: "lan0", Ifindex: 2}}
 			h.Survey = func([]mirror.Port) ([]mirror.UnsupportedRoutes, error) {
 				return []mirror.UnsupportedRoutes{{Reason: mirror.NoPort, Dev: "wg0", Routes: 4, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.73.0.0/24")}}}, nil
 			}
-		}, Warn, "4 by wg0 (10.73.0.0/24 and 3 more): routes leave by an interface that is not a port", "add the interface as a port"},
+		}, Warn, "4 over wg0 (10.73.0.0/24 and 3 more): routes leave by an interface that is not a port", "add the interface as a port"},
 		{"cores", cores, nil, OK, "4", ""},
-		{"one core", cores, func(h *Host) { h.Cores = 1 }, Warn, "one", "two cores"},
+		{"one core", cores, func(h *Host) { h.Cores = 1 }, Warn, "1, shared", "two cores"},
 		{"no GPU", gpu, nil, OK, "none", ""},
 		{"GPU", gpu, func(h *Host) {
 			h.Root = root("dev/nvidia0", "", "dev/nvidiactl", "", "usr/lib/x86_64-linux-gnu/libcuda.so.1", "")
@@ -178,7 +178,7 @@ func TestHostChecks(t *testing.T) {
 			if tt.make != nil {
 				tt.make(h)
 			}
-			expect(t, tt.check(h), tt.level, tt.found, tt.mend)
+			expect(t, tt.check(h), tt.level, tt.found, tt.hint)
 		})
 	}
 }
@@ -188,7 +188,7 @@ func TestJumboFramesNeedAKernel(t *testing.T) {
 	h.Release = "6.1.0-9-amd64"
 	l := healthyLink()
 	l.MTU = 9000
-	expect(t, mtu(h, l), Fail, "cannot deliver one in several", "boot Linux 6.6")
+	expect(t, mtu(h, l), Fail, "multi-buffer frames", "boot Linux 6.6")
 }
 
 func TestLinkChecks(t *testing.T) {
@@ -198,7 +198,7 @@ func TestLinkChecks(t *testing.T) {
 		make  func(*Link)
 		level Level
 		found string
-		mend  string
+		hint  string
 	}{
 		{"link that is up", linkState, nil, OK, "02:00:00:00:00:01", ""},
 		{"loopback", linkState, func(l *Link) { l.Loopback = true }, Fail, "loopback", "Ethernet"},
@@ -207,25 +207,25 @@ func TestLinkChecks(t *testing.T) {
 		{"no carrier", linkState, func(l *Link) { l.Carrier = false }, Warn, "carrier", "cable"},
 		{"no master", master, nil, OK, "none", ""},
 		{"in a VRF", master, func(l *Link) { l.Master, l.MasterIs = "red", "vrf" }, Fail, "VRF red", "sudo ip link set lan0 nomaster"},
-		{"in a bridge", master, func(l *Link) { l.Master, l.MasterIs = "br0", "bridge" }, Warn, "belongs to bridge br0", "sudo ip link set lan0 nomaster"},
-		{"driver with zero-copy", driver, nil, OK, "ice, says that it has zero-copy", ""},
+		{"in a bridge", master, func(l *Link) { l.Master, l.MasterIs = "br0", "bridge" }, Warn, "member of bridge br0", "sudo ip link set lan0 nomaster"},
+		{"driver with zero-copy", driver, nil, OK, "ice, supports zero-copy", ""},
 		{"driver with native XDP", driver, func(l *Link) { l.Features.ZeroCopy = false }, OK, "native", ""},
-		{"driver without XDP", driver, func(l *Link) { l.Features = Features{Known: true} }, Warn, "generic XDP alone", "another NIC"},
+		{"driver without XDP", driver, func(l *Link) { l.Features = Features{Known: true} }, Warn, "only generic XDP", "another NIC"},
 		{"kernel that does not tell", driver, func(l *Link) { l.Features, l.Driver = Features{}, "" }, OK, "unknown", ""},
-		{"zero-copy that would cut packets", driver, func(l *Link) { l.Driver, l.Cuts = "igb", errors.New("rounds down") }, Warn, "igb, no zero-copy: rounds down", "nothing"},
+		{"zero-copy that would cut packets", driver, func(l *Link) { l.Driver, l.Cuts = "igb", errors.New("rounds down") }, Warn, "igb, no zero-copy: rounds down", "none needed"},
 		{"bond", linkState, func(l *Link) { l.Refusal = &netdev.Refusal{Reason: "lan0 is a bond", Hint: "use a VLAN"} }, Fail, "lan0 is a bond", "use a VLAN"},
-		{"mode that is not tried", mode, nil, OK, "`bin/warproute doctor --try --port lan0` tries it", ""},
-		{"mode of a port that is in use", mode, func(l *Link) { l.XDP = "native" }, OK, "cannot be opened now", ""},
+		{"mode that is not tried", mode, nil, OK, "try with `bin/warproute doctor --try --port lan0`", ""},
+		{"mode of a port that is in use", mode, func(l *Link) { l.XDP = "native" }, OK, "cannot be opened", ""},
 		{"zero-copy, tried", mode, func(l *Link) { l.Trial = &Trial{Mode: afxdp.ZeroCopy} }, OK, "zero-copy, tried", ""},
 		{"native, tried", mode, func(l *Link) { l.Trial = &Trial{Mode: afxdp.Native, Reason: "bind: invalid argument"} }, OK, "not zero-copy: bind: invalid argument", ""},
 		{"generic, tried", mode, func(l *Link) { l.Trial = &Trial{Mode: afxdp.Generic, Reason: "Too few free TX rings"} }, Warn, "not native: Too few free TX rings", "native XDP is faster"},
-		{"a port that does not open", mode, func(l *Link) { l.Trial = &Trial{Err: errors.New("no memory")} }, Fail, "cannot be opened: no memory", "error"},
+		{"a port that does not open", mode, func(l *Link) { l.Trial = &Trial{Err: errors.New("no memory")} }, Fail, "open failed: no memory", "error"},
 		{"queues", queues, nil, OK, "2", ""},
 		{"more queues than cores", queues, func(l *Link) { l.Queues, l.TxQueues = 64, 64 }, Warn, "64", "sudo ethtool -L lan0 combined 4"},
-		{"queues that cannot transmit", queues, func(l *Link) { l.TxQueues = 1 }, Fail, "2 to receive on and 1 to transmit on", "sudo ethtool -L lan0 rx 1 tx 1"},
+		{"queues that cannot transmit", queues, func(l *Link) { l.TxQueues = 1 }, Fail, "2 receive and 1 transmit queues", "sudo ethtool -L lan0 rx 1 tx 1"},
 		{"MTU", mtu, nil, OK, "1500", ""},
-		{"MTU beyond a frame", mtu, func(l *Link) { l.MTU = umem.MaxMTU + 1 }, OK, "put together", ""},
-		{"MTU beyond a large frame", mtu, func(l *Link) { l.MTU = umem.MaxLargeMTU + 1 }, Fail, "a large frame holds", "sudo ip link set lan0 mtu 16112"},
+		{"MTU beyond a frame", mtu, func(l *Link) { l.MTU = umem.MaxMTU + 1 }, OK, "several buffers", ""},
+		{"MTU beyond a large frame", mtu, func(l *Link) { l.MTU = umem.MaxLargeMTU + 1 }, Fail, "above the maximum", "sudo ip link set lan0 mtu 16112"},
 		{"no program", attached, nil, OK, "none", ""},
 		{"program of someone else", attached, func(l *Link) {
 			l.XDP, l.Attached = "native", afxdp.Attached{Interface: "lan0", Mode: "native", ID: 7, Program: "filter"}
@@ -233,8 +233,8 @@ func TestLinkChecks(t *testing.T) {
 		{"program of someone else's link", attached, func(l *Link) {
 			l.XDP, l.Attached = "generic", afxdp.Attached{Interface: "lan0", Mode: "generic", ID: 7, Program: "filter", Link: 9, Owner: "tool (pid 5)"}
 		}, Fail, "held by BPF link 9 of tool (pid 5)", "stop tool (pid 5), or: sudo bpftool link detach id 9"},
-		{"program of a router", attached, func(l *Link) { l.XDP, l.Ours = "generic", true }, Fail, "a router has the port, in generic mode", "stop it"},
-		{"socket of someone else", attached, func(l *Link) { l.Sockets = []int{1} }, Fail, "queue 1 has an AF_XDP socket already", "stop the process"},
+		{"program of a router", attached, func(l *Link) { l.XDP, l.Ours = "generic", true }, Fail, "a running router uses the port, in generic mode", "stop the running router"},
+		{"socket of someone else", attached, func(l *Link) { l.Sockets = []int{1} }, Fail, "queue 1 has an AF_XDP socket", "stop the process"},
 		{"no offloads", offloads, nil, OK, "none", ""},
 		{"LRO", offloads, func(l *Link) { l.Flags = flagLRO }, Warn, "LRO", "sudo ethtool -K lan0 lro off"},
 		{"VLAN stripping", offloads, func(l *Link) { l.Flags = flagRxVLAN }, Warn, "VLAN", "sudo ethtool -K lan0 rxvlan off"},
@@ -247,22 +247,22 @@ func TestLinkChecks(t *testing.T) {
 			if tt.make != nil {
 				tt.make(l)
 			}
-			expect(t, tt.check(healthy(), l), tt.level, tt.found, tt.mend)
+			expect(t, tt.check(healthy(), l), tt.level, tt.found, tt.hint)
 		})
 	}
 }
 
-func expect(t *testing.T, got []Finding, level Level, found, mend string) {
+func expect(t *testing.T, got []Finding, level Level, found, hint string) {
 	t.Helper()
 	if len(got) == 0 {
 		t.Fatal("no finding")
 	}
 	f := got[0]
-	if f.Level != level || !strings.Contains(f.Found, found) || !strings.Contains(f.Mend, mend) {
-		t.Errorf("got %s %q → %q, want %s ...%q... → ...%q...", f.Level, f.Found, f.Mend, level, found, mend)
+	if f.Level != level || !strings.Contains(f.Found, found) || !strings.Contains(f.Hint, hint) {
+		t.Errorf("got %s %q → %q, want %s ...%q... → ...%q...", f.Level, f.Found, f.Hint, level, found, hint)
 	}
-	if level == Fail && f.Mend == "" {
-		t.Error("FAIL without a mend")
+	if level == Fail && f.Hint == "" {
+		t.Error("FAIL without a hint")
 	}
 }
 
@@ -291,11 +291,11 @@ func TestExamineNamesChecksAndPorts(t *testing.T) {
 	}
 	for _, line := range []string{
 		`FAIL  wan0: link         this host has no interface "wan0"`,
-		"                         → choose one that `ip link` shows, or create it",
+		"                         → choose an interface that `ip link` shows, or create it",
 		"OK    kernel             Linux 6.18.1-amd64",
 		"WARN  netfilter          operation not permitted; permission denied",
 		"OK    lan0: MTU          1500",
-		"a router would not start here: mend what is FAIL",
+		"the router would not start: fix the items marked FAIL",
 	} {
 		if !strings.Contains(b.String(), line+"\n") {
 			t.Errorf("no line %q in\n%s", line, &b)

@@ -5,16 +5,16 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 
-	"github.com/warproute/warproute/internal/genl"
+	"github.com/warproute/warproute/internal/netdev"
 )
 
-// Features is what a driver says of its XDP support, since Linux 6.3.
+// Features is the XDP support that a driver reports, since Linux 6.3.
 type Features struct {
 	Known            bool
 	Native, ZeroCopy bool
 }
 
-// Of linux/netdev.h.
+// Constants of linux/netdev.h.
 const (
 	netdevCmdDevGet      = 1
 	netdevAttrIfindex    = 1
@@ -26,13 +26,13 @@ const (
 	netdevCmdQueueGet  = 10
 	netdevQueueID      = 1
 	netdevQueueIfindex = 2
-	netdevQueueType    = 3 // 0 of those for receiving
+	netdevQueueType    = 3 // 0: receive
 	netdevQueueXSK     = 7
 )
 
-// readFeatures asks the kernel's netdev family; before Linux 6.3 there is none.
+// readFeatures queries the netdev netlink family, which Linux has since 6.3.
 func readFeatures(ifindex int) (f Features) {
-	answer, err := genl.Get("netdev", netdevCmdDevGet, nl.NewRtAttr(netdevAttrIfindex, nl.Uint32Attr(uint32(ifindex))))
+	answer, err := netdev.Get(netdevCmdDevGet, nl.NewRtAttr(netdevAttrIfindex, nl.Uint32Attr(uint32(ifindex))))
 	features := answer[netdevAttrFeatures]
 	if err != nil || len(features) != 8 {
 		return f
@@ -42,12 +42,12 @@ func readFeatures(ifindex int) (f Features) {
 	return Features{Known: true, Native: bits&native == native, ZeroCopy: bits&netdevActXSKZeroCopy != 0}
 }
 
-// queuesWithSockets returns the queues on which an interface receives for an AF_XDP socket
-// of some process. Before Linux 6.15, and of an interface that is down, the kernel tells none.
+// queuesWithSockets returns the receive queues with an AF_XDP socket of any process; none before
+// Linux 6.15 or if the interface is down.
 func queuesWithSockets(ifindex int) (queues []int) {
-	answers, _ := genl.Dump("netdev", netdevCmdQueueGet, nl.NewRtAttr(netdevQueueIfindex, nl.Uint32Attr(uint32(ifindex))))
+	answers, _ := netdev.Dump(netdevCmdQueueGet, nl.NewRtAttr(netdevQueueIfindex, nl.Uint32Attr(uint32(ifindex))))
 	for _, a := range answers {
-		if _, has := a[netdevQueueXSK]; has && a.Uint32(netdevQueueType) == 0 {
+		if _, ok := a[netdevQueueXSK]; ok && a.Uint32(netdevQueueType) == 0 {
 			queues = append(queues, int(a.Uint32(netdevQueueID)))
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/warproute/warproute/control/guard"
 )
 
-// guarded returns the interfaces from and to which a gateway keeps Linux from forwarding.
+// guarded returns the interfaces whose forwarding in Linux a gateway blocks.
 func guarded() ([]string, error) {
 	t, err := guard.Open()
 	if err != nil {
@@ -16,7 +16,7 @@ func guarded() ([]string, error) {
 	return t.Guarded()
 }
 
-// Running returns which interfaces have the XDP program of a router.
+// Running returns the interfaces with the XDP program of a router.
 func Running(names []string) []string { return running(names, findLink) }
 
 func running(names []string, find func(string) (*Link, error)) (on []string) {
@@ -28,17 +28,17 @@ func running(names []string, find func(string) (*Link, error)) (on []string) {
 	return on
 }
 
-// guardOf looks at whether Linux is kept from forwarding past a gateway's policies.
+// guardOf checks whether Linux forwarding past the policies of a gateway is blocked.
 func guardOf(h *Host) []Finding {
 	names, err := h.Guarded()
 	switch {
 	case err != nil:
 		return warn("", "%v", err)
 	case len(names) == 0:
-		return ok("Linux forwards as its settings say; a gateway will keep it from forwarding from and to its ports")
+		return ok("not active; a gateway blocks Linux forwarding from and to its ports")
 	case len(running(names, h.Link)) == 0:
-		return warn("sudo warproute run, or sudo warproute release to let Linux forward, in cleartext",
-			"a gateway that has ended keeps Linux from forwarding from and to %s, until another runs", strings.Join(names, ", "))
+		return warn("sudo warproute run, or sudo warproute release to permit Linux forwarding, in cleartext",
+			"a stopped gateway still blocks Linux forwarding from and to %s", strings.Join(names, ", "))
 	}
-	return ok("a running gateway keeps Linux from forwarding from and to %s", strings.Join(names, ", "))
+	return ok("a running gateway blocks Linux forwarding from and to %s", strings.Join(names, ", "))
 }

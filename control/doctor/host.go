@@ -13,38 +13,38 @@ import (
 	"github.com/warproute/warproute/control/xfrm"
 )
 
-// Host is where the checks look. This is the host of the process; tests make others.
+// Host is the system to check. This returns that of the process; tests use fakes.
 type Host struct {
 	Root       fs.FS // /
 	Release    string
-	Missing    []Capability // of those that a router needs
-	LockedMax  uint64       // bytes that the process may lock, unix.RLIM_INFINITY for all
-	MayLock    bool         // beyond that limit
-	Cores      int          // that the process may run on
+	Missing    []Capability // required ones
+	LockedMax  uint64       // limit of locked memory in bytes, or unix.RLIM_INFINITY
+	MayLock    bool         // exempt from the limit
+	Cores      int          // usable by the process
 	Executable string
-	Ports      []string      // that are examined; Examine lists them
-	surveyed   []mirror.Port // the same
-	Queues     int           // of all ports together; Examine counts them
-	Workers    int           // one for each queue of the port that has the fewest; Examine counts them
-	Jumbo      bool          // a port's MTU takes large frames; Examine sees it
+	Ports      []string      // set by Examine
+	surveyed   []mirror.Port // the same ports
+	Queues     int           // of all ports; set by Examine
+	Workers    int           // queues of the port with the fewest; set by Examine
+	Jumbo      bool          // a port needs large frames; set by Examine
 
-	OpenSocket func() error // tries an AF_XDP socket
-	LoadBPF    func() error // tries a BPF map
+	OpenSocket func() error // opens an AF_XDP socket
+	LoadBPF    func() error // creates a BPF map
 	Filters    func() ([]netfilter.Chain, error)
-	Refused    func() ([]xfrm.Refused, error) // XFRM policies that a router cannot follow
+	Refused    func() ([]xfrm.Refused, error) // unsupported XFRM policies
 	Survey     func(ports []mirror.Port) ([]mirror.UnsupportedRoutes, error)
-	Guarded    func() ([]string, error) // interfaces that are closed to Linux's forwarding
+	Guarded    func() ([]string, error) // interfaces with blocked Linux forwarding
 	Link       func(name string) (*Link, error)
 	Try        func(l *Link) *Trial // opens the port for a moment
-	TryAll     bool                 // also where that may reset the link
+	TryAll     bool                 // even if the driver resets the link
 }
 
-// This returns the host that the process runs on, in its network namespace.
+// This returns the host and network namespace of the process.
 func This() (*Host, error) {
 	h := &Host{Root: os.DirFS("/"), OpenSocket: openSocket, LoadBPF: createMap, Filters: netfilter.Forwarding, Refused: xfrm.RefusedPolicies, Survey: mirror.Survey, Guarded: guarded, Link: findLink, Try: try, Executable: "bin/warproute"}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
-		return nil, fmt.Errorf("read the kernel's release: %w", err)
+		return nil, fmt.Errorf("read kernel release: %w", err)
 	}
 	h.Release = unix.ByteSliceToString(name.Release[:])
 	var err error
@@ -56,12 +56,12 @@ func This() (*Host, error) {
 	}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
-		return nil, fmt.Errorf("read the limit of locked memory: %w", err)
+		return nil, fmt.Errorf("read limit of locked memory: %w", err)
 	}
 	h.LockedMax = limit.Cur
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil, fmt.Errorf("read the CPU affinity: %w", err)
+		return nil, fmt.Errorf("read CPU affinity: %w", err)
 	}
 	h.Cores = set.Count()
 	if exe, err := os.Executable(); err == nil {
@@ -78,7 +78,7 @@ func openSocket() error {
 	return unix.Close(fd)
 }
 
-// read returns the text of a file below the root, "" if there is none.
+// read returns the content of a file below the root, "" if it does not exist.
 func (h *Host) read(path string) (string, error) {
 	data, err := fs.ReadFile(h.Root, path)
 	if errors.Is(err, fs.ErrNotExist) {

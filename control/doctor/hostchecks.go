@@ -10,18 +10,18 @@ import (
 
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/control/config"
-	"github.com/warproute/warproute/internal/pages"
+	"github.com/warproute/warproute/internal/hostmem"
 	"github.com/warproute/warproute/umem"
 )
 
-// The oldest kernel that can: one UMEM for sockets of several interfaces is of
-// 5.10, preferred busy polling and BPF memory outside RLIMIT_MEMLOCK of 5.11.
+// Required and recommended kernels: 5.10 shares one UMEM between interfaces, 5.11 has preferred
+// busy polling and accounts BPF memory outside RLIMIT_MEMLOCK.
 const (
 	needMajor, needMinor = 5, 10
 	wantMajor, wantMinor = 5, 11
 )
 
-// version is that of the kernel, if it can be told.
+// version returns the kernel version, if known.
 func (h *Host) version() (major, minor int, known bool) {
 	n, _ := fmt.Sscanf(h.Release, "%d.%d", &major, &minor)
 	return major, minor, n == 2
@@ -30,7 +30,7 @@ func (h *Host) version() (major, minor int, known bool) {
 func kernel(h *Host) []Finding {
 	major, minor, known := h.version()
 	if !known {
-		return warn("", "Linux %s, whose age cannot be told", h.Release)
+		return warn("", "Linux %s, unknown version", h.Release)
 	}
 	olderThan := func(wMajor, wMinor int) bool { return major < wMajor || major == wMajor && minor < wMinor }
 	switch {
@@ -44,7 +44,7 @@ func kernel(h *Host) []Finding {
 
 func capabilities(h *Host) []Finding {
 	if len(h.Missing) == 0 {
-		return ok("all that a router needs")
+		return ok("all required ones")
 	}
 	texts := make([]string, len(h.Missing))
 	for i, c := range h.Missing {
@@ -63,14 +63,14 @@ func afxdpSocket(h *Host) []Finding {
 	case errors.Is(err, unix.EAFNOSUPPORT):
 		return fail("boot a kernel built with CONFIG_XDP_SOCKETS=y", "open a socket: %v", err)
 	}
-	return fail("see what forbids socket(AF_XDP): a seccomp filter of the container, perhaps", "open a socket: %v", err)
+	return fail("find what blocks socket(AF_XDP), for example the seccomp filter of a container", "open a socket: %v", err)
 }
 
 func bpf(h *Host) []Finding {
 	err := h.LoadBPF()
 	switch {
 	case err == nil:
-		return ok("maps and programs can be loaded")
+		return ok("maps can be created")
 	case errors.Is(err, unix.ENOSYS):
 		return fail("boot a kernel built with CONFIG_BPF_SYSCALL=y", "create a map: %v", err)
 	case len(h.Missing) > 0:
@@ -79,8 +79,8 @@ func bpf(h *Host) []Finding {
 	return fail("allow bpf(2): in a container, its seccomp profile and --cap-add BPF,NET_ADMIN; with kernel lockdown, its integrity level", "create a map: %v", err)
 }
 
-// frameBytes is the frame memory of a router with the ports and a default configuration:
-// of each worker a mapping in whole huge pages.
+// frameBytes returns the frame memory of a router with the ports and a default configuration, in
+// whole huge pages per worker.
 func (h *Host) frameBytes() uint64 {
 	chunks, room := config.ChunksWithCPU, config.MaxPackets
 	if device, library := h.gpu(); device && library != "" {
@@ -92,7 +92,7 @@ func (h *Host) frameBytes() uint64 {
 	if h.Jumbo {
 		size += queues * afxdp.LargePerQueue(afxdp.DefaultRingSize) * umem.LargeSize
 	}
-	return uint64(workers) * uint64((size+pages.Huge-1)&^(pages.Huge-1))
+	return uint64(workers) * uint64((size+hostmem.HugePage-1)&^(hostmem.HugePage-1))
 }
 
 func memlock(h *Host) []Finding {
@@ -101,36 +101,35 @@ func memlock(h *Host) []Finding {
 	case h.LockedMax == unix.RLIM_INFINITY || h.MayLock:
 		return ok("no limit")
 	case h.LockedMax >= need:
-		return ok("%d MiB, of which the frames need %d", h.LockedMax>>20, need>>20)
+		return ok("%d MiB, %d MiB needed for frames", h.LockedMax>>20, need>>20)
 	}
 	return fail("ulimit -l unlimited (systemd: LimitMEMLOCK=infinity), or once: "+Setcap(h.Executable),
-		"at most %d KiB, and the frames need %d", h.LockedMax>>10, need>>10)
+		"limit %d KiB, %d KiB needed for frames", h.LockedMax>>10, need>>10)
 }
 
-// hugePages looks at those of the frames' size, which need not be the kernel's default.
+// hugePages checks for free 2 MiB pages, which need not be the default size.
 func hugePages(h *Host) []Finding {
 	const dir = "sys/kernel/mm/hugepages/hugepages-2048kB"
 	if !h.exists(dir) {
-		return warn("", "this kernel has no pages of 2 MiB, on which frames lie best: normal pages are used")
+		return warn("", "this kernel has no 2 MiB pages: normal pages are used")
 	}
 	free, total := h.number(dir+"/free_hugepages"), h.number(dir+"/nr_hugepages")
-	need := h.frameBytes() / pages.Huge
+	need := h.frameBytes() / hostmem.HugePage
 	if free >= need {
-		return ok("%d of 2 MiB free, of which the frames need %d", free, need)
+		return ok("%d free 2 MiB pages, %d needed for frames", free, need)
 	}
 	return warn(fmt.Sprintf("echo %d | sudo tee /%s/nr_hugepages", total-free+need, dir),
-		"%d of 2 MiB free, and the frames need %d: Linux is asked to put some together, which it can where memory is free in one piece", free, need)
+		"%d free 2 MiB pages, %d needed for frames: Linux must compact memory for the others, or normal pages are used", free, need)
 }
 
-// number returns what a file has, 0 if that is no number.
+// number returns the number in a file, 0 if none.
 func (h *Host) number(path string) uint64 {
 	text, _ := h.read(path)
 	n, _ := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
 	return n
 }
 
-// forwarding looks at what decides of packets that arrive at the ports, or where none are
-// named, at any interface.
+// forwarding checks the forwarding settings of Linux for the ports, or else for all interfaces.
 func forwarding(h *Host) []Finding {
 	var found []Finding
 	settings := config.ForwardingSettings(h.Ports...)
@@ -145,13 +144,13 @@ func forwarding(h *Host) []Finding {
 		}
 		name := config.SettingName(path)
 		if value := strings.TrimSpace(text); value != "" && value != "0" {
-			found = append(found, warn(fmt.Sprintf("sudo sysctl -w %s=0, unless Linux shall forward them", name),
-				"%s=%s: what the router leaves to Linux (IPv4 options, VLANs, other MAC addresses), Linux forwards, uncounted here; a gateway leaves it nothing to forward",
+			found = append(found, warn(fmt.Sprintf("sudo sysctl -w %s=0, unless Linux should forward them", name),
+				"%s=%s: Linux forwards packets that the router passes to it (IPv4 options, VLANs, other MAC addresses), without counting them here; a gateway passes none",
 				name, value)...)
 		}
 	}
 	if len(found) == 0 {
-		return ok("off: what is forwarded, the router forwards")
+		return ok("off: only the router forwards")
 	}
 	return found
 }
@@ -168,24 +167,24 @@ func filters(h *Host) []Finding {
 	for i, c := range chains {
 		texts[i] = c.String()
 	}
-	return warn("filter before or behind the router, or by a gateway's policies (ipsec.policies, action: discard)",
-		"what the router forwards does not pass %s", strings.Join(texts, ", "))
+	return warn("filter on other hosts, or by IPsec policies (ipsec.policies, action: discard)",
+		"packets that the router forwards bypass %s", strings.Join(texts, ", "))
 }
 
 func cores(h *Host) []Finding {
 	if h.Cores < 2 {
-		return warn("give the process two cores or more", "one, which the workers share with everything else")
+		return warn("give the process at least two cores", "1, shared by workers and everything else")
 	}
-	return ok("%d for workers to be pinned to", h.Cores)
+	return ok("%d usable by workers", h.Cores)
 }
 
-// Where the dynamic loader finds the driver's library.
+// libcudaPaths lists the paths of the driver library.
 var libcudaPaths = []string{
 	"usr/lib/x86_64-linux-gnu/libcuda.so.1", "usr/lib/aarch64-linux-gnu/libcuda.so.1",
 	"usr/lib64/libcuda.so.1", "usr/lib/libcuda.so.1", "usr/local/nvidia/lib64/libcuda.so.1",
 }
 
-// gpu says whether there is a GPU, and where its driver's library is, "" for nowhere.
+// gpu reports whether a GPU exists, and the path of the driver library, "" for none.
 func (h *Host) gpu() (device bool, library string) {
 	device = h.exists("dev/nvidia0") && h.exists("dev/nvidiactl")
 	for _, p := range libcudaPaths {
@@ -201,9 +200,9 @@ func gpu(h *Host) []Finding {
 	case device && library != "":
 		return ok("device /dev/nvidia0, driver library %s", library)
 	case device:
-		return warn("install the driver's user-space part (Debian: libcuda1), or mount it into the container", "device /dev/nvidia0, but no libcuda.so.1: the CPU engine is used")
+		return warn("install the user-space driver (Debian: libcuda1), or mount it into the container", "device /dev/nvidia0, but no libcuda.so.1: the CPU engine is used")
 	case library != "":
-		return warn("load the kernel module (sudo modprobe nvidia), or give the container the device", "%s, but no /dev/nvidia0: the CPU engine is used", library)
+		return warn("load the kernel module (sudo modprobe nvidia), or pass the device to the container", "%s, but no /dev/nvidia0: the CPU engine is used", library)
 	}
 	return ok("none: the CPU engine is used")
 }

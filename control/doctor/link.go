@@ -9,38 +9,37 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/afxdp"
-	"github.com/warproute/warproute/internal/ethtool"
 	"github.com/warproute/warproute/internal/netdev"
 )
 
-// Link is a network interface as the checks see it.
+// Link is a network interface to check.
 type Link struct {
 	Name     string
 	Index    int
 	MAC      net.HardwareAddr
 	Loopback bool
-	Up       bool // by the administrator
+	Up       bool // administratively
 	Carrier  bool
 	MTU      int
-	Driver   string         // "" where unknown
-	Queues   int            // that it receives on
-	TxQueues int            // that it transmits on
-	Master   string         // the link that it belongs to, "" for none
-	MasterIs string         // the kind of that: "vrf", "bridge", ...
-	XDP      string         // the mode of a program that is attached already, "" for none
-	Attached afxdp.Attached // it, if it is not a router's
-	Ours     bool           // that program is a router's
-	Sockets  []int          // queues that have an AF_XDP socket, where the kernel tells
-	Flags    uint32         // unix ETH_FLAG_...: offloads that are on
+	Driver   string         // "" if unknown
+	Queues   int            // receive queues
+	TxQueues int            // transmit queues
+	Master   string         // "" for none
+	MasterIs string         // kind of the master: "vrf", "bridge", ...
+	XDP      string         // mode of an attached program, "" for none
+	Attached afxdp.Attached // that program, if not of a router
+	Ours     bool           // that program is of a router
+	Sockets  []int          // queues with an AF_XDP socket, if known
+	Flags    uint32         // ETH_FLAG_...: enabled offloads
 	Features Features
 
-	Refusal *netdev.Refusal // why it cannot be a port, nil if it can be
-	Soft    string          // the device, it or one below, that leaves L4 checksums unfinished; "" for none
-	Cuts    error           // how zero-copy would cut packets, nil if not
-	Trial   *Trial          // of XDP on it, nil where that was not tried
+	Refusal *netdev.Refusal // why it cannot be a port, nil if it can
+	Soft    string          // this or a lower device that leaves L4 checksums incomplete; "" for none
+	Cuts    error           // why zero-copy would truncate packets, nil if not
+	Trial   *Trial          // nil if not tried
 }
 
-// findLink reads what the kernel tells of an interface.
+// findLink reads the state of an interface.
 func findLink(name string) (*Link, error) {
 	l, err := netlink.LinkByName(name)
 	if err != nil {
@@ -50,7 +49,7 @@ func findLink(name string) (*Link, error) {
 		return nil, fmt.Errorf("look up interface %q: %w", name, err)
 	}
 	a := l.Attrs()
-	if a.Name != name { // the kernel finds links by their alternative names, too; a router takes the one that it logs
+	if a.Name != name { // the kernel also finds links by alternative names
 		return nil, fmt.Errorf("%q is another name of interface %q: use that", name, a.Name)
 	}
 	link := &Link{
@@ -76,10 +75,11 @@ func findLink(name string) (*Link, error) {
 			link.Attached = afxdp.FindAttached(name, a.Index, mode, program)
 		}
 	}
-	if link.Queues, link.TxQueues, err = ethtool.Queues(name); err != nil {
+	if link.Queues, link.TxQueues, err = netdev.Queues(name); err != nil {
 		return nil, err
 	}
-	link.Driver, link.Flags = ethtool.Driver(name)
+	driver := netdev.DriverOf(name)
+	link.Driver, link.Flags = driver.Name, driver.Flags
 	link.Features = readFeatures(a.Index)
 	link.Sockets = queuesWithSockets(a.Index)
 	link.Refusal, _ = errors.AsType[*netdev.Refusal](netdev.CheckPort(name))

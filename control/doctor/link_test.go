@@ -58,7 +58,7 @@ func TestLinkOfTheKernel(t *testing.T) {
 }
 
 // A queue that has an AF_XDP socket is another process's, also where no XDP program shows
-// that. Linux tells of it from 6.15 on.
+// that. Linux reports it since 6.15.
 func TestSocketsOfTheKernel(t *testing.T) {
 	ns, err := lab.New("doctor")
 	if err != nil {

@@ -1,10 +1,9 @@
 package doctor
 
-// routes warns of routes that the router would not follow as Linux does, such as those by
-// interfaces that are not ports: what takes them, the router drops.
+// routes warns of unsupported routes, such as those over interfaces that are not ports.
 func routes(h *Host) []Finding {
 	if len(h.surveyed) == 0 {
-		return ok("not examined: name the ports by --port")
+		return ok("not checked: name the ports with --port")
 	}
 	list, err := h.Survey(h.surveyed)
 	if err != nil {
@@ -14,12 +13,12 @@ func routes(h *Host) []Finding {
 	for _, u := range list {
 		by := ""
 		if u.Dev != "" {
-			by = " by " + u.Dev
+			by = " over " + u.Dev
 		}
 		found = append(found, warn(u.Reason.Hint(), "%d%s (%s): %s", u.Routes, by, u.List(), u.Reason.Text())...)
 	}
 	if len(found) == 0 {
-		return ok("all lead by ports")
+		return ok("all supported")
 	}
 	return found
 }

@@ -8,26 +8,26 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// Trial is the outcome of opening a port as a router would, alone.
+// Trial is the result of opening a port as the router does.
 type Trial struct {
 	Mode   afxdp.Mode
-	Reason string // why no faster mode, as the driver says it
-	Err    error  // why not at all
+	Reason string // why no faster mode, from the driver
+	Err    error  // why it failed
 }
 
-// quiet are the drivers that attach an XDP program without resetting the link.
+// quiet lists drivers that attach an XDP program without resetting the link.
 var quiet = map[string]bool{"veth": true, "virtio_net": true}
 
-// mayTry reports whether a port may be opened for a moment: nobody uses it, and its driver
-// keeps the link up or the user permits a reset.
+// mayTry reports whether a port can be opened for a moment: it is unused, and its driver keeps
+// the link up or the user permits a reset.
 func (h *Host) mayTry(l *Link) bool {
 	fits := l.Refusal == nil && !l.Loopback && len(l.MAC) == 6 && l.MTU <= umem.MaxLargeMTU && l.TxQueues >= l.Queues
 	return h.Try != nil && len(h.Missing) == 0 && fits && l.XDP == "" && len(l.Sockets) == 0 && (h.TryAll || quiet[l.Driver])
 }
 
-// try opens a port and closes it again. The XDP program leaves every frame to Linux.
+// try opens and closes a port. The XDP program passes every frame to Linux.
 func try(l *Link) *Trial {
-	const perQueue = 64 // frames, and entries of a ring
+	const perQueue = 64 // frames and ring entries
 	large := 0
 	if l.MTU > umem.MaxMTU {
 		large = l.Queues
@@ -49,39 +49,38 @@ func try(l *Link) *Trial {
 	return &Trial{Mode: set.Ports[0].Mode, Reason: set.Ports[0].ModeReason}
 }
 
-// closeTimeout bounds the wait for the kernel, which takes sockets down some time after their
-// close.
+// closeTimeout limits the wait for the kernel, which releases sockets asynchronously.
 const closeTimeout = 3 * time.Second
 
-// closeSet closes a port and waits until the kernel shows no socket on it any more, so that
-// whoever looks next does not take them for another process's.
+// closeSet closes a port and waits until the kernel has released its sockets, so that later
+// checks do not find them.
 func closeSet(s *afxdp.Set) {
 	ifindex := s.Ports[0].Ifindex
-	_ = s.Close() // what stays open ends with the process
+	_ = s.Close() // leaks end with the process
 	for deadline := time.Now().Add(closeTimeout); len(queuesWithSockets(ifindex)) > 0 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// mode says which XDP mode the port gets.
+// mode reports the XDP mode of the port.
 func mode(h *Host, l *Link) []Finding {
 	t := l.Trial
 	switch {
 	case t == nil && (l.Refusal != nil || l.XDP != "" || len(l.Sockets) > 0):
-		return ok("not tried, as the port cannot be opened now")
+		return ok("not tried: the port cannot be opened")
 	case t == nil:
-		return ok("not tried: some drivers reset the link for seconds; `%s doctor --try --port %s` tries it", h.Executable, l.Name)
+		return ok("not tried: the driver could reset the link for seconds; try with `%s doctor --try --port %s`", h.Executable, l.Name)
 	case t.Err != nil:
-		return fail("remove what stands against it, as far as the error names it, or take mode generic", "it cannot be opened: %s", strings.ReplaceAll(t.Err.Error(), "\n", "; "))
+		return fail("fix the cause in the error, or set mode: generic", "open failed: %s", strings.ReplaceAll(t.Err.Error(), "\n", "; "))
 	case t.Mode == afxdp.ZeroCopy:
 		return ok("zero-copy, tried")
 	case t.Mode == afxdp.Native:
 		return ok("native, tried; not zero-copy: %s", t.Reason)
 	}
-	return warn("native XDP is faster: remove what stands against it", "generic, tried; not native: %s", t.Reason)
+	return warn("fix the cause: native XDP is faster", "generic, tried; not native: %s", t.Reason)
 }
 
-// driver says what the driver promises.
+// driver reports the XDP support that the driver advertises.
 func driver(_ *Host, l *Link) []Finding {
 	name := l.Driver
 	if name == "" {
@@ -89,13 +88,13 @@ func driver(_ *Host, l *Link) []Finding {
 	}
 	switch f := l.Features; {
 	case !f.Known:
-		return ok("%s; this kernel (before 6.3) does not tell its XDP modes: the router tries them", name)
+		return ok("%s; XDP modes unknown (kernel before 6.3): the router tries them", name)
 	case f.ZeroCopy && l.Cuts != nil:
-		return warn("nothing: the router takes native mode", "%s, no zero-copy: %v", name, l.Cuts)
+		return warn("none needed: the router uses native mode", "%s, no zero-copy: %v", name, l.Cuts)
 	case f.ZeroCopy:
-		return ok("%s, says that it has zero-copy", name)
+		return ok("%s, supports zero-copy", name)
 	case f.Native:
-		return ok("%s, says that it has native XDP, no zero-copy", name)
+		return ok("%s, supports native XDP, no zero-copy", name)
 	}
-	return warn("nothing, or another NIC", "%s, generic XDP alone, which is slower", name)
+	return warn("none, or another NIC", "%s, only generic XDP, which is slower", name)
 }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// xfrmPolicies warns of policies that the router would refuse: it drops the packets that they
-// match (xfrm_policy_refused).
+// xfrmPolicies warns of unsupported policies, whose packets the router drops
+// (xfrm_policy_refused).
 func xfrmPolicies(h *Host) []Finding {
 	refused, err := h.Refused()
 	switch {
@@ -20,10 +20,10 @@ func xfrmPolicies(h *Host) []Finding {
 	}
 	var found []Finding
 	for _, r := range refused {
-		found = append(found, warn(r.Hint, "with ipsec.source xfrm, a policy is refused and what it matches is dropped: %v", r)...)
+		found = append(found, warn(r.Hint, "unsupported policy, matching packets are dropped with ipsec.source: xfrm: %v", r)...)
 	}
 	if len(found) == 0 {
-		return ok("no policy that a router would refuse")
+		return ok("no unsupported policies")
 	}
 	return found
 }

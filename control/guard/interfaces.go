@@ -9,12 +9,12 @@ import (
 	"github.com/warproute/warproute/control/rtnl"
 )
 
-// sameWire has the kinds of interfaces that send their packets by the one that they were
-// made on, as they are.
+// sameWire contains the kinds of interfaces that send packets through their parent interface
+// without an outer IP header.
 var sameWire = map[string]bool{"vlan": true, "macvlan": true, "macvtap": true, "ipvlan": true, "ipvtap": true, "macsec": true}
 
-// stacked returns the names of the interfaces by which packets of some of them travel, too:
-// those stacked on them, such as VLANs, and those that they belong to, such as a bridge or VRF.
+// stacked returns the names of the ports, their stacked interfaces, such as VLANs, and their
+// masters, such as a bridge or VRF.
 func stacked(links []rtnl.Link, ports map[int]bool) []string {
 	found := maps.Clone(ports)
 	for grown := true; grown; {
@@ -38,17 +38,18 @@ func stacked(links []rtnl.Link, ports map[int]bool) []string {
 	return names
 }
 
-// forwarding is by which families Linux forwards packets that arrive at an interface.
+// forwarding contains the Linux forwarding settings of one interface, by address family.
 type forwarding struct{ ipv4, ipv6 bool }
 
-// host is what the kernel says of the interfaces of a namespace.
+// host is the state of all interfaces in a network namespace.
 type host struct {
 	links    []rtnl.Link
-	settings map[int]forwarding // by index
+	settings map[int]forwarding // by interface index
 }
 
+// readHost reads the interfaces and their forwarding settings from the kernel.
 func readHost(conn *rtnl.Conn) (h host, err error) {
-	byIndex := map[int]rtnl.Link{} // a dump may start over
+	byIndex := map[int]rtnl.Link{} // a restarted dump repeats links
 	if err := conn.Dump(rtnl.Links(), func(msg rtnl.Message) error {
 		var l rtnl.Link
 		err := l.Parse(msg.Data)
@@ -70,12 +71,12 @@ func readHost(conn *rtnl.Conn) (h host, err error) {
 			settings[n.Index] = n
 			return err
 		})
-		if err != nil && family == unix.AF_INET { // a kernel may be without IPv6
+		if err != nil && family == unix.AF_INET { // kernels without IPv6 fail this dump
 			return h, err
 		}
 	}
 	h.settings = map[int]forwarding{}
-	for _, l := range h.links { // IPv4 goes by the interface's own setting, IPv6 by the one for all
+	for _, l := range h.links { // IPv4 uses the setting of the interface, IPv6 the one for all interfaces
 		six := all[unix.AF_INET6]
 		h.settings[l.Index] = forwarding{all[unix.AF_INET][l.Index].Forwarding, six[rtnl.NetconfAll].Forwarding || l.Forced6}
 	}

@@ -9,22 +9,23 @@ import (
 	"github.com/warproute/warproute/control/rtnl"
 )
 
-// Messages of nf_tables (linux/netfilter/nf_tables.h). Numbers are big-endian; sizes of
-// registers and names are in bytes.
+// Constants of nf_tables messages (linux/netfilter/nf_tables.h). Numbers are big-endian; lengths
+// are in bytes.
 const (
-	headerLen   = 4  // struct nfgenmsg: family, version, resource
-	setID       = 1  // of the set within a transaction
-	typeIfname  = 41 // nft's type of interface names
+	headerLen   = 4  // struct nfgenmsg: family, version, resource ID
+	setID       = 1  // number of the set within a transaction
+	typeIfname  = 41 // nft(8) data type "ifname"
 	nameLen     = unix.IFNAMSIZ
-	priority    = -450 // in front of other tables
+	priority    = -450 // before other tables
 	hookInput   = 1
 	hookForward = 2
 	portNATT    = 4500 // UDP port of IKE and ESP (RFC 3948)
 )
 
-// hostEndian has nft(8) print the names: type 0 (byte order of keys), 4 bytes, 1 (the host's).
+// hostEndian makes nft(8) print the names: type 0 (key byte order), 4 bytes, 1 (host byte order).
 var hostEndian = binary.NativeEndian.AppendUint32([]byte{0, 4}, 1)
 
+// message returns an nfgenmsg header followed by attributes.
 func message(attrs ...[]byte) []byte {
 	b := []byte{unix.NFPROTO_INET, unix.NFNETLINK_V0, 0, 0}
 	for _, a := range attrs {
@@ -47,11 +48,11 @@ func nested(kind uint16, attrs ...[]byte) []byte {
 	return attr(kind|unix.NLA_F_NESTED, b)
 }
 
-// replacement makes the table anew, whatever it was.
+// replacement returns the commands of a transaction that replaces the table.
 func replacement(names []string) []rtnl.Command {
 	name := text(unix.NFTA_TABLE_NAME, table)
 	commands := []rtnl.Command{
-		{Kind: unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Body: message(name)}, // so that there is one to delete
+		{Kind: unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Body: message(name)}, // NFT_MSG_DELTABLE fails without a table
 		{Kind: unix.NFT_MSG_DELTABLE, Body: message(name)},
 		{Kind: unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Body: message(name)},
 		{Kind: unix.NFT_MSG_NEWSET, Flags: unix.NLM_F_CREATE, Body: message(
@@ -70,6 +71,7 @@ func replacement(names []string) []rtnl.Command {
 	return commands
 }
 
+// chain returns the command that creates a base chain with policy accept.
 func chain(name string, hook uint32) rtnl.Command {
 	before := int32(priority)
 	return rtnl.Command{Kind: unix.NFT_MSG_NEWCHAIN, Flags: unix.NLM_F_CREATE, Body: message(
@@ -79,7 +81,7 @@ func chain(name string, hook uint32) rtnl.Command {
 	)}
 }
 
-// elements adds names to the set, or deletes them from it.
+// elements returns the command that adds names to the set, or deletes them.
 func elements(kind uint16, names []string) rtnl.Command {
 	var list [][]byte
 	for _, name := range names {
@@ -97,7 +99,7 @@ func elements(kind uint16, names []string) rtnl.Command {
 	)}
 }
 
-// elementNames returns the names in a message of a set's elements.
+// elementNames returns the interface names in an NFT_MSG_NEWSETELEM message.
 func elementNames(data []byte) (names []string, err error) {
 	h, a := rtnl.Header(data, headerLen)
 	if h == nil {
@@ -113,11 +115,11 @@ func elementNames(data []byte) (names []string, err error) {
 	return names, a.Err
 }
 
-// walk calls f at each attribute of a kind, in which f finds the attributes nested there
-// as a list, and the value of the attribute itself.
+// walk calls f for each attribute of a kind nested in the current attribute of a, or for each
+// top-level attribute before the first Next.
 func walk(a *rtnl.Attrs, kind uint16, f func(inner *rtnl.Attrs)) {
 	list := *a
-	if a.Kind != 0 { // nested in the attribute that a is at
+	if a.Kind != 0 { // a is at an attribute: walk its nested attributes
 		_, list = rtnl.Header(a.Value, 0)
 	}
 	for list.Next() {
@@ -130,7 +132,7 @@ func walk(a *rtnl.Attrs, kind uint16, f func(inner *rtnl.Attrs)) {
 	}
 }
 
-// tableFlags returns the flags in a message of a table: dormant, and others.
+// tableFlags returns the flags in an NFT_MSG_NEWTABLE message, such as dormant.
 func tableFlags(data []byte) (flags uint32, err error) {
 	h, a := rtnl.Header(data, headerLen)
 	if h == nil {

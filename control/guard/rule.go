@@ -6,12 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Verdicts (linux/netfilter.h).
+// Netfilter verdicts (linux/netfilter.h).
 const (
 	nfDrop   = 0
 	nfAccept = 1
 )
 
+// rules are the rules of the table, in order; the package comment shows them as nft(8) does.
 var rules = []struct {
 	chain       string
 	expressions [][]byte
@@ -21,11 +22,11 @@ var rules = []struct {
 	{"input", drop(inPorts(unix.NFT_META_IIFNAME), protocol(unix.IPPROTO_ESP))},
 	{"input", drop(inPorts(unix.NFT_META_IIFNAME), protocol(unix.IPPROTO_UDP),
 		transport(2, 2), compare(unix.NFT_CMP_EQ, binary.BigEndian.AppendUint16(nil, portNATT)),
-		transport(8, 4), compare(unix.NFT_CMP_NEQ, make([]byte, 4)), // an SPI; IKE has zeros there, and a keepalive nothing
+		transport(8, 4), compare(unix.NFT_CMP_NEQ, make([]byte, 4)), // SPI; IKE has a zero marker here, and keepalives end before it (RFC 3948)
 	)},
 }
 
-// drop makes a rule that counts and drops what the conditions match.
+// drop returns the expressions of a rule that counts and drops matching packets.
 func drop(conditions ...[]byte) [][]byte {
 	return append(conditions, expression("counter"), expression("immediate",
 		number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT),
@@ -36,27 +37,29 @@ func expression(name string, attrs ...[]byte) []byte {
 	return nested(unix.NFTA_LIST_ELEM, text(unix.NFTA_EXPR_NAME, name), nested(unix.NFTA_EXPR_DATA, attrs...))
 }
 
+// load loads packet metadata into register 1.
 func load(key uint32) []byte {
 	return expression("meta", number(unix.NFTA_META_KEY, key), number(unix.NFTA_META_DREG, unix.NFT_REG_1))
 }
 
-// inPorts matches packets of which the interface's name is in the set.
+// inPorts matches packets by interface name, NFT_META_IIFNAME or NFT_META_OIFNAME, in the set.
 func inPorts(key uint32) []byte {
 	return append(load(key), expression("lookup",
 		text(unix.NFTA_LOOKUP_SET, set), number(unix.NFTA_LOOKUP_SREG, unix.NFT_REG_1), number(unix.NFTA_LOOKUP_SET_ID, setID))...)
 }
 
+// protocol matches the transport protocol.
 func protocol(number byte) []byte {
 	return append(load(unix.NFT_META_L4PROTO), compare(unix.NFT_CMP_EQ, []byte{number})...)
 }
 
+// compare compares register 1 with a value.
 func compare(op uint32, value []byte) []byte {
 	return expression("cmp", number(unix.NFTA_CMP_SREG, unix.NFT_REG_1), number(unix.NFTA_CMP_OP, op),
 		nested(unix.NFTA_CMP_DATA, attr(unix.NFTA_DATA_VALUE, value)))
 }
 
-// transport loads bytes at an offset of the transport header. A packet that ends before
-// them does not match.
+// transport loads bytes of the transport header into register 1. Shorter packets do not match.
 func transport(offset, length uint32) []byte {
 	return expression("payload", number(unix.NFTA_PAYLOAD_DREG, unix.NFT_REG_1), number(unix.NFTA_PAYLOAD_BASE, unix.NFT_PAYLOAD_TRANSPORT_HEADER),
 		number(unix.NFTA_PAYLOAD_OFFSET, offset), number(unix.NFTA_PAYLOAD_LEN, length))

@@ -1,6 +1,8 @@
-// Package guard keeps Linux from forwarding packets from and to the ports of a gateway, so
-// that what policies protect does not leave in cleartext past the router: by a table of
-// nftables, which stays when the router ends, however it ends.
+// Package guard installs an nftables table that keeps Linux from forwarding packets from and to
+// the ports of a gateway.
+//
+// Without it, Linux could forward protected packets in cleartext past the IPsec policies. The
+// table remains after the router exits or crashes.
 //
 //	table inet warproute {
 //	    set ports { type ifname; elements = { "lan0", "wan0" } }
@@ -14,9 +16,9 @@
 //	    }
 //	}
 //
-// The rules name interfaces, so they hold from the moment that an interface of the name
-// exists. The input chain keeps ESP from Linux: it is the router's alone, also where a key
-// daemon gave Linux the keys. IKE passes.
+// The rules match interface names, so they apply as soon as an interface of the name exists. The
+// input chain drops ESP, so that Linux does not decrypt packets with SAs from a key daemon. IKE
+// passes.
 package guard
 
 import (
@@ -29,7 +31,7 @@ import (
 	"github.com/warproute/warproute/control/rtnl"
 )
 
-// TableName is the name of the table, with its family in front, as nft(8) writes it.
+// TableName is the family and the name of the table, as nft(8) prints them.
 const TableName = "inet " + table
 
 const (
@@ -37,10 +39,10 @@ const (
 	set   = "ports"
 )
 
-// Table is the table of one network namespace. It belongs to one goroutine at a time.
+// Table is the nftables table of one network namespace. It is not safe for concurrent use.
 type Table struct{ conn *rtnl.Conn }
 
-// Open returns the table of the calling thread's network namespace. It takes CAP_NET_ADMIN.
+// Open returns the table of the calling thread's network namespace. It requires CAP_NET_ADMIN.
 func Open() (*Table, error) {
 	conn, err := rtnl.DialFamily(unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -49,17 +51,17 @@ func Open() (*Table, error) {
 	return &Table{conn}, nil
 }
 
-// Close closes the connection to the table, which stays as it is.
+// Close closes the netlink connection. The table remains.
 func (t *Table) Close() error { return t.conn.Close() }
 
-// Guarded returns the interfaces from and to which Linux forwards nothing, sorted.
+// Guarded returns the sorted names of the interfaces in the table.
 func (t *Table) Guarded() ([]string, error) {
 	names, _, err := t.read()
 	return names, err
 }
 
-// Guard adds interfaces to those from and to which Linux forwards nothing; they need not
-// exist. Where the table is not as it should be, it is replaced in one transaction.
+// Guard adds interfaces to the table; they need not exist. It replaces a damaged or missing
+// table in one transaction. changed reports whether it changed the table.
 func (t *Table) Guard(names ...string) (changed bool, err error) {
 	have, intact, err := t.read()
 	if err != nil {
@@ -79,8 +81,8 @@ func (t *Table) Guard(names ...string) (changed bool, err error) {
 		t.conn.Batch(unix.NFNL_SUBSYS_NFTABLES, commands...))
 }
 
-// Release lets Linux forward again as its settings say, from and to these interfaces. The
-// table goes with its last interface.
+// Release removes interfaces from the table, so that Linux forwards by its settings again. It
+// deletes the table with the last interface.
 func (t *Table) Release(names ...string) error {
 	have, _, err := t.read()
 	if err != nil || len(have) == 0 {
@@ -100,8 +102,8 @@ func (t *Table) Release(names ...string) error {
 	return explain(fmt.Sprintf("release %q from the nftables table %s", gone, TableName), t.conn.Batch(unix.NFNL_SUBSYS_NFTABLES, command))
 }
 
-// read returns the interfaces in the table, and whether the table is there with all rules,
-// and not dormant.
+// read returns the interfaces in the table. intact reports whether the table exists with all
+// rules and is not dormant.
 func (t *Table) read() (names []string, intact bool, err error) {
 	const kind = unix.NFNL_SUBSYS_NFTABLES << 8
 	err = t.conn.Do(kind|unix.NFT_MSG_GETTABLE, 0, message(text(unix.NFTA_TABLE_NAME, table)), func(msg rtnl.Message) error {
@@ -136,7 +138,7 @@ func (t *Table) read() (names []string, intact bool, err error) {
 	return slices.Compact(names), intact && found == len(rules), explain("read the nftables table "+TableName, err)
 }
 
-// explain says what failed, and how to help where that is known.
+// explain adds the failed operation, and a hint if one is known, to an error.
 func explain(what string, err error) error {
 	if err == nil {
 		return nil

@@ -40,7 +40,7 @@ func run(t *testing.T, ns *lab.Namespace, command string) string {
 func expectGuarded(t *testing.T, table *Table, want ...string) {
 	t.Helper()
 	if got, err := table.Guarded(); err != nil || !slices.Equal(got, want) {
-		t.Errorf("guarded are %q, %v, want %q", got, err, want)
+		t.Errorf("guarded interfaces %q, %v, want %q", got, err, want)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestTableAddsAndReleasesInterfaces(t *testing.T) {
 	}
 	guard(t, table, true, "lan0", "wan0")
 	guard(t, table, false, "wan0")
-	guard(t, table, true, "lan0", "dmz0") // another router's
+	guard(t, table, true, "lan0", "dmz0") // dmz0: port of another router
 	expectGuarded(t, table, "dmz0", "lan0", "wan0")
 	if err := table.Release("dmz0", "other"); err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestTableAddsAndReleasesInterfaces(t *testing.T) {
 	}
 	expectGuarded(t, table)
 	if got := run(t, ns, "nft list ruleset"); got != "" {
-		t.Errorf("after everything is released, nft lists\n%s", got)
+		t.Errorf("after Release of all interfaces, nft lists\n%s", got)
 	}
 }
 

@@ -16,20 +16,21 @@ import (
 	"github.com/warproute/warproute/control/rtnl"
 )
 
-// State is what a Watcher found last.
+// State is the last state that a Watcher read.
 type State struct {
-	Held  bool // the table is there with all ports; false where Linux may forward
+	Held  bool // the table contains all ports; false: Linux can forward between them
 	Ports []Port
 }
 
-// Port says by which families Linux forwards packets that arrive at a port, or would
-// without the table.
+// Port contains the Linux forwarding settings of a port, by address family. The table overrides
+// them.
 type Port struct {
 	Name       string
 	IPv4, IPv6 bool
 }
 
-// Watcher holds the table of a running gateway, and follows Linux's forwarding settings.
+// Watcher maintains the table of a running gateway and logs changes of the Linux forwarding
+// settings.
 type Watcher struct {
 	ports []string
 	drop  bool
@@ -37,11 +38,11 @@ type Watcher struct {
 	table *Table
 	conn  *rtnl.Conn
 
-	known map[int]bool // indices that had the name of a port
-	last  map[string]forwarding
+	known map[int]bool          // interface indices of the ports, including renamed ones
+	last  map[string]forwarding // by interface name
 
 	events []*rtnl.Listener
-	wake   chan struct{} // something has changed
+	wake   chan struct{} // requests a refresh
 	ended  sync.WaitGroup
 	ending chan struct{}
 
@@ -49,12 +50,13 @@ type Watcher struct {
 	state State
 }
 
-// Room for events, in bytes. When they are lost, everything is read again.
+// eventBuffer is the receive buffer size of a listener, in bytes. Lost events cause a refresh.
 const eventBuffer = 1 << 20
 
-// Watch keeps Linux from forwarding packets from and to the ports, which need not exist, and
-// their stacked interfaces; with drop false it only watches. It watches the network namespace
-// of the calling thread until Close, after which the table stays.
+// Watch keeps Linux from forwarding packets from and to the ports and their stacked interfaces,
+// in the network namespace of the calling thread, until Close.
+//
+// The ports need not exist. Without drop, it installs no table and only logs the settings.
 func Watch(ports []string, drop bool, log *slog.Logger) (w *Watcher, err error) {
 	w = &Watcher{ports: ports, drop: drop, log: log, known: map[int]bool{}, last: map[string]forwarding{}, wake: make(chan struct{}, 1), ending: make(chan struct{})}
 	defer func() {
@@ -77,7 +79,7 @@ func Watch(ports []string, drop bool, log *slog.Logger) (w *Watcher, err error) 
 		return nil, err
 	}
 	if drop {
-		if err := w.listen(unix.NETLINK_NETFILTER, ofTable, unix.NFNLGRP_NFTABLES); err != nil {
+		if err := w.listen(unix.NETLINK_NETFILTER, mentionsTable, unix.NFNLGRP_NFTABLES); err != nil {
 			return nil, err
 		}
 	}
@@ -88,11 +90,11 @@ func Watch(ports []string, drop bool, log *slog.Logger) (w *Watcher, err error) 
 	return w, nil
 }
 
-// ofTable reports whether an event of nf_tables may be of the table.
-func ofTable(msg rtnl.Message) bool { return bytes.Contains(msg.Data, []byte(table)) }
+// mentionsTable reports whether an nf_tables event contains the name of the table.
+func mentionsTable(msg rtnl.Message) bool { return bytes.Contains(msg.Data, []byte(table)) }
 
-// listen wakes the watcher at events of groups that count.
-func (w *Watcher) listen(family int, counts func(rtnl.Message) bool, groups ...int) error {
+// listen requests a refresh after each relevant event of the netlink groups.
+func (w *Watcher) listen(family int, relevant func(rtnl.Message) bool, groups ...int) error {
 	l, err := rtnl.ListenFamily(family, eventBuffer, groups...)
 	if err != nil {
 		return err
@@ -109,7 +111,7 @@ func (w *Watcher) listen(family int, counts func(rtnl.Message) bool, groups ...i
 			for b := buf[:n]; len(b) > 0 && !changed; {
 				var msg rtnl.Message
 				msg, b, err = rtnl.Next(b)
-				changed = err != nil || counts(msg)
+				changed = err != nil || relevant(msg)
 			}
 			if changed {
 				w.Check()
@@ -119,7 +121,7 @@ func (w *Watcher) listen(family int, counts func(rtnl.Message) bool, groups ...i
 	return nil
 }
 
-// Check has the watcher look soon whether everything is as it should be.
+// Check requests a refresh. It does not block.
 func (w *Watcher) Check() {
 	select {
 	case w.wake <- struct{}{}:
@@ -128,10 +130,11 @@ func (w *Watcher) Check() {
 }
 
 const (
-	gather     = 50 * time.Millisecond // events that come together are looked at once
-	retryAfter = time.Second
+	refreshDelay = 50 * time.Millisecond // collects bursts of events into one refresh
+	retryAfter   = time.Second
 )
 
+// follow refreshes after events until Close.
 func (w *Watcher) follow() {
 	for {
 		select {
@@ -142,10 +145,10 @@ func (w *Watcher) follow() {
 		select {
 		case <-w.ending:
 			return
-		case <-time.After(gather):
+		case <-time.After(refreshDelay):
 		}
 		if err := w.refresh(); err != nil {
-			w.log.Error("guard of the ports failed", "err", err, "retry", retryAfter)
+			w.log.Error("guard of the ports failed, retrying", "err", err)
 			w.mu.Lock()
 			w.state.Held = false
 			w.mu.Unlock()
@@ -154,7 +157,7 @@ func (w *Watcher) follow() {
 	}
 }
 
-// refresh reads what there is, puts the table right, and reports changes.
+// refresh reads interfaces and settings, restores the table, and logs changes.
 func (w *Watcher) refresh() error {
 	h, err := readHost(w.conn)
 	if err != nil {
@@ -182,7 +185,7 @@ func (w *Watcher) refresh() error {
 		for _, name := range stacked(h.links, present) {
 			names[name] = true
 		}
-		if err := w.hold(names); err != nil {
+		if err := w.restore(names); err != nil {
 			return err
 		}
 	}
@@ -192,8 +195,8 @@ func (w *Watcher) refresh() error {
 	return nil
 }
 
-// hold puts the table right.
-func (w *Watcher) hold(names map[string]bool) error {
+// restore adds missing interfaces to the table, and replaces a damaged table.
+func (w *Watcher) restore(names map[string]bool) error {
 	have, intact, err := w.table.read()
 	if err != nil {
 		return err
@@ -210,28 +213,28 @@ func (w *Watcher) hold(names map[string]bool) error {
 	return err
 }
 
-// report logs a change of a setting.
+// report logs a change of a forwarding setting.
 func (w *Watcher) report(port, family string, before, now bool) {
 	switch {
 	case before == now:
 	case !now:
 		w.log.Info("linux forwarding is off", "port", port, "family", family)
 	case w.drop:
-		w.log.Warn("linux forwarding is on", "port", port, "family", family, "effect", "none for packets from and to the ports: nftables table "+TableName+" drops them")
+		w.log.Warn("linux forwarding is on", "port", port, "family", family, "reason", "nftables table "+TableName+" drops packets from and to the ports all the same")
 	default:
 		w.log.Error("linux forwarding is on: when the gateway ends, protected packets leave in cleartext", "port", port, "family", family,
 			"hint", "turn it off by sysctl, or set ipsec.linux_forwarding: drop")
 	}
 }
 
-// State returns what the watcher found last.
+// State returns the state as of the last refresh.
 func (w *Watcher) State() State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state
 }
 
-// Close ends the watch. The table stays.
+// Close stops the watcher. The table remains.
 func (w *Watcher) Close() {
 	close(w.ending)
 	for _, l := range w.events {

@@ -18,7 +18,7 @@ import (
 	"github.com/warproute/warproute/internal/lab"
 )
 
-// logged is what a watcher has logged.
+// logged collects the log of a watcher.
 type logged struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -53,7 +53,7 @@ func await(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("in vain: %s", what)
+			t.Fatalf("timeout: %s", what)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestWatcherFollowsForwarding(t *testing.T) {
 		}{
 			{"net.ipv4.conf.lan0.forwarding", "1", Port{"lan0", true, false}},
 			{"net.ipv6.conf.all.forwarding", "1", Port{"lan0", true, true}},
-			{"net.ipv4.ip_forward", "0", Port{"lan0", true, true}}, // it was 0, and changes nothing
+			{"net.ipv4.ip_forward", "0", Port{"lan0", true, true}}, // already 0: no change
 			{"net.ipv4.conf.lan0.forwarding", "0", Port{"lan0", false, true}},
 			{"net.ipv6.conf.all.forwarding", "0", Port{"lan0", false, false}},
 			{"net.ipv6.conf.lan0.force_forwarding", "1", Port{"lan0", false, true}},
@@ -102,7 +102,7 @@ func TestWatcherFollowsForwarding(t *testing.T) {
 			}
 			await(t, step.setting+"="+step.value, state(step.want))
 		}
-		veth(t, ns, "wan0", "peer1") // inherits the default
+		veth(t, ns, "wan0", "peer1") // inherits conf.default
 		await(t, "a new port that forwards", state(Port{Name: "lan0"}, Port{"wan0", true, false}))
 		level := "level=ERROR"
 		if drop {
@@ -120,10 +120,10 @@ func TestWatcherGuardsStackedAndRenamedInterfaces(t *testing.T) {
 	ns := newNamespace(t)
 	table := openTable(t, ns)
 	_, log := watch(t, ns, true, "lan0", "wan0")
-	expectGuarded(t, table, "lan0", "wan0") // though neither exists
+	expectGuarded(t, table, "lan0", "wan0") // neither exists
 	veth(t, ns, "lan0", "peer0")
 	run(t, ns, "ip link add mv0 link lan0 type macvlan")
-	run(t, ns, "ip link add mv1 link peer0 type macvlan") // on no port, nor is peer0
+	run(t, ns, "ip link add mv1 link peer0 type macvlan") // neither is stacked on a port
 	await(t, "an interface stacked on a port", func() bool {
 		names, err := table.Guarded()
 		return err == nil && slices.Equal(names, []string{"lan0", "mv0", "wan0"})
@@ -140,7 +140,7 @@ func TestWatcherGuardsStackedAndRenamedInterfaces(t *testing.T) {
 	})
 }
 
-func TestStacked(t *testing.T) {
+func TestStackedIncludesUpperAndMasterInterfaces(t *testing.T) {
 	links := []rtnl.Link{
 		{Index: 1, Name: "lo"}, {Index: 2, Name: "lan0", Master: 9}, {Index: 3, Name: "wan0", Kind: "veth", Parent: 4}, {Index: 4, Name: "peer", Kind: "veth", Parent: 3},
 		{Index: 5, Name: "wan0.7.8", Kind: "vlan", Parent: 6}, {Index: 6, Name: "wan0.7", Kind: "vlan", Parent: 3}, {Index: 7, Name: "vxlan0", Kind: "vxlan", Parent: 3},
@@ -152,7 +152,7 @@ func TestStacked(t *testing.T) {
 	}
 }
 
-// The host that a gateway runs on stays reachable, also by IKE, while ESP is kept from Linux.
+// TestInputChainKeepsESPFromLinux checks that the table drops ESP, and passes IKE and keepalives.
 func TestInputChainKeepsESPFromLinux(t *testing.T) {
 	a, b := newNamespace(t), newNamespace(t)
 	if err := lab.Veth(lab.End{Namespace: a, Name: "wan0"}, lab.End{Namespace: b, Name: "peer0"}, lab.VethOptions{}); err != nil {
@@ -191,7 +191,7 @@ func TestInputChainKeepsESPFromLinux(t *testing.T) {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 100)
-	for _, want := range messages[1:] { // a keepalive, and IKE
+	for _, want := range messages[1:] { // keepalive, IKE
 		_ = ike.SetReadDeadline(time.Now().Add(5 * time.Second))
 		if n, _, err := ike.ReadFrom(buf); err != nil || string(buf[:n]) != want {
 			t.Errorf("received %q, %v, want %q", buf[:n], err, want)
@@ -199,11 +199,11 @@ func TestInputChainKeepsESPFromLinux(t *testing.T) {
 	}
 	out := run(t, a, "nft list chain inet warproute input")
 	if strings.Count(out, "counter packets 1 ") != 2 {
-		t.Errorf("of ESP and of ESP in UDP, one packet each should be counted:\n%s", out)
+		t.Errorf("want counters of 1 packet for ESP and for ESP in UDP:\n%s", out)
 	}
 }
 
-// Hostile messages are errors, or nothing.
+// FuzzMessages checks that parsers of malformed messages do not panic.
 func FuzzMessages(f *testing.F) {
 	f.Add(elements(unix.NFT_MSG_NEWSETELEM, []string{"lan0"}).Body)
 	f.Add(replacement([]string{"lan0"})[0].Body)

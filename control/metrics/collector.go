@@ -12,43 +12,43 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
+// desc returns the description of a metric with the prefix warproute_.
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("warproute_"+name, help, labels, nil)
 }
 
 var (
-	buildInfo = desc("build_info", "Always 1; the labels say what is running.", "version", "revision", "goversion")
+	buildInfo = desc("build_info", "Always 1; the labels are the version of the running router.", "version", "revision", "goversion")
 
-	rxPackets = desc("port_rx_packets_total", "Packets that workers received from a port.", "port")
-	rxBytes   = desc("port_rx_bytes_total", "Bytes of those packets, Ethernet header included, FCS not.", "port")
-	txPackets = desc("port_tx_packets_total", "Packets that workers gave to a port to send.", "port")
-	txBytes   = desc("port_tx_bytes_total", "Bytes of those packets, Ethernet header included, FCS not.", "port")
-	portUp    = desc("port_up", "Whether the port's link is up (1) or down (0).", "port")
-	drops     = desc("drops_total", "Packets received from a port that were not forwarded, by the reason.", "reason", "port")
+	rxPackets = desc("port_rx_packets_total", "Packets received by workers from a port.", "port")
+	rxBytes   = desc("port_rx_bytes_total", "Bytes received by workers from a port, including Ethernet headers, excluding FCS.", "port")
+	txPackets = desc("port_tx_packets_total", "Packets passed by workers to a port for transmission.", "port")
+	txBytes   = desc("port_tx_bytes_total", "Bytes passed by workers to a port for transmission, including Ethernet headers, excluding FCS.", "port")
+	portUp    = desc("port_up", "Whether the link of the port is up (1) or down (0).", "port")
+	drops     = desc("dropped_packets_total", "Packets received from a port and dropped by the router, by reason.", "reason", "port")
 
-	batchPackets = desc("batch_packets", "Packets per chunk that went through an engine.")
-	batchStage   = desc("batch_stage_seconds", "Time that chunks spent in each stage: wait, engine, order, tx, and total from first packet received to kernel told.", "stage")
-	heldPackets  = desc("held_packets", "Packets that wait for a neighbour's link address.")
+	batchPackets  = desc("batch_packets", "Packets per chunk that an engine processed.")
+	batchStage    = desc("batch_stage_seconds", "Time of chunks in each stage (wait, engine, order, tx) and in total, from the first packet received to the kernel notified.", "stage")
+	neighborQueue = desc("neighbor_queue_packets", "Packets queued for neighbors whose MAC address is not resolved.")
 
-	saPackets   = desc("ipsec_sa_packets_total", "Packets that a security association protected or that were received by it, those before it of the same name included.", "sa", "direction")
-	ipsecErrors = desc("ipsec_errors_total", "Packets that IPsec refused, by Linux's name for the error.", "error")
+	saPackets   = desc("ipsec_sa_packets_total", "Packets that a security association encrypted or decrypted, including previous associations of the same name.", "sa", "direction")
+	ipsecErrors = desc("ipsec_errors_total", "Packets dropped by IPsec, by the error name of Linux XFRM statistics.", "error")
 
-	fibRoutes = desc("fib_routes", "Routes in the forwarding base.", "family")
-	fibUpdate = desc("fib_update_seconds", "Time that changes of routes and neighbours took from netlink to the forwarding base.")
+	fibRoutes = desc("fib_routes", "Routes in the forwarding table, including host routes of neighbors.", "family")
+	fibUpdate = desc("fib_update_seconds", "Time from receiving route and neighbor changes by netlink to updating the forwarding table.")
 
-	xdpToLinux     = desc("xdp_to_linux_packets_total", "Frames that the XDP program left to Linux, by the cause.", "port", "cause")
-	xdpNoSocket    = desc("xdp_no_socket_packets_total", "Frames dropped because they arrived on a queue without a socket.", "port")
-	xdpRefused     = desc("xdp_redirect_refused_packets_total", "Frames dropped because the kernel did not hand them to the socket that the XDP program chose; counted up to 2 s late.", "port")
-	xdpTransit     = desc("xdp_transit_packets_total", "Frames that the XDP program of a gateway dropped, because Linux might have forwarded them past the policies, by the cause.", "port", "cause")
-	xskRxDropped   = desc("xsk_rx_dropped_total", "Frames that the kernel dropped for lack of memory to receive into, or for their length.", "port")
-	xskRxFull      = desc("xsk_rx_ring_full_total", "Frames that the kernel dropped because a receive ring was full.", "port")
-	xskFillEmpty   = desc("xsk_fill_ring_empty_total", "Times that the kernel found no frame in a fill ring.", "port")
-	xskTxEmpty     = desc("xsk_tx_ring_empty_total", "Times that the kernel found nothing in a transmit ring.", "port")
-	xskDescInvalid = desc("xsk_invalid_descriptors_total", "Descriptors that the kernel refused.", "port", "direction")
+	xdpToLinux     = desc("xdp_to_linux_packets_total", "Frames that the XDP program passed to Linux, by cause.", "port", "cause")
+	xdpNoSocket    = desc("xdp_no_socket_packets_total", "Frames dropped because they arrived on a queue without an AF_XDP socket.", "port")
+	xdpRefused     = desc("xdp_redirect_refused_packets_total", "Frames dropped because the kernel refused to redirect them to the AF_XDP socket; updated with up to 2 s delay.", "port")
+	xdpTransit     = desc("xdp_transit_packets_total", "Frames that the XDP program of a gateway dropped because Linux could have forwarded them past the IPsec policies, by cause.", "port", "cause")
+	xskRxDropped   = desc("xsk_rx_dropped_total", "Frames dropped by the kernel because no receive buffer was available or the frame was too long.", "port")
+	xskRxFull      = desc("xsk_rx_ring_full_total", "Frames dropped by the kernel because an AF_XDP receive ring was full.", "port")
+	xskFillEmpty   = desc("xsk_fill_ring_empty_total", "Times that the kernel found an AF_XDP fill ring empty.", "port")
+	xskTxEmpty     = desc("xsk_tx_ring_empty_total", "Times that the kernel found an AF_XDP transmit ring empty.", "port")
+	xskDescInvalid = desc("xsk_invalid_descriptors_total", "AF_XDP descriptors rejected by the kernel.", "port", "direction")
 )
 
-// Bounds of the histograms' buckets: 1, 2 and 5 of each decade of time from 1 µs
-// to 1 s, and powers of two of packets.
+// Histogram bucket bounds: 1, 2 and 5 per decade from 1 µs to 1 s, and powers of two of packets.
 var (
 	timeBounds   = []float64{1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1}
 	packetBounds = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096}
@@ -56,6 +56,7 @@ var (
 
 const nanosecond = 1e-9 // in seconds
 
+// collector converts snapshots to metrics.
 type collector struct {
 	build    Build
 	snapshot func() *status.Snapshot
@@ -69,9 +70,9 @@ func NewCollector(build Build, snapshot func() *status.Snapshot) prometheus.Coll
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		buildInfo, rxPackets, rxBytes, txPackets, txBytes, portUp, drops,
-		batchPackets, batchStage, engineChunks, gpuFailovers, heldPackets, framesTotal, framesFree, framesWithheld, saPackets, ipsecErrors, fibRoutes, fibUpdate,
+		batchPackets, batchStage, engineChunks, gpuFailovers, neighborQueue, framesTotal, framesFree, framesWithheld, saPackets, ipsecErrors, fibRoutes, fibUpdate,
 		configReloads, configLoaded, configTried,
-		linuxForwarding, guardHeld, xdpToLinux, xdpNoSocket, xdpRefused, xdpTransit, xskRxDropped, xskRxFull, xskFillEmpty, xskTxEmpty, xskDescInvalid,
+		linuxForwarding, guardActive, xdpToLinux, xdpNoSocket, xdpRefused, xdpTransit, xskRxDropped, xskRxFull, xskFillEmpty, xskTxEmpty, xskDescInvalid,
 	} {
 		ch <- d
 	}
@@ -92,7 +93,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	send.frames(s.Stats.Frames)
 	send.config(s)
 	send.guard(s.Guard)
-	send.gauge(heldPackets, float64(s.Stats.Held))
+	send.gauge(neighborQueue, float64(s.Stats.Held))
 	send.ipsec(s)
 	send.gauge(fibRoutes, float64(s.RoutesIPv4), "ipv4")
 	send.gauge(fibRoutes, float64(s.RoutesIPv6), "ipv6")
@@ -101,9 +102,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// sender is where a scrape's metrics go.
+// sender sends the metrics of one scrape.
 type sender chan<- prometheus.Metric
 
+// port sends the metrics of a port.
 func (ch sender) port(p *status.PortState, c *dataplane.PortStats) {
 	up := 0.0
 	if p.Up {
@@ -114,7 +116,7 @@ func (ch sender) port(p *status.PortState, c *dataplane.PortStats) {
 	ch.counter(rxBytes, c.RxBytes, p.Name)
 	ch.counter(txPackets, c.TxPackets, p.Name)
 	ch.counter(txBytes, c.TxBytes, p.Name)
-	for reason, n := range c.Drops { // those of 0 too, so that rates have a start
+	for reason, n := range c.Drops { // with zeros, so that rates have a start
 		ch.counter(drops, n, batch.Reason(reason).String(), p.Name)
 	}
 	for cause, n := range p.XDP.ToLinux {
@@ -133,9 +135,10 @@ func (ch sender) port(p *status.PortState, c *dataplane.PortStats) {
 	ch.counter(xskDescInvalid, p.Rings.TxInvalid, p.Name, "tx")
 }
 
+// ipsec sends packets by SA name and drops by XFRM error name.
 func (ch sender) ipsec(s *status.Snapshot) {
-	for _, t := range s.Traffic { // not by SPI, which every rekeying changes: `show sas` has those
-		ch.counter(saPackets, t.Packets, t.Bundle, t.Direction.String())
+	for _, t := range s.Traffic { // by name: SPIs change at each rekey
+		ch.counter(saPackets, t.Packets, t.Tunnel, t.Direction.String())
 	}
 	for e := ipsec.OK + 1; e < ipsec.Errors; e++ {
 		reason, sum := batch.XfrmInHdrError+batch.Reason(e-ipsec.InHdrError), uint64(0)
@@ -157,7 +160,7 @@ func (ch sender) gauge(d *prometheus.Desc, v float64, labels ...string) {
 	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 }
 
-// histogram sends a histogram of values that are multiples of unit.
+// histogram sends a histogram of values in multiples of unit.
 func (ch sender) histogram(d *prometheus.Desc, h *hist.Snapshot, unit float64, bounds []float64, labels ...string) {
 	buckets := make(map[float64]uint64, len(bounds))
 	for _, b := range bounds {

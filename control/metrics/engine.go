@@ -9,18 +9,18 @@ import (
 )
 
 var (
-	engineChunks = desc("engine_chunks_total", "Chunks that an engine decided on, and why that engine.", "engine", "reason")
-	gpuFailovers = desc("gpu_failovers_total", "Times that the CPU took over from a GPU: for a while, as it missed a worker's deadline (timeout); until the router restarts, as the driver reported an error (fault), as a result cannot be right (bad_result), or as the CPU came to another result (mismatch).", "cause")
-	shadowChunks = desc("gpu_shadow_chunks_total", "Chunks of GPUs that the CPU was to repeat: with the same result, with another one (different: alert), or not repeated (skipped), as tables changed meanwhile.", "result")
+	engineChunks = desc("engine_chunks_total", "Chunks processed, by engine and the reason for choosing it.", "engine", "reason")
+	gpuFailovers = desc("gpu_failovers_total", "Failovers from a GPU to the CPU, by cause: timeout (temporary: the GPU missed a deadline); until a restart: fault (driver error), bad_result (invalid result), mismatch (the CPU computed another result).", "cause")
+	shadowChunks = desc("gpu_shadow_chunks_total", "Chunks of GPUs that the CPU repeated, by result: same, different (alert on it), skipped (the tables had changed).", "result")
 )
 
 var (
-	framesTotal    = desc("frames", "Frames of memory that a worker has for packets, large frames not counted.", "worker")
-	framesFree     = desc("frames_free", "Of these, frames that are in no ring, chunk or queue. At 0 the worker receives nothing more: alert.", "worker")
-	framesWithheld = desc("frames_withheld", "Of these, frames that are not used because a failed GPU may still write to them.", "worker")
+	framesTotal    = desc("frames", "Packet buffers (frames) of a worker, excluding large frames.", "worker")
+	framesFree     = desc("frames_free", "Free packet buffers (frames) of a worker. At 0 the worker receives nothing: alert on it.", "worker")
+	framesWithheld = desc("frames_withheld", "Packet buffers (frames) of a worker that stay unused because a failed GPU could still write to them.", "worker")
 )
 
-// frames sends what workers' frames are used for.
+// frames sends the frame counts of workers.
 func (ch sender) frames(workers []dataplane.FrameStats) {
 	for i, f := range workers {
 		worker := strconv.Itoa(i)
@@ -30,12 +30,12 @@ func (ch sender) frames(workers []dataplane.FrameStats) {
 	}
 }
 
-// engine sends what engines did. With GPUs, the CPU decides while they are out, on
-// chunks too small for them, and where a worker's blocks have others.
+// engine sends chunk counts by engine. With GPUs, the CPU processes chunks during outages,
+// chunks below the threshold, and chunks without a free slot.
 func (ch sender) engine(s *status.Snapshot) {
 	e := &s.Engine
 	var byGPU, byCPU, small, unplaced, timeouts, same, different, skipped uint64
-	failed := map[string]uint64{"fault": 0, "bad_result": 0, "mismatch": 0} // without a GPU too: what alerts ask for exists
+	failed := map[string]uint64{"fault": 0, "bad_result": 0, "mismatch": 0} // with zeros, so that alerts find the series
 	for i := range e.Devices {
 		d := &e.Devices[i]
 		byGPU, byCPU, small = byGPU+d.Chunks, byCPU+d.ChunksByCPU, small+d.ChunksSmall

@@ -3,22 +3,23 @@ package metrics
 import "github.com/warproute/warproute/control/guard"
 
 var (
-	linuxForwarding = desc("linux_forwarding", "Whether Linux is set to forward packets that arrive at a port of a gateway (1) or not (0).", "port", "family")
-	guardHeld       = desc("guard_held", "Whether a gateway keeps Linux from forwarding from and to its ports, by nftables (1) or not (0).")
+	linuxForwarding = desc("linux_forwarding", "Whether Linux is configured to forward packets received on a port of a gateway (1) or not (0).", "port", "family")
+	guardActive     = desc("guard_active", "Whether nftables rules keep Linux from forwarding from and to the ports of a gateway (1) or not (0).")
 )
 
-// guard sends what a gateway knows of Linux's forwarding; other routers send nothing.
+// guard sends the Linux forwarding state of a gateway; other routers send nothing.
 func (ch sender) guard(s *guard.State) {
 	if s == nil {
 		return
 	}
-	ch.gauge(guardHeld, number(s.Held))
+	ch.gauge(guardActive, number(s.Held))
 	for _, p := range s.Ports {
 		ch.gauge(linuxForwarding, number(p.IPv4), p.Name, "ipv4")
 		ch.gauge(linuxForwarding, number(p.IPv6), p.Name, "ipv6")
 	}
 }
 
+// number returns 1 for true.
 func number(b bool) float64 {
 	if b {
 		return 1

@@ -1,8 +1,7 @@
-// Package metrics offers what a router counts to Prometheus.
+// Package metrics exports the counters of a router to Prometheus.
 //
-// Nothing is counted twice: a scrape takes one status.Snapshot and writes it in
-// Prometheus' terms. Labels are bounded: ports, reasons, stages, causes; and associations by
-// their names, which those that replace others keep.
+// Each scrape converts one status.Snapshot. Labels are bounded: ports, reasons, stages, causes, and
+// SA names, which do not change at a rekey.
 package metrics
 
 import (
@@ -22,21 +21,21 @@ import (
 	"github.com/warproute/warproute/control/status"
 )
 
-// Build says what is running, for build_info.
+// Build describes the binary: the labels of build_info.
 type Build struct {
-	Version   string `json:"version"`
-	Revision  string `json:"revision"`
-	GoVersion string `json:"go"`
+	Version   string `json:"version"`  // release version
+	Revision  string `json:"revision"` // Git revision
+	GoVersion string `json:"go"`       // Go version
 }
 
-// Handler answers scrapes with snapshots, and with the process's own metrics.
+// Handler serves snapshots, and metrics of the process and the Go runtime.
 func Handler(build Build, snapshot func() *status.Snapshot) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(NewCollector(build, snapshot), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
 
-// Server serves /metrics until it is closed.
+// Server serves /metrics until Close.
 type Server struct {
 	http     *http.Server
 	listener net.Listener
@@ -47,8 +46,8 @@ func Serve(address string, h http.Handler) (*Server, error) {
 	return serve(new(net.ListenConfig), address, h)
 }
 
-// ServeBeside is Serve where a server may be at the same port of other addresses, as
-// 127.0.0.1:9273 is beside :9273. That one goes on until it is closed.
+// ServeBeside is like Serve on an address that overlaps the address of s, such as 127.0.0.1:9273
+// and :9273. s continues until its Close.
 func (s *Server) ServeBeside(address string, h http.Handler) (*Server, error) {
 	old, err := s.listener.(syscall.Conn).SyscallConn()
 	if err != nil {
@@ -67,11 +66,12 @@ func (s *Server) ServeBeside(address string, h http.Handler) (*Server, error) {
 		return nil, err
 	}
 	if c, err := now.listener.(syscall.Conn).SyscallConn(); err == nil {
-		share(c, 0) // with nobody else
+		share(c, 0) // no third listener
 	}
 	return now, nil
 }
 
+// serve listens with a socket configuration and serves h at /metrics.
 func serve(config *net.ListenConfig, address string, h http.Handler) (*Server, error) {
 	l, err := config.Listen(context.Background(), "tcp", address)
 	if err != nil {
@@ -81,17 +81,17 @@ func serve(config *net.ListenConfig, address string, h http.Handler) (*Server, e
 	mux.Handle("GET /metrics", h)
 	s := &Server{&http.Server{
 		Handler: mux,
-		// Whoever stalls keeps nothing of ours.
+		// Stalled clients are disconnected.
 		ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 5 * time.Minute,
 	}, l}
 	go s.http.Serve(l) // returns when Close closes the listener
 	return s, nil
 }
 
-// Addr is where the server listens.
+// Addr returns the listen address.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Close stops the server; a scrape in progress has a second to end.
+// Close stops the server after waiting up to 1 s for a scrape in progress.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -99,6 +99,6 @@ func (s *Server) Close() error {
 	if err != nil {
 		err = errors.Join(err, s.http.Close())
 	}
-	s.listener.Close() // of which http does not know before Serve has begun
+	s.listener.Close() // http does not know it before Serve runs
 	return err
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
+// sample returns a snapshot of two ports on the CPU.
 func sample() *status.Snapshot {
 	var packets, times hist.Histogram
 	packets.Record(4, 2)
@@ -64,8 +65,8 @@ func scrape(t *testing.T) string {
 	return string(body)
 }
 
-// The design fixes these names; dashboards depend on them.
-func TestScrapeHasTheNamedMetrics(t *testing.T) {
+// TestMetricNamesAreStable checks names that dashboards depend on.
+func TestMetricNamesAreStable(t *testing.T) {
 	body := scrape(t)
 	for _, line := range []string{
 		`warproute_build_info{goversion="go1",revision="abc",version="v1"} 1`,
@@ -73,8 +74,8 @@ func TestScrapeHasTheNamedMetrics(t *testing.T) {
 		`warproute_port_rx_bytes_total{port="lan0"} 600`,
 		`warproute_port_tx_packets_total{port="wan0"} 9`,
 		`warproute_port_tx_bytes_total{port="wan0"} 540`,
-		`warproute_drops_total{port="lan0",reason="no_route"} 1`,
-		`warproute_drops_total{port="wan0",reason="ttl_expired"} 0`,
+		`warproute_dropped_packets_total{port="lan0",reason="no_route"} 1`,
+		`warproute_dropped_packets_total{port="wan0",reason="ttl_expired"} 0`,
 		`warproute_batch_packets_bucket{le="2"} 0`,
 		`warproute_batch_packets_bucket{le="4"} 2`,
 		`warproute_batch_packets_bucket{le="+Inf"} 3`,
@@ -106,8 +107,8 @@ func TestScrapeHasTheNamedMetrics(t *testing.T) {
 	}
 }
 
-// Each engine's chunks are counted by themselves, whichever decides now.
-func TestChunksAndFailoversOfGPUs(t *testing.T) {
+// TestChunksAreCountedByEngine uses GPUs during an outage, when the CPU is the current engine.
+func TestChunksAreCountedByEngine(t *testing.T) {
 	s := sample()
 	s.Engine = status.EngineState{Name: "cpu", Reason: "gpu_failed", Chosen: "configured", Devices: []status.Device{
 		{Chunks: 10, ChunksByCPU: 1, ChunksSmall: 7, ChunksUnplaced: 5, Timeouts: 4, ShadowSame: 3, ShadowSkipped: 2}, {Chunks: 20, ChunksByCPU: 2, Timeouts: 1, Faults: 1},
@@ -138,11 +139,11 @@ func TestChunksAndFailoversOfGPUs(t *testing.T) {
 	}
 }
 
-// A rekeying makes no new time series, and none ends with an SPI.
-func TestAssociationsAreCountedByName(t *testing.T) {
+// TestSAsAreCountedByName checks that a rekey adds no time series.
+func TestSAsAreCountedByName(t *testing.T) {
 	s := sample()
 	s.SAs = []status.SA{{Name: "a", SPI: 0x100, Direction: "in", Packets: 3}, {Name: "a", SPI: 0x101, Direction: "in", Packets: 4}}
-	s.Traffic = []gateway.Traffic{{Bundle: "a", Direction: ipsec.In, Packets: 9}, {Bundle: "a", Direction: ipsec.Out, Packets: 5}}
+	s.Traffic = []gateway.Traffic{{Tunnel: "a", Direction: ipsec.In, Packets: 9}, {Tunnel: "a", Direction: ipsec.Out, Packets: 5}}
 	w := httptest.NewRecorder()
 	Handler(Build{}, func() *status.Snapshot { return s }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	var got []string
@@ -158,7 +159,7 @@ func TestAssociationsAreCountedByName(t *testing.T) {
 	}
 }
 
-func TestScrapeParsesAndIsClean(t *testing.T) {
+func TestScrapePassesPromlint(t *testing.T) {
 	body := scrape(t)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(body))
@@ -195,9 +196,9 @@ func TestOtherPathsAreNotFound(t *testing.T) {
 	}
 }
 
-// However early a server is closed, nobody listens any more then.
-func TestAClosedServerDoesNotListen(t *testing.T) {
-	elsewhere := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // a socket can connect to itself
+// TestClosedServerDoesNotListen closes servers right after Serve.
+func TestClosedServerDoesNotListen(t *testing.T) {
+	elsewhere := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // avoids TCP self-connections
 	for range 1000 {
 		s, err := Serve("127.0.0.1:0", Handler(Build{}, sample))
 		if err != nil {
@@ -208,12 +209,12 @@ func TestAClosedServerDoesNotListen(t *testing.T) {
 		}
 		if c, err := elsewhere.Dial("tcp", s.Addr().String()); err == nil {
 			c.Close()
-			t.Fatal("it listens")
+			t.Fatal("a closed server accepts connections")
 		}
 	}
 }
 
-func TestAddressInUseSaysWhichSetting(t *testing.T) {
+func TestAddressInUseNamesTheSetting(t *testing.T) {
 	taken := httptest.NewServer(http.NotFoundHandler())
 	defer taken.Close()
 	address := taken.Listener.Addr().String()

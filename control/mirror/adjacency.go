@@ -6,17 +6,16 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// adjacency is an adjacency of the base, shared by all paths to a neighbour.
+// adjacency is an entry of the adjacency table, shared by all paths to a neighbor.
 type adjacency struct {
 	id   uint32
-	to   neighborID // without an address: any on the link; such a one is never resolved
+	to   neighborID // no address: any destination on the link, never resolved
 	port uint16
 	refs int
-	idle bool // listed as perhaps unused
+	idle bool // queued to be freed if still unused
 }
 
-// adjacencyOf returns the adjacency of a path, new or old, with one more
-// reference; nil if the path does not lead over a port.
+// adjacencyOf returns a reference to the adjacency of a path, nil if its link is not a port.
 func (s *state) adjacencyOf(p *path) *adjacency {
 	to := neighborID{p.link, p.gateway}
 	number := s.portNumber(p.link)
@@ -24,7 +23,7 @@ func (s *state) adjacencyOf(p *path) *adjacency {
 	case number < 0:
 		return nil
 	case p.encap:
-		s.keepWarning("encap", "routes that wrap packets (MPLS, SRv6, tunnels) are not supported: their packets are dropped as no_port")
+		s.keepWarning("encap", "routes with encapsulation (MPLS, SRv6, tunnels) are not supported: packets dropped as no_port")
 		return nil
 	}
 	if a := s.adjacencies[to]; a != nil {
@@ -33,7 +32,7 @@ func (s *state) adjacencyOf(p *path) *adjacency {
 	}
 	id, err := s.fib.NewAdjacency(uint16(number))
 	if err != nil {
-		s.warnOnce("adjacencies", "some routes drop their packets: "+err.Error())
+		s.warnOnce("adjacencies", "routes drop packets: "+err.Error())
 		return nil
 	}
 	a := &adjacency{id: id, to: to, port: uint16(number), refs: 1}
@@ -50,7 +49,7 @@ func (s *state) writeAdjacency(a *adjacency, mac fib.MAC) {
 	s.changed = true
 }
 
-// releaseAdjacency takes back a reference; a may be nil.
+// releaseAdjacency drops a reference. a may be nil.
 func (s *state) releaseAdjacency(a *adjacency) {
 	if a == nil {
 		return
@@ -74,5 +73,5 @@ func (s *state) freeAdjacencies() {
 	s.idleAdjs = s.idleAdjs[:0]
 }
 
-// onLink reports whether a path's destinations are its neighbours themselves.
+// onLink reports whether the destinations of a path are neighbors on its link.
 func (p *path) onLink() bool { return p.gateway == netip.Addr{} }

@@ -27,7 +27,7 @@ func (w *world) verify() (differences []string) {
 	v, err := w.m.Verify()
 	check(w.t, err)
 	for _, d := range v.Differences {
-		differences = append(differences, fmt.Sprintf("verify: %v: Linux %q, engines %q", d.Address, d.Linux, d.Engines))
+		differences = append(differences, fmt.Sprintf("verify: %v: Linux %q, router %q", d.Address, d.Linux, d.Router))
 	}
 	return differences
 }
@@ -96,7 +96,7 @@ func (w *world) compareBases(want *fib.FIB) (differences []string) {
 	return differences
 }
 
-// edges are the first and last addresses of prefixes, and their neighbours.
+// edges are the first and last addresses of prefixes, and their neighbors.
 func edges(routes []RouteInfo, neighbors []NeighborInfo) (ips []netip.Addr) {
 	add := func(p netip.Prefix) {
 		first, last := p.Addr(), lastAddr(p)

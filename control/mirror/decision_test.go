@@ -45,7 +45,7 @@ func TestGroupsOfTheBasePassForTheirWeights(t *testing.T) {
 		for _, adjacency := range f.Words().Groups[int(f.NextHop(id).Index())*fib.Buckets:][:fib.Buckets] {
 			got[name(adjacency)]++
 		}
-		if !share(got, 0).as(share(want, 0)) {
+		if !share(got, 0).matches(share(want, 0)) {
 			t.Errorf("%v: %v, want %v", paths, share(got, 0), share(want, 0))
 		}
 		f.FreeNextHop(id)
@@ -72,7 +72,7 @@ func TestOtherSharesDoNotPass(t *testing.T) {
 		{"another kind", decision{kind: fib.KindLocal}, decision{kind: fib.KindBlackhole}, false},
 		{"the same kind", decision{kind: fib.KindLocal}, decision{kind: fib.KindLocal}, true},
 	} {
-		if got := c.engines.as(c.linux); got != c.pass {
+		if got := c.engines.matches(c.linux); got != c.pass {
 			t.Errorf("%s: %v for %v passes: %v", c.name, c.engines, c.linux, got)
 		}
 	}
@@ -80,14 +80,14 @@ func TestOtherSharesDoNotPass(t *testing.T) {
 
 // A message of a route says no more than eight bits of a weight, that of the group all.
 func TestWeightsOfGroupsAreTheObjects(t *testing.T) {
-	v := newLinuxView()
+	v := newLinuxDump()
 	v.objects[10] = rtnl.Nexthop{ID: 10, Group: []rtnl.Member{{ID: 1, Weight: 300}, {ID: 2, Weight: 1}}}
 	v.addRoute(&rtnl.Route{
 		Dst: netip.MustParsePrefix("20.0.0.0/8"), Table: unix.RT_TABLE_MAIN, Type: unix.RTN_UNICAST, NexthopID: 10,
 		Hops: []rtnl.Hop{{Index: 1, Gateway: netip.MustParsePrefix("10.1.0.2/32").Addr(), Weight: 44}, {Index: 2, Gateway: netip.MustParsePrefix("10.2.0.2/32").Addr(), Weight: 1}},
 	})
 	r, ok := v.routes.Get(netip.MustParsePrefix("20.0.0.0/8"))
-	if !ok || r.way.Hops[0].Weight != 300 {
-		t.Errorf("got %+v", r.way)
+	if !ok || r.hops.Hops[0].Weight != 300 {
+		t.Errorf("got %+v", r.hops)
 	}
 }

@@ -2,9 +2,8 @@ package mirror
 
 import "net/netip"
 
-// Adjacency returns the neighbour that an adjacency of the base stands for; that of a
-// directly connected network stands for dst itself. It is not ok if the adjacency is
-// none, or not any more.
+// Adjacency returns the neighbor of an adjacency. For a directly connected network that is
+// dst. It reports false for an unused or freed adjacency.
 func (m *Mirror) Adjacency(id uint32, dst netip.Addr) (info NeighborInfo, ok bool) {
 	m.do(func() {
 		a := m.numbered[id]

@@ -7,20 +7,20 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// dirty are the prefixes of a family whose next hop in the base may be wrong.
+// dirty collects the prefixes of a family to write to the table.
 type dirty struct {
-	prefixes []netip.Prefix // some perhaps twice
-	all      bool           // too many to list
+	prefixes []netip.Prefix // with duplicates
+	all      bool           // write the whole table
 }
 
-// Writing a table as a whole is cheaper than writing more changes than this, and
-// than this share of its routes.
+// The whole table is written if there are more changes than fewChanges and than one in
+// changeShare of its routes: that is faster.
 const (
 	fewChanges  = 4096
 	changeShare = 8
 )
 
-// table is what the lookup tables of both families have in common.
+// table is a lookup table of either family.
 type table interface {
 	Insert(netip.Prefix, fib.ID) error
 	Delete(netip.Prefix) bool
@@ -42,16 +42,16 @@ func (s *state) table(family int) table {
 	return s.fib.IPv6
 }
 
-// touch notes that the best route of a prefix changed.
-func (s *state) touch(p netip.Prefix) {
-	s.touchHost(p)
+// markDirty records that the best route of a prefix changed.
+func (s *state) markDirty(p netip.Prefix) {
+	s.markHostDirty(p)
 	if !p.IsSingleIP() {
-		s.touchNeighbors(p)
+		s.markNeighborsDirty(p)
 	}
 }
 
-// touchHost notes a prefix, but none below it.
-func (s *state) touchHost(p netip.Prefix) {
+// markHostDirty records a prefix without the host routes that it covers.
+func (s *state) markHostDirty(p netip.Prefix) {
 	family := familyOf(p.Addr())
 	d := &s.dirty[family]
 	switch {
@@ -63,14 +63,14 @@ func (s *state) touchHost(p netip.Prefix) {
 	}
 }
 
-func (s *state) touchAllHosts() {
+func (s *state) markAllHostsDirty() {
 	for host := range s.resolved.All() {
-		s.touchHost(host)
+		s.markHostDirty(host)
 	}
 }
 
-// flush writes what changed to the base, frees what nothing refers to any more,
-// and lets held packets try again. It reports whether anything had changed.
+// flush writes dirty prefixes to the table, frees unreferenced entries, and triggers the retry
+// of queued packets. It reports whether anything changed.
 func (s *state) flush() bool {
 	if s.orphaned {
 		s.orphaned = false
@@ -96,7 +96,7 @@ func (s *state) flush() bool {
 	return changed
 }
 
-// write brings the base up to date with one prefix.
+// write writes one prefix.
 func (s *state) write(p netip.Prefix) {
 	s.changed = true
 	best := s.best(p)
@@ -106,12 +106,12 @@ func (s *state) write(p netip.Prefix) {
 		return
 	}
 	if err := t.Insert(p, s.idOf(best)); err != nil {
-		s.warnOnce("insert", "some routes are missing: "+err.Error())
+		s.warnOnce("insert", "routes missing: "+err.Error())
 	}
 }
 
-// best returns the next hop that a prefix has in the base, nil for none: that of
-// its best route, or of the neighbour itself where that route is on its link.
+// best returns the next hop of a prefix, nil for none: that of its best route, or of the
+// resolved neighbor with this address if that route is on its link.
 func (s *state) best(p netip.Prefix) *hop {
 	head, _ := s.routes.Get(p)
 	best := hopAt(head)
@@ -127,8 +127,7 @@ func (s *state) best(p netip.Prefix) *hop {
 	return best
 }
 
-// idOf returns the number of a hop; where the base had no room for it, that of
-// one that drops.
+// idOf returns the index of a hop, or of a dropping hop if the next-hop table was full.
 func (s *state) idOf(h *hop) fib.ID {
 	if h.id != 0 {
 		return h.id
@@ -136,7 +135,7 @@ func (s *state) idOf(h *hop) fib.ID {
 	return s.noRoom.id
 }
 
-// load writes the table of a family as a whole.
+// load writes the whole table of a family.
 func (s *state) load(family int) {
 	s.changed = true
 	for host := range s.resolved.All() {
@@ -180,36 +179,36 @@ func (s *state) load(family int) {
 		}
 	})
 	if err != nil {
-		s.warnOnce("insert", "some routes are missing: "+err.Error())
+		s.warnOnce("insert", "routes missing: "+err.Error())
 	}
 }
 
-// setHost makes, changes or takes away the hop of a neighbour's host route.
+// setHost adds, changes or deletes the hop of a neighbor's host route.
 func (s *state) setHost(ip netip.Addr) {
-	var is *hop
+	var next *hop
 	if _, resolved := s.resolved.Get(netip.PrefixFrom(ip, ip.BitLen())); resolved {
 		if id, mtu, ok := s.hostNeighbor(ip); ok {
-			is = s.hostHop(id, mtu)
+			next = s.hostHop(id, mtu)
 		}
 	}
-	if was := s.hosts[ip]; was != nil {
-		s.release(was)
+	if old := s.hosts[ip]; old != nil {
+		s.release(old)
 	}
-	if is != nil {
-		s.hosts[ip] = is
+	if next != nil {
+		s.hosts[ip] = next
 	} else {
 		delete(s.hosts, ip)
 	}
 }
 
-// setLocal keeps the hooks' set of local addresses.
-func (s *state) setLocal(ip netip.Addr, is bool) {
-	_, was := s.locals[ip]
+// setLocal adds or deletes a local address, and calls the hook.
+func (s *state) setLocal(ip netip.Addr, local bool) {
+	_, known := s.locals[ip]
 	hook := s.hooks.AddLocal
 	switch {
-	case is == was:
+	case local == known:
 		return
-	case is:
+	case local:
 		s.locals[ip] = struct{}{}
 	default:
 		delete(s.locals, ip)
@@ -219,6 +218,6 @@ func (s *state) setLocal(ip netip.Addr, is bool) {
 		return
 	}
 	if err := hook(ip); err != nil {
-		s.warnOnce("hook", "local addresses may not reach Linux: "+err.Error())
+		s.warnOnce("hook", "local address not registered, its packets may not reach Linux: "+err.Error())
 	}
 }

@@ -12,39 +12,38 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// hop is a next hop of the base, shared by all routes that lead the same way:
-// by the same kind, by the same next-hop object, or over the same paths, and with the same
-// MTU of their own.
+// hop is an entry of the next-hop table, shared by all routes with the same kind, the same
+// next-hop object or paths, and the same MTU.
 type hop struct {
 	key    string
-	bare   string // the key, whatever paths are lost
-	id     fib.ID // 0 if the base had no room
-	after  fib.ID // whose flows it takes over, while it has no number
+	bare   string // the key without lost paths
+	id     fib.ID // 0 if the table was full
+	after  fib.ID // previous next hop of the prefix, whose flows it keeps
 	kind   fib.Kind
-	object uint32 // the next-hop object that it stands for, or 0
-	mtu    uint16 // of its routes, 0 if they have none
-	paths  []path // of other kinds than KindForward and KindNoPort they only say which link
+	object uint32 // ID of the next-hop object, or 0
+	mtu    uint16 // of the routes; 0: none
+	paths  []path // used by KindForward and KindNoPort; otherwise they name the link
 	refs   int
-	idle   bool // listed as perhaps unused
+	idle   bool // queued to be freed if still unused
 	gone   bool // the object was deleted
 	marked bool // by markHops
 }
 
-// path is one way of a hop.
+// path is one path of a hop.
 type path struct {
 	link      int
-	gateway   netip.Addr // invalid: destinations are on the link
+	gateway   netip.Addr // invalid if destinations are on the link
 	weight    uint32
-	encap     bool       // needs a header that the dataplane does not make
-	lost      bool       // Linux passes it over though its link is up: see isLost
-	adjacency *adjacency // nil if packets cannot leave this way
+	encap     bool       // needs an unsupported encapsulation
+	lost      bool       // unused by Linux although its link is up: see isLost
+	adjacency *adjacency // nil if packets cannot leave by the path
 }
 
-// keyObject begins the key of a hop that stands for an object; others begin with
+// keyObject is the first byte of the key of a hop with a next-hop object. Others begin with
 // their kind.
 const keyObject = 0xff
 
-// hopKinds are the route types that are followed.
+// hopKinds maps the supported route types.
 var hopKinds = map[uint8]fib.Kind{
 	unix.RTN_UNICAST:     fib.KindForward,
 	unix.RTN_LOCAL:       fib.KindLocal,
@@ -53,21 +52,21 @@ var hopKinds = map[uint8]fib.Kind{
 	unix.RTN_BLACKHOLE:   fib.KindBlackhole,
 	unix.RTN_UNREACHABLE: fib.KindUnreachable,
 	unix.RTN_PROHIBIT:    fib.KindProhibit,
-	unix.RTN_THROW:       fib.KindNone, // the next table has nothing: no route
+	unix.RTN_THROW:       fib.KindNone, // no route: there is no next table
 }
 
-// kindOf returns what becomes of packets that take a route, and whether its type is followed.
-// Type multicast on unicast addresses is martian to Linux's IPv4 (ip_route_input_slow), and
-// forwarded as any other by its IPv6.
-func kindOf(r *rtnl.Route) (kind fib.Kind, followed bool) {
+// kindOf returns the next-hop kind of a route, and whether its type is supported. A multicast
+// route to unicast addresses makes them martian in IPv4 (ip_route_input_slow), and is a normal
+// route in IPv6.
+func kindOf(r *rtnl.Route) (kind fib.Kind, ok bool) {
 	if r.Type == unix.RTN_MULTICAST {
 		if r.Family == unix.AF_INET {
 			return fib.KindBlackhole, true
 		}
 		return fib.KindForward, true
 	}
-	kind, followed = hopKinds[r.Type]
-	return kind, followed
+	kind, ok = hopKinds[r.Type]
+	return kind, ok
 }
 
 func kindByte(r *rtnl.Route) byte {
@@ -75,7 +74,7 @@ func kindByte(r *rtnl.Route) byte {
 	return byte(kind)
 }
 
-// routeKey puts the key of a route's hop into s.key.
+// routeKey stores the key of a route's hop in s.key.
 func (s *state) routeKey(r *rtnl.Route) {
 	if r.NexthopID != 0 {
 		s.key = binary.NativeEndian.AppendUint32(append(s.key[:0], keyObject), r.NexthopID)
@@ -83,7 +82,7 @@ func (s *state) routeKey(r *rtnl.Route) {
 		return
 	}
 	if r.Family == unix.AF_INET6 {
-		// Linux tells the paths of the same route in any order.
+		// Linux reports the paths of a route in varying order.
 		slices.SortFunc(r.Hops, compareHops)
 	}
 	s.key = binary.NativeEndian.AppendUint16(append(s.key[:0], kindByte(r)), mtuOf(r))
@@ -92,27 +91,27 @@ func (s *state) routeKey(r *rtnl.Route) {
 	}
 }
 
-// appendLost appends to the key of a route's hop which paths are lost, has them looked at
-// again when they may be back, and returns how long the bare key is.
+// appendLost appends the lost paths to the key of a route's hop, registers for their return,
+// and returns the length of the bare key.
 func (s *state) appendLost(r *rtnl.Route) (bare int) {
 	bare = len(s.key)
 	for i := range r.Hops {
 		if s.isLost(r, &r.Hops[i]) {
-			s.links[r.Hops[i].Index].hides = true
+			s.links[r.Hops[i].Index].suppresses = true
 			s.key = binary.NativeEndian.AppendUint16(s.key, uint16(i))
 		}
 	}
 	return bare
 }
 
-// isLost reports whether Linux passes over a path though its link is up: since the link's
-// last IPv4 address was taken away, or IPv6 was disabled on it. Linux takes the path up again
-// with the next address. An object of which that was true would be gone.
+// isLost reports whether Linux does not use a path although its link is up: after the last IPv4
+// address of the link was deleted, or IPv6 was disabled on it, until the next address is added.
+// Next-hop objects are deleted instead.
 func (s *state) isLost(r *rtnl.Route, h *rtnl.Hop) bool {
 	return h.Dead && r.NexthopID == 0 && s.isUp(h.Index)
 }
 
-// hopLike returns the hop that hopOf would, or one that is in no book but has its bare key.
+// hopLike returns the hop that hopOf would, or else an unregistered one with its bare key.
 func (s *state) hopLike(r *rtnl.Route) *hop {
 	s.routeKey(r)
 	bare := s.appendLost(r)
@@ -137,8 +136,8 @@ func (s *state) appendPath(h rtnl.Hop) {
 	s.key = append(append(s.key, flags), ip[:]...)
 }
 
-// hopOf returns the hop of a route, new or old, with one more reference. A new one takes
-// over the flows of was, which may be nil: that which the prefix has had.
+// hopOf returns a reference to the hop of a route. A new hop keeps the flows of was, the
+// previous hop of the prefix, which may be nil.
 func (s *state) hopOf(r *rtnl.Route, was *hop) *hop {
 	s.routeKey(r)
 	bare := s.appendLost(r)
@@ -167,7 +166,7 @@ func (s *state) hopOf(r *rtnl.Route, was *hop) *hop {
 	return h
 }
 
-// hostHop returns the hop to a neighbour on a route with an MTU, with one more reference.
+// hostHop returns a reference to the hop of a neighbor's host route.
 func (s *state) hostHop(n neighborID, mtu uint16) *hop {
 	r := rtnl.Route{Type: unix.RTN_UNICAST, MTU: uint32(mtu), Hops: []rtnl.Hop{{Index: n.link, Gateway: n.addr, Weight: 1}}}
 	return s.hopOf(&r, nil)
@@ -181,8 +180,7 @@ func pathsOf(hops []rtnl.Hop) []path {
 	return paths
 }
 
-// release takes back a reference. The hop stays until flush, in case a route
-// wants it again.
+// release drops a reference. The hop stays until flush, for other routes of the batch.
 func (s *state) release(h *hop) {
 	if h.refs--; h.refs == 0 && !h.idle {
 		h.idle = true
@@ -190,12 +188,12 @@ func (s *state) release(h *hop) {
 	}
 }
 
-// program writes a hop to the base. Only KindForward makes use of the paths.
+// program writes a hop to the next-hop table. Only KindForward uses the paths.
 func (s *state) program(h *hop, kind fib.Kind, paths []path) {
 	old := h.paths
 	h.kind, h.paths = kind, paths
-	var ways []fib.Path
-	living, elsewhere := false, false
+	var live []fib.Path
+	anyUp, elsewhereUp := false, false
 	for i := range paths {
 		p := &paths[i]
 		if p.adjacency = nil; kind == fib.KindForward {
@@ -203,24 +201,24 @@ func (s *state) program(h *hop, kind fib.Kind, paths []path) {
 		}
 		up := s.isUp(p.link) && !p.lost
 		if p.adjacency == nil {
-			elsewhere = elsewhere || up
+			elsewhereUp = elsewhereUp || up
 			continue
 		}
-		living = living || up
-		ways = append(ways, fib.Path{Adjacency: p.adjacency.id, Weight: p.weight, Dead: !up})
+		anyUp = anyUp || up
+		live = append(live, fib.Path{Adjacency: p.adjacency.id, Weight: p.weight, Dead: !up})
 	}
-	if kind == fib.KindForward && (len(ways) == 0 || elsewhere && !living) {
-		h.kind, ways = fib.KindNoPort, nil
+	if kind == fib.KindForward && (len(live) == 0 || elsewhereUp && !anyUp) {
+		h.kind, live = fib.KindNoPort, nil
 	}
-	err := s.writeHop(h, ways)
-	if err != nil && len(ways) > 1 {
-		// No room for another group: better one path than none.
-		slices.SortStableFunc(ways, func(a, b fib.Path) int { return dead(a) - dead(b) })
-		err = s.writeHop(h, ways[:1])
-		s.warnOnce("groups", "there is no room for more multipath next hops: some routes use one path only")
+	err := s.writeHop(h, live)
+	if err != nil && len(live) > 1 {
+		// The group table is full: use one path.
+		slices.SortStableFunc(live, func(a, b fib.Path) int { return dead(a) - dead(b) })
+		err = s.writeHop(h, live[:1])
+		s.warnOnce("groups", "ECMP group table full: some routes use one path only")
 	}
 	if err != nil {
-		s.warnOnce("hops", "some routes drop their packets: "+err.Error())
+		s.warnOnce("hops", "routes drop packets: "+err.Error())
 	}
 	s.changed = true
 	for _, p := range old {
@@ -235,17 +233,17 @@ func dead(p fib.Path) int {
 	return 0
 }
 
-func (s *state) writeHop(h *hop, ways []fib.Path) (err error) {
+func (s *state) writeHop(h *hop, paths []fib.Path) (err error) {
 	if h.id != 0 {
-		return s.fib.SetNextHop(h.id, h.kind, ways...)
+		return s.fib.SetNextHop(h.id, h.kind, paths...)
 	}
-	if h.id, err = s.fib.NewNextHopAfter(h.after, h.kind, ways...); err == nil {
+	if h.id, err = s.fib.NewNextHopAfter(h.after, h.kind, paths...); err == nil {
 		s.fib.SetNextHopMTU(h.id, h.mtu)
 	}
 	return err
 }
 
-// reprogram writes a hop again after links or ports changed.
+// reprogram rewrites a hop after a change of links or ports.
 func (s *state) reprogram(h *hop) {
 	kind := h.kind
 	if kind == fib.KindNoPort {
@@ -254,7 +252,7 @@ func (s *state) reprogram(h *hop) {
 	s.program(h, kind, slices.Clone(h.paths))
 }
 
-// reprogramOver writes the hops again that have a path over a link.
+// reprogramOver rewrites the hops with a path over a link.
 func (s *state) reprogramOver(link int) {
 	for _, h := range s.hops {
 		if h.over(link) {
@@ -263,8 +261,7 @@ func (s *state) reprogramOver(link int) {
 	}
 }
 
-// markHops marks the hops that match, and no others, and reports whether routes
-// use any of them.
+// markHops marks exactly the hops that match, and reports whether any of them is in use.
 func (s *state) markHops(matches func(*hop) bool) (used bool) {
 	for _, h := range s.hops {
 		h.marked = matches(h)
@@ -273,7 +270,7 @@ func (s *state) markHops(matches func(*hop) bool) (used bool) {
 	return used
 }
 
-// leads reports whether one of the paths is by a gateway.
+// leads reports whether a path uses the gateway on the link.
 func (h *hop) leads(link int, gateway netip.Addr) bool {
 	return slices.ContainsFunc(h.paths, func(p path) bool { return p.link == link && p.gateway == gateway })
 }
@@ -282,7 +279,7 @@ func (h *hop) over(link int) bool {
 	return slices.ContainsFunc(h.paths, func(p path) bool { return p.link == link })
 }
 
-// unlist takes a hop out of the books: routes that lead the same way get another one.
+// unlist removes a hop from the index, so that new routes do not share it.
 func (s *state) unlist(h *hop) {
 	if s.hops[h.key] != h {
 		return
@@ -297,7 +294,7 @@ func (s *state) unlist(h *hop) {
 	}
 }
 
-// freeHops gives back what no route refers to any more.
+// freeHops frees unreferenced hops and adjacencies.
 func (s *state) freeHops() {
 	for _, h := range s.idleHops {
 		h.idle = false

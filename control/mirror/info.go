@@ -15,55 +15,54 @@ import (
 	"github.com/warproute/warproute/internal/hist"
 )
 
-// RouteInfo is a route as people see it.
+// RouteInfo describes a route: an element of `show routes`.
 type RouteInfo struct {
-	Prefix    netip.Prefix `json:"prefix"`
-	Type      string       `json:"type"` // as `ip route` names it: unicast, local, blackhole...
-	Kind      string       `json:"kind"` // what the dataplane does with packets: forward, local, no port...
-	Table     string       `json:"table"`
-	Protocol  string       `json:"protocol"`
-	Metric    uint32       `json:"metric"`
-	NexthopID uint32       `json:"nexthop_id,omitempty"` // of Linux's next-hop object
-	MTU       uint16       `json:"mtu,omitempty"`        // the route's own, which bounds that of the port
-	// Unsupported is why packets that take the route are not forwarded as Linux would, "" if they are.
-	Unsupported Unsupported `json:"unsupported,omitempty"`
-	Installed   bool        `json:"installed"`       // false: another route of the prefix is better
-	Paths       []PathInfo  `json:"paths,omitempty"` // shared with other routes: read only
+	Prefix      netip.Prefix `json:"prefix"`
+	Type        string       `json:"type"` // named as by `ip route`: unicast, local, blackhole, ...
+	Kind        string       `json:"kind"` // action of the router: forward, local, no port, ...
+	Table       string       `json:"table"`
+	Protocol    string       `json:"protocol"`
+	Metric      uint32       `json:"metric"`
+	NexthopID   uint32       `json:"nexthop_id,omitempty"`  // Linux next-hop object
+	MTU         uint16       `json:"mtu,omitempty"`         // of the route, bytes; 0: the MTU of the port applies
+	Unsupported Unsupported  `json:"unsupported,omitempty"` // reason for not forwarding as Linux does
+	Installed   bool         `json:"installed"`             // best route of its prefix
+	Paths       []PathInfo   `json:"paths,omitempty"`       // shared with other routes: read only
 }
 
-// PathInfo is one way of a route.
+// PathInfo describes a path of a route.
 type PathInfo struct {
-	Via         netip.Addr  `json:"via,omitzero"` // invalid: destinations are on the link
+	Via         netip.Addr  `json:"via,omitzero"` // gateway; none if destinations are on the link
 	Dev         string      `json:"dev"`
-	Port        int         `json:"port"` // -1: the link is not a port
+	Port        int         `json:"port"` // -1 if the link is not a port
 	Weight      uint32      `json:"weight"`
-	MAC         string      `json:"mac,omitempty"`         // of the neighbour, where it is resolved
-	Unsupported Unsupported `json:"unsupported,omitempty"` // why packets do not leave by it
-	Dead        bool        `json:"dead"`                  // the link is down, or Linux passes the path over
+	MAC         string      `json:"mac,omitempty"`         // of the neighbor, if resolved
+	Unsupported Unsupported `json:"unsupported,omitempty"` // reason for not using the path
+	Dead        bool        `json:"dead"`                  // the link is down, or Linux does not use the path
 }
 
-// NeighborInfo is a neighbour as people see it.
+// NeighborInfo describes a neighbor: an element of `show neighbors`.
 type NeighborInfo struct {
 	Address netip.Addr `json:"address"`
 	MAC     string     `json:"mac,omitempty"`
 	Dev     string     `json:"dev"`
 	Port    int        `json:"port"`
-	State   string     `json:"state"` // as `ip neigh` names it
-	Used    bool       `json:"used"`  // the dataplane sends packets to it
+	State   string     `json:"state"` // named as by `ip neigh`
+	Used    bool       `json:"used"`  // resolved and used by a route
 }
 
-// Status says how the mirror is doing.
+// Status holds the counters of the mirror.
 type Status struct {
-	RoutesIPv4  int           `json:"routes_ipv4"` // in the forwarding base, host routes of neighbours included
+	RoutesIPv4  int           `json:"routes_ipv4"` // in the forwarding table, including host routes of neighbors
 	RoutesIPv6  int           `json:"routes_ipv6"`
 	Neighbors   int           `json:"neighbors"`
 	NextHops    int           `json:"next_hops"`
 	Adjacencies int           `json:"adjacencies"`
-	Events      uint64        `json:"events"`         // messages of Linux
-	Malformed   uint64        `json:"malformed"`      // of them unreadable
-	Resyncs     uint64        `json:"resyncs"`        // full comparisons with Linux
-	Audits      uint64        `json:"audits"`         // comparisons of the routes over one link
-	LastUpdate  time.Duration `json:"last_update_ns"` // from reading the last batch of events to its end, in ns
+	Events      uint64        `json:"events"`         // netlink messages
+	Malformed   uint64        `json:"malformed"`      // netlink messages that could not be parsed
+	Resyncs     uint64        `json:"resyncs"`        // full comparisons with Linux after lost or missing events
+	Audits      uint64        `json:"audits"`         // comparisons of the routes over single links
+	LastUpdate  time.Duration `json:"last_update_ns"` // time from reading the last batch of events to its end
 	Warnings    []string      `json:"warnings,omitempty"`
 }
 
@@ -73,21 +72,21 @@ func (m *Mirror) Status() (st Status) {
 		st = Status{
 			RoutesIPv4: m.fib.IPv4.Len(), RoutesIPv6: m.fib.IPv6.Len(),
 			Neighbors: len(m.neighbors), NextHops: len(m.hops), Adjacencies: len(m.adjacencies),
-			Events: m.counts.events, Malformed: m.counts.malformed,
-			Resyncs: m.counts.resyncs, Audits: m.counts.audits,
-			LastUpdate: m.counts.lastUpdate,
+			Events: m.loop.Stats().Events, Malformed: m.loop.Stats().Malformed,
+			Resyncs: m.loop.Stats().Resyncs, Audits: m.audits,
+			LastUpdate: m.lastUpdate,
 			Warnings:   slices.Clone(m.warnings),
 		}
 	})
 	return st
 }
 
-// Updates adds to a snapshot how long batches of events took from being read to
-// being in the forwarding base, in nanoseconds.
+// Updates adds the times from reading a batch of events to the updated forwarding table, in
+// nanoseconds, to a snapshot.
 func (m *Mirror) Updates(to *hist.Snapshot) { m.updates.AddTo(to) }
 
-// Settle waits until all that has happened in Linux up to now is in the
-// forwarding base. It returns at once when the mirror is closed.
+// Settle waits until all changes made in Linux so far are in the forwarding table, or the
+// mirror is closed.
 func (m *Mirror) Settle() {
 	settled := make(chan struct{})
 	var wait func()
@@ -95,23 +94,23 @@ func (m *Mirror) Settle() {
 		asked := time.Now()
 		m.mark(func() {
 			if m.suspects.any() || m.catchUp {
-				m.audit() // rather than later
+				m.audit() // without delay
 				wait()
 				return
 			}
-			m.commit(asked) // events read together with the mark, too
+			m.commit(asked) // events in the same batch
 			close(settled)
 		})
 	}
 	if m.do(wait) {
 		select {
 		case <-settled:
-		case <-m.stop:
+		case <-m.loop.Done:
 		}
 	}
 }
 
-// Routes returns all routes that the dataplane follows, sorted by prefix.
+// Routes returns all routes that the router uses, sorted by prefix.
 func (m *Mirror) Routes() (all []RouteInfo) {
 	m.do(func() {
 		all = make([]RouteInfo, 0, m.routes.Size())
@@ -130,9 +129,9 @@ func (m *Mirror) Routes() (all []RouteInfo) {
 	return all
 }
 
-// Lookup returns the route that packets to an address take, and false if there is none.
+// Lookup returns the route to an address. It is not ok without a route.
 func (m *Mirror) Lookup(ip netip.Addr) (info RouteInfo, ok bool) {
-	ip = ip.WithZone("") // an IPv4 address in IPv6's form is IPv6's, to Linux, too
+	ip = ip.WithZone("") // Linux routes IPv4-mapped addresses by IPv6, too
 	if !ip.IsValid() {
 		return info, false
 	}
@@ -147,14 +146,14 @@ func (m *Mirror) Lookup(ip netip.Addr) (info RouteInfo, ok bool) {
 	return info, ok
 }
 
-// PortName returns what the link of a port is called now, after it was renamed, too; "" while
-// there is none.
+// PortName returns the current name of a port's link, which may have been renamed; "" while it
+// does not exist.
 func (m *Mirror) PortName(port int) (name string) {
 	m.do(func() { name = m.linkName(m.ports[port].ifindex) })
 	return name
 }
 
-// Neighbors returns the neighbours on the ports, sorted by port and address.
+// Neighbors returns the neighbors on the ports, sorted by port and address.
 func (m *Mirror) Neighbors() (all []NeighborInfo) {
 	m.do(func() {
 		for id, n := range m.neighbors {
@@ -183,7 +182,7 @@ func (s *state) routeInfo(p netip.Prefix, r *route, paths []PathInfo, installed 
 	}
 }
 
-// unsupportedRoute says why packets that take a route are not forwarded as Linux would.
+// unsupportedRoute returns the reason for not forwarding as Linux does, "" for none.
 func unsupportedRoute(r *route, paths []PathInfo) Unsupported {
 	switch {
 	case r.kind == unix.RTN_MULTICAST && r.hop.kind == fib.KindBlackhole:
@@ -199,7 +198,7 @@ func unsupportedRoute(r *route, paths []PathInfo) Unsupported {
 	return ""
 }
 
-// unsupportedPath is unsupported, for hops whose packets leave by paths.
+// unsupportedPath is unsupported for hops that forward.
 func (s *state) unsupportedPath(h *hop, p *path) Unsupported {
 	if h.kind != fib.KindForward && h.kind != fib.KindNoPort {
 		return ""
@@ -207,7 +206,7 @@ func (s *state) unsupportedPath(h *hop, p *path) Unsupported {
 	return s.unsupported(p)
 }
 
-// pathInfos describes the paths of a hop, for packets to dst if that is valid.
+// pathInfos describes the paths of a hop, for packets to dst if valid.
 func (s *state) pathInfos(h *hop, dst netip.Addr) []PathInfo {
 	var infos []PathInfo
 	for _, p := range h.paths {
@@ -227,7 +226,7 @@ func (s *state) pathInfos(h *hop, dst netip.Addr) []PathInfo {
 	return infos
 }
 
-// String is the route as `ip route` prints it, on one line.
+// String returns the route as `ip route` prints it, on one line.
 func (r RouteInfo) String() string {
 	var b strings.Builder
 	if r.Type != "unicast" {
@@ -258,7 +257,7 @@ func (r RouteInfo) String() string {
 	return b.String()
 }
 
-// String is the path as `ip route` prints it, with a space in front.
+// String returns the path as `ip route` prints it, with a leading space.
 func (p PathInfo) String() string {
 	var b strings.Builder
 	if p.Via.IsValid() {
@@ -281,7 +280,7 @@ var (
 	tableNames = map[uint8]string{
 		unix.RT_TABLE_LOCAL: "local", unix.RT_TABLE_MAIN: "main", unix.RT_TABLE_DEFAULT: "default",
 	}
-	// As iproute2 names them.
+	// Names of iproute2.
 	protocolNames = map[uint8]string{
 		unix.RTPROT_UNSPEC: "unspec", unix.RTPROT_REDIRECT: "redirect", unix.RTPROT_KERNEL: "kernel",
 		unix.RTPROT_BOOT: "boot", unix.RTPROT_STATIC: "static", unix.RTPROT_GATED: "gated",
@@ -299,7 +298,7 @@ func nameOf(names map[uint8]string, n uint8) string {
 	return strconv.Itoa(int(n))
 }
 
-// stateName names the state of a neighbour as `ip neigh` does, in lower case.
+// stateName returns the state of a neighbor as `ip neigh` prints it, in lower case.
 func stateName(state uint16) string {
 	switch state {
 	case unix.NUD_NONE:

@@ -6,24 +6,23 @@ import (
 	"github.com/warproute/warproute/control/rtnl"
 )
 
-// How long after the end of a route's time Linux is looked at, whose ticks are coarser than
-// our clock, and how often while it has routes whose time is over.
+// Delay of the resync after a route's lifetime ends, since kernel ticks are coarse, and its
+// interval while Linux has expired routes.
 const (
-	afterTheEnd  = 50 * time.Millisecond
-	whileExpired = 5 * time.Second
+	expiryDelay     = 50 * time.Millisecond
+	expiredInterval = 5 * time.Second
 )
 
-// expired passes over an IPv6 route whose time is over. Linux does so, too, and deletes it up
-// to half a minute later (ip6_rt_gc_interval). It tells nobody when the time is over, nor when
-// a router advertisement gives the route more: so the end of each route's time, and what
-// becomes of the expired ones, is found out by comparing.
+// expired reports whether the lifetime of an IPv6 route has ended. Linux ignores it then, and
+// deletes it up to 30 s later (ip6_rt_gc_interval). There is no event for the end of a
+// lifetime or its extension by a router advertisement, so a resync is scheduled.
 func (s *state) expired(r *rtnl.Route) bool {
 	if r.Lifetime == 0 {
 		return false
 	}
-	wait := r.Lifetime + afterTheEnd
+	wait := r.Lifetime + expiryDelay
 	if r.Lifetime < 0 {
-		wait = whileExpired
+		wait = expiredInterval
 	}
 	if at := time.Now().Add(wait); s.expiry.IsZero() || at.Before(s.expiry) {
 		s.expiry = at
@@ -31,10 +30,10 @@ func (s *state) expired(r *rtnl.Route) bool {
 	return r.Lifetime < 0
 }
 
-// expire has routes compared with Linux's if the time of one may be over.
+// expire schedules a resync when a route's lifetime could have ended.
 func (s *state) expire(now time.Time) {
 	if !s.expiry.IsZero() && now.After(s.expiry) {
 		s.expiry = time.Time{}
-		s.suspects.everything()
+		s.suspects.addAll()
 	}
 }

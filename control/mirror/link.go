@@ -12,28 +12,28 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// link is a network interface of Linux.
+// link is a network interface.
 type link struct {
 	rtnl.Link
-	up    bool
-	port  int  // -1 if it is not a port
-	hides bool // there are routes or paths over it that come back with it, or with an address
-	seen  uint32
+	up         bool
+	port       int  // -1 if not a port
+	suppresses bool // suppressed routes or paths return with the link or an address
+	seen       uint32
 }
 
-// port is one of ours, with the link that it is now.
+// port is a port with its current link.
 type port struct {
 	Port
-	ifindex int  // 0 while there is none
-	gone    bool // there was one
-	refused int  // the link that was not to be the port in its place
-	lent    bool // to Linux: the link is in a VRF, bond or team
+	ifindex int  // 0 if none
+	gone    bool // the link was deleted
+	refused int  // link that PortBack refused
+	paused  bool // the link is in a VRF, bond or team
 	mac     [6]byte
 	mtu     int
 	up      bool
 }
 
-// portOf returns the port that a link is, -1 if it is none, or a VRF, bond or team has claimed it.
+// portOf returns the port of a link, -1 if it is none or a member of a VRF, bond or team.
 func (s *state) portOf(l *rtnl.Link) int {
 	number := -1
 	if l.Claimed() {
@@ -44,7 +44,7 @@ func (s *state) portOf(l *rtnl.Link) int {
 		case p.ifindex == l.Index, p.ifindex == 0 && p.Ifindex == l.Index && !p.gone:
 			return i
 		case p.gone && p.Name == l.Name && l.Flags&unix.IFF_UP == 0:
-			p.refused = 0 // it may be another by the time that it is up
+			p.refused = 0 // ask again when it is up
 		case p.gone && p.Name == l.Name && p.refused != l.Index:
 			if s.hooks.PortBack == nil || s.hooks.PortBack(i, l.Index) {
 				number = i
@@ -56,15 +56,15 @@ func (s *state) portOf(l *rtnl.Link) int {
 	return number
 }
 
-// checkPorts says what keeps a router from starting on its ports.
+// checkPorts returns an error if a port cannot be used at the start.
 func (s *state) checkPorts() error {
 	for i, p := range s.ports {
 		if l := s.links[p.Ifindex]; l != nil && l.InVRF() {
-			return fmt.Errorf("port %s belongs to VRF %s, and the router routes by the main table alone, out of the VRF: take it out (ip link set %s nomaster), or give the router a network namespace instead",
+			return fmt.Errorf("port %s: member of VRF %s, but the router only uses the main table; remove it (ip link set %s nomaster), or run the router in a network namespace instead",
 				p.Name, s.linkName(l.Master), p.Name)
 		}
 		if l := s.links[p.Ifindex]; l != nil && l.Claimed() {
-			return fmt.Errorf("port %s is a member of %s %s, which receives in its place: take it out (ip link set %s nomaster)", p.Name, l.SlaveOf, s.linkName(l.Master), p.Name)
+			return fmt.Errorf("port %s: member of %s %s, which receives its packets; remove it (ip link set %s nomaster)", p.Name, l.SlaveOf, s.linkName(l.Master), p.Name)
 		}
 		if p.ifindex == 0 {
 			return fmt.Errorf("port %d: link %q with index %d does not exist", i, p.Name, p.Ifindex)
@@ -75,7 +75,7 @@ func (s *state) checkPorts() error {
 
 func (s *state) setLink(r *rtnl.Link) {
 	if r.Family != unix.AF_UNSPEC {
-		return // a bridge tells about its port
+		return // about a bridge port
 	}
 	l, known := s.links[r.Index]
 	if !known {
@@ -87,7 +87,7 @@ func (s *state) setLink(r *rtnl.Link) {
 	if l.port = s.portOf(r); l.port >= 0 {
 		s.setPort(l.port, l)
 	} else if wasPort >= 0 {
-		s.lend(wasPort, r.Index)
+		s.pause(wasPort, r.Index)
 	}
 	if !known || wasUp != l.up || wasPort != l.port {
 		s.reprogramOver(r.Index)
@@ -99,24 +99,24 @@ func (s *state) setLink(r *rtnl.Link) {
 		s.dropRoutesOver(r.Index)
 	}
 	if wasUp && !l.up {
-		s.suspects.link(r.Index)
+		s.suspects.addLink(r.Index)
 	}
 	if l.Flags != wasFlags {
 		s.setUpAgain(r.Index)
 	}
 }
 
-// setUpAgain looks at routes that a link which is up, or has got an address, may have brought back.
+// setUpAgain schedules a resync for suppressed routes that return with a link or an address.
 func (s *state) setUpAgain(index int) {
-	if l := s.links[index]; l != nil && l.up && l.hides {
-		l.hides = false
-		s.suspects.everything()
+	if l := s.links[index]; l != nil && l.up && l.suppresses {
+		l.suppresses = false
+		s.suspects.addAll()
 	}
 }
 
-// dropRoutesOver drops the IPv4 routes that Linux drops without telling when a
-// link is set down (fib_sync_down_dev): those with no path over another link,
-// but for those of the host's scope, as local addresses have.
+// dropRoutesOver drops the IPv4 routes that Linux deletes without an event when a link is set
+// down (fib_sync_down_dev): those without a path over another link, except routes of host
+// scope, such as local addresses.
 func (s *state) dropRoutesOver(index int) {
 	used := s.markHops(func(h *hop) bool {
 		return h.over(index) && !slices.ContainsFunc(h.paths, func(p path) bool { return s.isSet(p.link) && !p.lost })
@@ -131,17 +131,17 @@ func (s *state) dropRoutesOver(index int) {
 
 func (s *state) setPort(number int, l *link) {
 	p := &s.ports[number]
-	s.takeBack(number)
+	s.resume(number)
 	if p.ifindex != l.Index {
 		if p.gone {
-			s.suspects.everything() // the link's neighbours were none of ours before
+			s.suspects.addAll() // neighbors of other links were ignored
 		}
 		p.ifindex, p.Ifindex, p.gone = l.Index, l.Index, false
 	} else if p.mac == l.Address && p.mtu == int(l.MTU) && p.up == l.up {
 		return
 	}
 	if p.mtu != int(l.MTU) && s.mtuMayFollow(l.Index) {
-		s.suspects.everything()
+		s.suspects.addAll()
 	}
 	p.mac, p.mtu, p.up = l.Address, int(l.MTU), l.up
 	s.writePort(number)
@@ -167,12 +167,12 @@ func (s *state) deleteLink(index int) {
 	delete(s.links, index)
 	s.forgetNeighborsOn(index)
 	s.reprogramOver(index)
-	s.suspects.link(index)
+	s.suspects.addLink(index)
 	number := slices.IndexFunc(s.ports, func(p port) bool { return p.ifindex == index })
 	if number < 0 {
 		return
 	}
-	s.takeBack(number)
+	s.resume(number)
 	p := &s.ports[number]
 	p.ifindex, p.up, p.gone = 0, false, true
 	s.writePort(number)
@@ -180,13 +180,13 @@ func (s *state) deleteLink(index int) {
 		s.hooks.PortGone(number)
 	}
 	for _, other := range s.links {
-		if other.Name == p.Name { // of that we heard before, when its place was taken
-			s.suspects.everything()
+		if other.Name == p.Name { // its event was ignored while the port existed
+			s.suspects.addAll()
 		}
 	}
 }
 
-// portNumber returns the number of the port that a link is, or -1.
+// portNumber returns the port number of a link, or -1.
 func (s *state) portNumber(index int) int {
 	if l, ok := s.links[index]; ok {
 		return l.port
@@ -199,7 +199,7 @@ func (s *state) isUp(index int) bool {
 	return ok && l.up
 }
 
-// hasLinkdown reports whether a link is set up and has no carrier.
+// hasLinkdown reports whether a link is set up without carrier.
 func (s *state) hasLinkdown() bool {
 	for _, l := range s.links {
 		if l.Flags&unix.IFF_UP != 0 && !l.up {
@@ -209,7 +209,7 @@ func (s *state) hasLinkdown() bool {
 	return false
 }
 
-// isSet reports whether a link is set up, with or without a carrier.
+// isSet reports whether a link is set up, with or without carrier.
 func (s *state) isSet(index int) bool {
 	l, ok := s.links[index]
 	return ok && l.Flags&unix.IFF_UP != 0
@@ -222,8 +222,8 @@ func (s *state) linkName(index int) string {
 	return ""
 }
 
-// devName returns the name by which people know a link: a port's is that of its configuration,
-// also after the link was renamed, so that routes, traces and metrics name ports alike.
+// devName returns the name of a link for users: the configured name of a port even after the
+// link was renamed, as in traces and metrics.
 func (s *state) devName(index int) string {
 	if number := s.portNumber(index); number >= 0 {
 		return s.ports[number].Name
@@ -232,6 +232,6 @@ func (s *state) devName(index int) string {
 }
 
 func toMAC(b [6]byte) fib.MAC {
-	m, _ := fib.ParseMAC(b[:]) // of 6 bytes never fails
+	m, _ := fib.ParseMAC(b[:]) // never fails for 6 bytes
 	return m
 }

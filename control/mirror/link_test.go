@@ -45,7 +45,7 @@ func TestLinkWithoutCarrier(t *testing.T) {
 	w.start()
 	w.ip("route add 20.0.0.0/8 via 10.1.0.2", "route add 21.0.0.0/8 nexthop via 10.1.0.2 nexthop via 10.2.0.2")
 	check(t, w.peer.SetDown("lan1"))
-	// Linux keeps the routes, and neighbours that do not need to be found.
+	// Linux keeps the routes, and neighbors that do not need to be found.
 	w.wantSoon("20.0.0.1", "lan down 02:00:00:00:01:02")
 	w.wantSoon("21.0.0.1", wan2) // the same event, a moment later
 	w.sameAsFresh()

@@ -1,33 +1,30 @@
-// Package mirror keeps the forwarding base equal to what Linux would do.
+// Package mirror synchronizes a forwarding table with the routes of Linux.
 //
-// Linux is the control plane: whatever sets links, addresses, routes, next-hop
-// objects and neighbours there, by `ip`, FRR or BIRD, sets them here within
-// milliseconds.
+// Linux is the control plane: links, addresses, routes, next-hop objects and neighbors that
+// `ip`, FRR or BIRD set there take effect here within milliseconds.
 //
 //	events ─► batch ─► state: links, next-hop objects,  ─► flush ─► fib.FIB
-//	dumps  ─►          neighbours, routes per prefix              (then Bump)
-//	workers ─► Resolve ─► asked of Linux ─► comes back as an event
+//	dumps  ─►          neighbors, routes per prefix                 (then Bump)
+//	workers ─► Resolve ─► neighbor request to Linux ─► event
 //
-// One goroutine owns the state and is the only writer of the base. It takes
-// events in batches, changes the state, and notes the prefixes whose best route
-// changed; at the end of the batch it writes those, and then frees what nothing
-// refers to any more. So a prefix that changes twice in a batch is written once,
-// and what a route leads to is always there before the route.
+// One goroutine owns the state and is the only writer of the table. It applies a batch of
+// events to the state, collects the prefixes whose best route changed, writes them at the end
+// of the batch, and then frees unreferenced entries. A prefix that changes twice in a batch is
+// written once, and a next hop is written before the routes that use it.
 //
-// Where Linux drops things without an event (IPv4 routes of a link that went
-// down, next-hop objects likewise, routes whose source address is gone), or
-// events were lost, the state is compared with a dump: mark what is there, sweep
-// what is not. See audit.
+// Linux deletes some entries without an event: IPv4 routes and next-hop objects of a link that
+// goes down, routes whose source address is deleted. After such a change, or after lost events,
+// the state is compared with a dump by mark and sweep. See audit.
 //
 // Differences from Linux:
-//   - Tables main and local are consulted as one, by longest prefix; so is the
-//     table default. Policy rules beyond Linux's own three, routes by type of
-//     service, and IPv6 routes by source are not supported: each gives a warning.
-//     strongSwan's rule gives one where its table leads elsewhere than table main.
-//   - Of IPv6 routes with equal metric that are not one multipath route, the
-//     first of those with the highest preference (RFC 4191) is used always.
-//   - A port that is put into a VRF, bond or team is lent to Linux until it is taken out of it.
-//   - A link without carrier takes no packets. Linux would send into it.
+//   - Tables local, main and default are searched as one, by longest prefix. Policy rules
+//     beyond Linux's default three, routes by type of service, and IPv6 routes by source are
+//     not supported: each gives a warning. The rule of strongSwan gives one only if its table
+//     and table main lead to different next hops.
+//   - Of IPv6 routes with equal metric that are not one multipath route, the first with the
+//     highest preference (RFC 4191) is used.
+//   - A port in a VRF, bond or team is paused until it is removed from it.
+//   - A link without carrier transmits no packets. Linux would transmit.
 package mirror
 
 import (
@@ -35,7 +32,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"sync"
 	"time"
 
@@ -47,80 +43,54 @@ import (
 )
 
 // Port is a link that the router forwards between. Its number is its index in
-// the slice that Start takes.
+// the slice passed to Start.
 type Port struct {
 	Name    string
 	Ifindex int
 }
 
-// Hooks tell the rest of the router of changes that it acts on. Any may be nil.
-// They run on the mirror's goroutine, during Start on the caller's: they must
-// not wait for long, nor call the mirror.
+// Hooks are called on changes. Any may be nil. They run on the mirror's goroutine, during
+// Start on the caller's, and must neither block for long nor call the mirror.
 type Hooks struct {
-	// AddLocal and DeleteLocal keep the set of addresses, unicast, broadcast and
-	// anycast, at which Linux itself takes packets.
+	// AddLocal and DeleteLocal maintain the unicast, broadcast and anycast addresses that
+	// Linux receives on.
 	AddLocal, DeleteLocal func(netip.Addr) error
-	// PortChanged tells of a port's address, MTU in bytes, or state.
+	// PortChanged reports the MAC address, MTU in bytes and state of a port.
 	PortChanged func(port int, mac [6]byte, mtu int, up bool)
-	// PortGone tells that the port's link was deleted or moved to another namespace.
+	// PortGone reports that the link of a port was deleted or moved to another namespace.
 	PortGone func(port int)
-	// PortBack tells that a link of the same name is there in its place, and set up,
-	// and asks whether it is the port from now on; PortChanged follows. It is asked
-	// again when the link has been set down and up. Without the hook it is the port.
+	// PortBack decides whether a new link with the name of a deleted port becomes the port;
+	// PortChanged follows. After false it is called again when the link is set down and up.
+	// Without the hook the link becomes the port.
 	PortBack func(port int, ifindex int) bool
-	// PortLent tells that a port's link was put into a VRF, bond or team, and nothing received on it may
-	// be routed by the main table; or, with lent false, that it is out of it again.
-	PortLent func(port int, lent bool)
-	// Own names the router's own interface, which routes lead to on purpose; "" for none.
+	// PortPaused reports that a port joined (paused) or left a VRF, bond or team. A paused
+	// port must not forward.
+	PortPaused func(port int, paused bool)
+	// Own is the router's own interface, whose routes give no warning; "" for none.
 	Own string
 }
 
 // Mirror is a running mirror.
 type Mirror struct {
 	state
-	listener *rtnl.Listener // events
-	conn     *rtnl.Conn     // dumps; the mirror's goroutine's
-	asker    *asker         // asks for neighbours
+	loop     *rtnl.Loop
+	conn     *rtnl.Conn // dumps, for the mirror's goroutine
+	resolver *resolver
 
 	verifying sync.Mutex // one Verify at a time
-	verifier  *rtnl.Conn // its dumps
+	verifier  *rtnl.Conn // dumps of Verify
 
-	full, empty chan *events // from and to the goroutine that reads events
-	calls       chan func()  // to run between batches
-	stop        chan struct{}
-	closing     sync.Once
-	done        sync.WaitGroup
-
-	lastMark uint32   // the last mark asked for
-	waiting  []waiter // for marks
-	updates  hist.Histogram
-	counts   counts
-	failed   bool // the last comparison with a dump
+	updates    hist.Histogram // nanoseconds from event to table
+	audits     uint64
+	lastUpdate time.Duration
+	failed     bool // the last comparison with a dump
 }
 
-type counts struct {
-	events, resyncs, audits, malformed uint64
-	lastUpdate                         time.Duration
-}
-
-type waiter struct {
-	mark    uint32
-	arrived func()
-}
-
-// events are what one read gave.
-type events struct {
-	buf  []byte
-	n    int
-	err  error
-	read time.Time
-}
-
-// options are set otherwise only by tests.
+// options differ from the defaults only in tests.
 type options struct {
 	receiveBuffer int           // of the event socket, in bytes
-	refreshStale  time.Duration // how long a neighbour in use may be stale unchecked
-	askEvery      time.Duration // how often a neighbour that does not answer is asked for at most
+	refreshStale  time.Duration // age after which a stale neighbor in use is probed
+	askEvery      time.Duration // minimum interval of requests for one neighbor
 }
 
 var defaults = options{
@@ -129,11 +99,8 @@ var defaults = options{
 	askEvery:      time.Second,
 }
 
-const batchBuffer = 1 << 20
-
-// Start brings f up to date with the calling thread's network namespace, and
-// keeps it so until Close. Nobody else may write to f meanwhile. A nil log is
-// silent.
+// Start synchronizes f with the calling thread's network namespace until Close. The mirror is
+// the only writer of f. A nil log discards messages.
 func Start(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger) (*Mirror, error) {
 	return start(f, ports, hooks, log, defaults)
 }
@@ -142,11 +109,7 @@ func start(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger, opts options
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	m := &Mirror{
-		full: make(chan *events, 2), empty: make(chan *events, 2),
-		calls: make(chan func()),
-		stop:  make(chan struct{}),
-	}
+	m := new(Mirror)
 	defer func() {
 		if err != nil {
 			m.Close()
@@ -155,111 +118,83 @@ func start(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger, opts options
 	if err := m.state.init(f, ports, hooks, log); err != nil {
 		return nil, err
 	}
-	// Listening before dumping: what changes in between is heard, not missed.
-	if m.listener, err = rtnl.Listen(opts.receiveBuffer,
-		unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_NEXTHOP,
-		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF,
-		unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_IPV6_NETCONF,
-	); err != nil {
+	if err := m.connect(opts); err != nil {
 		return nil, err
 	}
-	if m.conn, err = rtnl.Dial(); err != nil {
-		return nil, err
-	}
-	if m.verifier, err = rtnl.Dial(); err != nil {
-		return nil, err
-	}
-	if m.asker, err = newAsker(opts); err != nil {
-		return nil, err
-	}
-	m.answered = m.asker.answered
 	if err := m.synchronize(); err != nil {
-		return nil, fmt.Errorf("read the state of Linux's network: %w", err)
+		return nil, fmt.Errorf("read Linux routes: %w", err)
 	}
 	if err := m.checkPorts(); err != nil {
 		return nil, err
 	}
 	m.checkCharon()
 	m.report(time.Now())
-	for range cap(m.empty) {
-		m.empty <- &events{buf: make([]byte, batchBuffer)}
-	}
-	m.done.Go(m.listen)
-	m.done.Go(func() { m.asker.run(m.stop) })
-	m.done.Go(m.run)
+	m.resolver.start()
+	m.loop.Start(m.run)
 	return m, nil
 }
 
-// Close stops the mirror. The forwarding base stays as it is.
-func (m *Mirror) Close() error {
-	var err error
-	m.closing.Do(func() {
-		close(m.stop)
-		if m.listener != nil {
-			err = errors.Join(err, m.listener.Close())
-		}
-		m.done.Wait()
-		if m.asker != nil {
-			err = errors.Join(err, m.asker.conn.Close())
-		}
-		if m.conn != nil {
-			err = errors.Join(err, m.conn.Close())
-		}
-		m.verifying.Lock() // a Verify that is under way ends first
-		defer m.verifying.Unlock()
-		if m.verifier != nil {
-			err = errors.Join(err, m.verifier.Close())
-		}
-	})
-	return err
+// connect opens the sockets. The event socket is first, so that changes during a dump are
+// queued.
+func (m *Mirror) connect(opts options) (err error) {
+	if m.loop, err = rtnl.OpenLoop(unix.NETLINK_ROUTE, opts.receiveBuffer,
+		unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_NEXTHOP,
+		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV4_NETCONF,
+		unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV6_RULE, unix.RTNLGRP_IPV6_NETCONF,
+	); err != nil {
+		return err
+	}
+	if m.conn, err = rtnl.Dial(); err != nil {
+		return err
+	}
+	if m.verifier, err = rtnl.Dial(); err != nil {
+		return err
+	}
+	if m.resolver, err = newResolver(opts); err != nil {
+		return err
+	}
+	m.onResolved = m.resolver.forget
+	return nil
 }
 
-// listen reads events ahead while the mirror's goroutine works on the last batch.
-func (m *Mirror) listen() {
-	for {
-		var b *events
-		select {
-		case b = <-m.empty:
-		case <-m.stop:
-			return
-		}
-		b.n, b.err = m.listener.Receive(b.buf)
-		b.read = time.Now()
-		if errors.Is(b.err, os.ErrClosed) {
-			return
-		}
-		select {
-		case m.full <- b:
-		case <-m.stop:
-			return
+// Close stops the mirror. The forwarding table keeps its content.
+func (m *Mirror) Close() error {
+	var errs []error
+	if m.loop != nil {
+		errs = append(errs, m.loop.Close())
+	}
+	m.verifying.Lock() // wait for a running Verify
+	defer m.verifying.Unlock()
+	if m.resolver != nil {
+		errs = append(errs, m.resolver.close())
+	}
+	for _, c := range []*rtnl.Conn{m.conn, m.verifier} {
+		if c != nil {
+			errs = append(errs, c.Close())
 		}
 	}
+	return errors.Join(errs...)
 }
 
 // run is the mirror's goroutine.
 func (m *Mirror) run() {
 	audit, armed := time.NewTimer(0), true
-	tick := time.NewTicker(m.asker.opts.askEvery)
+	tick := time.NewTicker(m.resolver.opts.askEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case b := <-m.full:
-			m.take(b)
-			m.empty <- b
-		case f := <-m.calls:
+		case b := <-m.loop.Events:
+			m.apply(b)
+		case f := <-m.loop.Calls:
 			f()
-		case r := <-m.asker.requests:
+		case r := <-m.resolver.requests:
 			m.resolve(r)
 		case <-tick.C:
-			m.asker.nextWindow()
-			m.refresh(time.Now())
-			m.expire(time.Now())
-			m.checkCharon()
-			m.report(time.Now())
+			m.periodic(time.Now())
 		case <-audit.C:
 			armed = false
 			m.audit()
-		case <-m.stop:
+		case <-m.loop.Done:
 			return
 		}
 		if m.suspects.any() && !armed {
@@ -269,80 +204,47 @@ func (m *Mirror) run() {
 	}
 }
 
-// take applies a batch.
-func (m *Mirror) take(b *events) {
-	if b.err != nil {
-		m.log.Warn("comparing all routes with Linux's", "because", b.err)
+func (m *Mirror) periodic(now time.Time) {
+	m.resolver.nextWindow()
+	m.refresh(now)
+	m.expire(now)
+	m.checkCharon()
+	m.report(now)
+}
+
+// apply applies a batch of events.
+func (m *Mirror) apply(b *rtnl.Batch) {
+	read := b.Read
+	err := m.loop.Apply(b, m.state.handle, func(err error) {
+		m.warnOnce("malformed", "malformed netlink message: "+err.Error())
+	})
+	if err != nil {
+		m.log.Warn("netlink events lost, resyncing all routes", "err", err)
 		m.resynchronize()
 		return
 	}
-	for rest := b.buf[:b.n]; len(rest) > 0; {
-		msg, tail, err := rtnl.Next(rest)
-		if err == nil {
-			err = m.handle(msg)
-		}
-		if err != nil {
-			m.counts.malformed++
-			m.warnOnce("malformed", "a netlink message could not be read: "+err.Error())
-		}
-		rest = tail
-		m.counts.events++
-	}
-	m.commit(b.read)
+	m.commit(read)
 }
 
-// commit brings the base up to date with events that were read at a time, and
-// counts how long that took.
+// commit writes changes to the table, and records the time since their events were read.
 func (m *Mirror) commit(read time.Time) {
 	if m.flush() {
 		d := time.Since(read)
 		m.updates.Record(uint64(d), 1)
-		m.counts.lastUpdate = d
+		m.lastUpdate = d
 	}
 }
 
-// handle applies a message: an event, or a piece of a dump.
-func (m *Mirror) handle(msg rtnl.Message) error {
-	if msg.Type == unix.NLMSG_ERROR {
-		m.marked(msg.Seq)
-		return nil
-	}
-	return m.state.handle(msg)
-}
-
-// mark calls arrived once all that has happened in Linux so far is in the base.
+// mark calls arrived once all changes made in Linux so far are applied.
 func (m *Mirror) mark(arrived func()) {
-	m.lastMark++
-	if err := m.listener.Mark(m.lastMark); err != nil {
-		m.log.Warn("could not mark netlink events", "err", err)
+	if err := m.loop.Mark(arrived); err != nil {
+		m.log.Warn("mark netlink events", "err", err)
 		arrived()
-		return
-	}
-	m.waiting = append(m.waiting, waiter{m.lastMark, arrived})
-}
-
-// marked runs those that waited for a mark, or for an earlier one that was lost.
-func (m *Mirror) marked(seq uint32) {
-	for len(m.waiting) > 0 && m.waiting[0].mark <= seq {
-		w := m.waiting[0]
-		m.waiting = m.waiting[1:]
-		w.arrived()
 	}
 }
 
-// Turn waits until the mirror's goroutine has begun another turn of its loop, or the mirror
-// is closed.
-func (m *Mirror) Turn() { m.do(func() {}) }
+// Barrier waits until the mirror's goroutine is between two batches, or the mirror is closed.
+func (m *Mirror) Barrier() { m.do(func() {}) }
 
-// do runs f on the mirror's goroutine, and reports whether it did; it does not
-// once the mirror is closed.
-func (m *Mirror) do(f func()) bool {
-	ran := make(chan struct{})
-	select {
-	case m.calls <- func() { f(); close(ran) }:
-		<-ran
-		return true
-	case <-m.stop:
-		return false
-	}
-}
+// do runs f on the mirror's goroutine. It reports false, without running f, after Close.
+func (m *Mirror) do(f func()) bool { return m.loop.Do(f) }

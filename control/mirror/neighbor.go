@@ -10,30 +10,30 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// neighborID names a neighbour: an address on a link.
+// neighborID identifies a neighbor: an address on a link.
 type neighborID struct {
 	link int
 	addr netip.Addr
 }
 
-// neighbor is an entry of Linux's ARP or ND table, on a port.
+// neighbor is an entry of the ARP or ND table for a port.
 type neighbor struct {
 	mac   fib.MAC
 	state uint16
-	since time.Time // of the state, or of the last time that it was asked for
+	since time.Time // start of the state, or last probe
 	seen  uint32
 }
 
 const usableStates = unix.NUD_REACHABLE | unix.NUD_STALE | unix.NUD_DELAY | unix.NUD_PROBE | unix.NUD_PERMANENT | unix.NUD_NOARP
 
-// usable reports whether packets may be sent to the neighbour.
+// usable reports whether packets may be sent to the neighbor.
 func (n *neighbor) usable() bool { return n.mac != 0 && n.state&usableStates != 0 }
 
-// setNeighbor applies a neighbour message.
+// setNeighbor applies a neighbor message.
 func (s *state) setNeighbor(r *rtnl.Neighbor, deleted bool) {
 	switch {
 	case r.Family != unix.AF_INET && r.Family != unix.AF_INET6,
-		r.Flags&unix.NTF_PROXY != 0, // an address that Linux answers for
+		r.Flags&unix.NTF_PROXY != 0, // proxy ARP or ND
 		!r.Addr.IsValid() || r.Addr.IsMulticast(),
 		s.portNumber(r.Index) < 0:
 		return
@@ -71,13 +71,13 @@ func (s *state) forgetNeighborsOn(link int) {
 	}
 }
 
-// neighborChanged brings the base up to date with a neighbour.
+// neighborChanged writes the adjacency and the host route of a neighbor.
 func (s *state) neighborChanged(id neighborID, was, is *neighbor) {
 	if was.usable() == is.usable() && (was.mac == is.mac || !is.usable()) {
 		return
 	}
-	if is.usable() && s.answered != nil {
-		s.answered(id)
+	if is.usable() && s.onResolved != nil {
+		s.onResolved(id)
 	}
 	if a := s.adjacencies[id]; a != nil {
 		mac := is.mac
@@ -101,15 +101,14 @@ func (s *state) neighborChanged(id neighborID, was, is *neighbor) {
 	} else {
 		s.resolved.Delete(host)
 	}
-	s.touch(host)
+	s.markDirty(host)
 }
 
-// routable reports whether packets to an address are ever routed.
+// routable reports whether packets to an address can be routed.
 func routable(ip netip.Addr) bool { return !ip.IsLinkLocalUnicast() || ip.Is4() }
 
-// hostNeighbor returns the neighbour that packets to an address go to: the one
-// with this very address, resolved, on a link that the longest route that covers
-// the address is on; and the MTU of that route.
+// hostNeighbor returns the resolved neighbor with an address on a link of the longest matching
+// route, and the MTU of that route.
 func (s *state) hostNeighbor(addr netip.Addr) (id neighborID, mtu uint16, ok bool) {
 	_, head, found := s.routes.LookupPrefixLPM(netip.PrefixFrom(addr, addr.BitLen()))
 	if !found {
@@ -126,12 +125,12 @@ func (s *state) hostNeighbor(addr netip.Addr) (id neighborID, mtu uint16, ok boo
 	return neighborID{}, 0, false
 }
 
-// touchNeighbors has flush look again at the host routes under a prefix.
-func (s *state) touchNeighbors(p netip.Prefix) {
+// markNeighborsDirty marks the host routes under a prefix dirty.
+func (s *state) markNeighborsDirty(p netip.Prefix) {
 	if s.resolved.Size() == 0 {
 		return
 	}
 	for host := range s.resolved.Subnets(p) {
-		s.touchHost(host)
+		s.markHostDirty(host)
 	}
 }

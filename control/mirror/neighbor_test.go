@@ -33,14 +33,14 @@ func TestNeighborsThatAreGateways(t *testing.T) {
 	w.ip("neigh add 10.1.0.2 dev lan lladdr 02:00:00:00:00:0a", "neigh add fe80::9 dev lan lladdr 02:00:00:00:00:0b")
 	w.want("20.0.0.1", "lan 02:00:00:00:00:0a", "fd20::1", "lan 02:00:00:00:00:0b", "21.0.0.1", "lan 02:00:00:00:00:0a*128 wan ?*128")
 	if w.fib.Generation() == before {
-		t.Error("a neighbour was resolved, but the generation did not move: held packets would not try again")
+		t.Error("a neighbor was resolved, but the generation did not move: held packets would not try again")
 	}
 	w.ip("neigh change 10.1.0.2 dev lan nud failed", "neigh del fe80::9 dev lan")
 	w.want("20.0.0.1", "lan ?", "fd20::1", "lan ?")
 	w.sameAsFresh()
 }
 
-// A neighbour has a host route exactly while the longest route that covers it is
+// A neighbor has a host route exactly while the longest route that covers it is
 // on its link and none names it, in whatever order these come and go.
 func TestHostRoutesOfNeighbors(t *testing.T) {
 	const mac = "02:00:00:00:00:0a"

@@ -26,10 +26,10 @@ func TestResynchronization(t *testing.T) {
 		s.setObject(&rtnl.Nexthop{ID: 66, Hop: hop})
 		s.setNeighbor(&rtnl.Neighbor{Family: unix.AF_INET, Index: lan, Addr: hop.Gateway, State: unix.NUD_PERMANENT, Address: [6]byte{2}}, false)
 		ghost := &rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("66.0.0.0/8"), Hops: []rtnl.Hop{hop}}
-		s.learn(ghost, unix.NLM_F_CREATE)
+		s.addRoute(ghost, unix.NLM_F_CREATE)
 		ghost.Dst, ghost.NexthopID = netip.MustParsePrefix("67.0.0.0/8"), 66
-		s.learn(ghost, unix.NLM_F_CREATE)
-		s.learn(&rtnl.Route{ // again, in front
+		s.addRoute(ghost, unix.NLM_F_CREATE)
+		s.addRoute(&rtnl.Route{ // again, in front
 			Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Protocol: unix.RTPROT_BOOT, Dst: netip.MustParsePrefix("22.0.0.0/8"),
 			Hops: []rtnl.Hop{{Gateway: netip.MustParseAddr("10.2.0.2"), Index: w.m.ports[1].Ifindex, Weight: 1}},
 		}, unix.NLM_F_CREATE)
@@ -48,18 +48,18 @@ func TestResynchronization(t *testing.T) {
 	})
 }
 
-// Not every Linux tells of routes that go with their source address.
+// Some kernels delete routes with their source address without an event.
 func TestRoutesOfASourceAddressThatIsGone(t *testing.T) {
 	w := newWorld(t).start()
 	w.m.do(func() {
 		s := &w.m.state
 		src := netip.MustParseAddr("10.9.0.1")
-		s.learn(&rtnl.Route{
+		s.addRoute(&rtnl.Route{
 			Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("66.0.0.0/8"), PrefSrc: src,
 			Hops: []rtnl.Hop{{Gateway: netip.MustParseAddr("10.1.0.66"), Index: w.m.ports[0].Ifindex, Weight: 1}},
 		}, unix.NLM_F_CREATE)
 		s.flush()
-		s.suspects.addr(w.m.ports[1].Ifindex, src)
+		s.suspects.addAddr(w.m.ports[1].Ifindex, src)
 	})
 	w.m.Settle()
 	w.want("66.0.0.1", "none")

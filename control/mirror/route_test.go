@@ -2,7 +2,7 @@ package mirror
 
 import "testing"
 
-// known are neighbours that the cases below lead to.
+// known are neighbors that the cases below lead to.
 var known = []string{
 	"neigh add 10.1.0.2 dev lan lladdr 02:00:00:00:01:02",
 	"neigh add 10.1.0.3 dev lan lladdr 02:00:00:00:01:03",
@@ -41,7 +41,7 @@ func TestRoutes(t *testing.T) {
 			"route add anycast fd24::1 dev lan table local"},
 			[]string{"20.0.0.1", "blackhole", "21.0.0.1", "unreachable", "22.0.0.1", "prohibit", "23.0.0.1", "local", "24.0.0.1", "local",
 				"fd20::1", "blackhole", "fd21::1", "unreachable", "fd22::1", "prohibit", "fd23::1", "local", "fd24::1", "local"}},
-		{"throw hides what is less specific", []string{"route add default via 10.1.0.2", "route add throw 20.0.0.0/8", "route add ::/0 via fd01::2", "route add throw fd20::/16"},
+		{"throw suppresses what is less specific", []string{"route add default via 10.1.0.2", "route add throw 20.0.0.0/8", "route add ::/0 via fd01::2", "route add throw fd20::/16"},
 			[]string{"20.0.0.1", "none", "21.0.0.1", lan2, "fd20::1", "none", "fd21::1", lan2}},
 		{"on a link", []string{"route add 20.0.0.0/8 dev lan", "neigh add 20.0.0.5 dev lan lladdr 02:00:00:00:00:05", "route add fd20::/16 dev lan"},
 			[]string{"20.0.0.1", "lan ?", "20.0.0.5", "lan 02:00:00:00:00:05", "fd20::1", "lan ?"}},
@@ -56,7 +56,7 @@ func TestRoutes(t *testing.T) {
 			"route add fd20::/16 via fd01::2 mtu 1400", "route add fd21::/16 via fd01::2 mtu lock 1300", "route add fd22::/16 via fd01::2"},
 			[]string{"20.0.0.1", lan2 + " mtu 1400", "20.1.0.1", lan2 + " mtu 1300", "20.2.0.1", lan2,
 				"fd20::1", lan2 + " mtu 1400", "fd21::1", lan2 + " mtu 1300", "fd22::1", lan2}},
-		{"an MTU of many paths, and of neighbours", []string{
+		{"an MTU of many paths, and of neighbors", []string{
 			"route add 20.0.0.0/8 mtu 1400 nexthop via 10.1.0.2 nexthop via 10.2.0.2", "route add fd20::/16 mtu 1400 nexthop via fd01::2 nexthop via fd02::2",
 			"route add 21.0.0.0/8 dev lan mtu 1300", "neigh add 21.0.0.5 dev lan lladdr 02:00:00:00:00:05"},
 			[]string{"20.0.0.1", lan2 + "*128 " + wan2 + "*128 mtu 1400", "fd20::1", lan2 + "*128 " + wan2 + "*128 mtu 1400",

@@ -12,18 +12,17 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// Policy rules other than Linux's own three are not followed. One more is known: charon
-// (strongSwan) always has a rule with priority 220 that looks into table 220 first. There it
-// puts (install_routes) a route for each remote network, by the way to the peer, whose source
-// address is the tunnel's for what the host itself sends. What policies protect is routed by
-// its outer header, so only packets that no policy matches could go elsewhere than by table
-// main. Where they do not, there is nothing to say.
+// Policy rules beyond Linux's default three are not supported, except that of charon
+// (strongSwan): priority 220, table 220, to which charon adds (install_routes) a route to each
+// remote network through the peer's gateway, with a source address for local traffic. Protected
+// packets are routed by their outer header, so the table only matters for packets without a
+// policy, and only if it leads to other next hops than table main.
 const charonTable, charonPriority = 220, 220
 
-// maxCharonRoutes bounds how many of its routes are compared with those of table main.
+// maxCharonRoutes limits the comparison with table main.
 const maxCharonRoutes = 1 << 12
 
-// charon is what is known of its rule and table.
+// charon holds the rule and the table of charon.
 type charon struct {
 	rule    [2]bool // by family
 	routes  map[netip.Prefix]rtnl.Route
@@ -33,7 +32,7 @@ type charon struct {
 // setRule applies a rule that was added or deleted.
 func (s *state) setRule(r *rtnl.Rule, deleted bool) {
 	switch {
-	case r.Family != unix.AF_INET && r.Family != unix.AF_INET6: // multicast routing's
+	case r.Family != unix.AF_INET && r.Family != unix.AF_INET6: // multicast routing
 	case r.Plain && r.Table == charonTable && r.Priority == charonPriority:
 		s.charon.rule[familyIndex(r.Family)] = !deleted
 		s.charon.changed = true
@@ -42,7 +41,7 @@ func (s *state) setRule(r *rtnl.Rule, deleted bool) {
 		r.Plain && r.Table == unix.RT_TABLE_MAIN && r.Priority == 32766,
 		r.Plain && r.Table == unix.RT_TABLE_DEFAULT && r.Priority == 32767:
 	default:
-		s.warnOnce("rule", fmt.Sprintf("policy rules are not supported: the one with priority %d (table %d) is ignored", r.Priority, r.Table))
+		s.warnOnce("rule", fmt.Sprintf("policy rules are not supported: rule with priority %d (table %d) ignored", r.Priority, r.Table))
 	}
 }
 
@@ -53,12 +52,12 @@ func familyIndex(family uint8) int {
 	return 1
 }
 
-// setCharonRoute notes a route of table 220, or that it is gone.
+// setCharonRoute adds or deletes a route of table 220.
 func (s *state) setCharonRoute(r *rtnl.Route, deleted bool) {
 	switch {
 	case deleted:
 		delete(s.charon.routes, r.Dst)
-	case r.Type == unix.RTN_THROW || r.Flags&unix.RTM_F_CLONED != 0: // which leads on to table main
+	case r.Type == unix.RTN_THROW || r.Flags&unix.RTM_F_CLONED != 0: // continues with table main
 		return
 	case len(s.charon.routes) < maxCharonRoutes:
 		copied := *r
@@ -71,7 +70,7 @@ func (s *state) setCharonRoute(r *rtnl.Route, deleted bool) {
 	s.charon.changed = true
 }
 
-// checkCharon warns where the routes of table 220 lead elsewhere than those of table main.
+// checkCharon warns of routes of table 220 with other next hops than in table main.
 func (s *state) checkCharon() {
 	if !s.charon.changed {
 		return
@@ -84,7 +83,7 @@ func (s *state) checkCharon() {
 		}
 	}
 	if len(differ) == 0 {
-		s.charonTold = ""
+		s.charonWarned = ""
 		return
 	}
 	slices.Sort(differ)
@@ -93,16 +92,16 @@ func (s *state) checkCharon() {
 	if n > maxPrefixes {
 		text += fmt.Sprintf(" and %d more", n-maxPrefixes)
 	}
-	if text == s.charonTold {
+	if text == s.charonWarned {
 		return
 	}
-	s.charonTold = text
-	s.keepWarning("charon", "policy rules are not supported: table 220 leads some prefixes elsewhere than table main, by which packets go that no IPsec policy matches: "+text)
-	s.log.Warn("table 220 leads elsewhere than table main, by which packets go that no IPsec policy matches", "routes", n, "prefixes", text,
-		"hint", "set charon.install_routes = no in strongswan.conf, or add the routes to table main, too")
+	s.charonWarned = text
+	s.keepWarning("charon", "policy rules are not supported: table 220 has other next hops than table main, which packets without an IPsec policy take: "+text)
+	s.log.Warn("table 220 has other next hops than table main, which packets without an IPsec policy take", "routes", n, "prefixes", text,
+		"hint", "set charon.install_routes = no in strongswan.conf, or add the routes to table main")
 }
 
-// leadsAlike reports whether table main leads all of a prefix where a route does.
+// leadsAlike reports whether table main has the next hop of a route for its whole prefix.
 func (s *state) leadsAlike(p netip.Prefix, r *rtnl.Route) bool {
 	_, head, found := s.routes.LookupPrefixLPM(p)
 	if !found || !alike(head.best().hop, r) {
@@ -116,7 +115,7 @@ func (s *state) leadsAlike(p netip.Prefix, r *rtnl.Route) bool {
 	return true
 }
 
-// alike reports whether a hop leads where a route does.
+// alike reports whether a hop has the next hop of a route.
 func alike(h *hop, r *rtnl.Route) bool {
 	kind, _ := kindOf(r)
 	if kind != fib.KindForward || h.kind != fib.KindForward && h.kind != fib.KindNoPort || len(h.paths) != len(r.Hops) {

@@ -2,8 +2,8 @@ package mirror
 
 import "github.com/warproute/warproute/fib"
 
-// SetSources writes to the base from which sources a port takes packets: not Linux's routes
-// say that, but the base has one writer. It does nothing once the mirror is closed.
+// SetSources writes the reverse path check of a port, because the mirror is the only writer of
+// the table. It does nothing after Close.
 func (m *Mirror) SetSources(port int, s fib.Sources) {
 	m.do(func() {
 		m.fib.SetSources(uint16(port), s)

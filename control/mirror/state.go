@@ -14,8 +14,8 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// state is what the mirror knows of Linux, and what of it is in the forwarding
-// base. It does no I/O, and belongs to one goroutine.
+// state is the copy of Linux's routing state, and its index into the forwarding table. It does
+// no I/O, and belongs to one goroutine.
 type state struct {
 	fib   *fib.FIB
 	hooks Hooks
@@ -23,41 +23,41 @@ type state struct {
 
 	ports     []port
 	links     map[int]*link            // by index
-	objects   map[uint32]*object       // next-hop objects, by number
-	routes    bart.Table[*route]       // the routes of each prefix, best first
+	objects   map[uint32]*object       // next-hop objects, by ID
+	routes    bart.Table[*route]       // routes of each prefix, by class
 	neighbors map[neighborID]*neighbor // on ports
-	resolved  bart.Table[int]          // addresses that have resolved neighbours, with how many
-	hosts     map[netip.Addr]*hop      // those of them that have host routes in the base
-	locals    map[netip.Addr]struct{}  // as the hooks know them
-	sources   map[netip.Addr]int       // preferred source addresses, with how many IPv4 routes have them
+	resolved  bart.Table[int]          // addresses of resolved neighbors, with the number of links
+	hosts     map[netip.Addr]*hop      // of these, the ones with host routes in the table
+	locals    map[netip.Addr]struct{}  // as reported to the hooks
+	sources   map[netip.Addr]int       // preferred source addresses, with the number of IPv4 routes
 
-	answered    func(neighborID)  // told of neighbours that can be sent to; may be nil
+	onResolved  func(neighborID)  // called for resolved neighbors; may be nil
 	hops        map[string]*hop   // by key
-	ofObject    map[uint32][]*hop // of these, those that stand for next-hop objects
-	noRoom      *hop              // for routes whose own hop found no room: it drops
+	ofObject    map[uint32][]*hop // of these, the ones of next-hop objects, by ID
+	noRoom      *hop              // drops; for routes that found the table full
 	adjacencies map[neighborID]*adjacency
-	numbered    map[uint32]*adjacency // the same by number in the base
+	numbered    map[uint32]*adjacency // by index in the table
 
 	dirty    [2]dirty // IPv4, IPv6
-	idleHops []*hop   // perhaps unused; flush frees them
+	idleHops []*hop   // possibly unused; flush frees them
 	idleAdjs []*adjacency
-	orphaned bool // a next-hop object was deleted that routes use
-	changed  bool // something in the base that may let held packets go on
+	orphaned bool // a next-hop object in use was deleted
+	changed  bool // the table changed in a way that can unblock queued packets
 
-	epoch    uint32    // of the comparison with a dump that is on or was last
-	suspects suspects  // what to compare next
-	marking  bool      // routes that come are only marked, not learnt
-	catchUp  bool      // events may be older than the last full dump
-	raced    bool      // and contradict it
-	expiry   time.Time // when the time of a route may be over; zero: never
+	epoch    uint32    // number of the current or last comparison with a dump
+	suspects suspects  // to compare next
+	marking  bool      // routes of a dump are only marked as present
+	catchUp  bool      // events can precede the last full dump
+	raced    bool      // an event contradicts the dump
+	expiry   time.Time // next end of a route's lifetime; zero: none
 
-	warnings   []string
-	warned     map[string]bool
-	reports    reports
-	charon     charon
-	charonTold string // prefixes of its table that were warned of last
+	warnings     []string
+	warned       map[string]bool
+	reports      reports
+	charon       charon
+	charonWarned string // prefixes of the last warning
 
-	// Scratch space of one message.
+	// Scratch space for one message.
 	link  rtnl.Link
 	route rtnl.Route
 	key   []byte
@@ -86,12 +86,12 @@ func (s *state) init(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger) er
 	}
 	s.noRoom = s.hopOf(&rtnl.Route{Type: unix.RTN_THROW}, nil)
 	if s.noRoom.id == 0 {
-		return fmt.Errorf("make the first next hop: %w", fib.ErrFull)
+		return fmt.Errorf("add next hop: %w", fib.ErrFull)
 	}
 	return nil
 }
 
-// handle applies a message of Linux to the state.
+// handle applies a netlink message.
 func (s *state) handle(msg rtnl.Message) error {
 	switch msg.Type {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
@@ -99,9 +99,9 @@ func (s *state) handle(msg rtnl.Message) error {
 			return err
 		}
 		if msg.Type == unix.RTM_NEWROUTE {
-			s.learn(&s.route, msg.Flags)
+			s.addRoute(&s.route, msg.Flags)
 		} else {
-			s.unlearn(&s.route)
+			s.deleteRoute(&s.route)
 		}
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
 		var n rtnl.Neighbor
@@ -134,11 +134,11 @@ func (s *state) handle(msg rtnl.Message) error {
 			return err
 		}
 		if a.Local.Is4() {
-			s.suspects.addr(a.Index, a.Local)
+			s.suspects.addAddr(a.Index, a.Local)
 		} else {
-			// With IPv6 on the link, perhaps, whose routes go in silence then where
-			// net.ipv6.route.skip_notify_on_dev_down is on.
-			s.suspects.link(a.Index)
+			// Possibly IPv6 was disabled on the link, which deletes its routes without events
+			// if net.ipv6.route.skip_notify_on_dev_down is on.
+			s.suspects.addLink(a.Index)
 		}
 	case unix.RTM_NEWADDR:
 		var a rtnl.Address
@@ -153,26 +153,25 @@ func (s *state) handle(msg rtnl.Message) error {
 		}
 		s.setRule(&r, msg.Type == unix.RTM_DELRULE)
 	case unix.RTM_NEWNETCONF:
-		told, err := rtnl.TellsOfLinkdown(msg.Data)
+		changed, err := rtnl.ChangesLinkdown(msg.Data)
 		if err != nil {
 			return err
 		}
-		if told && s.hasLinkdown() {
-			s.suspects.everything() // Linux says of no route whether it uses it from now on
+		if changed && s.hasLinkdown() {
+			s.suspects.addAll() // there are no events for the affected routes
 		}
 	}
 	return nil
 }
 
-// warnOnce logs a warning and keeps it for Status, the first time for each kind.
+// warnOnce logs a warning and keeps it for Status, once per kind.
 func (s *state) warnOnce(kind, text string) {
 	if s.keepWarning(kind, text) {
-		s.log.Warn(text)
+		s.log.Warn("unsupported linux configuration", "reason", text)
 	}
 }
 
-// keepWarning keeps a warning for Status, the first time for each kind, and reports whether
-// it was the first.
+// keepWarning keeps a warning for Status, once per kind, and reports whether it was the first.
 func (s *state) keepWarning(kind, text string) (first bool) {
 	if s.warned[kind] {
 		return false

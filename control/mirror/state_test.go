@@ -151,7 +151,7 @@ func TestObjectsFallWithTheirLink(t *testing.T) {
 	s.setObject(&rtnl.Nexthop{ID: 10, Group: []rtnl.Member{{ID: 1, Weight: 1}, {ID: 2, Weight: 1}}})
 	s.setObject(&rtnl.Nexthop{ID: 11, Group: []rtnl.Member{{ID: 1, Weight: 1}}})
 	for id, dst := range map[uint32]string{1: "20.0.0.0/8", 10: "21.0.0.0/8", 11: "22.0.0.0/8"} {
-		s.learn(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, NexthopID: id, Dst: netip.MustParsePrefix(dst)}, unix.NLM_F_CREATE)
+		s.addRoute(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, NexthopID: id, Dst: netip.MustParsePrefix(dst)}, unix.NLM_F_CREATE)
 	}
 	s.flush()
 	s.setLink(&rtnl.Link{Index: 1, Name: "lan", MTU: 1500, Flags: unix.IFF_UP}) // no carrier
@@ -234,9 +234,9 @@ func (r randomMessages) route() *rtnl.Route {
 func (r randomMessages) apply(s *state) {
 	switch n := r.IntN(100); {
 	case n < 45:
-		s.learn(r.route(), []uint16{unix.NLM_F_CREATE, unix.NLM_F_CREATE | unix.NLM_F_EXCL, unix.NLM_F_CREATE | unix.NLM_F_APPEND, unix.NLM_F_REPLACE, unix.NLM_F_MULTI}[r.IntN(5)])
+		s.addRoute(r.route(), []uint16{unix.NLM_F_CREATE, unix.NLM_F_CREATE | unix.NLM_F_EXCL, unix.NLM_F_CREATE | unix.NLM_F_APPEND, unix.NLM_F_REPLACE, unix.NLM_F_MULTI}[r.IntN(5)])
 	case n < 70:
-		s.unlearn(r.route())
+		s.deleteRoute(r.route())
 	case n < 85:
 		ip := r.addr(r.IntN(2) == 0)
 		m := &rtnl.Neighbor{Family: unix.AF_INET, Index: 1 + r.IntN(3), Addr: ip, State: 1 << r.IntN(8), Address: [6]byte{2, 5: byte(r.IntN(4))}}

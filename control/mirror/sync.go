@@ -11,7 +11,7 @@ import (
 	"github.com/warproute/warproute/control/rtnl"
 )
 
-// auditDelay is how long suspects are collected before they are compared.
+// auditDelay is the time in which suspects are collected before an audit.
 func (m *Mirror) auditDelay() time.Duration {
 	if m.failed {
 		return time.Second
@@ -19,28 +19,28 @@ func (m *Mirror) auditDelay() time.Duration {
 	return 2 * time.Millisecond
 }
 
-// suspects is what may differ from Linux without an event to tell.
+// suspects lists state that can differ from Linux without an event.
 type suspects struct {
 	all   bool
-	links map[int]bool        // routes over them that are known
-	addrs map[netip.Addr]bool // deleted: IPv4 routes that prefer them as source
-	again int                 // how often in a row events raced with the dump
+	links map[int]bool        // routes over these links
+	addrs map[netip.Addr]bool // deleted addresses: IPv4 routes with this preferred source
+	again int                 // consecutive races of events with a dump
 }
 
 func (s *suspects) any() bool { return s.all || len(s.links)+len(s.addrs) > 0 }
 
-func (s *suspects) everything() { s.all = true }
+func (s *suspects) addAll() { s.all = true }
 
-func (s *suspects) link(index int) {
+func (s *suspects) addLink(index int) {
 	if s.links == nil {
 		s.links = map[int]bool{}
 	}
 	s.links[index] = true
 }
 
-// addr notes a deleted IPv4 address. With the last one of a link its routes go.
-func (s *suspects) addr(link int, ip netip.Addr) {
-	s.link(link)
+// addAddr adds a deleted IPv4 address. With the last one of a link Linux deletes its routes.
+func (s *suspects) addAddr(link int, ip netip.Addr) {
+	s.addLink(link)
 	if s.addrs == nil {
 		s.addrs = map[netip.Addr]bool{}
 	}
@@ -49,8 +49,8 @@ func (s *suspects) addr(link int, ip netip.Addr) {
 
 var families = [...]uint8{unix.AF_INET, unix.AF_INET6}
 
-// synchronize compares the whole state with Linux: what is not in the dumps goes.
-// Changes during the dumps come as events afterwards.
+// synchronize compares the whole state with Linux by mark and sweep. Changes during the dumps
+// follow as events.
 func (m *Mirror) synchronize() error {
 	m.epoch++
 	m.suspects = suspects{again: m.suspects.again}
@@ -73,14 +73,14 @@ func (m *Mirror) synchronize() error {
 	return nil
 }
 
-// resynchronize tries until it succeeds: not to is to forward wrongly.
+// resynchronize compares the whole state, and schedules a retry on failure.
 func (m *Mirror) resynchronize() {
-	m.counts.resyncs++
+	m.loop.Stats().Resyncs++
 	err := m.synchronize()
 	if m.failed = err != nil; m.failed {
-		m.log.Error("could not compare routes with Linux's; trying again", "err", err)
+		m.log.Error("route resync failed, retrying", "err", err)
 		m.flush()
-		m.suspects.everything()
+		m.suspects.addAll()
 	}
 }
 
@@ -98,19 +98,18 @@ func (m *Mirror) audit() {
 		return
 	}
 	m.suspects = suspects{again: todo.again}
-	m.counts.audits++
+	m.audits++
 	err := m.auditLinks(todo.links)
 	if m.failed = err != nil; m.failed {
-		m.log.Error("could not compare routes with Linux's; trying again", "err", err)
+		m.log.Error("route resync failed, retrying", "err", err)
 		m.suspects = todo
 	}
 	m.flush()
 }
 
-// auditLinks compares next-hop objects, and drops what Linux has no more of the
-// routes over some links. It learns of no new ones, which events tell in order.
-// The dump of next-hop objects waits for Linux's lock, and so for the end of
-// whatever set the link down.
+// auditLinks compares next-hop objects, and deletes routes over some links that Linux no
+// longer has. New routes come by events, in order. The dump of next-hop objects waits for the
+// kernel lock, and so for the end of the operation that set the link down.
 func (m *Mirror) auditLinks(links map[int]bool) error {
 	m.epoch++
 	if err := m.conn.Dump(rtnl.Nexthops(), m.state.handle); err != nil {
@@ -128,37 +127,36 @@ func (m *Mirror) auditLinks(links map[int]bool) error {
 	for link := range links {
 		for _, f := range families {
 			err := m.conn.Dump(rtnl.Routes(f).Over(link), m.state.handle)
-			if err != nil && !errors.Is(err, unix.ENODEV) { // a link that is gone has no routes
+			if err != nil && !errors.Is(err, unix.ENODEV) { // a deleted link has no routes
 				return err
 			}
 		}
 	}
-	others := m.sweepRoutes(func(_ netip.Prefix, r *route) bool {
+	shared := m.sweepRoutes(func(_ netip.Prefix, r *route) bool {
 		if r.seen == m.epoch || !r.hop.marked {
 			return false
 		}
 		if r.ecmp && len(r.hop.paths) > 1 {
-			m.suspects.everything() // Linux may have the paths over other links
+			m.suspects.addAll() // it can still have paths over other links
 			return false
 		}
 		return true
 	})
-	if others {
-		m.suspects.everything() // an event that replaces the first of several may be on its way
+	if shared {
+		m.suspects.addAll() // an event that replaces the first of several could follow
 	}
 	return nil
 }
 
-// catchingUp watches events that may be older than the dump. Applied after it
-// they lead to what Linux has, but for some that depend on each other: after
-// those one more comparison is due.
+// catchingUp watches for events that precede the dump. Applying them after the dump gives the
+// right state, except for events that depend on each other: these need another resync.
 func (m *Mirror) catchingUp() {
 	m.catchUp, m.raced = true, false
 	m.mark(func() {
 		m.catchUp = false
 		if m.raced && m.suspects.again < 2 {
 			m.suspects.again++
-			m.suspects.everything()
+			m.suspects.addAll()
 		} else {
 			m.suspects.again = 0
 		}

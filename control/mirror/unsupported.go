@@ -14,43 +14,43 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// Unsupported is why the router does not treat a route as Linux does.
+// Unsupported is a reason for not handling a route as Linux does.
 type Unsupported string
 
-// The reasons, as JSON has them.
+// Reasons, as in JSON.
 const (
-	NoPort        Unsupported = "no_port"   // leaves by an interface that is not a port: dropped
-	Encap         Unsupported = "encap"     // needs a header that the router does not make: dropped
+	NoPort        Unsupported = "no_port"   // interface is not a port: dropped
+	Encap         Unsupported = "encap"     // needs an encapsulation: dropped
 	MulticastType Unsupported = "multicast" // `ip route add multicast`, to unicast addresses: dropped, as by Linux
-	ByTOS         Unsupported = "tos"       // for a type of service: ignored
-	BySource      Unsupported = "source"    // for some sources: ignored
+	ByTOS         Unsupported = "tos"       // by type of service: ignored
+	BySource      Unsupported = "source"    // by source: ignored
 	LocalPrefix   Unsupported = "local"     // a local prefix (AnyIP): dropped
 )
 
 var unsupportedTexts = map[Unsupported]struct{ what, hint string }{
-	NoPort:        {"routes leave by an interface that is not a port: packets that take them are dropped as no_port", "add the interface as a port, or route the prefixes by a port"},
-	Encap:         {"routes need an encapsulation (MPLS, SRv6, tunnels), which is not supported: packets that take them are dropped as no_port", "route the prefixes without encap"},
-	MulticastType: {"routes of type multicast lead to unicast addresses: their packets are dropped as blackhole, as Linux drops them", "delete the routes, or add them without the word multicast"},
-	ByTOS:         {"routes by type of service are not supported, and ignored", "delete the routes, or add them without tos"},
-	BySource:      {"routes by source address are not supported, and ignored", "delete the routes, or add them without from"},
-	LocalPrefix:   {"local routes of more than one address are not supported: packets to them are dropped as local_delivery", "add the addresses one by one"},
+	NoPort:        {"routes leave by an interface that is not a port: packets dropped as no_port", "add the interface as a port, or route the prefixes by a port"},
+	Encap:         {"routes with encapsulation (MPLS, SRv6, tunnels) are not supported: packets dropped as no_port", "route the prefixes without encap"},
+	MulticastType: {"routes of type multicast have unicast prefixes: packets dropped as blackhole, as in Linux", "delete the routes, or add them without the word multicast"},
+	ByTOS:         {"routes by type of service are not supported: ignored", "delete the routes, or add them without tos"},
+	BySource:      {"routes by source address are not supported: ignored", "delete the routes, or add them without from"},
+	LocalPrefix:   {"local routes of more than one address are not supported: packets dropped as local_delivery", "add the addresses one by one"},
 }
 
-// Text says what becomes of the routes.
+// Text describes the consequence.
 func (u Unsupported) Text() string { return unsupportedTexts[u].what }
 
-// Hint says what to do about them.
+// Hint returns how to fix the routes.
 func (u Unsupported) Hint() string { return unsupportedTexts[u].hint }
 
 // UnsupportedRoutes are routes over one interface with the same reason.
 type UnsupportedRoutes struct {
 	Reason   Unsupported
-	Dev      string         // interface, "" where it does not matter
+	Dev      string         // interface, "" if irrelevant
 	Routes   int            // how many
-	Prefixes []netip.Prefix // the first of them, up to maxPrefixes
+	Prefixes []netip.Prefix // the first maxPrefixes
 }
 
-// List is the prefixes for people: "10.0.0.0/8, 10.1.0.0/16 and 3 more".
+// List returns the prefixes as text: "10.0.0.0/8, 10.1.0.0/16 and 3 more".
 func (u *UnsupportedRoutes) List() string {
 	var names []string
 	for _, p := range u.Prefixes {
@@ -63,15 +63,15 @@ func (u *UnsupportedRoutes) List() string {
 	return text
 }
 
-// Bounds of what is remembered and logged.
+// Limits of reports.
 const (
-	maxPrefixes = 3       // named in a report
-	maxReports  = 64      // reasons and interfaces in a round of reports
-	maxNoted    = 1 << 14 // routes that are not reported again
+	maxPrefixes = 3       // listed in a report
+	maxReports  = 64      // reasons and interfaces per round
+	maxNoted    = 1 << 14 // routes that are reported only once
 	reportEvery = 10 * time.Second
 )
 
-// reports collects unsupported routes until they are logged. Each is logged once.
+// reports collects unsupported routes for logging. Each is logged once.
 type reports struct {
 	pending []UnsupportedRoutes
 	noted   map[notedRoute]bool
@@ -84,7 +84,7 @@ type notedRoute struct {
 	prefix netip.Prefix
 }
 
-// note has a route reported.
+// note queues a report of a route.
 func (s *state) note(reason Unsupported, dev string, p netip.Prefix) {
 	key := notedRoute{reason, dev, p}
 	if s.reports.noted[key] || len(s.reports.noted) >= maxNoted {
@@ -108,8 +108,8 @@ func (s *state) note(reason Unsupported, dev string, p netip.Prefix) {
 	}
 }
 
-// forget lets a deleted route be reported again when it is added again.
-func (s *state) forget(r *rtnl.Route) {
+// forgetReport permits another report when a deleted route is added again.
+func (s *state) forgetReport(r *rtnl.Route) {
 	if len(s.reports.noted) == 0 {
 		return
 	}
@@ -121,7 +121,7 @@ func (s *state) forget(r *rtnl.Route) {
 	}
 }
 
-// noteHop has a route reported whose hop leads to no port.
+// noteHop queues a report of a route whose paths are unsupported.
 func (s *state) noteHop(r *rtnl.Route, h *hop) {
 	dropped := h.kind == fib.KindNoPort
 	if !dropped && (h.kind != fib.KindForward || len(h.paths) < 2) {
@@ -140,7 +140,7 @@ func (s *state) noteHop(r *rtnl.Route, h *hop) {
 	}
 }
 
-// unsupported says why packets do not leave by a path, "" if they do.
+// unsupported returns the reason for not using a path, "" for none.
 func (s *state) unsupported(p *path) Unsupported {
 	switch {
 	case p.encap:
@@ -151,19 +151,19 @@ func (s *state) unsupported(p *path) Unsupported {
 	return ""
 }
 
-// report logs what was noted, but for the first round not more often than every reportEvery.
+// report logs queued reports, at most once per reportEvery after the first time.
 func (s *state) report(now time.Time) {
 	if len(s.reports.pending) == 0 || now.Sub(s.reports.last) < reportEvery {
 		return
 	}
 	for _, u := range s.reports.pending {
-		s.log.Warn(u.Reason.Text(), "interface", u.Dev, "routes", u.Routes, "prefixes", u.List(), "hint", u.Reason.Hint())
+		s.log.Warn("unsupported routes", "reason", u.Reason.Text(), "interface", u.Dev, "routes", u.Routes, "prefixes", u.List(), "hint", u.Reason.Hint())
 	}
 	s.reports.pending, s.reports.last = nil, now
 }
 
-// Survey lists what a router with such ports would not support of the routes in the calling
-// thread's network namespace. It changes nothing.
+// Survey lists the routes in the calling thread's network namespace that a router with these
+// ports would not support. It changes nothing.
 func Survey(ports []Port) ([]UnsupportedRoutes, error) {
 	conn, err := rtnl.Dial()
 	if err != nil {

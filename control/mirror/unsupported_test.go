@@ -53,9 +53,9 @@ func TestRoutesThatAreNotFollowedAreLogged(t *testing.T) {
 	log := w.startLogged()
 	for _, want := range []string{
 		`interface=oob routes=5 prefixes="10.3.0.0/24, 20.0.0.0/8, 20.1.0.0/16 and 2 more" hint="add the interface as a port`,
-		`MPLS, SRv6, tunnels), which is not supported: packets that take them are dropped as no_port" interface=wan routes=1 prefixes=41.0.0.0/24`,
-		`by type of service are not supported, and ignored" interface="" routes=1 prefixes=43.0.0.0/24`,
-		`routes of type multicast lead to unicast addresses: their packets are dropped as blackhole, as Linux drops them" interface="" routes=1 prefixes=44.0.0.0/24`,
+		`MPLS, SRv6, tunnels) are not supported: packets dropped as no_port" interface=wan routes=1 prefixes=41.0.0.0/24`,
+		`by type of service are not supported: ignored" interface="" routes=1 prefixes=43.0.0.0/24`,
+		`routes of type multicast have unicast prefixes: packets dropped as blackhole, as in Linux" interface="" routes=1 prefixes=44.0.0.0/24`,
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log has no %q", want)

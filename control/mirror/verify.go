@@ -9,48 +9,46 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// Verification is the outcome of Verify.
+// Verification is the result of Verify.
 type Verification struct {
-	RoutesIPv4  int          `json:"routes_ipv4"` // prefixes that Linux has a route for, as far as the dataplane follows them
+	RoutesIPv4  int          `json:"routes_ipv4"` // prefixes in Linux with supported routes
 	RoutesIPv6  int          `json:"routes_ipv6"`
-	Addresses   int          `json:"addresses"`   // that were looked up on both sides
-	Different   int          `json:"different"`   // of these, and of what is counted
-	Differences []Difference `json:"differences"` // the first of them
+	Addresses   int          `json:"addresses"`   // compared
+	Different   int          `json:"different"`   // addresses and table sizes that differ
+	Differences []Difference `json:"differences"` // the first 100
 }
 
-// Difference is an address whose packets the engines treat otherwise than Linux would.
+// Difference is an address with a different decision in Linux and in the router.
 type Difference struct {
-	Address netip.Addr `json:"address,omitzero"` // invalid: it is about a number of routes
+	Address netip.Addr `json:"address,omitzero"` // none: the table sizes differ
 	Linux   string     `json:"linux"`
-	Engines string     `json:"engines"`
+	Router  string     `json:"router"`
 }
 
 const (
 	maxDifferences = 100  // listed
-	verifyAtOnce   = 4096 // addresses between two looks at events
+	verifyAtOnce   = 4096 // addresses compared between two batches of events
 )
 
-var errStopped = errors.New("the mirror is closed")
+var errClosed = errors.New("mirror closed")
 
-// Verify compares all that engines read with a new dump of Linux's routes, links and
-// neighbours, by nothing that the mirror made of earlier ones: for the first address of
-// every prefix, and the one behind its last, the prefix that is longest, what becomes of
-// packets, and each next hop with its link address, its share of the flows and its route's
-// MTU. What a table says of addresses changes nowhere else, so the tables are equal if these
-// are, and their sizes.
+// Verify compares the forwarding table with a new dump of Linux's routes, links and neighbors,
+// independently of the mirror's state. For the first address of every prefix, and the first
+// address after it, it compares the longest prefix, the action, and each next hop with its MAC
+// address, share of the flows and MTU. Decisions only change at these addresses, so the tables
+// are equal if these and the table sizes are.
 //
-// Linux goes on meanwhile, and so does the mirror. A difference may be of a route
-// that is just changing, so it is looked for again; the last look is reported.
+// Routes can change during the comparison, so a difference is checked again up to two times.
 func (m *Mirror) Verify() (v Verification, err error) {
 	m.verifying.Lock()
 	defer m.verifying.Unlock()
 	for range 3 {
-		if m.Settle(); m.stopped() {
-			return v, errStopped // before it reads all that Linux has, once for each that waits
+		if m.Settle(); m.loop.Closed() {
+			return v, errClosed
 		}
-		linux := newLinuxView()
+		linux := newLinuxDump()
 		if err := linux.read(m.verifier); err != nil {
-			return v, fmt.Errorf("read what Linux has: %w", err)
+			return v, fmt.Errorf("read Linux routes: %w", err)
 		}
 		if v, err = m.compareWith(linux); err != nil || v.Different == 0 {
 			break
@@ -59,22 +57,13 @@ func (m *Mirror) Verify() (v Verification, err error) {
 	return v, err
 }
 
-func (m *Mirror) stopped() bool {
-	select {
-	case <-m.stop:
-		return true
-	default:
-		return false
-	}
-}
-
-// compareWith compares the base with what Linux has, some addresses at a time, so
-// that events do not wait for long.
-func (m *Mirror) compareWith(linux *linuxView) (v Verification, err error) {
+// compareWith compares the table with a dump, some addresses at a time, so that events are
+// applied in between.
+func (m *Mirror) compareWith(linux *linuxDump) (v Verification, err error) {
 	v = Verification{RoutesIPv4: linux.routes.Size4(), RoutesIPv6: linux.routes.Size6(), Differences: []Difference{}}
 	c := comparison{m: m, linux: linux, Verification: &v}
 	if !m.do(c.sizes) {
-		return v, errStopped
+		return v, errClosed
 	}
 	var batch []netip.Addr
 	compare := func() bool {
@@ -88,40 +77,40 @@ func (m *Mirror) compareWith(linux *linuxView) (v Verification, err error) {
 			batch = append(batch, behind)
 		}
 		if len(batch) >= verifyAtOnce && !compare() {
-			return v, errStopped
+			return v, errClosed
 		}
 	}
 	for id := range linux.neighbors {
 		batch = append(batch, id.addr)
 	}
 	if !compare() {
-		return v, errStopped
+		return v, errClosed
 	}
 	return v, nil
 }
 
-// comparison is one look at both sides. Its methods run on the mirror's goroutine.
+// comparison is one comparison with a dump. Its methods run on the mirror's goroutine.
 type comparison struct {
 	m     *Mirror
-	linux *linuxView
+	linux *linuxDump
 	*Verification
 }
 
-func (c *comparison) differ(ip netip.Addr, linux, engines string) {
+func (c *comparison) differ(ip netip.Addr, linux, router string) {
 	c.Different++
 	if len(c.Differences) < maxDifferences {
-		c.Differences = append(c.Differences, Difference{ip, linux, engines})
+		c.Differences = append(c.Differences, Difference{ip, linux, router})
 	}
 }
 
-// sizes compares how many prefixes there are.
+// sizes compares the table sizes.
 func (c *comparison) sizes() {
 	want := [2]int{c.RoutesIPv4, c.RoutesIPv6}
 	hosts := map[netip.Addr]bool{}
-	c.linux.said = map[*rtnl.Route]decision{}
+	c.linux.decisions = map[*rtnl.Route]decision{}
 	for id := range c.linux.neighbors {
 		host := netip.PrefixFrom(id.addr, id.addr.BitLen())
-		if _, twice := c.linux.routes.Get(host); !twice && !hosts[id.addr] {
+		if _, ok := c.linux.routes.Get(host); !ok && !hosts[id.addr] {
 			if p, _ := c.linux.decide(c.m.ports, id.addr); p == host {
 				hosts[id.addr] = true
 				want[familyOf(id.addr)]++
@@ -137,40 +126,40 @@ func (c *comparison) sizes() {
 }
 
 func (c *comparison) addresses(ips []netip.Addr) {
-	// Few ways lead to many addresses. What a number stands for stays while we look.
-	said := map[fib.ID]decision{}
-	c.linux.said = map[*rtnl.Route]decision{}
+	// Many addresses share few next hops, which do not change during the call.
+	cached := map[fib.ID]decision{}
+	c.linux.decisions = map[*rtnl.Route]decision{}
 	for _, ip := range ips {
 		c.Addresses++
 		p, linux := c.linux.decide(c.m.ports, ip)
-		q, engines := c.m.decide(ip, said)
-		if p != q || !engines.as(linux) {
-			c.differ(ip, say(p, linux), say(q, engines))
+		q, router := c.m.decide(ip, cached)
+		if p != q || !router.matches(linux) {
+			c.differ(ip, describe(p, linux), describe(q, router))
 		}
 	}
 }
 
-func say(p netip.Prefix, d decision) string {
+func describe(p netip.Prefix, d decision) string {
 	if !p.IsValid() {
 		return d.String()
 	}
 	return p.String() + " " + d.String()
 }
 
-// decide says what engines do with packets to an address, by the words of the base.
-func (s *state) decide(ip netip.Addr, said map[fib.ID]decision) (netip.Prefix, decision) {
+// decide returns the router's decision for an address.
+func (s *state) decide(ip netip.Addr, cached map[fib.ID]decision) (netip.Prefix, decision) {
 	lookup := s.fib.IPv4.LookupPrefix
 	if ip.Is6() {
 		lookup = s.fib.IPv6.LookupPrefix
 	}
-	p, id, ok := lookup(ip)
-	if !ok {
+	p, id, found := lookup(ip)
+	if !found {
 		return p, decision{kind: fib.KindNone}
 	}
-	d, again := said[id]
-	if !again {
+	d, ok := cached[id]
+	if !ok {
 		d = s.decision(s.fib.NextHop(id))
-		said[id] = d
+		cached[id] = d
 	}
 	return p, d
 }
@@ -186,15 +175,15 @@ func (s *state) decision(hop fib.NextHop) decision {
 			flows[id]++
 		}
 	}
-	ways := map[string]float64{}
+	paths := map[string]float64{}
 	for id, n := range flows {
 		word := s.fib.Adjacency(id)
-		ways[wayOf(s.ports[word.Port()].Name, s.adjacency(id).to.addr, word.MAC())] += n
+		paths[pathName(s.ports[word.Port()].Name, s.adjacency(id).to.addr, word.MAC())] += n
 	}
-	return share(ways, hop.MTU())
+	return share(paths, hop.MTU())
 }
 
-// adjacency returns the adjacency with a number, an empty one for one that was freed.
+// adjacency returns an adjacency by index, an empty one if it was freed.
 func (s *state) adjacency(id uint32) *adjacency {
 	if a := s.numbered[id]; a != nil {
 		return a
@@ -202,8 +191,8 @@ func (s *state) adjacency(id uint32) *adjacency {
 	return new(adjacency)
 }
 
-// wayOf names one way to forward by: its port, the gateway, its link address.
-func wayOf(port string, gateway netip.Addr, mac fib.MAC) string {
+// pathName describes a path: port, gateway, MAC address.
+func pathName(port string, gateway netip.Addr, mac fib.MAC) string {
 	switch {
 	case !gateway.IsValid():
 		return "by " + port + ", to be resolved"

@@ -51,7 +51,7 @@ func TestVerifyFindsWhatIsWrong(t *testing.T) {
 		{"other weights in a group", "26.0.0.0: ", func() error { return w.fib.IPv4.Insert(prefix("26.0.0.0/8"), hopOf("22.0.0.0/8")) }},
 		{"other weights of IPv6", "fd25::: ", func() error { return w.fib.IPv6.Insert(prefix("fd25::/16"), hopOf6("fd26::/16")) }},
 		{"a route of another kind", "21.0.0.0: Linux \"21.0.0.0/8 blackhole\"", func() error { return w.fib.IPv4.Insert(prefix("21.0.0.0/8"), hopOf("23.0.0.0/8")) }},
-		{"a neighbour too few", "10.1.0.9: Linux \"10.1.0.9/32 forward by lan to 10.1.0.9", func() error { w.fib.IPv4.Delete(prefix("10.1.0.9/32")); return nil }},
+		{"a neighbor too few", "10.1.0.9: Linux \"10.1.0.9/32 forward by lan to 10.1.0.9", func() error { w.fib.IPv4.Delete(prefix("10.1.0.9/32")); return nil }},
 		{"a route without its MTU", "24.0.0.0: Linux \"24.0.0.0/8 forward by lan to 10.1.0.2 (02:00:00:00:01:02), mtu 1400\"", func() error { return w.fib.IPv4.Insert(prefix("24.0.0.0/8"), hopOf("20.0.0.0/8")) }},
 		{"an IPv6 route is missing", "2001:db8::: ", func() error { w.fib.IPv6.Delete(prefix("2001:db8::/32")); return nil }},
 		{"another station's address", "20.0.0.0: ", func() error {
@@ -75,7 +75,7 @@ func TestVerifyFindsWhatIsWrong(t *testing.T) {
 			w.m.load(1)
 		})
 		if found := w.verify(); len(found) > 0 {
-			t.Fatalf("%s, mended: %v", c.name, found)
+			t.Fatalf("%s, repaired: %v", c.name, found)
 		}
 	}
 }

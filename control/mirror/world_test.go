@@ -163,7 +163,7 @@ func (w *world) batch(ns *lab.Namespace, lines ...string) (string, error) {
 }
 
 // fate says what the base does with packets to an address:
-// "lan 02:..", "lan ?" for an unresolved neighbour, "lan ?*64 wan ?*192", "blackhole"...
+// "lan 02:..", "lan ?" for an unresolved neighbor, "lan ?*64 wan ?*192", "blackhole"...
 func (w *world) fate(addr string) string {
 	w.t.Helper()
 	return fate(w.fib, netip.MustParseAddr(addr))

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// legacyFamily is one of the two kinds of tables that iptables-legacy writes to.
+// legacyFamily describes the tables of iptables-legacy or ip6tables-legacy.
 type legacyFamily struct {
-	command  string // "iptables"
-	loaded   string // file with the names of the tables that there are in the namespace
-	domain   int    // of sockets
-	level    int    // of socket options
-	targetAt int    // where in an entry it is said where its target begins (struct ipt_entry, ip6t_entry)
+	command      string // "iptables"
+	loaded       string // file with the names of the loaded tables
+	domain       int    // socket domain
+	level        int    // socket option level
+	targetOffset int    // offset of target_offset in struct ipt_entry or ip6t_entry, in bytes
 }
 
 var legacyFamilies = []legacyFamily{
@@ -25,11 +25,10 @@ var legacyFamilies = []legacyFamily{
 	{"ip6tables", "/proc/thread-self/net/ip6_tables_names", unix.AF_INET6, unix.IPPROTO_IPV6, 140},
 }
 
-// legacyHooks are the numbers of the hooks on the way of forwarded packets. Their chains have
-// the names in capitals.
+// legacyHooks names the hooks of forwarded packets, by number. Chains have the upper-case name.
 var legacyHooks = map[int]string{0: "prerouting", 2: "forward", 4: "postrouting"}
 
-// chains returns those of all tables that are loaded: to ask for another would load it.
+// chains returns the chains of all loaded tables. Reading another table would load its module.
 func (f *legacyFamily) chains() (all []Chain, err error) {
 	names, err := os.ReadFile(f.loaded)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -45,7 +44,7 @@ func (f *legacyFamily) chains() (all []Chain, err error) {
 	defer unix.Close(fd)
 	for _, name := range strings.Fields(string(names)) {
 		if name == "security" {
-			continue // labels, filters nothing
+			continue // labels packets, filters none
 		}
 		var info tableInfo
 		copy(info.Name[:], name)
@@ -56,12 +55,12 @@ func (f *legacyFamily) chains() (all []Chain, err error) {
 		if err := getsockopt(fd, f.level, getEntries, entries); err != nil {
 			return all, fmt.Errorf("read the rules of table %s of %s: %w", name, f.command, err)
 		}
-		all = append(all, f.chainsOf(name, &info, entries[entriesAt:])...)
+		all = append(all, f.chainsOf(name, &info, entries[entriesOffset:])...)
 	}
 	return all, nil
 }
 
-// chainsOf tells which chains have something in front of their policy, and what that is.
+// chainsOf returns the chains of forwarded packets in a table.
 func (f *legacyFamily) chainsOf(table string, info *tableInfo, entries []byte) (all []Chain) {
 	for hook := range info.Entry {
 		name := legacyHooks[hook]
@@ -70,7 +69,7 @@ func (f *legacyFamily) chainsOf(table string, info *tableInfo, entries []byte) (
 		}
 		c := Chain{Table: f.command + " " + table, Hook: name, Name: strings.ToUpper(name)}
 		if info.Entry[hook] != info.Underflow[hook] {
-			c.Rules = -1
+			c.Rules = -1 // unknown number
 		}
 		c.Drops = f.drops(entries, int(info.Underflow[hook]))
 		all = append(all, c)
@@ -78,20 +77,19 @@ func (f *legacyFamily) chainsOf(table string, info *tableInfo, entries []byte) (
 	return all
 }
 
-// drops reports whether the entry at a place, a policy, drops: its target is then a verdict
-// of -NF_DROP - 1.
+// drops reports whether the policy entry at an offset drops packets: its verdict is -NF_DROP - 1.
 func (f *legacyFamily) drops(entries []byte, at int) bool {
-	const verdictAt = 32 // behind struct xt_entry_target
-	if at < 0 || at+f.targetAt+2 > len(entries) {
+	const verdictOffset = 32 // after struct xt_entry_target
+	if at < 0 || at+f.targetOffset+2 > len(entries) {
 		return false
 	}
-	target := at + int(binary.NativeEndian.Uint16(entries[at+f.targetAt:])) + verdictAt
+	target := at + int(binary.NativeEndian.Uint16(entries[at+f.targetOffset:])) + verdictOffset
 	return target+4 <= len(entries) && int32(binary.NativeEndian.Uint32(entries[target:])) == -1
 }
 
-// entriesRequest makes room for the rules of a table (struct ipt_get_entries).
+// entriesRequest returns a struct ipt_get_entries with space for the rules of a table.
 func entriesRequest(info *tableInfo) []byte {
-	b := make([]byte, entriesAt+int(info.Size))
+	b := make([]byte, entriesOffset+int(info.Size))
 	copy(b, info.Name[:])
 	binary.NativeEndian.PutUint32(b[len(info.Name):], info.Size)
 	return b

@@ -8,13 +8,13 @@ import (
 
 // Socket options of ip_tables and ip6_tables (linux/netfilter_ipv4/ip_tables.h).
 const (
-	getInfo    = 64
-	getEntries = 65
-	entriesAt  = 40 // where the entries begin in the answer
+	getInfo       = 64
+	getEntries    = 65
+	entriesOffset = 40 // offset of the entries in struct ipt_get_entries, in bytes
 )
 
-// tableInfo is struct ipt_getinfo, which is struct ip6t_getinfo. Entry and Underflow are
-// where the rules of a hook and its policy are, in bytes.
+// tableInfo is struct ipt_getinfo or the identical ip6t_getinfo. Entry and Underflow are the
+// offsets of the rules and the policy of each hook, in bytes.
 type tableInfo struct {
 	Name             [32]byte
 	ValidHooks       uint32
@@ -22,9 +22,11 @@ type tableInfo struct {
 	Entries, Size    uint32
 }
 
+// bytesOf returns the memory of i.
 func bytesOf(i *tableInfo) []byte { return (*[unsafe.Sizeof(*i)]byte)(unsafe.Pointer(i))[:] }
 
-// getsockopt fills b, which also asks. The kernel wants its exact length.
+// getsockopt passes b, which contains the request, and fills it. b has the exact length that the
+// kernel expects.
 func getsockopt(fd, level, option int, b []byte) error {
 	n := uint32(len(b))
 	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), uintptr(option),

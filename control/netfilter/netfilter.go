@@ -1,6 +1,6 @@
-// Package netfilter finds the rules of a firewall that Linux puts in the way of packets
-// that it forwards. The packets of a router's ports never come there: AF_XDP takes them
-// before. It looks and changes nothing.
+// Package netfilter lists the firewall chains for packets that Linux forwards. It changes nothing.
+//
+// Packets of a router's ports bypass these chains: AF_XDP receives them first.
 package netfilter
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/warproute/warproute/control/guard"
 )
 
-// Chain is a chain with rules, or a policy, for packets that Linux forwards.
+// Chain is a base chain for packets that Linux forwards.
 type Chain struct {
-	Table string // with its family in front, as nft(8) writes it: "inet filter"; "iptables nat" of the older kind
+	Table string // family and name, as nft(8) prints them: "inet filter"; for iptables-legacy "iptables nat"
 	Name  string
 	Hook  string // "prerouting", "forward", "postrouting", "ingress" or "egress"
-	Rules int    // -1: some
-	Drops bool   // what no rule takes is dropped
+	Rules int    // number of rules; -1: at least one
+	Drops bool   // policy drop
 }
 
 func (c Chain) String() string {
@@ -34,9 +34,10 @@ func (c Chain) String() string {
 	return s
 }
 
-// Forwarding returns the chains of the calling thread's network namespace, without those of a
-// gateway's own table. A kernel
-// without netfilter has none. It takes CAP_NET_ADMIN.
+// Forwarding returns the chains with rules or a drop policy, except those of a gateway's guard
+// table. It reads the network namespace of the calling thread and requires CAP_NET_ADMIN.
+//
+// Kernels without netfilter have no chains.
 func Forwarding() ([]Chain, error) {
 	chains, err := tables()
 	for _, family := range legacyFamilies {

@@ -12,9 +12,8 @@ import (
 	"github.com/warproute/warproute/internal/lab"
 )
 
-// What nft and both kinds of iptables put in the way of forwarded packets is found, and
-// nothing else.
-func TestForwarding(t *testing.T) {
+// TestForwardingListsChainsOfForwardedPackets uses rules of nft, iptables-nft and iptables-legacy.
+func TestForwardingListsChainsOfForwardedPackets(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		commands []string
@@ -22,7 +21,7 @@ func TestForwarding(t *testing.T) {
 	}{
 		{"nothing", nil, nil},
 		{"chains without rules", []string{"nft add table ip t", "nft add chain ip t f { type filter hook forward priority 0; }", "iptables-legacy -S", "ip6tables-legacy -t nat -S"}, nil},
-		{"what forwarded packets do not pass", []string{
+		{"chains not traversed by forwarded packets", []string{
 			"nft add table inet t", "nft add chain inet t i { type filter hook input priority 0; policy drop; }", "nft add rule inet t i accept",
 			"nft add chain inet t other", "nft add rule inet t other drop", "iptables-legacy -P INPUT DROP", "iptables-legacy -A INPUT -j ACCEPT"}, nil},
 		{"rules and policies of nft", []string{
@@ -70,7 +69,7 @@ func TestForwarding(t *testing.T) {
 	}
 }
 
-// Whatever the kernel says, it is read without harm.
+// FuzzChain checks that parsers of malformed messages do not panic.
 func FuzzChain(f *testing.F) {
 	chain := rtnl.AppendAttr([]byte{unix.NFPROTO_IPV4, 0, 0, 0}, unix.NFTA_CHAIN_TABLE, []byte("t\x00"))
 	hook := rtnl.AppendAttr(nil, unix.NFTA_HOOK_HOOKNUM, binary.BigEndian.AppendUint32(nil, 2))

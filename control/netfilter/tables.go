@@ -11,7 +11,7 @@ import (
 	"github.com/warproute/warproute/control/rtnl"
 )
 
-// hooks are those on the way of forwarded packets, by family and number.
+// hooks names the hooks of forwarded packets, by family and number.
 var hooks = map[uint8]map[uint32]string{
 	unix.NFPROTO_INET:   {0: "prerouting", 2: "forward", 4: "postrouting", 5: "ingress"},
 	unix.NFPROTO_IPV4:   {0: "prerouting", 2: "forward", 4: "postrouting"},
@@ -19,19 +19,19 @@ var hooks = map[uint8]map[uint32]string{
 	unix.NFPROTO_NETDEV: {0: "ingress", 1: "egress"},
 }
 
+// families names the families as nft(8) does.
 var families = map[uint8]string{
 	unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_NETDEV: "netdev",
 }
 
-// headerLen is that of struct nfgenmsg: family, version, resource.
+// headerLen is the length of struct nfgenmsg in bytes: family, version, resource ID.
 const headerLen = 4
 
-// tables returns the chains of nf_tables, which iptables writes to, too, unless it is an
-// old one.
+// tables returns the nf_tables chains of forwarded packets, including those of iptables-nft.
 func tables() (chains []Chain, err error) {
 	conn, err := rtnl.DialFamily(unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return nil, nil // a kernel without netfilter
+		return nil, nil // no netfilter in the kernel
 	}
 	if err != nil {
 		return nil, err
@@ -44,18 +44,18 @@ func tables() (chains []Chain, err error) {
 		}
 		c, err := parseChain(msg.Data)
 		same := func(other Chain) bool { return other.Table == c.Table && other.Name == c.Name }
-		if err == nil && c.Hook != "" && !slices.ContainsFunc(chains, same) { // a dump may begin anew
+		if err == nil && c.Hook != "" && !slices.ContainsFunc(chains, same) { // a restarted dump repeats chains
 			chains = append(chains, c)
 		}
 		return err
 	})
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
-		return nil, nil // without nf_tables
+		return nil, nil // no nf_tables in the kernel
 	}
 	return chains, err
 }
 
-// parseChain reads a message of nf_tables. Only chains of the hooks above have a Hook.
+// parseChain parses an NFT_MSG_NEWCHAIN message. Hook is "" for hooks other than those in hooks.
 func parseChain(data []byte) (c Chain, err error) {
 	h, a := rtnl.Header(data, headerLen)
 	if h == nil {
@@ -73,7 +73,7 @@ func parseChain(data []byte) (c Chain, err error) {
 		case unix.NFTA_CHAIN_USE:
 			c.Rules = int(number(a.Value))
 		case unix.NFTA_CHAIN_HOOK:
-			if n, is := hookOf(a.Value); is {
+			if n, ok := hookOf(a.Value); ok {
 				c.Hook = hooks[family][n]
 			}
 		}
@@ -84,18 +84,18 @@ func parseChain(data []byte) (c Chain, err error) {
 	return c, nil
 }
 
-// hookOf returns the number of a chain's hook.
-func hookOf(nested []byte) (n uint32, is bool) {
+// hookOf returns the hook number in an NFTA_CHAIN_HOOK attribute.
+func hookOf(nested []byte) (n uint32, ok bool) {
 	_, a := rtnl.Header(nested, 0)
 	for a.Next() {
 		if a.Kind == unix.NFTA_HOOK_HOOKNUM {
-			n, is = number(a.Value), true
+			n, ok = number(a.Value), true
 		}
 	}
-	return n, is
+	return n, ok
 }
 
-// number is a value of nf_tables: big-endian. A value that is none is the largest.
+// number returns a big-endian 32-bit value, or the maximum if b has another length.
 func number(b []byte) uint32 {
 	if len(b) != 4 {
 		return ^uint32(0)

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	headerLen = 8 // of an ICMP error, in front of the packet that it quotes
-	espLen    = 8 // SPI and sequence number
-	udpLen    = 8
+	headerLen = 8 // length of the ICMP header before the quoted packet, in bytes
+	espLen    = 8 // length of SPI and sequence number, in bytes
+	udpLen    = 8 // in bytes
 	protoESP  = 50
 )
 
-// parseIPv4 reads "fragmentation needed" (RFC 792, RFC 1191 section 4) that quotes ESP.
-// Raw sockets get ICMP before its checksum was looked at.
+// parseIPv4 parses a "fragmentation needed" error (RFC 792, RFC 1191 section 4) that quotes ESP.
+// It verifies the checksum: raw sockets receive ICMP before Linux does.
 func parseIPv4(msg []byte) (t gateway.TooBig, ok bool) {
 	const unreachable, needed = 3, 4
 	if len(msg) < headerLen+packet.IPv4Len || msg[0] != unreachable || msg[1] != needed || packet.Checksum(msg) != 0 {
@@ -37,8 +37,8 @@ func parseIPv4(msg []byte) (t gateway.TooBig, ok bool) {
 	return t, quoted(&t, h.Protocol(), quote[at:])
 }
 
-// parseIPv6 reads "packet too big" (RFC 4443 section 3.2) that quotes ESP. A gateway sends
-// it without extension headers.
+// parseIPv6 parses a "packet too big" error (RFC 4443 section 3.2) that quotes ESP. A gateway sends
+// ESP without extension headers.
 func parseIPv6(msg []byte) (t gateway.TooBig, ok bool) {
 	const tooBig = 2
 	if len(msg) < headerLen+packet.IPv6Len || msg[0] != tooBig {
@@ -57,8 +57,10 @@ func parseIPv6(msg []byte) (t gateway.TooBig, ok bool) {
 	return t, quoted(&t, h.NextHeader(), quote[packet.IPv6Len:])
 }
 
-// quoted reads SPI and sequence number from what is quoted behind an IP header. A router
-// that quotes no more than 8 bytes (RFC 792) of ESP in UDP does not tell.
+// quoted parses the UDP ports, SPI and sequence number after the quoted IP header.
+//
+// It returns false for other packets, and for an 8-byte quote (RFC 792) of ESP in UDP, which
+// contains neither SPI nor sequence number.
 func quoted(t *gateway.TooBig, proto packet.Protocol, p []byte) bool {
 	if proto == packet.UDP && len(p) >= udpLen {
 		t.Encap = ipsec.Encap{SrcPort: binary.BigEndian.Uint16(p), DstPort: binary.BigEndian.Uint16(p[2:])}

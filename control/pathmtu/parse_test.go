@@ -10,7 +10,7 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// Addresses of the packets that are quoted.
+// Addresses of the quoted packets.
 var (
 	us4, them4 = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1")
 	us6, them6 = netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8:1::1")
@@ -21,7 +21,7 @@ var esp = []byte{0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88}
 
 var udp = []byte{17, 148, 17, 148, 5, 0, 0, 0} // from 4500 to 4500
 
-// needed is the ICMP message that a packet did not fit, of 1500 bytes by its header.
+// needed returns a "fragmentation needed" error about a packet of 1500 bytes.
 func needed(mtu uint16, proto byte, behind ...[]byte) []byte {
 	b := []byte{3, 4, 0, 0, 0, 0, byte(mtu >> 8), byte(mtu), 0x45, 0, 5, 220, 0, 1, 0x40, 0, 64, proto, 0, 0}
 	b = append(append(b, us4.AsSlice()...), them4.AsSlice()...)
@@ -31,13 +31,14 @@ func needed(mtu uint16, proto byte, behind ...[]byte) []byte {
 	return sum(b)
 }
 
+// sum sets the ICMP checksum.
 func sum(b []byte) []byte {
 	b[2], b[3] = 0, 0
 	binary.BigEndian.PutUint16(b[2:], packet.Checksum(b))
 	return b
 }
 
-// tooBig is that of ICMPv6.
+// tooBig returns a "packet too big" error about a packet of 1500 bytes.
 func tooBig(mtu uint32, proto byte, behind ...[]byte) []byte {
 	b := binary.BigEndian.AppendUint32([]byte{2, 0, 0, 0}, mtu)
 	b = append(b, 0x60, 0, 0, 0, 5, 180, proto, 64)
@@ -48,47 +49,47 @@ func tooBig(mtu uint32, proto byte, behind ...[]byte) []byte {
 	return b
 }
 
-// edit returns b changed from an offset on, the checksum mended.
+// edit overwrites bytes of b at an offset and sets the checksum.
 func edit(b []byte, at int, bytes ...byte) []byte {
 	copy(b[at:], bytes)
 	return sum(b)
 }
 
-func TestErrorsThatQuoteESP(t *testing.T) {
+func TestOnlyErrorsQuotingESPAreParsed(t *testing.T) {
 	of4 := gateway.TooBig{Src: us4, Dst: them4, SPI: 0x11223344, Sequence: 0x55667788, ID: 1, DF: true, Size: 1500, MTU: 1300}
 	of6 := gateway.TooBig{Src: us6, Dst: them6, SPI: 0x11223344, Sequence: 0x55667788, Size: 1500, MTU: 1300}
-	inUDP4, inUDP6, mayCut := of4, of6, of4
+	inUDP4, inUDP6, withoutDF := of4, of6, of4
 	inUDP4.Encap = ipsec.Encap{SrcPort: 4500, DstPort: 4500}
-	inUDP6.Encap, mayCut.DF = inUDP4.Encap, false
+	inUDP6.Encap, withoutDF.DF = inUDP4.Encap, false
 	none := gateway.TooBig{}
 	for _, c := range []struct {
 		rule  string
 		parse func([]byte) (gateway.TooBig, bool)
 		msg   []byte
-		want  gateway.TooBig // none: not for us
+		want  gateway.TooBig // none: ignored
 	}{
 		{"ESP", parseIPv4, needed(1300, 50, esp), of4},
 		{"ESP in UDP", parseIPv4, needed(1300, 17, udp, esp), inUDP4},
-		{"more is quoted", parseIPv4, needed(1300, 50, esp, make([]byte, 500)), of4},
+		{"longer quote", parseIPv4, needed(1300, 50, esp, make([]byte, 500)), of4},
 		{"options", parseIPv4, edit(needed(1300, 50, make([]byte, 4), esp), 8, 0x46), of4},
-		{"that may be fragmented", parseIPv4, edit(needed(1300, 50, esp), 14, 0), mayCut},
+		{"without DF", parseIPv4, edit(needed(1300, 50, esp), 14, 0), withoutDF},
 		{"UDP alone", parseIPv4, needed(1300, 17, udp), none},
-		{"half of ESP", parseIPv4, needed(1300, 50, esp[:7]), none},
+		{"ESP header truncated", parseIPv4, needed(1300, 50, esp[:7]), none},
 		{"TCP", parseIPv4, needed(1300, 6, esp), none},
 		{"a later fragment", parseIPv4, edit(needed(1300, 50, esp), 14, 0, 1), none},
 		{"another code", parseIPv4, edit(needed(1300, 50, esp), 1, 3), none},
 		{"another type", parseIPv4, edit(needed(1300, 50, esp), 0, 11), none},
-		{"a header that is longer than the message", parseIPv4, edit(needed(1300, 50, esp), 8, 0x4f), none},
-		{"a header that is too short", parseIPv4, edit(needed(1300, 50, esp), 8, 0x44), none},
-		{"damaged", parseIPv4, append(needed(1300, 50, esp), 1), none},
-		{"cut", parseIPv4, sum(needed(1300, 50)[:27]), none},
+		{"header longer than the message", parseIPv4, edit(needed(1300, 50, esp), 8, 0x4f), none},
+		{"header shorter than 20 bytes", parseIPv4, edit(needed(1300, 50, esp), 8, 0x44), none},
+		{"wrong checksum", parseIPv4, append(needed(1300, 50, esp), 1), none},
+		{"truncated", parseIPv4, sum(needed(1300, 50)[:27]), none},
 
 		{"IPv6", parseIPv6, tooBig(1300, 50, esp), of6},
 		{"IPv6, in UDP", parseIPv6, tooBig(1300, 17, udp, esp), inUDP6},
 		{"IPv6, another type", parseIPv6, edit(tooBig(1300, 50, esp), 0, 3), none},
-		{"IPv6, half of ESP", parseIPv6, tooBig(1300, 50, esp[:7]), none},
-		{"IPv6, cut", parseIPv6, tooBig(1300, 50)[:47], none},
-		{"IPv6, an MTU of no packet", parseIPv6, tooBig(1<<31, 50, esp), none},
+		{"IPv6, ESP header truncated", parseIPv6, tooBig(1300, 50, esp[:7]), none},
+		{"IPv6, truncated", parseIPv6, tooBig(1300, 50)[:47], none},
+		{"IPv6, MTU above 65,536", parseIPv6, tooBig(1<<31, 50, esp), none},
 	} {
 		got, ok := c.parse(c.msg)
 		if ok != (c.want != none) || ok && got != c.want {

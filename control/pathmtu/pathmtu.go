@@ -1,9 +1,8 @@
-// Package pathmtu hears what routers say of packets that a gateway sent and that did not
-// fit their way (RFC 1191, RFC 8201).
+// Package pathmtu receives ICMP path MTU errors about packets that a gateway sent (RFC 1191,
+// RFC 8201).
 //
-// Such errors are addressed to the gateway, so Linux has them. Linux gives a copy of each
-// to raw sockets: two of these, one a family, with a filter for the types, are all that it
-// takes. What is said may be forged; gateway.Learn judges it.
+// The errors are addressed to the gateway, so Linux receives them, and copies them to one raw
+// socket per family with a type filter. They can be forged; gateway.Learn validates them.
 package pathmtu
 
 import (
@@ -18,16 +17,16 @@ import (
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
-// Watcher listens until it is closed.
+// Watcher receives errors until Close.
 type Watcher struct {
 	conns []*net.IPConn
 	done  sync.WaitGroup
 }
 
-// family is what differs between ICMP and ICMPv6.
+// family describes ICMP or ICMPv6.
 type family struct {
 	network string
-	filter  func(fd int) error // lets one type pass, and what is like it
+	filter  func(fd int) error // accepts one ICMP type
 	parse   func(msg []byte) (gateway.TooBig, bool)
 }
 
@@ -47,9 +46,9 @@ var families = []family{
 	}, parseIPv6},
 }
 
-// Watch calls tell with every error about ESP that arrives in the network namespace of the
-// calling thread, on goroutines of its own. It needs CAP_NET_RAW.
-func Watch(tell func(gateway.TooBig)) (*Watcher, error) {
+// Watch calls report, on its own goroutines, for every error about ESP in the network namespace
+// of the calling thread. It needs CAP_NET_RAW.
+func Watch(report func(gateway.TooBig)) (*Watcher, error) {
 	w := &Watcher{}
 	for _, f := range families {
 		conn, err := f.listen()
@@ -58,14 +57,15 @@ func Watch(tell func(gateway.TooBig)) (*Watcher, error) {
 		}
 		if err != nil {
 			w.Close()
-			return nil, fmt.Errorf("listen to %s for packets that are too big: %w", f.network, err)
+			return nil, fmt.Errorf("listen for path MTU errors on %s: %w", f.network, err)
 		}
 		w.conns = append(w.conns, conn)
-		w.done.Go(func() { f.hear(conn, tell) })
+		w.done.Go(func() { f.receive(conn, report) })
 	}
 	return w, nil
 }
 
+// listen opens a raw socket with the filter.
 func (f *family) listen() (*net.IPConn, error) {
 	conn, err := net.ListenIP(f.network, nil)
 	if err != nil {
@@ -82,8 +82,8 @@ func (f *family) listen() (*net.IPConn, error) {
 	return conn, nil
 }
 
-// hear reads messages until the socket is closed.
-func (f *family) hear(conn *net.IPConn, tell func(gateway.TooBig)) {
+// receive reads messages until the socket is closed.
+func (f *family) receive(conn *net.IPConn, report func(gateway.TooBig)) {
 	buf := make([]byte, 1<<11) // errors are shorter (RFC 1812 section 4.3.2.3, RFC 4443 section 3.2)
 	for {
 		n, from, err := conn.ReadFromIP(buf)
@@ -93,12 +93,12 @@ func (f *family) hear(conn *net.IPConn, tell func(gateway.TooBig)) {
 		if t, ok := f.parse(buf[:n]); err == nil && ok {
 			t.From, _ = netip.AddrFromSlice(from.IP)
 			t.From = t.From.Unmap()
-			tell(t)
+			report(t)
 		}
 	}
 }
 
-// Close ends the watch. When it returns, nothing is told any more.
+// Close stops the watcher. No report follows its return.
 func (w *Watcher) Close() {
 	for _, c := range w.conns {
 		c.Close()

@@ -1,6 +1,7 @@
-// Package routefile reads routes from text: what `ip route` and `ip -6 route`
-// print, or bare prefixes, one a line; and looks addresses up in them with the
-// tables that the router forwards by.
+// Package routefile reads routes from text and looks up addresses in the router's forwarding
+// tables.
+//
+// The text is the output of `ip route` and `ip -6 route`, or one prefix per line.
 package routefile
 
 import (
@@ -19,36 +20,37 @@ import (
 	"github.com/warproute/warproute/internal/textfile"
 )
 
-// Route is a line of a file, with the `nexthop` lines that follow it.
+// Route is a route of a file: a line and its `nexthop` lines.
 type Route struct {
 	Prefix netip.Prefix
-	Type   string // as Linux calls it: unicast, blackhole, unreachable, prohibit, ...
-	Paths  []Path // none for a bare prefix and for types without next hop
-	Metric uint32 // the least wins
-	MTU    uint16 // of packets that take the route, in bytes; 0: the port's alone
+	Type   string // Linux route type: unicast, blackhole, unreachable, prohibit, ...
+	Paths  []Path // empty for a bare prefix and for types without a next hop
+	Metric uint32 // the lowest wins
+	MTU    uint16 // in bytes; 0: the MTU of the port applies
 }
 
-// Path is one way to a route's destinations.
+// Path is a path of a route.
 type Path struct {
-	Via    netip.Addr // zero for a directly connected network
-	Dev    string
-	Weight uint32 // share of the flows, at least 1
-	Encap  bool   // packets need another header (MPLS, SRv6, tunnels), which the router does not make
-	Dead   bool   // its link is down, and Linux passes it over
+	Via    netip.Addr // gateway; zero for a directly connected network
+	Dev    string     // interface name
+	Weight uint32     // share of the flows, at least 1
+	Encap  bool       // packets need encapsulation (MPLS, SRv6, tunnels), which the router does not support
+	Dead   bool       // unused by Linux, because its link is down
 }
 
-// dead reports whether Linux passes the route over: all of its paths are dead.
+// dead reports whether Linux does not use the route: all paths are dead.
 func (r *Route) dead() bool {
 	return len(r.Paths) > 0 && !slices.ContainsFunc(r.Paths, func(p Path) bool { return !p.Dead })
 }
 
-// types are the route types that `ip route` prints before the prefix.
+// types contains the route types that `ip route` prints before the prefix.
 var types = []string{
 	"unicast", "local", "broadcast", "multicast", "throw", "unreachable", "prohibit", "blackhole", "nat", "anycast",
 }
 
-// Open reads the file at path, which gzip may have packed; "-" is standard input. It may be
-// a pipe, as of <(ssh router ip route), but one that nobody writes to is not waited for.
+// Open reads the file at path, plain or gzip-compressed; "-" is standard input.
+//
+// The file can be a pipe, as with <(ssh router ip route). A pipe without a writer is an error.
 func Open(path string) ([]Route, error) {
 	if path == "-" {
 		return Read("standard input", os.Stdin)
@@ -65,15 +67,15 @@ func Open(path string) ([]Route, error) {
 	return routes, err
 }
 
-// maxLines is many times what the internet has, so that a file without an end, as may be
-// behind a pipe or a few packed bytes, does not take all memory.
+// maxLines is the maximum number of lines. It is many times the internet's routing table and keeps
+// endless pipes and gzip bombs from exhausting memory.
 const maxLines = 1 << 24
 
-// Read reads routes, packed by gzip or not. Empty lines and those that begin
-// with # are skipped. name is for errors, which say "name:line:".
+// Read reads routes, plain or gzip-compressed. It skips empty lines and lines that begin with #.
+// Errors begin with "name:line:".
 func Read(name string, r io.Reader) ([]Route, error) { return read(name, r, maxLines) }
 
-func read(name string, r io.Reader, most int) ([]Route, error) {
+func read(name string, r io.Reader, limit int) ([]Route, error) {
 	in := bufio.NewReader(r)
 	if magic, _ := in.Peek(2); string(magic) == "\x1f\x8b" {
 		z, err := gzip.NewReader(in)
@@ -86,8 +88,8 @@ func read(name string, r io.Reader, most int) ([]Route, error) {
 	lines := bufio.NewScanner(in)
 	n := 0
 	for lines.Scan() {
-		if n++; n > most {
-			return nil, fmt.Errorf("%s:%d: more than %d lines: name a file with fewer", name, n, most)
+		if n++; n > limit {
+			return nil, fmt.Errorf("%s:%d: more than %d lines: name a file with fewer", name, n, limit)
 		}
 		words := strings.Fields(lines.Text())
 		if len(words) == 0 || words[0][0] == '#' {
@@ -97,7 +99,7 @@ func read(name string, r io.Reader, most int) ([]Route, error) {
 		if routes, err = addLine(routes, words); err != nil {
 			if lines.Err() != nil {
 				n--
-				break // the line is what came before that
+				break // the read error truncated the line
 			}
 			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
 		}
@@ -108,7 +110,7 @@ func read(name string, r io.Reader, most int) ([]Route, error) {
 	return routes, nil
 }
 
-// addLine adds a line's route, or to the last route the next hops of a line of `nexthop`.
+// addLine appends the route of a line, or adds the paths of a `nexthop` line to the last route.
 func addLine(routes []Route, words []string) ([]Route, error) {
 	if words[0] != "nexthop" {
 		route, err := parseRoute(words)
@@ -120,7 +122,7 @@ func addLine(routes []Route, words []string) ([]Route, error) {
 	return routes, routes[len(routes)-1].addPaths(words[1:])
 }
 
-// parseRoute reads [TYPE] PREFIX [KEY VALUE]... [nexthop [KEY VALUE]...]...
+// parseRoute parses [TYPE] PREFIX [KEY VALUE]... [nexthop [KEY VALUE]...]...
 func parseRoute(words []string) (Route, error) {
 	route := Route{Type: "unicast"}
 	if slices.Contains(types, words[0]) {
@@ -143,7 +145,7 @@ func parseRoute(words []string) (Route, error) {
 	return route, route.addPaths(more)
 }
 
-// addPaths adds the paths of words between which there is `nexthop`.
+// addPaths adds paths separated by `nexthop`.
 func (r *Route) addPaths(words []string) error {
 	for words != nil {
 		path, more, err := parsePath(words, r)
@@ -155,8 +157,7 @@ func (r *Route) addPaths(words []string) error {
 	return nil
 }
 
-// parsePrefix reads the first of a route's words. The family of `default` is
-// told by the words after it.
+// parsePrefix parses the first word of a route. The words after `default` determine its family.
 func parsePrefix(words []string) (netip.Prefix, error) {
 	if words[0] == "default" {
 		for i, w := range words {
@@ -179,21 +180,21 @@ func parsePrefix(words []string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// parsePath reads the pairs of key and value after a prefix or `nexthop`; more is
-// what follows the next `nexthop`, nil if there is none. Keys that do not matter
-// here are passed over, with or without their values, which cannot be taken for
-// keys that do.
+// parsePath parses the keys and values after a prefix or `nexthop`, up to the next `nexthop`. more
+// contains the words after that, nil for none.
+//
+// It skips unknown keys, whose values are never known keys.
 func parsePath(words []string, route *Route) (path Path, more []string, err error) {
 	path.Weight = 1
 	for i := 0; i < len(words); i++ {
 		key := words[i]
 		switch key {
-		case "nexthop": // `ip -oneline` writes all in one line
+		case "nexthop": // on the same line with `ip -oneline`
 			return path, words[i+1:], nil
 		case "dead":
 			path.Dead = true
 			continue
-		case "encap": // its own words are skipped; they are none of those below
+		case "encap": // its values are skipped: they are never known keys
 			path.Encap = true
 			continue
 		case "via", "dev", "metric", "mtu", "weight", "from":
@@ -201,9 +202,9 @@ func parsePath(words []string, route *Route) (path Path, more []string, err erro
 			continue
 		}
 		if i++; i < len(words) && key == "via" && (words[i] == "inet" || words[i] == "inet6") {
-			i++ // the gateway is of another family than the prefix
+			i++ // gateway and prefix differ in family
 		} else if i < len(words) && key == "mtu" && words[i] == "lock" {
-			i++ // path MTU discovery shall not change it
+			i++ // disables path MTU discovery
 		}
 		if i >= len(words) {
 			return path, nil, fmt.Errorf("%q without a value", key)

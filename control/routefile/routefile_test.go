@@ -22,7 +22,7 @@ var netips = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
 func pfx(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 func ip(s string) netip.Addr    { return netip.MustParseAddr(s) }
 
-func TestLines(t *testing.T) {
+func TestReadParsesLines(t *testing.T) {
 	tests := []struct {
 		name, text string
 		want       []Route
@@ -39,12 +39,12 @@ func TestLines(t *testing.T) {
 			[]Route{{Prefix: pfx("192.0.2.0/24"), Type: "unicast", Paths: []Path{{Dev: "eth0", Weight: 1}}}}},
 		{"IPv4 by an IPv6 gateway", "10.0.0.0/8 via inet6 fe80::1 dev eth0\n",
 			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", Paths: []Path{{ip("fe80::1"), "eth0", 1, false, false}}}}},
-		{"routes that need another header", "41.0.0.0/24  encap seg6 mode encap segs 2 [ fd00::1 fd00::2 ] dev r1 scope link\n42.0.0.0/24 encap mpls 100 via 1.1.1.1 dev r1\n",
+		{"routes with encapsulation", "41.0.0.0/24  encap seg6 mode encap segs 2 [ fd00::1 fd00::2 ] dev r1 scope link\n42.0.0.0/24 encap mpls 100 via 1.1.1.1 dev r1\n",
 			[]Route{{Prefix: pfx("41.0.0.0/24"), Type: "unicast", Paths: []Path{{Dev: "r1", Weight: 1, Encap: true}}},
 				{Prefix: pfx("42.0.0.0/24"), Type: "unicast", Paths: []Path{{Via: ip("1.1.1.1"), Dev: "r1", Weight: 1, Encap: true}}}}},
-		{"default of IPv4", "default via 192.0.2.1 dev eth0\n", []Route{{Prefix: pfx("0.0.0.0/0"), Type: "unicast", Paths: []Path{{ip("192.0.2.1"), "eth0", 1, false, false}}}}},
-		{"default of IPv6", "default via fe80::1 dev eth0 metric 1024 pref medium\n", []Route{{Prefix: pfx("::/0"), Type: "unicast", Metric: 1024, Paths: []Path{{ip("fe80::1"), "eth0", 1, false, false}}}}},
-		{"default of IPv6 without a gateway", "default dev tun0 metric 1024 pref medium\n", []Route{{Prefix: pfx("::/0"), Type: "unicast", Metric: 1024, Paths: []Path{{Dev: "tun0", Weight: 1}}}}},
+		{"IPv4 default route", "default via 192.0.2.1 dev eth0\n", []Route{{Prefix: pfx("0.0.0.0/0"), Type: "unicast", Paths: []Path{{ip("192.0.2.1"), "eth0", 1, false, false}}}}},
+		{"IPv6 default route", "default via fe80::1 dev eth0 metric 1024 pref medium\n", []Route{{Prefix: pfx("::/0"), Type: "unicast", Metric: 1024, Paths: []Path{{ip("fe80::1"), "eth0", 1, false, false}}}}},
+		{"IPv6 default route without a gateway", "default dev tun0 metric 1024 pref medium\n", []Route{{Prefix: pfx("::/0"), Type: "unicast", Metric: 1024, Paths: []Path{{Dev: "tun0", Weight: 1}}}}},
 		{"types without a next hop", "blackhole 10.0.0.0/8\nunreachable 2001:db8::/32 dev lo metric 1024 error -113 pref medium\nprohibit default\n",
 			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "blackhole"}, {Prefix: pfx("2001:db8::/32"), Type: "unreachable", Metric: 1024}, {Prefix: pfx("0.0.0.0/0"), Type: "prohibit"}}},
 		{"multipath", "10.0.0.0/8 proto bird metric 32\n\tnexthop via 192.0.2.1 dev eth0 weight 1 \n\tnexthop via 192.0.2.2 dev eth1 weight 3 \n",
@@ -53,7 +53,7 @@ func TestLines(t *testing.T) {
 			[]Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", Paths: []Path{{ip("192.0.2.1"), "eth0", 1, false, true}, {ip("192.0.2.2"), "dead", 1, false, false}}}}},
 		{"multipath on one line, as ip -oneline prints it", "fd00::/8 metric 1024 pref medium\\\tnexthop via fe80::1 dev eth0 weight 1 \\\tnexthop via fe80::2 dev nexthop weight 3 \n",
 			[]Route{{Prefix: pfx("fd00::/8"), Type: "unicast", Metric: 1024, Paths: []Path{{ip("fe80::1"), "eth0", 1, false, false}, {ip("fe80::2"), "nexthop", 3, false, false}}}}},
-		{"lines that end as on Windows", "10.0.0.0/8 dev eth0\r\n10.1.0.0/16\r\n", []Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", Paths: []Path{{Dev: "eth0", Weight: 1}}}, {Prefix: pfx("10.1.0.0/16"), Type: "unicast"}}},
+		{"CRLF line ends", "10.0.0.0/8 dev eth0\r\n10.1.0.0/16\r\n", []Route{{Prefix: pfx("10.0.0.0/8"), Type: "unicast", Paths: []Path{{Dev: "eth0", Weight: 1}}}, {Prefix: pfx("10.1.0.0/16"), Type: "unicast"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestMistakesNameFileAndLine(t *testing.T) {
+func TestErrorsNameFileAndLine(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"10.0.0.0/8\nhello world\n", `f:2: "hello" is not a prefix; write lines such as`},
 		{"10.0.0.1/8\n", "f:1: 10.0.0.1/8 has address bits beyond its length; did you mean 10.0.0.0/8?"},
@@ -113,9 +113,8 @@ func TestOpenUnpacksGzip(t *testing.T) {
 	}
 }
 
-// Who looks up in what another program prints names a pipe; that there is none who writes
-// to it is an error, rather than a wait that no signal ends.
-func TestRoutesOfAPipe(t *testing.T) {
+// TestOpenReadsPipes also checks that a pipe without a writer is an error and does not block.
+func TestOpenReadsPipes(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -142,20 +141,19 @@ func TestRoutesOfAPipe(t *testing.T) {
 				t.Errorf("%s: %v", path, err)
 			}
 		case <-time.After(20 * time.Second):
-			t.Fatalf("%s is waited for", path)
+			t.Fatalf("Open(%s) blocks", path)
 		}
 	}
 }
 
-func TestTextWithoutAnEnd(t *testing.T) {
+func TestReadLimitsLines(t *testing.T) {
 	const want = "f:4: more than 3 lines: name a file with fewer"
 	if _, err := read("f", strings.NewReader("10.0.0.0/8\n#\n\n#\n"), 3); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
-// What is left of a line where a file breaks off is not called a bad line.
-func TestAFileThatBreaksOff(t *testing.T) {
+func TestTruncatedLineIsNotASyntaxError(t *testing.T) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	z.Write([]byte("10.0.0.0/8\n10.1"))
@@ -166,7 +164,7 @@ func TestAFileThatBreaksOff(t *testing.T) {
 	}
 }
 
-func TestLeastMetricWinsThenTheFirst(t *testing.T) {
+func TestLowestMetricWinsThenTheFirst(t *testing.T) {
 	routes, err := Read("f", strings.NewReader("10.0.0.0/8 dev a metric 20\n10.0.0.0/8 dev b metric 10\n10.0.0.0/8 dev c metric 10\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -177,13 +175,11 @@ func TestLeastMetricWinsThenTheFirst(t *testing.T) {
 	}
 	got, ok := table.Lookup(ip("10.1.2.3"))
 	if !ok || got.Paths[0].Dev != "b" || table.Len() != 1 {
-		t.Errorf("got %v, %t of %d routes, want the one by b alone", got, ok, table.Len())
+		t.Errorf("got %v, %t of %d routes, want the one on b alone", got, ok, table.Len())
 	}
 }
 
-// A linear search is the rule that the tables must keep.
-// As Linux does, and a running router.
-func TestDeadRoutesArePassedOver(t *testing.T) {
+func TestDeadRoutesAreSkipped(t *testing.T) {
 	routes, err := Read("f", strings.NewReader("10.0.0.0/8 dev eth0\n10.1.0.0/16 dev eth1 dead linkdown\n"+
 		"10.2.0.0/16 dev eth1 metric 1 dead\n10.2.0.0/16 dev eth2 metric 2\n10.3.0.0/16\n\tnexthop dev eth1 weight 1 dead\n\tnexthop dev eth2 weight 1\n"))
 	if err != nil {
@@ -200,10 +196,11 @@ func TestDeadRoutesArePassedOver(t *testing.T) {
 	}
 }
 
+// TestLookupFindsTheLongestPrefix compares Lookup with a linear search.
 func TestLookupFindsTheLongestPrefix(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var routes []Route
-	random := func(bits int) netip.Addr { // few bits differ, so that prefixes nest
+	random := func(bits int) netip.Addr { // zero bytes are frequent, so that prefixes nest
 		b := make([]byte, bits/8)
 		for i := range b {
 			b[i] = byte(rnd.IntN(2)) * byte(rnd.IntN(256))
@@ -249,7 +246,7 @@ func FuzzRead(f *testing.F) {
 		}
 		table, err := NewTable(routes)
 		if err != nil {
-			t.Fatalf("read, but not built: %v", err)
+			t.Fatalf("build a table of valid routes: %v", err)
 		}
 		for _, r := range routes {
 			if _, ok := table.Lookup(r.Prefix.Addr()); !ok {

@@ -13,15 +13,15 @@ import (
 	"github.com/warproute/warproute/lookup/ipv6"
 )
 
-// Table looks addresses up among routes, by the router's own tables.
+// Table looks up addresses in the forwarding tables of the router.
 type Table struct {
-	routes []Route // by prefix
+	routes []Route // sorted by prefix
 	v4     *ipv4.Table
 	v6     *ipv6.Table
 }
 
-// NewTable builds the tables. Of routes with one prefix that with the least
-// metric counts; of those, the first. Routes of which all paths are dead do not.
+// NewTable builds the tables. Of several routes to a prefix it uses the first with the lowest
+// metric. It omits routes with only dead paths.
 func NewTable(routes []Route) (*Table, error) {
 	t := &Table{routes: slices.Clone(routes), v4: ipv4.New(), v6: ipv6.New()}
 	t.routes = slices.DeleteFunc(t.routes, func(r Route) bool { return r.dead() })
@@ -38,8 +38,8 @@ func NewTable(routes []Route) (*Table, error) {
 	return t, nil
 }
 
-// hops gives each prefix of a family its next hop: one more than its length, which with
-// the address names the route. A table may hold more routes than there are next hops.
+// hops returns the prefixes of a family with next hop prefix length + 1, which identifies the
+// route of an address. The number of routes can exceed the number of next hops.
 func (t *Table) hops(is4 bool) iter.Seq2[netip.Prefix, lookup.NextHop] {
 	return func(yield func(netip.Prefix, lookup.NextHop) bool) {
 		for i := range t.routes {
@@ -50,11 +50,10 @@ func (t *Table) hops(is4 bool) iter.Seq2[netip.Prefix, lookup.NextHop] {
 	}
 }
 
-// Len is the number of prefixes.
+// Len returns the number of prefixes.
 func (t *Table) Len() int { return len(t.routes) }
 
-// Tables are those that Lookup asks. Who asks them, or copies of them, has Route say
-// what their next hops mean.
+// Tables returns the tables used by Lookup. Route resolves their next hops.
 func (t *Table) Tables() (*ipv4.Table, *ipv6.Table) { return t.v4, t.v6 }
 
 // Lookup returns the route with the longest prefix that covers addr.
@@ -66,8 +65,8 @@ func (t *Table) Lookup(addr netip.Addr) (Route, bool) {
 	return t.Route(addr, t.v6.Lookup(addr.As16()))
 }
 
-// Route returns the route that the tables mean by the next hop of addr; false for
-// lookup.Miss, and for one that they do not give it.
+// Route returns the route of an address and its next hop in the tables. It returns false for
+// lookup.Miss and for other next hops.
 func (t *Table) Route(addr netip.Addr, hop lookup.NextHop) (Route, bool) {
 	prefix, err := addr.Prefix(int(hop) - 1)
 	if err != nil {

@@ -8,21 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attrs walks the attributes of a message. The first thing that does not fit
-// stops it and stays in Err, so that callers check once, at the end.
+// Attrs iterates over the attributes of a message. The first malformed attribute ends the
+// iteration and sets Err, so that callers check for errors once, after the loop.
 type Attrs struct {
 	rest []byte
 	Err  error
 
-	Kind  uint16 // of the attribute that Next moved to, without flags
-	Value []byte // the attribute's; aliases the message
+	Kind  uint16 // type of the current attribute, without flags
+	Value []byte // value of the current attribute; aliases the message
 }
 
-// typeMask takes the flags "nested" and "byte order" off an attribute's type.
+// typeMask removes NLA_F_NESTED and NLA_F_NET_BYTEORDER from an attribute type.
 const typeMask = 0x3fff
 
-// Header cuts a fixed header of n bytes off a message and returns it with the
-// attributes that follow; nil if the message is too short.
+// Header splits a message into a header of n bytes and attributes. The header is nil if the
+// message is shorter.
 func Header(data []byte, n int) ([]byte, Attrs) {
 	if len(data) < n {
 		return nil, Attrs{Err: fmt.Errorf("header of %d bytes, want %d: %w", len(data), n, ErrTruncated)}
@@ -30,10 +30,10 @@ func Header(data []byte, n int) ([]byte, Attrs) {
 	return data[:n], Attrs{rest: data[min(align(n), len(data)):]}
 }
 
-// Next moves to the next attribute and reports whether there is one.
+// Next advances to the next attribute. It returns false at the end and after an error.
 func (a *Attrs) Next() bool {
 	if a.Err != nil || len(a.rest) < unix.SizeofRtAttr {
-		return false // fewer bytes than an attribute's header are padding
+		return false // a remainder shorter than an attribute header is padding
 	}
 	n := int(binary.NativeEndian.Uint16(a.rest))
 	if n < unix.SizeofRtAttr || n > len(a.rest) {
@@ -46,13 +46,14 @@ func (a *Attrs) Next() bool {
 	return true
 }
 
+// bad sets Err for a value of the wrong length.
 func (a *Attrs) bad(want string) {
 	if a.Err == nil {
 		a.Err = fmt.Errorf("attribute %d has %d bytes, want %s", a.Kind, len(a.Value), want)
 	}
 }
 
-// Uint32 is the value as a number in host byte order.
+// Uint32 returns the value as a number in host byte order.
 func (a *Attrs) Uint32() uint32 {
 	if len(a.Value) < 4 {
 		a.bad("4")
@@ -61,7 +62,7 @@ func (a *Attrs) Uint32() uint32 {
 	return binary.NativeEndian.Uint32(a.Value)
 }
 
-// addr is the value as an address of 4 or 16 bytes.
+// addr returns the value as an address of 4 or 16 bytes.
 func (a *Attrs) addr() netip.Addr {
 	ip, ok := netip.AddrFromSlice(a.Value)
 	if !ok {
@@ -70,7 +71,7 @@ func (a *Attrs) addr() netip.Addr {
 	return ip
 }
 
-// via is the value as an address with its family in front (struct rtvia).
+// via returns the address of a struct rtvia: family, address.
 func (a *Attrs) via() netip.Addr {
 	if len(a.Value) < 2 {
 		a.bad("a family and an address")
@@ -83,7 +84,7 @@ func (a *Attrs) via() netip.Addr {
 	return ip
 }
 
-// text is the value as a string that may end with a zero byte.
+// text returns the value as a string, up to the first zero byte.
 func (a *Attrs) text() string {
 	for i, c := range a.Value {
 		if c == 0 {
@@ -93,6 +94,7 @@ func (a *Attrs) text() string {
 	return string(a.Value)
 }
 
+// wrap prefixes a non-nil error with an operation.
 func wrap(what string, err error) error {
 	if err == nil {
 		return nil

@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command is a message of a Batch.
+// Command is a message of a netfilter batch.
 type Command struct {
-	Kind  uint16 // without the subsystem
+	Kind  uint16 // message type without the subsystem
 	Flags uint16 // unix.NLM_F_CREATE and others
 	Body  []byte // header and attributes
 }
 
-// Batch has the kernel execute commands of a netfilter subsystem, unix.NFNL_SUBSYS_..., as
-// one transaction: all of them, or none.
+// Batch executes commands of a netfilter subsystem, unix.NFNL_SUBSYS_..., in one transaction: the
+// kernel applies all of them or none.
 func (c *Conn) Batch(subsystem uint16, commands ...Command) error {
 	resource := binary.BigEndian.AppendUint16([]byte{unix.AF_UNSPEC, unix.NFNETLINK_V0}, subsystem)
 	first := c.seq + 1

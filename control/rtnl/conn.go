@@ -8,22 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrInterrupted: what was asked for changed too often while it was read, so
-// that parts may be missing.
+// ErrInterrupted reports that a table changed during each attempt to dump it, so that entries can
+// be missing.
 var ErrInterrupted = errors.New("the kernel's table changed during each of several dumps")
 
-// attempts is how often a dump is started over when it was interrupted.
+// attempts is the maximum number of attempts of an interrupted dump.
 const attempts = 10
 
-// A message of a dump fits 32 KB, which is what the kernel fills at once.
+// dumpBuffer is the receive buffer size in bytes. The kernel fills up to 32 KiB per read of a dump.
 const dumpBuffer = 256 << 10
 
-// timeout is how long a single answer may take; the kernel's lock may be held
-// for seconds by a bulk change.
+// timeout is the maximum time until an answer. Bulk changes can hold the kernel lock for seconds.
 var timeout = unix.Timeval{Sec: 60}
 
-// Conn asks questions and waits for the answers. It belongs to the network
-// namespace of the thread that opened it, and to one goroutine at a time.
+// Conn is a netlink connection for requests and their answers. It belongs to the network namespace
+// of the opening thread and is not safe for concurrent use.
 type Conn struct {
 	fd  int
 	seq uint32
@@ -33,14 +32,15 @@ type Conn struct {
 // Dial opens a connection in the calling thread's network namespace.
 func Dial() (*Conn, error) { return DialFamily(unix.NETLINK_ROUTE) }
 
-// DialFamily is Dial for another netlink family, unix.NETLINK_....
+// DialFamily opens a connection of a netlink family, unix.NETLINK_..., in the calling thread's
+// network namespace.
 func DialFamily(family int) (*Conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, family)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
 	c := &Conn{fd: fd, buf: make([]byte, dumpBuffer)}
-	// Without strict checking the kernel ignores filters, and sends everything.
+	// Without strict checking the kernel ignores filters and dumps all entries.
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("ask netlink for strict checking, which needs Linux 5.0: %w", err)
@@ -62,10 +62,10 @@ func (c *Conn) Close() error {
 	return unix.Close(fd)
 }
 
-// Dump calls f with each message of the answer. The kernel may find that its
-// table changed meanwhile; then the dump starts over, and f may see a thing
-// twice. After several attempts in vain Dump returns ErrInterrupted. An error
-// of f ends the dump and is returned.
+// Dump calls f with each message of the answer. An error of f ends the dump and is returned.
+//
+// If the table changes during the dump, Dump repeats it, and f can receive an entry twice. After
+// several interrupted attempts it returns ErrInterrupted.
 func (c *Conn) Dump(q Query, f func(Message) error) error {
 	for range attempts {
 		interrupted, err := c.dump(q, f)
@@ -79,12 +79,13 @@ func (c *Conn) Dump(q Query, f func(Message) error) error {
 	return fmt.Errorf("dump of netlink type %d: %w", q.kind, ErrInterrupted)
 }
 
+// dump makes one attempt of a dump.
 func (c *Conn) dump(q Query, f func(Message) error) (interrupted bool, err error) {
 	c.seq++
 	if err := c.send(q.request(c.seq)); err != nil {
 		return false, err
 	}
-	var failed error // of f; the rest of the answer must be read all the same
+	var failed error // first error of f; the remaining answer is still read
 	for {
 		n, err := c.receive()
 		if err != nil {
@@ -97,7 +98,7 @@ func (c *Conn) dump(q Query, f func(Message) error) (interrupted bool, err error
 			}
 			b = rest
 			if msg.Seq != c.seq {
-				continue // the end of an earlier dump that failed
+				continue // answer to an earlier, failed dump
 			}
 			interrupted = interrupted || msg.Flags&unix.NLM_F_DUMP_INTR != 0
 			switch msg.Type {
@@ -114,8 +115,8 @@ func (c *Conn) dump(q Query, f func(Message) error) (interrupted bool, err error
 	}
 }
 
-// Do asks for one thing, and waits until the kernel has done it or says why not.
-// Messages that answer go to f, which may be nil.
+// Do sends a request and waits for the acknowledgement or error. It calls f, unless nil, with each
+// message of the answer.
 func (c *Conn) Do(kind, flags uint16, body []byte, f func(Message) error) error {
 	c.seq++
 	err := c.send(newRequest(kind, flags|unix.NLM_F_ACK, c.seq, body...).bytes())
@@ -140,13 +141,12 @@ func (c *Conn) Do(kind, flags uint16, body []byte, f func(Message) error) error 
 	return wrap(fmt.Sprintf("request of netlink type %d", kind), err)
 }
 
-// Wipe overwrites what answers left in the connection's buffer, such as keys.
+// Wipe zeroes the receive buffer, which can contain keys.
 func (c *Conn) Wipe() { clear(c.buf) }
 
-// UseNeighbor tells Linux that packets are waiting for a neighbour, so that it
-// finds out or checks its link address. The answer comes as a neighbour event.
+// UseNeighbor makes Linux resolve or probe a neighbor (NTF_USE). The result is a neighbor event.
 func (c *Conn) UseNeighbor(link int, addr netip.Addr) error {
-	return wrap(fmt.Sprintf("ask for neighbour %v on link %d", addr, link),
+	return wrap(fmt.Sprintf("ask for neighbor %v on link %d", addr, link),
 		c.Do(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE, useNeighbor(link, addr), nil))
 }
 

@@ -9,33 +9,32 @@ import (
 
 // Link is a network interface (RTM_NEWLINK, RTM_DELLINK).
 type Link struct {
-	Family  uint8 // unix.AF_UNSPEC; AF_BRIDGE messages are about bridge ports, not links
+	Family  uint8 // unix.AF_UNSPEC; AF_BRIDGE: the message describes a bridge port
 	Index   int
 	Flags   uint32 // unix.IFF_...
 	Name    string
-	Address [6]byte // zero where the link has no Ethernet address
+	Address [6]byte // MAC address; zero for a link without an Ethernet address
 	MTU     uint32  // in bytes
-	Master  int     // index of the link that it belongs to, 0 for none
-	Parent  int     // index of the link that it was made on (of a veth: its peer), 0 for none or one of another namespace
+	Master  int     // index of the master, 0 for none
+	Parent  int     // index of the parent (veth: the peer), 0 for none or another namespace
 	Kind    string  // "vlan", "veth", ...; "" for hardware
-	Forced6 bool    // Linux forwards IPv6 packets that it receives even where it forwards no others (force_forwarding, Linux 6.17)
-	SlaveOf string  // what kind of link that is where Linux tells: "vrf", "bridge", "bond"
+	Forced6 bool    // net.ipv6.conf.NAME.force_forwarding (Linux 6.17): forward IPv6 regardless of conf.all.forwarding
+	SlaveOf string  // kind of the master, if reported: "vrf", "bridge", "bond"
 }
 
-// InVRF reports whether the link belongs to a VRF: packets that it receives are routed by
-// that one's table.
+// InVRF reports whether the link belongs to a VRF, whose table routes the received packets.
 func (l *Link) InVRF() bool { return l.SlaveOf == "vrf" }
 
-// Claimed reports whether another link takes what the link receives: a VRF, which has a table
-// of its own, or a bond or team, by which Linux routes in the link's place.
+// Claimed reports whether Linux routes packets received on the link as packets of its master: a
+// VRF, bond or team.
 func (l *Link) Claimed() bool { return l.InVRF() || l.SlaveOf == "bond" || l.SlaveOf == "team" }
 
-// Up reports whether the link carries packets, as Linux's routing sees it.
+// Up reports whether Linux routing considers the link up: set up and with a carrier.
 func (l *Link) Up() bool {
 	return l.Flags&unix.IFF_UP != 0 && l.Flags&(unix.IFF_RUNNING|unix.IFF_LOWER_UP) != 0
 }
 
-// Parse reads the data of a link message.
+// Parse parses the data of a link message.
 func (l *Link) Parse(data []byte) error {
 	*l = Link{}
 	elsewhere := false
@@ -73,7 +72,8 @@ func (l *Link) Parse(data []byte) error {
 	return wrap("link message", a.Err)
 }
 
-// parseFamilies reads the settings of IPv6, which are an array of 32-bit numbers.
+// parseFamilies parses IFLA_AF_SPEC. IPv6 settings are an array of 32-bit numbers in host byte
+// order.
 func (l *Link) parseFamilies(list *Attrs) {
 	const forceForwarding = 4 * 59 // DEVCONF_FORCE_FORWARDING of linux/ipv6.h
 	for family := (Attrs{rest: list.Value}); family.Next(); {
@@ -88,7 +88,7 @@ func (l *Link) parseFamilies(list *Attrs) {
 	}
 }
 
-// parseInfo reads what is peculiar to a kind of link.
+// parseInfo parses IFLA_LINKINFO: the kind of the link and of its master.
 func (l *Link) parseInfo(list *Attrs) {
 	a := Attrs{rest: list.Value}
 	for a.Next() {
@@ -110,7 +110,7 @@ type Address struct {
 	Local netip.Addr
 }
 
-// Parse reads the data of an address message.
+// Parse parses the data of an address message.
 func (r *Address) Parse(data []byte) error {
 	*r = Address{}
 	h, a := Header(data, unix.SizeofIfAddrmsg)
@@ -121,7 +121,7 @@ func (r *Address) Parse(data []byte) error {
 		switch a.Kind {
 		case unix.IFA_LOCAL:
 			r.Local = a.addr()
-		case unix.IFA_ADDRESS: // the peer's of an IPv4 point-to-point link, else the same
+		case unix.IFA_ADDRESS: // peer address on IPv4 point-to-point links, else the local address
 			if !r.Local.IsValid() {
 				r.Local = a.addr()
 			}

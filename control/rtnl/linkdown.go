@@ -2,10 +2,10 @@ package rtnl
 
 import "golang.org/x/sys/unix"
 
-// TellsOfLinkdown reports whether a message (RTM_NEWNETCONF) says that
-// ignore_routes_with_linkdown was changed. Messages about new interfaces, which have all
-// settings, do not count.
-func TellsOfLinkdown(data []byte) (bool, error) {
+// ChangesLinkdown reports whether an RTM_NEWNETCONF message announces a change of
+// ignore_routes_with_linkdown. It ignores messages about new interfaces, which contain all
+// settings.
+func ChangesLinkdown(data []byte) (bool, error) {
 	_, a := Header(data, unix.SizeofRtGenmsg)
 	linkdown, all := false, false
 	for a.Next() {

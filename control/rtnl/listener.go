@@ -9,35 +9,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrOverrun: more happened than the socket's buffer holds, and events are lost.
-// What one knows must be compared with a dump.
+// ErrOverrun reports that the receive buffer overflowed and events are lost. The caller must
+// compare its state with a new dump.
 var ErrOverrun = errors.New("netlink receive buffer overran; events are lost")
 
-// maxEvent is more than any event takes: 64 KB of attributes of a multipath route.
+// maxEvent exceeds the size of all events, in bytes. A multipath route has up to 64 KiB of
+// attributes.
 const maxEvent = 68 << 10
 
-// MinBuffer is the least length of a buffer for Receive.
+// MinBuffer is the minimum length of a buffer for Receive, in bytes.
 const MinBuffer = 2 * maxEvent
 
-// Listener hears of changes, of all sorts in the order in which they happened.
+// Listener receives events of several groups on one socket, in kernel order.
 type Listener struct {
 	file *os.File
 	raw  syscall.RawConn
 }
 
-// Listen opens a listener in the calling thread's network namespace, with a
-// receive buffer of so many bytes, for groups unix.RTNLGRP_....
+// Listen opens a rtnetlink listener for groups, unix.RTNLGRP_..., in the calling thread's network
+// namespace. buffer is the receive buffer size in bytes.
 func Listen(buffer int, groups ...int) (*Listener, error) {
 	return ListenFamily(unix.NETLINK_ROUTE, buffer, groups...)
 }
 
-// ListenFamily is Listen for another netlink family, unix.NETLINK_..., and its groups.
+// ListenFamily is like Listen, for groups of a netlink family, unix.NETLINK_....
 func ListenFamily(family, buffer int, groups ...int) (*Listener, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, family)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
-	l := &Listener{file: os.NewFile(uintptr(fd), "netlink")} // which closes fd, and waits in the runtime's poller
+	l := &Listener{file: os.NewFile(uintptr(fd), "netlink")} // owns fd; waits in the runtime poller
 	if err := l.open(fd, buffer, groups); err != nil {
 		l.Close()
 		return nil, err
@@ -46,7 +47,7 @@ func ListenFamily(family, buffer int, groups ...int) (*Listener, error) {
 }
 
 func (l *Listener) open(fd, buffer int, groups []int) (err error) {
-	// Beyond the system's limit needs CAP_NET_ADMIN; less memory means more resynchronization.
+	// SO_RCVBUFFORCE requires CAP_NET_ADMIN. A smaller buffer causes more overruns.
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer) != nil {
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, buffer); err != nil {
 			return fmt.Errorf("set netlink receive buffer to %d bytes: %w", buffer, err)
@@ -56,7 +57,7 @@ func (l *Listener) open(fd, buffer int, groups []int) (err error) {
 		return fmt.Errorf("bind netlink socket: %w", err)
 	}
 	for _, g := range groups {
-		// By option, not by Bind's bit mask, which ends before RTNLGRP_NEXTHOP.
+		// The group mask of Bind has 32 bits, too few for RTNLGRP_NEXTHOP.
 		if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, g); err != nil {
 			return fmt.Errorf("join netlink group %d: %w", g, err)
 		}
@@ -67,22 +68,23 @@ func (l *Listener) open(fd, buffer int, groups []int) (err error) {
 	return nil
 }
 
-// Close closes the listener and ends a waiting Receive.
+// Close closes the listener. A blocked Receive returns os.ErrClosed.
 func (l *Listener) Close() error { return l.file.Close() }
 
-// Receive waits for events and fills buf with as many as are there, as messages
-// for Next. After ErrOverrun it goes on; os.ErrClosed means the end.
+// Receive waits for events and fills buf with the queued messages, for Next. ErrOverrun is
+// temporary; os.ErrClosed is final.
 func (l *Listener) Receive(buf []byte) (n int, err error) {
 	waitErr := l.raw.Read(func(fd uintptr) bool {
 		n, err = receiveAll(int(fd), buf)
 		return n > 0 || err != nil
 	})
-	if waitErr != nil { // without deadlines it can only be Close
+	if waitErr != nil { // only Close causes it: there are no deadlines
 		return 0, fmt.Errorf("%w: %v", os.ErrClosed, waitErr)
 	}
 	return n, err
 }
 
+// receiveAll reads queued messages until buf is full or the socket is empty.
 func receiveAll(fd int, buf []byte) (n int, err error) {
 	for len(buf)-n >= maxEvent {
 		size, from, err := unix.Recvfrom(fd, buf[n:], unix.MSG_TRUNC)
@@ -105,8 +107,8 @@ func receiveAll(fd int, buf []byte) (n int, err error) {
 	return n, nil
 }
 
-// discard empties the socket: until it is empty, the kernel drops what happens
-// without reporting it again.
+// discard empties the socket. After an overrun the kernel drops further events silently until the
+// socket is empty.
 func discard(fd int) {
 	var b [1]byte
 	for {
@@ -122,8 +124,8 @@ func fromKernel(from unix.Sockaddr) bool {
 	return ok && a.Pid == 0
 }
 
-// Mark asks the kernel for an answer (NLMSG_ERROR with this number in Seq and no
-// error) that comes, among the events, after all that has happened so far.
+// Mark requests an acknowledgement (NLMSG_ERROR with Seq seq and no error). The kernel queues it
+// after all earlier events.
 func (l *Listener) Mark(seq uint32) error {
 	b := newRequest(unix.NLMSG_NOOP, unix.NLM_F_ACK, seq).bytes()
 	var err error

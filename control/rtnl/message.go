@@ -1,19 +1,17 @@
-// Package rtnl reads and asks for what Linux tells about its network over
-// rtnetlink: links, addresses, routes, next-hop objects, neighbours, rules.
+// Package rtnl reads links, addresses, routes, next-hop objects, neighbors and rules of Linux over
+// rtnetlink.
 //
-// It does what the general netlink library does not, and no more: all groups on
-// one socket, so that messages keep the order of what happened; batches of them
-// in one buffer; and parsing into structs that are used again, so that a table
-// of a million routes is read without a million allocations.
+// Unlike general netlink libraries, it receives all groups on one socket, which preserves the
+// order of events, reads batches of messages into one buffer, and parses into reusable structs, so
+// that reading 1,000,000 routes does not allocate per route.
 //
 //	kernel ─► Listener.Receive (events) ─┐
 //	kernel ─► Conn.Dump (state)         ─┴► Next ─► Message ─► (*Route).Parse ...
 //
-// Parsers take any bytes: what is cut short or does not fit is an error, what is
-// unknown is skipped.
+// Parsers accept any input: truncated or malformed data is an error, unknown attributes are
+// skipped.
 //
-// Other netlink families differ in their messages alone: for control/xfrm sockets,
-// requests and attributes are the same.
+// Sockets, requests and attributes also serve other netlink families, such as xfrm and netfilter.
 package rtnl
 
 import (
@@ -24,18 +22,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrTruncated is wrapped by errors of messages that end before their content does.
+// ErrTruncated is wrapped by errors about truncated messages.
 var ErrTruncated = errors.New("message is cut short")
 
-// Message is one netlink message. Data aliases the buffer that it was read into.
+// Message is a netlink message. Data aliases the receive buffer.
 type Message struct {
 	Type  uint16 // unix.RTM_...
 	Flags uint16 // unix.NLM_F_...
 	Seq   uint32
-	Data  []byte // what follows the netlink header
+	Data  []byte // payload after the netlink header
 }
 
-// Next splits off the first message of a buffer.
+// Next returns the first message of a buffer and the remaining buffer.
 func Next(b []byte) (msg Message, rest []byte, err error) {
 	if len(b) < unix.NLMSG_HDRLEN {
 		return Message{}, nil, fmt.Errorf("netlink header of %d bytes: %w", len(b), ErrTruncated)
@@ -52,7 +50,7 @@ func Next(b []byte) (msg Message, rest []byte, err error) {
 	}, b[min(align(int(n)), len(b)):], nil
 }
 
-// Err is the error that an NLMSG_ERROR message carries, nil for an acknowledgement.
+// Err returns the error of an NLMSG_ERROR message, nil for an acknowledgement.
 func (m Message) Err() error {
 	if len(m.Data) < 4 {
 		return fmt.Errorf("netlink error: %w", ErrTruncated)
@@ -63,5 +61,5 @@ func (m Message) Err() error {
 	return nil
 }
 
-// align rounds up to the 4 bytes at which messages and attributes begin.
+// align rounds up to NLMSG_ALIGNTO and RTA_ALIGNTO, 4 bytes.
 func align(n int) int { return (n + 3) &^ 3 }

@@ -9,15 +9,15 @@ import (
 
 // Neighbor is an entry of the ARP or ND table (RTM_NEWNEIGH, RTM_DELNEIGH).
 type Neighbor struct {
-	Family  uint8 // unix.AF_INET, AF_INET6; AF_BRIDGE messages are about bridges
-	Index   int
+	Family  uint8  // unix.AF_INET, AF_INET6; AF_BRIDGE: bridge forwarding entry
+	Index   int    // interface index
 	State   uint16 // unix.NUD_...
 	Flags   uint8  // unix.NTF_...
 	Addr    netip.Addr
-	Address [6]byte // zero where it is not known, or is not an Ethernet address
+	Address [6]byte // MAC address; zero if unresolved or not Ethernet
 }
 
-// Parse reads the data of a neighbour message.
+// Parse parses the data of a neighbor message.
 func (n *Neighbor) Parse(data []byte) error {
 	*n = Neighbor{}
 	h, a := Header(data, unix.SizeofNdMsg)
@@ -30,7 +30,7 @@ func (n *Neighbor) Parse(data []byte) error {
 	for a.Next() {
 		switch a.Kind {
 		case unix.NDA_DST:
-			if n.Family != unix.AF_BRIDGE { // whose NDA_DST may be anything
+			if n.Family != unix.AF_BRIDGE { // NDA_DST of a bridge entry has any length
 				n.Addr = a.addr()
 			}
 		case unix.NDA_LLADDR:
@@ -39,5 +39,5 @@ func (n *Neighbor) Parse(data []byte) error {
 			}
 		}
 	}
-	return wrap("neighbour message", a.Err)
+	return wrap("neighbor message", a.Err)
 }

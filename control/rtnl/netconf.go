@@ -9,22 +9,22 @@ const (
 	netconfIgnoresLinkdown = 6
 )
 
-// NetconfAll is the index that stands for all interfaces.
+// NetconfAll is the Index of the settings for all interfaces.
 const NetconfAll = -1
 
-// Netconf has settings of IPv4 or IPv6 at an interface (RTM_NEWNETCONF).
+// Netconf contains IPv4 or IPv6 settings of an interface (RTM_NEWNETCONF).
 type Netconf struct {
 	Family     uint8 // unix.AF_INET or AF_INET6
-	Index      int   // or NetconfAll
+	Index      int   // interface index, or NetconfAll
 	Forwarding bool
 }
 
-// Netconfs asks for the settings of a family at all interfaces, and those for all.
+// Netconfs queries the settings of a family: of each interface, and for all interfaces.
 func Netconfs(family uint8) Query {
 	return Query{kind: unix.RTM_GETNETCONF, body: familyFirst(family, 4)}
 }
 
-// Parse reads the data of such a message.
+// Parse parses the data of a settings message.
 func (n *Netconf) Parse(data []byte) error {
 	*n = Netconf{}
 	h, a := Header(data, 1)

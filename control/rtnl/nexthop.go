@@ -12,23 +12,23 @@ type Nexthop struct {
 	Family    uint8
 	Protocol  uint8
 	Blackhole bool
-	FDB       bool     // of a bridge's, not for routes
-	Hop       Hop      // of an object that is no group
-	Group     []Member // nil if it is no group
+	FDB       bool     // next hop of bridge entries, not of routes
+	Hop       Hop      // next hop of an object without Group
+	Group     []Member // members of a group, else nil
 }
 
-// Member is another object in a group.
+// Member is a next-hop object in a group.
 type Member struct {
 	ID     uint32
 	Weight uint32 // at least 1
 }
 
-// Parse reads the data of a next-hop message.
+// Parse parses the data of a next-hop message.
 func (n *Nexthop) Parse(data []byte) error {
 	const (
 		sizeofNhmsg  = 8  // family, scope, protocol, reserved, flags
-		sizeofMember = 8  // id, weight - 1, its upper byte, reserved
-		nhaFDB       = 11 // which x/sys does not name
+		sizeofMember = 8  // id, low byte of weight - 1, high byte, reserved
+		nhaFDB       = 11 // NHA_FDB, missing in x/sys
 	)
 	*n = Nexthop{Hop: Hop{Weight: 1}}
 	h, a := Header(data, sizeofNhmsg)

@@ -15,7 +15,7 @@ func ne32(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 
 func ip(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// body is the data of a message: a fixed header and attributes.
+// body returns the data of a message: a header and attributes.
 func body(header []byte, attrs ...[]byte) []byte {
 	b := append([]byte(nil), header...)
 	for _, a := range attrs {
@@ -30,7 +30,7 @@ func rtmsg(family, bits uint8, kind uint8) []byte {
 	return []byte{family, bits, 0, 0, unix.RT_TABLE_MAIN, unix.RTPROT_STATIC, unix.RT_SCOPE_UNIVERSE, kind, 0, 0, 0, 0}
 }
 
-// rtnexthop is one entry of RTA_MULTIPATH.
+// rtnexthop returns an entry of RTA_MULTIPATH.
 func rtnexthop(flags, hops byte, link uint32, attrs ...[]byte) []byte {
 	b := append([]byte{0, 0, flags, hops}, ne32(link)...)
 	for _, a := range attrs {
@@ -40,7 +40,7 @@ func rtnexthop(flags, hops byte, link uint32, attrs ...[]byte) []byte {
 	return b
 }
 
-func TestRoute(t *testing.T) {
+func TestRouteParsesAttributes(t *testing.T) {
 	multipath := append(
 		rtnexthop(0, 0, 2, attr(unix.RTA_GATEWAY, ip("10.0.0.1").AsSlice())),
 		rtnexthop(unix.RTNH_F_DEAD, 255, 3, attr(unix.RTA_VIA, append([]byte{unix.AF_INET6, 0}, ip("fe80::1").AsSlice()...)))...)
@@ -63,11 +63,11 @@ func TestRoute(t *testing.T) {
 			Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: 1000, Metrics: 454372668, Metric: 50, Dst: netip.MustParsePrefix("10.1.2.0/24"),
 				PrefSrc: ip("10.9.9.9"), MTU: 1400, NexthopID: 44, Multipath: true,
 				Hops: []Hop{{Gateway: ip("10.0.0.1"), Index: 2, Weight: 1}, {Gateway: ip("fe80::1"), Index: 3, Weight: 256, Dead: true}}}},
-		{"an IPv6 route for a time", body(rtmsg(unix.AF_INET6, 0, unix.RTN_UNICAST), attr(unix.RTA_OIF, ne32(7)), attr(unix.RTA_PREF, []byte{1}),
+		{"an IPv6 route with a lifetime", body(rtmsg(unix.AF_INET6, 0, unix.RTN_UNICAST), attr(unix.RTA_OIF, ne32(7)), attr(unix.RTA_PREF, []byte{1}),
 			attr(unix.RTA_CACHEINFO, body(ne32(9), ne32(9), ne32(250), make([]byte, 20)))),
 			Route{Family: unix.AF_INET6, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("::/0"),
 				Rank: 1, Lifetime: 2500 * time.Millisecond, Hops: []Hop{{Index: 7, Weight: 1}}}},
-		{"an IPv6 route whose time is over", body(rtmsg(unix.AF_INET6, 0, unix.RTN_UNICAST), attr(unix.RTA_OIF, ne32(7)), attr(unix.RTA_PREF, []byte{3}),
+		{"an expired IPv6 route", body(rtmsg(unix.AF_INET6, 0, unix.RTN_UNICAST), attr(unix.RTA_OIF, ne32(7)), attr(unix.RTA_PREF, []byte{3}),
 			attr(unix.RTA_CACHEINFO, body(ne32(9), ne32(9), ne32(0xffffffff), make([]byte, 20)))),
 			Route{Family: unix.AF_INET6, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("::/0"),
 				Rank: -1, Lifetime: -10 * time.Millisecond, Hops: []Hop{{Index: 7, Weight: 1}}}},
@@ -78,7 +78,7 @@ func TestRoute(t *testing.T) {
 				Hops: []Hop{{Index: 7, Weight: 1, Encap: true}}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := Route{Hops: make([]Hop, 3)} // left over from the last one
+			got := Route{Hops: make([]Hop, 3)} // reused from an earlier route
 			if err := got.Parse(test.data); err != nil {
 				t.Fatal(err)
 			}
@@ -93,7 +93,7 @@ func TestRoute(t *testing.T) {
 	}
 }
 
-func TestMessagesThatDoNotFitAreErrors(t *testing.T) {
+func TestMalformedMessagesAreErrors(t *testing.T) {
 	var (
 		route    Route
 		link     Link
@@ -102,7 +102,7 @@ func TestMessagesThatDoNotFitAreErrors(t *testing.T) {
 		address  Address
 		rule     Rule
 	)
-	long := func(b []byte) []byte { // whose length claims one byte too many
+	long := func(b []byte) []byte { // sets the length one byte too long
 		b = append([]byte(nil), b...)
 		binary.NativeEndian.PutUint16(b, uint16(len(b)+1))
 		return b
@@ -128,8 +128,8 @@ func TestMessagesThatDoNotFitAreErrors(t *testing.T) {
 		{"a link without a header", link.Parse, make([]byte, 15)},
 		{"a link with a broken kind", link.Parse, body(make([]byte, 16), attr(unix.IFLA_LINKINFO, long(dst)))},
 		{"an MTU of 1 byte", link.Parse, body(make([]byte, 16), attr(unix.IFLA_MTU, make([]byte, 1)))},
-		{"a neighbour without a header", neighbor.Parse, make([]byte, 11)},
-		{"a neighbour with half an address", neighbor.Parse, body(make([]byte, 12), attr(unix.NDA_DST, make([]byte, 3)))},
+		{"a neighbor without a header", neighbor.Parse, make([]byte, 11)},
+		{"a neighbor with half an address", neighbor.Parse, body(make([]byte, 12), attr(unix.NDA_DST, make([]byte, 3)))},
 		{"a next-hop object without a header", nexthop.Parse, make([]byte, 7)},
 		{"a next-hop object with a short number", nexthop.Parse, body(make([]byte, 8), attr(unix.NHA_ID, make([]byte, 3)))},
 		{"an address message without a header", address.Parse, make([]byte, 7)},
@@ -141,7 +141,7 @@ func TestMessagesThatDoNotFitAreErrors(t *testing.T) {
 	}
 }
 
-func TestNexthop(t *testing.T) {
+func TestNexthopParsesGatewaysAndGroups(t *testing.T) {
 	member := func(id uint32, weight uint16) []byte {
 		return append(ne32(id), byte(weight-1), byte((weight-1)>>8), 0, 0)
 	}
@@ -164,7 +164,7 @@ func TestNexthop(t *testing.T) {
 	}
 }
 
-func TestLinkNeighborAndRule(t *testing.T) {
+func TestLinksNeighborsAndRulesAreParsed(t *testing.T) {
 	mac := []byte{2, 0, 0, 0, 0, 1}
 	var l Link
 	ifinfo := append([]byte{0, 0, 0, 0}, body(ne32(5), ne32(unix.IFF_UP|unix.IFF_LOWER_UP), ne32(0))...)
@@ -189,7 +189,7 @@ func TestLinkNeighborAndRule(t *testing.T) {
 		t.Error("a link without a carrier is up")
 	}
 	if l.Flags = unix.IFF_LOWER_UP; l.Up() {
-		t.Error("a link that is set down is up")
+		t.Error("a link without IFF_UP is up")
 	}
 
 	var n Neighbor
@@ -198,7 +198,7 @@ func TestLinkNeighborAndRule(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := (Neighbor{Family: unix.AF_INET, Index: 5, State: unix.NUD_STALE, Flags: unix.NTF_ROUTER, Addr: ip("10.0.0.9"), Address: [6]byte(mac)}); n != want {
-		t.Errorf("neighbour %+v, want %+v", n, want)
+		t.Errorf("neighbor %+v, want %+v", n, want)
 	}
 
 	plain := []byte{unix.AF_INET, 0, 0, 0, unix.RT_TABLE_MAIN, 0, 0, unix.FR_ACT_TO_TBL, 0, 0, 0, 0}
@@ -247,12 +247,12 @@ func TestParsingRoutesAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations a route", n)
+		t.Errorf("%v allocations per route", n)
 	}
 }
 
-// FuzzParse gives every parser the same bytes: none may panic, and what is
-// accepted must be what the rest of the program relies on.
+// FuzzParse checks that no parser panics, and that accepted routes have a masked destination and
+// weights.
 func FuzzParse(f *testing.F) {
 	dst := attr(unix.RTA_DST, ip("10.0.0.0").AsSlice())
 	f.Add(body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), dst, attr(unix.RTA_OIF, ne32(1))))

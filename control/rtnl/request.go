@@ -20,7 +20,7 @@ func newRequest(kind, flags uint16, seq uint32, body ...byte) request {
 
 func (b request) attr(kind uint16, value []byte) request { return AppendAttr(b, kind, value) }
 
-// AppendAttr appends an attribute to a message, with the padding behind it.
+// AppendAttr appends an attribute and its padding to a message.
 func AppendAttr(b []byte, kind uint16, value []byte) []byte {
 	b = binary.NativeEndian.AppendUint16(b, uint16(unix.SizeofRtAttr+len(value)))
 	b = binary.NativeEndian.AppendUint16(b, kind)
@@ -28,48 +28,50 @@ func AppendAttr(b []byte, kind uint16, value []byte) []byte {
 	return append(b, make([]byte, align(len(b))-len(b))...)
 }
 
+// bytes sets the message length and returns the message.
 func (b request) bytes() []byte {
 	binary.NativeEndian.PutUint32(b, uint32(len(b)))
 	return b
 }
 
-// A Query asks for a dump of everything of one sort.
+// Query is a dump request for entries of one kind.
 type Query struct {
 	kind uint16
 	body []byte
-	link int
+	link int // index of the link of route next hops, 0 for all
 }
 
-// NewQuery asks for what messages of a type list, in any netlink family.
+// NewQuery returns a dump request of a message type, in any netlink family.
 func NewQuery(kind uint16, body []byte) Query { return Query{kind: kind, body: body} }
 
-// Links asks for all links.
+// Links queries all links.
 func Links() Query { return Query{kind: unix.RTM_GETLINK, body: make([]byte, unix.SizeofIfInfomsg)} }
 
-// Routes asks for the routes of a family, unix.AF_INET or AF_INET6, in all tables.
+// Routes queries the routes of a family, unix.AF_INET or AF_INET6, in all tables.
 func Routes(family uint8) Query {
 	return Query{kind: unix.RTM_GETROUTE, body: familyFirst(family, unix.SizeofRtMsg)}
 }
 
-// Over narrows a query for routes to those with a hop over a link.
+// Over limits a query of routes to routes with a next hop on a link.
 func (q Query) Over(link int) Query {
 	q.link = link
 	return q
 }
 
-// Nexthops asks for all next-hop objects.
+// Nexthops queries all next-hop objects.
 func Nexthops() Query { return Query{kind: unix.RTM_GETNEXTHOP, body: make([]byte, 8)} }
 
-// Neighbors asks for the neighbours of a family.
+// Neighbors queries the neighbors of a family.
 func Neighbors(family uint8) Query {
 	return Query{kind: unix.RTM_GETNEIGH, body: familyFirst(family, unix.SizeofNdMsg)}
 }
 
-// Rules asks for the policy rules of a family.
+// Rules queries the policy routing rules of a family.
 func Rules(family uint8) Query {
 	return Query{kind: unix.RTM_GETRULE, body: familyFirst(family, 12)}
 }
 
+// familyFirst returns a header of size bytes with the family in the first byte.
 func familyFirst(family uint8, size int) []byte {
 	b := make([]byte, size)
 	b[0] = family
@@ -84,7 +86,7 @@ func (q Query) request(seq uint32) []byte {
 	return b.bytes()
 }
 
-// useNeighbor is the body of what `ip neigh add dev LINK ADDR use` sends.
+// useNeighbor returns the request body of `ip neigh add ADDR dev LINK use`.
 func useNeighbor(link int, addr netip.Addr) []byte {
 	body := familyFirst(unix.AF_INET6, unix.SizeofNdMsg)
 	if addr.Is4() {

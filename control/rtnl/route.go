@@ -20,30 +20,30 @@ type Route struct {
 	Flags     uint32 // unix.RTM_F_...
 	Table     uint32
 	Dst       netip.Prefix
-	HasSrc    bool // an IPv6 route for some sources only
+	HasSrc    bool // IPv6 route with a source prefix
 	Metric    uint32
 	PrefSrc   netip.Addr
-	MTU       uint32        // in bytes, locked or not; 0: the link's alone
-	Metrics   uint32        // a digest of all that RTA_METRICS has, by which Linux tells IPv4 routes apart; 0: nothing
-	Rank      int8          // of IPv6 routes, by RFC 4191: -1, 0 or 1, the most preferred
-	Lifetime  time.Duration // how long an IPv6 route lasts, negative: it is over; 0: until it is deleted
-	NexthopID uint32        // of the next-hop object that Hops were copied from, if any
+	MTU       uint32        // in bytes, locked or not; 0: the MTU of the link applies
+	Metrics   uint32        // CRC-32 of RTA_METRICS, by which Linux distinguishes IPv4 routes; 0: none
+	Rank      int8          // IPv6 route preference (RFC 4191): -1 low, 0 medium, 1 high
+	Lifetime  time.Duration // remaining lifetime of an IPv6 route; negative: expired; 0: unlimited
+	NexthopID uint32        // next-hop object of the route, 0 for none; Hops is a copy of it
 	Hops      []Hop         // reused by the next Parse
-	Multipath bool          // Hops came as a list
+	Multipath bool          // the message has RTA_MULTIPATH
 }
 
-// Hop is one way of a route.
+// Hop is a next hop of a route.
 type Hop struct {
-	Gateway netip.Addr // invalid where destinations are on the link itself; IPv4 routes may have IPv6 gateways
-	Index   int        // of the link
+	Gateway netip.Addr // invalid for on-link destinations; IPv4 routes can have an IPv6 gateway
+	Index   int        // interface index
 	Weight  uint16     // at least 1
-	Encap   bool       // packets would have to be wrapped (MPLS, SRv6, tunnels)
-	Dead    bool       // Linux passes it over until its link is up again
+	Encap   bool       // packets need encapsulation (MPLS, SRv6, tunnels)
+	Dead    bool       // unused by Linux until its link is up
 }
 
-const rtaNHID = 30 // RTA_NH_ID, which x/sys does not name
+const rtaNHID = 30 // RTA_NH_ID, missing in x/sys
 
-// Parse reads the data of a route message.
+// Parse parses the data of a route message.
 func (r *Route) Parse(data []byte) error {
 	*r = Route{Hops: r.Hops[:0]}
 	h, a := Header(data, unix.SizeofRtMsg)
@@ -66,7 +66,7 @@ func (r *Route) Parse(data []byte) error {
 	case unix.AF_INET6:
 		dst = netip.IPv6Unspecified()
 	default:
-		return nil // MPLS, multicast routing: the caller sees the family
+		return nil // MPLS, multicast routing: the caller checks Family
 	}
 	single := Hop{Weight: 1, Dead: r.Flags&unix.RTNH_F_DEAD != 0}
 	for a.Next() {
@@ -104,7 +104,7 @@ func (r *Route) Parse(data []byte) error {
 	return wrap("route message", a.Err)
 }
 
-// parse takes an attribute that a single route and a hop of a list share.
+// parse parses an attribute of a next hop, in a route or in RTA_MULTIPATH.
 func (h *Hop) parse(a *Attrs) {
 	switch a.Kind {
 	case unix.RTA_OIF:
@@ -118,7 +118,7 @@ func (h *Hop) parse(a *Attrs) {
 	}
 }
 
-// parseMetrics reads a list of attributes.
+// parseMetrics parses RTA_METRICS, nested attributes.
 func (r *Route) parseMetrics(list *Attrs) {
 	r.Metrics = crc32.ChecksumIEEE(list.Value)
 	a := Attrs{rest: list.Value}
@@ -132,7 +132,7 @@ func (r *Route) parseMetrics(list *Attrs) {
 	}
 }
 
-// rankOf reads a preference of RFC 4191, whose values are those of two bits' two's complement.
+// rankOf returns an RFC 4191 preference, a signed number of 2 bits.
 func rankOf(value []byte) int8 {
 	if len(value) == 0 {
 		return 0
@@ -140,8 +140,8 @@ func rankOf(value []byte) int8 {
 	return int8(value[0]<<6) >> 6
 }
 
-// parseLifetime reads a struct rta_cacheinfo, whose third number is what is left of the
-// route's time, in ticks of a hundredth of a second; 0 is no limit.
+// parseLifetime parses rta_expires of struct rta_cacheinfo: the remaining lifetime in units of
+// 10 ms, 0 for unlimited.
 func (r *Route) parseLifetime(a *Attrs) {
 	const expires, tick = 8, 10 * time.Millisecond
 	if len(a.Value) < expires+4 {
@@ -151,7 +151,7 @@ func (r *Route) parseLifetime(a *Attrs) {
 	r.Lifetime = time.Duration(int32(binary.NativeEndian.Uint32(a.Value[expires:]))) * tick
 }
 
-// parseHops reads a list of struct rtnexthop, each with attributes of its own.
+// parseHops parses RTA_MULTIPATH: structs rtnexthop with nested attributes.
 func (r *Route) parseHops(list *Attrs) {
 	for b := list.Value; len(b) >= unix.SizeofRtNexthop; {
 		n := int(binary.NativeEndian.Uint16(b))

@@ -11,10 +11,10 @@ type Rule struct {
 	Family   uint8
 	Priority uint32
 	Table    uint32
-	Plain    bool // "from all lookup Table" and nothing else
+	Plain    bool // exactly "from all lookup Table"
 }
 
-// Parse reads the data of a rule message.
+// Parse parses the data of a rule message.
 func (r *Rule) Parse(data []byte) error {
 	const action = 7 // of struct fib_rule_hdr, 12 bytes: family, dst_len, src_len, tos, table, 2 reserved, action, flags
 	*r = Rule{}
@@ -31,7 +31,7 @@ func (r *Rule) Parse(data []byte) error {
 		case unix.FRA_TABLE:
 			r.Table = a.Uint32()
 		case unix.FRA_SUPPRESS_PREFIXLEN, unix.FRA_SUPPRESS_IFGROUP:
-			r.Plain = r.Plain && a.Uint32() == 0xffffffff // which means: not set
+			r.Plain = r.Plain && a.Uint32() == 0xffffffff // unset
 		case unix.FRA_PROTOCOL, unix.FRA_PAD:
 		default:
 			r.Plain = false

@@ -13,22 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoRouter is wrapped by errors of Get and Each where nobody serves the socket.
+// ErrNoRouter is wrapped by errors about a socket that no process serves.
 var ErrNoRouter = errors.New("no router is running")
 
-// Get asks the router at a socket for a path, which may have a query, and
+// Get sends a GET request for a path, optionally with a query, to the router at a socket and
 // decodes the answer into out.
 func Get(ctx context.Context, socketPath, path string, out any) error {
 	return get(ctx, socketPath, path, func(d *json.Decoder) error { return d.Decode(out) })
 }
 
-// Post is Get for what changes the router.
+// Post is like Get with a POST request, which changes the router.
 func Post(ctx context.Context, socketPath, path string, out any) error {
 	return ask(ctx, http.MethodPost, socketPath, path, func(d *json.Decoder) error { return d.Decode(out) })
 }
 
-// Each is Get for an array that may be long: it calls f with one element after
-// the other and stops at f's first error.
+// Each is like Get for a long array: it calls f with each element and returns the first error of f.
 func Each[T any](ctx context.Context, socketPath, path string, f func(T) error) error {
 	return get(ctx, socketPath, path, func(d *json.Decoder) error {
 		if _, err := d.Token(); err != nil {
@@ -48,13 +47,14 @@ func Each[T any](ctx context.Context, socketPath, path string, f func(T) error) 
 	})
 }
 
-// stop carries an error of the caller's own through get unchanged.
+// stop marks an error of the caller's function, which get returns unchanged.
 type stop struct{ error }
 
 func get(ctx context.Context, socketPath, path string, decode func(*json.Decoder) error) error {
 	return ask(ctx, http.MethodGet, socketPath, path, decode)
 }
 
+// ask sends a request and decodes the answer.
 func ask(ctx context.Context, method, socketPath, path string, decode func(*json.Decoder) error) error {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socketPath)
@@ -80,13 +80,13 @@ func ask(ctx context.Context, method, socketPath, path string, decode func(*json
 	case errors.As(err, &own):
 		return own.error
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("read the router's answer about %s: it broke off: the router stopped, or nothing of it was read for %v; "+
-			"have it written to a file, and read that", path, patience)
+		return fmt.Errorf("read the router's answer about %s: truncated: the router stopped, or the client stalled for %v; "+
+			"write the answer to a file and read that", path, stallTimeout)
 	}
 	return fmt.Errorf("read the router's answer about %s: %w", path, err)
 }
 
-// dialError says what to do about a router that could not be asked.
+// dialError adds a hint to a connection error.
 func dialError(path string, err error) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
@@ -97,7 +97,7 @@ func dialError(path string, err error) error {
 	return fmt.Errorf("ask the router at %s: %w", path, err)
 }
 
-// answerError turns an answer other than 200 into an error.
+// answerError converts an answer with a status other than 200 to an error.
 func answerError(path string, resp *http.Response) error {
 	var f failure
 	if json.NewDecoder(resp.Body).Decode(&f) == nil && f.Error != "" {

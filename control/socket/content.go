@@ -11,53 +11,52 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Content is an answer that is not one JSON value, and may have no end until the client
-// wants no more of it.
+// Content is an answer other than a JSON value. It can continue until the client ends it.
 type Content struct {
-	Type string // of media
-	// Write writes it. The context ends when the client asks for the end, which it
-	// still waits for, or is gone; a client that stalls blocks it.
+	Type string // media type
+	// Write writes the answer. The context ends when the client requests the end, and then
+	// waits for it, or disconnects. A stalled client blocks Write.
 	Write func(ctx context.Context, w *ContentWriter) error
 }
 
-// ContentWriter takes an answer to the client.
+// ContentWriter writes an answer to the client.
 type ContentWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 }
 
-// Flush sends what was written so far.
+// Flush sends buffered data.
 func (w *ContentWriter) Flush() error { return w.control.Flush() }
 
-// Note tells the client something at the end.
+// Note sets an HTTP trailer, sent after the answer.
 func (w *ContentWriter) Note(name, value string) { w.Header().Set(http.TrailerPrefix+name, value) }
 
 // write answers a request with the content.
 func (c *Content) write(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", c.Type)
 	out := &ContentWriter{w, http.NewResponseController(w)}
-	if err := out.control.SetWriteDeadline(time.Time{}); err != nil { // of the answer before on this connection
+	if err := out.control.SetWriteDeadline(time.Time{}); err != nil { // deadline of the previous answer on this connection
 		return
 	}
 	if err := out.Flush(); err != nil {
 		return
 	}
 	if err := c.Write(r.Context(), out); err != nil {
-		panic(http.ErrAbortHandler) // so that the client does not take half of it for the whole
+		panic(http.ErrAbortHandler) // the client detects the truncated answer
 	}
 }
 
-// endDelay is how long a client waits for the end that it has asked for.
+// endDelay is the maximum time that a client waits for the requested end.
 const endDelay = 2 * time.Second
 
-// Body is Content as it comes. It is read to its end, and closed.
+// Body is a received Content answer. The caller must close it.
 type Body struct {
 	resp  *http.Response
 	close func()
 }
 
-// Open asks the router at a socket for a path whose answer is Content. When ctx ends, the
-// router is asked to come to an end; what it still sends can be read.
+// Open sends a GET request for a path with a Content answer to the router at a socket. When ctx
+// ends, it requests the end of the answer; the remaining data can still be read.
 func Open(ctx context.Context, socketPath, path string) (*Body, error) {
 	var conn *net.UnixConn
 	request, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -73,7 +72,7 @@ func Open(ctx context.Context, socketPath, path string) (*Body, error) {
 		cancel()
 		return nil, err
 	}
-	waiting := context.AfterFunc(ctx, cancel) // a router that does not even begin to answer is given up at once
+	waiting := context.AfterFunc(ctx, cancel) // no grace period before the answer begins
 	resp, err := transport.RoundTrip(req)
 	waiting()
 	if err != nil {
@@ -86,25 +85,25 @@ func Open(ctx context.Context, socketPath, path string) (*Body, error) {
 		return nil, answerError(path, resp)
 	}
 	stop := context.AfterFunc(ctx, func() {
-		_ = conn.CloseWrite() // the server reads the end of what it gets, and can still answer
+		_ = conn.CloseWrite() // requests the end: the server reads EOF and can still answer
 		time.AfterFunc(endDelay, cancel)
 	})
 	return &Body{resp, func() { stop(); cancel(); resp.Body.Close() }}, nil
 }
 
-// Read is that of an io.Reader. An answer that breaks off is an error, not an end.
+// Read implements io.Reader. A truncated answer is an error, not io.EOF.
 func (b *Body) Read(p []byte) (n int, err error) {
 	if n, err = b.resp.Body.Read(p); errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errors.New("it broke off: the router was killed, or could not go on; its log tells")
+		err = errors.New("answer truncated: the router was killed or failed; see its log")
 	}
 	return n, err
 }
 
-// Note returns what the router told at the end, when that has been read.
+// Note returns an HTTP trailer, after Read has returned io.EOF.
 func (b *Body) Note(name string) string { return b.resp.Trailer.Get(name) }
 
-// Close gives the connection up.
+// Close closes the connection.
 func (b *Body) Close() { b.close() }
 
-// Gone reports whether an error of writing an answer means that the client left.
+// Gone reports whether an error of writing an answer means that the client disconnected.
 func Gone(err error) bool { return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) }

@@ -1,10 +1,8 @@
-// Package socket is the router's control socket: HTTP with JSON over a Unix
-// socket that only its owner may open, so that `curl --unix-socket` reads it as
-// well as `warproute show`.
+// Package socket implements the control socket: HTTP with JSON over a Unix socket of mode 0600,
+// for `warproute show` and `curl --unix-socket`.
 //
-// A handler answers a GET with any value that encoding/json can write, or with a
-// Stream of them, which becomes a JSON array without ever being one in memory; or with
-// Content, which is not JSON and goes on until the client wants no more.
+// A handler returns a value for encoding/json, a Stream that is encoded as a JSON array element by
+// element, or Content, which is not JSON and can continue until the client ends it.
 package socket
 
 import (
@@ -23,22 +21,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Handler answers a request, which has no body. An error's text goes to the client.
+// Handler handles a request without a body. The client receives the text of an error.
 type Handler func(*http.Request) (any, error)
 
 // Stream calls yield with each element until it returns false.
 type Stream func(yield func(element any) bool)
 
-// Server serves a control socket until it is closed.
+// Server serves a control socket until Close.
 type Server struct {
 	http     *http.Server
 	listener net.Listener
 	done     chan struct{}
 }
 
-// Serve listens at path and answers GET requests of the handlers' paths, each of
-// which begins with a slash, or with another method and a space before that. The socket's mode is 0600. A socket that a dead
-// process left is replaced; one that is served is an error which names who does.
+// Serve listens at path, with mode 0600, and calls a handler for each request. Keys of handlers are
+// paths, "/path" for GET requests, or "METHOD /path".
+//
+// It replaces a stale socket. A socket in use is an error with the name of its process.
 func Serve(path string, handlers map[string]Handler) (*Server, error) {
 	l, err := listen(path)
 	if err != nil {
@@ -49,7 +48,7 @@ func Serve(path string, handlers map[string]Handler) (*Server, error) {
 		if !strings.Contains(p, " ") {
 			p = "GET " + p
 		}
-		mux.Handle(p, answer(h, patience))
+		mux.Handle(p, answer(h, stallTimeout))
 	}
 	s := &Server{
 		http:     &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second},
@@ -63,8 +62,7 @@ func Serve(path string, handlers map[string]Handler) (*Server, error) {
 	return s, nil
 }
 
-// Close stops serving, gives requests in progress a second to end, and removes
-// the socket.
+// Close stops the server, waits up to 1 s for requests in progress, and removes the socket.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -76,8 +74,8 @@ func (s *Server) Close() error {
 	return err
 }
 
-// listen binds a socket that has its mode from the start: bind(2) takes the
-// mode of the socket's own inode, so there is no moment in which others may open it.
+// listen binds a socket with mode 0600 from the start: bind(2) uses the mode of the socket's own
+// inode.
 func listen(path string) (net.Listener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
@@ -99,24 +97,24 @@ func listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// removeStale removes the socket at path if nobody serves it.
+// removeStale removes the socket at path if no process serves it.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return err
 	}
 	if info.Mode().Type() != os.ModeSocket {
-		return errors.New("something that is not a socket is in the way; remove it, or set control.socket to another path")
+		return errors.New("the path exists and is not a socket; remove it, or set control.socket to another path")
 	}
 	conn, err := net.Dial("unix", path)
 	if errors.Is(err, unix.ECONNREFUSED) {
 		return os.Remove(path)
 	}
 	if err != nil {
-		return fmt.Errorf("find out whether the socket there is in use: %w; choose another path by --socket or control.socket", err)
+		return fmt.Errorf("check whether the socket is in use: %w; choose another path by --socket or control.socket", err)
 	}
 	defer conn.Close()
-	return fmt.Errorf("%s serves it already; stop that router, or set control.socket to another path", peer(conn.(*net.UnixConn)))
+	return fmt.Errorf("in use by %s; stop that router, or set control.socket to another path", peer(conn.(*net.UnixConn)))
 }
 
 // peer names the process at the other end of a connection.
@@ -127,7 +125,7 @@ func peer(conn *net.UnixConn) string {
 	}
 	var cred *unix.Ucred
 	cerr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if cerr != nil || err != nil || cred.Pid == 0 { // 0: of another PID namespace
+	if cerr != nil || err != nil || cred.Pid == 0 { // 0: process in another PID namespace
 		return "another process"
 	}
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", cred.Pid))
@@ -137,10 +135,10 @@ func peer(conn *net.UnixConn) string {
 	return fmt.Sprintf("process %d (%s)", cred.Pid, strings.TrimSpace(string(comm)))
 }
 
-// answer makes an HTTP handler of a Handler.
-func answer(h Handler, patience time.Duration) http.HandlerFunc {
+// answer converts a Handler to an HTTP handler with a write timeout.
+func answer(h Handler, timeout time.Duration) http.HandlerFunc {
 	return func(response http.ResponseWriter, r *http.Request) {
-		w := &impatient{response, http.NewResponseController(response), patience}
+		w := &deadlineWriter{response, http.NewResponseController(response), timeout}
 		w.Header().Set("Content-Type", "application/json")
 		value, err := h(r)
 		if err != nil {
@@ -157,17 +155,17 @@ func answer(h Handler, patience time.Duration) http.HandlerFunc {
 			return
 		}
 		if json.NewEncoder(w).Encode(value) != nil {
-			panic(http.ErrAbortHandler) // so that the client does not take half of it for the whole
+			panic(http.ErrAbortHandler) // the client detects the truncated answer
 		}
 	}
 }
 
-// failure is the body of an answer that is an error.
+// failure is the body of an error answer.
 type failure struct {
-	Error string `json:"error"`
+	Error string `json:"error"` // error message
 }
 
-// writeArray writes one element a line. It stops when the client has gone, or stalls.
+// writeArray writes one element per line. It stops when the client disconnects or stalls.
 func writeArray(w http.ResponseWriter, stream Stream) {
 	buf := bufio.NewWriterSize(w, 64<<10)
 	enc := json.NewEncoder(buf) // ends each element with a newline

@@ -39,7 +39,7 @@ func numbers(n int) Handler {
 	}
 }
 
-func TestGetAnswers(t *testing.T) {
+func TestGetReturnsAnswersAndErrors(t *testing.T) {
 	p := path(t)
 	serve(t, p, map[string]Handler{
 		"/ports":  func(*http.Request) (any, error) { return map[string]int{"lan0": 1}, nil },
@@ -70,11 +70,11 @@ func TestGetAnswers(t *testing.T) {
 	}
 	var broken []int
 	if err := Get(ctx, p, "/broken", &broken); err == nil {
-		t.Errorf("a stream that broke was taken for whole: %v", broken)
+		t.Errorf("no error from a truncated stream: %v", broken)
 	}
 }
 
-func TestStreamIsAnArray(t *testing.T) {
+func TestStreamIsEncodedAsAnArray(t *testing.T) {
 	p := path(t)
 	serve(t, p, map[string]Handler{"/0": numbers(0), "/1": numbers(1), "/many": numbers(100_000)})
 	for url, n := range map[string]int{"/0": 0, "/1": 1, "/many": 100_000} {
@@ -95,7 +95,7 @@ func TestStreamIsAnArray(t *testing.T) {
 	}
 }
 
-func TestSocketIsForItsOwnerAlone(t *testing.T) {
+func TestSocketHasMode0600(t *testing.T) {
 	p := path(t)
 	serve(t, p, nil)
 	info, err := os.Stat(p)
@@ -119,7 +119,7 @@ func TestCloseRemovesTheSocket(t *testing.T) {
 	}
 }
 
-func TestSocketOfADeadProcessIsReplaced(t *testing.T) {
+func TestServeReplacesStaleSockets(t *testing.T) {
 	p := path(t)
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: p, Net: "unix"})
 	if err != nil {
@@ -128,7 +128,7 @@ func TestSocketOfADeadProcessIsReplaced(t *testing.T) {
 	l.SetUnlinkOnClose(false)
 	l.Close()
 	if err := Get(t.Context(), p, "/1", nil); !errors.Is(err, ErrNoRouter) {
-		t.Errorf("nobody listens, but Get says %v", err)
+		t.Errorf("Get from a stale socket: %v", err)
 	}
 	serve(t, p, map[string]Handler{"/1": numbers(1)})
 	var got []int
@@ -150,7 +150,7 @@ func TestSocketInUseNamesItsProcess(t *testing.T) {
 	}
 }
 
-func TestFileInTheWayIsKept(t *testing.T) {
+func TestServeKeepsRegularFiles(t *testing.T) {
 	p := path(t)
 	if err := os.WriteFile(p, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
@@ -183,10 +183,10 @@ func TestCloseDoesNotWaitForSlowClients(t *testing.T) {
 	<-answered
 }
 
-// Whoever waits for a router that hangs can still give up.
-func TestOpenEndsWithItsContext(t *testing.T) {
+// TestOpenReturnsWhenItsContextEnds uses a server that never answers.
+func TestOpenReturnsWhenItsContextEnds(t *testing.T) {
 	p := path(t)
-	l, err := net.Listen("unix", p) // takes connections, and answers nothing
+	l, err := net.Listen("unix", p) // accepts connections without answering
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,27 +201,26 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 	select {
 	case err := <-ended:
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("it ended by %v", err)
+			t.Errorf("Open returned %v", err)
 		}
 	case <-time.After(5 * time.Second):
-		t.Error("it goes on waiting")
+		t.Error("Open still waits")
 	}
 }
 
-// As for a user who has the capabilities, and no directory /run to write to.
-func TestAPathThatCannotBeMadeHasAMend(t *testing.T) {
+func TestListenErrorsSuggestAnotherPath(t *testing.T) {
 	_, err := Serve(filepath.Join(t.TempDir(), "absent", "w.sock"), nil)
 	if err == nil || !strings.Contains(err.Error(), "by --socket or control.socket") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestContentThatBreaksOffSaysSo(t *testing.T) {
+func TestTruncatedContentIsAnError(t *testing.T) {
 	p := path(t)
 	serve(t, p, map[string]Handler{"/trace": func(*http.Request) (any, error) {
 		return &Content{Write: func(_ context.Context, w *ContentWriter) error {
 			io.WriteString(w, "half of ")
-			return errors.New("a tap that fails")
+			return errors.New("tap failed")
 		}}, nil
 	}})
 	body, err := Open(t.Context(), p, "/trace")
@@ -229,7 +228,7 @@ func TestContentThatBreaksOffSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer body.Close()
-	if got, err := io.ReadAll(body); err == nil || !strings.Contains(err.Error(), "it broke off") {
+	if got, err := io.ReadAll(body); err == nil || !strings.Contains(err.Error(), "answer truncated") {
 		t.Errorf("got %q, %v", got, err)
 	}
 }

@@ -5,56 +5,54 @@ import (
 	"time"
 )
 
-// Device is a GPU that workers' engines use; counts are since the start.
+// Device is a GPU in use. Counters are since the start of the router.
 type Device struct {
-	Number         int    `json:"number"` // as the driver counts
-	Name           string `json:"name"`
-	PCI            string `json:"pci"`
-	Mode           string `json:"mode"`            // how chunks reach it: resident, launched
-	Blocks         int    `json:"blocks"`          // of threads that workers have, a chunk in flight each or a part of one,
-	Room           int    `json:"room"`            // of so many that fit
-	Workers        int    `json:"workers"`         // that were given it
-	WorkersOut     int    `json:"workers_out"`     // that do without it now
-	InFlight       int    `json:"in_flight"`       // chunks that it has now
-	Unfinished     int    `json:"unfinished"`      // chunks that were given up, and it has not finished
-	Chunks         uint64 `json:"chunks"`          // that it decided on
-	ChunksByCPU    uint64 `json:"chunks_by_cpu"`   // of its workers, that the CPU decided on, as it was out
-	ChunksSmall    uint64 `json:"chunks_small"`    // as they were small,
-	ChunksUnplaced uint64 `json:"chunks_unplaced"` // or as the worker's blocks had others
-	// One in Shadow chunks, if it is not 0, is compared with the CPU's result: the same, another
-	// one, or skipped, as the tables changed meanwhile.
-	Shadow          int    `json:"shadow"`
-	ShadowSame      uint64 `json:"shadow_same"`
-	ShadowDifferent uint64 `json:"shadow_different"`
-	ShadowSkipped   uint64 `json:"shadow_skipped"`
+	Number          int    `json:"number"`           // CUDA device ordinal
+	Name            string `json:"name"`             // device name
+	PCI             string `json:"pci"`              // PCI address
+	Mode            string `json:"mode"`             // kernel mode: resident, launched
+	Blocks          int    `json:"blocks"`           // thread blocks assigned to workers
+	Room            int    `json:"max_blocks"`       // thread blocks that fit on the device
+	Workers         int    `json:"workers"`          // workers assigned to the device
+	WorkersOut      int    `json:"workers_out"`      // workers of the device that use the CPU during an outage
+	InFlight        int    `json:"in_flight"`        // chunks on the device, without abandoned ones
+	Unfinished      int    `json:"unfinished"`       // abandoned chunks that the device has not finished
+	Chunks          uint64 `json:"chunks"`           // chunks processed by the device
+	ChunksByCPU     uint64 `json:"chunks_by_cpu"`    // chunks processed by the CPU during an outage
+	ChunksSmall     uint64 `json:"chunks_small"`     // chunks processed by the CPU because they were below the threshold
+	ChunksUnplaced  uint64 `json:"chunks_no_slot"`   // chunks processed by the CPU because the device had no free slot
+	Shadow          int    `json:"shadow"`           // 1 in this many chunks is repeated on the CPU and compared; 0: none
+	ShadowSame      uint64 `json:"shadow_same"`      // repeated chunks with the same result
+	ShadowDifferent uint64 `json:"shadow_different"` // repeated chunks with a different result
+	ShadowSkipped   uint64 `json:"shadow_skipped"`   // chunks not compared because the tables had changed
 
-	Timeouts uint64  `json:"timeouts"`        // times that it was late, and a worker did without
-	Returns  uint64  `json:"returns"`         // times that a worker used it again
-	Faults   uint64  `json:"faults"`          // after which no worker uses it again
-	Cause    string  `json:"cause,omitempty"` // of the outage: timeout, fault, bad_result, mismatch
-	Outage   *Outage `json:"outage,omitempty"`
+	Timeouts uint64  `json:"timeouts"`         // temporary failovers of workers
+	Returns  uint64  `json:"recoveries"`       // ended temporary failovers of workers
+	Faults   uint64  `json:"faults"`           // permanent failovers
+	Cause    string  `json:"cause,omitempty"`  // cause of the outage: timeout, fault, bad_result, mismatch
+	Outage   *Outage `json:"outage,omitempty"` // current outage
 }
 
-// Outage is since when a worker or all do without a device, and why.
+// Outage is a period in which some or all workers do not use a device.
 type Outage struct {
-	Since time.Time `json:"since"`
-	Why   string    `json:"why"`
+	Since time.Time `json:"since"`  // start of the outage
+	Why   string    `json:"reason"` // reason of the outage, as a sentence
 }
 
-// rows writes a line for what it is, and for what it does, and for its failures.
+// rows writes the device, its chunk counters, and its failures.
 func (d *Device) rows(t *table) {
-	t.row(fmt.Sprintf("GPU %d", d.Number), fmt.Sprintf("%s at %s, %s kernel, %d of %d blocks", d.Name, d.PCI, d.Mode, d.Blocks, d.Room))
-	t.row("", fmt.Sprintf("%d workers, %d chunks in flight; %d decided on; by the CPU %d while it was out, %d as they were small, %d as its blocks had others",
-		d.Workers, d.InFlight, d.Chunks, d.ChunksByCPU, d.ChunksSmall, d.ChunksUnplaced))
+	t.row(fmt.Sprintf("GPU %d", d.Number), fmt.Sprintf("%s at %s, %s kernel, %d of %s", d.Name, d.PCI, d.Mode, d.Blocks, count(d.Room, "block")))
+	t.row("", fmt.Sprintf("%s, %s in flight; %d processed by the GPU; by the CPU: %d during outages, %d below the threshold, %d without a free slot",
+		count(d.Workers, "worker"), count(d.InFlight, "chunk"), d.Chunks, d.ChunksByCPU, d.ChunksSmall, d.ChunksUnplaced))
 	if d.Shadow > 0 {
-		t.row("", fmt.Sprintf("the CPU repeats 1 in %d chunks: %d results were the same, %d differed, %d chunks skipped as tables changed",
-			d.Shadow, d.ShadowSame, d.ShadowDifferent, d.ShadowSkipped))
+		t.row("", fmt.Sprintf("shadow: 1 in %s repeated by the CPU: %d same, %d different, %d skipped because tables changed",
+			count(d.Shadow, "chunk"), d.ShadowSame, d.ShadowDifferent, d.ShadowSkipped))
 	}
 	if d.Timeouts+d.Faults > 0 {
-		t.row("", fmt.Sprintf("taken out %d times, back %d times", d.Timeouts+d.Faults, d.Returns))
+		t.row("", fmt.Sprintf("%s, %s", count(d.Timeouts+d.Faults, "failover"), counted(d.Returns, "recovery", "recoveries")))
 	}
 	if o := d.Outage; o != nil {
-		t.row("", fmt.Sprintf("%d workers without it, the first since %s, %d chunks unfinished: %s",
-			d.WorkersOut, o.Since.Format(time.DateTime), d.Unfinished, o.Why))
+		t.row("", fmt.Sprintf("outage: %s on the CPU since %s, %s unfinished: %s",
+			count(d.WorkersOut, "worker"), o.Since.Format(time.DateTime), count(d.Unfinished, "chunk"), o.Why))
 	}
 }

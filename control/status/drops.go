@@ -8,57 +8,56 @@ import (
 	"github.com/warproute/warproute/batch"
 )
 
-// Drop counts the packets of a port that were not forwarded for one reason: an
-// element of `show drops`.
+// Drop counts packets that a port received and the router dropped, by reason: an element of
+// `show drops`.
 type Drop struct {
-	Reason   string `json:"reason"`
-	Sentence string `json:"sentence"` // what it means
-	Mend     string `json:"mend"`     // what to do about it
-	Port     string `json:"port"`     // that received them
-	Packets  uint64 `json:"packets"`
+	Reason      string `json:"reason"`      // drop reason, as in metrics
+	Description string `json:"description"` // description of the reason
+	Hint        string `json:"hint"`        // suggested fix
+	Port        string `json:"port"`        // ingress port
+	Packets     uint64 `json:"packets"`     // dropped packets
 }
 
-// Drops lists the reasons for which packets were dropped, by reason, then port; last those
-// that the kernel did not hand to the router, and those that a gateway's XDP program dropped.
+// Drops lists drops by reason, then port. Drops by the kernel and the XDP program are last.
 func Drops(s *Snapshot) []Drop {
-	drops := []Drop{} // an array in JSON even if nothing was dropped
+	drops := []Drop{} // [] in JSON without drops, not null
 	for r := range batch.NumReasons {
 		for i := range s.Ports {
 			if n := s.Stats.Ports[i].Drops[r]; n > 0 {
 				reason := batch.Reason(r)
-				drops = append(drops, Drop{reason.String(), reason.Sentence(), reason.Mend(), s.Ports[i].Name, n})
+				drops = append(drops, Drop{reason.String(), reason.Description(), reason.Hint(), s.Ports[i].Name, n})
 			}
 		}
 	}
 	for _, p := range s.Ports {
 		if n := p.XDP.Refused; n > 0 {
-			drops = append(drops, Drop{"redirect_refused", RefusedSentence, RefusedHint, p.Name, n})
+			drops = append(drops, Drop{"redirect_refused", RefusedDescription, RefusedHint, p.Name, n})
 		}
 	}
 	for _, t := range transitDrops {
 		for _, p := range s.Ports {
 			if n := p.XDP.Transit[t.reason]; n > 0 {
-				drops = append(drops, Drop{t.reason, t.sentence, t.hint, p.Name, n})
+				drops = append(drops, Drop{t.reason, t.description, t.hint, p.Name, n})
 			}
 		}
 	}
 	return drops
 }
 
-// RefusedSentence explains frames that the XDP program directed to a socket and the kernel
-// did not hand to it; RefusedHint says what to do. They are lost before the router.
+// RefusedDescription and RefusedHint explain frames that the XDP program redirected to a
+// socket and the kernel dropped, before the router received them.
 const (
-	RefusedSentence = "the kernel did not hand the frame to the port's AF_XDP socket"
-	RefusedHint     = "use another interface as the port: Linux hands a socket only frames of the socket's own interface and queue (`perf trace -e xdp:xdp_redirect_err` shows the interface and the error)"
+	RefusedDescription = "the kernel refused to redirect the frame to the port's AF_XDP socket"
+	RefusedHint        = "use another interface as the port: a socket receives only frames of its own interface and queue (`perf trace -e xdp:xdp_redirect_err` shows the interface and the error)"
 )
 
-// reasonDrops are the drops for one reason.
+// reasonDrops sums the drops of all ports with one reason.
 type reasonDrops struct {
-	Drop           // of the first port; Packets of all
-	ports []string // with their packets
+	Drop           // of the first port, with the Packets of all ports
+	ports []string // packets by port: "lan0 6"
 }
 
-// byReason adds up drops of the same reason, which follow one another.
+// byReason sums adjacent drops with the same reason.
 func byReason(drops []Drop) (all []reasonDrops) {
 	for _, d := range drops {
 		port := fmt.Sprintf("%s %d", d.Port, d.Packets)
@@ -72,15 +71,14 @@ func byReason(drops []Drop) (all []reasonDrops) {
 	return all
 }
 
-// WriteDrops writes a row for each reason, and below the table what each means and what
-// to do about it.
+// WriteDrops writes one row per reason, then the description and the hint of each.
 func WriteDrops(w io.Writer, drops []Drop) error {
 	if len(drops) == 0 {
 		_, err := io.WriteString(w, "no packets dropped\n")
 		return err
 	}
 	reasons, total := byReason(drops), uint64(0)
-	t := newTable(w, "REASON", "PACKETS", "BY PORT THAT RECEIVED THEM")
+	t := newTable(w, "REASON", "PACKETS", "BY INGRESS PORT")
 	for _, r := range reasons {
 		t.row(r.Reason, r.Packets, strings.Join(r.ports, ", "))
 		total += r.Packets
@@ -90,7 +88,7 @@ func WriteDrops(w io.Writer, drops []Drop) error {
 		return err
 	}
 	for _, r := range reasons {
-		if _, err := fmt.Fprintf(w, "\n%s: %s\n  %s\n", r.Reason, r.Sentence, r.Mend); err != nil {
+		if _, err := fmt.Fprintf(w, "\n%s: %s\n  %s\n", r.Reason, r.Description, r.Hint); err != nil {
 			return err
 		}
 	}

@@ -9,56 +9,56 @@ import (
 	"github.com/warproute/warproute/dataplane"
 )
 
-// EngineState is which engine runs, and why.
+// EngineState describes the running engine.
 type EngineState struct {
-	Name       string   // cpu, gpu
-	Reason     string   // why, in a word, for a metric's label: configured, no_gpu, ...
-	Chosen     string   // the reason at the start: while every GPU is out, Reason says so
-	Why        string   // the same as a sentence
-	Devices    []Device // GPUs that workers use
-	Cores      []int    // that the workers are pinned to
-	MaxPackets int
-	MaxDelay   time.Duration
-	HugePages  bool // under the frames
+	Name       string        // cpu, gpu
+	Reason     string        // reason for the choice, as a metric label: configured, no_gpu, ...
+	Chosen     string        // Reason at the start; Reason changes during a GPU outage
+	Why        string        // Reason as a sentence
+	Devices    []Device      // GPUs in use
+	Cores      []int         // cores of the workers
+	MaxPackets int           // maximum packets per chunk
+	MaxDelay   time.Duration // maximum delay of a chunk
+	HugePages  bool          // huge pages back the frame memory
 }
 
 // Engine is the answer of `show engine`.
 type Engine struct {
-	Name            string   `json:"name"`
-	Reason          string   `json:"reason"`
-	Why             string   `json:"why"`
-	Devices         []Device `json:"devices,omitempty"`
-	Workers         int      `json:"workers"`
-	Cores           []int    `json:"cores"`
-	HugePages       bool     `json:"huge_pages"`
-	MaxPackets      int      `json:"max_packets"`
-	MaxDelayNS      int64    `json:"max_delay_ns"`
-	Chunks          uint64   `json:"chunks"`
-	Packets         uint64   `json:"packets"`
-	PacketsPerChunk float64  `json:"packets_per_chunk"`
-	InFlight        int64    `json:"in_flight"` // chunks that the engine has now
-	Held            int64    `json:"held"`      // packets waiting for neighbours now
-	Pending         int64    `json:"pending"`   // packets in transmit rings now
+	Name            string   `json:"name"`                   // current engine: cpu, gpu
+	Reason          string   `json:"reason"`                 // reason for the engine, as in metrics: configured, no_gpu, ...
+	Description     string   `json:"description"`            // reason for the engine, as a sentence
+	Devices         []Device `json:"devices,omitempty"`      // GPUs in use
+	Workers         int      `json:"workers"`                // number of workers
+	Cores           []int    `json:"cores"`                  // CPU cores of the workers
+	HugePages       bool     `json:"huge_pages"`             // true if huge pages back the frame memory
+	MaxPackets      int      `json:"max_packets"`            // maximum packets per chunk
+	MaxDelayNS      int64    `json:"max_delay_ns"`           // maximum delay of a chunk, ns
+	Chunks          uint64   `json:"chunks"`                 // processed chunks
+	Packets         uint64   `json:"packets"`                // processed packets
+	PacketsPerChunk float64  `json:"packets_per_chunk"`      // average packets per chunk
+	InFlight        int64    `json:"in_flight"`              // chunks in process by the engines
+	NeighborQueue   int64    `json:"neighbor_queue_packets"` // packets queued for unresolved neighbors or missing SAs
+	TxPending       int64    `json:"tx_pending_packets"`     // packets in transmit rings
 
-	Frames []dataplane.FrameStats `json:"frames,omitempty"` // by worker
+	Frames []dataplane.FrameStats `json:"frames,omitempty"` // packet buffers (frames) of each worker
 
-	ConfigLoaded time.Time `json:"config_loaded"` // when the configuration in force was
+	ConfigLoaded time.Time `json:"config_loaded"` // load time of the active configuration
 }
 
-// EngineOf describes the engine of a snapshot and its work.
+// EngineOf returns the engine view of a snapshot.
 func EngineOf(s *Snapshot) Engine {
 	return Engine{
-		Name: s.Engine.Name, Reason: s.Engine.Reason, Why: s.Engine.Why, Devices: s.Engine.Devices,
+		Name: s.Engine.Name, Reason: s.Engine.Reason, Description: s.Engine.Why, Devices: s.Engine.Devices,
 		Workers: s.Stats.Workers, Cores: s.Engine.Cores, HugePages: s.Engine.HugePages,
 		MaxPackets: s.Engine.MaxPackets, MaxDelayNS: s.Engine.MaxDelay.Nanoseconds(),
 		Chunks: s.Stats.Chunks, Packets: s.Stats.Packets.Sum, PacketsPerChunk: s.Stats.Packets.Mean(),
-		Frames: s.Stats.Frames, InFlight: s.Stats.InFlight, Held: s.Stats.Held, Pending: s.Stats.Pending,
+		Frames: s.Stats.Frames, InFlight: s.Stats.InFlight, NeighborQueue: s.Stats.Held, TxPending: s.Stats.Pending,
 		ConfigLoaded: s.Config.Loaded,
 	}
 }
 
-// framesOf says how many frames are free, and which workers have none.
-func framesOf(workers []dataplane.FrameStats) string {
+// framesText summarizes free frames and names workers without any.
+func framesText(workers []dataplane.FrameStats) string {
 	if len(workers) == 0 {
 		return ""
 	}
@@ -67,25 +67,29 @@ func framesOf(workers []dataplane.FrameStats) string {
 	for i, f := range workers {
 		sum.Total, sum.Free, sum.Withheld = sum.Total+f.Total, sum.Free+f.Free, sum.Withheld+f.Withheld
 		if f.Free == 0 {
-			exhausted += fmt.Sprintf("; WORKER %d HAS NONE FREE and receives nothing", i)
+			exhausted += fmt.Sprintf("; WORKER %d HAS NO FREE FRAMES and receives nothing", i)
 		}
 	}
-	text := fmt.Sprintf("; %d of %d frames free", sum.Free, sum.Total)
+	text := fmt.Sprintf(", %d of %d frames free", sum.Free, sum.Total)
 	if sum.Withheld > 0 {
-		text += fmt.Sprintf(", %d withheld as a failed GPU may still write to them", sum.Withheld)
+		text += fmt.Sprintf(", %d withheld because a failed GPU could still write to them", sum.Withheld)
 	}
 	return text + exhausted
 }
 
-// WriteEngine writes a line for each fact.
+// WriteEngine writes the engine view, one property per line.
 func WriteEngine(w io.Writer, e Engine) error {
 	t := newTable(w)
-	t.row("engine", fmt.Sprintf("%s (%s)", e.Name, e.Why))
+	t.row("engine", fmt.Sprintf("%s (%s)", e.Name, e.Description))
 	for i := range e.Devices {
 		e.Devices[i].rows(t)
 	}
 	cores := ""
-	if len(e.Cores) > 0 {
+	switch len(e.Cores) {
+	case 0:
+	case 1:
+		cores = fmt.Sprintf(" on core %d", e.Cores[0])
+	default:
 		cores = " on cores " + strings.Trim(fmt.Sprint(e.Cores), "[]")
 	}
 	t.row("workers", fmt.Sprintf("%d%s", e.Workers, cores))
@@ -93,11 +97,11 @@ func WriteEngine(w io.Writer, e Engine) error {
 	if e.HugePages {
 		memory = "huge pages"
 	}
-	t.row("frame memory", memory+framesOf(e.Frames))
-	t.row("batch", fmt.Sprintf("up to %d packets or %v", e.MaxPackets, time.Duration(e.MaxDelayNS)))
-	t.row("chunks", fmt.Sprintf("%d, of %.1f packets in the mean; %d in flight", e.Chunks, e.PacketsPerChunk, e.InFlight))
+	t.row("frame memory", memory+framesText(e.Frames))
+	t.row("batch", fmt.Sprintf("up to %d packets or %v per chunk", e.MaxPackets, time.Duration(e.MaxDelayNS)))
+	t.row("chunks", fmt.Sprintf("%d, %.1f packets on average; %d in flight", e.Chunks, e.PacketsPerChunk, e.InFlight))
 	t.row("packets", e.Packets)
-	t.row("waiting", fmt.Sprintf("%d for neighbours, %d in transmit rings", e.Held, e.Pending))
-	t.row("config", "loaded at "+e.ConfigLoaded.Format(time.RFC3339))
+	t.row("queued", fmt.Sprintf("%s for unresolved neighbors, %d in transmit rings", count(e.NeighborQueue, "packet"), e.TxPending))
+	t.row("configuration", "loaded "+e.ConfigLoaded.Format(time.RFC3339))
 	return t.flush()
 }

@@ -1,37 +1,37 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
-// SA is a security association in the answer of `show sas`.
+// SA is a security association: an element of `show sas`.
 type SA struct {
-	Name      string `json:"name"`
-	Direction string `json:"direction"`
-	Mode      string `json:"mode"`
-	SPI       uint32 `json:"spi"`
-	Src       string `json:"src"`
-	Dst       string `json:"dst"`
-	Suite     string `json:"suite"`
-	ESN       bool   `json:"esn"`
-	Sequence  uint64 `json:"sequence"` // sent last, or the highest received
-	Packets   uint64 `json:"packets"`
-	Bytes     uint64 `json:"bytes"`
-	Replays   uint64 `json:"replays"`
-	Forgeries uint64 `json:"forgeries"`
-	PathMTU   int    `json:"path_mtu"` // of the way to a tunnel's other end where routers said that it is narrow; 0: the port's
-	State     string `json:"state"`    // live, or expired
+	Name      string `json:"name"`      // SA name
+	Direction string `json:"direction"` // in or out
+	Mode      string `json:"mode"`      // tunnel or transport
+	SPI       uint32 `json:"spi"`       // security parameters index
+	Src       string `json:"src"`       // source address of the ESP packets
+	Dst       string `json:"dst"`       // destination address of the ESP packets
+	Suite     string `json:"suite"`     // cipher suite
+	ESN       bool   `json:"esn"`       // true with extended sequence numbers (RFC 4304)
+	Sequence  uint64 `json:"sequence"`  // last sent or highest received sequence number
+	Packets   uint64 `json:"packets"`   // encrypted or decrypted packets
+	Bytes     uint64 `json:"bytes"`     // encrypted or decrypted bytes
+	Replays   uint64 `json:"replays"`   // packets dropped by the replay window
+	Forgeries uint64 `json:"forgeries"` // packets dropped because authentication failed
+	PathMTU   int    `json:"path_mtu"`  // path MTU learned from ICMP errors, bytes; 0: the MTU of the port applies
+	State     string `json:"state"`     // live or expired
 }
 
-// SAs lists the associations of a gateway by name, direction and SPI. It is for whoever
-// changes the gateway, or keeps others from it.
+// SAs lists the SAs of a gateway by name, direction and SPI. The caller must be the writer of
+// the gateway or hold its lock.
 func SAs(g *gateway.Gateway) []SA {
 	list := []SA{}
 	for s := range g.All {
@@ -47,18 +47,12 @@ func SAs(g *gateway.Gateway) []SA {
 		})
 	}
 	slices.SortFunc(list, func(a, b SA) int {
-		if c := strings.Compare(a.Name, b.Name); c != 0 {
-			return c
-		}
-		if c := strings.Compare(a.Direction, b.Direction); c != 0 {
-			return c
-		}
-		return int(a.SPI) - int(b.SPI)
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.SPI, b.SPI))
 	})
 	return list
 }
 
-// WriteSAs writes a line for each association.
+// WriteSAs writes one row per SA.
 func WriteSAs(w io.Writer, list []SA) error {
 	t := newTable(w)
 	t.row("NAME", "DIRECTION", "SPI", "FROM", "TO", "MODE", "SUITE", "STATE", "PATH MTU", "SEQUENCE", "PACKETS", "BYTES", "REPLAYS", "FORGERIES")
@@ -76,17 +70,17 @@ func WriteSAs(w io.Writer, list []SA) error {
 	return t.flush()
 }
 
-// Policy is a line of the answer of `show policies`.
+// Policy is an element of `show policies`.
 type Policy struct {
-	Number    int    `json:"number"` // the first that matches decides
-	Direction string `json:"direction"`
-	Selector  string `json:"selector"`
-	Action    string `json:"action"`
-	SA        string `json:"sa,omitempty"`
-	Refusal   string `json:"refusal,omitempty"` // why the policy cannot be followed, and drops what it matches
+	Number    int    `json:"number"`            // position from 1; the first matching policy applies
+	Direction string `json:"direction"`         // in or out
+	Selector  string `json:"selector"`          // selector of matching packets
+	Action    string `json:"action"`            // protect, bypass, discard or refuse
+	SA        string `json:"sa,omitempty"`      // name of the SA
+	Refusal   string `json:"refusal,omitempty"` // reason why the policy is unsupported and drops matching packets
 }
 
-// Policies lists the policies of a gateway in their order.
+// Policies lists the policies of a gateway in order.
 func Policies(g *gateway.Gateway) []Policy {
 	list := []Policy{}
 	for i, r := range g.Rules() {
@@ -95,7 +89,7 @@ func Policies(g *gateway.Gateway) []Policy {
 	return list
 }
 
-// WritePolicies writes a line for each policy, and below the table why some are refused.
+// WritePolicies writes one row per policy, then the reasons for refused policies.
 func WritePolicies(w io.Writer, list []Policy) error {
 	t := newTable(w)
 	t.row("NUMBER", "DIRECTION", "SELECTOR", "ACTION", "SA")
@@ -109,7 +103,7 @@ func WritePolicies(w io.Writer, list []Policy) error {
 		if p.Refusal == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "policy %d is refused, and drops what it matches as %v: %s\n", p.Number, batch.XfrmPolicyRefused, p.Refusal); err != nil {
+		if _, err := fmt.Fprintf(w, "policy %d refused, drops matching packets as %v: %s\n", p.Number, batch.XfrmPolicyRefused, p.Refusal); err != nil {
 			return err
 		}
 	}

@@ -7,49 +7,50 @@ import (
 	"github.com/warproute/warproute/dataplane"
 )
 
-// Latency is one stage of the chunks' way: an element of `show latency`. Times
-// are in nanoseconds, exact to 1 %.
+// Latency is the latency of chunks in one stage, in nanoseconds, exact to 1 %: an element of
+// `show latency`.
 type Latency struct {
-	Stage string  `json:"stage"`
-	Count uint64  `json:"count"` // of chunks
-	Mean  float64 `json:"mean_ns"`
-	P50   uint64  `json:"p50_ns"`
-	P90   uint64  `json:"p90_ns"`
-	P99   uint64  `json:"p99_ns"`
-	P999  uint64  `json:"p999_ns"`
+	Stage  string  `json:"stage"`   // stage: wait, engine, order, tx, total
+	Chunks uint64  `json:"chunks"`  // number of chunks
+	Mean   float64 `json:"mean_ns"` // mean latency, ns
+	P50    uint64  `json:"p50_ns"`  // median latency, ns
+	P90    uint64  `json:"p90_ns"`  // 90th percentile, ns
+	P99    uint64  `json:"p99_ns"`  // 99th percentile, ns
+	P999   uint64  `json:"p999_ns"` // 99.9th percentile, ns
 }
 
-// Latencies lists the stages in their order, the total last.
+// Latencies lists the stages in order, the total last.
 func Latencies(s *Snapshot) []Latency {
 	all := make([]Latency, dataplane.NumStages)
 	for i := range all {
 		h := &s.Stats.Stages[i]
 		all[i] = Latency{
-			Stage: dataplane.Stage(i).String(), Count: h.Count, Mean: h.Mean(),
+			Stage: dataplane.Stage(i).String(), Chunks: h.Count, Mean: h.Mean(),
 			P50: h.Quantile(0.5), P90: h.Quantile(0.9), P99: h.Quantile(0.99), P999: h.Quantile(0.999),
 		}
 	}
 	return all
 }
 
-// WriteLatencies writes a row for each stage.
+// WriteLatencies writes one row per stage.
 func WriteLatencies(w io.Writer, all []Latency) error {
-	t := newTable(w, "STAGE", "CHUNKS", "MEAN", "P50", "P90", "P99", "P99.9", "WHAT")
+	t := newTable(w, "STAGE", "CHUNKS", "MEAN", "P50", "P90", "P99", "P99.9", "DESCRIPTION")
 	for _, l := range all {
-		t.row(l.Stage, l.Count, Nanoseconds(uint64(l.Mean)), Nanoseconds(l.P50), Nanoseconds(l.P90), Nanoseconds(l.P99), Nanoseconds(l.P999), stageMeanings[l.Stage])
+		t.row(l.Stage, l.Chunks, Nanoseconds(uint64(l.Mean)), Nanoseconds(l.P50), Nanoseconds(l.P90), Nanoseconds(l.P99), Nanoseconds(l.P999), stageDescriptions[l.Stage])
 	}
 	return t.flush()
 }
 
-var stageMeanings = map[string]string{
-	"wait":   "first packet received to chunk submitted",
-	"engine": "submitted to results seen",
-	"order":  "results seen to every earlier chunk transmitted",
-	"tx":     "that to packets in the transmit rings and the kernel told",
-	"total":  "first packet received to the kernel told",
+// stageDescriptions describes the stages of Latency.
+var stageDescriptions = map[string]string{
+	"wait":   "first packet received until chunk submitted",
+	"engine": "submitted until results polled",
+	"order":  "results polled until all earlier chunks transmitted",
+	"tx":     "earlier chunks transmitted until the kernel is notified of the transmit rings",
+	"total":  "first packet received until the kernel is notified",
 }
 
-// Nanoseconds writes a time with three digits and its unit: 812ns, 4.07µs, 1.20ms.
+// Nanoseconds formats a time with three digits and a unit: 812ns, 4.07µs, 1.20ms.
 func Nanoseconds(ns uint64) string {
 	if ns < 1000 {
 		return fmt.Sprintf("%dns", ns)
@@ -63,6 +64,7 @@ func Nanoseconds(ns uint64) string {
 	return threeDigits(v/1000) + "s"
 }
 
+// threeDigits formats a number with at least three significant digits.
 func threeDigits(v float64) string {
 	switch {
 	case v < 9.995:

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Port is a port with its counts: an element of `show ports`.
+// Port is a port with its counters: an element of `show ports`.
 type Port struct {
 	PortState
-	RxPackets uint64 `json:"rx_packets"`
-	RxBytes   uint64 `json:"rx_bytes"`
-	TxPackets uint64 `json:"tx_packets"`
-	TxBytes   uint64 `json:"tx_bytes"`
-	Dropped   uint64 `json:"dropped"` // of what it received; `show drops` has the reasons
+	RxPackets uint64 `json:"rx_packets"`      // packets received by workers
+	RxBytes   uint64 `json:"rx_bytes"`        // bytes received by workers, without FCS
+	TxPackets uint64 `json:"tx_packets"`      // packets passed to the port for transmission
+	TxBytes   uint64 `json:"tx_bytes"`        // bytes passed to the port for transmission, without FCS
+	Dropped   uint64 `json:"dropped_packets"` // received packets that the router dropped; `show drops` lists the reasons
 }
 
 // Ports lists the ports of a snapshot.
@@ -33,7 +33,7 @@ func Ports(s *Snapshot) []Port {
 	return ports
 }
 
-// WritePorts writes a table of ports, and below it what deserves a look.
+// WritePorts writes a table of ports, then notes on losses and modes.
 func WritePorts(w io.Writer, ports []Port) error {
 	t := newTable(w, "PORT", "STATE", "MODE", "QUEUES", "MAC", "MTU", "RX PACKETS", "RX BYTES", "TX PACKETS", "TX BYTES", "DROPPED", "TO LINUX")
 	for _, p := range ports {
@@ -56,13 +56,13 @@ func WritePorts(w io.Writer, ports []Port) error {
 	return nil
 }
 
-// notes are the things about a port that a table has no room for.
+// notes returns renames, the reason for the XDP mode, and losses.
 func (p *Port) notes() (notes []string) {
 	if p.Interface != "" {
-		notes = append(notes, fmt.Sprintf("its interface is called %s now; the port keeps the name of the configuration", p.Interface))
+		notes = append(notes, fmt.Sprintf("the interface was renamed to %s; the port keeps its configured name", p.Interface))
 	}
 	if p.ModeReason != "" {
-		notes = append(notes, fmt.Sprintf("%s mode, because %s", p.Mode, p.ModeReason))
+		notes = append(notes, fmt.Sprintf("%s mode: %s", p.Mode, p.ModeReason))
 	}
 	var causes []string
 	for _, cause := range slices.Sorted(maps.Keys(p.XDP.ToLinux)) {
@@ -81,13 +81,13 @@ func (p *Port) notes() (notes []string) {
 		n    uint64
 		what string
 	}{
-		{p.XDP.NoSocket, "dropped, arrived on a queue without a socket"},
-		{p.XDP.Refused, "dropped, the kernel did not hand them to the socket"},
-		{transit, "dropped, because Linux might have forwarded them past the policies (warproute show drops)"},
-		{p.Rings.RxDropped, "dropped, no memory to receive into, or too long"},
-		{p.Rings.RxRingFull, "dropped, receive ring full because the worker is too slow"},
-		{p.Rings.RxInvalid, "receive descriptors that the kernel refused"},
-		{p.Rings.TxInvalid, "transmit descriptors that the kernel refused"},
+		{p.XDP.NoSocket, "dropped, queue without an AF_XDP socket"},
+		{p.XDP.Refused, "dropped, redirect to the AF_XDP socket refused"},
+		{transit, "dropped, Linux could have forwarded them past the IPsec policies (warproute show drops)"},
+		{p.Rings.RxDropped, "dropped, no receive buffer or frame too long"},
+		{p.Rings.RxRingFull, "dropped, receive ring full (worker too slow)"},
+		{p.Rings.RxInvalid, "receive descriptors rejected by the kernel"},
+		{p.Rings.TxInvalid, "transmit descriptors rejected by the kernel"},
 	} {
 		if loss.n > 0 {
 			notes = append(notes, fmt.Sprintf("%s: %d", loss.what, loss.n))

@@ -5,13 +5,12 @@ import (
 	"testing"
 )
 
-// Frames that the kernel did not hand to a socket are in every view of losses.
-func TestRefusedFramesAreShown(t *testing.T) {
+func TestRefusedRedirectsAreShownAsLosses(t *testing.T) {
 	s := sample()
 	s.Ports[0].XDP.Refused = 20
 	drops := Drops(s)
 	last := drops[len(drops)-1]
-	if last.Reason != "redirect_refused" || last.Port != "lan0" || last.Packets != 20 || last.Sentence == "" || last.Mend == "" {
+	if last.Reason != "redirect_refused" || last.Port != "lan0" || last.Packets != 20 || last.Description == "" || last.Hint == "" {
 		t.Errorf("the last drop is %+v", last)
 	}
 	var b strings.Builder
@@ -21,12 +20,12 @@ func TestRefusedFramesAreShown(t *testing.T) {
 	if err := WritePorts(&b, Ports(s)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"redirect_refused", "xdp:xdp_redirect_err", "lan0: dropped, the kernel did not hand them to the socket: 20"} {
+	for _, want := range []string{"redirect_refused", "xdp:xdp_redirect_err", "lan0: dropped, redirect to the AF_XDP socket refused: 20"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, &b)
 		}
 	}
-	if n := s.Ports[0].lost(); n != 21 { // and one without a socket
+	if n := s.Ports[0].lost(); n != 21 { // 20 refused redirects, 1 frame without a socket
 		t.Errorf("%d frames lost before the router, want 21", n)
 	}
 }

@@ -8,53 +8,53 @@ import (
 	"github.com/warproute/warproute/control/config"
 )
 
-// Reload is the answer of `reload`: how the configuration differs from the one in force,
-// and what was done about it.
+// Reload is the response to `reload`: the changes against the active configuration and the
+// result.
 type Reload struct {
-	Result  ReloadResult    `json:"result"`
-	DryRun  bool            `json:"dry_run,omitempty"` // applied and refused mean what would be
-	Changes []config.Change `json:"changes"`
-	Restart []string        `json:"restart,omitempty"` // refused: keys of changes that take a restart
-	Faults  []Fault         `json:"faults,omitempty"`  // invalid
-	Error   string          `json:"error,omitempty"`   // failed, or invalid without faults
+	Result  ReloadResult    `json:"result"`            // applied, unchanged, refused, invalid or failed
+	DryRun  bool            `json:"dry_run,omitempty"` // true if no change was applied
+	Changes []config.Change `json:"changes"`           // changes against the active configuration
+	Restart []string        `json:"restart,omitempty"` // changed keys that need a restart, with result refused
+	Faults  []Fault         `json:"faults,omitempty"`  // configuration errors, with result invalid
+	Error   string          `json:"error,omitempty"`   // error message, with result failed or with result invalid and no faults
 }
 
-// ReloadResult is what became of a reload, as the metrics call it.
+// ReloadResult is the result of a reload, also a metric label.
 type ReloadResult string
 
 const (
 	ReloadApplied   ReloadResult = "applied"
-	ReloadUnchanged ReloadResult = "unchanged" // nothing differs
-	ReloadRefused   ReloadResult = "refused"   // something takes a restart
+	ReloadUnchanged ReloadResult = "unchanged" // no changes
+	ReloadRefused   ReloadResult = "refused"   // a change needs a restart
 	ReloadInvalid   ReloadResult = "invalid"   // the configuration is wrong
-	ReloadFailed    ReloadResult = "failed"    // a change could not be made, and none was
+	ReloadFailed    ReloadResult = "failed"    // a change could not be applied, so the configuration did not change
 )
 
-// ReloadResults are all of them.
+// ReloadResults lists all results.
 var ReloadResults = []ReloadResult{ReloadApplied, ReloadUnchanged, ReloadRefused, ReloadInvalid, ReloadFailed}
 
-// Fault is one thing that is wrong with a configuration.
+// Fault is an error in a configuration.
 type Fault struct {
-	File    string `json:"file,omitempty"`
-	Line    int    `json:"line,omitempty"` // from 1, as is Column
-	Column  int    `json:"column,omitempty"`
-	Message string `json:"message"`
-	Mend    string `json:"mend"`
+	File    string `json:"file,omitempty"`   // configuration file
+	Line    int    `json:"line,omitempty"`   // line number from 1
+	Column  int    `json:"column,omitempty"` // column number from 1
+	Message string `json:"message"`          // error message
+	Hint    string `json:"hint"`             // suggested fix
 }
 
-// Error is the fault as whoever read the configuration had it.
+// Error converts the fault back to a configuration error.
 func (f Fault) Error() *config.Error {
-	return &config.Error{File: f.File, Line: f.Line, Column: f.Column, Msg: f.Message, Mend: f.Mend}
+	return &config.Error{File: f.File, Line: f.Line, Column: f.Column, Msg: f.Message, Hint: f.Hint}
 }
 
-// ConfigState is what configuration is in force.
+// ConfigState describes the active configuration.
 type ConfigState struct {
-	Loaded  time.Time // when it was put in force
-	Tried   time.Time // when a reload was last asked for; zero: never
-	Reloads map[ReloadResult]uint64
+	Loaded  time.Time               // load time
+	Tried   time.Time               // last reload request; zero: never
+	Reloads map[ReloadResult]uint64 // number of reloads by result
 }
 
-// WriteReload writes a line for each change and, if it is well, what became of them.
+// WriteReload writes one line per change and, on success, the summary.
 func WriteReload(w io.Writer, r Reload) error {
 	for _, c := range r.Changes {
 		if _, err := fmt.Fprintln(w, c); err != nil {
@@ -68,12 +68,9 @@ func WriteReload(w io.Writer, r Reload) error {
 	return err
 }
 
-// Summary says in a sentence what became of the reload.
+// Summary describes the result in one sentence.
 func (r *Reload) Summary() string {
-	n := fmt.Sprintf("%d changes", len(r.Changes))
-	if len(r.Changes) == 1 {
-		n = "1 change"
-	}
+	n := count(len(r.Changes), "change")
 	switch r.Result {
 	case ReloadApplied:
 		if r.DryRun {
@@ -81,13 +78,14 @@ func (r *Reload) Summary() string {
 		}
 		return n + " applied"
 	case ReloadUnchanged:
-		return "nothing differs from the configuration in force"
+		return "no changes to the active configuration"
 	case ReloadRefused:
-		return fmt.Sprintf("nothing was changed, because this takes a restart: %s", list(r.Restart))
+		return fmt.Sprintf("nothing changed; these keys need a restart: %s", list(r.Restart))
 	}
-	return "nothing was changed: " + r.Error
+	return "nothing changed: " + r.Error
 }
 
+// list joins names, and shortens lists of more than 6.
 func list(names []string) string {
 	text := ""
 	for i, name := range names {

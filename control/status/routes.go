@@ -10,28 +10,27 @@ import (
 	"github.com/warproute/warproute/control/mirror"
 )
 
-// Answer is the route of one address: an element of `route lookup`.
+// Answer is the route lookup result of one address: an element of `route lookup`.
 type Answer struct {
-	Address netip.Addr   `json:"address"`
-	Found   bool         `json:"found"` // whether a prefix covers the address
-	Prefix  netip.Prefix `json:"prefix,omitzero"`
-	Action  string       `json:"action,omitempty"` // what becomes of packets: forward, blackhole, ...
-	MTU     uint16       `json:"mtu,omitempty"`    // the route's own, which bounds that of the port
-	Paths   []Path       `json:"paths,omitempty"`  // none if they are not forwarded
+	Address netip.Addr   `json:"address"`          // looked-up address
+	Found   bool         `json:"found"`            // true if a route covers the address
+	Prefix  netip.Prefix `json:"prefix,omitzero"`  // prefix of the route
+	Action  string       `json:"action,omitempty"` // action of the route: forward, blackhole, ...
+	MTU     uint16       `json:"mtu,omitempty"`    // MTU of the route, bytes; 0: the MTU of the port applies
+	Paths   []Path       `json:"paths,omitempty"`  // paths of a forwarding route
 }
 
-// Path is one way to a route's destinations.
+// Path is one path of a route.
 type Path struct {
-	Via    netip.Addr `json:"via,omitzero"` // the gateway; zero for a directly connected network
-	Port   string     `json:"port"`         // the interface's name
-	MAC    string     `json:"mac,omitempty"`
-	Weight uint32     `json:"weight"` // share of the flows, at least 1
-	Dead   bool       `json:"dead,omitempty"`
-	// Unsupported is why packets do not leave by the path, "" if they do.
-	Unsupported mirror.Unsupported `json:"unsupported,omitempty"`
+	Via         netip.Addr         `json:"via,omitzero"`          // gateway; absent for a directly connected network
+	Port        string             `json:"port"`                  // interface name
+	MAC         string             `json:"mac,omitempty"`         // MAC address of the neighbor, if resolved
+	Weight      uint32             `json:"weight"`                // share of the flows, at least 1
+	Dead        bool               `json:"dead,omitempty"`        // true if the link is down or Linux does not use the path
+	Unsupported mirror.Unsupported `json:"unsupported,omitempty"` // reason why the path drops packets
 }
 
-// AnswerOf makes an answer of what mirror.Lookup returns.
+// AnswerOf converts the result of mirror.Lookup.
 func AnswerOf(addr netip.Addr, r mirror.RouteInfo, found bool) Answer {
 	if !found {
 		return Answer{Address: addr}
@@ -39,8 +38,8 @@ func AnswerOf(addr netip.Addr, r mirror.RouteInfo, found bool) Answer {
 	return Answer{Address: addr, Found: true, Prefix: r.Prefix, Action: ActionOf(r.Kind, r.Unsupported), MTU: r.MTU, Paths: pathsOf(r)}
 }
 
-// ActionOf names what becomes of packets that take a route of a kind. A route by an
-// interface that is not a port is "no port"; its path says which interface.
+// ActionOf returns the action of a route kind. A route over an interface that is not a port
+// is "no port"; its path names the interface.
 func ActionOf(kind string, u mirror.Unsupported) string {
 	if u == "" || u == mirror.NoPort {
 		return kind
@@ -48,6 +47,7 @@ func ActionOf(kind string, u mirror.Unsupported) string {
 	return fmt.Sprintf("not supported (%s)", u)
 }
 
+// pathsOf converts the paths of a route.
 func pathsOf(r mirror.RouteInfo) (paths []Path) {
 	for _, p := range r.Paths {
 		paths = append(paths, Path{Via: p.Via, Port: p.Dev, MAC: p.MAC, Weight: p.Weight, Dead: p.Dead, Unsupported: p.Unsupported})
@@ -55,7 +55,7 @@ func pathsOf(r mirror.RouteInfo) (paths []Path) {
 	return paths
 }
 
-// AnswerTable writes answers as they come, aligned with those that come with them.
+// AnswerTable writes answers in batches, each batch aligned.
 type AnswerTable struct {
 	w     io.Writer
 	begun bool
@@ -64,7 +64,7 @@ type AnswerTable struct {
 // NewAnswerTable begins a table of answers.
 func NewAnswerTable(w io.Writer) *AnswerTable { return &AnswerTable{w: w} }
 
-// Write adds a row for each address, and one for each further path.
+// Write adds one row per path, or one row for an address without paths.
 func (w *AnswerTable) Write(answers []Answer) error {
 	t := newTable(w.w)
 	if !w.begun {
@@ -92,8 +92,7 @@ func (w *AnswerTable) Write(answers []Answer) error {
 	return t.flush()
 }
 
-// RouteTable writes routes as they come: a full table is never in memory, and
-// its columns have fixed widths, the first that of a link-local address's host route.
+// RouteTable streams routes in columns of fixed widths, so a full table is never in memory.
 type RouteTable struct{ w io.Writer }
 
 // NewRouteTable begins a table of routes.
@@ -102,8 +101,7 @@ func NewRouteTable(w io.Writer) (*RouteTable, error) {
 	return t, t.line("PREFIX", "ACTION", "PROTOCOL", "NEXT HOP")
 }
 
-// Write adds a route. One that another route of its prefix is better than is
-// marked as unused.
+// Write adds a route. Routes that lose to a better route of the prefix are marked unused.
 func (t *RouteTable) Write(r mirror.RouteInfo) error {
 	paths := pathsOf(r)
 	texts := make([]string, len(paths))
@@ -112,7 +110,7 @@ func (t *RouteTable) Write(r mirror.RouteInfo) error {
 	}
 	hops := strings.Join(texts, ", ") + mtuRemark(r.MTU)
 	if !r.Installed {
-		hops = strings.TrimLeft(hops+" (unused, a better one has the prefix)", " ")
+		hops = strings.TrimLeft(hops+" (unused: better route exists)", " ")
 	}
 	return t.line(r.Prefix.String(), ActionOf(r.Kind, r.Unsupported), r.Protocol, hops)
 }
@@ -123,16 +121,16 @@ func (t *RouteTable) line(prefix, action, protocol, hops string) error {
 	return err
 }
 
-// WriteMirror says how the mirror of Linux's routes is doing.
+// WriteMirror writes the synchronization state of Linux routes.
 func WriteMirror(w io.Writer, m mirror.Status) error {
 	t := newTable(w)
-	t.row("routes", fmt.Sprintf("%d of IPv4, %d of IPv6, those to neighbors included", m.RoutesIPv4, m.RoutesIPv6))
-	t.row("next hops", fmt.Sprintf("%d, over %d adjacencies", m.NextHops, m.Adjacencies))
+	t.row("routes", fmt.Sprintf("%d IPv4, %d IPv6, including host routes of neighbors", m.RoutesIPv4, m.RoutesIPv6))
+	t.row("next hops", fmt.Sprintf("%d, %s", m.NextHops, counted(m.Adjacencies, "adjacency", "adjacencies")))
 	t.row("neighbors", m.Neighbors)
-	t.row("events", fmt.Sprintf("%d, the last batch in %v", m.Events, m.LastUpdate.Round(time.Microsecond)))
-	t.row("comparisons", fmt.Sprintf("%d of all with Linux, %d of the routes over a link", m.Resyncs, m.Audits))
+	t.row("events", fmt.Sprintf("%d, last batch applied in %v", m.Events, m.LastUpdate.Round(time.Microsecond)))
+	t.row("resyncs", fmt.Sprintf("%d full, %d of single links", m.Resyncs, m.Audits))
 	if m.Malformed > 0 {
-		t.row("unreadable", m.Malformed)
+		t.row("malformed", count(m.Malformed, "netlink message"))
 	}
 	for _, text := range m.Warnings {
 		t.row("warning", text)
@@ -140,32 +138,32 @@ func WriteMirror(w io.Writer, m mirror.Status) error {
 	return t.flush()
 }
 
-// WriteVerification says how the engines' tables compare with Linux's.
+// WriteVerification writes the comparison of the forwarding table with Linux.
 func WriteVerification(w io.Writer, v mirror.Verification) error {
-	_, err := fmt.Fprintf(w, "%d IPv4 and %d IPv6 prefixes of Linux, compared at %d addresses: ", v.RoutesIPv4, v.RoutesIPv6, v.Addresses)
+	_, err := fmt.Fprintf(w, "%d IPv4 and %d IPv6 prefixes in Linux, compared at %s: ", v.RoutesIPv4, v.RoutesIPv6, counted(v.Addresses, "address", "addresses"))
 	if err == nil && v.Different == 0 {
-		_, err = io.WriteString(w, "the engines read the same\n")
+		_, err = io.WriteString(w, "the forwarding table matches\n")
 	} else if err == nil {
-		_, err = fmt.Fprintf(w, "%d differ\n\n", v.Different)
+		_, err = fmt.Fprintf(w, "%s\n\n", count(v.Different, "difference"))
 	}
 	if err != nil || v.Different == 0 {
 		return err
 	}
-	t := newTable(w, "ADDRESS", "LINUX", "ENGINES")
+	t := newTable(w, "ADDRESS", "LINUX", "ROUTER")
 	for _, d := range v.Differences {
-		addr := "-" // of sizes
+		addr := "-" // difference in the number of routes
 		if d.Address.IsValid() {
 			addr = d.Address.String()
 		}
-		t.row(addr, d.Linux, d.Engines)
+		t.row(addr, d.Linux, d.Router)
 	}
 	return t.flush()
 }
 
-// WriteNeighbors writes a row for each neighbour.
+// WriteNeighbors writes one row per neighbor.
 func WriteNeighbors(w io.Writer, all []mirror.NeighborInfo) error {
 	if len(all) == 0 {
-		_, err := io.WriteString(w, "no neighbors yet\n")
+		_, err := io.WriteString(w, "no neighbors\n")
 		return err
 	}
 	t := newTable(w, "ADDRESS", "PORT", "MAC", "STATE", "USED")
@@ -196,9 +194,9 @@ func mtuRemark(mtu uint16) string {
 	return fmt.Sprintf(", mtu %d", mtu)
 }
 
-// remarks are the path's weight, where there is a choice, and whether it is usable.
-func (p Path) remarks(choice bool) (s string) {
-	if choice {
+// remarks returns the weight, for one of several paths, and the reason why the path is unusable.
+func (p Path) remarks(several bool) (s string) {
+	if several {
 		s = fmt.Sprintf(" weight %d", p.Weight)
 	}
 	if p.Dead {
@@ -207,7 +205,7 @@ func (p Path) remarks(choice bool) (s string) {
 	switch {
 	case p.Unsupported == mirror.NoPort:
 		s += " (not a port)"
-	case p.Unsupported != "" && choice: // else the route's action says it
+	case p.Unsupported != "" && several: // with one path, the action contains it
 		s += fmt.Sprintf(" (not supported: %s)", p.Unsupported)
 	}
 	return s

@@ -21,7 +21,7 @@ var (
 	blackhole = mirror.RouteInfo{Prefix: netip.MustParsePrefix("10.0.0.0/8"), Type: "blackhole", Kind: "blackhole", Protocol: "static"}
 )
 
-func TestRouteTable(t *testing.T) {
+func TestRouteTableMarksUnusedRoutes(t *testing.T) {
 	var b strings.Builder
 	table, err := NewRouteTable(&b)
 	if err != nil {
@@ -35,14 +35,14 @@ func TestRouteTable(t *testing.T) {
 	want := `PREFIX                         ACTION       PROTOCOL  NEXT HOP
 192.0.2.0/24                   forward      kernel    direct on lan0
 2001:db8::/32                  forward      bird      fe80::1 on lan0 weight 1, fe80::2 on wan0 weight 3 (dead), mtu 1400
-10.0.0.0/8                     blackhole    static    (unused, a better one has the prefix)
+10.0.0.0/8                     blackhole    static    (unused: better route exists)
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
-func TestNeighborTable(t *testing.T) {
+func TestNeighborTableShowsUnresolvedNeighbors(t *testing.T) {
 	var b strings.Builder
 	err := WriteNeighbors(&b, []mirror.NeighborInfo{
 		{Address: netip.MustParseAddr("192.0.2.1"), Dev: "lan0", MAC: "02:00:00:00:00:01", State: "reachable", Used: true},
@@ -60,7 +60,7 @@ fe80::2    wan0  -                  incomplete  no
 	}
 }
 
-func TestAnswerTable(t *testing.T) {
+func TestAnswerTableHasOneRowPerPath(t *testing.T) {
 	var b strings.Builder
 	table := NewAnswerTable(&b)
 	err := table.Write([]Answer{
@@ -84,7 +84,7 @@ func TestAnswerTable(t *testing.T) {
 	}
 }
 
-func TestAnswerJSONKeys(t *testing.T) {
+func TestAnswerJSONKeysAreStable(t *testing.T) {
 	tests := []struct {
 		answer Answer
 		want   string

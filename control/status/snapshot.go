@@ -1,9 +1,8 @@
-// Package status is what a router tells of itself: the types that the control
-// socket serves as JSON, and their tables for people.
+// Package status defines the views of a running router: their JSON, which the control socket
+// serves, and their text tables.
 //
-// Whoever runs the router takes a Snapshot. Each view (Ports, Engine, Latency,
-// Drops) is a plain function of it, and so are the metrics, so that all of them
-// agree.
+// Each view (Ports, EngineOf, Latencies, Drops) is a function of a Snapshot. The metrics are
+// computed from the same Snapshot, so all views agree.
 package status
 
 import (
@@ -13,7 +12,7 @@ import (
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
-// Snapshot is a router at one moment; counts are since its start.
+// Snapshot is the state of a router at one moment. Counters are since its start.
 type Snapshot struct {
 	Ports  []PortState // in the order of Stats.Ports
 	Engine EngineState
@@ -21,47 +20,46 @@ type Snapshot struct {
 	Config ConfigState
 
 	SAs     []SA
-	Traffic []gateway.Traffic // of what the SAs are generations of
+	Traffic []gateway.Traffic // by SA name, across rekeys
 
-	Guard *guard.State // nil: the router is no gateway
+	Guard *guard.State // nil if the router is not a gateway
 
-	RoutesIPv4, RoutesIPv6 int
-	// Updates are the times that changes of routes and neighbours took from
-	// netlink to the forwarding base, in nanoseconds; nil where nobody measures.
+	RoutesIPv4, RoutesIPv6 int // routes in the forwarding table
+	// Updates are the times from netlink event to updated forwarding table, in nanoseconds;
+	// nil if not measured.
 	Updates *hist.Snapshot
 }
 
-// PortState is what an interface and its sockets say of themselves.
+// PortState is the state of a port's interface and AF_XDP sockets.
 type PortState struct {
-	Name       string `json:"name"`
-	Interface  string `json:"interface,omitempty"` // what the interface is called now, if it was renamed
-	Index      int    `json:"index"`               // the kernel's number of the interface
-	Mode       string `json:"mode"`                // zero-copy, native, generic, memory
-	ModeReason string `json:"mode_reason"`         // why not a faster one; empty for the fastest
-	Queues     int    `json:"queues"`
-	MAC        string `json:"mac"`
-	MTU        int    `json:"mtu"`
-	Up         bool   `json:"up"`
-	XDP        XDP    `json:"xdp"`
-	Rings      Rings  `json:"rings"`
+	Name       string `json:"name"`                // configured name
+	Interface  string `json:"interface,omitempty"` // current name of a renamed interface
+	Index      int    `json:"index"`               // interface index
+	Mode       string `json:"mode"`                // XDP mode: zero-copy, native, generic, memory
+	ModeReason string `json:"mode_reason"`         // reason for not using a faster mode; "" for the fastest
+	Queues     int    `json:"queues"`              // number of receive queues
+	MAC        string `json:"mac"`                 // MAC address
+	MTU        int    `json:"mtu"`                 // MTU of the interface, bytes
+	Up         bool   `json:"up"`                  // true if the link is up
+	XDP        XDP    `json:"xdp"`                 // frames by action of the XDP program
+	Rings      Rings  `json:"rings"`               // statistics of the AF_XDP rings
 }
 
-// XDP counts what a port's XDP program did with frames.
+// XDP counts frames by the action of a port's XDP program.
 type XDP struct {
-	ToSocket uint64            `json:"to_socket"`
-	NoSocket uint64            `json:"no_socket"`         // dropped: their queue has no socket
-	Refused  uint64            `json:"refused"`           // dropped: the kernel did not hand them to the socket
-	Transit  map[string]uint64 `json:"transit,omitempty"` // dropped by a gateway, because Linux might forward them; by cause
-	ToLinux  map[string]uint64 `json:"to_linux"`          // by cause
+	ToSocket uint64            `json:"to_socket"`         // frames redirected to AF_XDP sockets
+	NoSocket uint64            `json:"no_socket"`         // frames dropped because the queue has no AF_XDP socket
+	Refused  uint64            `json:"refused"`           // frames dropped because the kernel refused the redirect to the socket
+	Transit  map[string]uint64 `json:"transit,omitempty"` // frames dropped by a gateway because Linux could forward them, by cause
+	ToLinux  map[string]uint64 `json:"to_linux"`          // frames passed to Linux, by cause
 }
 
-// Rings counts what the kernel did with the frames and descriptors of a port's
-// sockets; all but the empty rings are losses.
+// Rings are the statistics of a port's AF_XDP sockets. All except the empty rings are losses.
 type Rings struct {
-	RxDropped     uint64 `json:"rx_dropped"`      // no frame to receive into, or too long for one
-	RxRingFull    uint64 `json:"rx_ring_full"`    // the worker was too slow
-	FillRingEmpty uint64 `json:"fill_ring_empty"` // the worker had not given frames in time
-	TxRingEmpty   uint64 `json:"tx_ring_empty"`   // the kernel had nothing to send
-	RxInvalid     uint64 `json:"rx_invalid"`      // descriptors that the kernel refused
-	TxInvalid     uint64 `json:"tx_invalid"`
+	RxDropped     uint64 `json:"rx_dropped"`      // frames dropped because no receive buffer was available or the frame was too long
+	RxRingFull    uint64 `json:"rx_ring_full"`    // frames dropped because the receive ring was full (worker too slow)
+	FillRingEmpty uint64 `json:"fill_ring_empty"` // times that the kernel found the fill ring empty
+	TxRingEmpty   uint64 `json:"tx_ring_empty"`   // times that the kernel found the transmit ring empty
+	RxInvalid     uint64 `json:"rx_invalid"`      // receive descriptors rejected by the kernel
+	TxInvalid     uint64 `json:"tx_invalid"`      // transmit descriptors rejected by the kernel
 }

@@ -12,75 +12,75 @@ import (
 	"github.com/warproute/warproute/dataplane"
 )
 
-// Top is what a router did in an interval: the view of `warproute top`. Rates are per
-// second, of frames without FCS; latencies are of the interval's chunks.
+// Top is the view of `warproute top`: rates and latencies of one interval. Rates are per
+// second, of frames without FCS.
 type Top struct {
-	Time     time.Time `json:"time"`
-	Interval int64     `json:"interval_ns"`
-	Engine   string    `json:"engine"`
-	Why      string    `json:"why"`
-	Workers  int       `json:"workers"`
+	Time        time.Time `json:"time"`        // end of the interval
+	Interval    int64     `json:"interval_ns"` // length of the interval, ns
+	Engine      string    `json:"engine"`      // current engine: cpu, gpu
+	Description string    `json:"description"` // reason for the engine, as a sentence
+	Workers     int       `json:"workers"`     // number of workers
 
-	Chunks          float64 `json:"chunks"`
-	PacketsPerChunk float64 `json:"packets_per_chunk"`
-	InFlight        int64   `json:"in_flight"` // chunks with the engine now
-	Held            int64   `json:"held"`      // packets that wait for neighbours now
+	Chunks          float64 `json:"chunks"`                 // chunks per second
+	PacketsPerChunk float64 `json:"packets_per_chunk"`      // average packets per chunk
+	InFlight        int64   `json:"in_flight"`              // chunks in process by the engines
+	NeighborQueue   int64   `json:"neighbor_queue_packets"` // packets queued for unresolved neighbors or missing SAs
 
-	Ports   []TopPort    `json:"ports"`
-	Latency []TopLatency `json:"latency"`
-	Drops   []TopDrop    `json:"drops"` // the most frequent reasons
-	SAs     []TopSA      `json:"sas"`   // the busiest that had traffic
+	Ports   []TopPort    `json:"ports"`   // rates by port
+	Latency []TopLatency `json:"latency"` // latencies by stage
+	Drops   []TopDrop    `json:"drops"`   // drop rates of the most frequent reasons
+	SAs     []TopSA      `json:"sas"`     // rates of the SAs with the most packets
 }
 
-// TopPort is a port's traffic.
+// TopPort holds the rates of a port.
 type TopPort struct {
-	Name      string  `json:"name"`
-	Up        bool    `json:"up"`
-	RxPackets float64 `json:"rx_packets"`
-	RxBits    float64 `json:"rx_bits"`
-	TxPackets float64 `json:"tx_packets"`
-	TxBits    float64 `json:"tx_bits"`
-	Drops     float64 `json:"drops"` // of what it received, by the router
-	Lost      float64 `json:"lost"`  // in front of the router: its rings were full, or nobody had the queue
+	Name      string  `json:"name"`            // configured name
+	Up        bool    `json:"up"`              // true if the link is up
+	RxPackets float64 `json:"rx_packets"`      // received packets per second
+	RxBits    float64 `json:"rx_bits"`         // received bits per second
+	TxPackets float64 `json:"tx_packets"`      // transmitted packets per second
+	TxBits    float64 `json:"tx_bits"`         // transmitted bits per second
+	Drops     float64 `json:"dropped_packets"` // received packets dropped by the router, per second
+	Lost      float64 `json:"lost_packets"`    // frames lost before the router, per second: ring full, no socket on the queue, redirect refused
 }
 
-// TopLatency is that of a stage, in nanoseconds.
+// TopLatency is the latency of a stage, in nanoseconds.
 type TopLatency struct {
-	Stage string `json:"stage"`
-	P50   uint64 `json:"p50_ns"`
-	P99   uint64 `json:"p99_ns"`
+	Stage string `json:"stage"`  // stage: wait, engine, order, tx, total
+	P50   uint64 `json:"p50_ns"` // median latency, ns
+	P99   uint64 `json:"p99_ns"` // 99th percentile, ns
 }
 
-// TopDrop is a reason for drops.
+// TopDrop is the drop rate of a reason.
 type TopDrop struct {
-	Reason   string  `json:"reason"`
-	Sentence string  `json:"sentence"`
-	Packets  float64 `json:"packets"`
+	Reason      string  `json:"reason"`      // drop reason, as in metrics
+	Description string  `json:"description"` // description of the reason
+	Packets     float64 `json:"packets"`     // dropped packets per second
 }
 
-// TopSA is the traffic of a security association.
+// TopSA holds the rates of an SA.
 type TopSA struct {
-	Name      string  `json:"name"`
-	Direction string  `json:"direction"`
-	SPI       uint32  `json:"spi"`
-	Packets   float64 `json:"packets"`
-	Bits      float64 `json:"bits"`
+	Name      string  `json:"name"`      // SA name
+	Direction string  `json:"direction"` // in or out
+	SPI       uint32  `json:"spi"`       // security parameters index
+	Packets   float64 `json:"packets"`   // packets per second
+	Bits      float64 `json:"bits"`      // bits per second
 }
 
-// How many lines a list has at most.
+// Maximum lengths of the lists.
 const (
 	topDrops = 6
 	topSAs   = 10
 )
 
-// TopOf compares two snapshots of a router, an interval apart.
+// TopOf computes the rates between two snapshots.
 func TopOf(before, now *Snapshot, interval time.Duration) Top {
 	perSecond := func(a, b uint64) float64 { return float64(b-min(a, b)) / interval.Seconds() }
 	chunks, packets := now.Stats.Packets, before.Stats.Packets
 	chunks.Sub(&packets)
 	t := Top{
-		Time: time.Now(), Interval: interval.Nanoseconds(), Engine: now.Engine.Name, Why: now.Engine.Why, Workers: now.Stats.Workers,
-		Chunks: float64(chunks.Count) / interval.Seconds(), PacketsPerChunk: chunks.Mean(), InFlight: now.Stats.InFlight, Held: now.Stats.Held,
+		Time: time.Now(), Interval: interval.Nanoseconds(), Engine: now.Engine.Name, Description: now.Engine.Why, Workers: now.Stats.Workers,
+		Chunks: float64(chunks.Count) / interval.Seconds(), PacketsPerChunk: chunks.Mean(), InFlight: now.Stats.InFlight, NeighborQueue: now.Stats.Held,
 		Ports: []TopPort{}, Drops: []TopDrop{}, SAs: []TopSA{},
 	}
 	var drops [batch.NumReasons]float64
@@ -103,7 +103,7 @@ func TopOf(before, now *Snapshot, interval time.Duration) Top {
 	}
 	for r, n := range drops {
 		if n > 0 {
-			t.Drops = append(t.Drops, TopDrop{batch.Reason(r).String(), batch.Reason(r).Sentence(), n})
+			t.Drops = append(t.Drops, TopDrop{batch.Reason(r).String(), batch.Reason(r).Description(), n})
 		}
 	}
 	slices.SortStableFunc(t.Drops, func(a, b TopDrop) int { return cmp.Compare(b.Packets, a.Packets) })
@@ -112,12 +112,12 @@ func TopOf(before, now *Snapshot, interval time.Duration) Top {
 	return t
 }
 
-// lost counts frames that arrived and did not reach a worker.
+// lost returns the number of frames that arrived and were lost before a worker.
 func (p *PortState) lost() uint64 {
 	return p.XDP.NoSocket + p.XDP.Refused + p.Rings.RxDropped + p.Rings.RxRingFull
 }
 
-// busiest lists the associations that had traffic.
+// busiest lists the SAs with traffic, by packet rate.
 func busiest(before, now []SA, perSecond func(a, b uint64) float64) []TopSA {
 	type key struct {
 		name, direction string
@@ -142,14 +142,10 @@ func busiest(before, now []SA, perSecond func(a, b uint64) float64) []TopSA {
 	return all[:min(len(all), topSAs)]
 }
 
-// WriteTop writes a screen.
+// WriteTop writes one screen.
 func WriteTop(w io.Writer, t Top) error {
-	plural := "s"
-	if t.Workers == 1 {
-		plural = ""
-	}
-	_, err := fmt.Fprintf(w, "%s  engine %s (%s), %d worker%s; %s chunks/s of %.1f packets; %d with the engine, %d packets held\n\n",
-		t.Time.Format(time.TimeOnly), t.Engine, t.Why, t.Workers, plural, rate(t.Chunks), t.PacketsPerChunk, t.InFlight, t.Held)
+	_, err := fmt.Fprintf(w, "%s  %s chunks/s of %.1f packets, %d in flight; %s queued for neighbors; %s; engine %s (%s)\n\n",
+		t.Time.Format(time.TimeOnly), rate(t.Chunks), t.PacketsPerChunk, t.InFlight, count(t.NeighborQueue, "packet"), count(t.Workers, "worker"), t.Engine, t.Description)
 	if err != nil {
 		return err
 	}
@@ -173,9 +169,9 @@ func WriteTop(w io.Writer, t Top) error {
 	}
 	if len(t.Drops) > 0 {
 		fmt.Fprintln(w)
-		drops := newTable(w, "DROPS/S", "REASON", "WHY")
+		drops := newTable(w, "DROPS/S", "REASON", "DESCRIPTION")
 		for _, d := range t.Drops {
-			drops.row(rate(d.Packets), d.Reason, d.Sentence)
+			drops.row(rate(d.Packets), d.Reason, d.Description)
 		}
 		if err := drops.flush(); err != nil {
 			return err
@@ -192,7 +188,7 @@ func WriteTop(w io.Writer, t Top) error {
 	return sas.flush()
 }
 
-// rate writes a rate with three digits and a decimal prefix: 812, 4.07k, 1.20M.
+// rate formats a rate with three digits and a decimal prefix: 812, 4.07k, 1.20M.
 func rate(v float64) string {
 	if v < 999.5 {
 		return fmt.Sprintf("%.0f", v)

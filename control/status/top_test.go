@@ -12,7 +12,6 @@ import (
 	"github.com/warproute/warproute/internal/hist"
 )
 
-// What counts in a view is what happened between two snapshots, not before.
 func TestTopShowsTheInterval(t *testing.T) {
 	before, now := sample(), sample()
 	before.SAs = []SA{{Name: "a", Direction: "out", SPI: 1, Packets: 100, Bytes: 1000}, {Name: "idle", Direction: "in", SPI: 2, Packets: 7}}
@@ -39,7 +38,7 @@ func TestTopShowsTheInterval(t *testing.T) {
 	if err := WriteTop(&b, top); err != nil {
 		t.Fatal(err)
 	}
-	want := `12:00:03  engine cpu (no GPU was found), 2 workers; 4 chunks/s of 20.0 packets; 2 with the engine, 1 packets held
+	want := `12:00:03  4 chunks/s of 20.0 packets, 2 in flight; 1 packet queued for neighbors; 2 workers; engine cpu (no GPU was found)
 
 PORT  STATE  RX PPS  RX BIT/S  TX PPS  TX BIT/S  DROPS/S  LOST/S
 lan0  up     1.23M   632M      0       0         20       0
@@ -49,9 +48,9 @@ LATENCY  WAIT    ENGINE  ORDER   TX      TOTAL
 p50      1.00µs  1.00µs  1.00µs  1.00µs  1.00µs
 p99      5.02µs  5.02µs  5.02µs  5.02µs  5.02µs
 
-DROPS/S  REASON       WHY
+DROPS/S  REASON       DESCRIPTION
 15       no_route     no route covers the destination
-5        ttl_expired  the TTL or hop limit ran out here
+5        ttl_expired  the TTL or hop limit expired at this router
 
 SA   DIRECTION  SPI  PPS    BIT/S
 new  in         0x3  2.00k  2.00k
@@ -61,18 +60,18 @@ a    out        0x1  100    80.0k
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if len(top.Latency) != dataplane.NumStages {
-		t.Errorf("%d stages", len(top.Latency))
+		t.Errorf("%d stages in Latency", len(top.Latency))
 	}
 	quiet := TopOf(now, now, time.Second)
 	if len(quiet.Drops)+len(quiet.SAs) != 0 || quiet.Chunks != 0 || quiet.Latency[0].P99 != 0 || quiet.Ports[0].RxPackets != 0 {
-		t.Errorf("nothing happened: %+v", quiet)
+		t.Errorf("idle router: %+v", quiet)
 	}
 }
 
 func TestRatesHaveThreeDigits(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 7.4: "7", 999.4: "999", 999.6: "1.00k", 4071: "4.07k", 1.2e6: "1.20M", 999_600: "1.00M", 2.5e10: "25.0G"} {
 		if got := rate(v); got != want {
-			t.Errorf("%v is written %s, want %s", v, got, want)
+			t.Errorf("rate(%v) = %s, want %s", v, got, want)
 		}
 	}
 }

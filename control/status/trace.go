@@ -9,64 +9,64 @@ import (
 	"github.com/warproute/warproute/control/mirror"
 )
 
-// Trace is the way of one packet through the router, as `warproute trace` tells it.
+// Trace explains the processing of one packet: an element of `warproute trace`.
 type Trace struct {
-	Time         time.Time `json:"time"` // its chunk was begun
-	Port         string    `json:"port"` // that received it
-	Queue        int       `json:"queue"`
-	Worker       int       `json:"worker"`
-	ChunkPackets int       `json:"chunk_packets"`
-	Engine       string    `json:"engine"`
-	Packet       string    `json:"packet"` // in words
-	Bytes        int       `json:"bytes"`  // of the frame, as it was received
+	Time         time.Time `json:"time"`          // receive time of the first packet of the chunk
+	Port         string    `json:"port"`          // ingress port
+	Queue        int       `json:"queue"`         // receive queue
+	Worker       int       `json:"worker"`        // worker number
+	ChunkPackets int       `json:"chunk_packets"` // packets in the chunk
+	Engine       string    `json:"engine"`        // current engine: cpu, gpu
+	Packet       string    `json:"packet"`        // summary of the packet headers
+	Bytes        int       `json:"bytes"`         // length of the received frame, bytes
 
-	IPsec       *TraceIPsec       `json:"ipsec,omitempty"`
-	Destination netip.Addr        `json:"destination,omitzero"` // that was looked up; none if the packet did not come that far
-	Route       *mirror.RouteInfo `json:"route,omitempty"`
-	RouteText   string            `json:"route_text,omitempty"` // as `ip route` prints it
-	NextHop     *TraceNextHop     `json:"next_hop,omitempty"`
+	IPsec       *TraceIPsec       `json:"ipsec,omitempty"`      // policies and SAs of the packet
+	Destination netip.Addr        `json:"destination,omitzero"` // looked-up address; absent if the packet was dropped before the lookup
+	Route       *mirror.RouteInfo `json:"route,omitempty"`      // route of the destination
+	RouteText   string            `json:"route_text,omitempty"` // route in the format of `ip route`
+	NextHop     *TraceNextHop     `json:"next_hop,omitempty"`   // next hop of the route
 
-	Verdict  string `json:"verdict"` // forward, drop, hold, cut, collect
-	Egress   string `json:"egress,omitempty"`
-	SentSize int    `json:"sent_bytes,omitempty"`
-	Reason   string `json:"reason,omitempty"` // of a drop
-	Sentence string `json:"sentence,omitempty"`
-	Mend     string `json:"mend,omitempty"`
-	Changed  string `json:"changed,omitempty"` // what the forwarding base says of it now, if that is something else
+	Verdict     string `json:"verdict"`               // forward, drop, queue, fragment, reassemble
+	Egress      string `json:"egress,omitempty"`      // egress port
+	SentSize    int    `json:"sent_bytes,omitempty"`  // length of the sent frame, bytes
+	Reason      string `json:"reason,omitempty"`      // drop reason
+	Description string `json:"description,omitempty"` // description of the drop reason or verdict
+	Hint        string `json:"hint,omitempty"`        // suggested fix
+	Changed     string `json:"changed,omitempty"`     // current decision, if the forwarding table has changed since
 
-	Times TraceTimes `json:"times"`
+	Times TraceTimes `json:"times"` // latency of the chunk by stage
 }
 
-// TraceIPsec is what policies and associations did with the packet.
+// TraceIPsec names the policies and SAs that processed the packet.
 type TraceIPsec struct {
-	Opened    string `json:"opened,omitempty"` // by this association
-	OpenedSPI uint32 `json:"opened_spi,omitempty"`
-	Sealed    string `json:"sealed,omitempty"`
-	SealedSPI uint32 `json:"sealed_spi,omitempty"`
-	Inbound   string `json:"inbound,omitempty"` // the policy that decided
-	Outbound  string `json:"outbound,omitempty"`
+	Opened    string `json:"decrypted_by,omitempty"`    // name of the decrypting SA
+	OpenedSPI uint32 `json:"decrypted_spi,omitempty"`   // SPI of the decrypting SA
+	Sealed    string `json:"encrypted_by,omitempty"`    // name of the encrypting SA
+	SealedSPI uint32 `json:"encrypted_spi,omitempty"`   // SPI of the encrypting SA
+	Inbound   string `json:"inbound_policy,omitempty"`  // matching inbound policy
+	Outbound  string `json:"outbound_policy,omitempty"` // matching outbound policy
 }
 
-// TraceNextHop is what the route leads to.
+// TraceNextHop is the next hop of the route.
 type TraceNextHop struct {
-	ID        uint32               `json:"id"` // in the forwarding base
-	Kind      string               `json:"kind"`
-	Members   int                  `json:"members,omitempty"`   // of a group,
-	Bucket    uint32               `json:"bucket,omitempty"`    // and where in it the flow is
-	Adjacency uint32               `json:"adjacency,omitempty"` // its number
-	Neighbor  *mirror.NeighborInfo `json:"neighbor,omitempty"`
+	ID        uint32               `json:"id"`                  // index in the forwarding table
+	Kind      string               `json:"kind"`                // kind: forward, local, blackhole, ...
+	Members   int                  `json:"members,omitempty"`   // size of the ECMP group
+	Bucket    uint32               `json:"bucket,omitempty"`    // bucket of the flow in the ECMP group
+	Adjacency uint32               `json:"adjacency,omitempty"` // index of the adjacency
+	Neighbor  *mirror.NeighborInfo `json:"neighbor,omitempty"`  // neighbor of the adjacency
 }
 
-// TraceTimes are how long the packet's chunk took, in nanoseconds.
+// TraceTimes is the time of the packet's chunk in each stage, in nanoseconds.
 type TraceTimes struct {
-	Wait   int64 `json:"wait_ns"`
-	Engine int64 `json:"engine_ns"`
-	Order  int64 `json:"order_ns"`
-	Tx     int64 `json:"tx_ns"`
-	Total  int64 `json:"total_ns"`
+	Wait   int64 `json:"wait_ns"`   // first packet received until chunk submitted, ns
+	Engine int64 `json:"engine_ns"` // chunk submitted until results polled, ns
+	Order  int64 `json:"order_ns"`  // results polled until all earlier chunks transmitted, ns
+	Tx     int64 `json:"tx_ns"`     // earlier chunks transmitted until the kernel is notified, ns
+	Total  int64 `json:"total_ns"`  // first packet received until the kernel is notified, ns
 }
 
-// WriteTrace writes a paragraph.
+// WriteTrace writes one paragraph.
 func WriteTrace(w io.Writer, t Trace) error {
 	if _, err := fmt.Fprintf(w, "%s  %s queue %d, worker %d, chunk of %d, engine %s\n",
 		t.Time.Format("15:04:05.000000000"), t.Port, t.Queue, t.Worker, t.ChunkPackets, t.Engine); err != nil {
@@ -89,8 +89,8 @@ func WriteTrace(w io.Writer, t Trace) error {
 		t.NextHop.rows(lines)
 	}
 	lines.row("  verdict", t.verdict())
-	if t.Mend != "" {
-		lines.row("", t.Mend)
+	if t.Hint != "" {
+		lines.row("", t.Hint)
 	}
 	if t.Changed != "" {
 		lines.row("  changed", t.Changed)
@@ -106,29 +106,29 @@ func (t *Trace) verdict() string {
 	case "forward":
 		return fmt.Sprintf("forwarded by %s, %d bytes", t.Egress, t.SentSize)
 	case "drop":
-		return fmt.Sprintf("dropped as %s: %s", t.Reason, t.Sentence)
+		return fmt.Sprintf("dropped, %s: %s", t.Reason, t.Description)
 	}
-	return t.Sentence
+	return t.Description
 }
 
 func (i *TraceIPsec) rows(t *table) {
 	if i.Opened != "" {
-		t.row("  opened", fmt.Sprintf("by %s, SPI %#x", i.Opened, i.OpenedSPI))
+		t.row("  decrypted", fmt.Sprintf("by %s, SPI %#x", i.Opened, i.OpenedSPI))
 	}
-	for _, p := range []struct{ name, text string }{{"  policy in", i.Inbound}, {"  policy out", i.Outbound}} {
+	for _, p := range []struct{ name, text string }{{"  inbound policy", i.Inbound}, {"  outbound policy", i.Outbound}} {
 		if p.text != "" {
 			t.row(p.name, p.text)
 		}
 	}
 	if i.Sealed != "" {
-		t.row("  sealed", fmt.Sprintf("by %s, SPI %#x", i.Sealed, i.SealedSPI))
+		t.row("  encrypted", fmt.Sprintf("by %s, SPI %#x", i.Sealed, i.SealedSPI))
 	}
 }
 
 func (n *TraceNextHop) rows(t *table) {
 	text := fmt.Sprintf("%d, %s", n.ID, n.Kind)
 	if n.Members > 0 {
-		text = fmt.Sprintf("%d, a group of %d, bucket %d", n.ID, n.Members, n.Bucket)
+		text = fmt.Sprintf("%d, ECMP group of %d, bucket %d", n.ID, n.Members, n.Bucket)
 	}
 	t.row("  next hop", text)
 	if n.Neighbor == nil {
@@ -136,7 +136,7 @@ func (n *TraceNextHop) rows(t *table) {
 	}
 	mac := n.Neighbor.MAC
 	if mac == "" {
-		mac = "not resolved"
+		mac = "unresolved"
 	}
-	t.row("  neighbour", fmt.Sprintf("%v on %s, %s, %s (adjacency %d)", n.Neighbor.Address, n.Neighbor.Dev, mac, n.Neighbor.State, n.Adjacency))
+	t.row("  neighbor", fmt.Sprintf("%v on %s, %s, %s (adjacency %d)", n.Neighbor.Address, n.Neighbor.Dev, mac, n.Neighbor.State, n.Adjacency))
 }

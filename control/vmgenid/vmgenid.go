@@ -1,5 +1,6 @@
-// Package vmgenid reports that the virtual machine was restored from a snapshot or cloned,
-// as the hypervisor's generation ID device says: the kernel announces it by a uevent.
+// Package vmgenid reports when the virtual machine is cloned or restored from a snapshot.
+//
+// The hypervisor then changes the VM generation ID, and the kernel sends a uevent.
 package vmgenid
 
 import (
@@ -11,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelGroup is the multicast group to which the kernel sends uevents; udev's is 2.
+// kernelGroup is the multicast group of kernel uevents; 2 is the group of udev.
 const kernelGroup = 1
 
 // Watcher calls a function for every new generation.
@@ -20,9 +21,11 @@ type Watcher struct {
 	done chan struct{}
 }
 
-// Watch calls changed, on a goroutine of its own, when the generation ID changes. Kernels
-// or hypervisors without the device never report anything. Uevents are those of the calling
-// thread's network namespace, in which the host's root must be root.
+// Watch calls changed, on its own goroutine, when the generation ID changes. It never does so
+// without kernel and hypervisor support.
+//
+// It receives uevents in the calling thread's network namespace, which must belong to the initial
+// user namespace.
 func Watch(changed func()) (*Watcher, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
@@ -37,10 +40,10 @@ func Watch(changed func()) (*Watcher, error) {
 	return w, nil
 }
 
-// read ends when the socket is closed. Messages that were lost may have been that one.
+// read reads uevents until the socket is closed. Lost messages count as a change.
 func (w *Watcher) read(changed func()) {
 	defer close(w.done)
-	buf := make([]byte, 16<<10) // a uevent has at most 4 KiB
+	buf := make([]byte, 16<<10) // uevents have up to 4 KiB
 	for {
 		n, err := w.file.Read(buf)
 		switch {
@@ -53,14 +56,14 @@ func (w *Watcher) read(changed func()) {
 	}
 }
 
-// Close waits until changed is not running, and will not be called again.
+// Close stops the watcher. changed is not called after it returns.
 func (w *Watcher) Close() {
 	_ = w.file.Close()
 	<-w.done
 }
 
-// isChange reports whether a uevent, a header and variables that end with zeros, announces
-// a new generation.
+// isChange reports whether a uevent announces a new generation ID. A uevent is a header and
+// variables, each terminated by a zero byte.
 func isChange(message []byte) bool {
 	for i, variable := range bytes.Split(message, []byte{0}) {
 		if i > 0 && string(variable) == "NEW_VMGENID=1" {

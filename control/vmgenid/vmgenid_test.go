@@ -16,7 +16,7 @@ func TestNewGenerationsAreRecognized(t *testing.T) {
 		{message("change@/devices/LNXSYSTM:00/LNXSYBUS:00/QEMUVGID:00", "ACTION=change", "SUBSYSTEM=acpi", "NEW_VMGENID=1", "SEQNUM=1234"), true},
 		{message("change@/devices/LNXSYSTM:00/LNXSYBUS:00/QEMUVGID:00", "ACTION=change", "SUBSYSTEM=acpi", "SEQNUM=1234"), false},
 		{message("add@/devices/virtual/net/veth0", "ACTION=add", "INTERFACE=NEW_VMGENID=1"), false},
-		{message("NEW_VMGENID=1"), false}, // a header
+		{message("NEW_VMGENID=1"), false}, // header, not a variable
 		{message("change@/x", "NEW_VMGENID=10"), false},
 		{nil, false},
 	} {
@@ -26,8 +26,7 @@ func TestNewGenerationsAreRecognized(t *testing.T) {
 	}
 }
 
-// Other uevents, which a test can ask the kernel for, arrive and report nothing; the watcher
-// ends when it is closed.
+// TestOtherEventsAreIgnored triggers a uevent of another device, and checks that Close returns.
 func TestOtherEventsAreIgnored(t *testing.T) {
 	calls := make(chan struct{}, 1)
 	w, err := Watch(func() { calls <- struct{}{} })
@@ -35,15 +34,15 @@ func TestOtherEventsAreIgnored(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile("/sys/class/mem/null/uevent", []byte("change"), 0); err != nil {
-		t.Logf("no uevent can be made here: %v", err)
+		t.Logf("trigger a uevent: %v", err)
 	}
 	closed := make(chan struct{})
 	go func() { time.Sleep(20 * time.Millisecond); w.Close(); close(closed) }()
 	select {
 	case <-calls:
-		t.Error("a uevent of another device was taken for a new generation")
+		t.Error("a uevent of another device was reported as a new generation")
 	case <-closed:
 	case <-time.After(10 * time.Second):
-		t.Fatal("the watcher does not end")
+		t.Fatal("Close does not return")
 	}
 }

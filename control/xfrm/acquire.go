@@ -7,40 +7,40 @@ import (
 	"github.com/warproute/warproute/control/rtnl"
 )
 
-// againAfter is how long key daemons have before they are asked for the same again. Those
-// that are at it already do not mind.
-const againAfter = 3 * time.Second
+// acquireTimeout is the minimum interval of ACQUIREs for one tunnel. Key daemons ignore repeated
+// ones.
+const acquireTimeout = 3 * time.Second
 
-// acquire has Linux ask key daemons for an association of a bundle: a packet is to be
-// protected, and there is none. Linux would ask by itself for packets that pass through it.
-func (m *Mirror) acquire(bundle uint32) {
-	m.asking[bundle] = time.Now()
-	index, is := m.wanting[bundle]
-	if !is {
-		return // the policy is gone
+// acquire makes Linux send an ACQUIRE to key daemons because a tunnel has a packet and no SA, as
+// Linux does for its own packets.
+func (m *Mirror) acquire(tunnel uint32) {
+	m.acquired[tunnel] = time.Now()
+	index, ok := m.wanting[tunnel]
+	if !ok {
+		return // the policy was deleted
 	}
 	msg, err := m.acquisition(index)
 	if err == nil {
 		err = m.conn.Do(msgAcquire, 0, msg, nil)
 	}
 	if err != nil {
-		m.log.Warn("could not ask key daemons for an association", "bundle", m.gateway.BundleName(bundle), "err", err)
+		m.log.Warn("acquire failed", "sa", m.gateway.TunnelName(tunnel), "err", err)
 		return
 	}
-	m.counts.acquires++
+	m.acquires++
 }
 
-// askAgain lets packets ask for what is missing still.
-func (m *Mirror) askAgain() {
-	for bundle, at := range m.asking {
-		if time.Since(at) >= againAfter {
-			delete(m.asking, bundle)
-			m.gateway.Answered(bundle)
+// expireAcquires permits another ACQUIRE for tunnels without SA.
+func (m *Mirror) expireAcquires() {
+	for tunnel, at := range m.acquired {
+		if time.Since(at) >= acquireTimeout {
+			delete(m.acquired, tunnel)
+			m.gateway.Answered(tunnel)
 		}
 	}
 }
 
-// acquisition is struct xfrm_user_acquire with a policy and its templates, as Linux has them.
+// acquisition returns struct xfrm_user_acquire with a policy and its template.
 func (m *Mirror) acquisition(index uint32) (msg []byte, err error) {
 	id := make([]byte, sizeofPolicyID)
 	host.PutUint32(id[56:], index)

@@ -9,18 +9,18 @@ import (
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
-// algorithm is one of a state: struct xfrm_algo, xfrm_algo_auth or xfrm_algo_aead.
+// algorithm is a struct xfrm_algo, xfrm_algo_auth or xfrm_algo_aead.
 type algorithm struct {
 	name string
-	icv  int // bits of the integrity check value that are sent
+	icv  int // length of the transmitted ICV in bits
 }
 
-// algorithms are those of a state; the name of one that it lacks is empty.
+// algorithms holds the algorithms of a state, with an empty name for none.
 type algorithms struct{ aead, crypt, auth algorithm }
 
 func (a *algorithms) none() bool { return *a == algorithms{} }
 
-// algorithm reads one. Keys are copied: what they are read from is overwritten soon.
+// algorithm parses an attribute. Keys are copied, because the buffer is wiped.
 func (s *state) algorithm(a *rtnl.Attrs, algs *algorithms) {
 	header := sizeofAlgo
 	if a.Kind != attrAlgCrypt {
@@ -52,7 +52,7 @@ func (s *state) algorithm(a *rtnl.Attrs, algs *algorithms) {
 	*key = bytes.Clone(v[header : header+int(size)])
 }
 
-// Linux's names.
+// Linux algorithm names.
 var (
 	aeads = map[string]suite.Cipher{
 		"rfc4106(gcm(aes))":             suite.GCM,
@@ -70,34 +70,33 @@ var (
 	}
 )
 
-// chooseSuite finds the suite of a state's algorithms and the lengths of its keys.
+// chooseSuite finds the suite with the algorithms and key lengths of a state.
 func (s *state) chooseSuite(algs *algorithms) {
-	cipher, known := ciphers[algs.crypt.name]
+	cipher, ok := ciphers[algs.crypt.name]
 	auth, sized := hashes[algs.auth.name], algs.auth.icv
 	if algs.aead.name != "" {
-		cipher, known = aeads[algs.aead.name]
+		cipher, ok = aeads[algs.aead.name]
 		auth, sized = suite.Combined, algs.aead.icv
 	}
 	for _, c := range suite.All {
-		if known && c.Cipher == cipher && c.Auth == auth && c.ICVLen*8 == sized &&
+		if ok && c.Cipher == cipher && c.Auth == auth && c.ICVLen*8 == sized &&
 			c.KeyLen+c.SaltLen == len(s.key) && c.AuthKeyLen == len(s.authKey) {
 			s.suite = c.Name
 			break
 		}
 	}
 	if s.suite == "" {
-		s.refuse("no suite has its algorithms: %s", algs.describe(s))
+		s.refuse("unsupported algorithms: %s", algs.describe(s))
 	}
-	// Where Linux is locked down it shows zeroes. To protect packets with them is not to.
+	// Kernel lockdown replaces keys by zeros, which must not be used.
 	for _, key := range [][]byte{s.key, s.authKey} {
 		if len(key) > 0 && len(bytes.Trim(key, "\x00")) == 0 {
-			s.refuse("its key is all zeroes: Linux hides it (kernel lockdown in confidentiality mode), or there is none")
+			s.refuse("the key is all zeros: hidden by kernel lockdown (confidentiality mode), or missing")
 		}
 	}
 }
 
-// fingerprint tells states with the same keys, of the same SPI, from others; it tells
-// nothing of the keys.
+// fingerprint identifies the keys and the SPI of a state without revealing keys.
 func (s *state) fingerprint(seed maphash.Seed) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -108,9 +107,8 @@ func (s *state) fingerprint(seed maphash.Seed) uint64 {
 	return h.Sum64()
 }
 
-// nonces tells states that would use the same nonces from others. They are those with the
-// key and the salt in common, whatever else they have; where nonces are not counted up
-// from a salt, a state's own.
+// nonces identifies the nonce sequence of a state: equal for states with the same key and salt.
+// Without a salt it is the fingerprint.
 func (s *state) nonces(seed maphash.Seed) uint64 {
 	if c, err := suite.ByName(s.suite); err != nil || c.SaltLen == 0 {
 		return s.keys
@@ -118,7 +116,7 @@ func (s *state) nonces(seed maphash.Seed) uint64 {
 	return maphash.Bytes(seed, s.key)
 }
 
-// describe names the algorithms, with the lengths that matter in bits.
+// describe names the algorithms with key and ICV lengths in bits.
 func (a *algorithms) describe(s *state) string {
 	text := ""
 	for _, x := range []struct {
@@ -131,9 +129,9 @@ func (a *algorithms) describe(s *state) string {
 		if text != "" {
 			text += " and "
 		}
-		text += fmt.Sprintf("%s with a key of %d bits", x.name, 8*len(x.key))
+		text += fmt.Sprintf("%s with a %d-bit key", x.name, 8*len(x.key))
 		if x.icv != 0 {
-			text += fmt.Sprintf(" and an ICV of %d", x.icv)
+			text += fmt.Sprintf(" and a %d-bit ICV", x.icv)
 		}
 	}
 	return text

@@ -2,28 +2,29 @@ package xfrm
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/warproute/warproute/ipsec"
 )
 
-// association is a state, and what it is in the gateway.
+// association is a state and its SA in the gateway.
 type association struct {
 	*state
-	sa      *ipsec.SA // nil: refused, larval, or not yet
+	sa      *ipsec.SA // nil if refused, larval or waiting
 	refused bool
-	waits   bool   // for its direction to be known
-	gap     uint64 // what it skips, outbound, beyond what Linux knows
+	waits   bool   // direction unknown
+	gap     uint64 // outbound sequence numbers to skip beyond Linux's
 	pushed  pushed
 }
 
-// about is the association to the log.
-func (a *association) about() []any {
-	return []any{"spi", spiText(a.id.spi), "src", a.src, "dst", a.id.dst, "reqid", a.reqid}
+// logAttrs returns the log attributes of the association.
+func (a *association) logAttrs() []any {
+	return []any{"sa", fmt.Sprintf("SPI %s from %v to %v, reqid %d", spiText(a.id.spi), a.src, a.id.dst, a.reqid)}
 }
 
-// setState takes a state that is new or was changed, and its keys.
+// setState adds or changes a state, and takes ownership of its keys.
 func (t *tables) setState(s *state) {
 	s.keys = s.fingerprint(t.seed)
 	s.secret = s.nonces(t.seed)
@@ -39,8 +40,8 @@ func (t *tables) setState(s *state) {
 	t.install(a)
 }
 
-// deleteState takes a state out of the gateway, if it is there. Its keys are
-// overwritten, and its last sequence number is noted, once no worker can use it.
+// deleteState deletes a state and its SA. Keys are wiped and the last sequence number is
+// recorded once no worker can use the SA.
 func (t *tables) deleteState(id stateID) {
 	a := t.states[id]
 	if a == nil {
@@ -62,35 +63,35 @@ func (t *tables) deleteState(id stateID) {
 	})
 }
 
-// add puts an association into the gateway.
+// add adds an SA to the gateway.
 func (t *tables) add(a *association) {
 	if err := t.gateway.Keep(a.sa); err != nil {
 		t.refuse(a, err.Error())
-		a.sa.Zero() // no worker has seen it
+		a.sa.Zero() // not yet visible to workers
 		a.sa = nil
 		return
 	}
 	if a.out() {
-		id := a.bundle()
+		id := a.tunnel()
 		t.outbound[id] = append(t.outbound[id], a)
 		t.choose(id)
 	}
 }
 
-// withdraw takes it out, after another has taken its place.
+// withdraw removes an SA from the gateway, after selecting the next outbound SA.
 func (t *tables) withdraw(a *association) {
 	if a.out() {
-		id := a.bundle()
+		id := a.tunnel()
 		t.outbound[id] = slices.DeleteFunc(t.outbound[id], func(x *association) bool { return x == a })
 		t.choose(id)
 	}
 	t.gateway.Remove(a.sa)
 }
 
-// choose has packets leave by the association of a bundle that policies ask for by its
-// SPI, or else by the newest. Key daemons have the next one there before the peer does,
-// and say by their policies when to begin with it.
-func (t *tables) choose(id bundleID) {
+// choose sets the outbound SA of a tunnel: the one with the SPI in the policy's template, or
+// else the newest. Key daemons install a new SA before the peer does, and change the policy
+// when it can be used.
+func (t *tables) choose(id tunnelID) {
 	all := t.outbound[id]
 	if len(all) == 0 {
 		delete(t.outbound, id)
@@ -105,10 +106,10 @@ func (t *tables) choose(id bundleID) {
 	t.gateway.Use(chosen.sa)
 }
 
-// out reports whether it protects what leaves; it must be in the gateway.
+// out reports whether the SA is outbound. It must be in the gateway.
 func (a *association) out() bool { return a.sa.Config().Direction == ipsec.Out }
 
-// install puts an association into the gateway when all that it needs is known.
+// install adds the SA of a state to the gateway if its direction is known and its key is free.
 func (t *tables) install(a *association) {
 	if a.larval {
 		return
@@ -119,13 +120,13 @@ func (t *tables) install(a *association) {
 	}
 	direction, ok := t.direction(a.state)
 	if a.waits = !ok; a.waits {
-		t.log.Warn("an XFRM state's addresses do not tell its direction; it waits for a policy that names it", a.about()...)
+		t.log.Warn("direction of XFRM state unknown, waiting for a policy that names it", a.logAttrs()...)
 		return
 	}
-	if other, must := t.memory.wait(a); must { // until that has ended, after whose numbers it begins
+	if other, ok := t.memory.wait(a); ok { // installed after the other's last number
 		if t.states[other] != nil {
-			t.log.Error("an XFRM state has the key of another, and both would use the same nonces; it waits until that is gone",
-				append(a.about(), "other", spiText(other.spi), "to", other.dst)...)
+			t.log.Error("xfrm state would reuse nonces, waiting until another is deleted",
+				append(a.logAttrs(), "reason", fmt.Sprintf("SPI %s to %v has the same key", spiText(other.spi), other.dst))...)
 		}
 		return
 	}
@@ -137,7 +138,7 @@ func (t *tables) install(a *association) {
 	}
 	first := max(a.sequence[direction], t.memory.last(a.numbers(direction)))
 	if direction == ipsec.Out {
-		first = max(first, first+a.gap) // not beyond the end, and to the beginning
+		first = max(first, first+a.gap) // without wrapping around
 	}
 	s.Skip(first)
 	s.WasUsed(a.usedBefore())
@@ -148,7 +149,7 @@ func (t *tables) install(a *association) {
 	}
 }
 
-// decide installs the associations whose direction is known by now, the oldest first.
+// decide installs waiting SAs whose direction is known now, oldest first.
 func (t *tables) decide() {
 	var ready []*association
 	for _, a := range t.states {
@@ -164,18 +165,17 @@ func (t *tables) decide() {
 	}
 }
 
-// minWindow is the least replay window that an inbound association has, unless it
-// has none.
+// minWindow is the minimum replay window of inbound SAs that have one.
 const minWindow = 1024
 
-// config describes an association in our terms.
+// config returns the SA configuration of a state.
 func (t *tables) config(a *association, direction ipsec.Direction) ipsec.Config {
-	bundle := a.bundle().String()
+	tunnel := a.tunnel().String()
 	c := ipsec.Config{
-		Name: bundle, SPI: a.id.spi, Direction: direction,
+		Name: tunnel, SPI: a.id.spi, Direction: direction,
 		Src: a.src, Dst: a.id.dst,
 		Suite: a.suite, Key: a.key, AuthKey: a.authKey, ESN: a.esn,
-		Bundle: t.gateway.Bundle(bundle),
+		Tunnel: t.gateway.Tunnel(tunnel),
 		DF:     a.df, Lifetime: a.limits, Clock: &t.gateway.Clock, Nonces: &t.gateway.Nonces,
 	}
 	if a.mode == modeTransport {
@@ -192,7 +192,7 @@ func (t *tables) config(a *association, direction ipsec.Direction) ipsec.Config 
 	return c
 }
 
-// usedBefore is what Linux says that the association was used for.
+// usedBefore returns the use of the state that Linux counted.
 func (a *association) usedBefore() ipsec.Limits {
 	u := ipsec.Limits{Packets: a.packets, Bytes: a.bytes}
 	if a.added != 0 {
@@ -201,17 +201,16 @@ func (a *association) usedBefore() ipsec.Limits {
 	return u
 }
 
-// clamp has a soft limit end with the hard one, at the latest.
+// clamp limits a soft limit to the hard one.
 func clamp(soft *uint64, hard uint64) {
 	if hard != 0 && *soft > hard {
 		*soft = hard
 	}
 }
 
-// refuse notes that a state cannot be an association. Policies go on to protect by its
-// bundle, which drops what it is for.
-func (t *tables) refuse(a *association, why string) {
+// refuse marks a state as unsupported. Packets of its policies are dropped.
+func (t *tables) refuse(a *association, reason string) {
 	a.refused = true
 	a.wipe()
-	t.log.Error("an XFRM state is refused; packets that policies protect by it are dropped", append(a.about(), "because", why)...)
+	t.log.Error("xfrm state refused, packets of its policies are dropped", append(a.logAttrs(), "reason", reason)...)
 }

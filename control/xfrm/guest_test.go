@@ -193,11 +193,11 @@ func testForms(t *testing.T) {
 		}
 		k.ip(fmt.Sprintf("xfrm state add %s proto esp spi %#x reqid 1 %s%s%s", test.ids, spi, options, keyFor(spi), sel))
 		got := k.association(spi).Config()
-		if got.Bundle != k.gateway.Bundle(bundleID{test.want.Src, test.want.Dst, uint8(1 - test.want.Mode), 1}.String()) {
-			t.Errorf("%s: of bundle %d", test.what, got.Bundle)
+		if got.Tunnel != k.gateway.Tunnel(tunnelID{test.want.Src, test.want.Dst, uint8(1 - test.want.Mode), 1}.String()) {
+			t.Errorf("%s: of tunnel %d", test.what, got.Tunnel)
 		}
 		test.want.SPI, test.want.Suite = spi, "aes128gcm16"
-		got.Name, got.Bundle, got.Clock, got.Nonces = "", 0, nil, nil
+		got.Name, got.Tunnel, got.Clock, got.Nonces = "", 0, nil, nil
 		if !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: got %+v, want %+v", test.what, got, test.want)
 		}
@@ -209,8 +209,8 @@ func testRefusals(t *testing.T) {
 	k := newKernel(t)
 	const base = "xfrm state add src 192.0.2.1 dst 192.0.2.2 "
 	for i, test := range []struct{ state, why string }{
-		{base + "proto ah mode tunnel auth-trunc hmac(sha256) 0x%064d 128", "protocol is 51"},
-		{base + "proto esp mode beet" + anyKey, "mode is 4"},
+		{base + "proto ah mode tunnel auth-trunc hmac(sha256) 0x%064d 128", "protocol 51"},
+		{base + "proto esp mode beet" + anyKey, "mode 4"},
 		{base + "proto esp mode tunnel mark 1 mask 1" + anyKey, "mark"},
 		{base + "proto esp mode tunnel if_id 7" + anyKey, "if_id"},
 		{base + "proto esp mode tunnel sel src 10.0.0.0/8 dst 10.2.0.0/16" + anyKey, "selector"},
@@ -219,9 +219,9 @@ func testRefusals(t *testing.T) {
 		{base + "proto esp mode tunnel output-mark 1" + anyKey, "output-mark"},
 		{base + "proto esp mode tunnel extra-flag dont-encap-dscp" + anyKey, "dont-encap-dscp"},
 		{base + "proto esp mode tunnel aead rfc4543(gcm(aes)) 0x0102030405060708090a0b0c0d0e0f1011121314 128", "rfc4543(gcm(aes))"},
-		{base + "proto esp mode tunnel aead rfc4106(gcm(aes)) 0x0102030405060708090a0b0c0d0e0f1011121314 96", "ICV of 96"},
-		{base + "proto esp mode tunnel aead rfc4106(gcm(aes)) 0x0000000000000000000000000000000000000000 128", "all zeroes"},
-		{"xfrm state add src 192.0.2.1 dst 0.0.0.0 proto esp mode transport" + anyKey, "any address"},
+		{base + "proto esp mode tunnel aead rfc4106(gcm(aes)) 0x0102030405060708090a0b0c0d0e0f1011121314 96", "96-bit ICV"},
+		{base + "proto esp mode tunnel aead rfc4106(gcm(aes)) 0x0000000000000000000000000000000000000000 128", "all zeros"},
+		{"xfrm state add src 192.0.2.1 dst 0.0.0.0 proto esp mode transport" + anyKey, "wildcard"},
 	} {
 		spi := uint32(0x2000 + i)
 		text := test.state
@@ -303,7 +303,7 @@ func (k *kernel) rules(want ...string) error {
 }
 
 // testRestart has a mirror end and another one begin: numbers must not be used again,
-// neither those that Linux was told of nor those that it was not.
+// whether Linux knows them or not.
 func testRestart(t *testing.T) {
 	k := newKernel(t)
 	k.ip(fmt.Sprintf(outSA, 0x1000)+"replay-window 32"+keyFor(0x1000),

@@ -10,25 +10,25 @@ import (
 
 func spiText(spi uint32) string { return fmt.Sprintf("%#x", spi) }
 
-// restartGap is what outbound associations skip that are there when the mirror starts.
-// Linux knows of the numbers that were used until a moment before a crash; 2^28 is more
-// than leave in a second, at any rate, and leaves room for a dozen restarts within the
-// 32-bit numbers of one key. (Inbound, what came in that moment could be played again.)
+// restartGap is the number of sequence numbers that existing outbound SAs skip at the start.
+// Linux knows the numbers used until up to a second before a crash. 2^28 exceeds the packets of
+// a second, and permits a dozen restarts within the 32-bit numbers of one key. (Inbound packets
+// of that second could be replayed.)
 const restartGap = 1 << 28
 
-// memory knows the last sequence numbers of associations that are gone, by the
-// fingerprints of their keys: Linux's numbers are older than ours. And it sees to it that
-// no two are there that would use the same nonces: our IVs are sequence numbers.
+// memory keeps the last sequence numbers of deleted SAs by the fingerprints of their keys,
+// because those in Linux are older. It also prevents two SAs with the same nonces: IVs are
+// sequence numbers.
 type memory struct {
-	// recent is filled; earlier is what it was before: so that memory ends some day.
+	// recent is filled and then becomes earlier, which bounds the memory.
 	recent, earlier map[uint64]uint64
 	holders         map[uint64]*holder // by secret
 }
 
-// holder is the association that has a secret, until no worker can use it any more.
+// holder is the SA that uses a secret, until no worker can use it.
 type holder struct {
 	id      stateID
-	waiting []*association // to take its place
+	waiting []*association // for the secret
 }
 
 const memorySize = 1 << 16
@@ -37,14 +37,14 @@ func newMemory() memory {
 	return memory{recent: map[uint64]uint64{}, holders: map[uint64]*holder{}}
 }
 
-// last returns the last number of any association that had the keys.
+// last returns the last number of any SA with the keys.
 func (m *memory) last(keys uint64) uint64 { return max(m.recent[keys], m.earlier[keys]) }
 
-// enter has an association hold its secret, which none does.
+// enter makes an SA the holder of its secret, which must be free.
 func (m *memory) enter(a *association) { m.holders[a.secret] = &holder{id: a.id} }
 
-// wait has a new association wait while another holds its secret, whose it returns.
-func (m *memory) wait(a *association) (other stateID, must bool) {
+// wait queues a new SA if its secret has a holder, and returns the holder.
+func (m *memory) wait(a *association) (other stateID, ok bool) {
 	h := m.holders[a.secret]
 	if h == nil {
 		return other, false
@@ -53,8 +53,7 @@ func (m *memory) wait(a *association) (other stateID, must bool) {
 	return h.id, true
 }
 
-// left notes the last number of an association that is gone, and returns those that
-// waited for it.
+// left records the last number of a deleted SA, and returns the SAs that waited for it.
 func (m *memory) left(x departed) []*association {
 	if len(m.recent) >= memorySize {
 		m.recent, m.earlier = map[uint64]uint64{}, m.recent
@@ -65,11 +64,11 @@ func (m *memory) left(x departed) []*association {
 	return waiting
 }
 
-// departed is an association that is gone: what its numbers go by, and the last.
+// departed is a deleted SA: the keys of its numbers, and the last number.
 type departed struct{ secret, numbers, last uint64 }
 
-// numbers is what the numbers of an association go by. One that protects what leaves goes
-// on behind any with its secret; a peer begins with another SPI anew.
+// numbers returns the key of an SA's sequence numbers. An outbound SA continues after any with
+// its secret; inbound numbers start again with another SPI.
 func (a *association) numbers(d ipsec.Direction) uint64 {
 	if d == ipsec.Out {
 		return a.secret
@@ -77,8 +76,8 @@ func (a *association) numbers(d ipsec.Direction) uint64 {
 	return a.keys
 }
 
-// quiesced hands over from any goroutine what is to be done, on the mirror's, when no
-// worker knows any more of what was taken out of its sight.
+// quiesced queues functions, from any goroutine, for the mirror's. They run after all workers
+// have finished with deleted entries.
 type quiesced struct {
 	mu   sync.Mutex
 	list []func()
@@ -91,7 +90,7 @@ func (q *quiesced) put(do func()) {
 	q.mu.Unlock()
 	select {
 	case q.wake <- struct{}{}:
-	default: // it will be seen
+	default: // already pending
 	}
 }
 
@@ -103,14 +102,14 @@ func (q *quiesced) take() []func() {
 	return list
 }
 
-// settle does what has become due.
+// settle runs the queued functions.
 func (t *tables) settle() {
 	for _, do := range t.quiesced.take() {
 		do()
 	}
 }
 
-// depart notes what has departed, and installs the first that waited for it; others wait on.
+// depart records a deleted SA, and installs the first that waited for it.
 func (t *tables) depart(x departed) {
 	for _, a := range t.memory.left(x) {
 		if t.states[a.id] == a {
@@ -119,13 +118,13 @@ func (t *tables) depart(x departed) {
 	}
 }
 
-// retire gives the numbers of bundles back that nothing is of any more.
+// retire frees the indices of unused tunnels.
 func (t *tables) retire() {
-	bundles := t.gateway.Retire()
-	if len(bundles) == 0 {
+	tunnels := t.gateway.Retire()
+	if len(tunnels) == 0 {
 		return
 	}
 	t.hooks.Quiescent(func() {
-		t.quiesced.put(func() { t.gateway.Free(bundles) })
+		t.quiesced.put(func() { t.gateway.Free(tunnels) })
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/warproute/warproute/control/rtnl"
 )
 
-// Of linux/xfrm.h, which x/sys does not have.
+// Constants of linux/xfrm.h that x/sys lacks.
 const (
 	msgNewSA       = 0x10
 	msgDelSA       = 0x11
@@ -61,7 +61,7 @@ const (
 	attrDirection    = 33
 )
 
-// Lengths of structs, in bytes, with the padding of a 64-bit machine at their end.
+// Sizes of structs in bytes, with 64-bit padding.
 const (
 	sizeofSA        = 224 // xfrm_usersa_info
 	sizeofSAID      = 24  // xfrm_usersa_id
@@ -77,25 +77,25 @@ const (
 	sizeofReplay    = 12  // xfrm_replay_state
 	sizeofReplayESN = 24  // xfrm_replay_state_esn, without its bitmap
 	sizeofAlgo      = 68  // xfrm_algo, without its key
-	sizeofAlgoSized = 72  // xfrm_algo_auth and xfrm_algo_aead, likewise
+	sizeofAlgoSized = 72  // xfrm_algo_auth and xfrm_algo_aead, without their key
 	sizeofAlgoName  = 64
 )
 
 // Values.
 const (
-	infinite       = 1<<64 - 1 // a limit: none
+	infinite       = 1<<64 - 1 // no limit
 	policyTypeMain = 0
 	defaultBlock   = 1
 	encapESPinUDP  = 2
 )
 
-// host is the byte order of numbers in these structs, but for ports and SPIs.
+// host is the byte order of these structs, except for ports and SPIs.
 var host = binary.NativeEndian
 
-// errCompare: what happened does not say what there is now.
-var errCompare = errors.New("must be compared with a dump")
+// errCompare is returned for events that require a resync.
+var errCompare = errors.New("resync required")
 
-// handle applies an event. Keys that it read are overwritten with the buffer.
+// handle applies an event.
 func (t *tables) handle(msg rtnl.Message) error {
 	switch msg.Type {
 	case msgNewSA, msgUpdSA:
@@ -106,7 +106,7 @@ func (t *tables) handle(msg rtnl.Message) error {
 		t.setState(s)
 	case msgDelSA, msgExpire:
 		if msg.Type == msgExpire && len(msg.Data) >= sizeofExpire && msg.Data[sizeofSA] == 0 {
-			return nil // a soft limit, which is the key daemon's to hear of
+			return nil // soft limit, for the key daemon
 		}
 		s, err := parseState(msg)
 		if err != nil {
@@ -126,7 +126,7 @@ func (t *tables) handle(msg rtnl.Message) error {
 			return err
 		}
 		t.deletePolicy(index)
-	case msgPolExpire: // of a hard limit, there is no other event of its end
+	case msgPolExpire: // the only event for a policy that reaches its hard limit
 		h, a := rtnl.Header(msg.Data, sizeofPolExpire)
 		if h == nil {
 			return fmt.Errorf("expiry of an XFRM policy: %w", a.Err)
@@ -134,7 +134,7 @@ func (t *tables) handle(msg rtnl.Message) error {
 		if h[sizeofPolicy] != 0 {
 			t.deletePolicy(host.Uint32(h[156:]))
 		}
-	case msgSetDefault, msgGetDefault: // Linux 6.1 tells of a change by the latter
+	case msgSetDefault, msgGetDefault: // Linux 6.1 sends the latter
 		if len(msg.Data) < sizeofDefault {
 			return fmt.Errorf("default of XFRM policies: %w", rtnl.ErrTruncated)
 		}
@@ -145,7 +145,7 @@ func (t *tables) handle(msg rtnl.Message) error {
 	return nil
 }
 
-// address reads an xfrm_address_t of a family.
+// address parses an xfrm_address_t.
 func address(b []byte, family uint16) netip.Addr {
 	if family == unix.AF_INET6 {
 		return netip.AddrFrom16([16]byte(b[:16]))
@@ -153,7 +153,7 @@ func address(b []byte, family uint16) netip.Addr {
 	return netip.AddrFrom4([4]byte(b[:4]))
 }
 
-// putAddress is the reverse, and returns the family.
+// putAddress writes an xfrm_address_t and returns its family.
 func putAddress(b []byte, a netip.Addr) uint16 {
 	copy(b, a.AsSlice())
 	if a.Is4() {
@@ -162,7 +162,7 @@ func putAddress(b []byte, a netip.Addr) uint16 {
 	return unix.AF_INET6
 }
 
-// want returns the value of an attribute that must be so long at least.
+// want returns the value of an attribute with a minimum length.
 func want(a *rtnl.Attrs, n int) ([]byte, bool) {
 	if len(a.Value) < n && a.Err == nil {
 		a.Err = fmt.Errorf("attribute %d has %d bytes, want %d: %w", a.Kind, len(a.Value), n, rtnl.ErrTruncated)
@@ -170,7 +170,7 @@ func want(a *rtnl.Attrs, n int) ([]byte, bool) {
 	return a.Value, len(a.Value) >= n
 }
 
-// dump is all that Linux has, newest first.
+// dump holds all states and policies of Linux, newest first.
 type dump struct {
 	states   []*state
 	policies []*policy
@@ -200,7 +200,7 @@ func (d *dump) fallback(msg rtnl.Message) error {
 	return nil
 }
 
-// wipe overwrites the keys of states that were not given to the tables.
+// wipe wipes the keys of states that the tables did not take.
 func (d *dump) wipe() {
 	for _, s := range d.states {
 		s.wipe()

@@ -1,51 +1,49 @@
-// Package xfrm keeps an IPsec gateway equal to Linux's XFRM states and policies.
+// Package xfrm synchronizes an IPsec gateway with the XFRM states and policies of Linux.
 //
-// Linux's databases are where key daemons leave what they agreed on with a peer. So
-// an unmodified strongSwan (or `ip xfrm`) is the gateway's: it never learns that the
-// packets do not pass through Linux.
+// Key daemons install the SAs that they negotiate as XFRM states. The mirror copies them, so
+// an unmodified strongSwan (or `ip xfrm`) controls the gateway and does not notice that
+// packets bypass Linux.
 //
 //	events ─► batch ─► states   ─► gateway.Add, Remove      (at once)
-//	dumps  ─►          policies ─► gateway.SetRules         (once a batch)
+//	dumps  ─►          policies ─► gateway.SetRules         (once per batch)
 //	counters, sequence numbers, soft and hard expiry ◄─ every second ─► Linux
 //
-// One goroutine owns all of it, and is the one that changes the gateway. Where events
-// were lost, everything is compared with a dump: what it does not have goes.
+// One goroutine owns all of it and is the only writer of the gateway. After lost events,
+// everything is compared with a dump.
 //
-// States become associations. Linux keeps no direction with a state before 6.10: the
-// outer address that is the router's own tells it, or else the policy that names the
-// state. Of the outbound associations of a bundle that one is used whose SPI the policy's
-// template has, or else the newest; inbound ones all are, until each is deleted. That is
-// how IKE daemons rekey without losing a packet: they install inbound and outbound ones,
-// change the policies when the peer is known to have its own, and only then end the old.
+// States become SAs. Before 6.10 Linux keeps no direction with a state: it follows from which
+// outer address is local, or else from the policy that names the state. Of the outbound SAs of
+// a tunnel, the one with the SPI in the policy's template is used, else the newest. Inbound SAs
+// are all used until they are deleted. IKE daemons rekey without loss this way: they install
+// the new SAs, change the policies when the peer has its own, and then delete the old ones.
 //
-// Policies become rules, by priority and then age. Linux has three directions: out; in,
-// for packets to the router; and fwd, for packets that it forwards. Here fwd and in are
-// both inbound rules, one where they are equal: key daemons make them in pairs. What an in
-// policy lets pass comes behind all fwd policies, so that it opens nothing that they close.
+// Policies become rules, by priority and then age. Linux has three directions: out; in, for
+// packets to the router; and fwd, for forwarded packets. Here fwd and in are both inbound
+// rules, merged where equal, because key daemons install them in pairs. An in policy that
+// permits packets comes after all fwd policies, so it permits nothing that they block.
 //
-// What must not go wrong:
-//   - Fail closed. What a policy protects by a state that is refused, missing or gone is
-//     dropped. A policy that cannot be expressed discards all that its selector may
-//     mean. Refusals are logged with their reason.
-//   - No sequence number twice with a key. A state that comes again (NAT mappings,
-//     MOBIKE, manual changes) goes on where its predecessor ended, not where Linux
-//     believes that it did; after a restart, far beyond. See memory and restartGap.
-//   - Keys are overwritten in what was read, and with an association when no worker
-//     can use it any more.
+// Guarantees:
+//   - Fail closed. Packets protected by a state that is refused, missing or deleted are
+//     dropped. An unsupported policy drops all packets that it could match. Refusals are logged
+//     with the reason.
+//   - No sequence number is used twice with a key. A state that is installed again (NAT
+//     mappings, MOBIKE, manual changes) continues after its predecessor's last number, which
+//     Linux does not know; after a restart, far beyond it. See memory and restartGap.
+//   - Keys are wiped from buffers after parsing, and with an SA when no worker can use it.
 //
 // Differences from Linux:
-//   - A template's SPI chooses for all policies of its bundle. While no state has it, the
-//     newest is used. The algorithms that a template permits choose nothing.
-//   - A state is asked for (ACQUIRE) with the policy's selector, not with the packet's
-//     addresses, and nothing waits for it: packets are dropped until it is there.
-//   - A replay window of Linux that is narrower than minWindow is widened: workers side
-//     by side swap more packets than one does.
-//   - IVs are sequence numbers alone; Linux's begin with a random number of the state's. So a
-//     key that is set by hand must be new when it is added anew while the router is away:
-//     what it was used for is known to Linux with the state, and to the mirror while it runs.
+//   - The SPI of a template applies to all policies of its tunnel. While no state has it, the
+//     newest is used. The algorithms that a template permits are ignored.
+//   - An ACQUIRE has the policy's selector, not the packet's addresses. No packet is queued for
+//     it: packets are dropped until the state is installed.
+//   - A replay window below minWindow is widened: parallel workers reorder more packets than
+//     one CPU does.
+//   - IVs are sequence numbers; those of Linux start at a random number of the state. So a
+//     manually configured key must be new when it is installed while the router is down: Linux
+//     knows the use of a key with its state, the mirror while it runs.
 //   - Packets that Linux itself sends or receives by these states bypass the gateway. Its
-//     sequence numbers and ours are kept from falling behind each other, but the peer may
-//     take some for replays.
+//     sequence numbers and the gateway's are kept from falling behind each other, but the peer
+//     may take some packets for replays.
 package xfrm
 
 import (
@@ -53,8 +51,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -63,159 +59,104 @@ import (
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
-// Hooks connect the mirror with the rest of the router. Any may be nil.
+// Hooks connect the mirror with the router. Any may be nil.
 type Hooks struct {
-	// IsLocal tells whether an address is the router's own. It is called on the
-	// mirror's goroutine, during Start on the caller's.
+	// IsLocal reports whether an address is local. It is called on the mirror's goroutine,
+	// during Start on the caller's.
 	IsLocal func(netip.Addr) bool
-	// Quiescent runs f, on any goroutine, once every worker has finished the batch that
-	// it is at now. Until then keys of associations that were removed stay. Without the
-	// hook f runs at once: for a gateway without workers.
+	// Quiescent calls f, on any goroutine, once every worker has finished its current batch.
+	// Keys of deleted SAs stay until then. Without the hook f is called at once, for a gateway
+	// without workers.
 	Quiescent func(f func())
-	// Changed tells that the gateway was changed, once a batch.
+	// Changed reports a change of the gateway, once per batch.
 	Changed func()
 }
 
 // Mirror is a running mirror.
 type Mirror struct {
 	*tables
-	listener *rtnl.Listener
-	conn     *rtnl.Conn
+	loop *rtnl.Loop
+	conn *rtnl.Conn // dumps and requests
 
-	full, empty chan *events
-	calls       chan func()
-	stop        chan struct{}
-	closing     sync.Once
-	done        sync.WaitGroup
+	acquired map[uint32]time.Time // time of the last ACQUIRE, by tunnel
 
-	asking map[uint32]time.Time // when key daemons were asked, by bundle
-
-	stale  bool // the tables may lack what an event or a dump would have told
-	counts struct{ events, resyncs, malformed, pushes, acquires uint64 }
+	stale            bool // a resync is due
+	pushes, acquires uint64
 }
 
-// events are what one read gave.
-type events struct {
-	buf []byte
-	n   int
-	err error
-}
+const interval = time.Second // of reporting SA use to Linux
 
-const (
-	batchBuffer = 1 << 20
-	every       = time.Second // how often Linux is told what was used
-)
-
-// receiveBuffer is that of the event socket. Tests have a smaller one.
+// receiveBuffer is the size of the event socket's buffer in bytes. Tests reduce it.
 var receiveBuffer = 32 << 20
 
-// Start brings g up to date with the XFRM of the calling thread's network namespace,
-// and keeps it so until Close. workers is what ipsec.NewSA wants. Nobody else may
-// change g meanwhile. A nil log is silent.
+// Start synchronizes g with the XFRM databases of the calling thread's network namespace until
+// Close. workers is the argument of ipsec.NewSA. The mirror is the only writer of g. A nil log
+// discards messages.
 func Start(g *gateway.Gateway, workers int, hooks Hooks, log *slog.Logger) (_ *Mirror, err error) {
-	m := &Mirror{
-		tables: newTables(g, workers, hooks, log),
-		full:   make(chan *events, 2), empty: make(chan *events, 2),
-		calls: make(chan func()), stop: make(chan struct{}), asking: map[uint32]time.Time{},
-	}
+	m := &Mirror{tables: newTables(g, workers, hooks, log), acquired: map[uint32]time.Time{}}
 	g.Missing = make(chan uint32, 64)
 	defer func() {
 		if err != nil {
 			m.Close()
 		}
 	}()
-	// Listening before dumping: what changes in between is heard, not missed.
-	groups := []int{groupExpire, groupSA, groupPolicy, groupMigrate}
-	if m.listener, err = rtnl.ListenFamily(unix.NETLINK_XFRM, receiveBuffer, groups...); err != nil {
-		return nil, fmt.Errorf("listen to XFRM: %w", err)
+	// The event socket is first, so that changes during the dump are queued.
+	if m.loop, err = rtnl.OpenLoop(unix.NETLINK_XFRM, receiveBuffer, groupExpire, groupSA, groupPolicy, groupMigrate); err != nil {
+		return nil, fmt.Errorf("subscribe to XFRM events: %w", err)
 	}
 	if m.conn, err = rtnl.DialFamily(unix.NETLINK_XFRM); err != nil {
 		return nil, fmt.Errorf("connect to XFRM: %w", err)
 	}
 	m.gap = restartGap
 	if err := m.synchronize(); err != nil {
-		return nil, fmt.Errorf("read Linux's XFRM states and policies: %w", err)
+		return nil, fmt.Errorf("read XFRM states and policies: %w", err)
 	}
 	m.gap = 0
 	if err := m.pushGaps(); err != nil {
 		return nil, err
 	}
-	for range cap(m.empty) {
-		m.empty <- &events{buf: make([]byte, batchBuffer)}
-	}
-	m.done.Go(m.listen)
-	m.done.Go(m.run)
+	m.loop.Start(m.run)
 	return m, nil
 }
 
-// Close stops the mirror, after it has told Linux once more what was used. The gateway
-// stays as it is.
+// Close reports SA use to Linux once more and stops the mirror. The gateway keeps its content.
 func (m *Mirror) Close() error {
-	var err error
-	m.closing.Do(func() {
-		close(m.stop)
-		if m.listener != nil {
-			err = errors.Join(err, m.listener.Close())
-		}
-		m.done.Wait()
-		if m.conn != nil {
-			m.conn.Wipe()
-			err = errors.Join(err, m.conn.Close())
-		}
-	})
-	return err
+	var errs []error
+	if m.loop != nil {
+		errs = append(errs, m.loop.Close())
+	}
+	if m.conn != nil {
+		m.conn.Wipe()
+		errs = append(errs, m.conn.Close())
+	}
+	return errors.Join(errs...)
 }
 
-// Do runs f on the goroutine that changes the gateway, as gateway.All wants, and
-// reports whether it did; it does not once the mirror is closed.
-func (m *Mirror) Do(f func()) bool {
-	ran := make(chan struct{})
-	select {
-	case m.calls <- func() { f(); close(ran) }:
-		<-ran
-		return true
-	case <-m.stop:
-		return false
-	}
-}
-
-// listen reads events ahead while the mirror's goroutine works on the last batch.
-func (m *Mirror) listen() {
-	for {
-		select {
-		case b := <-m.empty:
-			b.n, b.err = m.listener.Receive(b.buf)
-			if errors.Is(b.err, os.ErrClosed) {
-				return
-			}
-			m.full <- b // there are no more of them than it has room for
-		case <-m.stop:
-			return
-		}
-	}
-}
+// Do runs f on the goroutine that writes the gateway, as gateway.All requires. It reports
+// false, without running f, after Close.
+func (m *Mirror) Do(f func()) bool { return m.loop.Do(f) }
 
 // run is the mirror's goroutine.
 func (m *Mirror) run() {
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
-		case b := <-m.full:
-			m.take(b)
-		case f := <-m.calls:
+		case b := <-m.loop.Events:
+			m.apply(b)
+		case f := <-m.loop.Calls:
 			f()
 		case <-m.quiesced.wake:
-		case bundle := <-m.gateway.Missing:
-			m.acquire(bundle)
+		case tunnel := <-m.gateway.Missing:
+			m.acquire(tunnel)
 		case <-tick.C:
 			m.push()
 			m.decide()
-			m.askAgain()
+			m.expireAcquires()
 			if m.stale {
-				m.resynchronize("the last attempt failed")
+				m.resynchronize("retry")
 			}
-		case <-m.stop:
+		case <-m.loop.Done:
 			m.push()
 			return
 		}
@@ -223,39 +164,29 @@ func (m *Mirror) run() {
 	}
 }
 
-// take applies a batch, and gives its memory back.
-func (m *Mirror) take(b *events) {
-	defer func() {
-		clear(b.buf[:b.n]) // of keys
-		m.empty <- b
-	}()
-	if b.err != nil {
-		m.resynchronize(b.err.Error())
-		return
-	}
-	for rest := b.buf[:b.n]; len(rest) > 0; {
-		msg, tail, err := rtnl.Next(rest)
-		if err == nil {
-			err = m.handle(msg)
-		}
-		switch {
-		case errors.Is(err, errCompare):
+// apply applies a batch of events.
+func (m *Mirror) apply(b *rtnl.Batch) {
+	err := m.loop.Apply(b, func(msg rtnl.Message) error {
+		err := m.handle(msg)
+		if errors.Is(err, errCompare) {
 			m.stale = true
-		case err != nil: // it may have been about anything
-			m.counts.malformed++
-			m.log.Error("could not read an XFRM message", "err", err)
-			m.stale = true
+			return nil
 		}
-		rest = tail
-		m.counts.events++
-	}
-	if m.stale {
-		m.resynchronize("events do not tell all")
+		return err
+	}, func(err error) {
+		m.stale = true // it could have been about anything
+		m.log.Error("malformed XFRM message", "err", err)
+	})
+	switch {
+	case err != nil:
+		m.resynchronize(err.Error())
+	case m.stale:
+		m.resynchronize("events are incomplete")
 	}
 }
 
-// synchronize compares the tables with Linux's: what is not in the dumps goes. Changes
-// during the dumps come as events afterwards.
+// synchronize compares the tables with Linux by mark and sweep. Changes during the dumps
+// follow as events.
 func (m *Mirror) synchronize() error {
 	defer m.conn.Wipe()
 	var d dump
@@ -266,7 +197,7 @@ func (m *Mirror) synchronize() error {
 	if err != nil {
 		return err
 	}
-	// Linux before 5.16 has no defaults: everything is accepted.
+	// Linux before 5.16 has no defaults: it accepts all packets.
 	err = m.conn.Do(msgGetDefault, 0, make([]byte, sizeofDefault), d.fallback)
 	if err != nil && !errors.Is(err, unix.EINVAL) {
 		return err
@@ -276,12 +207,12 @@ func (m *Mirror) synchronize() error {
 	return nil
 }
 
-// resynchronize tries, at every tick, until it succeeds.
-func (m *Mirror) resynchronize(why string) {
-	m.log.Warn("comparing all XFRM states and policies with Linux's", "because", why)
-	m.counts.resyncs++
+// resynchronize compares all with Linux, and retries every interval until it succeeds.
+func (m *Mirror) resynchronize(reason string) {
+	m.log.Warn("resyncing all XFRM states and policies", "reason", reason)
+	m.loop.Stats().Resyncs++
 	err := m.synchronize()
 	if m.stale = err != nil; m.stale {
-		m.log.Error("could not compare XFRM states and policies with Linux's; trying again", "err", err)
+		m.log.Error("xfrm resync failed, retrying", "err", err)
 	}
 }

@@ -12,29 +12,29 @@ import (
 	ipsecpolicy "github.com/warproute/warproute/ipsec/policy"
 )
 
-// policy is an XFRM policy as Linux tells it.
+// policy is an XFRM policy.
 type policy struct {
-	index     uint32 // by which Linux knows it
-	priority  uint32 // the lowest is looked at first
-	age       uint64 // of equal priority, the oldest
-	socket    bool   // of one socket of Linux's own
-	toHost    bool   // of packets to the router itself (in), not of those that it forwards (fwd)
+	index     uint32
+	priority  uint32 // lowest first
+	age       uint64 // oldest first within a priority
+	socket    bool   // of a local socket
+	toHost    bool   // for packets to the router (in), not forwarded ones (fwd)
 	direction ipsec.Direction
 	ipsecpolicy.Policy
-	protects bundleID // for Protect
-	spi      uint32   // and by which of the bundle's associations; 0: it does not say
+	protects tunnelID // tunnel, for action Protect
+	spi      uint32   // preferred SA of the tunnel; 0: none
 	ifID     uint32   // of an XFRM interface, 0 for none
-	refusal  string   // why it drops all that it may be for
+	refusal  string   // reason why the policy is unsupported and drops all packets
 }
 
-// bundleID is what a template names and states belong to.
-type bundleID struct {
+// tunnelID identifies a tunnel: the fields that a template and its states share.
+type tunnelID struct {
 	src, dst netip.Addr
 	mode     uint8
 	reqid    uint32
 }
 
-func (b bundleID) String() string {
+func (b tunnelID) String() string {
 	mode := "tunnel"
 	if b.mode == modeTransport {
 		mode = "transport"
@@ -51,7 +51,7 @@ const (
 
 const actionAllow = 0
 
-// parsePolicy reads a message that begins with struct xfrm_userpolicy_info.
+// parsePolicy parses a message that starts with struct xfrm_userpolicy_info.
 func parsePolicy(data []byte) (*policy, error) {
 	h, a := rtnl.Header(data, sizeofPolicy)
 	if h == nil {
@@ -92,78 +92,78 @@ func parsePolicy(data []byte) (*policy, error) {
 	return p, nil
 }
 
-// refuse notes why a policy is refused; the first reason counts.
+// refuse marks a policy as unsupported. The first reason is kept.
 func (p *policy) refuse(format string, a ...any) {
 	if p.refusal == "" {
 		p.refusal = fmt.Sprintf(format, a...)
 	}
 }
 
-// choose takes what the selector has beyond addresses and protocol. What it cannot
-// take does not narrow the policy.
+// choose parses the selector beyond addresses and protocol. Unsupported fields refuse the
+// policy without narrowing it.
 func (p *policy) choose(f *selector) {
 	var errs [2]error
 	p.SrcPorts, errs[0] = f.sport.portRange()
 	p.DstPorts, errs[1] = f.dport.portRange()
 	for _, err := range errs {
 		if err != nil {
-			p.refuse("its selector cannot be expressed: %v", err)
+			p.refuse("unsupported selector: %v", err)
 		}
 	}
 	if !hasPorts(f.protocol) && f.sport.mask|f.dport.mask != 0 {
 		p.SrcPorts, p.DstPorts = ipsecpolicy.PortRange{}, ipsecpolicy.PortRange{}
-		p.refuse("its selector has ports, or a key, and packets of protocol %d have none to us", f.protocol)
+		p.refuse("selector has ports or a key, which are unsupported for protocol %d", f.protocol)
 	}
 	if f.ifindex != 0 {
-		p.refuse("its selector has an interface")
+		p.refuse("selector has an interface")
 	}
 	if f.user != 0 {
-		p.refuse("its selector has a user")
+		p.refuse("selector has a user")
 	}
 }
 
-// attribute takes one attribute.
+// attribute parses one attribute.
 func (p *policy) attribute(a *rtnl.Attrs) {
 	switch a.Kind {
 	case attrTmpl:
 		if len(a.Value) == 0 {
-			return // as if there were none
+			return // no template
 		}
 		if v, ok := want(a, sizeofTmpl); ok {
 			p.template(v)
 		}
 	case attrMark:
 		if v, ok := want(a, 8); ok && (host.Uint32(v)|host.Uint32(v[4:])) != 0 {
-			p.refuse("it is for packets with a mark")
+			p.refuse("has a mark")
 		}
 	case attrIfID:
 		if id := a.Uint32(); id != 0 {
 			p.ifID = id
-			p.refuse("it is for an XFRM interface (if_id %d)", id)
+			p.refuse("belongs to an XFRM interface (if_id %d)", id)
 		}
 	case attrPolicyType:
 		if v, ok := want(a, 1); ok && v[0] != policyTypeMain {
-			p.refuse("it is a sub policy")
+			p.refuse("is a sub policy")
 		}
 	case attrSecCtx:
-		p.refuse("it has a security context")
+		p.refuse("has a security context")
 	case attrOffloadDev:
-		p.refuse("it is offloaded to a device")
+		p.refuse("is offloaded to a device")
 	}
 }
 
-// template takes the templates, struct xfrm_user_tmpl each.
+// template parses the array of struct xfrm_user_tmpl.
 func (p *policy) template(v []byte) {
 	if n := len(v) / sizeofTmpl; n > 1 {
-		p.refuse("it has %d templates: one is supported", n)
+		p.refuse("has %d templates, only one is supported", n)
 		return
 	}
 	family := host.Uint16(v[24:])
 	if !known(family) {
-		p.refuse("its template is of address family %d", family)
+		p.refuse("template has address family %d", family)
 		return
 	}
-	b := bundleID{
+	b := tunnelID{
 		dst:   address(v, family),
 		src:   address(v[28:], family),
 		reqid: host.Uint32(v[44:]),
@@ -171,21 +171,21 @@ func (p *policy) template(v []byte) {
 	}
 	switch {
 	case v[20] != unix.IPPROTO_ESP:
-		p.refuse("its template's protocol is %d: only ESP (%d) is supported", v[20], unix.IPPROTO_ESP)
+		p.refuse("template has protocol %d, only ESP (%d) is supported", v[20], unix.IPPROTO_ESP)
 	case b.mode != modeTunnel && b.mode != modeTransport:
-		p.refuse("its template's mode is %d: only tunnel (%d) and transport (%d) are supported", b.mode, modeTunnel, modeTransport)
+		p.refuse("template has mode %d, only tunnel (%d) and transport (%d) are supported", b.mode, modeTunnel, modeTransport)
 	case v[50] != 0:
-		p.refuse("its template is optional: packets may not choose")
+		p.refuse("template is optional")
 	}
-	// In transport mode the addresses are the packet's own. There is one bundle for the
-	// policy, so it must be for one pair of hosts.
+	// In transport mode the outer addresses are the packet's, so the policy must be for one
+	// pair of hosts.
 	for _, x := range []struct {
 		outer *netip.Addr
 		inner netip.Prefix
 	}{{&b.src, p.Src}, {&b.dst, p.Dst}} {
 		if x.outer.IsUnspecified() {
 			if b.mode != modeTransport || !x.inner.IsSingleIP() {
-				p.refuse("its template is for any address: both must be known")
+				p.refuse("template has a wildcard address")
 			}
 			*x.outer = x.inner.Addr()
 		}
@@ -195,8 +195,7 @@ func (p *policy) template(v []byte) {
 	}
 }
 
-// parseDeletedPolicy returns the index in a message that a policy was deleted. The
-// header has it only where it was deleted by index; the attribute does always.
+// parseDeletedPolicy returns the index in a deletion message. Only the attribute always has it.
 func parseDeletedPolicy(data []byte) (index uint32, err error) {
 	_, a := rtnl.Header(data, sizeofPolicyID)
 	for a.Next() {
@@ -209,5 +208,5 @@ func parseDeletedPolicy(data []byte) (index uint32, err error) {
 	if a.Err != nil {
 		return 0, fmt.Errorf("deleted XFRM policy: %w", a.Err)
 	}
-	return 0, fmt.Errorf("deleted XFRM policy: does not say which: %w", rtnl.ErrTruncated)
+	return 0, fmt.Errorf("deleted XFRM policy without index: %w", rtnl.ErrTruncated)
 }

@@ -13,48 +13,46 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// pushed is what Linux was told of an association.
+// pushed is the use of an SA that was reported to Linux.
 type pushed struct {
 	packets    uint64
 	sequence   uint64 // outbound
 	soft, hard bool
 }
 
-// linuxGap is by how much we keep ahead of Linux where it sends by a state, too: more
-// than it sends until it is told.
+// linuxGap is the distance kept from the sequence numbers of a state that Linux sends with, too:
+// more than it sends in an interval.
 const linuxGap = 1 << 16
 
-// push tells Linux what associations were used for, so that key daemons see traffic,
-// and which ones are to be replaced. With thousands of them that takes a while, for which
-// events do not wait: a peer may be about to use what they tell of.
+// push reports the use and expiry of SAs to Linux, for key daemons. It applies events in
+// between, because thousands of SAs take a while and a peer could already use new ones.
 func (m *Mirror) push() {
 	for _, a := range m.states {
 		if a.sa == nil {
 			continue
 		}
 		err := errors.Join(m.pushUse(a), m.pushExpiry(a))
-		if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENOENT) { // it is gone, as an event says
-			m.log.Warn("could not tell Linux how an association was used", append(a.about(), "err", err)...)
+		if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENOENT) { // deleted, an event follows
+			m.log.Warn("report SA use to Linux", append(a.logAttrs(), "err", err)...)
 		}
 		select {
-		case b := <-m.full:
-			m.take(b)
+		case b := <-m.loop.Events:
+			m.apply(b)
 			m.commit()
 		default:
 		}
 	}
 }
 
-// pushGaps tells Linux of the numbers that outbound associations skip, before a packet has one
-// behind them: a mirror that starts after a crash within the first second skips what this one
-// was using, too.
+// pushGaps reports the skipped numbers of outbound SAs to Linux before they are used, so that a
+// mirror that starts after a crash within the first second skips the numbers of this one.
 func (m *Mirror) pushGaps() error {
 	for _, a := range m.states {
 		if a.sa == nil || !a.out() {
 			continue
 		}
-		if err := m.tell(a, a.sa.Stats()); err != nil && !errors.Is(err, unix.ESRCH) { // it is gone, as an event says
-			return fmt.Errorf("note the sequence numbers of SPI %#x to %v: %w", a.id.spi, a.id.dst, err)
+		if err := m.report(a, a.sa.Stats()); err != nil && !errors.Is(err, unix.ESRCH) { // deleted, an event follows
+			return fmt.Errorf("report sequence numbers of SPI %#x to %v: %w", a.id.spi, a.id.dst, err)
 		}
 	}
 	return nil
@@ -65,13 +63,13 @@ func (m *Mirror) pushUse(a *association) error {
 	if used.Packets == a.pushed.packets {
 		return nil
 	}
-	return m.tell(a, used)
+	return m.report(a, used)
 }
 
-// tell tells Linux what an association was used for.
-func (m *Mirror) tell(a *association, used ipsec.Stats) error {
+// report reports the use of an SA to Linux.
+func (m *Mirror) report(a *association, used ipsec.Stats) error {
 	if a.out() {
-		// Linux must not be set back behind what it has sent.
+		// Do not set Linux back behind its own packets.
 		theirs, err := m.sequenceOf(a)
 		if err != nil {
 			return err
@@ -85,11 +83,11 @@ func (m *Mirror) tell(a *association, used ipsec.Stats) error {
 		return err
 	}
 	a.pushed.packets, a.pushed.sequence = used.Packets, sequence
-	m.counts.pushes++
+	m.pushes++
 	return nil
 }
 
-// sequenceOf asks Linux for the last number that it has of an outbound association.
+// sequenceOf returns the last number of an outbound SA in Linux.
 func (m *Mirror) sequenceOf(a *association) (seq uint64, err error) {
 	err = m.conn.Do(msgGetAE, 0, a.aevent(), func(msg rtnl.Message) error {
 		var s state
@@ -103,8 +101,7 @@ func (m *Mirror) sequenceOf(a *association) (seq uint64, err error) {
 	return seq, err
 }
 
-// pushExpiry tells of limits in packets and bytes that Linux does not see reached. Of
-// ages it knows itself.
+// pushExpiry reports reached packet and byte limits. Linux detects ages itself.
 func (m *Mirror) pushExpiry(a *association) error {
 	switch {
 	case !a.pushed.soft && (a.sa.SoftExpired() || a.nearEnd()):
@@ -117,10 +114,10 @@ func (m *Mirror) pushExpiry(a *association) error {
 	return nil
 }
 
-// nearEnd reports whether most of the 32-bit sequence numbers are used.
+// nearEnd reports whether 7/8 of the 32-bit sequence numbers are used.
 func (a *association) nearEnd() bool { return !a.esn && a.sa.Sequence() > math.MaxUint32/8*7 }
 
-// aevent is struct xfrm_aevent_id, by which Linux finds a state.
+// aevent returns the struct xfrm_aevent_id that identifies a state.
 func (a *association) aevent() []byte {
 	b := make([]byte, sizeofAEventID)
 	host.PutUint16(b[20:], putAddress(b, a.id.dst))
@@ -131,8 +128,8 @@ func (a *association) aevent() []byte {
 	return b
 }
 
-// use is the message that sets what was used of a state, struct xfrm_lifetime_cur, and
-// its replay state, in the form in which Linux keeps it.
+// use returns the message that sets struct xfrm_lifetime_cur and the replay state of a state, in
+// its short or long form.
 func (a *association) use(used ipsec.Stats, sequence uint64, now time.Time) []byte {
 	if a.used == 0 && used.Packets > 0 {
 		a.used = uint64(now.Unix())
@@ -166,7 +163,7 @@ func (a *association) use(used ipsec.Stats, sequence uint64, now time.Time) []by
 	return rtnl.AppendAttr(msg, attrReplayESN, v)
 }
 
-// expiry is struct xfrm_user_expire, of which Linux reads how the state is found.
+// expiry returns the struct xfrm_user_expire of a state.
 func (a *association) expiry(hard bool) []byte {
 	b := make([]byte, sizeofExpire)
 	host.PutUint16(b[212:], putAddress(b[56:], a.id.dst))

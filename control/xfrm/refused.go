@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Refused is an XFRM policy of Linux that the router cannot follow.
+// Refused is an unsupported XFRM policy.
 type Refused struct {
 	Policy    string // its selector
 	Direction string // in or out
@@ -18,9 +18,8 @@ type Refused struct {
 
 func (r Refused) String() string { return fmt.Sprintf("%s (%s): %s", r.Policy, r.Direction, r.Reason) }
 
-// RefusedPolicies lists the policies of the calling thread's network namespace that a router
-// with `source: xfrm` would refuse, newest first. It changes nothing. It needs CAP_NET_ADMIN,
-// and fails with EPROTONOSUPPORT on a kernel without XFRM.
+// RefusedPolicies lists the unsupported policies of the calling thread's network namespace,
+// newest first. It needs CAP_NET_ADMIN, and fails with EPROTONOSUPPORT on a kernel without XFRM.
 func RefusedPolicies() (list []Refused, err error) {
 	conn, err := rtnl.DialFamily(unix.NETLINK_XFRM)
 	if err != nil {
@@ -39,10 +38,10 @@ func RefusedPolicies() (list []Refused, err error) {
 	return list, nil
 }
 
-// hint says what to do about a refused policy.
+// hint returns how to fix a refused policy.
 func (p *policy) hint() string {
 	if p.ifID != 0 {
-		return "use policy-based tunnels (no if_id in the key daemon's configuration), or leave this tunnel to Linux on interfaces that are not ports"
+		return "use policy-based tunnels (no if_id in the key daemon's configuration), or run this tunnel in Linux on interfaces that are not ports"
 	}
 	return "change the policy to one ESP template without mark, interface and user, or delete it"
 }

@@ -47,7 +47,7 @@ func TestRekeysDoNotGrowMemory(t *testing.T) {
 	if after := heap(); after > before+most {
 		t.Errorf("%d bytes more than after the first fifth", after-before)
 	}
-	if n := f.gateway.Bundle("another"); n > 10 {
-		t.Errorf("the next bundle has number %d", n)
+	if n := f.gateway.Tunnel("another"); n > 10 {
+		t.Errorf("the next tunnel has number %d", n)
 	}
 }

@@ -2,6 +2,7 @@ package xfrm
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -10,18 +11,18 @@ import (
 	ipsecpolicy "github.com/warproute/warproute/ipsec/policy"
 )
 
-// setPolicy takes a policy that is new or was changed, which makes it the youngest.
+// setPolicy adds or changes a policy, which makes it the youngest.
 func (t *tables) setPolicy(p *policy) {
 	if p.socket {
-		return // of packets that Linux itself sends or receives
+		return // for local packets of Linux
 	}
 	old := t.policies[p.index]
 	if old != nil && old.protects != p.protects {
 		t.ask(old, 0)
 	}
 	if p.refusal != "" && (old == nil || old.refusal != p.refusal) {
-		t.log.Error("XFRM policy refused; packets that it may match are dropped as xfrm_policy_refused",
-			"policy", p.Policy.String(), "direction", p.direction, "reason", p.refusal, "hint", p.hint())
+		t.log.Error("xfrm policy refused, matching packets are dropped as xfrm_policy_refused",
+			"policy", fmt.Sprintf("%v (%v)", &p.Policy, p.direction), "reason", p.refusal, "hint", p.hint())
 	}
 	t.ages++
 	p.age = t.ages
@@ -38,8 +39,7 @@ func (t *tables) deletePolicy(index uint32) {
 	}
 }
 
-// ask has packets leave by the association that a policy asks for, or by none in
-// particular.
+// ask sets the preferred SA of a policy's tunnel; 0 for none.
 func (t *tables) ask(p *policy, spi uint32) {
 	switch {
 	case p.direction != ipsec.Out || p.Action != ipsecpolicy.Protect:
@@ -52,21 +52,21 @@ func (t *tables) ask(p *policy, spi uint32) {
 	t.choose(p.protects)
 }
 
-// setDefaults takes struct xfrm_userpolicy_default: what becomes of packets that no
-// policy is for, in, forwarded and out.
+// setDefaults applies struct xfrm_userpolicy_default: the action for packets without a policy,
+// by direction in, fwd and out.
 func (t *tables) setDefaults(d [sizeofDefault]byte) {
 	t.rules = t.rules || d != t.defaults
 	t.defaults = d
 }
 
-// setRules sets the gateway's rules by all policies.
+// setRules replaces the gateway's rules by those of all policies.
 func (t *tables) setRules() {
 	sorted := make([]*policy, 0, len(t.policies))
 	for _, p := range t.policies {
 		sorted = append(sorted, p)
 	}
 	slices.SortFunc(sorted, func(a, b *policy) int {
-		return cmp.Or(cmp.Compare(a.turn(), b.turn()), cmp.Compare(a.priority, b.priority), cmp.Compare(a.age, b.age))
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.priority, b.priority), cmp.Compare(a.age, b.age))
 	})
 	rules := make([]gateway.Rule, 0, len(sorted))
 	clear(t.wanting)
@@ -75,42 +75,42 @@ func (t *tables) setRules() {
 		r := gateway.Rule{Direction: p.direction, Policy: p.Policy, Refusal: p.refusal}
 		if p.Action == ipsecpolicy.Protect {
 			r.Name = p.protects.String()
-			r.Target = t.gateway.Bundle(r.Name)
-			if _, is := t.wanting[r.Target]; !is && r.Direction == ipsec.Out {
+			r.Target = t.gateway.Tunnel(r.Name)
+			if _, ok := t.wanting[r.Target]; !ok && r.Direction == ipsec.Out {
 				t.wanting[r.Target] = p.index
 			}
 		}
-		if !seen[r] { // in and fwd are often the same to us
+		if !seen[r] { // in and fwd are often equal
 			seen[r] = true
 			rules = append(rules, r)
 		}
 	}
-	if t.defaults[1] == defaultBlock { // of forwarded packets: Linux sees to its own
+	if t.defaults[1] == defaultBlock { // fwd; in is for local packets of Linux
 		rules = append(rules, discardAll(ipsec.In)...)
 	}
 	if t.defaults[2] == defaultBlock {
 		rules = append(rules, discardAll(ipsec.Out)...)
 	}
 	if err := t.gateway.SetRules(rules); err != nil {
-		t.log.Error("the XFRM policies cannot be used; all packets are dropped", "err", err)
+		t.log.Error("install XFRM policies failed, all packets are dropped", "err", err)
 		rules = append(discardAll(ipsec.In), discardAll(ipsec.Out)...)
 		if err := t.gateway.SetRules(rules); err != nil {
-			t.log.Error("nor can that be done; the policies before stay", "err", err)
+			t.log.Error("install discard-all policy failed, previous policies stay active", "err", err)
 		}
 	}
 	t.changed = true
 }
 
-// turn is 1 for what lets packets to the router itself pass: it comes behind all that is for
-// forwarded packets, which it is not to let pass, and 0 for the others.
-func (p *policy) turn() int {
+// rank is 1 for policies that permit packets to the router, 0 for others: they come last, so
+// that they do not permit forwarded packets.
+func (p *policy) rank() int {
 	if p.toHost && (p.Action == ipsecpolicy.Bypass || p.Action == ipsecpolicy.Protect) {
 		return 1
 	}
 	return 0
 }
 
-// discardAll are the rules that let nothing pass in a direction.
+// discardAll returns rules that drop all packets in a direction.
 func discardAll(d ipsec.Direction) []gateway.Rule {
 	var rules []gateway.Rule
 	for _, any := range []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)} {

@@ -20,10 +20,10 @@ type selector struct {
 	user         uint32
 }
 
-// portMask is a port of which the bits in mask count.
+// portMask is a port with a bit mask.
 type portMask struct{ port, mask uint16 }
 
-// readSelector reads sizeofSelector bytes.
+// readSelector parses a struct xfrm_selector.
 func readSelector(b []byte) selector {
 	s := selector{
 		family:   host.Uint16(b[40:]),
@@ -40,27 +40,25 @@ func readSelector(b []byte) selector {
 	return s
 }
 
-// restricted reports whether it asks for more than addresses.
+// restricted reports whether the selector has more than addresses.
 func (s *selector) restricted() bool {
 	return s.protocol != 0 || s.sport.mask|s.dport.mask != 0 || s.ifindex != 0 || s.user != 0
 }
 
-// known reports whether a family of addresses is one that we have.
+// known reports whether an address family is supported.
 func known(family uint16) bool { return family == unix.AF_INET || family == unix.AF_INET6 }
 
-// portRange returns the ports that p is for. A mask whose ones are not in front is
-// for several ranges, and refused.
+// portRange returns the ports of p. A mask that is not a prefix is an error.
 func (p portMask) portRange() (ipsecpolicy.PortRange, error) {
 	rest := ^p.mask
 	if rest&(rest+1) != 0 {
-		return ipsecpolicy.PortRange{}, fmt.Errorf("port %d with mask %#04x is no range", p.port, p.mask)
+		return ipsecpolicy.PortRange{}, fmt.Errorf("port %d with mask %#04x is not a range", p.port, p.mask)
 	}
 	first := p.port & p.mask
 	return ipsecpolicy.Ports(first, first|rest), nil
 }
 
-// hasPorts reports whether packets of a protocol have what counts as ports to policies;
-// 0, for any protocol, does.
+// hasPorts reports whether policies for a protocol can have ports; 0 is any protocol.
 func hasPorts(protocol uint8) bool {
 	switch protocol {
 	case 0, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_DCCP, unix.IPPROTO_SCTP, unix.IPPROTO_UDPLITE,

@@ -13,7 +13,7 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// stateID is what Linux tells states apart by.
+// stateID identifies a state.
 type stateID struct {
 	dst      netip.Addr
 	spi      uint32
@@ -23,51 +23,51 @@ type stateID struct {
 
 type mark struct{ value, mask uint32 }
 
-// params are what a state asks for. A state whose params stay is the same to us.
+// params are the parameters of a state that determine its SA.
 type params struct {
 	src       netip.Addr
 	reqid     uint32
 	mode      uint8
-	direction uint8 // XFRM_SA_DIR_..., from Linux 6.10 on; 0: not told
+	direction uint8 // XFRM_SA_DIR_..., since Linux 6.10; 0: unknown
 	suite     string
 	keys      uint64 // see fingerprint
 	esn       bool
 	window    int
-	encap     ipsec.Encap // zero: none
+	encap     ipsec.Encap // zero for none
 	df        ipsec.DFPolicy
-	limits    ipsec.Lifetime // of all the state's life
-	bitmap    uint32         // words of the long form of replay state; 0: Linux keeps the short one
-	refusal   string         // why it cannot become an association
+	limits    ipsec.Lifetime // of the whole life of the state
+	bitmap    uint32         // words of the long replay state; 0: short form
+	refusal   string         // reason why it is unsupported
 }
 
-// state is an XFRM state as Linux tells it.
+// state is an XFRM state.
 type state struct {
 	id stateID
 	params
-	larval       bool // an SPI that was allocated, without keys so far
+	larval       bool // SPI allocated, no keys yet
 	key, authKey []byte
 	secret       uint64    // see nonces
-	sequence     [2]uint64 // as Linux has them, by ipsec.Direction: last sent, highest received
+	sequence     [2]uint64 // in Linux, by ipsec.Direction: last sent, highest received
 	bytes        uint64
 	packets      uint64
-	added, used  uint64 // when, in seconds since 1970; used is the first packet's, or 0
+	added, used  uint64 // Unix times of the installation and the first packet; 0 for none
 }
 
-// wipe overwrites the keys.
+// wipe wipes the keys.
 func (s *state) wipe() {
 	clear(s.key)
 	clear(s.authKey)
 	s.key, s.authKey = nil, nil
 }
 
-// refuse notes why a state is refused; the first reason counts.
+// refuse marks a state as unsupported. The first reason is kept.
 func (p *params) refuse(format string, a ...any) {
 	if p.refusal == "" {
 		p.refusal = fmt.Sprintf(format, a...)
 	}
 }
 
-// parseState reads the state of any message that has one.
+// parseState parses the state in a message.
 func parseState(msg rtnl.Message) (*state, error) {
 	size := sizeofSA
 	switch msg.Type {
@@ -77,7 +77,7 @@ func parseState(msg rtnl.Message) (*state, error) {
 		size = sizeofSAID
 	}
 	h, a := rtnl.Header(msg.Data, size)
-	if msg.Type == msgDelSA && a.Next() { // the first attribute is what others begin with
+	if msg.Type == msgDelSA && a.Next() { // the first attribute has the header of other messages
 		if h = nil; a.Kind == attrSA {
 			h, _ = want(&a, sizeofSA)
 		}
@@ -92,7 +92,7 @@ func parseState(msg rtnl.Message) (*state, error) {
 	return s, nil
 }
 
-// readState reads struct xfrm_usersa_info and the attributes behind it.
+// readState parses struct xfrm_usersa_info and its attributes.
 func readState(h []byte, a *rtnl.Attrs) (*state, error) {
 	family := host.Uint16(h[212:])
 	if !known(family) {
@@ -132,7 +132,7 @@ func readState(h []byte, a *rtnl.Attrs) (*state, error) {
 	return s, nil
 }
 
-// Flags of states, and more of them.
+// Flags and extra flags of states.
 const (
 	flagNoECN      = 1
 	flagDecapDSCP  = 2
@@ -145,50 +145,50 @@ const (
 	modeTunnel    = 1
 )
 
-// check refuses what the header asks for and an association does not do.
+// check refuses unsupported fields of the header.
 func (s *state) check(h []byte) {
 	flags := h[216]
 	if s.id.protocol != unix.IPPROTO_ESP {
-		s.refuse("its protocol is %d: only ESP (%d) is supported", s.id.protocol, unix.IPPROTO_ESP)
+		s.refuse("protocol %d, only ESP (%d) is supported", s.id.protocol, unix.IPPROTO_ESP)
 	}
 	if s.mode != modeTunnel && s.mode != modeTransport {
-		s.refuse("its mode is %d: only tunnel (%d) and transport (%d) are supported", s.mode, modeTunnel, modeTransport)
+		s.refuse("mode %d, only tunnel (%d) and transport (%d) are supported", s.mode, modeTunnel, modeTransport)
 	}
 	if flags&flagNoECN != 0 {
-		s.refuse("it asks for no ECN (flag noecn)")
+		s.refuse("flag noecn is not supported")
 	}
 	if flags&flagDecapDSCP != 0 {
-		s.refuse("it asks for the outer DSCP to be copied to inner packets (flag decap-dscp)")
+		s.refuse("flag decap-dscp is not supported")
 	}
 	if flags&flagNoPMTUDisc != 0 {
 		s.df = ipsec.ClearDF
 	}
 	if s.src.IsUnspecified() || s.id.dst.IsUnspecified() {
-		s.refuse("it is for any address: both outer addresses must be known")
+		s.refuse("wildcard outer address")
 	}
-	// Linux gives a state without a selector its own family, and strongSwan one of
-	// transport mode its own addresses.
+	// Linux sets the family of a state without a selector, and strongSwan the addresses of one
+	// in transport mode.
 	f := readSelector(h)
 	whole := func(p netip.Prefix, own netip.Addr) bool {
 		return p.Bits() == 0 || s.mode == modeTransport && p.IsSingleIP() && p.Addr() == own
 	}
 	if f.restricted() || f.family != unix.AF_UNSPEC && !(whole(f.src, s.src) && whole(f.dst, s.id.dst)) {
-		s.refuse("it has a selector of its own: only policies may choose packets")
+		s.refuse("has a selector, only policies may select packets")
 	}
 }
 
-// attribute takes one attribute.
+// attribute parses one attribute.
 func (s *state) attribute(a *rtnl.Attrs, algs *algorithms) {
 	switch a.Kind {
 	case attrAlgAEAD, attrAlgCrypt, attrAlgAuthTrunc:
 		s.algorithm(a, algs)
 	case attrAlgComp:
-		s.refuse("it compresses")
+		s.refuse("uses compression")
 	case attrEncap:
 		if v, ok := want(a, sizeofEncap); ok {
 			s.encap = ipsec.Encap{SrcPort: binary.BigEndian.Uint16(v[2:]), DstPort: binary.BigEndian.Uint16(v[4:])}
 			if kind := host.Uint16(v); kind != encapESPinUDP {
-				s.refuse("its encapsulation is of type %d: only ESP in UDP (%d) is supported", kind, encapESPinUDP)
+				s.refuse("encapsulation type %d, only ESP in UDP (%d) is supported", kind, encapESPinUDP)
 			}
 		}
 	case attrReplay:
@@ -206,12 +206,12 @@ func (s *state) attribute(a *rtnl.Attrs, algs *algorithms) {
 		if v, ok := want(a, 8); ok {
 			s.id.mark = mark{host.Uint32(v), host.Uint32(v[4:])}
 			if s.id.mark != (mark{}) {
-				s.refuse("it is for packets with a mark")
+				s.refuse("has a mark")
 			}
 		}
 	case attrExtraFlags:
 		if a.Uint32()&extraDontEncapDSCP != 0 {
-			s.refuse("it asks for the DSCP to be kept off outer headers (extra-flag dont-encap-dscp)")
+			s.refuse("extra-flag dont-encap-dscp is not supported")
 		}
 	case attrDirection:
 		if v, ok := want(a, 1); ok {
@@ -219,32 +219,32 @@ func (s *state) attribute(a *rtnl.Attrs, algs *algorithms) {
 		}
 	case attrIfID:
 		if a.Uint32() != 0 {
-			s.refuse("it is for an XFRM interface (if_id)")
+			s.refuse("belongs to an XFRM interface (if_id)")
 		}
 	case attrSetMark:
 		if a.Uint32() != 0 {
-			s.refuse("it marks what it sends (output-mark)")
+			s.refuse("output-mark is not supported")
 		}
 	case attrTFCPad:
 		if a.Uint32() != 0 {
-			s.refuse("it asks for packets to be padded (tfcpad)")
+			s.refuse("tfcpad is not supported")
 		}
 	case attrSecCtx:
-		s.refuse("it has a security context")
+		s.refuse("has a security context")
 	case attrCoAddr:
-		s.refuse("it has a care-of address")
+		s.refuse("has a care-of address")
 	case attrOffloadDev:
-		s.refuse("it is offloaded to a device")
+		s.refuse("is offloaded to a device")
 	}
 }
 
-// lifetime reads struct xfrm_lifetime_cfg. Of ages only the hard one since the state
-// was made is taken, to be sure: Linux itself sees to ages, and tells.
+// lifetime parses struct xfrm_lifetime_cfg. Of the ages only the hard one since installation is
+// used, as a safeguard: Linux enforces ages with events.
 func lifetime(b []byte) (l ipsec.Lifetime) {
 	limit := func(at int) uint64 {
 		switch n := host.Uint64(b[at:]); n {
 		case infinite:
-			return 0 // for none
+			return 0 // no limit
 		case 0:
 			return 1
 		default:

@@ -1,25 +1,25 @@
 package xfrm
 
-// Stats is what the mirror has done so far, and what it could not do.
+// Stats holds the counters of the mirror.
 type Stats struct {
-	Associations    int // in the gateway
+	Associations    int // installed in the gateway
 	Policies        int
-	RefusedStates   int // now, in Linux
+	RefusedStates   int // unsupported, currently in Linux
 	RefusedPolicies int
-	Undecided       int    // states whose direction nothing tells
-	Events          uint64 // read
-	Resyncs         uint64 // comparisons with a dump after the first
-	Malformed       uint64 // messages that could not be read
-	Acquires        uint64 // times that key daemons were asked for an association
-	Pushes          uint64 // times that Linux was told of an association's use
+	Undecided       int    // states of unknown direction
+	Events          uint64 // netlink messages
+	Resyncs         uint64 // comparisons with a dump after the start
+	Malformed       uint64 // messages that could not be parsed
+	Acquires        uint64 // ACQUIREs sent to key daemons
+	Pushes          uint64 // reports of SA use to Linux
 }
 
-// Stats returns what the mirror has done; nothing once it is closed.
+// Stats returns the counters, zero after Close.
 func (m *Mirror) Stats() (s Stats) {
 	m.Do(func() {
 		s = m.tables.stats()
-		s.Events, s.Resyncs, s.Malformed = m.counts.events, m.counts.resyncs, m.counts.malformed
-		s.Acquires, s.Pushes = m.counts.acquires, m.counts.pushes
+		s.Events, s.Resyncs, s.Malformed = m.loop.Stats().Events, m.loop.Stats().Resyncs, m.loop.Stats().Malformed
+		s.Acquires, s.Pushes = m.acquires, m.pushes
 	})
 	return s
 }

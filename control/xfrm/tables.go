@@ -9,7 +9,7 @@ import (
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
-// tables are Linux's states and policies, and what they are in the gateway.
+// tables holds the states and policies of Linux and their SAs and rules in the gateway.
 type tables struct {
 	gateway *gateway.Gateway
 	workers int
@@ -18,18 +18,18 @@ type tables struct {
 	seed    maphash.Seed // of fingerprints
 
 	states   map[stateID]*association
-	outbound map[bundleID][]*association // in the gateway; the newest is the last
-	asked    map[bundleID]uint32         // SPI that the youngest policy wants packets to leave by
+	outbound map[tunnelID][]*association // installed, newest last
+	asked    map[tunnelID]uint32         // SPI in the template of the youngest policy
 	memory   memory
 	quiesced quiesced
 
 	policies map[uint32]*policy // by index
-	ages     uint64             // policies so far
-	wanting  map[uint32]uint32  // by bundle, the index of the first policy that has it protect packets
+	ages     uint64             // policies added so far
+	wanting  map[uint32]uint32  // index of the first policy of a tunnel
 	defaults [sizeofDefault]byte
 
-	gap            uint64 // of states that are new now; see restartGap
-	rules, changed bool   // are to be set, were changed
+	gap            uint64 // for new states; see restartGap
+	rules, changed bool   // rules must be set; the gateway changed
 }
 
 func newTables(g *gateway.Gateway, workers int, hooks Hooks, log *slog.Logger) *tables {
@@ -48,8 +48,8 @@ func newTables(g *gateway.Gateway, workers int, hooks Hooks, log *slog.Logger) *
 	return &tables{
 		gateway: g, workers: workers, hooks: hooks, log: log, seed: maphash.MakeSeed(),
 		states:   map[stateID]*association{},
-		outbound: map[bundleID][]*association{},
-		asked:    map[bundleID]uint32{},
+		outbound: map[tunnelID][]*association{},
+		asked:    map[tunnelID]uint32{},
 		policies: map[uint32]*policy{},
 		wanting:  map[uint32]uint32{},
 		memory:   newMemory(),
@@ -57,7 +57,7 @@ func newTables(g *gateway.Gateway, workers int, hooks Hooks, log *slog.Logger) *
 	}
 }
 
-// compare brings the tables in line with a dump, and takes its states.
+// compare synchronizes the tables with a dump, and takes ownership of its states.
 func (t *tables) compare(d *dump) {
 	there := make(map[stateID]bool, len(d.states))
 	for i := len(d.states) - 1; i >= 0; i-- { // oldest first
@@ -80,11 +80,11 @@ func (t *tables) compare(d *dump) {
 			t.deletePolicy(index)
 		}
 	}
-	t.rules = true // also when there are none
+	t.rules = true // even if there are none
 	t.setDefaults(d.defaults)
 }
 
-// commit ends a batch: what became possible by it is done.
+// commit ends a batch: it installs waiting SAs, sets the rules and reports changes.
 func (t *tables) commit() {
 	t.settle()
 	if t.rules {
@@ -99,7 +99,7 @@ func (t *tables) commit() {
 	}
 }
 
-// direction tells which way a state protects packets, if anything does.
+// direction returns the direction of a state, if known.
 func (t *tables) direction(s *state) (d ipsec.Direction, ok bool) {
 	switch s.direction {
 	case directionIn:
@@ -115,7 +115,7 @@ func (t *tables) direction(s *state) (d ipsec.Direction, ok bool) {
 	}
 	var named [2]bool // by direction
 	for _, p := range t.policies {
-		if p.protects == s.bundle() {
+		if p.protects == s.tunnel() {
 			named[p.direction] = true
 		}
 	}
@@ -131,5 +131,5 @@ const (
 	directionOut = 2
 )
 
-// bundle returns which one a state belongs to.
-func (s *state) bundle() bundleID { return bundleID{s.src, s.id.dst, s.mode, s.reqid} }
+// tunnel returns the tunnel of a state.
+func (s *state) tunnel() tunnelID { return tunnelID{s.src, s.id.dst, s.mode, s.reqid} }

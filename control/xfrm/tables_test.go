@@ -165,8 +165,8 @@ func TestTransportPolicyBetweenHostsNamesTheirAssociation(t *testing.T) {
 	}
 	f.say(p.message(msgNewPolicy), s.message(msgNewSA))
 	for a := range f.gateway.All {
-		if rules := f.gateway.Rules(); len(rules) != 1 || rules[0].Target != a.Bundle() || a.Mode() != ipsec.Transport {
-			t.Errorf("%v and bundle %d", rules, a.Bundle())
+		if rules := f.gateway.Rules(); len(rules) != 1 || rules[0].Target != a.Tunnel() || a.Mode() != ipsec.Transport {
+			t.Errorf("%v and tunnel %d", rules, a.Tunnel())
 		}
 		return
 	}
@@ -317,7 +317,7 @@ func TestRefusedPoliciesHaveAReasonOfTheirOwn(t *testing.T) {
 		t.Errorf("inbound: %v", e)
 	}
 	for _, r := range f.gateway.Rules() {
-		if r.Refusal != "it is for an XFRM interface (if_id 42)" {
+		if r.Refusal != "belongs to an XFRM interface (if_id 42)" {
 			t.Errorf("%v is refused because %q", r.Policy, r.Refusal)
 		}
 	}

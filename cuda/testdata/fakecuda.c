@@ -1,11 +1,11 @@
 /*
- * A driver without a GPU: it keeps a diary of its calls, fails where it is told to,
- * and "device memory" is memory of the host. One kernel, "add", can be launched;
- * it takes (pointer a, pointer b, pointer sum, uint32_t n) and works at once.
+ * fakecuda is a driver without a GPU. It logs its calls and injects failures. Device memory is
+ * host memory. The one kernel, "add", takes (pointer a, pointer b, pointer sum, uint32_t n) and
+ * completes in the launch.
  *
- * Compiled with OLD it is a driver for CUDA 11.8; with TWELVE_ZERO one for 12.0,
- * without the optional functions; with BROKEN some required ones are missing, and
- * cuGetProcAddress with them, which NO_LOOKUP takes away alone. GPUS is how many there are.
+ * Macros: OLD is CUDA 11.8; TWELVE_ZERO is CUDA 12.0 without the optional functions; BROKEN lacks
+ * some required functions and cuGetProcAddress; NO_LOOKUP lacks cuGetProcAddress alone; GPUS is the
+ * number of GPUs.
  */
 #include <stdarg.h>
 #include <stdint.h>
@@ -25,23 +25,23 @@ typedef uint32_t u32;
 #define VERSION 12080
 #endif
 
-/* What the tests see and set. */
-static char diary[1 << 16], failing[64];
+/* State that the tests read and set. */
+static char calls[1 << 16], failing[64];
 static int failure;
-void fake_copy_diary(char *to) { strcpy(to, diary); }
-void fake_reset(void) { diary[0] = failing[0] = 0; }
+void fake_copy_log(char *to) { strcpy(to, calls); }
+void fake_reset(void) { calls[0] = failing[0] = 0; }
 void fake_fail(const char *name, int result) { snprintf(failing, sizeof failing, "%s", name); failure = result; }
 
-/* call enters a call into the diary and returns what the call is to return. */
+/* call logs a call and returns its result. */
 static int call(const char *name, const char *format, ...) {
-	size_t used = strlen(diary), left = sizeof diary - used;
-	if (left > 256) { /* a full diary stops: allocation tests call a thousand times */
+	size_t used = strlen(calls), left = sizeof calls - used;
+	if (left > 256) { /* a full log stops: allocation tests call a thousand times */
 		va_list args;
-		used += snprintf(diary + used, left, "%s(", name);
+		used += snprintf(calls + used, left, "%s(", name);
 		va_start(args, format);
-		used += vsnprintf(diary + used, left - 128, format, args);
+		used += vsnprintf(calls + used, left - 128, format, args);
 		va_end(args);
-		snprintf(diary + used, 4, ")\n");
+		snprintf(calls + used, 4, ")\n");
 	}
 	return strcmp(name, failing) ? 0 : failure;
 }
@@ -135,7 +135,7 @@ static void add(void **params) {
 	for (u32 i = 0; i < n; i++) sum[i] = a[i] + b[i];
 }
 static int capturing;
-static void *graph[4]; /* the parameters of the launch that was recorded */
+static void *graph[4]; /* parameters of the captured launch */
 #ifndef BROKEN
 CUresult cuLaunchKernel(handle f, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz, u32 shared, handle stream, void **params, void **extra) {
 	CALL("%#lx, %u %u %u, %u %u %u, %u, %#lx, %s", f, gx, gy, gz, bx, by, bz, shared, stream, extra ? "extra" : "params");

@@ -8,7 +8,6 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// The CPU engine keeps the rules of a router.
 func TestConformance(t *testing.T) {
 	net, err := conformance.NewNetwork()
 	if err != nil {
@@ -16,12 +15,8 @@ func TestConformance(t *testing.T) {
 	}
 	mem := make([]byte, umem.FrameSize)
 	engine := New(net.FIB, mem, net.Repair)
-	slab, err := batch.NewSlab(1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slab.Close()
-	chunk := slab.Chunks[0]
+	chunks := batch.NewChunks(1, 1)
+	chunk := chunks[0]
 	for _, rule := range conformance.Rules() {
 		if len(rule.Cases) == 0 {
 			continue
@@ -29,13 +24,13 @@ func TestConformance(t *testing.T) {
 		t.Run(rule.Key, func(t *testing.T) {
 			for _, c := range rule.Cases {
 				n := copy(mem[umem.DataOffset:], c.Frame)
-				chunk.In[0] = batch.Frame{Addr: umem.DataOffset, Len: uint16(n), Port: c.Port}
+				chunk.In[0] = batch.Frame{Addr: umem.DataOffset, Len: uint16(n), Origin: batch.From(c.Port)}
 				chunk.N, chunk.Out[0] = 1, batch.Result{Verdict: 0xffff}
 				engine.Submit(chunk)
 				r := chunk.Out[0]
 				var sent []byte
 				if r.Verdict.Action() == batch.ActionForward {
-					sent = mem[r.Addr:][:r.Len]
+					sent = mem[r.Addr():][:r.Len()]
 				}
 				if err := c.JudgeEngine(net, r, mem[umem.DataOffset:][:n], sent); err != nil {
 					t.Errorf("%s: %v", c.Name, err)

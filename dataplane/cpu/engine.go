@@ -1,41 +1,42 @@
 // Package cpu is the engine that decides on packets with the processor alone.
 //
-// A chunk is worked off in blocks, small enough that the headers of a block stay
-// in the first-level cache, in three passes: validate every packet and gather
-// its destination; look all destinations up at once; follow the next hops and
-// rewrite. A packet that is not forwarded is left as it was received. Where a port
-// asks for a route back to the source, sources are looked up so, first of all.
+// A chunk passes the engine by the block, small enough that the block's headers stay in the
+// first-level cache: validate every packet and gather its destination; look all destinations up at
+// once; follow the next hops and rewrite the link headers. A packet that is not forwarded is left as
+// it was received. Packets of a gateway pass package esp first.
 //
-// The GPU engine does the same; the two must agree in every byte and verdict.
+// The GPU engine must agree with this one in every byte and verdict.
 package cpu
 
 import (
 	"sync/atomic"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/esp"
+	"github.com/warproute/warproute/dataplane/inspect"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/lookup"
 	"github.com/warproute/warproute/packet"
 	"github.com/warproute/warproute/umem"
 )
 
-// block is how many packets pass the engine together.
-const block = 64
+const block = inspect.Block
 
 // Engine is one worker's CPU engine.
 type Engine struct {
-	fib       *fib.FIB
-	words     fib.Words
-	mem       []byte
-	large     int     // where in mem large frames begin
-	largeSize uint32  // how long they are
-	repair    []bool  // by ingress port: senders may leave L4 checksums unfinished
-	ipsec     *ipsec  // nil: nothing is protected
-	datagrams *Engine // see Datagram; nil until there is one
+	fib     *fib.FIB
+	words   fib.Words
+	frames  inspect.Frames
+	repair  []bool     // by ingress port: L4 checksums may be unfinished
+	esp     *esp.Stage // nil: no gateway
+	sources inspect.ReversePath
 
-	// The packets of a block that are still to be looked up, by family: their
-	// index in the chunk, their destination, what the lookup answered. (Or their
-	// index in the block, and their source, while these are verified.)
+	datagrams *esp.Datagrams // see ProcessReassembled; nil before the first
+	large     *Engine        // decides on packets in the buffer of datagrams
+
+	// Packets of the block to look up, by family: index in the chunk, destination, and the
+	// lookup's result.
 	v4 struct {
 		n    int
 		at   [block]int32
@@ -51,14 +52,32 @@ type Engine struct {
 	}
 }
 
-// New returns an engine over the frames in mem. repair tells, by port, whether
-// L4 checksums of frames received there may be unfinished.
+// New returns an engine over the frames in mem. repair is by ingress port: true if L4 checksums of
+// frames received there may be unfinished.
 func New(f *fib.FIB, mem []byte, repair []bool) *Engine {
-	return &Engine{fib: f, words: f.Words(), mem: mem, large: len(mem), largeSize: umem.LargeSize, repair: repair}
+	return &Engine{
+		fib: f, words: f.Words(), frames: inspect.Frames{Mem: mem, Large: len(mem), LargeSize: umem.LargeSize},
+		repair: repair, sources: inspect.ReversePath{FIB: f},
+	}
 }
 
-// LargeFrom tells the engine where in memory large frames begin, if there are any.
-func (e *Engine) LargeFrom(at int) { e.large = at }
+// LargeFrom sets the offset of the first large frame in memory. It is called before Secure.
+func (e *Engine) LargeFrom(at int) { e.frames.Large = at }
+
+// Secure makes the engine apply the policies of a gateway, as one of its workers.
+func (e *Engine) Secure(g *gateway.Gateway, worker int) {
+	e.esp = esp.New(e.fib, e.frames, e.repair, g, worker)
+}
+
+// ESP returns the stage that applies the gateway's policies, nil without a gateway.
+func (e *Engine) ESP() *esp.Stage { return e.esp }
+
+// Over returns an engine that decides by the same tables on frames in other memory, for Route alone.
+func (e *Engine) Over(mem []byte) *Engine {
+	other := New(e.fib, mem, e.repair)
+	other.esp = e.esp
+	return other
+}
 
 // Name is "cpu".
 func (e *Engine) Name() string { return "cpu" }
@@ -66,7 +85,7 @@ func (e *Engine) Name() string { return "cpu" }
 // Done is true: Submit does all the work.
 func (e *Engine) Done(*batch.Chunk) bool { return true }
 
-// Adjacencies is how many adjacencies the forwarding base has room for.
+// Adjacencies returns the capacity of the forwarding base in adjacencies.
 func (e *Engine) Adjacencies() int { return len(e.words.Adjacencies) }
 
 // Quiesced is true: no packet is ever lost.
@@ -75,57 +94,50 @@ func (e *Engine) Quiesced() bool { return true }
 // Submit decides on every packet of the chunk.
 func (e *Engine) Submit(c *batch.Chunk) {
 	in, out := c.In[:c.N], c.Out[:c.N]
-	if e.ipsec != nil {
-		e.secure(in, out, nil)
-		e.route(in, out, false) // secure has verified what came from outside
-	} else {
-		e.route(in, out, e.fib.Verifies())
+	if e.esp != nil {
+		e.esp.Apply(in, out)
 	}
+	e.Route(in, out)
 }
 
-// Decide decides on packets as Submit does where no policy has anything to say of them, be
-// it that there are none or that they have been asked.
+// Decide decides on packets to which the policies of a gateway were applied, or are not to be.
 func (e *Engine) Decide(in []batch.Frame, out []batch.Result) {
 	clear(out)
-	e.route(in, out, e.ipsec == nil && e.fib.Verifies())
+	e.Route(in, out)
 }
 
-// route decides on every packet that policies have not dropped and, with verify, that comes
-// from where it may.
-func (e *Engine) route(in []batch.Frame, out []batch.Result, verify bool) {
+// Route looks packets up: with a gateway those that have no verdict, without one all of them, after
+// the check of their sources, which is the gateway's otherwise.
+func (e *Engine) Route(in []batch.Frame, out []batch.Result) {
+	verify := e.esp == nil && e.fib.Verifies()
 	for start := 0; start < len(in); start += block {
 		end := min(start+block, len(in))
 		if verify {
 			clear(out[start:end])
-			e.verify(in[start:end], out[start:end])
+			e.sources.Check(&e.frames, in[start:end], out[start:end])
 		}
-		e.validate(in, out, start, end, verify || e.ipsec != nil)
+		e.validate(in, out, start, end, verify || e.esp != nil)
 		e.fib.IPv4.LookupBatch(e.v4.hops[:], e.v4.addr[:e.v4.n])
 		e.fib.IPv6.LookupBatch(e.v6.hops[:], e.v6.addr[:e.v6.n])
 		e.rewrite(in, out)
 	}
 }
 
-// frame returns the bytes of a received frame.
-func (e *Engine) frame(f batch.Frame) []byte {
-	return e.mem[f.Addr : uint64(f.Addr)+uint64(f.Len)]
-}
-
-// validate writes the verdict of every packet that goes no further, and lists
-// the others for lookup. Where that is said, some are decided and have one already.
+// validate drops invalid packets and lists the others for lookup. If decided, packets with a
+// verdict are skipped.
 func (e *Engine) validate(in []batch.Frame, out []batch.Result, start, end int, decided bool) {
 	e.v4.n, e.v6.n = 0, 0
 	for i := start; i < end; i++ {
 		if decided && out[i].Verdict != 0 {
 			continue
 		}
-		b := e.frame(in[i])
+		b := e.frames.Bytes(in[i])
 		reason := batch.TooShort
 		if len(b) >= packet.EthernetLen {
 			p := b[packet.EthernetLen:]
 			switch (*packet.Ethernet)(b).Type() {
 			case packet.EtherTypeIPv4:
-				if reason = validateIPv4(p); reason == ok {
+				if reason = inspect.IPv4(p); reason == inspect.OK {
 					n := e.v4.n
 					e.v4.at[n], e.v4.addr[n] = int32(i), (*packet.IPv4)(p).Dst()
 					e.v4.n = n + 1
@@ -133,7 +145,7 @@ func (e *Engine) validate(in []batch.Frame, out []batch.Result, start, end int, 
 				}
 			case packet.EtherTypeIPv6:
 				n := e.v6.n
-				if reason = validateIPv6(p, &e.v6.l4[n]); reason == ok {
+				if reason = inspect.IPv6(p, &e.v6.l4[n]); reason == inspect.OK {
 					e.v6.at[n], e.v6.addr[n] = int32(i), (*packet.IPv6)(p).Dst()
 					e.v6.n = n + 1
 					continue
@@ -142,12 +154,12 @@ func (e *Engine) validate(in []batch.Frame, out []batch.Result, start, end int, 
 				reason = batch.EtherType
 			}
 		}
-		out[i] = batch.Result{Verdict: batch.Drop(reason)}
+		out[i] = batch.DropFor(reason)
 	}
 }
 
-// rewrite gives every packet that was looked up its verdict, and the headers of
-// its next link to those that are forwarded.
+// rewrite gives every packet that was looked up its verdict, and writes the link headers of those
+// that are forwarded.
 func (e *Engine) rewrite(in []batch.Frame, out []batch.Result) {
 	for j := range e.v4.n {
 		i := e.v4.at[j]
@@ -159,10 +171,10 @@ func (e *Engine) rewrite(in []batch.Frame, out []batch.Result) {
 	}
 }
 
-// reasons of the kinds of next hop that lead nowhere.
+// reasons are the drop reasons of next hops that do not forward.
 var reasons = [...]batch.Reason{
 	fib.KindNone:        batch.NoRoute,
-	fib.KindForward:     batch.Unprocessed, // not asked for
+	fib.KindForward:     batch.Unprocessed, // not used
 	fib.KindLocal:       batch.LocalDelivery,
 	fib.KindBlackhole:   batch.Blackhole,
 	fib.KindUnreachable: batch.Unreachable,
@@ -170,28 +182,25 @@ var reasons = [...]batch.Reason{
 	fib.KindNoPort:      batch.NoPort,
 }
 
-// egress follows an adjacency of a next hop to its port for an IP packet of size bytes. The
-// result is a forward, of which address and length are still to be filled in, with both link
-// addresses to write; a hold; or a drop, with the MTU as its length where that is why.
+// egress decides on an IP packet of size bytes that leaves by an adjacency. The result is a
+// forward, without address and length, with both link addresses to write; a hold; or a drop.
 func (e *Engine) egress(hop fib.NextHop, adjacency uint32, size int) (r batch.Result, dst, src fib.MAC) {
 	adj := fib.Adjacency(atomic.LoadUint64(&e.words.Adjacencies[adjacency]))
 	number := adj.Port()
 	port := fib.Port(atomic.LoadUint64(&e.words.Ports[number]))
-	r = batch.Result{Addr: adjacency}
+	mtu, v := uint16(0), batch.Forward(number)
 	switch {
 	case port.MTU() == 0:
-		r.Verdict = batch.Drop(batch.PortDown)
+		v = batch.Drop(batch.PortDown)
 	case size > int(hop.Limit(port.MTU())):
-		r.Len, r.Verdict = hop.Limit(port.MTU()), batch.Drop(batch.MTUExceeded)
+		mtu, v = hop.Limit(port.MTU()), batch.Drop(batch.MTUExceeded)
 	case !adj.Resolved():
-		r.Verdict = batch.Hold
-	default:
-		r.Verdict = batch.Forward(number)
+		v = batch.Hold
 	}
-	return r, adj.MAC(), port.MAC()
+	return batch.MakeResult(adjacency, mtu, v), adj.MAC(), port.MAC()
 }
 
-// bucket returns the adjacency that a flow takes in a group.
+// bucket returns the adjacency of a flow in an ECMP group.
 func (e *Engine) bucket(group, hash uint32) uint32 {
 	return atomic.LoadUint32(&e.words.Groups[group*fib.Buckets+hash>>24])
 }

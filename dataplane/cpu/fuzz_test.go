@@ -14,11 +14,11 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// check asserts what must hold for any frame whatsoever.
+// check checks the invariants of every result.
 func check(t *testing.T, w *world, in []byte, r batch.Result, i int) {
 	switch r.Verdict.Action() {
 	case batch.ActionForward:
-		out := w.bytes(r)
+		out := w.Sent(r)
 		if len(out) < packet.EthernetLen+packet.IPv4Len || len(out) > len(in) {
 			t.Fatalf("% x: %d bytes leave", in, len(out))
 		}
@@ -38,7 +38,7 @@ func check(t *testing.T, w *world, in []byte, r batch.Result, i int) {
 		}
 		fallthrough
 	case batch.ActionHold:
-		if !bytes.Equal(w.received(i), in) {
+		if !bytes.Equal(w.Received(i), in) {
 			t.Fatalf("% x: not forwarded, but changed", in)
 		}
 	default:
@@ -56,8 +56,7 @@ func seeds() [][]byte {
 	}
 }
 
-// Two million mutated frames: nothing panics, everything gets a named verdict.
-func TestMutatedFrames(t *testing.T) {
+func TestMutatedFramesGetNamedVerdicts(t *testing.T) {
 	rounds := 2000
 	if testing.Short() {
 		rounds = 100
@@ -68,7 +67,7 @@ func TestMutatedFrames(t *testing.T) {
 		for i := range frames {
 			frames[i] = testutil.Mutate(rnd, originals[rnd.IntN(len(originals))])
 		}
-		for i, r := range w.submit(0, frames...) {
+		for i, r := range w.Submit(0, frames...) {
 			check(t, w, frames[i], r, i)
 		}
 	}
@@ -83,6 +82,6 @@ func FuzzEngine(f *testing.F) {
 			return
 		}
 		w := newWorld(t)
-		check(t, w, frame, w.submit(0, frame)[0], 0)
+		check(t, w, frame, w.Submit(0, frame)[0], 0)
 	})
 }

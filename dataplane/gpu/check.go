@@ -7,22 +7,22 @@ import (
 	"math/rand/v2"
 
 	"github.com/warproute/warproute/batch"
-	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/packet"
 )
 
-// checker checks a GPU's results before any packet is transmitted by them. A packet whose
-// result cannot be right is dropped as gpu_bad_result, and the device is out of use: it may
-// have bad memory, and its next error may be one that no check finds.
+// checker checks the results of a GPU before packets are transmitted. A packet with an impossible result
+// is dropped as gpu_bad_result, and the device is taken out of use: it may have bad memory, and its next
+// error may pass all checks.
 //
-// Whether a packet was encrypted is seen by a canary: the host writes it into the last bytes
-// of the ICV's place, which the GPU overwrites when it seals the packet. Results that were
-// copied are cleared, so that a GPU which says that it is done, and is not, is found as well.
+// A canary detects packets that were not encrypted: the host writes it to the last bytes of the ICV,
+// which the GPU overwrites. Copied results are cleared, which detects a GPU that reports a chunk as done
+// without writing results.
 type checker struct {
 	umem        []byte
-	health      *health
-	ports       int // verdicts name ports below
-	adjacencies int // holds name adjacencies below
+	state       *deviceState
+	ports       int // number of ports in verdicts
+	adjacencies int // number of adjacencies in verdicts
 	canary      uint64
 }
 
@@ -31,50 +31,49 @@ const (
 	minFrame    = packet.EthernetLen + packet.IPv4Len // shortest frame that is forwarded, in bytes
 )
 
-func newChecker(umem []byte, h *health, ports, adjacencies int) checker {
-	// A canary of 0 or of all ones would be what faulty memory reads as.
-	return checker{umem, h, cmp.Or(ports, batch.MaxPorts), adjacencies, rand.Uint64()>>1 | 1}
+func newChecker(umem []byte, state *deviceState, ports, adjacencies int) checker {
+	// Not 0 and not all ones: faulty memory reads as these.
+	return checker{umem, state, cmp.Or(ports, batch.MaxPorts), adjacencies, rand.Uint64()>>1 | 1}
 }
 
-// icvEnd returns the last bytes of a packet that is to be sealed, all of them the ICV's.
-func (k *checker) icvEnd(f batch.Frame, t *cpu.Task) []byte {
+// icvEnd returns the last bytes of the ICV of a packet to seal.
+func (k *checker) icvEnd(f batch.Frame, t *esp.Task) []byte {
 	end := int(f.Addr) + int(t.ESP) + int(t.Bytes)
 	return k.umem[end-canaryBytes : end]
 }
 
-// mark writes the canary into a packet that is to be sealed.
-func (k *checker) mark(f batch.Frame, t *cpu.Task) {
+// mark writes the canary to a packet to seal.
+func (k *checker) mark(f batch.Frame, t *esp.Task) {
 	binary.NativeEndian.PutUint64(k.icvEnd(f, t), k.canary)
 }
 
-// sealed reports whether the GPU has written an ICV: not the canary, and not what memory
-// reads as that fails or was cleared.
-func (k *checker) sealed(f batch.Frame, t *cpu.Task) bool {
+// sealed reports whether the GPU has written an ICV: not the canary, zeros or ones.
+func (k *checker) sealed(f batch.Frame, t *esp.Task) bool {
 	end := binary.NativeEndian.Uint64(k.icvEnd(f, t))
 	return end != k.canary && end+1 > 1
 }
 
-// possible reports whether a GPU can have meant a result, its place aside.
+// possible reports whether a result is possible, without its address and length.
 func (k *checker) possible(r batch.Result) bool {
 	switch r.Verdict.Action() {
 	case batch.ActionForward:
 		return int(r.Verdict.Port()) < k.ports
 	case batch.ActionHold:
-		return r.Verdict == batch.Hold && int(r.Addr) < k.adjacencies
+		return r.Verdict == batch.Hold && int(r.Adjacency()) < k.adjacencies
 	case batch.ActionDrop:
 		return r.Verdict.Reason() != batch.Unprocessed
 	}
 	return false
 }
 
-// check checks the results of packets that the GPU had nothing to do with but to route them.
+// check checks the results of routed packets.
 func (k *checker) check(in []batch.Frame, out []batch.Result) {
 	out = out[:len(in)]
 	forward, ports := uint32(batch.Forward(0)), uint32(k.ports)
 	for i := range in {
 		r, f := &out[i], &in[i]
-		if uint32(r.Verdict)-forward < ports && r.Addr == f.Addr && r.Len <= f.Len && r.Len >= minFrame {
-			continue // most of them, without a call
+		if uint32(r.Verdict)-forward < ports && r.Addr() == f.Addr && r.Len() <= f.Len && r.Len() >= minFrame {
+			continue // the common case, without a call
 		}
 		if !k.possible(*r) || !inPlace(*f, *r) {
 			k.refuse(r, *f)
@@ -82,27 +81,27 @@ func (k *checker) check(in []batch.Frame, out []batch.Result) {
 	}
 }
 
-// checkTasks checks the results of packets with tasks, before the host has the last word on
-// them. It has no word on those that are refused.
-func (k *checker) checkTasks(in []batch.Frame, out []batch.Result, tasks []cpu.Task) {
+// checkTasks checks the results of packets with tasks, before the host finishes them. The host skips
+// refused packets.
+func (k *checker) checkTasks(in []batch.Frame, out []batch.Result, tasks []esp.Task) {
 	out, tasks = out[:len(in)], tasks[:len(in)]
 	forward, ports := uint32(batch.Forward(0)), uint32(k.ports)
 	for i := range in {
 		r, t := &out[i], &tasks[i]
-		if t.Kind == cpu.Settled {
+		if t.Kind == esp.Settled {
 			continue
 		}
-		if uint32(r.Verdict)-forward >= ports && !k.possible(*r) || t.Kind == cpu.Seal && r.Verdict != notSealed && !k.sealed(in[i], t) {
+		if uint32(r.Verdict)-forward >= ports && !k.possible(*r) || t.Kind == esp.Seal && r.Verdict != notSealed && !k.sealed(in[i], t) {
 			k.refuse(r, in[i])
-			t.Kind = cpu.Settled
+			t.Kind = esp.Settled
 		}
 	}
 }
 
-// notSealed is the verdict on a packet that the GPU could not seal, which leaves it as it was.
+// notSealed is the verdict on a packet that the GPU could not seal and did not change.
 var notSealed = batch.Drop(batch.XfrmOutStateProtoError)
 
-// checkPlaces checks where forwarded packets are. in says so by then, as the host has it.
+// checkPlaces checks the addresses and lengths of forwarded packets, after the host's last step.
 func (k *checker) checkPlaces(in []batch.Frame, out []batch.Result) {
 	out = out[:len(in)]
 	for i := range in {
@@ -112,20 +111,19 @@ func (k *checker) checkPlaces(in []batch.Frame, out []batch.Result) {
 	}
 }
 
-// inPlace reports whether a packet, if it is forwarded, is in its own frame, and no longer
-// than what is there.
+// inPlace reports whether a forwarded packet is in its own frame and not longer than it.
 func inPlace(f batch.Frame, r batch.Result) bool {
-	return r.Verdict.Action() != batch.ActionForward || r.Addr == f.Addr && r.Len <= f.Len && r.Len >= minFrame
+	return r.Verdict.Action() != batch.ActionForward || r.Addr() == f.Addr && r.Len() <= f.Len && r.Len() >= minFrame
 }
 
-// refuse drops a packet for its result, and takes the GPU out of use.
+// refuse drops a packet and takes the GPU out of use.
 func (k *checker) refuse(r *batch.Result, f batch.Frame) {
-	if k.health.ok() {
-		why := fmt.Sprintf("the GPU's result cannot be right: %v at %#x, %d bytes, for a packet at %#x, %d bytes", r.Verdict, r.Addr, r.Len, f.Addr, f.Len)
+	if k.state.ok() {
+		why := fmt.Sprintf("impossible GPU result: %v at %#x, %d bytes, for a packet at %#x, %d bytes", r.Verdict, r.Addr(), r.Len(), f.Addr, f.Len)
 		if k.possible(*r) && inPlace(f, *r) {
-			why = fmt.Sprintf("the GPU left a packet of %d bytes unencrypted, and its verdict is %v", f.Len, r.Verdict)
+			why = fmt.Sprintf("the GPU did not encrypt a packet of %d bytes, its verdict is %v", f.Len, r.Verdict)
 		}
-		k.health.fail(&distrust{CauseBadResult, why})
+		k.state.fail(&wrongResult{CauseBadResult, why})
 	}
-	*r = batch.Result{Verdict: batch.Drop(batch.GPUBadResult)}
+	*r = batch.DropFor(batch.GPUBadResult)
 }

@@ -13,15 +13,14 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// followTime is how long a device's copy may take to follow the base, before it counts as
-// another one.
-const followTime = patchTimeout
+// followTimeout limits the time in which a device's copy differs from the base.
+const followTimeout = patchTimeout
 
-// route is what the tables and the base have for an address.
+// route is the result of a lookup in the base or in a device's copy.
 type route struct {
-	bits int         // of its prefix; 0 also where there is none
+	bits int         // of its prefix; 0 without a route
 	id   fib.ID      // 0: none
-	hop  fib.NextHop // what id names
+	hop  fib.NextHop // next hop of id
 }
 
 func (r route) String() string {
@@ -31,9 +30,8 @@ func (r route) String() string {
 	return fmt.Sprintf("a /%d with next hop %d (%v, word %#x)", r.bits, r.id, r.hop.Kind(), uint64(r.hop))
 }
 
-// Compare looks an address up in each device's copy of the tables, which is read word by
-// word where the device reads it, and is an error where one has another route than the base, or
-// cannot be asked. Any goroutine may call it, before Close.
+// Compare looks an address up in each device's copy of the tables, word by word in device memory. A route
+// that differs from the base's is an error. Any goroutine may call it, before Close.
 func (s *Devices) Compare(ctx context.Context, addr netip.Addr) error {
 	for _, d := range s.All {
 		if err := d.compare(ctx, addr); err != nil {
@@ -43,29 +41,29 @@ func (s *Devices) Compare(ctx context.Context, addr netip.Addr) error {
 	return nil
 }
 
-// compare looks again while the two differ, as changes may be on their way.
+// compare repeats the lookup while the routes differ, as patches may be queued.
 func (d *Device) compare(ctx context.Context, addr netip.Addr) error {
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
-		if err := errors.Join(d.health.err(), ctx.Err()); err != nil {
+		if err := errors.Join(d.state.err(), ctx.Err()); err != nil {
 			return err
 		}
-		var there route
+		var onDevice route
 		err := d.ctx.Do(func() (err error) {
-			there, err = d.lookUp(addr)
+			onDevice, err = d.lookUp(addr)
 			return err
 		})
-		if err != nil && !errors.Is(err, errMoved) {
+		if err != nil && !errors.Is(err, errChanged) {
 			return err
 		}
-		here := lookUpBase(d.base, addr)
-		if err == nil && here == there {
+		onHost := lookUpBase(d.base, addr)
+		if err == nil && onHost == onDevice {
 			return nil
 		}
-		if time.Since(start) < followTime {
+		if time.Since(start) < followTimeout {
 			continue
 		}
 		if err == nil {
-			err = fmt.Errorf("its tables have %v for %v, the router's have %v", there, addr, here)
+			err = fmt.Errorf("route for %v: GPU %v, host %v", addr, onDevice, onHost)
 		}
 		return err
 	}
@@ -82,12 +80,12 @@ func lookUpBase(base *fib.FIB, addr netip.Addr) (r route) {
 	return r
 }
 
-// errMoved is of a copy that changed while it was read.
-var errMoved = errors.New("its tables change faster than they can be read")
+// errChanged reports a copy that changed during the lookup.
+var errChanged = errors.New("tables changed during the lookup")
 
-// lookUp walks the device's copy. It runs where the context is current.
+// lookUp walks the device's copy. The context must be current.
 func (d *Device) lookUp(addr netip.Addr) (r route, err error) {
-	before, err := d.word(d.tables.turns.at, 4)
+	before, err := d.word(d.tables.generation.at, 4)
 	if err != nil {
 		return r, err
 	}
@@ -100,8 +98,8 @@ func (d *Device) lookUp(addr netip.Addr) (r route, err error) {
 		return r, err
 	}
 	r.bits, r.id, err = trie.WalkCopy(addr, func(index uint32) (uint32, error) {
-		if int(index) >= image.places[0].words {
-			return 0, fmt.Errorf("its %s table leads to word %d of %d", image.family, index, image.places[0].words)
+		if int(index) >= image.buffers[0].words {
+			return 0, fmt.Errorf("%s table refers to word %d of %d", image.family, index, image.buffers[0].words)
 		}
 		word, err := d.word(cuda.DevicePtr(at).Add(4*int(index)), 4)
 		return uint32(word), err
@@ -112,17 +110,17 @@ func (d *Device) lookUp(addr netip.Addr) (r route, err error) {
 		word, err = d.word(hops.at.Add(int(r.id)*int(hops.bytes)), int(hops.bytes))
 		r.hop = fib.NextHop(word)
 	}
-	after, turnErr := d.word(d.tables.turns.at, 4)
+	after, generationErr := d.word(d.tables.generation.at, 4)
 	switch {
-	case turnErr != nil:
-		return r, turnErr
+	case generationErr != nil:
+		return r, generationErr
 	case after != before:
-		return r, errMoved
+		return r, errChanged
 	}
 	return r, err
 }
 
-// word reads 4 or 8 bytes of the device's memory.
+// word reads 4 or 8 bytes of device memory.
 func (d *Device) word(at cuda.DevicePtr, bytes int) (uint64, error) {
 	var b [8]byte
 	err := d.ctx.ReadAt(at, b[:bytes])

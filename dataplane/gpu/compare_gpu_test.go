@@ -14,9 +14,9 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// Beside a kernel that stays, and while routes change, every GPU's copy has for edges of
-// the internet's prefixes what the base has.
-func TestGPURouteLookupInTheCopies(t *testing.T) {
+// TestGPUCompareBesideChanges compares the copy of each GPU with the base at the edges of internet
+// prefixes, beside a resident kernel and while routes change.
+func TestGPUCompareBesideChanges(t *testing.T) {
 	base := fib.New(1)
 	ids := make([]fib.ID, 100)
 	for i := range ids {
@@ -28,10 +28,7 @@ func TestGPURouteLookupInTheCopies(t *testing.T) {
 	var edges []netip.Addr
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for _, f := range []routes.Family{routes.IPv4, routes.IPv6} {
-		set, err := routes.Real(f, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := got(routes.Real(f, 1))(t)
 		load := base.IPv4.Load
 		if f == routes.IPv6 {
 			load = base.IPv6.Load
@@ -51,14 +48,8 @@ func TestGPURouteLookupInTheCopies(t *testing.T) {
 			}
 		}
 	}
-	s, err := OpenAll(base, Options{Timeout: time.Second, Repair: make([]bool, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mem, err := umem.New(64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := got(OpenAll(base, Options{Timeout: time.Second, Repair: make([]bool, 1)}))(t)
+	mem := got(umem.New(64))(t)
 	for range s.All {
 		if _, err := s.NewEngine(mem.Bytes(), 4, 64, cpu.New(base, mem.Bytes(), make([]bool, 1))); err != nil {
 			t.Fatal(err)

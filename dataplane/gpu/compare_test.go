@@ -12,25 +12,21 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// insert adds a route to a next hop of its own.
+// insert adds a route with a next hop of its own.
 func insert(t *testing.T, base *fib.FIB, p netip.Prefix) fib.ID {
 	t.Helper()
-	id, err := base.NewNextHop(fib.KindBlackhole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := got(base.NewNextHop(fib.KindBlackhole))(t)
+	table := base.IPv6.Insert
 	if p.Addr().Is4() {
-		err = base.IPv4.Insert(p, id)
-	} else {
-		err = base.IPv6.Insert(p, id)
+		table = base.IPv4.Insert
 	}
-	if err != nil {
+	if err := table(p, id); err != nil {
 		t.Fatal(err)
 	}
 	return id
 }
 
-// nestedPrefix is one of few addresses, in others.
+// nestedPrefix returns a prefix of few addresses, within others.
 func nestedPrefix(rnd *rand.Rand) netip.Prefix {
 	var a [16]byte
 	for i := range a {
@@ -42,8 +38,8 @@ func nestedPrefix(rnd *rand.Rand) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(a), rnd.IntN(129)).Masked()
 }
 
-// What devices have for an address is what the base has, however it changed.
-func TestCopiesCompare(t *testing.T) {
+// TestCompareFindsEqualCopies changes routes at random.
+func TestCompareFindsEqualCopies(t *testing.T) {
 	f, library := newFake(t)
 	f.copies = 1
 	base, rnd := newBase(t), rand.New(rand.NewPCG(1, 1))
@@ -67,13 +63,12 @@ func TestCopiesCompare(t *testing.T) {
 	}
 }
 
-// A change that is on its way is waited for.
-func TestComparingWaitsForChanges(t *testing.T) {
+func TestCompareWaitsForQueuedPatches(t *testing.T) {
 	f, library := newFake(t)
 	f.copies = 1
 	base := newBase(t)
 	s := openFakes(t, f, base, Options{Library: library})
-	insert(t, base, netip.MustParsePrefix("10.0.0.0/8")) // and nobody has it made yet
+	insert(t, base, netip.MustParsePrefix("10.0.0.0/8")) // and it is not flushed
 	compared := make(chan error)
 	go func() { compared <- s.Compare(t.Context(), netip.MustParseAddr("10.1.2.3")) }()
 	select {
@@ -87,8 +82,8 @@ func TestComparingWaitsForChanges(t *testing.T) {
 	}
 }
 
-// What one device has and the base has not is told; so is one that cannot be asked.
-func TestACopyThatDiffersIsFound(t *testing.T) {
+// TestCompareReportsDifferences covers a device with another route, and one without a context.
+func TestCompareReportsDifferences(t *testing.T) {
 	f, library := newFake(t)
 	f.copies = 1
 	base := newBase(t)
@@ -98,33 +93,33 @@ func TestACopyThatDiffersIsFound(t *testing.T) {
 	id := insert(t, base, netip.MustParsePrefix("10.1.0.0/16"))
 	base.Bump()
 	tables := s.All[1].tables
-	tables.patcher.settle()
+	tables.patcher.drain()
 	image := onDevice[uint32](onDevice[cuda.DevicePtr](tables.images[0].root, 1)[0], 1<<24)
 	hops := onDevice[uint64](tables.arrays[fib.NextHops].at, int(id)+1)
 	for _, c := range []struct {
-		name        string
-		spoil, mend func()
-		there, here string
+		name             string
+		corrupt, restore func()
+		there, here      string
 	}{
 		{"a word of the table", func() { image[10<<16|1<<8|2] = image[10<<16] }, func() { image[10<<16|1<<8|2] = image[10<<16|1<<8] },
-			"GPU 1: its tables have a /8 with next hop 2 (blackhole, ", "the router's have a /16 with next hop 3 (blackhole, "},
+			"GPU 1: route for 10.1.2.3: GPU a /8 with next hop 2 (blackhole, ", "host a /16 with next hop 3 (blackhole, "},
 		{"a next hop", func() { hops[id]++ }, func() { hops[id]-- },
-			"GPU 1: its tables have a /16 with next hop 3 (", "the router's have a /16 with next hop 3 (blackhole, "},
+			"GPU 1: route for 10.1.2.3: GPU a /16 with next hop 3 (", "host a /16 with next hop 3 (blackhole, "},
 	} {
-		c.spoil()
+		c.corrupt()
 		if err := s.Compare(t.Context(), addr); err == nil || !strings.HasPrefix(err.Error(), c.there) || !strings.Contains(err.Error(), c.here) {
 			t.Errorf("%s: %v, want %s and %s", c.name, err, c.there, c.here)
 		}
-		c.mend()
+		c.restore()
 		if err := s.Compare(t.Context(), addr); err != nil {
-			t.Errorf("%s, mended: %v", c.name, err)
+			t.Errorf("%s, restored: %v", c.name, err)
 		}
 	}
 	f.failNext("cuMemcpyDtoH_v2")
 	if err := s.Compare(t.Context(), addr); !errors.Is(err, cuda.OutOfMemory) || !strings.HasPrefix(err.Error(), "GPU 0: read 4 bytes of device memory: ") {
 		t.Errorf("a call that fails: %v", err)
 	}
-	s.All[1].health.fail(errors.New("out of order"))
+	s.All[1].state.fail(errors.New("out of order"))
 	if err := s.Compare(t.Context(), addr); err == nil || err.Error() != "GPU 1: out of order" {
 		t.Errorf("a device that failed: %v", err)
 	}

@@ -8,12 +8,9 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// The kernels' code keeps the rules of a router. The packets of a rule are one chunk.
+// TestConformance runs the conformance rules through the kernels' code, a chunk per rule.
 func TestConformance(t *testing.T) {
-	net, err := conformance.NewNetwork()
-	if err != nil {
-		t.Fatal(err)
-	}
+	net := got(conformance.NewNetwork())(t)
 	const most = 64
 	s := newShim(t, net.FIB, net.Repair, most, most*umem.FrameSize)
 	for _, rule := range conformance.Rules() {
@@ -27,7 +24,7 @@ func TestConformance(t *testing.T) {
 			for i, c := range rule.Cases {
 				at := uint32(i)*umem.FrameSize + umem.DataOffset
 				n := copy(s.umem[at:], c.Frame)
-				s.in[i] = batch.Frame{Addr: at, Len: uint16(n), Port: c.Port}
+				s.in[i] = batch.Frame{Addr: at, Len: uint16(n), Origin: batch.From(c.Port)}
 				s.out[i] = batch.Result{Verdict: 0xffff}
 			}
 			s.submit(len(rule.Cases))
@@ -35,7 +32,7 @@ func TestConformance(t *testing.T) {
 				r := s.out[i]
 				var sent []byte
 				if r.Verdict.Action() == batch.ActionForward {
-					sent = s.umem[r.Addr:][:r.Len]
+					sent = s.umem[r.Addr():][:r.Len()]
 				}
 				if err := c.JudgeEngine(net, r, s.umem[s.in[i].Addr:][:s.in[i].Len], sent); err != nil {
 					t.Errorf("%s: %v", c.Name, err)

@@ -15,79 +15,81 @@ import (
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
+//go:generate go test -run ^TestCHeader$ -update .
 //go:generate sh -c "cd kernel && ../../../scripts/ptx.sh forward.cu"
 
 //go:embed kernel/forward.ptx
 var kernels []byte
 
-// Mode is how chunks reach the GPU.
+// Mode is how the GPU receives chunks.
 type Mode string
 
 const (
-	Resident Mode = "resident" // by a kernel that stays
-	Launched Mode = "launched" // by a launch for each
+	Resident Mode = "resident" // by a resident kernel's polling
+	Launched Mode = "launched" // by a kernel launch per chunk
 )
 
 // Options describe how a device is used. Zero values mean the defaults.
 type Options struct {
 	Mode    Mode          // Resident
-	Timeout time.Duration // for a chunk, after which its worker does without the device; 20 ms
-	Pause   time.Duration // until that worker tries again; doubles while it fails, up to 60 times; 1 s
-	Repair  []bool        // by port: L4 checksums of frames received there may be unfinished
-	Library string        // the driver's; for tests
+	Timeout time.Duration // for a chunk; a timeout is an outage of the worker's GPU; 20 ms
+	Pause   time.Duration // until the worker retries; doubles up to 60 times on repeated timeouts; 1 s
+	Repair  []bool        // by port: received frames may have partial L4 checksums
+	Library string        // path of libcuda; for tests
 
-	// Chunks of up to so many packets are left to the CPU while a worker has no others in
-	// flight: it is done with them before the GPU could answer. 0: none.
+	// Small is the largest chunk that the CPU executes while a worker has no other chunk in flight,
+	// as the CPU finishes it earlier. 0: none.
 	Small int
 
-	// Shadow is N where the CPU repeats one in N chunks of each worker's GPU. A different result
-	// takes the GPU out of use. 0: none.
+	// Shadow is N if the CPU repeats one in N chunks of each worker's GPU. A different result takes
+	// the GPU out of use. 0: off.
 	Shadow int
 
-	// Gateway is what the CPU engines that the workers fall back on were given, if they
-	// were; nobody may change it while the device is opened or closed.
+	// Gateway is the IPsec gateway of the workers' CPU engines, nil without IPsec. It must not change
+	// while a device is opened or closed.
 	Gateway *gateway.Gateway
 
-	// GPUs that OpenAll opens, the first ones: that one of them cannot be used is an error
-	// then. 0: those that can be used, up to one for each worker.
+	// GPUs is the number of GPUs that OpenAll opens; a failure of one is an error. 0: all that work, up
+	// to one per worker.
 	GPUs int
 
-	// The engines that will be asked for, and the chunks of each, where that is known:
-	// a device that has no room for them is not opened.
+	// Workers and Chunks are the expected engines and the chunks of each. A device with less capacity
+	// is not opened. 0: unknown.
 	Workers, Chunks int
-	// Workers that OpenAll finds no room for have as few chunks each as this; 0: no fewer.
+	// LeastChunks is the smallest number of chunks per worker that OpenAll reduces Chunks to if the
+	// capacity is too small. 0: no reduction.
 	LeastChunks int
 }
 
-// Device is a GPU that workers' engines use, with a copy of the forwarding base.
+// Device is a GPU with a copy of the forwarding base. It serves the engines of several workers.
 type Device struct {
 	options  Options
-	number   int // as the driver counts
+	number   int // the driver's ordinal
 	info     cuda.DeviceInfo
 	ctx      *cuda.Context
-	health   health
+	state    deviceState
 	base     *fib.FIB
 	tables   *tables
 	pointers tablePointers
 	entries  struct{ resident, launched, patch *cuda.Function }
-	vault    *vault // nil: the router is no gateway
+	keyTable *keyTable // nil: no IPsec
 
-	abandoned sync.Once     // see abandon
-	destroyed chan struct{} // closed when abandon has tried to destroy the context
+	destroyOnce sync.Once     // see destroyContext
+	destroyed   chan struct{} // closed after destroyContext
 
-	engines []*Engine
-	blocks  int                        // that can be resident at once
-	taken   int                        // of them, by engines
-	follows []func()                   // end what the tables follow
-	stops   []func(by time.Time) error // end what runs
-	closers []func() error             // in order of making
+	engines  []*Engine
+	blocks   int                        // resident blocks that fit
+	taken    int                        // blocks of the engines
+	unfollow []func()                   // end the following of tables
+	stops    []func(by time.Time) error // end running kernels
+	closers  []func() error             // in the order of creation
 }
 
-// ErrNoDriver is wrapped by the error of opening on a host without NVIDIA's driver.
+// ErrNoDriver is wrapped by the error of OpenAll on a host without the CUDA driver.
 var ErrNoDriver = cuda.ErrNoDriver
 
-// open opens a GPU, which has that number by the driver, and brings the forwarding base to it,
-// which nobody may change meanwhile; afterwards the copy follows. An error says what is missing.
+// open opens a GPU and copies the forwarding base, which must not change meanwhile. Afterwards the copy
+// follows the base.
 func open(found *cuda.Device, number int, base *fib.FIB, o Options) (*Device, error) {
 	d := &Device{options: o.withDefaults(), number: number, base: base, destroyed: make(chan struct{})}
 	err := d.open(found)
@@ -117,13 +119,12 @@ func (d *Device) open(found *cuda.Device) (err error) {
 	return nil
 }
 
-// prepare loads the kernels and fills the tables.
+// prepare loads the kernels and copies the tables.
 func (d *Device) prepare() error {
-	module, err := d.ctx.Load(kernels)
+	module, err := d.load(kernels)
 	if err != nil {
 		return err
 	}
-	d.closers = append(d.closers, module.Close)
 	for name, to := range map[string]**cuda.Function{
 		"resident": &d.entries.resident, "launched": &d.entries.launched, "patch_tables": &d.entries.patch,
 	} {
@@ -138,14 +139,14 @@ func (d *Device) prepare() error {
 	}
 	var blocks int
 	if d.options.Gateway != nil {
-		blocks, err = d.prepareGateway()
+		blocks, err = d.loadGateway()
 	} else {
 		blocks, err = d.entries.resident.BlocksPerMultiprocessor(threads, shared)
 	}
 	if err != nil {
 		return err
 	}
-	d.blocks = blocks*d.info.Multiprocessors - 1 // changes of tables need one
+	d.blocks = blocks*d.info.Multiprocessors - 1 // table patches need one
 	if err := d.fits(d.options.Workers, d.options.Chunks); err != nil {
 		return err
 	}
@@ -153,60 +154,58 @@ func (d *Device) prepare() error {
 		return err
 	}
 	if d.options.Gateway != nil {
-		d.follows = append(d.follows, d.options.Gateway.Follow(d.vault.holder))
+		d.unfollow = append(d.unfollow, d.options.Gateway.Follow(d.keyTable.keyWriter))
 	}
-	return d.health.err()
+	return d.state.err()
 }
 
-// NewEngine returns the engine of a worker whose frames are in umem. chunks is how
-// many chunks of up to size packets it may have in flight; fallback decides when
-// the GPU cannot.
+// NewEngine returns the engine of a worker with frames in umem and up to chunks chunks in flight, of up
+// to size packets each. fallback executes chunks while the GPU is out of use.
 func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) (*Engine, error) {
 	if err := d.fits(1, chunks); err != nil {
 		return nil, err
 	}
-	mail, err := newMailbox(chunks, size)
+	mailbox, err := newMailbox(chunks, size)
 	if err != nil {
 		return nil, err
 	}
-	d.closers = append(d.closers, mail.close)
-	e := newEngine(fallback, &d.health, mail, umem, d.options)
-	e.turns = &d.tables.now
-	if err := d.secure(e, chunks, size); err != nil {
+	d.closers = append(d.closers, mailbox.Close)
+	e := newEngine(fallback, &d.state, mailbox, umem, d.options)
+	e.generation = &d.tables.current
+	if err := d.addIPsec(e, chunks, size); err != nil {
 		return nil, err
 	}
 	e.shadow = newShadow(e, size, d.options.Shadow, d.tables.patcher)
 	if err := d.ctx.Do(func() error { return d.serve(e, umem) }); err != nil {
-		return nil, fmt.Errorf("have GPU %d serve a worker: %w", d.number, err)
+		return nil, fmt.Errorf("start a worker's engine on GPU %d: %w", d.number, err)
 	}
 	d.engines = append(d.engines, e)
 	d.taken += chunks
 	return e, nil
 }
 
-// room is how many more workers with so many chunks each the device can serve.
+// room returns the number of further workers that fit on the device, with a number of chunks each.
 func (d *Device) room(chunks int) int {
 	return min((d.blocks-d.taken)/max(chunks, 1), maxWorkers-len(d.engines))
 }
 
-// fits tells whether the device can serve so many more workers, with so many chunks
-// in flight each.
+// fits checks the capacity of the device for further workers, with a number of chunks each.
 func (d *Device) fits(workers, chunks int) error {
 	switch {
 	case workers > 0 && chunks < 1 || chunks > maxChunks:
-		return fmt.Errorf("have a GPU work on %d chunks of a worker: 1 to %d are possible", chunks, maxChunks)
+		return fmt.Errorf("%d chunks per worker on a GPU: the range is 1 to %d", chunks, maxChunks)
 	case len(d.engines)+workers > maxWorkers:
-		return fmt.Errorf("have a GPU serve %d workers: %d are possible, as the driver has no more queues; set workers", len(d.engines)+workers, maxWorkers)
+		return fmt.Errorf("%d workers on a GPU: at most %d are possible, one per hardware queue; set workers", len(d.engines)+workers, maxWorkers)
 	case workers*chunks > d.blocks-d.taken:
-		return fmt.Errorf("have a GPU work on %d more chunks: its %d multiprocessors have room for %d; set fewer workers",
+		return fmt.Errorf("%d more chunks on a GPU: its %d multiprocessors have room for %d; set fewer workers",
 			workers*chunks, d.info.Multiprocessors, d.blocks-d.taken)
 	}
 	return nil
 }
 
-// Close ends what runs on the device and gives everything back. No engine may be in
-// use any more, and nobody may change the forwarding base meanwhile. What cannot be
-// ended is an error; then the driver keeps what it holds until the process ends.
+// Close ends the kernels of the device and frees its resources. Its engines must no longer be in use, and
+// the forwarding base must not change meanwhile. If a kernel does not end, Close returns an error, and
+// the driver keeps the resources until the process ends.
 func (d *Device) Close() error {
 	if err := d.halt(); err != nil {
 		return err
@@ -214,31 +213,31 @@ func (d *Device) Close() error {
 	return d.release()
 }
 
-// halt ends what runs, and the following of the base.
+// halt ends the kernels and the following of the base.
 func (d *Device) halt() error {
-	d.abandoned.Do(func() { close(d.destroyed) })
+	d.destroyOnce.Do(func() { close(d.destroyed) })
 	select {
 	case <-d.destroyed:
-	case <-time.After(haltTime):
-		return fmt.Errorf("destroy the context of GPU %d: it did not end within %v", d.number, haltTime)
+	case <-time.After(haltTimeout):
+		return fmt.Errorf("destroy the context of GPU %d: not finished within %v", d.number, haltTimeout)
 	}
-	for _, end := range d.follows {
+	for _, end := range d.unfollow {
 		end()
 	}
 	if d.tables != nil {
 		d.tables.patcher.close()
 	}
-	by := time.Now().Add(haltTime)
+	by := time.Now().Add(haltTimeout)
 	for _, stop := range slices.Backward(d.stops) {
 		if err := d.ctx.Do(func() error { return stop(by) }); err != nil {
-			return fmt.Errorf("end what runs on GPU %d: %w", d.number, err)
+			return fmt.Errorf("end the kernels of GPU %d: %w", d.number, err)
 		}
 	}
 	d.stops = nil
 	return nil
 }
 
-// release gives everything back. As long as anything runs, it would wait.
+// release frees all resources. It waits for running kernels.
 func (d *Device) release() error {
 	var errs []error
 	for _, c := range slices.Backward(d.closers) {

@@ -10,19 +10,18 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// Devices are the GPUs of a host that serve its workers, each by turns. One that
-// fails takes its own workers to the CPU, and no others.
+// Devices are the GPUs of a host, which serve its workers round-robin. A failure of one moves its own
+// workers to the CPU, and no others.
 type Devices struct {
 	All      []*Device
-	Unusable []error // say of each GPU that could not be opened why not
-	Chunks   int     // that each of the workers may have in flight
-	turn     int     // whose engine is next
+	Unusable []error // errors of the GPUs that could not be opened
+	Chunks   int     // chunks in flight of each worker
+	next     int     // index in All for the next engine
 }
 
-// OpenAll opens the GPUs that the driver shows, up to one for each worker, or as many as
-// o.GPUs says, and brings the forwarding base to each, which nobody may change meanwhile;
-// afterwards the copies follow. It is an error if there is none that can be used, or fewer
-// than o.GPUs, or if there is no room for o.Workers.
+// OpenAll opens the visible GPUs, up to one per worker, or o.GPUs of them, and copies the forwarding base
+// to each. The base must not change meanwhile; afterwards the copies follow it. No usable GPU, fewer than
+// o.GPUs, and no capacity for o.Workers are errors.
 func OpenAll(base *fib.FIB, o Options) (*Devices, error) {
 	found, err := find(o.Library, o.GPUs)
 	if err != nil {
@@ -47,7 +46,7 @@ func OpenAll(base *fib.FIB, o Options) (*Devices, error) {
 	return s, nil
 }
 
-// find returns the first n of the GPUs that the driver shows, or, where n is 0, all.
+// find returns the first n visible GPUs, or all if n is 0.
 func find(library string, n int) ([]*cuda.Device, error) {
 	driver, err := cuda.Open(library)
 	if err != nil {
@@ -59,10 +58,10 @@ func find(library string, n int) ([]*cuda.Device, error) {
 	return driver.Devices()
 }
 
-// leastChunks are those of a worker where there is little room.
+// leastChunks returns the minimum of chunks per worker.
 func (o Options) leastChunks() int { return cmp.Or(o.LeastChunks, o.Chunks) }
 
-// room is how many workers with so many chunks each the devices can serve.
+// room returns the number of workers that fit on the devices, with a number of chunks each.
 func (s *Devices) room(chunks int) (n int) {
 	for _, d := range s.All {
 		n += d.room(chunks)
@@ -70,8 +69,7 @@ func (s *Devices) room(chunks int) (n int) {
 	return n
 }
 
-// fit tells whether there are as many as were asked for, and room for the workers, and finds
-// out for how many chunks of each.
+// fit checks the number of GPUs and their capacity for the workers, and sets Chunks to it.
 func (s *Devices) fit(o Options) error {
 	for s.Chunks > o.leastChunks() && o.Workers > s.room(s.Chunks) {
 		s.Chunks--
@@ -79,10 +77,10 @@ func (s *Devices) fit(o Options) error {
 	var err error
 	switch {
 	case len(s.All) == 0 && len(s.Unusable) == 0:
-		return errors.New("use a GPU: the driver shows none")
+		return errors.New("use a GPU: the driver has none")
 	case len(s.All) < max(1, o.GPUs):
 	case o.Workers > s.room(s.Chunks):
-		err = fmt.Errorf("have %d workers served with %d chunks each: there is room for %d on %d of the GPUs; set fewer workers",
+		err = fmt.Errorf("%d workers with %d chunks each: %d fit on %d GPUs; set fewer workers",
 			o.Workers, s.Chunks, s.room(s.Chunks), len(s.All))
 	default:
 		return nil
@@ -97,13 +95,12 @@ func (s *Devices) fit(o Options) error {
 	return err
 }
 
-// NewEngine returns the engine of one more worker on the device whose turn it is and
-// that has room, as Device.NewEngine does.
+// NewEngine returns an engine on the next device with capacity. Device.NewEngine has the parameters.
 func (s *Devices) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) (*Engine, error) {
-	d := s.All[s.turn%len(s.All)]
+	d := s.All[s.next%len(s.All)]
 	for range s.All {
-		d = s.All[s.turn%len(s.All)]
-		s.turn++
+		d = s.All[s.next%len(s.All)]
+		s.next++
 		if d.room(chunks) > 0 {
 			break
 		}
@@ -111,7 +108,7 @@ func (s *Devices) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine)
 	return d.NewEngine(umem, chunks, size, fallback)
 }
 
-// States are the devices as of now.
+// States returns the states of the devices.
 func (s *Devices) States() (all []State) {
 	for _, d := range s.All {
 		all = append(all, d.State())
@@ -119,7 +116,7 @@ func (s *Devices) States() (all []State) {
 	return all
 }
 
-// Err is why devices, or engines on them, are out, nil while none is.
+// Err returns the causes of the outages of devices and engines, nil without any.
 func (s *Devices) Err() error {
 	var errs []error
 	for _, d := range s.All {
@@ -130,8 +127,8 @@ func (s *Devices) Err() error {
 	return errors.Join(errs...)
 }
 
-// Close closes the devices, as Device.Close does. Memory that is registered is
-// registered for all of them, so nothing is given back before all have ended.
+// Close closes the devices, like Device.Close. Memory is registered for all of them, so all kernels end
+// before the first resource is freed.
 func (s *Devices) Close() error {
 	var errs []error
 	for _, d := range s.All {

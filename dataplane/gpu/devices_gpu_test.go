@@ -12,15 +12,10 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// Workers that are spread over all GPUs of a host forward alike, by tables that all of them
-// follow.
-func TestGPUsServeWorkersByTurns(t *testing.T) {
+func TestGPUsServeWorkersRoundRobin(t *testing.T) {
 	const workers, packets, rounds = 4, 200, 3
 	net := testutil.NewNetwork()
-	devices, err := OpenAll(net.FIB, Options{Workers: workers, Chunks: 2, Repair: net.Repair})
-	if err != nil {
-		t.Fatal(err)
-	}
+	devices := got(OpenAll(net.FIB, Options{Workers: workers, Chunks: 2, Repair: net.Repair}))(t)
 	defer func() {
 		if err := devices.Close(); err != nil {
 			t.Error(err)
@@ -29,21 +24,13 @@ func TestGPUsServeWorkersByTurns(t *testing.T) {
 	if len(devices.Unusable) > 0 {
 		t.Errorf("not used: %v", devices.Unusable)
 	}
-	slab, err := batch.NewSlab(workers, packets)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slab.Close()
+	chunks := batch.NewChunks(workers, packets)
 	var memory [workers]*umem.Memory
 	var engines [workers]*Engine
 	for i := range workers {
-		if memory[i], err = umem.New(256); err != nil {
-			t.Fatal(err)
-		}
+		memory[i] = got(umem.New(256))(t)
 		mem := memory[i].Bytes()
-		if engines[i], err = devices.NewEngine(mem, 2, packets, cpu.New(net.FIB, mem, net.Repair)); err != nil {
-			t.Fatal(err)
-		}
+		engines[i] = got(devices.NewEngine(mem, 2, packets, cpu.New(net.FIB, mem, net.Repair)))(t)
 	}
 	frame := testutil.UDP4("192.0.2.1", "10.4.0.9", 1000, 53, make([]byte, 40)...)
 	macs := [rounds]fib.MAC{0x0200000000c1, 0x0200000000c2, 0}
@@ -51,25 +38,24 @@ func TestGPUsServeWorkersByTurns(t *testing.T) {
 		net.SetAdjacency(net.Glean, 1, mac)
 		net.Bump()
 		for _, d := range devices.All {
-			d.tables.patcher.settle()
+			d.tables.patcher.drain()
 		}
 		want := batch.Forward(1)
 		if mac == 0 {
 			want = batch.Hold
 		}
 		for i, e := range engines {
-			c, mem := slab.Chunks[i], memory[i].Bytes()
+			c, mem := chunks[i], memory[i].Bytes()
 			for k := range packets {
 				addr := uint32(k)*umem.FrameSize + umem.DataOffset
 				copy(mem[addr:], frame)
-				c.In[k] = batch.Frame{Addr: addr, Len: uint16(len(frame)), Port: 1}
+				c.In[k] = batch.Frame{Addr: addr, Len: uint16(len(frame)), Origin: 1}
 			}
 			c.N, c.Submitted = packets, batch.Clock()
-			e.Submit(c)
-			await(e, c)
+			process(e, c)
 			for k, r := range c.Out[:packets] {
-				if r.Verdict != want || mac != 0 && mem[r.Addr+5] != byte(mac) {
-					t.Fatalf("worker %d, packet %d: %v to % x, want %v to %v", i, k, r.Verdict, mem[r.Addr:][:6], want, mac)
+				if r.Verdict != want || mac != 0 && mem[r.Addr()+5] != byte(mac) {
+					t.Fatalf("worker %d, packet %d: %v to % x, want %v to %v", i, k, r.Verdict, mem[r.Addr():][:6], want, mac)
 				}
 			}
 			if e.Name() != "gpu" {
@@ -85,8 +71,8 @@ func TestGPUsServeWorkersByTurns(t *testing.T) {
 		if s.Workers < workers/len(devices.All) {
 			t.Errorf("GPU %d serves %d workers of %d", s.Number, s.Workers, workers)
 		}
-		if s.ByGPU != uint64(rounds*s.Workers) || s.ByCPU+s.BySize+s.Timeouts != 0 {
-			t.Errorf("GPU %d: %d chunks of %d workers, the CPU %d, %d late", s.Number, s.ByGPU, s.Workers, s.ByCPU+s.BySize, s.Timeouts)
+		if s.ByGPU != uint64(rounds*s.Workers) || s.ByCPU+s.BelowThreshold+s.Timeouts != 0 {
+			t.Errorf("GPU %d: %d chunks of %d workers, the CPU %d, %d timeouts", s.Number, s.ByGPU, s.Workers, s.ByCPU+s.BelowThreshold, s.Timeouts)
 		}
 		t.Logf("GPU %d, %s: %d workers, %d chunks", s.Number, s.Info.Name, s.Workers, s.ByGPU)
 		served += s.Workers

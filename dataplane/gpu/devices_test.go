@@ -21,30 +21,27 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// openFakes opens the fake driver's two GPUs, until the test ends.
+// openFakes opens the fake driver's two GPUs for one test.
 func openFakes(t *testing.T, f *fake, base *fib.FIB, o Options) *Devices {
 	t.Helper()
-	s, err := OpenAll(base, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := got(OpenAll(base, o))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil || f.held != 0 {
-			t.Errorf("close: %v, %d things are left", err, f.held)
+			t.Errorf("close: %v, %d resources left", err, f.held)
 		}
 	})
 	return s
 }
 
-// Workers are shared out by turns; a device without room is passed over.
-func TestWorkersAreSpreadOverDevices(t *testing.T) {
+// TestWorkersAreSpreadRoundRobin: a full device is skipped.
+func TestWorkersAreSpreadRoundRobin(t *testing.T) {
 	f, library := newFake(t)
-	base, mem := newBase(t), newFrames(t)
+	base, mem := newBase(t), mapMemory(t, 1<<20)
 	s := openFakes(t, f, base, Options{Library: library, Workers: 6, Chunks: 8})
 	if len(s.All) != 2 || s.All[0].blocks != 39 {
 		t.Fatalf("%d devices, room for %d blocks on the first; want 2 and 39", len(s.All), s.All[0].blocks)
 	}
-	s.All[1].taken = 16 // somebody else's
+	s.All[1].taken = 16 // another worker's
 	for i, want := range [][2]int{{1, 0}, {1, 1}, {2, 1}, {2, 2}, {3, 2}, {4, 2}} {
 		if _, err := s.NewEngine(mem, 8, 100, cpu.New(base, mem, make([]bool, 1))); err != nil {
 			t.Fatal(err)
@@ -56,7 +53,7 @@ func TestWorkersAreSpreadOverDevices(t *testing.T) {
 	if _, err := s.NewEngine(mem, 8, 100, cpu.New(base, mem, make([]bool, 1))); err == nil || !strings.Contains(err.Error(), "room for 7") {
 		t.Errorf("one worker too many: %v", err)
 	}
-	for i, want := range []State{{Number: 0, Mode: Resident, Blocks: 32, Room: 39, Workers: 4}, {Number: 1, Mode: Resident, Blocks: 32, Room: 39, Workers: 2}} {
+	for i, want := range []State{{Number: 0, Mode: Resident, Blocks: 32, Capacity: 39, Workers: 4}, {Number: 1, Mode: Resident, Blocks: 32, Capacity: 39, Workers: 2}} {
 		want.Info = s.All[i].info
 		if got := s.States()[i]; got != want {
 			t.Errorf("state %+v, want %+v", got, want)
@@ -64,28 +61,27 @@ func TestWorkersAreSpreadOverDevices(t *testing.T) {
 	}
 }
 
-// Workers that there is no room for have fewer chunks each, but no fewer than asked for.
 func TestManyWorkersHaveFewerChunks(t *testing.T) {
-	f, library := newFake(t) // two GPUs with room for 39
+	f, library := newFake(t) // capacity of two GPUs: 39
 	for workers, want := range map[int]int{1: 8, 8: 8, 9: 7, 10: 7, 11: 6, 12: 6, 14: 5, 18: 4, 26: 3, 38: 2} {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {
 			s := openFakes(t, f, newBase(t), Options{Library: library, Workers: workers, Chunks: 8, LeastChunks: 2})
 			if room := s.room(s.Chunks); s.Chunks != want || room < workers {
-				t.Errorf("%d workers have %d chunks each, and there is room for %d; want %d chunks", workers, s.Chunks, room, want)
+				t.Errorf("%d workers have %d chunks each, capacity %d; want %d chunks", workers, s.Chunks, room, want)
 			}
 		})
 	}
 	for _, least := range []int{0, 5, 8} {
 		s, err := OpenAll(newBase(t), Options{Library: library, Workers: 39, Chunks: 8, LeastChunks: least})
-		if want := fmt.Sprintf("have 39 workers served with %d chunks each", cmp.Or(least, 8)); err == nil || !strings.Contains(err.Error(), want) {
+		if want := fmt.Sprintf("39 workers with %d chunks each", cmp.Or(least, 8)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("with %d chunks at least: %v, %v, want %q", least, s, err, want)
 		}
 	}
 }
 
-// A GPU that cannot be opened is named, and the others are used; if there is none, the
-// error names them all. No more are opened than there are workers.
-func TestDevicesThatCannotBeOpened(t *testing.T) {
+// TestUnusableDevicesAreReported: the other GPUs are used; without any, the error names all. At most
+// one GPU per worker is opened.
+func TestUnusableDevicesAreReported(t *testing.T) {
 	f, library := newFake(t)
 	base := newBase(t)
 	f.failNext("cuModuleLoadDataEx")
@@ -97,10 +93,7 @@ func TestDevicesThatCannotBeOpened(t *testing.T) {
 		t.Errorf("unusable: %v", s.Unusable)
 	}
 	held := f.held
-	one, err := OpenAll(base, Options{Library: library, Workers: 1, Chunks: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := got(OpenAll(base, Options{Library: library, Workers: 1, Chunks: 8}))(t)
 	if len(one.All) != 1 || one.All[0].number != 0 || len(one.Unusable) != 0 {
 		t.Errorf("for one worker: %d devices, unusable %v", len(one.All), one.Unusable)
 	}
@@ -108,9 +101,9 @@ func TestDevicesThatCannotBeOpened(t *testing.T) {
 		t.Error(err)
 	}
 	for name, want := range map[string][]string{
-		"no room for a worker":   {"use GPU 0: have a GPU work on 40 more chunks", "; use GPU 1: have a GPU"},
-		"no room for all":        {"have 9 workers served with 8 chunks each: there is room for 8 on 2 of the GPUs; set fewer workers"},
-		"no room and one failed": {"have 9 workers served", "room for 4 on 1 of the GPUs", "; use GPU 0: ", "cuMemGetInfo"},
+		"no room for a worker":   {"use GPU 0: 40 more chunks on a GPU", "; use GPU 1: 40 more"},
+		"no room for all":        {"9 workers with 8 chunks each: 8 fit on 2 GPUs; set fewer workers"},
+		"no room and one failed": {"9 workers with", "4 fit on 1 GPUs", "; use GPU 0: ", "cuMemGetInfo"},
 		"the driver fails":       {"count GPUs: cuDeviceGetCount("},
 	} {
 		o := Options{Library: library, Workers: 9, Chunks: 8}
@@ -129,27 +122,23 @@ func TestDevicesThatCannotBeOpened(t *testing.T) {
 			}
 		}
 		if f.held != held {
-			t.Errorf("%s: %d things are not given back", name, f.held-held)
+			t.Errorf("%s: %d resources are not freed", name, f.held-held)
 		}
 	}
-	if _, err := OpenAll(base, Options{Library: "/nowhere/libcuda.so.1"}); !errors.Is(err, ErrNoDriver) {
+	if _, err := OpenAll(base, Options{Library: "/nonexistent/libcuda.so.1"}); !errors.Is(err, ErrNoDriver) {
 		t.Errorf("without a driver: %v", err)
 	}
 }
 
-// As many GPUs are opened as were asked for, whatever the workers: that there are fewer, or
-// that one cannot be used, is an error.
-func TestAsManyDevicesAsAskedFor(t *testing.T) {
+// TestOptionGPUs: fewer GPUs, or an unusable one, are errors.
+func TestOptionGPUs(t *testing.T) {
 	f, library := newFake(t)
 	base := newBase(t)
 	for _, o := range []Options{{GPUs: 1, Workers: 3}, {GPUs: 2, Workers: 3}, {GPUs: 2, Workers: 1}, {GPUs: 1}} {
 		o.Library, o.Chunks = library, 8
-		s, err := OpenAll(base, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := got(OpenAll(base, o))(t)
 		if len(s.All) != o.GPUs || s.All[0].number != 0 {
-			t.Errorf("%d devices of %d that were asked for", len(s.All), o.GPUs)
+			t.Errorf("%d devices, %d requested", len(s.All), o.GPUs)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -164,18 +153,17 @@ func TestAsManyDevicesAsAskedFor(t *testing.T) {
 		o.Library, o.Chunks = library, 8
 		want := "use GPU 0: "
 		if f.failNext(call); call == "" {
-			want = "3 are asked for, and the CUDA driver has 2"
+			want = "3 requested, the CUDA driver has 2"
 		}
 		if _, err := OpenAll(base, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d GPUs, %s fails: %v", o.GPUs, call, err)
 		}
 		if f.held != 0 {
-			t.Errorf("%d GPUs, %s fails: %d things are not given back", o.GPUs, call, f.held)
+			t.Errorf("%d GPUs, %s fails: %d resources are not freed", o.GPUs, call, f.held)
 		}
 	}
 }
 
-// Each device has the base as it was when it was opened, with every change since.
 func TestEveryDeviceHasEveryChange(t *testing.T) {
 	f, library := newFake(t)
 	f.copies = 1
@@ -201,17 +189,11 @@ func TestEveryDeviceHasEveryChange(t *testing.T) {
 		return base.IPv6
 	}
 	for i := range 500 {
-		adj, err := base.NewAdjacency(uint16(i % 8))
-		if err != nil {
-			t.Fatal(err)
-		}
+		adj := got(base.NewAdjacency(uint16(i % 8)))(t)
 		base.SetAdjacency(adj, uint16(i%8), fib.MAC(rnd.Uint64N(1<<48)))
 		base.SetPort(uint16(i%8), fib.MAC(rnd.Uint64N(1<<48)), 1500)
 		base.SetSources(uint16(i%8), fib.Sources{IPv4: fib.ReversePath(rnd.IntN(3)), IPv6: fib.ReversePath(rnd.IntN(3))})
-		id, err := base.NewNextHop(fib.KindForward, []fib.Path{{Adjacency: adj, Weight: 1}, {Adjacency: 1, Weight: 1}}[:1+i%2]...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := got(base.NewNextHop(fib.KindForward, []fib.Path{{Adjacency: adj, Weight: 1}, {Adjacency: 1, Weight: 1}}[:1+i%2]...))(t)
 		p := prefix()
 		if err := table(p).Insert(p, id); err != nil {
 			t.Fatal(err)
@@ -222,7 +204,7 @@ func TestEveryDeviceHasEveryChange(t *testing.T) {
 	}
 	w := base.Words()
 	for _, d := range s.All {
-		d.tables.patcher.settle()
+		d.tables.patcher.drain()
 		at := d.tables.arrays
 		if !slices.Equal(onDevice[uint64](at[fib.NextHops].at, len(w.NextHops)), w.NextHops) ||
 			!slices.Equal(onDevice[uint32](at[fib.Groups].at, len(w.Groups)), w.Groups) ||
@@ -234,10 +216,10 @@ func TestEveryDeviceHasEveryChange(t *testing.T) {
 		for i, view := range []func(func([]uint32) error) error{base.IPv4.View, base.IPv6.View} {
 			_ = view(func(words []uint32) error {
 				words = slices.Clone(words)
-				words[trie.Reuses] = 0 // devices have turns instead
+				words[trie.Generation] = 0 // devices have the generation instead
 				im := &d.tables.images[i]
 				root := onDevice[cuda.DevicePtr](im.root, 1)[0]
-				if root != im.places[im.active].at || !bytes.Equal(bytesOf(onDevice[uint32](root, len(words))), bytesOf(words)) {
+				if root != im.buffers[im.active].at || !bytes.Equal(bytesOf(onDevice[uint32](root, len(words))), bytesOf(words)) {
 					t.Errorf("GPU %d: the %s table differs from the base's", d.number, im.family)
 				}
 				return nil
@@ -246,79 +228,69 @@ func TestEveryDeviceHasEveryChange(t *testing.T) {
 	}
 }
 
-// A GPU that is late takes its own worker to the CPU, and the other one's stays; the
-// state tells. A fault is told by the driver, and is for good.
-func TestOneDeviceFailsAndTheOtherGoesOn(t *testing.T) {
+// TestDeviceFailuresAreIndependent: a timeout moves the worker of one GPU to the CPU, a driver error is
+// final, and the other GPU's worker stays.
+func TestDeviceFailuresAreIndependent(t *testing.T) {
 	f, library := newFake(t)
-	base, mem := newBase(t), newFrames(t)
-	s, err := OpenAll(base, Options{Library: library, Workers: 2, Chunks: 1, Timeout: 100 * time.Millisecond, Pause: pause})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slab, err := batch.NewSlab(2, maxChunk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slab.Close()
+	base, mem := newBase(t), mapMemory(t, 1<<20)
+	s := got(OpenAll(base, Options{Library: library, Workers: 2, Chunks: 1, Timeout: 100 * time.Millisecond, Pause: pause}))(t)
+	chunks := batch.NewChunks(2, maxChunk)
 	var engines []*Engine
 	var blocks []*block
 	for i := range 2 {
-		e, err := s.NewEngine(mem, 1, maxChunk, cpu.New(base, mem, make([]bool, 16)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, ended := runBlocks(e.mail, mem)
+		e := got(s.NewEngine(mem, 1, maxChunk, cpu.New(base, mem, make([]bool, 16))))(t)
+		b, ended := runBlocks(e.mailbox, mem)
 		engines, blocks = append(engines, e), append(blocks, b[0])
 		atomic.StoreUint32(&f.running[i], 1)
 		go func() {
 			ended.Wait()
 			atomic.StoreUint32(&f.running[i], 0)
 		}()
-		if by := decide(t, e, slab.Chunks[i]); by != "gpu" {
-			t.Fatalf("worker %d: the %s decides", i, by)
+		if by := execute(t, e, chunks[i]); by != "gpu" {
+			t.Fatalf("worker %d: executed by %s", i, by)
 		}
 	}
 	expect := func(name string, want State, why string) {
 		t.Helper()
 		got := s.States()[0]
-		want.Info, want.Mode, want.Blocks, want.Room, want.Workers = got.Info, Resident, 1, 39, 1
+		want.Info, want.Mode, want.Blocks, want.Capacity, want.Workers = got.Info, Resident, 1, 39, 1
 		o := got.Outage
-		got.ByCPU, got.Outage = 0, nil // of which there are as many as the pause is long
+		got.ByCPU, got.Outage = 0, nil // as many as the pause takes
 		if got != want {
 			t.Errorf("%s: state %+v, want %+v", name, got, want)
 		}
 		if why == "" && o != nil || why != "" && (o == nil || !strings.Contains(o.Why.Error(), why) || time.Since(o.Since) > time.Minute) {
 			t.Errorf("%s: outage %+v, want %q", name, o, why)
 		}
-		if by := decide(t, engines[1], slab.Chunks[1]); by != "gpu" || s.States()[1].Outage != nil {
+		if by := execute(t, engines[1], chunks[1]); by != "gpu" || s.States()[1].Outage != nil {
 			t.Errorf("%s: the other worker's chunk is decided by the %s, outage %v", name, by, s.States()[1].Outage)
 		}
 	}
-	const late = "the GPU did not finish 3 packets within 100ms"
+	const timeout = "GPU timeout: 3 packets not finished within 100ms"
 	expect("before", State{ByGPU: 1}, "")
 	if err := s.Err(); err != nil {
 		t.Errorf("before: %v", err)
 	}
 	blocks[0].hang.Store(true)
-	if by := decide(t, engines[0], slab.Chunks[0]); by != "lost" {
+	if by := execute(t, engines[0], chunks[0]); by != "lost" {
 		t.Fatalf("what it had is decided by the %s", by)
 	}
-	expect("late", State{ByGPU: 1, Out: 1, Lost: 1, Timeouts: 1, Cause: CauseTimeout}, late)
-	if err := s.Err(); err == nil || err.Error() != "GPU 0: "+late {
-		t.Errorf("late: %v", err)
+	expect("timeout", State{ByGPU: 1, WorkersOut: 1, Lost: 1, Timeouts: 1, Cause: CauseTimeout}, timeout)
+	if err := s.Err(); err == nil || err.Error() != "GPU 0: "+timeout {
+		t.Errorf("timeout: %v", err)
 	}
 	blocks[0].hang.Store(false)
-	for decide(t, engines[0], slab.Chunks[0]) == "cpu" {
+	for execute(t, engines[0], chunks[0]) == "cpu" {
 		time.Sleep(time.Millisecond)
 	}
-	expect("back", State{ByGPU: 2, Timeouts: 1, Returns: 1}, "")
+	expect("back", State{ByGPU: 2, Timeouts: 1, Recoveries: 1}, "")
 
 	blocks[0].hang.Store(true)
-	if by := decide(t, engines[0], slab.Chunks[0]); by != "lost" {
+	if by := execute(t, engines[0], chunks[0]); by != "lost" {
 		t.Fatalf("what it had is decided by the %s", by)
 	}
-	atomic.StoreUint32(&f.faulted, 1) // for the other one too, which nobody has asked yet
-	expect("fault", State{ByGPU: 2, Out: 1, Lost: 1, Timeouts: 2, Returns: 1, Failed: true, Cause: CauseFault}, late+": enter a context: ")
+	atomic.StoreUint32(&f.faulted, 1) // on the other one too, which has reported nothing yet
+	expect("fault", State{ByGPU: 2, WorkersOut: 1, Lost: 1, Timeouts: 2, Recoveries: 1, Failed: true, Cause: CauseFault}, timeout+": push a context: ")
 	if err := s.All[0].Err(); err == nil || !errors.Is(err, cuda.IllegalAddress) || strings.Count(err.Error(), "ILLEGAL_ADDRESS") != 1 {
 		t.Errorf("the device's error is %v", err)
 	}
@@ -328,15 +300,15 @@ func TestOneDeviceFailsAndTheOtherGoesOn(t *testing.T) {
 	}
 	blocks[0].hang.Store(false)
 	time.Sleep(4 * pause)
-	if by := decide(t, engines[0], slab.Chunks[0]); by != "cpu" {
-		t.Errorf("after a fault, the %s decides", by)
+	if by := execute(t, engines[0], chunks[0]); by != "cpu" {
+		t.Errorf("after a fault: executed by %s", by)
 	}
 	held := f.held
-	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "end what runs on GPU 0: ") || f.held != held {
-		t.Errorf("close: %v; %d things given back", err, held-f.held)
+	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "end the kernels of GPU 0: ") || f.held != held {
+		t.Errorf("close: %v; %d resources freed", err, held-f.held)
 	}
 	atomic.StoreUint32(&f.faulted, 0)
 	if err := s.Close(); err != nil || f.held != 0 {
-		t.Errorf("close of healthy ones: %v, %d things are left", err, f.held)
+		t.Errorf("close of healthy devices: %v, %d resources left", err, f.held)
 	}
 }

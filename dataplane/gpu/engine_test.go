@@ -10,15 +10,15 @@ import (
 	"github.com/warproute/warproute/batch"
 )
 
-// Small chunks are the CPU's while the GPU has none, and chunks leave in their order.
-func TestSmallChunksAreLeftToTheCPU(t *testing.T) {
+// TestSmallChunksRunOnCPU: while the GPU is idle; chunks complete in order.
+func TestSmallChunksRunOnCPU(t *testing.T) {
 	e, blocks, chunks := newRig(t, 2, time.Minute)
 	rnd := rand.New(rand.NewPCG(3, 4))
 	e.small = 10
 	submit := func(c *batch.Chunk, n int) {
 		fill(c, rnd, n)
 		for i := range n {
-			c.In[i].Addr, c.In[i].Len = 2, 60 // of nothing that the CPU would forward
+			c.In[i].Addr, c.In[i].Len = 2, 60 // empty frames, which the CPU drops
 		}
 		e.Submit(c)
 	}
@@ -31,26 +31,25 @@ func TestSmallChunksAreLeftToTheCPU(t *testing.T) {
 	}
 	blocks[0].hang.Store(true)
 	submit(chunks[0], 11)
-	submit(chunks[1], 1) // while there is another
+	submit(chunks[1], 1) // with another in flight
 	await(e, chunks[1])
 	if e.Done(chunks[0]) || chunks[1].Out[0].Verdict.Action() != batch.ActionForward {
 		t.Error("a small chunk behind another is not the GPU's")
 	}
 	blocks[0].hang.Store(false)
 	await(e, chunks[0])
-	if g, c, s := e.byGPU.Load(), e.byCPU.Load(), e.bySize.Load(); g != 4 || c != 0 || s != 4 {
+	if g, c, s := e.executed[ExecutedOnGPU].Load(), e.executed[ExecutedOnCPU].Load(), e.executed[BelowThreshold].Load(); g != 4 || c != 0 || s != 4 {
 		t.Errorf("%d chunks by the GPU, %d as it was out, %d small ones", g, c, s)
 	}
-	e.absence.begin(errors.New("a test"))
+	e.outage.begin(errors.New("a test"))
 	submit(chunks[0], 1)
 	await(e, chunks[0])
-	if c, s := e.byCPU.Load(), e.bySize.Load(); c != 1 || s != 4 {
+	if c, s := e.executed[ExecutedOnCPU].Load(), e.executed[BelowThreshold].Load(); c != 1 || s != 4 {
 		t.Errorf("while the GPU is out: %d chunks as it was out, %d small ones", c, s)
 	}
 }
 
-// Descriptors of chunks of every size arrive, and results come back, through slots
-// that had other chunks before.
+// TestChunksPassTheMailbox passes chunks of every size through reused slots.
 func TestChunksPassTheMailbox(t *testing.T) {
 	e, _, chunks := newRig(t, 2, time.Minute)
 	rnd := rand.New(rand.NewPCG(1, 1))
@@ -62,7 +61,7 @@ func TestChunksPassTheMailbox(t *testing.T) {
 		for _, c := range chunks[:2] {
 			await(e, c)
 			for i, f := range c.In[:n] {
-				if want := (batch.Result{Addr: f.Addr, Len: f.Len, Verdict: batch.Forward(f.Port + 1)}); c.Out[i] != want {
+				if want := (batch.ForwardTo(f.Origin.Port()+1, f.Addr, f.Len)); c.Out[i] != want {
 					t.Fatalf("packet %d of %d: %+v, want %+v", i, n, c.Out[i], want)
 				}
 			}
@@ -70,22 +69,20 @@ func TestChunksPassTheMailbox(t *testing.T) {
 	}
 }
 
-// At low load one block has all the chunks.
-func TestTheLowestFreeSlotIsTaken(t *testing.T) {
+// TestLowestFreeSlotIsUsed: at low load one block serves all chunks.
+func TestLowestFreeSlotIsUsed(t *testing.T) {
 	e, blocks, chunks := newRig(t, 3, time.Minute)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for range 10 {
 		fill(chunks[0], rnd, 5)
-		e.Submit(chunks[0])
-		await(e, chunks[0])
+		process(e, chunks[0])
 	}
-	if blocks[0].had.Load() != 10 || blocks[1].had.Load()+blocks[2].had.Load() != 0 {
-		t.Errorf("the blocks had %d, %d and %d chunks", blocks[0].had.Load(), blocks[1].had.Load(), blocks[2].had.Load())
+	if blocks[0].chunks.Load() != 10 || blocks[1].chunks.Load()+blocks[2].chunks.Load() != 0 {
+		t.Errorf("the blocks had %d, %d and %d chunks", blocks[0].chunks.Load(), blocks[1].chunks.Load(), blocks[2].chunks.Load())
 	}
 }
 
-// A chunk for which there is no slot is the CPU's, and counts as that.
-func TestMoreChunksThanSlots(t *testing.T) {
+func TestChunkWithoutSlotRunsOnCPU(t *testing.T) {
 	e, blocks, chunks := newRig(t, 1, time.Minute)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	blocks[0].hang.Store(true)
@@ -96,7 +93,7 @@ func TestMoreChunksThanSlots(t *testing.T) {
 		}
 		e.Submit(c)
 	}
-	if e.Done(chunks[0]) || !e.Done(chunks[1]) || e.unplaced.Load() != 1 || e.byCPU.Load() != 0 {
+	if e.Done(chunks[0]) || !e.Done(chunks[1]) || e.executed[NoFreeSlot].Load() != 1 || e.executed[ExecutedOnCPU].Load() != 0 {
 		t.Error("the second chunk waits for the first, or the first for nobody")
 	}
 	if got := chunks[1].Out[0].Verdict; got != batch.Drop(batch.EtherType) {
@@ -106,11 +103,11 @@ func TestMoreChunksThanSlots(t *testing.T) {
 	await(e, chunks[0])
 }
 
-// A GPU that does not answer is taken out: what it has is lost, what comes after
-// is the CPU's, and an answer that comes too late changes nothing.
-func TestAHungGPUIsTakenOut(t *testing.T) {
+// TestHungGPUIsTakenOut: its chunks are lost, later chunks run on the CPU, and late results change
+// nothing.
+func TestHungGPUIsTakenOut(t *testing.T) {
 	e, blocks, chunks := newRig(t, 2, 5*time.Millisecond)
-	e.absence.first = time.Minute
+	e.outage.first = time.Minute
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for _, b := range blocks {
 		b.hang.Store(true)
@@ -134,8 +131,8 @@ func TestAHungGPUIsTakenOut(t *testing.T) {
 			}
 		}
 	}
-	if o := e.absence.outage.Load(); o == nil || !strings.Contains(o.Why.Error(), "did not finish 7 packets within 5ms") || !e.health.ok() {
-		t.Errorf("the outage is %v, the device's %v", o, e.health.err())
+	if o := e.outage.current.Load(); o == nil || !strings.Contains(o.Why.Error(), "7 packets not finished within 5ms") || !e.state.ok() {
+		t.Errorf("the outage is %v, the device's %v", o, e.state.err())
 	}
 	if e.Name() != "cpu" {
 		t.Errorf("the engine is called %q", e.Name())
@@ -157,9 +154,7 @@ func TestAHungGPUIsTakenOut(t *testing.T) {
 	}
 }
 
-// The time that a GPU is given begins when it has the chunk, however long the
-// worker's thread stood still before.
-func TestAWorkerThatStoodStillBlamesNoGPU(t *testing.T) {
+func TestTimeoutStartsAtSubmission(t *testing.T) {
 	e, blocks, chunks := newRig(t, 1, time.Minute)
 	blocks[0].hang.Store(true)
 	fill(chunks[0], rand.New(rand.NewPCG(1, 1)), 5)
@@ -172,31 +167,29 @@ func TestAWorkerThatStoodStillBlamesNoGPU(t *testing.T) {
 	await(e, chunks[0])
 }
 
-// Neither do chunks in a hurry, shared or not, nor what is answered and what the CPU decides
-// on in its place.
-func TestTheHotPathAllocatesNothing(t *testing.T) {
+// TestHotPathAllocatesNothing includes the low-latency path, split chunks, and completions of an older
+// table generation.
+func TestHotPathAllocatesNothing(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
-	for _, slots := range []int{1, 2 * maxShares} {
+	for _, slots := range []int{1, 2 * maxSplit} {
 		e, blocks, chunks := newRig(t, slots, time.Minute)
 		c := chunks[0]
-		for _, n := range []int{60, 100, maxShares * hurryFrames, maxChunk} {
-			for _, quick := range []uint32{0, 7} {
+		for _, n := range []int{60, 100, maxSplit * inlineFrames, maxChunk} {
+			for _, inline := range []uint32{0, 7} {
 				for _, b := range blocks {
-					b.quick.Store(quick)
+					b.inline.Store(inline)
 				}
 				lay(c, rnd, n)
 				if n := testing.AllocsPerRun(20, func() {
-					e.turns.Store(e.turns.Load() ^ 1) // each other time not the blocks'
-					e.Submit(c)
-					for !e.Done(c) {
-					}
+					e.generation.Store(e.generation.Load() ^ 1) // every other one of another generation than the blocks'
+					process(e, c)
 				}); n != 0 {
 					t.Errorf("%d slots: a chunk of %d packets allocates %v times", slots, c.N, n)
 				}
 			}
 		}
-		if e.byGPU.Load() != 8*21 {
-			t.Errorf("%d slots: %d chunks were the GPU's", slots, e.byGPU.Load())
+		if e.executed[ExecutedOnGPU].Load() != 8*21 {
+			t.Errorf("%d slots: %d chunks were the GPU's", slots, e.executed[ExecutedOnGPU].Load())
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/batch"
-	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -17,11 +16,11 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// protectAll gives a gateway an association that protects all of UDP.
+// protectAll adds an SA and a policy that protects UDP.
 func protectAll(t *testing.T, net *testutil.Network, g *gateway.Gateway) *ipsec.SA {
 	t.Helper()
 	s, err := ipsec.NewSA(ipsec.Config{
-		SPI: 0x1000, Src: netip.MustParseAddr("198.51.100.1"), Dst: far4, Suite: "aes128gcm16", Key: make([]byte, 20), Bundle: g.Bundle("b"),
+		SPI: 0x1000, Src: netip.MustParseAddr("198.51.100.1"), Dst: far4, Suite: "aes128gcm16", Key: make([]byte, 20), Tunnel: g.Tunnel("b"),
 	}, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -30,23 +29,18 @@ func protectAll(t *testing.T, net *testutil.Network, g *gateway.Gateway) *ipsec.
 		t.Fatal(err)
 	}
 	any := netip.MustParsePrefix("0.0.0.0/0")
-	p := policy.Policy{Src: any, Dst: any, Protocol: 17, Action: policy.Protect, Target: s.Bundle()}
+	p := policy.Policy{Src: any, Dst: any, Protocol: 17, Action: policy.Protect, Target: s.Tunnel()}
 	if err := g.SetRules([]gateway.Rule{{Direction: ipsec.Out, Policy: p}}); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// sendAll has an engine decide on 256 packets, and returns how many leave: all of them as
-// ESP, and none with a number that was used.
+// sendAll sends 256 packets and returns the number of forwarded ones. It checks that all are ESP, with
+// unused sequence numbers.
 func sendAll(t *testing.T, w secured, s *ipsec.SA, used map[uint32]bool) (sent int) {
 	t.Helper()
-	slab, err := batch.NewSlab(1, 256)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slab.Close()
-	c := slab.Chunks[0]
+	c := batch.NewChunks(1, 256)[0]
 	for i := range c.In {
 		addr := uint32(i)*umem.FrameSize + umem.DataOffset
 		f := testutil.UDP4("192.0.2.1", fmt.Sprintf("10.1.0.%d", i%250), 1, 2, make([]byte, i)...)
@@ -65,7 +59,7 @@ func sendAll(t *testing.T, w secured, s *ipsec.SA, used map[uint32]bool) (sent i
 		if r.Verdict == batch.Lost {
 			continue
 		}
-		p := w.umem[r.Addr:][:r.Len][packet.EthernetLen:]
+		p := w.umem[r.Addr():][:r.Len()][packet.EthernetLen:]
 		spi, at, is := ipsec.Inbound(p)
 		if r.Verdict != batch.Forward(1) || !is || spi != s.Config().SPI {
 			t.Fatalf("packet %d: %v, % x", i, r.Verdict, p)
@@ -80,29 +74,15 @@ func sendAll(t *testing.T, w secured, s *ipsec.SA, used map[uint32]bool) (sent i
 	return sent
 }
 
-// What a GPU was given and did not give back has used its sequence numbers.
-func TestSequenceNumbersOfLostPacketsAreGone(t *testing.T) {
+func TestSequenceNumbersOfLostPacketsAreNotReused(t *testing.T) {
 	net := testutil.NewNetwork()
 	g := &gateway.Gateway{}
 	s := protectAll(t, net, g)
-	s.Share(0, nil) // as a device would
-	mem, err := umem.New(512)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer mem.Close()
-	fallback := cpu.New(net.FIB, mem.Bytes(), net.Repair)
-	fallback.Secure(g, 0)
-	mail, err := newMailbox(1, 256)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := newEngine(fallback, &health{}, mail, mem.Bytes(), Options{Timeout: 5 * time.Millisecond, Pause: time.Hour})
-	if e.securer, err = newSecurer(1, 256, maxKeys); err != nil {
-		t.Fatal(err)
-	}
-	e.launch = func(int, uint32, int) error { return nil } // and nothing happens
-	w, used := secured{mem.Bytes(), e, func() {}}, map[uint32]bool{}
+	s.Share(0, nil) // like a device
+	mem := mapMemory(t, 512*umem.FrameSize)
+	e := newIPsecEngine(t, net, g, mem, 1, 256, maxKeys, Options{Timeout: 5 * time.Millisecond, Pause: time.Hour})
+	e.launch = func(int, uint32, int) error { return nil } // no effect
+	w, used := secured{mem, e, func() {}}, map[uint32]bool{}
 	for round, want := range []int{0, 256, 256} {
 		if n := sendAll(t, w, s, used); n != want || s.Sequence() != uint64(256*(round+1)) {
 			t.Errorf("round %d: %d packets sent, %d numbers used", round, n, s.Sequence())
@@ -113,37 +93,17 @@ func TestSequenceNumbersOfLostPacketsAreGone(t *testing.T) {
 	}
 }
 
-// A gateway's chunk of which no packet is protected is shared as any, in slots that had jobs
-// before, and has its results from there.
-func TestAGatewaysClearChunkIsShared(t *testing.T) {
+// TestUnprotectedChunksOfGatewayAreSplit: over slots that had jobs before.
+func TestUnprotectedChunksOfGatewayAreSplit(t *testing.T) {
 	net := testutil.NewNetwork()
 	g := &gateway.Gateway{}
 	protectAll(t, net, g).Share(0, nil)
-	mem, err := umem.New(maxChunk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer mem.Close()
-	fallback := cpu.New(net.FIB, mem.Bytes(), net.Repair)
-	fallback.Secure(g, 0)
-	mail, err := newMailbox(2*maxShares, maxChunk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer mail.close()
-	e := newEngine(fallback, &health{}, mail, mem.Bytes(), Options{Timeout: time.Minute})
-	if e.securer, err = newSecurer(len(mail.slots), maxChunk, maxKeys); err != nil {
-		t.Fatal(err)
-	}
-	defer e.securer.jobs.close()
-	slab, err := batch.NewSlab(maxShares, maxChunk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slab.Close()
-	n := maxShares * hurryFrames
+	mem := mapMemory(t, maxChunk*umem.FrameSize)
+	e := newIPsecEngine(t, net, g, mem, 2*maxSplit, maxChunk, maxKeys, Options{Timeout: time.Minute})
+	mailbox := e.mailbox
+	chunks := batch.NewChunks(maxSplit, maxChunk)
+	n := maxSplit * inlineFrames
 	for _, protected := range []bool{true, false} {
-		chunks := slab.Chunks
 		if !protected {
 			chunks = chunks[:1]
 		}
@@ -156,17 +116,17 @@ func TestAGatewaysClearChunkIsShared(t *testing.T) {
 				if !protected {
 					f = testutil.Raw4("192.0.2.1", "10.1.0.1", 1, 8, 0, 0, 0, 0, 0, 0, 0)
 				}
-				copy(mem.Bytes()[addr:], f)
+				copy(mem[addr:], f)
 				c.In[i] = batch.Frame{Addr: addr, Len: uint16(len(f))}
 			}
 			e.Submit(c)
 		}
-		if busy := e.busy.Load(); busy != 1<<maxShares-1 {
+		if busy := e.busy.Load(); busy != 1<<maxSplit-1 {
 			t.Fatalf("protected %v: slots %b are busy", protected, busy)
 		}
-		for k := range maxShares {
-			s := &mail.slots[k]
-			if jobs := uint32(s.quads[0]>>32)&jobsSize != 0; jobs != protected {
+		for k := range maxSplit {
+			s := &mailbox.slots[k]
+			if jobs := uint32(s.descriptors[0]>>32)&hasJobsFlag != 0; jobs != protected {
 				t.Errorf("protected %v: slot %d has jobs: %v", protected, k, jobs)
 			}
 			for i := range s.results {
@@ -174,11 +134,11 @@ func TestAGatewaysClearChunkIsShared(t *testing.T) {
 				if in := chunks[min(k, len(chunks)-1)].In; i < n {
 					at := i
 					if !protected {
-						at += k * hurryFrames
+						at += k * inlineFrames
 					} else {
-						e.checker.icvEnd(in[i], &e.securer.tasks[k][i])[0]++
+						e.checker.icvEnd(in[i], &e.ipsec.tasks[k][i])[0]++
 					}
-					s.results[i].Addr, s.results[i].Len = in[at%n].Addr, in[at%n].Len
+					s.results[i] = batch.MakeResult(in[at%n].Addr, in[at%n].Len, s.results[i].Verdict)
 				}
 			}
 			for part := range s.parts {
@@ -190,9 +150,9 @@ func TestAGatewaysClearChunkIsShared(t *testing.T) {
 				t.Fatalf("protected %v: the chunk is not done", protected)
 			}
 			for i, r := range c.Out[:n] {
-				want := batch.Result{Addr: c.In[i].Addr, Len: c.In[i].Len, Verdict: batch.Forward(uint16(k))}
+				want := batch.ForwardTo(uint16(k), c.In[i].Addr, c.In[i].Len)
 				if !protected {
-					want.Verdict = batch.Forward(uint16(i / hurryFrames))
+					want.Verdict = batch.Forward(uint16(i / inlineFrames))
 				}
 				if r != want {
 					t.Fatalf("protected %v, packet %d: %+v, want %+v", protected, i, r, want)

@@ -13,7 +13,7 @@ import (
 	"github.com/warproute/warproute/cuda"
 )
 
-// fake is testdata/fakecuda.c's struct state: a driver with two GPUs.
+// fake is struct state of testdata/fakecuda.c: a driver with two GPUs.
 type fake struct {
 	calls, failAt uint32
 	fail, failed  [64]byte
@@ -24,23 +24,17 @@ type fake struct {
 	copies        uint32
 }
 
-// newFake builds a driver of its own for a test. It fails with OutOfMemory.
+// newFake builds a driver for one test. Injected failures are OutOfMemory.
 func newFake(t *testing.T) (f *fake, library string) {
 	t.Helper()
 	dir := t.TempDir()
 	library = filepath.Join(dir, "libcuda.so.1")
-	file, err := os.Create(filepath.Join(dir, "state"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := got(os.Create(filepath.Join(dir, "state")))(t)
 	defer file.Close()
 	if err := file.Truncate(4096); err != nil {
 		t.Fatal(err)
 	}
-	mem, err := unix.Mmap(int(file.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mem := got(unix.Mmap(int(file.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	t.Cleanup(func() { _ = unix.Munmap(mem) })
 	f = (*fake)(unsafe.Pointer(&mem[0]))
 	f.result = uint32(cuda.OutOfMemory)
@@ -51,18 +45,17 @@ func newFake(t *testing.T) (f *fake, library string) {
 	return f, library
 }
 
-// failNext has the next call of a function fail.
+// failNext makes the next call of a function fail.
 func (f *fake) failNext(name string) { copy(f.fail[:], name+"\x00") }
 
-// whatFailed is the function whose call did, as errors name it; "" if none did. It
-// is forgotten with that.
-func (f *fake) whatFailed() string {
+// takeFailed returns the function that failed, as errors name it, and forgets it; "" without a failure.
+func (f *fake) takeFailed() string {
 	name := unix.ByteSliceToString(f.failed[:])
 	f.failed[0] = 0
 	return strings.TrimSuffix(name, "_v2")
 }
 
-// onDevice is memory of a fake device.
+// onDevice returns memory of a fake device.
 func onDevice[T any](at cuda.DevicePtr, n int) []T {
 	return unsafe.Slice(*(**T)(unsafe.Pointer(&at)), n)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// stall has a slot's block wait for a chunk that nobody posts, and unstall posts it,
-// and the one behind it again.
+// stall makes a slot's block wait for a chunk that is not posted. unstall posts it, and the next one
+// again.
 func stall(s *slot) { s.seq++ }
 
 func unstall(s *slot, c *batch.Chunk) {
@@ -31,9 +31,8 @@ func unstall(s *slot, c *batch.Chunk) {
 	}
 }
 
-// alone runs the calling subtest again in a process of its own, where it returns true. In the
-// first process it returns false, and the subtest has failed if the second one did. A fault
-// ends all use of CUDA in its process.
+// alone runs the calling subtest in a process of its own, where it returns true: a fault is sticky. In
+// the first process it returns false and reports the result.
 func alone(t *testing.T) bool {
 	t.Helper()
 	const marker = "WARPROUTE_TEST_PROCESS"
@@ -53,8 +52,8 @@ func alone(t *testing.T) bool {
 	return false
 }
 
-// A GPU that is late or hangs, and one whose kernel faults, are taken out within the
-// time for a chunk, and the CPU carries on; the one that was only late comes back.
+// TestGPUFaults: a slow, a hung and a faulting GPU are taken out of use within the timeout, and the CPU
+// continues. The slow GPU recovers.
 func TestGPUFaults(t *testing.T) {
 	for _, fault := range []struct {
 		name   string
@@ -62,15 +61,15 @@ func TestGPUFaults(t *testing.T) {
 		inject func(*Device, *Engine)
 		back   bool
 	}{
-		{"late", "did not finish 100 packets", func(_ *Device, e *Engine) { stall(&e.mail.slots[0]) }, true},
-		{"hanging", "did not finish 100 packets", func(_ *Device, e *Engine) { // as good as: its block has gone
-			s := &e.mail.slots[0]
+		{"slow", "100 packets not finished", func(_ *Device, e *Engine) { stall(&e.mailbox.slots[0]) }, true},
+		{"hung", "100 packets not finished", func(_ *Device, e *Engine) { // its block has exited
+			s := &e.mailbox.slots[0]
 			s.stop()
 			time.Sleep(10 * time.Millisecond)
 		}, false},
-		{"faulted", "ILLEGAL_ADDRESS", func(d *Device, _ *Engine) { // the table is nowhere
+		{"faulted", "ILLEGAL_ADDRESS", func(d *Device, _ *Engine) { // an illegal table address
 			d.tables.patcher.add(patch{At: d.pointers.IPv4, Word: 0xdead << 48, Count: 1, Bytes: 8})
-			d.tables.patcher.settle()
+			d.tables.patcher.drain()
 		}, false},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
@@ -78,23 +77,11 @@ func TestGPUFaults(t *testing.T) {
 				return
 			}
 			net := testutil.NewNetwork()
-			d, err := openFirst(net.FIB, Options{Repair: net.Repair})
-			if err != nil {
-				t.Fatal(err)
-			}
-			mem, err := umem.New(1024)
-			if err != nil {
-				t.Fatal(err)
-			}
-			slab, err := batch.NewSlab(2, 256)
-			if err != nil {
-				t.Fatal(err)
-			}
-			e, err := d.NewEngine(mem.Bytes(), 1, 256, cpu.New(net.FIB, mem.Bytes(), net.Repair))
-			if err != nil {
-				t.Fatal(err)
-			}
-			good, bad := slab.Chunks[0], slab.Chunks[1]
+			d := got(openFirst(net.FIB, Options{Repair: net.Repair}))(t)
+			mem := got(umem.New(1024))(t)
+			chunks := batch.NewChunks(2, 256)
+			e := got(d.NewEngine(mem.Bytes(), 1, 256, cpu.New(net.FIB, mem.Bytes(), net.Repair)))(t)
+			good, bad := chunks[0], chunks[1]
 			frame := testutil.UDP4("192.0.2.1", "10.1.0.9", 1000, 53, make([]byte, 40)...)
 			submit := func(c *batch.Chunk) {
 				c.N, c.Submitted = 100, batch.Clock()
@@ -146,12 +133,12 @@ func TestGPUFaults(t *testing.T) {
 				case <-time.After(5 * time.Second):
 					t.Error("destroying the context takes longer than 5 s")
 				}
-				if !d.health.destroyed.Load() || !e.Quiesced() {
-					t.Errorf("context destroyed: %v, frames returned: %v", d.health.destroyed.Load(), e.Quiesced())
+				if !d.state.destroyed.Load() || !e.Quiesced() {
+					t.Errorf("context destroyed: %v, frames returned: %v", d.state.destroyed.Load(), e.Quiesced())
 				}
 			}
 			if fault.back {
-				unstall(&e.mail.slots[0], bad)
+				unstall(&e.mailbox.slots[0], bad)
 				for start := time.Now(); e.Name() != "gpu" && time.Since(start) < 5*time.Second; time.Sleep(10 * time.Millisecond) {
 					write(good)
 					submit(good)

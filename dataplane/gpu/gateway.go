@@ -6,57 +6,55 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/internal/hostmem"
 	"github.com/warproute/warproute/ipsec/device"
 )
 
 //go:generate sh -c "cd kernel && ../../../scripts/ptx.sh gateway.cu"
 
 //go:embed kernel/gateway.ptx
-var gatewayKernel []byte
+var ipsecKernel []byte
 
 const (
-	gatewayThreads = 256    // of a block; gateway.cu has the same
-	gatewayShared  = 107536 // bytes of shared memory of a block, without stages; job.h has the same
+	gatewayThreads = 256    // of a block, as in gateway.cu
+	gatewayShared  = 107536 // bytes of shared memory of a block without staging buffers, as in job.h
 	gatewayWarps   = gatewayThreads / 32
 
-	// What a warp needs of a stage at least: a frame with its owners, and a key.
-	minStage = 4 * 1024
-	// Keys that a device has room for; packets of associations beyond are the CPU's.
+	// minStagingBytes is the smallest staging buffer of a warp: a frame with its line owners, and a key.
+	minStagingBytes = 4 * 1024
+	// maxKeys is the size of the key table. The CPU processes the packets of further SAs.
 	maxKeys = 1 << 15
 )
 
-// vault is what a device has for a gateway.
-type vault struct {
-	kernel *cuda.Function
-	shared uint32 // bytes of dynamic shared memory of a block
-	stage  uint32 // words of a warp's stage
-	keys   *cuda.Memory
-	holder *holder
+// keyTable is the IPsec kernel of a device and its key table.
+type keyTable struct {
+	kernel    *cuda.Function
+	shared    uint32 // bytes of dynamic shared memory of a block
+	staging   uint32 // words of a warp's staging buffer
+	keys      *cuda.Memory
+	keyWriter *keyWriter
 }
 
-// vaultParams is struct vault of job.h.
-type vaultParams struct {
-	Keys, Jobs           cuda.DevicePtr
-	SlotJobs, StageWords uint32
+// keyTableParams is the second parameter of the kernel: struct key_table of job.h.
+type keyTableParams struct {
+	Keys, Jobs             cuda.DevicePtr
+	SlotJobs, StagingWords uint32
 }
 
 const keyBytes = device.KeyBytes
 
-// prepareGateway loads the gateway's kernel, which is started in the place of the
-// resident one. It returns how many blocks fit a multiprocessor.
-func (d *Device) prepareGateway() (blocks int, err error) {
+// loadGateway loads the IPsec kernel, which replaces the forwarding kernel. It returns the blocks per
+// multiprocessor.
+func (d *Device) loadGateway() (blocks int, err error) {
 	if d.options.Mode != Resident {
-		return 0, fmt.Errorf("have a GPU be a gateway: it needs the mode %s, not %s", Resident, d.options.Mode)
+		return 0, fmt.Errorf("GPU IPsec requires mode %s, not %s", Resident, d.options.Mode)
 	}
-	module, err := d.ctx.Load(gatewayKernel)
+	module, err := d.load(ipsecKernel)
 	if err != nil {
 		return 0, err
 	}
-	d.closers = append(d.closers, module.Close)
-	v := &vault{}
+	v := &keyTable{}
 	if v.kernel, err = module.Function("gateway"); err != nil {
 		return 0, err
 	}
@@ -64,118 +62,112 @@ func (d *Device) prepareGateway() (blocks int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	stage := (most - gatewayShared) / gatewayWarps &^ 15
-	if stage < minStage {
-		return 0, fmt.Errorf("have a GPU be a gateway: it has %d bytes of shared memory for a block, %d are needed", most, gatewayShared+gatewayWarps*minStage)
+	staging := (most - gatewayShared) / gatewayWarps &^ 15
+	if staging < minStagingBytes {
+		return 0, fmt.Errorf("GPU IPsec requires %d bytes of shared memory per block, the GPU has %d", gatewayShared+gatewayWarps*minStagingBytes, most)
 	}
-	v.stage, v.shared = uint32(stage/4), uint32(gatewayShared+gatewayWarps*stage)
+	v.staging, v.shared = uint32(staging/4), uint32(gatewayShared+gatewayWarps*staging)
 	if err := v.kernel.SetAttribute(cuda.MaxDynamicShared, int(v.shared)); err != nil {
 		return 0, err
 	}
-	if v.keys, err = d.ctx.Alloc(maxKeys * keyBytes); err != nil {
+	if v.keys, err = d.alloc(maxKeys * keyBytes); err != nil {
 		return 0, err
 	}
-	d.closers = append(d.closers, v.keys.Close)
-	if v.holder, err = d.newHolder(v.keys); err != nil {
+	if v.keyWriter, err = d.newKeyWriter(v.keys); err != nil {
 		return 0, err
 	}
-	d.vault = v
+	d.keyTable = v
 	return v.kernel.BlocksPerMultiprocessor(gatewayThreads, int(v.shared))
 }
 
-// secure gives an engine what it needs for a gateway, if there is one.
-func (d *Device) secure(e *Engine, chunks, size int) (err error) {
+// addIPsec adds the IPsec path to an engine of a gateway.
+func (d *Device) addIPsec(e *Engine, chunks, size int) (err error) {
 	switch {
-	case d.vault == nil && !e.cpu.Secures():
+	case d.keyTable == nil && e.esp == nil:
 		return nil
-	case d.vault == nil:
-		return errors.New("have a GPU serve a gateway's worker: it was opened without the gateway")
-	case !e.cpu.Secures():
-		return errors.New("have a GPU serve a worker: it was opened with a gateway, and the worker's CPU engine has none")
+	case d.keyTable == nil:
+		return errors.New("GPU engine for an IPsec worker: the GPU was opened without IPsec")
+	case e.esp == nil:
+		return errors.New("GPU engine for a worker without IPsec: the GPU was opened with IPsec")
 	}
-	if e.securer, err = newSecurer(chunks, size, maxKeys); err != nil {
+	if e.ipsec, err = newIPsecPath(chunks, size, maxKeys); err != nil {
 		return err
 	}
-	d.closers = append(d.closers, e.securer.jobs.close)
+	d.closers = append(d.closers, e.ipsec.jobs.Close)
 	return nil
 }
 
-// gatewayKernel returns that of an engine of a gateway.
-func (d *Device) gatewayKernel(e *Engine, p params) (*cuda.Launch, error) {
-	jobs, err := d.ctx.Register(e.securer.jobs.mem)
+// ipsecKernel returns the launch of an engine's IPsec kernel.
+func (d *Device) ipsecKernel(e *Engine, p params) (*cuda.Launch, error) {
+	jobs, err := d.register(e.ipsec.jobs.Bytes)
 	if err != nil {
 		return nil, err
 	}
-	d.closers = append(d.closers, jobs.Close)
-	kernel, err := cuda.NewLaunch(d.vault.kernel, &struct {
+	kernel, err := cuda.NewLaunch(d.keyTable.kernel, &struct {
 		M params
-		V vaultParams
-	}{p, vaultParams{
-		Keys: d.vault.keys.Ptr(), Jobs: jobs.Ptr(), SlotJobs: uint32(len(e.securer.jobs.slots[0])), StageWords: d.vault.stage,
+		V keyTableParams
+	}{p, keyTableParams{
+		Keys: d.keyTable.keys.Ptr(), Jobs: jobs.Ptr(), SlotJobs: uint32(len(e.ipsec.jobs.slots[0])), StagingWords: d.keyTable.staging,
 	}})
 	if err != nil {
 		return nil, err
 	}
-	kernel.Block, kernel.Shared = cuda.Dim{X: gatewayThreads}, d.vault.shared
+	kernel.Block, kernel.Shared = cuda.Dim{X: gatewayThreads}, d.keyTable.shared
 	return kernel, nil
 }
 
-// holder brings keys to the device and overwrites them there, for a gateway.Gateway. They
-// pass through a page that is registered and cleared again: nothing else has a copy.
-type holder struct {
+// keyWriter writes keys to a device's key table and overwrites deleted ones, for a gateway.Gateway. The
+// only copy is a registered staging page, which is cleared after each key.
+type keyWriter struct {
 	d      *Device
 	to     *cuda.Memory
 	page   *cuda.HostMemory
 	stream *cuda.Stream
 }
 
-func (d *Device) newHolder(to *cuda.Memory) (*holder, error) {
-	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+func (d *Device) newKeyWriter(to *cuda.Memory) (*keyWriter, error) {
+	page, err := hostmem.Map(4096)
 	if err != nil {
-		return nil, fmt.Errorf("map a page for keys: %w", err)
+		return nil, fmt.Errorf("staging page for keys: %w", err)
 	}
-	d.closers = append(d.closers, func() error { return unix.Munmap(page) })
-	h := &holder{d: d, to: to}
-	if h.page, err = d.ctx.Register(page); err != nil {
+	d.closers = append(d.closers, page.Close)
+	h := &keyWriter{d: d, to: to}
+	if h.page, err = d.register(page.Bytes); err != nil {
 		return nil, err
 	}
-	d.closers = append(d.closers, h.page.Close)
-	if h.stream, err = d.ctx.NewStream(0); err != nil {
-		return nil, err
-	}
-	d.closers = append(d.closers, h.stream.Close)
-	return h, nil
+	h.stream, err = d.newStream(0)
+	return h, err
 }
 
-// Hold is gateway.Holder's.
-func (h *holder) Hold(number uint32, k *device.Key) { h.put(number, k.Bytes()) }
+// Hold implements gateway.Holder.
+func (h *keyWriter) Hold(number uint32, k *device.Key) { h.put(number, k.Bytes()) }
 
-// Forget is gateway.Holder's.
-func (h *holder) Forget(number uint32) { h.put(number, nil) }
+// Forget implements gateway.Holder.
+func (h *keyWriter) Forget(number uint32) { h.put(number, nil) }
 
-// put brings bytes, and zeros behind them, to the place of a key. A device on which that
-// fails is out: packets would be encrypted by another key, or not be decrypted.
-func (h *holder) put(number uint32, b []byte) {
-	if number >= maxKeys || !h.d.health.ok() {
+// put writes bytes and zeros behind them to a key's record. A failure takes the device out of use, as
+// packets would be encrypted with another key.
+func (h *keyWriter) put(number uint32, b []byte) {
+	if number >= maxKeys || !h.d.state.ok() {
 		return
 	}
-	place := h.page.Bytes()[:keyBytes]
-	copy(place, b)
+	record := h.page.Bytes()[:keyBytes]
+	copy(record, b)
 	err := h.d.ctx.Do(func() error {
 		if err := h.stream.CopyToDevice(h.to.Ptr().Add(int(number)*keyBytes), h.page, 0, keyBytes); err != nil {
 			return err
 		}
-		for by := time.Now().Add(haltTime); ; {
+		for by := time.Now().Add(haltTimeout); ; {
 			if done, err := h.stream.Done(); done || err != nil {
 				return err
 			}
 			if time.Now().After(by) {
-				return fmt.Errorf("it took longer than %v", haltTime)
+				return fmt.Errorf("not finished within %v", haltTimeout)
 			}
 		}
 	})
-	clear(place)
+	clear(record)
 	if err != nil {
-		h.d.health.fail(fmt.Errorf("bring a key to GPU %d: %w", h.d.number, err))
+		h.d.state.fail(fmt.Errorf("write a key to GPU %d: %w", h.d.number, err))
 	}
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
-// Whichever call fails while a gateway's device is opened and an engine made, the error
-// names it, and everything is given back.
-func TestEveryCallOfAGatewaysDeviceMayFail(t *testing.T) {
+// TestFailedOpenOfGatewayFreesAll fails each driver call of opening a device with IPsec and its engine,
+// in turn.
+func TestFailedOpenOfGatewayFreesAll(t *testing.T) {
 	f, library := newFake(t)
-	base, mem := newBase(t), newFrames(t)
+	base, mem := newBase(t), mapMemory(t, 1<<20)
 	start := func() error {
 		g := &gateway.Gateway{}
 		protectAll(t, testutil.NewNetwork(), g)
@@ -27,13 +27,13 @@ func TestEveryCallOfAGatewaysDeviceMayFail(t *testing.T) {
 		fallback := cpu.New(base, mem, make([]bool, 1))
 		fallback.Secure(g, 0)
 		_, err = d.NewEngine(mem, 2, 100, fallback)
-		f.failAt = 0 // what Close calls is another matter
+		f.failAt = 0 // not for Close
 		return errors.Join(err, d.Close())
 	}
 	for n := uint32(1); ; n++ {
 		f.calls, f.failAt = 0, n
 		err := start()
-		call := f.whatFailed()
+		call := f.takeFailed()
 		if call == "" {
 			if err != nil || n < 30 {
 				t.Errorf("after %d calls nothing fails, yet: %v", n, err)
@@ -44,23 +44,20 @@ func TestEveryCallOfAGatewaysDeviceMayFail(t *testing.T) {
 			t.Errorf("call %d, %s, fails; the error is %v", n, call, err)
 		}
 		if f.held != 0 {
-			t.Fatalf("after call %d, %s, failed, %d things are not given back", n, call, f.held)
+			t.Fatalf("after call %d, %s, failed, %d resources are not freed", n, call, f.held)
 		}
 	}
 }
 
-// A device has the keys of associations from when they are added, or it is opened, until
-// they are overwritten, or it is closed; a number is used again after that.
-func TestDevicesHoldKeysAsLongAsAssociationsLive(t *testing.T) {
+// TestKeyTableFollowsSAs: keys are on the device from the addition of an SA, or the opening of the
+// device, to the deletion of the SA or the closing. Their numbers are reused.
+func TestKeyTableFollowsSAs(t *testing.T) {
 	f, library := newFake(t)
 	f.copies = 1
 	net, g := testutil.NewNetwork(), &gateway.Gateway{}
 	before := protectAll(t, net, g)
-	d, err := openFirst(net.FIB, Options{Library: library, Gateway: g})
-	if err != nil {
-		t.Fatal(err)
-	}
-	has := func(n int) []byte { return onDevice[byte](d.vault.keys.Ptr().Add(n*keyBytes), keyBytes) }
+	d := got(openFirst(net.FIB, Options{Library: library, Gateway: g}))(t)
+	has := func(n int) []byte { return onDevice[byte](d.keyTable.keys.Ptr().Add(n*keyBytes), keyBytes) }
 	none := make([]byte, keyBytes)
 	later := protectAll(t, net, g)
 	if before.Number() != 0 || later.Number() != 1 || !bytes.Equal(has(0), before.DeviceKey().Bytes()) || !bytes.Equal(has(1), later.DeviceKey().Bytes()) {
@@ -77,36 +74,32 @@ func TestDevicesHoldKeysAsLongAsAssociationsLive(t *testing.T) {
 	if again := protectAll(t, net, g); again.Number() != 0 || !bytes.Equal(has(0), again.DeviceKey().Bytes()) {
 		t.Errorf("a new association has the number %d", again.Number())
 	}
-	if page := d.vault.holder.page.Bytes(); !bytes.Equal(page, make([]byte, len(page))) {
+	if page := d.keyTable.keyWriter.page.Bytes(); !bytes.Equal(page, make([]byte, len(page))) {
 		t.Error("a key is left on its way")
 	}
 	if err := d.halt(); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(has(0), none) || !bytes.Equal(has(1), none) {
-		t.Error("keys are left when the device is given back")
+		t.Error("keys are left on the closed device")
 	}
 	if err := d.release(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A device and the engines on it are both of a gateway, or neither is.
-func TestGatewaysAreOfBothEngines(t *testing.T) {
+func TestDeviceAndEngineMustBothHaveIPsec(t *testing.T) {
 	_, library := newFake(t)
-	base, mem := newBase(t), newFrames(t)
+	base, mem := newBase(t), mapMemory(t, 1<<20)
 	for _, c := range []struct {
 		name           string
 		device, engine *gateway.Gateway
 		want           string
 	}{
-		{"device", &gateway.Gateway{}, nil, "the worker's CPU engine has none"},
-		{"engine", nil, &gateway.Gateway{}, "opened without the gateway"},
+		{"device", &gateway.Gateway{}, nil, "worker without IPsec: the GPU was opened with IPsec"},
+		{"engine", nil, &gateway.Gateway{}, "opened without IPsec"},
 	} {
-		d, err := openFirst(base, Options{Library: library, Gateway: c.device})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := got(openFirst(base, Options{Library: library, Gateway: c.device}))(t)
 		fallback := cpu.New(base, mem, make([]bool, 1))
 		if c.engine != nil {
 			fallback.Secure(c.engine, 0)
@@ -118,7 +111,7 @@ func TestGatewaysAreOfBothEngines(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := openFirst(base, Options{Library: library, Gateway: &gateway.Gateway{}, Mode: Launched}); err == nil || !strings.Contains(err.Error(), "mode resident") {
+	if _, err := openFirst(base, Options{Library: library, Gateway: &gateway.Gateway{}, Mode: Launched}); err == nil || !strings.Contains(err.Error(), "requires mode resident") {
 		t.Errorf("launched: %v", err)
 	}
 }

@@ -4,73 +4,66 @@ import (
 	"fmt"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/dataplane/esp"
+	"github.com/warproute/warproute/internal/hostmem"
 	"github.com/warproute/warproute/ipsec"
 )
 
-// job is what the device is to do with a packet before it looks it up; job.h has the same
-// and says what the fields are.
+// job is the ESP processing of a packet by the device, before the lookup. job.h has the same struct and
+// explains the fields.
 type job struct {
 	Key, High          uint32
 	ESP, Bytes, Header uint16
 	Flags              uint16
 }
 
-// Flags of a job: the kind of the task, and these.
+// Flags of a job, beside the kind of its task.
 const (
-	jobExtended  = 4
-	jobTransport = 8
-	jobSum       = 16
-	jobDetail    = 5
-	jobLines     = 24 // where Key has the size of the record, in lines of 16 bytes
+	jobExtended      = 4
+	jobTransport     = 8
+	jobUDPChecksum   = 16
+	jobArgShift      = 5
+	jobKeyLinesShift = 24 // position in Key of the record's size, in lines of 16 bytes
 )
 
-// jobsSize is in the size of a chunk that has jobs; mailbox.h has the same.
-const jobsSize = 1 << 29
+var _ = [1]struct{}{}[unsafe.Sizeof(job{})-16] // the kernel loads it at once
 
-var _ = [1]struct{}{}[unsafe.Sizeof(job{})-16] // the kernel reads it at once
-
-// set fills in a job.
-func (j *job) set(t *cpu.Task) {
+// set writes the job of a task.
+func (j *job) set(t *esp.Task) {
 	j.Flags = uint16(t.Kind)
-	if t.Kind != cpu.Seal && t.Kind != cpu.Open {
+	if t.Kind != esp.Seal && t.Kind != esp.Open {
 		return
 	}
-	j.Key, j.High, j.ESP, j.Bytes, j.Header = t.Key|uint32(t.KeyUsed/16)<<jobLines, uint32(t.Seq>>32), t.ESP, t.Bytes, t.Header
+	j.Key, j.High, j.ESP, j.Bytes, j.Header = t.Key|uint32(t.KeyUsed/16)<<jobKeyLinesShift, uint32(t.Seq>>32), t.ESP, t.Bytes, t.Header
 	if t.Extended {
 		j.Flags |= jobExtended
 	}
 	switch {
-	case t.Kind == cpu.Seal && t.SumsUDP:
-		j.Flags |= jobSum
-	case t.Kind == cpu.Open && t.Mode == ipsec.Transport:
-		j.Flags |= jobTransport | t.NextAt<<jobDetail
-	case t.Kind == cpu.Open:
-		j.Flags |= uint16(t.TOS) << jobDetail
+	case t.Kind == esp.Seal && t.SumsUDP:
+		j.Flags |= jobUDPChecksum
+	case t.Kind == esp.Open && t.Mode == ipsec.Transport:
+		j.Flags |= jobTransport | t.NextAt<<jobArgShift
+	case t.Kind == esp.Open:
+		j.Flags |= uint16(t.TOS) << jobArgShift
 	}
 }
 
-// jobs is host memory beside a mailbox: a job for each packet of each slot.
+// jobs is host memory with a job for each packet of each slot.
 type jobs struct {
-	mem   []byte
+	*hostmem.Memory
 	slots [][]job
 }
 
 func newJobs(slots, size int) (*jobs, error) {
-	perSlot := (size + quadFrames - 1) / quadFrames * quadFrames
-	bytes := slots * perSlot * int(unsafe.Sizeof(job{}))
-	mem, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	perSlot := (size + batchFrames - 1) / batchFrames * batchFrames
+	mem, err := hostmem.Map(slots * perSlot * int(unsafe.Sizeof(job{})))
 	if err != nil {
-		return nil, fmt.Errorf("map %d bytes for the jobs of %d chunks: %w", bytes, slots, err)
+		return nil, fmt.Errorf("jobs of %d chunks: %w", slots, err)
 	}
-	all := unsafe.Slice((*job)(unsafe.Pointer(&mem[0])), slots*perSlot)
-	j := &jobs{mem: mem}
+	all := unsafe.Slice((*job)(unsafe.Pointer(&mem.Bytes[0])), slots*perSlot)
+	j := &jobs{Memory: mem}
 	for i := range slots {
 		j.slots = append(j.slots, all[i*perSlot:(i+1)*perSlot])
 	}
 	return j, nil
 }
-
-func (j *jobs) close() error { return unix.Munmap(j.mem) }

@@ -1,107 +1,124 @@
 package gpu
 
 import (
-	"os"
-	"regexp"
-	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/warproute/warproute/batch"
-	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/cheader"
 	"github.com/warproute/warproute/packet"
 )
 
-// The numbers of layout.h and packet.h are Go's, where Go exports them, and every
-// reason that an engine may give is there.
-func TestDevicesKnowTheLayout(t *testing.T) {
-	defined := map[string]uint64{}
-	for _, file := range []string{"kernel/layout.h", "kernel/packet.h", "kernel/extension.h", "kernel/job.h", "kernel/mailbox.h"} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile(`(?m)^#define (\w+) (0x[0-9a-f]+|\d+)u?\b`).FindAllStringSubmatch(string(text), -1) {
-			if defined[m[1]], err = strconv.ParseUint(m[2], 0, 32); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	same := func(name string, want uint64) {
-		if got, ok := defined[name]; !ok || got != want {
-			t.Errorf("%s is %#x in the kernels' headers (%v), %#x in Go", name, got, ok, want)
-		}
-		delete(defined, name)
-	}
-	for name, want := range map[string]batch.Action{"DROP": batch.ActionDrop, "FORWARD": batch.ActionForward, "HOLD": batch.ActionHold} {
-		same("ACTION_"+name, uint64(want))
-	}
-	same("MAX_PORTS", batch.MaxPorts)
-	for name, want := range map[string]batch.Reason{
-		"NONE": batch.Unprocessed, "TOO_SHORT": batch.TooShort, "ETHER_TYPE": batch.EtherType, "IP_VERSION": batch.IPVersion,
-		"HEADER_LENGTH": batch.HeaderLength, "BAD_LENGTH": batch.BadLength, "BAD_CHECKSUM": batch.BadChecksum,
-		"IP_OPTIONS": batch.IPOptions, "TTL_EXPIRED": batch.TTLExpired, "SOURCE_MARTIAN": batch.SourceMartian,
-		"DEST_MARTIAN": batch.DestMartian, "FRAGMENT_OVERLAP": batch.FragmentOverlap, "ROUTING_HEADER": batch.RoutingHeader,
-		"EXTENSION_HEADERS": batch.ExtensionHeaders, "NO_ROUTE": batch.NoRoute, "BLACKHOLE": batch.Blackhole,
-		"UNREACHABLE": batch.Unreachable, "PROHIBIT": batch.Prohibit, "LOCAL_DELIVERY": batch.LocalDelivery,
-		"NO_PORT": batch.NoPort, "PORT_DOWN": batch.PortDown, "MTU_EXCEEDED": batch.MTUExceeded,
-		"XFRM_IN_STATE_PROTO_ERROR": batch.XfrmInStateProtoError, "XFRM_IN_STATE_MODE_ERROR": batch.XfrmInStateModeError,
-		"XFRM_IN_DUMMY": batch.XfrmInDummy, "XFRM_IN_ECN_ERROR": batch.XfrmInECNError, "XFRM_OUT_STATE_PROTO_ERROR": batch.XfrmOutStateProtoError,
-		"REVERSE_PATH": batch.ReversePath,
+func TestCHeader(t *testing.T) {
+	h := &cheader.Header{}
+	defineResults(h)
+	defineTables(h)
+	definePackets(h)
+	defineMailbox(h)
+	defineJobs(h)
+	h.Check(t, "kernel/layout.h")
+
+	h = &cheader.Header{}
+	h.Struct("memory", shimHeader{}, "ipv4", "ipv6", "next_hops", "groups", "adjacencies", "ports", "reverse_paths", "repair",
+		"jobs", "keys", "slot", "in", "out", "umem", "umem_bytes", "seed", "generation")
+	h.Struct("state", fake{}, "calls", "fail_at", "fail", "failed", "result", "held", "running", "faulted", "copies")
+	h.Check(t, "testdata/layout.h")
+}
+
+func defineResults(h *cheader.Header) {
+	h.Comment("Verdicts: package batch.")
+	h.Define("ACTION_DROP", uint64(batch.ActionDrop))
+	h.Define("ACTION_FORWARD", uint64(batch.ActionForward))
+	h.Define("ACTION_HOLD", uint64(batch.ActionHold), "the neighbor is unresolved")
+	h.Define("MAX_PORTS", batch.MaxPorts)
+	h.Define("DROP_NONE", 0)
+	for _, r := range []batch.Reason{
+		batch.TooShort, batch.EtherType, batch.IPVersion, batch.HeaderLength, batch.BadLength, batch.BadChecksum, batch.IPOptions, batch.TTLExpired,
+		batch.SourceMartian, batch.DestMartian, batch.FragmentOverlap, batch.RoutingHeader, batch.ExtensionHeaders, batch.NoRoute, batch.Blackhole,
+		batch.Unreachable, batch.Prohibit, batch.LocalDelivery, batch.NoPort, batch.PortDown, batch.MTUExceeded, batch.XfrmInStateProtoError,
+		batch.XfrmInStateModeError, batch.XfrmInDummy, batch.XfrmInECNError, batch.XfrmOutStateProtoError, batch.ReversePath,
 	} {
-		same("DROP_"+name, uint64(want))
+		h.Define("DROP_"+strings.ToUpper(r.String()), uint64(r))
 	}
-	for name, want := range map[string]fib.Kind{
-		"NONE": fib.KindNone, "FORWARD": fib.KindForward, "LOCAL": fib.KindLocal, "BLACKHOLE": fib.KindBlackhole,
-		"UNREACHABLE": fib.KindUnreachable, "PROHIBIT": fib.KindProhibit, "NO_PORT": fib.KindNoPort,
+	h.Struct("frame", batch.Frame{}, "addr", "len", "port")
+	h.Struct("result", batch.Result{}, "addr", "len", "verdict")
+}
+
+func defineTables(h *cheader.Header) {
+	h.Comment("Words of the forwarding tables: package fib.")
+	for k := fib.KindNone; k <= fib.KindNoPort; k++ {
+		h.Define("KIND_"+strings.ToUpper(strings.ReplaceAll(k.String(), " ", "_")), uint64(k))
+	}
+	h.Define("HOP_KIND_SHIFT", fib.KindShift)
+	h.Define("HOP_MTU_SHIFT", fib.MTUShift)
+	h.Define("HOP_ZERO_SHIFT", fib.ZeroShift)
+	h.Define("HOP_GROUP_SHIFT", fib.GroupShift)
+	h.Define("WORD_MAC_SHIFT", fib.MACShift)
+	h.Define("ECMP_BUCKETS", fib.Buckets, "adjacencies of an ECMP group")
+	h.Define("RPF_OFF", uint64(fib.AnySource))
+	h.Define("RPF_LOOSE", uint64(fib.LooseSource))
+	h.Define("RPF_STRICT", uint64(fib.StrictSource))
+	h.Struct("tables", tablePointers{}, "ipv4", "ipv6", "next_hops", "groups", "adjacencies", "ports", "reverse_paths", "generation", "repair", "seed", "hot")
+	h.Struct("patch", patch{}, "at", "word", "count", "bytes")
+}
+
+func definePackets(h *cheader.Header) {
+	h.Comment("Headers: package packet.")
+	h.Define("ETHERTYPE_IPV4", uint64(packet.EtherTypeIPv4), "0x0800")
+	h.Define("ETHERTYPE_IPV6", uint64(packet.EtherTypeIPv6), "0x86dd")
+	for _, p := range []struct {
+		name   string
+		number packet.Protocol
+	}{
+		{"HOP_BY_HOP", packet.HopByHop}, {"TCP", packet.TCP}, {"UDP", packet.UDP}, {"ROUTING", packet.Routing},
+		{"FRAGMENT", packet.Fragment}, {"AH", packet.AH}, {"DEST_OPTIONS", packet.DestOptions},
 	} {
-		same("KIND_"+name, uint64(want))
+		h.Define("PROTOCOL_"+p.name, uint64(p.number))
 	}
-	same("GROUP_BUCKETS", fib.Buckets)
-	for name, want := range map[string]fib.ReversePath{"ANY": fib.AnySource, "LOOSE": fib.LooseSource, "STRICT": fib.StrictSource} {
-		same(name+"_SOURCE", uint64(want))
-	}
-	for name, want := range map[string]packet.Protocol{
-		"HOP_BY_HOP": packet.HopByHop, "TCP": packet.TCP, "UDP": packet.UDP, "ROUTING": packet.Routing,
-		"FRAGMENT": packet.Fragment, "AH": packet.AH, "DEST_OPTIONS": packet.DestOptions,
-	} {
-		same("PROTOCOL_"+name, uint64(want))
-	}
-	for name, want := range map[string]uint64{
-		"KIND": 3, "PLAIN": uint64(cpu.Plain), "SETTLED": uint64(cpu.Settled), "SEAL": uint64(cpu.Seal), "OPEN": uint64(cpu.Open),
-		"EXTENDED": jobExtended, "TRANSPORT": jobTransport, "SUM": jobSum, "DETAIL": jobDetail, "LINES": jobLines, "FORGED": cpu.Forged,
-	} {
-		same("JOB_"+name, want)
-	}
-	same("GATEWAY_SHARED", gatewayShared)
-	same("FORWARD_SHARED", shared)
-	same("JOBS", jobsSize)
-	same("HEADS", headsSize)
-	same("HALVES", halvesSize)
-	same("HALF_LEN", 8*halfWords)
-	same("HALF_AT", halfAt/4)
-	same("ANSWER_BYTES", 8*answerWords)
-	same("HEAD_QUADS", headQuads)
-	same("STOP", stopSize)
-	same("TAGS", tags)
-	same("UNIT_LANES", unitWords)
-	same("UNIT_FRAMES", unitFrames)
-	same("QUAD_FRAMES", quadFrames)
-	same("QUAD_BYTES", quadBytes)
-	same("ETHERTYPE_IPV4", uint64(packet.EtherTypeIPv4))
-	same("ETHERTYPE_IPV6", uint64(packet.EtherTypeIPv6))
-	same("ETHERNET_LEN", packet.EthernetLen)
-	same("IPV4_LEN", packet.IPv4Len)
-	same("IPV6_LEN", packet.IPv6Len)
-	// Package packet keeps the others to itself; TestKernelCodeAgreesWithTheCPUEngine
-	// meets them.
-	for _, name := range []string{
-		"ETHERTYPE_ETHERNET", "PROTOCOL_IPV4", "PROTOCOL_IPV6", "PROTOCOL_GRE", "PROTOCOL_DCCP", "PROTOCOL_SCTP",
-		"PROTOCOL_UDPLITE", "MAX_EXTENSION_HEADERS", "HEAD_LEN", "HEAD_IP", "HEAD_REWRITTEN",
-	} {
-		delete(defined, name)
-	}
-	if len(defined) > 0 {
-		t.Errorf("the kernels' headers define what Go does not: %v", defined)
-	}
+	h.Define("ETHERNET_LEN", packet.EthernetLen)
+	h.Define("IPV4_LEN", packet.IPv4Len, "without options")
+	h.Define("IPV6_LEN", packet.IPv6Len)
+}
+
+func defineMailbox(h *cheader.Header) {
+	h.Comment("Mailbox (mailbox.h).")
+	h.Define("DESC_LINE_LANES", lineWords, "64-bit words of a descriptor line, one per lane")
+	h.Define("DESC_LINE_FRAMES", lineFrames)
+	h.Define("BATCH_FRAMES", batchFrames, "of a warp batch")
+	h.Define("DONE_BATCHES", doneBatches, "batches with a done word of their own")
+	h.Define("STOP", stopSize, "as a chunk's size: the block exits")
+	h.Define("INLINE_HEADERS", inlineHeadersFlag, "flags in a chunk's size: headers are inlined,")
+	h.Define("INLINE_SHORT_HEADERS", inlineShortHeadersFlag, "short headers are inlined,")
+	h.Define("HAS_JOBS", hasJobsFlag, "packets have ESP jobs (job.h)")
+	h.Define("INLINE_BATCHES", inlineBatches, "batches of a slot with room for inlined headers")
+	h.Define("HEADER_BYTES", 8*headerWords)
+	h.Define("SHORT_HEADER_BYTES", 8*shortHeaderWords)
+	h.Define("SHORT_HEADER_WORD", shortHeaderAt/4, "header word at which a short header begins")
+	h.Define("COMPLETION_BYTES", 8*completionWords)
+	h.Define("TAG_COUNT", tagCount, "a chunk's tag is 1 + seq % TAG_COUNT")
+	h.Comment("Launch shape.")
+	h.Define("FORWARD_THREADS", threads, "per block")
+	h.Define("FORWARD_SHARED", shared, "bytes of shared memory of a block")
+	h.Define("GATEWAY_THREADS", gatewayThreads)
+	h.Define("GATEWAY_SHARED", gatewayShared, "without staging buffers")
+	h.Struct("mailbox", params{}, "slots", "slot_bytes", "results", "descriptors", "headers", "short_headers", "completions", "umem_bytes", "umem", "tables")
+}
+
+func defineJobs(h *cheader.Header) {
+	h.Comment("ESP jobs (job.h): kinds and flags.")
+	h.Define("JOB_KIND", 3, "mask of the kind")
+	h.Define("JOB_PLAIN", uint64(esp.Plain), "no ESP processing, only lookup")
+	h.Define("JOB_SKIP", uint64(esp.Settled), "no processing at all")
+	h.Define("JOB_SEAL", uint64(esp.Seal), "encrypt in place: the host wrote headers, padding, and a nonce as CBC's IV")
+	h.Define("JOB_OPEN", uint64(esp.Open))
+	h.Define("JOB_EXTENDED", jobExtended, "64-bit sequence numbers")
+	h.Define("JOB_TRANSPORT", jobTransport, "open: transport mode")
+	h.Define("JOB_UDP_CHECKSUM", jobUDPChecksum, "seal: compute the checksum of UDP in front of ESP, over IPv6")
+	h.Define("JOB_ARG_SHIFT", jobArgShift, "open: the outer traffic class; in transport mode the offset of the next-header field")
+	h.Define("JOB_KEY_LINES_SHIFT", jobKeyLinesShift)
+	h.Define("JOB_FORGED", batch.ForgedSize, "as the length of a dropped packet: not authentic")
+	h.Struct("job", job{}, "key", "high", "esp", "bytes", "header", "flags")
+	h.Struct("key_table", keyTableParams{}, "keys", "jobs", "slot_jobs", "staging_words")
 }

@@ -5,102 +5,106 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/hostmem"
+	"github.com/warproute/warproute/internal/ordered"
 )
 
-// The layout of a mailbox; mailbox.h has the same and says why.
+// Layout of a mailbox, as in mailbox.h, which explains it.
 const (
-	unitWords  = 8 // of 8 bytes: a cache line
-	unitFrames = 7
-	quadFrames = 28
-	quadBytes  = 256
-	stopSize   = 1<<32 - 1
+	lineWords   = 8 // 64-bit words of a descriptor line: a cache line
+	lineFrames  = 7
+	batchFrames = 28 // packets of a warp batch
+	batchBytes  = 256
 
-	headQuads   = 3       // how many quads may have their packets' heads beside them
-	headsSize   = 1 << 30 // in a chunk's size: they have,
-	halvesSize  = 1 << 28 // or halves
-	headWords   = 8       // of a head: a cache line
-	halfWords   = 4
-	halfAt      = 12 // byte of the head at which a half begins
-	answerWords = 4
-	tags        = 0xffff
+	doneBatches = 16  // batch i of these also reports batches i+16, i+32, ...
+	doneBytes   = 256 // bytes of a slot in front of the results
+	frameBytes  = 8
 
-	doneQuads  = 16  // say when they are done, with every 16th behind them
-	doneBytes  = 256 // a slot begins with that
-	frameBytes = 8
+	inlineBatches    = 3  // batches that can have inlined headers
+	headerWords      = 8  // a cache line
+	shortHeaderWords = 4  //
+	shortHeaderAt    = 12 // byte of the header at which a short header begins
+	completionWords  = 4
+	tagCount         = 0xffff
 )
 
-// mailbox is host memory in which a worker and its blocks on the GPU meet.
+// Flags in the size word of a chunk. The size of stop ends the block.
+const (
+	inlineHeadersFlag      = 1 << 30
+	hasJobsFlag            = 1 << 29
+	inlineShortHeadersFlag = 1 << 28
+	stopSize               = 1<<32 - 1
+)
+
+// mailbox is host memory through which a worker and its blocks on the GPU exchange chunks.
 type mailbox struct {
-	mem       []byte
-	slots     []slot
-	slotBytes int
-	quadsAt   int
-	headsAt   int
-	halvesAt  int
-	answersAt int
+	*hostmem.Memory
+	slots          []slot
+	slotBytes      int
+	descriptorsAt  int
+	headersAt      int
+	shortHeadersAt int
+	completionsAt  int
 }
 
-// slot is the place of one chunk in flight. The worker owns it; of what the GPU writes
-// to it, a quad's results are read when done has the sequence number, and answers when
-// they have the tag.
+// slot holds one chunk in flight. The worker owns it. The worker reads the results of a batch when done
+// has the sequence number, and a completion when it has the tag.
 type slot struct {
-	seq     uint32 // of the chunk that was posted last,
-	parts   int    // how many of done it has,
-	hurried int    // and how many of its heads went along: all or none
-	done    []uint32
-	results []batch.Result
-	quads   []uint64
-	heads   []head
-	halves  []half
-	answers []answer
-	round   uint32 // of tags
-	flags   uint32 // of the chunk that was posted last
+	seq          uint32 // of the last chunk
+	parts        int    // entries of done in use
+	inlined      int    // inlined headers: all packets or 0
+	done         []uint32
+	results      []batch.Result
+	descriptors  []uint64
+	headers      []header
+	shortHeaders []shortHeader
+	completions  []completion
+	tagged       []uint64 // first words of headers, by lane
+	tagRound     uint32   // times that tags wrapped
+	flags        uint32   // of the last chunk
 
-	// What was found so far: parts that are finished, packets that are, and a bit for each
-	// part that was answered.
-	part, packet int
-	answered     uint32
+	// Progress of the last chunk.
+	part, packet int    // finished parts and packets
+	completed    uint32 // bits of the parts with inline completions
 }
 
-// By packet, each in its lane: heads and their halves, and what becomes of them.
+// Entries of a packet, by lane.
 type (
-	head   [headWords]uint64
-	half   [halfWords]uint64
-	answer [answerWords]uint64
+	header      [headerWords]uint64
+	shortHeader [shortHeaderWords]uint64
+	completion  [completionWords]uint64
 )
 
 // newMailbox maps a mailbox for chunks of up to size packets.
 func newMailbox(slots, size int) (*mailbox, error) {
-	quads := (size + quadFrames - 1) / quadFrames
-	results := (quads*quadFrames*frameBytes + quadBytes - 1) / quadBytes * quadBytes
-	lanes := min(quads, headQuads) * quadBytes / 8
-	m := &mailbox{quadsAt: doneBytes + results, headsAt: doneBytes + results + quads*quadBytes}
-	m.halvesAt = m.headsAt + 8*headWords*lanes
-	m.answersAt = m.halvesAt + 8*halfWords*lanes
-	m.slotBytes = m.answersAt + 8*answerWords*lanes
+	batches := (size + batchFrames - 1) / batchFrames
+	results := (batches*batchFrames*frameBytes + batchBytes - 1) / batchBytes * batchBytes
+	lanes := min(batches, inlineBatches) * batchBytes / 8
+	m := &mailbox{descriptorsAt: doneBytes + results, headersAt: doneBytes + results + batches*batchBytes}
+	m.shortHeadersAt = m.headersAt + 8*headerWords*lanes
+	m.completionsAt = m.shortHeadersAt + 8*shortHeaderWords*lanes
+	m.slotBytes = m.completionsAt + 8*completionWords*lanes
 	var err error
-	m.mem, err = unix.Mmap(-1, 0, slots*m.slotBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
-	if err != nil {
-		return nil, fmt.Errorf("map %d bytes for a mailbox of %d chunks: %w", slots*m.slotBytes, slots, err)
+	if m.Memory, err = hostmem.Map(slots * m.slotBytes); err != nil {
+		return nil, fmt.Errorf("mailbox of %d chunks: %w", slots, err)
 	}
 	for i := range slots {
-		b := m.mem[i*m.slotBytes : (i+1)*m.slotBytes]
+		b := m.Bytes[i*m.slotBytes : (i+1)*m.slotBytes]
 		m.slots = append(m.slots, slot{
-			done:    unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), doneQuads),
-			results: unsafe.Slice((*batch.Result)(unsafe.Pointer(&b[doneBytes])), quads*quadFrames),
-			quads:   unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.quadsAt])), quads*quadBytes/8),
-			heads:   unsafe.Slice((*head)(unsafe.Pointer(&b[m.headsAt])), lanes),
-			halves:  unsafe.Slice((*half)(unsafe.Pointer(&b[m.halvesAt])), lanes),
-			answers: unsafe.Slice((*answer)(unsafe.Pointer(&b[m.answersAt])), lanes),
+			done:         unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), doneBatches),
+			results:      unsafe.Slice((*batch.Result)(unsafe.Pointer(&b[doneBytes])), batches*batchFrames),
+			descriptors:  unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.descriptorsAt])), batches*batchBytes/8),
+			headers:      unsafe.Slice((*header)(unsafe.Pointer(&b[m.headersAt])), lanes),
+			shortHeaders: unsafe.Slice((*shortHeader)(unsafe.Pointer(&b[m.shortHeadersAt])), lanes),
+			completions:  unsafe.Slice((*completion)(unsafe.Pointer(&b[m.completionsAt])), lanes),
+			tagged:       make([]uint64, lanes),
 		})
 	}
 	return m, nil
 }
 
-// idle tells whether the GPU is done with everything that was posted.
+// idle reports whether the GPU has finished all chunks.
 func (m *mailbox) idle() bool {
 	for i := range m.slots {
 		if !m.slots[i].finished() {
@@ -110,59 +114,54 @@ func (m *mailbox) idle() bool {
 	return true
 }
 
-func (m *mailbox) close() error { return unix.Munmap(m.mem) }
-
-// post gives a chunk to the slot's block: the descriptors, then the heads of their
-// units from the last to the first, where the block looks first. The processor
-// stores in this order. Frames in umem, if it is not nil, send their own heads along. flags
-// go with the size.
+// post passes a chunk to the slot's block. It inlines the headers from umem, unless umem is nil. flags
+// are part of the size word.
 func (s *slot) post(frames []batch.Frame, umem []byte, flags uint32) {
-	n := uint32(len(frames)) | flags
-	s.flags, s.hurried = flags, 0
+	size := uint32(len(frames)) | flags
+	s.flags, s.inlined = flags, 0
 	if umem != nil {
-		if heads := s.copyHeads(frames, umem); heads != 0 {
-			s.hurried = len(frames)
-			n |= heads
+		if inline := s.inlineHeaders(frames, umem); inline != 0 {
+			s.inlined = len(frames)
+			size |= inline
 		}
 	}
 	words := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(frames))), len(frames))
-	for to := s.quads; len(words) > 0; to = to[unitWords:] {
-		n := copy(to[1:unitWords], words)
+	for to := s.descriptors; len(words) > 0; to = to[lineWords:] {
+		n := copy(to[1:lineWords], words)
 		words = words[n:]
 	}
-	quads := (len(frames) + quadFrames - 1) / quadFrames
-	s.parts = min(quads, doneQuads)
-	s.ring(n, quads)
+	batches := (len(frames) + batchFrames - 1) / batchFrames
+	s.parts = min(batches, doneBatches)
+	s.ringDoorbell(size, batches)
 }
 
-// stop tells the slot's block to end.
-func (s *slot) stop() { s.ring(stopSize, 1) }
+// stop ends the slot's block.
+func (s *slot) stop() { s.ringDoorbell(stopSize, 1) }
 
-func (s *slot) ring(n uint32, quads int) {
+// ringDoorbell stores the sequence number and the size in each descriptor line, after the frames. The
+// block polls the first line, which is stored last.
+func (s *slot) ringDoorbell(size uint32, batches int) {
 	s.seq++
-	s.part, s.packet, s.answered = 0, 0, 0
-	head := uint64(s.seq) | uint64(n)<<32
-	for at := (quads*4 - 1) * unitWords; at >= 0; at -= unitWords {
-		publish(&s.quads[at], head)
-	}
+	s.part, s.packet, s.completed = 0, 0, 0
+	ordered.FillLines(&s.descriptors[0], 8*lineWords, 4*batches, uint64(s.seq)|uint64(size)<<32)
 }
 
-// finished tells whether the GPU is done with what was posted last.
+// finished reports whether the GPU has finished the last chunk.
 func (s *slot) finished() bool {
 	for ; s.part < s.parts; s.part++ {
-		end := (s.part + 1) * quadFrames
+		end := (s.part + 1) * batchFrames
 		if atomic.LoadUint32(&s.done[s.part]) == s.seq {
 			s.packet = end
 			continue
 		}
-		if !s.findAnswers(min(end, s.hurried)) {
+		if !s.pollCompletions(min(end, s.inlined)) {
 			return false
 		}
-		s.answered |= 1 << s.part
+		s.completed |= 1 << s.part
 	}
 	return true
 }
 
-// copyResults copies the results of a finished chunk, and clears them, so that no later chunk
-// can have them for its own. Parts that were answered have none.
+// copyResults copies the results of a finished chunk, and clears them for the next chunk. Parts with
+// inline completions have none.
 func (s *slot) copyResults(to []batch.Result) { clear(s.results[:copy(to, s.results)]) }

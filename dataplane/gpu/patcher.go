@@ -8,46 +8,44 @@ import (
 	"github.com/warproute/warproute/cuda"
 )
 
-// patch is a change of the device's memory: Count words of Bytes bytes each, from
-// an address on, become Word. forward.cu has the same.
+// patch is a change of device memory: Count words of Bytes bytes each, from At on, become Word.
+// forward.cu has the same struct.
 type patch struct {
 	At           cuda.DevicePtr
 	Word         uint64
 	Count, Bytes uint32
 }
 
-// maxPatches is how many changes go to the device at once.
+// maxPatches is the largest number of patches of one DMA.
 const maxPatches = 1 << 15
 
-// patcher has changes made on the device, in the order in which they were added.
-// Whoever changes the forwarding base adds them; a goroutine of the patcher's own,
-// on a thread of its own, sees them through.
+// patcher queues patches and applies them to the device in order, on a thread of its own. The writer of
+// the forwarding base adds them.
 type patcher struct {
-	health *health
-	apply  func([]patch) error // makes changes on the device and waits until it has
-	told   func()              // called whenever it has
+	state     *deviceState
+	apply     func([]patch) error // applies patches and waits for the device
+	onApplied func()
 
 	applying sync.Mutex // held while apply runs
 
-	mu    sync.Mutex // guards what follows
-	moved *sync.Cond
-	queue []patch
-	due   bool // the queue is to be worked off
-	ended bool
-	done  chan struct{}
+	mu      sync.Mutex // guards the following fields
+	changed *sync.Cond
+	queue   []patch
+	flushes bool // the queue is being applied
+	closed  bool
+	done    chan struct{}
 
-	// Changes so far, and those of them that were made. Any goroutine may read them.
-	added, made atomic.Uint64
+	queued, applied atomic.Uint64 // patches since the start
 }
 
-// newPatcher starts a patcher. enter prepares the goroutine's thread.
-func newPatcher(h *health, enter func() error, apply func([]patch) error, told func()) (*patcher, error) {
-	p := &patcher{health: h, apply: apply, told: told, done: make(chan struct{})}
-	p.moved = sync.NewCond(&p.mu)
+// newPatcher starts a patcher. enter prepares its thread.
+func newPatcher(state *deviceState, enter func() error, apply func([]patch) error, onApplied func()) (*patcher, error) {
+	p := &patcher{state: state, apply: apply, onApplied: onApplied, done: make(chan struct{})}
+	p.changed = sync.NewCond(&p.mu)
 	entered := make(chan error)
 	go func() {
 		defer close(p.done)
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		runtime.LockOSThread() // the thread ends with the goroutine
 		err := enter()
 		if entered <- err; err == nil {
 			p.run()
@@ -60,92 +58,91 @@ func (p *patcher) run() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
-		for !p.ended && !(p.due && len(p.queue) > 0) {
-			p.due = false
-			p.moved.Wait()
+		for !p.closed && !(p.flushes && len(p.queue) > 0) {
+			p.flushes = false
+			p.changed.Wait()
 		}
-		if p.ended {
+		if p.closed {
 			return
 		}
 		batch := p.queue[:min(len(p.queue), maxPatches)]
 		p.mu.Unlock()
-		if p.change(batch) {
-			p.told()
+		if p.applyBatch(batch) {
+			p.onApplied()
 		}
 		p.mu.Lock()
 		p.queue = p.queue[:copy(p.queue, p.queue[len(batch):])]
-		p.made.Add(uint64(len(batch)))
-		p.moved.Broadcast()
+		p.applied.Add(uint64(len(batch)))
+		p.changed.Broadcast()
 	}
 }
 
-// change makes changes on the device, and reports whether it is in use.
-func (p *patcher) change(batch []patch) bool {
+// applyBatch applies patches and reports whether the device was usable before.
+func (p *patcher) applyBatch(batch []patch) bool {
 	p.applying.Lock()
 	defer p.applying.Unlock()
-	if !p.health.ok() {
+	if !p.state.ok() {
 		return false
 	}
 	if err := p.apply(batch); err != nil {
-		p.health.fail(err)
+		p.state.fail(err)
 	}
 	return true
 }
 
-// quiesce returns when no change is being made. If the device is out of use, none will be.
+// quiesce waits until no patch is being applied. After a device failure none will be.
 func (p *patcher) quiesce() {
 	p.applying.Lock()
 	defer p.applying.Unlock()
 }
 
-// add puts a change behind those that were added before.
+// add queues a patch.
 func (p *patcher) add(change patch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue = append(p.queue, change)
-	p.added.Add(1)
-	if len(p.queue) >= maxPatches && !p.due {
-		p.due = true
-		p.moved.Broadcast()
+	p.queued.Add(1)
+	if len(p.queue) >= maxPatches && !p.flushes {
+		p.flushes = true
+		p.changed.Broadcast()
 	}
 }
 
-// flush has everything that was added made soon.
+// flush starts the application of all queued patches.
 func (p *patcher) flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.due = true
-	p.moved.Broadcast()
+	p.flushes = true
+	p.changed.Broadcast()
 }
 
-// changes returns how many changes were made at least, and how many were added. If the two
-// are equal, the device has every change.
-func (p *patcher) changes() (made, added uint64) {
+// progress returns a lower bound of the applied patches, and the queued ones. If both are equal, the
+// device is up to date.
+func (p *patcher) progress() (applied, queued uint64) {
 	if p == nil {
 		return 0, 0
 	}
-	made = p.made.Load()
-	return made, p.added.Load()
+	applied = p.applied.Load()
+	return applied, p.queued.Load()
 }
 
-// settle returns when everything that was added has been made, or the device has
-// failed.
-func (p *patcher) settle() {
+// drain waits until all queued patches are applied, or the device has failed.
+func (p *patcher) drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.due = true
-	p.moved.Broadcast()
-	for want := p.added.Load(); p.made.Load() < want && !p.ended; {
-		p.due = true
-		p.moved.Wait()
+	p.flushes = true
+	p.changed.Broadcast()
+	for want := p.queued.Load(); p.applied.Load() < want && !p.closed; {
+		p.flushes = true
+		p.changed.Wait()
 	}
 }
 
-// close ends the patcher; what was not made is not made any more.
+// close ends the patcher and drops the queue.
 func (p *patcher) close() {
 	p.mu.Lock()
-	p.ended = true
-	p.moved.Broadcast()
+	p.closed = true
+	p.changed.Broadcast()
 	p.mu.Unlock()
 	<-p.done
 }

@@ -6,21 +6,17 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// Packets that wait for a neighbour are tried again when the device has heard of
-// it: what the base knows before does not help them.
-func TestTheGenerationMovesWhenTheDeviceHasAChange(t *testing.T) {
-	base, h := fib.New(1), &health{}
+// TestPatchesTriggerRetry: packets that wait for a neighbor are retried when the device has the patch.
+func TestPatchesTriggerRetry(t *testing.T) {
+	base, h := fib.New(1), &deviceState{}
 	takes := make(chan struct{})
-	p, err := newPatcher(h, func() error { return nil }, func([]patch) error { <-takes; return nil }, base.Retry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	base.Follow(&tables{health: h, patcher: p})
+	p := got(newPatcher(h, func() error { return nil }, func([]patch) error { <-takes; return nil }, base.Retry))(t)
+	base.Follow(&tables{state: h, patcher: p})
 	base.SetAdjacency(1, 0, 0x0200000000bb)
 	base.Bump()
 	before := base.Generation()
 	close(takes)
-	p.settle()
+	p.drain()
 	if base.Generation() == before {
 		t.Error("a packet that was tried while the change was on its way waits on")
 	}

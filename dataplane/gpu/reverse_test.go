@@ -10,33 +10,26 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// askingPorts take packets from all kinds of sources; a warp has no copy of what the last
-// ones ask.
-var askingPorts = []uint16{0, 1, 2, 3, 4, 5, 6, 7, 8, 33, 34, 35, 36, 37, 38, 39, 40, 41}
+// reversePathPorts have all reverse-path modes. A warp caches the modes of the first ports alone.
+var reversePathPorts = []uint16{0, 1, 2, 3, 4, 5, 6, 7, 8, 33, 34, 35, 36, 37, 38, 39, 40, 41}
 
-// modeOf returns another kind for each of nine ports in a row.
+// modeOf returns a different mode for nine consecutive ports.
 func modeOf(port uint16) fib.Sources {
 	return fib.Sources{IPv4: fib.ReversePath(port % 9 % 3), IPv6: fib.ReversePath(port % 9 / 3)}
 }
 
-// addWaysBack gives a network ways to sources of all kinds: by each of some ports, by groups
-// in which a port has many buckets or one, and by routes longer than others.
-func addWaysBack(t *testing.T, net *testutil.Network) {
+// addReversePaths adds routes to sources: by several ports, by ECMP groups in which a port has one or many
+// buckets, and by nested prefixes.
+func addReversePaths(t *testing.T, net *testutil.Network) {
 	t.Helper()
 	path := func(port uint16, weight uint32) fib.Path {
 		net.SetPort(port, 0x020000000031, 1500)
-		adj, err := net.NewAdjacency(port)
-		if err != nil {
-			t.Fatal(err)
-		}
+		adj := got(net.NewAdjacency(port))(t)
 		net.SetAdjacency(adj, port, 0x0200000000cc)
 		return fib.Path{Adjacency: adj, Weight: weight}
 	}
 	route := func(paths []fib.Path, prefixes ...string) {
-		id, err := net.NewNextHop(fib.KindForward, paths...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := got(net.NewNextHop(fib.KindForward, paths...))(t)
 		net.Route(id, prefixes...)
 	}
 	few, many, one := path(5, 1), path(7, 255), path(35, 1)
@@ -46,7 +39,7 @@ func addWaysBack(t *testing.T, net *testutil.Network) {
 	route([]fib.Path{many, one}, "10.23.0.0/16", "fd17::/64", "2001:db8::/125")
 }
 
-// returned is a frame whose source is where another one goes.
+// returned returns f with the destination of other as its source.
 func returned(f, other []byte) []byte {
 	const ipv4, dst4, dst6 = 0x45, packet.EthernetLen + 16, packet.EthernetLen + 24
 	if f[packet.EthernetLen] == ipv4 {
@@ -55,7 +48,6 @@ func returned(f, other []byte) []byte {
 	return testutil.Edit(f, 8, other[dst6:dst6+16]...)
 }
 
-// Wherever a packet comes from, the kernels' code takes or refuses it as the CPU engine does.
 func TestKernelCodeAgreesOnSources(t *testing.T) { agreeOnSources(t, onHost) }
 
 func agreeOnSources(t *testing.T, maker maker) {
@@ -64,12 +56,12 @@ func agreeOnSources(t *testing.T, maker maker) {
 		want = 100_000
 	}
 	net := testutil.NewNetwork()
-	addWaysBack(t, net)
+	addReversePaths(t, net)
 	w := newTwins(t, maker, net.FIB, make([]bool, 64))
 	w.ingress = func() uint16 {
-		port := askingPorts[w.rnd.IntN(len(askingPorts))]
+		port := reversePathPorts[w.rnd.IntN(len(reversePathPorts))]
 		if w.rnd.IntN(8) == 0 {
-			port |= []uint16{batch.Own, batch.Secured, batch.Cleared, batch.Secured | batch.Cleared}[w.rnd.IntN(4)]
+			port |= uint16([]batch.Mark{batch.Own, batch.Secured, batch.Cleared, batch.Secured | batch.Cleared}[w.rnd.IntN(4)])
 		}
 		return port
 	}
@@ -79,12 +71,12 @@ func agreeOnSources(t *testing.T, maker maker) {
 		f := traffic.Frame()
 		frames[f[12] == 8] = append(frames[f[12] == 8], f)
 	}
-	for _, p := range askingPorts {
+	for _, p := range reversePathPorts {
 		net.SetSources(p, modeOf(p))
 	}
 	for round := 0; w.packets() < want; round++ {
-		if round%8 == 7 { // a port is reloaded
-			p := askingPorts[w.rnd.IntN(len(askingPorts))]
+		if round%8 == 7 { // a port is reconfigured
+			p := reversePathPorts[w.rnd.IntN(len(reversePathPorts))]
 			net.SetSources(p, modeOf(uint16(w.rnd.IntN(9))))
 			net.Bump()
 		}
@@ -97,9 +89,9 @@ func agreeOnSources(t *testing.T, maker maker) {
 			switch w.rnd.IntN(8) {
 			case 0:
 				return testutil.Mutate(w.rnd, f)
-			case 1: // cut about where headers end
+			case 1: // cut near the end of headers
 				return f[:min(len(f), 14+w.rnd.IntN(44))]
-			case 2: // a header that differs, its checksum mended
+			case 2: // a different header, with a correct checksum
 				return testutil.Edit(f, w.rnd.IntN(min(len(f)-packet.EthernetLen, 48)), byte(w.rnd.Uint32()))
 			}
 			return f
@@ -123,8 +115,8 @@ func agreeOnSources(t *testing.T, maker maker) {
 	t.Logf("%d packets, verdicts %v", w.packets(), w.seen)
 }
 
-// In a gateway, what a packet came in is verified and what it carried is not, with a device
-// as without.
+// TestGatewayCodeAgreesOnSources: the reverse path of the outer packet is checked, and of the inner
+// packet not.
 func TestGatewayCodeAgreesOnSources(t *testing.T) { agreeOnSecuredSources(t, securedOnHost(3900)) }
 
 func agreeOnSecuredSources(t *testing.T, maker securedMaker) {
@@ -136,8 +128,8 @@ func agreeOnSecuredSources(t *testing.T, maker securedMaker) {
 	packets, strangers := 2000, 0
 	for n := 0; n < packets; n += w.chunks[0].N {
 		w.run(w.next)
-		for i, f := range w.chunks[1].In[:w.chunks[1].N] { // that came out of tunnels, from where no route leads
-			if r := w.chunks[1].Out[i]; f.Ingress() != 0 && r.Verdict.Action() == batch.ActionForward && w.gpu.umem[r.Addr+packet.EthernetLen+12] == 192 {
+		for i, f := range w.chunks[1].In[:w.chunks[1].N] { // out of tunnels, without a route back
+			if r := w.chunks[1].Out[i]; f.Origin.Port() != 0 && r.Verdict.Action() == batch.ActionForward && w.gpu.umem[r.Addr()+packet.EthernetLen+12] == 192 {
 				strangers++
 			}
 		}
@@ -148,9 +140,9 @@ func agreeOnSecuredSources(t *testing.T, maker securedMaker) {
 	t.Logf("%d came out of tunnels, verdicts %v", strangers, w.seen)
 }
 
-// While what a port asks changes, packets without a way back are forwarded or refused, and
-// others forwarded; then it is as it was said last.
-func TestKernelCodeFollowsWhatPortsAsk(t *testing.T) { followSources(t, onHost) }
+// TestKernelCodeFollowsReversePathModes: while the mode of a port changes, packets with a reverse path
+// are forwarded, others forwarded or dropped. Afterwards the last mode applies.
+func TestKernelCodeFollowsReversePathModes(t *testing.T) { followSources(t, onHost) }
 
 func followSources(t *testing.T, maker maker) {
 	net := testutil.NewNetwork()
@@ -159,12 +151,12 @@ func followSources(t *testing.T, maker maker) {
 		testutil.UDP4("10.1.0.1", "10.1.0.9", 1, 2, make([]byte, 40)...), testutil.UDP4("192.0.2.1", "10.1.0.9", 1, 2, make([]byte, 40)...),
 		testutil.UDP6("fd01::1", "fd01::9", 1, 2, make([]byte, 40)...), testutil.UDP6("2001:db8::1", "fd01::9", 1, 2, make([]byte, 40)...),
 	}
-	refused := 0 // and of so many packets
+	refused := 0 // minimum of packets
 	run := func() (of int) {
 		const n, apart = 256, 256
 		for i := range n {
 			f := frames[i%len(frames)]
-			o.in[i] = batch.Frame{Addr: uint32(2 + i*apart), Len: uint16(len(f)), Port: 1}
+			o.in[i] = batch.Frame{Addr: uint32(2 + i*apart), Len: uint16(len(f)), Origin: 1}
 			copy(o.umem[o.in[i].Addr:], f)
 		}
 		o.submit(n)

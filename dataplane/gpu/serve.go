@@ -9,26 +9,26 @@ import (
 
 const (
 	maxChunks = 64 // of a worker: a bit each
-	// Every worker's stream has a queue of its own to the device, of 32; behind a
-	// resident kernel in the same queue, nothing else would ever run.
+	// Each worker's stream needs a hardware queue of its own, of 32: work behind a resident kernel in
+	// the same queue never starts.
 	maxWorkers = 28
 )
 
-// params are what kernels get to know of a mailbox; mailbox.h has the same.
+// params is the first parameter of the kernels: struct mailbox of mailbox.h.
 type params struct {
-	Slots                                                   cuda.DevicePtr
-	SlotBytes, Results, Quads, Heads, Halves, Answers, Umem uint32
-	Frames                                                  cuda.DevicePtr
-	Tables                                                  tablePointers
+	Slots                                                                        cuda.DevicePtr
+	SlotBytes, Results, Descriptors, Headers, ShortHeaders, Completions, UmemLen uint32
+	Umem                                                                         cuda.DevicePtr
+	Tables                                                                       tablePointers
 }
 
-// Of a block: threads, which forward.cu has, too, and bytes of shared memory, as mailbox.h.
+// Size of a block of the forwarding kernels, as in forward.cu and mailbox.h.
 const (
 	threads = 512
-	shared  = 75784
+	shared  = 75784 // bytes of shared memory
 )
 
-// serve lets the device reach a worker's memory, and starts the worker's kernel.
+// serve maps a worker's memory for the device and starts the worker's kernel.
 func (d *Device) serve(e *Engine, umem []byte) error {
 	p, stream, err := d.attach(e, umem)
 	if err != nil {
@@ -48,51 +48,47 @@ func (d *Device) serve(e *Engine, umem []byte) error {
 	return nil
 }
 
-// attach lets the device reach a worker's memory. It returns what kernels are told of it,
-// and where to start them.
+// attach maps a worker's memory for the device. It returns the kernel's parameters and its stream.
 func (d *Device) attach(e *Engine, umem []byte) (params, *cuda.Stream, error) {
-	frames, err := d.ctx.Register(umem)
+	frames, err := d.register(umem)
 	if err != nil {
 		return params{}, nil, err
 	}
-	d.closers = append(d.closers, frames.Close)
-	mail, err := d.ctx.Register(e.mail.mem)
+	mailbox, err := d.register(e.mailbox.Bytes)
 	if err != nil {
 		return params{}, nil, err
 	}
-	d.closers = append(d.closers, mail.Close)
-	stream, err := d.ctx.NewStream(0)
+	stream, err := d.newStream(0)
 	if err != nil {
 		return params{}, nil, err
 	}
-	d.closers = append(d.closers, stream.Close)
 	return params{
-		Slots: mail.Ptr(), SlotBytes: uint32(e.mail.slotBytes), Results: doneBytes, Quads: uint32(e.mail.quadsAt), Heads: uint32(e.mail.headsAt),
-		Halves: uint32(e.mail.halvesAt), Answers: uint32(e.mail.answersAt), Umem: uint32(len(umem)), Frames: frames.Ptr(), Tables: d.pointers,
+		Slots: mailbox.Ptr(), SlotBytes: uint32(e.mailbox.slotBytes), Results: doneBytes,
+		Descriptors: uint32(e.mailbox.descriptorsAt), Headers: uint32(e.mailbox.headersAt), ShortHeaders: uint32(e.mailbox.shortHeadersAt),
+		Completions: uint32(e.mailbox.completionsAt), UmemLen: uint32(len(umem)), Umem: frames.Ptr(), Tables: d.pointers,
 	}, stream, nil
 }
 
-// kernel returns an engine's kernel that stays, of which a block serves a slot.
+// kernel returns the launch of an engine's resident kernel, with a block per slot.
 func (d *Device) kernel(e *Engine, p params) (kernel *cuda.Launch, err error) {
-	if e.securer != nil {
-		kernel, err = d.gatewayKernel(e, p)
+	if e.ipsec != nil {
+		kernel, err = d.ipsecKernel(e, p)
 	} else if kernel, err = cuda.NewLaunch(d.entries.resident, &struct{ M params }{p}); err == nil {
 		kernel.Block, kernel.Shared = cuda.Dim{X: threads}, shared
 	}
 	if err == nil {
-		kernel.Grid = cuda.Dim{X: uint32(len(e.mail.slots))}
+		kernel.Grid = cuda.Dim{X: uint32(len(e.mailbox.slots))}
 	}
 	return kernel, err
 }
 
-// launchEach has the engine launch a kernel for each chunk.
+// launchEach sets the engine up to launch a kernel for each chunk.
 func (d *Device) launchEach(e *Engine, stream *cuda.Stream, p params) error {
-	finished, err := d.ctx.Alloc(4 * len(e.mail.slots))
+	finished, err := d.alloc(4 * len(e.mailbox.slots))
 	if err != nil {
 		return err
 	}
-	d.closers = append(d.closers, finished.Close)
-	if err := stream.Fill32(finished.Ptr(), 0, len(e.mail.slots)); err != nil {
+	if err := stream.Fill32(finished.Ptr(), 0, len(e.mailbox.slots)); err != nil {
 		return err
 	}
 	args := &struct {
@@ -108,7 +104,7 @@ func (d *Device) launchEach(e *Engine, stream *cuda.Stream, p params) error {
 	d.stops = append(d.stops, func(by time.Time) error { return waitUntil(by, stream.Done) })
 	bound := false
 	e.launch = func(slot int, seq uint32, n int) error {
-		if !bound { // on the worker's own thread
+		if !bound { // on the worker's thread
 			if err := d.ctx.Bind(); err != nil {
 				return err
 			}
@@ -116,30 +112,30 @@ func (d *Device) launchEach(e *Engine, stream *cuda.Stream, p params) error {
 		}
 		args.Number, args.Seq, args.N = uint32(slot), seq, uint32(n)
 		args.Finished = finished.Ptr().Add(4 * slot)
-		kernel.Grid = cuda.Dim{X: uint32((n + threads/32*quadFrames - 1) / (threads / 32 * quadFrames))}
+		kernel.Grid = cuda.Dim{X: uint32((n + threads/32*batchFrames - 1) / (threads / 32 * batchFrames))}
 		return kernel.Enqueue(stream)
 	}
 	return nil
 }
 
-// stop ends an engine's resident kernel, when it has finished what it was given.
+// stop ends an engine's resident kernel after its last chunk.
 func (e *Engine) stop(stream *cuda.Stream, by time.Time) error {
 	if err := waitUntil(by, func() (bool, error) {
-		_, err := stream.Done() // tells of a fault
-		return e.mail.idle(), err
+		_, err := stream.Done() // reports a fault
+		return e.mailbox.idle(), err
 	}); err != nil {
 		return err
 	}
-	for i := range e.mail.slots {
-		e.mail.slots[i].stop()
+	for i := range e.mailbox.slots {
+		e.mailbox.slots[i].stop()
 	}
 	return waitUntil(by, stream.Done)
 }
 
-// haltTime is what a device has to end what runs on it.
-const haltTime = time.Second
+// haltTimeout limits the wait for the end of work on a device.
+const haltTimeout = time.Second
 
-// waitUntil waits until a condition holds or the time is up.
+// waitUntil polls a condition until it holds, or until a deadline.
 func waitUntil(by time.Time, holds func() (bool, error)) error {
 	for {
 		ok, err := holds()
@@ -147,7 +143,7 @@ func waitUntil(by time.Time, holds func() (bool, error)) error {
 		case ok || err != nil:
 			return err
 		case time.Now().After(by):
-			return fmt.Errorf("it did not finish within %v", haltTime)
+			return fmt.Errorf("not finished within %v", haltTimeout)
 		}
 		time.Sleep(50 * time.Microsecond)
 	}

@@ -8,30 +8,31 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/dataplane/esp"
 )
 
-// shadow has the CPU repeat one in so many chunks of the GPU, on copies of their frames, and
-// compares results and bytes. It finds wrong results that look right, which checker cannot.
-// A GPU whose result differs is out of use, and the packets of that chunk are dropped as
-// gpu_bad_result.
+// shadow repeats one in N chunks of the GPU on the CPU, on copies of their frames, and compares results
+// and bytes. It detects wrong results that checker accepts. On a difference the GPU is taken out of use,
+// and the packets of the chunk are dropped as gpu_bad_result.
 //
-// The two can only be compared while their tables are the same: when the device has every
-// change at the beginning, and no change is made until the end. Other chunks are skipped.
+// It compares only chunks whose tables were the same: no patch was queued when the chunk was posted, nor
+// until it was compared. It skips other chunks.
 type shadow struct {
-	every   int // chunks, of which one is repeated
-	left    int // chunks until the next one
-	cpu     *cpu.Engine
+	every   int         // one in this many chunks is repeated
+	left    int         // chunks until the next one
+	cpu     *cpu.Engine // over mem
+	esp     *esp.Stage
 	checker *checker
-	patcher *patcher // nil: the tables never change
+	patcher *patcher // nil: constant tables
 
-	// A copy of the chunk: descriptors and frames as the device has them at first, and as the
-	// CPU leaves them. A frame without a length is not compared.
-	chunk      *batch.Chunk // nil: none is being compared
-	patches    uint64       // changes of the tables before it
+	// Copies of the chunk's descriptors and frames: as posted (frames, kept), and as the CPU leaves
+	// them (in, mem). A frame without a length is not compared.
+	chunk      *batch.Chunk // nil: none
+	patches    uint64       // queued patches before it
 	frames, in []batch.Frame
 	kept, mem  []byte
-	room       []cpu.Task
-	tasks      []cpu.Task // in room; none if the chunk has none
+	room       []esp.Task
+	tasks      []esp.Task // part of room; empty without tasks
 	out        []batch.Result
 
 	same, different, skipped atomic.Uint64 // chunks
@@ -44,22 +45,22 @@ func newShadow(e *Engine, size, every int, p *patcher) *shadow {
 	}
 	s := &shadow{
 		every: every, left: every, checker: &e.checker, patcher: p, frames: make([]batch.Frame, size), in: make([]batch.Frame, size),
-		kept: make([]byte, size*copyBytes), mem: make([]byte, size*copyBytes), room: make([]cpu.Task, size), out: make([]batch.Result, size),
+		kept: make([]byte, size*copyBytes), mem: make([]byte, size*copyBytes), room: make([]esp.Task, size), out: make([]batch.Result, size),
 	}
-	clear(s.kept) // so that no worker waits for pages
+	clear(s.kept) // make the pages resident
 	clear(s.mem)
-	s.cpu = e.cpu.Repeater(s.mem)
+	s.cpu, s.esp = e.cpu.Over(s.mem), e.esp
 	return s
 }
 
-// Bytes from one copy of a frame to the next, and where in these it begins.
+// Stride of the copies of frames, and the offset of a frame in its copy.
 const copyBytes, copyAt = 2048, 2
 
-// place returns where the copy of frame i is. Its IP header is aligned to 16 bytes.
+// place returns the address of the copy of frame i. Its IP header is aligned to 16 bytes.
 func place(i int) uint32 { return uint32(i)*copyBytes + copyAt }
 
-// keep copies a chunk that the device is about to receive, if it is to be repeated.
-func (s *shadow) keep(c *batch.Chunk, tasks []cpu.Task) {
+// keep copies a chunk before it is posted, if it is one to repeat.
+func (s *shadow) keep(c *batch.Chunk, tasks []esp.Task) {
 	if s == nil {
 		return
 	}
@@ -67,26 +68,26 @@ func (s *shadow) keep(c *batch.Chunk, tasks []cpu.Task) {
 		return
 	}
 	s.left = s.every
-	made, added := s.patcher.changes()
-	if s.chunk != nil || made != added {
+	applied, queued := s.patcher.progress()
+	if s.chunk != nil || applied != queued {
 		s.skipped.Add(1)
 		return
 	}
-	s.chunk, s.patches = c, added
+	s.chunk, s.patches = c, queued
 	s.tasks = s.room[:copy(s.room, tasks)]
 	for i, f := range c.In[:c.N] {
 		if f.Len > copyBytes-copyAt && len(tasks) > 0 {
-			s.tasks[i].Kind = cpu.Settled
+			s.tasks[i].Kind = esp.Settled
 		}
-		if f.Len > copyBytes-copyAt || len(tasks) > 0 && tasks[i].Kind == cpu.Settled {
+		if f.Len > copyBytes-copyAt || len(tasks) > 0 && tasks[i].Kind == esp.Settled {
 			f.Len = 0
 		}
-		s.frames[i] = batch.Frame{Addr: place(i), Len: f.Len, Port: f.Port}
+		s.frames[i] = batch.Frame{Addr: place(i), Len: f.Len, Origin: f.Origin}
 		copy(s.kept[place(i):], s.checker.umem[f.Addr:uint64(f.Addr)+uint64(f.Len)])
 	}
 }
 
-// forget gives up a chunk that the device did not finish.
+// forget drops the copy of an abandoned chunk.
 func (s *shadow) forget(c *batch.Chunk) {
 	if s != nil && s.chunk == c {
 		s.chunk = nil
@@ -94,13 +95,13 @@ func (s *shadow) forget(c *batch.Chunk) {
 	}
 }
 
-// retries are the waits before the CPU repeats a chunk. The second and third time are for
-// changes that reached one of the tables, and not yet the queue of the other one's.
+// retries are the waits before the CPU repeats a chunk. The second and third are for changes of the
+// host's tables that are not yet in the patch queue.
 var retries = [...]time.Duration{0, time.Millisecond, 10 * time.Millisecond}
 
-// compare repeats a chunk that the device has finished, if there is a copy of it. The host has
-// not had the last word on its tasks.
-func (s *shadow) compare(c *batch.Chunk, tasks []cpu.Task) {
+// compare repeats a finished chunk if there is a copy of it. It runs before the host's part after the
+// device.
+func (s *shadow) compare(c *batch.Chunk, tasks []esp.Task) {
 	if s == nil || s.chunk != c {
 		return
 	}
@@ -108,7 +109,7 @@ func (s *shadow) compare(c *batch.Chunk, tasks []cpu.Task) {
 	differs := 0
 	for _, wait := range retries {
 		time.Sleep(wait)
-		if !s.checker.health.ok() {
+		if !s.checker.state.ok() {
 			s.skipped.Add(1)
 			return
 		}
@@ -116,37 +117,42 @@ func (s *shadow) compare(c *batch.Chunk, tasks []cpu.Task) {
 			s.same.Add(1)
 			return
 		}
-		if _, added := s.patcher.changes(); added != s.patches {
+		if _, queued := s.patcher.progress(); queued != s.patches {
 			s.skipped.Add(1)
 			return
 		}
 	}
 	s.different.Add(1)
-	s.checker.health.fail(&distrust{CauseMismatch, s.describe(c, differs)})
+	s.checker.state.fail(&wrongResult{CauseMismatch, s.describe(c, differs)})
 	for i := range c.Out[:c.N] {
 		if len(tasks) > 0 {
-			if tasks[i].Kind == cpu.Settled {
-				continue // the device had nothing to do with it
+			if tasks[i].Kind == esp.Settled {
+				continue // the device skipped it
 			}
-			tasks[i].Kind = cpu.Settled
+			tasks[i].Kind = esp.Settled
 		}
-		c.Out[i] = batch.Result{Verdict: batch.Drop(batch.GPUBadResult)}
+		c.Out[i] = batch.DropFor(batch.GPUBadResult)
 	}
 }
 
-// repeat has the CPU do the device's part of a chunk. It returns the index of the first packet
-// whose result or bytes differ, -1 if none does.
+// repeat executes the device's part of a chunk on the CPU. It returns the index of the first packet with
+// a different result or different bytes, -1 without one.
 func (s *shadow) repeat(c *batch.Chunk) int {
 	for i := range s.tasks {
-		if t := &s.tasks[i]; t.Kind != cpu.Plain && t.Kind != cpu.Settled && t.SA.Killed() {
-			t.Kind, s.frames[i].Len = cpu.Settled, 0 // the device may have lost the key meanwhile
+		if t := &s.tasks[i]; t.Kind != esp.Plain && t.Kind != esp.Settled && t.SA.Killed() {
+			t.Kind, s.frames[i].Len = esp.Settled, 0 // the device may have lost its key
 		}
 	}
 	for i, f := range s.frames[:c.N] {
 		s.in[i] = f
 		copy(s.mem[f.Addr:], s.kept[f.Addr:f.Addr+uint32(f.Len)])
 	}
-	s.cpu.Repeat(s.in[:c.N], s.out[:c.N], s.tasks)
+	in, out := s.in[:c.N], s.out[:c.N]
+	clear(out)
+	if len(s.tasks) > 0 {
+		s.esp.Repeat(s.mem, in, out, s.tasks)
+	}
+	s.cpu.Route(in, out)
 	for i := range c.N {
 		if s.frames[i].Len > 0 && (c.Out[i] != s.want(c, i) || s.firstDifference(c, i) >= 0) {
 			return i
@@ -155,17 +161,17 @@ func (s *shadow) repeat(c *batch.Chunk) int {
 	return -1
 }
 
-// want returns the CPU's result for packet i, with the address in the worker's memory.
+// want returns the CPU's result for packet i, with its address in the worker's memory.
 func (s *shadow) want(c *batch.Chunk, i int) batch.Result {
 	r := s.out[i]
 	if r.Verdict.Action() == batch.ActionForward {
-		r.Addr += c.In[i].Addr - place(i)
+		return batch.ForwardTo(r.Verdict.Port(), r.Addr()+c.In[i].Addr-place(i), r.Len())
 	}
 	return r
 }
 
-// firstDifference returns the offset of the first byte of packet i that differs, -1 if none
-// does. Of packets that cannot be opened, nobody uses the bytes.
+// firstDifference returns the offset of the first different byte of packet i, -1 without one. It does not
+// compare packets that could not be decrypted.
 func (s *shadow) firstDifference(c *batch.Chunk, i int) int {
 	if v := s.out[i].Verdict; v.Action() == batch.ActionDrop && v.Reason() >= batch.XfrmInHdrError {
 		return -1
@@ -183,13 +189,13 @@ func (s *shadow) firstDifference(c *batch.Chunk, i int) int {
 	return at
 }
 
-// describe says how packet i differs; it has nothing of its content.
+// describe formats the difference of packet i, without its content.
 func (s *shadow) describe(c *batch.Chunk, i int) string {
 	got, want := c.Out[i], s.want(c, i)
-	where := "the results differ"
+	where := "different results"
 	if got == want {
-		where = fmt.Sprintf("they differ from byte %d of %d on", s.firstDifference(c, i), s.in[i].Len)
+		where = fmt.Sprintf("different bytes from %d of %d on", s.firstDifference(c, i), s.in[i].Len)
 	}
-	return fmt.Sprintf("the CPU repeated a chunk and came to another result: packet %d of %d, from port %d, %d bytes: GPU %v, %d bytes; CPU %v, %d bytes; %s",
-		i, c.N, c.In[i].Ingress(), s.frames[i].Len, got.Verdict, got.Len, want.Verdict, want.Len, where)
+	return fmt.Sprintf("CPU and GPU results differ: packet %d of %d, from port %d, %d bytes: GPU %v, %d bytes; CPU %v, %d bytes; %s",
+		i, c.N, c.In[i].Origin.Port(), s.frames[i].Len, got.Verdict, got.Len(), want.Verdict, want.Len(), where)
 }

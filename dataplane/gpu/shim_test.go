@@ -15,8 +15,8 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// shim is a process that runs the kernels' code, on a copy of a forwarding base that
-// follows the original as a device's does.
+// shim is a process that runs the kernels' code, with a copy of a forwarding base that follows the
+// original.
 type shim struct {
 	t *testing.T
 	*shimMemory
@@ -25,7 +25,7 @@ type shim struct {
 	stderr strings.Builder
 }
 
-// compile builds a C program of testdata, which fails at what C leaves undefined.
+// compile builds a C program of testdata with UBSan.
 func compile(t *testing.T, source string) (program string) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), "program")
@@ -82,7 +82,7 @@ func startShim(t *testing.T, base *fib.FIB, repair []bool, size, umemBytes int, 
 	return s
 }
 
-// submit has the process decide on the first n frames of in.
+// submit processes the first n frames of in.
 func (s *shim) submit(n int) {
 	s.t.Helper()
 	if err := binary.Write(s.stdin, binary.NativeEndian, uint32(n)); err != nil {
@@ -94,7 +94,7 @@ func (s *shim) submit(n int) {
 	}
 }
 
-// copyWords leaves memory alone where there is nothing to copy.
+// copyWords copies words and stores only different ones.
 func copyWords[T uint32 | uint64](to, from []T) {
 	for i, w := range from {
 		if w != to[i] {
@@ -103,7 +103,7 @@ func copyWords[T uint32 | uint64](to, from []T) {
 	}
 }
 
-// Word is fib.Follower's.
+// Word implements fib.Follower.
 func (s *shim) Word(a fib.Array, index uint32, word uint64) {
 	switch a {
 	case fib.NextHops:
@@ -120,24 +120,24 @@ func (s *shim) Word(a fib.Array, index uint32, word uint64) {
 	s.Reuse()
 }
 
-// Reuse is fib.Follower's.
-func (s *shim) Reuse() { atomic.AddUint32(&s.turns, 1) }
+// Reuse implements fib.Follower.
+func (s *shim) Reuse() { atomic.AddUint32(&s.generation, 1) }
 
-// Flush is fib.Follower's: changes are there at once.
+// Flush implements fib.Follower.
 func (s *shim) Flush() {}
 
-// shimImage is the follower of a table.
+// shimImage follows a table.
 type shimImage struct {
 	s     *shim
 	words []uint32
 }
 
-// Replace is trie.Follower's; no packets are under way then.
+// Replace implements trie.Follower. No packets are in flight then.
 func (im shimImage) Replace(words []uint32) { copyWords(im.words, words) }
 
-// Patch is trie.Follower's.
+// Patch implements trie.Follower.
 func (im shimImage) Patch(p trie.Patch) {
-	if p.At == trie.Reuses {
+	if p.At == trie.Generation {
 		im.s.Reuse()
 		return
 	}
@@ -146,15 +146,14 @@ func (im shimImage) Patch(p trie.Patch) {
 	}
 }
 
-// A lookup that the reuse of an entry or an image overtook is repeated, wherever that
-// happened.
-func TestOvertakenLookupsAreRepeated(t *testing.T) {
+// TestLookupsRepeatAfterReuse: at every load of a lookup, after the reuse of an entry or an image.
+func TestLookupsRepeatAfterReuse(t *testing.T) {
 	out, err := exec.Command(compile(t, "testdata/reuse.c")).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	// The turns twice, the images' addresses, the port's reverse path, root, next hop, group,
-	// adjacency, port; with a copy four of each; and the same of the source, with four buckets.
+	// Loads: the generation twice, the images' addresses, the port's reverse path, root, next hop,
+	// group, adjacency, port; with a cache four of each; and the same of the source, with four buckets.
 	if loads, err := strconv.Atoi(strings.TrimSpace(string(out))); err != nil || loads < 10+22+20+27 {
 		t.Errorf("%q: too few loads for a lookup", out)
 	}

@@ -12,17 +12,17 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// shimHeader is shim.h's struct memory: offsets in the memory that begins with it.
+// shimHeader is struct memory of shim.h, with offsets in the shared memory.
 type shimHeader struct {
 	ipv4, ipv6, nextHops, groups, adjacencies, ports, reversePaths, repair, jobs, keys, slot, in, out, umem uint64
 	umemBytes                                                                                               uint64
-	seed, turns                                                                                             uint32
+	seed, generation                                                                                        uint32
 }
 
-// shimKeys is how many keys there is room for.
+// shimKeys is the size of the key table.
 const shimKeys = 512
 
-// shimMemory is memory that a test shares with the shim, and which goes with both.
+// shimMemory is memory that a test shares with the shim.
 type shimMemory struct {
 	*shimHeader
 	file         *os.File
@@ -41,11 +41,11 @@ type shimMemory struct {
 	umem         []byte
 }
 
-// shimImageWords is room for the internet's tables; what is not used takes no memory.
-const shimImageWords = trie.Groups + 1<<16*trie.Pitch
+// shimImageWords has room for the internet's tables. Unused words take no memory.
+const shimImageWords = trie.FirstNode + 1<<16*trie.Pitch
 
-// newShimMemory maps memory for a base as large as base, chunks of up to size
-// packets, and umemBytes of frames, a multiple of the page size, at its very end.
+// newShimMemory maps memory for a copy of base, for chunks of up to size packets, and for frames of
+// umemBytes, a multiple of the page size, at its end.
 func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory {
 	t.Helper()
 	h, w := shimHeader{seed: base.Seed, umemBytes: uint64(umemBytes)}, base.Words()
@@ -56,8 +56,8 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 	}{
 		{&h.ipv4, 4 * shimImageWords}, {&h.ipv6, 4 * shimImageWords}, {&h.nextHops, 8 * len(w.NextHops)}, {&h.groups, 4 * len(w.Groups)},
 		{&h.adjacencies, 8 * len(w.Adjacencies)}, {&h.ports, 8 * len(w.Ports)}, {&h.reversePaths, 4 * len(w.ReversePaths)}, {&h.repair, batch.MaxPorts / 8},
-		{&h.jobs, 16 * (size + quadFrames)}, {&h.keys, shimKeys * keyBytes}, {&h.slot, 1 << 16},
-		{&h.in, 8 * size}, {&h.out, 8 * (size + quadFrames)}, {&h.umem, umemBytes},
+		{&h.jobs, 16 * (size + batchFrames)}, {&h.keys, shimKeys * keyBytes}, {&h.slot, 1 << 16},
+		{&h.in, 8 * size}, {&h.out, 8 * (size + batchFrames)}, {&h.umem, umemBytes},
 	} {
 		*region.at = uint64(end)
 		end += (region.bytes + 1<<16 - 1) &^ (1<<16 - 1)

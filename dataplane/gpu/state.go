@@ -7,77 +7,75 @@ import (
 	"github.com/warproute/warproute/cuda"
 )
 
-// State is a device as of now; counts are since it was opened.
+// State is a snapshot of a device. Counters start at its opening.
 type State struct {
-	Number int // as the driver counts
+	Number int // the driver's ordinal
 	Info   cuda.DeviceInfo
 	Mode   Mode
 
-	Blocks, Room int // of threads: a slot's each, and how many fit
-	Workers      int
-	Out          int // workers that do without the device now
-	InFlight     int // chunks that it has,
-	Lost         int // and that it had been given when it was late, and has not finished
+	Blocks, Capacity int // blocks in use, one per slot, and the maximum
+	Workers          int
+	WorkersOut       int // workers with an outage
+	InFlight         int // chunks on the device, without lost ones
+	Lost             int // abandoned chunks that the device has not finished
 
-	// Chunks of its workers, by what decided on them: the CPU while the device was out, as
-	// they were small, or as the worker's blocks had others.
-	ByGPU, ByCPU, BySize, Unplaced uint64
+	// Chunks of its workers, by Placement.
+	ByGPU, ByCPU, BelowThreshold, NoFreeSlot uint64
 
-	// Chunks of which one in Shadow, if it is not 0, was to be repeated by the CPU: with the same
-	// result, with another one, or not, as the tables changed meanwhile.
+	// One in Shadow chunks is repeated by the CPU; 0: none. The counters are repeated chunks with the
+	// same result, with a different one, and chunks that were skipped as the tables changed.
 	Shadow                                     int
 	ShadowSame, ShadowDifferent, ShadowSkipped uint64
 
-	Timeouts uint64 // times that a worker's chunk was late, and the worker did without
-	Returns  uint64 // and used the device again
-	Failed   bool   // for good: after a fault, or with tables that have no room
+	Timeouts   uint64 // outages of workers
+	Recoveries uint64 // ended outages of workers
+	Failed     bool   // permanently: a fault, a wrong result, or a table without room
 
 	Cause  Cause   // of the outage
-	Outage *Outage // the device's, or else the earliest of a worker's; nil: all use it
+	Outage *Outage // of the device, else the earliest of a worker; nil: none
 }
 
-// State tells how the device does. Any goroutine may call it, when all engines have
-// been made and before Close.
+// State returns the state of the device. Any goroutine may call it, between the last NewEngine and Close.
 func (d *Device) State() State {
 	s := State{
-		Number: d.number, Info: d.info, Mode: d.options.Mode, Blocks: d.taken, Room: d.blocks,
+		Number: d.number, Info: d.info, Mode: d.options.Mode, Blocks: d.taken, Capacity: d.blocks,
 		Workers: len(d.engines), Outage: d.outage(), Shadow: d.options.Shadow,
 	}
 	if s.Outage != nil {
 		s.Cause = CauseTimeout
 	}
-	if err := d.health.err(); err != nil {
+	if err := d.state.err(); err != nil {
 		s.Failed, s.Cause = true, causeOf(err)
 	}
 	for _, e := range d.engines {
 		if e.Name() != "gpu" {
-			s.Out++
+			s.WorkersOut++
 		}
 		inFlight, lost := e.chunks()
 		s.InFlight, s.Lost = s.InFlight+inFlight, s.Lost+lost
-		s.ByGPU += e.byGPU.Load()
-		s.ByCPU += e.byCPU.Load()
-		s.BySize += e.bySize.Load()
-		s.Unplaced += e.unplaced.Load()
+		s.ByGPU += e.executed[ExecutedOnGPU].Load()
+		s.ByCPU += e.executed[ExecutedOnCPU].Load()
+		s.BelowThreshold += e.executed[BelowThreshold].Load()
+		s.NoFreeSlot += e.executed[NoFreeSlot].Load()
 		if r := e.shadow; r != nil {
 			s.ShadowSame += r.same.Load()
 			s.ShadowDifferent += r.different.Load()
 			s.ShadowSkipped += r.skipped.Load()
 		}
-		s.Timeouts += e.absence.begun.Load()
-		s.Returns += e.absence.ended.Load()
+		s.Timeouts += e.outage.timeouts.Load()
+		s.Recoveries += e.outage.recoveries.Load()
 	}
 	return s
 }
 
-// chunks counts those that the device has, and those of them that were given up apart.
+// chunks counts the worker's chunks on the device, and its abandoned ones.
 func (e *Engine) chunks() (inFlight, lost int) {
-	given := e.lost.Load()
-	begin := e.busy.Load() &^ e.joined.Load()
-	return bits.OnesCount64(begin &^ given), bits.OnesCount64(begin & given)
+	abandoned := e.lost.Load()
+	begin := e.busy.Load() &^ e.continued.Load()
+	return bits.OnesCount64(begin &^ abandoned), bits.OnesCount64(begin & abandoned)
 }
 
-// Err is why the device, or an engine on it, is out, nil while none is.
+// Err returns the cause of the outage of the device or of an engine, nil without one.
 func (d *Device) Err() error {
 	if o := d.outage(); o != nil {
 		return o.Why
@@ -85,13 +83,12 @@ func (d *Device) Err() error {
 	return nil
 }
 
-// outage is the device's, or else the earliest of a worker's, with what the driver
-// says of it.
+// outage returns the outage of the device, else the earliest of a worker, with the driver's error.
 func (d *Device) outage() *Outage {
-	o := d.health.failure.Load()
+	o := d.state.failure.Load()
 	if o == nil {
 		for _, e := range d.engines {
-			if of := e.absence.outage.Load(); of != nil && (o == nil || of.Since.Before(o.Since)) {
+			if of := e.outage.current.Load(); of != nil && (o == nil || of.Since.Before(o.Since)) {
 				o = of
 			}
 		}
@@ -99,12 +96,12 @@ func (d *Device) outage() *Outage {
 	if o == nil {
 		return nil
 	}
-	if cuda.Lost(o.Why) {
-		d.abandon(o.Why)
+	if cuda.Sticky(o.Why) {
+		d.destroyContext(o.Why)
 		return o
 	}
-	// After a kernel's fault every call fails, and tells of the fault; but only when
-	// the driver has looked into it, for which it takes longer than we wait for chunks.
+	// After a kernel's fault every call reports it, but the driver needs more time for that than a
+	// chunk's timeout.
 	cause := d.ctx.Do(func() error {
 		s, err := d.ctx.NewStream(0)
 		if err != nil {
@@ -116,26 +113,25 @@ func (d *Device) outage() *Outage {
 		return o
 	}
 	o = &Outage{o.Since, fmt.Errorf("%w: %w", o.Why, cause)}
-	if cuda.Lost(cause) {
-		d.abandon(o.Why)
+	if cuda.Sticky(cause) {
+		d.destroyContext(o.Why)
 	}
 	return o
 }
 
-// abandon destroys the context of a device that a kernel's fault has made unusable, once
-// and without waiting. When the driver confirms that, workers take back the frames that the
-// device had. If the driver refuses, it may be unable to stop the device's writes, and the
-// frames stay withheld. The device is out of use before that, and running calls end first: the
-// driver crashes on handles of a destroyed context.
-func (d *Device) abandon(why error) {
-	d.abandoned.Do(func() {
-		d.health.fail(why)
+// destroyContext destroys the context of a device after a sticky error, once and without waiting. After
+// that, workers release the frames on the device. If the driver fails to destroy it, the device may
+// still write, and the frames stay withheld. Running calls end before, as the driver crashes on
+// handles of a destroyed context.
+func (d *Device) destroyContext(why error) {
+	d.destroyOnce.Do(func() {
+		d.state.fail(why)
 		go func() {
 			if d.tables != nil {
 				d.tables.patcher.quiesce()
 			}
 			if err := d.ctx.Close(); err == nil {
-				d.health.destroyed.Store(true)
+				d.state.destroyed.Store(true)
 			}
 			close(d.destroyed)
 		}()

@@ -9,18 +9,17 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// tables is the device's copy of a forwarding base. Its methods are the followers
-// of the base and of the tables in it.
+// tables is the device's copy of a forwarding base. It implements fib.Follower.
 type tables struct {
-	health  *health
-	patcher *patcher
-	turns   word
-	now     atomic.Uint32 // turns.value, which the device's follow
-	arrays  [fib.NumArrays]array
-	images  [2]image // IPv4, IPv6
+	state      *deviceState
+	patcher    *patcher
+	generation word
+	current    atomic.Uint32 // generation.value
+	arrays     [fib.NumArrays]array
+	images     [2]image // IPv4, IPv6
 }
 
-// word is a word of the device's memory that only changes by patches.
+// word is a word of device memory that only patches change.
 type word struct {
 	at    cuda.DevicePtr
 	value uint64
@@ -32,81 +31,80 @@ type array struct {
 	bytes uint32 // of a word
 }
 
-// image is the copy of a lookup table's image. It has two places, so that another
-// one can be brought while the first is read.
+// image is the copy of a lookup table's image, with two buffers: one is filled while lookups use the
+// other. It implements trie.Follower.
 type image struct {
-	tables *tables
-	family string
-	places [2]imagePlace
-	active int
-	root   cuda.DevicePtr // where the device finds the address of the active place
+	tables  *tables
+	family  string
+	buffers [2]imageBuffer
+	active  int
+	root    cuda.DevicePtr // where the device finds the address of the active buffer
 }
 
-// imagePlace is memory of the device for the words of an image.
-type imagePlace struct {
+// imageBuffer is device memory for the words of an image.
+type imageBuffer struct {
 	at    cuda.DevicePtr
 	words int
-	write func([]uint32) error // waits until they are there
+	write func([]uint32) error // waits for completion
 }
 
-// Word is fib.Follower's. Warps have copies of the first words: a turn follows, so that
-// none uses a copy of before with a route that was there after.
+// Word implements fib.Follower. Warps cache the first words, so the next generation follows: no lookup
+// combines a cached word with a newer route.
 func (t *tables) Word(a fib.Array, index uint32, word uint64) {
 	to := t.arrays[a]
 	t.patcher.add(patch{At: to.at.Add(int(index) * int(to.bytes)), Word: word, Count: 1, Bytes: to.bytes})
-	t.turn()
+	t.nextGeneration()
 }
 
-// Reuse is fib.Follower's.
-func (t *tables) Reuse() { t.turn() }
+// Reuse implements fib.Follower.
+func (t *tables) Reuse() { t.nextGeneration() }
 
-// turn has lookups on the device that began before it look again.
-func (t *tables) turn() {
-	t.turns.value = (t.turns.value + 1) % (1 << 31)
-	t.now.Store(uint32(t.turns.value))
-	t.patcher.add(patch{At: t.turns.at, Word: t.turns.value, Count: 1, Bytes: 4})
+// nextGeneration makes the device repeat lookups that are running.
+func (t *tables) nextGeneration() {
+	t.generation.value = (t.generation.value + 1) % (1 << 31)
+	t.current.Store(uint32(t.generation.value))
+	t.patcher.add(patch{At: t.generation.at, Word: t.generation.value, Count: 1, Bytes: 4})
 }
 
-// Flush is fib.Follower's.
+// Flush implements fib.Follower.
 func (t *tables) Flush() { t.patcher.flush() }
 
-// Replace is trie.Follower's. The words go to the place that is not in use, which
-// lookups may still be reading if it was in use a moment ago.
+// Replace implements trie.Follower. It fills the inactive buffer, after running lookups have left it.
 func (im *image) Replace(words []uint32) {
 	t := im.tables
-	t.turn()
-	t.patcher.settle()
+	t.nextGeneration()
+	t.patcher.drain()
 	next := 1 - im.active
-	place := im.places[next]
-	if len(words) > place.words {
+	buffer := im.buffers[next]
+	if len(words) > buffer.words {
 		im.full(len(words))
 		return
 	}
-	if !t.health.ok() {
+	if !t.state.ok() {
 		return
 	}
-	if err := place.write(words); err != nil {
-		t.health.fail(err)
+	if err := buffer.write(words); err != nil {
+		t.state.fail(err)
 		return
 	}
 	im.active = next
-	t.patcher.add(patch{At: im.root, Word: uint64(place.at), Count: 1, Bytes: 8})
+	t.patcher.add(patch{At: im.root, Word: uint64(buffer.at), Count: 1, Bytes: 8})
 	t.patcher.flush()
 }
 
-// Patch is trie.Follower's. A reuse in one table is a turn of all.
+// Patch implements trie.Follower. A reuse in one table is a new generation of all tables.
 func (im *image) Patch(p trie.Patch) {
-	place := im.places[im.active]
+	buffer := im.buffers[im.active]
 	switch end := int(p.At) + int(p.Count); {
-	case p.At == trie.Reuses:
-		im.tables.turn()
-	case end > place.words:
+	case p.At == trie.Generation:
+		im.tables.nextGeneration()
+	case end > buffer.words:
 		im.full(end)
 	default:
-		im.tables.patcher.add(patch{At: place.at.Add(4 * int(p.At)), Word: uint64(p.Word), Count: p.Count, Bytes: 4})
+		im.tables.patcher.add(patch{At: buffer.at.Add(4 * int(p.At)), Word: uint64(p.Word), Count: p.Count, Bytes: 4})
 	}
 }
 
 func (im *image) full(words int) {
-	im.tables.health.fail(fmt.Errorf("the %s table outgrew its %d MiB on the GPU: it has %d MiB", im.family, im.places[0].words>>18, words>>18))
+	im.tables.state.fail(fmt.Errorf("%s table of %d MiB exceeds its %d MiB on the GPU", im.family, words>>18, im.buffers[0].words>>18))
 }

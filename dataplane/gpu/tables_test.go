@@ -11,13 +11,13 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// early is what a warp takes before it looks up: a snapshot, and copies of the first words.
+// early is a warp's state before the lookup: the generation, and cached first words.
 type early struct {
-	turns             uint64
+	generation        uint64
 	hops, adjacencies [64]uint64
 }
 
-// replayed is a device's memory as patches leave it, by address.
+// replayed is device memory after patches, by address.
 type replayed struct {
 	*tables
 	words map[cuda.DevicePtr]uint64
@@ -34,17 +34,17 @@ func (r replayed) array(a fib.Array, index uint32) uint64 {
 }
 
 func (r replayed) take() *early {
-	e := &early{turns: r.words[r.turns.at]}
+	e := &early{generation: r.words[r.generation.at]}
 	for i := range e.hops {
 		e.hops[i], e.adjacencies[i] = r.array(fib.NextHops, uint32(i)), r.array(fib.Adjacencies, uint32(i))
 	}
 	return e
 }
 
-// lookup returns the link address that a packet to 10.0.third.64 gets from a warp that
-// took e earlier, and whether it forwards it at all.
+// lookup returns the link address of a packet to 10.0.third.64 by a warp with e, and whether it is
+// forwarded.
 func (r replayed) lookup(e *early, third int) (fib.MAC, bool) {
-	at := func(index uint32) uint32 { return uint32(r.words[r.images[0].places[0].at.Add(4*int(index))]) }
+	at := func(index uint32) uint32 { return uint32(r.words[r.images[0].buffers[0].at.Add(4*int(index))]) }
 	word := at(10<<16 | uint32(third))
 	if word&trie.Reference != 0 {
 		word = at(word&^trie.Reference + 64)
@@ -64,65 +64,53 @@ func (r replayed) lookup(e *early, third int) (fib.MAC, bool) {
 	return adjacency.MAC(), hop.Kind() == fib.KindForward
 }
 
-// The router knows of a turn before the device can: an answer by tables of after it has been
-// counted here.
-func TestATurnIsCountedBeforeItIsOnItsWay(t *testing.T) {
-	p, err := newPatcher(&health{}, func() error { return nil }, func([]patch) error { return nil }, func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
+// TestGenerationChangesOnHostFirst: the host knows a generation before the device can complete packets
+// with it.
+func TestGenerationChangesOnHostFirst(t *testing.T) {
+	p := got(newPatcher(&deviceState{}, func() error { return nil }, func([]patch) error { return nil }, func() {}))(t)
 	defer p.close()
 	tables := &tables{patcher: p}
 	turned := make(chan struct{})
-	p.mu.Lock() // nothing is put on its way
+	p.mu.Lock() // no patch is queued
 	go func() {
 		defer close(turned)
 		tables.Reuse()
 	}()
-	for start := time.Now(); tables.now.Load() != 1; time.Sleep(time.Millisecond) {
+	for start := time.Now(); tables.current.Load() != 1; time.Sleep(time.Millisecond) {
 		if time.Since(start) > 10*time.Second {
-			t.Error("the turn is not counted before it is on its way")
+			t.Error("the generation is not changed before its patch is queued")
 			break
 		}
 	}
 	p.mu.Unlock()
 	<-turned
-	if added := p.added.Load(); tables.now.Load() != 1 || added != 1 {
-		t.Errorf("turn %d, %d changes on their way", tables.now.Load(), added)
+	if added := p.queued.Load(); tables.current.Load() != 1 || added != 1 {
+		t.Errorf("generation %d, %d queued patches", tables.current.Load(), added)
 	}
 }
 
-// Whenever a warp takes its copies, and whenever later it looks up, it finds a route's own
-// next hop or the default route's, or that it has to look again.
-func TestCopiesAreNotUsedWithWhatCameLater(t *testing.T) {
+// TestCachedWordsAreNotMixedWithNewerTables: for any time of caching and of the lookup, the result is
+// the route's next hop, the default route's, or a repeated lookup.
+func TestCachedWordsAreNotMixedWithNewerTables(t *testing.T) {
 	const prefixes, nobodys = 8, 0xff
 	var patches []patch
-	h, base, rnd := &health{}, fib.New(1), rand.New(rand.NewPCG(1, 1))
-	p, err := newPatcher(h, func() error { return nil }, func(batch []patch) error { patches = append(patches, batch...); return nil }, func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h, base, rnd := &deviceState{}, fib.New(1), rand.New(rand.NewPCG(1, 1))
+	p := got(newPatcher(h, func() error { return nil }, func(batch []patch) error { patches = append(patches, batch...); return nil }, func() {}))(t)
 	defer p.close()
-	r := replayed{&tables{health: h, patcher: p, turns: word{at: 1 << 40}}, map[cuda.DevicePtr]uint64{}}
+	r := replayed{&tables{state: h, patcher: p, generation: word{at: 1 << 40}}, map[cuda.DevicePtr]uint64{}}
 	for a := range r.arrays {
 		r.arrays[a] = array{cuda.DevicePtr(a+2) << 40, 8}
 	}
 	for i := range r.images {
 		r.images[i] = image{tables: r.tables, root: cuda.DevicePtr(i+10) << 40}
-		for k := range r.images[i].places {
-			r.images[i].places[k] = imagePlace{at: cuda.DevicePtr(20+2*i+k) << 40, words: wordsIPv4, write: func([]uint32) error { return nil }}
+		for k := range r.images[i].buffers {
+			r.images[i].buffers[k] = imageBuffer{at: cuda.DevicePtr(20+2*i+k) << 40, words: wordsIPv4, write: func([]uint32) error { return nil }}
 		}
 	}
 	hop := func(owner int) (uint32, fib.ID) {
-		adjacency, err := base.NewAdjacency(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		adjacency := got(base.NewAdjacency(0))(t)
 		base.SetAdjacency(adjacency, 0, fib.MAC(owner))
-		id, err := base.NewNextHop(fib.KindForward, fib.Path{Adjacency: adjacency, Weight: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := got(base.NewNextHop(fib.KindForward, fib.Path{Adjacency: adjacency, Weight: 1}))(t)
 		return adjacency, id
 	}
 	insert := func(prefix netip.Prefix, id fib.ID) {
@@ -130,7 +118,7 @@ func TestCopiesAreNotUsedWithWhatCameLater(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	insert(netip.MustParsePrefix("0.0.0.0/0"), 1) // before anybody follows: the image is not replaced any more
+	insert(netip.MustParsePrefix("0.0.0.0/0"), 1) // before Follow: the image is not replaced later
 	base.Follow(r.tables)
 	base.IPv4.Follow(&r.images[0])
 	r.images[0].active = 0
@@ -140,7 +128,7 @@ func TestCopiesAreNotUsedWithWhatCameLater(t *testing.T) {
 	insert(netip.MustParsePrefix("0.0.0.0/0"), 1)
 	var adjacencies [prefixes]uint32
 	var ids [prefixes]fib.ID
-	p.settle()
+	p.drain()
 	first := len(patches)
 	for range 2000 {
 		i := rnd.IntN(prefixes)
@@ -155,16 +143,16 @@ func TestCopiesAreNotUsedWithWhatCameLater(t *testing.T) {
 			ids[i] = 0
 		}
 	}
-	p.settle()
+	p.drain()
 
-	var warps []*early // that need not look again yet
+	var warps []*early // no repeated lookup yet
 	own := 0
 	for n, change := range patches {
 		r.make(change)
 		if n < first {
 			continue
 		}
-		if len(warps) > 0 && warps[0].turns != r.words[r.turns.at] {
+		if len(warps) > 0 && warps[0].generation != r.words[r.generation.at] {
 			warps = warps[:0]
 		}
 		warps = append(warps, r.take())

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/batch"
-	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/internal/wycheproof"
 	"github.com/warproute/warproute/ipsec"
@@ -17,15 +17,12 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// vectorSA is the inbound SA of a packet of Project Wycheproof, and the frame in which that arrives: by an
-// address of its own, since vectors have any SPI. It is nil for what is refused before it is authenticated:
-// reserved SPIs, the number 0, and texts without room for a trailer.
+// vectorSA returns the inbound SA of a packet of Project Wycheproof, and its frame, with an address of
+// its own, as vectors have any SPI. The SA is nil if the packet is dropped before its authentication: a
+// reserved SPI, sequence number 0, or no room for a trailer.
 func vectorSA(t *testing.T, g *gateway.Gateway, p *wycheproof.Packet, number int) (*ipsec.SA, []byte) {
 	t.Helper()
-	st, err := suite.ByName(p.Suite)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := got(suite.ByName(p.Suite))(t)
 	spi, seq := binary.BigEndian.Uint32(p.ESP), binary.BigEndian.Uint32(p.ESP[4:])
 	if spi < 256 || seq == 0 || len(p.ESP) == 8+st.IVLen+st.ICVLen {
 		return nil, nil
@@ -33,7 +30,7 @@ func vectorSA(t *testing.T, g *gateway.Gateway, p *wycheproof.Packet, number int
 	dst := netip.AddrFrom4([4]byte{10, 1, byte(number >> 8), byte(number)})
 	s, err := ipsec.NewSA(ipsec.Config{
 		Name: p.Name, SPI: spi, Direction: ipsec.In, Src: far4, Dst: dst, Suite: p.Suite, Key: p.Key, AuthKey: p.AuthKey,
-		ESN: p.ESN, ReplayWindow: 64, Bundle: g.Bundle("wycheproof"),
+		ESN: p.ESN, ReplayWindow: 64, Tunnel: g.Tunnel("wycheproof"),
 	}, 1)
 	if err != nil {
 		t.Fatalf("%s, %s: %v", p.Suite, p.Name, err)
@@ -50,21 +47,14 @@ func vectorSA(t *testing.T, g *gateway.Gateway, p *wycheproof.Packet, number int
 	return s, testutil.Edit(testutil.Edit(f, 2, byte(n>>8), byte(n)), 9, protoESP)
 }
 
-// judgeWycheproof has a device open the packets of Project Wycheproof: those that are wrong, and no others,
-// are forgeries. What is inside is no IP packet, so none is forwarded.
+// judgeWycheproof opens the packets of Project Wycheproof: exactly the invalid ones are forgeries. None
+// has an IP packet inside, so none is forwarded.
 func judgeWycheproof(t *testing.T, maker securedMaker) {
-	all, err := wycheproof.Packets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := got(wycheproof.Packets())(t)
 	net, g := testutil.NewNetwork(), &gateway.Gateway{}
 	w := maker(t, net, g)
-	slab, err := batch.NewSlab(1, securedChunk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { slab.Close() })
-	c, judged := slab.Chunks[0], map[bool]int{}
+	chunks := batch.NewChunks(1, securedChunk)
+	c, judged := chunks[0], map[bool]int{}
 	for part := range slices.Chunk(all, securedChunk) {
 		c.N = 0
 		var sas []*ipsec.SA
@@ -82,13 +72,11 @@ func judgeWycheproof(t *testing.T, maker securedMaker) {
 		}
 		w.settle()
 		c.Submitted = batch.Clock()
-		w.engine.Submit(c)
-		for !w.engine.Done(c) {
-		}
+		process(w.engine, c)
 		for i, s := range sas {
 			p, n := packets[i], s.Stats()
 			judged[p.Valid]++
-			if kind := w.engine.securer.tasks[0][i].Kind; kind != cpu.Open {
+			if kind := w.engine.ipsec.tasks[0][i].Kind; kind != esp.Open {
 				t.Errorf("%s, %s: it was not for the device: task %d, %v", p.Suite, p.Name, kind, c.Out[i].Verdict)
 			}
 			if forged := n.Forgeries == 1; forged == p.Valid || n.Forgeries > 1 {

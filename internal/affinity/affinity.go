@@ -1,4 +1,4 @@
-// Package affinity ties a goroutine to a thread and the thread to a processor.
+// Package affinity pins goroutines and threads to CPUs.
 package affinity
 
 import (
@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Any leaves the choice of processor to the kernel.
+// Any is no CPU in particular: the kernel schedules the thread.
 const Any = -1
 
-// Pin locks the calling goroutine to its thread and the thread to one CPU (or to
-// none in particular, with Any). The returned function undoes both.
+// Pin locks the calling goroutine to its thread and pins the thread to a CPU, or only locks it with
+// Any. restore undoes both.
 func Pin(cpu int) (restore func(), err error) {
 	runtime.LockOSThread()
 	if cpu == Any {
@@ -28,15 +28,14 @@ func Pin(cpu int) (restore func(), err error) {
 		return nil, fmt.Errorf("pin thread to CPU %d: %w", cpu, err)
 	}
 	return func() {
-		// Where this fails the thread stays locked, and dies with its goroutine.
+		// If this fails, the thread stays locked and exits with its goroutine.
 		if unix.SchedSetaffinity(0, &before) == nil {
 			runtime.UnlockOSThread()
 		}
 	}, nil
 }
 
-// Move pins another thread to one CPU and, with a priority of 1 to 99, has it
-// scheduled first-in first-out (SCHED_FIFO) from now on.
+// Move pins another thread to a CPU and, with a priority of 1 to 99, sets SCHED_FIFO.
 func Move(tid, cpu, priority int) error {
 	var want unix.CPUSet
 	want.Set(cpu)
@@ -46,8 +45,8 @@ func Move(tid, cpu, priority int) error {
 	return schedule(tid, priority)
 }
 
-// Prioritize schedules the calling thread first-in first-out with a priority of
-// 1 to 99; 0 leaves it as it is. Lock the goroutine to the thread before.
+// Prioritize sets SCHED_FIFO with a priority of 1 to 99 for the calling thread; 0 changes nothing.
+// The goroutine must be locked to the thread.
 func Prioritize(priority int) error { return schedule(0, priority) }
 
 func schedule(tid, priority int) error {
@@ -56,12 +55,12 @@ func schedule(tid, priority int) error {
 	}
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: uint32(priority)}
 	if err := unix.SchedSetAttr(tid, &attr, 0); err != nil {
-		return fmt.Errorf("give thread %d real-time priority %d: %w; that takes CAP_SYS_NICE", tid, priority, err)
+		return fmt.Errorf("set real-time priority %d of thread %d: %w (needs CAP_SYS_NICE)", priority, tid, err)
 	}
 	return nil
 }
 
-// CPUs lists the processors that the process may run on, in ascending order.
+// CPUs returns the CPUs that the process can run on, in ascending order.
 func CPUs() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {

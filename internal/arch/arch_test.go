@@ -22,6 +22,7 @@ var rules = []rule{
 	{"unsafe", checkUnsafe},
 	{"format", checkFormat},
 	{"generated", checkGenerated},
+	{"logs", checkLogs},
 }
 
 func TestSourceKeepsTheRules(t *testing.T) {
@@ -154,7 +155,7 @@ func TestRulesCatchWhatBreaksThem(t *testing.T) {
 		{"module of tests in tests", "fib/a_test.go", `import "pgregory.net/rapid"`, "modules", ""},
 		{"unknown module", "fib/a.go", `import "example.com/x"`, "modules", "no row"},
 		{"namesake of a module", "fib/a.go", `import "golang.org/x/system"`, "modules", "no row"},
-		{"cgo", "afxdp/a.go", `import "C"`, "modules", "Go alone"},
+		{"cgo", "afxdp/a.go", `import "C"`, "modules", "only Go"},
 		{"standard library", "fib/a.go", `import "net/netip"`, "modules", ""},
 		{"unsafe", "afxdp/ring.go", `import "unsafe"`, "unsafe", "_unsafe.go"},
 		{"unsafe in a test", "afxdp/ring_test.go", `import "unsafe"`, "unsafe", "_unsafe.go"},
@@ -179,6 +180,6 @@ func TestRulesCatchWhatBreaksThem(t *testing.T) {
 	}
 	bare := fstest.MapFS{"p/a.go": &fstest.MapFile{Data: []byte("// Helpers.\npackage p\n")}}
 	if got := undocumented(sources(t, bare)); len(got) != 1 {
-		t.Errorf("a package without a comment of its own: %q", got)
+		t.Errorf("a package without a comment: %q", got)
 	}
 }

@@ -1,5 +1,5 @@
-// Package arch holds the house rules that are tests: which package may import
-// which, where unsafe may be, what every file and every generated file must have.
+// Package arch tests rules about the source: imports between packages, use of unsafe, log messages,
+// links between documents, generated files.
 //
-// A rule is a row with its reason. To break one, change the row and say why.
+// A rule is a table row with its reason. To change a rule, change the row and its reason.
 package arch

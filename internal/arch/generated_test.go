@@ -85,7 +85,7 @@ func readSums(tree fs.FS, file string) (map[string]string, error) {
 
 // stalePTX lists the files that are other than when scripts/ptx.sh compiled kernels. It
 // leaves sums beside the PTX, of the PTX and of all that it was made of: a header that
-// is included anew changes the file that includes it.
+// is included newly changes the file that includes it.
 func stalePTX(t *testing.T, tree fs.FS) (problems []string) {
 	t.Helper()
 	for _, kernels := range find(t, tree, func(name string) bool { return strings.HasSuffix(name, ".cu") }) {

@@ -16,19 +16,19 @@ import (
 
 const root = "../.."
 
-func TestTheDocumentIsFresh(t *testing.T) {
+func TestDocumentIsUpToDate(t *testing.T) {
 	got, err := os.ReadFile(filepath.Join(root, "CONFORMANCE.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, Markdown()) {
-		t.Error("CONFORMANCE.md is not what the rules say: run go generate ./internal/conformance, and commit it")
+		t.Error("CONFORMANCE.md is out of date: run go generate ./internal/conformance and commit it")
 	}
 }
 
 // Every rule that is kept has packets or tests, every rule that is not has a reason, and
 // all have names by which they are found.
-func TestRulesAreWhole(t *testing.T) {
+func TestRulesAreComplete(t *testing.T) {
 	key := regexp.MustCompile(`^[a-z0-9]+/[a-z0-9-]+$`)
 	keys := map[string]bool{}
 	for _, c := range Chapters() {
@@ -60,8 +60,8 @@ func TestRulesAreWhole(t *testing.T) {
 	}
 }
 
-// The tests that rules name exist, and nothing keeps them from running with the others.
-func TestNamedTestsRun(t *testing.T) {
+// The named tests exist and do not skip themselves.
+func TestNamedTestsExist(t *testing.T) {
 	packages := map[string]*testFiles{}
 	for _, r := range Rules() {
 		tests := r.Tests
@@ -121,7 +121,7 @@ func readTests(t *testing.T, pkg string) *testFiles {
 	return found
 }
 
-// skips reports whether a test may skip itself.
+// skips reports whether a test can skip itself.
 func skips(f *ast.FuncDecl) (does bool) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		if s, is := n.(*ast.SelectorExpr); is && strings.HasPrefix(s.Sel.Name, "Skip") {

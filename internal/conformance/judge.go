@@ -13,14 +13,14 @@ import (
 
 const ethernetLen = 14
 
-// JudgeEngine compares an engine's answer, given with a network, with the rule. frame is what lies where the
-// frame was received, sent what the answer says is to be sent, if it is.
+// JudgeEngine compares an engine's result in a network with the rule. frame is the memory of the
+// received frame, sent the frame to transmit, if any.
 func (c *Case) JudgeEngine(n *testutil.Network, r batch.Result, frame, sent []byte) error {
 	if r.Verdict != c.Verdict {
 		return fmt.Errorf("%v, want %v", r.Verdict, c.Verdict)
 	}
-	if r.Verdict == batch.Hold && r.Addr != n.Glean {
-		return fmt.Errorf("held for adjacency %d, want %d", r.Addr, n.Glean)
+	if r.Verdict == batch.Hold && r.Adjacency() != n.Glean {
+		return fmt.Errorf("held for adjacency %d, want %d", r.Adjacency(), n.Glean)
 	}
 	if r.Verdict.Action() != batch.ActionForward {
 		if !bytes.Equal(frame, c.Frame) {
@@ -34,8 +34,8 @@ func (c *Case) JudgeEngine(n *testutil.Network, r batch.Result, frame, sent []by
 	return nil
 }
 
-// JudgeRouter compares what left a router by each port, and how many packets it dropped
-// for each reason, with the rule.
+// JudgeRouter compares the frames from each port of a router, and its drops by reason, with the
+// rule.
 func (c *Case) JudgeRouter(sent [Ports][][]byte, drops [batch.NumReasons]uint64) error {
 	var want [Ports][][]byte
 	if out := c.forwarded(); out != nil {
@@ -47,7 +47,7 @@ func (c *Case) JudgeRouter(sent [Ports][][]byte, drops [batch.NumReasons]uint64)
 	}
 	if c.Error != nil { // it goes back where the packet came from
 		if len(sent[0]) == 0 {
-			return fmt.Errorf("the source is not told: no ICMP error")
+			return fmt.Errorf("no ICMP error to the source")
 		}
 		if err := c.judgeError(sent[0][0]); err != nil {
 			return err
@@ -67,7 +67,7 @@ func (c *Case) JudgeRouter(sent [Ports][][]byte, drops [batch.NumReasons]uint64)
 		}
 	}
 	var count [batch.NumReasons]uint64
-	if c.Verdict.Action() == batch.ActionDrop && c.Sent == nil { // what was cut is not dropped
+	if c.Verdict.Action() == batch.ActionDrop && c.Sent == nil { // fragmented packets are not dropped
 		count[c.Verdict.Reason()] = 1
 	}
 	for r := range drops {
@@ -78,7 +78,7 @@ func (c *Case) JudgeRouter(sent [Ports][][]byte, drops [batch.NumReasons]uint64)
 	return nil
 }
 
-// forwarded returns the frames that leave, nil for none.
+// forwarded returns the transmitted frames, nil for none.
 func (c *Case) forwarded() [][]byte {
 	if c.Sent != nil || c.Verdict.Action() != batch.ActionForward {
 		return c.Sent
@@ -86,8 +86,8 @@ func (c *Case) forwarded() [][]byte {
 	return [][]byte{rewritten(c.Frame, c.Verdict.Port())}
 }
 
-// rewritten returns a frame as it leaves by a port: with the link's addresses, a hop less,
-// a checksum that is computed anew, and without padding.
+// rewritten returns a frame as transmitted by a port: with new link addresses, a decremented TTL, a
+// recomputed checksum, and no padding.
 func rewritten(frame []byte, port uint16) []byte {
 	p := frame[ethernetLen:]
 	var f []byte
@@ -99,7 +99,7 @@ func rewritten(frame []byte, port uint16) []byte {
 	return onLink(f, port)
 }
 
-// onLink writes the link addresses of a frame that leaves by a port.
+// onLink writes the link addresses of a frame for a port.
 func onLink(f []byte, port uint16) []byte {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(links[port].peer)<<16)
@@ -109,14 +109,14 @@ func onLink(f []byte, port uint16) []byte {
 	return f
 }
 
-// What an error may be long, whole (RFC 1812 4.3.2.3, RFC 4443 2.4(c)).
+// The maximum lengths of ICMP errors (RFC 1812 4.3.2.3, RFC 4443 2.4(c)).
 const (
 	maxError4 = 576
 	maxError6 = 1280
 )
 
-// judgeError compares a frame with the ICMP error that there is to be: from the router, to
-// the source, quoting the packet as it came, as far as there is room.
+// judgeError compares a frame with the expected ICMP error: from the router to the source, with as
+// much of the received packet as fits.
 func (c *Case) judgeError(f []byte) error {
 	packet := c.Frame[ethernetLen:]
 	var want []byte
@@ -127,7 +127,7 @@ func (c *Case) judgeError(f []byte) error {
 		header := []byte{0x45, 0xc0 | packet[1]&0x1c, 0, 0, 0, 0, 0, 0, 64, 1, 0, 0}
 		binary.BigEndian.PutUint16(header[2:], uint16(20+len(want)))
 		if len(f) >= ethernetLen+6 {
-			copy(header[4:6], f[ethernetLen+4:]) // any number tells it apart
+			copy(header[4:6], f[ethernetLen+4:]) // any identification
 		}
 		header = append(append(header, Router4.AsSlice()...), packet[12:16]...)
 		binary.BigEndian.PutUint16(header[10:], ^testutil.Sum(header))
@@ -148,12 +148,12 @@ func (c *Case) judgeError(f []byte) error {
 	return nil
 }
 
-// message is the error's own header, without a checksum.
+// message returns the ICMP header without a checksum.
 func (c *Case) message() []byte {
 	return binary.BigEndian.AppendUint32([]byte{c.Error.Type, c.Error.Code, 0, 0}, c.Error.Info)
 }
 
-// outcome names what becomes of a packet that is not just forwarded.
+// outcome names the fate of a packet that is not forwarded.
 func (c *Case) outcome() string {
 	var s string
 	switch c.Verdict.Action() {
@@ -178,7 +178,7 @@ func (c *Case) outcome() string {
 	return s
 }
 
-// Asked reports whom the router must ask for the neighbour of a case that holds.
+// Asked returns the neighbor that the router must resolve for a held packet.
 func (c *Case) Asked() netip.Addr {
 	p := c.Frame[ethernetLen:]
 	if p[0]>>4 == 4 {

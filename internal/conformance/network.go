@@ -7,17 +7,16 @@ import (
 	"github.com/warproute/warproute/internal/testutil"
 )
 
-// Ports is how many ports the network of the rules has.
+// Ports is the number of ports of the rules' network.
 const Ports = 5
 
-// The addresses by which the router speaks of what it received by port 0, and where the
-// packets of the rules come from.
+// The source addresses of the router's errors about packets from port 0, and of the rules' packets.
 var (
 	Router4, Router6 = netip.MustParseAddr("192.0.2.254"), netip.MustParseAddr("2001:db8::fe")
 	client4, client6 = "192.0.2.1", "2001:db8::1"
 )
 
-// link is what frames by a port begin with.
+// link returns the Ethernet header of frames from a port.
 type link struct{ peer, mac fib.MAC }
 
 var links = [Ports]link{
@@ -28,14 +27,13 @@ var links = [Ports]link{
 	{0x0200000000cc, 0x020000000041},
 }
 
-// NewNetwork returns the forwarding base of the rules. It is testutil's network and,
-// beside it,
+// NewNetwork returns the forwarding tables of the rules: testutil's network and
 //
-//	192.0.2/24, 2001:db8::/64   by port 0, where packets come from
+//	192.0.2/24, 2001:db8::/64   by port 0, the ingress port
 //	10.11/16, fd0b::/64         by port 4, with an MTU of 1400
 //	10.14/16, fd0e::/64         by port 1, the route with an MTU of 1300
 //	10.15/16, fd0f::/64         by port 4, the route with an MTU of 1500
-//	10.12/16, fd0c::/64         by port 4, but for a longer blackhole 10.12.9/24, fd0c::9:0/112
+//	10.12/16, fd0c::/64         by port 4, except for the longer blackhole 10.12.9/24, fd0c::9:0/112
 func NewNetwork() (*testutil.Network, error) {
 	n := testutil.NewNetwork()
 	n.SetPort(4, links[4].mac, 1400)

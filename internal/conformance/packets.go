@@ -8,17 +8,17 @@ import (
 	"github.com/warproute/warproute/internal/testutil"
 )
 
-// Verdicts, for short.
+// Short names of verdicts.
 var (
 	forward = batch.Forward
 	drop    = batch.Drop
 )
 
-// to4 and to6 are UDP packets of 68 and 88 bytes from the client to an address.
+// to4 and to6 return UDP packets of 68 and 88 bytes from the client to an address.
 func to4(dst string) []byte { return sized4(dst, 68) }
 func to6(dst string) []byte { return sized6(dst, 88) }
 
-// sized4 and sized6 are UDP packets of a size, IP header included.
+// sized4 and sized6 return UDP packets of a size including the IP header.
 func sized4(dst string, size int) []byte {
 	return testutil.UDP4(client4, dst, 1000, 53, pattern(size-28)...)
 }
@@ -26,11 +26,11 @@ func sized6(dst string, size int) []byte {
 	return testutil.UDP6(client6, dst, 1000, 53, pattern(size-48)...)
 }
 
-// from4 and from6 are packets from an address to one that has a route.
+// from4 and from6 return packets from an address to a routed one.
 func from4(src string) []byte { return testutil.UDP4(src, "10.1.0.9", 1000, 53, pattern(40)...) }
 func from6(src string) []byte { return testutil.UDP6(src, "fd01::9", 1000, 53, pattern(40)...) }
 
-// proto4 and proto6 are packets of a protocol with its bytes.
+// proto4 and proto6 return packets with a protocol and its bytes.
 func proto4(dst string, proto byte, rest ...byte) []byte {
 	return testutil.Raw4(client4, dst, proto, rest...)
 }
@@ -38,7 +38,7 @@ func proto6(dst string, next byte, rest ...byte) []byte {
 	return testutil.Raw6(client6, dst, next, rest...)
 }
 
-// pattern is n bytes in which none is where another could be.
+// pattern returns n bytes without repetition.
 func pattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -57,21 +57,20 @@ func hops(f []byte, n byte) []byte {
 	return edit(f, 7, n)
 }
 
-// df says that a packet must not be cut.
+// df sets DF in a packet.
 func df(f []byte) []byte { return edit(f, 6, 0x40) }
 
-// etherType changes a frame's.
+// etherType changes the EtherType of a frame.
 func etherType(f []byte, t uint16) []byte {
 	f = bytes.Clone(f)
 	binary.BigEndian.PutUint16(f[12:], t)
 	return f
 }
 
-// padded adds bytes behind a packet.
+// padded adds padding behind a packet.
 func padded(f []byte, n int) []byte { return append(bytes.Clone(f), bytes.Repeat([]byte{0xee}, n)...) }
 
-// chain returns an IPv6 packet whose headers are those named, each of 8 bytes, before a
-// UDP header.
+// chain returns an IPv6 UDP packet with extension headers of 8 bytes each.
 func chain(dst string, kinds ...byte) []byte {
 	var rest []byte
 	for i := range kinds {
@@ -101,7 +100,7 @@ const (
 	mobility       = 135
 )
 
-// all returns a case for each family or packet, alike in the rest.
+// all sets the verdict and the error of all cases.
 func all(v batch.Verdict, e *Error, cases ...Case) []Case {
 	for i := range cases {
 		cases[i].Verdict, cases[i].Error = v, e

@@ -1,11 +1,10 @@
-// Package conformance holds the rules of a router, as data: what an RFC or an operator
-// asks, what warproute does, and the packets that show it.
+// Package conformance holds the rules of a router as data: the requirement of an RFC or an operator,
+// warproute's behavior, and packets that test it.
 //
-// Its packets are sent three ways, by a test each of the name TestConformance: through
-// the CPU engine (dataplane/cpu), through the GPU kernels' code on the host
-// (dataplane/gpu), and through a whole router of memory ports (dataplane), which also
-// tells sources and cuts packets. What engines and workers do not decide is shown by
-// other tests, which a rule names. CONFORMANCE.md is written from here.
+// Three tests named TestConformance send the packets through the CPU engine (dataplane/cpu), the
+// GPU kernels' code on the host (dataplane/gpu), and a router with memory ports (dataplane), which
+// also sends ICMP errors and fragments. Rules name the tests of what engines and workers do not
+// decide. CONFORMANCE.md is generated from this package.
 package conformance
 
 import (
@@ -18,23 +17,23 @@ import (
 
 // Rule is one row of CONFORMANCE.md.
 type Rule struct {
-	Key    string // names the rule for good, "ipv4/checksum"; what stands before the slash is its chapter
-	Says   string // what is asked of a router
-	Source string // who asks
+	Key    string // permanent name, "ipv4/checksum", with the key of its chapter before the slash
+	Says   string // the requirement
+	Source string // RFC section, or "peers"
 	Status Status
-	Does   string // what warproute does; where it departs, why
+	Does   string // warproute's behavior, with a reason where it departs
 	Cases  []Case
-	Tests  []string // other tests, "afxdp.TestSteer" or, of a table's entry, "afxdp.TestSteer/ARP request"
+	Tests  []string // other tests, "afxdp.TestSteer" or a subtest, "afxdp.TestSteer/ARP request"
 }
 
-// Status says how a rule stands.
+// Status is the state of a rule.
 type Status string
 
 const (
 	Kept    Status = "kept"
-	Linuxs  Status = "Linux" // kept by Linux, which is given the packets
+	Linuxs  Status = "Linux" // kept by Linux, to which the packets are punted
 	Departs Status = "departs"
-	Lacking Status = "lacking" // not built
+	Lacking Status = "lacking" // not implemented
 )
 
 // Chapter is a group of rules.
@@ -50,10 +49,10 @@ func Chapters() []Chapter {
 		{"ipv4", "IPv4", ipv4Rules()},
 		{"ipv6", "IPv6", ipv6Rules()},
 		{"addresses", "Addresses", addressRules()},
-		{"route", "Routes and neighbours", routeRules()},
+		{"route", "Routes and neighbors", routeRules()},
 		{"size", "Sizes and fragments", sizeRules()},
 		{"icmp", "ICMP errors", icmpRules()},
-		{"host", "What is Linux's", hostRules()},
+		{"host", "Host traffic", hostRules()},
 		{"esp", "ESP and sizes", espRules()},
 	}
 }
@@ -66,32 +65,32 @@ func Rules() (all []Rule) {
 	return all
 }
 
-// Case is one packet and what must become of it.
+// Case is a packet and its expected fate.
 type Case struct {
 	Name  string
 	Frame []byte
-	Port  uint16 // that receives it
+	Port  uint16 // ingress port
 
-	// Verdict is that of both engines.
+	// Verdict is the verdict of both engines.
 	Verdict batch.Verdict
-	// Sent are the frames that leave the router, those of an ICMP error excepted. Nil
-	// stands for the frame with a new link header, a hop less, and no padding, where the
-	// verdict is to forward, and for nothing where it is not.
+	// Sent are the frames that leave the router, without ICMP errors. Nil stands for the
+	// frame with a new link header, a decremented TTL and no padding if the verdict is to
+	// forward, and otherwise for no frame.
 	Sent [][]byte
-	// By is the port that Sent leave by where the engine does not say.
+	// By is the egress port of Sent if the engine does not decide it.
 	By uint16
-	// Error is what the worker tells the source; nil: nothing.
+	// Error is the ICMP error to the source, nil for none.
 	Error *Error
 }
 
-// Error is an ICMP or ICMPv6 error, as its receiver sees it.
+// Error is an ICMP or ICMPv6 error.
 type Error struct {
 	Type, Code uint8
 	Info       uint32 // the word behind the checksum
 }
 
-// Outcomes names what becomes of a rule's packets but for forwarding: the reasons of
-// drops with their ICMP errors, holds.
+// Outcomes lists the fates of a rule's packets other than forwarding: drop reasons with their ICMP
+// errors, and holds.
 func (r *Rule) Outcomes() (all []string) {
 	for _, c := range r.Cases {
 		if s := c.outcome(); s != "" && !slices.Contains(all, s) {

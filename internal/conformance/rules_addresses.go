@@ -6,8 +6,8 @@ func addressRules() []Rule {
 	return []Rule{
 		{
 			Key: "addresses/source4", Source: "RFC 1812 4.2.2.11, 5.3.7, RFC 1122 3.2.1.3", Status: Kept,
-			Says: "A packet from an address that no host can have on a wire is not forwarded: 0/8, 127/8, multicast, 240/4, broadcast",
-			Does: "Dropped silently. (Linux forwards from and to 240/4, and 0/8 but for 0.0.0.0.)",
+			Says: "A packet from an address that no host can have is not forwarded: 0/8, 127/8, multicast, 240/4, broadcast",
+			Does: "Dropped silently. (Linux forwards from and to 240/4, and 0/8 except 0.0.0.0.)",
 			Cases: append(all(drop(batch.SourceMartian), nil,
 				Case{Name: "0.0.0.0", Frame: from4("0.0.0.0")},
 				Case{Name: "0/8", Frame: from4("0.1.2.3")},
@@ -47,20 +47,20 @@ func addressRules() []Rule {
 		{
 			Key: "addresses/broadcast4", Source: "RFC 1812 5.3.5.1", Status: Kept,
 			Says:  "A packet to 255.255.255.255 is not forwarded",
-			Does:  "Linux has it, as a host. One that reached an engine would be dropped.",
+			Does:  "Punted to Linux, which receives it as a host. An engine would drop it.",
 			Cases: all(drop(batch.DestMartian), nil, Case{Name: "limited broadcast", Frame: to4("255.255.255.255")}),
 			Tests: []string{"afxdp.TestSteer/limited broadcast"},
 		},
 		{
 			Key: "addresses/directed-broadcast", Source: "RFC 2644, RFC 1812 5.3.5.2", Status: Kept,
-			Says:  "A packet to the broadcast address of a network of this router is not sent there as a broadcast, unless configured otherwise",
-			Does:  "Linux has it, and forwards it only where `bc_forwarding` and `net.ipv4.ip_forward` are on.",
-			Tests: []string{"afxdp.TestSteer/our subnet's broadcast", "control/mirror.TestLocalAddresses", "internal/e2e.TestLinuxDoesTheSame"},
+			Says:  "A packet to the broadcast address of a connected network is not broadcast there, unless configured otherwise",
+			Does:  "Punted to Linux, which forwards it only if `bc_forwarding` and `net.ipv4.ip_forward` are on.",
+			Tests: []string{"afxdp.TestSteer/our subnet's broadcast", "control/mirror.TestLocalAddresses", "internal/e2e.TestForwardingEqualsLinux"},
 		},
 		{
 			Key: "addresses/multicast", Source: "RFC 1812 5.3.1, RFC 4291 2.7", Status: Linuxs,
-			Says: "Multicast is forwarded by multicast routes alone, and no error is sent about it",
-			Does: "Linux has it, with its groups and multicast routes. One that reached an engine would be dropped, silently whatever its TTL.",
+			Says: "Multicast is forwarded only by multicast routes, and causes no errors",
+			Does: "Punted to Linux with its groups and multicast routes. An engine would drop it silently, with any TTL.",
 			Cases: all(drop(batch.DestMartian), nil,
 				Case{Name: "IPv4", Frame: to4("239.1.1.1")},
 				Case{Name: "IPv4, TTL 1", Frame: hops(to4("224.0.0.5"), 1)},
@@ -68,7 +68,7 @@ func addressRules() []Rule {
 				Case{Name: "IPv6, global", Frame: to6("ff0e::1")},
 				Case{Name: "IPv6, hop limit 1", Frame: hops(to6("ff05::1"), 1)},
 			),
-			Tests: []string{"afxdp.TestSteer/224.0.0.0, the first group", "afxdp.TestSteer/239.255.255.255, the last group", "afxdp.TestSteer/IPv6 group", "internal/e2e.TestLinuxForwardsWhatIsLeftToIt"},
+			Tests: []string{"afxdp.TestSteer/224.0.0.0, the first group", "afxdp.TestSteer/239.255.255.255, the last group", "afxdp.TestSteer/IPv6 group", "internal/e2e.TestLinuxForwardsPuntedPackets"},
 		},
 		{
 			Key: "addresses/unspecified6", Source: "RFC 4291 2.5.2", Status: Kept,
@@ -92,7 +92,7 @@ func addressRules() []Rule {
 		{
 			Key: "addresses/mapped6", Source: "RFC 4942 2.2, RFC 4291 2.5.5.2", Status: Kept,
 			Says: "A packet from or to an IPv4-mapped address is not forwarded",
-			Does: "Dropped silently. (Linux forwards to one, and to ::.)",
+			Does: "Dropped silently. (Linux forwards packets to one, and to ::.)",
 			Cases: []Case{
 				{Name: "from", Frame: mapped(8), Verdict: drop(batch.SourceMartian)},
 				{Name: "to", Frame: mapped(24), Verdict: drop(batch.DestMartian)},
@@ -101,7 +101,7 @@ func addressRules() []Rule {
 		{
 			Key: "addresses/link-local6", Source: "RFC 4291 2.5.6, RFC 4007 9", Status: Kept,
 			Says: "A packet from or to a link-local address is not forwarded to another link",
-			Does: "Linux has them. One that reached an engine would be dropped.",
+			Does: "Punted to Linux. An engine would drop it.",
 			Cases: []Case{
 				{Name: "from", Frame: from6("fe80::1"), Verdict: drop(batch.SourceMartian)},
 				{Name: "from the last", Frame: from6("febf::1"), Verdict: drop(batch.SourceMartian)},
@@ -112,9 +112,9 @@ func addressRules() []Rule {
 		},
 		{
 			Key: "addresses/beyond-scope6", Source: "RFC 4443 3.1, RFC 4007 9", Status: Departs,
-			Says:  "The source of a packet from a link-local to a global address is told that it is beyond scope (1/2)",
-			Does:  "It is not told: Linux has the packet, and with its own forwarding off drops it. Forwarded it is not.",
-			Tests: []string{"afxdp.TestSteer/from a link-local address", "internal/e2e.TestLinuxDoesTheSame", "internal/e2e.TestLinuxForwardsWhatIsLeftToIt"},
+			Says:  "A packet from a link-local to a global address causes an error: beyond scope of source address (1/2)",
+			Does:  "No error and not forwarded: punted to Linux, which drops it while its own forwarding is off.",
+			Tests: []string{"afxdp.TestSteer/from a link-local address", "internal/e2e.TestForwardingEqualsLinux", "internal/e2e.TestLinuxForwardsPuntedPackets"},
 		},
 		{
 			Key: "addresses/multicast-source6", Source: "RFC 4291 2.7", Status: Kept,
@@ -124,7 +124,7 @@ func addressRules() []Rule {
 		},
 		{
 			Key: "addresses/site-local6", Source: "RFC 3879 4, RFC 4193 4.3, RFC 4291 2.5.4", Status: Kept,
-			Says: "Site-local and unique local addresses are forwarded as global ones",
+			Says: "Site-local and unique local addresses are forwarded like global ones",
 			Does: "By their routes.",
 			Cases: all(forward(1), nil,
 				Case{Name: "from fec0::", Frame: from6("fec0::1")},
@@ -133,22 +133,20 @@ func addressRules() []Rule {
 		},
 		{
 			Key: "addresses/own-source", Source: "RFC 1812 5.3.7, RFC 1122 3.2.1.3, peers", Status: Kept,
-			Says:  "A packet that comes from outside with an address of this router as its source, or the broadcast address of a network of its, is not forwarded",
-			Does:  "Linux has it, and drops it. (Where it may forward, it drops only what comes from the router's own IPv4 addresses, unless `accept_local` is on.)",
-			Tests: []string{"afxdp.TestSteer/from our IPv4 address", "afxdp.TestSteer/from our subnet's broadcast", "afxdp.TestSteer/from our IPv6 address", "internal/e2e.TestLinuxDoesTheSame", "internal/e2e.TestLinuxForwardsWhatIsLeftToIt"},
+			Says:  "A packet from outside with a source address of this router, or the broadcast address of a connected network, is not forwarded",
+			Does:  "Punted to Linux, which drops it. (With forwarding on, Linux drops only those from its own IPv4 addresses, unless `accept_local` is on.)",
+			Tests: []string{"afxdp.TestSteer/from our IPv4 address", "afxdp.TestSteer/from our subnet's broadcast", "afxdp.TestSteer/from our IPv6 address", "internal/e2e.TestForwardingEqualsLinux", "internal/e2e.TestLinuxForwardsPuntedPackets"},
 		},
 		{
 			Key: "addresses/reverse-path", Source: "RFC 1812 5.3.8, RFC 3704", Status: Kept,
-			Says: "Packets from sources that have no route back by the port can be dropped (strict, loose)",
-			Does: "As `rp_filter` of Linux says of the interface, followed while the router runs, or `reverse_path` of the port, which holds for IPv6, too. Dropped silently as `reverse_path` by the engine, " +
-				"whatever else is wrong with the packet. As in Linux, what comes out of a tunnel is not asked, but what it came in is. " +
-				"A port is one of a multipath route's if flows take it, of the smallest weight, too; where Linux passes a path over because its port has lost its addresses, packets that arrive there are dropped, and Linux takes them.",
-			Tests: []string{"dataplane.TestSourcesAreHeldAgainstTheirRoutes", "dataplane.TestSourcesAreAskedForUnderLoad", "dataplane/cpu.TestSourcesComeFirst", "dataplane/cpu.TestSourcesComeBeforePolicies", "dataplane/gpu.TestKernelCodeAgreesOnSources", "fib.TestStrictTakesPortsOfTheSmallestWeights", "internal/e2e.TestReversePathIsLinuxs"},
+			Says:  "Packets from sources without a route back by the ingress port can be dropped (strict, loose)",
+			Does:  "By Linux's `rp_filter` of the interface, followed at run time, or `reverse_path` of the port, which applies to IPv6, too. The engine drops them silently as `reverse_path` before all other checks. As in Linux, the check applies to outer, not inner packets of a tunnel. A port belongs to a multipath route if flows use it, also with the smallest weight. Linux skips a path whose port has lost its addresses and accepts packets from it; warproute drops them.",
+			Tests: []string{"dataplane.TestReversePathFiltering", "dataplane.TestReversePathChangesUnderLoad", "dataplane/cpu.TestReversePathPrecedesValidation", "dataplane/esp.TestReversePathPrecedesPolicies", "dataplane/gpu.TestKernelCodeAgreesOnSources", "fib.TestStrictTakesPortsOfTheSmallestWeights", "internal/e2e.TestReversePathCheckEqualsLinux"},
 		},
 	}
 }
 
-// mapped is a packet with ::ffff:10.0.0.1 at an offset.
+// mapped returns a packet with ::ffff:10.0.0.1 at an offset.
 func mapped(at int) []byte {
 	return edit(to6("fd01::9"), at, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1)
 }

@@ -23,7 +23,7 @@ func ipv4Rules() []Rule {
 		},
 		{
 			Key: "ipv4/header-length", Source: "RFC 1812 5.2.2 (4)", Status: Kept,
-			Says: "The header is 20 bytes long at least, and not longer than the packet",
+			Says: "The header is at least 20 bytes long and not longer than the packet",
 			Does: "Dropped silently.",
 			Cases: all(drop(batch.HeaderLength), nil,
 				Case{Name: "of 16 bytes", Frame: edit(v4, 0, 0x44)},
@@ -33,7 +33,7 @@ func ipv4Rules() []Rule {
 		},
 		{
 			Key: "ipv4/total-length", Source: "RFC 1812 5.2.2 (5)", Status: Kept,
-			Says: "The total length has room for the header and is not longer than the frame",
+			Says: "The total length includes the header and does not exceed the frame",
 			Does: "Dropped silently.",
 			Cases: append(all(drop(batch.BadLength), nil,
 				Case{Name: "below the header's", Frame: edit(v4, 2, 0, 19)},
@@ -54,8 +54,8 @@ func ipv4Rules() []Rule {
 		},
 		{
 			Key: "ipv4/ttl", Source: "RFC 1812 5.3.1", Status: Kept,
-			Says: "The TTL is decreased by one; a packet whose TTL would become 0 is discarded, and its source told",
-			Does: "Dropped, with an error from the port that received it.",
+			Says: "The TTL is decremented; a packet whose TTL becomes 0 is discarded with an ICMP error",
+			Does: "Dropped, with an error from the ingress port.",
 			Cases: append(all(drop(batch.TTLExpired), &Error{11, 0, 0},
 				Case{Name: "TTL 1", Frame: hops(v4, 1)},
 				Case{Name: "TTL 0", Frame: hops(v4, 0)},
@@ -63,21 +63,21 @@ func ipv4Rules() []Rule {
 				Case{Name: "TTL 2", Frame: hops(v4, 2), Verdict: forward(1)},
 				Case{Name: "TTL 255", Frame: hops(v4, 255), Verdict: forward(1)},
 			),
-			Tests: []string{"internal/e2e.TestLinuxDoesTheSame"},
+			Tests: []string{"internal/e2e.TestForwardingEqualsLinux"},
 		},
 		{
 			Key: "ipv4/ttl-before-route", Source: "RFC 1812 5.2.1.2", Status: Departs,
-			Says: "The route is found before the TTL is decreased, so that an expired packet without a route is answered as having none",
-			Does: "The TTL is looked at first, in validation, and the source is told that instead: either error is true, and a lookup is spared.",
+			Says: "The route lookup precedes the TTL check, so that an expired packet without a route is reported as unroutable",
+			Does: "Validation checks the TTL first and reports that; both errors are true, and it saves a lookup.",
 			Cases: all(drop(batch.TTLExpired), &Error{11, 0, 0},
 				Case{Name: "no route", Frame: hops(to4("172.16.0.1"), 1)},
 				Case{Name: "blackhole", Frame: hops(to4("10.7.0.1"), 1)},
 			),
-			Tests: []string{"internal/e2e.TestLinuxDoesTheSame"},
+			Tests: []string{"internal/e2e.TestForwardingEqualsLinux"},
 		},
 		{
 			Key: "ipv4/incremental-checksum", Source: "RFC 1624 3", Status: Kept,
-			Says: "The header checksum is right after the TTL was decreased, where it wraps, too",
+			Says: "The header checksum is correct after the TTL was decremented, also where it wraps",
 			Does: "By equation 3.",
 			Cases: all(forward(1), nil,
 				Case{Name: "to 0x0000", Frame: withChecksum(v4, 0xff00)},
@@ -86,11 +86,11 @@ func ipv4Rules() []Rule {
 				Case{Name: "from 0xffff - 1", Frame: withChecksum(v4, 0xfffe)},
 				Case{Name: "from 0x0000", Frame: withChecksum(v4, 0)},
 			),
-			Tests: []string{"packet.TestDecrementTTLKeepsTheChecksumRight", "packet.TestUpdateChecksumEqualsComputingAnew"},
+			Tests: []string{"packet.TestDecrementTTLKeepsTheChecksumRight", "packet.TestUpdateChecksumEqualsRecomputation"},
 		},
 		{
 			Key: "ipv4/type-of-service", Source: "RFC 1812 5.3.2, RFC 2474, RFC 3168 5", Status: Kept,
-			Says: "DSCP and ECN are forwarded as they came, known or not",
+			Says: "DSCP and ECN are forwarded unchanged, known or unknown",
 			Does: "Unchanged.",
 			Cases: all(forward(1), nil,
 				Case{Name: "expedited forwarding", Frame: edit(v4, 1, 0xb8)},
@@ -101,19 +101,19 @@ func ipv4Rules() []Rule {
 		{
 			Key: "ipv4/precedence", Source: "RFC 1812 5.3.3", Status: Departs,
 			Says: "Packets of higher precedence leave before others (SHOULD)",
-			Does: "They leave in the order in which they came, by one queue a port: the next link's own is where they wait, if at all. Queueing disciplines of Linux do not see what AF_XDP sends.",
+			Does: "Packets leave in order of arrival, by one queue per port. Linux's queueing disciplines do not see AF_XDP traffic.",
 			Cases: all(forward(1), nil,
 				Case{Name: "network control", Frame: edit(v4, 1, 0xe0)},
 				Case{Name: "flash override", Frame: edit(v4, 1, 0x80)},
 				Case{Name: "lower effort", Frame: edit(v4, 1, 0x04)},
 				Case{Name: "IPv6, network control", Frame: edit(to6("fd01::9"), 0, 0x6e)},
 			),
-			Tests: []string{"dataplane.TestPrecedenceChangesNoOrder", "dataplane.TestPacketsLeaveInOrderWhateverTheChunkSize"},
+			Tests: []string{"dataplane.TestPrecedenceDoesNotReorder", "dataplane.TestPacketsAreNotReordered"},
 		},
 		{
 			Key: "ipv4/unused-bits", Source: "RFC 1812 4.2.2.3", Status: Kept,
-			Says: "No packet is dropped for bits that should be zero, or for an identification",
-			Does: "Unchanged, in every fragment, too. (Linux clears the reserved flag in what it cuts.)",
+			Says: "No packet is dropped because of reserved bits or its identification",
+			Does: "Unchanged, in every fragment. (Linux clears the reserved flag when it fragments.)",
 			Cases: all(forward(1), nil,
 				Case{Name: "the reserved flag", Frame: edit(v4, 6, 0x80)},
 				Case{Name: "the reserved flag and DF", Frame: edit(v4, 6, 0xc0)},
@@ -122,8 +122,8 @@ func ipv4Rules() []Rule {
 		},
 		{
 			Key: "ipv4/protocols", Source: "RFC 1812 5.1", Status: Kept,
-			Says: "A router forwards whatever protocol a packet carries",
-			Does: "Forwarded; nothing behind the IP header decides, but for fragments of TCP at offset 1.",
+			Says: "A router forwards every protocol",
+			Does: "Forwarded; only the IP header decides, except for TCP fragments at offset 1.",
 			Cases: all(forward(1), nil,
 				Case{Name: "an experimental one", Frame: proto4("10.1.0.9", 253, pattern(40)...)},
 				Case{Name: "IGMP", Frame: proto4("10.1.0.9", 2, pattern(8)...)},
@@ -134,28 +134,28 @@ func ipv4Rules() []Rule {
 		},
 		{
 			Key: "ipv4/options", Source: "RFC 1812 4.2.2.1, 5.3.13, RFC 7126", Status: Linuxs,
-			Says:  "Options are worked on by those who know them: record route, timestamp, security, stream; unknown ones are passed over",
-			Does:  "Linux has every packet with options. It forwards them by its own rules and settings where `net.ipv4.ip_forward` is on, and else drops them; of an IPsec gateway it has only those to the host itself, and the others are dropped (`transit_ipv4_options`). One that reached an engine would be dropped.",
+			Says:  "Routers that know an option process it (record route, timestamp, security, stream) and ignore others",
+			Does:  "Punted to Linux, which forwards them by its own rules if `net.ipv4.ip_forward` is on, and otherwise drops them. An IPsec gateway punts only those to the host itself and drops the others (`transit_ipv4_options`). An engine would drop them.",
 			Cases: all(drop(batch.IPOptions), nil, Case{Name: "one word of no-ops", Frame: optioned(1, 1, 1, 0)}, Case{Name: "record route", Frame: optioned(7, 7, 4, 0, 0, 0, 0, 0)}),
-			Tests: []string{"afxdp.TestSteer/one word of IPv4 options", "afxdp.TestSteer/ten words of IPv4 options", "afxdp.TestSteer/IPv4 options said, header cut", "afxdp.TestGatewayPassesNoTransitToLinux", "internal/e2e.TestLinuxDoesTheSame", "internal/e2e.TestLinuxForwardsWhatIsLeftToIt"},
+			Tests: []string{"afxdp.TestSteer/one word of IPv4 options", "afxdp.TestSteer/ten words of IPv4 options", "afxdp.TestSteer/IPv4 options said, header cut", "afxdp.TestGatewayPassesNoTransitToLinux", "internal/e2e.TestForwardingEqualsLinux", "internal/e2e.TestLinuxForwardsPuntedPackets"},
 		},
 		{
 			Key: "ipv4/source-route", Source: "RFC 7126 4.3, 4.4", Status: Linuxs,
 			Says:  "Loose and strict source routes are dropped unless configured otherwise",
-			Does:  "Linux has them: it forwards them only where `net.ipv4.ip_forward` and `accept_source_route` are on.",
+			Does:  "Punted to Linux, which forwards them only if `net.ipv4.ip_forward` and `accept_source_route` are on.",
 			Cases: all(drop(batch.IPOptions), nil, Case{Name: "loose", Frame: optioned(131, 7, 4, 10, 9, 9, 9, 0)}, Case{Name: "strict", Frame: optioned(137, 7, 4, 10, 9, 9, 9, 0)}),
 			Tests: []string{"afxdp.TestSteer/ten words of IPv4 options"},
 		},
 		{
 			Key: "ipv4/router-alert", Source: "RFC 6398 5, RFC 7126 4.8", Status: Linuxs,
-			Says:  "A router alert does not slow the forwarding of other packets, and need not be heeded",
-			Does:  "As all options: Linux has it, in its own context.",
+			Says:  "A router alert does not slow down other packets and may be ignored",
+			Does:  "Punted to Linux like all options.",
 			Cases: all(drop(batch.IPOptions), nil, Case{Name: "router alert", Frame: optioned(148, 4, 0, 0)}),
 			Tests: []string{"afxdp.TestSteer/one word of IPv4 options"},
 		},
 		{
 			Key: "ipv4/tiny-fragment", Source: "RFC 1858 3, RFC 3128", Status: Kept,
-			Says: "A TCP fragment at offset 1, which would overwrite the flags of what came before it, is discarded",
+			Says: "A TCP fragment at offset 1, which would overwrite the flags of the first fragment, is discarded",
 			Does: "Dropped silently. Fragments at offset 1 of other protocols are forwarded. (Linux forwards all.)",
 			Cases: append(all(drop(batch.FragmentOverlap), nil,
 				Case{Name: "the last of several", Frame: edit(proto4("10.1.0.9", 6, pattern(40)...), 6, 0, 1)},
@@ -168,7 +168,7 @@ func ipv4Rules() []Rule {
 	}
 }
 
-// flipped inverts bits of a packet and does not mend its checksum.
+// flipped inverts bits of a packet without updating its checksum.
 func flipped(f []byte, at int, bits ...byte) []byte {
 	f = bytes.Clone(f)
 	for i, b := range bits {
@@ -187,7 +187,7 @@ func withChecksum(f []byte, sum uint16) []byte {
 	panic("no identification makes that checksum") // a mistake in a rule, not a result of one
 }
 
-// optioned is a packet with options, a multiple of 4 bytes.
+// optioned returns a packet with options, a multiple of 4 bytes.
 func optioned(options ...byte) []byte {
 	f := proto4("10.1.0.9", 17, append(bytes.Clone(options), pattern(40)...)...)
 	f[ethernetLen] += byte(len(options) / 4)

@@ -6,19 +6,19 @@ func linkRules() []Rule {
 	return []Rule{
 		{
 			Key: "link/headers", Source: "RFC 1812 5.3, RFC 2464", Status: Kept,
-			Says: "A forwarded frame has the next hop's and the port's link addresses, and everything else in it is as it came",
-			Does: "Both addresses are rewritten in place; of IP only TTL or hop limit and the header checksum change.",
+			Says: "A forwarded frame has the link addresses of the next hop and the port; everything else is unchanged",
+			Does: "Rewritten in place; in the IP header only TTL or hop limit and the checksum change.",
 			Cases: []Case{
 				{Name: "IPv4", Frame: to4("10.1.0.9"), Verdict: forward(1)},
 				{Name: "IPv6", Frame: to6("fd01::9"), Verdict: forward(1)},
 				{Name: "back by the port it came from", Frame: to4("192.0.2.77"), Verdict: forward(0)},
 			},
-			Tests: []string{"dataplane/cpu.TestPacketsDoNotDisturbEachOther", "internal/e2e.TestLinuxDoesTheSame"},
+			Tests: []string{"dataplane/cpu.TestVerdictsAreIndependent", "internal/e2e.TestForwardingEqualsLinux"},
 		},
 		{
 			Key: "link/padding", Source: "RFC 1812 5.2.2, RFC 894", Status: Kept,
-			Says: "What follows the packet in its frame is the link's padding, and is not forwarded",
-			Does: "Trimmed; the frame is as long as the packet.",
+			Says: "Link padding behind the packet is not forwarded",
+			Does: "Trimmed to the length of the packet.",
 			Cases: []Case{
 				{Name: "IPv4", Frame: padded(sized4("10.1.0.9", 30), 16), Verdict: forward(1)},
 				{Name: "IPv6", Frame: padded(sized6("fd01::9", 50), 2), Verdict: forward(1)},
@@ -28,7 +28,7 @@ func linkRules() []Rule {
 		},
 		{
 			Key: "link/short", Source: "RFC 1812 5.2.2 (1)", Status: Kept,
-			Says: "A frame too short for the headers that it says it has is dropped",
+			Says: "A frame shorter than its headers is dropped",
 			Does: "Dropped silently.",
 			Cases: all(drop(batch.TooShort), nil,
 				Case{Name: "no frame", Frame: nil},
@@ -40,8 +40,8 @@ func linkRules() []Rule {
 		},
 		{
 			Key: "link/type", Source: "RFC 1122 2.3.3", Status: Linuxs,
-			Says: "A router understands more types of frame than IP: ARP, LLDP, 802.3 lengths",
-			Does: "Linux has them, and answers ARP. One that reached an engine would be dropped.",
+			Says: "A router handles other frame types than IP: ARP, LLDP, 802.3 lengths",
+			Does: "Punted to Linux, which answers ARP. An engine would drop them.",
 			Cases: all(drop(batch.EtherType), nil,
 				Case{Name: "ARP", Frame: etherType(to4("10.1.0.9"), 0x0806)},
 				Case{Name: "LLDP", Frame: etherType(to4("10.1.0.9"), 0x88cc)},
@@ -51,26 +51,26 @@ func linkRules() []Rule {
 		},
 		{
 			Key: "link/other-station", Source: "RFC 1812 2.2.1", Status: Kept,
-			Says:  "Frames to another station's link address are not forwarded, though a promiscuous port receives them",
-			Does:  "Linux has them, and drops them.",
+			Says:  "A promiscuous port does not forward frames to other link addresses",
+			Does:  "Punted to Linux, which drops them.",
 			Tests: []string{"afxdp.TestSteer/IPv4 to another MAC", "afxdp.TestSteer/IPv6 to another MAC", "afxdp.TestSteer/MAC that differs in its first byte"},
 		},
 		{
 			Key: "link/broadcast", Source: "RFC 1812 5.3.4", Status: Kept,
-			Says:  "A packet that came as a broadcast or multicast of its link is not forwarded as a unicast, nor answered by an ICMP error",
-			Does:  "Linux has them, and drops them.",
-			Tests: []string{"afxdp.TestSteer/IPv4 to the broadcast MAC", "afxdp.TestSteer/IPv4 to a multicast MAC", "afxdp.TestSteer/IPv6 to a multicast MAC", "internal/e2e.TestLinuxForwardsWhatIsLeftToIt"},
+			Says:  "A link broadcast or multicast is neither forwarded as unicast nor answered by an ICMP error",
+			Does:  "Punted to Linux, which drops it.",
+			Tests: []string{"afxdp.TestSteer/IPv4 to the broadcast MAC", "afxdp.TestSteer/IPv4 to a multicast MAC", "afxdp.TestSteer/IPv6 to a multicast MAC", "internal/e2e.TestLinuxForwardsPuntedPackets"},
 		},
 		{
 			Key: "link/vlan", Source: "IEEE 802.1Q, peers", Status: Linuxs,
 			Says:  "Tagged frames, priority tags (VLAN 0) and QinQ belong to their VLANs",
-			Does:  "Linux has them, and routes between VLAN interfaces by itself; priority-tagged ones, too, which it forwards as untagged only where its own forwarding is on. A tag that the NIC stripped is not seen (`ethtool -K IFACE rxvlan off` keeps it).",
-			Tests: []string{"afxdp.TestSteer/802.1Q tag", "afxdp.TestSteer/802.1ad tag", "internal/e2e.TestLinuxDoesTheSame", "internal/e2e.TestLinuxForwardsWhatIsLeftToIt"},
+			Does:  "Punted to Linux, which routes between VLAN interfaces itself, and forwards priority-tagged frames as untagged where its forwarding is on. A tag that the NIC has stripped is invisible (`ethtool -K IFACE rxvlan off` keeps it).",
+			Tests: []string{"afxdp.TestSteer/802.1Q tag", "afxdp.TestSteer/802.1ad tag", "internal/e2e.TestForwardingEqualsLinux", "internal/e2e.TestLinuxForwardsPuntedPackets"},
 		},
 		{
 			Key: "link/unfinished-checksums", Source: "peers", Status: Kept,
-			Says: "L4 checksums that a veth's or virtio's sender left to its card are completed, others are left alone, wrong ones too",
-			Does: "On ports of such drivers (`checksum: auto`), where the field is the bare sum of the pseudo-header.",
+			Says: "L4 checksums that a veth or virtio sender left to its NIC are completed; all others are unchanged, wrong ones too",
+			Does: "On ports of such drivers (`checksum: auto`), where the field is the sum of the pseudo-header.",
 			Cases: []Case{
 				{Name: "IPv4, on a port that needs it", Frame: unfinished(to4("10.1.0.9")), Verdict: forward(1), Sent: [][]byte{rewritten(to4("10.1.0.9"), 1)}},
 				{Name: "IPv6, on a port that needs it", Frame: unfinished(to6("fd01::9")), Verdict: forward(1), Sent: [][]byte{rewritten(to6("fd01::9"), 1)}},
@@ -79,13 +79,13 @@ func linkRules() []Rule {
 				{Name: "a wrong one", Frame: edit(to4("10.1.0.9"), 26, 0xba, 0xad), Verdict: forward(1)},
 				{Name: "none in UDP over IPv4", Frame: edit(to4("10.1.0.9"), 26, 0, 0), Verdict: forward(1)},
 			},
-			Tests: []string{"packet.TestUnfinishedL4ChecksumsAreCompleted", "packet.TestCompletedUDPChecksumIsNeverZero", "packet.TestChecksumsThatMustStay", "packet.TestInnerChecksumsAreCompleted", "internal/e2e.TestIperf"},
+			Tests: []string{"packet.TestUnfinishedL4ChecksumsAreCompleted", "packet.TestCompletedUDPChecksumIsNeverZero", "packet.TestCompleteChecksumsStay", "packet.TestInnerChecksumsAreCompleted", "internal/e2e.TestIperf"},
 		},
 		{
 			Key: "link/order", Source: "RFC 1812 2.2.1, peers", Status: Kept,
-			Says:  "Packets of one flow leave in the order in which they came",
-			Does:  "All that share an ingress and an egress queue do. Only those that waited for a neighbour may be overtaken.",
-			Tests: []string{"dataplane.TestPacketsLeaveInOrderWhateverTheChunkSize", "dataplane.TestManyChunksInFlightKeepTheOrder", "dataplane.TestWaitingPacketsStayInOrder"},
+			Says:  "Packets of one flow leave in order of arrival",
+			Does:  "All packets with the same ingress and egress queue do. Only packets that waited for a neighbor can be overtaken.",
+			Tests: []string{"dataplane.TestPacketsAreNotReordered", "dataplane.TestChunksInFlightAreNotReordered", "dataplane.TestPendingPacketsStayInOrder"},
 		},
 	}
 }

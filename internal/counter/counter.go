@@ -1,19 +1,20 @@
-// Package counter counts what one goroutine sees, for others to read.
-//
-// A store of sync/atomic waits, on an x86 processor, until all stores before it are done: some
-// 20 cycles, which a packet notices. Nothing needs to be ordered by a counter. It is one word, of
-// which a reader sees some value that was stored, whoever looks (https://go.dev/ref/mem), so
-// that on this processor a plain store does. Where the race detector watches, it is an
-// atomic one.
+// Package counter counts events of one goroutine for any number of readers.
 package counter
 
-import "sync/atomic"
+import (
+	"sync/atomic"
 
-// Counter is a number that one goroutine adds to, and any may read. The zero Counter is 0.
+	"github.com/warproute/warproute/internal/ordered"
+)
+
+// Counter is a number that one goroutine adds to and any goroutine reads. The zero Counter is 0.
 type Counter uint64
 
-// Add adds to it. Only one goroutine calls it.
-func (c *Counter) Add(n uint64) { store((*uint64)(c), uint64(*c)+n) }
+// Add adds n. Only one goroutine calls it.
+func (c *Counter) Add(n uint64) { ordered.Add((*uint64)(c), n) }
 
-// Load returns it.
+// AddPair adds n to c and m to d with one call. Only one goroutine calls it.
+func AddPair(c, d *Counter, n, m uint64) { ordered.AddPair((*uint64)(c), (*uint64)(d), n, m) }
+
+// Load returns the number.
 func (c *Counter) Load() uint64 { return atomic.LoadUint64((*uint64)(c)) }

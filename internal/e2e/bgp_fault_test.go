@@ -7,10 +7,9 @@ import (
 	"github.com/warproute/warproute/internal/routes"
 )
 
-// The faults of routing daemons. FRR in the router has a table from BIRD in the server;
-// the default routes lead to the other server. Whatever the daemons do to Linux's routes,
-// no packet is lost by it, and the tables are Linux's afterwards.
-func TestFaultsOfDaemons(t *testing.T) {
+// Faults of routing daemons lose no packets, and the router's tables equal Linux's afterwards. FRR in
+// the router has a table from BIRD in the server; the default routes lead to the other server.
+func TestDaemonFaultsLoseNoPackets(t *testing.T) {
 	f := newFork(t)
 	f.warm(t)
 	nextHopsAnswer(t, f.Topology)
@@ -32,13 +31,13 @@ func TestFaultsOfDaemons(t *testing.T) {
 	dsts := []string{table.destination(t, routes.IPv4, 0), table.destination(t, routes.IPv6, 0), "10.60.0.1"}
 	for _, c := range []struct {
 		name   string
-		leaves bool // the routes go meanwhile
-		may    bool // or may, as the daemon likes
+		leaves bool // the routes are withdrawn meanwhile
+		may    bool // or may be, by the daemon's timing
 		fault  func()
 	}{
-		{"the sessions are closed and opened again", true, false, func() {
+		{"sessions closed and reopened", true, false, func() {
 			b.do(t, `disable "router*"`)
-			eventually(t, 20*time.Second, "the routes are gone", func() bool {
+			eventually(t, 20*time.Second, "the routes are withdrawn", func() bool {
 				st := f.router.status()
 				return st.RoutesIPv4 <= before.router4+2*nextHops && st.RoutesIPv6 <= before.router6+2*nextHops
 			})
@@ -46,16 +45,16 @@ func TestFaultsOfDaemons(t *testing.T) {
 			b.do(t, `enable "router*"`)
 			whole()
 		}},
-		{"the peer is killed and starts again gracefully", false, false, func() {
+		{"peer killed, graceful restart", false, false, func() {
 			b.kill(t)
 			time.Sleep(5 * effect)
 			b = startBird(t, f.Server, firstCore, dir, config, "-R")
 			eventually(t, 30*time.Second, "the sessions are up", func() bool { return b.established(t) })
-			eventually(t, 30*time.Second, "all routes are told again", func() bool { return frr.heardAll(t) })
+			eventually(t, 30*time.Second, "all routes are announced again", func() bool { return frr.heardAll(t) })
 			whole()
 			time.Sleep(5 * effect)
 		}},
-		{"bgpd is killed and started again", false, true, func() {
+		{"bgpd killed and restarted", false, true, func() {
 			frr.bgpd.kill(t)
 			time.Sleep(5 * effect)
 			frr.startBGP(t)
@@ -64,13 +63,13 @@ func TestFaultsOfDaemons(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f.router.t = t
+			f.router.T = t
 			start := time.Now()
 			outages := f.during(t, c.fault, dsts...)
 			t.Logf("%+v, after %v", outages, time.Since(start).Round(time.Millisecond))
 			for flow, o := range outages {
 				if o.lost > 0 {
-					t.Errorf("flow %d: %d packets lost, %v at once", flow, o.lost, o.lasted)
+					t.Errorf("flow %d: %d packets lost, an outage of %v", flow, o.lost, o.lasted)
 				}
 				if left := o.atOther > 0; flow < 2 && left != c.leaves && !c.may || flow == 2 && left {
 					t.Errorf("flow %d: %d packets by the default route", flow, o.atOther)

@@ -2,35 +2,27 @@ package e2e
 
 import (
 	"context"
-	"fmt"
-	"net/netip"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/internal/lab"
-	"github.com/warproute/warproute/internal/routes"
 )
 
-// The internet's table by BGP: BIRD in the server announces it to a daemon in the
-// router, which installs it into Linux, where warproute finds it.
-//
-// The routes are spread over several next hops at the server. BIRD has a static
-// protocol for each, which can be disabled and enabled again.
+// BIRD in the server announces a full table to a daemon in the router, which installs it in Linux.
+// Each of several next hops has its own static protocol in BIRD, which can be disabled.
 
 const (
 	routerAS, serverAS = 65001, 65002
 	nextHops           = 4 // 10.8.0.11 and following, fd08::11 and following
 )
 
-// fullScale reports whether the tests are to take minutes (`make test-scale`).
+// fullScale reports whether the tests run at full scale (`make test-scale`), which takes minutes.
 func fullScale() bool { return os.Getenv("WARPROUTE_SCALE") == "full" }
 
-// tableSize is how many routes are announced.
+// tableSize returns the number of announced routes.
 func tableSize() (ipv4, ipv6 int) {
 	if fullScale() {
 		return 1_000_000, 200_000
@@ -38,141 +30,31 @@ func tableSize() (ipv4, ipv6 int) {
 	return 50_000, 10_000
 }
 
-// announcement is a table for BIRD to announce.
-type announcement struct {
-	config     string                           // its protocols
-	ipv4, ipv6 int                              // how many routes there are
-	byHop      map[int][nextHops][]netip.Prefix // by family
-}
-
-// add writes the static protocols of a family, of n routes like the internet's, by next
-// hop: table4_0, table4_1, ...
-func (a *announcement) add(t *testing.T, dir string, f routes.Family, n int) {
-	t.Helper()
-	table, err := routes.New("internet", f, n, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, byHop := make([]strings.Builder, nextHops), [nextHops][]netip.Prefix{}
-	ours := netip.MustParsePrefix("10.0.0.0/8")
-	for i, p := range table.Prefixes {
-		if p.Overlaps(ours) {
-			continue
-		}
-		fmt.Fprintf(&files[i%nextHops], "route %v blackhole;\n", p)
-		byHop[i%nextHops] = append(byHop[i%nextHops], p)
-		if f == routes.IPv4 {
-			a.ipv4++
-		} else {
-			a.ipv6++
-		}
-	}
-	a.byHop[int(f)] = byHop
-	for i := range files {
-		path := filepath.Join(dir, fmt.Sprintf("table%d_%d.conf", f, i))
-		writeFile(t, path, files[i].String())
-		a.config += fmt.Sprintf("protocol static table%d_%d {\n\tipv%d;\ninclude %q;\n}\n", f, i, f, path)
-	}
-}
-
-func announce(t *testing.T, dir string, ipv4, ipv6 int) announcement {
-	t.Helper()
-	a := announcement{byHop: map[int][nextHops][]netip.Prefix{}}
-	a.add(t, dir, routes.IPv4, ipv4)
-	a.add(t, dir, routes.IPv6, ipv6)
-	return a
-}
-
-// serverConfig is BIRD's as the neighbour of a router: what it announces, and the
-// sessions, with graceful restart.
-func serverConfig(tables string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "router id 10.8.0.2;\nprotocol device {}\n%s", tables)
-	for _, s := range []struct {
-		family              int
-		local, remote, next string
-	}{{4, "10.8.0.2", "10.8.0.1", "10.8.0.1%d"}, {6, "fd08::2", "fd08::1", "fd08::1%d"}} {
-		fmt.Fprintf(&b, "filter announce%d {\n", s.family)
-		for i := range nextHops {
-			fmt.Fprintf(&b, "\tif proto = \"table%d_%d\" then { bgp_next_hop = %s; accept; }\n", s.family, i, fmt.Sprintf(s.next, i+1))
-		}
-		fmt.Fprintf(&b, `	reject;
-}
-protocol bgp router%d {
-	local %s as %d;
-	neighbor %s as %d;
-	connect delay time 1;
-	connect retry time 1;
-	error wait time 1, 2;
-	graceful restart on;
-	ipv%d { import none; export filter announce%d; };
-}
-`, s.family, s.local, serverAS, s.remote, routerAS, s.family, s.family)
-	}
-	return b.String()
-}
-
-// frrConfig is bgpd's.
-var frrConfig = fmt.Sprintf(`router bgp %d
- bgp router-id 10.8.0.1
- no bgp ebgp-requires-policy
- bgp graceful-restart
- bgp graceful-restart preserve-fw-state
- timers bgp 3 9
- neighbor 10.8.0.2 remote-as %d
- neighbor 10.8.0.2 timers connect 1
- neighbor fd08::2 remote-as %d
- neighbor fd08::2 timers connect 1
- address-family ipv4 unicast
-  no neighbor fd08::2 activate
- exit-address-family
- address-family ipv6 unicast
-  neighbor fd08::2 activate
- exit-address-family
-`, routerAS, serverAS, serverAS)
-
-// birdConfig is that of BIRD as the router's daemon.
-var birdConfig = fmt.Sprintf(`router id 10.8.0.1;
-protocol device {}
-protocol kernel { ipv4 { export all; }; graceful restart on; persist; }
-protocol kernel { ipv6 { export all; }; graceful restart on; persist; }
-protocol bgp server4 { local 10.8.0.1 as %[1]d; neighbor 10.8.0.2 as %[2]d; graceful restart on; connect delay time 1; connect retry time 1; ipv4 { import all; export none; }; }
-protocol bgp server6 { local fd08::1 as %[1]d; neighbor fd08::2 as %[2]d; graceful restart on; connect delay time 1; connect retry time 1; ipv6 { import all; export none; }; }
-`, routerAS, serverAS)
-
-// nextHopsAnswer gives the server the next hops' addresses.
-func nextHopsAnswer(t *testing.T, top *lab.Topology) {
-	t.Helper()
-	for i := range nextHops {
-		answersAt(t, top.Server, lab.ServerLink, fmt.Sprintf("10.8.0.1%d/24", i+1), fmt.Sprintf("fd08::1%d/64", i+1))
-	}
-}
-
-// status is the mirror's.
+// status returns the state of the mirror.
 func (r *router) status() (st mirror.Status) {
-	r.t.Helper()
-	if err := r.get("/mirror", &st); err != nil {
-		r.t.Fatal(err)
+	r.T.Helper()
+	if err := r.Get("/mirror", &st); err != nil {
+		r.T.Fatal(err)
 	}
 	return st
 }
 
-// equal fails the test unless the router's tables become Linux's, entirely, within seconds:
-// daemons may still be changing some routes.
+// equal fails the test unless the router's tables equal Linux's within seconds: daemons may still
+// be changing routes.
 func (r *router) equal() (v mirror.Verification) {
-	r.t.Helper()
+	r.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	for start := time.Now(); ; time.Sleep(effect) {
 		v = mirror.Verification{}
-		if err := socket.Get(ctx, r.socket, "/verify", &v); err != nil {
-			r.t.Fatal(err)
+		if err := socket.Get(ctx, r.Socket, "/verify", &v); err != nil {
+			r.T.Fatal(err)
 		}
 		if v.Different == 0 {
 			return v
 		}
 		if time.Since(start) > 5*time.Second {
-			r.t.Errorf("the tables differ from Linux's at %d of %d addresses, first %+v", v.Different, v.Addresses, v.Differences[:min(len(v.Differences), 5)])
+			r.T.Errorf("the tables differ from Linux's at %d of %d addresses, first %+v", v.Different, v.Addresses, v.Differences[:min(len(v.Differences), 5)])
 			return v
 		}
 	}
@@ -189,8 +71,8 @@ func tablesOf(t *testing.T, r *router, ns *lab.Namespace) (n tables) {
 	return n
 }
 
-// converge waits until there are so many routes more than before, and returns how long
-// after the start Linux had them, and the router.
+// converge waits for a number of added routes and returns the times from start until Linux and the
+// router had them.
 func (before tables) converge(t *testing.T, r *router, ns *lab.Namespace, start time.Time, ipv4, ipv6 int) (linux, router time.Duration) {
 	t.Helper()
 	for linux == 0 || router == 0 {
@@ -208,7 +90,7 @@ func (before tables) converge(t *testing.T, r *router, ns *lab.Namespace, start 
 			t.Fatalf("%+v at first; Linux has them all after %v (0: not yet), the router %d and %d; want %d and %d more", before, linux, now.RoutesIPv4, now.RoutesIPv6, ipv4, ipv6)
 		}
 		pause := 20 * time.Millisecond
-		if linux == 0 { // it walks all its routes to count them, and must have time for other things
+		if linux == 0 { // counting walks all routes in the kernel, so it must be rare
 			pause = max(pause, 10*time.Since(looking))
 		}
 		time.Sleep(pause)
@@ -216,9 +98,9 @@ func (before tables) converge(t *testing.T, r *router, ns *lab.Namespace, start 
 	return linux, router
 }
 
-// Whichever daemon installs the internet's table, the router has it when Linux has
-// it, and has what Linux has.
-func TestTheInternetsTableByBGP(t *testing.T) {
+// The router has a full table at most 1.2 times as late as Linux, and the same routes, with either
+// daemon.
+func TestBGPInstallsAFullTable(t *testing.T) {
 	n4, n6 := tableSize()
 	for _, d := range []struct {
 		name  string
@@ -244,20 +126,20 @@ func TestTheInternetsTableByBGP(t *testing.T) {
 			v := r.equal()
 			t.Logf("%d IPv4 and %d IPv6 routes: Linux has them after %.2f s, the router after %.2f s (%.3f times); compared at %d addresses in %.2f s",
 				v.RoutesIPv4, v.RoutesIPv6, linux.Seconds(), router.Seconds(), float64(router)/float64(linux), v.Addresses, time.Since(comparing).Seconds())
-			slack := 100 * time.Millisecond // we look only now and then
+			slack := 100 * time.Millisecond // the polling interval
 			if !fullScale() {
-				slack = time.Second // the table arrives in one, and other tests or the race detector may take as long
+				slack = time.Second // a small table arrives at once, and the race detector is slow
 			}
 			if router > linux*12/10+slack {
 				t.Errorf("the router took %v, want at most 1.2 times Linux's %v", router, linux)
 			}
 
-			// A next hop's routes are withdrawn, both families, and announced again.
+			// Withdraw and announce the routes of one next hop.
 			start = time.Now()
 			for _, f := range []string{"4", "6"} {
 				b.do(t, "disable table"+f+"_1")
 			}
-			eventually(t, time.Minute, "withdrawn routes are gone", func() bool {
+			eventually(t, time.Minute, "the routes are withdrawn", func() bool {
 				st := r.status()
 				return st.RoutesIPv4 <= before.router4+nextHops+n4*3/4 && st.RoutesIPv6 <= before.router6+nextHops+n6*3/4
 			})

@@ -12,15 +12,15 @@ import (
 	"github.com/warproute/warproute/internal/lab/peer"
 )
 
-// largeSizes are of pings whose ESP, or whose answer's, no single packet takes: Linux protects the
-// whole answer and fragments its ESP.
+// largeSizes are the sizes of pings whose request or reply does not fit one ESP packet. Linux encrypts
+// the whole reply and fragments the ESP packet.
 var largeSizes = []int{1400, 1432, 1440, 1456, 1472, 1500, 1700, 2000, 3000, 9000, 65000}
 
-// Datagrams of any size pass between a host and Linux's own ESP, in tunnels and in transport
-// mode, whichever of the three fragments them.
-func TestLargeDatagramsWithLinux(t *testing.T) {
+// Datagrams of any size pass between a host and Linux's ESP in tunnel and transport mode, fragmented by
+// the host, the router or Linux.
+func TestLargeDatagramsInteroperateWithLinux(t *testing.T) {
 	g := newGateways(t)
-	var some []tunnel // of every suite, mode and families; in UDP those of IPv4
+	var some []tunnel // of every suite, mode and family; in UDP only IPv4
 	for _, u := range tunnels() {
 		if !u.pair.ESN && !u.pair.UDP || u.pair.ESN && u.pair.UDP && u.client.Is4() && u.pair.Local.Is4() {
 			some = append(some, u)
@@ -40,9 +40,7 @@ func TestLargeDatagramsWithLinux(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(strings.Replace(string(text), "ipsec:\n", "ipsec:\n  fragment: "+fragment+"\n", 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, path, strings.Replace(string(text), "ipsec:\n", "ipsec:\n  fragment: "+fragment+"\n", 1))
 		r := startRouter(t, g.router, "--config", path)
 		passed := 0
 		for i := range some {
@@ -57,23 +55,23 @@ func TestLargeDatagramsWithLinux(t *testing.T) {
 		}
 		t.Logf("fragment %s: %d of %d pings", fragment, passed, len(some)*len(largeSizes))
 		if t.Failed() {
-			t.Fatalf("the router's drops: %s", must(t, g.router, program, "show", "drops", "--socket", r.socket))
+			t.Fatalf("the router's drops: %s", must(t, g.router, program, "show", "drops", "--socket", r.Socket))
 		}
 		for _, reason := range []string{"fragments_missing", "fragment_overlap", "xfrm_in_buffer_error", "xfrm_in_tmpl_mismatch", "xfrm_out_state_mode_error"} {
-			if n := r.drops(reason); n != 0 {
+			if n := r.Drops(reason); n != 0 {
 				t.Errorf("fragment %s: %d packets dropped as %s", fragment, n, reason)
 			}
 		}
-		r.stop()
+		r.Stop()
 	}
 }
 
-// pingLarge pings the peer. A client that does not know yet which size fits learns it first.
+// pingLarge pings the peer, again after each path MTU error.
 func (g *gateways) pingLarge(u *tunnel, size int) (err error) {
 	opts := lab.PingOptions{Source: u.client, Count: 1, Size: size, Timeout: 2 * time.Second}
 	for range 3 {
-		var told *lab.ICMPError
-		if _, err = lab.Ping(g.client, u.peer, opts); err == nil || !errors.As(err, &told) {
+		var tooBig *lab.ICMPError
+		if _, err = lab.Ping(g.client, u.peer, opts); err == nil || !errors.As(err, &tooBig) {
 			break
 		}
 	}

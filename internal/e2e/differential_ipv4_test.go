@@ -7,7 +7,7 @@ import (
 	"github.com/warproute/warproute/internal/testutil"
 )
 
-// four makes an IPv4 probe.
+// four generates an IPv4 probe.
 func (m maker) four(p *probe) {
 	src, dst, ttl := source4(p.side, p.id), m.address(plain4), byte(64)
 	if p.side != lanSide {
@@ -56,7 +56,7 @@ func (m maker) four(p *probe) {
 		p.link(0x0800, b)
 		b = p.packet()
 	}
-	mend4(b)
+	fix4(b)
 	if m.one(16) {
 		m.breakIPv4(p)
 	}
@@ -90,7 +90,7 @@ func (m maker) options(b []byte) []byte {
 	return out
 }
 
-// breakIPv4 makes a packet one that no router may take.
+// breakIPv4 makes a packet invalid.
 func (m maker) breakIPv4(p *probe) {
 	b := p.packet()
 	switch m.IntN(7) {
@@ -98,19 +98,19 @@ func (m maker) breakIPv4(p *probe) {
 		b[10+m.IntN(2)] ^= 1 << m.IntN(8)
 	case 1:
 		b[2], b[3] = byte(m.IntN(6)), byte(m.Uint32())
-		mend4(b)
+		fix4(b)
 	case 2:
 		b[0] = byte(m.Uint32())
-		mend4(b)
+		fix4(b)
 	case 3:
 		p.frame = p.frame[:14+m.IntN(len(b)+1)]
 	case 4:
 		b[m.IntN(12)] = byte(m.Uint32())
-		mend4(b)
+		fix4(b)
 	case 5:
 		b[m.IntN(20)] ^= 1 << m.IntN(8)
 	case 6:
 		b[12+m.IntN(8)] = byte(m.Uint32())
-		mend4(b)
+		fix4(b)
 	}
 }

@@ -2,7 +2,7 @@ package e2e
 
 import "encoding/binary"
 
-// six makes an IPv6 probe.
+// six generates an IPv6 probe.
 func (m maker) six(p *probe) {
 	src, dst, ttl := source6(p.side, p.id), m.address(plain6), byte(64)
 	if p.side != lanSide {
@@ -80,7 +80,7 @@ func (m maker) chain(proto byte) (first byte, chain []byte) {
 	return first, chain
 }
 
-// breakIPv6 makes a packet one that no router may take.
+// breakIPv6 makes a packet invalid.
 func (m maker) breakIPv6(p *probe) {
 	b := p.packet()
 	switch m.IntN(6) {

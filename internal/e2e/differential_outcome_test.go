@@ -7,19 +7,18 @@ import (
 	"strings"
 )
 
-// emitted is a frame that left a router, by a side.
+// emitted is a frame from a router, with its side.
 type emitted struct {
 	side  int
 	bytes string // normalised
 }
 
-// outcome is all that left a router, by the packet that it is of; what is of none is of
-// untagged.
+// outcome is all frames from a router by the packet that caused them, or untagged.
 type outcome map[uint32]emissions
 
 const untagged = 1<<32 - 1
 
-// outcome returns what arrived, in an order of its own.
+// outcome returns the received frames, sorted.
 func (c *contender) outcome() outcome {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,8 +46,7 @@ func compareOutputs(a, b emitted) int {
 	return strings.Compare(a.bytes, b.bytes)
 }
 
-// linkNoise reports whether a frame is Linux's own business with its links: questions for
-// neighbours, and what it tells of its groups.
+// linkNoise reports whether a frame is Linux's own: neighbor discovery or multicast reports.
 func linkNoise(f []byte) bool {
 	switch binary.BigEndian.Uint16(f[12:]) {
 	case 0x0806:
@@ -59,8 +57,8 @@ func linkNoise(f []byte) bool {
 	return false
 }
 
-// normal is a frame without what may differ by right: the identification of IPv4 packets
-// that the router itself sends, and with it their checksum, which must be right.
+// normal returns a frame without the fields that may differ: the identification of the router's own
+// IPv4 packets, and their checksum, which must be correct.
 func normal(f []byte) string {
 	f = slices.Clone(f)
 	b := f[14:]
@@ -77,12 +75,12 @@ func normal(f []byte) string {
 
 func ipv4SumOK(b []byte) bool {
 	old := [2]byte(b[10:])
-	mended := slices.Clone(b[:b[0]&15*4])
-	mend4(mended)
-	return [2]byte(mended[10:]) == old
+	fixed := slices.Clone(b[:b[0]&15*4])
+	fix4(fixed)
+	return [2]byte(fixed[10:]) == old
 }
 
-// kinds names frames that left a router, in a word each.
+// kinds names frames in a word each.
 func kinds(all []emitted) (names []string) {
 	for i, o := range all {
 		if i == 8 {
@@ -93,7 +91,7 @@ func kinds(all []emitted) (names []string) {
 	return names
 }
 
-// kind names a frame: an ICMP error of the router's by type and code, others by family.
+// kind names a frame: the router's ICMP errors by type and code, others by family.
 func kind(o emitted) string {
 	b := []byte(o.bytes)[14:]
 	switch etherType := binary.BigEndian.Uint16([]byte(o.bytes)[12:]); {
@@ -109,7 +107,7 @@ func kind(o emitted) string {
 	return "frame"
 }
 
-// onlyIn returns what is in a more often than in b; both are sorted.
+// onlyIn returns the elements that a has more often than b; both are sorted.
 func onlyIn(a, b []emitted) (rest []emitted) {
 	b = slices.Clone(b)
 	for _, o := range a {
@@ -122,7 +120,7 @@ func onlyIn(a, b []emitted) (rest []emitted) {
 	return rest
 }
 
-// hex is the beginning of a frame.
+// hex returns the first bytes of a frame.
 func hex(frame string) string {
 	if len(frame) > 128 {
 		return fmt.Sprintf("% x ... (%d bytes)", frame[:128], len(frame))

@@ -8,7 +8,7 @@ import (
 	"github.com/warproute/warproute/internal/testutil"
 )
 
-// probe is a packet that both routers get.
+// probe is a packet for both routers.
 type probe struct {
 	id    uint32
 	side  int // that it is sent from
@@ -17,7 +17,7 @@ type probe struct {
 
 func (p *probe) packet() []byte { return p.frame[14:] }
 
-// payload is n bytes of tags, each followed by eight that count.
+// payload returns n bytes of tags, each followed by eight counting bytes.
 func (p *probe) payload(n int) []byte {
 	b := make([]byte, 0, n+16)
 	for i := uint64(0); len(b) < n; i++ {
@@ -33,7 +33,7 @@ func (p *probe) link(etherType uint16, packet []byte) {
 	p.frame = append(p.frame, packet...)
 }
 
-// segment is a transport header and a payload, with a right checksum.
+// segment returns a transport header and a payload with a correct checksum.
 func (p *probe) segment(proto byte, size int, addrs []byte) []byte {
 	var b []byte
 	at := -1
@@ -93,7 +93,7 @@ func (p *probe) ipv6Of(src, dst netip.Addr, ttl byte, first byte, chain []byte, 
 	p.link(0x86dd, append(h, l4...))
 }
 
-// arp makes the probe a question for an address.
+// arp makes the probe an ARP request for an address.
 func (p *probe) arp(who netip.Addr) {
 	b := append([]byte{0, 1, 8, 0, 6, 4, 0, 1}, hostMAC(p.side)...)
 	b = append(append(b, side4(p.side, 2).AsSlice()...), 0, 0, 0, 0, 0, 0)
@@ -101,8 +101,8 @@ func (p *probe) arp(who netip.Addr) {
 	copy(p.frame, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 }
 
-// known reports whether what becomes of a probe will be known as its: what comes without
-// its end, or in pieces, comes from a source of its own.
+// known reports whether the frames that a probe causes can be attributed to it. Truncated or
+// fragmented probes have their own sources.
 func (p *probe) known() bool {
 	b, end := p.packet(), len(p.frame)-14
 	switch {
@@ -117,8 +117,8 @@ func (p *probe) known() bool {
 	return !is && end < 20 || is && id == p.id // nothing comes of half a header
 }
 
-// mend4 makes a header checksum right.
-func mend4(b []byte) {
+// fix4 updates a header checksum.
+func fix4(b []byte) {
 	n := min(len(b), int(b[0]&15)*4)
 	if n >= 20 {
 		b[10], b[11] = 0, 0
@@ -136,12 +136,11 @@ func source6(side int, id uint32) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0xfd, 1: byte(0x32 + side), 12: byte(id >> 24), 13: byte(id >> 16), 14: byte(id >> 8), 15: byte(id)})
 }
 
-// magic is what tags begin with: eight bytes that tell packets of the test apart, at the
-// beginning of the payload and again and again.
+// magic begins each tag: eight bytes that identify packets of the test, repeated in the payload.
 const magic = 0xc0f7a9d5
 
-// tagOf returns the number of the packet that a frame is, or quotes, or is a piece of. What
-// has no tag is known by the source of its own.
+// tagOf returns the number of the packet that a frame is, quotes, or is a fragment of. Packets without
+// a tag are identified by their source.
 func tagOf(frame []byte) (id uint32, is bool) {
 	for at := 14; at+8 <= len(frame); at++ {
 		if frame[at] == magic>>24 && binary.BigEndian.Uint32(frame[at:]) == magic {

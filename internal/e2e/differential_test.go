@@ -11,10 +11,9 @@ import (
 	"github.com/warproute/warproute/internal/conformance"
 )
 
-// Whatever the packet, warproute does what Linux does in its place: the same packets
-// leave by the same sides, byte for byte, ICMP errors and their quotes and the answers of
-// the router's host included. Where it does not, differences has the reason.
-func TestLinuxDoesTheSame(t *testing.T) {
+// For any packet, warproute sends the same frames by the same sides as Linux, including ICMP errors with
+// their quotes and replies of the router's host. differences lists the exceptions.
+func TestForwardingEqualsLinux(t *testing.T) {
 	v := contest(t, 100_000, false)
 	rules := conformance.Rules()
 	for _, d := range differences {
@@ -22,13 +21,13 @@ func TestLinuxDoesTheSame(t *testing.T) {
 			t.Errorf("no rule is %q, by which %q is explained", d.rule, d.name)
 		}
 		if v.explained[d.name] == 0 {
-			t.Errorf("no packet shows the difference %q: mend the list, or the traffic", d.name)
+			t.Errorf("no packet shows the difference %q: fix the list or the traffic", d.name)
 		}
 	}
 }
 
-// What warproute leaves to Linux is done by Linux, where that may forward.
-func TestLinuxForwardsWhatIsLeftToIt(t *testing.T) {
+// Linux forwards punted packets if its forwarding is on.
+func TestLinuxForwardsPuntedPackets(t *testing.T) {
 	v := contest(t, 20_000, true)
 	for _, d := range differences {
 		if d.linuxs && v.explained[d.name] > 0 {
@@ -37,8 +36,8 @@ func TestLinuxForwardsWhatIsLeftToIt(t *testing.T) {
 	}
 }
 
-// contest has Linux and warproute, in whose namespace Linux may forward or not, route the
-// same packets, and compares all that comes of them.
+// contest sends the same packets through Linux and warproute and compares the frames from both. Linux
+// may forward punted packets if forwarding is set.
 func contest(t *testing.T, packets int, forwarding bool) *verdicts {
 	t.Helper()
 	linux := linuxContender(t)
@@ -66,7 +65,7 @@ func contest(t *testing.T, packets int, forwarding bool) *verdicts {
 	if n := linux.lost() + ours.lost(); n > 0 {
 		t.Fatalf("the test's sockets lost %d frames", n)
 	}
-	if n := router.drops("tx_full"); n > 0 {
+	if n := router.Drops("tx_full"); n > 0 {
 		t.Fatalf("the router's transmit rings lost %d frames", n)
 	}
 	v := compare(probes, linux.outcome(), ours.outcome())
@@ -85,7 +84,7 @@ func contest(t *testing.T, packets int, forwarding bool) *verdicts {
 	return v
 }
 
-// verdicts are what a comparison says.
+// verdicts are the results of a comparison.
 type verdicts struct {
 	same, alive int            // packets with the same outcome; with any
 	explained   map[string]int // by the name of the difference
@@ -118,14 +117,14 @@ func compare(probes map[uint32]*probe, linux, ours outcome) *verdicts {
 	return v
 }
 
-// blame counts what is not explained.
+// blame counts an unexplained difference.
 func (v *verdicts) blame(kind, text string) {
 	if v.unexplained[kind]++; v.unexplained[kind] == 1 {
 		v.first[kind] = text
 	}
 }
 
-// contrast is a packet of which two routers made different things.
+// contrast is a packet that two routers treated differently.
 type contrast struct {
 	*probe
 	linux, ours emissions

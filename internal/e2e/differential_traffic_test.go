@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// maker makes probes up: most of them with one or two things that are not plain, or none.
+// maker generates random probes, most with up to two unusual features.
 type maker struct {
 	*rand.Rand
 	own6 []string // addresses of the router's host
@@ -18,7 +18,7 @@ func (m maker) one(n int) bool { return m.IntN(n) == 0 }
 
 func pick[T any](m maker, from ...T) T { return from[m.IntN(len(from))] }
 
-// addresses of a family, by what is special about them. Some are patterns: an x is any byte.
+// addresses of a family, by kind. An x in a pattern is any byte.
 var (
 	plain4    = []string{"10.20.0.1", "10.20.x.x", "10.20.x.x", "10.21.x.x", "10.25.x.x", "10.26.x.x", "10.27.x.x", "10.8.0.3", "10.9.0.4"}
 	special4  = []string{"10.22.x.x", "10.23.x.x", "10.24.x.x", "10.20.5.x", "10.28.x.x", "172.16.x.x", "8.8.8.8"}
@@ -34,7 +34,7 @@ var (
 	otherwise = []string{"fd20::xx", "fd21::xx", "fd99::xx", "fd24::xx", "fd22::xx", "fd07::2", "fd08::2"}
 )
 
-// address returns one of a list, of which an x is any byte.
+// address returns an address of a list of patterns.
 func (m maker) address(list []string) netip.Addr {
 	text := []byte(list[m.IntN(len(list))])
 	out := make([]byte, 0, len(text)+8)
@@ -51,7 +51,7 @@ func (m maker) address(list []string) netip.Addr {
 	return netip.MustParseAddr(string(out))
 }
 
-// next makes a probe.
+// next generates a probe.
 func (m maker) next(id uint32, side int) *probe {
 	for {
 		p := &probe{id: id, side: side}
@@ -77,7 +77,7 @@ func (m maker) next(id uint32, side int) *probe {
 	}
 }
 
-// onLink changes what is around the packet.
+// onLink changes the frame around the packet.
 func (m maker) onLink(p *probe) {
 	switch m.IntN(6) {
 	case 0, 1:
@@ -94,8 +94,8 @@ func (m maker) onLink(p *probe) {
 	}
 }
 
-// waits reports whether what becomes of a packet would depend on time: it waits for a
-// neighbour, which there is not, or errors about it are limited.
+// waits reports whether the fate of a packet depends on time: it waits for a missing neighbor, or its
+// errors are rate-limited.
 func waits(frame []byte) bool {
 	b := frame[14:]
 	if tagged := binary.BigEndian.Uint16(frame[12:]) == 0x8100; tagged && len(b) >= 4 {
@@ -113,8 +113,8 @@ func waits(frame []byte) bool {
 	return stranger(src) || stranger(dst) || dst.Is6() && dst.IsLinkLocalUnicast() || limited(src, dst)
 }
 
-// limited reports whether Linux would limit the errors about a packet where no setting of a
-// namespace reaches: those about packets without a way, to an address that many have.
+// limited reports whether Linux limits the errors about a packet regardless of the namespace's
+// settings: those about unroutable packets to a shared address.
 func limited(src, dst netip.Addr) bool {
 	routed := netip.MustParsePrefix("10.20.0.0/15")
 	for i := range sides {
@@ -125,7 +125,7 @@ func limited(src, dst netip.Addr) bool {
 	return false
 }
 
-// stranger reports whether an address is on a side's link, and nobody's.
+// stranger reports whether an address is an unused one on a side's link.
 func stranger(a netip.Addr) bool {
 	for i := range sides {
 		if a.Is4() && netip.PrefixFrom(side4(i, 0), 24).Contains(a) {

@@ -12,63 +12,8 @@ import (
 	"github.com/warproute/warproute/internal/lab"
 )
 
-// outage is what a fault cost a flow.
-type outage struct {
-	lost    int           // packets
-	lasted  time.Duration // the longest time without any
-	atOther int           // packets that took the way over wan1
-}
-
-// during has a fault happen under load, and says what it cost each flow. The router's
-// tables must be Linux's afterwards.
-func (f *fork) during(t *testing.T, fault func(), dsts ...string) []outage {
-	t.Helper()
-	server := startWatch(t, f.Server, lab.ServerLink)
-	f.others = []*watch{startWatch(t, f.other, "other0")}
-	dropped := f.droppedByLinux(t)
-	l := startLoad(t, f.Topology, rate, dsts...)
-	time.Sleep(effect)
-	fault()
-	time.Sleep(effect)
-	l.end()
-	f.router.equal()
-	outages := make([]outage, len(dsts))
-	for flow := range outages {
-		arrivals := [][]arrival{server.of(uint32(flow))}
-		var o outage
-		for _, w := range f.others {
-			arrivals = append(arrivals, w.of(uint32(flow)))
-			o.atOther += len(w.of(uint32(flow)))
-		}
-		lost, _ := missing(l.sent[flow].Load(), arrivals...)
-		o.lost = len(lost)
-		// Numbers are times: a flow has its share of the rate.
-		run, last := 0, -2
-		for _, n := range lost {
-			if int(n) != last+1 {
-				run = 0
-			}
-			run, last = run+1, int(n)
-			o.lasted = max(o.lasted, time.Duration(run)*time.Second*time.Duration(len(dsts))/rate)
-		}
-		outages[flow] = o
-	}
-	if n := f.droppedByLinux(t) - dropped; n > 0 {
-		t.Logf("%d packets dropped by Linux between the namespaces", n)
-		for i := range outages {
-			if o := &outages[i]; o.lost > n {
-				o.lost -= n
-			} else {
-				o.lost, o.lasted = 0, 0
-			}
-		}
-	}
-	return outages
-}
-
-// The faults of a port that some flows leave by, while others leave by another. There
-// is a general route over the other port for the former.
-func TestFaultsOfAPort(t *testing.T) {
+// Faults of a port affect only the flows by it, which fall back to a general route by another port.
+func TestPortFaultsLoseOnlyTheirOwnFlows(t *testing.T) {
 	f := newFork(t)
 	f.warm(t)
 	routes := func() {
@@ -113,11 +58,7 @@ func TestFaultsOfAPort(t *testing.T) {
 		{"the interface is deleted and made again", rate / 4, 500 * time.Millisecond, func() {
 			f.ip(t, "link", "del", "wan1")
 			time.Sleep(effect)
-			if err := lab.Veth(lab.End{Namespace: f.other, Name: "other0"}, lab.End{Namespace: f.Router, Name: "wan1"}, lab.VethOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			answersAt(t, f.Router, "wan1", "10.9.0.1/24", "fd09::1/64")
-			answersAt(t, f.other, "other0", "10.9.0.2/24", "fd09::2/64")
+			f.addOther(t)
 			f.others = append(f.others, startWatch(t, f.other, "other0")) // the first one's link is gone
 			routes()
 			time.Sleep(5 * effect)
@@ -132,7 +73,7 @@ func TestFaultsOfAPort(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f.router.t = t
+			f.router.T = t
 			outages := f.during(t, c.fault, flows...)
 			t.Logf("%+v", outages)
 			for _, flow := range []int{moving4, moving6} {
@@ -145,7 +86,7 @@ func TestFaultsOfAPort(t *testing.T) {
 					t.Errorf("steady flow %d: %+v", flow, o)
 				}
 			}
-			// It goes the specific way again.
+			// The flows use the specific route again.
 			for _, o := range f.during(t, func() {}, flows[moving4], flows[moving6]) {
 				if o.lost > 0 || o.atOther == 0 {
 					t.Errorf("afterwards: %+v", o)
@@ -155,8 +96,8 @@ func TestFaultsOfAPort(t *testing.T) {
 	}
 }
 
-// Members of a group of next hops come and go, and each flow stays whole.
-func TestNextHopGroupsChange(t *testing.T) {
+// Flows lose no packets when members of a next-hop group are added and removed.
+func TestNextHopGroupsChangeWithoutLoss(t *testing.T) {
 	f := newFork(t)
 	f.warm(t)
 	for _, r := range [][]string{
@@ -203,8 +144,7 @@ func TestNextHopGroupsChange(t *testing.T) {
 	f.router.equal()
 }
 
-// Routes of other tables and rules, such as a VRF's, change nothing, and the router
-// says that it ignores rules.
+// Routes of other tables and policy rules have no effect, and the router warns about rules.
 func TestOtherTablesAreIgnored(t *testing.T) {
 	f := newFork(t)
 	f.warm(t)
@@ -226,20 +166,12 @@ func TestOtherTablesAreIgnored(t *testing.T) {
 	}
 }
 
-// manyRoutes are lines for `ip -batch`.
-func manyRoutes(n int, format string) (lines []string) {
-	for i := range n {
-		lines = append(lines, fmt.Sprintf(format, i>>16, i>>8&255, i&255))
-	}
-	return lines
-}
-
-// A router that is stopped for a while misses more events than Linux keeps for it. It
-// notices, and compares all: the first packets thereafter are by the new routes.
-func TestEventsThatWereLost(t *testing.T) {
+// A router that was stopped has lost netlink events. It detects that and compares all routes: the
+// first packets afterwards use the new routes.
+func TestLostEventsAreResynchronized(t *testing.T) {
 	f := newFork(t)
 	f.warm(t)
-	// Events of routes by a group are long, so that fewer fill the socket's 256 MB.
+	// Events of routes with a group are long and fill the socket's 256 MB sooner.
 	const members, many = 120, 40_000
 	var group []string
 	for i := 1; i <= members; i++ {
@@ -256,12 +188,12 @@ func TestEventsThatWereLost(t *testing.T) {
 	ipBatch(t, f.Router, append(lines, manyRoutes(5000, "route add 20.%d.%d.%d/32 via 10.8.0.2")...)...)
 	f.router.equal()
 	before := f.router.status()
-	if err := f.router.proc.Signal(unix.SIGSTOP); err != nil {
+	if err := f.router.Process.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	lines = append(manyRoutes(many, "route add 30.%d.%d.%d/32 nhid 1000"), manyRoutes(many-1000, "route del 30.%d.%d.%d/32")...)
 	ipBatch(t, f.Router, append(lines, "route flush root 20.0.0.0/8", "route replace 10.50.0.0/16 via 10.9.0.2", "route replace fd50::/64 via fd09::2", "neigh flush dev wan1")...)
-	if err := f.router.proc.Signal(unix.SIGCONT); err != nil {
+	if err := f.router.Process.Signal(unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	took := eventually(t, 10*time.Second, "the router compares all routes", func() bool { return f.router.status().Resyncs > before.Resyncs })
@@ -275,16 +207,15 @@ func TestEventsThatWereLost(t *testing.T) {
 	}
 }
 
-// A port that gets more queues says so: what arrives on them is dropped, and Linux does
-// not get it.
-func TestAPortGetsMoreQueues(t *testing.T) {
+// The router logs queues that were added to a port, and drops their frames.
+func TestAddedQueuesAreReported(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{Queues: 2})
 	must(t, top.Client, "ethtool", "-L", lab.ClientLink, "tx", "1")
 	must(t, top.Router, "ethtool", "-L", lab.LAN, "rx", "1")
 	r := startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
 	must(t, top.Router, "ethtool", "-L", lab.LAN, "rx", "2")
-	eventually(t, 5*time.Second, "the router tells of the queues", func() bool {
-		return strings.Contains(r.out.String(), "more queues than when the router started") && strings.Contains(r.out.String(), "rx 1 of a veth")
+	eventually(t, 5*time.Second, "the router logs the queues", func() bool {
+		return strings.Contains(r.Out.String(), "port has more queues than sockets") && strings.Contains(r.Out.String(), "rx 1 of a veth")
 	})
 	must(t, top.Router, "ethtool", "-L", lab.LAN, "rx", "1")
 	for _, a := range servers {
@@ -295,23 +226,30 @@ func TestAPortGetsMoreQueues(t *testing.T) {
 	r.equal()
 }
 
-// A router that is killed under load, and started again, finds the routes that changed
-// meanwhile. What is lost is what came while there was none.
-func TestKillUnderLoad(t *testing.T) {
+// A killed router leaves no XDP program behind. The next one starts within a second, has the routes
+// that changed meanwhile, and loses only the packets of the time between.
+func TestKilledRouterRestartsWithCurrentRoutes(t *testing.T) {
 	f := newFork(t)
 	f.warm(t)
 	f.ip(t, "route", "add", "10.50.0.0/16", "via", "10.8.0.2")
 	f.ip(t, "route", "add", "10.60.0.0/16", "via", "10.8.0.2")
 	ipBatch(t, f.Router, manyRoutes(10_000, "route add 20.%d.%d.%d/32 via 10.8.0.2")...)
+	if got := xdpPrograms(t, f.Router); len(got) != 3 {
+		t.Fatalf("XDP programs on %v while the router runs, want on all ports", got)
+	}
 	var dead time.Duration
 	outages := f.during(t, func() {
 		start := time.Now()
-		if err := f.router.proc.Signal(unix.SIGKILL); err != nil {
-			t.Fatal(err)
+		f.router.kill()
+		if got := xdpPrograms(t, f.Router); len(got) != 0 {
+			t.Errorf("XDP programs on %v after SIGKILL", got)
 		}
-		<-f.router.proc.Done()
 		ipBatch(t, f.Router, append(manyRoutes(5000, "route del 20.%d.%d.%d/32"), "route replace 10.50.0.0/16 via 10.9.0.2", "route flush root 10.60.0.0/15")...)
+		again := time.Now()
 		f.router = startRouter(t, f.Router, "--port", lab.LAN, "--port", lab.WAN, "--port", "wan1")
+		if d := time.Since(again); d > time.Second && buildFlags == nil {
+			t.Errorf("the next start took %v", d)
+		}
 		dead = time.Since(start)
 		time.Sleep(2 * effect)
 	}, "10.50.0.1", "10.8.0.2")
@@ -322,6 +260,6 @@ func TestKillUnderLoad(t *testing.T) {
 		}
 	}
 	if outages[0].atOther == 0 {
-		t.Error("the route that was replaced meanwhile is not used")
+		t.Error("the replaced route is not used")
 	}
 }

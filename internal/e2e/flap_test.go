@@ -12,7 +12,7 @@ import (
 	"github.com/warproute/warproute/internal/routes"
 )
 
-// destination returns an address that a route by a next hop leads to, and no other.
+// destination returns an address that only a route by one next hop covers.
 func (a *announcement) destination(t *testing.T, f routes.Family, hop int) string {
 	t.Helper()
 	all := map[netip.Prefix]bool{}
@@ -35,10 +35,9 @@ candidates:
 	return ""
 }
 
-// FRR's routes by three of four next hops are withdrawn and announced again, under
-// load. What the fourth's routes carry arrives whole and in order. What theirs
-// carry takes the default route by the other server meanwhile, and nothing is lost.
-func TestFlappingRoutesDisturbNoOthers(t *testing.T) {
+// FRR withdraws and announces the routes of three of four next hops under load. Flows by the fourth are
+// not affected; the others use the default route meanwhile, without loss.
+func TestFlappingRoutesLeaveOtherFlowsIntact(t *testing.T) {
 	f := newForkWith(t, "napi: thread") // daemons that work at full speed are below the workers then
 	f.warm(t)
 	nextHopsAnswer(t, f.Topology)
@@ -76,7 +75,7 @@ func TestFlappingRoutesDisturbNoOthers(t *testing.T) {
 	full := x.full(t)
 	x.start(t, rate)
 	time.Sleep(200 * time.Millisecond)
-	// To count Linux's own routes holds a core for milliseconds, so only the router's are.
+	// Counting Linux's routes occupies a core for milliseconds, so only the router's are counted.
 	flap := func(what string, done func(ipv4, ipv6 int) bool) {
 		for i := 1; i < nextHops; i++ {
 			for _, family := range []int{4, 6} {
@@ -107,14 +106,14 @@ func TestFlappingRoutesDisturbNoOthers(t *testing.T) {
 	for flow, a := range accounts {
 		here, there := x.arrived(t, flow)
 		t.Logf("flow %d: %d packets, %d by its route, %d by the default route; %+v", flow, sent[flow], here.Packets, there.Packets, a)
-		if moves := flow == moving4 || flow == moving6; here.Packets == 0 || moves != (there.Packets > 0) || here.Strays+there.Strays > 0 {
+		if moves := flow == moving4 || flow == moving6; here.Packets == 0 || moves != (there.Packets > 0) || here.Misrouted+there.Misrouted > 0 {
 			t.Errorf("flow %d went astray", flow)
 		}
 		if a.disorder > 0 {
 			t.Errorf("flow %d: %d packets out of order or twice", flow, a.disorder)
 		}
 	}
-	// On a busy machine a queue may be full because who empties it has no processor.
+	// On a busy machine a queue overflows while its reader is not scheduled.
 	excused := full.router + full.sinks
 	if fullScale() {
 		still()
@@ -129,20 +128,18 @@ func TestFlappingRoutesDisturbNoOthers(t *testing.T) {
 	t.Logf("%d packets lost, and %d while the machine stood still", lost.lost, lost.stalled)
 }
 
-// resolve lets the router learn the next hops of the table.
+// resolve resolves the next hops of the table.
 func (f *fork) resolve(t *testing.T) {
 	t.Helper()
 	for i := range nextHops {
 		for _, hop := range []string{fmt.Sprintf("10.8.0.1%d", i+1), fmt.Sprintf("fd08::1%d", i+1)} {
-			if _, err := lab.Ping(f.Router, netip.MustParseAddr(hop), lab.PingOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			mustPing(t, f.Router, netip.MustParseAddr(hop), lab.PingOptions{})
 		}
 	}
 }
 
-// droppedByLinux counts what Linux dropped because a queue was full, as it is when who
-// takes from it has had no processor for long: a veth's, or the receive ring of a port.
+// droppedByLinux counts drops at full queues of veths and receive rings, whose readers were not
+// scheduled.
 func (f *fork) droppedByLinux(t *testing.T) (n int) {
 	t.Helper()
 	for _, end := range []lab.End{{Namespace: f.Client, Name: lab.ClientLink}, {Namespace: f.Router, Name: lab.WAN}} {
@@ -153,7 +150,7 @@ func (f *fork) droppedByLinux(t *testing.T) (n int) {
 		n += int(link.Attrs().Statistics.TxDropped)
 	}
 	var ports []status.Port
-	if err := f.router.get("/ports", &ports); err != nil {
+	if err := f.router.Get("/ports", &ports); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range ports {

@@ -9,17 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/lab/labtest"
 )
 
 var servers = []string{"10.8.0.2", "fd08::2"}
 
-func TestFirstPacketsWaitForTheirNeighbour(t *testing.T) {
-	top := newTopology(t, lab.VethOptions{})
-	startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
-	for _, a := range servers { // no neighbour is known on either side, and no ping is lost
+func TestFirstPacketsWaitForTheirNeighbor(t *testing.T) {
+	top, _ := startTwoPorts(t)
+	for _, a := range servers { // no neighbor is resolved, and no ping is lost
 		if res, err := lab.Ping(top.Client, netip.MustParseAddr(a), lab.PingOptions{Count: 3}); err != nil {
 			t.Errorf("%s: %v (%+v)", a, err, res)
 		}
@@ -34,71 +32,37 @@ func TestMultiQueuePorts(t *testing.T) {
 	}
 	for _, a := range servers {
 		addr := netip.MustParseAddr(a)
-		if _, err := lab.Ping(top.Client, addr, lab.PingOptions{}); err != nil {
-			t.Error(err)
-		}
-		if _, err := lab.Transfer(top.Client, top.Server, addr, 8<<20, 20*time.Second); err != nil {
-			t.Error(err)
-		}
+		checkPing(t, top.Client, addr, lab.PingOptions{})
+		checkTransfer(t, top.Client, top.Server, addr, 8<<20, 20*time.Second)
 	}
 }
 
-// A router that is killed leaves no XDP program behind, and the next one starts
-// within a second and forwards.
-func TestKillAndStartAgain(t *testing.T) {
-	top := newTopology(t, lab.VethOptions{})
-	r := startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
-	if got := xdpPrograms(t, top.Router); len(got) != 2 {
-		t.Fatalf("XDP programs on %v while the router runs, want on both ports", got)
-	}
-	l := startLoad(t, top, rate, servers...)
-	time.Sleep(100 * time.Millisecond)
-	if err := r.proc.Signal(unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	<-r.proc.Done()
-	start := time.Now()
-	if got := xdpPrograms(t, top.Router); len(got) != 0 {
-		t.Errorf("XDP programs on %v after SIGKILL", got)
-	}
-	startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
-	if d := time.Since(start); d > time.Second && buildFlags == nil {
-		t.Errorf("the next start took %v", d)
-	}
-	w := startWatch(t, top.Server, lab.ServerLink)
-	time.Sleep(200 * time.Millisecond)
-	l.end()
-	if len(w.of(0)) == 0 || len(w.of(1)) == 0 {
-		t.Error("the next router does not forward")
-	}
-}
-
-// On SIGTERM under load every frame that a port received is accounted for:
-// transmitted, dropped under a reason, or handed to Linux.
+// After SIGTERM under load, the account includes every received frame: transmitted, dropped, or punted to
+// Linux.
 func TestEveryFrameIsAccountedFor(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{})
 	before := received(t, top)
 	r := startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
 	l := startLoad(t, top, 100_000, "10.8.0.2", "172.16.0.1", "fd08::2", "10.7.0.1", "fd07::1")
 	time.Sleep(time.Second)
-	b := r.stop()
+	b := r.Stop()
 	l.end()
-	if b.received == 0 || b.transmitted == 0 || b.dropped == 0 || b.linux == 0 {
+	if b.Received == 0 || b.Transmitted == 0 || b.Dropped == 0 || b.Linux == 0 {
 		t.Errorf("not every way was taken: %+v", b)
 	}
-	if b.received != b.transmitted+b.dropped {
-		t.Errorf("%d received, but %d transmitted and %d dropped", b.received, b.transmitted, b.dropped)
+	if b.Received != b.Transmitted+b.Dropped {
+		t.Errorf("%d received, but %d transmitted and %d dropped", b.Received, b.Transmitted, b.Dropped)
 	}
-	if b.arrived != b.linux+b.lost+b.received {
-		t.Errorf("%d arrived, but %d handed to Linux, %d lost and %d received", b.arrived, b.linux, b.lost, b.received)
+	if b.Arrived != b.Linux+b.Lost+b.Received {
+		t.Errorf("%d arrived, but %d handed to Linux, %d lost and %d received", b.Arrived, b.Linux, b.Lost, b.Received)
 	}
 	// The interfaces also count what came before the router started and after it stopped.
-	if n := received(t, top) - before; b.arrived > n {
-		t.Errorf("the router accounts for %d frames of %d", b.arrived, n)
+	if n := received(t, top) - before; b.Arrived > n {
+		t.Errorf("the router accounts for %d frames of %d", b.Arrived, n)
 	}
 }
 
-// received is how many frames the router's links have received.
+// received returns the number of frames that the router's links have received.
 func received(t *testing.T, top *lab.Topology) (n uint64) {
 	t.Helper()
 	for _, name := range []string{lab.LAN, lab.WAN} {
@@ -115,8 +79,7 @@ func TestIperf(t *testing.T) {
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		t.Fatalf("%v: apt-get install iperf3", err)
 	}
-	top := newTopology(t, lab.VethOptions{})
-	startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
+	top, _ := startTwoPorts(t)
 	for _, addr := range servers {
 		server, err := top.Server.Start(exec.Command("iperf3", "-s", "-1"))
 		if err != nil {
@@ -143,13 +106,11 @@ func TestIperf(t *testing.T) {
 	}
 }
 
-func TestWrongUse(t *testing.T) {
+func TestUsageErrorsHaveHints(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{})
 	file := filepath.Join(t.TempDir(), "router.yaml")
 	write := func(s string) {
-		if err := os.WriteFile(file, []byte(s), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, file, s)
 	}
 	for _, c := range []struct {
 		name, config string
@@ -169,7 +130,7 @@ func TestWrongUse(t *testing.T) {
 	} {
 		write(c.config)
 		cmd := exec.Command(program, c.args...)
-		out := &output{}
+		out := &labtest.Output{}
 		cmd.Stdout, cmd.Stderr = out, out
 		p, err := top.Router.Start(cmd)
 		if err != nil {
@@ -189,7 +150,7 @@ func TestWrongUse(t *testing.T) {
 
 func TestDemo(t *testing.T) {
 	run := func(args ...string) (string, int) {
-		cmd := exec.Command(program, append([]string{"demo"}, args...)...)
+		cmd := exec.Command(benchProgram, append([]string{"demo"}, args...)...)
 		cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 		out, err := cmd.CombinedOutput()
 		if _, exited := err.(*exec.ExitError); err != nil && !exited {
@@ -225,18 +186,12 @@ func TestThreadedNAPI(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "router.yaml")
 	config := "ports: [{interface: lan0}, {interface: wan0}]\nnapi: thread\n"
-	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, config)
 	r := startRouter(t, top.Router, "--config", file)
 	for _, a := range servers {
 		addr := netip.MustParseAddr(a)
-		if _, err := lab.Ping(top.Client, addr, lab.PingOptions{}); err != nil {
-			t.Error(err)
-		}
-		if _, err := lab.Transfer(top.Client, top.Server, addr, 8<<20, 20*time.Second); err != nil {
-			t.Error(err)
-		}
+		checkPing(t, top.Client, addr, lab.PingOptions{})
+		checkTransfer(t, top.Client, top.Server, addr, 8<<20, 20*time.Second)
 	}
 	threaded := func() string {
 		return strings.Join(strings.Fields(must(t, top.Router, "cat", "/sys/class/net/lan0/threaded", "/sys/class/net/wan0/threaded")), " ")
@@ -244,18 +199,17 @@ func TestThreadedNAPI(t *testing.T) {
 	if got := threaded(); got != "1 1" {
 		t.Errorf("threaded while the router runs: %s", got)
 	}
-	r.stop()
+	r.Stop()
 	if got := threaded(); got != "0 0" {
 		t.Errorf("threaded after it stopped: %s", got)
 	}
 }
 
 // Where a router runs, doctor says that it does, and that no other would start.
-func TestDoctorBesideARouter(t *testing.T) {
-	top := newTopology(t, lab.VethOptions{})
-	startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
+func TestDoctorReportsARunningRouter(t *testing.T) {
+	top, _ := startTwoPorts(t)
 	out, err := top.Router.Run(program, "doctor", "--port", lab.LAN)
-	if err == nil || !strings.Contains(out, "a router has the port, in native mode") || !strings.Contains(out, "a router would not start here") {
+	if err == nil || !strings.Contains(out, "a running router uses the port, in native mode") || !strings.Contains(out, "the router would not start") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -17,9 +17,8 @@ import (
 	"github.com/warproute/warproute/internal/testutil"
 )
 
-// A load is numbered UDP packets at a steady rate, one of every flow in turn,
-// from a link to wherever the router takes them. Watches at other links note
-// which packets arrive there, when, and addressed to which station.
+// A load sends numbered UDP packets at a constant rate, round-robin by flow. Watches at other links
+// record the arrivals with time and destination MAC.
 
 const loadPort = 7777 // of the UDP packets
 
@@ -33,7 +32,7 @@ func packetSocket(t *testing.T, ns *lab.Namespace, link string) int {
 	return fd
 }
 
-// listen calls each with every frame that passes a link, until the test ends.
+// listen calls each with every frame on a link until the test ends.
 func listen(t *testing.T, ns *lab.Namespace, link string, each func(frame []byte, out bool)) {
 	t.Helper()
 	stop, err := ns.Listen(link, each)
@@ -43,25 +42,22 @@ func listen(t *testing.T, ns *lab.Namespace, link string, each func(frame []byte
 	t.Cleanup(stop)
 }
 
-// load sends until it is stopped.
+// load is a running load.
 type load struct {
 	stop chan struct{}
 	done sync.WaitGroup
 	sent []atomic.Uint32 // by flow
 }
 
-// loadBurst is how many packets a load that has had no processor sends at once to make up for
-// it; for the others there is no time any more. All of them would be a rate that nobody asked for.
+// loadBurst is the maximum number of packets that a load sends at once after it was not scheduled. It
+// skips the others, because all of them would exceed the rate.
 const loadBurst = 64
 
-// startLoad sends rate packets a second from the client, in turn to each of dsts.
+// startLoad sends rate packets per second from the client to dsts, round-robin.
 func startLoad(t *testing.T, top *lab.Topology, rate int, dsts ...string) *load {
 	t.Helper()
 	fd := packetSocket(t, top.Client, lab.ClientLink)
-	routerMAC, err := top.Router.MAC(lab.LAN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	routerMAC := macOf(t, top.Router, lab.LAN)
 	var frames [][]byte
 	for _, d := range dsts {
 		var f []byte
@@ -76,7 +72,7 @@ func startLoad(t *testing.T, top *lab.Topology, rate int, dsts ...string) *load 
 	}
 	l := &load{stop: make(chan struct{}), sent: make([]atomic.Uint32, len(dsts))}
 	l.done.Go(func() {
-		// Its thread comes before others, so that it sends when it should; it ends with the goroutine.
+		// The thread has priority, so that it sends on time; it ends with the goroutine.
 		runtime.LockOSThread()
 		if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -5); err != nil {
 			t.Errorf("put the load before other work: %v", err)
@@ -122,7 +118,7 @@ func (l *load) end() {
 	}
 }
 
-// payload returns the payload of a packet of the load, nil of another.
+// payload returns the payload of a packet of the load, nil for other packets.
 func payload(frame []byte) []byte {
 	at := 14 + 28
 	if len(frame) > 14 && frame[14]>>4 == 6 {
@@ -134,7 +130,7 @@ func payload(frame []byte) []byte {
 	return frame[at : at+20]
 }
 
-// mark numbers a packet and mends its UDP checksum by the difference.
+// mark numbers a packet and updates its UDP checksum.
 func mark(frame []byte, flow, number uint32) {
 	p := payload(frame)
 	udp := frame[14+20:]
@@ -156,15 +152,15 @@ func mark(frame []byte, flow, number uint32) {
 	binary.BigEndian.PutUint16(udp[6:], ^uint16(sum))
 }
 
-// arrival is a packet of the load that came in at a watch.
+// arrival is a packet of the load at a watch.
 type arrival struct {
 	at     time.Time
 	number uint32
-	mac    [6]byte // that it was sent to
+	mac    [6]byte // destination
 	ttl    byte
 }
 
-// watch notes the packets of a load that arrive at a link.
+// watch records the packets of a load at a link.
 type watch struct {
 	mu    sync.Mutex
 	flows map[uint32][]arrival
@@ -197,8 +193,8 @@ func (w *watch) of(flow uint32) []arrival {
 	return append([]arrival(nil), w.flows[flow]...)
 }
 
-// missing returns the numbers below n that are in none of the lists, and how
-// many arrivals are duplicates or out of order within their list.
+// missing returns the numbers below n that no list contains, and the number of duplicates and
+// reordered arrivals.
 func missing(n uint32, lists ...[]arrival) (lost []uint32, disorder int) {
 	seen := make([]bool, n)
 	for _, l := range lists {
@@ -219,7 +215,7 @@ func missing(n uint32, lists ...[]arrival) (lost []uint32, disorder int) {
 	return lost, disorder
 }
 
-func TestMarkKeepsTheChecksum(t *testing.T) {
+func TestMarkUpdatesTheChecksum(t *testing.T) {
 	for _, f := range [][]byte{
 		testutil.UDP4("10.0.0.1", "10.0.0.2", 1000, loadPort, make([]byte, 20)...),
 		testutil.UDP6("fd00::1", "fd00::2", 1000, loadPort, make([]byte, 20)...),

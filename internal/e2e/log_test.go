@@ -8,25 +8,26 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/lab/labtest"
 )
 
-// The router writes to a pipe of which nobody is at the other end any more, as after
-// `warproute run 2>&1 | tee log` when tee has gone. What it has to say is lost, and no packet.
-func TestARouterOutlivesTheReaderOfItsLog(t *testing.T) {
+// A router whose log is a pipe without a reader, as after `warproute run 2>&1 | tee log` without tee,
+// keeps forwarding.
+func TestRouterSurvivesAClosedLogPipe(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{})
 	log, end, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &router{t: t, socket: filepath.Join(t.TempDir(), "control.sock")}
-	cmd := exec.Command(program, "run", "--socket", r.socket, "--metrics", "none", "--port", lab.LAN, "--port", lab.WAN)
+	r := &router{&labtest.Router{T: t, Socket: filepath.Join(t.TempDir(), "control.sock")}}
+	cmd := exec.Command(program, "run", "--socket", r.Socket, "--metrics", "none", "--port", lab.LAN, "--port", lab.WAN)
 	cmd.Stdout, cmd.Stderr = end, end
-	r.proc, err = top.Router.Start(cmd)
+	r.Process, err = top.Router.Start(cmd)
 	end.Close()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = r.proc.Stop(5 * time.Second) })
+	t.Cleanup(func() { _ = r.Process.Stop(5 * time.Second) })
 	eventually(t, 10*time.Second, "the router to serve", func() bool { _, err := r.engine(); return err == nil })
 	log.Close()
 
@@ -36,13 +37,13 @@ func TestARouterOutlivesTheReaderOfItsLog(t *testing.T) {
 				Name string
 				Up   bool
 			}
-			if err := r.get("/ports", &ports); err != nil {
-				t.Fatalf("the router is gone: %v", err)
+			if err := r.Get("/ports", &ports); err != nil {
+				t.Fatalf("the router ended: %v", err)
 			}
 			return ports[1].Name == lab.WAN && ports[1].Up == up
 		}
 	}
-	if err := top.Router.SetDown(lab.WAN); err != nil { // of which it writes
+	if err := top.Router.SetDown(lab.WAN); err != nil { // which it logs
 		t.Fatal(err)
 	}
 	eventually(t, 5*time.Second, "the port to be down", ports(false))
@@ -50,7 +51,7 @@ func TestARouterOutlivesTheReaderOfItsLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, 5*time.Second, "the port to be up", ports(true))
-	if err := r.proc.Stop(5 * time.Second); err != nil {
+	if err := r.Process.Stop(5 * time.Second); err != nil {
 		t.Errorf("stop: %v", err)
 	}
 }

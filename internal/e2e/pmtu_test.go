@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,14 +18,13 @@ import (
 	"github.com/warproute/warproute/internal/lab"
 )
 
-// tooBig is how ping tells of each family's error.
+// tooBig is ping's report of each family's error.
 var tooBig = map[string]string{"IPv4": "Frag needed and DF set (mtu = %d)", "IPv6": "Packet too big: mtu=%d"}
 
 // headers of a ping, in bytes: what a payload must leave of the MTU.
 var headers = map[string]int{"IPv4": 28, "IPv6": 48}
 
-// discovers checks that the client learns the MTU of the way from a router's error, and
-// that it is the exact one: a packet of that size passes.
+// discovers checks that the client learns the exact path MTU from a router's error.
 func (c *chain) discovers(t *testing.T, family, server, router string, mtu int) {
 	t.Helper()
 	ping := func(mtu int) string {
@@ -45,7 +43,7 @@ func (c *chain) discovers(t *testing.T, family, server, router string, mtu int) 
 	}
 }
 
-// The MTU of a smaller link ahead, behind another router, is learned by whoever asks.
+// Hosts learn the MTU of a link behind another router.
 func TestPathMTU(t *testing.T) {
 	c := newChain(t, lab.VethOptions{})
 	c.start()
@@ -53,7 +51,7 @@ func TestPathMTU(t *testing.T) {
 	for _, f := range families {
 		c.discovers(t, f.name, f.server, f.hops[1], 1400)
 	}
-	c.farMTU("1300") // what was learned is no more true
+	c.farMTU("1300") // the learned MTU is obsolete
 	for _, f := range families {
 		out := must(t, c.client, "tracepath", "-n", f.flag, f.server)
 		if !strings.Contains(out, "pmtu 1300 hops 3 back 3") {
@@ -62,26 +60,25 @@ func TestPathMTU(t *testing.T) {
 	}
 }
 
-// IPv4 packets that may be cut are, at the client's link and again at the last, and
-// arrive whole.
-func TestFragmentsArriveWhole(t *testing.T) {
+// IPv4 packets without DF are fragmented by the client and the last router, and arrive whole.
+func TestFragmentedPacketsArriveWhole(t *testing.T) {
 	c := newChain(t, lab.VethOptions{})
 	c.start()
 	c.farMTU("1000")
-	for _, size := range []string{"973", "1472", "4000"} { // the first fits but for a byte
+	for _, size := range []string{"973", "1472", "4000"} { // the first exceeds the MTU by one byte
 		if out := must(t, c.client, "ping", "-n", "-c", "3", "-i", "0.05", "-W", "2", "-M", "dont", "-s", size, "10.2.0.2"); !strings.Contains(out, " 0% packet loss") {
-			t.Errorf("%s bytes that may be cut: %s", size, out)
+			t.Errorf("%s bytes without DF: %s", size, out)
 		}
 	}
 	if got := c.counter(c.server, "IpReasmOKs"); got != 9 {
-		t.Errorf("the server put %d packets together, want 9", got)
+		t.Errorf("the server reassembled %d packets, want 9", got)
 	}
 	if got := c.counter(c.server, "IpReasmFails"); got != 0 {
 		t.Errorf("the server missed fragments of %d packets", got)
 	}
 }
 
-// counter is one of nstat's.
+// counter returns a counter of nstat.
 func (c *chain) counter(ns *lab.Namespace, name string) int {
 	c.t.Helper()
 	f := strings.Fields(must(c.t, ns, "nstat", "-asz", name))
@@ -95,8 +92,8 @@ func (c *chain) counter(ns *lab.Namespace, name string) int {
 	return 0
 }
 
-// A TCP connection goes on when the MTU ahead shrinks under it.
-func TestTCPRecoversFromAnMTUThatShrinks(t *testing.T) {
+// A TCP connection survives a decrease of the path MTU.
+func TestTCPSurvivesAShrinkingPathMTU(t *testing.T) {
 	c := newChain(t, lab.VethOptions{})
 	c.start()
 	for _, f := range families {
@@ -133,7 +130,7 @@ func TestTCPRecoversFromAnMTUThatShrinks(t *testing.T) {
 	}
 }
 
-// stream is a TCP connection from the client to the server, by both its ends.
+// stream returns both ends of a TCP connection from the client to the server.
 func (c *chain) stream(t *testing.T, server string) (client, accepted net.Conn) {
 	t.Helper()
 	var listener net.Listener
@@ -164,8 +161,8 @@ func (c *chain) stream(t *testing.T, server string) (client, accepted net.Conn) 
 	return client, accepted
 }
 
-// startTunnel starts both routers as gateways of a tunnel between the client's and the
-// server's networks, of each family in its own.
+// startTunnel starts both routers as gateways with a tunnel per family between the client's and the
+// server's networks.
 func (c *chain) startTunnel() {
 	c.t.Helper()
 	state := c.t.TempDir()
@@ -186,17 +183,15 @@ func (c *chain) startTunnel() {
     - {direction: %[2]s, src: "fd02::/64", dst: "fd01::/64", action: protect, sa: back6}
 `, r.there, r.back)
 		file := filepath.Join(state, r.there+".yaml")
-		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-			c.t.Fatal(err)
-		}
+		writeFile(c.t, file, config)
 		startRouter(c.t, r.ns, "--config", file)
 	}
 }
 
-// In front of a tunnel the source learns what is left of the MTU when the tunnel has
-// had its part, to the byte: of AES-GCM with an outer header of 20 or 40 bytes, 8 each
-// of ESP's header and IV, 16 of ICV, 2 of trailer, and what aligns to 4.
-func TestPathMTUOfATunnel(t *testing.T) {
+// Sources learn the exact inner MTU of a tunnel: the port's MTU minus the overhead of AES-GCM, which is
+// an outer header of 20 or 40 bytes, 8 each for ESP header and IV, a 16-byte ICV, a 2-byte trailer,
+// and padding to 4 bytes.
+func TestTunnelsReportTheirInnerMTU(t *testing.T) {
 	c := newChain(t, lab.VethOptions{})
 	c.startTunnel()
 	for _, mtu := range []struct {
@@ -218,12 +213,12 @@ func TestPathMTUOfATunnel(t *testing.T) {
 			t.Errorf("%s through the tunnel: %v, want %v", f.name, got, f.hops)
 		}
 	}
-	// Behind the tunnel it is the other router that tells, in clear, of the packet in it.
+	// Behind the tunnel, the other router reports the decrypted packet.
 	c.farMTU("1290")
 	for _, f := range families {
 		c.discovers(t, f.name, f.server, f.hops[1], 1290)
 	}
 	if out := must(t, c.client, "ping", "-n", "-c", "3", "-i", "0.05", "-W", "2", "-M", "dont", "-s", "4000", "10.2.0.2"); !strings.Contains(out, " 0% packet loss") {
-		t.Errorf("packets that may be cut, through the tunnel:\n%s", out)
+		t.Errorf("packets without DF through the tunnel:\n%s", out)
 	}
 }

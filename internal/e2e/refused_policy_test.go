@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,16 +8,11 @@ import (
 	"github.com/warproute/warproute/internal/lab"
 )
 
-// A policy that the router cannot follow drops what it matches, and is named by the drop
-// reason, `show policies`, `trace`, the log and doctor.
-func TestARefusedPolicyIsNamed(t *testing.T) {
+// Packets that an unsupported policy matches are dropped; the drop reason, `show policies`, `trace`,
+// the log and doctor name the policy.
+func TestRefusedPoliciesAreReported(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{})
-	file := filepath.Join(t.TempDir(), "warproute.yaml")
-	text := "ports: [{interface: lan0}, {interface: wan0}]\nipsec: {source: xfrm}\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r := startRouter(t, top.Router, "--config", file)
+	r := startConfigured(t, top.Router, "ports: [{interface: lan0}, {interface: wan0}]\nipsec: {source: xfrm}\n")
 	ping := func() error {
 		_, err := lab.Ping(top.Client, lab.Server4.Addr(), lab.PingOptions{Count: 1, Timeout: 300 * time.Millisecond})
 		return err
@@ -31,16 +24,16 @@ func TestARefusedPolicyIsNamed(t *testing.T) {
 	policy := []string{"xfrm", "policy", "add", "src", "0.0.0.0/0", "dst", "0.0.0.0/0", "dir", "out", "if_id", "42",
 		"tmpl", "src", "10.8.0.1", "dst", "10.8.0.2", "proto", "esp", "mode", "tunnel"}
 	must(t, top.Router, "ip", policy...)
-	const reason = "it is for an XFRM interface (if_id 42)"
+	const reason = "belongs to an XFRM interface (if_id 42)"
 	eventually(t, 5*time.Second, "the log names the policy", func() bool {
-		out := r.out.String()
-		return strings.Contains(out, `policy="0.0.0.0/0 to 0.0.0.0/0" direction=out reason="`+reason+`" hint=`)
+		out := r.Out.String()
+		return strings.Contains(out, `policy="0.0.0.0/0 to 0.0.0.0/0 (out)" reason="`+reason+`" hint=`)
 	})
 	trace := r.command("trace", "--count", "1", "--duration", "5s", "icmp")
 	eventually(t, 5*time.Second, "the policy drops packets under its reason", func() bool {
-		return ping() != nil && r.drops("xfrm_policy_refused") > 1
+		return ping() != nil && r.Drops("xfrm_policy_refused") > 1
 	})
-	if n := r.drops("xfrm_out_pol_block"); n != 0 {
+	if n := r.Drops("xfrm_out_pol_block"); n != 0 {
 		t.Errorf("%d packets count as blocked as configured", n)
 	}
 	for _, args := range [][]string{{"show", "policies"}, {"show", "policies", "--json"}, {"show", "drops"}} {

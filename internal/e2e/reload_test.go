@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -18,52 +17,49 @@ import (
 
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/lab/labtest"
 )
 
-// reloading is a router with a configuration file, a load through it, and what the router
-// was last known to be.
+// reloading is a router with a configuration file.
 type reloading struct {
 	*router
 	top  *lab.Topology
 	path string
 }
 
-// startReloading starts a router by a file that names its ports. Flags are over the file's
-// values, and none is given of what is to change.
+// startReloading starts a router with a file that names its ports, without flags that override keys.
 func startReloading(t *testing.T, top *lab.Topology) *reloading {
 	t.Helper()
-	r := &reloading{router: &router{t: t}, top: top, path: filepath.Join(t.TempDir(), "warproute.yaml")}
+	r := &reloading{router: &router{&labtest.Router{T: t}}, top: top, path: filepath.Join(t.TempDir(), "warproute.yaml")}
 	r.write("")
 	r.router = startRouterWith(t, top.Router, "--config", r.path)
 	return r
 }
 
-// write makes the file say something else.
+// write writes the file: the ports and further keys.
 func (r *reloading) write(format string, args ...any) {
-	r.t.Helper()
+	r.T.Helper()
 	text := fmt.Sprintf("ports: [{interface: %s}, {interface: %s}]\n", lab.LAN, lab.WAN) + fmt.Sprintf(format, args...)
-	if err := os.WriteFile(r.path, []byte(text), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	writeFile(r.T, r.path, text)
 }
 
-// reload runs the command and returns how it ended and what it printed.
+// reload runs `warproute reload` and returns its exit code and output.
 func (r *reloading) reload(args ...string) (code int, stdout, stderr string) {
-	r.t.Helper()
-	cmd := exec.Command(program, append([]string{"reload", "--socket", r.socket}, args...)...)
+	r.T.Helper()
+	cmd := exec.Command(program, append([]string{"reload", "--socket", r.Socket}, args...)...)
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
 		exit, ok := errors.AsType[*exec.ExitError](err)
 		if !ok {
-			r.t.Fatal(err)
+			r.T.Fatal(err)
 		}
 		code = exit.ExitCode()
 	}
 	return code, out.String(), errs.String()
 }
 
-// metrics returns what is served at an address of the router's namespace, "" for nothing.
+// metrics returns the metrics served at an address in the router's namespace, "" if there are none.
 func (r *reloading) metrics(address string) (text string) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (conn net.Conn, err error) {
 		err = r.top.Router.Do(func() error { conn, err = net.Dial("tcp", address); return err })
@@ -78,15 +74,12 @@ func (r *reloading) metrics(address string) (text string) {
 	return string(all)
 }
 
-// What changes in the file is told, and put in force as a whole or not at all, while no
-// packet is lost.
+// A reload reports the changes and applies all or none of them, without packet loss.
 func TestReload(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{})
 	r := startReloading(t, top)
-	for _, s := range servers { // neighbours are known then, and the ports have the frames
-		if _, err := lab.Ping(top.Client, netip.MustParseAddr(s), lab.PingOptions{Count: 10}); err != nil {
-			t.Fatal(err)
-		}
+	for _, s := range servers { // resolves neighbors, and Linux hands the ports over
+		mustPing(t, top.Client, netip.MustParseAddr(s), lab.PingOptions{Count: 10})
 	}
 	server := startWatch(t, top.Server, lab.ServerLink)
 	l := startLoad(t, top, 2000, servers...)
@@ -118,15 +111,15 @@ func TestReload(t *testing.T) {
 	}
 	loaded := first()
 
-	expect("the same file", 0, "nothing differs", "", "1024 50µs")
+	expect("the same file", 0, "no changes to the active configuration", "", "1024 50µs")
 	r.write("batch: {max_packets: 2048, max_delay: 20us}\nmetrics: {listen: \"127.0.0.1:9274\"}\nicmp: {burst: 7}\nbusy_poll: 10us\n")
 	expect("a dry run", 0, "~ batch.max_packets: 1024 -> 2048\n~ batch.max_delay: 50µs -> 20µs\n~ metrics.listen: \"127.0.0.1:9273\" -> \"127.0.0.1:9274\"\n", "", "1024 50µs", "--dry-run")
 	if !first().Equal(loaded) {
-		t.Error("by a dry run, another configuration was loaded")
+		t.Error("a dry run has changed the time of the configuration")
 	}
 	expect("a change", 0, "5 changes applied\n", "", "2048 20µs")
 	if !first().After(loaded) {
-		t.Error("when the configuration was loaded is not told")
+		t.Error("the time of the configuration has not changed")
 	}
 	if r.metrics("127.0.0.1:9273") != "" || r.metrics("127.0.0.1:9274") == "" {
 		t.Error("metrics are not served at the new address alone")
@@ -137,23 +130,23 @@ func TestReload(t *testing.T) {
 			t.Errorf("the metrics have no %s", want)
 		}
 	}
-	in(`warproute_config_reload_total{result="unchanged"} 1`)
-	in(`warproute_config_reload_total{result="applied"} 1`)
+	in(`warproute_config_reloads_total{result="unchanged"} 1`)
+	in(`warproute_config_reloads_total{result="applied"} 1`)
 
-	// Nothing of these, whose first change could be made.
+	// None of these applies, though the first change could.
 	r.write("batch: {max_packets: 16}\nworkers: 1\nmetrics: {listen: \"\"}\n")
-	expect("a change that takes a restart", 1, "~ workers: 0 -> 1\n", "nothing was changed, because this takes a restart: workers\n", "2048 20µs")
+	expect("a change that needs a restart", 1, "~ workers: 0 -> 1\n", "nothing changed; these keys need a restart: workers\n", "2048 20µs")
 	r.write("batch: {max_packets: 16}\nengine: gpuu\n")
-	expect("a mistake", 78, "", r.path+":3:9: engine: there is no \"gpuu\"; write auto, cpu or gpu\n", "2048 20µs")
+	expect("a mistake", 78, "", r.path+":3:9: engine: unknown value \"gpuu\"; write auto, cpu or gpu\n", "2048 20µs")
 	r.write("batch: {max_packets: 16}\nmetrics: {listen: \"127.0.0.1:9275\"}\n")
 	var listener net.Listener
 	if err := top.Router.Do(func() (err error) { listener, err = net.Listen("tcp", "127.0.0.1:9275"); return err }); err != nil {
 		t.Fatal(err)
 	}
-	expect("an address that is in use", 1, "~ metrics.listen", "nothing was changed: serve metrics at 127.0.0.1:9275", "2048 20µs")
-	in(`warproute_config_reload_total{result="refused"} 1`)
-	in(`warproute_config_reload_total{result="invalid"} 1`)
-	in(`warproute_config_reload_total{result="failed"} 1`)
+	expect("an address that is in use", 1, "~ metrics.listen", "nothing changed: serve metrics at 127.0.0.1:9275", "2048 20µs")
+	in(`warproute_config_reloads_total{result="refused"} 1`)
+	in(`warproute_config_reloads_total{result="invalid"} 1`)
+	in(`warproute_config_reloads_total{result="failed"} 1`)
 	listener.Close()
 
 	code, out, _ := r.reload("--json")

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,17 +15,14 @@ import (
 	"github.com/warproute/warproute/internal/testutil"
 )
 
-// Whatever Linux's rp_filter says of an interface, warproute refuses the sources that Linux
-// refuses, and follows when it changes.
-func TestReversePathIsLinuxs(t *testing.T) {
+// warproute and Linux refuse the same sources by rp_filter, also after a change.
+func TestReversePathCheckEqualsLinux(t *testing.T) {
 	linux := linuxContender(t)
 	set := func(c *contender, of, value string) {
 		t.Helper()
-		if err := c.router.Sysctl("net/ipv4/conf/"+of+"/rp_filter", value); err != nil {
-			t.Fatal(err)
-		}
+		sysctl(t, c.router, "net/ipv4/conf/"+of+"/rp_filter", value)
 	}
-	for of, value := range map[string]string{"lan": "1", "wan": "2"} { // and not nar
+	for of, value := range map[string]string{"lan": "1", "wan": "2"} { // not nar
 		set(linux, of, value)
 	}
 	ours, router := warprouteContender(t, false, func(c *contender) {
@@ -56,18 +52,14 @@ func TestReversePathIsLinuxs(t *testing.T) {
 		}
 	}
 	round()
-	refused := router.drops("reverse_path")
+	refused := router.Drops("reverse_path")
 	for _, c := range []*contender{linux, ours} {
-		set(c, "all", "1") // lan and nar are strict now, wan is loose
+		set(c, "all", "1") // lan and nar become strict, wan stays loose
 	}
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(router.out.String(), "port=nar ipv4=strict"); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the router does not follow:\n%s", router.out)
-		}
-	}
+	router.awaitLog("port=nar ipv4=strict")
 	round()
-	if again := router.drops("reverse_path"); refused == 0 || again < 2*refused {
-		t.Errorf("%d packets refused at first and %d in all: the test tests little", refused, again)
+	if again := router.Drops("reverse_path"); refused == 0 || again < 2*refused {
+		t.Errorf("%d packets refused at first and %d in all, too few for this test", refused, again)
 	}
 	v := compare(probes, linux.outcome(), ours.outcome())
 	for _, kind := range slices.Sorted(maps.Keys(v.unexplained)) {
@@ -78,14 +70,10 @@ func TestReversePathIsLinuxs(t *testing.T) {
 	}
 }
 
-// From which sources a port takes packets changes with a reload.
-func TestReversePathIsReloaded(t *testing.T) {
+func TestReloadChangesReversePathChecks(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{})
 	r := startReloading(t, top)
-	mac, err := top.Router.MAC(lab.LAN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mac := macOf(t, top.Router, lab.LAN)
 	stranger := testutil.UDP4("172.16.0.1", lab.Server4.Addr().String(), 1000, 2000)
 	copy(stranger, mac)
 	fd := packetSocket(t, top.Client, lab.ClientLink)
@@ -93,14 +81,12 @@ func TestReversePathIsReloaded(t *testing.T) {
 	for step, of := range []string{"", "strict", "loose", "off"} {
 		if of != "" {
 			text := fmt.Sprintf("ports: [{interface: %s}, {interface: %s, reverse_path: %s}]\n", lab.WAN, lab.LAN, of)
-			if err := os.WriteFile(r.path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, r.path, text)
 			if code, out, errs := r.reload(); code != 0 || !strings.Contains(out, "reverse_path "+of) {
 				t.Fatalf("%s: exit code %d, %q, %q", of, code, out, errs)
 			}
 		}
-		before := r.drops("reverse_path")
+		before := r.Drops("reverse_path")
 		for range sent {
 			if err := unix.Send(fd, stranger, 0); err != nil {
 				t.Fatal(err)
@@ -110,23 +96,21 @@ func TestReversePathIsReloaded(t *testing.T) {
 		if step == 1 || step == 2 {
 			want = sent
 		}
-		if _, err := lab.Ping(top.Client, lab.Server4.Addr(), lab.PingOptions{}); err != nil { // behind them
+		if _, err := lab.Ping(top.Client, lab.Server4.Addr(), lab.PingOptions{}); err != nil { // after them
 			t.Errorf("%s: %v", of, err)
 		}
-		if n := uint64(r.drops("reverse_path") - before); n != want {
+		if n := uint64(r.Drops("reverse_path") - before); n != want {
 			t.Errorf("%q: %d packets of %d refused, want %d", of, n, sent, want)
 		}
 	}
 }
 
-// Where an interface has no IPv4 address, Linux holds loose for strict.
-func TestAPortWithoutAnAddressIsStrict(t *testing.T) {
+// Linux treats loose as strict on an interface without an IPv4 address.
+func TestLooseCheckIsStrictOnPortsWithoutAddress(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{})
-	if err := top.Router.Sysctl("net.ipv4.conf."+lab.LAN+".rp_filter", "2"); err != nil {
-		t.Fatal(err)
-	}
+	sysctl(t, top.Router, "net.ipv4.conf."+lab.LAN+".rp_filter", "2")
 	r := startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
-	says := func(text string) func() bool { return func() bool { return strings.Contains(r.out.String(), text) } }
+	says := func(text string) func() bool { return func() bool { return strings.Contains(r.Out.String(), text) } }
 	eventually(t, 5*time.Second, "the port is loose", says("port="+lab.LAN+" ipv4=loose"))
 	must(t, top.Router, "ip", "-4", "addr", "flush", "dev", lab.LAN)
 	eventually(t, 5*time.Second, "the port is strict", says("port="+lab.LAN+" ipv4=strict"))

@@ -9,29 +9,21 @@ import (
 	"github.com/warproute/warproute/internal/lab"
 )
 
-// Linux's settings of what it would forward itself are not the router's: a port with
-// disable_ipv6 has neither addresses nor routes, but what it receives is forwarded.
-func TestPortsForwardWhateverLinuxWould(t *testing.T) {
-	n := newTopology(t, lab.VethOptions{})
-	r := startRouter(t, n.Router, "--port", lab.LAN, "--port", lab.WAN)
-	if _, err := lab.Ping(n.Client, lab.Server6.Addr(), lab.PingOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	mac, err := n.Router.MAC(lab.LAN)
-	if err != nil {
-		t.Fatal(err)
-	}
+// Linux's forwarding settings do not affect ports: a port with disable_ipv6 has no addresses and
+// routes, but forwards received packets.
+func TestPortsIgnoreLinuxForwardingSettings(t *testing.T) {
+	n, r := startTwoPorts(t)
+	mustPing(t, n.Client, lab.Server6.Addr(), lab.PingOptions{})
+	mac := macOf(t, n.Router, lab.LAN)
 	must(t, n.Client, "ip", "neigh", "replace", lab.LAN6.Addr().String(), "lladdr", mac.String(), "dev", lab.ClientLink, "nud", "permanent")
-	if err := n.Router.Sysctl("net.ipv6.conf."+lab.LAN+".disable_ipv6", "1"); err != nil {
-		t.Fatal(err)
-	}
+	sysctl(t, n.Router, "net.ipv6.conf."+lab.LAN+".disable_ipv6", "1")
 	time.Sleep(effect)
-	asked, unrouted := echoesAt(t, n.Server), r.drops("no_route")
+	asked, unrouted := echoesAt(t, n.Server), r.Drops("no_route")
 	_, _ = lab.Ping(n.Client, lab.Server6.Addr(), lab.PingOptions{Count: 3, Timeout: 200 * time.Millisecond})
 	if got := echoesAt(t, n.Server) - asked; got != 3 {
 		t.Errorf("%d packets of 3 arrived", got)
 	}
-	if got := r.drops("no_route") - unrouted; got < 3 {
+	if got := r.Drops("no_route") - unrouted; got < 3 {
 		t.Errorf("%d answers were dropped as no_route, want 3", got)
 	}
 }

@@ -16,15 +16,11 @@ import (
 	"github.com/warproute/warproute/internal/lab"
 )
 
-// A view has the rates of the moment, in numbers and in words.
-func TestTopHasTheRates(t *testing.T) {
-	top := newTopology(t, lab.VethOptions{})
-	r := startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
-	if _, err := lab.Ping(top.Client, lab.Server4.Addr(), lab.PingOptions{}); err != nil {
-		t.Fatal(err)
-	}
+func TestTopShowsRates(t *testing.T) {
+	top, r := startTwoPorts(t)
+	mustPing(t, top.Client, lab.Server4.Addr(), lab.PingOptions{})
 	l := startLoad(t, top, 2000, lab.Server4.Addr().String(), "172.16.0.1")
-	out, err := exec.Command(program, "top", "--socket", r.socket, "--once", "--json", "--interval", "500ms").Output()
+	out, err := exec.Command(program, "top", "--socket", r.Socket, "--once", "--json", "--interval", "500ms").Output()
 	if err != nil {
 		t.Fatalf("top: %v", err)
 	}
@@ -74,10 +70,9 @@ func terminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// On a terminal, q and signals end it, and the terminal is as it was before.
-func TestTopGivesTheTerminalBack(t *testing.T) {
-	top := newTopology(t, lab.VethOptions{})
-	r := startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
+// q and signals end `warproute top` and restore the terminal.
+func TestTopRestoresTheTerminal(t *testing.T) {
+	_, r := startTwoPorts(t)
 	for name, end := range map[string]func(master *os.File, p *os.Process) error{
 		"q":       func(master *os.File, _ *os.Process) error { _, err := master.WriteString("q"); return err },
 		"Ctrl-C":  func(master *os.File, _ *os.Process) error { _, err := master.WriteString("\x03"); return err },
@@ -88,7 +83,7 @@ func TestTopGivesTheTerminalBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(program, "top", "--socket", r.socket, "--interval", "100ms")
+		cmd := exec.Command(program, "top", "--socket", r.Socket, "--interval", "100ms")
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} // which ends it with the test
 		if err := cmd.Start(); err != nil {

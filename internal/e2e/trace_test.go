@@ -15,8 +15,7 @@ import (
 	"github.com/warproute/warproute/internal/lab"
 )
 
-// linuxRoute is what `ip route get fibmatch` names for an address: the route's prefix and
-// its ways, or an error.
+// linuxRoute is the result of `ip route get fibmatch`: prefix and paths of the route, or an error.
 type linuxRoute struct {
 	prefix string
 	ways   map[string]bool // "gateway device"
@@ -58,9 +57,8 @@ func routeGet(t *testing.T, ns *lab.Namespace, addr string) (r linuxRoute) {
 	return r
 }
 
-// The route that a trace names is the one that Linux names, and the packet goes where the
-// trace says.
-func TestATraceNamesTheRouteThatLinuxNames(t *testing.T) {
+// A trace names the same route as Linux, and the packet's actual egress.
+func TestTraceNamesTheSameRouteAsLinux(t *testing.T) {
 	f := newFork(t)
 	f.warm(t)
 	for _, r := range []string{
@@ -73,7 +71,7 @@ func TestATraceNamesTheRouteThatLinuxNames(t *testing.T) {
 	} {
 		f.ip(t, strings.Fields(r)...)
 	}
-	// What Linux says, by the errors that it has for routes that lead nowhere.
+	// Linux's errors for routes without a next hop, and the drop reasons.
 	errors := map[string]string{"No route to host": "unreachable", "Invalid argument": "blackhole", "Permission denied": "prohibit", "Network is unreachable": "no_route"}
 	dsts := []string{
 		"10.50.0.1", "10.50.1.1", "10.50.1.128", "10.60.0.1", "10.60.0.2", "10.60.0.3", "10.60.0.4", "10.61.0.1", "203.0.113.1", "10.8.0.2", "10.9.0.2",
@@ -82,7 +80,7 @@ func TestATraceNamesTheRouteThatLinuxNames(t *testing.T) {
 	server, other := startWatch(t, f.Server, lab.ServerLink), startWatch(t, f.other, "other0")
 	time.Sleep(effect)
 	l := startLoad(t, f.Topology, 2000, dsts...)
-	out, err := exec.Command(program, "trace", "--socket", f.router.socket, "--json", "--count", strconv.Itoa(3*len(dsts)), "--port", lab.LAN, "udp port "+strconv.Itoa(loadPort)).Output()
+	out, err := exec.Command(program, "trace", "--socket", f.router.Socket, "--json", "--count", strconv.Itoa(3*len(dsts)), "--port", lab.LAN, "udp port "+strconv.Itoa(loadPort)).Output()
 	if err != nil {
 		t.Fatalf("trace: %v", err)
 	}
@@ -112,7 +110,7 @@ func TestATraceNamesTheRouteThatLinuxNames(t *testing.T) {
 					reason = r
 				}
 			}
-			if x.Verdict != "drop" || x.Reason != reason || x.Sentence == "" || x.Mend == "" {
+			if x.Verdict != "drop" || x.Reason != reason || x.Description == "" || x.Hint == "" {
 				t.Errorf("%s: Linux says %q, the trace %s as %s", dst, linux.err, x.Verdict, x.Reason)
 			}
 			continue
@@ -141,11 +139,10 @@ func TestATraceNamesTheRouteThatLinuxNames(t *testing.T) {
 	}
 }
 
-// People get the same in words; a packet that waits and one that Linux has no route for.
-func TestATraceInWords(t *testing.T) {
-	top := newTopology(t, lab.VethOptions{})
-	r := startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
-	body, err := socket.Open(t.Context(), r.socket, "/trace?count=40&filter=udp")
+// The text of a trace explains a queued packet and one without a route.
+func TestTraceExplainsVerdicts(t *testing.T) {
+	top, r := startTwoPorts(t)
+	body, err := socket.Open(t.Context(), r.Socket, "/trace?count=40&filter=udp")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,8 +164,8 @@ func TestATraceInWords(t *testing.T) {
 	l.end()
 	for _, want := range []string{
 		"  lan0 queue 0, worker 0, chunk of ", "packet       UDP 10.7.0.2:1000 > 10.8.0.77:7777, 62 bytes\n",
-		"route        10.8.0.0/24 dev wan0 proto kernel\n", "neighbour    10.8.0.77 on wan0, not resolved, ",
-		"verdict      waits for its neighbour to be resolved\n", "verdict      dropped as no_route: no route covers the destination\n",
+		"route        10.8.0.0/24 dev wan0 proto kernel\n", "neighbor     10.8.0.77 on wan0, unresolved, ",
+		"verdict      waits for its neighbor to be resolved\n", "verdict      dropped, no_route: no route covers the destination\n",
 		"destination  172.16.0.1\n  route        none\n", "times        wait ",
 	} {
 		if !strings.Contains(out.String(), want) {

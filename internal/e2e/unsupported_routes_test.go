@@ -8,9 +8,9 @@ import (
 	"github.com/warproute/warproute/internal/lab"
 )
 
-// Routes by an interface that is not a port lose what Linux forwarded by them: doctor and the
-// router's start list them, later ones are logged, and `show routes` marks them.
-func TestRoutesByNoPortAreListed(t *testing.T) {
+// Packets to routes without a port are dropped: doctor and the router at its start list these routes,
+// the log has later ones, and `show routes` marks them.
+func TestRoutesWithoutAPortAreListed(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{})
 	for _, args := range []string{
 		"link add wg0 type veth peer wg1", "link set wg1 up", "addr add 10.72.0.1/24 dev wg0", "link set wg0 up",
@@ -22,15 +22,15 @@ func TestRoutesByNoPortAreListed(t *testing.T) {
 	ports := []string{"--port", lab.LAN, "--port", lab.WAN}
 	out := must(t, top.Router, program, append([]string{"doctor"}, ports...)...)
 	for _, want := range []string{
-		"3 by wg0 (10.72.0.0/24, 10.73.0.0/24, 10.74.0.0/24): routes leave by an interface that is not a port",
-		"1 by " + lab.WAN + " (41.0.0.0/24): routes need an encapsulation",
+		"3 over wg0 (10.72.0.0/24, 10.73.0.0/24, 10.74.0.0/24): routes leave by an interface that is not a port",
+		"1 over " + lab.WAN + " (41.0.0.0/24): routes with encapsulation",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("doctor does not say %q:\n%s", want, out)
 		}
 	}
 	r := startRouter(t, top.Router, ports...)
-	if log := r.out.String(); !strings.Contains(log, `interface=wg0 routes=3 prefixes="10.72.0.0/24, 10.73.0.0/24, 10.74.0.0/24" hint="add the interface as a port`) {
+	if log := r.Out.String(); !strings.Contains(log, `interface=wg0 routes=3 prefixes="10.72.0.0/24, 10.73.0.0/24, 10.74.0.0/24" hint="add the interface as a port`) {
 		t.Errorf("the router does not list the routes at its start:\n%s", log)
 	}
 	for _, want := range []struct{ route, text string }{
@@ -49,7 +49,7 @@ func TestRoutesByNoPortAreListed(t *testing.T) {
 	if out := r.command("show", "routes", "--json")(); !strings.Contains(out, `"unsupported":"no_port"`) || !strings.Contains(out, `"unsupported":"encap"`) {
 		t.Errorf("show routes --json has no field for it:\n%s", out)
 	}
-	// The running router and a file of the same routes answer alike.
+	// The running router and a file with the same routes agree.
 	file := t.TempDir() + "/routes"
 	writeFile(t, file, must(t, top.Router, "ip", "route"))
 	running, offline := r.command("route", "lookup", "41.0.0.1")(), must(t, top.Router, program, "route", "lookup", "--routes", file, "41.0.0.1")
@@ -58,9 +58,9 @@ func TestRoutesByNoPortAreListed(t *testing.T) {
 	}
 }
 
-// What Linux does with unicast packets on routes of type multicast, the router does: IPv4 drops
-// them without a word, IPv6 forwards them.
-func TestRoutesOfTypeMulticast(t *testing.T) {
+// Linux and the router treat unicast packets on routes of type multicast alike: IPv4 drops them
+// silently, IPv6 forwards them.
+func TestMulticastRoutesAreReported(t *testing.T) {
 	for _, linux := range []bool{true, false} {
 		top := newTopology(t, lab.VethOptions{})
 		must(t, top.Server, "ip", "addr", "add", "20.0.24.1/32", "dev", "lo")
@@ -71,17 +71,15 @@ func TestRoutesOfTypeMulticast(t *testing.T) {
 		must(t, top.Router, "ip", "route", "add", "multicast", "fd24::/64", "via", lab.Server6.Addr().String(), "dev", lab.WAN)
 		if linux {
 			for _, setting := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"} {
-				if err := top.Router.Sysctl(setting, "1"); err != nil {
-					t.Fatal(err)
-				}
+				sysctl(t, top.Router, setting, "1")
 			}
 		} else {
 			r := startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
-			if !strings.Contains(r.out.String(), "prefixes=20.0.24.0/24") {
-				t.Errorf("the route is not warned of:\n%s", r.out)
+			if !strings.Contains(r.Out.String(), "prefixes=20.0.24.0/24") {
+				t.Errorf("the route is not warned of:\n%s", r.Out)
 			}
 			defer func() {
-				if r.drops("blackhole") == 0 {
+				if r.Drops("blackhole") == 0 {
 					t.Error("the packets are dropped for another reason")
 				}
 			}()

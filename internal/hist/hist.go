@@ -1,8 +1,7 @@
-// Package hist counts values in buckets that are at most 1 % wide.
+// Package hist is a histogram with buckets at most 1 % wide.
 //
-// HdrHistogram has the same buckets, but must not be read while it is written.
-// Here one goroutine records, with plain adds that are published atomically,
-// and any number read, so that a packet worker can be watched while it runs.
+// One goroutine records and any number read at the same time, without locks: this is what
+// HdrHistogram, whose buckets are the same, does not support.
 package hist
 
 import (
@@ -10,26 +9,24 @@ import (
 	"sync/atomic"
 )
 
-// Values below subBuckets have a bucket each; above, every power of two is cut
-// into subBuckets/2 equal parts, so that a bucket's width is below 1/64 of its
-// values and its middle within 0.8 % of each. Values of maxBits bits and more
-// count as the largest.
+// Each value below subBuckets has a bucket; above, each power of two has subBuckets/2 buckets of
+// equal width, less than 1/64 of their values: the middle is within 0.8 % of each value. Values of
+// more than maxBits bits go to the last bucket.
 const (
 	subBits    = 7
 	subBuckets = 1 << subBits
 	half       = subBuckets / 2
-	maxBits    = 40 // of nanoseconds: 18 minutes
+	maxBits    = 40 // 18 minutes in nanoseconds
 	numBuckets = subBuckets + (maxBits-subBits)*half
 )
 
-// Histogram is written by one goroutine and may be read by others meanwhile.
-// Its zero value is empty.
+// Histogram has one writer and any number of concurrent readers. The zero value is empty.
 type Histogram struct {
-	counts [numBuckets]uint64 // written by Record's goroutine alone
+	counts [numBuckets]uint64 // written by the goroutine that calls Record
 	sum    uint64
 }
 
-// Record counts a value n times. It neither allocates nor locks.
+// Record counts a value n times.
 func (h *Histogram) Record(value, n uint64) {
 	i := index(value)
 	atomic.StoreUint64(&h.counts[i], h.counts[i]+n)
@@ -47,7 +44,7 @@ func index(v uint64) int {
 	return subBuckets + (shift-1)*half + int(v>>shift) - half
 }
 
-// bounds returns the least value of a bucket and its width.
+// bounds returns the smallest value of a bucket and its width.
 func bounds(i int) (low, width uint64) {
 	if i < subBuckets {
 		return uint64(i), 1
@@ -57,14 +54,14 @@ func bounds(i int) (low, width uint64) {
 	return uint64(sub) << shift, 1 << shift
 }
 
-// Snapshot is what a Histogram held at some moment. Snapshots add up.
+// Snapshot is a copy of one Histogram or the sum of several.
 type Snapshot struct {
 	counts [numBuckets]uint64
 	Count  uint64
 	Sum    uint64
 }
 
-// AddTo adds what the histogram holds to a snapshot.
+// AddTo adds the histogram to a snapshot.
 func (h *Histogram) AddTo(s *Snapshot) {
 	for i := range h.counts {
 		n := atomic.LoadUint64(&h.counts[i])
@@ -74,7 +71,7 @@ func (h *Histogram) AddTo(s *Snapshot) {
 	s.Sum += atomic.LoadUint64(&h.sum)
 }
 
-// Sub takes away an earlier snapshot of the same histograms.
+// Sub subtracts an earlier snapshot of the same histograms.
 func (s *Snapshot) Sub(earlier *Snapshot) {
 	for i := range s.counts {
 		s.counts[i] -= earlier.counts[i]
@@ -83,8 +80,7 @@ func (s *Snapshot) Sub(earlier *Snapshot) {
 	s.Sum -= earlier.Sum
 }
 
-// Quantile returns the value below or at which a share q of all values lies, to
-// within 1 %, and 0 if there are none.
+// Quantile returns the q-quantile within 1 %, 0 if the snapshot is empty.
 func (s *Snapshot) Quantile(q float64) uint64 {
 	if s.Count == 0 {
 		return 0
@@ -104,7 +100,7 @@ func (s *Snapshot) Quantile(q float64) uint64 {
 	return 0
 }
 
-// CountBelow returns how many values were at most v, to the resolution of the buckets.
+// CountBelow returns the number of values up to v, within the width of a bucket.
 func (s *Snapshot) CountBelow(v uint64) uint64 {
 	var n uint64
 	for i := range index(v) + 1 {
@@ -113,7 +109,7 @@ func (s *Snapshot) CountBelow(v uint64) uint64 {
 	return n
 }
 
-// Mean returns the mean of all values, 0 if there are none.
+// Mean returns the mean of all values, 0 if the snapshot is empty.
 func (s *Snapshot) Mean() float64 {
 	if s.Count == 0 {
 		return 0

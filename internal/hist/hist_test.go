@@ -12,7 +12,7 @@ func TestBucketsCoverEveryValueOnce(t *testing.T) {
 	for i := range numBuckets {
 		low, width := bounds(i)
 		if low != next {
-			t.Fatalf("bucket %d starts at %d, the one before ends at %d", i, low, next)
+			t.Fatalf("bucket %d starts at %d, the previous one ends at %d", i, low, next)
 		}
 		for _, v := range []uint64{low, low + width/2, low + width - 1} {
 			if got := index(v); got != i {
@@ -56,7 +56,7 @@ func TestQuantilesAreExactToOnePercent(t *testing.T) {
 	}
 }
 
-func TestSubLeavesWhatCameLater(t *testing.T) {
+func TestSubLeavesLaterValues(t *testing.T) {
 	var h Histogram
 	h.Record(1000, 5)
 	var before, after Snapshot

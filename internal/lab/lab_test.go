@@ -36,7 +36,7 @@ func newTopology(t *testing.T, opts VethOptions) *Topology {
 	return top
 }
 
-func TestDoRunsInsideAndComesBack(t *testing.T) {
+func TestDoEntersAndLeavesTheNamespace(t *testing.T) {
 	ns := newNamespace(t, "a")
 	before, err := netns.Get()
 	if err != nil {
@@ -68,7 +68,7 @@ func TestDoRunsInsideAndComesBack(t *testing.T) {
 	}
 }
 
-func TestDoNests(t *testing.T) {
+func TestDoCanBeNested(t *testing.T) {
 	a, b := newNamespace(t, "a"), newNamespace(t, "b")
 	err := a.Do(func() error {
 		outer, _ := netns.Get()
@@ -113,7 +113,7 @@ func TestRunReportsFailureAndOutput(t *testing.T) {
 	}
 }
 
-func TestStopKillsWhatIgnoresSIGTERM(t *testing.T) {
+func TestStopKillsProcessesThatIgnoreSIGTERM(t *testing.T) {
 	ns := newNamespace(t, "a")
 	p, err := ns.Start(exec.Command("sh", "-c", "trap '' TERM; while :; do sleep 0.01; done"))
 	if err != nil {
@@ -167,7 +167,7 @@ func TestSysfsSetsTheNamespacesOwnLink(t *testing.T) {
 	}
 }
 
-func TestRouterForwardsOnlyWhenTold(t *testing.T) {
+func TestForwardingIsOffByDefault(t *testing.T) {
 	top := newTopology(t, VethOptions{})
 	quick := PingOptions{Count: 1, Timeout: 100 * time.Millisecond}
 	for _, to := range []netip.Addr{Server4.Addr(), Server6.Addr()} {
@@ -232,8 +232,8 @@ func TestCloseIsFinalAndIdempotent(t *testing.T) {
 	}
 }
 
-// Who gives a namespace an IPv6 address can send to it at once, however busy the kernel is.
-func TestAnAddressIsLinuxsWhenItIsThere(t *testing.T) {
+// An IPv6 address accepts packets when AddAddr returns, also on a busy kernel.
+func TestAddAddrWaitsForTheLocalRoute(t *testing.T) {
 	ns, err := New("own")
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 type End struct {
 	Namespace *Namespace
 	Name      string
-	MAC       net.HardwareAddr // nil: the kernel invents one
+	MAC       net.HardwareAddr // nil: random
 }
 
 // VethOptions apply to both ends of a veth pair.
@@ -25,8 +25,7 @@ type VethOptions struct {
 	MTU    int // 0: 1500
 }
 
-// Veth makes a pair of links, joined back to back, and sets both up. Their
-// offloads are as the kernel makes them.
+// Veth creates a veth pair with the kernel's default offloads and sets both ends up.
 func Veth(a, b End, opts VethOptions) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.HardwareAddr, attrs.MTU = a.Name, a.MAC, opts.MTU
@@ -98,9 +97,8 @@ func (ns *Namespace) AddAddr(name string, addr netip.Prefix) error {
 	})
 }
 
-// awaitLocal waits for Linux to take packets to an IPv6 address. A socket can have the address
-// at once, but Linux leaves the route to itself to a worker of the kernel's, and until that
-// has been there drops what arrives.
+// awaitLocal waits until Linux accepts packets to an IPv6 address. Sockets can bind it at once, but a
+// kernel worker adds the local route later.
 func (ns *Namespace) awaitLocal(a netip.Addr) error {
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		routes, err := ns.netlink.RouteGet(a.AsSlice())
@@ -113,7 +111,7 @@ func (ns *Namespace) awaitLocal(a netip.Addr) error {
 	}
 }
 
-// AddRoute sends dst by way of a next hop that a link's prefix covers.
+// AddRoute adds a route via a next hop on a connected network.
 func (ns *Namespace) AddRoute(dst netip.Prefix, via netip.Addr) error {
 	route := &netlink.Route{Dst: ipNet(dst.Masked()), Gw: via.AsSlice()}
 	if err := ns.netlink.RouteAdd(route); err != nil {
@@ -122,10 +120,9 @@ func (ns *Namespace) AddRoute(dst netip.Prefix, via netip.Addr) error {
 	return nil
 }
 
-// AddNeighbor tells Linux a neighbour's link address for good, so that it does
-// not ask.
+// AddNeighbor adds a permanent neighbor entry.
 func (ns *Namespace) AddNeighbor(name string, addr netip.Addr, mac net.HardwareAddr) error {
-	return ns.onLink("add neighbour "+addr.String()+" on", name, func(link netlink.Link) error {
+	return ns.onLink("add neighbor "+addr.String()+" on", name, func(link netlink.Link) error {
 		return ns.netlink.NeighSet(&netlink.Neigh{
 			LinkIndex:    link.Attrs().Index,
 			State:        netlink.NUD_PERMANENT,
@@ -135,8 +132,7 @@ func (ns *Namespace) AddNeighbor(name string, addr netip.Addr, mac net.HardwareA
 	})
 }
 
-// Netlink is a handle on the namespace, for what the other methods do not do.
-// It belongs to the namespace.
+// Netlink returns the namespace's netlink handle, for everything without a method.
 func (ns *Namespace) Netlink() *netlink.Handle { return ns.netlink }
 
 func ipNet(p netip.Prefix) *net.IPNet {

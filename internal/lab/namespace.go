@@ -1,9 +1,7 @@
-// Package lab builds networks out of network namespaces and veth pairs, in
-// which the router is demonstrated, measured and tested.
+// Package lab builds networks of namespaces and veth pairs for demos, benchmarks and tests.
 //
-// A Namespace is anonymous: nothing but this process and the processes that it
-// starts in it refer to it, so that whatever was built vanishes with them, by
-// whichever way they end. Nothing here needs a program of the system.
+// A Namespace is anonymous: only this process and its children refer to it, so that it vanishes with
+// them, also after a crash. The package needs no programs of the system.
 package lab
 
 import (
@@ -16,21 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is a network namespace. It has its own links, addresses, routes and
-// settings; a new one has the loopback link alone. IPv6 skips duplicate address
-// detection in it, so that a link works as soon as it is up; IPv4 has no reverse path filter.
+// Namespace is a network namespace. A new one has only the loopback link. IPv6 skips duplicate address
+// detection, so that a link works as soon as it is up; IPv4 has no reverse path filter.
 type Namespace struct {
-	name    string // in messages only
+	name    string // for messages
 	fd      netns.NsHandle
 	netlink *netlink.Handle
 }
 
-// New makes an empty namespace, its loopback up. The name appears in messages.
-// It needs root.
+// New creates an empty namespace with its loopback up. The name is for messages. It needs root.
 func New(name string) (*Namespace, error) {
 	ns := &Namespace{name: name}
 	if err := ns.create(); err != nil {
-		return nil, fmt.Errorf("make network namespace %q: %w", name, mend(err))
+		return nil, fmt.Errorf("make network namespace %q: %w", name, withHint(err))
 	}
 	var err error
 	if ns.netlink, err = netlink.NewHandleAt(ns.fd, unix.NETLINK_ROUTE); err != nil {
@@ -57,14 +53,15 @@ func (ns *Namespace) prepare() error {
 	return ns.SetUp("lo")
 }
 
-func mend(err error) error {
+// withHint adds the missing privilege to EPERM.
+func withHint(err error) error {
 	if errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("%w (root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, is needed)", err)
 	}
 	return err
 }
 
-// create unshares a namespace off a thread and leaves the thread where it was.
+// create creates a namespace without changing that of the thread.
 func (ns *Namespace) create() error {
 	return onThread(func() (err error) {
 		ns.fd, err = netns.New()
@@ -72,11 +69,10 @@ func (ns *Namespace) create() error {
 	})
 }
 
-// Name is what New was given.
+// Name returns the name given to New.
 func (ns *Namespace) Name() string { return ns.name }
 
-// Close lets go of the namespace. It lives on, with its links, as long as a
-// process or socket in it does.
+// Close closes the namespace. It exists, with its links, as long as processes or sockets are in it.
 func (ns *Namespace) Close() error {
 	if ns.netlink != nil {
 		ns.netlink.Close()
@@ -88,21 +84,19 @@ func (ns *Namespace) Close() error {
 	return ns.fd.Close()
 }
 
-// Do runs f inside the namespace, on the calling goroutine, and returns its
-// error. Sockets that f opens stay in the namespace; goroutines that it starts
-// do not run in it.
+// Do runs f in the namespace, on the calling goroutine, and returns its error. Sockets that f opens
+// stay in the namespace; goroutines that it starts do not.
 func (ns *Namespace) Do(f func() error) error {
 	return onThread(func() error {
 		if err := netns.Set(ns.fd); err != nil {
-			return fmt.Errorf("enter namespace %q: %w", ns.name, mend(err))
+			return fmt.Errorf("enter namespace %q: %w", ns.name, withHint(err))
 		}
 		return f()
 	})
 }
 
-// onThread runs f on a thread of its own and puts the thread back into the
-// namespace it came from. Should that fail, the thread stays locked and ends
-// with its goroutine, rather than run others in the wrong namespace.
+// onThread runs f on a locked thread and returns the thread to its namespace. If that fails, the thread
+// stays locked and ends with its goroutine, so that no other runs in the wrong namespace.
 func onThread(f func() error) (err error) {
 	runtime.LockOSThread()
 	origin, err := netns.Get()

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/ipv6"
 )
 
-// PingOptions say how to ping; zero values mean the default.
+// PingOptions are the options of Ping; zero values are defaults.
 type PingOptions struct {
 	Count    int           // echo requests; 3
 	Interval time.Duration // between an answer and the next request; none
@@ -24,14 +24,14 @@ type PingOptions struct {
 	Source   netip.Addr    // of the requests; Linux's choice
 }
 
-// PingResult says what became of the echo requests.
+// PingResult counts the echo requests.
 type PingResult struct {
 	Sent, Received int
 	Min, Mean, Max time.Duration // round trips of those received
 }
 
-// Ping sends ICMP or ICMPv6 echo requests from a namespace, one at a time. It
-// fails, naming the last cause, if any of them stays without its reply.
+// Ping sends ICMP or ICMPv6 echo requests from a namespace, one at a time. It returns the last error if
+// any request gets no reply.
 func Ping(from *Namespace, to netip.Addr, opts PingOptions) (PingResult, error) {
 	p := pinger{family: icmpv4, to: to, opts: opts, id: int(rand.Uint32N(1 << 16))}
 	if to.Is6() {
@@ -47,7 +47,7 @@ func Ping(from *Namespace, to netip.Addr, opts PingOptions) (PingResult, error) 
 		return err
 	})
 	if err != nil {
-		return PingResult{}, fmt.Errorf("ping %v from namespace %q: open a raw socket: %w", to, from.name, mend(err))
+		return PingResult{}, fmt.Errorf("ping %v from namespace %q: open a raw socket: %w", to, from.name, withHint(err))
 	}
 	defer p.conn.Close()
 	if err := p.run(); err != nil {
@@ -69,7 +69,7 @@ func (o *PingOptions) defaults() {
 	}
 }
 
-// icmpFamily is what differs between ICMP and ICMPv6.
+// icmpFamily has the differences of ICMP and ICMPv6.
 type icmpFamily struct {
 	network, any   string
 	protocol       int // IP protocol number, by which package icmp parses
@@ -169,7 +169,7 @@ func (p *pinger) echo(seq int, deadline time.Time) error {
 	}
 }
 
-// ICMPError is an ICMP or ICMPv6 error that came back instead of a reply.
+// ICMPError is an ICMP or ICMPv6 error received instead of a reply.
 type ICMPError struct {
 	From net.Addr
 	Type icmp.Type // an ipv4.ICMPType or ipv6.ICMPType

@@ -20,16 +20,14 @@ type Process struct {
 	err  error         // how it ended; valid after done
 }
 
-// Start starts cmd inside the namespace. The process sees the namespace's own
-// links under /sys/class/net, and is killed when this one ends, however that
-// happens.
+// Start starts cmd in the namespace. The process sees the namespace's links under /sys/class/net, and
+// is killed when this process ends.
 func (ns *Namespace) Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The thread changes its namespaces for good. It stays locked, so that
-		// it ends with this goroutine and runs no other; and it must live as
-		// long as the child, which the kernel kills when its parent thread ends.
+		// The thread never leaves the namespaces, so it stays locked and ends with this
+		// goroutine. It must outlive the child, which the kernel kills with its parent thread.
 		runtime.LockOSThread()
 		err := ns.start(cmd)
 		started <- err
@@ -50,7 +48,7 @@ func (ns *Namespace) start(cmd *exec.Cmd) error {
 	}
 	// A sysfs shows the links of the namespace in which it was mounted.
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("make a mount namespace: %w", mend(err))
+		return fmt.Errorf("make a mount namespace: %w", withHint(err))
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make the mounts private: %w", err)
@@ -65,8 +63,7 @@ func (ns *Namespace) start(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// Run runs a command inside the namespace to its end and returns what it wrote
-// to its standard output and error.
+// Run runs a command in the namespace and returns its standard output and error.
 func (ns *Namespace) Run(name string, args ...string) (output string, err error) {
 	cmd := exec.Command(name, args...)
 	var out bytes.Buffer // exec.Cmd copies both streams to it in one goroutine
@@ -96,8 +93,8 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 // Signal sends the process a signal.
 func (p *Process) Signal(sig os.Signal) error { return p.cmd.Process.Signal(sig) }
 
-// Stop asks the process to end by SIGTERM, waits for it, and kills it when it
-// takes longer than the patience. It returns how the process ended.
+// Stop sends SIGTERM, and SIGKILL if the process runs longer than the patience. It returns the error of
+// exec.Cmd's Wait.
 func (p *Process) Stop(patience time.Duration) error {
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	select {

@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/warproute/warproute/internal/sysfs"
+	"github.com/warproute/warproute/internal/netdev"
 )
 
-// Sysctl sets a setting of the namespace: "net.ipv4.ip_forward", or, where an
-// interface's name has a dot in it, "net/ipv4/conf/lan0.1/forwarding".
+// Sysctl sets a setting of the namespace: "net.ipv4.ip_forward", or "net/ipv4/conf/lan0.1/forwarding"
+// for an interface name with a dot.
 func (ns *Namespace) Sysctl(name, value string) error {
 	path := name
 	if !strings.Contains(path, "/") {
@@ -27,7 +27,7 @@ func (ns *Namespace) Sysctl(name, value string) error {
 // Sysfs sets a file below /sys as the namespace sees it, such as
 // "class/net/lan0/threaded".
 func (ns *Namespace) Sysfs(path, value string) error {
-	if err := ns.Do(func() error { return sysfs.Write(path, value) }); err != nil {
+	if err := ns.Do(func() error { return netdev.WriteSysfs(path, value) }); err != nil {
 		return fmt.Errorf("write %q to /sys/%s in namespace %q: %w", value, path, ns.name, err)
 	}
 	return nil

@@ -1,6 +1,9 @@
 package lab
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+)
 
 // The links and addresses of a Topology.
 //
@@ -27,85 +30,27 @@ var (
 	Server6 = netip.MustParsePrefix("fd08::2/64")
 )
 
-// Topology is a client and a server, each in a namespace of its own with its
-// default routes by way of the router between them, in which Linux's own
-// forwarding is off.
+// Topology is a client and a server with default routes via the router between them, in which
+// Linux's own forwarding is off: a packet that crosses proves the dataplane.
 type Topology struct {
+	Network
 	Client, Router, Server *Namespace
 }
 
 // NewTopology builds the three namespaces and the two veth pairs.
 func NewTopology(opts VethOptions) (*Topology, error) {
-	t := &Topology{}
-	if err := t.build(opts); err != nil {
-		t.Close()
+	n, err := Build(opts, fmt.Sprintf(`
+client client0 %v %v -- router lan0 %v %v
+server server0 %v %v -- router wan0 %v %v
+client route default %v
+client route default %v
+server route default %v
+server route default %v`, Client4, Client6, LAN4, LAN6, Server4, Server6, WAN4, WAN6, LAN4.Addr(), LAN6.Addr(), WAN4.Addr(), WAN6.Addr()))
+	if err != nil {
 		return nil, err
 	}
-	return t, nil
+	return &Topology{n, n["client"], n["router"], n["server"]}, nil
 }
 
-func (t *Topology) build(opts VethOptions) (err error) {
-	for _, n := range []struct {
-		ns   **Namespace
-		name string
-	}{{&t.Client, "client"}, {&t.Router, "router"}, {&t.Server, "server"}} {
-		if *n.ns, err = New(n.name); err != nil {
-			return err
-		}
-	}
-	if err := t.Forwarding(false); err != nil {
-		return err
-	}
-	if err := Veth(End{Namespace: t.Client, Name: ClientLink}, End{Namespace: t.Router, Name: LAN}, opts); err != nil {
-		return err
-	}
-	if err := Veth(End{Namespace: t.Server, Name: ServerLink}, End{Namespace: t.Router, Name: WAN}, opts); err != nil {
-		return err
-	}
-	for _, a := range []struct {
-		ns   *Namespace
-		link string
-		addr netip.Prefix
-	}{
-		{t.Client, ClientLink, Client4}, {t.Client, ClientLink, Client6},
-		{t.Router, LAN, LAN4}, {t.Router, LAN, LAN6},
-		{t.Router, WAN, WAN4}, {t.Router, WAN, WAN6},
-		{t.Server, ServerLink, Server4}, {t.Server, ServerLink, Server6},
-	} {
-		if err := a.ns.AddAddr(a.link, a.addr); err != nil {
-			return err
-		}
-	}
-	for _, r := range []struct {
-		ns  *Namespace
-		via netip.Prefix
-	}{{t.Client, LAN4}, {t.Client, LAN6}, {t.Server, WAN4}, {t.Server, WAN6}} {
-		all := netip.PrefixFrom(r.via.Addr(), 0)
-		if err := r.ns.AddRoute(all, r.via.Addr()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Forwarding switches Linux's own forwarding in the router, for IPv4 and IPv6.
-// A new topology has it off, so that a packet that crosses proves the dataplane.
-func (t *Topology) Forwarding(on bool) error {
-	value := "0"
-	if on {
-		value = "1"
-	}
-	if err := t.Router.Sysctl("net.ipv4.ip_forward", value); err != nil {
-		return err
-	}
-	return t.Router.Sysctl("net.ipv6.conf.all.forwarding", value)
-}
-
-// Close lets go of the namespaces; their links vanish with them.
-func (t *Topology) Close() {
-	for _, ns := range []*Namespace{t.Client, t.Router, t.Server} {
-		if ns != nil {
-			ns.Close()
-		}
-	}
-}
+// Forwarding switches Linux's own forwarding in the router.
+func (t *Topology) Forwarding(on bool) error { return t.Router.Forwarding(on) }

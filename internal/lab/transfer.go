@@ -13,18 +13,17 @@ import (
 	"time"
 )
 
-// TransferResult says how a Transfer went.
+// TransferResult is the result of a Transfer.
 type TransferResult struct {
 	Bytes   int64
 	Elapsed time.Duration
 }
 
-// BitsPerSecond is the transfer's rate.
+// BitsPerSecond returns the transfer's rate.
 func (r TransferResult) BitsPerSecond() float64 { return 8 * float64(r.Bytes) / r.Elapsed.Seconds() }
 
-// Transfer sends n random bytes over TCP from one namespace to an address of
-// another and compares a hash of what arrived. It fails when that takes longer
-// than the timeout.
+// Transfer sends n random bytes over TCP from one namespace to an address of another and compares
+// hashes. It fails after the timeout.
 func Transfer(from, to *Namespace, addr netip.Addr, n int64, timeout time.Duration) (TransferResult, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -39,7 +38,7 @@ func transfer(ctx context.Context, from, to *Namespace, addr netip.Addr, n int64
 	var listener net.Listener
 	err := to.Do(func() (err error) {
 		var config net.ListenConfig
-		config.SetMultipathTCP(false) // its options say nothing about a router
+		config.SetMultipathTCP(false) // its options are irrelevant for a router
 		listener, err = config.Listen(ctx, "tcp", netip.AddrPortFrom(addr, 0).String())
 		return err
 	})

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PacketSocket opens a socket by which whole frames are sent at a link and all that pass it
-// are received. The caller closes it.
+// PacketSocket opens a socket that sends frames on a link and receives all its frames. The caller closes
+// it.
 func (ns *Namespace) PacketSocket(link string) (fd int, err error) {
 	fd = -1
 	err = ns.Do(func() error {
@@ -35,14 +35,13 @@ func (ns *Namespace) PacketSocket(link string) (fd int, err error) {
 
 const (
 	longestFrame = 1 << 16
-	listenRoom   = 64 << 20              // bytes of frames that wait to be read
-	listenTurn   = 50 * time.Millisecond // how long it is quiet when all has been read
-	listenLast   = time.Second           // how long a stop waits for that
+	listenRoom   = 64 << 20              // receive buffer in bytes
+	listenTurn   = 50 * time.Millisecond // read timeout
+	listenLast   = time.Second           // maximum time of a stop
 )
 
-// Listen calls each with every frame that passes a link from now on, and whether it was on
-// its way out; the frame is each's until it returns. stop ends that when all that has passed
-// was told, and is to be called once.
+// Listen calls each with every frame on a link from now on, and whether it was sent by the link; the
+// frame is valid until each returns. stop ends it after all frames so far, and must be called once.
 func (ns *Namespace) Listen(link string, each func(frame []byte, out bool)) (stop func(), err error) {
 	fd, err := ns.PacketSocket(link)
 	if err != nil {
@@ -63,13 +62,13 @@ func (ns *Namespace) Listen(link string, each func(frame []byte, out bool)) (sto
 		buf := make([]byte, longestFrame)
 		for {
 			n, from, err := unix.Recvfrom(fd, buf, 0)
-			if errors.Is(err, unix.EINTR) { // by the runtime; there may be more
+			if errors.Is(err, unix.EINTR) { // by a signal of the runtime
 				continue
 			}
 			if end := until.Load(); end != 0 && (err != nil || time.Now().UnixNano() > end) {
 				return
 			}
-			if err == nil { // else it was quiet, or the link is down for now
+			if err == nil { // else a timeout, or the link is down
 				at, ok := from.(*unix.SockaddrLinklayer)
 				each(buf[:n], ok && at.Pkttype == unix.PACKET_OUTGOING)
 			}

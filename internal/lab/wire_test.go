@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who listens at either end is told of every frame, and which way it goes, also of those that
+// Listeners at both ends receive every frame with its direction, also those that
 // nobody had read yet when it was stopped.
-func TestWhoListensIsToldOfEveryFrame(t *testing.T) {
+func TestListenReceivesEveryFrame(t *testing.T) {
 	ns, err := New("wire")
 	if err != nil {
 		t.Fatal(err)
@@ -52,6 +52,6 @@ func TestWhoListensIsToldOfEveryFrame(t *testing.T) {
 		t.Errorf("%d sent: %+v at one end, %+v at the other", frames, a, b)
 	}
 	if _, err := ns.Listen("c", nil); err == nil {
-		t.Error("who listens where no link is was not told")
+		t.Error("no error for a missing link")
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Carrier is the state of an interface's link.
+// Carrier is the link state of an interface.
 type Carrier struct {
 	Up      bool
-	Changes uint32 // how often it went up or down
+	Changes uint32 // IFLA_CARRIER_CHANGES: transitions up and down
 }
 
 // CarrierOf returns the carrier of an interface.
@@ -25,18 +25,18 @@ func CarrierOf(name string) (c Carrier, err error) {
 	link := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	link.Index = int32(iface.Index)
 	r.AddData(link)
-	answers, err := r.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
-	if err == nil && (len(answers) != 1 || len(answers[0]) < unix.SizeofIfInfomsg) {
-		err = fmt.Errorf("%d answers", len(answers))
+	replies, err := r.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	if err == nil && (len(replies) != 1 || len(replies[0]) < unix.SizeofIfInfomsg) {
+		err = fmt.Errorf("%d replies", len(replies))
 	}
 	if err != nil {
 		return c, fmt.Errorf("read the carrier of %s: %w", name, err)
 	}
-	attrs, err := nl.ParseRouteAttr(answers[0][unix.SizeofIfInfomsg:])
+	attrs, err := nl.ParseRouteAttr(replies[0][unix.SizeofIfInfomsg:])
 	if err != nil {
 		return c, fmt.Errorf("read the carrier of %s: %w", name, err)
 	}
-	c.Up = binary.NativeEndian.Uint32(answers[0][8:])&unix.IFF_LOWER_UP != 0
+	c.Up = binary.NativeEndian.Uint32(replies[0][8:])&unix.IFF_LOWER_UP != 0
 	for _, a := range attrs {
 		if a.Attr.Type == unix.IFLA_CARRIER_CHANGES && len(a.Value) == 4 {
 			c.Changes = binary.NativeEndian.Uint32(a.Value)
@@ -45,5 +45,5 @@ func CarrierOf(name string) (c Carrier, err error) {
 	return c, nil
 }
 
-// Reset reports whether a link that was up has gone down since, also if it is up again.
+// Reset reports whether a link that was up went down since, even if it is up again.
 func (c Carrier) Reset(now Carrier) bool { return c.Up && now.Changes != c.Changes }

@@ -1,6 +1,6 @@
-// Package netdev asks Linux about network devices: what they consist of, whether they can be
-// ports, and why a driver refuses an XDP program. It looks devices up in the network
-// namespace of the calling thread.
+// Package netdev queries and configures Linux network devices: lower devices, drivers and queues
+// (ethtool), carrier, XDP programs, threaded NAPI. Devices are looked up in the network namespace
+// of the calling thread.
 package netdev
 
 import (
@@ -8,24 +8,22 @@ import (
 	"fmt"
 
 	"github.com/vishvananda/netlink"
-
-	"github.com/warproute/warproute/internal/ethtool"
 )
 
 // Device is a network device.
 type Device struct {
 	Index   int
 	Name    string
-	Kind    string // of IFLA_INFO_KIND: "vlan", "bond", "veth", ...; "device" for hardware
-	Driver  string // as ethtool has it, "" where the driver does not say
-	Lower   int    // index of the device that IFLA_LINK names, 0 for none
-	Foreign bool   // that device is in another network namespace
-	Master  int    // index of the device that it is a member of, 0 for none
-	// MemberOf is the kind of that device: "bond", "team", "bridge", "vrf".
+	Kind    string // IFLA_INFO_KIND: "vlan", "bond", "veth", ...; "device" for hardware
+	Driver  string // reported by ethtool, "" if unknown
+	Lower   int    // IFLA_LINK: index of the lower device, 0 for none
+	Foreign bool   // the lower device is in another network namespace
+	Master  int    // IFLA_MASTER: index of the master, 0 for none
+	// MemberOf is the kind of the master: "bond", "team", "bridge", "vrf".
 	MemberOf string
 }
 
-// attempts is how often a list is read that changed meanwhile.
+// attempts limits the retries of a dump that a concurrent change interrupted.
 const attempts = 10
 
 // list returns all devices of the namespace, by index, without their drivers.
@@ -54,7 +52,7 @@ func list() (map[int]*Device, error) {
 	return all, nil
 }
 
-// find returns the device of a name, and all others.
+// find returns the device with a name, and all devices.
 func find(name string) (*Device, map[int]*Device, error) {
 	all, err := list()
 	if err != nil {
@@ -68,8 +66,8 @@ func find(name string) (*Device, map[int]*Device, error) {
 	return nil, nil, fmt.Errorf("this network namespace has no interface %q", name)
 }
 
-// Layers returns an interface and all devices below it: those that a VLAN or macvlan is on,
-// and the members of a bond, team or bridge.
+// Layers returns an interface and all its lower devices: the parent of a VLAN or macvlan, the
+// members of a bond, team or bridge.
 func Layers(name string) ([]Device, error) {
 	top, all, err := find(name)
 	if err != nil {
@@ -77,16 +75,16 @@ func Layers(name string) ([]Device, error) {
 	}
 	layers := below(all, top)
 	for i := range layers {
-		layers[i].Driver, _ = ethtool.Driver(layers[i].Name)
+		layers[i].Driver = DriverOf(layers[i].Name).Name
 	}
 	return layers, nil
 }
 
-// onLower are the kinds of devices that send and receive by the device that IFLA_LINK names.
-// (That of a veth is its peer, and that of a tunnel the device of its route.)
+// onLower are the kinds of devices that send and receive through the IFLA_LINK device. (The
+// IFLA_LINK of a veth is its peer, that of a tunnel the device of its route.)
 var onLower = map[string]bool{"vlan": true, "macvlan": true, "macvtap": true, "ipvlan": true, "ipvtap": true, "macsec": true, "hsr": true}
 
-// below returns a device and all below it, each once.
+// below returns a device and its lower devices, each once.
 func below(all map[int]*Device, top *Device) []Device {
 	layers, seen := []Device{*top}, map[int]bool{top.Index: true}
 	add := func(d *Device) {
@@ -101,7 +99,7 @@ func below(all map[int]*Device, top *Device) []Device {
 			add(all[d.Lower])
 		}
 		if d.Kind == "vrf" {
-			continue // its members are not below it: packets do not pass it
+			continue // packets of the members do not pass the vrf device
 		}
 		for _, member := range all {
 			if member.Master == d.Index {

@@ -4,12 +4,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/warproute/warproute/internal/lab"
 )
 
-// devices are a host's: a VLAN on a bond of two NICs, a VLAN on a veth, a macvlan on a NIC, and
-// a bridge of a tap and a VLAN, in which it is a member itself.
+// devices returns a host's devices: VLANs, bonds, teams, bridges, macvlans, a vrf, and a loop of
+// VLANs.
 func devices() map[int]*Device {
 	all := map[int]*Device{}
 	for _, d := range []Device{
@@ -38,7 +36,7 @@ func devices() map[int]*Device {
 	return all
 }
 
-func TestLayersGoDownToTheHardware(t *testing.T) {
+func TestLayersEndAtHardware(t *testing.T) {
 	all := devices()
 	for _, c := range []struct {
 		index int
@@ -75,7 +73,7 @@ func TestLayersGoDownToTheHardware(t *testing.T) {
 	}
 }
 
-func TestAggregatesAndTheirMembersAreRefused(t *testing.T) {
+func TestCheckPortRefusesAggregatesAndMembers(t *testing.T) {
 	all := devices()
 	for index, want := range map[int][2]string{
 		1:  {"eth0 is a member of bond bond0", "ip link set eth0 nomaster"},
@@ -95,8 +93,7 @@ func TestAggregatesAndTheirMembersAreRefused(t *testing.T) {
 	}
 }
 
-// A link that went down and came back was reset; one that was down was not.
-func TestResets(t *testing.T) {
+func TestCarrierReset(t *testing.T) {
 	for _, c := range []struct {
 		before, now Carrier
 		want        bool
@@ -110,61 +107,7 @@ func TestResets(t *testing.T) {
 	}
 }
 
-// The kernel's answers about a veth pair: what it is, and its carrier, which follows the peer.
-func TestDevicesOfTheKernel(t *testing.T) {
-	ns, err := lab.New("netdev")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
-	if err := lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{{"link", "add", "br0", "type", "bridge"}, {"link", "set", "b0", "master", "br0"}, {"link", "set", "a0", "up"}, {"link", "set", "b0", "up"}} {
-		if _, err := ns.Run("ip", args...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	err = ns.Do(func() error {
-		for name, want := range map[string]string{"a0": "a0:veth:veth", "br0": "br0:bridge:bridge b0:veth:veth"} {
-			layers, err := Layers(name)
-			if err != nil {
-				return err
-			}
-			var got []string
-			for _, d := range layers {
-				got = append(got, d.Name+":"+d.Kind+":"+d.Driver)
-			}
-			if strings.Join(got, " ") != want || CheckPort(name) != nil {
-				t.Errorf("%s is made of %q, want %q (%v)", name, got, want, CheckPort(name))
-			}
-		}
-		if _, err := Layers("none0"); err == nil || !strings.Contains(err.Error(), `no interface "none0"`) {
-			t.Errorf("an interface that is not there: %v", err)
-		}
-		before, err := CarrierOf("a0")
-		if err != nil {
-			return err
-		}
-		for _, state := range []string{"down", "up"} {
-			if _, err := ns.Run("ip", "link", "set", "b0", state); err != nil {
-				return err
-			}
-			now, err := CarrierOf("a0")
-			if err != nil || now.Up != (state == "up") || !before.Reset(now) {
-				t.Errorf("the peer goes %s: %+v, before %+v, %v", state, now, before, err)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// A message comes with the whole request or its header in front, or not at all; what is cut
-// short is no message.
-func TestAcknowledgements(t *testing.T) {
+func TestParseAckReturnsTheMessage(t *testing.T) {
 	request := append([]byte{20, 0, 0, 0}, make([]byte, 16)...)
 	message := append([]byte{8, 0, nlmsgErrAttrMsg, 0}, "why\x00"...)
 	refused := []byte{0xea, 0xff, 0xff, 0xff} // -EINVAL

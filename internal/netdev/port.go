@@ -2,13 +2,13 @@ package netdev
 
 import "fmt"
 
-// A Refusal says why an interface cannot be a port, and what to do instead.
+// Refusal is the error about an interface that cannot be a port, with a hint.
 type Refusal struct{ Reason, Hint string }
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%s (%s)", r.Reason, r.Hint) }
 
-// CheckPort returns a *Refusal if an interface cannot be a port, another error if that cannot
-// be told, nil if it can be.
+// CheckPort returns a *Refusal if an interface cannot be a port, and another error if the check
+// fails.
 func CheckPort(name string) error {
 	d, all, err := find(name)
 	if err != nil {
@@ -20,10 +20,10 @@ func CheckPort(name string) error {
 	return nil
 }
 
-// refuse refuses aggregates and their members. Linux runs the XDP program of a bond on its
-// members, and hands an AF_XDP socket the frames of its own device alone (xsk_rcv_check):
-// each is dropped with EINVAL. A member as a port receives in place of its bond, and no route
-// leads over it.
+// refuse rejects aggregates and their members. Linux runs the XDP program of a bond on the members,
+// and delivers to an AF_XDP socket only frames of the socket's own device (xsk_rcv_check): all
+// frames are dropped with EINVAL. A member that is a port receives instead of its bond, and routes
+// use the bond.
 func refuse(d, master *Device) *Refusal {
 	switch {
 	case d.Kind == "bond" || d.Kind == "team":

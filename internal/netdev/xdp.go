@@ -2,8 +2,8 @@ package netdev
 
 import "github.com/vishvananda/netlink"
 
-// XDPProgram returns the ID of an interface's XDP program, 0 if it has none, and its mode:
-// native, generic, hardware or several.
+// XDPProgram returns the ID of an interface's XDP program, 0 for none, and its mode: native,
+// generic, hardware or several.
 func XDPProgram(ifindex int) (id uint32, mode string, err error) {
 	l, err := netlink.LinkByIndex(ifindex)
 	if err != nil {

@@ -7,18 +7,17 @@ import (
 	"slices"
 )
 
-// Ranges answers for a million routes and millions of addresses, which is too
-// much for Routes. It cuts the address space at every prefix's first address and
-// behind its last, notes which prefix rules between two cuts, and finds an
-// address by binary search: no trie, no bits, nothing that a table has.
+// Ranges is an oracle for millions of routes and addresses. It splits the address space at the first
+// address of each prefix and after its last, stores the longest prefix of each range, and finds an
+// address by binary search.
 type Ranges[V any] struct {
-	starts []netip.Addr // ascending; a range lasts until the next begins
+	starts []netip.Addr // ascending; a range ends at the next start
 	values []V          // of the range that begins there
 	found  []bool       // whether any prefix covers it
 }
 
-// NewRanges cuts the address space by the prefixes of one family. Of a prefix
-// that comes twice either value may count.
+// NewRanges splits the address space by prefixes of one family. If a prefix is repeated, one of its
+// values is used.
 func NewRanges[V any](routes iter.Seq2[netip.Prefix, V]) *Ranges[V] {
 	type span struct {
 		first, last netip.Addr
@@ -29,19 +28,18 @@ func NewRanges[V any](routes iter.Seq2[netip.Prefix, V]) *Ranges[V] {
 	for p, v := range routes {
 		spans = append(spans, span{p.Addr(), lastAddr(p), p.Bits(), v})
 	}
-	// The wider of two that begin together comes first, so that spans only ever
-	// begin inside those that are open.
+	// Of two spans with the same start, the wider is first. So a span starts inside all open ones.
 	slices.SortFunc(spans, func(a, b span) int {
 		return cmp.Or(a.first.Compare(b.first), cmp.Compare(a.bits, b.bits))
 	})
 	r := new(Ranges[V])
-	var open []span // each inside the one before
+	var open []span // each inside its predecessor
 	closeBefore := func(limit netip.Addr) {
 		for len(open) > 0 && (!limit.IsValid() || open[len(open)-1].last.Less(limit)) {
 			after := open[len(open)-1].last.Next()
 			open = open[:len(open)-1]
 			switch {
-			case !after.IsValid(): // nothing is behind the last address
+			case !after.IsValid(): // end of the address space
 			case len(open) > 0:
 				r.cut(after, open[len(open)-1].value, true)
 			default:
@@ -59,7 +57,7 @@ func NewRanges[V any](routes iter.Seq2[netip.Prefix, V]) *Ranges[V] {
 	return r
 }
 
-// cut begins a range. One that begins where the last did takes its place.
+// cut starts a range. It replaces a range with the same start.
 func (r *Ranges[V]) cut(start netip.Addr, v V, found bool) {
 	if n := len(r.starts); n > 0 && r.starts[n-1] == start {
 		r.values[n-1], r.found[n-1] = v, found
@@ -80,7 +78,7 @@ func (r *Ranges[V]) Lookup(addr netip.Addr) (value V, ok bool) {
 	return r.values[i], r.found[i]
 }
 
-// lastAddr is the highest address of a prefix.
+// lastAddr returns the highest address of a prefix.
 func lastAddr(p netip.Prefix) netip.Addr {
 	b := p.Addr().AsSlice()
 	for i := range b {

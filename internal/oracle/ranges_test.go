@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// The two oracles agree on nested prefixes, at their edges and elsewhere.
-func TestRangesAgreeWithTheLinearSearch(t *testing.T) {
+func TestRangesAgreeWithLinearSearch(t *testing.T) {
 	for _, size := range []int{4, 16} {
 		for _, n := range []int{0, 1, 2, 50, 500} {
 			rnd := rand.New(rand.NewPCG(uint64(size), uint64(n)))
@@ -43,7 +42,7 @@ func TestRangesAgreeWithTheLinearSearch(t *testing.T) {
 	}
 }
 
-func TestRangesToTheLastAddress(t *testing.T) {
+func TestRangesIncludeTheLastAddress(t *testing.T) {
 	ranges := NewRanges(maps.All(map[netip.Prefix]int{
 		netip.MustParsePrefix("255.0.0.0/8"): 1, netip.MustParsePrefix("255.255.255.255/32"): 2,
 	}))

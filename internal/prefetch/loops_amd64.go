@@ -2,22 +2,22 @@
 
 package prefetch
 
-// read asks for the line at an offset from each of n pointers, to read it.
+// read prefetches the line at an offset from each of n pointers, for reading.
 //
 //go:noescape
 func read(pointers **byte, n int, offset uintptr)
 
-// write does so to write it. Processors that know no such thing do nothing.
+// write prefetches them for writing. Processors without PREFETCHW do nothing.
 //
 //go:noescape
 func write(pointers **byte, n int, offset uintptr)
 
-// readAt asks for the line at each of n offsets from base, which are so many bytes apart, to read it.
+// readAt prefetches the lines at n offsets from base, for reading. apart is the stride of the offsets in bytes.
 //
 //go:noescape
 func readAt(base *byte, offsets *uint32, n int, apart uintptr)
 
-// writeAt does so to write it.
+// writeAt prefetches them for writing.
 //
 //go:noescape
 func writeAt(base *byte, offsets *uint32, n int, apart uintptr)

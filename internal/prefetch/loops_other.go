@@ -2,7 +2,7 @@
 
 package prefetch
 
-// Other processors do without.
+// Without assembly there is no prefetch.
 func read(pointers **byte, n int, offset uintptr)  {}
 func write(pointers **byte, n int, offset uintptr) {}
 

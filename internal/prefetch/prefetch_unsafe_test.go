@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// Whatever is asked for, nothing is read, written or kept: also where there is no memory.
-func TestAnyAddressMayBeAskedFor(t *testing.T) {
+// TestPrefetchHasNoEffectOnMemory includes addresses without memory.
+func TestPrefetchHasNoEffectOnMemory(t *testing.T) {
 	lines := new([4][64]byte)
 	pointers := []*[64]byte{&lines[0], nil, &lines[1], &lines[3]}
 	ask := func() {
@@ -26,6 +26,6 @@ func TestAnyAddressMayBeAskedFor(t *testing.T) {
 		t.Errorf("it allocates %v times", n)
 	}
 	if *lines != [4][64]byte{} || pointers[1] != nil || pointers[3] != &lines[3] {
-		t.Errorf("something was written: %v, %v", *lines, pointers)
+		t.Errorf("memory has changed: %v, %v", *lines, pointers)
 	}
 }

@@ -1,7 +1,6 @@
 package race
 
-// Fewer is how often to do what would be done n times: a fifth of that while the race
-// detector watches.
+// Fewer returns n, or n/5 with the race detector: the iterations of a test without concurrency.
 func Fewer(n int) int {
 	if Enabled {
 		return n / 5

@@ -1,8 +1,7 @@
 //go:build race
 
-// Package race tells tests whether the race detector watches. It makes everything ten
-// times slower, and allocates: what it has nothing to say about, such as the answers of one
-// goroutine to many questions, tests ask less of then. They run without it, too.
+// Package race reports whether the race detector is enabled. It slows code down ten times, and
+// allocates, so tests do less work with it; they also run without it.
 package race
 
 const Enabled = true

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// collect calls next, which makes up a prefix, until n different ones are there.
+// collect calls next for prefixes until there are n different ones.
 func collect(f Family, n int, next func() (key, int)) []netip.Prefix {
 	prefixes, seen := make([]netip.Prefix, 0, n), make(map[netip.Prefix]struct{}, n)
 	for len(prefixes) < n {
@@ -32,23 +32,23 @@ func nested(f Family, n int, rnd *rand.Rand) []netip.Prefix {
 	})
 }
 
-// adversarial returns n prefixes that cost the most memory.
+// adversarial returns n prefixes that need the most memory.
 //
-// IPv4: /25 to /32, each in another /24 as long as there are such, so that a
-// table of two levels needs a group for every one.
+// IPv4: /25 to /32, each in a different /24 while there are any, so that a table of two levels needs a
+// second-level node for each.
 //
-// IPv6: to /128, each leaving the path of another at a random bit, so that paths
-// branch everywhere and compressing them wins little.
+// IPv6: up to /128, each branching from the path of another at a random bit, so that path compression
+// saves little.
 func adversarial(f Family, n int, rnd *rand.Rand) []netip.Prefix {
 	if f == IPv4 {
-		// An odd step visits each of the 2^24 groups once before any twice.
+		// An odd step visits all 2^24 blocks before it repeats one.
 		group, step := rnd.Uint64(), rnd.Uint64()|1
 		return collect(f, n, func() (key, int) {
 			group += step
 			return key{hi: group << 40}.join(randomKey(rnd), 24), 25 + rnd.IntN(8)
 		})
 	}
-	const shortest = 20 // above it, all tables have room for every path
+	const shortest = 20 // all tables have room for every shorter path
 	var paths []key
 	return collect(f, n, func() (key, int) {
 		k := randomUnicast(f, rnd)
@@ -62,8 +62,8 @@ func adversarial(f Family, n int, rnd *rand.Rand) []netip.Prefix {
 	})
 }
 
-// dense returns n prefixes of all lengths beneath a few: /16 in IPv4, /64 in
-// IPv6, so many that each holds at most 65,536.
+// dense returns n prefixes of all lengths under a few: /16 in IPv4, /64 in IPv6, each with at most
+// 65,536 of them.
 func dense(f Family, n int, rnd *rand.Rand) []netip.Prefix {
 	root, shortest := f.Bits()/2, f.Bits()/2+8
 	roots := make([]key, n/65536+1)
@@ -72,7 +72,7 @@ func dense(f Family, n int, rnd *rand.Rand) []netip.Prefix {
 	}
 	return collect(f, n, func() (key, int) {
 		k := roots[rnd.IntN(len(roots))].join(randomKey(rnd), root)
-		if f == IPv6 { // side by side, not lost in 2^64 addresses
+		if f == IPv6 { // adjacent, in few of the 2^64 addresses
 			k = k.join(key{}, root+20).join(randomKey(rnd), 128-4)
 		}
 		return k, shortest + 1 + rnd.IntN(f.Bits()-shortest)

@@ -7,28 +7,28 @@ import (
 	"net/netip"
 )
 
-// Destinations lists the kinds of destinations, as Set.Destinations takes them.
+// Destinations are the kinds of destinations.
 var Destinations = []string{"uniform", "table", "zipf", "repeated"}
 
 const (
-	// popular is the number of different destinations of which some are Zipf's.
+	// popular is the number of different destinations of zipf.
 	popular = 1 << 20
-	// zipfExponent makes the most popular tenth of a percent two thirds of all.
+	// zipfExponent gives the most popular 0.1 % two thirds of all lookups.
 	zipfExponent = 1.1
-	// repeated is the number of different destinations where all caches hit.
+	// repeatedAddrs is the number of different destinations of repeated.
 	repeatedAddrs = 16
 )
 
-// Destinations yields addresses without end:
+// Destinations yields an infinite sequence of addresses:
 //
 //	uniform    any IPv4 address; any of 2000::/3
 //	table      a random address inside a random prefix
-//	zipf       a million of the latter, the n-th most popular 1/n^1.1 as often as the first
-//	repeated   sixteen of them, by turns
+//	zipf       a million of the latter; the n-th most popular with frequency 1/n^1.1
+//	repeated   sixteen of them, round-robin
 func (s *Set) Destinations(kind string, seed uint64) (iter.Seq[netip.Addr], error) {
 	rnd := rand.New(rand.NewPCG(seed, uint64(s.Family)))
 	if s.Len() == 0 && kind != "uniform" {
-		return nil, fmt.Errorf("make %s destinations: the table is empty", kind)
+		return nil, fmt.Errorf("%s destinations: the table is empty", kind)
 	}
 	switch kind {
 	case "uniform":
@@ -50,7 +50,7 @@ func (s *Set) Destinations(kind string, seed uint64) (iter.Seq[netip.Addr], erro
 		i := 0
 		return forever(func() netip.Addr { i++; return addrs[i%repeatedAddrs] }), nil
 	}
-	return nil, fmt.Errorf("make destinations %q: they are uniform, table, zipf or repeated", kind)
+	return nil, fmt.Errorf("unknown destinations %q: write uniform, table, zipf or repeated", kind)
 }
 
 func forever(next func() netip.Addr) iter.Seq[netip.Addr] {
@@ -74,8 +74,7 @@ func (s *Set) coveredAddrs(rnd *rand.Rand, n int) []netip.Addr {
 	return addrs
 }
 
-// Edges yields, for each prefix, its first and last address and the ones before
-// and after it, where there are such.
+// Edges yields the first and last address of each prefix, and the addresses before and after it.
 func (s *Set) Edges() iter.Seq[netip.Addr] {
 	ones := key{^uint64(0), ^uint64(0)}
 	return func(yield func(netip.Addr) bool) {

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 )
 
-// lengths returns how many routes of each prefix length the internet's table
-// has: 901,899 of IPv4 and 160,147 of IPv6, as of 2025.
+// lengths returns the number of routes per prefix length in the Internet's table: 901,899 of IPv4 and
+// 160,147 of IPv6, as of 2025.
 func lengths(f Family) []int {
 	if f == IPv4 {
 		return []int{
@@ -33,7 +33,7 @@ func total(counts []int) (n int) {
 	return n
 }
 
-// scale spreads n over the lengths in proportion to counts, exactly.
+// scale distributes n over the lengths in proportion to counts.
 func scale(counts []int, n int) []int {
 	scaled := make([]int, len(counts))
 	sum, before, all := 0, 0, total(counts)
@@ -45,19 +45,18 @@ func scale(counts []int, n int) []int {
 	return scaled
 }
 
-// growth says how a table comes to be. Operators announce neighbouring blocks in
-// a row; a row starts near something that is announced already, or in the wild.
+// growth is the parameters of the generator. Operators announce adjacent blocks in runs; a run starts
+// near an existing route, or elsewhere.
 type growth struct {
-	run    float64 // share of routes that follow the one before: same length, next block
-	wild   float64 // share of other starts that are near nothing
+	run    float64 // share of routes that continue a run: same length, next block
+	wild   float64 // share of other routes that start elsewhere
 	peer   float64 // share of the rest that are near a route of the same length
-	shared int     // least number of first bits shared with what is near
-	near   float64 // the less, the more bits are shared: shared + (length-shared) * uniform^near
+	shared int     // minimum of leading bits shared with the near route
+	near   float64 // the smaller, the more bits are shared: shared + (length-shared) * uniform^near
 }
 
-// The two phases of the internet: what registries allot, and the more specific
-// routes in it. The figures were chosen so that a table of the real one's size
-// has as many distinct parents at each length as the real one; see the test.
+// phase returns the parameters for the blocks of registries, or for more specific routes. They are
+// fitted to the number of distinct parents per length in the real table (see the test).
 func phase(f Family, length int) growth {
 	switch {
 	case f == IPv4 && length <= 22:
@@ -71,9 +70,8 @@ func phase(f Family, length int) growth {
 	}
 }
 
-// wilderness returns a place near nothing: anywhere in IPv4, in a block that a
-// registry allots from in IPv6.
-func wilderness(f Family, rnd *rand.Rand) key {
+// elsewhere returns an address anywhere in IPv4, or in a registry's block in IPv6.
+func elsewhere(f Family, rnd *rand.Rand) key {
 	if f == IPv4 {
 		return randomUnicast(f, rnd)
 	}
@@ -85,8 +83,8 @@ func wilderness(f Family, rnd *rand.Rand) key {
 	return key{hi: b.start << 48}.join(randomKey(rnd), b.bits)
 }
 
-// internet returns n prefixes with the lengths of the internet's table, the
-// short ones placed first so that the long ones can cluster in them.
+// internet returns n prefixes with the lengths of the Internet's table. Short ones are placed first, so
+// that long ones cluster in them.
 func internet(f Family, n int, rnd *rand.Rand) []netip.Prefix {
 	type placed struct {
 		at   key
@@ -102,7 +100,7 @@ func internet(f Family, n int, rnd *rand.Rand) []netip.Prefix {
 				at, running = at.next(length)
 			}
 			if !running {
-				at = wilderness(f, rnd)
+				at = elsewhere(f, rnd)
 				if len(all) > 0 && rnd.Float64() >= g.wild {
 					among := all
 					if len(all) > first && rnd.Float64() < g.peer {

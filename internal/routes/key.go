@@ -7,8 +7,8 @@ import (
 	"net/netip"
 )
 
-// key is an address of either family as a number, its first bit the highest of
-// hi. An IPv4 address takes the upper half of hi; what follows it is ignored.
+// key is an address of either family as a number, with the first bit at the top of hi. An IPv4 address
+// is the upper half of hi; the rest is ignored.
 type key struct{ hi, lo uint64 }
 
 func randomKey(rnd *rand.Rand) key { return key{rnd.Uint64(), rnd.Uint64()} }
@@ -22,14 +22,13 @@ func keyOf(a netip.Addr) key {
 	return key{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
 }
 
-// join returns the first n bits of k, and after them the bits of rest.
+// join returns the first n bits of k followed by the bits of rest.
 func (k key) join(rest key, n int) key {
 	hi, lo := ^uint64(0)<<max(0, 64-n), ^uint64(0)<<min(64, 128-n)
 	return key{k.hi&hi | rest.hi&^hi, k.lo&lo | rest.lo&^lo}
 }
 
-// next is the start of the prefix of length n that follows the one at k. ok is
-// false behind the last.
+// next returns the start of the prefix of length n after the one at k. It is not ok after the last.
 func (k key) next(n int) (_ key, ok bool) {
 	one := key{hi: 1 << 63}
 	if n <= 64 {
@@ -58,7 +57,7 @@ func (k key) prefix(f Family, n int) netip.Prefix {
 	return netip.PrefixFrom(k.join(key{}, n).addr(f), n)
 }
 
-// unicast reports whether k lies where the internet's routes do.
+// unicast reports whether k is in the address space of the Internet's routes.
 func (k key) unicast(f Family) bool {
 	if f == IPv6 {
 		return k.hi>>61 == 1 // 2000::/3
@@ -67,7 +66,7 @@ func (k key) unicast(f Family) bool {
 	return first != 0 && first != 10 && first != 127 && first < 224
 }
 
-// randomUnicast is an address out of all those where unicast holds.
+// randomUnicast returns a random address for which unicast holds.
 func randomUnicast(f Family, rnd *rand.Rand) key {
 	for {
 		k := randomKey(rnd)

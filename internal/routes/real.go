@@ -13,24 +13,17 @@ import (
 // FileVariable names the environment variable with the path of the real table.
 const FileVariable = "WARPROUTE_ROUTES"
 
-// besideRoot is where the real table lies if nothing else is said, seen from the
-// project's root.
-const besideRoot = "../shared/data/full-table.txt.gz"
-
-// Real returns the internet's table: a file packed by gzip with one prefix a
-// line, at the path in WARPROUTE_ROUTES or beside the project. Where the latter
-// is absent it returns a synthetic one of the same size, and Source tells.
+// Real returns the table in the file that WARPROUTE_ROUTES names: compressed by gzip, with one prefix
+// per line. Without the variable it returns a synthetic table of the size of the Internet's, and
+// Source says so.
 func Real(f Family, seed uint64) (*Set, error) {
 	path := os.Getenv(FileVariable)
 	if path == "" {
-		path = filepath.Join(projectRoot(), besideRoot)
-		if _, err := os.Stat(path); os.IsNotExist(err) {
-			s, err := New("internet", f, 0, seed)
-			if err == nil {
-				s.Source = fmt.Sprintf("no file %s and no %s: %s", besideRoot, FileVariable, s.Source)
-			}
-			return s, err
+		s, err := New("internet", f, 0, seed)
+		if err == nil {
+			s.Source = fmt.Sprintf("%s is not set: %s", FileVariable, s.Source)
 		}
+		return s, err
 	}
 	prefixes, err := readPrefixes(path)
 	if err != nil {
@@ -39,25 +32,8 @@ func Real(f Family, seed uint64) (*Set, error) {
 	return FromPrefixes(f, "real", filepath.Base(path), prefixes, seed), nil
 }
 
-// projectRoot is the nearest folder with a go.mod, from the working one upwards,
-// or the working one.
-func projectRoot() string {
-	start, err := os.Getwd()
-	if err != nil {
-		return "."
-	}
-	for dir := start; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		if dir == filepath.Dir(dir) {
-			return start
-		}
-	}
-}
-
-// readPrefixes reads bare prefixes and nothing else. Package routefile reads
-// more, but stands on the tables that are tested with what is read here.
+// readPrefixes reads a file of plain prefixes. It does not use package routefile, which imports the
+// tables that are tested with these prefixes.
 func readPrefixes(path string) ([]netip.Prefix, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -73,7 +49,7 @@ func readPrefixes(path string) ([]netip.Prefix, error) {
 	for n := 1; lines.Scan(); n++ {
 		p, err := netip.ParsePrefix(strings.TrimSpace(lines.Text()))
 		if lines.Err() != nil {
-			break // the line is what came before that
+			break // the line is incomplete
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", path, n, err)

@@ -9,9 +9,7 @@ import (
 	"testing"
 )
 
-// Whether the real table is there or not, a table of its size and shape comes
-// back, and it says which of the two it is.
-func TestTheRealTableOrItsStandIn(t *testing.T) {
+func TestRealReturnsTheTableOrASyntheticOne(t *testing.T) {
 	for _, f := range families {
 		s, err := Real(f, 1)
 		if err != nil {
@@ -27,7 +25,7 @@ func TestTheRealTableOrItsStandIn(t *testing.T) {
 	}
 }
 
-func TestANamedFileThatIsNotATableFails(t *testing.T) {
+func TestRealRejectsInvalidFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "routes.gz")
 	t.Setenv(FileVariable, file)
 	if _, err := Real(IPv4, 1); err == nil || !strings.Contains(err.Error(), file) {

@@ -1,9 +1,8 @@
-// Package routes makes the tables and the destinations that tests and benchmarks
-// look up: the internet's table, ones that look like it at any size, and ones
-// that nobody has but an adversary.
+// Package routes generates routing tables and destinations for tests and benchmarks: the Internet's
+// table, similar ones of any size, and worst cases.
 //
-// Everything is a function of a seed. Only Real reads a file, and where that is
-// absent it says so and returns a table of the same size and shape.
+// Everything is a function of a seed. Only Real reads a file; without it, it returns a synthetic table
+// of the same size.
 package routes
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/warproute/warproute/lookup"
 )
 
-// Family is a version of IP.
+// Family is an IP version.
 type Family int
 
 // The families.
@@ -25,10 +24,10 @@ const (
 	IPv6 Family = 6
 )
 
-// String is the family's name: IPv4, IPv6.
+// String returns IPv4 or IPv6.
 func (f Family) String() string { return fmt.Sprintf("IPv%d", int(f)) }
 
-// Bits is the length of an address.
+// Bits returns the length of an address.
 func (f Family) Bits() int {
 	if f == IPv4 {
 		return 32
@@ -36,27 +35,26 @@ func (f Family) Bits() int {
 	return 128
 }
 
-// NextHops is how many different next hops the routes of a Set have.
+// NextHops is the number of different next hops in a Set.
 const NextHops = 4096
 
 // MaxRoutes is the size of the largest synthetic Set.
 const MaxRoutes = 4 << 20
 
-// Set is a table's routes: distinct prefixes of one family, ascending by address
-// and then length.
+// Set is the routes of a table: distinct prefixes of one family, sorted by address, then length.
 type Set struct {
 	Family   Family
 	Name     string
-	Source   string // where the prefixes are from, for a report
+	Source   string // of the prefixes, for reports
 	Prefixes []netip.Prefix
 	Hops     []lookup.NextHop // of the prefix at the same index
 }
 
-// New returns the Set of a name: real, internet, nested, adversarial or dense,
-// the latter four with n routes. n of 0 is as many as the internet has.
+// New returns the Set of a name: real, internet, nested, adversarial or dense. The latter four have n
+// routes; 0 means the size of the Internet's table.
 func New(name string, f Family, n int, seed uint64) (*Set, error) {
 	if n < 0 || n > MaxRoutes {
-		return nil, fmt.Errorf("make a table of %d routes: 1 to %d are possible", n, MaxRoutes)
+		return nil, fmt.Errorf("table of %d routes: 1 to %d are possible", n, MaxRoutes)
 	}
 	if name == "real" {
 		return Real(f, seed)
@@ -70,10 +68,10 @@ func New(name string, f Family, n int, seed uint64) (*Set, error) {
 			return newSet(f, name, fmt.Sprintf("synthetic, seed %d: %s", seed, s.about), s.prefixes(f, n, rnd), seed), nil
 		}
 	}
-	return nil, fmt.Errorf("make a table %q: it is one of %v", name, Names())
+	return nil, fmt.Errorf("unknown table %q: write one of %v", name, Names())
 }
 
-// Names lists the tables that New makes.
+// Names returns the names of all tables.
 func Names() []string {
 	names := []string{"real"}
 	for _, s := range synthetic {
@@ -86,14 +84,13 @@ var synthetic = []struct {
 	name, about string
 	prefixes    func(f Family, n int, rnd *rand.Rand) []netip.Prefix
 }{
-	{"internet", "prefix lengths and clustering as in the internet's table", internet},
-	{"nested", "every length from 1 on, one in another, down to random addresses", nested},
-	{"adversarial", "long prefixes spread wide, so that every one needs nodes of its own", adversarial},
-	{"dense", "long prefixes of every length, side by side under a few short ones", dense},
+	{"internet", "prefix lengths and clustering of the Internet's table", internet},
+	{"nested", "every length from 1 on, nested, down to random addresses", nested},
+	{"adversarial", "long prefixes spread widely, so that each needs its own nodes", adversarial},
+	{"dense", "long prefixes of every length under a few short ones", dense},
 }
 
-// FromPrefixes returns the Set of the given prefixes of one family, whatever the
-// others are. source says where they are from.
+// FromPrefixes returns the Set of those prefixes that are of a family. source describes their origin.
 func FromPrefixes(f Family, name, source string, prefixes []netip.Prefix, seed uint64) *Set {
 	var own []netip.Prefix
 	for _, p := range prefixes {
@@ -104,7 +101,7 @@ func FromPrefixes(f Family, name, source string, prefixes []netip.Prefix, seed u
 	return newSet(f, name, source, own, seed)
 }
 
-// newSet sorts the prefixes in place and gives each a random next hop.
+// newSet sorts the prefixes in place and assigns random next hops.
 func newSet(f Family, name, source string, prefixes []netip.Prefix, seed uint64) *Set {
 	slices.SortFunc(prefixes, netip.Prefix.Compare)
 	prefixes = slices.Compact(prefixes)
@@ -116,7 +113,7 @@ func newSet(f Family, name, source string, prefixes []netip.Prefix, seed uint64)
 	return s
 }
 
-// Len is the number of routes.
+// Len returns the number of routes.
 func (s *Set) Len() int { return len(s.Prefixes) }
 
 // All yields the routes in order.

@@ -20,7 +20,7 @@ func mustNew(t *testing.T, name string, f Family, n int, seed uint64) *Set {
 	return s
 }
 
-func TestSetsAreValidDistinctAndOfTheSizeAskedFor(t *testing.T) {
+func TestSetsAreValidDistinctAndComplete(t *testing.T) {
 	for _, f := range families {
 		for _, name := range names {
 			for _, n := range []int{1, 33, 20_000} {
@@ -44,7 +44,7 @@ func TestSetsAreValidDistinctAndOfTheSizeAskedFor(t *testing.T) {
 	}
 }
 
-func TestASeedDecidesEverything(t *testing.T) {
+func TestSetsDependOnTheSeedAlone(t *testing.T) {
 	for _, f := range families {
 		for _, name := range names {
 			a, b, c := mustNew(t, name, f, 5000, 1), mustNew(t, name, f, 5000, 1), mustNew(t, name, f, 5000, 2)
@@ -58,7 +58,7 @@ func TestASeedDecidesEverything(t *testing.T) {
 	}
 }
 
-// parents is how many different prefixes of a length cover longer ones.
+// parents returns the number of different prefixes of a length that cover longer ones.
 func parents(s *Set, length int) int {
 	n, last := 0, netip.Prefix{}
 	for _, p := range s.Prefixes { // ascending, so that those of one parent come together
@@ -69,7 +69,7 @@ func parents(s *Set, length int) int {
 	return n
 }
 
-func TestTheInternetsShape(t *testing.T) {
+func TestInternetHasTheRealTablesShape(t *testing.T) {
 	// As counted in the real table: what the size of a trie depends on.
 	real := map[Family]map[int]int{
 		IPv4: {8: 215, 12: 2928, 16: 25398, 20: 140640},
@@ -94,7 +94,7 @@ func TestTheInternetsShape(t *testing.T) {
 	}
 }
 
-func TestScaledLengthsAddUp(t *testing.T) {
+func TestScaleKeepsTheSum(t *testing.T) {
 	for _, n := range []int{1, 7, 160_147, 1_000_000} {
 		if got := total(scale(lengths(IPv6), n)); got != n {
 			t.Errorf("%d routes of %d", got, n)
@@ -116,7 +116,7 @@ func TestNestedHasEveryLengthOnOnePath(t *testing.T) {
 	}
 }
 
-func TestAdversarialNeedsNodesOfItsOwn(t *testing.T) {
+func TestAdversarialSharesNoNodes(t *testing.T) {
 	if n := parents(mustNew(t, "adversarial", IPv4, 50_000, 1), 24); n != 50_000 {
 		t.Errorf("IPv4: 50000 routes in %d groups", n)
 	}
@@ -131,7 +131,7 @@ func TestAdversarialNeedsNodesOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestDenseLiesBeneathAFew(t *testing.T) {
+func TestDenseHasFewParents(t *testing.T) {
 	for _, f := range families {
 		if n := parents(mustNew(t, "dense", f, 100_000, 1), f.Bits()/2); n != 2 {
 			t.Errorf("%v: beneath %d prefixes, want 2", f, n)
@@ -186,8 +186,8 @@ func TestDestinations(t *testing.T) {
 				}
 			}
 		}
-		if _, err := s.Destinations("nowhere", 1); err == nil || !strings.Contains(err.Error(), "uniform, table") {
-			t.Errorf("destinations nowhere: %v", err)
+		if _, err := s.Destinations("unknown", 1); err == nil || !strings.Contains(err.Error(), "uniform, table") {
+			t.Errorf("unknown destinations: %v", err)
 		}
 	}
 }
@@ -206,7 +206,7 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-func TestImpossibleTables(t *testing.T) {
+func TestNewRejectsInvalidTables(t *testing.T) {
 	for name, n := range map[string]int{"internet": MaxRoutes + 1, "nested": -1, "martian": 10} {
 		if _, err := New(name, IPv4, n, 1); err == nil {
 			t.Errorf("%s of %d routes: no error", name, n)

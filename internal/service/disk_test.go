@@ -13,7 +13,7 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// hungDisk is a store that waits for a disk which does not answer until it is told to.
+// hungDisk is a store on a disk that blocks until answer is closed.
 type hungDisk struct {
 	store
 	entered chan string
@@ -43,19 +43,17 @@ func soon(t *testing.T, what string, f func()) {
 	select {
 	case <-done:
 	case <-time.After(5 * time.Second):
-		t.Errorf("%s: it waits for the disk", what)
+		t.Errorf("%s: waits for the disk", what)
 	}
 }
 
-// A disk that hangs holds up nobody but who writes to it, and no packet leaves with a number
-// that it may not have.
-func TestAHungDiskStopsNothingElse(t *testing.T) {
+// A hung disk blocks only its writers, and no packet leaves with an unreserved sequence number.
+func TestHungDiskBlocksOnlyItsWriters(t *testing.T) {
 	p := protect(t, t.TempDir(), outbound("a", 0x100, 1), outbound("b", 0x101, 2))
 	disk := &hungDisk{store: p.store, entered: make(chan string, 1), answer: make(chan struct{})}
 	p.store = disk
-	s := &Service{ipsec: p, log: slog.New(slog.DiscardHandler), locals: map[netip.Addr]bool{}, links: make([]link, 1), ports: &afxdp.Set{}, ticking: make(chan struct{})}
-	s.ticked.Go(s.tick)
-	s.ticked.Go(s.keepState)
+	s := &Service{ipsec: p, log: slog.New(slog.DiscardHandler), ports: ports{Set: &afxdp.Set{}, local: map[netip.Addr]bool{}, links: make([]link, 1)}}
+	stop := s.startIPsecTimers()
 	answered := false
 	answer := func() {
 		if !answered {
@@ -63,36 +61,35 @@ func TestAHungDiskStopsNothingElse(t *testing.T) {
 			close(disk.answer)
 		}
 	}
-	defer s.ticked.Wait()
-	defer close(s.ticking)
+	defer stop()
 	defer answer()
 	<-disk.entered
 
 	clock := p.gateway.Clock.Now()
-	soon(t, "associations, for snapshots and metrics", func() {
+	soon(t, "SAs, for snapshots and metrics", func() {
 		s.withGateway(func(g *gateway.Gateway) {
 			n := 0
 			for range g.All {
 				n++
 			}
 			if n != 2 || len(g.Traffic()) == 0 {
-				t.Errorf("%d associations are to be seen", n)
+				t.Errorf("%d SAs, want 2", n)
 			}
 		})
 	})
-	soon(t, "the engine's state", func() { s.engineState() })
+	soon(t, "the engine's state", func() { s.engine.current() })
 	soon(t, "addresses", func() {
-		s.mu.Lock()
-		s.locals[netip.MustParseAddr("10.7.0.1")] = true
-		s.mu.Unlock()
-		if !s.isLocal(netip.MustParseAddr("10.7.0.1")) {
+		s.ports.mu.Lock()
+		s.ports.local[netip.MustParseAddr("10.7.0.1")] = true
+		s.ports.mu.Unlock()
+		if !s.ports.isLocal(netip.MustParseAddr("10.7.0.1")) {
 			t.Error("an address is not local")
 		}
 	})
 	soon(t, "a link that changes", func() {
-		s.mu.Lock()
-		s.links[0].up = true
-		s.mu.Unlock()
+		s.ports.mu.Lock()
+		s.ports.links[0].up = true
+		s.ports.mu.Unlock()
 	})
 
 	send := func(name string) ipsec.Error {
@@ -105,23 +102,23 @@ func TestAHungDiskStopsNothingElse(t *testing.T) {
 		t.Errorf("while the disk hangs: %v", e)
 	}
 	if _, n := p.sas["a"].Reserve(1 << 30); n == 0 || n == 1<<30 {
-		t.Errorf("%d numbers more without the disk", n)
+		t.Errorf("%d more sequence numbers without the disk", n)
 	}
 	if e := send("a"); e != ipsec.OutStateSeqError {
-		t.Errorf("when the numbers that the disk has end: %v", e)
+		t.Errorf("without reserved sequence numbers: %v", e)
 	}
 	if e := send("b"); e != ipsec.OK {
-		t.Errorf("another association: %v", e)
+		t.Errorf("another SA: %v", e)
 	}
 	for by := time.Now().Add(5 * time.Second); p.gateway.Clock.Now() == clock; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(by) {
-			t.Fatal("ages stand still while the disk hangs")
+			t.Fatal("the SAs' clock stands still while the disk hangs")
 		}
 	}
 	answer()
 	for by := time.Now().Add(5 * time.Second); send("a") != ipsec.OK; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(by) {
-			t.Fatal("there are no numbers when the disk answers again")
+			t.Fatal("no sequence numbers after the disk answers again")
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/status"
@@ -15,25 +16,31 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// A chunk that finds the GPU idle is back after 5 µs at best. The CPU takes 28 ns for a packet
-// that it routes, and some 300 for one that it protects ("bench latency", "bench ipsec").
+// Chunks below these sizes go to the CPU. An idle GPU returns a chunk after 5 µs at best; the CPU
+// forwards a packet in 28 ns and encrypts one in about 300 ns ("bench latency", "bench ipsec").
 const (
 	smallChunk   = 128
 	smallSecured = 16
 )
 
-// What no frame holds is decided on by the CPU, whichever engine is used.
-var _ = [...]dataplane.Datagrams{(*cpu.Engine)(nil), (*gpu.Engine)(nil)}
+// The CPU decides on reassembled datagrams, which fit no frame, with either engine.
+var _ = [...]dataplane.ReassembledEngine{(*cpu.Engine)(nil), (*gpu.Engine)(nil)}
 
-// leastChunks of a worker keep a GPU busy: one that it has, and one that is being filled. A
-// gateway's takes a multiprocessor each, so that many workers get less than config.ChunksWithGPU.
+// leastChunks per worker keep a GPU busy: one in flight and one that is being filled. A gateway's
+// chunk occupies a multiprocessor, so that many workers get fewer than config.ChunksWithGPU.
 const leastChunks = 2
 
-// openEngine opens what the workers' engines need, by the configuration. It runs
-// while nobody changes the forwarding base. An engine that was asked for by name
-// and cannot run is an error, never another engine.
+// engine is the selected engine.
+type engine struct {
+	gpus  *gpu.Devices // nil: CPU only
+	mu    sync.Mutex   // guards state once the router runs
+	state status.EngineState
+}
+
+// openEngine selects the engine by the configuration. It runs while nothing changes the
+// forwarding tables. An engine that is configured by name and cannot run is an error.
 func (s *Service) openEngine() error {
-	e := &s.engine
+	e := &s.engine.state
 	e.Name, e.MaxPackets, e.MaxDelay = "cpu", s.cfg.Batch.MaxPackets, s.cfg.Batch.MaxDelay
 	if s.cfg.Engine == config.EngineCPU {
 		e.Reason, e.Why = "configured", "the configuration asks for it"
@@ -53,17 +60,18 @@ func (s *Service) openEngine() error {
 			o.Small = smallSecured
 		}
 	}
-	s.devices, err = gpu.OpenAll(s.fib, o)
+	s.engine.gpus, err = gpu.OpenAll(s.fib, o)
 	switch {
 	case err == nil:
+		s.closers.push("close GPUs", s.engine.gpus.Close)
 		e.Name, e.Reason, e.Why = "gpu", "configured", "the configuration asks for it"
 		if s.cfg.Engine != config.EngineGPU {
 			e.Reason, e.Why = "gpu_found", "there is one"
 		}
-		for _, why := range s.devices.Unusable {
+		for _, why := range s.engine.gpus.Unusable {
 			e.Why += "; not used: " + why.Error()
 		}
-		s.chunks = s.devices.Chunks
+		s.memory.chunks = s.engine.gpus.Chunks
 	case s.cfg.Engine == config.EngineGPU:
 		return fmt.Errorf("start engine gpu: %w; --engine cpu or auto runs without", err)
 	case errors.Is(err, gpu.ErrNoDriver):
@@ -81,44 +89,44 @@ func (s *Service) newEngine(worker int, mem *umem.Memory, repair []bool) (datapl
 	if s.ipsec != nil {
 		e.Secure(s.ipsec.gateway, worker)
 	}
-	if s.devices == nil {
+	if s.engine.gpus == nil {
 		return e, nil
 	}
-	return s.devices.NewEngine(mem.Bytes(), s.chunks, s.room, e)
+	return s.engine.gpus.NewEngine(mem.Bytes(), s.memory.chunks, s.memory.room, e)
 }
 
-// compareCopies is an error where GPUs' copies of the tables do not have for an address
-// what the router has, and where there are none.
+// compareCopies returns an error if a GPU's tables differ from the router's for an address, or
+// if the router uses no GPU.
 func (s *Service) compareCopies(ctx context.Context, addr netip.Addr) error {
-	if s.devices == nil {
-		return fmt.Errorf("the router uses no GPU: its engine is cpu, as %s; ask without --engine gpu", s.engineState().Why)
+	if s.engine.gpus == nil {
+		return fmt.Errorf("the router uses no GPU: its engine is cpu, as %s; ask without --engine gpu", s.engine.current().Why)
 	}
-	return s.devices.Compare(ctx, addr)
+	return s.engine.gpus.Compare(ctx, addr)
 }
 
-// engineState is the engine as of now.
-func (s *Service) engineState() status.EngineState {
-	s.mu.Lock()
-	e := s.engine
-	s.mu.Unlock()
-	if s.devices == nil {
-		return e
+// current returns the state of the engine with that of the GPUs.
+func (e *engine) current() status.EngineState {
+	e.mu.Lock()
+	state := e.state
+	e.mu.Unlock()
+	if e.gpus == nil {
+		return state
 	}
-	return withDevices(e, s.devices.States())
+	return withDevices(state, e.gpus.States())
 }
 
-// withDevices adds GPUs to what was said of the engine at the start: while no worker
-// uses one, the engine is the CPU.
+// withDevices adds the state of GPUs to that of the engine. While no worker uses a GPU, the
+// engine is the CPU.
 func withDevices(e status.EngineState, devices []gpu.State) status.EngineState {
 	e.Chosen = e.Reason
 	working, outage := false, (*gpu.Outage)(nil)
 	for i := range devices {
 		d := &devices[i]
-		working = working || d.Out < d.Workers
+		working = working || d.WorkersOut < d.Workers
 		if outage == nil {
 			outage = d.Outage
 		}
-		e.Devices = append(e.Devices, deviceOf(d))
+		e.Devices = append(e.Devices, deviceStatus(d))
 	}
 	if !working && outage != nil {
 		e.Name, e.Reason, e.Why = "cpu", "gpu_failed", "the GPU is out: "+outage.Why.Error()
@@ -126,12 +134,12 @@ func withDevices(e status.EngineState, devices []gpu.State) status.EngineState {
 	return e
 }
 
-func deviceOf(d *gpu.State) status.Device {
+func deviceStatus(d *gpu.State) status.Device {
 	of := status.Device{
 		Number: d.Number, Name: d.Info.Name, PCI: d.Info.PCIBusID, Mode: string(d.Mode),
-		Blocks: d.Blocks, Room: d.Room, Workers: d.Workers, WorkersOut: d.Out, InFlight: d.InFlight, Unfinished: d.Lost,
-		Chunks: d.ByGPU, ChunksByCPU: d.ByCPU, ChunksSmall: d.BySize, ChunksUnplaced: d.Unplaced,
-		Shadow: d.Shadow, ShadowSame: d.ShadowSame, ShadowDifferent: d.ShadowDifferent, ShadowSkipped: d.ShadowSkipped, Timeouts: d.Timeouts, Returns: d.Returns,
+		Blocks: d.Blocks, Room: d.Capacity, Workers: d.Workers, WorkersOut: d.WorkersOut, InFlight: d.InFlight, Unfinished: d.Lost,
+		Chunks: d.ByGPU, ChunksByCPU: d.ByCPU, ChunksSmall: d.BelowThreshold, ChunksUnplaced: d.NoFreeSlot,
+		Shadow: d.Shadow, ShadowSame: d.ShadowSame, ShadowDifferent: d.ShadowDifferent, ShadowSkipped: d.ShadowSkipped, Timeouts: d.Timeouts, Returns: d.Recoveries,
 	}
 	if d.Failed {
 		of.Faults = 1
@@ -143,7 +151,7 @@ func deviceOf(d *gpu.State) status.Device {
 	return of
 }
 
-// repairPorts returns, by port, whether unfinished L4 checksums are to be completed.
+// repairPorts reports by port whether to complete unfinished L4 checksums.
 func repairPorts(cfg *config.Config) []bool {
 	repair := make([]bool, len(cfg.Ports))
 	for i, p := range cfg.Ports {

@@ -13,9 +13,7 @@ import (
 	"github.com/warproute/warproute/dataplane/gpu"
 )
 
-// While any worker uses a GPU, the engine is the GPU; then it is the CPU, by the first
-// GPU's reason.
-func TestTheEngineIsTheGPUWhileAnyWorkerUsesOne(t *testing.T) {
+func TestEngineIsGPUWhileAnyWorkerUsesOne(t *testing.T) {
 	start := status.EngineState{Name: "gpu", Reason: "gpu_found", Why: "there is one", HugePages: true}
 	since := time.Now()
 	late := &gpu.Outage{Since: since, Why: errors.New("late")}
@@ -26,9 +24,9 @@ func TestTheEngineIsTheGPUWhileAnyWorkerUsesOne(t *testing.T) {
 		engine, reason, why string
 	}{
 		{"both work", []gpu.State{{Workers: 2}, {Workers: 1}}, "gpu", "gpu_found", "there is one"},
-		{"one is out", []gpu.State{{Workers: 2, Out: 2, Outage: fault, Failed: true}, {Workers: 1}}, "gpu", "gpu_found", "there is one"},
-		{"one worker is left", []gpu.State{{Workers: 2, Out: 1, Outage: late}, {Workers: 1, Out: 1, Outage: fault}}, "gpu", "gpu_found", "there is one"},
-		{"all are out", []gpu.State{{Workers: 2, Out: 2, Outage: late}, {Workers: 1, Out: 1, Outage: fault}}, "cpu", "gpu_failed", "the GPU is out: late"},
+		{"one is out", []gpu.State{{Workers: 2, WorkersOut: 2, Outage: fault, Failed: true}, {Workers: 1}}, "gpu", "gpu_found", "there is one"},
+		{"one worker is left", []gpu.State{{Workers: 2, WorkersOut: 1, Outage: late}, {Workers: 1, WorkersOut: 1, Outage: fault}}, "gpu", "gpu_found", "there is one"},
+		{"all are out", []gpu.State{{Workers: 2, WorkersOut: 2, Outage: late}, {Workers: 1, WorkersOut: 1, Outage: fault}}, "cpu", "gpu_failed", "the GPU is out: late"},
 		{"no worker yet", []gpu.State{{}}, "gpu", "gpu_found", "there is one"},
 	} {
 		e := withDevices(start, c.devices)
@@ -37,8 +35,8 @@ func TestTheEngineIsTheGPUWhileAnyWorkerUsesOne(t *testing.T) {
 		}
 	}
 	got := withDevices(start, []gpu.State{{
-		Number: 3, Info: cuda.DeviceInfo{Name: "H200", PCIBusID: "0000:1b:00.0"}, Mode: gpu.Resident, Blocks: 16, Room: 263, Workers: 2, Out: 1,
-		InFlight: 4, Lost: 5, ByGPU: 6, ByCPU: 7, BySize: 11, Unplaced: 12, Shadow: 13, ShadowSame: 14, ShadowDifferent: 15, ShadowSkipped: 16, Timeouts: 8, Returns: 9, Failed: true, Cause: gpu.CauseFault, Outage: late,
+		Number: 3, Info: cuda.DeviceInfo{Name: "H200", PCIBusID: "0000:1b:00.0"}, Mode: gpu.Resident, Blocks: 16, Capacity: 263, Workers: 2, WorkersOut: 1,
+		InFlight: 4, Lost: 5, ByGPU: 6, ByCPU: 7, BelowThreshold: 11, NoFreeSlot: 12, Shadow: 13, ShadowSame: 14, ShadowDifferent: 15, ShadowSkipped: 16, Timeouts: 8, Recoveries: 9, Failed: true, Cause: gpu.CauseFault, Outage: late,
 	}}).Devices[0]
 	want := status.Device{
 		Number: 3, Name: "H200", PCI: "0000:1b:00.0", Mode: "resident", Blocks: 16, Room: 263, Workers: 2, WorkersOut: 1,
@@ -49,9 +47,8 @@ func TestTheEngineIsTheGPUWhileAnyWorkerUsesOne(t *testing.T) {
 	}
 }
 
-// Who asks a router for its GPUs' tables is told why there are none.
-func TestARouterWithoutAGPUSaysSo(t *testing.T) {
-	s := &Service{engine: status.EngineState{Name: "cpu", Why: "no driver for a GPU is installed"}}
+func TestLookupOnGPUExplainsTheMissingGPU(t *testing.T) {
+	s := &Service{engine: engine{state: status.EngineState{Name: "cpu", Why: "no driver for a GPU is installed"}}}
 	for query, want := range map[string]string{
 		"addr=192.0.2.1&engine=gpu":  "the router uses no GPU: its engine is cpu, as no driver for a GPU is installed; ask without --engine gpu",
 		"addr=192.0.2.1&engine=fpga": `engine "fpga" is neither cpu nor gpu`,

@@ -14,15 +14,15 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// routes is what an explainer asks of the mirror.
+// routes is the part of the mirror that an explainer uses.
 type routes interface {
 	Lookup(netip.Addr) (mirror.RouteInfo, bool)
 	Adjacency(id uint32, dst netip.Addr) (mirror.NeighborInfo, bool)
 }
 
-// explainer tells what an engine went by when it decided on a packet. It walks the
-// forwarding base again, with the frame that the engine left, so that the engine itself
-// has nothing to note; where the base has changed meanwhile, it says so.
+// explainer explains an engine's decision on a packet. It repeats the lookup with the frame
+// that the engine left, so that engines record nothing. If the tables have changed since, the
+// explanation says so.
 type explainer struct {
 	fib         *fib.FIB
 	routes      routes
@@ -48,7 +48,7 @@ func (x *explainer) explain(r *dataplane.Record) status.Trace {
 		},
 	}
 	x.verdict(&t, d)
-	if d.Result.Verdict != batch.Drop(batch.ReversePath) { // that comes before all policies
+	if d.Result.Verdict != batch.Drop(batch.ReversePath) { // checked before all policies
 		t.IPsec = x.ipsec(r)
 	}
 	if lookedUp(d.Result.Verdict) {
@@ -64,22 +64,22 @@ func lookedUp(v batch.Verdict) bool {
 		v.Action() == batch.ActionDrop && reason >= batch.NoRoute && reason <= batch.MTUExceeded
 }
 
-// verdict says what became of the packet.
+// verdict fills in the packet's fate.
 func (x *explainer) verdict(t *status.Trace, d *dataplane.Decision) {
 	v := d.Result.Verdict
 	switch {
 	case d.Dropped:
-		t.Verdict, t.Reason, t.Sentence, t.Mend = "drop", d.Reason.String(), d.Reason.Sentence(), d.Reason.Mend()
+		t.Verdict, t.Reason, t.Description, t.Hint = "drop", d.Reason.String(), d.Reason.Description(), d.Reason.Hint()
 	case v.Action() == batch.ActionForward:
-		t.Verdict, t.Egress, t.SentSize = "forward", x.port(v.Port()), int(d.Result.Len)
+		t.Verdict, t.Egress, t.SentSize = "forward", x.port(v.Port()), int(d.Result.Len())
 	case v.Action() == batch.ActionHold:
-		t.Verdict, t.Sentence = "hold", "waits for its neighbour to be resolved"
+		t.Verdict, t.Description = "queue", "waits for its neighbor to be resolved"
 	case v.Reason() == batch.XfrmInNoStates:
-		t.Verdict, t.Sentence = "hold", "waits for its security association to be known"
+		t.Verdict, t.Description = "queue", "waits for its SA"
 	case v.Reason() == batch.MTUExceeded:
-		t.Verdict, t.Sentence = "cut", fmt.Sprintf("cut into fragments of at most %d bytes, which are sent", d.Result.Len)
+		t.Verdict, t.Description = "fragment", fmt.Sprintf("fragmented, at most %d bytes each", d.Result.MTU())
 	default:
-		t.Verdict, t.Sentence = "collect", "a fragment, kept until all of its packet are there"
+		t.Verdict, t.Description = "reassemble", "a fragment, kept until its packet is complete"
 	}
 }
 
@@ -90,7 +90,7 @@ func (x *explainer) port(number uint16) string {
 	return fmt.Sprint(number)
 }
 
-// walk follows the forwarding base as engines do.
+// walk looks the destination up in the tables as engines do.
 func (x *explainer) walk(t *status.Trace, d *dataplane.Decision) {
 	p, ok := ipPacket(d.After)
 	if !ok {
@@ -129,17 +129,17 @@ func (x *explainer) walk(t *status.Trace, d *dataplane.Decision) {
 	}
 	forwarded := d.Result.Verdict.Action() == batch.ActionForward
 	if now != d.Result.Verdict || forwarded && mac != macOf(d.After) {
-		t.Changed = "since then: now such a packet is " + x.outcome(now, mac)
+		t.Changed = "tables changed since then: now the packet is " + x.outcome(now, mac)
 	}
 }
 
-// kindReasons are of the kinds of next hop that lead nowhere.
+// kindReasons are the drop reasons of next hops by kind.
 var kindReasons = [...]batch.Reason{
 	fib.KindNone: batch.NoRoute, fib.KindForward: batch.Unprocessed, fib.KindLocal: batch.LocalDelivery, fib.KindBlackhole: batch.Blackhole,
 	fib.KindUnreachable: batch.Unreachable, fib.KindProhibit: batch.Prohibit, fib.KindNoPort: batch.NoPort,
 }
 
-// egress is the verdict of an adjacency of a next hop on a packet of size bytes.
+// egress returns the verdict of an adjacency of a next hop for a packet of size bytes.
 func (x *explainer) egress(hop fib.NextHop, adjacency uint32, size int) (batch.Verdict, fib.MAC) {
 	a := x.fib.Adjacency(adjacency)
 	port := x.fib.Port(a.Port())
@@ -159,7 +159,7 @@ func (x *explainer) outcome(v batch.Verdict, mac fib.MAC) string {
 	case batch.ActionForward:
 		return fmt.Sprintf("forwarded by %s to %v", x.port(v.Port()), mac)
 	case batch.ActionHold:
-		return "held for its neighbour"
+		return "held for its neighbor"
 	}
 	return fmt.Sprintf("dropped as %v", v.Reason())
 }
@@ -169,8 +169,8 @@ func macOf(frame []byte) fib.MAC {
 	return m
 }
 
-// ipPacket returns the packet of a frame, if its headers are whole: an engine found it
-// valid, but what an explainer gets may be cut.
+// ipPacket returns the packet of a frame if its headers are complete. A tap may have cut a frame
+// that an engine found valid.
 func ipPacket(frame []byte) (p []byte, ok bool) {
 	if len(frame) < packet.EthernetLen {
 		return nil, false

@@ -12,17 +12,17 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// protocolNames are those that a trace names.
+// protocolNames are the protocols that a trace names.
 var protocolNames = map[packet.Protocol]string{1: "ICMP", 6: "TCP", 17: "UDP", 50: "ESP", 51: "AH", 58: "ICMPv6", 132: "SCTP"}
 
-// describe says in words what a frame carries.
+// describe returns a short text about a frame.
 func describe(frame []byte) string {
 	p, ok := ipPacket(frame)
 	if !ok {
 		if len(frame) < packet.EthernetLen {
-			return "a frame that ends in its header"
+			return "a frame without a complete Ethernet header"
 		}
-		return fmt.Sprintf("a packet of EtherType %#04x that cannot be read", uint16((*packet.Ethernet)(frame).Type()))
+		return fmt.Sprintf("a packet with EtherType %#04x and incomplete headers", uint16((*packet.Ethernet)(frame).Type()))
 	}
 	var src, dst netip.Addr
 	var proto packet.Protocol
@@ -35,8 +35,8 @@ func describe(frame []byte) string {
 		src, dst = netip.AddrFrom16([16]byte(p[8:24])), netip.AddrFrom16([16]byte(p[24:40]))
 		proto, at, fragment = l4.Proto, l4.Offset, l4.Fragment
 	}
-	name, named := protocolNames[proto]
-	if !named {
+	name, ok := protocolNames[proto]
+	if !ok {
 		name = fmt.Sprintf("protocol %d", proto)
 	}
 	if fragment {
@@ -52,14 +52,14 @@ func describe(frame []byte) string {
 	return fmt.Sprintf("%s %v > %v", name, src, dst)
 }
 
-// ipsec says what policies and associations did with a packet, nil in a router without.
+// ipsec returns the policies and SAs of a packet, nil in a router without IPsec.
 func (x *explainer) ipsec(r *dataplane.Record) (t *status.TraceIPsec) {
 	x.withGateway(func(g *gateway.Gateway) {
 		t = &status.TraceIPsec{}
 		before, wasIP := ipPacket(r.Data)
 		after, isIP := ipPacket(r.Decision.After)
 		if wasIP {
-			if spi, _, is := ipsec.Inbound(before); is {
+			if spi, _, ok := ipsec.Inbound(before); ok {
 				if s := g.Inbound(spi, ipsec.Destination(before)); s != nil {
 					t.Opened, t.OpenedSPI = s.Config().Name, spi
 				}
@@ -70,7 +70,7 @@ func (x *explainer) ipsec(r *dataplane.Record) (t *status.TraceIPsec) {
 				t.Sealed, t.SealedSPI = s.Config().Name, s.Config().SPI
 			}
 		}
-		// Policies are for what is in clear: the packet as it came, or what was in it.
+		// Policies apply to the plaintext: the received or the decrypted packet.
 		switch {
 		case t.Opened == "" && wasIP:
 			flow := flowOf(before)
@@ -83,7 +83,7 @@ func (x *explainer) ipsec(r *dataplane.Record) (t *status.TraceIPsec) {
 	return t
 }
 
-// sealedBy returns the association that a packet leaves by.
+// sealedBy returns the SA that encrypted a packet.
 func sealedBy(g *gateway.Gateway, p []byte) (by *ipsec.SA) {
 	dst := ipsec.Destination(p)
 	for s := range g.All {

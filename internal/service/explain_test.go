@@ -20,7 +20,7 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// noRoutes stands for a mirror that knows nothing.
+// noRoutes is an empty mirror.
 type noRoutes struct{}
 
 func (noRoutes) Lookup(netip.Addr) (r mirror.RouteInfo, found bool) { return r, false }
@@ -28,7 +28,7 @@ func (noRoutes) Adjacency(uint32, netip.Addr) (n mirror.NeighborInfo, found bool
 	return n, false
 }
 
-// traced is an engine, with or without a gateway, whose decisions are explained.
+// tracedEngine is an engine whose decisions are explained.
 type tracedEngine struct {
 	*explainer
 	mem    []byte
@@ -58,7 +58,7 @@ func newTraced(t *testing.T, g *gateway.Gateway) *tracedEngine {
 	return e
 }
 
-// decide has the engine decide on a frame, and returns the record that a worker makes.
+// decide lets the engine decide on a frame and returns the record that a worker would make.
 func (e *tracedEngine) decide(frame []byte) *dataplane.Record {
 	c := &batch.Chunk{N: 1, In: make([]batch.Frame, 1), Out: make([]batch.Result, 1)}
 	const at = umem.DataOffset
@@ -68,7 +68,7 @@ func (e *tracedEngine) decide(frame []byte) *dataplane.Record {
 	d, left := &r.Decision, c.In[0]
 	d.Result, d.Packets = c.Out[0], 1
 	if d.Result.Verdict.Action() == batch.ActionForward {
-		left.Addr, left.Len = d.Result.Addr, d.Result.Len
+		left.Addr, left.Len = d.Result.Addr(), d.Result.Len()
 	}
 	d.Moved = left.Addr != at
 	d.Dropped, d.Reason = d.Result.Verdict.Action() == batch.ActionDrop, d.Result.Verdict.Reason()
@@ -76,16 +76,15 @@ func (e *tracedEngine) decide(frame []byte) *dataplane.Record {
 	return r
 }
 
-// Where the base says something else by the time that a packet is explained, it is told.
-func TestATraceTellsOfChanges(t *testing.T) {
+func TestTraceReportsTablesThatHaveChanged(t *testing.T) {
 	e := newTraced(t, nil)
 	r := e.decide(testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2))
 	if x := e.explain(r); x.Changed != "" || x.Verdict != "forward" || x.Egress != "lan0" || x.NextHop.Adjacency != e.adj {
-		t.Errorf("nothing has changed: %+v", x)
+		t.Errorf("unchanged tables: %+v", x)
 	}
 	for want, change := range map[string]func(){
 		"forwarded by lan0 to 02:00:00:00:00:01": func() { e.fib.SetAdjacency(e.adj, 0, 0x020000000001) },
-		"held for its neighbour":                 func() { e.fib.SetAdjacency(e.adj, 0, 0) },
+		"held for its neighbor":                  func() { e.fib.SetAdjacency(e.adj, 0, 0) },
 		"dropped as port_down":                   func() { e.fib.SetPort(0, 2, 0) },
 		"dropped as mtu_exceeded":                func() { e.fib.SetPort(0, 2, 20) },
 		"mtu_exceeded":                           func() { e.fib.SetNextHopMTU(e.fib.IPv4.Lookup(0x0a010001), 20) },
@@ -104,13 +103,12 @@ func TestATraceTellsOfChanges(t *testing.T) {
 	}
 }
 
-// A trace names the policy and the association of both directions.
-func TestATraceNamesPolicyAndAssociation(t *testing.T) {
+func TestTraceNamesPolicyAndSA(t *testing.T) {
 	end := func(d ipsec.Direction) *tracedEngine {
 		g := &gateway.Gateway{}
 		sa, err := ipsec.NewSA(ipsec.Config{
 			Name: "to-branch", SPI: 0x1234, Direction: d, Src: netip.MustParseAddr("198.51.100.1"), Dst: netip.MustParseAddr("10.1.9.9"),
-			Suite: "aes128gcm16", Key: bytes.Repeat([]byte{7}, 20), ReplayWindow: 64, Bundle: g.Bundle("to-branch"),
+			Suite: "aes128gcm16", Key: bytes.Repeat([]byte{7}, 20), ReplayWindow: 64, Tunnel: g.Tunnel("to-branch"),
 		}, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -145,12 +143,11 @@ func TestATraceNamesPolicyAndAssociation(t *testing.T) {
 	}
 	b.fib.SetSources(0, fib.Sources{IPv4: fib.LooseSource}) // no route leads to 198.51.100.1
 	if x := b.explain(b.decide(in.Data)); x.Reason != "reverse_path" || x.IPsec != nil || x.Destination.IsValid() {
-		t.Errorf("refused for its source: %+v, %+v", x, x.IPsec)
+		t.Errorf("reverse path check failed: %+v, %+v", x, x.IPsec)
 	}
 }
 
-// Nothing that a frame holds, and nothing that a tap cut off, upsets an explanation.
-func TestATraceOfAnyFrame(t *testing.T) {
+func TestTraceAcceptsAnyFrameCutAnywhere(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	e, g := newTraced(t, nil), newTraced(t, &gateway.Gateway{})
 	frames := [][]byte{

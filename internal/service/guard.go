@@ -3,16 +3,18 @@ package service
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/guard"
+	"github.com/warproute/warproute/control/netfilter"
 )
 
-// startGuard keeps Linux from forwarding from and to the ports of a gateway, before Linux can
-// receive anything for it, and until `warproute release`. Of other routers it releases the
-// ports that a gateway has left.
+// startGuard blocks Linux's forwarding from and to the ports of a gateway until `warproute
+// release`, before the router attaches to them. In a router without IPsec it unblocks the ports
+// that a gateway has left blocked.
 func (s *Service) startGuard() (err error) {
 	var names []string
 	for _, p := range s.cfg.Ports {
@@ -28,15 +30,16 @@ func (s *Service) startGuard() (err error) {
 		return nil
 	}
 	if s.guard, err = guard.Watch(names, drop, s.log); err != nil {
-		return fmt.Errorf("keep Linux from forwarding past the policies: %w", err)
+		return fmt.Errorf("block Linux's forwarding past the IPsec policies: %w", err)
 	}
+	s.closers.push("stop watching Linux's forwarding", infallible(s.guard.Close))
 	if drop {
-		s.log.Info("linux forwards nothing from or to the ports until `warproute release`", "table", guard.TableName)
+		s.log.Info("linux forwarding from and to the ports blocked until `warproute release`", "table", guard.TableName)
 	}
 	return nil
 }
 
-// releasePorts lets Linux forward again from and to ports that a gateway has left.
+// releasePorts unblocks Linux's forwarding from and to ports that a gateway has left blocked.
 func (s *Service) releasePorts(names []string) error {
 	table, err := guard.Open()
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -55,7 +58,25 @@ func (s *Service) releasePorts(names []string) error {
 	}
 	left, err := table.Guarded()
 	if err == nil && len(left) < len(guarded) {
-		s.log.Warn("a gateway had closed the ports to Linux's forwarding; this router protects nothing, so they are released", "ports", fmt.Sprint(names))
+		s.log.Warn("linux forwarding unblocked on ports of an earlier IPsec gateway", "port", strings.Join(names, ", "), "reason", "the configuration has no ipsec section")
 	}
 	return err
+}
+
+// warnAboutFilters logs netfilter chains that forwarded packets bypass, because the router
+// receives them before Linux does.
+func (s *Service) warnAboutFilters() {
+	chains, err := netfilter.Forwarding()
+	if err != nil {
+		s.log.Warn("netfilter rules not read", "err", err)
+	}
+	if len(chains) == 0 {
+		return
+	}
+	var texts []string
+	for _, c := range chains {
+		texts = append(texts, c.String())
+	}
+	s.log.Warn("forwarded packets bypass netfilter rules", "reason", strings.Join(texts, ", "),
+		"hint", "filter before or behind the router, or by a gateway's policies (ipsec.policies, action: discard)")
 }

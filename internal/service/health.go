@@ -4,38 +4,33 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/gpu"
 )
 
+// Intervals between log messages about a condition that lasts.
 const (
-	healthEvery = time.Second
-	// repeatEvery is how often a condition that lasts is logged again.
-	repeatEvery = time.Minute
+	repeatEvery  = time.Minute      // an exhausted frame pool
+	refusedEvery = 30 * time.Second // frames lost on a port
 )
 
-// watchHealth logs GPUs that stop or resume work, and frame pools that run empty.
-func (s *Service) watchHealth() {
+// checkHealth logs GPUs that fail or recover, and exhausted frame pools.
+func (s *Service) checkHealth() func(time.Time) {
 	h := health{log: s.log, gpus: map[int]bool{}, pools: map[int]time.Time{}}
-	for tick := time.NewTicker(healthEvery); ; {
-		select {
-		case <-s.ending:
-			tick.Stop()
-			return
-		case now := <-tick.C:
-			if s.devices != nil {
-				h.checkGPUs(s.devices.States())
-			}
-			h.checkPools(now, s.router.Frames())
+	return func(now time.Time) {
+		if s.engine.gpus != nil {
+			h.checkGPUs(s.engine.gpus.States())
 		}
+		h.checkPools(now, s.router.Frames())
 	}
 }
 
-// health remembers what was logged.
+// health is the last logged state.
 type health struct {
 	log   *slog.Logger
-	gpus  map[int]bool      // by number: out
-	pools map[int]time.Time // by worker: when its empty pool was logged last
+	gpus  map[int]bool      // by number: out of use
+	pools map[int]time.Time // by worker: the last message about its empty pool
 }
 
 func (h *health) checkGPUs(devices []gpu.State) {
@@ -50,10 +45,9 @@ func (h *health) checkGPUs(devices []gpu.State) {
 		case !out:
 			h.log.Info("gpu in use again", "gpu", d.Number)
 		case d.Failed:
-			h.log.Error("gpu out of use, the cpu has taken over", "gpu", d.Number, "cause", d.Cause, "reason", d.Outage.Why, "hint", hints[d.Cause])
+			h.log.Error("gpu failed, the CPU replaces it", "gpu", d.Number, "err", d.Outage.Why, "reason", d.Cause, "hint", hints[d.Cause])
 		default:
-			h.log.Warn("gpu out of use for a while, the cpu has taken over", "gpu", d.Number, "workers", d.Out, "cause", d.Cause, "reason", d.Outage.Why,
-				"hint", hints[d.Cause])
+			h.log.Warn("gpu out of use for a while, the CPU replaces it", "gpu", d.Number, "err", d.Outage.Why, "reason", d.Cause, "hint", hints[d.Cause])
 		}
 	}
 }
@@ -80,7 +74,40 @@ func (h *health) checkPools(now time.Time, workers []dataplane.FrameStats) {
 		default:
 			h.pools[i] = now
 			h.log.Error("frame pool exhausted", "worker", i, "frames", f.Total, "withheld", 0,
-				"hint", "all frames are in rings and queues: a port that does not send, or a fault of this router if it lasts; see `warproute show ports`")
+				"hint", "all frames are in rings and queues: a port does not send, or the router leaks frames if it lasts; see `warproute show ports`")
 		}
 	}
+}
+
+// checkRefused logs frames that the XDP program redirected to a port's socket and the kernel
+// did not deliver. Reading the counter also keeps it up to date: see afxdp.PortStats.
+func (s *Service) checkRefused() func(time.Time) {
+	losses := make([]loss, len(s.ports.Ports))
+	return func(now time.Time) {
+		for i, p := range s.ports.Ports {
+			c, err := p.Stats()
+			if err != nil {
+				continue // Snapshot logs it
+			}
+			if n := losses[i].due(c.Refused, now); n > 0 {
+				s.log.Error("received frames lost", "port", p.Name, "frames", n, "reason", status.RefusedDescription, "hint", status.RefusedHint)
+			}
+		}
+	}
+}
+
+// loss is the last logged value of a growing counter.
+type loss struct {
+	count uint64
+	at    time.Time
+}
+
+// due returns the growth since the last message if another one is due, else 0.
+func (l *loss) due(count uint64, now time.Time) (n uint64) {
+	if count <= l.count || now.Sub(l.at) < refusedEvery {
+		return 0
+	}
+	n = count - l.count
+	l.count, l.at = count, now
+	return n
 }

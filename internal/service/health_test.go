@@ -11,9 +11,8 @@ import (
 	"github.com/warproute/warproute/dataplane/gpu"
 )
 
-// An empty frame pool and a GPU that is out are logged once, again each minute while a pool
-// stays empty, and when they are over.
-func TestHealthIsLogged(t *testing.T) {
+// Outages are logged when they begin and end; an exhausted frame pool again every minute.
+func TestHealthChangesAreLoggedOnce(t *testing.T) {
 	var b strings.Builder
 	h := health{log: slog.New(slog.NewTextHandler(&b, nil)), gpus: map[int]bool{}, pools: map[int]time.Time{}}
 	expect := func(what string, want ...string) {
@@ -51,16 +50,33 @@ func TestHealthIsLogged(t *testing.T) {
 	gpus := func(s gpu.State) { h.checkGPUs([]gpu.State{{}, s}) }
 	gpus(gpu.State{Number: 1})
 	expect("in use")
-	gpus(gpu.State{Number: 1, Outage: why, Cause: gpu.CauseTimeout, Out: 2})
-	gpus(gpu.State{Number: 1, Outage: why, Cause: gpu.CauseTimeout, Out: 3})
-	expect("late", `gpu=1 workers=2 cause=timeout reason="it is late" hint=`)
+	gpus(gpu.State{Number: 1, Outage: why, Cause: gpu.CauseTimeout, WorkersOut: 2})
+	gpus(gpu.State{Number: 1, Outage: why, Cause: gpu.CauseTimeout, WorkersOut: 3})
+	expect("late", `gpu=1 err="it is late" reason=timeout hint=`)
 	gpus(gpu.State{Number: 1})
 	expect("back", `msg="gpu in use again" gpu=1`)
 	gpus(gpu.State{Number: 1, Outage: why, Cause: gpu.CauseMismatch, Failed: true})
-	expect("wrong", `level=ERROR msg="gpu out of use, the cpu has taken over" gpu=1 cause=mismatch`)
+	expect("wrong", `level=ERROR msg="gpu failed, the CPU replaces it" gpu=1 err="it is late" reason=mismatch`)
 	for _, c := range []gpu.Cause{gpu.CauseTimeout, gpu.CauseFault, gpu.CauseBadResult, gpu.CauseMismatch} {
 		if hints[c] == "" {
 			t.Errorf("cause %s has no hint", c)
+		}
+	}
+}
+
+func TestGrowingLossIsLoggedAtOnceAndThenAtIntervals(t *testing.T) {
+	var l loss
+	at := time.Unix(1000, 0)
+	for i, c := range []struct {
+		after time.Duration
+		count uint64
+		want  uint64
+	}{
+		{0, 0, 0}, {time.Second, 5, 5}, {time.Second, 7, 0}, {27 * time.Second, 9, 0}, {2 * time.Second, 12, 7}, {time.Minute, 12, 0}, {time.Second, 13, 1},
+	} {
+		at = at.Add(c.after)
+		if got := l.due(c.count, at); got != c.want {
+			t.Errorf("step %d: %d frames to report, want %d", i, got, c.want)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 package service
 
 import (
-	"errors"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -10,12 +10,13 @@ import (
 	"github.com/warproute/warproute/control/pathmtu"
 	"github.com/warproute/warproute/control/vmgenid"
 	"github.com/warproute/warproute/control/xfrm"
+	"github.com/warproute/warproute/internal/tun"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/ipsec/sequences"
 )
 
-// startIPsec prepares to protect packets, if the configuration asks for it.
-func (s *Service) startIPsec() error {
+// openIPsec creates the IPsec gateway and, if SAs come from the configuration, its state.
+func (s *Service) openIPsec() error {
 	if !s.cfg.Protects() {
 		return nil
 	}
@@ -28,127 +29,144 @@ func (s *Service) startIPsec() error {
 	} else if s.ipsec, err = newProtection(&s.cfg.IPsec, workers, s.fib.Passed); err != nil {
 		return err
 	}
-	s.warnOfVolatileState()
+	s.closers.push("close IPsec", s.ipsec.close)
+	s.warnAboutVolatileState()
 	s.ipsec.gateway.ClampMSS = s.cfg.IPsec.MSSClamp
 	s.ipsec.gateway.FragmentAfter = s.cfg.IPsec.Fragment == config.FragmentAfter
 	s.ipsec.gateway.StrictErrors = s.cfg.IPsec.ICMP == config.ICMPStrict
-	if s.cfg.IPsec.PathMTU == config.PathMTULearn {
-		if s.paths, err = pathmtu.Watch(s.learn); err != nil {
-			return err
-		}
-	}
-	if s.copies, err = vmgenid.Watch(func() { s.renewNonces("the virtual machine was restored or cloned") }); err != nil {
-		return err
-	}
-	s.ticking = make(chan struct{})
-	s.ticked.Go(s.tick)
-	s.ticked.Go(s.keepState)
 	return nil
 }
 
-// warnOfVolatileState warns of a state directory that does not outlive the host's memory
-// or a container.
-func (s *Service) warnOfVolatileState() {
+// warnAboutVolatileState logs a state directory that is lost with the host's memory or a container.
+func (s *Service) warnAboutVolatileState() {
 	if s.ipsec.store == nil {
 		return
 	}
 	if fs := s.ipsec.store.Volatile(); fs != "" {
-		s.log.Warn("the state of security associations will be lost: peers then refuse packets", "dir", s.cfg.IPsec.State, "filesystem", fs,
+		s.log.Warn("state of SAs does not survive a restart, peers then refuse packets", "reason", s.cfg.IPsec.State+" is on "+fs,
 			"hint", "set ipsec.state to a directory on a disk, in a container on a volume")
 	}
 }
 
-// learn has the gateway judge an error about a packet that did not fit its path.
-func (s *Service) learn(t gateway.TooBig) {
-	if mtu, changed := s.ipsec.gateway.Learn(t, batch.Clock()); changed {
-		s.fib.Retry() // engines compute again what fits
-		s.log.Info("path MTU to another gateway lowered", "gateway", t.Dst, "mtu", mtu, "reported", t.MTU, "router", t.From)
-	}
-}
-
-// tick does every second what IPsec needs and what never waits for the disk.
-func (s *Service) tick() {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	var step clockStep
-	for {
-		select {
-		case <-s.ticking:
-			return
-		case <-ticker.C:
-			s.ipsec.gateway.Clock.Set(batch.Clock()) // ages go on without packets, too
-			if by := step.by(clocks()); by != 0 {
-				s.renewNonces("the clock was set", "by", by)
-			}
-			if s.ipsec.gateway.TickPaths(batch.Clock()) {
-				s.fib.Retry()
-			}
-		}
-	}
-}
-
-// keepState keeps what IPsec has on the disk up to date, and ends what the disk is to know
-// of. While the disk hangs it waits: associations then send until the numbers end that they
-// had before, and no longer.
-func (s *Service) keepState() {
-	ticker, noting := time.NewTicker(time.Second), time.NewTicker(sequences.NoteEvery)
-	defer ticker.Stop()
-	defer noting.Stop()
-	for {
-		select {
-		case <-s.ticking:
-			return
-		case <-noting.C:
-			s.ipsec.keeping.Lock()
-			s.ipsec.note()
-			s.ipsec.keeping.Unlock()
-		case <-ticker.C:
-			s.ipsec.keeping.Lock()
-			err := s.ipsec.tick()
-			old, expired := s.ipsec.old()
-			s.ipsec.keeping.Unlock()
-			for _, name := range old {
-				s.log.Warn("a security association has reached its soft lifetime: replace it", "sa", name)
-			}
-			for _, name := range expired {
-				s.log.Error("a security association's lifetime is over, and it refuses packets: give it a new key, also at the peer, and reload", "sa", name)
-			}
-			if err != nil {
-				s.log.Error("look after IPsec", "error", err)
-			}
-		}
-	}
-}
-
-// followXFRM has Linux's associations and policies be the gateway's. What they protect is
-// dropped until they are there, because the ports let nothing in before.
-func (s *Service) followXFRM(workers int) (err error) {
-	if s.ipsec == nil || s.cfg.IPsec.Source != config.SourceXFRM {
+// openTunnelInterface creates the interface by which Linux itself reaches tunnels, if configured.
+func (s *Service) openTunnelInterface() (err error) {
+	if s.ipsec == nil || s.cfg.IPsec.Interface == "" {
 		return nil
 	}
-	s.xfrm, err = xfrm.Start(s.ipsec.gateway, workers, xfrm.Hooks{
-		IsLocal: s.isLocal, Quiescent: s.quiescent,
-		Changed: s.fib.Retry, // packets may wait for an association
-	}, s.log)
+	name := s.cfg.IPsec.Interface // a reload replaces the configuration but not the name
+	if s.tun, err = tun.Open(name, func(a netip.Addr) bool { return s.routedTo(name, a) }); err == nil {
+		s.closers.push("close the tunnel interface", s.tun.Close)
+	}
 	return err
 }
 
-// isLocal reports whether an address is Linux's.
-func (s *Service) isLocal(a netip.Addr) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.locals[a]
+// routedTo reports whether Linux sends packets to an address by an interface only. Otherwise it
+// would answer in plaintext to packets that came out of a tunnel.
+func (s *Service) routedTo(name string, a netip.Addr) bool {
+	route, ok := s.mirror.Lookup(a)
+	for _, p := range route.Paths {
+		ok = ok && p.Dev == name
+	}
+	return ok && len(route.Paths) > 0
 }
 
-// quiescent calls f, on a goroutine of its own, when no worker can know any more what
-// was taken out of its sight.
+// watchIPsec starts the goroutines of an IPsec gateway.
+func (s *Service) watchIPsec() error {
+	if s.ipsec == nil {
+		return nil
+	}
+	if s.cfg.IPsec.PathMTU == config.PathMTULearn {
+		paths, err := pathmtu.Watch(s.learnPathMTU)
+		if err != nil {
+			return err
+		}
+		s.closers.push("stop path MTU discovery", infallible(paths.Close))
+	}
+	clones, err := vmgenid.Watch(func() { s.renewNonces("the virtual machine was restored or cloned") })
+	if err != nil {
+		return err
+	}
+	s.closers.push("stop watching for VM clones", infallible(clones.Close))
+	s.closers.push("stop IPsec timers", infallible(s.startIPsecTimers()))
+	return nil
+}
+
+// learnPathMTU applies an ICMP error about a packet that exceeded the MTU of its path.
+func (s *Service) learnPathMTU(t gateway.TooBig) {
+	if mtu, changed := s.ipsec.gateway.Learn(t, batch.Clock()); changed {
+		s.fib.Retry() // engines compute the limits again
+		s.log.Info("path MTU to another gateway lowered", "gateway", t.Dst, "mtu", mtu, "reason", fmt.Sprintf("%v reported %d", t.From, t.MTU))
+	}
+}
+
+// startIPsecTimers starts the periodic work of an IPsec gateway and returns a function that ends it.
+func (s *Service) startIPsecTimers() (stop func()) {
+	timers := &background{ending: make(chan struct{})}
+	timers.every(time.Second, s.tickIPsec())
+	timers.every(sequences.NoteEvery, func(time.Time) {
+		s.ipsec.stateMu.Lock()
+		defer s.ipsec.stateMu.Unlock()
+		s.ipsec.saveReceived()
+	})
+	timers.every(time.Second, func(time.Time) { s.updateIPsecState() })
+	return func() { close(timers.ending); timers.wg.Wait() }
+}
+
+// tickIPsec does the periodic work that never waits for the disk.
+func (s *Service) tickIPsec() func(time.Time) {
+	var step clockStep
+	return func(time.Time) {
+		s.ipsec.gateway.Clock.Set(batch.Clock()) // lifetimes pass without packets, too
+		if by := step.by(clocks()); by != 0 {
+			s.renewNonces(fmt.Sprintf("the clock was set by %v", by))
+		}
+		if s.ipsec.gateway.TickPaths(batch.Clock()) {
+			s.fib.Retry()
+		}
+	}
+}
+
+// updateIPsecState does the periodic work that the disk can block. While the disk hangs, SAs
+// send until their reserved sequence numbers are used up.
+func (s *Service) updateIPsecState() {
+	s.ipsec.stateMu.Lock()
+	err := s.ipsec.tick()
+	soft, hard := s.ipsec.expired()
+	s.ipsec.stateMu.Unlock()
+	for _, name := range soft {
+		s.log.Warn("soft lifetime expired", "sa", name, "hint", "replace the SA here and at the peer")
+	}
+	for _, name := range hard {
+		s.log.Error("hard lifetime expired, packets of the SA are dropped", "sa", name, "hint", "give the SA a new key, also at the peer, and reload")
+	}
+	if err != nil {
+		s.log.Error("update IPsec state", "err", err)
+	}
+}
+
+// startXFRM follows Linux's SAs and policies. The ports admit no packets before they are loaded.
+func (s *Service) startXFRM() (err error) {
+	if s.ipsec == nil || s.cfg.IPsec.Source != config.SourceXFRM {
+		return nil
+	}
+	s.xfrm, err = xfrm.Start(s.ipsec.gateway, len(s.memory.workers), xfrm.Hooks{
+		IsLocal: s.ports.isLocal, Quiescent: s.quiescent,
+		Changed: s.fib.Retry, // held packets may wait for an SA
+	}, s.log)
+	if err == nil {
+		s.closers.push("stop following Linux's SAs and policies", s.xfrm.Close)
+	}
+	return err
+}
+
+// quiescent calls f on its own goroutine when no worker uses unpublished state any more.
 func (s *Service) quiescent(f func()) {
-	s.ipsec.keeping.Lock()
-	defer s.ipsec.keeping.Unlock()
-	s.ipsec.later = append(s.ipsec.later, later{s.fib.Passed(), func() { go f() }})
+	s.ipsec.stateMu.Lock()
+	defer s.ipsec.stateMu.Unlock()
+	s.ipsec.afterQuiescence(func() { go f() })
 }
 
-// withGateway calls f while nobody changes the gateway.
+// withGateway calls f while nothing changes the gateway.
 func (s *Service) withGateway(f func(*gateway.Gateway)) {
 	switch {
 	case s.ipsec == nil:
@@ -161,21 +179,8 @@ func (s *Service) withGateway(f func(*gateway.Gateway)) {
 	}
 }
 
-// stopIPsec is for when no worker runs any more.
-func (s *Service) stopIPsec() error {
-	var errs []error
-	if s.paths != nil {
-		s.paths.Close()
-	}
-	if s.copies != nil {
-		s.copies.Close()
-	}
-	if s.xfrm != nil {
-		errs = append(errs, s.xfrm.Close())
-	}
-	if s.ticking != nil {
-		close(s.ticking)
-		s.ticked.Wait()
-	}
-	return errors.Join(append(errs, s.ipsec.close())...)
+// renewNonces draws another random nonce base, because the router's memory may exist twice.
+func (s *Service) renewNonces(reason string) {
+	s.ipsec.gateway.Nonces.Renew()
+	s.log.Info("nonce base renewed", "reason", reason)
 }

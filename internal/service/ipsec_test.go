@@ -19,7 +19,7 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// inbound is an association to receive by.
+// inbound returns an inbound SA.
 func inbound(name string, spi uint32, key byte) config.SA {
 	return config.SA{
 		Name: name, SPI: spi, Direction: config.DirectionIn, Mode: config.SATunnel, Src: netip.MustParseAddr("192.0.2.2"), Dst: netip.MustParseAddr("192.0.2.1"),
@@ -33,7 +33,7 @@ func outbound(name string, spi uint32, key byte) config.SA {
 	return sa
 }
 
-// policies protect what each association is for.
+// policies returns a policy per SA that protects all traffic of its direction.
 func policies(sas []config.SA) (list []config.Policy) {
 	any := netip.MustParsePrefix("0.0.0.0/0")
 	for _, sa := range sas {
@@ -49,7 +49,7 @@ func protect(t *testing.T, state string, sas ...config.SA) *protection {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.close() }) // which a test may have done
+	t.Cleanup(func() { _ = p.close() }) // a test may have closed it
 	return p
 }
 
@@ -75,7 +75,7 @@ func sender(t *testing.T, spi uint32, key byte) (next func() []byte) {
 	}
 }
 
-// receive says what becomes of a packet that arrives.
+// receive processes a packet as a worker does.
 func (p *protection) receive(b []byte) ipsec.Error {
 	b = bytes.Clone(b)
 	spi, _, _ := ipsec.Inbound(b)
@@ -91,9 +91,8 @@ func (p *protection) receive(b []byte) ipsec.Error {
 	return p.gateway.MayEnter(&f, s)
 }
 
-// What an association has received it does not take again when its configuration
-// changes, unless that is its keys: then it is another one.
-func TestReloadKeepsWhatWasReceived(t *testing.T) {
+// An SA keeps its replay window when its configuration changes, except for its keys.
+func TestReloadKeepsReplayWindows(t *testing.T) {
 	p := protect(t, t.TempDir(), inbound("a", 0x100, 1))
 	next := sender(t, 0x100, 1)
 	old := next()
@@ -122,13 +121,13 @@ func TestReloadKeepsWhatWasReceived(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e := p.receive(sender(t, 0x100, 2)()); e != ipsec.OK {
-		t.Errorf("with another key, whose sender begins anew: %v", e)
+		t.Errorf("the first packet with another key: %v", e)
 	}
 }
 
-// The address that ESP is sent to is not authenticated: what was received at one is not
-// received at another again, neither after it nor beside it.
-func TestAnotherAddressKeepsWhatWasReceived(t *testing.T) {
+// ESP does not authenticate the destination address: a packet received at one address is a
+// replay at another.
+func TestReplayWindowFollowsAnAddressChange(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		p := protect(t, t.TempDir(), inbound("a", 0x100, 1))
 		next := sender(t, 0x100, 1)
@@ -147,21 +146,20 @@ func TestAnotherAddressKeepsWhatWasReceived(t *testing.T) {
 			return b
 		}
 		if e := p.receive(moved(old)); e != ipsec.InStateSeqError {
-			t.Errorf("%s: a packet that was received at the address before: %v", name, e)
+			t.Errorf("%s: a packet received at the old address before: %v", name, e)
 		}
 		new := next()
 		if e := p.receive(moved(new)); e != ipsec.OK {
 			t.Errorf("%s: the next packet: %v", name, e)
 		}
 		if e := p.receive(new); e == ipsec.OK {
-			t.Errorf("%s: it is received at the address before, too", name)
+			t.Errorf("%s: the old address receives it, too", name)
 		}
 	}
 }
 
-// The new association waits for workers that still use the old one, whose numbers
-// go on meanwhile.
-func TestReloadWaitsForWorkers(t *testing.T) {
+// A replacement waits for workers that still receive by its predecessor.
+func TestReplacementWaitsForWorkers(t *testing.T) {
 	p := protect(t, t.TempDir(), inbound("a", 0x100, 1))
 	done := false
 	p.passed = func() func() bool { return func() bool { return done } }
@@ -174,25 +172,24 @@ func TestReloadWaitsForWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e := p.receive(first); e != ipsec.InNoStates {
-		t.Errorf("while a worker uses the old association: %v", e)
+		t.Errorf("while a worker uses the old SA: %v", e)
 	}
 	if !old.Accept(2) { // by that worker
-		t.Fatal("number 2 was received before")
+		t.Fatal("sequence number 2 was received before")
 	}
 	done = true
 	if err := p.tick(); err != nil {
 		t.Fatal(err)
 	}
 	if e := p.receive(last); e != ipsec.InStateSeqError {
-		t.Errorf("what the worker received is taken again: %v", e)
+		t.Errorf("a packet that the worker received is accepted again: %v", e)
 	}
 	if e := p.receive(next()); e != ipsec.OK {
 		t.Errorf("the next packet: %v", e)
 	}
 }
 
-// A reload that fails, at whatever step, changes nothing.
-func TestAFailedReloadChangesNothing(t *testing.T) {
+func TestFailedReloadChangesNothing(t *testing.T) {
 	state := t.TempDir()
 	third := func() config.SA { return outbound("c", 0x300, 4) }
 	damaged := sha256.Sum256(append([]byte("warproute sequence numbers\x00"), third().Key.Bytes()...))
@@ -201,16 +198,16 @@ func TestAFailedReloadChangesNothing(t *testing.T) {
 	}
 	wide := inbound("wide", 0x101, 6)
 	wide.ReplayWindow = 1 << 20
-	nowhere := policies([]config.SA{inbound("a", 0x100, 3)})
-	nowhere[0].Src = netip.Prefix{}
+	noPrefix := policies([]config.SA{inbound("a", 0x100, 3)})
+	noPrefix[0].Src = netip.Prefix{}
 	for _, c := range []struct {
 		step, want string
 		sa         config.SA
 		policies   []config.Policy
 	}{
-		{"making an association", "replay window", wide, nil},
-		{"noting its numbers", "damaged", third(), nil},
-		{"building the policies", "prefix", outbound("d", 0x301, 7), nowhere},
+		{"creating an SA", "replay window", wide, nil},
+		{"reserving its sequence numbers", "damaged", third(), nil},
+		{"building the policies", "prefix", outbound("d", 0x301, 7), noPrefix},
 	} {
 		p := protect(t, state, inbound("a", 0x100, 1), outbound("b", 0x200, 2))
 		before := p.sas["b"].Sequence()
@@ -222,14 +219,14 @@ func TestAFailedReloadChangesNothing(t *testing.T) {
 			t.Fatalf("%s: %v", c.step, err)
 		}
 		if e := p.receive(sender(t, 0x100, 1)()); e != ipsec.OK {
-			t.Errorf("%s fails: the inbound association: %v", c.step, e)
+			t.Errorf("%s fails: the inbound SA: %v", c.step, e)
 		}
 		f := gateway.FlowIPv4(testutil.UDP4("10.7.0.1", "10.8.0.1", 1, 2)[packet.EthernetLen:])
 		if s, e := p.gateway.Protect(&f); s != p.sas["b"].SA || e != ipsec.OK || s.Sequence() != before {
 			t.Errorf("%s fails: the outbound one: %v, %v", c.step, s, e)
 		}
 		if err := p.reload(inbound("a", 0x100, 1), outbound("b", 0x200, 2)); err != nil {
-			t.Errorf("%s fails: the configuration before: %v", c.step, err)
+			t.Errorf("%s fails: the old configuration: %v", c.step, err)
 		}
 		if err := p.close(); err != nil {
 			t.Error(err)
@@ -242,9 +239,8 @@ func TestAFailedReloadChangesNothing(t *testing.T) {
 	}
 }
 
-// Packets that are on their way when an association gets another SPI are received, for a
-// while, and by a reload in that time, too.
-func TestTheSPIBeforeIsReceivedForAWhile(t *testing.T) {
+// Packets in flight during a change of SPI are received for drainTime, also across another reload.
+func TestOldSPIDrains(t *testing.T) {
 	p := protect(t, t.TempDir(), inbound("a", 0x100, 1))
 	old, new := sender(t, 0x100, 1), sender(t, 0x101, 2)
 	first := old()
@@ -267,30 +263,29 @@ func TestTheSPIBeforeIsReceivedForAWhile(t *testing.T) {
 	}
 	end := func() {
 		t.Helper()
-		p.lingerEnd = time.Time{}
+		p.drainEnd = time.Time{}
 		if err := p.tick(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if end(); p.receive(old()) != ipsec.InNoStates {
-		t.Error("when the while is over, the old SPI is received")
+		t.Error("the old SPI is received after drainTime")
 	}
 	if err := p.reload(inbound("a", 0x100, 1)); err != nil {
 		t.Fatal(err)
 	}
 	if e := p.receive(first); e != ipsec.InStateSeqError {
-		t.Errorf("back with the SPI of before, what it received: %v", e)
+		t.Errorf("with the first SPI again, a replay: %v", e)
 	}
 	if e := p.receive(old()); e != ipsec.OK {
-		t.Errorf("back with the SPI of before, the next packet: %v", e)
+		t.Errorf("with the first SPI again, the next packet: %v", e)
 	}
 	if end(); p.receive(new()) != ipsec.InNoStates {
-		t.Error("when the while is over, the SPI between is received")
+		t.Error("the SPI between is received after drainTime")
 	}
 }
 
-// What was received before a restart is not received again after it.
-func TestARestartKeepsWhatWasReceived(t *testing.T) {
+func TestRestartKeepsReplayWindows(t *testing.T) {
 	state := t.TempDir()
 	p := protect(t, state, inbound("a", 0x100, 1))
 	next := sender(t, 0x100, 1)
@@ -310,8 +305,7 @@ func TestARestartKeepsWhatWasReceived(t *testing.T) {
 	}
 }
 
-// A restart gives no key a second life.
-func TestARestartKeepsWhatLifetimesHaveUsed(t *testing.T) {
+func TestRestartKeepsLifetimes(t *testing.T) {
 	state := t.TempDir()
 	sa := inbound("a", 0x100, 1)
 	sa.Lifetime.Hard.Packets = 2
@@ -332,33 +326,31 @@ func TestARestartKeepsWhatLifetimesHaveUsed(t *testing.T) {
 	}
 }
 
-// Lifetimes are told, once, also of associations that nothing uses.
-func TestLifetimesAreTold(t *testing.T) {
+func TestExpiredLifetimesAreReportedOnce(t *testing.T) {
 	a, b := inbound("a", 0x100, 1), inbound("b", 0x101, 2)
 	a.Lifetime.Soft.Packets, b.Lifetime.Soft.Packets = 2, 3
 	a.Lifetime.Hard.Packets = 3
 	p := protect(t, t.TempDir(), a, b)
 	next := map[uint32]func() []byte{0x100: sender(t, 0x100, 1), 0x101: sender(t, 0x101, 2)}
-	told := func(packets int, soft, hard string) {
+	expect := func(packets int, soft, hard string) {
 		t.Helper()
 		for spi := range next {
 			for range packets {
 				p.receive(next[spi]())
 			}
 		}
-		s, h := p.old()
+		s, h := p.expired()
 		if strings.Join(s, " ") != soft || strings.Join(h, " ") != hard {
-			t.Errorf("to be replaced: %q, over: %q", s, h)
+			t.Errorf("soft: %q, hard: %q", s, h)
 		}
 	}
-	told(2, "a", "")
-	told(0, "", "")
-	told(2, "b", "a")
-	told(1, "", "")
+	expect(2, "a", "")
+	expect(0, "", "")
+	expect(2, "b", "a")
+	expect(1, "", "")
 }
 
-// Ages do not begin with the last packet that came.
-func TestAgesBeginWithTheAssociation(t *testing.T) {
+func TestLifetimesBeginWithTheSA(t *testing.T) {
 	p := protect(t, t.TempDir(), inbound("a", 0x100, 1))
 	now := batch.Clock()
 	if d := now - p.gateway.Clock.Now(); d > time.Second {
@@ -369,6 +361,6 @@ func TestAgesBeginWithTheAssociation(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.gateway.Clock.Now() < now {
-		t.Error("the clock stands while no packets come")
+		t.Error("the clock stands still without packets")
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// nonceSuites repeat their key stream with a nonce.
+// nonceSuites are the suites whose key stream repeats with a nonce.
 var nonceSuites = []string{"aes128gcm16", "aes256gcm16", "chacha20poly1305", "aes128ctr-sha256", "aes128-sha256"}
 
-// tunnels is an outbound association of each of nonceSuites, with the same keys every time.
+// tunnels returns an outbound SA per suite of nonceSuites, with the same keys in every call.
 func tunnels(t *testing.T) (list []config.SA) {
 	t.Helper()
 	for i, name := range nonceSuites {
@@ -31,13 +31,13 @@ func tunnels(t *testing.T) (list []config.SA) {
 	return list
 }
 
-// wire has the IVs of all packets that routers sent, by key.
+// wire records the IVs of all sent packets.
 type wire struct {
-	ivs     map[string]string // by suite and IV: the run that sent it
+	ivs     map[string]string // run that sent it, by suite and IV
 	packets int
 }
 
-// send has every tunnel of a router send packets, and notes their IVs.
+// send sends packets by every tunnel and records their IVs.
 func (w *wire) send(t *testing.T, run string, p *protection, packets int) {
 	t.Helper()
 	for _, name := range nonceSuites {
@@ -50,7 +50,7 @@ func (w *wire) send(t *testing.T, run string, p *protection, packets int) {
 				t.Fatalf("%s, %s: %v", run, name, e)
 			}
 			iv := name + string(buf[at+packet.IPv4Len+8:][:sa.IVLen()])
-			if before, used := w.ivs[iv]; used {
+			if before, ok := w.ivs[iv]; ok {
 				t.Errorf("%s: %s sends IV %x, as %s did", run, name, iv[len(name):], before)
 				return
 			}
@@ -60,7 +60,7 @@ func (w *wire) send(t *testing.T, run string, p *protection, packets int) {
 	}
 }
 
-// No IV is sent twice with a key, whatever becomes of the state directory.
+// No IV is sent twice with a key, even if the state directory is restored or deleted.
 func TestNoncesNeverRepeat(t *testing.T) {
 	const packets = 100
 	w := &wire{ivs: map[string]string{}}

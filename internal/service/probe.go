@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Probe waits until every worker and every mirror has begun another turn of its loop. The
+// Probe waits until every worker and every mirror has begun another iteration of its loop. The
 // error names those that have not within the limit.
 func (s *Service) Probe(limit time.Duration) error {
 	waiting := map[string]chan struct{}{}
-	for name, turn := range s.mirrors() {
+	for name, wait := range s.mirrors() {
 		done := make(chan struct{})
 		waiting[name] = done
-		go func() { turn(); close(done) }()
+		go func() { wait(); close(done) }()
 	}
-	s.router.Ask()
+	s.router.StartProbe()
 	deadline := time.Now().Add(limit)
 	for {
 		var silent []string
-		for _, n := range s.router.Silent() {
+		for _, n := range s.router.Stalled() {
 			silent = append(silent, fmt.Sprintf("worker %d", n))
 		}
 		for name, done := range waiting {
@@ -39,9 +39,9 @@ func (s *Service) Probe(limit time.Duration) error {
 	}
 }
 
-// mirrors returns, for each mirror, what waits until its goroutine has begun another turn.
+// mirrors returns, by mirror, a function that waits for another iteration of its goroutine.
 func (s *Service) mirrors() map[string]func() {
-	all := map[string]func(){"mirror of routes": s.mirror.Turn}
+	all := map[string]func(){"mirror of routes": s.mirror.Barrier}
 	if s.xfrm != nil {
 		all["mirror of IPsec"] = func() { s.xfrm.Do(func() {}) }
 	}

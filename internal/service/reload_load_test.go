@@ -14,10 +14,10 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// Of the tunnels, the first stay, and the others change with every generation.
+// The first tunnels stay; the others change with every generation.
 const (
 	staying, changing = 20, 500
-	switched          = 100 // policies that change with every generation, too
+	switched          = 100 // policies that change with every generation
 )
 
 // generation returns the configuration of a generation.
@@ -57,17 +57,16 @@ func tunnelKey(i, g int) []byte {
 	return binary.BigEndian.AppendUint32(bytes.Repeat([]byte{7}, 16), tunnelSPI(i, g))
 }
 
-// Reloads of 1,000 associations and 100 policies, while packets flow by them and by
-// others in both directions and in clear: of none of the packets is one lost, by what
-// changes neither, and numbers have no gap and are used once.
-func TestReloadsUnderLoadLoseNothing(t *testing.T) {
-	const clear = 20
+// Reloads of 1,000 SAs and 100 policies under traffic lose no packet, leave no gap in sequence
+// numbers and use none twice. The traffic uses changing and unchanged SAs and is partly plaintext.
+func TestReloadUnderLoadLosesNoPackets(t *testing.T) {
+	const plaintext = 20
 	var sequences [2 * (staying + changing)]map[uint32]uint32 // by tunnel: the last number of each SPI
-	sent, arrived, inClear := make([]int, staying+changing), make([]int, staying+changing), make([]int, clear)
+	sent, arrived, plain := make([]int, staying+changing), make([]int, staying+changing), make([]int, plaintext)
 	toPeers := func(f []byte) {
 		p := f[packet.EthernetLen:]
 		if (*packet.IPv4)(p).Protocol() != 50 {
-			inClear[p[19]]++
+			plain[p[19]]++
 			return
 		}
 		spi, seq := binary.BigEndian.Uint32(p[20:]), binary.BigEndian.Uint32(p[24:])
@@ -76,7 +75,7 @@ func TestReloadsUnderLoadLoseNothing(t *testing.T) {
 			sequences[i] = map[uint32]uint32{}
 		}
 		if last := sequences[i][spi]; seq != last+1 {
-			t.Errorf("SPI %#x: number %d after %d", spi, seq, last)
+			t.Errorf("SPI %#x: sequence number %d after %d", spi, seq, last)
 		}
 		sequences[i][spi] = seq
 		sent[i]++
@@ -90,7 +89,7 @@ func TestReloadsUnderLoadLoseNothing(t *testing.T) {
 	for i := range staying + changing {
 		frames = append(frames, testutil.UDP4("10.7.0.1", fmt.Sprintf("10.8.%d.%d", i>>8, i&255), 1, 2))
 	}
-	for i := range clear {
+	for i := range plaintext {
 		frames = append(frames, testutil.UDP4("10.7.0.1", fmt.Sprintf("198.51.100.%d", i), 1, 2))
 	}
 	back := fromPeers(t, 60)
@@ -111,7 +110,7 @@ func TestReloadsUnderLoadLoseNothing(t *testing.T) {
 		}
 		b.fib.Retry()
 		took = max(took, time.Since(start))
-		for { // some of what is new is used
+		for { // until new SAs are used
 			if s := b.router.Stats(); s.Ports[0].RxPackets > before.Ports[0].RxPackets+1000 && s.Ports[1].RxPackets > before.Ports[1].RxPackets {
 				break
 			}
@@ -144,11 +143,11 @@ func TestReloadsUnderLoadLoseNothing(t *testing.T) {
 		expect("to peer", i, sent[i], len(frames), stats.Ports[0].RxPackets)
 		expect("from peer", i, arrived[i], len(sent), stats.Ports[1].RxPackets)
 		if n := len(sequences[i]); i < staying && n != 1 || i >= staying && n < 2 {
-			t.Errorf("tunnel %d was sent by with %d SPIs", i, n)
+			t.Errorf("tunnel %d has used %d SPIs", i, n)
 		}
 	}
-	for i := range inClear {
-		expect("in clear", i, inClear[i], len(frames), stats.Ports[0].RxPackets-uint64(len(sent)))
+	for i := range plain {
+		expect("plaintext", i, plain[i], len(frames), stats.Ports[0].RxPackets-uint64(len(sent)))
 	}
 	if err := b.protection.close(); err != nil {
 		t.Error(err)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/metrics"
@@ -16,7 +15,7 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// running is a service of what a reload changes.
+// running returns a service with the parts that a reload changes.
 func running(t *testing.T) *Service {
 	t.Helper()
 	b := newBench(t, [2]func([]byte){func([]byte) {}, func([]byte) {}})
@@ -24,26 +23,26 @@ func running(t *testing.T) *Service {
 	cfg.Metrics.Listen = "127.0.0.1:0"
 	cfg.IPsec = *generation(0)
 	s := &Service{
-		cfg: cfg, log: slog.New(slog.DiscardHandler), fib: b.fib, router: b.router, ipsec: b.protection, room: 256, scrape: http.NotFoundHandler(),
+		cfg: cfg, log: slog.New(slog.DiscardHandler), fib: b.fib, router: b.router, ipsec: b.protection, memory: memory{room: 256},
+		metrics: exporter{handler: http.NotFoundHandler()}, reloads: newReloads(),
 		sources: sources{
-			ports: slices.Clone(cfg.Ports), now: make([]fib.Sources, 2),
-			write: func(port int, is fib.Sources) { b.fib.SetSources(uint16(port), is) },
-			name:  func(int) string { return "" },
+			ports: slices.Clone(cfg.Ports), active: make([]fib.Sources, 2),
+			set:  func(port int, check fib.Sources) { b.fib.SetSources(uint16(port), check) },
+			name: func(int) string { return "" },
 		},
-		config: status.ConfigState{Loaded: time.Now(), Reloads: map[status.ReloadResult]uint64{}},
 	}
 	var err error
-	if s.metrics, err = metrics.Serve(cfg.Metrics.Listen, s.scrape); err != nil {
+	if s.metrics.server, err = metrics.Serve(cfg.Metrics.Listen, s.metrics.handler); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.metrics.Close(); _ = b.protection.close() })
+	t.Cleanup(func() { s.metrics.close(); _ = b.protection.close() })
 	if err := b.router.Start(); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// freeAddress returns an address that nobody listens at.
+// freeAddress returns an address without a listener.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -55,7 +54,7 @@ func freeAddress(t *testing.T) string {
 }
 
 func listens(address string) bool {
-	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // a socket can connect to itself
+	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // so that the socket cannot connect to itself
 	c, err := from.Dial("tcp", address)
 	if err == nil {
 		c.Close()
@@ -63,10 +62,9 @@ func listens(address string) bool {
 	return err == nil
 }
 
-// Whichever part fails to prepare, those that had prepared are as before.
-func TestAReloadThatFailsLeavesEveryPartAsItWas(t *testing.T) {
+func TestFailedReloadLeavesEveryPartUnchanged(t *testing.T) {
 	s := running(t)
-	old, sa := s.metrics.Addr().String(), s.ipsec.sas["out-100"]
+	old, sa := s.metrics.server.Addr().String(), s.ipsec.sas["out-100"]
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -89,23 +87,23 @@ func TestAReloadThatFailsLeavesEveryPartAsItWas(t *testing.T) {
 		if listens(address) || !listens(old) {
 			t.Errorf("%s fails: metrics are served elsewhere", c.part)
 		}
-		if s.engine.MaxPackets != 0 || s.cfg.Batch.MaxPackets != 1024 || s.ipsec.sas["out-100"] != sa || s.ipsec.preparing {
-			t.Errorf("%s fails: another configuration is in force", c.part)
+		if s.engine.state.MaxPackets != 0 || s.cfg.Batch.MaxPackets != 1024 || s.ipsec.sas["out-100"] != sa || s.ipsec.prepared {
+			t.Errorf("%s fails: another configuration is active", c.part)
 		}
 	}
 	cfg, address := config.Default("a", "b"), freeAddress(t)
 	cfg.Metrics.Listen, cfg.Batch.MaxPackets, cfg.IPsec = address, 16, *generation(1)
 	r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false)
-	if r.Result != status.ReloadApplied || !listens(address) || listens(old) || s.engine.MaxPackets != 16 || s.ipsec.sas["out-100"] == sa {
-		t.Errorf("what does not fail is not applied: %s, %q", r.Result, r.Error)
+	if r.Result != status.ReloadApplied || !listens(address) || listens(old) || s.engine.state.MaxPackets != 16 || s.ipsec.sas["out-100"] == sa {
+		t.Errorf("a valid configuration is not applied: %s, %q", r.Result, r.Error)
 	}
-	if n := s.config.Reloads; n[status.ReloadFailed] != 2 || n[status.ReloadApplied] != 1 || s.config.Loaded != s.config.Tried {
-		t.Errorf("counted: %v", n)
+	if c := s.reloads.current(); c.Reloads[status.ReloadFailed] != 2 || c.Reloads[status.ReloadApplied] != 1 || c.Loaded != c.Tried {
+		t.Errorf("counted: %v", c)
 	}
 }
 
-// What takes a restart is told with all its keys, and has the rest refused, too.
-func TestAChangeThatTakesARestartHasAllRefused(t *testing.T) {
+// Changes that need a restart are listed by key, and no other change is applied.
+func TestReloadIsRefusedIfAChangeNeedsARestart(t *testing.T) {
 	s := running(t)
 	cfg := config.Default("a", "c")
 	cfg.Metrics, cfg.IPsec = s.cfg.Metrics, *generation(1)
@@ -119,14 +117,13 @@ func TestAChangeThatTakesARestartHasAllRefused(t *testing.T) {
 		t.Error("a part of it was applied")
 	}
 	r = s.Reload(func() (*config.Config, error) { return nil, errors.New("no file") }, true)
-	if r.Result != status.ReloadInvalid || r.Error != "no file" || s.config.Reloads[status.ReloadInvalid] != 0 {
-		t.Errorf("a dry run of nothing: %+v", r)
+	if r.Result != status.ReloadInvalid || r.Error != "no file" || s.reloads.current().Reloads[status.ReloadInvalid] != 0 {
+		t.Errorf("a dry run without a file: %+v", r)
 	}
 }
 
-// Ports keep their numbers, in whichever order the file has them, and get what is said of
-// them by name.
-func TestPortsKeepTheirNumbers(t *testing.T) {
+// Settings follow the name of a port; the order in the file has no effect.
+func TestReloadKeepsPortNumbers(t *testing.T) {
 	s := running(t)
 	for _, c := range []struct {
 		ports []string
@@ -138,19 +135,19 @@ func TestPortsKeepTheirNumbers(t *testing.T) {
 	} {
 		cfg := config.Default(c.ports...)
 		cfg.Metrics, cfg.IPsec = s.cfg.Metrics, *generation(0)
-		cfg.Ports[portOf(cfg, "b")].ReversePath = c.b
+		cfg.Ports[portIndex(cfg, "b")].ReversePath = c.b
 		r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false)
 		if r.Result != status.ReloadApplied || s.cfg.Ports[1] != (config.Port{Interface: "b", Mode: config.ModeAuto, ReversePath: c.b}) {
 			t.Errorf("%s: %s, %q, %v", c.b, r.Result, r.Error, s.cfg.Ports)
 		}
-		if now := s.sources.now; now[0] != (fib.Sources{}) || now[1] != (fib.Sources{IPv4: c.want, IPv6: c.want}) || s.sources.ports[1].ReversePath != c.b {
-			t.Errorf("%s: from then on %v, of %v", c.b, now, s.sources.ports)
+		if active := s.sources.active; active[0] != (fib.Sources{}) || active[1] != (fib.Sources{IPv4: c.want, IPv6: c.want}) || s.sources.ports[1].ReversePath != c.b {
+			t.Errorf("%s: checks %v, ports %v", c.b, active, s.sources.ports)
 		}
 	}
 	cfg := config.Default("a", "b")
 	cfg.Metrics, cfg.IPsec, cfg.Ports[0].ReversePath = s.cfg.Metrics, *generation(0), config.ReversePathLoose
-	if r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false); r.Result != status.ReloadFailed || !strings.Contains(r.Error, "set reverse_path of the port") || s.sources.now[0] != (fib.Sources{}) {
-		t.Errorf("a port of which Linux says nothing: %s, %q", r.Result, r.Error)
+	if r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false); r.Result != status.ReloadFailed || !strings.Contains(r.Error, "set reverse_path of the port") || s.sources.active[0] != (fib.Sources{}) {
+		t.Errorf("a port without an rp_filter: %s, %q", r.Result, r.Error)
 	}
 	cfg = config.Default("a", "b")
 	cfg.Metrics, cfg.IPsec, cfg.Ports[0].Mode = s.cfg.Metrics, *generation(0), config.ModeNative
@@ -159,26 +156,25 @@ func TestPortsKeepTheirNumbers(t *testing.T) {
 	}
 }
 
-// A client whose reload was done learns of it, though the router stops right behind it.
-func TestAReloadIsAnsweredBeforeTheEnd(t *testing.T) {
+func TestReloadIsAnsweredBeforeAStop(t *testing.T) {
 	for range 100 {
-		s := &Service{reloads: make(chan ReloadRequest), ending: make(chan struct{})}
+		s := &Service{reloads: newReloads(), background: background{ending: make(chan struct{})}}
 		go func() {
 			q := <-s.ReloadRequests()
 			q.Answer(&status.Reload{Result: status.ReloadApplied})
 			close(s.ending)
 		}()
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "/reload", nil)
-		if a, err := s.reloadFor(r); err != nil || a.(*status.Reload).Result != status.ReloadApplied {
+		if a, err := s.handleReload(r); err != nil || a.(*status.Reload).Result != status.ReloadApplied {
 			t.Fatalf("%v, %v", a, err)
 		}
 	}
 }
 
-// Metrics come to be served at all addresses, or at one, with the port as before.
-func TestMetricsKeepTheirPort(t *testing.T) {
+// A change between one and all addresses keeps the port of the metrics.
+func TestReloadKeepsTheMetricsPort(t *testing.T) {
 	s := running(t)
-	_, port, _ := net.SplitHostPort(s.metrics.Addr().String())
+	_, port, _ := net.SplitHostPort(s.metrics.server.Addr().String())
 	for _, host := range []string{"", "127.0.0.1", "localhost", "0.0.0.0"} {
 		cfg := config.Default("a", "b")
 		cfg.Metrics.Listen, cfg.IPsec = net.JoinHostPort(host, port), *generation(0)
@@ -188,7 +184,7 @@ func TestMetricsKeepTheirPort(t *testing.T) {
 		}
 		if l, err := net.Listen("tcp", cfg.Metrics.Listen); err == nil {
 			l.Close()
-			t.Errorf("%s is another's, too", cfg.Metrics.Listen)
+			t.Errorf("%s has another listener", cfg.Metrics.Listen)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/warproute/warproute/control/socket"
 )
 
-// FuzzRequest has the handlers that read queries read those of any HTTP request to the control socket: each is
-// refused with a reason, or answered within the bounds of captures.
+// FuzzRequest sends any HTTP request to the handlers that parse queries: each is refused with a
+// reason or accepted within the limits of captures.
 func FuzzRequest(f *testing.F) {
 	for _, query := range []string{
 		"", "rx=1&count=5&duration=10s&snaplen=96&filter=tcp+port+80", "drop=1&reason=no_route&port=lan0", "interval=1s", "interval=1ns", "family=4&limit=3",
@@ -24,7 +24,7 @@ func FuzzRequest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s := &Service{ports: &afxdp.Set{}}
+		s := &Service{ports: ports{Set: &afxdp.Set{}}}
 		for name, handler := range map[string]socket.Handler{"capture": s.capture, "trace": s.trace, "top": s.top, "routes": s.routes} {
 			answer, err := handler(r)
 			if (answer == nil) == (err == nil) || err != nil && err.Error() == "" {
@@ -34,7 +34,7 @@ func FuzzRequest(f *testing.F) {
 		if cfg, err := s.tapConfig(r.URL.Query()); err == nil && (cfg.Snap < 1 || cfg.Snap > 1<<16-1) {
 			t.Errorf("frames of %d bytes are captured", cfg.Snap)
 		}
-		if l, err := limitOf(r.URL.Query()); err == nil && (l.count < 0 || l.duration < 0) {
+		if l, err := parseLimit(r.URL.Query()); err == nil && (l.count < 0 || l.duration < 0) {
 			t.Errorf("a capture of %d packets and %v", l.count, l.duration)
 		}
 	})

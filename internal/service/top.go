@@ -11,8 +11,8 @@ import (
 	"github.com/warproute/warproute/control/status"
 )
 
-// top answers /top?interval=1s with a status.Top for each interval, one a line, until the
-// client wants no more.
+// top answers /top?interval=1s with one status.Top per interval and line, until the client
+// disconnects.
 func (s *Service) top(r *http.Request) (any, error) {
 	interval := time.Second
 	if text := r.URL.Query().Get("interval"); text != "" {

@@ -9,12 +9,12 @@ import (
 	"github.com/warproute/warproute/dataplane"
 )
 
-// traceRoom is how many packets of each worker may wait to be explained. The rest is
-// missed: whoever traces wants examples.
+// traceRoom is the number of packets per worker that can wait to be explained. Traces miss the
+// rest.
 const traceRoom = 256
 
-// trace answers /trace?port=&filter=&count=&duration= with one status.Trace a line, until
-// the client wants no more.
+// trace answers /trace?port=&filter=&count=&duration= with one status.Trace per line, until
+// the client disconnects.
 func (s *Service) trace(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	cfg, err := s.tapConfig(q)
@@ -22,7 +22,7 @@ func (s *Service) trace(r *http.Request) (any, error) {
 		return nil, err
 	}
 	cfg.Room, cfg.Points[dataplane.Decided] = traceRoom, true
-	until, err := limitOf(q)
+	until, err := parseLimit(q)
 	if err != nil {
 		return nil, err
 	}
@@ -35,10 +35,10 @@ func (s *Service) trace(r *http.Request) (any, error) {
 	}}, nil
 }
 
-// explainer explains by what the router has now.
+// explainer returns an explainer for the router's current tables.
 func (s *Service) explainer() *explainer {
-	x := newExplainer(s.fib, s.mirror, s.portNames(), s.withGateway)
-	x.engine = func() string { return s.engineState().Name }
+	x := newExplainer(s.fib, s.mirror, s.ports.names(), s.withGateway)
+	x.engine = func() string { return s.engine.current().Name }
 	x.queue = func(r *dataplane.Record) int {
 		at := r.Decision.Queue
 		for i, p := range s.ports.Ports {

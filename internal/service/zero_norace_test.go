@@ -1,6 +1,6 @@
 //go:build !race
 
-// The memory of the race detector takes as long again to look through, for nothing.
+// The race detector doubles the memory to search without finding anything else.
 
 package service
 
@@ -18,10 +18,10 @@ import (
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
-// Nowhere in the memory of the process is a key that a reload has taken away, neither as it was
-// nor xor HMAC's pads. Nothing is sealed: what the library leaves in registers then would be on
-// the stack of the next signal.
-func TestKeysThatAreTakenAwayAreNowhereInMemory(t *testing.T) {
+// The memory of the process holds no key that a reload has removed, neither plain nor xor HMAC's
+// pads. The test encrypts nothing: the next signal would put registers that the library leaves
+// on the stack.
+func TestRemovedKeysAreErasedFromMemory(t *testing.T) {
 	p := protect(t, t.TempDir())
 	var wanted needles
 	done := make(chan error)
@@ -46,11 +46,11 @@ func TestKeysThatAreTakenAwayAreNowhereInMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if wanted.found(t) == 0 {
-		t.Fatal("keys that are in use are not found: the test does not test")
+		t.Fatal("active keys are not found: the search is broken")
 	}
 	go func() {
 		err := p.reload()
-		p.settle()
+		p.waitQuiescent()
 		clearStack()
 		done <- err
 	}()
@@ -58,11 +58,11 @@ func TestKeysThatAreTakenAwayAreNowhereInMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := wanted.found(t); n > 0 {
-		t.Errorf("keys are found at %d places", n)
+		t.Errorf("removed keys found at %d places", n)
 	}
 }
 
-// clearStack overwrites what calls before have left on the stack.
+// clearStack overwrites the remains of earlier calls on the stack.
 //
 //go:noinline
 func clearStack() {
@@ -73,12 +73,12 @@ func clearStack() {
 	runtime.KeepAlive(&room)
 }
 
-// needles are beginnings of what is looked for, each masked, so that it is not found here.
+// needles are the first words of keys to search for, masked so that the search does not find them here.
 type needles map[uint64]bool
 
 const mask = 0x9e3779b97f4a7c15
 
-// key returns a random key, and has it looked for.
+// key returns a random key and adds it to the needles.
 func (n *needles) key(t *testing.T, size int) config.Key {
 	if size == 0 {
 		return config.Key{}
@@ -94,7 +94,7 @@ func (n *needles) key(t *testing.T, size int) config.Key {
 	return config.NewKey(b)
 }
 
-// found says at how many places of the memory that can be written there is any.
+// found returns the number of matches in writable memory.
 func (n needles) found(t *testing.T) (places int) {
 	t.Helper()
 	var filter [1 << 16]bool
@@ -121,7 +121,7 @@ func (n needles) found(t *testing.T) (places int) {
 		for ; from < to; from += int64(len(page)) {
 			k, err := memory.ReadAt(page[:min(int64(len(page)), to-from)], from)
 			if err != nil && err != io.EOF {
-				break // it is gone
+				break // unmapped meanwhile
 			}
 			for at := 0; at+8 <= k; at += 4 {
 				x := binary.NativeEndian.Uint64(page[at:]) ^ mask

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// Sum is the Internet checksum's sum as RFC 1071 first describes it.
+// Sum returns the one's complement sum of RFC 1071, section 1.
 func Sum(b []byte) uint16 {
 	var s uint32
 	for i := 0; i < len(b); i += 2 {
@@ -19,13 +19,13 @@ func Sum(b []byte) uint16 {
 	return uint16(s)
 }
 
-// pseudo is the sum of the pseudo-header over addrs, source and destination.
+// pseudo returns the sum of the pseudo-header with the source and destination in addrs.
 func pseudo(addrs []byte, proto byte, l4len int) uint16 {
 	return Sum(append(bytes.Clone(addrs), 0, proto, byte(l4len>>8), byte(l4len)))
 }
 
-// Unfinished returns a copy of a frame with the bare pseudo-header sum in its
-// checksum field, as Linux leaves it when the rest is the device's.
+// Unfinished returns a copy of a frame with only the pseudo-header sum in its checksum field, as Linux
+// leaves it for checksum offload.
 func Unfinished(frame []byte, field int, addrs []byte, proto byte, l4len int) []byte {
 	out := bytes.Clone(frame)
 	binary.BigEndian.PutUint16(out[field:], pseudo(addrs, proto, l4len))

@@ -5,16 +5,16 @@ import (
 	"path/filepath"
 )
 
-// test is what is used of a *testing.T: the router has this package, too, and should not have
-// package testing.
+// test is the used part of *testing.T. Programs import this package, too, and should not link package
+// testing.
 type test interface {
 	Helper()
 	TempDir() string
 	Fatalf(format string, args ...any)
 }
 
-// FakeGPU builds a driver out of a C source, for as long as a test runs, and returns its path.
-// fault is what the source is to do wrong, "" for nothing.
+// FakeGPU builds a fake driver from a C source for the duration of a test and returns its path. fault
+// selects the driver's misbehavior, "" for none.
 func FakeGPU(t test, source, fault string) string {
 	t.Helper()
 	library := filepath.Join(t.TempDir(), "libcuda.so.1")

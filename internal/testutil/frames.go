@@ -38,14 +38,14 @@ func must(err error) {
 	}
 }
 
-// Ethernet is a header between two fixed stations.
+// Ethernet returns a header between two fixed stations.
 func Ethernet(t layers.EthernetType) *layers.Ethernet {
 	return &layers.Ethernet{
 		DstMAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, SrcMAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}, EthernetType: t,
 	}
 }
 
-// IPv4 is a plain header; tests change what they are about.
+// IPv4 returns a plain header for tests to change.
 func IPv4(src, dst string, proto layers.IPProtocol) *layers.IPv4 {
 	return &layers.IPv4{
 		Version: 4, IHL: 5, TTL: 64, Protocol: proto,
@@ -53,7 +53,7 @@ func IPv4(src, dst string, proto layers.IPProtocol) *layers.IPv4 {
 	}
 }
 
-// IPv6 is a plain header; tests change what they are about.
+// IPv6 returns a plain header for tests to change.
 func IPv6(src, dst string, next layers.IPProtocol) *layers.IPv6 {
 	return &layers.IPv6{
 		Version: 6, HopLimit: 64, NextHeader: next,
@@ -61,24 +61,24 @@ func IPv6(src, dst string, next layers.IPProtocol) *layers.IPv6 {
 	}
 }
 
-// UDP4 is a whole IPv4 UDP frame.
+// UDP4 returns an IPv4 UDP frame.
 func UDP4(src, dst string, sport, dport uint16, payload ...byte) []byte {
 	return Frame(Ethernet(layers.EthernetTypeIPv4), IPv4(src, dst, layers.IPProtocolUDP),
 		&layers.UDP{SrcPort: layers.UDPPort(sport), DstPort: layers.UDPPort(dport)}, gopacket.Payload(payload))
 }
 
-// UDP6 is a whole IPv6 UDP frame.
+// UDP6 returns an IPv6 UDP frame.
 func UDP6(src, dst string, sport, dport uint16, payload ...byte) []byte {
 	return Frame(Ethernet(layers.EthernetTypeIPv6), IPv6(src, dst, layers.IPProtocolUDP),
 		&layers.UDP{SrcPort: layers.UDPPort(sport), DstPort: layers.UDPPort(dport)}, gopacket.Payload(payload))
 }
 
-// Raw4 is a whole IPv4 frame of a protocol, with what follows the IP header.
+// Raw4 returns an IPv4 frame with a protocol and the bytes behind the IP header.
 func Raw4(src, dst string, proto byte, rest ...byte) []byte {
 	return Frame(Ethernet(layers.EthernetTypeIPv4), IPv4(src, dst, layers.IPProtocol(proto)), gopacket.Payload(rest))
 }
 
-// Raw6 is a whole IPv6 frame with a next header, and what follows the IP header.
+// Raw6 returns an IPv6 frame with a next header and the bytes behind the IP header.
 func Raw6(src, dst string, next byte, rest ...byte) []byte {
 	return Frame(Ethernet(layers.EthernetTypeIPv6), IPv6(src, dst, layers.IPProtocol(next)), gopacket.Payload(rest))
 }

@@ -10,25 +10,25 @@ import (
 
 const ethernetLen = 14
 
-// Edit returns a copy of a frame with bytes of its IP packet changed and, for
-// IPv4, the header checksum made right again.
+// Edit returns a copy of a frame with bytes of its IP packet changed and the IPv4 header checksum
+// updated.
 func Edit(frame []byte, at int, with ...byte) []byte {
 	f := bytes.Clone(frame)
 	p := f[ethernetLen:]
 	copy(p[at:], with)
 	if p[0]>>4 == 4 {
-		mendIPv4(p)
+		fixIPv4(p)
 	}
 	return f
 }
 
-// mendIPv4 makes the checksum of a header right.
-func mendIPv4(p []byte) {
+// fixIPv4 updates the checksum of a header.
+func fixIPv4(p []byte) {
 	binary.BigEndian.PutUint16(p[10:], 0)
 	binary.BigEndian.PutUint16(p[10:], ^Sum(p[:20]))
 }
 
-// Mutate cuts, extends or overwrites a copy of a frame at random.
+// Mutate truncates, extends or overwrites a copy of a frame at random.
 func Mutate(rnd *rand.Rand, f []byte) []byte {
 	f = bytes.Clone(f)
 	for range 1 + rnd.IntN(4) {

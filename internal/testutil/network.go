@@ -11,8 +11,8 @@ const (
 	peer, peer2      fib.MAC = 0x0200000000aa, 0x0200000000bb
 )
 
-// Network is the forwarding base of a small network: port 1 with a neighbour, port
-// 2 with another and an MTU of 100, port 3 down; port 0 repairs checksums.
+// Network is the forwarding tables of a small network: port 1 with a neighbor, port 2 with another
+// and an MTU of 100, port 3 down; port 0 repairs checksums.
 //
 //	10.1/16, fd01::/64   by port 1           10.6.0.1, fd06::1     local
 //	10.2/16, fd02::/64   by port 2           10.7/16, fd07::/64    blackhole
@@ -28,7 +28,7 @@ type Network struct {
 	Prefixes []netip.Prefix
 }
 
-// NewNetwork returns the base.
+// NewNetwork returns the network.
 func NewNetwork() *Network {
 	n := &Network{FIB: fib.New(1), Repair: []bool{true, false, false, false}}
 	n.SetPort(0, mac0, 1500)

@@ -6,15 +6,14 @@ import (
 	"net/netip"
 )
 
-// Traffic makes up frames of all kinds that reach a router, the rare ones often:
-// both families, tunnels of them in each other, chains of extension headers,
-// fragments, L4 checksums that are right, unfinished or wrong, L2 padding.
+// Traffic generates random frames, with the rare kinds often: both families, tunnels in each other,
+// chains of extension headers, fragments, correct, unfinished and wrong L4 checksums, padding.
 type Traffic struct {
 	Rand *rand.Rand
 	To   []netip.Prefix // destinations, but for one in sixteen, which is anything
 }
 
-// Frame returns another frame.
+// Frame returns the next frame.
 func (t *Traffic) Frame() []byte {
 	p, ipv6 := t.packet(t.payload)
 	ethertype := []byte{8, 0}
@@ -29,7 +28,7 @@ func (t *Traffic) Frame() []byte {
 	return f
 }
 
-// one is true one time in n.
+// one returns true with probability 1/n.
 func (t *Traffic) one(n int) bool { return t.Rand.IntN(n) == 0 }
 
 func (t *Traffic) bytes(n int) []byte {
@@ -40,7 +39,7 @@ func (t *Traffic) bytes(n int) []byte {
 	return b
 }
 
-// payload returns what may follow an IP header.
+// payload returns a random upper-layer packet.
 func (t *Traffic) payload() (proto byte, l4 []byte) {
 	if t.one(3) {
 		return t.tunnel()
@@ -48,8 +47,7 @@ func (t *Traffic) payload() (proto byte, l4 []byte) {
 	return t.segment()
 }
 
-// segment returns a transport header and data. Its checksum, where it has one, is
-// not right yet.
+// segment returns a transport header and data without a correct checksum.
 func (t *Traffic) segment() (proto byte, l4 []byte) {
 	size := t.Rand.IntN(100)
 	if t.one(16) {
@@ -73,7 +71,7 @@ func (t *Traffic) udp(port uint16, data []byte) []byte {
 	return append(append(b, 0, 0), data...)
 }
 
-// tunnel returns a packet inside whatever comes behind the outer IP header.
+// tunnel returns a packet in a tunnel header.
 func (t *Traffic) tunnel() (proto byte, l4 []byte) {
 	inner, ipv6 := t.packet(t.segment)
 	proto, ethertype := byte(4), []byte{8, 0}
@@ -105,7 +103,7 @@ func (t *Traffic) tunnel() (proto byte, l4 []byte) {
 	return 17, t.udp(4789, append([]byte{8, 0, 0, 0, 0, 0, 1, 0}, framed...))
 }
 
-// packet returns an IP packet with the payload that next makes.
+// packet returns an IP packet with a payload of next.
 func (t *Traffic) packet(next func() (byte, []byte)) (p []byte, ipv6 bool) {
 	proto, l4 := next()
 	src, dst := t.addresses()
@@ -136,8 +134,7 @@ func (t *Traffic) addresses() (src, dst netip.Addr) {
 	return src, dst
 }
 
-// anything returns an address of like's family: random, or close to one that no
-// router forwards.
+// anything returns an address of like's family: random, or close to a martian.
 func (t *Traffic) anything(like netip.Addr) netip.Addr {
 	special := []string{
 		"0.0.0.0", "0.1.2.3", "1.0.0.0", "126.255.255.255", "127.0.0.1", "128.0.0.0", "169.253.255.255", "169.254.0.0",
@@ -156,7 +153,7 @@ func (t *Traffic) anything(like netip.Addr) netip.Addr {
 	return netip.MustParseAddr(special[t.Rand.IntN(len(special))])
 }
 
-// ttl is that of a packet on its way, and now and then of one at its end.
+// ttl returns a TTL, sometimes one that expires.
 func (t *Traffic) ttl() byte {
 	if t.one(16) {
 		return byte(t.Rand.IntN(3))
@@ -174,7 +171,7 @@ func (t *Traffic) ipv4(src, dst netip.Addr, proto byte, l4 []byte) []byte {
 	t.checksum(p[12:20], proto, l4)
 	p = append(p, l4...)
 	binary.BigEndian.PutUint16(p[2:], uint16(len(p)))
-	mendIPv4(p)
+	fixIPv4(p)
 	return p
 }
 
@@ -216,8 +213,8 @@ func (t *Traffic) chain(proto byte) (first byte, chain []byte) {
 	return first, chain
 }
 
-// checksum makes the one of a segment right, absent, wrong, unfinished, or one that
-// will be zero when it is finished.
+// checksum makes the checksum of a segment correct, absent, wrong, unfinished, or zero when it is
+// finished.
 func (t *Traffic) checksum(addrs []byte, proto byte, l4 []byte) {
 	at := map[byte]int{6: 16, 17: 6}[proto]
 	if at == 0 || len(l4) < at+2 {

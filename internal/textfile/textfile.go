@@ -1,5 +1,5 @@
-// Package textfile opens files of paths that somebody gave, behind which there may be
-// anything: it never waits for a peer of a FIFO, and wakes no device.
+// Package textfile opens files at paths from users without blocking on a FIFO or triggering a
+// device, which os.ReadFile does, and limits their size.
 package textfile
 
 import (
@@ -12,30 +12,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrType is wrapped by errors about something that is no regular file.
+// ErrType is wrapped by errors about files of other types than the accepted ones.
 var ErrType = errors.New("not a regular file")
 
-// TooLong is the error about a file that has more bytes than its reader wants.
+// TooLong is the error about a file larger than the limit.
 type TooLong struct {
-	Path        string
-	Bytes, Most int64 // Bytes: as far as was seen
+	Path         string
+	Bytes, Limit int64 // Bytes is a lower bound
 }
 
 func (e *TooLong) Error() string {
-	return fmt.Sprintf("%s has %d bytes or more, of at most %d", e.Path, e.Bytes, e.Most)
+	return fmt.Sprintf("%s has %d bytes or more; the limit is %d", e.Path, e.Bytes, e.Limit)
 }
 
-// Open opens a regular file, or something of the other types (fs.ModeNamedPipe, ...), for
-// reading. What it says of the file is of the one that is open, whatever the path is by now.
-// The end of a pipe that nobody has open to write comes at once.
+// Open opens a regular file, or a file of one of the other accepted types (fs.ModeNamedPipe, ...).
+// The returned info is that of the open file. Reading a pipe without writers returns io.EOF at once.
 func Open(path string, others fs.FileMode) (*os.File, fs.FileInfo, error) {
 	accept := func(info fs.FileInfo) error {
 		if t := info.Mode().Type(); t != 0 && t&^others != 0 {
-			return fmt.Errorf("%s is %s, and %w", path, kind(t), ErrType)
+			return fmt.Errorf("%s is %s, %w", path, kind(t), ErrType)
 		}
 		return nil
 	}
-	info, err := os.Stat(path) // before it is opened, which some devices take for a command
+	info, err := os.Stat(path) // opening a device may have side effects
 	if err == nil {
 		err = accept(info)
 	}
@@ -56,31 +55,25 @@ func Open(path string, others fs.FileMode) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// Read reads a regular file of at most so many bytes, else the error is a TooLong.
-func Read(path string, most int64) ([]byte, error) {
-	data, _, err := ReadInfo(path, most)
-	return data, err
-}
-
-// ReadInfo is Read, and also returns what the file says of itself.
-func ReadInfo(path string, most int64) ([]byte, fs.FileInfo, error) {
+// Read reads a regular file of up to limit bytes. The error about a larger one is a *TooLong.
+func Read(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	f, info, err := Open(path, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close()
-	data, err := ReadOpen(f, info, most)
+	data, err := ReadOpen(f, info, limit)
 	return data, info, err
 }
 
-// ReadOpen is Read for a file that is open.
-func ReadOpen(f *os.File, info fs.FileInfo, most int64) ([]byte, error) {
-	if info.Size() > most {
-		return nil, &TooLong{f.Name(), info.Size(), most}
+// ReadOpen reads a file opened by Open, up to limit bytes.
+func ReadOpen(f *os.File, info fs.FileInfo, limit int64) ([]byte, error) {
+	if info.Size() > limit {
+		return nil, &TooLong{f.Name(), info.Size(), limit}
 	}
-	data, err := io.ReadAll(io.LimitReader(f, most+1)) // it may grow, or not know its size as in /proc
-	if err == nil && int64(len(data)) > most {
-		err = &TooLong{f.Name(), int64(len(data)), most}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1)) // the file may grow, or have no size, as in /proc
+	if err == nil && int64(len(data)) > limit {
+		err = &TooLong{f.Name(), int64(len(data)), limit}
 	}
 	return data, err
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// within fails if f waits for something.
+// within fails if f blocks.
 func within(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -23,7 +23,7 @@ func within(t *testing.T, what string, f func()) {
 	select {
 	case <-done:
 	case <-time.After(20 * time.Second):
-		t.Fatalf("%s: it waits", what)
+		t.Fatalf("%s: blocked", what)
 	}
 }
 
@@ -36,7 +36,7 @@ func fifo(t *testing.T) string {
 	return path
 }
 
-func TestWhatIsNoFileIsRefusedAtOnce(t *testing.T) {
+func TestReadRefusesOtherFileTypes(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "socket")
 	l, err := net.Listen("unix", socket)
@@ -46,15 +46,15 @@ func TestWhatIsNoFileIsRefusedAtOnce(t *testing.T) {
 	defer l.Close()
 	for path, want := range map[string]string{fifo(t): "a pipe", dir: "a directory", socket: "a socket", "/dev/zero": "a device", "/dev/tty": "a device"} {
 		within(t, path, func() {
-			if _, err := Read(path, 100); !errors.Is(err, ErrType) || !strings.Contains(err.Error(), path+" is "+want) {
+			if _, _, err := Read(path, 100); !errors.Is(err, ErrType) || !strings.Contains(err.Error(), path+" is "+want) {
 				t.Errorf("%s: %v", path, err)
 			}
 		})
 	}
 }
 
-func TestAPipeThatIsAccepted(t *testing.T) {
-	within(t, "nobody writes", func() {
+func TestOpenAcceptsPipes(t *testing.T) {
+	within(t, "no writer", func() {
 		f, _, err := Open(fifo(t), fs.ModeNamedPipe)
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func TestAPipeThatIsAccepted(t *testing.T) {
 			t.Errorf("%q, %v", data, err)
 		}
 	})
-	within(t, "of a shell's process substitution", func() {
+	within(t, "process substitution of a shell", func() {
 		r, w, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
@@ -89,22 +89,22 @@ func TestAPipeThatIsAccepted(t *testing.T) {
 	})
 }
 
-func TestFilesHaveABound(t *testing.T) {
+func TestReadLimitsTheSize(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, []byte("12345"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if data, err := Read(path, 5); string(data) != "12345" || err != nil {
+	if data, _, err := Read(path, 5); string(data) != "12345" || err != nil {
 		t.Errorf("%q, %v", data, err)
 	}
 	var long *TooLong
-	if _, err := Read(path, 4); !errors.As(err, &long) || long.Bytes != 5 {
+	if _, _, err := Read(path, 4); !errors.As(err, &long) || long.Bytes != 5 {
 		t.Errorf("a byte too long: %v", err)
 	}
-	if _, err := Read("/proc/self/status", 100); !errors.As(err, &long) {
-		t.Errorf("a file that does not know its size: %v", err)
+	if _, _, err := Read("/proc/self/status", 100); !errors.As(err, &long) {
+		t.Errorf("a file without a size: %v", err)
 	}
-	if _, err := Read(path+"x", 4); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := Read(path+"x", 4); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 }

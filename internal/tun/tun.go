@@ -1,6 +1,6 @@
-// Package tun has Linux and a router exchange packets by a network interface of Linux's
-// (TUN): what the router delivers seems to arrive there, what Linux routes there is the
-// router's.
+// Package tun exchanges packets between the router and the host's network stack through a TUN
+// interface: the host receives delivered packets on it, and packets that the host routes to it are
+// received by the router.
 package tun
 
 import (
@@ -15,37 +15,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MTU is that of the interface, in bytes: what every way of IPv6 carries, so that what Linux
-// sends fits a tunnel.
+// MTU is the MTU of the interface in bytes, the IPv6 minimum: packets of the host fit any tunnel.
 const MTU = 1280
 
-// Device is an interface that exists until it is closed. It has neither addresses nor
-// routes but those that others give it.
+// Device is a TUN interface, which exists until Close. It has no addresses and routes of its own.
 type Device struct {
-	fd   int
-	may  func(netip.Addr) bool
-	full chan []byte
-	free chan []byte
-	done sync.WaitGroup
-	gone atomic.Bool // somebody has deleted the interface
+	fd      int
+	allow   func(source netip.Addr) bool
+	full    chan []byte
+	free    chan []byte
+	done    sync.WaitGroup
+	deleted atomic.Bool // somebody has deleted the interface
 }
 
-// queue is how many packets wait for Linux at most, and size how long they are.
+// Packets for the host are queued in buffers.
 const (
-	queue = 256
-	size  = 2048
+	buffers   = 256
+	bufferLen = 2048
 )
 
-// Open makes an interface in the network namespace of the calling thread, and sets it up.
-// Linux gets packets from sources only for which may reports true. It is called on a
-// goroutine of the device's.
-func Open(name string, may func(source netip.Addr) bool) (_ *Device, err error) {
-	fail := func(err error) (*Device, error) { return nil, fmt.Errorf("make interface %s: %w", name, err) }
+// Open creates an interface in the network namespace of the calling thread and sets it up. The host
+// only receives packets from sources that allow accepts; a goroutine of the device calls it.
+func Open(name string, allow func(source netip.Addr) bool) (_ *Device, err error) {
+	fail := func(err error) (*Device, error) { return nil, fmt.Errorf("create interface %s: %w", name, err) }
 	ifr, err := unix.NewIfreq(name)
 	if err != nil {
-		return fail(fmt.Errorf("its name: %w", err))
+		return fail(fmt.Errorf("name: %w", err))
 	}
-	d := &Device{may: may, full: make(chan []byte, queue), free: make(chan []byte, queue)}
+	d := &Device{allow: allow, full: make(chan []byte, buffers), free: make(chan []byte, buffers)}
 	if d.fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != nil {
 		return fail(fmt.Errorf("open /dev/net/tun (load the module tun): %w", err))
 	}
@@ -57,15 +54,15 @@ func Open(name string, may func(source netip.Addr) bool) (_ *Device, err error) 
 		unix.Close(d.fd)
 		return fail(err)
 	}
-	for range queue {
-		d.free <- make([]byte, size)
+	for range buffers {
+		d.free <- make([]byte, bufferLen)
 	}
 	d.done.Go(d.write)
 	return d, nil
 }
 
-// configure keeps Linux's own IPsec off the interface, for the router's applies there, and
-// router advertisements and link-local addresses.
+// configure disables the kernel's IPsec, router advertisements and link-local addresses on the
+// interface: the router applies its own policies.
 func configure(name string) (err error) {
 	for _, s := range []struct{ family, key, value string }{
 		{"ipv4", "disable_policy", "1"}, {"ipv4", "disable_xfrm", "1"}, {"ipv6", "disable_policy", "1"},
@@ -92,7 +89,7 @@ func setUp(name string) error {
 	}
 	ifr.SetUint32(MTU)
 	if err := unix.IoctlIfreq(s, unix.SIOCSIFMTU, ifr); err != nil {
-		return fmt.Errorf("set its MTU: %w", err)
+		return fmt.Errorf("set the MTU: %w", err)
 	}
 	ifr.SetUint16(unix.IFF_UP)
 	if err := unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, ifr); err != nil {
@@ -101,35 +98,35 @@ func setUp(name string) error {
 	return nil
 }
 
-// Deliver has Linux receive a packet, and reports whether there was room, and still is an
-// interface; it keeps a copy.
-// Any goroutine may call it; it does not block.
+// Deliver queues a copy of a packet for the host. It returns false if the queue is full or the
+// interface deleted. Any goroutine may call it; it does not block.
 func (d *Device) Deliver(packet []byte) bool {
-	if len(packet) > size || d.gone.Load() {
+	if len(packet) > bufferLen || d.deleted.Load() {
 		return false
 	}
 	select {
 	case b := <-d.free:
-		d.full <- append(b[:0], packet...) // there are no more of them than it has room for
+		d.full <- append(b[:0], packet...) // never blocks: it has room for all buffers
 		return true
 	default:
 		return false
 	}
 }
 
+// write writes the queued packets to the interface.
 func (d *Device) write() {
 	for b := range d.full {
-		if d.may(source(b)) {
-			_, err := unix.Write(d.fd, b) // the interface may be down: as with any that is, nothing arrives
+		if d.allow(source(b)) {
+			_, err := unix.Write(d.fd, b) // an interface that is down drops the packet
 			if errors.Is(err, unix.EBADFD) {
-				d.gone.Store(true)
+				d.deleted.Store(true)
 			}
 		}
 		d.free <- b
 	}
 }
 
-// source returns a packet's.
+// source returns the source address of a packet.
 func source(p []byte) netip.Addr {
 	switch {
 	case len(p) >= 20 && p[0]>>4 == 4:
@@ -140,9 +137,9 @@ func source(p []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// Take copies the next packet that Linux has sent to dst and returns its length, 0 if there
-// is none. It does not block.
-func (d *Device) Take(dst []byte) int {
+// Receive copies the next packet of the host to dst and returns its length, 0 for none. It does not
+// block.
+func (d *Device) Receive(dst []byte) int {
 	n, err := unix.Read(d.fd, dst)
 	if err != nil {
 		return 0
@@ -150,10 +147,10 @@ func (d *Device) Take(dst []byte) int {
 	return n
 }
 
-// FD is what poll(2) waits on for packets to take.
+// FD returns the file descriptor for poll(2).
 func (d *Device) FD() int { return d.fd }
 
-// Close removes the interface. Nobody may use it any more.
+// Close deletes the interface. The device must not be used any more.
 func (d *Device) Close() error {
 	close(d.full)
 	d.done.Wait()

@@ -10,10 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// When somebody deletes the interface, packets are refused, so that they are counted as
-// dropped and not as delivered.
-func TestAnInterfaceThatIsDeletedTakesNothing(t *testing.T) {
-	runtime.LockOSThread() // for good: the namespace goes with the thread
+// Packets for a deleted interface are refused, so that they count as dropped.
+func TestDeliverFailsAfterDeletion(t *testing.T) {
+	runtime.LockOSThread() // never unlocked: the namespace ends with the thread
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatalf("make a network namespace: %v (root is needed)", err)
 	}
@@ -25,7 +24,7 @@ func TestAnInterfaceThatIsDeletedTakesNothing(t *testing.T) {
 	p := make([]byte, 40)
 	p[0] = 0x45
 	if !d.Deliver(p) {
-		t.Fatal("it takes nothing")
+		t.Fatal("nothing is delivered")
 	}
 	link, err := netlink.LinkByName("tun0")
 	if err == nil {
@@ -36,7 +35,7 @@ func TestAnInterfaceThatIsDeletedTakesNothing(t *testing.T) {
 	}
 	for end := time.Now().Add(5 * time.Second); d.Deliver(p); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("it still takes packets")
+			t.Fatal("packets are still delivered")
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// Packet is a vector as an ESP packet.
+// Packet is a test vector in the form of an ESP packet.
 type Packet struct {
 	Name, Suite  string
 	Key, AuthKey []byte // the cipher's with its salt behind it, and the HMAC's
@@ -28,7 +28,7 @@ type Packet struct {
 	Exact        bool   // the vector as it is; else in the shape of ESP, see shape
 }
 
-// form is what a suite's packets look like: lengths in bytes, and the HMAC.
+// form is the format of a suite's packets: lengths in bytes, and the HMAC.
 type form struct {
 	suite            string
 	file             string // of its cipher
@@ -79,15 +79,14 @@ func Packets() (all []Packet, err error) {
 	return all, nil
 }
 
-// header is the SPI and the sequence number of packets whose vectors have none.
+// header is the SPI and sequence number of packets whose vectors have none.
 var header = []byte{0, 1, 0, 1, 0, 0, 0, 1}
 
-// combined are the packets of an AEAD: the vectors with nonces of 12 bytes.
+// combined returns the packets of an AEAD, of the vectors with nonces of 12 bytes.
 //
-// Associated data of 8 or 12 bytes is the header of an ESP packet. A vector with other data, or whose text
-// is no multiple of 4 bytes, is put into the shape of ESP: its text is cut to such a multiple, the
-// ciphertext is the vector's, the tag is that of header and ciphertext by Go's crypto, and differs
-// from it in the bits in which the vector's tag differs from the right one.
+// Associated data of 8 or 12 bytes is the header of an ESP packet. Other vectors are adapted: their
+// text is truncated to a multiple of 4 bytes, and the tag is computed with Go's crypto over header
+// and ciphertext, with the bits flipped that are wrong in the vector's tag.
 func (f *form) combined(vectors []Vector) (all []Packet, err error) {
 	for _, v := range vectors {
 		if len(v.Key) != f.key || len(v.IV) != 12 {
@@ -132,8 +131,8 @@ func newAEAD(file string, key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// counted are the packets of counter mode: GCM's ciphertext begins with the counter 2, ESP's with 1, so a
-// block of zeros comes first.
+// counted returns the packets of counter mode. GCM's ciphertext begins with counter 2, ESP's with 1,
+// so a block of zeros precedes it.
 func (f *form) counted(vectors []Vector) (all []Packet, err error) {
 	for _, v := range vectors {
 		if len(v.Key) != f.key || len(v.IV) != 12 || !v.Valid {
@@ -152,8 +151,8 @@ func (f *form) counted(vectors []Vector) (all []Packet, err error) {
 	return all, nil
 }
 
-// chained are the packets of CBC. All are authentic, and invalid vectors decrypt to something that is not
-// padded as PKCS #7 wants it, or not to the message; a packet that is not of whole blocks is invalid.
+// chained returns the packets of CBC. All are authentic. Invalid vectors decrypt to wrong PKCS #7
+// padding or another message; a packet of incomplete blocks is invalid.
 func (f *form) chained(vectors []Vector) (all []Packet, err error) {
 	for _, v := range vectors {
 		if len(v.Key) != f.key {
@@ -176,22 +175,22 @@ func (f *form) chained(vectors []Vector) (all []Packet, err error) {
 	return all, nil
 }
 
-// pad pads a message as PKCS #7 wants it.
+// pad adds PKCS #7 padding to a message.
 func pad(msg []byte) []byte {
 	n := aes.BlockSize - len(msg)%aes.BlockSize
 	return slices.Concat(msg, slices.Repeat([]byte{byte(n)}, n))
 }
 
-// sealed is an authentic packet of a suite with an HMAC, made of what that covers.
+// sealed returns an authentic packet of a suite with an HMAC, from the authenticated bytes.
 func (f *form) sealed(name string, key, covered, text []byte) Packet {
 	p := Packet{Name: name, Suite: f.suite, Key: key, AuthKey: slices.Repeat([]byte{0xa5}, f.authKey), Text: text, Valid: true, Exact: true}
 	p.ESP = slices.Concat(covered, f.sum(p.AuthKey, covered))
 	return p
 }
 
-// authenticated are the packets whose HMAC is the vector's: its message is the packet up to the ICV. It is
-// cut to the length of the ICV, so a vector that is wrong behind that is right in ESP. An invalid vector
-// whose message is no packet has another one, with a tag that is wrong in the same bits.
+// authenticated returns the packets with the vectors' HMACs: the message is the packet up to the ICV.
+// The HMAC is truncated to the ICV's length, so a vector that is wrong behind it is valid in ESP. An
+// invalid vector whose message is no packet gets another message, with the same wrong bits in the tag.
 func (f *form) authenticated(vectors []Vector) (all []Packet) {
 	for _, v := range vectors {
 		if len(v.Key) != f.authKey || v.TagLen != f.macTags {
@@ -220,7 +219,7 @@ func (f *form) authenticated(vectors []Vector) (all []Packet) {
 	return all
 }
 
-// sum is the ICV of a packet by Go's HMAC.
+// sum returns the ICV of a packet by Go's HMAC.
 func (f *form) sum(key, covered []byte) []byte {
 	mac := hmac.New(f.hash, key)
 	mac.Write(covered)

@@ -1,6 +1,6 @@
-// Package wycheproof reads the test vectors of Project Wycheproof that fit the suites of ESP, and makes
-// ESP packets of them. It shares no code with what it tests: its expectations come from the vectors and,
-// where a vector's shape has to change, from Go's crypto packages.
+// Package wycheproof converts test vectors of Project Wycheproof to ESP packets. It shares no code with
+// the code under test: expected results come from the vectors and, where a vector must be adapted,
+// from Go's crypto packages.
 package wycheproof
 
 import (
@@ -34,7 +34,7 @@ type Vector struct {
 // Bytes are written as hexadecimal digits.
 type Bytes []byte
 
-// UnmarshalText is encoding.TextUnmarshaler's.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (b *Bytes) UnmarshalText(text []byte) (err error) {
 	*b, err = hex.AppendDecode(nil, text)
 	return err

@@ -1,4 +1,4 @@
-/* AES-CBC in ESP (RFC 3602). Texts are whole blocks. */
+/* AES-CBC in ESP (RFC 3602). Texts are whole blocks. Included by esp.h. */
 #ifndef WARPROUTE_ESP_CBC_H
 #define WARPROUTE_ESP_CBC_H
 
@@ -6,32 +6,32 @@
 #include "column.h"
 #include "packet.h"
 
-/* Loads the ciphertext that a block is chained to: the one before it in memory, which
- * is the IV's for the first. */
+/* Loads the ciphertext block that precedes a block in memory: the IV for the first one. */
 DEVICE void cbc_load_chain(const struct esp_packet *p, const struct esp_key *k, uint32_t block, uint32_t chain[4])
 {
-	UNROLL
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++)
 		chain[i] = PACKET_LOAD(esp_text(p, k) + 4 * block + i - 4);
 }
 
-/* Encrypts packets side by side, as one of the lanes of a team: every four of them have
- * one, or are not busy and only take part. Every block waits for the one before it. */
-DEVICE void cbc_encrypt_columns(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p, int busy, uint32_t lane, uint32_t lanes)
+/* Encrypts the packets of a tile side by side, four lanes each; lanes that are not busy only take
+ * part in the exchange. Each block depends on the previous one. */
+DEVICE void cbc_encrypt_columns(const struct esp_key *k, const struct aes_tables *t,
+				const struct esp_packet *p, int busy, uint32_t lane, uint32_t lanes)
 {
 	const struct aes_column key = aes_column_of(esp_schedule(k), busy ? k->rounds : 0, lane, lanes);
 	uint32_t *text = esp_text(p, k) + lane % AES_COLUMNS;
-	const uint32_t blocks = busy ? esp_blocks(p) : 0, most = team_most(blocks, lanes);
+	const uint32_t blocks = busy ? esp_blocks(p) : 0, most = tile_max(blocks, lanes);
 	uint32_t chain = 0, next = 0;
 
 	if (blocks) {
 		chain = PACKET_LOAD(text - AES_COLUMNS);
 		next = PACKET_LOAD(text);
 	}
-	ROLL
+	PRAGMA_UNROLL_1
 	for (uint32_t block = 0; block < most; block++) {
 		uint32_t s = chain ^ next;
-		if (block + 1 < blocks) /* no block waits for its text */
+		if (block + 1 < blocks) /* prefetch: plaintext does not depend on the chain */
 			next = PACKET_LOAD(text + AES_COLUMNS * (block + 1));
 		chain = aes_encrypt_column(t, &key, s, lanes);
 		if (block < blocks)
@@ -39,14 +39,15 @@ DEVICE void cbc_encrypt_columns(const struct esp_key *k, const struct aes_tables
 	}
 }
 
-/* How many blocks in succession a lane decrypts. */
+/* Returns the consecutive blocks that a lane decrypts. */
 DEVICE uint32_t cbc_share(const struct esp_packet *p, uint32_t lanes) { return (esp_blocks(p) + lanes - 1) / lanes; }
 
-/* Loads what a lane's first block is chained to. All lanes have done so before one
- * overwrites its blocks (cbc_decrypt_lane). */
-DEVICE void cbc_begin_lane(const struct esp_key *k, const struct esp_packet *p, uint32_t lane, uint32_t lanes, uint32_t chain[4])
+/* Loads the block before a lane's first one. All lanes must do so before one overwrites its blocks
+ * (cbc_decrypt_lane). */
+DEVICE void cbc_begin_lane(const struct esp_key *k, const struct esp_packet *p, uint32_t lane, uint32_t lanes,
+			   uint32_t chain[4])
 {
-	cbc_load_chain(p, k, at_most(cbc_share(p, lanes) * lane, esp_blocks(p)), chain);
+	cbc_load_chain(p, k, min32(cbc_share(p, lanes) * lane, esp_blocks(p)), chain);
 }
 
 /* Decrypts a lane's blocks. */
@@ -54,17 +55,17 @@ DEVICE void cbc_decrypt_lane(const struct esp_key *k, const struct aes_tables *t
 			     uint32_t lane, uint32_t lanes, uint32_t chain[4])
 {
 	uint32_t *text = esp_text(p, k);
-	const uint32_t rounds = k->rounds, share = cbc_share(p, lanes), end = at_most(share * (lane + 1), esp_blocks(p));
+	const uint32_t rounds = k->rounds, share = cbc_share(p, lanes), end = min32(share * (lane + 1), esp_blocks(p));
 
-	ROLL
+	PRAGMA_UNROLL_1
 	for (uint32_t block = share * lane; block < end; block++) {
 		uint32_t b[4], in[4];
 		esp_load_block(text, block, in);
-		UNROLL
+		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < 4; i++)
 			b[i] = in[i];
 		aes_decrypt(t, esp_schedule(k), rounds, b);
-		UNROLL
+		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < 4; i++) {
 			b[i] ^= chain[i];
 			chain[i] = in[i];

@@ -1,5 +1,5 @@
-/* ChaCha20-Poly1305 in ESP (RFC 7634), by a team of lanes on a packet. The stream of
- * counter 0 is Poly1305's key, that of counter 1 and on is for the text. */
+/* ChaCha20-Poly1305 in ESP (RFC 7634) by a tile of lanes per packet. Counter 0 gives Poly1305's
+ * key, counters from 1 on encrypt the text. Included by esp.h. */
 #ifndef WARPROUTE_ESP_CHACHAPOLY_H
 #define WARPROUTE_ESP_CHACHAPOLY_H
 
@@ -14,24 +14,23 @@ DEVICE void chachapoly_stream(const struct esp_key *k, const struct esp_packet *
 	chacha20_block(esp_schedule(k)[0].w, esp_schedule(k)[1].w, counter, nonce, s);
 }
 
-/* Encrypts or decrypts a lane's parts of 64 bytes: every one of lanes' from its own on. */
+/* Encrypts or decrypts a lane's 64-byte parts: each lanes-th one from its own on. */
 DEVICE void chacha20_lane(const struct esp_key *k, const struct esp_packet *p, uint32_t lane, uint32_t lanes)
 {
 	uint32_t *text = esp_text(p, k);
 	uint32_t s[16];
 
-	ROLL
+	PRAGMA_UNROLL_1
 	for (uint32_t part = lane; 16 * part < p->words; part += lanes) {
 		chachapoly_stream(k, p, part + 1, s);
-		UNROLL
+		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < 16; i++)
-			s[i] ^= PACKET_LOAD(text + at_most(16 * part + i, p->words - 1));
+			s[i] ^= PACKET_LOAD(text + min32(16 * part + i, p->words - 1));
 		esp_store(p, text, 16 * part, s, 16);
 	}
 }
 
-/* A block of what is authenticated: SPI and sequence number, the ciphertext, the
- * lengths of both. */
+/* Loads a block of the authenticated data: SPI and sequence number, ciphertext, lengths of both. */
 DEVICE void poly1305_load(const struct esp_key *k, const struct esp_packet *p, uint32_t block, uint32_t b[4])
 {
 	if (block == 0) {
@@ -46,29 +45,30 @@ DEVICE void poly1305_load(const struct esp_key *k, const struct esp_packet *p, u
 	}
 }
 
-/* Authenticates a lane's blocks: every one of lanes' from its own on. The sums of all
- * lanes' sums, limb by limb, and the second half of the key are what poly1305_tag
- * takes. It goes as gcm_lane does, but that the key's powers have to be made. */
-DEVICE void poly1305_lane(const struct esp_key *k, const struct esp_packet *p, uint32_t lane, uint32_t lanes, uint32_t sum[5], uint32_t key[4])
+/* Authenticates a lane's blocks: each lanes-th one from its own on. poly1305_tag takes the
+ * limb-wise sum over all lanes and the second half of the key. As in gcm_lane, but the powers of
+ * the key are computed here. */
+DEVICE void poly1305_lane(const struct esp_key *k, const struct esp_packet *p, uint32_t lane, uint32_t lanes,
+			  uint32_t sum[5], uint32_t key[4])
 {
 	const uint32_t n = 2 + esp_blocks(p);
 	uint32_t s[16], r[5], last[5];
 
 	chachapoly_stream(k, p, 0, s);
-	UNROLL
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++)
 		key[i] = s[i + 4];
 	poly1305_key(s, r);
 	poly1305_powers(r, last, lane < n ? (n - lane - 1) % lanes + 1 : 0, lanes);
-	UNROLL
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 5; i++)
 		sum[i] = 0;
-	ROLL
+	PRAGMA_UNROLL_1
 	for (uint32_t block = lane; block < n; block += lanes) {
 		uint32_t b[4], factor[5];
 		poly1305_load(k, p, block, b);
 		poly1305_add(sum, b, 1);
-		UNROLL
+		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < 5; i++)
 			factor[i] = block + lanes < n ? r[i] : last[i];
 		poly1305_multiply(sum, factor);

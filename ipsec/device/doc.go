@@ -1,25 +1,25 @@
-// Package device prepares the keys of ESP for devices, and holds the C that devices
-// protect packets with; the kernels of package gpu include it.
+// Package device prepares ESP keys for GPUs and holds the C code that seals and opens packets there.
+// The kernels of package gpu include it.
 //
-//	words.h    what all others are made of
-//	key.h      Key, for devices
-//	packet.h   where the parts of an ESP packet lie
+//	words.h    operations on 32-bit words
+//	layout.h   constants, generated from this package and package suite
+//	key.h      key records
+//	packet.h   layout of an ESP packet
 //	aes.h ghash.h sha1.h sha2.h chacha20.h poly1305.h
-//	           primitives: a block, by one lane
-//	column.h   AES of a block, by four lanes
+//	           primitives: one block, one lane
+//	column.h   AES: one block, four lanes
 //	gcm.h ctr.h cbc.h hmac.h chachapoly.h
-//	           a packet, by one lane or by each of a team
-//	team.h     what the lanes of a team do together
-//	esp.h      what sealing and opening a packet of any suite is made of, by a team
+//	           one packet, by a tile or by one lane
+//	tile.h     communication within a tile
+//	esp.h      the steps around them
 //
-// A team is 1 to 32 lanes of a warp that work on one packet. GCM, CTR, ChaCha20, Poly1305
-// and the decryption of CBC are spread over them; HMAC and the encryption of CBC go
-// from block to block, and one lane does the one, four do the other, while the rest wait:
-// there, several packets are best done side by side, as cbc.h can.
+// A tile is 1 to 32 adjacent lanes of a warp that share a packet (CUDA's thread_block_tile). GCM,
+// CTR, ChaCha20, Poly1305 and CBC decryption run on all lanes of a tile. HMAC and CBC encryption are
+// chained from block to block and run on one and four lanes, so several packets are best processed
+// side by side.
 //
-// Nothing takes more or less time for what keys or texts are: no branch depends on
-// them, and no address but that of AES's look-ups, which aes.h sees to.
+// All code runs in constant time: no branch and no address depends on keys or texts, except AES
+// table lookups, which aes.h keeps free of bank conflicts.
 //
-// The C is plain and is tested on the host, against package suite and the standard
-// library.
+// The C code is plain C and is tested on the host against package suite and the standard library.
 package device

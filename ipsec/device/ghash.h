@@ -1,37 +1,35 @@
-/* GHASH (NIST SP 800-38D section 6.4) by integer multiplication, which takes the same
- * time whatever the numbers. */
+/* GHASH (NIST SP 800-38D section 6.4) by integer multiplication in constant time. Included by
+ * gcm.h. */
 #ifndef WARPROUTE_ESP_GHASH_H
 #define WARPROUTE_ESP_GHASH_H
 
 #include "key.h"
 #include "words.h"
 
-/* Where x has an even bit, this has a's, elsewhere b's. */
+/* Selects a's bits where x is set, b's elsewhere. */
 DEVICE uint64_t ghash_pick(uint64_t x, uint64_t a, uint64_t b) { return (a & x) | (b & ~x); }
 
-/* The carry-less product of two words.
+/* Returns the carry-less product of two words.
  *
- * Of numbers with holes, only every fourth bit of which may be set, the integer product
- * has at every fourth bit the count of the ones that meet there: 8 at most, so that no
- * carry reaches the next count, and the count's lowest bit is the bit of the carry-less
- * product. Each word is four such numbers. */
+ * A number with only every fourth bit set has an integer product whose bits count, at every
+ * fourth bit, the ones that meet there: at most 8, so no carry reaches the next count, and the
+ * lowest bit of a count is the bit of the carry-less product. A word is four such numbers. */
 DEVICE uint64_t ghash_multiply_words(uint32_t x, uint32_t y)
 {
 	const uint32_t holes = 0x11111111;
 	uint64_t z[4];
 
-	UNROLL
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++) {
 		z[i] = 0;
-		UNROLL
+		PRAGMA_UNROLL
 		for (uint32_t j = 0; j < 4; j++)
 			z[i] ^= (uint64_t)(x & holes << j) * (y & holes << (i - j) % 4);
 	}
 	return ghash_pick(0x3333333333333333, ghash_pick(0x5555555555555555, z[0], z[1]), ghash_pick(0x5555555555555555, z[2], z[3]));
 }
 
-/* The carry-less product of two numbers of two words, by three products of words
- * (Karatsuba). */
+/* Computes the carry-less product of two 64-bit numbers by three products of words (Karatsuba). */
 DEVICE void ghash_multiply_pairs(const uint32_t x[2], const uint32_t y[2], uint32_t z[4])
 {
 	uint64_t low = ghash_multiply_words(x[0], y[0]);
@@ -44,11 +42,11 @@ DEVICE void ghash_multiply_pairs(const uint32_t x[2], const uint32_t y[2], uint3
 	z[3] = (uint32_t)(high >> 32);
 }
 
-/* Multiplies y by a power of the key, as the key record has it.
+/* Multiplies y by a power of the hash key from the key record.
  *
- * A block is four words, its last bytes in the lowest: bit 127 is the coefficient of
- * x^0. The product of two such numbers is one place short of being such a number, and
- * the record's powers are divided by x to make up for it. */
+ * A block is four words with its last bytes in word 0: bit 127 is the coefficient of x^0. The
+ * product of two such numbers is short by one position; the record's powers are divided by x to
+ * compensate. */
 DEVICE void ghash_multiply(uint32_t y[4], const struct esp_block *power)
 {
 	uint32_t low[4], high[4], middle[4], z[8];
@@ -58,31 +56,31 @@ DEVICE void ghash_multiply(uint32_t y[4], const struct esp_block *power)
 	ghash_multiply_pairs(y, p, low);
 	ghash_multiply_pairs(y + 2, p + 2, high);
 	ghash_multiply_pairs(ys, ps, middle);
-	UNROLL
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++) {
 		z[i] = low[i];
 		z[i + 4] = high[i];
 	}
-	UNROLL
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++)
 		z[i + 2] ^= middle[i] ^ low[i] ^ high[i];
-	/* Bit i of the lower half stands for x^(255-i), and x^128 = x^7 + x^2 + x + 1. */
-	UNROLL
+	/* Reduction: bit i of the lower half stands for x^(255-i), and x^128 = x^7 + x^2 + x + 1. */
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++) {
 		z[i + 4] ^= z[i] ^ z[i] >> 1 ^ z[i] >> 2 ^ z[i] >> 7;
 		z[i + 3] ^= z[i] << 31 ^ z[i] << 30 ^ z[i] << 25;
 	}
-	UNROLL
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++)
 		y[i] = z[i + 4];
 }
 
-/* Adds a block, as it lies in memory. */
+/* Adds a block in memory order. */
 DEVICE void ghash_add(uint32_t y[4], const uint32_t block[4])
 {
-	UNROLL
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++)
-		y[3 - i] ^= network(block[i]);
+		y[3 - i] ^= be32(block[i]);
 }
 
 #endif

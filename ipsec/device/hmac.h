@@ -1,4 +1,5 @@
-/* HMAC (RFC 2104) with SHA-1, SHA-256 and SHA-512 over an ESP packet, by one lane. */
+/* HMAC (RFC 2104) with SHA-1, SHA-256 and SHA-512 over an ESP packet, by one lane. Included by
+ * esp.h. */
 #ifndef WARPROUTE_ESP_HMAC_H
 #define WARPROUTE_ESP_HMAC_H
 
@@ -6,28 +7,27 @@
 #include "sha1.h"
 #include "sha2.h"
 
-/* What is hashed: the packet to the end of its text, the upper half of its sequence
- * number where that has 64 bits (RFC 4303 section 2.2.1), and the padding (FIPS 180-4
- * section 5.1). In words. */
+/* The hashed input in words: the packet up to the end of its text, the upper half of a 64-bit
+ * sequence number (RFC 4303 section 2.2.1), and padding (FIPS 180-4 section 5.1). */
 struct hmac_input {
 	const struct esp_packet *p;
 	uint32_t packet; /* words of the packet */
-	uint32_t end;    /* where the padding begins: with a one */
-	uint32_t size;   /* with the padding, which ends with the number of bits */
-	uint32_t key;    /* which the state has already, a block of it */
+	uint32_t end;    /* start of the padding, a single 1 bit */
+	uint32_t size;   /* with the padding, which ends with the length in bits */
+	uint32_t key;    /* words of the key block that the initial state includes */
 };
 
 DEVICE struct hmac_input hmac_input_of(const struct esp_key *k, const struct esp_packet *p)
 {
 	uint32_t packet = ESP_HEADER_WORDS + k->iv_words + p->words, end = packet + p->extended;
-	uint32_t block = k->auth == ESP_SHA512 ? 32 : 16, padding = 1 + block / 8; /* the number of bits has 2 words or 4 */
+	uint32_t block = k->auth == ESP_SHA512 ? 32 : 16, padding = 1 + block / 8; /* the length in bits has 2 or 4 words */
 
 	return (struct hmac_input){p, packet, end, (end + padding + block - 1) / block * block, block};
 }
 
 DEVICE uint32_t hmac_word(const struct hmac_input *in, uint32_t i)
 {
-	uint32_t sent = network(PACKET_LOAD(in->p->esp + at_most(i, in->packet - 1)));
+	uint32_t sent = be32(PACKET_LOAD(in->p->esp + min32(i, in->packet - 1)));
 	uint32_t padding = i == in->end ? 0x80000000 : i == in->size - 1 ? 32 * (in->key + in->end) : 0;
 
 	return i < in->packet ? sent : i < in->end ? in->p->high : padding;
@@ -36,36 +36,36 @@ DEVICE uint32_t hmac_word(const struct hmac_input *in, uint32_t i)
 DEVICE void hmac_load(const struct hmac_input *in, uint32_t from, uint32_t *w, uint32_t n)
 {
 	if (from + n <= in->packet) {
-		UNROLL
+		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < n; i++)
-			w[i] = network(PACKET_LOAD(in->p->esp + from + i));
+			w[i] = be32(PACKET_LOAD(in->p->esp + from + i));
 	} else {
-		UNROLL
+		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < n; i++)
 			w[i] = hmac_word(in, from + i);
 	}
 }
 
-/* Takes the first hash, of so many words, as the only block of the second one. */
+/* Loads the inner digest as the only block of the outer hash. */
 DEVICE void hmac_load_digest(const uint32_t h[16], uint32_t digest, uint32_t block, uint32_t w[32])
 {
-	UNROLL
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 32; i++)
 		w[i] = i == block - 1 ? 32 * (block + digest) : i == digest ? 0x80000000 : 0;
-	UNROLL
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 16; i++)
 		w[i] = i < digest ? h[i] : w[i];
 }
 
-/* Loads a state of the key's. That of SHA-512 has 16 words, others have 8 at most. */
+/* Loads a precomputed hash state: 16 words for SHA-512, at most 8 for the others. */
 DEVICE void hmac_load_state(const struct esp_key *k, const struct esp_block *state, uint32_t h[16])
 {
-	UNROLL
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 16; i++)
 		h[i] = i < 8 || k->auth == ESP_SHA512 ? state[i / 4].w[i % 4] : 0;
 }
 
-/* The first 8 words of the code; ESP sends as many as the ICV has. */
+/* Computes the first 8 words of the code. ESP truncates it to the ICV. */
 DEVICE void hmac(const struct esp_key *k, const struct esp_packet *p, uint32_t code[8])
 {
 	const struct hmac_input in = hmac_input_of(k, p);
@@ -73,7 +73,7 @@ DEVICE void hmac(const struct esp_key *k, const struct esp_packet *p, uint32_t c
 	uint32_t h[16], w[32];
 
 	hmac_load_state(k, esp_inner(k), h);
-	ROLL
+	PRAGMA_UNROLL_1
 	for (uint32_t from = 0; from <= in.size; from += in.key) {
 		if (from == in.size) {
 			hmac_load_digest(h, digest, in.key, w);
@@ -90,9 +90,9 @@ DEVICE void hmac(const struct esp_key *k, const struct esp_packet *p, uint32_t c
 		else
 			sha512_compress(h, w);
 	}
-	UNROLL
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 8; i++)
-		code[i] = network(h[i]);
+		code[i] = be32(h[i]);
 }
 
 #endif

@@ -9,6 +9,8 @@ import (
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
+//go:generate go test -run ^TestCHeader$ -update .
+
 // MaxLanes is how many lanes may work on a packet together.
 const MaxLanes = 32
 

@@ -10,7 +10,7 @@ import (
 // A key is no longer than what its suite and direction need: a header, round keys, powers or
 // two states, round keys for IVs. Of packets of 1408 bytes a GPU's warp works on seven at a
 // time if their keys have 34 lines at most, and on eight if they have 18.
-func TestKeysHaveWhatIsNeeded(t *testing.T) {
+func TestDeviceKeysHaveTheNeededParts(t *testing.T) {
 	lines := map[string]struct{ seal, open int }{
 		"aes128gcm16":      {1 + 11 + 32, 1 + 11 + 32},
 		"aes192gcm16":      {1 + 13 + 32, 1 + 13 + 32},

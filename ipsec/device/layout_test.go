@@ -1,58 +1,28 @@
 package device
 
 import (
-	"encoding/binary"
-	"os"
-	"reflect"
-	"regexp"
-	"strconv"
 	"testing"
 
+	"github.com/warproute/warproute/internal/cheader"
 	"github.com/warproute/warproute/ipsec/schedule"
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
-// struct esp_key is Key, and the numbers of key.h are Go's.
-func TestDevicesKnowTheLayout(t *testing.T) {
-	q := &request{operation: layout, packet: make([]byte, 256)}
-	run(t, q)
-	got := func() (w uint32) {
-		w, q.packet = binary.NativeEndian.Uint32(q.packet), q.packet[4:]
-		return w
-	}
-	key := reflect.TypeFor[Key]()
-	for i := range key.NumField() {
-		if f := key.Field(i); f.Name != "_" {
-			if at := got(); at != uint32(f.Offset) {
-				t.Errorf("%s is at %d in C, %d in Go", f.Name, at, f.Offset)
-			}
-		}
-	}
-	if size := got(); size != uint32(key.Size()) || size%LineBytes != 0 {
-		t.Errorf("a key has %d bytes in C, %d in Go", size, key.Size())
-	}
-
-	text, err := os.ReadFile("key.h")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defined := map[string]int{}
-	for _, m := range regexp.MustCompile(`(?m)^#define ESP_(\w+) (\d+)\b`).FindAllStringSubmatch(string(text), -1) {
-		if defined[m[1]], err = strconv.Atoi(m[2]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, want := range map[string]int{
-		"NULL": int(suite.Null), "CBC": int(suite.CBC), "CTR": int(suite.CTR), "GCM": int(suite.GCM), "CHACHA20": int(suite.ChaCha20),
-		"COMBINED": int(suite.Combined), "SHA1": int(suite.SHA1), "SHA256": int(suite.SHA256), "SHA512": int(suite.SHA512),
-		"ROUND_KEYS": schedule.MaxWords / 4, "POWERS": MaxLanes,
-	} {
-		if got, ok := defined[name]; !ok || got != want {
-			t.Errorf("ESP_%s is %d in key.h (%v), %d in Go", name, got, ok, want)
-		}
-		delete(defined, name)
-	}
-	if len(defined) > 0 {
-		t.Errorf("key.h defines what Go does not: %v", defined)
-	}
+func TestCHeader(t *testing.T) {
+	h := &cheader.Header{}
+	h.Comment("Ciphers and authentication: package suite.")
+	h.Define("ESP_CBC", uint64(suite.CBC))
+	h.Define("ESP_CTR", uint64(suite.CTR))
+	h.Define("ESP_GCM", uint64(suite.GCM))
+	h.Define("ESP_CHACHA20", uint64(suite.ChaCha20))
+	h.Define("ESP_COMBINED", uint64(suite.Combined))
+	h.Define("ESP_SHA1", uint64(suite.SHA1))
+	h.Define("ESP_SHA256", uint64(suite.SHA256))
+	h.Define("ESP_SHA512", uint64(suite.SHA512))
+	h.Comment("Key records: key.go.")
+	h.Define("ESP_LINE_BYTES", LineBytes)
+	h.Define("ESP_ROUND_KEYS", schedule.MaxWords/4, "of AES with a 32-byte key")
+	h.Define("ESP_POWERS", MaxLanes, "of GHASH's key: the most lanes that share a packet")
+	h.Struct("esp_key", Key{}, "cipher", "auth", "rounds", "iv_words", "icv_words", "align_words", "hash", "outer", "iv", "lines", "salt", "parts")
+	h.Check(t, "layout.h")
 }

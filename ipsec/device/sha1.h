@@ -1,4 +1,4 @@
-/* SHA-1 (FIPS 180-4 section 6.1). */
+/* SHA-1 (FIPS 180-4 section 6.1). Included by hmac.h. */
 #ifndef WARPROUTE_ESP_SHA1_H
 #define WARPROUTE_ESP_SHA1_H
 
@@ -15,13 +15,12 @@ DEVICE uint32_t sha1_mix(uint32_t round, uint32_t b, uint32_t c, uint32_t d)
 	return (b ^ c ^ d) + 0xca62c1d6;
 }
 
-/* Takes a block, the words of which are in the machine's byte order, into the first 5
- * words of the state. The block is overwritten. */
+/* Compresses a block of words in host byte order into the state. The block is overwritten. */
 DEVICE void sha1_compress(uint32_t h[5], uint32_t w[16])
 {
 	uint32_t a = h[0], b = h[1], c = h[2], d = h[3], e = h[4];
 
-	UNROLL
+	PRAGMA_UNROLL
 	for (uint32_t round = 0; round < 80; round++) {
 		if (round >= 16)
 			w[round % 16] = rotate_left(w[(round + 13) % 16] ^ w[(round + 8) % 16] ^ w[(round + 2) % 16] ^ w[round % 16], 1);

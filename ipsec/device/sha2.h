@@ -1,12 +1,11 @@
-/* SHA-256 and SHA-512 (FIPS 180-4 sections 6.2 and 6.4): the same rounds on words of
- * 32 and of 64 bits. */
+/* SHA-256 and SHA-512 (FIPS 180-4 sections 6.2 and 6.4): the same rounds on 32-bit and 64-bit
+ * words. Included by hmac.h. */
 #ifndef WARPROUTE_ESP_SHA2_H
 #define WARPROUTE_ESP_SHA2_H
 
 #include "words.h"
 
-/* The constants of SHA-512's rounds. Those of SHA-256 are the upper halves of the first
- * 64. */
+/* Round constants of SHA-512. The upper halves of the first 64 are SHA-256's. */
 CONSTANT uint64_t sha2_constants[80] = {
 	0x428a2f98d728ae22, 0x7137449123ef65cd, 0xb5c0fbcfec4d3b2f, 0xe9b5dba58189dbbc,
 	0x3956c25bf348b538, 0x59f111f1b605d019, 0x923f82a4af194f9b, 0xab1c5ed5da6d8118,
@@ -34,27 +33,26 @@ DEVICE uint64_t rotate_right64(uint64_t x, uint32_t n)
 {
 	uint32_t low = (uint32_t)(n < 32 ? x : x >> 32), high = (uint32_t)(n < 32 ? x >> 32 : x);
 
-	return pair(funnel_right(low, high, n % 32), funnel_right(high, low, n % 32));
+	return make_u64(__funnelshift_r(low, high, n % 32), __funnelshift_r(high, low, n % 32));
 }
 
-/* Takes a block, the words of which are in the machine's byte order, into the first 8
- * words of the state. The block is overwritten. */
+/* Compresses a block of words in host byte order into the state. The block is overwritten. */
 DEVICE void sha256_compress(uint32_t h[8], uint32_t w[16])
 {
 	uint32_t s[8];
 
-	UNROLL
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 8; i++)
 		s[i] = h[i];
-	ROLL
+	PRAGMA_UNROLL_1
 	for (uint32_t from = 0;; from += 16) {
-		UNROLL
+		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < 16; i++) {
 			uint32_t a = s[0], e = s[4];
 			uint32_t t = s[7] + (rotate_right(e, 6) ^ rotate_right(e, 11) ^ rotate_right(e, 25)) + (s[6] ^ (e & (s[5] ^ s[6]))) +
 				     (uint32_t)(sha2_constants[from + i] >> 32) + w[i];
 			uint32_t u = (rotate_right(a, 2) ^ rotate_right(a, 13) ^ rotate_right(a, 22)) + ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
-			UNROLL
+			PRAGMA_UNROLL
 			for (uint32_t j = 7; j > 0; j--)
 				s[j] = s[j - 1];
 			s[4] += t;
@@ -62,37 +60,37 @@ DEVICE void sha256_compress(uint32_t h[8], uint32_t w[16])
 		}
 		if (from == 48)
 			break;
-		UNROLL
+		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < 16; i++) {
 			uint32_t x = w[(i + 1) % 16], y = w[(i + 14) % 16];
 			w[i] += (rotate_right(x, 7) ^ rotate_right(x, 18) ^ x >> 3) + w[(i + 9) % 16] + (rotate_right(y, 17) ^ rotate_right(y, 19) ^ y >> 10);
 		}
 	}
-	UNROLL
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 8; i++)
 		h[i] += s[i];
 }
 
-/* The same, where state and block are 8 and 16 pairs of words, upper halves first. */
+/* Compresses a block. State and block are pairs of words, upper halves first. */
 DEVICE void sha512_compress(uint32_t h[16], const uint32_t block[32])
 {
 	uint64_t s[8], w[16];
 
-	UNROLL
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 8; i++)
-		s[i] = pair(h[2 * i + 1], h[2 * i]);
-	UNROLL
+		s[i] = make_u64(h[2 * i + 1], h[2 * i]);
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 16; i++)
-		w[i] = pair(block[2 * i + 1], block[2 * i]);
-	ROLL
+		w[i] = make_u64(block[2 * i + 1], block[2 * i]);
+	PRAGMA_UNROLL_1
 	for (uint32_t from = 0;; from += 16) {
-		UNROLL
+		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < 16; i++) {
 			uint64_t a = s[0], e = s[4];
 			uint64_t t = s[7] + (rotate_right64(e, 14) ^ rotate_right64(e, 18) ^ rotate_right64(e, 41)) + (s[6] ^ (e & (s[5] ^ s[6]))) +
 				     sha2_constants[from + i] + w[i];
 			uint64_t u = (rotate_right64(a, 28) ^ rotate_right64(a, 34) ^ rotate_right64(a, 39)) + ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
-			UNROLL
+			PRAGMA_UNROLL
 			for (uint32_t j = 7; j > 0; j--)
 				s[j] = s[j - 1];
 			s[4] += t;
@@ -100,16 +98,16 @@ DEVICE void sha512_compress(uint32_t h[16], const uint32_t block[32])
 		}
 		if (from == 64)
 			break;
-		UNROLL
+		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < 16; i++) {
 			uint64_t x = w[(i + 1) % 16], y = w[(i + 14) % 16];
 			w[i] += (rotate_right64(x, 1) ^ rotate_right64(x, 8) ^ x >> 7) + w[(i + 9) % 16] +
 				(rotate_right64(y, 19) ^ rotate_right64(y, 61) ^ y >> 6);
 		}
 	}
-	UNROLL
+	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 8; i++) {
-		s[i] += pair(h[2 * i + 1], h[2 * i]);
+		s[i] += make_u64(h[2 * i + 1], h[2 * i]);
 		h[2 * i] = (uint32_t)(s[i] >> 32);
 		h[2 * i + 1] = (uint32_t)s[i];
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"os"
@@ -17,8 +18,7 @@ import (
 type operation uint32
 
 const (
-	layout operation = iota
-	seal
+	seal operation = iota
 	open
 	encryptIV
 	fits
@@ -42,21 +42,13 @@ type request struct {
 	differs       uint32 // the answer; packet is overwritten
 }
 
-// program is the shim.
-var program string
+// dir is for the shim's program.
+var dir string
 
-// TestMain compiles the shim so that it fails at what C leaves undefined.
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "shim")
-	if err != nil {
+	var err error
+	if dir, err = os.MkdirTemp("", "shim"); err != nil {
 		log.Fatal(err)
-	}
-	program = filepath.Join(dir, "shim")
-	cmd := exec.Command("cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2",
-		"-fsanitize=undefined", "-fno-sanitize-recover=undefined", "-o", program, "testdata/shim.c")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		log.Fatalf("%v: %v (a C compiler is needed: apt-get install gcc libc6-dev)\n%s", cmd, err, out)
 	}
 	code := m.Run()
 	if err := os.RemoveAll(dir); err != nil {
@@ -65,8 +57,19 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// lookAtSources has the results of earlier tests not count when the sources change: go test
-// knows what a test looks at, and not what the compiler does.
+// compile builds the shim with UBSan and returns its program.
+var compile = sync.OnceValues(func() (program string, err error) {
+	program = filepath.Join(dir, "shim")
+	cmd := exec.Command("cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2",
+		"-fsanitize=undefined", "-fno-sanitize-recover=undefined", "-o", program, "testdata/shim.c")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%v: %w (a C compiler is needed: apt-get install gcc libc6-dev)\n%s", cmd, err, out)
+	}
+	return program, nil
+})
+
+// lookAtSources makes cached test results depend on the C sources: go test tracks the files that a
+// test opens, not those that the compiler does.
 var lookAtSources = sync.OnceValue(func() error {
 	sources, err := filepath.Glob("*.h")
 	for _, source := range append(sources, "testdata/shim.c") {
@@ -80,6 +83,10 @@ var lookAtSources = sync.OnceValue(func() error {
 func run(t *testing.T, requests ...*request) {
 	t.Helper()
 	if err := lookAtSources(); err != nil {
+		t.Fatal(err)
+	}
+	program, err := compile()
+	if err != nil {
 		t.Fatal(err)
 	}
 	var in, errs bytes.Buffer

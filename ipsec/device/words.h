@@ -1,7 +1,6 @@
-/* 32-bit words as the ciphers of ESP use them, for a device and for a host.
+/* Operations on 32-bit words for the ESP ciphers. Included by all other headers of this folder.
  *
- * The kernels' device.h, included before this, says how a function for a device is
- * declared; without it this is plain C for a host. */
+ * A kernel includes device.h first, which defines DEVICE; without it this is plain C for a host. */
 #ifndef WARPROUTE_ESP_WORDS_H
 #define WARPROUTE_ESP_WORDS_H
 
@@ -13,14 +12,14 @@
 #endif
 
 #if ON_DEVICE
-#define UNROLL _Pragma("unroll")
-#define ROLL _Pragma("unroll 1")
+#define PRAGMA_UNROLL _Pragma("unroll")
+#define PRAGMA_UNROLL_1 _Pragma("unroll 1")
 #else
-#define UNROLL
-#define ROLL
+#define PRAGMA_UNROLL
+#define PRAGMA_UNROLL_1
 #endif
 
-/* A table that is the same for all threads and is read at public places only. */
+/* A table in constant memory; all lanes read the same public index. */
 #if defined(__CUDACC__)
 #define CONSTANT static __constant__ const
 #elif ON_DEVICE
@@ -29,16 +28,14 @@
 #define CONSTANT static const
 #endif
 
-/* Words of packets are loaded and stored through these, which a kernel that works in
- * the host's memory replaces. They are as they lie in memory, 4-byte aligned: the
- * first byte is the lowest, as on every machine that this is for. */
+/* Access to 4-byte aligned packet words in memory order (little-endian). A kernel that works in
+ * host memory redefines them. */
 #ifndef PACKET_LOAD
 #define PACKET_LOAD(p) (*(p))
 #define PACKET_STORE(p, v) (*(p) = (v))
 #endif
 
-/* Two words as one. */
-DEVICE uint64_t pair(uint32_t low, uint32_t high)
+DEVICE uint64_t make_u64(uint32_t low, uint32_t high)
 {
 #if ON_DEVICE
 	uint64_t r;
@@ -49,46 +46,45 @@ DEVICE uint64_t pair(uint32_t low, uint32_t high)
 #endif
 }
 
-/* The lower word of two, high above low, after a shift to the right by n, which is
- * less than 32. */
-DEVICE uint32_t funnel_right(uint32_t low, uint32_t high, uint32_t n)
+/* CUDA's intrinsics for the other compilers. __funnelshift_r shifts high:low right by n < 32.
+ * __byte_perm picks byte i of the result by hexadecimal digit i of selector: 0 to 3 of a, 4 to 7
+ * of b. */
+#ifndef __CUDACC__
+DEVICE uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t n)
 {
 #if ON_DEVICE
 	uint32_t r;
 	asm("shf.r.wrap.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(low), "r"(high), "r"(n));
 	return r;
 #else
-	return (uint32_t)(pair(low, high) >> n);
+	return (uint32_t)(make_u64(low, high) >> n);
 #endif
 }
+
+DEVICE uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector)
+{
+#if ON_DEVICE
+	return __nvvm_prmt(a, b, selector);
+#else
+	uint64_t both = make_u64(a, b);
+	uint32_t r = 0;
+	for (uint32_t i = 0; i < 4; i++)
+		r |= (uint32_t)(both >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+	return r;
+#endif
+}
+#endif
 
 DEVICE uint32_t rotate_left(uint32_t x, uint32_t n) { return x << n | x >> (32 - n); }
 DEVICE uint32_t rotate_right(uint32_t x, uint32_t n) { return x >> n | x << (32 - n); }
 
-/* Bytes of two words: hexadecimal digit i of choice names the one that becomes byte i,
- * 0 to 3 of a, 4 to 7 of b. */
-DEVICE uint32_t choose_bytes(uint32_t a, uint32_t b, uint32_t choice)
-{
-#if defined(__CUDACC__)
-	return __byte_perm(a, b, choice);
-#elif ON_DEVICE
-	return __nvvm_prmt(a, b, choice);
-#else
-	uint64_t both = (uint64_t)b << 32 | a;
-	uint32_t r = 0;
-	for (uint32_t i = 0; i < 4; i++)
-		r |= (uint32_t)(both >> (choice >> 4 * i & 7) * 8 & 0xff) << 8 * i;
-	return r;
-#endif
-}
+/* Returns byte i of a word. */
+DEVICE uint32_t byte_of(uint32_t word, uint32_t i) { return __byte_perm(word, 0, 0x4440 + i); }
 
-/* Byte i of a word. */
-DEVICE uint32_t byte_of(uint32_t word, uint32_t i) { return choose_bytes(word, 0, 0x4440 + i); }
+/* Converts a word between host and network byte order. */
+DEVICE uint32_t be32(uint32_t x) { return __byte_perm(x, 0, 0x0123); }
 
-/* A word in network byte order from one in the machine's, and back. */
-DEVICE uint32_t network(uint32_t x) { return choose_bytes(x, 0, 0x0123); }
-
-/* A word at most; what CUDA calls min is a function of the toolkit's. */
-DEVICE uint32_t at_most(uint32_t x, uint32_t most) { return x < most ? x : most; }
+/* Returns the smaller word. nvcc defines min. */
+DEVICE uint32_t min32(uint32_t x, uint32_t y) { return x < y ? x : y; }
 
 #endif

@@ -7,26 +7,25 @@ import (
 	"github.com/warproute/warproute/ipsec/device"
 )
 
-// Holder is a device that has the keys of associations, each at a number.
+// Holder is a device with a key table.
 type Holder interface {
-	// Hold has the keys at a number when it returns. It does not keep k.
+	// Hold stores the keys at an index of the table before it returns. It does not keep k.
 	Hold(number uint32, k *device.Key)
-	// Forget overwrites what is there.
+	// Forget overwrites the keys at an index.
 	Forget(number uint32)
 }
 
-// holders are the devices, and which numbers they have keys at. Associations end on
-// other goroutines than they began, so there is a lock.
+// holders are the devices and the used indexes of their key tables. SAs are added and zeroed by
+// different goroutines, so there is a lock.
 type holders struct {
 	mu   sync.Mutex
 	all  []Holder
-	held []*ipsec.SA // by number; nil: free
-	free []uint32    // numbers
+	held []*ipsec.SA // by index; nil: free
+	free []uint32    // indexes
 }
 
-// Follow has a device hold the keys of all associations, those to come before a packet
-// meets them, until the function that it returns is called: then its keys have been
-// overwritten.
+// Follow stores the keys of all SAs on a device, also of SAs that are added later, before a packet
+// meets them. The returned function ends that; then the device's keys have been overwritten.
 func (g *Gateway) Follow(h Holder) (unfollow func()) {
 	k := &g.holders
 	k.mu.Lock()
@@ -56,9 +55,8 @@ func (k *holders) remove(h Holder) {
 	}
 }
 
-// share gives an association a number and its keys to all devices, unless they have it.
-// The number is free again when the association's keys are overwritten: then no worker
-// uses it, and no device on a worker's behalf.
+// share assigns an index to an SA and stores its keys on all devices, unless it has one. The index
+// is free again when the SA's keys are overwritten: no worker or device uses it any more.
 func (k *holders) share(s *ipsec.SA) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -5,9 +5,8 @@ import (
 	"github.com/warproute/warproute/ipsec/policy"
 )
 
-// RuleFor returns the policy that decides on a flow in a direction, and its number among
-// Rules, counted from 1; 0 if there is none. It is for people; engines ask MayEnter and
-// Protect.
+// RuleFor returns the policy for a flow in a direction, and its number among Rules, counted from 1;
+// 0 without a match. It serves traces; engines call MayEnter and Protect.
 func (g *Gateway) RuleFor(direction ipsec.Direction, f *Flow) (rule Rule, number int) {
 	r := g.lookup()
 	table := r.out

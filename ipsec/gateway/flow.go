@@ -9,7 +9,7 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// Flow is what policies select packets by.
+// Flow holds the selectors of a packet.
 type Flow = policy.Flow
 
 // FlowIPv4 returns the flow of a valid packet without options.
@@ -24,28 +24,28 @@ func FlowIPv6(p []byte, l4 packet.L4) (f Flow) {
 	return f
 }
 
-// ReadIPv4 does what FlowIPv4 does where f lies.
+// ReadIPv4 is FlowIPv4 in place.
 func ReadIPv4(f *Flow, p []byte) {
 	h := (*packet.IPv4)(p)
 	src, dst := ports(h.Protocol(), p[packet.IPv4Len:h.TotalLen()], h.Fragmented())
 	f.SetIPv4(h.Src(), h.Dst(), uint8(h.Protocol()), src, dst)
 }
 
-// ReadIPv6 does what FlowIPv6 does where f lies.
+// ReadIPv6 is FlowIPv6 in place.
 func ReadIPv6(f *Flow, p []byte, l4 packet.L4) {
 	proto := l4.Proto
-	if l4.Later && proto.IsExtension() { // the first fragment has what it leads to
+	if l4.Later && proto.IsExtension() { // only the first fragment has the transport protocol
 		proto = policy.HiddenProtocol
 	}
 	src, dst := ports(proto, p[l4.Offset:packet.IPv6Len+(*packet.IPv6)(p).PayloadLen()], l4.Fragment)
 	f.SetIPv6((*[16]byte)(p[8:24]), (*[16]byte)(p[24:40]), uint8(proto), src, dst)
 }
 
-// ports reads the ports, or what counts as such. Of no fragment, not even the first:
-// all of a packet go the same way.
+// ports returns the ports, or ICMP type and code. Fragments have none, not even the first, so that
+// all fragments of a packet match the same policy.
 func ports(proto packet.Protocol, l4 []byte, fragment bool) (src, dst uint32) {
 	const icmp, icmpv6, mobility, dccp, sctp, udplite = 1, 58, 135, 33, 132, 136
-	if (proto == packet.UDP || proto == packet.TCP) && !fragment && len(l4) >= 4 { // as nearly all
+	if (proto == packet.UDP || proto == packet.TCP) && !fragment && len(l4) >= 4 { // nearly all packets
 		both := binary.BigEndian.Uint32(l4)
 		return both >> 16, both & 0xffff
 	}
@@ -66,36 +66,35 @@ func ports(proto packet.Protocol, l4 []byte, fragment bool) (src, dst uint32) {
 	return uint32(binary.BigEndian.Uint16(l4)), uint32(binary.BigEndian.Uint16(l4[2:]))
 }
 
-// Inbound returns the association that a packet to dst with this SPI is for, or nil.
+// Inbound returns the SA for a packet to dst with this SPI, or nil.
 func (g *Gateway) Inbound(spi uint32, dst netip.Addr) *ipsec.SA { return g.sad.Lookup(spi, dst) }
 
-// MayEnter tells whether a packet that arrived by an association, or in clear if that is
-// nil, has come as the inbound policies demand (RFC 4301 section 5.2). What no policy
-// is for may come in clear, and not out of a tunnel.
+// MayEnter checks a decrypted packet (by is its SA) or a cleartext one (by is nil) against the
+// inbound policies (RFC 4301 section 5.2). Packets without a policy may enter in cleartext, but not
+// out of a tunnel.
 func (g *Gateway) MayEnter(f *Flow, by *ipsec.SA) ipsec.Error {
 	n, v := g.lookup().in.Lookup(f)
 	return mayEnter(n, v, by)
 }
 
-// Protect returns the association that a packet is to leave by, nil if it may leave in
-// clear. An error is why it may not leave.
+// Protect returns the SA for an outbound packet, or nil if it may leave in cleartext. An error is
+// the reason why it may not leave.
 func (g *Gateway) Protect(f *Flow) (*ipsec.SA, ipsec.Error) {
 	r := g.lookup()
 	n, v := r.out.Lookup(f)
 	return r.protect(n, v)
 }
 
-// Batch is how many packets MayEnterAll and ProtectAll take at once.
+// Batch is the largest number of packets per call of MayEnterAll and ProtectAll.
 const Batch = 64
 
-// Lookups is what a worker remembers of the policies of both directions.
+// Lookups is a worker's cache of the policies of both directions.
 type Lookups struct{ in, out *policy.Cache }
 
-// NewLookups returns what remembers nothing yet.
+// NewLookups returns empty caches.
 func NewLookups() Lookups { return Lookups{policy.NewCache(), policy.NewCache()} }
 
-// MayEnterAll does what MayEnter does for each of up to Batch flows, into errs. Their
-// cache misses overlap.
+// MayEnterAll is MayEnter for up to Batch flows, with results in errs. Cache misses overlap.
 func (g *Gateway) MayEnterAll(l *Lookups, errs []ipsec.Error, flows []Flow, by []*ipsec.SA) {
 	var policies [Batch]int32
 	var verdicts [Batch]policy.Verdict
@@ -105,7 +104,7 @@ func (g *Gateway) MayEnterAll(l *Lookups, errs []ipsec.Error, flows []Flow, by [
 	}
 }
 
-// ProtectAll is to Protect what MayEnterAll is to MayEnter.
+// ProtectAll is Protect for up to Batch flows. Cache misses overlap.
 func (g *Gateway) ProtectAll(l *Lookups, sas []*ipsec.SA, errs []ipsec.Error, flows []Flow) {
 	var policies [Batch]int32
 	var verdicts [Batch]policy.Verdict
@@ -116,7 +115,7 @@ func (g *Gateway) ProtectAll(l *Lookups, sas []*ipsec.SA, errs []ipsec.Error, fl
 	}
 }
 
-// lookup returns the rules of now.
+// lookup returns the current policies.
 func (g *Gateway) lookup() *Ruleset {
 	if r := g.rules.Load(); r != nil {
 		return r
@@ -124,7 +123,7 @@ func (g *Gateway) lookup() *Ruleset {
 	return &none
 }
 
-// mayEnter is MayEnter by what the inbound policies say.
+// mayEnter is MayEnter with the result of the inbound policies.
 func mayEnter(n int32, v policy.Verdict, by *ipsec.SA) ipsec.Error {
 	switch {
 	case n == policy.None && by == nil:
@@ -137,13 +136,13 @@ func mayEnter(n int32, v policy.Verdict, by *ipsec.SA) ipsec.Error {
 		return ipsec.PolicyRefused
 	case v.Action() == policy.Bypass && by == nil:
 		return ipsec.OK
-	case v.Action() == policy.Protect && by != nil && by.Bundle() == v.Target():
+	case v.Action() == policy.Protect && by != nil && by.Tunnel() == v.Target():
 		return ipsec.OK
 	}
 	return ipsec.InTmplMismatch
 }
 
-// protect is Protect by what the outbound policies say.
+// protect is Protect with the result of the outbound policies.
 func (r *Ruleset) protect(n int32, v policy.Verdict) (*ipsec.SA, ipsec.Error) {
 	switch {
 	case n == policy.None || v.Action() == policy.Bypass:
@@ -160,11 +159,11 @@ func (r *Ruleset) protect(n int32, v policy.Verdict) (*ipsec.SA, ipsec.Error) {
 	return nil, ipsec.OutNoStates
 }
 
-// none are the rules of a gateway that was given none.
+// none is the Ruleset of a gateway without policies.
 var none = func() Ruleset {
 	t, err := policy.Build(nil)
 	if err != nil {
-		panic(err) // no policies are always few enough
+		panic(err) // an empty list cannot be too long
 	}
 	return Ruleset{in: t, out: t}
 }()

@@ -17,7 +17,7 @@ func newSA(t *testing.T, g *Gateway, d ipsec.Direction, name string, spi uint32)
 	t.Helper()
 	s, err := ipsec.NewSA(ipsec.Config{
 		Name: name, SPI: spi, Direction: d, Src: netip.MustParseAddr("198.51.100.1"), Dst: netip.MustParseAddr("198.51.100.2"),
-		Suite: "aes128gcm16", Key: bytes.Repeat([]byte{byte(spi)}, 20), ReplayWindow: 64, Bundle: g.Bundle(name),
+		Suite: "aes128gcm16", Key: bytes.Repeat([]byte{byte(spi)}, 20), ReplayWindow: 64, Tunnel: g.Tunnel(name),
 	}, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func newSA(t *testing.T, g *Gateway, d ipsec.Direction, name string, spi uint32)
 	return s
 }
 
-// flow returns that of a frame.
+// flow returns the flow of a frame.
 func flow(t *testing.T, frame []byte) Flow {
 	t.Helper()
 	p := frame[packet.EthernetLen:]
@@ -42,8 +42,8 @@ func flow(t *testing.T, frame []byte) Flow {
 	return FlowIPv6(p, l4)
 }
 
-// A packet of a protected port cannot be cut to pass in clear, and one that is
-// cut because it does not fit the tunnel goes there all the same.
+// A packet of a protected port cannot be fragmented to leave in cleartext, and one that is fragmented
+// because it does not fit the tunnel still uses the tunnel.
 func TestFragmentsDoNotEscapePoliciesOfPorts(t *testing.T) {
 	g := &Gateway{}
 	out, in := newSA(t, g, ipsec.Out, "out", 0x100), newSA(t, g, ipsec.In, "in", 0x200)
@@ -51,10 +51,10 @@ func TestFragmentsDoNotEscapePoliciesOfPorts(t *testing.T) {
 		return Rule{Direction: d, Policy: policy.Policy{Src: prefix(src), Dst: prefix(dst), Protocol: protocol, DstPorts: policy.Port(port), Action: a, Target: target}}
 	}
 	if err := g.SetRules([]Rule{
-		rule(ipsec.Out, "192.0.2.0/24", "10.1.0.0/16", 17, 5000, policy.Protect, out.Bundle()),
-		rule(ipsec.In, "192.0.2.0/24", "10.1.0.0/16", 17, 5000, policy.Protect, in.Bundle()),
-		rule(ipsec.Out, "2001:db8::/64", "fd01::/64", 17, 5000, policy.Protect, out.Bundle()),
-		rule(ipsec.In, "2001:db8::/64", "fd01::/64", 17, 5000, policy.Protect, in.Bundle()),
+		rule(ipsec.Out, "192.0.2.0/24", "10.1.0.0/16", 17, 5000, policy.Protect, out.Tunnel()),
+		rule(ipsec.In, "192.0.2.0/24", "10.1.0.0/16", 17, 5000, policy.Protect, in.Tunnel()),
+		rule(ipsec.Out, "2001:db8::/64", "fd01::/64", 17, 5000, policy.Protect, out.Tunnel()),
+		rule(ipsec.In, "2001:db8::/64", "fd01::/64", 17, 5000, policy.Protect, in.Tunnel()),
 		rule(ipsec.Out, "192.0.2.0/24", "10.2.0.0/16", 6, 25, policy.Discard, 0),
 		rule(ipsec.In, "192.0.2.0/24", "10.2.0.0/16", 6, 25, policy.Discard, 0),
 	}); err != nil {
@@ -62,7 +62,7 @@ func TestFragmentsDoNotEscapePoliciesOfPorts(t *testing.T) {
 	}
 	udp4, tcp4 := testutil.UDP4("192.0.2.1", "10.1.0.9", 1, 5000, make([]byte, 40)...), testutil.Edit(testutil.UDP4("192.0.2.1", "10.2.0.9", 1, 25, make([]byte, 40)...), 9, 6)
 	udp6 := testutil.UDP6("2001:db8::1", "fd01::9", 1, 5000, make([]byte, 40)...)
-	// A Fragment header takes the place of UDP's: first, later, and later with more extension headers.
+	// A Fragment header in place of UDP's: first, later, and later with more extension headers.
 	first6 := testutil.Edit(testutil.Edit(udp6, 6, 44), 40, 17, 0, 0, 1, 0, 0, 0, 1)
 	later6 := testutil.Edit(testutil.Edit(udp6, 6, 44), 40, 17, 0, 0, 8, 0, 0, 0, 1)
 	hidden6 := testutil.Edit(testutil.Edit(udp6, 6, 44), 40, 60, 0, 0, 8, 0, 0, 0, 1)

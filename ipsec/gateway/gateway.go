@@ -1,9 +1,9 @@
-// Package gateway is the IPsec side of a router: which packets are to be protected, by
-// which association; which of those that arrive may pass (RFC 4301).
+// Package gateway binds the security policy database (SPD) to SAs (RFC 4301): which outbound packets
+// are encrypted by which SA, and which inbound packets may enter.
 //
-// One goroutine, the control plane's, changes a Gateway; engines use it at any time
-// without locks. Policies name bundles, and a bundle has the association in use: a
-// new one takes the old one's place by one store, for all policies that name it.
+// One goroutine, the control plane's, changes a Gateway; engines use it concurrently without locks.
+// Policies name tunnels, and a tunnel has a current outbound SA. One store replaces it for all
+// policies that name the tunnel.
 package gateway
 
 import (
@@ -15,47 +15,47 @@ import (
 	"github.com/warproute/warproute/ipsec/policy"
 )
 
-// Gateway has the associations and policies of a router. The zero Gateway is empty:
-// it protects nothing and lets everything pass in clear.
+// Gateway holds the SAs and policies of a router. The zero Gateway encrypts nothing and admits
+// everything in cleartext.
 type Gateway struct {
-	Clock  ipsec.Clock  // of the associations' age; engines set it, once a chunk
-	Nonces ipsec.Nonces // of the outbound associations
+	Clock  ipsec.Clock  // for the age of SAs; engines set it once per chunk
+	Nonces ipsec.Nonces // of outbound SAs
 
-	// To be set before an engine has the gateway.
-	ClampMSS      bool // lower the segment size that TCP announces in a tunnel to what fits
-	FragmentAfter bool // cut IPv4 packets that are too large, and may be, when they are protected
-	StrictErrors  bool // judge the quotation of every ICMP error out of a tunnel, and send no other router's error into one for its quotation
+	// Set before an engine has the gateway.
+	ClampMSS      bool // lower the MSS of TCP connections to what fits the tunnel
+	FragmentAfter bool // fragment ESP packets, not their inner packets, if IPv4 allows that
+	StrictErrors  bool // check the quotation of every ICMP error out of a tunnel, and admit none of other routers into one by its quotation
 
-	// Missing is sent the number of a bundle for which there is a packet and no association;
-	// nil where nobody could get one. It is to be set before there are policies.
+	// Missing receives the number of a tunnel for which there is a packet and no SA; nil if nobody
+	// can create one. Set before there are policies.
 	Missing chan uint32
 
 	sad     ipsec.SAD
 	rules   atomic.Pointer[Ruleset]
-	bundles bundles
+	tunnels tunnels
 	holders holders
 	paths   paths
 }
 
-// Rule is a policy for one direction. The Target of one that protects is a Bundle.
+// Rule is a policy for one direction. The Target of a protecting one is a tunnel's number.
 type Rule struct {
-	Name      string // for people
+	Name      string // for display
 	Direction ipsec.Direction
 	policy.Policy
-	Refusal string // why the policy cannot be followed; of policy.Refuse alone
+	Refusal string // why the policy is not supported; with policy.Refuse only
 }
 
-// Ruleset is policies as engines look them up.
+// Ruleset is a set of policies, compiled for lookup.
 type Ruleset struct {
-	all     []Rule // as they were given
+	all     []Rule // in the order given
 	in, out *policy.Table
-	bundles []*bundle
+	tunnels []*tunnel
 	current pages
 	missing chan<- uint32 // see Gateway
 }
 
-// Add puts an association into use. An outbound one takes the place of the one that
-// its bundle had, which stays until it is removed.
+// Add activates an SA. An outbound SA replaces its tunnel's current one, which stays in the gateway
+// until Remove.
 func (g *Gateway) Add(s *ipsec.SA) error {
 	if err := g.Keep(s); err != nil {
 		return err
@@ -66,13 +66,12 @@ func (g *Gateway) Add(s *ipsec.SA) error {
 	return nil
 }
 
-// Keep has an association there: packets that arrive by it may. No packet leaves by an
-// outbound one before Use.
+// Keep adds an SA: packets may arrive by it. No packet leaves by an outbound SA before Use.
 func (g *Gateway) Keep(s *ipsec.SA) error {
 	c := s.Config()
-	b := g.bundles.get(c.Bundle)
+	b := g.tunnels.get(c.Tunnel)
 	if b == nil {
-		return fmt.Errorf("add security association %q: there is no bundle %d", c.Name, c.Bundle)
+		return fmt.Errorf("add security association %q: there is no tunnel %d", c.Name, c.Tunnel)
 	}
 	g.holders.share(s)
 	if c.Direction == ipsec.In {
@@ -91,40 +90,40 @@ func (g *Gateway) Keep(s *ipsec.SA) error {
 	return nil
 }
 
-// Use has packets leave by an outbound association, which must be there, from now on.
-func (g *Gateway) Use(s *ipsec.SA) { g.bundles.current.of(s.Bundle()).Store(s) }
+// Use makes an outbound SA the current one of its tunnel. It must be in the gateway.
+func (g *Gateway) Use(s *ipsec.SA) { g.tunnels.current.of(s.Tunnel()).Store(s) }
 
-// Remove takes an association out of use: no packet finds it from now on, and of its
-// bundle, the newest that is left is used instead. What workers have begun with it they
-// finish, so that rekeying loses nothing; its keys are there until Zero.
+// Remove removes an SA: no packet finds it from now on, and the newest remaining SA of its tunnel
+// becomes the current one. Workers finish the packets that they have begun, so rekeying loses
+// nothing. The keys stay until Zero.
 func (g *Gateway) Remove(s *ipsec.SA) {
 	c := s.Config()
 	if c.Direction == ipsec.In {
 		if g.sad.Remove(s) {
-			b := g.bundles.get(c.Bundle)
+			b := g.tunnels.get(c.Tunnel)
 			b.past[ipsec.In].add(s)
 			b.countTransport(s, -1)
-			g.bundles.leave(c.Bundle)
+			g.tunnels.leave(c.Tunnel)
 		}
 	} else {
 		g.paths.remove(s)
-		b := g.bundles.get(c.Bundle)
+		b := g.tunnels.get(c.Tunnel)
 		if i := slices.Index(b.out, s); i >= 0 {
 			b.out = slices.Delete(b.out, i, i+1)
 			b.past[ipsec.Out].add(s)
-			g.bundles.leave(c.Bundle)
+			g.tunnels.leave(c.Tunnel)
 		}
 		var newest *ipsec.SA
 		if n := len(b.out); n > 0 {
 			newest = b.out[n-1]
 		}
-		g.bundles.current.of(c.Bundle).CompareAndSwap(s, newest)
+		g.tunnels.current.of(c.Tunnel).CompareAndSwap(s, newest)
 	}
 }
 
-// All calls yield with every association until it returns false.
+// All calls yield with every SA until it returns false.
 func (g *Gateway) All(yield func(*ipsec.SA) bool) {
-	for _, b := range g.bundles.all {
+	for _, b := range g.tunnels.all {
 		if b == nil {
 			continue
 		}
@@ -137,8 +136,8 @@ func (g *Gateway) All(yield func(*ipsec.SA) bool) {
 	g.sad.All(yield)
 }
 
-// SetRules replaces all policies at once. In each direction, the first that matches
-// counts. On an error the ones before stay.
+// SetRules replaces all policies. In each direction the first match counts. On an error the current
+// ones stay.
 func (g *Gateway) SetRules(all []Rule) error {
 	r, err := g.Prepare(all)
 	if err != nil {
@@ -148,13 +147,13 @@ func (g *Gateway) SetRules(all []Rule) error {
 	return nil
 }
 
-// Prepare is the part of SetRules that may fail. It changes nothing.
+// Prepare compiles policies for Enforce. It changes nothing.
 func (g *Gateway) Prepare(all []Rule) (*Ruleset, error) {
-	r := &Ruleset{all: all, missing: g.Missing, bundles: g.bundles.all, current: g.bundles.current}
+	r := &Ruleset{all: all, missing: g.Missing, tunnels: g.tunnels.all, current: g.tunnels.current}
 	var in, out []policy.Policy
 	for i, rule := range all {
-		if rule.Action == policy.Protect && g.bundles.get(rule.Target) == nil {
-			return nil, fmt.Errorf("policy %d (%v): there is no bundle %d", i+1, &rule.Policy, rule.Target)
+		if rule.Action == policy.Protect && g.tunnels.get(rule.Target) == nil {
+			return nil, fmt.Errorf("policy %d (%v): there is no tunnel %d", i+1, &rule.Policy, rule.Target)
 		}
 		if rule.Direction == ipsec.In {
 			in = append(in, rule.Policy)
@@ -172,23 +171,23 @@ func (g *Gateway) Prepare(all []Rule) (*Ruleset, error) {
 	return r, nil
 }
 
-// Enforce is the part that does not fail. It is for a Ruleset once.
+// Enforce activates a prepared Ruleset, once. It cannot fail.
 func (g *Gateway) Enforce(r *Ruleset) {
 	for _, rule := range r.all {
 		if rule.Action == policy.Protect {
-			g.bundles.get(rule.Target).uses++
+			g.tunnels.get(rule.Target).uses++
 		}
 	}
 	before := g.Rules()
 	g.rules.Store(r)
 	for _, rule := range before {
 		if rule.Action == policy.Protect {
-			g.bundles.leave(rule.Target)
+			g.tunnels.leave(rule.Target)
 		}
 	}
 }
 
-// Rules returns the policies, in their order.
+// Rules returns the active policies, in their order.
 func (g *Gateway) Rules() []Rule {
 	if r := g.rules.Load(); r != nil {
 		return r.all

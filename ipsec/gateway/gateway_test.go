@@ -6,8 +6,8 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// When the association in use goes, the newest that is left is used, and not any.
-func TestTheNewestThatIsLeftIsUsed(t *testing.T) {
+// When the current SA is removed, the newest remaining one is used.
+func TestNewestRemainingSAIsUsed(t *testing.T) {
 	for range 20 { // a choice by chance would be found out
 		g := &Gateway{}
 		var sas []*ipsec.SA
@@ -16,12 +16,12 @@ func TestTheNewestThatIsLeftIsUsed(t *testing.T) {
 		}
 		g.Remove(sas[1])
 		for _, want := range []int{3, 2, 0} {
-			if s := g.bundles.current.of(0).Load(); s != sas[want] {
+			if s := g.tunnels.current.of(0).Load(); s != sas[want] {
 				t.Fatalf("SPI %#x is used, want %#x", s.Config().SPI, sas[want].Config().SPI)
 			}
 			g.Remove(sas[want])
 		}
-		if g.bundles.current.of(0).Load() != nil {
+		if g.tunnels.current.of(0).Load() != nil {
 			t.Fatal("a removed association is used")
 		}
 		for s := range g.All {

@@ -12,9 +12,9 @@ import (
 	"github.com/warproute/warproute/ipsec/policy"
 )
 
-// Whatever a worker remembers, all packets of a batch get what one and the same set of rules
-// says that is or was in force meanwhile, while rules change and old ones give their memory back.
-func TestWhatWorkersRememberIsOfTheRulesInForce(t *testing.T) {
+// All packets of a batch get the results of one set of rules that was active meanwhile, while rules
+// change and memory of old ones is reused.
+func TestPolicyCachesFollowRuleChanges(t *testing.T) {
 	const n = 30
 	g := &Gateway{}
 	var out, in [n]*ipsec.SA
@@ -22,13 +22,13 @@ func TestWhatWorkersRememberIsOfTheRulesInForce(t *testing.T) {
 		out[i] = newSA(t, g, ipsec.Out, fmt.Sprint("out", i), uint32(0x1000+i))
 		in[i] = newSA(t, g, ipsec.In, fmt.Sprint("in", i), uint32(0x2000+i))
 	}
-	// In generation k, tunnel i has the associations number i+k.
+	// In generation k, tunnel i has SA number i+k.
 	rulesOf := func(k uint32) (rules []Rule) {
 		for i := range uint32(n) {
 			to := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i), 0}), 24)
 			for d, sas := range [][n]*ipsec.SA{ipsec.In: in, ipsec.Out: out} {
 				rules = append(rules, Rule{Direction: ipsec.Direction(d), Policy: policy.Policy{
-					Src: prefix("0.0.0.0/0"), Dst: to, Action: policy.Protect, Target: sas[(i+k)%n].Bundle(),
+					Src: prefix("0.0.0.0/0"), Dst: to, Action: policy.Protect, Target: sas[(i+k)%n].Tunnel(),
 				}})
 			}
 		}

@@ -1,9 +1,9 @@
 package gateway
 
-// miss tells the control plane that a packet found no association in a bundle, once until
-// Answered. The packet is dropped; nobody waits for anything.
+// miss reports to the control plane that a packet found no SA of a tunnel, once until Answered. The
+// packet is dropped; nobody waits.
 func (r *Ruleset) miss(n uint32) {
-	b := r.bundles[n]
+	b := r.tunnels[n]
 	if r.missing == nil || b.missed.Load() || !b.missed.CompareAndSwap(false, true) {
 		return
 	}
@@ -14,9 +14,9 @@ func (r *Ruleset) miss(n uint32) {
 	}
 }
 
-// Answered has Missing tell of a bundle again.
+// Answered re-enables reports of a tunnel on Missing.
 func (g *Gateway) Answered(n uint32) {
-	if b := g.bundles.get(n); b != nil {
+	if b := g.tunnels.get(n); b != nil {
 		b.missed.Store(false)
 	}
 }

@@ -8,14 +8,13 @@ import (
 	"github.com/warproute/warproute/ipsec/policy"
 )
 
-// The control plane is told once of a bundle for which packets find no association, and
-// again when it has answered; where it does not listen, when it does.
-func TestMissingAssociationsAreToldOnce(t *testing.T) {
+// Missing reports a tunnel without an SA once, and again after Answered; if the channel is full, later.
+func TestMissingSAsAreReportedOnce(t *testing.T) {
 	g := &Gateway{Missing: make(chan uint32, 1)}
 	any := netip.MustParsePrefix("0.0.0.0/0")
 	var rules []Rule
 	for i, dst := range []string{"10.1.0.0/16", "10.2.0.0/16"} {
-		n := g.Bundle(dst)
+		n := g.Tunnel(dst)
 		if n != uint32(i) {
 			t.Fatal(n)
 		}
@@ -42,7 +41,7 @@ func TestMissingAssociationsAreToldOnce(t *testing.T) {
 		default:
 		}
 		if got != want {
-			t.Errorf("told of %d, want %d", got, want)
+			t.Errorf("reported %d, want %d", got, want)
 		}
 	}
 	packets(1)

@@ -8,48 +8,48 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// TooBig is what a router on the path of a tunnel says: a packet did not fit, and is
-// quoted. Anybody can send such a thing.
+// TooBig is an ICMP error of a router on the path of a tunnel: a packet did not fit, and is quoted.
+// Anybody can forge one.
 type TooBig struct {
-	Src, Dst netip.Addr  // of the packet
-	From     netip.Addr  // the source of the error
-	Encap    ipsec.Encap // UDP ports of the packet; zero: it is not in UDP
+	Src, Dst netip.Addr  // of the quoted packet
+	From     netip.Addr  // source of the error
+	Encap    ipsec.Encap // UDP ports of the quoted packet; zero without UDP
 	SPI      uint32
-	Sequence uint32 // its lower half
+	Sequence uint32 // lower half of the sequence number
 	ID       uint16 // IPv4 identification
-	DF       bool   // IPv4: it must not be fragmented
-	Size     int    // of the packet in bytes, IP header included
-	MTU      int    // what would fit, in the same; 0: the router does not say (RFC 1191 section 5)
+	DF       bool   // IPv4: don't fragment
+	Size     int    // bytes of the quoted packet, IP header included
+	MTU      int    // size that fits, in the same unit; 0: not reported (RFC 1191 section 5)
 }
 
-// Bounds of what is believed of a path. No path of today is narrower, and what is told to
-// be would have us cut everything to pieces (RFC 8201 section 4, RFC 4821 section 7.7).
+// Bounds of credible path MTUs. A smaller one would fragment everything into tiny pieces (RFC 8201
+// section 4, RFC 4821 section 7.7).
 const (
 	minPathIPv4 = 576
 	minPathIPv6 = 1280
 )
 
-// pathMemory is for how long a path counts as narrow; then it is tried again (RFC 1191
-// section 6.3, RFC 8201 section 5.3).
+// pathMemory is the time after which a learned MTU is forgotten and the path is tried again (RFC
+// 1191 section 6.3, RFC 8201 section 5.3).
 const pathMemory = 10 * time.Minute
 
-// Times of errors. A quoted packet may have left up to two ticks before, of which one takes no less than
-// markEvery: an error takes one round trip. A path changes once in changeEvery.
+// Ages of credible errors. A quoted packet may be up to two marks old, and marks are at least markEvery
+// apart; an error takes one round trip. A path's MTU changes at most once per changeEvery.
 const (
 	markEvery   = 900 * time.Millisecond
 	changeEvery = time.Second
 )
 
-// paths are the ways to other gateways, as far as they are known to be narrower than the
-// ports that lead there. They have a lock of their own, because routers speak at any time.
+// paths are the paths to other gateways whose MTU is known to be smaller than the port's. They have a
+// lock of their own, since ICMP errors arrive at any time.
 type paths struct {
 	mu     sync.Mutex
 	sas    map[pathSPI]*outgoing
 	narrow map[path]narrow
 }
 
-// outgoing is an outbound SA of a tunnel, and its last sequence numbers at two times: packets
-// after the first of them are recent.
+// outgoing is an outbound SA of a tunnel with its last sequence numbers at two times. Packets after
+// the first of them are recent.
 type outgoing struct {
 	*ipsec.SA
 	before, last mark
@@ -60,15 +60,15 @@ type mark struct {
 	at  time.Duration
 }
 
-// tick moves the marks when the last is old enough.
+// tick moves the marks if the last one is old enough.
 func (o *outgoing) tick(now time.Duration) {
 	if now-o.last.at >= markEvery {
 		o.before, o.last = o.last, mark{o.Sequence(), now}
 	}
 }
 
-// sent reports whether the SA may have sent the quoted packet lately. In a tunnel's IPv4 header
-// the identification is the sequence number's; behind a NAT it may be another's.
+// sent reports whether the SA may have sent the quoted packet recently. The identification of a
+// tunnel's IPv4 header is the sequence number's lower half; a NAT may change it.
 func (o *outgoing) sent(t *TooBig) bool {
 	c := o.Config()
 	switch {
@@ -98,8 +98,8 @@ func pathOf(s *ipsec.SA) pathSPI {
 	return pathSPI{path{c.Src, c.Dst}, c.SPI}
 }
 
-// add has an outbound association know what its path is like. In transport mode the
-// packets are not ours: routers tell their sources.
+// add gives an outbound SA the known MTU of its path. In transport mode the packets are the hosts',
+// and routers report to them.
 func (p *paths) add(s *ipsec.SA) {
 	if s.Mode() != ipsec.Tunnel {
 		return
@@ -126,11 +126,10 @@ func (p *paths) remove(s *ipsec.SA) {
 	}
 }
 
-// Learn has the SAs of a path protect no more than fits it, if an error is to be believed: it quotes a
-// packet that one of them may have sent in the last second or two, and it is plausible (RFC 4301 section
-// 8.2.2, RFC 5927 section 7). It returns the MTU in bytes that the path has now, and whether it
-// changed; the generation of routes is to be moved then. now is the time since an arbitrary start.
-// Any goroutine may call it.
+// Learn lowers the path MTU of SAs if an error is credible: it quotes a packet that one of them may
+// have sent in the last second or two (RFC 4301 section 8.2.2, RFC 5927 section 7). It returns the
+// path MTU in bytes, and whether it changed; the caller then advances the generation of routes. now is
+// the time since an arbitrary start. It is safe for concurrent use.
 func (g *Gateway) Learn(t TooBig, now time.Duration) (mtu int, changed bool) {
 	mtu = t.MTU
 	switch {
@@ -155,8 +154,8 @@ func (g *Gateway) Learn(t TooBig, now time.Duration) (mtu int, changed bool) {
 	return mtu, true
 }
 
-// TickPaths notes which packets are recent, and forgets what was learned of paths too long ago; it
-// reports whether there was any of that. It is to be called every second; the rest is as with Learn.
+// TickPaths records the recent sequence numbers, and forgets old path MTUs; it reports whether it
+// forgot any. It is called every second. now is as for Learn.
 func (g *Gateway) TickPaths(now time.Duration) (changed bool) {
 	p := &g.paths
 	p.mu.Lock()

@@ -9,12 +9,12 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// outbound adds an association that has sent five packets since.
+// outbound adds an SA that has sent five packets.
 func outbound(t *testing.T, g *Gateway, spi uint32, src, dst string, mode ipsec.Mode, alter ...func(*ipsec.Config)) *ipsec.SA {
 	t.Helper()
 	c := ipsec.Config{
 		SPI: spi, Mode: mode, Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr(dst),
-		Suite: "aes128gcm16", Key: bytes.Repeat([]byte{byte(spi)}, 20), Bundle: g.Bundle(src + dst),
+		Suite: "aes128gcm16", Key: bytes.Repeat([]byte{byte(spi)}, 20), Tunnel: g.Tunnel(src + dst),
 	}
 	for _, a := range alter {
 		a(&c)
@@ -30,8 +30,8 @@ func outbound(t *testing.T, g *Gateway, spi uint32, src, dst string, mode ipsec.
 	return s
 }
 
-// A router is believed if it quotes a packet that may be ours, and says what makes sense.
-func TestWhatRoutersSayIsJudged(t *testing.T) {
+// An error is believed if it quotes a packet that may be ours and its MTU is plausible.
+func TestImplausiblePathMTUErrorsAreIgnored(t *testing.T) {
 	const us, them, us6, them6 = "192.0.2.1", "198.51.100.1", "2001:db8::1", "2001:db8:1::1"
 	tooBig := func(src, dst string, spi, seq uint32, size, mtu int) TooBig {
 		return TooBig{Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr(dst), SPI: spi, Sequence: seq, ID: uint16(seq), DF: true, Size: size, MTU: mtu}
@@ -91,9 +91,9 @@ func TestWhatRoutersSayIsJudged(t *testing.T) {
 	}
 }
 
-// What is known of a path holds for all associations that use it, those to come as well,
-// until it becomes too old; it gets no larger by what routers say.
-func TestPathsAreNarrowForAWhile(t *testing.T) {
+// A path MTU applies to all SAs of the path, later ones included, until it expires; errors never raise
+// it.
+func TestPathMTUsExpire(t *testing.T) {
 	g := &Gateway{}
 	a, other := outbound(t, g, 0x1000, "192.0.2.1", "198.51.100.1", ipsec.Tunnel), outbound(t, g, 0x1000, "192.0.2.1", "198.51.100.2", ipsec.Tunnel)
 	learn := func(spi uint32, mtu int, now time.Duration) bool {
@@ -131,8 +131,8 @@ func TestPathsAreNarrowForAWhile(t *testing.T) {
 	expect("forgotten", 0, b, outbound(t, g, 0x1002, "192.0.2.1", "198.51.100.1", ipsec.Tunnel))
 }
 
-// Only packets of the last second or two are in routers that may complain: an old number is what
-// somebody guesses who sees nothing of a tunnel, as the first one always was sent.
+// Only packets of the last second or two can be on the path: old sequence numbers can be guessed
+// without seeing the tunnel.
 func TestOldPacketsDoNotNarrowPaths(t *testing.T) {
 	for _, start := range []uint64{5, 1 << 16, 1<<32 - 3, 1 << 33} {
 		g := &Gateway{}

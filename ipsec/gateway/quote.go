@@ -8,11 +8,11 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// Quote is the packet that an ICMP error quotes, as far as policies need it (RFC 4301 section 6.2).
+// Quote holds the selectors of the packet that an ICMP error quotes (RFC 4301 section 6.2).
 type Quote struct {
-	Answer Flow       // answers to the quoted packet; fields that are not quoted, such as ports, are hidden
+	Answer Flow       // selectors of answers to the quoted packet; fields that are not quoted, such as ports, are opaque
 	Dst    netip.Addr // destination of the quoted packet
-	Honest bool       // a router may have sent the error: see honest
+	Honest bool       // plausible error of a router: see honest
 }
 
 // Sizes in bytes of the longest ICMP errors, IP header included (RFC 1812 section 4.3.2.3,
@@ -22,12 +22,12 @@ const (
 	maxErrorIPv6 = 1280
 )
 
-// ReadQuote reads the packet that an ICMP error quotes. p is the valid IP packet of the error, whose
-// ICMP header is at l4. It is not ok if less than an IP header is quoted.
+// ReadQuote parses the quoted packet of an ICMP error. p is the valid IP packet of the error, and its
+// ICMP header is at p[l4:]. It is not ok if less than an IP header is quoted.
 func ReadQuote(p []byte, l4 int) (q Quote, ok bool) {
-	const header = 8 // of the error, in front of the quotation
+	const header = 8 // ICMP header in front of the quotation
 	if p[0]>>4 == 4 {
-		p = p[:min((*packet.IPv4)(p).TotalLen(), len(p))] // padding of the link is no quotation
+		p = p[:min((*packet.IPv4)(p).TotalLen(), len(p))] // Ethernet padding is not quoted
 	} else {
 		p = p[:min(packet.IPv6Len+(*packet.IPv6)(p).PayloadLen(), len(p))]
 	}
@@ -59,10 +59,10 @@ func ReadQuote(p []byte, l4 int) (q Quote, ok bool) {
 	return q, false
 }
 
-// honest reports whether an ICMP error p looks like one that a router sent about a packet of which
-// quote is at least an IPv4 header: it goes to the source of that packet, is no longer than errors
-// are, and has a type that routers send beyond their links. Redirects are for the link alone
-// (RFC 1812 section 5.2.7.2), source quench is obsolete (RFC 6633).
+// honest reports whether an ICMP error p is plausible for a router: it goes to the source of the
+// quoted packet (at least an IPv4 header), is no longer than errors may be, and has a type that is
+// forwarded. Redirects are link-local (RFC 1812 section 5.2.7.2), source quench is obsolete
+// (RFC 6633).
 func honest(p []byte, typ byte, quote []byte) bool {
 	const types4, types6 = 1<<3 | 1<<11 | 1<<12, 1<<1 | 1<<2 | 1<<3 | 1<<4
 	if p[0]>>4 != quote[0]>>4 || typ >= 32 {
@@ -74,7 +74,7 @@ func honest(p []byte, typ byte, quote []byte) bool {
 	return types6>>typ&1 != 0 && len(p) <= maxErrorIPv6 && len(quote) >= packet.IPv6Len && [16]byte(p[24:]) == [16]byte(quote[8:])
 }
 
-// quotedPorts is ports, but of ICMP, where an answer's type is not the question's.
+// quotedPorts is ports for a quotation: an ICMP answer's type differs from the request's.
 func quotedPorts(proto packet.Protocol, l4 []byte, fragment bool) (src, dst uint32) {
 	if proto == packet.ICMP || proto == packet.ICMPv6 {
 		fragment = true
@@ -82,12 +82,12 @@ func quotedPorts(proto packet.Protocol, l4 []byte, fragment bool) (src, dst uint
 	return ports(proto, l4, fragment)
 }
 
-// ErrorMayEnter is MayEnter for an ICMP error: it judges what the error quotes as well. headers is
-// what MayEnter says of the error's own addresses.
+// ErrorMayEnter is MayEnter for an ICMP error, and also checks the quoted packet. headers is the result
+// of MayEnter for the error's own addresses.
 //
 // An error out of a tunnel that no policy selects may enter if it is honest and answers to the quoted
-// packet may come by the same association; with StrictErrors every error out of a tunnel has to. One
-// that arrived in clear may not be about packets that are protected: no router in between sees them.
+// packet may arrive by the same SA; with StrictErrors this holds for every error out of a tunnel. A
+// cleartext error must not quote a protected packet: no router on the path sees it in cleartext.
 func (g *Gateway) ErrorMayEnter(q *Quote, headers ipsec.Error, by *ipsec.SA) ipsec.Error {
 	stranger := by != nil && headers == ipsec.InNoPols
 	inspected := headers == ipsec.OK && (by == nil || g.StrictErrors)
@@ -100,10 +100,10 @@ func (g *Gateway) ErrorMayEnter(q *Quote, headers ipsec.Error, by *ipsec.SA) ips
 	return g.MayEnter(&q.Answer, by)
 }
 
-// ProtectError is Protect for an ICMP error that may leave in clear by its own addresses: an error
-// about a protected packet is protected as answers to that are, and does not leave if it is not
-// allowed, which has the caller say whether it comes from where the quoted packet went. No
-// association is asked for because of an error (RFC 4301 section 6.2).
+// ProtectError is Protect for an ICMP error that may leave in cleartext by its own addresses. An error
+// about a protected packet uses the SA of answers to that packet. It may not leave unless allowed: the
+// caller checks that it arrived from the direction of the quoted packet. Errors do not request SAs
+// (RFC 4301 section 6.2).
 func (g *Gateway) ProtectError(q *Quote, allowed bool) (*ipsec.SA, ipsec.Error) {
 	r := g.lookup()
 	n, v := r.out.Lookup(&q.Answer)
@@ -116,7 +116,7 @@ func (g *Gateway) ProtectError(q *Quote, allowed bool) (*ipsec.SA, ipsec.Error) 
 	switch s := r.current.of(v.Target()).Load(); {
 	case s == nil:
 		return nil, ipsec.OutNoStates
-	case s.Mode() == ipsec.Transport: // it carries no error of another router
+	case s.Mode() == ipsec.Transport: // carries no errors of other routers
 		return nil, ipsec.OutStateModeError
 	default:
 		return s, ipsec.OK

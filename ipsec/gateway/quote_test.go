@@ -11,13 +11,13 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// quoting is a gateway whose tunnel carries packets from 10.8/16 and fd08::/16 to 10.7/16 and fd07::/16, and
-// answers.
+// quoting returns a gateway with a tunnel from 10.8/16 and fd08::/16 to 10.7/16 and fd07::/16, in both
+// directions.
 func quoting(tb testing.TB) (*Gateway, *ipsec.SA) {
 	g := &Gateway{}
 	s, err := ipsec.NewSA(ipsec.Config{
 		SPI: 0x1000, Direction: ipsec.In, Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("198.51.100.1"),
-		Suite: "aes128gcm16", Key: bytes.Repeat([]byte{7}, 20), Bundle: g.Bundle("in"),
+		Suite: "aes128gcm16", Key: bytes.Repeat([]byte{7}, 20), Tunnel: g.Tunnel("in"),
 	}, 1)
 	if err != nil {
 		tb.Fatal(err)
@@ -28,7 +28,7 @@ func quoting(tb testing.TB) (*Gateway, *ipsec.SA) {
 	var rules []Rule
 	for _, p := range [][2]string{{"10.8.0.0/16", "10.7.0.0/16"}, {"fd08::/16", "fd07::/16"}} {
 		far, near := netip.MustParsePrefix(p[0]), netip.MustParsePrefix(p[1])
-		rules = append(rules, Rule{Direction: ipsec.In, Policy: policy.Policy{Src: far, Dst: near, Action: policy.Protect, Target: s.Bundle()}})
+		rules = append(rules, Rule{Direction: ipsec.In, Policy: policy.Policy{Src: far, Dst: near, Action: policy.Protect, Target: s.Tunnel()}})
 	}
 	if err := g.SetRules(rules); err != nil {
 		tb.Fatal(err)
@@ -36,7 +36,7 @@ func quoting(tb testing.TB) (*Gateway, *ipsec.SA) {
 	return g, s
 }
 
-// icmpError is an ICMP error to dst that quotes UDP from src to far.
+// icmpError returns an ICMP error to dst that quotes UDP from src to far.
 func icmpError(dst, src, far string, typ byte) []byte {
 	to, from, quoted := netip.MustParseAddr(dst), netip.MustParseAddr(src), netip.MustParseAddr(far)
 	ports := []byte{0, 1, 0, 2, 0, 8, 0, 0}
@@ -83,7 +83,7 @@ func FuzzQuote(f *testing.F) {
 	})
 }
 
-// valid reports whether the engine would hand a packet to the policies as an ICMP error: lengths fit.
+// valid reports whether the engine would pass a packet to the policies as an ICMP error.
 func valid(p []byte) bool {
 	switch {
 	case len(p) >= 28 && p[0] == 0x45 && p[9] == 1:

@@ -6,29 +6,28 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// Traffic is what passed by a bundle in one direction, by the associations of the day and by
-// those that they replaced: it does not fall when one ends. It ends with the bundle itself,
-// which Retire forgets when neither an association nor a policy is left of it.
+// Traffic counts the packets of a tunnel in one direction, by its current and previous SAs: it never
+// decreases when an SA ends. It ends with the tunnel, when Retire removes it.
 type Traffic struct {
-	Bundle    string
+	Tunnel    string
 	Direction ipsec.Direction
-	Packets   uint64 // as associations count them
+	Packets   uint64 // in the units of ipsec.Limits
 }
 
-// past is the associations of a bundle in one direction that were removed.
+// past is the removed SAs of a tunnel in one direction.
 type past struct {
 	any     bool
-	packets uint64      // of those that count no more
-	leaving []*ipsec.SA // workers may still be counting with them
+	packets uint64      // of SAs without users
+	leaving []*ipsec.SA // workers may still count packets of these
 }
 
 func (p *past) add(s *ipsec.SA) {
-	p.settle() // so that there are few, also where nobody asks for Traffic
+	p.settle() // bounds the list, also if nobody calls Traffic
 	p.any = true
 	p.leaving = append(p.leaving, s)
 }
 
-// settle forgets those whose keys are overwritten: every worker has finished with them.
+// settle adds up the SAs whose keys are overwritten: no worker uses them any more.
 func (p *past) settle() {
 	p.leaving = slices.DeleteFunc(p.leaving, func(s *ipsec.SA) bool {
 		over := s.Killed()
@@ -39,23 +38,23 @@ func (p *past) settle() {
 	})
 }
 
-// Traffic lists what passed by all bundles that have, or had, associations. It is for the
-// goroutine that changes the gateway.
+// Traffic lists the traffic of all tunnels with SAs, now or earlier. It is for the goroutine that
+// changes the gateway.
 func (g *Gateway) Traffic() (all []Traffic) {
 	type sum struct {
 		any     bool
 		packets uint64
 	}
-	sums := make([][2]sum, len(g.bundles.all))
+	sums := make([][2]sum, len(g.tunnels.all))
 	count := func(n uint32, d ipsec.Direction, packets uint64) {
 		s := &sums[n][d]
 		s.any, s.packets = true, s.packets+packets
 	}
 	for s := range g.All {
-		count(s.Bundle(), s.Config().Direction, s.Stats().Packets)
+		count(s.Tunnel(), s.Config().Direction, s.Stats().Packets)
 	}
-	for _, n := range g.bundles.numbers { // no retired one, whose name may be another's by now
-		b := g.bundles.all[n]
+	for _, n := range g.tunnels.numbers { // excludes retired tunnels, whose numbers may be reused
+		b := g.tunnels.all[n]
 		for _, d := range []ipsec.Direction{ipsec.Out, ipsec.In} {
 			p := &b.past[d]
 			if p.any {

@@ -8,16 +8,16 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// However often the associations of a bundle are replaced, its traffic is told in one line a
-// direction and does not fall, and what is kept of them does not grow.
-func TestTrafficGoesOnOverRekeying(t *testing.T) {
+// The traffic of a tunnel is one line per direction that never decreases, however often its SAs are
+// replaced, and takes bounded memory.
+func TestTrafficContinuesOverRekeying(t *testing.T) {
 	g := &Gateway{}
 	pass := func(s *ipsec.SA) { s.Count(0, 1, 100) }
 	expect := func(when string, want ...Traffic) {
 		t.Helper()
 		got := g.Traffic()
 		slices.SortFunc(got, func(a, b Traffic) int {
-			return cmp.Or(cmp.Compare(a.Bundle, b.Bundle), cmp.Compare(a.Direction, b.Direction))
+			return cmp.Or(cmp.Compare(a.Tunnel, b.Tunnel), cmp.Compare(a.Direction, b.Direction))
 		})
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", when, got, want)
@@ -43,7 +43,7 @@ func TestTrafficGoesOnOverRekeying(t *testing.T) {
 		oldIn.Zero()
 		expect("gone", Traffic{"b", ipsec.Out, 2*i + 1}, Traffic{"b", ipsec.In, i + 1})
 	}
-	if n := len(g.bundles.get(0).past[ipsec.Out].leaving); n != 0 {
+	if n := len(g.tunnels.get(0).past[ipsec.Out].leaving); n != 0 {
 		t.Errorf("%d associations that are gone are kept", n)
 	}
 	g.Remove(out)
@@ -52,5 +52,5 @@ func TestTrafficGoesOnOverRekeying(t *testing.T) {
 	g.Retire()
 	expect("retired")
 	newSA(t, g, ipsec.Out, "b", 0x300)
-	expect("anew, before the number is free", Traffic{"b", ipsec.Out, 0})
+	expect("again, before the number is free", Traffic{"b", ipsec.Out, 0})
 }

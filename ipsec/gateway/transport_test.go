@@ -8,14 +8,14 @@ import (
 	"github.com/warproute/warproute/ipsec/policy"
 )
 
-// Fragments are reassembled for a host while an association in transport mode is there and a
-// policy protects something that goes there, of whatever protocol.
+// Fragments are reassembled for a host while there is an SA in transport mode and a policy that protects
+// some of its traffic.
 func TestArrivesInTransport(t *testing.T) {
 	for _, mode := range []ipsec.Mode{ipsec.Transport, ipsec.Tunnel} {
 		g := &Gateway{}
 		sa, err := ipsec.NewSA(ipsec.Config{
 			SPI: 0x100, Direction: ipsec.In, Mode: mode, Src: netip.MustParseAddr("10.0.0.2"), Dst: netip.MustParseAddr("10.0.0.1"), Suite: "aes128gcm16",
-			Key: make([]byte, 20), Bundle: g.Bundle("b"),
+			Key: make([]byte, 20), Tunnel: g.Tunnel("b"),
 		}, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -24,7 +24,7 @@ func TestArrivesInTransport(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := g.SetRules([]Rule{{Direction: ipsec.In, Policy: policy.Policy{
-			Src: netip.MustParsePrefix("10.0.0.2/32"), Dst: netip.MustParsePrefix("10.0.0.1/32"), Protocol: 6, Action: policy.Protect, Target: sa.Bundle(),
+			Src: netip.MustParsePrefix("10.0.0.2/32"), Dst: netip.MustParsePrefix("10.0.0.1/32"), Protocol: 6, Action: policy.Protect, Target: sa.Tunnel(),
 		}}}); err != nil {
 			t.Fatal(err)
 		}

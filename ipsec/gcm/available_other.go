@@ -2,7 +2,7 @@
 
 package gcm
 
-// Available is false: the code is for one processor.
+// Available reports false: the code is for amd64.
 func Available() bool { return false }
 
 func seal512(key *uint32, dst, src *byte, n int, firstLow, firstHigh, aadLow, aadHigh, aadBits uint64, tag *[16]byte) {

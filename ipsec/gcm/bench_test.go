@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A packet beside what crypto/cipher takes for it.
+// One packet, compared with crypto/cipher.
 func BenchmarkSeal(b *testing.B) {
 	key := make([]byte, 16)
 	block, _ := aes.NewCipher(key)

@@ -1,8 +1,8 @@
-// Package gcm is AES in Galois/counter mode (NIST SP 800-38D) and in counter mode, for packets and for
-// processors with AVX-512, VAES and VPCLMULQDQ: Intel's since Ice Lake, AMD's since Zen 4. It
-// takes less than half the time of crypto/cipher there, which is for the others.
+// Package gcm implements AES-GCM (NIST SP 800-38D) and AES-CTR for packets, on processors with AVX-512,
+// VAES and VPCLMULQDQ (Intel since Ice Lake, AMD since Zen 4). It takes less than half the time of
+// crypto/cipher there.
 //
-// What is secret does not decide on branches nor on addresses.
+// Neither branches nor addresses depend on secrets.
 package gcm
 
 import (
@@ -23,13 +23,12 @@ const (
 	MaxAAD   = 16
 )
 
-// Key is what is computed from a key. It is not changed but by Zero: any number of
-// goroutines may use it.
+// Key holds the values computed from a key. It is immutable until Zero, and safe for concurrent use.
 type Key struct {
 	words [layout.Size / 4]uint32
 }
 
-// NewKey computes it, from 16, 24 or 32 bytes. Available must be true.
+// NewKey computes a Key from 16, 24 or 32 bytes. Available must be true.
 func NewKey(key []byte) (*Key, error) {
 	if !Available() {
 		return nil, fmt.Errorf("AES by vectors: this processor lacks one of AVX-512 (F, BW, VL), VAES, VPCLMULQDQ and BMI2")
@@ -40,7 +39,7 @@ func NewKey(key []byte) (*Key, error) {
 	k := &Key{}
 	k.words[layout.Rounds/4] = uint32(schedule.Expand(k.words[layout.RoundKeys/4:], key))
 	var h [aes.BlockSize]byte
-	k.Counter(h[:], Block{}) // the encryption of zeros
+	k.Counter(h[:], Block{}) // encrypts zeros
 	var powers [layout.NumPowers][4]uint32
 	schedule.Powers(powers[:], &h)
 	for i, p := range powers {
@@ -51,8 +50,8 @@ func NewKey(key []byte) (*Key, error) {
 	return k, nil
 }
 
-// Touch reads all of it, for later, and returns something of that.
-func (k *Key) Touch() int {
+// Prefetch prefetches the Key; the result only keeps the loads.
+func (k *Key) Prefetch() int {
 	const line = 64 / 4
 	var some uint32
 	for i := 0; i < len(k.words); i += line {
@@ -61,26 +60,24 @@ func (k *Key) Touch() int {
 	return int(some & 1)
 }
 
-// Zero overwrites all of it.
+// Zero overwrites the Key.
 func (k *Key) Zero() { clear(k.words[:]) }
 
-// Block is 16 bytes as words, the first byte the lowest of Low.
+// Block is 16 bytes as words; the first byte is the lowest of Low.
 type Block struct{ Low, High uint64 }
 
-// First returns the counter block that GCM begins with, and RFC 3686's counter mode: of a
-// salt and an IV as they lie in memory, by words of the lowest byte first, and the number 1.
+// First returns the first counter block of GCM and of RFC 3686: salt and IV in memory order, and 1.
 func First(salt uint32, iv uint64) Block {
 	return Block{uint64(salt) | iv<<32, iv>>32 | 1<<56}
 }
 
-// Seal encrypts p in place and writes the tag of p and of aad, of which aadLen bytes count
-// and the others are zero, to tag.
+// Seal encrypts p in place and writes the tag of p and of the first aadLen bytes of aad to tag. The
+// other bytes of aad are zero.
 func (k *Key) Seal(p []byte, tag *[TagLen]byte, first, aad Block, aadLen int) {
 	seal512(&k.words[0], start(p), start(p), len(p), first.Low, first.High, aad.Low, aad.High, uint64(aadLen)*8, tag)
 }
 
-// Open decrypts p in place if tag is that of p and aad. Otherwise it reports false, and p is
-// zeros.
+// Open decrypts p in place if tag is the tag of p and aad. Otherwise it reports false and clears p.
 func (k *Key) Open(p []byte, tag *[TagLen]byte, first, aad Block, aadLen int) bool {
 	var want [TagLen]byte
 	open512(&k.words[0], start(p), start(p), len(p), first.Low, first.High, aad.Low, aad.High, uint64(aadLen)*8, &want)
@@ -91,15 +88,14 @@ func (k *Key) Open(p []byte, tag *[TagLen]byte, first, aad Block, aadLen int) bo
 	return true
 }
 
-// Counter combines p with the stream of counter mode that begins with a counter block, of
-// which the last 32 bits count.
+// Counter combines p with the key stream that begins at a counter block, whose last 32 bits count.
 func (k *Key) Counter(p []byte, first Block) {
 	counter512(&k.words[0], start(p), start(p), len(p), first.Low, first.High)
 }
 
 var nothing byte
 
-// start is where p begins; nothing is read where it is empty.
+// start returns the address of p; nothing is read if p is empty.
 func start(p []byte) *byte {
 	if len(p) == 0 {
 		return &nothing

@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// block is up to 16 bytes as Block has them.
+// block returns up to 16 bytes as a Block.
 func block(b []byte) Block {
 	var all [16]byte
 	copy(all[:], b)
 	return Block{binary.LittleEndian.Uint64(all[:]), binary.LittleEndian.Uint64(all[8:])}
 }
 
-// first is the first counter block of a nonce.
+// first returns the first counter block of a nonce.
 func first(nonce []byte) Block {
 	return First(binary.LittleEndian.Uint32(nonce), binary.LittleEndian.Uint64(nonce[4:]))
 }
@@ -35,7 +35,7 @@ func random(rnd *rand.Rand, n int) []byte {
 	return b
 }
 
-// here reports whether there is something to test; where there is not, that no key is made is it.
+// here reports whether the processor has the instructions; without them NewKey must fail.
 func here(t *testing.T) bool {
 	t.Helper()
 	if Available() {
@@ -48,8 +48,8 @@ func here(t *testing.T) bool {
 	return false
 }
 
-// Seal and Open do what crypto/cipher does, with keys of every length, texts of every length
-// and alignment, and touch nothing beside the text.
+// Seal and Open agree with crypto/cipher for keys, texts and alignments of every length, and write
+// nothing else.
 func TestAgreesWithTheLibrary(t *testing.T) {
 	if !here(t) {
 		return
@@ -89,7 +89,7 @@ func TestAgreesWithTheLibrary(t *testing.T) {
 	}
 }
 
-// Nothing is read or written behind a text, not even where there is no memory.
+// Nothing is read or written behind a text, even at the end of mapped memory.
 func TestStaysWithinThePage(t *testing.T) {
 	if !here(t) {
 		return
@@ -121,7 +121,7 @@ func TestStaysWithinThePage(t *testing.T) {
 	}
 }
 
-// A changed bit anywhere is found, and nothing is left of what it was in.
+// Every changed bit is detected, and the text is cleared.
 func TestForgeriesAreCleared(t *testing.T) {
 	if !here(t) {
 		return
@@ -145,7 +145,7 @@ func TestForgeriesAreCleared(t *testing.T) {
 	}
 }
 
-// Counter does what crypto/cipher does until its 32 bits are full.
+// Counter agrees with crypto/cipher until its 32 bits overflow.
 func TestCounterAgreesWithTheLibrary(t *testing.T) {
 	if !here(t) {
 		return

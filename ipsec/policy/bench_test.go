@@ -112,7 +112,7 @@ func run(b *testing.B, sizes []int, f func(b *testing.B, table *Table, flows []F
 	}
 }
 
-// Lookups of 64k flows by turns: as warm as they get.
+// Alternating lookups of 64k flows, with warm caches.
 func BenchmarkLookup(b *testing.B) {
 	run(b, []int{1, 100, 1000, 10_000}, func(b *testing.B, table *Table, flows []Flow) {
 		for i := 0; b.Loop(); i++ {
@@ -131,9 +131,8 @@ func BenchmarkBatch(b *testing.B) {
 	})
 }
 
-// Batches of 64, with 4 MiB of other things between, so that the table is out of
-// the caches that are a core's own. The figure is the median batch's, which is not
-// disturbed by who shares the machine.
+// Batches of 64, with 4 MiB of other accesses between them, so that the table leaves the core's own
+// caches. The figure is the median batch's.
 func BenchmarkCold(b *testing.B) {
 	other := make([]uint64, 1<<19)
 	run(b, []int{1000, 10_000}, func(b *testing.B, table *Table, flows []Flow) {

@@ -6,20 +6,19 @@ import (
 	"slices"
 )
 
-// copyLimits are tried in turn until the image is not larger than copyRoom, in
-// words: a record has copies of the policies of a shorter prefix if those are not more
-// than the limit. Tables that many copies would drive out of a processor's caches
-// are faster without.
+// copyLimits are tried in turn until the image fits copyRoom words. A record holds copies of the
+// policies of a shorter prefix if there are no more than the limit. Tables whose copies would exceed
+// a processor's caches are faster without them.
 var copyLimits = []int{128, 32, 8}
 
 const copyRoom = 1 << 19
 
-// Build makes the table of an ordered list of policies; a lookup gives their
-// places in it, from 0. Policies of both families may stand in one list.
+// Build compiles an ordered list of policies. A lookup returns indexes into it, from 0. Policies of
+// both families may be in one list.
 //
-// A table has at most 32 MiB. A policy takes 16 to 40 words, and never more than 400 (two
-// records with their alignment, and 43 nodes of 4 words in each trie), so that any 20,000 fit,
-// and usually ten times as many.
+// A table has at most 32 MiB. A policy takes 16 to 40 words, and never more than 400 (two records
+// with alignment, and 43 nodes of 4 words in each trie), so any 20,000 policies fit, and usually ten
+// times as many.
 func Build(policies []Policy) (*Table, error) { return build(policies, maxWords) }
 
 func build(policies []Policy, room int) (*Table, error) {
@@ -35,18 +34,18 @@ func build(policies []Policy, room int) (*Table, error) {
 	}
 	t, err := image(policies, 0, room)
 	if err != nil {
-		return nil, fmt.Errorf("build a table of %d policies: %w than %d KiB; replace neighbouring policies by one of a shorter prefix",
+		return nil, fmt.Errorf("build a table of %d policies: %w than %d KiB; replace adjacent policies by one of a shorter prefix",
 			len(policies), err, room*4>>10)
 	}
 	return t, nil
 }
 
-// builder makes the image of a table.
+// builder builds the image of a table.
 type builder struct {
 	words    []uint32
-	room     int // words that the image may have
+	room     int // largest number of words
 	policies []Policy
-	copies   int // a limit
+	copies   int // from copyLimits
 	wide     bool
 }
 
@@ -70,13 +69,13 @@ func image(policies []Policy, copies, room int) (*Table, error) {
 		b.words[family] = trie
 		k, same := alike(policies, numbers)
 		t.roots[family] = root{trie, k, same}
-		t.grains[family] = grainOf(policies, numbers)
+		t.keyMasks[family] = keyMaskOf(policies, numbers)
 	}
 	t.words = slices.Clip(b.words)
 	return t, nil
 }
 
-// alike returns what the destinations of policies have in common: nothing if there are none.
+// alike returns the common prefix of the destinations of policies: empty if there are none.
 func alike(policies []Policy, numbers []int32) (k, same key) {
 	var all prefix
 	for i, n := range numbers {
@@ -89,12 +88,11 @@ func alike(policies []Policy, numbers []int32) (k, same key) {
 	return all.key, mask(all.bits)
 }
 
-// destinations appends the destinations of policies, with their sources, and
-// returns their trie.
+// destinations appends the destinations of policies with their sources, and returns their trie.
 func (b *builder) destinations(numbers []int32) (trie uint32, err error) {
 	rs := b.records(numbers, func(p *Policy) prefix { return prefixOf(p.Dst) })
 	for i := range rs {
-		// In the usual case a record, its only source and the policy share a line.
+		// Usually a record, its only source and the policy share a cache line.
 		if err := b.align(line); err != nil {
 			return 0, err
 		}
@@ -155,7 +153,7 @@ func (b *builder) appendPolicy(number int32) {
 
 func (r PortRange) word() uint32 { return uint32(r.first) | uint32(r.last)<<16 }
 
-// align has the next word begin at a multiple of n.
+// align advances to the next multiple of n words.
 func (b *builder) align(n int) error {
 	for len(b.words)%n != 0 {
 		b.words = append(b.words, 0)

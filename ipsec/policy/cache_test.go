@@ -19,7 +19,7 @@ func through(t *testing.T, c *Cache, w *world, table *Table, packets []packet) {
 	for round := range 3 {
 		for at := 0; at < len(flows); at += 50 {
 			n := min(50, len(flows)-at)
-			c.rest = 0
+			c.backOff = 0
 			c.LookupBatch(table, numbers[at:at+n], verdicts[at:at+n], flows[at:at+n])
 		}
 		for i := range flows {
@@ -32,7 +32,7 @@ func through(t *testing.T, c *Cache, w *world, table *Table, packets []packet) {
 
 // What is remembered is what the table says, whatever the policies: also when these change, and
 // when there are more networks than places.
-func TestRememberedAnswersAreTheTables(t *testing.T) {
+func TestCacheAgreesWithTheTable(t *testing.T) {
 	c := NewCache()
 	for seed := range uint64(150) {
 		w := newWorld(seed)
@@ -57,7 +57,7 @@ func TestRememberedAnswersAreTheTables(t *testing.T) {
 }
 
 // IPv4 networks are none of IPv6 whose addresses begin alike.
-func TestFamiliesAreRememberedApart(t *testing.T) {
+func TestCacheSeparatesFamilies(t *testing.T) {
 	w := newWorld(1)
 	for i, p := range [][2]string{{"32.1.0.0/16", "32.2.0.0/16"}, {"2001::/16", "2002::/16"}} {
 		w.rules = append(w.rules, rule{netip.MustParsePrefix(p[0]), netip.MustParsePrefix(p[1]), 0, anyPort, anyPort, Protect, uint32(i)})
@@ -74,27 +74,27 @@ func (w *world) flowsOf() (flows []Flow) {
 }
 
 // The flows of tunnels that were met before are looked for in no table.
-func TestTunnelsAreRemembered(t *testing.T) {
+func TestCacheHoldsTunnels(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		w := newWorld(3).tunnels(50, ipv6)
 		table, c := w.build(t, 8), NewCache()
 		numbers, verdicts := make([]int32, 50), make([]Verdict, 50)
 		c.LookupBatch(table, numbers, verdicts, w.flowsOf())
-		table.words, c.rest = nil, 0 // whoever looks there panics
+		table.words, c.backOff = nil, 0 // whoever looks there panics
 		c.LookupBatch(table, numbers, verdicts, w.flowsOf())
 		for i := range numbers {
 			if numbers[i] != int32(i) || verdicts[i].Target() != uint32(i) {
 				t.Fatalf("tunnel %d: policy %d, target %d", i, numbers[i], verdicts[i].Target())
 			}
 		}
-		if c.rest != 0 {
+		if c.backOff != 0 {
 			t.Error("nothing is looked for where all is known")
 		}
 	}
 }
 
 // Where remembering is in vain, it is given up for a while.
-func TestACacheRests(t *testing.T) {
+func TestCacheBacksOffAfterMisses(t *testing.T) {
 	any := netip.MustParsePrefix("0.0.0.0/0")
 	front := newWorld(1)
 	front.rules = append(front.rules, rule{any, any, 17, anyPort, [2]int{500, 500}, Bypass, 0})
@@ -105,14 +105,14 @@ func TestACacheRests(t *testing.T) {
 			for flows := w.flowsOf(); len(flows) > 0; batches++ {
 				n := min(len(flows), atOnce)
 				numbers, verdicts := make([]int32, n), make([]Verdict, n)
-				if c.rest == 0 {
+				if c.backOff == 0 {
 					tried++
 				}
 				c.LookupBatch(table, numbers, verdicts, flows[:n])
 				flows = flows[n:]
 			}
 		}
-		if want := (batches + restBatches) / (restBatches + 1); tried < want || tried > want*11/10 {
+		if want := (batches + backOffBatches) / (backOffBatches + 1); tried < want || tried > want*11/10 {
 			t.Errorf("%s: tried in %d of %d batches, want about %d", what, tried, batches, want)
 		}
 	}

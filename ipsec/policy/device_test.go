@@ -3,47 +3,44 @@ package policy
 import (
 	"bytes"
 	"encoding/binary"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"testing"
 
+	"github.com/warproute/warproute/internal/cheader"
 	"github.com/warproute/warproute/internal/race"
 )
 
-// The numbers of policy.h are Go's.
-func TestDevicesKnowTheLayout(t *testing.T) {
-	text, err := os.ReadFile("policy.h")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defined := map[string]uint64{}
-	for _, m := range regexp.MustCompile(`(?m)^#define POLICY_(\w+) (0x[0-9a-f]+|\d+)u?\b`).FindAllStringSubmatch(string(text), -1) {
-		if defined[m[1]], err = strconv.ParseUint(m[2], 0, 32); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, want := range map[string]uint64{
-		"IPV4_ROOT": ipv4Root, "IPV6_ROOT": ipv6Root, "NODE": node, "POSITION_AT": positionAt, "STRIDE_AT": strideAt,
-		"SLOTS_MASK": slotsMask, "SLOTS_UNIT": slotsUnit, "BITS_AT": bitsAt, "PARENT_MASK": parentMask,
-		"MORE": more, "LOWEST": lowest, "ADDRESS": address, "WORDS": policyWords, "LAST": lastPolicy,
-		"ANY_SRC_PORT": anySrcPort, "ANY_DST_PORT": anyDstPort, "VERDICT_AT": verdictAt,
-		"NO_PORT": uint64(NoPort), "HIDDEN_PORT": uint64(HiddenPort), "HIDDEN_PROTOCOL": HiddenProtocol, "DISCARD": uint64(Discard), "BYPASS": uint64(Bypass), "PROTECT": uint64(Protect),
-	} {
-		if got, ok := defined[name]; !ok || got != want {
-			t.Errorf("POLICY_%s is %#x in policy.h, %#x in Go", name, got, want)
-		}
-		delete(defined, name)
-	}
-	if len(defined) > 0 {
-		t.Errorf("policy.h defines what Go does not: %v", defined)
-	}
+func TestCHeader(t *testing.T) {
+	h := &cheader.Header{}
+	h.Comment("A policy image (layout.go). Offsets are in 32-bit words.")
+	h.Define("POLICY_IPV4_ROOT", ipv4Root)
+	h.Define("POLICY_IPV6_ROOT", ipv6Root)
+	h.Define("POLICY_NODE", node)
+	h.Define("POLICY_POSITION_AT", positionAt)
+	h.Define("POLICY_STRIDE_AT", strideAt)
+	h.Define("POLICY_SLOTS_MASK", slotsMask)
+	h.Define("POLICY_SLOTS_UNIT", slotsUnit)
+	h.Define("POLICY_BITS_AT", bitsAt)
+	h.Define("POLICY_PARENT_MASK", parentMask)
+	h.Define("POLICY_MORE", more)
+	h.Define("POLICY_LOWEST", lowest)
+	h.Define("POLICY_ADDRESS", address)
+	h.Define("POLICY_WORDS", policyWords)
+	h.Define("POLICY_LAST", lastPolicy)
+	h.Define("POLICY_ANY_SRC_PORT", anySrcPort)
+	h.Define("POLICY_ANY_DST_PORT", anyDstPort)
+	h.Define("POLICY_VERDICT_AT", verdictAt)
+	h.Define("POLICY_NO_PORT", uint64(NoPort))
+	h.Define("POLICY_HIDDEN_PORT", uint64(HiddenPort))
+	h.Define("POLICY_HIDDEN_PROTOCOL", HiddenProtocol)
+	h.Define("POLICY_DISCARD", uint64(Discard))
+	h.Define("POLICY_BYPASS", uint64(Bypass))
+	h.Define("POLICY_PROTECT", uint64(Protect))
+	h.Check(t, "layout.h")
 }
 
-// The lookup of policy.h, compiled for the host, answers as the oracle does, whatever
-// is copied and whatever referred to.
+// policy.h, compiled for the host, agrees with the oracle, with copies and with references.
 func TestDeviceLookupsAgree(t *testing.T) {
 	walk := filepath.Join(t.TempDir(), "walk")
 	if out, err := exec.Command("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-o", walk, "testdata/walk.c").CombinedOutput(); err != nil {

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 )
 
-// key is an address with its first bit on top; an IPv4 address is its upper 32 bits.
+// key is an address with its first bit at the top; an IPv4 address is the upper 32 bits.
 type key struct{ hi, lo uint64 }
 
 func ipv4Key(a uint32) key { return key{hi: uint64(a) << 32} }
@@ -15,7 +15,7 @@ func ipv6Key(a *[16]byte) key {
 	return key{binary.BigEndian.Uint64(a[:8]), binary.BigEndian.Uint64(a[8:])}
 }
 
-// slot is the number that stride bits make, from the one at position.
+// slot returns the number in the stride bits from position.
 func (k *key) slot(position, stride uint32) uint32 {
 	x := k.hi << (position & 63)
 	if position+stride > 64 {
@@ -24,7 +24,7 @@ func (k *key) slot(position, stride uint32) uint32 {
 	return uint32(x >> ((64 - stride) & 63))
 }
 
-// from is the key's bits from the one at position on.
+// from returns the key's bits from position on.
 func (k *key) from(position uint32) uint64 {
 	if position < 64 {
 		return k.hi<<position | k.lo>>(64-position)
@@ -32,15 +32,15 @@ func (k *key) from(position uint32) uint64 {
 	return k.lo << (position - 64)
 }
 
-// mask is the key of which the first n bits are ones, and no others.
+// mask returns a key whose first n bits are ones, the others zeros.
 func mask(n uint32) key { return key{^(^uint64(0) >> min(n, 64)), ^(^uint64(0) >> (max(n, 64) - 64))} }
 
-// differs reports whether any of the first n bits of two keys do.
+// differs reports whether any of the first n bits of two keys differ.
 func (k key) differs(o key, n uint32) bool {
 	return (k.hi^o.hi)>>(64-min(n, 64))|(k.lo^o.lo)>>(128-max(n, 64)) != 0
 }
 
-// prefix is a prefix as a trie sorts it.
+// prefix is a prefix in the order of tries.
 type prefix struct {
 	key
 	bits uint32
@@ -57,7 +57,7 @@ func prefixOf(p netip.Prefix) prefix {
 
 func (p prefix) covers(o prefix) bool { return p.bits <= o.bits && !p.differs(o.key, p.bits) }
 
-// compare puts a prefix in front of those that it covers.
+// compare orders a prefix before those that it covers.
 func (p prefix) compare(o prefix) int {
 	less := p.hi < o.hi || p.hi == o.hi && (p.lo < o.lo || p.lo == o.lo && p.bits < o.bits)
 	switch {
@@ -69,7 +69,7 @@ func (p prefix) compare(o prefix) int {
 	return 1
 }
 
-// common is how many bits two keys have in common, from the first.
+// common returns the length of the common prefix of two keys in bits.
 func (k key) common(o key) uint32 {
 	if x := k.hi ^ o.hi; x != 0 {
 		return uint32(bits.LeadingZeros64(x))

@@ -1,31 +1,30 @@
-// Package policy is the security policy database (RFC 4301 section 4.4.1): an
-// ordered list of policies, of which the first that matches a flow decides, as a
-// table of flat words that a CPU and a device (policy.h) walk alike.
+// Package policy is the security policy database (RFC 4301 section 4.4.1): an ordered list of
+// policies, the first match decides. It is compiled into a table of words that a CPU and a GPU
+// (policy.h) can walk.
 //
-// # The way of a lookup
+// # Lookup
 //
-// The policies with the same destination prefix are a destination, and those of
-// them with the same source prefix a source, which holds the list of their
-// protocols and ports:
+// Policies with the same destination prefix form a destination, and those of them with the same
+// source prefix a source, which holds their list of protocols and ports:
 //
 //	destination's trie ─► destination ── sources' trie ─► source: policy, policy, …
 //	                          │ more                          │ more
 //	                          ▼                               ▼
 //	                   a shorter prefix                a shorter prefix
 //
-// A lookup takes the longest destination that covers the address, in it the longest
-// source, and goes through the list. Addresses without what all destinations begin with are
-// not looked for at all: where a site's own networks are neighbours, every packet from there
-// would be in vain among the policies of those that come. Policies of shorter prefixes may match, too. A record
-// has copies of them if they are few, otherwise it refers to the record that has
-// them (more; 0 for none). Copies save steps; references keep the table small: without them, half
-// of the policies for any source and half for any destination would be copied
-// n²/4 times. The lowest number found so far ends the search where only higher ones follow.
+// A lookup finds the longest destination prefix that covers the address, in it the longest source
+// prefix, and searches the list. Addresses outside of the common prefix of all destinations skip the
+// search: where a site's networks are adjacent, all packets from there would search inbound policies
+// without a match. Policies of shorter prefixes may match, too. A record has copies of them if they are
+// few; otherwise it refers to the record that has them (more; 0 for none). Copies save steps, and
+// references keep the table small: without them, half of the policies for any source and half for
+// any destination would be copied n²/4 times. The search ends when only higher numbers than the one
+// found follow.
 //
 // # The image
 //
-// A table is an array of words in the byte order of the machine, and an index is a
-// word's place in it. Record 0 is none. A trie is named by a word, its root:
+// A table is an array of words in the byte order of the machine, and an index is a word's position.
+// Record 0 means none. A trie is named by a word, its root:
 //
 //	 31   30      24 23    20 19                          0
 //	+---+-----------+--------+-----------------------------+
@@ -34,8 +33,8 @@
 //	| 0 | index of a record, or 0                          |
 //	+---+--------------------------------------------------+
 //
-// Tries skip the bits that do not tell their prefixes apart. So the record that a walk ends
-// at is right or too long; in that case the longest prefix is among its parents.
+// Tries skip bits that do not distinguish their prefixes. So the record at the end of a walk is the
+// right one or too long; then the longest prefix is among its parents.
 //
 //	word 0       1      2        3             then
 //	+------+-----+------+--------+-------------+-----------------------------+
@@ -43,36 +42,38 @@
 //	| (8)  | (24)  |      |        | 1 or 4     | source: its list            |
 //	+------+-----+------+--------+-------------+-----------------------------+
 //
-// Lowest is the lowest number of a policy in the record and those behind more. A list is
-// of four words a policy: its number, with bit 31 set in the last one; protocol (8 bits),
-// any source port (1), any destination port (1), action (2), target (20); source and
-// destination ports, the first of each range in the lower half.
+// Lowest is the lowest number of a policy in the record and those behind more. A list has four words
+// per policy: its number, with bit 31 set in the last one; protocol (8 bits), any source port (1), any
+// destination port (1), action (2), target (20); source and destination ports, the first of each range
+// in the lower half.
 //
 // # Cost
 //
-// A policy of its own prefixes takes 64 bytes for IPv4 and 80 to 128 for IPv6, and its share of
-// the trie 8 to 16. A lookup of 10,000 of them touches three or four lines that are not in
-// the first-level cache. The list of one source is gone through policy by policy: a thousand that
-// differ in nothing but ports are a thousand comparisons.
+// A policy with its own prefixes takes 64 bytes for IPv4 and 80 to 128 for IPv6, and 8 to 16 in the
+// trie. A lookup among 10,000 of them touches three or four lines outside of the first-level cache. The
+// list of one source is searched linearly: a thousand policies that differ only in ports are a thousand
+// comparisons.
 //
-// On a core with 1 MiB of second-level cache a lookup among 10,000 tunnels takes 15 to 40 ns;
-// 30 to 105 in a batch that finds nothing in that cache, and twice that alone. One among 1,000
-// policies of all sizes that overlap and differ in ports takes 80 to 100 ns, and 130 to 200 without
-// the cache. Ten thousand policies are built in 5 to 80 ms.
+// On a core with 1 MiB of second-level cache a lookup among 10,000 tunnels takes 15 to 40 ns; 30 to 105
+// ns in a batch with a cold cache, and twice that alone. Among 1,000 overlapping policies of all sizes
+// with ports it takes 80 to 100 ns, and 130 to 200 with a cold cache. Ten thousand policies are built
+// in 5 to 80 ms.
 package policy
 
-// The layout of an image, in words. policy.h says the same to devices; a test compares them.
+//go:generate go test -run ^TestCHeader$ -update .
+
+// Layout of an image, in words. layout.h is generated from it for devices.
 const (
-	ipv4Root = 0 // the word of the destinations' trie
+	ipv4Root = 0 // word of the destinations' trie
 	ipv6Root = 1
 	header   = 16 // words before the first record
 
-	maxWords = 1 << 23 // what a node can name
+	maxWords = 1 << 23 // largest index that a node can hold
 	line     = 16      // words of a cache line
 
 	wordBytes = 4
 
-	nodeBit     = 31 // of a word that is one
+	nodeBit     = 31 // set in a node's word
 	node        = 1 << nodeBit
 	positionAt  = 24
 	strideAt    = 20
@@ -92,8 +93,8 @@ const (
 	verdictAt   = 10
 )
 
-// head is the beginning of a record. With its list, or the trie and the sources behind it, it
-// is never shorter.
+// head is the start of a record. With its list, or with its trie and sources, a record is never
+// shorter.
 type head [address + 5]uint32
 
 // covers reports whether a record's prefix covers a key.
@@ -112,19 +113,19 @@ func (r *head) covers(k *key, wide bool) bool {
 // entry is a policy in a list.
 type entry [policyWords]uint32
 
-// any reports whether it is for every flow between its prefixes.
+// any reports whether it matches every flow between its prefixes.
 func (p *entry) any() bool {
 	const ports = anySrcPort | anyDstPort
 	return p[1]&(ports|0xff) == ports
 }
 
-// Verdict is what a policy says: its action and its target.
+// Verdict is a policy's action and target.
 type Verdict uint32
 
-// Action is the action of the policy that decided, Discard for none.
+// Action returns the action of the matching policy, Discard for none.
 func (v Verdict) Action() Action { return Action(v & 3) }
 
-// Target is the target of the policy that decided.
+// Target returns the target of the matching policy.
 func (v Verdict) Target() uint32 { return uint32(v >> 2) }
 
 func verdict(p *Policy) Verdict { return Verdict(p.Target<<2) | Verdict(p.Action) }

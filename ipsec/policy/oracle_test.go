@@ -41,7 +41,7 @@ func policies(rules []rule) (ps []Policy) {
 	return ps
 }
 
-// oracle asks one rule after another.
+// oracle checks one rule after another.
 func oracle(rules []rule, p packet) (policy int32, a Action, target uint32) {
 	for i, r := range rules {
 		protocol := r.protocol == 0 || r.protocol == p.protocol

@@ -5,30 +5,28 @@ import (
 	"net/netip"
 )
 
-// Policy says what becomes of the flows that its selector names. A flow's
-// source and destination are those of the packet that may be protected, that
-// is the inner one of a tunnel.
+// Policy gives the flows of a selector an action. Source and destination are those of the packet to
+// protect, which is the inner one of a tunnel.
 type Policy struct {
-	Src, Dst netip.Prefix // of one family, without address bits beyond the length
+	Src, Dst netip.Prefix // of one family, masked
 	Protocol uint8        // IP protocol, or IPv6's last next header; 0 for any
 
-	// SrcPorts and DstPorts are of protocols that have ports. As in Linux, the type
-	// of ICMP and ICMPv6 (and of Mobility headers) counts as the source port, and
-	// the code as the destination port.
+	// SrcPorts and DstPorts apply to protocols with ports. As in Linux, the type of ICMP, ICMPv6 and
+	// Mobility headers is the source port, and the code the destination port.
 	SrcPorts, DstPorts PortRange
 
 	Action Action
-	Target uint32 // for Protect: the caller's bundle of security associations; at most MaxTarget
+	Target uint32 // with Protect: the caller's tunnel number; at most MaxTarget
 }
 
-// Action is what becomes of a packet. The zero value discards it.
+// Action of a policy. The zero value is Discard.
 type Action uint8
 
 const (
 	Discard Action = iota // drop the packet
-	Bypass                // pass it in clear
-	Protect               // have it protected by the bundle that Target names
-	Refuse                // drop the packet: what the policy demands is not supported
+	Bypass                // pass it in cleartext
+	Protect               // encrypt it by the tunnel that Target names
+	Refuse                // drop the packet: the policy is not supported
 )
 
 // MaxTarget is the largest Target.
@@ -48,14 +46,13 @@ func (a Action) String() string {
 	return fmt.Sprintf("action %d", uint8(a))
 }
 
-// PortRange is a range of ports. The zero value is any port, and none as well.
+// PortRange is a range of ports. The zero value is any port, including none.
 type PortRange struct {
 	first, last uint16
 	some        bool // not any
 }
 
-// Ports is the range of ports from first to last, both included. From 0 to 65535
-// it is any.
+// Ports returns the range from first to last, both included. 0 to 65535 is any.
 func Ports(first, last uint16) PortRange {
 	if first == 0 && last == 1<<16-1 {
 		return PortRange{}
@@ -63,7 +60,7 @@ func Ports(first, last uint16) PortRange {
 	return PortRange{first, last, true}
 }
 
-// Port is the range of one port.
+// Port returns the range of one port.
 func Port(port uint16) PortRange { return Ports(port, port) }
 
 func (r PortRange) String() string {
@@ -91,14 +88,14 @@ func (p *Policy) check() error {
 	for _, x := range []netip.Prefix{p.Src, p.Dst} {
 		switch {
 		case !x.IsValid():
-			return fmt.Errorf("a prefix is missing or not valid; any is 0.0.0.0/0 or ::/0")
+			return fmt.Errorf("prefix missing or invalid; use 0.0.0.0/0 or ::/0 for any")
 		case x != x.Masked():
 			return fmt.Errorf("%v has address bits beyond the prefix length; did you mean %v?", x, x.Masked())
 		}
 	}
 	switch {
 	case p.Src.Addr().BitLen() != p.Dst.Addr().BitLen():
-		return fmt.Errorf("the prefixes are of two families; a policy is of one")
+		return fmt.Errorf("the prefixes are of two families; use one policy per family")
 	case p.SrcPorts.first > p.SrcPorts.last || p.DstPorts.first > p.DstPorts.last:
 		return fmt.Errorf("a range of ports ends before it begins")
 	case p.Action > Refuse:
@@ -106,7 +103,7 @@ func (p *Policy) check() error {
 	case p.Target > MaxTarget:
 		return fmt.Errorf("target %d is larger than %d", p.Target, MaxTarget)
 	case p.Target != 0 && p.Action != Protect:
-		return fmt.Errorf("target %d is of no use to %v", p.Target, p.Action)
+		return fmt.Errorf("target %d has no meaning for %v", p.Target, p.Action)
 	}
 	return nil
 }

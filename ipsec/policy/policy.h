@@ -1,43 +1,20 @@
-/* The image of package policy, for devices: see layout.go for what it means.
- * A test holds the numbers against Go's, and the lookups against its lookups.
+/* Lookups in a policy image (layout.go) for devices. An image is constant. No kernel
+ * includes it yet.
  *
- * An image does not change. Addresses are keys: their first bit is the uppermost of
- * hi, and an IPv4 address is the upper half of hi. */
+ * Addresses are keys: their first bit is the highest of hi, and an IPv4 address is the upper half
+ * of hi. */
 #ifndef WARPROUTE_POLICY_H
 #define WARPROUTE_POLICY_H
 
 #include <stdint.h>
 
-#define POLICY_IPV4_ROOT 0
-#define POLICY_IPV6_ROOT 1
-#define POLICY_NODE 0x80000000u
-#define POLICY_POSITION_AT 24
-#define POLICY_STRIDE_AT 20
-#define POLICY_SLOTS_MASK 0xfffffu
-#define POLICY_SLOTS_UNIT 8
-#define POLICY_BITS_AT 24
-#define POLICY_PARENT_MASK 0xffffffu
-#define POLICY_MORE 1    /* words of a record */
-#define POLICY_LOWEST 2
-#define POLICY_ADDRESS 3
-#define POLICY_WORDS 4
-#define POLICY_LAST 0x80000000u
-#define POLICY_ANY_SRC_PORT 0x100u
-#define POLICY_ANY_DST_PORT 0x200u
-#define POLICY_VERDICT_AT 10
+#include "layout.h"
 
-#define POLICY_NO_PORT 0x10000u     /* the port of a flow that has none */
-#define POLICY_HIDDEN_PORT 0x10001u /* the ports of one that does not show them */
-#define POLICY_HIDDEN_PROTOCOL 44   /* the protocol of one that shows neither */
-#define POLICY_DISCARD 0
-#define POLICY_BYPASS 1
-#define POLICY_PROTECT 2
-
-#ifndef POLICY_DEVICE /* how a function for a device is declared */
+#ifndef POLICY_DEVICE /* declares a device function */
 #define POLICY_DEVICE static inline
 #endif
 
-#ifndef POLICY_LOAD /* a word */
+#ifndef POLICY_LOAD /* loads a word */
 #define POLICY_LOAD(p) (*(p))
 #endif
 
@@ -54,13 +31,13 @@ struct policy_flow {
 
 struct policy_match {
 	int32_t policy;   /* -1 for none */
-	uint32_t verdict; /* 0 for none, which is to discard */
+	uint32_t verdict; /* 0 (discard) for none */
 };
 
 POLICY_DEVICE uint32_t policy_action(uint32_t verdict) { return verdict & 3; }
 POLICY_DEVICE uint32_t policy_target(uint32_t verdict) { return verdict >> 2; }
 
-/* The number that stride bits of a key make, from the one at position. */
+/* Returns stride bits of a key from position on. */
 POLICY_DEVICE uint32_t policy_slot(struct policy_key k, uint32_t position, uint32_t stride)
 {
 	uint64_t x = position < 64 ? k.hi << position | k.lo >> 1 >> (63 - position) : k.lo << (position - 64);
@@ -68,8 +45,7 @@ POLICY_DEVICE uint32_t policy_slot(struct policy_key k, uint32_t position, uint3
 	return (uint32_t)(x >> (64 - stride));
 }
 
-/* The record that a trie has for a key, 0 for none: the longest prefix that
- * covers it, or one below that. */
+/* Returns a trie's record for a key, 0 for none: the longest prefix that covers it, or one below. */
 POLICY_DEVICE uint32_t policy_walk(const uint32_t *image, uint32_t trie, struct policy_key k)
 {
 	while (trie & POLICY_NODE) {
@@ -80,13 +56,13 @@ POLICY_DEVICE uint32_t policy_walk(const uint32_t *image, uint32_t trie, struct 
 	return trie;
 }
 
-/* The bits in which two halves of keys differ, of the first n. */
+/* Returns nonzero if the first n bits of two halves of keys differ. */
 POLICY_DEVICE uint64_t policy_differ(uint64_t x, uint64_t y, uint32_t n)
 {
 	return n ? (x ^ y) >> (64 - n) : 0;
 }
 
-/* The record of a trie with the longest prefix that covers a key, 0 for none. */
+/* Returns the record of the longest prefix that covers a key, 0 for none. */
 POLICY_DEVICE uint32_t policy_find(const uint32_t *image, uint32_t trie, struct policy_key k, int wide)
 {
 	uint32_t at = policy_walk(image, trie, k);
@@ -112,8 +88,8 @@ POLICY_DEVICE int policy_in_range(uint32_t port, uint32_t ports)
 	return (ports & 0xffff) <= port && port <= ports >> 16;
 }
 
-/* Whether a flow is of the protocol and ports of the policy at p. Hidden ones match what
- * protects and what discards. */
+/* Returns whether a flow matches protocol and ports of the policy at p. Hidden ports match protect
+ * and discard policies. */
 POLICY_DEVICE int policy_matches(const struct policy_flow *f, const uint32_t *p)
 {
 	uint32_t what = POLICY_LOAD(&p[1]), protocol = what & 0xff;
@@ -125,7 +101,7 @@ POLICY_DEVICE int policy_matches(const struct policy_flow *f, const uint32_t *p)
 	       (what & POLICY_ANY_DST_PORT || policy_in_range(f->dport, POLICY_LOAD(&p[3])));
 }
 
-/* Goes through the list at p, while its numbers are lower than that of the policy found. */
+/* Searches the list at p while its numbers are below that of the policy found. */
 POLICY_DEVICE struct policy_match policy_list(const struct policy_flow *f, const uint32_t *p, struct policy_match found)
 {
 	for (;; p += POLICY_WORDS) {
@@ -142,11 +118,11 @@ POLICY_DEVICE struct policy_match policy_list(const struct policy_flow *f, const
 	}
 }
 
-/* The first policy that matches a flow. */
+/* Returns the first policy that matches a flow. */
 POLICY_DEVICE struct policy_match policy_lookup(const uint32_t *image, const struct policy_flow *f)
 {
 	struct policy_match found = {-1, 0};
-	uint32_t lists = POLICY_ADDRESS + (f->wide ? 4 : 1); /* where a record goes on behind its address */
+	uint32_t lists = POLICY_ADDRESS + (f->wide ? 4 : 1); /* where a record continues behind its address */
 	uint32_t root = POLICY_LOAD(&image[f->wide ? POLICY_IPV6_ROOT : POLICY_IPV4_ROOT]);
 	uint32_t d = policy_find(image, root, f->dst, f->wide);
 

@@ -2,19 +2,18 @@ package policy
 
 import "slices"
 
-// record is the policies of one prefix.
+// record holds the policies of one prefix.
 type record struct {
 	prefix
-	numbers []int32 // of its policies and of those copied, in order
-	parent  int     // the longest prefix that covers it, -1 for none
-	more    int     // the longest prefix that covers it of which it has no copies, -1 for none
+	numbers []int32 // of its policies and of copies, in order
+	parent  int     // longest covering prefix, or -1
+	more    int     // longest covering prefix without copies here, or -1
 
 	at     uint32 // index in the image
 	lowest uint32
 }
 
-// records sorts policies by a prefix of theirs. Prefixes come behind those that
-// cover them.
+// records sorts policies by one of their prefixes, covering prefixes first.
 func (b *builder) records(numbers []int32, of func(*Policy) prefix) []record {
 	single := make([]record, len(numbers))
 	for i, n := range numbers {
@@ -44,7 +43,7 @@ func (b *builder) records(numbers []int32, of func(*Policy) prefix) []record {
 	return rs
 }
 
-// merge makes one ordered list of two.
+// merge merges two ordered lists.
 func merge(x, y []int32) []int32 {
 	z := slices.Concat(x, y)
 	slices.Sort(z)

@@ -2,50 +2,47 @@ package policy
 
 import "github.com/warproute/warproute/internal/prefetch"
 
-// Table is a list of policies, built to be looked up. It is never changed: who
-// wants other policies builds another and swaps a pointer. Any number of readers may use it.
+// Table is a compiled list of policies. It is immutable: a change builds another one and swaps a
+// pointer. Any number of goroutines may read it.
 type Table struct {
-	words  []uint32
-	roots  [2]root // by family
-	grains [2]grain
+	words    []uint32
+	roots    [2]root // by family
+	keyMasks [2]keyMask
 }
 
-// root is the trie of a family's destinations, and what these have in common: their keys are
-// alike where mask has ones.
+// root is the trie of a family's destinations and their common prefix: keys agree where mask has ones.
 type root struct {
 	trie      uint32
 	key, mask key
 }
 
-// Words is the image, for a device. It must not be changed.
+// Words returns the image, for a device. It must not be changed.
 func (t *Table) Words() []uint32 { return t.words }
 
 // None is the policy of a flow that no policy matches.
 const None int32 = -1
 
-// LookupIPv4 returns the first policy that matches a flow, by its place in the list
-// that the table was built of, and what it says; None and discard if there is none.
-// Addresses are in host byte order, and a port is NoPort if the packet has none, HiddenPort
-// if it does not show it.
-// It allocates nothing.
+// LookupIPv4 returns the index of the first policy that matches a flow, and its verdict; None and
+// Discard without a match. Addresses are in host byte order; a port is NoPort if the protocol has
+// none, HiddenPort in a fragment. It does not allocate.
 func (t *Table) LookupIPv4(src, dst uint32, protocol uint8, sport, dport uint32) (policy int32, v Verdict) {
 	f := IPv4Flow(src, dst, protocol, sport, dport)
 	return t.Lookup(&f)
 }
 
-// LookupIPv6 is LookupIPv4 for addresses in network byte order.
+// LookupIPv6 is LookupIPv4 with addresses in network byte order.
 func (t *Table) LookupIPv6(src, dst *[16]byte, protocol uint8, sport, dport uint32) (policy int32, v Verdict) {
 	f := IPv6Flow(src, dst, protocol, sport, dport)
 	return t.Lookup(&f)
 }
 
-// Lookup looks a flow up as LookupIPv4 and LookupIPv6 do.
+// Lookup is LookupIPv4 or LookupIPv6, by the flow's family.
 func (t *Table) Lookup(f *Flow) (policy int32, v Verdict) {
 	policy, v, _ = t.decide(f, t.find(t.destinations(f), &f.dst, f.wide))
 	return policy, v
 }
 
-// destinations returns the trie of a flow's family, 0 if no policy has its destination.
+// destinations returns the trie of a flow's family, 0 if no policy covers its destination.
 func (t *Table) destinations(f *Flow) uint32 {
 	r := &t.roots[ipv4Root]
 	if f.wide {
@@ -57,14 +54,14 @@ func (t *Table) destinations(f *Flow) uint32 {
 	return r.trie
 }
 
-// atOnce is how many flows of a batch are looked up together.
+// atOnce is the number of flows of a batch that are looked up together.
 const atOnce = 64
 
-// LookupBatch looks each flow up as LookupIPv4 and LookupIPv6 do, into policies and
-// verdicts, which are at least as long as flows. It allocates nothing.
+// LookupBatch is Lookup for each flow, into policies and verdicts, which are at least as long as
+// flows. It does not allocate.
 //
-// The destinations of all flows are searched before the first source is, and their
-// tries one step at a time, so that the cache misses of flows overlap.
+// It searches the destinations of all flows before any source, and their tries one step at a time, so
+// that the cache misses of flows overlap.
 func (t *Table) LookupBatch(policies []int32, verdicts []Verdict, flows []Flow) {
 	policies, verdicts = policies[:len(flows)], verdicts[:len(flows)]
 	for len(flows) > 0 {
@@ -90,10 +87,10 @@ func (t *Table) lookupSome(policies []int32, verdicts []Verdict, flows []Flow) {
 	}
 }
 
-// walk goes through the tries of destinations, to the record where the walk of each flow ends.
+// walk walks the tries of destinations to the record at the end of each flow's walk.
 func (t *Table) walk(at *[atOnce]uint32, flows []Flow) {
-	// The flows whose walks are at a node. They are put down before it is known whether they
-	// are: a branch on that would often be predicted wrong.
+	// The flows that are at a node. They are stored before the check, because a branch would often be
+	// mispredicted.
 	var walking [atOnce]uint8
 	n := uint(0)
 	for i := range flows {
@@ -112,14 +109,13 @@ func (t *Table) walk(at *[atOnce]uint32, flows []Flow) {
 	}
 }
 
-// decide looks a flow up, given the longest destination that covers its address, 0 for
-// none. It goes on to shorter ones, and through the sources of each, while they have lower
-// numbers than the policy found. It tells whether that is by addresses alone, whatever the
-// protocol and the ports.
+// decide looks up a flow, given the longest destination that covers its address, 0 for none. It
+// continues with shorter ones, and with the sources of each, while they have lower numbers than the
+// policy found. It reports whether the result depends on addresses alone.
 func (t *Table) decide(f *Flow, d uint32) (policy int32, v Verdict, byAddress bool) {
 	words, found := t.words, uint32(1<<32-1)
 	byAddress = true
-	lists := uint32(address + 1) // where a record goes on behind its address
+	lists := uint32(address + 1) // offset in a record behind its address
 	if f.wide {
 		lists = address + 4
 	}
@@ -165,13 +161,13 @@ func (t *Table) find(trie uint32, k *key, wide bool) uint32 {
 	return t.cover(trie, k, wide)
 }
 
-// step returns what a node has for a key.
+// step returns a node's slot for a key.
 func (t *Table) step(trie uint32, k *key) uint32 {
 	return t.words[trie&slotsMask*slotsUnit+k.slot(trie>>positionAt&127, trie>>strideAt&15+1)]
 }
 
-// cover returns the first that covers a key of the record at which a walk ended and its
-// parents, 0 for none.
+// cover returns the first record that covers a key, of the record at the end of a walk and its
+// parents; 0 for none.
 func (t *Table) cover(at uint32, k *key, wide bool) uint32 {
 	for at != 0 {
 		r := (*head)(t.words[at:])

@@ -11,8 +11,8 @@ import (
 	"github.com/warproute/warproute/internal/race"
 )
 
-// compare asks table and oracle about packets, one by one and in batches, and
-// returns how many matched a policy.
+// compare looks up packets in table and oracle, one by one and in batches, and returns the number of
+// matches.
 func (w *world) compare(t *testing.T, table *Table, packets []packet) (hits int) {
 	t.Helper()
 	flows := make([]Flow, len(packets))
@@ -98,7 +98,7 @@ func TestTheFirstMatchDecides(t *testing.T) {
 	}
 }
 
-func TestRandomPoliciesAnswerAsTheOracle(t *testing.T) {
+func TestRandomPoliciesAgreeWithTheOracle(t *testing.T) {
 	hits, asked := 0, 0
 	for n := range 200 {
 		w := newWorld(uint64(n)).random(n)
@@ -114,7 +114,7 @@ func TestRandomPoliciesAnswerAsTheOracle(t *testing.T) {
 }
 
 // Prefixes of one address of all lengths, in all orders.
-func TestNestedPoliciesAnswerAsTheOracle(t *testing.T) {
+func TestNestedPoliciesAgreeWithTheOracle(t *testing.T) {
 	for seed := range uint64(5) {
 		for _, ipv6 := range []bool{false, true} {
 			w := newWorld(seed).nested(400, ipv6)
@@ -126,7 +126,7 @@ func TestNestedPoliciesAnswerAsTheOracle(t *testing.T) {
 	}
 }
 
-// Each prefix length alone: what is just inside matches, and what is just outside does not.
+// Each prefix length alone: addresses just inside match, addresses just outside do not.
 func TestEdgesOfPrefixes(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		w := newWorld(3)
@@ -166,8 +166,8 @@ func TestEdgesOfPorts(t *testing.T) {
 	}
 }
 
-// Sets that would be large if every policy were copied wherever it can match.
-func TestLargeSetsAreSmallQuickAndRight(t *testing.T) {
+// Policy sets that would be large if every policy were copied wherever it can match.
+func TestLargePolicySets(t *testing.T) {
 	for kind, make := range kinds {
 		for _, ipv6 := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s ipv6=%v", kind, ipv6), func(t *testing.T) {
@@ -191,8 +191,8 @@ func TestLargeSetsAreSmallQuickAndRight(t *testing.T) {
 	}
 }
 
-// Build promises room for so many policies, whatever they are: nested as deep as can be,
-// and told apart by as few bits as can be.
+// Any set of the promised size fits: nested as deep as possible, distinguished by as few bits as
+// possible.
 func TestTheWorstPoliciesFit(t *testing.T) {
 	const promised = 20_000
 	for _, stride := range []int{1, 3, 14} {
@@ -218,7 +218,7 @@ func TestATableThatIsTooLargeIsRefused(t *testing.T) {
 	}
 }
 
-func TestPoliciesThatAreRefused(t *testing.T) {
+func TestInvalidPoliciesAreRefused(t *testing.T) {
 	ok := Policy{Src: netip.MustParsePrefix("10.0.0.0/8"), Dst: netip.MustParsePrefix("10.0.0.0/8")}
 	for _, tt := range []struct {
 		name string
@@ -230,9 +230,9 @@ func TestPoliciesThatAreRefused(t *testing.T) {
 		{"two families", func(p *Policy) { p.Dst = netip.MustParsePrefix("::/0") }, "two families"},
 		{"range that is none", func(p *Policy) { p.DstPorts = Ports(2, 1) }, "ends before it begins"},
 		{"unknown action", func(p *Policy) { p.Action = 4 }, "action 4"},
-		{"target of refuse", func(p *Policy) { p.Action, p.Target = Refuse, 1 }, "of no use to refuse"},
+		{"target of refuse", func(p *Policy) { p.Action, p.Target = Refuse, 1 }, "has no meaning for refuse"},
 		{"target too large", func(p *Policy) { p.Action, p.Target = Protect, MaxTarget+1 }, "larger than"},
-		{"target of bypass", func(p *Policy) { p.Action, p.Target = Bypass, 1 }, "of no use to bypass"},
+		{"target of bypass", func(p *Policy) { p.Action, p.Target = Bypass, 1 }, "has no meaning for bypass"},
 	} {
 		bad := ok
 		tt.with(&bad)

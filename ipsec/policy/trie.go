@@ -2,12 +2,11 @@ package policy
 
 import "math/bits"
 
-// trie appends the nodes for sorted records, and returns the root. Addresses that
-// no record covers are for the record above, 0 for none.
+// trie appends the nodes for sorted records, and returns the root. Addresses that no record covers
+// lead to the record above, 0 for none.
 //
-// A node has up to twice as many slots as records, so that tries of many and of few are
-// both shallow and small. It takes 4 words a record at most, and as each takes 3 bits at least,
-// there are at most 43 on a way.
+// A node has up to twice as many slots as records, which keeps tries shallow and small. It takes at
+// most 4 words per record, and as each takes at least 3 bits, a walk has at most 43 nodes.
 func (b *builder) trie(rs []record, above uint32) (uint32, error) {
 	for len(rs) > 0 && rs[0].covers(rs[len(rs)-1].prefix) {
 		above = rs[0].at
@@ -19,8 +18,8 @@ func (b *builder) trie(rs []record, above uint32) (uint32, error) {
 	if err := b.align(slotsUnit); err != nil {
 		return 0, err
 	}
-	// As the first record does not cover the last, none covers all: all are longer
-	// than what they have in common.
+	// The first record does not cover the last, so none covers all: all are longer than their common
+	// prefix.
 	position := rs[0].common(rs[len(rs)-1].key)
 	stride := strideOf(rs, position)
 	first := len(b.words)
@@ -50,8 +49,8 @@ func (b *builder) trie(rs []record, above uint32) (uint32, error) {
 	return node | position<<positionAt | (stride-1)<<strideAt | uint32(first/slotsUnit), nil
 }
 
-// strideOf is how many bits from position are to tell records apart: no more than
-// the longest has.
+// strideOf returns the number of bits from position that distinguish records, at most to the end of
+// the longest.
 func strideOf(rs []record, position uint32) uint32 {
 	longest := uint32(0)
 	for i := range rs {

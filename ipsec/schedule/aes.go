@@ -1,6 +1,6 @@
-// Package schedule computes from keys what can be computed before there is a packet: the
-// round keys of AES and the powers of GHASH. crypto/aes and crypto/cipher keep theirs to
-// themselves. No table is used, for its addresses would depend on the key.
+// Package schedule computes key schedules: the round keys of AES and the powers of GHASH's key.
+// crypto/aes and crypto/cipher do not export theirs. It uses no table, since its addresses would depend
+// on the key.
 package schedule
 
 import "encoding/binary"
@@ -17,8 +17,7 @@ func multiply(a, b uint32) (product uint32) {
 	return product
 }
 
-// subWord puts each byte of a word through the S-box: its reciprocal, which is its
-// power of 254, then an affine map.
+// subWord applies the S-box to each byte of a word: the inverse (the power of 254), then an affine map.
 func subWord(w uint32) uint32 {
 	power := w
 	for range 6 { // w³, w⁷, ..., w¹²⁷
@@ -33,12 +32,11 @@ func subWord(w uint32) uint32 {
 	return sum ^ 0x63636363
 }
 
-// MaxWords is how many words the round keys of a key of 32 bytes are.
+// MaxWords is the number of round key words of a 32-byte key.
 const MaxWords = 60
 
-// Expand writes the round keys of an AES key (FIPS 197 section 5.2) to w, in the order of
-// their use and as they lie in memory, and returns the number of rounds: there are four words
-// for each, and four more.
+// Expand writes the round keys of an AES key (FIPS 197 section 5.2) to w, in the order of use and in
+// memory order, and returns the number of rounds: there are four words per round, and four more.
 func Expand(w []uint32, key []byte) (rounds int) {
 	n := len(key) / 4
 	rounds = n + 6
@@ -60,8 +58,8 @@ func Expand(w []uint32, key []byte) (rounds int) {
 	return rounds
 }
 
-// Invert writes the round keys of the equivalent inverse cipher (FIPS 197 section 5.3.5) to
-// d: those of encryption, w, backwards, all but the outermost through InvMixColumns.
+// Invert writes the round keys of the equivalent inverse cipher (FIPS 197 section 5.3.5) to d: the
+// encryption keys w in reverse order, all but the outermost through InvMixColumns.
 func Invert(d, w []uint32, rounds int) {
 	for i := range 4 * (rounds + 1) {
 		round, column := i/4, i%4
@@ -73,7 +71,7 @@ func Invert(d, w []uint32, rounds int) {
 	}
 }
 
-// invMixColumn multiplies a column, the first row of which is the lowest byte.
+// invMixColumn multiplies a column, whose first row is the lowest byte.
 func invMixColumn(w uint32) uint32 {
 	turn := func(w uint32, rows int) uint32 { return w>>(8*rows) | w<<(32-8*rows) }
 	return multiply(w, 0x0e0e0e0e) ^ turn(multiply(w, 0x0b0b0b0b), 1) ^ turn(multiply(w, 0x0d0d0d0d), 2) ^ turn(multiply(w, 0x09090909), 3)

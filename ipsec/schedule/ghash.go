@@ -13,11 +13,11 @@ func (e Element) times() Element {
 
 // Over divides by x.
 func (e Element) Over() Element {
-	carry := e.High >> 63 // x⁰, of which x¹²⁷ + x⁶ + x + 1 is made
+	carry := e.High >> 63 // x⁰, from x¹²⁷ + x⁶ + x + 1
 	return Element{(e.High^-carry&(0xe1<<56))<<1 | e.Low>>63, e.Low<<1 | carry}
 }
 
-// Product multiplies two elements. The time it takes does not depend on them.
+// Product multiplies two elements in constant time.
 func Product(a, b Element) (sum Element) {
 	for i := range 128 {
 		word := b.High
@@ -32,8 +32,8 @@ func Product(a, b Element) (sum Element) {
 	return sum
 }
 
-// Powers writes the powers of H, each divided by x, as a product of bit-reversed numbers
-// wants them: H in to[0], H² in to[1], and so on. The first word of each has the last bytes.
+// Powers writes the powers of H, each divided by x as bit-reversed multiplication needs them: H to
+// to[0], H² to to[1], and so on. The first word of each holds the last bytes.
 func Powers(to [][4]uint32, h *[16]byte) {
 	base := Element{binary.BigEndian.Uint64(h[:8]), binary.BigEndian.Uint64(h[8:])}
 	power := base.Over()

@@ -7,22 +7,18 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// The bases of nonces are noted, so that one is drawn far from those before. What the
-// directory has lost, or has of an earlier time, costs nothing but that distance: bases
-// are random.
-//
-// Of all that were ever drawn the last maxBases are known.
+// Nonce bases are stored, so that a new one is far from earlier ones. A lost or restored
+// directory costs only that distance, since bases are random. The last maxBases are kept.
 const maxBases = 1024
 
-// baseCount is by what the number of all bases that were drawn is noted.
+// baseCount is the id of the number of all bases drawn so far.
 var baseCount = idOf("nonce bases")
 
 func baseID(n uint64) id {
 	return idOf("nonce base", binary.BigEndian.AppendUint64(nil, n%maxBases))
 }
 
-// Begin draws a base for the nonces of a router that starts, and notes it, as Extend
-// does with those that are drawn later.
+// Begin draws a nonce base for a starting router and stores it. Extend stores later ones.
 func (s *Store) Begin(n *ipsec.Nonces) error {
 	drawn, _ := s.used.number(baseCount)
 	for i := range min(drawn, maxBases) {
@@ -35,7 +31,7 @@ func (s *Store) Begin(n *ipsec.Nonces) error {
 	return s.noteBase()
 }
 
-// noteBase notes the base in use, if that was not done.
+// noteBase stores the current base, if it is new.
 func (s *Store) noteBase() error {
 	if s.nonces == nil || s.nonces.Base() == s.base {
 		return nil
@@ -43,7 +39,7 @@ func (s *Store) noteBase() error {
 	base := s.nonces.Base()
 	drawn, _ := s.used.number(baseCount)
 	if err := s.used.note(map[id]uint64{baseID(drawn): base, baseCount: drawn + 1}, true); err != nil {
-		return fmt.Errorf("note the base of nonces: %w", err)
+		return fmt.Errorf("store the nonce base: %w", err)
 	}
 	s.base = base
 	return nil

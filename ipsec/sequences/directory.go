@@ -9,11 +9,11 @@ import (
 	"syscall"
 )
 
-// tables are the names of a directory's files.
+// tables are the file names of a directory.
 var tables = []string{"used", "received", "lifetimes"}
 
-// openTables opens the files of a directory, which all are made at once. Where one has
-// records and another is missing, that was lost.
+// openTables opens the files of a directory. They are created together, so a missing file beside
+// one with records was lost, which is an error.
 func (s *Store) openTables() error {
 	missing := ""
 	for i, t := range []**table{&s.used, &s.received, &s.lifetimes} {
@@ -44,21 +44,21 @@ func (s *Store) openTables() error {
 	return nil
 }
 
-// damaged is the error about a file that is not as a router left it.
+// damaged returns the error about a file that no router has written like that.
 func damaged(path string, why error) error {
 	return fmt.Errorf("%s is damaged: %w; give all associations new keys and remove the directory %s, or restore all of it from a copy",
 		path, why, filepath.Dir(path))
 }
 
-// Magic numbers of filesystems (linux/magic.h) that do not outlive the host or the container.
+// Magic numbers of volatile filesystems (linux/magic.h).
 const (
 	magicTmpfs   = 0x01021994
 	magicRamfs   = 0x858458f6
 	magicOverlay = 0x794c7630
 )
 
-// Volatile returns the type of the directory's filesystem if that is lost with the host's memory
-// or with a container, and else "".
+// Volatile returns the type of the directory's filesystem if its files are lost with the host's
+// memory or with a container, else "".
 func (s *Store) Volatile() string {
 	var st syscall.Statfs_t
 	if err := syscall.Fstatfs(int(s.lock.Fd()), &st); err != nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// A file that is empty or missing beside its siblings was lost: its numbers would begin
-// again. Nothing is made in its place.
+// A file that is empty or missing beside its siblings was lost: it is refused, and not created again.
 func TestLostFilesAreRefused(t *testing.T) {
 	for _, name := range tables {
 		for what, lose := range map[string]func(path string) error{
@@ -46,9 +45,8 @@ func TestLostFilesAreRefused(t *testing.T) {
 	}
 }
 
-// A router that died while it made the directory's files, before it noted anything, leaves
-// some of them.
-func TestAHalfMadeDirectoryIsCompleted(t *testing.T) {
+// A router that crashed while it created the directory leaves some of the files, without records.
+func TestIncompleteDirectoriesAreCompleted(t *testing.T) {
 	for _, missing := range tables {
 		dir := t.TempDir()
 		die(t, open(t, dir))
@@ -77,9 +75,9 @@ func TestVolatileFilesystemsAreNamed(t *testing.T) {
 	}
 }
 
-// The bases that the directory knows of keep their distance, in whatever order they were
-// drawn; one that is drawn while the router runs is noted within a tick.
-func TestBasesAreNoted(t *testing.T) {
+// Known bases are far apart, in any order; one that is drawn while the router runs is stored within a
+// tick.
+func TestBasesAreStored(t *testing.T) {
 	dir := t.TempDir()
 	var bases []uint64
 	run := func(renew bool) {

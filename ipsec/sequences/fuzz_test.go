@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzTable reads a file of numbers that a disk or a crash has left: what is accepted says the same when it
-// is written again.
+// FuzzTable reads a damaged file of numbers: accepted content stays the same when it is written again.
 func FuzzTable(f *testing.F) {
 	first, one, two := record(counts, 2), record(id{1}, 5), record(id{2}, 1<<63)
 	f.Add(bytes.Join([][]byte{first[:], one[:], two[:]}, nil))

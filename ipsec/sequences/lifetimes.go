@@ -11,26 +11,24 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// Lifetimes go on over restarts: what bounds the use of a key would bound nothing if each
-// start began anew. What an association was used for is noted by key, SPI and direction, if
-// it has limits: packets and bytes behind the packets, by Note, so that after a crash those of
-// the last NoteEvery count once more, and after one of the host those of the last syncEvery;
-// the age as when it began, by a time of the store's own.
+// Lifetimes continue over restarts. The use of an SA with limits is stored by key, SPI and
+// direction: packets and bytes behind the packets, by Note, so that a crash of the router loses
+// those of the last NoteEvery, and a crash of the host those of the last syncEvery; the age as a
+// start time on the store's own clock.
 //
-// That goes on with the router's, and from one router to the next with the host's time of
-// day. So a time of day that is set while a router runs, as on hosts that start without one,
-// makes no association older or younger.
+// The store's clock follows the router's monotonic time while a router runs, and the host's time of
+// day from one router to the next. Setting the time of day while a router runs changes no age.
 
-// timeOfDay is the host's.
+// timeOfDay reads the host's clock.
 var timeOfDay = time.Now
 
-// By what the store's time is noted, and the time of day then, both in nanoseconds.
+// Ids of the store's time and the time of day at that moment, both in nanoseconds.
 var (
 	ownTime = idOf("time")
 	atDay   = idOf("time of day")
 )
 
-// resume has the store's time go on.
+// resume restores the store's clock.
 func (s *Store) resume() {
 	s.resumed = time.Now()
 	noted, is := s.lifetimes.number(ownTime)
@@ -39,12 +37,11 @@ func (s *Store) resume() {
 	}
 }
 
-// now is the store's time.
+// now returns the store's time.
 func (s *Store) now() time.Duration { return s.elapsed + time.Since(s.resumed) }
 
-// lived is an association with a limit: by what it is noted, and what that was used for
-// before. Until nobody uses it any more, it may be used beside the one that has taken its
-// place: then that one goes on with what this one was used for up to handed.
+// lived is an SA with limits: its id, and its use by earlier SAs. An old SA may be used beside its
+// replacement until no worker has it; handed is the part of its use that the replacement counts.
 type lived struct {
 	packets, bytes, begun id
 	before                ipsec.Limits
@@ -52,17 +49,16 @@ type lived struct {
 	handed                ipsec.Limits
 }
 
-// used is what was used until now, by association and before.
+// used returns the use so far, by the SA and earlier ones.
 func (l *lived) used(sa *ipsec.SA) ipsec.Limits {
 	st := sa.Stats()
 	return ipsec.Limits{Packets: l.before.Packets + st.Packets, Bytes: l.before.Bytes + st.Bytes}
 }
 
-// Live has associations go on with the lifetimes of those with their keys, SPIs and
-// directions that were there before, and notes what they are used for from now on. Those
-// without limits are left alone.
+// Live makes SAs continue the lifetimes of earlier SAs with the same key, SPI and direction, and
+// stores their use from now on. It ignores SAs without limits.
 func (s *Store) Live(list ...Association) error {
-	if err := s.noteLiving(maps.Keys(s.living), false); err != nil { // also of those whose places others take
+	if err := s.noteLiving(maps.Keys(s.living), false); err != nil { // replaced SAs included
 		return err
 	}
 	placed := map[id]*ipsec.SA{}
@@ -96,7 +92,7 @@ func (s *Store) Live(list ...Association) error {
 	return s.noteLifetimes(begun, true)
 }
 
-// noteLiving notes what associations with limits were used for.
+// noteLiving stores the use of SAs with limits.
 func (s *Store) noteLiving(sas iter.Seq[*ipsec.SA], sync bool) error {
 	used := map[id]uint64{}
 	for sa := range sas {
@@ -109,19 +105,19 @@ func (s *Store) noteLiving(sas iter.Seq[*ipsec.SA], sync bool) error {
 	return s.noteLifetimes(used, sync)
 }
 
-// noteLifetimes notes these numbers, and the time, where there is something that ages.
+// noteLifetimes stores these numbers, and the time if an SA has a limit of age.
 func (s *Store) noteLifetimes(list map[id]uint64, sync bool) error {
 	if len(s.living) > 0 {
 		list[ownTime], list[atDay] = uint64(s.now()), uint64(timeOfDay().UnixNano())
 	}
 	if err := s.lifetimes.note(list, sync); err != nil {
-		return fmt.Errorf("note what of lifetimes is used: %w", err)
+		return fmt.Errorf("store the used lifetimes: %w", err)
 	}
 	return nil
 }
 
-// end notes for the last time what associations were used for that nobody uses any more, and
-// has those that have taken their places count the rest.
+// end stores the final use of SAs that no worker has any more, and adds the rest to their
+// replacements.
 func (s *Store) end(list ...*ipsec.SA) error {
 	err := s.noteLiving(slices.Values(list), true)
 	for _, sa := range list {

@@ -14,7 +14,7 @@ func limited(c *ipsec.Config) {
 	c.Lifetime.Hard = ipsec.Limits{Packets: 10, Bytes: 1000, Age: time.Hour}
 }
 
-// live is what a router does with an association that has limits.
+// live starts an SA with limits as a router does.
 func live(t *testing.T, s *Store, alter ...func(*ipsec.Config)) *ipsec.SA {
 	t.Helper()
 	sa := newSA(t, "a", append([]func(*ipsec.Config){limited}, alter...)...)
@@ -24,7 +24,7 @@ func live(t *testing.T, s *Store, alter ...func(*ipsec.Config)) *ipsec.SA {
 	return sa
 }
 
-// use has packets of so many bytes in all pass, and returns how many of them may.
+// use sends packets of n bytes in all, and returns the number of accepted ones.
 func use(sa *ipsec.SA, packets, bytes uint64) (passed int) {
 	for i := range packets {
 		n := bytes / packets
@@ -38,7 +38,7 @@ func use(sa *ipsec.SA, packets, bytes uint64) (passed int) {
 	return passed
 }
 
-func TestLifetimesGoOn(t *testing.T) {
+func TestLifetimesContinue(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	if use(live(t, s), 4, 100) != 4 {
@@ -79,9 +79,8 @@ func TestLifetimesGoOn(t *testing.T) {
 	}
 }
 
-// An association is still used when another is about to take its place, which counts that too
-// when it has ended.
-func TestLifetimesGoOnWithoutAGap(t *testing.T) {
+// The replacement of an SA counts the use of the old one until that has ended.
+func TestLifetimesContinueWithoutAGap(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	old := live(t, s)
@@ -110,13 +109,13 @@ func TestLifetimesGoOnWithoutAGap(t *testing.T) {
 	die(t, s)
 }
 
-// setDay has the host's time of day be that much ahead of what it was at the test's start.
+// setDay sets the host's time of day relative to the start of the test.
 func setDay(t *testing.T, ahead time.Duration) {
 	t.Cleanup(func() { timeOfDay = time.Now })
 	timeOfDay = func() time.Time { return time.Now().Add(ahead) }
 }
 
-func TestAgesGoOn(t *testing.T) {
+func TestAgesContinue(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	again := func(day time.Duration) {
@@ -148,8 +147,8 @@ func TestAgesGoOn(t *testing.T) {
 	}
 }
 
-// Only between routers is the host's time of day asked: while one runs, somebody may set it.
-func TestTimesOfDayThatAreSetAgeNothing(t *testing.T) {
+// The host's time of day counts only between routers: somebody may set it while one runs.
+func TestSettingTheTimeOfDayAgesNothing(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -171,8 +170,8 @@ func TestTimesOfDayThatAreSetAgeNothing(t *testing.T) {
 	die(t, s)
 }
 
-// What has no limits needs no file, and one that is damaged is not taken for an empty one.
-func TestLifetimesThatCannotBeRead(t *testing.T) {
+// SAs without limits need no file, and a damaged file is not taken for an empty one.
+func TestUnreadableLifetimesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	live(t, s, func(c *ipsec.Config) { c.Lifetime = ipsec.Lifetime{} })

@@ -10,26 +10,23 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// What has been received is noted, too, so that nobody can play it again to a router that
-// has started again: an inbound association begins with everything up to the highest
-// number noted as received.
+// Received sequence numbers are stored as well, so that packets cannot be replayed to a restarted
+// router: an inbound SA starts with all numbers up to the stored one marked as received.
 //
-// The number is noted after the packet has passed, by Note, and not ahead: a peer whose
-// connections stand still while its router is away sends few packets then, and would be
-// refused for long by a router that leaves out numbers. So a stop, a reload and a start
-// are exact, after a crash of the router the packets of the last NoteEvery can be played
-// again, once each, and after one of the host those of the last syncEvery.
+// Note stores the number behind the packets and not ahead of them: a peer with idle connections sends
+// few packets while its router restarts, and a router that skips numbers would refuse them for
+// long. So stop, reload and start are exact; after a crash of the router the packets of the last
+// NoteEvery can be replayed once each, and after a crash of the host those of the last syncEvery.
 //
-// Numbers go by key and SPI. A peer that begins anew with both, as one does that is set up
-// by hand and forgets its numbers, is refused until it is past them, also by a router
-// that started again; RFC 4303 forbids it (section 3.3.3), and with most suites it gives
-// the keys away.
+// Numbers are stored by key and SPI. A peer that restarts its numbers with both unchanged, such as
+// one with static keys and no stored state, is refused until it passes the stored number, also by a
+// restarted router. RFC 4303 section 3.3.3 forbids it, and with most suites it reveals plaintext.
 
-// NoteEvery is how often Note is to be called.
+// NoteEvery is the interval between calls of Note.
 const NoteEvery = 250 * time.Millisecond
 
-// Receive has inbound associations refuse what has been received by their keys and SPIs,
-// and notes what they receive from now on. Those without a replay window accept all.
+// Receive makes inbound SAs refuse numbers stored by their keys and SPIs, and stores received numbers
+// from now on. SAs without a replay window accept all numbers.
 func (s *Store) Receive(list ...Association) {
 	for _, a := range list {
 		c := a.SA.Config()
@@ -44,8 +41,8 @@ func (s *Store) Receive(list ...Association) {
 	}
 }
 
-// Note notes what was received, and what of lifetimes is used. Each is noted also where the
-// other cannot be.
+// Note stores received numbers and used lifetimes. An error of one does not keep the other from being
+// stored.
 func (s *Store) Note() error {
 	highest := map[id]uint64{}
 	for sa, name := range s.receiving {
@@ -56,12 +53,12 @@ func (s *Store) Note() error {
 
 func (s *Store) noteReceived(highest map[id]uint64, sync bool) error {
 	if err := s.received.note(highest, sync); err != nil {
-		return fmt.Errorf("note the sequence numbers that were received: %w", err)
+		return fmt.Errorf("store the received sequence numbers: %w", err)
 	}
 	return nil
 }
 
-// forget notes for the last time what associations have received that nobody uses any more.
+// forget stores the final received numbers of SAs that no worker has any more.
 func (s *Store) forget(list ...*ipsec.SA) error {
 	highest := map[id]uint64{}
 	for _, sa := range list {

@@ -12,7 +12,7 @@ import (
 
 func inbound(c *ipsec.Config) { c.Direction, c.ReplayWindow = ipsec.In, 64 }
 
-// receiver is what a router does with an inbound association.
+// receiver starts an inbound SA as a router does.
 func receiver(t *testing.T, s *Store, alter ...func(*ipsec.Config)) *ipsec.SA {
 	t.Helper()
 	sa := newSA(t, "in", append([]func(*ipsec.Config){inbound}, alter...)...)
@@ -20,9 +20,9 @@ func receiver(t *testing.T, s *Store, alter ...func(*ipsec.Config)) *ipsec.SA {
 	return sa
 }
 
-// A router that starts again accepts nothing that it accepted before, and everything else
-// that is new, from the very next number on.
-func TestNothingIsReceivedTwice(t *testing.T) {
+// A restarted router refuses all packets that it accepted before, and accepts all new ones from the
+// next number on.
+func TestNoPacketIsReceivedTwice(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	sa := receiver(t, s)
@@ -62,8 +62,8 @@ func TestNothingIsReceivedTwice(t *testing.T) {
 	die(t, s)
 }
 
-// Another SPI, and no replay window, begin anew.
-func TestOnlyTheSameAssociationGoesOn(t *testing.T) {
+// SAs with another SPI, or without a replay window, start from 0.
+func TestOnlyTheSameSAContinues(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	receiver(t, s).Accept(1000)
@@ -81,8 +81,8 @@ func TestOnlyTheSameAssociationGoesOn(t *testing.T) {
 	}
 }
 
-// An association and its successor have one place in the file, in which no number falls.
-func TestTheHighestOfTwoCounts(t *testing.T) {
+// An SA and its replacement share a record, whose number never decreases.
+func TestHigherOfTwoNumbersIsStored(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	old := receiver(t, s)
@@ -103,7 +103,7 @@ func TestTheHighestOfTwoCounts(t *testing.T) {
 	}
 }
 
-// Note writes what has changed, and leaves the disk its time.
+// Note writes changes only.
 func TestNoteWritesWhatChanged(t *testing.T) {
 	s := open(t, t.TempDir())
 	sa := receiver(t, s)
@@ -112,7 +112,7 @@ func TestNoteWritesWhatChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := s.received.syncs
-	readOnly, err := os.Open(s.received.path) // what is written now fails
+	readOnly, err := os.Open(s.received.path) // writes fail from here on
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,8 +130,8 @@ func TestNoteWritesWhatChanged(t *testing.T) {
 	}
 }
 
-// Of what was received and what lifetimes have used, each is noted where the other cannot be.
-func TestNoteDoesWhatItCan(t *testing.T) {
+// Received numbers and used lifetimes are stored independently of each other's failures.
+func TestNoteStoresOneFileIfTheOtherFails(t *testing.T) {
 	for _, bad := range []string{"received", "lifetimes"} {
 		dir := t.TempDir()
 		s := open(t, dir)
@@ -140,7 +140,7 @@ func TestNoteDoesWhatItCan(t *testing.T) {
 		if err := s.Note(); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Remove(filepath.Join(dir, bad)); err != nil { // which is to be made anew
+		if err := os.Remove(filepath.Join(dir, bad)); err != nil { // so that it must be created again
 			t.Fatal(err)
 		}
 		if err := os.MkdirAll(filepath.Join(dir, bad+".new", "x"), 0o700); err != nil {
@@ -173,8 +173,8 @@ func TestNoteDoesWhatItCan(t *testing.T) {
 	}
 }
 
-// Without being asked to, the disk is waited for every syncEvery.
-func TestNotesReachTheDisk(t *testing.T) {
+// Note syncs the file every syncEvery.
+func TestNotesAreSynced(t *testing.T) {
 	s := open(t, t.TempDir())
 	in, limited := receiver(t, s), live(t, s)
 	for name, table := range map[string]*table{"received": s.received, "lifetimes": s.lifetimes} {

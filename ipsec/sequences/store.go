@@ -1,11 +1,11 @@
-// Package sequences keeps the sequence numbers of outbound associations over restarts of
-// the router, so that none is ever used twice with its key. A router that loses them sends
-// packets that its peers refuse; nonces stay unique, see ipsec.Nonces.
+// Package sequences stores the sequence numbers of SAs over restarts of the router. No outbound
+// number is used twice with a key; a router that loses the store sends packets that its peers
+// refuse, while nonces stay unique (ipsec.Nonces).
 //
-// A file has, for each key, a number up to which all may have been used. It is written
-// ahead: the association is limited to what the file says, and a new limit is in
-// force only when it is on the disk. After a crash the numbers between are skipped.
-// What is written for many associations at once waits for the disk once.
+// A file holds, for each key, a number up to which all may have been used. It is written ahead of
+// use: an SA is limited to the number in the file, and a new limit is active when it is on disk. After
+// a crash the unused numbers below it are skipped. Numbers of many SAs are written with one wait
+// for the disk.
 package sequences
 
 import (
@@ -28,27 +28,26 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// How many numbers are reserved at a time: what a fast association uses in a few seconds,
-// and less than a hundredth of those that there are without ESN. With ESN, what all
-// packets of a GPU use in that time; a receiver makes out a gap of up to 2^32, so that a
-// dozen crashes may come between two packets.
+// Sizes of reservations: the use of a fast SA in a few seconds, and less than a hundredth of all
+// numbers without ESN. With ESN, the use of all packets of a GPU in that time; a receiver bridges a
+// gap of up to 2^32, so a dozen crashes may happen between two packets.
 const (
 	ahead         = 1 << 25
 	aheadExtended = 1 << 28
 )
 
-// Store is a directory with such a file, another of what was received, and one of what of
-// lifetimes is used. It is the only one of that directory.
+// Store is a directory with files of used numbers, received numbers and used lifetimes. A lock makes
+// it the only Store of its directory.
 type Store struct {
 	dir  string
-	lock *os.File // of dir: released when it is closed, also by the end of the process
+	lock *os.File // directory; the lock ends when it is closed, also by the end of the process
 	used *table
 	kept map[*ipsec.SA]*kept
-	keys map[id]*key // of those that are kept
+	keys map[id]*key // of the SAs in keep
 
 	// See bases.go.
 	nonces *ipsec.Nonces
-	base   uint64 // noted last
+	base   uint64 // the last stored
 
 	// See received.go.
 	received  *table
@@ -57,36 +56,35 @@ type Store struct {
 	// See lifetimes.go.
 	lifetimes *table
 	living    map[*ipsec.SA]*lived
-	elapsed   time.Duration // of the store's time, at resumed
+	elapsed   time.Duration // store's time at resumed
 	resumed   time.Time
 }
 
-// Association is an outbound association, and the key that its numbers go by: what IVs
-// repeat with. That is the cipher's with its salt or, without a cipher, that of
-// authentication.
+// Association is an outbound SA, and the key that its numbers are stored by: the key with which IVs
+// must not repeat. That is the cipher's with its salt, or without a cipher the authentication key.
 type Association struct {
 	SA  *ipsec.SA
 	Key []byte
 }
 
-// kept is an association that is kept.
+// kept is an SA of the store.
 type kept struct {
 	*key
-	limit uint64 // of its numbers
+	limit uint64 // largest permitted number
 }
 
-// key is what numbers go by. Associations with one key, of which one may be about to take
-// the other's place, have parts of its numbers.
+// key holds the numbers of one key. SAs with the same key, such as an SA and its replacement, have
+// separate ranges of its numbers.
 type key struct {
 	id  id
-	end uint64 // what the file says; the limit of the association that has the last part
+	end uint64 // the number in the file: the limit of the SA with the last range
 	sas int
 }
 
-// Open makes the directory if it is not there.
+// Open opens the store of a directory, and creates the directory if needed.
 func Open(dir string) (_ *Store, err error) {
 	fail := func(err error) (*Store, error) {
-		return nil, fmt.Errorf("keep sequence numbers: %w; set ipsec.state to a directory that can be written", err)
+		return nil, fmt.Errorf("keep sequence numbers: %w; set ipsec.state to a writable directory", err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail(err)
@@ -97,10 +95,10 @@ func Open(dir string) (_ *Store, err error) {
 	}
 	if err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		s.lock.Close()
-		return nil, fmt.Errorf("keep sequence numbers: lock %s: %w; another router uses it: set ipsec.state to a directory of this one's", dir, err)
+		return nil, fmt.Errorf("keep sequence numbers: lock %s: %w; another router uses it: set ipsec.state to another directory", dir, err)
 	}
 	if err = s.openTables(); err == nil {
-		err = s.lock.Sync() // also a router that died before that made names
+		err = s.lock.Sync() // also for file names of a router that crashed before its sync
 	}
 	if err != nil {
 		return fail(errors.Join(err, s.shut()))
@@ -109,9 +107,8 @@ func Open(dir string) (_ *Store, err error) {
 	return s, nil
 }
 
-// Keep has outbound associations go on behind all numbers that were used with their keys,
-// and notes those that they use from now on; all of them, or none. Numbers go by the key
-// alone: under another name, or with another SPI, they go on all the same.
+// Keep makes outbound SAs continue after all numbers that were used with their keys, and stores the
+// numbers that they use from now on; of all SAs or of none. Names and SPIs do not matter.
 func (s *Store) Keep(list ...Association) error {
 	var parts []part
 	begun := map[id]*key{}
@@ -141,9 +138,9 @@ func (s *Store) Keep(list ...Association) error {
 	return nil
 }
 
-// idOf is what something is noted by, without telling the key.
+// idOf returns the id of a key in the files, a hash that does not reveal it.
 func idOf(what string, parts ...[]byte) id {
-	text := make([]byte, 0, 256) // longer than any: what grows leaves copies behind
+	text := make([]byte, 0, 256) // long enough: growing would leave copies of the key
 	text = append(text, "warproute "+what+"\x00"...)
 	for _, part := range parts {
 		text = append(text, part...)
@@ -153,7 +150,7 @@ func idOf(what string, parts ...[]byte) id {
 	return id(sum[:])
 }
 
-// formerly returns what a file of its own says of a key, as there was one for each once.
+// formerly returns the number for a key in the format of older releases, one file per key.
 func (s *Store) formerly(name id) (uint64, error) {
 	path := filepath.Join(s.dir, hex.EncodeToString(name[:]))
 	text, err := os.ReadFile(path)
@@ -161,17 +158,16 @@ func (s *Store) formerly(name id) (uint64, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read the sequence numbers that were used: %w", err)
+		return 0, fmt.Errorf("read the used sequence numbers: %w", err)
 	}
 	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("read the sequence numbers that were used: %s is damaged (%q); give the association a new key and remove the file", path, text)
+		return 0, fmt.Errorf("read the used sequence numbers: %s is damaged (%q); give the SA a new key and remove the file", path, text)
 	}
 	return n, nil
 }
 
-// Extend writes ahead for the associations that need it; it is to be called every
-// second or so.
+// Extend reserves more numbers for SAs that need them. It is called about every second.
 func (s *Store) Extend() error {
 	var parts []part
 	for sa, k := range s.kept {
@@ -189,16 +185,15 @@ func reserve(sa *ipsec.SA) uint64 {
 	return ahead
 }
 
-// part is the numbers that an association is to have next.
+// part is the next range of numbers of an SA.
 type part struct {
 	sa          *ipsec.SA
 	kept        *kept
 	from, limit uint64
 }
 
-// extend gives associations the numbers behind all that their keys have. One that had
-// some before those of another leaves out what it has not used of them. On an error none
-// has more than before.
+// extend reserves ranges behind all numbers of their keys. An SA whose old range lies below another
+// SA's skips the rest of it. On an error no SA has more numbers than before.
 func (s *Store) extend(parts []part) error {
 	before := map[*key]uint64{}
 	for i := range parts {
@@ -225,7 +220,7 @@ func (s *Store) extend(parts []part) error {
 		return err
 	}
 	for _, p := range parts {
-		p.sa.Skip(p.from) // before there are more, lest it takes those of another
+		p.sa.Skip(p.from) // before the limit rises, so that it takes no number of another SA
 		p.sa.Limit(p.limit)
 		p.kept.limit = p.limit
 	}
@@ -234,14 +229,13 @@ func (s *Store) extend(parts []part) error {
 
 func (s *Store) noteUsed(ends map[id]uint64) error {
 	if err := s.used.note(ends, true); err != nil {
-		return fmt.Errorf("note the sequence numbers that are used: %w", err)
+		return fmt.Errorf("store the used sequence numbers: %w", err)
 	}
 	return nil
 }
 
-// Release notes what associations that nobody uses any more have used, exactly unless
-// numbers behind that are another's, or have received. Those that are not kept it leaves
-// alone.
+// Release stores the final numbers of SAs that no worker has any more: used ones exactly, unless
+// another SA has a range behind them, and received ones. It ignores SAs that are not in the store.
 func (s *Store) Release(list ...*ipsec.SA) error {
 	ends := map[id]uint64{}
 	for _, sa := range list {
@@ -261,7 +255,7 @@ func (s *Store) Release(list ...*ipsec.SA) error {
 	return errors.Join(s.noteUsed(ends), s.forget(list...), s.end(list...))
 }
 
-// shut closes the files that are open, and then gives the directory up.
+// shut closes the files and unlocks the directory.
 func (s *Store) shut() error {
 	var errs []error
 	for _, t := range []*table{s.used, s.received, s.lifetimes} {
@@ -272,7 +266,7 @@ func (s *Store) shut() error {
 	return errors.Join(append(errs, s.lock.Close())...)
 }
 
-// Close releases every association, and the directory.
+// Close releases every SA and the directory.
 func (s *Store) Close() error {
 	all := slices.AppendSeq(slices.Collect(maps.Keys(s.kept)), maps.Keys(s.receiving))
 	return errors.Join(s.Release(slices.AppendSeq(all, maps.Keys(s.living))...), s.shut())

@@ -41,7 +41,7 @@ func open(t *testing.T, dir string) *Store {
 	return s
 }
 
-// start is what a router does with an association; it returns its first number.
+// start starts an outbound SA as a router does, and returns its first number.
 func start(t *testing.T, s *Store, name string) (*ipsec.SA, uint64) {
 	t.Helper()
 	sa := newSA(t, name)
@@ -55,8 +55,8 @@ func start(t *testing.T, s *Store, name string) (*ipsec.SA, uint64) {
 	return sa, first
 }
 
-// A router that stops goes on with the next number, one that dies behind all that it
-// may have used; also under another name.
+// A router that stopped continues with the next number, one that crashed behind all numbers that it may
+// have used; also under another name.
 func TestNumbersAreUsedOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	s := open(t, dir)
@@ -85,7 +85,7 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 		}
 	}
 	if other := newSA(t, "d"); s.Keep(Association{other, append(testKey, 1)}) != nil || other.Sequence() != 0 {
-		t.Error("another key does not begin anew")
+		t.Error("another key does not start from 1")
 	}
 }
 
@@ -102,8 +102,8 @@ func TestExtendKeepsAhead(t *testing.T) {
 	}
 }
 
-// What cannot be noted is not used.
-func TestWithoutADiskNumbersEnd(t *testing.T) {
+// Numbers that cannot be stored are not used.
+func TestNumbersEndWhenTheDiskFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	s := open(t, dir)
 	sa, _ := start(t, s, "a")
@@ -115,13 +115,12 @@ func TestWithoutADiskNumbersEnd(t *testing.T) {
 		t.Error("a disk that takes nothing is no error")
 	}
 	if _, n := sa.Reserve(1); n != 0 {
-		t.Error("a number was used that is noted nowhere")
+		t.Error("a number was used that is not stored")
 	}
 }
 
-// Whoever removes the files of a running router, or puts old ones in their place, does not have
-// it use numbers twice.
-func TestFilesThatAreTakenAwayComeBack(t *testing.T) {
+// Removing or restoring the files of a running router does not make it use numbers twice.
+func TestRemovedFilesAreRestored(t *testing.T) {
 	for what, take := range map[string]func(dir string) error{
 		"the directory is removed": os.RemoveAll,
 		"the file is removed":      func(dir string) error { return os.Remove(filepath.Join(dir, "used")) },
@@ -159,8 +158,8 @@ func TestFilesThatAreTakenAwayComeBack(t *testing.T) {
 	}
 }
 
-// A directory of before, with a file for each key, goes on.
-func TestFilesOfFormerRoutersCount(t *testing.T) {
+// A directory of an older release, with a file per key, is read.
+func TestFilesOfOldReleasesAreRead(t *testing.T) {
 	dir := t.TempDir()
 	name := idOf("sequence numbers", testKey)
 	path := filepath.Join(dir, hex.EncodeToString(name[:]))
@@ -180,7 +179,7 @@ func TestFilesOfFormerRoutersCount(t *testing.T) {
 	}
 }
 
-// die is the end of a router that has no time to note anything.
+// die ends a router without giving it time to store anything.
 func die(t *testing.T, s *Store) {
 	t.Helper()
 	if err := s.lock.Close(); err != nil {
@@ -188,9 +187,9 @@ func die(t *testing.T, s *Store) {
 	}
 }
 
-// A configuration that is read again may have an association under another name, or with
-// another lifetime: both are there for a moment, and the old one ends later.
-func TestAssociationsWithOneKeyShareNoNumber(t *testing.T) {
+// A reloaded configuration may have an SA under another name or with another lifetime: both exist for a
+// moment, and the old one ends later.
+func TestSAsWithOneKeyShareNoNumber(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	old, _ := start(t, s, "old")
@@ -224,8 +223,8 @@ func TestAssociationsWithOneKeyShareNoNumber(t *testing.T) {
 	}
 }
 
-// Two stores would give the same numbers.
-func TestADirectoryIsOfOneRouter(t *testing.T) {
+// Two stores of one directory would use the same numbers.
+func TestDirectoryIsLockedByOneRouter(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	if _, err := Open(dir); err == nil {
@@ -237,8 +236,8 @@ func TestADirectoryIsOfOneRouter(t *testing.T) {
 	open(t, dir)
 }
 
-// Extended numbers last as long as a tick at any rate, and a receiver that has seen
-// nothing for some restarts still tells which half they are of.
+// Extended numbers last for a tick at any rate, and a receiver that missed some restarts still infers the
+// right upper half.
 func TestExtendedNumbersAreAhead(t *testing.T) {
 	dir := t.TempDir()
 	for range 4 {
@@ -254,9 +253,8 @@ func TestExtendedNumbersAreAhead(t *testing.T) {
 	}
 }
 
-// Thousands of associations begin, go on and end with a few waits for the disk, and what
-// the disk has then is what each has used.
-func TestManyAssociationsWaitForTheDiskOnce(t *testing.T) {
+// Thousands of SAs start, continue and end with a few syncs, and their exact use is on disk.
+func TestManySAsWaitForTheDiskOnce(t *testing.T) {
 	const many = 1000
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -295,8 +293,7 @@ func TestManyAssociationsWaitForTheDiskOnce(t *testing.T) {
 	}
 }
 
-// Of associations that are kept together either all are, or none is, and none has the
-// numbers of one that is not.
+// Of SAs that are kept together, all are kept or none, and none gets the numbers of one that is not.
 func TestKeepIsWholeOrNothing(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -313,7 +310,7 @@ func TestKeepIsWholeOrNothing(t *testing.T) {
 	if len(s.kept) != 1 || s.keys[idOf("sequence numbers", testKey)].sas != 1 {
 		t.Errorf("%d associations are kept", len(s.kept))
 	}
-	// And where the disk does not take what is to be noted.
+	// The same if the disk fails.
 	if err := s.used.file.Close(); err != nil {
 		t.Fatal(err)
 	}

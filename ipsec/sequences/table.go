@@ -15,34 +15,33 @@ import (
 	"time"
 )
 
-// table is a file of numbers by id, in records of which the first has, under an id of its
-// own, how many follow:
+// table is a file of numbers by id. The first record, under an id of its own, holds the number of the
+// others:
 //
 //	0          16         24      32
 //	+----------+----------+-------+
-//	| id       | number   | check |   integers little-endian; check: CRC-64 (ECMA) of what is before it
+//	| id       | number   | check |   integers little-endian; check: CRC-64 (ECMA) of id and number
 //	+----------+----------+-------+
 //
-// Numbers are changed in place. A record never crosses a sector of a disk, which writes
-// sectors as a whole: after a crash a number is the old one or the new one. Ids are added by
-// another file that takes this one's name when the disk has all of it: after a crash they are
-// all there, or none is. So no crash leaves a part of anything, and a file that is shorter,
-// longer or otherwise than it says was damaged. It is refused: an association that is missing
+// Numbers are changed in place. A record never crosses a disk sector, and disks write sectors as a
+// whole, so after a crash a number is the old or the new one. Ids are added by a new file that
+// replaces this one when all of it is on disk. So a crash leaves no partial state, and a file whose
+// length or checksum is wrong was damaged. It is refused: a missing SA would restart with numbers that
+// its peer refuses, or accept packets twice.
 // in it would begin again with numbers that its peer refuses, or take packets twice.
 type table struct {
 	path  string
 	file  *os.File
-	at    map[id]int64 // number of the record, that of the first one 0
+	at    map[id]int64 // index of the record; the first one is 0
 	last  map[id]uint64
-	named bool // the disk has the file's name, see name
-	syncs int  // how often the disk was waited for
+	named bool // the file's name is on disk, see name
+	syncs int  // number of syncs
 
-	unsynced bool // there is something that the disk may not have
+	unsynced bool // there are writes since the last sync
 	synced   time.Time
 }
 
-// syncEvery is how often note waits for the disk without being asked to, if there is anything
-// that it may not have.
+// syncEvery is the longest time for which note leaves changes unsynced.
 const syncEvery = 10 * time.Second
 
 type id [16]byte
@@ -54,9 +53,9 @@ var counts = id([]byte("warproute table\x00"))
 
 var polynomial = crc64.MakeTable(crc64.ECMA)
 
-// openTable opens the file of a path, which it makes if there is none.
+// openTable opens a file, and creates it if needed.
 func openTable(path string) (*table, error) {
-	if err := os.Remove(path + ".new"); err != nil && !errors.Is(err, fs.ErrNotExist) { // of replace, before a crash
+	if err := os.Remove(path + ".new"); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by replace in a crash
 		return nil, err
 	}
 	t := &table{path: path, at: map[id]int64{}, last: map[id]uint64{}, named: true, synced: time.Now()}
@@ -81,21 +80,21 @@ func openTable(path string) (*table, error) {
 	return t, err
 }
 
-// read takes what a file has. A former one has no first record; there, a crash may have left
-// zeros where records were to be added, of which nobody was told that they are there.
+// read reads a file. The format of older releases has no first record, and a crash may have left
+// zeros at its end where records were being added.
 func (t *table) read(all []byte) (former bool, err error) {
 	key, n, _ := parse(all)
 	if former = key != counts; former {
 		all = all[:min(len(all), whole(len(bytes.TrimRight(all, "\x00"))))]
 	} else {
 		if all = all[recordSize:]; len(all)%recordSize != 0 || uint64(len(all)/recordSize) != n {
-			return false, fmt.Errorf("it has %d bytes of records, and says that there are %d of %d", len(all), n, recordSize)
+			return false, fmt.Errorf("it has %d bytes of records, but its first record counts %d of %d bytes", len(all), n, recordSize)
 		}
 	}
 	for at := int64(1); len(all) > 0; at++ {
 		key, number, ok := parse(all)
 		if _, twice := t.at[key]; !ok || twice {
-			return former, fmt.Errorf("record %d is none", at)
+			return former, fmt.Errorf("record %d has a wrong checksum", at)
 		}
 		t.at[key], t.last[key] = at, number
 		all = all[recordSize:]
@@ -103,7 +102,7 @@ func (t *table) read(all []byte) (former bool, err error) {
 	return former, nil
 }
 
-// whole rounds a length up to whole records: the last may end with zeros.
+// whole rounds a length up to whole records, with zeros at the end.
 func whole(n int) int { return (n + recordSize - 1) / recordSize * recordSize }
 
 func record(key id, number uint64) (r [recordSize]byte) {
@@ -113,7 +112,7 @@ func record(key id, number uint64) (r [recordSize]byte) {
 	return r
 }
 
-// parse reads the record that b begins with, if it does.
+// parse reads the record at the start of b, if it is valid.
 func parse(b []byte) (key id, number uint64, ok bool) {
 	if len(b) < recordSize {
 		return id{}, 0, false
@@ -125,22 +124,21 @@ func parse(b []byte) (key id, number uint64, ok bool) {
 	return key, number, true
 }
 
-// number returns what is noted for an id, and whether anything is.
-func (t *table) number(key id) (n uint64, is bool) {
-	n, is = t.last[key]
-	return n, is
+// number returns the stored number of an id. It is not ok for an unknown id.
+func (t *table) number(key id) (n uint64, ok bool) {
+	n, ok = t.last[key]
+	return n, ok
 }
 
-// higher adds a number to a list of those to note, if it is more than what is noted or listed.
+// higher adds a number to a list for note, if it is larger than the stored and the listed one.
 func (t *table) higher(list map[id]uint64, key id, n uint64) {
 	if n > max(t.last[key], list[key]) {
 		list[key] = n
 	}
 }
 
-// note changes numbers; those of sync are on the disk when it returns without an error,
-// those of others survive the process, and are on the disk syncEvery later if it is called
-// again and again. New ids are on the disk in any case.
+// note stores numbers. Those of sync are on disk when it returns nil. Others survive the process, and
+// are on disk syncEvery later if note is called regularly. New ids are on disk in any case.
 func (t *table) note(numbers map[id]uint64, sync bool) error {
 	gone, err := t.gone()
 	switch {
@@ -163,8 +161,8 @@ func (t *table) note(numbers map[id]uint64, sync bool) error {
 	return nil
 }
 
-// change writes numbers whose ids are there, those next to each other at once: thousands are,
-// several times a second.
+// change writes numbers of existing ids, adjacent ones with one call: there are thousands, several
+// times a second.
 func (t *table) change(numbers map[id]uint64) error {
 	type change struct {
 		at     int64
@@ -195,8 +193,8 @@ func (t *table) change(numbers map[id]uint64) error {
 	return nil
 }
 
-// gone reports whether somebody has removed the file, or put another in its place. What is
-// written to it then would be lost with the process.
+// gone reports whether the file was removed or replaced by others. Writes to it would be lost with the
+// process.
 func (t *table) gone() (bool, error) {
 	mine, err := t.file.Stat()
 	if err != nil {
@@ -209,7 +207,7 @@ func (t *table) gone() (bool, error) {
 	return err == nil && !os.SameFile(mine, there), err
 }
 
-// add makes a file that has these numbers, too, the table's.
+// add replaces the file by one that has these numbers, too.
 func (t *table) add(numbers map[id]uint64) error {
 	next := &table{path: t.path, at: maps.Clone(t.at), last: maps.Clone(t.last), syncs: t.syncs, synced: time.Now()}
 	for key, number := range numbers {
@@ -228,13 +226,13 @@ func (t *table) add(numbers map[id]uint64) error {
 		return err
 	}
 	if t.file != nil {
-		t.file.Close() // the disk has what counts
+		t.file.Close() // its content is on disk
 	}
 	*t = *next
 	return t.name()
 }
 
-// replace has a file of this content in the place of the one of before, when the disk has it.
+// replace writes a new file and renames it to the path when it is on disk.
 func (t *table) replace(all []byte) (err error) {
 	if t.file, err = os.OpenFile(t.path+".new", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600); err != nil {
 		return err
@@ -252,7 +250,7 @@ func (t *table) replace(all []byte) (err error) {
 	return err
 }
 
-// name waits for the disk to have the file's name. Until it has, that may be another file's.
+// name syncs the directory. Before that, a crash may restore the previous file.
 func (t *table) name() error {
 	if t.named {
 		return nil
@@ -268,7 +266,7 @@ func (t *table) name() error {
 	return err
 }
 
-// sync waits for the disk to have all that was noted.
+// sync syncs the file.
 func (t *table) sync() error {
 	t.syncs++
 	t.unsynced, t.synced = false, time.Now()

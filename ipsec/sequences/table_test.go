@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// twoKeys makes a directory in which numbers of testKey and of another key are noted, and
-// returns what the file has. Its router has died.
+// twoKeys makes a directory with stored numbers of testKey and another key, left by a crash, and
+// returns the file's content.
 func twoKeys(t *testing.T) (dir, path string, content []byte) {
 	t.Helper()
 	dir = t.TempDir()
@@ -36,7 +36,7 @@ func write(t *testing.T, path string, content []byte) {
 	}
 }
 
-// refused opens a directory that is not to be opened, nor its file changed.
+// refused opens a directory that must be refused, with its file unchanged.
 func refused(t *testing.T, dir, path string, content []byte, what string, n int) {
 	t.Helper()
 	write(t, path, content)
@@ -52,8 +52,7 @@ func refused(t *testing.T, dir, path string, content []byte, what string, n int)
 	}
 }
 
-// No crash leaves a file of which something is missing or other than written, so such a file
-// is not one to go on with: of what it has lost, numbers would be used twice.
+// No crash leaves an incomplete or changed file, so such a file is refused: numbers would be used twice.
 func TestDamagedFilesAreRefused(t *testing.T) {
 	dir, path, good := twoKeys(t)
 	for n := range good {
@@ -74,9 +73,9 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 	}
 }
 
-// A file of before, without the number of its records, goes on too. Of what a crash left
-// behind the last that was on the disk, nobody had used anything.
-func TestFilesOfFormerRoutersHadNoCount(t *testing.T) {
+// A file of an older release, without the number of its records, is read. Records that a crash left
+// incomplete were not in use.
+func TestFilesOfOldReleasesWithoutACountAreRead(t *testing.T) {
 	dir, path, content := twoKeys(t)
 	former := content[recordSize:]
 	for _, tail := range []int{0, 7, recordSize, 3*recordSize + 1} {
@@ -100,7 +99,7 @@ func TestFilesOfFormerRoutersHadNoCount(t *testing.T) {
 	}
 }
 
-// Wherever a crash comes while keys are added, those of before are there with their numbers.
+// A crash at any moment while keys are added keeps the earlier keys and their numbers.
 func TestACrashWhileKeysAreAdded(t *testing.T) {
 	dir, path, before := twoKeys(t)
 	for n := range len(before) { // the next file, as far as it got
@@ -117,8 +116,8 @@ func TestACrashWhileKeysAreAdded(t *testing.T) {
 	}
 }
 
-// Where a key cannot be added, the others go on, and none of the numbers is used.
-func TestAKeyThatCannotBeAdded(t *testing.T) {
+// If a key cannot be added, the others continue, and none of its numbers is used.
+func TestFailedAdditionsChangeNothing(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	old, _ := start(t, s, "a")
@@ -151,9 +150,8 @@ func TestAKeyThatCannotBeAdded(t *testing.T) {
 	}
 }
 
-// Whichever numbers are noted together, those next to each other in the file or not, the
-// file has each in its place.
-func TestNumbersAreNotedInTheirPlaces(t *testing.T) {
+// Numbers that are stored together, adjacent in the file or not, are written in place.
+func TestNumbersAreWrittenInPlace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "numbers")
 	tab, err := openTable(path)
 	if err != nil {

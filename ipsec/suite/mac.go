@@ -6,12 +6,12 @@ import (
 	"hash"
 )
 
-// mac is an HMAC (RFC 2104) of which the first block of either hash, the key's, is
-// computed once. crypto/hmac does so, too, but keeps what it computed.
+// mac is an HMAC (RFC 2104) with the states of both hashes behind the key's block precomputed.
+// crypto/hmac precomputes them, too, but its copy cannot be overwritten.
 type mac struct {
 	hash         hash.Hash
 	restore      encoding.BinaryUnmarshaler // the same object
-	inner, outer []byte                     // its states behind the key, xor ipad and opad
+	inner, outer []byte                     // states behind the key xor ipad and opad
 	digest       [64]byte
 	high         [4]byte
 }
@@ -28,7 +28,7 @@ func (m *mac) clone(newHash func() hash.Hash) mac {
 	return mac{hash: h, restore: h.(encoding.BinaryUnmarshaler), inner: m.inner, outer: m.outer}
 }
 
-// keyed returns the state of h behind key, which is not longer than a block, xor pad.
+// keyed returns the state of h behind key xor pad. key is no longer than a block.
 func keyed(h hash.Hash, key []byte, pad byte) []byte {
 	block := make([]byte, h.BlockSize())
 	copy(block, key)
@@ -40,14 +40,14 @@ func keyed(h hash.Hash, key []byte, pad byte) []byte {
 	clear(block)
 	state, err := h.(encoding.BinaryMarshaler).MarshalBinary()
 	h.Reset()
-	if err != nil { // no hash of the standard library does
+	if err != nil { // never, with hashes of the standard library
 		panic("suite: state of a hash: " + err.Error())
 	}
 	return state
 }
 
-// sum returns the HMAC of b and, with extended sequence numbers, their upper half
-// (RFC 4303 section 2.2.1). It is overwritten by the next one.
+// sum returns the HMAC of b and, with extended sequence numbers, their upper half (RFC 4303 section
+// 2.2.1). The next call overwrites it.
 func (m *mac) sum(b []byte, seqHigh uint32, esn bool) []byte {
 	m.set(m.inner)
 	m.hash.Write(b)
@@ -62,7 +62,7 @@ func (m *mac) sum(b []byte, seqHigh uint32, esn bool) []byte {
 }
 
 func (m *mac) set(state []byte) {
-	if err := m.restore.UnmarshalBinary(state); err != nil { // the hash made it
+	if err := m.restore.UnmarshalBinary(state); err != nil { // never: the hash made it
 		panic("suite: state of a hash: " + err.Error())
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestMain runs all tests without vectors too, for processors that have none.
+// TestMain runs all tests without vector instructions, too.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if vectors {

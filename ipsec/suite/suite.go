@@ -1,4 +1,4 @@
-// Package suite holds the cryptographic suites of ESP, by their strongSwan names.
+// Package suite implements the cipher suites of ESP, under their strongSwan names.
 package suite
 
 import (
@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Cipher encrypts.
+// Cipher of a suite.
 type Cipher uint8
 
 const (
@@ -17,30 +17,30 @@ const (
 	ChaCha20               // ChaCha20-Poly1305, RFC 7634
 )
 
-// Auth authenticates, where the cipher does not.
+// Auth is the integrity algorithm of a suite whose cipher does not authenticate.
 type Auth uint8
 
 const (
-	Combined Auth = iota // with the cipher
+	Combined Auth = iota // by the cipher
 	SHA1                 // HMAC-SHA1-96, RFC 2404
 	SHA256               // HMAC-SHA256-128, RFC 4868
 	SHA512               // HMAC-SHA512-256, RFC 4868
 )
 
-// Suite is what a security association protects its packets with. Lengths are in bytes.
+// Suite describes the algorithms of an SA. Lengths are in bytes.
 type Suite struct {
 	Name       string
 	Cipher     Cipher
 	Auth       Auth
-	KeyLen     int // of the cipher's key, without the salt
-	SaltLen    int // behind the key: the part of the nonce that is not sent
+	KeyLen     int // cipher key, without the salt
+	SaltLen    int // behind the key: the implicit part of the nonce
 	AuthKeyLen int
-	IVLen      int // in front of every payload
+	IVLen      int // in front of the payload
 	Align      int // of IV, payload and trailer together: at least 4
-	ICVLen     int // behind every packet
+	ICVLen     int // behind the packet
 }
 
-// All is every suite that is supported.
+// All lists the supported suites.
 var All = []Suite{
 	{"aes128gcm16", GCM, Combined, 16, 4, 0, 8, 4, 16},
 	{"aes192gcm16", GCM, Combined, 24, 4, 0, 8, 4, 16},
@@ -55,7 +55,7 @@ var All = []Suite{
 	{"null-sha256", Null, SHA256, 0, 0, 32, 0, 4, 16},
 }
 
-// ByName returns the suite of a name.
+// ByName returns the suite with a name.
 func ByName(name string) (*Suite, error) {
 	var names []string
 	for i := range All {
@@ -64,5 +64,5 @@ func ByName(name string) (*Suite, error) {
 		}
 		names = append(names, All[i].Name)
 	}
-	return nil, fmt.Errorf("suite %q is not known; there are %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("suite %q is unknown; supported: %s", name, strings.Join(names, ", "))
 }

@@ -18,37 +18,36 @@ import (
 	"github.com/warproute/warproute/ipsec/gcm"
 )
 
-// headerLen is that of SPI and sequence number, with which ESP begins.
+// headerLen is the length of SPI and sequence number, the ESP header.
 const headerLen = 8
 
-// Transform seals and opens the packets of one security association in place. It
-// allocates nothing and is for one goroutine at a time; those that share an
-// association have one each.
+// Transform encrypts and decrypts the packets of one SA in place. It does not allocate, and is for one
+// goroutine at a time; goroutines that share an SA have one each.
 type Transform struct {
 	suite   *Suite
-	vectors *gcm.Key     // GCM, CTR, where the processor can
+	vectors *gcm.Key     // GCM and CTR, with vector instructions
 	aead    cipher.AEAD  // GCM elsewhere, ChaCha20; CTR elsewhere: see ctr
 	block   cipher.Block // CTR elsewhere, CBC
 	enc     blockMode    // CBC
 	dec     blockMode
-	iv      cipher.Block // CBC: makes IVs
-	mac     mac          // where the cipher does not authenticate
+	iv      cipher.Block // CBC: encrypts IVs
+	mac     mac          // HMAC suites
 
-	salt    uint32   // as it lies in memory
+	salt    uint32   // in memory order
 	nonce   [12]byte // of combined ciphers: salt and IV
 	aad     [12]byte // of combined ciphers: SPI, sequence number
 	counter [aes.BlockSize]byte
-	scratch []byte // CTR: what it encrypts, before it is copied back
+	scratch []byte // CTR: buffer for the key stream
 }
 
-// blockMode is a cipher.BlockMode that is used again: both of crypto/aes are.
+// blockMode is a reusable cipher.BlockMode, as both of crypto/aes are.
 type blockMode interface {
 	cipher.BlockMode
 	SetIV([]byte)
 }
 
-// New makes a Transform. key is the cipher's with the salt behind it, as `ip xfrm`
-// takes it. Neither key is kept, but what is computed from them is, until Zero.
+// New returns a Transform. key is the cipher's with the salt behind it, as in `ip xfrm`. It keeps
+// neither key, but values computed from them, until Zero.
 func (s *Suite) New(key, authKey []byte) (*Transform, error) {
 	if len(key) != s.KeyLen+s.SaltLen {
 		return nil, fmt.Errorf("%s takes a key of %s, not %d", s.Name, s.keyLengths(), len(key))
@@ -68,9 +67,8 @@ func (s *Suite) New(key, authKey []byte) (*Transform, error) {
 	return t, nil
 }
 
-// Clone returns a Transform with the same keys for another goroutine; t is not in use
-// meanwhile. The two share what sealing and opening do not change, so that Zero of one
-// is the end of both.
+// Clone returns a Transform with the same keys for another goroutine; t must not be in use meanwhile.
+// They share immutable parts, so Zero of one ends both.
 func (t *Transform) Clone() *Transform {
 	c := *t
 	c.scratch = nil
@@ -94,10 +92,10 @@ func (s *Suite) newHash() hash.Hash {
 	return sha512.New()
 }
 
-// vectors is whether packets are for package gcm, where it can take them.
+// vectors reports whether package gcm encrypts the packets.
 var vectors = gcm.Available()
 
-// setKey makes what encrypts.
+// setKey creates the ciphers.
 func (t *Transform) setKey(key []byte) (err error) {
 	if vectors && (t.suite.Cipher == GCM || t.suite.Cipher == CTR) {
 		t.vectors, err = gcm.NewKey(key)
@@ -131,7 +129,7 @@ func (t *Transform) setKey(key []byte) (err error) {
 	return err
 }
 
-// chain makes what encrypts and decrypts CBC from the block cipher.
+// chain creates CBC encryption and decryption from the block cipher.
 func (t *Transform) chain() {
 	t.enc = cipher.NewCBCEncrypter(t.block, t.counter[:]).(blockMode)
 	t.dec = cipher.NewCBCDecrypter(t.block, t.counter[:]).(blockMode)
@@ -144,10 +142,9 @@ func (s *Suite) keyLengths() string {
 	return fmt.Sprintf("%d bytes (%d and a salt of %d)", s.KeyLen+s.SaltLen, s.KeyLen, s.SaltLen)
 }
 
-// Seal encrypts and authenticates p, an ESP packet from the SPI to the end of the
-// ICV: header, IV, payload and trailer are written, and the ICV is filled in. With
-// extended sequence numbers (esn), seqHigh is the half that is not sent. p is of
-// the right lengths: payload and trailer are a multiple of Align.
+// Seal encrypts and authenticates p, an ESP packet from the SPI to the end of the ICV: header, IV,
+// payload and trailer are complete, and Seal writes the ICV. seqHigh is the upper half of an extended
+// sequence number (esn). Payload and trailer are a multiple of Align.
 func (t *Transform) Seal(p []byte, seqHigh uint32, esn bool) {
 	s := t.suite
 	body, end := headerLen+s.IVLen, len(p)-s.ICVLen
@@ -170,11 +167,9 @@ func (t *Transform) Seal(p []byte, seqHigh uint32, esn bool) {
 	copy(p[end:], t.mac.sum(p[:end], seqHigh, esn))
 }
 
-// Open verifies p, an ESP packet as in Seal, in constant time, and decrypts it in
-// place. When the packet is not authentic it reports false, and what p holds
-// behind the IV is then undefined, but not plaintext: HMAC suites do not decrypt
-// it; the combined ciphers decrypt while they verify and clear what they wrote. A
-// packet of wrong length is not authentic.
+// Open verifies p, an ESP packet as in Seal, in constant time, and decrypts it in place. It reports
+// false if the packet is not authentic or has a wrong length. Then the bytes behind the IV are
+// undefined, but not plaintext: HMAC suites do not decrypt, and combined ciphers clear their output.
 func (t *Transform) Open(p []byte, seqHigh uint32, esn bool) bool {
 	s := t.suite
 	body, end := headerLen+s.IVLen, len(p)-s.ICVLen
@@ -204,9 +199,8 @@ func (t *Transform) Open(p []byte, seqHigh uint32, esn bool) bool {
 	return true
 }
 
-// associated returns what combined ciphers authenticate beside the payload (RFC
-// 4106 section 5, RFC 7634 section 2.1): the header, with the upper half of an extended
-// sequence number in its middle.
+// associated returns the additional authenticated data of combined ciphers (RFC 4106 section 5, RFC
+// 7634 section 2.1): the header, with the upper half of an extended sequence number in its middle.
 func (t *Transform) associated(p []byte, seqHigh uint32, esn bool) []byte {
 	copy(t.aad[0:4], p[0:4])
 	if !esn {
@@ -218,7 +212,7 @@ func (t *Transform) associated(p []byte, seqHigh uint32, esn bool) []byte {
 	return t.aad[:12]
 }
 
-// associatedBlock returns the same as package gcm takes it, and its length.
+// associatedBlock returns the same in the format of package gcm, and its length.
 func associatedBlock(p []byte, seqHigh uint32, esn bool) (gcm.Block, int) {
 	header := binary.LittleEndian.Uint64(p)
 	if !esn {
@@ -227,18 +221,17 @@ func associatedBlock(p []byte, seqHigh uint32, esn bool) (gcm.Block, int) {
 	return gcm.Block{Low: header&math.MaxUint32 | uint64(bits.ReverseBytes32(seqHigh))<<32, High: header >> 32}, 12
 }
 
-// first returns the counter block that a packet begins with, if IVs have 8 bytes.
+// first returns a packet's first counter block, for IVs of 8 bytes.
 func (t *Transform) first(p []byte) gcm.Block {
 	return gcm.First(t.salt, binary.LittleEndian.Uint64(p[headerLen:]))
 }
 
-// ctr encrypts or decrypts p[body:end] in counter mode (RFC 3686): block i of it is combined
-// with the encryption of salt, IV and i+1.
+// ctr encrypts or decrypts p[body:end] in counter mode (RFC 3686): block i is combined with the
+// encryption of salt, IV and i+1.
 //
-// Without vectors: crypto/cipher allocates a stream for every packet, and one block at a
-// time takes five times as long. GCM, which does not allocate, encrypts in the same way from
-// counter 2 on and pipelines blocks: it does all but the first one, and its tag is
-// not used.
+// It is used without vector instructions. crypto/cipher allocates a stream per packet, and one block at
+// a time takes five times as long. GCM does not allocate, pipelines blocks, and encrypts in the same
+// way from counter 2 on: it encrypts all blocks but the first, and its tag is ignored.
 func (t *Transform) ctr(p []byte, body, end int) {
 	b := p[body:end]
 	if t.vectors != nil {
@@ -252,17 +245,15 @@ func (t *Transform) ctr(p []byte, body, end int) {
 	first := subtle.XORBytes(b, b, t.counter[:])
 	b = b[first:]
 	if need := len(b) + t.aead.Overhead(); cap(t.scratch) < need {
-		t.scratch = make([]byte, max(need, 2048)) // a frame's worth: once
+		t.scratch = make([]byte, max(need, 2048)) // once, with the size of a frame
 	}
 	copy(b, t.aead.Seal(t.scratch[:0], t.nonce[:], b, nil))
 }
 
-// Zero overwrites what the Transform holds of the keys: the hash states of HMAC,
-// the salt, and the objects of the standard library and x/crypto with their key
-// schedules, which are reached by their addresses, as they have no way to do this
-// themselves. What it cannot reach are copies that the library, the compiler or
-// the kernel made on stacks and in registers on the way. It must not be in use, and
-// cannot be used again.
+// Zero overwrites the keys in the Transform: hash states, salt, and the objects of the standard
+// library and x/crypto with their key schedules, which are reached by their addresses. It cannot
+// reach copies on stacks and in registers. The Transform must not be in use, and cannot be used
+// again.
 func (t *Transform) Zero() {
 	for _, held := range []any{t.aead, t.block, t.enc, t.dec, t.iv, t.mac.hash} {
 		wipe(held)

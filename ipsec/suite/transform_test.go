@@ -39,7 +39,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// plainly is Seal composed of the library's calls in the shortest way.
+// plainly is Seal composed of the library's calls.
 func plainly(s *Suite, key, authKey, p []byte, seqHigh uint32, esn bool) []byte {
 	head, iv, body := p[:8], p[8:8+s.IVLen], p[8+s.IVLen:len(p)-s.ICVLen]
 	high := binary.BigEndian.AppendUint32(nil, seqHigh)
@@ -90,7 +90,7 @@ func TestSealEqualsThePlainComposition(t *testing.T) {
 					p := random(rnd, 8+s.IVLen+n+s.ICVLen)
 					high := rnd.Uint32()
 					want := plainly(s, key, authKey, p, high, esn)
-					// With no room behind the packet, and with something there that must stay.
+					// Without room behind the packet, and with bytes there that must stay.
 					got := append(bytes.Clone(p), "behind"...)
 					tr.Seal(got[:len(p)], high, esn)
 					if !bytes.Equal(got[:len(p)], want) {
@@ -139,7 +139,7 @@ func TestEveryFlippedBitIsRefused(t *testing.T) {
 	}
 }
 
-// Who has the key may send what is authentic, but no whole number of blocks.
+// A peer with the key may send authentic packets with incomplete blocks.
 func TestAuthenticPacketsOfWrongLengthAreRefused(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(13, 1))
 	for i := range All {
@@ -231,12 +231,12 @@ func TestIVs(t *testing.T) {
 	}
 }
 
-// Two goroutines, one key: what one seals the other opens.
-func TestClonesWorkAtOnce(t *testing.T) {
+// Two goroutines with one key: each opens the other's packets.
+func TestClonesWorkConcurrently(t *testing.T) {
 	for i := range All {
 		s := &All[i]
 		first := must(s.New(keys(s, 12)))
-		first.Seal(make([]byte, 8+s.IVLen+64+s.ICVLen), 0, false) // what it makes for itself is not shared
+		first.Seal(make([]byte, 8+s.IVLen+64+s.ICVLen), 0, false) // its own buffers are not shared
 		second := first.Clone()
 		sealed := make(chan []byte, 16)
 		go func() {
@@ -250,7 +250,7 @@ func TestClonesWorkAtOnce(t *testing.T) {
 		}()
 		seq := 0
 		for p := range sealed {
-			for range 2 { // what it seals itself, too
+			for range 2 { // its own packets, too
 				if !second.Open(p, 0, false) || p[8+s.IVLen+3] != byte(seq) {
 					t.Fatalf("%s: packet %d is not authentic", s.Name, seq)
 				}

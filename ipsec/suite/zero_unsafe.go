@@ -5,8 +5,7 @@ import (
 	"unsafe"
 )
 
-// wipe overwrites what p points to, when that is plain memory. Keys in the objects
-// of cryptographic packages are: what is behind a pointer of theirs stays.
+// wipe overwrites the value that p points to, if it is plain memory. Memory behind its pointers stays.
 func wipe(p any) {
 	v := reflect.ValueOf(p)
 	if v.Kind() != reflect.Pointer || v.IsNil() || !plain(v.Type().Elem()) {
@@ -15,8 +14,7 @@ func wipe(p any) {
 	clear(unsafe.Slice((*byte)(v.UnsafePointer()), v.Type().Elem().Size()))
 }
 
-// plain reports whether a type has no pointers, so that the collector does not
-// mind what is in it.
+// plain reports whether a type has no pointers, so that the garbage collector ignores its content.
 func plain(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Struct:

@@ -8,8 +8,6 @@ import (
 	"github.com/warproute/warproute/internal/routes"
 )
 
-// On a GPU, too, every edge of every prefix has the next hop that the oracle gives: in
-// small tables of all kinds, and in the real one.
 func TestGPURouteLookupAgrees(t *testing.T) {
 	for _, f := range []routes.Family{routes.IPv4, routes.IPv6} {
 		for _, table := range kinds {

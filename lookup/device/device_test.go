@@ -5,15 +5,13 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/internal/cheader"
 	"github.com/warproute/warproute/internal/oracle"
 	"github.com/warproute/warproute/internal/routes"
 	"github.com/warproute/warproute/internal/testutil"
@@ -21,8 +19,8 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// fakeGPU builds a driver that runs the kernels' own code on the host. fault names a
-// kernel that is to be wrong; "none" has none run, "" all.
+// fakeGPU builds a fake driver that runs the device code on the host. The kernel named fault
+// returns wrong results; "none" runs no kernel.
 func fakeGPU(t *testing.T, fault string) string {
 	t.Helper()
 	return testutil.FakeGPU(t, "../../bench/gpulookup/testdata/fakegpu.c", fault)
@@ -51,8 +49,8 @@ func newSet(t *testing.T, table string, f routes.Family, n int) *routes.Set {
 	return set
 }
 
-// agree has a driver's GPU look up the edges of every prefix, and as many destinations that
-// routes cover, and as many at random; the oracle knows what they are to give.
+// agree compares lookups on a driver's GPU with the oracle: the edges of every prefix, and as many
+// covered and random destinations.
 func agree(t *testing.T, driver string, set *routes.Set) {
 	t.Helper()
 	g, err := OpenGPU(driver)
@@ -99,32 +97,31 @@ func agree(t *testing.T, driver string, set *routes.Set) {
 		}
 	}
 	if hops[len(addrs)] != 77 || found < len(addrs)/4 {
-		t.Errorf("%d of %d addresses have a route; %d behind the last answer", found, len(addrs), hops[len(addrs)])
+		t.Errorf("%d of %d addresses have a route; %d after the last result", found, len(addrs), hops[len(addrs)])
 	}
-	for _, n := range []int{0, 1, Threads*Each - 1, Threads*Each + 1} { // what the last ones gave is not what these give
+	for _, n := range []int{0, 1, Threads*Each - 1, Threads*Each + 1} { // stale results of the previous batch differ
 		n = min(n, len(addrs))
 		few := make([]lookup.NextHop, n)
 		if err := on.LookupBatch(few, addrs[len(addrs)-n:]); err != nil || !slices.Equal(few, hops[len(addrs)-n:len(addrs)]) {
-			t.Errorf("%d addresses alone have other next hops, or %v", n, err)
+			t.Errorf("the last %d addresses alone: different next hops, or %v", n, err)
 		}
 	}
 }
 
-// kinds are tables of any size.
+// kinds are the generated tables.
 var kinds = []string{"internet", "nested", "adversarial", "dense"}
 
-// The kernels, run on the host, give what the oracle gives, for routes of every length.
-func TestAgreesWithTheOracle(t *testing.T) {
+func TestLookupBatchAgreesWithOracle(t *testing.T) {
 	driver := fakeGPU(t, "")
 	for _, f := range []routes.Family{routes.IPv4, routes.IPv6} {
 		for _, table := range kinds {
 			agree(t, driver, newSet(t, table, f, 500))
 		}
 	}
-	agree(t, driver, newSet(t, "internet", routes.IPv4, 40_000)) // more addresses than go at once
+	agree(t, driver, newSet(t, "internet", routes.IPv4, 40_000)) // more addresses than one launch
 }
 
-func TestATableWithoutARoute(t *testing.T) {
+func TestLookupBatchOfEmptyTableMisses(t *testing.T) {
 	g := openGPU(t, fakeGPU(t, ""))
 	on, err := g.Load(trie.New(32), true)
 	if err != nil {
@@ -136,7 +133,7 @@ func TestATableWithoutARoute(t *testing.T) {
 	}
 }
 
-func TestAKernelThatDoesNotAnswerIsFoundOut(t *testing.T) {
+func TestLookupBatchDetectsMissingResults(t *testing.T) {
 	g := openGPU(t, fakeGPU(t, "none"))
 	table := trie.New(32)
 	if err := table.Insert(netip.MustParsePrefix("192.0.2.0/24"), 1); err != nil {
@@ -147,20 +144,19 @@ func TestAKernelThatDoesNotAnswerIsFoundOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = on.LookupBatch(make([]lookup.NextHop, 1), []netip.Addr{netip.MustParseAddr("192.0.2.1")})
-	if err == nil || err.Error() != "look up on Fake 0: the kernel ended without an answer for each address" {
-		t.Errorf("no kernel ran: %v", err)
+	if err == nil || err.Error() != "look up on Fake 0: the kernel left addresses without a result" {
+		t.Errorf("without a kernel: %v", err)
 	}
 }
 
-func TestWithoutADriver(t *testing.T) {
+func TestOpenGPUWithoutDriverReportsHint(t *testing.T) {
 	_, err := OpenGPU(filepath.Join(t.TempDir(), "libcuda.so.1"))
 	if !errors.Is(err, cuda.ErrNoDriver) || !strings.Contains(err.Error(), "install NVIDIA's driver") {
 		t.Errorf("without a driver: %v", err)
 	}
 }
 
-// What is put into columns is what kernels read.
-func TestColumns(t *testing.T) {
+func TestColumnsAreInHostByteOrder(t *testing.T) {
 	addresses, lowers := make([]byte, 16), make([]byte, 16)
 	Put4(addresses, 1, netip.MustParseAddr("192.0.2.1"))
 	if got := binary.NativeEndian.Uint32(addresses[4:]); got != 0xc0000201 {
@@ -172,23 +168,14 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// The numbers of lookup.cu are those of kernels.go, and what goes at once is what blocks divide.
-func TestKernelsKnowTheNumbers(t *testing.T) {
-	source, err := os.ReadFile("lookup.cu")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]int{"THREADS": Threads, "EACH": Each} {
-		m := regexp.MustCompile(`(?m)^#define ` + name + ` (\d+)\b`).FindSubmatch(source)
-		if m == nil {
-			t.Errorf("lookup.cu does not define %s", name)
-			continue
-		}
-		if got, err := strconv.Atoi(string(m[1])); err != nil || got != want {
-			t.Errorf("%s is %s in lookup.cu, %d in Go", name, m[1], want)
-		}
-	}
-	if atOnce%(Threads*Each) != 0 {
-		t.Error("what goes at once is not a multiple of what a block does at a time")
+func TestCHeader(t *testing.T) {
+	h := &cheader.Header{}
+	h.Comment("Launch shape: kernels.go.")
+	h.Define("THREADS", Threads, "of a launched block")
+	h.Define("LOOKUPS_PER_THREAD", Each, "addresses per thread and step, with all loads in flight")
+	h.Struct("columns", Columns{}, "image", "addresses", "lowers", "hops")
+	h.Check(t, "layout.h")
+	if launchSize%(Threads*Each) != 0 {
+		t.Error("a launch is not a multiple of the addresses per block and step")
 	}
 }

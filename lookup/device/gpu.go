@@ -5,43 +5,41 @@ import (
 	"fmt"
 
 	"github.com/warproute/warproute/cuda"
-	"github.com/warproute/warproute/internal/pages"
+	"github.com/warproute/warproute/internal/hostmem"
 )
 
-// GPU is a device with what was made on it, which goes when it is closed. All but
-// opening and closing is done with its context current (Context.Do), by one goroutine
-// at a time.
+// GPU is an open device and its resources. Its methods except Close must run in its context
+// (Context.Do), on one goroutine at a time.
 type GPU struct {
 	Context *cuda.Context
 	Info    cuda.DeviceInfo
-	Version cuda.Version // of CUDA, that the driver is for
+	Version cuda.Version // CUDA version of the driver
 
 	undo []func() error
 }
 
-// OpenGPU opens the first device that the driver shows; driver is its file, "" the
-// installed one. An error says what is missing.
+// OpenGPU opens the driver's first device. driver is a file name, "" for the installed driver.
 func OpenGPU(driver string) (*GPU, error) {
 	d, err := cuda.Open(driver)
 	if err != nil {
 		return nil, err
 	}
-	first, err := d.First()
+	devices, err := d.FirstN(1)
 	if err != nil {
 		return nil, err
 	}
 	g := &GPU{Version: d.Version()}
-	if g.Info, err = first.Info(); err != nil {
+	if g.Info, err = devices[0].Info(); err != nil {
 		return nil, err
 	}
-	g.Context, err = first.Retain()
+	g.Context, err = devices[0].Retain()
 	if err != nil {
 		return nil, err
 	}
 	return g, nil
 }
 
-// Close frees what was made, last things first. It waits for what runs.
+// Close waits for running kernels and frees all resources in reverse order.
 func (g *GPU) Close() error {
 	err := g.Context.Do(func() (err error) {
 		for i := len(g.undo) - 1; i >= 0; i-- {
@@ -53,7 +51,7 @@ func (g *GPU) Close() error {
 	return errors.Join(err, g.Context.Close())
 }
 
-// Module loads kernels.
+// Module loads a module of kernels.
 func (g *GPU) Module(ptx []byte) (*cuda.Module, error) {
 	m, err := g.Context.Load(ptx)
 	if err == nil {
@@ -62,7 +60,7 @@ func (g *GPU) Module(ptx []byte) (*cuda.Module, error) {
 	return m, err
 }
 
-// Stream returns a stream.
+// Stream creates a stream.
 func (g *GPU) Stream() (*cuda.Stream, error) {
 	s, err := g.Context.NewStream(0)
 	if err == nil {
@@ -71,15 +69,15 @@ func (g *GPU) Stream() (*cuda.Stream, error) {
 	return s, err
 }
 
-// Pinned is memory of the host that the device reads and writes in place.
+// Pinned is host memory that the device accesses in place.
 type Pinned struct {
 	Bytes []byte
 	*cuda.HostMemory
 }
 
-// Pin returns so many bytes, on huge pages where the kernel has some.
+// Pin allocates pinned memory, on huge pages if available.
 func (g *GPU) Pin(bytes int) (*Pinned, error) {
-	mem, err := pages.Map(bytes)
+	mem, err := hostmem.MapHuge(bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +90,7 @@ func (g *GPU) Pin(bytes int) (*Pinned, error) {
 	return &Pinned{mem.Bytes[:bytes], host}, nil
 }
 
-// Alloc returns so many bytes of the device's memory.
+// Alloc allocates device memory.
 func (g *GPU) Alloc(bytes int) (*cuda.Memory, error) {
 	m, err := g.Context.Alloc(bytes)
 	if err == nil {
@@ -101,7 +99,7 @@ func (g *GPU) Alloc(bytes int) (*cuda.Memory, error) {
 	return m, err
 }
 
-// Copy returns memory of the device with the words of a table's image.
+// Copy copies a table's image to new device memory.
 func (g *GPU) Copy(image []uint32) (*cuda.Memory, error) {
 	m, err := g.Alloc(len(image) * 4)
 	if err == nil {

@@ -2,7 +2,7 @@ package device
 
 import "unsafe"
 
-// bytesOf are the bytes of words.
+// bytesOf returns the memory of words as bytes.
 func bytesOf(words []uint32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*4)
 }

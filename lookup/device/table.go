@@ -11,25 +11,24 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// atOnce is how many addresses go to the device together, a multiple of what a block
-// does at a time: enough that waiting for it is a small part of reading and printing them.
-const atOnce = 64 << 10
+// launchSize is the number of addresses per launch: a multiple of the addresses per block and step,
+// and large enough to amortize launch latency.
+const launchSize = 64 << 10
 
-// Table is a copy of a table on a device, as the table was when it was copied. It
-// belongs to one goroutine at a time.
+// Table is a snapshot of a table on a device. It must not be used concurrently.
 type Table struct {
 	gpu    *GPU
 	is4    bool
-	empty  bool // there never was a route, nor is there an image
+	empty  bool // no route was ever added, so there is no image
 	stream *cuda.Stream
 	launch *cuda.Launch
 	params Params
 
-	addresses, lowers, hops *Pinned // which the kernel reads and writes in place
+	addresses, lowers, hops *Pinned // accessed in place by the kernel
 }
 
-// Load copies a table to the device, for as long as that is open. Nobody may change the
-// table meanwhile.
+// Load copies a table to the device, where it stays until Close. The table must not change during
+// the call.
 func (g *GPU) Load(from *trie.Table, is4 bool) (*Table, error) {
 	t := &Table{gpu: g, is4: is4}
 	err := g.Context.Do(func() error { return from.View(t.prepare) })
@@ -58,15 +57,15 @@ func (t *Table) prepare(image []uint32) error {
 	if t.stream, err = t.gpu.Stream(); err != nil {
 		return err
 	}
-	if t.addresses, err = t.gpu.Pin(atOnce * bytes); err != nil {
+	if t.addresses, err = t.gpu.Pin(launchSize * bytes); err != nil {
 		return err
 	}
-	if t.hops, err = t.gpu.Pin(atOnce * HopBytes); err != nil {
+	if t.hops, err = t.gpu.Pin(launchSize * HopBytes); err != nil {
 		return err
 	}
 	t.params.Columns = Columns{Addresses: t.addresses.Ptr(), Hops: t.hops.Ptr()}
 	if !t.is4 {
-		if t.lowers, err = t.gpu.Pin(atOnce * LowerBytes); err != nil {
+		if t.lowers, err = t.gpu.Pin(launchSize * LowerBytes); err != nil {
 			return err
 		}
 		t.params.Columns.Lowers = t.lowers.Ptr()
@@ -83,8 +82,8 @@ func (t *Table) prepare(image []uint32) error {
 	return nil
 }
 
-// LookupBatch answers src[i], addresses of the table's family, in dst[i], which is at
-// least as long. On an error, what is in dst is undefined.
+// LookupBatch stores the next hop of src[i], an address of the table's family, in dst[i]. dst is at
+// least as long as src. After an error dst is undefined.
 func (t *Table) LookupBatch(dst []lookup.NextHop, src []netip.Addr) error {
 	dst = dst[:len(src)]
 	if t.empty {
@@ -93,7 +92,7 @@ func (t *Table) LookupBatch(dst []lookup.NextHop, src []netip.Addr) error {
 	}
 	err := t.gpu.Context.Do(func() error {
 		for len(src) > 0 {
-			n := min(len(src), atOnce)
+			n := min(len(src), launchSize)
 			if err := t.lookUp(dst[:n], src[:n]); err != nil {
 				return err
 			}
@@ -107,7 +106,7 @@ func (t *Table) LookupBatch(dst []lookup.NextHop, src []netip.Addr) error {
 	return nil
 }
 
-// unwritten is each byte of a result before the kernel has it: no lookup gives it.
+// unwritten fills results before a launch: no lookup returns it.
 const unwritten = 0xff
 
 func (t *Table) lookUp(dst []lookup.NextHop, src []netip.Addr) error {
@@ -122,7 +121,7 @@ func (t *Table) lookUp(dst []lookup.NextHop, src []netip.Addr) error {
 	for i := range hops {
 		hops[i] = unwritten
 	}
-	const block = Threads * Each // what is behind the last address is looked up for nobody
+	const block = Threads * Each // results after the last address are ignored
 	t.launch.Grid.X = uint32((len(src) + block - 1) / block)
 	t.params.N = t.launch.Grid.X * block
 	if err := t.launch.Enqueue(t.stream); err != nil {
@@ -133,7 +132,7 @@ func (t *Table) lookUp(dst []lookup.NextHop, src []netip.Addr) error {
 	}
 	for i := range dst {
 		if dst[i] = lookup.NextHop(binary.NativeEndian.Uint32(hops[i*HopBytes:])); dst[i] > lookup.MaxNextHop {
-			return errors.New("the kernel ended without an answer for each address")
+			return errors.New("the kernel left addresses without a result")
 		}
 	}
 	return nil

@@ -15,8 +15,8 @@ func addrOf(addr uint32) netip.Addr {
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, addr)))
 }
 
-// randomTable has n routes of every length, many of them longer than /24, and
-// addresses in and beside them.
+// randomTable returns a table with n routes of every length, many longer than /24, the
+// same routes in an oracle, and addresses inside and next to them.
 func randomTable(t testing.TB, rnd *rand.Rand, n int) (*Table, oracle.Routes[lookup.NextHop], []uint32) {
 	t.Helper()
 	table, want, addrs := New(), oracle.Routes[lookup.NextHop]{}, make([]uint32, n)
@@ -35,9 +35,9 @@ func randomTable(t testing.TB, rnd *rand.Rand, n int) (*Table, oracle.Routes[loo
 	return table, want, addrs
 }
 
-// Every kernel answers a batch of every size as the oracle does, with a default
-// route and without, and writes nothing beyond it.
-func TestKernelsAgreeWithTheOracle(t *testing.T) {
+// Batches of 0 to 200 addresses at all alignments, with and without a default route.
+func TestKernelsAgreeWithOracle(t *testing.T) {
+	const unused = 12345
 	rnd := rand.New(rand.NewPCG(1, 1))
 	table, want, addrs := randomTable(t, rnd, 1000)
 	all := netip.MustParsePrefix("0.0.0.0/0")
@@ -48,46 +48,49 @@ func TestKernelsAgreeWithTheOracle(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		answers := make([]lookup.NextHop, len(addrs))
+		hops := make([]lookup.NextHop, len(addrs))
 		for i, a := range addrs {
-			_, answers[i], _ = want.Lookup(addrOf(a))
-			if nh := table.Lookup(a); nh != answers[i] {
-				t.Fatalf("Lookup(%v): %d, want %d", addrOf(a), nh, answers[i])
+			_, hops[i], _ = want.Lookup(addrOf(a))
+			if nh := table.Lookup(a); nh != hops[i] {
+				t.Fatalf("Lookup(%v): %d, want %d", addrOf(a), nh, hops[i])
 			}
 		}
 		for _, kernel := range Kernels() {
 			if err := table.Use(kernel); err != nil {
 				t.Fatal(err)
 			}
-			for n := range 200 {
-				at := rnd.IntN(len(addrs) - n)
-				dst := slices.Repeat([]lookup.NextHop{12345}, n+20)
-				table.LookupBatch(dst, addrs[at:at+n])
-				if !slices.Equal(dst[:n], answers[at:at+n]) {
-					t.Fatalf("%s: %d addresses: %v, want %v", kernel, n, dst[:n], answers[at:at+n])
-				}
-				if slices.ContainsFunc(dst[n:], func(nh lookup.NextHop) bool { return nh != 12345 }) {
-					t.Fatalf("%s: %d addresses: wrote beyond the batch", kernel, n)
+			for n := range 201 {
+				for align := range 16 { // of source and destination, in addresses
+					at := rnd.IntN(len(addrs)-n-16) &^ 15
+					src, hops := addrs[at+align:at+align+n], hops[at+align:at+align+n]
+					dst := slices.Repeat([]lookup.NextHop{unused}, n+64)
+					table.LookupBatch(dst[align:], src)
+					if got := dst[align : align+n]; !slices.Equal(got, hops) {
+						t.Fatalf("%s: %d addresses: %v, want %v", kernel, n, got, hops)
+					}
+					if slices.ContainsFunc(append(dst[:align:align], dst[align+n:]...), func(nh lookup.NextHop) bool { return nh != unused }) {
+						t.Fatalf("%s: %d addresses: wrote outside the batch", kernel, n)
+					}
 				}
 			}
 		}
 	}
 }
 
-func TestAnEmptyTableHasNoRoutes(t *testing.T) {
+func TestEmptyTableReturnsMiss(t *testing.T) {
 	table, dst := New(), []lookup.NextHop{1, 2, 3}
 	if table.LookupBatch(dst, []uint32{1, 2, 3}); !slices.Equal(dst, make([]lookup.NextHop, 3)) || table.Lookup(1) != lookup.Miss {
-		t.Errorf("an empty table answers %v", dst)
+		t.Errorf("empty table: next hops %v, want none", dst)
 	}
 	if table.Bytes() != 0 {
-		t.Errorf("a table that never had a route takes %d bytes", table.Bytes())
+		t.Errorf("empty table: %d bytes, want 0", table.Bytes())
 	}
 	if err := table.Use("abacus"); err == nil {
-		t.Error("there is a kernel named abacus")
+		t.Error("unknown kernel accepted")
 	}
 }
 
-func TestBatchesAllocateNothing(t *testing.T) {
+func TestLookupBatchDoesNotAllocate(t *testing.T) {
 	table, _, addrs := randomTable(t, rand.New(rand.NewPCG(2, 1)), 1000)
 	dst := make([]lookup.NextHop, len(addrs))
 	for _, kernel := range Kernels() {
@@ -100,9 +103,9 @@ func TestBatchesAllocateNothing(t *testing.T) {
 	}
 }
 
-// Beside a writer at full speed, that has groups begin one life after another,
-// every address has its own old or new route and never that of another.
-func TestReadersBesideAWriter(t *testing.T) {
+// Next to a writer at its maximum rate, whose changes reuse trie nodes, a lookup returns the
+// old or the new route of its address and never a route of another address.
+func TestReadersNeverSeeReusedNodes(t *testing.T) {
 	const flapping, rounds = 700, 60
 	table := New()
 	if err := table.Insert(netip.MustParsePrefix("0.0.0.0/0"), lookup.MaxNextHop); err != nil {
@@ -113,7 +116,7 @@ func TestReadersBesideAWriter(t *testing.T) {
 		addrs[i] = uint32(i)*0x10100 + 0x0a000080
 		narrow[i] = netip.PrefixFrom(addrOf(addrs[i]), 26)
 	}
-	// A route's next hop says which it is, and in which round it was inserted.
+	// The next hop of a route encodes its index and the round of its insertion.
 	hop := func(i, round int) lookup.NextHop { return lookup.NextHop(1 + i + 1024*round) }
 	for _, kernel := range Kernels() {
 		if err := table.Use(kernel); err != nil {
@@ -148,10 +151,10 @@ func TestReadersBesideAWriter(t *testing.T) {
 		}
 		close(stop)
 		if wrong := <-done; wrong > 0 {
-			t.Errorf("%s: %d answers were of another route", kernel, wrong)
+			t.Errorf("%s: %d results with the route of another address", kernel, wrong)
 		}
 	}
-	if n := table.Image().Reuses(); n < 10 {
-		t.Errorf("groups were taken back only %d times", n)
+	if n := table.Image().Generation(); n < 10 {
+		t.Errorf("nodes were reused only %d times", n)
 	}
 }

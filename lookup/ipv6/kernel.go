@@ -7,11 +7,11 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// Kernels are the names of the ways of looking up a batch that this processor
-// has, the fastest first: some of "avx512", "avx2", and "go".
+// Kernels returns the names of the lookup kernels for this processor, fastest first:
+// some of "avx512", "avx2", and "go".
 func Kernels() []string { return trie.Names(kernels()) }
 
-// walk is the kernel for every processor: level by level, so that the cache
+// walk is the portable kernel. It processes blocks level by level, so that the cache
 // misses of a level overlap.
 func walk(image []uint32, dst []lookup.NextHop, src [][16]byte) {
 	for ; len(src) > block; dst, src = dst[block:], src[block:] {
@@ -20,12 +20,12 @@ func walk(image []uint32, dst []lookup.NextHop, src [][16]byte) {
 	walkBlock(image, dst, src)
 }
 
-// block is how many addresses go through the trie together.
+// block is the number of addresses per level-by-level walk.
 const block = 64
 
 func walkBlock(image []uint32, dst []lookup.NextHop, src [][16]byte) {
 	fallback := lookup.NextHop(atomic.LoadUint32(&image[trie.Default])) & lookup.MaxNextHop
-	var next [block]struct{ word, lane uint32 } // what is still to be followed
+	var next [block]struct{ word, lane uint32 } // references to follow
 	n := 0
 	for i := range src {
 		a := &src[i]

@@ -1,6 +1,8 @@
 package ipv6
 
 import (
+	"runtime"
+
 	"golang.org/x/sys/cpu"
 
 	"github.com/warproute/warproute/lookup"
@@ -8,9 +10,9 @@ import (
 )
 
 func kernels() []trie.Kernel[[16]byte] {
-	all := []trie.Kernel[[16]byte]{{Name: "avx512", Walk: avx512}, {Name: "avx2", Walk: avx2}, {Name: "go", Walk: walk}}
+	all := []trie.Kernel[[16]byte]{{Name: trie.AVX512, Walk: avx512}, {Name: "avx2", Walk: avx2}, {Name: "go", Walk: walk}}
 	switch {
-	case cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ:
+	case cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasBMI2:
 		return all
 	case cpu.X86.HasAVX2:
 		return all[1:]
@@ -18,37 +20,29 @@ func kernels() []trie.Kernel[[16]byte] {
 	return all[2:]
 }
 
-// few addresses are looked up faster one by one than as a filled-up block.
-const few = 8
-
-func avx512(image []uint32, dst []lookup.NextHop, src [][16]byte) {
-	if n := len(src) &^ 63; n > 0 {
-		walkAVX512(&image[0], (*uint32)(&dst[0]), &src[0], n)
-		dst, src = dst[n:], src[n:]
-	}
-	if len(src) < few {
-		walk(image, dst, src)
+// LookupBatch stores the next hop of src[i] in dst[i]. It panics if dst is shorter than
+// src, and allocates nothing.
+//
+// With AVX-512 it calls the kernel directly: fewer instructions between the gathers of
+// successive small batches let more of their cache misses overlap.
+func (t *Table) LookupBatch(dst []lookup.NextHop, src [][16]byte) {
+	im := t.Image()
+	if !t.AVX512() || im == nil || len(src) == 0 || len(src) > trie.MaxBatch || len(src) > len(dst) {
+		t.Batched.LookupBatch(dst, src)
 		return
 	}
-	var in [64][16]byte
-	var out [64]lookup.NextHop
-	copy(in[:], src)
-	walkAVX512(&image[0], (*uint32)(&out[0]), &in[0], 64)
-	copy(dst, out[:len(src)])
+	lookupAVX512(im.First(), (*uint32)(&dst[0]), &src[0], len(src))
+	runtime.KeepAlive(im)
+}
+
+func avx512(image []uint32, dst []lookup.NextHop, src [][16]byte) {
+	lookupAVX512(&image[0], (*uint32)(&dst[0]), &src[0], len(src))
 }
 
 func avx2(image []uint32, dst []lookup.NextHop, src [][16]byte) {
-	if n := len(src) &^ 31; n > 0 {
-		walkAVX2(&image[0], (*uint32)(&dst[0]), &src[0], n)
-		dst, src = dst[n:], src[n:]
+	n := len(src) &^ 7
+	if n > 0 {
+		lookupAVX2(&image[0], (*uint32)(&dst[0]), &src[0], n)
 	}
-	if len(src) < few {
-		walk(image, dst, src)
-		return
-	}
-	var in [32][16]byte
-	var out [32]lookup.NextHop
-	copy(in[:], src)
-	walkAVX2(&image[0], (*uint32)(&out[0]), &in[0], 32)
-	copy(dst, out[:len(src)])
+	walk(image, dst[n:], src[n:])
 }

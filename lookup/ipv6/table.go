@@ -1,7 +1,7 @@
-// Package ipv6 is the longest-prefix match for IPv6 destinations: a trie with a
-// root of 24 bits and steps of 8, as package trie lays it out. A lookup touches one
-// word of the table, and one more for each 8 bits behind the 24th: four for a /48.
-// The internet's table takes 46 MB, 285 bytes a route.
+// Package ipv6 implements longest-prefix match for IPv6 destinations: a trie with a root
+// of 24 bits and strides of 8, in the layout of package trie. A lookup reads one word of
+// the table, and one more for each 8 bits beyond 24: four for a /48. An internet table
+// needs 46 MB, 285 bytes per route.
 package ipv6
 
 import (
@@ -9,16 +9,16 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-//go:generate go run ./asm -pkg ipv6 -out walk_amd64.s -stubs walk_amd64.go
+//go:generate go run ./asm -pkg ipv6 -out lookup_amd64.s -stubs lookup_amd64.go
 
-// Table maps IPv6 prefixes to next hops. One goroutine may change it while any
-// number look up; each lookup sees the table before or after a change. Addresses
-// are in network byte order.
+// Table maps IPv6 prefixes to next hops. One goroutine can change it while others look
+// up; each lookup sees the table before or after a change. Addresses are in network byte
+// order.
 type Table struct {
 	trie.Batched[[16]byte]
 }
 
-// New returns an empty table, walked by the fastest kernel that this processor has.
+// New returns an empty table that uses the fastest kernel for this processor.
 func New() *Table { return &Table{trie.NewBatched(128, kernels())} }
 
 // Lookup returns the next hop of the longest prefix that covers addr, or lookup.Miss.

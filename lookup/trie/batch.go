@@ -3,19 +3,23 @@ package trie
 import (
 	"fmt"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/warproute/warproute/lookup"
 )
 
-// Kernel is one way of looking up a batch of addresses of type A. All kernels of a
-// family give the same answers.
+// AVX512 is the name of the kernel that a LookupBatch method can call directly.
+const AVX512 = "avx512"
+
+// Kernel is an implementation of batch lookups of addresses of type A. All kernels of
+// an address family return the same results.
 type Kernel[A any] struct {
 	Name string
-	// Walk looks src up in the words of an image, into dst of the same length.
+	// Walk stores the next hop of src[i] in dst[i]. dst is as long as src, and not empty.
 	Walk func(image []uint32, dst []lookup.NextHop, src []A)
 }
 
-// Names are the names of kernels.
+// Names returns the names of kernels.
 func Names[A any](kernels []Kernel[A]) (names []string) {
 	for _, k := range kernels {
 		names = append(names, k.Name)
@@ -23,59 +27,57 @@ func Names[A any](kernels []Kernel[A]) (names []string) {
 	return names
 }
 
-// Batched is a table that looks batches up.
+// Batched adds batch lookups to a Table.
 type Batched[A any] struct {
 	*Table
-	kernels []Kernel[A] // the fastest first
-	kernel  Kernel[A]
+	kernels []Kernel[A] // fastest first
+	walk    func(image []uint32, dst []lookup.NextHop, src []A)
+	avx512  bool
 }
 
-// NewBatched returns an empty table for addresses of so many bits, walked by the
-// first of the kernels.
+// NewBatched returns an empty table for addresses of 32 or 128 bits. It uses the first
+// kernel.
 func NewBatched[A any](bits int, kernels []Kernel[A]) Batched[A] {
-	return Batched[A]{Table: New(bits), kernels: kernels, kernel: kernels[0]}
+	return Batched[A]{Table: New(bits), kernels: kernels, walk: kernels[0].Walk, avx512: kernels[0].Name == AVX512}
 }
 
-// Use has batches looked up by the kernel of the given name, for tests and
-// benchmarks. It must not be called beside lookups.
+// Use selects a kernel by name, for tests and benchmarks. It must not run concurrently
+// with lookups.
 func (t *Batched[A]) Use(name string) error {
 	for _, k := range t.kernels {
 		if k.Name == name {
-			t.kernel = k
+			t.walk, t.avx512 = k.Walk, name == AVX512
 			return nil
 		}
 	}
-	return fmt.Errorf("lookup kernel %q: this processor has %v", name, Names(t.kernels))
+	return fmt.Errorf("lookup kernel %q: this processor supports %v", name, Names(t.kernels))
 }
 
-// LookupBatch answers src[i] in dst[i]; dst is at least as long as src. It
-// allocates nothing.
+// AVX512 reports whether LookupBatch uses AVX-512.
+func (t *Batched[A]) AVX512() bool { return t.avx512 }
+
+// LookupBatch stores the next hop of src[i] in dst[i]. It panics if dst is shorter than
+// src, and allocates nothing.
 func (t *Batched[A]) LookupBatch(dst []lookup.NextHop, src []A) {
 	dst = dst[:len(src)]
 	im := t.Image()
-	if im == nil {
+	if im == nil || len(src) == 0 {
 		clear(dst)
 		return
 	}
-	for ; len(src) > atOnce; dst, src = dst[atOnce:], src[atOnce:] {
-		t.walk(im, dst[:atOnce], src[:atOnce])
+	for ; len(src) > MaxBatch; dst, src = dst[MaxBatch:], src[MaxBatch:] {
+		t.LookupBatch(dst[:MaxBatch], src[:MaxBatch])
 	}
-	t.walk(im, dst, src)
+	for {
+		before := atomic.LoadUint32(&im.words[Generation])
+		t.walk(im.words, dst, src)
+		if atomic.LoadUint32(&im.words[Generation]) == before {
+			break
+		}
+	}
 	runtime.KeepAlive(im)
 }
 
-// atOnce is how many addresses of a batch are looked up, and where a writer came
-// between looked up again, together: so few that a writer at full speed lets them end.
-const atOnce = 1024
-
-// walk looks up until no group began another life meanwhile.
-func (t *Batched[A]) walk(im *Image, dst []lookup.NextHop, src []A) {
-	for reuses := im.Reuses(); ; {
-		t.kernel.Walk(im.words, dst, src)
-		now := im.Reuses()
-		if now == reuses {
-			return
-		}
-		reuses = now
-	}
-}
+// MaxBatch is the maximum number of addresses between two reads of the generation. It is
+// small enough for a batch to complete next to a writer at its maximum rate.
+const MaxBatch = 1024

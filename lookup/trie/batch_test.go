@@ -9,11 +9,11 @@ import (
 	"github.com/warproute/warproute/lookup"
 )
 
-// batchCase is a family for the tests of what batches have in common.
+// batchCase is an address family for the tests of Batched.
 type batchCase[A any] struct {
 	bits       int
-	wide, flap string // flap begins another life of its groups each time it goes
-	inWide     A      // and not in flap
+	wide, flap string // deleting flap retires a node
+	inWide     A      // in wide, not in flap
 	key        func(A) Key
 }
 
@@ -25,8 +25,8 @@ var (
 	case6 = batchCase[[16]byte]{128, "fd00::/16", "fd00:1::/32", [16]byte{0xfd}, func(a [16]byte) Key { return a }}
 )
 
-// table returns a table with the wide route to 7, of which a kernel is before and
-// after each walk.
+// table returns a table with the wide route to 7. Its kernel calls before and after around
+// each walk, and skips the walk if before returns done.
 func (c batchCase[A]) table(t *testing.T, before, after func(dst []lookup.NextHop) (done bool)) *Batched[A] {
 	t.Helper()
 	table := NewBatched(c.bits, []Kernel[A]{{"test", func(image []uint32, dst []lookup.NextHop, src []A) {
@@ -46,11 +46,11 @@ func (c batchCase[A]) table(t *testing.T, before, after func(dst []lookup.NextHo
 	return &table
 }
 
-// reuse has groups begin another life.
+// reuse changes routes until the generation changes.
 func (c batchCase[A]) reuse(t *testing.T, table *Batched[A]) {
 	t.Helper()
 	flap := netip.MustParsePrefix(c.flap)
-	for before := table.Image().Reuses(); table.Image().Reuses() == before; {
+	for before := table.Image().Generation(); table.Image().Generation() == before; {
 		if err := table.Insert(flap, 8); err != nil {
 			t.Fatal(err)
 		}
@@ -58,44 +58,42 @@ func (c batchCase[A]) reuse(t *testing.T, table *Batched[A]) {
 	}
 }
 
-func nothing([]lookup.NextHop) bool { return false }
+func noHook([]lookup.NextHop) bool { return false }
 
-// A batch during which groups began another life is looked up again.
-func TestAVoidBatchIsRepeated(t *testing.T) {
-	t.Run("IPv4", func(t *testing.T) { voidBatch(t, case4) })
-	t.Run("IPv6", func(t *testing.T) { voidBatch(t, case6) })
+func TestLookupBatchRetriesAfterNodeReuse(t *testing.T) {
+	t.Run("IPv4", func(t *testing.T) { testRetry(t, case4) })
+	t.Run("IPv6", func(t *testing.T) { testRetry(t, case6) })
 }
 
-func voidBatch[A any](t *testing.T, c batchCase[A]) {
+func testRetry[A any](t *testing.T, c batchCase[A]) {
 	calls := 0
 	var table *Batched[A]
 	table = c.table(t, func(dst []lookup.NextHop) bool {
 		if calls++; calls > 1 {
 			return false
 		}
-		dst[0] = 999 // as if read in a group of another life
+		dst[0] = 999 // as if read from a reused node
 		c.reuse(t, table)
 		return true
-	}, nothing)
+	}, noHook)
 	dst := make([]lookup.NextHop, 1)
 	if table.LookupBatch(dst, []A{c.inWide}); dst[0] != 7 || calls != 2 {
 		t.Errorf("next hop %d after %d walks, want 7 after 2", dst[0], calls)
 	}
 }
 
-// However long a batch is, and however often groups begin another life beside it,
-// it ends: what was found before is kept.
-func TestALongBatchEndsBesideAWriter(t *testing.T) {
-	t.Run("IPv4", func(t *testing.T) { longBatch(t, case4) })
-	t.Run("IPv6", func(t *testing.T) { longBatch(t, case6) })
+// A retry repeats at most MaxBatch lookups, so that batches of any length complete.
+func TestLongBatchCompletesUnderFrequentReuse(t *testing.T) {
+	t.Run("IPv4", func(t *testing.T) { testLongBatch(t, case4) })
+	t.Run("IPv6", func(t *testing.T) { testLongBatch(t, case6) })
 }
 
-func longBatch[A any](t *testing.T, c batchCase[A]) {
+func testLongBatch[A any](t *testing.T, c batchCase[A]) {
 	walked, calls := 0, 0
 	var table *Batched[A]
 	table = c.table(t, func([]lookup.NextHop) bool {
 		if calls++; calls > 1000 {
-			t.Fatal("a batch is looked up for ever")
+			t.Fatal("LookupBatch does not complete")
 		}
 		return false
 	}, func(dst []lookup.NextHop) bool {
@@ -107,6 +105,6 @@ func longBatch[A any](t *testing.T, c batchCase[A]) {
 	})
 	dst := make([]lookup.NextHop, 100_001)
 	if table.LookupBatch(dst, slices.Repeat([]A{c.inWide}, len(dst))); slices.ContainsFunc(dst, func(nh lookup.NextHop) bool { return nh != 7 }) {
-		t.Error("not all of a long batch was looked up")
+		t.Error("wrong next hops in a long batch")
 	}
 }

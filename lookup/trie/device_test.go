@@ -5,44 +5,31 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"testing"
 
+	"github.com/warproute/warproute/internal/cheader"
 	"github.com/warproute/warproute/internal/race"
 )
 
-// The numbers of trie.h are those of layout.go.
-func TestDevicesKnowTheLayout(t *testing.T) {
-	header, err := os.ReadFile("trie.h")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defined := map[string]uint64{}
-	for _, m := range regexp.MustCompile(`(?m)^#define TRIE_(\w+) (0x[0-9a-f]+|\d+)u?\b`).FindAllStringSubmatch(string(header), -1) {
-		if defined[m[1]], err = strconv.ParseUint(m[2], 0, 32); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, want := range map[string]uint64{
-		"ROOT_BITS": RootBits, "GROUP_BITS": GroupBits, "ROOT": Root, "GROUP": Group, "DEFAULT": Default, "REUSES": Reuses,
-		"GROUPS": Groups, "MAX_WORDS": MaxWords, "REFERENCE": Reference,
-		"NEXT_HOP_BITS": NextHopBits, "NEXT_HOP_MASK": nextHopMask, "LENGTH_MASK": lengthMask,
-	} {
-		if got, ok := defined[name]; !ok || got != want {
-			t.Errorf("TRIE_%s is %#x in trie.h, %#x in Go", name, got, want)
-		}
-		delete(defined, name)
-	}
-	if len(defined) > 0 {
-		t.Errorf("trie.h defines what Go does not: %v", defined)
-	}
+func TestCHeader(t *testing.T) {
+	h := &cheader.Header{}
+	h.Comment("A trie image (layout.go). Lengths and indexes are in 32-bit words.")
+	h.Define("TRIE_ROOT_BITS", RootBits)
+	h.Define("TRIE_NODE_BITS", NodeBits)
+	h.Define("TRIE_NODE", NodeWords, "length of a node")
+	h.Define("TRIE_DEFAULT", Default, "index of the default route's word")
+	h.Define("TRIE_GENERATION", Generation, "index of the generation: reuses of nodes, and changes of the default route")
+	h.Define("TRIE_NODES", FirstNode, "index of the first node")
+	h.Define("TRIE_REFERENCE", Reference, "bit of a word that refers to a node")
+	h.Define("TRIE_NEXT_HOP_BITS", NextHopBits)
+	h.Define("TRIE_NEXT_HOP_MASK", nextHopMask)
+	h.Check(t, "layout.h")
 }
 
-// The walks of trie.h, compiled for the host, answer as the table does.
+// Lookups of trie.h, compiled for the host, return the same next hops as the table.
 func TestDeviceWalksAgree(t *testing.T) {
 	walk := filepath.Join(t.TempDir(), "walk")
 	if out, err := exec.Command("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-o", walk, "testdata/walk.c").CombinedOutput(); err != nil {
@@ -69,13 +56,13 @@ func TestDeviceWalksAgree(t *testing.T) {
 		cmd.Stdin = &in
 		out, err := cmd.Output()
 		if err != nil || len(out) != 4*len(addrs) {
-			t.Fatalf("%d bits: %v, %d bytes of answers", bits, err, len(out))
+			t.Fatalf("%d bits: %v, %d bytes of results", bits, err, len(out))
 		}
 		hits := 0
 		for i, a := range addrs {
 			_, nh := table.Walk(keyOf(a))
 			if got := binary.NativeEndian.Uint32(out[4*i:]); got != uint32(nh) {
-				t.Fatalf("%v: the device's walk gives %d, the table %d", a, got, nh)
+				t.Fatalf("%v: device code returns %d, the table %d", a, got, nh)
 			}
 			if nh != 0 {
 				hits++

@@ -8,27 +8,26 @@ import (
 	"github.com/warproute/warproute/lookup"
 )
 
-// Patch says that Count words of an image from index At on now hold Word.
+// Patch is a store of Word in Count words of an image from index At on.
 type Patch struct{ At, Count, Word uint32 }
 
-// A Follower keeps a copy of a table's image elsewhere, as on a device. Its
-// methods are called by the goroutine that changes the table, in order.
+// A Follower keeps a copy of a table's image, for example on a device. The goroutine
+// that changes the table calls its methods, in the order of the changes.
 //
-// A copy to which the patches were applied one after another, each as stores of
-// whole words, gives its readers what the original gives: a reader that compares
-// the word at Reuses before and after sees the old or the new route.
+// Readers of the copy have the guarantees of the original if patches are applied in
+// order as stores of whole words: a reader that compares the word at Generation before
+// and after its lookups sees the old or the new route.
 type Follower interface {
-	// Replace says that the image is another one, with these words. They are the
-	// table's own, to be copied before Replace returns; those beyond are 0.
+	// Replace replaces the whole copy by words, and all words beyond them by 0. Replace
+	// must not retain words.
 	Replace(words []uint32)
-	// Patch says what has changed. A patch about words beyond those of Replace
-	// lets the image grow.
+	// Patch applies a change. A patch beyond the end of the copy extends it.
 	Patch(Patch)
 }
 
-// Follow has f told of the table as it is and of every change from now on, until
-// end is called. A table has any number of followers. Follow and end are called by
-// the goroutine that changes the table.
+// Follow reports the current table and every later change to f until end is called. A
+// table has any number of followers. Follow and end must be called on the goroutine that
+// changes the table.
 func (t *Table) Follow(f Follower) (end func()) {
 	entry := &f
 	t.followers = append(t.followers, entry)
@@ -40,16 +39,16 @@ func (t *Table) Follow(f Follower) (end func()) {
 	}
 }
 
-// WalkCopy returns what Table.Walk does, of a copy whose words read tells. The answer is
-// void where the word at Reuses, or what stands for it there, has changed meanwhile.
+// WalkCopy is Table.Walk for a copy whose words read returns. The result is invalid if the
+// copy's generation changed during the call.
 func WalkCopy(addr netip.Addr, read func(index uint32) (uint32, error)) (bits int, nh lookup.NextHop, err error) {
 	k := keyOf(addr)
 	word, err := read(k.root())
 	for i := RootBits / 8; err == nil && isReference(word); i++ {
 		if i == addr.BitLen()/8 {
-			return 0, lookup.Miss, fmt.Errorf("the copy leads beyond the end of %v", addr)
+			return 0, lookup.Miss, fmt.Errorf("the copy has references beyond the end of %v", addr)
 		}
-		word, err = read(group(word) + uint32(k[i]))
+		word, err = read(node(word) + uint32(k[i]))
 	}
 	if err == nil && word == 0 {
 		word, err = read(Default)
@@ -57,7 +56,7 @@ func WalkCopy(addr netip.Addr, read func(index uint32) (uint32, error)) (bits in
 	return length(word), nextHop(word), err
 }
 
-// followers are told one after another.
+// followers are the followers of a table, in the order of Follow calls.
 type followers []*Follower
 
 func (fs followers) replace(words []uint32) {

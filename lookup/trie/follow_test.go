@@ -12,11 +12,11 @@ import (
 	"github.com/warproute/warproute/lookup"
 )
 
-// replica is a copy of an image, as a device would keep one.
+// replica is a Follower with a copy in host memory.
 type replica struct {
 	words    []uint32
 	replaced int
-	check    func(Patch) // after each patch
+	check    func(Patch) // called after each patch
 }
 
 func (r *replica) Replace(words []uint32) { r.words, r.replaced = slices.Clone(words), r.replaced+1 }
@@ -33,8 +33,8 @@ func (r *replica) Patch(p Patch) {
 	}
 }
 
-// is tells whether the copy has these words; what it does not have is 0.
-func (r *replica) is(table *Table) bool {
+// equals reports whether the copy equals the image, whose words beyond the copy must be 0.
+func (r *replica) equals(table *Table) bool {
 	return nil == table.View(func(words []uint32) error {
 		n := len(r.words)
 		if n > len(words) || !slices.Equal(r.words, words[:n]) || slices.ContainsFunc(words[n:], func(w uint32) bool { return w != 0 }) {
@@ -49,9 +49,8 @@ func (r *replica) lookup(a netip.Addr) uint32 {
 	return im.walk(&k)
 }
 
-// A walk of a copy by whoever reads its words gives what the table gives; one of a copy
-// that is not right ends, too.
-func TestACopyIsWalkedFromElsewhere(t *testing.T) {
+// WalkCopy returns the results of Walk, and an error for an invalid or unreadable copy.
+func TestWalkCopyAgreesWithWalk(t *testing.T) {
 	for _, bits := range []int{32, 128} {
 		rnd := rand.New(rand.NewPCG(6, uint64(bits)))
 		table, want, r := New(bits), routes{}, &replica{}
@@ -84,9 +83,9 @@ func TestACopyIsWalkedFromElsewhere(t *testing.T) {
 	}
 }
 
-// A copy to which the patches are applied is, after each change, the original; also
-// one that began later, and one beside which another follows no more.
-func TestPatchesBringACopyUpToDate(t *testing.T) {
+// Copies stay equal to the image through changes and loads, also if they start later or
+// if another follower ends.
+func TestFollowersCopyEveryChange(t *testing.T) {
 	many := race.Fewer(5000)
 	for _, bits := range []int{32, 128} {
 		rnd := rand.New(rand.NewPCG(3, uint64(bits)))
@@ -94,15 +93,15 @@ func TestPatchesBringACopyUpToDate(t *testing.T) {
 		end := table.Follow(r)
 		for n := range many {
 			change(t, rnd, table, want)
-			if (n+1)%(many/5) == 0 && !r.is(table) {
+			if (n+1)%(many/5) == 0 && !r.equals(table) {
 				t.Fatalf("after %d changes the copy differs", n)
 			}
 			if n == many/2 {
 				table.Follow(late)
 			}
 		}
-		if !late.is(table) {
-			t.Error("the copy that began later differs")
+		if !late.equals(table) {
+			t.Error("the copy started later differs")
 		}
 		if r.replaced != 1 || late.replaced != 1 {
 			t.Errorf("the copies were replaced %d and %d times", r.replaced, late.replaced)
@@ -116,7 +115,7 @@ func TestPatchesBringACopyUpToDate(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if !r.is(table) || r.replaced != 2 || !late.is(table) || late.replaced != 2 {
+		if !r.equals(table) || r.replaced != 2 || !late.equals(table) || late.replaced != 2 {
 			t.Error("after a load the copies differ")
 		}
 		end()
@@ -125,16 +124,16 @@ func TestPatchesBringACopyUpToDate(t *testing.T) {
 			change(t, rnd, table, want)
 		}
 		if !slices.Equal(r.words, before) {
-			t.Error("somebody who follows no more was told")
+			t.Error("a follower received patches after its end")
 		}
-		if !late.is(table) {
-			t.Error("the one who follows on was not told")
+		if !late.equals(table) {
+			t.Error("the end of one follower stopped another")
 		}
 	}
 }
 
-// Between any two patches, a lookup in the copy gives the route before or after
-// the change, whatever else the change moves.
+// Between any two patches of a change, a lookup in the copy returns the route before or
+// after the change.
 func TestEveryPatchLeavesTheOldOrTheNewRoute(t *testing.T) {
 	for _, bits := range []int{32, 128} {
 		rnd := rand.New(rand.NewPCG(4, uint64(bits)))
@@ -176,13 +175,13 @@ func TestEveryPatchLeavesTheOldOrTheNewRoute(t *testing.T) {
 	}
 }
 
-// Whichever of its two words a lookup reads first, the address's own or the
-// default route's, and whatever changes in between: where there is always one of
-// the two routes it finds one, or finds itself void.
-func TestALookupsTwoWordsAreOfOneTable(t *testing.T) {
+// A lookup reads the address's word and the default route's word, in any order, with
+// changes in between. If one of the two routes always exists, a lookup finds a route or
+// a changed generation.
+func TestDefaultRouteChangesNeverCauseMisses(t *testing.T) {
 	all, narrow := netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("10.0.0.0/24")
 	k := keyOf(narrow.Addr())
-	type state struct{ own, fallback, reuses uint32 }
+	type state struct{ own, fallback, generation uint32 }
 	var states []state
 	table, r := New(32), &replica{}
 	table.Follow(r)
@@ -193,7 +192,7 @@ func TestALookupsTwoWordsAreOfOneTable(t *testing.T) {
 	}
 	insert(all, 1)
 	r.check = func(Patch) {
-		states = append(states, state{r.words[k.root()], r.words[Default], r.words[Reuses]})
+		states = append(states, state{r.words[k.root()], r.words[Default], r.words[Generation]})
 	}
 	for range 2 {
 		insert(narrow, 2)
@@ -203,7 +202,7 @@ func TestALookupsTwoWordsAreOfOneTable(t *testing.T) {
 	}
 	for i, first := range states {
 		for _, second := range states[i:] {
-			if first.reuses == second.reuses && (first.own|second.fallback == 0 || first.fallback|second.own == 0) {
+			if first.generation == second.generation && (first.own|second.fallback == 0 || first.fallback|second.own == 0) {
 				t.Fatalf("a lookup that reads %+v, then %+v finds no route", first, second)
 			}
 		}

@@ -2,87 +2,91 @@ package trie
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"sync/atomic"
+
+	"github.com/warproute/warproute/internal/ordered"
 )
 
-// Image is the words of a table, and what its writer has to know of them.
+// Image is the memory of a table: its words, and the writer's accounting of nodes.
 //
-// They are mapped while the image is in use, which a slice of them does not show:
-// whoever reads words keeps the image alive (runtime.KeepAlive) behind the last.
+// A runtime cleanup unmaps the words; a slice of them does not keep the image alive. Readers
+// call runtime.KeepAlive after their last read.
 //
-// Words that readers can reach are stored one by one; those that make others
-// reachable are stored last, and atomically.
+// The writer stores reachable words one at a time. It stores the words that make others
+// reachable last, and atomically.
 type Image struct {
-	words []uint32 // as many as are mapped; untouched ones cost no memory
+	words []uint32 // all mapped words; untouched pages use no memory
 
-	// The writer's own.
-	end    uint32   // the first word that was never a group's
-	uses   []uint32 // by group: routes that end in it and groups below it
-	retire []uint32 // groups that nothing refers to, but readers may still be in
-	free   []uint32 // groups that no reader is in
+	// For the writer only.
+	end     uint32   // first word after all nodes ever allocated
+	uses    []uint32 // per node: routes that end in it, and nodes below it
+	retired []uint32 // unreferenced nodes that readers can still be in
+	free    []uint32 // nodes without readers
 
-	followers *followers // of the table; nil before it has the image
+	followers *followers // followers of the table; nil before the table publishes the image
 }
 
-// reuseBatch groups are taken back together, so that readers seldom repeat a batch.
+// reuseBatch is the number of nodes freed together, so that readers seldom retry.
 const reuseBatch = 256
 
-// deepest is the most groups that one route needs: an IPv6 route to a host.
-const deepest = (128 - RootBits) / GroupBits
+// maxDepth is the maximum number of nodes of one route: an IPv6 host route.
+const maxDepth = (128 - RootBits) / NodeBits
 
 func newImage() (*Image, error) {
-	words, err := mapWords()
+	words, mem, err := mapWords()
 	if err != nil {
 		return nil, err
 	}
-	im := &Image{words: words, end: Groups}
-	im.unmapWhenUnused()
+	im := &Image{words: words, end: FirstNode}
+	im.unmapWhenUnused(mem)
 	return im, nil
 }
 
-// used are root, header, and all groups that ever were, for the writer.
+// used returns the root, the header and all nodes ever allocated. For the writer only.
 func (im *Image) used() []uint32 { return im.words[:im.end] }
 
-// Reuses is to be read before and after a batch of lookups; where the two
-// differ, the answers are void.
-func (im *Image) Reuses() uint32 {
-	defer runtime.KeepAlive(im)
-	return atomic.LoadUint32(&im.words[Reuses])
+// Generation returns the seqlock's generation. Results of lookups are invalid if it
+// changed between a read before them and a read after them.
+func (im *Image) Generation() uint32 {
+	n := atomic.LoadUint32(&im.words[Generation])
+	runtime.KeepAlive(im)
+	return n
 }
 
-// Default is the word of the default route.
+// Default returns the default route's word.
 func (im *Image) Default() uint32 { return atomic.LoadUint32(&im.words[Default]) }
 
-// walk returns the word that a lookup of k ends at.
+// walk returns the final word of a lookup of k.
 func (im *Image) walk(k *Key) uint32 {
 	for {
-		reuses := im.Reuses()
+		generation := im.Generation()
 		word := atomic.LoadUint32(&im.words[k.root()])
-		// What a group of another life refers to may lead beyond the address.
+		// References in a reused node can lead beyond the end of the address.
 		for i := RootBits / 8; isReference(word) && i < len(k); i++ {
-			word = atomic.LoadUint32(&im.words[group(word)+uint32(k[i])])
+			word = atomic.LoadUint32(&im.words[node(word)+uint32(k[i])])
 		}
 		if word == 0 {
 			word = im.Default()
 		}
-		if im.Reuses() == reuses {
+		if im.Generation() == generation {
 			return word
 		}
 	}
 }
 
-// set makes word the word of every address below a prefix that has no longer
-// route: to insert or replace the prefix's route, or to put that of the next
-// shorter prefix in its place. delta is what it adds to the number of routes.
+// set stores word for every address in a prefix except those with a longer route. word
+// is the prefix's own route, or after a delete that of the next shorter prefix. delta is
+// the change in the number of routes.
 func (im *Image) set(k *Key, bits int, word uint32, delta int) {
 	switch {
 	case bits == 0:
-		// A lookup reads this word besides the one it ends at, sooner or later, with
-		// other changes in between: no answer may be made of the old and the new.
-		im.reuse()
+		// A lookup reads this word and its final word at different times. The new
+		// generations make it retry instead of combining old and new words.
+		im.nextGeneration()
 		im.publish(Default, word)
-		im.reuse()
+		im.nextGeneration()
 	case bits <= RootBits:
 		im.fill(k.root(), 1<<(RootBits-bits), bits, word)
 	default:
@@ -90,24 +94,23 @@ func (im *Image) set(k *Key, bits int, word uint32, delta int) {
 	}
 }
 
-// below does the work of set in the group that slot refers to, which stands for
-// the bits of k behind the first base. It makes a group where there is none, and
-// puts the slot back to a route when the group's last user is gone.
+// below applies set to the node in slot, which resolves the bits of k after the first base.
+// It allocates a missing node, and replaces an unused node by a route.
 func (im *Image) below(slot uint32, k *Key, base, bits int, word uint32, delta int) {
-	held := im.words[slot]
-	g := group(held)
-	if !isReference(held) {
-		g = im.newGroup(held)
+	old := im.words[slot]
+	n := node(old)
+	if !isReference(old) {
+		n = im.newNode(old)
 	}
-	at, rest := g+uint32(k[base/8]), base+GroupBits-bits
-	uses := &im.uses[number(g)]
+	at, rest := n+uint32(k[base/8]), base+NodeBits-bits
+	uses := &im.uses[nodeCount(n)]
 	if rest >= 0 {
 		im.fill(at, 1<<rest, bits, word)
 		*uses += uint32(delta)
 	} else {
 		was := isReference(im.words[at])
-		im.below(at, k, base+GroupBits, bits, word, delta)
-		uses = &im.uses[number(g)] // which may have moved
+		im.below(at, k, base+NodeBits, bits, word, delta)
+		uses = &im.uses[nodeCount(n)] // append can move uses
 		switch is := isReference(im.words[at]); {
 		case is && !was:
 			*uses++
@@ -117,103 +120,92 @@ func (im *Image) below(slot uint32, k *Key, base, bits int, word uint32, delta i
 	}
 	switch {
 	case *uses == 0:
-		// No word here is of a route longer than base: all are of the one that
-		// covers the group.
-		im.publish(slot, im.words[g])
-		im.retire = append(im.retire, g)
-	case !isReference(held):
-		im.publish(slot, Reference|g)
+		// All words hold the same route, of at most base bits.
+		im.publish(slot, im.words[n])
+		im.retired = append(im.retired, n)
+	case !isReference(old):
+		im.publish(slot, Reference|n)
 	}
 }
 
-// fill stores word in every one of n words that is not of a longer route than
-// bits, in the groups below them too. A word is either old or new at any time, so
-// plain stores do.
+// fill stores word in n words and in the nodes below them, except in words of routes
+// longer than bits. Readers see the old or the new word.
 func (im *Image) fill(at, n uint32, bits int, word uint32) {
-	run := im.words[at : at+n]
-	begin := uint32(0) // of the words that were changed and not yet told
-	for i, held := range run {
-		if !isReference(held) && length(held) <= bits {
-			run[i] = word
-			continue
-		}
-		im.tell(at+begin, uint32(i)-begin, word)
-		begin = uint32(i) + 1
-		if isReference(held) {
-			im.fill(group(held), Group, bits, word)
+	for end := at + n; at < end; at++ {
+		replaced := uint32(ordered.ReplaceBelow(im.words[at:end], route(bits+1, 0), word))
+		im.notify(at, replaced, word)
+		if at += replaced; at < end && isReference(im.words[at]) {
+			im.fill(node(im.words[at]), NodeWords, bits, word)
 		}
 	}
-	im.tell(at+begin, n-begin, word)
 }
 
-// publish stores a word that makes others reachable.
+// publish atomically stores a word that makes others reachable.
 func (im *Image) publish(at, word uint32) {
 	atomic.StoreUint32(&im.words[at], word)
-	im.tell(at, 1, word)
+	im.notify(at, 1, word)
 }
 
-// room says whether there are groups for one more route below a prefix.
+// room returns an error if there are too few free nodes for a route to a prefix.
 func (im *Image) room(k *Key, bits int) error {
-	left := len(im.free) + len(im.retire) + (len(im.words)-int(im.end))/Pitch
-	if left >= deepest {
+	left := len(im.free) + len(im.retired) + (len(im.words)-int(im.end))/Pitch
+	if left >= maxDepth {
 		return nil
 	}
 	base, word := RootBits, im.words[k.root()]
 	for base < bits && isReference(word) {
-		word = im.words[group(word)+uint32(k[base/8])]
-		base += GroupBits
+		word = im.words[node(word)+uint32(k[base/8])]
+		base += NodeBits
 	}
-	if missing := (bits - base + GroupBits - 1) / GroupBits; missing > left {
-		return fmt.Errorf("the table is full: %d more groups are needed and %d of %d are left", missing, left, number(uint32(len(im.words))))
+	if missing := (bits - base + NodeBits - 1) / NodeBits; missing > left {
+		return fmt.Errorf("the table is full: the route needs %d more nodes; %d of %d are free", missing, left, nodeCount(uint32(len(im.words))))
 	}
 	return nil
 }
 
-// newGroup returns a group of which every word is word, and which nobody refers to.
-func (im *Image) newGroup(word uint32) uint32 {
+// newNode returns an unreferenced node filled with word.
+func (im *Image) newNode(word uint32) uint32 {
 	full := len(im.words)-int(im.end) < Pitch
-	if len(im.free) == 0 && (len(im.retire) >= reuseBatch || full) {
-		im.reuse()
+	if len(im.free) == 0 && (len(im.retired) >= reuseBatch || full) {
+		im.nextGeneration()
 	}
-	var g uint32
-	if n := len(im.free); n > 0 {
-		g, im.free = im.free[n-1], im.free[:n-1]
+	var n uint32
+	if last := len(im.free) - 1; last >= 0 {
+		n, im.free = im.free[last], im.free[:last]
 	} else {
-		g, im.end = im.end, im.end+Pitch
+		n, im.end = im.end, im.end+Pitch
 		im.uses = append(im.uses, 0)
 	}
-	words := im.words[g : g+Group]
-	for i := range words {
-		words[i] = word
-	}
-	im.tell(g, Group, word)
-	return g
+	ordered.ReplaceBelow(im.words[n:n+NodeWords], math.MaxUint32, word)
+	im.notify(n, NodeWords, word)
+	return n
 }
 
-// reuse lets the retired groups be used again. No store into them may overtake
-// that of the count, which takes the load: what is stored after an atomic load
-// stays behind it, and that load behind the store, on every processor.
-func (im *Image) reuse() {
-	im.publish(Reuses, im.words[Reuses]+1)
-	_ = im.Reuses()
-	im.free, im.retire = append(im.free, im.retire...), im.retire[:0]
+// nextGeneration increments the generation and frees the retired nodes. The load orders
+// the increment before later stores into these nodes: on every processor, an atomic load
+// follows an earlier atomic store to its word, and later stores follow the load.
+func (im *Image) nextGeneration() {
+	im.publish(Generation, im.words[Generation]+1)
+	_ = im.Generation()
+	im.free, im.retired = append(im.free, im.retired...), im.retired[:0]
 }
 
-// empty gives the memory of a table without routes back. All words that readers
-// can reach are 0, as those of fresh memory are.
+// empty returns the memory of a table without routes to the kernel. Reachable words are
+// already 0, as in zero-filled pages.
 func (im *Image) empty() {
-	im.reuse()
-	im.free, im.retire, im.uses, im.end = nil, nil, nil, Groups
+	im.nextGeneration()
+	im.free, im.retired, im.uses, im.end = nil, nil, nil, FirstNode
 	im.discard()
 }
 
-// GroupsInUse is the number of groups that routes need; the writer may ask.
-func (im *Image) GroupsInUse() int { return number(im.end) - len(im.free) - len(im.retire) }
+// NodesInUse returns the number of referenced nodes. For the writer only.
+func (im *Image) NodesInUse() int { return nodeCount(im.end) - len(im.free) - len(im.retired) }
 
-// number counts groups.
-func number(g uint32) int { return int(g-Groups) / Pitch }
+// nodeCount returns the number of nodes before a word.
+func nodeCount(at uint32) int { return int(at-FirstNode) / Pitch }
 
-func (im *Image) tell(at, n, word uint32) {
+// notify reports n words of the same value, stored from at on, to the followers.
+func (im *Image) notify(at, n, word uint32) {
 	if im.followers != nil && n > 0 {
 		im.followers.patch(Patch{At: at, Count: n, Word: word})
 	}

@@ -7,65 +7,65 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/hostmem"
 )
 
 const (
 	wordBytes = 4
-	hugePage  = 2 << 20
-	// smallest image that is worth a try: the root, and groups for most networks.
+	// minWords is the smallest useful image: the root, and nodes for most networks.
 	minWords = MaxWords >> 4
 )
 
-// mapWords reserves address space for an image, as much as can be named and the
-// machine lets us have. The kernel gives memory as words are stored, in huge pages
-// where it can: a lookup's cost is a cache miss, and should not be a TLB miss too.
-func mapWords() ([]uint32, error) {
+// mapWords reserves as much address space for an image as the host allows, up to MaxWords. The kernel
+// allocates memory on the first store, in huge pages if available, which avoid a TLB miss per lookup.
+func mapWords() ([]uint32, *hostmem.Memory, error) {
 	var err error
 	for n := MaxWords; n >= minWords; n /= 2 {
-		var b []byte
-		b, err = unix.Mmap(-1, 0, n*wordBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
-		if err == nil {
-			_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // where there are none, small ones serve
-			return unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), n), nil
+		var m *hostmem.Memory
+		if m, err = hostmem.Reserve(n * wordBytes); err == nil {
+			return unsafe.Slice((*uint32)(unsafe.Pointer(&m.Bytes[0])), n), m, nil
 		}
 	}
-	return nil, fmt.Errorf("reserve %d MiB of address space for a lookup table: %w; raise the limit of virtual memory (ulimit -v, vm.overcommit_memory)",
-		minWords*wordBytes>>20, err)
+	return nil, nil, fmt.Errorf("lookup table: %w; raise the limit of virtual memory (ulimit -v, vm.overcommit_memory)", err)
 }
 
 func bytesOf(words []uint32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*wordBytes)
 }
 
-// mapped is how many images this process has. Their memory is not the collector's:
-// it would let many pile up before it looks for those that nobody uses.
+// First returns the address of the first word. The caller keeps the image alive.
+func (im *Image) First() *uint32 { return unsafe.SliceData(im.words) }
+
+// mapped is the number of images in this process. Their memory does not count towards
+// the garbage collector's trigger, so unused images would accumulate.
 var mapped atomic.Int32
 
-// manyImages are worth a collection: more than two tables, each with one beside it
-// that is being loaded.
-const manyImages = 5
+// maxImages is the number of images that triggers a garbage collection: more than two
+// tables, each with a second image during Load.
+const maxImages = 5
 
-// unmapWhenUnused gives the memory back when the last reader let go of the image.
-func (im *Image) unmapWhenUnused() {
-	runtime.AddCleanup(im, func(words []uint32) {
-		_ = unix.Munmap(bytesOf(words))
+// unmapWhenUnused unmaps the memory after the last reference to the image is gone.
+func (im *Image) unmapWhenUnused(m *hostmem.Memory) {
+	runtime.AddCleanup(im, func(m *hostmem.Memory) {
+		_ = m.Close()
 		mapped.Add(-1)
-	}, im.words)
-	if mapped.Add(1) >= manyImages {
+	}, m)
+	if mapped.Add(1) >= maxImages {
 		runtime.GC()
 	}
 }
 
-// discard gives all memory back but that of the header's page, which is larger
-// than the header on some processors.
+// discard returns all memory except the header's page to the kernel. On some processors
+// a page is larger than the header.
 func (im *Image) discard() {
 	defer runtime.KeepAlive(im)
-	behindHeader := Root + max(Groups-Root, unix.Getpagesize()/wordBytes)
-	_ = unix.Madvise(bytesOf(im.words[:Root]), unix.MADV_DONTNEED)
-	_ = unix.Madvise(bytesOf(im.words[behindHeader:]), unix.MADV_DONTNEED)
+	afterHeader := RootWords + max(FirstNode-RootWords, unix.Getpagesize()/wordBytes)
+	_ = unix.Madvise(bytesOf(im.words[:RootWords]), unix.MADV_DONTNEED)
+	_ = unix.Madvise(bytesOf(im.words[afterHeader:]), unix.MADV_DONTNEED)
 }
 
-// Bytes is the memory that the image takes, in whole pages; the writer may ask.
+// Bytes returns the resident memory of the image, in whole pages. For the writer only.
 func (im *Image) Bytes() int {
 	defer runtime.KeepAlive(im)
 	pageSize := unix.Getpagesize()
@@ -80,7 +80,7 @@ func (im *Image) Bytes() int {
 	return pages * pageSize
 }
 
-// mincore counts the pages of b that are in memory, one byte of scratch each.
+// mincore returns the number of resident pages of b. scratch holds one byte per page.
 func mincore(b, scratch []byte) (pages int) {
 	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(unsafe.Pointer(&scratch[0])))
 	if errno != 0 {

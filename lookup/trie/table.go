@@ -12,31 +12,31 @@ import (
 	"github.com/warproute/warproute/lookup"
 )
 
-// Table maps prefixes of one family to next hops. One goroutine may change it
-// while any number look up; each lookup sees the table before or after a change.
+// Table maps prefixes of one address family to next hops. One goroutine can change it
+// while others look up; each lookup sees the table before or after a change.
 //
-// The image answers lookups. What it cannot answer, which route comes back when
-// one goes, the writer asks a route store of its own.
+// Lookups use the image. The writer also keeps a route store, to find the next shorter
+// prefix when a route is deleted.
 type Table struct {
-	image     atomic.Pointer[Image] // nil until there is a route
+	image     atomic.Pointer[Image] // nil until the first route
 	routes    *bart.Table[lookup.NextHop]
 	size      atomic.Int64
 	followers followers
-	bits      int // of an address: 32 or 128
+	bits      int // address length: 32 or 128
 }
 
-// New returns an empty table for addresses of 32 or 128 bits. It takes memory
-// when it is given its first route.
+// New returns an empty table for addresses of 32 or 128 bits. The first route allocates
+// the image.
 func New(bits int) *Table {
 	return &Table{bits: bits, routes: new(bart.Table[lookup.NextHop])}
 }
 
-// Image is the table as of now, nil for one that never had a route.
+// Image returns the current image; nil if the table never had a route.
 func (t *Table) Image() *Image { return t.image.Load() }
 
-// View calls f with the words of the image, none for a table that never had a route:
-// root, header, and all groups that ever were. They are there until f returns, whose
-// error it gives back. The writer may ask.
+// View calls f with the words of the image and returns the error of f. The words are
+// the root, the header and all nodes ever allocated, or none if the table never had a
+// route; they stay mapped until f returns. For the writer only.
 func (t *Table) View(f func(words []uint32) error) error {
 	im := t.Image()
 	if im == nil {
@@ -46,11 +46,11 @@ func (t *Table) View(f func(words []uint32) error) error {
 	return f(im.used())
 }
 
-// Len is the number of routes.
+// Len returns the number of routes.
 func (t *Table) Len() int { return int(t.size.Load()) }
 
-// Bytes is the memory that lookups use; the writer may ask. Its own store of
-// routes is not counted.
+// Bytes returns the resident memory of the image, without the writer's route store. For
+// the writer only.
 func (t *Table) Bytes() int {
 	im := t.Image()
 	if im == nil {
@@ -71,7 +71,7 @@ func (t *Table) check(p netip.Prefix, nh lookup.NextHop) error {
 	return nil
 }
 
-// Insert adds or replaces the route for p. On error the table is as it was.
+// Insert adds or replaces the route for p. After an error the table is unchanged.
 func (t *Table) Insert(p netip.Prefix, nh lookup.NextHop) error {
 	if err := t.check(p, nh); err != nil {
 		return err
@@ -97,8 +97,8 @@ func insert(im *Image, routes *bart.Table[lookup.NextHop], p netip.Prefix, nh lo
 		return fmt.Errorf("insert %v: %w", p, err)
 	}
 	added := 1
-	routes.Modify(p, func(_ lookup.NextHop, there bool) (lookup.NextHop, bool) {
-		if there {
+	routes.Modify(p, func(_ lookup.NextHop, ok bool) (lookup.NextHop, bool) {
+		if ok {
 			added = 0
 		}
 		return nh, false
@@ -107,17 +107,17 @@ func insert(im *Image, routes *bart.Table[lookup.NextHop], p netip.Prefix, nh lo
 	return nil
 }
 
-// Delete removes the route for exactly p, and reports whether there was one.
+// Delete removes the route for exactly p, and reports whether it existed.
 func (t *Table) Delete(p netip.Prefix) bool {
 	if !p.IsValid() || p.Addr().BitLen() != t.bits || p != p.Masked() {
 		return false
 	}
-	there := false
+	found := false
 	t.routes.Modify(p, func(nh lookup.NextHop, ok bool) (lookup.NextHop, bool) {
-		there = ok
+		found = ok
 		return nh, true
 	})
-	if !there {
+	if !found {
 		return false
 	}
 	im, k := t.image.Load(), keyOf(p.Addr())
@@ -129,21 +129,21 @@ func (t *Table) Delete(p netip.Prefix) bool {
 	return true
 }
 
-// parent is the word of the longest prefix that covers p and is shorter, 0 where
-// there is none but the default route.
+// parent returns the word of the next shorter prefix that covers p; 0 if only the default
+// route does.
 func (t *Table) parent(p netip.Prefix) uint32 {
 	if p.Bits() < 2 {
 		return 0
 	}
-	above, nh, ok := t.routes.LookupPrefixLPM(netip.PrefixFrom(p.Addr(), p.Bits()-1))
-	if !ok || above.Bits() == 0 {
+	shorter, nh, ok := t.routes.LookupPrefixLPM(netip.PrefixFrom(p.Addr(), p.Bits()-1))
+	if !ok || shorter.Bits() == 0 {
 		return 0
 	}
-	return route(above.Bits(), nh)
+	return route(shorter.Bits(), nh)
 }
 
-// Load replaces the whole content by the routes of seq, at once. On error the
-// table is as it was.
+// Load replaces all routes by those of seq in one step. After an error the table is
+// unchanged.
 func (t *Table) Load(seq iter.Seq2[netip.Prefix, lookup.NextHop]) error {
 	im, err := newImage()
 	if err != nil {
@@ -164,15 +164,15 @@ func (t *Table) Load(seq iter.Seq2[netip.Prefix, lookup.NextHop]) error {
 	return nil
 }
 
-// publish makes an image the one that is followed, and that lookups are in.
+// publish makes im the image for lookups and followers.
 func (t *Table) publish(im *Image) {
 	im.followers = &t.followers
 	t.followers.replace(im.used())
 	t.image.Store(im)
 }
 
-// Walk returns the length of the longest prefix that covers an address, and its
-// next hop, lookup.Miss where there is none.
+// Walk returns the length and the next hop of the longest prefix that covers an address;
+// the next hop is lookup.Miss if no prefix does.
 func (t *Table) Walk(k Key) (bits int, nh lookup.NextHop) {
 	im := t.Image()
 	if im == nil {
@@ -183,8 +183,9 @@ func (t *Table) Walk(k Key) (bits int, nh lookup.NextHop) {
 	return length(word), nextHop(word)
 }
 
-// LookupPrefix returns the longest prefix that covers addr, and its next hop.
-func (t *Table) LookupPrefix(addr netip.Addr) (netip.Prefix, lookup.NextHop, bool) {
+// LookupPrefix returns the longest prefix that covers addr and its next hop; ok is false
+// if no prefix does.
+func (t *Table) LookupPrefix(addr netip.Addr) (p netip.Prefix, nh lookup.NextHop, ok bool) {
 	if addr.BitLen() != t.bits {
 		return netip.Prefix{}, lookup.Miss, false
 	}

@@ -16,8 +16,8 @@ import (
 
 type routes = oracle.Routes[lookup.NextHop]
 
-// randomPrefix makes prefixes that are often nested, and seldom so short that
-// they fill much of the root.
+// randomPrefix returns prefixes that are often nested, and seldom short enough to cover
+// much of the root.
 func randomPrefix(rnd *rand.Rand, bits int) netip.Prefix {
 	b := make([]byte, bits/8)
 	for i := range b {
@@ -42,7 +42,7 @@ func randomHop(rnd *rand.Rand) lookup.NextHop {
 	return lookup.NextHop(1 + rnd.IntN(int(lookup.MaxNextHop)))
 }
 
-// edges are the first and the last address of a prefix, and those beside them.
+// edges returns the first and the last address of a prefix and their outer neighbors.
 func edges(p netip.Prefix) []netip.Addr {
 	b := p.Addr().AsSlice()
 	for i := p.Bits(); i < len(b)*8; i++ {
@@ -52,6 +52,7 @@ func edges(p netip.Prefix) []netip.Addr {
 	return slices.DeleteFunc([]netip.Addr{p.Addr().Prev(), p.Addr(), last, last.Next()}, func(a netip.Addr) bool { return !a.IsValid() })
 }
 
+// agree compares the table with the oracle for addrs.
 func agree(t *testing.T, table *Table, want routes, addrs ...netip.Addr) {
 	t.Helper()
 	if table.Len() != len(want) {
@@ -65,14 +66,14 @@ func agree(t *testing.T, table *Table, want routes, addrs ...netip.Addr) {
 	}
 }
 
-// change inserts, replaces or deletes at random, in both.
+// change inserts, replaces or deletes a random route in the table and the oracle.
 func change(t *testing.T, rnd *rand.Rand, table *Table, want routes) netip.Prefix {
 	t.Helper()
 	p, nh := randomPrefix(rnd, table.bits), randomHop(rnd)
-	if _, there := want[p]; there && rnd.IntN(2) == 0 {
+	if _, ok := want[p]; ok && rnd.IntN(2) == 0 {
 		delete(want, p)
 		if !table.Delete(p) {
-			t.Fatalf("delete %v: not there", p)
+			t.Fatalf("delete %v: no such route", p)
 		}
 		return p
 	}
@@ -83,24 +84,24 @@ func change(t *testing.T, rnd *rand.Rand, table *Table, want routes) netip.Prefi
 	return p
 }
 
-// clear deletes everything and holds the table to have become as new.
+// clearAll deletes every route and checks that the image is empty.
 func clearAll(t *testing.T, table *Table, want routes) {
 	t.Helper()
 	im := table.Image()
 	for _, p := range slices.Collect(maps.Keys(want)) {
 		if !table.Delete(p) || table.Delete(p) {
-			t.Fatalf("delete %v: not there, or there twice", p)
+			t.Fatalf("delete %v: missing, or deleted twice", p)
 		}
 	}
 	if n := table.Len(); n != 0 {
-		t.Errorf("%d routes are left of none", n)
+		t.Errorf("%d routes in an empty table", n)
 	}
-	if n := im.GroupsInUse(); n != 0 {
-		t.Errorf("%d groups are in use by no route", n)
+	if n := im.NodesInUse(); n != 0 {
+		t.Errorf("%d nodes in use without a route", n)
 	}
 	_ = table.View(func(words []uint32) error {
 		for i, w := range words {
-			if w != 0 && i != Reuses {
+			if w != 0 && i != Generation {
 				t.Fatalf("word %d of an empty table is %#x", i, w)
 			}
 		}
@@ -108,9 +109,9 @@ func clearAll(t *testing.T, table *Table, want routes) {
 	})
 }
 
-// Inserts, replacements and deletions at random agree with the oracle, at the
-// edges of what was changed and elsewhere; and so does a table that was loaded at once.
-func TestAgreesWithTheOracle(t *testing.T) {
+// Tables agree with the oracle after random changes, at the edges of changed prefixes and
+// elsewhere, and after a Load.
+func TestTableAgreesWithOracle(t *testing.T) {
 	for bits, changes := range map[int]int{32: 20_000, 128: 6000} {
 		if race.Enabled {
 			changes /= 10
@@ -136,7 +137,7 @@ func TestAgreesWithTheOracle(t *testing.T) {
 			}
 		}
 		clearAll(t, table, want)
-		if err := table.Load(maps.All(want)); err != nil { // of one that was emptied
+		if err := table.Load(maps.All(want)); err != nil { // into an emptied table
 			t.Fatal(err)
 		}
 		agree(t, table, want, randomAddr(rnd, bits))
@@ -144,9 +145,9 @@ func TestAgreesWithTheOracle(t *testing.T) {
 	}
 }
 
-// After each change of a long random series, the image is word by word what a
-// load of the same routes gives, but for where its groups are.
-func TestAnImageDependsOnItsRoutesAlone(t *testing.T) {
+// An image equals, except for the positions of nodes, the image of a Load of the same
+// routes, whatever the changes before.
+func TestImageDependsOnRoutesOnly(t *testing.T) {
 	for _, bits := range []int{32, 128} {
 		rnd := rand.New(rand.NewPCG(2, uint64(bits)))
 		table, want := New(bits), routes{}
@@ -159,10 +160,10 @@ func TestAnImageDependsOnItsRoutesAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			a, b := table.Image(), loaded.Image()
-			if a.GroupsInUse() != b.GroupsInUse() || a.Default() != b.Default() {
-				t.Fatalf("%d groups, default %#x; loaded: %d, %#x", a.GroupsInUse(), a.Default(), b.GroupsInUse(), b.Default())
+			if a.NodesInUse() != b.NodesInUse() || a.Default() != b.Default() {
+				t.Fatalf("%d nodes, default %#x; loaded: %d, %#x", a.NodesInUse(), a.Default(), b.NodesInUse(), b.Default())
 			}
-			sameWords(t, a, b, 0, 0, Root)
+			sameWords(t, a, b, 0, 0, RootWords)
 			runtime.KeepAlive(b)
 		}
 	}
@@ -174,14 +175,14 @@ func sameWords(t *testing.T, a, b *Image, i, j, n uint32) {
 		v, w := a.words[i+k], b.words[j+k]
 		switch {
 		case isReference(v) && isReference(w):
-			sameWords(t, a, b, group(v), group(w), Group)
+			sameWords(t, a, b, node(v), node(w), NodeWords)
 		case v != w:
 			t.Fatalf("words %d and %d: %#x, loaded %#x", i+k, j+k, v, w)
 		}
 	}
 }
 
-func TestBadRoutesLeaveTheTableAsItWas(t *testing.T) {
+func TestInvalidRoutesLeaveTableUnchanged(t *testing.T) {
 	table := New(32)
 	good := netip.MustParsePrefix("10.0.0.0/8")
 	if err := table.Insert(good, 7); err != nil {
@@ -206,12 +207,12 @@ func TestBadRoutesLeaveTheTableAsItWas(t *testing.T) {
 			}
 		}
 		if _, nh, _ := table.LookupPrefix(good.Addr()); nh != 7 || table.Len() != 1 {
-			t.Fatalf("after %v → %d: the table has changed", route.p, route.nh)
+			t.Fatalf("after %v → %d: the table changed", route.p, route.nh)
 		}
 	}
 	for _, p := range []netip.Prefix{{}, netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("10.1.2.3/8")} {
 		if table.Delete(p) {
-			t.Errorf("delete %v: there was one", p)
+			t.Errorf("delete %v: reported a route", p)
 		}
 	}
 }

@@ -5,15 +5,15 @@ import (
 	"net/netip"
 )
 
-// What primitives are made of. Offsets are counted from the frame's first byte.
+// Building blocks of primitives. Offsets are relative to the frame.
 var (
 	isIPv4 = etherType(0x0800)
 	isIPv6 = etherType(0x86dd)
-	// notLaterFragment holds of an IPv4 packet that has its transport header.
+	// notLaterFragment matches an IPv4 packet with a transport header.
 	notLaterFragment = &node{op: "==", l: &value{op: "&", a: &value{op: fixed, n: 20, size: 2}, b: number(0x1fff)}, r: number(0)}
 )
 
-// compare is of size bytes with a number.
+// compare compares size bytes with a number.
 func compare(at uint32, size int, with uint32) *node {
 	return &node{op: "==", l: &value{op: fixed, n: at, size: size}, r: number(with)}
 }
@@ -21,14 +21,14 @@ func compare(at uint32, size int, with uint32) *node {
 func etherType(t uint32) *node    { return compare(12, 2, t) }
 func ipv4Protocol(n uint32) *node { return compare(23, 1, n) }
 
-// ipv6Protocol looks behind a fragment header and no other, as libpcap does.
+// ipv6Protocol looks behind a fragment header only, as libpcap does.
 func ipv6Protocol(n uint32) *node {
 	return all(isIPv6, either(compare(20, 1, n), all(compare(20, 1, 44), compare(54, 1, n))))
 }
 
 func protocol(n uint32) *node { return either(all(isIPv4, ipv4Protocol(n)), ipv6Protocol(n)) }
 
-// group is that of frames to many: of a link (ether), or of an IP version.
+// group matches multicast frames (ether) or packets (ip, ip6).
 func group(proto, which string) *node {
 	switch {
 	case proto == "ether" && which == "broadcast":
@@ -43,7 +43,7 @@ func group(proto, which string) *node {
 	return nil
 }
 
-// directed joins what holds of a source and of a destination.
+// directed combines matches of source and destination by the qualifier's direction.
 func directed(dir string, src, dst *node) *node {
 	switch dir {
 	case "src":
@@ -56,11 +56,11 @@ func directed(dir string, src, dst *node) *node {
 	return either(src, dst)
 }
 
-// inPrefix holds of an address at an offset that a prefix contains.
+// inPrefix matches an address at an offset that is in a prefix.
 func inPrefix(at uint32, p netip.Prefix) *node {
 	b := p.Addr().AsSlice()
 	var parts []*node
-	for i := 0; i < len(b); i += 4 { // words that do not matter have to be there, too
+	for i := 0; i < len(b); i += 4 { // words outside of the mask must exist, too
 		mask := ^uint32(0) << (32 - min(max(p.Bits()-i*8, 0), 32))
 		v := &value{op: "&", a: &value{op: fixed, n: at + uint32(i), size: 4}, b: number(mask)}
 		parts = append(parts, &node{op: "==", l: v, r: number(binary.BigEndian.Uint32(b[i:]))})

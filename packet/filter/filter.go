@@ -1,37 +1,33 @@
-// Package filter chooses frames by expressions of pcap-filter(7), as tcpdump takes
-// them: Parse makes a tree of comparisons, and Match walks it over a frame.
+// Package filter matches frames against expressions of pcap-filter(7), as in tcpdump: Parse builds a
+// tree of comparisons, and Match evaluates it on a frame.
 //
-// It knows what a router's ports carry: Ethernet frames with IPv4, IPv6 and ARP. An
-// expression that it takes means what it means to libpcap, which the tests compare it
-// with; one that it does not take (VLANs, MPLS, names of hosts) is an error. As there, a
-// frame that ends before a byte that is asked for does not match, whatever "not" stands
-// before it.
+// It supports Ethernet frames with IPv4, IPv6 and ARP. A supported expression means the same as in
+// libpcap, which the tests compare; an unsupported one (VLANs, MPLS, host names) is an error. As in
+// libpcap, a frame that ends before a byte that the expression reads does not match, even under "not".
 package filter
 
 import "encoding/binary"
 
-// Filter is a parsed expression. The zero Filter matches every frame. It may be used by
-// any number of goroutines.
+// Filter is a parsed expression. The zero Filter matches every frame. It is safe for concurrent use.
 type Filter struct{ root *node }
 
-// Match reports whether a frame, which starts with its Ethernet header, is one of those
-// that the expression describes. It does not allocate.
+// Match reports whether a frame, from its Ethernet header on, matches. It does not allocate.
 func (f *Filter) Match(frame []byte) bool { return f.root == nil || f.root.match(frame) == yes }
 
-// node is a comparison, or what joins comparisons.
+// node is a comparison or a logical operator.
 type node struct {
 	op   string // "and", "or", "not", or a comparison: "==", ">", ">=", "<", "<=", "!="
-	a, b *node  // joined
-	l, r *value // compared
+	a, b *node  // operands of and, or, not
+	l, r *value // operands of a comparison
 }
 
-// answer is that of a node to a frame.
+// answer is the result of a node.
 type answer uint8
 
 const (
 	no answer = iota
 	yes
-	cut // the frame ends too early: the whole filter says no
+	cut // the frame is too short: the whole filter does not match
 )
 
 func (n *node) match(frame []byte) answer {
@@ -81,18 +77,18 @@ func (n *node) match(frame []byte) answer {
 	return no
 }
 
-// value is a number: a constant, the frame's length, bytes of the frame, or what
-// arithmetic makes of others, in 32 bits.
+// value is a 32-bit number: a constant, the frame's length, bytes of the frame, or the result of an
+// arithmetic operator.
 type value struct {
 	op   kind
-	n    uint32 // the constant; where the bytes are, beside a
-	size int    // of a load, in bytes: 1, 2 or 4
+	n    uint32 // the constant, or an offset in addition to a
+	size int    // bytes of a load: 1, 2 or 4
 	a, b *value
 
-	closed bool // parentheses were around it
+	closed bool // in parentheses
 }
 
-// joins reports whether the value is what an operator makes of two.
+// joins reports whether the value is an operator's result.
 func (v *value) joins() bool { return v.b != nil }
 
 type kind string
@@ -100,14 +96,13 @@ type kind string
 const (
 	constant kind = "constant"
 	length   kind = "len"
-	fixed    kind = "load" // from n + a, counted from the frame's first byte
+	fixed    kind = "load" // at n + a, from the start of the frame
 	behind   kind = "behind"
-	// behind is a load from n + a, counted from the end of the IPv4 header. Other kinds
-	// are the operators themselves: + - * / % & | ^ << >>.
+	// behind is a load at n + a from the end of the IPv4 header. Other kinds are operators:
+	// + - * / % & | ^ << >>.
 )
 
-// of returns the value for a frame; false where the frame is too short, or something is
-// divided by zero.
+// of evaluates the value for a frame. It is not ok if the frame is too short or on division by zero.
 func (v *value) of(frame []byte) (uint32, bool) {
 	switch v.op {
 	case constant:
@@ -166,7 +161,7 @@ func (v *value) of(frame []byte) (uint32, bool) {
 	return 0, false
 }
 
-// load reads size bytes, the first one uppermost.
+// load reads size bytes in network byte order.
 func load(frame []byte, at uint64, size int) (uint32, bool) {
 	if at+uint64(size) > uint64(len(frame)) {
 		return 0, false

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/bpf"
 )
 
-// libpcap compiles an expression as tcpdump does; nil where it refuses it.
+// libpcap compiles an expression as tcpdump does; nil if it refuses it.
 func libpcap(t *testing.T, expr string) *bpf.VM {
 	t.Helper()
 	out, err := exec.Command("tcpdump", "-y", "EN10MB", "-O", "-ddd", expr).Output()
@@ -221,7 +221,7 @@ ip[ip[8]] = 69
 len % 7 = 3
 arp[6:2] = 0`, "\n")
 
-// What we take means what it means to libpcap.
+// Accepted expressions mean the same as in libpcap.
 func TestFiltersAgreeWithLibpcap(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, expr := range expressions {
@@ -274,29 +274,29 @@ func TestJoinedFiltersAgreeWithLibpcap(t *testing.T) {
 	}
 }
 
-func TestFiltersThatAreRefused(t *testing.T) {
+func TestInvalidFiltersAreRefused(t *testing.T) {
 	for expr, want := range map[string]string{
-		"bogus":                     `column 1: "bogus"`,
-		"host":                      "column 5: it ends where a value of host should be",
+		"bogus":                     `column 1: found "bogus"`,
+		"host":                      "column 5: the expression ends, expected a value of host",
 		"host example.org":          `column 6: "example.org" is not an address`,
-		"net 10.0.0.1/8":            "write 10.0.0.0/8",
-		"tcp host 10.0.0.1":         `10.0.0.1 is not for "tcp"`,
+		"net 10.0.0.1/8":            "use 10.0.0.0/8",
+		"tcp host 10.0.0.1":         `10.0.0.1 does not match "tcp"`,
 		"ip port 80":                `"ip" has no ports`,
-		"port 70000":                `"70000" is not a port`,
+		"port 70000":                `"70000" is not a known port`,
 		"udp port http":             `"http" is not a port of udp`,
-		"port 0x10000":              `"0x10000" is not a port`,
-		"len % 7 * 2 = 12":          "in parentheses only",
-		"1 = len & 3 ^ 4":           "in parentheses only",
-		"len ^ 3 ^ 4 = 1":           "in parentheses only",
-		"tcp and":                   "column 8: it ends",
-		"(tcp":                      `column 5: it ends where ")" should be`,
-		"tcp)":                      `column 4: ")"`,
-		"tcp udp":                   `column 5: "udp", where and, or, or the end should be`,
-		"ip[0:3] = 1":               `column 6: "3", where 1, 2 or 4 should be`,
-		"vlan 5":                    `column 1: "vlan"`,
-		"tcp; udp":                  `column 4: ";" means nothing here`,
+		"port 0x10000":              `"0x10000" is not a known port`,
+		"len % 7 * 2 = 12":          "need parentheses",
+		"1 = len & 3 ^ 4":           "need parentheses",
+		"len ^ 3 ^ 4 = 1":           "need parentheses",
+		"tcp and":                   "column 8: the expression ends",
+		"(tcp":                      `column 5: the expression ends, expected ")"`,
+		"tcp)":                      `column 4: found ")"`,
+		"tcp udp":                   `column 5: found "udp", expected and, or, or the end`,
+		"ip[0:3] = 1":               `column 6: found "3", expected 1, 2 or 4`,
+		"vlan 5":                    `column 1: found "vlan"`,
+		"tcp; udp":                  `column 4: unexpected character ";"`,
 		strings.Repeat("(", 100):    "nested too deeply",
-		strings.Repeat("tcp ", 2e3): "more than 4096",
+		strings.Repeat("tcp ", 2e3): "limit of 4096",
 	} {
 		if _, err := Parse(expr); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", expr, err, want)

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// token is a word or an operator, and where it begins.
+// token is a word or an operator with its offset.
 type token struct {
 	text string
 	at   int
 }
 
-// operators are the longest first.
+// operators, the longest first.
 var operators = []string{"&&", "||", "==", "!=", "<=", ">=", "<<", ">>", "(", ")", "[", "]", "=", "<", ">", "!", "+", "-", "*", "/", "%", "&", "|", "^", ":"}
 
-// lex splits an expression. Outside of brackets a word may hold what addresses, masks and
-// ranges are made of: 10.0.0.0/8, 2001:db8::1, 22-25.
+// lex splits an expression into tokens. Outside of brackets a word may contain the characters of
+// addresses, masks and ranges: 10.0.0.0/8, 2001:db8::1, 22-25.
 func lex(expr string) (tokens []token, err error) {
 	brackets := 0
 	for at := 0; at < len(expr); {
@@ -35,7 +35,7 @@ func lex(expr string) (tokens []token, err error) {
 		} else {
 			op := operator(expr[at:])
 			if op == "" {
-				return nil, fmt.Errorf("column %d: %q means nothing here", at+1, string(c))
+				return nil, fmt.Errorf("column %d: unexpected character %q", at+1, string(c))
 			}
 			switch op {
 			case "[":

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Bounds on expressions: they may come from whoever opens a control socket.
+// Bounds on expressions, which any user of the control socket can send.
 const (
 	maxLength = 4096
 	maxDepth  = 64
 )
 
-// Parse reads an expression. An empty one matches every frame. An error says in which
-// column what was not understood begins.
+// Parse parses an expression. An empty one matches every frame. Errors name the column of the
+// mistake.
 func Parse(expr string) (*Filter, error) {
 	if len(expr) > maxLength {
-		return nil, fmt.Errorf("filter: has %d characters, more than %d", len(expr), maxLength)
+		return nil, fmt.Errorf("filter: %d characters exceed the limit of %d", len(expr), maxLength)
 	}
 	tokens, err := lex(expr)
 	if err != nil {
@@ -42,7 +42,7 @@ type parser struct {
 	tokens []token
 	at     int
 	end    int
-	last   *qualifiers // of the primitive before, which a bare value goes on with
+	last   *qualifiers // of the previous primitive, for a following bare value
 }
 
 // peek returns the next token, "" at the end.
@@ -53,7 +53,7 @@ func (p *parser) peek() string {
 	return ""
 }
 
-// take takes the next token if it is one of those.
+// take consumes the next token if it is one of those given.
 func (p *parser) take(texts ...string) bool {
 	next := p.peek()
 	for _, t := range texts {
@@ -67,12 +67,12 @@ func (p *parser) take(texts ...string) bool {
 
 func (p *parser) unexpected(want string) error {
 	if p.at < len(p.tokens) {
-		return fmt.Errorf("column %d: %q, where %s should be", p.tokens[p.at].at+1, p.peek(), want)
+		return fmt.Errorf("column %d: found %q, expected %s", p.tokens[p.at].at+1, p.peek(), want)
 	}
-	return fmt.Errorf("column %d: it ends where %s should be", p.end+1, want)
+	return fmt.Errorf("column %d: the expression ends, expected %s", p.end+1, want)
 }
 
-// alternatives reads what "and" and "or" join. They bind alike, from the left.
+// alternatives parses terms with "and" and "or". Both have the same precedence, from the left.
 func (p *parser) alternatives(depth int) (*node, error) {
 	n, err := p.term(depth, false)
 	for err == nil {
@@ -95,7 +95,8 @@ func (p *parser) alternatives(depth int) (*node, error) {
 
 var errDeep = errors.New("is nested too deeply")
 
-// term reads one thing that matches or does not. One behind another may be a bare value.
+// term parses one primitive or a parenthesized expression, possibly negated. After another one it may be
+// a bare value.
 func (p *parser) term(depth int, behind bool) (*node, error) {
 	if depth > maxDepth {
 		return nil, errDeep
@@ -129,10 +130,10 @@ func negate(n *node) *node {
 	return &node{op: "not", a: n}
 }
 
-// errRelation is wrapped by errors of what can be nothing but a comparison.
+// errRelation is wrapped by errors of expressions that can only be comparisons.
 var errRelation = errors.New("comparison")
 
-// relation reads a comparison of numbers.
+// relation parses a comparison of numbers.
 func (p *parser) relation(depth int) (*node, error) {
 	var needs []*node
 	l, err := p.arithmetic(0, depth, &needs)
@@ -153,11 +154,11 @@ func (p *parser) relation(depth int) (*node, error) {
 	return all(append(needs, &node{op: op, l: l, r: r})...), nil
 }
 
-// precedence are the operators of arithmetic, the weakest first. How libpcap binds % and ^
-// beside others is an accident of its grammar, so there we want parentheses.
+// precedence lists the operators of arithmetic, the weakest first. libpcap's precedence of % and ^ is
+// an accident of its grammar, so these need parentheses here.
 var precedence = [][]string{{"|"}, {"^"}, {"&"}, {"<<", ">>"}, {"+", "-"}, {"*", "/", "%"}}
 
-// arithmetic reads a number, and adds to needs what must hold of a frame that has it.
+// arithmetic parses a number, and adds the conditions under which a frame has it to needs.
 func (p *parser) arithmetic(level, depth int, needs *[]*node) (*value, error) {
 	if depth > maxDepth {
 		return nil, errDeep
@@ -184,7 +185,7 @@ func (p *parser) arithmetic(level, depth int, needs *[]*node) (*value, error) {
 func (p *parser) ambiguous(v *value) error {
 	for _, x := range []*value{v.a, v.b} {
 		if x.joins() && !x.closed && (odd(v.op) || odd(x.op)) {
-			return fmt.Errorf("%w: column %d: %% and ^ go with other operators in parentheses only, as in (len %% 4) + 1", errRelation, p.tokens[p.at-1].at+1)
+			return fmt.Errorf("%w: column %d: %% and ^ need parentheses beside other operators, as in (len %% 4) + 1", errRelation, p.tokens[p.at-1].at+1)
 		}
 	}
 	return nil
@@ -192,7 +193,7 @@ func (p *parser) ambiguous(v *value) error {
 
 func odd(op kind) bool { return op == "%" || op == "^" }
 
-// operand reads what arithmetic joins.
+// operand parses an operand of arithmetic.
 func (p *parser) operand(depth int, needs *[]*node) (*value, error) {
 	if p.take("(") {
 		v, err := p.arithmetic(0, depth+1, needs)
@@ -232,7 +233,7 @@ func (p *parser) operand(depth int, needs *[]*node) (*value, error) {
 	return nil, p.unexpected("a number")
 }
 
-// bytes reads the place and size of bytes of a layer, up to the closing bracket.
+// bytes parses offset and size of a layer's bytes, up to the closing bracket.
 func (p *parser) bytes(l layer, depth int, needs *[]*node) (*value, error) {
 	v := &value{op: l.op, n: l.at, size: 1}
 	var err error
@@ -258,7 +259,7 @@ func (p *parser) bytes(l layer, depth int, needs *[]*node) (*value, error) {
 
 func number(n uint32) *value { return &value{op: constant, n: n} }
 
-// named are the numbers that have names.
+// named are numbers with names.
 var named = map[string]uint32{
 	"tcpflags": 13, "tcp-fin": 1, "tcp-syn": 2, "tcp-rst": 4, "tcp-push": 8, "tcp-ack": 16, "tcp-urg": 32, "tcp-ece": 64, "tcp-cwr": 128,
 	"icmptype": 0, "icmpcode": 1, "icmp-echoreply": 0, "icmp-unreach": 3, "icmp-sourcequench": 4, "icmp-redirect": 5, "icmp-echo": 8,
@@ -268,7 +269,7 @@ var named = map[string]uint32{
 	"icmp6-neighborsolicit": 135, "icmp6-neighboradvert": 136, "icmp6-redirect": 137,
 }
 
-// layer is where the bytes of a protocol begin, and what frames have it.
+// layer returns the offset of a protocol's bytes, and the condition for a frame to have it.
 type layer struct {
 	op   kind
 	at   uint32
@@ -287,5 +288,5 @@ var layers = map[string]layer{
 	"icmp6": {fixed, 14 + 40, all(isIPv6, compare(20, 1, 58))},
 }
 
-// unescape takes the backslash from a name that is also a keyword.
+// unescape removes the backslash from a name that is also a keyword.
 func unescape(s string) string { return strings.TrimPrefix(s, `\`) }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// qualifiers are what stands before a value: "tcp src port".
+// qualifiers precede a value: "tcp src port".
 type qualifiers struct {
 	proto string // "", ether, ip, ip6, arp, rarp, tcp, udp, sctp
 	dir   string // "", src, dst, and
@@ -19,20 +19,20 @@ type qualifiers struct {
 var directions = map[string]bool{"src": true, "dst": true}
 var kinds = map[string]bool{"host": true, "net": true, "port": true, "portrange": true, "proto": true}
 
-// plain are the protocols that may stand by themselves.
+// plain are the protocols that can stand alone.
 var plain = map[string]*node{
 	"ip": isIPv4, "ip6": isIPv6, "arp": etherType(0x0806), "rarp": etherType(0x8035),
 	"tcp": protocol(6), "udp": protocol(17), "sctp": protocol(132), "esp": protocol(50), "ah": protocol(51), "pim": protocol(103),
 	"icmp": all(isIPv4, ipv4Protocol(1)), "igmp": all(isIPv4, ipv4Protocol(2)), "icmp6": ipv6Protocol(58),
 }
 
-// numbers are those of protocols that have names.
+// numbers are the protocol numbers by name.
 var numbers = map[string]uint32{"icmp": 1, "igmp": 2, "tcp": 6, "udp": 17, "esp": 50, "ah": 51, "icmp6": 58, "pim": 103, "sctp": 132}
 
-// qualifying are the protocols that may qualify a value.
+// qualifying are the protocols that can qualify a value.
 var qualifying = map[string]bool{"ether": true, "ip": true, "ip6": true, "arp": true, "rarp": true, "tcp": true, "udp": true, "sctp": true}
 
-// primitive reads qualifiers and their value, or a word that needs none.
+// primitive parses qualifiers and their value, or a word without a value.
 func (p *parser) primitive(behind bool) (*node, error) {
 	start := p.at
 	word := p.peek()
@@ -85,7 +85,7 @@ func (p *parser) primitive(behind bool) (*node, error) {
 	return p.values(q, 0)
 }
 
-// qualifiers reads those that stand here, and tells whether there are any.
+// qualifiers parses qualifiers. It is not ok if there are none.
 func (p *parser) qualifiers() (q qualifiers, some bool) {
 	start := p.at
 	if w := p.peek(); qualifying[w] || plain[w] != nil {
@@ -95,7 +95,7 @@ func (p *parser) qualifiers() (q qualifiers, some bool) {
 	if w := p.peek(); directions[w] {
 		q.dir = w
 		p.at++
-		// "src or dst", "src and dst": only if the other one follows.
+		// "src or dst", "src and dst": only if both are there.
 		if p.at+1 < len(p.tokens) && directions[p.tokens[p.at+1].text] && p.tokens[p.at+1].text != w {
 			switch p.peek() {
 			case "or", "||":
@@ -114,7 +114,7 @@ func (p *parser) qualifiers() (q qualifiers, some bool) {
 	return q, p.at > start
 }
 
-// values reads a value, or several in parentheses.
+// values parses a value, or several in parentheses.
 func (p *parser) values(q qualifiers, depth int) (*node, error) {
 	if depth > maxDepth {
 		return nil, errDeep
@@ -145,7 +145,7 @@ func (p *parser) values(q qualifiers, depth int) (*node, error) {
 	return n, err
 }
 
-// value reads one value.
+// value parses one value.
 func (p *parser) value(q qualifiers) (*node, error) {
 	if p.at == len(p.tokens) || operator(p.peek()) == p.peek() {
 		return nil, p.unexpected("a value of " + q.kind)
@@ -169,12 +169,12 @@ func (p *parser) meaning(q qualifiers, text string) (*node, error) {
 	return portValue(q, text)
 }
 
-// address is a host or a network.
+// address matches a host or a network.
 func (p *parser) address(q qualifiers, text string) (*node, error) {
 	if q.proto == "ether" {
 		mac, err := net.ParseMAC(text)
 		if err != nil || len(mac) != 6 || q.kind != "host" {
-			return nil, fmt.Errorf("%q is not a link address such as 02:00:00:00:00:01", text)
+			return nil, fmt.Errorf("%q is not a MAC address such as 02:00:00:00:00:01", text)
 		}
 		at := func(offset uint32) *node {
 			return all(compare(offset+2, 4, binary.BigEndian.Uint32(mac[2:])), compare(offset, 2, uint32(binary.BigEndian.Uint16(mac))))
@@ -188,7 +188,7 @@ func (p *parser) address(q qualifiers, text string) (*node, error) {
 	addr := prefix.Addr()
 	if addr.Is6() {
 		if q.proto != "" && q.proto != "ip6" {
-			return nil, fmt.Errorf("%v is not for %q", addr, q.proto)
+			return nil, fmt.Errorf("address %v does not match %q", addr, q.proto)
 		}
 		return all(isIPv6, directed(q.dir, inPrefix(22, prefix), inPrefix(38, prefix))), nil
 	}
@@ -206,10 +206,10 @@ func (p *parser) address(q qualifiers, text string) (*node, error) {
 	case "":
 		return either(ip, arp(0x0806), arp(0x8035)), nil
 	}
-	return nil, fmt.Errorf("%v is not for %q", addr, q.proto)
+	return nil, fmt.Errorf("address %v does not match %q", addr, q.proto)
 }
 
-// prefix reads an address, with a length or, for "net", a mask or parts left out.
+// prefix parses an address, with a length or, for "net", a mask or omitted parts.
 func (p *parser) prefix(q qualifiers, text string) (netip.Prefix, error) {
 	wrong := fmt.Errorf("%q is not an address such as 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32 (names are not looked up)", text)
 	if strings.Contains(text, "/") {
@@ -255,12 +255,12 @@ func (p *parser) prefix(q qualifiers, text string) (netip.Prefix, error) {
 
 func maskedRight(p netip.Prefix) error {
 	if p != p.Masked() {
-		return fmt.Errorf("%v has bits beyond its length; write %v", p, p.Masked())
+		return fmt.Errorf("%v has bits beyond its length; use %v", p, p.Masked())
 	}
 	return nil
 }
 
-// protoValue is a protocol by number or name.
+// protoValue matches a protocol by number or name.
 func protoValue(q qualifiers, text string) (*node, error) {
 	if q.dir != "" {
 		return nil, fmt.Errorf("a protocol has no direction")
@@ -274,14 +274,14 @@ func protoValue(q qualifiers, text string) (*node, error) {
 	if !known {
 		v, err := strconv.ParseUint(text, 0, 16)
 		if err != nil {
-			return nil, fmt.Errorf("%q is not a protocol; write its number", text)
+			return nil, fmt.Errorf("%q is not a known protocol; use its number", text)
 		}
 		n = uint32(v)
 	}
 	switch q.proto {
 	case "ether":
 		if n <= 1500 {
-			return nil, fmt.Errorf("%d is no EtherType", n)
+			return nil, fmt.Errorf("%d is not an EtherType", n)
 		}
 		return etherType(n), nil
 	case "ip":
@@ -291,10 +291,10 @@ func protoValue(q qualifiers, text string) (*node, error) {
 	case "":
 		return protocol(n), nil
 	}
-	return nil, fmt.Errorf("%q has no protocols above it", q.proto)
+	return nil, fmt.Errorf("%q carries no protocols", q.proto)
 }
 
-// portValue is a port, or a range of ports.
+// portValue matches a port or a range of ports.
 func portValue(q qualifiers, text string) (*node, error) {
 	of := []uint32{6, 17, 132}
 	switch q.proto {
@@ -308,11 +308,11 @@ func portValue(q qualifiers, text string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(named) == 1 { // what has a name in one protocol is no port of another
+	if len(named) == 1 { // a name that exists for one protocol only
 		if q.proto == "" {
 			of = named
 		} else if of[0] != named[0] {
-			return nil, fmt.Errorf("%q is not a port of %s; write its number", text, q.proto)
+			return nil, fmt.Errorf("%q is not a port of %s; use its number", text, q.proto)
 		}
 	}
 	if from > to {
@@ -335,12 +335,11 @@ func portValue(q qualifiers, text string) (*node, error) {
 	), nil
 }
 
-// ports reads a port or a range of them, and of one that was named the protocols that have
-// the name.
+// ports parses a port or a range, and returns the protocols of a named port.
 func ports(q qualifiers, text string) (from, to uint32, named []uint32, err error) {
 	a, b, two := strings.Cut(text, "-")
 	if q.kind != "portrange" || !two {
-		if n, err := strconv.ParseUint(text, 0, 16); err == nil { // a leading 0 is of an octal number, as in libpcap
+		if n, err := strconv.ParseUint(text, 0, 16); err == nil { // a leading 0 means octal, as in libpcap
 			return uint32(n), uint32(n), nil, nil
 		}
 		from, named, err = portNamed(text)
@@ -352,7 +351,7 @@ func ports(q qualifiers, text string) (from, to uint32, named []uint32, err erro
 	return from, to, nil, err
 }
 
-// portNumber reads an end of a range.
+// portNumber parses an end of a range.
 func portNumber(text string) (uint32, error) {
 	if n, err := strconv.ParseUint(text, 10, 16); err == nil {
 		return uint32(n), nil
@@ -361,7 +360,7 @@ func portNumber(text string) (uint32, error) {
 	return n, err
 }
 
-// portNamed looks a port up by its name. As with libpcap, TCP's comes first.
+// portNamed finds a port by its name, TCP's first, as in libpcap.
 func portNamed(text string) (port uint32, of []uint32, err error) {
 	for _, network := range []string{"tcp", "udp"} {
 		if n, err := net.LookupPort(network, text); err == nil && text != "" && (of == nil || port == uint32(n)) {
@@ -369,7 +368,7 @@ func portNamed(text string) (port uint32, of []uint32, err error) {
 		}
 	}
 	if of == nil || text[0] >= '0' && text[0] <= '9' {
-		return 0, nil, fmt.Errorf("%q is not a port", text)
+		return 0, nil, fmt.Errorf("%q is not a known port", text)
 	}
 	return port, of, nil
 }

@@ -2,10 +2,10 @@ package fragment
 
 import "math/bits"
 
-// bitmap has a bit for each unit of the longest datagram, and one after the last.
+// bitmap has a bit for each unit of the longest datagram, and one more.
 type bitmap [(maxPacket/unit+1)/64 + 1]uint64
 
-// mask has the bits of word w that stand for units from <= i < to.
+// mask returns the bits of word w for units from <= i < to.
 func mask(w, from, to int) uint64 {
 	from, to = max(from-w*64, 0), min(to-w*64, 64)
 	return ^uint64(0) << from &^ (^uint64(0) << to)
@@ -18,7 +18,7 @@ func (b *bitmap) set(from, to int) {
 	}
 }
 
-// count returns how many of the bits from <= i < to are set.
+// count returns the number of set bits from <= i < to.
 func (b *bitmap) count(from, to int) (n int) {
 	for w := from / 64; w*64 < to; w++ {
 		n += bits.OnesCount64(b[w] & mask(w, from, to))

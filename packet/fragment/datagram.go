@@ -9,21 +9,19 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// Reasons for which a fragment is refused, beside ErrMalformed.
+// Reasons for a refused fragment, in addition to ErrMalformed.
 var (
-	ErrTooLong = errors.New("the fragments' datagram is longer than a packet can be")
+	ErrTooLong = errors.New("the reassembled datagram is longer than a packet can be")
 	ErrOverlap = errors.New("fragments overlap")
 	ErrLength  = errors.New("fragments disagree on their datagram's length")
-	ErrECN     = errors.New("fragments that saw congestion and fragments of a sender without ECN do not belong together")
+	ErrECN     = errors.New("fragments mix congestion experienced and not ECN-capable")
 )
 
-// maxHeader is how long the header of a fragment may be in bytes, IPv6 extension
-// headers included.
+// maxHeader is the longest header of a fragment in bytes, with IPv6 extension headers.
 const maxHeader = 256
 
-// datagram is a packet of which not all fragments have come. Their payloads lie
-// in its buffer, each in its place; so it does not matter how many there are, and
-// in which order.
+// datagram is an incomplete packet. Payloads are in its buffer at their offsets, so number and order of
+// fragments do not matter.
 //
 //	 0      maxHeader-header    maxHeader                 maxHeader+size
 //	+------+-------------------+-------------------------+-------+
@@ -31,36 +29,35 @@ const maxHeader = 256
 //	+------+-------------------+-------------------------+-------+
 type datagram struct {
 	key
-	born time.Duration // when the first fragment came
-	err  error         // why it was abandoned: its other fragments are refused, too
+	born time.Duration // arrival of the first fragment
+	err  error         // why it was abandoned: later fragments are refused, too
 
-	have     bitmap // units that came
-	starts   bitmap // those of them with which a fragment began
-	got      int    // bytes of payload that came
-	taken    int    // fragments that were taken in and are not counted as lost
+	have     bitmap // received units
+	starts   bitmap // first units of received fragments
+	got      int    // bytes of received payload
+	taken    int    // accepted fragments that are not counted as lost
 	expected bool   // see Origin
-	furthest int    // where the payload that came ends
-	size     int    // of the whole payload; 0: the last fragment has not come
-	header   int    // length of the header; 0: the first fragment has not come
+	furthest int    // end of the received payload
+	size     int    // length of the whole payload; 0: the last fragment is missing
+	header   int    // length of the header; 0: the first fragment is missing
 	nextAt   int    // see piece
 	next     packet.Protocol
-	ecn      uint8 // a bit for each codepoint that was seen
+	ecn      uint8 // a bit for each received codepoint
 
 	buf []byte
 }
 
-// bufferLen is the length of a datagram's buffer. The header is counted in the
-// longest packet's length; so there is room to spare.
+// bufferLen is the length of a datagram's buffer: the longest packet, and room for its header, which
+// that length includes already.
 const bufferLen = maxHeader + maxPacket + 1
 
-// reset forgets all but the buffer, which keeps its bytes: none of them is read
-// before it was written anew.
+// reset clears all but the buffer, whose bytes are written before they are read.
 func (d *datagram) reset(k key, now time.Duration) {
 	*d = datagram{key: k, born: now, buf: d.buf}
 }
 
-// add takes in one fragment. An error abandons the datagram: who overlaps the
-// fragments of others may have made any of them (RFC 5722 4).
+// add accepts one fragment. An error abandons the datagram: an overlapping fragment makes all of them
+// suspect (RFC 5722 section 4).
 func (d *datagram) add(p *piece) error {
 	if d.err == nil {
 		d.err = d.place(p)
@@ -73,7 +70,7 @@ func (d *datagram) place(p *piece) error {
 	switch {
 	case d.have.count(from, to) != 0:
 		if d.duplicate(p, from, to) {
-			return nil // networks do that (RFC 8200 4.5)
+			return nil // duplicates are normal (RFC 8200 section 4.5)
 		}
 		return ErrOverlap
 	case d.size != 0 && (!p.more || p.end() > d.size), !p.more && p.end() < d.furthest:
@@ -95,18 +92,18 @@ func (d *datagram) place(p *piece) error {
 	return nil
 }
 
-// duplicate reports whether a fragment that overlaps is one that came before.
+// duplicate reports whether an overlapping fragment equals an earlier one.
 func (d *datagram) duplicate(p *piece, from, to int) bool {
-	return d.starts.has(from) && d.starts.count(from, to) == 1 && // one fragment begins here,
-		d.have.count(from, to) == to-from && (d.starts.has(to) || !d.have.has(to)) && // reaches as far,
-		p.more == (p.end() != d.size) && // is, or is not, the last,
+	return d.starts.has(from) && d.starts.count(from, to) == 1 && // the same start, no other inside,
+		d.have.count(from, to) == to-from && (d.starts.has(to) || !d.have.has(to)) && // the same end,
+		p.more == (p.end() != d.size) && // the same More Fragments bit,
 		bytes.Equal(p.payload, d.buf[maxHeader+p.offset:maxHeader+p.end()])
 }
 
-// complete reports whether all fragments have come.
+// complete reports whether all fragments have arrived.
 func (d *datagram) complete() bool { return d.header != 0 && d.size != 0 && d.got == d.size }
 
-// finish makes the packet, in the buffer, of all that came.
+// finish assembles the packet in the buffer.
 func (d *datagram) finish() ([]byte, error) {
 	const notECT, congestion = 1 << 0, 1 << 3
 	if d.ecn&congestion != 0 && d.ecn&notECT != 0 { // RFC 3168 5.3

@@ -13,7 +13,7 @@ import (
 
 // The last fragment fits its own header; with what the first one has more, it does
 // not.
-func TestHeadersMakeADatagramTooLong(t *testing.T) {
+func TestDatagramsTooLongByTheirHeadersAreRefused(t *testing.T) {
 	for _, fam := range families {
 		data := pattern(map[string]int{"IPv4": maxPacket - 20, "IPv6": maxPacket}[fam.name])
 		const at = 1000
@@ -34,7 +34,7 @@ func TestHeadersMakeADatagramTooLong(t *testing.T) {
 	}
 }
 
-func TestCongestionIsNotLost(t *testing.T) {
+func TestReassemblyKeepsCongestionMarks(t *testing.T) {
 	const none, ect1, ect0, ce = 0, 1, 2, 3
 	for _, c := range []struct {
 		name                string

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestLengthsBeyondAPacketsAreRefused(t *testing.T) {
+func TestExcessiveLengthsAreRefused(t *testing.T) {
 	eachFamily(t, func(t *testing.T, fam family) {
 		r := NewReassembler(Limits{})
 		longest := map[string]int{"IPv4": maxPacket - 20, "IPv6": maxPacket}[fam.name]
@@ -49,7 +49,7 @@ func TestPaddingIsNotPayload(t *testing.T) {
 	})
 }
 
-func TestBrokenFragmentsHarmNobody(t *testing.T) {
+func TestMalformedFragmentsHarmNoDatagram(t *testing.T) {
 	eachFamily(t, func(t *testing.T, fam family) {
 		data := pattern(32)
 		r := NewReassembler(Limits{})
@@ -201,7 +201,7 @@ func TestLostFragmentsAreCounted(t *testing.T) {
 	})
 }
 
-func TestOneSourceTakesNoMoreThanItsShare(t *testing.T) {
+func TestSourcesAreLimited(t *testing.T) {
 	eachFamily(t, func(t *testing.T, fam family) {
 		data := pattern(32)
 		r := NewReassembler(Limits{Datagrams: 16, PerSource: 4, Timeout: time.Hour})

@@ -82,7 +82,7 @@ func newStation(t *testing.T) *station {
 	return s
 }
 
-// udp opens a socket of Linux's.
+// udp opens a UDP socket of Linux.
 func (s *station) udp(local netip.Addr) *net.UDPConn {
 	s.t.Helper()
 	var conn *net.UDPConn
@@ -122,8 +122,8 @@ var ends = []struct {
 	{"IPv6", lab.Client6.Addr(), lab.LAN6.Addr(), testutil.UDP6, IPv6},
 }
 
-// Linux gets what we split, in any order, some of it twice, and with every MTU.
-func TestLinuxPutsOurFragmentsTogether(t *testing.T) {
+// Linux reassembles our fragments, in any order, with duplicates, and with every MTU.
+func TestLinuxReassemblesOurFragments(t *testing.T) {
 	s := newStation(t)
 	for _, e := range ends {
 		conn := s.udp(e.linux)
@@ -152,7 +152,7 @@ func TestLinuxPutsOurFragmentsTogether(t *testing.T) {
 	}
 }
 
-func TestWePutLinuxsFragmentsTogether(t *testing.T) {
+func TestLinuxFragmentsAreReassembled(t *testing.T) {
 	s := newStation(t)
 	for _, e := range ends {
 		conn := s.udp(e.linux)
@@ -185,7 +185,7 @@ func TestWePutLinuxsFragmentsTogether(t *testing.T) {
 	}
 }
 
-// Linux and we agree on what costs a datagram: it gets the one without overlap.
+// Linux refuses the same overlapping fragments.
 func TestLinuxRefusesOverlapToo(t *testing.T) {
 	s := newStation(t)
 	for _, e := range ends {

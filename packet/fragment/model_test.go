@@ -100,7 +100,7 @@ func (m *model) add(now time.Duration, src, id int, p modelPiece) ([]byte, error
 
 // Random fragments of few datagrams, most of them fitting together: at every
 // step the reassembler answers as the rules say.
-func TestReassemblerKeepsTheRules(t *testing.T) {
+func TestReassemblerAgreesWithTheModel(t *testing.T) {
 	eachFamily(t, func(t *testing.T, fam family) {
 		var seen Counters
 		refused := map[error]uint64{}
@@ -137,8 +137,8 @@ func TestReassemblerKeepsTheRules(t *testing.T) {
 				refused[wantErr]++
 				if want != nil {
 					want = fam.from(fam.whole(uint16(id), want), src)
-					got = mended(got)
-					want = mended(want)
+					got = withoutChecksum(got)
+					want = withoutChecksum(want)
 				}
 				if !errors.Is(gotErr, wantErr) || !bytes.Equal(got, want) || r.Waiting() != len(m.waiting) || r.Counters() != m.counts {
 					t.Fatalf("seed %d, step %d, %+v of source %d, id %d:\n got  % x, %v, %d wait, %+v\n want % x, %v, %d wait, %+v",
@@ -154,8 +154,8 @@ func TestReassemblerKeepsTheRules(t *testing.T) {
 	})
 }
 
-// mended is a packet without its IPv4 header checksum, whose source the test changed.
-func mended(p []byte) []byte {
+// withoutChecksum returns a packet without its IPv4 header checksum, whose source the test changed.
+func withoutChecksum(p []byte) []byte {
 	p = bytes.Clone(p)
 	if len(p) > 0 && p[0]>>4 == 4 {
 		clear(p[10:12])

@@ -8,7 +8,7 @@ import (
 
 // Expected datagrams outlive any number of others, also of their own source; where all are
 // expected, the oldest makes room.
-func TestStrangersMakeRoomForExpectedDatagrams(t *testing.T) {
+func TestUnexpectedDatagramsAreEvictedFirst(t *testing.T) {
 	eachFamily(t, func(t *testing.T, fam family) {
 		data := pattern(32)
 		r := NewReassembler(Limits{Datagrams: 16, PerSource: 4, Timeout: time.Hour})

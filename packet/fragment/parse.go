@@ -6,18 +6,18 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// key names a datagram: fragments with the same key belong together (RFC 791 3.2,
-// RFC 8200 4.5). An IPv4 address is in the first 4 bytes, the rest zero.
+// key identifies a datagram: fragments with the same key belong together (RFC 791 section 3.2, RFC 8200
+// section 4.5). An IPv4 address is in the first 4 bytes, the rest zero.
 type key struct {
 	version  uint8
 	domain   uint8
-	proto    packet.Protocol // IPv4 alone; IPv6's is in the first fragment
+	proto    packet.Protocol // IPv4 only; IPv6's is in the first fragment
 	id       uint32
 	src, dst [16]byte
 }
 
-// source is what datagrams are counted by: an IPv4 address, or an IPv6 /64, within
-// which a host may take any address.
+// source is the unit of limits per sender: an IPv4 address, or an IPv6 /64, in which a host may use any
+// address.
 type source struct {
 	version uint8
 	prefix  [8]byte
@@ -25,26 +25,25 @@ type source struct {
 
 func (k *key) source() source { return source{k.version, [8]byte(k.src[:8])} }
 
-// piece is one fragment, taken apart.
+// piece is a parsed fragment.
 type piece struct {
 	key
-	header  []byte // what stands before the payload, an IPv6 Fragment header not included
+	header  []byte // headers before the payload, without an IPv6 Fragment header
 	payload []byte
-	offset  int  // of the payload in the datagram's, in bytes
-	more    bool // it is not the last
+	offset  int  // in the datagram's payload, in bytes
+	more    bool // More Fragments
 	ecn     uint8
 
-	// IPv6: the header field that says "Fragment", as an offset in header, and what
-	// it says in the whole packet.
+	// IPv6: offset in header of the next-header field that says "Fragment", and its value in the
+	// reassembled packet.
 	nextAt int
 	next   packet.Protocol
 }
 
-// end is where the payload ends in the datagram's, in bytes.
+// end returns the end of the payload in the datagram's, in bytes.
 func (p *piece) end() int { return p.offset + len(p.payload) }
 
-// parse takes a packet apart. It reports fragment as false when the packet is
-// whole.
+// parse parses a packet. fragment is false for a whole packet.
 func parse(p []byte) (f piece, fragment bool, err error) {
 	if len(p) == 0 {
 		return f, false, ErrMalformed
@@ -61,7 +60,7 @@ func parse(p []byte) (f piece, fragment bool, err error) {
 		return f, false, err
 	}
 	switch {
-	case len(f.payload) == 0 && (f.more || f.offset != 0): // says nothing that others do not
+	case len(f.payload) == 0 && (f.more || f.offset != 0): // an empty fragment
 		return f, false, ErrMalformed
 	case f.more && len(f.payload)%unit != 0, len(f.header) > maxHeader:
 		return f, false, ErrMalformed
@@ -103,7 +102,7 @@ func parseIPv6(p []byte) (f piece, fragment bool, err error) {
 		return f, false, ErrMalformed
 	}
 	p = p[:size]
-	// The Fragment header stands behind the headers that routers on the way look at.
+	// The Fragment header follows the headers that routers process.
 	next, at := h.NextHeader(), packet.IPv6Len
 	f.nextAt = 6
 	for next == packet.HopByHop || next == packet.DestOptions || next == packet.Routing {
@@ -126,7 +125,7 @@ func parseIPv6(p []byte) (f piece, fragment bool, err error) {
 	f.ecn = p[1] >> 4 & 3
 	f.next = packet.Protocol(p[at])
 	if f.offset == 0 {
-		// All extension headers are in the first fragment, lest filters miss one (RFC 7112).
+		// All extension headers must be in the first fragment, or filters could miss one (RFC 7112).
 		if _, ok := packet.FindL4(p); !ok {
 			return f, false, ErrMalformed
 		}

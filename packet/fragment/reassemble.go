@@ -5,45 +5,45 @@ import (
 	"time"
 )
 
-// Limits bound a Reassembler. A field of zero is that of DefaultLimits.
+// Limits bound a Reassembler. A zero field means that of DefaultLimits.
 type Limits struct {
-	Datagrams int           // that wait for fragments at a time; each may occupy 64 KiB
+	Datagrams int           // incomplete datagrams; each may occupy 64 KiB
 	PerSource int           // of these, from one IPv4 address or IPv6 /64
-	Timeout   time.Duration // from a datagram's first fragment to its last
+	Timeout   time.Duration // since a datagram's first fragment
 }
 
-// DefaultLimits occupy 17 MB at most. The time is short against the 60 seconds of
-// RFC 8200: fragments that come at all come within a moment of one another, and a
-// busy IPv4 sender uses its identifications again within seconds, so that old
-// fragments would meet new ones (RFC 4963).
+// DefaultLimits occupy at most 17 MB. The timeout is short compared to the 60 s of RFC 8200: fragments
+// of a datagram arrive together, and a busy IPv4 sender reuses identifications within seconds, so
+// old fragments would be combined with new ones (RFC 4963).
 var DefaultLimits = Limits{Datagrams: 256, PerSource: 64, Timeout: 2 * time.Second}
 
-// Counters count datagrams. Refused fragments are told by errors.
+// Counters count datagrams. Refused fragments are reported by errors.
 type Counters struct {
-	Whole    uint64 // put together
-	TimedOut uint64 // given up because fragments were missing for too long
-	Evicted  uint64 // given up for a newer one, at a limit
+	Whole    uint64 // reassembled
+	TimedOut uint64 // removed because fragments were missing
+	Evicted  uint64 // removed at a limit
 }
 
-// Reassembler puts the fragments of both families together. Its memory is
-// reserved once. It belongs to one goroutine.
+// Reassembler reassembles fragments of both families. Its memory is reserved once. It is for one
+// goroutine.
 //
-// At a limit, the oldest datagram that nobody expects gives way to a new one, one of the same
-// source if it is the source's limit; the oldest of all where all are expected. So, in a flood of fragments that never become
-// whole, honest ones have as long to come together as the flood takes to turn the
+// At a limit, the oldest datagram that is not expected is evicted, from the same source if the source's
+// limit is reached; if all are expected, the oldest of all. So in a flood of fragments that never become
+// whole, legitimate ones have the time that the flood needs to fill the memory, and are not locked out
+// until it times out.
 // memory over, and are not locked out until it times out.
 type Reassembler struct {
 	limits   Limits
 	counters Counters
 	lost     uint64
 
-	free    []*datagram // never empty: there is one more than may wait
+	free    []*datagram // never empty: one more than may wait
 	waiting []*datagram // oldest first
 	byKey   map[key]*datagram
-	sources map[source]int // of those that wait
+	sources map[source]int // number in waiting
 }
 
-// NewReassembler returns a reassembler without fragments.
+// NewReassembler returns an empty reassembler.
 func NewReassembler(l Limits) *Reassembler {
 	if l.Datagrams <= 0 {
 		l.Datagrams = DefaultLimits.Datagrams
@@ -61,7 +61,7 @@ func NewReassembler(l Limits) *Reassembler {
 		byKey:   make(map[key]*datagram, l.Datagrams),
 		sources: make(map[source]int, l.Datagrams),
 	}
-	// Linux gives pages to what is written, so that short datagrams take little.
+	// Linux allocates pages on write, so short datagrams take little.
 	all, memory := make([]datagram, l.Datagrams+1), make([]byte, (l.Datagrams+1)*bufferLen)
 	for i := range all {
 		all[i].buf = memory[i*bufferLen : (i+1)*bufferLen]
@@ -70,10 +70,10 @@ func NewReassembler(l Limits) *Reassembler {
 	return r
 }
 
-// Origin is what a fragment does not say of itself.
+// Origin describes where a fragment comes from.
 type Origin struct {
-	Domain   uint8 // fragments of different domains do not become one packet
-	Expected bool  // the datagram is wanted: those of strangers make room for it
+	Domain   uint8 // fragments of different domains are not combined
+	Expected bool  // the datagram is expected: unexpected ones are evicted first
 }
 
 // Add is AddFrom with the zero Origin.
@@ -81,16 +81,15 @@ func (r *Reassembler) Add(now time.Duration, p []byte) (whole []byte, err error)
 	return r.AddFrom(now, p, Origin{})
 }
 
-// AddFrom takes in a packet, from its IP header on, whose IPv4 header checksum has
-// been checked. If it completes a datagram, the whole packet is returned, which is
-// valid until the next call; if others are missing, nil. A packet that is no
-// fragment is returned as it is. The packet itself is not kept.
+// AddFrom accepts a packet, from its IP header on, whose IPv4 header checksum was verified. If it
+// completes a datagram, it returns the whole packet, which is valid until the next call; if fragments
+// are missing, nil. A packet that is not a fragment is returned unchanged. It does not keep the packet.
 //
-// An error says why the fragment is refused. ErrMalformed and ErrTooLong concern
-// it alone; the others end its datagram, and come again for each further fragment
-// until that would have timed out.
+// An error is the reason why the fragment is refused. ErrMalformed and ErrTooLong concern the fragment;
+// the others abandon its datagram, and are repeated for its further fragments until it would have
+// timed out.
 //
-// now is the time since an arbitrary start, and does not run backwards.
+// now is the time since an arbitrary start, and never decreases.
 func (r *Reassembler) AddFrom(now time.Duration, p []byte, from Origin) (whole []byte, err error) {
 	r.Expire(now)
 	f, fragment, err := parse(p)
@@ -101,7 +100,7 @@ func (r *Reassembler) AddFrom(now time.Duration, p []byte, from Origin) (whole [
 		return p, nil
 	}
 	f.domain = from.Domain
-	if f.offset == 0 && !f.more { // of IPv6: first and last, whatever else has its key (RFC 6946)
+	if f.offset == 0 && !f.more { // IPv6 atomic fragment, independent of others with its key (RFC 6946)
 		d := r.free[len(r.free)-1]
 		d.reset(f.key, now)
 		if err := d.add(&f); err != nil {
@@ -126,32 +125,32 @@ func (r *Reassembler) AddFrom(now time.Duration, p []byte, from Origin) (whole [
 	return r.finish(d)
 }
 
-// Expire gives up the datagrams whose time is over. Add does so, too; Expire is
-// for when no fragments come.
+// Expire removes datagrams that have timed out. Add does so, too; Expire is for times without
+// fragments.
 func (r *Reassembler) Expire(now time.Duration) {
 	for len(r.waiting) > 0 && now-r.waiting[0].born >= r.limits.Timeout {
 		r.giveUp(r.waiting[0], &r.counters.TimedOut)
 	}
 }
 
-// Counters returns what was counted so far.
+// Counters returns the counters.
 func (r *Reassembler) Counters() Counters { return r.counters }
 
-// Lost is the number of fragments that were taken in, and whose datagrams ended without
-// becoming whole. Those that were refused do not count.
+// Lost returns the number of accepted fragments whose datagrams were never completed. Refused fragments do
+// not count.
 func (r *Reassembler) Lost() uint64 { return r.lost }
 
-// lose counts the fragments of a datagram that will not become whole.
+// lose counts the fragments of an incomplete datagram as lost.
 func (r *Reassembler) lose(d *datagram) {
 	r.lost += uint64(d.taken)
 	d.taken = 0
 }
 
-// Waiting is the number of datagrams that wait for fragments, or were abandoned
-// and wait for their time to be over.
+// Waiting returns the number of datagrams that wait for fragments, or were abandoned and wait for their
+// timeout.
 func (r *Reassembler) Waiting() int { return len(r.waiting) }
 
-// start makes room for a datagram of which nothing came yet.
+// start returns a new datagram, and evicts one at a limit.
 func (r *Reassembler) start(now time.Duration, k key) *datagram {
 	from := k.source()
 	switch {
@@ -169,7 +168,7 @@ func (r *Reassembler) start(now time.Duration, k key) *datagram {
 	return d
 }
 
-// dispensable returns the datagram that makes room, of those that one is to be of.
+// dispensable returns the datagram to evict.
 func (r *Reassembler) dispensable(of func(*datagram) bool) (oldest *datagram) {
 	for _, d := range r.waiting {
 		switch {
@@ -183,7 +182,7 @@ func (r *Reassembler) dispensable(of func(*datagram) bool) (oldest *datagram) {
 	return oldest
 }
 
-// giveUp removes a datagram and counts it, unless an error told of its end.
+// giveUp removes a datagram and counts it, unless an error was reported for it.
 func (r *Reassembler) giveUp(d *datagram, counter *uint64) {
 	if d.err == nil {
 		*counter++
@@ -192,7 +191,7 @@ func (r *Reassembler) giveUp(d *datagram, counter *uint64) {
 	r.remove(d)
 }
 
-// remove frees a datagram. What is in it stays there until the next is started.
+// remove frees a datagram. Its content stays until the next one starts.
 func (r *Reassembler) remove(d *datagram) {
 	i := slices.Index(r.waiting, d)
 	r.waiting = slices.Delete(r.waiting, i, i+1)

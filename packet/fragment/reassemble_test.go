@@ -90,7 +90,7 @@ func permutations(n int, f func([]int)) {
 }
 
 // All 720 orders of six fragments, each also with every fragment twice.
-func TestFragmentsComeTogetherInAnyOrder(t *testing.T) {
+func TestFragmentsReassembleInAnyOrder(t *testing.T) {
 	eachFamily(t, func(t *testing.T, fam family) {
 		data := pattern(5*16 + 3)
 		want := fam.whole(9, data)
@@ -191,7 +191,7 @@ func TestTimeRunsFromTheFirstFragment(t *testing.T) {
 	})
 }
 
-func TestWholePacketsPass(t *testing.T) {
+func TestWholePacketsPassUnchanged(t *testing.T) {
 	r := NewReassembler(Limits{})
 	for _, p := range [][]byte{with4(20, nil), with4(20, func(h *layers.IPv4) { h.Flags = layers.IPv4DontFragment }), with6(20, nil)} {
 		if got, err := r.Add(0, p); err != nil || len(got) != len(p) || &got[0] != &p[0] {

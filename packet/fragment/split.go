@@ -1,14 +1,11 @@
-// Package fragment splits IP packets that are longer than a link allows, and puts
-// such packets together again.
+// Package fragment fragments and reassembles IP packets (RFC 791; RFC 8200 section 4.5).
 //
-// A Split plans the fragments of one packet and writes them, one by one, into the
-// caller's buffers. A Reassembler collects fragments that are addressed to this
-// router, the outer packets of tunnels above all, in memory of a fixed size, and
-// gives back each whole packet.
+// A Split plans the fragments of one packet and writes them, one by one, into the caller's buffers. A
+// Reassembler collects fragments for this router, mostly outer packets of tunnels, in memory of fixed
+// size, and returns whole packets.
 //
-// RFC 791 describes both for IPv4, RFC 8200 4.5 for IPv6; RFC 1858, 4963, 5722,
-// 6946 and 7112 what goes wrong. Overlapping fragments, which no honest sender
-// makes, cost the datagram in both families.
+// RFC 1858, 4963, 5722, 6946 and 7112 describe attacks. Overlapping fragments discard the datagram in
+// both families.
 package fragment
 
 import (
@@ -19,10 +16,10 @@ import (
 )
 
 const (
-	unit      = 8         // bytes that offsets are counted in
+	unit      = 8         // bytes per unit of offsets
 	maxPacket = 1<<16 - 1 // bytes of an IPv4 packet, and of an IPv6 packet behind its first header
 
-	fragmentHeaderLen = 8 // of IPv6
+	fragmentHeaderLen = 8 // IPv6 Fragment header
 
 	// In the IPv4 header's word of flags and offset.
 	dontFragment  = 0x4000
@@ -30,7 +27,7 @@ const (
 	offsetMask    = 0x1fff
 )
 
-// Reasons for which a packet is not split.
+// Reasons why a packet is not fragmented.
 var (
 	ErrDontFragment = errors.New("the packet has its Don't Fragment bit set")
 	ErrOptions      = errors.New("the packet has IPv4 options or IPv6 extension headers, which fragments might have to repeat")
@@ -38,19 +35,18 @@ var (
 	ErrMalformed    = errors.New("the header does not fit the packet, or the fragment its datagram")
 )
 
-// Split is a plan to send one packet as fragments. It refers to the packet, which
-// stays as it is until the last of them was written.
+// Split is a plan to send one packet as fragments. It refers to the packet, which must not change until
+// the last fragment is written.
 type Split struct {
 	packet []byte
-	header int    // bytes of the packet that each fragment repeats
-	step   int    // bytes of payload in each fragment but the last
+	header int    // bytes that each fragment repeats
+	step   int    // bytes of payload per fragment
 	id     uint32 // IPv6
 }
 
-// IPv4 plans to send the IPv4 packet p over a link with an MTU of mtu bytes. p has
-// no options, and its Don't Fragment bit is clear; it may be a fragment itself.
-// What lies behind its total length is left out. A packet that fits the link, with
-// whatever options and flags, makes one fragment: itself.
+// IPv4 plans to send the IPv4 packet p over a link with an MTU of mtu bytes. p has no options and DF is
+// clear; it may be a fragment itself. Bytes behind its total length are ignored. A packet that fits,
+// with any options and flags, makes one fragment: itself.
 func IPv4(p []byte, mtu int) (Split, error) {
 	if len(p) < packet.IPv4Len {
 		return Split{}, ErrMalformed
@@ -60,7 +56,7 @@ func IPv4(p []byte, mtu int) (Split, error) {
 	switch {
 	case h.Version() != 4, header < packet.IPv4Len, size < header, size > len(p):
 		return Split{}, ErrMalformed
-	case h.FragmentOffset()*unit+size > maxPacket: // and its fragments' offsets would start anew at 0
+	case h.FragmentOffset()*unit+size > maxPacket: // offsets would wrap
 		return Split{}, ErrMalformed
 	case size <= mtu:
 		return Split{packet: p[:size], header: header, step: size}, nil
@@ -74,11 +70,9 @@ func IPv4(p []byte, mtu int) (Split, error) {
 	return Split{packet: p[:size], header: header, step: (mtu - header) &^ (unit - 1)}, nil
 }
 
-// IPv6 is IPv4 for an IPv6 packet that this router sends itself: routers do not
-// fragment what they forward (RFC 8200 4.5). id is one that no other packet
-// between the two addresses has had for a while. p has no extension headers that
-// routers on the way may look at (hop-by-hop options, routing), nor is it a
-// fragment.
+// IPv6 is IPv4 for an IPv6 packet that this router creates: routers do not fragment forwarded packets
+// (RFC 8200 section 4.5). id is unique between the two addresses for a while. p has no extension headers
+// that routers process (hop-by-hop options, routing) and is not a fragment.
 func IPv6(p []byte, mtu int, id uint32) (Split, error) {
 	if len(p) < packet.IPv6Len {
 		return Split{}, ErrMalformed
@@ -102,7 +96,7 @@ func IPv6(p []byte, mtu int, id uint32) (Split, error) {
 	return Split{packet: p[:size], header: packet.IPv6Len, step: room &^ (unit - 1), id: id}, nil
 }
 
-// Count is the number of fragments, 0 for the zero Split.
+// Count returns the number of fragments, 0 for the zero Split.
 func (s *Split) Count() int {
 	if s.step == 0 {
 		return 0
@@ -110,9 +104,8 @@ func (s *Split) Count() int {
 	return max(1, (len(s.packet)-s.header+s.step-1)/s.step)
 }
 
-// Put writes fragment i, counted from 0, to dst and returns its length, which is
-// at most the MTU. It returns 0 when there is no such fragment or dst is too
-// short for it.
+// Put writes fragment i, counted from 0, to dst and returns its length, at most the MTU. It returns 0 if
+// there is no such fragment or dst is too short.
 func (s *Split) Put(dst []byte, i int) int {
 	count := s.Count()
 	if i < 0 || i >= count {
@@ -134,8 +127,7 @@ func (s *Split) Put(dst []byte, i int) int {
 	return s.putIPv6(dst, at, payload, last)
 }
 
-// putIPv4 writes the fragment with the payload at an offset, in bytes, from the
-// start of the packet's.
+// putIPv4 writes the fragment with the payload at an offset in bytes from the packet's start.
 func (s *Split) putIPv4(dst []byte, at int, payload []byte, last bool) int {
 	size := s.header + len(payload)
 	if len(dst) < size {
@@ -143,7 +135,7 @@ func (s *Split) putIPv4(dst []byte, at int, payload []byte, last bool) int {
 	}
 	copy(dst, s.packet[:s.header])
 	copy(dst[s.header:], payload)
-	// The packet's own offset, and whether others follow it, if it is a fragment.
+	// Offset and More Fragments of the packet, if it is a fragment.
 	word := binary.BigEndian.Uint16(s.packet[6:]) + uint16(at/unit)
 	if !last {
 		word |= moreFragments
@@ -165,7 +157,7 @@ func (s *Split) putIPv6(dst []byte, at int, payload []byte, last bool) int {
 	dst[6] = byte(packet.Fragment)
 
 	f := dst[s.header:]
-	word := uint16(at) // a multiple of 8: the offset in its place, above the flags
+	word := uint16(at) // a multiple of 8: in place above the flags
 	if !last {
 		word |= 1
 	}

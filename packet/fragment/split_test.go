@@ -69,7 +69,7 @@ func fragments(t *testing.T, s Split, err error) (all [][]byte) {
 
 // Payloads and MTUs about all multiples of 8: gopacket's reading of the fragments
 // is what RFC 791 says of them.
-func TestIPv4FragmentsAreThoseOfRFC791(t *testing.T) {
+func TestIPv4FragmentsFollowRFC791(t *testing.T) {
 	for mtu := 28; mtu < 80; mtu++ {
 		for n := range 130 {
 			p := with4(n, nil)
@@ -104,7 +104,7 @@ func TestIPv4FragmentsAreThoseOfRFC791(t *testing.T) {
 	}
 }
 
-func TestIPv6FragmentsAreThoseOfRFC8200(t *testing.T) {
+func TestIPv6FragmentsFollowRFC8200(t *testing.T) {
 	for mtu := 56; mtu < 110; mtu++ {
 		for n := range 130 {
 			p := with6(n, nil)
@@ -139,7 +139,7 @@ func TestIPv6FragmentsAreThoseOfRFC8200(t *testing.T) {
 }
 
 // gopacket puts together what was split, and split again on the way.
-func TestFragmentsOfFragmentsComeTogetherElsewhere(t *testing.T) {
+func TestFragmentsOfFragmentsReassemble(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	for range 200 {
 		n := 600 + rnd.IntN(8000)
@@ -188,7 +188,7 @@ func TestFragmentKeepsItsPlace(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotSplit(t *testing.T) {
+func TestPacketsThatMustNotBeFragmented(t *testing.T) {
 	df := func(h *layers.IPv4) { h.Flags = layers.IPv4DontFragment }
 	options := func(h *layers.IPv4) { h.Options = []layers.IPv4Option{{OptionType: 1}, {OptionType: 0}} }
 	next := func(n layers.IPProtocol) func(*layers.IPv6) { return func(h *layers.IPv6) { h.NextHeader = n } }

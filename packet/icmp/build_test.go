@@ -196,7 +196,7 @@ func TestOptionsAreQuotedAndEightBytesMore(t *testing.T) {
 	}
 }
 
-func TestNothingIsBuiltFrom(t *testing.T) {
+func TestBuildRefuses(t *testing.T) {
 	dst := make([]byte, 2000)
 	p4, p6 := offending4(10), offending6(10)
 	for name, c := range map[string]struct {

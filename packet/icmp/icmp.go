@@ -1,46 +1,41 @@
-// Package icmp builds the ICMP and ICMPv6 errors of a router and says when none
-// may be sent.
+// Package icmp builds a router's ICMP and ICMPv6 errors, and decides when none may be sent.
 //
-// A packet that is not forwarded arrives with the reason as a Cause. Suppressed
-// rules out those about which nobody may be told, a Limiter those about which
-// nobody is told now, and Build writes the error, a whole IP packet, into the
-// caller's buffer. Nothing allocates.
+// A packet that is not forwarded has a Cause. Suppressed excludes packets about which errors are
+// forbidden, a Limiter limits rates, and Build writes the error, a whole IP packet, to the caller's
+// buffer. Nothing allocates.
 //
-// The rules are those of RFC 792, RFC 1812 4.3 and RFC 1191 for IPv4, of RFC 4443
-// and RFC 8201 for IPv6. Errors carry no extensions (RFC 4884). Errors about
-// packets with IPv4 options are not sent back along a source route (RFC 1812
-// 4.3.2.6): such packets are Linux's.
+// The rules are those of RFC 792, RFC 1812 section 4.3 and RFC 1191 for IPv4, and of RFC 4443 and RFC 8201
+// for IPv6. Errors have no extensions (RFC 4884). Errors about packets with IPv4 options do not follow a
+// source route back (RFC 1812 section 4.3.2.6): such packets go to Linux.
 package icmp
 
 import "net/netip"
 
-// Cause is what kept a packet from being forwarded, in terms that both families
-// share.
+// Cause is the reason why a packet is not forwarded, for both families.
 type Cause uint8
 
 const (
-	TimeExceeded       Cause = iota // TTL or hop limit ran out in transit
-	NoRoute                         // no route covers the destination
-	HostUnreachable                 // the destination, or the gateway to it, does not answer
-	Prohibited                      // forwarding is forbidden by an operator
-	TooBig                          // for the link or tunnel ahead, and not to be fragmented
-	BeyondScope                     // the source address is not valid where the packet is going
-	ParameterProblem                // a header field has a wrong value
-	UnrecognizedHeader              // IPv6: a next header is not known here
-	UnrecognizedOption              // IPv6: an option asks for an error where it is not known
+	TimeExceeded       Cause = iota // TTL or hop limit exceeded in transit
+	NoRoute                         // no route to the destination
+	HostUnreachable                 // destination or gateway does not answer
+	Prohibited                      // administratively prohibited
+	TooBig                          // larger than the MTU, and must not be fragmented
+	BeyondScope                     // beyond the scope of the source address
+	ParameterProblem                // erroneous header field
+	UnrecognizedHeader              // IPv6: unrecognized next header
+	UnrecognizedOption              // IPv6: unrecognized option that requests an error
 	numCauses
 )
 
-// Error is an error to be sent.
+// Error describes an error to send.
 type Error struct {
 	Cause Cause
-	Info  uint32 // TooBig: the MTU ahead, in bytes; wrong headers: the offset of the first wrong byte; else 0
+	Info  uint32 // TooBig: MTU in bytes; parameter problems: offset of the first wrong byte; else 0
 }
 
 type typeAndCode struct{ typ, code uint8 }
 
-// types has the ICMP and ICMPv6 type and code of each cause. Where IPv4 has no
-// error of its own, it has the one that comes nearest.
+// types maps causes to ICMP and ICMPv6 type and code. Causes without an IPv4 error use the nearest one.
 var types = [numCauses]struct{ v4, v6 typeAndCode }{
 	TimeExceeded:       {typeAndCode{11, 0}, typeAndCode{3, 0}},
 	NoRoute:            {typeAndCode{3, 0}, typeAndCode{1, 0}},
@@ -65,6 +60,5 @@ func (c Cause) String() string {
 	return "unknown cause"
 }
 
-// Dummy is the source of IPv4 errors where a router has no IPv4 address (RFC
-// 7600).
+// Dummy is the source of IPv4 errors of a router without an IPv4 address (RFC 7600).
 var Dummy = netip.AddrFrom4([4]byte{192, 0, 0, 8})

@@ -7,31 +7,29 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// Rate is what a token bucket lets pass: Burst at once, and PerSecond in the long
-// run. A rate of 0 lets nothing pass.
+// Rate is the rate of a token bucket: Burst at once, and PerSecond in the long run. A zero rate passes
+// nothing.
 type Rate struct{ PerSecond, Burst int }
 
 // Limits are the rates of a Limiter.
 type Limits struct {
-	Global Rate // of path MTU errors, and again of all others together
-	Source Rate // of errors to one IPv4 address or IPv6 /64, path MTU errors excepted
+	Global Rate // of path MTU errors, and separately of all others
+	Source Rate // to one IPv4 address or IPv6 /64, path MTU errors excluded
 }
 
-// DefaultLimits allow all together what Linux does (icmp_msgs_per_sec), with room
-// for more at once, and a source ten times as much (icmp_ratelimit): a few people
-// behind one address who watch a path with mtr are no flood.
+// DefaultLimits allow in all the rate of Linux (icmp_msgs_per_sec) with a larger burst, and per source ten
+// times Linux's (icmp_ratelimit), so that several users of mtr behind one address are not limited.
 var DefaultLimits = Limits{Global: Rate{1000, 100}, Source: Rate{10, 10}}
 
-// sourceBuckets is how many buckets sources share by hash. The hash is seeded at
-// random, so that nobody can choose whom to share with.
+// sourceBuckets is the number of buckets, which sources share by hash. The hash has a random seed, so
+// that nobody can choose a victim's bucket.
 const sourceBuckets = 4096
 
-// Limiter limits the errors that a router sends (RFC 1812 4.3.2.8, RFC 4443
-// 2.4(f)). It has a fixed size, and belongs to one goroutine.
+// Limiter limits a router's errors (RFC 1812 section 4.3.2.8, RFC 4443 section 2.4(f)). It has a fixed
+// size, and is for one goroutine.
 //
-// Path MTU errors have a global bucket of their own and are not counted by source:
-// a server that cannot hear of all its clients' paths in time stalls them, and
-// probes must not be able to starve that (Linux exempts them, too).
+// Path MTU errors have a global bucket of their own and are not limited per source: without them
+// connections stall, and probes must not starve them (Linux exempts them, too).
 type Limiter struct {
 	global, source interval
 	pathMTU, other bucket
@@ -39,14 +37,13 @@ type Limiter struct {
 	seed           maphash.Seed
 }
 
-// NewLimiter returns a limiter whose buckets are full.
+// NewLimiter returns a limiter with full buckets.
 func NewLimiter(l Limits) *Limiter {
 	return &Limiter{global: l.Global.interval(), source: l.Source.interval(), seed: maphash.MakeSeed()}
 }
 
-// Allow reports whether an error about a packet may be sent now, and counts it if
-// so. The packet starts with its IP header; now is the time since a start before
-// any call's, and does not run backwards.
+// Allow reports whether an error about a packet may be sent now, and counts it if so. p starts with the
+// packet's IP header; now is the time since an arbitrary start, and never decreases.
 func (l *Limiter) Allow(now time.Duration, offending []byte, c Cause) bool {
 	if c == TooBig {
 		if !l.pathMTU.has(now, l.global) {
@@ -68,9 +65,8 @@ func (l *Limiter) Allow(now time.Duration, offending []byte, c Cause) bool {
 	return true
 }
 
-// source returns what errors are counted by: the IPv4 source, or the subnet of
-// the IPv6 source, within which a host may take any address. It is nil when the
-// packet has no whole header.
+// source returns the unit of limits per source: the IPv4 source, or the /64 of the IPv6 source. It is nil
+// for a packet without a whole header.
 func source(p []byte) []byte {
 	switch {
 	case len(p) >= packet.IPv4Len && p[0]>>4 == 4:
@@ -81,10 +77,10 @@ func source(p []byte) []byte {
 	return nil
 }
 
-// interval is a rate as buckets use it.
+// interval is a Rate in the units of buckets.
 type interval struct {
-	token  time.Duration // in which one is filled in; 0: never
-	spread time.Duration // of a burst's tokens but the first
+	token  time.Duration // time per token; 0: never
+	spread time.Duration // time for all tokens of a burst but the first
 }
 
 func (r Rate) interval() interval {
@@ -96,8 +92,8 @@ func (r Rate) interval() interval {
 	return interval{token, token * time.Duration(max(r.Burst, 1)-1)}
 }
 
-// bucket is a token bucket in one word: the time at which it will be full again.
-// So there is nothing to refill, and the zero bucket is full.
+// bucket is a token bucket in one word: the time at which it will be full. Nothing needs refilling, and
+// the zero bucket is full.
 type bucket time.Duration
 
 func (b bucket) has(now time.Duration, i interval) bool {

@@ -102,7 +102,7 @@ func TestPathMTUErrorsHaveABucketOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestARefusalCostsNothing(t *testing.T) {
+func TestRefusalsTakeNoToken(t *testing.T) {
 	l := NewLimiter(Limits{Global: Rate{10, 10}, Source: Rate{1, 2}})
 	allowed(l, 0, 1000, from4(1), NoRoute)
 	if n := allowed(l, 0, 10, from4(2), NoRoute); n != 2 {
@@ -110,7 +110,7 @@ func TestARefusalCostsNothing(t *testing.T) {
 	}
 }
 
-func TestRatesThatAreNotThere(t *testing.T) {
+func TestZeroRatesSendNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits Limits
 		want   int

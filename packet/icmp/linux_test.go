@@ -167,7 +167,7 @@ var linuxIsSilent = map[string]bool{
 
 // Linux, as a router, answers the same packets with the same bytes, and is silent
 // about the same packets.
-func TestErrorsAreLinuxs(t *testing.T) {
+func TestErrorsEqualLinux(t *testing.T) {
 	r := newLinuxRouter(t)
 	client4, client6 := lab.Client4.Addr().String(), lab.Client6.Addr().String()
 	server4, server6 := lab.Server4.Addr().String(), lab.Server6.Addr().String()

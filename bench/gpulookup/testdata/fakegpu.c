@@ -1,14 +1,11 @@
-/*
- * A driver without a GPU that has the benchmark's kernels: they run on the host, and
- * what is launched has run when the launch returns. Of a resident kernel each block is a
- * thread of the host, that does what the block's threads do one after another.
+/* Fake driver that runs the benchmark's kernels on the host. A launch returns when the kernel has
+ * run; each block of a resident kernel is a host thread, which runs the block's threads in turn.
  *
- * Compiled with FAULT, the kernel of that name is wrong; FAULT "none" has no kernel run.
- */
+ * FAULT names a kernel that returns a wrong result; FAULT "none" runs no kernel. */
 #include <pthread.h>
 
-/* All but what kernels are is as package cuda's tests have it. */
-#define TWELVE_ZERO /* without looking at the parameters of kernels */
+/* Everything but kernel execution comes from package cuda's fake driver. */
+#define TWELVE_ZERO /* without kernel parameter checks */
 #define cuModuleLoadDataEx other_cuModuleLoadDataEx
 #define cuModuleGetFunction other_cuModuleGetFunction
 #define cuLaunchKernel other_cuLaunchKernel
@@ -33,7 +30,7 @@ enum { LOOKUP4, LOOKUP6, RESIDENT4, RESIDENT6, GATHER, READ_WORDS, KERNELS };
 CUresult cuModuleLoadDataEx(handle *module, const char *image, u32 n, const u32 *options, void **values)
 {
 	(void)n, (void)options, (void)values;
-	for (int i = LOOKUP4; i <= LOOKUP6; i++) { /* the PTX has the kernels, too */
+	for (int i = LOOKUP4; i <= LOOKUP6; i++) { /* the PTX has these kernels, too */
 		char entry[64];
 		snprintf(entry, sizeof entry, ".entry %s(", kernels[i]);
 		if (!strstr(image, entry))
@@ -54,14 +51,14 @@ CUresult cuModuleGetFunction(handle *f, handle module, const char *name)
 	return 500;
 }
 
-/* Spoils the first result of a kernel that is to be wrong. */
+/* Corrupts the first result of the kernel that FAULT names. */
 static void spoil(handle f, struct columns c, u32 first)
 {
 	if (!strcmp(FAULT, kernels[f]))
 		c.hops[first] ^= 1;
 }
 
-/* A block that stays. */
+/* A block of a resident kernel. */
 struct resident_block {
 	struct columns c;
 	const uint8_t *doorbell;
@@ -77,19 +74,19 @@ static u32 resident_blocks;
 static void *stay(void *arg)
 {
 	struct resident_block *b = arg;
-	blocks = 1;
-	for (u32 turn = 1;; turn++) {
-		uint64_t rung;
+	gridDim.x = 1;
+	for (u32 seq = 1;; seq++) {
+		uint64_t bell;
 		do
-			rung = host_load64((const uint64_t *)b->doorbell);
-		while ((u32)rung != turn);
-		u32 chunk = (u32)(rung >> 32);
+			bell = host_load64((const uint64_t *)b->doorbell);
+		while ((u32)bell != seq);
+		u32 chunk = (u32)(bell >> 32);
 		if (chunk == STOP)
 			return 0;
-		for (thread = 0; thread < RESIDENT_THREADS; thread++)
+		for (threadIdx.x = 0; threadIdx.x < RESIDENT_THREADS; threadIdx.x++)
 			look_up(&b->c, b->f == RESIDENT6, chunk * b->size, b->size, 0, 1, RESIDENT_THREADS);
 		spoil(b->f, b->c, chunk * b->size);
-		host_store32((uint32_t *)b->done, turn);
+		host_store32((uint32_t *)b->done, seq);
 	}
 }
 
@@ -112,13 +109,13 @@ CUresult cuLaunchKernel(handle f, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz
 		}
 		return 0;
 	}
-	blocks = gx;
-	for (block = 0; block < gx; block++)
-		for (thread = 0; thread < bx; thread++)
+	gridDim.x = gx;
+	for (blockIdx.x = 0; blockIdx.x < gx; blockIdx.x++)
+		for (threadIdx.x = 0; threadIdx.x < bx; threadIdx.x++)
 			switch (f) {
 			case LOOKUP4: lookup4(*(struct columns *)params[0], *(u32 *)params[1], *(u32 *)params[2]); break;
 			case LOOKUP6: lookup6(*(struct columns *)params[0], *(u32 *)params[1], *(u32 *)params[2]); break;
-			case GATHER: gather(*(u32 **)params[0], 1, *(u32 **)params[2]); break; /* once will do */
+			case GATHER: gather(*(u32 **)params[0], 1, *(u32 **)params[2]); break; /* one iteration is enough */
 			case READ_WORDS: read_words(*(u32 **)params[0], *(u32 *)params[1], *(u32 **)params[2]); break;
 			}
 	if (f == LOOKUP4 || f == LOOKUP6)

@@ -37,6 +37,7 @@
 #include <rte_fib6.h>
 #include <rte_lcore.h>
 #include <rte_malloc.h>
+#include <rte_memory.h>
 
 enum {
 	STEP = 1 << 16, // lookups between two looks at the clock
@@ -127,6 +128,37 @@ static struct file map(const char *path)
 }
 
 static size_t addr_size(void) { return v6 ? 16 : 4; }
+
+static int page_is_empty(const uint64_t *page, size_t size)
+{
+	for (size_t i = 0; i < size / sizeof *page; i++)
+		if (page[i])
+			return 0;
+	return 1;
+}
+
+// use_huge_pages moves memory that DPDK took from small pages to transparent huge
+// pages, which the other contenders have, too.
+static int use_huge_pages(const struct rte_memseg_list *list, void *unused)
+{
+	size_t page = 4096;
+	int prot = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
+	uint8_t *from = list->base_va, *copy = mmap(NULL, list->len, prot, flags, -1, 0);
+	(void)unused;
+	if (copy == MAP_FAILED)
+		die("copy memory: %s", strerror(errno));
+	for (size_t i = 0; i < list->len; i += page)
+		if (!page_is_empty((uint64_t *)(from + i), page))
+			memcpy(copy + i, from + i, page);
+	if (mmap(from, list->len, prot, flags | MAP_FIXED, -1, 0) == MAP_FAILED)
+		die("map memory: %s", strerror(errno));
+	madvise(from, list->len, MADV_HUGEPAGE);
+	for (size_t i = 0; i < list->len; i += page)
+		if (!page_is_empty((uint64_t *)(copy + i), page))
+			memcpy(from + i, copy + i, page);
+	munmap(copy, list->len);
+	return 0;
+}
 
 // What the two libraries have in common.
 
@@ -287,6 +319,8 @@ int main(int argc, char **argv)
 		die("start DPDK: %s", rte_strerror(rte_errno));
 	argc -= used;
 	argv += used;
+	if (!rte_eal_has_hugepages())
+		rte_memseg_list_walk(use_huge_pages, NULL);
 	if (argc < 6 || argc - 5 > MAX_FILES)
 		die("usage: peer [EAL options] -- 4|6 ROUTES ORDER TBL8 ADDRESSES...");
 	v6 = argv[1][0] == '6';

@@ -1,10 +1,10 @@
-/* Internet checksums (RFC 1071), as packet/checksum.go has them. */
+/* Internet checksums (RFC 1071), equivalent to packet/checksum.go. Included by the packet parsers. */
 #ifndef WARPROUTE_CHECKSUM_H
 #define WARPROUTE_CHECKSUM_H
 
 #include "packet.h"
 
-/* Brings a sum of 16-bit words down to 16 bits, carries added back in. */
+/* Folds a sum of 16-bit words to 16 bits with end-around carry. */
 DEVICE uint32_t fold(uint64_t sum)
 {
 	uint32_t low = (uint32_t)sum, high = (uint32_t)(sum >> 32);
@@ -14,9 +14,9 @@ DEVICE uint32_t fold(uint64_t sum)
 	return (s >> 16) + (s & 0xffff);
 }
 
-/* The sum of n bytes of a frame as big-endian 16-bit words, an odd last byte padded
- * with zero. It is read in aligned words of 8 bytes, of which what lies before and
- * behind is masked out; the memory of frames has room around them. */
+/* Returns the sum of n bytes of a frame as big-endian 16-bit words; an odd last byte is padded with
+ * zero. Reads aligned 8-byte words and masks bytes outside the range; frame memory has room around
+ * them. */
 DEVICE uint32_t sum_bytes(const uint8_t *bytes, uint32_t n)
 {
 	uint32_t skew = (uintptr_t)bytes % 8, end = skew + n;
@@ -31,20 +31,20 @@ DEVICE uint32_t sum_bytes(const uint8_t *bytes, uint32_t n)
 			word &= ~(uint64_t)0 >> (8 - (end - at)) * 8;
 		sum += (word >> 32) + (uint32_t)word;
 	}
-	/* The order of bytes in words does not matter to a sum but for its own. */
-	return skew % 2 ? fold(sum) : swap16(fold(sum));
+	/* The sum is independent of byte order except for its own (RFC 1071, 2B). */
+	return skew % 2 ? fold(sum) : bswap16(fold(sum));
 }
 
-/* What a checksum covers: l4 to end, and the pseudo-header. Offsets are the packet's. */
+/* A transport segment: bytes l4 to end, and its pseudo-header. Offsets count from the packet's IP
+ * header. */
 struct segment {
 	uint32_t protocol;
 	uint32_t addrs, addrs_len; /* source and destination, 8 or 32 bytes */
 	uint32_t l4, end;
 };
 
-/* Finishes a TCP or UDP checksum that the sender left to its network card: where the
- * field holds the bare pseudo-header sum it is replaced by the checksum of the whole.
- * Tells whether it was. See packet/checksum.go for why this is safe. */
+/* Completes a TCP or UDP checksum left to NIC offload: a field that holds the bare pseudo-header
+ * sum. Returns whether it did. packet/checksum.go explains why this is safe. */
 DEVICE int complete_segment(const struct packet *p, const struct segment *s)
 {
 	uint32_t len = s->end - s->l4, field = s->l4 + (s->protocol == PROTOCOL_TCP ? 16 : 6);
@@ -52,7 +52,7 @@ DEVICE int complete_segment(const struct packet *p, const struct segment *s)
 	if ((s->protocol != PROTOCOL_TCP && s->protocol != PROTOCOL_UDP) || field + 2 > s->end)
 		return 0;
 	uint32_t held = half_at(p, field);
-	if (held == 0) /* no pseudo-header sums to it */
+	if (held == 0) /* no pseudo-header sums to 0 */
 		return 0;
 	uint64_t pseudo = s->protocol + len;
 	for (uint32_t i = 0; i < s->addrs_len; i += 2)
@@ -61,7 +61,7 @@ DEVICE int complete_segment(const struct packet *p, const struct segment *s)
 		return 0;
 	uint32_t sum = ~sum_bytes(p->ip + s->l4, len) & 0xffff;
 	if (sum == 0 && s->protocol == PROTOCOL_UDP)
-		sum = 0xffff; /* zero would mean "no checksum" (RFC 768) */
+		sum = 0xffff; /* 0 would mean "no checksum" (RFC 768) */
 	store_half(p, field, sum);
 	return 1;
 }

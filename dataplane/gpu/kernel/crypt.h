@@ -1,199 +1,212 @@
-/* Sealing and opening what is on a warp's stage.
+/* ESP encryption, decryption and authentication of the packets in a warp's staging buffer. Included
+ * by esp_batch.h.
  *
- * Where lanes can share a packet, all of them work on one after the other; where one
- * block waits for the one before, each has a packet of its own:
+ * All lanes share a packet where its blocks are independent; where they are chained, lanes have
+ * packets of their own:
  *
- *	                    together           four each        each its own     together
- *	GCM, ChaCha20       all (GCM of short packets: several at once, a team of lanes each)
- *	CTR with HMAC       seal: encrypt                       HMAC             open: decrypt
- *	CBC with HMAC                          seal: encrypt    HMAC             open: decrypt */
+ *	                crypt_by_warp   4 lanes each    1 lane each   crypt_by_warp
+ *	                (after = 0)                                   (after = 1)
+ *	ChaCha20        seal and open
+ *	GCM             seal and open; gcm_by_tiles if all packets of the set are GCM
+ *	CTR with HMAC   seal: encrypt                   HMAC          open: decrypt
+ *	CBC with HMAC                   seal: encrypt   HMAC          open: decrypt */
 #ifndef WARPROUTE_CRYPT_H
 #define WARPROUTE_CRYPT_H
 
-#include "stage.h"
+#include "staging.h"
 
-DEVICE const struct esp_key *key_of(const struct stage *s, uint32_t at) { return (const struct esp_key *)(s->words + at); }
+DEVICE const struct esp_key *staged_key(const struct staging *s, uint32_t at) { return (const struct esp_key *)(s->words + at); }
 
-/* How many lines of its key a packet needs: as ipsec.SA's DeviceKeyUsed says. */
-DEVICE uint32_t lines_of(const struct esp_key *k, const struct job *j)
+/* Returns how many key lines a packet needs, as ipsec.SA.DeviceKeyUsed does. */
+DEVICE uint32_t key_lines(const struct esp_key *k, const struct job *j)
 {
-	return k->cipher == ESP_GCM ? k->hash + at_most(ESP_POWERS, j->bytes / LINE) : k->lines;
+	return k->cipher == ESP_GCM ? k->hash + min32(ESP_POWERS, j->bytes / LINE) : k->lines;
 }
 
-/* Begins with a lane's packet when it is on the stage. Where the association has ended, which
- * may be while a device is given up as late, the record has another key, or none: no more
- * of it is on the stage than the job says. */
-DEVICE void begin(const struct stage *s, const struct aes_tables *t, struct cargo *c, uint32_t addr)
+/* Prepares a lane's packet once it is staged, and fails it if the staged key does not match the
+ * job. The key record may be reused while a timed-out device still runs; no more of it is staged
+ * than the job says. */
+DEVICE void begin_packet(const struct staging *s, const struct aes_tables *t, struct esp_lane *c, uint32_t addr)
 {
-	const struct esp_key *k = key_of(s, c->key);
+	const struct esp_key *k = staged_key(s, c->key);
 	struct esp_packet p;
 
 	c->esp = c->at + (addr + c->job.esp - c->start) / 4;
-	c->differs = lines_of(k, &c->job) != c->job.key >> JOB_LINES || !esp_packet_at(&p, k, s->words + c->esp, c->job.bytes, 0, c->job.high);
-	if (c->differs)
+	c->failed = key_lines(k, &c->job) != c->job.key >> JOB_KEY_LINES_SHIFT || !esp_packet_at(&p, k, s->words + c->esp, c->job.bytes, 0, c->job.high);
+	if (c->failed)
 		return;
 	c->text = p.words;
-	if (kind_of(c) == JOB_SEAL)
+	if (job_kind(c) == JOB_SEAL)
 		esp_encrypt_iv(k, t, &p);
 }
 
-DEVICE struct esp_packet view(const struct stage *s, uint32_t esp, uint32_t text, uint32_t flags, uint32_t high)
+DEVICE struct esp_packet staged_packet(const struct staging *s, uint32_t esp, uint32_t text, uint32_t flags,
+				       uint32_t high)
 {
 	return (struct esp_packet){s->words + esp, text, (flags & JOB_EXTENDED) != 0, high};
 }
 
-/* What all lanes do with a packet, before each has done with its own what it does, or
- * after. Not 0: it is not authentic. */
-DEVICE uint32_t together_on(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p, int open, int after)
+/* Runs the steps of one packet that all lanes share, before (after = 0) or behind (after = 1) the
+ * steps of a single lane. Returns nonzero if the packet is not authentic. */
+DEVICE uint32_t crypt_packet(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p,
+			     int open, int after)
 {
-	uint32_t icv[8] = {0, 0, 0, 0, 0, 0, 0, 0}, differs = 0, lane = lane_index();
+	uint32_t icv[8] = {0, 0, 0, 0, 0, 0, 0, 0}, differs = 0, lane = lane_id();
 
 	if (k->cipher == ESP_GCM && !after) {
-		esp_combined(k, t, p, open, lane, WARP, icv);
-		differs = esp_finish(k, p, open, lane, WARP, icv);
+		esp_combined(k, t, p, open, lane, WARP_SIZE, icv);
+		differs = esp_finish(k, p, open, lane, WARP_SIZE, icv);
 	} else if (k->cipher == ESP_CHACHA20 && !after) {
-		ROLL
+		PRAGMA_UNROLL_1
 		for (int crypt = !open, i = 0; i < 2 && !differs; i++, crypt = !crypt) {
 			if (crypt) {
-				chacha20_lane(k, p, lane, WARP);
-				team_join(WARP);
+				chacha20_lane(k, p, lane, WARP_SIZE);
+				tile_sync(WARP_SIZE);
 			} else {
-				esp_poly1305(k, p, lane, WARP, icv);
-				differs = esp_finish(k, p, open, lane, WARP, icv);
+				esp_poly1305(k, p, lane, WARP_SIZE, icv);
+				differs = esp_finish(k, p, open, lane, WARP_SIZE, icv);
 			}
 		}
 	} else if (k->cipher == ESP_CTR && after == open) {
-		ctr_lane(k, t, p, lane, WARP);
+		ctr_lane(k, t, p, lane, WARP_SIZE);
 	} else if (k->cipher == ESP_CBC && after && open) {
 		uint32_t chain[4];
-		cbc_begin_lane(k, p, lane, WARP, chain);
-		team_join(WARP);
-		cbc_decrypt_lane(k, t, p, lane, WARP, chain);
+		cbc_begin_lane(k, p, lane, WARP_SIZE, chain);
+		tile_sync(WARP_SIZE);
+		cbc_decrypt_lane(k, t, p, lane, WARP_SIZE, chain);
 	}
-	team_join(WARP);
+	tile_sync(WARP_SIZE);
 	return differs;
 }
 
-DEVICE void together(const struct stage *s, const struct aes_tables *t, struct cargo *c, uint32_t lanes, int after)
+DEVICE void crypt_by_warp(const struct staging *s, const struct aes_tables *t, struct esp_lane *c,
+			  uint32_t lanes, int after)
 {
-	ROLL
-	for (uint32_t lane = 0; lane < WARP; lane++) {
-		if (!(lanes >> lane & 1) || shuffle(c->differs, lane))
+	PRAGMA_UNROLL_1
+	for (uint32_t lane = 0; lane < WARP_SIZE; lane++) {
+		if (!(lanes >> lane & 1) || __shfl_sync(FULL_MASK, c->failed, lane))
 			continue;
-		uint32_t flags = shuffle(c->job.flags, lane);
-		struct esp_packet p = view(s, shuffle(c->esp, lane), shuffle(c->text, lane), flags, shuffle(c->job.high, lane));
-		uint32_t differs = together_on(key_of(s, shuffle(c->key, lane)), t, &p, (flags & JOB_KIND) == JOB_OPEN, after);
-		if (lane_index() == lane)
-			c->differs = differs;
+		uint32_t flags = __shfl_sync(FULL_MASK, c->job.flags, lane);
+		struct esp_packet p = staged_packet(s, __shfl_sync(FULL_MASK, c->esp, lane), __shfl_sync(FULL_MASK, c->text, lane), flags, __shfl_sync(FULL_MASK, c->job.high, lane));
+		uint32_t differs = crypt_packet(staged_key(s, __shfl_sync(FULL_MASK, c->key, lane)), t, &p, (flags & JOB_KIND) == JOB_OPEN, after);
+		if (lane_id() == lane)
+			c->failed = differs;
 	}
 }
 
-/* Some packets of a group, all of GCM, that are done side by side: those at least half as
- * long as the longest, for nobody should wait for it with a fraction of its work. */
+/* GCM packets of a batch that run side by side: at least half as long as the longest, so that no
+ * tile idles for most of the time. */
 struct bin {
-	uint32_t lanes, packets, longest; /* in lines */
+	uint32_t lanes, packets, longest; /* longest in 16-byte lines */
 };
 
-DEVICE struct bin bin_of(const struct cargo *c, uint32_t left)
+DEVICE struct bin next_bin(const struct esp_lane *c, uint32_t left)
 {
-	uint32_t lines = left >> lane_index() & 1 ? c->lines : 0, longest = team_most(lines, WARP);
-	uint32_t lanes = lanes_where(2 * lines > longest);
-	return (struct bin){lanes, count_bits(lanes), longest};
+	uint32_t lines = left >> lane_id() & 1 ? c->lines : 0, longest = tile_max(lines, WARP_SIZE);
+	uint32_t lanes = __ballot_sync(FULL_MASK, 2 * lines > longest);
+	return (struct bin){lanes, __popc(lanes), longest};
 }
 
-/* How many lanes there are to each packet of a bin: as many as have some lines each, unless
- * that would leave lanes without a packet. */
-DEVICE uint32_t team_of(const struct bin *b)
+/* Returns the lanes per packet of a bin: at least four lines per lane, unless lanes would have no
+ * packet. */
+DEVICE uint32_t bin_tile_size(const struct bin *b)
 {
-	uint32_t lanes = WARP;
+	uint32_t lanes = WARP_SIZE;
 
-	ROLL
-	while (lanes > 1 && b->longest < 4 * lanes && WARP / lanes < b->packets)
+	PRAGMA_UNROLL_1
+	while (lanes > 1 && b->longest < 4 * lanes && WARP_SIZE / lanes < b->packets)
 		lanes /= 2;
 	return lanes;
 }
 
-/* The lane of the packet that is the nth of those left; WARP if there are fewer. */
-DEVICE uint32_t nth_of(uint32_t left, uint32_t n)
+/* Returns the index of the nth set bit of a lane mask, WARP_SIZE if there are fewer. */
+DEVICE uint32_t nth_lane(uint32_t left, uint32_t n)
 {
 	uint32_t lane = 0;
 
-	ROLL
-	for (; lane < WARP; lane++)
+	PRAGMA_UNROLL_1
+	for (; lane < WARP_SIZE; lane++)
 		if (left >> lane & 1 && n-- == 0)
 			break;
 	return lane;
 }
 
-/* Does with the packets of a bin what there is to do, each by a team. */
-DEVICE void by_teams(const struct stage *s, const struct aes_tables *t, struct cargo *c, uint32_t lanes, uint32_t team)
+/* Seals or opens the packets of a bin, one tile of lanes per packet. */
+DEVICE void gcm_by_tiles(const struct staging *s, const struct aes_tables *t, struct esp_lane *c,
+			 uint32_t lanes, uint32_t tile)
 {
-	uint32_t lane = lane_index() % team;
+	uint32_t lane = lane_id() % tile;
 
-	ROLL
+	PRAGMA_UNROLL_1
 	while (lanes) {
-		uint32_t owner = nth_of(lanes, lane_index() / team), from = owner % WARP;
-		uint32_t flags = shuffle(c->job.flags, from), key = shuffle(c->key, from), failed = shuffle(c->differs, from);
-		uint32_t esp = shuffle(c->esp, from), text = shuffle(c->text, from), high = shuffle(c->job.high, from);
-		int busy = owner < WARP && !failed, open = (flags & JOB_KIND) == JOB_OPEN;
-		const struct esp_key *k = key_of(s, key);
-		const struct esp_packet p = view(s, esp, text, flags, high);
+		uint32_t owner = nth_lane(lanes, lane_id() / tile), from = owner % WARP_SIZE;
+		uint32_t flags = __shfl_sync(FULL_MASK, c->job.flags, from);
+		uint32_t key = __shfl_sync(FULL_MASK, c->key, from);
+		uint32_t failed = __shfl_sync(FULL_MASK, c->failed, from);
+		uint32_t esp = __shfl_sync(FULL_MASK, c->esp, from);
+		uint32_t text = __shfl_sync(FULL_MASK, c->text, from);
+		uint32_t high = __shfl_sync(FULL_MASK, c->job.high, from);
+		int busy = owner < WARP_SIZE && !failed, open = (flags & JOB_KIND) == JOB_OPEN;
+		const struct esp_key *k = staged_key(s, key);
+		const struct esp_packet p = staged_packet(s, esp, text, flags, high);
 		uint32_t sum[4] = {0, 0, 0, 0}, mask[4] = {0, 0, 0, 0}, icv[8] = {0, 0, 0, 0, 0, 0, 0, 0}, differs = 0;
 
 		if (busy)
-			gcm_lane(k, t, &p, open, lane, team, sum, mask);
-		join_warp();
-		UNROLL
+			gcm_lane(k, t, &p, open, lane, tile, sum, mask);
+		__syncwarp();
+		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < 4; i++)
-			sum[i] = team_xor(sum[i], team);
+			sum[i] = tile_xor(sum[i], tile);
 		if (busy && lane == 0) {
 			gcm_tag(k, &p, sum, mask, icv);
 			differs = esp_check_or_put(k, &p, open, icv);
 		}
-		/* The packets of this turn, and which of them a lane's own is: the team of that
-		 * number has the outcome. */
-		uint32_t next = nth_of(lanes, WARP / team), number = 0;
-		uint32_t turn = next < WARP ? lanes & ((1u << next) - 1) : lanes;
-		ROLL
-		for (uint32_t i = 0; i < lane_index(); i++)
-			number += turn >> i & 1;
-		differs = shuffle(differs, number * team % WARP);
-		if (turn >> lane_index() & 1 && differs)
-			c->differs = differs;
-		lanes &= ~turn;
-		join_warp();
+		/* The packets of this round, and the tile number of this lane's own packet: that
+		 * tile has its result. */
+		uint32_t next = nth_lane(lanes, WARP_SIZE / tile), number = 0;
+		uint32_t round = next < WARP_SIZE ? lanes & ((1u << next) - 1) : lanes;
+		PRAGMA_UNROLL_1
+		for (uint32_t i = 0; i < lane_id(); i++)
+			number += round >> i & 1;
+		differs = __shfl_sync(FULL_MASK, differs, number * tile % WARP_SIZE);
+		if (round >> lane_id() & 1 && differs)
+			c->failed = differs;
+		lanes &= ~round;
+		__syncwarp();
 	}
 }
 
-/* Encrypts those of a group's packets that are to be by CBC, each by four lanes. */
-DEVICE void by_columns(const struct stage *s, const struct aes_tables *t, const struct cargo *c, int mine)
+/* Encrypts the batch's CBC packets that are to be sealed, four lanes per packet. */
+DEVICE void cbc_encrypt_batch(const struct staging *s, const struct aes_tables *t, const struct esp_lane *c, int mine)
 {
-	uint32_t lanes = lanes_where(mine && !c->differs && kind_of(c) == JOB_SEAL && key_of(s, c->key)->cipher == ESP_CBC);
+	uint32_t lanes = __ballot_sync(FULL_MASK, mine && !c->failed && job_kind(c) == JOB_SEAL && staged_key(s, c->key)->cipher == ESP_CBC);
 
-	ROLL
+	PRAGMA_UNROLL_1
 	while (lanes) {
-		uint32_t owner = nth_of(lanes, lane_index() / AES_COLUMNS), next = nth_of(lanes, WARP / AES_COLUMNS), from = owner % WARP;
-		uint32_t key = shuffle(c->key, from), esp = shuffle(c->esp, from), text = shuffle(c->text, from);
-		const struct esp_packet p = view(s, esp, text, 0, 0);
+		uint32_t owner = nth_lane(lanes, lane_id() / AES_COLUMNS), next = nth_lane(lanes, WARP_SIZE / AES_COLUMNS), from = owner % WARP_SIZE;
+		uint32_t key = __shfl_sync(FULL_MASK, c->key, from);
+		uint32_t esp = __shfl_sync(FULL_MASK, c->esp, from);
+		uint32_t text = __shfl_sync(FULL_MASK, c->text, from);
+		const struct esp_packet p = staged_packet(s, esp, text, 0, 0);
 
-		cbc_encrypt_columns(key_of(s, key), t, &p, owner < WARP, lane_index(), WARP);
-		lanes = next < WARP ? lanes >> next << next : 0;
+		cbc_encrypt_columns(staged_key(s, key), t, &p, owner < WARP_SIZE, lane_id(), WARP_SIZE);
+		lanes = next < WARP_SIZE ? lanes >> next << next : 0;
 	}
-	join_warp();
+	__syncwarp();
 }
 
-/* What a lane does with its own packet. */
-DEVICE void alone(const struct stage *s, struct cargo *c)
+/* Computes the HMAC of a lane's own packet, and writes or checks its ICV. */
+DEVICE void authenticate_by_lane(const struct staging *s, struct esp_lane *c)
 {
-	const struct esp_key *k = key_of(s, c->key);
-	const struct esp_packet p = view(s, c->esp, c->text, c->job.flags, c->job.high);
-	int open = kind_of(c) == JOB_OPEN;
+	const struct esp_key *k = staged_key(s, c->key);
+	const struct esp_packet p = staged_packet(s, c->esp, c->text, c->job.flags, c->job.high);
+	int open = job_kind(c) == JOB_OPEN;
 	uint32_t icv[8];
 
 	if (k->auth == ESP_COMBINED)
 		return;
 	hmac(k, &p, icv);
-	c->differs = esp_finish(k, &p, open, 0, 1, icv);
+	c->failed = esp_finish(k, &p, open, 0, 1, icv);
 }
 
 #endif

@@ -1,8 +1,7 @@
-/* What kernels need of CUDA, for three compilers: clang-19 without a toolkit
- * (which makes the PTX that is committed), nvcc, and a C compiler for the host,
- * where a test runs the same code without a GPU.
+/* Compiler support for kernel code: clang-19 without a CUDA toolkit (which compiles the committed
+ * PTX), nvcc, and a C compiler that builds the same code for host tests.
  *
- * Sources are plain C but for the entry kernels (*.cu). */
+ * Headers are plain C; entry kernels (*.cu) are CUDA C++. Every kernel header includes this file. */
 #ifndef WARPROUTE_DEVICE_H
 #define WARPROUTE_DEVICE_H
 
@@ -10,7 +9,7 @@
 
 #if defined(__CUDA__) || defined(__CUDACC__)
 #define ON_DEVICE 1
-#ifndef __CUDACC__ /* clang, told of no toolkit */
+#ifndef __CUDACC__ /* clang without a toolkit */
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
 #define __shared__ __attribute__((shared))
@@ -23,15 +22,15 @@
 #endif
 
 #if ON_DEVICE
-#define UNROLL _Pragma("unroll")
-#define ROLL _Pragma("unroll 1")
+#define PRAGMA_UNROLL _Pragma("unroll")
+#define PRAGMA_UNROLL_1 _Pragma("unroll 1")
 #else
-#define UNROLL
-#define ROLL
+#define PRAGMA_UNROLL
+#define PRAGMA_UNROLL_1
 #endif
 
-/* Words of tables are stored by others while they are read: a load of one sees an
- * old or a new word, and goes to the level of cache that all multiprocessors share. */
+/* Load a table word that another thread may store concurrently: the old or the new word, from L2,
+ * which all multiprocessors share. */
 DEVICE uint32_t load32(const uint32_t *p)
 {
 #if ON_DEVICE
@@ -54,8 +53,9 @@ DEVICE uint64_t load64(const uint64_t *p)
 #endif
 }
 
-/* What is loaded before it was so no later than what is loaded after it. */
-DEVICE void fence_loads(void)
+/* Orders memory accesses before the fence ahead of those after it, within the GPU. It is weaker
+ * than __threadfence, which is sequentially consistent. */
+DEVICE void fence_acq_rel_gpu(void)
 {
 #if ON_DEVICE
 	asm volatile("fence.acq_rel.gpu;" ::: "memory");
@@ -67,19 +67,18 @@ DEVICE void fence_loads(void)
 #define TRIE_LOAD(p) load32(p)
 #define TRIE_DEVICE DEVICE
 
-/* What seldom happens is laid out of the way: a chunk's first packets wait for every
- * line of instructions. */
-#define SELDOM(x) __builtin_expect(!!(x), 0)
-#define MOSTLY(x) __builtin_expect(!!(x), 1)
+/* Unlikely branches are moved out of line: the first packets of a chunk wait for instruction
+ * fetches. */
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define likely(x) __builtin_expect(!!(x), 1)
 
-/* Numbers in packets are in network byte order. */
+/* Byte swaps between network byte order and the little-endian order of GPUs. */
 #ifdef __CUDACC__
-DEVICE uint32_t swap32(uint32_t x) { return __byte_perm(x, 0, 0x0123); }
-DEVICE uint32_t count_bits(uint32_t x) { return __popc(x); }
+DEVICE uint32_t bswap32(uint32_t x) { return __byte_perm(x, 0, 0x0123); }
 #else
-DEVICE uint32_t swap32(uint32_t x) { return __builtin_bswap32(x); }
-DEVICE uint32_t count_bits(uint32_t x) { return __builtin_popcount(x); }
+DEVICE uint32_t bswap32(uint32_t x) { return __builtin_bswap32(x); }
+DEVICE uint32_t __popc(uint32_t x) { return __builtin_popcount(x); }
 #endif
-DEVICE uint32_t swap16(uint32_t x) { return (x & 0xff) << 8 | (x >> 8 & 0xff); }
+DEVICE uint32_t bswap16(uint32_t x) { return (x & 0xff) << 8 | (x >> 8 & 0xff); }
 
 #endif

@@ -1,4 +1,4 @@
-/* IPv6 extension headers, as packet/extension.go follows them. */
+/* IPv6 extension headers, parsed as packet/extension.go does. Included by ipv6.h and tunnel.h. */
 #ifndef WARPROUTE_EXTENSION_H
 #define WARPROUTE_EXTENSION_H
 
@@ -12,24 +12,24 @@ DEVICE int is_extension(uint32_t protocol)
 	       protocol == PROTOCOL_AH || protocol == PROTOCOL_DEST_OPTIONS;
 }
 
-/* Where a chain of extension headers leads. */
+/* End of an extension header chain. */
 struct chain {
-	int whole;         /* it is neither broken nor too long; otherwise nothing else counts */
-	uint32_t protocol; /* of the first header that is no extension, */
-	uint32_t at;       /* which is there */
-	int fragment;      /* the packet is one; beyond the first, at is in its payload */
-	int routing0;      /* a type 0 routing header with segments left stands before it (RFC 5095) */
+	int valid;         /* neither truncated nor too long; otherwise the other fields are undefined */
+	uint32_t protocol; /* first protocol that is no extension header */
+	uint32_t at;       /* its offset */
+	int fragment;      /* the packet is a fragment; a non-first one has payload at this offset */
+	int routing0;      /* type 0 routing header with segments left (RFC 5095) */
 };
 
-/* Follows the chain that begins at an offset with a header of type next, in an IPv6
- * packet that ends at end. */
+/* Parses the chain that starts at offset at with a header of type next, in an IPv6 packet that ends
+ * at end. */
 DEVICE struct chain follow_chain(const struct packet *p, uint32_t next, uint32_t at, uint32_t end)
 {
 	struct chain c = {0, next, at, 0, 0};
 
 	for (int headers = 0; headers <= MAX_EXTENSION_HEADERS; headers++) {
 		if (!is_extension(c.protocol)) {
-			c.whole = 1;
+			c.valid = 1;
 			break;
 		}
 		if (c.at + 8 > end)
@@ -43,14 +43,14 @@ DEVICE struct chain follow_chain(const struct packet *p, uint32_t next, uint32_t
 		if (c.protocol == PROTOCOL_FRAGMENT) {
 			length = 8;
 			c.fragment = 1;
-			if (half_at(p, c.at + 2) & 0xfff8) /* beyond the first: what follows is payload */
-				c.whole = 1;
+			if (half_at(p, c.at + 2) & 0xfff8) /* not the first fragment: payload follows */
+				c.valid = 1;
 		}
 		if (c.at + length > end)
 			break;
 		c.protocol = next;
 		c.at += length;
-		if (c.whole)
+		if (c.valid)
 			break;
 	}
 	return c;

@@ -1,4 +1,4 @@
-/* The hash by which a flow chooses its path, as packet/flow.go has it. */
+/* ECMP flow hash, equivalent to packet/flow.go. Included by decide.h. */
 #ifndef WARPROUTE_FLOW_H
 #define WARPROUTE_FLOW_H
 
@@ -21,7 +21,7 @@ DEVICE uint32_t finish(uint32_t hash)
 	return hash ^ hash >> 16;
 }
 
-/* Both port numbers of protocols that start with them, else 0. */
+/* Returns both ports of a transport protocol that starts with them, else 0. */
 DEVICE uint32_t flow_ports(const struct packet *p)
 {
 	int has = p->protocol == PROTOCOL_TCP || p->protocol == PROTOCOL_UDP || p->protocol == PROTOCOL_DCCP ||
@@ -29,13 +29,13 @@ DEVICE uint32_t flow_ports(const struct packet *p)
 	return has && p->l4 + 4 <= p->size ? word_at(p, p->l4) : 0;
 }
 
-/* The hash of a packet whose addresses are words first to last of its header. */
+/* Returns the flow hash of a packet whose addresses are words first to last of its IP header. */
 DEVICE uint32_t flow_hash(const struct packet *p, uint32_t first, uint32_t last, uint32_t seed)
 {
 	uint32_t hash = seed;
 
 	for (uint32_t i = first; i <= last; i++)
-		hash = mix(hash, header_word(p, i));
+		hash = mix(hash, ip_word(p, i));
 	if (!p->fragment) {
 		hash = mix(hash, flow_ports(p));
 		hash = mix(hash, p->protocol);

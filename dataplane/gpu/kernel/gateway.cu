@@ -1,63 +1,69 @@
-/* The entry kernel of a router that is an IPsec gateway: as the resident one, but that
- * packets are sealed and opened on the way. Its blocks are smaller, as they take most of
- * a multiprocessor's shared memory. */
-#define WARPS 8
-#define VERIFY_SOURCES 0
+/* IPsec gateway kernel: as the resident kernel, with ESP sealing and opening before the lookup. Its
+ * blocks are smaller, because one takes most of a multiprocessor's shared memory. */
+#define WARPS (GATEWAY_THREADS / WARP_SIZE)
+#define CHECK_REVERSE_PATH 0
 
-#include "await.h"
-#include "secure.h"
+#include "poll.h"
+#include "esp_batch.h"
 
-#define THREADS (WARPS * WARP)
-
-/* Shared memory of a block. The stages of its warps are behind. */
+/* Shared memory of a block. The staging buffers of its warps follow. */
 struct gateway_shared {
 	uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[AES_INVERSE_WORDS];
 	struct shared shared;
 } __attribute__((aligned(16)));
 
-static_assert(sizeof(struct gateway_shared) == GATEWAY_SHARED, "the router makes room for it");
+static_assert(sizeof(struct gateway_shared) == GATEWAY_SHARED, "the host allocates it");
 
 extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) gateway(struct mailbox m, struct vault v)
+/* Serves one mailbox slot per block until the host sends STOP.
+ *
+ * Grid: one block per slot. Block: 256 threads. Dynamic shared memory: GATEWAY_SHARED bytes and a
+ * staging buffer of 4 * v.staging_words bytes per warp.
+ *
+ * PCIe payload bytes per packet with an ESP job: reads 9 (descriptors) + 16 (job) + the packet from
+ * 2 bytes before its frame to the end of ESP, in 32-byte sectors; writes 8 (result) + the same
+ * sectors, or those of the inner packet if it was opened. Key lines are read from device memory.
+ * Other packets: as resident without inlined headers, and 16 (job) if the chunk has jobs. */
+extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct mailbox m, struct key_table v)
 {
 	struct gateway_shared *all = (struct gateway_shared *)memory;
 	struct shared *sh = &all->shared;
-	uint8_t *slot = m.slots + (uint64_t)block_index() * m.slot_bytes;
-	const uint64_t *quads = (const uint64_t *)(slot + m.quads);
-	uint32_t warp = warp_index();
-	struct desk *desk = &sh->desks[warp];
-	struct stage stage = {(uint32_t *)(all + 1) + warp * v.stage_words, v.stage_words};
-	struct aes_tables t = aes_tables_of(all->encrypt, all->decrypt, all->inverse, lane_index());
-	struct outlook o = {1, 0};
+	uint8_t *slot = m.slots + (uint64_t)blockIdx.x * m.slot_bytes;
+	const uint64_t *descriptors = (const uint64_t *)(slot + m.descriptors);
+	uint32_t warp = warp_id();
+	struct warp_scratch *scratch = &sh->scratch[warp];
+	struct staging staging = {(uint32_t *)(all + 1) + warp * v.staging_words, v.staging_words};
+	struct aes_tables t = aes_tables_of(all->encrypt, all->decrypt, all->inverse, lane_id());
+	struct poll_hint hint = {1, 0};
 
-	aes_fill_encrypt(all->encrypt, thread_index(), THREADS);
-	aes_fill_decrypt(all->decrypt, all->inverse, thread_index(), THREADS);
-	join_block();
+	aes_fill_encrypt(all->encrypt, threadIdx.x, GATEWAY_THREADS);
+	aes_fill_decrypt(all->decrypt, all->inverse, threadIdx.x, GATEWAY_THREADS);
+	__syncthreads();
 	for (uint32_t seq = 1;; seq++) {
-		struct sight see = await(&m, sh, slot, seq, o);
-		uint32_t size = sh->size[seq % 2], n = size_of(size);
+		struct poll_result poll = wait_for_chunk(&m, sh, slot, seq, hint);
+		uint32_t size = sh->size[seq % 2], n = packet_count(size);
 		if (size == STOP)
 			return;
-		o = outlook_of(size);
-		if (see.answered) /* all that it has: a chunk with heads is small */
+		hint = poll_hint_of(size);
+		if (poll.completed) /* a chunk with inlined headers has one batch per warp */
 			continue;
-		for (uint32_t quad = warp; quad < quads_of(n); quad += WARPS) {
-			while ((quad != warp || !see.quad) && !read_quad(quads, quad, seq, &see.w))
+		for (uint32_t batch = warp; batch < batch_count(n); batch += WARPS) {
+			while ((batch != warp || !poll.ready) && !read_batch(descriptors, batch, seq, &poll.w))
 				;
-			if (size & JOBS) {
-				work_with_jobs(&m, &v, &stage, &t, desk, slot, block_index(), quad, see.w, n);
+			if (size & HAS_JOBS) {
+				process_esp_batch(&m, &v, &staging, &t, scratch, slot, blockIdx.x, batch, poll.w, n);
 				continue;
 			}
-			struct snapshot s = fetch(&m, desk, see.w, is_packet(quad, n));
-			work(&m, desk, s, slot, quad, see.w, m.umem + see.w.low, is_packet(quad, n), IN_WORDS);
+			struct snapshot s = load_headers(&m, scratch, poll.w, has_packet(batch, n));
+			process_batch(&m, scratch, s, slot, batch, poll.w, m.umem + poll.w.low, has_packet(batch, n), ACCESS_32);
 		}
-		if (warp >= quads_of(n))
+		if (warp >= batch_count(n))
 			continue;
-		fence_host(); /* who finishes a quad, finishes every 8th behind it, and speaks for every 16th */
-		join_warp();
-		if (lane_index() == 0)
-			for (uint32_t part = warp; part < quads_of(n) && part < 2 * WARPS; part += WARPS)
+		fence_acq_rel_sys(); /* a warp processes every 8th batch, and reports by part of 16 */
+		__syncwarp();
+		if (lane_id() == 0)
+			for (uint32_t part = warp; part < batch_count(n) && part < DONE_BATCHES; part += WARPS)
 				host_store32((uint32_t *)slot + part, seq);
 	}
 }

@@ -1,4 +1,4 @@
-/* Packets in packets, one level of them, as packet/tunnel.go has them. */
+/* Tunnelled packets, one level, parsed as packet/tunnel.go does. Included by decide.h. */
 #ifndef WARPROUTE_TUNNEL_H
 #define WARPROUTE_TUNNEL_H
 
@@ -9,9 +9,9 @@
 #define PORT_VXLAN_LINUX 8472 /* Linux's default, older than the assignment */
 #define PORT_GENEVE 6081
 
-/* Goes from a segment to the IP header that its payload has inside: where it is, and
- * by what EtherType. Returns 0 if it carries none. */
-DEVICE uint32_t enter_tunnel(const struct packet *p, const struct segment *s, uint32_t *at)
+/* Finds the IP header in a segment's payload: returns its EtherType and sets *at. Returns 0 if
+ * there is no tunnel. */
+DEVICE uint32_t tunnel_payload(const struct packet *p, const struct segment *s, uint32_t *at)
 {
 	uint32_t len = s->end - s->l4, type = 0;
 
@@ -20,7 +20,7 @@ DEVICE uint32_t enter_tunnel(const struct packet *p, const struct segment *s, ui
 		return ETHERTYPE_IPV4;
 	if (s->protocol == PROTOCOL_IPV6)
 		return ETHERTYPE_IPV6;
-	if (s->protocol == PROTOCOL_GRE && len >= 4) { /* RFC 2784, 2890 */
+	if (s->protocol == PROTOCOL_GRE && len >= 4) { /* RFC 2784, RFC 2890 */
 		uint32_t flags = byte_at(p, s->l4); /* checksum, key, sequence number: 4 bytes each */
 		*at += 4 + 4 * ((flags >> 7 & 1) + (flags >> 5 & 1) + (flags >> 4 & 1));
 		type = half_at(p, s->l4 + 2);
@@ -44,11 +44,11 @@ DEVICE uint32_t enter_tunnel(const struct packet *p, const struct segment *s, ui
 	return type;
 }
 
-/* Makes s the segment that the packet in it has inside, about which nothing has been
- * checked. Returns 0 if there is none. */
+/* Replaces s by the transport segment of the packet that it carries, and validates that packet.
+ * Returns 0 if there is none. */
 DEVICE int inner_segment(const struct packet *p, struct segment *s)
 {
-	uint32_t at, type = enter_tunnel(p, s, &at);
+	uint32_t at, type = tunnel_payload(p, s, &at);
 
 	if (type == ETHERTYPE_IPV4 && at + IPV4_LEN <= s->end) {
 		uint32_t version = byte_at(p, at) >> 4, header = (byte_at(p, at) & 0xf) * 4, size = half_at(p, at + 2);
@@ -66,14 +66,13 @@ DEVICE int inner_segment(const struct packet *p, struct segment *s)
 		struct chain c = follow_chain(p, byte_at(p, at + 6), at + IPV6_LEN, at + size);
 		struct segment inner = {c.protocol, at + 8, 32, c.at, at + size};
 		*s = inner;
-		return c.whole && !c.fragment;
+		return c.valid && !c.fragment;
 	}
 	return 0;
 }
 
-/* Finishes the L4 checksum of a packet, or of the packet that it carries, where its
- * sender left it unfinished. Fragments are left alone: Linux finishes a checksum
- * before it fragments. */
+/* Completes the L4 checksum of a packet, or of the packet it carries, left to NIC offload.
+ * Fragments are skipped: Linux completes checksums before it fragments. */
 DEVICE void complete_checksum(const struct packet *p, int ipv4)
 {
 	struct segment s = {p->protocol, ipv4 ? 12u : 8u, ipv4 ? 8u : 32u, p->l4, p->size};

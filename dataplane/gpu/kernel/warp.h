@@ -1,57 +1,36 @@
-/* What the threads of a warp and of a block do together, and how they reach the
- * host's memory. */
+/* CUDA's warp and block intrinsics for clang without a toolkit, and access to host memory. A host
+ * test defines the intrinsics that it needs. Included by mailbox kernels and benchmarks. */
 #ifndef WARPROUTE_WARP_H
 #define WARPROUTE_WARP_H
 
 #include "device.h"
 
-#define WARP 32
-#define EVERYONE 0xffffffffu
+#define WARP_SIZE 32
+#define FULL_MASK 0xffffffffu
 
 struct words4 {
 	uint32_t w[4];
 };
 
 #if ON_DEVICE
-#ifdef __CUDACC__
-DEVICE uint32_t thread_index(void) { return threadIdx.x; }
-DEVICE uint32_t block_index(void) { return blockIdx.x; }
-DEVICE uint32_t block_count(void) { return gridDim.x; }
-DEVICE uint32_t shuffle(uint32_t v, uint32_t lane) { return __shfl_sync(EVERYONE, v, lane); }
-DEVICE void join_warp(void) { __syncwarp(); }
-DEVICE void join_block(void) { __syncthreads(); }
-#else
-DEVICE uint32_t thread_index(void) { return __nvvm_read_ptx_sreg_tid_x(); }
-DEVICE uint32_t block_index(void) { return __nvvm_read_ptx_sreg_ctaid_x(); }
-DEVICE uint32_t block_count(void) { return __nvvm_read_ptx_sreg_nctaid_x(); }
-DEVICE uint32_t shuffle(uint32_t v, uint32_t lane) { return __nvvm_shfl_sync_idx_i32(EVERYONE, v, lane, WARP - 1); }
-DEVICE void join_warp(void) { __nvvm_bar_warp_sync(EVERYONE); }
-DEVICE void join_block(void) { __syncthreads(); }
-#endif
+#ifndef __CUDACC__
+struct dim3;
+struct uint3;
+#include <__clang_cuda_builtin_vars.h> /* threadIdx, blockIdx, gridDim */
 
-DEVICE uint32_t lane_index(void) { return thread_index() % WARP; }
-DEVICE uint32_t warp_index(void) { return thread_index() / WARP; }
+DEVICE uint32_t __shfl_sync(uint32_t mask, uint32_t v, uint32_t lane) { return __nvvm_shfl_sync_idx_i32(mask, v, lane, WARP_SIZE - 1); }
+DEVICE void __syncwarp(void) { __nvvm_bar_warp_sync(FULL_MASK); }
 
-/* CUDA has a function named all already. */
-DEVICE int all_of_warp(int p)
+/* The votes take all lanes; the mask is CUDA's argument and must be FULL_MASK. */
+DEVICE int __all_sync(uint32_t, int p)
 {
-	int is;
+	int all;
 	asm volatile("{ .reg .pred a, b; setp.ne.s32 a, %1, 0; vote.sync.all.pred b, a, 0xffffffff; selp.s32 %0, 1, 0, b; }"
-		     : "=r"(is) : "r"(p) : "memory");
-	return is;
+		     : "=r"(all) : "r"(p) : "memory");
+	return all;
 }
 
-/* Waits for all threads of the block, and tells all of them whether p is not 0 for any. */
-DEVICE int any_of_block(int p)
-{
-	int is;
-	asm volatile("{ .reg .pred a, b; setp.ne.s32 a, %1, 0; barrier.red.or.pred b, 0, a; selp.s32 %0, 1, 0, b; }"
-		     : "=r"(is) : "r"(p) : "memory");
-	return is;
-}
-
-/* A bit for each lane where p is not 0. */
-DEVICE uint32_t lanes_where(int p)
+DEVICE uint32_t __ballot_sync(uint32_t, int p)
 {
 	uint32_t lanes;
 	asm volatile("{ .reg .pred a; setp.ne.s32 a, %1, 0; vote.sync.ballot.b32 %0, a, 0xffffffff; }"
@@ -59,8 +38,21 @@ DEVICE uint32_t lanes_where(int p)
 	return lanes;
 }
 
-/* Memory of the host is read and written past all caches of the device, which
- * the host does not know of. */
+DEVICE int __syncthreads_or(int p)
+{
+	int any;
+	asm volatile("{ .reg .pred a, b; setp.ne.s32 a, %1, 0; barrier.red.or.pred b, 0, a; selp.s32 %0, 1, 0, b; }"
+		     : "=r"(any) : "r"(p) : "memory");
+	return any;
+}
+
+DEVICE void __nanosleep(uint32_t ns) { asm volatile("nanosleep.u32 %0;" :: "r"(ns)); }
+#endif
+
+DEVICE uint32_t lane_id(void) { return threadIdx.x % WARP_SIZE; }
+DEVICE uint32_t warp_id(void) { return threadIdx.x / WARP_SIZE; }
+
+/* Host memory is accessed past all GPU caches, which are not coherent with the host. */
 DEVICE uint64_t host_load64(const uint64_t *p)
 {
 	uint64_t v;
@@ -95,26 +87,23 @@ DEVICE void host_store32(uint32_t *p, uint32_t v)
 	asm volatile("st.relaxed.sys.global.u32 [%0], %1;" :: "l"(p), "r"(v) : "memory");
 }
 
-/* What was stored before, by this thread and by those it has joined, the host
- * sees before what this thread stores after. */
-DEVICE void fence_host(void) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
-DEVICE void fence_device(void) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+/* Orders stores of this thread, and stores that it observed at a barrier, before its later stores
+ * as seen by the host. It is weaker than __threadfence_system, which is sequentially consistent. */
+DEVICE void fence_acq_rel_sys(void) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
-DEVICE void rest(uint32_t ns) { asm volatile("nanosleep.u32 %0;" :: "r"(ns)); }
-
-DEVICE uint32_t count_up(uint32_t *p)
+/* Adds 1 and returns the old value. CUDA's atomicAdd is relaxed; this is acquire and release. */
+DEVICE uint32_t atomic_inc_acq_rel(uint32_t *p)
 {
 	uint32_t old;
 	asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(old) : "l"(p) : "memory");
 	return old;
 }
 #else
-/* A host program that has lanes brings functions of its own. */
-static uint32_t lane_index(void);
-static uint32_t shuffle(uint32_t v, uint32_t lane);
-static void join_warp(void);
-static int all_of_warp(int p);
-static uint32_t lanes_where(int p);
+static uint32_t lane_id(void);
+static uint32_t __shfl_sync(uint32_t mask, uint32_t v, uint32_t lane);
+static void __syncwarp(void);
+static int __all_sync(uint32_t mask, int p);
+static uint32_t __ballot_sync(uint32_t mask, int p);
 
 DEVICE uint64_t host_load64(const uint64_t *p) { return *p; }
 DEVICE struct words4 host_load128(const void *p) { return *(const struct words4 *)p; }

@@ -1,8 +1,6 @@
-/*
- * A driver with two GPUs that run no packets: it counts what is held, fails where it
- * is told to, and makes the changes of tables that patch_tables is launched for. The
- * devices' memory is the host's. STATE is the file through which a test tells it.
- */
+/* Fake driver with two GPUs that process no packets. It counts open resources, fails calls on
+ * request, and applies the table updates of patch_tables. Device memory is host memory. A test
+ * controls it through the file STATE. */
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,22 +10,26 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../kernel/layout.h"
+#include "layout.h"
+
 typedef int CUresult;
 typedef uintptr_t handle, ptr;
 typedef uint32_t u32;
 
-/* fake_unsafe_test.go has the same. */
 static struct state {
-	u32 calls;       /* so far, */
-	u32 fail_at;     /* and which of them fails: by number, */
-	char fail[64];   /* or the next of this name */
-	char failed[64]; /* which one did */
-	u32 result;      /* what it returned */
-	int held;        /* contexts, modules, memory, registrations, streams */
-	u32 running[2];  /* blocks of each device: its streams are not done */
+	u32 calls;       /* calls so far */
+	u32 fail_at;     /* number of the call to fail */
+	char fail[64];   /* or name of the next call to fail */
+	char failed[64]; /* name of the failed call */
+	u32 result;      /* its result */
+	int held;        /* open contexts, modules, allocations, registrations, streams */
+	u32 running[2];  /* running blocks per device: its streams are busy */
 	u32 faulted;     /* every call fails */
-	u32 copies;      /* memory is copied; else nobody looks into it */
+	u32 copies;      /* copy memory; otherwise nothing reads it */
 } *state;
+
+CHECK_STATE_LAYOUT;
 
 static __attribute__((constructor)) void map_state(void)
 {
@@ -38,7 +40,7 @@ static __attribute__((constructor)) void map_state(void)
 	close(fd);
 }
 
-/* Enters a call; returns what it is to return. */
+/* Counts a call and returns its result. */
 static CUresult call(const char *name)
 {
 	u32 number = __atomic_add_fetch(&state->calls, 1, __ATOMIC_SEQ_CST);
@@ -87,11 +89,11 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, int dev)
 {
 	(void)dev;
 	CALL;
-	*value = attribute == 16 ? 10 : attribute == 97 ? 232448 : 1; /* multiprocessors, shared memory */
+	*value = attribute == 16 ? 10 : attribute == 97 ? 232448 : 1; /* multiprocessors; shared memory per block */
 	return 0;
 }
 
-/* Contexts are numbered from CONTEXT on, by their device. */
+/* A context's handle is CONTEXT plus its device. */
 enum { CONTEXT = 0xc0 };
 static _Thread_local handle current;
 CUresult cuDevicePrimaryCtxRetain(handle *ctx, int dev) { *ctx = CONTEXT + dev; TAKE; }
@@ -130,12 +132,13 @@ struct patch {
 	uint64_t at, word;
 	u32 count, bytes;
 };
-static void patch_tables(const struct patch *list, u32 n, uint64_t *made, uint64_t sum)
+CHECK_PATCH_LAYOUT;
+static void patch_tables(const struct patch *list, u32 n, uint64_t *applied, uint64_t sum)
 {
 	for (u32 i = 0; state->copies && i < n; i++)
 		for (u32 k = 0; k < list[i].count; k++)
 			memcpy((char *)list[i].at + (size_t)k * list[i].bytes, &list[i].word, list[i].bytes);
-	__atomic_store_n(made, sum, __ATOMIC_SEQ_CST);
+	__atomic_store_n(applied, sum, __ATOMIC_SEQ_CST);
 }
 CUresult cuLaunchKernel(handle f, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz, u32 shared, handle stream, void **params, void **extra)
 {
@@ -146,7 +149,7 @@ CUresult cuLaunchKernel(handle f, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz
 	return 0;
 }
 
-/* Memory that nobody touches costs nothing. Its size is kept in front of it. */
+/* Untouched memory is not committed. Its size is stored in front of it. */
 enum { FRONT = 4096 };
 CUresult cuMemAlloc_v2(ptr *at, size_t n)
 {
@@ -200,7 +203,7 @@ CUresult cuStreamQuery(handle s)
 }
 CUresult cuStreamSynchronize(handle s) { (void)s; CALL; return 0; }
 
-/* What the engine does not need, and must be there. */
+/* Symbols that package cuda requires and the engine does not call. */
 #define UNUSED(name) CUresult name(void) { call(#name); return 801; }
 UNUSED(cuModuleGetGlobal_v2) UNUSED(cuFuncGetAttribute)
 UNUSED(cuMemcpyDtoHAsync_v2) UNUSED(cuMemcpyDtoDAsync_v2) UNUSED(cuMemsetD8Async)

@@ -1,7 +1,7 @@
-/* reuse: decides on one packet again and again, without and with a copy of the first
- * words, and where any source will do and where not, and before another of its loads each time, has the router do all that it may do to what is no longer in use. The packet
- * must take the old way or the new one, and never what took the place of a part of the
- * old one. Prints how many loads there were. */
+/* reuse: decides on one packet again and again, with and without hot entries, and with and without
+ * a reverse-path filter. Each time it changes the tables before another load, in every way the
+ * router may change unused entries. The packet must take the old or the new path, never a reused
+ * entry of the old one. Prints the number of loads. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,16 +28,16 @@ static uint64_t watched64(const uint64_t *p)
 
 enum { OLD = 1, NEW, WRONG }; /* next hops, adjacencies, and last bytes of MACs */
 
-static uint32_t *images[2], groups[GROUP_BUCKETS], reverse_paths[MAX_PORTS], repair[MAX_PORTS / 32], turns;
+static uint32_t *images[2], groups[ECMP_BUCKETS], reverse_paths[MAX_PORTS], repair[MAX_PORTS / 32], generation;
 static uint64_t ipv4, hops[4], adjacencies[4], ports[MAX_PORTS];
 static const struct tables tables = {
 	.ipv4 = &ipv4, .ipv6 = &ipv4, .next_hops = hops, .groups = groups, .adjacencies = adjacencies, .ports = ports,
-	.reverse_paths = reverse_paths, .turns = &turns, .repair = repair,
+	.reverse_paths = reverse_paths, .generation = &generation, .repair = repair,
 };
 
 static uint64_t forward_to(uint32_t adjacency) { return (uint64_t)KIND_FORWARD << 56 | adjacency; }
 
-/* The wrong one is by another port than the packet's. */
+/* WRONG leaves by another port than the packet's. */
 static uint64_t adjacency_of(uint32_t mac) { return (uint64_t)mac << 16 | (mac == WRONG ? 2 : 1); }
 
 static void lead_to(uint32_t *image, uint32_t hop)
@@ -47,14 +47,14 @@ static void lead_to(uint32_t *image, uint32_t hop)
 	image[TRIE_DEFAULT] = hop;
 }
 
-/* The old way is by a group. */
+/* The old path leads through an ECMP group. */
 static void before_change(void)
 {
 	ipv4 = (uintptr_t)images[0];
 	lead_to(images[0], OLD);
 	lead_to(images[1], NEW);
 	hops[OLD] = forward_to(0) | (uint64_t)1 << 32;
-	for (uint32_t i = 0; i < GROUP_BUCKETS; i++)
+	for (uint32_t i = 0; i < ECMP_BUCKETS; i++)
 		groups[i] = OLD;
 	adjacencies[OLD] = adjacency_of(OLD);
 	hops[NEW] = forward_to(NEW);
@@ -64,15 +64,14 @@ static void before_change(void)
 	ports[1] = ports[2] = 1500;
 }
 
-/* Another image takes the place of the first, and then nothing that was the old way's
- * is its any more. */
+/* Replaces the image, then reuses all entries of the old path. */
 static void change(void)
 {
 	ipv4 = (uintptr_t)images[1];
-	turns++;
+	generation++;
 	lead_to(images[0], WRONG);
 	hops[OLD] = forward_to(WRONG);
-	for (uint32_t i = 0; i < GROUP_BUCKETS; i++)
+	for (uint32_t i = 0; i < ECMP_BUCKETS; i++)
 		groups[i] = WRONG;
 	adjacencies[OLD] = adjacency_of(WRONG);
 }
@@ -89,32 +88,32 @@ static const uint8_t packet[2 + ETHERNET_LEN + IPV4_LEN + 28] = {
 	[14] = 8, 0, 0x45, 0, 0, IPV4_LEN, 0, 0, 0, 0, 64, 59, 0xae, 0xad, 192, 0, 2, 1, 10, 0, 0, 1,
 };
 
-/* Decides on the packet; returns whether it went the old way or the new one. */
+/* Decides on the packet. Returns whether it took the old or the new path. */
 static int decide_once(int with_copy)
 {
 	_Alignas(16) uint8_t frame[64];
-	uint32_t head[16], to[HEAD_REWRITTEN];
-	struct nearby near;
+	uint32_t header[16], to[REWRITTEN_WORDS];
+	struct hot_entries hot;
 	struct tables t = tables;
 	struct frame f = {2, ETHERNET_LEN + IPV4_LEN, 1};
 
 	memcpy(frame, packet, sizeof frame);
-	memcpy(head, packet, sizeof head);
+	memcpy(header, packet, sizeof header);
 	struct snapshot s = take_snapshot(&t);
 	if (with_copy) {
 		for (int i = 0; i < 4; i++) {
-			near.next_hops[i] = watched64(&hops[i]);
-			near.adjacencies[i] = watched64(&adjacencies[i]);
-			near.ports[i] = watched64(&ports[i]);
-			near.reverse_paths[i] = watched32(&reverse_paths[i]);
+			hot.next_hops[i] = watched64(&hops[i]);
+			hot.adjacencies[i] = watched64(&adjacencies[i]);
+			hot.ports[i] = watched64(&ports[i]);
+			hot.reverse_paths[i] = watched32(&reverse_paths[i]);
 		}
-		t.near = &near;
+		t.hot = &hot;
 	}
-	struct decision d = decide(&t, s, f, frame + 2, head, to);
-	while (d.turns != s.turns) {
-		t.near = NULL;
+	struct decision d = decide(&t, s, f, frame + 2, header, to);
+	while (d.generation != s.generation) {
+		t.hot = NULL;
 		s = take_snapshot(&t);
-		d = decide(&t, s, f, frame + 2, head, to);
+		d = decide(&t, s, f, frame + 2, header, to);
 	}
 	struct result r = d.result;
 	uint8_t mac = ((uint8_t *)to)[7];
@@ -129,11 +128,11 @@ int main(void)
 	int sum = 0;
 
 	for (int i = 0; i < 2; i++)
-		if (!(images[i] = calloc(TRIE_GROUPS, sizeof *images[i])))
+		if (!(images[i] = calloc(TRIE_NODES, sizeof *images[i])))
 			return 1;
 	for (int way = 0; way < 4; way++) {
 		int with_copy = way % 2;
-		reverse_paths[1] = way / 2 ? STRICT_SOURCE : ANY_SOURCE;
+		reverse_paths[1] = way / 2 ? RPF_STRICT : RPF_OFF;
 		for (loads = 0, change_at = 1; loads >= change_at - 1; change_at++) {
 			before_change();
 			loads = 0;

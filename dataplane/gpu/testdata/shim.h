@@ -1,9 +1,8 @@
-/* What shims have in common.
+/* Common code of the shims. Included by all but reuse.c.
  *
- * Descriptor 3 is memory shared with the test: a struct memory, then what its offsets
- * say; the UMEM is last, so that nothing can be touched behind it. The test writes the
- * number of frames of a chunk (4 bytes) to standard input, and is written it back on
- * standard output when their results are there. */
+ * Descriptor 3 is memory shared with the test: a struct memory, then the regions at its offsets. The
+ * UMEM is last, so that an overrun faults. The test writes a chunk's number of frames (4 bytes) to
+ * standard input, and reads it back from standard output when the results are ready. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,15 +12,15 @@
 #include <unistd.h>
 
 #include "../kernel/decide.h"
+#include "layout.h"
 
 struct memory {
 	uint64_t ipv4, ipv6, next_hops, groups, adjacencies, ports, reverse_paths, repair, jobs, keys, slot, in, out, umem; /* offsets */
 	uint64_t umem_bytes;
-	uint32_t seed, turns;
+	uint32_t seed, generation;
 };
 
-_Static_assert(sizeof(struct frame) == 8, "frame");
-_Static_assert(sizeof(struct result) == 8, "result");
+CHECK_MEMORY_LAYOUT;
 
 static uint8_t *map_shared(void)
 {
@@ -54,7 +53,7 @@ static struct tables tables_in(const uint8_t *base)
 		.ports = (const void *)(base + s->ports),
 		.reverse_paths = (const void *)(base + s->reverse_paths),
 		.repair = (const void *)(base + s->repair),
-		.turns = &s->turns,
+		.generation = &s->generation,
 		.seed = s->seed,
 	};
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/warproute/warproute/internal/testutil"
 )
 
-// bed is routers in a row between a client, which sends, and a server, which counts.
+// bed is a row of routers between a sending client and a counting server.
 type bed struct {
 	t              *testing.T
 	name           string
@@ -26,21 +26,21 @@ type bed struct {
 	serverLink     string
 	routers        []*router
 	wires          []wire
-	frames         [][]byte // that the client sends in turn
+	frames         [][]byte // sent round-robin
 
-	rate   atomic.Int64 // packets per second; 0: none, unpaced: as many as may be
+	rate   atomic.Int64 // packets per second; unpaced: maximum
 	sent   atomic.Uint64
-	load   int64   // 80 % of what it forwards, in packets per second
+	load   int64   // 80 % of the maximum, in packets per second
 	before account // when the load began
 }
 
 const (
 	loadPort = 7777 // of the UDP packets
 	unpaced  = -1
-	burst    = 64 // packets that a late sender makes up for
+	burst    = 64 // maximum that a late sender sends at once
 )
 
-// wire is a link's end at a port of a router: what it transmitted has arrived there.
+// wire is a link to a port of a router.
 type wire struct {
 	ns   *lab.Namespace
 	link string
@@ -62,7 +62,7 @@ func run(t *testing.T, ns *lab.Namespace, name string, args ...string) string {
 	return out
 }
 
-// newBed has a client send to addresses behind a row of routers.
+// newBed creates a bed with a load from the client to addresses behind the routers.
 func newBed(t *testing.T, name string, client *lab.Namespace, clientLink string, server *lab.Namespace, serverLink string, routers []*router, dsts ...string) *bed {
 	t.Helper()
 	b := &bed{t: t, name: name, client: client, clientLink: clientLink, server: server, serverLink: serverLink, routers: routers}
@@ -93,7 +93,7 @@ func farPort(routers []*router) string {
 	return "lan0"
 }
 
-// send sends until stop is closed, at the rate of the time.
+// send sends at the current rate until stop is closed.
 func (b *bed) send(stop chan struct{}, done *sync.WaitGroup) {
 	fd, err := b.client.PacketSocket(b.clientLink)
 	must(b.t, err)
@@ -133,7 +133,7 @@ func (b *bed) send(stop chan struct{}, done *sync.WaitGroup) {
 
 var counter = regexp.MustCompile(`counter packets (\d+)`)
 
-// reached is how many packets of the load have come to the server.
+// reached returns the number of packets that the server has received.
 func (b *bed) reached() uint64 {
 	b.t.Helper()
 	m := counter.FindStringSubmatch(run(b.t, b.server, "nft", "list chain inet soak load"))
@@ -141,8 +141,7 @@ func (b *bed) reached() uint64 {
 	return n
 }
 
-// transmitted is how many frames a link has sent, and how many it has dropped instead, as it
-// does while its carrier is gone.
+// transmitted returns the frames that a link has sent and dropped; it drops without a carrier.
 func transmitted(t *testing.T, ns *lab.Namespace, link string) (sent, dropped uint64) {
 	t.Helper()
 	l, err := ns.Link(link)
@@ -150,7 +149,7 @@ func transmitted(t *testing.T, ns *lab.Namespace, link string) (sent, dropped ui
 	return l.Attrs().Statistics.TxPackets, l.Attrs().Statistics.TxDropped
 }
 
-// account is where all frames of a bed are.
+// account counts all frames of a bed.
 type account struct {
 	sent, reached uint64
 	transmitted   []uint64 // by wire
@@ -174,7 +173,7 @@ func (b *bed) account() account {
 	return a
 }
 
-// quiet waits until nothing is under way, with the load paused, and returns the account.
+// quiet waits, with the load paused, until no frame is in flight, and returns the account.
 func (b *bed) quiet() account {
 	b.t.Helper()
 	last := b.account()
@@ -189,14 +188,14 @@ func (b *bed) quiet() account {
 			return now
 		}
 		if time.Now().After(end) {
-			b.t.Errorf("%s: after 20 s without load frames are still under way: %+v", b.name, now)
+			b.t.Errorf("%s: frames still in flight 20 s after the load: %+v", b.name, now)
 			return now
 		}
 		last = now
 	}
 }
 
-// check holds the account against what the links and the server have counted.
+// check compares the account with the counters of the links and the server.
 func (b *bed) check(a account) {
 	b.t.Helper()
 	for i, w := range b.wires {
@@ -223,13 +222,7 @@ func (b *bed) check(a account) {
 	}
 }
 
-// link joins two namespaces.
-func link(t *testing.T, a *lab.Namespace, nameA string, b *lab.Namespace, nameB string) {
-	t.Helper()
-	must(t, lab.Veth(lab.End{Namespace: a, Name: nameA}, lab.End{Namespace: b, Name: nameB}, lab.VethOptions{}))
-}
-
-// gatewayConfig is the configuration of one end of a tunnel, in its nth generation of keys.
+// gatewayConfig returns the configuration of one end of a tunnel with the nth keys.
 func gatewayConfig(state string, first bool, n int) string {
 	key := func(spi int) string { return fmt.Sprintf("%s%08x", strings.Repeat("5a", 16), spi) }
 	out, in, near, far, src, dst := 0x1000+2*n, 0x1001+2*n, "10.7.0.0/16", "10.8.0.0/16", "192.0.2.1", "192.0.2.2"

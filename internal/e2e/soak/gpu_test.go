@@ -45,7 +45,7 @@ func newGPU(t *testing.T) *gpu {
 }
 
 // environment is what a router needs to find the driver.
-func (g *gpu) environment() []string { return append(os.Environ(), "LD_LIBRARY_PATH="+g.dir) }
+func (g *gpu) environment() []string { return []string{"LD_LIBRARY_PATH=" + g.dir} }
 
 // standStill begins or ends an outage.
 func (g *gpu) standStill(still bool) {

@@ -1,6 +1,6 @@
-// Package soak loads routers to 80 % of their maximum for as long as it is told to, changes
-// all about them that may change while packets flow, and checks that no packet is missing
-// from the account and that nothing grows.
+// Package soak loads routers to 80 % of their maximum for a configured time, changes
+// everything that can change under traffic, and checks that all packets are accounted for and that no
+// resource grows.
 package soak
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/warproute/warproute/internal/lab"
 )
 
-// TimeVariable names the environment variable that says for how long: `make soak TIME=1h`.
+// TimeVariable is the environment variable with the duration: `make soak TIME=1h`.
 const TimeVariable = "WARPROUTE_SOAK"
 
 var program string // under test
@@ -44,7 +44,7 @@ func TestSoak(t *testing.T) {
 	if text := os.Getenv(TimeVariable); text != "" {
 		var err error
 		if length, err = time.ParseDuration(text); err != nil || length < 10*time.Second {
-			t.Fatalf("%s=%s: it is a time from 10s on, such as 1h", TimeVariable, text)
+			t.Fatalf("%s=%s: want a duration of at least 10s, such as 1h", TimeVariable, text)
 		}
 	}
 	device := newGPU(t)
@@ -73,7 +73,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// measure finds how much the beds forward when loaded together, and sets 80 % of it.
+// measure measures the maximum rates of the beds under load together, and sets 80 % of them.
 func measure(t *testing.T, beds []*bed, length time.Duration) {
 	t.Helper()
 	all := func(rate int64) {
@@ -81,7 +81,7 @@ func measure(t *testing.T, beds []*bed, length time.Duration) {
 			b.rate.Store(rate)
 		}
 	}
-	all(1000) // neighbours are found
+	all(1000) // resolves neighbors
 	time.Sleep(500 * time.Millisecond)
 	start, before := time.Now(), []uint64{}
 	for _, b := range beds {
@@ -97,13 +97,13 @@ func measure(t *testing.T, beds []*bed, length time.Duration) {
 		b.rate.Store(0)
 		t.Logf("%s: forwards %d packets/s at most; the load is 80 %% of it", b.name, most[i])
 		if most[i] < 1000 {
-			t.Fatalf("%s: too few to be true", b.name)
+			t.Fatalf("%s: implausibly few", b.name)
 		}
 		b.load = most[i] * 8 / 10
 	}
 }
 
-// newPlain is a router whose engine is a GPU.
+// newPlain starts a router with the GPU engine.
 func newPlain(t *testing.T, device *gpu) (*lab.Topology, *bed) {
 	t.Helper()
 	top, err := lab.NewTopology(lab.VethOptions{})
@@ -119,46 +119,28 @@ func plainConfig(n int) string {
 	return fmt.Sprintf("ports: [{interface: lan0}, {interface: wan0}]\nengine: gpu\nbatch: {max_packets: %d, max_delay: %dus}\n", 1024>>(n%3), 20+n%40)
 }
 
-// newGateways are the two ends of a tunnel, and what gives both the next keys.
+// newGateways starts the two ends of a tunnel and returns a function that installs the nth keys.
 func newGateways(t *testing.T) (*bed, func(n int)) {
 	t.Helper()
-	var ns []*lab.Namespace
-	for _, name := range []string{"client", "near", "far", "server"} {
-		n, err := lab.New(name)
-		must(t, err)
-		t.Cleanup(func() { n.Close() })
-		ns = append(ns, n)
-	}
-	link(t, ns[0], "client0", ns[1], "lan0")
-	link(t, ns[1], "wan0", ns[2], "wan0")
-	link(t, ns[3], "server0", ns[2], "lan0")
-	for _, a := range []struct {
-		ns   *lab.Namespace
-		link string
-		addr string
-	}{
-		{ns[0], "client0", "10.7.0.2/24"}, {ns[1], "lan0", "10.7.0.1/24"}, {ns[1], "wan0", "192.0.2.1/24"},
-		{ns[2], "wan0", "192.0.2.2/24"}, {ns[2], "lan0", "10.8.0.1/24"}, {ns[3], "server0", "10.8.0.2/24"},
-	} {
-		must(t, a.ns.AddAddr(a.link, netip.MustParsePrefix(a.addr)))
-	}
-	for _, n := range ns[1:3] {
-		must(t, n.Sysctl("net.ipv4.ip_forward", "0"))
-		must(t, n.Sysctl("net.ipv6.conf.all.forwarding", "0"))
-	}
-	must(t, ns[1].AddRoute(netip.MustParsePrefix("10.8.0.0/16"), netip.MustParseAddr("192.0.2.2")))
-	must(t, ns[2].AddRoute(netip.MustParsePrefix("10.7.0.0/16"), netip.MustParseAddr("192.0.2.1")))
+	net, err := lab.Build(lab.VethOptions{}, `
+client client0 10.7.0.2/24 -- near lan0 10.7.0.1/24
+near wan0 192.0.2.1/24 -- far wan0 192.0.2.2/24
+server server0 10.8.0.2/24 -- far lan0 10.8.0.1/24
+near route 10.8.0.0/16 192.0.2.2
+far route 10.7.0.0/16 192.0.2.1`)
+	must(t, err)
+	t.Cleanup(net.Close)
 	states := []string{t.TempDir(), t.TempDir()}
-	near := startRouter(t, ns[1], "gateway", gatewayConfig(states[0], true, 0), os.Environ())
-	far := startRouter(t, ns[2], "its peer", gatewayConfig(states[1], false, 0), os.Environ())
+	near := startRouter(t, net["near"], "gateway", gatewayConfig(states[0], true, 0), nil)
+	far := startRouter(t, net["far"], "its peer", gatewayConfig(states[1], false, 0), nil)
 	rekey := func(n int) { // the receiver first
 		far.reload(gatewayConfig(states[1], false, n))
 		near.reload(gatewayConfig(states[0], true, n))
 	}
-	return newBed(t, "gateways", ns[0], "client0", ns[3], "server0", []*router{near, far}, "10.8.0.2"), rekey
+	return newBed(t, "gateways", net["client"], "client0", net["server"], "server0", []*router{near, far}, "10.8.0.2"), rekey
 }
 
-// changes go on beside the load, each by itself, unless they are paused.
+// changes run independently of each other during the load, unless they are paused.
 type changes struct {
 	pause sync.RWMutex // held for reading by a change
 	stop  chan struct{}
@@ -172,7 +154,7 @@ func newChanges(t *testing.T, top *lab.Topology, plain *bed, device *gpu, rekey 
 			t.Error(err)
 		}
 	}
-	c.every(300*time.Millisecond, func(n int) { // a route of the load's, and one beside it
+	c.every(300*time.Millisecond, func(n int) { // a route of the load, and another one
 		ip(top.Router, "route", "del", "10.50.0.0/16")
 		ip(top.Router, "route", "replace", fmt.Sprintf("20.%d.0.0/16", n%200), "via", "10.8.0.2")
 		ip(top.Router, "route", "add", "10.50.0.0/16", "via", "10.8.0.2")
@@ -185,7 +167,7 @@ func newChanges(t *testing.T, top *lab.Topology, plain *bed, device *gpu, rekey 
 		time.Sleep(40*time.Millisecond + rand.N(80*time.Millisecond))
 		device.standStill(false)
 	})
-	c.every(5*time.Second, func(int) { // the carrier of the router's port goes and comes
+	c.every(5*time.Second, func(int) { // the carrier of the router's port flaps
 		must(t, top.Server.SetDown(lab.ServerLink))
 		time.Sleep(30 * time.Millisecond)
 		must(t, top.Server.SetUp(lab.ServerLink))
@@ -193,7 +175,7 @@ func newChanges(t *testing.T, top *lab.Topology, plain *bed, device *gpu, rekey 
 	return c
 }
 
-// every makes a change again and again; n counts from 1.
+// every makes a change periodically; n counts from 1.
 func (c *changes) every(d time.Duration, change func(n int)) {
 	c.done.Go(func() {
 		tick := time.NewTicker(d)

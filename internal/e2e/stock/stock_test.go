@@ -1,5 +1,5 @@
-// Package stock tests the warproute program on devices that the kernel of a development host
-// may lack: VLANs and bonds, in a virtual machine with Debian's stock kernel.
+// Package stock tests the warproute program on VLANs and bonds, in a virtual machine with Debian's
+// stock kernel: the kernel of a development host may lack them.
 package stock
 
 import (
@@ -17,58 +17,29 @@ import (
 	"github.com/warproute/warproute/internal/lab/guest"
 )
 
-// inGuest has the test binary, run by TestPortsOfAStockKernel in a virtual machine, be the
-// test. Its value is the program under test.
-const inGuest = "STOCK_TEST_IN_GUEST"
-
 func TestPortsOfAStockKernel(t *testing.T) {
-	if program := os.Getenv(inGuest); program != "" {
+	if program := guest.Program(); program != "" {
 		testPorts(t, program)
 		return
 	}
 	if testing.Short() {
 		t.Skip("-short: boots a virtual machine: 30 s")
 	}
-	dir := t.TempDir()
-	program, test := filepath.Join(dir, "warproute"), filepath.Join(dir, "stock.test")
-	if err := guest.Build(program, "github.com/warproute/warproute/cmd/warproute"); err != nil {
-		t.Fatal(err)
-	}
-	build := exec.Command("go", "test", "-c", "-o", test, ".") // a guest has no room for the race detector
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-pgo=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the test for the guest: %v: %s", err, out)
-	}
-	g, err := guest.StartVM("../../../out/kernel") // where the Makefile has it
+	out, err := guest.TestInVM(t.Name(), 50*time.Second, "veth", "8021q", "bonding")
 	if err != nil {
 		t.Fatal(err)
-	}
-	t.Cleanup(func() { g.Close() })
-	if _, err := g.Run("modprobe", "-a", "veth", "8021q", "bonding"); err != nil {
-		t.Fatal(err)
-	}
-	// With one processor Go would leave what waits in a system call there for 10 ms.
-	out, err := g.Run("env", inGuest+"="+program, "GOMAXPROCS=4", test, "-test.run", "^TestPortsOfAStockKernel$", "-test.v", "-test.timeout", "50s")
-	if err != nil {
-		t.Fatal(err) // with the output
-	}
-	if !strings.Contains(out, "--- PASS: TestPortsOfAStockKernel") {
-		t.Fatalf("the test did not run in the guest: %s", out)
 	}
 	t.Log(out)
 }
 
-// network is a router between two hosts. What the router has to the server is made by tests.
-//
-//	client ── lan0 router wan0, wan1 ── wan0, wan1 server
-//	10.1.0.2  10.1.0.1                              10.2.0.2
+// network is a router between two hosts. Tests create the router's port to the server.
 type network struct {
 	t                      *testing.T
 	client, router, server *lab.Namespace
 	program                string
 }
 
-// testPorts tests kinds of devices as the router's port to the server.
+// testPorts tests several kinds of devices as the router's port to the server.
 func testPorts(t *testing.T, program string) {
 	for _, below := range []string{"wan0", "bond0"} {
 		t.Run("VLAN on "+below, func(t *testing.T) {
@@ -121,34 +92,16 @@ func testPorts(t *testing.T, program string) {
 
 func newNetwork(t *testing.T, program string) *network {
 	t.Helper()
-	n := &network{t: t, program: program}
-	for _, ns := range []struct {
-		name string
-		to   **lab.Namespace
-	}{{"client", &n.client}, {"router", &n.router}, {"server", &n.server}} {
-		made, err := lab.New(ns.name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { made.Close() })
-		*ns.to = made
+	made, err := lab.Build(lab.VethOptions{}, `
+client lan0 10.1.0.2/24 -- router lan0 10.1.0.1/24
+router wan0 -- server wan0
+router wan1 -- server wan1
+client route 10.2.0.0/24 10.1.0.1`)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, link := range [][2]lab.End{
-		{{Namespace: n.client, Name: "lan0"}, {Namespace: n.router, Name: "lan0"}},
-		{{Namespace: n.router, Name: "wan0"}, {Namespace: n.server, Name: "wan0"}},
-		{{Namespace: n.router, Name: "wan1"}, {Namespace: n.server, Name: "wan1"}},
-	} {
-		if err := lab.Veth(link[0], link[1], lab.VethOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		for _, end := range link {
-			n.ip(end.Namespace, "link set "+end.Name+" up")
-		}
-	}
-	n.ip(n.client, "addr add 10.1.0.2/24 dev lan0")
-	n.ip(n.client, "route add 10.2.0.0/24 via 10.1.0.1")
-	n.ip(n.router, "addr add 10.1.0.1/24 dev lan0")
-	return n
+	t.Cleanup(made.Close)
+	return &network{t, made["client"], made["router"], made["server"], program}
 }
 
 func (n *network) ip(ns *lab.Namespace, args string) {
@@ -158,7 +111,7 @@ func (n *network) ip(ns *lab.Namespace, args string) {
 	}
 }
 
-// bond makes a bond of the router's interfaces to the server.
+// bond creates a bond of the router's interfaces to the server.
 func (n *network) bond() {
 	n.t.Helper()
 	n.ip(n.router, "link add bond0 type bond mode active-backup miimon 100 primary wan0")
@@ -169,8 +122,7 @@ func (n *network) bond() {
 	n.ip(n.router, "link set bond0 up")
 }
 
-// passes has a router forward TCP both ways between lan0 and another port, with every frame
-// accounted for.
+// passes checks that a router forwards TCP in both directions and accounts for every frame.
 func (n *network) passes(port string) {
 	n.t.Helper()
 	var out bytes.Buffer
@@ -202,7 +154,7 @@ func (n *network) passes(port string) {
 	var arrived, linux, lost, received uint64
 	text := out.String()
 	if i := strings.Index(text, "stopped:"); i < 0 {
-		n.t.Errorf("the router does not account for its frames:\n%s", text)
+		n.t.Errorf("no account of the frames:\n%s", text)
 	} else if _, err := fmt.Sscanf(text[i:], "stopped: %d frames arrived: %d handed to Linux, %d lost before the router, %d received", &arrived, &linux, &lost, &received); err != nil ||
 		arrived != linux+lost+received || strings.Contains(text, "redirect_refused") || strings.Contains(text, "did not hand") {
 		n.t.Errorf("the router's account: %v\n%s", err, text)

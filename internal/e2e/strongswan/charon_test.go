@@ -19,8 +19,8 @@ type gateway struct {
 	outer, remote string
 }
 
-// startCharon starts the key daemon. Its pid file is always in /run: it has one of its
-// own. Traps keep what the tunnel is for from leaving in clear without one.
+// startCharon starts the key daemon, with a tmpfs for its fixed pid file in /run. Trap policies keep
+// packets from leaving in plaintext without a tunnel.
 func (g *gateway) startCharon(local, remote, limits string) {
 	vici := filepath.Join(g.dir, "vici")
 	g.write("strongswan.conf", `

@@ -9,8 +9,7 @@ import (
 	"github.com/warproute/warproute/control/status"
 )
 
-// rekey has something done that replaces the associations of the tunnel, and waits until
-// packets leave by another one.
+// rekey triggers a rekeying of the tunnel and waits until packets leave by another SA.
 func (n *network) rekey(what string, do func()) {
 	n.t.Helper()
 	before := n.outbound()
@@ -23,11 +22,11 @@ func (n *network) rekey(what string, do func()) {
 	})
 }
 
-// outbound are the SPIs by which packets may leave.
+// outbound returns the SPIs of outbound SAs.
 func (n *network) outbound() (list []uint32) {
 	n.t.Helper()
 	var sas []status.SA
-	n.must(n.get("/sas", &sas))
+	n.must(n.Get("/sas", &sas))
 	for _, s := range sas {
 		if s.Direction == "out" {
 			list = append(list, s.SPI)
@@ -36,13 +35,13 @@ func (n *network) outbound() (list []uint32) {
 	return list
 }
 
-// agrees waits until the router has the states that `ip xfrm state` shows, in the number
-// wanted, and both count the same packets by each.
+// agrees waits until the router and `ip xfrm state` have the same SAs, in the wanted number and with the
+// same packet counts.
 func (n *network) agrees(when string, states int) {
 	n.t.Helper()
 	n.eventually(when, func() error {
 		var sas []status.SA
-		if err := n.get("/sas", &sas); err != nil {
+		if err := n.Get("/sas", &sas); err != nil {
 			return err
 		}
 		var ours, linux []string

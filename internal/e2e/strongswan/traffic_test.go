@@ -15,10 +15,10 @@ import (
 	"github.com/warproute/warproute/internal/lab"
 )
 
-// rate is that of a load, in packets a second and direction.
+// rate is the rate of a load, in packets per second and direction.
 const rate = 50
 
-// load is numbered UDP packets at a steady rate from the client to an echo of the server.
+// load sends numbered UDP packets at a constant rate from the client to an echo at the server.
 type load struct {
 	name        string
 	near, far   *net.UDPConn
@@ -28,7 +28,7 @@ type load struct {
 	there, back tally
 }
 
-// tally notes which packets have arrived.
+// tally records the arrivals of packets.
 type tally struct {
 	mu      sync.Mutex
 	times   []int // by number
@@ -50,8 +50,7 @@ func (l *tally) note(number uint32) {
 	l.last = now
 }
 
-// missing returns of the first n packets those that have not arrived, and how many have
-// more than once.
+// missing returns those of the first n packets that have not arrived, and the number of duplicates.
 func (l *tally) missing(n uint32) (lost []int, twice int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +86,7 @@ func (n *network) startLoad(f *family) *load {
 	return l
 }
 
-// lengthen has a socket keep what arrives while a slow guest does other things.
+// lengthen enlarges the receive buffer of a socket for a slow guest.
 func lengthen(c *net.UDPConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -119,7 +118,7 @@ func (l *load) send(t *testing.T) {
 	}
 }
 
-// echo notes what arrives at the server, and sends it back.
+// echo records the packets at the server and sends them back.
 func (l *load) echo() {
 	b := make([]byte, size)
 	for {
@@ -134,7 +133,7 @@ func (l *load) echo() {
 	}
 }
 
-// hear notes what comes back to the client.
+// hear records the echoes at the client.
 func (l *load) hear() {
 	b := make([]byte, size)
 	for {
@@ -148,7 +147,7 @@ func (l *load) hear() {
 	}
 }
 
-// end stops a load, of which every packet must have arrived at both ends, once.
+// end stops a load and checks that every packet arrived at both ends once.
 func (l *load) end(t *testing.T) {
 	t.Helper()
 	close(l.stop)
@@ -159,7 +158,7 @@ func (l *load) end(t *testing.T) {
 			break
 		}
 	}
-	time.Sleep(100 * time.Millisecond) // for what is there twice
+	time.Sleep(100 * time.Millisecond) // for duplicates
 	for _, d := range []struct {
 		way string
 		*tally
@@ -172,7 +171,7 @@ func (l *load) end(t *testing.T) {
 	}
 }
 
-// transfer sends bytes over TCP both ways.
+// transfer sends bytes over TCP in both directions.
 func (n *network) transfer() {
 	n.t.Helper()
 	const bytes = 1 << 17

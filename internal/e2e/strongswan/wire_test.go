@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch counts what passes on the wire between the gateways.
+// watch counts frames on the wire between the gateways.
 type watch struct {
 	t    *testing.T
 	mu   sync.Mutex
 	seen map[string]int
 }
 
-const protected = "ESP" // what packets of the tunnel are on the wire
+const protected = "ESP" // kind of the tunnel's packets
 
-// aside is what passes there beside it.
+// aside are the other permitted kinds.
 var aside = []string{"ARP", "IKE", "ICMPv6 of the link"}
 
 func (n *network) watch() *watch {
@@ -40,7 +40,7 @@ func (w *watch) note(kind string) {
 	w.seen[kind]++
 }
 
-// kind is what a frame is.
+// kind returns the kind of a frame.
 func kind(frame []byte) string {
 	const ethernet, ipv4, ipv6 = 14, 20, 40
 	at := func(offset int) uint16 { return binary.BigEndian.Uint16(frame[offset:]) }
@@ -55,7 +55,7 @@ func kind(frame []byte) string {
 			return protected
 		case unix.IPPROTO_UDP:
 			const dport, payload = ethernet + ipv4 + 2, ethernet + ipv4 + 8
-			const isakmp, natt, marker = 500, 4500, 0 // of what is not ESP, in place of an SPI
+			const isakmp, natt, marker = 500, 4500, 0 // the non-ESP marker in place of an SPI
 			if size >= ipv4+12 && (at(dport) == isakmp || at(dport) == natt && at(payload)|at(payload+2) == marker) {
 				return "IKE"
 			}
@@ -68,7 +68,7 @@ func kind(frame []byte) string {
 		if next == unix.IPPROTO_HOPOPTS { // as MLD has
 			next = p[ipv6]
 		}
-		const ofLink = 255 // hop limit of neighbour discovery
+		const ofLink = 255 // hop limit of neighbor discovery
 		if next == unix.IPPROTO_ICMPV6 && (p[7] == ofLink || dst.IsLinkLocalMulticast()) {
 			return "ICMPv6 of the link"
 		}
@@ -77,8 +77,7 @@ func kind(frame []byte) string {
 	return fmt.Sprintf("% x", frame)
 }
 
-// check checks what has passed since the last time: nothing in clear, and packets of the
-// tunnel if there is one.
+// check checks the frames since the last call: none in plaintext, and ESP if there is a tunnel.
 func (w *watch) check(tunnel bool) {
 	w.t.Helper()
 	w.mu.Lock()

@@ -16,7 +16,7 @@ import (
 	"github.com/warproute/warproute/internal/lab"
 )
 
-// goodConfig has a policy, so that Linux must not forward, which is not for pings.
+// goodConfig has a policy, which pings do not match.
 const goodConfig = `ports: [{interface: lan0}, {interface: wan0}]
 engine: cpu
 metrics: {listen: ""}
@@ -29,45 +29,41 @@ ipsec:
 
 const key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 
-// host is a machine whose systemd runs the router, between a client and a server.
+// host is a machine with systemd that runs the router, between a client and a server.
 type host struct {
-	t                      *testing.T
-	client, router, server *lab.Namespace
-	log                    string   // of the router
-	enter                  []string // what runs a command beside systemd
+	t              *testing.T
+	network        lab.Network
+	client, router *lab.Namespace
+	log            string   // file of the router's log
+	enter          []string // nsenter arguments of systemctl beside systemd
 }
 
 const runDir = "/run/systemd-test"
 
-func newHost(t *testing.T, program, unit string) *host {
+func newHost(t *testing.T, program string) *host {
 	t.Helper()
+	made, err := lab.Build(lab.VethOptions{}, `
+router wan0 10.8.0.1/24 -- server eth0 10.8.0.2/24
+server route 10.7.0.0/24 10.8.0.1
+client sysctl net.ipv4.ip_forward 0`)
 	h := &host{t: t, log: filepath.Join(runDir, "log")}
-	namespace := func(name string) *lab.Namespace {
-		ns, err := lab.New(name)
-		h.must(err)
-		t.Cleanup(func() { ns.Close() })
-		return ns
-	}
-	h.client, h.router, h.server = namespace("client"), namespace("router"), namespace("server")
-	h.must(lab.Veth(lab.End{Namespace: h.router, Name: "wan0"}, lab.End{Namespace: h.server, Name: "eth0"}, lab.VethOptions{}))
-	h.must(h.router.AddAddr("wan0", netip.MustParsePrefix("10.8.0.1/24")))
-	h.must(h.server.AddAddr("eth0", netip.MustParsePrefix("10.8.0.2/24")))
-	h.must(h.server.AddRoute(netip.MustParsePrefix("10.7.0.0/24"), netip.MustParseAddr("10.8.0.1")))
-	h.must(h.router.Sysctl("net.ipv4.ip_forward", "0"))
+	h.must(err)
+	t.Cleanup(made.Close)
+	h.network, h.client, h.router = made, made["client"], made["router"]
 	h.addLAN()
 
 	h.must(os.MkdirAll(runDir, 0o755))
 	h.configure(goodConfig)
-	// Below /tmp the unit would not see it.
+	// The unit does not see /tmp.
 	h.run("cp", program, "/usr/local/bin/warproute")
-	h.writeUnits(unit)
+	h.writeUnits()
 	h.startSystemd()
 	return h
 }
 
-// writeUnits writes what systemd is to have: the router's unit, with a shorter limit of the
-// watchdog and a file in place of the journal, and empty targets.
-func (h *host) writeUnits(unit string) {
+// writeUnits writes the router's unit, with a shorter watchdog limit and a log file in place of the
+// journal, and empty targets.
+func (h *host) writeUnits() {
 	h.t.Helper()
 	text, err := os.ReadFile(unit)
 	h.must(err)
@@ -81,13 +77,13 @@ func (h *host) writeUnits(unit string) {
 	}
 }
 
-// startSystemd starts it in the router's network, as the first process of a process namespace.
+// startSystemd starts systemd in the router's network namespace, as init of a PID namespace.
 func (h *host) startSystemd() {
 	h.t.Helper()
 	script := fmt.Sprintf("mount -t cgroup2 cgroup2 /sys/fs/cgroup && mount -t bpf bpf /sys/fs/bpf && exec env container=guest SYSTEMD_UNIT_PATH=%[1]s/units SYSTEMD_GENERATOR_PATH=%[1]s/none SYSTEMD_ENVIRONMENT_GENERATOR_PATH=%[1]s/none "+
 		"/lib/systemd/systemd --system --log-target=kmsg --log-level=info --show-status=no", runDir)
 	h.must(os.Mkdir(filepath.Join(runDir, "none"), 0o755))
-	h.must(os.WriteFile("/proc/sys/kernel/printk_devkmsg", []byte("on\n"), 0)) // all of it
+	h.must(os.WriteFile("/proc/sys/kernel/printk_devkmsg", []byte("on\n"), 0)) // without rate limit
 	p, err := h.router.Start(exec.Command("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script))
 	h.must(err)
 	h.t.Cleanup(func() {
@@ -130,7 +126,7 @@ func (h *host) try(args ...string) error {
 	return exec.Command("nsenter", slices.Concat(h.enter, args)...).Run()
 }
 
-// written is what systemd, by way of the kernel's log, and the router have written.
+// written returns the log of the router and systemd's lines of the kernel log.
 func (h *host) written() string {
 	text, _ := os.ReadFile(h.log)
 	kernel, _ := exec.Command("dmesg").Output()
@@ -161,13 +157,12 @@ func (h *host) configure(text string) {
 	h.must(os.WriteFile("/etc/warproute.yaml", []byte(text), 0o600))
 }
 
-// addLAN makes the port that may come late.
+// addLAN creates the port that one case deletes.
 func (h *host) addLAN() {
 	h.t.Helper()
-	h.must(lab.Veth(lab.End{Namespace: h.client, Name: "eth0"}, lab.End{Namespace: h.router, Name: "lan0"}, lab.VethOptions{}))
-	h.must(h.router.AddAddr("lan0", netip.MustParsePrefix("10.7.0.1/24")))
-	h.must(h.client.AddAddr("eth0", netip.MustParsePrefix("10.7.0.2/24")))
-	h.must(h.client.AddRoute(netip.MustParsePrefix("10.8.0.0/24"), netip.MustParseAddr("10.7.0.1")))
+	h.must(h.network.Add(lab.VethOptions{}, `
+client eth0 10.7.0.2/24 -- router lan0 10.7.0.1/24
+client route 10.8.0.0/24 10.7.0.1`))
 }
 
 func (h *host) deleteLAN() {
@@ -176,12 +171,7 @@ func (h *host) deleteLAN() {
 	h.must(err)
 }
 
-func (h *host) forwarding(value string) {
-	h.t.Helper()
-	h.must(h.router.Sysctl("net.ipv4.conf.lan0.forwarding", value))
-}
-
-// restarts breaks the router and waits until systemd has restarted it and it forwards.
+// restarts crashes the router and waits until it forwards again.
 func (h *host) restarts(t *testing.T, crash func()) {
 	t.Helper()
 	before := h.number("NRestarts")
@@ -193,13 +183,13 @@ func (h *host) restarts(t *testing.T, crash func()) {
 // forwardsWithin waits until a ping passes the router.
 func (h *host) forwardsWithin(limit time.Duration, after string) {
 	h.t.Helper()
-	h.eventually(h.t, limit, "it forwards after "+after, func() bool {
+	h.eventually(h.t, limit, "ping passes after "+after, func() bool {
 		_, err := lab.Ping(h.client, netip.MustParseAddr("10.8.0.2"), lab.PingOptions{Count: 1, Timeout: 200 * time.Millisecond})
 		return err == nil
 	})
 }
 
-// logged checks what systemd and the router have written.
+// logged waits until the logs contain texts.
 func (h *host) logged(t *testing.T, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
@@ -214,7 +204,7 @@ func (h *host) eventually(t *testing.T, limit time.Duration, what string, holds 
 	start := time.Now()
 	for !holds() {
 		if time.Since(start) > limit {
-			t.Fatalf("after %v not so: %s", limit, what)
+			t.Fatalf("after %v: not yet: %s", limit, what)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -1,5 +1,4 @@
-// Package echo sends bytes over TCP to a service that sends them back, so that one
-// connection loads both directions and shows that both are whole.
+// Package echo is a TCP echo service and its client, which check both directions of a connection.
 package echo
 
 import (
@@ -11,11 +10,10 @@ import (
 	"net"
 )
 
-// Port is where the service is found.
+// Port is the port of the service.
 const Port = 7
 
-// Serve sends back what arrives, on any number of connections, until the listener
-// is closed. It returns why it ended.
+// Serve echoes any number of connections until the listener is closed, and returns the error.
 func Serve(l net.Listener) error {
 	for {
 		conn, err := l.Accept()
@@ -29,8 +27,7 @@ func Serve(l net.Listener) error {
 	}
 }
 
-// Exchange sends n random bytes and compares what comes back, until
-// the context ends. It closes the connection.
+// Exchange sends n random bytes, compares the echo, and closes the connection. The context limits it.
 func Exchange(ctx context.Context, conn net.Conn, n int) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// dial returns a connection to an echo on loopback that changes bytes by twist.
+// dial returns a connection to an echo on loopback that flips bits.
 func dial(t *testing.T, twist byte) net.Conn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -25,8 +25,8 @@ func dial(t *testing.T, twist byte) net.Conn {
 	return conn
 }
 
-func TestWhatComesBackIsCompared(t *testing.T) {
-	const n = 1 << 20 // more than sockets hold, so that both directions flow at once
+func TestExchangeComparesTheEcho(t *testing.T) {
+	const n = 1 << 20 // exceeds socket buffers, so that both directions flow
 	if err := Exchange(t.Context(), dial(t, 0), n); err != nil {
 		t.Errorf("as it was sent: %v", err)
 	}
@@ -52,7 +52,7 @@ func TestExchangeEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// twisted is a listener whose connections change what is read by a mask.
+// twisted is a listener whose connections flip bits of received bytes.
 type twisted struct {
 	net.Listener
 	mask byte

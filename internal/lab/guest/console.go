@@ -2,7 +2,7 @@ package guest
 
 import "sync"
 
-// console keeps the end of what is written to it.
+// console keeps the end of the written text.
 type console struct {
 	mu   sync.Mutex
 	text []byte

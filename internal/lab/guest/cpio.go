@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// cpio is an archive as the kernel unpacks it (newc).
+// cpio is an initramfs archive (newc).
 type cpio struct {
 	b     bytes.Buffer
 	inode int
 }
 
-// add adds a file or directory; mode has its type too.
+// add adds a file or directory; mode includes the type.
 func (c *cpio) add(name string, mode uint32, content []byte) {
 	name = strings.TrimPrefix(name, "/")
 	c.inode++

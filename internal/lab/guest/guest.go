@@ -1,20 +1,17 @@
-// Package guest runs a second Linux kernel beside the host's, for what the host's
-// does not have: ESP, to begin with.
+// Package guest runs a second Linux kernel for features that the host's kernel may lack, such as ESP.
 //
-// A Guest sees the host's files at the same paths, with a layer of memory above
-// them that takes what it writes, and runs commands that the host sends. Nothing
-// is installed in it and there is no image: its first process, the agent, is built
-// from this tree and makes the root (see agent). There are two kinds:
+// A Guest sees the host's files at the same paths, below a writable overlay in memory, and runs
+// commands from the host. There is no image: its first process, the agent, is built from this tree
+// and mounts the root (see agent). There are two kinds:
 //
-//   - StartUML: user-mode Linux, a kernel that is a process. It is up in two seconds
-//     and takes 15 ms for a command, but has no AF_XDP.
-//   - StartVM: Debian's stock kernel in QEMU, which has everything, strongSwan's needs
-//     and AF_XDP with them. It is up in four seconds and runs at a tenth of the speed:
-//     KVM is not used, as it cannot be relied on inside virtual machines.
+//   - StartUML: user-mode Linux, a kernel in a process. It boots in two seconds and runs a command
+//     in 15 ms, without AF_XDP.
+//   - StartVM: Debian's stock kernel in QEMU, with AF_XDP and all modules. It boots in four seconds
+//     and runs at a tenth of the speed, because KVM may be missing in virtual machines.
 //
-// Either has one processor.
+// Both have one processor.
 //
-// A guest ends with the process that started it, by whichever way that ends.
+// A guest ends with the process that started it.
 package guest
 
 import (
@@ -33,14 +30,13 @@ import (
 	"github.com/warproute/warproute/internal/lab/guest/wire"
 )
 
-// bootLimit is the time that a guest takes to come up, at most. It only bounds how
-// long a test that fails takes.
+// bootLimit is the time limit of a boot. It only bounds the duration of failing tests.
 const bootLimit = time.Minute
 
-// Guest is a running kernel. Its methods may be called at the same time.
+// Guest is a running kernel. Its methods may be called concurrently.
 type Guest struct {
 	name      string
-	dir       string // the agent and what it needs
+	dir       string // of the agent
 	ns        *lab.Namespace
 	console   console
 	control   net.Conn
@@ -49,13 +45,13 @@ type Guest struct {
 	mu      sync.Mutex
 	last    uint64
 	pending map[uint64]chan wire.Result
-	down    error // why there are no more results
+	down    error // why the guest has ended
 }
 
-// firstDirs are what the agent mounts on.
+// firstDirs are the agent's mount points.
 var firstDirs = []string{wire.HostDir, wire.LayerDir, wire.RootDir}
 
-// prepare makes the guest's directory, with an agent in it.
+// prepare creates the guest's directory with an agent.
 func prepare(ns *lab.Namespace, name string) (*Guest, error) {
 	dir, err := os.MkdirTemp("", "guest-")
 	if err != nil {
@@ -75,19 +71,22 @@ func prepare(ns *lab.Namespace, name string) (*Guest, error) {
 	return g, nil
 }
 
-// Build builds a program that runs in a guest: without C, as the agent has an empty
-// root at first, without the race detector, for which a guest is too small, and without the
-// profile of what is hot, with which everything is compiled once more.
+// buildEnv is the environment of builds for a guest: without C, because the agent's root is
+// empty at first, without the race detector, for which a guest is too small, and without the
+// compiler's profile, for which everything would be compiled again.
+var buildEnv = []string{"CGO_ENABLED=0", "GOFLAGS=-pgo=off -buildvcs=false"}
+
+// Build builds a program that runs in a guest.
 func Build(file, pkg string) error {
 	build := exec.Command("go", "build", "-o", file, pkg)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-pgo=off")
+	build.Env = append(os.Environ(), buildEnv...)
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s for a guest: %w: %s", pkg, err, out)
 	}
 	return nil
 }
 
-// configure leaves the agent its Config.
+// configure writes the agent's Config.
 func (g *Guest) configure(c wire.Config) error {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -96,8 +95,8 @@ func (g *Guest) configure(c wire.Config) error {
 	return os.WriteFile(filepath.Join(g.dir, wire.ConfigFile), text, 0o644)
 }
 
-// start starts a process of the guest. It is the first of a process namespace, so
-// that whatever it starts ends with it. Its descriptor 3, if it has one, is control.
+// start starts a process of the guest as init of a PID namespace, so that its children end with it.
+// Descriptor 3 is control, if any.
 func (g *Guest) start(control *os.File, name string, args ...string) error {
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = &g.console, &g.console
@@ -135,7 +134,7 @@ func (g *Guest) boot(name string, args ...string) error {
 	select {
 	case r := <-up:
 		if r.Failure != "" {
-			return fmt.Errorf("the guest did not come up: %s; its console:\n%s", r.Failure, g.console.String())
+			return fmt.Errorf("the guest did not boot: %s; its console:\n%s", r.Failure, g.console.String())
 		}
 	case <-time.After(bootLimit):
 		return fmt.Errorf("the guest was not up after %v; its console:\n%s", bootLimit, g.console.String())
@@ -144,7 +143,7 @@ func (g *Guest) boot(name string, args ...string) error {
 	return err
 }
 
-// socketPair returns both ends of a stream, one for this process and one to pass on.
+// socketPair returns both ends of a stream, one as a file for a child process.
 func socketPair() (net.Conn, *os.File, error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -160,7 +159,7 @@ func socketPair() (net.Conn, *os.File, error) {
 	return conn, theirs, nil
 }
 
-// Close ends the guest, which saves nothing. It may be called on nil, and again.
+// Close ends the guest without saving anything. It may be called on nil and repeatedly.
 func (g *Guest) Close() error {
 	if g == nil {
 		return nil

@@ -47,7 +47,7 @@ func TestVM(t *testing.T) {
 	testGuest(t, g)
 }
 
-// testStrongSwan has two of them agree on a tunnel and sends pings through it.
+// testStrongSwan establishes a tunnel between two strongSwans and pings through it.
 func testStrongSwan(t *testing.T, g *Guest) {
 	script, err := filepath.Abs("testdata/ike.sh")
 	if err != nil {
@@ -64,7 +64,7 @@ func testStrongSwan(t *testing.T, g *Guest) {
 	}
 }
 
-// testGuest tests all that a guest does, on one, as it is slow to start. It closes it.
+// testGuest tests all functions of a guest, which starts slowly, and closes it.
 func testGuest(t *testing.T, g *Guest) {
 	sh := func(script string) (string, error) { return g.Run("sh", "-c", script) }
 
@@ -155,7 +155,7 @@ func testGuest(t *testing.T, g *Guest) {
 	})
 }
 
-func TestGuestThatDiesEndsItsCommands(t *testing.T) {
+func TestCommandsFailWhenTheGuestDies(t *testing.T) {
 	g := startUML(t)
 	time.AfterFunc(100*time.Millisecond, func() { g.processes[len(g.processes)-1].Signal(os.Kill) })
 	if _, err := g.Run("sleep", "60"); err == nil || !strings.Contains(err.Error(), "the guest ended") {
@@ -163,7 +163,7 @@ func TestGuestThatDiesEndsItsCommands(t *testing.T) {
 	}
 }
 
-// asChild has the test binary, run by TestGuestEndsWithItsProcess, only start a guest.
+// asChild makes the test binary only start a guest, for TestGuestEndsWithItsProcess.
 const asChild = "GUEST_TEST_CHILD"
 
 func TestGuestEndsWithItsProcess(t *testing.T) {
@@ -198,7 +198,7 @@ func TestGuestEndsWithItsProcess(t *testing.T) {
 	}
 }
 
-// processes returns the command lines that name a guest's directory.
+// processes returns the command lines with a guest's directory.
 func processes(t *testing.T, dir string) (lines []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -11,11 +11,11 @@ import (
 	"github.com/warproute/warproute/internal/lab/guest/wire"
 )
 
-// commandLimit is the time that a command takes, at most, as bootLimit is.
+// commandLimit is the time limit of a command.
 const commandLimit = 2 * time.Minute
 
-// Run runs a command inside the guest to its end and returns what it wrote to its
-// standard output and error. What it leaves in the background stays.
+// Run runs a command in the guest and returns its standard output and error. Background processes of
+// the command keep running.
 func (g *Guest) Run(name string, args ...string) (output string, err error) {
 	return g.run(wire.Command{Args: append([]string{name}, args...)})
 }
@@ -68,7 +68,7 @@ func (g *Guest) call(c wire.Command) (wire.Result, error) {
 	}
 }
 
-// receive hands out results until the guest is gone.
+// receive distributes results until the guest ends.
 func (g *Guest) receive() {
 	for decoder := json.NewDecoder(g.control); ; {
 		var r wire.Result
@@ -86,7 +86,7 @@ func (g *Guest) receive() {
 	}
 }
 
-// fail ends every call that waits, and those to come.
+// fail fails all pending and future calls.
 func (g *Guest) fail(why error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -9,9 +9,8 @@ import (
 	"github.com/warproute/warproute/internal/lab/guest/wire"
 )
 
-// NIC is an end of a veth pair that a guest has for a network interface of its own:
-// its first is vec0. The host's stack sees what arrives there too, and should have
-// nothing to say: give the end no address.
+// NIC is an end of a veth pair that a guest uses as its interface vec0, vec1 and so on. Give the end no
+// address, because the host's stack receives its frames, too.
 type NIC struct {
 	Link string // in the guest's namespace
 	MAC  net.HardwareAddr

@@ -14,9 +14,8 @@ import (
 	"github.com/warproute/warproute/internal/lab/guest/wire"
 )
 
-// StartVM boots a stock kernel in QEMU, which emulates its processors. The kernel is what
-// scripts/kernel.sh left in a directory. It needs the Debian packages qemu-system-x86,
-// qemu-system-common, iproute2 and kmod.
+// StartVM boots the stock kernel from a directory of scripts/kernel.sh in QEMU without KVM. It needs the
+// Debian packages qemu-system-x86, qemu-system-common, iproute2 and kmod.
 func StartVM(kernel string) (*Guest, error) {
 	ns, err := lab.New("vm")
 	if err != nil {
@@ -34,7 +33,7 @@ func StartVM(kernel string) (*Guest, error) {
 	return g, nil
 }
 
-// What the first root has to have until the host's files are there.
+// firstModules are the kernel modules for mounting the host's files.
 var firstModules = []string{"virtio_pci", "virtiofs", "overlay", "virtio_console"}
 
 func (g *Guest) bootVM(kernel string) error {
@@ -62,7 +61,7 @@ func (g *Guest) bootVM(kernel string) error {
 	return g.boot("qemu-system-x86_64",
 		"-M", "pc,usb=off", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", "1", "-m", memory,
-		"-object", "memory-backend-memfd,id=memory,size="+memory+",share=on", "-numa", "node,memdev=memory", // which the sharing process reads and writes
+		"-object", "memory-backend-memfd,id=memory,size="+memory+",share=on", "-numa", "node,memdev=memory", // shared with virtiofsd
 		"-kernel", images[0], "-initrd", initrd,
 		"-append", "rdinit=/agent console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check net.ifnames=0 cryptomgr.notests",
 		"-serial", "stdio",
@@ -71,11 +70,10 @@ func (g *Guest) bootVM(kernel string) error {
 	)
 }
 
-// controlPort is the virtio port by which commands arrive.
+// controlPort is the virtio port for commands.
 const controlPort = "control"
 
-// shareRoot starts the process that gives the guest the host's files, and returns the
-// socket at which it does.
+// shareRoot starts virtiofsd for the host's files and returns its socket.
 func (g *Guest) shareRoot() (string, error) {
 	path := filepath.Join(g.dir, "share.sock")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
@@ -92,8 +90,7 @@ func (g *Guest) shareRoot() (string, error) {
 	return path, g.start(f, "/usr/lib/qemu/virtiofsd", "-f", "--fd=3", "-o", "source=/,sandbox=chroot,cache=always,log_level=warn", "--thread-pool-size=0")
 }
 
-// writeInitrd writes the first root: the agent, its configuration, and the modules
-// that it needs.
+// writeInitrd writes the initramfs: the agent, its configuration and its kernel modules.
 func (g *Guest) writeInitrd(file, kernel, version string) error {
 	var archive cpio
 	config := wire.Config{Share: "virtiofs", Modules: filepath.Join(kernel, "lib/modules", version), Control: controlPort}

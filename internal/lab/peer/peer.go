@@ -1,26 +1,23 @@
-// Package peer is an ESP peer that owes nothing to this project: Linux's own, in
-// user-mode Linux, at the end of a veth pair, with keys given by hand.
+// Package peer is an independent ESP peer: Linux's ESP in user-mode Linux, at the end of a veth pair, with
+// static keys.
 //
-// A test starts a peer once, in about two seconds. Configure then replaces all that
-// it protects in about 50 ms, and takes hundreds of pairs at once in little more: let
-// each case have addresses of its own, and configure them together. The addresses
-// behind the peer answer pings and have a TCP echo (package echo).
+// A test starts a peer once, in about two seconds. Configure replaces all SAs and policies in about
+// 50 ms, with hundreds of pairs in little more: give each case its own addresses and configure all
+// cases together. The addresses behind the peer answer pings and have a TCP echo (package echo).
 //
-// What is easily got wrong with Linux as a peer, and what is done here about it:
+// The package handles these pitfalls of Linux as a peer:
 //
-//   - Without the module drbg every cipher that makes its own IV is refused with
-//     "Unable to initialize cryptographic operations". Start loads it.
-//   - A tunnel's associations are for packets of the family outside, unless they have
-//     the flag af-unspec. Configure sets it.
-//   - ESP in UDP is taken only from a bound socket with the option UDP_ENCAP, of the
-//     family outside. The peer has both. Over IPv6 the UDP checksum must be right.
-//   - ESP in UDP is checked against the policies before it is unpacked, and so are the
-//     messages by which IPv6 finds neighbours: between addresses that have transport
-//     mode both would be refused. Configure lets them pass in clear.
-//   - A policy of priority 0, which is ip-xfrm's default, goes before all others.
-//   - What the peer sends in clear over TCP has its checksum left to hardware that is
-//     not there, which ethtool cannot turn off: a router on a veth pair sees a partial
-//     checksum. What ESP protects is whole, and so are pings.
+//   - Without the module drbg, ciphers that generate IVs are refused with "Unable to initialize
+//     cryptographic operations". Start loads it.
+//   - A tunnel's SA accepts only packets of the outer family without the flag af-unspec. Configure
+//     sets it.
+//   - ESP in UDP needs a bound socket of the outer family with the option UDP_ENCAP. The peer has both.
+//     Over IPv6 the UDP checksum must be correct.
+//   - Policies apply to ESP in UDP before decapsulation, and to neighbor discovery. Between addresses
+//     with transport mode both would be dropped. Configure adds bypass policies.
+//   - A policy of priority 0, the default of ip-xfrm, precedes all others.
+//   - Plaintext TCP of the peer has an unfinished checksum that ethtool cannot turn off. Encrypted
+//     packets and pings have complete checksums.
 package peer
 
 import (
@@ -37,13 +34,13 @@ import (
 	"github.com/warproute/warproute/internal/lab/guest"
 )
 
-// NATPort is where a peer takes and whence it sends ESP in UDP.
+// NATPort is the peer's port for ESP in UDP.
 const NATPort = 4500
 
 // NIC is a peer's network interface.
 const NIC = "vec0"
 
-// Config says where a peer is.
+// Config is the location of a peer.
 type Config struct {
 	Namespace *lab.Namespace // in which Link is; both are left to the peer alone
 	Link      string         // an end of a veth pair, without addresses
@@ -84,7 +81,7 @@ func (p *Peer) start(c Config) (err error) {
 	if err := guest.Build(p.service, "github.com/warproute/warproute/internal/lab/peer/service"); err != nil {
 		return err
 	}
-	// Not the link's own, or the host's stack would take packets to the peer for its.
+	// Not the link's own address, or the host's stack would accept packets to the peer.
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 0}
 	rand.Read(mac[1:])
 	if p.Guest, err = guest.StartUML(c.Namespace, guest.NIC{Link: c.Link, MAC: mac}); err != nil {
@@ -93,12 +90,11 @@ func (p *Peer) start(c Config) (err error) {
 	if _, err := p.Run("modprobe", append([]string{"-a"}, modules...)...); err != nil {
 		return err
 	}
-	// All being loaded, looking for more would take seconds: for every name that a
-	// suite might have a faster implementation by.
+	// All modules are loaded. Searching for faster implementations of suites would take seconds.
 	if _, err := p.Run("sh", "-c", "cd /proc/sys; echo >kernel/modprobe; echo 1 >net/ipv6/ip_nonlocal_bind"); err != nil {
 		return err
 	}
-	// What it sends in clear is no longer than a packet.
+	// Plaintext TCP segments fit a packet.
 	if _, err := p.Run("ethtool", "-K", NIC, "tso", "off", "gso", "off", "gro", "off"); err != nil {
 		return err
 	}
@@ -108,15 +104,13 @@ func (p *Peer) start(c Config) (err error) {
 	return p.serve()
 }
 
-// serve starts the service and waits until it can be reached.
+// serve starts the echo service and waits until it answers.
 func (p *Peer) serve() error {
 	_, err := p.Run("sh", "-c", fmt.Sprintf(`%s & until ss -Hltn sport = :%d | grep -q .; do kill -0 $! || exit; sleep 0.01; done`, p.service, echo.Port))
 	return err
 }
 
-// The kernel would load most of these when it first needs them, in a second or two.
-// But it has no seeded generator of random numbers without drbg, and refuses every
-// cipher that makes its own IV: "unable to initialize cryptographic operations".
+// The kernel would load most of these modules on demand, in a second or two, but not drbg.
 var modules = []string{
 	"drbg", "sha512_generic", "seqiv", "echainiv", "hmac", "authenc", "authencesn", "cbc", "ctr", "ecb", "gcm", "ghash-generic",
 	"chacha20poly1305", "chacha_generic", "poly1305_generic", "esp4", "esp6", "xfrm_user",
@@ -144,13 +138,13 @@ func (p *Peer) addresses(c Config) error {
 	return p.ip(b.String())
 }
 
-// ip has ip(8) run commands, a line each.
+// ip runs commands of ip(8), one per line.
 func (p *Peer) ip(commands string) error {
 	_, err := p.Feed(commands, "ip", "-batch", "-")
 	return err
 }
 
-// Configure replaces all associations and policies by those of the pairs.
+// Configure replaces all SAs and policies by those of the pairs.
 func (p *Peer) Configure(pairs ...Pair) error {
 	var b strings.Builder
 	b.WriteString("xfrm state flush\nxfrm policy flush")
@@ -164,9 +158,8 @@ func (p *Peer) Configure(pairs ...Pair) error {
 	return nil
 }
 
-// bypass is what passes in clear between addresses that have an association in
-// transport mode: the search for neighbours, and UDP that has ESP in it, which is
-// checked before it is unpacked.
+// bypass returns the bypass policies between addresses with transport mode: neighbor discovery, and ESP
+// in UDP, to which policies apply before decapsulation.
 const bypass = `
 xfrm policy add src ::/0 dst ::/0 proto ipv6-icmp type 135 dir in priority 1
 xfrm policy add src ::/0 dst ::/0 proto ipv6-icmp type 135 dir out priority 1
@@ -176,7 +169,7 @@ xfrm policy add src 0.0.0.0/0 dst 0.0.0.0/0 proto udp dport 4500 dir in priority
 xfrm policy add src ::/0 dst ::/0 proto udp dport 4500 dir in priority 1
 `
 
-// Close ends the peer. It may be called on nil, and again.
+// Close ends the peer. It may be called on nil and repeatedly.
 func (p *Peer) Close() error {
 	if p == nil {
 		return nil

@@ -26,17 +26,12 @@ var (
 
 func startPeers(t *testing.T) (left, right *Peer) {
 	t.Helper()
-	var ends [2]*lab.Namespace
-	for i := range ends {
-		var err error
-		if ends[i], err = lab.New([]string{"left", "right"}[i]); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { ends[i].Close() })
-	}
-	if err := lab.Veth(lab.End{Namespace: ends[0], Name: "peer0"}, lab.End{Namespace: ends[1], Name: "peer0"}, lab.VethOptions{}); err != nil {
+	net, err := lab.Build(lab.VethOptions{}, "left peer0 -- right peer0")
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(net.Close)
+	ends := [2]*lab.Namespace{net["left"], net["right"]}
 	var peers [2]*Peer
 	var errs [2]error
 	var both sync.WaitGroup
@@ -68,7 +63,7 @@ func startPeers(t *testing.T) (left, right *Peer) {
 	return peers[0], peers[1]
 }
 
-// nth is an address of a prefix.
+// nth returns the nth address of a prefix.
 func nth(p netip.Prefix, n int) netip.Addr {
 	b := p.Masked().Addr().AsSlice()
 	b[len(b)-2], b[len(b)-1] = byte(n>>8), byte(n)
@@ -76,15 +71,15 @@ func nth(p netip.Prefix, n int) netip.Addr {
 	return a
 }
 
-// entry is a pair, seen from the left, and a flow that it protects.
+// entry is a pair as seen from the left, and its flow.
 type entry struct {
 	name string
 	pair Pair
 	flow Flow
 }
 
-// matrix is every suite, mode, families, size of sequence numbers and encapsulation,
-// each between two addresses of its own.
+// matrix returns all combinations of suite, mode, families, ESN and encapsulation, each with its own
+// addresses.
 func matrix() (all []entry) {
 	shapes := []struct {
 		name         string
@@ -115,7 +110,7 @@ func matrix() (all []entry) {
 	return all
 }
 
-// configure gives the pairs to the left, and their mirrors to the right.
+// configure installs the pairs at the left, and their mirror images at the right.
 func configure(t *testing.T, left, right *Peer, pairs ...Pair) {
 	t.Helper()
 	if err := left.Configure(pairs...); err != nil {
@@ -129,7 +124,7 @@ func configure(t *testing.T, left, right *Peer, pairs ...Pair) {
 	}
 }
 
-// Peers are slow to start, so that one pair of them serves all tests.
+// Peers start slowly, so that all tests share one pair.
 func TestPeers(t *testing.T) {
 	left, right := startPeers(t)
 	for _, test := range []struct {
@@ -233,7 +228,7 @@ func testClear(t *testing.T, left, right *Peer) {
 	refused(t, left, right, e.pair.Mirror(), e.flow, "XfrmInTmplMismatch")
 }
 
-// refused configures the right and has what the left sends it refused by a counter.
+// refused configures the right peer and checks the counter by which it refuses packets.
 func refused(t *testing.T, left, right *Peer, pair Pair, f Flow, counter string) {
 	t.Helper()
 	if err := right.Configure(pair); err != nil {
@@ -257,7 +252,7 @@ func ping(from *Peer, f Flow, args ...string) error {
 	return err
 }
 
-func TestStartSaysWhichLinkIsMissing(t *testing.T) {
+func TestStartNamesAMissingLink(t *testing.T) {
 	ns, err := lab.New("empty")
 	if err != nil {
 		t.Fatal(err)

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// Stats returns the counters of /proc/net/xfrm_stat that are not zero, such as
-// XfrmInStateProtoError, since the peer was started.
+// Stats returns the nonzero counters of /proc/net/xfrm_stat, such as XfrmInStateProtoError.
 func (p *Peer) Stats() (map[string]int, error) {
 	text, err := p.Run("cat", "/proc/net/xfrm_stat")
 	if err != nil {
@@ -32,7 +31,7 @@ func (p *Peer) Stats() (map[string]int, error) {
 // A state as "ip -s xfrm state" shows it: its SPI, and further down what it was used for.
 var state = regexp.MustCompile(`(?s)proto esp spi 0x([0-9a-f]{8})\(.*?lifetime current:\s+\d+\(bytes\), (\d+)\(packets\)`)
 
-// Packets returns how many packets each association protected or accepted, by SPI.
+// Packets returns the packet counts of all SAs by SPI.
 func (p *Peer) Packets() (map[uint32]int, error) {
 	text, err := p.Run("ip", "-s", "xfrm", "state")
 	if err != nil {
@@ -55,8 +54,8 @@ type Flow struct{ From, To netip.Addr }
 
 func (f Flow) String() string { return fmt.Sprintf("%v,%v", f.From, f.To) }
 
-// Exchange has the peer exchange n bytes with others' TCP echoes, on each flow in
-// turn. It names every flow that fails.
+// Exchange exchanges n bytes with TCP echo services from the peer, on one flow after another. The error
+// names every failed flow.
 func (p *Peer) Exchange(n int, flows ...Flow) error {
 	input := strconv.Itoa(n)
 	for _, f := range flows {

@@ -1,4 +1,4 @@
-// Command asm writes the loops of package prefetch; go generate runs it.
+// Command asm generates the loops of package prefetch, for go generate.
 package main
 
 import (
@@ -9,10 +9,10 @@ import (
 )
 
 func main() {
-	loop("read", "read asks for the line at an offset from each of n pointers, to read it.", prefetcht0)
-	loop("write", "write does so to write it. Processors that know no such thing do nothing.", prefetchw)
-	loopAt("readAt", "readAt asks for the line at each of n offsets from base, which are so many bytes apart, to read it.", prefetcht0)
-	loopAt("writeAt", "writeAt does so to write it.", prefetchw)
+	loop("read", "read prefetches the line at an offset from each of n pointers, for reading.", prefetcht0)
+	loop("write", "write prefetches them for writing. Processors without PREFETCHW do nothing.", prefetchw)
+	loopAt("readAt", "readAt prefetches the lines at n offsets from base, for reading. apart is the stride of the offsets in bytes.", prefetcht0)
+	loopAt("writeAt", "writeAt prefetches them for writing.", prefetchw)
 	Generate()
 }
 
@@ -20,14 +20,14 @@ var line = reg.RAX
 
 func prefetcht0() { PREFETCHT0(Mem{Base: line}) }
 
-// prefetchw is PREFETCHW (AX), which Go's assembler does not know.
+// prefetchw emits PREFETCHW (AX), which Go's assembler lacks.
 func prefetchw() {
 	for _, b := range []byte{0x0f, 0x0d, 1 << 3} {
 		Instruction(&ir.Instruction{Opcode: "BYTE", Operands: []Op{Imm(uint64(b))}, Inputs: []Op{line}})
 	}
 }
 
-// loop writes a function that prefetches a line behind each pointer that is not nil.
+// loop generates a function that prefetches a line for each pointer that is not nil.
 func loop(name, doc string, prefetch func()) {
 	TEXT(name, NOSPLIT, "func(pointers **byte, n int, offset uintptr)")
 	Doc(doc)
@@ -51,7 +51,7 @@ func loop(name, doc string, prefetch func()) {
 	RET()
 }
 
-// loopAt writes a function that prefetches a line at each offset.
+// loopAt generates a function that prefetches a line at each offset.
 func loopAt(name, doc string, prefetch func()) {
 	TEXT(name, NOSPLIT, "func(base *byte, offsets *uint32, n int, apart uintptr)")
 	Doc(doc)

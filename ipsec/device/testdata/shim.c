@@ -1,11 +1,10 @@
-/* shim: lanes for machines without a GPU. It reads requests from standard input, has
- * the lanes of a team work on each, and writes to standard output what came of it.
+/* shim: emulated lanes. Reads requests from standard input, runs each in a tile of lanes, and
+ * writes the results to standard output.
  *
- * A lane runs until it waits for the others, then the next one does. The packet and the
- * key of a request end where memory ends, so that nothing can be touched behind them. */
+ * A lane runs until it waits for the others, then the next lane runs. The packet and the key of a
+ * request end at an inaccessible page, so that an overrun faults. */
 #include <errno.h>
 #include <setjmp.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@
 #define STACK 65536
 #define ROOM 4096
 
-enum { LAYOUT, SEAL, OPEN, ENCRYPT_IV, FITS, AES_ENCRYPT, AES_DECRYPT, GHASH, CHACHA20, POLY1305, POLY1305_MULTIPLY, POLY1305_TAG };
+enum { SEAL, OPEN, ENCRYPT_IV, FITS, AES_ENCRYPT, AES_DECRYPT, GHASH, CHACHA20, POLY1305, POLY1305_MULTIPLY, POLY1305_TAG };
 
 struct request {
 	uint32_t operation, lanes, bytes, extended, high, counter;
@@ -31,37 +30,37 @@ static struct aes_tables tables;
 static uint32_t *packet;
 
 static ucontext_t first[LANES];
-static jmp_buf team, lanes[LANES];
+static jmp_buf scheduler, lanes[LANES];
 static char stacks[LANES][STACK] __attribute__((aligned(64)));
 static uint32_t running, values[LANES], results[LANES];
 static int started[LANES], done[LANES];
 
-static void team_join(uint32_t n)
+static void tile_sync(uint32_t n)
 {
 	(void)n;
 	if (!_setjmp(lanes[running]))
-		_longjmp(team, 1);
+		_longjmp(scheduler, 1);
 }
 
-static uint32_t team_swap(uint32_t v, uint32_t distance, uint32_t n)
+static uint32_t tile_shfl_xor(uint32_t v, uint32_t distance, uint32_t n)
 {
 	values[running] = v;
-	team_join(n);
+	tile_sync(n);
 	v = values[running ^ distance];
-	team_join(n);
+	tile_sync(n);
 	return v;
 }
 
-static uint32_t team_next(uint32_t v, uint32_t n, uint32_t circle, uint32_t of)
+static uint32_t tile_rotate(uint32_t v, uint32_t n, uint32_t width, uint32_t of)
 {
 	values[running] = v;
-	team_join(of);
-	v = values[running / circle * circle + (running + n) % circle];
-	team_join(of);
+	tile_sync(of);
+	v = values[running / width * width + (running + n) % width];
+	tile_sync(of);
 	return v;
 }
 
-/* Encrypts or decrypts the text, where the cipher does nothing else. */
+/* Encrypts or decrypts the text with ciphers that do not authenticate. */
 static void crypt_text(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p, int open, uint32_t lane, uint32_t lanes)
 {
 	if (k->cipher == ESP_CTR) {
@@ -71,14 +70,14 @@ static void crypt_text(const struct esp_key *k, const struct aes_tables *t, cons
 	} else if (k->cipher == ESP_CBC && open) {
 		uint32_t chain[4];
 		cbc_begin_lane(k, p, lane, lanes, chain);
-		team_join(lanes);
+		tile_sync(lanes);
 		cbc_decrypt_lane(k, t, p, lane, lanes, chain);
 	} else if (k->cipher == ESP_CBC) {
 		cbc_encrypt_columns(k, t, p, lane < AES_COLUMNS, lane, lanes);
 	}
 }
 
-/* The ICV that the ciphertext should have, for lane 0. */
+/* Computes the ICV of the ciphertext, for lane 0. */
 static void authenticate(const struct esp_key *k, const struct esp_packet *p, uint32_t lane, uint32_t lanes, uint32_t icv[8])
 {
 	if (k->cipher == ESP_CHACHA20)
@@ -87,9 +86,8 @@ static void authenticate(const struct esp_key *k, const struct esp_packet *p, ui
 		hmac(k, p, icv);
 }
 
-/* Seals a packet, or opens it: then it is 0 if the packet is authentic. What is not
- * authentic is not decrypted, or, by GCM, decrypted to what nobody may see: it has to
- * be discarded. */
+/* Seals or opens a packet. Returns 0 if it is authentic. A packet that is not authentic is not
+ * decrypted, except by GCM; the caller discards it. */
 static uint32_t process(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p, int open, uint32_t lane, uint32_t lanes)
 {
 	uint32_t icv[8] = {0, 0, 0, 0, 0, 0, 0, 0}, differs = 0;
@@ -101,14 +99,14 @@ static uint32_t process(const struct esp_key *k, const struct aes_tables *t, con
 		for (int crypt = !open, i = 0; i < 2 && !differs; i++, crypt = !crypt) {
 			if (crypt) {
 				crypt_text(k, t, p, open, lane, lanes);
-				team_join(lanes);
+				tile_sync(lanes);
 			} else {
 				authenticate(k, p, lane, lanes, icv);
 				differs = esp_finish(k, p, open, lane, lanes, icv);
 			}
 		}
 	}
-	team_join(lanes);
+	tile_sync(lanes);
 	return differs;
 }
 
@@ -121,14 +119,13 @@ static void lane(void)
 	if (esp_packet_at(&p, key, packet, q->bytes, q->extended, q->high))
 		results[running] = process(key, &tables, &p, q->operation == OPEN, running, q->lanes);
 	done[running] = 1;
-	_longjmp(team, 1);
+	_longjmp(scheduler, 1);
 }
 
-/* Has a lane go on until it waits for the others or ends. Only its beginning is for the
- * system to help with, which takes long. */
+/* Resumes a lane until it waits or ends. Only the first start uses setcontext, which is slow. */
 static __attribute__((noinline)) void go_on(void)
 {
-	if (_setjmp(team))
+	if (_setjmp(scheduler))
 		return;
 	if (started[running])
 		_longjmp(lanes[running], 1);
@@ -145,7 +142,7 @@ static __attribute__((noinline)) void prepare(uint32_t i)
 	makecontext(&first[i], lane, 0);
 }
 
-/* Has a team work, and returns what every lane returned. */
+/* Runs the request in a tile of lanes, and returns their common result. */
 static uint32_t work(void)
 {
 	uint32_t ended = 0, n = request.lanes;
@@ -160,26 +157,14 @@ static uint32_t work(void)
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		if (ended != n || results[i] != results[0]) {
-			fprintf(stderr, "shim: lanes of a team do not agree\n");
+			fprintf(stderr, "shim: lanes of a tile returned different results\n");
 			exit(1);
 		}
 	}
 	return results[0];
 }
 
-static void layout(void)
-{
-	const uint32_t offsets[] = {
-		offsetof(struct esp_key, cipher), offsetof(struct esp_key, auth), offsetof(struct esp_key, rounds),
-		offsetof(struct esp_key, iv_words), offsetof(struct esp_key, icv_words), offsetof(struct esp_key, align_words),
-		offsetof(struct esp_key, hash), offsetof(struct esp_key, outer), offsetof(struct esp_key, iv), offsetof(struct esp_key, lines),
-		offsetof(struct esp_key, salt), offsetof(struct esp_key, parts), sizeof(struct esp_key),
-	};
-
-	memcpy(packet, offsets, sizeof offsets);
-}
-
-/* The message behind a key of 32 bytes, in whole blocks. */
+/* Authenticates the message behind a 32-byte key, in whole blocks. */
 static void poly1305(void)
 {
 	uint32_t r[5], sum[5] = {0, 0, 0, 0, 0};
@@ -198,9 +183,6 @@ static uint32_t serve(void)
 	struct esp_packet p;
 
 	switch (q->operation) {
-	case LAYOUT:
-		layout();
-		return 0;
 	case SEAL:
 	case OPEN:
 		return work();
@@ -209,7 +191,7 @@ static uint32_t serve(void)
 			return ~0u;
 		esp_encrypt_iv(key, &tables, &p);
 		return 0;
-	case FITS: /* of a packet at some byte, which is not touched */
+	case FITS: /* of a packet at any byte offset, which is not accessed */
 		return (uint32_t)esp_packet_at(&p, key, (uint8_t *)packet + q->high, q->counter, 0, 0);
 	case AES_ENCRYPT:
 		aes_encrypt(&tables, esp_schedule(key), key->rounds, packet);
@@ -242,7 +224,7 @@ static uint32_t serve(void)
 	exit(1);
 }
 
-/* Returns where memory ends, with room in front. */
+/* Maps memory that ends at an inaccessible page. Returns its end. */
 static uint8_t *end_of_memory(void)
 {
 	uint8_t *room = mmap(NULL, 2 * ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -254,7 +236,7 @@ static uint8_t *end_of_memory(void)
 	return room + ROOM;
 }
 
-/* Reads so many bytes to where they end with memory. */
+/* Reads bytes so that they end at end. */
 static void *read_to(uint8_t *end, uint32_t bytes)
 {
 	if (bytes > ROOM || fread(end - bytes, 1, bytes, stdin) != bytes) {

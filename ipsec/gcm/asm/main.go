@@ -186,7 +186,7 @@ func (f *function) multiply(power, by reg.VecVirtual, isFirst bool) {
 	VPTERNLOGD(U8(xor3), f.scratch, other, f.middle)
 }
 
-// xor3 is the sum of three bits as VPTERNLOGD is told.
+// xor3 is the truth table of a XOR b XOR c for VPTERNLOGD.
 const xor3 = 0x96
 
 // reduce leaves the parts modulo the polynomial in high.

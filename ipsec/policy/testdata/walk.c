@@ -1,14 +1,10 @@
-/* walk < IMAGE AND FLOWS > MATCHES: the lookups of policy.h, on the host. Standard
- * input is the number of words, the words, and flows until the end, in which an IPv4
- * address is the first four bytes of sixteen. */
+/* walk < IMAGE AND FLOWS > MATCHES: runs the lookups of policy.h on the host. Standard input is the
+ * number of words, the words, and flows until the end; an IPv4 address is the first four of sixteen
+ * bytes. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "../policy.h"
-
-_Static_assert(POLICY_SLOTS_MASK == (1u << POLICY_STRIDE_AT) - 1, "slots");
-_Static_assert(POLICY_PARENT_MASK == (1u << POLICY_BITS_AT) - 1, "parent");
-_Static_assert(POLICY_ANY_DST_PORT < 1u << POLICY_VERDICT_AT, "verdict");
 
 struct input {
 	unsigned char src[16], dst[16];

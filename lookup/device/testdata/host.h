@@ -1,4 +1,4 @@
-/* What warp.h has for devices, for a host on which one thread after another runs. */
+/* Host versions of warp.h: one thread after another runs a block's code. Included by lookup.cu. */
 #ifndef WARPROUTE_HOST_H
 #define WARPROUTE_HOST_H
 
@@ -8,14 +8,11 @@
 
 #define KERNEL static __attribute__((unused)) void
 #define SHARED static _Thread_local
-#define ROLLED
 #define __launch_bounds__(threads)
 
-static _Thread_local uint32_t thread, block, blocks; /* where the thread that runs is */
-
-DEVICE uint32_t thread_index(void) { return thread; }
-DEVICE uint32_t block_index(void) { return block; }
-DEVICE uint32_t block_count(void) { return blocks; }
+static _Thread_local struct {
+	uint32_t x;
+} threadIdx, blockIdx, gridDim; /* of the thread that runs */
 
 struct words4 {
 	uint32_t w[4];
@@ -24,7 +21,7 @@ struct words4 {
 DEVICE struct words4 host_load128(const void *p)
 {
 	struct words4 v;
-	memcpy(&v, __builtin_assume_aligned(p, 16), sizeof v); /* the sanitizer of the device would say so too */
+	memcpy(&v, __builtin_assume_aligned(p, 16), sizeof v); /* UBSan reports misaligned accesses */
 	return v;
 }
 
@@ -32,8 +29,7 @@ DEVICE void host_store128(void *p, struct words4 v) { memcpy(__builtin_assume_al
 DEVICE uint64_t host_load64(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 DEVICE void host_store64(uint64_t *p, uint64_t v) { *p = v; }
 DEVICE void host_store32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
-DEVICE void fence_host(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-DEVICE void fence_device(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-DEVICE void join_block(void) { } /* blocks of several threads that meet are not run */
+DEVICE void fence_acq_rel_sys(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+DEVICE void __syncthreads(void) { } /* each thread runs alone */
 
 #endif

@@ -1,4 +1,4 @@
-// Command asm writes the vector kernels of package ipv4; go generate runs it.
+// Command asm generates the vector kernels of package ipv4. It is run by go generate.
 package main
 
 import (
@@ -6,18 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
-	"github.com/warproute/warproute/lookup"
 	"github.com/warproute/warproute/lookup/trie"
-)
-
-// block is how many addresses are prefetched before the first is looked up. A
-// gather waits for one line after another; prefetches wait for nothing, so a
-// block's cache misses overlap, as many as the processor can have under way.
-const block = 64
-
-const (
-	word        = 4                   // bytes
-	defaultWord = word * trie.Default // bytes from the image's beginning
+	"github.com/warproute/warproute/lookup/trie/asm"
 )
 
 func main() {
@@ -26,130 +16,104 @@ func main() {
 	Generate()
 }
 
-// arguments are those of every kernel, in registers.
-type arguments struct{ image, dst, src, n reg.Register }
-
-func begin(name, doc string) arguments {
-	TEXT(name, NOSPLIT, "func(image, dst, src *uint32, n int)")
-	Doc(doc)
-	Pragma("noescape")
-	return arguments{
-		image: Load(Param("image"), GP64()),
-		dst:   Load(Param("dst"), GP64()),
-		src:   Load(Param("src"), GP64()),
-		n:     Load(Param("n"), GP64()),
-	}
-}
-
-// blocks runs body for every lanes addresses, after the prefetch of those of its block.
-func (a arguments) blocks(lanes int, body func()) {
-	inBlock, at, index := GP64(), GP64(), GP64()
-	Label("block")
-	TESTQ(a.n, a.n)
-	JZ(LabelRef("done"))
-	MOVQ(U32(block), inBlock)
-	CMPQ(a.n, inBlock)
-	CMOVQLT(a.n, inBlock)
-	SUBQ(inBlock, a.n)
-
-	XORQ(at, at)
-	Label("prefetch")
-	const unroll = 8
-	for i := range unroll {
-		MOVL(Mem{Base: a.src, Index: at, Scale: word, Disp: i * word}, index.As32())
-		SHRL(U8(32-trie.RootBits), index.As32())
-		PREFETCHT0(Mem{Base: a.image, Index: index, Scale: word})
-	}
-	ADDQ(U8(unroll), at)
-	CMPQ(at, inBlock)
-	JLT(LabelRef("prefetch"))
-
-	Label("vector")
-	body()
-	ADDQ(U8(lanes*word), a.src)
-	ADDQ(U8(lanes*word), a.dst)
-	SUBQ(U8(lanes), inBlock)
-	JNZ(LabelRef("vector"))
-	JMP(LabelRef("block"))
-	Label("done")
-}
-
+// kernel512 generates the AVX-512 kernel. It has no prefetches, so that the gathers of
+// more vectors and calls fit into the processor's reorder buffer and overlap.
 func kernel512() {
-	a := begin("walkAVX512", "walkAVX512 looks up n addresses, a multiple of 16.")
-	fallback, low, nextHop, all := ZMM(), ZMM(), ZMM(), K()
-	VPBROADCASTD(Mem{Base: a.image, Disp: defaultWord}, fallback)
-	constant := GP32()
-	MOVL(U32(trie.Group-1), constant)
-	VPBROADCASTD(constant, low)
-	MOVL(U32(lookup.MaxNextHop), constant)
-	VPBROADCASTD(constant, nextHop)
-	VPANDD(nextHop, fallback, fallback)
-	KXNORW(all, all, all)
-
-	a.blocks(16, func() {
-		addr, index, words, deep := ZMM(), ZMM(), ZMM(), K()
-		VMOVDQU32(Mem{Base: a.src}, addr)
+	const lanes = 16
+	k := asm.Begin("lookupAVX512", "lookupAVX512 looks up n addresses.", "uint32", asm.Word)
+	find := func(hops asm.Hops512, low, addr reg.VecVirtual, lanes reg.OpmaskVirtual, routes string) reg.VecVirtual {
+		index, words, references := ZMM(), ZMM(), K()
 		VPSRLD(U8(32-trie.RootBits), addr, index)
 		VPXORD(words, words, words)
-		KMOVW(all, deep)
-		VPGATHERDD(Mem{Base: a.image, Index: index, Scale: word}, deep, words)
+		KMOVW(lanes, references)
+		VPGATHERDD(k.Indexed(index), references, words)
 
-		VPMOVD2M(words, deep)
-		KORTESTW(deep, deep)
-		JZ(LabelRef("routes512"))
+		VPMOVD2M(words, references)
+		KORTESTW(references, references)
+		JZ(LabelRef(routes))
 		VPANDD(low, addr, index)
 		VPADDD(words, index, index)
-		VPSLLD(U8(1), index, index) // drops the bit of a reference
+		VPSLLD(U8(1), index, index) // clears the reference bit
 		VPSRLD(U8(1), index, index)
-		VPGATHERDD(Mem{Base: a.image, Index: index, Scale: word}, deep, words)
-		Label("routes512")
-
-		found := K()
-		VPTESTMD(nextHop, words, found)
-		VMOVDQA32(fallback, index)
-		VPANDD(nextHop, words, found, index)
-		VMOVDQU32(index, Mem{Base: a.dst})
+		VPGATHERDD(k.Indexed(index), references, words)
+		Label(routes)
+		hops.Convert(words)
+		return words
+	}
+	k.UntilStable(func() {
+		hops, low, all := asm.NewHops512(k), asm.Broadcast512(trie.NodeWords-1), K()
+		KXNORW(all, all, all)
+		k.While("vector", lanes, func() {
+			addr := ZMM()
+			VMOVDQU32(Mem{Base: k.Src}, addr)
+			VMOVDQU32(find(hops, low, addr, all, "routes"), Mem{Base: k.Dst})
+		})
+		k.Rest(func() {
+			addr, rest := ZMM(), asm.LowBits(k.N)
+			VMOVDQU32_Z(Mem{Base: k.Src}, rest, addr)
+			VMOVDQU32(find(hops, low, addr, rest, "rest_routes"), rest, Mem{Base: k.Dst})
+		})
 	})
-	VZEROUPPER()
-	RET()
+	asm.End()
 }
 
-func kernel256() {
-	a := begin("walkAVX2", "walkAVX2 looks up n addresses, a multiple of 8.")
-	fallback, low, nextHop, zero := YMM(), YMM(), YMM(), YMM()
-	VPBROADCASTD(Mem{Base: a.image, Disp: defaultWord}, fallback)
-	VPCMPEQD(zero, zero, zero)
-	VPSRLD(U8(24), zero, low)
-	VPSRLD(U8(32-trie.NextHopBits), zero, nextHop)
-	VPXOR(zero, zero, zero)
-	VPAND(nextHop, fallback, fallback)
+// block is the number of addresses that kernel256 prefetches before it looks them up, so
+// that their cache misses overlap.
+const block = 64
 
-	a.blocks(8, func() {
+// kernel256 generates the AVX2 kernel, for processors with slow gathers.
+func kernel256() {
+	const lanes = 8
+	k := asm.Begin("lookupAVX2", "lookupAVX2 looks up n addresses, a multiple of 8.", "uint32", asm.Word)
+	k.LoadBatch()
+	hops, low := asm.NewHops256(k), YMM()
+	VPCMPEQD(low, low, low)
+	VPSRLD(U8(32-trie.NodeBits), low, low)
+	vector := func(routes string) {
 		addr, index, words, mask := YMM(), YMM(), YMM(), YMM()
-		VMOVDQU(Mem{Base: a.src}, addr)
+		VMOVDQU(Mem{Base: k.Src}, addr)
 		VPSRLD(U8(32-trie.RootBits), addr, index)
 		VPCMPEQD(mask, mask, mask)
 		VPXOR(words, words, words)
-		VPGATHERDD(mask, Mem{Base: a.image, Index: index, Scale: word}, words)
+		VPGATHERDD(mask, k.Indexed(index), words)
 
-		deep := GP32()
-		VMOVMSKPS(words, deep)
-		TESTL(deep, deep)
-		JZ(LabelRef("routes256"))
-		VMOVDQA(words, mask) // the bit of a reference is that of the mask
+		references := GP32()
+		VMOVMSKPS(words, references)
+		TESTL(references, references)
+		JZ(LabelRef(routes))
+		VMOVDQA(words, mask) // the reference bit is also the mask bit of a gather
 		VPAND(low, addr, index)
 		VPADDD(words, index, index)
 		VPSLLD(U8(1), index, index)
 		VPSRLD(U8(1), index, index)
-		VPGATHERDD(mask, Mem{Base: a.image, Index: index, Scale: word}, words)
-		Label("routes256")
-
-		VPAND(nextHop, words, words)
-		VPCMPEQD(zero, words, mask)
-		VPAND(fallback, mask, mask)
-		VPOR(mask, words, words)
-		VMOVDQU(words, Mem{Base: a.dst})
+		VPGATHERDD(mask, k.Indexed(index), words)
+		Label(routes)
+		hops.Convert(words)
+		VMOVDQU(words, Mem{Base: k.Dst})
+	}
+	k.While("block", block, func() {
+		at, end := GP64(), GP64()
+		XORQ(at, at)
+		Label("prefetch")
+		for i := range 8 {
+			index := GP64()
+			MOVL(Mem{Base: k.Src, Index: at, Scale: asm.Word, Disp: i * asm.Word}, index.As32())
+			SHRL(U8(32-trie.RootBits), index.As32())
+			PREFETCHT0(k.Indexed(index))
+		}
+		ADDQ(U8(8), at)
+		CMPQ(at, U8(block))
+		JLT(LabelRef("prefetch"))
+		LEAQ(Mem{Base: k.Src, Disp: block * asm.Word}, end)
+		Label("prefetched")
+		vector("prefetched_routes")
+		ADDQ(U8(lanes*asm.Word), k.Src)
+		ADDQ(U8(lanes*asm.Word), k.Dst)
+		CMPQ(k.Src, end)
+		JNE(LabelRef("prefetched"))
+		SUBQ(I32(block*asm.Word), k.Src)
+		SUBQ(I32(block*asm.Word), k.Dst)
 	})
-	VZEROUPPER()
-	RET()
+	k.While("vector", lanes, func() { vector("routes") })
+	asm.End()
 }

@@ -5,112 +5,149 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
-	"github.com/warproute/warproute/lookup"
 	"github.com/warproute/warproute/lookup/trie"
+	"github.com/warproute/warproute/lookup/trie/asm"
 )
 
+const lanes512 = 16
+
+// kernel512 generates the AVX-512 kernel.
 func kernel512() {
-	const lanes, vectors = 16, 4
-	a := begin("walkAVX512", "walkAVX512 looks up n addresses, a multiple of 64.")
-	constant := GP32()
-	broadcast := func(v uint32) reg.VecVirtual {
-		z := ZMM()
-		MOVL(U32(v), constant)
-		VPBROADCASTD(constant, z)
-		return z
-	}
-	low, nextHop, place := broadcast(trie.Group-1), broadcast(uint32(lookup.MaxNextHop)), broadcast(trie.Reference-1)
-	fallback, swapped, split, lane := ZMM(), ZMM(), ZMM(), ZMM()
-	VPBROADCASTD(Mem{Base: a.image, Disp: defaultWord}, fallback)
-	VPANDD(nextHop, fallback, fallback)
-	VMOVDQU32(swap("swap512", lanes), swapped)
-	VMOVDQU32(dwords("split512", 0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29), split)
-	VMOVDQU32(dwords("lane512", 0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240), lane)
-	all := K()
-	KXNORW(all, all, all)
-
-	var first, second, words [vectors]reg.VecVirtual // of 32-bit parts of the addresses; of the image
-	var deep [vectors]reg.OpmaskVirtual              // where a word is a reference
-	for v := range vectors {
-		first[v], second[v], words[v], deep[v] = ZMM(), ZMM(), ZMM(), K()
-	}
-	// descend replaces the references of a vector by what they and a byte of the
-	// address, in index, lead to.
-	descend := func(v int, index reg.VecVirtual) {
-		at := ZMM()
-		VPANDD(place, words[v], at)
-		VPADDD(at, index, index)
-		VPGATHERDD(Mem{Base: a.image, Index: index, Scale: word}, deep[v], words[v])
-		VPMOVD2M(words[v], deep[v])
-	}
-	unlessDeep := func(label string) {
-		one, other := K(), K()
-		KORW(deep[0], deep[1], one)
-		KORW(deep[2], deep[3], other)
-		KORTESTW(one, other)
-		JZ(LabelRef(label))
-	}
-
-	a.blocks(lanes*vectors, func() {
-		for v := range vectors {
-			var q [4]reg.VecVirtual // four addresses each
-			for i := range q {
-				q[i] = ZMM()
-				VMOVDQU32(Mem{Base: a.src, Disp: (v*lanes + i*4) * addrBytes}, q[i])
-			}
-			front, back := ZMM(), ZMM() // eight first parts, eight second parts
-			VMOVDQA32(split, front)
-			VMOVDQA32(split, back)
-			VPERMI2D(q[1], q[0], front)
-			VPERMI2D(q[3], q[2], back)
-			VSHUFI64X2(U8(0x44), back, front, first[v])
-			VSHUFI64X2(U8(0xee), back, front, second[v])
-			VPSHUFB(swapped, first[v], first[v])
-			VPSHUFB(swapped, second[v], second[v])
+	k := asm.Begin("lookupAVX512", "lookupAVX512 looks up n addresses.", "[16]byte", addrBytes)
+	swapped, split := swap("swap512", lanes512), asm.Dwords("split512", 0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29)
+	lane := asm.Dwords("lane512", 0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240)
+	k.UntilStable(func() {
+		c := &constants512{
+			kernel: k, hops: asm.NewHops512(k), all: K(),
+			low: asm.Broadcast512(trie.NodeWords - 1), offset: asm.Broadcast512(trie.Reference - 1),
+			swapped: ZMM(), split: ZMM(), lane: ZMM(),
 		}
-		for v := range vectors {
-			index := ZMM()
-			VPSRLD(U8(32-trie.RootBits), first[v], index)
-			VPXORD(words[v], words[v], words[v])
-			KMOVW(all, deep[v])
-			VPGATHERDD(Mem{Base: a.image, Index: index, Scale: word}, deep[v], words[v])
-			VPMOVD2M(words[v], deep[v])
-		}
-		for level := rootBytes; level < 8; level++ {
-			unlessDeep("routes")
-			for v := range vectors {
-				index, from := ZMM(), first[v]
-				if level >= 4 {
-					from = second[v]
-				}
-				VPSRLD(U8(24-level%4*8), from, index)
-				VPANDD(low, index, index)
-				descend(v, index)
-			}
-		}
-		// Few routes are longer than /64: their bytes are taken from memory again.
-		addr, end := GP64(), GP64()
-		LEAQ(Mem{Base: a.src, Disp: 8 - 3}, addr)
-		LEAQ(Mem{Base: a.src, Disp: 16 - 3}, end)
-		Label("level")
-		unlessDeep("routes")
-		for v := range vectors {
-			index, some := ZMM(), K()
-			KMOVW(deep[v], some)
-			VPGATHERDD(Mem{Base: addr, Index: lane, Scale: 1, Disp: v * lanes * addrBytes}, some, index)
-			VPSRLD(U8(24), index, index)
-			descend(v, index)
-		}
-		INCQ(addr)
-		CMPQ(addr, end)
-		JNE(LabelRef("level"))
-		Label("routes")
-		for v := range vectors {
-			found, nh := K(), ZMM()
-			VPTESTMD(nextHop, words[v], found)
-			VMOVDQA32(fallback, nh)
-			VPANDD(nextHop, words[v], found, nh)
-			VMOVDQU32(nh, Mem{Base: a.dst, Disp: v * lanes * word})
-		}
+		KXNORW(c.all, c.all, c.all)
+		VMOVDQU32(swapped, c.swapped)
+		VMOVDQU32(split, c.split)
+		VMOVDQU32(lane, c.lane)
+		k.While("several", together*lanes512, func() { c.lookup("several", together, nil) })
+		k.While("single", lanes512, func() { c.lookup("single", 1, nil) })
+		k.Rest(func() {
+			part := &part512{lanes: asm.LowBits(k.N), halves: GP64()}
+			MOVQ(I32(-1), part.halves)
+			ADDQ(k.N, k.N)
+			BZHIQ(k.N, part.halves, part.halves)
+			c.lookup("rest", 1, part)
+		})
 	})
+	asm.End()
+}
+
+// constants512 are the constants of the AVX-512 kernel.
+type constants512 struct {
+	kernel                            asm.Kernel
+	hops                              asm.Hops512
+	low, offset, swapped, split, lane reg.VecVirtual
+	all                               reg.OpmaskVirtual
+}
+
+// part512 masks the lanes of a partial vector.
+type part512 struct {
+	lanes  reg.OpmaskVirtual
+	halves reg.GPVirtual // one bit per 64 bits of the addresses
+}
+
+// vectors512 are vectors of addresses in one walk.
+type vectors512 struct {
+	*constants512
+	first, second, words []reg.VecVirtual    // 32-bit parts of the addresses; words of the image
+	references           []reg.OpmaskVirtual // lanes with references
+}
+
+// lookup generates the lookup of a number of vectors; part is nil for full vectors.
+func (c *constants512) lookup(name string, vectors int, part *part512) {
+	s := vectors512{c, registers(vectors, ZMM), registers(vectors, ZMM), registers(vectors, ZMM), registers(vectors, K)}
+	all := c.all
+	if part != nil {
+		all = part.lanes
+	}
+	for v := range vectors {
+		s.load(v, part)
+	}
+	for v := range vectors {
+		index := ZMM()
+		VPSRLD(U8(32-trie.RootBits), s.first[v], index)
+		VPXORD(s.words[v], s.words[v], s.words[v])
+		KMOVW(all, s.references[v])
+		VPGATHERDD(c.kernel.Indexed(index), s.references[v], s.words[v])
+		VPMOVD2M(s.words[v], s.references[v])
+	}
+	walker{name, c.kernel, vectors, s}.walk()
+	for v, words := range s.words {
+		to := Mem{Base: c.kernel.Dst, Disp: v * lanes512 * asm.Word}
+		c.hops.Convert(words)
+		if part == nil {
+			VMOVDQU32(words, to)
+		} else {
+			VMOVDQU32(words, part.lanes, to)
+		}
+	}
+}
+
+// load loads the upper 64 bits of 16 addresses into vector v.
+func (s vectors512) load(v int, part *part512) {
+	q := registers(4, ZMM) // four addresses each
+	for i := range q {
+		from := Mem{Base: s.kernel.Src, Disp: (v*lanes512 + i*4) * addrBytes}
+		if part == nil {
+			VMOVDQU32(from, q[i])
+			continue
+		}
+		some := K()
+		KMOVB(part.halves.As32(), some)
+		SHRL(U8(8), part.halves.As32())
+		VMOVDQU64_Z(from, some, q[i])
+	}
+	front, back := ZMM(), ZMM() // eight first parts, eight second parts
+	VMOVDQA32(s.split, front)
+	VMOVDQA32(s.split, back)
+	VPERMI2D(q[1], q[0], front)
+	VPERMI2D(q[3], q[2], back)
+	VSHUFI64X2(U8(0x44), back, front, s.first[v])
+	VSHUFI64X2(U8(0xee), back, front, s.second[v])
+	VPSHUFB(s.swapped, s.first[v], s.first[v])
+	VPSHUFB(s.swapped, s.second[v], s.second[v])
+}
+
+func (s vectors512) leaveIfRoutes(label string) {
+	any := s.references[0]
+	for _, r := range s.references[1:] {
+		other := any
+		any = K()
+		KORW(other, r, any)
+	}
+	KORTESTW(any, any)
+	JZ(LabelRef(label))
+}
+
+func (s vectors512) index(v, byteOf int) reg.VecVirtual {
+	index, from := ZMM(), s.first[v]
+	if byteOf >= 4 {
+		from = s.second[v]
+	}
+	VPSRLD(U8(24-byteOf%4*8), from, index)
+	VPANDD(s.low, index, index)
+	return index
+}
+
+func (s vectors512) indexAt(v int, addr reg.Register) reg.VecVirtual {
+	index, some := ZMM(), K()
+	KMOVW(s.references[v], some)
+	VPGATHERDD(Mem{Base: addr, Index: s.lane, Scale: 1, Disp: v * lanes512 * addrBytes}, some, index)
+	VPSRLD(U8(24), index, index)
+	return index
+}
+
+func (s vectors512) descend(v int, index reg.VecVirtual) {
+	at := ZMM()
+	VPANDD(s.offset, s.words[v], at)
+	VPADDD(at, index, index)
+	VPGATHERDD(s.kernel.Indexed(index), s.references[v], s.words[v])
+	VPMOVD2M(s.words[v], s.references[v])
 }

@@ -1,8 +1,8 @@
-// Command asm writes the vector kernels of package ipv6; go generate runs it.
+// Command asm generates the vector kernels of package ipv6. It is run by go generate.
 //
-// A kernel takes a block of addresses through the trie together, level by level:
-// the words of one level depend on nothing but those of the level above, so all
-// the cache misses of a level overlap.
+// A kernel looks up four vectors of addresses level by level: the words of one level
+// depend only on those of the level above, so all cache misses of a level overlap. The
+// remaining addresses use single vectors.
 package main
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 
 	"github.com/warproute/warproute/lookup/trie"
+	"github.com/warproute/warproute/lookup/trie/asm"
 )
 
 const (
-	word        = 4                   // bytes
-	defaultWord = word * trie.Default // bytes from the image's beginning
-	addrBytes   = 16
-	rootBytes   = trie.RootBits / 8
+	addrBytes = 16
+	rootBytes = trie.RootBits / 8
+	together  = 4 // vectors per walk
 )
 
 func main() {
@@ -26,46 +26,64 @@ func main() {
 	Generate()
 }
 
-// arguments are those of every kernel, in registers.
-type arguments struct{ image, dst, src, n reg.Register }
-
-func begin(name, doc string) arguments {
-	TEXT(name, NOSPLIT, "func(image, dst *uint32, src *[16]byte, n int)")
-	Doc(doc)
-	Pragma("noescape")
-	return arguments{
-		image: Load(Param("image"), GP64()),
-		dst:   Load(Param("dst"), GP64()),
-		src:   Load(Param("src"), GP64()),
-		n:     Load(Param("n"), GP64()),
-	}
-}
-
-// blocks runs body for every block of so many addresses.
-func (a arguments) blocks(block int, body func()) {
-	Label("block")
-	body()
-	ADDQ(I32(block*addrBytes), a.src)
-	ADDQ(I32(block*word), a.dst)
-	SUBQ(I32(block), a.n)
-	JNZ(LabelRef("block"))
-	VZEROUPPER()
-	RET()
-}
-
-func dwords(name string, values ...uint32) Mem {
-	m := GLOBL(name, RODATA|NOPTR)
-	for i, v := range values {
-		DATA(word*i, U32(v))
-	}
-	return m
-}
-
-// swap is, for VPSHUFB, the reversal of the bytes of each word.
+// swap defines the VPSHUFB control that reverses the bytes of each word.
 func swap(name string, lanes int) Mem {
 	values := make([]uint32, lanes)
 	for i := range values {
 		values[i] = 0x00010203 + 0x04040404*uint32(i%4)
 	}
-	return dwords(name, values...)
+	return asm.Dwords(name, values...)
+}
+
+// registers allocates n registers.
+func registers[R any](n int, allocate func() R) []R {
+	all := make([]R, n)
+	for i := range all {
+		all[i] = allocate()
+	}
+	return all
+}
+
+// walker generates the level-by-level walk of several vectors. The methods of step depend
+// on the instruction set.
+type walker struct {
+	name    string // label prefix
+	kernel  asm.Kernel
+	vectors int
+	step    interface {
+		// leaveIfRoutes jumps to a label if no word is a reference.
+		leaveIfRoutes(label string)
+		// index returns address byte byteOf, counted from 0, of each lane of vector v.
+		index(v, byteOf int) reg.VecVirtual
+		// indexAt returns the byte 3 bytes after addr of each lane of vector v, from memory.
+		indexAt(v int, addr reg.Register) reg.VecVirtual
+		// descend replaces each reference in vector v by the word at index in its node.
+		descend(v int, index reg.VecVirtual)
+	}
+}
+
+// walk generates the levels below the root.
+func (w walker) walk() {
+	routes, level := w.name+"_routes", w.name+"_level"
+	for at := rootBytes; at < 8; at++ {
+		if at != 5 { // many routes are /40 to /48: one check for both levels
+			w.step.leaveIfRoutes(routes)
+		}
+		for v := range w.vectors {
+			w.step.descend(v, w.step.index(v, at))
+		}
+	}
+	// Few routes are longer than /64: load their address bytes from memory.
+	addr, end := GP64(), GP64()
+	LEAQ(Mem{Base: w.kernel.Src, Disp: 8 - 3}, addr)
+	LEAQ(Mem{Base: w.kernel.Src, Disp: 16 - 3}, end)
+	Label(level)
+	w.step.leaveIfRoutes(routes)
+	for v := range w.vectors {
+		w.step.descend(v, w.step.indexAt(v, addr))
+	}
+	INCQ(addr)
+	CMPQ(addr, end)
+	JNE(LabelRef(level))
+	Label(routes)
 }

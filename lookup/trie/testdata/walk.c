@@ -1,16 +1,31 @@
-/* walk BITS < IMAGE AND ADDRESSES > NEXT HOPS: the lookups of trie.h, on the host.
- * Standard input is the number of words, the words, and addresses until the end,
- * in network byte order. */
+/* walk BITS < IMAGE AND ADDRESSES > NEXT HOPS: runs the lookups of trie.h on the host. Standard
+ * input is the number of words, the words, and addresses in network byte order until the end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../trie.h"
 
-_Static_assert(TRIE_ROOT == 1u << TRIE_ROOT_BITS, "root");
-_Static_assert(TRIE_GROUP == 1u << TRIE_GROUP_BITS, "group");
-_Static_assert(TRIE_NEXT_HOP_MASK == (1u << TRIE_NEXT_HOP_BITS) - 1, "next hop");
-_Static_assert(TRIE_GROUPS % TRIE_GROUP == 0 && TRIE_GROUPS > TRIE_REUSES, "groups");
+/* Returns the final word of an IPv4 address in host byte order; 0 if only the default route can
+ * match. */
+static uint32_t walk4(const uint32_t *image, uint32_t addr)
+{
+	uint32_t word = trie_root(image, addr);
+
+	if (word & TRIE_REFERENCE)
+		word = trie_next(image, word, addr);
+	return word;
+}
+
+/* Returns the final word of an IPv6 address, given as four 32-bit parts in host byte order. */
+static uint32_t walk6(const uint32_t *image, const uint32_t addr[4])
+{
+	uint32_t word = trie_root(image, addr[0]);
+
+	for (int bit = TRIE_ROOT_BITS; word & TRIE_REFERENCE && bit < 128; bit += TRIE_NODE_BITS)
+		word = trie_next(image, word, addr[bit / 32] >> (32 - TRIE_NODE_BITS - bit % 32));
+	return word;
+}
 
 static uint32_t part(const unsigned char *b)
 {
@@ -29,7 +44,7 @@ int main(int argc, char **argv)
 	unsigned char b[16];
 	while (fread(b, ipv6 ? 16 : 4, 1, stdin) == 1) {
 		uint32_t addr[4] = {part(b), part(b + 4), part(b + 8), part(b + 12)};
-		uint32_t word = ipv6 ? trie_walk6(image, addr) : trie_walk4(image, addr[0]);
+		uint32_t word = ipv6 ? walk6(image, addr) : walk4(image, addr[0]);
 		uint32_t hop = trie_next_hop(image, word);
 		fwrite(&hop, sizeof hop, 1, stdout);
 	}

@@ -1,7 +1,7 @@
 /*
- * A driver with GPUs whose resident kernel runs on a thread of the CPU: the kernels' own
- * code decides on packets, by the mailbox. While the first word of STATE's second half is
- * not 0, it stands still, as a GPU that another process has.
+ * Fake driver with GPUs whose resident kernel runs on a CPU thread: the kernels' own code serves
+ * the mailbox. The kernel pauses while the first word of STATE's second half is not 0, like a GPU
+ * that runs another process.
  */
 #define _GNU_SOURCE
 #define cuLaunchKernel launch_patch
@@ -16,23 +16,14 @@
 #include "../../../../dataplane/gpu/testdata/shim.c"
 #undef main
 
+#include "../../../../dataplane/gpu/kernel/mailbox.h"
+
 #include <pthread.h>
 #include <time.h>
 
-/* As mailbox.h, which needs a device. */
-#define UNIT_FRAMES 7
-#define UNITS 4
-#define STOP 0xffffffffu
-#define FLAGS 0x70000000u
 #define DONE 16
-struct mailbox {
-	uint8_t *slots;
-	uint32_t slot_bytes, results, quads, heads, halves, answers, umem_bytes;
-	uint8_t *umem;
-	struct tables tables;
-};
 
-enum { STREAMS = 256, MOST_SLOTS = 64, REST_AFTER = 200 };
+enum { STREAMS = 256, MOST_SLOTS = 64, SLEEP_AFTER = 200 };
 static u32 streams, busy[STREAMS];
 
 CUresult cuStreamCreateWithPriority(handle *s, u32 flags, int priority)
@@ -48,19 +39,19 @@ CUresult cuStreamQuery(handle s)
 	return !result && __atomic_load_n(&busy[s], __ATOMIC_ACQUIRE) ? 600 : result;
 }
 
-static int stands_still(void) { return __atomic_load_n((u32 *)((char *)state + 2048), __ATOMIC_ACQUIRE) != 0; }
+static int is_paused(void) { return __atomic_load_n((u32 *)((char *)state + 2048), __ATOMIC_ACQUIRE) != 0; }
 
-/* Works off a chunk of n packets. */
-static void work_off(const struct mailbox *m, uint8_t *slot, u32 seq, u32 n)
+/* Processes a chunk of n packets. */
+static void process_chunk(const struct mailbox *m, uint8_t *slot, u32 seq, u32 n)
 {
-	const uint64_t *words = (const uint64_t *)(slot + m->quads);
+	const uint64_t *words = (const uint64_t *)(slot + m->descriptors);
 	struct result *out = (struct result *)(slot + m->results);
 	struct tables t = m->tables;
 	struct snapshot snapshot = {0, NULL, NULL};
 
-	t.near = NULL;
+	t.hot = NULL;
 	for (u32 i = 0; i < n; i++) {
-		uint64_t w = words[i / UNIT_FRAMES * (UNIT_FRAMES + 1) + 1 + i % UNIT_FRAMES];
+		uint64_t w = words[i / DESC_LINE_FRAMES * (DESC_LINE_FRAMES + 1) + 1 + i % DESC_LINE_FRAMES];
 		struct frame f;
 		memcpy(&f, &w, sizeof f);
 		if (i % SHARERS == 0)
@@ -86,25 +77,25 @@ static void *resident(void *arg)
 	for (u32 i = 0; i < k->slots; i++)
 		seq[i] = 1;
 	while (left) {
-		if (stands_still() || idle > REST_AFTER) {
-			struct timespec rest = {0, 20000};
-			nanosleep(&rest, NULL);
+		if (is_paused() || idle > SLEEP_AFTER) {
+			struct timespec pause = {0, 20000};
+			nanosleep(&pause, NULL);
 		}
-		if (stands_still())
+		if (is_paused())
 			continue;
 		idle++;
 		for (u32 i = 0; i < k->slots; i++) {
 			uint8_t *slot = k->m.slots + (size_t)i * k->m.slot_bytes;
-			uint64_t head = __atomic_load_n((uint64_t *)(slot + k->m.quads), __ATOMIC_ACQUIRE);
-			if (!seq[i] || (u32)head != seq[i])
+			uint64_t doorbell = __atomic_load_n((uint64_t *)(slot + k->m.descriptors), __ATOMIC_ACQUIRE);
+			if (!seq[i] || (u32)doorbell != seq[i])
 				continue;
 			idle = 0;
-			if (head >> 32 == STOP) {
+			if (doorbell >> 32 == STOP) {
 				seq[i] = 0;
 				left--;
 				continue;
 			}
-			work_off(&k->m, slot, seq[i]++, head >> 32 & ~FLAGS);
+			process_chunk(&k->m, slot, seq[i]++, packet_count(doorbell >> 32));
 		}
 	}
 	__atomic_store_n(&busy[k->stream], 0, __ATOMIC_RELEASE);
@@ -131,4 +122,4 @@ CUresult cuLaunchKernel(handle f, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz
 	return 0;
 }
 
-static __attribute__((constructor)) void have_memory_copied(void) { state->copies = 1; }
+static __attribute__((constructor)) void enable_copies(void) { state->copies = 1; }

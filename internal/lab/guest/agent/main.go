@@ -1,5 +1,4 @@
-// Command agent is the first process of a guest: it puts the root together and
-// then runs the commands that the host sends, until the host ends the guest.
+// Command agent is the first process of a guest: it mounts the root and runs commands from the host.
 package main
 
 import (
@@ -14,8 +13,7 @@ import (
 	"github.com/warproute/warproute/internal/lab/guest/wire"
 )
 
-// What the agent prints is on the console, which the host shows when a guest
-// does not come up.
+// The agent prints to the console, which the host shows if a guest does not boot.
 func main() {
 	if os.Getpid() == 1 {
 		if err := first(filepath.Dir(os.Args[0])); err != nil {
@@ -30,8 +28,8 @@ func main() {
 	}
 }
 
-// first is the first process. It makes the root, leaves the commands to a second
-// agent, and reaps what daemons leave to it.
+// first is the first process. It mounts the root, starts a second agent for commands, and reaps
+// orphans.
 func first(dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, wire.ConfigFile))
 	if err != nil {

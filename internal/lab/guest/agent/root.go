@@ -11,8 +11,8 @@ import (
 	"github.com/warproute/warproute/internal/lab/guest/wire"
 )
 
-// enterRoot mounts the host's files below a layer of memory, what Linux's
-// programs expect above them, and makes that the root.
+// enterRoot mounts an overlay of memory over the host's files, and /proc, /sys and /dev, and makes it
+// the root.
 func enterRoot(dir string, c wire.Config) error {
 	for _, module := range c.Insert {
 		if err := insert(module); err != nil {
@@ -47,7 +47,7 @@ func enterRoot(dir string, c wire.Config) error {
 			return err
 		}
 	}
-	// modprobe, which the kernel too calls, looks for them there alone.
+	// modprobe, which the kernel calls, too, looks only there.
 	modules := filepath.Join(root, "lib/modules", filepath.Base(c.Modules))
 	if err := makeDirs(filepath.Dir(modules)); err != nil {
 		return err
@@ -89,8 +89,7 @@ func makeDirs(paths ...string) error {
 	return nil
 }
 
-// controlPath finds the device of a terminal, named by its path, or of a virtio
-// port, named as the host did.
+// controlPath returns the path of a terminal, or of a virtio port by its name.
 func controlPath(name string) (string, error) {
 	if strings.HasPrefix(name, "/") {
 		return name, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/warproute/warproute/internal/lab/guest/wire"
 )
 
-// serve runs the commands that arrive by the control device.
+// serve runs commands from the control device.
 func serve(control string) error {
 	f, err := os.OpenFile(control, os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -59,7 +59,7 @@ func execute(c wire.Command) (output []byte, err error) {
 		defer input.Close()
 		cmd.Stdin = input
 	}
-	// Were it a pipe, the command would end only with the last daemon that it leaves.
+	// With a pipe, the command would last until its last background process ends.
 	out, err := os.CreateTemp("/run", "output")
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func execute(c wire.Command) (output []byte, err error) {
 	return output, failure
 }
 
-// makeRaw has a terminal pass bytes as they are. A virtio port is none, and does.
+// makeRaw sets a terminal to raw mode. A virtio port is no terminal and needs none.
 func makeRaw(f *os.File) error {
 	t, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	if err == unix.ENOTTY || err == unix.EINVAL {

@@ -1,0 +1,162 @@
+package afxdp
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+// TestCloseAndOpenAgain closes and opens at once, several times, with frames in the rings.
+func TestCloseAndOpenAgain(t *testing.T) {
+	for _, mode := range []Mode{Native, Generic} {
+		t.Run(mode.String(), func(t *testing.T) {
+			enterNamespace(t)
+			addVeth(t, "ra", "a", 2)
+			addVeth(t, "rb", "b", 2)
+			for range 4 {
+				w := newWorker(t, 1024)
+				s, err := Open(Config{Ports: ports(mode, "ra", "rb"), Workers: []WorkerMemory{w}, RingSize: 64})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := s.Admit(); err != nil {
+					t.Fatal(err)
+				}
+				works(t, s)
+				s.Ports[1].Queues(0)[0].Transmit(compose(w, otherMAC, 10, 60))
+				for range 2 {
+					if err := s.Close(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if attached(t, "ra") || attached(t, "rb") {
+					t.Fatal("an XDP program is left after Close")
+				}
+			}
+		})
+	}
+}
+
+// TestDetachKeepsRings detaches a port that has frames in its RX ring, reads and
+// transmits them.
+func TestDetachKeepsRings(t *testing.T) {
+	_, s := openVeths(t, Native, 256, 64, "ra")
+	wire, q := newWire(t, "a"), s.Ports[0].Queues(0)[0]
+	for i := range uint32(5) {
+		wire.send(udp(s.Ports[0].MAC, 1, i, 60))
+	}
+	for range 2 {
+		if err := s.Detach(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if attached(t, "ra") {
+		t.Error("an XDP program is left after Detach")
+	}
+	wire.send(udp(s.Ports[0].MAC, 1, 99, 60))
+	got := receiveAll([]*Queue{q}, 6)
+	if len(got) != 5 {
+		t.Errorf("%d frames received, want the 5 from before Detach", len(got))
+	}
+	transmitAll(t, q, got)
+	for i := range got {
+		if wire.receive() == nil {
+			t.Errorf("frame %d was not transmitted", i)
+		}
+	}
+}
+
+// TestInterfaceDeleted takes the interface away under an open port.
+func TestInterfaceDeleted(t *testing.T) {
+	for _, mode := range []Mode{Native, Generic} {
+		t.Run(mode.String(), func(t *testing.T) {
+			w, s := openVeths(t, mode, 256, 64, "ra", "rb")
+			l, err := netlink.LinkByName("rb")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := netlink.LinkDel(l); err != nil {
+				t.Fatal(err)
+			}
+			q := s.Ports[1].Queues(0)[0]
+			q.Refill()
+			if got := receiveAll([]*Queue{q}, 1); len(got) != 0 {
+				t.Errorf("%d frames received from an interface that is gone", len(got))
+			}
+			if n, pending := q.Transmit(compose(w, otherMAC, 10, 60)), q.Reclaim(); n != 10 || pending != 10 {
+				t.Errorf("%d frames taken, %d pending, want 10: an interface that is gone sends nothing", n, pending)
+			}
+			if _, err := s.Ports[1].Stats(); err != nil {
+				t.Error(err)
+			}
+			works(t, s)
+		})
+	}
+}
+
+// Frames go to Linux until Admit, even after SetMAC.
+func TestAdmit(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	w := newWorker(t, 64)
+	s, err := Open(Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{w}, RingSize: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	p, sender := s.Ports[0], newWire(t, "a")
+	if err := p.SetMAC(p.MAC); err != nil {
+		t.Fatal(err)
+	}
+	frame := udp(p.MAC, 1, 2, 60)
+	sender.send(frame)
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		st, err := p.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Frames[OtherMAC] > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the frame did not go to Linux: %v", st.Frames)
+		}
+	}
+	if err := s.Admit(); err != nil {
+		t.Fatal(err)
+	}
+	sender.send(frame)
+	if got := receiveAll(p.Queues(0), 1); len(got) != 1 || !bytes.Equal(bytesOf(w, got[0]), frame) {
+		t.Errorf("received %v after Admit", got)
+	}
+}
+
+// A paused port passes all frames to Linux, also after SetMAC and Admit.
+func TestPauseAndResume(t *testing.T) {
+	_, s := openVeths(t, Native, 64, 64, "ra")
+	p, sender := s.Ports[0], newWire(t, "a")
+	frame := udp(p.MAC, 1, 2, 60)
+	for _, again := range []func() error{func() error { return nil }, func() error { return p.SetMAC(p.MAC) }, s.Admit} {
+		before, err := p.Stats()
+		if err = errors.Join(err, p.Pause(), again()); err != nil {
+			t.Fatal(err)
+		}
+		sender.send(frame)
+		if got := receiveAll(p.Queues(0), 1); len(got) != 0 {
+			t.Fatalf("received %v from a paused port", got)
+		}
+		if after, err := p.Stats(); err != nil || after.Frames[OtherMAC] != before.Frames[OtherMAC]+1 {
+			t.Errorf("Linux got %d frames (%v)", after.Frames[OtherMAC]-before.Frames[OtherMAC], err)
+		}
+		if err := p.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		sender.send(frame)
+		if got := receiveAll(p.Queues(0), 1); len(got) != 1 {
+			t.Fatal("nothing is received after Resume")
+		}
+	}
+}

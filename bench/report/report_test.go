@@ -1,0 +1,98 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/warproute/warproute/bench/forward"
+	"github.com/warproute/warproute/bench/gpulookup"
+	"github.com/warproute/warproute/bench/ipsec"
+	"github.com/warproute/warproute/bench/lookup"
+	"github.com/warproute/warproute/bench/veth"
+)
+
+// texts returns the text of a plot, and the number of its filled shapes.
+func texts(t *testing.T, svg []byte) (text string, shapes int) {
+	t.Helper()
+	for d := xml.NewDecoder(bytes.NewReader(svg)); ; {
+		token, err := d.Token()
+		if err == io.EOF {
+			return text, shapes
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, svg)
+		}
+		switch token := token.(type) {
+		case xml.CharData:
+			text += string(token)
+		case xml.StartElement:
+			for _, a := range token.Attr {
+				if a.Name.Local == "style" && strings.Contains(a.Value, "fill:#0072B2") {
+					shapes++
+				}
+			}
+		}
+	}
+}
+
+func TestDrawEveryKind(t *testing.T) {
+	percentiles := make([]float64, 99)
+	for i := range percentiles {
+		percentiles[i] = 5 + float64(i)/10
+	}
+	for _, tt := range []struct {
+		name    string
+		results any
+		want    []string
+		bars    int
+	}{
+		{"forward", []*forward.Result{
+			{Engine: "cpu", Family: "IPv4", Workers: 1, Mpps: 25, Limit: 80},
+			{Engine: "gpu", Family: "IPv4", Workers: 8, Mpps: 233, Limit: 400, PCIeLimit: 300},
+		}, []string{"Mpps", "cpu IPv4", "8 workers", "limit"}, 2},
+		{"ipsec", []*ipsec.Result{{Engine: "cpu", Suite: "aes128gcm16", Direction: "encrypt", Sizes: ipsec.IMIX, Workers: 2, Gbps: 30, Mpps: 10, Limit: 50}},
+			[]string{"Gbit/s", "IMIX encrypt", "aes128gcm16"}, 1},
+		{"veth", []*veth.Result{{Name: "Linux", Rounds: []float64{1, 1.1, 1.2}}, {Name: "absent", Error: "not installed"}}, []string{"Linux"}, 1},
+		{"lookup", []*lookup.Report{{Family: "IPv6", Rates: []*lookup.Rate{{Contender: "warproute", Destinations: "zipf", Batch: 64, Rounds: []float64{150}}}}},
+			[]string{"warproute IPv6", "zipf 64"}, 1},
+		{"GPU lookup", []*gpulookup.Report{{Family: "IPv4", Rates: []*gpulookup.Rate{{Destinations: "zipf", Rounds: []float64{20}, Limit: 30}}}},
+			[]string{"IPv4", "limit"}, 1},
+		{"latency", []forward.Latency{{Engine: "gpu", Mode: "resident", Packets: 60, Percentiles: percentiles}, {Engine: "cpu", Packets: 60, Percentiles: percentiles}},
+			[]string{"latency of a chunk in µs", "gpu resident, 60 packets"}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			data, err := json.Marshal(tt.results)
+			if err != nil {
+				t.Fatal(err)
+			}
+			svg, err := Draw("the title", data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err := Draw("the title", data); err != nil || !bytes.Equal(svg, again) {
+				t.Errorf("a second plot of the same results differs: %v", err)
+			}
+			text, bars := texts(t, svg)
+			for _, want := range append(tt.want, "the title") {
+				if !strings.Contains(text, want) {
+					t.Errorf("no %q in %q", want, text)
+				}
+			}
+			if bars != tt.bars {
+				t.Errorf("%d bars, want %d", bars, tt.bars)
+			}
+		})
+	}
+}
+
+func TestDrawRejectsOtherJSON(t *testing.T) {
+	for _, results := range []string{"", "{}", "[]", `[{"ports": 1}]`} {
+		if svg, err := Draw("", []byte(results)); err == nil {
+			t.Errorf("%q gives %s", results, svg)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package testbed
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/dataplane/gpu"
+	"github.com/warproute/warproute/fib"
+)
+
+// checkGPUs returns an error if the driver has too few GPUs.
+func (c Config) checkGPUs() error {
+	if c.GPUs == 0 {
+		return nil
+	}
+	driver, err := cuda.Open(c.Driver)
+	if err == nil {
+		_, err = driver.FirstN(c.GPUs)
+	}
+	return err
+}
+
+// OnGPUs returns engines on the GPUs of a testbed, assigned to workers round-robin as in a router.
+// fallback returns the CPU engine of a worker. Closing the engines fails if a GPU failed or timed out.
+func (c Config) OnGPUs(base *fib.FIB, o gpu.Options, fallback func(worker int, mem []byte) *cpu.Engine) Engines {
+	o.GPUs, o.Library, o.Workers, o.Chunks, o.Shadow = c.GPUs, c.Driver, c.Workers, c.Chunks, c.Shadow
+	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
+		if c.GPUs < 1 {
+			return nil, nil, fmt.Errorf("%d GPUs: at least 1 is needed", c.GPUs)
+		}
+		s, err := gpu.OpenAll(base, o)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(worker int, mem []byte) (dataplane.Engine, error) {
+			return s.NewEngine(mem, c.Chunks, c.MaxPackets, fallback(worker, mem))
+		}, func() error { return errors.Join(s.Err(), timeouts(s.States()), s.Close()) }, nil
+	}
+}
+
+// timeouts returns an error if a GPU timed out and recovered, so that the CPU did part of its work.
+func timeouts(gpus []gpu.State) (err error) {
+	for _, g := range gpus {
+		if g.Timeouts > 0 && g.Outage == nil {
+			err = errors.Join(err, fmt.Errorf("GPU %d timed out %d times, and the CPU processed %d chunks instead: measure again", g.Number, g.Timeouts, g.ByCPU))
+		}
+	}
+	return err
+}

@@ -1,0 +1,192 @@
+// Package testbed is a router on memory ports: it receives on port 0 and transmits on port 1.
+package testbed
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/memport"
+	"github.com/warproute/warproute/umem"
+)
+
+// EgressPort is the port that transmits all traffic.
+const EgressPort = 1
+
+// Ports is the number of ports.
+const Ports = 2
+
+// Config is the size of a testbed.
+type Config struct {
+	Workers    int // each on its own core
+	NICs       int // cores that emulate NICs; 0: the workers' cores do
+	GPUs       int // workers are assigned round-robin; 0: no GPU
+	Shadow     int // compare one in so many chunks of a GPU with the CPU's result; 0: none
+	MaxPackets int // per chunk
+	Chunks     int // in flight per worker
+
+	Driver string // file of the CUDA driver; "" is the installed one
+}
+
+// Check returns an error if the host has too few cores or GPUs.
+func (c Config) Check() error {
+	if _, _, err := cores(c); err != nil {
+		return err
+	}
+	return c.checkGPUs()
+}
+
+// Engines opens what the engines of a testbed share. newEngine returns the engine of a worker over
+// the frames in mem; it is called for one worker after the other. closeAll frees what they share.
+type Engines func() (newEngine func(worker int, mem []byte) (dataplane.Engine, error), closeAll func() error, err error)
+
+// Testbed is a router and its queues by worker. Play and Collect of the queues define its input and
+// output.
+type Testbed struct {
+	Router  *dataplane.Router
+	In, Out []*memport.Queue
+
+	nicCores   []int
+	nics       []*memport.NIC
+	gomaxprocs int // before the start
+	closers    []func() error
+}
+
+// New builds a testbed, which the caller starts, stops and closes.
+func New(c Config, base *fib.FIB, engines Engines) (*Testbed, error) {
+	b := &Testbed{}
+	if err := b.build(c, base, engines); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+func (b *Testbed) build(c Config, base *fib.FIB, engines Engines) error {
+	workers, nics, err := cores(c)
+	if err != nil {
+		return err
+	}
+	b.nicCores = nics
+	engine, closeEngines, err := engines()
+	if err != nil {
+		return err
+	}
+	cfg := dataplane.Config{FIB: base, Ports: Ports, MaxPackets: c.MaxPackets, MaxDelay: time.Second}
+	if c.NICs > 0 {
+		cfg.Spin = time.Second // an emulated NIC can be late
+	}
+	for i := range c.Workers {
+		mem, err := umem.New(3*2048 + (c.Chunks+1)*c.MaxPackets)
+		if err != nil {
+			return errors.Join(err, closeEngines())
+		}
+		b.closers = append(b.closers, mem.Close)
+		pool := umem.NewPool(mem)
+		in, out := memport.New(0, mem, pool), memport.New(EgressPort, mem, pool)
+		b.In, b.Out = append(b.In, in), append(b.Out, out)
+		e, err := engine(i, mem.Bytes())
+		if err != nil {
+			return errors.Join(err, closeEngines())
+		}
+		cfg.Workers = append(cfg.Workers, dataplane.WorkerConfig{
+			CPU: workers[i], Memory: mem, Pool: pool, Chunks: batch.NewChunks(c.Chunks, c.MaxPackets), Engine: e,
+			Queues: [][]dataplane.Queue{{in}, {out}},
+		})
+	}
+	b.closers = append(b.closers, closeEngines)
+	b.Router, err = dataplane.New(cfg)
+	return err
+}
+
+// cores returns the cores of the workers, from the last one downwards, and of the NICs, below them.
+func cores(c Config) (workers, nics []int, err error) {
+	cpus, err := affinity.CPUs()
+	if err != nil {
+		return nil, nil, err
+	}
+	if n := len(cpus); c.NICs > 0 && c.Workers+c.NICs > n {
+		return nil, nil, fmt.Errorf("%d workers and %d emulated NICs need as many cores; this host has %d: use fewer workers or NICs, or no NICs", c.Workers, c.NICs, n)
+	}
+	for i := range c.Workers + c.NICs {
+		cpu := cpus[len(cpus)-1-i%len(cpus)]
+		if i < c.Workers {
+			workers = append(workers, cpu)
+		} else {
+			nics = append(nics, cpu)
+		}
+	}
+	return workers, nics, nil
+}
+
+// Start starts the NICs and the router, or none of them if it fails.
+func (b *Testbed) Start() (err error) {
+	b.gomaxprocs = runtime.GOMAXPROCS(runtime.NumCPU() + len(b.In) + len(b.nicCores)) // polling goroutines never yield
+	defer func() {
+		if err != nil {
+			b.Stop()
+		}
+	}()
+	// Round-robin: the two queues of a worker are on one NIC, or on two if there are more NICs
+	// than workers.
+	queues := slices.Concat(b.In, b.Out)
+	for i, cpu := range b.nicCores[:min(len(b.nicCores), len(queues))] {
+		var own []*memport.Queue
+		for k := i; k < len(queues); k += len(b.nicCores) {
+			own = append(own, queues[k])
+		}
+		nic, err := memport.StartNIC(cpu, own...)
+		if err != nil {
+			return err
+		}
+		b.nics = append(b.nics, nic)
+	}
+	return b.Router.Start()
+}
+
+// Stop stops the input, then the router after it has processed what it received, then the NICs.
+func (b *Testbed) Stop() {
+	for _, q := range b.In {
+		q.Pause()
+	}
+	b.Router.Stop()
+	for _, nic := range b.nics {
+		nic.Stop()
+	}
+	b.nics = nil
+	runtime.GOMAXPROCS(b.gomaxprocs)
+}
+
+// Close frees everything, engines first.
+func (b *Testbed) Close() error {
+	var errs []error
+	for i := len(b.closers) - 1; i >= 0; i-- {
+		errs = append(errs, b.closers[i]())
+	}
+	b.closers = nil
+	return errors.Join(errs...)
+}
+
+// null is an engine that forwards every packet without reading it.
+type null struct{}
+
+// Null returns engines that forward every packet without reading it. Their rate is the limit of the
+// memory ports and the workers.
+func Null() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
+	return func(int, []byte) (dataplane.Engine, error) { return null{}, nil }, func() error { return nil }, nil
+}
+
+func (null) Name() string           { return "none" }
+func (null) Quiesced() bool         { return true }
+func (null) Done(*batch.Chunk) bool { return true }
+
+func (null) Submit(c *batch.Chunk) {
+	for i, f := range c.In[:c.N] {
+		c.Out[i] = batch.ForwardTo(EgressPort, f.Addr, f.Len)
+	}
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warproute/warproute/bench/forward"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/dataplane/gpu"
+	"github.com/warproute/warproute/internal/cli"
+)
+
+func newForwardCommand() *cobra.Command {
+	o := forward.Options{}
+	var family string
+	var out cli.Results
+	cmd := &cobra.Command{
+		Use:   "forward",
+		Short: "Measure forwarding on memory ports",
+		Long: `Measure forwarding on memory ports: the router receives frames from memory, looks them up,
+rewrites and transmits them to memory. Every packet of a first run is compared with the
+result of a linear search and a separate rewrite before anything is timed.
+
+A real NIC copies frames by DMA. Here cores emulate it: the workers' cores, or with --nics
+extra cores. With --nics a worker only handles descriptor rings, as with a real NIC, and
+its CPU time is the cost of the router.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ipv6, err := families(family)
+			if err := cmp.Or(err, checkForward(&o), checkRounds(o.Rounds, o.Duration), checkTestbed(cmd, o.Engine, &o.Testbed)); err != nil {
+				return cli.UsageError(err)
+			}
+			progress := cli.NewProgress(cmd.ErrOrStderr())
+			defer progress.Done()
+			var results []*forward.Result
+			for i := range ipv6 {
+				o.IPv6 = ipv6[i]
+				progress.Step("measurement %d of %d, %d rounds of %v", i+1, len(ipv6), o.Rounds, o.Duration)
+				r, err := forward.Run(o)
+				if err != nil {
+					return err
+				}
+				results = append(results, r)
+			}
+			progress.Done()
+			writeForward(out.Text(cmd), results)
+			return out.Write(cmd, results)
+		},
+	}
+	addForwardFlags(cmd, &o)
+	addFamilyFlag(cmd, &family, "both")
+	addTestbedFlags(cmd, &o.Testbed)
+	addRoundFlags(cmd, &o.Rounds, &o.Duration, time.Second)
+	out.AddFlags(cmd)
+	return cmd
+}
+
+// addForwardFlags adds the flags of engine, table and frames.
+func addForwardFlags(cmd *cobra.Command, o *forward.Options) {
+	addEngineFlag(cmd, &o.Engine)
+	addTableFlags(cmd, &o.Table, &o.Routes, &o.Seed)
+	cmd.Flags().StringVar((*string)(&o.Mode), "mode", string(gpu.Resident), "GPU kernel `MODE`: resident or launched")
+	cmd.Flags().DurationVar(&o.Timeout, "timeout", 0, "`TIME` after which an unanswered chunk counts as a GPU failure (default 20ms)")
+	cmd.Flags().IntVar(&o.Size, "size", 64, "frame size in bytes, without FCS")
+	cli.CompleteValues(cmd, "mode", string(gpu.Resident), string(gpu.Launched))
+}
+
+// checkForward checks these flags and sets defaults.
+func checkForward(o *forward.Options) error {
+	switch {
+	case o.Size < 60 || o.Size > 1514:
+		return fmt.Errorf("--size %d: 60 to 1514 bytes without FCS are possible", o.Size)
+	case o.Mode != gpu.Resident && o.Mode != gpu.Launched:
+		return fmt.Errorf("--mode %s: write resident or launched", o.Mode)
+	case o.Timeout < 0:
+		return fmt.Errorf("--timeout %v: write a positive time, or 0 for the default", o.Timeout)
+	}
+	setChunks(o.Engine, &o.Testbed)
+	return cmp.Or(checkEngine(o.Engine), checkTable(o.Table, &o.Routes))
+}
+
+func writeForward(w io.Writer, results []*forward.Result) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "engine\tfamily\troutes\tbytes\tworkers\tNICs\tGPUs\tMpps\tlimit\tPCIe\tns/packet\tCPU\t")
+	stages := []dataplane.Stage{dataplane.StageWait, dataplane.StageEngine, dataplane.StageOrder, dataplane.StageTx}
+	for _, s := range stages {
+		fmt.Fprintf(t, "%s\t", s)
+	}
+	fmt.Fprintln(t)
+	for _, r := range results {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t%s\t%.1f\t%.1f\t", r.Engine, r.Family, r.Routes, r.Size, r.Workers, r.NICs, r.GPUs, r.Mpps, r.Limit, optional(r.PCIeLimit), r.NsPacket, r.CPU)
+		for _, s := range stages {
+			fmt.Fprintf(t, "%.1f\t", r.Stages[s.String()])
+		}
+		fmt.Fprintln(t)
+	}
+	_ = t.Flush()
+	fmt.Fprintf(w, `median of %d rounds, after verifying %d packets byte by byte
+limit: Mpps of the same loop with a null engine. PCIe: Mpps of GPUs that only read and write headers in host memory.
+CPU and stages: ns of a worker per packet. CPU excludes idle polls, and without emulated NICs also wait (receive) and tx.
+`, len(results[0].Rounds), results[0].Verified)
+}

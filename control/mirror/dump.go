@@ -1,0 +1,213 @@
+package mirror
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"github.com/gaissmai/bart"
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/control/rtnl"
+	"github.com/warproute/warproute/fib"
+)
+
+// linuxDump is a dump of Linux's routing state, to verify the table. It shares the parsing of
+// messages with the mirror, but no code that applies changes.
+type linuxDump struct {
+	links     map[int]rtnl.Link
+	objects   map[uint32]rtnl.Nexthop
+	neighbors map[neighborID]fib.MAC // usable
+	routes    bart.Table[linuxRoute] // best route of each prefix
+	same      map[string]*rtnl.Route // one for all routes with the same hops
+	key       []byte
+	decisions map[*rtnl.Route]decision // cache of decide, for hops without on-link destinations
+}
+
+type linuxRoute struct {
+	class uint64
+	rank  int8
+	hops  *rtnl.Route // type, MTU and hops only
+}
+
+func newLinuxDump() *linuxDump {
+	return &linuxDump{
+		links: map[int]rtnl.Link{}, objects: map[uint32]rtnl.Nexthop{},
+		neighbors: map[neighborID]fib.MAC{}, same: map[string]*rtnl.Route{},
+	}
+}
+
+// read dumps everything.
+func (v *linuxDump) read(conn *rtnl.Conn) error {
+	queries := []rtnl.Query{rtnl.Links(), rtnl.Nexthops()}
+	for _, f := range families {
+		queries = append(queries, rtnl.Neighbors(f), rtnl.Routes(f))
+	}
+	for _, q := range queries {
+		if err := conn.Dump(q, v.add); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *linuxDump) add(msg rtnl.Message) error {
+	switch msg.Type {
+	case unix.RTM_NEWLINK:
+		var l rtnl.Link
+		if err := l.Parse(msg.Data); err != nil {
+			return err
+		}
+		v.links[l.Index] = l
+	case unix.RTM_NEWNEXTHOP:
+		var o rtnl.Nexthop
+		if err := o.Parse(msg.Data); err != nil {
+			return err
+		}
+		v.objects[o.ID] = o
+	case unix.RTM_NEWNEIGH:
+		var n rtnl.Neighbor
+		if err := n.Parse(msg.Data); err != nil {
+			return err
+		}
+		if mac := toMAC(n.Address); n.State&usableStates != 0 && mac != 0 && n.Flags&unix.NTF_PROXY == 0 && n.Addr.IsValid() && !n.Addr.IsMulticast() {
+			v.neighbors[neighborID{n.Index, n.Addr}] = mac
+		}
+	case unix.RTM_NEWROUTE:
+		var r rtnl.Route
+		if err := r.Parse(msg.Data); err != nil {
+			return err
+		}
+		v.addRoute(&r)
+	}
+	return nil
+}
+
+func (v *linuxDump) addRoute(r *rtnl.Route) {
+	ip := r.Dst.Addr()
+	_, tableOK := tables[r.Table]
+	_, kindOK := kindOf(r)
+	switch {
+	case !tableOK, !kindOK, r.TOS != 0, r.HasSrc, r.Flags&unix.RTM_F_CLONED != 0, ip.IsMulticast(), r.Lifetime < 0,
+		r.Type == unix.RTN_UNICAST && !routable(ip):
+		return
+	}
+	if r.NexthopID != 0 && len(r.Hops) == 0 {
+		v.expand(r)
+	}
+	if group := v.objects[r.NexthopID].Group; len(group) == len(r.Hops) {
+		for i, m := range group { // a route message truncates weights to 8 bits
+			r.Hops[i].Weight = uint16(m.Weight)
+		}
+	}
+	if len(r.Hops) > 0 && !slices.ContainsFunc(r.Hops, func(h rtnl.Hop) bool { return !h.Dead }) {
+		return // ignored by Linux
+	}
+	class := classOf(r)
+	if have, ok := v.routes.Get(r.Dst); ok && (have.class < class || have.class == class && have.rank >= r.Rank) {
+		return // the first of equal routes is used
+	}
+	v.routes.Insert(r.Dst, linuxRoute{class, r.Rank, v.intern(r)})
+}
+
+// expand copies the hops of the next-hop object, which the route lacks if
+// net.ipv4.nexthop_compat_mode is 0.
+func (v *linuxDump) expand(r *rtnl.Route) {
+	o := v.objects[r.NexthopID]
+	members := o.Group
+	if members == nil {
+		members = []rtnl.Member{{ID: o.ID, Weight: 1}}
+	}
+	for _, m := range members {
+		if member := v.objects[m.ID]; member.Blackhole {
+			r.Type = unix.RTN_BLACKHOLE
+		} else if member.ID != 0 {
+			hop := member.Hop
+			hop.Weight = uint16(m.Weight)
+			r.Hops = append(r.Hops, hop)
+		}
+	}
+}
+
+// intern returns one shared route for all routes with these hops.
+func (v *linuxDump) intern(r *rtnl.Route) *rtnl.Route {
+	mtu := mtuOf(r)
+	v.key = binary.NativeEndian.AppendUint16(append(v.key[:0], r.Family, r.Type), mtu)
+	for _, h := range r.Hops {
+		flags := byte(0)
+		if h.Encap {
+			flags = 1
+		}
+		gateway := h.Gateway.As16()
+		v.key = binary.NativeEndian.AppendUint32(append(v.key, flags, byte(h.Gateway.BitLen())), uint32(h.Index))
+		v.key = binary.NativeEndian.AppendUint16(v.key, h.Weight)
+		v.key = append(v.key, gateway[:]...)
+	}
+	shared := v.same[string(v.key)]
+	if shared == nil {
+		shared = &rtnl.Route{Family: r.Family, Type: r.Type, MTU: uint32(mtu), Hops: slices.Clone(r.Hops)}
+		slices.SortFunc(shared.Hops, compareHops)
+		v.same[string(v.key)] = shared
+	}
+	return shared
+}
+
+// decide returns the decision of Linux for an address if the ports were its only links, and
+// the matching prefix: the host prefix for a neighbor.
+func (v *linuxDump) decide(ports []port, ip netip.Addr) (netip.Prefix, decision) {
+	host := netip.PrefixFrom(ip, ip.BitLen())
+	p, r, ok := v.routes.LookupPrefixLPM(host)
+	if !ok {
+		return netip.Prefix{}, decision{kind: fib.KindNone}
+	}
+	if kind, _ := kindOf(r.hops); kind != fib.KindForward {
+		return p, decision{kind: kind}
+	}
+	if d, ok := v.decisions[r.hops]; ok {
+		return p, d
+	}
+	d, neighbor := v.forward(ports, r.hops, ip)
+	switch {
+	case neighbor:
+		return host, d
+	case !slices.ContainsFunc(r.hops.Hops, func(h rtnl.Hop) bool { return !h.Gateway.IsValid() }):
+		v.decisions[r.hops] = d
+	}
+	return p, d
+}
+
+// forward returns the paths to an address with their shares of the flows, and whether the
+// address is a neighbor.
+func (v *linuxDump) forward(ports []port, r *rtnl.Route, ip netip.Addr) (d decision, neighbor bool) {
+	live, dead := map[string]float64{}, map[string]float64{} // weights
+	mtu := uint16(r.MTU)
+	elsewhereUp := false
+	for _, h := range r.Hops {
+		link, ok := v.links[h.Index]
+		up := ok && link.Up() && !h.Dead
+		i := slices.IndexFunc(ports, func(p port) bool { return p.ifindex == h.Index })
+		if i < 0 || h.Encap || link.Claimed() {
+			elsewhereUp = elsewhereUp || up
+			continue
+		}
+		to := neighborID{h.Index, h.Gateway}
+		if !to.addr.IsValid() && routable(ip) {
+			if mac, ok := v.neighbors[neighborID{h.Index, ip}]; ok {
+				return share(map[string]float64{pathName(ports[i].Name, ip, mac): 1}, mtu), true
+			}
+		}
+		path := pathName(ports[i].Name, to.addr, v.neighbors[to])
+		if up {
+			live[path] += float64(h.Weight)
+		} else {
+			dead[path] += float64(h.Weight)
+		}
+	}
+	if len(live) == 0 && !elsewhereUp {
+		live = dead
+	}
+	if len(live) == 0 {
+		return decision{kind: fib.KindNoPort}, false
+	}
+	return share(live, mtu), false
+}

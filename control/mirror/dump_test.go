@@ -1,0 +1,286 @@
+package mirror
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/lab"
+)
+
+// linux tells what Linux itself would do with packets, by way of another netlink
+// library than the mirror's.
+type linux struct {
+	ns        *lab.Namespace
+	ports     map[int]string                  // names by index
+	up        map[int]bool                    // all links
+	neighbors map[neighborID]net.HardwareAddr // resolved
+}
+
+func askLinux(t testing.TB, ns *lab.Namespace) *linux {
+	t.Helper()
+	l := &linux{ns: ns, ports: map[int]string{}, up: map[int]bool{}, neighbors: map[neighborID]net.HardwareAddr{}}
+	links, err := ns.Netlink().LinkList()
+	check(t, err)
+	for _, link := range links {
+		a := link.Attrs()
+		l.up[a.Index] = a.RawFlags&unix.IFF_UP != 0 && a.RawFlags&unix.IFF_LOWER_UP != 0
+		if slices.Contains(portNames, a.Name) {
+			l.ports[a.Index] = a.Name
+		}
+	}
+	neighbors, err := ns.Netlink().NeighList(0, 0)
+	check(t, err)
+	for _, n := range neighbors {
+		if ip, ok := netip.AddrFromSlice(n.IP); ok && n.State&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE) == 0 {
+			l.neighbors[neighborID{n.LinkIndex, ip.Unmap()}] = n.HardwareAddr
+		}
+	}
+	return l
+}
+
+// fate is what fate says of the base, less the shares.
+func (l *linux) fate(t testing.TB, ip netip.Addr) string {
+	t.Helper()
+	routes, err := l.ns.Netlink().RouteGetWithOptions(ip.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
+	switch {
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EAGAIN):
+		return "none"
+	case errors.Is(err, unix.EHOSTUNREACH):
+		return "unreachable"
+	case errors.Is(err, unix.EACCES):
+		return "prohibit"
+	case errors.Is(err, unix.EINVAL):
+		return "blackhole"
+	case err != nil || len(routes) != 1:
+		t.Fatalf("ip route get fibmatch %v: %d routes, %v", ip, len(routes), err)
+	}
+	r := routes[0]
+	switch r.Type {
+	case unix.RTN_UNICAST:
+	case unix.RTN_MULTICAST: // what Linux does with packets is in e2e.TestMulticastRoutesAreReported
+		if ip.Is4() {
+			return "blackhole"
+		}
+	case unix.RTN_LOCAL, unix.RTN_BROADCAST, unix.RTN_ANYCAST:
+		return "local"
+	default:
+		t.Fatalf("ip route get fibmatch %v: type %d", ip, r.Type)
+	}
+	hops := r.MultiPath
+	if len(hops) == 0 {
+		hops = []*netlink.NexthopInfo{{LinkIndex: r.LinkIndex, Gw: r.Gw, Via: r.Via}}
+	}
+	var ways []string
+	for _, h := range hops {
+		if name := l.ports[h.LinkIndex]; name != "" && l.up[h.LinkIndex] && h.Flags&unix.RTNH_F_DEAD == 0 {
+			ways = append(ways, name+" "+l.to(h, ip))
+		}
+	}
+	if len(ways) == 0 {
+		return "no port"
+	}
+	slices.Sort(ways)
+	fate := strings.Join(slices.Compact(ways), " ")
+	if r.MTU != 0 {
+		fate += fmt.Sprintf(" mtu %d", r.MTU)
+	}
+	return fate
+}
+
+func (l *linux) to(h *netlink.NexthopInfo, dst netip.Addr) string {
+	next := dst
+	if gw, ok := netip.AddrFromSlice(h.Gw); ok {
+		next = gw.Unmap()
+	} else if via, ok := h.Via.(*netlink.Via); ok {
+		next, _ = netip.AddrFromSlice(via.Addr)
+	}
+	if mac := l.neighbors[neighborID{h.LinkIndex, next}]; mac != nil {
+		return mac.String()
+	}
+	return "?"
+}
+
+// sameAsLinux compares the base with what Linux would do at the edges of all
+// prefixes and at random addresses.
+func (w *world) sameAsLinux(random *rand.Rand) {
+	w.t.Helper()
+	w.same(func() (differences []string) {
+		ips := edges(w.m.Routes(), w.m.Neighbors())
+		for range 100 {
+			a, b := byte(random.Uint32()), byte(random.Uint32())
+			ips = append(ips, netip.AddrFrom4([4]byte{20, a & 7, b, a}), netip.AddrFrom16([16]byte{0xfd, 0x20, 2: a & 7, 15: b}))
+		}
+		l := askLinux(w.t, w.router)
+		for _, ip := range slices.DeleteFunc(ips, special) {
+			got := strings.Fields(fate(w.fib, ip))
+			for i, field := range got {
+				got[i], _, _ = strings.Cut(field, "*")
+			}
+			if got, want := strings.Join(got, " "), l.fate(w.t, ip); got != want {
+				differences = append(differences, fmt.Sprintf("packets to %v: %q, Linux says %q", ip, got, want))
+			}
+		}
+		return differences
+	})
+}
+
+// special addresses are those that Linux decides on without a route.
+func special(ip netip.Addr) bool {
+	b := ip.As16()
+	return ip.IsMulticast() || ip.IsUnspecified() || ip.IsLoopback() ||
+		ip.Is4() && (b[12] == 127 || b[12] == 0 || b[12] >= 224) || ip.Is6() && b[0] == 0xfe
+}
+
+// TestRandomChanges makes hundreds of random changes and compares with Linux, and
+// with a mirror that starts afresh.
+func TestRandomChanges(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { randomChanges(t, seed) })
+	}
+}
+
+func randomChanges(t *testing.T, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 0))
+	w := newWorld(t)
+	// With forwarding off, Linux chooses between equal IPv6 routes by what it
+	// has heard of their neighbors; with it on, there are anycast addresses too.
+	check(t, w.router.Sysctl("net.ipv6.conf.all.forwarding", "1"))
+	for _, link := range []string{"lan", "wan", "oob"} {
+		check(t, w.router.Sysctl("net.ipv6.conf."+link+".keep_addr_on_down", "1"))
+	}
+	w.start()
+	script := randomScript{random}
+	for round := range 40 {
+		var lines []string
+		for range 20 {
+			lines = append(lines, script.line())
+		}
+		// Some fail, since a route exists or a link is down, but all are understood.
+		if out, _ := w.batch(w.router, lines...); strings.Contains(out, "Error: \"") || strings.Contains(out, "Error: arg") {
+			t.Fatal(out)
+		}
+		w.m.Settle()
+		w.sameAsLinux(random)
+		if round%5 == 4 {
+			w.sameAsFresh()
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d, round %d, after\n%s", seed, round, strings.Join(lines, "\n"))
+		}
+	}
+	for _, warning := range w.m.Status().Warnings {
+		t.Errorf("warning: %s", warning)
+	}
+	if w.fib.NextHop(0).Kind() != fib.KindNone {
+		t.Error("next hop 0 was written")
+	}
+}
+
+// randomScript invents `ip` commands over few prefixes, gateways and objects, so
+// that they meet.
+type randomScript struct{ *rand.Rand }
+
+func (r randomScript) pick(of ...string) string { return of[r.IntN(len(of))] }
+
+func (r randomScript) line() string {
+	switch n := r.IntN(100); {
+	case n < 45:
+		return r.route4()
+	case n < 70:
+		return r.route6()
+	case n < 80:
+		return r.neighbor()
+	case n < 93:
+		return r.nexthop()
+	case n < 97:
+		return "addr " + r.pick("add", "del") + " " + r.pick("10.9.0.1/24", "20.0.0.1/30", "fd09::1/64", "10.1.0.1/24", "10.1.0.5/24") + " dev " + r.pick("lan", "wan")
+	default:
+		return "link set " + r.pick("lan", "wan", "oob") + " " + r.pick("down", "up", "up", "up")
+	}
+}
+
+func (r randomScript) prefix4() string {
+	bits := 8 + r.IntN(25)
+	ip := netip.AddrFrom4([4]byte{20, byte(r.IntN(4)), byte(r.IntN(2)) * 128, byte(r.IntN(4))})
+	return netip.PrefixFrom(ip, bits).Masked().String()
+}
+
+func (r randomScript) route4() string {
+	hop := func() string {
+		return r.pick("via 10.1.0.2", "via 10.1.0.3", "via 10.2.0.2", "via 10.2.0.3", "via 10.3.0.2", "via inet6 fd02::2")
+	}
+	route := r.prefix4() + r.pick("", "", " metric 10", " metric 20") + r.pick("", "", "", " mtu 1300", " mtu lock 1400")
+	to := " " + r.pick(hop(), hop(), hop(), "dev lan", "dev wan",
+		"nexthop "+hop()+" weight 3 nexthop "+hop(), "nexthop "+hop()+" nexthop "+hop()+" nexthop "+hop(),
+		"nhid "+r.pick("1", "2", "3", "4", "10", "11"))
+	switch r.IntN(8) {
+	case 0:
+		route += " src " + r.pick("10.9.0.1", "10.1.0.1")
+	case 1:
+		route, to = r.pick("blackhole ", "unreachable ", "prohibit ")+route, ""
+	}
+	verb := r.pick("add", "add", "replace", "append", "prepend", "change", "del", "del")
+	if verb == "del" {
+		to = r.pick(to, "")
+	}
+	return "route " + verb + " " + route + to
+}
+
+// route6 keeps routes that Linux joins to one and others at metrics of their own. It gives
+// MTUs only to those that Linux keeps apart: paths and routes by one object share one, which
+// depends on what was sent before.
+func (r randomScript) route6() string {
+	ip := netip.AddrFrom16([16]byte{0xfd, 0x20, 2: byte(r.IntN(4)), 15: byte(r.IntN(4))})
+	prefix := netip.PrefixFrom(ip, []int{16, 22, 24, 64, 127, 128}[r.IntN(6)]).Masked().String()
+	hop := func() string {
+		return r.pick("via fd01::2", "via fd01::3", "via fd02::2", "via fd02::3", "via fd03::2")
+	}
+	route := prefix + r.pick(" metric 10 ", " metric 20 ") + r.pick(hop(), hop(), hop(), "nexthop "+hop()+" nexthop "+hop()+" weight 2")
+	switch r.IntN(6) {
+	case 0:
+		route = prefix + " metric 30 " + r.pick("dev lan", "dev wan", "mtu 1300 dev lan", "mtu lock 1400 dev wan", "nhid 6", "nhid 12")
+	case 1:
+		route = r.pick("blackhole ", "unreachable ", "prohibit ") + prefix + " metric 30 dev lo"
+	}
+	verb := r.pick("add", "add", "replace", "append", "del", "del")
+	if verb == "replace" && strings.Contains(route, "metric 30") {
+		verb = "append" // since replace may make Linux hold the same route twice
+	}
+	return "route " + verb + " " + route
+}
+
+func (r randomScript) neighbor() string {
+	who := r.pick("10.1.0.2 dev lan", "10.1.0.3 dev lan", "10.2.0.2 dev wan", "20.0.0.1 dev lan", "20.0.128.2 dev wan", "20.1.0.3 dev lan", "20.1.0.3 dev wan",
+		"fd01::2 dev lan", "fd02::2 dev wan", "fd20::1 dev lan", "fd20::1 dev wan", "fd20:100::3 dev lan")
+	if r.IntN(3) == 0 {
+		return "neigh del " + who
+	}
+	return fmt.Sprintf("neigh replace %s lladdr 02:00:00:00:00:%02x nud %s", who, r.IntN(256), r.pick("permanent", "noarp"))
+}
+
+func (r randomScript) nexthop() string {
+	id := r.pick("1", "2", "3", "4", "6", "10", "11", "12")
+	if r.IntN(4) == 0 {
+		return "nexthop del id " + id
+	}
+	to := r.pick("via 10.1.0.2 dev lan", "via 10.2.0.2 dev wan", "via 10.3.0.2 dev oob", "dev lan", "blackhole")
+	switch id {
+	case "6":
+		to = r.pick("via fd01::2 dev lan", "via fd02::2 dev wan")
+	case "10", "11":
+		to = "group " + r.pick("1/2", "2/3,4", "1,2/3", "3", "1/2/3")
+	case "12":
+		to = "group 6"
+	}
+	return "nexthop " + r.pick("add", "replace") + " id " + id + " " + to
+}

@@ -1,0 +1,106 @@
+package mirror
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/control/rtnl"
+)
+
+// setVRF puts link 1 into a VRF, or takes it out.
+func (s *state) setVRF(in bool) {
+	l := s.links[1].Link
+	if l.Master, l.SlaveOf = 0, ""; in {
+		l.Master, l.SlaveOf = 9, "vrf"
+	}
+	s.setLink(&l)
+	s.flush()
+}
+
+// A port in a VRF takes no part: nothing leaves by it, and the router is notified to leave what
+// arrives to Linux; until it is out again, or gone.
+func TestAPortInAVRFIsLent(t *testing.T) {
+	s := newState(t)
+	var told []string
+	s.hooks.PortPaused = func(port int, paused bool) { told = append(told, fmt.Sprint(port, " paused ", paused)) }
+	s.hooks.PortGone = func(port int) { told = append(told, fmt.Sprint(port, " gone")) }
+	gateway := netip.MustParseAddr("10.0.0.1")
+	neighbor := rtnl.Neighbor{Family: unix.AF_INET, Index: 1, Addr: gateway, State: unix.NUD_PERMANENT, Address: [6]byte{2, 0, 0, 0, 1, 2}}
+	s.setNeighbor(&neighbor, false)
+	s.addRoute(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("20.0.0.0/8"),
+		Hops: []rtnl.Hop{{Index: 1, Gateway: gateway, Weight: 1}}}, unix.NLM_F_CREATE)
+	s.flush()
+	expect := func(fateWant string, mtu uint16, toldWant ...string) {
+		t.Helper()
+		if got := fate(s.fib, netip.MustParseAddr("20.0.0.1")); got != fateWant {
+			t.Errorf("packets by the port: %q, want %q", got, fateWant)
+		}
+		if got := s.fib.Port(0).MTU(); got != mtu {
+			t.Errorf("the port has an MTU of %d in the base, want %d", got, mtu)
+		}
+		if !slices.Equal(told, toldWant) {
+			t.Errorf("hooks: %q, want %q", told, toldWant)
+		}
+		told = nil
+		checkState(t, s)
+	}
+	expect("lan 02:00:00:00:01:02", 1500)
+	s.setVRF(true)
+	expect("no port", 0, "0 paused true")
+	s.setNeighbor(&neighbor, false) // of a link that is no port now
+	s.setTestLink(2, true)          // another one
+	expect("no port", 0)
+	s.setVRF(false)
+	if !s.suspects.all {
+		t.Error("the neighbors of the link are not requested again")
+	}
+	s.setNeighbor(&neighbor, false)
+	s.flush()
+	expect("lan 02:00:00:00:01:02", 1500, "0 paused false")
+	s.setVRF(true)
+	s.deleteLink(1)
+	s.flush()
+	expect("no port", 0, "0 paused true", "0 paused false", "0 gone")
+}
+
+func TestNoStartWithAPortInAVRF(t *testing.T) {
+	s := newState(t)
+	check(t, s.checkPorts())
+	s.setLink(&rtnl.Link{Index: 9, Name: "red"})
+	s.setVRF(true)
+	if err := s.checkPorts(); err == nil || !strings.Contains(err.Error(), "port lan: member of VRF red") || !strings.Contains(err.Error(), "ip link set lan nomaster") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A port that becomes a member of a bond or team is paused like one in a VRF, and none of them
+// is a port at the start; a member of a bridge stays one.
+func TestAPortInABondIsLent(t *testing.T) {
+	for kind, want := range map[string]bool{"bond": true, "team": true, "bridge": false} {
+		s := newState(t)
+		paused := false
+		s.hooks.PortPaused = func(_ int, is bool) { paused = is }
+		l := s.links[1].Link
+		l.Master, l.SlaveOf = 9, kind
+		s.setLink(&l)
+		s.flush()
+		if paused != want || (s.fib.Port(0).MTU() == 0) != want {
+			t.Errorf("the port is in a %s: paused %v, MTU %d", kind, paused, s.fib.Port(0).MTU())
+		}
+		if err := s.checkPorts(); (err != nil) != want || err != nil && !strings.Contains(err.Error(), "port lan: member of "+kind) {
+			t.Errorf("a start with a port in a %s: %v", kind, err)
+		}
+		l.Master, l.SlaveOf = 0, ""
+		s.setLink(&l)
+		s.flush()
+		if paused || s.fib.Port(0).MTU() == 0 {
+			t.Errorf("the port has left the %s: paused %v, MTU %d", kind, paused, s.fib.Port(0).MTU())
+		}
+		checkState(t, s)
+	}
+}

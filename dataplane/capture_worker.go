@@ -1,0 +1,75 @@
+package dataplane
+
+import (
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
+)
+
+// captureRings are a worker's rings of all captures. The worker loads them once per iteration; without
+// a capture, they cost this load and one branch per burst.
+type captureRings []*captureRing
+
+// bytes returns the bytes of a frame.
+func (w *worker) bytes(f batch.Frame) []byte { return w.mem[f.Addr : uint64(f.Addr)+uint64(f.Len)] }
+
+// captureReceived captures n packets of a chunk that a queue has received.
+func (w *worker) captureReceived(c *batch.Chunk, first, n, queue int) {
+	for _, r := range *w.capture {
+		for i := first; i < first+n; i++ {
+			f := c.In[i]
+			b := w.bytes(f)
+			if r.wants(Received, f.Origin.Port(), b) {
+				r.copy(Received, c.Received, f.Origin.Port(), f, b)
+			}
+			if r.wants(Decided, f.Origin.Port(), b) {
+				r.traces.add(r, c, i, queue, b)
+			}
+		}
+		r.publish()
+	}
+}
+
+// captureSent captures frames in the transmit ring of a port. Nothing writes to them before reclaim.
+func (w *worker) captureSent(port uint16, frames []batch.Frame) {
+	now := batch.Clock()
+	for _, r := range *w.capture {
+		for _, f := range frames {
+			if b := w.bytes(f); r.wants(Sent, port, b) {
+				r.copy(Sent, now, port, f, b)
+			}
+		}
+		r.publish()
+	}
+}
+
+// captureDropped captures a frame that is counted as dropped.
+func (w *worker) captureDropped(f batch.Frame, reason batch.Reason) {
+	b := w.bytes(f)
+	for _, r := range *w.capture {
+		if r.capture.Reasons[reason] && r.wants(Dropped, f.Origin.Port(), b) {
+			if rec := r.copy(Dropped, batch.Clock(), f.Origin.Port(), f, b); rec != nil {
+				rec.Reason = reason
+				if rec.Inside = f.Origin.Has(batch.Secured) && f.Addr%umem.FrameSize != umem.DataOffset; rec.Inside {
+					clear(rec.Data[:min(len(rec.Data), packet.EthernetLen-2)])
+				}
+			}
+			r.publish()
+		}
+		r.traces.dropped(f, reason)
+	}
+}
+
+// captureDecided adds the engine's results for a chunk to the traces of its packets.
+func (w *worker) captureDecided(c *batch.Chunk) {
+	for _, r := range *w.capture {
+		r.traces.decided(w, c)
+	}
+}
+
+// captureDone writes the traces of a chunk's packets.
+func (w *worker) captureDone(c *batch.Chunk) {
+	for _, r := range *w.capture {
+		r.traces.done(r, c)
+	}
+}

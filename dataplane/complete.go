@@ -1,0 +1,113 @@
+package dataplane
+
+import "github.com/warproute/warproute/batch"
+
+// chunkFIFO is the queue of chunks that the engine has, oldest first. It has room for all chunks of
+// the worker.
+type chunkFIFO struct {
+	ring  []*batch.Chunk
+	first int
+	n     int
+}
+
+func (f *chunkFIFO) at(i int) *batch.Chunk { return f.ring[(f.first+i)%len(f.ring)] }
+
+func (f *chunkFIFO) push(c *batch.Chunk) {
+	f.ring[(f.first+f.n)%len(f.ring)] = c
+	f.n++
+}
+
+func (f *chunkFIFO) pop() *batch.Chunk {
+	c := f.ring[f.first]
+	f.first = (f.first + 1) % len(f.ring)
+	f.n--
+	return c
+}
+
+// complete dispatches and transmits the packets of all finished chunks, oldest chunk first, and
+// reports whether there was one.
+func (w *worker) complete() bool {
+	if w.inFlight.n == 0 {
+		return false
+	}
+	done, now := 0, batch.Clock()
+	for done < w.inFlight.n && w.engine.Done(w.inFlight.at(done)) {
+		w.inFlight.at(done).Done = now
+		done++
+	}
+	for i := range done {
+		c := w.inFlight.pop()
+		if w.inFlight.n > 0 {
+			w.reader.Hold(w.inFlight.at(0).Epoch)
+		} else {
+			w.reader.Release()
+		}
+		c.Ordered = batch.Clock()
+		if w.capture != nil {
+			w.captureDecided(c)
+		}
+		w.dispatch(c)
+		w.transmit()
+		w.stats.held.Store(int64(w.pending.n)) // before the drops, which a reader adds to it
+		w.drops.flush(w.counters)
+		c.Sent = batch.Clock()
+		if w.capture != nil {
+			w.captureDone(c)
+		}
+		w.stats.record(c)
+		w.free = append(w.free, c)
+		if i+1 < done {
+			w.reclaim() // a transmit ring may not have room for several chunks
+		}
+	}
+	return done > 0
+}
+
+// dispatch sorts the packets of a finished chunk by verdict: to the list of the egress port, the
+// pending queue, the slow path or the pool. It drops a packet for a port that does not exist as
+// unprocessed.
+func (w *worker) dispatch(c *batch.Chunk) {
+	in, out := c.In[:c.N], c.Out[:c.N]
+	for i, r := range out {
+		switch port := int(r.Verdict.Port()); {
+		case r.Verdict.Action() == batch.ActionForward && port < len(w.tx):
+			e := &w.tx[port]
+			e.frames[e.n] = batch.Frame{Addr: r.Addr(), Len: r.Len(), Origin: in[i].Origin}
+			e.n++
+		case r.Verdict.Action() == batch.ActionHold:
+			if i < c.Retried {
+				break
+			}
+			if f, full := w.pending.addUnresolved(w.mem, in[i], r.Adjacency(), c.Done); full {
+				w.drop(f, batch.NeighborQueueFull)
+			}
+		case r.Verdict == unknownSA && (i < c.Retried || w.pending.addUnknownSA(in[i], c.Done)):
+		case r.Verdict == batch.Lost:
+			w.withhold(in[i])
+		default:
+			w.punt(in[i], r, c.Done)
+		}
+	}
+	if c.Retried > 0 {
+		w.pending.finishRetry(w.mem, c)
+	}
+}
+
+// drop counts a frame as dropped and frees it. A packet that the router originated is subtracted from
+// the originated ones instead, because no port has received it.
+func (w *worker) drop(f batch.Frame, reason batch.Reason) {
+	if f.Origin.Has(batch.Own) {
+		w.stats.originated.Add(-1)
+	} else {
+		w.countDrop(f, reason)
+	}
+	w.pool.Put(f.Addr)
+}
+
+// countDrop counts a frame as dropped under its ingress port.
+func (w *worker) countDrop(f batch.Frame, reason batch.Reason) {
+	w.drops.add(f.Origin.Port(), reason)
+	if w.capture != nil {
+		w.captureDropped(f, reason)
+	}
+}

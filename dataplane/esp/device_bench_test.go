@@ -1,0 +1,198 @@
+package esp_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/esp"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/ipsec/policy"
+	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
+)
+
+// hostBench measures the host's part of IPsec on a device: chunks in flight, and a null device.
+type hostBench struct {
+	*world
+	inner  [][]byte // packets of 64 bytes, one per flow
+	of     []int    // the tunnel of each
+	seq    []uint32 // by tunnel: of the last received packet
+	spis   []uint32
+	next   int // of inner
+	chunks []*batch.Chunk
+	tasks  [][]esp.Task
+	order  []int // the first packet of each chunk
+	other  []uint64
+}
+
+// evict evicts the private caches of the core.
+func (h *hostBench) evict() {
+	for i := 0; i < len(h.other); i += 8 {
+		h.other[i]++
+	}
+}
+
+const (
+	hostChunk  = 224
+	hostChunks = 4
+	hostFlows  = 16384
+	headersLen = 20 + 8 + 8 // of ESP by aes128gcm16 in IPv4
+)
+
+// newHostBench returns n tunnels of one direction, with policies of both.
+func newHostBench(b *testing.B, d ipsec.Direction, n int) *hostBench {
+	h := &hostBench{world: newWorld(b), seq: make([]uint32, n), other: make([]uint64, 1<<18)}
+	chunks := batch.NewChunks(hostChunks, hostChunk)
+	h.chunks = chunks
+	for range hostChunks {
+		h.tasks, h.order = append(h.tasks, make([]esp.Task, hostChunk)), append(h.order, 0)
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	g := &gateway.Gateway{}
+	var rules []gateway.Rule
+	var sites [][2]netip.Prefix
+	for i := range n {
+		c := config(d, false)
+		c.Name, c.SPI, c.ReplayWindow = fmt.Sprint(i), uint32(0x1000+i), 1024
+		c.Tunnel = g.Tunnel(c.Name)
+		s, err := ipsec.NewSA(c, 2)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := g.Add(s); err != nil {
+			b.Fatal(err)
+		}
+		src := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i)}), 24)
+		dst := netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(20 + rnd.IntN(80)), byte(rnd.Uint32()), byte(rnd.Uint32())}), 24)
+		sites = append(sites, [2]netip.Prefix{src, dst})
+		h.spis = append(h.spis, c.SPI)
+		rules = append(rules,
+			gateway.Rule{Direction: d, Policy: policy.Policy{Src: src, Dst: dst, Action: policy.Protect, Target: c.Tunnel}},
+			gateway.Rule{Direction: ipsec.In - d, Policy: policy.Policy{Src: dst, Dst: src, Action: policy.Protect, Target: c.Tunnel}})
+	}
+	if err := g.SetRules(rules); err != nil {
+		b.Fatal(err)
+	}
+	h.Engine.Secure(g, 0)
+	within := func(p netip.Prefix) string {
+		a := p.Addr().As4()
+		a[3] = byte(rnd.Uint32())
+		return netip.AddrFrom4(a).String()
+	}
+	perm := rnd.Perm(n)
+	for i := range hostFlows {
+		k := perm[i%n]
+		h.inner = append(h.inner, testutil.UDP4(within(sites[k][0]), within(sites[k][1]), uint16(rnd.Uint32()), uint16(rnd.Uint32()), make([]byte, 64-28)...))
+		h.of = append(h.of, k)
+	}
+	return h
+}
+
+// receive fills chunk i with the next packets, as ESP on request.
+func (h *hostBench) receive(i int, sealed bool) {
+	c := h.chunks[i]
+	c.N, h.order[i] = hostChunk, h.next
+	for j := range c.N {
+		frame := uint32(i*hostChunk + j)
+		addr := frame*umem.FrameSize + umem.DataOffset + frame%16*64 // spread over cache sets
+		in := h.inner[h.next]
+		f := h.Mem.Bytes()[addr:]
+		size := len(in)
+		if sealed {
+			k := h.of[h.next]
+			h.seq[k]++
+			copy(f, in[:packet.EthernetLen])
+			p := f[packet.EthernetLen:]
+			size += headersLen + 8 + 4 + 16 - 8
+			copy(p[:20], []byte{0x45, 0, 0, byte(size - packet.EthernetLen), 0, 0, 0, 0, 64, 50, 0, 0, 198, 51, 100, 1, 10, 1, 9, 9})
+			binary.BigEndian.PutUint16(p[10:], packet.Checksum(p[:20]))
+			binary.BigEndian.PutUint32(p[20:], h.spis[k])
+			binary.BigEndian.PutUint32(p[24:], h.seq[k])
+		} else {
+			copy(f, in)
+		}
+		c.In[j] = batch.Frame{Addr: addr, Len: uint16(size), Origin: 2}
+		c.Out[j] = batch.Result{}
+		h.next = (h.next + 1) % len(h.inner)
+	}
+}
+
+// open is the null device for a chunk to decrypt.
+func (h *hostBench) open(i int) {
+	c := h.chunks[i]
+	for j := range c.N {
+		in := h.inner[(h.order[i]+j)%len(h.inner)]
+		at := c.In[j].Addr + headersLen
+		f := h.Mem.Bytes()[at:]
+		copy(f, in)
+		(*packet.IPv4)(f[packet.EthernetLen:]).DecrementTTL()
+		c.Out[j] = batch.ForwardTo(1, at, uint16(len(in)))
+	}
+}
+
+// begin returns the duration of Begin for chunk i, all of whose tasks are of one kind.
+func (h *hostBench) begin(b *testing.B, i int, kind esp.TaskKind) time.Duration {
+	c, t := h.chunks[i], h.tasks[i]
+	h.evict()
+	from := time.Now()
+	jobs := h.Engine.ESP().Begin(c.In[:c.N], c.Out[:c.N], t, ipsec.NoNumber)
+	took := time.Since(from)
+	if jobs != c.N || t[7].Kind != kind {
+		b.Fatal(jobs, t[7].Kind)
+	}
+	return took
+}
+
+// finish returns the duration of Finish for chunk i.
+func (h *hostBench) finish(b *testing.B, i int) time.Duration {
+	c := h.chunks[i]
+	h.open(i)
+	h.evict()
+	from := time.Now()
+	h.Engine.ESP().Finish(c.In[:c.N], c.Out[:c.N], h.tasks[i])
+	took := time.Since(from)
+	if v := c.Out[7].Verdict; v != batch.Forward(1) {
+		b.Fatal(v)
+	}
+	return took
+}
+
+// BenchmarkHostPart measures Begin and Finish per packet of 64 bytes: the median of all chunks.
+func BenchmarkHostPart(b *testing.B) {
+	median := func(d []time.Duration) float64 {
+		slices.Sort(d)
+		return float64(d[len(d)/2]) / hostChunk
+	}
+	for _, n := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("seal/SAs=%d", n), func(b *testing.B) {
+			h := newHostBench(b, ipsec.Out, n)
+			var begin []time.Duration
+			for i := 0; b.Loop(); i = (i + 1) % hostChunks {
+				h.receive(i, false)
+				begin = append(begin, h.begin(b, i, esp.Seal))
+			}
+			b.ReportMetric(median(begin), "ns/begin")
+		})
+		b.Run(fmt.Sprintf("open/SAs=%d", n), func(b *testing.B) {
+			h := newHostBench(b, ipsec.In, n)
+			var begin, finish []time.Duration
+			for i := 0; b.Loop(); i = (i + 1) % hostChunks {
+				if h.chunks[i].N > 0 {
+					finish = append(finish, h.finish(b, i))
+				}
+				h.receive(i, true)
+				begin = append(begin, h.begin(b, i, esp.Open))
+			}
+			b.ReportMetric(median(begin), "ns/begin")
+			b.ReportMetric(median(finish), "ns/finish")
+		})
+	}
+}

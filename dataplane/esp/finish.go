@@ -1,0 +1,191 @@
+package esp
+
+import (
+	"encoding/binary"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/prefetch"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/packet"
+)
+
+// Finish applies replay windows and policies to the packets of a chunk that a device has opened and
+// decided on. in has the frames as they were received. It returns the number of tasks with
+// Again: their packets were decrypted or encrypted once more, and need another lookup.
+func (s *Stage) Finish(in []batch.Frame, out []batch.Result, tasks []Task) (again int) {
+	if !anyOpen(tasks) {
+		return 0
+	}
+	s.prefetchOpened(out[:min(block, len(out))], tasks)
+	for start := 0; start < len(in); start += block {
+		end := min(start+block, len(in))
+		sas, seqs := s.opened(tasks[start:end])
+		ipsec.PrefetchWindows(sas, seqs, s.worker)
+		s.prefetchOpened(out[end:min(end+block, len(out))], tasks[end:])
+		again += s.finishBlock(in[start:end], out[start:end], tasks[start:end])
+	}
+	return again
+}
+
+func anyOpen(tasks []Task) bool {
+	for i := range tasks {
+		if tasks[i].Kind == Open {
+			return true
+		}
+	}
+	return false
+}
+
+// prefetchOpened prefetches the headers of a block of packets that a device has opened, and their
+// SAs: the device wrote the headers to memory.
+func (s *Stage) prefetchOpened(out []batch.Result, tasks []Task) {
+	prefetch.ReadAt(s.frames.Mem[packet.EthernetLen:], out)
+	prefetch.ReadAt(s.frames.Mem[packet.EthernetLen+packet.IPv4Len:], out) // ports may be in the next line
+	sas, _ := s.opened(tasks[:len(out)])
+	ipsec.PrefetchInbound(sas)
+}
+
+// opened returns the SAs and sequence numbers of packets that a device has opened, valid until
+// the next call.
+func (s *Stage) opened(tasks []Task) (sas []*ipsec.SA, seqs []uint64) {
+	n := 0
+	for i := range tasks {
+		if t := &tasks[i]; t.Kind == Open {
+			s.distinctSAs[n], s.seqs[n] = t.SA, t.Seq
+			n++
+		}
+	}
+	return s.distinctSAs[:n], s.seqs[:n]
+}
+
+// finishBlock confirms the opened packets of a block, applies the policies to them, and passes
+// those that are ESP, or are to be, through the stage once more.
+func (s *Stage) finishBlock(in []batch.Frame, out []batch.Result, tasks []Task) (n int) {
+	s.n = 0
+	var again [block]bool
+	for i := range tasks {
+		if t := &tasks[i]; t.Kind == Open {
+			again[i] = s.confirm(&in[i], &out[i], t, i)
+		}
+	}
+	s.lookUpPolicies()
+	s.checkICMPErrorPolicy(in)
+	for j := range s.n {
+		i := int(s.at[j])
+		switch {
+		case s.inbound[j] != ipsec.OK && !in[i].Origin.Has(batch.Own):
+			out[i] = dropFor(s.inbound[j])
+		case s.outbound[j] != ipsec.OK:
+			out[i] = dropFor(s.outbound[j])
+		case s.sas[j] != nil:
+			again[i] = true
+		default:
+			in[i].Origin = in[i].Origin.With(batch.Cleared)
+		}
+	}
+	for i := range tasks {
+		if again[i] {
+			if s.repass(&in[i], &out[i], &tasks[i]); tasks[i].Again {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// confirm applies the replay window to packet i of a block, and lists the packet that was in it for
+// the policies, unless it is dropped. It returns true if that packet is ESP, too.
+func (s *Stage) confirm(f *batch.Frame, r *batch.Result, t *Task, i int) (nested bool) {
+	f.Origin = f.Origin.With(batch.Secured)
+	dropped := r.Verdict.Action() == batch.ActionDrop
+	reason := r.Verdict.Reason()
+	if err := t.SA.Confirm(s.worker, t.Seq, !r.Forged()); err != ipsec.OK {
+		*r = dropFor(err)
+		return false
+	}
+	if dropped && reason >= batch.XfrmInHdrError {
+		*r = batch.Result{Verdict: r.Verdict}
+		return false
+	}
+	p := s.enter(f, t)
+	switch {
+	case p == nil:
+		*r = batch.DropFor(batch.XfrmInStateProtoError)
+	case !t.SA.Count(s.worker, 1, uint64(len(p))):
+		*r = batch.DropFor(batch.XfrmInStateExpired)
+	case dropped && reason < batch.NoRoute && reason != batch.TTLExpired: // not valid
+	case s.isNested(p):
+		return true
+	case reason == batch.TTLExpired:
+	default:
+		s.listOpened(p, i, t.SA)
+	}
+	return false
+}
+
+// isNested reports whether a decrypted packet is ESP for this router, too.
+func (s *Stage) isNested(p []byte) bool {
+	sa, err := s.inboundSA(p)
+	return sa != nil || err != ipsec.OK
+}
+
+// listOpened lists a packet that the device has validated.
+func (s *Stage) listOpened(p []byte, i int, by *ipsec.SA) {
+	if p[0]>>4 == 6 {
+		l4 := packet.L4{Proto: (*packet.IPv6)(p).NextHeader(), Offset: packet.IPv6Len}
+		if l4.Proto.IsExtension() {
+			l4, _ = packet.FindL4(p)
+		}
+		s.l4[s.n] = l4
+	}
+	s.list(p, i, by)
+}
+
+// enter makes the decrypted packet the frame's, and returns it, nil if the device left no whole
+// packet there.
+func (s *Stage) enter(f *batch.Frame, t *Task) []byte {
+	buf, at, _ := s.frames.Room(*f)
+	body := int(t.ESP) - packet.EthernetLen + 8 + t.SA.IVLen() // from the received packet's beginning
+	end := at + int(t.ESP) - packet.EthernetLen + int(t.Bytes)
+	if t.Mode == ipsec.Transport {
+		body -= int(t.Header)
+	}
+	at += body
+	p := buf[at:end]
+	if len(p) < packet.IPv4Len {
+		return nil
+	}
+	var size, least int
+	switch p[0] >> 4 {
+	case 4:
+		size, least = int(binary.BigEndian.Uint16(p[2:])), packet.IPv4Len
+	case 6:
+		size, least = packet.IPv6Len+int(binary.BigEndian.Uint16(p[4:])), packet.IPv6Len
+	default:
+		return nil
+	}
+	if size < least || size > len(p) {
+		return nil
+	}
+	s.frames.SetPacket(f, at, size)
+	return p[:size]
+}
+
+// repass passes a packet through the stage once more, as it was before the device routed it.
+func (s *Stage) repass(f *batch.Frame, r *batch.Result, t *Task) {
+	if r.Verdict.Action() == batch.ActionForward {
+		p := s.frames.Packet(*f)
+		if p[0]>>4 == 4 {
+			p[8]++
+			p[10], p[11] = 0, 0
+			binary.BigEndian.PutUint16(p[10:], packet.Checksum(p[:packet.IPv4Len]))
+		} else {
+			p[7]++
+		}
+	}
+	f.Origin = f.Origin.Without(batch.Secured)
+	in, out := [1]batch.Frame{*f}, [1]batch.Result{}
+	s.applyBlock(in[:], out[:], nil, t.SA)
+	*f, *r = in[0], out[0]
+	t.Again = r.Verdict == 0
+}

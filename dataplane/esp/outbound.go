@@ -1,0 +1,170 @@
+package esp
+
+import (
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/packet"
+)
+
+// The smallest MTUs that a source may be asked for, in bytes (RFC 791, RFC 8200 section 5).
+const (
+	minMTUIPv4 = 68
+	minMTUIPv6 = 1280
+)
+
+// leaveAll applies the policies to the listed packets of a block, and protects those that they
+// name an SA for. The SAs are prefetched for all packets before the first is protected.
+func (s *Stage) leaveAll(in []batch.Frame, out []batch.Result, tasks []Task) {
+	sas := s.distinct(s.sas[:s.n])
+	s.touched += ipsec.Prefetch(sas, s.worker, tasks == nil)
+	s.expect()
+	ipsec.Lease(sas, s.worker)
+	for j := range s.n {
+		i := int(s.at[j])
+		f, t := &in[i], taskOf(tasks, i)
+		p := s.frames.Packet(*f)
+		sa, drop := s.applyPolicy(f, p, j)
+		if drop.Verdict == 0 {
+			if sa == nil {
+				f.Origin = f.Origin.With(batch.Cleared)
+			} else {
+				drop = s.protect(f, p, j, sa, t)
+			}
+		}
+		if drop.Verdict != 0 {
+			settle(f, &out[i], t, drop)
+		} else {
+			f.Origin = f.Origin.With(batch.Secured)
+		}
+	}
+	for _, sa := range sas {
+		sa.Release(s.worker)
+	}
+}
+
+// protect replaces listed packet j by ESP (RFC 4303 section 3.3), or makes a task of it.
+func (s *Stage) protect(f *batch.Frame, p []byte, j int, sa *ipsec.SA, t *Task) batch.Result {
+	if sa.Mode() == ipsec.Transport && s.isFragment(p, j) {
+		if s.by[j] != nil {
+			f.Origin = f.Origin.With(batch.Cleared) // it passed the inbound policies, out of a tunnel
+		}
+		return batch.DropToReassemble(true)
+	}
+	f.Origin = f.Origin.Without(batch.Cleared) // from an earlier attempt
+	size := packet.IPv6Len
+	if p[0]>>4 == 4 {
+		size = (*packet.IPv4)(p).TotalLen()
+	} else {
+		size += (*packet.IPv6)(p).PayloadLen()
+	}
+	fits := sa.InnerMTU(s.mtus[j], p)
+	if size > fits {
+		if r := s.tooLarge(f, p, size, fits, j, sa); r.Verdict != 0 {
+			return r
+		}
+	}
+	s.complete(p[:size], s.repair[f.Origin.Port()], sa.Mode() == ipsec.Tunnel, &s.l4[j])
+	if s.gateway.ClampMSS {
+		clamp(p[:size], &s.l4[j], fits)
+	}
+	if size <= fits && s.deviceTakes(t, f, sa) {
+		return dropFor(s.prepareESP(f, size, sa, t))
+	}
+	return s.encapsulate(f, size, s.mtus[j], sa)
+}
+
+// tooLarge returns the drop of a packet that does not fit its SA, whose source or whose fragments
+// are to be smaller; or the zero result if the packet is protected as it is, and its ESP
+// fragmented (RFC 4301 section 8).
+func (s *Stage) tooLarge(f *batch.Frame, p []byte, size, fits, j int, sa *ipsec.SA) batch.Result {
+	ipv4 := p[0]>>4 == 4
+	merged := f.Origin.Has(batch.Merged)
+	switch {
+	case ipv4 && p[6]&0x40 == 0 && (s.fragmentsESP(sa) || s.flows[j].ICMPError()):
+		return batch.Result{} // fragments of an ICMP error would not show the policies its quotation
+	case !ipv4 && size <= minMTUIPv6: // every path must carry it (RFC 8200 section 5)
+		return batch.Result{}
+	case !ipv4 && merged && sa.Mode() == ipsec.Transport: // its source had fragmented it
+		return batch.Result{}
+	case !ipv4 && !merged:
+		return batch.DropTooBig(uint16(max(fits, minMTUIPv6)))
+	case fits < minMTUIPv4:
+		return batch.DropFor(batch.XfrmOutError)
+	}
+	f.Origin = f.Origin.With(batch.Cleared) // its fragments have passed the inbound policies
+	return batch.DropTooBig(uint16(fits))
+}
+
+// fragmentsESP reports whether too large packets of an SA that may be fragmented are fragmented
+// as ESP. Transport mode protects only whole packets.
+func (s *Stage) fragmentsESP(sa *ipsec.SA) bool {
+	return sa.MayBeCut() && (sa.Mode() == ipsec.Transport || s.gateway.FragmentAfter)
+}
+
+// complete finishes L4 checksums on request, and counts the hop of a packet that enters a tunnel. In
+// transport mode the ESP packet keeps the IP header, and the engine counts the hop.
+func (s *Stage) complete(p []byte, repair, tunnel bool, l4 *packet.L4) {
+	if p[0]>>4 == 4 {
+		if repair {
+			packet.CompleteIPv4(p)
+		}
+		if tunnel {
+			(*packet.IPv4)(p).DecrementTTL()
+		}
+		return
+	}
+	if repair && !l4.Fragment {
+		packet.CompleteIPv6(p, l4.Proto, l4.Offset)
+	}
+	if tunnel {
+		(*packet.IPv6)(p).DecrementHopLimit()
+	}
+}
+
+// clamp lowers the MSS that a TCP segment announces to what fits a packet of mtu bytes. l4 is of
+// an IPv6 packet.
+func clamp(p []byte, l4 *packet.L4, mtu int) {
+	const tcpLen = 20
+	at, tcp := packet.IPv4Len, false
+	if p[0]>>4 == 4 {
+		h := (*packet.IPv4)(p)
+		tcp = h.Protocol() == packet.TCP && !h.Fragmented()
+	} else {
+		at, tcp = l4.Offset, l4.Proto == packet.TCP && !l4.Fragment
+	}
+	if room := mtu - at - tcpLen; tcp && room > 0 && room < 1<<16 {
+		packet.ClampMSS(p[at:], uint16(room))
+	}
+}
+
+// encapsulate replaces a packet of size bytes by ESP. ESP larger than the MTU is dropped as such,
+// and the router may fragment it.
+func (s *Stage) encapsulate(f *batch.Frame, size, mtu int, sa *ipsec.SA) batch.Result {
+	buf, at, _ := s.frames.Room(*f)
+	at, n, err := sa.Encapsulate(s.worker, buf, at, size)
+	if err != ipsec.OK {
+		return dropFor(err)
+	}
+	s.frames.SetPacket(f, at, n)
+	if n <= mtu {
+		return batch.Result{}
+	}
+	f.Origin = f.Origin.With(batch.Secured)
+	if p := s.frames.Packet(*f); p[0]>>4 == 4 { // RFC 4213 section 3.2.2
+		(*packet.IPv4)(p).ClearDF()
+	}
+	return batch.DropTooBigESP(uint16(mtu))
+}
+
+// prepareESP makes a packet of size bytes a task to seal: its headers are written.
+func (s *Stage) prepareESP(f *batch.Frame, size int, sa *ipsec.SA, t *Task) ipsec.Error {
+	var o ipsec.Outgoing
+	buf, at, _ := s.frames.Room(*f)
+	if err := sa.Prepare(s.worker, buf, at, size, &o); err != ipsec.OK {
+		return err
+	}
+	s.frames.SetPacket(f, o.At, o.Len)
+	t.ESP, t.Bytes = uint16(o.ESP-o.At+packet.EthernetLen), uint16(o.At+o.Len-o.ESP)
+	t.set(Seal, sa, o.Seq)
+	return ipsec.OK
+}

@@ -1,0 +1,58 @@
+package esp
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
+)
+
+// list adds packet i, valid plaintext, to the policy lookup of its block. by is the SA that it was
+// decrypted by. Of an IPv6 packet, l4 of the next place is filled in.
+func (s *Stage) list(p []byte, i int, by *ipsec.SA) {
+	n := s.n
+	s.at[n], s.by[n] = int32(i), by
+	if p[0]>>4 == 4 {
+		gateway.ReadIPv4(&s.flows[n], p)
+	} else {
+		gateway.ReadIPv6(&s.flows[n], p, s.l4[n])
+	}
+	s.n = n + 1
+}
+
+// lookUpPolicies looks up the policies of all listed packets: inbound ones (RFC 4301 section
+// 5.2), and outbound ones with the SAs that they name (section 5.1).
+func (s *Stage) lookUpPolicies() {
+	s.gateway.MayEnterAll(&s.lookups, s.inbound[:], s.flows[:s.n], s.by[:])
+	s.gateway.ProtectAll(&s.lookups, s.sas[:], s.outbound[:], s.flows[:s.n])
+}
+
+// applyPolicy returns the drop of listed packet j by its policies, or the SA that protects it as
+// it leaves, nil if it leaves in plaintext.
+func (s *Stage) applyPolicy(f *batch.Frame, p []byte, j int) (*ipsec.SA, batch.Result) {
+	if s.inbound[j] != ipsec.OK && !f.Origin.Has(batch.Own|batch.Cleared) {
+		if r := s.reassembleTransport(p, j); r.Verdict != 0 {
+			return nil, r
+		}
+		return nil, dropFor(s.inbound[j])
+	}
+	if s.outbound[j] != ipsec.OK {
+		return nil, dropFor(s.outbound[j])
+	}
+	return s.sas[j], batch.Result{}
+}
+
+// hop returns the next hop to an address.
+func (s *Stage) hop(dst netip.Addr) fib.NextHop { return s.fib.NextHop(s.lookup(dst)) }
+
+// lookup returns the number of the next hop to an address.
+func (s *Stage) lookup(dst netip.Addr) fib.ID {
+	if dst.Is4() {
+		b := dst.As4()
+		return s.fib.IPv4.Lookup(binary.BigEndian.Uint32(b[:]))
+	}
+	return s.fib.IPv6.Lookup(dst.As16())
+}

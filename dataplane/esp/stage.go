@@ -1,0 +1,160 @@
+package esp
+
+import (
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/inspect"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/prefetch"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/packet"
+)
+
+const block = inspect.Block
+
+// Stage applies the policies and SAs of a gateway to the packets of one worker.
+type Stage struct {
+	gateway *gateway.Gateway
+	worker  int // index of the worker's state in each SA
+	fib     *fib.FIB
+	groups  []uint32 // of the forwarding base, by bucket
+	frames  inspect.Frames
+	repair  []bool // by ingress port: L4 checksums may be unfinished
+	sources inspect.ReversePath
+	lookups gateway.Lookups
+	keys    uint32 // the device has the keys with numbers below, see Begin
+
+	// ESP packets of the block, with the SA that decrypts each. Indices are into the block.
+	sealed struct {
+		n  int
+		at [block]int32
+		by [block]*ipsec.SA
+	}
+
+	// Plaintext packets of the block, with the SA that decrypted each, their flows, and the
+	// results of the policies: of inbound ones, and the SA to leave by of outbound ones.
+	n        int
+	at       [block]int32
+	by       [block]*ipsec.SA
+	l4       [block]packet.L4 // of IPv6 packets
+	flows    [block]gateway.Flow
+	inbound  [block]ipsec.Error
+	outbound [block]ipsec.Error
+	sas      [block]*ipsec.SA
+	mtus     [block]int // of the SA's route and path
+
+	distinctSAs [block]*ipsec.SA // see distinct and opened
+	seqs        [block]uint64    // see opened
+	touched     uint64           // keeps the loads of ipsec.Prefetch alive
+}
+
+// New returns the stage of a worker. repair is by ingress port: true if L4 checksums of frames
+// received there may be unfinished.
+func New(f *fib.FIB, frames inspect.Frames, repair []bool, g *gateway.Gateway, worker int) *Stage {
+	return &Stage{
+		gateway: g, worker: worker, fib: f, groups: f.Words().Groups, frames: frames, repair: repair,
+		sources: inspect.ReversePath{FIB: f}, lookups: gateway.NewLookups(),
+	}
+}
+
+// Apply applies the policies to a chunk that the CPU decides on. Packets without a verdict
+// afterwards are to be looked up; ESP was decrypted, and packets to be protected are ESP.
+func (s *Stage) Apply(in []batch.Frame, out []batch.Result) { s.apply(in, out, nil) }
+
+// Begin applies the policies to a chunk that a device decides on, and makes tasks of the
+// cryptography that the device can do: for SAs with key numbers below keys. The host does the
+// rest. It returns the number of packets that need more than a lookup.
+func (s *Stage) Begin(in []batch.Frame, out []batch.Result, tasks []Task, keys uint32) (n int) {
+	s.keys, tasks = keys, tasks[:len(in)]
+	for i := range tasks {
+		tasks[i].Kind = Plain
+	}
+	s.apply(in, out, tasks)
+	for i := range tasks {
+		if tasks[i].Kind != Plain {
+			n++
+		}
+	}
+	return n
+}
+
+// apply passes a chunk through the stage by the block. The headers of the next block are
+// prefetched meanwhile.
+func (s *Stage) apply(in []batch.Frame, out []batch.Result, tasks []Task) {
+	s.gateway.Clock.Set(batch.Clock())
+	clear(out)
+	verify := s.fib.Verifies()
+	prefetch.ReadAt(s.frames.Mem, in[:min(block, len(in))])
+	for start := 0; start < len(in); start += block {
+		end := min(start+block, len(in))
+		prefetch.ReadAt(s.frames.Mem, in[end:min(end+block, len(in))])
+		var some []Task
+		if tasks != nil {
+			some = tasks[start:end]
+		}
+		if verify {
+			s.sources.Check(&s.frames, in[start:end], out[start:end])
+		}
+		s.applyBlock(in[start:end], out[start:end], some, nil)
+	}
+}
+
+// applyBlock passes a block through the steps of the package comment. Packets with a verdict
+// are skipped. If by is not nil, the packets were decrypted by that SA.
+func (s *Stage) applyBlock(in []batch.Frame, out []batch.Result, tasks []Task, by *ipsec.SA) {
+	s.n, s.sealed.n = 0, 0
+	s.classifyAll(in, out, tasks, by)
+	s.openAll(in, out, tasks, by != nil)
+	s.lookUpPolicies()
+	s.checkICMPErrorPolicy(in)
+	s.leaveAll(in, out, tasks)
+}
+
+// taskOf returns the task of packet i, nil without a device.
+func taskOf(tasks []Task, i int) *Task {
+	if tasks == nil {
+		return nil
+	}
+	return &tasks[i]
+}
+
+// settle stores the drop of a packet. The packet is marked as secured, except for those that
+// meet the policies again: when an SA was added, or in fragments.
+func settle(f *batch.Frame, r *batch.Result, t *Task, drop batch.Result) {
+	if t != nil {
+		t.Kind = Settled
+	}
+	*r = drop
+	if reason := drop.Verdict.Reason(); reason != batch.MTUExceeded && reason != batch.XfrmInNoStates {
+		f.Origin = f.Origin.With(batch.Secured)
+	}
+}
+
+// dropFor returns the result that drops a packet for an error, the zero result for ipsec.OK.
+func dropFor(err ipsec.Error) batch.Result { return batch.DropFor(ReasonOf(err)) }
+
+// ReasonOf returns the drop reason of an error, inspect.OK for ipsec.OK.
+func ReasonOf(err ipsec.Error) batch.Reason {
+	switch err {
+	case ipsec.OK:
+		return inspect.OK
+	case ipsec.PolicyRefused:
+		return batch.XfrmPolicyRefused
+	}
+	return batch.XfrmInHdrError + batch.Reason(err-ipsec.InHdrError)
+}
+
+// distinct returns the SAs of packets, without repetitions in a row. The result is valid until
+// the next call.
+func (s *Stage) distinct(of []*ipsec.SA) []*ipsec.SA {
+	n := 0
+	var last *ipsec.SA
+	for _, sa := range of {
+		if sa != nil && sa != last {
+			s.distinctSAs[n] = sa
+			n++
+			last = sa
+		}
+	}
+	return s.distinctSAs[:n]
+}

@@ -1,0 +1,202 @@
+package gpu
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/dataplane/esp"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/device"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/ipsec/suite"
+	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
+)
+
+// secured is an engine with a device or a fake device.
+type secured struct {
+	umem   []byte
+	engine *Engine
+	settle func() // waits until the device has all patches
+}
+
+// securedMaker returns a worker of a gateway.
+type securedMaker func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured
+
+const (
+	securedFrames = 256
+	securedChunk  = 200
+)
+
+// Hold and Forget implement gateway.Holder.
+func (s *shim) Hold(number uint32, k *device.Key) {
+	copy(s.keys[int(number)*keyBytes:][:keyBytes], k.Bytes())
+}
+
+func (s *shim) Forget(number uint32) { clear(s.keys[int(number)*keyBytes:][:keyBytes]) }
+
+// newIPsecEngine returns the engine of a gateway's worker, without a device.
+func newIPsecEngine(t *testing.T, net *testutil.Network, g *gateway.Gateway, mem []byte, slots, size int, keys uint32, o Options) *Engine {
+	t.Helper()
+	fallback := cpu.New(net.FIB, mem, net.Repair)
+	fallback.Secure(g, 0)
+	mailbox := got(newMailbox(slots, size))(t)
+	e := newEngine(fallback, &deviceState{}, mailbox, mem, o)
+	e.ipsec = got(newIPsecPath(slots, size, keys))(t)
+	t.Cleanup(func() { e.ipsec.jobs.Close(); mailbox.Close() })
+	return e
+}
+
+// securedOnHost returns an engine with the shim's kernel. A warp's staging buffer has stagingWords
+// words.
+func securedOnHost(stagingWords int) securedMaker {
+	return func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
+		t.Helper()
+		sh := startShim(t, net.FIB, net.Repair, securedChunk, securedFrames*umem.FrameSize, "testdata/gateway.c", fmt.Sprint(stagingWords))
+		g.Follow(sh)
+		e := newIPsecEngine(t, net, g, sh.umem, 1, securedChunk, shimKeys, Options{Timeout: 1 << 40, Repair: net.Repair})
+		e.shadow = newShadow(e, securedChunk, 1, nil)
+		e.launch = func(slot int, seq uint32, n int) error {
+			s := &e.mailbox.slots[slot]
+			for i := range n {
+				word := s.descriptors[i/lineFrames*lineWords+1+i%lineFrames]
+				sh.in[i] = batch.Frame{Addr: uint32(word), Len: uint16(word >> 32), Origin: batch.Origin(word >> 48)}
+				sh.jobs[i] = job{}
+				if s.flags == hasJobsFlag {
+					sh.jobs[i] = e.ipsec.jobs.slots[slot][i]
+				}
+			}
+			sh.submit(n)
+			copy(s.results, sh.out[:n])
+			for i := range s.parts {
+				atomic.StoreUint32(&s.done[i], seq)
+			}
+			return nil
+		}
+		return secured{sh.umem, e, func() {}}
+	}
+}
+
+// agreeOnSecured runs random packets through both engines and compares their counters.
+func agreeOnSecured(t *testing.T, maker securedMaker, packets int) {
+	w := newSecuredTwins(t, maker, 1)
+	for n := 0; n < packets; n += w.chunks[0].N {
+		w.run(w.next)
+	}
+	for _, a := range w.all {
+		for what, s := range map[string][2]*ipsec.SA{"out": a.out, "in": a.in} {
+			if got, want := s[1].Stats(), s[0].Stats(); got != want || s[0].Sequence() != s[1].Sequence() {
+				t.Errorf("%s, %s: %+v up to %d, the CPU engine %+v up to %d", a.Name, what, got, s[1].Sequence(), want, s[0].Sequence())
+			}
+		}
+	}
+	agreedInShadow(t, w.gpu.engine)
+	must := []batch.Verdict{batch.Forward(0), batch.Hold}
+	for _, r := range []batch.Reason{
+		batch.TTLExpired, batch.BadChecksum, batch.PortDown, batch.Blackhole, batch.MTUExceeded, batch.XfrmInStateSeqError, batch.XfrmInStateProtoError,
+		batch.XfrmInStateModeError, batch.XfrmInTmplMismatch, batch.XfrmInNoPols, batch.XfrmInDummy, batch.XfrmInECNError, batch.XfrmOutStateModeError,
+	} {
+		must = append(must, batch.Drop(r))
+	}
+	for _, v := range must {
+		if w.seen[v] < packets/5000 {
+			t.Errorf("of %d packets, only %d had the verdict %v", packets, w.seen[v], v)
+		}
+	}
+	if w.swapped > packets/1000 {
+		t.Errorf("%d of %d packets were sealed in another order: too many", w.swapped, packets)
+	}
+	t.Logf("%d opened and forwarded, %d sealed in another order, verdicts %v", w.opened, w.swapped, w.seen)
+}
+
+// TestGatewayCodeAgreesWithTheCPUEngine compares bytes and results of packets to seal and to open.
+func TestGatewayCodeAgreesWithTheCPUEngine(t *testing.T) {
+	packets := 10_000
+	if testing.Short() {
+		packets = 3000
+	}
+	agreeOnSecured(t, securedOnHost(3900), packets) // of an H100
+}
+
+// TestGatewayCodeWorksWithSmallestStagingBuffer: it has room for any packet, one at a time.
+func TestGatewayCodeWorksWithSmallestStagingBuffer(t *testing.T) {
+	w := newSecuredTwins(t, securedOnHost(minStagingBytes/4), 2)
+	for range 5 {
+		w.run(w.next)
+	}
+	w.net.SetPort(1, 0x020000000011, umem.MaxMTU)
+	w.net.Bump()
+	w.run(func() []byte { // of the MTU, or larger
+		return testutil.UDP4("192.0.2.1", "10.1.0.1", 9, uint16(outPort+w.rnd.IntN(len(w.all))), make([]byte, umem.MaxMTU-28-w.rnd.IntN(160))...)
+	})
+	large := 0
+	for _, r := range w.chunks[0].Out[:w.chunks[0].N] {
+		if r.Verdict == batch.Forward(1) && r.Len() > umem.MaxFrameLen-16 {
+			large++
+		}
+	}
+	if large == 0 {
+		t.Error("no packet was as large as may be")
+	}
+}
+
+// TestIPsecPathAllocatesNothing covers the steps before and after the device.
+func TestIPsecPathAllocatesNothing(t *testing.T) {
+	w := newSecuredTwins(t, securedOnHost(3900), 3)
+	var null []int // suites without encryption, so that routes apply
+	for k, a := range w.all[:len(w.all)-2] {
+		if a.suite.Cipher == suite.Null && a.Mode == ipsec.Tunnel && !a.ESN {
+			null = append(null, k)
+		}
+	}
+	e, d := w.gpu.engine, w.chunks[1]
+	e.shadow = nil                                       // the fake device decrypts nothing
+	e.launch = func(slot int, seq uint32, n int) error { // like a device that has opened all packets
+		s := &e.mailbox.slots[slot]
+		for i := range n {
+			task := &e.ipsec.tasks[slot][i]
+			if task.Kind == esp.Seal {
+				e.checker.icvEnd(d.In[i], task)[0]++
+				s.results[i] = batch.ForwardTo(1, d.In[i].Addr, d.In[i].Len)
+				continue
+			}
+			s.results[i] = batch.ForwardTo(1, d.In[i].Addr+uint32(task.ESP)+8-packet.EthernetLen, 40)
+		}
+		for i := range s.parts {
+			atomic.StoreUint32(&s.done[i], seq)
+		}
+		return nil
+	}
+	d.N = securedChunk
+	var received [securedChunk]batch.Frame
+	for i := range received {
+		f := w.clear(i%3 == 0, 9, outPort+i%len(null))
+		if k := null[i%len(null)]; i%2 == 0 {
+			f = w.protected(w.all[k], w.clear(i%3 == 0, inPort+k, 9), nil)
+		}
+		received[i] = batch.Frame{Addr: uint32(i)*umem.FrameSize + umem.DataOffset, Len: uint16(len(f))}
+		copy(w.gpu.umem[received[i].Addr:], f)
+	}
+	run := func() {
+		copy(d.In, received[:])
+		d.Submitted = batch.Clock()
+		process(e, d)
+	}
+	run()
+	forwarded := 0
+	for _, r := range d.Out[:d.N] {
+		if r.Verdict == batch.Forward(1) {
+			forwarded++
+		}
+	}
+	if forwarded < securedChunk/2 {
+		t.Fatalf("only %d packets are forwarded", forwarded)
+	}
+	if n := testing.AllocsPerRun(10, run); n != 0 {
+		t.Errorf("a chunk allocates %v times", n)
+	}
+}

@@ -1,0 +1,248 @@
+package gpu
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/dataplane/esp"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/ipsec/policy"
+	"github.com/warproute/warproute/ipsec/suite"
+	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
+)
+
+// association is an SA of each direction, in both gateways, and the far end.
+type association struct {
+	ipsec.Config
+	suite   *suite.Suite
+	out, in [2]*ipsec.SA
+	far     *ipsec.SA        // sends packets for the router to open
+	host    *suite.Transform // with the same keys
+	sent    [][]byte         // recent packets of the far end
+}
+
+var (
+	ours4, ours6 = netip.MustParseAddr("10.1.8.8"), netip.MustParseAddr("fd01::e8")
+	far4, far6   = netip.MustParseAddr("10.1.9.9"), netip.MustParseAddr("fd01::f9")
+)
+
+// SA number k protects packets to port outPort+k, and is required for those from inPort+k.
+const outPort, inPort = 1000, 2000
+
+// securedTwins are the two engines with all kinds of SAs.
+type securedTwins struct {
+	t        *testing.T
+	rnd      *rand.Rand
+	net      *testutil.Network
+	gateways [2]*gateway.Gateway
+	cpu      *cpu.Engine
+	mem      []byte // the CPU engine's
+	chunks   [2]*batch.Chunk
+	gpu      secured
+	all      []*association
+	traffic  *testutil.Traffic
+	frames   [][]byte
+	seen     map[batch.Verdict]int
+	opened   int
+	askew    bool // unaligned frames
+	swapped  int  // packets with another sequence number than on the CPU engine
+}
+
+func randomBytes(rnd *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rnd.Uint32())
+	}
+	return b
+}
+
+func newSecuredTwins(t *testing.T, maker securedMaker, seed uint64) *securedTwins {
+	t.Helper()
+	w := &securedTwins{
+		t: t, rnd: rand.New(rand.NewPCG(seed, 5)), net: testutil.NewNetwork(), seen: map[batch.Verdict]int{},
+		mem: make([]byte, securedFrames*umem.FrameSize), gateways: [2]*gateway.Gateway{{}, {}},
+	}
+	w.traffic = &testutil.Traffic{Rand: w.rnd, To: append(slices.Repeat(w.net.Prefixes[:2], 8), w.net.Prefixes...)}
+	chunks := batch.NewChunks(2, securedChunk)
+	w.chunks = [2]*batch.Chunk(chunks)
+	w.cpu = cpu.New(w.net.FIB, w.mem, w.net.Repair)
+	w.cpu.Secure(w.gateways[0], 0)
+	for i := range suite.All {
+		for kind := range 16 {
+			w.add(&suite.All[i], ipsec.Mode(kind&1), kind&2 != 0, kind&4 != 0, kind&8 != 0)
+		}
+	}
+	w.setRules()
+	w.gpu = maker(t, w.net, w.gateways[1])
+	return w
+}
+
+// add adds SAs of one kind.
+func (w *securedTwins) add(s *suite.Suite, mode ipsec.Mode, ipv6, esn, encap bool) {
+	k := len(w.all)
+	a := &association{suite: s, Config: ipsec.Config{
+		Name: fmt.Sprintf("%d %s %v, IPv6 %v, ESN %v, UDP %v", k, s.Name, mode, ipv6, esn, encap), SPI: 0x1000 + uint32(k),
+		Mode: mode, Suite: s.Name, Key: randomBytes(w.rnd, s.KeyLen+s.SaltLen), AuthKey: randomBytes(w.rnd, s.AuthKeyLen), ESN: esn,
+		ReplayWindow: 64, DF: ipsec.DFPolicy(k % 3), Src: ours4, Dst: far4,
+	}}
+	if ipv6 {
+		a.Src, a.Dst = ours6, far6
+	}
+	if encap {
+		a.Encap = &ipsec.Encap{SrcPort: 4500, DstPort: 4500}
+	}
+	var err error
+	if a.host, err = s.New(a.Key, a.AuthKey); err != nil {
+		w.t.Fatal(err)
+	}
+	sa := func(d ipsec.Direction, tunnel uint32) *ipsec.SA {
+		c := a.Config
+		c.Direction, c.Tunnel = d, tunnel
+		s, err := ipsec.NewSA(c, 1)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if esn { // close to the wrap of the lower half
+			s.Skip(1<<32 - 40)
+		}
+		return s
+	}
+	for i, g := range w.gateways {
+		a.out[i] = sa(ipsec.Out, g.Tunnel(fmt.Sprint("out", k)))
+		if err := g.Add(a.out[i]); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	a.Src, a.Dst = a.Dst, a.Src
+	for i, g := range w.gateways {
+		a.in[i] = sa(ipsec.In, g.Tunnel(fmt.Sprint("in", k)))
+		if err := g.Add(a.in[i]); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	a.far = sa(ipsec.Out, 0)
+	w.all = append(w.all, a)
+}
+
+func (w *securedTwins) setRules() {
+	for i, g := range w.gateways {
+		var rules []gateway.Rule
+		for k, a := range w.all {
+			for _, any := range []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")} {
+				p := policy.Policy{Src: any, Dst: any, Protocol: 17, Action: policy.Protect}
+				out, in := p, p
+				out.DstPorts, out.Target = policy.Port(outPort+uint16(k)), a.out[i].Tunnel()
+				in.SrcPorts, in.Target = policy.Port(inPort+uint16(k)), a.in[i].Tunnel()
+				rules = append(rules, gateway.Rule{Direction: ipsec.Out, Policy: out}, gateway.Rule{Direction: ipsec.In, Policy: in})
+			}
+		}
+		if err := g.SetRules(rules); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// run runs a chunk through both engines and compares them.
+func (w *securedTwins) run(next func() []byte) {
+	w.t.Helper()
+	w.frames = w.frames[:0]
+	// All frames of a chunk have the same alignment. A packet that is opened and sealed again is sealed
+	// with the others if the device cannot process it, else behind them, with another sequence number.
+	skew := 0
+	if w.rnd.IntN(4) == 0 {
+		skew = w.rnd.IntN(16)
+	}
+	w.askew = skew != 0
+	rand8 := func() byte { return byte(w.rnd.Uint32()) }
+	for i := range w.mem {
+		if i%64 == 0 {
+			w.mem[i] = rand8()
+		}
+	}
+	c, d := w.chunks[0], w.chunks[1]
+	c.N = 1 + w.rnd.IntN(securedChunk)
+	for i := range c.N {
+		f := next()
+		addr := uint32(i)*umem.FrameSize + umem.DataOffset
+		if len(f) < umem.MaxFrameLen-16 {
+			addr += uint32(skew)
+		}
+		copy(w.mem[addr:], f)
+		c.In[i] = batch.Frame{Addr: addr, Len: uint16(len(f)), Origin: batch.From(uint16(w.rnd.IntN(4)))}
+		w.frames = append(w.frames, f)
+	}
+	d.N = c.N
+	copy(d.In, c.In[:c.N])
+	copy(w.gpu.umem, w.mem)
+	before := bytes.Clone(w.mem)
+	received := slices.Clone(c.In[:c.N])
+	w.gpu.settle()
+	w.cpu.Submit(c)
+	d.Submitted = batch.Clock()
+	process(w.gpu.engine, d)
+	for i, want := range c.Out[:c.N] {
+		w.compare(i, want, received[i], before)
+		v := want.Verdict
+		if v.Action() == batch.ActionForward {
+			v = batch.Forward(0)
+		}
+		w.seen[v]++
+	}
+	if tail := c.N * umem.FrameSize; !bytes.Equal(w.gpu.umem[tail:], before[tail:]) {
+		w.t.Fatal("memory behind the chunk's frames was written to")
+	}
+}
+
+// compare compares packet i with the CPU engine's.
+func (w *securedTwins) compare(i int, want batch.Result, was batch.Frame, before []byte) {
+	w.t.Helper()
+	c, d := w.chunks[0], w.chunks[1]
+	f, slot := c.In[i], was.Addr&^(umem.FrameSize-1)
+	ours, theirs := w.mem[slot:][:umem.FrameSize], w.gpu.umem[slot:][:umem.FrameSize]
+	fail := func(what string) {
+		w.t.Helper()
+		w.t.Fatalf("packet %d: %s\n  % x\nCPU: %+v, %v at %+v\n  % x\nGPU: %+v, %v at %+v\n  % x", i, what, w.frames[i],
+			want, want.Verdict, c.In[i], ours[f.Addr-slot:][:f.Len], d.Out[i], d.Out[i].Verdict, d.In[i], theirs[f.Addr-slot:][:f.Len])
+	}
+	if d.Out[i] != want {
+		fail("the results differ")
+	}
+	task := &w.gpu.engine.ipsec.tasks[0][i]
+	if want.Verdict.Action() != batch.ActionDrop || task.Kind != esp.Open {
+		if d.In[i] != f {
+			fail("it is elsewhere")
+		}
+		if a, b := ours[f.Addr-slot:][:f.Len], theirs[f.Addr-slot:][:f.Len]; !bytes.Equal(a, b) {
+			if task.Kind == esp.Plain || !otherNumber(a, b) {
+				fail("the bytes differ")
+			}
+			w.swapped++
+		}
+	}
+	// The rest of the frame's memory is unchanged.
+	low, high := min(f.Addr, was.Addr)-slot, max(f.Addr+uint32(f.Len), was.Addr+uint32(was.Len))-slot
+	if !bytes.Equal(theirs[:low], before[slot:][:low]) || !bytes.Equal(theirs[high:], before[slot:][high:umem.FrameSize]) {
+		fail("memory around it was written to")
+	}
+	if task.Kind == esp.Open && want.Verdict.Action() == batch.ActionForward {
+		w.opened++
+	}
+}
+
+// otherNumber reports whether two frames are ESP of one SA with different sequence numbers. A packet
+// that the device opens is sealed again after the other packets of the chunk, with a later number.
+func otherNumber(a, b []byte) bool {
+	spi, at, is := ipsec.Inbound(a[packet.EthernetLen:])
+	spi2, at2, is2 := ipsec.Inbound(b[packet.EthernetLen:])
+	at += packet.EthernetLen
+	return is && is2 && spi == spi2 && at == at2+packet.EthernetLen && !bytes.Equal(a[at+4:at+8], b[at+4:at+8])
+}

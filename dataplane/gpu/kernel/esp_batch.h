@@ -1,0 +1,124 @@
+/* ESP processing of a warp batch before its lookup. Included by gateway.cu. */
+#ifndef WARPROUTE_ESP_BATCH_H
+#define WARPROUTE_ESP_BATCH_H
+
+#include "crypt.h"
+#include "inner.h"
+
+/* Finishes a lane's packet: copies the header of the packet to forward to the scratch, sets w to
+ * its frame, and lines to the range to write back. Returns the drop reason. */
+DEVICE uint32_t finish_packet(const struct staging *s, struct warp_scratch *scratch, const struct esp_lane *c,
+			      struct desc_word *w, struct lines *lines)
+{
+	uint32_t *words = s->words + c->at;
+	uint32_t ip = w->low + ETHERNET_LEN - c->start, esp = w->low + c->job.esp - c->start, end = c->lines * LINE;
+
+	if (job_kind(c) == JOB_SEAL) {
+		if (c->failed)
+			return DROP_XFRM_OUT_STATE_PROTO_ERROR;
+		if (c->job.flags & JOB_UDP_CHECKSUM)
+			set_udp6_checksum(words, ip, esp - 8, 8u + c->job.bytes);
+	} else {
+		const struct esp_key *k = staged_key(s, c->key);
+		struct inner in = {0, 0, 0};
+		if (c->failed)
+			return DROP_XFRM_IN_STATE_PROTO_ERROR;
+		uint32_t text = esp + 4 * (ESP_HEADER_WORDS + k->iv_words);
+		uint32_t reason = decapsulate(words, &c->job, ip, text, 4 * c->text, &in);
+		if (reason != DROP_NONE)
+			return reason;
+		ip = in.ip;
+		words[ip / 4 - 1] = (words[ip / 4 - 1] & 0xffff) | bswap16(in.type) << 16;
+		w->low = c->start + ip - ETHERNET_LEN;
+		w->high = (w->high & 0xffff0000) | (ETHERNET_LEN + in.size);
+		end = ip + in.size;
+	}
+	*lines = (struct lines){(ip - HEADER_IP) / SECTOR * SECTOR_LINES, (end + SECTOR - 1) / SECTOR * SECTOR_LINES};
+	PRAGMA_UNROLL
+	for (uint32_t i = 0; i < HEADER_BYTES / 4; i++)
+		scratch->headers[lane_id()][i] = words[(ip - HEADER_IP) / 4 + i];
+	return DROP_NONE;
+}
+
+/* Seals or opens the staged packets of a batch and updates w. Returns whether the lane's packet is
+ * to be looked up, and written back afterwards: *lines. Results of dropped packets are stored. */
+DEVICE int crypt_staged_set(const struct mailbox *m, const struct key_table *v, const struct staging *s,
+			    const struct aes_tables *t, struct warp_scratch *scratch,
+		  uint8_t *slot, uint32_t batch, const struct staged_set *g, struct esp_lane *c, struct desc_word *w, struct lines *lines)
+{
+	int mine = g->lanes >> lane_id() & 1;
+	uint32_t reason = DROP_NONE;
+
+	load_staged_set(m, v->keys, s, c, g->lines);
+	if (mine)
+		begin_packet(s, t, c, w->low);
+	__syncwarp();
+	int gcm = __all_sync(FULL_MASK, !mine || staged_key(s, c->key)->cipher == ESP_GCM);
+	PRAGMA_UNROLL_1
+	for (uint32_t left = gcm ? g->lanes : 0; left;) {
+		struct bin b = next_bin(c, left);
+		gcm_by_tiles(s, t, c, b.lanes, bin_tile_size(&b));
+		left &= ~b.lanes;
+	}
+	PRAGMA_UNROLL_1
+	for (int after = gcm ? 2 : 0; after < 2; after++) {
+		crypt_by_warp(s, t, c, g->lanes, after);
+		__syncwarp();
+		if (!after)
+			cbc_encrypt_batch(s, t, c, mine);
+		if (mine && !after && !c->failed)
+			authenticate_by_lane(s, c);
+		__syncwarp();
+	}
+	if (mine)
+		reason = finish_packet(s, scratch, c, w, lines);
+	if (mine && reason != DROP_NONE) {
+		struct result r = {0, (uint16_t)(c->failed ? JOB_FORGED : 0), (uint16_t)verdict(ACTION_DROP, reason)};
+		store_result(m, slot, batch, r);
+	}
+	__syncwarp();
+	return mine && reason == DROP_NONE;
+}
+
+DEVICE struct job load_job(const struct key_table *v, uint32_t slot, uint32_t batch, uint32_t n)
+{
+	struct job j = {0, 0, 0, 0, 0, JOB_SKIP};
+
+	if (has_packet(batch, n)) {
+		struct words4 w = host_load128(&v->jobs[slot * v->slot_jobs + packet_index(batch)]);
+		j = (struct job){w.w[0], w.w[1], (uint16_t)w.w[2], (uint16_t)(w.w[2] >> 16), (uint16_t)w.w[3], (uint16_t)(w.w[3] >> 16)};
+	}
+	return j;
+}
+
+/* Processes a batch with ESP jobs: first packets without a job, in place; then those with one, as
+ * many at a time as the staging buffer holds. Each is written back once, after its lookup. */
+DEVICE void process_esp_batch(const struct mailbox *m, const struct key_table *v,
+			      const struct staging *staging, const struct aes_tables *t,
+			   struct warp_scratch *scratch, uint8_t *slot, uint32_t number, uint32_t batch, struct desc_word w, uint32_t n)
+{
+	struct esp_lane c = esp_lane_of(load_job(v, number, batch, n), w);
+	uint32_t pending = __ballot_sync(FULL_MASK, job_kind(&c) >= JOB_SEAL);
+	int active = job_kind(&c) == JOB_PLAIN;
+	struct snapshot s = load_headers(m, scratch, w, active);
+	struct staged_set g = {0, 0, staging->size};
+	struct lines lines = {0, 0};
+	uint8_t *body = m->umem + w.low;
+
+	PRAGMA_UNROLL_1
+	for (;;) {
+		process_batch(m, scratch, s, slot, batch, w, body, active, g.lanes ? ACCESS_STAGED : ACCESS_32);
+		store_packets(m, staging, &c, g.lanes & __ballot_sync(FULL_MASK, active), lines);
+		zero_keys(staging, &g);
+		if (!pending)
+			return;
+		g = place_packets(staging, pending, &c);
+		if (!g.lanes)
+			return; /* the staging buffer is too small for a packet; the host prevents it */
+		pending &= ~g.lanes;
+		active = crypt_staged_set(m, v, staging, t, scratch, slot, batch, &g, &c, &w, &lines);
+		body = (uint8_t *)(staging->words + c.at) + (w.low - c.start);
+	}
+}
+
+#endif

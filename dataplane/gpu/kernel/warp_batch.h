@@ -1,0 +1,264 @@
+/* A warp batch: up to 28 packets that one warp processes, one lane each. Reads their headers from
+ * host memory, decides, and writes the changed bytes back. Included by lowlatency.h and staging.h. */
+#ifndef WARPROUTE_WARP_BATCH_H
+#define WARPROUTE_WARP_BATCH_H
+
+#include "decide.h"
+#include "mailbox.h"
+#include "warp.h"
+
+/* Rows of 17 words: lanes that access one row each use all banks of shared memory. */
+#define HEADER_ROW_WORDS 17
+
+/* Per-warp scratch in shared memory. */
+struct warp_scratch {
+	struct hot_entries hot;
+	uint32_t headers[WARP_SIZE][HEADER_ROW_WORDS];
+	uint32_t rewritten[WARP_SIZE][REWRITTEN_WORDS + 1]; /* padded rows, as above */
+};
+
+/* A lane's 8 bytes of the descriptors: a frame, or sequence number and size in the first lane of
+ * each line. */
+struct desc_word {
+	uint32_t low, high;
+};
+
+/* A lane's part of the headers of a batch: a 16-byte segment of each of four. */
+struct header_parts {
+	struct words4 parts[4];
+};
+
+/* Table words loaded ahead of the decision: the snapshot, and a lane's part of the hot entries. */
+struct prefetch {
+	struct snapshot s;
+	uint64_t next_hops[HOT_ENTRIES / WARP_SIZE], adjacencies[HOT_ENTRIES / WARP_SIZE], port;
+	uint32_t reverse_path;
+};
+
+DEVICE uint32_t batch_count(uint32_t n) { return (n + BATCH_FRAMES - 1) / BATCH_FRAMES; }
+
+/* Reads the descriptors of a batch. Returns whether all of them belong to chunk seq. */
+DEVICE int read_batch(const uint64_t *descriptors, uint32_t batch, uint32_t seq, struct desc_word *w)
+{
+	uint64_t v = host_load64(descriptors + batch * WARP_SIZE + lane_id());
+	w->low = (uint32_t)v;
+	w->high = (uint32_t)(v >> 32);
+	return __all_sync(FULL_MASK, __shfl_sync(FULL_MASK, w->low, lane_id() & ~(DESC_LINE_LANES - 1)) == seq);
+}
+
+/* Byte-wise access to frames that are not aligned to 16 bytes. */
+DEVICE struct words4 load_unaligned(const uint8_t *umem, uint32_t addr, uint32_t len, uint32_t from)
+{
+	struct words4 v = {{0, 0, 0, 0}};
+	PRAGMA_UNROLL
+	for (uint32_t i = 0; i < 16; i++) {
+		uint32_t at = from + i;
+		if (addr + at >= 2 && at < len + 2)
+			v.w[i / 4] |= (uint32_t)host_load8(umem + addr + at - 2) << i % 4 * 8;
+	}
+	return v;
+}
+
+DEVICE void store_unaligned(uint8_t *umem, uint32_t addr, struct words4 v, uint32_t from)
+{
+	PRAGMA_UNROLL
+	for (uint32_t i = 0; i < 16; i++)
+		if (from + i >= 2)
+			host_store8(umem + addr + from + i - 2, (uint8_t)(v.w[i / 4] >> i % 4 * 8));
+}
+
+DEVICE int is_aligned(const struct mailbox *m, uint32_t addr)
+{
+	return addr % 16 == 2 && addr <= m->umem_bytes - 64;
+}
+
+/* The lane whose header this lane reads as its part i, and the 16-byte segment of it: four lanes
+ * per frame make one 64-byte request to host memory. */
+DEVICE uint32_t source_lane(uint32_t i) { return i * 8 + lane_id() / 4; }
+DEVICE uint32_t header_segment(void) { return lane_id() % 4; }
+
+DEVICE struct header_parts read_headers(const struct mailbox *m, struct desc_word w, int valid)
+{
+	struct header_parts h;
+	PRAGMA_UNROLL
+	for (uint32_t i = 0; i < 4; i++) {
+		uint32_t addr = __shfl_sync(FULL_MASK, w.low, source_lane(i));
+		uint32_t len = __shfl_sync(FULL_MASK, w.high, source_lane(i)) & 0xffff;
+		h.parts[i] = (struct words4){{0, 0, 0, 0}};
+		if (!__shfl_sync(FULL_MASK, valid, source_lane(i)))
+			continue;
+		if (likely(is_aligned(m, addr)))
+			h.parts[i] = host_load128(m->umem + addr - 2 + header_segment() * 16);
+		else
+			h.parts[i] = load_unaligned(m->umem, addr, len, header_segment() * 16);
+	}
+	return h;
+}
+
+/* Starts all table loads at once: generation is the value of an earlier load. */
+DEVICE struct prefetch prefetch_tables(const struct tables *t, uint32_t generation)
+{
+	struct prefetch v;
+	v.s = snapshot_at(t, generation);
+	uint32_t at = lane_id() + (generation >> 31);
+	PRAGMA_UNROLL
+	for (uint32_t i = 0; i < HOT_ENTRIES / WARP_SIZE; i++) {
+		v.next_hops[i] = load64(t->next_hops + i * WARP_SIZE + at);
+		v.adjacencies[i] = load64(t->adjacencies + i * WARP_SIZE + at);
+	}
+	v.port = load64(t->ports + at);
+	v.reverse_path = load32(t->reverse_paths + at);
+	return v;
+}
+
+/* Copy headers and hot entries to the scratch. The caller synchronizes the warp. */
+DEVICE void fill_hot_entries(struct warp_scratch *scratch, const struct prefetch *v)
+{
+	uint32_t lane = lane_id();
+	PRAGMA_UNROLL
+	for (uint32_t i = 0; i < HOT_ENTRIES / WARP_SIZE; i++) {
+		scratch->hot.next_hops[i * WARP_SIZE + lane] = v->next_hops[i];
+		scratch->hot.adjacencies[i * WARP_SIZE + lane] = v->adjacencies[i];
+	}
+	scratch->hot.ports[lane] = v->port;
+	scratch->hot.reverse_paths[lane] = v->reverse_path;
+}
+
+DEVICE void fill_headers(struct warp_scratch *scratch, const struct header_parts *h)
+{
+	PRAGMA_UNROLL
+	for (uint32_t i = 0; i < 4; i++)
+		PRAGMA_UNROLL
+		for (uint32_t k = 0; k < 4; k++)
+			scratch->headers[source_lane(i)][header_segment() * 4 + k] = h->parts[i].w[k];
+}
+
+/* Writes the first 32 rewritten bytes of each changed frame, two lanes per frame. */
+DEVICE void store_headers_128(const struct mailbox *m, const struct warp_scratch *scratch, struct desc_word w,
+			      int changed)
+{
+	__syncwarp();
+	uint32_t part = lane_id() % 2;
+	PRAGMA_UNROLL
+	for (uint32_t i = 0; i < 2; i++) {
+		uint32_t from = i * 16 + lane_id() / 2;
+		uint32_t addr = __shfl_sync(FULL_MASK, w.low, from);
+		if (!__shfl_sync(FULL_MASK, changed, from))
+			continue;
+		struct words4 v;
+		for (uint32_t k = 0; k < 4; k++)
+			v.w[k] = scratch->rewritten[from][part * 4 + k];
+		if (likely(is_aligned(m, addr)))
+			host_store128(m->umem + addr - 2 + part * 16, v);
+		else
+			store_unaligned(m->umem, addr, v, part * 16);
+	}
+	__syncwarp();
+}
+
+/* Writes the same with eight lanes per frame: for frames that are usually aligned to 4 bytes only. */
+DEVICE void store_headers_32(const struct mailbox *m, const struct warp_scratch *scratch, struct desc_word w,
+			     int changed)
+{
+	__syncwarp();
+	uint32_t part = lane_id() % REWRITTEN_WORDS;
+	PRAGMA_UNROLL_1
+	for (uint32_t i = 0; i < WARP_SIZE; i += WARP_SIZE / REWRITTEN_WORDS) {
+		uint32_t from = i + lane_id() / REWRITTEN_WORDS;
+		uint32_t addr = __shfl_sync(FULL_MASK, w.low, from);
+		if (!__shfl_sync(FULL_MASK, changed, from))
+			continue;
+		uint32_t v = scratch->rewritten[from][part];
+		if (likely(addr % 4 == 2)) {
+			host_store32((uint32_t *)(m->umem + addr - 2) + part, v);
+		} else {
+			for (uint32_t k = 0; k < 4; k++)
+				if (part > 0 || k >= 2)
+					host_store8(m->umem + addr + 4 * part + k - 2, (uint8_t)(v >> 8 * k));
+		}
+	}
+	__syncwarp();
+}
+
+/* Writes the same to the staging buffer, where body is the lane's frame. */
+DEVICE void store_headers_staged(const struct warp_scratch *scratch, uint8_t *body, int changed)
+{
+	PRAGMA_UNROLL
+	for (uint32_t i = 0; i < REWRITTEN_WORDS; i++)
+		if (changed)
+			((uint32_t *)(body - 2))[i] = scratch->rewritten[lane_id()][i];
+	__syncwarp();
+}
+
+/* Location and usual alignment of the frames of a batch: host memory with 16 or 4 bytes, or the
+ * staging buffer. */
+enum frame_access { ACCESS_128, ACCESS_32, ACCESS_STAGED };
+
+DEVICE void store_headers(const struct mailbox *m, const struct warp_scratch *scratch, struct desc_word w,
+			  uint8_t *body, int changed, enum frame_access access)
+{
+	if (access == ACCESS_STAGED)
+		store_headers_staged(scratch, body, changed);
+	else if (access == ACCESS_32)
+		store_headers_32(m, scratch, w, changed);
+	else
+		store_headers_128(m, scratch, w, changed);
+}
+
+DEVICE uint32_t packet_index(uint32_t batch)
+{
+	return batch * BATCH_FRAMES + lane_id() / DESC_LINE_LANES * DESC_LINE_FRAMES + lane_id() % DESC_LINE_LANES - 1;
+}
+
+DEVICE int has_packet(uint32_t batch, uint32_t n) { return lane_id() % DESC_LINE_LANES != 0 && packet_index(batch) < n; }
+
+DEVICE void store_result(const struct mailbox *m, uint8_t *slot, uint32_t batch, struct result r)
+{
+	host_store64((uint64_t *)(slot + m->results) + packet_index(batch), r.addr | (uint64_t)r.len << 32 | (uint64_t)r.verdict << 48);
+}
+
+/* Decides on the active packets of a batch, whose headers are in the scratch, and writes results
+ * and changed frames. Results are posted before the generation check; if the tables changed they
+ * are overwritten before the batch is reported as done. */
+DEVICE void process_batch(const struct mailbox *m, struct warp_scratch *scratch, struct snapshot s,
+			  uint8_t *slot, uint32_t batch, struct desc_word w, uint8_t *body, int active,
+			  enum frame_access access)
+{
+	uint32_t lane = lane_id();
+	struct frame f = {w.low, (uint16_t)w.high, (uint16_t)(w.high >> 16)};
+	struct tables t = m->tables;
+	int changed = 0;
+
+	t.hot = &scratch->hot;
+	do {
+		struct decision d = {{0, 0, 0}, 0};
+		if (active) {
+			d = decide(&t, s, f, body, scratch->headers[lane], scratch->rewritten[lane]);
+			store_result(m, slot, batch, d.result);
+			changed |= d.result.verdict >> 12 == ACTION_FORWARD;
+		}
+		store_headers(m, scratch, w, body, active && changed, access);
+		active = active && d.generation != s.generation;
+		if (unlikely(active)) {
+			t.hot = 0; /* the copy belongs to the previous snapshot */
+			s = take_snapshot(&t);
+		}
+	} while (unlikely(!__all_sync(FULL_MASK, !active)));
+}
+
+/* Reads the headers of a batch's active packets from their frames and prefetches tables meanwhile.
+ * Loads return in order, so table loads behind a host load wait for it; the generation is loaded
+ * first. */
+DEVICE struct snapshot load_headers(const struct mailbox *m, struct warp_scratch *scratch, struct desc_word w,
+				    int active)
+{
+	uint32_t generation = load32(m->tables.generation);
+	struct header_parts h = read_headers(m, w, active);
+	struct prefetch v = prefetch_tables(&m->tables, generation);
+	fill_hot_entries(scratch, &v);
+	fill_headers(scratch, &h);
+	__syncwarp();
+	return v.s;
+}
+
+#endif

@@ -1,0 +1,107 @@
+package gpu
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/ordered"
+	"github.com/warproute/warproute/packet"
+)
+
+// The low-latency path saves the GPU's accesses to frames over PCIe: descriptors have inlined headers,
+// and the GPU writes inline completions to the mailbox. mailbox.h has the layout.
+
+// inlineHeaders copies headers beside the next descriptors, from 2 bytes before each frame on. The tag
+// of the chunk replaces these 2 bytes. It returns the flag for the size word: 0 if there are too many
+// packets, or if a frame is not at the start of a line.
+func (s *slot) inlineHeaders(frames []batch.Frame, umem []byte) (flag uint32) {
+	if len(frames) > len(s.headers)/lineWords*lineFrames {
+		return 0
+	}
+	next := s.seq + 1
+	if next/tagCount != s.tagRound { // tags wrapped: remove the old ones
+		s.tagRound = next / tagCount
+		clear(s.headers)
+		clear(s.shortHeaders)
+		clear(s.completions)
+	}
+	tag := tagOf(next)
+	mem, last := unsafe.Pointer(unsafe.SliceData(umem)), len(umem)-8*headerWords
+	other, lanes := uint64(0), 0
+	for i, l := 0, firstLane; i < len(frames); i, l = i+1, nextLane(l) {
+		addr := frames[i].Addr
+		if addr%16 != 2 || int(addr) > last {
+			return 0
+		}
+		from := (*shortHeader)(unsafe.Add(mem, addr+shortHeaderAt-2))
+		other |= from[0]>>16 ^ plainIPv4
+		to := &s.shortHeaders[l]
+		to[1] = from[1]
+		to[2], to[3] = from[2], from[3]
+		s.tagged[l], lanes = from[0]&^tagCount|tag, l+1
+	}
+	if other&0xffffff == 0 {
+		ordered.StoreLines(s.shortHeaders, s.tagged[:lanes])
+		return inlineShortHeadersFlag
+	}
+	for i, l := 0, firstLane; i < len(frames); i, l = i+1, nextLane(l) {
+		from := (*header)(unsafe.Add(mem, frames[i].Addr-2))
+		to := &s.headers[l]
+		to[1] = from[1]
+		*(*[6]uint64)(to[2:]) = *(*[6]uint64)(from[2:])
+		s.tagged[l] = from[0]&^tagCount | tag
+	}
+	ordered.StoreLines(s.headers, s.tagged[:lanes])
+	return inlineHeadersFlag
+}
+
+// plainIPv4 is the EtherType and the first byte of an IPv4 header without options, as loaded.
+const plainIPv4 = 0x45<<16 | uint64(packet.EtherTypeIPv4)>>8 | uint64(packet.EtherTypeIPv4)&0xff<<8
+
+func tagOf(seq uint32) uint64 { return uint64(1 + seq%tagCount) }
+
+// A lane is the index of a packet's word in the descriptors, and of its header and completion.
+const firstLane = 1
+
+func nextLane(l int) int { return l + 1 + (l%lineWords+1)/lineWords }
+
+func laneOf(packet int) int { return packet/lineFrames*lineWords + firstLane + packet%lineFrames }
+
+// pollCompletions reports whether all unfinished packets in front of end have inline completions.
+func (s *slot) pollCompletions(end int) bool {
+	if s.inlined == 0 {
+		return false
+	}
+	tag := tagOf(s.seq)
+	for l := laneOf(s.packet); s.packet < end; s.packet, l = s.packet+1, nextLane(l) {
+		if c := &s.completions[l]; atomic.LoadUint64(&c[0])&tagCount != tag || atomic.LoadUint64(&c[2])&tagCount != tag {
+			return false
+		}
+	}
+	return true
+}
+
+// generation returns the table generation of a packet's inline completion.
+func (s *slot) generation(packet int) uint32 {
+	return uint32(s.completions[laneOf(packet)][3] >> 32)
+}
+
+// applyCompletions applies the inline completions of packets from first on: it writes their results and
+// the rewritten bytes of their frames.
+func (s *slot) applyCompletions(first int, in []batch.Frame, out []batch.Result, umem []byte) {
+	out = out[:len(in)]
+	for i, l := 0, laneOf(first); i < len(in); i, l = i+1, nextLane(l) {
+		f, c := in[i], &s.completions[l]
+		arg, v := f.Addr, batch.Verdict(c[1]>>48)
+		if v.Action() == batch.ActionForward {
+			to := unsafe.Pointer((*[packet.EthernetLen + packet.IPv4Len]byte)(umem[f.Addr:]))
+			*(*uint64)(to) = c[0]>>16 | c[1]<<48
+			*(*uint32)(unsafe.Add(to, 8)) = uint32(c[1] >> 16)
+			*(*uint64)(unsafe.Add(to, packet.EthernetLen+4)) = c[2]>>32 | c[3]<<32
+		} else {
+			arg = uint32(c[0] >> 16)
+		}
+		out[i] = batch.MakeResult(arg, uint16(c[2]>>16), v)
+	}
+}

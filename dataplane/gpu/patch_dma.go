@@ -1,0 +1,81 @@
+package gpu
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/internal/hostmem"
+)
+
+// patchTimeout limits the application of patches. It is long: a short prefix has millions of words.
+const patchTimeout = 2 * time.Second
+
+// patchesAt is the offset of the patches in the host memory, behind the device's count.
+const patchesAt = 256
+
+// patchDMA copies patches to the device and runs the kernel patch_tables, which applies them in order
+// and counts them in host memory.
+type patchDMA struct {
+	memory []byte
+	host   *cuda.HostMemory
+	list   cuda.DevicePtr
+	stream *cuda.Stream
+	kernel *cuda.Launch
+	params struct {
+		List    cuda.DevicePtr
+		N       uint32
+		Applied cuda.DevicePtr
+		Total   uint64
+	}
+}
+
+func (d *Device) newPatchDMA() (*patchDMA, error) {
+	memory, err := hostmem.Map(patchesAt + maxPatches*patchBytes)
+	if err != nil {
+		return nil, fmt.Errorf("patches of tables: %w", err)
+	}
+	d.closers = append(d.closers, memory.Close)
+	p := &patchDMA{memory: memory.Bytes}
+	if p.host, err = d.register(memory.Bytes); err != nil {
+		return nil, err
+	}
+	list, err := d.alloc(maxPatches * patchBytes)
+	if err != nil {
+		return nil, err
+	}
+	_, greatest, err := d.ctx.StreamPriorities()
+	if err != nil {
+		return nil, err
+	}
+	if p.stream, err = d.newStream(greatest); err != nil {
+		return nil, err
+	}
+	p.list, p.params.List, p.params.Applied = list.Ptr(), list.Ptr(), p.host.Ptr()
+	if p.kernel, err = cuda.NewLaunch(d.entries.patch, &p.params); err != nil {
+		return nil, err
+	}
+	p.kernel.Grid, p.kernel.Block = cuda.Dim{X: 1}, cuda.Dim{X: threads}
+	d.stops = append(d.stops, func(by time.Time) error { return waitUntil(by, p.stream.Done) })
+	return p, nil
+}
+
+// apply applies up to maxPatches patches and waits for the device.
+func (p *patchDMA) apply(batch []patch) error {
+	n := copy(patchesIn(p.memory[patchesAt:]), batch)
+	p.params.N, p.params.Total = uint32(n), p.params.Total+uint64(n)
+	if err := p.stream.CopyToDevice(p.list, p.host, patchesAt, n*patchBytes); err != nil {
+		return err
+	}
+	if err := p.kernel.Enqueue(p.stream); err != nil {
+		return err
+	}
+	for start := time.Now(); appliedPatches(p.memory) != p.params.Total; {
+		if time.Since(start) > patchTimeout {
+			_, err := p.stream.Done()
+			return fmt.Errorf("the GPU did not apply %d table patches within %v (%v)", n, patchTimeout, err)
+		}
+		time.Sleep(10 * time.Microsecond)
+	}
+	return nil
+}

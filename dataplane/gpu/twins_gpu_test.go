@@ -1,0 +1,67 @@
+//go:build gpu
+
+package gpu
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/fib"
+)
+
+// onGPU returns a maker of the kernels on a GPU; with n, on the low-latency path.
+func onGPU(mode Mode, n *inlineCounts) maker {
+	return func(t *testing.T, base *fib.FIB, repair []bool) other {
+		d := got(openFirst(base, Options{Mode: mode, Timeout: 10 * time.Second, Repair: repair, Shadow: 1}))(t)
+		mem := mapMemory(t, twinBytes)
+		slots := 1
+		if n != nil { // for the longest chunk
+			slots = 2 * maxSplit
+		}
+		e := got(d.NewEngine(mem, slots, twinChunk, cpu.New(base, mem, repair)))(t)
+		t.Cleanup(func() {
+			if err := d.Err(); err != nil {
+				t.Error(err)
+			}
+			agreedInShadow(t, e)
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		if n != nil {
+			h := &inlineChunks{rand.New(rand.NewPCG(3, 3)), maxSplit * inlineFrames, mem, func(c *batch.Chunk) {
+				process(e, c)
+				n.count(&e.mailbox.slots[0])
+			}}
+			in, out := make([]batch.Frame, twinChunk), make([]batch.Result, twinChunk)
+			return other{mem, in, out, func(k int) {
+				d.tables.patcher.drain()
+				h.run(in[:k], out[:k])
+			}, inlinedApart}
+		}
+		c := batch.NewChunks(1, twinChunk)[0]
+		return other{mem, c.In, c.Out, func(n int) {
+			d.tables.patcher.drain()
+			c.N, c.Submitted = n, batch.Clock()
+			process(e, c)
+		}, 0}
+	}
+}
+
+// The modes run one after another: no kernel can be loaded beside a resident one.
+func TestGPUAgreesWithTheCPUEngine(t *testing.T) {
+	for _, mode := range []Mode{Resident, Launched} {
+		t.Run(string(mode)+" traffic", func(t *testing.T) { agreeOnTraffic(t, onGPU(mode, nil), 2_000_000) })
+		t.Run(string(mode)+" sources", func(t *testing.T) { agreeOnSources(t, onGPU(mode, nil)) })
+		t.Run(string(mode)+" asked", func(t *testing.T) { followSources(t, onGPU(mode, nil)) })
+		t.Run(string(mode)+" internet", func(t *testing.T) { agreeOnTheInternet(t, onGPU(mode, nil)) })
+	}
+	t.Run("low latency", func(t *testing.T) {
+		n := &inlineCounts{}
+		agreeOnTraffic(t, onGPU(Resident, n), 1_000_000)
+		n.check(t)
+	})
+}

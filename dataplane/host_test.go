@@ -1,0 +1,172 @@
+package dataplane_test
+
+import (
+	"bytes"
+	"cmp"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/packet"
+)
+
+// host is the other side of a Local.
+type host struct {
+	mu        sync.Mutex
+	sends     [][]byte
+	delivered [][]byte
+	full      bool
+	fd        int // to poll, if it is not 0
+	looks     int // for packets
+}
+
+func (h *host) Deliver(p []byte) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.full {
+		h.delivered = append(h.delivered, bytes.Clone(p))
+	}
+	return !h.full
+}
+
+func (h *host) Receive(dst []byte) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.looks++
+	if len(h.sends) == 0 {
+		return 0
+	}
+	n := copy(dst, h.sends[0])
+	h.sends = h.sends[1:]
+	return n
+}
+
+func (h *host) FD() int { return cmp.Or(h.fd, -1) }
+
+// startWithHost starts the router as one that is 10.2.0.1, with a host whose way to
+// 10.3.0.0/16 is by no port.
+func (r *rig) startWithHost(h *host) {
+	r.t.Helper()
+	r.routeTo(r.hop(fib.KindLocal), "10.2.0.1/32")
+	r.routeTo(r.hop(fib.KindNoPort), "10.3.0.0/16")
+	r.config.Host = h
+	r.startWithReturnRoute()
+}
+
+// Packets are delivered only if the host answers by an interface that is not a port.
+func TestHostInterfaceDeliversAndReceives(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		r, h := newRig(t, 64), &host{full: full}
+		byTunnel := testutil.UDP4("10.3.0.9", "10.2.0.1", 1, 2, make([]byte, 100)...)
+		byPort := testutil.UDP4("192.0.2.1", "10.2.0.1", 1, 2, make([]byte, 100)...)
+		sent := testutil.UDP4("10.2.0.1", "10.1.0.9", 1, 2, make([]byte, 100)...)
+		h.sends = [][]byte{sent[packet.EthernetLen:], {0x45}, sent[packet.EthernetLen:]}
+		r.queues[0].Play([][]byte{byTunnel, byPort}, 2)
+		r.startWithHost(h)
+		r.wait("what the host sent", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 2 })
+		s := r.stop()
+		want := uint64(1)
+		if full {
+			want = 2
+		}
+		if s.Ports[0].Drops[batch.LocalDelivery] != want || s.Delivered != int64(2-want) || s.Originated != 2 {
+			t.Errorf("full %v: %d dropped, %d delivered, %d made", full, s.Ports[0].Drops[batch.LocalDelivery], s.Delivered, s.Originated)
+		}
+		if !full && (len(h.delivered) != 1 || !bytes.Equal(h.delivered[0], byTunnel[packet.EthernetLen:])) {
+			t.Errorf("delivered: % x", h.delivered)
+		}
+		if got := r.out[1][0][packet.EthernetLen:]; !bytes.Equal(got, sent[packet.EthernetLen:]) {
+			t.Errorf("forwarded:\n% x, want\n% x", got, sent[packet.EthernetLen:])
+		}
+	}
+}
+
+// An ICMP error about a packet of the host comes from the destination of the packet.
+func TestHostLearnsPathMTU(t *testing.T) {
+	r, h := newRig(t, 64), &host{}
+	large := testutil.Edit(testutil.UDP4("10.2.0.1", "10.3.0.9", 1, 2, make([]byte, 1472)...), 6, 0x40)
+	h.sends = [][]byte{large[packet.EthernetLen:]}
+	r.config.Workers[0].Engine = &narrower{r.engine}
+	r.startWithHost(h)
+	r.wait("the error", func(*dataplane.Stats) bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.delivered) == 1 })
+	if s := r.stop(); s.Originated != 0 || s.Delivered != 0 {
+		t.Errorf("%d made, %d delivered, want none that was received", s.Originated, s.Delivered)
+	}
+	p := h.delivered[0]
+	if !bytes.Equal(p[12:20], []byte{10, 3, 0, 9, 10, 2, 0, 1}) || p[20] != 3 || p[21] != 4 || p[26] != 5 || p[27] != 20 {
+		t.Errorf("the host received % x", p)
+	}
+}
+
+// narrower is an engine to which nothing above 1300 bytes fits.
+type narrower struct{ dataplane.Engine }
+
+func (n *narrower) Submit(c *batch.Chunk) {
+	n.Engine.Submit(c)
+	for i := range c.Out[:c.N] {
+		if c.In[i].Len > 1300 {
+			c.Out[i] = batch.DropTooBig(1300)
+		}
+	}
+}
+
+// marked is an engine that marks every packet as IPsec does one that meets no policy before
+// it is whole.
+type marked struct{ dataplane.Engine }
+
+func (m *marked) Submit(c *batch.Chunk) {
+	m.Engine.Submit(c)
+	for i := range c.In[:c.N] {
+		c.In[i].Origin = c.In[i].Origin.With(batch.Secured)
+	}
+}
+
+// No policy was applied to a fragment that may be ESP.
+func TestUncheckedFragmentsAreNotDelivered(t *testing.T) {
+	r, h := newRig(t, 64), &host{}
+	fragment := testutil.Edit(testutil.UDP4("10.3.0.9", "10.2.0.1", 1, 4500, make([]byte, 96)...), 6, 0x20)
+	r.config.Workers[0].Engine = &marked{r.engine}
+	r.queues[0].Play([][]byte{fragment}, 1)
+	r.startWithHost(h)
+	r.wait("the fragment", func(s *dataplane.Stats) bool { return s.Delivered+int64(s.Ports[0].Drops[batch.LocalDelivery]) == 1 })
+	if s := r.stop(); s.Delivered != 0 {
+		t.Errorf("delivered: % x", h.delivered)
+	}
+}
+
+func TestHostPacketsWithMaximumTTLAreForwarded(t *testing.T) {
+	r, h := newRig(t, 64), &host{}
+	four := testutil.Edit(testutil.UDP4("10.2.0.1", "10.1.0.9", 1, 2, make([]byte, 100)...), 8, 255)
+	six := testutil.UDP6("fd02::1", "fd01::9", 1, 2, make([]byte, 100)...)
+	six[packet.EthernetLen+7] = 255
+	h.sends = [][]byte{four[packet.EthernetLen:], six[packet.EthernetLen:]}
+	r.startWithHost(h)
+	r.wait("both", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 2 })
+	r.stop()
+	if four, six := r.out[1][0][packet.EthernetLen:], r.out[1][1][packet.EthernetLen:]; four[8] != 254 || six[7] != 254 {
+		t.Errorf("with %d and %d hops", four[8], six[7])
+	}
+}
+
+// poll(2) returns at once for a deleted interface.
+func TestDeletedHostInterfaceLetsTheWorkerSleep(t *testing.T) {
+	var pipe [2]int
+	if err := unix.Pipe(pipe[:]); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	r, h := newRig(t, 64), &host{fd: pipe[0]}
+	r.startWithHost(h)
+	unix.Close(pipe[1])
+	time.Sleep(300 * time.Millisecond)
+	r.stop()
+	if h.looks > 100 { // it looks every 100 µs while it is awake, and sleeps 50 ms at a time
+		t.Errorf("in 300 ms it looked %d times", h.looks)
+	}
+}

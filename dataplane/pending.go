@@ -1,0 +1,197 @@
+package dataplane
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/packet"
+)
+
+// A packet whose neighbor is unresolved waits in the pending queue, unmodified and in order, while
+// Linux resolves the neighbor. The queue is retried at the front of the next chunk when the FIB has
+// changed, and every retryInterval. A packet is dropped after pendingTimeout.
+//
+// The queue is short, and a destination's share of it shorter. When it is full, the oldest packet is
+// evicted if it is older than evictAfter: a scan of an empty network uses up neither the frames nor
+// the queue. A packet that arrives or is retried at the moment of the neighbor's answer can overtake
+// one that waits.
+//
+// ESP for this host without an SA waits for saTimeout: a peer may use an SA as soon as the key daemon
+// has answered, before Linux has reported the SA. Anybody can send ESP, so its share is limited, too.
+//
+// A cleartext packet is checked against the IPsec policies at every retry, because a policy that
+// protects it may have been installed.
+const (
+	pendingSize    = 256
+	pendingTimeout = 3 * time.Second
+	retryInterval  = 200 * time.Millisecond
+	saTimeout      = 50 * time.Millisecond
+	evictAfter     = 100 * time.Millisecond // a neighbor that is up answers earlier
+)
+
+// noAdjacency is the adjacency of packets that wait for an SA.
+const noAdjacency = 1<<32 - 1
+
+// unknownSA is the verdict on ESP without an SA.
+var unknownSA = batch.Drop(batch.XfrmInNoStates)
+
+// pendingPacket is one waiting packet.
+type pendingPacket struct {
+	frame     batch.Frame
+	adjacency uint32
+	dst       netip.Addr
+	deadline  time.Duration
+}
+
+// pendingQueue is a worker's queue of waiting packets, oldest first. During a retry, the first
+// packets are in a chunk and keep their places.
+type pendingQueue struct {
+	first, n  int
+	unknownSA int // packets that wait for an SA, of n
+	limit     int // of n: pendingSize, or half a chunk
+	retrying  int // packets in a chunk
+
+	generation uint64        // of the FIB at the last retry
+	retryAt    time.Duration // time of the next retry without a FIB change
+
+	// resolve asks the control plane to resolve a neighbor. It does not block.
+	resolve func(adjacency uint32, dst netip.Addr)
+
+	ring [pendingSize]pendingPacket
+}
+
+func (q *pendingQueue) at(i int) *pendingPacket { return &q.ring[(q.first+i)%pendingSize] }
+
+// push adds a packet.
+func (q *pendingQueue) push(p pendingPacket) {
+	if p.adjacency == noAdjacency {
+		q.unknownSA++
+	}
+	q.n++
+	*q.at(q.n - 1) = p
+}
+
+// pop removes the oldest packet.
+func (q *pendingQueue) pop() pendingPacket {
+	p := *q.at(0)
+	if p.adjacency == noAdjacency {
+		q.unknownSA--
+	}
+	q.first = (q.first + 1) % pendingSize
+	q.n--
+	return p
+}
+
+// addUnresolved adds a packet and asks for its neighbor. If the queue or the destination's share is
+// full, it returns the frame to drop, which is the given one or the oldest.
+func (q *pendingQueue) addUnresolved(mem []byte, f batch.Frame, adjacency uint32, now time.Duration) (dropped batch.Frame, full bool) {
+	full = q.n >= q.limit
+	if full && !q.evictable(now) {
+		return f, true
+	}
+	dst := destination(mem[f.Addr : uint64(f.Addr)+uint64(f.Len)])
+	share := max(1, q.limit/8)
+	for i := range q.n {
+		if p := q.at(i); p.adjacency == adjacency && p.dst == dst {
+			if share--; share == 0 {
+				return f, true
+			}
+		}
+	}
+	if full {
+		dropped = q.pop().frame
+	}
+	q.push(pendingPacket{f, adjacency, dst, now + pendingTimeout})
+	q.resolve(adjacency, dst)
+	return dropped, full
+}
+
+// evictable reports whether the oldest packet has waited for evictAfter.
+func (q *pendingQueue) evictable(now time.Duration) bool {
+	p := q.at(0)
+	return q.retrying == 0 && p.adjacency != noAdjacency && p.deadline-now <= pendingTimeout-evictAfter
+}
+
+// addUnknownSA adds an ESP packet without an SA and reports whether there was room.
+func (q *pendingQueue) addUnknownSA(f batch.Frame, now time.Duration) bool {
+	if q.n >= q.limit || q.unknownSA >= max(1, q.limit/8) {
+		return false
+	}
+	q.push(pendingPacket{frame: f, adjacency: noAdjacency, deadline: now + saTimeout})
+	q.retryAt = min(q.retryAt, now+saTimeout)
+	return true
+}
+
+// due reports whether the queue should be retried.
+func (q *pendingQueue) due(generation uint64, now time.Duration) bool {
+	return q.n > 0 && q.retrying == 0 && (generation != q.generation || now >= q.retryAt)
+}
+
+// retry lists the packets in an empty chunk and passes expired ones to drop.
+func (q *pendingQueue) retry(c *batch.Chunk, generation uint64, now time.Duration, drop func(batch.Frame, batch.Reason)) {
+	q.generation, q.retryAt = generation, now+retryInterval
+	for range q.n {
+		switch p := q.pop(); {
+		case now < p.deadline:
+			c.In[c.N] = p.frame
+			if p.frame.Origin.Has(batch.Cleared) { // check it against the policies again
+				c.In[c.N].Origin = c.In[c.N].Origin.Without(batch.Secured)
+			}
+			c.N++
+			q.push(p)
+			q.retryAt = min(q.retryAt, p.deadline)
+		case p.adjacency == noAdjacency:
+			drop(p.frame, batch.XfrmInNoStates)
+		default:
+			drop(p.frame, batch.NeighborUnresolved)
+		}
+	}
+	q.retrying, c.Retried = q.n, q.n
+}
+
+// finishRetry removes the retried packets of a chunk, except those that still wait: their neighbors
+// are asked for again.
+func (q *pendingQueue) finishRetry(mem []byte, c *batch.Chunk) {
+	added := q.n - q.retrying // since the retry began; they move behind the packets that stay
+	for i := range q.retrying {
+		p := q.pop()
+		switch r := c.Out[i]; {
+		case r.Verdict == unknownSA:
+			q.push(p)
+		case r.Verdict.Action() == batch.ActionHold:
+			if p.adjacency == noAdjacency || c.In[i].Addr != p.frame.Addr { // IPsec replaced the packet
+				p.frame, p.deadline = c.In[i], c.Done+pendingTimeout
+				p.dst = destination(mem[p.frame.Addr : uint64(p.frame.Addr)+uint64(p.frame.Len)])
+			}
+			p.adjacency = r.Adjacency()
+			q.push(p)
+			q.resolve(p.adjacency, p.dst)
+		}
+	}
+	for range added {
+		q.push(q.pop())
+	}
+	q.retrying = 0
+}
+
+// cancelRetry removes the packets of a chunk that the engine does not finish. The caller has dropped
+// their frames.
+func (q *pendingQueue) cancelRetry(retried int) {
+	for range retried {
+		q.pop()
+	}
+	q.retrying -= retried
+}
+
+// destination returns the destination address of a valid packet.
+func destination(frame []byte) netip.Addr {
+	p := frame[packet.EthernetLen:]
+	if (*packet.Ethernet)(frame).Type() == packet.EtherTypeIPv4 {
+		var a [4]byte
+		binary.BigEndian.PutUint32(a[:], (*packet.IPv4)(p).Dst())
+		return netip.AddrFrom4(a)
+	}
+	return netip.AddrFrom16((*packet.IPv6)(p).Dst())
+}

@@ -1,0 +1,99 @@
+package dataplane
+
+import (
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/umem"
+)
+
+// maxTraces is the number of packets that a worker traces at a time.
+const maxTraces = 64
+
+// traces are the traced packets of chunks that the engine has.
+type traces struct {
+	n   int
+	all []trace
+}
+
+// trace is a traced packet.
+type trace struct {
+	chunk   *batch.Chunk
+	index   int
+	frame   batch.Frame // as received
+	len     int
+	before  []byte
+	decided Decision
+}
+
+func (p *traces) init(snap int) {
+	p.all = make([]trace, maxTraces)
+	for i := range p.all {
+		p.all[i].before, p.all[i].decided.After = make([]byte, 0, snap), make([]byte, 0, snap)
+	}
+}
+
+// add starts the trace of packet i of a chunk.
+func (p *traces) add(r *captureRing, c *batch.Chunk, i, queue int, b []byte) {
+	if p.n == len(p.all) {
+		r.counts[c.In[i].Origin.Port()].missed.Add(1)
+		return
+	}
+	t := &p.all[p.n]
+	p.n++
+	t.chunk, t.index, t.frame, t.len = c, i, c.In[i], len(b)
+	t.before = append(t.before[:0], b[:min(len(b), cap(t.before))]...)
+	t.decided = Decision{Queue: queue, After: t.decided.After[:0]}
+}
+
+// decided records the results of a chunk before its packets are dispatched.
+func (p *traces) decided(w *worker, c *batch.Chunk) {
+	for i := range p.all[:p.n] {
+		t := &p.all[i]
+		if t.chunk != c {
+			continue
+		}
+		d, f := &t.decided, c.In[t.index]
+		d.Result, d.Packets = c.Out[t.index], c.N
+		if d.Result.Verdict.Action() == batch.ActionForward {
+			f.Addr, f.Len = d.Result.Addr(), d.Result.Len()
+		}
+		d.Moved = f.Addr != t.frame.Addr
+		if d.Result.Verdict.Action() != batch.ActionLost { // a failed GPU may still write to the frame
+			b := w.bytes(f)
+			d.After = append(d.After, b[:min(len(b), cap(d.After))]...)
+		}
+	}
+}
+
+// dropped records that a frame was dropped.
+func (p *traces) dropped(f batch.Frame, reason batch.Reason) {
+	for i := range p.all[:p.n] {
+		if t := &p.all[i]; t.frame.Addr/umem.FrameSize == f.Addr/umem.FrameSize {
+			t.decided.Dropped, t.decided.Reason = true, reason
+		}
+	}
+}
+
+// done writes the records of a completed chunk.
+func (p *traces) done(r *captureRing, c *batch.Chunk) {
+	kept := 0
+	for i := range p.all[:p.n] {
+		t := &p.all[i]
+		if t.chunk != c {
+			p.all[i], p.all[kept] = p.all[kept], p.all[i]
+			kept++
+			continue
+		}
+		rec, room := r.reserve(t.frame.Origin.Port())
+		if rec == nil {
+			continue
+		}
+		*rec = Record{
+			Point: Decided, Time: c.Received, Worker: r.worker, Port: t.frame.Origin.Port(), Ingress: t.frame.Origin.Port(),
+			Len: t.len, Data: room[:copy(room[:r.capture.Snap], t.before)], Decision: t.decided,
+		}
+		after := room[r.capture.Snap:]
+		rec.Decision.After, rec.Decision.Stamps = after[:copy(after, t.decided.After)], c.Stamps
+	}
+	p.n = kept
+	r.publish()
+}

@@ -1,0 +1,60 @@
+package dataplane
+
+import "github.com/warproute/warproute/batch"
+
+// egress is the list of packets of a chunk that leave by one port.
+type egress struct {
+	queue  Queue // the worker's first queue of the port
+	frames []batch.Frame
+	n      int
+}
+
+// transmit gives each port its list, and drops what does not fit the transmit ring.
+func (w *worker) transmit() {
+	for p := range w.tx {
+		e := &w.tx[p]
+		if e.n == 0 {
+			continue
+		}
+		n := e.queue.Transmit(e.frames[:e.n])
+		if w.capture != nil {
+			w.captureSent(uint16(p), e.frames[:n])
+		}
+		var sent tally
+		sent.add(e.frames[:n])
+		sent.flush(&w.counters[p].txPackets, &w.counters[p].txBytes)
+		for _, f := range e.frames[n:e.n] {
+			w.drop(f, batch.TxFull)
+		}
+		e.n = 0
+	}
+}
+
+// reclaim frees transmitted frames and returns how many frames are still in transmit rings.
+func (w *worker) reclaim() (pending int) {
+	for p := range w.tx {
+		pending += w.tx[p].queue.Reclaim()
+	}
+	w.releaseWithheld()
+	w.stats.pending.Store(int64(pending))
+	w.stats.inFlight.Store(int64(w.inFlight.n))
+	return pending
+}
+
+// withhold counts the packet of a failed engine as dropped and withholds its frame from the pool,
+// because a GPU that missed its deadline may still write to it.
+func (w *worker) withhold(f batch.Frame) {
+	w.countDrop(f, batch.EngineFailed)
+	w.withheld = append(w.withheld, f.Addr)
+	w.stats.withheld.Store(int64(len(w.withheld)))
+}
+
+// releaseWithheld frees the withheld frames once the engine has quiesced.
+func (w *worker) releaseWithheld() {
+	if len(w.withheld) == 0 || !w.engine.Quiesced() {
+		return
+	}
+	w.pool.PutBlock(w.withheld)
+	w.withheld = w.withheld[:0]
+	w.stats.withheld.Store(0)
+}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package counter
-
-func store(at *uint64, n uint64) { *at = n }

@@ -1,0 +1,87 @@
+package e2e
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/internal/lab"
+)
+
+// effect is the time within which Linux's changes take effect in the router.
+const effect = 100 * time.Millisecond
+
+// fork is a topology with a second server, other, at wan1: 10.9.0.2 and fd09::2.
+type fork struct {
+	*lab.Topology
+	other  *lab.Namespace
+	router *router
+	others []*watch // at its link, which a fault may replace
+}
+
+func newFork(t *testing.T) *fork {
+	t.Helper()
+	return newForkWith(t, "")
+}
+
+// newForkWith is newFork with further lines of configuration.
+func newForkWith(t *testing.T, config string) *fork {
+	t.Helper()
+	f := &fork{Topology: newTopology(t, lab.VethOptions{})}
+	f.addOther(t)
+	f.other = f.Network["other"]
+	f.router = startConfigured(t, f.Router, "ports: [{interface: lan0}, {interface: wan0}, {interface: wan1}]\n"+config+"\n")
+	return f
+}
+
+// addOther adds the link to the second server.
+func (f *fork) addOther(t *testing.T) {
+	t.Helper()
+	if err := f.Add(lab.VethOptions{}, "other other0 10.9.0.2/24 fd09::2/64 -- router wan1 10.9.0.1/24 fd09::1/64"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *fork) ip(t *testing.T, args ...string) {
+	t.Helper()
+	must(t, f.Router, "ip", args...)
+}
+
+// warm resolves the router's neighbors.
+func (f *fork) warm(t *testing.T) {
+	t.Helper()
+	for _, a := range []string{"10.8.0.2", "fd08::2"} {
+		mustPing(t, f.Client, netip.MustParseAddr(a), lab.PingOptions{})
+	}
+	// Only the neighbor entry matters, not the other server's way back.
+	must(t, f.other, "ping", "-c1", "-W2", "10.9.0.1")
+	must(t, f.other, "ping", "-c1", "-W2", "fd09::1")
+	for _, a := range []string{"10.9.0.2", "fd09::2"} {
+		f.ip(t, "neigh", "replace", a, "lladdr", macOf(t, f.other, "other0").String(), "dev", "wan1")
+	}
+}
+
+// lastAt returns the time of the last arrival of a list.
+func lastAt(l []arrival) time.Time { return l[len(l)-1].at }
+
+// firstAfter returns the first arrival after a time.
+func firstAfter(l []arrival, after time.Time) (arrival, bool) {
+	for _, a := range l {
+		if a.at.After(after) {
+			return a, true
+		}
+	}
+	return arrival{}, false
+}
+
+// steady fails the test unless all packets of a flow arrived in order at w, and none elsewhere.
+func steady(t *testing.T, l *load, flow uint32, w, elsewhere *watch) {
+	t.Helper()
+	sent := l.sent[flow].Load()
+	if lost, disorder := missing(sent, w.of(flow)); len(lost) > 0 || disorder > 0 {
+		t.Errorf("steady flow %d: %d of %d packets lost (first %v), %d out of order or twice", flow, len(lost), sent, lost[:min(len(lost), 5)], disorder)
+	}
+	if n := len(elsewhere.of(flow)); n > 0 {
+		t.Errorf("steady flow %d: %d packets went astray", flow, n)
+	}
+}

@@ -1,0 +1,130 @@
+// Package labtest starts routers in tests and waits for conditions.
+package labtest
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/control/socket"
+	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/internal/lab"
+)
+
+// Output collects the output of a process.
+type Output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// Router is a running `warproute run`.
+type Router struct {
+	T       *testing.T
+	Socket  string
+	Process *lab.Process
+	Out     *Output
+}
+
+// Start starts a program's `run` in a namespace with arguments and further environment variables. It
+// returns when the router serves its control socket. The router ends with the test.
+func Start(t *testing.T, ns *lab.Namespace, program string, env []string, args ...string) *Router {
+	t.Helper()
+	r := &Router{T: t, Socket: filepath.Join(t.TempDir(), "control.sock"), Out: &Output{}}
+	cmd := exec.Command(program, append([]string{"run", "--socket", r.Socket}, args...)...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = r.Out, r.Out
+	var err error
+	if r.Process, err = ns.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = r.Process.Stop(5 * time.Second)
+		if t.Failed() {
+			t.Logf("the router wrote:\n%s", r.Out)
+		}
+	})
+	Eventually(t, 20*time.Second, "the router serves", func() bool {
+		select {
+		case <-r.Process.Done():
+			t.Fatalf("the router ended:\n%s", r.Out)
+		default:
+		}
+		return r.Get("/engine", &status.Engine{}) == nil
+	})
+	return r
+}
+
+// Get queries the control socket.
+func (r *Router) Get(path string, out any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return socket.Get(ctx, r.Socket, path, out)
+}
+
+// Drops returns the number of packets dropped for a reason.
+func (r *Router) Drops(reason string) (n uint64) {
+	r.T.Helper()
+	var drops []status.Drop
+	if err := r.Get("/drops", &drops); err != nil {
+		r.T.Fatal(err)
+	}
+	for _, d := range drops {
+		if d.Reason == reason {
+			n += d.Packets
+		}
+	}
+	return n
+}
+
+// Account is the account of frames that a router prints when it stops.
+type Account struct{ Arrived, Linux, Lost, Received, Transmitted, Dropped uint64 }
+
+var stopped = regexp.MustCompile(`stopped: (\d+) frames arrived: (\d+) handed to Linux, (\d+) lost before the router, (\d+) received; of these (\d+) transmitted, (\d+) dropped`)
+
+// Stop ends the router by SIGTERM and returns its account.
+func (r *Router) Stop() (a Account) {
+	r.T.Helper()
+	if err := r.Process.Stop(10 * time.Second); err != nil {
+		r.T.Fatalf("after SIGTERM: %v\n%s", err, r.Out)
+	}
+	m := stopped.FindStringSubmatch(r.Out.String())
+	if m == nil {
+		r.T.Fatalf("no account at the end:\n%s", r.Out)
+	}
+	for i, field := range []*uint64{&a.Arrived, &a.Linux, &a.Lost, &a.Received, &a.Transmitted, &a.Dropped} {
+		*field, _ = strconv.ParseUint(m[i+1], 10, 64)
+	}
+	return a
+}
+
+// Eventually waits until a condition holds and returns the time that it took.
+func Eventually(t *testing.T, patience time.Duration, what string, holds func() bool) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for !holds() {
+		if time.Since(start) > patience {
+			t.Fatalf("%v, and not yet: %s", patience, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return time.Since(start)
+}

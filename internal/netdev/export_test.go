@@ -1,0 +1,3 @@
+package netdev
+
+var NAPIThreads = napiThreads

@@ -1,0 +1,60 @@
+package netdev_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/netdev"
+)
+
+func TestLayersAndCarrierOfTheKernel(t *testing.T) {
+	ns, err := lab.New("netdev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	if err := lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"link", "add", "br0", "type", "bridge"}, {"link", "set", "b0", "master", "br0"}, {"link", "set", "a0", "up"}, {"link", "set", "b0", "up"}} {
+		if _, err := ns.Run("ip", args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = ns.Do(func() error {
+		for name, want := range map[string]string{"a0": "a0:veth:veth", "br0": "br0:bridge:bridge b0:veth:veth"} {
+			layers, err := netdev.Layers(name)
+			if err != nil {
+				return err
+			}
+			var got []string
+			for _, d := range layers {
+				got = append(got, d.Name+":"+d.Kind+":"+d.Driver)
+			}
+			if strings.Join(got, " ") != want || netdev.CheckPort(name) != nil {
+				t.Errorf("%s is made of %q, want %q (%v)", name, got, want, netdev.CheckPort(name))
+			}
+		}
+		if _, err := netdev.Layers("none0"); err == nil || !strings.Contains(err.Error(), `no interface "none0"`) {
+			t.Errorf("an interface that is not there: %v", err)
+		}
+		before, err := netdev.CarrierOf("a0")
+		if err != nil {
+			return err
+		}
+		for _, state := range []string{"down", "up"} {
+			if _, err := ns.Run("ip", "link", "set", "b0", state); err != nil {
+				return err
+			}
+			now, err := netdev.CarrierOf("a0")
+			if err != nil || now.Up != (state == "up") || !before.Reset(now) {
+				t.Errorf("the peer goes %s: %+v, before %+v, %v", state, now, before, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

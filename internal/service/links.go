@@ -1,0 +1,123 @@
+package service
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/warproute/warproute/control/mirror"
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/netdev"
+)
+
+// link is the state of a port's link.
+type link struct {
+	mac fib.MAC
+	mtu int
+	up  bool
+}
+
+func (s *Service) startMirror() (err error) {
+	var ports []mirror.Port
+	for _, p := range s.ports.Ports {
+		ports = append(ports, mirror.Port{Name: p.Name, Ifindex: p.Ifindex})
+	}
+	s.mirror, err = mirror.Start(s.fib, ports, mirror.Hooks{
+		AddLocal:    s.ports.addLocal,
+		DeleteLocal: s.ports.deleteLocal,
+		PortChanged: s.portChanged,
+		PortGone:    s.portGone,
+		PortBack:    s.portBack,
+		PortPaused:  s.portEnslaved,
+		Own:         s.cfg.IPsec.Interface,
+	}, s.log)
+	if err == nil {
+		s.closers.push("stop following Linux's routes", s.mirror.Close)
+	}
+	return err
+}
+
+// portGone handles the removal of a port's interface. Packets to it are dropped as port_down.
+func (s *Service) portGone(port int) {
+	s.log.Error("port interface removed", "port", s.ports.Ports[port].Name)
+}
+
+// portBack reopens a port on an interface with the same name and reports success. The other
+// ports are not affected.
+func (s *Service) portBack(port, ifindex int) bool {
+	s.ports.mu.Lock()
+	defer s.ports.mu.Unlock()
+	p := s.ports.Ports[port]
+	if err := p.Reopen(); err != nil {
+		s.log.Error("port not reopened on the new interface", "port", p.Name, "index", ifindex, "err", err,
+			"hint", "fix the cause and set the interface down and up, or restart the router")
+		return false
+	}
+	s.log.Info("port reopened", "port", p.Name, "index", ifindex)
+	if s.ports.addresses != nil {
+		s.ports.addresses.Replace(port, ifindex)
+	}
+	if len(s.ports.restoreNAPI) > 0 { // its restore function goes by the name and covers this one
+		if _, err := s.threadPort(p); err != nil {
+			s.log.Error("threaded NAPI disabled, softirqs may run on any core", "port", p.Name, "err", err)
+		}
+	}
+	return true
+}
+
+// portEnslaved pauses a port whose interface has joined a VRF, bond or team, and resumes it
+// when the interface has left. The main table, the only one that the router has, does not apply
+// to a VRF; a bond receives in place of its members.
+func (s *Service) portEnslaved(port int, enslaved bool) {
+	p := s.ports.Ports[port]
+	if !enslaved {
+		if err := p.Resume(); err != nil {
+			s.log.Error("port not resumed after it left its VRF, bond or team", "port", p.Name, "err", err)
+			return
+		}
+		s.log.Info("port resumed after it left its VRF, bond or team", "port", p.Name)
+		return
+	}
+	if err := p.Pause(); err != nil {
+		s.log.Error("port not paused though it joined a VRF, bond or team", "port", p.Name, "err", err)
+		return
+	}
+	s.log.Error("port paused, its interface joined a VRF, bond or team", "port", p.Name, "hint", fmt.Sprintf("ip link set %s nomaster", p.Name))
+}
+
+// portChanged handles a new state of a port's link.
+func (s *Service) portChanged(port int, mac [6]byte, mtu int, up bool) {
+	m, _ := fib.ParseMAC(mac[:])
+	now := link{m, mtu, up}
+	s.ports.mu.Lock()
+	before := s.ports.links[port]
+	s.ports.links[port] = now
+	s.ports.mu.Unlock()
+	if now == before {
+		return
+	}
+	name := s.ports.Ports[port].Name
+	s.log.Info("port changed", "port", name, "up", up, "mtu", mtu, "mac", m)
+	s.warnAboutMTU(name, mtu)
+	if err := s.ports.Ports[port].SetMAC(mac); err != nil {
+		s.log.Error("port MAC not set, frames to the new address go to Linux", "port", name, "err", err)
+	}
+}
+
+// checkQueues logs ports with more queues than sockets: frames on the others are dropped as
+// no_socket. Linux does not permit fewer queues.
+func (s *Service) checkQueues() func(time.Time) {
+	last := map[string]int{}
+	return func(time.Time) {
+		for _, p := range s.ports.Ports {
+			n, _, err := netdev.Queues(p.Name)
+			if err != nil || n == last[p.Name] {
+				continue // portGone logs a missing interface
+			}
+			last[p.Name] = n
+			if sockets := s.ports.sockets[p.Name]; n > sockets {
+				s.log.Error("port has more queues than sockets, frames on the others are dropped as no_socket", "port", p.Name, "queues", n, "sockets", sockets,
+					"hint", fmt.Sprintf("restart the router, or ethtool -L %s combined %d (rx %d of a veth)", p.Name, sockets, sockets))
+			}
+		}
+	}
+}

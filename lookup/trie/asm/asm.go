@@ -1,0 +1,157 @@
+// Package asm holds the common parts of the assembly generators of packages ipv4 and ipv6.
+package asm
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/warproute/warproute/lookup"
+	"github.com/warproute/warproute/lookup/trie"
+)
+
+const (
+	// Word is the size of a word of an image and of a next hop, in bytes.
+	Word = 4
+	// DefaultWord is the offset of the default route's word in an image, in bytes.
+	DefaultWord = Word * trie.Default
+
+	generation = Word * trie.Generation
+)
+
+// Kernel is the function in generation. Its registers hold the arguments: after each
+// vector of lookups Src and Dst advance, and N decreases.
+type Kernel struct {
+	Image, Dst, Src, N reg.GPVirtual
+	addrBytes          int
+}
+
+// Begin starts a function that looks up n addresses of a Go type of size bytes.
+func Begin(name, doc, addr string, size int) Kernel {
+	TEXT(name, NOSPLIT, "func(image, dst *uint32, src *"+addr+", n int)")
+	Doc(doc)
+	Pragma("noescape")
+	k := Kernel{Image: GP64(), Dst: GP64(), Src: GP64(), N: GP64(), addrBytes: size}
+	Load(Param("image"), k.Image)
+	return k
+}
+
+// LoadBatch loads Dst, Src and N from the arguments.
+func (k Kernel) LoadBatch() {
+	Load(Param("dst"), k.Dst)
+	Load(Param("src"), k.Src)
+	Load(Param("n"), k.N)
+}
+
+// UntilStable generates the reader side of the seqlock: body, repeated if the generation
+// changed during it.
+func (k Kernel) UntilStable(body func()) {
+	before := GP32()
+	Label("again")
+	k.LoadBatch()
+	MOVL(Mem{Base: k.Image, Disp: generation}, before)
+	body()
+	CMPL(Mem{Base: k.Image, Disp: generation}, before)
+	JNE(LabelRef("again"))
+}
+
+// While generates a loop over body, which looks up lanes addresses, while N is at least lanes.
+func (k Kernel) While(label string, lanes int, body func()) {
+	SUBQ(I32(lanes), k.N)
+	JLT(LabelRef(label + "_end"))
+	Label(label)
+	body()
+	ADDQ(I32(lanes*k.addrBytes), k.Src)
+	ADDQ(I32(lanes*Word), k.Dst)
+	SUBQ(I32(lanes), k.N)
+	JGE(LabelRef(label))
+	Label(label + "_end")
+	ADDQ(I32(lanes), k.N)
+}
+
+// Rest generates body for the remaining addresses, skipped if N is 0.
+func (k Kernel) Rest(body func()) {
+	TESTQ(k.N, k.N)
+	JZ(LabelRef("rest_end"))
+	body()
+	Label("rest_end")
+}
+
+// End ends the function.
+func End() {
+	VZEROUPPER()
+	RET()
+}
+
+// Indexed returns the operand for the word of the image at an index.
+func (k Kernel) Indexed(index reg.Register) Mem {
+	return Mem{Base: k.Image, Index: index, Scale: Word}
+}
+
+// Hops512 converts words of the image to next hops, in vectors of 16 lanes.
+type Hops512 struct{ mask, fallback reg.VecVirtual }
+
+// NewHops512 loads the next-hop mask and the default route.
+func NewHops512(k Kernel) Hops512 {
+	h := Hops512{Broadcast512(uint32(lookup.MaxNextHop)), ZMM()}
+	VPBROADCASTD(Mem{Base: k.Image, Disp: DefaultWord}, h.fallback)
+	VPANDD(h.mask, h.fallback, h.fallback)
+	return h
+}
+
+// Convert replaces words by their next hops.
+func (h Hops512) Convert(words reg.VecVirtual) {
+	none := K()
+	VPTESTNMD(h.mask, words, none)
+	VPANDD(h.mask, words, words)
+	VMOVDQA32(h.fallback, none, words)
+}
+
+// Hops256 converts words of the image to next hops, in vectors of 8 lanes.
+type Hops256 struct{ mask, fallback, zero reg.VecVirtual }
+
+// NewHops256 loads the next-hop mask and the default route.
+func NewHops256(k Kernel) Hops256 {
+	h := Hops256{YMM(), YMM(), YMM()}
+	VPCMPEQD(h.mask, h.mask, h.mask)
+	VPSRLD(U8(32-trie.NextHopBits), h.mask, h.mask)
+	VPBROADCASTD(Mem{Base: k.Image, Disp: DefaultWord}, h.fallback)
+	VPAND(h.mask, h.fallback, h.fallback)
+	VPXOR(h.zero, h.zero, h.zero)
+	return h
+}
+
+// Convert replaces words by their next hops.
+func (h Hops256) Convert(words reg.VecVirtual) {
+	none := YMM()
+	VPAND(h.mask, words, words)
+	VPCMPEQD(h.zero, words, none)
+	VPAND(h.fallback, none, none)
+	VPOR(none, words, words)
+}
+
+// Broadcast512 returns a vector with a value in all 16 lanes.
+func Broadcast512(value uint32) reg.VecVirtual {
+	v, z := GP32(), ZMM()
+	MOVL(U32(value), v)
+	VPBROADCASTD(v, z)
+	return z
+}
+
+// LowBits returns a mask with the lowest n bits set; n is less than 32.
+func LowBits(n reg.GPVirtual) reg.OpmaskVirtual {
+	bits, mask := GP32(), K()
+	MOVL(I32(-1), bits)
+	BZHIL(n.As32(), bits, bits)
+	KMOVW(bits, mask)
+	return mask
+}
+
+// Dwords defines a constant array of 32-bit values.
+func Dwords(name string, values ...uint32) Mem {
+	m := GLOBL(name, RODATA|NOPTR)
+	for i, v := range values {
+		DATA(Word*i, U32(v))
+	}
+	return m
+}
