@@ -131,11 +131,18 @@ func (im *Image) below(slot uint32, k *Key, base, bits int, word uint32, delta i
 // fill stores word in n words and in the nodes below them, except in words of routes
 // longer than bits. Readers see the old or the new word.
 func (im *Image) fill(at, n uint32, bits int, word uint32) {
-	for end := at + n; at < end; at++ {
-		replaced := uint32(ordered.ReplaceBelow(im.words[at:end], route(bits+1, 0), word))
-		im.notify(at, replaced, word)
-		if at += replaced; at < end && isReference(im.words[at]) {
-			im.fill(node(im.words[at]), NodeWords, bits, word)
+	longer := route(bits+1, 0)
+	for end := at + n; at < end; {
+		switch old := im.words[at]; {
+		case isReference(old):
+			im.fill(node(old), NodeWords, bits, word)
+			at++
+		case old >= longer:
+			at++
+		default:
+			replaced := uint32(ordered.ReplaceBelow(im.words[at:end], longer, word))
+			im.notify(at, replaced, word)
+			at += replaced
 		}
 	}
 }
