@@ -31,7 +31,6 @@ type Counters struct {
 // limit is reached; if all are expected, the oldest of all. So in a flood of fragments that never become
 // whole, legitimate ones have the time that the flood needs to fill the memory, and are not locked out
 // until it times out.
-// memory over, and are not locked out until it times out.
 type Reassembler struct {
 	limits   Limits
 	counters Counters
