@@ -22,14 +22,16 @@ func (s *Stage) leaveAll(in []batch.Frame, out []batch.Result, tasks []Task) {
 	for j := range s.n {
 		i := int(s.at[j])
 		f, t := &in[i], taskOf(tasks, i)
-		p := s.frames.Packet(*f)
-		sa, drop := s.applyPolicy(f, p, j)
-		if drop.Verdict == 0 {
-			if sa == nil {
-				f.Origin = f.Origin.With(batch.Cleared)
-			} else {
-				drop = s.protect(f, p, j, sa, t)
-			}
+		p, drop := s.frames.Packet(*f), batch.Result{}
+		switch {
+		case s.inbound[j] != ipsec.OK && !f.Origin.Has(batch.Own|batch.Cleared):
+			drop = s.inboundDrop(p, j)
+		case s.outbound[j] != ipsec.OK:
+			drop = dropFor(s.outbound[j])
+		case s.sas[j] == nil:
+			f.Origin = f.Origin.With(batch.Cleared)
+		default:
+			drop = s.protect(f, p, j, s.sas[j], t)
 		}
 		if drop.Verdict != 0 {
 			settle(f, &out[i], t, drop)
@@ -51,8 +53,8 @@ func (s *Stage) protect(f *batch.Frame, p []byte, j int, sa *ipsec.SA, t *Task) 
 		return batch.DropToReassemble(true)
 	}
 	f.Origin = f.Origin.Without(batch.Cleared) // from an earlier attempt
-	size := packet.IPv6Len
-	if p[0]>>4 == 4 {
+	ipv4, size := p[0]>>4 == 4, packet.IPv6Len
+	if ipv4 {
 		size = (*packet.IPv4)(p).TotalLen()
 	} else {
 		size += (*packet.IPv6)(p).PayloadLen()
@@ -63,7 +65,16 @@ func (s *Stage) protect(f *batch.Frame, p []byte, j int, sa *ipsec.SA, t *Task) 
 			return r
 		}
 	}
-	s.complete(p[:size], s.repair[f.Origin.Port()], sa.Mode() == ipsec.Tunnel, &s.l4[j])
+	if s.repair[f.Origin.Port()] {
+		completeChecksum(p[:size], &s.l4[j])
+	}
+	switch {
+	case sa.Mode() != ipsec.Tunnel: // ESP keeps the IP header; the engine decrements its TTL
+	case ipv4:
+		(*packet.IPv4)(p).DecrementTTL()
+	default:
+		(*packet.IPv6)(p).DecrementHopLimit()
+	}
 	if s.gateway.ClampMSS {
 		clamp(p[:size], &s.l4[j], fits)
 	}
@@ -101,23 +112,12 @@ func (s *Stage) fragmentsESP(sa *ipsec.SA) bool {
 	return sa.MayBeCut() && (sa.Mode() == ipsec.Transport || s.gateway.FragmentAfter)
 }
 
-// complete finishes L4 checksums on request, and counts the hop of a packet that enters a tunnel. In
-// transport mode the ESP packet keeps the IP header, and the engine counts the hop.
-func (s *Stage) complete(p []byte, repair, tunnel bool, l4 *packet.L4) {
+// completeChecksum completes a partial L4 checksum. l4 is of an IPv6 packet.
+func completeChecksum(p []byte, l4 *packet.L4) {
 	if p[0]>>4 == 4 {
-		if repair {
-			packet.CompleteIPv4(p)
-		}
-		if tunnel {
-			(*packet.IPv4)(p).DecrementTTL()
-		}
-		return
-	}
-	if repair && !l4.Fragment {
+		packet.CompleteIPv4(p)
+	} else if !l4.Fragment {
 		packet.CompleteIPv6(p, l4.Proto, l4.Offset)
-	}
-	if tunnel {
-		(*packet.IPv6)(p).DecrementHopLimit()
 	}
 }
 

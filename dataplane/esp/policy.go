@@ -30,19 +30,12 @@ func (s *Stage) lookUpPolicies() {
 	s.gateway.ProtectAll(&s.lookups, s.sas[:], s.outbound[:], s.flows[:s.n])
 }
 
-// applyPolicy returns the drop of listed packet j by its policies, or the SA that protects it as
-// it leaves, nil if it leaves in plaintext.
-func (s *Stage) applyPolicy(f *batch.Frame, p []byte, j int) (*ipsec.SA, batch.Result) {
-	if s.inbound[j] != ipsec.OK && !f.Origin.Has(batch.Own|batch.Cleared) {
-		if r := s.reassembleTransport(p, j); r.Verdict != 0 {
-			return nil, r
-		}
-		return nil, dropFor(s.inbound[j])
+// inboundDrop returns the drop of listed packet j, which the inbound policies refuse.
+func (s *Stage) inboundDrop(p []byte, j int) batch.Result {
+	if r := s.reassembleTransport(p, j); r.Verdict != 0 {
+		return r
 	}
-	if s.outbound[j] != ipsec.OK {
-		return nil, dropFor(s.outbound[j])
-	}
-	return s.sas[j], batch.Result{}
+	return dropFor(s.inbound[j])
 }
 
 // hop returns the next hop to an address.
