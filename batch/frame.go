@@ -20,19 +20,19 @@ type Origin uint16
 type Mark uint16
 
 const (
-	// Secured marks a packet that has passed the IPsec policies, and does not pass them again. It
+	// PolicyDone marks a packet that has passed the IPsec policies, and does not pass them again. It
 	// may be ESP by now, or the inner packet of ESP.
-	Secured Mark = 1 << 15
+	PolicyDone Mark = 1 << 15
 	// Own marks a packet that the router or its host has created.
 	Own Mark = 1 << 14
-	// Cleared marks a packet that has passed the inbound policies. With Secured, it leaves in
+	// InboundChecked marks a packet that has passed the inbound policies. With PolicyDone, it leaves in
 	// plaintext; if it waits for a neighbor, it passes the outbound policies again.
-	Cleared Mark = 1 << 13
-	// Merged marks an IPv6 packet that the router has reassembled from fragments of its source. The
+	InboundChecked Mark = 1 << 13
+	// Reassembled marks an IPv6 packet that the router has reassembled from fragments of its source. The
 	// router may fragment it again.
-	Merged Mark = 1 << 12
+	Reassembled Mark = 1 << 12
 
-	allMarks = Secured | Own | Cleared | Merged
+	allMarks = PolicyDone | Own | InboundChecked | Reassembled
 )
 
 // From returns the origin of frames that a port has received, without marks.

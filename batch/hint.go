@@ -37,7 +37,7 @@ var hints = [NumReasons]string{
 	XfrmInStateDirError:    "two SAs share an SPI (`show sas`): give each its own",
 	XfrmInStateMismatch:    "set encap (NAT-T) on both sides, or on neither",
 	XfrmInStateSeqError:    "a few are late packets: widen replay_window; many are a replay, or a peer that restarted with old numbers",
-	XfrmInStateProtoError:  "keys or suites differ between the peers, or packets are forged; `show sas` counts forgeries",
+	XfrmInStateProtoError:  "keys or suites differ between the peers, or packets are forged; `show sas` counts ICV failures",
 	XfrmInStateModeError:   "set tunnel or transport mode on both sides alike",
 	XfrmInTmplMismatch:     "the packet was in plaintext, or protected by another SA than the inbound policy names: compare the policies of both sides",
 	XfrmInNoPols:           "add an inbound policy for packets out of the tunnel (`show policies`); ICMP errors must go to the source that they quote",

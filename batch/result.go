@@ -15,8 +15,8 @@ const (
 	routerFragments = math.MaxUint32 // arg of MTUExceeded
 	knownSA         = 1              // arg of FragmentsMissing
 
-	// ForgedSize is the size of a drop as XfrmInStateProtoError that makes it Forged. Devices write it.
-	ForgedSize = 1
+	// ICVFailureSize is the size of a drop as XfrmInStateProtoError because of the ICV. Devices write it.
+	ICVFailureSize = 1
 )
 
 // MakeResult returns a result in the words of a device.
@@ -50,9 +50,11 @@ func DropToReassemble(saKnown bool) Result {
 	return r
 }
 
-// DropForged returns the drop of a packet that failed authentication. Other drops that a device
+// DropICVFailure returns the drop of a packet that failed authentication. Other drops that a device
 // makes as XfrmInStateProtoError are of authentic packets.
-func DropForged() Result { return Result{size: ForgedSize, Verdict: Drop(XfrmInStateProtoError)} }
+func DropICVFailure() Result {
+	return Result{size: ICVFailureSize, Verdict: Drop(XfrmInStateProtoError)}
+}
 
 // Addr returns the address in the UMEM of a frame that is forwarded.
 func (r Result) Addr() uint32 { return r.arg }
@@ -79,7 +81,7 @@ func (r Result) RouterFragments() bool {
 // KnownSA reports whether a packet is a fragment to reassemble, and an SA exists for it.
 func (r Result) KnownSA() bool { return r.Verdict == Drop(FragmentsMissing) && r.arg == knownSA }
 
-// Forged reports whether a packet failed authentication on a device.
-func (r Result) Forged() bool {
-	return r.Verdict == Drop(XfrmInStateProtoError) && r.size == ForgedSize
+// ICVFailed reports whether a device dropped a packet because its ICV does not match.
+func (r Result) ICVFailed() bool {
+	return r.Verdict == Drop(XfrmInStateProtoError) && r.size == ICVFailureSize
 }

@@ -16,7 +16,7 @@ func TestAccessorsReadTheirOwnResults(t *testing.T) {
 		want values
 	}{
 		"zero":                        {Result{}, values{}},
-		"forward":                     {ForwardTo(3, 1, ForgedSize), values{verdict: Forward(3)}},
+		"forward":                     {ForwardTo(3, 1, ICVFailureSize), values{verdict: Forward(3)}},
 		"forward, highest address":    {ForwardTo(0, routerFragments, 9000), values{verdict: Forward(0)}},
 		"hold":                        {HoldFor(knownSA), values{verdict: Hold}},
 		"drop":                        {DropFor(NoRoute), values{verdict: Drop(NoRoute)}},
@@ -25,11 +25,11 @@ func TestAccessorsReadTheirOwnResults(t *testing.T) {
 		"too big ESP":                 {DropTooBigESP(1500), values{verdict: Drop(MTUExceeded), mtu: 1500, routerFragments: true}},
 		"fragment":                    {DropToReassemble(false), values{verdict: Drop(FragmentsMissing)}},
 		"fragment of a known SA":      {DropToReassemble(true), values{verdict: Drop(FragmentsMissing), knownSA: true}},
-		"forged":                      {DropForged(), values{verdict: Drop(XfrmInStateProtoError), forged: true}},
+		"forged":                      {DropICVFailure(), values{verdict: Drop(XfrmInStateProtoError), forged: true}},
 		"authentic, with bad padding": {DropFor(XfrmInStateProtoError), values{verdict: Drop(XfrmInStateProtoError)}},
-		"another drop with its size":  {MakeResult(routerFragments, ForgedSize, Drop(PortDown)), values{verdict: Drop(PortDown)}},
+		"another drop with its size":  {MakeResult(routerFragments, ICVFailureSize, Drop(PortDown)), values{verdict: Drop(PortDown)}},
 	} {
-		if got := (values{c.r.Verdict, c.r.MTU(), c.r.RouterFragments(), c.r.KnownSA(), c.r.Forged()}); got != c.want {
+		if got := (values{c.r.Verdict, c.r.MTU(), c.r.RouterFragments(), c.r.KnownSA(), c.r.ICVFailed()}); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -50,12 +50,12 @@ func TestOriginsKeepPortAndMarks(t *testing.T) {
 			if o.Port() != port || o.Marks() != marks {
 				t.Errorf("port %d with marks %#x: %d, %#x", port, marks, o.Port(), o.Marks())
 			}
-			for _, m := range []Mark{Secured, Own, Cleared, Merged} {
+			for _, m := range []Mark{PolicyDone, Own, InboundChecked, Reassembled} {
 				if o.Has(m) != (marks&m != 0) || o.With(m).Without(m) != From(port).With(marks&^m) {
 					t.Errorf("port %d with marks %#x: mark %#x is lost or found", port, marks, m)
 				}
 			}
-			if o.Has(Secured|Own) != (o.Has(Secured) || o.Has(Own)) {
+			if o.Has(PolicyDone|Own) != (o.Has(PolicyDone) || o.Has(Own)) {
 				t.Errorf("marks %#x: any of two", marks)
 			}
 		}

@@ -50,7 +50,7 @@ func (w *worker) captureDropped(f batch.Frame, reason batch.Reason) {
 		if r.capture.Reasons[reason] && r.wants(Dropped, f.Origin.Port(), b) {
 			if rec := r.copy(Dropped, batch.Clock(), f.Origin.Port(), f, b); rec != nil {
 				rec.Reason = reason
-				if rec.Inside = f.Origin.Has(batch.Secured) && f.Addr%umem.FrameSize != umem.DataOffset; rec.Inside {
+				if rec.Inside = f.Origin.Has(batch.PolicyDone) && f.Addr%umem.FrameSize != umem.DataOffset; rec.Inside {
 					clear(rec.Data[:min(len(rec.Data), packet.EthernetLen-2)])
 				}
 			}

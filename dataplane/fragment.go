@@ -27,7 +27,7 @@ func (w *worker) fragment(f batch.Frame, p []byte, mtu int) bool {
 	w.stats.originated.Add(int64(s.Count() - 1))
 	for i := range s.Count() {
 		to, buffer := w.allocFrame(mtu)
-		to.Origin = f.Origin.Without(batch.Merged) // policies applied to the packet are applied to its fragments
+		to.Origin = f.Origin.Without(batch.Reassembled) // policies applied to the packet are applied to its fragments
 		w.enqueue(to, s.Put(buffer, i))
 	}
 	return true

@@ -61,7 +61,7 @@ func (w *worker) receiveFromHost(now time.Duration) {
 // deliverToHost delivers a packet to the host, unless the host would answer through a port, in
 // cleartext. It refuses a fragment of ESP from outside: no policy was applied to it.
 func (w *worker) deliverToHost(f batch.Frame, p []byte) bool {
-	unchecked := !f.Origin.Has(batch.Cleared) && isESPFragment(p)
+	unchecked := !f.Origin.Has(batch.InboundChecked) && isESPFragment(p)
 	if w.host.HostInterface == nil || unchecked || !w.routedOffPorts(p) || !w.host.Deliver(p) {
 		return false
 	}

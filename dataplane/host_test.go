@@ -123,7 +123,7 @@ type marked struct{ dataplane.Engine }
 func (m *marked) Submit(c *batch.Chunk) {
 	m.Engine.Submit(c)
 	for i := range c.In[:c.N] {
-		c.In[i].Origin = c.In[i].Origin.With(batch.Secured)
+		c.In[i].Origin = c.In[i].Origin.With(batch.PolicyDone)
 	}
 }
 

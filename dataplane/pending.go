@@ -136,8 +136,8 @@ func (q *pendingQueue) retry(c *batch.Chunk, generation uint64, now time.Duratio
 		switch p := q.pop(); {
 		case now < p.deadline:
 			c.In[c.N] = p.frame
-			if p.frame.Origin.Has(batch.Cleared) { // check it against the policies again
-				c.In[c.N].Origin = c.In[c.N].Origin.Without(batch.Secured)
+			if p.frame.Origin.Has(batch.InboundChecked) { // check it against the policies again
+				c.In[c.N].Origin = c.In[c.N].Origin.Without(batch.PolicyDone)
 			}
 			c.N++
 			q.push(p)

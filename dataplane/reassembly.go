@@ -42,7 +42,7 @@ func (w *worker) reassemble(f batch.Frame, p []byte, expected bool, now time.Dur
 		w.slow.reassembler = fragment.NewReassembler(fragment.DefaultLimits)
 	}
 	origin := fragment.Origin{Expected: expected}
-	if f.Origin.Has(batch.Own | batch.Cleared) { // from the host or a tunnel: keep it apart from outside fragments
+	if f.Origin.Has(batch.Own | batch.InboundChecked) { // from the host or a tunnel: keep it apart from outside fragments
 		origin.Domain = 1
 	}
 	before := w.slow.reassembler.Lost()
@@ -55,9 +55,9 @@ func (w *worker) reassemble(f batch.Frame, p []byte, expected bool, now time.Dur
 		w.stats.merged.Add(1)
 		w.pool.Put(f.Addr)
 	default:
-		f.Origin = f.Origin.Without(batch.Secured)
+		f.Origin = f.Origin.Without(batch.PolicyDone)
 		if whole[0]>>4 == 6 { // IPv4 has the DF bit for this
-			f.Origin = f.Origin.With(batch.Merged)
+			f.Origin = f.Origin.With(batch.Reassembled)
 		}
 		w.resubmit(f, whole, now)
 	}
@@ -92,7 +92,7 @@ func (w *worker) dispatchPacket(f batch.Frame, p []byte, r batch.Result, now tim
 		return
 	}
 	r = batch.DropTooBig(uint16(w.slow.maxLen))
-	if f.Origin.Has(batch.Secured) && !f.Origin.Has(batch.Cleared) { // ESP of this router
+	if f.Origin.Has(batch.PolicyDone) && !f.Origin.Has(batch.InboundChecked) { // ESP of this router
 		r = batch.DropTooBigESP(uint16(w.slow.maxLen))
 	}
 	w.puntPacket(f, p, r, now)

@@ -36,7 +36,7 @@ func TestReassembledESPIsAuthenticated(t *testing.T) {
 		if n := len(e.whole(1)); n != 1 {
 			t.Errorf("%v: %d packets arrived, want 1", s, n)
 		}
-		if sa := e.ours[ipsec.In].Stats(); sa.Packets != 1 || sa.Replays != 1 || sa.Forgeries != 1 {
+		if sa := e.ours[ipsec.In].Stats(); sa.Packets != 1 || sa.Replays != 1 || sa.ICVFailures != 1 {
 			t.Errorf("%v: %+v", s, sa)
 		}
 	}

@@ -41,7 +41,7 @@ func (w *worker) punt(f batch.Frame, r batch.Result, now time.Duration) {
 func (w *worker) puntPacket(f batch.Frame, p []byte, r batch.Result, now time.Duration) {
 	reason := r.Verdict.Reason()
 	switch {
-	case reason == batch.MTUExceeded && (r.RouterFragments() || mayFragment(p) || f.Origin.Has(batch.Merged)):
+	case reason == batch.MTUExceeded && (r.RouterFragments() || mayFragment(p) || f.Origin.Has(batch.Reassembled)):
 		if w.fragment(f, p, int(r.MTU())) {
 			w.pool.Put(f.Addr)
 			return

@@ -6,17 +6,17 @@ import (
 	"github.com/warproute/warproute/ipsec/device"
 )
 
-// NoNumber is the number of an SA whose keys no device has.
-const NoNumber = math.MaxUint32
+// NoKeyIndex is the key index of an SA whose keys are on no device.
+const NoKeyIndex = math.MaxUint32
 
-// Number returns the index of the SA's keys in the key tables of devices, or NoNumber.
-func (s *SA) Number() uint32 { return s.number.Load() - 1 }
+// KeyIndex returns the index of the SA's keys in the key tables of devices, or NoKeyIndex.
+func (s *SA) KeyIndex() uint32 { return s.keyIndex.Load() - 1 }
 
-// Share records the index of the SA's keys on devices. Zero calls forget. Share and Zero are
-// called by one goroutine.
-func (s *SA) Share(number uint32, forget func()) {
-	s.forget = forget
-	s.number.Store(number + 1)
+// SetKeyIndex records the index of the SA's keys in the key tables of devices. Zero calls erase.
+// SetKeyIndex and Zero are called by one goroutine.
+func (s *SA) SetKeyIndex(index uint32, erase func()) {
+	s.erase = erase
+	s.keyIndex.Store(index + 1)
 }
 
 // DeviceKey returns the keys in the devices' format. It is not a copy: Zero overwrites it.
@@ -30,10 +30,10 @@ func (s *SA) DeviceKeyUsed(esp int) int {
 
 // zeroCopies overwrites the keys on devices, and their source.
 func (s *SA) zeroCopies() {
-	if s.forget != nil {
-		s.forget()
-		s.forget = nil
+	if s.erase != nil {
+		s.erase()
+		s.erase = nil
 	}
-	s.number.Store(0)
+	s.keyIndex.Store(0)
 	s.key.Zero()
 }

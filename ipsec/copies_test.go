@@ -33,15 +33,15 @@ func TestDeviceKeysEndWithTheSA(t *testing.T) {
 				}
 			}
 			forgot := 0
-			s.Share(7, func() {
-				if forgot++; s.Number() != 7 || key.Lines == 0 {
+			s.SetKeyIndex(7, func() {
+				if forgot++; s.KeyIndex() != 7 || key.Lines == 0 {
 					t.Errorf("%s, %v: the association has no number or keys any more when devices forget them", st.Name, s.direction)
 				}
 			})
 			s.Zero()
 			s.Zero()
-			if forgot != 1 || s.Number() != NoNumber || !bytes.Equal(key.Bytes(), make([]byte, device.KeyBytes)) {
-				t.Errorf("%s, %v: devices forgot %d times, number %d, left are % x", st.Name, s.direction, forgot, s.Number(), key.Bytes())
+			if forgot != 1 || s.KeyIndex() != NoKeyIndex || !bytes.Equal(key.Bytes(), make([]byte, device.KeyBytes)) {
+				t.Errorf("%s, %v: devices forgot %d times, number %d, left are % x", st.Name, s.direction, forgot, s.KeyIndex(), key.Bytes())
 			}
 		}
 	}

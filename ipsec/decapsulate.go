@@ -13,7 +13,7 @@ import (
 // The steps are those of RFC 4303 section 3.4:
 //
 //  1. Find: parse the headers, infer the sequence number, check the window without changing it (3.4.3).
-//  2. Authentic: verify the ICV and decrypt (3.4.4).
+//  2. Open: verify the ICV and decrypt (3.4.4).
 //  3. Confirm: check the window again and mark the number as received (3.4.3).
 //  4. Unwrap: check padding and next header, and restore the inner packet (3.4.4.1, 2.4, 2.6).
 //
@@ -24,7 +24,7 @@ func (s *SA) Decapsulate(w int, buf []byte, at, n int) (int, int, Error) {
 	if e := s.Find(w, buf, at, n, &in); e != OK {
 		return at, n, e
 	}
-	authentic := s.Authentic(w, buf, &in)
+	authentic := s.Open(w, buf, &in)
 	if e := s.Confirm(w, in.Seq, authentic); e != OK {
 		return at, n, e
 	}
@@ -38,8 +38,9 @@ func (s *SA) Decapsulate(w int, buf []byte, at, n int) (int, int, Error) {
 	return at2, n2, OK
 }
 
-// Authentic verifies and decrypts a packet that Find accepted. It changes no state of the SA.
-func (s *SA) Authentic(w int, buf []byte, in *Incoming) bool {
+// Open verifies the ICV of a packet that Find accepted and decrypts it. It reports whether the ICV
+// matches, and changes no state of the SA.
+func (s *SA) Open(w int, buf []byte, in *Incoming) bool {
 	return s.transforms[w].Open(buf[in.ESP:in.End:in.End], uint32(in.Seq>>32), s.extended)
 }
 
@@ -117,7 +118,7 @@ func (s *SA) Find(w int, buf []byte, at, n int, in *Incoming) Error {
 func (s *SA) Confirm(w int, seq uint64, authentic bool) Error {
 	switch mine := &s.workers[w]; {
 	case !authentic:
-		mine.forgeries.Add(1)
+		mine.icvFailures.Add(1)
 		return InStateProtoError
 	case !s.Accept(seq): // received meanwhile, possibly by another worker
 		mine.replays.Add(1)

@@ -73,8 +73,8 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 		return OutError
 	}
 	mine := &s.workers[w]
-	seq := s.next(&mine.lease)
-	nonce := mine.lease.base + seq
+	seq := s.next(&mine.reserved)
+	nonce := mine.reserved.base + seq
 	if seq == 0 {
 		return OutStateSeqError
 	}

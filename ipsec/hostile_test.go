@@ -235,7 +235,7 @@ func TestHostilePackets(t *testing.T) {
 					f[j] = canary
 				}
 			}
-			if got := in.Stats(); got.Packets != good || got.Replays != replays || got.Forgeries == 0 {
+			if got := in.Stats(); got.Packets != good || got.Replays != replays || got.ICVFailures == 0 {
 				t.Errorf("counted %+v, want %d packets and %d replays", got, good, replays)
 			}
 		})

@@ -22,7 +22,7 @@ func TestSALayoutInCacheLines(t *testing.T) {
 		{"what packets read", unsafe.Offsetof(s.state), unsafe.Offsetof(s.outerHeader) + packet.IPv4Len, 0, 2},
 		{"what workers need to take numbers of outbound ones", unsafe.Offsetof(s.sequence), unsafe.Offsetof(s.nonces) + 8, contended, 1},
 		{"what they do of inbound ones", unsafe.Offsetof(s.replay), unsafe.Offsetof(s.replay) + unsafe.Offsetof(s.replay.ring) + 24, contended, 1},
-		{"what one worker writes", unsafe.Offsetof(w.packets), unsafe.Offsetof(w.lease) + unsafe.Sizeof(w.lease), 0, 1},
+		{"what one worker writes", unsafe.Offsetof(w.packets), unsafe.Offsetof(w.reserved) + unsafe.Sizeof(w.reserved), 0, 1},
 	} {
 		if field.at < field.lines || field.end > field.lines+field.n*line {
 			t.Errorf("%s is at %d to %d, want it within the %d lines from %d", field.what, field.at, field.end, field.n, field.lines)

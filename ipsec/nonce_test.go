@@ -72,9 +72,9 @@ func TestNoncesAreUniqueWhileTheBaseChanges(t *testing.T) {
 	for i := range 50 {
 		for w := range 2 {
 			for range 5 {
-				s.Expect(w)
+				s.Request(w)
 			}
-			Lease([]*SA{s}, w)
+			ReserveRequested([]*SA{s}, w)
 		}
 		if i%3 == 0 {
 			n.Renew()

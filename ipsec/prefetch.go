@@ -21,7 +21,7 @@ func Prefetch(sas []*SA, w int, keys bool) (some uint64) {
 	}
 	prefetch.Read(sas, 0)
 	prefetch.Read(sas, linePair/2)
-	if sas[0].direction == In { // Lease prefetches outbound ones, for writing
+	if sas[0].direction == In { // ReserveRequested prefetches outbound ones, for writing
 		prefetch.Write(sas, contended)
 	}
 	var own [MaxPrefetch]*worker

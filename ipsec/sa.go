@@ -21,7 +21,7 @@ import (
 type SA struct {
 	// Read by every packet, rarely written.
 	state     atomic.Uint32 // the reason why packets are refused, or live
-	number    atomic.Uint32 // Number plus 1
+	keyIndex  atomic.Uint32 // KeyIndex plus 1
 	mtu       atomic.Uint64 // see MTU
 	due       atomic.Int64  // time by the clock of the next limit of age, or never
 	clock     *Clock
@@ -54,7 +54,7 @@ type SA struct {
 	c          *Config // without keys
 	life       *life
 	key        *device.Key // see DeviceKey
-	forget     func()      // overwrites the keys on devices; may be nil
+	erase      func()      // overwrites the keys on devices; may be nil
 	_          [linePair - 16 - 72]byte
 
 	// Written by all workers.
@@ -78,9 +78,9 @@ const (
 // Go puts a header word before memory with pointers, which would misalign the lines.
 type worker struct {
 	packets, bytes,
-	replays, forgeries counter.Counter
-	lease lease
-	_     [linePair - 64]byte
+	replays, icvFailures counter.Counter
+	reserved reservation
+	_        [linePair - 64]byte
 }
 
 func (w *worker) count(packets, bytes uint64) {
@@ -228,7 +228,7 @@ func (s *SA) usable(as Direction) Error {
 type Stats struct {
 	Packets, Bytes uint64 // in the units of Limits
 	Replays        uint64 // refused by the anti-replay window
-	Forgeries      uint64 // not authentic
+	ICVFailures    uint64 // refused because the ICV does not match
 }
 
 // Stats sums the counters of all workers.
@@ -238,7 +238,7 @@ func (s *SA) Stats() (sum Stats) {
 		sum.Packets += w.packets.Load()
 		sum.Bytes += w.bytes.Load()
 		sum.Replays += w.replays.Load()
-		sum.Forgeries += w.forgeries.Load()
+		sum.ICVFailures += w.icvFailures.Load()
 	}
 	return sum
 }

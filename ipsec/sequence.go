@@ -6,7 +6,7 @@ import (
 	"github.com/warproute/warproute/internal/prefetch"
 )
 
-// Reserve takes the next n sequence numbers of an outbound SA for the caller: first to
+// Reserve reserves the next n sequence numbers of an outbound SA for the caller: first to
 // first+count-1. Near the end of the numbers count is smaller, then 0: they never wrap (RFC 4303
 // section 3.3.3). Unused numbers leave a gap, which receivers take for loss.
 func (s *SA) Reserve(n int) (first uint64, count int) {
@@ -29,59 +29,59 @@ func (s *SA) Reserve(n int) (first uint64, count int) {
 	}
 }
 
-// lease is a range of sequence numbers that a worker has taken and not used: from next up to, not
-// including, end. Their nonces are the number plus base, modulo 2^64: see Nonces.
-type lease struct {
+// reservation is a range of sequence numbers that a worker has reserved and not used: from next up
+// to, not including, end. Their nonces are the number plus base, modulo 2^64: see Nonces.
+type reservation struct {
 	next, end uint64
 	base      uint64
-	expected  int // packets for which Lease takes numbers
+	requested int // packets for which ReserveRequested reserves numbers
 }
 
-// Expect announces one more packet of a worker. Lease follows the last one, and Release their
-// encryption.
-func (s *SA) Expect(w int) { s.workers[w].lease.expected++ }
+// Request requests a sequence number for one more packet of a worker. ReserveRequested follows the
+// last request, and Release the encryption of the packets.
+func (s *SA) Request(w int) { s.workers[w].reserved.requested++ }
 
-// Lease takes sequence numbers for all packets that a worker has announced, once per SA, so that
+// ReserveRequested reserves all sequence numbers that a worker has requested, once per SA, so that
 // workers that share an SA do not contend for every packet. An SA may be listed more than once.
 //
-// The cache line of an SA's numbers is in the cache of the worker that took numbers last. Lease
-// first prefetches the lines of all SAs, then takes their numbers in a row: the transfers overlap,
-// and other workers have little time to take a line back.
-func Lease(sas []*SA, w int) {
+// The cache line of an SA's numbers is in the cache of the worker that reserved numbers last.
+// ReserveRequested first prefetches the lines of all SAs, then reserves their numbers in a row: the
+// transfers overlap, and other workers have little time to take a line back.
+func ReserveRequested(sas []*SA, w int) {
 	prefetch.Write(sas, contended)
 	for _, s := range sas {
-		if l := &s.workers[w].lease; l.next == l.end {
-			s.lease(l, l.expected)
-			l.expected = 0
+		if r := &s.workers[w].reserved; r.next == r.end {
+			s.fill(r, r.requested)
+			r.requested = 0
 		}
 	}
 }
 
-// lease takes up to n numbers. It is not ok if none is left.
-func (s *SA) lease(l *lease, n int) bool {
+// fill reserves up to n numbers. It is not ok if none is left.
+func (s *SA) fill(r *reservation, n int) bool {
 	first, n := s.Reserve(n)
 	if n > 0 {
-		l.next, l.end, l.base = first, first+uint64(n), s.nonces.Base()
+		r.next, r.end, r.base = first, first+uint64(n), s.nonces.Base()
 	}
 	return n > 0
 }
 
-// next takes a sequence number for a packet, from the worker's lease if that has any left. It
+// next takes a sequence number for a packet, from the worker's reservation if that has any left. It
 // returns 0, which no packet has, when all numbers are used.
-func (s *SA) next(l *lease) (seq uint64) {
-	if l.next == l.end && !s.lease(l, 1) {
+func (s *SA) next(r *reservation) (seq uint64) {
+	if r.next == r.end && !s.fill(r, 1) {
 		return 0
 	}
-	l.next++
-	return l.next - 1
+	r.next++
+	return r.next - 1
 }
 
-// Release returns the unused numbers of a worker's lease, if no other worker has taken any since;
+// Release returns a worker's reserved, unused numbers, if no other worker has reserved any since;
 // otherwise they leave a gap.
 func (s *SA) Release(w int) {
-	if l := &s.workers[w].lease; l.next != l.end {
-		s.sequence.CompareAndSwap(l.end-1, l.next-1)
-		l.next = l.end
+	if r := &s.workers[w].reserved; r.next != r.end {
+		s.sequence.CompareAndSwap(r.end-1, r.next-1)
+		r.next = r.end
 	}
 }
 

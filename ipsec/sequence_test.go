@@ -18,11 +18,11 @@ func TestExpectedNumbersAreDistinct(t *testing.T) {
 			for range rounds {
 				expected := rnd.IntN(20)
 				for range expected {
-					out.Expect(w)
+					out.Request(w)
 				}
-				Lease([]*SA{out, out}, w)
+				ReserveRequested([]*SA{out, out}, w)
 				for range rnd.IntN(expected + 3) { // also more than were expected
-					seq := out.next(&out.workers[w].lease)
+					seq := out.next(&out.workers[w].reserved)
 					if seq == 0 {
 						t.Error("there are no numbers")
 					}
@@ -49,11 +49,11 @@ func TestUnusedNumbersAreReturned(t *testing.T) {
 	out := newSA(t, config(rand.New(rand.NewPCG(7, 9)), "aes128gcm16", Tunnel, false), 1)
 	for want := uint64(1); want < 100; want += 3 {
 		for range 10 {
-			out.Expect(0)
+			out.Request(0)
 		}
-		Lease([]*SA{out, out}, 0) // twice, as where its packets are not in a row
+		ReserveRequested([]*SA{out, out}, 0) // twice, as where its packets are not in a row
 		for i := range uint64(3) {
-			if seq := out.next(&out.workers[0].lease); seq != want+i {
+			if seq := out.next(&out.workers[0].reserved); seq != want+i {
 				t.Fatalf("the number is %d, want %d", seq, want+i)
 			}
 		}
@@ -64,17 +64,17 @@ func TestUnusedNumbersAreReturned(t *testing.T) {
 	}
 }
 
-// A limit ends a lease, too.
+// A limit ends a reservation, too.
 func TestExpectedNumbersEndAtTheLimit(t *testing.T) {
 	out := newSA(t, config(rand.New(rand.NewPCG(7, 10)), "aes128gcm16", Tunnel, false), 1)
 	out.Limit(5)
 	for range 10 {
-		out.Expect(0)
+		out.Request(0)
 	}
-	Lease([]*SA{out}, 0)
+	ReserveRequested([]*SA{out}, 0)
 	n := 0
 	for range 10 {
-		if seq := out.next(&out.workers[0].lease); seq != 0 {
+		if seq := out.next(&out.workers[0].reserved); seq != 0 {
 			if n++; seq > 5 {
 				t.Fatalf("the number %d is beyond the limit", seq)
 			}

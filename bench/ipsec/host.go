@@ -23,8 +23,8 @@ func hostEngines(c testbed.Config, base *fib.FIB, g *gateway.Gateway) testbed.En
 	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
 		var all []*gpu.HostEngine
 		return func(worker int, mem []byte) (dataplane.Engine, error) {
-				h, err := gpu.NewHostEngine(newCPU(base, g, worker, mem), mem, c.Chunks, c.MaxPackets, func(in []batch.Frame, tasks []esp.Task, results []batch.Result) {
-					pass(mem, in, tasks, results)
+				h, err := gpu.NewHostEngine(newCPU(base, g, worker, mem), mem, c.Chunks, c.MaxPackets, func(in []batch.Frame, jobs []esp.Job, results []batch.Result) {
+					pass(mem, in, jobs, results)
 				})
 				if err == nil {
 					all = append(all, h)
@@ -40,11 +40,11 @@ func hostEngines(c testbed.Config, base *fib.FIB, g *gateway.Gateway) testbed.En
 }
 
 // pass is the null device: it forwards all packets.
-func pass(mem []byte, in []batch.Frame, tasks []esp.Task, results []batch.Result) {
+func pass(mem []byte, in []batch.Frame, jobs []esp.Job, results []batch.Result) {
 	for i, f := range in {
 		r := batch.ForwardTo(testbed.EgressPort, f.Addr, f.Len)
-		if t := &tasks[i]; t.Kind == esp.Open {
-			at := f.Addr + uint32(t.ESP) + headerLen + uint32(t.SA.IVLen()) - packet.EthernetLen
+		if job := &jobs[i]; job.Kind == esp.Open {
+			at := f.Addr + uint32(job.ESP) + headerLen + uint32(job.SA.IVLen()) - packet.EthernetLen
 			r = batch.ForwardTo(testbed.EgressPort, at, packet.EthernetLen+lengthOf(mem[at+packet.EthernetLen:]))
 		}
 		results[i] = r

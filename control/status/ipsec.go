@@ -13,21 +13,21 @@ import (
 
 // SA is a security association: an element of `show sas`.
 type SA struct {
-	Name      string `json:"name"`      // SA name
-	Direction string `json:"direction"` // in or out
-	Mode      string `json:"mode"`      // tunnel or transport
-	SPI       uint32 `json:"spi"`       // security parameters index
-	Src       string `json:"src"`       // source address of the ESP packets
-	Dst       string `json:"dst"`       // destination address of the ESP packets
-	Suite     string `json:"suite"`     // cipher suite
-	ESN       bool   `json:"esn"`       // true with extended sequence numbers (RFC 4304)
-	Sequence  uint64 `json:"sequence"`  // last sent or highest received sequence number
-	Packets   uint64 `json:"packets"`   // encrypted or decrypted packets
-	Bytes     uint64 `json:"bytes"`     // encrypted or decrypted bytes
-	Replays   uint64 `json:"replays"`   // packets dropped by the replay window
-	Forgeries uint64 `json:"forgeries"` // packets dropped because authentication failed
-	PathMTU   int    `json:"path_mtu"`  // path MTU learned from ICMP errors, bytes; 0: the MTU of the port applies
-	State     string `json:"state"`     // live or expired
+	Name        string `json:"name"`         // SA name
+	Direction   string `json:"direction"`    // in or out
+	Mode        string `json:"mode"`         // tunnel or transport
+	SPI         uint32 `json:"spi"`          // security parameters index
+	Src         string `json:"src"`          // source address of the ESP packets
+	Dst         string `json:"dst"`          // destination address of the ESP packets
+	Suite       string `json:"suite"`        // cipher suite
+	ESN         bool   `json:"esn"`          // true with extended sequence numbers (RFC 4304)
+	Sequence    uint64 `json:"sequence"`     // last sent or highest received sequence number
+	Packets     uint64 `json:"packets"`      // encrypted or decrypted packets
+	Bytes       uint64 `json:"bytes"`        // encrypted or decrypted bytes
+	Replays     uint64 `json:"replays"`      // packets dropped by the replay window
+	ICVFailures uint64 `json:"icv_failures"` // packets dropped because the ICV does not match
+	PathMTU     int    `json:"path_mtu"`     // path MTU learned from ICMP errors, bytes; 0: the MTU of the port applies
+	State       string `json:"state"`        // live or expired
 }
 
 // SAs lists the SAs of a gateway by name, direction and SPI. The caller must be the writer of
@@ -42,7 +42,7 @@ func SAs(g *gateway.Gateway) []SA {
 		}
 		list = append(list, SA{
 			Name: c.Name, Direction: c.Direction.String(), Mode: c.Mode.String(), SPI: c.SPI, Src: c.Src.String(), Dst: c.Dst.String(),
-			Suite: c.Suite, ESN: c.ESN, Sequence: s.Sequence(), Packets: n.Packets, Bytes: n.Bytes, Replays: n.Replays, Forgeries: n.Forgeries,
+			Suite: c.Suite, ESN: c.ESN, Sequence: s.Sequence(), Packets: n.Packets, Bytes: n.Bytes, Replays: n.Replays, ICVFailures: n.ICVFailures,
 			PathMTU: s.PathMTU(), State: state,
 		})
 	}
@@ -55,7 +55,7 @@ func SAs(g *gateway.Gateway) []SA {
 // WriteSAs writes one row per SA.
 func WriteSAs(w io.Writer, list []SA) error {
 	t := newTable(w)
-	t.row("NAME", "DIRECTION", "SPI", "FROM", "TO", "MODE", "SUITE", "STATE", "PATH MTU", "SEQUENCE", "PACKETS", "BYTES", "REPLAYS", "FORGERIES")
+	t.row("NAME", "DIRECTION", "SPI", "FROM", "TO", "MODE", "SUITE", "STATE", "PATH MTU", "SEQUENCE", "PACKETS", "BYTES", "REPLAYS", "ICV FAILURES")
 	for _, s := range list {
 		suite := s.Suite
 		if s.ESN {
@@ -65,7 +65,7 @@ func WriteSAs(w io.Writer, list []SA) error {
 		if s.PathMTU != 0 {
 			mtu = strconv.Itoa(s.PathMTU)
 		}
-		t.row(s.Name, s.Direction, fmt.Sprintf("%#x", s.SPI), s.Src, s.Dst, s.Mode, suite, s.State, mtu, s.Sequence, s.Packets, s.Bytes, s.Replays, s.Forgeries)
+		t.row(s.Name, s.Direction, fmt.Sprintf("%#x", s.SPI), s.Src, s.Dst, s.Mode, suite, s.State, mtu, s.Sequence, s.Packets, s.Bytes, s.Replays, s.ICVFailures)
 	}
 	return t.flush()
 }

@@ -56,7 +56,7 @@ func testAcquire(t *testing.T) {
 	src, dst := netip.MustParseAddr("fd01::1").As16(), netip.MustParseAddr("fd02::1").As16()
 	for i, f := range []ipsecpolicy.Flow{ipsecpolicy.IPv4Flow(0x0a010001, 0x0a020001, unix.IPPROTO_TCP, 1, 2), ipsecpolicy.IPv6Flow(&src, &dst, unix.IPPROTO_UDP, 1, 2)} {
 		for range 3 {
-			if s, err := k.gateway.Protect(&f); s != nil || err != ipsec.OutNoStates {
+			if s, err := k.gateway.LookupOutbound(&f); s != nil || err != ipsec.OutNoStates {
 				t.Fatalf("without an association: %v, %v", s, err)
 			}
 		}

@@ -166,7 +166,7 @@ func (f *fake) quiesce() {
 // inUse returns the association by which packets of outPolicy leave.
 func (f *fake) inUse() (*ipsec.SA, ipsec.Error) {
 	flow := gateway.FlowIPv4(echo(netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.2.0.1"), 0))
-	return f.gateway.Protect(&flow)
+	return f.gateway.LookupOutbound(&flow)
 }
 
 // spiInUse is its SPI, 0 for none.
@@ -180,5 +180,5 @@ func (f *fake) spiInUse() uint32 {
 // received returns how the gateway takes the reverse, by an association or in clear.
 func (f *fake) received(by *ipsec.SA) ipsec.Error {
 	flow := gateway.FlowIPv4(echo(netip.MustParseAddr("10.2.0.1"), netip.MustParseAddr("10.1.0.1"), 0))
-	return f.gateway.MayEnter(&flow, by)
+	return f.gateway.CheckInbound(&flow, by)
 }

@@ -244,7 +244,7 @@ func differs(old, now *ipsec.SA) error {
 // outbound returns the association that packets to the right leave by.
 func (x *tunnel) outbound() *ipsec.SA {
 	f := gateway.FlowIPv4(echo(x.left.inner, x.left.beyond, 0))
-	s, _ := x.gateway.Protect(&f)
+	s, _ := x.gateway.LookupOutbound(&f)
 	return s
 }
 
@@ -334,7 +334,7 @@ func (w *wire) exchange(n int) {
 		w.seq++
 		p := echo(w.x.left.inner, w.x.left.beyond, w.seq)
 		f := gateway.FlowIPv4(p)
-		s, e := w.x.gateway.Protect(&f)
+		s, e := w.x.gateway.LookupOutbound(&f)
 		if e != ipsec.OK {
 			w.t.Fatalf("packet %d: %v", w.seq, e)
 		}
@@ -393,7 +393,7 @@ func (w *wire) answer() {
 			w.t.Fatalf("packet %d: %v", w.seq, e)
 		}
 		f := gateway.FlowIPv4(buf[at : at+n])
-		if e := w.x.gateway.MayEnter(&f, s); e != ipsec.OK {
+		if e := w.x.gateway.CheckInbound(&f, s); e != ipsec.OK {
 			w.t.Fatalf("packet %d: %v", w.seq, e)
 		}
 		if got := uint16(buf[at+26])<<8 | uint16(buf[at+27]); got == w.seq && buf[at+20] == 0 {

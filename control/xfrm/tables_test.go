@@ -201,13 +201,13 @@ func TestPoliciesOfTheRouterItselfOpenNothingForOthers(t *testing.T) {
 	f := newFake(t)
 	f.say(bypass.message(msgNewPolicy), block.message(msgNewPolicy), protect.message(msgNewPolicy))
 	clear := gateway.FlowIPv4(echo(netip.MustParseAddr("10.2.0.1"), netip.MustParseAddr("10.1.0.1"), 1))
-	if e := f.gateway.MayEnter(&clear, nil); e != ipsec.InTmplMismatch {
+	if e := f.gateway.CheckInbound(&clear, nil); e != ipsec.InTmplMismatch {
 		t.Errorf("a packet that is forwarded passes in clear by a policy for the router itself: %v", e)
 	}
 	protect.priority = 40
 	f.say(protect.message(msgUpdPolicy))
 	clear = gateway.FlowIPv4(echo(netip.MustParseAddr("10.2.9.1"), netip.MustParseAddr("10.1.0.1"), 1))
-	if e := f.gateway.MayEnter(&clear, nil); e != ipsec.InPolBlock {
+	if e := f.gateway.CheckInbound(&clear, nil); e != ipsec.InPolBlock {
 		t.Errorf("a policy of the router itself that blocks does not: %v", e)
 	}
 }

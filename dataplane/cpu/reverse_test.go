@@ -55,8 +55,8 @@ func TestReversePathPrecedesValidation(t *testing.T) {
 		{"no whole header", 1, from("172.16.0.1")[:33], batch.Drop(batch.TooShort)},
 		{"no whole header, IPv6", 1, from6("2001:db8::1")[:53], batch.Drop(batch.TooShort)},
 		{"of our own", batch.From(1).With(batch.Own), from("172.16.0.1"), batch.Forward(1)},
-		{"out of a tunnel", batch.From(1).With(batch.Secured), from("172.16.0.1"), batch.Forward(1)},
-		{"out of a tunnel, and waited", batch.From(1).With(batch.Cleared), from("172.16.0.1"), batch.Forward(1)},
+		{"out of a tunnel", batch.From(1).With(batch.PolicyDone), from("172.16.0.1"), batch.Forward(1)},
+		{"out of a tunnel, and waited", batch.From(1).With(batch.InboundChecked), from("172.16.0.1"), batch.Forward(1)},
 	}
 	w := newWorld(t)
 	asking(w)

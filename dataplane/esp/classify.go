@@ -10,15 +10,15 @@ import (
 
 // classifyAll validates the packets of a block and lists them: ESP for this router with the SA
 // that decrypts it, other packets for the policies.
-func (s *Stage) classifyAll(in []batch.Frame, out []batch.Result, tasks []Task, by *ipsec.SA) {
+func (s *Stage) classifyAll(in []batch.Frame, out []batch.Result, jobs []Job, by *ipsec.SA) {
 	for i := range in {
 		if out[i].Verdict != 0 {
-			if t := taskOf(tasks, i); t != nil {
-				t.Kind = Settled
+			if job := jobOf(jobs, i); job != nil {
+				job.Kind = Decided
 			}
 			continue
 		}
-		if in[i].Origin.Has(batch.Secured) {
+		if in[i].Origin.Has(batch.PolicyDone) {
 			continue
 		}
 		sa, drop := s.classify(s.frames.Bytes(in[i]), i, by)
@@ -27,7 +27,7 @@ func (s *Stage) classifyAll(in []batch.Frame, out []batch.Result, tasks []Task, 
 			s.sealed.at[s.sealed.n], s.sealed.by[s.sealed.n] = int32(i), sa
 			s.sealed.n++
 		case drop.Verdict != 0:
-			settle(&in[i], &out[i], taskOf(tasks, i), drop)
+			setDrop(&in[i], &out[i], jobOf(jobs, i), drop)
 		}
 	}
 }

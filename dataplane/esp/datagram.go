@@ -53,14 +53,14 @@ func (d *Datagrams) Apply(p []byte, origin batch.Origin) (f batch.Frame, r batch
 		if at, n, err = by.Decapsulate(s.worker, mem, at, n); err != ipsec.OK {
 			drop = dropFor(err)
 		} else if by.Mode() == ipsec.Tunnel {
-			f.Origin = f.Origin.Without(batch.Merged)
+			f.Origin = f.Origin.Without(batch.Reassembled)
 		}
 	}
 	if drop.Verdict == 0 && n > maxDatagram {
 		drop = batch.DropFor(batch.XfrmInBufferError)
 	}
 	if drop.Verdict != 0 {
-		f.Origin = f.Origin.With(batch.Secured)
+		f.Origin = f.Origin.With(batch.PolicyDone)
 		return f, drop, now
 	}
 

@@ -22,9 +22,9 @@ func TestReassembledPacketsOfAllLengths(t *testing.T) {
 					p = testutil.UDP4("192.0.2.1", "10.1.9.9", 1, 2, make([]byte, n-28)...)[packet.EthernetLen:]
 				}
 				before := sa.Sequence()
-				f, r, now := w.Engine.ProcessReassembled(p, batch.From(1).With(batch.Merged))
+				f, r, now := w.Engine.ProcessReassembled(p, batch.From(1).With(batch.Reassembled))
 				sealed := sa.Sequence() != before
-				if r.Verdict.Action() != batch.ActionDrop || sealed && (len(now) <= len(p) || !f.Origin.Has(batch.Secured)) {
+				if r.Verdict.Action() != batch.ActionDrop || sealed && (len(now) <= len(p) || !f.Origin.Has(batch.PolicyDone)) {
 					t.Fatalf("%v, %d bytes: %v, %d bytes", mode, n, r, len(now))
 				}
 				if reason := r.Verdict.Reason(); !sealed && n > 65521 && reason != batch.XfrmInBufferError {

@@ -28,7 +28,7 @@ type hostBench struct {
 	spis   []uint32
 	next   int // of inner
 	chunks []*batch.Chunk
-	tasks  [][]esp.Task
+	jobs   [][]esp.Job
 	order  []int // the first packet of each chunk
 	other  []uint64
 }
@@ -53,7 +53,7 @@ func newHostBench(b *testing.B, d ipsec.Direction, n int) *hostBench {
 	chunks := batch.NewChunks(hostChunks, hostChunk)
 	h.chunks = chunks
 	for range hostChunks {
-		h.tasks, h.order = append(h.tasks, make([]esp.Task, hostChunk)), append(h.order, 0)
+		h.jobs, h.order = append(h.jobs, make([]esp.Job, hostChunk)), append(h.order, 0)
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	g := &gateway.Gateway{}
@@ -138,12 +138,12 @@ func (h *hostBench) open(i int) {
 	}
 }
 
-// begin returns the duration of Begin for chunk i, all of whose tasks are of one kind.
-func (h *hostBench) begin(b *testing.B, i int, kind esp.TaskKind) time.Duration {
-	c, t := h.chunks[i], h.tasks[i]
+// begin returns the duration of Begin for chunk i, all of whose jobs are of one kind.
+func (h *hostBench) begin(b *testing.B, i int, kind esp.JobKind) time.Duration {
+	c, t := h.chunks[i], h.jobs[i]
 	h.evict()
 	from := time.Now()
-	jobs := h.Engine.ESP().Begin(c.In[:c.N], c.Out[:c.N], t, ipsec.NoNumber)
+	jobs := h.Engine.ESP().Begin(c.In[:c.N], c.Out[:c.N], t, ipsec.NoKeyIndex)
 	took := time.Since(from)
 	if jobs != c.N || t[7].Kind != kind {
 		b.Fatal(jobs, t[7].Kind)
@@ -157,7 +157,7 @@ func (h *hostBench) finish(b *testing.B, i int) time.Duration {
 	h.open(i)
 	h.evict()
 	from := time.Now()
-	h.Engine.ESP().Finish(c.In[:c.N], c.Out[:c.N], h.tasks[i])
+	h.Engine.ESP().Finish(c.In[:c.N], c.Out[:c.N], h.jobs[i])
 	took := time.Since(from)
 	if v := c.Out[7].Verdict; v != batch.Forward(1) {
 		b.Fatal(v)

@@ -10,26 +10,26 @@ import (
 )
 
 // Finish applies replay windows and policies to the packets of a chunk that a device has opened and
-// decided on. in has the frames as they were received. It returns the number of tasks with
-// Again: their packets were decrypted or encrypted once more, and need another lookup.
-func (s *Stage) Finish(in []batch.Frame, out []batch.Result, tasks []Task) (again int) {
-	if !anyOpen(tasks) {
+// decided on. in has the frames as they were received. It returns the number of jobs with
+// Reroute: their packets were decrypted or encrypted once more, and need another lookup.
+func (s *Stage) Finish(in []batch.Frame, out []batch.Result, jobs []Job) (again int) {
+	if !anyOpen(jobs) {
 		return 0
 	}
-	s.prefetchOpened(out[:min(block, len(out))], tasks)
+	s.prefetchOpened(out[:min(block, len(out))], jobs)
 	for start := 0; start < len(in); start += block {
 		end := min(start+block, len(in))
-		sas, seqs := s.opened(tasks[start:end])
+		sas, seqs := s.opened(jobs[start:end])
 		ipsec.PrefetchWindows(sas, seqs, s.worker)
-		s.prefetchOpened(out[end:min(end+block, len(out))], tasks[end:])
-		again += s.finishBlock(in[start:end], out[start:end], tasks[start:end])
+		s.prefetchOpened(out[end:min(end+block, len(out))], jobs[end:])
+		again += s.finishBlock(in[start:end], out[start:end], jobs[start:end])
 	}
 	return again
 }
 
-func anyOpen(tasks []Task) bool {
-	for i := range tasks {
-		if tasks[i].Kind == Open {
+func anyOpen(jobs []Job) bool {
+	for i := range jobs {
+		if jobs[i].Kind == Open {
 			return true
 		}
 	}
@@ -38,20 +38,20 @@ func anyOpen(tasks []Task) bool {
 
 // prefetchOpened prefetches the headers of a block of packets that a device has opened, and their
 // SAs: the device wrote the headers to memory.
-func (s *Stage) prefetchOpened(out []batch.Result, tasks []Task) {
+func (s *Stage) prefetchOpened(out []batch.Result, jobs []Job) {
 	prefetch.ReadAt(s.frames.Mem[packet.EthernetLen:], out)
 	prefetch.ReadAt(s.frames.Mem[packet.EthernetLen+packet.IPv4Len:], out) // ports may be in the next line
-	sas, _ := s.opened(tasks[:len(out)])
+	sas, _ := s.opened(jobs[:len(out)])
 	ipsec.PrefetchInbound(sas)
 }
 
 // opened returns the SAs and sequence numbers of packets that a device has opened, valid until
 // the next call.
-func (s *Stage) opened(tasks []Task) (sas []*ipsec.SA, seqs []uint64) {
+func (s *Stage) opened(jobs []Job) (sas []*ipsec.SA, seqs []uint64) {
 	n := 0
-	for i := range tasks {
-		if t := &tasks[i]; t.Kind == Open {
-			s.distinctSAs[n], s.seqs[n] = t.SA, t.Seq
+	for i := range jobs {
+		if job := &jobs[i]; job.Kind == Open {
+			s.distinctSAs[n], s.seqs[n] = job.SA, job.Seq
 			n++
 		}
 	}
@@ -60,12 +60,12 @@ func (s *Stage) opened(tasks []Task) (sas []*ipsec.SA, seqs []uint64) {
 
 // finishBlock confirms the opened packets of a block, applies the policies to them, and passes
 // those that are ESP, or are to be, through the stage once more.
-func (s *Stage) finishBlock(in []batch.Frame, out []batch.Result, tasks []Task) (n int) {
+func (s *Stage) finishBlock(in []batch.Frame, out []batch.Result, jobs []Job) (n int) {
 	s.n = 0
 	var again [block]bool
-	for i := range tasks {
-		if t := &tasks[i]; t.Kind == Open {
-			again[i] = s.confirm(&in[i], &out[i], t, i)
+	for i := range jobs {
+		if job := &jobs[i]; job.Kind == Open {
+			again[i] = s.confirm(&in[i], &out[i], job, i)
 		}
 	}
 	s.lookUpPolicies()
@@ -80,12 +80,12 @@ func (s *Stage) finishBlock(in []batch.Frame, out []batch.Result, tasks []Task) 
 		case s.sas[j] != nil:
 			again[i] = true
 		default:
-			in[i].Origin = in[i].Origin.With(batch.Cleared)
+			in[i].Origin = in[i].Origin.With(batch.InboundChecked)
 		}
 	}
-	for i := range tasks {
+	for i := range jobs {
 		if again[i] {
-			if s.repass(&in[i], &out[i], &tasks[i]); tasks[i].Again {
+			if s.repass(&in[i], &out[i], &jobs[i]); jobs[i].Reroute {
 				n++
 			}
 		}
@@ -95,11 +95,11 @@ func (s *Stage) finishBlock(in []batch.Frame, out []batch.Result, tasks []Task) 
 
 // confirm applies the replay window to packet i of a block, and lists the packet that was in it for
 // the policies, unless it is dropped. It returns true if that packet is ESP, too.
-func (s *Stage) confirm(f *batch.Frame, r *batch.Result, t *Task, i int) (nested bool) {
-	f.Origin = f.Origin.With(batch.Secured)
+func (s *Stage) confirm(f *batch.Frame, r *batch.Result, job *Job, i int) (nested bool) {
+	f.Origin = f.Origin.With(batch.PolicyDone)
 	dropped := r.Verdict.Action() == batch.ActionDrop
 	reason := r.Verdict.Reason()
-	if err := t.SA.Confirm(s.worker, t.Seq, !r.Forged()); err != ipsec.OK {
+	if err := job.SA.Confirm(s.worker, job.Seq, !r.ICVFailed()); err != ipsec.OK {
 		*r = dropFor(err)
 		return false
 	}
@@ -107,18 +107,18 @@ func (s *Stage) confirm(f *batch.Frame, r *batch.Result, t *Task, i int) (nested
 		*r = batch.Result{Verdict: r.Verdict}
 		return false
 	}
-	p := s.enter(f, t)
+	p := s.enter(f, job)
 	switch {
 	case p == nil:
 		*r = batch.DropFor(batch.XfrmInStateProtoError)
-	case !t.SA.Count(s.worker, 1, uint64(len(p))):
+	case !job.SA.Count(s.worker, 1, uint64(len(p))):
 		*r = batch.DropFor(batch.XfrmInStateExpired)
 	case dropped && reason < batch.NoRoute && reason != batch.TTLExpired: // not valid
 	case s.isNested(p):
 		return true
 	case reason == batch.TTLExpired:
 	default:
-		s.listOpened(p, i, t.SA)
+		s.listOpened(p, i, job.SA)
 	}
 	return false
 }
@@ -143,12 +143,12 @@ func (s *Stage) listOpened(p []byte, i int, by *ipsec.SA) {
 
 // enter makes the decrypted packet the frame's, and returns it, nil if the device left no whole
 // packet there.
-func (s *Stage) enter(f *batch.Frame, t *Task) []byte {
+func (s *Stage) enter(f *batch.Frame, job *Job) []byte {
 	buf, at, _ := s.frames.Room(*f)
-	body := int(t.ESP) - packet.EthernetLen + 8 + t.SA.IVLen() // from the received packet's beginning
-	end := at + int(t.ESP) - packet.EthernetLen + int(t.Bytes)
-	if t.Mode == ipsec.Transport {
-		body -= int(t.Header)
+	body := int(job.ESP) - packet.EthernetLen + 8 + job.SA.IVLen() // from the received packet's beginning
+	end := at + int(job.ESP) - packet.EthernetLen + int(job.Bytes)
+	if job.Mode == ipsec.Transport {
+		body -= int(job.Header)
 	}
 	at += body
 	p := buf[at:end]
@@ -172,7 +172,7 @@ func (s *Stage) enter(f *batch.Frame, t *Task) []byte {
 }
 
 // repass passes a packet through the stage once more, as it was before the device routed it.
-func (s *Stage) repass(f *batch.Frame, r *batch.Result, t *Task) {
+func (s *Stage) repass(f *batch.Frame, r *batch.Result, job *Job) {
 	if r.Verdict.Action() == batch.ActionForward {
 		p := s.frames.Packet(*f)
 		if p[0]>>4 == 4 {
@@ -183,9 +183,9 @@ func (s *Stage) repass(f *batch.Frame, r *batch.Result, t *Task) {
 			p[7]++
 		}
 	}
-	f.Origin = f.Origin.Without(batch.Secured)
+	f.Origin = f.Origin.Without(batch.PolicyDone)
 	in, out := [1]batch.Frame{*f}, [1]batch.Result{}
-	s.applyBlock(in[:], out[:], nil, t.SA)
+	s.applyBlock(in[:], out[:], nil, job.SA)
 	*f, *r = in[0], out[0]
-	t.Again = r.Verdict == 0
+	job.Reroute = r.Verdict == 0
 }

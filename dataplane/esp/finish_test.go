@@ -18,13 +18,13 @@ func TestFinishDropsGarbageFromDevice(t *testing.T) {
 	a, _, _ := secured(t, config(ipsec.Out, false))
 	b, _, _ := secured(t, config(ipsec.In, false))
 	rnd := rand.New(rand.NewPCG(9, 9))
-	refused, tasks, c := 0, make([]esp.Task, 1), b.Chunk
+	refused, jobs, c := 0, make([]esp.Job, 1), b.Chunk
 	for range 3000 {
 		wire := bytes.Clone(a.Sent(a.Submit(0, to4("10.1.0.9"))[0]))
 		c.In[0] = batch.Frame{Addr: umem.DataOffset, Len: uint16(len(wire)), Origin: 2}
 		copy(b.Mem.Bytes()[c.In[0].Addr:], wire)
-		if b.Engine.ESP().Begin(c.In[:1], c.Out[:1], tasks, ipsec.NoNumber) != 1 || tasks[0].Kind != esp.Open {
-			t.Fatalf("%v, %+v", c.Out[0].Verdict, tasks[0])
+		if b.Engine.ESP().Begin(c.In[:1], c.Out[:1], jobs, ipsec.NoKeyIndex) != 1 || jobs[0].Kind != esp.Open {
+			t.Fatalf("%v, %+v", c.Out[0].Verdict, jobs[0])
 		}
 		body := b.Mem.Bytes()[c.In[0].Addr+packet.EthernetLen:][:len(wire)-packet.EthernetLen][packet.IPv4Len+8+8:]
 		for i := range body {
@@ -34,7 +34,7 @@ func TestFinishDropsGarbageFromDevice(t *testing.T) {
 		body[0] = byte(version)<<4 | 5
 		body[2], body[4], body[3], body[5] = 0, 0, byte(rnd.IntN(len(body)+8)), byte(rnd.IntN(len(body)+8)) // lengths of both families
 		c.Out[0] = batch.ForwardTo(1, c.In[0].Addr, c.In[0].Len)
-		b.Engine.ESP().Finish(c.In[:1], c.Out[:1], tasks)
+		b.Engine.ESP().Finish(c.In[:1], c.Out[:1], jobs)
 		if c.Out[0].Verdict == batch.Drop(batch.XfrmInStateProtoError) {
 			refused++
 		} else if version != 4 && version != 6 {
@@ -67,7 +67,7 @@ func TestDecideSkipsPolicies(t *testing.T) {
 		b.Fill(1, frames...)
 		in, out := b.Chunk.In[:len(frames)], b.Chunk.Out[:len(frames)]
 		if gateway {
-			if n := b.Engine.ESP().Begin(in, out, make([]esp.Task, len(in)), 0); n != 0 { // it has no keys
+			if n := b.Engine.ESP().Begin(in, out, make([]esp.Job, len(in)), 0); n != 0 { // it has no keys
 				t.Fatalf("%d packets are a device's: the test is wrong", n)
 			}
 		}

@@ -153,7 +153,7 @@ func TestLargeICMPErrorsAreFragmentedAsESP(t *testing.T) {
 		r := w.Submit(lan, longer(genuine, 570))[0]
 		f := w.Chunk.In[0]
 		_, _, is := ipsec.Inbound(w.Received(0)[packet.EthernetLen:])
-		if !r.RouterFragments() || !f.Origin.Has(batch.Secured) || !is {
+		if !r.RouterFragments() || !f.Origin.Has(batch.PolicyDone) || !is {
 			t.Errorf("outer IPv6 %v: %v, origin %#x, ESP %v", outer6, r.Verdict, f.Origin, is)
 		}
 	}

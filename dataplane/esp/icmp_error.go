@@ -32,9 +32,9 @@ func (s *Stage) checkQuote(f *batch.Frame, j int) {
 		}
 		return
 	}
-	s.inbound[j] = s.gateway.ErrorMayEnter(&q, s.inbound[j], s.by[j])
+	s.inbound[j] = s.gateway.CheckInboundError(&q, s.inbound[j], s.by[j])
 	if s.sas[j] == nil && s.outbound[j] == ipsec.OK {
-		s.sas[j], s.outbound[j] = s.gateway.ProtectError(&q, s.mayReport(&q, *f, s.by[j]))
+		s.sas[j], s.outbound[j] = s.gateway.LookupOutboundError(&q, s.mayReport(&q, *f, s.by[j]))
 	}
 }
 
@@ -46,7 +46,7 @@ func (s *Stage) mayReport(q *gateway.Quote, f batch.Frame, by *ipsec.SA) bool {
 	case f.Origin.Has(batch.Own):
 		return true
 	case by != nil:
-		return s.gateway.MayEnter(&q.Answer, by) == ipsec.OK
+		return s.gateway.CheckInbound(&q.Answer, by) == ipsec.OK
 	}
 	return !s.gateway.StrictErrors && s.fib.Takes(fib.StrictSource, f.Origin.Port(), s.lookup(q.Dst))
 }

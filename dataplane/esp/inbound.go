@@ -9,29 +9,29 @@ import (
 // maxNested is the number of ESP headers that are removed from a packet at most.
 const maxNested = 4
 
-// openAll decrypts the ESP packets of a block, or makes tasks of them. nested is true if the
+// processInbound decrypts the ESP packets of a block, or makes jobs of them. nested is true if the
 // block was decrypted once already.
-func (s *Stage) openAll(in []batch.Frame, out []batch.Result, tasks []Task, nested bool) {
+func (s *Stage) processInbound(in []batch.Frame, out []batch.Result, jobs []Job, nested bool) {
 	sas := s.sealed.by[:s.sealed.n]
-	s.touched += ipsec.Prefetch(s.distinct(sas), s.worker, tasks == nil)
+	s.touched += ipsec.Prefetch(s.distinct(sas), s.worker, jobs == nil)
 	for j, sa := range sas {
 		i := int(s.sealed.at[j])
-		t := taskOf(tasks, i)
-		if drop := s.open(&in[i], i, nested, sa, t); drop.Verdict != 0 {
-			settle(&in[i], &out[i], t, drop)
+		job := jobOf(jobs, i)
+		if drop := s.open(&in[i], i, nested, sa, job); drop.Verdict != 0 {
+			setDrop(&in[i], &out[i], job, drop)
 		}
 	}
 }
 
 // open removes all ESP headers of packet i and lists what they protected for the policies, or
-// makes a task of the packet.
-func (s *Stage) open(f *batch.Frame, i int, nested bool, sa *ipsec.SA, t *Task) batch.Result {
+// makes a job of the packet.
+func (s *Stage) open(f *batch.Frame, i int, nested bool, sa *ipsec.SA, job *Job) batch.Result {
 	depth := 0
 	if nested {
 		depth = 1
 	}
-	if depth == 0 && s.deviceTakes(t, f, sa) {
-		return dropFor(s.findESP(f, sa, t))
+	if depth == 0 && s.deviceTakes(job, f, sa) {
+		return dropFor(s.openJob(f, sa, job))
 	}
 	for ; depth < maxNested; depth++ {
 		if err := s.decapsulate(f, sa); err != ipsec.OK {
@@ -53,21 +53,21 @@ func (s *Stage) decapsulate(f *batch.Frame, sa *ipsec.SA) ipsec.Error {
 	if err == ipsec.OK {
 		s.frames.SetPacket(f, at, n)
 		if sa.Mode() == ipsec.Tunnel { // the inner packet has another source
-			f.Origin = f.Origin.Without(batch.Merged)
+			f.Origin = f.Origin.Without(batch.Reassembled)
 		}
 	}
 	return err
 }
 
-// findESP makes an ESP packet a task to open.
-func (s *Stage) findESP(f *batch.Frame, sa *ipsec.SA, t *Task) ipsec.Error {
+// openJob makes an ESP packet a job to open.
+func (s *Stage) openJob(f *batch.Frame, sa *ipsec.SA, job *Job) ipsec.Error {
 	var in ipsec.Incoming
 	buf, at, n := s.frames.Room(*f)
 	if err := sa.Find(s.worker, buf, at, n, &in); err != ipsec.OK {
 		return err
 	}
-	t.ESP, t.Bytes = uint16(in.ESP-at+packet.EthernetLen), uint16(in.End-in.ESP)
-	t.set(Open, sa, in.Seq)
-	t.Header, t.NextAt, t.TOS = uint16(in.Header), uint16(in.NextAt), in.TOS
+	job.ESP, job.Bytes = uint16(in.ESP-at+packet.EthernetLen), uint16(in.End-in.ESP)
+	job.set(Open, sa, in.Seq)
+	job.Header, job.NextAt, job.TOS = uint16(in.Header), uint16(in.NextAt), in.TOS
 	return ipsec.OK
 }

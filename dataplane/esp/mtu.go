@@ -8,8 +8,9 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// expect announces the listed packets to their outbound SAs, and looks up the MTU of each SA.
-func (s *Stage) expect() {
+// requestSequences requests a sequence number for each listed packet that is to be encrypted, and
+// looks up the MTU of its SA.
+func (s *Stage) requestSequences() {
 	var last *ipsec.SA
 	mtu := 0
 	for j, sa := range s.sas[:s.n] {
@@ -20,7 +21,7 @@ func (s *Stage) expect() {
 			last, mtu = sa, s.mtuOf(sa)
 		}
 		s.mtus[j] = mtu
-		sa.Expect(s.worker)
+		sa.Request(s.worker)
 	}
 }
 

@@ -184,7 +184,7 @@ func TestPathMTUBelowThePortMTU(t *testing.T) {
 		if r.Verdict != c.want || r.Len() > c.len || r.Len() < c.len-3 || is != c.spi {
 			t.Errorf("%s: %v, %d bytes, protected %v; want %v, %d", c.rule, r.Verdict, r.Len(), is, c.want, c.len)
 		}
-		if secured := w.Chunk.In[0].Origin.Has(batch.Secured); secured != c.spi {
+		if secured := w.Chunk.In[0].Origin.Has(batch.PolicyDone); secured != c.spi {
 			t.Errorf("%s: it counts as protected: %v", c.rule, secured)
 		}
 		s.SetPathMTU(0)

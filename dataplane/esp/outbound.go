@@ -12,31 +12,31 @@ const (
 	minMTUIPv6 = 1280
 )
 
-// leaveAll applies the policies to the listed packets of a block, and protects those that they
+// processOutbound applies the policies to the listed packets of a block, and protects those that they
 // name an SA for. The SAs are prefetched for all packets before the first is protected.
-func (s *Stage) leaveAll(in []batch.Frame, out []batch.Result, tasks []Task) {
+func (s *Stage) processOutbound(in []batch.Frame, out []batch.Result, jobs []Job) {
 	sas := s.distinct(s.sas[:s.n])
-	s.touched += ipsec.Prefetch(sas, s.worker, tasks == nil)
-	s.expect()
-	ipsec.Lease(sas, s.worker)
+	s.touched += ipsec.Prefetch(sas, s.worker, jobs == nil)
+	s.requestSequences()
+	ipsec.ReserveRequested(sas, s.worker)
 	for j := range s.n {
 		i := int(s.at[j])
-		f, t := &in[i], taskOf(tasks, i)
+		f, job := &in[i], jobOf(jobs, i)
 		p, drop := s.frames.Packet(*f), batch.Result{}
 		switch {
-		case s.inbound[j] != ipsec.OK && !f.Origin.Has(batch.Own|batch.Cleared):
+		case s.inbound[j] != ipsec.OK && !f.Origin.Has(batch.Own|batch.InboundChecked):
 			drop = s.inboundDrop(p, j)
 		case s.outbound[j] != ipsec.OK:
 			drop = dropFor(s.outbound[j])
 		case s.sas[j] == nil:
-			f.Origin = f.Origin.With(batch.Cleared)
+			f.Origin = f.Origin.With(batch.InboundChecked)
 		default:
-			drop = s.protect(f, p, j, s.sas[j], t)
+			drop = s.protect(f, p, j, s.sas[j], job)
 		}
 		if drop.Verdict != 0 {
-			settle(f, &out[i], t, drop)
+			setDrop(f, &out[i], job, drop)
 		} else {
-			f.Origin = f.Origin.With(batch.Secured)
+			f.Origin = f.Origin.With(batch.PolicyDone)
 		}
 	}
 	for _, sa := range sas {
@@ -44,15 +44,15 @@ func (s *Stage) leaveAll(in []batch.Frame, out []batch.Result, tasks []Task) {
 	}
 }
 
-// protect replaces listed packet j by ESP (RFC 4303 section 3.3), or makes a task of it.
-func (s *Stage) protect(f *batch.Frame, p []byte, j int, sa *ipsec.SA, t *Task) batch.Result {
+// protect replaces listed packet j by ESP (RFC 4303 section 3.3), or makes a job of it.
+func (s *Stage) protect(f *batch.Frame, p []byte, j int, sa *ipsec.SA, job *Job) batch.Result {
 	if sa.Mode() == ipsec.Transport && s.isFragment(p, j) {
 		if s.by[j] != nil {
-			f.Origin = f.Origin.With(batch.Cleared) // it passed the inbound policies, out of a tunnel
+			f.Origin = f.Origin.With(batch.InboundChecked) // it passed the inbound policies, out of a tunnel
 		}
 		return batch.DropToReassemble(true)
 	}
-	f.Origin = f.Origin.Without(batch.Cleared) // from an earlier attempt
+	f.Origin = f.Origin.Without(batch.InboundChecked) // from an earlier attempt
 	ipv4, size := p[0]>>4 == 4, packet.IPv6Len
 	if ipv4 {
 		size = (*packet.IPv4)(p).TotalLen()
@@ -78,8 +78,8 @@ func (s *Stage) protect(f *batch.Frame, p []byte, j int, sa *ipsec.SA, t *Task) 
 	if s.gateway.ClampMSS {
 		clamp(p[:size], &s.l4[j], fits)
 	}
-	if size <= fits && s.deviceTakes(t, f, sa) {
-		return dropFor(s.prepareESP(f, size, sa, t))
+	if size <= fits && s.deviceTakes(job, f, sa) {
+		return dropFor(s.sealJob(f, size, sa, job))
 	}
 	return s.encapsulate(f, size, s.mtus[j], sa)
 }
@@ -89,7 +89,7 @@ func (s *Stage) protect(f *batch.Frame, p []byte, j int, sa *ipsec.SA, t *Task) 
 // fragmented (RFC 4301 section 8).
 func (s *Stage) tooLarge(f *batch.Frame, p []byte, size, fits, j int, sa *ipsec.SA) batch.Result {
 	ipv4 := p[0]>>4 == 4
-	merged := f.Origin.Has(batch.Merged)
+	merged := f.Origin.Has(batch.Reassembled)
 	switch {
 	case ipv4 && p[6]&0x40 == 0 && (s.fragmentsESP(sa) || s.flows[j].ICMPError()):
 		return batch.Result{} // fragments of an ICMP error would not show the policies its quotation
@@ -102,7 +102,7 @@ func (s *Stage) tooLarge(f *batch.Frame, p []byte, size, fits, j int, sa *ipsec.
 	case fits < minMTUIPv4:
 		return batch.DropFor(batch.XfrmOutError)
 	}
-	f.Origin = f.Origin.With(batch.Cleared) // its fragments have passed the inbound policies
+	f.Origin = f.Origin.With(batch.InboundChecked) // its fragments have passed the inbound policies
 	return batch.DropTooBig(uint16(fits))
 }
 
@@ -149,22 +149,22 @@ func (s *Stage) encapsulate(f *batch.Frame, size, mtu int, sa *ipsec.SA) batch.R
 	if n <= mtu {
 		return batch.Result{}
 	}
-	f.Origin = f.Origin.With(batch.Secured)
+	f.Origin = f.Origin.With(batch.PolicyDone)
 	if p := s.frames.Packet(*f); p[0]>>4 == 4 { // RFC 4213 section 3.2.2
 		(*packet.IPv4)(p).ClearDF()
 	}
 	return batch.DropTooBigESP(uint16(mtu))
 }
 
-// prepareESP makes a packet of size bytes a task to seal: its headers are written.
-func (s *Stage) prepareESP(f *batch.Frame, size int, sa *ipsec.SA, t *Task) ipsec.Error {
+// sealJob makes a packet of size bytes a job to seal: its headers are written.
+func (s *Stage) sealJob(f *batch.Frame, size int, sa *ipsec.SA, job *Job) ipsec.Error {
 	var o ipsec.Outgoing
 	buf, at, _ := s.frames.Room(*f)
 	if err := sa.Prepare(s.worker, buf, at, size, &o); err != ipsec.OK {
 		return err
 	}
 	s.frames.SetPacket(f, o.At, o.Len)
-	t.ESP, t.Bytes = uint16(o.ESP-o.At+packet.EthernetLen), uint16(o.At+o.Len-o.ESP)
-	t.set(Seal, sa, o.Seq)
+	job.ESP, job.Bytes = uint16(o.ESP-o.At+packet.EthernetLen), uint16(o.At+o.Len-o.ESP)
+	job.set(Seal, sa, o.Seq)
 	return ipsec.OK
 }

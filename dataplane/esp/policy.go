@@ -26,8 +26,8 @@ func (s *Stage) list(p []byte, i int, by *ipsec.SA) {
 // lookUpPolicies looks up the policies of all listed packets: inbound ones (RFC 4301 section
 // 5.2), and outbound ones with the SAs that they name (section 5.1).
 func (s *Stage) lookUpPolicies() {
-	s.gateway.MayEnterAll(&s.lookups, s.inbound[:], s.flows[:s.n], s.by[:])
-	s.gateway.ProtectAll(&s.lookups, s.sas[:], s.outbound[:], s.flows[:s.n])
+	s.gateway.CheckInboundBatch(&s.lookups, s.inbound[:], s.flows[:s.n], s.by[:])
+	s.gateway.LookupOutboundBatch(&s.lookups, s.sas[:], s.outbound[:], s.flows[:s.n])
 }
 
 // inboundDrop returns the drop of listed packet j, which the inbound policies refuse.

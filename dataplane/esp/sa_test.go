@@ -57,7 +57,7 @@ func TestESPWithoutSA(t *testing.T) {
 	to := func(net byte) []byte { return testutil.Edit(wire, 16, 10, net, 0, 1) }
 	b, g, _ := secured(t, config(ipsec.In, false), func(c *ipsec.Config) { c.SPI++ })
 	out := b.Submit(2, to(6), to(1))
-	if out[0].Verdict != batch.Drop(batch.XfrmInNoStates) || b.Chunk.In[0].Origin.Has(batch.Secured) || !bytes.Equal(b.Received(0), to(6)) {
+	if out[0].Verdict != batch.Drop(batch.XfrmInNoStates) || b.Chunk.In[0].Origin.Has(batch.PolicyDone) || !bytes.Equal(b.Received(0), to(6)) {
 		t.Errorf("for us: %v, origin %#x", out[0].Verdict, b.Chunk.In[0].Origin)
 	}
 	if out[1].Verdict != batch.Forward(1) {
@@ -158,7 +158,7 @@ func TestReplaysAndForgeriesAreDropped(t *testing.T) {
 			t.Errorf("packet %d: %v, want %v", i, r.Verdict, want[i])
 		}
 	}
-	if st := s.Stats(); st.Packets != 1 || st.Replays != 2 || st.Forgeries != 1 {
+	if st := s.Stats(); st.Packets != 1 || st.Replays != 2 || st.ICVFailures != 1 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -61,17 +61,17 @@ func New(f *fib.FIB, frames inspect.Frames, repair []bool, g *gateway.Gateway, w
 // afterwards are to be looked up; ESP was decrypted, and packets to be protected are ESP.
 func (s *Stage) Apply(in []batch.Frame, out []batch.Result) { s.apply(in, out, nil) }
 
-// Begin applies the policies to a chunk that a device decides on, and makes tasks of the
+// Begin applies the policies to a chunk that a device decides on, and makes jobs of the
 // cryptography that the device can do: for SAs with key numbers below keys. The host does the
 // rest. It returns the number of packets that need more than a lookup.
-func (s *Stage) Begin(in []batch.Frame, out []batch.Result, tasks []Task, keys uint32) (n int) {
-	s.keys, tasks = keys, tasks[:len(in)]
-	for i := range tasks {
-		tasks[i].Kind = Plain
+func (s *Stage) Begin(in []batch.Frame, out []batch.Result, jobs []Job, keys uint32) (n int) {
+	s.keys, jobs = keys, jobs[:len(in)]
+	for i := range jobs {
+		jobs[i].Kind = Plain
 	}
-	s.apply(in, out, tasks)
-	for i := range tasks {
-		if tasks[i].Kind != Plain {
+	s.apply(in, out, jobs)
+	for i := range jobs {
+		if jobs[i].Kind != Plain {
 			n++
 		}
 	}
@@ -80,7 +80,7 @@ func (s *Stage) Begin(in []batch.Frame, out []batch.Result, tasks []Task, keys u
 
 // apply passes a chunk through the stage by the block. The headers of the next block are
 // prefetched meanwhile.
-func (s *Stage) apply(in []batch.Frame, out []batch.Result, tasks []Task) {
+func (s *Stage) apply(in []batch.Frame, out []batch.Result, jobs []Job) {
 	s.gateway.Clock.Set(batch.Clock())
 	clear(out)
 	verify := s.fib.Verifies()
@@ -88,45 +88,45 @@ func (s *Stage) apply(in []batch.Frame, out []batch.Result, tasks []Task) {
 	for start := 0; start < len(in); start += block {
 		end := min(start+block, len(in))
 		prefetch.ReadAt(s.frames.Mem, in[end:min(end+block, len(in))])
-		var some []Task
-		if tasks != nil {
-			some = tasks[start:end]
+		var blockJobs []Job
+		if jobs != nil {
+			blockJobs = jobs[start:end]
 		}
 		if verify {
 			s.sources.Check(&s.frames, in[start:end], out[start:end])
 		}
-		s.applyBlock(in[start:end], out[start:end], some, nil)
+		s.applyBlock(in[start:end], out[start:end], blockJobs, nil)
 	}
 }
 
 // applyBlock passes a block through the steps of the package comment. Packets with a verdict
 // are skipped. If by is not nil, the packets were decrypted by that SA.
-func (s *Stage) applyBlock(in []batch.Frame, out []batch.Result, tasks []Task, by *ipsec.SA) {
+func (s *Stage) applyBlock(in []batch.Frame, out []batch.Result, jobs []Job, by *ipsec.SA) {
 	s.n, s.sealed.n = 0, 0
-	s.classifyAll(in, out, tasks, by)
-	s.openAll(in, out, tasks, by != nil)
+	s.classifyAll(in, out, jobs, by)
+	s.processInbound(in, out, jobs, by != nil)
 	s.lookUpPolicies()
 	s.checkICMPErrorPolicy(in)
-	s.leaveAll(in, out, tasks)
+	s.processOutbound(in, out, jobs)
 }
 
-// taskOf returns the task of packet i, nil without a device.
-func taskOf(tasks []Task, i int) *Task {
-	if tasks == nil {
+// jobOf returns the job of packet i, nil without a device.
+func jobOf(jobs []Job, i int) *Job {
+	if jobs == nil {
 		return nil
 	}
-	return &tasks[i]
+	return &jobs[i]
 }
 
-// settle stores the drop of a packet. The packet is marked as secured, except for those that
-// meet the policies again: when an SA was added, or in fragments.
-func settle(f *batch.Frame, r *batch.Result, t *Task, drop batch.Result) {
-	if t != nil {
-		t.Kind = Settled
+// setDrop stores the drop of a packet. The packet is marked as PolicyDone unless the policies are to
+// be applied again: to its fragments, or when its SA was added.
+func setDrop(f *batch.Frame, r *batch.Result, job *Job, drop batch.Result) {
+	if job != nil {
+		job.Kind = Decided
 	}
 	*r = drop
 	if reason := drop.Verdict.Reason(); reason != batch.MTUExceeded && reason != batch.XfrmInNoStates {
-		f.Origin = f.Origin.With(batch.Secured)
+		f.Origin = f.Origin.With(batch.PolicyDone)
 	}
 }
 

@@ -56,7 +56,7 @@ func BenchmarkGateway(b *testing.B) {
 				copy(w.Mem.Bytes()[i*umem.FrameSize+umem.DataOffset:], f)
 			}
 			w.Chunk.N = len(frames)
-			tasks := make([]esp.Task, len(frames))
+			jobs := make([]esp.Job, len(frames))
 			run := func(b *testing.B, submit func()) {
 				b.Helper()
 				packets := 0
@@ -81,13 +81,13 @@ func BenchmarkGateway(b *testing.B) {
 			})
 			b.Run("begin/"+name, func(b *testing.B) {
 				run(b, func() {
-					if n := w.Engine.ESP().Begin(w.Chunk.In[:w.Chunk.N], w.Chunk.Out[:w.Chunk.N], tasks, ipsec.NoNumber); n != len(frames) {
+					if n := w.Engine.ESP().Begin(w.Chunk.In[:w.Chunk.N], w.Chunk.Out[:w.Chunk.N], jobs, ipsec.NoKeyIndex); n != len(frames) {
 						b.Fatal(n)
 					}
 				})
 			})
 			b.Run("crypto/"+name, func(b *testing.B) {
-				s, _ := g.Protect(&[]gateway.Flow{gateway.FlowIPv4(bytes.Clone(frames[0])[packet.EthernetLen:])}[0])
+				s, _ := g.LookupOutbound(&[]gateway.Flow{gateway.FlowIPv4(bytes.Clone(frames[0])[packet.EthernetLen:])}[0])
 				run(b, func() {
 					for i := range frames {
 						at := i*umem.FrameSize + umem.DataOffset

@@ -37,19 +37,19 @@ func newChecker(umem []byte, state *deviceState, ports, adjacencies int) checker
 }
 
 // icvEnd returns the last bytes of the ICV of a packet to seal.
-func (k *checker) icvEnd(f batch.Frame, t *esp.Task) []byte {
-	end := int(f.Addr) + int(t.ESP) + int(t.Bytes)
+func (k *checker) icvEnd(f batch.Frame, job *esp.Job) []byte {
+	end := int(f.Addr) + int(job.ESP) + int(job.Bytes)
 	return k.umem[end-canaryBytes : end]
 }
 
 // mark writes the canary to a packet to seal.
-func (k *checker) mark(f batch.Frame, t *esp.Task) {
-	binary.NativeEndian.PutUint64(k.icvEnd(f, t), k.canary)
+func (k *checker) mark(f batch.Frame, job *esp.Job) {
+	binary.NativeEndian.PutUint64(k.icvEnd(f, job), k.canary)
 }
 
 // sealed reports whether the GPU has written an ICV: not the canary, zeros or ones.
-func (k *checker) sealed(f batch.Frame, t *esp.Task) bool {
-	end := binary.NativeEndian.Uint64(k.icvEnd(f, t))
+func (k *checker) sealed(f batch.Frame, job *esp.Job) bool {
+	end := binary.NativeEndian.Uint64(k.icvEnd(f, job))
 	return end != k.canary && end+1 > 1
 }
 
@@ -81,19 +81,19 @@ func (k *checker) check(in []batch.Frame, out []batch.Result) {
 	}
 }
 
-// checkTasks checks the results of packets with tasks, before the host finishes them. The host skips
+// checkJobs checks the results of packets with jobs, before the host finishes them. The host skips
 // refused packets.
-func (k *checker) checkTasks(in []batch.Frame, out []batch.Result, tasks []esp.Task) {
-	out, tasks = out[:len(in)], tasks[:len(in)]
+func (k *checker) checkJobs(in []batch.Frame, out []batch.Result, jobs []esp.Job) {
+	out, jobs = out[:len(in)], jobs[:len(in)]
 	forward, ports := uint32(batch.Forward(0)), uint32(k.ports)
 	for i := range in {
-		r, t := &out[i], &tasks[i]
-		if t.Kind == esp.Settled {
+		r, job := &out[i], &jobs[i]
+		if job.Kind == esp.Decided {
 			continue
 		}
-		if uint32(r.Verdict)-forward >= ports && !k.possible(*r) || t.Kind == esp.Seal && r.Verdict != notSealed && !k.sealed(in[i], t) {
+		if uint32(r.Verdict)-forward >= ports && !k.possible(*r) || job.Kind == esp.Seal && r.Verdict != notSealed && !k.sealed(in[i], job) {
 			k.refuse(r, in[i])
-			t.Kind = esp.Settled
+			job.Kind = esp.Decided
 		}
 	}
 }

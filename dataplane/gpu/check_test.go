@@ -34,7 +34,7 @@ func TestImpossibleResultsAreRefused(t *testing.T) {
 	work, zero := e.launch, func(b []byte) { clear(b) }
 	for _, c := range []struct {
 		name    string
-		kind    esp.TaskKind // of the packets with wrong results
+		kind    esp.JobKind // of the packets with wrong results
 		corrupt func(r *batch.Result)
 		icv     func(b []byte) // nil: as it is
 	}{
@@ -63,7 +63,7 @@ func TestImpossibleResultsAreRefused(t *testing.T) {
 			err := work(slot, seq, n)
 			results := e.mailbox.slots[slot].results
 			for i := range n {
-				t := &e.ipsec.tasks[slot][i]
+				t := &e.ipsec.jobs[slot][i]
 				if t.Kind != c.kind || results[i].Verdict.Action() != batch.ActionForward {
 					continue
 				}
@@ -112,7 +112,7 @@ func TestImpossibleResultsAreRefused(t *testing.T) {
 	for i, r := range c.Out[:c.N] {
 		if r.Verdict == batch.Drop(batch.GPUBadResult) {
 			refused++
-		} else if e.ipsec.jobs.slots[0][i].Flags&3 != uint16(esp.Settled) {
+		} else if e.ipsec.deviceJobs.slots[0][i].Flags&3 != uint16(esp.Decided) {
 			t.Errorf("done, and nothing: packet %d: %v", i, r.Verdict)
 		}
 	}

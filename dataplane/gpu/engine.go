@@ -125,13 +125,13 @@ func (e *Engine) ProcessReassembled(p []byte, origin batch.Origin) (batch.Frame,
 // where a slot has inlined headers of inlineFrames packets.
 func (e *Engine) post(c *batch.Chunk, first int) int {
 	s, slots := &e.mailbox.slots[first], (c.N+inlineFrames-1)/inlineFrames
-	var tasks []esp.Task
+	var jobs []esp.Job
 	if e.ipsec != nil {
-		tasks = e.ipsec.begin(e.esp, &e.checker, c, first)
+		jobs = e.ipsec.begin(e.esp, &e.checker, c, first)
 	}
-	e.shadow.keep(c, tasks)
+	e.shadow.keep(c, jobs)
 	switch {
-	case tasks != nil:
+	case jobs != nil:
 		s.post(c.In[:c.N], nil, hasJobsFlag)
 	case e.launch == nil && e.busy.Load() == 0 && slots <= e.split:
 		for k := range slots {

@@ -78,7 +78,7 @@ func TestSequenceNumbersOfLostPacketsAreNotReused(t *testing.T) {
 	net := testutil.NewNetwork()
 	g := &gateway.Gateway{}
 	s := protectAll(t, net, g)
-	s.Share(0, nil) // like a device
+	s.SetKeyIndex(0, nil) // like a device
 	mem := mapMemory(t, 512*umem.FrameSize)
 	e := newIPsecEngine(t, net, g, mem, 1, 256, maxKeys, Options{Timeout: 5 * time.Millisecond, Pause: time.Hour})
 	e.launch = func(int, uint32, int) error { return nil } // no effect
@@ -97,7 +97,7 @@ func TestSequenceNumbersOfLostPacketsAreNotReused(t *testing.T) {
 func TestUnprotectedChunksOfGatewayAreSplit(t *testing.T) {
 	net := testutil.NewNetwork()
 	g := &gateway.Gateway{}
-	protectAll(t, net, g).Share(0, nil)
+	protectAll(t, net, g).SetKeyIndex(0, nil)
 	mem := mapMemory(t, maxChunk*umem.FrameSize)
 	e := newIPsecEngine(t, net, g, mem, 2*maxSplit, maxChunk, maxKeys, Options{Timeout: time.Minute})
 	mailbox := e.mailbox
@@ -136,7 +136,7 @@ func TestUnprotectedChunksOfGatewayAreSplit(t *testing.T) {
 					if !protected {
 						at += k * inlineFrames
 					} else {
-						e.checker.icvEnd(in[i], &e.ipsec.tasks[k][i])[0]++
+						e.checker.icvEnd(in[i], &e.ipsec.jobs[k][i])[0]++
 					}
 					s.results[i] = batch.MakeResult(in[at%n].Addr, in[at%n].Len, s.results[i].Verdict)
 				}

@@ -93,13 +93,13 @@ func (d *Device) addIPsec(e *Engine, chunks, size int) (err error) {
 	if e.ipsec, err = newIPsecPath(chunks, size, maxKeys); err != nil {
 		return err
 	}
-	d.closers = append(d.closers, e.ipsec.jobs.Close)
+	d.closers = append(d.closers, e.ipsec.deviceJobs.Close)
 	return nil
 }
 
 // ipsecKernel returns the launch of an engine's IPsec kernel.
 func (d *Device) ipsecKernel(e *Engine, p params) (*cuda.Launch, error) {
-	jobs, err := d.register(e.ipsec.jobs.Bytes)
+	jobs, err := d.register(e.ipsec.deviceJobs.Bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (d *Device) ipsecKernel(e *Engine, p params) (*cuda.Launch, error) {
 		M params
 		V keyTableParams
 	}{p, keyTableParams{
-		Keys: d.keyTable.keys.Ptr(), Jobs: jobs.Ptr(), SlotJobs: uint32(len(e.ipsec.jobs.slots[0])), StagingWords: d.keyTable.staging,
+		Keys: d.keyTable.keys.Ptr(), Jobs: jobs.Ptr(), SlotJobs: uint32(len(e.ipsec.deviceJobs.slots[0])), StagingWords: d.keyTable.staging,
 	}})
 	if err != nil {
 		return nil, err
@@ -139,22 +139,22 @@ func (d *Device) newKeyWriter(to *cuda.Memory) (*keyWriter, error) {
 	return h, err
 }
 
-// Hold implements gateway.Holder.
-func (h *keyWriter) Hold(number uint32, k *device.Key) { h.put(number, k.Bytes()) }
+// Store implements gateway.KeyTable.
+func (h *keyWriter) Store(index uint32, k *device.Key) { h.put(index, k.Bytes()) }
 
-// Forget implements gateway.Holder.
-func (h *keyWriter) Forget(number uint32) { h.put(number, nil) }
+// Erase implements gateway.KeyTable.
+func (h *keyWriter) Erase(index uint32) { h.put(index, nil) }
 
 // put writes bytes and zeros behind them to a key's record. A failure takes the device out of use, as
 // packets would be encrypted with another key.
-func (h *keyWriter) put(number uint32, b []byte) {
-	if number >= maxKeys || !h.d.state.ok() {
+func (h *keyWriter) put(index uint32, b []byte) {
+	if index >= maxKeys || !h.d.state.ok() {
 		return
 	}
 	record := h.page.Bytes()[:keyBytes]
 	copy(record, b)
 	err := h.d.ctx.Do(func() error {
-		if err := h.stream.CopyToDevice(h.to.Ptr().Add(int(number)*keyBytes), h.page, 0, keyBytes); err != nil {
+		if err := h.stream.CopyToDevice(h.to.Ptr().Add(int(index)*keyBytes), h.page, 0, keyBytes); err != nil {
 			return err
 		}
 		for by := time.Now().Add(haltTimeout); ; {

@@ -60,19 +60,19 @@ func TestKeyTableFollowsSAs(t *testing.T) {
 	has := func(n int) []byte { return onDevice[byte](d.keyTable.keys.Ptr().Add(n*keyBytes), keyBytes) }
 	none := make([]byte, keyBytes)
 	later := protectAll(t, net, g)
-	if before.Number() != 0 || later.Number() != 1 || !bytes.Equal(has(0), before.DeviceKey().Bytes()) || !bytes.Equal(has(1), later.DeviceKey().Bytes()) {
-		t.Errorf("keys are not on the device at %d and %d", before.Number(), later.Number())
+	if before.KeyIndex() != 0 || later.KeyIndex() != 1 || !bytes.Equal(has(0), before.DeviceKey().Bytes()) || !bytes.Equal(has(1), later.DeviceKey().Bytes()) {
+		t.Errorf("keys are not on the device at %d and %d", before.KeyIndex(), later.KeyIndex())
 	}
 	g.Remove(before)
 	if bytes.Equal(has(0), none) {
 		t.Error("a key is gone while packets may need it")
 	}
 	before.Zero()
-	if !bytes.Equal(has(0), none) || before.Number() < maxKeys {
+	if !bytes.Equal(has(0), none) || before.KeyIndex() < maxKeys {
 		t.Error("a key is left when its association has ended")
 	}
-	if again := protectAll(t, net, g); again.Number() != 0 || !bytes.Equal(has(0), again.DeviceKey().Bytes()) {
-		t.Errorf("a new association has the number %d", again.Number())
+	if again := protectAll(t, net, g); again.KeyIndex() != 0 || !bytes.Equal(has(0), again.DeviceKey().Bytes()) {
+		t.Errorf("a new association has the number %d", again.KeyIndex())
 	}
 	if page := d.keyTable.keyWriter.page.Bytes(); !bytes.Equal(page, make([]byte, len(page))) {
 		t.Error("a key is left on its way")

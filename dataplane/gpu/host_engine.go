@@ -17,24 +17,24 @@ type HostEngine struct {
 }
 
 // NewHostEngine returns such an engine. device replaces the GPU: it fills in the results of packets, by
-// their frames and tasks.
-func NewHostEngine(worker *cpu.Engine, umem []byte, chunks, size int, device func(in []batch.Frame, tasks []esp.Task, results []batch.Result)) (*HostEngine, error) {
+// their frames and jobs.
+func NewHostEngine(worker *cpu.Engine, umem []byte, chunks, size int, device func(in []batch.Frame, jobs []esp.Job, results []batch.Result)) (*HostEngine, error) {
 	mailbox, err := newMailbox(chunks, size)
 	if err != nil {
 		return nil, err
 	}
 	h := &HostEngine{Engine: newEngine(worker, &deviceState{}, mailbox, umem, Options{}.withDefaults())}
-	if h.ipsec, err = newIPsecPath(chunks, size, ipsec.NoNumber); err != nil {
+	if h.ipsec, err = newIPsecPath(chunks, size, ipsec.NoKeyIndex); err != nil {
 		_ = mailbox.Close()
 		return nil, err
 	}
 	h.launch = func(slot int, seq uint32, n int) error {
 		s := &mailbox.slots[slot]
-		in, tasks := h.chunk.In[:n], h.ipsec.tasks[slot][:n]
-		device(in, tasks, s.results[:n])
-		for i := range tasks { // overwrite the canary of sealed packets
-			if t := &tasks[i]; t.Kind == esp.Seal {
-				clear(h.checker.icvEnd(in[i], t)[:canaryBytes/2])
+		in, jobs := h.chunk.In[:n], h.ipsec.jobs[slot][:n]
+		device(in, jobs, s.results[:n])
+		for i := range jobs { // overwrite the canary of sealed packets
+			if job := &jobs[i]; job.Kind == esp.Seal {
+				clear(h.checker.icvEnd(in[i], job)[:canaryBytes/2])
 			}
 		}
 		for i := range s.parts {
@@ -47,7 +47,7 @@ func NewHostEngine(worker *cpu.Engine, umem []byte, chunks, size int, device fun
 
 // Close frees the engine's memory. The engine must no longer be in use.
 func (h *HostEngine) Close() error {
-	_ = h.ipsec.jobs.Close()
+	_ = h.ipsec.deviceJobs.Close()
 	return h.mailbox.Close()
 }
 

@@ -8,54 +8,54 @@ import (
 // ipsecPath is the host's part of IPsec on a GPU: the steps before and after the device, by the worker's
 // ESP stage, and the jobs for the device.
 type ipsecPath struct {
-	jobs  *jobs
-	tasks [][]esp.Task // by slot
-	keys  uint32       // size of the device's key table
+	deviceJobs *jobTable
+	jobs       [][]esp.Job // by slot
+	keys       uint32      // size of the device's key table
 }
 
 func newIPsecPath(slots, size int, keys uint32) (*ipsecPath, error) {
-	j, err := newJobs(slots, size)
+	j, err := newJobTable(slots, size)
 	if err != nil {
 		return nil, err
 	}
-	s := &ipsecPath{jobs: j, keys: keys}
+	s := &ipsecPath{deviceJobs: j, keys: keys}
 	for range slots {
-		s.tasks = append(s.tasks, make([]esp.Task, size))
+		s.jobs = append(s.jobs, make([]esp.Job, size))
 	}
 	return s, nil
 }
 
-// begin does the steps before the device. It returns the tasks of a slot, nil if there are none.
-func (s *ipsecPath) begin(stage *esp.Stage, k *checker, c *batch.Chunk, slot int) []esp.Task {
-	tasks := s.tasks[slot][:c.N]
-	if stage.Begin(c.In[:c.N], c.Out[:c.N], tasks, s.keys) == 0 {
+// begin does the steps before the device. It returns the jobs of a slot, nil if there are none.
+func (s *ipsecPath) begin(stage *esp.Stage, k *checker, c *batch.Chunk, slot int) []esp.Job {
+	jobs := s.jobs[slot][:c.N]
+	if stage.Begin(c.In[:c.N], c.Out[:c.N], jobs, s.keys) == 0 {
 		return nil
 	}
-	jobs := s.jobs.slots[slot]
-	for i := range tasks {
-		t := &tasks[i]
-		jobs[i].set(t)
-		if t.Kind == esp.Seal {
-			k.mark(c.In[i], t)
+	device := s.deviceJobs.slots[slot]
+	for i := range jobs {
+		job := &jobs[i]
+		device[i].set(job)
+		if job.Kind == esp.Seal {
+			k.mark(c.In[i], job)
 		}
 	}
-	return tasks
+	return jobs
 }
 
 // finish does the steps after the device.
 func (s *ipsecPath) finish(e *Engine, c *batch.Chunk, slot int, results []batch.Result) {
-	tasks, in, out := s.tasks[slot][:c.N], c.In[:c.N], c.Out[:c.N]
-	for i := range tasks {
-		if tasks[i].Kind != esp.Settled {
+	jobs, in, out := s.jobs[slot][:c.N], c.In[:c.N], c.Out[:c.N]
+	for i := range jobs {
+		if jobs[i].Kind != esp.Decided {
 			out[i] = results[i]
 		}
 	}
 	clear(results[:c.N])
-	e.checker.checkTasks(in, out, tasks)
-	e.shadow.compare(c, tasks)
-	if e.esp.Finish(in, out, tasks) > 0 {
-		for i := range tasks {
-			if tasks[i].Kind == esp.Open && tasks[i].Again {
+	e.checker.checkJobs(in, out, jobs)
+	e.shadow.compare(c, jobs)
+	if e.esp.Finish(in, out, jobs) > 0 {
+		for i := range jobs {
+			if jobs[i].Kind == esp.Open && jobs[i].Reroute {
 				e.cpu.Route(in[i:i+1], out[i:i+1])
 			}
 		}

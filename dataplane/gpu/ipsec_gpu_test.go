@@ -318,7 +318,7 @@ func TestGPUOverwritesKeys(t *testing.T) {
 		}
 		return all
 	}
-	at := int(s.Number()) * keyBytes
+	at := int(s.KeyIndex()) * keyBytes
 	if key := held()[at:][:keyBytes]; !bytes.Equal(key, s.DeviceKey().Bytes()) || binary.LittleEndian.Uint64(key) == 0 {
 		t.Fatalf("the device has % x", key)
 	}

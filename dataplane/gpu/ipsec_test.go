@@ -33,11 +33,11 @@ const (
 )
 
 // Hold and Forget implement gateway.Holder.
-func (s *shim) Hold(number uint32, k *device.Key) {
+func (s *shim) Store(number uint32, k *device.Key) {
 	copy(s.keys[int(number)*keyBytes:][:keyBytes], k.Bytes())
 }
 
-func (s *shim) Forget(number uint32) { clear(s.keys[int(number)*keyBytes:][:keyBytes]) }
+func (s *shim) Erase(number uint32) { clear(s.keys[int(number)*keyBytes:][:keyBytes]) }
 
 // newIPsecEngine returns the engine of a gateway's worker, without a device.
 func newIPsecEngine(t *testing.T, net *testutil.Network, g *gateway.Gateway, mem []byte, slots, size int, keys uint32, o Options) *Engine {
@@ -47,7 +47,7 @@ func newIPsecEngine(t *testing.T, net *testutil.Network, g *gateway.Gateway, mem
 	mailbox := got(newMailbox(slots, size))(t)
 	e := newEngine(fallback, &deviceState{}, mailbox, mem, o)
 	e.ipsec = got(newIPsecPath(slots, size, keys))(t)
-	t.Cleanup(func() { e.ipsec.jobs.Close(); mailbox.Close() })
+	t.Cleanup(func() { e.ipsec.deviceJobs.Close(); mailbox.Close() })
 	return e
 }
 
@@ -65,9 +65,9 @@ func securedOnHost(stagingWords int) securedMaker {
 			for i := range n {
 				word := s.descriptors[i/lineFrames*lineWords+1+i%lineFrames]
 				sh.in[i] = batch.Frame{Addr: uint32(word), Len: uint16(word >> 32), Origin: batch.Origin(word >> 48)}
-				sh.jobs[i] = job{}
+				sh.deviceJobs[i] = deviceJob{}
 				if s.flags == hasJobsFlag {
-					sh.jobs[i] = e.ipsec.jobs.slots[slot][i]
+					sh.deviceJobs[i] = e.ipsec.deviceJobs.slots[slot][i]
 				}
 			}
 			sh.submit(n)
@@ -158,13 +158,13 @@ func TestIPsecPathAllocatesNothing(t *testing.T) {
 	e.launch = func(slot int, seq uint32, n int) error { // like a device that has opened all packets
 		s := &e.mailbox.slots[slot]
 		for i := range n {
-			task := &e.ipsec.tasks[slot][i]
-			if task.Kind == esp.Seal {
-				e.checker.icvEnd(d.In[i], task)[0]++
+			job := &e.ipsec.jobs[slot][i]
+			if job.Kind == esp.Seal {
+				e.checker.icvEnd(d.In[i], job)[0]++
 				s.results[i] = batch.ForwardTo(1, d.In[i].Addr, d.In[i].Len)
 				continue
 			}
-			s.results[i] = batch.ForwardTo(1, d.In[i].Addr+uint32(task.ESP)+8-packet.EthernetLen, 40)
+			s.results[i] = batch.ForwardTo(1, d.In[i].Addr+uint32(job.ESP)+8-packet.EthernetLen, 40)
 		}
 		for i := range s.parts {
 			atomic.StoreUint32(&s.done[i], seq)

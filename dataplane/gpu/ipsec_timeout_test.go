@@ -19,7 +19,7 @@ func TestGatewayCodeSurvivesDeletedKeys(t *testing.T) {
 		launch := e.launch
 		e.launch = func(slot int, seq uint32, n int) error {
 			for i := range n {
-				if j := &e.ipsec.jobs.slots[slot][i]; e.ipsec.tasks[slot][i].Kind >= esp.Seal {
+				if j := &e.ipsec.deviceJobs.slots[slot][i]; e.ipsec.jobs[slot][i].Kind >= esp.Seal {
 					j.Key = j.Key>>jobKeyLinesShift<<jobKeyLinesShift | uint32(w.rnd.IntN(shimKeys)) // two thirds of them have keys
 				}
 			}
@@ -32,7 +32,7 @@ func TestGatewayCodeSurvivesDeletedKeys(t *testing.T) {
 				t.Error("memory around packets was written to")
 			}
 			for i := range n {
-				e.mailbox.slots[slot].results[i] = batch.DropForged()
+				e.mailbox.slots[slot].results[i] = batch.DropICVFailure()
 			}
 			return err
 		}

@@ -216,13 +216,13 @@ func (w *securedTwins) compare(i int, want batch.Result, was batch.Frame, before
 	if d.Out[i] != want {
 		fail("the results differ")
 	}
-	task := &w.gpu.engine.ipsec.tasks[0][i]
-	if want.Verdict.Action() != batch.ActionDrop || task.Kind != esp.Open {
+	job := &w.gpu.engine.ipsec.jobs[0][i]
+	if want.Verdict.Action() != batch.ActionDrop || job.Kind != esp.Open {
 		if d.In[i] != f {
 			fail("it is elsewhere")
 		}
 		if a, b := ours[f.Addr-slot:][:f.Len], theirs[f.Addr-slot:][:f.Len]; !bytes.Equal(a, b) {
-			if task.Kind == esp.Plain || !otherNumber(a, b) {
+			if job.Kind == esp.Plain || !otherNumber(a, b) {
 				fail("the bytes differ")
 			}
 			w.swapped++
@@ -233,7 +233,7 @@ func (w *securedTwins) compare(i int, want batch.Result, was batch.Frame, before
 	if !bytes.Equal(theirs[:low], before[slot:][:low]) || !bytes.Equal(theirs[high:], before[slot:][high:umem.FrameSize]) {
 		fail("memory around it was written to")
 	}
-	if task.Kind == esp.Open && want.Verdict.Action() == batch.ActionForward {
+	if job.Kind == esp.Open && want.Verdict.Action() == batch.ActionForward {
 		w.opened++
 	}
 }

@@ -9,15 +9,14 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// job is the ESP processing of a packet by the device, before the lookup. job.h has the same struct and
-// explains the fields.
-type job struct {
+// deviceJob is a job in the format of the device: struct job of job.h, which explains the fields.
+type deviceJob struct {
 	Key, High          uint32
 	ESP, Bytes, Header uint16
 	Flags              uint16
 }
 
-// Flags of a job, beside the kind of its task.
+// Flags of a job, beside its kind.
 const (
 	jobExtended      = 4
 	jobTransport     = 8
@@ -26,42 +25,42 @@ const (
 	jobKeyLinesShift = 24 // position in Key of the record's size, in lines of 16 bytes
 )
 
-var _ = [1]struct{}{}[unsafe.Sizeof(job{})-16] // the kernel loads it at once
+var _ = [1]struct{}{}[unsafe.Sizeof(deviceJob{})-16] // the kernel loads it at once
 
-// set writes the job of a task.
-func (j *job) set(t *esp.Task) {
-	j.Flags = uint16(t.Kind)
-	if t.Kind != esp.Seal && t.Kind != esp.Open {
+// set writes a job in the device's format.
+func (j *deviceJob) set(job *esp.Job) {
+	j.Flags = uint16(job.Kind)
+	if job.Kind != esp.Seal && job.Kind != esp.Open {
 		return
 	}
-	j.Key, j.High, j.ESP, j.Bytes, j.Header = t.Key|uint32(t.KeyUsed/16)<<jobKeyLinesShift, uint32(t.Seq>>32), t.ESP, t.Bytes, t.Header
-	if t.Extended {
+	j.Key, j.High, j.ESP, j.Bytes, j.Header = job.Key|uint32(job.KeyUsed/16)<<jobKeyLinesShift, uint32(job.Seq>>32), job.ESP, job.Bytes, job.Header
+	if job.Extended {
 		j.Flags |= jobExtended
 	}
 	switch {
-	case t.Kind == esp.Seal && t.SumsUDP:
+	case job.Kind == esp.Seal && job.SumsUDP:
 		j.Flags |= jobUDPChecksum
-	case t.Kind == esp.Open && t.Mode == ipsec.Transport:
-		j.Flags |= jobTransport | t.NextAt<<jobArgShift
-	case t.Kind == esp.Open:
-		j.Flags |= uint16(t.TOS) << jobArgShift
+	case job.Kind == esp.Open && job.Mode == ipsec.Transport:
+		j.Flags |= jobTransport | job.NextAt<<jobArgShift
+	case job.Kind == esp.Open:
+		j.Flags |= uint16(job.TOS) << jobArgShift
 	}
 }
 
-// jobs is host memory with a job for each packet of each slot.
-type jobs struct {
+// jobTable is host memory with a job for each packet of each slot.
+type jobTable struct {
 	*hostmem.Memory
-	slots [][]job
+	slots [][]deviceJob
 }
 
-func newJobs(slots, size int) (*jobs, error) {
+func newJobTable(slots, size int) (*jobTable, error) {
 	perSlot := (size + batchFrames - 1) / batchFrames * batchFrames
-	mem, err := hostmem.Map(slots * perSlot * int(unsafe.Sizeof(job{})))
+	mem, err := hostmem.Map(slots * perSlot * int(unsafe.Sizeof(deviceJob{})))
 	if err != nil {
 		return nil, fmt.Errorf("jobs of %d chunks: %w", slots, err)
 	}
-	all := unsafe.Slice((*job)(unsafe.Pointer(&mem.Bytes[0])), slots*perSlot)
-	j := &jobs{Memory: mem}
+	all := unsafe.Slice((*deviceJob)(unsafe.Pointer(&mem.Bytes[0])), slots*perSlot)
+	j := &jobTable{Memory: mem}
 	for i := range slots {
 		j.slots = append(j.slots, all[i*perSlot:(i+1)*perSlot])
 	}

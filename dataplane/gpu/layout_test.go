@@ -110,7 +110,7 @@ func defineJobs(h *cheader.Header) {
 	h.Comment("ESP jobs (job.h): kinds and flags.")
 	h.Define("JOB_KIND", 3, "mask of the kind")
 	h.Define("JOB_PLAIN", uint64(esp.Plain), "no ESP processing, only lookup")
-	h.Define("JOB_SKIP", uint64(esp.Settled), "no processing at all")
+	h.Define("JOB_SKIP", uint64(esp.Decided), "no processing at all")
 	h.Define("JOB_SEAL", uint64(esp.Seal), "encrypt in place: the host wrote headers, padding, and a nonce as CBC's IV")
 	h.Define("JOB_OPEN", uint64(esp.Open))
 	h.Define("JOB_EXTENDED", jobExtended, "64-bit sequence numbers")
@@ -118,7 +118,7 @@ func defineJobs(h *cheader.Header) {
 	h.Define("JOB_UDP_CHECKSUM", jobUDPChecksum, "seal: compute the checksum of UDP in front of ESP, over IPv6")
 	h.Define("JOB_ARG_SHIFT", jobArgShift, "open: the outer traffic class; in transport mode the offset of the next-header field")
 	h.Define("JOB_KEY_LINES_SHIFT", jobKeyLinesShift)
-	h.Define("JOB_FORGED", batch.ForgedSize, "as the length of a dropped packet: not authentic")
-	h.Struct("job", job{}, "key", "high", "esp", "bytes", "header", "flags")
+	h.Define("JOB_FORGED", batch.ICVFailureSize, "as the length of a dropped packet: not authentic")
+	h.Struct("job", deviceJob{}, "key", "high", "esp", "bytes", "header", "flags")
 	h.Struct("key_table", keyTableParams{}, "keys", "jobs", "slot_jobs", "staging_words")
 }

@@ -61,7 +61,7 @@ func agreeOnSources(t *testing.T, maker maker) {
 	w.ingress = func() uint16 {
 		port := reversePathPorts[w.rnd.IntN(len(reversePathPorts))]
 		if w.rnd.IntN(8) == 0 {
-			port |= uint16([]batch.Mark{batch.Own, batch.Secured, batch.Cleared, batch.Secured | batch.Cleared}[w.rnd.IntN(4)])
+			port |= uint16([]batch.Mark{batch.Own, batch.PolicyDone, batch.InboundChecked, batch.PolicyDone | batch.InboundChecked}[w.rnd.IntN(4)])
 		}
 		return port
 	}

@@ -31,8 +31,8 @@ type shadow struct {
 	patches    uint64       // queued patches before it
 	frames, in []batch.Frame
 	kept, mem  []byte
-	room       []esp.Task
-	tasks      []esp.Task // part of room; empty without tasks
+	room       []esp.Job
+	jobs       []esp.Job // part of room; empty without jobs
 	out        []batch.Result
 
 	same, different, skipped atomic.Uint64 // chunks
@@ -45,7 +45,7 @@ func newShadow(e *Engine, size, every int, p *patcher) *shadow {
 	}
 	s := &shadow{
 		every: every, left: every, checker: &e.checker, patcher: p, frames: make([]batch.Frame, size), in: make([]batch.Frame, size),
-		kept: make([]byte, size*copyBytes), mem: make([]byte, size*copyBytes), room: make([]esp.Task, size), out: make([]batch.Result, size),
+		kept: make([]byte, size*copyBytes), mem: make([]byte, size*copyBytes), room: make([]esp.Job, size), out: make([]batch.Result, size),
 	}
 	clear(s.kept) // make the pages resident
 	clear(s.mem)
@@ -60,7 +60,7 @@ const copyBytes, copyAt = 2048, 2
 func place(i int) uint32 { return uint32(i)*copyBytes + copyAt }
 
 // keep copies a chunk before it is posted, if it is one to repeat.
-func (s *shadow) keep(c *batch.Chunk, tasks []esp.Task) {
+func (s *shadow) keep(c *batch.Chunk, jobs []esp.Job) {
 	if s == nil {
 		return
 	}
@@ -74,12 +74,12 @@ func (s *shadow) keep(c *batch.Chunk, tasks []esp.Task) {
 		return
 	}
 	s.chunk, s.patches = c, queued
-	s.tasks = s.room[:copy(s.room, tasks)]
+	s.jobs = s.room[:copy(s.room, jobs)]
 	for i, f := range c.In[:c.N] {
-		if f.Len > copyBytes-copyAt && len(tasks) > 0 {
-			s.tasks[i].Kind = esp.Settled
+		if f.Len > copyBytes-copyAt && len(jobs) > 0 {
+			s.jobs[i].Kind = esp.Decided
 		}
-		if f.Len > copyBytes-copyAt || len(tasks) > 0 && tasks[i].Kind == esp.Settled {
+		if f.Len > copyBytes-copyAt || len(jobs) > 0 && jobs[i].Kind == esp.Decided {
 			f.Len = 0
 		}
 		s.frames[i] = batch.Frame{Addr: place(i), Len: f.Len, Origin: f.Origin}
@@ -101,7 +101,7 @@ var retries = [...]time.Duration{0, time.Millisecond, 10 * time.Millisecond}
 
 // compare repeats a finished chunk if there is a copy of it. It runs before the host's part after the
 // device.
-func (s *shadow) compare(c *batch.Chunk, tasks []esp.Task) {
+func (s *shadow) compare(c *batch.Chunk, jobs []esp.Job) {
 	if s == nil || s.chunk != c {
 		return
 	}
@@ -125,11 +125,11 @@ func (s *shadow) compare(c *batch.Chunk, tasks []esp.Task) {
 	s.different.Add(1)
 	s.checker.state.fail(&wrongResult{CauseMismatch, s.describe(c, differs)})
 	for i := range c.Out[:c.N] {
-		if len(tasks) > 0 {
-			if tasks[i].Kind == esp.Settled {
+		if len(jobs) > 0 {
+			if jobs[i].Kind == esp.Decided {
 				continue // the device skipped it
 			}
-			tasks[i].Kind = esp.Settled
+			jobs[i].Kind = esp.Decided
 		}
 		c.Out[i] = batch.DropFor(batch.GPUBadResult)
 	}
@@ -138,9 +138,9 @@ func (s *shadow) compare(c *batch.Chunk, tasks []esp.Task) {
 // repeat executes the device's part of a chunk on the CPU. It returns the index of the first packet with
 // a different result or different bytes, -1 without one.
 func (s *shadow) repeat(c *batch.Chunk) int {
-	for i := range s.tasks {
-		if t := &s.tasks[i]; t.Kind != esp.Plain && t.Kind != esp.Settled && t.SA.Killed() {
-			t.Kind, s.frames[i].Len = esp.Settled, 0 // the device may have lost its key
+	for i := range s.jobs {
+		if job := &s.jobs[i]; job.Kind != esp.Plain && job.Kind != esp.Decided && job.SA.Killed() {
+			job.Kind, s.frames[i].Len = esp.Decided, 0 // the device may have lost its key
 		}
 	}
 	for i, f := range s.frames[:c.N] {
@@ -149,8 +149,8 @@ func (s *shadow) repeat(c *batch.Chunk) int {
 	}
 	in, out := s.in[:c.N], s.out[:c.N]
 	clear(out)
-	if len(s.tasks) > 0 {
-		s.esp.Repeat(s.mem, in, out, s.tasks)
+	if len(s.jobs) > 0 {
+		s.esp.Repeat(s.mem, in, out, s.jobs)
 	}
 	s.cpu.Route(in, out)
 	for i := range c.N {

@@ -43,8 +43,8 @@ func posted(s *slot, i int) batch.Frame {
 // noKeys is a gateway.Holder without keys.
 type noKeys struct{}
 
-func (noKeys) Hold(uint32, *device.Key) {}
-func (noKeys) Forget(uint32)            {}
+func (noKeys) Store(uint32, *device.Key) {}
+func (noKeys) Erase(uint32)              {}
 
 // securedInGo returns an engine whose fake device is the CPU's code: correct, without allocations.
 func securedInGo(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
@@ -55,21 +55,21 @@ func securedInGo(t *testing.T, net *testutil.Network, g *gateway.Gateway) secure
 	e.shadow = newShadow(e, securedChunk, 1, nil)
 	worker, in := e.cpu.Over(mem), make([]batch.Frame, securedChunk)
 	e.launch = func(number int, seq uint32, n int) error {
-		s, tasks := &e.mailbox.slots[number], []esp.Task(nil)
+		s, jobs := &e.mailbox.slots[number], []esp.Job(nil)
 		for i := range n {
 			in[i] = posted(s, i)
 		}
 		if s.flags == hasJobsFlag {
-			tasks = e.ipsec.tasks[number][:n]
-			for i := range tasks {
-				if tasks[i].Kind == esp.Settled {
+			jobs = e.ipsec.jobs[number][:n]
+			for i := range jobs {
+				if jobs[i].Kind == esp.Decided {
 					in[i].Len = 0
 				}
 			}
 		}
 		clear(s.results[:n])
-		if tasks != nil {
-			e.esp.Repeat(mem, in[:n], s.results[:n], tasks)
+		if jobs != nil {
+			e.esp.Repeat(mem, in[:n], s.results[:n], jobs)
 		}
 		worker.Route(in[:n], s.results[:n])
 		finish(s, seq)
@@ -129,7 +129,7 @@ func TestShadowDetectsWrongResults(t *testing.T) {
 	work, forward, port := e.launch, batch.ActionForward, uint16(len(w.net.Repair)-1)
 	for _, c := range []struct {
 		name    string
-		kind    esp.TaskKind // of the wrong packet
+		kind    esp.JobKind // of the wrong packet
 		is      func(r batch.Result) bool
 		corrupt func(r *batch.Result, f []byte, at int)
 	}{
@@ -148,7 +148,7 @@ func TestShadowDetectsWrongResults(t *testing.T) {
 			*r = batch.DropFor(batch.NoRoute)
 		}},
 		{"authentic", esp.Open, func(r batch.Result) bool {
-			return r.Forged()
+			return r.ICVFailed()
 		}, func(r *batch.Result, f []byte, at int) {
 			*r = batch.ForwardTo(1, w.chunks[1].In[0].Addr+uint32(at)+2, minFrame)
 		}},
@@ -159,10 +159,10 @@ func TestShadowDetectsWrongResults(t *testing.T) {
 		e.launch = func(slot int, seq uint32, n int) error {
 			err := work(slot, seq, n)
 			for i := range n {
-				r, task := &e.mailbox.slots[slot].results[i], &e.ipsec.tasks[slot][i]
-				if f := w.chunks[1].In[i]; wrongAt < 0 && task.Kind == c.kind && c.is(*r) {
+				r, job := &e.mailbox.slots[slot].results[i], &e.ipsec.jobs[slot][i]
+				if f := w.chunks[1].In[i]; wrongAt < 0 && job.Kind == c.kind && c.is(*r) {
 					wrongAt = i
-					c.corrupt(r, w.gpu.umem[f.Addr:][:f.Len], int(task.ESP))
+					c.corrupt(r, w.gpu.umem[f.Addr:][:f.Len], int(job.ESP))
 				}
 			}
 			return err

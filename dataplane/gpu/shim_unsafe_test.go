@@ -33,7 +33,7 @@ type shimMemory struct {
 	ports        []uint64
 	reversePaths []uint32
 	repair       []uint32
-	jobs         []job
+	deviceJobs   []deviceJob
 	keys         []byte
 	slot         []byte // of a mailbox
 	in           []batch.Frame
@@ -87,7 +87,7 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 	m.ports = view[uint64](mem, h.ports, len(w.Ports))
 	m.reversePaths = view[uint32](mem, h.reversePaths, len(w.ReversePaths))
 	m.repair = view[uint32](mem, h.repair, batch.MaxPorts/32)
-	m.jobs = view[job](mem, h.jobs, size)
+	m.deviceJobs = view[deviceJob](mem, h.jobs, size)
 	m.keys = view[byte](mem, h.keys, shimKeys*keyBytes)
 	m.slot = mem[h.slot:][:1<<16]
 	m.in = view[batch.Frame](mem, h.in, size)

@@ -76,11 +76,11 @@ func judgeWycheproof(t *testing.T, maker securedMaker) {
 		for i, s := range sas {
 			p, n := packets[i], s.Stats()
 			judged[p.Valid]++
-			if kind := w.engine.ipsec.tasks[0][i].Kind; kind != esp.Open {
-				t.Errorf("%s, %s: it was not for the device: task %d, %v", p.Suite, p.Name, kind, c.Out[i].Verdict)
+			if kind := w.engine.ipsec.jobs[0][i].Kind; kind != esp.Open {
+				t.Errorf("%s, %s: it was not for the device: job %d, %v", p.Suite, p.Name, kind, c.Out[i].Verdict)
 			}
-			if forged := n.Forgeries == 1; forged == p.Valid || n.Forgeries > 1 {
-				t.Errorf("%s, %s: %d forgeries, valid: %v, %v", p.Suite, p.Name, n.Forgeries, p.Valid, c.Out[i].Verdict)
+			if forged := n.ICVFailures == 1; forged == p.Valid || n.ICVFailures > 1 {
+				t.Errorf("%s, %s: %d forgeries, valid: %v, %v", p.Suite, p.Name, n.ICVFailures, p.Valid, c.Out[i].Verdict)
 			}
 			g.Remove(s)
 			s.Zero()

@@ -84,7 +84,7 @@ func TestESPInteroperatesWithLinux(t *testing.T) {
 		t.Errorf("%d SAs, want %d", len(sas), 2*len(all))
 	}
 	for _, s := range sas {
-		if s.Packets < 10 || s.Replays+s.Forgeries != 0 {
+		if s.Packets < 10 || s.Replays+s.ICVFailures != 0 {
 			t.Errorf("%+v", s)
 		}
 	}

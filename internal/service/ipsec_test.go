@@ -88,7 +88,7 @@ func (p *protection) receive(b []byte) ipsec.Error {
 		return e
 	}
 	f := gateway.FlowIPv4(b[at:])
-	return p.gateway.MayEnter(&f, s)
+	return p.gateway.CheckInbound(&f, s)
 }
 
 // An SA keeps its replay window when its configuration changes, except for its keys.
@@ -222,7 +222,7 @@ func TestFailedReloadChangesNothing(t *testing.T) {
 			t.Errorf("%s fails: the inbound SA: %v", c.step, e)
 		}
 		f := gateway.FlowIPv4(testutil.UDP4("10.7.0.1", "10.8.0.1", 1, 2)[packet.EthernetLen:])
-		if s, e := p.gateway.Protect(&f); s != p.sas["b"].SA || e != ipsec.OK || s.Sequence() != before {
+		if s, e := p.gateway.LookupOutbound(&f); s != p.sas["b"].SA || e != ipsec.OK || s.Sequence() != before {
 			t.Errorf("%s fails: the outbound one: %v, %v", c.step, s, e)
 		}
 		if err := p.reload(inbound("a", 0x100, 1), outbound("b", 0x200, 2)); err != nil {

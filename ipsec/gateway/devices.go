@@ -1,89 +1,85 @@
 package gateway
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/device"
 )
 
-// Holder is a device with a key table.
-type Holder interface {
-	// Hold stores the keys at an index of the table before it returns. It does not keep k.
-	Hold(number uint32, k *device.Key)
-	// Forget overwrites the keys at an index.
-	Forget(number uint32)
+// KeyTable is the key table of a device.
+type KeyTable interface {
+	// Store writes the keys to an index of the table before it returns. It does not keep k.
+	Store(index uint32, k *device.Key)
+	// Erase overwrites the keys at an index.
+	Erase(index uint32)
 }
 
-// holders are the devices and the used indexes of their key tables. SAs are added and zeroed by
-// different goroutines, so there is a lock.
-type holders struct {
+// keyTables are the key tables of all devices, which have the same indexes. SAs are added and
+// zeroed by different goroutines, so there is a lock.
+type keyTables struct {
 	mu   sync.Mutex
-	all  []Holder
-	held []*ipsec.SA // by index; nil: free
+	all  []KeyTable
+	used []*ipsec.SA // by index; nil: free
 	free []uint32    // indexes
 }
 
-// Follow stores the keys of all SAs on a device, also of SAs that are added later, before a packet
-// meets them. The returned function ends that; then the device's keys have been overwritten.
-func (g *Gateway) Follow(h Holder) (unfollow func()) {
-	k := &g.holders
+// Follow writes the keys of all SAs to a device's key table, and those of SAs that are added later
+// before a packet uses them. The returned function ends that and overwrites the keys.
+func (g *Gateway) Follow(t KeyTable) (unfollow func()) {
+	k := &g.keyTables
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.all = append(k.all, h)
-	for n, s := range k.held {
+	k.all = append(k.all, t)
+	for n, s := range k.used {
 		if s != nil {
-			h.Hold(uint32(n), s.DeviceKey())
+			t.Store(uint32(n), s.DeviceKey())
 		}
 	}
-	return func() { k.remove(h) }
+	return func() { k.remove(t) }
 }
 
-func (k *holders) remove(h Holder) {
+func (k *keyTables) remove(t KeyTable) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for i := range k.all {
-		if k.all[i] == h {
-			k.all = append(k.all[:i:i], k.all[i+1:]...)
-			break
-		}
-	}
-	for n, s := range k.held {
+	k.all = slices.DeleteFunc(k.all, func(x KeyTable) bool { return x == t })
+	for n, s := range k.used {
 		if s != nil {
-			h.Forget(uint32(n))
+			t.Erase(uint32(n))
 		}
 	}
 }
 
-// share assigns an index to an SA and stores its keys on all devices, unless it has one. The index
+// add assigns an index to an SA and writes its keys to all devices, unless it has one. The index
 // is free again when the SA's keys are overwritten: no worker or device uses it any more.
-func (k *holders) share(s *ipsec.SA) {
+func (k *keyTables) add(s *ipsec.SA) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if s.Number() != ipsec.NoNumber {
+	if s.KeyIndex() != ipsec.NoKeyIndex {
 		return
 	}
 	var n uint32
 	if last := len(k.free) - 1; last >= 0 {
 		n = k.free[last]
 		k.free = k.free[:last]
-		k.held[n] = s
+		k.used[n] = s
 	} else {
-		n = uint32(len(k.held))
-		k.held = append(k.held, s)
+		n = uint32(len(k.used))
+		k.used = append(k.used, s)
 	}
-	for _, h := range k.all {
-		h.Hold(n, s.DeviceKey())
+	for _, t := range k.all {
+		t.Store(n, s.DeviceKey())
 	}
-	s.Share(n, func() { k.forget(n) })
+	s.SetKeyIndex(n, func() { k.erase(n) })
 }
 
-func (k *holders) forget(n uint32) {
+func (k *keyTables) erase(n uint32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, h := range k.all {
-		h.Forget(n)
+	for _, t := range k.all {
+		t.Erase(n)
 	}
-	k.held[n] = nil
+	k.used[n] = nil
 	k.free = append(k.free, n)
 }

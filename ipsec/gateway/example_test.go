@@ -23,7 +23,7 @@ func Example() {
 		panic(err)
 	}
 	flow := gateway.FlowIPv4(testutil.UDP4("192.0.2.1", "198.51.100.7", 12345, 53)[packet.EthernetLen:])
-	_, failed := g.Protect(&flow)
+	_, failed := g.LookupOutbound(&flow)
 	fmt.Println("without an SA:", failed)
 
 	sa, err := ipsec.NewSA(ipsec.Config{
@@ -37,7 +37,7 @@ func Example() {
 	if err := g.Add(sa); err != nil {
 		panic(err)
 	}
-	by, failed := g.Protect(&flow)
+	by, failed := g.LookupOutbound(&flow)
 	fmt.Printf("by SPI %#x: %v\n", by.Config().SPI, failed)
 	// Output:
 	// without an SA: XfrmOutNoStates

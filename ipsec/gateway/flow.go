@@ -69,23 +69,23 @@ func ports(proto packet.Protocol, l4 []byte, fragment bool) (src, dst uint32) {
 // Inbound returns the SA for a packet to dst with this SPI, or nil.
 func (g *Gateway) Inbound(spi uint32, dst netip.Addr) *ipsec.SA { return g.sad.Lookup(spi, dst) }
 
-// MayEnter checks a decrypted packet (by is its SA) or a cleartext one (by is nil) against the
+// CheckInbound checks a decrypted packet (by is its SA) or a cleartext one (by is nil) against the
 // inbound policies (RFC 4301 section 5.2). Packets without a policy may enter in cleartext, but not
 // out of a tunnel.
-func (g *Gateway) MayEnter(f *Flow, by *ipsec.SA) ipsec.Error {
+func (g *Gateway) CheckInbound(f *Flow, by *ipsec.SA) ipsec.Error {
 	n, v := g.lookup().in.Lookup(f)
-	return mayEnter(n, v, by)
+	return checkInbound(n, v, by)
 }
 
 // Protect returns the SA for an outbound packet, or nil if it may leave in cleartext. An error is
 // the reason why it may not leave.
-func (g *Gateway) Protect(f *Flow) (*ipsec.SA, ipsec.Error) {
+func (g *Gateway) LookupOutbound(f *Flow) (*ipsec.SA, ipsec.Error) {
 	r := g.lookup()
 	n, v := r.out.Lookup(f)
-	return r.protect(n, v)
+	return r.outboundSA(n, v)
 }
 
-// Batch is the largest number of packets per call of MayEnterAll and ProtectAll.
+// Batch is the largest number of packets per call of CheckInboundBatch and LookupOutboundBatch.
 const Batch = 64
 
 // Lookups is a worker's cache of the policies of both directions.
@@ -94,24 +94,24 @@ type Lookups struct{ in, out *policy.Cache }
 // NewLookups returns empty caches.
 func NewLookups() Lookups { return Lookups{policy.NewCache(), policy.NewCache()} }
 
-// MayEnterAll is MayEnter for up to Batch flows, with results in errs. Cache misses overlap.
-func (g *Gateway) MayEnterAll(l *Lookups, errs []ipsec.Error, flows []Flow, by []*ipsec.SA) {
+// CheckInboundBatch is CheckInbound for up to Batch flows, with results in errs. Cache misses overlap.
+func (g *Gateway) CheckInboundBatch(l *Lookups, errs []ipsec.Error, flows []Flow, by []*ipsec.SA) {
 	var policies [Batch]int32
 	var verdicts [Batch]policy.Verdict
 	l.in.LookupBatch(g.lookup().in, policies[:], verdicts[:], flows)
 	for i := range flows {
-		errs[i] = mayEnter(policies[i], verdicts[i], by[i])
+		errs[i] = checkInbound(policies[i], verdicts[i], by[i])
 	}
 }
 
-// ProtectAll is Protect for up to Batch flows. Cache misses overlap.
-func (g *Gateway) ProtectAll(l *Lookups, sas []*ipsec.SA, errs []ipsec.Error, flows []Flow) {
+// LookupOutboundBatch is Protect for up to Batch flows. Cache misses overlap.
+func (g *Gateway) LookupOutboundBatch(l *Lookups, sas []*ipsec.SA, errs []ipsec.Error, flows []Flow) {
 	var policies [Batch]int32
 	var verdicts [Batch]policy.Verdict
 	r := g.lookup()
 	l.out.LookupBatch(r.out, policies[:], verdicts[:], flows)
 	for i := range flows {
-		sas[i], errs[i] = r.protect(policies[i], verdicts[i])
+		sas[i], errs[i] = r.outboundSA(policies[i], verdicts[i])
 	}
 }
 
@@ -123,8 +123,8 @@ func (g *Gateway) lookup() *Ruleset {
 	return &none
 }
 
-// mayEnter is MayEnter with the result of the inbound policies.
-func mayEnter(n int32, v policy.Verdict, by *ipsec.SA) ipsec.Error {
+// checkInbound is CheckInbound with the result of the inbound policies.
+func checkInbound(n int32, v policy.Verdict, by *ipsec.SA) ipsec.Error {
 	switch {
 	case n == policy.None && by == nil:
 		return ipsec.OK
@@ -143,7 +143,7 @@ func mayEnter(n int32, v policy.Verdict, by *ipsec.SA) ipsec.Error {
 }
 
 // protect is Protect with the result of the outbound policies.
-func (r *Ruleset) protect(n int32, v policy.Verdict) (*ipsec.SA, ipsec.Error) {
+func (r *Ruleset) outboundSA(n int32, v policy.Verdict) (*ipsec.SA, ipsec.Error) {
 	switch {
 	case n == policy.None || v.Action() == policy.Bypass:
 		return nil, ipsec.OK

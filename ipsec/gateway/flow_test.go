@@ -87,18 +87,18 @@ func TestFragmentsDoNotEscapePoliciesOfPorts(t *testing.T) {
 		if c.discard {
 			wantOut, wantIn = ipsec.OutPolBlock, ipsec.InPolBlock
 		}
-		if s, err := g.Protect(&f); err != wantOut || !c.discard && s != out {
+		if s, err := g.LookupOutbound(&f); err != wantOut || !c.discard && s != out {
 			t.Errorf("%s: leaves by %v, %v", c.name, s, err)
 		}
-		if err := g.MayEnter(&f, nil); err != wantIn {
+		if err := g.CheckInbound(&f, nil); err != wantIn {
 			t.Errorf("%s: in clear: %v", c.name, err)
 		}
-		if err := g.MayEnter(&f, in); !c.discard && err != ipsec.OK {
+		if err := g.CheckInbound(&f, in); !c.discard && err != ipsec.OK {
 			t.Errorf("%s: protected: %v", c.name, err)
 		}
 	}
 	other := testutil.Edit(testutil.UDP4("192.0.2.1", "10.2.0.9", 1, 5000, make([]byte, 40)...), 6, 0x20, 0)
-	if f := flow(t, other); g.MayEnter(&f, nil) != ipsec.OK {
+	if f := flow(t, other); g.CheckInbound(&f, nil) != ipsec.OK {
 		t.Error("a fragment that no policy can mean is refused")
 	}
 }

@@ -53,7 +53,7 @@ func TestPolicyCachesFollowRuleChanges(t *testing.T) {
 			var sas [n]*ipsec.SA
 			var errs [n]ipsec.Error
 			first := inForce.Load()
-			g.ProtectAll(&l, sas[:], errs[:], flows[:])
+			g.LookupOutboundBatch(&l, sas[:], errs[:], flows[:])
 			last, k := begun.Load(), first
 			for k <= last && sas[0] != out[k%n] {
 				k++
@@ -69,7 +69,7 @@ func TestPolicyCachesFollowRuleChanges(t *testing.T) {
 			for i := range uint32(n) {
 				by[i] = in[(i+k)%n]
 			}
-			g.MayEnterAll(&l, errs[:], flows[:], by[:])
+			g.CheckInboundBatch(&l, errs[:], flows[:], by[:])
 			for i, err := range errs {
 				if err != ipsec.OK && k == begun.Load() || err != errs[0] {
 					return fmt.Errorf("rules %d: tunnel %d's packets may not enter: %v", k, i, err)

@@ -27,7 +27,7 @@ func TestMissingSAsAreReportedOnce(t *testing.T) {
 		t.Helper()
 		f := policy.IPv4Flow(1, 10<<24|net<<16|1, 6, 1, 2)
 		for range 3 {
-			if s, err := g.Protect(&f); s != nil || err != ipsec.OutNoStates {
+			if s, err := g.LookupOutbound(&f); s != nil || err != ipsec.OutNoStates {
 				t.Fatal(s, err)
 			}
 		}

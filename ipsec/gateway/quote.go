@@ -82,13 +82,13 @@ func quotedPorts(proto packet.Protocol, l4 []byte, fragment bool) (src, dst uint
 	return ports(proto, l4, fragment)
 }
 
-// ErrorMayEnter is MayEnter for an ICMP error, and also checks the quoted packet. headers is the result
-// of MayEnter for the error's own addresses.
+// CheckInboundError is CheckInbound for an ICMP error, and also checks the quoted packet. headers is the result
+// of CheckInbound for the error's own addresses.
 //
 // An error out of a tunnel that no policy selects may enter if it is honest and answers to the quoted
 // packet may arrive by the same SA; with StrictErrors this holds for every error out of a tunnel. A
 // cleartext error must not quote a protected packet: no router on the path sees it in cleartext.
-func (g *Gateway) ErrorMayEnter(q *Quote, headers ipsec.Error, by *ipsec.SA) ipsec.Error {
+func (g *Gateway) CheckInboundError(q *Quote, headers ipsec.Error, by *ipsec.SA) ipsec.Error {
 	stranger := by != nil && headers == ipsec.InNoPols
 	inspected := headers == ipsec.OK && (by == nil || g.StrictErrors)
 	switch {
@@ -97,14 +97,14 @@ func (g *Gateway) ErrorMayEnter(q *Quote, headers ipsec.Error, by *ipsec.SA) ips
 	case by != nil && !q.Honest:
 		return ipsec.InNoPols
 	}
-	return g.MayEnter(&q.Answer, by)
+	return g.CheckInbound(&q.Answer, by)
 }
 
-// ProtectError is Protect for an ICMP error that may leave in cleartext by its own addresses. An error
+// LookupOutboundError is Protect for an ICMP error that may leave in cleartext by its own addresses. An error
 // about a protected packet uses the SA of answers to that packet. It may not leave unless allowed: the
 // caller checks that it arrived from the direction of the quoted packet. Errors do not request SAs
 // (RFC 4301 section 6.2).
-func (g *Gateway) ProtectError(q *Quote, allowed bool) (*ipsec.SA, ipsec.Error) {
+func (g *Gateway) LookupOutboundError(q *Quote, allowed bool) (*ipsec.SA, ipsec.Error) {
 	r := g.lookup()
 	n, v := r.out.Lookup(&q.Answer)
 	switch {

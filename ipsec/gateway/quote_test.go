@@ -102,5 +102,5 @@ func enters(g *Gateway, s *ipsec.SA, p []byte) bool {
 		l4 = packet.IPv6Len
 	}
 	q, ok := ReadQuote(p, l4)
-	return ok && g.ErrorMayEnter(&q, ipsec.InNoPols, s) == ipsec.OK
+	return ok && g.CheckInboundError(&q, ipsec.InNoPols, s) == ipsec.OK
 }

@@ -75,16 +75,16 @@ func TestTunnelsNamedByRulesStay(t *testing.T) {
 	}
 	for _, i := range []int{0, 1, pageSize - 1, pageSize, n - 1} {
 		f := policy.IPv4Flow(1, 10<<24+uint32(i), 17, 1, 2)
-		if s, err := g.Protect(&f); s != sas[i] || err != ipsec.OK {
+		if s, err := g.LookupOutbound(&f); s != sas[i] || err != ipsec.OK {
 			t.Fatalf("packets of tunnel %d leave by another's association: %v", i, err)
 		}
 		next := newSA(t, g, ipsec.Out, host(i).String(), uint32(0x9000+i))
-		if s, _ := g.Protect(&f); s != next {
+		if s, _ := g.LookupOutbound(&f); s != next {
 			t.Errorf("tunnel %d: the association of before is in use", i)
 		}
 		g.Remove(next)
 		g.Remove(sas[i])
-		if s, err := g.Protect(&f); s != nil || err != ipsec.OutNoStates {
+		if s, err := g.LookupOutbound(&f); s != nil || err != ipsec.OutNoStates {
 			t.Errorf("tunnel %d: an association that was removed is in use: %v", i, err)
 		}
 	}

@@ -1,0 +1,48 @@
+package esp
+
+import (
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/ipsec"
+)
+
+// Job is the encryption or decryption of one packet by a device, between Begin and Finish, with a
+// copy of the SA's fields that the device needs. The host decides on policies, sequence numbers and
+// replays.
+type Job struct {
+	Kind     JobKind
+	Mode     ipsec.Mode
+	TOS      byte   // open: of the header in front of ESP
+	Extended bool   // sequence numbers have 64 bits
+	SumsUDP  bool   // seal: see ipsec.SA
+	Reroute  bool   // open: after Finish, the packet needs another lookup
+	KeyUsed  uint16 // length in bytes of the key record's prefix that the device needs
+	Key      uint32 // the SA's KeyIndex
+	SA       *ipsec.SA
+	Seq      uint64 // sequence number, all 64 bits
+	// Offsets and lengths in bytes.
+	ESP, Bytes uint16 // of the SPI, from the frame's first byte; and from there to the end of the ICV
+	Header     uint16 // open: of the IP headers in front of ESP
+	NextAt     uint16 // open: of the next header field that names ESP, in these
+}
+
+// JobKind is the work of a device on a packet.
+type JobKind uint8
+
+const (
+	Plain   JobKind = iota // look the packet up
+	Decided                // none: the host has decided on the packet
+	Seal                   // encrypt, then look up; all is written but ciphertext, ICV and UDP checksum; CBC's IV is the nonce
+	Open                   // decrypt, then look up the inner packet
+)
+
+// deviceTakes reports whether a packet of an SA can be a job of the device.
+func (s *Stage) deviceTakes(job *Job, f *batch.Frame, sa *ipsec.SA) bool {
+	const aligned = 2 // IP headers and ESP are at multiples of 4 then
+	return job != nil && f.Addr%4 == aligned && sa.KeyIndex() < s.keys && !s.frames.IsLarge(*f) && !f.Origin.Has(batch.Reassembled)
+}
+
+// set fills in the fields that come from the SA. Bytes is set already.
+func (job *Job) set(kind JobKind, sa *ipsec.SA, seq uint64) {
+	job.Kind, job.Mode, job.Extended, job.SumsUDP, job.Reroute, job.SA, job.Seq = kind, sa.Mode(), sa.Extended(), sa.SumsUDP(), false, sa, seq
+	job.Key, job.KeyUsed = sa.KeyIndex(), uint16(sa.DeviceKeyUsed(int(job.Bytes)))
+}
