@@ -50,7 +50,7 @@ func TestWorkerLoopDoesNotAllocate(t *testing.T) {
 	}
 	w := r.workers[0]
 	turn := func() {
-		f.Bump() // so that the held packets are retried
+		f.Commit() // so that the held packets are retried
 		w.receive(batch.Clock())
 		w.complete()
 		w.reclaim()

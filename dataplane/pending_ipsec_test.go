@@ -46,13 +46,13 @@ func TestNewPoliciesApplyToPendingPackets(t *testing.T) {
 			if err := g.SetRules([]gateway.Rule{{Policy: policy.Policy{Src: anywhere, Dst: anywhere, Action: c.action, Target: sa.Tunnel()}}}); err != nil {
 				t.Fatal(err)
 			}
-			r.fib.Retry()
+			r.fib.MarkChanged()
 			r.wait("another try", func(s *dataplane.Stats) bool { return s.Chunks >= chunks+2 })
 			if held := r.router.Stats().Held; held != 20-int64(c.discarded) {
 				t.Errorf("%d packets wait after the policies changed", held)
 			}
 			r.fib.SetAdjacency(r.adj[1], 1, 0x0200000000bb)
-			r.fib.Bump()
+			r.fib.Commit()
 			r.wait("their ends", func(s *dataplane.Stats) bool {
 				return s.Ports[1].TxPackets == uint64(c.left) && s.Ports[0].Drops[batch.XfrmOutPolBlock] == c.discarded
 			})

@@ -20,7 +20,7 @@ func TestPacketsWaitForUnresolvedNeighbor(t *testing.T) {
 	r.start()
 	r.wait("20 held packets", func(s *dataplane.Stats) bool { return s.Held == 20 })
 	r.fib.SetAdjacency(r.adj[1], 1, 0x0200000000bb)
-	r.fib.Bump()
+	r.fib.Commit()
 	r.wait("20 packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 20 })
 	r.stop()
 	for i, f := range r.out[1] {
@@ -57,7 +57,7 @@ func TestPendingShareOfADestinationIsLimited(t *testing.T) {
 	r.start()
 	for range 10 {
 		time.Sleep(100 * time.Millisecond)
-		r.fib.Bump()
+		r.fib.Commit()
 		if held := r.router.Stats().Held; held > 32 {
 			t.Fatalf("%d packets to one host are held", held)
 		}
@@ -93,7 +93,7 @@ func TestPendingPacketsStayInOrder(t *testing.T) {
 			return s.Chunks > before
 		})
 		r.fib.SetAdjacency(adj, 1, 0x0200000000bb)
-		r.fib.Bump()
+		r.fib.Commit()
 		sent := 20
 		if adj != other {
 			sent = 40
@@ -176,7 +176,7 @@ func TestESPWaitsForSA(t *testing.T) {
 	r.start()
 	r.wait("20 held packets", func(s *dataplane.Stats) bool { return s.Held == 20 })
 	e.known.Store(true)
-	r.fib.Retry()
+	r.fib.MarkChanged()
 	r.wait("20 packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 20 })
 	r.stop()
 	for i, f := range r.out[1] {
@@ -195,13 +195,13 @@ func TestESPWaitsForSAThenNeighbor(t *testing.T) {
 	r.start()
 	r.wait("20 held packets", func(s *dataplane.Stats) bool { return s.Held == 20 })
 	e.known.Store(true)
-	r.fib.Retry()
+	r.fib.MarkChanged()
 	time.Sleep(100 * time.Millisecond) // longer than for associations
 	if held := r.router.Stats().Held; held != 20 {
 		t.Errorf("%d packets wait for their neighbour", held)
 	}
 	r.fib.SetAdjacency(r.adj[1], 1, 0x0200000000bb)
-	r.fib.Bump()
+	r.fib.Commit()
 	r.wait("20 packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 20 })
 	r.stop()
 	if len(r.asks) == 0 || r.asks[0] != netip.MustParseAddr("10.1.0.1") {

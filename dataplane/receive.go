@@ -26,7 +26,7 @@ func (w *worker) receive(now time.Duration) bool {
 	c := w.free[len(w.free)-1]
 	c.N, c.Retried, c.Received = 0, 0, now
 	w.expireFragments(now)
-	if g := w.fib.Generation(); w.pending.due(g, now) {
+	if g := w.fib.Changes(); w.pending.due(g, now) {
 		w.pending.retry(c, g, now, w.puntExpired)
 		w.drops.flush(w.counters)
 	}

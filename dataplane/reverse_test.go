@@ -13,10 +13,10 @@ import (
 
 // Dropped packets cause no ICMP errors, and the other IP version is not affected.
 func TestReversePathFiltering(t *testing.T) {
-	const anything, loose, strict = fib.AnySource, fib.LooseSource, fib.StrictSource
+	const anything, loose, strict = fib.RPFOff, fib.RPFLoose, fib.RPFStrict
 	sources := []struct {
 		v4, v6 string
-		most   fib.ReversePath // that lets it pass
+		most   fib.RPFMode // that lets it pass
 	}{
 		{"192.0.2.1", "2001:db8::1", strict},         // by this port
 		{"198.51.100.1", "2001:db8:1::1", loose},     // by the other
@@ -26,7 +26,7 @@ func TestReversePathFiltering(t *testing.T) {
 		{"100.65.0.1", "2001:db8:5::1", anything},    // to this host
 		{"172.16.0.1", "2001:db8:ffff::1", anything}, // no route at all
 	}
-	for _, ask := range []fib.Sources{{}, {IPv4: loose}, {IPv4: strict}, {IPv6: loose}, {IPv6: strict}, {IPv4: strict, IPv6: loose}} {
+	for _, ask := range []fib.RPF{{}, {IPv4: loose}, {IPv4: strict}, {IPv6: loose}, {IPv6: strict}, {IPv4: strict, IPv6: loose}} {
 		r := newRig(t, 7) // bursts of several sizes
 		both := []fib.Path{{Adjacency: r.adj[0], Weight: 1}, {Adjacency: r.adj[1], Weight: 9}}
 		r.routeTo(r.hops[0], "192.0.2.0/24", "2001:db8::/64")
@@ -44,7 +44,7 @@ func TestReversePathFiltering(t *testing.T) {
 				frames = append(frames, testutil.UDP4(s.v4, "10.1.0.1", 1, 2, make([]byte, 26)...), testutil.UDP6(s.v6, "fd01::1", 1, 2))
 				for _, of := range []struct {
 					src   string
-					asked fib.ReversePath
+					asked fib.RPFMode
 				}{{s.v4, ask.IPv4}, {s.v6, ask.IPv6}} {
 					if of.asked > s.most {
 						refused++
@@ -61,7 +61,7 @@ func TestReversePathFiltering(t *testing.T) {
 			tooShort += 2
 		}
 		r.queues[0].Play(frames, len(frames))
-		r.configure(func() { r.fib.SetSources(0, ask) })
+		r.configure(func() { r.fib.SetRPF(0, ask) })
 		r.wait("all packets", func(s *dataplane.Stats) bool {
 			return s.Ports[1].TxPackets+s.Ports[0].Dropped() == uint64(len(frames))
 		})
@@ -90,8 +90,8 @@ func TestReversePathAppliesToPendingPackets(t *testing.T) {
 	r.queues[0].Play(numbered(20, "10.1.0.1"), 20)
 	r.start()
 	r.wait("20 held packets", func(s *dataplane.Stats) bool { return s.Held == 20 })
-	r.fib.SetSources(0, fib.Sources{IPv4: fib.LooseSource})
-	r.fib.Bump()
+	r.fib.SetRPF(0, fib.RPF{IPv4: fib.RPFLoose})
+	r.fib.Commit()
 	r.wait("20 drops", func(s *dataplane.Stats) bool { return s.Ports[0].Drops[batch.ReversePath] == 20 })
 	if s := r.stop(); s.Held != 0 || s.Ports[0].Dropped() != 20 {
 		t.Errorf("%d held, drops %v", s.Held, s.Ports[0].Drops)
@@ -103,9 +103,9 @@ func TestReversePathChangesUnderLoad(t *testing.T) {
 	r.queues[0].Play(numbered(500, "10.1.0.1"), -1) // from where no route leads
 	r.start()
 	r.wait("packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets > 1000 })
-	r.fib.SetSources(0, fib.Sources{IPv4: fib.LooseSource})
+	r.fib.SetRPF(0, fib.RPF{IPv4: fib.RPFLoose})
 	r.wait("drops", func(s *dataplane.Stats) bool { return s.Ports[0].Drops[batch.ReversePath] > 1000 })
-	r.fib.SetSources(0, fib.Sources{})
+	r.fib.SetRPF(0, fib.RPF{})
 	before := r.router.Stats().Ports[1].TxPackets
 	r.wait("packets again", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets > before+1000 })
 	r.queues[0].Pause()

@@ -20,7 +20,7 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 		if err := r.router.Set(dataplane.Settings{MaxPackets: packets, MaxDelay: time.Duration(i) * time.Microsecond, Spin: time.Duration(i%2) * time.Millisecond}); err != nil {
 			t.Fatal(err)
 		}
-		r.fib.Bump() // the 32 are tried again, also in chunks of fewer
+		r.fib.Commit() // the 32 are tried again, also in chunks of fewer
 	}
 	sent := r.router.Stats().Ports[1].TxPackets
 	r.wait("more packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets > sent+1000 })
@@ -30,7 +30,7 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 		}
 	}
 	r.fib.SetAdjacency(r.adj[0], 0, 0x0200000000bb)
-	r.fib.Bump()
+	r.fib.Commit()
 	r.wait("the 32", func(s *dataplane.Stats) bool { return s.Ports[0].TxPackets == 32 })
 	r.queues[0].Pause()
 	s := r.stop()

@@ -46,23 +46,23 @@ func TestBucketsFollowTheWeights(t *testing.T) {
 	}
 }
 
-func TestADeadPathMovesOnlyItsOwnFlows(t *testing.T) {
+func TestDeadPathMovesOnlyItsOwnFlows(t *testing.T) {
 	paths := weighted(2, 1, 1)
 	s := share(paths, nil)
 	before := s.buckets(paths)
 	paths[0].Dead = true
 	s = share(paths, s)
 	after := s.buckets(paths)
-	heirs := map[uint32]int{}
+	owners := map[uint32]int{}
 	for i := range before {
 		if before[i] == 1 {
-			heirs[after[i]]++
+			owners[after[i]]++
 		} else if before[i] != after[i] {
-			t.Fatalf("bucket %d moved from living path %d to %d", i, before[i], after[i])
+			t.Fatalf("bucket %d moved from live path %d to %d", i, before[i], after[i])
 		}
 	}
-	if heirs[1] != 0 || heirs[2] != 64 || heirs[3] != 64 {
-		t.Errorf("the dead path's 128 buckets went to %v", heirs)
+	if owners[1] != 0 || owners[2] != 64 || owners[3] != 64 {
+		t.Errorf("the dead path's 128 buckets went to %v", owners)
 	}
 	paths[0].Dead = false
 	if s = share(paths, s); s.buckets(paths) != before {
@@ -76,9 +76,8 @@ func TestADeadPathMovesOnlyItsOwnFlows(t *testing.T) {
 	}
 }
 
-// Whatever becomes of the paths, each has its due, and no more buckets move than that asks
-// for: those of paths that have less now, as many as they have less.
-func TestNoMoreFlowsMoveThanMust(t *testing.T) {
+// A change of the paths moves the minimum of buckets: from each path as many as its share shrinks.
+func TestFewestFlowsMove(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	var was *shares
 	for range 2000 {
@@ -117,9 +116,9 @@ func TestNoMoreFlowsMoveThanMust(t *testing.T) {
 	}
 }
 
-// Flows stay on a path whether a next hop is changed, or another one takes its place, and
-// also where it is the only one for a while.
-func TestFlowsStayWithAPathThatStays(t *testing.T) {
+// Flows stay on a path that remains when its next hop changes or is replaced, also if it was the
+// only one in between.
+func TestFlowsStayOnRemainingPaths(t *testing.T) {
 	f := New(0)
 	paths := weighted(1, 1, 1)
 	taken := func(id ID) (buckets [Buckets]uint32) {

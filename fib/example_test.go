@@ -25,7 +25,7 @@ func Example() {
 		panic(err)
 	}
 	f.SetAdjacency(adjacency, port, 0x020000000002)
-	f.Bump()
+	f.Commit()
 
 	prefix, id, _ := f.IPv4.LookupPrefix(netip.MustParseAddr("192.0.2.7"))
 	word := f.NextHop(id)

@@ -52,12 +52,12 @@ type FIB struct {
 	shares       map[uint32]*shares // of groups, for the writer
 	adjacencies  []uint64           // Adjacency words
 	ports        []uint64           // Port words
-	reversePaths []uint32           // by port: Sources words
-	verifying    atomic.Int32       // number of nonzero Sources words
+	reversePaths []uint32           // by port: RPF words
+	rpfPorts     atomic.Int32       // number of nonzero RPF words
 
 	hopIDs, groupIDs, adjIDs ids
 	readers                  readers
-	generation               atomic.Uint64
+	changes                  atomic.Uint64
 	followers                followers
 }
 
@@ -92,19 +92,19 @@ func (f *FIB) Words() Words {
 	return Words{f.nextHops, f.groups, f.adjacencies, f.ports, f.reversePaths}
 }
 
-// Generation counts changes that can unblock queued packets: neighbors, routes, SAs. Workers
-// retry queued packets when it changes.
-func (f *FIB) Generation() uint64 { return f.generation.Load() }
-
-// Bump ends a batch of changes: it increments the generation and flushes followers.
-func (f *FIB) Bump() {
-	f.Retry()
+// Commit ends a batch of changes: it calls MarkChanged and flushes followers.
+func (f *FIB) Commit() {
+	f.MarkChanged()
 	f.followers.flush()
 }
 
-// Retry increments the generation, after a follower has applied changes or a gateway has a new
-// SA. Any goroutine may call it.
-func (f *FIB) Retry() { f.generation.Add(1) }
+// MarkChanged increments Changes, also for a change elsewhere: a follower has applied changes, or a
+// gateway has a new SA or path MTU. Any goroutine may call it.
+func (f *FIB) MarkChanged() { f.changes.Add(1) }
+
+// Changes returns a number that grows with every batch of changes. When it differs, workers retry
+// pending packets, and gateways compute the MTUs of tunnels again.
+func (f *FIB) Changes() uint64 { return f.changes.Load() }
 
 // store writes a word and passes it to followers.
 func (f *FIB) store(a Array, words []uint64, index uint32, word uint64) {
@@ -241,8 +241,8 @@ func (f *FIB) freeGroup(w NextHop) {
 // NextHop returns the word of a next hop.
 func (f *FIB) NextHop(id ID) NextHop { return NextHop(atomic.LoadUint64(&f.nextHops[id])) }
 
-// LeadsBy reports whether a forwarding next hop has a path over a port.
-func (f *FIB) LeadsBy(w NextHop, port uint16) bool {
+// HasPathOver reports whether a forwarding next hop has a path over a port.
+func (f *FIB) HasPathOver(w NextHop, port uint16) bool {
 	if !w.Group() {
 		return f.Adjacency(w.Index()).Port() == port
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestWordsKeepWhatIsPutIn(t *testing.T) {
+func TestWordsHoldTheirFields(t *testing.T) {
 	f := New(0)
 	f.SetPort(7, 0x0200deadbeef, 1500)
 	if p := f.Port(7); p.MAC() != 0x0200deadbeef || p.MTU() != 1500 {
@@ -34,8 +34,7 @@ func TestWordsKeepWhatIsPutIn(t *testing.T) {
 	}
 }
 
-// A next hop's MTU holds whatever becomes of its kind and paths, and the smaller one of it
-// and the port's counts.
+// A next hop keeps its MTU when its kind and paths change. The smaller MTU of next hop and port applies.
 func TestNextHopsKeepTheirMTU(t *testing.T) {
 	f := New(0)
 	one, two := []Path{{Adjacency: 1}}, []Path{{Adjacency: 1}, {Adjacency: 2}}
@@ -64,7 +63,7 @@ func TestNextHopsKeepTheirMTU(t *testing.T) {
 	}
 	f.FreeNextHop(id)
 	if again, err := f.NewNextHop(KindForward, one...); err != nil || again != id || f.NextHop(again).MTU() != 0 {
-		t.Errorf("number %d, used again: %#x (%v)", again, f.NextHop(again), err)
+		t.Errorf("reused index %d: %#x (%v)", again, f.NextHop(again), err)
 	}
 }
 
@@ -99,37 +98,37 @@ func TestNextHopChangesBetweenOneAndManyPaths(t *testing.T) {
 	must(t, f.SetNextHop(id, KindForward, a, Path{Adjacency: 3, Weight: 3}))
 	check(map[uint32]int{1: 64, 3: 192})
 	if f.NextHop(id).Index() != group {
-		t.Error("a changed group got a new number: all its flows may have moved")
+		t.Error("a changed group got a new index: all its flows may have moved")
 	}
 	must(t, f.SetNextHop(id, KindBlackhole))
 	if w := f.NextHop(id); w.Kind() != KindBlackhole {
 		t.Errorf("blackhole: %#x", w)
 	}
 	if g, _ := f.groupIDs.take(); g != group {
-		t.Errorf("the group's number is not used again: got %d, want %d", g, group)
+		t.Errorf("the group's index is not reused: got %d, want %d", g, group)
 	}
 }
 
-func TestNumbersAreUsedAgainOnlyWhenReadersHaveMovedOn(t *testing.T) {
+func TestIndexesAreReusedAfterTheirReaders(t *testing.T) {
 	f := New(0)
 	one, two := f.NewReader(), f.NewReader()
 	id, _ := f.NewAdjacency(0)
 	one.Hold(one.Now())
 	f.FreeAdjacency(id) // one may have seen it
 	if got, _ := f.NewAdjacency(0); got == id {
-		t.Fatal("a number was used again under a reader's eyes")
+		t.Fatal("an index was reused while a reader could read its entry")
 	}
 	two.Hold(two.Now()) // began later: cannot have seen it
 	if got, _ := f.NewAdjacency(0); got == id {
-		t.Fatal("a number was used again under a reader's eyes")
+		t.Fatal("an index was reused while a reader could read its entry")
 	}
 	one.Release()
 	if got, _ := f.NewAdjacency(0); got != id {
-		t.Errorf("got number %d, want %d, which nobody can know any more", got, id)
+		t.Errorf("got index %d, want %d, which no reader can read", got, id)
 	}
 }
 
-func TestAReusedNextHopHasAGroupOfItsOwn(t *testing.T) {
+func TestReusedNextHopHasItsOwnGroup(t *testing.T) {
 	f := New(0)
 	paths := func(a uint32) []Path { return []Path{{Adjacency: a}, {Adjacency: a + 1}} }
 	first, err := f.NewNextHop(KindForward, paths(1)...)
@@ -142,14 +141,14 @@ func TestAReusedNextHopHasAGroupOfItsOwn(t *testing.T) {
 	third, err := f.NewNextHop(KindForward, paths(5)...)
 	must(t, err)
 	if second != first || f.NextHop(second).Index() != group {
-		t.Fatal("the numbers were not used again: this test tests nothing")
+		t.Fatal("the indexes were not reused: this test tests nothing")
 	}
 	if f.NextHop(third).Index() == f.NextHop(second).Index() {
 		t.Errorf("two next hops share group %d", f.NextHop(third).Index())
 	}
 }
 
-func TestFullArraysSaySo(t *testing.T) {
+func TestFullArraysReturnErrFull(t *testing.T) {
 	f := New(0)
 	f.groupIDs.limit = 1
 	paths := []Path{{Adjacency: 1}, {Adjacency: 2}}
@@ -161,7 +160,7 @@ func TestFullArraysSaySo(t *testing.T) {
 		t.Errorf("a group too many: %v", err)
 	}
 	if id, err := f.NewNextHop(KindLocal); err != nil || uint32(id) != next {
-		t.Errorf("the failed next hop kept its number: next is %d, want %d (%v)", id, next, err)
+		t.Errorf("the failed next hop kept its index: next is %d, want %d (%v)", id, next, err)
 	}
 }
 

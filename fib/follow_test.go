@@ -35,7 +35,7 @@ func (r *replica) Word(a Array, index uint32, word uint64) {
 func (r *replica) Reuse() { r.reuses++ }
 func (r *replica) Flush() { r.flushes++ }
 
-// is tells whether the copy has what the base has.
+// is reports whether the copy equals the arrays of f.
 func (r *replica) is(f *FIB) bool {
 	w := f.Words()
 	return slices.Equal(r.NextHops, w.NextHops) && slices.Equal(r.Groups, w.Groups) &&
@@ -53,7 +53,7 @@ func churn(t *testing.T, f *FIB, rnd *rand.Rand, n int) {
 		}
 		f.SetAdjacency(adj, uint16(rnd.IntN(8)), MAC(rnd.Uint64N(1<<48)))
 		f.SetPort(uint16(rnd.IntN(8)), MAC(rnd.Uint64N(1<<48)), 1500)
-		f.SetSources(uint16(rnd.IntN(8)), Sources{ReversePath(rnd.IntN(3)), ReversePath(rnd.IntN(3))})
+		f.SetRPF(uint16(rnd.IntN(8)), RPF{RPFMode(rnd.IntN(3)), RPFMode(rnd.IntN(3))})
 		id, err := f.NewNextHop(KindForward, []Path{{Adjacency: adj, Weight: 1}, {Adjacency: 1, Weight: 2}}[:1+rnd.IntN(2)]...)
 		if err != nil {
 			t.Fatal(err)
@@ -62,7 +62,7 @@ func churn(t *testing.T, f *FIB, rnd *rand.Rand, n int) {
 			f.FreeNextHop(hops[0])
 			hops = hops[1:]
 		}
-		f.Bump()
+		f.Commit()
 	}
 }
 
@@ -74,7 +74,7 @@ func TestFollowersReceiveTheSameChanges(t *testing.T) {
 	f.Follow(second)
 	churn(t, f, rnd, 200)
 	if !first.is(f) || !second.is(f) {
-		t.Error("a copy differs from the base")
+		t.Error("a copy differs from the FIB")
 	}
 	if first.reuses == 0 || first.reuses != second.reuses || first.flushes != 200 || second.flushes != 200 {
 		t.Errorf("%d and %d reuses, %d and %d flushes", first.reuses, second.reuses, first.flushes, second.flushes)
@@ -83,9 +83,9 @@ func TestFollowersReceiveTheSameChanges(t *testing.T) {
 	endFirst() // again: nothing
 	churn(t, f, rnd, 200)
 	if first.is(f) || first.flushes != 200 {
-		t.Error("a follower that has ended is still told")
+		t.Error("a follower received changes after its end")
 	}
 	if !second.is(f) || second.flushes != 400 {
-		t.Error("the other one is not told any more")
+		t.Error("the end of one follower stopped another")
 	}
 }

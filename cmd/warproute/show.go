@@ -39,7 +39,7 @@ func newShowCommand() *cobra.Command {
 	c.AddCommand(
 		newView(q, "ports", "Show ports: XDP mode, packet counts, packets passed to Linux", status.WritePorts),
 		newRoutesView(q),
-		newView(q, "neighbors", "Show neighbors and their link addresses", status.WriteNeighbors),
+		newView(q, "neighbors", "Show neighbors and their MAC addresses", status.WriteNeighbors),
 		newView(q, "engine", "Show the engine and why it was chosen, workers and batches", status.WriteEngine),
 		newView(q, "latency", "Show latencies of chunks per pipeline stage", status.WriteLatencies),
 		newView(q, "sas", "Show IPsec security associations and their counters", status.WriteSAs),

@@ -91,7 +91,7 @@ func (s *state) flush() bool {
 	changed := s.changed
 	s.changed = false
 	if changed {
-		s.fib.Bump()
+		s.fib.Commit()
 	}
 	return changed
 }

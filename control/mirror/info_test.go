@@ -52,7 +52,7 @@ func TestRoutesAndLookupForPeople(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if host, _ := w.m.Lookup(netip.MustParseAddr("10.1.0.2")); host.Paths[0].MAC != "02:00:00:00:01:02" {
-		t.Errorf("lookup of a neighbor does not say its link address: %+v", host.Paths)
+		t.Errorf("lookup of a neighbor does not have its MAC address: %+v", host.Paths)
 	}
 
 	routes := w.m.Routes()

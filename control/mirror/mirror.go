@@ -4,7 +4,7 @@
 // `ip`, FRR or BIRD set there take effect here within milliseconds.
 //
 //	events ─► batch ─► state: links, next-hop objects,  ─► flush ─► fib.FIB
-//	dumps  ─►          neighbors, routes per prefix                 (then Bump)
+//	dumps  ─►          neighbors, routes per prefix                 (then Commit)
 //	workers ─► Resolve ─► neighbor request to Linux ─► event
 //
 // One goroutine owns the state and is the only writer of the table. It applies a batch of

@@ -29,10 +29,10 @@ func TestNeighborsThatAreGateways(t *testing.T) {
 	w := newWorld(t).start()
 	w.ip("route add 20.0.0.0/8 via 10.1.0.2", "route add fd20::/16 via fe80::9 dev lan", "route add 21.0.0.0/8 nexthop via 10.1.0.2 nexthop via 10.2.0.2")
 	w.want("20.0.0.1", "lan ?", "fd20::1", "lan ?", "21.0.0.1", "lan ?*128 wan ?*128")
-	before := w.fib.Generation()
+	before := w.fib.Changes()
 	w.ip("neigh add 10.1.0.2 dev lan lladdr 02:00:00:00:00:0a", "neigh add fe80::9 dev lan lladdr 02:00:00:00:00:0b")
 	w.want("20.0.0.1", "lan 02:00:00:00:00:0a", "fd20::1", "lan 02:00:00:00:00:0b", "21.0.0.1", "lan 02:00:00:00:00:0a*128 wan ?*128")
-	if w.fib.Generation() == before {
+	if w.fib.Changes() == before {
 		t.Error("a neighbor was resolved, but the generation did not move: held packets would not try again")
 	}
 	w.ip("neigh change 10.1.0.2 dev lan nud failed", "neigh del fe80::9 dev lan")

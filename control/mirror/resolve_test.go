@@ -122,7 +122,7 @@ func TestResolveNeverBlocks(t *testing.T) {
 }
 
 // A neighbor that packets pass by, without Linux, is checked now and then, so
-// that its death and a new link address are found.
+// that its failure and a new MAC address are detected.
 func TestStaleNeighborsInUseAreChecked(t *testing.T) {
 	w := newWorld(t)
 	check(t, w.peer.AddAddr("lan1", netip.MustParsePrefix("10.1.0.2/24")))
@@ -131,7 +131,7 @@ func TestStaleNeighborsInUseAreChecked(t *testing.T) {
 	opts := defaults
 	opts.refreshStale, opts.askEvery = 50*time.Millisecond, 20*time.Millisecond
 	w.startWith(opts)
-	w.ip("neigh add 10.1.0.2 dev lan lladdr 02:00:00:00:00:99 nud stale") // a link address of the past
+	w.ip("neigh add 10.1.0.2 dev lan lladdr 02:00:00:00:00:99 nud stale") // an outdated MAC address
 	w.want("10.1.0.2", "lan 02:00:00:00:00:99")
 	w.wantSoon("10.1.0.2", "lan ?") // nobody answers there any more
 	mac, err := w.peer.MAC("lan1")

@@ -109,7 +109,7 @@ func (e *Engine) Decide(in []batch.Frame, out []batch.Result) {
 // Route looks packets up: with a gateway those that have no verdict, without one all of them, after
 // the check of their sources, which is the gateway's otherwise.
 func (e *Engine) Route(in []batch.Frame, out []batch.Result) {
-	verify := e.esp == nil && e.fib.Verifies()
+	verify := e.esp == nil && e.fib.HasRPF()
 	for start := 0; start < len(in); start += block {
 		end := min(start+block, len(in))
 		if verify {

@@ -11,8 +11,8 @@ import (
 
 // asking makes port 1 strict, and port 2 loose in IPv4 alone.
 func asking(w *world) {
-	w.Net.SetSources(1, fib.Sources{IPv4: fib.StrictSource, IPv6: fib.StrictSource})
-	w.Net.SetSources(2, fib.Sources{IPv4: fib.LooseSource})
+	w.Net.SetRPF(1, fib.RPF{IPv4: fib.RPFStrict, IPv6: fib.RPFStrict})
+	w.Net.SetRPF(2, fib.RPF{IPv4: fib.RPFLoose})
 }
 
 // A packet from an unacceptable source is dropped for that and left unchanged. Marked packets are exempt.

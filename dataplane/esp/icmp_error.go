@@ -48,5 +48,5 @@ func (s *Stage) mayReport(q *gateway.Quote, f batch.Frame, by *ipsec.SA) bool {
 	case by != nil:
 		return s.gateway.CheckInbound(&q.Answer, by) == ipsec.OK
 	}
-	return !s.gateway.StrictErrors && s.fib.Takes(fib.StrictSource, f.Origin.Port(), s.lookup(q.Dst))
+	return !s.gateway.StrictErrors && s.fib.PassesRPF(fib.RPFStrict, f.Origin.Port(), s.lookup(q.Dst))
 }

@@ -28,7 +28,7 @@ func (s *Stage) requestSequences() {
 // mtuOf returns the MTU of an SA's route, its port and the path behind it, in bytes of ESP packet.
 // Without a route, or with the port down, it is large: the engine drops the packets for that.
 func (s *Stage) mtuOf(sa *ipsec.SA) int {
-	generation := s.fib.Generation()
+	generation := s.fib.Changes()
 	if mtu, ok := sa.MTU(generation); ok {
 		return mtu
 	}

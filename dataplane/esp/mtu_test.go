@@ -47,7 +47,7 @@ func TestTunnelHasTheMTUOfItsRoute(t *testing.T) {
 	w, _, _ := secured(t, config(ipsec.Out, false))
 	hop := w.Net.IPv4.Lookup(0x0a010909) // to the other gateway, by port 1, of 1500
 	w.Net.SetNextHopMTU(hop, 1300)
-	w.Net.Bump()
+	w.Net.Commit()
 	for size, want := range map[int]batch.Verdict{fits: batch.Forward(1), fits + 1: batch.Drop(batch.MTUExceeded)} {
 		r := w.Submit(1, testutil.UDP4("192.0.2.1", "10.2.0.9", 1, 2, make([]byte, size-28)...))[0]
 		if r.Verdict != want || want.Action() == batch.ActionDrop && r.MTU() != fits {
@@ -69,7 +69,7 @@ func TestPathTooNarrowForAnyPacket(t *testing.T) {
 	} {
 		w, _, _ := secured(t, config(ipsec.Out, false), func(e *ipsec.Config) { e.Dst = netip.MustParseAddr(c.dst) })
 		w.Net.SetPort(1, 0x020000000011, c.mtu)
-		w.Net.Bump()
+		w.Net.Commit()
 		if r := w.Submit(1, to4("10.1.0.9"))[0]; r.Verdict != c.want || r.MTU() != 0 {
 			t.Errorf("to %s by an MTU of %d: %v, and %d would fit", c.dst, c.mtu, r.Verdict, r.MTU())
 		}
@@ -83,7 +83,7 @@ func TestTransportModeMTUWithExtensionHeaders(t *testing.T) {
 	})
 	for mtu := uint16(1400); mtu < 1416; mtu++ {
 		w.Net.SetPort(1, 0x020000000011, mtu)
-		w.Net.Bump()
+		w.Net.Commit()
 		frame := func(size int) []byte {
 			udp := testutil.UDP6("2001:db8::1", "fd01::f9", 1, 2, make([]byte, size-40-8-8)...)
 			const at = packet.EthernetLen + packet.IPv6Len
@@ -174,7 +174,7 @@ func TestPathMTUBelowThePortMTU(t *testing.T) {
 			t.Fatalf("before the path is known: %v", r.Verdict)
 		}
 		s.SetPathMTU(path)
-		w.Net.Bump()
+		w.Net.Commit()
 		r := w.Submit(1, c.frame)[0]
 		b := w.Received(0)
 		if r.Verdict == c.want && r.Verdict == batch.Forward(1) {
@@ -188,7 +188,7 @@ func TestPathMTUBelowThePortMTU(t *testing.T) {
 			t.Errorf("%s: it counts as protected: %v", c.rule, secured)
 		}
 		s.SetPathMTU(0)
-		w.Net.Bump()
+		w.Net.Commit()
 		if r := w.Submit(1, udp(1400, 0x40))[0]; r.Verdict != batch.Forward(1) {
 			t.Errorf("%s: after the path is forgotten: %v", c.rule, r.Verdict)
 		}

@@ -83,7 +83,7 @@ func (s *Stage) Begin(in []batch.Frame, out []batch.Result, jobs []Job, keys uin
 func (s *Stage) apply(in []batch.Frame, out []batch.Result, jobs []Job) {
 	s.gateway.Clock.Set(batch.Clock())
 	clear(out)
-	verify := s.fib.Verifies()
+	verify := s.fib.HasRPF()
 	prefetch.ReadAt(s.frames.Mem, in[:min(block, len(in))])
 	for start := 0; start < len(in); start += block {
 		end := min(start+block, len(in))

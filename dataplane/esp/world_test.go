@@ -28,8 +28,8 @@ var prefix = netip.MustParsePrefix
 
 // checkSources makes port 1 strict, and port 2 loose in IPv4 alone.
 func checkSources(w *world) {
-	w.Net.SetSources(1, fib.Sources{IPv4: fib.StrictSource, IPv6: fib.StrictSource})
-	w.Net.SetSources(2, fib.Sources{IPv4: fib.LooseSource})
+	w.Net.SetRPF(1, fib.RPF{IPv4: fib.RPFStrict, IPv6: fib.RPFStrict})
+	w.Net.SetRPF(2, fib.RPF{IPv4: fib.RPFLoose})
 }
 
 // config returns the SA between two gateways, both reached by port 1.

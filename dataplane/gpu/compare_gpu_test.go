@@ -69,7 +69,7 @@ func TestGPUCompareBesideChanges(t *testing.T) {
 			if err := base.IPv4.Insert(p, ids[rnd.IntN(len(ids))]); err != nil {
 				t.Error(err)
 			}
-			base.Bump()
+			base.Commit()
 		}
 	}()
 	start := time.Now()

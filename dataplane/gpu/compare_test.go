@@ -54,7 +54,7 @@ func TestCompareFindsEqualCopies(t *testing.T) {
 			base.IPv4.Delete(netip.PrefixFrom(gone, 24).Masked())
 			base.IPv6.Delete(netip.PrefixFrom(gone, 48).Masked())
 		}
-		base.Bump()
+		base.Commit()
 	}
 	for _, a := range append(addrs, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("255.255.255.255")) {
 		if err := s.Compare(t.Context(), a); err != nil {
@@ -76,7 +76,7 @@ func TestCompareWaitsForQueuedPatches(t *testing.T) {
 		t.Fatalf("before the devices have the change: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
-	base.Bump()
+	base.Commit()
 	if err := <-compared; err != nil {
 		t.Error(err)
 	}
@@ -91,7 +91,7 @@ func TestCompareReportsDifferences(t *testing.T) {
 	addr := netip.MustParseAddr("10.1.2.3")
 	insert(t, base, netip.MustParsePrefix("10.0.0.0/8"))
 	id := insert(t, base, netip.MustParsePrefix("10.1.0.0/16"))
-	base.Bump()
+	base.Commit()
 	tables := s.All[1].tables
 	tables.patcher.drain()
 	image := onDevice[uint32](onDevice[cuda.DevicePtr](tables.images[0].root, 1)[0], 1<<24)

@@ -36,7 +36,7 @@ func TestGPUsServeWorkersRoundRobin(t *testing.T) {
 	macs := [rounds]fib.MAC{0x0200000000c1, 0x0200000000c2, 0}
 	for _, mac := range macs {
 		net.SetAdjacency(net.Glean, 1, mac)
-		net.Bump()
+		net.Commit()
 		for _, d := range devices.All {
 			d.tables.patcher.drain()
 		}

@@ -192,7 +192,7 @@ func TestEveryDeviceHasEveryChange(t *testing.T) {
 		adj := got(base.NewAdjacency(uint16(i % 8)))(t)
 		base.SetAdjacency(adj, uint16(i%8), fib.MAC(rnd.Uint64N(1<<48)))
 		base.SetPort(uint16(i%8), fib.MAC(rnd.Uint64N(1<<48)), 1500)
-		base.SetSources(uint16(i%8), fib.Sources{IPv4: fib.ReversePath(rnd.IntN(3)), IPv6: fib.ReversePath(rnd.IntN(3))})
+		base.SetRPF(uint16(i%8), fib.RPF{IPv4: fib.RPFMode(rnd.IntN(3)), IPv6: fib.RPFMode(rnd.IntN(3))})
 		id := got(base.NewNextHop(fib.KindForward, []fib.Path{{Adjacency: adj, Weight: 1}, {Adjacency: 1, Weight: 1}}[:1+i%2]...))(t)
 		p := prefix()
 		if err := table(p).Insert(p, id); err != nil {
@@ -200,7 +200,7 @@ func TestEveryDeviceHasEveryChange(t *testing.T) {
 		}
 		gone := prefix()
 		table(gone).Delete(gone)
-		base.Bump()
+		base.Commit()
 	}
 	w := base.Words()
 	for _, d := range s.All {

@@ -78,7 +78,7 @@ func (c *cbcTraffic) hadAllLengths() bool {
 func agreeOnCBC(t *testing.T, maker securedMaker) {
 	w := newSecuredTwins(t, maker, 6)
 	w.net.SetPort(1, 0x020000000011, umem.MaxMTU)
-	w.net.Bump()
+	w.net.Commit()
 	c := newCBCTraffic(w)
 	for !c.hadAllLengths() {
 		w.run(c.next)

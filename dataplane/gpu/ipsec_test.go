@@ -129,7 +129,7 @@ func TestGatewayCodeWorksWithSmallestStagingBuffer(t *testing.T) {
 		w.run(w.next)
 	}
 	w.net.SetPort(1, 0x020000000011, umem.MaxMTU)
-	w.net.Bump()
+	w.net.Commit()
 	w.run(func() []byte { // of the MTU, or larger
 		return testutil.UDP4("192.0.2.1", "10.1.0.1", 9, uint16(outPort+w.rnd.IntN(len(w.all))), make([]byte, umem.MaxMTU-28-w.rnd.IntN(160))...)
 	})

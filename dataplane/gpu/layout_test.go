@@ -57,9 +57,9 @@ func defineTables(h *cheader.Header) {
 	h.Define("HOP_GROUP_SHIFT", fib.GroupShift)
 	h.Define("WORD_MAC_SHIFT", fib.MACShift)
 	h.Define("ECMP_BUCKETS", fib.Buckets, "adjacencies of an ECMP group")
-	h.Define("RPF_OFF", uint64(fib.AnySource))
-	h.Define("RPF_LOOSE", uint64(fib.LooseSource))
-	h.Define("RPF_STRICT", uint64(fib.StrictSource))
+	h.Define("RPF_OFF", uint64(fib.RPFOff))
+	h.Define("RPF_LOOSE", uint64(fib.RPFLoose))
+	h.Define("RPF_STRICT", uint64(fib.RPFStrict))
 	h.Struct("tables", tablePointers{}, "ipv4", "ipv6", "next_hops", "groups", "adjacencies", "ports", "reverse_paths", "generation", "repair", "seed", "hot")
 	h.Struct("patch", patch{}, "at", "word", "count", "bytes")
 }

@@ -14,8 +14,8 @@ import (
 var reversePathPorts = []uint16{0, 1, 2, 3, 4, 5, 6, 7, 8, 33, 34, 35, 36, 37, 38, 39, 40, 41}
 
 // modeOf returns a different mode for nine consecutive ports.
-func modeOf(port uint16) fib.Sources {
-	return fib.Sources{IPv4: fib.ReversePath(port % 9 % 3), IPv6: fib.ReversePath(port % 9 / 3)}
+func modeOf(port uint16) fib.RPF {
+	return fib.RPF{IPv4: fib.RPFMode(port % 9 % 3), IPv6: fib.RPFMode(port % 9 / 3)}
 }
 
 // addReversePaths adds routes to sources: by several ports, by ECMP groups in which a port has one or many
@@ -72,13 +72,13 @@ func agreeOnSources(t *testing.T, maker maker) {
 		frames[f[12] == 8] = append(frames[f[12] == 8], f)
 	}
 	for _, p := range reversePathPorts {
-		net.SetSources(p, modeOf(p))
+		net.SetRPF(p, modeOf(p))
 	}
 	for round := 0; w.packets() < want; round++ {
 		if round%8 == 7 { // a port is reconfigured
 			p := reversePathPorts[w.rnd.IntN(len(reversePathPorts))]
-			net.SetSources(p, modeOf(uint16(w.rnd.IntN(9))))
-			net.Bump()
+			net.SetRPF(p, modeOf(uint16(w.rnd.IntN(9))))
+			net.Commit()
 		}
 		w.run(func() []byte {
 			of := frames[w.rnd.IntN(2) == 0]
@@ -121,10 +121,10 @@ func TestGatewayCodeAgreesOnSources(t *testing.T) { agreeOnSecuredSources(t, sec
 
 func agreeOnSecuredSources(t *testing.T, maker securedMaker) {
 	w := newSecuredTwins(t, maker, 4)
-	w.net.SetSources(1, fib.Sources{IPv4: fib.LooseSource, IPv6: fib.StrictSource})
-	w.net.SetSources(2, fib.Sources{IPv4: fib.StrictSource, IPv6: fib.LooseSource})
-	w.net.SetSources(3, fib.Sources{IPv4: fib.LooseSource, IPv6: fib.LooseSource})
-	w.net.Bump()
+	w.net.SetRPF(1, fib.RPF{IPv4: fib.RPFLoose, IPv6: fib.RPFStrict})
+	w.net.SetRPF(2, fib.RPF{IPv4: fib.RPFStrict, IPv6: fib.RPFLoose})
+	w.net.SetRPF(3, fib.RPF{IPv4: fib.RPFLoose, IPv6: fib.RPFLoose})
+	w.net.Commit()
 	packets, strangers := 2000, 0
 	for n := 0; n < packets; n += w.chunks[0].N {
 		w.run(w.next)
@@ -180,8 +180,8 @@ func followSources(t *testing.T, maker maker) {
 			case <-stop:
 				return
 			case <-time.After(100 * time.Microsecond):
-				net.SetSources(1, modeOf(uint16(i%9)))
-				net.Bump()
+				net.SetRPF(1, modeOf(uint16(i%9)))
+				net.Commit()
 			}
 		}
 	}()
@@ -201,13 +201,13 @@ func followSources(t *testing.T, maker maker) {
 	if none == 0 || some == 0 || all == 0 {
 		t.Errorf("of 2000 chunks, %d had all packets refused that may be, %d some and %d none", all, some, none)
 	}
-	for _, s := range []fib.Sources{{IPv4: fib.StrictSource, IPv6: fib.StrictSource}, {}, {IPv6: fib.LooseSource}} {
-		net.SetSources(1, s)
-		net.Bump()
+	for _, s := range []fib.RPF{{IPv4: fib.RPFStrict, IPv6: fib.RPFStrict}, {}, {IPv6: fib.RPFLoose}} {
+		net.SetRPF(1, s)
+		net.Commit()
 		want := 0
-		if n := run(); s.IPv4 != fib.AnySource {
+		if n := run(); s.IPv4 != fib.RPFOff {
 			want = n
-		} else if s.IPv6 != fib.AnySource {
+		} else if s.IPv6 != fib.RPFOff {
 			want = n / 2
 		}
 		if refused != want {

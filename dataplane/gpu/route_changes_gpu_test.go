@@ -93,7 +93,7 @@ func TestGPUChangesUnderLoad(t *testing.T) {
 				for range 130 {
 					c.change(t, rnd)
 				}
-				c.base.Bump()
+				c.base.Commit()
 			}
 		}()
 		frame := testutil.UDP4("192.0.2.1", "10.0.0.64", 1, 2, make([]byte, 20)...)
@@ -141,7 +141,7 @@ func TestGPUChangesUnderLoad(t *testing.T) {
 		elapsed := time.Since(start).Seconds()
 		close(stop)
 		<-stopped
-		c.base.Bump()
+		c.base.Commit()
 		d.tables.patcher.drain()
 		t.Logf("%s: %d packets, %d by their own route, beside %.0f changes/s; tables changed life %d times",
 			mode, packets, own, float64(c.changes.Load())/elapsed, d.tables.generation.value)

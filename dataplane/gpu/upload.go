@@ -107,7 +107,7 @@ func (d *Device) follow(t *tables) error {
 	if err != nil {
 		return err
 	}
-	if t.patcher, err = newPatcher(&d.state, d.ctx.Bind, dma.apply, d.base.Retry); err != nil {
+	if t.patcher, err = newPatcher(&d.state, d.ctx.Bind, dma.apply, d.base.MarkChanged); err != nil {
 		return err
 	}
 	d.tables = t

@@ -38,12 +38,12 @@ func (c *ReversePath) Check(frames *Frames, in []batch.Frame, out []batch.Result
 	c.FIB.IPv4.LookupBatch(c.v4.hops[:], c.v4.addr[:c.v4.n])
 	c.FIB.IPv6.LookupBatch(c.v6.hops[:], c.v6.addr[:c.v6.n])
 	for j := range c.v4.n {
-		if i := c.v4.at[j]; !c.FIB.Takes(c.FIB.Sources(in[i].Origin.Port()).IPv4, in[i].Origin.Port(), c.v4.hops[j]) {
+		if i := c.v4.at[j]; !c.FIB.PassesRPF(c.FIB.RPF(in[i].Origin.Port()).IPv4, in[i].Origin.Port(), c.v4.hops[j]) {
 			out[i] = batch.DropFor(batch.ReversePath)
 		}
 	}
 	for j := range c.v6.n {
-		if i := c.v6.at[j]; !c.FIB.Takes(c.FIB.Sources(in[i].Origin.Port()).IPv6, in[i].Origin.Port(), c.v6.hops[j]) {
+		if i := c.v6.at[j]; !c.FIB.PassesRPF(c.FIB.RPF(in[i].Origin.Port()).IPv6, in[i].Origin.Port(), c.v6.hops[j]) {
 			out[i] = batch.DropFor(batch.ReversePath)
 		}
 	}
@@ -57,18 +57,18 @@ func (c *ReversePath) list(frames *Frames, in []batch.Frame) {
 		if f.Origin.Marks() != 0 {
 			continue
 		}
-		check, b := c.FIB.Sources(f.Origin.Port()), frames.Bytes(f)
-		if check == (fib.Sources{}) || len(b) < packet.EthernetLen+packet.IPv4Len {
+		check, b := c.FIB.RPF(f.Origin.Port()), frames.Bytes(f)
+		if check == (fib.RPF{}) || len(b) < packet.EthernetLen+packet.IPv4Len {
 			continue
 		}
 		switch (*packet.Ethernet)(b).Type() {
 		case packet.EtherTypeIPv4:
-			if n := c.v4.n; check.IPv4 != fib.AnySource {
+			if n := c.v4.n; check.IPv4 != fib.RPFOff {
 				c.v4.at[n], c.v4.addr[n] = int32(i), binary.BigEndian.Uint32(b[src4:])
 				c.v4.n = n + 1
 			}
 		case packet.EtherTypeIPv6:
-			if n := c.v6.n; check.IPv6 != fib.AnySource && len(b) >= packet.EthernetLen+packet.IPv6Len {
+			if n := c.v6.n; check.IPv6 != fib.RPFOff && len(b) >= packet.EthernetLen+packet.IPv6Len {
 				c.v6.at[n], c.v6.addr[n] = int32(i), [16]byte(b[src6:])
 				c.v6.n = n + 1
 			}

@@ -86,7 +86,7 @@ func (c *Case) forwarded() [][]byte {
 	return [][]byte{rewritten(c.Frame, c.Verdict.Port())}
 }
 
-// rewritten returns a frame as transmitted by a port: with new link addresses, a decremented TTL, a
+// rewritten returns a frame as transmitted by a port: with new MAC addresses, a decremented TTL, a
 // recomputed checksum, and no padding.
 func rewritten(frame []byte, port uint16) []byte {
 	p := frame[ethernetLen:]
@@ -99,7 +99,7 @@ func rewritten(frame []byte, port uint16) []byte {
 	return onLink(f, port)
 }
 
-// onLink writes the link addresses of a frame for a port.
+// onLink writes the MAC addresses of a frame for a port.
 func onLink(f []byte, port uint16) []byte {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(links[port].peer)<<16)

@@ -141,7 +141,7 @@ func addressRules() []Rule {
 			Key: "addresses/reverse-path", Source: "RFC 1812 5.3.8, RFC 3704", Status: Kept,
 			Says:  "Packets from sources without a route back by the ingress port can be dropped (strict, loose)",
 			Does:  "By Linux's `rp_filter` of the interface, followed at run time, or `reverse_path` of the port, which applies to IPv6, too. The engine drops them silently as `reverse_path` before all other checks. As in Linux, the check applies to outer, not inner packets of a tunnel. A port belongs to a multipath route if flows use it, also with the smallest weight. Linux skips a path whose port has lost its addresses and accepts packets from it; warproute drops them.",
-			Tests: []string{"dataplane.TestReversePathFiltering", "dataplane.TestReversePathChangesUnderLoad", "dataplane/cpu.TestReversePathPrecedesValidation", "dataplane/esp.TestReversePathPrecedesPolicies", "dataplane/gpu.TestKernelCodeAgreesOnSources", "fib.TestStrictTakesPortsOfTheSmallestWeights", "internal/e2e.TestReversePathCheckEqualsLinux"},
+			Tests: []string{"dataplane.TestReversePathFiltering", "dataplane.TestReversePathChangesUnderLoad", "dataplane/cpu.TestReversePathPrecedesValidation", "dataplane/esp.TestReversePathPrecedesPolicies", "dataplane/gpu.TestKernelCodeAgreesOnSources", "fib.TestStrictRPFAcceptsPathsOfSmallWeight", "internal/e2e.TestReversePathCheckEqualsLinux"},
 		},
 	}
 }

@@ -6,7 +6,7 @@ func linkRules() []Rule {
 	return []Rule{
 		{
 			Key: "link/headers", Source: "RFC 1812 5.3, RFC 2464", Status: Kept,
-			Says: "A forwarded frame has the link addresses of the next hop and the port; everything else is unchanged",
+			Says: "A forwarded frame has the MAC addresses of the next hop and the port; everything else is unchanged",
 			Does: "Rewritten in place; in the IP header only TTL or hop limit and the checksum change.",
 			Cases: []Case{
 				{Name: "IPv4", Frame: to4("10.1.0.9"), Verdict: forward(1)},
@@ -51,7 +51,7 @@ func linkRules() []Rule {
 		},
 		{
 			Key: "link/other-station", Source: "RFC 1812 2.2.1", Status: Kept,
-			Says:  "A promiscuous port does not forward frames to other link addresses",
+			Says:  "A promiscuous port does not forward frames to other MAC addresses",
 			Does:  "Punted to Linux, which drops them.",
 			Tests: []string{"afxdp.TestSteer/IPv4 to another MAC", "afxdp.TestSteer/IPv6 to another MAC", "afxdp.TestSteer/MAC that differs in its first byte"},
 		},

@@ -116,7 +116,7 @@ func routeRules() []Rule {
 			Key: "route/multipath-loss", Source: "RFC 2992, peers", Status: Kept,
 			Says:  "When a path is lost or added, only the flows that must move do",
 			Does:  "The buckets of a lost path are redistributed; the others stay.",
-			Tests: []string{"fib.TestADeadPathMovesOnlyItsOwnFlows", "fib.TestNoMoreFlowsMoveThanMust", "fib.TestFlowsStayWithAPathThatStays", "internal/e2e.TestMultipathKeepsFlowsOnTheirPaths"},
+			Tests: []string{"fib.TestDeadPathMovesOnlyItsOwnFlows", "fib.TestFewestFlowsMove", "fib.TestFlowsStayOnRemainingPaths", "internal/e2e.TestMultipathKeepsFlowsOnTheirPaths"},
 		},
 		{
 			Key: "route/multipath-fragments", Source: "RFC 2992, peers", Status: Kept,

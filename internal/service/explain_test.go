@@ -141,7 +141,7 @@ func TestTraceNamesPolicyAndSA(t *testing.T) {
 	if x := a.explain(a.decide(testutil.UDP4("192.0.2.1", "10.5.0.1", 1, 2))); x.Reason != "xfrm_out_pol_block" || !strings.HasPrefix(x.IPsec.Outbound, "2: ") || x.Destination.IsValid() {
 		t.Errorf("discarded: %+v, %+v", x, x.IPsec)
 	}
-	b.fib.SetSources(0, fib.Sources{IPv4: fib.LooseSource}) // no route leads to 198.51.100.1
+	b.fib.SetRPF(0, fib.RPF{IPv4: fib.RPFLoose}) // no route leads to 198.51.100.1
 	if x := b.explain(b.decide(in.Data)); x.Reason != "reverse_path" || x.IPsec != nil || x.Destination.IsValid() {
 		t.Errorf("reverse path check failed: %+v, %+v", x, x.IPsec)
 	}

@@ -94,7 +94,7 @@ func (s *Service) watchIPsec() error {
 // learnPathMTU applies an ICMP error about a packet that exceeded the MTU of its path.
 func (s *Service) learnPathMTU(t gateway.TooBig) {
 	if mtu, changed := s.ipsec.gateway.Learn(t, batch.Clock()); changed {
-		s.fib.Retry() // engines compute the limits again
+		s.fib.MarkChanged() // engines compute the MTUs of tunnels again
 		s.log.Info("path MTU to another gateway lowered", "gateway", t.Dst, "mtu", mtu, "reason", fmt.Sprintf("%v reported %d", t.From, t.MTU))
 	}
 }
@@ -121,7 +121,7 @@ func (s *Service) tickIPsec() func(time.Time) {
 			s.renewNonces(fmt.Sprintf("the clock was set by %v", by))
 		}
 		if s.ipsec.gateway.TickPaths(batch.Clock()) {
-			s.fib.Retry()
+			s.fib.MarkChanged()
 		}
 	}
 }
@@ -151,7 +151,7 @@ func (s *Service) startXFRM() (err error) {
 	}
 	s.xfrm, err = xfrm.Start(s.ipsec.gateway, len(s.memory.workers), xfrm.Hooks{
 		IsLocal: s.ports.isLocal, Quiescent: s.quiescent,
-		Changed: s.fib.Retry, // held packets may wait for an SA
+		Changed: s.fib.MarkChanged, // held packets may wait for an SA
 	}, s.log)
 	if err == nil {
 		s.closers.push("stop following Linux's SAs and policies", s.xfrm.Close)

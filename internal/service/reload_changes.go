@@ -73,11 +73,11 @@ func (s *Service) prepareSettings(cfg *config.Config, _ []config.Change) (change
 
 // prepareSources changes the reverse path checks. Ports are in the order of their numbers.
 func (s *Service) prepareSources(cfg *config.Config, _ []config.Change) (change, error) {
-	next, err := s.sources.changed(cfg.Ports)
+	next, err := s.rpf.changed(cfg.Ports)
 	if err != nil {
 		return change{}, err
 	}
-	return change{abort: func() {}, commit: func() { s.sources.apply(s.log, cfg.Ports, next) }}, nil
+	return change{abort: func() {}, commit: func() { s.rpf.apply(s.log, cfg.Ports, next) }}, nil
 }
 
 // prepareIPsec prepares new SAs and policies.
@@ -96,7 +96,7 @@ func (s *Service) prepareIPsec(cfg *config.Config, changes []config.Change) (cha
 			s.ipsec.stateMu.Lock()
 			next.commit()
 			s.ipsec.stateMu.Unlock()
-			s.fib.Retry() // held packets may wait for an SA
+			s.fib.MarkChanged() // held packets may wait for an SA
 		},
 		abort: func() {
 			s.ipsec.stateMu.Lock()

@@ -108,7 +108,7 @@ func TestReloadUnderLoadLosesNoPackets(t *testing.T) {
 		if err := b.protection.apply(generation(g)); err != nil {
 			t.Fatal(err)
 		}
-		b.fib.Retry()
+		b.fib.MarkChanged()
 		took = max(took, time.Since(start))
 		for { // until new SAs are used
 			if s := b.router.Stats(); s.Ports[0].RxPackets > before.Ports[0].RxPackets+1000 && s.Ports[1].RxPackets > before.Ports[1].RxPackets {

@@ -25,9 +25,9 @@ func running(t *testing.T) *Service {
 	s := &Service{
 		cfg: cfg, log: slog.New(slog.DiscardHandler), fib: b.fib, router: b.router, ipsec: b.protection, memory: memory{room: 256},
 		metrics: exporter{handler: http.NotFoundHandler()}, reloads: newReloads(),
-		sources: sources{
-			ports: slices.Clone(cfg.Ports), active: make([]fib.Sources, 2),
-			set:  func(port int, check fib.Sources) { b.fib.SetSources(uint16(port), check) },
+		rpf: portRPF{
+			ports: slices.Clone(cfg.Ports), active: make([]fib.RPF, 2),
+			set:  func(port int, check fib.RPF) { b.fib.SetRPF(uint16(port), check) },
 			name: func(int) string { return "" },
 		},
 	}
@@ -128,10 +128,10 @@ func TestReloadKeepsPortNumbers(t *testing.T) {
 	for _, c := range []struct {
 		ports []string
 		b     config.ReversePath
-		want  fib.ReversePath
+		want  fib.RPFMode
 	}{
-		{[]string{"b", "a"}, config.ReversePathStrict, fib.StrictSource}, {[]string{"a", "b"}, config.ReversePathLoose, fib.LooseSource},
-		{[]string{"b", "a"}, config.ReversePathOff, fib.AnySource},
+		{[]string{"b", "a"}, config.ReversePathStrict, fib.RPFStrict}, {[]string{"a", "b"}, config.ReversePathLoose, fib.RPFLoose},
+		{[]string{"b", "a"}, config.ReversePathOff, fib.RPFOff},
 	} {
 		cfg := config.Default(c.ports...)
 		cfg.Metrics, cfg.IPsec = s.cfg.Metrics, *generation(0)
@@ -140,13 +140,13 @@ func TestReloadKeepsPortNumbers(t *testing.T) {
 		if r.Result != status.ReloadApplied || s.cfg.Ports[1] != (config.Port{Interface: "b", Mode: config.ModeAuto, ReversePath: c.b}) {
 			t.Errorf("%s: %s, %q, %v", c.b, r.Result, r.Error, s.cfg.Ports)
 		}
-		if active := s.sources.active; active[0] != (fib.Sources{}) || active[1] != (fib.Sources{IPv4: c.want, IPv6: c.want}) || s.sources.ports[1].ReversePath != c.b {
-			t.Errorf("%s: checks %v, ports %v", c.b, active, s.sources.ports)
+		if active := s.rpf.active; active[0] != (fib.RPF{}) || active[1] != (fib.RPF{IPv4: c.want, IPv6: c.want}) || s.rpf.ports[1].ReversePath != c.b {
+			t.Errorf("%s: checks %v, ports %v", c.b, active, s.rpf.ports)
 		}
 	}
 	cfg := config.Default("a", "b")
 	cfg.Metrics, cfg.IPsec, cfg.Ports[0].ReversePath = s.cfg.Metrics, *generation(0), config.ReversePathLoose
-	if r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false); r.Result != status.ReloadFailed || !strings.Contains(r.Error, "set reverse_path of the port") || s.sources.active[0] != (fib.Sources{}) {
+	if r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false); r.Result != status.ReloadFailed || !strings.Contains(r.Error, "set reverse_path of the port") || s.rpf.active[0] != (fib.RPF{}) {
 		t.Errorf("a port without an rp_filter: %s, %q", r.Result, r.Error)
 	}
 	cfg = config.Default("a", "b")

@@ -15,36 +15,36 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-var checkNames = [...]config.ReversePath{
-	fib.AnySource: config.ReversePathOff, fib.LooseSource: config.ReversePathLoose, fib.StrictSource: config.ReversePathStrict,
+var rpfNames = [...]config.ReversePath{
+	fib.RPFOff: config.ReversePathOff, fib.RPFLoose: config.ReversePathLoose, fib.RPFStrict: config.ReversePathStrict,
 }
 
-// portSources returns the reverse path checks of a port, by its configuration or rp_filter.
-func portSources(p config.Port) (fib.Sources, error) {
+// rpfOf returns the reverse path filtering of a port, by its configuration or rp_filter.
+func rpfOf(p config.Port) (fib.RPF, error) {
 	switch p.ReversePath {
 	case config.ReversePathStrict:
-		return fib.Sources{IPv4: fib.StrictSource, IPv6: fib.StrictSource}, nil
+		return fib.RPF{IPv4: fib.RPFStrict, IPv6: fib.RPFStrict}, nil
 	case config.ReversePathLoose:
-		return fib.Sources{IPv4: fib.LooseSource, IPv6: fib.LooseSource}, nil
+		return fib.RPF{IPv4: fib.RPFLoose, IPv6: fib.RPFLoose}, nil
 	case config.ReversePathAuto:
 		filter, err := rpFilter(p.Interface)
 		if err != nil {
-			return fib.Sources{}, fmt.Errorf("read rp_filter of port %s: %w; set reverse_path of the port to off, loose or strict", p.Interface, err)
+			return fib.RPF{}, fmt.Errorf("read rp_filter of port %s: %w; set reverse_path of the port to off, loose or strict", p.Interface, err)
 		}
-		return fib.Sources{IPv4: filter}, nil
+		return fib.RPF{IPv4: filter}, nil
 	}
-	return fib.Sources{}, nil
+	return fib.RPF{}, nil
 }
 
 // rpFilter returns Linux's reverse path check of an interface: the larger of its rp_filter and
 // that of "all"; loose is strict on an interface without an IPv4 address. Without /proc there
 // is no check.
-func rpFilter(name string) (fib.ReversePath, error) {
+func rpFilter(name string) (fib.RPFMode, error) {
 	var values []int
 	for _, scope := range []string{"all", name} {
 		text, err := os.ReadFile(filepath.Join("/proc/sys/net/ipv4/conf", scope, "rp_filter"))
 		if errors.Is(err, fs.ErrNotExist) && scope == "all" {
-			return fib.AnySource, nil
+			return fib.RPFOff, nil
 		}
 		if err != nil {
 			return 0, err
@@ -56,8 +56,8 @@ func rpFilter(name string) (fib.ReversePath, error) {
 		values = append(values, n)
 	}
 	check := parseRPFilter(slices.Max(values))
-	if check == fib.LooseSource && !hasIPv4(name) { // __fib_validate_source ignores routes by other interfaces then
-		check = fib.StrictSource
+	if check == fib.RPFLoose && !hasIPv4(name) { // __fib_validate_source ignores routes by other interfaces then
+		check = fib.RPFStrict
 	}
 	return check, nil
 }
@@ -77,12 +77,12 @@ func hasIPv4(name string) bool {
 
 // parseRPFilter interprets a value of rp_filter. Linux accepts any number, and treats all but
 // 0 and 1 as 2.
-func parseRPFilter(value int) fib.ReversePath {
+func parseRPFilter(value int) fib.RPFMode {
 	switch value {
 	case 0:
-		return fib.AnySource
+		return fib.RPFOff
 	case 1:
-		return fib.StrictSource
+		return fib.RPFStrict
 	}
-	return fib.LooseSource
+	return fib.RPFLoose
 }

@@ -46,7 +46,7 @@ type Service struct {
 	guard *guard.Watcher // nil without IPsec
 	tun   *tun.Device    // nil without a tunnel interface
 
-	sources sources
+	rpf     portRPF
 	metrics exporter
 	reloads reloads
 	taps    atomic.Int32 // running captures and traces
@@ -119,7 +119,7 @@ func (s *Service) startWatchers() error {
 	s.every(time.Second, s.checkQueues())
 	s.every(time.Second, s.checkHealth())
 	s.every(time.Second, s.checkRefused())
-	s.every(time.Second, func(time.Time) { s.updateSources() })
+	s.every(time.Second, func(time.Time) { s.updateRPF() })
 	return nil
 }
 

@@ -58,7 +58,7 @@ func (s *Service) startWorkers() error {
 	if err := s.watchAddresses(); err != nil {
 		return err
 	}
-	if err := s.setAllSources(); err != nil {
+	if err := s.startRPF(); err != nil {
 		return err
 	}
 	if err := s.router.Start(); err != nil {

@@ -1,0 +1,84 @@
+package service
+
+import (
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/fib"
+)
+
+// portRPF is the reverse path filtering of the ports, by port number.
+type portRPF struct {
+	mu     sync.Mutex // held during set, so that the FIB has the last value
+	ports  []config.Port
+	active []fib.RPF
+	set    func(port int, r fib.RPF) // in the FIB
+	name   func(port int) string     // of the current interface, "" for none
+}
+
+// startRPF sets the reverse path filtering of a router whose workers do not run yet.
+func (s *Service) startRPF() error {
+	a := &s.rpf
+	a.ports, a.active = slices.Clone(s.cfg.Ports), make([]fib.RPF, len(s.cfg.Ports))
+	a.set, a.name = s.mirror.SetRPF, s.mirror.PortName
+	for i, p := range s.cfg.Ports {
+		r, err := rpfOf(p)
+		if err != nil {
+			return err
+		}
+		a.change(s.log, i, r)
+	}
+	return nil
+}
+
+func (a *portRPF) change(log *slog.Logger, port int, r fib.RPF) {
+	if r == a.active[port] {
+		return
+	}
+	a.active[port] = r
+	a.set(port, r)
+	log.Info("reverse path check changed", "port", a.ports[port].Interface, "ipv4", rpfNames[r.IPv4], "ipv6", rpfNames[r.IPv6])
+}
+
+// updateRPF reads rp_filter again, because Linux sends no event to listeners of routes when it
+// changes. Ports without a readable setting, as after the removal of an interface, keep theirs.
+func (s *Service) updateRPF() {
+	a := &s.rpf
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, p := range a.ports {
+		p.Interface = a.name(i) // settings follow a rename
+		if r, err := rpfOf(p); err == nil {
+			a.change(s.log, i, r)
+		}
+	}
+}
+
+// changed returns the reverse path filtering of the ports whose configuration changes.
+func (a *portRPF) changed(ports []config.Port) (map[int]fib.RPF, error) {
+	next := map[int]fib.RPF{}
+	for i, p := range ports {
+		if p.ReversePath == a.ports[i].ReversePath {
+			continue
+		}
+		if name := a.name(i); name != "" { // settings follow a rename
+			p.Interface = name
+		}
+		var err error
+		if next[i], err = rpfOf(p); err != nil {
+			return nil, err
+		}
+	}
+	return next, nil
+}
+
+func (a *portRPF) apply(log *slog.Logger, ports []config.Port, next map[int]fib.RPF) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, r := range next {
+		a.ports[i] = ports[i]
+		a.change(log, i, r)
+	}
+}
