@@ -92,7 +92,7 @@ type Stats struct {
 
 // FrameStats are the numbers of frames of a worker now, without large frames.
 type FrameStats struct {
-	Total    int64 `json:"total"`
+	Total    int64 `json:"total"`    // frames of the worker
 	Free     int64 `json:"free"`     // in the pool; others are in rings, chunks and queues, or withheld
 	Withheld int64 `json:"withheld"` // unused, because a failed GPU may still write to them
 }

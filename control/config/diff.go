@@ -10,10 +10,10 @@ import (
 
 // Change is one difference between two configurations. It reveals no IPsec keys.
 type Change struct {
-	Key  string `json:"key"` // "batch.max_delay", "ports.lan0", "ipsec.sas.branch-out", "ipsec.policies"
-	Kind Kind   `json:"kind"`
-	From string `json:"from,omitempty"`
-	To   string `json:"to,omitempty"`
+	Key  string `json:"key"`            // "batch.max_delay", "ports.lan0", "ipsec.sas.branch-out", "ipsec.policies"
+	Kind Kind   `json:"kind"`           // added, removed or changed
+	From string `json:"from,omitempty"` // old value
+	To   string `json:"to,omitempty"`   // new value
 }
 
 // Kind is the kind of a change.

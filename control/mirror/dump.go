@@ -12,8 +12,8 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// linuxDump is a dump of Linux's routing state, to verify the table. It shares the parsing of
-// messages with the mirror, but no code that applies changes.
+// linuxDump is a dump of Linux's links, routes, next-hop objects and neighbors, to verify the FIB. It
+// shares the parsing of messages with the mirror, but no code that applies changes.
 type linuxDump struct {
 	links     map[int]rtnl.Link
 	objects   map[uint32]rtnl.Nexthop
@@ -54,31 +54,17 @@ func (v *linuxDump) read(conn *rtnl.Conn) error {
 func (v *linuxDump) add(msg rtnl.Message) error {
 	switch msg.Type {
 	case unix.RTM_NEWLINK:
-		var l rtnl.Link
-		if err := l.Parse(msg.Data); err != nil {
-			return err
-		}
-		v.links[l.Index] = l
+		return parse(msg.Data, func(l *rtnl.Link) { v.links[l.Index] = *l })
 	case unix.RTM_NEWNEXTHOP:
-		var o rtnl.Nexthop
-		if err := o.Parse(msg.Data); err != nil {
-			return err
-		}
-		v.objects[o.ID] = o
+		return parse(msg.Data, func(o *rtnl.Nexthop) { v.objects[o.ID] = *o })
 	case unix.RTM_NEWNEIGH:
-		var n rtnl.Neighbor
-		if err := n.Parse(msg.Data); err != nil {
-			return err
-		}
-		if mac := toMAC(n.Address); n.State&usableStates != 0 && mac != 0 && n.Flags&unix.NTF_PROXY == 0 && n.Addr.IsValid() && !n.Addr.IsMulticast() {
-			v.neighbors[neighborID{n.Index, n.Addr}] = mac
-		}
+		return parse(msg.Data, func(n *rtnl.Neighbor) {
+			if mac := toMAC(n.Address); n.State&usableStates != 0 && mac != 0 && n.Flags&unix.NTF_PROXY == 0 && n.Addr.IsValid() && !n.Addr.IsMulticast() {
+				v.neighbors[neighborID{n.Index, n.Addr}] = mac
+			}
+		})
 	case unix.RTM_NEWROUTE:
-		var r rtnl.Route
-		if err := r.Parse(msg.Data); err != nil {
-			return err
-		}
-		v.addRoute(&r)
+		return parse(msg.Data, v.addRoute)
 	}
 	return nil
 }

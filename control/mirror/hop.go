@@ -180,7 +180,7 @@ func pathsOf(hops []rtnl.Hop) []path {
 	return paths
 }
 
-// release drops a reference. The hop stays until flush, for other routes of the batch.
+// release drops a reference. The hop stays until writeChanges, for other routes of the batch.
 func (s *state) release(h *hop) {
 	if h.refs--; h.refs == 0 && !h.idle {
 		h.idle = true

@@ -17,12 +17,12 @@ import (
 
 // RouteInfo describes a route: an element of `show routes`.
 type RouteInfo struct {
-	Prefix      netip.Prefix `json:"prefix"`
-	Type        string       `json:"type"` // named as by `ip route`: unicast, local, blackhole, ...
-	Kind        string       `json:"kind"` // action of the router: forward, local, no port, ...
-	Table       string       `json:"table"`
-	Protocol    string       `json:"protocol"`
-	Metric      uint32       `json:"metric"`
+	Prefix      netip.Prefix `json:"prefix"`                // destination
+	Type        string       `json:"type"`                  // named as by `ip route`: unicast, local, blackhole, ...
+	Kind        string       `json:"kind"`                  // action of the router: forward, local, no port, ...
+	Table       string       `json:"table"`                 // local, main or default
+	Protocol    string       `json:"protocol"`              // origin of the route, named as by `ip route`: kernel, static, bgp, ...
+	Metric      uint32       `json:"metric"`                // lowest preferred
 	NexthopID   uint32       `json:"nexthop_id,omitempty"`  // Linux next-hop object
 	MTU         uint16       `json:"mtu,omitempty"`         // of the route, bytes; 0: the MTU of the port applies
 	Unsupported Unsupported  `json:"unsupported,omitempty"` // reason for not forwarding as Linux does
@@ -32,10 +32,10 @@ type RouteInfo struct {
 
 // PathInfo describes a path of a route.
 type PathInfo struct {
-	Via         netip.Addr  `json:"via,omitzero"` // gateway; none if destinations are on the link
-	Dev         string      `json:"dev"`
-	Port        int         `json:"port"` // -1 if the link is not a port
-	Weight      uint32      `json:"weight"`
+	Via         netip.Addr  `json:"via,omitzero"`          // gateway; none if destinations are on the link
+	Dev         string      `json:"dev"`                   // interface
+	Port        int         `json:"port"`                  // -1 if the link is not a port
+	Weight      uint32      `json:"weight"`                // share of the flows, relative to the other paths
 	MAC         string      `json:"mac,omitempty"`         // of the neighbor, if resolved
 	Unsupported Unsupported `json:"unsupported,omitempty"` // reason for not using the path
 	Dead        bool        `json:"dead"`                  // the link is down, or Linux does not use the path
@@ -43,12 +43,12 @@ type PathInfo struct {
 
 // NeighborInfo describes a neighbor: an element of `show neighbors`.
 type NeighborInfo struct {
-	Address netip.Addr `json:"address"`
-	MAC     string     `json:"mac,omitempty"`
-	Dev     string     `json:"dev"`
-	Port    int        `json:"port"`
-	State   string     `json:"state"` // named as by `ip neigh`
-	Used    bool       `json:"used"`  // resolved and used by a route
+	Address netip.Addr `json:"address"`       // IP address
+	MAC     string     `json:"mac,omitempty"` // MAC address, if known
+	Dev     string     `json:"dev"`           // interface
+	Port    int        `json:"port"`          // index of the port
+	State   string     `json:"state"`         // named as by `ip neigh`
+	Used    bool       `json:"used"`          // resolved and used by a route
 }
 
 // Status holds the counters of the mirror.

@@ -3,7 +3,7 @@
 // Linux is the control plane: links, addresses, routes, next-hop objects and neighbors that
 // `ip`, FRR or BIRD set there take effect here within milliseconds.
 //
-//	events ─► batch ─► state: links, next-hop objects,  ─► flush ─► fib.FIB
+//	events ─► batch ─► state: links, next-hop objects,  ─► write ─► fib.FIB
 //	dumps  ─►          neighbors, routes per prefix                 (then Commit)
 //	workers ─► Resolve ─► neighbor request to Linux ─► event
 //
@@ -228,7 +228,7 @@ func (m *Mirror) apply(b *rtnl.Batch) {
 
 // commit writes changes to the table, and records the time since their events were read.
 func (m *Mirror) commit(read time.Time) {
-	if m.flush() {
+	if m.writeChanges() {
 		d := time.Since(read)
 		m.updates.Record(uint64(d), 1)
 		m.lastUpdate = d

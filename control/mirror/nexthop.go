@@ -27,7 +27,7 @@ func (s *state) setObject(r *rtnl.Nexthop) {
 }
 
 // deleteObject deletes an object, and groups that become empty. Linux deletes the routes that
-// use them without an event (IPv4) or with a later one (IPv6); flush deletes them here.
+// use them without an event (IPv4) or with a later one (IPv6); writeChanges deletes them here.
 func (s *state) deleteObject(id uint32) {
 	if s.objects[id] == nil {
 		return

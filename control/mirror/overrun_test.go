@@ -35,7 +35,7 @@ func TestResynchronization(t *testing.T) {
 		}, unix.NLM_F_CREATE)
 		s.deleteObject(1)
 		s.forgetNeighbor(neighborID{w.m.ports[1].Ifindex, netip.MustParseAddr("10.2.0.2")})
-		s.flush()
+		s.writeChanges()
 	})
 	w.want("66.0.0.1", "lan 02:00:00:00:00:00", "67.0.0.1", "lan 02:00:00:00:00:00", "10.1.0.66", "lan 02:00:00:00:00:00", "20.0.0.1", "none", "21.0.0.1", "wan ?", "22.0.0.1", "wan ?")
 	w.m.do(w.m.resynchronize)
@@ -58,7 +58,7 @@ func TestRoutesOfASourceAddressThatIsGone(t *testing.T) {
 			Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("66.0.0.0/8"), PrefSrc: src,
 			Hops: []rtnl.Hop{{Gateway: netip.MustParseAddr("10.1.0.66"), Index: w.m.ports[0].Ifindex, Weight: 1}},
 		}, unix.NLM_F_CREATE)
-		s.flush()
+		s.writeChanges()
 		s.suspects.addAddr(w.m.ports[1].Ifindex, src)
 	})
 	w.m.Settle()

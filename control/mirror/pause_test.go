@@ -19,7 +19,7 @@ func (s *state) setVRF(in bool) {
 		l.Master, l.SlaveOf = 9, "vrf"
 	}
 	s.setLink(&l)
-	s.flush()
+	s.writeChanges()
 }
 
 // A port in a VRF takes no part: nothing leaves by it, and the router is notified to leave what
@@ -34,7 +34,7 @@ func TestAPortInAVRFIsLent(t *testing.T) {
 	s.setNeighbor(&neighbor, false)
 	s.addRoute(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("20.0.0.0/8"),
 		Hops: []rtnl.Hop{{Index: 1, Gateway: gateway, Weight: 1}}}, unix.NLM_F_CREATE)
-	s.flush()
+	s.writeChanges()
 	expect := func(fateWant string, mtu uint16, toldWant ...string) {
 		t.Helper()
 		if got := fate(s.fib, netip.MustParseAddr("20.0.0.1")); got != fateWant {
@@ -60,11 +60,11 @@ func TestAPortInAVRFIsLent(t *testing.T) {
 		t.Error("the neighbors of the link are not requested again")
 	}
 	s.setNeighbor(&neighbor, false)
-	s.flush()
+	s.writeChanges()
 	expect("lan 02:00:00:00:01:02", 1500, "0 paused false")
 	s.setVRF(true)
 	s.deleteLink(1)
-	s.flush()
+	s.writeChanges()
 	expect("no port", 0, "0 paused true", "0 paused false", "0 gone")
 }
 
@@ -88,7 +88,7 @@ func TestAPortInABondIsLent(t *testing.T) {
 		l := s.links[1].Link
 		l.Master, l.SlaveOf = 9, kind
 		s.setLink(&l)
-		s.flush()
+		s.writeChanges()
 		if paused != want || (s.fib.Port(0).MTU() == 0) != want {
 			t.Errorf("the port is in a %s: paused %v, MTU %d", kind, paused, s.fib.Port(0).MTU())
 		}
@@ -97,7 +97,7 @@ func TestAPortInABondIsLent(t *testing.T) {
 		}
 		l.Master, l.SlaveOf = 0, ""
 		s.setLink(&l)
-		s.flush()
+		s.writeChanges()
 		if paused || s.fib.Port(0).MTU() == 0 {
 			t.Errorf("the port has left the %s: paused %v, MTU %d", kind, paused, s.fib.Port(0).MTU())
 		}

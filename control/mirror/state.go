@@ -14,8 +14,8 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// state is the copy of Linux's routing state, and its index into the forwarding table. It does
-// no I/O, and belongs to one goroutine.
+// state is the copy of Linux's links, routes, next-hop objects and neighbors, with the FIB entries
+// that it wrote for them. It does no I/O, and belongs to one goroutine.
 type state struct {
 	fib   *fib.FIB
 	hooks Hooks
@@ -34,12 +34,12 @@ type state struct {
 	onResolved  func(neighborID)  // called for resolved neighbors; may be nil
 	hops        map[string]*hop   // by key
 	ofObject    map[uint32][]*hop // of these, the ones of next-hop objects, by ID
-	noRoom      *hop              // drops; for routes that found the table full
+	noRoom      *hop              // for routes that found the next-hop table full: drops packets
 	adjacencies map[neighborID]*adjacency
 	numbered    map[uint32]*adjacency // by index in the table
 
 	dirty    [2]dirty // IPv4, IPv6
-	idleHops []*hop   // possibly unused; flush frees them
+	idleHops []*hop   // possibly unused; writeChanges frees them
 	idleAdjs []*adjacency
 	orphaned bool // a next-hop object in use was deleted
 	changed  bool // the table changed in a way that can unblock queued packets
@@ -58,7 +58,6 @@ type state struct {
 	charonWarned string // prefixes of the last warning
 
 	// Scratch space for one message.
-	link  rtnl.Link
 	route rtnl.Route
 	key   []byte
 }
@@ -91,10 +90,23 @@ func (s *state) init(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger) er
 	return nil
 }
 
+// parse parses the data of a message and calls apply with the result.
+func parse[T any, P interface {
+	*T
+	Parse(data []byte) error
+}](data []byte, apply func(P)) error {
+	p := P(new(T))
+	if err := p.Parse(data); err != nil {
+		return err
+	}
+	apply(p)
+	return nil
+}
+
 // handle applies a netlink message.
 func (s *state) handle(msg rtnl.Message) error {
 	switch msg.Type {
-	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE: // no allocation per route
 		if err := s.route.Parse(msg.Data); err != nil {
 			return err
 		}
@@ -104,70 +116,47 @@ func (s *state) handle(msg rtnl.Message) error {
 			s.deleteRoute(&s.route)
 		}
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
-		var n rtnl.Neighbor
-		if err := n.Parse(msg.Data); err != nil {
-			return err
-		}
-		s.setNeighbor(&n, msg.Type == unix.RTM_DELNEIGH)
-	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
-		if err := s.link.Parse(msg.Data); err != nil {
-			return err
-		}
-		if msg.Type == unix.RTM_NEWLINK {
-			s.setLink(&s.link)
-		} else if s.link.Family == unix.AF_UNSPEC {
-			s.deleteLink(s.link.Index)
-		}
-	case unix.RTM_NEWNEXTHOP, unix.RTM_DELNEXTHOP:
-		n := new(rtnl.Nexthop)
-		if err := n.Parse(msg.Data); err != nil {
-			return err
-		}
-		if msg.Type == unix.RTM_NEWNEXTHOP {
-			s.setObject(n)
-		} else {
-			s.deleteObject(n.ID)
-		}
-	case unix.RTM_DELADDR:
-		var a rtnl.Address
-		if err := a.Parse(msg.Data); err != nil {
-			return err
-		}
-		if a.Local.Is4() {
-			s.suspects.addAddr(a.Index, a.Local)
-		} else {
-			// Possibly IPv6 was disabled on the link, which deletes its routes without events
-			// if net.ipv6.route.skip_notify_on_dev_down is on.
-			s.suspects.addLink(a.Index)
-		}
+		return parse(msg.Data, func(n *rtnl.Neighbor) { s.setNeighbor(n, msg.Type == unix.RTM_DELNEIGH) })
+	case unix.RTM_NEWLINK:
+		return parse(msg.Data, s.setLink)
+	case unix.RTM_DELLINK:
+		return parse(msg.Data, func(l *rtnl.Link) {
+			if l.Family == unix.AF_UNSPEC {
+				s.deleteLink(l.Index)
+			}
+		})
+	case unix.RTM_NEWNEXTHOP:
+		return parse(msg.Data, s.setObject)
+	case unix.RTM_DELNEXTHOP:
+		return parse(msg.Data, func(n *rtnl.Nexthop) { s.deleteObject(n.ID) })
 	case unix.RTM_NEWADDR:
-		var a rtnl.Address
-		if err := a.Parse(msg.Data); err != nil {
-			return err
-		}
-		s.setUpAgain(a.Index)
+		return parse(msg.Data, func(a *rtnl.Address) { s.setUpAgain(a.Index) })
+	case unix.RTM_DELADDR:
+		return parse(msg.Data, func(a *rtnl.Address) {
+			if a.Local.Is4() {
+				s.suspects.addAddr(a.Index, a.Local)
+			} else {
+				// Possibly IPv6 was disabled on the link, which deletes its routes without events
+				// if net.ipv6.route.skip_notify_on_dev_down is on.
+				s.suspects.addLink(a.Index)
+			}
+		})
 	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
-		var r rtnl.Rule
-		if err := r.Parse(msg.Data); err != nil {
-			return err
-		}
-		s.setRule(&r, msg.Type == unix.RTM_DELRULE)
+		return parse(msg.Data, func(r *rtnl.Rule) { s.setRule(r, msg.Type == unix.RTM_DELRULE) })
 	case unix.RTM_NEWNETCONF:
 		changed, err := rtnl.ChangesLinkdown(msg.Data)
-		if err != nil {
-			return err
-		}
 		if changed && s.hasLinkdown() {
 			s.suspects.addAll() // there are no events for the affected routes
 		}
+		return err
 	}
 	return nil
 }
 
-// warnOnce logs a warning and keeps it for Status, once per kind.
+// warnOnce logs how forwarding differs from Linux and keeps it for Status, once per kind.
 func (s *state) warnOnce(kind, text string) {
 	if s.keepWarning(kind, text) {
-		s.log.Warn("unsupported linux configuration", "reason", text)
+		s.log.Warn("forwarding differs from linux", "reason", text)
 	}
 }
 

@@ -129,7 +129,7 @@ func checkNothingLeft(t *testing.T, s *state) {
 		s.deleteObject(id)
 	}
 	s.sweepRoutes(func(netip.Prefix, *route) bool { return true })
-	s.flush()
+	s.writeChanges()
 	checkState(t, s)
 	if len(s.hops) != 1 || len(s.adjacencies) != 0 || len(s.hosts) != 0 || len(s.sources) != 0 || len(s.ofObject) != 0 || len(s.locals) != 0 || s.resolved.Size() != 0 {
 		t.Errorf("left: %d hops, %d adjacencies, %d hosts, %d sources, %d locals", len(s.hops), len(s.adjacencies), len(s.hosts), len(s.sources), len(s.locals))
@@ -153,10 +153,10 @@ func TestObjectsFallWithTheirLink(t *testing.T) {
 	for id, dst := range map[uint32]string{1: "20.0.0.0/8", 10: "21.0.0.0/8", 11: "22.0.0.0/8"} {
 		s.addRoute(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, NexthopID: id, Dst: netip.MustParsePrefix(dst)}, unix.NLM_F_CREATE)
 	}
-	s.flush()
+	s.writeChanges()
 	s.setLink(&rtnl.Link{Index: 1, Name: "lan", MTU: 1500, Flags: unix.IFF_UP}) // no carrier
 	s.setObject(object(1, 2))
-	s.flush()
+	s.writeChanges()
 	for addr, want := range map[string]string{"20.0.0.1": "none", "21.0.0.1": "wan ?", "22.0.0.1": "none"} {
 		if got := fate(s.fib, netip.MustParseAddr(addr)); got != want {
 			t.Errorf("packets to %s: %q, want %q", addr, got, want)
@@ -172,7 +172,7 @@ func TestRandomMessages(t *testing.T) {
 	for n := range race.Fewer(30000) {
 		r.apply(s)
 		if n%50 == 49 {
-			s.flush()
+			s.writeChanges()
 			if n%500 == 499 {
 				checkState(t, s)
 			}
@@ -275,7 +275,7 @@ func FuzzMessages(f *testing.F) {
 			msg.Data, data = data[4:4+size], data[4+size:]
 			_ = s.handle(msg)
 		}
-		s.flush()
+		s.writeChanges()
 		checkState(t, s)
 		checkNothingLeft(t, s)
 	})

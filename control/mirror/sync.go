@@ -68,7 +68,7 @@ func (m *Mirror) synchronize() error {
 	m.sweepObjects()
 	m.sweepNeighbors()
 	m.sweepRoutes(func(_ netip.Prefix, r *route) bool { return r.seen != m.epoch })
-	m.flush()
+	m.writeChanges()
 	m.catchingUp()
 	return nil
 }
@@ -79,7 +79,7 @@ func (m *Mirror) resynchronize() {
 	err := m.synchronize()
 	if m.failed = err != nil; m.failed {
 		m.log.Error("route resync failed, retrying", "err", err)
-		m.flush()
+		m.writeChanges()
 		m.suspects.addAll()
 	}
 }
@@ -104,7 +104,7 @@ func (m *Mirror) audit() {
 		m.log.Error("route resync failed, retrying", "err", err)
 		m.suspects = todo
 	}
-	m.flush()
+	m.writeChanges()
 }
 
 // auditLinks compares next-hop objects, and deletes routes over some links that Linux no

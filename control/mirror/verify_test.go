@@ -71,8 +71,8 @@ func TestVerifyFindsWhatIsWrong(t *testing.T) {
 					w.fib.SetAdjacency(a.id, a.port, n.mac)
 				}
 			}
-			w.m.load(0)
-			w.m.load(1)
+			w.m.rewriteTable(0)
+			w.m.rewriteTable(1)
 		})
 		if found := w.verify(); len(found) > 0 {
 			t.Fatalf("%s, repaired: %v", c.name, found)

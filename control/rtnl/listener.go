@@ -20,7 +20,8 @@ const maxEvent = 68 << 10
 // MinBuffer is the minimum length of a buffer for Receive, in bytes.
 const MinBuffer = 2 * maxEvent
 
-// Listener receives events of several groups on one socket, in kernel order.
+// Listener is a netlink socket that receives the kernel's multicast notifications (events) of several
+// groups in their order.
 type Listener struct {
 	file *os.File
 	raw  syscall.RawConn
@@ -124,8 +125,8 @@ func fromKernel(from unix.Sockaddr) bool {
 	return ok && a.Pid == 0
 }
 
-// Mark requests an acknowledgement (NLMSG_ERROR with Seq seq and no error). The kernel queues it
-// after all earlier events.
+// Mark sends a no-op request. Its acknowledgement, an NLMSG_ERROR with sequence number seq and no
+// error, arrives after all events that precede it: the kernel queues both on this socket.
 func (l *Listener) Mark(seq uint32) error {
 	b := newRequest(unix.NLMSG_NOOP, unix.NLM_F_ACK, seq).bytes()
 	var err error

@@ -49,7 +49,7 @@ type Batch struct {
 	err error
 }
 
-// mark is a pending Mark.
+// mark is a Mark whose acknowledgement has not arrived.
 type mark struct {
 	seq     uint32
 	arrived func()
@@ -134,7 +134,7 @@ func (l *Loop) Apply(b *Batch, handle func(Message) error, malformed func(error)
 	return nil
 }
 
-// Mark calls arrived, from Apply, after all events before the call.
+// Mark makes Apply call arrived once all events that precede the call have been applied.
 func (l *Loop) Mark(arrived func()) error {
 	l.lastMark++
 	if err := l.listener.Mark(l.lastMark); err != nil {

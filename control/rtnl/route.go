@@ -32,7 +32,7 @@ type Route struct {
 	Multipath bool          // the message has RTA_MULTIPATH
 }
 
-// Hop is a next hop of a route.
+// Hop is one path of a route: a gateway or a directly connected link (struct rtnexthop).
 type Hop struct {
 	Gateway netip.Addr // invalid for on-link destinations; IPv4 routes can have an IPv6 gateway
 	Index   int        // interface index

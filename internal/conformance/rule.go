@@ -30,10 +30,9 @@ type Rule struct {
 type Status string
 
 const (
-	Kept    Status = "kept"
-	Linuxs  Status = "Linux" // kept by Linux, to which the packets are punted
-	Departs Status = "departs"
-	Lacking Status = "lacking" // not implemented
+	Kept        Status = "kept"
+	KeptByLinux Status = "Linux" // kept by Linux, to which the packets are punted
+	Departs     Status = "departs"
 )
 
 // Chapter is a group of rules.

@@ -58,7 +58,7 @@ func addressRules() []Rule {
 			Tests: []string{"afxdp.TestSteer/our subnet's broadcast", "control/mirror.TestLocalAddresses", "internal/e2e.TestForwardingEqualsLinux"},
 		},
 		{
-			Key: "addresses/multicast", Source: "RFC 1812 5.3.1, RFC 4291 2.7", Status: Linuxs,
+			Key: "addresses/multicast", Source: "RFC 1812 5.3.1, RFC 4291 2.7", Status: KeptByLinux,
 			Says: "Multicast is forwarded only by multicast routes, and causes no errors",
 			Does: "Punted to Linux with its groups and multicast routes. An engine would drop it silently, with any TTL.",
 			Cases: all(drop(batch.DestMartian), nil,

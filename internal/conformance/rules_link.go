@@ -39,7 +39,7 @@ func linkRules() []Rule {
 			),
 		},
 		{
-			Key: "link/type", Source: "RFC 1122 2.3.3", Status: Linuxs,
+			Key: "link/type", Source: "RFC 1122 2.3.3", Status: KeptByLinux,
 			Says: "A router handles other frame types than IP: ARP, LLDP, 802.3 lengths",
 			Does: "Punted to Linux, which answers ARP. An engine would drop them.",
 			Cases: all(drop(batch.EtherType), nil,
@@ -62,7 +62,7 @@ func linkRules() []Rule {
 			Tests: []string{"afxdp.TestSteer/IPv4 to the broadcast MAC", "afxdp.TestSteer/IPv4 to a multicast MAC", "afxdp.TestSteer/IPv6 to a multicast MAC", "internal/e2e.TestLinuxForwardsPuntedPackets"},
 		},
 		{
-			Key: "link/vlan", Source: "IEEE 802.1Q, peers", Status: Linuxs,
+			Key: "link/vlan", Source: "IEEE 802.1Q, peers", Status: KeptByLinux,
 			Says:  "Tagged frames, priority tags (VLAN 0) and QinQ belong to their VLANs",
 			Does:  "Punted to Linux, which routes between VLAN interfaces itself, and forwards priority-tagged frames as untagged where its forwarding is on. A tag that the NIC has stripped is invisible (`ethtool -K IFACE rxvlan off` keeps it).",
 			Tests: []string{"afxdp.TestSteer/802.1Q tag", "afxdp.TestSteer/802.1ad tag", "internal/e2e.TestForwardingEqualsLinux", "internal/e2e.TestLinuxForwardsPuntedPackets"},

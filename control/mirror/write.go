@@ -28,6 +28,7 @@ type table interface {
 	Len() int
 }
 
+// familyOf returns the index of an address family in arrays by family: IPv4, IPv6.
 func familyOf(ip netip.Addr) int {
 	if ip.Is4() {
 		return 0
@@ -69,9 +70,9 @@ func (s *state) markAllHostsDirty() {
 	}
 }
 
-// flush writes dirty prefixes to the table, frees unreferenced entries, and triggers the retry
-// of queued packets. It reports whether anything changed.
-func (s *state) flush() bool {
+// writeChanges writes dirty prefixes to the FIB, frees unreferenced entries, and commits the batch.
+// It reports whether anything changed.
+func (s *state) writeChanges() bool {
 	if s.orphaned {
 		s.orphaned = false
 		s.sweepRoutes(func(_ netip.Prefix, r *route) bool { return r.hop.gone })
@@ -79,10 +80,10 @@ func (s *state) flush() bool {
 	for family := range s.dirty {
 		d := &s.dirty[family]
 		if d.all {
-			s.load(family)
+			s.rewriteTable(family)
 		} else {
 			for _, p := range d.prefixes {
-				s.write(p)
+				s.writePrefix(p)
 			}
 		}
 		d.prefixes, d.all = d.prefixes[:0], false
@@ -96,8 +97,8 @@ func (s *state) flush() bool {
 	return changed
 }
 
-// write writes one prefix.
-func (s *state) write(p netip.Prefix) {
+// writePrefix writes the best route of a prefix to its table, or deletes it.
+func (s *state) writePrefix(p netip.Prefix) {
 	s.changed = true
 	best := s.best(p)
 	t := s.table(familyOf(p.Addr()))
@@ -110,8 +111,8 @@ func (s *state) write(p netip.Prefix) {
 	}
 }
 
-// best returns the next hop of a prefix, nil for none: that of its best route, or of the
-// resolved neighbor with this address if that route is on its link.
+// best returns the next hop of a prefix: that of its best route, or of the resolved neighbor with
+// this address if that route is on its link; nil for none.
 func (s *state) best(p netip.Prefix) *hop {
 	head, _ := s.routes.Get(p)
 	best := hopAt(head)
@@ -135,8 +136,8 @@ func (s *state) idOf(h *hop) fib.ID {
 	return s.noRoom.id
 }
 
-// load writes the whole table of a family.
-func (s *state) load(family int) {
+// rewriteTable replaces the whole table of a family.
+func (s *state) rewriteTable(family int) {
 	s.changed = true
 	for host := range s.resolved.All() {
 		if familyOf(host.Addr()) == family {
