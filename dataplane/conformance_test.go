@@ -80,7 +80,7 @@ func newRuleRouter(t *testing.T) *ruleRouter {
 			}
 		},
 		Workers: []dataplane.WorkerConfig{{
-			CPU: affinity.Any, Memory: mem, Pool: pool, Engine: cpu.New(net.FIB, mem.Bytes(), net.Repair), Chunks: chunks, Queues: queues,
+			CPU: affinity.Any, Memory: mem, Pool: pool, Engine: cpu.New(net.FIB, mem.Bytes(), net.PartialChecksums), Chunks: chunks, Queues: queues,
 		}},
 	})
 	if err != nil {

@@ -22,10 +22,10 @@ func (s *SA) SetKeyIndex(index uint32, erase func()) {
 // DeviceKey returns the keys in the devices' format. It is not a copy: Zero overwrites it.
 func (s *SA) DeviceKey() *device.Key { return s.key }
 
-// DeviceKeyUsed returns the length of the key's prefix that a device needs for esp bytes of ESP.
-// Key material with one line per block is included for as many blocks as fit.
+// DeviceKeyUsed returns the length in bytes of the key's prefix that a device needs for esp bytes of
+// ESP. Of the powers of GHASH's key it includes one per block.
 func (s *SA) DeviceKeyUsed(esp int) int {
-	return device.LineBytes * min(int(s.keyMost), int(s.keyFixed)+esp/device.LineBytes)
+	return device.SegmentBytes * min(int(s.keyMost), int(s.keyFixed)+esp/device.SegmentBytes)
 }
 
 // zeroCopies overwrites the keys on devices, and their source.

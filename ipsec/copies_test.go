@@ -27,14 +27,14 @@ func TestDeviceKeysEndWithTheSA(t *testing.T) {
 				t.Errorf("%s, %v: not the keys of its direction", st.Name, s.direction)
 			}
 			most, fixed := want.Used()
-			for esp, want := range map[int]int{100: min(most, fixed+6*device.LineBytes), 1500: most} {
+			for esp, want := range map[int]int{100: min(most, fixed+6*device.SegmentBytes), 1500: most} {
 				if got := s.DeviceKeyUsed(esp); got != want {
 					t.Errorf("%s, %v: a device needs %d bytes of the key for %d of ESP, want %d", st.Name, s.direction, got, esp, want)
 				}
 			}
 			forgot := 0
 			s.SetKeyIndex(7, func() {
-				if forgot++; s.KeyIndex() != 7 || key.Lines == 0 {
+				if forgot++; s.KeyIndex() != 7 || key.Segments == 0 {
 					t.Errorf("%s, %v: the association has no number or keys any more when devices forget them", st.Name, s.direction)
 				}
 			})

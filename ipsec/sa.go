@@ -40,7 +40,7 @@ type SA struct {
 	iv          uint8
 	align       uint8 // see suite.Suite
 	icv         uint8
-	keyMost     uint8                // see DeviceKeyUsed; in lines of 16 bytes
+	keyMost     uint8                // see DeviceKeyUsed; in segments
 	keyFixed    uint8                // the same
 	outerSum    uint16               // checksum of the outer IPv4 header
 	dst         netip.Addr           // of the Config
@@ -119,7 +119,7 @@ func NewSA(c Config, workers int) (*SA, error) {
 		workers: make([]worker, workers), transforms: []*suite.Transform{t},
 	}
 	most, fixed := key.Used()
-	s.keyMost, s.keyFixed = uint8(most/device.LineBytes), uint8(fixed/device.LineBytes)
+	s.keyMost, s.keyFixed = uint8(most/device.SegmentBytes), uint8(fixed/device.SegmentBytes)
 	for range workers - 1 {
 		s.transforms = append(s.transforms, t.Clone())
 	}

@@ -133,14 +133,14 @@ func Run(o Options) (*Result, error) {
 
 // engines returns the measured engines.
 func (o *Options) engines(base *fib.FIB) testbed.Engines {
-	repair := make([]bool, testbed.Ports)
+	partialChecksums := make([]bool, testbed.Ports)
 	if o.Engine != "gpu" {
 		return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
-			return func(_ int, mem []byte) (dataplane.Engine, error) { return cpu.New(base, mem, repair), nil }, func() error { return nil }, nil
+			return func(_ int, mem []byte) (dataplane.Engine, error) { return cpu.New(base, mem, partialChecksums), nil }, func() error { return nil }, nil
 		}
 	}
-	return o.Testbed.OnGPUs(base, gpu.Options{Mode: o.Mode, Timeout: o.Timeout, Repair: repair}, func(_ int, mem []byte) *cpu.Engine {
-		return cpu.New(base, mem, repair)
+	return o.Testbed.OnGPUs(base, gpu.Options{Mode: o.Mode, Timeout: o.Timeout, PartialChecksums: partialChecksums}, func(_ int, mem []byte) *cpu.Engine {
+		return cpu.New(base, mem, partialChecksums)
 	})
 }
 

@@ -32,7 +32,7 @@ func newCPU(base *fib.FIB, g *gateway.Gateway, worker int, mem []byte) *cpu.Engi
 }
 
 func gpuEngines(c testbed.Config, base *fib.FIB, g *gateway.Gateway) testbed.Engines {
-	return c.OnGPUs(base, gpu.Options{Gateway: g, Repair: make([]bool, testbed.Ports)}, func(worker int, mem []byte) *cpu.Engine {
+	return c.OnGPUs(base, gpu.Options{Gateway: g, PartialChecksums: make([]bool, testbed.Ports)}, func(worker int, mem []byte) *cpu.Engine {
 		return newCPU(base, g, worker, mem)
 	})
 }

@@ -14,7 +14,7 @@ func TestConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	mem := make([]byte, umem.FrameSize)
-	engine := New(net.FIB, mem, net.Repair)
+	engine := New(net.FIB, mem, net.PartialChecksums)
 	chunks := batch.NewChunks(1, 1)
 	chunk := chunks[0]
 	for _, rule := range conformance.Rules() {

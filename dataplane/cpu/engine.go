@@ -25,12 +25,12 @@ const block = inspect.Block
 
 // Engine is one worker's CPU engine.
 type Engine struct {
-	fib     *fib.FIB
-	words   fib.Words
-	frames  inspect.Frames
-	repair  []bool     // by ingress port: L4 checksums may be unfinished
-	esp     *esp.Stage // nil: no gateway
-	sources inspect.ReversePath
+	fib              *fib.FIB
+	words            fib.Words
+	frames           inspect.Frames
+	partialChecksums []bool     // by ingress port: frames may have partial L4 checksums
+	esp              *esp.Stage // nil: no gateway
+	sources          inspect.ReversePath
 
 	datagrams *esp.Datagrams // see ProcessReassembled; nil before the first
 	large     *Engine        // decides on packets in the buffer of datagrams
@@ -52,12 +52,12 @@ type Engine struct {
 	}
 }
 
-// New returns an engine over the frames in mem. repair is by ingress port: true if L4 checksums of
-// frames received there may be unfinished.
-func New(f *fib.FIB, mem []byte, repair []bool) *Engine {
+// New returns an engine over the frames in mem. partialChecksums is by ingress port: true if received
+// frames may have partial L4 checksums.
+func New(f *fib.FIB, mem []byte, partialChecksums []bool) *Engine {
 	return &Engine{
 		fib: f, words: f.Words(), frames: inspect.Frames{Mem: mem, Large: len(mem), LargeSize: umem.LargeSize},
-		repair: repair, sources: inspect.ReversePath{FIB: f},
+		partialChecksums: partialChecksums, sources: inspect.ReversePath{FIB: f},
 	}
 }
 
@@ -66,7 +66,7 @@ func (e *Engine) LargeFrom(at int) { e.frames.Large = at }
 
 // Secure makes the engine apply the policies of a gateway, as one of its workers.
 func (e *Engine) Secure(g *gateway.Gateway, worker int) {
-	e.esp = esp.New(e.fib, e.frames, e.repair, g, worker)
+	e.esp = esp.New(e.fib, e.frames, e.partialChecksums, g, worker)
 }
 
 // ESP returns the stage that applies the gateway's policies, nil without a gateway.
@@ -74,7 +74,7 @@ func (e *Engine) ESP() *esp.Stage { return e.esp }
 
 // Over returns an engine that decides by the same tables on frames in other memory, for Route alone.
 func (e *Engine) Over(mem []byte) *Engine {
-	other := New(e.fib, mem, e.repair)
+	other := New(e.fib, mem, e.partialChecksums)
 	other.esp = e.esp
 	return other
 }

@@ -27,7 +27,7 @@ func (e *Engine) forwardIPv4(f batch.Frame, id lookup.NextHop) batch.Result {
 	if r.Verdict.Action() != batch.ActionForward {
 		return r
 	}
-	if e.repair[f.Origin.Port()] {
+	if e.partialChecksums[f.Origin.Port()] {
 		packet.CompleteIPv4(p)
 	}
 	h.DecrementTTL()

@@ -27,7 +27,7 @@ func (e *Engine) forwardIPv6(f batch.Frame, id lookup.NextHop, l4 *packet.L4) ba
 	if r.Verdict.Action() != batch.ActionForward {
 		return r
 	}
-	if e.repair[f.Origin.Port()] && !l4.Fragment {
+	if e.partialChecksums[f.Origin.Port()] && !l4.Fragment {
 		packet.CompleteIPv6(p, l4.Proto, l4.Offset)
 	}
 	h.DecrementHopLimit()

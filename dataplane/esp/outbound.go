@@ -65,7 +65,7 @@ func (s *Stage) protect(f *batch.Frame, p []byte, j int, sa *ipsec.SA, job *Job)
 			return r
 		}
 	}
-	if s.repair[f.Origin.Port()] {
+	if s.partialChecksums[f.Origin.Port()] {
 		completeChecksum(p[:size], &s.l4[j])
 	}
 	switch {

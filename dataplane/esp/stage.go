@@ -14,15 +14,15 @@ const block = inspect.Block
 
 // Stage applies the policies and SAs of a gateway to the packets of one worker.
 type Stage struct {
-	gateway *gateway.Gateway
-	worker  int // index of the worker's state in each SA
-	fib     *fib.FIB
-	groups  []uint32 // of the forwarding base, by bucket
-	frames  inspect.Frames
-	repair  []bool // by ingress port: L4 checksums may be unfinished
-	sources inspect.ReversePath
-	lookups gateway.Lookups
-	keys    uint32 // the device has the keys with numbers below, see Begin
+	gateway          *gateway.Gateway
+	worker           int // index of the worker's state in each SA
+	fib              *fib.FIB
+	groups           []uint32 // of the forwarding base, by bucket
+	frames           inspect.Frames
+	partialChecksums []bool // by ingress port: frames may have partial L4 checksums
+	sources          inspect.ReversePath
+	lookups          gateway.Lookups
+	keys             uint32 // the device has the keys with numbers below, see Begin
 
 	// ESP packets of the block, with the SA that decrypts each. Indices are into the block.
 	sealed struct {
@@ -48,11 +48,11 @@ type Stage struct {
 	touched     uint64           // keeps the loads of ipsec.Prefetch alive
 }
 
-// New returns the stage of a worker. repair is by ingress port: true if L4 checksums of frames
-// received there may be unfinished.
-func New(f *fib.FIB, frames inspect.Frames, repair []bool, g *gateway.Gateway, worker int) *Stage {
+// New returns the stage of a worker. partialChecksums is by ingress port: true if received frames may
+// have partial L4 checksums.
+func New(f *fib.FIB, frames inspect.Frames, partialChecksums []bool, g *gateway.Gateway, worker int) *Stage {
 	return &Stage{
-		gateway: g, worker: worker, fib: f, groups: f.Words().Groups, frames: frames, repair: repair,
+		gateway: g, worker: worker, fib: f, groups: f.Words().Groups, frames: frames, partialChecksums: partialChecksums,
 		sources: inspect.ReversePath{FIB: f}, lookups: gateway.NewLookups(),
 	}
 }

@@ -83,7 +83,7 @@ func postInline(s *slot, frames []batch.Frame, umem []byte, finish func() error)
 func TestGPUChunkwise(t *testing.T) {
 	const chunks = 20
 	open := func(t *testing.T, net *testutil.Network, g *gateway.Gateway) *Device {
-		d := got(openFirst(net.FIB, Options{Timeout: time.Minute, Repair: net.Repair, Gateway: g}))(t)
+		d := got(openFirst(net.FIB, Options{Timeout: time.Minute, PartialChecksums: net.PartialChecksums, Gateway: g}))(t)
 		t.Cleanup(func() {
 			if err := errors.Join(d.Err(), d.Close()); err != nil {
 				t.Error(err)
@@ -92,14 +92,14 @@ func TestGPUChunkwise(t *testing.T) {
 		return d
 	}
 	// attach returns an engine without a kernel, and its memory.
-	attach := func(t *testing.T, d *Device, base *fib.FIB, repair []bool) (*Engine, []byte) {
+	attach := func(t *testing.T, d *Device, base *fib.FIB, partialChecksums []bool) (*Engine, []byte) {
 		mem := mapMemory(t, twinBytes)
 		mailbox := got(newMailbox(1, twinChunk))(t)
-		return newEngine(cpu.New(base, mem, repair), &d.state, mailbox, mem, d.options), mem
+		return newEngine(cpu.New(base, mem, partialChecksums), &d.state, mailbox, mem, d.options), mem
 	}
 	agree := func(t *testing.T, chunks int, maker func(*Device) maker) {
 		net := testutil.NewNetwork()
-		w := newTwins(t, maker(open(t, net, nil)), net.FIB, net.Repair)
+		w := newTwins(t, maker(open(t, net, nil)), net.FIB, net.PartialChecksums)
 		traffic := &testutil.Traffic{Rand: w.rnd, To: net.Prefixes}
 		for range chunks {
 			w.run(func() []byte { return testutil.Mutate(w.rnd, traffic.Frame()) })
@@ -107,8 +107,8 @@ func TestGPUChunkwise(t *testing.T) {
 	}
 	t.Run("resident", func(t *testing.T) {
 		agree(t, chunks, func(d *Device) maker {
-			return func(t *testing.T, base *fib.FIB, repair []bool) other {
-				e, mem := attach(t, d, base, repair)
+			return func(t *testing.T, base *fib.FIB, partialChecksums []bool) other {
+				e, mem := attach(t, d, base, partialChecksums)
 				chunkwise(t, d, e, mem, nil)
 				c := batch.NewChunks(1, twinChunk)[0]
 				return other{mem, c.In, c.Out, func(n int) {
@@ -122,8 +122,8 @@ func TestGPUChunkwise(t *testing.T) {
 	t.Run("low latency", func(t *testing.T) {
 		n := &inlineCounts{}
 		agree(t, 4, func(d *Device) maker {
-			return func(t *testing.T, base *fib.FIB, repair []bool) other {
-				e, mem := attach(t, d, base, repair)
+			return func(t *testing.T, base *fib.FIB, partialChecksums []bool) other {
+				e, mem := attach(t, d, base, partialChecksums)
 				e.generation = &d.tables.current
 				var frames []batch.Frame
 				chunkwise(t, d, e, mem, func(s *slot, finish func() error) error {
@@ -148,7 +148,7 @@ func TestGPUChunkwise(t *testing.T) {
 		w := newSecuredTwins(t, func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
 			d := open(t, net, g)
 			mem := got(umem.New(securedFrames))(t)
-			fallback := cpu.New(net.FIB, mem.Bytes(), net.Repair)
+			fallback := cpu.New(net.FIB, mem.Bytes(), net.PartialChecksums)
 			fallback.Secure(g, 0)
 			mailbox := got(newMailbox(1, securedChunk))(t)
 			e := newEngine(fallback, &d.state, mailbox, mem.Bytes(), d.options)

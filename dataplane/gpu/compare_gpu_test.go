@@ -48,7 +48,7 @@ func TestGPUCompareBesideChanges(t *testing.T) {
 			}
 		}
 	}
-	s := got(OpenAll(base, Options{Timeout: time.Second, Repair: make([]bool, 1)}))(t)
+	s := got(OpenAll(base, Options{Timeout: time.Second, PartialChecksums: make([]bool, 1)}))(t)
 	mem := got(umem.New(64))(t)
 	for range s.All {
 		if _, err := s.NewEngine(mem.Bytes(), 4, 64, cpu.New(base, mem.Bytes(), make([]bool, 1))); err != nil {

@@ -176,7 +176,7 @@ func TestFinishedNeedsAllSegments(t *testing.T) {
 		}
 		var pieces []func()
 		want := uint32(0)
-		for part := range s.parts {
+		for part := range s.doneWords {
 			if !inline || rnd.IntN(3) == 0 {
 				pieces = append(pieces, func() { s.done[part] = s.seq })
 				continue

@@ -12,7 +12,7 @@ import (
 func TestConformance(t *testing.T) {
 	net := got(conformance.NewNetwork())(t)
 	const most = 64
-	s := newShim(t, net.FIB, net.Repair, most, most*umem.FrameSize)
+	s := newShim(t, net.FIB, net.PartialChecksums, most, most*umem.FrameSize)
 	for _, rule := range conformance.Rules() {
 		if len(rule.Cases) == 0 {
 			continue

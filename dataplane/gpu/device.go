@@ -31,11 +31,11 @@ const (
 
 // Options describe how a device is used. Zero values mean the defaults.
 type Options struct {
-	Mode    Mode          // Resident
-	Timeout time.Duration // for a chunk; a timeout is an outage of the worker's GPU; 20 ms
-	Pause   time.Duration // until the worker retries; doubles up to 60 times on repeated timeouts; 1 s
-	Repair  []bool        // by port: received frames may have partial L4 checksums
-	Library string        // path of libcuda; for tests
+	Mode             Mode          // Resident
+	Timeout          time.Duration // for a chunk; a timeout is an outage of the worker's GPU; 20 ms
+	Pause            time.Duration // until the worker retries; doubles up to 60 times on repeated timeouts; 1 s
+	PartialChecksums []bool        // by port: received frames may have partial L4 checksums
+	Library          string        // path of libcuda; for tests
 
 	// Small is the largest chunk that the CPU executes while a worker has no other chunk in flight,
 	// as the CPU finishes it earlier. 0: none.

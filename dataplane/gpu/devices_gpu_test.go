@@ -15,7 +15,7 @@ import (
 func TestGPUsServeWorkersRoundRobin(t *testing.T) {
 	const workers, packets, rounds = 4, 200, 3
 	net := testutil.NewNetwork()
-	devices := got(OpenAll(net.FIB, Options{Workers: workers, Chunks: 2, Repair: net.Repair}))(t)
+	devices := got(OpenAll(net.FIB, Options{Workers: workers, Chunks: 2, PartialChecksums: net.PartialChecksums}))(t)
 	defer func() {
 		if err := devices.Close(); err != nil {
 			t.Error(err)
@@ -30,7 +30,7 @@ func TestGPUsServeWorkersRoundRobin(t *testing.T) {
 	for i := range workers {
 		memory[i] = got(umem.New(256))(t)
 		mem := memory[i].Bytes()
-		engines[i] = got(devices.NewEngine(mem, 2, packets, cpu.New(net.FIB, mem, net.Repair)))(t)
+		engines[i] = got(devices.NewEngine(mem, 2, packets, cpu.New(net.FIB, mem, net.PartialChecksums)))(t)
 	}
 	frame := testutil.UDP4("192.0.2.1", "10.4.0.9", 1000, 53, make([]byte, 40)...)
 	macs := [rounds]fib.MAC{0x0200000000c1, 0x0200000000c2, 0}

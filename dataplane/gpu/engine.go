@@ -72,7 +72,7 @@ const (
 func newEngine(fallback *cpu.Engine, state *deviceState, m *mailbox, umem []byte, o Options) *Engine {
 	return &Engine{
 		cpu: fallback, esp: fallback.ESP(), state: state, outage: workerOutage{first: o.Pause}, mailbox: m, umem: umem, timeout: o.Timeout, small: o.Small,
-		checker: newChecker(umem, state, len(o.Repair), fallback.Adjacencies()),
+		checker: newChecker(umem, state, len(o.PartialChecksums), fallback.Adjacencies()),
 		split:   max(1, min(maxSplit, len(m.slots)/2)), generation: &atomic.Uint32{}, inFlight: make([]flight, 0, 64),
 	}
 }
@@ -135,7 +135,7 @@ func (e *Engine) post(c *batch.Chunk, first int) int {
 		s.post(c.In[:c.N], nil, hasJobsFlag)
 	case e.launch == nil && e.busy.Load() == 0 && slots <= e.split:
 		for k := range slots {
-			in, _ := part(c, k, slots)
+			in, _ := slotPackets(c, k, slots)
 			e.mailbox.slots[first+k].post(in, e.umem, 0)
 		}
 		return slots
@@ -150,8 +150,8 @@ func (e *Engine) post(c *batch.Chunk, first int) int {
 	return 1
 }
 
-// part returns the packets of a chunk in its k-th slot.
-func part(c *batch.Chunk, k, slots int) ([]batch.Frame, []batch.Result) {
+// slotPackets returns the packets of a chunk in its k-th slot.
+func slotPackets(c *batch.Chunk, k, slots int) ([]batch.Frame, []batch.Result) {
 	first, end := c.N*k/slots, c.N*(k+1)/slots
 	return c.In[first:end], c.Out[first:end]
 }
@@ -199,7 +199,7 @@ func (e *Engine) collect(f *flight) bool {
 		if s.flags == hasJobsFlag {
 			e.ipsec.finish(e, f.chunk, f.slot, s.results)
 		} else {
-			in, out := part(f.chunk, f.collected, f.slots)
+			in, out := slotPackets(f.chunk, f.collected, f.slots)
 			e.collectSlot(s, in, out)
 			if f.collected == f.slots-1 {
 				e.shadow.compare(f.chunk, nil)

@@ -77,10 +77,10 @@ func TestGPUFaults(t *testing.T) {
 				return
 			}
 			net := testutil.NewNetwork()
-			d := got(openFirst(net.FIB, Options{Repair: net.Repair}))(t)
+			d := got(openFirst(net.FIB, Options{PartialChecksums: net.PartialChecksums}))(t)
 			mem := got(umem.New(1024))(t)
 			chunks := batch.NewChunks(2, 256)
-			e := got(d.NewEngine(mem.Bytes(), 1, 256, cpu.New(net.FIB, mem.Bytes(), net.Repair)))(t)
+			e := got(d.NewEngine(mem.Bytes(), 1, 256, cpu.New(net.FIB, mem.Bytes(), net.PartialChecksums)))(t)
 			good, bad := chunks[0], chunks[1]
 			frame := testutil.UDP4("192.0.2.1", "10.1.0.9", 1000, 53, make([]byte, 40)...)
 			submit := func(c *batch.Chunk) {

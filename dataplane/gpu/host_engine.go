@@ -37,7 +37,7 @@ func NewHostEngine(worker *cpu.Engine, umem []byte, chunks, size int, device fun
 				clear(h.checker.icvEnd(in[i], job)[:canaryBytes/2])
 			}
 		}
-		for i := range s.parts {
+		for i := range s.doneWords {
 			atomic.StoreUint32(&s.done[i], seq)
 		}
 		return nil

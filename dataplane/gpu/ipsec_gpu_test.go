@@ -34,7 +34,7 @@ func gatewaysOnGPU(t *testing.T, net *testutil.Network, o Options, gateways ...*
 		}
 	})
 	for _, g := range gateways {
-		o.Gateway, o.Repair = g, net.Repair
+		o.Gateway, o.PartialChecksums = g, net.PartialChecksums
 		d := got(openFirst(net.FIB, o))(t)
 		all.All = append(all.All, d)
 	}
@@ -45,7 +45,7 @@ func gatewaysOnGPU(t *testing.T, net *testutil.Network, o Options, gateways ...*
 func workerOnGPU(t *testing.T, d *Device, net *testutil.Network, g *gateway.Gateway, frames, chunks, size int) secured {
 	t.Helper()
 	mem := got(umem.New(frames))(t)
-	fallback := cpu.New(net.FIB, mem.Bytes(), net.Repair)
+	fallback := cpu.New(net.FIB, mem.Bytes(), net.PartialChecksums)
 	fallback.Secure(g, 0)
 	e := got(d.NewEngine(mem.Bytes(), chunks, size, fallback))(t)
 	return secured{mem.Bytes()[:frames*umem.FrameSize], e, d.tables.patcher.drain}

@@ -42,7 +42,7 @@ func (s *shim) Erase(number uint32) { clear(s.keys[int(number)*keyBytes:][:keyBy
 // newIPsecEngine returns the engine of a gateway's worker, without a device.
 func newIPsecEngine(t *testing.T, net *testutil.Network, g *gateway.Gateway, mem []byte, slots, size int, keys uint32, o Options) *Engine {
 	t.Helper()
-	fallback := cpu.New(net.FIB, mem, net.Repair)
+	fallback := cpu.New(net.FIB, mem, net.PartialChecksums)
 	fallback.Secure(g, 0)
 	mailbox := got(newMailbox(slots, size))(t)
 	e := newEngine(fallback, &deviceState{}, mailbox, mem, o)
@@ -56,14 +56,14 @@ func newIPsecEngine(t *testing.T, net *testutil.Network, g *gateway.Gateway, mem
 func securedOnHost(stagingWords int) securedMaker {
 	return func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
 		t.Helper()
-		sh := startShim(t, net.FIB, net.Repair, securedChunk, securedFrames*umem.FrameSize, "testdata/gateway.c", fmt.Sprint(stagingWords))
+		sh := startShim(t, net.FIB, net.PartialChecksums, securedChunk, securedFrames*umem.FrameSize, "testdata/gateway.c", fmt.Sprint(stagingWords))
 		g.Follow(sh)
-		e := newIPsecEngine(t, net, g, sh.umem, 1, securedChunk, shimKeys, Options{Timeout: 1 << 40, Repair: net.Repair})
+		e := newIPsecEngine(t, net, g, sh.umem, 1, securedChunk, shimKeys, Options{Timeout: 1 << 40, PartialChecksums: net.PartialChecksums})
 		e.shadow = newShadow(e, securedChunk, 1, nil)
 		e.launch = func(slot int, seq uint32, n int) error {
 			s := &e.mailbox.slots[slot]
 			for i := range n {
-				word := s.descriptors[i/lineFrames*lineWords+1+i%lineFrames]
+				word := s.descriptors[i/cacheLineFrames*cacheLineWords+1+i%cacheLineFrames]
 				sh.in[i] = batch.Frame{Addr: uint32(word), Len: uint16(word >> 32), Origin: batch.Origin(word >> 48)}
 				sh.deviceJobs[i] = deviceJob{}
 				if s.flags == hasJobsFlag {
@@ -72,7 +72,7 @@ func securedOnHost(stagingWords int) securedMaker {
 			}
 			sh.submit(n)
 			copy(s.results, sh.out[:n])
-			for i := range s.parts {
+			for i := range s.doneWords {
 				atomic.StoreUint32(&s.done[i], seq)
 			}
 			return nil
@@ -166,7 +166,7 @@ func TestIPsecPathAllocatesNothing(t *testing.T) {
 			}
 			s.results[i] = batch.ForwardTo(1, d.In[i].Addr+uint32(job.ESP)+8-packet.EthernetLen, 40)
 		}
-		for i := range s.parts {
+		for i := range s.doneWords {
 			atomic.StoreUint32(&s.done[i], seq)
 		}
 		return nil

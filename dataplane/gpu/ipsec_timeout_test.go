@@ -20,7 +20,7 @@ func TestGatewayCodeSurvivesDeletedKeys(t *testing.T) {
 		e.launch = func(slot int, seq uint32, n int) error {
 			for i := range n {
 				if j := &e.ipsec.deviceJobs.slots[slot][i]; e.ipsec.jobs[slot][i].Kind >= esp.Seal {
-					j.Key = j.Key>>jobKeyLinesShift<<jobKeyLinesShift | uint32(w.rnd.IntN(shimKeys)) // two thirds of them have keys
+					j.Key = j.Key>>jobKeySegmentsShift<<jobKeySegmentsShift | uint32(w.rnd.IntN(shimKeys)) // two thirds of them have keys
 				}
 			}
 			before := bytes.Clone(w.gpu.umem)

@@ -74,7 +74,7 @@ func newSecuredTwins(t *testing.T, maker securedMaker, seed uint64) *securedTwin
 	w.traffic = &testutil.Traffic{Rand: w.rnd, To: append(slices.Repeat(w.net.Prefixes[:2], 8), w.net.Prefixes...)}
 	chunks := batch.NewChunks(2, securedChunk)
 	w.chunks = [2]*batch.Chunk(chunks)
-	w.cpu = cpu.New(w.net.FIB, w.mem, w.net.Repair)
+	w.cpu = cpu.New(w.net.FIB, w.mem, w.net.PartialChecksums)
 	w.cpu.Secure(w.gateways[0], 0)
 	for i := range suite.All {
 		for kind := range 16 {

@@ -18,11 +18,11 @@ type deviceJob struct {
 
 // Flags of a job, beside its kind.
 const (
-	jobExtended      = 4
-	jobTransport     = 8
-	jobUDPChecksum   = 16
-	jobArgShift      = 5
-	jobKeyLinesShift = 24 // position in Key of the record's size, in lines of 16 bytes
+	jobExtended         = 4
+	jobTransport        = 8
+	jobUDPChecksum      = 16
+	jobArgShift         = 5
+	jobKeySegmentsShift = 24 // position in Key of the record's size, in segments of 16 bytes
 )
 
 var _ = [1]struct{}{}[unsafe.Sizeof(deviceJob{})-16] // the kernel loads it at once
@@ -33,7 +33,7 @@ func (j *deviceJob) set(job *esp.Job) {
 	if job.Kind != esp.Seal && job.Kind != esp.Open {
 		return
 	}
-	j.Key, j.High, j.ESP, j.Bytes, j.Header = job.Key|uint32(job.KeyUsed/16)<<jobKeyLinesShift, uint32(job.Seq>>32), job.ESP, job.Bytes, job.Header
+	j.Key, j.High, j.ESP, j.Bytes, j.Header = job.Key|uint32(job.KeyUsed/16)<<jobKeySegmentsShift, uint32(job.Seq>>32), job.ESP, job.Bytes, job.Header
 	if job.Extended {
 		j.Flags |= jobExtended
 	}

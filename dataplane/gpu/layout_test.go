@@ -21,7 +21,7 @@ func TestCHeader(t *testing.T) {
 	h.Check(t, "kernel/layout.h")
 
 	h = &cheader.Header{}
-	h.Struct("memory", shimHeader{}, "ipv4", "ipv6", "next_hops", "groups", "adjacencies", "ports", "reverse_paths", "repair",
+	h.Struct("memory", shimHeader{}, "ipv4", "ipv6", "next_hops", "groups", "adjacencies", "ports", "reverse_paths", "partial_checksums",
 		"jobs", "keys", "slot", "in", "out", "umem", "umem_bytes", "seed", "generation")
 	h.Struct("state", fake{}, "calls", "fail_at", "fail", "failed", "result", "held", "running", "faulted", "copies")
 	h.Check(t, "testdata/layout.h")
@@ -60,7 +60,7 @@ func defineTables(h *cheader.Header) {
 	h.Define("RPF_OFF", uint64(fib.RPFOff))
 	h.Define("RPF_LOOSE", uint64(fib.RPFLoose))
 	h.Define("RPF_STRICT", uint64(fib.RPFStrict))
-	h.Struct("tables", tablePointers{}, "ipv4", "ipv6", "next_hops", "groups", "adjacencies", "ports", "reverse_paths", "generation", "repair", "seed", "hot")
+	h.Struct("tables", tablePointers{}, "ipv4", "ipv6", "next_hops", "groups", "adjacencies", "ports", "reverse_paths", "generation", "partial_checksums", "seed", "hot")
 	h.Struct("patch", patch{}, "at", "word", "count", "bytes")
 }
 
@@ -84,8 +84,8 @@ func definePackets(h *cheader.Header) {
 
 func defineMailbox(h *cheader.Header) {
 	h.Comment("Mailbox (mailbox.h).")
-	h.Define("DESC_LINE_LANES", lineWords, "64-bit words of a descriptor line, one per lane")
-	h.Define("DESC_LINE_FRAMES", lineFrames)
+	h.Define("DESC_LINE_LANES", cacheLineWords, "64-bit words of a descriptor cache line, one per lane")
+	h.Define("DESC_LINE_FRAMES", cacheLineFrames)
 	h.Define("BATCH_FRAMES", batchFrames, "of a warp batch")
 	h.Define("DONE_BATCHES", doneBatches, "batches with a done word of their own")
 	h.Define("STOP", stopSize, "as a chunk's size: the block exits")
@@ -110,15 +110,15 @@ func defineJobs(h *cheader.Header) {
 	h.Comment("ESP jobs (job.h): kinds and flags.")
 	h.Define("JOB_KIND", 3, "mask of the kind")
 	h.Define("JOB_PLAIN", uint64(esp.Plain), "no ESP processing, only lookup")
-	h.Define("JOB_SKIP", uint64(esp.Decided), "no processing at all")
+	h.Define("JOB_DECIDED", uint64(esp.Decided), "no processing: the host has decided")
 	h.Define("JOB_SEAL", uint64(esp.Seal), "encrypt in place: the host wrote headers, padding, and a nonce as CBC's IV")
 	h.Define("JOB_OPEN", uint64(esp.Open))
 	h.Define("JOB_EXTENDED", jobExtended, "64-bit sequence numbers")
 	h.Define("JOB_TRANSPORT", jobTransport, "open: transport mode")
 	h.Define("JOB_UDP_CHECKSUM", jobUDPChecksum, "seal: compute the checksum of UDP in front of ESP, over IPv6")
 	h.Define("JOB_ARG_SHIFT", jobArgShift, "open: the outer traffic class; in transport mode the offset of the next-header field")
-	h.Define("JOB_KEY_LINES_SHIFT", jobKeyLinesShift)
-	h.Define("JOB_FORGED", batch.ICVFailureSize, "as the length of a dropped packet: not authentic")
+	h.Define("JOB_KEY_SEGMENTS_SHIFT", jobKeySegmentsShift)
+	h.Define("JOB_ICV_FAILED", batch.ICVFailureSize, "as the length of a dropped packet: the ICV does not match")
 	h.Struct("job", deviceJob{}, "key", "high", "esp", "bytes", "header", "flags")
 	h.Struct("key_table", keyTableParams{}, "keys", "jobs", "slot_jobs", "staging_words")
 }

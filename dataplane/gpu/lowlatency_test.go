@@ -89,12 +89,12 @@ func (s *slot) spoil(packet int) {
 }
 
 // onHost is the kernel's code of the low-latency path, compiled for the host, behind an engine.
-func (n *inlineCounts) onHost(t *testing.T, base *fib.FIB, repair []bool) other {
+func (n *inlineCounts) onHost(t *testing.T, base *fib.FIB, partialChecksums []bool) other {
 	mailbox := got(newMailbox(1, inlineFrames))(t)
 	t.Cleanup(func() { mailbox.Close() })
-	sh := startShim(t, base, repair, twinChunk, twinBytes, "testdata/lowlatency.c",
+	sh := startShim(t, base, partialChecksums, twinChunk, twinBytes, "testdata/lowlatency.c",
 		fmt.Sprint(doneBytes), fmt.Sprint(mailbox.descriptorsAt), fmt.Sprint(mailbox.headersAt), fmt.Sprint(mailbox.shortHeadersAt), fmt.Sprint(mailbox.completionsAt))
-	e := newEngine(cpu.New(base, sh.umem, repair), &deviceState{}, mailbox, sh.umem, Options{Timeout: time.Minute})
+	e := newEngine(cpu.New(base, sh.umem, partialChecksums), &deviceState{}, mailbox, sh.umem, Options{Timeout: time.Minute})
 	s, rnd := &mailbox.slots[0], rand.New(rand.NewPCG(3, 4))
 	h := &inlineChunks{rand.New(rand.NewPCG(3, 3)), inlineFrames, sh.umem, func(c *batch.Chunk) {
 		generation := rnd.Uint32N(1 << 31)
@@ -118,7 +118,7 @@ func (n *inlineCounts) onHost(t *testing.T, base *fib.FIB, repair []bool) other 
 		if late != noBatch && s.completed>>late&1 != 0 {
 			t.Fatalf("batch %d of %d packets was completed without all of its headers", late, c.N)
 		}
-		for part := range s.parts {
+		for part := range s.doneWords {
 			if got := s.generation(part * batchFrames); s.completed>>part&1 != 0 && got != generation {
 				t.Fatalf("batch %d of %d packets was completed with generation %d, the tables have %d", part, c.N, got, generation)
 			}

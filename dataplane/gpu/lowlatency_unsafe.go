@@ -14,9 +14,9 @@ import (
 
 // inlineHeaders copies headers beside the next descriptors, from 2 bytes before each frame on. The tag
 // of the chunk replaces these 2 bytes. It returns the flag for the size word: 0 if there are too many
-// packets, or if a frame is not at the start of a line.
+// packets, or if a frame does not begin 2 bytes after a multiple of 16.
 func (s *slot) inlineHeaders(frames []batch.Frame, umem []byte) (flag uint32) {
-	if len(frames) > len(s.headers)/lineWords*lineFrames {
+	if len(frames) > len(s.headers)/cacheLineWords*cacheLineFrames {
 		return 0
 	}
 	next := s.seq + 1
@@ -64,9 +64,11 @@ func tagOf(seq uint32) uint64 { return uint64(1 + seq%tagCount) }
 // A lane is the index of a packet's word in the descriptors, and of its header and completion.
 const firstLane = 1
 
-func nextLane(l int) int { return l + 1 + (l%lineWords+1)/lineWords }
+func nextLane(l int) int { return l + 1 + (l%cacheLineWords+1)/cacheLineWords }
 
-func laneOf(packet int) int { return packet/lineFrames*lineWords + firstLane + packet%lineFrames }
+func laneOf(packet int) int {
+	return packet/cacheLineFrames*cacheLineWords + firstLane + packet%cacheLineFrames
+}
 
 // pollCompletions reports whether all unfinished packets in front of end have inline completions.
 func (s *slot) pollCompletions(end int) bool {

@@ -12,10 +12,10 @@ import (
 
 // Layout of a mailbox, as in mailbox.h, which explains it.
 const (
-	lineWords   = 8 // 64-bit words of a descriptor line: a cache line
-	lineFrames  = 7
-	batchFrames = 28 // packets of a warp batch
-	batchBytes  = 256
+	cacheLineWords  = 8 // 64-bit words of a descriptor cache line
+	cacheLineFrames = 7
+	batchFrames     = 28 // packets of a warp batch
+	batchBytes      = 256
 
 	doneBatches = 16  // batch i of these also reports batches i+16, i+32, ...
 	doneBytes   = 256 // bytes of a slot in front of the results
@@ -52,7 +52,7 @@ type mailbox struct {
 // has the sequence number, and a completion when it has the tag.
 type slot struct {
 	seq          uint32 // of the last chunk
-	parts        int    // entries of done in use
+	doneWords    int    // words of done in use
 	inlined      int    // inlined headers: all packets or 0
 	done         []uint32
 	results      []batch.Result
@@ -65,8 +65,8 @@ type slot struct {
 	flags        uint32   // of the last chunk
 
 	// Progress of the last chunk.
-	part, packet int    // finished parts and packets
-	completed    uint32 // bits of the parts with inline completions
+	finishedWords, packet int    // done words whose batches are finished, and finished packets
+	completed             uint32 // bits of the done words whose batches have inline completions
 }
 
 // Entries of a packet, by lane.
@@ -126,42 +126,42 @@ func (s *slot) post(frames []batch.Frame, umem []byte, flags uint32) {
 		}
 	}
 	words := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(frames))), len(frames))
-	for to := s.descriptors; len(words) > 0; to = to[lineWords:] {
-		n := copy(to[1:lineWords], words)
+	for to := s.descriptors; len(words) > 0; to = to[cacheLineWords:] {
+		n := copy(to[1:cacheLineWords], words)
 		words = words[n:]
 	}
 	batches := (len(frames) + batchFrames - 1) / batchFrames
-	s.parts = min(batches, doneBatches)
+	s.doneWords = min(batches, doneBatches)
 	s.ringDoorbell(size, batches)
 }
 
 // stop ends the slot's block.
 func (s *slot) stop() { s.ringDoorbell(stopSize, 1) }
 
-// ringDoorbell stores the sequence number and the size in each descriptor line, after the frames. The
-// block polls the first line, which is stored last.
+// ringDoorbell stores the sequence number and the size in each descriptor cache line, after the frames. The
+// block polls the first cache line, which is stored last.
 func (s *slot) ringDoorbell(size uint32, batches int) {
 	s.seq++
-	s.part, s.packet, s.completed = 0, 0, 0
-	ordered.FillLines(&s.descriptors[0], 8*lineWords, 4*batches, uint64(s.seq)|uint64(size)<<32)
+	s.finishedWords, s.packet, s.completed = 0, 0, 0
+	ordered.FillLines(&s.descriptors[0], 8*cacheLineWords, 4*batches, uint64(s.seq)|uint64(size)<<32)
 }
 
 // finished reports whether the GPU has finished the last chunk.
 func (s *slot) finished() bool {
-	for ; s.part < s.parts; s.part++ {
-		end := (s.part + 1) * batchFrames
-		if atomic.LoadUint32(&s.done[s.part]) == s.seq {
+	for ; s.finishedWords < s.doneWords; s.finishedWords++ {
+		end := (s.finishedWords + 1) * batchFrames
+		if atomic.LoadUint32(&s.done[s.finishedWords]) == s.seq {
 			s.packet = end
 			continue
 		}
 		if !s.pollCompletions(min(end, s.inlined)) {
 			return false
 		}
-		s.completed |= 1 << s.part
+		s.completed |= 1 << s.finishedWords
 	}
 	return true
 }
 
-// copyResults copies the results of a finished chunk, and clears them for the next chunk. Parts with
+// copyResults copies the results of a finished chunk, and clears them for the next chunk. Batches with
 // inline completions have none.
 func (s *slot) copyResults(to []batch.Result) { clear(s.results[:copy(to, s.results)]) }

@@ -146,7 +146,7 @@ func TestKernelCodeFollowsReversePathModes(t *testing.T) { followSources(t, onHo
 
 func followSources(t *testing.T, maker maker) {
 	net := testutil.NewNetwork()
-	o := maker(t, net.FIB, net.Repair)
+	o := maker(t, net.FIB, net.PartialChecksums)
 	frames := [][]byte{
 		testutil.UDP4("10.1.0.1", "10.1.0.9", 1, 2, make([]byte, 40)...), testutil.UDP4("192.0.2.1", "10.1.0.9", 1, 2, make([]byte, 40)...),
 		testutil.UDP6("fd01::1", "fd01::9", 1, 2, make([]byte, 40)...), testutil.UDP6("2001:db8::1", "fd01::9", 1, 2, make([]byte, 40)...),

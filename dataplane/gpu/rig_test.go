@@ -53,7 +53,7 @@ func (b *block) run() {
 		n &^= as
 		for i := range n {
 			group, rest := i/batchFrames, i%batchFrames
-			lane := rest/lineFrames*lineWords + 1 + rest%lineFrames
+			lane := rest/cacheLineFrames*cacheLineWords + 1 + rest%cacheLineFrames
 			word := b.descriptors[group*batchBytes/8+lane]
 			b.results[i] = batch.ForwardTo(uint16(word>>48)+1, uint32(word), uint16(word>>32))
 			if as == inlineHeadersFlag {

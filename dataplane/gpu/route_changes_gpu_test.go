@@ -76,7 +76,7 @@ func TestGPUChangesUnderLoad(t *testing.T) {
 	}{{Resident, 1024, 4, 4}, {Launched, 1024, 4, 4}, {Resident, inlineFrames, 1, 1}, {Resident, maxSplit * inlineFrames, 1, 8}} { // the last two on the low-latency path
 		mode, size, chunks := load.mode, load.size, load.chunks
 		c := newChanging(t, prefixes)
-		d := got(openFirst(c.base, Options{Mode: mode, Timeout: time.Second, Repair: make([]bool, 1), Shadow: 16}))(t)
+		d := got(openFirst(c.base, Options{Mode: mode, Timeout: time.Second, PartialChecksums: make([]bool, 1), Shadow: 16}))(t)
 		mem := got(umem.New(chunks * size))(t)
 		all := batch.NewChunks(chunks, size)
 		e := got(d.NewEngine(mem.Bytes(), load.slots, size, cpu.New(c.base, mem.Bytes(), make([]bool, 1))))(t)

@@ -29,14 +29,14 @@ func agreedInShadow(t *testing.T, e *Engine) {
 
 // finish marks a slot's chunk as done.
 func finish(s *slot, seq uint32) {
-	for i := range s.parts {
+	for i := range s.doneWords {
 		atomic.StoreUint32(&s.done[i], seq)
 	}
 }
 
 // posted returns frame i of a slot's chunk.
 func posted(s *slot, i int) batch.Frame {
-	word := s.descriptors[i/lineFrames*lineWords+1+i%lineFrames]
+	word := s.descriptors[i/cacheLineFrames*cacheLineWords+1+i%cacheLineFrames]
 	return batch.Frame{Addr: uint32(word), Len: uint16(word >> 32), Origin: batch.Origin(word >> 48)}
 }
 
@@ -51,7 +51,7 @@ func securedInGo(t *testing.T, net *testutil.Network, g *gateway.Gateway) secure
 	t.Helper()
 	g.Follow(noKeys{})
 	mem := make([]byte, securedFrames*umem.FrameSize)
-	e := newIPsecEngine(t, net, g, mem, 1, securedChunk, maxKeys, Options{Timeout: 1 << 40, Repair: net.Repair})
+	e := newIPsecEngine(t, net, g, mem, 1, securedChunk, maxKeys, Options{Timeout: 1 << 40, PartialChecksums: net.PartialChecksums})
 	e.shadow = newShadow(e, securedChunk, 1, nil)
 	worker, in := e.cpu.Over(mem), make([]batch.Frame, securedChunk)
 	e.launch = func(number int, seq uint32, n int) error {
@@ -80,10 +80,10 @@ func securedInGo(t *testing.T, net *testutil.Network, g *gateway.Gateway) secure
 
 func TestKernelCodeAgreesInShadow(t *testing.T) {
 	net, rnd := testutil.NewNetwork(), rand.New(rand.NewPCG(21, 4))
-	sh := newShim(t, net.FIB, net.Repair, securedChunk, securedChunk*umem.FrameSize)
+	sh := newShim(t, net.FIB, net.PartialChecksums, securedChunk, securedChunk*umem.FrameSize)
 	mailbox := got(newMailbox(1, securedChunk))(t)
 	defer mailbox.Close()
-	e := newEngine(cpu.New(net.FIB, sh.umem, net.Repair), &deviceState{}, mailbox, sh.umem, Options{Timeout: 1 << 40, Repair: net.Repair})
+	e := newEngine(cpu.New(net.FIB, sh.umem, net.PartialChecksums), &deviceState{}, mailbox, sh.umem, Options{Timeout: 1 << 40, PartialChecksums: net.PartialChecksums})
 	e.shadow = newShadow(e, securedChunk, 2, nil)
 	e.launch = func(number int, seq uint32, n int) error {
 		s := &mailbox.slots[number]
@@ -126,7 +126,7 @@ func TestKernelCodeAgreesInShadow(t *testing.T) {
 func TestShadowDetectsWrongResults(t *testing.T) {
 	w := newSecuredTwins(t, securedInGo, 12)
 	e := w.gpu.engine
-	work, forward, port := e.launch, batch.ActionForward, uint16(len(w.net.Repair)-1)
+	work, forward, port := e.launch, batch.ActionForward, uint16(len(w.net.PartialChecksums)-1)
 	for _, c := range []struct {
 		name    string
 		kind    esp.JobKind // of the wrong packet

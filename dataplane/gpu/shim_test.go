@@ -38,12 +38,12 @@ func compile(t *testing.T, source string) (program string) {
 }
 
 // newShim starts the process.
-func newShim(t *testing.T, base *fib.FIB, repair []bool, size, umemBytes int) *shim {
+func newShim(t *testing.T, base *fib.FIB, partialChecksums []bool, size, umemBytes int) *shim {
 	t.Helper()
-	return startShim(t, base, repair, size, umemBytes, "testdata/shim.c")
+	return startShim(t, base, partialChecksums, size, umemBytes, "testdata/shim.c")
 }
 
-func startShim(t *testing.T, base *fib.FIB, repair []bool, size, umemBytes int, source string, args ...string) *shim {
+func startShim(t *testing.T, base *fib.FIB, partialChecksums []bool, size, umemBytes int, source string, args ...string) *shim {
 	t.Helper()
 	s := &shim{t: t, shimMemory: newShimMemory(t, base, size, umemBytes)}
 	w := base.Words()
@@ -52,9 +52,9 @@ func startShim(t *testing.T, base *fib.FIB, repair []bool, size, umemBytes int, 
 	copyWords(s.adjacencies, w.Adjacencies)
 	copyWords(s.ports, w.Ports)
 	copyWords(s.reversePaths, w.ReversePaths)
-	for port, is := range repair {
+	for port, is := range partialChecksums {
 		if is {
-			s.repair[port/32] |= 1 << (port % 32)
+			s.partialChecksums[port/32] |= 1 << (port % 32)
 		}
 	}
 	base.Follow(s)

@@ -14,9 +14,9 @@ import (
 
 // shimHeader is struct memory of shim.h, with offsets in the shared memory.
 type shimHeader struct {
-	ipv4, ipv6, nextHops, groups, adjacencies, ports, reversePaths, repair, jobs, keys, slot, in, out, umem uint64
-	umemBytes                                                                                               uint64
-	seed, generation                                                                                        uint32
+	ipv4, ipv6, nextHops, groups, adjacencies, ports, reversePaths, partialChecksums, jobs, keys, slot, in, out, umem uint64
+	umemBytes                                                                                                         uint64
+	seed, generation                                                                                                  uint32
 }
 
 // shimKeys is the size of the key table.
@@ -25,20 +25,20 @@ const shimKeys = 512
 // shimMemory is memory that a test shares with the shim.
 type shimMemory struct {
 	*shimHeader
-	file         *os.File
-	images       [2][]uint32 // IPv4, IPv6
-	nextHops     []uint64
-	groups       []uint32
-	adjacencies  []uint64
-	ports        []uint64
-	reversePaths []uint32
-	repair       []uint32
-	deviceJobs   []deviceJob
-	keys         []byte
-	slot         []byte // of a mailbox
-	in           []batch.Frame
-	out          []batch.Result
-	umem         []byte
+	file             *os.File
+	images           [2][]uint32 // IPv4, IPv6
+	nextHops         []uint64
+	groups           []uint32
+	adjacencies      []uint64
+	ports            []uint64
+	reversePaths     []uint32
+	partialChecksums []uint32
+	deviceJobs       []deviceJob
+	keys             []byte
+	slot             []byte // of a mailbox
+	in               []batch.Frame
+	out              []batch.Result
+	umem             []byte
 }
 
 // shimImageWords has room for the internet's tables. Unused words take no memory.
@@ -55,7 +55,7 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 		bytes int
 	}{
 		{&h.ipv4, 4 * shimImageWords}, {&h.ipv6, 4 * shimImageWords}, {&h.nextHops, 8 * len(w.NextHops)}, {&h.groups, 4 * len(w.Groups)},
-		{&h.adjacencies, 8 * len(w.Adjacencies)}, {&h.ports, 8 * len(w.Ports)}, {&h.reversePaths, 4 * len(w.ReversePaths)}, {&h.repair, batch.MaxPorts / 8},
+		{&h.adjacencies, 8 * len(w.Adjacencies)}, {&h.ports, 8 * len(w.Ports)}, {&h.reversePaths, 4 * len(w.ReversePaths)}, {&h.partialChecksums, batch.MaxPorts / 8},
 		{&h.jobs, 16 * (size + batchFrames)}, {&h.keys, shimKeys * keyBytes}, {&h.slot, 1 << 16},
 		{&h.in, 8 * size}, {&h.out, 8 * (size + batchFrames)}, {&h.umem, umemBytes},
 	} {
@@ -86,7 +86,7 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 	m.adjacencies = view[uint64](mem, h.adjacencies, len(w.Adjacencies))
 	m.ports = view[uint64](mem, h.ports, len(w.Ports))
 	m.reversePaths = view[uint32](mem, h.reversePaths, len(w.ReversePaths))
-	m.repair = view[uint32](mem, h.repair, batch.MaxPorts/32)
+	m.partialChecksums = view[uint32](mem, h.partialChecksums, batch.MaxPorts/32)
 	m.deviceJobs = view[deviceJob](mem, h.jobs, size)
 	m.keys = view[byte](mem, h.keys, shimKeys*keyBytes)
 	m.slot = mem[h.slot:][:1<<16]

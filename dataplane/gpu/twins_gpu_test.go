@@ -14,14 +14,14 @@ import (
 
 // onGPU returns a maker of the kernels on a GPU; with n, on the low-latency path.
 func onGPU(mode Mode, n *inlineCounts) maker {
-	return func(t *testing.T, base *fib.FIB, repair []bool) other {
-		d := got(openFirst(base, Options{Mode: mode, Timeout: 10 * time.Second, Repair: repair, Shadow: 1}))(t)
+	return func(t *testing.T, base *fib.FIB, partialChecksums []bool) other {
+		d := got(openFirst(base, Options{Mode: mode, Timeout: 10 * time.Second, PartialChecksums: partialChecksums, Shadow: 1}))(t)
 		mem := mapMemory(t, twinBytes)
 		slots := 1
 		if n != nil { // for the longest chunk
 			slots = 2 * maxSplit
 		}
-		e := got(d.NewEngine(mem, slots, twinChunk, cpu.New(base, mem, repair)))(t)
+		e := got(d.NewEngine(mem, slots, twinChunk, cpu.New(base, mem, partialChecksums)))(t)
 		t.Cleanup(func() {
 			if err := d.Err(); err != nil {
 				t.Error(err)

@@ -31,11 +31,11 @@ type other struct {
 }
 
 // maker returns one that follows a base.
-type maker func(t *testing.T, base *fib.FIB, repair []bool) other
+type maker func(t *testing.T, base *fib.FIB, partialChecksums []bool) other
 
 // onHost is the kernels' code, compiled for the host.
-func onHost(t *testing.T, base *fib.FIB, repair []bool) other {
-	s := newShim(t, base, repair, twinChunk, twinBytes)
+func onHost(t *testing.T, base *fib.FIB, partialChecksums []bool) other {
+	s := newShim(t, base, partialChecksums, twinChunk, twinBytes)
 	return other{s.umem, s.in, s.out, s.submit, 0}
 }
 
@@ -57,12 +57,12 @@ type twins struct {
 	completed int                   // L4 checksums
 }
 
-func newTwins(t *testing.T, maker maker, base *fib.FIB, repair []bool) *twins {
+func newTwins(t *testing.T, maker maker, base *fib.FIB, partialChecksums []bool) *twins {
 	w := &twins{
 		t: t, rnd: rand.New(rand.NewPCG(4, 2)), umem: make([]byte, twinBytes), chunk: batch.NewChunks(1, twinChunk)[0],
-		other: maker(t, base, repair), seen: map[batch.Verdict]int{},
+		other: maker(t, base, partialChecksums), seen: map[batch.Verdict]int{},
 	}
-	w.engine = cpu.New(base, w.umem, repair)
+	w.engine = cpu.New(base, w.umem, partialChecksums)
 	w.ingress = func() uint16 {
 		if w.quiet {
 			return uint16(1 + w.rnd.IntN(3))
@@ -148,7 +148,7 @@ func agreeOnTraffic(t *testing.T, maker maker, want int) {
 		want = max(want/10, 200_000)
 	}
 	net := testutil.NewNetwork()
-	w := newTwins(t, maker, net.FIB, net.Repair)
+	w := newTwins(t, maker, net.FIB, net.PartialChecksums)
 	traffic := &testutil.Traffic{Rand: w.rnd, To: append(slices.Repeat(net.Prefixes[:2], 8), net.Prefixes...)}
 	frames := make([][]byte, 4096)
 	for i := range frames {

@@ -35,13 +35,13 @@ func (d *Device) makeTables() error {
 			return err
 		}
 	}
-	repair := make([]uint32, batch.MaxPorts/32)
-	for port, partial := range d.options.Repair {
+	partialChecksums := make([]uint32, batch.MaxPorts/32)
+	for port, partial := range d.options.PartialChecksums {
 		if partial {
-			repair[port/32] |= 1 << (port % 32)
+			partialChecksums[port/32] |= 1 << (port % 32)
 		}
 	}
-	repairAt, err := d.upload(bytesOf(repair))
+	partialAt, err := d.upload(bytesOf(partialChecksums))
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (d *Device) makeTables() error {
 	d.pointers = tablePointers{
 		IPv4: roots, IPv6: roots.Add(8), NextHops: t.arrays[fib.NextHops].at, Groups: t.arrays[fib.Groups].at,
 		Adjacencies: t.arrays[fib.Adjacencies].at, Ports: t.arrays[fib.Ports].at, ReversePaths: t.arrays[fib.ReversePaths].at,
-		Generation: t.generation.at, Repair: repairAt, Seed: d.base.Seed,
+		Generation: t.generation.at, PartialChecksums: partialAt, Seed: d.base.Seed,
 	}
 	free, _, err := d.ctx.MemoryInfo()
 	if err != nil {

@@ -37,7 +37,7 @@ var links = [Ports]link{
 func NewNetwork() (*testutil.Network, error) {
 	n := testutil.NewNetwork()
 	n.SetPort(4, links[4].mac, 1400)
-	n.Repair = append(n.Repair, false)
+	n.PartialChecksums = append(n.PartialChecksums, false)
 	for _, r := range []struct {
 		port, mtu uint16
 		prefixes  []string

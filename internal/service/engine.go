@@ -50,7 +50,7 @@ func (s *Service) openEngine() error {
 	if err != nil {
 		return err
 	}
-	o := gpu.Options{Repair: repairPorts(s.cfg), Shadow: s.cfg.Shadow, Workers: workers, Chunks: config.ChunksWithGPU, LeastChunks: leastChunks}
+	o := gpu.Options{PartialChecksums: partialChecksumPorts(s.cfg), Shadow: s.cfg.Shadow, Workers: workers, Chunks: config.ChunksWithGPU, LeastChunks: leastChunks}
 	if s.ipsec != nil {
 		o.Gateway = s.ipsec.gateway
 	}
@@ -83,8 +83,8 @@ func (s *Service) openEngine() error {
 }
 
 // newEngine returns the engine of a worker.
-func (s *Service) newEngine(worker int, mem *umem.Memory, repair []bool) (dataplane.Engine, error) {
-	e := cpu.New(s.fib, mem.Bytes(), repair)
+func (s *Service) newEngine(worker int, mem *umem.Memory, partialChecksums []bool) (dataplane.Engine, error) {
+	e := cpu.New(s.fib, mem.Bytes(), partialChecksums)
 	e.LargeFrom(mem.LargeFrom())
 	if s.ipsec != nil {
 		e.Secure(s.ipsec.gateway, worker)
@@ -151,18 +151,18 @@ func deviceStatus(d *gpu.State) status.Device {
 	return of
 }
 
-// repairPorts reports by port whether to complete unfinished L4 checksums.
-func repairPorts(cfg *config.Config) []bool {
-	repair := make([]bool, len(cfg.Ports))
+// partialChecksumPorts reports by port whether to complete unfinished L4 checksums.
+func partialChecksumPorts(cfg *config.Config) []bool {
+	partialChecksums := make([]bool, len(cfg.Ports))
 	for i, p := range cfg.Ports {
 		switch cfg.Checksum {
 		case config.ChecksumRepair:
-			repair[i] = true
+			partialChecksums[i] = true
 		case config.ChecksumAuto:
 			layers, err := netdev.Layers(p.Interface)
 			_, unfinished := netdev.UnfinishedChecksums(layers)
-			repair[i] = unfinished || err != nil
+			partialChecksums[i] = unfinished || err != nil
 		}
 	}
-	return repair
+	return partialChecksums
 }

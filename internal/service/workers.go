@@ -36,9 +36,9 @@ func (s *Service) startWorkers() error {
 	if s.tun != nil {
 		cfg.Host = s.tun
 	}
-	repair := repairPorts(s.cfg)
+	partialChecksums := partialChecksumPorts(s.cfg)
 	for i, m := range s.memory.workers {
-		w, err := s.newWorker(i, m, cpus[len(cpus)-1-i%len(cpus)], repair)
+		w, err := s.newWorker(i, m, cpus[len(cpus)-1-i%len(cpus)], partialChecksums)
 		if err != nil {
 			return err
 		}
@@ -68,8 +68,8 @@ func (s *Service) startWorkers() error {
 	return nil
 }
 
-func (s *Service) newWorker(i int, m afxdp.WorkerMemory, cpu int, repair []bool) (w dataplane.WorkerConfig, err error) {
-	engine, err := s.newEngine(i, m.Memory, repair)
+func (s *Service) newWorker(i int, m afxdp.WorkerMemory, cpu int, partialChecksums []bool) (w dataplane.WorkerConfig, err error) {
+	engine, err := s.newEngine(i, m.Memory, partialChecksums)
 	if err != nil {
 		return w, fmt.Errorf("start engine %s for worker %d: %w", s.engine.state.Name, i, err)
 	}

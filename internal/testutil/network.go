@@ -12,7 +12,7 @@ const (
 )
 
 // Network is the forwarding tables of a small network: port 1 with a neighbor, port 2 with another
-// and an MTU of 100, port 3 down; port 0 repairs checksums.
+// and an MTU of 100, port 3 down; frames of port 0 may have partial checksums.
 //
 //	10.1/16, fd01::/64   by port 1           10.6.0.1, fd06::1     local
 //	10.2/16, fd02::/64   by port 2           10.7/16, fd07::/64    blackhole
@@ -23,14 +23,14 @@ const (
 //	10.13/16, fd0d::/64  by ports 1 and 2, the route with an MTU of 120
 type Network struct {
 	*fib.FIB
-	Repair   []bool // by port
-	Glean    uint32 // the adjacency that is unresolved
-	Prefixes []netip.Prefix
+	PartialChecksums []bool // by port
+	Glean            uint32 // the adjacency that is unresolved
+	Prefixes         []netip.Prefix
 }
 
 // NewNetwork returns the network.
 func NewNetwork() *Network {
-	n := &Network{FIB: fib.New(1), Repair: []bool{true, false, false, false}}
+	n := &Network{FIB: fib.New(1), PartialChecksums: []bool{true, false, false, false}}
 	n.SetPort(0, mac0, 1500)
 	n.SetPort(1, mac1, 1500)
 	n.SetPort(2, mac2, 100)

@@ -15,12 +15,12 @@ type World[E interface{ Submit(*batch.Chunk) }] struct {
 }
 
 // NewWorld returns a world with the engine that newEngine returns, for as long as a test runs.
-func NewWorld[E interface{ Submit(*batch.Chunk) }](t interface{ Cleanup(func()) }, newEngine func(f *fib.FIB, mem []byte, repair []bool) E) *World[E] {
+func NewWorld[E interface{ Submit(*batch.Chunk) }](t interface{ Cleanup(func()) }, newEngine func(f *fib.FIB, mem []byte, partialChecksums []bool) E) *World[E] {
 	mem, err := umem.New(1024)
 	must(err)
 	t.Cleanup(func() { mem.Close() })
 	net := NewNetwork()
-	return &World[E]{net, newEngine(net.FIB, mem.Bytes(), net.Repair), mem, batch.NewChunks(1, 1024)[0]}
+	return &World[E]{net, newEngine(net.FIB, mem.Bytes(), net.PartialChecksums), mem, batch.NewChunks(1, 1024)[0]}
 }
 
 // Submit passes frames through the engine as one chunk, all of one origin, and returns

@@ -110,10 +110,10 @@ DEVICE uint32_t aes_lookup(const uint32_t *table, uint32_t word, uint32_t byte)
 }
 
 /* Encrypts a block with the round keys at key. */
-DEVICE void aes_encrypt(const struct aes_tables *t, const struct esp_block *key, uint32_t rounds, uint32_t b[4])
+DEVICE void aes_encrypt(const struct aes_tables *t, const struct esp_segment *key, uint32_t rounds, uint32_t b[4])
 {
 	const uint32_t *table = t->encrypt;
-	struct esp_block k = *key; /* one 16-byte load */
+	struct esp_segment k = *key; /* one 16-byte load */
 	uint32_t s[4], n[4];
 
 	PRAGMA_UNROLL
@@ -148,9 +148,9 @@ DEVICE uint32_t aes_inverse_lookup(const uint32_t *table, uint32_t word, uint32_
 
 /* Decrypts a block. The round keys are those of the equivalent inverse cipher (FIPS 197 section
  * 5.3.5) in order of use. */
-DEVICE void aes_decrypt(const struct aes_tables *t, const struct esp_block *key, uint32_t rounds, uint32_t b[4])
+DEVICE void aes_decrypt(const struct aes_tables *t, const struct esp_segment *key, uint32_t rounds, uint32_t b[4])
 {
-	struct esp_block k = *key; /* one 16-byte load */
+	struct esp_segment k = *key; /* one 16-byte load */
 	uint32_t s[4], n[4];
 
 	PRAGMA_UNROLL

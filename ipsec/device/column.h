@@ -20,7 +20,7 @@ struct aes_column {
 };
 
 /* Loads a lane's column. Lanes without a key pass 0 rounds. */
-DEVICE struct aes_column aes_column_of(const struct esp_block *key, uint32_t rounds, uint32_t lane, uint32_t lanes)
+DEVICE struct aes_column aes_column_of(const struct esp_segment *key, uint32_t rounds, uint32_t lane, uint32_t lanes)
 {
 	struct aes_column c;
 

@@ -46,7 +46,7 @@ DEVICE void esp_poly1305(const struct esp_key *k, const struct esp_packet *p, ui
 }
 
 /* Encrypts or decrypts by GCM and computes the ICV of the ciphertext, for lane 0. */
-DEVICE void esp_combined(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p, int open,
+DEVICE void esp_gcm(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p, int open,
 			 uint32_t lane, uint32_t lanes, uint32_t icv[8])
 {
 	uint32_t sum[4], mask[4];

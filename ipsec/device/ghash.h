@@ -47,7 +47,7 @@ DEVICE void ghash_multiply_pairs(const uint32_t x[2], const uint32_t y[2], uint3
  * A block is four words with its last bytes in word 0: bit 127 is the coefficient of x^0. The
  * product of two such numbers is short by one position; the record's powers are divided by x to
  * compensate. */
-DEVICE void ghash_multiply(uint32_t y[4], const struct esp_block *power)
+DEVICE void ghash_multiply(uint32_t y[4], const struct esp_segment *power)
 {
 	uint32_t low[4], high[4], middle[4], z[8];
 	const uint32_t p[4] = {power->w[0], power->w[1], power->w[2], power->w[3]};

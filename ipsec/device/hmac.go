@@ -12,8 +12,8 @@ import (
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
-// addAuth adds the states of both hashes of HMAC (RFC 2104) behind the key, which is not
-// longer than a block.
+// addAuth adds the states of both hashes of HMAC (RFC 2104) after the key. The key is not longer than
+// a block.
 func (k *Key) addAuth(auth suite.Auth, key []byte) error {
 	var h hash.Hash
 	switch auth {
@@ -26,21 +26,19 @@ func (k *Key) addAuth(auth suite.Auth, key []byte) error {
 	default:
 		return nil
 	}
-	lines := (h.Size() + LineBytes - 1) / LineBytes
-	inner, part := k.part(lines)
-	if err := state(part, h, key, 0x36); err != nil {
+	segments := (h.Size() + SegmentBytes - 1) / SegmentBytes
+	inner, field := k.grow(segments)
+	if err := state(field, h, key, 0x36); err != nil {
 		return err
 	}
-	outer, part := k.part(lines)
+	outer, field := k.grow(segments)
 	k.Hash, k.Outer = inner, outer
-	return state(part, h, key, 0x5c)
+	return state(field, h, key, 0x5c)
 }
 
-// state writes h's state behind key xor pad.
-//
-// Hashes of the standard library can be marshaled: what names them, 4 bytes, then the
-// state, in network byte order.
-func state(to []line, h hash.Hash, key []byte, pad byte) error {
+// state writes h's state after key xor pad. A marshaled hash of the standard library has its state
+// behind 4 bytes that name the hash, in network byte order.
+func state(to []segment, h hash.Hash, key []byte, pad byte) error {
 	var block [sha512.BlockSize]byte
 	n := copy(block[:h.BlockSize()], key)
 	if n < len(key) {

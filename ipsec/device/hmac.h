@@ -58,7 +58,7 @@ DEVICE void hmac_load_digest(const uint32_t h[16], uint32_t digest, uint32_t blo
 }
 
 /* Loads a precomputed hash state: 16 words for SHA-512, at most 8 for the others. */
-DEVICE void hmac_load_state(const struct esp_key *k, const struct esp_block *state, uint32_t h[16])
+DEVICE void hmac_load_state(const struct esp_key *k, const struct esp_segment *state, uint32_t h[16])
 {
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 16; i++)

@@ -11,19 +11,16 @@ import (
 
 //go:generate go test -run ^TestCHeader$ -update .
 
-// MaxLanes is how many lanes may work on a packet together.
+// MaxLanes is the largest number of lanes that share a packet.
 const MaxLanes = 32
 
-// Key is what a device needs of the keys of a security association, which goes one way, and
-// what can be computed from them beforehand: struct esp_key of key.h. Words are in the
-// machine's byte order, which is little-endian on all that have such devices, and blocks
-// of AES are words as they lie in memory. On a device a Key lies at a multiple of 16 bytes,
-// which its size is, too.
+// Key is the key record of an SA on a device: keys, and values computed from them, for one direction.
+// It is struct esp_key of key.h. Words are in the byte order of GPUs, little-endian; AES blocks are
+// words in memory order. On a device a Key is aligned to 16 bytes, of which its size is a multiple.
 //
-// A packet brings its key along to where it is protected, and room is scarce there. So parts
-// are there only if the suite and the direction need them, as long as they need be, one
-// behind the other: see Used. A part is whole lines, which are counted from the Key's
-// beginning on.
+// The kernel copies keys to shared memory, which is scarce. So a Key contains only the fields that the
+// suite and the direction need, without gaps: see Used. Fields are whole segments of 16 bytes,
+// numbered from the beginning of the Key.
 type Key struct {
 	_ structs.HostLayout
 
@@ -33,31 +30,29 @@ type Key struct {
 	ICVWords     uint8
 	AlignWords   uint8 // of text
 
-	// The line at which a part begins. Round keys of AES, in the order of their use, are in
-	// line 1 and on: to open by CBC those of the equivalent inverse cipher, else those of
-	// encryption. So is the key of ChaCha20.
-	Hash  uint8 // GCM: powers of GHASH's key, as schedule.Powers writes them; HMAC: state behind the key xor ipad, SHA-512's upper halves first
-	Outer uint8 // HMAC: state behind the key xor opad
-	IV    uint8 // CBC, to seal: round keys that IVs are made with
-	Lines uint8 // all that there are
-	_     [2]uint8
-	Salt  uint32 // as it lies in memory
+	// Numbers of the first segment of fields. The key of ChaCha20 or the AES round keys, in the order of
+	// their use, begin at segment 1. To open CBC they are those of the equivalent inverse cipher.
+	Hash     uint8 // GCM: powers of GHASH's key, as schedule.Powers writes them; HMAC: state after key xor ipad, SHA-512's upper halves first
+	Outer    uint8 // HMAC: state after key xor opad
+	IV       uint8 // CBC, to seal: round keys that encrypt IVs
+	Segments uint8 // number of all segments
+	_        [2]uint8
+	Salt     uint32 // in memory order
 
-	parts [maxLines - 1]line
+	body [maxSegments - 1]segment
 }
 
-// line is what a device loads at once.
-type line = [4]uint32
+// segment is the memory that a lane loads at once.
+type segment = [4]uint32
 
-// LineBytes is how many bytes of a key a device reads at once.
-const LineBytes = 16
+// SegmentBytes is the size of a segment.
+const SegmentBytes = 16
 
-// maxLines is how many lines a Key has at most: with those of GCM and a key of 32 bytes.
-const maxLines = 1 + schedule.MaxWords/4 + MaxLanes
+// maxSegments is the largest number of segments of a Key: with GCM and a key of 32 bytes.
+const maxSegments = 1 + schedule.MaxWords/4 + MaxLanes
 
-// NewKey prepares the keys of an association whose packets are opened, or sealed. key is
-// the cipher's with the salt behind it, as suite.New takes it. Neither is kept, but what is
-// computed from them is, until Zero.
+// NewKey returns the key record of an SA whose packets are opened, or sealed. key is the cipher's
+// with the salt behind it, as for suite.New. The record does not refer to key and authKey.
 func NewKey(s *suite.Suite, key, authKey []byte, open bool) (*Key, error) {
 	if want := s.KeyLen + s.SaltLen; len(key) != want {
 		return nil, fmt.Errorf("prepare a key for a device: %s takes a key of %d bytes with the salt, not %d", s.Name, want, len(key))
@@ -68,7 +63,7 @@ func NewKey(s *suite.Suite, key, authKey []byte, open bool) (*Key, error) {
 	k := &Key{
 		Cipher: uint8(s.Cipher), Auth: uint8(s.Auth),
 		IVWords: uint8(s.IVLen / 4), ICVWords: uint8(s.ICVLen / 4), AlignWords: uint8(s.Align / 4),
-		Lines: 1,
+		Segments: 1,
 	}
 	if s.SaltLen > 0 {
 		k.Salt = binary.LittleEndian.Uint32(key[s.KeyLen:])
@@ -80,14 +75,14 @@ func NewKey(s *suite.Suite, key, authKey []byte, open bool) (*Key, error) {
 	return k, nil
 }
 
-// add adds all parts.
+// add adds all fields.
 func (k *Key) add(s *suite.Suite, key, authKey []byte, open bool) error {
 	switch s.Cipher {
 	case suite.ChaCha20:
-		_, part := k.part(s.KeyLen / LineBytes)
-		for i := range part {
-			for j := range part[i] {
-				part[i][j] = binary.LittleEndian.Uint32(key[LineBytes*i+4*j:])
+		_, field := k.grow(s.KeyLen / SegmentBytes)
+		for i := range field {
+			for j := range field[i] {
+				field[i][j] = binary.LittleEndian.Uint32(key[SegmentBytes*i+4*j:])
 			}
 		}
 	case suite.CBC, suite.CTR, suite.GCM:
@@ -98,9 +93,9 @@ func (k *Key) add(s *suite.Suite, key, authKey []byte, open bool) error {
 		if err != nil {
 			return err
 		}
-		first, part := k.part(MaxLanes)
+		first, field := k.grow(MaxLanes)
 		k.Hash = first
-		schedule.Powers(part, &h)
+		schedule.Powers(field, &h)
 		clear(h[:])
 	}
 	if err := k.addAuth(s.Auth, authKey); err != nil {
@@ -114,11 +109,11 @@ func (k *Key) add(s *suite.Suite, key, authKey []byte, open bool) error {
 	return nil
 }
 
-// part makes the key longer by a part of so many lines, the first of which is first.
-func (k *Key) part(lines int) (first uint8, part []line) {
-	first = k.Lines
-	k.Lines += uint8(lines)
-	return first, k.parts[first-1:][:lines]
+// grow appends n segments to the key. It returns the number of the first, and their memory.
+func (k *Key) grow(n int) (first uint8, field []segment) {
+	first = k.Segments
+	k.Segments += uint8(n)
+	return first, k.body[first-1:][:n]
 }
 
 // addSchedule adds the round keys of AES.
@@ -129,22 +124,22 @@ func (k *Key) addSchedule(key []byte, inverse bool) (first, rounds uint8) {
 		schedule.Invert(inverted[:], w[:], n)
 		w = inverted
 	}
-	first, part := k.part(n + 1)
-	for i := range part {
-		part[i] = line(w[4*i:])
+	first, field := k.grow(n + 1)
+	for i := range field {
+		field[i] = segment(w[4*i:])
 	}
 	clear(w[:])
 	clear(inverted[:])
 	return first, uint8(n)
 }
 
-// Used returns how many bytes of the key, from its beginning on, a device needs: for any packet
-// at most, and without the lines of which a packet needs no more than its text has blocks, and one:
-// the powers of GHASH's key, which come last.
+// Used returns the length in bytes of the prefix of the key that a device needs: at most, and for an
+// empty text. The difference is the powers of GHASH's key, which are last: a packet needs one, or
+// a segment, for each block of its text.
 func (k *Key) Used() (most, fixed int) {
-	most, fixed = LineBytes*int(k.Lines), LineBytes*int(k.Lines)
+	most, fixed = SegmentBytes*int(k.Segments), SegmentBytes*int(k.Segments)
 	if suite.Cipher(k.Cipher) == suite.GCM {
-		fixed -= LineBytes * MaxLanes
+		fixed -= SegmentBytes * MaxLanes
 	}
 	return most, fixed
 }

@@ -1,33 +1,33 @@
-/* Key record of a security association: struct esp_key is Key of key.go, which describes fields and
- * parts. Included by the ciphers and HMAC. */
+/* Key record of an SA: struct esp_key is Key of key.go, which describes the fields. Included by the
+ * ciphers and HMAC. */
 #ifndef WARPROUTE_ESP_KEY_H
 #define WARPROUTE_ESP_KEY_H
 
 #include "layout.h"
 #include "words.h"
 
-/* A 16-byte line, which a device loads at once. */
-struct esp_block {
+/* A segment: 16 bytes, which a lane loads at once. */
+struct esp_segment {
 	uint32_t w[4];
 } __attribute__((aligned(16)));
 
 struct esp_key {
 	uint8_t cipher, auth, rounds, iv_words, icv_words, align_words;
-	uint8_t hash, outer, iv, lines;
+	uint8_t hash, outer, iv, segments;
 	uint8_t reserved[2];
 	uint32_t salt;
-	struct esp_block parts[ESP_ROUND_KEYS + ESP_POWERS]; /* most keys end earlier */
+	struct esp_segment body[ESP_ROUND_KEYS + ESP_POWERS]; /* the first is number 1; most keys end earlier */
 };
 
 CHECK_ESP_KEY_LAYOUT;
 
-/* Returns the part of a key that begins at a line. */
-DEVICE const struct esp_block *esp_part(const struct esp_key *k, uint32_t line) { return k->parts + line - 1; }
+/* Returns a segment of a key by its number. */
+DEVICE const struct esp_segment *esp_key_segment(const struct esp_key *k, uint32_t segment) { return k->body + segment - 1; }
 
-DEVICE const struct esp_block *esp_schedule(const struct esp_key *k) { return k->parts; } /* or the key of ChaCha20 */
-DEVICE const struct esp_block *esp_powers(const struct esp_key *k) { return esp_part(k, k->hash); }
-DEVICE const struct esp_block *esp_inner(const struct esp_key *k) { return esp_part(k, k->hash); }
-DEVICE const struct esp_block *esp_outer(const struct esp_key *k) { return esp_part(k, k->outer); }
-DEVICE const struct esp_block *esp_iv_schedule(const struct esp_key *k) { return esp_part(k, k->iv); }
+DEVICE const struct esp_segment *esp_schedule(const struct esp_key *k) { return k->body; } /* or the key of ChaCha20 */
+DEVICE const struct esp_segment *esp_powers(const struct esp_key *k) { return esp_key_segment(k, k->hash); }
+DEVICE const struct esp_segment *esp_inner(const struct esp_key *k) { return esp_key_segment(k, k->hash); }
+DEVICE const struct esp_segment *esp_outer(const struct esp_key *k) { return esp_key_segment(k, k->outer); }
+DEVICE const struct esp_segment *esp_iv_schedule(const struct esp_key *k) { return esp_key_segment(k, k->iv); }
 
 #endif

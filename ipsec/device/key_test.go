@@ -9,9 +9,9 @@ import (
 
 // A key is no longer than what its suite and direction need: a header, round keys, powers or
 // two states, round keys for IVs. Of packets of 1408 bytes a GPU's warp works on seven at a
-// time if their keys have 34 lines at most, and on eight if they have 18.
+// time if their keys have 34 segments at most, and on eight if they have 18.
 func TestDeviceKeysHaveTheNeededParts(t *testing.T) {
-	lines := map[string]struct{ seal, open int }{
+	segments := map[string]struct{ seal, open int }{
 		"aes128gcm16":      {1 + 11 + 32, 1 + 11 + 32},
 		"aes192gcm16":      {1 + 13 + 32, 1 + 13 + 32},
 		"aes256gcm16":      {1 + 15 + 32, 1 + 15 + 32},
@@ -26,13 +26,13 @@ func TestDeviceKeysHaveTheNeededParts(t *testing.T) {
 	}
 	most := 0
 	for _, a := range associations(t, rand.New(rand.NewPCG(2, 6))) {
-		want := lines[a.Name]
+		want := segments[a.Name]
 		seal, fixed := a.out.Used()
 		open, _ := a.in.Used()
-		if seal != LineBytes*want.seal || open != LineBytes*want.open {
-			t.Errorf("%s: keys of %d bytes to seal, %d to open; want %d and %d", a.Name, seal, open, LineBytes*want.seal, LineBytes*want.open)
+		if seal != SegmentBytes*want.seal || open != SegmentBytes*want.open {
+			t.Errorf("%s: keys of %d bytes to seal, %d to open; want %d and %d", a.Name, seal, open, SegmentBytes*want.seal, SegmentBytes*want.open)
 		}
-		if powers := seal - fixed; powers != 0 && (a.Cipher != suite.GCM || powers != LineBytes*MaxLanes) {
+		if powers := seal - fixed; powers != 0 && (a.Cipher != suite.GCM || powers != SegmentBytes*MaxLanes) {
 			t.Errorf("%s: %d bytes of a key are needed by blocks", a.Name, powers)
 		}
 		most = max(most, seal, open)

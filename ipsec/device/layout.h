@@ -17,7 +17,7 @@
 #define ESP_SHA512 3
 
 /* Key records: key.go. */
-#define ESP_LINE_BYTES 16
+#define ESP_SEGMENT_BYTES 16
 #define ESP_ROUND_KEYS 15 /* of AES with a 32-byte key */
 #define ESP_POWERS 32 /* of GHASH's key: the most lanes that share a packet */
 
@@ -31,9 +31,9 @@
 	static_assert(__builtin_offsetof(struct esp_key, hash) == 6, "struct esp_key: hash"); \
 	static_assert(__builtin_offsetof(struct esp_key, outer) == 7, "struct esp_key: outer"); \
 	static_assert(__builtin_offsetof(struct esp_key, iv) == 8, "struct esp_key: iv"); \
-	static_assert(__builtin_offsetof(struct esp_key, lines) == 9, "struct esp_key: lines"); \
+	static_assert(__builtin_offsetof(struct esp_key, segments) == 9, "struct esp_key: segments"); \
 	static_assert(__builtin_offsetof(struct esp_key, salt) == 12, "struct esp_key: salt"); \
-	static_assert(__builtin_offsetof(struct esp_key, parts) == 16, "struct esp_key: parts"); \
+	static_assert(__builtin_offsetof(struct esp_key, body) == 16, "struct esp_key: body"); \
 	static_assert(sizeof(struct esp_key) == 768, "struct esp_key: size")
 
 #endif

@@ -33,7 +33,7 @@ func TestAESBlocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		forwards, backwards := &Key{Lines: 1}, &Key{Lines: 1}
+		forwards, backwards := &Key{Segments: 1}, &Key{Segments: 1}
 		_, forwards.Rounds = forwards.addSchedule(key, false)
 		_, backwards.Rounds = backwards.addSchedule(key, true)
 		sealed := make([]byte, 16)

@@ -35,17 +35,17 @@ DEVICE uint32_t sum_bytes(const uint8_t *bytes, uint32_t n)
 	return skew % 2 ? fold(sum) : bswap16(fold(sum));
 }
 
-/* A transport segment: bytes l4 to end, and its pseudo-header. Offsets count from the packet's IP
+/* A TCP or UDP segment: bytes l4 to end, and its pseudo-header. Offsets count from the packet's IP
  * header. */
-struct segment {
+struct l4_segment {
 	uint32_t protocol;
 	uint32_t addrs, addrs_len; /* source and destination, 8 or 32 bytes */
 	uint32_t l4, end;
 };
 
-/* Completes a TCP or UDP checksum left to NIC offload: a field that holds the bare pseudo-header
- * sum. Returns whether it did. packet/checksum.go explains why this is safe. */
-DEVICE int complete_segment(const struct packet *p, const struct segment *s)
+/* Completes a partial checksum of TCP or UDP: one left to NIC offload, whose field holds the sum of
+ * the pseudo-header. Returns whether there was one. packet/checksum.go explains why this is safe. */
+DEVICE int complete_l4_checksum(const struct packet *p, const struct l4_segment *s)
 {
 	uint32_t len = s->end - s->l4, field = s->l4 + (s->protocol == PROTOCOL_TCP ? 16 : 6);
 

@@ -17,10 +17,10 @@
 
 DEVICE const struct esp_key *staged_key(const struct staging *s, uint32_t at) { return (const struct esp_key *)(s->words + at); }
 
-/* Returns how many key lines a packet needs, as ipsec.SA.DeviceKeyUsed does. */
-DEVICE uint32_t key_lines(const struct esp_key *k, const struct job *j)
+/* Returns how many key segments a packet needs, as ipsec.SA.DeviceKeyUsed does. */
+DEVICE uint32_t key_segments(const struct esp_key *k, const struct job *j)
 {
-	return k->cipher == ESP_GCM ? k->hash + min32(ESP_POWERS, j->bytes / LINE) : k->lines;
+	return k->cipher == ESP_GCM ? k->hash + min32(ESP_POWERS, j->bytes / SEGMENT) : k->segments;
 }
 
 /* Prepares a lane's packet once it is staged, and fails it if the staged key does not match the
@@ -32,7 +32,7 @@ DEVICE void begin_packet(const struct staging *s, const struct aes_tables *t, st
 	struct esp_packet p;
 
 	c->esp = c->at + (addr + c->job.esp - c->start) / 4;
-	c->failed = key_lines(k, &c->job) != c->job.key >> JOB_KEY_LINES_SHIFT || !esp_packet_at(&p, k, s->words + c->esp, c->job.bytes, 0, c->job.high);
+	c->failed = key_segments(k, &c->job) != c->job.key >> JOB_KEY_SEGMENTS_SHIFT || !esp_packet_at(&p, k, s->words + c->esp, c->job.bytes, 0, c->job.high);
 	if (c->failed)
 		return;
 	c->text = p.words;
@@ -47,14 +47,14 @@ DEVICE struct esp_packet staged_packet(const struct staging *s, uint32_t esp, ui
 }
 
 /* Runs the steps of one packet that all lanes share, before (after = 0) or behind (after = 1) the
- * steps of a single lane. Returns nonzero if the packet is not authentic. */
+ * steps of a single lane. Returns nonzero if the ICV does not match. */
 DEVICE uint32_t crypt_packet(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p,
 			     int open, int after)
 {
 	uint32_t icv[8] = {0, 0, 0, 0, 0, 0, 0, 0}, differs = 0, lane = lane_id();
 
 	if (k->cipher == ESP_GCM && !after) {
-		esp_combined(k, t, p, open, lane, WARP_SIZE, icv);
+		esp_gcm(k, t, p, open, lane, WARP_SIZE, icv);
 		differs = esp_finish(k, p, open, lane, WARP_SIZE, icv);
 	} else if (k->cipher == ESP_CHACHA20 && !after) {
 		PRAGMA_UNROLL_1
@@ -97,17 +97,17 @@ DEVICE void crypt_by_warp(const struct staging *s, const struct aes_tables *t, s
 /* GCM packets of a batch that run side by side: at least half as long as the longest, so that no
  * tile idles for most of the time. */
 struct bin {
-	uint32_t lanes, packets, longest; /* longest in 16-byte lines */
+	uint32_t lanes, packets, longest; /* longest in 16-byte segments */
 };
 
 DEVICE struct bin next_bin(const struct esp_lane *c, uint32_t left)
 {
-	uint32_t lines = left >> lane_id() & 1 ? c->lines : 0, longest = tile_max(lines, WARP_SIZE);
-	uint32_t lanes = __ballot_sync(FULL_MASK, 2 * lines > longest);
+	uint32_t segments = left >> lane_id() & 1 ? c->segments : 0, longest = tile_max(segments, WARP_SIZE);
+	uint32_t lanes = __ballot_sync(FULL_MASK, 2 * segments > longest);
 	return (struct bin){lanes, __popc(lanes), longest};
 }
 
-/* Returns the lanes per packet of a bin: at least four lines per lane, unless lanes would have no
+/* Returns the lanes per packet of a bin: at least four segments per lane, unless lanes would have no
  * packet. */
 DEVICE uint32_t bin_tile_size(const struct bin *b)
 {

@@ -24,10 +24,10 @@ struct candidate {
 	struct result result;
 	struct packet packet;
 	int ipv4;
-	int repair;               /* the L4 checksum may be incomplete */
+	int partial_checksum;     /* the packet may have a partial L4 checksum (Linux's CHECKSUM_PARTIAL) */
 	uint64_t adjacency, port; /* forward: words with the link addresses to write */
 	int uses_tables;          /* the result depends on tables */
-	uint32_t zero;            /* always 0; orders load_generation behind the table loads */
+	uint32_t dependency;      /* always 0: see load_generation */
 };
 
 /* Validates the IPv4 or IPv6 packet of a frame. Returns the drop reason. */
@@ -90,7 +90,7 @@ DEVICE uint32_t drop_reason(uint32_t kind)
 DEVICE struct candidate look_up(const struct tables *t, struct snapshot s, struct frame f, uint8_t *body,
 				const uint32_t *header)
 {
-	struct candidate c = {{0, 0, 0}, {header, body + ETHERNET_LEN, 0, 0, 0, 0}, 0, needs_repair(t, f.port % MAX_PORTS), 0, 0, 0, 0}; /* port without flags */
+	struct candidate c = {{0, 0, 0}, {header, body + ETHERNET_LEN, 0, 0, 0, 0}, 0, may_be_partial(t, f.port % MAX_PORTS), 0, 0, 0, 0}; /* port without flags */
 	struct packet *p = &c.packet;
 	uint32_t dst_word = lookup_dst_root(s, p), src_word = 0;
 	uint32_t mode = CHECK_REVERSE_PATH ? rpf_mode(t, p, f) : RPF_OFF;
@@ -101,7 +101,7 @@ DEVICE struct candidate look_up(const struct tables *t, struct snapshot s, struc
 	if (unlikely(mode != RPF_OFF)) { /* before all other checks: an ICMP error would be sent to the source */
 		lookup_both(s, p, c.ipv4, &dst_word, &src_word);
 		c.uses_tables = 1;
-		if (!rpf_accepts(t, mode, f.port, trie_next_hop(c.ipv4 ? s.ipv4 : s.ipv6, src_word), &c.zero))
+		if (!rpf_accepts(t, mode, f.port, trie_next_hop(c.ipv4 ? s.ipv4 : s.ipv6, src_word), &c.dependency))
 			reason = DROP_REVERSE_PATH;
 	}
 	if (unlikely(reason != DROP_NONE)) {
@@ -110,7 +110,7 @@ DEVICE struct candidate look_up(const struct tables *t, struct snapshot s, struc
 	}
 	uint64_t hop = load_next_hop(t, lookup_dst(s, p, c.ipv4, dst_word));
 	c.uses_tables = 1;
-	c.zero |= hop_zero(hop);
+	c.dependency |= hop_dependency(hop);
 	if (unlikely(hop_kind(hop) != KIND_FORWARD)) {
 		c.result.verdict = verdict(ACTION_DROP, drop_reason(hop_kind(hop)));
 		return c;
@@ -123,7 +123,7 @@ DEVICE struct candidate look_up(const struct tables *t, struct snapshot s, struc
 	}
 	c.adjacency = load_adjacency(t, adjacency);
 	uint32_t number = adjacency_port(c.adjacency);
-	c.zero |= number / MAX_PORTS;
+	c.dependency |= number / MAX_PORTS;
 	c.port = load_port(t, number);
 	c.result.addr = adjacency;
 	if (port_mtu(c.port) == 0) {
@@ -151,8 +151,8 @@ DEVICE void rewrite(const struct candidate *c, const uint32_t *header, uint32_t 
 	to[2] = bswap32((uint32_t)(src >> 16));
 	to[3] = (header[3] & 0xffff0000) | bswap32((uint32_t)(src << 16));
 	to[4] = header[4];
-	to[5] = c->ipv4 ? header[5] : ipv6_one_hop_less(header[5]);
-	to[6] = c->ipv4 ? ipv4_one_hop_less(header[6]) : header[6];
+	to[5] = c->ipv4 ? header[5] : ipv6_decrement_hop_limit(header[5]);
+	to[6] = c->ipv4 ? ipv4_decrement_ttl(header[6]) : header[6];
 	to[7] = header[7];
 }
 
@@ -177,9 +177,9 @@ DEVICE struct decision decide(const struct tables *t, struct snapshot s, struct 
 	struct decision d = {c.result, s.generation};
 
 	if (likely(c.uses_tables))
-		d.generation = load_generation(t, c.zero);
+		d.generation = load_generation(t, c.dependency);
 	if (likely(c.result.verdict >> 12 == ACTION_FORWARD)) {
-		if (unlikely(c.repair) && d.generation == s.generation)
+		if (unlikely(c.partial_checksum) && d.generation == s.generation)
 			complete_checksum(&c.packet, c.ipv4);
 		rewrite(&c, header, to);
 	} else {

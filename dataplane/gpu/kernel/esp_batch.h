@@ -6,12 +6,12 @@
 #include "inner.h"
 
 /* Finishes a lane's packet: copies the header of the packet to forward to the scratch, sets w to
- * its frame, and lines to the range to write back. Returns the drop reason. */
+ * its frame, and *segments to the range to write back. Returns the drop reason. */
 DEVICE uint32_t finish_packet(const struct staging *s, struct warp_scratch *scratch, const struct esp_lane *c,
-			      struct desc_word *w, struct lines *lines)
+			      struct desc_word *w, struct segments *segments)
 {
 	uint32_t *words = s->words + c->at;
-	uint32_t ip = w->low + ETHERNET_LEN - c->start, esp = w->low + c->job.esp - c->start, end = c->lines * LINE;
+	uint32_t ip = w->low + ETHERNET_LEN - c->start, esp = w->low + c->job.esp - c->start, end = c->segments * SEGMENT;
 
 	if (job_kind(c) == JOB_SEAL) {
 		if (c->failed)
@@ -33,7 +33,7 @@ DEVICE uint32_t finish_packet(const struct staging *s, struct warp_scratch *scra
 		w->high = (w->high & 0xffff0000) | (ETHERNET_LEN + in.size);
 		end = ip + in.size;
 	}
-	*lines = (struct lines){(ip - HEADER_IP) / SECTOR * SECTOR_LINES, (end + SECTOR - 1) / SECTOR * SECTOR_LINES};
+	*segments = (struct segments){(ip - HEADER_IP) / SECTOR * SECTOR_SEGMENTS, (end + SECTOR - 1) / SECTOR * SECTOR_SEGMENTS};
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < HEADER_BYTES / 4; i++)
 		scratch->headers[lane_id()][i] = words[(ip - HEADER_IP) / 4 + i];
@@ -41,15 +41,15 @@ DEVICE uint32_t finish_packet(const struct staging *s, struct warp_scratch *scra
 }
 
 /* Seals or opens the staged packets of a batch and updates w. Returns whether the lane's packet is
- * to be looked up, and written back afterwards: *lines. Results of dropped packets are stored. */
+ * to be looked up, and written back afterwards: *segments. Results of dropped packets are stored. */
 DEVICE int crypt_staged_set(const struct mailbox *m, const struct key_table *v, const struct staging *s,
 			    const struct aes_tables *t, struct warp_scratch *scratch,
-		  uint8_t *slot, uint32_t batch, const struct staged_set *g, struct esp_lane *c, struct desc_word *w, struct lines *lines)
+		  uint8_t *slot, uint32_t batch, const struct staged_set *g, struct esp_lane *c, struct desc_word *w, struct segments *segments)
 {
 	int mine = g->lanes >> lane_id() & 1;
 	uint32_t reason = DROP_NONE;
 
-	load_staged_set(m, v->keys, s, c, g->lines);
+	load_staged_set(m, v->keys, s, c, g->segments);
 	if (mine)
 		begin_packet(s, t, c, w->low);
 	__syncwarp();
@@ -71,9 +71,9 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct key_table *v, 
 		__syncwarp();
 	}
 	if (mine)
-		reason = finish_packet(s, scratch, c, w, lines);
+		reason = finish_packet(s, scratch, c, w, segments);
 	if (mine && reason != DROP_NONE) {
-		struct result r = {0, (uint16_t)(c->failed ? JOB_FORGED : 0), (uint16_t)verdict(ACTION_DROP, reason)};
+		struct result r = {0, (uint16_t)(c->failed ? JOB_ICV_FAILED : 0), (uint16_t)verdict(ACTION_DROP, reason)};
 		store_result(m, slot, batch, r);
 	}
 	__syncwarp();
@@ -82,7 +82,7 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct key_table *v, 
 
 DEVICE struct job load_job(const struct key_table *v, uint32_t slot, uint32_t batch, uint32_t n)
 {
-	struct job j = {0, 0, 0, 0, 0, JOB_SKIP};
+	struct job j = {0, 0, 0, 0, 0, JOB_DECIDED};
 
 	if (has_packet(batch, n)) {
 		struct words4 w = host_load128(&v->jobs[slot * v->slot_jobs + packet_index(batch)]);
@@ -102,13 +102,13 @@ DEVICE void process_esp_batch(const struct mailbox *m, const struct key_table *v
 	int active = job_kind(&c) == JOB_PLAIN;
 	struct snapshot s = load_headers(m, scratch, w, active);
 	struct staged_set g = {0, 0, staging->size};
-	struct lines lines = {0, 0};
+	struct segments segments = {0, 0};
 	uint8_t *body = m->umem + w.low;
 
 	PRAGMA_UNROLL_1
 	for (;;) {
 		process_batch(m, scratch, s, slot, batch, w, body, active, g.lanes ? ACCESS_STAGED : ACCESS_32);
-		store_packets(m, staging, &c, g.lanes & __ballot_sync(FULL_MASK, active), lines);
+		store_packets(m, staging, &c, g.lanes & __ballot_sync(FULL_MASK, active), segments);
 		zero_keys(staging, &g);
 		if (!pending)
 			return;
@@ -116,7 +116,7 @@ DEVICE void process_esp_batch(const struct mailbox *m, const struct key_table *v
 		if (!g.lanes)
 			return; /* the staging buffer is too small for a packet; the host prevents it */
 		pending &= ~g.lanes;
-		active = crypt_staged_set(m, v, staging, t, scratch, slot, batch, &g, &c, &w, &lines);
+		active = crypt_staged_set(m, v, staging, t, scratch, slot, batch, &g, &c, &w, &segments);
 		body = (uint8_t *)(staging->words + c.at) + (w.low - c.start);
 	}
 }

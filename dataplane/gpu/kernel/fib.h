@@ -11,7 +11,7 @@
 DEVICE uint32_t hop_kind(uint64_t word) { return (uint32_t)(word >> HOP_KIND_SHIFT); }
 DEVICE uint32_t hop_is_group(uint64_t word) { return word >> HOP_GROUP_SHIFT & 1; }
 DEVICE uint32_t hop_mtu(uint64_t word) { return word >> HOP_MTU_SHIFT & 0xffff; }
-DEVICE uint32_t hop_zero(uint64_t word) { return word >> HOP_ZERO_SHIFT & 1; } /* one of the zero bits */
+DEVICE uint32_t hop_dependency(uint64_t word) { return word >> HOP_ZERO_SHIFT & 1; } /* a zero bit: see load_generation */
 DEVICE uint32_t hop_index(uint64_t word) { return (uint32_t)word; }
 
 /* An adjacency word: the neighbor's MAC (48 bits, 0 if unresolved), port (16). A port word: the

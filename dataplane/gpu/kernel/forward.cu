@@ -41,6 +41,8 @@ extern "C" __global__ void __launch_bounds__(FORWARD_THREADS) resident(struct ma
 			process_batch(&m, scratch, s, slot, batch, poll.w, m.umem + poll.w.low, has_packet(batch, n), ACCESS_128);
 		}
 		if (warp < batch_count(n)) {
+			/* Each lane's fence orders its stores of results and frames before lane 0's
+			 * store of done, behind __syncwarp, as seen by the host. */
 			fence_acq_rel_sys();
 			__syncwarp();
 			if (lane_id() == 0)

@@ -23,7 +23,7 @@ extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
  *
  * PCIe payload bytes per packet with an ESP job: reads 9 (descriptors) + 16 (job) + the packet from
  * 2 bytes before its frame to the end of ESP, in 32-byte sectors; writes 8 (result) + the same
- * sectors, or those of the inner packet if it was opened. Key lines are read from device memory.
+ * sectors, or those of the inner packet if it was opened. Key segments are read from device memory.
  * Other packets: as resident without inlined headers, and 16 (job) if the chunk has jobs. */
 extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct mailbox m, struct key_table v)
 {
@@ -60,10 +60,12 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 		}
 		if (warp >= batch_count(n))
 			continue;
-		fence_acq_rel_sys(); /* a warp processes every 8th batch, and reports by part of 16 */
+		/* As in forward.cu. This warp has processed every 8th batch, and stores every 8th of
+		 * the 16 done words. */
+		fence_acq_rel_sys();
 		__syncwarp();
 		if (lane_id() == 0)
-			for (uint32_t part = warp; part < batch_count(n) && part < DONE_BATCHES; part += WARPS)
-				host_store32((uint32_t *)slot + part, seq);
+			for (uint32_t i = warp; i < batch_count(n) && i < DONE_BATCHES; i += WARPS)
+				host_store32((uint32_t *)slot + i, seq);
 	}
 }

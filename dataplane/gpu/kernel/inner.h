@@ -1,5 +1,5 @@
 /* Decapsulation of a decrypted ESP packet: the checks of package ipsec in the same order. Offsets
- * are in bytes from the packet's first line in the staging buffer. Included by esp_batch.h. */
+ * are in bytes from the packet's first segment in the staging buffer. Included by esp_batch.h. */
 #ifndef WARPROUTE_INNER_H
 #define WARPROUTE_INNER_H
 

@@ -52,7 +52,7 @@ DEVICE uint32_t ipv4_validate(struct packet *p, uint32_t room)
 
 /* Decrements the TTL in the word that has it and the checksum, which it updates by RFC 1624
  * equation 3. In memory order m' - m is -1, and the sum is the same (RFC 1071, 2B). */
-DEVICE uint32_t ipv4_one_hop_less(uint32_t word)
+DEVICE uint32_t ipv4_decrement_ttl(uint32_t word)
 {
 	uint32_t sum = (~word >> 16) + 0xfffe;
 	sum = (sum >> 16) + (sum & 0xffff);

@@ -50,6 +50,6 @@ DEVICE uint32_t ipv6_validate(struct packet *p, uint32_t room)
 }
 
 /* Decrements the hop limit in the word that has it. */
-DEVICE uint32_t ipv6_one_hop_less(uint32_t word) { return word - (1u << 24); }
+DEVICE uint32_t ipv6_decrement_hop_limit(uint32_t word) { return word - (1u << 24); }
 
 #endif

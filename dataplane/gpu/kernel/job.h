@@ -10,14 +10,14 @@
 
 /* Lengths and offsets are in bytes. */
 struct job {
-	uint32_t key;        /* index of the key record; from bit JOB_KEY_LINES_SHIFT on, the lines of it in use */
+	uint32_t key;        /* index of the key record; from bit JOB_KEY_SEGMENTS_SHIFT on, the segments of it in use */
 	uint32_t high;       /* upper half of a 64-bit sequence number */
 	uint16_t esp, bytes; /* offset of the SPI in the frame; length from there to the end of the ICV */
 	uint16_t header;     /* open in transport mode: length of the IP headers in front of ESP */
 	uint16_t flags;
 };
 
-#define JOB_KEY_MASK ((1u << JOB_KEY_LINES_SHIFT) - 1)
+#define JOB_KEY_MASK ((1u << JOB_KEY_SEGMENTS_SHIFT) - 1)
 
 CHECK_JOB_LAYOUT;
 

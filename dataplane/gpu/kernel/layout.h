@@ -73,7 +73,7 @@
 #define IPV6_LEN 40
 
 /* Mailbox (mailbox.h). */
-#define DESC_LINE_LANES 8 /* 64-bit words of a descriptor line, one per lane */
+#define DESC_LINE_LANES 8 /* 64-bit words of a descriptor cache line, one per lane */
 #define DESC_LINE_FRAMES 7
 #define BATCH_FRAMES 28 /* of a warp batch */
 #define DONE_BATCHES 16 /* batches with a done word of their own */
@@ -97,15 +97,15 @@
 /* ESP jobs (job.h): kinds and flags. */
 #define JOB_KIND 3 /* mask of the kind */
 #define JOB_PLAIN 0 /* no ESP processing, only lookup */
-#define JOB_SKIP 1 /* no processing at all */
+#define JOB_DECIDED 1 /* no processing: the host has decided */
 #define JOB_SEAL 2 /* encrypt in place: the host wrote headers, padding, and a nonce as CBC's IV */
 #define JOB_OPEN 3
 #define JOB_EXTENDED 4 /* 64-bit sequence numbers */
 #define JOB_TRANSPORT 8 /* open: transport mode */
 #define JOB_UDP_CHECKSUM 16 /* seal: compute the checksum of UDP in front of ESP, over IPv6 */
 #define JOB_ARG_SHIFT 5 /* open: the outer traffic class; in transport mode the offset of the next-header field */
-#define JOB_KEY_LINES_SHIFT 24
-#define JOB_FORGED 1 /* as the length of a dropped packet: not authentic */
+#define JOB_KEY_SEGMENTS_SHIFT 24
+#define JOB_ICV_FAILED 1 /* as the length of a dropped packet: the ICV does not match */
 
 #define CHECK_FRAME_LAYOUT \
 	static_assert(__builtin_offsetof(struct frame, addr) == 0, "struct frame: addr"); \
@@ -128,7 +128,7 @@
 	static_assert(__builtin_offsetof(struct tables, ports) == 40, "struct tables: ports"); \
 	static_assert(__builtin_offsetof(struct tables, reverse_paths) == 48, "struct tables: reverse_paths"); \
 	static_assert(__builtin_offsetof(struct tables, generation) == 56, "struct tables: generation"); \
-	static_assert(__builtin_offsetof(struct tables, repair) == 64, "struct tables: repair"); \
+	static_assert(__builtin_offsetof(struct tables, partial_checksums) == 64, "struct tables: partial_checksums"); \
 	static_assert(__builtin_offsetof(struct tables, seed) == 72, "struct tables: seed"); \
 	static_assert(__builtin_offsetof(struct tables, hot) == 80, "struct tables: hot"); \
 	static_assert(sizeof(struct tables) == 88, "struct tables: size")

@@ -5,56 +5,56 @@
 
 #include "warp_batch.h"
 
-/* The lane whose short header this lane reads as its part i, and the 16-byte segment of it. */
+/* The lane whose short header this lane reads as segments[i], and the number of the segment in it. */
 DEVICE uint32_t short_source_lane(uint32_t i) { return i * 16 + lane_id() / 2; }
 DEVICE uint32_t short_segment(void) { return lane_id() % 2; }
 
 /* Reads the inlined headers of a batch in the given format. Lanes without a descriptor read
  * nothing. */
-DEVICE struct header_parts read_inline_headers(const struct mailbox *m, const uint8_t *slot, uint32_t batch,
+DEVICE struct header_segments read_inline_headers(const struct mailbox *m, const uint8_t *slot, uint32_t batch,
 					uint32_t format)
 {
-	struct header_parts h;
+	struct header_segments h;
 	if (format == INLINE_SHORT_HEADERS) {
 		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < 2; i++) {
-			h.parts[i] = (struct words4){{0, 0, 0, 0}};
+			h.segments[i] = (struct words4){{0, 0, 0, 0}};
 			if (short_source_lane(i) % DESC_LINE_LANES != 0)
-				h.parts[i] = host_load128(slot + m->short_headers + (batch * WARP_SIZE + short_source_lane(i)) * SHORT_HEADER_BYTES + short_segment() * 16);
+				h.segments[i] = host_load128(slot + m->short_headers + (batch * WARP_SIZE + short_source_lane(i)) * SHORT_HEADER_BYTES + short_segment() * 16);
 		}
 		return h;
 	}
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++) {
-		h.parts[i] = (struct words4){{0, 0, 0, 0}};
+		h.segments[i] = (struct words4){{0, 0, 0, 0}};
 		if (source_lane(i) % DESC_LINE_LANES != 0)
-			h.parts[i] = host_load128(slot + m->headers + (batch * WARP_SIZE + source_lane(i)) * HEADER_BYTES + header_segment() * 16);
+			h.segments[i] = host_load128(slot + m->headers + (batch * WARP_SIZE + source_lane(i)) * HEADER_BYTES + header_segment() * 16);
 	}
 	return h;
 }
 
 /* Returns whether all inlined headers of a batch belong to chunk seq. */
-DEVICE int inline_headers_match(const struct header_parts *h, uint32_t format, uint32_t seq, int valid)
+DEVICE int inline_headers_match(const struct header_segments *h, uint32_t format, uint32_t seq, int valid)
 {
 	uint32_t right = 1, want = tag_of(seq);
 	if (format == INLINE_SHORT_HEADERS) {
 		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < 2; i++) {
-			uint32_t tag = __shfl_sync(FULL_MASK, h->parts[i].w[0], lane_id() & ~1u) & 0xffff;
+			uint32_t tag = __shfl_sync(FULL_MASK, h->segments[i].w[0], lane_id() & ~1u) & 0xffff;
 			right &= !__shfl_sync(FULL_MASK, valid, short_source_lane(i)) | (tag == want);
 		}
 		return __all_sync(FULL_MASK, right);
 	}
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++) {
-		uint32_t tag = __shfl_sync(FULL_MASK, h->parts[i].w[0], lane_id() & ~3u) & 0xffff;
+		uint32_t tag = __shfl_sync(FULL_MASK, h->segments[i].w[0], lane_id() & ~3u) & 0xffff;
 		right &= !__shfl_sync(FULL_MASK, valid, source_lane(i)) | (tag == want);
 	}
 	return __all_sync(FULL_MASK, right);
 }
 
 /* Copies inlined headers to the scratch. The caller synchronizes the warp. */
-DEVICE void fill_inline_headers(struct warp_scratch *scratch, const struct header_parts *h, uint32_t format)
+DEVICE void fill_inline_headers(struct warp_scratch *scratch, const struct header_segments *h, uint32_t format)
 {
 	if (format != INLINE_SHORT_HEADERS) {
 		fill_headers(scratch, h);
@@ -64,7 +64,7 @@ DEVICE void fill_inline_headers(struct warp_scratch *scratch, const struct heade
 	for (uint32_t i = 0; i < 2; i++)
 		PRAGMA_UNROLL
 		for (uint32_t k = 0; k < 4; k++)
-			scratch->headers[short_source_lane(i)][SHORT_HEADER_WORD + short_segment() * 4 + k] = h->parts[i].w[k];
+			scratch->headers[short_source_lane(i)][SHORT_HEADER_WORD + short_segment() * 4 + k] = h->segments[i].w[k];
 }
 
 /* Builds the inline completion of a packet in place of its first 32 rewritten header bytes. */
@@ -94,7 +94,7 @@ DEVICE int complete_inline(const struct mailbox *m, struct warp_scratch *scratch
 	t.hot = &scratch->hot;
 	if (active) {
 		struct candidate c = look_up(&t, s, f, m->umem + f.addr, scratch->headers[lane]);
-		more = c.repair && c.result.verdict >> 12 == ACTION_FORWARD;
+		more = c.partial_checksum && c.result.verdict >> 12 == ACTION_FORWARD;
 		rewrite(&c, scratch->headers[lane], row);
 		make_completion(&c.result, tag_of(seq), s.generation, row);
 	}
@@ -102,7 +102,7 @@ DEVICE int complete_inline(const struct mailbox *m, struct warp_scratch *scratch
 		return 0;
 	__syncwarp();
 	PRAGMA_UNROLL
-	for (uint32_t i = 0; i < 2; i++) { /* two lanes per completion, so that whole lines are written */
+	for (uint32_t i = 0; i < 2; i++) { /* two lanes per completion, so that whole sectors are written */
 		uint32_t from = i * 16 + lane / 2;
 		struct words4 v;
 		if (!__shfl_sync(FULL_MASK, active, from))

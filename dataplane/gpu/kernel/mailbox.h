@@ -10,17 +10,17 @@
  *	headers, short headers   inlined headers of the first batches (low-latency path)
  *	completions              inline completions of these packets
  *
- * The doorbell is part of the descriptors. A descriptor line is a cache line of the host: the
- * chunk's sequence number and size, then seven struct frame. A line is read in one request, so a
- * line with the expected sequence number has valid frames. Four lines make a warp batch of 28
- * packets, which a warp reads at once, 64 bits per lane:
+ * The doorbell is part of the descriptors. A descriptor cache line is 64 bytes: the chunk's sequence
+ * number and size, then seven struct frame. It is read in one request, so if it has the expected
+ * sequence number its frames are valid. Four of them make a warp batch of 28 packets, which a warp
+ * reads at once, 64 bits per lane:
  *
  *	lane   0         1 ... 7        8         9 ... 15       16 ...
  *	       seq, n    7 frames       seq, n    7 frames       ...
  *
  * Low-latency path: if the device is idle, the host copies the packets' headers beside the
  * descriptors (INLINE_HEADERS in the chunk's size), which saves a PCIe round trip. A header is a
- * line: the 64 bytes from 2 before the frame on (packet.h). If all packets are IPv4 without
+ * cache line: the 64 bytes from 2 before the frame on (packet.h). If all packets are IPv4 without
  * options, 32 bytes suffice (INLINE_SHORT_HEADERS): from the last two bytes of the link addresses
  * on. The first two bytes are a tag of the chunk. If a tag does not match, the warp falls back to
  * reading the frames.

@@ -41,7 +41,7 @@ DEVICE void poll_batch(const struct mailbox *m, struct shared *sh, const uint8_t
 		       uint32_t headers, uint32_t *generation, struct poll_result *poll)
 {
 	uint32_t batch = warp_id(), later = *generation;
-	struct header_parts h;
+	struct header_segments h;
 	struct prefetch p;
 
 	if (headers) {

@@ -54,13 +54,13 @@ DEVICE void lookup_both(struct snapshot s, const struct packet *p, int ipv4, uin
 #define BUCKETS_IN_FLIGHT 4
 
 /* Returns whether any path of a forwarding next hop leaves by port. */
-DEVICE int next_hop_uses_port(const struct tables *t, uint64_t hop, uint32_t port, uint32_t *zero)
+DEVICE int next_hop_uses_port(const struct tables *t, uint64_t hop, uint32_t port, uint32_t *dependency)
 {
 	uint32_t index = hop_index(hop), by = 0;
 
 	if (!hop_is_group(hop)) {
 		uint32_t number = adjacency_port(load_adjacency(t, index));
-		*zero |= number / MAX_PORTS;
+		*dependency |= number / MAX_PORTS;
 		return number == port;
 	}
 	PRAGMA_UNROLL_1
@@ -72,22 +72,22 @@ DEVICE int next_hop_uses_port(const struct tables *t, uint64_t hop, uint32_t por
 		PRAGMA_UNROLL
 		for (uint32_t k = 0; k < BUCKETS_IN_FLIGHT; k++) {
 			uint32_t number = adjacency_port(load_adjacency(t, adjacencies[k]));
-			*zero |= number / MAX_PORTS;
+			*dependency |= number / MAX_PORTS;
 			by |= number == port;
 		}
 	}
 	return (int)by;
 }
 
-/* Returns whether the next hop of a packet's source passes the filter of the receiving port. *zero
- * collects ordering bits (see load_generation). */
-DEVICE int rpf_accepts(const struct tables *t, uint32_t mode, uint32_t port, uint32_t id, uint32_t *zero)
+/* Returns whether the next hop of a packet's source passes the filter of the receiving port. *dependency
+ * collects bits that are always 0: see load_generation. */
+DEVICE int rpf_accepts(const struct tables *t, uint32_t mode, uint32_t port, uint32_t id, uint32_t *dependency)
 {
 	uint64_t hop = load_next_hop(t, id);
 
-	*zero |= hop_zero(hop);
+	*dependency |= hop_dependency(hop);
 	if (hop_kind(hop) == KIND_FORWARD)
-		return mode == RPF_LOOSE || next_hop_uses_port(t, hop, port, zero);
+		return mode == RPF_LOOSE || next_hop_uses_port(t, hop, port, dependency);
 	return mode == RPF_LOOSE && hop_kind(hop) == KIND_NO_PORT; /* through an interface that is not a port */
 }
 

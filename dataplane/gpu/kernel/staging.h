@@ -1,13 +1,14 @@
 /* Staging buffer of a warp: shared memory in which packets are sealed and opened, as many at a time
  * as fit, with their keys. Included by crypt.h.
  *
- *	line owners  a byte per 16-byte line: the lane whose packet it belongs to, KEY_OWNER plus the
- *	             lane that has the key's position, or NO_OWNER
- *	packets      upward from there: 16-byte lines, and a word between packets, so that lanes with
- *	             packets of one size use all banks
- *	keys         downward from the end: the lines in use
+ *	segment owners  a byte per segment: the lane whose packet it belongs to, KEY_OWNER plus the lane
+ *	                that has the key's position, or NO_OWNER
+ *	packets         upward from there: segments, and a word between packets, so that lanes with
+ *	                packets of one size use all banks
+ *	keys            downward from the end: the segments in use
  *
- * All lines of a set are read or written at once, so that PCIe requests overlap. A request covers
+ * A segment is 16 bytes, the most that a lane loads at once. All segments of a set are read or
+ * written at once, so that PCIe requests overlap. A request covers
  * up to 128 aligned bytes in sectors of 32: adjacent lanes access one request, and no sector is
  * split, which would cost two. Bytes around a packet are written back as they were read. */
 #ifndef WARPROUTE_STAGING_H
@@ -18,11 +19,11 @@
 
 #include "../../../ipsec/device/esp.h"
 
-#define LINE ESP_LINE_BYTES
-#define LINE_WORDS (LINE / 4)
+#define SEGMENT ESP_SEGMENT_BYTES
+#define SEGMENT_WORDS (SEGMENT / 4)
 #define SECTOR 32
-#define SECTOR_LINES (SECTOR / LINE)
-#define REQUEST_LINES 8
+#define SECTOR_SEGMENTS (SECTOR / SEGMENT)
+#define REQUEST_SEGMENTS 8
 #define KEY_OWNER WARP_SIZE
 #define NO_OWNER 0xffu
 #define NO_KEY 0xffffffffu
@@ -33,18 +34,18 @@ struct staging {
 	uint32_t size;
 };
 
-DEVICE uint8_t *line_owners(const struct staging *s) { return (uint8_t *)s->words; }
+DEVICE uint8_t *segment_owners(const struct staging *s) { return (uint8_t *)s->words; }
 
 /* Per-lane ESP context: the lane's own packet, and the key that the lane loads for others. */
 struct esp_lane {
 	struct job job;
-	uint32_t start, lines;                     /* first line in host memory, and how many */
+	uint32_t start, segments;                     /* address of the first segment, and number of segments */
 	uint32_t at, key;                          /* word offsets in the staging buffer */
-	uint32_t first;                            /* first line of the packet in the set */
-	uint32_t record, key_word, key_first_line; /* of the set's key with this lane's number */
+	uint32_t first;                            /* first segment of the packet in the set */
+	uint32_t record, key_word, key_first_segment; /* of the set's key with this lane's number */
 	/* Within the staging buffer. */
 	uint32_t esp, text; /* word offset of the SPI; words of text */
-	uint32_t failed;    /* not authentic, or the key does not match */
+	uint32_t failed;    /* the ICV, or the key, does not match */
 };
 
 /* Returns a lane's context for a job and its descriptor. */
@@ -53,35 +54,35 @@ DEVICE struct esp_lane esp_lane_of(struct job job, struct desc_word w)
 	struct esp_lane c = {job, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 
 	c.start = (w.low - 2) & ~(SECTOR - 1u);
-	c.lines = (w.low + job.esp + job.bytes - c.start + SECTOR - 1) / SECTOR * SECTOR_LINES;
+	c.segments = (w.low + job.esp + job.bytes - c.start + SECTOR - 1) / SECTOR * SECTOR_SEGMENTS;
 	return c;
 }
 
-/* A range of a packet's lines, from inclusive, to exclusive. */
-struct lines {
+/* A range of a packet's segments, from inclusive, to exclusive. */
+struct segments {
 	uint32_t from, to;
 };
 
 DEVICE uint32_t job_kind(const struct esp_lane *c) { return c->job.flags & JOB_KIND; }
 
-/* Packets staged together: their lanes, the number of lines, and the word offset of the first key. */
+/* Packets staged together: their lanes, the number of segments, and the word offset of the first key. */
 struct staged_set {
-	uint32_t lanes, lines, keys;
+	uint32_t lanes, segments, keys;
 };
 
-/* Returns the unowned lines to insert so that adjacent lanes access one request, where number is
- * the next line of memory. */
-DEVICE uint32_t request_padding(const struct staged_set *g, uint32_t number) { return (number - g->lines) % REQUEST_LINES; }
+/* Returns the number of unowned segments to insert so that adjacent lanes access one request. number
+ * is that of the next segment in host memory. */
+DEVICE uint32_t request_padding(const struct staged_set *g, uint32_t number) { return (number - g->segments) % REQUEST_SEGMENTS; }
 
-/* Assigns the next lines of the set to an owner. */
-DEVICE void assign_lines(const struct staging *s, struct staged_set *g, uint32_t owner, uint32_t lines)
+/* Assigns the next segments of the set to an owner. */
+DEVICE void assign_segments(const struct staging *s, struct staged_set *g, uint32_t owner, uint32_t segments)
 {
-	for (uint32_t i = lane_id(); i < lines; i += WARP_SIZE)
-		line_owners(s)[g->lines + i] = (uint8_t)owner;
-	g->lines += lines;
+	for (uint32_t i = lane_id(); i < segments; i += WARP_SIZE)
+		segment_owners(s)[g->segments + i] = (uint8_t)owner;
+	g->segments += segments;
 }
 
-/* Returns whether a staged key has all lines that another packet needs of its own. */
+/* Returns whether a staged key has all segments that another packet needs of its own. */
 DEVICE int covers_key(uint32_t brought, uint32_t record) { return ((record ^ brought) & JOB_KEY_MASK) == 0 && record <= brought; }
 
 /* Places the first pending packets, as many as fit. A packet that needs no more of the previous
@@ -89,88 +90,88 @@ DEVICE int covers_key(uint32_t brought, uint32_t record) { return ((record ^ bro
 DEVICE struct staged_set place_packets(const struct staging *s, uint32_t pending, struct esp_lane *c)
 {
 	struct staged_set g = {0, 0, s->size & ~3u};
-	uint32_t low = s->size / (4 * LINE_WORDS) + 1, most = 4 * low, last = NO_KEY, keys = 0;
+	uint32_t low = s->size / (4 * SEGMENT_WORDS) + 1, most = 4 * low, last = NO_KEY, keys = 0;
 
 	PRAGMA_UNROLL_1
 	for (uint32_t lane = 0; lane < WARP_SIZE; lane++) {
 		if (!(pending >> lane & 1))
 			continue;
-		uint32_t lines = __shfl_sync(FULL_MASK, c->lines, lane);
+		uint32_t segments = __shfl_sync(FULL_MASK, c->segments, lane);
 		uint32_t record = __shfl_sync(FULL_MASK, c->job.key, lane);
 		uint32_t start = __shfl_sync(FULL_MASK, c->start, lane);
-		uint32_t needed = covers_key(last, record) ? 0 : record >> JOB_KEY_LINES_SHIFT;
-		if (low + lines * LINE_WORDS + 1 + needed * LINE_WORDS > g.keys || g.lines + needed + REQUEST_LINES + lines > most)
+		uint32_t needed = covers_key(last, record) ? 0 : record >> JOB_KEY_SEGMENTS_SHIFT;
+		if (low + segments * SEGMENT_WORDS + 1 + needed * SEGMENT_WORDS > g.keys || g.segments + needed + REQUEST_SEGMENTS + segments > most)
 			break;
 		if (needed) {
-			g.keys -= needed * LINE_WORDS;
+			g.keys -= needed * SEGMENT_WORDS;
 			if (lane_id() == keys) {
 				c->record = record;
 				c->key_word = g.keys;
-				c->key_first_line = g.lines;
+				c->key_first_segment = g.segments;
 			}
-			assign_lines(s, &g, KEY_OWNER + keys++, needed);
+			assign_segments(s, &g, KEY_OWNER + keys++, needed);
 			last = record;
 		}
-		assign_lines(s, &g, NO_OWNER, request_padding(&g, start / LINE));
+		assign_segments(s, &g, NO_OWNER, request_padding(&g, start / SEGMENT));
 		if (lane_id() == lane) {
 			c->at = low;
 			c->key = g.keys;
-			c->first = g.lines;
+			c->first = g.segments;
 		}
-		assign_lines(s, &g, lane, lines);
-		low += lines * LINE_WORDS + 1;
+		assign_segments(s, &g, lane, segments);
+		low += segments * SEGMENT_WORDS + 1;
 		g.lanes |= 1u << lane;
 	}
 	__syncwarp();
 	return g;
 }
 
-/* A line to load: its address in host or device memory, NULL for none, and its word offset in the
+/* A segment to load: its address in host or device memory, NULL for none, and its word offset in the
  * staging buffer. */
-struct line_copy {
+struct segment_copy {
 	const uint8_t *from;
 	uint32_t to;
 };
 
-DEVICE struct line_copy locate_line(const struct mailbox *m, const struct esp_key *keys,
-				    const struct staging *s, const struct esp_lane *c, uint32_t lines,
-				    uint32_t line)
+DEVICE struct segment_copy locate_segment(const struct mailbox *m, const struct esp_key *keys,
+				    const struct staging *s, const struct esp_lane *c, uint32_t segments,
+				    uint32_t segment)
 {
-	uint32_t owner = line < lines ? line_owners(s)[line] : NO_OWNER, who = owner % WARP_SIZE;
+	uint32_t owner = segment < segments ? segment_owners(s)[segment] : NO_OWNER, who = owner % WARP_SIZE;
 	uint32_t start = __shfl_sync(FULL_MASK, c->start, who);
 	uint32_t at = __shfl_sync(FULL_MASK, c->at, who);
 	uint32_t first = __shfl_sync(FULL_MASK, c->first, who);
 	uint32_t record = __shfl_sync(FULL_MASK, c->record, who);
 	uint32_t key_word = __shfl_sync(FULL_MASK, c->key_word, who);
-	uint32_t key_first_line = __shfl_sync(FULL_MASK, c->key_first_line, who);
+	uint32_t key_first_segment = __shfl_sync(FULL_MASK, c->key_first_segment, who);
 
 	if (owner == NO_OWNER)
-		return (struct line_copy){0, 0};
+		return (struct segment_copy){0, 0};
 	if (owner < KEY_OWNER)
-		return (struct line_copy){m->umem + start + (line - first) * LINE, at + (line - first) * LINE_WORDS};
+		return (struct segment_copy){m->umem + start + (segment - first) * SEGMENT, at + (segment - first) * SEGMENT_WORDS};
 	const uint8_t *key = (const uint8_t *)&keys[record & JOB_KEY_MASK];
-	return (struct line_copy){key + (line - key_first_line) * LINE, key_word + (line - key_first_line) * LINE_WORDS};
+	return (struct segment_copy){key + (segment - key_first_segment) * SEGMENT, key_word + (segment - key_first_segment) * SEGMENT_WORDS};
 }
 
 /* Loads packets and keys of the set, past the caches, which are not coherent with the host's key
  * updates. */
 DEVICE void load_staged_set(const struct mailbox *m, const struct esp_key *keys, const struct staging *s,
-			    const struct esp_lane *c, uint32_t lines)
+			    const struct esp_lane *c, uint32_t segments)
 {
 	PRAGMA_UNROLL_1
-	for (uint32_t from = 0; from < lines; from += LOADS_IN_FLIGHT * WARP_SIZE) {
+	for (uint32_t from = 0; from < segments; from += LOADS_IN_FLIGHT * WARP_SIZE) {
 		struct words4 v[LOADS_IN_FLIGHT];
-		struct line_copy l[LOADS_IN_FLIGHT];
+		struct segment_copy l[LOADS_IN_FLIGHT];
 		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < LOADS_IN_FLIGHT; i++) {
-			l[i] = locate_line(m, keys, s, c, lines, from + i * WARP_SIZE + lane_id());
+			l[i] = locate_segment(m, keys, s, c, segments, from + i * WARP_SIZE + lane_id());
 			if (l[i].from)
 				v[i] = host_load128(l[i].from);
 		}
 		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < LOADS_IN_FLIGHT; i++)
 			PRAGMA_UNROLL
-			for (uint32_t k = 0; k < LINE_WORDS; k++)
+			for (uint32_t k = 0; k < SEGMENT_WORDS; k++)
 				if (l[i].from)
 					s->words[l[i].to + k] = v[i].w[k];
 	}
@@ -186,9 +187,9 @@ DEVICE void zero_keys(const struct staging *s, const struct staged_set *g)
 	__syncwarp();
 }
 
-/* Writes back the lines of some lanes' packets. */
+/* Writes back the segments of some lanes' packets. */
 DEVICE void store_packets(const struct mailbox *m, const struct staging *s, const struct esp_lane *c,
-			  uint32_t lanes, struct lines lines)
+			  uint32_t lanes, struct segments segments)
 {
 	PRAGMA_UNROLL_1
 	for (uint32_t lane = 0; lane < WARP_SIZE; lane++) {
@@ -196,17 +197,17 @@ DEVICE void store_packets(const struct mailbox *m, const struct staging *s, cons
 			continue;
 		uint32_t start = __shfl_sync(FULL_MASK, c->start, lane);
 		uint32_t at = __shfl_sync(FULL_MASK, c->at, lane);
-		uint32_t ahead = start / LINE % REQUEST_LINES;
-		uint32_t from = ahead + __shfl_sync(FULL_MASK, lines.from, lane);
-		uint32_t to = ahead + __shfl_sync(FULL_MASK, lines.to, lane);
-		for (uint32_t i = from / REQUEST_LINES * REQUEST_LINES + lane_id(); i < to; i += WARP_SIZE) {
+		uint32_t ahead = start / SEGMENT % REQUEST_SEGMENTS;
+		uint32_t from = ahead + __shfl_sync(FULL_MASK, segments.from, lane);
+		uint32_t to = ahead + __shfl_sync(FULL_MASK, segments.to, lane);
+		for (uint32_t i = from / REQUEST_SEGMENTS * REQUEST_SEGMENTS + lane_id(); i < to; i += WARP_SIZE) {
 			struct words4 v;
 			if (i < from)
 				continue;
 			PRAGMA_UNROLL
-			for (uint32_t k = 0; k < LINE_WORDS; k++)
-				v.w[k] = s->words[at + (i - ahead) * LINE_WORDS + k];
-			host_store128(m->umem + start + (i - ahead) * LINE, v);
+			for (uint32_t k = 0; k < SEGMENT_WORDS; k++)
+				v.w[k] = s->words[at + (i - ahead) * SEGMENT_WORDS + k];
+			host_store128(m->umem + start + (i - ahead) * SEGMENT, v);
 		}
 	}
 }

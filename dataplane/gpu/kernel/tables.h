@@ -9,9 +9,11 @@
 /* The device's copy of the forwarding tables. The host stores one word at a time, in the order of
  * fib.Follower and trie.Follower.
  *
- * The protocol is a seqlock over *generation. The host increments it before it reuses the ID of a
- * freed trie node or array entry, and after it changes an array word, before a word that leads there
- * changes. A lookup is valid if the generation is the same before and after it. */
+ * *generation is the sequence number of a seqlock: a lookup is valid if it is the same before and
+ * after. The host increments it between a store and a later one that a lookup must not combine:
+ *
+ *	an ID (trie node or array entry) is freed    generation + 1    the ID is reused
+ *	an array word changes                        generation + 1    a trie word or next hop refers to it */
 struct tables {
 	const uint64_t *ipv4, *ipv6; /* where the address of the trie image is stored (trie.h); the host may replace the image */
 	const uint64_t *next_hops;
@@ -20,7 +22,7 @@ struct tables {
 	const uint64_t *ports;
 	const uint32_t *reverse_paths; /* by port */
 	const uint32_t *generation;
-	const uint32_t *repair;        /* a bit per port: received L4 checksums may be incomplete; constant */
+	const uint32_t *partial_checksums; /* a bit per port: received packets may have partial L4 checksums; constant */
 	uint32_t seed;                 /* of flow hashes; constant */
 	const struct hot_entries *hot; /* NULL: no cache */
 };
@@ -45,8 +47,10 @@ struct snapshot {
 	const uint32_t *ipv4, *ipv6;
 };
 
-/* Orders dependent loads without a fence, which takes longer than the lookup on a GPU: the address
- * includes a bit of the earlier load that is always 0, which the compiler does not know. */
+/* Loads the addresses of the trie images after the generation. Loads are ordered by an artificial data
+ * dependency, because a fence takes longer than the lookup: the address of the later load includes a
+ * bit of the earlier one that is always 0, which the compiler does not know. Here it is the
+ * generation's upper bit. */
 DEVICE struct snapshot snapshot_at(const struct tables *t, uint32_t generation)
 {
 	struct snapshot s = {generation, 0, 0};
@@ -57,9 +61,10 @@ DEVICE struct snapshot snapshot_at(const struct tables *t, uint32_t generation)
 
 DEVICE struct snapshot take_snapshot(const struct tables *t) { return snapshot_at(t, load32(t->generation)); }
 
-/* Loads the generation behind the table loads that produced zero, which is 0. If it equals the
- * snapshot's, all words loaded in between are consistent. */
-DEVICE uint32_t load_generation(const struct tables *t, uint32_t zero) { return load32(t->generation + zero); }
+/* Loads the generation after the table loads of a lookup. If it equals the snapshot's, the loaded words
+ * are consistent. dependency is the artificial data dependency that orders the loads: the bitwise or of
+ * bits of the loaded words that are always 0. */
+DEVICE uint32_t load_generation(const struct tables *t, uint32_t dependency) { return load32(t->generation + dependency); }
 
 DEVICE uint64_t load_next_hop(const struct tables *t, uint32_t id)
 {
@@ -81,6 +86,6 @@ DEVICE uint64_t load_port(const struct tables *t, uint32_t number)
 	return word;
 }
 
-DEVICE int needs_repair(const struct tables *t, uint32_t port) { return t->repair[port / 32] >> port % 32 & 1; }
+DEVICE int may_be_partial(const struct tables *t, uint32_t port) { return t->partial_checksums[port / 32] >> port % 32 & 1; }
 
 #endif

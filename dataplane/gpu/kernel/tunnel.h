@@ -11,7 +11,7 @@
 
 /* Finds the IP header in a segment's payload: returns its EtherType and sets *at. Returns 0 if
  * there is no tunnel. */
-DEVICE uint32_t tunnel_payload(const struct packet *p, const struct segment *s, uint32_t *at)
+DEVICE uint32_t tunnel_payload(const struct packet *p, const struct l4_segment *s, uint32_t *at)
 {
 	uint32_t len = s->end - s->l4, type = 0;
 
@@ -46,7 +46,7 @@ DEVICE uint32_t tunnel_payload(const struct packet *p, const struct segment *s, 
 
 /* Replaces s by the transport segment of the packet that it carries, and validates that packet.
  * Returns 0 if there is none. */
-DEVICE int inner_segment(const struct packet *p, struct segment *s)
+DEVICE int inner_l4_segment(const struct packet *p, struct l4_segment *s)
 {
 	uint32_t at, type = tunnel_payload(p, s, &at);
 
@@ -55,7 +55,7 @@ DEVICE int inner_segment(const struct packet *p, struct segment *s)
 		int fragment = (half_at(p, at + 6) & 0x3fff) != 0;
 		if (version != 4 || header < IPV4_LEN || size < header || at + size > s->end || fragment)
 			return 0;
-		struct segment inner = {byte_at(p, at + 9), at + 12, 8, at + header, at + size};
+		struct l4_segment inner = {byte_at(p, at + 9), at + 12, 8, at + header, at + size};
 		*s = inner;
 		return 1;
 	}
@@ -64,21 +64,21 @@ DEVICE int inner_segment(const struct packet *p, struct segment *s)
 		if (version != 6 || at + size > s->end)
 			return 0;
 		struct chain c = follow_chain(p, byte_at(p, at + 6), at + IPV6_LEN, at + size);
-		struct segment inner = {c.protocol, at + 8, 32, c.at, at + size};
+		struct l4_segment inner = {c.protocol, at + 8, 32, c.at, at + size};
 		*s = inner;
 		return c.valid && !c.fragment;
 	}
 	return 0;
 }
 
-/* Completes the L4 checksum of a packet, or of the packet it carries, left to NIC offload.
+/* Completes a partial L4 checksum of a packet, or of the packet in its tunnel.
  * Fragments are skipped: Linux completes checksums before it fragments. */
 DEVICE void complete_checksum(const struct packet *p, int ipv4)
 {
-	struct segment s = {p->protocol, ipv4 ? 12u : 8u, ipv4 ? 8u : 32u, p->l4, p->size};
+	struct l4_segment s = {p->protocol, ipv4 ? 12u : 8u, ipv4 ? 8u : 32u, p->l4, p->size};
 
-	if (!p->fragment && !complete_segment(p, &s) && inner_segment(p, &s))
-		complete_segment(p, &s);
+	if (!p->fragment && !complete_l4_checksum(p, &s) && inner_l4_segment(p, &s))
+		complete_l4_checksum(p, &s);
 }
 
 #endif

@@ -18,17 +18,17 @@ struct warp_scratch {
 };
 
 /* A lane's 8 bytes of the descriptors: a frame, or sequence number and size in the first lane of
- * each line. */
+ * each cache line. */
 struct desc_word {
 	uint32_t low, high;
 };
 
-/* A lane's part of the headers of a batch: a 16-byte segment of each of four. */
-struct header_parts {
-	struct words4 parts[4];
+/* A lane's share of the headers of a batch: one 16-byte segment of each of four headers. */
+struct header_segments {
+	struct words4 segments[4];
 };
 
-/* Table words loaded ahead of the decision: the snapshot, and a lane's part of the hot entries. */
+/* Table words loaded ahead of the decision: the snapshot, and a lane's share of the hot entries. */
 struct prefetch {
 	struct snapshot s;
 	uint64_t next_hops[HOT_ENTRIES / WARP_SIZE], adjacencies[HOT_ENTRIES / WARP_SIZE], port;
@@ -72,25 +72,25 @@ DEVICE int is_aligned(const struct mailbox *m, uint32_t addr)
 	return addr % 16 == 2 && addr <= m->umem_bytes - 64;
 }
 
-/* The lane whose header this lane reads as its part i, and the 16-byte segment of it: four lanes
- * per frame make one 64-byte request to host memory. */
+/* The lane whose header this lane reads as segments[i], and the number of the segment in it: four
+ * lanes per frame make one 64-byte request to host memory. */
 DEVICE uint32_t source_lane(uint32_t i) { return i * 8 + lane_id() / 4; }
 DEVICE uint32_t header_segment(void) { return lane_id() % 4; }
 
-DEVICE struct header_parts read_headers(const struct mailbox *m, struct desc_word w, int valid)
+DEVICE struct header_segments read_headers(const struct mailbox *m, struct desc_word w, int valid)
 {
-	struct header_parts h;
+	struct header_segments h;
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++) {
 		uint32_t addr = __shfl_sync(FULL_MASK, w.low, source_lane(i));
 		uint32_t len = __shfl_sync(FULL_MASK, w.high, source_lane(i)) & 0xffff;
-		h.parts[i] = (struct words4){{0, 0, 0, 0}};
+		h.segments[i] = (struct words4){{0, 0, 0, 0}};
 		if (!__shfl_sync(FULL_MASK, valid, source_lane(i)))
 			continue;
 		if (likely(is_aligned(m, addr)))
-			h.parts[i] = host_load128(m->umem + addr - 2 + header_segment() * 16);
+			h.segments[i] = host_load128(m->umem + addr - 2 + header_segment() * 16);
 		else
-			h.parts[i] = load_unaligned(m->umem, addr, len, header_segment() * 16);
+			h.segments[i] = load_unaligned(m->umem, addr, len, header_segment() * 16);
 	}
 	return h;
 }
@@ -124,13 +124,13 @@ DEVICE void fill_hot_entries(struct warp_scratch *scratch, const struct prefetch
 	scratch->hot.reverse_paths[lane] = v->reverse_path;
 }
 
-DEVICE void fill_headers(struct warp_scratch *scratch, const struct header_parts *h)
+DEVICE void fill_headers(struct warp_scratch *scratch, const struct header_segments *h)
 {
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++)
 		PRAGMA_UNROLL
 		for (uint32_t k = 0; k < 4; k++)
-			scratch->headers[source_lane(i)][header_segment() * 4 + k] = h->parts[i].w[k];
+			scratch->headers[source_lane(i)][header_segment() * 4 + k] = h->segments[i].w[k];
 }
 
 /* Writes the first 32 rewritten bytes of each changed frame, two lanes per frame. */
@@ -253,7 +253,7 @@ DEVICE struct snapshot load_headers(const struct mailbox *m, struct warp_scratch
 				    int active)
 {
 	uint32_t generation = load32(m->tables.generation);
-	struct header_parts h = read_headers(m, w, active);
+	struct header_segments h = read_headers(m, w, active);
 	struct prefetch v = prefetch_tables(&m->tables, generation);
 	fill_hot_entries(scratch, &v);
 	fill_headers(scratch, &h);

@@ -48,19 +48,19 @@ static void lane(void)
 	end_lane();
 }
 
-/* Returns whether the staging buffer holds part of a key of the batch's jobs. Lines of zeros, which
+/* Returns whether the staging buffer holds part of a key of the batch's jobs. Segments of zeros, which
  * test vectors have, cannot be told from cleared ones. */
 static int keeps_keys(uint32_t n)
 {
-	static const uint8_t zeros[LINE];
+	static const uint8_t zeros[SEGMENT];
 
 	for (uint32_t i = batch * BATCH_FRAMES; i < n && i < (batch + 1) * BATCH_FRAMES; i++) {
 		const struct job *j = &key_table.jobs[i];
 		if ((j->flags & JOB_KIND) < JOB_SEAL)
 			continue;
 		const struct esp_key *k = &key_table.keys[j->key & JOB_KEY_MASK];
-		for (uint32_t line = 0; line < k->lines; line++)
-			if (memcmp(esp_part(k, line), zeros, LINE) && memmem(staging.words, 4 * staging.size, esp_part(k, line), LINE))
+		for (uint32_t segment = 0; segment < k->segments; segment++)
+			if (memcmp(esp_key_segment(k, segment), zeros, SEGMENT) && memmem(staging.words, 4 * staging.size, esp_key_segment(k, segment), SEGMENT))
 				return 1;
 	}
 	return 0;

@@ -14,7 +14,7 @@
 	static_assert(__builtin_offsetof(struct memory, adjacencies) == 32, "struct memory: adjacencies"); \
 	static_assert(__builtin_offsetof(struct memory, ports) == 40, "struct memory: ports"); \
 	static_assert(__builtin_offsetof(struct memory, reverse_paths) == 48, "struct memory: reverse_paths"); \
-	static_assert(__builtin_offsetof(struct memory, repair) == 56, "struct memory: repair"); \
+	static_assert(__builtin_offsetof(struct memory, partial_checksums) == 56, "struct memory: partial_checksums"); \
 	static_assert(__builtin_offsetof(struct memory, jobs) == 64, "struct memory: jobs"); \
 	static_assert(__builtin_offsetof(struct memory, keys) == 72, "struct memory: keys"); \
 	static_assert(__builtin_offsetof(struct memory, slot) == 80, "struct memory: slot"); \

@@ -24,7 +24,7 @@ static void lane(void)
 	int active = has_packet(batch, packet_count(size));
 	if (format) {
 		struct prefetch p = prefetch_tables(&mailbox.tables, load32(mailbox.tables.generation));
-		struct header_parts h = read_inline_headers(&mailbox, slot, batch, format);
+		struct header_segments h = read_inline_headers(&mailbox, slot, batch, format);
 		if (inline_headers_match(&h, format, seq, active)) {
 			fill_hot_entries(&scratch, &p);
 			fill_inline_headers(&scratch, &h, format);

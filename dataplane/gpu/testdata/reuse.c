@@ -28,11 +28,11 @@ static uint64_t watched64(const uint64_t *p)
 
 enum { OLD = 1, NEW, WRONG }; /* next hops, adjacencies, and last bytes of MACs */
 
-static uint32_t *images[2], groups[ECMP_BUCKETS], reverse_paths[MAX_PORTS], repair[MAX_PORTS / 32], generation;
+static uint32_t *images[2], groups[ECMP_BUCKETS], reverse_paths[MAX_PORTS], partial_checksums[MAX_PORTS / 32], generation;
 static uint64_t ipv4, hops[4], adjacencies[4], ports[MAX_PORTS];
 static const struct tables tables = {
 	.ipv4 = &ipv4, .ipv6 = &ipv4, .next_hops = hops, .groups = groups, .adjacencies = adjacencies, .ports = ports,
-	.reverse_paths = reverse_paths, .generation = &generation, .repair = repair,
+	.reverse_paths = reverse_paths, .generation = &generation, .partial_checksums = partial_checksums,
 };
 
 static uint64_t forward_to(uint32_t adjacency) { return (uint64_t)KIND_FORWARD << 56 | adjacency; }

@@ -15,7 +15,7 @@
 #include "layout.h"
 
 struct memory {
-	uint64_t ipv4, ipv6, next_hops, groups, adjacencies, ports, reverse_paths, repair, jobs, keys, slot, in, out, umem; /* offsets */
+	uint64_t ipv4, ipv6, next_hops, groups, adjacencies, ports, reverse_paths, partial_checksums, jobs, keys, slot, in, out, umem; /* offsets */
 	uint64_t umem_bytes;
 	uint32_t seed, generation;
 };
@@ -52,7 +52,7 @@ static struct tables tables_in(const uint8_t *base)
 		.adjacencies = (const void *)(base + s->adjacencies),
 		.ports = (const void *)(base + s->ports),
 		.reverse_paths = (const void *)(base + s->reverse_paths),
-		.repair = (const void *)(base + s->repair),
+		.partial_checksums = (const void *)(base + s->partial_checksums),
 		.generation = &s->generation,
 		.seed = s->seed,
 	};

@@ -93,7 +93,7 @@ static uint32_t process(const struct esp_key *k, const struct aes_tables *t, con
 	uint32_t icv[8] = {0, 0, 0, 0, 0, 0, 0, 0}, differs = 0;
 
 	if (k->cipher == ESP_GCM) {
-		esp_combined(k, t, p, open, lane, lanes, icv);
+		esp_gcm(k, t, p, open, lane, lanes, icv);
 		differs = esp_finish(k, p, open, lane, lanes, icv);
 	} else {
 		for (int crypt = !open, i = 0; i < 2 && !differs; i++, crypt = !crypt) {
@@ -200,7 +200,7 @@ static uint32_t serve(void)
 		aes_decrypt(&tables, esp_schedule(key), key->rounds, packet);
 		return 0;
 	case GHASH: {
-		struct esp_block power;
+		struct esp_segment power;
 		memcpy(&power, packet + 4, sizeof power);
 		ghash_multiply(packet, &power);
 		return 0;
