@@ -18,9 +18,10 @@ const (
 	MaxDelay    = time.Second // of a packet in an incomplete chunk
 	maxBusyPoll = 10 * time.Millisecond
 	maxWorkers  = 1024
-	maxShadow   = 1 << 30 // chunks
-	maxName     = 15      // bytes of an interface name: IFNAMSIZ without the terminating NUL
-	maxSocket   = 107     // bytes of a socket path: sun_path without the terminating NUL
+	maxShadow   = 1 << 30   // chunks
+	maxErrors   = 1_000_000 // ICMP errors per second, or in a burst
+	maxName     = 15        // bytes of an interface name: IFNAMSIZ without the terminating NUL
+	maxSocket   = 107       // bytes of a socket path: sun_path without the terminating NUL
 )
 
 var (
@@ -35,51 +36,31 @@ var (
 // again after a change of the configuration.
 func (c *Config) Check() error { return c.check().orNil() }
 
-func (c *Config) check() (errs Errors) {
-	errs = c.checkPorts()
-	errs = append(errs, checkChoice(c, "engine", c.Engine, engines)...)
-	errs = append(errs, checkChoice(c, "checksum", c.Checksum, checksums)...)
-	errs = append(errs, checkChoice(c, "napi", c.NAPI, napis)...)
+func (c *Config) check() Errors {
+	errs := slices.Concat(c.checkPorts(), checkChoice(c, "engine", c.Engine, engines), checkChoice(c, "checksum", c.Checksum, checksums), checkChoice(c, "napi", c.NAPI, napis))
 	if c.NAPI == NAPIThread && c.BusyPoll > 0 {
 		errs = append(errs, c.fault("napi", "napi: thread excludes busy_poll: a polling worker starves the NAPI thread on its core",
 			"remove one of the two"))
 	}
-	if c.Shadow < 0 || c.Shadow > maxShadow {
-		errs = append(errs, c.fault("shadow", fmt.Sprintf("shadow: %d is out of range", c.Shadow),
-			fmt.Sprintf("write 0 for no comparison, or a number up to %d", maxShadow)))
-	}
-	if c.Workers < 0 || c.Workers > maxWorkers {
-		errs = append(errs, c.fault("workers", fmt.Sprintf("workers: %d is out of range", c.Workers),
-			fmt.Sprintf("write 0 for one worker per queue, or a number up to %d", maxWorkers)))
-	}
-	if c.Batch.MaxPackets < 1 || c.Batch.MaxPackets > MaxPackets {
-		errs = append(errs, c.fault("batch.max_packets", fmt.Sprintf("batch.max_packets: %d is out of range", c.Batch.MaxPackets),
-			fmt.Sprintf("write a number from 1 to %d", MaxPackets)))
-	}
-	errs = append(errs, c.checkDuration("batch.max_delay", c.Batch.MaxDelay, MaxDelay)...)
-	errs = append(errs, c.checkDuration("busy_poll", c.BusyPoll, maxBusyPoll)...)
-	errs = append(errs, c.checkICMP()...)
-	errs = append(errs, c.checkListen()...)
-	errs = append(errs, c.checkSocket()...)
-	return append(errs, c.checkIPsec()...)
-}
-
-// maxErrors limits the rates (per second) and bursts of ICMP errors.
-const maxErrors = 1_000_000
-
-func (c *Config) checkICMP() (errs Errors) {
 	for _, v := range []struct {
-		key      string
-		n, least int
+		key            string
+		n, least, most int
+		hint           string
 	}{
-		{"icmp.per_second", c.ICMP.PerSecond, 0}, {"icmp.burst", c.ICMP.Burst, 1},
-		{"icmp.source_per_second", c.ICMP.SourcePerSecond, 0}, {"icmp.source_burst", c.ICMP.SourceBurst, 1},
+		{"shadow", c.Shadow, 0, maxShadow, "write 0 for no comparison, or a number up to %d"},
+		{"workers", c.Workers, 0, maxWorkers, "write 0 for one worker per queue, or a number up to %d"},
+		{"batch.max_packets", c.Batch.MaxPackets, 1, MaxPackets, "write a number from 1 to %d"},
+		{"icmp.per_second", c.ICMP.PerSecond, 0, maxErrors, "write a number from 0 to %d"},
+		{"icmp.burst", c.ICMP.Burst, 1, maxErrors, "write a number from 1 to %d"},
+		{"icmp.source_per_second", c.ICMP.SourcePerSecond, 0, maxErrors, "write a number from 0 to %d"},
+		{"icmp.source_burst", c.ICMP.SourceBurst, 1, maxErrors, "write a number from 1 to %d"},
 	} {
-		if v.n < v.least || v.n > maxErrors {
-			errs = append(errs, c.fault(v.key, fmt.Sprintf("%s: %d is out of range", v.key, v.n), fmt.Sprintf("write a number from %d to %d", v.least, maxErrors)))
+		if v.n < v.least || v.n > v.most {
+			errs = append(errs, c.fault(v.key, fmt.Sprintf("%s: %d is out of range", v.key, v.n), fmt.Sprintf(v.hint, v.most)))
 		}
 	}
-	return errs
+	return slices.Concat(errs, c.checkDuration("batch.max_delay", c.Batch.MaxDelay, MaxDelay), c.checkDuration("busy_poll", c.BusyPoll, maxBusyPoll),
+		c.checkListen(), c.checkSocket(), c.checkIPsec())
 }
 
 func (c *Config) checkPorts() (errs Errors) {

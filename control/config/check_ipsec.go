@@ -19,22 +19,20 @@ var (
 	actions          = []Action{ActionProtect, ActionBypass, ActionDiscard}
 )
 
-func (c *Config) checkIPsec() (errs Errors) {
+func (c *Config) checkIPsec() Errors {
 	i := &c.IPsec
-	errs = checkChoice(c, "ipsec.source", i.Source, sources)
-	errs = append(errs, checkChoice(c, "ipsec.fragment", i.Fragment, fragments)...)
-	errs = append(errs, checkChoice(c, "ipsec.icmp", i.ICMP, icmpErrors)...)
-	errs = append(errs, checkChoice(c, "ipsec.path_mtu", i.PathMTU, pathMTUs)...)
-	errs = append(errs, checkChoice(c, "ipsec.linux_forwarding", i.LinuxForwarding, linuxForwardings)...)
+	errs := slices.Concat(checkChoice(c, "ipsec.source", i.Source, sources), checkChoice(c, "ipsec.fragment", i.Fragment, fragments),
+		checkChoice(c, "ipsec.icmp", i.ICMP, icmpErrors), checkChoice(c, "ipsec.path_mtu", i.PathMTU, pathMTUs),
+		checkChoice(c, "ipsec.linux_forwarding", i.LinuxForwarding, linuxForwardings))
 	if !filepath.IsAbs(i.State) || strings.ContainsRune(i.State, 0) {
 		errs = append(errs, c.fault("ipsec.state", fmt.Sprintf("ipsec.state: %q is not the absolute path of a directory", i.State),
 			"write one such as /var/lib/warproute"))
 	}
-	switch isPort := func(p Port) bool { return p.Interface == i.Interface }; {
+	switch {
 	case i.Interface == "":
 	case !isName(i.Interface) || strings.Contains(i.Interface, "%"): // Linux replaces %d by a number
 		errs = append(errs, c.fault("ipsec.interface", fmt.Sprintf("ipsec.interface: %q is not a valid interface name", i.Interface), "write a name such as ipsec0"))
-	case slices.ContainsFunc(c.Ports, isPort):
+	case hasPort(c.Ports, i.Interface):
 		errs = append(errs, c.fault("ipsec.interface", fmt.Sprintf("ipsec.interface: %q is a port", i.Interface), "write another name, such as ipsec0"))
 	}
 	if i.Source == SourceXFRM {
@@ -45,8 +43,7 @@ func (c *Config) checkIPsec() (errs Errors) {
 		}
 		return errs
 	}
-	errs = append(errs, c.checkSAs()...)
-	return append(errs, c.checkPolicies()...)
+	return slices.Concat(errs, c.checkSAs(), c.checkPolicies())
 }
 
 // entry is a list element with its errors.

@@ -91,7 +91,7 @@ func (d *differ) ports(a, b []Port) {
 		}
 	}
 	for _, p := range b {
-		if !slices.ContainsFunc(a, func(q Port) bool { return q.Interface == p.Interface }) {
+		if !hasPort(a, p.Interface) {
 			d.add(Added, "ports."+p.Interface, "", p.text())
 		}
 	}

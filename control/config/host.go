@@ -23,13 +23,11 @@ func CheckHost(c *Config, running ...Port) error {
 	if err != nil {
 		return fmt.Errorf("list interfaces: %w", err)
 	}
-	errs := append(c.checkInterfaces(have, running), c.checkQueues(running, netdev.Queues)...)
-	errs = append(errs, c.checkPortTypes(running)...)
+	errs := slices.Concat(c.checkInterfaces(have, running), c.checkQueues(running, netdev.Queues), c.checkPortTypes(running))
 	if dir := filepath.Dir(c.Control.Socket); !isDir(dir) {
 		errs = append(errs, c.hostFault("control.socket", fmt.Sprintf("control.socket: directory %s does not exist", dir), "create it, or choose another path"))
 	}
-	errs = append(errs, c.checkState()...)
-	return append(errs, c.checkForwarding("/proc/sys")...).orNil()
+	return slices.Concat(errs, c.checkState(), c.checkForwarding("/proc/sys")).orNil()
 }
 
 // checkState checks the directory of stored sequence numbers if there are outbound SAs. The router
@@ -63,7 +61,7 @@ func (c *Config) checkInterfaces(have []net.Interface, running []Port) (errs Err
 		key := fmt.Sprintf("ports[%d].interface", i)
 		flags, ok := byName[p.Interface]
 		switch {
-		case !ok && slices.ContainsFunc(running, func(r Port) bool { return r.Interface == p.Interface }):
+		case !ok && hasPort(running, p.Interface):
 		case !ok:
 			errs = append(errs, c.hostFault(key, fmt.Sprintf("this host has no interface %q", p.Interface), hintInterface(p.Interface, names)))
 		case flags&net.FlagLoopback != 0:
@@ -77,7 +75,7 @@ func (c *Config) checkInterfaces(have []net.Interface, running []Port) (errs Err
 // ports.
 func (c *Config) checkPortTypes(running []Port) (errs Errors) {
 	for i, p := range c.Ports {
-		if slices.ContainsFunc(running, func(r Port) bool { return r.Interface == p.Interface }) {
+		if hasPort(running, p.Interface) {
 			continue
 		}
 		if r, ok := errors.AsType[*netdev.Refusal](netdev.CheckPort(p.Interface)); ok {
@@ -85,6 +83,11 @@ func (c *Config) checkPortTypes(running []Port) (errs Errors) {
 		}
 	}
 	return errs
+}
+
+// hasPort reports whether an interface is among ports.
+func hasPort(ports []Port, name string) bool {
+	return slices.ContainsFunc(ports, func(p Port) bool { return p.Interface == name })
 }
 
 // hintInterface suggests an existing interface.

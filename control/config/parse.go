@@ -162,5 +162,6 @@ func (r *reader) failSyntax(err error) {
 		return
 	}
 	e := r.fail("", nil, "invalid YAML: "+syntax.GetMessage(), "check the indentation, colons and quotes here")
-	e.Line, e.Column = place(syntax.GetToken())
+	p := tokenPosition(syntax.GetToken())
+	e.Line, e.Column = p.line, p.column
 }

@@ -1,9 +1,6 @@
 package config
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // checkQueues checks that every port has an RX and a TX queue for each worker. It skips running
 // ports, and ports whose queues count cannot read.
@@ -11,7 +8,7 @@ func (c *Config) checkQueues(running []Port, count func(ifname string) (rx, tx i
 	fewest, narrowest := 0, ""
 	for i, p := range c.Ports {
 		rx, tx, err := count(p.Interface)
-		if err != nil || slices.ContainsFunc(running, func(r Port) bool { return r.Interface == p.Interface }) {
+		if err != nil || hasPort(running, p.Interface) {
 			continue
 		}
 		if narrowest == "" || rx < fewest {

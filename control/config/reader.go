@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,14 +42,13 @@ func mapping(fields ...field) value {
 		}
 		first := map[string]position{}
 		for _, entry := range m.Values {
-			name, sub := keyName(entry.Key), entry.Key.GetToken()
+			name := keyName(entry.Key)
 			full := strings.TrimPrefix(key+"."+name, ".")
-			line, column := place(sub)
 			if old, twice := first[name]; twice {
 				r.fail(full, entry.Key, fmt.Sprintf("duplicate key %q, first in line %d", name, old.line), "remove one of the two")
 				continue
 			}
-			first[name] = position{line, column}
+			first[name] = tokenPosition(entry.Key.GetToken())
 			i := slices.Index(names, name)
 			if i < 0 {
 				r.unknownKey(key, name, names, entry.Key)
@@ -149,23 +149,44 @@ func boolean(dst *bool) value {
 	}
 }
 
+// scalar reads a string or a number with parse, which returns a problem and a hint, "" for none and for
+// the usual hint. want and hint are for nodes of other types.
+func scalar[T any](dst *T, want, hint string, parse func(text string) (v T, problem, better string)) value {
+	return func(r *reader, key string, n ast.Node) {
+		s, ok := scalarText(n)
+		if !ok {
+			r.wrongType(key, n, want, hint)
+			return
+		}
+		v, problem, better := parse(s)
+		if problem != "" {
+			r.fail(key, n, key+": "+problem, cmp.Or(better, hint))
+			return
+		}
+		*dst = v
+	}
+}
+
+// scalarText returns the source text of a string or a number. It is not ok for other nodes.
+func scalarText(n ast.Node) (string, bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.IntegerNode, *ast.FloatNode:
+		return n.GetToken().Value, true
+	}
+	return "", false
+}
+
 // duration reads a duration in the format of time.ParseDuration.
 func duration(dst *time.Duration) value {
-	return func(r *reader, key string, n ast.Node) {
-		switch n.(type) {
-		case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode:
-		default:
-			r.wrongType(key, n, "a duration", "write a number and its unit, as in 50us or 1ms")
-			return
-		}
-		s := n.GetToken().Value
+	return scalar(dst, "a duration", "write a number and its unit, as in 50us or 1ms", func(s string) (time.Duration, string, string) {
 		d, err := time.ParseDuration(s)
 		if err != nil {
-			r.fail(key, n, fmt.Sprintf("%s: %q is not a duration", key, s), "write a number and its unit (ns, us, ms, s), as in 50us or 1ms")
-			return
+			return 0, fmt.Sprintf("%q is not a duration", s), "write a number and its unit (ns, us, ms, s), as in 50us or 1ms"
 		}
-		*dst = d
-	}
+		return d, "", ""
+	})
 }
 
 // read reads a value. It records the position, and rejects null values and aliases.
@@ -180,11 +201,7 @@ func (r *reader) read(v value, key string, n ast.Node) {
 		r.fail(key, nil, key+" has no value", "add a value, or remove the line to use the default")
 		return
 	}
-	line, column := place(n.GetToken())
-	if m, ok := n.(*ast.MappingNode); ok && len(m.Values) > 0 { // the token of a mapping is its first colon
-		line, column = place(m.Values[0].Key.GetToken())
-	}
-	r.config.at[key] = position{line, column}
+	r.config.at[key] = nodePosition(n)
 	switch n.(type) {
 	case *ast.NullNode:
 		r.fail(key, n, key+" has no value", "add a value, or remove the line to use the default")
@@ -221,21 +238,26 @@ func (r *reader) unknownKey(parent, name string, known []string, n ast.Node) {
 func (r *reader) fail(key string, n ast.Node, msg, hint string) *Error {
 	err := newError(r.config.file, key, msg, hint)
 	if n != nil {
-		err.Line, err.Column = place(n.GetToken())
-		if m, ok := n.(*ast.MappingNode); ok && len(m.Values) > 0 {
-			err.Line, err.Column = place(m.Values[0].Key.GetToken())
-		}
+		p := nodePosition(n)
+		err.Line, err.Column = p.line, p.column
 	}
 	r.errs = append(r.errs, err)
 	return err
 }
 
-// place returns the line and column of a token, from 1.
-func place(t *token.Token) (line, column int) {
-	if t == nil || t.Position == nil {
-		return 1, 1
+// nodePosition returns the position of a node.
+func nodePosition(n ast.Node) position {
+	if m, ok := n.(*ast.MappingNode); ok && len(m.Values) > 0 { // the token of a mapping is its first colon
+		n = m.Values[0].Key
 	}
-	return t.Position.Line, t.Position.Column
+	return tokenPosition(n.GetToken())
+}
+
+func tokenPosition(t *token.Token) position {
+	if t == nil || t.Position == nil {
+		return position{1, 1}
+	}
+	return position{t.Position.Line, t.Position.Column}
 }
 
 func keyName(k ast.MapKeyNode) string {

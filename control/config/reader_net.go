@@ -10,72 +10,49 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// scalar returns the source text of a string or a number. It is not ok for other nodes.
-func scalar(n ast.Node) (string, bool) {
-	switch n := n.(type) {
-	case *ast.StringNode:
-		return n.Value, true
-	case *ast.IntegerNode, *ast.FloatNode:
-		return n.GetToken().Value, true
-	}
-	return "", false
-}
-
 // hexKey reads an inline key, which YAML can parse as a number. Its errors reveal no digits.
 func hexKey(dst *Key) value {
-	return func(r *reader, key string, n ast.Node) {
-		const hint = "write it on one line, two hex digits per byte"
-		s, ok := scalar(n)
-		if !ok {
-			r.fail(key, n, key+" must be hex digits", hint)
-			return
-		}
+	const hint = "write it on one line, two hex digits per byte"
+	read := scalar(dst, "", hint, func(s string) (Key, string, string) {
 		k, err := parseKey([]byte(s))
 		if err != nil {
-			r.fail(key, n, fmt.Sprintf("%s: %v", key, err), hint)
+			return k, err.Error(), ""
+		}
+		return k, "", ""
+	})
+	return func(r *reader, key string, n ast.Node) {
+		if _, ok := scalarText(n); !ok {
+			r.fail(key, n, key+" must be hex digits", hint) // wrongType would show the value
 			return
 		}
-		*dst = k
+		read(r, key, n)
 	}
 }
 
 // address reads an IP address.
 func address(dst *netip.Addr) value {
-	return func(r *reader, key string, n ast.Node) {
-		const hint = "write one such as 192.0.2.1 or 2001:db8::1"
-		s, ok := scalar(n)
-		if !ok {
-			r.wrongType(key, n, "an IP address", hint)
-			return
-		}
+	return scalar(dst, "an IP address", "write one such as 192.0.2.1 or 2001:db8::1", func(s string) (netip.Addr, string, string) {
 		a, err := netip.ParseAddr(s)
 		if err != nil {
-			r.fail(key, n, fmt.Sprintf("%s: %q is not an IP address", key, s), hint)
-			return
+			return a, fmt.Sprintf("%q is not an IP address", s), ""
 		}
-		*dst = a
-	}
+		return a, "", ""
+	})
 }
 
 // prefix reads an IP prefix.
 func prefix(dst *netip.Prefix) value {
-	return func(r *reader, key string, n ast.Node) {
-		hint := "write one such as 10.7.0.0/16 or 2001:db8::/32; any is 0.0.0.0/0 or ::/0"
-		s, ok := scalar(n)
-		if !ok {
-			r.wrongType(key, n, "an IP prefix", hint)
-			return
-		}
+	return scalar(dst, "an IP prefix", "write one such as 10.7.0.0/16 or 2001:db8::/32; any is 0.0.0.0/0 or ::/0", func(s string) (netip.Prefix, string, string) {
 		p, err := netip.ParsePrefix(s)
-		if err != nil {
-			if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
-				hint = fmt.Sprintf("did you mean %v/%d?", a, a.BitLen())
-			}
-			r.fail(key, n, fmt.Sprintf("%s: %q is not an IP prefix", key, s), hint)
-			return
+		if err == nil {
+			return p, "", ""
 		}
-		*dst = p
-	}
+		hint := ""
+		if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
+			hint = fmt.Sprintf("did you mean %v/%d?", a, a.BitLen())
+		}
+		return p, fmt.Sprintf("%q is not an IP prefix", s), hint
+	})
 }
 
 // protocols lists the IP protocols that have names in policies.
@@ -110,38 +87,23 @@ func protocol(dst *uint8) value {
 	for _, p := range protocols {
 		names = append(names, p.name)
 	}
-	return func(r *reader, key string, n ast.Node) {
-		hint := "write a number from 1 to 255, " + alternatives(names)
-		s, ok := scalar(n)
-		if !ok {
-			r.wrongType(key, n, "an IP protocol", hint)
-			return
+	return scalar(dst, "an IP protocol", "write a number from 1 to 255, "+alternatives(names), func(s string) (uint8, string, string) {
+		if i := slices.Index(names, s); i >= 0 {
+			return protocols[i].number, "", ""
 		}
 		number, err := strconv.ParseUint(s, 10, 8)
-		i := slices.Index(names, s)
-		switch {
-		case i >= 0:
-			*dst = protocols[i].number
-		case err == nil && number > 0:
-			*dst = uint8(number)
-		default:
-			r.fail(key, n, fmt.Sprintf("%s: unknown protocol %q", key, s), hint)
+		if err != nil || number == 0 {
+			return 0, fmt.Sprintf("unknown protocol %q", s), ""
 		}
-	}
+		return uint8(number), "", ""
+	})
 }
 
 // ports reads a port or a range of ports.
 func ports(dst *PortRange) value {
-	return func(r *reader, key string, n ast.Node) {
-		const hint = `write one such as 80, a range such as 1000-2000, or any`
-		s, ok := scalar(n)
-		if !ok {
-			r.wrongType(key, n, "a port or a range of ports", hint)
-			return
-		}
+	return scalar(dst, "a port or a range of ports", `write one such as 80, a range such as 1000-2000, or any`, func(s string) (PortRange, string, string) {
 		if s == "any" {
-			*dst = AnyPort
-			return
+			return AnyPort, "", ""
 		}
 		first, last, isRange := strings.Cut(s, "-")
 		if !isRange {
@@ -151,11 +113,10 @@ func ports(dst *PortRange) value {
 		to, err2 := strconv.ParseUint(strings.TrimSpace(last), 10, 16)
 		switch {
 		case err1 != nil || err2 != nil:
-			r.fail(key, n, fmt.Sprintf("%s: %q is neither a port nor a range of ports", key, s), hint)
+			return PortRange{}, fmt.Sprintf("%q is neither a port nor a range of ports", s), ""
 		case from > to:
-			r.fail(key, n, fmt.Sprintf("%s: %s ends before it begins", key, s), fmt.Sprintf("did you mean %d-%d?", to, from))
-		default:
-			*dst = PortRange{uint16(from), uint16(to)}
+			return PortRange{}, s + " ends before it begins", fmt.Sprintf("did you mean %d-%d?", to, from)
 		}
-	}
+		return PortRange{uint16(from), uint16(to)}, "", ""
+	})
 }
