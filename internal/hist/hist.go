@@ -71,6 +71,22 @@ func (h *Histogram) AddTo(s *Snapshot) {
 	s.Sum += atomic.LoadUint64(&h.sum)
 }
 
+// Record counts a value n times. Unlike a Histogram, a snapshot has one user at a time.
+func (s *Snapshot) Record(value, n uint64) {
+	s.counts[index(value)] += n
+	s.Count += n
+	s.Sum += value * n
+}
+
+// Add adds another snapshot.
+func (s *Snapshot) Add(other *Snapshot) {
+	for i, n := range other.counts {
+		s.counts[i] += n
+	}
+	s.Count += other.Count
+	s.Sum += other.Sum
+}
+
 // Sub subtracts an earlier snapshot of the same histograms.
 func (s *Snapshot) Sub(earlier *Snapshot) {
 	for i := range s.counts {

@@ -75,3 +75,20 @@ func TestRecordDoesNotAllocate(t *testing.T) {
 		t.Errorf("Record allocates %v times", n)
 	}
 }
+
+func TestSnapshotsRecordAndAdd(t *testing.T) {
+	var h Histogram
+	var want, a, b Snapshot
+	for i := range uint64(1000) {
+		h.Record(i*i, 2)
+		if i%2 == 0 {
+			a.Record(i*i, 2)
+		} else {
+			b.Record(i*i, 2)
+		}
+	}
+	h.AddTo(&want)
+	if a.Add(&b); a != want {
+		t.Errorf("count %d, sum %d; want %d, %d", a.Count, a.Sum, want.Count, want.Sum)
+	}
+}
