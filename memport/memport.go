@@ -24,12 +24,18 @@ type Queue struct {
 	port   uint16
 	hasNIC bool // another core emulates the NIC
 
+	prepared []batch.Frame // to receive, with their packets (Prepare); then none are of the pool
+	refilled int           // of these, posted
+
 	_ padding // the emulated NIC accesses the fields below
 
 	recording *Recording // frames to receive, repeated
 	next      int
 	left      int // frames to receive; negative for no end
 	paused    atomic.Bool
+
+	offered  *Load // that the queue receives, or nil
+	measured *Load // that the queue transmits, or nil
 
 	sum     uint64 // of the words read from transmitted frames
 	collect func(frame []byte)
@@ -66,10 +72,14 @@ func (q *Queue) Collect(f func(frame []byte)) { q.collect = f }
 // Pause stops reception for good. Any goroutine may call it.
 func (q *Queue) Pause() { q.paused.Store(true) }
 
-// Held returns the number of frames in the queue. The router must have stopped.
-func (q *Queue) Held() int { return q.rx.held() + q.tx.held() }
+// Held returns the number of frames in the queue, with prepared ones. The router must have stopped.
+func (q *Queue) Held() int { return q.rx.held() + q.tx.held() + len(q.prepared) - q.refilled }
 
 func (q *Queue) Refill() {
+	if q.prepared != nil {
+		q.refillPrepared()
+		return
+	}
 	block := q.pool.TakeBlock(min(ringSize-q.rx.held(), q.pool.Len()))
 	if len(block) == 0 {
 		return

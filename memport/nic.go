@@ -57,8 +57,26 @@ func (c *NIC) run() {
 	}
 }
 
-// step transmits all posted frames of the queue and receives a burst.
+// step transmits all posted frames of the queue, or a burst of a load, and receives a burst.
 func (q *Queue) step() {
+	if q.measured != nil {
+		q.depart()
+	} else {
+		q.drain()
+	}
+	if q.offered != nil {
+		q.offer(q.offered.now())
+		return
+	}
+	frames, fill := q.rx.peekPosted(burst)
+	if n := q.due(len(fill)); n > 0 {
+		q.play(frames[:n], fill[:n])
+		q.rx.complete(n)
+	}
+}
+
+// drain transmits all posted frames.
+func (q *Queue) drain() {
 	for {
 		frames, _ := q.tx.peekPosted(burst)
 		if len(frames) == 0 {
@@ -66,11 +84,6 @@ func (q *Queue) step() {
 		}
 		q.send(frames)
 		q.tx.complete(len(frames))
-	}
-	frames, fill := q.rx.peekPosted(burst)
-	if n := q.due(len(fill)); n > 0 {
-		q.play(frames[:n], fill[:n])
-		q.rx.complete(n)
 	}
 }
 
@@ -88,6 +101,10 @@ func (q *Queue) due(n int) int {
 
 // play writes the next packets to the frames of fill and their descriptors to dst.
 func (q *Queue) play(dst []batch.Frame, fill []uint32) {
+	if q.prepared != nil {
+		q.next += copy(dst, q.prepared[q.next:])
+		return
+	}
 	for len(dst) > 0 {
 		k := min(q.recording.Len()-q.next, len(dst), burst)
 		if q.recording.patches != nil {

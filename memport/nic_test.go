@@ -63,6 +63,9 @@ func (p *pair) checkFrames(t *testing.T) {
 			all = append(all, r.addrs[int(i)%len(r.addrs)]/umem.FrameSize)
 		}
 	}
+	for _, f := range p.in.prepared[p.in.refilled:] {
+		all = append(all, f.Addr/umem.FrameSize)
+	}
 	for _, addr := range p.pool.TakeBlock(p.pool.Len()) {
 		all = append(all, addr/umem.FrameSize)
 	}
