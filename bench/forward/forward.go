@@ -29,7 +29,7 @@ type Options struct {
 	Timeout  time.Duration // of the GPU engine; 0: its default
 	Table    string        // random, or one of routes.Names
 	Routes   int           // 0: the default of internal/routes
-	Size     int           // frame size in bytes, without FCS
+	Sizes    []int         // of frames in bytes, without FCS, round-robin
 	Testbed  testbed.Config
 	Duration time.Duration // of a round
 	Rounds   int
@@ -38,24 +38,15 @@ type Options struct {
 
 // Result is the result of a measurement. Rates are those of the median round.
 type Result struct {
-	Family     string             `json:"family"`
-	Engine     string             `json:"engine"`
-	Table      string             `json:"table"`
-	Routes     int                `json:"routes"`
-	Size       int                `json:"frame_bytes"`
-	Workers    int                `json:"workers"`
-	NICs       int                `json:"nics"`
-	GPUs       int                `json:"gpus"`
-	MaxPackets int                `json:"max_packets"`
-	Chunks     int                `json:"chunks"`
-	Verified   int                `json:"verified_packets"`
-	Mpps       float64            `json:"mpps"`
-	Rounds     []float64          `json:"rounds_mpps"`
-	NsPacket   float64            `json:"ns_per_packet"`       // of one worker
-	CPU        float64            `json:"cpu_ns_per_packet"`   // without idle polls; without emulated NICs also without receive and transmit
-	Stages     map[string]float64 `json:"stage_ns_per_packet"` // of one worker
-	Limit      float64            `json:"limit_mpps"`          // of the same testbed with a null engine
-	PCIeLimit  float64            `json:"pcie_limit_mpps,omitempty"`
+	testbed.Summary
+	Size      int                `json:"frame_bytes"`
+	Mpps      float64            `json:"mpps"`
+	Rounds    []float64          `json:"rounds_mpps"`
+	NsPacket  float64            `json:"ns_per_packet"`       // of one worker
+	CPU       float64            `json:"cpu_ns_per_packet"`   // without idle polls; without emulated NICs also without receive and transmit
+	Stages    map[string]float64 `json:"stage_ns_per_packet"` // of one worker
+	Limit     float64            `json:"limit_mpps"`          // of the same testbed with a null engine
+	PCIeLimit float64            `json:"pcie_limit_mpps,omitempty"`
 }
 
 // variety returns the number of different frames: few enough for a cache with the random table, many
@@ -76,7 +67,7 @@ func (o *Options) prepare(n int) (rnd *rand.Rand, routes []testbed.Route, base *
 	if base, err = testbed.NewFIB(routes, 1500); err != nil {
 		return nil, nil, nil, nil, err
 	}
-	return rnd, routes, base, frames(rnd, routes, n, o.Size), nil
+	return rnd, routes, base, frames(rnd, routes, n, o.Sizes), nil
 }
 
 // Run verifies, then measures.
@@ -90,13 +81,7 @@ func Run(o Options) (*Result, error) {
 		return nil, err
 	}
 	tape := memport.Record(play)
-	res := &Result{
-		Family: "IPv4", Table: o.Table, Routes: len(routes), Size: o.Size, Workers: c.Workers, NICs: c.NICs, GPUs: c.GPUs,
-		MaxPackets: c.MaxPackets, Chunks: c.Chunks,
-	}
-	if o.IPv6 {
-		res.Family = "IPv6"
-	}
+	res := &Result{Summary: testbed.NewSummary(c, o.IPv6, o.Table, len(routes)), Size: o.Sizes[0]}
 	if res.Verified, err = verify(o, base, routes, play); err != nil {
 		return nil, fmt.Errorf("verify before measuring: %w", err)
 	}

@@ -25,7 +25,7 @@ func TestRunVerifiesEveryPacket(t *testing.T) {
 				t.Skipf("a worker and %d NICs need more than %d cores", tt.nics, len(cpus))
 			}
 			r, err := Run(Options{
-				IPv6: tt.ipv6, Engine: "cpu", Table: "random", Routes: 500, Size: 64, Testbed: testbed.Config{Workers: 1, NICs: tt.nics, MaxPackets: 256, Chunks: 1},
+				IPv6: tt.ipv6, Engine: "cpu", Table: "random", Routes: 500, Sizes: []int{64}, Testbed: testbed.Config{Workers: 1, NICs: tt.nics, MaxPackets: 256, Chunks: 1},
 				Duration: 50 * time.Millisecond, Rounds: 1, Seed: 7,
 			})
 			if err != nil {
@@ -61,7 +61,7 @@ func TestRunRejectsTooFewGPUs(t *testing.T) {
 }
 
 func TestVerifyUsesOneWorkerPerGPU(t *testing.T) {
-	o := Options{Engine: "cpu", Table: "random", Routes: 500, Size: 64, Testbed: testbed.Config{Workers: 3, GPUs: 2, MaxPackets: 256, Chunks: 1}, Seed: 7}
+	o := Options{Engine: "cpu", Table: "random", Routes: 500, Sizes: []int{64}, Testbed: testbed.Config{Workers: 3, GPUs: 2, MaxPackets: 256, Chunks: 1}, Seed: 7}
 	_, routes, base, play, err := o.prepare(1000)
 	if err != nil {
 		t.Fatal(err)

@@ -13,16 +13,16 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// frames returns n frames of size bytes without FCS, each to a random address that a route covers.
-// Payload and source are the same in all, which makes tapes of them small.
-func frames(rnd *rand.Rand, routes []testbed.Route, n, size int) [][]byte {
+// frames returns n frames with sizes in bytes without FCS, each to a random address that a route covers.
+// Payload and source are the same in all, which makes recordings of one size small.
+func frames(rnd *rand.Rand, routes []testbed.Route, n int, sizes []int) [][]byte {
 	out := make([][]byte, n)
-	template := make([]byte, size)
+	template := make([]byte, slices.Max(sizes))
 	for j := range template {
 		template[j] = byte(rnd.Uint32())
 	}
 	for i := range out {
-		f := bytes.Clone(template)
+		f := bytes.Clone(template[:sizes[i%len(sizes)]])
 		dst, src := testbed.Destination(rnd, routes), netip.AddrFrom4([4]byte{10})
 		if dst.Is6() {
 			src = netip.MustParseAddr("2001:db8::")
@@ -38,6 +38,9 @@ func frames(rnd *rand.Rand, routes []testbed.Route, n, size int) [][]byte {
 // frames of each worker with the expected ones.
 func verify(o Options, base *fib.FIB, routes []testbed.Route, play [][]byte) (verified int, err error) {
 	o.Testbed.Workers = max(1, o.Testbed.GPUs)
+	if o.Testbed.Prepared > 0 {
+		o.Testbed.Prepared = len(play)
+	}
 	b, err := testbed.New(o.Testbed, base, o.engines(base))
 	if err != nil {
 		return 0, err

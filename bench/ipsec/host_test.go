@@ -70,7 +70,7 @@ func TestHostRefusesReplaysAndPolicyMismatches(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(sent[0]) != len(tr.inner) {
-			t.Fatalf("%d of %d packets transmitted: %v", len(sent[0]), len(tr.inner), reasons(&stats.Ports[0]))
+			t.Fatalf("%d of %d packets transmitted: %v", len(sent[0]), len(tr.inner), testbed.Reasons(&stats.Ports[0]))
 		}
 		for i, p := range tr.inner {
 			if from := packet.EthernetLen; !bytes.Equal(sent[0][i][from:], p.frame[from:]) {

@@ -53,28 +53,19 @@ type Options struct {
 
 // Result is the result of a measurement. Rates are those of the median round.
 type Result struct {
-	Engine     string    `json:"engine"`
-	Family     string    `json:"family"`
-	Suite      string    `json:"suite"`
-	Direction  string    `json:"direction"`
-	Sizes      []int     `json:"inner_bytes"` // round-robin
-	SAs        int       `json:"sas"`
-	Window     int       `json:"replay_window,omitempty"`
-	Table      string    `json:"table"`
-	Routes     int       `json:"routes"`
-	Workers    int       `json:"workers"`
-	NICs       int       `json:"nics"`
-	GPUs       int       `json:"gpus"`
-	MaxPackets int       `json:"max_packets"`
-	Chunks     int       `json:"chunks"`
-	Verified   int       `json:"verified_packets"`
-	Gbps       float64   `json:"gbit_per_second"` // of inner IP packets
-	Mpps       float64   `json:"mpps"`
-	Rounds     []float64 `json:"rounds_mpps"`
-	NsPacket   float64   `json:"ns_per_packet"`             // of one worker
-	Limit      float64   `json:"limit_mpps"`                // of the same testbed with a null engine
-	PCIeLimit  float64   `json:"pcie_limit_mpps,omitempty"` // of GPUs that only read and write packets of these sizes
-	Host       float64   `json:"host_mpps,omitempty"`       // of the same testbed with a null device
+	testbed.Summary
+	Suite     string    `json:"suite"`
+	Direction string    `json:"direction"`
+	Sizes     []int     `json:"inner_bytes"` // round-robin
+	SAs       int       `json:"sas"`
+	Window    int       `json:"replay_window,omitempty"`
+	Gbps      float64   `json:"gbit_per_second"` // of inner IP packets
+	Mpps      float64   `json:"mpps"`
+	Rounds    []float64 `json:"rounds_mpps"`
+	NsPacket  float64   `json:"ns_per_packet"`             // of one worker
+	Limit     float64   `json:"limit_mpps"`                // of the same testbed with a null engine
+	PCIeLimit float64   `json:"pcie_limit_mpps,omitempty"` // of GPUs that only read and write packets of these sizes
+	Host      float64   `json:"host_mpps,omitempty"`       // of the same testbed with a null device
 
 	P50    float64            `json:"p50_us"` // of a chunk, from the first packet received to the last transmitted
 	P99    float64            `json:"p99_us"`
@@ -97,20 +88,14 @@ func Run(o Options) (*Result, error) {
 	if err := o.Testbed.Check(); err != nil {
 		return nil, err
 	}
-	if o.Direction == esp.Out || o.SAs < o.Testbed.Workers {
-		// Packets of an SA reach several workers, out of order beyond any window.
-		o.Window = 0
-	}
+	o.limitWindow()
 	t, err := newTraffic(&o)
 	if err != nil {
 		return nil, err
 	}
 	res := &Result{
-		Family: "IPv4", Suite: o.Suite, Direction: names[o.Direction], Sizes: o.Sizes, SAs: o.SAs, Window: o.Window,
-		Table: o.Table, Routes: len(t.routes), Workers: o.Testbed.Workers, NICs: o.Testbed.NICs, GPUs: o.Testbed.GPUs, MaxPackets: o.Testbed.MaxPackets, Chunks: o.Testbed.Chunks,
-	}
-	if o.IPv6 {
-		res.Family = "IPv6"
+		Summary: testbed.NewSummary(o.Testbed, o.IPv6, o.Table, len(t.routes)),
+		Suite:   o.Suite, Direction: names[o.Direction], Sizes: o.Sizes, SAs: o.SAs, Window: o.Window,
 	}
 	if res.Verified, err = t.verify(); err != nil {
 		return nil, fmt.Errorf("verify %s, %s, before measuring: %w", o.Suite, res.Direction, err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/bench/testbed"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/packet"
@@ -81,23 +80,13 @@ func (t *traffic) time(b *testbed.Testbed, rings []ring, once bool) (testbed.Rou
 	after, end := until(0.9, t.Duration)
 	b.Stop()
 	if n := after.Ports[0].Dropped(); n > 0 {
-		return testbed.Round{}, fmt.Errorf("%d of %d packets dropped: %v", n, after.Ports[0].RxPackets, reasons(&after.Ports[0]))
+		return testbed.Round{}, fmt.Errorf("%d of %d packets dropped: %v", n, after.Ports[0].RxPackets, testbed.Reasons(&after.Ports[0]))
 	}
 	r := t.newRound(before, after, end.Sub(start))
 	if once && r.Packets < total/2 {
 		return r, fmt.Errorf("%d packets %w: raise --ring, which is %d MiB per worker", total, errTooFast, t.Ring)
 	}
 	return r, nil
-}
-
-// reasons returns the drop reasons of a port.
-func reasons(p *dataplane.PortStats) (names []string) {
-	for reason, n := range p.Drops {
-		if n > 0 {
-			names = append(names, batch.Reason(reason).String())
-		}
-	}
-	return names
 }
 
 // newRound returns the traffic between two moments. Its bytes are those of an inner packet.

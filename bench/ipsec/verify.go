@@ -35,7 +35,13 @@ func (t *traffic) verify() (int, error) {
 
 // run plays the frames of each worker and returns the frames that each worker transmits.
 func (t *traffic) run(play [][][]byte, times int) (sent [][][]byte, stats *dataplane.Stats, err error) {
-	b, err := t.newTestbed(len(play), verifyWindow)
+	prepared := 0
+	if t.Testbed.Prepared > 0 {
+		for _, frames := range play {
+			prepared = max(prepared, times*len(frames))
+		}
+	}
+	b, err := t.newTestbedPrepared(len(play), verifyWindow, prepared)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -48,12 +54,17 @@ func (t *traffic) run(play [][][]byte, times int) (sent [][][]byte, stats *datap
 
 // newTestbed returns a testbed with new SAs.
 func (t *traffic) newTestbed(workers, window int) (*testbed.Testbed, error) {
+	return t.newTestbedPrepared(workers, window, t.Testbed.Prepared)
+}
+
+// newTestbedPrepared is newTestbed with a number of prepared packets.
+func (t *traffic) newTestbedPrepared(workers, window, prepared int) (*testbed.Testbed, error) {
 	g, err := t.gateway(window, workers)
 	if err != nil {
 		return nil, err
 	}
 	c := t.Testbed
-	c.Workers = workers
+	c.Workers, c.Prepared = workers, prepared
 	return testbed.New(c, t.base, engines[t.Engine](c, t.base, g))
 }
 

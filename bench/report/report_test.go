@@ -12,6 +12,7 @@ import (
 	"github.com/warproute/warproute/bench/gpulookup"
 	"github.com/warproute/warproute/bench/ipsec"
 	"github.com/warproute/warproute/bench/lookup"
+	"github.com/warproute/warproute/bench/testbed"
 	"github.com/warproute/warproute/bench/veth"
 )
 
@@ -51,10 +52,10 @@ func TestDrawEveryKind(t *testing.T) {
 		bars    int
 	}{
 		{"forward", []*forward.Result{
-			{Engine: "cpu", Family: "IPv4", Workers: 1, Mpps: 25, Limit: 80},
-			{Engine: "gpu", Family: "IPv4", Workers: 8, Mpps: 233, Limit: 400, PCIeLimit: 300},
+			{Summary: testbed.Summary{Engine: "cpu", Family: "IPv4", Workers: 1}, Mpps: 25, Limit: 80},
+			{Summary: testbed.Summary{Engine: "gpu", Family: "IPv4", Workers: 8}, Mpps: 233, Limit: 400, PCIeLimit: 300},
 		}, []string{"Mpps", "cpu IPv4", "8 workers", "limit"}, 2},
-		{"ipsec", []*ipsec.Result{{Engine: "cpu", Suite: "aes128gcm16", Direction: "encrypt", Sizes: ipsec.IMIX, Workers: 2, Gbps: 30, Mpps: 10, Limit: 50}},
+		{"ipsec", []*ipsec.Result{{Summary: testbed.Summary{Engine: "cpu", Workers: 2}, Suite: "aes128gcm16", Direction: "encrypt", Sizes: ipsec.IMIX, Gbps: 30, Mpps: 10, Limit: 50}},
 			[]string{"Gbit/s", "IMIX encrypt", "aes128gcm16"}, 1},
 		{"veth", []*veth.Result{{Name: "Linux", Rounds: []float64{1, 1.1, 1.2}}, {Name: "absent", Error: "not installed"}}, []string{"Linux"}, 1},
 		{"lookup", []*lookup.Report{{Family: "IPv6", Rates: []*lookup.Rate{{Contender: "warproute", Destinations: "zipf", Batch: 64, Rounds: []float64{150}}}}},

@@ -23,10 +23,31 @@ func (c Config) checkGPUs() error {
 	return err
 }
 
+// The largest chunks that a router with engine auto executes on the CPU while a GPU is idle, as in
+// internal/service.
+const (
+	smallChunk   = 128
+	smallSecured = 16
+)
+
+// Auto sets the engine of a router with engine auto, whose IPsec policies apply if secured is true.
+func (c *Config) Auto(secured bool) (engine string) {
+	one := *c
+	if one.GPUs = max(1, c.GPUs); one.checkGPUs() != nil {
+		c.GPUs = 0
+		return "cpu"
+	}
+	c.GPUs, c.Small = one.GPUs, smallChunk
+	if secured {
+		c.Small = smallSecured
+	}
+	return "gpu"
+}
+
 // OnGPUs returns engines on the GPUs of a testbed, assigned to workers round-robin as in a router.
 // fallback returns the CPU engine of a worker. Closing the engines fails if a GPU failed or timed out.
 func (c Config) OnGPUs(base *fib.FIB, o gpu.Options, fallback func(worker int, mem []byte) *cpu.Engine) Engines {
-	o.GPUs, o.Library, o.Workers, o.Chunks, o.Shadow = c.GPUs, c.Driver, c.Workers, c.Chunks, c.Shadow
+	o.GPUs, o.Library, o.Workers, o.Chunks, o.Shadow, o.Small = c.GPUs, c.Driver, c.Workers, c.Chunks, c.Shadow, c.Small
 	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
 		if c.GPUs < 1 {
 			return nil, nil, fmt.Errorf("%d GPUs: at least 1 is needed", c.GPUs)

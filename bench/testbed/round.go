@@ -14,7 +14,8 @@ import (
 const timeout = time.Minute
 
 // Verify plays the frames of each worker a number of times, and returns the frames that each worker
-// transmits. It fails unless every frame is transmitted or dropped.
+// transmits. It fails unless every frame is transmitted or dropped. Config.Prepared must be 0, or as many
+// as the frames that a worker receives.
 func (b *Testbed) Verify(play [][][]byte, times int) (sent [][][]byte, stats *dataplane.Stats, err error) {
 	sent, total := make([][][]byte, len(play)), uint64(0)
 	for w := range play {
@@ -22,6 +23,7 @@ func (b *Testbed) Verify(play [][][]byte, times int) (sent [][][]byte, stats *da
 		b.In[w].Play(play[w], times*len(play[w]))
 		total += uint64(times * len(play[w]))
 	}
+	b.Prepare()
 	if err := b.Start(); err != nil {
 		return nil, nil, err
 	}

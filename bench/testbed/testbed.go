@@ -28,8 +28,10 @@ type Config struct {
 	NICs       int // cores that emulate NICs; 0: the workers' cores do
 	GPUs       int // workers are assigned round-robin; 0: no GPU
 	Shadow     int // compare one in so many chunks of a GPU with the CPU's result; 0: none
+	Small      int // largest chunk that the CPU executes while a worker's GPU is idle; 0: none
 	MaxPackets int // per chunk
 	Chunks     int // in flight per worker
+	Prepared   int // frames of a worker whose packets are written before the start (memport.Queue.Prepare)
 
 	Driver string // file of the CUDA driver; "" is the installed one
 }
@@ -52,6 +54,9 @@ type Testbed struct {
 	Router  *dataplane.Router
 	In, Out []*memport.Queue
 
+	memories   []*umem.Memory // by worker
+	pools      []*umem.Pool
+	prepared   int
 	nicCores   []int
 	nics       []*memport.NIC
 	gomaxprocs int // before the start
@@ -72,7 +77,7 @@ func (b *Testbed) build(c Config, base *fib.FIB, engines Engines) error {
 	if err != nil {
 		return err
 	}
-	b.nicCores = nics
+	b.nicCores, b.prepared = nics, c.Prepared
 	engine, closeEngines, err := engines()
 	if err != nil {
 		return err
@@ -82,12 +87,13 @@ func (b *Testbed) build(c Config, base *fib.FIB, engines Engines) error {
 		cfg.Spin = time.Second // an emulated NIC can be late
 	}
 	for i := range c.Workers {
-		mem, err := umem.New(3*2048 + (c.Chunks+1)*c.MaxPackets)
+		mem, err := umem.New(3*memport.RingSize + (c.Chunks+1)*c.MaxPackets + c.Prepared)
 		if err != nil {
 			return errors.Join(err, closeEngines())
 		}
 		b.closers = append(b.closers, mem.Close)
 		pool := umem.NewPool(mem)
+		b.memories, b.pools = append(b.memories, mem), append(b.pools, pool)
 		in, out := memport.New(0, mem, pool), memport.New(EgressPort, mem, pool)
 		b.In, b.Out = append(b.In, in), append(b.Out, out)
 		e, err := engine(i, mem.Bytes())
@@ -160,6 +166,25 @@ func (b *Testbed) Stop() {
 	}
 	b.nics = nil
 	runtime.GOMAXPROCS(b.gomaxprocs)
+}
+
+// Prepare writes the packets of each queue to frames, if the configuration asks for that.
+func (b *Testbed) Prepare() {
+	for _, q := range b.In {
+		if b.prepared > 0 {
+			q.Prepare(b.prepared)
+		}
+	}
+}
+
+// checkFrames returns an error if a frame is neither free nor in a ring. The router has stopped.
+func (b *Testbed) checkFrames() error {
+	for w, pool := range b.pools {
+		if have, want := pool.Len()+b.In[w].Held()+b.Out[w].Held(), b.memories[w].Frames(); have != want {
+			return fmt.Errorf("worker %d: %d of %d frames are left", w, have, want)
+		}
+	}
+	return nil
 }
 
 // Close frees everything, engines first.
