@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -38,18 +39,14 @@ func TestEveryFrameIsAccountedFor(t *testing.T) {
 					q.Refill()
 				}
 				if i == 2500 {
-					if err := s.Detach(); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, s.Detach())
 				}
 			}
 			for n := 1; n > 0; received += n {
 				n = q.Receive(buf)
 			}
 			st, err := p.Stats()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			t.Logf("received %d, %+v", received, st)
 			if got := uint64(received) + st.RxDropped + st.RxRingFull; got != st.Frames[ToSocket] {
 				t.Errorf("%d received + %d dropped + %d with the ring full = %d, but the program gave %d to the socket",
@@ -64,9 +61,7 @@ func TestEveryFrameIsAccountedFor(t *testing.T) {
 			if st.RxLevel != 0 {
 				t.Errorf("%d frames are left in the RX ring", st.RxLevel)
 			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Close())
 			if _, err := p.Stats(); err == nil {
 				t.Error("Stats of a closed port returned no error")
 			}
@@ -84,9 +79,7 @@ func TestRefillSharesMemory(t *testing.T) {
 	for i, p := range s.Ports {
 		p.Queues(0)[0].Refill()
 		st, err := p.Stats()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if st.FillLevel != 256 {
 			t.Errorf("port %d has %d frames of 1024 to receive into, want 256", i, st.FillLevel)
 		}
@@ -139,19 +132,13 @@ func TestReopenAccountsForEveryFrame(t *testing.T) {
 			deleteLink(t, "ra")
 			addVeth(t, "ra", "a", 1)
 			stop := flood(t, "a", udp(ra.MAC, 1, 2, 60))
-			if err := ra.Reopen(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, ra.Reopen())
 			received += len(receiveAll([]*Queue{q}, 1000))
 			stop()
-			if err := s.Detach(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Detach())
 			received += len(receiveAll([]*Queue{q}, 1<<20))
 			st, err := ra.Stats()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if got := uint64(received) + st.RxDropped + st.RxRingFull; got != st.Frames[ToSocket] {
 				t.Errorf("%d received + %d dropped + %d with the ring full = %d, but the program gave %d to the socket",
 					received, st.RxDropped, st.RxRingFull, got, st.Frames[ToSocket])

@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/warproute/warproute/internal/netdev"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // The message of the driver, and what to do about it, are in the reason for generic mode.
@@ -35,14 +36,10 @@ func TestWhyNotAttachedLeavesNoProgram(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)
 	l, err := netlink.LinkByName("ra")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	load := func() *program {
 		p, err := loadProgram(1, nil, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { p.close() })
 		return p
 	}
@@ -52,19 +49,14 @@ func TestWhyNotAttachedLeavesNoProgram(t *testing.T) {
 		t.Errorf("message %q, a program is left: %v", message, attached(t, "ra"))
 	}
 	other := load()
-	if err := netlink.LinkSetXdpFdWithFlags(l, other.Steer.FD(), driverMode); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, netlink.LinkSetXdpFdWithFlags(l, other.Steer.FD(), driverMode))
 	if message := netdev.WhyNotAttached(l.Attrs().Index, asking.Steer.FD(), driverMode); message == "" || !attached(t, "ra") {
 		t.Errorf("message %q, the other program is still attached: %v", message, attached(t, "ra"))
 	}
-	if l, err = netlink.LinkByName("ra"); err != nil {
-		t.Fatal(err)
-	}
+	l, err = netlink.LinkByName("ra")
+	require.NoError(t, err)
 	info, err := other.Steer.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if id, _ := info.ID(); l.Attrs().Xdp.ProgId != uint32(id) {
 		t.Errorf("program %d is attached, want %d", l.Attrs().Xdp.ProgId, id)
 	}
@@ -75,19 +67,13 @@ func TestHintDetachesTheProgram(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)
 	l, err := netlink.LinkByName("ra")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	index := l.Attrs().Index
 	p, err := loadProgram(1, nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { p.close() })
 	info, err := p.Steer.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	id, _ := info.ID()
 	find := func(mode string) Attached {
 		t.Helper()
@@ -99,9 +85,7 @@ func TestHintDetachesTheProgram(t *testing.T) {
 	}
 
 	held, err := link.AttachXDP(link.XDPOptions{Program: p.Steer, Interface: index, Flags: link.XDPDriverMode})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	a := find("native")
 	if a.Program != "steer" || a.Link == 0 || !strings.HasPrefix(a.Owner, "afxdp.test (pid ") ||
 		!strings.HasSuffix(a.Hint(), fmt.Sprint("sudo bpftool link detach id ", a.Link)) {
@@ -112,12 +96,8 @@ func TestHintDetachesTheProgram(t *testing.T) {
 		t.Error("netlink detaches what a link holds")
 	}
 	other, err := link.NewFromID(link.ID(a.Link))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := other.Detach(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, other.Detach())
 	other.Close()
 	held.Close()
 	if got, _, _ := netdev.XDPProgram(index); got != 0 {

@@ -3,6 +3,8 @@ package afxdp
 import (
 	"bytes"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // TestForward sends frames of many lengths in by one port and, untouched, out
@@ -40,9 +42,7 @@ func TestForward(t *testing.T) {
 			for i, p := range s.Ports {
 				t.Logf("%s: %v: %s", p.Name, p.Mode, p.ModeReason)
 				st, err := p.Stats()
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if n := st.Frames[ToSocket]; n != 15 {
 					t.Errorf("port %d: %d frames to the socket, want 15 (%+v)", i, n, st)
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -34,9 +35,7 @@ func enterNamespace(t testing.TB) {
 	}
 	ns.Close()
 	// No address autoconfiguration, whose packets would be counted.
-	if err := os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0))
 }
 
 // addVeth makes a pair of interfaces, up, of the given number of queues.
@@ -56,9 +55,7 @@ func addVeth(t testing.TB, name, peer string, queues int) {
 func setUp(t testing.TB, name string, up bool) {
 	t.Helper()
 	l, err := netlink.LinkByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	set := netlink.LinkSetDown
 	if up {
 		set = netlink.LinkSetUp
@@ -72,9 +69,7 @@ func setUp(t testing.TB, name string, up bool) {
 func newWorker(t testing.TB, frames int) WorkerMemory {
 	t.Helper()
 	m, err := umem.New(frames)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { m.Close() })
 	return WorkerMemory{Memory: m, Pool: umem.NewPool(m)}
 }
@@ -83,12 +78,8 @@ func newWorker(t testing.TB, frames int) WorkerMemory {
 func open(t testing.TB, cfg Config) *Set {
 	t.Helper()
 	s, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Admit(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, s.Admit())
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -137,9 +128,7 @@ func bytesOf(w WorkerMemory, f batch.Frame) []byte { return w.Memory.Bytes()[f.A
 func setMTU(t testing.TB, name string, mtu int) {
 	t.Helper()
 	l, err := netlink.LinkByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := netlink.LinkSetMTU(l, mtu); err != nil {
 		t.Fatalf("set the MTU of %s to %d: %v", name, mtu, err)
 	}
@@ -149,9 +138,7 @@ func setMTU(t testing.TB, name string, mtu int) {
 func attached(t *testing.T, name string) bool {
 	t.Helper()
 	l, err := netlink.LinkByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l.Attrs().Xdp != nil && l.Attrs().Xdp.Attached
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // TestCloseAndOpenAgain closes and opens at once, several times, with frames in the rings.
@@ -19,18 +21,12 @@ func TestCloseAndOpenAgain(t *testing.T) {
 			for range 4 {
 				w := newWorker(t, 1024)
 				s, err := Open(Config{Ports: ports(mode, "ra", "rb"), Workers: []WorkerMemory{w}, RingSize: 64})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := s.Admit(); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
+				require.NoError(t, s.Admit())
 				works(t, s)
 				s.Ports[1].Queues(0)[0].Transmit(compose(w, otherMAC, 10, 60))
 				for range 2 {
-					if err := s.Close(); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, s.Close())
 				}
 				if attached(t, "ra") || attached(t, "rb") {
 					t.Fatal("an XDP program is left after Close")
@@ -49,9 +45,7 @@ func TestDetachKeepsRings(t *testing.T) {
 		wire.send(udp(s.Ports[0].MAC, 1, i, 60))
 	}
 	for range 2 {
-		if err := s.Detach(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Detach())
 	}
 	if attached(t, "ra") {
 		t.Error("an XDP program is left after Detach")
@@ -75,12 +69,8 @@ func TestInterfaceDeleted(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			w, s := openVeths(t, mode, 256, 64, "ra", "rb")
 			l, err := netlink.LinkByName("rb")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := netlink.LinkDel(l); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
+			require.NoError(t, netlink.LinkDel(l))
 			q := s.Ports[1].Queues(0)[0]
 			q.Refill()
 			if got := receiveAll([]*Queue{q}, 1); len(got) != 0 {
@@ -103,21 +93,15 @@ func TestAdmit(t *testing.T) {
 	addVeth(t, "ra", "a", 1)
 	w := newWorker(t, 64)
 	s, err := Open(Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{w}, RingSize: 64})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer s.Close()
 	p, sender := s.Ports[0], newWire(t, "a")
-	if err := p.SetMAC(p.MAC); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.SetMAC(p.MAC))
 	frame := udp(p.MAC, 1, 2, 60)
 	sender.send(frame)
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
 		st, err := p.Stats()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if st.Frames[OtherMAC] > 0 {
 			break
 		}
@@ -125,9 +109,7 @@ func TestAdmit(t *testing.T) {
 			t.Fatalf("the frame did not go to Linux: %v", st.Frames)
 		}
 	}
-	if err := s.Admit(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Admit())
 	sender.send(frame)
 	if got := receiveAll(p.Queues(0), 1); len(got) != 1 || !bytes.Equal(bytesOf(w, got[0]), frame) {
 		t.Errorf("received %v after Admit", got)
@@ -141,9 +123,8 @@ func TestPauseAndResume(t *testing.T) {
 	frame := udp(p.MAC, 1, 2, 60)
 	for _, again := range []func() error{func() error { return nil }, func() error { return p.SetMAC(p.MAC) }, s.Admit} {
 		before, err := p.Stats()
-		if err = errors.Join(err, p.Pause(), again()); err != nil {
-			t.Fatal(err)
-		}
+		err = errors.Join(err, p.Pause(), again())
+		require.NoError(t, err)
 		sender.send(frame)
 		if got := receiveAll(p.Queues(0), 1); len(got) != 0 {
 			t.Fatalf("received %v from a paused port", got)
@@ -151,9 +132,7 @@ func TestPauseAndResume(t *testing.T) {
 		if after, err := p.Stats(); err != nil || after.Frames[OtherMAC] != before.Frames[OtherMAC]+1 {
 			t.Errorf("Linux got %d frames (%v)", after.Frames[OtherMAC]-before.Frames[OtherMAC], err)
 		}
-		if err := p.Resume(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, p.Resume())
 		sender.send(frame)
 		if got := receiveAll(p.Queues(0), 1); len(got) != 1 {
 			t.Fatal("nothing is received after Resume")

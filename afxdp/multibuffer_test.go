@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -13,9 +14,7 @@ import (
 func newLargeWorker(t testing.TB, frames, large int) WorkerMemory {
 	t.Helper()
 	m, err := umem.NewLarge(frames, large)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { m.Close() })
 	return WorkerMemory{Memory: m, Pool: umem.NewPool(m)}
 }
@@ -63,9 +62,7 @@ func TestJumboFramesAreForwarded(t *testing.T) {
 				t.Errorf("%d descriptors are pending, %d of 32 large frames are back", pending, w.Pool.LargeLen())
 			}
 			st, err := s.Ports[0].Stats()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if st.Frames[ToSocket] != uint64(n) || st.RxDropped != 0 {
 				t.Errorf("%d frames: %+v", n, st)
 			}
@@ -94,9 +91,7 @@ func TestJumboFramesWithoutMemoryAreCounted(t *testing.T) {
 		t.Fatalf("received %v, want two jumbo frames and a short one", got)
 	}
 	st, err := s.Ports[0].Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if st.RxDropped != 4 || st.Frames[ToSocket] != 7 {
 		t.Errorf("%d of %d frames are counted as dropped, want 4 of 7", st.RxDropped, st.Frames[ToSocket])
 	}

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestParseMode(t *testing.T) {
@@ -28,13 +30,9 @@ func TestOpenRefuses(t *testing.T) {
 	setMTU(t, "jumbo", 9000)
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.NumRxQueues, attrs.NumTxQueues = "narrow", 1, 1
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "n", PeerNumTxQueues: 2, PeerNumRxQueues: 2}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "n", PeerNumTxQueues: 2, PeerNumRxQueues: 2}))
 	attrs.Name, attrs.NumRxQueues, attrs.NumTxQueues = "mute", 2, 1
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "d"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "d"}))
 	worker := newWorker(t, 64)
 	one := []WorkerMemory{worker}
 
@@ -99,9 +97,7 @@ func TestAutoFallsBack(t *testing.T) {
 	addVeth(t, "rb", "b", 1)
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.NumRxQueues, attrs.NumTxQueues = "ra", 1, 1
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "a", PeerNumTxQueues: 2, PeerNumRxQueues: 2}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "a", PeerNumTxQueues: 2, PeerNumRxQueues: 2}))
 	setUp(t, "ra", true)
 	setUp(t, "a", true)
 	s := open(t, Config{Ports: ports(Auto, "ra", "rb"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -26,9 +27,7 @@ var owners = []struct {
 	{
 		"router", func(t *testing.T) io.Closer {
 			s, err := Open(Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return s
 		},
 		"open port ra: attach the XDP program in native mode: failed to attach link: create link: device or resource busy" +
@@ -38,16 +37,12 @@ var owners = []struct {
 	{
 		"socket", func(t *testing.T) io.Closer {
 			s := &socket{}
-			if err := s.open(newWorker(t, 64).Memory, true, 64); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.open(newWorker(t, 64).Memory, true, 64))
 			l, err := netlink.LinkByName("ra")
 			if err == nil {
 				err = s.bind(l.Attrs().Index, 0, false, false, s, time.Now())
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return closer(s.close)
 		},
 		"open queue 0 of port ra: bind copy: device or resource busy" +
@@ -80,9 +75,7 @@ func TestOpenWaitsForFormerOwner(t *testing.T) {
 			if took := time.Since(start); took < 150*time.Millisecond {
 				t.Errorf("opened after %v, while the former owner had the port", took)
 			}
-			if err := <-closed; err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, <-closed)
 			works(t, s)
 		})
 	}
@@ -121,21 +114,15 @@ func TestKilledProcessLeavesNoProgram(t *testing.T) {
 	child.Env = append(os.Environ(), childEnv+"=ra,rb")
 	child.Stderr = os.Stderr
 	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
 	defer child.Process.Kill()
 	ready := make([]byte, len(childReady))
 	_, readErr := io.ReadFull(out, ready)
 	if !attached(t, "ra") || !attached(t, "rb") {
 		t.Errorf("the child attached no program: %v", readErr)
 	}
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, child.Process.Kill())
 	child.Wait()
 	if attached(t, "ra") || attached(t, "rb") {
 		t.Error("an XDP program is left after the process was killed")

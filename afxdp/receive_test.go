@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // TestQueuesAndWorkers receives flows on the four queues of a port and expects
@@ -86,9 +87,7 @@ func TestQueueWithoutSocket(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			_, s := openVeths(t, mode, 256, 64, "ra")
 			p := s.Ports[0]
-			if err := p.program.Sockets.Delete(uint32(0)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, p.program.Sockets.Delete(uint32(0)))
 			in, linux := newWire(t, "a"), newWire(t, "ra")
 			for i := range uint32(10) {
 				in.send(udp(p.MAC, 1, i, 60))
@@ -97,9 +96,7 @@ func TestQueueWithoutSocket(t *testing.T) {
 				t.Errorf("%d frames were received by a socket that the program does not know", len(got))
 			}
 			st, err := p.Stats()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if st.Frames[NoSocket] != 10 || st.Frames[ToSocket] != 0 {
 				t.Errorf("of 10 frames, %d counted as dropped and %d as given to a socket", st.Frames[NoSocket], st.Frames[ToSocket])
 			}
@@ -121,9 +118,7 @@ func TestPassReachesLinux(t *testing.T) {
 	in, linux := newWire(t, "a"), newWire(t, "ra")
 
 	in.send(udp(p.MAC, 1, 1, 60))
-	if err := s.AddLocal(own); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.AddLocal(own))
 	in.send(udp(p.MAC, 1, 2, 60))
 	if got, want := linux.receive(), udp(p.MAC, 1, 2, 60); !bytes.Equal(got, want) {
 		t.Errorf("Linux got %x\nwant %x", got, want)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // misdirect has the program of a port hand its frames to the socket of another port, as
@@ -13,9 +14,7 @@ import (
 func misdirect(t *testing.T, p, other *Port) (undo func()) {
 	t.Helper()
 	put := func(q *Queue) {
-		if err := p.program.Sockets.Put(uint32(0), uint32(q.fd)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, p.program.Sockets.Put(uint32(0), uint32(q.fd)))
 	}
 	put(other.queues[0])
 	return func() { put(p.queues[0]) }
@@ -26,9 +25,7 @@ func refused(t *testing.T, p *Port, n uint64) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		st, err := p.Stats()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if st.Refused == n {
 			return
 		}
@@ -62,13 +59,9 @@ func TestRedirectErrorsAreCounted(t *testing.T) {
 			refused(t, p, 20)
 			misdirect(t, p, s.Ports[1])
 			send(7)
-			if err := s.Detach(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Detach())
 			st, err := p.Stats()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if st.Refused != 27 || uint64(received)+st.RxDropped+st.RxRingFull+st.Refused != st.Frames[ToSocket] || st.Frames[ToSocket] != 127 {
 				t.Errorf("27 of 127 frames were refused; received %d, %+v", received, st)
 			}
@@ -121,17 +114,13 @@ func TestRedirectErrorsAreCountedUnderLoad(t *testing.T) {
 				t.Error("refused frames are not noticed under load")
 			}
 			stop()
-			if err := s.Detach(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Detach())
 			close(end)
 			worker.Wait()
 			for buf := make([]batch.Frame, 64); work(buf) > 0; {
 			}
 			st, err := p.Stats()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := p.queues[0].received.Load() + st.RxDropped + st.RxRingFull + st.Refused
 			if got != st.Frames[ToSocket] || st.Refused < during.Refused {
 				t.Errorf("%d frames are accounted for of %d: %+v", got, st.Frames[ToSocket], st)

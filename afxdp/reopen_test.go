@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/umem"
 )
@@ -18,12 +19,8 @@ import (
 func deleteLink(t *testing.T, name string) {
 	t.Helper()
 	l, err := netlink.LinkByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := netlink.LinkDel(l); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, netlink.LinkDel(l))
 }
 
 // An interface that is deleted and made again becomes the port again, as often as it
@@ -55,25 +52,19 @@ func TestReopenDeletedInterface(t *testing.T) {
 					a.send(udp(ra.MAC, 1, 1, 60))
 				}
 				before, err := ra.Stats()
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if before.RxRingFull < 44*(round+1) {
 					t.Fatalf("round %d: %+v: the rings did not overflow", round, before)
 				}
 				deleteLink(t, "ra")
 				ra.Queues(0)[1].Transmit(compose(w, ra.MAC, 10, 60)) // to no receiver
 				addVeth(t, "ra", "a", 2)
-				if err := ra.Reopen(); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, ra.Reopen())
 				if l, _ := netlink.LinkByName("ra"); ra.Ifindex != l.Attrs().Index {
 					t.Errorf("the port has index %d, the interface %d", ra.Ifindex, l.Attrs().Index)
 				}
 				mac := [6]byte{2, 0, 0, 0, 0, byte(round)}
-				if err := ra.SetMAC(mac); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, ra.SetMAC(mac))
 				if n := frames(); n < all-int(round)-1 { // one that the kernel could not deliver and kept for the next
 					t.Fatalf("round %d: %d frames of %d are left", round, n, all)
 				}
@@ -133,18 +124,12 @@ func TestReopenRefuses(t *testing.T) {
 		t.Error("a program is on an interface that was refused")
 	}
 	setMTU(t, "ra", 1500)
-	if err := s.Ports[0].Reopen(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Ports[0].Reopen())
 	refuse("not yet switched")
 	deleteLink(t, "ra") // before any worker has looked
 	addVeth(t, "ra", "a", 2)
-	if err := s.Ports[0].Reopen(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Ports[0].SetMAC(s.Ports[0].MAC); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Ports[0].Reopen())
+	require.NoError(t, s.Ports[0].SetMAC(s.Ports[0].MAC))
 	for _, q := range s.Ports[0].Queues(0) {
 		q.Refill()
 	}
@@ -175,12 +160,8 @@ func TestReopenWithJumboFrames(t *testing.T) {
 			t.Fatalf("transmitted %d of 1", n)
 		}
 		addJumbo(t, "ra", "a", 9000)
-		if err := ra.Reopen(); err != nil {
-			t.Fatal(err)
-		}
-		if err := ra.SetMAC(ra.MAC); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, ra.Reopen())
+		require.NoError(t, ra.SetMAC(ra.MAC))
 		q.Refill()
 		if n := w.Pool.Len() + q.receiving; n != w.Memory.Frames() || w.Pool.LargeLen() != 8 {
 			t.Errorf("round %d: %d frames of %d and %d large ones of 8 are left", round, n, w.Memory.Frames(), w.Pool.LargeLen())

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // esp is a packet to dst of a protocol, with 16 bytes in which UDP would have a
@@ -51,9 +53,7 @@ func TestGatewaysTakeESP(t *testing.T) {
 	for _, c := range gatewayTests {
 		expect(t, p, "no gateway: "+c.rule, c.frame, c.no, actions[c.no])
 	}
-	if err := s.Guard(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Guard())
 	for _, c := range gatewayTests {
 		expect(t, p, c.rule, c.frame, c.taken, actions[c.taken])
 	}
@@ -83,19 +83,13 @@ func TestFragmentsFollowTheFirst(t *testing.T) {
 	addVeth(t, "rb", "b", 1)
 	s := open(t, Config{Ports: ports(Native, "ra", "rb"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
 	for _, p := range s.Ports {
-		if err := p.SetMAC(portMAC); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, p.SetMAC(portMAC))
 	}
-	if err := s.Guard(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Guard())
 	actions := map[Decision]uint32{ToSocket: xdpRedirect, Local: xdpPass}
 	const at, natt, ike = 100, 1, 0
 	for _, own := range []netip.Addr{own4, own6} {
-		if err := s.AddLocal(own); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.AddLocal(own))
 		for _, c := range []struct {
 			rule  string
 			port  int

@@ -7,6 +7,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // Addresses of the packets below.
@@ -90,13 +92,9 @@ func openWith(t *testing.T, own ...netip.Addr) *Set {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)
 	s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
-	if err := s.Ports[0].SetMAC(portMAC); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Ports[0].SetMAC(portMAC))
 	for _, a := range own {
-		if err := s.AddLocal(a); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.AddLocal(a))
 	}
 	return s
 }
@@ -106,18 +104,14 @@ func openWith(t *testing.T, own ...netip.Addr) *Set {
 func expect(t *testing.T, p *Port, rule string, frame []byte, want Decision, action uint32) {
 	t.Helper()
 	before, err := p.Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out := make([]byte, len(frame))
 	got, err := p.program.Steer.Run(&ebpf.RunOptions{Data: frame, DataOut: out})
 	if err != nil {
 		t.Fatalf("%s: run the program: %v", rule, err)
 	}
 	after, err := p.Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got != action {
 		t.Errorf("%s: action %d, want %d", rule, got, action)
 	}

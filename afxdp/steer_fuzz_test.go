@@ -9,6 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // steerOracle decides as steer.bpf.c should, without its code. The router is a gateway, own4 and own6 are
@@ -134,9 +136,7 @@ func oracleESP(protocol byte, l4 []byte, fragment, later bool) (Decision, bool) 
 // FuzzSteer runs the XDP program of a gateway on frames, with BPF_PROG_TEST_RUN, beside an oracle.
 func FuzzSteer(f *testing.F) {
 	p, err := loadProgram(1, nil, false)
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Cleanup(func() { p.close() })
 	var folds [1 << 10]uint64 // every address has to be looked up
 	for i := range folds {
@@ -145,9 +145,7 @@ func FuzzSteer(f *testing.F) {
 	for _, err := range []error{
 		p.setMAC(portMAC), p.setGateway(), p.LocalFolds.Set(folds), p.Local4.Put(own4.AsSlice(), uint8(1)), p.Local6.Put(own6.AsSlice(), uint8(1)),
 	} {
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 	}
 	for _, c := range steerTests {
 		f.Add(c.frame)
@@ -160,18 +158,12 @@ func FuzzSteer(f *testing.F) {
 			return
 		}
 		before, err := p.counts()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		out := make([]byte, len(frame))
 		action, err := p.Steer.Run(&ebpf.RunOptions{Data: frame, DataOut: out})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		after, err := p.counts()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want, either := steerOracle(frame)
 		got := Decision(slices.IndexFunc(slices.Collect(func(yield func(bool) bool) {
 			for d := range after {

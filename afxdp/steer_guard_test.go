@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // tagged is a frame with VLAN tags of these types in front of what an EtherType announces.
@@ -110,9 +112,7 @@ func TestGatewayPassesNoTransitToLinux(t *testing.T) {
 	for _, c := range guardTests {
 		expect(t, p, "no gateway: "+c.rule, c.frame, c.router, actionOf(c.router))
 	}
-	if err := s.Guard(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Guard())
 	seen := map[Decision]bool{}
 	for _, c := range guardTests {
 		expect(t, p, c.rule, c.frame, c.want, actionOf(c.want))

@@ -6,6 +6,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 var steerTests = []struct {
@@ -89,9 +91,7 @@ func TestSteer(t *testing.T) {
 		t.Run(c.rule, func(t *testing.T) { expect(t, p, c.rule, c.frame, want, action) })
 	}
 
-	if err := p.program.Sockets.Delete(uint32(0)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.program.Sockets.Delete(uint32(0)))
 	for _, c := range steerTests {
 		want, action := c.want, uint32(xdpPass)
 		if want == ToSocket {
@@ -110,9 +110,7 @@ func TestSteerFollowsChanges(t *testing.T) {
 	a, b := s.Ports[0], s.Ports[1]
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 
 	expect(t, a, "the interface's own MAC after Open", eth(a.MAC, ipv4, ip4(far4, 0)), ToSocket, xdpRedirect)
@@ -148,15 +146,11 @@ func TestSteerFollowsChanges(t *testing.T) {
 // Linux, also what it would drop for want of a socket.
 func TestSteerBeforeAdmission(t *testing.T) {
 	p, err := loadProgram(1, nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer p.close()
 	for _, mac := range [][6]byte{{}, portMAC, broadcastMAC} {
 		got, err := p.Steer.Run(&ebpf.RunOptions{Data: eth(mac, ipv4, ip4(far4, 0))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got != xdpPass {
 			t.Errorf("frame to %x: action %d, want %d", mac, got, xdpPass)
 		}
@@ -170,9 +164,7 @@ func TestSteerAddressesFull(t *testing.T) {
 	s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
 	a := netip.MustParseAddr("10.0.0.0")
 	for range 4096 {
-		if err := s.AddLocal(a); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.AddLocal(a))
 		a = a.Next()
 	}
 	const want = "add local address 10.0.16.0: the XDP program's map of local addresses of this family is full"

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 )
 
@@ -24,14 +25,10 @@ type wire struct {
 func newWire(t testing.TB, name string) *wire {
 	t.Helper()
 	iface, err := net.InterfaceByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in network order
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
 	timeout := unix.NsecToTimeval(int64(patience))
 	for _, err := range []error{
@@ -40,9 +37,7 @@ func newWire(t testing.TB, name string) *wire {
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
 		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: iface.Index}),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	return &wire{t, fd}
 }
@@ -62,9 +57,7 @@ func (w *wire) receive() []byte {
 	if err == unix.EAGAIN {
 		return nil
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	return b[:n]
 }
 

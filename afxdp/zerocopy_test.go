@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -47,9 +48,7 @@ func TestPortsThatWouldTruncatePacketsUseCopyMode(t *testing.T) {
 			t.Errorf("%s: %v because %q, want native because %q", p.Name, p.Mode, p.ModeReason, reason)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Close())
 	if s, err := Open(Config{Ports: ports(ZeroCopy, "ra", "rb"), Workers: w, RingSize: 64}); err == nil {
 		s.Close()
 		t.Error("zero-copy ports were opened that would cut packets")

@@ -2,7 +2,11 @@
 
 package cuda
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/warproute/warproute/internal/require"
+)
 
 func TestHotCallsAllocateNothing(t *testing.T) {
 	f := openFake(t)
@@ -35,7 +39,7 @@ func TestHotCallsAllocateNothing(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if n := testing.AllocsPerRun(200, func() { must(t, tt.call()) }); n != 0 {
+			if n := testing.AllocsPerRun(200, func() { require.NoError(t, tt.call()) }); n != 0 {
 				t.Errorf("%v allocations", n)
 			}
 		})

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // TestGPUPartition checks that a kernel runs on the multiprocessors of its partition alone, with code
@@ -22,7 +24,7 @@ func TestGPUPartition(t *testing.T) {
 		failsWith(t, err, "update the driver")
 		return
 	}
-	must(t, err)
+	require.NoError(t, err)
 	whole := got(c.Device().Attribute(Multiprocessors))(t)
 	if len(parts) != 2 || parts[0].Multiprocessors() < 16 || 2*parts[0].Multiprocessors()+remaining.Multiprocessors() > whole {
 		t.Fatalf("%d parts of %d and %d remaining, of %d", len(parts), parts[0].Multiprocessors(), remaining.Multiprocessors(), whole)
@@ -32,16 +34,16 @@ func TestGPUPartition(t *testing.T) {
 	for _, part := range append(parts, remaining) {
 		green := got(part.NewContext())(t)
 		defer green.Close()
-		must(t, green.Do(func() error {
+		require.NoError(t, green.Do(func() error {
 			s := got(green.NewStream(0))(t)
 			defer s.Close()
 			seen := words(t, green, make([]uint32, 256)...)
 			l := got(NewLaunch(fn, &stayParams{Seen: seen.Ptr(), Cycles: 100_000}))(t)
 			l.Grid, l.Block = Dim{X: uint32(4 * whole)}, Dim{X: 1024}
-			must(t, l.Enqueue(s))
-			must(t, s.Synchronize())
+			require.NoError(t, l.Enqueue(s))
+			require.NoError(t, s.Synchronize())
 			b := make([]byte, 4*256)
-			must(t, seen.Read(0, b))
+			require.NoError(t, seen.Read(0, b))
 			n := 0
 			for sm := range 256 {
 				if b[4*sm] != 0 {
@@ -73,7 +75,7 @@ func TestGPUBesideAResidentKernel(t *testing.T) {
 	mem := words(t, c, make([]uint32, 256)...)
 	stay := got(NewLaunch(got(m.Function("stay"))(t), &stayParams{Seen: mem.Ptr(), Cycles: 2_000_000_000}))(t) // a second
 	stay.Grid, stay.Block = Dim{X: 1}, Dim{X: 1}
-	must(t, stay.Enqueue(long))
+	require.NoError(t, stay.Enqueue(long))
 
 	var (
 		add        *Launch
@@ -115,13 +117,13 @@ func TestGPUBesideAResidentKernel(t *testing.T) {
 		}
 		if took := time.Since(begin); took > 100*time.Millisecond || got(long.Done())(t) {
 			t.Errorf("%s waited for the resident kernel: %v", step.name, took)
-			must(t, stay.Enqueue(long)) // for the next step
+			require.NoError(t, stay.Enqueue(long)) // for the next step
 		}
 	}
-	must(t, long.Synchronize())
-	must(t, allocated.Close())
-	must(t, registered.Close())
-	must(t, unix.Munmap(more))
+	require.NoError(t, long.Synchronize())
+	require.NoError(t, allocated.Close())
+	require.NoError(t, registered.Close())
+	require.NoError(t, unix.Munmap(more))
 }
 
 func TestGPUThreadWithoutContext(t *testing.T) {
@@ -149,7 +151,7 @@ func TestGPUFault(t *testing.T) {
 	s := got(c.NewStream(0))(t)
 	l := got(NewLaunch(got(got(c.Load([]byte(ptx)))(t).Function("stray"))(t), &struct{}{}))(t)
 	l.Grid, l.Block = Dim{X: 1}, Dim{X: 1}
-	must(t, l.Enqueue(s))
+	require.NoError(t, l.Enqueue(s))
 	err := s.Synchronize()
 	failsWith(t, err, "synchronize a stream: cuStreamSynchronize(stream=", "CUDA_ERROR_ILLEGAL_ADDRESS, 700", lost)
 	if !Sticky(err) {
@@ -158,7 +160,7 @@ func TestGPUFault(t *testing.T) {
 	if _, err := c.Alloc(4096); !Sticky(err) {
 		t.Errorf("the context still works: %v", err)
 	}
-	must(t, c.Close())
+	require.NoError(t, c.Close())
 	if _, err := c.Device().Retain(); !Sticky(err) {
 		t.Errorf("a new context can be made, so the error is not sticky: %v", err)
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // The tests named TestGPU need an NVIDIA GPU and its driver. They run from a compiled test binary
@@ -31,7 +33,7 @@ func gpu(t testing.TB) *Context {
 	}
 	c := got(devices[0].Retain())(t)
 	t.Cleanup(func() { c.Close() })
-	must(t, c.Bind())
+	require.NoError(t, c.Bind())
 	return c
 }
 
@@ -86,7 +88,7 @@ func TestGPUInfo(t *testing.T) {
 		t.Error(err)
 	}
 	free, total, err := c.MemoryInfo()
-	must(t, err)
+	require.NoError(t, err)
 	if free == 0 || free > total || total > info.MemoryBytes {
 		t.Errorf("%d of %d bytes free, %d in all", free, total, info.MemoryBytes)
 	}
@@ -106,12 +108,12 @@ func TestGPUMemoryRoundTrip(t *testing.T) {
 		h.Bytes()[i] = byte(i * 31 >> 3)
 	}
 	want := string(h.Bytes()[:1<<19])
-	must(t, s.Fill(m.Ptr(), 0xee, 1<<20))
-	must(t, s.CopyToDevice(m.Ptr(), h, 0, 1<<19))
-	must(t, s.Copy(m.Ptr().Add(1<<19), m.Ptr(), 1<<18))
-	must(t, s.Fill32(m.Ptr().Add(1<<20-8), 0x01020304, 1))
-	must(t, s.CopyToHost(h, 0, m.Ptr(), 1<<20))
-	must(t, s.Synchronize())
+	require.NoError(t, s.Fill(m.Ptr(), 0xee, 1<<20))
+	require.NoError(t, s.CopyToDevice(m.Ptr(), h, 0, 1<<19))
+	require.NoError(t, s.Copy(m.Ptr().Add(1<<19), m.Ptr(), 1<<18))
+	require.NoError(t, s.Fill32(m.Ptr().Add(1<<20-8), 0x01020304, 1))
+	require.NoError(t, s.CopyToHost(h, 0, m.Ptr(), 1<<20))
+	require.NoError(t, s.Synchronize())
 	b := h.Bytes()
 	if string(b[:1<<19]) != want || string(b[1<<19:1<<19+1<<18]) != want[:1<<18] {
 		t.Error("copies differ")
@@ -132,7 +134,7 @@ func TestGPUModule(t *testing.T) {
 	defer m.Close()
 	t.Logf("log: %q", m.Log())
 	at, size, err := m.Global("table")
-	must(t, err)
+	require.NoError(t, err)
 	if at == 0 || size != 48 {
 		t.Errorf("table is %d bytes at %#x", size, at)
 	}

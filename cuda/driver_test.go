@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // TestPrototypesNameTheirParameters checks that tags fit the types of the fields.
@@ -41,7 +43,7 @@ func TestOpen(t *testing.T) {
 				failsWith(t, err, tt.want...)
 				return
 			}
-			must(t, err)
+			require.NoError(t, err)
 			if d.Version() < MinVersion {
 				t.Errorf("version %v", d.Version())
 			}
@@ -93,7 +95,7 @@ func TestProcAddressPrecedesLibrarySymbols(t *testing.T) {
 		c := f.context(t)
 		m := got(c.Alloc(64))(t)
 		f.expect(t, tt.want)
-		must(t, m.Close())
+		require.NoError(t, m.Close())
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // TestMain creates the directory for the fake drivers.
@@ -54,14 +56,11 @@ func openFake(t *testing.T, macros ...string) fake {
 	t.Helper()
 	path := fakeLibrary(t, macros...)
 	lib, err := load([]string{path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	f := fake{lib: lib}
 	invoke(dlsym(lib, "fake_reset"))
-	if f.Driver, err = Open(path); err != nil {
-		t.Fatal(err)
-	}
+	f.Driver, err = Open(path)
+	require.NoError(t, err)
 	f.reset()
 	return f
 }
@@ -82,18 +81,12 @@ func (f fake) calls() []string {
 func (f fake) context(t *testing.T) *Context {
 	t.Helper()
 	devices, err := f.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c, err := devices[0].Retain()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
-	if err := c.Bind(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Bind())
 	f.reset()
 	return c
 }
@@ -107,19 +100,11 @@ func (f fake) expect(t *testing.T, want ...string) {
 	f.reset()
 }
 
-// must fails the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // got returns v, or fails the test.
 func got[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
-		must(t, err)
+		require.NoError(t, err)
 		return v
 	}
 }

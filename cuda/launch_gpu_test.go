@@ -7,6 +7,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestGPULaunch(t *testing.T) {
@@ -17,12 +19,12 @@ func TestGPULaunch(t *testing.T) {
 	p := &addParams{A: a.Ptr(), B: b.Ptr(), Sum: sum.Ptr(), N: 2}
 	l := got(NewLaunch(fn, p))(t)
 	l.Grid, l.Block = Dim{X: 1}, Dim{X: 32}
-	must(t, l.Enqueue(s))
-	must(t, s.Synchronize())
+	require.NoError(t, l.Enqueue(s))
+	require.NoError(t, s.Synchronize())
 	holds(t, sum, 11, 22, 7)
 	p.A, p.N = b.Ptr(), 3
-	must(t, l.Enqueue(s))
-	must(t, s.Synchronize())
+	require.NoError(t, l.Enqueue(s))
+	require.NoError(t, s.Synchronize())
 	holds(t, sum, 20, 40, 60)
 
 	_, err := NewLaunch(fn, &struct{ A, B, Sum, N DevicePtr }{})
@@ -43,8 +45,8 @@ func TestGPUWritesHostMemory(t *testing.T) {
 	p := &addParams{A: h.Ptr(), B: h.Ptr(), Sum: h.Ptr().Add(2048), N: 256}
 	l := got(NewLaunch(kernel(t, c, "add"), p))(t)
 	l.Grid, l.Block = Dim{X: 2}, Dim{X: 128}
-	must(t, l.Enqueue(s))
-	must(t, s.Synchronize())
+	require.NoError(t, l.Enqueue(s))
+	require.NoError(t, s.Synchronize())
 	for i := range uint32(256) {
 		if v := binary.NativeEndian.Uint32(h.Bytes()[2048+4*i:]); v != 2*i {
 			t.Fatalf("word %d is %d, want %d", i, v, 2*i)
@@ -61,7 +63,7 @@ func TestGPUTime(t *testing.T) {
 	c := gpu(t)
 	s, other := stream(t, c), stream(t, c)
 	least, greatest, err := c.StreamPriorities()
-	must(t, err)
+	require.NoError(t, err)
 	if greatest >= least {
 		t.Errorf("priorities from %d to %d", least, greatest)
 	}
@@ -74,17 +76,17 @@ func TestGPUTime(t *testing.T) {
 	defer mark.Close()
 	stay := got(NewLaunch(kernel(t, c, "stay"), &stayParams{Seen: seen.Ptr(), Cycles: 50_000_000}))(t) // 20 ms and more
 	stay.Grid, stay.Block = Dim{X: 1}, Dim{X: 1}
-	must(t, start.Record(s))
-	must(t, stay.Enqueue(s))
-	must(t, end.Record(s))
-	must(t, other.Wait(end))
-	must(t, mark.Record(other))
+	require.NoError(t, start.Record(s))
+	require.NoError(t, stay.Enqueue(s))
+	require.NoError(t, end.Record(s))
+	require.NoError(t, other.Wait(end))
+	require.NoError(t, mark.Record(other))
 	for name, done := range map[string]func() (bool, error){"stream": s.Done, "event": end.Done, "waiting stream": other.Done} {
 		if got(done())(t) {
 			t.Errorf("%s is done while the kernel runs", name)
 		}
 	}
-	must(t, mark.Synchronize())
+	require.NoError(t, mark.Synchronize())
 	if !got(s.Done())(t) || !got(end.Done())(t) {
 		t.Error("not done, and what waited for it is")
 	}
@@ -113,8 +115,8 @@ func TestGPUGraph(t *testing.T) {
 	}))(t)
 	defer g.Close()
 	sums := func() (v uint32) {
-		must(t, g.Enqueue(s))
-		must(t, s.Synchronize())
+		require.NoError(t, g.Enqueue(s))
+		require.NoError(t, s.Synchronize())
 		return binary.NativeEndian.Uint32(h.Bytes()[1024+4*15:])
 	}
 	if v := sums(); v != 15 {
@@ -125,7 +127,7 @@ func TestGPUGraph(t *testing.T) {
 		t.Errorf("100 + 0 = %d on the second replay", v)
 	}
 	p.B = a.Ptr()
-	must(t, g.Update(l))
+	require.NoError(t, g.Update(l))
 	if v := sums(); v != 200 {
 		t.Errorf("100 + 100 = %d after an update", v)
 	}
@@ -142,7 +144,7 @@ func TestGPUOccupancy(t *testing.T) {
 		t.Error("out of range")
 	}
 	optin := got(c.Device().Attribute(MaxSharedPerBlockOptin))(t)
-	must(t, fn.SetAttribute(MaxDynamicShared, optin))
+	require.NoError(t, fn.SetAttribute(MaxDynamicShared, optin))
 	if n := got(fn.BlocksPerMultiprocessor(256, optin))(t); n != 1 {
 		t.Errorf("%d blocks with all of the shared memory", n)
 	}
@@ -166,11 +168,9 @@ func BenchmarkGPU(b *testing.B) {
 	} {
 		b.Run(bb.name, func(b *testing.B) {
 			for b.Loop() {
-				if err := bb.call(); err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, bb.call())
 			}
 		})
-		must(b, s.Synchronize())
+		require.NoError(b, s.Synchronize())
 	}
 }

@@ -3,6 +3,8 @@ package cuda
 import (
 	"encoding/binary"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // addParams are the parameters of the kernel "add" of the fake and of add.ptx.
@@ -28,7 +30,7 @@ func words(t testing.TB, c *Context, values ...uint32) *Memory {
 	}
 	m := got(c.Alloc(len(b)))(t)
 	t.Cleanup(func() { m.Close() })
-	must(t, m.Write(0, b))
+	require.NoError(t, m.Write(0, b))
 	return m
 }
 
@@ -36,7 +38,7 @@ func words(t testing.TB, c *Context, values ...uint32) *Memory {
 func holds(t testing.TB, m *Memory, want ...uint32) {
 	t.Helper()
 	b := make([]byte, 4*len(want))
-	must(t, m.Read(0, b))
+	require.NoError(t, m.Read(0, b))
 	for i, w := range want {
 		if v := binary.NativeEndian.Uint32(b[4*i:]); v != w {
 			t.Errorf("word %d is %d, want %d", i, v, w)
@@ -54,12 +56,12 @@ func TestLaunchPassesCurrentParameters(t *testing.T) {
 	l.Grid, l.Block, l.Shared = Dim{X: 7, Y: 5}, Dim{X: 32, Y: 4, Z: 2}, 4096
 	f.reset()
 
-	must(t, l.Enqueue(s))
+	require.NoError(t, l.Enqueue(s))
 	f.expect(t, "cuLaunchKernel(0xf0, 7 5 1, 32 4 2, 4096, 0x50, params)")
 	holds(t, sum, 11, 22, 0)
 
 	p.A, p.N = b.Ptr(), 3
-	must(t, l.Enqueue(s))
+	require.NoError(t, l.Enqueue(s))
 	holds(t, sum, 20, 40, 60)
 
 	f.fail("cuLaunchKernel", InvalidValue)
@@ -131,17 +133,17 @@ func TestGraphReplaysAndUpdates(t *testing.T) {
 		"cuStreamEndCapture(0x50)", "cuGraphInstantiateWithFlags(0x60, 0)")
 
 	p.A = b.Ptr() // the graph keeps the recorded parameters
-	must(t, g.Enqueue(s))
+	require.NoError(t, g.Enqueue(s))
 	f.expect(t, "cuGraphLaunch(0x80, 0x50)")
 	holds(t, sum, 11, 22, 33)
 
 	l.Grid, l.Block, l.Shared = Dim{X: 2, Y: 3}, Dim{X: 64}, 512
 	f.reset()
-	must(t, g.Update(l))
+	require.NoError(t, g.Update(l))
 	f.expect(t, "cuGraphExecKernelNodeSetParams_v2(0x80, 0x72, 0xf0, 2 3 1, 64 1 1, 512)")
-	must(t, g.Enqueue(s))
+	require.NoError(t, g.Enqueue(s))
 	holds(t, sum, 20, 40, 60)
-	must(t, g.Close())
+	require.NoError(t, g.Close())
 }
 
 func TestFailedCaptureDestroysGraph(t *testing.T) {

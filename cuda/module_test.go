@@ -3,6 +3,8 @@ package cuda
 import (
 	"errors"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestModuleKeepsCompilerLog(t *testing.T) {
@@ -38,11 +40,11 @@ func TestModuleParts(t *testing.T) {
 
 	f.reset()
 	at, size, err := m.Global("table")
-	must(t, err)
+	require.NoError(t, err)
 	if at != 0x7000 || size != 48 {
 		t.Errorf("variable at %#x of %d bytes", at, size)
 	}
-	must(t, fn.SetAttribute(MaxDynamicShared, 100000))
+	require.NoError(t, fn.SetAttribute(MaxDynamicShared, 100000))
 	if v := got(fn.Attribute(FunctionRegisters))(t); v != 24 {
 		t.Errorf("%d registers", v)
 	}

@@ -1,13 +1,17 @@
 package cuda
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/warproute/warproute/internal/require"
+)
 
 func TestPartitions(t *testing.T) {
 	f := openFake(t)
 	d := got(f.Devices())(t)[0]
 	f.reset()
 	parts, remaining, err := d.Split(3, 30)
-	must(t, err)
+	require.NoError(t, err)
 	f.expect(t, "cuDeviceGetDevResource(0, 1)", "cuDevSmResourceSplitByCount(3, 132, 0, 30)")
 	if len(parts) != 3 || parts[2].Multiprocessors() != 32 || remaining.Multiprocessors() != 36 {
 		t.Fatalf("%d parts of %d, %d remaining", len(parts), parts[0].Multiprocessors(), remaining.Multiprocessors())
@@ -20,8 +24,8 @@ func TestPartitions(t *testing.T) {
 
 	f.reset()
 	c := got(remaining.NewContext())(t)
-	must(t, c.Do(func() error { return nil }))
-	must(t, c.Close())
+	require.NoError(t, c.Do(func() error { return nil }))
+	require.NoError(t, c.Close())
 	f.expect(t, "cuDevResourceGenerateDesc(36, 1)", "cuGreenCtxCreate(0xd0, 0, 1)", "cuCtxFromGreenCtx(0x90)",
 		"cuCtxPushCurrent_v2(0x91)", "cuCtxPopCurrent_v2()", "cuGreenCtxDestroy(0x90)")
 

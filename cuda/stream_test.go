@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 	"time"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestHostMemory(t *testing.T) {
@@ -34,18 +36,18 @@ func TestCopiesAndFills(t *testing.T) {
 	f.reset()
 
 	copy(h.Bytes()[8:], "in place")
-	must(t, s.Fill(m.Ptr(), '.', 64))
-	must(t, s.CopyToDevice(m.Ptr().Add(4), h, 8, 8))
-	must(t, s.Copy(m.Ptr().Add(16), m.Ptr().Add(4), 8))
-	must(t, s.Fill32(m.Ptr().Add(24), 0x21212121, 2))
-	must(t, s.CopyToHost(h, 32, m.Ptr(), 32))
+	require.NoError(t, s.Fill(m.Ptr(), '.', 64))
+	require.NoError(t, s.CopyToDevice(m.Ptr().Add(4), h, 8, 8))
+	require.NoError(t, s.Copy(m.Ptr().Add(16), m.Ptr().Add(4), 8))
+	require.NoError(t, s.Fill32(m.Ptr().Add(24), 0x21212121, 2))
+	require.NoError(t, s.CopyToHost(h, 32, m.Ptr(), 32))
 	f.expect(t, "cuMemsetD8Async(0x2e, 64, 0x50)", "cuMemcpyHtoDAsync_v2(8, 0x50)", "cuMemcpyDtoDAsync_v2(8, 0x50)",
 		"cuMemsetD32Async(0x21212121, 2, 0x50)", "cuMemcpyDtoHAsync_v2(32, 0x50)")
 	if want := "....in place....in place!!!!!!!!"; string(h.Bytes()[32:]) != want {
 		t.Errorf("got %q, want %q", h.Bytes()[32:], want)
 	}
 	b := make([]byte, 8)
-	must(t, m.Read(4, b))
+	require.NoError(t, m.Read(4, b))
 	if !bytes.Equal(b, []byte("in place")) {
 		t.Errorf("read %q", b)
 	}
@@ -57,7 +59,7 @@ func TestWriteWaitsForCompletion(t *testing.T) {
 	m := got(f.context(t).Alloc(64))(t)
 	defer m.Close()
 	f.reset()
-	must(t, m.Write(0, make([]byte, 64)))
+	require.NoError(t, m.Write(0, make([]byte, 64)))
 	f.expect(t, "cuMemcpyHtoD_v2(64)", "cuStreamSynchronize(0)")
 	f.fail("cuStreamSynchronize", InvalidValue)
 	failsWith(t, m.Write(0, make([]byte, 64)), "write 64 bytes to device memory: cuStreamSynchronize(")
@@ -84,22 +86,22 @@ func TestStreamsAndEvents(t *testing.T) {
 	f := openFake(t)
 	c := f.context(t)
 	least, greatest, err := c.StreamPriorities()
-	must(t, err)
+	require.NoError(t, err)
 	if least != 0 || greatest != -5 {
 		t.Errorf("priorities %d to %d", least, greatest)
 	}
 	free, total, err := c.MemoryInfo()
-	must(t, err)
+	require.NoError(t, err)
 	if free != 1000 || total != 4000 {
 		t.Errorf("%d of %d bytes free", free, total)
 	}
 	s := got(c.NewStream(greatest))(t)
 	start, end := got(c.NewEvent(EventDefault))(t), got(c.NewEvent(EventDefault))(t)
 	got(c.NewEvent(EventDisableTiming))(t)
-	must(t, end.Record(s))
-	must(t, s.Wait(end))
-	must(t, end.Synchronize())
-	must(t, s.Synchronize())
+	require.NoError(t, end.Record(s))
+	require.NoError(t, s.Wait(end))
+	require.NoError(t, end.Synchronize())
+	require.NoError(t, s.Synchronize())
 	took := got(end.Since(start))(t)
 	f.expect(t, "cuStreamCreateWithPriority(1, -5)", "cuEventCreate(0)", "cuEventCreate(0)", "cuEventCreate(2)",
 		"cuEventRecord(0xe0, 0x50)", "cuStreamWaitEvent(0x50, 0xe0, 0)", "cuEventSynchronize(0xe0)", "cuStreamSynchronize(0x50)",

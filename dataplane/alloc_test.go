@@ -9,6 +9,7 @@ import (
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/memport"
 	"github.com/warproute/warproute/packet/filter"
@@ -18,9 +19,7 @@ import (
 // The packets are forwarded, dropped, held and retried, with captures and without.
 func TestWorkerLoopDoesNotAllocate(t *testing.T) {
 	mem, err := umem.New(8192)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	chunks := batch.NewChunks(2, 64)
 	t.Cleanup(func() { mem.Close() })
 	f, pool := fib.New(1), umem.NewPool(mem)
@@ -29,9 +28,7 @@ func TestWorkerLoopDoesNotAllocate(t *testing.T) {
 		adj, _ := f.NewAdjacency(0)
 		f.SetAdjacency(adj, 0, mac)
 		id, _ := f.NewNextHop(fib.KindForward, fib.Path{Adjacency: adj, Weight: 1})
-		if err := f.IPv4.Insert(netip.MustParsePrefix(prefix), id); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, f.IPv4.Insert(netip.MustParsePrefix(prefix), id))
 	}
 	q := memport.New(0, mem, pool)
 	q.Play([][]byte{
@@ -45,9 +42,7 @@ func TestWorkerLoopDoesNotAllocate(t *testing.T) {
 			Engine: cpu.New(f, mem.Bytes(), []bool{true}), Queues: [][]Queue{{q}},
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w := r.workers[0]
 	turn := func() {
 		f.Commit() // so that the held packets are retried

@@ -6,6 +6,7 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/packet/filter"
 )
@@ -26,15 +27,11 @@ func everything(room int, points ...dataplane.Point) dataplane.CaptureConfig {
 func (r *rig) tap(cfgs ...dataplane.CaptureConfig) (taps []*dataplane.Capture) {
 	r.t.Helper()
 	router, err := dataplane.New(r.config)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, err)
 	for _, c := range cfgs {
 		taps = append(taps, router.StartCapture(c))
 	}
-	if err := router.Start(); err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, router.Start())
 	r.router = router
 	return taps
 }
@@ -101,9 +98,7 @@ func TestCaptureRecordsAllPoints(t *testing.T) {
 func TestCaptureAppliesItsFilters(t *testing.T) {
 	r := newRig(t, 64)
 	odd, err := filter.Parse("dst host 10.1.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r.queues[0].Play(append(numbered(10, "10.1.0.1"), append(numbered(10, "10.1.0.2"), numbered(5, "172.16.0.1")...)...), 25)
 	byFilter, short, byPort, byReason := everything(100, dataplane.Received), everything(100, dataplane.Received), everything(100, dataplane.Received, dataplane.Sent), everything(100, dataplane.Dropped)
 	byFilter.Filter, short.Snap, byPort.Ports, byReason.Reasons[batch.NoRoute] = odd, 20, []bool{false, true}, false

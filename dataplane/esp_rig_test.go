@@ -13,6 +13,7 @@ import (
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -73,16 +74,12 @@ func newESP(t *testing.T, s shape) *esp {
 			c.Encap = &ipsec.Encap{SrcPort: 4500, DstPort: 4500}
 		}
 		var err error
-		if e.ours[d], err = ipsec.NewSA(c, 1); err != nil {
-			t.Fatal(err)
-		}
-		if err := e.gateway.Add(e.ours[d]); err != nil {
-			t.Fatal(err)
-		}
+		e.ours[d], err = ipsec.NewSA(c, 1)
+		require.NoError(t, err)
+		require.NoError(t, e.gateway.Add(e.ours[d]))
 		c.Direction = ipsec.In + ipsec.Out - d
-		if e.peer[c.Direction], err = ipsec.NewSA(c, 1); err != nil {
-			t.Fatal(err)
-		}
+		e.peer[c.Direction], err = ipsec.NewSA(c, 1)
+		require.NoError(t, err)
 		src, dst := espFar[s.inner], espNear[s.inner]
 		if d == ipsec.Out {
 			src, dst = dst, src
@@ -92,9 +89,7 @@ func newESP(t *testing.T, s shape) *esp {
 		}
 		rules = append(rules, gateway.Rule{Direction: d, Policy: policy.Policy{Src: host(src), Dst: host(dst), Action: policy.Protect, Target: c.Tunnel}})
 	}
-	if err := e.gateway.SetRules(rules); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.gateway.SetRules(rules))
 	e.engine.(*cpu.Engine).Secure(e.gateway, 0)
 	e.routeTo(e.hop(fib.KindLocal), "10.2.0.1/32", "fd02::1/128")
 	e.addresses = dataplane.Addresses{IPv4: netip.MustParseAddr("10.0.0.254"), IPv6: netip.MustParseAddr("fd00::fe")}
@@ -139,9 +134,7 @@ func cut(t *testing.T, p []byte, id uint32) (frames [][]byte) {
 	if p[0]>>4 == 6 {
 		split, err = fragment.IPv6(p, 1500, id)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := range split.Count() {
 		f := testutil.Frame(testutil.Ethernet(layers.EthernetTypeIPv4))[:packet.EthernetLen]
 		f = append(f, make([]byte, 1500)...)

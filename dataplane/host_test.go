@@ -12,6 +12,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/packet"
 )
@@ -157,9 +158,7 @@ func TestHostPacketsWithMaximumTTLAreForwarded(t *testing.T) {
 // poll(2) returns at once for a deleted interface.
 func TestDeletedHostInterfaceLetsTheWorkerSleep(t *testing.T) {
 	var pipe [2]int
-	if err := unix.Pipe(pipe[:]); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Pipe(pipe[:]))
 	defer unix.Close(pipe[0])
 	r, h := newRig(t, 64), &host{fd: pipe[0]}
 	r.startWithHost(h)

@@ -8,6 +8,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/ipsec/policy"
@@ -31,21 +32,15 @@ func TestNewPoliciesApplyToPendingPackets(t *testing.T) {
 			sa, err := ipsec.NewSA(ipsec.Config{
 				SPI: 0x100, Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("10.1.0.9"), Suite: "aes128gcm16", Key: bytes.Repeat([]byte{1}, 20), Tunnel: g.Tunnel("a"),
 			}, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := g.Add(sa); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
+			require.NoError(t, g.Add(sa))
 			r.engine.(*cpu.Engine).Secure(g, 0)
 			r.fib.SetAdjacency(r.adj[1], 1, 0)
 			r.queues[0].Play(numbered(20, "10.1.0.1"), 20)
 			r.start()
 			r.wait("20 held packets", func(s *dataplane.Stats) bool { return s.Held == 20 })
 			chunks := r.router.Stats().Chunks
-			if err := g.SetRules([]gateway.Rule{{Policy: policy.Policy{Src: anywhere, Dst: anywhere, Action: c.action, Target: sa.Tunnel()}}}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, g.SetRules([]gateway.Rule{{Policy: policy.Policy{Src: anywhere, Dst: anywhere, Action: c.action, Target: sa.Tunnel()}}}))
 			r.fib.MarkChanged()
 			r.wait("another try", func(s *dataplane.Stats) bool { return s.Chunks >= chunks+2 })
 			if held := r.router.Stats().Held; held != 20-int64(c.discarded) {

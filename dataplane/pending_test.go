@@ -10,6 +10,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 )
 
@@ -73,9 +74,7 @@ func TestPendingPacketsStayInOrder(t *testing.T) {
 	r := newRig(t, 1024)
 	other, _ := r.fib.NewAdjacency(1)
 	id, _ := r.fib.NewNextHop(fib.KindForward, fib.Path{Adjacency: other, Weight: 1})
-	if err := r.fib.IPv4.Insert(netip.MustParsePrefix("10.1.0.2/32"), id); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.fib.IPv4.Insert(netip.MustParsePrefix("10.1.0.2/32"), id))
 	r.fib.SetAdjacency(r.adj[1], 1, 0)
 	var frames [][]byte
 	for i, f := range numbered(20, "10.1.0.1") {

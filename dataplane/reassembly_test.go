@@ -8,6 +8,7 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/packet"
@@ -126,9 +127,7 @@ func TestReassembledPacketsReachTheHost(t *testing.T) {
 			rules[i].Src, rules[i].Dst = netip.MustParsePrefix("10.3.0.9/32"), netip.MustParsePrefix("10.2.0.1/32")
 		}
 	}
-	if err := e.gateway.SetRules(rules); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, e.gateway.SetRules(rules))
 	p := testutil.UDP4("10.3.0.9", "10.2.0.1", 7, 9, make([]byte, 30_000)...)[packet.EthernetLen:]
 	frames := cut(t, e.seal(p), 1)
 	e.queues[0].Play(frames, len(frames))

@@ -14,6 +14,7 @@ import (
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/memport"
 	"github.com/warproute/warproute/umem"
@@ -43,9 +44,8 @@ type rig struct {
 func newRig(t *testing.T, maxPackets int) *rig {
 	r := &rig{t: t, fib: fib.New(1)}
 	var err error
-	if r.mem, err = umem.New(3 * 2048); err != nil {
-		t.Fatal(err)
-	}
+	r.mem, err = umem.New(3 * 2048)
+	require.NoError(t, err)
 	t.Cleanup(func() { r.mem.Close() })
 	r.pool = umem.NewPool(r.mem)
 	r.engine = cpu.New(r.fib, r.mem.Bytes(), make([]bool, 2))
@@ -62,9 +62,7 @@ func newRig(t *testing.T, maxPackets int) *rig {
 		r.adj[p], _ = r.fib.NewAdjacency(p)
 		r.fib.SetAdjacency(r.adj[p], p, 0x0200000000aa)
 		id, err := r.fib.NewNextHop(fib.KindForward, fib.Path{Adjacency: r.adj[p], Weight: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r.hops[p] = id
 		r.routeTo(id, fmt.Sprintf("10.%d.0.0/16", p), fmt.Sprintf("fd0%d::/64", p))
 	}
@@ -124,22 +122,17 @@ func (r *rig) startWithReturnRoute() {
 func (r *rig) configure(change func()) {
 	r.t.Helper()
 	var err error
-	if r.router, err = dataplane.New(r.config); err != nil {
-		r.t.Fatal(err)
-	}
+	r.router, err = dataplane.New(r.config)
+	require.NoError(r.t, err)
 	r.router.SetAddresses(0, r.addresses)
 	change()
-	if err := r.router.Start(); err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, r.router.Start())
 }
 
 func (r *rig) hop(k fib.Kind, paths ...fib.Path) fib.ID {
 	r.t.Helper()
 	id, err := r.fib.NewNextHop(k, paths...)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, err)
 	return id
 }
 
@@ -150,9 +143,7 @@ func (r *rig) routeTo(id fib.ID, prefixes ...string) {
 		if p.Addr().Is6() {
 			insert = r.fib.IPv6.Insert
 		}
-		if err := insert(p, id); err != nil {
-			r.t.Fatal(err)
-		}
+		require.NoError(r.t, insert(p, id))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestStopAccountsForAllPackets(t *testing.T) {
@@ -55,9 +56,7 @@ func TestNewRefusesInvalidConfigurations(t *testing.T) {
 	r := newRig(t, 64)
 	r.config.Workers[0].CPU = 1000
 	router, err := dataplane.New(r.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := router.Start(); err == nil {
 		t.Error("a worker was pinned to CPU 1000")
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // Settings change without packet loss, with packets in flight and pending.
@@ -17,9 +18,7 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 	r.wait("32 held packets", func(s *dataplane.Stats) bool { return s.Held == 32 })
 	for i := range 100 {
 		packets := []int{1, 7, 1024, 64}[i%4]
-		if err := r.router.Set(dataplane.Settings{MaxPackets: packets, MaxDelay: time.Duration(i) * time.Microsecond, Spin: time.Duration(i%2) * time.Millisecond}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.router.Set(dataplane.Settings{MaxPackets: packets, MaxDelay: time.Duration(i) * time.Microsecond, Spin: time.Duration(i%2) * time.Millisecond}))
 		r.fib.Commit() // the 32 are tried again, also in chunks of fewer
 	}
 	sent := r.router.Stats().Ports[1].TxPackets
@@ -46,9 +45,7 @@ func TestSettingsApplyToTheNextChunk(t *testing.T) {
 	r := newRig(t, 1024)
 	r.queues[0].Play(numbered(1000, "10.1.0.1"), -1)
 	r.start()
-	if err := r.router.Set(dataplane.Settings{MaxPackets: 8, MaxDelay: time.Millisecond}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.router.Set(dataplane.Settings{MaxPackets: 8, MaxDelay: time.Millisecond}))
 	before := r.router.Stats()
 	r.wait("chunks", func(s *dataplane.Stats) bool { return s.Chunks > before.Chunks+1000 })
 	after := r.router.Stats()

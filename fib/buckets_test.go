@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // count returns how many buckets each adjacency has.
@@ -139,26 +141,26 @@ func TestFlowsStayOnRemainingPaths(t *testing.T) {
 		}
 	}
 	all, err := f.NewNextHop(KindForward, paths...)
-	must(t, err)
+	require.NoError(t, err)
 	start := taken(all)
 
 	without2, err := f.NewNextHopAfter(all, KindForward, paths[0], paths[2])
-	must(t, err)
+	require.NoError(t, err)
 	moved(start, taken(without2), 2, 0)
 	only3, err := f.NewNextHopAfter(without2, KindForward, paths[2])
-	must(t, err)
+	require.NoError(t, err)
 	f.FreeNextHop(without2)
 	again, err := f.NewNextHopAfter(only3, KindForward, paths[1], paths[2])
-	must(t, err)
+	require.NoError(t, err)
 	moved(taken(only3), taken(again), 0, 2)
 
-	must(t, f.SetNextHop(all, KindForward, paths[0], paths[1]))
+	require.NoError(t, f.SetNextHop(all, KindForward, paths[0], paths[1]))
 	changed := taken(all)
 	moved(start, changed, 3, 0)
-	must(t, f.SetNextHop(all, KindForward, paths...))
+	require.NoError(t, f.SetNextHop(all, KindForward, paths...))
 	moved(changed, taken(all), 0, 3)
-	must(t, f.SetNextHop(all, KindForward, paths[1]))
-	must(t, f.SetNextHop(all, KindForward, paths[0], paths[1]))
+	require.NoError(t, f.SetNextHop(all, KindForward, paths[1]))
+	require.NoError(t, f.SetNextHop(all, KindForward, paths[0], paths[1]))
 	if n := count(taken(all)); n[1] != 128 || n[2] != 128 {
 		t.Errorf("shares %v", n)
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestWordsHoldTheirFields(t *testing.T) {
@@ -39,7 +41,7 @@ func TestNextHopsKeepTheirMTU(t *testing.T) {
 	f := New(0)
 	one, two := []Path{{Adjacency: 1}}, []Path{{Adjacency: 1}, {Adjacency: 2}}
 	id, err := f.NewNextHop(KindForward, one...)
-	must(t, err)
+	require.NoError(t, err)
 	if w := f.NextHop(id); w.MTU() != 0 || w.Limit(1500) != 1500 || w.Limit(65535) != 65535 {
 		t.Errorf("a new next hop: %#x, limits %d and %d", w, w.Limit(1500), w.Limit(65535))
 	}
@@ -51,7 +53,7 @@ func TestNextHopsKeepTheirMTU(t *testing.T) {
 		func() error { return f.SetNextHop(id, KindNoPort) },
 		func() error { return f.SetNextHop(id, KindForward, one...) },
 	} {
-		must(t, set())
+		require.NoError(t, set())
 		w := f.NextHop(id)
 		if w.MTU() != 1400 || w.Limit(1500) != 1400 || w.Limit(1400) != 1400 || w.Limit(1399) != 1399 || w.Limit(0) != 0 || w>>33&0x7f != 0 {
 			t.Errorf("%#x: MTU %d", w, w.MTU())
@@ -71,9 +73,7 @@ func TestNextHopChangesBetweenOneAndManyPaths(t *testing.T) {
 	f := New(0)
 	a, b := Path{Adjacency: 1, Weight: 1}, Path{Adjacency: 2, Weight: 1}
 	id, err := f.NewNextHop(KindForward, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if w := f.NextHop(id); w.Group() || w.Index() != 1 {
 		t.Errorf("one path: %#x", w)
 	}
@@ -92,15 +92,15 @@ func TestNextHopChangesBetweenOneAndManyPaths(t *testing.T) {
 			}
 		}
 	}
-	must(t, f.SetNextHop(id, KindForward, a, b))
+	require.NoError(t, f.SetNextHop(id, KindForward, a, b))
 	check(map[uint32]int{1: 128, 2: 128})
 	group := f.NextHop(id).Index()
-	must(t, f.SetNextHop(id, KindForward, a, Path{Adjacency: 3, Weight: 3}))
+	require.NoError(t, f.SetNextHop(id, KindForward, a, Path{Adjacency: 3, Weight: 3}))
 	check(map[uint32]int{1: 64, 3: 192})
 	if f.NextHop(id).Index() != group {
 		t.Error("a changed group got a new index: all its flows may have moved")
 	}
-	must(t, f.SetNextHop(id, KindBlackhole))
+	require.NoError(t, f.SetNextHop(id, KindBlackhole))
 	if w := f.NextHop(id); w.Kind() != KindBlackhole {
 		t.Errorf("blackhole: %#x", w)
 	}
@@ -132,14 +132,14 @@ func TestReusedNextHopHasItsOwnGroup(t *testing.T) {
 	f := New(0)
 	paths := func(a uint32) []Path { return []Path{{Adjacency: a}, {Adjacency: a + 1}} }
 	first, err := f.NewNextHop(KindForward, paths(1)...)
-	must(t, err)
+	require.NoError(t, err)
 	group := f.NextHop(first).Index()
 	f.FreeNextHop(first)
 
 	second, err := f.NewNextHop(KindForward, paths(3)...)
-	must(t, err)
+	require.NoError(t, err)
 	third, err := f.NewNextHop(KindForward, paths(5)...)
-	must(t, err)
+	require.NoError(t, err)
 	if second != first || f.NextHop(second).Index() != group {
 		t.Fatal("the indexes were not reused: this test tests nothing")
 	}
@@ -170,12 +170,5 @@ func TestParseMAC(t *testing.T) {
 	}
 	if _, err := ParseMAC(make([]byte, 8)); err == nil {
 		t.Error("an address of 8 bytes is accepted")
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // replica is a copy of the arrays, built from the reported words.
@@ -48,16 +50,12 @@ func churn(t *testing.T, f *FIB, rnd *rand.Rand, n int) {
 	var hops []ID
 	for range n {
 		adj, err := f.NewAdjacency(uint16(rnd.IntN(8)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		f.SetAdjacency(adj, uint16(rnd.IntN(8)), MAC(rnd.Uint64N(1<<48)))
 		f.SetPort(uint16(rnd.IntN(8)), MAC(rnd.Uint64N(1<<48)), 1500)
 		f.SetRPF(uint16(rnd.IntN(8)), RPF{RPFMode(rnd.IntN(3)), RPFMode(rnd.IntN(3))})
 		id, err := f.NewNextHop(KindForward, []Path{{Adjacency: adj, Weight: 1}, {Adjacency: 1, Weight: 2}}[:1+rnd.IntN(2)]...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if hops = append(hops, id); rnd.IntN(3) == 0 {
 			f.FreeNextHop(hops[0])
 			hops = hops[1:]

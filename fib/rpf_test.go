@@ -1,6 +1,10 @@
 package fib
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/warproute/warproute/internal/require"
+)
 
 func TestHasRPFWhileAnyPortFilters(t *testing.T) {
 	f := New(1)
@@ -25,11 +29,11 @@ func TestStrictRPFAcceptsPathsOfSmallWeight(t *testing.T) {
 	var paths []Path
 	for port, weight := range []uint32{256, 256, 1, 1} {
 		adjacency, err := f.NewAdjacency(uint16(port))
-		must(t, err)
+		require.NoError(t, err)
 		paths = append(paths, Path{Adjacency: adjacency, Weight: weight})
 	}
 	hop, err := f.NewNextHop(KindForward, paths...)
-	must(t, err)
+	require.NoError(t, err)
 	for port, want := range []bool{true, true, true, true, false} {
 		if f.PassesRPF(RPFStrict, uint16(port), hop) != want {
 			t.Errorf("port %d passes: %v", port, !want)

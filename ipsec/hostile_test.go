@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/internal/race"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec/suite"
 	"github.com/warproute/warproute/packet"
 )
@@ -203,9 +204,7 @@ func TestHostilePackets(t *testing.T) {
 			c.ESN = i%2 == 0
 			c.ReplayWindow = 64
 			keys, err := st.New(c.Key, c.AuthKey)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			a := &attacker{rnd: rnd, c: c, st: st, keys: keys}
 			c.Direction = In
 			in := newSA(t, c, 1)
@@ -255,9 +254,7 @@ func TestNothingIsAllocatedPerPacket(t *testing.T) {
 				p := ipPacket(rnd, v4, 17, 1300)
 				f := frame(p)
 				sad := SAD{}
-				if err := sad.Add(in); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, sad.Add(in))
 				allocs := testing.AllocsPerRun(50, func() {
 					copy(f[frameRoom:], p)
 					at, n, e := out.Encapsulate(0, f, frameRoom, len(p))

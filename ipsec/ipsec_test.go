@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec/suite"
 	"github.com/warproute/warproute/packet"
 )
@@ -44,9 +45,7 @@ func randomBytes(rnd *rand.Rand, n int) []byte {
 func newSA(t testing.TB, c Config, workers int) *SA {
 	t.Helper()
 	s, err := NewSA(c, workers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
@@ -41,13 +42,9 @@ func scapy(t *testing.T) func(question map[string]any) string {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("starting %v: %v; install python3-scapy", cmd, err)
 	}
@@ -60,9 +57,7 @@ func scapy(t *testing.T) func(question map[string]any) string {
 	answers := bufio.NewReader(stdout)
 	return func(question map[string]any) string {
 		line, err := json.Marshal(question)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := stdin.Write(append(line, '\n')); err != nil {
 			t.Fatalf("asking scapy: %v\n%s", err, &stderr)
 		}
@@ -182,9 +177,7 @@ func TestTsharkAgrees(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "esp.pcap")
-	if err := os.WriteFile(file, capture.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, capture.Bytes(), 0o600))
 	cmd := exec.Command("tshark", append(args, "-r", file, "-T", "fields", "-e", "ip.id", "-e", "esp.icv_good", "-e", "_ws.malformed")...)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir()) // nobody's settings
 	var stderr bytes.Buffer

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // bare returns an inbound SA for lookups only.
@@ -36,9 +38,7 @@ func TestSADEqualsAMap(t *testing.T) {
 		case s == nil && (grow || rnd.IntN(4) == 0):
 			s = bare(k.spi, k.dst)
 			want[k] = s
-			if err := d.Add(s); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, d.Add(s))
 		case s != nil && rnd.IntN(2) == 0:
 			delete(want, k)
 			if !d.Remove(s) || d.Remove(s) {
@@ -63,9 +63,7 @@ func TestSADEqualsAMap(t *testing.T) {
 
 func TestSADRejectsDuplicates(t *testing.T) {
 	var d SAD
-	if err := d.Add(bare(256, outer4[0])); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Add(bare(256, outer4[0])))
 	if err := d.Add(bare(256, outer4[0])); err == nil || !strings.Contains(err.Error(), "has its SPI and destination, 192.0.2.1") {
 		t.Errorf("a second one: %v", err)
 	}
@@ -87,9 +85,7 @@ func TestSADReadersSeeChanges(t *testing.T) {
 	stay := make([]*SA, 500)
 	for i := range stay {
 		stay[i] = bare(uint32(1000+i*7), outer4[i%2])
-		if err := d.Add(stay[i]); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.Add(stay[i]))
 	}
 	var stop atomic.Bool
 	var group sync.WaitGroup
@@ -125,9 +121,7 @@ func TestSADReadersSeeChanges(t *testing.T) {
 func BenchmarkSADLookup(b *testing.B) {
 	var d SAD
 	for i := range uint32(10_000) {
-		if err := d.Add(bare(0xc0000000+i, outer4[0])); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, d.Add(bare(0xc0000000+i, outer4[0])))
 	}
 	i := uint32(0)
 	for b.Loop() {

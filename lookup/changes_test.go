@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/routes"
 	"github.com/warproute/warproute/lookup"
 )
@@ -23,9 +24,7 @@ func TestReplacingTheDefaultRouteNeverMisses(t *testing.T) {
 		}
 		insert(all, 1)
 		for _, kernel := range tb.kernels {
-			if err := tb.use(kernel); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, tb.use(kernel))
 			var stop atomic.Bool
 			misses := make(chan int)
 			go func() {

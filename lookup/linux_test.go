@@ -13,35 +13,28 @@ import (
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/race"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/routes"
 )
 
 // The tables return the same prefixes as Linux with the same routes.
 func TestLinuxFindsTheSamePrefix(t *testing.T) {
 	ns, err := lab.New("fib")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { ns.Close() })
-	if err := lab.Veth(lab.End{Namespace: ns, Name: "out"}, lab.End{Namespace: ns, Name: "in"}, lab.VethOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, lab.Veth(lab.End{Namespace: ns, Name: "out"}, lab.End{Namespace: ns, Name: "in"}, lab.VethOptions{}))
 	sample := 50_000
 	if race.Enabled {
 		sample /= 10
 	}
 	for _, f := range []routes.Family{routes.IPv4, routes.IPv6} {
 		set, err := routes.New("real", f, 0, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if race.Enabled {
 			set.Prefixes, set.Hops = set.Prefixes[:set.Len()/10], set.Hops[:set.Len()/10]
 		}
 		tb := newTable(f)
-		if err := tb.Load(set.All()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, tb.Load(set.All()))
 		addRoutes(t, ns, set)
 		compare(t, ns, tb, set, sample)
 	}
@@ -52,19 +45,13 @@ func addRoutes(t *testing.T, ns *lab.Namespace, set *routes.Set) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "routes")
 	file, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w := bufio.NewWriter(file)
 	for _, p := range set.Prefixes {
 		fmt.Fprintf(w, "route add %v dev out\n", p)
 	}
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Flush())
+	require.NoError(t, file.Close())
 	if out, err := ns.Run("ip", "-batch", name); err != nil {
 		t.Fatalf("add %d routes: %v\n%s", set.Len(), err, out)
 	}

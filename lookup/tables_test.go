@@ -9,6 +9,7 @@ import (
 
 	"github.com/warproute/warproute/internal/oracle"
 	"github.com/warproute/warproute/internal/race"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/routes"
 	"github.com/warproute/warproute/lookup"
 	"github.com/warproute/warproute/lookup/ipv4"
@@ -58,9 +59,7 @@ func (tb table) agree(t *testing.T, want *oracle.Ranges[lookup.NextHop], addrs [
 	}
 	var dst [batchSize]lookup.NextHop
 	for _, kernel := range tb.kernels {
-		if err := tb.use(kernel); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, tb.use(kernel))
 		for i := 0; i < len(addrs); i += batchSize {
 			src := addrs[i:min(i+batchSize, len(addrs))]
 			tb.batch(dst[:], src)
@@ -110,14 +109,10 @@ func TestTablesAgreeWithTheOracle(t *testing.T) {
 			}
 			t.Run(c.name+" "+f.String(), func(t *testing.T) {
 				set, err := routes.New(c.name, f, size, 1)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				rnd := rand.New(rand.NewPCG(1, uint64(f)))
 				tb := newTable(f)
-				if err := tb.Load(set.All()); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, tb.Load(set.All()))
 				n, keep := 200_000, 1
 				if c.name == "real" {
 					n = 1_000_000
@@ -155,9 +150,7 @@ func (tb table) churn(t *testing.T, set *routes.Set, rnd *rand.Rand, n int) {
 			continue
 		}
 		present[i], hops[i] = true, lookup.NextHop(1+rnd.IntN(int(lookup.MaxNextHop)))
-		if err := tb.Insert(p, hops[i]); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, tb.Insert(p, hops[i]))
 	}
 	tb.agree(t, oracle.NewRanges(func(yield func(netip.Prefix, lookup.NextHop) bool) {
 		for i, p := range set.Prefixes {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -53,9 +54,7 @@ func TestFramesOfAnyLengthCirculate(t *testing.T) {
 func circulate(t *testing.T, rnd *rand.Rand, frames [][]byte) {
 	const most = umem.MaxFrameLen
 	mem, err := umem.New(600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer mem.Close()
 	pool := umem.NewPool(mem)
 	in, out := New(3, mem, pool), New(1, mem, pool)
@@ -118,9 +117,7 @@ func BenchmarkRound(b *testing.B) {
 func benchmarkRound(b *testing.B, length int, hasNIC bool) {
 	const size, chunks = 256, 8
 	mem, err := umem.New(3*ringSize + (chunks+1)*size)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	defer mem.Close()
 	pool := umem.NewPool(mem)
 	in, out := New(0, mem, pool), New(1, mem, pool)

@@ -1,13 +1,15 @@
 package umem
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/warproute/warproute/internal/require"
+)
 
 func newLarge(t *testing.T, frames, large int) *Memory {
 	t.Helper()
 	m, err := NewLarge(frames, large)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { m.Close() })
 	return m
 }

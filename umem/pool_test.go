@@ -1,6 +1,10 @@
 package umem
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/warproute/warproute/internal/require"
+)
 
 func TestPoolHoldsEachFrameOnce(t *testing.T) {
 	m := newMemory(t, 1)
@@ -71,9 +75,7 @@ func TestPoolDoesNotAllocate(t *testing.T) {
 
 func TestPoolBlocks(t *testing.T) {
 	m, err := NewLarge(10, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer m.Close()
 	p := NewPool(m)
 	n := p.Len()

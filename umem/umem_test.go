@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/internal/hostmem"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func newMemory(t *testing.T, frames int) *Memory {
 	t.Helper()
 	m, err := New(frames)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { m.Close() })
 	return m
 }
@@ -71,9 +70,7 @@ func TestNewRefuses(t *testing.T) {
 func TestClose(t *testing.T) {
 	m := newMemory(t, 1)
 	for range 2 {
-		if err := m.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, m.Close())
 	}
 	if m.Bytes() != nil || m.Frames() != 0 {
 		t.Errorf("closed memory has %d bytes", len(m.Bytes()))

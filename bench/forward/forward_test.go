@@ -8,6 +8,7 @@ import (
 
 	"github.com/warproute/warproute/bench/testbed"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 )
 
@@ -18,9 +19,7 @@ func TestRunVerifiesEveryPacket(t *testing.T) {
 	}{{false, 0}, {true, 0}, {false, 1}} {
 		t.Run(fmt.Sprintf("ipv6=%t/nics=%d", tt.ipv6, tt.nics), func(t *testing.T) {
 			cpus, err := affinity.CPUs()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if len(cpus) < 1+tt.nics {
 				t.Skipf("a worker and %d NICs need more than %d cores", tt.nics, len(cpus))
 			}
@@ -28,9 +27,7 @@ func TestRunVerifiesEveryPacket(t *testing.T) {
 				IPv6: tt.ipv6, Engine: "cpu", Table: "random", Routes: 500, Sizes: []int{64}, Testbed: testbed.Config{Workers: 1, NICs: tt.nics, MaxPackets: 256, Chunks: 1},
 				Duration: 50 * time.Millisecond, Rounds: 1, Seed: 7,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if r.Verified != 16384 || r.Mpps <= 0 || r.NICs != tt.nics || r.CPU <= 0 || r.CPU > r.NsPacket {
 				t.Errorf("%+v", r)
 			}
@@ -41,9 +38,7 @@ func TestRunVerifiesEveryPacket(t *testing.T) {
 
 func TestRunRejectsTooFewCores(t *testing.T) {
 	cpus, err := affinity.CPUs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = Run(Options{Table: "unknown", Testbed: testbed.Config{Workers: len(cpus), NICs: 1}})
 	if err == nil || !strings.Contains(err.Error(), "use fewer workers or NICs") {
 		t.Errorf("%d workers and a NIC on as many cores: %v", len(cpus), err)
@@ -63,9 +58,7 @@ func TestRunRejectsTooFewGPUs(t *testing.T) {
 func TestVerifyUsesOneWorkerPerGPU(t *testing.T) {
 	o := Options{Engine: "cpu", Table: "random", Routes: 500, Sizes: []int{64}, Testbed: testbed.Config{Workers: 3, GPUs: 2, MaxPackets: 256, Chunks: 1}, Seed: 7}
 	_, routes, base, play, err := o.prepare(1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if n, err := verify(o, base, routes, play); err != nil || n != 2000 {
 		t.Errorf("verified %d packets of 2 workers: %v", n, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestRunEndsWhenAllPacketsArrive(t *testing.T) {
@@ -29,9 +30,7 @@ func TestReceiverDrainsItsRings(t *testing.T) {
 	c.queues[0].Refill() // as OpenPort does
 	r := &running{}
 	r.stop.Store(true)
-	if err := (&worker{cpu: affinity.Any, receiver: c}).run(r); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, (&worker{cpu: affinity.Any, receiver: c}).run(r))
 	// The queue has 256 frames to receive into, and is given them again.
 	if got := c.received.Load(); got != 300 {
 		t.Errorf("received %d packets of 300 that were there", got)
@@ -67,9 +66,7 @@ func TestCancelledRunReports(t *testing.T) {
 	defer cancel()
 	tx.Workers[0].Queues[0] = &watched{tx.Workers[0].Queues[0], cancel}
 	rep, err := Run(ctx, tx, rx, testTraffic(1), Options{Rate: 10_000, Duration: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if rep.Send.Packets == 0 || rep.Receive.Packets != rep.Send.Packets {
 		t.Errorf("sent %d, received %d", rep.Send.Packets, rep.Receive.Packets)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // newLab returns ports at a client and a server, with Linux forwarding between them.
@@ -19,21 +20,13 @@ func newLab(t *testing.T) (top *lab.Topology, tx, rx *Port) {
 		t.Fatal("needs root: network namespaces and AF_XDP sockets are made here")
 	}
 	top, err := lab.NewTopology(lab.VethOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(top.Close)
-	if err := top.Forwarding(true); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, top.Forwarding(true))
 	mac, err := top.Server.MAC(lab.ServerLink)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, a := range []netip.Addr{lab.Server4.Addr(), lab.Server6.Addr()} {
-		if err := top.Router.AddNeighbor(lab.WAN, a, mac); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, top.Router.AddNeighbor(lab.WAN, a, mac))
 	}
 	return top, openIn(t, top.Client, lab.ClientLink), openIn(t, top.Server, lab.ServerLink)
 }
@@ -44,9 +37,7 @@ func openIn(t *testing.T, ns *lab.Namespace, link string) (p *Port) {
 		p, err = OpenPort(link, 1)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -54,9 +45,7 @@ func openIn(t *testing.T, ns *lab.Namespace, link string) (p *Port) {
 func TestRunThroughLinux(t *testing.T) {
 	top, tx, rx := newLab(t)
 	mac, err := top.Router.MAC(lab.LAN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	four := Traffic{Src: Host(lab.Client4.Addr()), Dst: Host(lab.Server4.Addr()), Flows: 16, DstMAC: mac}
 	six := Traffic{Src: Host(lab.Client6.Addr()), Dst: Host(lab.Server6.Addr()), Flows: 16, DstMAC: mac}
 	o := Options{Rate: 5000, Count: 1000}
@@ -71,9 +60,7 @@ func TestRunThroughLinux(t *testing.T) {
 			}
 		}
 	}
-	if err := top.Forwarding(false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, top.Forwarding(false))
 	if got := countsOf(mustRun(t, tx, rx, four, o).Receive); got.lost != 1000 {
 		t.Errorf("nothing forwards, and %+v", got)
 	}
@@ -83,9 +70,7 @@ func TestRunThroughLinux(t *testing.T) {
 func TestLinuxReceivesUntilRun(t *testing.T) {
 	top, tx, rx := newLab(t)
 	mac, err := top.Router.MAC(lab.LAN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pings := func() int {
 		res, _ := lab.Ping(top.Client, lab.Server4.Addr(), lab.PingOptions{Timeout: 200 * time.Millisecond})
 		return res.Received
@@ -102,9 +87,7 @@ func TestLinuxReceivesUntilRun(t *testing.T) {
 		t.Errorf("%d pings of 3 reached Linux past a port that receives", got)
 	}
 	for range 2 {
-		if err := rx.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, rx.Close())
 	}
 	if got := pings(); got != 3 {
 		t.Errorf("%d pings of 3 were answered after the port was closed", got)
@@ -113,14 +96,10 @@ func TestLinuxReceivesUntilRun(t *testing.T) {
 
 func TestOpenPortRejectsUnusableLinks(t *testing.T) {
 	ns, err := lab.New("refusing")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer ns.Close()
 	a, b := lab.End{Namespace: ns, Name: "a"}, lab.End{Namespace: ns, Name: "b"}
-	if err := lab.Veth(a, b, lab.VethOptions{Queues: 2}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, lab.Veth(a, b, lab.VethOptions{Queues: 2}))
 	refused := func(name string, cores int, want string) {
 		t.Helper()
 		err := ns.Do(func() error {
@@ -137,9 +116,7 @@ func TestOpenPortRejectsUnusableLinks(t *testing.T) {
 	refused("none0", 1, "open port none0: look up the interface")
 	refused("lo", 1, "no MAC address")
 	refused("a", 3, "it has 2 (set with `ethtool -L a`)")
-	if err := ns.SetDown("b"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ns.SetDown("b"))
 	refused("b", 1, "ip link set b up")
 	err = ns.Do(func() error { // Linux says so within a second
 		for range 200 {
@@ -150,21 +127,15 @@ func TestOpenPortRejectsUnusableLinks(t *testing.T) {
 		}
 		return errors.New("link a has a carrier though its other end is down")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	refused("a", 1, "no carrier")
 }
 
 func TestRunUsesAllQueues(t *testing.T) {
 	ns, err := lab.New("queues")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer ns.Close()
-	if err := lab.Veth(lab.End{Namespace: ns, Name: "a"}, lab.End{Namespace: ns, Name: "b"}, lab.VethOptions{Queues: 3}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, lab.Veth(lab.End{Namespace: ns, Name: "a"}, lab.End{Namespace: ns, Name: "b"}, lab.VethOptions{Queues: 3}))
 	var tx, rx *Port
 	err = ns.Do(func() (err error) {
 		if tx, err = OpenPort("a", 3); err == nil {
@@ -172,9 +143,7 @@ func TestRunUsesAllQueues(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer tx.Close()
 	defer rx.Close()
 	tr := testTraffic(32)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -114,9 +115,7 @@ func memoryPort(t testing.TB, name string, ends ...end) *Port {
 	p := &Port{Name: name, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}}
 	for _, e := range ends {
 		m, err := umem.New(1024)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { m.Close() })
 		e.mem, e.pool, e.fill = m.Bytes(), umem.NewPool(m), make([]uint32, 0, 256)
 		p.Workers = append(p.Workers, Worker{Queues: []dataplane.Queue{&e}, Memory: m, Pool: e.pool})
@@ -136,8 +135,6 @@ func testTraffic(flows int) Traffic {
 func mustRun(t testing.TB, tx, rx *Port, tr Traffic, o Options) *Report {
 	t.Helper()
 	rep, err := Run(context.Background(), tx, rx, tr, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return rep
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/routes"
 )
 
@@ -13,9 +14,7 @@ func TestGPURunVerifiesEveryMethod(t *testing.T) {
 	for _, f := range []routes.Family{routes.IPv4, routes.IPv6} {
 		for _, table := range []string{"internet", "nested"} {
 			r, err := Run(context.Background(), options(t, table, f))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, rate := range r.Rates {
 				t.Logf("%v %s: %s, %s: %.3f G/s", f, table, rate.Method, rate.Destinations, rate.Median())
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/internal/cheader"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/routes"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/lookup/device"
@@ -28,9 +29,7 @@ func fakeGPU(t *testing.T, fault string) string {
 func options(t *testing.T, table string, f routes.Family) Options {
 	t.Helper()
 	set, err := routes.New(table, f, 500, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return Options{
 		Routes: set, Destinations: []string{"table", "uniform"}, Addresses: 3*smallChunk - 1,
 		Rounds: 1, Duration: time.Nanosecond, Seed: 1,
@@ -44,9 +43,7 @@ func TestRunVerifiesAndMeasuresEveryMethod(t *testing.T) {
 			o := options(t, table, f)
 			o.Driver = lib
 			r, err := Run(context.Background(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if r.Addresses != 3*smallChunk || r.Verified < 2*r.Addresses || r.Device != "Fake 0" || r.TableBytes < 64<<20 {
 				t.Errorf("%v %s: %+v", f, table, r)
 			}

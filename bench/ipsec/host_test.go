@@ -6,6 +6,7 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/bench/testbed"
+	"github.com/warproute/warproute/internal/require"
 	esp "github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/packet"
 )
@@ -16,9 +17,7 @@ func newHostTraffic(t *testing.T, d esp.Direction, ipv6 bool) *traffic {
 	o := options("aes128gcm16", d)
 	o.Engine, o.IPv6, o.Testbed.Chunks = "gpu", ipv6, 3
 	tr, err := newTraffic(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return tr.by(host)
 }
 
@@ -31,9 +30,7 @@ func TestHostPreparesEncryption(t *testing.T) {
 			frames = append(frames, p.frame)
 		}
 		sent, _, err := tr.run([][][]byte{frames}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for i, p := range tr.inner {
 			want := make([]byte, tr.espSize(len(p.frame)-packet.EthernetLen))
 			inside := p
@@ -66,9 +63,7 @@ func TestHostRefusesReplaysAndPolicyMismatches(t *testing.T) {
 		}
 		frames = append(frames, put(inner{tr.inner[8].frame, tr.inner[7].tunnel}))
 		sent, stats, err := tr.run([][][]byte{frames}, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if len(sent[0]) != len(tr.inner) {
 			t.Fatalf("%d of %d packets transmitted: %v", len(sent[0]), len(tr.inner), testbed.Reasons(&stats.Ports[0]))
 		}
@@ -89,13 +84,9 @@ func TestHostIsTimed(t *testing.T) {
 	for d, name := range names {
 		tr := newHostTraffic(t, esp.Direction(d), false)
 		rings, err := tr.rings(tr.protect)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		hostRings, err := tr.hostRings(rings)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r, err := tr.measure(hostRings)
 		if err != nil || r.Packets == 0 || r.Engine != host {
 			t.Errorf("%s: %+v, %v", name, r, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
 	"github.com/warproute/warproute/internal/race"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	esp "github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -71,9 +72,7 @@ func TestVerificationFindsWrongBytes(t *testing.T) {
 	for d := range names {
 		o := options("aes128-sha256", esp.Direction(d))
 		tr, err := newTraffic(&o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		tr.tunnels[42].keys.cipher[3]++ // the library has a copy
 		if _, err := tr.verify(); err == nil {
 			t.Errorf("%s: not found", names[d])
@@ -126,9 +125,7 @@ func TestVerifyUsesEveryGPU(t *testing.T) {
 		o := options("aes128gcm16", c.direction)
 		o.SAs, o.Testbed.Workers, o.Testbed.GPUs = c.sas, 3, 3
 		tr, err := newTraffic(&o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if n, err := tr.verify(); err != nil || n != c.all {
 			t.Errorf("%s, %d SAs: verified %d packets, want %d; %v", names[c.direction], c.sas, n, c.all, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/routes"
 	"github.com/warproute/warproute/lookup"
 )
@@ -17,9 +18,7 @@ import (
 func options(t *testing.T, f routes.Family) Options {
 	t.Helper()
 	set, err := routes.New("internet", f, 2000, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return Options{
 		Routes: set, Destinations: []string{"table", "uniform"}, Batches: []int{64, 7}, Addresses: step,
 		Rounds: 1, Duration: 2 * time.Millisecond, Peers: []string{"bart"}, Seed: 1,
@@ -30,9 +29,7 @@ func TestRunVerifiesAndMeasuresEveryTable(t *testing.T) {
 	for _, f := range []routes.Family{routes.IPv4, routes.IPv6} {
 		o := options(t, f)
 		r, err := Run(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if least := 2*step + 3*2000; r.Verified < least {
 			t.Errorf("%v: %d addresses verified, want at least %d", f, r.Verified, least)
 		}
@@ -87,9 +84,7 @@ func TestRunMeasuresEachContender(t *testing.T) {
 	var used []string
 	f.locals[0].new = func() table[uint32] { return &twoKernels{bartTable[uint32]{addr: netip4}, &used} }
 	r, err := run(context.Background(), options(t, routes.IPv4), f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if r.Rates[0].Contender != "one kernel fast" || r.Rates[1].Contender != "one kernel slow" || !slices.Contains(used, "slow") {
 		t.Errorf("%s, %s; used %v", r.Rates[0].Contender, r.Rates[1].Contender, used)
 	}
@@ -160,9 +155,7 @@ func TestDPDKIsMeasuredOrReportedAbsent(t *testing.T) {
 		o := options(t, f)
 		o.Peers = []string{"dpdk"}
 		r, err := Run(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !installed {
 			if len(r.Absent) != 1 || !strings.Contains(r.Absent[0].Reason, "apt-get install") {
 				t.Errorf("absent: %+v", r.Absent)

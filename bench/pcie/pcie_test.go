@@ -10,6 +10,7 @@ import (
 
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/internal/cheader"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/umem"
 )
@@ -69,9 +70,7 @@ func TestRatesSumsConcurrentGPUs(t *testing.T) {
 	const one = frames * times / 20e-3 / 1e6
 	for gpus := 1; gpus <= 2; gpus++ {
 		rates, err := Rates(lib, gpus, shapes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		most := float64(gpus) * one
 		for _, r := range rates {
 			if len(rates) != len(shapes) || r > most || r < most*0.6 {
@@ -83,9 +82,7 @@ func TestRatesSumsConcurrentGPUs(t *testing.T) {
 
 func TestRatesEndsWithTheLastGPU(t *testing.T) {
 	rates, err := Rates(fakeGPU(t, "late"), 2, []Shape{{256, 64, 32}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if most := 2 * frames * times / 30e-3 / 1e6; rates[0] > most || rates[0] < most*0.6 {
 		t.Errorf("%.1f Mpps, want up to %.1f", rates[0], most)
 	}

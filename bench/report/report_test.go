@@ -14,6 +14,7 @@ import (
 	"github.com/warproute/warproute/bench/lookup"
 	"github.com/warproute/warproute/bench/testbed"
 	"github.com/warproute/warproute/bench/veth"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // texts returns the text of a plot, and the number of its filled shapes.
@@ -67,13 +68,9 @@ func TestDrawEveryKind(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			data, err := json.Marshal(tt.results)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			svg, err := Draw("the title", data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if again, err := Draw("the title", data); err != nil || !bytes.Equal(svg, again) {
 				t.Errorf("a second plot of the same results differs: %v", err)
 			}

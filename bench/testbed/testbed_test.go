@@ -8,20 +8,17 @@ import (
 	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 )
 
 func TestNICsAndWorkersShareNoCore(t *testing.T) {
 	cpus, err := affinity.CPUs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	n := len(cpus)
 	for workers := 1; workers <= n; workers++ {
 		w, c, err := cores(Config{Workers: workers, NICs: n - workers})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all := slices.Sorted(slices.Values(slices.Concat(w, c)))
 		if len(w) != workers || !slices.Equal(all, cpus) {
 			t.Errorf("cores %v: workers %v, NICs %v", cpus, w, c)

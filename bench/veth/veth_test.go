@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestRunMeasuresAndReportsFailures(t *testing.T) {
@@ -14,9 +15,7 @@ func TestRunMeasuresAndReportsFailures(t *testing.T) {
 		return func() error { return nil }, nil // forwards nothing
 	}}
 	results, distance, err := Run(t.Context(), Options{Rounds: 1, Duration: 100 * time.Millisecond}, []Contender{Drop(), Linux(), failing})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, r := range results[:2] {
 		if r.Error != "" || r.Median() <= 0 {
 			t.Errorf("%s: %v Mpps %s", r.Name, r.Median(), r.Error)

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/packet"
 )
@@ -16,9 +17,7 @@ import (
 // Flows are round-robin, each with its destination, port and valid checksum, also on reused pages.
 func TestSenderFramesArriveAndAreCounted(t *testing.T) {
 	a, b := namespace(t, "a"), namespace(t, "b")
-	if err := lab.Veth(lab.End{Namespace: a, Name: "a0"}, lab.End{Namespace: b, Name: "b0"}, lab.VethOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, lab.Veth(lab.End{Namespace: a, Name: "a0"}, lab.End{Namespace: b, Name: "b0"}, lab.VethOptions{}))
 	header := testutil.UDP4("10.0.0.1", "10.1.2.250", 1, 9, make([]byte, 18)...)
 	binary.BigEndian.PutUint16(header[40:], 0)
 
@@ -41,15 +40,11 @@ func TestSenderFramesArriveAndAreCounted(t *testing.T) {
 			t.Fatalf("frame of flow %d: % x", flow, f)
 		}
 	}
-	if err := passed.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, passed.Close())
 	count := attachTo(t, b, "b0", AttachCount)
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
 		n, err := count.Frames()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if n > 10_000 {
 			break
 		}
@@ -80,9 +75,7 @@ func TestNewSenderRejectsInvalidFrames(t *testing.T) {
 func namespace(t *testing.T, name string) *lab.Namespace {
 	t.Helper()
 	ns, err := lab.New(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { ns.Close() })
 	return ns
 }
@@ -90,27 +83,21 @@ func namespace(t *testing.T, name string) *lab.Namespace {
 func index(t *testing.T, ns *lab.Namespace, link string) int {
 	t.Helper()
 	l, err := ns.Link(link)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l.Attrs().Index
 }
 
 func attachTo(t *testing.T, ns *lab.Namespace, link string, attach func(int) (*Program, error)) (p *Program) {
 	t.Helper()
 	i := index(t, ns, link)
-	if err := ns.Do(func() (err error) { p, err = attach(i); return err }); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ns.Do(func() (err error) { p, err = attach(i); return err }))
 	return p
 }
 
 func newSender(t *testing.T, ns *lab.Namespace, link string, header []byte, flows int) (s *Sender) {
 	t.Helper()
 	i := index(t, ns, link)
-	if err := ns.Do(func() (err error) { s, err = NewSender(i, header[:HeaderLen], 60, flows); return err }); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ns.Do(func() (err error) { s, err = NewSender(i, header[:HeaderLen], 60, flows); return err }))
 	return s
 }
 
@@ -128,9 +115,7 @@ func capture(t *testing.T, ns *lab.Namespace, link string) (fd int) {
 	if err == nil {
 		err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
 	return fd
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/warproute/warproute/bench/gen"
 	"github.com/warproute/warproute/internal/cli"
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func newLab(t *testing.T) *lab.Topology {
@@ -24,9 +25,7 @@ func newLab(t *testing.T) *lab.Topology {
 		t.Fatal("needs root for network namespaces")
 	}
 	top, err := lab.NewTopology(lab.VethOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(top.Close)
 	return top
 }
@@ -34,9 +33,7 @@ func newLab(t *testing.T) *lab.Topology {
 func TestNextHopMACResolvesNeighborsAndGateways(t *testing.T) {
 	top := newLab(t)
 	want, err := top.Router.MAC(lab.LAN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, dst := range []netip.Addr{lab.LAN4.Addr(), lab.Server4.Addr(), lab.LAN6.Addr(), lab.Server6.Addr()} {
 		err := top.Client.Do(func() error {
 			got, err := nextHopMAC(lab.ClientLink, dst)
@@ -51,18 +48,14 @@ func TestNextHopMACResolvesNeighborsAndGateways(t *testing.T) {
 	}
 	// An IPv4 route via an IPv6 gateway (RFC 5549).
 	link, err := top.Client.Link(lab.ClientLink)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dst := netip.MustParsePrefix("192.0.2.1/32")
 	route := &netlink.Route{
 		LinkIndex: link.Attrs().Index,
 		Dst:       netlink.NewIPNet(dst.Addr().AsSlice()),
 		Via:       &netlink.Via{AddrFamily: unix.AF_INET6, Addr: lab.LAN6.Addr().AsSlice()},
 	}
-	if err := top.Client.Netlink().RouteAdd(route); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, top.Client.Netlink().RouteAdd(route))
 	err = top.Client.Do(func() error {
 		got, err := nextHopMAC(lab.ClientLink, dst.Addr())
 		if err == nil && got.String() != want.String() {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/warproute/warproute/control/socket"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestCaptureSendsFlagsAndWritesTheAnswer(t *testing.T) {
@@ -27,9 +28,7 @@ func TestCaptureSendsFlagsAndWritesTheAnswer(t *testing.T) {
 			return err
 		}}, nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer s.Close()
 	file := filepath.Join(t.TempDir(), "c")
 	for args, want := range map[string]string{
@@ -43,9 +42,7 @@ func TestCaptureSendsFlagsAndWritesTheAnswer(t *testing.T) {
 		root.SetOut(&out)
 		root.SetErr(&messages)
 		root.SetArgs(append([]string{"capture", "--socket", socketPath, "-w", file}, strings.Fields(args)...))
-		if err := root.ExecuteContext(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, root.ExecuteContext(t.Context()))
 		if diff := cmp.Diff(want, asked.Encode()); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", args, diff)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // listenAsManager returns the service manager's end of the notification socket.
@@ -18,9 +19,7 @@ func listenAsManager(t *testing.T) *net.UnixConn {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	t.Setenv("NOTIFY_SOCKET", path)
 	return conn

@@ -19,6 +19,7 @@ import (
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/cli"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/routes"
 	"github.com/warproute/warproute/internal/testutil"
 )
@@ -36,9 +37,7 @@ func TestReadAddrsBatchesInOrder(t *testing.T) {
 		var got []netip.Addr
 		var sizes []int
 		for addrs, err := range readAddrs(strings.NewReader(text.String())) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got, sizes = append(got, addrs...), append(sizes, len(addrs))
 		}
 		if !slices.Equal(got, want) || !slices.Equal(sizes, []int{addrsAtOnce, 20_000}) {
@@ -51,9 +50,7 @@ func TestAnswersBeforeAnInvalidAddressArePrinted(t *testing.T) {
 	text := strings.Repeat("192.0.2.1\n", addrsAtOnce) + "hello\n"
 	var out bytes.Buffer
 	table, err := routefile.NewTable([]routefile.Route{{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Type: "unicast"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	err = printAnswers(&out, false, readAddrs(strings.NewReader(text)), onCPU(table).answer)
 	if want := fmt.Sprintf(`standard input:%d: "hello" is not an IP address`, addrsAtOnce+1); cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
@@ -81,13 +78,9 @@ func compareEngines(t *testing.T, driver string, sets ...*routes.Set) {
 		return bytes.Compare(x[:], y[:])
 	})
 	table, err := routefile.NewTable(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	gpu, err := onGPU(driver, table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	batches := func(yield func([]netip.Addr, error) bool) {
 		for part := range slices.Chunk(addrs, addrsAtOnce) {
 			if !yield(part, nil) {
@@ -97,9 +90,7 @@ func compareEngines(t *testing.T, driver string, sets ...*routes.Set) {
 	}
 	answers := func(answer func([]netip.Addr) ([]status.Answer, error)) []byte {
 		var out bytes.Buffer
-		if err := printAnswers(&out, false, batches, answer); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, printAnswers(&out, false, batches, answer))
 		return out.Bytes()
 	}
 	got, want := answers(gpu.answer), answers(onCPU(table).answer)
@@ -124,9 +115,7 @@ func newSets(t *testing.T, table string, n int) (sets []*routes.Set) {
 	t.Helper()
 	for _, f := range []routes.Family{routes.IPv4, routes.IPv6} {
 		set, err := routes.New(table, f, n, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		sets = append(sets, set)
 	}
 	return sets
@@ -148,9 +137,7 @@ func TestRouteLookupReportsWriteErrors(t *testing.T) {
 	}
 	defer full.Close()
 	file := filepath.Join(t.TempDir(), "routes")
-	if err := os.WriteFile(file, []byte("192.0.2.0/24\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte("192.0.2.0/24\n"), 0o600))
 	root := newRootCommand()
 	root.SetOut(full)
 	root.SetArgs([]string{"route", "lookup", "--routes", file, "192.0.2.1"})
@@ -167,9 +154,7 @@ func TestRouteLookupPassesTheEngineToTheRouter(t *testing.T) {
 		}
 		return status.Answer{Address: netip.MustParseAddr(r.URL.Query().Get("addr"))}, nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer s.Close()
 	for engine, want := range map[string]string{"cpu": "", "gpu": "GPU 1: out of order"} {
 		root := newRootCommand()

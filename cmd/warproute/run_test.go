@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestMetricsFlagNoneDisablesMetrics(t *testing.T) {
@@ -11,9 +12,7 @@ func TestMetricsFlagNoneDisablesMetrics(t *testing.T) {
 		f := runFlags{ports: []string{"lan0"}, metrics: text, given: func(flag string) bool { return flag == "metrics" }}
 		f.running = []config.Port{{Interface: "lan0"}} // accepted although this host has no lan0
 		cfg, err := f.load()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := cfg.Metrics.Listen; got != want {
 			t.Errorf("--metrics %q: listen address %q, want %q", text, got, want)
 		}

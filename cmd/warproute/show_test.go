@@ -12,6 +12,7 @@ import (
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/cli"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // fakeRouter serves one value of each resource.
@@ -40,9 +41,7 @@ func fakeRouter(t *testing.T) (socketPath string) {
 			return status.AnswerOf(addr, route, route.Prefix.Contains(addr)), err
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return socketPath
 }
@@ -79,9 +78,7 @@ func TestShowPrintsAnswersOfTheRouter(t *testing.T) {
 			root := newRootCommand()
 			root.SetOut(&out)
 			root.SetArgs(append(strings.Fields(tt.args), "--socket", socketPath))
-			if err := root.ExecuteContext(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, root.ExecuteContext(t.Context()))
 			if !strings.Contains(out.String(), tt.want) {
 				t.Errorf("no %q in\n%s", tt.want, &out)
 			}
@@ -93,9 +90,7 @@ func TestVerifyFailsIfTablesDiffer(t *testing.T) {
 	answer := mirror.Verification{RoutesIPv4: 3, RoutesIPv6: 2, Addresses: 20, Differences: []mirror.Difference{}}
 	socketPath := filepath.Join(t.TempDir(), "w.sock")
 	s, err := socket.Serve(socketPath, map[string]socket.Handler{"/verify": func(*http.Request) (any, error) { return answer, nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer s.Close()
 	show := func(args ...string) (string, error) {
 		var out bytes.Buffer

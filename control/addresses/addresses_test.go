@@ -9,6 +9,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestFirstUsableAddressesAreReported(t *testing.T) {
@@ -16,26 +18,16 @@ func TestFirstUsableAddressesAreReported(t *testing.T) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatalf("make a network namespace: %v (root is needed)", err)
 	}
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "a"}, PeerName: "b"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "a"}, PeerName: "b"}))
 	link, err := netlink.LinkByName("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := netlink.LinkSetUp(link); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, netlink.LinkSetUp(link))
 	change := func(do func(netlink.Link, *netlink.Addr) error, text string) {
 		t.Helper()
 		a, err := netlink.ParseAddr(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		a.Flags = unix.IFA_F_NODAD
-		if err := do(link, a); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, do(link, a))
 	}
 	change(netlink.AddrAdd, "192.0.2.1/24")
 	type pair struct{ ipv4, ipv6 netip.Addr }
@@ -46,9 +38,7 @@ func TestFirstUsableAddressesAreReported(t *testing.T) {
 		}
 		reports <- pair{ipv4, ipv6}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	expect := func(ipv4, ipv6 string) {
 		t.Helper()
 		var want, got pair

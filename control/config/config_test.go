@@ -12,15 +12,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 var values = cmp.Options{cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
 
 func TestOnlyPortsAreRequired(t *testing.T) {
 	got, err := Parse("f.yaml", []byte("ports:\n  - interface: lan0\n  - interface: wan0\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if diff := cmp.Diff(Default("lan0", "wan0"), got, values); diff != "" {
 		t.Errorf("a file with ports alone differs from the flags --port lan0 --port wan0 (-flags +file):\n%s", diff)
 	}
@@ -43,9 +43,7 @@ checksum: repair
 icmp: {per_second: 0, burst: 1, source_per_second: 2, source_burst: 3}
 ipsec: {source: xfrm, state: /tmp/w, mss_clamp: true, fragment: after, icmp: strict, path_mtu: off, interface: ipsec0, linux_forwarding: allow}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := &Config{
 		Ports:    []Port{{"1e3", ModeZeroCopy, ReversePathOff}, {"wan0", ModeGeneric, ReversePathStrict}},
 		Engine:   EngineCPU,
@@ -169,15 +167,11 @@ func TestLoadErrorsNameTheFile(t *testing.T) {
 	if _, err := Load(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {
 		t.Errorf("a missing file: %v", err)
 	}
-	if err := os.WriteFile(path, []byte("ports: 1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte("ports: 1\n"), 0o600))
 	if _, err := Load(path); err == nil || !strings.HasPrefix(err.Error(), path+":1:8: ") {
 		t.Errorf("a wrong file: %v", err)
 	}
-	if err := os.Truncate(path, maxFileSize+1); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Truncate(path, maxFileSize+1))
 	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "bytes exceed the limit of") {
 		t.Errorf("a file that is too large: %v", err)
 	}
@@ -186,9 +180,7 @@ func TestLoadErrorsNameTheFile(t *testing.T) {
 // A reload reads the file again: a pipe would be empty, or block.
 func TestLoadRejectsPipes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "fifo")
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Mkfifo(path, 0o600))
 	refused := make(chan error, 1)
 	go func() { _, err := Load(path); refused <- err }()
 	select {
@@ -217,9 +209,7 @@ func TestSampleConfigurationsLoad(t *testing.T) {
 // full.yaml documents every key with its default.
 func TestFullSampleEqualsDefault(t *testing.T) {
 	got, err := Load("../../configs/full.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if diff := cmp.Diff(Default("lan0", "wan0"), got, values); diff != "" {
 		t.Errorf("configs/full.yaml differs from the defaults (-default +file):\n%s", diff)
 	}
@@ -235,9 +225,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(onePort + "ipsec:\n  source: xfrm\n  sas: [{spi: -1, encap: {sport: 0}, lifetime: {soft: {bytes: 1e9}}, key: 0b1, auth_key_file: /}]\n  policies: [{protocol: 256, sport: 2-1}]\n"))
 	for _, name := range []string{"full", "two-port"} {
 		data, err := os.ReadFile("../../configs/" + name + ".yaml")
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -8,18 +8,16 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // writeMode writes a configuration to a file with a mode and returns its path.
 func writeMode(t *testing.T, text string, mode os.FileMode) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "w.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	require.NoError(t, os.Chmod(path, mode))
 	return path
 }
 
@@ -59,9 +57,7 @@ func (o ownedBy) Sys() any { return &syscall.Stat_t{Uid: o.uid} }
 
 func TestKeysOfOtherOwnersAreRefused(t *testing.T) {
 	info, err := os.Stat(writeMode(t, "", 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	me := os.Geteuid()
 	for uid, want := range map[uint32]string{0: "", uint32(me): "", uint32(me) + 12345: fmt.Sprintf("k is owned by user %d, who can change it", me+12345)} {
 		if why, _ := exposed("k", ownedBy{info, uid}); why != want {
@@ -73,9 +69,7 @@ func TestKeysOfOtherOwnersAreRefused(t *testing.T) {
 	}
 	chown := func(t *testing.T, path string, uid int) {
 		t.Helper()
-		if err := os.Chown(path, uid, -1); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chown(path, uid, -1))
 	}
 	path := fileTest(t, keyA, 0o600)
 	key := filepath.Join(filepath.Dir(path), "k")
@@ -95,16 +89,10 @@ func TestKeysOfOtherOwnersAreRefused(t *testing.T) {
 func TestKeysBehindLinksAreRefused(t *testing.T) {
 	path := fileTest(t, keyA, 0o600)
 	dir := filepath.Dir(path)
-	if err := os.Rename(filepath.Join(dir, "k"), filepath.Join(dir, "real")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Rename(filepath.Join(dir, "k"), filepath.Join(dir, "real")))
 	for _, target := range []string{"real", filepath.Join(dir, "real"), "missing", "/dev/zero"} {
-		if err := os.Symlink(target, filepath.Join(dir, "k")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Symlink(target, filepath.Join(dir, "k")))
 		checkLoad(t, path, "DIR/k is a symbolic link; write the path of its target: the owner of the link could change it to another key")
-		if err := os.Remove(filepath.Join(dir, "k")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Remove(filepath.Join(dir, "k")))
 	}
 }

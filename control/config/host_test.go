@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 var host = []net.Interface{
@@ -42,9 +44,7 @@ func TestMissingInterfacesAreReported(t *testing.T) {
 
 func TestCheckHostReportsPositions(t *testing.T) {
 	c, err := Parse("f", []byte("ports:\n  - interface: lo\n  - interface: no-such-port\ncontrol: {socket: /no-such-dir/w}\nworkers: 2\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	err = CheckHost(c)
 	if err == nil {
 		t.Fatal("no error")
@@ -74,9 +74,7 @@ func TestCheckHostChecksValuesFirst(t *testing.T) {
 
 func TestStateNeedsADirectory(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(dir+"/file", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(dir+"/file", nil, 0o600))
 	for _, tt := range []struct{ name, state, direction, want string }{
 		{"existing directory", dir, "out", ""},
 		{"directory that the router creates", dir + "/new", "out", ""},
@@ -86,9 +84,7 @@ func TestStateNeedsADirectory(t *testing.T) {
 	} {
 		c, err := Parse("f", []byte(onePort+"ipsec:\n  state: "+tt.state+"\n  sas:\n    - {name: a, spi: 256, direction: "+tt.direction+
 			", src: 192.0.2.1, dst: 192.0.2.2, suite: null-sha256, auth_key: "+keyC+"}\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got := ""
 		if err := c.checkState().orNil(); err != nil {
 			got = err.Error()
@@ -132,21 +128,15 @@ func TestForwardingByLinuxIsReported(t *testing.T) {
 			if value == "" {
 				continue
 			}
-			if err := os.MkdirAll(filepath.Dir(dir+"/"+path), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(dir+"/"+path, []byte(value+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll(filepath.Dir(dir+"/"+path), 0o700))
+			require.NoError(t, os.WriteFile(dir+"/"+path, []byte(value+"\n"), 0o600))
 		}
 		choice := "allow"
 		if ipsec, ok := strings.CutPrefix(tt.ipsec, "drop"); ok {
 			choice, tt.ipsec = "drop", ipsec
 		}
 		c, err := Parse("f", []byte("ports: [{interface: lan0.7}]\nipsec:\n  linux_forwarding: "+choice+"\n"+tt.ipsec))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		errs := c.checkForwarding(dir)
 		if len(errs) != len(tt.want) {
 			t.Errorf("%s: %v", tt.name, errs)
@@ -187,9 +177,7 @@ func TestGuardedPortsIgnoreOtherMistakes(t *testing.T) {
 		{"ipsec: [", nil, "f.yaml"},
 	} {
 		path := filepath.Join(t.TempDir(), "f.yaml")
-		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(tt.text), 0o600))
 		got, err := GuardedPorts(path)
 		if !slices.Equal(got, tt.want) || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%q: %q, %v", tt.text, got, err)

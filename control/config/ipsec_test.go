@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
@@ -46,9 +47,7 @@ ipsec:
 func hexOf(t *testing.T, s string) Key {
 	t.Helper()
 	k, err := parseKey([]byte(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return k
 }
 
@@ -62,9 +61,7 @@ func TestSAsAndPoliciesAreRead(t *testing.T) {
       action: bypass
     - {direction: out, src: 0.0.0.0/0, dst: 0.0.0.0/0, protocol: 99, action: discard}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := Default("lan0")
 	want.IPsec.SAs = []SA{
 		{Name: "branch-out", SPI: 0x100, Direction: DirectionOut, Mode: SATunnel, Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"),
@@ -95,9 +92,7 @@ func TestEveryKeyOfAnSAIsRead(t *testing.T) {
        auth_key: `+keyC+`, esn: true, replay_window: 64, encap: {sport: 4501}, df: clear,
        lifetime: {packets: 4, bytes: 5, seconds: 6, soft: {packets: 1, bytes: 2, seconds: 3}}}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := []SA{{Name: "a", SPI: 0xffffffff, Direction: DirectionIn, Mode: SATransport, Src: netip.MustParseAddr("::"), Dst: netip.MustParseAddr("2001:db8::2"),
 		Suite: "null-sha256", AuthKey: hexOf(t, keyC), ESN: true, ReplayWindow: 64, Encap: Encap{4501, 4500}, DF: DFClear,
 		Lifetime: Lifetime{Soft: Limits{1, 2, 3}, Hard: Limits{4, 5, 6}}}}
@@ -258,22 +253,16 @@ func TestOneSACanBeOutboundAndInbound(t *testing.T) {
 // or indentation.
 func TestTunnelSampleHasTheDefaults(t *testing.T) {
 	text, err := os.ReadFile("../../configs/full.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	text = regexp.MustCompile(`(?m)^( *)#([^ ]|  )`).ReplaceAll(text, []byte("$1$2"))
 	got, err := Parse("full.yaml", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out, err := Parse("f", []byte(onePort+`ipsec:
   sas:
     - {name: branch-out, spi: 0x9c41f0d7, direction: out, src: 192.0.2.1, dst: 192.0.2.2, suite: aes128gcm16, key_file: keys/branch-out.key}
     - {name: branch-in, spi: 0x3be8527a, direction: in, src: 192.0.2.2, dst: 192.0.2.1, suite: aes128gcm16, key_file: keys/branch-in.key}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if diff := cmp.Diff(out.IPsec.SAs, got.IPsec.SAs, values); diff != "" {
 		t.Errorf("the sample differs from the defaults (-default +sample):\n%s", diff)
 	}
@@ -285,9 +274,7 @@ func TestTunnelSampleHasTheDefaults(t *testing.T) {
 func TestSAEqualComparesAllButKeyFiles(t *testing.T) {
 	parse := func(text string) []SA {
 		c, err := Parse("f", []byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return c.IPsec.SAs
 	}
 	old := parse(tunnel)

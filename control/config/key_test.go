@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestKeysAreNotPrinted(t *testing.T) {
 	c, err := Parse("f", []byte(tunnel))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	k := c.IPsec.SAs[0].Key
 	b := k.Bytes()
 	spellings := []string{hex.EncodeToString(b[8:12]), strings.Trim(fmt.Sprint(b[8:12]), "[]"), strings.Trim(fmt.Sprintf("%#v", b[8:12]), "[]byte{}"), string(b[8:12])}
@@ -94,16 +94,12 @@ func TestZeroOverwritesAllCopies(t *testing.T) {
 func fileTest(t *testing.T, key string, mode os.FileMode) (config string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "k"), []byte(key), mode); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "k"), []byte(key), mode))
 	if err := os.Chmod(filepath.Join(dir, "k"), mode); err != nil { // WriteFile applies the umask
 		t.Fatal(err)
 	}
 	config = filepath.Join(dir, "w.yaml")
-	if err := os.WriteFile(config, []byte(strings.Replace(tunnel, "key: "+keyA, "key_file: k", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(config, []byte(strings.Replace(tunnel, "key: "+keyA, "key_file: k", 1)), 0o600))
 	return config
 }
 
@@ -151,17 +147,13 @@ func TestUnusableKeyFilesAreRefused(t *testing.T) {
 	}
 	t.Run("missing", func(t *testing.T) {
 		path := fileTest(t, keyA, 0o600)
-		if err := os.Remove(filepath.Join(filepath.Dir(path), "k")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Remove(filepath.Join(filepath.Dir(path), "k")))
 		checkLoad(t, path, "stat DIR/k: no such file or directory"+hexHint)
 	})
 	t.Run("a directory", func(t *testing.T) {
 		path := fileTest(t, keyA, 0o600)
 		text := strings.Replace(tunnel, "key: "+keyA, "key_file: "+filepath.Dir(path), 1)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		checkLoad(t, path, "DIR is a directory, not a regular file; write the path of a file with the key, as hex digits on one line")
 	})
 }
@@ -180,9 +172,7 @@ func TestSharedKeyFilesAreRefused(t *testing.T) {
 	path := fileTest(t, keyA, 0o600)
 	text := strings.Replace(tunnel, "key: "+keyA, "key_file: k", 1)
 	text = strings.Replace(text, "suite: aes128-sha256\n      key: "+keyB+"\n      auth_key: "+keyC, "suite: aes128gcm16\n      key_file: k", 1)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), `:17:17: ipsec.sas[1].key_file: same key as "branch-out" in line 4`) {
 		t.Errorf("one key file for two SAs: %v", err)
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // Each worker needs an RX and a TX queue of every port.
@@ -33,9 +35,7 @@ func TestWorkersNeedQueuesOfEveryPort(t *testing.T) {
 		{"running ports", "3", queues{4, 4}, queues{2, 1}, running, nil},
 	} {
 		cfg, err := Parse("f", []byte("ports: [{interface: lan0}, {interface: wan0}]\nworkers: "+c.workers+"\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var got []string
 		for _, e := range cfg.checkQueues(c.running, func(name string) (rx, tx int, err error) {
 			has := map[string]queues{"lan0": c.lan, "wan0": c.wan}[name]

@@ -16,6 +16,7 @@ import (
 	"github.com/warproute/warproute/control/netfilter"
 	"github.com/warproute/warproute/control/xfrm"
 	"github.com/warproute/warproute/internal/netdev"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -286,9 +287,7 @@ func TestExamineNamesChecksAndPorts(t *testing.T) {
 		t.Error("a missing interface is healthy")
 	}
 	var b strings.Builder
-	if err := Write(&b, all); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Write(&b, all))
 	for _, line := range []string{
 		`FAIL  wan0: link         this host has no interface "wan0"`,
 		"                         → choose an interface that `ip link` shows, or create it",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -14,13 +15,9 @@ import (
 // later tells so.
 func TestLinkOfTheKernel(t *testing.T) {
 	ns, err := lab.New("doctor")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer ns.Close()
-	if err := lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{}))
 	err = ns.Do(func() error {
 		h, err := This()
 		if err != nil {
@@ -52,22 +49,16 @@ func TestLinkOfTheKernel(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // A queue that has an AF_XDP socket is another process's, also where no XDP program shows
 // that. Linux reports it since 6.15.
 func TestSocketsOfTheKernel(t *testing.T) {
 	ns, err := lab.New("doctor")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer ns.Close()
-	if err := lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{Queues: 2}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{Queues: 2}))
 	err = ns.Do(func() error {
 		h, err := This()
 		if err != nil {
@@ -99,21 +90,15 @@ func TestSocketsOfTheKernel(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // Doctor has the driver's message before a router starts, and leaves no program attached.
 func TestTrialHasTheDriversMessage(t *testing.T) {
 	ns, err := lab.New("doctor")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer ns.Close()
-	if err := lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{}))
 	if _, err := ns.Run("ip", "link", "set", "b0", "mtu", "9000"); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +121,5 @@ func TestTrialHasTheDriversMessage(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }

@@ -6,23 +6,20 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func newNamespace(t *testing.T) *lab.Namespace {
 	t.Helper()
 	ns, err := lab.New("guard")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { ns.Close() })
 	return ns
 }
 
 func openTable(t *testing.T, ns *lab.Namespace) (table *Table) {
 	t.Helper()
-	if err := ns.Do(func() (err error) { table, err = Open(); return err }); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ns.Do(func() (err error) { table, err = Open(); return err }))
 	t.Cleanup(func() { table.Close() })
 	return table
 }
@@ -93,13 +90,9 @@ func TestTableAddsAndReleasesInterfaces(t *testing.T) {
 	guard(t, table, false, "wan0")
 	guard(t, table, true, "lan0", "dmz0") // dmz0: port of another router
 	expectGuarded(t, table, "dmz0", "lan0", "wan0")
-	if err := table.Release("dmz0", "other"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, table.Release("dmz0", "other"))
 	expectGuarded(t, table, "lan0", "wan0")
-	if err := table.Release("lan0", "wan0"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, table.Release("lan0", "wan0"))
 	expectGuarded(t, table)
 	if got := run(t, ns, "nft list ruleset"); got != "" {
 		t.Errorf("after Release of all interfaces, nft lists\n%s", got)

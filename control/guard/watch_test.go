@@ -16,6 +16,7 @@ import (
 
 	"github.com/warproute/warproute/control/rtnl"
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // logged collects the log of a watcher.
@@ -39,12 +40,10 @@ func (l *logged) String() string {
 func watch(t *testing.T, ns *lab.Namespace, drop bool, ports ...string) (w *Watcher, log *logged) {
 	t.Helper()
 	log = &logged{}
-	if err := ns.Do(func() (err error) {
+	require.NoError(t, ns.Do(func() (err error) {
 		w, err = Watch(ports, drop, slog.New(slog.NewTextHandler(log, nil)))
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(w.Close)
 	return w, log
 }
@@ -60,21 +59,15 @@ func await(t *testing.T, what string, f func() bool) {
 
 func veth(t *testing.T, ns *lab.Namespace, name, peer string) {
 	t.Helper()
-	if err := lab.Veth(lab.End{Namespace: ns, Name: name}, lab.End{Namespace: ns, Name: peer}, lab.VethOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, lab.Veth(lab.End{Namespace: ns, Name: name}, lab.End{Namespace: ns, Name: peer}, lab.VethOptions{}))
 }
 
 func TestWatcherFollowsForwarding(t *testing.T) {
 	for _, drop := range []bool{true, false} {
 		ns := newNamespace(t)
 		veth(t, ns, "lan0", "peer0")
-		if err := ns.Sysctl("net.ipv4.ip_forward", "0"); err != nil {
-			t.Fatal(err)
-		}
-		if err := ns.Sysctl("net.ipv6.conf.all.forwarding", "0"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, ns.Sysctl("net.ipv4.ip_forward", "0"))
+		require.NoError(t, ns.Sysctl("net.ipv6.conf.all.forwarding", "0"))
 		w, log := watch(t, ns, drop, "lan0", "wan0")
 		state := func(ports ...Port) func() bool {
 			return func() bool { s := w.State(); return s.Held == drop && slices.Equal(s.Ports, ports) }
@@ -97,9 +90,7 @@ func TestWatcherFollowsForwarding(t *testing.T) {
 			if strings.Contains(step.setting, "force") && errors.Is(err, fs.ErrNotExist) {
 				continue // Linux before 6.17
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			await(t, step.setting+"="+step.value, state(step.want))
 		}
 		veth(t, ns, "wan0", "peer1") // inherits conf.default
@@ -155,27 +146,19 @@ func TestStackedIncludesUpperAndMasterInterfaces(t *testing.T) {
 // TestInputChainKeepsESPFromLinux checks that the table drops ESP, and passes IKE and keepalives.
 func TestInputChainKeepsESPFromLinux(t *testing.T) {
 	a, b := newNamespace(t), newNamespace(t)
-	if err := lab.Veth(lab.End{Namespace: a, Name: "wan0"}, lab.End{Namespace: b, Name: "peer0"}, lab.VethOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, lab.Veth(lab.End{Namespace: a, Name: "wan0"}, lab.End{Namespace: b, Name: "peer0"}, lab.VethOptions{}))
 	run(t, a, "ip addr add 192.0.2.1/24 dev wan0")
 	run(t, b, "ip addr add 192.0.2.2/24 dev peer0")
 	guard(t, openTable(t, a), true, "wan0")
 	var ike net.PacketConn
-	if err := a.Do(func() (err error) { ike, err = net.ListenPacket("udp4", ":4500"); return err }); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Do(func() (err error) { ike, err = net.ListenPacket("udp4", ":4500"); return err }))
 	defer ike.Close()
 	var esp int
-	if err := b.Do(func() (err error) { esp, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ESP); return err }); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Do(func() (err error) { esp, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ESP); return err }))
 	defer unix.Close(esp)
-	if err := unix.Sendto(esp, make([]byte, 32), 0, &unix.SockaddrInet4{Addr: [4]byte{192, 0, 2, 1}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Sendto(esp, make([]byte, 32), 0, &unix.SockaddrInet4{Addr: [4]byte{192, 0, 2, 1}}))
 	messages := []string{"\x00\x00\x01\x00ESP in UDP", "\xff", "\x00\x00\x00\x00IKE"}
-	if err := b.Do(func() error {
+	require.NoError(t, b.Do(func() error {
 		c, err := net.Dial("udp4", "192.0.2.1:4500")
 		if err != nil {
 			return err
@@ -187,9 +170,7 @@ func TestInputChainKeepsESPFromLinux(t *testing.T) {
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	buf := make([]byte, 100)
 	for _, want := range messages[1:] { // keepalive, IKE
 		_ = ike.SetReadDeadline(time.Now().Add(5 * time.Second))

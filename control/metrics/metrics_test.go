@@ -18,6 +18,7 @@ import (
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/internal/hist"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
 )
@@ -49,14 +50,10 @@ func sample() *status.Snapshot {
 func scrape(t *testing.T) string {
 	t.Helper()
 	s, err := Serve("127.0.0.1:0", Handler(Build{"v1", "abc", "go1"}, sample))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer s.Close()
 	resp, err := http.Get("http://" + s.Addr().String() + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
@@ -163,18 +160,14 @@ func TestScrapePassesPromlint(t *testing.T) {
 	body := scrape(t)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, f := range families {
 		if f.GetHelp() == "" || f.GetType() == dto.MetricType_UNTYPED {
 			t.Errorf("%s has no help or no type", name)
 		}
 	}
 	problems, err := promlint.New(strings.NewReader(body)).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
@@ -182,14 +175,10 @@ func TestScrapePassesPromlint(t *testing.T) {
 
 func TestOtherPathsAreNotFound(t *testing.T) {
 	s, err := Serve("127.0.0.1:0", Handler(Build{}, sample))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer s.Close()
 	resp, err := http.Get("http://" + s.Addr().String() + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusNotFound {
 		t.Errorf("/ answers %s", resp.Status)
@@ -201,12 +190,8 @@ func TestClosedServerDoesNotListen(t *testing.T) {
 	elsewhere := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // avoids TCP self-connections
 	for range 1000 {
 		s, err := Serve("127.0.0.1:0", Handler(Build{}, sample))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
 		if c, err := elsewhere.Dial("tcp", s.Addr().String()); err == nil {
 			c.Close()
 			t.Fatal("a closed server accepts connections")

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // BenchmarkStart reads 200,000 routes of each family from Linux into an empty base.
@@ -31,7 +32,7 @@ func BenchmarkStart(b *testing.B) {
 		if f.IPv4.Len() < routes || f.IPv6.Len() < routes {
 			b.Fatalf("%d IPv4 and %d IPv6 routes", f.IPv4.Len(), f.IPv6.Len())
 		}
-		check(b, m.Close())
+		require.NoError(b, m.Close())
 		b.StartTimer()
 	}
 	b.ReportMetric(2*routes*float64(b.N)/b.Elapsed().Seconds(), "routes/s")
@@ -48,7 +49,7 @@ func BenchmarkChange(b *testing.B) {
 	w.ip(lines...)
 	w.start()
 	link, err := w.router.Link("lan")
-	check(b, err)
+	require.NoError(b, err)
 	dst := netip.MustParsePrefix("20.1.2.0/24")
 	b.ResetTimer()
 	for i := range b.N {
@@ -56,7 +57,7 @@ func BenchmarkChange(b *testing.B) {
 		if i&1 == 0 {
 			via, want = net.IPv4(10, 1, 0, 3), lan3
 		}
-		check(b, w.router.Netlink().RouteReplace(&netlink.Route{
+		require.NoError(b, w.router.Netlink().RouteReplace(&netlink.Route{
 			LinkIndex: link.Attrs().Index, Gw: via,
 			Dst: &net.IPNet{IP: dst.Addr().AsSlice(), Mask: net.CIDRMask(24, 32)},
 		}))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // sameAsFresh compares the mirror, which followed events, with a new one, which
@@ -25,7 +26,7 @@ func (w *world) sameAsFresh() {
 // verify says where the mirror differs from Linux by its own account.
 func (w *world) verify() (differences []string) {
 	v, err := w.m.Verify()
-	check(w.t, err)
+	require.NoError(w.t, err)
 	for _, d := range v.Differences {
 		differences = append(differences, fmt.Sprintf("verify: %v: Linux %q, router %q", d.Address, d.Linux, d.Router))
 	}

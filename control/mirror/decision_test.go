@@ -10,6 +10,7 @@ import (
 
 	"github.com/warproute/warproute/control/rtnl"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // Whatever weights paths have and whichever of them are dead, what the base makes of them
@@ -20,9 +21,7 @@ func TestGroupsOfTheBasePassForTheirWeights(t *testing.T) {
 	var adjacencies []uint32
 	for range 20 {
 		id, err := f.NewAdjacency(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		adjacencies = append(adjacencies, id)
 	}
 	name := func(id uint32) string { return fmt.Sprint("way ", id) }
@@ -38,9 +37,7 @@ func TestGroupsOfTheBasePassForTheirWeights(t *testing.T) {
 			}
 		}
 		id, err := f.NewNextHopAfter(0, fib.KindForward, paths...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got := map[string]float64{}
 		for _, adjacency := range f.Words().Groups[int(f.NextHop(id).Index())*fib.Buckets:][:fib.Buckets] {
 			got[name(adjacency)]++

@@ -15,6 +15,7 @@ import (
 
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // linux tells what Linux itself would do with packets, by way of another netlink
@@ -30,7 +31,7 @@ func askLinux(t testing.TB, ns *lab.Namespace) *linux {
 	t.Helper()
 	l := &linux{ns: ns, ports: map[int]string{}, up: map[int]bool{}, neighbors: map[neighborID]net.HardwareAddr{}}
 	links, err := ns.Netlink().LinkList()
-	check(t, err)
+	require.NoError(t, err)
 	for _, link := range links {
 		a := link.Attrs()
 		l.up[a.Index] = a.RawFlags&unix.IFF_UP != 0 && a.RawFlags&unix.IFF_LOWER_UP != 0
@@ -39,7 +40,7 @@ func askLinux(t testing.TB, ns *lab.Namespace) *linux {
 		}
 	}
 	neighbors, err := ns.Netlink().NeighList(0, 0)
-	check(t, err)
+	require.NoError(t, err)
 	for _, n := range neighbors {
 		if ip, ok := netip.AddrFromSlice(n.IP); ok && n.State&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE) == 0 {
 			l.neighbors[neighborID{n.LinkIndex, ip.Unmap()}] = n.HardwareAddr
@@ -154,9 +155,9 @@ func randomChanges(t *testing.T, seed uint64) {
 	w := newWorld(t)
 	// With forwarding off, Linux chooses between equal IPv6 routes by what it
 	// has heard of their neighbors; with it on, there are anycast addresses too.
-	check(t, w.router.Sysctl("net.ipv6.conf.all.forwarding", "1"))
+	require.NoError(t, w.router.Sysctl("net.ipv6.conf.all.forwarding", "1"))
 	for _, link := range []string{"lan", "wan", "oob"} {
-		check(t, w.router.Sysctl("net.ipv6.conf."+link+".keep_addr_on_down", "1"))
+		require.NoError(t, w.router.Sysctl("net.ipv6.conf."+link+".keep_addr_on_down", "1"))
 	}
 	w.start()
 	script := randomScript{random}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/hist"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestRoutesAndLookupForPeople(t *testing.T) {
@@ -44,7 +45,7 @@ func TestRoutesAndLookupForPeople(t *testing.T) {
 
 	multi, _ := w.m.Lookup(netip.MustParseAddr("20.1.1.1"))
 	got, err := json.Marshal(multi)
-	check(t, err)
+	require.NoError(t, err)
 	const want = `{"prefix":"20.0.0.0/8","type":"unicast","kind":"forward","table":"main","protocol":"static","metric":100,"installed":true,` +
 		`"paths":[{"via":"10.1.0.2","dev":"lan","port":0,"weight":2,"mac":"02:00:00:00:01:02","dead":false},` +
 		`{"via":"10.2.0.9","dev":"wan","port":1,"weight":1,"dead":false}]}`
@@ -122,8 +123,8 @@ func TestWarningAtStart(t *testing.T) {
 
 func TestClosedMirror(t *testing.T) {
 	w := newWorld(t).start()
-	check(t, w.m.Close())
-	check(t, w.m.Close())
+	require.NoError(t, w.m.Close())
+	require.NoError(t, w.m.Close())
 	w.m.Settle()
 	if st := w.m.Status(); st.RoutesIPv4 != 0 {
 		t.Errorf("a closed mirror has status %+v", st)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestLinkDownAndUp(t *testing.T) {
@@ -44,12 +45,12 @@ func TestLinkWithoutCarrier(t *testing.T) {
 	w.ip(known...)
 	w.start()
 	w.ip("route add 20.0.0.0/8 via 10.1.0.2", "route add 21.0.0.0/8 nexthop via 10.1.0.2 nexthop via 10.2.0.2")
-	check(t, w.peer.SetDown("lan1"))
+	require.NoError(t, w.peer.SetDown("lan1"))
 	// Linux keeps the routes, and neighbors that do not need to be found.
 	w.wantSoon("20.0.0.1", "lan down 02:00:00:00:01:02")
 	w.wantSoon("21.0.0.1", wan2) // the same event, a moment later
 	w.sameAsFresh()
-	check(t, w.peer.SetUp("lan1"))
+	require.NoError(t, w.peer.SetUp("lan1"))
 	w.wantSoon("20.0.0.1", lan2)
 	w.wantSoon("21.0.0.1", lan2+"*128 "+wan2+"*128")
 	w.sameAsFresh()
@@ -227,7 +228,7 @@ func TestAPortThatWasAway(t *testing.T) {
 	w.start()
 	inside := func(ns *lab.Namespace) string {
 		p, err := ns.Start(exec.Command("sleep", "60"))
-		check(t, err)
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = p.Stop(time.Second) })
 		return strconv.Itoa(p.Pid())
 	}
@@ -237,7 +238,7 @@ func TestAPortThatWasAway(t *testing.T) {
 	w.ip("link set lan netns " + there)
 	w.note(func() { w.events = nil })
 	_, err := w.batch(elsewhere, "link set lan netns "+here)
-	check(t, err)
+	require.NoError(t, err)
 	w.ip("link set lan up")
 	if link, err := w.router.Link("lan"); err != nil || link.Attrs().Index != was {
 		t.Fatalf("it came back as %v (%v), so this test tests nothing", link, err)

@@ -3,6 +3,8 @@ package mirror
 import (
 	"strings"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // Linux says of ignore_routes_with_linkdown that it changed, and of no route. Each case sets
@@ -19,11 +21,11 @@ func TestLinkdownSettingIsFollowedWhileALinkIsDown(t *testing.T) {
 			w.ip("route add 30.0.0.0/24 via 10.2.0.2 metric 10", "route add 30.0.0.0/24 via 10.1.0.2 metric 50",
 				"route add fd30::/64 via fd02::2 metric 10", "route add fd30::/64 via fd01::2 metric 50")
 			_, err := w.batch(w.peer, "link set wan1 down")
-			check(t, err)
+			require.NoError(t, err)
 			w.wantSoon(test.addr, "wan down ?")
 			set := func(value string) {
 				t.Helper()
-				check(t, w.router.Sysctl(test.setting+".ignore_routes_with_linkdown", value))
+				require.NoError(t, w.router.Sysctl(test.setting+".ignore_routes_with_linkdown", value))
 				w.m.Settle()
 			}
 			linux := func(dev string) {
@@ -45,7 +47,7 @@ func TestLinkdownSettingIsFollowedWhileALinkIsDown(t *testing.T) {
 			set("1")
 			w.wantSoon(test.addr, "lan ?")
 			_, err = w.batch(w.peer, "link set wan1 up")
-			check(t, err)
+			require.NoError(t, err)
 			w.wantSoon(test.addr, "wan ?")
 		})
 	}

@@ -1,6 +1,10 @@
 package mirror
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/warproute/warproute/internal/require"
+)
 
 func TestNexthopObjects(t *testing.T) {
 	w := newWorld(t)
@@ -59,7 +63,7 @@ func TestNexthopObjects(t *testing.T) {
 // Without its compatibility mode Linux does not tell about the routes of objects.
 func TestNexthopObjectsWithoutCompatibility(t *testing.T) {
 	w := newWorld(t)
-	check(t, w.router.Sysctl("net.ipv4.nexthop_compat_mode", "0"))
+	require.NoError(t, w.router.Sysctl("net.ipv4.nexthop_compat_mode", "0"))
 	w.ip(known...)
 	w.start()
 	w.ip("nexthop add id 1 via 10.1.0.2 dev lan", "nexthop add id 2 via 10.2.0.2 dev wan", "nexthop add id 6 via fd01::2 dev lan",

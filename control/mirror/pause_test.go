@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/control/rtnl"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // setVRF puts link 1 into a VRF, or takes it out.
@@ -70,7 +71,7 @@ func TestAPortInAVRFIsLent(t *testing.T) {
 
 func TestNoStartWithAPortInAVRF(t *testing.T) {
 	s := newState(t)
-	check(t, s.checkPorts())
+	require.NoError(t, s.checkPorts())
 	s.setLink(&rtnl.Link{Index: 9, Name: "red"})
 	s.setVRF(true)
 	if err := s.checkPorts(); err == nil || !strings.Contains(err.Error(), "port lan: member of VRF red") || !strings.Contains(err.Error(), "ip link set lan nomaster") {

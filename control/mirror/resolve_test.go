@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // adjacencyOf returns the adjacency that packets to an address are held at.
@@ -36,9 +37,9 @@ func TestResolve(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
-			check(t, w.peer.AddAddr("lan1", netip.MustParsePrefix("10.1.0.2/24")))
-			check(t, w.peer.AddAddr("lan1", netip.MustParsePrefix("fd01::2/64")))
-			check(t, w.peer.AddAddr("lan1", netip.MustParsePrefix("fe80::2/64")))
+			require.NoError(t, w.peer.AddAddr("lan1", netip.MustParsePrefix("10.1.0.2/24")))
+			require.NoError(t, w.peer.AddAddr("lan1", netip.MustParsePrefix("fd01::2/64")))
+			require.NoError(t, w.peer.AddAddr("lan1", netip.MustParsePrefix("fe80::2/64")))
 			w.ip("route add 20.0.0.0/8 via 10.1.0.2", "route add fd20::/16 via fd01::2", "route add fd21::/16 via fe80::2 dev lan",
 				"route add 21.0.0.0/8 via inet6 fe80::2 dev lan")
 			w.start()
@@ -46,7 +47,7 @@ func TestResolve(t *testing.T) {
 				t.Fatalf("before: %q", got)
 			}
 			mac, err := w.peer.MAC("lan1")
-			check(t, err)
+			require.NoError(t, err)
 			w.m.Resolve(w.adjacencyOf(test.dst))
 			w.wantSoon(test.dst, "lan "+mac.String())
 		})
@@ -68,7 +69,7 @@ func TestResolveOfNobody(t *testing.T) {
 	for range 100 { // who asks is a goroutine of its own
 		var err error
 		out, err = w.router.Run("ip", "neigh", "show", "10.1.0.9")
-		check(t, err)
+		require.NoError(t, err)
 		if strings.Contains(out, "INCOMPLETE") {
 			return
 		}
@@ -106,7 +107,7 @@ func TestResolveIsBounded(t *testing.T) {
 func TestResolveNeverBlocks(t *testing.T) {
 	w := newWorld(t).start()
 	adjacency, _ := w.adjacencyOf("10.1.0.9")
-	check(t, w.m.Close()) // nobody takes requests any more
+	require.NoError(t, w.m.Close()) // nobody takes requests any more
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -125,9 +126,9 @@ func TestResolveNeverBlocks(t *testing.T) {
 // that its failure and a new MAC address are detected.
 func TestStaleNeighborsInUseAreChecked(t *testing.T) {
 	w := newWorld(t)
-	check(t, w.peer.AddAddr("lan1", netip.MustParsePrefix("10.1.0.2/24")))
-	check(t, w.router.Sysctl("net.ipv4.neigh.lan.delay_first_probe_time", "0")) // s
-	check(t, w.router.Sysctl("net.ipv4.neigh.lan.retrans_time_ms", "50"))
+	require.NoError(t, w.peer.AddAddr("lan1", netip.MustParsePrefix("10.1.0.2/24")))
+	require.NoError(t, w.router.Sysctl("net.ipv4.neigh.lan.delay_first_probe_time", "0")) // s
+	require.NoError(t, w.router.Sysctl("net.ipv4.neigh.lan.retrans_time_ms", "50"))
 	opts := defaults
 	opts.refreshStale, opts.askEvery = 50*time.Millisecond, 20*time.Millisecond
 	w.startWith(opts)
@@ -135,7 +136,7 @@ func TestStaleNeighborsInUseAreChecked(t *testing.T) {
 	w.want("10.1.0.2", "lan 02:00:00:00:00:99")
 	w.wantSoon("10.1.0.2", "lan ?") // nobody answers there any more
 	mac, err := w.peer.MAC("lan1")
-	check(t, err)
+	require.NoError(t, err)
 	w.m.Resolve(w.adjacencyOf("10.1.0.2"))
 	w.wantSoon("10.1.0.2", "lan "+mac.String())
 }
@@ -144,12 +145,12 @@ func TestStaleNeighborsInUseAreChecked(t *testing.T) {
 // that do not answer have to be left in peace.
 func TestForgottenNeighborsAreAskedForAtOnce(t *testing.T) {
 	w := newWorld(t)
-	check(t, w.peer.AddAddr("lan1", netip.MustParsePrefix("10.1.0.2/24")))
+	require.NoError(t, w.peer.AddAddr("lan1", netip.MustParsePrefix("10.1.0.2/24")))
 	opts := defaults
 	opts.askEvery = time.Hour
 	w.startWith(opts)
 	mac, err := w.peer.MAC("lan1")
-	check(t, err)
+	require.NoError(t, err)
 	for range 3 {
 		w.m.Resolve(w.adjacencyOf("10.1.0.2"))
 		w.wantSoon("10.1.0.2", "lan "+mac.String())

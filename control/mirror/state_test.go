@@ -13,12 +13,13 @@ import (
 	"github.com/warproute/warproute/control/rtnl"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/race"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // newState is a state of two ports without Linux.
 func newState(t testing.TB) *state {
 	s := new(state)
-	check(t, s.init(fib.New(1), []Port{{"lan", 1}, {"wan", 2}}, Hooks{}, slog.New(slog.DiscardHandler)))
+	require.NoError(t, s.init(fib.New(1), []Port{{"lan", 1}, {"wan", 2}}, Hooks{}, slog.New(slog.DiscardHandler)))
 	for i := range 3 {
 		s.setTestLink(i+1, true)
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 type logBuffer struct {
@@ -34,14 +36,14 @@ func (w *world) startLogged() *logBuffer {
 	var ports []Port
 	for _, name := range portNames {
 		link, err := w.router.Link(name)
-		check(w.t, err)
+		require.NoError(w.t, err)
 		ports = append(ports, Port{name, link.Attrs().Index})
 	}
-	check(w.t, w.router.Do(func() (err error) {
+	require.NoError(w.t, w.router.Do(func() (err error) {
 		w.m, err = start(w.fib, ports, Hooks{}, slog.New(slog.NewTextHandler(log, nil)), defaults)
 		return err
 	}))
-	w.t.Cleanup(func() { check(w.t, w.m.Close()) })
+	w.t.Cleanup(func() { require.NoError(w.t, w.m.Close()) })
 	return log
 }
 
@@ -100,11 +102,11 @@ func TestSurvey(t *testing.T) {
 	w := newWorld(t)
 	w.ip("route add 20.0.0.0/8 via 10.3.0.2", "route add fd20::/64 via fd03::2", "route add 41.0.0.0/24 encap seg6 mode encap segs fd02::9 dev wan")
 	var found []UnsupportedRoutes
-	check(t, w.router.Do(func() (err error) {
+	require.NoError(t, w.router.Do(func() (err error) {
 		var ports []Port
 		for _, name := range portNames {
 			link, err := w.router.Link(name)
-			check(t, err)
+			require.NoError(t, err)
 			ports = append(ports, Port{name, link.Attrs().Index})
 		}
 		found, err = Survey(ports)
@@ -125,7 +127,7 @@ func TestCharonsRuleIsKnown(t *testing.T) {
 	w.ip("route add default via 10.2.0.2", "rule add lookup 220 pref 220",
 		"route add 10.60.0.0/16 via 10.2.0.2 table 220 proto static src 10.1.0.1", "route add throw 10.1.0.0/24 table 220")
 	_, err := w.router.Run("ip", "-6", "rule", "add", "lookup", "220", "pref", "220")
-	check(t, err)
+	require.NoError(t, err)
 	log := w.startLogged()
 	quiet := func(when string) {
 		t.Helper()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // Whatever is wrong in the base, Verify names an address to which packets go wrong.
@@ -61,7 +62,7 @@ func TestVerifyFindsWhatIsWrong(t *testing.T) {
 			return nil
 		}},
 	} {
-		w.m.do(func() { check(t, c.wrong()) })
+		w.m.do(func() { require.NoError(t, c.wrong()) })
 		if found := strings.Join(w.verify(), "\n"); !strings.Contains(found, c.want) {
 			t.Errorf("%s: it finds %q, want %q", c.name, found, c.want)
 		}

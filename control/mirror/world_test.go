@@ -16,6 +16,7 @@ import (
 
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // world is a router's namespace with two ports and a link that is none:
@@ -52,7 +53,7 @@ func newWorld(t testing.TB) *world {
 	for i, name := range []string{"lan", "wan", "oob"} {
 		w.join(name)
 		for _, format := range []string{"10.%d.0.1/24", "fd%02d::1/64"} {
-			check(t, w.router.AddAddr(name, netip.MustParsePrefix(fmt.Sprintf(format, i+1))))
+			require.NoError(t, w.router.AddAddr(name, netip.MustParsePrefix(fmt.Sprintf(format, i+1))))
 		}
 	}
 	w.addressed()
@@ -64,7 +65,7 @@ func (w *world) addressed() {
 	w.t.Helper()
 	for range 200 {
 		out, err := w.router.Run("ip", "-6", "route", "show", "table", "local")
-		check(w.t, err)
+		require.NoError(w.t, err)
 		if strings.Contains(out, "fd01::1") && strings.Contains(out, "fd02::1") && strings.Contains(out, "fd03::1") {
 			return
 		}
@@ -76,7 +77,7 @@ func (w *world) addressed() {
 func newNamespace(t testing.TB, name string) *lab.Namespace {
 	t.Helper()
 	ns, err := lab.New(name)
-	check(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() { ns.Close() })
 	return ns
 }
@@ -84,7 +85,7 @@ func newNamespace(t testing.TB, name string) *lab.Namespace {
 // join makes a link to the peer.
 func (w *world) join(name string) {
 	w.t.Helper()
-	check(w.t, lab.Veth(lab.End{Namespace: w.router, Name: name}, lab.End{Namespace: w.peer, Name: name + "1"}, lab.VethOptions{}))
+	require.NoError(w.t, lab.Veth(lab.End{Namespace: w.router, Name: name}, lab.End{Namespace: w.peer, Name: name + "1"}, lab.VethOptions{}))
 }
 
 // start starts the world's mirror.
@@ -124,14 +125,14 @@ func (w *world) mirror(f *fib.FIB, hooks Hooks, opts options) (m *Mirror) {
 	var ports []Port
 	for _, name := range portNames {
 		link, err := w.router.Link(name)
-		check(w.t, err)
+		require.NoError(w.t, err)
 		ports = append(ports, Port{name, link.Attrs().Index})
 	}
-	check(w.t, w.router.Do(func() (err error) {
+	require.NoError(w.t, w.router.Do(func() (err error) {
 		m, err = start(f, ports, hooks, slog.New(slog.NewTextHandler(testWriter{w.t}, nil)), opts)
 		return err
 	}))
-	w.t.Cleanup(func() { check(w.t, m.Close()) })
+	w.t.Cleanup(func() { require.NoError(w.t, m.Close()) })
 	return m
 }
 
@@ -158,7 +159,7 @@ func (w *world) ip(lines ...string) {
 func (w *world) batch(ns *lab.Namespace, lines ...string) (string, error) {
 	w.t.Helper()
 	file := filepath.Join(w.t.TempDir(), "batch")
-	check(w.t, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+	require.NoError(w.t, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 	return ns.Run("ip", "-force", "-batch", file)
 }
 
@@ -237,12 +238,5 @@ func (w *world) wantSoon(addr, want string) {
 		} else if time.Now().After(end) {
 			w.t.Fatalf("packets to %s: %q for 5 seconds, want %q", addr, got, want)
 		}
-	}
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/warproute/warproute/control/rtnl"
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // TestForwardingListsChainsOfForwardedPackets uses rules of nft, iptables-nft and iptables-legacy.
@@ -37,9 +38,7 @@ func TestForwardingListsChainsOfForwardedPackets(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ns, err := lab.New("firewall")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			t.Cleanup(func() { ns.Close() })
 			for _, line := range test.commands {
 				name, args, _ := strings.Cut(line, " ")
@@ -53,15 +52,13 @@ func TestForwardingListsChainsOfForwardedPackets(t *testing.T) {
 				}
 			}
 			var got []string
-			if err := ns.Do(func() error {
+			require.NoError(t, ns.Do(func() error {
 				chains, err := Forwarding()
 				for _, c := range chains {
 					got = append(got, c.String())
 				}
 				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			if slices.Sort(got); !slices.Equal(got, test.want) {
 				t.Errorf("found %q, want %q", got, test.want)
 			}

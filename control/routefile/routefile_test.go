@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 var netips = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
@@ -58,9 +60,7 @@ func TestReadParsesLines(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := Read("f", strings.NewReader(tt.text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if diff := cmp.Diff(tt.want, got, netips); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
@@ -101,9 +101,7 @@ func TestOpenUnpacksGzip(t *testing.T) {
 	z.Write([]byte("10.0.0.0/8\n"))
 	z.Close()
 	path := filepath.Join(t.TempDir(), "routes.gz")
-	if err := os.WriteFile(path, packed.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, packed.Bytes(), 0o600))
 	got, err := Open(path)
 	if err != nil || len(got) != 1 || got[0].Prefix != pfx("10.0.0.0/8") {
 		t.Errorf("got %v, %v", got, err)
@@ -116,9 +114,7 @@ func TestOpenUnpacksGzip(t *testing.T) {
 // TestOpenReadsPipes also checks that a pipe without a writer is an error and does not block.
 func TestOpenReadsPipes(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer r.Close()
 	if _, err := w.WriteString("10.0.0.0/8\n"); err != nil {
 		t.Fatal(err)
@@ -129,9 +125,7 @@ func TestOpenReadsPipes(t *testing.T) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	fifo := filepath.Join(t.TempDir(), "fifo")
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Mkfifo(fifo, 0o600))
 	for _, path := range []string{fifo, "/dev/zero"} {
 		done := make(chan error, 1)
 		go func() { _, err := Open(path); done <- err }()
@@ -166,13 +160,9 @@ func TestTruncatedLineIsNotASyntaxError(t *testing.T) {
 
 func TestLowestMetricWinsThenTheFirst(t *testing.T) {
 	routes, err := Read("f", strings.NewReader("10.0.0.0/8 dev a metric 20\n10.0.0.0/8 dev b metric 10\n10.0.0.0/8 dev c metric 10\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	table, err := NewTable(routes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got, ok := table.Lookup(ip("10.1.2.3"))
 	if !ok || got.Paths[0].Dev != "b" || table.Len() != 1 {
 		t.Errorf("got %v, %t of %d routes, want the one on b alone", got, ok, table.Len())
@@ -182,13 +172,9 @@ func TestLowestMetricWinsThenTheFirst(t *testing.T) {
 func TestDeadRoutesAreSkipped(t *testing.T) {
 	routes, err := Read("f", strings.NewReader("10.0.0.0/8 dev eth0\n10.1.0.0/16 dev eth1 dead linkdown\n"+
 		"10.2.0.0/16 dev eth1 metric 1 dead\n10.2.0.0/16 dev eth2 metric 2\n10.3.0.0/16\n\tnexthop dev eth1 weight 1 dead\n\tnexthop dev eth2 weight 1\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	table, err := NewTable(routes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for addr, want := range map[string]string{"10.1.0.1": "10.0.0.0/8 eth0", "10.2.0.1": "10.2.0.0/16 eth2", "10.3.0.1": "10.3.0.0/16 eth1"} {
 		if r, ok := table.Lookup(ip(addr)); !ok || r.Prefix.String()+" "+r.Paths[0].Dev != want {
 			t.Errorf("%s: got %+v, want %s", addr, r, want)
@@ -215,9 +201,7 @@ func TestLookupFindsTheLongestPrefix(t *testing.T) {
 		}
 	}
 	table, err := NewTable(routes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for range 2000 {
 		for _, bits := range []int{32, 128} {
 			addr := random(bits)

@@ -7,15 +7,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // startLoop runs a loop without subscriptions that applies batches with handle.
 func startLoop(t *testing.T, handle func(Message) error) *Loop {
 	t.Helper()
 	l, err := OpenLoop(unix.NETLINK_ROUTE, 1<<16)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	l.Start(func() {
 		for {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 func ne32(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
@@ -79,9 +81,7 @@ func TestRouteParsesAttributes(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := Route{Hops: make([]Hop, 3)} // reused from an earlier route
-			if err := got.Parse(test.data); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, got.Parse(test.data))
 			test.want.Protocol = unix.RTPROT_STATIC
 			if len(got.Hops) == 0 {
 				got.Hops = nil
@@ -168,9 +168,7 @@ func TestLinksNeighborsAndRulesAreParsed(t *testing.T) {
 	mac := []byte{2, 0, 0, 0, 0, 1}
 	var l Link
 	ifinfo := append([]byte{0, 0, 0, 0}, body(ne32(5), ne32(unix.IFF_UP|unix.IFF_LOWER_UP), ne32(0))...)
-	if err := l.Parse(body(ifinfo, attr(unix.IFLA_IFNAME, []byte("lan0\x00")), attr(unix.IFLA_MTU, ne32(1400)), attr(unix.IFLA_ADDRESS, mac))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, l.Parse(body(ifinfo, attr(unix.IFLA_IFNAME, []byte("lan0\x00")), attr(unix.IFLA_MTU, ne32(1400)), attr(unix.IFLA_ADDRESS, mac))))
 	if want := (Link{Index: 5, Flags: unix.IFF_UP | unix.IFF_LOWER_UP, Name: "lan0", MTU: 1400, Address: [6]byte(mac)}); l != want {
 		t.Errorf("link %+v, want %+v", l, want)
 	}
@@ -194,9 +192,7 @@ func TestLinksNeighborsAndRulesAreParsed(t *testing.T) {
 
 	var n Neighbor
 	ndmsg := append([]byte{unix.AF_INET, 0, 0, 0}, append(ne32(5), unix.NUD_STALE, 0, unix.NTF_ROUTER, 0)...)
-	if err := n.Parse(body(ndmsg, attr(unix.NDA_DST, ip("10.0.0.9").AsSlice()), attr(unix.NDA_LLADDR, mac))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, n.Parse(body(ndmsg, attr(unix.NDA_DST, ip("10.0.0.9").AsSlice()), attr(unix.NDA_LLADDR, mac))))
 	if want := (Neighbor{Family: unix.AF_INET, Index: 5, State: unix.NUD_STALE, Flags: unix.NTF_ROUTER, Addr: ip("10.0.0.9"), Address: [6]byte(mac)}); n != want {
 		t.Errorf("neighbor %+v, want %+v", n, want)
 	}
@@ -243,9 +239,7 @@ func TestParsingRoutesAllocatesNothing(t *testing.T) {
 		attr(unix.RTA_MULTIPATH, append(rtnexthop(0, 0, 2), rtnexthop(0, 0, 3)...)))
 	r := Route{Hops: make([]Hop, 0, 4)}
 	if n := testing.AllocsPerRun(100, func() {
-		if err := r.Parse(data); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.Parse(data))
 	}); n != 0 {
 		t.Errorf("%v allocations per route", n)
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // TestStalledClientsAreDisconnected also checks that the client detects the truncated answer.
@@ -35,15 +37,12 @@ func TestStalledClientsAreDisconnected(t *testing.T) {
 		s.Listener.Close()
 		p := path(t)
 		var err error
-		if s.Listener, err = net.Listen("unix", p); err != nil {
-			t.Fatal(err)
-		}
+		s.Listener, err = net.Listen("unix", p)
+		require.NoError(t, err)
 		s.Start()
 		defer s.Close()
 		c, err := net.Dial("unix", p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer c.Close()
 		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		select {
@@ -52,9 +51,7 @@ func TestStalledClientsAreDisconnected(t *testing.T) {
 			t.Fatalf("%s: the handler still waits for the client", name)
 		}
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%s: error after %d bytes: %v", name, len(got), err)
 		}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 func path(t *testing.T) string { return filepath.Join(t.TempDir(), "w.sock") }
@@ -20,9 +22,7 @@ func path(t *testing.T) string { return filepath.Join(t.TempDir(), "w.sock") }
 func serve(t *testing.T, path string, handlers map[string]Handler) *Server {
 	t.Helper()
 	s, err := Serve(path, handlers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -79,12 +79,8 @@ func TestStreamIsEncodedAsAnArray(t *testing.T) {
 	serve(t, p, map[string]Handler{"/0": numbers(0), "/1": numbers(1), "/many": numbers(100_000)})
 	for url, n := range map[string]int{"/0": 0, "/1": 1, "/many": 100_000} {
 		var whole, each []int
-		if err := Get(t.Context(), p, url, &whole); err != nil {
-			t.Fatal(err)
-		}
-		if err := Each(t.Context(), p, url, func(i int) error { each = append(each, i); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Get(t.Context(), p, url, &whole))
+		require.NoError(t, Each(t.Context(), p, url, func(i int) error { each = append(each, i); return nil }))
 		if len(whole) != n || !slices.Equal(whole, each) {
 			t.Errorf("%s: Get read %d, Each %d elements, want %d", url, len(whole), len(each), n)
 		}
@@ -106,9 +102,7 @@ func TestSocketHasMode0600(t *testing.T) {
 
 func TestCloseRemovesTheSocket(t *testing.T) {
 	p := path(t)
-	if err := serve(t, p, nil).Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, serve(t, p, nil).Close())
 	if _, err := os.Stat(p); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
 	}
@@ -122,9 +116,7 @@ func TestCloseRemovesTheSocket(t *testing.T) {
 func TestServeReplacesStaleSockets(t *testing.T) {
 	p := path(t)
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: p, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	l.SetUnlinkOnClose(false)
 	l.Close()
 	if err := Get(t.Context(), p, "/1", nil); !errors.Is(err, ErrNoRouter) {
@@ -152,9 +144,7 @@ func TestSocketInUseNamesItsProcess(t *testing.T) {
 
 func TestServeKeepsRegularFiles(t *testing.T) {
 	p := path(t)
-	if err := os.WriteFile(p, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(p, []byte("precious"), 0o600))
 	if _, err := Serve(p, nil); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("got %v", err)
 	}
@@ -187,9 +177,7 @@ func TestCloseDoesNotWaitForSlowClients(t *testing.T) {
 func TestOpenReturnsWhenItsContextEnds(t *testing.T) {
 	p := path(t)
 	l, err := net.Listen("unix", p) // accepts connections without answering
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -224,9 +212,7 @@ func TestTruncatedContentIsAnError(t *testing.T) {
 		}}, nil
 	}})
 	body, err := Open(t.Context(), p, "/trace")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer body.Close()
 	if got, err := io.ReadAll(body); err == nil || !strings.Contains(err.Error(), "answer truncated") {
 		t.Errorf("got %q, %v", got, err)

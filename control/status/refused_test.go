@@ -3,6 +3,8 @@ package status
 import (
 	"strings"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestRefusedRedirectsAreShownAsLosses(t *testing.T) {
@@ -14,12 +16,8 @@ func TestRefusedRedirectsAreShownAsLosses(t *testing.T) {
 		t.Errorf("the last drop is %+v", last)
 	}
 	var b strings.Builder
-	if err := WriteDrops(&b, drops); err != nil {
-		t.Fatal(err)
-	}
-	if err := WritePorts(&b, Ports(s)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, WriteDrops(&b, drops))
+	require.NoError(t, WritePorts(&b, Ports(s)))
 	for _, want := range []string{"redirect_refused", "xdp:xdp_redirect_err", "lan0: dropped, redirect to the AF_XDP socket refused: 20"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, &b)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/warproute/warproute/control/mirror"
+	"github.com/warproute/warproute/internal/require"
 )
 
 var (
@@ -24,13 +25,9 @@ var (
 func TestRouteTableMarksUnusedRoutes(t *testing.T) {
 	var b strings.Builder
 	table, err := NewRouteTable(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, r := range []mirror.RouteInfo{direct, multipath, blackhole} {
-		if err := table.Write(r); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, table.Write(r))
 	}
 	want := `PREFIX                         ACTION       PROTOCOL  NEXT HOP
 192.0.2.0/24                   forward      kernel    direct on lan0
@@ -48,9 +45,7 @@ func TestNeighborTableShowsUnresolvedNeighbors(t *testing.T) {
 		{Address: netip.MustParseAddr("192.0.2.1"), Dev: "lan0", MAC: "02:00:00:00:00:01", State: "reachable", Used: true},
 		{Address: netip.MustParseAddr("fe80::2"), Dev: "wan0", State: "incomplete"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := `ADDRESS    PORT  MAC                STATE       USED
 192.0.2.1  lan0  02:00:00:00:00:01  reachable   yes
 fe80::2    wan0  -                  incomplete  no
@@ -69,9 +64,7 @@ func TestAnswerTableHasOneRowPerPath(t *testing.T) {
 		AnswerOf(netip.MustParseAddr("10.1.1.1"), blackhole, true),
 		AnswerOf(netip.MustParseAddr("203.0.113.1"), mirror.RouteInfo{}, false),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := `ADDRESS      PREFIX         ACTION             NEXT HOP  PORT
 192.0.2.7    192.0.2.0/24   forward            direct    lan0
 2001:db8::1  2001:db8::/32  forward, mtu 1400  fe80::1   lan0 weight 1
@@ -95,9 +88,7 @@ func TestAnswerJSONKeysAreStable(t *testing.T) {
 	}
 	for _, tt := range tests {
 		got, err := json.Marshal(tt.answer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if diff := cmp.Diff(tt.want, string(got)); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}

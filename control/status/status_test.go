@@ -12,6 +12,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/internal/hist"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // sample returns a snapshot of a router with two ports that forwarded 3000 packets in 3 chunks.
@@ -134,9 +135,7 @@ no packets dropped
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var b strings.Builder
-			if err := tt.write(&b); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, tt.write(&b))
 			if diff := cmp.Diff(strings.TrimPrefix(strings.ReplaceAll(tt.want, "@", "`"), "\n"), b.String()); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
@@ -167,9 +166,7 @@ func TestJSONKeysAreStable(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := json.Marshal(tt.view)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if diff := cmp.Diff(strings.ReplaceAll(tt.want, "@", "`"), string(got)); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

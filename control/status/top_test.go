@@ -10,6 +10,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/internal/hist"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestTopShowsTheInterval(t *testing.T) {
@@ -35,9 +36,7 @@ func TestTopShowsTheInterval(t *testing.T) {
 	top := TopOf(before, now, 2*time.Second)
 	top.Time = time.Date(2026, 11, 21, 12, 0, 3, 0, time.UTC)
 	var b strings.Builder
-	if err := WriteTop(&b, top); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, WriteTop(&b, top))
 	want := `12:00:03  4 chunks/s of 20.0 packets, 2 in flight; 1 packet queued for neighbors; 2 workers; engine cpu (no GPU was found)
 
 PORT  STATE  RX PPS  RX BIT/S  TX PPS  TX BIT/S  DROPS/S  LOST/S

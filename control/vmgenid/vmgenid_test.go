@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestNewGenerationsAreRecognized(t *testing.T) {
@@ -30,9 +32,7 @@ func TestNewGenerationsAreRecognized(t *testing.T) {
 func TestOtherEventsAreIgnored(t *testing.T) {
 	calls := make(chan struct{}, 1)
 	w, err := Watch(func() { calls <- struct{}{} })
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := os.WriteFile("/sys/class/mem/null/uevent", []byte("change"), 0); err != nil {
 		t.Logf("trigger a uevent: %v", err)
 	}

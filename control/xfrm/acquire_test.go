@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/control/rtnl"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 	ipsecpolicy "github.com/warproute/warproute/ipsec/policy"
 )
@@ -21,12 +22,10 @@ import (
 func testAcquire(t *testing.T) {
 	k := newKernel(t)
 	var daemon *rtnl.Listener
-	if err := k.Do(func() (err error) {
+	require.NoError(t, k.Do(func() (err error) {
 		daemon, err = rtnl.ListenFamily(unix.NETLINK_XFRM, 1<<20, groupAcquire)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	asked := make(chan []byte, 8)
 	go func() {
 		buf := make([]byte, rtnl.MinBuffer)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
 	ipsecpolicy "github.com/warproute/warproute/ipsec/policy"
@@ -30,9 +31,7 @@ type kernel struct {
 func newKernel(t *testing.T) *kernel {
 	t.Helper()
 	ns, err := lab.New("xfrm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { ns.Close() })
 	k := &kernel{Namespace: ns, t: t}
 	k.start()
@@ -47,9 +46,7 @@ func (k *kernel) start() {
 		k.mirror, err = Start(k.gateway, 1, Hooks{IsLocal: func(a netip.Addr) bool { return a == here || a == here6 }}, nil)
 		return err
 	})
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	require.NoError(k.t, err)
 	m := k.mirror
 	k.t.Cleanup(func() { m.Close() })
 }
@@ -57,9 +54,7 @@ func (k *kernel) start() {
 // ip runs lines as `ip -batch` does.
 func (k *kernel) ip(lines ...string) {
 	k.t.Helper()
-	if err := k.tryIP(lines...); err != nil {
-		k.t.Fatal(err)
-	}
+	require.NoError(k.t, k.tryIP(lines...))
 }
 
 func (k *kernel) tryIP(lines ...string) error {
@@ -137,9 +132,7 @@ func testSuites(t *testing.T) {
 		k.ip(text)
 		got := k.association(spi)
 		want, err := ipsec.NewSA(ipsec.Config{SPI: spi, Src: got.Config().Src, Dst: got.Config().Dst, Suite: st.Name, Key: key, AuthKey: authKey, Nonces: got.Config().Nonces}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var sealed [2][]byte
 		for i, s := range []*ipsec.SA{got, want} {
 			buf := make([]byte, 512)
@@ -315,9 +308,7 @@ func testRestart(t *testing.T) {
 	in.Count(0, 1, 100)
 	k.mirror.Close() // which tells Linux
 	text, err := k.Run("ip", "-s", "xfrm", "state")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := contains(text, "50000(bytes), 500(packets)", "oseq 0x1f4", "seq-hi 0x1, seq 0x7", "100(bytes), 1(packets)"); err != nil {
 		t.Error(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/guest"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // inGuest has the test binary, run by TestLinux in a guest, be the tests that need a
@@ -38,14 +39,10 @@ func TestLinux(t *testing.T) {
 		t.Fatalf("build the tests for the guest: %v: %s", err, out)
 	}
 	ns, err := lab.New("guest")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { ns.Close() })
 	g, err := guest.StartUML(ns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { g.Close() })
 	if _, err := g.Run("modprobe", "-a", "ipv6", "veth", "xfrm_user", "esp4", "esp6", "ah4", "ipcomp", "drbg"); err != nil {
 		t.Fatal(err)

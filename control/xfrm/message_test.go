@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/control/rtnl"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
 )
@@ -147,9 +148,7 @@ func newFake(t *testing.T) *fake {
 func (f *fake) say(messages ...rtnl.Message) {
 	f.t.Helper()
 	for _, m := range messages {
-		if err := f.handle(m); err != nil {
-			f.t.Fatal(err)
-		}
+		require.NoError(f.t, f.handle(m))
 	}
 	f.commit()
 }

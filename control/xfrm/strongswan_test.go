@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -110,9 +111,7 @@ func newTunnel(t *testing.T) *tunnel {
 		left:  newEnd(t, "left", addr("192.0.2.1"), addr("192.0.2.2"), addr("10.1.0.1"), addr("10.2.0.1")),
 		right: newEnd(t, "right", addr("192.0.2.2"), addr("192.0.2.1"), addr("10.2.0.1"), addr("10.1.0.1")),
 	}
-	if err := lab.Veth(lab.End{Namespace: x.left.Namespace, Name: "veth"}, lab.End{Namespace: x.right.Namespace, Name: "veth"}, lab.VethOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, lab.Veth(lab.End{Namespace: x.left.Namespace, Name: "veth"}, lab.End{Namespace: x.right.Namespace, Name: "veth"}, lab.VethOptions{}))
 	for _, e := range []*end{x.left, x.right} {
 		e.must(e.AddAddr("veth", netip.PrefixFrom(e.outer, 24)))
 		e.must(e.AddAddr("lo", netip.PrefixFrom(e.inner, 32)))
@@ -139,18 +138,14 @@ func newTunnel(t *testing.T) *tunnel {
 
 func newEnd(t *testing.T, name string, outer, remote, inner, beyond netip.Addr) *end {
 	ns, err := lab.New(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { ns.Close() })
 	return &end{ns, t, t.TempDir(), outer, remote, inner, beyond}
 }
 
 func (e *end) must(err error) {
 	e.t.Helper()
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	require.NoError(e.t, err)
 }
 
 // startCharon starts the key daemon. Its pid file is always in /run: it has one of its own.
@@ -345,9 +340,7 @@ func (w *wire) exchange(n int) {
 		if e != ipsec.OK {
 			w.t.Fatalf("packet %d: %v", w.seq, e)
 		}
-		if err := unix.Sendto(w.send, buf[at:at+size], 0, &unix.SockaddrInet4{Addr: w.x.left.remote.As4()}); err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, unix.Sendto(w.send, buf[at:at+size], 0, &unix.SockaddrInet4{Addr: w.x.left.remote.As4()}))
 		w.answer()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/control/rtnl"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
 	ipsecpolicy "github.com/warproute/warproute/ipsec/policy"
@@ -254,13 +255,9 @@ func TestDumpIsComparedWithWhatIsThere(t *testing.T) {
 
 	var d dump // newest first
 	for _, s := range []sa{outState(0x203), outState(0x202), inState(0x100)} {
-		if err := d.state(s.message(msgNewSA)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.state(s.message(msgNewSA)))
 	}
-	if err := d.policy(outPolicy(1).message(msgNewPolicy)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.policy(outPolicy(1).message(msgNewPolicy)))
 	f.compare(&d)
 	f.commit()
 	if f.gateway.Inbound(0x100, here) != kept {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/esp"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -64,12 +65,8 @@ func newHostBench(b *testing.B, d ipsec.Direction, n int) *hostBench {
 		c.Name, c.SPI, c.ReplayWindow = fmt.Sprint(i), uint32(0x1000+i), 1024
 		c.Tunnel = g.Tunnel(c.Name)
 		s, err := ipsec.NewSA(c, 2)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := g.Add(s); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
+		require.NoError(b, g.Add(s))
 		src := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i)}), 24)
 		dst := netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(20 + rnd.IntN(80)), byte(rnd.Uint32()), byte(rnd.Uint32())}), 24)
 		sites = append(sites, [2]netip.Prefix{src, dst})
@@ -78,9 +75,7 @@ func newHostBench(b *testing.B, d ipsec.Direction, n int) *hostBench {
 			gateway.Rule{Direction: d, Policy: policy.Policy{Src: src, Dst: dst, Action: policy.Protect, Target: c.Tunnel}},
 			gateway.Rule{Direction: ipsec.In - d, Policy: policy.Policy{Src: dst, Dst: src, Action: policy.Protect, Target: c.Tunnel}})
 	}
-	if err := g.SetRules(rules); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, g.SetRules(rules))
 	h.Engine.Secure(g, 0)
 	within := func(p netip.Prefix) string {
 		a := p.Addr().As4()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -29,9 +30,7 @@ func TestESPFragmentsAreReassembledBeforePolicies(t *testing.T) {
 		for _, any := range []string{"0.0.0.0/0", "::/0"} {
 			rules = append(rules, gateway.Rule{Direction: d, Policy: policy.Policy{Src: prefix(any), Dst: prefix(any), Action: policy.Protect, Target: s.Tunnel()}})
 		}
-		if err := g.SetRules(rules); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.SetRules(rules))
 		for _, frame := range [][]byte{fragment("10.6.0.1", 50), fragment6(50), fragment("10.6.0.1", 17), fragment6(17)} {
 			if r := w.Submit(2, frame)[0]; r.Verdict != batch.Drop(batch.FragmentsMissing) || !bytes.Equal(w.Received(0), frame) {
 				t.Errorf("%v: for this host: %v", d, r.Verdict)
@@ -117,18 +116,12 @@ func TestFragmentsBetweenTunnelsSkipInboundPolicies(t *testing.T) {
 	c := config(ipsec.Out, false)
 	c.Tunnel, c.Dst = g.Tunnel("next"), netip.MustParseAddr("10.1.9.8")
 	out, err := ipsec.NewSA(c, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Add(out); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, g.Add(out))
 	protect := policy.Policy{Src: prefix("192.0.2.0/24"), Dst: prefix("10.1.0.0/16"), Action: policy.Protect}
 	arrives, leaves := protect, protect
 	arrives.Target, leaves.Target = in.Tunnel(), out.Tunnel()
-	if err := g.SetRules([]gateway.Rule{{Direction: ipsec.In, Policy: arrives}, {Direction: ipsec.Out, Policy: leaves}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.SetRules([]gateway.Rule{{Direction: ipsec.In, Policy: arrives}, {Direction: ipsec.Out, Policy: leaves}}))
 	out.SetPathMTU(1400)
 	if r := b.Submit(2, wire)[0]; r.Verdict != batch.Drop(batch.MTUExceeded) || r.MTU() == 0 {
 		t.Fatalf("%+v", r)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -129,9 +130,7 @@ func sealedByAPeer(t *testing.T, frame []byte) []byte {
 	all4, all6 := everything, everything
 	all4.Src, all4.Dst = prefix("0.0.0.0/0"), prefix("0.0.0.0/0")
 	all6.Src, all6.Dst = prefix("::/0"), prefix("::/0")
-	if err := g.SetRules([]gateway.Rule{{Direction: ipsec.Out, Policy: all4}, {Direction: ipsec.Out, Policy: all6}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.SetRules([]gateway.Rule{{Direction: ipsec.Out, Policy: all4}, {Direction: ipsec.Out, Policy: all6}}))
 	r := a.Submit(0, frame)[0]
 	if r.Verdict != batch.Forward(1) {
 		t.Fatalf("the peer does not send % x: %v", frame, r.Verdict)

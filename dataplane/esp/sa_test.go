@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -66,12 +67,8 @@ func TestESPWithoutSA(t *testing.T) {
 	c := config(ipsec.In, false)
 	c.Tunnel, c.Dst = g.Tunnel("b"), netip.MustParseAddr("10.6.0.1")
 	s, err := ipsec.NewSA(c, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Add(s); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, g.Add(s))
 	if r := b.Submit(2, to(6))[0]; r.Verdict != batch.Forward(1) {
 		t.Errorf("when there is an SA: %v", r.Verdict)
 	}
@@ -100,9 +97,7 @@ func TestNewestSAIsUsed(t *testing.T) {
 	c := config(ipsec.Out, false)
 	c.SPI, c.Tunnel = 0x5678, first.Tunnel()
 	second, err := ipsec.NewSA(c, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	used := func() uint32 {
 		w.Submit(1, to4("10.1.0.9"))
 		spi, _, _ := ipsec.Inbound(w.Sent(w.Chunk.Out[0])[packet.EthernetLen:])
@@ -111,9 +106,7 @@ func TestNewestSAIsUsed(t *testing.T) {
 	if spi := used(); spi != 0x1234 {
 		t.Fatalf("SPI %#x before", spi)
 	}
-	if err := g.Add(second); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Add(second))
 	if spi := used(); spi != 0x5678 {
 		t.Errorf("SPI %#x with the new SA", spi)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/esp"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -25,20 +26,14 @@ func tunnels(b *testing.B, n, size int) (w *world, g *gateway.Gateway, frames []
 		c.Name, c.SPI = fmt.Sprint(i), uint32(0x1000+i)
 		c.Tunnel = g.Tunnel(c.Name)
 		s, err := ipsec.NewSA(c, 2)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := g.Add(s); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
+		require.NoError(b, g.Add(s))
 		src := netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)})
 		rules = append(rules, gateway.Rule{Direction: ipsec.Out, Policy: policy.Policy{
 			Src: netip.PrefixFrom(src, 32), Dst: prefix("10.1.0.0/16"), Action: policy.Protect, Target: c.Tunnel,
 		}})
 	}
-	if err := g.SetRules(rules); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, g.SetRules(rules))
 	w.Engine.Secure(g, 0)
 	for i := range 256 {
 		src := netip.AddrFrom4([4]byte{192, 0, byte(i % n >> 8), byte(i % n)})

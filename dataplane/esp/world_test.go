@@ -7,6 +7,7 @@ import (
 
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -54,12 +55,8 @@ func secured(t testing.TB, c ipsec.Config, alter ...func(*ipsec.Config)) (*world
 		a(&c)
 	}
 	s, err := ipsec.NewSA(c, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Add(s); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, g.Add(s))
 	rule := func(src, dst string, a policy.Action) gateway.Rule {
 		r := gateway.Rule{Direction: c.Direction, Policy: policy.Policy{Src: prefix(src), Dst: prefix(dst), Action: a}}
 		if a == policy.Protect {
@@ -67,13 +64,11 @@ func secured(t testing.TB, c ipsec.Config, alter ...func(*ipsec.Config)) (*world
 		}
 		return r
 	}
-	if err := g.SetRules([]gateway.Rule{
+	require.NoError(t, g.SetRules([]gateway.Rule{
 		rule("0.0.0.0/0", "10.1.7.7/32", policy.Bypass), rule("0.0.0.0/0", "10.5.0.0/16", policy.Discard),
 		rule("192.0.2.0/24", "10.1.0.0/16", policy.Protect), rule("192.0.2.0/24", "10.2.0.0/16", policy.Protect),
 		rule("2001:db8::/64", "fd01::/64", policy.Protect), rule("2001:db8::/64", "fd02::/64", policy.Protect),
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	w.Engine.Secure(g, 1)
 	return w, g, s
 }

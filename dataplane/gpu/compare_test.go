@@ -10,6 +10,7 @@ import (
 
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // insert adds a route with a next hop of its own.
@@ -20,9 +21,7 @@ func insert(t *testing.T, base *fib.FIB, p netip.Prefix) fib.ID {
 	if p.Addr().Is4() {
 		table = base.IPv4.Insert
 	}
-	if err := table(p, id); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, table(p, id))
 	return id
 }
 
@@ -57,9 +56,7 @@ func TestCompareFindsEqualCopies(t *testing.T) {
 		base.Commit()
 	}
 	for _, a := range append(addrs, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("255.255.255.255")) {
-		if err := s.Compare(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Compare(t.Context(), a))
 	}
 }
 

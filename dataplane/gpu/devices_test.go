@@ -17,6 +17,7 @@ import (
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/lookup"
 	"github.com/warproute/warproute/lookup/trie"
 )
@@ -195,9 +196,7 @@ func TestEveryDeviceHasEveryChange(t *testing.T) {
 		base.SetRPF(uint16(i%8), fib.RPF{IPv4: fib.RPFMode(rnd.IntN(3)), IPv6: fib.RPFMode(rnd.IntN(3))})
 		id := got(base.NewNextHop(fib.KindForward, []fib.Path{{Adjacency: adj, Weight: 1}, {Adjacency: 1, Weight: 1}}[:1+i%2]...))(t)
 		p := prefix()
-		if err := table(p).Insert(p, id); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, table(p).Insert(p, id))
 		gone := prefix()
 		table(gone).Delete(gone)
 		base.Commit()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -22,17 +23,11 @@ func protectAll(t *testing.T, net *testutil.Network, g *gateway.Gateway) *ipsec.
 	s, err := ipsec.NewSA(ipsec.Config{
 		SPI: 0x1000, Src: netip.MustParseAddr("198.51.100.1"), Dst: far4, Suite: "aes128gcm16", Key: make([]byte, 20), Tunnel: g.Tunnel("b"),
 	}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Add(s); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, g.Add(s))
 	any := netip.MustParsePrefix("0.0.0.0/0")
 	p := policy.Policy{Src: any, Dst: any, Protocol: 17, Action: policy.Protect, Target: s.Tunnel()}
-	if err := g.SetRules([]gateway.Rule{{Direction: ipsec.Out, Policy: p}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.SetRules([]gateway.Rule{{Direction: ipsec.Out, Policy: p}}))
 	return s
 }
 

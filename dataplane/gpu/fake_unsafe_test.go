@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // fake is struct state of testdata/fakecuda.c: a driver with two GPUs.
@@ -31,9 +32,7 @@ func newFake(t *testing.T) (f *fake, library string) {
 	library = filepath.Join(dir, "libcuda.so.1")
 	file := got(os.Create(filepath.Join(dir, "state")))(t)
 	defer file.Close()
-	if err := file.Truncate(4096); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, file.Truncate(4096))
 	mem := got(unix.Mmap(int(file.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	t.Cleanup(func() { _ = unix.Munmap(mem) })
 	f = (*fake)(unsafe.Pointer(&mem[0]))

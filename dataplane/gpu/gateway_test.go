@@ -8,6 +8,7 @@ import (
 
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec/gateway"
 )
@@ -77,15 +78,11 @@ func TestKeyTableFollowsSAs(t *testing.T) {
 	if page := d.keyTable.keyWriter.page.Bytes(); !bytes.Equal(page, make([]byte, len(page))) {
 		t.Error("a key is left on its way")
 	}
-	if err := d.halt(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.halt())
 	if !bytes.Equal(has(0), none) || !bytes.Equal(has(1), none) {
 		t.Error("keys are left on the closed device")
 	}
-	if err := d.release(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.release())
 }
 
 func TestDeviceAndEngineMustBothHaveIPsec(t *testing.T) {

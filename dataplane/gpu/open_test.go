@@ -9,6 +9,7 @@ import (
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // openFirst opens the first GPU.
@@ -25,9 +26,7 @@ func newBase(t *testing.T) *fib.FIB {
 	t.Helper()
 	base := fib.New(1)
 	id := got(base.NewNextHop(fib.KindBlackhole))(t)
-	if err := errors.Join(base.IPv4.Insert(netip.MustParsePrefix("192.0.2.0/24"), id), base.IPv6.Insert(netip.MustParsePrefix("2001:db8::/32"), id)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(base.IPv4.Insert(netip.MustParsePrefix("192.0.2.0/24"), id), base.IPv6.Insert(netip.MustParsePrefix("2001:db8::/32"), id)))
 	return base
 }
 

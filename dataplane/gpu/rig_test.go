@@ -14,6 +14,7 @@ import (
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/hostmem"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // block is a GPU block in Go: it serves a slot, and forwards every packet to the port after its ingress
@@ -169,9 +170,7 @@ func process(e *Engine, c *batch.Chunk) {
 func got[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return v
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/lookup/trie"
 )
 
@@ -114,9 +115,7 @@ func TestCachedWordsAreNotMixedWithNewerTables(t *testing.T) {
 		return adjacency, id
 	}
 	insert := func(prefix netip.Prefix, id fib.ID) {
-		if err := base.IPv4.Insert(prefix, id); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, base.IPv4.Insert(prefix, id))
 	}
 	insert(netip.MustParsePrefix("0.0.0.0/0"), 1) // before Follow: the image is not replaced later
 	base.Follow(r.tables)

@@ -5,6 +5,8 @@ import (
 	"path"
 	"regexp"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 var fuzzTarget = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(f \*testing\.F\)`)
@@ -19,9 +21,7 @@ func TestFuzzTargetsHaveCorpora(t *testing.T) {
 			continue
 		}
 		text, err := fs.ReadFile(tree, s.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, m := range fuzzTarget.FindAllSubmatch(text, -1) {
 			corpus := path.Join(s.pkg(), "testdata/fuzz", string(m[1]))
 			targets[corpus] = true
@@ -36,9 +36,7 @@ func TestFuzzTargetsHaveCorpora(t *testing.T) {
 	}
 	for _, pattern := range []string{"*/testdata/fuzz/*", "*/*/testdata/fuzz/*"} {
 		all, err := fs.Glob(tree, pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, corpus := range all {
 			if !targets[corpus] {
 				t.Errorf("%s is of no target", corpus)

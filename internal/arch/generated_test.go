@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // Programs for the kernel are compiled by `make gen`, which needs clang, and
@@ -48,9 +50,7 @@ func stale(t *testing.T, tree fs.FS) (problems []string) {
 func sum(t *testing.T, tree fs.FS, file string) string {
 	t.Helper()
 	text, err := fs.ReadFile(tree, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := sha256.Sum256(text)
 	return hex.EncodeToString(s[:])
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // Vector kernels are written by a generator in the folder asm of their package,
@@ -30,9 +32,7 @@ func TestKernelsAreOfTheirGenerators(t *testing.T) {
 		}
 		for _, name := range []string{code, stubs} {
 			want, err := os.ReadFile(filepath.Join(out, path.Base(name)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got, err := fs.ReadFile(tree, name)
 			if name == stubs && !bytes.HasPrefix(got, []byte("// Code generated")) {
 				continue // written by hand

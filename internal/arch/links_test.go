@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 var (
@@ -69,9 +71,7 @@ func brokenLinks(t *testing.T, tree fs.FS) (problems []string, checked int) {
 func prose(t *testing.T, tree fs.FS, name string) (lines []string) {
 	t.Helper()
 	text, err := fs.ReadFile(tree, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	fenced := false
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(strings.TrimSpace(line), "```") {

@@ -87,6 +87,7 @@ var imports = []struct {
 	{"internal/tun", nil, "a leaf"},
 	{"internal/cheader", nil, "a leaf, for tests: C headers generated from Go constants"},
 	{"internal/race", nil, "a leaf, for tests"},
+	{"internal/require", nil, "a leaf, for tests"},
 	{"internal/netdev", []string{"internal/affinity"}, "queries and configures Linux network devices; knows no ports of ours"},
 	{"internal/lab", []string{"internal/netdev"}, "networks of namespaces, for tests, the demo and benchmarks"},
 	{"internal/lab/echo", nil, "a leaf"},

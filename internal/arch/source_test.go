@@ -9,6 +9,8 @@ import (
 	"path"
 	"strings"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 const module = "github.com/warproute/warproute"
@@ -54,9 +56,7 @@ func find(t *testing.T, tree fs.FS, wanted func(name string) bool) (files []stri
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return files
 }
 
@@ -65,13 +65,9 @@ func sources(t *testing.T, tree fs.FS) (all []*source) {
 	t.Helper()
 	for _, name := range find(t, tree, func(name string) bool { return strings.HasSuffix(name, ".go") }) {
 		text, err := fs.ReadFile(tree, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all = append(all, &source{name, text, file})
 	}
 	return all

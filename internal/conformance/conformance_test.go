@@ -12,15 +12,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 const root = "../.."
 
 func TestDocumentIsUpToDate(t *testing.T) {
 	got, err := os.ReadFile(filepath.Join(root, "CONFORMANCE.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !bytes.Equal(got, Markdown()) {
 		t.Error("CONFORMANCE.md is out of date: run go generate ./internal/conformance and commit it")
 	}
@@ -101,9 +101,7 @@ func readTests(t *testing.T, pkg string) *testFiles {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), f, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncDecl:

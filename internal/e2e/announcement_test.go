@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/routes"
 )
 
@@ -23,9 +24,7 @@ type announcement struct {
 func (a *announcement) add(t *testing.T, dir string, f routes.Family, n int) {
 	t.Helper()
 	table, err := routes.New("internet", f, n, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	files, byHop := make([]strings.Builder, nextHops), [nextHops][]netip.Prefix{}
 	ours := netip.MustParsePrefix("10.0.0.0/8")
 	for i, p := range table.Prefixes {

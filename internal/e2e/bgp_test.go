@@ -9,6 +9,7 @@ import (
 	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // BIRD in the server announces a full table to a daemon in the router, which installs it in Linux.
@@ -33,9 +34,7 @@ func tableSize() (ipv4, ipv6 int) {
 // status returns the state of the mirror.
 func (r *router) status() (st mirror.Status) {
 	r.T.Helper()
-	if err := r.Get("/mirror", &st); err != nil {
-		r.T.Fatal(err)
-	}
+	require.NoError(r.T, r.Get("/mirror", &st))
 	return st
 }
 
@@ -47,9 +46,7 @@ func (r *router) equal() (v mirror.Verification) {
 	defer cancel()
 	for start := time.Now(); ; time.Sleep(effect) {
 		v = mirror.Verification{}
-		if err := socket.Get(ctx, r.Socket, "/verify", &v); err != nil {
-			r.T.Fatal(err)
-		}
+		require.NoError(r.T, socket.Get(ctx, r.Socket, "/verify", &v))
 		if v.Different == 0 {
 			return v
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 )
 
@@ -32,9 +33,7 @@ func TestCaptureMatchesTheWire(t *testing.T) {
 	mac := macOf(t, top.Router, lab.LAN)
 	send := func(f []byte) {
 		copy(f, mac)
-		if err := unix.Send(fd, f, 0); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, unix.Send(fd, f, 0))
 	}
 	expiring := testutil.IPv4(lab.Client4.Addr().String(), lab.Server4.Addr().String(), layers.IPProtocolUDP)
 	expiring.TTL = 1
@@ -142,18 +141,14 @@ func TestStalledOrKilledCapturesCostNoPackets(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	stalled, err := socket.Open(ctx, r.Socket, "/capture?rx=1&tx=1&drop=1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer stalled.Close()
 	w := startWatch(t, top.Server, lab.ServerLink)
 	l := startLoad(t, top, 5000, lab.Server4.Addr().String())
 	r.capture("--rx").cmd.Process.Kill()
 	for range 20 { // more than the limit
 		dead, err := socket.Open(t.Context(), r.Socket, "/capture?rx=1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		dead.Close()
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 var (
@@ -100,9 +101,7 @@ func TestGatewaySendsNothingInCleartext(t *testing.T) {
 		for i := range 3 {
 			l.sent(float64(i) / 4)
 			must(t, l.Router, "ip", "link", "del", lab.LAN)
-			if err := lab.Veth(lab.End{Namespace: l.Client, Name: lab.ClientLink}, lab.End{Namespace: l.Router, Name: lab.LAN, MAC: l.mac}, lab.VethOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, lab.Veth(lab.End{Namespace: l.Client, Name: lab.ClientLink}, lab.End{Namespace: l.Router, Name: lab.LAN, MAC: l.mac}, lab.VethOptions{}))
 			r.awaitLogs("port reopened", i+1)
 		}
 		l.finish()
@@ -130,9 +129,7 @@ func TestGatewaySendsNothingInCleartext(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(l.config, bytes.Replace(text, []byte("ports: ["), []byte("ports: [{interface: dmz0}, "), 1), 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if out, err := l.Router.Run(program, "run", "--config", l.config); err == nil || !strings.Contains(out, `no interface "dmz0"`) {
 			t.Fatalf("run: %v\n%s", err, out)
 		}
@@ -178,9 +175,7 @@ func TestGatewaySendsNothingInCleartext(t *testing.T) {
 // kill ends the router by SIGKILL.
 func (r *router) kill() {
 	r.T.Helper()
-	if err := r.Process.Signal(unix.SIGKILL); err != nil {
-		r.T.Fatal(err)
-	}
+	require.NoError(r.T, r.Process.Signal(unix.SIGKILL))
 	<-r.Process.Done()
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // linuxContender returns Linux as a router.
@@ -150,9 +152,7 @@ func (c *contender) settle(side int, mark *uint32) {
 func (c *contender) lost() (n uint32) {
 	for _, fd := range c.fds {
 		s, err := unix.GetsockoptTpacketStats(fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		require.NoError(c.t, err)
 		n += s.Drops
 	}
 	return n

@@ -15,6 +15,7 @@ import (
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/labtest"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // Routing daemons run as processes in a namespace, with their files in a directory. Package lab
@@ -44,9 +45,8 @@ func startDaemon(t *testing.T, ns *lab.Namespace, on cores, cmd *exec.Cmd) *daem
 	d := &daemon{out: &labtest.Output{}}
 	cmd.Stdout, cmd.Stderr = d.out, d.out
 	var err error
-	if d.Process, err = ns.Start(cmd); err != nil {
-		t.Fatal(err)
-	}
+	d.Process, err = ns.Start(cmd)
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		_ = d.Process.Stop(5 * time.Second)
 		if t.Failed() {
@@ -59,9 +59,7 @@ func startDaemon(t *testing.T, ns *lab.Namespace, on cores, cmd *exec.Cmd) *daem
 // kill ends a daemon by SIGKILL.
 func (d *daemon) kill(t *testing.T) {
 	t.Helper()
-	if err := d.Signal(unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Signal(unix.SIGKILL))
 	<-d.Done()
 }
 
@@ -125,16 +123,14 @@ func ipBatch(t *testing.T, ns *lab.Namespace, lines ...string) {
 func answersAt(t *testing.T, ns *lab.Namespace, link string, addrs ...string) {
 	t.Helper()
 	for _, a := range addrs {
-		if err := ns.AddAddr(link, netip.MustParsePrefix(a)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, ns.AddAddr(link, netip.MustParsePrefix(a)))
 	}
 }
 
 // routesOfLinux counts the routes of a namespace by family.
 func routesOfLinux(t *testing.T, ns *lab.Namespace) (ipv4, ipv6 int) {
 	t.Helper()
-	if err := ns.Do(func() error {
+	require.NoError(t, ns.Do(func() error {
 		trie, err := os.ReadFile("/proc/thread-self/net/fib_triestat")
 		if err != nil {
 			return err
@@ -159,9 +155,7 @@ func routesOfLinux(t *testing.T, ns *lab.Namespace) (ipv4, ipv6 int) {
 		n, err := strconv.ParseInt(fields[3], 16, 64)
 		ipv6 = int(n)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return ipv4, ipv6
 }
 
@@ -170,15 +164,11 @@ func routesOfLinux(t *testing.T, ns *lab.Namespace) (ipv4, ipv6 int) {
 func stayOnFirstCore(t *testing.T) {
 	t.Helper()
 	var all, first unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &all); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.SchedGetaffinity(0, &all))
 	first.Set(0)
 	move := func(to *unix.CPUSet) {
 		tasks, err := os.ReadDir("/proc/self/task")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, task := range tasks {
 			if tid, err := strconv.Atoi(task.Name()); err == nil {
 				_ = unix.SchedSetaffinity(tid, to) // a thread that has ended needs none

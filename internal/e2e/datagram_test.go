@@ -10,6 +10,7 @@ import (
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/peer"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // largeSizes are the sizes of pings whose request or reply does not fit one ESP packet. Linux encrypts
@@ -30,16 +31,12 @@ func TestLargeDatagramsInteroperateWithLinux(t *testing.T) {
 	for _, u := range some {
 		pairs = append(pairs, u.pair)
 	}
-	if err := g.peer.Configure(pairs...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.peer.Configure(pairs...))
 	path := filepath.Join(t.TempDir(), "warproute.yaml")
 	for _, fragment := range []string{"before", "after"} {
 		g.configuration(path, some...)
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		writeFile(t, path, strings.Replace(string(text), "ipsec:\n", "ipsec:\n  fragment: "+fragment+"\n", 1))
 		r := startRouter(t, g.router, "--config", path)
 		passed := 0

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // The network of the differential test exists twice: with Linux and with warproute as the router.
@@ -78,9 +79,7 @@ func newContender(t *testing.T, name string) *contender {
 	c := &contender{t: t, name: name, marks: map[uint32]bool{}}
 	check := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	n := build(t, lab.VethOptions{}, "router sysctl net.ipv4.ip_forward 0\nhosts sysctl net.ipv4.ip_forward 0")
 	c.router, c.hosts = n["router"], n["hosts"]

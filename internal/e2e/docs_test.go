@@ -16,6 +16,7 @@ import (
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/labtest"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // block is a fenced code block of a document that the test runs.
@@ -172,9 +173,7 @@ func TestCommandsInDocumentsRun(t *testing.T) {
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if total == 0 {
 		t.Error("no document has a block marked `sh run`")
 	}

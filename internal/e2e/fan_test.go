@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 )
 
@@ -41,9 +42,7 @@ func newFan(t *testing.T) *fan {
 		if i < 2 {
 			text = fmt.Sprintf("router %s fd2%[2]d::1/64 10.2%[2]d.0.1/24 -- server %[3]s fd2%[2]d::2/64 10.2%[2]d.0.2/24", wan, i+1, far)
 		}
-		if err := top.Add(lab.VethOptions{}, text); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, top.Add(lab.VethOptions{}, text))
 		// A link without carrier would lose its IPv6 addresses, and with them the routes.
 		sysctl(t, f.router, "net.ipv6.conf."+wan+".keep_addr_on_down", "1")
 		args = append(args, "--port", wan)
@@ -77,9 +76,7 @@ func (f *fan) send(frames [][]byte) (came [3][][]byte) {
 	f.mu.Unlock()
 	for i, frame := range frames {
 		copy(frame, f.mac)
-		if err := unix.Send(f.fd, frame, 0); err != nil {
-			f.t.Fatal(err)
-		}
+		require.NoError(f.t, unix.Send(f.fd, frame, 0))
 		if i%20 == 0 {
 			time.Sleep(time.Millisecond)
 		}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // Faults of a port affect only the flows by it, which fall back to a general route by another port.
@@ -188,14 +189,10 @@ func TestLostEventsAreResynchronized(t *testing.T) {
 	ipBatch(t, f.Router, append(lines, manyRoutes(5000, "route add 20.%d.%d.%d/32 via 10.8.0.2")...)...)
 	f.router.equal()
 	before := f.router.status()
-	if err := f.router.Process.Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.router.Process.Signal(unix.SIGSTOP))
 	lines = append(manyRoutes(many, "route add 30.%d.%d.%d/32 nhid 1000"), manyRoutes(many-1000, "route del 30.%d.%d.%d/32")...)
 	ipBatch(t, f.Router, append(lines, "route flush root 20.0.0.0/8", "route replace 10.50.0.0/16 via 10.9.0.2", "route replace fd50::/64 via fd09::2", "neigh flush dev wan1")...)
-	if err := f.router.Process.Signal(unix.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.router.Process.Signal(unix.SIGCONT))
 	took := eventually(t, 10*time.Second, "the router compares all routes", func() bool { return f.router.status().Resyncs > before.Resyncs })
 	f.router.equal()
 	st := f.router.status()

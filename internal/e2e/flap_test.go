@@ -9,6 +9,7 @@ import (
 
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/routes"
 )
 
@@ -144,15 +145,11 @@ func (f *fork) droppedByLinux(t *testing.T) (n int) {
 	t.Helper()
 	for _, end := range []lab.End{{Namespace: f.Client, Name: lab.ClientLink}, {Namespace: f.Router, Name: lab.WAN}} {
 		link, err := end.Namespace.Link(end.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		n += int(link.Attrs().Statistics.TxDropped)
 	}
 	var ports []status.Port
-	if err := f.router.Get("/ports", &ports); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.router.Get("/ports", &ports))
 	for _, p := range ports {
 		n += int(p.Rings.RxDropped + p.Rings.RxRingFull)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // effect is the time within which Linux's changes take effect in the router.
@@ -37,9 +38,7 @@ func newForkWith(t *testing.T, config string) *fork {
 // addOther adds the link to the second server.
 func (f *fork) addOther(t *testing.T) {
 	t.Helper()
-	if err := f.Add(lab.VethOptions{}, "other other0 10.9.0.2/24 fd09::2/64 -- router wan1 10.9.0.1/24 fd09::1/64"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.Add(lab.VethOptions{}, "other other0 10.9.0.2/24 fd09::2/64 -- router wan1 10.9.0.1/24 fd09::1/64"))
 }
 
 func (f *fork) ip(t *testing.T, args ...string) {

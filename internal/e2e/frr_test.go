@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // frr is FRR's zebra and bgpd. They run as user frr, who owns the directory of their sockets.
@@ -24,9 +25,7 @@ type frr struct {
 func startFRR(t *testing.T, ns *lab.Namespace, on cores, bgp string) *frr {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "warproute-frr") // unlike t.TempDir, other users can enter it
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	u, err := user.Lookup("frr")
 	if err != nil {
@@ -38,17 +37,13 @@ func startFRR(t *testing.T, ns *lab.Namespace, on cores, bgp string) *frr {
 		func() error { return os.Chmod(dir, 0o755) },
 		func() error { return os.Chown(dir, uid, gid) },
 	} {
-		if err := f(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, f())
 	}
 	f := &frr{ns: ns, on: on, dir: dir}
 	for name, text := range map[string]string{"zebra.conf": "", "bgpd.conf": bgp} {
 		path := filepath.Join(dir, name)
 		writeFile(t, path, "log stdout warnings\n"+text)
-		if err := os.Chown(path, uid, gid); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chown(path, uid, gid))
 	}
 	f.zebra = f.start(t, "zebra")
 	f.zebra.awaitFile(t, filepath.Join(dir, "zserv"))

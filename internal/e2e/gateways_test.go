@@ -13,6 +13,7 @@ import (
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/echo"
 	"github.com/warproute/warproute/internal/lab/peer"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
@@ -50,9 +51,8 @@ router route fd02::/64 2001:db8::2`)
 		c.Inner = append(c.Inner, h[1])
 		c.Routes = append(c.Routes, peer.Route{Dst: h[0].Masked(), Via: outers[ipv6][0].Addr(), Source: h[1].Addr()})
 	}
-	if g.peer, err = peer.Start(c); err != nil {
-		t.Fatal(err)
-	}
+	g.peer, err = peer.Start(c)
+	require.NoError(t, err)
 	t.Cleanup(func() { g.peer.Close() })
 	return g
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/peer"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // The networks of the client and the peer, and the addresses of the router and the peer between
@@ -32,14 +33,10 @@ func TestESPInteroperatesWithLinux(t *testing.T) {
 	for _, u := range all {
 		pairs = append(pairs, u.pair)
 	}
-	if err := g.peer.Configure(pairs...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.peer.Configure(pairs...))
 	r := startRouter(t, g.router, "--config", g.configuration(filepath.Join(t.TempDir(), "warproute.yaml"), all...))
 	before, err := g.peer.Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := range all {
 		u := &all[i]
 		if t.Failed() {
@@ -68,18 +65,14 @@ func TestESPInteroperatesWithLinux(t *testing.T) {
 		}
 	}
 	after, err := g.peer.Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, n := range after {
 		if n != before[name] {
 			t.Errorf("the peer counts %d of %s", n-before[name], name)
 		}
 	}
 	var sas []status.SA
-	if err := r.Get("/sas", &sas); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.Get("/sas", &sas))
 	if len(sas) != 2*len(all) {
 		t.Errorf("%d SAs, want %d", len(sas), 2*len(all))
 	}
@@ -96,33 +89,25 @@ func TestReloadReplacesOnlyChangedSAs(t *testing.T) {
 	g := newGateways(t)
 	all := tunnels()[:2]
 	path := filepath.Join(t.TempDir(), "warproute.yaml")
-	if err := g.peer.Configure(all[0].pair, all[1].pair); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.peer.Configure(all[0].pair, all[1].pair))
 	r := startRouter(t, g.router, "--config", g.configuration(path, all...))
 	ping := func(u *tunnel) error {
 		_, err := lab.Ping(g.client, u.peer, lab.PingOptions{Source: u.client, Count: 1})
 		return err
 	}
 	for i := range all {
-		if err := ping(&all[i]); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, ping(&all[i]))
 	}
 	reload := func(want string) {
 		t.Helper()
 		before := strings.Count(r.Out.String(), want)
-		if err := r.Process.Signal(unix.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.Process.Signal(unix.SIGHUP))
 		r.awaitLogs(want, before+1)
 	}
 	sequence := func(name string) uint64 {
 		t.Helper()
 		var sas []status.SA
-		if err := r.Get("/sas", &sas); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.Get("/sas", &sas))
 		for _, s := range sas {
 			if s.Name == name {
 				return s.Sequence
@@ -143,9 +128,7 @@ func TestReloadReplacesOnlyChangedSAs(t *testing.T) {
 	g.configuration(path, all...)
 	reload("configuration reloaded")
 	all[0].pair.Out.Seq = 100 // the peer restarts, and must not repeat sequence numbers
-	if err := g.peer.Configure(all[0].pair, all[1].pair); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.peer.Configure(all[0].pair, all[1].pair))
 	for i := range all {
 		if err := ping(&all[i]); err != nil {
 			t.Errorf("%s after the reload: %v", all[i].name, err)

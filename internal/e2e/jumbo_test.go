@@ -11,6 +11,7 @@ import (
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // startMode starts both routers with all ports in an XDP mode.
@@ -77,9 +78,7 @@ func TestJumboFramesAreCapturedAndTracedWhole(t *testing.T) {
 	r := c.startMode("native")[0]
 	seen := r.capture("--rx", "--tx", "greater", "9000")
 	traces, err := socket.Open(t.Context(), r.Socket, "/trace?count=1&filter=icmp+and+greater+9000")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer traces.Close()
 	time.Sleep(60 * time.Millisecond) // a worker that sleeps looks for taps when it wakes
 	c.pings(t, "9000 bytes", "10.2.0.2", 8972, "-M", "do")

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // leakLab is a gateway between client and server with policies that protect all traffic to the networks
@@ -54,9 +55,7 @@ ipsec:
 	must(t, l.Router, "ip", "-6", "route", "add", "fd09::/64", "via", "fd08::2")
 	server := macOf(t, l.Server, lab.ServerLink)
 	for _, a := range []netip.Prefix{lab.Server4, lab.Server6} {
-		if err := l.Router.AddNeighbor(lab.WAN, a.Addr(), server); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, l.Router.AddNeighbor(lab.WAN, a.Addr(), server))
 	}
 	l.mac = macOf(t, l.Router, lab.LAN)
 	listen(t, l.Server, lab.ServerLink, l.arrives)
@@ -76,9 +75,7 @@ func (l *leakLab) arrives(frame []byte, out bool) {
 
 func (l *leakLab) linuxForwards(on bool) {
 	l.t.Helper()
-	if err := l.Forwarding(on); err != nil {
-		l.t.Fatal(err)
-	}
+	require.NoError(l.t, l.Forwarding(on))
 }
 
 func (l *leakLab) start() *router { return startRouter(l.t, l.Router, "--config", l.config) }

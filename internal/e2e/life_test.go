@@ -11,6 +11,7 @@ import (
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/labtest"
+	"github.com/warproute/warproute/internal/require"
 )
 
 var servers = []string{"10.8.0.2", "fd08::2"}
@@ -67,9 +68,7 @@ func received(t *testing.T, top *lab.Topology) (n uint64) {
 	t.Helper()
 	for _, name := range []string{lab.LAN, lab.WAN} {
 		l, err := top.Router.Link(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		n += l.Attrs().Statistics.RxPackets
 	}
 	return n
@@ -82,9 +81,7 @@ func TestIperf(t *testing.T) {
 	top, _ := startTwoPorts(t)
 	for _, addr := range servers {
 		server, err := top.Server.Start(exec.Command("iperf3", "-s", "-1"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = server.Stop(time.Second) })
 		time.Sleep(200 * time.Millisecond)
 		out := must(t, top.Client, "iperf3", "-c", addr, "-t", "2")
@@ -133,9 +130,7 @@ func TestUsageErrorsHaveHints(t *testing.T) {
 		out := &labtest.Output{}
 		cmd.Stdout, cmd.Stderr = out, out
 		p, err := top.Router.Start(cmd)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		select {
 		case <-p.Done():
 		case <-time.After(5 * time.Second):

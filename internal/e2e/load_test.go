@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 )
 
@@ -25,9 +26,7 @@ const loadPort = 7777 // of the UDP packets
 func packetSocket(t *testing.T, ns *lab.Namespace, link string) int {
 	t.Helper()
 	fd, err := ns.PacketSocket(link)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
 	return fd
 }
@@ -36,9 +35,7 @@ func packetSocket(t *testing.T, ns *lab.Namespace, link string) int {
 func listen(t *testing.T, ns *lab.Namespace, link string, each func(frame []byte, out bool)) {
 	t.Helper()
 	stop, err := ns.Listen(link, each)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(stop)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/labtest"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // A router whose log is a pipe without a reader, as after `warproute run 2>&1 | tee log` without tee,
@@ -16,17 +17,13 @@ import (
 func TestRouterSurvivesAClosedLogPipe(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{})
 	log, end, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := &router{&labtest.Router{T: t, Socket: filepath.Join(t.TempDir(), "control.sock")}}
 	cmd := exec.Command(program, "run", "--socket", r.Socket, "--metrics", "none", "--port", lab.LAN, "--port", lab.WAN)
 	cmd.Stdout, cmd.Stderr = end, end
 	r.Process, err = top.Router.Start(cmd)
 	end.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.Process.Stop(5 * time.Second) })
 	eventually(t, 10*time.Second, "the router to serve", func() bool { _, err := r.engine(); return err == nil })
 	log.Close()
@@ -47,9 +44,7 @@ func TestRouterSurvivesAClosedLogPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, 5*time.Second, "the port to be down", ports(false))
-	if err := top.Router.SetUp(lab.WAN); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, top.Router.SetUp(lab.WAN))
 	eventually(t, 5*time.Second, "the port to be up", ports(true))
 	if err := r.Process.Stop(5 * time.Second); err != nil {
 		t.Errorf("stop: %v", err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // program and benchProgram are the programs under test, built with the race detector if the tests are.
@@ -44,9 +45,7 @@ func TestMain(m *testing.M) {
 func build(t *testing.T, opts lab.VethOptions, text string) lab.Network {
 	t.Helper()
 	n, err := lab.Build(opts, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(n.Close)
 	return n
 }
@@ -54,33 +53,25 @@ func build(t *testing.T, opts lab.VethOptions, text string) lab.Network {
 func newTopology(t *testing.T, opts lab.VethOptions) *lab.Topology {
 	t.Helper()
 	top, err := lab.NewTopology(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(top.Close)
 	return top
 }
 
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func sysctl(t *testing.T, ns *lab.Namespace, name, value string) {
 	t.Helper()
-	if err := ns.Sysctl(name, value); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ns.Sysctl(name, value))
 }
 
 func macOf(t *testing.T, ns *lab.Namespace, link string) net.HardwareAddr {
 	t.Helper()
 	mac, err := ns.MAC(link)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return mac
 }
 

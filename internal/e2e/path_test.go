@@ -15,6 +15,7 @@ import (
 
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/packet"
 )
 
@@ -99,9 +100,7 @@ func (n *narrowPath) pathMTU(t *testing.T, ipv6 bool) int { return n.sender(t, i
 func (n *narrowPath) sender(t *testing.T, ipv6 bool) status.SA {
 	t.Helper()
 	var sas []status.SA
-	if err := n.a.Get("/sas", &sas); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, n.a.Get("/sas", &sas))
 	for _, s := range sas {
 		if s.Direction == "out" && strings.Contains(s.Dst, ":") == ipv6 {
 			return s
@@ -120,7 +119,7 @@ func (n *narrowPath) sendTooBig(t *testing.T, spi, sequence uint32, mtu uint16) 
 	msg = append(append(msg, a.AsSlice()...), b.AsSlice()...)
 	msg = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(msg, spi), sequence)
 	binary.BigEndian.PutUint16(msg[2:], packet.Checksum(msg))
-	if err := n.middle.Do(func() error {
+	require.NoError(t, n.middle.Do(func() error {
 		conn, err := net.DialIP("ip4:icmp", nil, &net.IPAddr{IP: a.AsSlice()})
 		if err != nil {
 			return err
@@ -128,9 +127,7 @@ func (n *narrowPath) sendTooBig(t *testing.T, spi, sequence uint32, mtu uint16) 
 		defer conn.Close()
 		_, err = conn.Write(msg)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // A gateway learns a smaller MTU on the path to its peer from ICMP errors and reports the inner MTU

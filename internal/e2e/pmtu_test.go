@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // tooBig is ping's report of each family's error.
@@ -115,9 +116,7 @@ func TestTCPSurvivesAShrinkingPathMTU(t *testing.T) {
 				if n, err := io.ReadFull(received, part); err != nil {
 					t.Fatalf("with an MTU of %s ahead, %d of %d bytes arrived: %v", mtu, n, half, err)
 				}
-				if err := <-written; err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, <-written)
 				got = append(got, part...)
 			}
 			if !bytes.Equal(got, data) {
@@ -138,26 +137,19 @@ func (c *chain) stream(t *testing.T, server string) (client, accepted net.Conn) 
 		listener, err = net.Listen("tcp", netip.AddrPortFrom(netip.MustParseAddr(server), 0).String())
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer listener.Close()
 	err = c.client.Do(func() (err error) {
 		client, err = net.DialTimeout("tcp", listener.Addr().String(), 5*time.Second)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { client.Close() })
-	if accepted, err = listener.Accept(); err != nil {
-		t.Fatal(err)
-	}
+	accepted, err = listener.Accept()
+	require.NoError(t, err)
 	t.Cleanup(func() { accepted.Close() })
 	deadline := time.Now().Add(15 * time.Second)
-	if err := errors.Join(client.SetDeadline(deadline), accepted.SetDeadline(deadline)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(client.SetDeadline(deadline), accepted.SetDeadline(deadline)))
 	return client, accepted
 }
 

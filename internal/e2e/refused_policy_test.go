@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // Packets that an unsupported policy matches are dropped; the drop reason, `show policies`, `trace`,
@@ -17,9 +18,7 @@ func TestRefusedPoliciesAreReported(t *testing.T) {
 		_, err := lab.Ping(top.Client, lab.Server4.Addr(), lab.PingOptions{Count: 1, Timeout: 300 * time.Millisecond})
 		return err
 	}
-	if err := ping(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ping())
 	// As strongSwan makes it with if_id_out = 42: the selector is everything.
 	policy := []string{"xfrm", "policy", "add", "src", "0.0.0.0/0", "dst", "0.0.0.0/0", "dir", "out", "if_id", "42",
 		"tmpl", "src", "10.8.0.1", "dst", "10.8.0.2", "proto", "esp", "mode", "tunnel"}

@@ -18,6 +18,7 @@ import (
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/labtest"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // reloading is a router with a configuration file.
@@ -87,9 +88,7 @@ func TestReload(t *testing.T) {
 	batch := func() string {
 		t.Helper()
 		e, err := r.engine()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return fmt.Sprintf("%d %v", e.MaxPackets, time.Duration(e.MaxDelayNS))
 	}
 	expect := func(what string, wantCode int, wantOut, wantErr, wantBatch string, args ...string) {
@@ -104,9 +103,7 @@ func TestReload(t *testing.T) {
 	}
 	first := func() time.Time {
 		e, err := r.engine()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return e.ConfigLoaded
 	}
 	loaded := first()
@@ -140,9 +137,7 @@ func TestReload(t *testing.T) {
 	expect("a mistake", 78, "", r.path+":3:9: engine: unknown value \"gpuu\"; write auto, cpu or gpu\n", "2048 20µs")
 	r.write("batch: {max_packets: 16}\nmetrics: {listen: \"127.0.0.1:9275\"}\n")
 	var listener net.Listener
-	if err := top.Router.Do(func() (err error) { listener, err = net.Listen("tcp", "127.0.0.1:9275"); return err }); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, top.Router.Do(func() (err error) { listener, err = net.Listen("tcp", "127.0.0.1:9275"); return err }))
 	expect("an address that is in use", 1, "~ metrics.listen", "nothing changed: serve metrics at 127.0.0.1:9275", "2048 20µs")
 	in(`warproute_config_reloads_total{result="refused"} 1`)
 	in(`warproute_config_reloads_total{result="invalid"} 1`)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 )
 
@@ -88,9 +89,7 @@ func TestReloadChangesReversePathChecks(t *testing.T) {
 		}
 		before := r.Drops("reverse_path")
 		for range sent {
-			if err := unix.Send(fd, stranger, 0); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, unix.Send(fd, stranger, 0))
 		}
 		want := uint64(0)
 		if step == 1 || step == 2 {

@@ -10,6 +10,7 @@ import (
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/labtest"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // router is a warproute process.
@@ -54,9 +55,7 @@ func xdpPrograms(t *testing.T, ns *lab.Namespace) (names []string) {
 		Name string          `json:"ifname"`
 		XDP  json.RawMessage `json:"xdp"`
 	}
-	if err := json.Unmarshal([]byte(must(t, ns, "ip", "-json", "-details", "link")), &links); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(must(t, ns, "ip", "-json", "-details", "link")), &links))
 	for _, l := range links {
 		if l.XDP != nil {
 			names = append(names, l.Name)
@@ -72,9 +71,7 @@ func (r *router) command(args ...string) (output func() string) {
 	cmd := exec.Command(program, append(args, "--socket", r.Socket)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		r.T.Fatal(err)
-	}
+	require.NoError(r.T, cmd.Start())
 	return func() string {
 		r.T.Helper()
 		if err := cmd.Wait(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // Linux's forwarding settings do not affect ports: a port with disable_ipv6 has no addresses and
@@ -32,9 +33,7 @@ func TestPortsIgnoreLinuxForwardingSettings(t *testing.T) {
 func echoesAt(t *testing.T, ns *lab.Namespace) int {
 	t.Helper()
 	out, err := ns.Run("cat", "/proc/net/snmp6")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for line := range strings.Lines(out) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == "Icmp6InEchos" {
 			n, _ := strconv.Atoi(f[1])

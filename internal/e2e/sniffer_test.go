@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // sniffer collects every IP frame on a peer's link, except for neighbor discovery and multicast
@@ -80,22 +81,16 @@ type captured struct {
 func readCapture(t *testing.T, r io.Reader) (all []captured, missed map[string]uint64) {
 	t.Helper()
 	ng, err := pcapgo.NewNgReader(r, pcapgo.NgReaderOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	directions := map[pcapgo.NgEpbFlag]string{pcapgo.NgEpbFlagDirectionInbound: "in", pcapgo.NgEpbFlagDirectionOutbound: "out"}
 	for {
 		data, ci, options, err := ng.ReadPacketDataWithOptions()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		port, err := ng.Interface(ci.InterfaceIndex)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all = append(all, captured{port.Name, directions[options.Flags.Direction], strings.Join(options.Comments, "\n"), ci.Timestamp, data, ci.Length})
 	}
 	missed = map[string]uint64{}
@@ -120,9 +115,7 @@ func (r *router) capture(args ...string) *capture {
 	c := &capture{file: filepath.Join(r.T.TempDir(), "capture.pcapng")}
 	c.cmd = exec.Command(program, append([]string{"capture", "--socket", r.Socket, "-w", c.file}, args...)...)
 	c.cmd.Stderr = &c.err
-	if err := c.cmd.Start(); err != nil {
-		r.T.Fatal(err)
-	}
+	require.NoError(r.T, c.cmd.Start())
 	r.T.Cleanup(func() { _ = c.cmd.Process.Kill(); _ = c.cmd.Wait() })
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) { // the file's header
 		if info, err := os.Stat(c.file); err == nil && info.Size() > 0 {
@@ -143,9 +136,7 @@ func (c *capture) end(t *testing.T) (all []captured, missed map[string]uint64) {
 		t.Fatalf("capture: %v: %s", err, &c.err)
 	}
 	f, err := os.Open(c.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	return readCapture(t, f)
 }

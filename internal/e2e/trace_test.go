@@ -13,6 +13,7 @@ import (
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // linuxRoute is the result of `ip route get fibmatch`: prefix and paths of the route, or an error.
@@ -88,9 +89,7 @@ func TestTraceNamesTheSameRouteAsLinux(t *testing.T) {
 	traces := map[string]status.Trace{}
 	for lines := json.NewDecoder(strings.NewReader(string(out))); lines.More(); {
 		var x status.Trace
-		if err := lines.Decode(&x); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, lines.Decode(&x))
 		traces[x.Destination.String()] = x
 	}
 	for i, dst := range dsts {
@@ -143,9 +142,7 @@ func TestTraceNamesTheSameRouteAsLinux(t *testing.T) {
 func TestTraceExplainsVerdicts(t *testing.T) {
 	top, r := startTwoPorts(t)
 	body, err := socket.Open(t.Context(), r.Socket, "/trace?count=40&filter=udp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer body.Close()
 	time.Sleep(100 * time.Millisecond) // a worker that sleeps looks for taps when it wakes
 	l := startLoad(t, top, 500, "10.8.0.77", "172.16.0.1")
@@ -157,9 +154,7 @@ func TestTraceExplainsVerdicts(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		if err := status.WriteTrace(&out, x); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, status.WriteTrace(&out, x))
 	}
 	l.end()
 	for _, want := range []string{

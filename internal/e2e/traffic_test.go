@@ -9,6 +9,7 @@ import (
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/seqload"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // traffic is a load with both ends in the kernel, on the first core, where no process delays them. It can
@@ -34,9 +35,7 @@ func (f *fork) traffic(t *testing.T, dsts ...string) *traffic {
 		{&x.other, lab.End{Namespace: f.other, Name: "other0"}, lab.End{Namespace: f.Router, Name: "wan1"}},
 	} {
 		sink, err := seqload.NewReceiver(s.at, s.peer, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { _ = sink.Close() })
 		*s.sink = sink
 	}
@@ -50,13 +49,10 @@ func (f *fork) traffic(t *testing.T, dsts ...string) *traffic {
 	}
 	var err error
 	x.source, err = seqload.NewSender(lab.End{Namespace: f.Client, Name: lab.ClientLink}, macOf(t, f.Router, lab.LAN), 0, flows...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = x.source.Close() })
-	if x.last, err = seqload.NewMonitor(runtime.NumCPU() - 1); err != nil {
-		t.Fatal(err)
-	}
+	x.last, err = seqload.NewMonitor(runtime.NumCPU() - 1)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = x.last.Close() })
 	return x
 }
@@ -65,9 +61,7 @@ func (f *fork) traffic(t *testing.T, dsts ...string) *traffic {
 func (x *traffic) start(t *testing.T, rate int) {
 	t.Helper()
 	for _, f := range []func() error{x.source.Reset, x.server.Reset, x.other.Reset, func() error { return x.source.Rate(rate) }} {
-		if err := f(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, f())
 	}
 	x.began = time.Now()
 }
@@ -75,9 +69,7 @@ func (x *traffic) start(t *testing.T, rate int) {
 // stop stops sending, waits for the last packets, and returns the duration.
 func (x *traffic) stop(t *testing.T) time.Duration {
 	t.Helper()
-	if err := x.source.Rate(0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, x.source.Rate(0))
 	took := time.Since(x.began)
 	time.Sleep(100 * time.Millisecond)
 	return took
@@ -87,9 +79,7 @@ func (x *traffic) stop(t *testing.T) time.Duration {
 func (x *traffic) sent(t *testing.T) (flows []uint32, all int) {
 	t.Helper()
 	flows, err := x.source.Sent()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, n := range flows {
 		all += int(n)
 	}
@@ -106,17 +96,13 @@ func (x *traffic) full(t *testing.T) (q queues) {
 	t.Helper()
 	dropped := func(ns *lab.Namespace, link string) int {
 		l, err := ns.Link(link)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return int(l.Attrs().Statistics.TxDropped)
 	}
 	q.router = dropped(x.f.Client, lab.ClientLink)
 	q.sinks = dropped(x.f.Router, lab.WAN) + dropped(x.f.Router, "wan1")
 	var ports []status.Port
-	if err := x.f.router.Get("/ports", &ports); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, x.f.router.Get("/ports", &ports))
 	for _, p := range ports {
 		q.router += int(p.Rings.RxDropped + p.Rings.RxRingFull)
 	}
@@ -134,9 +120,7 @@ func (x *traffic) arrived(t *testing.T, flow int) (here, there seqload.Arrivals)
 	if err == nil {
 		there, err = x.other.Flow(flow)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return here, there
 }
 
@@ -159,9 +143,7 @@ func (x *traffic) stalls(t *testing.T) (stalls []seqload.Stall) {
 	t.Helper()
 	for _, f := range []func() ([]seqload.Stall, error){x.source.Stalls, x.last.Stalls} {
 		s, err := f()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		stalls = append(stalls, s...)
 	}
 	return stalls

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestMapHuge(t *testing.T) {
@@ -16,9 +18,7 @@ func TestMapHuge(t *testing.T) {
 				size = (size + HugePage - 1) / HugePage * HugePage
 			}
 			m, err := mapping(size)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			b := m.Bytes
 			if len(b) < size || len(b) >= size+HugePage || len(b)%HugePage != 0 || distance(b) != 0 {
 				t.Errorf("%s, %d bytes: got %d, %d in front of a huge page", name, size, len(b), distance(b))
@@ -30,9 +30,7 @@ func TestMapHuge(t *testing.T) {
 				b[i] = 0xaa // faults unless it is mapped for writing
 			}
 			for range 2 {
-				if err := m.Close(); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, m.Close())
 			}
 			if m.Bytes != nil {
 				t.Error("closed memory has bytes")
@@ -44,18 +42,14 @@ func TestMapHuge(t *testing.T) {
 // TestHugeIsWhatTheKernelReports compares Memory.Huge with /proc/self/smaps.
 func TestHugeIsWhatTheKernelReports(t *testing.T) {
 	m, err := mapTransparent(4 * HugePage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer m.Close()
 	kernel := hugeKiB(t, m.Bytes) << 10
 	if huge := kernel == len(m.Bytes); huge != m.Huge {
 		t.Errorf("on huge pages: %v, and the kernel has %d of %d bytes on some", m.Huge, kernel, len(m.Bytes))
 	}
 	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Uname(&name))
 	if !m.Huge {
 		t.Errorf("8 MiB are not on huge pages (Linux %s, %s)", unix.ByteSliceToString(name.Release[:]), meminfo(t))
 	}
@@ -65,9 +59,7 @@ func TestHugeIsWhatTheKernelReports(t *testing.T) {
 func hugeKiB(t *testing.T, b []byte) (n int) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/smaps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	at := address(b)
 	inside := false
 	for line := range strings.Lines(string(text)) {
@@ -85,9 +77,7 @@ func hugeKiB(t *testing.T, b []byte) (n int) {
 func meminfo(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return strings.Join(strings.Fields(string(text))[:9], " ")
 }
 

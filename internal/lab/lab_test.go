@@ -14,14 +14,14 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 func newNamespace(t *testing.T, name string) *Namespace {
 	t.Helper()
 	ns, err := New(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { ns.Close() })
 	return ns
 }
@@ -29,9 +29,7 @@ func newNamespace(t *testing.T, name string) *Namespace {
 func newTopology(t *testing.T, opts VethOptions) *Topology {
 	t.Helper()
 	top, err := NewTopology(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(top.Close)
 	return top
 }
@@ -39,9 +37,7 @@ func newTopology(t *testing.T, opts VethOptions) *Topology {
 func TestDoEntersAndLeavesTheNamespace(t *testing.T) {
 	ns := newNamespace(t, "a")
 	before, err := netns.Get()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer before.Close()
 	failure := errors.New("failure")
 	err = ns.Do(func() error {
@@ -59,9 +55,7 @@ func TestDoEntersAndLeavesTheNamespace(t *testing.T) {
 		t.Errorf("Do returned %v, want the function's error", err)
 	}
 	after, err := netns.Get()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer after.Close()
 	if !after.Equal(before) {
 		t.Errorf("after Do the thread is in %v, before in %v", after, before)
@@ -90,13 +84,9 @@ func TestDoCanBeNested(t *testing.T) {
 
 func TestProcessesSeeTheirNamespace(t *testing.T) {
 	ns := newNamespace(t, "a")
-	if err := Veth(End{Namespace: ns, Name: "here"}, End{Namespace: ns, Name: "there"}, VethOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Veth(End{Namespace: ns, Name: "here"}, End{Namespace: ns, Name: "there"}, VethOptions{}))
 	out, err := ns.Run("ls", "/sys/class/net", "/proc/sys/net/ipv4/conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if n := strings.Count(out, "there"); n != 2 {
 		t.Errorf("want the link in /sys and in /proc, got:\n%s", out)
 	}
@@ -116,9 +106,7 @@ func TestRunReportsFailureAndOutput(t *testing.T) {
 func TestStopKillsProcessesThatIgnoreSIGTERM(t *testing.T) {
 	ns := newNamespace(t, "a")
 	p, err := ns.Start(exec.Command("sh", "-c", "trap '' TERM; while :; do sleep 0.01; done"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	time.Sleep(50 * time.Millisecond) // for the trap to be set
 	if err := p.Stop(50 * time.Millisecond); err == nil || !strings.Contains(err.Error(), "was killed") {
 		t.Errorf("got %v, want that it was killed", err)
@@ -129,17 +117,13 @@ func TestVethQueuesMTUAndMAC(t *testing.T) {
 	a, b := newNamespace(t, "a"), newNamespace(t, "b")
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 7}
 	err := Veth(End{Namespace: a, Name: "x0"}, End{Namespace: b, Name: "x1", MAC: mac}, VethOptions{Queues: 3, MTU: 1400})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, end := range []struct {
 		ns   *Namespace
 		name string
 	}{{a, "x0"}, {b, "x1"}} {
 		link, err := end.ns.Link(end.name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if at := link.Attrs(); at.NumRxQueues != 3 || at.NumTxQueues != 3 || at.MTU != 1400 || at.Flags&net.FlagUp == 0 {
 			t.Errorf("%s: %d and %d queues, MTU %d, flags %v; want 3, 3, 1400, up", end.name, at.NumRxQueues, at.NumTxQueues, at.MTU, at.Flags)
 		}
@@ -155,9 +139,7 @@ func TestVethQueuesMTUAndMAC(t *testing.T) {
 
 func TestSysfsSetsTheNamespacesOwnLink(t *testing.T) {
 	top := newTopology(t, VethOptions{})
-	if err := top.Router.Sysfs("class/net/lan0/gro_flush_timeout", "12345"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, top.Router.Sysfs("class/net/lan0/gro_flush_timeout", "12345"))
 	out, err := top.Router.Run("cat", "/sys/class/net/lan0/gro_flush_timeout")
 	if err != nil || strings.TrimSpace(out) != "12345" {
 		t.Errorf("got %q, %v; want 12345", out, err)
@@ -175,9 +157,7 @@ func TestForwardingIsOffByDefault(t *testing.T) {
 			t.Errorf("ping %v crosses a router that does not forward", to)
 		}
 	}
-	if err := top.Forwarding(true); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, top.Forwarding(true))
 	for _, to := range []netip.Addr{LAN4.Addr(), LAN6.Addr(), Server4.Addr(), Server6.Addr()} {
 		r, err := Ping(top.Client, to, PingOptions{})
 		if err != nil {
@@ -197,9 +177,7 @@ func TestForwardingIsOffByDefault(t *testing.T) {
 
 func TestPingNamesICMPErrors(t *testing.T) {
 	top := newTopology(t, VethOptions{})
-	if err := top.Forwarding(true); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, top.Forwarding(true))
 	_, err := Ping(top.Client, Server4.Addr(), PingOptions{Count: 1, TTL: 1})
 	var icmpErr *ICMPError
 	if !errors.As(err, &icmpErr) || icmpErr.Type != ipv4.ICMPTypeTimeExceeded || icmpErr.From.String() != "10.7.0.1" {
@@ -221,9 +199,7 @@ func TestTransferTimesOut(t *testing.T) {
 
 func TestCloseIsFinalAndIdempotent(t *testing.T) {
 	ns := newNamespace(t, "a")
-	if err := ns.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, ns.Close())
 	if err := ns.Close(); err != nil {
 		t.Errorf("the second Close gives %v", err)
 	}
@@ -235,13 +211,9 @@ func TestCloseIsFinalAndIdempotent(t *testing.T) {
 // An IPv6 address accepts packets when AddAddr returns, also on a busy kernel.
 func TestAddAddrWaitsForTheLocalRoute(t *testing.T) {
 	ns, err := New("own")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer ns.Close()
-	if err := Veth(End{Namespace: ns, Name: "a"}, End{Namespace: ns, Name: "b"}, VethOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Veth(End{Namespace: ns, Name: "a"}, End{Namespace: ns, Name: "b"}, VethOptions{}))
 	stop := make(chan struct{})
 	var busy sync.WaitGroup
 	defer busy.Wait()
@@ -263,9 +235,7 @@ func TestAddAddrWaitsForTheLocalRoute(t *testing.T) {
 	late := 0
 	for i := range 50 {
 		addr := netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, 7, 14: 1, 15: byte(i)}), 64)
-		if err := ns.AddAddr("a", addr); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, ns.AddAddr("a", addr))
 		if routes, err := ns.Netlink().RouteGet(addr.Addr().AsSlice()); err != nil || routes[0].Type != unix.RTN_LOCAL {
 			late++
 		}

@@ -5,19 +5,17 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // Listeners at both ends receive every frame with its direction, also those that
 // nobody had read yet when it was stopped.
 func TestListenReceivesEveryFrame(t *testing.T) {
 	ns, err := New("wire")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer ns.Close()
-	if err := Veth(End{Namespace: ns, Name: "a"}, End{Namespace: ns, Name: "b"}, VethOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, Veth(End{Namespace: ns, Name: "a"}, End{Namespace: ns, Name: "b"}, VethOptions{}))
 	const frames = 1000
 	frame := append(bytes.Repeat([]byte{0xff}, 12), append([]byte{0x88, 0xb5}, make([]byte, 50)...)...) // an experimental type
 	var counts [2]struct{ in, out int }
@@ -36,14 +34,10 @@ func TestListenReceivesEveryFrame(t *testing.T) {
 		}
 	}
 	fd, err := ns.PacketSocket("a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer unix.Close(fd)
 	for range frames {
-		if err := unix.Send(fd, frame, 0); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, unix.Send(fd, frame, 0))
 	}
 	for _, stop := range stops {
 		stop()

@@ -5,13 +5,12 @@ import (
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/netdev"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestQueuesAndDriversOfTheKernel(t *testing.T) {
 	ns, err := lab.New("ethtool")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer ns.Close()
 	if _, err := ns.Run("ip", "link", "add", "name", "a0", "numrxqueues", "3", "numtxqueues", "2", "type", "veth", "peer", "name", "b0"); err != nil {
 		t.Fatal(err)
@@ -34,8 +33,6 @@ func TestQueuesAndDriversOfTheKernel(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 }

@@ -6,17 +6,14 @@ import (
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/netdev"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestLayersAndCarrierOfTheKernel(t *testing.T) {
 	ns, err := lab.New("netdev")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer ns.Close()
-	if err := lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{}))
 	for _, args := range [][]string{{"link", "add", "br0", "type", "bridge"}, {"link", "set", "b0", "master", "br0"}, {"link", "set", "a0", "up"}, {"link", "set", "b0", "up"}} {
 		if _, err := ns.Run("ip", args...); err != nil {
 			t.Fatal(err)
@@ -54,7 +51,5 @@ func TestLayersAndCarrierOfTheKernel(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }

@@ -11,22 +11,17 @@ import (
 	"github.com/warproute/warproute/bench/xdpgen"
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/netdev"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // Threaded NAPI of a veth with two queues: cores and priority are set, and restored.
 func TestThreadNAPI(t *testing.T) {
 	ns, err := lab.New("napi")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer ns.Close()
-	if err := lab.Veth(lab.End{Namespace: ns, Name: "a"}, lab.End{Namespace: ns, Name: "b"}, lab.VethOptions{Queues: 2}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, lab.Veth(lab.End{Namespace: ns, Name: "a"}, lab.End{Namespace: ns, Name: "b"}, lab.VethOptions{Queues: 2}))
 	link, err := ns.Link("a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	index := link.Attrs().Index
 	err = ns.Do(func() error {
 		if _, err := netdev.ThreadNAPI("a", index, func(int) int { return 0 }, 0); err == nil || !strings.Contains(err.Error(), "no NAPI") {
@@ -66,7 +61,5 @@ func TestThreadNAPI(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }

@@ -6,18 +6,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestReferencesAreFresh(t *testing.T) {
 	documents, err := generate("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, want := range documents {
 		got, err := os.ReadFile(filepath.Join("../..", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if string(got) != want {
 			t.Errorf("%s is not what the source code says; run make gen", name)
 		}
@@ -28,13 +26,9 @@ func TestReferencesAreFresh(t *testing.T) {
 func TestGeneratorRefusesUnknownNames(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "control/metrics")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(dir, 0o755))
 	source := "package metrics\n\nvar lost = desc(\"lost_total\", \"Lost packets.\", \"port\")\n"
-	if err := os.WriteFile(filepath.Join(dir, "metrics.go"), []byte(source), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "metrics.go"), []byte(source), 0o644))
 	if _, err := metricsReference(root); err == nil || !strings.Contains(err.Error(), "lost_total") {
 		t.Errorf("a metric that nothing sends: %v", err)
 	}
@@ -46,13 +40,9 @@ func TestGeneratorRefusesUnknownNames(t *testing.T) {
 // Every key of configs/full.yaml is in the configuration reference.
 func TestConfigurationReferenceHasEveryKey(t *testing.T) {
 	sample, err := os.ReadFile("../../configs/full.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	document, err := os.ReadFile("../../docs/reference/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	keys := regexp.MustCompile(`(?m)^\s*#? *(?:- )?([a-z_]+): *(?:[^ ].*)?$`).FindAllSubmatch(sample, -1)
 	if len(keys) < 40 {
 		t.Fatalf("found %d keys in configs/full.yaml, want at least 40", len(keys))

@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestRealReturnsTheTableOrASyntheticOne(t *testing.T) {
 	for _, f := range families {
 		s, err := Real(f, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if want := total(lengths(f)); s.Len() != want {
 			t.Errorf("%v: %d routes, want %d", f, s.Len(), want)
 		}
@@ -31,9 +31,7 @@ func TestRealRejectsInvalidFiles(t *testing.T) {
 	if _, err := Real(IPv4, 1); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("absent: %v", err)
 	}
-	if err := os.WriteFile(file, []byte("192.0.2.0/24\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte("192.0.2.0/24\n"), 0o600))
 	if _, err := Real(IPv4, 1); err == nil || !strings.Contains(err.Error(), "unpack") {
 		t.Errorf("not packed: %v", err)
 	}
@@ -41,9 +39,7 @@ func TestRealRejectsInvalidFiles(t *testing.T) {
 	z := gzip.NewWriter(&packed)
 	z.Write([]byte("192.0.2.0/24\n192.0"))
 	z.Flush()
-	if err := os.WriteFile(file, packed.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, packed.Bytes(), 0o600))
 	if _, err := Real(IPv4, 1); err == nil || !strings.Contains(err.Error(), "unexpected EOF") {
 		t.Errorf("breaks off: %v", err)
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 var families = []Family{IPv4, IPv6}
@@ -14,9 +16,7 @@ var names = []string{"internet", "nested", "adversarial", "dense"}
 func mustNew(t *testing.T, name string, f Family, n int, seed uint64) *Set {
 	t.Helper()
 	s, err := New(name, f, n, seed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
@@ -155,9 +155,7 @@ func TestDestinations(t *testing.T) {
 		} {
 			draw := func(seed uint64) []netip.Addr {
 				seq, err := s.Destinations(test.kind, seed)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				var out []netip.Addr
 				for a := range seq {
 					if out = append(out, a); len(out) == n {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/control/socket"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -21,21 +22,15 @@ func TestCapturesBeyondTheLimitAreRefused(t *testing.T) {
 		memory: memory{maxMTU: umem.MaxMTU}, background: background{ending: make(chan struct{})},
 	}
 	t.Cleanup(func() { _ = b.protection.close() })
-	if err := b.router.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.router.Start())
 	path := filepath.Join(t.TempDir(), "w.sock")
 	server, err := socket.Serve(path, map[string]socket.Handler{"/capture": s.capture, "/trace": s.trace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer server.Close()
 	defer close(s.ending)
 	for range maxTaps {
 		body, err := socket.Open(t.Context(), path, "/capture?rx=1&snaplen=64")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer body.Close()
 	}
 	for end := time.Now().Add(5 * time.Second); s.taps.Load() < maxTaps && time.Now().Before(end); time.Sleep(time.Millisecond) {

@@ -13,6 +13,7 @@ import (
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -43,9 +44,7 @@ func newTraced(t *testing.T, g *gateway.Gateway) *tracedEngine {
 	adj, _ := f.NewAdjacency(0)
 	f.SetAdjacency(adj, 0, 0xaabbccddeeff)
 	id, _ := f.NewNextHop(fib.KindForward, fib.Path{Adjacency: adj, Weight: 1})
-	if err := f.IPv4.Insert(netip.MustParsePrefix("10.0.0.0/8"), id); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.IPv4.Insert(netip.MustParsePrefix("10.0.0.0/8"), id))
 	e := &tracedEngine{mem: make([]byte, 4*umem.FrameSize), adj: adj}
 	e.engine = cpu.New(f, e.mem, []bool{false})
 	with := func(func(*gateway.Gateway)) {}
@@ -110,20 +109,14 @@ func TestTraceNamesPolicyAndSA(t *testing.T) {
 			Name: "to-branch", SPI: 0x1234, Direction: d, Src: netip.MustParseAddr("198.51.100.1"), Dst: netip.MustParseAddr("10.1.9.9"),
 			Suite: "aes128gcm16", Key: bytes.Repeat([]byte{7}, 20), ReplayWindow: 64, Tunnel: g.Tunnel("to-branch"),
 		}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := g.Add(sa); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, g.Add(sa))
 		protect := policy.Policy{Src: netip.MustParsePrefix("192.0.2.0/24"), Dst: netip.MustParsePrefix("10.1.0.0/16"), Action: policy.Protect}
 		discard := policy.Policy{Src: netip.MustParsePrefix("0.0.0.0/0"), Dst: netip.MustParsePrefix("10.5.0.0/16"), Action: policy.Discard}
 		other := policy.Policy{Src: discard.Src, Dst: netip.MustParsePrefix("10.6.0.0/16"), Action: policy.Discard}
-		if err := g.SetRules([]gateway.Rule{
+		require.NoError(t, g.SetRules([]gateway.Rule{
 			{Direction: 1 - d, Policy: other}, {Direction: d, Policy: discard}, {Name: "to-branch", Direction: d, Policy: protect},
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return newTraced(t, g)
 	}
 	a, b := end(ipsec.Out), end(ipsec.In)
@@ -163,9 +156,7 @@ func TestTraceAcceptsAnyFrameCutAnywhere(t *testing.T) {
 			rec := e.decide(f)
 			rec.Data = rec.Data[:r.IntN(len(rec.Data)+1)]
 			rec.Decision.After = rec.Decision.After[:r.IntN(len(rec.Decision.After)+1)]
-			if err := status.WriteTrace(new(bytes.Buffer), e.explain(rec)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, status.WriteTrace(new(bytes.Buffer), e.explain(rec)))
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -46,9 +47,7 @@ func protect(t *testing.T, state string, sas ...config.SA) *protection {
 	t.Helper()
 	idle := func() func() bool { return func() bool { return true } }
 	p, err := newProtection(&config.IPsec{State: state, SAs: sas, Policies: policies(sas)}, 1, idle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.close() }) // a test may have closed it
 	return p
 }
@@ -61,9 +60,7 @@ func (p *protection) reload(sas ...config.SA) error {
 func sender(t *testing.T, spi uint32, key byte) (next func() []byte) {
 	t.Helper()
 	s, err := ipsec.NewSA(ipsec.Config{SPI: spi, Src: netip.MustParseAddr("192.0.2.2"), Dst: netip.MustParseAddr("192.0.2.1"), Suite: "aes128gcm16", Key: bytes.Repeat([]byte{key}, 20)}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return func() []byte {
 		buf := make([]byte, 512)
 		n := copy(buf[128:], testutil.UDP4("10.8.0.1", "10.7.0.1", 1, 2)[packet.EthernetLen:])
@@ -117,9 +114,7 @@ func TestReloadKeepsReplayWindows(t *testing.T) {
 			t.Errorf("%s: the next packet is refused", name)
 		}
 	}
-	if err := p.reload(inbound("a", 0x100, 2)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.reload(inbound("a", 0x100, 2)))
 	if e := p.receive(sender(t, 0x100, 2)()); e != ipsec.OK {
 		t.Errorf("the first packet with another key: %v", e)
 	}
@@ -137,9 +132,7 @@ func TestReplayWindowFollowsAnAddressChange(t *testing.T) {
 		}
 		sa := inbound(name, 0x100, 1)
 		sa.Dst = netip.MustParseAddr("192.0.2.9")
-		if err := p.reload(sa); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, p.reload(sa))
 		moved := func(b []byte) []byte {
 			b = bytes.Clone(b)
 			b[19] = 9
@@ -168,9 +161,7 @@ func TestReplacementWaitsForWorkers(t *testing.T) {
 	old := p.sas["a"]
 	sa := inbound("a", 0x100, 1)
 	sa.ReplayWindow = 128
-	if err := p.reload(sa); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.reload(sa))
 	if e := p.receive(first); e != ipsec.InNoStates {
 		t.Errorf("while a worker uses the old SA: %v", e)
 	}
@@ -178,9 +169,7 @@ func TestReplacementWaitsForWorkers(t *testing.T) {
 		t.Fatal("sequence number 2 was received before")
 	}
 	done = true
-	if err := p.tick(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.tick())
 	if e := p.receive(last); e != ipsec.InStateSeqError {
 		t.Errorf("a packet that the worker received is accepted again: %v", e)
 	}
@@ -193,9 +182,7 @@ func TestFailedReloadChangesNothing(t *testing.T) {
 	state := t.TempDir()
 	third := func() config.SA { return outbound("c", 0x300, 4) }
 	damaged := sha256.Sum256(append([]byte("warproute sequence numbers\x00"), third().Key.Bytes()...))
-	if err := os.WriteFile(filepath.Join(state, hex.EncodeToString(damaged[:16])), []byte("damaged"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(state, hex.EncodeToString(damaged[:16])), []byte("damaged"), 0o600))
 	wide := inbound("wide", 0x101, 6)
 	wide.ReplayWindow = 1 << 20
 	noPrefix := policies([]config.SA{inbound("a", 0x100, 3)})
@@ -232,9 +219,7 @@ func TestFailedReloadChangesNothing(t *testing.T) {
 			t.Error(err)
 		}
 		for _, name := range []string{"used", "received", "lifetimes"} { // each sender begins with 1
-			if err := os.Remove(filepath.Join(state, name)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Remove(filepath.Join(state, name)))
 		}
 	}
 }
@@ -247,33 +232,25 @@ func TestOldSPIDrains(t *testing.T) {
 	if e := p.receive(first); e != ipsec.OK {
 		t.Fatal(e)
 	}
-	if err := p.reload(inbound("a", 0x101, 2)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.reload(inbound("a", 0x101, 2)))
 	for what, packet := range map[string][]byte{"the old": old(), "the new": new()} {
 		if e := p.receive(packet); e != ipsec.OK {
 			t.Errorf("after the reload, by %s SPI: %v", what, e)
 		}
 	}
-	if err := p.reload(inbound("a", 0x101, 2), outbound("b", 0x200, 3)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.reload(inbound("a", 0x101, 2), outbound("b", 0x200, 3)))
 	if e := p.receive(old()); e != ipsec.OK {
 		t.Errorf("after another reload, by the old SPI: %v", e)
 	}
 	end := func() {
 		t.Helper()
 		p.drainEnd = time.Time{}
-		if err := p.tick(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, p.tick())
 	}
 	if end(); p.receive(old()) != ipsec.InNoStates {
 		t.Error("the old SPI is received after drainTime")
 	}
-	if err := p.reload(inbound("a", 0x100, 1)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.reload(inbound("a", 0x100, 1)))
 	if e := p.receive(first); e != ipsec.InStateSeqError {
 		t.Errorf("with the first SPI again, a replay: %v", e)
 	}
@@ -293,9 +270,7 @@ func TestRestartKeepsReplayWindows(t *testing.T) {
 	if e := p.receive(old); e != ipsec.OK {
 		t.Fatal(e)
 	}
-	if err := p.close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.close())
 	p = protect(t, state, inbound("a", 0x100, 1))
 	if e := p.receive(old); e != ipsec.InStateSeqError {
 		t.Errorf("a packet from before the restart: %v", e)
@@ -314,9 +289,7 @@ func TestRestartKeepsLifetimes(t *testing.T) {
 	if e := p.receive(next()); e != ipsec.OK {
 		t.Fatal(e)
 	}
-	if err := p.close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.close())
 	sa.Key = config.NewKey(bytes.Repeat([]byte{1}, 20))
 	p = protect(t, state, sa)
 	for i, want := range []ipsec.Error{ipsec.OK, ipsec.InStateExpired} {
@@ -357,9 +330,7 @@ func TestLifetimesBeginWithTheSA(t *testing.T) {
 		t.Errorf("the clock is %v late", d)
 	}
 	time.Sleep(20 * time.Millisecond)
-	if err := p.tick(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, p.tick())
 	if p.gateway.Clock.Now() < now {
 		t.Error("the clock stands still without packets")
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/suite"
@@ -21,9 +22,7 @@ func tunnels(t *testing.T) (list []config.SA) {
 	t.Helper()
 	for i, name := range nonceSuites {
 		s, err := suite.ByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		sa := outbound(name, uint32(0x200+i), 0)
 		sa.Suite, sa.Key, sa.AuthKey = name, config.NewKey(bytes.Repeat([]byte{byte(i + 1)}, s.KeyLen+s.SaltLen)), config.NewKey(bytes.Repeat([]byte{0xaa}, s.AuthKeyLen))
 		list = append(list, sa)
@@ -69,15 +68,11 @@ func TestNoncesNeverRepeat(t *testing.T) {
 		t.Helper()
 		p := protect(t, state, tunnels(t)...)
 		w.send(t, what, p, packets)
-		if err := p.close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, p.close())
 	}
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	run("the first run")
 	run("a restart")

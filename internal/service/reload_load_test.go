@@ -10,6 +10,7 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/packet"
 )
@@ -98,16 +99,12 @@ func TestReloadUnderLoadLosesNoPackets(t *testing.T) {
 	for _, q := range b.queues {
 		q.start = time.Now()
 	}
-	if err := b.router.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.router.Start())
 	var took time.Duration
 	for g := 1; g <= 3; g++ {
 		before := b.router.Stats()
 		start := time.Now()
-		if err := b.protection.apply(generation(g)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.protection.apply(generation(g)))
 		b.fib.MarkChanged()
 		took = max(took, time.Since(start))
 		for { // until new SAs are used

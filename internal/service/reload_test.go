@@ -13,6 +13,7 @@ import (
 	"github.com/warproute/warproute/control/metrics"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // running returns a service with the parts that a reload changes.
@@ -32,13 +33,10 @@ func running(t *testing.T) *Service {
 		},
 	}
 	var err error
-	if s.metrics.server, err = metrics.Serve(cfg.Metrics.Listen, s.metrics.handler); err != nil {
-		t.Fatal(err)
-	}
+	s.metrics.server, err = metrics.Serve(cfg.Metrics.Listen, s.metrics.handler)
+	require.NoError(t, err)
 	t.Cleanup(func() { s.metrics.close(); _ = b.protection.close() })
-	if err := b.router.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.router.Start())
 	return s
 }
 
@@ -46,9 +44,7 @@ func running(t *testing.T) *Service {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -66,9 +62,7 @@ func TestFailedReloadLeavesEveryPartUnchanged(t *testing.T) {
 	s := running(t)
 	old, sa := s.metrics.server.Addr().String(), s.ipsec.sas["out-100"]
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer taken.Close()
 	for _, c := range []struct {
 		part, want string

@@ -13,6 +13,7 @@ import (
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/memport"
@@ -51,9 +52,7 @@ type bench struct {
 func newBench(t *testing.T, collect [2]func([]byte)) *bench {
 	b := &bench{t: t, fib: fib.New(1)}
 	mem, err := umem.New(3 * 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	chunks := batch.NewChunks(2, 256)
 	t.Cleanup(func() { mem.Close() })
 	pool := umem.NewPool(mem)
@@ -65,34 +64,25 @@ func newBench(t *testing.T, collect [2]func([]byte)) *bench {
 		queues = append(queues, []dataplane.Queue{b.queues[port]})
 		b.fib.SetPort(uint16(port), fib.MAC(0x020000000000+uint64(port)), 1500)
 		adjacency, err := b.fib.NewAdjacency(uint16(port))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		b.fib.SetAdjacency(adjacency, uint16(port), 0x0200000000aa)
 		hop, err := b.fib.NewNextHop(fib.KindForward, fib.Path{Adjacency: adjacency, Weight: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, n := range networks {
-			if err := b.fib.IPv4.Insert(netip.MustParsePrefix(n), hop); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, b.fib.IPv4.Insert(netip.MustParsePrefix(n), hop))
 		}
 	}
 	first := generation(0)
 	first.State = t.TempDir()
-	if b.protection, err = newProtection(first, 1, b.fib.Passed); err != nil {
-		t.Fatal(err)
-	}
+	b.protection, err = newProtection(first, 1, b.fib.Passed)
+	require.NoError(t, err)
 	engine := cpu.New(b.fib, mem.Bytes(), make([]bool, 2))
 	engine.Secure(b.protection.gateway, 0)
 	b.router, err = dataplane.New(dataplane.Config{
 		FIB: b.fib, Ports: 2, MaxPackets: 256, MaxDelay: 50 * time.Microsecond,
 		Workers: []dataplane.WorkerConfig{{CPU: affinity.Any, Memory: mem, Pool: pool, Engine: engine, Chunks: chunks, Queues: queues}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(b.router.Stop)
 	return b
 }
@@ -103,9 +93,7 @@ func fromPeers(t *testing.T, count int) (frames [][]byte) {
 	for i := range staying + changing {
 		s, err := ipsec.NewSA(ipsec.Config{SPI: tunnelSPI(i, 0) | 1<<24, Src: netip.MustParseAddr("192.0.2.2"), Dst: netip.MustParseAddr("192.0.2.1"),
 			Suite: "aes128gcm16", Key: tunnelKey(i, 0)}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		peers = append(peers, s)
 	}
 	for range count {

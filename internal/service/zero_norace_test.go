@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
@@ -42,9 +43,7 @@ func TestRemovedKeysAreErasedFromMemory(t *testing.T) {
 			return nil
 		}()
 	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-done)
 	if wanted.found(t) == 0 {
 		t.Fatal("active keys are not found: the search is broken")
 	}
@@ -54,9 +53,7 @@ func TestRemovedKeysAreErasedFromMemory(t *testing.T) {
 		clearStack()
 		done <- err
 	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-done)
 	if n := wanted.found(t); n > 0 {
 		t.Errorf("removed keys found at %d places", n)
 	}
@@ -102,13 +99,9 @@ func (n needles) found(t *testing.T) (places int) {
 		filter[uint16(x)] = true
 	}
 	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	memory, err := os.Open("/proc/self/mem")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer memory.Close()
 	page := make([]byte, 1<<16)
 	defer clear(page)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // within fails if f blocks.
@@ -30,9 +32,7 @@ func within(t *testing.T, what string, f func()) {
 func fifo(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "fifo")
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Mkfifo(path, 0o600))
 	return path
 }
 
@@ -40,9 +40,7 @@ func TestReadRefusesOtherFileTypes(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "socket")
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer l.Close()
 	for path, want := range map[string]string{fifo(t): "a pipe", dir: "a directory", socket: "a socket", "/dev/zero": "a device", "/dev/tty": "a device"} {
 		within(t, path, func() {
@@ -56,9 +54,7 @@ func TestReadRefusesOtherFileTypes(t *testing.T) {
 func TestOpenAcceptsPipes(t *testing.T) {
 	within(t, "no writer", func() {
 		f, _, err := Open(fifo(t), fs.ModeNamedPipe)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer f.Close()
 		if data, err := io.ReadAll(f); len(data) != 0 || err != nil {
 			t.Errorf("%q, %v", data, err)
@@ -66,9 +62,7 @@ func TestOpenAcceptsPipes(t *testing.T) {
 	})
 	within(t, "process substitution of a shell", func() {
 		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer r.Close()
 		go func() {
 			defer w.Close()
@@ -91,9 +85,7 @@ func TestOpenAcceptsPipes(t *testing.T) {
 
 func TestReadLimitsTheSize(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(path, []byte("12345"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte("12345"), 0o600))
 	if data, _, err := Read(path, 5); string(data) != "12345" || err != nil {
 		t.Errorf("%q, %v", data, err)
 	}

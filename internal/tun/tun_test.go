@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // Packets for a deleted interface are refused, so that they count as dropped.
@@ -17,9 +19,7 @@ func TestDeliverFailsAfterDeletion(t *testing.T) {
 		t.Fatalf("make a network namespace: %v (root is needed)", err)
 	}
 	d, err := Open("tun0", func(netip.Addr) bool { return true })
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer d.Close()
 	p := make([]byte, 40)
 	p[0] = 0x45
@@ -30,9 +30,7 @@ func TestDeliverFailsAfterDeletion(t *testing.T) {
 	if err == nil {
 		err = netlink.LinkDel(link)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for end := time.Now().Add(5 * time.Second); d.Deliver(p); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("packets are still delivered")

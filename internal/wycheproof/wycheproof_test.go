@@ -1,15 +1,17 @@
 package wycheproof
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/warproute/warproute/internal/require"
+)
 
 // Other packages test all packets; this test pins their number.
 func TestPacketCountIsKnown(t *testing.T) {
 	type count struct{ all, invalid, exact int }
 	got := map[string]count{}
 	all, err := Packets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, p := range all {
 		c := got[p.Suite]
 		c.all++

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
@@ -22,17 +23,11 @@ func associations(t *testing.T, rnd *rand.Rand) (all []association) {
 		s := &suite.All[i]
 		key, auth := random(rnd, s.KeyLen+s.SaltLen), random(rnd, s.AuthKeyLen)
 		out, err := NewKey(s, key, auth, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		in, err := NewKey(s, key, auth, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		host, err := s.New(key, auth)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all = append(all, association{s, out, in, host})
 	}
 	return all

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // operation is what the shim is asked for, as its enum numbers it.
@@ -82,13 +84,9 @@ var lookAtSources = sync.OnceValue(func() error {
 // run has the shim answer requests.
 func run(t *testing.T, requests ...*request) {
 	t.Helper()
-	if err := lookAtSources(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, lookAtSources())
 	program, err := compile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var in, errs bytes.Buffer
 	for _, q := range requests {
 		q.write(&in)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/wycheproof"
 	"github.com/warproute/warproute/ipsec/suite"
 )
@@ -12,9 +13,7 @@ import (
 // bytes, and refuses those that are wrong, with any number of lanes.
 func TestWycheproof(t *testing.T) {
 	all, err := wycheproof.Packets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	type check struct {
 		wycheproof.Packet
 		text int // offset of what is encrypted
@@ -25,15 +24,12 @@ func TestWycheproof(t *testing.T) {
 	counts := map[string]int{}
 	for i, p := range all {
 		s, err := suite.ByName(p.Suite)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		counts[s.Name]++
 		keys := [2]*Key{}
 		for i := range keys {
-			if keys[i], err = NewKey(s, p.Key, p.AuthKey, i == 1); err != nil {
-				t.Fatal(err)
-			}
+			keys[i], err = NewKey(s, p.Key, p.AuthKey, i == 1)
+			require.NoError(t, err)
 		}
 		lanes := teams[i%len(teams)]
 		of := association{Suite: s}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/policy"
@@ -19,12 +20,8 @@ func newSA(t *testing.T, g *Gateway, d ipsec.Direction, name string, spi uint32)
 		Name: name, SPI: spi, Direction: d, Src: netip.MustParseAddr("198.51.100.1"), Dst: netip.MustParseAddr("198.51.100.2"),
 		Suite: "aes128gcm16", Key: bytes.Repeat([]byte{byte(spi)}, 20), ReplayWindow: 64, Tunnel: g.Tunnel(name),
 	}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Add(s); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, g.Add(s))
 	return s
 }
 
@@ -50,16 +47,14 @@ func TestFragmentsDoNotEscapePoliciesOfPorts(t *testing.T) {
 	rule := func(d ipsec.Direction, src, dst string, protocol uint8, port uint16, a policy.Action, target uint32) Rule {
 		return Rule{Direction: d, Policy: policy.Policy{Src: prefix(src), Dst: prefix(dst), Protocol: protocol, DstPorts: policy.Port(port), Action: a, Target: target}}
 	}
-	if err := g.SetRules([]Rule{
+	require.NoError(t, g.SetRules([]Rule{
 		rule(ipsec.Out, "192.0.2.0/24", "10.1.0.0/16", 17, 5000, policy.Protect, out.Tunnel()),
 		rule(ipsec.In, "192.0.2.0/24", "10.1.0.0/16", 17, 5000, policy.Protect, in.Tunnel()),
 		rule(ipsec.Out, "2001:db8::/64", "fd01::/64", 17, 5000, policy.Protect, out.Tunnel()),
 		rule(ipsec.In, "2001:db8::/64", "fd01::/64", 17, 5000, policy.Protect, in.Tunnel()),
 		rule(ipsec.Out, "192.0.2.0/24", "10.2.0.0/16", 6, 25, policy.Discard, 0),
 		rule(ipsec.In, "192.0.2.0/24", "10.2.0.0/16", 6, 25, policy.Discard, 0),
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	udp4, tcp4 := testutil.UDP4("192.0.2.1", "10.1.0.9", 1, 5000, make([]byte, 40)...), testutil.Edit(testutil.UDP4("192.0.2.1", "10.2.0.9", 1, 25, make([]byte, 40)...), 9, 6)
 	udp6 := testutil.UDP6("2001:db8::1", "fd01::9", 1, 5000, make([]byte, 40)...)
 	// A Fragment header in place of UDP's: first, later, and later with more extension headers.

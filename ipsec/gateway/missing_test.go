@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/policy"
 )
@@ -20,9 +21,7 @@ func TestMissingSAsAreReportedOnce(t *testing.T) {
 		}
 		rules = append(rules, Rule{Policy: policy.Policy{Src: any, Dst: netip.MustParsePrefix(dst), Action: policy.Protect, Target: n}})
 	}
-	if err := g.SetRules(rules); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.SetRules(rules))
 	packets := func(net uint32) {
 		t.Helper()
 		f := policy.IPv4Flow(1, 10<<24|net<<16|1, 6, 1, 2)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 )
 
@@ -20,12 +21,8 @@ func outbound(t *testing.T, g *Gateway, spi uint32, src, dst string, mode ipsec.
 		a(&c)
 	}
 	s, err := ipsec.NewSA(c, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Add(s); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, g.Add(s))
 	s.Skip(5)
 	return s
 }

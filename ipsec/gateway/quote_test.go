@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/policy"
 	"github.com/warproute/warproute/packet"
@@ -19,20 +20,14 @@ func quoting(tb testing.TB) (*Gateway, *ipsec.SA) {
 		SPI: 0x1000, Direction: ipsec.In, Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("198.51.100.1"),
 		Suite: "aes128gcm16", Key: bytes.Repeat([]byte{7}, 20), Tunnel: g.Tunnel("in"),
 	}, 1)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := g.Add(s); err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, err)
+	require.NoError(tb, g.Add(s))
 	var rules []Rule
 	for _, p := range [][2]string{{"10.8.0.0/16", "10.7.0.0/16"}, {"fd08::/16", "fd07::/16"}} {
 		far, near := netip.MustParsePrefix(p[0]), netip.MustParsePrefix(p[1])
 		rules = append(rules, Rule{Direction: ipsec.In, Policy: policy.Policy{Src: far, Dst: near, Action: policy.Protect, Target: s.Tunnel()}})
 	}
-	if err := g.SetRules(rules); err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, g.SetRules(rules))
 	return g, s
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/policy"
 )
@@ -17,17 +18,11 @@ func TestArrivesInTransport(t *testing.T) {
 			SPI: 0x100, Direction: ipsec.In, Mode: mode, Src: netip.MustParseAddr("10.0.0.2"), Dst: netip.MustParseAddr("10.0.0.1"), Suite: "aes128gcm16",
 			Key: make([]byte, 20), Tunnel: g.Tunnel("b"),
 		}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := g.Add(sa); err != nil {
-			t.Fatal(err)
-		}
-		if err := g.SetRules([]Rule{{Direction: ipsec.In, Policy: policy.Policy{
+		require.NoError(t, err)
+		require.NoError(t, g.Add(sa))
+		require.NoError(t, g.SetRules([]Rule{{Direction: ipsec.In, Policy: policy.Policy{
 			Src: netip.MustParsePrefix("10.0.0.2/32"), Dst: netip.MustParsePrefix("10.0.0.1/32"), Protocol: 6, Action: policy.Protect, Target: sa.Tunnel(),
-		}}}); err != nil {
-			t.Fatal(err)
-		}
+		}}}))
 		packet := func(src byte) []byte {
 			return append([]byte{0x45, 0, 0, 20, 0, 0, 0x20, 0, 64, 50, 0, 0}, 10, 0, 0, src, 10, 0, 0, 1)
 		}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/policy"
 )
@@ -19,9 +20,7 @@ func TestTunnelNumbersAreReusedWhenNobodyHoldsThem(t *testing.T) {
 	}
 	enforce := func(rules []Rule) {
 		t.Helper()
-		if err := g.SetRules(rules); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.SetRules(rules))
 	}
 	enforce(rule(first))
 	enforce(rule(first))
@@ -67,9 +66,7 @@ func TestTunnelsNamedByRulesStay(t *testing.T) {
 			Src: netip.MustParsePrefix("0.0.0.0/0"), Dst: netip.PrefixFrom(host(i), 32), Action: policy.Protect, Target: sas[i].Tunnel(),
 		}})
 	}
-	if err := g.SetRules(rules); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.SetRules(rules))
 	for i := range 2 * pageSize {
 		g.Tunnel(netip.AddrFrom4([4]byte{1, 1, byte(i >> 8), byte(i)}).String())
 	}

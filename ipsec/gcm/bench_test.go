@@ -5,6 +5,8 @@ import (
 	"crypto/cipher"
 	"fmt"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // One packet, compared with crypto/cipher.
@@ -24,9 +26,7 @@ func BenchmarkSeal(b *testing.B) {
 			continue
 		}
 		k, err := NewKey(key)
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		b.Run(fmt.Sprintf("vectors/%d", n), func(b *testing.B) {
 			b.SetBytes(int64(n))
 			for b.Loop() {

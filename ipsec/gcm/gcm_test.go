@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // block returns up to 16 bytes as a Block.
@@ -66,9 +68,7 @@ func TestAgreesWithTheLibrary(t *testing.T) {
 			library, _ := cipher.NewGCM(b)
 			want := library.Seal(nil, nonce, text, aad)
 			k, err := NewKey(key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			const beside = 64
 			buf := random(rnd, beside+16+n+beside)
 			at := beside + rnd.IntN(16)
@@ -96,13 +96,9 @@ func TestStaysWithinThePage(t *testing.T) {
 	}
 	page := os.Getpagesize()
 	mem, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer unix.Munmap(mem)
-	if err := unix.Mprotect(mem[page:], unix.PROT_NONE); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Mprotect(mem[page:], unix.PROT_NONE))
 	debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(false)
 	k, _ := NewKey(make([]byte, 32))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/wycheproof"
 )
 
@@ -14,9 +15,7 @@ func TestWycheproof(t *testing.T) {
 		return
 	}
 	all, err := wycheproof.Read(wycheproof.GCM)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	n, invalid := 0, 0
 	for _, v := range all {
 		if len(v.IV) != NonceLen || len(v.AAD) > MaxAAD {
@@ -24,9 +23,7 @@ func TestWycheproof(t *testing.T) {
 		}
 		n++
 		k, err := NewKey(v.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		p, tag := bytes.Clone(v.CT), [TagLen]byte(v.Tag)
 		if ok := k.Open(p, &tag, first(v.IV), block(v.AAD), len(v.AAD)); ok != v.Valid {
 			t.Errorf("%s: accepted: %v, want %v", v.Name, ok, v.Valid)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // tunnels are rules of as many sites, each with its own two prefixes.
@@ -96,9 +98,7 @@ func run(b *testing.B, sizes []int, f func(b *testing.B, table *Table, flows []F
 				b.Run(fmt.Sprintf("%s/ipv6=%v/%d", kind, ipv6, n), func(b *testing.B) {
 					w := kinds[kind](newWorld(1), n, ipv6)
 					table, err := Build(policies(w.rules))
-					if err != nil {
-						b.Fatal(err)
-					}
+					require.NoError(b, err)
 					flows := make([]Flow, 1<<16)
 					for i := range flows {
 						r := w.rules[w.IntN(n)]

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/race"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // compare looks up packets in table and oracle, one by one and in batches, and returns the number of
@@ -49,9 +50,7 @@ func (w *world) packets(n int) []packet {
 func (w *world) build(t *testing.T, copies int) *Table {
 	t.Helper()
 	table, err := image(policies(w.rules), copies, maxWords)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return table
 }
 
@@ -63,9 +62,7 @@ func TestTheFirstMatchDecides(t *testing.T) {
 		{Src: netip.MustParsePrefix("0.0.0.0/0"), Dst: netip.MustParsePrefix("0.0.0.0/0"), Protocol: 1, SrcPorts: Port(8), DstPorts: Port(0), Action: Bypass},
 		{Src: netip.MustParsePrefix("2001:db8::/32"), Dst: netip.MustParsePrefix("::/0"), Protocol: 17, SrcPorts: Ports(1, 65535), Action: Protect, Target: MaxTarget},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, tt := range []struct {
 		name         string
 		src, dst     string
@@ -174,9 +171,7 @@ func TestLargePolicySets(t *testing.T) {
 				w := make(newWorld(9), 10_000, ipv6)
 				begin := time.Now()
 				table, err := Build(policies(w.rules))
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if took := time.Since(begin); took > 5*time.Second { // 10 to 80 ms on an idle machine
 					t.Errorf("built in %v", took)
 				}
@@ -201,9 +196,7 @@ func TestTheWorstPoliciesFit(t *testing.T) {
 			w.rules = append(w.rules, rule{w.comb(stride), w.comb(stride), 6, anyPort, anyPort, Bypass, 0})
 		}
 		table, err := Build(policies(w.rules))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Logf("%d policies, %d bits a fork: %d words a policy", promised, stride, len(table.Words())/promised)
 		w.compare(t, table, w.packets(50))
 	}

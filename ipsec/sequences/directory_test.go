@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 )
 
@@ -22,13 +23,9 @@ func TestLostFilesAreRefused(t *testing.T) {
 			start(t, s, "a")
 			receiver(t, s).Accept(5)
 			live(t, s)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Close())
 			path := filepath.Join(dir, name)
-			if err := lose(path); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, lose(path))
 			for range 2 { // the first must leave no trace
 				s, err := Open(dir)
 				if err == nil {
@@ -50,9 +47,7 @@ func TestIncompleteDirectoriesAreCompleted(t *testing.T) {
 	for _, missing := range tables {
 		dir := t.TempDir()
 		die(t, open(t, dir))
-		if err := os.Remove(filepath.Join(dir, missing)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Remove(filepath.Join(dir, missing)))
 		if _, first := start(t, open(t, dir), "a"); first != 1 {
 			t.Errorf("without %s: begins with %d", missing, first)
 		}
@@ -61,9 +56,7 @@ func TestIncompleteDirectoriesAreCompleted(t *testing.T) {
 
 func TestVolatileFilesystemsAreNamed(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "warproute-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	if fs := open(t, dir).Volatile(); fs != "tmpfs" {
 		t.Errorf("%s is on %q", dir, fs)
@@ -83,15 +76,11 @@ func TestBasesAreStored(t *testing.T) {
 	run := func(renew bool) {
 		s := open(t, dir)
 		n := &ipsec.Nonces{}
-		if err := s.Begin(n); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Begin(n))
 		bases = append(bases, n.Base())
 		if renew {
 			bases = append(bases, n.Renew())
-			if err := s.Extend(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Extend())
 		}
 		die(t, s)
 	}
@@ -116,17 +105,11 @@ func TestBasesAreStored(t *testing.T) {
 func TestOldBasesAreForgotten(t *testing.T) {
 	s := open(t, t.TempDir())
 	n := &ipsec.Nonces{}
-	if err := s.used.note(map[id]uint64{baseCount: maxBases - 1}, true); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Begin(n); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.used.note(map[id]uint64{baseCount: maxBases - 1}, true))
+	require.NoError(t, s.Begin(n))
 	for range 2 { // in the places of the first ones
 		n.Renew()
-		if err := s.Extend(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Extend())
 	}
 	if drawn, _ := s.used.number(baseCount); drawn != maxBases+2 || len(s.used.at) != 1+3 {
 		t.Errorf("%d bases were drawn, and there are %d records", drawn, len(s.used.at))

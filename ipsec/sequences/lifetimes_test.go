@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 )
 
@@ -18,9 +19,7 @@ func limited(c *ipsec.Config) {
 func live(t *testing.T, s *Store, alter ...func(*ipsec.Config)) *ipsec.SA {
 	t.Helper()
 	sa := newSA(t, "a", append([]func(*ipsec.Config){limited}, alter...)...)
-	if err := s.Live(Association{sa, testKey}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Live(Association{sa, testKey}))
 	return sa
 }
 
@@ -44,16 +43,12 @@ func TestLifetimesContinue(t *testing.T) {
 	if use(live(t, s), 4, 100) != 4 {
 		t.Fatal("a new association has no packets left")
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Close())
 
 	s = open(t, dir)
 	sa := live(t, s)
 	use(sa, 3, 600)
-	if err := s.Note(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Note())
 	use(sa, 1, 1) // which is forgotten
 	die(t, s)
 
@@ -87,18 +82,12 @@ func TestLifetimesContinueWithoutAGap(t *testing.T) {
 	use(old, 2, 20)
 	abandoned := live(t, s)
 	use(old, 1, 10)
-	if err := s.Release(abandoned); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Release(abandoned))
 	heir := live(t, s)
 	use(old, 3, 30)
 	use(heir, 1, 10)
-	if err := s.Release(old); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Note(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Release(old))
+	require.NoError(t, s.Note())
 	die(t, s)
 	s = open(t, dir)
 	for name, sa := range map[string]*ipsec.SA{"the heir": heir, "after a restart": live(t, s)} {
@@ -120,9 +109,7 @@ func TestAgesContinue(t *testing.T) {
 	s := open(t, dir)
 	again := func(day time.Duration) {
 		t.Helper()
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Close())
 		setDay(t, day)
 		s = open(t, dir)
 	}
@@ -142,9 +129,7 @@ func TestAgesContinue(t *testing.T) {
 	}
 	again(-time.Hour)
 	old("after the time of day was set back", true)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Close())
 }
 
 // The host's time of day counts only between routers: somebody may set it while one runs.
@@ -158,9 +143,7 @@ func TestSettingTheTimeOfDayAgesNothing(t *testing.T) {
 		if live(t, s).HardExpired() { // as when the configuration is read again
 			t.Errorf("%s: a new association is too old", name)
 		}
-		if err := s.Note(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Note())
 		die(t, s)
 		s = open(t, dir)
 		if live(t, s).HardExpired() {
@@ -179,19 +162,13 @@ func TestUnreadableLifetimesAreRefused(t *testing.T) {
 		t.Errorf("%d notes of an association without limits", n)
 	}
 	live(t, s)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Close())
 	path := filepath.Join(dir, "lifetimes")
-	if err := os.Truncate(path, 40); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Truncate(path, 40))
 	if _, err := Open(dir); err == nil {
 		t.Fatal("a damaged file is taken")
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(path))
 	if err := open(t, dir).Close(); err != nil { // the directory was given up
 		t.Fatal(err)
 	}

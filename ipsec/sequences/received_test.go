@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 )
 
@@ -31,9 +32,7 @@ func TestNoPacketIsReceivedTwice(t *testing.T) {
 			t.Fatalf("number %d is refused", n)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Close())
 
 	s = open(t, dir)
 	sa = receiver(t, s, func(c *ipsec.Config) { c.ReplayWindow = 4096 })
@@ -45,9 +44,7 @@ func TestNoPacketIsReceivedTwice(t *testing.T) {
 	if !sa.Accept(1001) || !sa.Accept(1<<20) {
 		t.Error("new numbers are refused")
 	}
-	if err := s.Note(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Note())
 	sa.Accept(1<<20 + 1)
 	die(t, s)
 
@@ -67,9 +64,7 @@ func TestOnlyTheSameSAContinues(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	receiver(t, s).Accept(1000)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Close())
 	s = open(t, dir)
 	for name, alter := range map[string]func(*ipsec.Config){
 		"another SPI": func(c *ipsec.Config) { c.SPI++ },
@@ -90,12 +85,8 @@ func TestHigherOfTwoNumbersIsStored(t *testing.T) {
 	successor := receiver(t, s)
 	successor.Skip(old.Sequence())
 	successor.Accept(2000)
-	if err := s.Note(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Release(old); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Note())
+	require.NoError(t, s.Release(old))
 	die(t, s)
 	s = open(t, dir)
 	if receiver(t, s).Accept(2000) {
@@ -108,14 +99,10 @@ func TestNoteWritesWhatChanged(t *testing.T) {
 	s := open(t, t.TempDir())
 	sa := receiver(t, s)
 	sa.Accept(1)
-	if err := s.Note(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Note())
 	begun := s.received.syncs
 	readOnly, err := os.Open(s.received.path) // writes fail from here on
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.received.file.Close()
 	s.received.file = readOnly
 	if err := s.Note(); err != nil {
@@ -137,31 +124,23 @@ func TestNoteStoresOneFileIfTheOtherFails(t *testing.T) {
 		s := open(t, dir)
 		in, limited := receiver(t, s), live(t, s)
 		in.Accept(1)
-		if err := s.Note(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Note())
 		if err := os.Remove(filepath.Join(dir, bad)); err != nil { // so that it must be created again
 			t.Fatal(err)
 		}
-		if err := os.MkdirAll(filepath.Join(dir, bad+".new", "x"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, bad+".new", "x"), 0o700))
 		in.Accept(1000)
 		use(limited, 4, 100)
 		if err := s.Note(); err == nil || !strings.Contains(err.Error(), bad+".new: is a directory") {
 			t.Errorf("%s: %v", bad, err)
 		}
 		die(t, s)
-		if err := os.RemoveAll(filepath.Join(dir, bad+".new")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, bad+".new")))
 		empty, err := openTable(filepath.Join(dir, bad)) // without it, the directory is refused
 		if err == nil {
 			err = empty.close()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s = open(t, dir)
 		if bad != "received" && receiver(t, s).Accept(1000) {
 			t.Error("what was received is not noted where lifetimes cannot be")
@@ -181,22 +160,16 @@ func TestNotesAreSynced(t *testing.T) {
 		for range 2 { // once makes a file that the disk has
 			in.Accept(in.Sequence() + 1)
 			use(limited, 1, 1)
-			if err := s.Note(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Note())
 		}
 		for _, test := range []struct{ ago, want int }{{0, 0}, {1, 1}, {0, 0}} {
 			begun := table.syncs
 			table.synced = table.synced.Add(-time.Duration(test.ago) * syncEvery)
-			if err := s.Note(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Note())
 			if n := table.syncs - begun; n != test.want {
 				t.Errorf("%s: %d waits for the disk, want %d", name, n, test.want)
 			}
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Close())
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 )
 
@@ -26,18 +27,14 @@ func newSA(t *testing.T, name string, alter ...func(*ipsec.Config)) *ipsec.SA {
 		a(&c)
 	}
 	sa, err := ipsec.NewSA(c, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return sa
 }
 
 func open(t *testing.T, dir string) *Store {
 	t.Helper()
 	s, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
@@ -45,9 +42,7 @@ func open(t *testing.T, dir string) *Store {
 func start(t *testing.T, s *Store, name string) (*ipsec.SA, uint64) {
 	t.Helper()
 	sa := newSA(t, name)
-	if err := s.Keep(Association{sa, testKey}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Keep(Association{sa, testKey}))
 	first, n := sa.Reserve(1)
 	if n != 1 {
 		t.Fatal("no number is left")
@@ -65,9 +60,7 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 		t.Fatalf("begins with %d", first)
 	}
 	sa.Reserve(999)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Close())
 	s = open(t, dir)
 	sa, first = start(t, s, "b")
 	if first != 1001 {
@@ -96,9 +89,7 @@ func TestExtendKeepsAhead(t *testing.T) {
 		if _, n := sa.Reserve(ahead / 2); n != ahead/2 {
 			t.Fatal("the association ran out of numbers")
 		}
-		if err := s.Extend(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Extend())
 	}
 }
 
@@ -107,9 +98,7 @@ func TestNumbersEndWhenTheDiskFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	s := open(t, dir)
 	sa, _ := start(t, s, "a")
-	if err := s.used.file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.used.file.Close())
 	sa.Reserve(ahead - 1)
 	if err := s.Extend(); err == nil {
 		t.Error("a disk that takes nothing is no error")
@@ -164,27 +153,21 @@ func TestFilesOfOldReleasesAreRead(t *testing.T) {
 	name := idOf("sequence numbers", testKey)
 	path := filepath.Join(dir, hex.EncodeToString(name[:]))
 	for text, want := range map[string]uint64{"12345\n": 12346, "": 0, "x": 0, "-1": 0, "99999999999999999999999": 0} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		s := open(t, dir)
 		sa := newSA(t, "a")
 		if err := s.Keep(Association{sa, testKey}); (err == nil) != (want != 0) || err == nil && sa.Sequence()+1 != want {
 			t.Errorf("%q: %v, goes on behind %d", text, err, sa.Sequence())
 		}
 		die(t, s)
-		if err := os.Remove(filepath.Join(dir, "used")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Remove(filepath.Join(dir, "used")))
 	}
 }
 
 // die ends a router without giving it time to store anything.
 func die(t *testing.T, s *Store) {
 	t.Helper()
-	if err := s.lock.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.lock.Close())
 }
 
 // A reloaded configuration may have an SA under another name or with another lifetime: both exist for a
@@ -204,9 +187,7 @@ func TestSAsWithOneKeyShareNoNumber(t *testing.T) {
 	reserve(old, 1000)
 	successor, first := start(t, s, "new")
 	lastOfOld := reserve(old, ahead*3/4) // until no worker knows it any more
-	if err := s.Extend(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Extend())
 	if more, n := old.Reserve(ahead / 2); n > 0 && more+uint64(n) > first && more <= first {
 		t.Errorf("the old association goes on with %d to %d, and the new one has %d", more, more+uint64(n)-1, first)
 	}
@@ -214,9 +195,7 @@ func TestSAsWithOneKeyShareNoNumber(t *testing.T) {
 		t.Errorf("both have number %d", first)
 	}
 	last := reserve(successor, 5)
-	if err := s.Release(old); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Release(old))
 	die(t, s)
 	if _, again := start(t, open(t, dir), "new"); again <= last {
 		t.Errorf("after a crash it goes on with %d, and %d was used", again, last)
@@ -230,9 +209,7 @@ func TestDirectoryIsLockedByOneRouter(t *testing.T) {
 	if _, err := Open(dir); err == nil {
 		t.Errorf("%s was opened twice", dir)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Close())
 	open(t, dir)
 }
 
@@ -243,9 +220,7 @@ func TestExtendedNumbersAreAhead(t *testing.T) {
 	for range 4 {
 		s := open(t, dir)
 		sa := newSA(t, "a", func(c *ipsec.Config) { c.ESN = true })
-		if err := s.Keep(Association{sa, testKey}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Keep(Association{sa, testKey}))
 		if first, n := sa.Reserve(100_000_000); n != 100_000_000 || first >= 1<<31 {
 			t.Fatalf("%d numbers, from %d on", n, first)
 		}
@@ -300,9 +275,7 @@ func TestKeepIsWholeOrNothing(t *testing.T) {
 	first, _ := start(t, s, "first")
 	other := bytes.Repeat([]byte{2}, 20)
 	name := idOf("sequence numbers", other)
-	if err := os.WriteFile(filepath.Join(dir, hex.EncodeToString(name[:])), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, hex.EncodeToString(name[:])), []byte("x"), 0o600))
 	successor, bad := newSA(t, "successor"), newSA(t, "bad")
 	if err := s.Keep(Association{successor, testKey}, Association{bad, other}); err == nil {
 		t.Fatal("a damaged file is no error")
@@ -311,9 +284,7 @@ func TestKeepIsWholeOrNothing(t *testing.T) {
 		t.Errorf("%d associations are kept", len(s.kept))
 	}
 	// The same if the disk fails.
-	if err := s.used.file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.used.file.Close())
 	before := s.keys[idOf("sequence numbers", testKey)].end
 	if err := s.Keep(Association{successor, testKey}); err == nil {
 		t.Fatal("a disk that takes nothing is no error")

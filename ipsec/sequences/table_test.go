@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // twoKeys makes a directory with stored numbers of testKey and another key, left by a crash, and
@@ -17,9 +19,7 @@ func twoKeys(t *testing.T) (dir, path string, content []byte) {
 	dir = t.TempDir()
 	s := open(t, dir)
 	start(t, s, "a")
-	if err := s.Keep(Association{newSA(t, "b"), []byte("another")}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Keep(Association{newSA(t, "b"), []byte("another")}))
 	die(t, s)
 	path = filepath.Join(dir, "used")
 	content, err := os.ReadFile(path)
@@ -31,9 +31,7 @@ func twoKeys(t *testing.T) (dir, path string, content []byte) {
 
 func write(t *testing.T, path string, content []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, content, 0o600))
 }
 
 // refused opens a directory that must be refused, with its file unchanged.
@@ -122,9 +120,7 @@ func TestFailedAdditionsChangeNothing(t *testing.T) {
 	s := open(t, dir)
 	old, _ := start(t, s, "a")
 	inTheWay := filepath.Join(dir, "used.new", "x")
-	if err := os.MkdirAll(inTheWay, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(inTheWay, 0o700))
 	other := newSA(t, "b")
 	if err := s.Keep(Association{other, []byte("another")}); err == nil {
 		t.Error("it is no error")
@@ -136,9 +132,7 @@ func TestFailedAdditionsChangeNothing(t *testing.T) {
 	if _, n := old.Reserve(ahead / 2); n != ahead/2 {
 		t.Errorf("%d numbers are left", n)
 	}
-	if err := os.RemoveAll(filepath.Dir(inTheWay)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.RemoveAll(filepath.Dir(inTheWay)))
 	if err := s.Keep(Association{other, []byte("another")}); err != nil {
 		t.Error(err)
 	}
@@ -154,40 +148,29 @@ func TestFailedAdditionsChangeNothing(t *testing.T) {
 func TestNumbersAreWrittenInPlace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "numbers")
 	tab, err := openTable(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	rnd := rand.New(rand.NewPCG(5, 5))
 	want := map[id]uint64{}
 	for n := range 64 {
 		want[id{byte(n)}] = uint64(n)
 	}
-	if err := tab.note(want, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tab.note(want, false))
 	for range 100 {
 		some := map[id]uint64{}
 		for range rnd.IntN(100) {
 			some[id{byte(rnd.IntN(64))}] = rnd.Uint64()
 		}
 		maps.Copy(want, some)
-		if err := tab.note(some, false); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, tab.note(some, false))
 	}
 	if !maps.Equal(tab.last, want) {
 		t.Error("the table has other numbers")
 	}
-	if err := tab.close(); err != nil {
-		t.Fatal(err)
-	}
-	if tab, err = openTable(path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tab.close())
+	tab, err = openTable(path)
+	require.NoError(t, err)
 	if !maps.Equal(tab.last, want) {
 		t.Error("the file has other numbers")
 	}
-	if err := tab.close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tab.close())
 }

@@ -7,6 +7,7 @@ import (
 	"hash"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/wycheproof"
 )
 
@@ -18,9 +19,7 @@ func TestHMACWycheproof(t *testing.T) {
 		want int
 	}{{wycheproof.HMACSHA1, sha1.New, 164}, {wycheproof.HMACSHA256, sha256.New, 168}, {wycheproof.HMACSHA512, sha512.New, 174}} {
 		all, err := wycheproof.Read(v.file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		n := 0
 		for _, c := range all {
 			if len(c.Key) > v.hash().BlockSize() {

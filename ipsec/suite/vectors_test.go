@@ -9,6 +9,8 @@ import (
 	"hash"
 	"strings"
 	"testing"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 func unhex(t *testing.T, s string) []byte {
@@ -76,13 +78,9 @@ func TestVectors(t *testing.T) {
 	} {
 		t.Run(v.source+", "+v.suite, func(t *testing.T) {
 			s, err := ByName(v.suite)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			seal, err := s.New(unhex(t, v.key), make([]byte, s.AuthKeyLen))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			p := unhex(t, v.header+v.iv+v.plain)
 			n := len(p)
 			plain := bytes.Clone(p)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/wycheproof"
 	"github.com/warproute/warproute/ipsec/suite"
 )
@@ -12,9 +13,7 @@ import (
 // and refuses those that are wrong. TestMain runs it with and without vectors.
 func TestWycheproof(t *testing.T) {
 	all, err := wycheproof.Packets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := range suite.All {
 		s := &suite.All[i]
 		n := 0

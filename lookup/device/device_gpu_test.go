@@ -5,6 +5,7 @@ package device
 import (
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/routes"
 )
 
@@ -14,9 +15,7 @@ func TestGPURouteLookupAgrees(t *testing.T) {
 			agree(t, "", newSet(t, table, f, 5000))
 		}
 		set, err := routes.Real(f, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Logf("%s: %v, %d routes", set.Source, f, set.Len())
 		agree(t, "", set)
 	}

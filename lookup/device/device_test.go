@@ -13,6 +13,7 @@ import (
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/internal/cheader"
 	"github.com/warproute/warproute/internal/oracle"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/routes"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/lookup"
@@ -29,9 +30,7 @@ func fakeGPU(t *testing.T, fault string) string {
 func openGPU(t *testing.T, driver string) *GPU {
 	t.Helper()
 	g, err := OpenGPU(driver)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := g.Close(); err != nil {
 			t.Error(err)
@@ -43,9 +42,7 @@ func openGPU(t *testing.T, driver string) *GPU {
 func newSet(t *testing.T, table string, f routes.Family, n int) *routes.Set {
 	t.Helper()
 	set, err := routes.New(table, f, n, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return set
 }
 
@@ -54,24 +51,16 @@ func newSet(t *testing.T, table string, f routes.Family, n int) *routes.Set {
 func agree(t *testing.T, driver string, set *routes.Set) {
 	t.Helper()
 	g, err := OpenGPU(driver)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer g.Close()
 	table := trie.New(set.Family.Bits())
-	if err := table.Load(set.All()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, table.Load(set.All()))
 	on, err := g.Load(table, set.Family == routes.IPv4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	addrs := slices.Collect(set.Edges())
 	for _, kind := range []string{"table", "uniform"} {
 		destinations, err := set.Destinations(kind, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		n := set.Len() + 100
 		for a := range destinations {
 			addrs = append(addrs, a)
@@ -83,9 +72,7 @@ func agree(t *testing.T, driver string, set *routes.Set) {
 	rand.New(rand.NewPCG(1, 1)).Shuffle(len(addrs), func(i, k int) { addrs[i], addrs[k] = addrs[k], addrs[i] })
 	hops := make([]lookup.NextHop, len(addrs)+1)
 	hops[len(addrs)] = 77
-	if err := on.LookupBatch(hops, addrs); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, on.LookupBatch(hops, addrs))
 	truth, found := oracle.NewRanges(set.All()), 0
 	for i, a := range addrs {
 		want, ok := truth.Lookup(a)
@@ -124,9 +111,7 @@ func TestLookupBatchAgreesWithOracle(t *testing.T) {
 func TestLookupBatchOfEmptyTableMisses(t *testing.T) {
 	g := openGPU(t, fakeGPU(t, ""))
 	on, err := g.Load(trie.New(32), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	hops := []lookup.NextHop{5}
 	if err := on.LookupBatch(hops, []netip.Addr{netip.MustParseAddr("192.0.2.1")}); err != nil || hops[0] != lookup.Miss {
 		t.Errorf("next hop %d, %v", hops[0], err)
@@ -136,13 +121,9 @@ func TestLookupBatchOfEmptyTableMisses(t *testing.T) {
 func TestLookupBatchDetectsMissingResults(t *testing.T) {
 	g := openGPU(t, fakeGPU(t, "none"))
 	table := trie.New(32)
-	if err := table.Insert(netip.MustParsePrefix("192.0.2.0/24"), 1); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, table.Insert(netip.MustParsePrefix("192.0.2.0/24"), 1))
 	on, err := g.Load(table, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	err = on.LookupBatch(make([]lookup.NextHop, 1), []netip.Addr{netip.MustParseAddr("192.0.2.1")})
 	if err == nil || err.Error() != "look up on Fake 0: the kernel left addresses without a result" {
 		t.Errorf("without a kernel: %v", err)

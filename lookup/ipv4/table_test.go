@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/internal/oracle"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/lookup"
 )
 
@@ -27,9 +28,7 @@ func randomTable(t testing.TB, rnd *rand.Rand, n int) (*Table, oracle.Routes[loo
 		}
 		p := netip.PrefixFrom(addrOf(addrs[i]), min(32, 8+rnd.IntN(30))).Masked()
 		want[p] = lookup.NextHop(1 + rnd.IntN(int(lookup.MaxNextHop)))
-		if err := table.Insert(p, want[p]); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, table.Insert(p, want[p]))
 		addrs[i] ^= 1 << rnd.IntN(32)
 	}
 	return table, want, addrs
@@ -44,9 +43,7 @@ func TestKernelsAgreeWithOracle(t *testing.T) {
 	for _, fallback := range []lookup.NextHop{lookup.Miss, lookup.MaxNextHop} {
 		if fallback != lookup.Miss {
 			want[all] = fallback
-			if err := table.Insert(all, fallback); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, table.Insert(all, fallback))
 		}
 		hops := make([]lookup.NextHop, len(addrs))
 		for i, a := range addrs {
@@ -56,9 +53,7 @@ func TestKernelsAgreeWithOracle(t *testing.T) {
 			}
 		}
 		for _, kernel := range Kernels() {
-			if err := table.Use(kernel); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, table.Use(kernel))
 			for n := range 201 {
 				for align := range 16 { // of source and destination, in addresses
 					at := rnd.IntN(len(addrs)-n-16) &^ 15
@@ -94,9 +89,7 @@ func TestLookupBatchDoesNotAllocate(t *testing.T) {
 	table, _, addrs := randomTable(t, rand.New(rand.NewPCG(2, 1)), 1000)
 	dst := make([]lookup.NextHop, len(addrs))
 	for _, kernel := range Kernels() {
-		if err := table.Use(kernel); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, table.Use(kernel))
 		if n := testing.AllocsPerRun(10, func() { table.LookupBatch(dst, addrs) }); n != 0 {
 			t.Errorf("%s: a batch allocates %v times", kernel, n)
 		}
@@ -108,9 +101,7 @@ func TestLookupBatchDoesNotAllocate(t *testing.T) {
 func TestReadersNeverSeeReusedNodes(t *testing.T) {
 	const flapping, rounds = 700, 60
 	table := New()
-	if err := table.Insert(netip.MustParsePrefix("0.0.0.0/0"), lookup.MaxNextHop); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, table.Insert(netip.MustParsePrefix("0.0.0.0/0"), lookup.MaxNextHop))
 	narrow, addrs := make([]netip.Prefix, flapping), make([]uint32, flapping)
 	for i := range narrow {
 		addrs[i] = uint32(i)*0x10100 + 0x0a000080
@@ -119,9 +110,7 @@ func TestReadersNeverSeeReusedNodes(t *testing.T) {
 	// The next hop of a route encodes its index and the round of its insertion.
 	hop := func(i, round int) lookup.NextHop { return lookup.NextHop(1 + i + 1024*round) }
 	for _, kernel := range Kernels() {
-		if err := table.Use(kernel); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, table.Use(kernel))
 		stop, done := make(chan struct{}), make(chan int)
 		go func() {
 			dst, wrong := make([]lookup.NextHop, flapping), 0
@@ -143,9 +132,7 @@ func TestReadersNeverSeeReusedNodes(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(6, 6))
 		for round := range rounds {
 			for _, i := range rnd.Perm(flapping) {
-				if err := table.Insert(narrow[i], hop(i, round)); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, table.Insert(narrow[i], hop(i, round)))
 				table.Delete(narrow[rnd.IntN(flapping)])
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/internal/oracle"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/lookup"
 )
 
@@ -25,9 +26,7 @@ func randomTable(t testing.TB, rnd *rand.Rand, n int) (*Table, oracle.Routes[loo
 		}
 		p := netip.PrefixFrom(netip.AddrFrom16(addrs[i]), min(128, 8+rnd.IntN(124))).Masked()
 		want[p] = lookup.NextHop(1 + rnd.IntN(int(lookup.MaxNextHop)))
-		if err := table.Insert(p, want[p]); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, table.Insert(p, want[p]))
 		addrs[i][rnd.IntN(16)] ^= 1 << rnd.IntN(8)
 	}
 	return table, want, addrs
@@ -42,9 +41,7 @@ func TestKernelsAgreeWithOracle(t *testing.T) {
 	for _, fallback := range []lookup.NextHop{lookup.Miss, lookup.MaxNextHop} {
 		if fallback != lookup.Miss {
 			want[all] = fallback
-			if err := table.Insert(all, fallback); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, table.Insert(all, fallback))
 		}
 		hops := make([]lookup.NextHop, len(addrs))
 		for i, a := range addrs {
@@ -54,9 +51,7 @@ func TestKernelsAgreeWithOracle(t *testing.T) {
 			}
 		}
 		for _, kernel := range Kernels() {
-			if err := table.Use(kernel); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, table.Use(kernel))
 			for n := range 201 {
 				for align := range 16 { // of source and destination, in addresses
 					at := rnd.IntN(len(addrs)-n-16) &^ 15
@@ -92,9 +87,7 @@ func TestLookupBatchDoesNotAllocate(t *testing.T) {
 	table, _, addrs := randomTable(t, rand.New(rand.NewPCG(2, 1)), 1000)
 	dst := make([]lookup.NextHop, len(addrs))
 	for _, kernel := range Kernels() {
-		if err := table.Use(kernel); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, table.Use(kernel))
 		if n := testing.AllocsPerRun(10, func() { table.LookupBatch(dst, addrs) }); n != 0 {
 			t.Errorf("%s: a batch allocates %v times", kernel, n)
 		}
@@ -106,9 +99,7 @@ func TestLookupBatchDoesNotAllocate(t *testing.T) {
 func TestReadersNeverSeeReusedNodes(t *testing.T) {
 	const flapping, rounds = 700, 60
 	table := New()
-	if err := table.Insert(netip.MustParsePrefix("::/0"), lookup.MaxNextHop); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, table.Insert(netip.MustParsePrefix("::/0"), lookup.MaxNextHop))
 	narrow, addrs := make([]netip.Prefix, flapping), make([][16]byte, flapping)
 	for i := range narrow {
 		addrs[i] = [16]byte{0x20, 1, 0xd, 0xb8, byte(i), 0, byte(i >> 8)}
@@ -117,9 +108,7 @@ func TestReadersNeverSeeReusedNodes(t *testing.T) {
 	// The next hop of a route encodes its index and the round of its insertion.
 	hop := func(i, round int) lookup.NextHop { return lookup.NextHop(1 + i + 1024*round) }
 	for _, kernel := range Kernels() {
-		if err := table.Use(kernel); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, table.Use(kernel))
 		stop, done := make(chan struct{}), make(chan int)
 		go func() {
 			dst, wrong := make([]lookup.NextHop, flapping), 0
@@ -141,9 +130,7 @@ func TestReadersNeverSeeReusedNodes(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(6, 6))
 		for round := range rounds {
 			for _, i := range rnd.Perm(flapping) {
-				if err := table.Insert(narrow[i], hop(i, round)); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, table.Insert(narrow[i], hop(i, round)))
 				table.Delete(narrow[rnd.IntN(flapping)])
 			}
 		}

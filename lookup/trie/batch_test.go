@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/lookup"
 )
 
@@ -40,9 +41,7 @@ func (c batchCase[A]) table(t *testing.T, before, after func(dst []lookup.NextHo
 		}
 		after(dst)
 	}}})
-	if err := table.Insert(netip.MustParsePrefix(c.wide), 7); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, table.Insert(netip.MustParsePrefix(c.wide), 7))
 	return &table
 }
 
@@ -51,9 +50,7 @@ func (c batchCase[A]) reuse(t *testing.T, table *Batched[A]) {
 	t.Helper()
 	flap := netip.MustParsePrefix(c.flap)
 	for before := table.Image().Generation(); table.Image().Generation() == before; {
-		if err := table.Insert(flap, 8); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, table.Insert(flap, 8))
 		table.Delete(flap)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/internal/race"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/lookup"
 )
 
@@ -106,15 +107,13 @@ func TestFollowersCopyEveryChange(t *testing.T) {
 		if r.replaced != 1 || late.replaced != 1 {
 			t.Errorf("the copies were replaced %d and %d times", r.replaced, late.replaced)
 		}
-		if err := table.Load(func(yield func(netip.Prefix, lookup.NextHop) bool) {
+		require.NoError(t, table.Load(func(yield func(netip.Prefix, lookup.NextHop) bool) {
 			for p, nh := range want {
 				if !yield(p, nh) {
 					return
 				}
 			}
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if !r.equals(table) || r.replaced != 2 || !late.equals(table) || late.replaced != 2 {
 			t.Error("after a load the copies differ")
 		}
@@ -186,9 +185,7 @@ func TestDefaultRouteChangesNeverCauseMisses(t *testing.T) {
 	table, r := New(32), &replica{}
 	table.Follow(r)
 	insert := func(p netip.Prefix, nh lookup.NextHop) {
-		if err := table.Insert(p, nh); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, table.Insert(p, nh))
 	}
 	insert(all, 1)
 	r.check = func(Patch) {

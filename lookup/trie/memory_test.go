@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/hostmem"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/lookup"
 )
 
@@ -22,9 +23,7 @@ import (
 func TestInsertIntoFullTableLeavesItUnchanged(t *testing.T) {
 	table := New(128)
 	insert := func(s string, nh lookup.NextHop) error { return table.Insert(netip.MustParsePrefix(s), nh) }
-	if err := insert("2001:db8::/32", 1); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, insert("2001:db8::/32", 1))
 	im := table.Image()
 	all := im.words
 	im.words = im.words[:im.end+2*Pitch]
@@ -55,13 +54,9 @@ func TestInsertIntoFullTableLeavesItUnchanged(t *testing.T) {
 func TestRetiredNodesAreReused(t *testing.T) {
 	table := New(32)
 	stay, flap := netip.MustParsePrefix("10.0.0.0/25"), netip.MustParsePrefix("10.1.0.128/25")
-	if err := table.Insert(stay, 1); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, table.Insert(stay, 1))
 	for range 100 * reuseBatch {
-		if err := table.Insert(flap, 2); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, table.Insert(flap, 2))
 		table.Delete(flap)
 	}
 	im := table.Image()
@@ -94,9 +89,7 @@ func TestNodeReuseChangesGeneration(t *testing.T) {
 		if table.Delete(prefix(i)) {
 			continue
 		}
-		if err := table.Insert(prefix(i), 1); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, table.Insert(prefix(i), 1))
 		im := table.Image()
 		n, now := node(im.words[slot(i)]), visit{slot(i), im.Generation()}
 		if then, ok := visits[n]; ok && then.slot != now.slot {
@@ -134,9 +127,7 @@ func TestLoadUnmapsUnusedImages(t *testing.T) {
 // to the table.
 func TestViewKeepsWordsMapped(t *testing.T) {
 	table := New(32)
-	if err := table.Insert(netip.MustParsePrefix("0.0.0.0/0"), 1); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, table.Insert(netip.MustParsePrefix("0.0.0.0/0"), 1))
 	debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(false)
 	defer func() {
@@ -162,9 +153,7 @@ func TestViewKeepsWordsMapped(t *testing.T) {
 func addressSpace(t *testing.T) int {
 	t.Helper()
 	statm, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var pages int
 	if _, err := fmt.Sscan(string(statm), &pages); err != nil {
 		t.Fatal(err)

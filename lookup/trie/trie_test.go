@@ -11,6 +11,7 @@ import (
 
 	"github.com/warproute/warproute/internal/oracle"
 	"github.com/warproute/warproute/internal/race"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/lookup"
 )
 
@@ -78,9 +79,7 @@ func change(t *testing.T, rnd *rand.Rand, table *Table, want routes) netip.Prefi
 		return p
 	}
 	want[p] = nh
-	if err := table.Insert(p, nh); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, table.Insert(p, nh))
 	return p
 }
 
@@ -128,9 +127,7 @@ func TestTableAgreesWithOracle(t *testing.T) {
 			}
 		}
 		loaded := New(bits)
-		if err := loaded.Load(maps.All(want)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, loaded.Load(maps.All(want)))
 		for p := range want {
 			if rnd.IntN(20) == 0 {
 				agree(t, loaded, want, edges(p)...)
@@ -156,9 +153,7 @@ func TestImageDependsOnRoutesOnly(t *testing.T) {
 				change(t, rnd, table, want)
 			}
 			loaded := New(bits)
-			if err := loaded.Load(maps.All(want)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, loaded.Load(maps.All(want)))
 			a, b := table.Image(), loaded.Image()
 			if a.NodesInUse() != b.NodesInUse() || a.Default() != b.Default() {
 				t.Fatalf("%d nodes, default %#x; loaded: %d, %#x", a.NodesInUse(), a.Default(), b.NodesInUse(), b.Default())
@@ -185,9 +180,7 @@ func sameWords(t *testing.T, a, b *Image, i, j, n uint32) {
 func TestInvalidRoutesLeaveTableUnchanged(t *testing.T) {
 	table := New(32)
 	good := netip.MustParsePrefix("10.0.0.0/8")
-	if err := table.Insert(good, 7); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, table.Insert(good, 7))
 	for want, route := range map[string]struct {
 		p  netip.Prefix
 		nh lookup.NextHop

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/bpf"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // libpcap compiles an expression as tcpdump does; nil if it refuses it.
@@ -242,9 +244,7 @@ func agree(t *testing.T, r *rand.Rand, expr string, frames int, both bool) {
 	for range frames {
 		f := frame(r)
 		n, err := theirs.Run(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if want, got := n > 0, ours.Match(f); got != want {
 			t.Errorf("%s: libpcap says %v, we %v: % x", expr, want, got, f)
 			return
@@ -306,9 +306,7 @@ func TestInvalidFiltersAreRefused(t *testing.T) {
 
 func TestMatchDoesNotAllocate(t *testing.T) {
 	f, err := Parse("tcp port 80 and (host 10.0.0.1 or net 2001:db8::/32) and not tcp[tcpflags] & tcp-syn != 0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	b := frame(rand.New(rand.NewPCG(5, 6)))
 	if n := testing.AllocsPerRun(100, func() { f.Match(b) }); n != 0 {
 		t.Errorf("Match allocates %v times", n)

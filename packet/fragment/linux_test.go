@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/packet"
 )
@@ -33,32 +34,22 @@ func newStation(t *testing.T) *station {
 	t.Helper()
 	s := &station{t: t}
 	ours, err := lab.New("ours")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { ours.Close() })
-	if s.linux, err = lab.New("linux"); err != nil {
-		t.Fatal(err)
-	}
+	s.linux, err = lab.New("linux")
+	require.NoError(t, err)
 	t.Cleanup(func() { s.linux.Close() })
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 2} // that of testutil's frames
-	if err := lab.Veth(lab.End{Namespace: ours, Name: "wire0", MAC: mac}, lab.End{Namespace: s.linux, Name: "eth0"}, lab.VethOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, lab.Veth(lab.End{Namespace: ours, Name: "wire0", MAC: mac}, lab.End{Namespace: s.linux, Name: "eth0"}, lab.VethOptions{}))
 	for _, a := range []netip.Prefix{lab.LAN4, lab.LAN6} {
-		if err := s.linux.AddAddr("eth0", a); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.linux.AddAddr("eth0", a))
 	}
 	for _, a := range []netip.Prefix{lab.Client4, lab.Client6} {
-		if err := s.linux.AddNeighbor("eth0", a.Addr(), mac); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.linux.AddNeighbor("eth0", a.Addr(), mac))
 	}
-	if s.mac, err = s.linux.MAC("eth0"); err != nil {
-		t.Fatal(err)
-	}
-	if err := ours.Do(func() error {
+	s.mac, err = s.linux.MAC("eth0")
+	require.NoError(t, err)
+	require.NoError(t, ours.Do(func() error {
 		link, err := ours.Link("wire0")
 		if err != nil {
 			return err
@@ -71,14 +62,10 @@ func newStation(t *testing.T) *station {
 		}
 		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in network order
 		return unix.Bind(s.wire, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Attrs().Index})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { unix.Close(s.wire) })
 	timeout := unix.NsecToTimeval(int64(5 * time.Second))
-	if err := unix.SetsockoptTimeval(s.wire, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.SetsockoptTimeval(s.wire, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout))
 	return s
 }
 
@@ -86,16 +73,12 @@ func newStation(t *testing.T) *station {
 func (s *station) udp(local netip.Addr) *net.UDPConn {
 	s.t.Helper()
 	var conn *net.UDPConn
-	if err := s.linux.Do(func() (err error) {
+	require.NoError(s.t, s.linux.Do(func() (err error) {
 		conn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 2000)))
 		return err
-	}); err != nil {
-		s.t.Fatal(err)
-	}
+	}))
 	s.t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, conn.SetDeadline(time.Now().Add(10*time.Second)))
 	return conn
 }
 
@@ -173,9 +156,8 @@ func TestLinuxFragmentsAreReassembled(t *testing.T) {
 				if _, fragment, _ := parse(b[packet.EthernetLen:n]); !fragment {
 					continue // Linux's own, such as router solicitations
 				}
-				if whole, err = r.Add(0, b[packet.EthernetLen:n]); err != nil {
-					t.Fatal(err)
-				}
+				whole, err = r.Add(0, b[packet.EthernetLen:n])
+				require.NoError(t, err)
 			}
 			at := map[string]int{"IPv4": packet.IPv4Len, "IPv6": packet.IPv6Len}[e.name] + 8
 			if !bytes.Equal(bare(append(make([]byte, packet.EthernetLen), whole...)), whole) || !bytes.Equal(whole[at:], data) {

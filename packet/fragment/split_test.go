@@ -11,6 +11,7 @@ import (
 	"github.com/gopacket/gopacket/ip4defrag"
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/packet"
 )
@@ -53,9 +54,7 @@ func with6(n int, change func(*layers.IPv6)) []byte {
 
 func fragments(t *testing.T, s Split, err error) (all [][]byte) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dst := bytes.Repeat([]byte{0xff}, len(s.packet)+fragmentHeaderLen) // what was there before does not show
 	for i := range s.Count() {
 		n := s.Put(dst, i)
@@ -153,12 +152,9 @@ func TestFragmentsOfFragmentsReassemble(t *testing.T) {
 		var whole *layers.IPv4
 		for _, f := range twice {
 			var h layers.IPv4
-			if err := h.DecodeFromBytes(f, gopacket.NilDecodeFeedback); err != nil {
-				t.Fatal(err)
-			}
-			if whole, err = d.DefragIPv4(&h); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, h.DecodeFromBytes(f, gopacket.NilDecodeFeedback))
+			whole, err = d.DefragIPv4(&h)
+			require.NoError(t, err)
 		}
 		if whole == nil || !bytes.Equal(whole.Payload, pattern(n)) {
 			t.Fatalf("%d bytes in %d fragments do not come together", n, len(twice))

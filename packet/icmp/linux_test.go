@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/packet"
 )
@@ -36,13 +37,9 @@ const (
 func newLinuxRouter(t *testing.T) *linuxRouter {
 	t.Helper()
 	top, err := lab.NewTopology(lab.VethOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(top.Close)
-	if err := top.Forwarding(true); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, top.Forwarding(true))
 	for name, value := range map[string]string{
 		"net.ipv4.icmp_ratemask":              "0", // of types that are limited by destination
 		"net.ipv4.icmp_msgs_per_sec":          "1000000",
@@ -52,29 +49,20 @@ func newLinuxRouter(t *testing.T) *linuxRouter {
 		"net.ipv4.neigh.wan0.retrans_time_ms": "10", // to give up on a neighbour soon
 		"net.ipv6.neigh.wan0.retrans_time_ms": "10",
 	} {
-		if err := top.Router.Sysctl(name, value); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, top.Router.Sysctl(name, value))
 	}
 	wan, err := top.Router.Link(lab.WAN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := top.Router.Netlink().LinkSetMTU(wan, narrow); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, top.Router.Netlink().LinkSetMTU(wan, narrow))
 	for _, closed := range []string{closed4, closed6} {
 		addr := netip.MustParseAddr(closed)
 		dst := &netlink.Route{Type: unix.RTN_PROHIBIT, Dst: netlink.NewIPNet(addr.AsSlice())}
-		if err := top.Router.Netlink().RouteAdd(dst); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, top.Router.Netlink().RouteAdd(dst))
 	}
 	r := &linuxRouter{t: t, fd: -1}
-	if r.mac, err = top.Router.MAC(lab.LAN); err != nil {
-		t.Fatal(err)
-	}
-	if err := top.Client.Do(func() (err error) {
+	r.mac, err = top.Router.MAC(lab.LAN)
+	require.NoError(t, err)
+	require.NoError(t, top.Client.Do(func() (err error) {
 		link, err := top.Client.Link(lab.ClientLink)
 		if err != nil {
 			return err
@@ -87,14 +75,10 @@ func newLinuxRouter(t *testing.T) *linuxRouter {
 		}
 		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in network order
 		return unix.Bind(r.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Attrs().Index})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { unix.Close(r.fd) })
 	timeout := unix.NsecToTimeval(int64(5 * time.Second))
-	if err := unix.SetsockoptTimeval(r.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.SetsockoptTimeval(r.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout))
 	return r
 }
 

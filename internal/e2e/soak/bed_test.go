@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 )
 
@@ -48,17 +49,10 @@ type wire struct {
 	port string
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func run(t *testing.T, ns *lab.Namespace, name string, args ...string) string {
 	t.Helper()
 	out, err := ns.Run(name, args...)
-	must(t, err)
+	require.NoError(t, err)
 	return out
 }
 
@@ -73,7 +67,7 @@ func newBed(t *testing.T, name string, client *lab.Namespace, clientLink string,
 	}
 	run(t, server, "nft", "add table inet soak; add chain inet soak load { type filter hook prerouting priority -300; }; add rule inet soak load udp dport "+strconv.Itoa(loadPort)+" counter drop")
 	mac, err := first.ns.MAC("lan0")
-	must(t, err)
+	require.NoError(t, err)
 	for _, d := range dsts {
 		udp, from := testutil.UDP4, "10.7.0.2"
 		if netip.MustParseAddr(d).Is6() {
@@ -96,7 +90,7 @@ func farPort(routers []*router) string {
 // send sends at the current rate until stop is closed.
 func (b *bed) send(stop chan struct{}, done *sync.WaitGroup) {
 	fd, err := b.client.PacketSocket(b.clientLink)
-	must(b.t, err)
+	require.NoError(b.t, err)
 	done.Go(func() {
 		defer unix.Close(fd)
 		var due float64
@@ -145,7 +139,7 @@ func (b *bed) reached() uint64 {
 func transmitted(t *testing.T, ns *lab.Namespace, link string) (sent, dropped uint64) {
 	t.Helper()
 	l, err := ns.Link(link)
-	must(t, err)
+	require.NoError(t, err)
 	return l.Attrs().Statistics.TxPackets, l.Attrs().Statistics.TxDropped
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // gpu is a driver whose GPU is a thread of the CPU that runs the kernels' own code.
@@ -25,16 +27,11 @@ func newGPU(t *testing.T) *gpu {
 	g := &gpu{dir: t.TempDir()}
 	state := filepath.Join(g.dir, "state")
 	f, err := os.Create(state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
-	if err := f.Truncate(stateBytes); err != nil {
-		t.Fatal(err)
-	}
-	if g.state, err = unix.Mmap(int(f.Fd()), 0, stateBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.Truncate(stateBytes))
+	g.state, err = unix.Mmap(int(f.Fd()), 0, stateBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = unix.Munmap(g.state) })
 	cmd := exec.Command("cc", "-shared", "-fPIC", "-pthread", "-O2", "-Wall", "-Wextra", "-Werror", `-DSTATE="`+state+`"`,
 		"-o", filepath.Join(g.dir, "libcuda.so.1"), "testdata/cpugpu.c")

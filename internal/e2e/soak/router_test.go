@@ -14,6 +14,7 @@ import (
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/labtest"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // router is a warproute process with its configuration file.
@@ -28,15 +29,13 @@ type router struct {
 func startRouter(t *testing.T, ns *lab.Namespace, name, config string, env []string) *router {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "warproute.yaml")
-	must(t, os.WriteFile(file, []byte(config), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 	return &router{labtest.Start(t, ns, program, env, "--config", file, "--metrics", "none"), name, ns, file}
 }
 
 func (r *router) write(config string) {
 	r.T.Helper()
-	if err := os.WriteFile(r.config, []byte(config), 0o600); err != nil {
-		r.T.Fatal(err)
-	}
+	require.NoError(r.T, os.WriteFile(r.config, []byte(config), 0o600))
 }
 
 // reload applies another configuration.
@@ -95,9 +94,7 @@ func (r *router) counts() counts {
 	}
 	c.resident, c.tasks = r.status("VmRSS"), r.status("Threads")
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.Process.Pid()))
-	if err != nil {
-		r.T.Fatal(err)
-	}
+	require.NoError(r.T, err)
 	c.fds = len(fds)
 	return c
 }
@@ -105,9 +102,7 @@ func (r *router) counts() counts {
 // status returns a number of /proc/PID/status.
 func (r *router) status(key string) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.Process.Pid()))
-	if err != nil {
-		r.T.Fatal(err)
-	}
+	require.NoError(r.T, err)
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, key+":"); ok {
 			n, _ := strconv.Atoi(strings.Fields(rest)[0])

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // TimeVariable is the environment variable with the duration: `make soak TIME=1h`.
@@ -107,11 +108,11 @@ func measure(t *testing.T, beds []*bed, length time.Duration) {
 func newPlain(t *testing.T, device *gpu) (*lab.Topology, *bed) {
 	t.Helper()
 	top, err := lab.NewTopology(lab.VethOptions{})
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(top.Close)
-	must(t, top.Server.Sysctl("net.ipv6.conf.all.keep_addr_on_down", "1"))
+	require.NoError(t, top.Server.Sysctl("net.ipv6.conf.all.keep_addr_on_down", "1"))
 	r := startRouter(t, top.Router, "router", plainConfig(0), device.environment())
-	must(t, top.Router.AddRoute(netip.MustParsePrefix("10.50.0.0/16"), lab.Server4.Addr()))
+	require.NoError(t, top.Router.AddRoute(netip.MustParsePrefix("10.50.0.0/16"), lab.Server4.Addr()))
 	return top, newBed(t, "router", top.Client, lab.ClientLink, top.Server, lab.ServerLink, []*router{r}, "10.8.0.2", "10.50.0.1", "fd08::2")
 }
 
@@ -128,7 +129,7 @@ near wan0 192.0.2.1/24 -- far wan0 192.0.2.2/24
 server server0 10.8.0.2/24 -- far lan0 10.8.0.1/24
 near route 10.8.0.0/16 192.0.2.2
 far route 10.7.0.0/16 192.0.2.1`)
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(net.Close)
 	states := []string{t.TempDir(), t.TempDir()}
 	near := startRouter(t, net["near"], "gateway", gatewayConfig(states[0], true, 0), nil)
@@ -168,9 +169,9 @@ func newChanges(t *testing.T, top *lab.Topology, plain *bed, device *gpu, rekey 
 		device.standStill(false)
 	})
 	c.every(5*time.Second, func(int) { // the carrier of the router's port flaps
-		must(t, top.Server.SetDown(lab.ServerLink))
+		require.NoError(t, top.Server.SetDown(lab.ServerLink))
 		time.Sleep(30 * time.Millisecond)
-		must(t, top.Server.SetUp(lab.ServerLink))
+		require.NoError(t, top.Server.SetUp(lab.ServerLink))
 	})
 	return c
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/guest"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestPortsOfAStockKernel(t *testing.T) {
@@ -26,9 +27,7 @@ func TestPortsOfAStockKernel(t *testing.T) {
 		t.Skip("-short: boots a virtual machine: 30 s")
 	}
 	out, err := guest.TestInVM(t.Name(), 50*time.Second, "veth", "8021q", "bonding")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Log(out)
 }
 
@@ -73,9 +72,7 @@ func testPorts(t *testing.T, program string) {
 			{"wan0", "wan0 is a member of bond bond0", []string{"check"}},
 		} {
 			config := filepath.Join(t.TempDir(), "router.yaml")
-			if err := os.WriteFile(config, []byte("ports: [{interface: lan0}, {interface: "+c.port+"}]\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(config, []byte("ports: [{interface: lan0}, {interface: "+c.port+"}]\n"), 0o600))
 			args := map[string][]string{
 				"doctor": {"--port", "lan0", "--port", c.port},
 				"check":  {"--config", config},
@@ -97,9 +94,7 @@ client lan0 10.1.0.2/24 -- router lan0 10.1.0.1/24
 router wan0 -- server wan0
 router wan1 -- server wan1
 client route 10.2.0.0/24 10.1.0.1`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(made.Close)
 	return &network{t, made["client"], made["router"], made["server"], program}
 }
@@ -129,9 +124,7 @@ func (n *network) passes(port string) {
 	cmd := exec.Command(n.program, "run", "--port", "lan0", "--port", port, "--engine", "cpu", "--metrics", "none", "--socket", filepath.Join(n.t.TempDir(), "s"))
 	cmd.Stdout, cmd.Stderr = &out, &out
 	router, err := n.router.Start(cmd)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	require.NoError(n.t, err)
 	answered := false
 	for end := time.Now().Add(10 * time.Second); !answered && time.Now().Before(end); {
 		r, _ := lab.Ping(n.client, netip.MustParseAddr("10.2.0.2"), lab.PingOptions{Timeout: 200 * time.Millisecond})

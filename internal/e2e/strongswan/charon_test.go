@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // gateway is one end of the tunnel, with a key daemon.
@@ -53,9 +54,7 @@ secrets { ike { secret = "the quick brown fox" } }
 	cmd.Env = append(os.Environ(), "STRONGSWAN_CONF="+filepath.Join(g.dir, "strongswan.conf"))
 	cmd.Stderr = os.Stderr
 	p, err := g.Start(cmd)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 	g.t.Cleanup(func() { p.Stop(5 * time.Second) })
 	for end := time.Now().Add(15 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(vici); err == nil {
@@ -79,17 +78,13 @@ func (g *gateway) load(name string) {
 
 func (g *gateway) write(name, text string) {
 	g.t.Helper()
-	if err := os.WriteFile(filepath.Join(g.dir, name), []byte(text), 0o600); err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, os.WriteFile(filepath.Join(g.dir, name), []byte(text), 0o600))
 }
 
 func (g *gateway) swanctl(command string, args ...string) string {
 	g.t.Helper()
 	args = append([]string{"SWANCTL_DIR=" + g.dir, "swanctl", command, "--uri", "unix://" + filepath.Join(g.dir, "vici")}, args...)
 	out, err := g.Run("env", args...)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	require.NoError(g.t, err)
 	return out
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/labtest"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // network is a tunnel between two gateways. The first is warproute, with SAs from the XFRM of a
@@ -90,9 +91,7 @@ func (n *network) bridge() {
 
 func (n *network) must(err error) {
 	n.t.Helper()
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	require.NoError(n.t, err)
 }
 
 func (n *network) run(ns *lab.Namespace, name string, args ...string) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/guest"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestStrongSwan(t *testing.T) {
@@ -22,9 +23,7 @@ func TestStrongSwan(t *testing.T) {
 		t.Skip("-short: boots a virtual machine, and rekeys in real time: 60 s")
 	}
 	out, err := guest.TestInVM(t.Name(), 110*time.Second, "veth", "bridge", "xfrm_user", "esp4", "drbg", "seqiv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Log(out)
 }
 

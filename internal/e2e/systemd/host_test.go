@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // goodConfig has a policy, which pings do not match.
@@ -103,9 +104,7 @@ func (h *host) startSystemd() {
 
 func (h *host) must(err error) {
 	h.t.Helper()
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	require.NoError(h.t, err)
 }
 
 func (h *host) run(name string, args ...string) string {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/lab/guest"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestUnit(t *testing.T) {
@@ -22,9 +23,7 @@ func TestUnit(t *testing.T) {
 		t.Skip("-short: boots a virtual machine: 40 s")
 	}
 	out, err := guest.TestInVM(t.Name(), 200*time.Second, "veth")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Log(out)
 }
 
@@ -49,9 +48,7 @@ func testUnit(t *testing.T, program string) {
 		group := "/sys/fs/cgroup" + h.show("ControlGroup")
 		h.restarts(t, func() {
 			// Less than the router uses: the kernel kills it.
-			if err := os.WriteFile(filepath.Join(group, "memory.max"), []byte("1M"), 0); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(group, "memory.max"), []byte("1M"), 0))
 		})
 		h.logged(t, "oom-kill")
 	})

@@ -7,21 +7,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // dial returns a connection to an echo on loopback that flips bits.
 func dial(t *testing.T, twist byte) net.Conn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	go Serve(twisted{l, twist})
 	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return conn
 }
 
@@ -39,14 +37,10 @@ func TestExchangeEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer silent.Close()
 	conn, err := net.Dial("tcp", silent.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := Exchange(ctx, conn, 1); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("got %v, want that the connection was closed", err)
 	}

@@ -12,19 +12,16 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func startUML(t *testing.T) *Guest {
 	t.Helper()
 	ns, err := lab.New("guest")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { ns.Close() })
 	g, err := StartUML(ns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { g.Close() })
 	return g
 }
@@ -32,9 +29,7 @@ func startUML(t *testing.T) *Guest {
 func startVM(t *testing.T) *Guest {
 	t.Helper()
 	g, err := StartVM("../../../out/kernel") // where the Makefile has it
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { g.Close() })
 	return g
 }
@@ -50,13 +45,9 @@ func TestVM(t *testing.T) {
 // testStrongSwan establishes a tunnel between two strongSwans and pings through it.
 func testStrongSwan(t *testing.T, g *Guest) {
 	script, err := filepath.Abs("testdata/ike.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out, err := g.Run("sh", script)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, want := range []string{"INSTALLED, TUNNEL, ESP:AES_GCM_16-128/ESN", "2 received"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q: %s", want, out)
@@ -70,18 +61,14 @@ func testGuest(t *testing.T, g *Guest) {
 
 	t.Run("is another kernel", func(t *testing.T) {
 		host, err := os.ReadFile("/proc/version")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if out, err := g.Run("cat", "/proc/version"); err != nil || out == string(host) || !strings.HasPrefix(out, "Linux version") {
 			t.Errorf("got %q, %v; the host is %q", out, err, host)
 		}
 	})
 	t.Run("sees the host's files and writes to its own", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "file")
-		if err := os.WriteFile(file, []byte("host"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte("host"), 0o644))
 		if out, err := sh(fmt.Sprintf("cat %[1]s; echo -n guest >%[1]s; cat %[1]s", file)); err != nil || out != "hostguest" {
 			t.Errorf("in the guest: %q, %v", out, err)
 		}
@@ -130,9 +117,7 @@ func testGuest(t *testing.T, g *Guest) {
 		go func() { _, err := g.Run("sleep", "60"); ended <- err }()
 		for { // until it sleeps
 			out, err := sh("cat /proc/[0-9]*/comm 2>/dev/null; true")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if strings.Contains(out, "sleep\n") {
 				break
 			}
@@ -174,12 +159,8 @@ func TestGuestEndsWithItsProcess(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestGuestEndsWithItsProcess$", "-test.timeout", "60s")
 	cmd.Env = append(os.Environ(), asChild+"=1")
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
 	var dir string
@@ -202,9 +183,7 @@ func TestGuestEndsWithItsProcess(t *testing.T) {
 func processes(t *testing.T, dir string) (lines []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, f := range files {
 		line, _ := os.ReadFile(f) // which may have ended meanwhile
 		if dir != "" && strings.Contains(string(line), dir) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
@@ -27,9 +28,7 @@ var (
 func startPeers(t *testing.T) (left, right *Peer) {
 	t.Helper()
 	net, err := lab.Build(lab.VethOptions{}, "left peer0 -- right peer0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(net.Close)
 	ends := [2]*lab.Namespace{net["left"], net["right"]}
 	var peers [2]*Peer
@@ -113,15 +112,11 @@ func matrix() (all []entry) {
 // configure installs the pairs at the left, and their mirror images at the right.
 func configure(t *testing.T, left, right *Peer, pairs ...Pair) {
 	t.Helper()
-	if err := left.Configure(pairs...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, left.Configure(pairs...))
 	for i := range pairs {
 		pairs[i] = pairs[i].Mirror()
 	}
-	if err := right.Configure(pairs...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, right.Configure(pairs...))
 }
 
 // Peers start slowly, so that all tests share one pair.
@@ -162,9 +157,7 @@ func testMatrix(t *testing.T, left, right *Peer) {
 			t.Errorf("errors counted: %v, %v", stats, err)
 		}
 		packets, err := p.Packets()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, e := range all {
 			for _, sa := range []SA{e.pair.In, e.pair.Out} {
 				if packets[sa.SPI] < 10 {
@@ -213,31 +206,23 @@ func testOtherKey(t *testing.T, left, right *Peer) {
 				k[0] ^= 1
 			}
 		}
-		if err := left.Configure(e.pair); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, left.Configure(e.pair))
 		refused(t, left, right, other, e.flow, "XfrmInStateProtoError")
 	}
 }
 
 func testClear(t *testing.T, left, right *Peer) {
 	e := matrix()[0]
-	if err := left.Configure(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, left.Configure())
 	refused(t, left, right, e.pair.Mirror(), e.flow, "XfrmInTmplMismatch")
 }
 
 // refused configures the right peer and checks the counter by which it refuses packets.
 func refused(t *testing.T, left, right *Peer, pair Pair, f Flow, counter string) {
 	t.Helper()
-	if err := right.Configure(pair); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, right.Configure(pair))
 	before, err := right.Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := ping(left, f, "-W", "0.1"); err == nil {
 		t.Errorf("%s: a ping was answered", pair.Suite.Name)
 	}
@@ -254,9 +239,7 @@ func ping(from *Peer, f Flow, args ...string) error {
 
 func TestStartNamesAMissingLink(t *testing.T) {
 	ns, err := lab.New("empty")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer ns.Close()
 	if p, err := Start(Config{Namespace: ns, Link: "missing0"}); err == nil || !strings.Contains(err.Error(), "missing0") {
 		p.Close()

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 )
 
@@ -29,28 +30,20 @@ func newLink(t *testing.T) (a, b lab.End) {
 	t.Helper()
 	for _, e := range []*lab.End{&a, &b} {
 		ns, err := lab.New("end")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() { ns.Close() })
 		*e = lab.End{Namespace: ns, Name: "eth0"}
 	}
-	if err := lab.Veth(a, b, lab.VethOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, lab.Veth(a, b, lab.VethOptions{}))
 	return a, b
 }
 
 func newSender(t *testing.T, from, to lab.End) *Sender {
 	t.Helper()
 	mac, err := to.Namespace.MAC(to.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s, err := NewSender(from, mac, 0, two...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -58,35 +51,26 @@ func newSender(t *testing.T, from, to lab.End) *Sender {
 func newReceiver(t *testing.T, at, peer lab.End) *Receiver {
 	t.Helper()
 	s, err := NewReceiver(at, peer, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestReceiverRecordsAllPacketsInOrder(t *testing.T) {
 	a, b := newLink(t)
 	sender, receiver := newSender(t, a, b), newReceiver(t, b, a)
 	for range 2 {
-		check(t, sender.Rate(20_000)) // slow enough for a busy machine
+		require.NoError(t, sender.Rate(20_000)) // slow enough for a busy machine
 		start := time.Now()
 		time.Sleep(200 * time.Millisecond)
-		check(t, sender.Rate(0))
+		require.NoError(t, sender.Rate(0))
 		took := time.Since(start)
 		time.Sleep(50 * time.Millisecond)
 		sent, err := sender.Sent()
-		check(t, err)
+		require.NoError(t, err)
 		for i, n := range sent {
 			got, err := receiver.Flow(i)
-			check(t, err)
+			require.NoError(t, err)
 			if diff := cmp.Diff(Arrivals{Packets: int(n), Runs: []Run{{First: 0, Next: n}}}, got, anyTime); diff != "" {
 				t.Errorf("flow %d: (-sent +arrived)\n%s", i, diff)
 			}
@@ -99,8 +83,8 @@ func TestReceiverRecordsAllPacketsInOrder(t *testing.T) {
 				t.Errorf("runs on core %d (%v), want 0", core, err)
 			}
 		}
-		check(t, sender.Reset())
-		check(t, receiver.Reset())
+		require.NoError(t, sender.Reset())
+		require.NoError(t, receiver.Reset())
 	}
 }
 
@@ -108,9 +92,9 @@ func TestSenderSendsValidPackets(t *testing.T) {
 	a, b := newLink(t)
 	sender := newSender(t, a, b)
 	src, err := a.Namespace.MAC(a.Name)
-	check(t, err)
+	require.NoError(t, err)
 	dst, err := b.Namespace.MAC(b.Name)
-	check(t, err)
+	require.NoError(t, err)
 	var mu sync.Mutex
 	var frames [2][][]byte
 	stop, err := b.Namespace.Listen(b.Name, func(f []byte, out bool) {
@@ -124,10 +108,10 @@ func TestSenderSendsValidPackets(t *testing.T) {
 			frames[1] = append(frames[1], bytes.Clone(f))
 		}
 	})
-	check(t, err)
-	check(t, sender.Rate(20_000))
+	require.NoError(t, err)
+	require.NoError(t, sender.Rate(20_000))
 	time.Sleep(100 * time.Millisecond)
-	check(t, sender.Rate(0))
+	require.NoError(t, sender.Rate(0))
 	stop()
 	for flow, make := range []func(src, dst string, sport, dport uint16, payload ...byte) []byte{testutil.UDP4, testutil.UDP6} {
 		if len(frames[flow]) < 100 {
@@ -150,15 +134,15 @@ func TestReceiverRecordsLossReorderingAndDuplicates(t *testing.T) {
 	a, b := newLink(t)
 	receiver := newReceiver(t, b, a)
 	mac, err := b.Namespace.MAC(b.Name)
-	check(t, err)
+	require.NoError(t, err)
 	fd, err := a.Namespace.PacketSocket(a.Name)
-	check(t, err)
+	require.NoError(t, err)
 	defer unix.Close(fd)
 	send := func(numbers ...uint32) {
 		for _, n := range numbers {
 			f := template(1, two[1], make([]byte, 6), mac)
 			binary.BigEndian.PutUint32(f[66:], n) // the receiver ignores the UDP checksum
-			check(t, unix.Send(fd, f, 0))
+			require.NoError(t, unix.Send(fd, f, 0))
 		}
 	}
 	send(0, 1, 2, 5, 6, 4, 4, 7)
@@ -167,7 +151,7 @@ func TestReceiverRecordsLossReorderingAndDuplicates(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	want := Arrivals{Packets: 8, Runs: []Run{{First: 0, Next: 3}, {First: 5, Next: 7}, {First: 4, Next: 5}, {First: 4, Next: 5}, {First: 7, Next: 8}}, Misrouted: 1}
 	got, err := receiver.Flow(1)
-	check(t, err)
+	require.NoError(t, err)
 	if diff := cmp.Diff(want, got, anyTime); diff != "" {
 		t.Error(diff)
 	}
@@ -176,7 +160,7 @@ func TestReceiverRecordsLossReorderingAndDuplicates(t *testing.T) {
 func TestMonitorRecordsStalls(t *testing.T) {
 	last := runtime.NumCPU() - 1
 	m, err := NewMonitor(last)
-	check(t, err)
+	require.NoError(t, err)
 	defer m.Close()
 	time.Sleep(200 * time.Millisecond)
 	if core, err := m.core(); core != last || err != nil {
@@ -184,11 +168,11 @@ func TestMonitorRecordsStalls(t *testing.T) {
 	}
 	// Simulate a late tick.
 	before, err := m.Stalls()
-	check(t, err)
-	check(t, m.objects.Last.Set(uint64(1)))
+	require.NoError(t, err)
+	require.NoError(t, m.objects.Last.Set(uint64(1)))
 	time.Sleep(100 * time.Millisecond)
 	stalls, err := m.Stalls()
-	check(t, err)
+	require.NoError(t, err)
 	if len(stalls) <= len(before) || stalls[len(before)].From != 1 {
 		t.Errorf("stalls %v before and %v after a late tick", before, stalls)
 	}
@@ -202,7 +186,7 @@ func TestMonitorRecordsStalls(t *testing.T) {
 func TestSenderRejectsWrongNumberOfFlows(t *testing.T) {
 	a, b := newLink(t)
 	mac, err := b.Namespace.MAC(b.Name)
-	check(t, err)
+	require.NoError(t, err)
 	for _, n := range []int{0, MaxFlows + 1} {
 		if s, err := NewSender(a, mac, 0, make([]Flow, n)...); err == nil {
 			s.Close()
