@@ -49,7 +49,7 @@ func TestManagerReportsStates(t *testing.T) {
 	}
 }
 
-func TestWatchdogIsFedByProgressAlone(t *testing.T) {
+func TestWatchdogIsNotifiedOnProgressOnly(t *testing.T) {
 	conn, m := listenAsManager(t), manager{slog.New(slog.DiscardHandler)}
 	t.Setenv("WATCHDOG_USEC", "150000")
 	t.Setenv("WATCHDOG_PID", "")

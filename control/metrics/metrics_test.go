@@ -173,7 +173,7 @@ func TestScrapePassesPromlint(t *testing.T) {
 	}
 }
 
-func TestOtherPathsAreNotFound(t *testing.T) {
+func TestOtherPathsDoNotMatch(t *testing.T) {
 	s, err := Serve("127.0.0.1:0", Handler(Build{}, sample))
 	require.NoError(t, err)
 	defer s.Close()

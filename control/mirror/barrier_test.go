@@ -8,7 +8,7 @@ import (
 )
 
 // A turn waits for the mirror's goroutine, also while it is stuck, and ends with the mirror.
-func TestTurnWaitsForTheMirror(t *testing.T) {
+func TestBarrierWaitsForTheMirror(t *testing.T) {
 	m := newWorld(t).mirror(fib.New(1), Hooks{}, defaults)
 	turned := func() chan struct{} {
 		done := make(chan struct{})

@@ -15,7 +15,7 @@ import (
 
 // Whatever weights paths have and whichever of them are dead, what the base makes of them
 // passes for what they ask for.
-func TestGroupsOfTheBasePassForTheirWeights(t *testing.T) {
+func TestBucketsMatchWeights(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	f := fib.New(1)
 	var adjacencies []uint32
@@ -50,7 +50,7 @@ func TestGroupsOfTheBasePassForTheirWeights(t *testing.T) {
 }
 
 // What is not within the shares of Linux's ways does not pass.
-func TestOtherSharesDoNotPass(t *testing.T) {
+func TestOtherSharesDoNotMatch(t *testing.T) {
 	type ways = map[string]float64
 	forward := func(w ways) decision { return share(w, 0) }
 	for _, c := range []struct {
@@ -76,7 +76,7 @@ func TestOtherSharesDoNotPass(t *testing.T) {
 }
 
 // A message of a route says no more than eight bits of a weight, that of the group all.
-func TestWeightsOfGroupsAreTheObjects(t *testing.T) {
+func TestGroupWeightsComeFromTheObject(t *testing.T) {
 	v := newLinuxDump()
 	v.objects[10] = rtnl.Nexthop{ID: 10, Group: []rtnl.Member{{ID: 1, Weight: 300}, {ID: 2, Weight: 1}}}
 	v.addRoute(&rtnl.Route{

@@ -12,7 +12,7 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-func TestRoutesAndLookupForPeople(t *testing.T) {
+func TestRoutesAndLookupAsText(t *testing.T) {
 	w := newWorld(t)
 	w.ip(known...)
 	w.start()
@@ -63,7 +63,7 @@ func TestRoutesAndLookupForPeople(t *testing.T) {
 	}
 }
 
-func TestNeighborsForPeople(t *testing.T) {
+func TestNeighborsAsText(t *testing.T) {
 	w := newWorld(t).start()
 	w.ip("neigh add 10.2.0.2 dev wan lladdr 02:00:00:00:00:0b", "neigh add 10.1.0.2 dev lan lladdr 02:00:00:00:00:0a nud stale",
 		"neigh add 10.3.0.2 dev oob lladdr 02:00:00:00:00:0c", "neigh add 30.0.0.1 dev wan lladdr 02:00:00:00:00:0d")
@@ -83,7 +83,7 @@ func TestNeighborsForPeople(t *testing.T) {
 	}
 }
 
-func TestStatusWarnsOfWhatIsNotSupported(t *testing.T) {
+func TestStatusWarnsOfUnsupportedRoutes(t *testing.T) {
 	w := newWorld(t).start()
 	if st := w.m.Status(); len(st.Warnings) != 0 {
 		t.Errorf("warnings about an ordinary host: %q", st.Warnings)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestRoutesWhoseTimeIsOver(t *testing.T) {
+func TestExpiredRoutesAreDeleted(t *testing.T) {
 	w := newWorld(t)
 	w.ip(known...)
 	opts := defaults

@@ -127,7 +127,7 @@ func TestMTUsOfRoutesFollowTheirLink(t *testing.T) {
 	w.sameAsFresh()
 }
 
-func TestPortDeletedAndMadeAgain(t *testing.T) {
+func TestPortIsDeletedAndCreatedAgain(t *testing.T) {
 	w := newWorld(t)
 	w.ip(known...)
 	w.start()
@@ -197,7 +197,7 @@ func TestLinkDownWithManyRoutes(t *testing.T) {
 
 // A port that came back and is refused stays down: its packets are dropped, and
 // the question is asked once each time that the link is set up.
-func TestPortMadeAgainAndRefused(t *testing.T) {
+func TestRefusedPortStaysDown(t *testing.T) {
 	w := newWorld(t)
 	w.refusePorts = true
 	w.ip(known...)
@@ -222,7 +222,7 @@ func TestPortMadeAgainAndRefused(t *testing.T) {
 
 // A port that was in another namespace has lost its sockets there, even if it comes
 // back with its index: whether it is the port is asked.
-func TestAPortThatWasAway(t *testing.T) {
+func TestPortReturnsFromAnotherNamespace(t *testing.T) {
 	w := newWorld(t)
 	w.refusePorts = true
 	w.start()
@@ -252,7 +252,7 @@ func TestAPortThatWasAway(t *testing.T) {
 
 // Of a port that was deleted and made again while events were lost, nothing but dumps
 // tells.
-func TestAPortMadeAgainUnheard(t *testing.T) {
+func TestPortReplacedDuringLostEvents(t *testing.T) {
 	w := newWorld(t)
 	w.ip(known...)
 	w.start()

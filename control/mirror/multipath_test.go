@@ -34,7 +34,7 @@ func (w *world) buckets(to string) (ways [fib.Buckets]string) {
 
 // However a path of a multipath route goes away or comes, the flows of the others stay
 // where they are, all of those that were lost go to the others, and each has its share.
-func TestOnlyTheFlowsOfAPathThatGoesMove(t *testing.T) {
+func TestOnlyFlowsOfAFailedPathMove(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		to     string

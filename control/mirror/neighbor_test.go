@@ -25,7 +25,7 @@ func TestNeighborsOfAttachedPrefixes(t *testing.T) {
 	w.sameAsFresh()
 }
 
-func TestNeighborsThatAreGateways(t *testing.T) {
+func TestGatewayNeighbors(t *testing.T) {
 	w := newWorld(t).start()
 	w.ip("route add 20.0.0.0/8 via 10.1.0.2", "route add fd20::/16 via fe80::9 dev lan", "route add 21.0.0.0/8 nexthop via 10.1.0.2 nexthop via 10.2.0.2")
 	w.want("20.0.0.1", "lan ?", "fd20::1", "lan ?", "21.0.0.1", "lan ?*128 wan ?*128")

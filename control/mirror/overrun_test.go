@@ -49,7 +49,7 @@ func TestResynchronization(t *testing.T) {
 }
 
 // Some kernels delete routes with their source address without an event.
-func TestRoutesOfASourceAddressThatIsGone(t *testing.T) {
+func TestRoutesOfADeletedSourceAddress(t *testing.T) {
 	w := newWorld(t).start()
 	w.m.do(func() {
 		s := &w.m.state

@@ -25,7 +25,7 @@ func (s *state) setVRF(in bool) {
 
 // A port in a VRF takes no part: nothing leaves by it, and the router is notified to leave what
 // arrives to Linux; until it is out again, or gone.
-func TestAPortInAVRFIsLent(t *testing.T) {
+func TestPortInVRFIsPaused(t *testing.T) {
 	s := newState(t)
 	var told []string
 	s.hooks.PortPaused = func(port int, paused bool) { told = append(told, fmt.Sprint(port, " paused ", paused)) }
@@ -69,7 +69,7 @@ func TestAPortInAVRFIsLent(t *testing.T) {
 	expect("no port", 0, "0 paused true", "0 paused false", "0 gone")
 }
 
-func TestNoStartWithAPortInAVRF(t *testing.T) {
+func TestStartRefusesPortInVRF(t *testing.T) {
 	s := newState(t)
 	require.NoError(t, s.checkPorts())
 	s.setLink(&rtnl.Link{Index: 9, Name: "red"})
@@ -81,7 +81,7 @@ func TestNoStartWithAPortInAVRF(t *testing.T) {
 
 // A port that becomes a member of a bond or team is paused like one in a VRF, and none of them
 // is a port at the start; a member of a bridge stays one.
-func TestAPortInABondIsLent(t *testing.T) {
+func TestPortInBondIsPaused(t *testing.T) {
 	for kind, want := range map[string]bool{"bond": true, "team": true, "bridge": false} {
 		s := newState(t)
 		paused := false

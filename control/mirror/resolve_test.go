@@ -54,7 +54,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-func TestResolveOfNobody(t *testing.T) {
+func TestResolveOfFreedAdjacency(t *testing.T) {
 	w := newWorld(t).start()
 	for range 100 {
 		w.m.Resolve(w.adjacencyOf("10.1.0.9"))
@@ -143,7 +143,7 @@ func TestStaleNeighborsInUseAreChecked(t *testing.T) {
 
 // A neighbor that answered and is forgotten is asked for again at once: only those
 // that do not answer have to be left in peace.
-func TestForgottenNeighborsAreAskedForAtOnce(t *testing.T) {
+func TestLostNeighborsAreRequestedAgain(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, w.peer.AddAddr("lan1", netip.MustParsePrefix("10.1.0.2/24")))
 	opts := defaults

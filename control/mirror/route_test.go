@@ -171,7 +171,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-func TestRoutesBeforeStartAreTheSameAsAfter(t *testing.T) {
+func TestRoutesBeforeStartEqualRoutesAfter(t *testing.T) {
 	w := newWorld(t)
 	w.ip(known...)
 	w.ip("nexthop add id 1 via 10.1.0.2 dev lan", "route add 20.0.0.0/8 nhid 1",

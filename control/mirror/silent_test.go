@@ -8,7 +8,7 @@ import (
 
 // With net.ipv6.route.skip_notify_on_dev_down, which FRR's documentation requests, Linux does not
 // report IPv6 routes that it removes from a link.
-func TestIPv6TakenFromALinkInSilence(t *testing.T) {
+func TestIPv6DisabledOnALinkWithoutEvents(t *testing.T) {
 	for _, test := range []struct{ name, setting, value string }{
 		{"disabled", "net.ipv6.conf.wan.disable_ipv6", "1"},
 		{"below the least MTU", "", ""},
@@ -34,7 +34,7 @@ func TestIPv6TakenFromALinkInSilence(t *testing.T) {
 
 // Linux passes over a path of several when the last IPv4 address of its link goes, or IPv6 is
 // disabled there, takes it up again with the next address, without events.
-func TestPathsLostWithTheAddressesOfTheirLink(t *testing.T) {
+func TestPathsWithoutLinkAddressesAreDead(t *testing.T) {
 	w := newWorld(t)
 	w.ip(known...)
 	w.start()
@@ -65,7 +65,7 @@ func TestPathsLostWithTheAddressesOfTheirLink(t *testing.T) {
 
 // A route by a link without carrier is passed over where ignore_routes_with_linkdown is on, but
 // takes the place of the one that it replaces.
-func TestReplacedByARouteThatIsPassedOver(t *testing.T) {
+func TestRouteReplacedByAnIgnoredOne(t *testing.T) {
 	w := newWorld(t)
 	for _, family := range []string{"ipv4", "ipv6"} {
 		require.NoError(t, w.router.Sysctl("net."+family+".conf.wan.ignore_routes_with_linkdown", "1"))

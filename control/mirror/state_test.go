@@ -142,7 +142,7 @@ func checkNothingLeft(t *testing.T, s *state) {
 
 // An object that returns right after its link lost the carrier is another one:
 // neither groups nor routes have it.
-func TestObjectsFallWithTheirLink(t *testing.T) {
+func TestNexthopObjectsAreDeletedWithTheirLink(t *testing.T) {
 	s := newState(t)
 	object := func(id uint32, link int) *rtnl.Nexthop {
 		return &rtnl.Nexthop{ID: id, Hop: rtnl.Hop{Index: link, Gateway: netip.MustParseAddr("10.0.0.1"), Weight: 1}}

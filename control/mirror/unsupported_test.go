@@ -47,7 +47,7 @@ func (w *world) startLogged() *logBuffer {
 	return log
 }
 
-func TestRoutesThatAreNotFollowedAreLogged(t *testing.T) {
+func TestUnsupportedRoutesAreLogged(t *testing.T) {
 	w := newWorld(t)
 	w.ip("route add 20.0.0.0/8 via 10.3.0.2", "route add 20.1.0.0/16 via 10.3.0.2", "route add 20.2.0.0/16 via 10.3.0.2",
 		"route add 41.0.0.0/24 encap seg6 mode encap segs fd02::9 dev wan", "route add 43.0.0.0/24 tos 0x10 via 10.1.0.2",
@@ -122,7 +122,7 @@ func TestSurvey(t *testing.T) {
 }
 
 // The rule of strongSwan is not warned of, unless its table leads elsewhere than main.
-func TestCharonsRuleIsKnown(t *testing.T) {
+func TestCharonRuleIsSupported(t *testing.T) {
 	w := newWorld(t)
 	w.ip("route add default via 10.2.0.2", "rule add lookup 220 pref 220",
 		"route add 10.60.0.0/16 via 10.2.0.2 table 220 proto static src 10.1.0.1", "route add throw 10.1.0.0/24 table 220")
@@ -152,7 +152,7 @@ func TestCharonsRuleIsKnown(t *testing.T) {
 }
 
 // A more specific route of main that table 220 would override counts.
-func TestCharonsTableIsComparedWithMoreSpecificRoutes(t *testing.T) {
+func TestCharonTableIsComparedWithMoreSpecificRoutes(t *testing.T) {
 	w := newWorld(t)
 	w.ip("route add default via 10.2.0.2", "rule add lookup 220 pref 220", "route add 10.60.0.0/16 via 10.2.0.2 table 220", "route add 10.60.7.0/24 via 10.1.0.2")
 	if log := w.startLogged(); !strings.Contains(log.String(), "prefixes=10.60.0.0/16") {

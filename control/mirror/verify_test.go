@@ -10,7 +10,7 @@ import (
 )
 
 // Whatever is wrong in the base, Verify names an address to which packets go wrong.
-func TestVerifyFindsWhatIsWrong(t *testing.T) {
+func TestVerifyFindsDifferences(t *testing.T) {
 	w := newWorld(t)
 	w.ip(known...)
 	w.start()

@@ -8,7 +8,7 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-func TestStateThatComesAgainGoesOnWhereItEnded(t *testing.T) {
+func TestReinstalledOutboundStateContinuesItsSequence(t *testing.T) {
 	f := newFake(t)
 	stale := outState(0x200) // as a key daemon that moves a state has it: from the last push
 	stale.sequence = 10
@@ -36,7 +36,7 @@ func TestStateThatComesAgainGoesOnWhereItEnded(t *testing.T) {
 	}
 }
 
-func TestInboundStateThatComesAgainAcceptsNothingTwice(t *testing.T) {
+func TestReinstalledInboundStateKeepsReplayWindow(t *testing.T) {
 	f := newFake(t)
 	f.say(inState(0x100).message(msgNewSA))
 	f.gateway.Inbound(0x100, here).Accept(77)
@@ -48,7 +48,7 @@ func TestInboundStateThatComesAgainAcceptsNothingTwice(t *testing.T) {
 	}
 }
 
-func TestStateThatGoesWhileItWaitsIsNotInstalled(t *testing.T) {
+func TestStateDeletedWhileWaitingIsNotInstalled(t *testing.T) {
 	f := newFake(t)
 	out := outState(0x200)
 	f.say(out.message(msgNewSA), out.message(msgDelSA), out.message(msgNewSA), out.message(msgDelSA))
@@ -123,7 +123,7 @@ func TestKeysAreOverwrittenWhenNoWorkerCanUseThem(t *testing.T) {
 }
 
 // Nonces are sequence numbers: two states with one key would use the same.
-func TestStatesWithOneKeyTakeTurns(t *testing.T) {
+func TestStatesWithTheSameKeyAreNotUsedTogether(t *testing.T) {
 	f := newFake(t)
 	first, second, received := outState(0x200), outState(0x201), inState(0x100)
 	second.key, received.key = first.key, first.key

@@ -22,7 +22,7 @@ func TestPortMasksAreRanges(t *testing.T) {
 	}
 }
 
-func TestMessagesThatAreCutShortAreErrors(t *testing.T) {
+func TestTruncatedMessagesAreErrors(t *testing.T) {
 	for _, m := range []rtnl.Message{
 		outState(0x200).message(msgNewSA), outState(0x200).message(msgDelSA), outState(0x200).message(msgExpire),
 		outPolicy(1).message(msgNewPolicy), outPolicy(1).message(msgDelPolicy),

@@ -13,7 +13,7 @@ import (
 	ipsecpolicy "github.com/warproute/warproute/ipsec/policy"
 )
 
-func TestRekeyingNeverLeavesAGap(t *testing.T) {
+func TestRekeyingKeepsTrafficFlowing(t *testing.T) {
 	f := newFake(t)
 	f.say(outPolicy(1).message(msgNewPolicy), inPolicy(2).message(msgNewPolicy))
 	f.say(inState(0x100).message(msgUpdSA), outState(0x200).message(msgNewSA))
@@ -46,7 +46,7 @@ func TestRekeyingNeverLeavesAGap(t *testing.T) {
 }
 
 // Whoever answers a request to rekey has the new association before the other end does.
-func TestPoliciesSayWhenToLeaveByTheNextAssociation(t *testing.T) {
+func TestPolicySPISelectsOutboundSA(t *testing.T) {
 	asking := func(spi uint32) sp { p := outPolicy(1); p.spi = spi; return p }
 	f := newFake(t)
 	for _, step := range []struct {
@@ -76,7 +76,7 @@ func TestPoliciesSayWhenToLeaveByTheNextAssociation(t *testing.T) {
 	}
 }
 
-func TestProtectedTrafficIsDroppedWithoutAnAssociation(t *testing.T) {
+func TestProtectedTrafficIsDroppedWithoutSA(t *testing.T) {
 	refused := outState(0x200)
 	refused.change = func(info []byte) { info[214] = 4 } // BEET
 	f := newFake(t)
@@ -104,7 +104,7 @@ func TestProtectedTrafficIsDroppedWithoutAnAssociation(t *testing.T) {
 	check("after a hard limit")
 }
 
-func TestSoftExpiryIsNotTheEnd(t *testing.T) {
+func TestSoftExpiryKeepsSA(t *testing.T) {
 	f := newFake(t)
 	soft := outState(0x200).message(msgExpire)
 	soft.Data[sizeofSA] = 0
@@ -114,7 +114,7 @@ func TestSoftExpiryIsNotTheEnd(t *testing.T) {
 	}
 }
 
-func TestRefusedPoliciesDiscardAllTheyMayMean(t *testing.T) {
+func TestRefusedPoliciesDiscardTheirSelector(t *testing.T) {
 	mark := make([]byte, 8)
 	mark[4] = 1
 	for _, test := range []struct {
@@ -152,7 +152,7 @@ func TestRefusedPoliciesDiscardAllTheyMayMean(t *testing.T) {
 	}
 }
 
-func TestTransportPolicyBetweenHostsNamesTheirAssociation(t *testing.T) {
+func TestTransportPolicyBetweenHostsSelectsTheirSA(t *testing.T) {
 	f := newFake(t)
 	p := outPolicy(1)
 	p.src, p.dst = here.String()+"/32", there.String()+"/32"
@@ -174,7 +174,7 @@ func TestTransportPolicyBetweenHostsNamesTheirAssociation(t *testing.T) {
 	t.Errorf("no association: %+v", f.stats())
 }
 
-func TestPoliciesAreLookedAtByPriorityAndThenAge(t *testing.T) {
+func TestPoliciesMatchByPriorityThenAge(t *testing.T) {
 	policy := func(index, priority uint32, src string) rtnl.Message {
 		return sp{index: index, src: src, dst: "10.2.0.0/16", dir: dirOut, priority: priority, noTmpl: true}.message(msgNewPolicy)
 	}
@@ -195,7 +195,7 @@ func TestPoliciesAreLookedAtByPriorityAndThenAge(t *testing.T) {
 }
 
 // Linux asks in policies of packets to the router itself alone.
-func TestPoliciesOfTheRouterItselfOpenNothingForOthers(t *testing.T) {
+func TestInputPoliciesDoNotApplyToForwardedPackets(t *testing.T) {
 	bypass := sp{index: 1, src: "10.2.0.0/16", dst: "10.1.0.0/16", dir: dirIn, priority: 10, noTmpl: true}
 	block := sp{index: 2, src: "10.2.9.0/24", dst: "10.1.0.0/16", dir: dirIn, priority: 30, noTmpl: true, block: true}
 	protect := sp{index: 3, src: "10.2.0.0/16", dst: "10.1.0.0/16", dir: dirFwd, priority: 20}
@@ -213,7 +213,7 @@ func TestPoliciesOfTheRouterItselfOpenNothingForOthers(t *testing.T) {
 	}
 }
 
-func TestDirectionIsToldByStateAddressesOrPolicy(t *testing.T) {
+func TestDirectionComesFromStateAddressesOrPolicy(t *testing.T) {
 	told := func(d byte) []byte { return rtnl.AppendAttr(nil, attrDirection, []byte{d}) }
 	beyond := there.Next()
 	policy := outPolicy(1)
@@ -247,7 +247,7 @@ func TestDirectionIsToldByStateAddressesOrPolicy(t *testing.T) {
 	}
 }
 
-func TestDumpIsComparedWithWhatIsThere(t *testing.T) {
+func TestDumpKeepsUnchangedSAs(t *testing.T) {
 	f := newFake(t)
 	f.say(outPolicy(1).message(msgNewPolicy), outPolicy(7).message(msgNewPolicy))
 	f.say(inState(0x100).message(msgNewSA), outState(0x200).message(msgNewSA), outState(0x201).message(msgNewSA))
@@ -272,7 +272,7 @@ func TestDumpIsComparedWithWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestDefaultPolicyDiscardsWhatNoneIsFor(t *testing.T) {
+func TestDefaultPolicyDiscardsUnmatchedPackets(t *testing.T) {
 	f := newFake(t)
 	f.say(rtnl.Message{Type: msgGetDefault, Data: []byte{2, 1, 1}})
 	if _, e := f.inUse(); e != ipsec.OutPolBlock {
@@ -285,7 +285,7 @@ func TestDefaultPolicyDiscardsWhatNoneIsFor(t *testing.T) {
 
 // Receivers choose SPIs, so two may choose the same: metrics tell associations apart by
 // name, SPI and direction.
-func TestAssociationsAreToldApart(t *testing.T) {
+func TestSAsHaveDistinctNames(t *testing.T) {
 	f := newFake(t)
 	a, b := outState(0x200), outState(0x200)
 	b.dst, b.key = there.Next(), a.key+1
@@ -301,7 +301,7 @@ func TestAssociationsAreToldApart(t *testing.T) {
 
 // A refused policy is not one that discards as its author wants: packets that match it are
 // dropped by a reason of its own, in both directions.
-func TestRefusedPoliciesHaveAReasonOfTheirOwn(t *testing.T) {
+func TestRefusedPoliciesHaveTheirOwnDropReason(t *testing.T) {
 	f := newFake(t)
 	ifID := rtnl.AppendAttr(nil, attrIfID, []byte{42, 0, 0, 0})
 	out, in := outPolicy(1), inPolicy(2)

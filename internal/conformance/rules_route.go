@@ -62,7 +62,7 @@ func routeRules() []Rule {
 			Key: "route/types", Source: "ip-route(8)", Status: Kept,
 			Says:  "Linux's routes keep their meaning: types, metrics, multipath, next-hop objects",
 			Does:  "Mirrored by netlink. Policy rules, other tables, local prefixes, and routes by type of service or source are not mirrored; the router warns about them.",
-			Tests: []string{"control/mirror.TestRoutes", "control/mirror.TestNexthopObjects", "control/mirror.TestRandomChanges", "control/mirror.TestRoutesWhoseTimeIsOver", "control/mirror.TestPathsLostWithTheAddressesOfTheirLink", "control/mirror.TestStatusWarnsOfWhatIsNotSupported", "internal/e2e.TestForwardingEqualsLinux"},
+			Tests: []string{"control/mirror.TestRoutes", "control/mirror.TestNexthopObjects", "control/mirror.TestRandomChanges", "control/mirror.TestExpiredRoutesAreDeleted", "control/mirror.TestPathsWithoutLinkAddressesAreDead", "control/mirror.TestStatusWarnsOfUnsupportedRoutes", "internal/e2e.TestForwardingEqualsLinux"},
 		},
 		{
 			Key: "route/settings", Source: "peers", Status: Departs,
@@ -134,7 +134,7 @@ func routeRules() []Rule {
 			Key: "route/vrf", Source: "peers", Status: Departs,
 			Says: "An interface may have its own routing table (VRF)",
 			Does: "Only the main table of a network namespace is mirrored; run one router per namespace instead. To keep VRFs apart, a router does not start on a port in a VRF, and pauses a port that joins one: nothing leaves by it, and Linux receives its frames.",
-			Tests: []string{"control/mirror.TestRoutes/other tables and link-local prefixes are not followed", "control/mirror.TestAPortInAVRFIsLent", "control/mirror.TestNoStartWithAPortInAVRF",
+			Tests: []string{"control/mirror.TestRoutes/other tables and link-local prefixes are not followed", "control/mirror.TestPortInVRFIsPaused", "control/mirror.TestStartRefusesPortInVRF",
 				"afxdp.TestPauseAndResume", "control/doctor.TestLinkChecks/in a VRF"},
 		},
 		{

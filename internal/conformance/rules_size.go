@@ -121,7 +121,7 @@ func sizeRules() []Rule {
 				{Name: "IPv4, by a port of less", Frame: df(sized4("10.15.0.1", narrow+1)), Verdict: drop(batch.MTUExceeded), Error: &Error{3, 4, narrow}},
 				{Name: "IPv6, by a port of less", Frame: sized6("fd0f::1", narrow+1), Verdict: drop(batch.MTUExceeded), Error: &Error{2, 0, narrow}},
 			},
-			Tests: []string{"control/mirror.TestRoutes/an MTU of the route", "control/mirror.TestMTUsOfRoutesFollowTheirLink", "control/mirror.TestVerifyFindsWhatIsWrong/a route without its MTU",
+			Tests: []string{"control/mirror.TestRoutes/an MTU of the route", "control/mirror.TestMTUsOfRoutesFollowTheirLink", "control/mirror.TestVerifyFindsDifferences/a route without its MTU",
 				"dataplane/esp.TestTunnelHasTheMTUOfItsRoute", "internal/e2e.TestForwardingEqualsLinux"},
 		},
 		{

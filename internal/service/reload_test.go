@@ -150,7 +150,7 @@ func TestReloadKeepsPortNumbers(t *testing.T) {
 	}
 }
 
-func TestReloadIsAnsweredBeforeAStop(t *testing.T) {
+func TestReloadIsAnsweredBeforeStop(t *testing.T) {
 	for range 100 {
 		s := &Service{reloads: newReloads(), background: background{ending: make(chan struct{})}}
 		go func() {
