@@ -27,13 +27,8 @@ type Listener struct {
 	raw  syscall.RawConn
 }
 
-// Listen opens a rtnetlink listener for groups, unix.RTNLGRP_..., in the calling thread's network
-// namespace. buffer is the receive buffer size in bytes.
-func Listen(buffer int, groups ...int) (*Listener, error) {
-	return ListenFamily(unix.NETLINK_ROUTE, buffer, groups...)
-}
-
-// ListenFamily is like Listen, for groups of a netlink family, unix.NETLINK_....
+// ListenFamily opens a listener for groups, such as unix.RTNLGRP_..., of a netlink family,
+// unix.NETLINK_..., in the calling thread's network namespace. buffer is the receive buffer size in bytes.
 func ListenFamily(family, buffer int, groups ...int) (*Listener, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, family)
 	if err != nil {

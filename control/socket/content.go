@@ -7,8 +7,6 @@ import (
 	"net"
 	"net/http"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Content is an answer other than a JSON value. It can continue until the client ends it.
@@ -104,6 +102,3 @@ func (b *Body) Note(name string) string { return b.resp.Trailer.Get(name) }
 
 // Close closes the connection.
 func (b *Body) Close() { b.close() }
-
-// Gone reports whether an error of writing an answer means that the client disconnected.
-func Gone(err error) bool { return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) }

@@ -82,7 +82,7 @@ func testAcquire(t *testing.T) {
 		t.Errorf("Linux asks again: % x", msg)
 	case <-time.After(200 * time.Millisecond):
 	}
-	if s := k.mirror.Stats(); s.Acquires != 2 {
-		t.Errorf("%+v", s)
+	if _, _, acquires := k.mirror.Stats(); acquires != 2 {
+		t.Errorf("%d ACQUIREs, want 2", acquires)
 	}
 }

@@ -80,8 +80,8 @@ type Mirror struct {
 
 	acquired map[uint32]time.Time // time of the last ACQUIRE, by tunnel
 
-	stale            bool // a resync is due
-	pushes, acquires uint64
+	stale    bool // a resync is due
+	acquires int  // ACQUIREs sent
 }
 
 const interval = time.Second // of reporting SA use to Linux

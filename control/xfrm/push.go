@@ -83,7 +83,6 @@ func (m *Mirror) report(a *association, used ipsec.Stats) error {
 		return err
 	}
 	a.pushed.packets, a.pushed.sequence = used.Packets, sequence
-	m.pushes++
 	return nil
 }
 

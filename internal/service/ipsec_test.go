@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
@@ -88,14 +87,20 @@ func (p *protection) receive(b []byte) ipsec.Error {
 	return p.gateway.CheckInbound(&f, s)
 }
 
+// expect checks the result of a received packet.
+func (p *protection) expect(t *testing.T, what string, b []byte, want ipsec.Error) {
+	t.Helper()
+	if e := p.receive(b); e != want {
+		t.Errorf("%s: %v, want %v", what, e, want)
+	}
+}
+
 // An SA keeps its replay window when its configuration changes, except for its keys.
 func TestReloadKeepsReplayWindows(t *testing.T) {
 	p := protect(t, t.TempDir(), inbound("a", 0x100, 1))
 	next := sender(t, 0x100, 1)
 	old := next()
-	if e := p.receive(old); e != ipsec.OK {
-		t.Fatal(e)
-	}
+	p.expect(t, "the first packet", old, ipsec.OK)
 	for name, change := range map[string]func(*config.SA){
 		"lifetime": func(sa *config.SA) { sa.Lifetime.Hard.Seconds = 1000 },
 		"window":   func(sa *config.SA) { sa.ReplayWindow = 1024 },
@@ -107,17 +112,13 @@ func TestReloadKeepsReplayWindows(t *testing.T) {
 		if err := p.reload(sa); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if e := p.receive(old); e != ipsec.InStateSeqError {
-			t.Errorf("%s: a packet that was received before: %v", name, e)
-		}
+		p.expect(t, name+": a packet that was received before", old, ipsec.InStateSeqError)
 		if old = next(); p.receive(old) != ipsec.OK {
 			t.Errorf("%s: the next packet is refused", name)
 		}
 	}
 	require.NoError(t, p.reload(inbound("a", 0x100, 2)))
-	if e := p.receive(sender(t, 0x100, 2)()); e != ipsec.OK {
-		t.Errorf("the first packet with another key: %v", e)
-	}
+	p.expect(t, "the first packet with another key", sender(t, 0x100, 2)(), ipsec.OK)
 }
 
 // ESP does not authenticate the destination address: a packet received at one address is a
@@ -127,9 +128,7 @@ func TestReplayWindowFollowsAnAddressChange(t *testing.T) {
 		p := protect(t, t.TempDir(), inbound("a", 0x100, 1))
 		next := sender(t, 0x100, 1)
 		old := next()
-		if e := p.receive(old); e != ipsec.OK {
-			t.Fatal(e)
-		}
+		p.expect(t, "the first packet", old, ipsec.OK)
 		sa := inbound(name, 0x100, 1)
 		sa.Dst = netip.MustParseAddr("192.0.2.9")
 		require.NoError(t, p.reload(sa))
@@ -138,13 +137,9 @@ func TestReplayWindowFollowsAnAddressChange(t *testing.T) {
 			b[19] = 9
 			return b
 		}
-		if e := p.receive(moved(old)); e != ipsec.InStateSeqError {
-			t.Errorf("%s: a packet received at the old address before: %v", name, e)
-		}
+		p.expect(t, name+": a packet received at the old address before", moved(old), ipsec.InStateSeqError)
 		new := next()
-		if e := p.receive(moved(new)); e != ipsec.OK {
-			t.Errorf("%s: the next packet: %v", name, e)
-		}
+		p.expect(t, name+": the next packet", moved(new), ipsec.OK)
 		if e := p.receive(new); e == ipsec.OK {
 			t.Errorf("%s: the old address receives it, too", name)
 		}
@@ -162,20 +157,14 @@ func TestReplacementWaitsForWorkers(t *testing.T) {
 	sa := inbound("a", 0x100, 1)
 	sa.ReplayWindow = 128
 	require.NoError(t, p.reload(sa))
-	if e := p.receive(first); e != ipsec.InNoStates {
-		t.Errorf("while a worker uses the old SA: %v", e)
-	}
+	p.expect(t, "while a worker uses the old SA", first, ipsec.InNoStates)
 	if !old.Accept(2) { // by that worker
 		t.Fatal("sequence number 2 was received before")
 	}
 	done = true
 	require.NoError(t, p.tick())
-	if e := p.receive(last); e != ipsec.InStateSeqError {
-		t.Errorf("a packet that the worker received is accepted again: %v", e)
-	}
-	if e := p.receive(next()); e != ipsec.OK {
-		t.Errorf("the next packet: %v", e)
-	}
+	p.expect(t, "a packet that the worker received", last, ipsec.InStateSeqError)
+	p.expect(t, "the next packet", next(), ipsec.OK)
 }
 
 func TestFailedReloadChangesNothing(t *testing.T) {
@@ -205,9 +194,7 @@ func TestFailedReloadChangesNothing(t *testing.T) {
 		if err := p.apply(&config.IPsec{SAs: sas, Policies: c.policies}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Fatalf("%s: %v", c.step, err)
 		}
-		if e := p.receive(sender(t, 0x100, 1)()); e != ipsec.OK {
-			t.Errorf("%s fails: the inbound SA: %v", c.step, e)
-		}
+		p.expect(t, c.step+" fails: the inbound SA", sender(t, 0x100, 1)(), ipsec.OK)
 		f := gateway.FlowIPv4(testutil.UDP4("10.7.0.1", "10.8.0.1", 1, 2)[packet.EthernetLen:])
 		if s, e := p.gateway.LookupOutbound(&f); s != p.sas["b"].SA || e != ipsec.OK || s.Sequence() != before {
 			t.Errorf("%s fails: the outbound one: %v, %v", c.step, s, e)
@@ -229,19 +216,13 @@ func TestOldSPIDrains(t *testing.T) {
 	p := protect(t, t.TempDir(), inbound("a", 0x100, 1))
 	old, new := sender(t, 0x100, 1), sender(t, 0x101, 2)
 	first := old()
-	if e := p.receive(first); e != ipsec.OK {
-		t.Fatal(e)
-	}
+	p.expect(t, "the first packet", first, ipsec.OK)
 	require.NoError(t, p.reload(inbound("a", 0x101, 2)))
 	for what, packet := range map[string][]byte{"the old": old(), "the new": new()} {
-		if e := p.receive(packet); e != ipsec.OK {
-			t.Errorf("after the reload, by %s SPI: %v", what, e)
-		}
+		p.expect(t, "after the reload, by "+what+" SPI", packet, ipsec.OK)
 	}
 	require.NoError(t, p.reload(inbound("a", 0x101, 2), outbound("b", 0x200, 3)))
-	if e := p.receive(old()); e != ipsec.OK {
-		t.Errorf("after another reload, by the old SPI: %v", e)
-	}
+	p.expect(t, "after another reload, by the old SPI", old(), ipsec.OK)
 	end := func() {
 		t.Helper()
 		p.drainEnd = time.Time{}
@@ -251,87 +232,9 @@ func TestOldSPIDrains(t *testing.T) {
 		t.Error("the old SPI is received after drainTime")
 	}
 	require.NoError(t, p.reload(inbound("a", 0x100, 1)))
-	if e := p.receive(first); e != ipsec.InStateSeqError {
-		t.Errorf("with the first SPI again, a replay: %v", e)
-	}
-	if e := p.receive(old()); e != ipsec.OK {
-		t.Errorf("with the first SPI again, the next packet: %v", e)
-	}
+	p.expect(t, "with the first SPI again, a replay", first, ipsec.InStateSeqError)
+	p.expect(t, "with the first SPI again, the next packet", old(), ipsec.OK)
 	if end(); p.receive(new()) != ipsec.InNoStates {
 		t.Error("the SPI between is received after drainTime")
-	}
-}
-
-func TestRestartKeepsReplayWindows(t *testing.T) {
-	state := t.TempDir()
-	p := protect(t, state, inbound("a", 0x100, 1))
-	next := sender(t, 0x100, 1)
-	old := next()
-	if e := p.receive(old); e != ipsec.OK {
-		t.Fatal(e)
-	}
-	require.NoError(t, p.close())
-	p = protect(t, state, inbound("a", 0x100, 1))
-	if e := p.receive(old); e != ipsec.InStateSeqError {
-		t.Errorf("a packet from before the restart: %v", e)
-	}
-	if e := p.receive(next()); e != ipsec.OK {
-		t.Errorf("the next packet: %v", e)
-	}
-}
-
-func TestRestartKeepsLifetimes(t *testing.T) {
-	state := t.TempDir()
-	sa := inbound("a", 0x100, 1)
-	sa.Lifetime.Hard.Packets = 2
-	p := protect(t, state, sa)
-	next := sender(t, 0x100, 1)
-	if e := p.receive(next()); e != ipsec.OK {
-		t.Fatal(e)
-	}
-	require.NoError(t, p.close())
-	sa.Key = config.NewKey(bytes.Repeat([]byte{1}, 20))
-	p = protect(t, state, sa)
-	for i, want := range []ipsec.Error{ipsec.OK, ipsec.InStateExpired} {
-		if e := p.receive(next()); e != want {
-			t.Errorf("packet %d: %v, want %v", i+2, e, want)
-		}
-	}
-}
-
-func TestExpiredLifetimesAreReportedOnce(t *testing.T) {
-	a, b := inbound("a", 0x100, 1), inbound("b", 0x101, 2)
-	a.Lifetime.Soft.Packets, b.Lifetime.Soft.Packets = 2, 3
-	a.Lifetime.Hard.Packets = 3
-	p := protect(t, t.TempDir(), a, b)
-	next := map[uint32]func() []byte{0x100: sender(t, 0x100, 1), 0x101: sender(t, 0x101, 2)}
-	expect := func(packets int, soft, hard string) {
-		t.Helper()
-		for spi := range next {
-			for range packets {
-				p.receive(next[spi]())
-			}
-		}
-		s, h := p.expired()
-		if strings.Join(s, " ") != soft || strings.Join(h, " ") != hard {
-			t.Errorf("soft: %q, hard: %q", s, h)
-		}
-	}
-	expect(2, "a", "")
-	expect(0, "", "")
-	expect(2, "b", "a")
-	expect(1, "", "")
-}
-
-func TestLifetimesBeginWithTheSA(t *testing.T) {
-	p := protect(t, t.TempDir(), inbound("a", 0x100, 1))
-	now := batch.Clock()
-	if d := now - p.gateway.Clock.Now(); d > time.Second {
-		t.Errorf("the clock is %v late", d)
-	}
-	time.Sleep(20 * time.Millisecond)
-	require.NoError(t, p.tick())
-	if p.gateway.Clock.Now() < now {
-		t.Error("the clock stands still without packets")
 	}
 }
