@@ -74,35 +74,6 @@ func received(t *testing.T, top *lab.Topology) (n uint64) {
 	return n
 }
 
-func TestIperf(t *testing.T) {
-	if _, err := exec.LookPath("iperf3"); err != nil {
-		t.Fatalf("%v: apt-get install iperf3", err)
-	}
-	top, _ := startTwoPorts(t)
-	for _, addr := range servers {
-		server, err := top.Server.Start(exec.Command("iperf3", "-s", "-1"))
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = server.Stop(time.Second) })
-		time.Sleep(200 * time.Millisecond)
-		out := must(t, top.Client, "iperf3", "-c", addr, "-t", "2")
-		if !strings.Contains(out, "iperf Done") {
-			t.Errorf("iperf3 to %s did not run to its end:\n%s", addr, out)
-		}
-		t.Logf("%s\n%s", addr, out[strings.LastIndex(out, "- - -"):])
-		if err := server.Wait(); err != nil {
-			t.Errorf("iperf3 -s: %v", err)
-		}
-	}
-	for _, ns := range []*lab.Namespace{top.Client, top.Server} {
-		for _, line := range strings.Split(must(t, ns, "nstat", "-az"), "\n") {
-			f := strings.Fields(line)
-			if len(f) >= 2 && strings.Contains(f[0], "Csum") && f[1] != "0" {
-				t.Errorf("%s counts checksum errors: %s", ns.Name(), line)
-			}
-		}
-	}
-}
-
 func TestUsageErrorsHaveHints(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{})
 	file := filepath.Join(t.TempDir(), "router.yaml")
