@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math"
 	"net/netip"
 	"runtime"
 	"sync"
@@ -57,13 +58,11 @@ func startLoad(t *testing.T, top *lab.Topology, rate int, dsts ...string) *load 
 	routerMAC := macOf(t, top.Router, lab.LAN)
 	var frames [][]byte
 	for _, d := range dsts {
-		var f []byte
-		payload := make([]byte, 20)
+		udp, client := testutil.UDP4, lab.Client4
 		if netip.MustParseAddr(d).Is6() {
-			f = testutil.UDP6(lab.Client6.Addr().String(), d, 1000, loadPort, payload...)
-		} else {
-			f = testutil.UDP4(lab.Client4.Addr().String(), d, 1000, loadPort, payload...)
+			udp, client = testutil.UDP6, lab.Client6
 		}
+		f := udp(client.Addr().String(), d, 1000, loadPort, unmarked...)
 		copy(f, routerMAC)
 		frames = append(frames, f)
 	}
@@ -127,26 +126,15 @@ func payload(frame []byte) []byte {
 	return frame[at : at+20]
 }
 
-// mark numbers a packet and updates its UDP checksum.
+// unmarked is the payload of a packet before mark.
+var unmarked = append(binary.BigEndian.AppendUint64(make([]byte, 8, 20), math.MaxUint64), 0, 0, 0, 0)
+
+// mark numbers a packet. The complement of each number keeps the UDP checksum valid.
 func mark(frame []byte, flow, number uint32) {
 	p := payload(frame)
-	udp := frame[14+20:]
-	if frame[14]>>4 == 6 {
-		udp = frame[14+40:]
+	for i, n := range []uint32{flow, number, ^flow, ^number} {
+		binary.BigEndian.PutUint32(p[4*i:], n)
 	}
-	sum := uint32(^binary.BigEndian.Uint16(udp[6:]))
-	for i := 0; i < 8; i += 2 {
-		sum += uint32(^binary.BigEndian.Uint16(p[i:]))
-	}
-	binary.BigEndian.PutUint32(p, flow)
-	binary.BigEndian.PutUint32(p[4:], number)
-	for i := 0; i < 8; i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(p[i:]))
-	}
-	for sum > 0xffff {
-		sum = sum>>16 + sum&0xffff
-	}
-	binary.BigEndian.PutUint16(udp[6:], ^uint16(sum))
 }
 
 // arrival is a packet of the load at a watch.
@@ -212,20 +200,14 @@ func missing(n uint32, lists ...[]arrival) (lost []uint32, disorder int) {
 	return lost, disorder
 }
 
-func TestMarkUpdatesTheChecksum(t *testing.T) {
-	for _, f := range [][]byte{
-		testutil.UDP4("10.0.0.1", "10.0.0.2", 1000, loadPort, make([]byte, 20)...),
-		testutil.UDP6("fd00::1", "fd00::2", 1000, loadPort, make([]byte, 20)...),
+func TestMarkKeepsTheChecksumValid(t *testing.T) {
+	for _, frame := range []func(payload []byte) []byte{
+		func(p []byte) []byte { return testutil.UDP4("10.0.0.1", "10.0.0.2", 1000, loadPort, p...) },
+		func(p []byte) []byte { return testutil.UDP6("fd00::1", "fd00::2", 1000, loadPort, p...) },
 	} {
+		f := frame(unmarked)
 		mark(f, 3, 123456)
-		data := make([]byte, 20)
-		binary.BigEndian.PutUint32(data, 3)
-		binary.BigEndian.PutUint32(data[4:], 123456)
-		want := testutil.UDP4("10.0.0.1", "10.0.0.2", 1000, loadPort, data...)
-		if f[14]>>4 == 6 {
-			want = testutil.UDP6("fd00::1", "fd00::2", 1000, loadPort, data...)
-		}
-		if !bytes.Equal(f, want) {
+		if want := frame(payload(f)); !bytes.Equal(f, want) {
 			t.Errorf("got  % x\nwant % x", f, want)
 		}
 	}
