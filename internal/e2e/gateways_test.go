@@ -14,12 +14,7 @@ import (
 	"github.com/warproute/warproute/internal/lab/echo"
 	"github.com/warproute/warproute/internal/lab/peer"
 	"github.com/warproute/warproute/internal/require"
-	"github.com/warproute/warproute/ipsec/suite"
 )
-
-func pair(a, b string) [2]netip.Prefix {
-	return [2]netip.Prefix{netip.MustParsePrefix(a), netip.MustParsePrefix(b)}
-}
 
 // gateways is a client, the router, and another kernel with its own ESP.
 type gateways struct {
@@ -41,17 +36,10 @@ router route fd01::/64 fd07::2
 router route 10.2.0.0/16 192.0.2.2
 router route fd02::/64 2001:db8::2`)
 	g := &gateways{t: t, client: n["client"], router: n["router"]}
-	far := n["peer"]
 	must(t, g.client, "ip", "route", "add", "local", "10.1.0.0/16", "dev", "lo")
 	must(t, g.client, "ip", "-6", "route", "add", "local", "fd01::/64", "dev", "lo")
 	var err error
-	c := peer.Config{Namespace: far, Link: "peer0"}
-	for ipv6, h := range hosts {
-		c.Addresses = append(c.Addresses, outers[ipv6][1])
-		c.Inner = append(c.Inner, h[1])
-		c.Routes = append(c.Routes, peer.Route{Dst: h[0].Masked(), Via: outers[ipv6][0].Addr(), Source: h[1].Addr()})
-	}
-	g.peer, err = peer.Start(c)
+	g.peer, err = peer.Start(peer.Right.At(n["peer"], "peer0", peer.Left))
 	require.NoError(t, err)
 	t.Cleanup(func() { g.peer.Close() })
 	return g
@@ -64,41 +52,12 @@ type tunnel struct {
 	client, peer netip.Addr
 }
 
-// nth returns the nth address of a prefix.
-func nth(p netip.Prefix, n int) netip.Addr {
-	b := p.Masked().Addr().AsSlice()
-	b[len(b)-2], b[len(b)-1] = byte(n>>8), byte(n)
-	a, _ := netip.AddrFromSlice(b)
-	return a
-}
-
 func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// tunnels returns one tunnel per combination of suite, mode, families, ESN and UDP, each between
-// its own two addresses.
+// tunnels returns a tunnel per combination of suite, mode, families, ESN and UDP.
 func tunnels() (all []tunnel) {
-	shapes := []struct {
-		mode         peer.Mode
-		inner, outer bool // of IPv6
-	}{
-		{peer.Tunnel, false, false}, {peer.Tunnel, true, false}, {peer.Tunnel, false, true}, {peer.Tunnel, true, true},
-		{peer.Transport, false, false}, {peer.Transport, true, true},
-	}
-	family := map[bool]string{false: "4", true: "6"}
-	for i := range 4 * len(shapes) * len(suite.All) {
-		s, shape := &suite.All[i%len(suite.All)], shapes[i/len(suite.All)%len(shapes)]
-		variant := i / len(suite.All) / len(shapes)
-		t := tunnel{client: nth(hosts[shape.inner][0], 100+i), peer: nth(hosts[shape.inner][1], 100+i)}
-		t.pair = peer.Pair{
-			Suite: s, Mode: shape.mode, ESN: variant&1 != 0, UDP: variant&2 != 0,
-			In: peer.RandomSA(s, uint32(0x1000+i)), Out: peer.RandomSA(s, uint32(0x2000+i)),
-			Local: outers[shape.outer][1].Addr(), Remote: outers[shape.outer][0].Addr(), LocalNet: host(t.peer), RemoteNet: host(t.client),
-		}
-		if shape.mode == peer.Transport {
-			t.pair.Local, t.pair.Remote = t.peer, t.client
-		}
-		t.name = fmt.Sprintf("%s, %s %s in %s, ESN %v, UDP %v", s.Name, shape.mode, family[shape.inner], family[shape.outer], t.pair.ESN, t.pair.UDP)
-		all = append(all, t)
+	for _, c := range peer.Matrix(peer.Right, peer.Left) {
+		all = append(all, tunnel{c.Name, c.Pair, c.Flow.To, c.Flow.From})
 	}
 	return all
 }

@@ -3,7 +3,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,13 +14,6 @@ import (
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/peer"
 	"github.com/warproute/warproute/internal/require"
-)
-
-// The networks of the client and the peer, and the addresses of the router and the peer between
-// them, by whether they are IPv6.
-var (
-	hosts  = map[bool][2]netip.Prefix{false: pair("10.1.0.1/16", "10.2.0.1/16"), true: pair("fd01::1/64", "fd02::1/64")}
-	outers = map[bool][2]netip.Prefix{false: pair("192.0.2.1/24", "192.0.2.2/24"), true: pair("2001:db8::1/64", "2001:db8::2/64")}
 )
 
 // Linux's ESP and the router's interoperate: every suite, tunnels of all families and transport
