@@ -8,14 +8,18 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/require"
+	"github.com/warproute/warproute/internal/testutil"
 )
 
 // leakLab is a gateway between client and server with policies that protect all traffic to the networks
@@ -82,27 +86,16 @@ func (l *leakLab) start() *router { return startRouter(l.t, l.Router, "--config"
 
 // frame returns a client's frame to a MAC address, with tags and IP options.
 func (l *leakLab) frame(mac net.HardwareAddr, tags []byte, ipv6 bool, options int) []byte {
-	b := append(append(append([]byte{}, mac...), 2, 0, 0, 0, 0, 9), tags...)
-	if ipv6 {
-		b = append(b, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 16, unix.IPPROTO_UDP, 64)
-		b = append(append(b, inner6[0].AsSlice()...), inner6[1].AsSlice()...)
-	} else {
-		ip := make([]byte, 20+options)
-		ip[0], ip[3], ip[8], ip[9] = byte(0x45+options/4), byte(20+options+16), 64, unix.IPPROTO_UDP
-		copy(ip[12:], inner4[0].AsSlice())
-		copy(ip[16:], inner4[1].AsSlice())
-		for i := range options {
-			ip[20+i] = 1 // no operation
+	data := []byte{1, 2, 3, 4, 5, 6, 7, 8}
+	f := testutil.UDP6(inner6[0].String(), inner6[1].String(), 12345, 12345, data...)
+	if !ipv6 {
+		ip := testutil.IPv4(inner4[0].String(), inner4[1].String(), layers.IPProtocolUDP)
+		for range options {
+			ip.Options = append(ip.Options, layers.IPv4Option{OptionType: 1, OptionLength: 1}) // no operation
 		}
-		sum := uint32(0)
-		for i := 0; i < len(ip); i += 2 {
-			sum += uint32(binary.BigEndian.Uint16(ip[i:]))
-		}
-		sum = sum>>16 + sum&0xffff
-		binary.BigEndian.PutUint16(ip[10:], ^uint16(sum+sum>>16))
-		b = append(append(b, 8, 0), ip...)
+		f = testutil.Frame(testutil.Ethernet(layers.EthernetTypeIPv4), ip, &layers.UDP{SrcPort: 12345, DstPort: 12345}, gopacket.Payload(data))
 	}
-	return append(b, 0x30, 0x39, 0x30, 0x39, 0, 16, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8) // UDP without a checksum
+	return slices.Concat(mac, f[6:12], tags, f[12:])
 }
 
 var priorityTag = []byte{0x81, 0, 0, 0} // VLAN 0: Linux takes the frame for untagged
