@@ -11,11 +11,8 @@ import (
 // the router has a table from BIRD in the server; the default routes lead to the other server.
 func TestDaemonFaultsLoseNoPackets(t *testing.T) {
 	f := newFork(t)
-	f.warm(t)
 	nextHopsAnswer(t, f.Topology)
-	f.ip(t, "route", "add", "default", "via", "10.9.0.2")
-	f.ip(t, "-6", "route", "add", "default", "via", "fd09::2")
-	f.ip(t, "route", "add", "10.60.0.0/16", "via", "10.8.0.2")
+	f.ip(t, "route add default via 10.9.0.2", "-6 route add default via fd09::2", "route add 10.60.0.0/16 via 10.8.0.2")
 	before := tablesOf(t, f.router, f.Router)
 	frr := startFRR(t, f.Router, firstCore, frrConfig)
 	dir := t.TempDir()

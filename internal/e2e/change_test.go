@@ -18,22 +18,15 @@ const (
 
 func TestRouteChangesTakeEffectWithoutLoss(t *testing.T) {
 	f := newFork(t)
-	f.warm(t)
-	for _, r := range [][]string{
-		{"route", "add", "10.50.0.0/16", "via", "10.8.0.2"}, {"route", "add", "10.60.0.0/16", "via", "10.8.0.2"},
-		{"-6", "route", "add", "fd50::/64", "via", "fd08::2"}, {"-6", "route", "add", "fd60::/64", "via", "fd08::2"},
-	} {
-		f.ip(t, r...)
-	}
-	server, other := startWatch(t, f.Server, lab.ServerLink), startWatch(t, f.other, "other0")
-	time.Sleep(effect)
-	l := startLoad(t, f.Topology, rate, flows...)
-	time.Sleep(200 * time.Millisecond)
+	f.ip(t,
+		"route add 10.50.0.0/16 via 10.8.0.2", "route add 10.60.0.0/16 via 10.8.0.2",
+		"-6 route add fd50::/64 via fd08::2", "-6 route add fd60::/64 via fd08::2",
+	)
+	l, server, other := f.load(t, flows...)
 
 	// Replace: the flow moves from one server to the other without loss.
 	replaced := time.Now()
-	f.ip(t, "route", "replace", "10.50.0.0/16", "via", "10.9.0.2")
-	f.ip(t, "-6", "route", "replace", "fd50::/64", "via", "fd09::2")
+	f.ip(t, "route replace 10.50.0.0/16 via 10.9.0.2", "-6 route replace fd50::/64 via fd09::2")
 	time.Sleep(3 * effect)
 	for _, flow := range []uint32{moving4, moving6} {
 		before, after := server.of(flow), other.of(flow)
@@ -53,8 +46,7 @@ func TestRouteChangesTakeEffectWithoutLoss(t *testing.T) {
 
 	// Delete: the packets are dropped as no_route.
 	deleted := time.Now()
-	f.ip(t, "route", "del", "10.50.0.0/16")
-	f.ip(t, "-6", "route", "del", "fd50::/64")
+	f.ip(t, "route del 10.50.0.0/16", "-6 route del fd50::/64")
 	time.Sleep(3 * effect)
 	for _, flow := range []uint32{moving4, moving6} {
 		if d := lastAt(other.of(flow)).Sub(deleted); d > effect {
@@ -64,18 +56,14 @@ func TestRouteChangesTakeEffectWithoutLoss(t *testing.T) {
 
 	// Add again, as an exception to a blackhole.
 	added := time.Now()
-	f.ip(t, "route", "add", "blackhole", "10.50.0.0/16")
-	f.ip(t, "route", "add", "10.50.0.0/24", "via", "10.8.0.2")
-	f.ip(t, "-6", "route", "add", "fd50::/48", "via", "fd08::2")
+	f.ip(t, "route add blackhole 10.50.0.0/16", "route add 10.50.0.0/24 via 10.8.0.2", "-6 route add fd50::/48 via fd08::2")
 	time.Sleep(3 * effect)
 	for _, flow := range []uint32{moving4, moving6} {
 		if a, ok := firstAfter(server.of(flow), added); !ok || a.at.Sub(added) > effect {
 			t.Errorf("flow %d: first forwarded %v after its route was added (%v)", flow, a.at.Sub(added), ok)
 		}
 	}
-	l.end()
-	steady(t, l, steady4, server, other)
-	steady(t, l, steady6, server, other)
+	steady(t, l, server, other)
 
 	// Every packet sent is accounted for: arrived, or dropped under its reason.
 	var sent, arrived uint64
@@ -90,24 +78,17 @@ func TestRouteChangesTakeEffectWithoutLoss(t *testing.T) {
 
 func TestNeighborChangesTakeEffect(t *testing.T) {
 	f := newFork(t)
-	f.warm(t)
-	f.ip(t, "route", "add", "10.50.0.0/16", "via", "10.8.0.77")
-	f.ip(t, "route", "add", "10.60.0.0/16", "via", "10.8.0.2")
-	f.ip(t, "-6", "route", "add", "fd50::/64", "via", "fd08::77")
-	f.ip(t, "-6", "route", "add", "fd60::/64", "via", "fd08::2")
+	f.ip(t, "route add 10.50.0.0/16 via 10.8.0.77", "route add 10.60.0.0/16 via 10.8.0.2")
+	f.ip(t, "-6 route add fd50::/64 via fd08::77", "-6 route add fd60::/64 via fd08::2")
 	set := func(mac string) {
-		f.ip(t, "neigh", "replace", "10.8.0.77", "lladdr", mac, "dev", lab.WAN)
-		f.ip(t, "neigh", "replace", "fd08::77", "lladdr", mac, "dev", lab.WAN)
+		f.ip(t, "neigh replace 10.8.0.77 lladdr "+mac+" dev "+lab.WAN, "neigh replace fd08::77 lladdr "+mac+" dev "+lab.WAN)
 	}
 	set("02:00:00:00:77:01")
-	server, other := startWatch(t, f.Server, lab.ServerLink), startWatch(t, f.other, "other0")
-	time.Sleep(effect)
-	l := startLoad(t, f.Topology, rate, flows...)
-	time.Sleep(200 * time.Millisecond)
+	l, server, other := f.load(t, flows...)
 	changed := time.Now()
 	set("02:00:00:00:77:02")
 	time.Sleep(3 * effect)
-	l.end()
+	steady(t, l, server, other)
 	for _, flow := range []uint32{moving4, moving6} {
 		arrivals := server.of(flow)
 		if lost, disorder := missing(l.sent[flow].Load(), arrivals); len(lost)+disorder > 0 {
@@ -119,32 +100,24 @@ func TestNeighborChangesTakeEffect(t *testing.T) {
 			}
 		}
 	}
-	steady(t, l, steady4, server, other)
-	steady(t, l, steady6, server, other)
 }
 
 func TestTrafficFollowsALinkDownAndUp(t *testing.T) {
 	f := newFork(t)
-	f.warm(t)
 	// A specific route by the link that goes down, a general route by the other.
-	for _, r := range [][]string{
-		{"route", "add", "10.50.0.0/16", "via", "10.8.0.2"}, {"route", "add", "10.50.0.0/24", "via", "10.9.0.2"},
-		{"route", "add", "10.60.0.0/16", "via", "10.8.0.2"},
-		{"-6", "route", "add", "fd50::/48", "via", "fd08::2"}, {"-6", "route", "add", "fd50::/64", "via", "fd09::2"},
-		{"-6", "route", "add", "fd60::/64", "via", "fd08::2"},
-	} {
-		f.ip(t, r...)
-	}
-	server, other := startWatch(t, f.Server, lab.ServerLink), startWatch(t, f.other, "other0")
-	time.Sleep(effect)
-	l := startLoad(t, f.Topology, rate, flows...)
-	time.Sleep(200 * time.Millisecond)
+	f.ip(t,
+		"route add 10.50.0.0/16 via 10.8.0.2", "route add 10.50.0.0/24 via 10.9.0.2",
+		"route add 10.60.0.0/16 via 10.8.0.2",
+		"-6 route add fd50::/48 via fd08::2", "-6 route add fd50::/64 via fd09::2",
+		"-6 route add fd60::/64 via fd08::2",
+	)
+	l, server, other := f.load(t, flows...)
 	for _, flow := range []uint32{moving4, moving6} {
 		if len(other.of(flow)) == 0 {
 			t.Fatalf("flow %d does not take the specific route", flow)
 		}
 	}
-	f.ip(t, "link", "set", "wan1", "down")
+	f.ip(t, "link set wan1 down")
 	down := time.Now() // the command itself takes as long as the machine is busy
 	time.Sleep(3 * effect)
 	for _, flow := range []uint32{moving4, moving6} {
@@ -152,10 +125,9 @@ func TestTrafficFollowsALinkDownAndUp(t *testing.T) {
 			t.Errorf("flow %d: first by the general route %v after the link went down (%v)", flow, a.at.Sub(down), ok)
 		}
 	}
-	f.ip(t, "link", "set", "wan1", "up")
-	f.ip(t, "route", "add", "10.50.0.0/24", "via", "10.9.0.2")
-	f.ip(t, "addr", "replace", "fd09::1/64", "dev", "wan1", "nodad") // Linux deletes the IPv6 addresses of a link that goes down
-	f.ip(t, "-6", "route", "add", "fd50::/64", "via", "fd09::2")
+	f.ip(t, "link set wan1 up", "route add 10.50.0.0/24 via 10.9.0.2")
+	f.ip(t, "addr replace fd09::1/64 dev wan1 nodad") // Linux deletes the IPv6 addresses of a link that goes down
+	f.ip(t, "-6 route add fd50::/64 via fd09::2")
 	up := time.Now()
 	time.Sleep(5 * effect)
 	for _, flow := range []uint32{moving4, moving6} {
@@ -165,44 +137,31 @@ func TestTrafficFollowsALinkDownAndUp(t *testing.T) {
 			t.Errorf("flow %d: by the specific route again only %v after the link came up", flow, d)
 		}
 	}
-	l.end()
-	steady(t, l, steady4, server, other)
-	steady(t, l, steady6, server, other)
+	steady(t, l, server, other)
 }
 
 // An added address answers pings at once. Packets to a deleted one are forwarded or dropped like
 // any other.
 func TestAddressChangesTakeEffect(t *testing.T) {
 	f := newFork(t)
-	f.warm(t)
-	f.ip(t, "route", "add", "10.60.0.0/16", "via", "10.8.0.2")
-	f.ip(t, "-6", "route", "add", "fd60::/64", "via", "fd08::2")
-	server, other := startWatch(t, f.Server, lab.ServerLink), startWatch(t, f.other, "other0")
-	time.Sleep(effect)
-	l := startLoad(t, f.Topology, rate, "172.16.0.1", flows[steady4], "fdee::1", flows[steady6])
-	time.Sleep(200 * time.Millisecond)
-	f.ip(t, "addr", "add", "172.16.0.1/32", "dev", "wan1")
-	f.ip(t, "addr", "add", "fdee::1/128", "dev", "wan1", "nodad")
+	f.ip(t, "route add 10.60.0.0/16 via 10.8.0.2", "-6 route add fd60::/64 via fd08::2")
+	l, server, other := f.load(t, "172.16.0.1", flows[steady4], "fdee::1", flows[steady6])
+	f.ip(t, "addr add 172.16.0.1/32 dev wan1", "addr add fdee::1/128 dev wan1 nodad")
 	time.Sleep(effect)
 	for _, a := range []string{"172.16.0.1", "fdee::1"} {
-		if _, err := lab.Ping(f.Client, netip.MustParseAddr(a), lab.PingOptions{}); err != nil {
-			t.Errorf("a new address: %v", err)
-		}
+		checkPing(t, f.Client, netip.MustParseAddr(a), lab.PingOptions{})
 	}
 	before := f.router.Drops("no_route")
 	time.Sleep(effect)
 	if after := f.router.Drops("no_route"); after != before {
 		t.Errorf("%d packets to the new addresses were still dropped", after-before)
 	}
-	f.ip(t, "addr", "del", "172.16.0.1/32", "dev", "wan1")
-	f.ip(t, "addr", "del", "fdee::1/128", "dev", "wan1")
+	f.ip(t, "addr del 172.16.0.1/32 dev wan1", "addr del fdee::1/128 dev wan1")
 	time.Sleep(effect)
 	before = f.router.Drops("no_route")
 	time.Sleep(effect)
 	if after := f.router.Drops("no_route"); after-before < rate/10/4 { // half of the load for 100 ms, with room
 		t.Errorf("%d packets to the deleted addresses were dropped in 100 ms, want about %d", after-before, rate/10/2)
 	}
-	l.end()
-	steady(t, l, steady4, server, other)
-	steady(t, l, steady6, server, other)
+	steady(t, l, server, other)
 }

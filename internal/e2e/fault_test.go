@@ -16,17 +16,13 @@ import (
 // Faults of a port affect only the flows by it, which fall back to a general route by another port.
 func TestPortFaultsLoseOnlyTheirOwnFlows(t *testing.T) {
 	f := newFork(t)
-	f.warm(t)
 	routes := func() {
-		f.ip(t, "route", "replace", "10.50.0.0/24", "via", "10.9.0.2")
-		f.ip(t, "-6", "route", "replace", "fd50::/64", "via", "fd09::2")
+		f.ip(t, "route replace 10.50.0.0/24 via 10.9.0.2", "-6 route replace fd50::/64 via fd09::2")
 	}
-	for _, r := range [][]string{
-		{"route", "add", "10.50.0.0/16", "via", "10.8.0.2"}, {"route", "add", "10.60.0.0/16", "via", "10.8.0.2"},
-		{"-6", "route", "add", "fd50::/48", "via", "fd08::2"}, {"-6", "route", "add", "fd60::/64", "via", "fd08::2"},
-	} {
-		f.ip(t, r...)
-	}
+	f.ip(t,
+		"route add 10.50.0.0/16 via 10.8.0.2", "route add 10.60.0.0/16 via 10.8.0.2",
+		"-6 route add fd50::/48 via fd08::2", "-6 route add fd60::/64 via fd08::2",
+	)
 	routes()
 	for _, c := range []struct {
 		name   string
@@ -36,9 +32,9 @@ func TestPortFaultsLoseOnlyTheirOwnFlows(t *testing.T) {
 	}{
 		{"the MTU changes", 0, 0, func() {
 			must(t, f.other, "ip", "link", "set", "other0", "mtu", "1400")
-			f.ip(t, "link", "set", "wan1", "mtu", "1400")
+			f.ip(t, "link set wan1 mtu 1400")
 			time.Sleep(effect)
-			f.ip(t, "link", "set", "wan1", "mtu", "1500")
+			f.ip(t, "link set wan1 mtu 1500")
 			must(t, f.other, "ip", "link", "set", "other0", "mtu", "1500")
 		}},
 		{"the peer's carrier goes and comes", rate, 2 * time.Second, func() {
@@ -49,15 +45,14 @@ func TestPortFaultsLoseOnlyTheirOwnFlows(t *testing.T) {
 			time.Sleep(5 * effect)
 		}},
 		{"the link is set down and up", rate / 4, 500 * time.Millisecond, func() {
-			f.ip(t, "link", "set", "wan1", "down")
+			f.ip(t, "link set wan1 down")
 			time.Sleep(effect)
-			f.ip(t, "link", "set", "wan1", "up")
-			f.ip(t, "addr", "replace", "fd09::1/64", "dev", "wan1", "nodad")
+			f.ip(t, "link set wan1 up", "addr replace fd09::1/64 dev wan1 nodad")
 			routes()
 			time.Sleep(5 * effect)
 		}},
 		{"the interface is deleted and made again", rate / 4, 500 * time.Millisecond, func() {
-			f.ip(t, "link", "del", "wan1")
+			f.ip(t, "link del wan1")
 			time.Sleep(effect)
 			f.addOther(t)
 			f.others = append(f.others, startWatch(t, f.other, "other0")) // the first one's link is gone
@@ -65,11 +60,9 @@ func TestPortFaultsLoseOnlyTheirOwnFlows(t *testing.T) {
 			time.Sleep(5 * effect)
 		}},
 		{"the neighbours fail and are forgotten", rate / 4, 500 * time.Millisecond, func() {
-			for _, n := range []string{"10.9.0.2", "fd09::2"} {
-				f.ip(t, "neigh", "replace", n, "dev", "wan1", "nud", "failed")
-			}
+			f.ip(t, "neigh replace 10.9.0.2 dev wan1 nud failed", "neigh replace fd09::2 dev wan1 nud failed")
 			time.Sleep(effect)
-			f.ip(t, "neigh", "flush", "dev", "wan1")
+			f.ip(t, "neigh flush dev wan1")
 			time.Sleep(10 * effect)
 		}},
 	} {
@@ -100,15 +93,12 @@ func TestPortFaultsLoseOnlyTheirOwnFlows(t *testing.T) {
 // Flows lose no packets when members of a next-hop group are added and removed.
 func TestNextHopGroupsChangeWithoutLoss(t *testing.T) {
 	f := newFork(t)
-	f.warm(t)
-	for _, r := range [][]string{
-		{"nexthop", "add", "id", "1", "via", "10.8.0.2", "dev", lab.WAN}, {"nexthop", "add", "id", "2", "via", "10.9.0.2", "dev", "wan1"},
-		{"nexthop", "add", "id", "10", "group", "1/2"}, {"route", "add", "10.70.0.0/16", "nhid", "10"},
-		{"-6", "nexthop", "add", "id", "3", "via", "fd08::2", "dev", lab.WAN}, {"-6", "nexthop", "add", "id", "4", "via", "fd09::2", "dev", "wan1"},
-		{"nexthop", "add", "id", "11", "group", "3/4"}, {"-6", "route", "add", "fd70::/48", "nhid", "11"},
-	} {
-		f.ip(t, r...)
-	}
+	f.ip(t,
+		"nexthop add id 1 via 10.8.0.2 dev "+lab.WAN, "nexthop add id 2 via 10.9.0.2 dev wan1",
+		"nexthop add id 10 group 1/2", "route add 10.70.0.0/16 nhid 10",
+		"-6 nexthop add id 3 via fd08::2 dev "+lab.WAN, "-6 nexthop add id 4 via fd09::2 dev wan1",
+		"nexthop add id 11 group 3/4", "-6 route add fd70::/48 nhid 11",
+	)
 	var dsts []string
 	for i := range 16 {
 		dsts = append(dsts, fmt.Sprintf("10.70.0.%d", i), fmt.Sprintf("fd70::%x", i))
@@ -125,14 +115,14 @@ func TestNextHopGroupsChangeWithoutLoss(t *testing.T) {
 		t.Error("no flow takes the second member")
 	}
 	both := f.during(t, func() {
-		for _, c := range [][]string{
-			{"replace", "id", "10", "group", "1"}, {"replace", "id", "11", "group", "3"}, // a member leaves
-			{"replace", "id", "10", "group", "1,3/2,1"}, {"replace", "id", "11", "group", "3/4"}, // and comes back
-			{"replace", "id", "2", "via", "10.8.0.2", "dev", lab.WAN}, // becomes another
-			{"del", "id", "4"},                    // is deleted, and the group has one less
-			{"replace", "id", "10", "group", "2"}, // the other leaves
+		for _, c := range []string{
+			"replace id 10 group 1", "replace id 11 group 3", // a member leaves
+			"replace id 10 group 1,3/2,1", "replace id 11 group 3/4", // and comes back
+			"replace id 2 via 10.8.0.2 dev " + lab.WAN, // becomes another
+			"del id 4",              // is deleted, and the group has one less
+			"replace id 10 group 2", // the other leaves
 		} {
-			f.ip(t, append([]string{"nexthop"}, c...)...)
+			f.ip(t, "nexthop "+c)
 			time.Sleep(effect / 2)
 		}
 	}, dsts...)
@@ -140,23 +130,19 @@ func TestNextHopGroupsChangeWithoutLoss(t *testing.T) {
 	if n := atOther(f.during(t, func() {}, dsts...)); n != 0 {
 		t.Errorf("%d packets take members that are gone", n)
 	}
-	f.ip(t, "nexthop", "del", "id", "10") // and the route with it
-	f.ip(t, "nexthop", "del", "id", "11")
+	f.ip(t, "nexthop del id 10") // and the route with it
+	f.ip(t, "nexthop del id 11")
 	f.router.equal()
 }
 
 // Routes of other tables and policy rules have no effect, and the router warns about rules.
 func TestOtherTablesAreIgnored(t *testing.T) {
 	f := newFork(t)
-	f.warm(t)
-	f.ip(t, "route", "add", "10.60.0.0/16", "via", "10.8.0.2")
-	f.ip(t, "-6", "route", "add", "fd60::/64", "via", "fd08::2")
+	f.ip(t, "route add 10.60.0.0/16 via 10.8.0.2", "-6 route add fd60::/64 via fd08::2")
 	for i, o := range f.during(t, func() {
-		f.ip(t, "route", "add", "10.60.0.0/24", "via", "10.9.0.2", "table", "10")
-		f.ip(t, "-6", "route", "add", "fd60::/80", "via", "fd09::2", "table", "10")
-		f.ip(t, "route", "add", "blackhole", "10.60.0.0/24", "table", "11")
-		f.ip(t, "rule", "add", "iif", "lo", "table", "10")
-		f.ip(t, "route", "flush", "table", "10")
+		f.ip(t, "route add 10.60.0.0/24 via 10.9.0.2 table 10", "-6 route add fd60::/80 via fd09::2 table 10")
+		f.ip(t, "route add blackhole 10.60.0.0/24 table 11", "rule add iif lo table 10")
+		f.ip(t, "route flush table 10")
 	}, flows[steady4], flows[steady6]) {
 		if o.lost > 0 || o.atOther > 0 {
 			t.Errorf("flow %d: %+v", i, o)
@@ -171,7 +157,6 @@ func TestOtherTablesAreIgnored(t *testing.T) {
 // first packets afterwards use the new routes.
 func TestLostEventsAreResynchronized(t *testing.T) {
 	f := newFork(t)
-	f.warm(t)
 	// Events of routes with a group are long and fill the socket's 256 MB sooner.
 	const members, many = 120, 40_000
 	var group []string
@@ -227,9 +212,7 @@ func TestAddedQueuesAreReported(t *testing.T) {
 // that changed meanwhile, and loses only the packets of the time between.
 func TestKilledRouterRestartsWithCurrentRoutes(t *testing.T) {
 	f := newFork(t)
-	f.warm(t)
-	f.ip(t, "route", "add", "10.50.0.0/16", "via", "10.8.0.2")
-	f.ip(t, "route", "add", "10.60.0.0/16", "via", "10.8.0.2")
+	f.ip(t, "route add 10.50.0.0/16 via 10.8.0.2", "route add 10.60.0.0/16 via 10.8.0.2")
 	ipBatch(t, f.Router, manyRoutes(10_000, "route add 20.%d.%d.%d/32 via 10.8.0.2")...)
 	if got := xdpPrograms(t, f.Router); len(got) != 3 {
 		t.Fatalf("XDP programs on %v while the router runs, want on all ports", got)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,18 +21,14 @@ type fork struct {
 	others []*watch // at its link, which a fault may replace
 }
 
-func newFork(t *testing.T) *fork {
-	t.Helper()
-	return newForkWith(t, "")
-}
-
-// newForkWith is newFork with further lines of configuration.
-func newForkWith(t *testing.T, config string) *fork {
+// newFork starts the router, with further lines of configuration, and resolves its neighbors.
+func newFork(t *testing.T, config ...string) *fork {
 	t.Helper()
 	f := &fork{Topology: newTopology(t, lab.VethOptions{})}
 	f.addOther(t)
 	f.other = f.Network["other"]
-	f.router = startConfigured(t, f.Router, "ports: [{interface: lan0}, {interface: wan0}, {interface: wan1}]\n"+config+"\n")
+	f.router = startConfigured(t, f.Router, "ports: [{interface: lan0}, {interface: wan0}, {interface: wan1}]\n"+strings.Join(config, "\n"))
+	f.warm(t)
 	return f
 }
 
@@ -41,9 +38,12 @@ func (f *fork) addOther(t *testing.T) {
 	require.NoError(t, f.Add(lab.VethOptions{}, "other other0 10.9.0.2/24 fd09::2/64 -- router wan1 10.9.0.1/24 fd09::1/64"))
 }
 
-func (f *fork) ip(t *testing.T, args ...string) {
+// ip runs `ip` commands in the router's namespace.
+func (f *fork) ip(t *testing.T, commands ...string) {
 	t.Helper()
-	must(t, f.Router, "ip", args...)
+	for _, c := range commands {
+		must(t, f.Router, "ip", strings.Fields(c)...)
+	}
 }
 
 // warm resolves the router's neighbors.
@@ -56,7 +56,7 @@ func (f *fork) warm(t *testing.T) {
 	must(t, f.other, "ping", "-c1", "-W2", "10.9.0.1")
 	must(t, f.other, "ping", "-c1", "-W2", "fd09::1")
 	for _, a := range []string{"10.9.0.2", "fd09::2"} {
-		f.ip(t, "neigh", "replace", a, "lladdr", macOf(t, f.other, "other0").String(), "dev", "wan1")
+		f.ip(t, "neigh replace "+a+" lladdr "+macOf(t, f.other, "other0").String()+" dev wan1")
 	}
 }
 
@@ -73,14 +73,28 @@ func firstAfter(l []arrival, after time.Time) (arrival, bool) {
 	return arrival{}, false
 }
 
-// steady fails the test unless all packets of a flow arrived in order at w, and none elsewhere.
-func steady(t *testing.T, l *load, flow uint32, w, elsewhere *watch) {
+// load starts a load to dsts and records it at both servers.
+func (f *fork) load(t *testing.T, dsts ...string) (l *load, server, other *watch) {
 	t.Helper()
-	sent := l.sent[flow].Load()
-	if lost, disorder := missing(sent, w.of(flow)); len(lost) > 0 || disorder > 0 {
-		t.Errorf("steady flow %d: %d of %d packets lost (first %v), %d out of order or twice", flow, len(lost), sent, lost[:min(len(lost), 5)], disorder)
-	}
-	if n := len(elsewhere.of(flow)); n > 0 {
-		t.Errorf("steady flow %d: %d packets went astray", flow, n)
+	server, other = startWatch(t, f.Server, lab.ServerLink), startWatch(t, f.other, "other0")
+	time.Sleep(effect)
+	l = startLoad(t, f.Topology, rate, dsts...)
+	time.Sleep(200 * time.Millisecond)
+	return l, server, other
+}
+
+// steady ends a load and fails the test unless all packets of the steady flows arrived in order at w, and
+// none elsewhere.
+func steady(t *testing.T, l *load, w, elsewhere *watch) {
+	t.Helper()
+	l.end()
+	for _, flow := range []uint32{steady4, steady6} {
+		sent := l.sent[flow].Load()
+		if lost, disorder := missing(sent, w.of(flow)); len(lost) > 0 || disorder > 0 {
+			t.Errorf("steady flow %d: %d of %d packets lost (first %v), %d out of order or twice", flow, len(lost), sent, lost[:min(len(lost), 5)], disorder)
+		}
+		if n := len(elsewhere.of(flow)); n > 0 {
+			t.Errorf("steady flow %d: %d packets went astray", flow, n)
+		}
 	}
 }

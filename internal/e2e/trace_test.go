@@ -61,17 +61,14 @@ func routeGet(t *testing.T, ns *lab.Namespace, addr string) (r linuxRoute) {
 // A trace names the same route as Linux, and the packet's actual egress.
 func TestTraceNamesTheSameRouteAsLinux(t *testing.T) {
 	f := newFork(t)
-	f.warm(t)
-	for _, r := range []string{
+	f.ip(t,
 		"route add default via 10.8.0.2", "route add 10.50.0.0/16 via 10.8.0.2", "route add 10.50.1.0/24 via 10.9.0.2", "route add 10.50.1.128/32 via 10.8.0.2",
 		"route add 10.60.0.0/16 nexthop via 10.8.0.2 nexthop via 10.9.0.2 weight 2",
 		"nexthop add id 7 via 10.9.0.2 dev wan1", "route add 10.61.0.0/16 nhid 7",
 		"route add unreachable 10.51.0.0/16", "route add blackhole 10.52.0.0/16", "route add prohibit 10.53.0.0/16",
 		"-6 route add fd50::/48 via fd08::2", "-6 route add fd50:0:0:1::/64 via fd09::2",
 		"-6 route add fd60::/64 nexthop via fd08::2 nexthop via fd09::2", "-6 route add unreachable fd51::/64",
-	} {
-		f.ip(t, strings.Fields(r)...)
-	}
+	)
 	// Linux's errors for routes without a next hop, and the drop reasons.
 	errors := map[string]string{"No route to host": "unreachable", "Invalid argument": "blackhole", "Permission denied": "prohibit", "Network is unreachable": "no_route"}
 	dsts := []string{
