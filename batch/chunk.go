@@ -23,7 +23,7 @@ type Chunk struct {
 // Stamps are the times at which a chunk passed the stages of the router, by Clock.
 type Stamps struct {
 	Received  time.Duration // the first packet left a receive ring
-	Submitted time.Duration // sealed and handed to the engine
+	Submitted time.Duration // closed and passed to the engine
 	Done      time.Duration // the engine's results were seen
 	Ordered   time.Duration // all earlier chunks were transmitted
 	Sent      time.Duration // its packets were in the transmit rings, and the kernel was notified

@@ -85,7 +85,7 @@ func (w *worker) dispatch(c *batch.Chunk) {
 		case r.Verdict == batch.Lost:
 			w.withhold(in[i])
 		default:
-			w.punt(in[i], r, c.Done)
+			w.handleException(in[i], r, c.Done)
 		}
 	}
 	if c.Retried > 0 {

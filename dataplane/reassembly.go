@@ -81,7 +81,7 @@ func (w *worker) resubmit(f batch.Frame, whole []byte, now time.Duration) {
 // dispatchPacket executes the engine's result for a packet outside the UMEM.
 func (w *worker) dispatchPacket(f batch.Frame, p []byte, r batch.Result, now time.Duration) {
 	if r.Verdict.Action() == batch.ActionDrop {
-		w.puntPacket(f, p, r, now)
+		w.handlePacketException(f, p, r, now)
 		return
 	}
 	if r.Verdict.Action() == batch.ActionForward { // it will be routed again, from a frame
@@ -95,7 +95,7 @@ func (w *worker) dispatchPacket(f batch.Frame, p []byte, r batch.Result, now tim
 	if f.Origin.Has(batch.PolicyDone) && !f.Origin.Has(batch.InboundChecked) { // ESP of this router
 		r = batch.DropTooBigESP(uint16(w.slow.maxLen))
 	}
-	w.puntPacket(f, p, r, now)
+	w.handlePacketException(f, p, r, now)
 }
 
 // copyAndEnqueue copies a packet to a frame of at least size bytes and enqueues it in place of f.

@@ -27,7 +27,7 @@ func (w *worker) receive(now time.Duration) bool {
 	c.N, c.Retried, c.Received = 0, 0, now
 	w.expireFragments(now)
 	if g := w.fib.Changes(); w.pending.due(g, now) {
-		w.pending.retry(c, g, now, w.puntExpired)
+		w.pending.retry(c, g, now, w.handleExpired)
 		w.drops.flush(w.counters)
 	}
 	if w.host.polled {

@@ -10,12 +10,12 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// slowPath processes packets that the engine dropped and that are not simply freed: it sends ICMP
-// errors (icmp.go), fragments packets that exceed an MTU (fragment.go), reassembles fragments of ESP
-// (reassembly.go) and delivers packets to the host (host.go).
+// slowPath handles exceptions: packets with a verdict to drop for which the router does more than
+// count them. It sends ICMP errors (icmp.go), fragments packets that exceed an MTU (fragment.go),
+// reassembles fragments of ESP (reassembly.go) and delivers packets to the host (host.go).
 //
-// Its output enters the next chunk and is routed like received packets. The queue is short, so a
-// flood of exceptions does not displace received packets.
+// The resulting packets enter the next chunk like received packets. The queue is short, so a flood of
+// exceptions does not displace received packets.
 type slowPath struct {
 	n      int // packets in queue
 	icmp   icmpSender
@@ -31,14 +31,15 @@ type slowPath struct {
 
 const slowPathSize = 256
 
-// punt processes a frame that the engine dropped: it hands the packet to the exception handler of the
-// drop reason, and otherwise counts and frees the frame.
-func (w *worker) punt(f batch.Frame, r batch.Result, now time.Duration) {
-	w.puntPacket(f, w.mem[f.Addr+packet.EthernetLen:uint64(f.Addr)+uint64(max(f.Len, packet.EthernetLen))], r, now)
+// handleException handles a frame with a verdict to drop: by the exception handler of the drop reason,
+// or else by counting and freeing it.
+func (w *worker) handleException(f batch.Frame, r batch.Result, now time.Duration) {
+	w.handlePacketException(f, w.mem[f.Addr+packet.EthernetLen:uint64(f.Addr)+uint64(max(f.Len, packet.EthernetLen))], r, now)
 }
 
-// puntPacket is punt for a packet outside the UMEM. f is the frame that the packet came from.
-func (w *worker) puntPacket(f batch.Frame, p []byte, r batch.Result, now time.Duration) {
+// handlePacketException is handleException for a packet that may be outside the UMEM. f is its frame,
+// or that of its last fragment.
+func (w *worker) handlePacketException(f batch.Frame, p []byte, r batch.Result, now time.Duration) {
 	reason := r.Verdict.Reason()
 	switch {
 	case reason == batch.MTUExceeded && (r.RouterFragments() || mayFragment(p) || f.Origin.Has(batch.Reassembled)):
@@ -57,9 +58,9 @@ func (w *worker) puntPacket(f batch.Frame, p []byte, r batch.Result, now time.Du
 	w.drop(f, reason)
 }
 
-// puntExpired punts a packet that expired in the pending queue.
-func (w *worker) puntExpired(f batch.Frame, reason batch.Reason) {
-	w.punt(f, batch.DropFor(reason), batch.Clock())
+// handleExpired handles a packet that expired in the pending queue.
+func (w *worker) handleExpired(f batch.Frame, reason batch.Reason) {
+	w.handleException(f, batch.DropFor(reason), batch.Clock())
 }
 
 // room reports whether the slow path can queue count packets of up to size bytes.
