@@ -126,19 +126,7 @@ func Fragment(p []byte) (f Part, is bool) {
 	return f, true
 }
 
-// Keepalive reports whether p, a valid IP packet, is a NAT keepalive (RFC 3948 section 2.3): one
-// byte 0xff to PortNATT. Receivers ignore it.
-func Keepalive(p []byte) bool {
-	var h header
-	if !h.parse(p) || !h.extend(p[:h.total], false) || h.fragment || packet.Protocol(p[h.nextAt]) != packet.UDP {
-		return false
-	}
-	u := p[h.len:h.total]
-	return len(u) == udpLen+1 && binary.BigEndian.Uint16(u[2:]) == PortNATT && u[udpLen] == 0xff
-}
-
-// Destination returns the destination address of p, a valid IP packet, for
-// SAD.Lookup.
+// Destination returns the destination address of p, a valid IP packet, for SAD.Lookup.
 func Destination(p []byte) netip.Addr {
 	if p[0]>>4 == 4 {
 		return netip.AddrFrom4([4]byte(p[16:20]))

@@ -1,6 +1,5 @@
 // Package policy is the security policy database (RFC 4301 section 4.4.1): an ordered list of
-// policies, the first match decides. It is compiled into a table of words that a CPU and a GPU
-// (policy.h) can walk.
+// policies, the first match decides. It is compiled into a table of words.
 //
 // # Lookup
 //
@@ -60,11 +59,9 @@
 // in 5 to 80 ms.
 package policy
 
-//go:generate go test -run ^TestCHeader$ -update .
-
-// Layout of an image, in words. layout.h is generated from it for devices.
+// Layout of an image, in words.
 const (
-	ipv4Root = 0 // word of the destinations' trie
+	ipv4Root = 0 // index of the family in a Table
 	ipv6Root = 1
 	header   = 16 // words before the first record
 
