@@ -65,9 +65,9 @@ func newLife(c *Config) *life {
 	return l
 }
 
-// WasUsed adds the previous use of the keys, by an earlier run of the router, to the lifetime. No
+// SetPreviousUse adds the previous use of the keys, by an earlier run of the router, to the lifetime. No
 // worker may have the SA yet.
-func (s *SA) WasUsed(u Limits) {
+func (s *SA) SetPreviousUse(u Limits) {
 	l := s.life
 	for _, at := range []*int64{&l.softAt, &l.hardAt} {
 		if *at != never {
@@ -85,8 +85,8 @@ func (s *SA) WasUsed(u Limits) {
 	}
 }
 
-// AlsoUsed adds packets and bytes of the previous SA with the same keys. Workers may be using s.
-func (s *SA) AlsoUsed(u Limits) {
+// AddUse adds packets and bytes of the previous SA with the same keys. Workers may be using s.
+func (s *SA) AddUse(u Limits) {
 	if s.counted {
 		s.within(u.Packets, u.Bytes)
 	}
@@ -100,8 +100,8 @@ func (l *life) counts() bool {
 // firstAt returns the nearest limit of age.
 func (l *life) firstAt() int64 { return min(l.softAt, l.hardAt) }
 
-// young reports whether the hard limit of age is in the future, and records the soft one.
-func (s *SA) young() bool {
+// withinAge reports whether the hard limit of age is in the future, and records the soft one.
+func (s *SA) withinAge() bool {
 	due := s.due.Load()
 	if due == never { // and there may be no clock
 		return true
@@ -110,7 +110,7 @@ func (s *SA) young() bool {
 	return now < due || s.aged(now)
 }
 
-// aged is the slow path of young.
+// aged is the slow path of withinAge.
 func (s *SA) aged(now int64) bool {
 	l := s.life
 	if now >= l.softAt {
@@ -140,13 +140,13 @@ func (l *life) use(packets, bytes uint64) bool {
 // SoftExpired reports, once, that a soft limit was reached and the SA should be replaced. The
 // control plane polls it.
 func (s *SA) SoftExpired() bool {
-	s.young() // also when there is no traffic
+	s.withinAge() // also when there is no traffic
 	return s.life.softState.CompareAndSwap(softReached, softReported)
 }
 
 // HardExpired reports whether a hard limit refuses packets.
 func (s *SA) HardExpired() bool {
-	if !s.young() {
+	if !s.withinAge() {
 		s.raise(expired)
 	}
 	return s.state.Load() == expired

@@ -99,7 +99,7 @@ func TestLifetimesContinue(t *testing.T) {
 				conf.Lifetime.Soft = Limits{Packets: min(soft.Packets, c.life.Hard.Packets), Bytes: min(soft.Bytes, c.life.Hard.Bytes)}
 			}
 			out := newSA(t, conf, 1)
-			out.WasUsed(c.used)
+			out.SetPreviousUse(c.used)
 			if is, want := out.SoftExpired(), conf.Lifetime.Soft != (Limits{}); is != want {
 				t.Errorf("%s: soft limit reached: %v, want %v", c.name, is, want)
 			}
@@ -129,7 +129,7 @@ func TestLifetimeInAge(t *testing.T) {
 	conf.Lifetime = Lifetime{Limits{Age: 20 * time.Minute}, Limits{Age: 30 * time.Minute}}
 	out, in := pair(t, conf)
 	for _, s := range []*SA{out, in} {
-		s.WasUsed(Limits{Age: 10 * time.Minute})
+		s.SetPreviousUse(Limits{Age: 10 * time.Minute})
 	}
 	for _, c := range []struct {
 		at   time.Duration // since now

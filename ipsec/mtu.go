@@ -43,7 +43,7 @@ func (s *SA) Sent(low uint32, since uint64) (seq uint64, ok bool) {
 	return last - age, last-age > since
 }
 
-// MayBeCut reports whether ESP packets of the SA may be fragmented if their inner packets may be.
-func (s *SA) MayBeCut() bool {
+// MayFragment reports whether ESP packets of the SA may be fragmented if their inner packets may be.
+func (s *SA) MayFragment() bool {
 	return s.dst.Is4() && (s.mode == Transport || s.df != SetDF)
 }

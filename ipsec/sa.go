@@ -208,7 +208,7 @@ func (s *SA) ready(as Direction) bool {
 
 // usable returns the reason why packets are refused in a direction, or OK.
 func (s *SA) usable(as Direction) Error {
-	if s.state.Load() == live && s.direction == as && s.young() {
+	if s.state.Load() == live && s.direction == as && s.withinAge() {
 		return OK
 	}
 	in := [...]Error{InStateDirError, InStateExpired, InStateInvalid}

@@ -141,7 +141,7 @@ func (t *tables) install(a *association) {
 		first = max(first, first+a.gap) // without wrapping around
 	}
 	s.Skip(first)
-	s.WasUsed(a.usedBefore())
+	s.SetPreviousUse(a.usedBefore())
 	a.sa = s
 	t.changed = true
 	if t.add(a); a.sa != nil {

@@ -109,7 +109,7 @@ func (s *Stage) tooLarge(f *batch.Frame, p []byte, size, fits, j int, sa *ipsec.
 // fragmentsESP reports whether too large packets of an SA that may be fragmented are fragmented
 // as ESP. Transport mode protects only whole packets.
 func (s *Stage) fragmentsESP(sa *ipsec.SA) bool {
-	return sa.MayBeCut() && (sa.Mode() == ipsec.Transport || s.gateway.FragmentAfter)
+	return sa.MayFragment() && (sa.Mode() == ipsec.Transport || s.gateway.FragmentAfter)
 }
 
 // completeChecksum completes a partial L4 checksum. l4 is of an IPv6 packet.

@@ -6,7 +6,7 @@ import (
 )
 
 // RuleFor returns the policy for a flow in a direction, and its number among Rules, counted from 1;
-// 0 without a match. It serves traces; engines call CheckInbound and Protect.
+// 0 without a match. It serves traces; engines call CheckInbound and LookupOutbound.
 func (g *Gateway) RuleFor(direction ipsec.Direction, f *Flow) (rule Rule, number int) {
 	r := g.lookup()
 	table := r.out

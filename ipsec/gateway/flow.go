@@ -77,7 +77,7 @@ func (g *Gateway) CheckInbound(f *Flow, by *ipsec.SA) ipsec.Error {
 	return checkInbound(n, v, by)
 }
 
-// Protect returns the SA for an outbound packet, or nil if it may leave in cleartext. An error is
+// LookupOutbound returns the SA for an outbound packet, or nil if it may leave in cleartext. An error is
 // the reason why it may not leave.
 func (g *Gateway) LookupOutbound(f *Flow) (*ipsec.SA, ipsec.Error) {
 	r := g.lookup()
@@ -104,7 +104,7 @@ func (g *Gateway) CheckInboundBatch(l *Lookups, errs []ipsec.Error, flows []Flow
 	}
 }
 
-// LookupOutboundBatch is Protect for up to Batch flows. Cache misses overlap.
+// LookupOutboundBatch is LookupOutbound for up to Batch flows. Cache misses overlap.
 func (g *Gateway) LookupOutboundBatch(l *Lookups, sas []*ipsec.SA, errs []ipsec.Error, flows []Flow) {
 	var policies [Batch]int32
 	var verdicts [Batch]policy.Verdict
@@ -142,7 +142,7 @@ func checkInbound(n int32, v policy.Verdict, by *ipsec.SA) ipsec.Error {
 	return ipsec.InTmplMismatch
 }
 
-// protect is Protect with the result of the outbound policies.
+// outboundSA is LookupOutbound with the result of the outbound policies.
 func (r *Ruleset) outboundSA(n int32, v policy.Verdict) (*ipsec.SA, ipsec.Error) {
 	switch {
 	case n == policy.None || v.Action() == policy.Bypass:

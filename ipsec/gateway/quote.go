@@ -10,9 +10,9 @@ import (
 
 // Quote holds the selectors of the packet that an ICMP error quotes (RFC 4301 section 6.2).
 type Quote struct {
-	Answer Flow       // selectors of answers to the quoted packet; fields that are not quoted, such as ports, are opaque
-	Dst    netip.Addr // destination of the quoted packet
-	Honest bool       // plausible error of a router: see honest
+	Answer    Flow       // selectors of answers to the quoted packet; fields that are not quoted, such as ports, are opaque
+	Dst       netip.Addr // destination of the quoted packet
+	Plausible bool       // plausible error of a router: see plausible
 }
 
 // Sizes in bytes of the longest ICMP errors, IP header included (RFC 1812 section 4.3.2.3,
@@ -35,7 +35,7 @@ func ReadQuote(p []byte, l4 int) (q Quote, ok bool) {
 		return q, false
 	}
 	quote := p[l4+header:]
-	q.Honest = honest(p, p[l4], quote)
+	q.Plausible = plausible(p, p[l4], quote)
 	switch {
 	case quote[0]>>4 == 4:
 		h := (*packet.IPv4)(quote)
@@ -59,11 +59,11 @@ func ReadQuote(p []byte, l4 int) (q Quote, ok bool) {
 	return q, false
 }
 
-// honest reports whether an ICMP error p is plausible for a router: it goes to the source of the
+// plausible reports whether an ICMP error p is plausible for a router: it goes to the source of the
 // quoted packet (at least an IPv4 header), is no longer than errors may be, and has a type that is
 // forwarded. Redirects are link-local (RFC 1812 section 5.2.7.2), source quench is obsolete
 // (RFC 6633).
-func honest(p []byte, typ byte, quote []byte) bool {
+func plausible(p []byte, typ byte, quote []byte) bool {
 	const types4, types6 = 1<<3 | 1<<11 | 1<<12, 1<<1 | 1<<2 | 1<<3 | 1<<4
 	if p[0]>>4 != quote[0]>>4 || typ >= 32 {
 		return false
@@ -85,22 +85,22 @@ func quotedPorts(proto packet.Protocol, l4 []byte, fragment bool) (src, dst uint
 // CheckInboundError is CheckInbound for an ICMP error, and also checks the quoted packet. headers is the result
 // of CheckInbound for the error's own addresses.
 //
-// An error out of a tunnel that no policy selects may enter if it is honest and answers to the quoted
+// An error out of a tunnel that no policy selects may enter if it is plausible and answers to the quoted
 // packet may arrive by the same SA; with StrictErrors this holds for every error out of a tunnel. A
 // cleartext error must not quote a protected packet: no router on the path sees it in cleartext.
 func (g *Gateway) CheckInboundError(q *Quote, headers ipsec.Error, by *ipsec.SA) ipsec.Error {
-	stranger := by != nil && headers == ipsec.InNoPols
+	noPolicy := by != nil && headers == ipsec.InNoPols
 	inspected := headers == ipsec.OK && (by == nil || g.StrictErrors)
 	switch {
-	case !stranger && !inspected:
+	case !noPolicy && !inspected:
 		return headers
-	case by != nil && !q.Honest:
+	case by != nil && !q.Plausible:
 		return ipsec.InNoPols
 	}
 	return g.CheckInbound(&q.Answer, by)
 }
 
-// LookupOutboundError is Protect for an ICMP error that may leave in cleartext by its own addresses. An error
+// LookupOutboundError is LookupOutbound for an ICMP error that may leave in cleartext by its own addresses. An error
 // about a protected packet uses the SA of answers to that packet. It may not leave unless allowed: the
 // caller checks that it arrived from the direction of the quoted packet. Errors do not request SAs
 // (RFC 4301 section 6.2).
@@ -110,7 +110,7 @@ func (g *Gateway) LookupOutboundError(q *Quote, allowed bool) (*ipsec.SA, ipsec.
 	switch {
 	case n == policy.None || v.Action() == policy.Bypass:
 		return nil, ipsec.OK
-	case v.Action() == policy.Discard, !q.Honest, !allowed:
+	case v.Action() == policy.Discard, !q.Plausible, !allowed:
 		return nil, ipsec.OutPolBlock
 	}
 	switch s := r.current.of(v.Target()).Load(); {

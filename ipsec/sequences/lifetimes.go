@@ -40,17 +40,17 @@ func (s *Store) resume() {
 // now returns the store's time.
 func (s *Store) now() time.Duration { return s.elapsed + time.Since(s.resumed) }
 
-// lived is an SA with limits: its id, and its use by earlier SAs. An old SA may be used beside its
-// replacement until no worker has it; handed is the part of its use that the replacement counts.
-type lived struct {
+// lifetime is the used lifetime of an SA with limits: its ids in the file, and the use by earlier SAs.
+// An SA may be in use beside its replacement until no worker has it.
+type lifetime struct {
 	packets, bytes, begun id
-	before                ipsec.Limits
-	heir                  *ipsec.SA
-	handed                ipsec.Limits
+	before                ipsec.Limits // use by earlier SAs
+	replacement           *ipsec.SA    // nil: none
+	inherited             ipsec.Limits // part of the use that the replacement counts already
 }
 
 // used returns the use so far, by the SA and earlier ones.
-func (l *lived) used(sa *ipsec.SA) ipsec.Limits {
+func (l *lifetime) used(sa *ipsec.SA) ipsec.Limits {
 	st := sa.Stats()
 	return ipsec.Limits{Packets: l.before.Packets + st.Packets, Bytes: l.before.Bytes + st.Bytes}
 }
@@ -73,20 +73,20 @@ func (s *Store) Live(list ...Association) error {
 			continue
 		}
 		what := binary.BigEndian.AppendUint32([]byte{byte(c.Direction)}, c.SPI)
-		l := &lived{packets: idOf("packets", what, a.Key), bytes: idOf("bytes", what, a.Key), begun: idOf("beginning", what, a.Key)}
+		l := &lifetime{packets: idOf("packets", what, a.Key), bytes: idOf("bytes", what, a.Key), begun: idOf("beginning", what, a.Key)}
 		l.before.Packets, _ = s.lifetimes.number(l.packets)
 		l.before.Bytes, _ = s.lifetimes.number(l.bytes)
 		if old := placed[l.packets]; old != nil {
 			o := s.living[old]
 			u := o.used(old)
-			o.heir, o.handed = a.SA, ipsec.Limits{Packets: min(l.before.Packets, u.Packets), Bytes: min(l.before.Bytes, u.Bytes)}
+			o.replacement, o.inherited = a.SA, ipsec.Limits{Packets: min(l.before.Packets, u.Packets), Bytes: min(l.before.Bytes, u.Bytes)}
 		}
 		if at, is := s.lifetimes.number(l.begun); is {
 			l.before.Age = max(0, now-time.Duration(at))
 		} else {
 			begun[l.begun] = uint64(now)
 		}
-		a.SA.WasUsed(l.before)
+		a.SA.SetPreviousUse(l.before)
 		s.living[a.SA] = l
 	}
 	return s.noteLifetimes(begun, true)
@@ -126,12 +126,12 @@ func (s *Store) end(list ...*ipsec.SA) error {
 			continue
 		}
 		delete(s.living, sa)
-		if heir := s.living[l.heir]; heir != nil {
+		if next := s.living[l.replacement]; next != nil {
 			u := l.used(sa)
-			rest := ipsec.Limits{Packets: u.Packets - l.handed.Packets, Bytes: u.Bytes - l.handed.Bytes}
-			heir.before.Packets += rest.Packets
-			heir.before.Bytes += rest.Bytes
-			l.heir.AlsoUsed(rest)
+			rest := ipsec.Limits{Packets: u.Packets - l.inherited.Packets, Bytes: u.Bytes - l.inherited.Bytes}
+			next.before.Packets += rest.Packets
+			next.before.Bytes += rest.Bytes
+			l.replacement.AddUse(rest)
 		}
 	}
 	return err

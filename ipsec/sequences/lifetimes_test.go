@@ -83,14 +83,14 @@ func TestLifetimesContinueWithoutAGap(t *testing.T) {
 	abandoned := live(t, s)
 	use(old, 1, 10)
 	require.NoError(t, s.Release(abandoned))
-	heir := live(t, s)
+	replacement := live(t, s)
 	use(old, 3, 30)
-	use(heir, 1, 10)
+	use(replacement, 1, 10)
 	require.NoError(t, s.Release(old))
 	require.NoError(t, s.Note())
 	die(t, s)
 	s = open(t, dir)
-	for name, sa := range map[string]*ipsec.SA{"the heir": heir, "after a restart": live(t, s)} {
+	for name, sa := range map[string]*ipsec.SA{"the replacement": replacement, "after a restart": live(t, s)} {
 		if n := use(sa, 5, 5); n != 3 || !sa.HardExpired() {
 			t.Errorf("%s: %d packets pass of the 3 that are left", name, n)
 		}

@@ -55,7 +55,7 @@ type Store struct {
 
 	// See lifetimes.go.
 	lifetimes *table
-	living    map[*ipsec.SA]*lived
+	living    map[*ipsec.SA]*lifetime
 	elapsed   time.Duration // store's time at resumed
 	resumed   time.Time
 }
@@ -89,7 +89,7 @@ func Open(dir string) (_ *Store, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail(err)
 	}
-	s := &Store{dir: dir, kept: map[*ipsec.SA]*kept{}, keys: map[id]*key{}, receiving: map[*ipsec.SA]id{}, living: map[*ipsec.SA]*lived{}}
+	s := &Store{dir: dir, kept: map[*ipsec.SA]*kept{}, keys: map[id]*key{}, receiving: map[*ipsec.SA]id{}, living: map[*ipsec.SA]*lifetime{}}
 	if s.lock, err = os.Open(dir); err != nil {
 		return fail(err)
 	}
@@ -110,7 +110,7 @@ func Open(dir string) (_ *Store, err error) {
 // Keep makes outbound SAs continue after all numbers that were used with their keys, and stores the
 // numbers that they use from now on; of all SAs or of none. Names and SPIs do not matter.
 func (s *Store) Keep(list ...Association) error {
-	var parts []part
+	var ranges []numberRange
 	begun := map[id]*key{}
 	for _, a := range list {
 		name := idOf("sequence numbers", a.Key)
@@ -119,19 +119,19 @@ func (s *Store) Keep(list ...Association) error {
 			end, is := s.used.number(name)
 			if !is {
 				var err error
-				if end, err = s.formerly(name); err != nil {
+				if end, err = s.readOldFormat(name); err != nil {
 					return err
 				}
 			}
 			k = &key{id: name, end: end}
 			begun[name] = k
 		}
-		parts = append(parts, part{sa: a.SA, kept: &kept{key: k}})
+		ranges = append(ranges, numberRange{sa: a.SA, kept: &kept{key: k}})
 	}
-	if err := s.extend(parts); err != nil {
+	if err := s.extend(ranges); err != nil {
 		return err
 	}
-	for _, p := range parts {
+	for _, p := range ranges {
 		p.kept.sas++
 		s.keys[p.kept.id], s.kept[p.sa] = p.kept.key, p.kept
 	}
@@ -150,8 +150,8 @@ func idOf(what string, parts ...[]byte) id {
 	return id(sum[:])
 }
 
-// formerly returns the number for a key in the format of older releases, one file per key.
-func (s *Store) formerly(name id) (uint64, error) {
+// readOldFormat returns the number for a key in the format of older releases, one file per key.
+func (s *Store) readOldFormat(name id) (uint64, error) {
 	path := filepath.Join(s.dir, hex.EncodeToString(name[:]))
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -169,13 +169,13 @@ func (s *Store) formerly(name id) (uint64, error) {
 
 // Extend reserves more numbers for SAs that need them. It is called about every second.
 func (s *Store) Extend() error {
-	var parts []part
+	var ranges []numberRange
 	for sa, k := range s.kept {
 		if used := sa.Sequence(); used > k.limit || k.limit-used < reserve(sa)/2 {
-			parts = append(parts, part{sa: sa, kept: k})
+			ranges = append(ranges, numberRange{sa: sa, kept: k})
 		}
 	}
-	return errors.Join(s.extend(parts), s.noteBase())
+	return errors.Join(s.extend(ranges), s.noteBase())
 }
 
 func reserve(sa *ipsec.SA) uint64 {
@@ -185,8 +185,8 @@ func reserve(sa *ipsec.SA) uint64 {
 	return ahead
 }
 
-// part is the next range of numbers of an SA.
-type part struct {
+// numberRange is the next range of numbers of an SA.
+type numberRange struct {
 	sa          *ipsec.SA
 	kept        *kept
 	from, limit uint64
@@ -194,10 +194,10 @@ type part struct {
 
 // extend reserves ranges behind all numbers of their keys. An SA whose old range lies below another
 // SA's skips the rest of it. On an error no SA has more numbers than before.
-func (s *Store) extend(parts []part) error {
+func (s *Store) extend(ranges []numberRange) error {
 	before := map[*key]uint64{}
-	for i := range parts {
-		p := &parts[i]
+	for i := range ranges {
+		p := &ranges[i]
 		k := p.kept
 		if _, is := before[k.key]; !is {
 			before[k.key] = k.end
@@ -219,7 +219,7 @@ func (s *Store) extend(parts []part) error {
 		}
 		return err
 	}
-	for _, p := range parts {
+	for _, p := range ranges {
 		p.sa.Skip(p.from) // before the limit rises, so that it takes no number of another SA
 		p.sa.Limit(p.limit)
 		p.kept.limit = p.limit

@@ -28,7 +28,6 @@ import (
 // replaces this one when all of it is on disk. So a crash leaves no partial state, and a file whose
 // length or checksum is wrong was damaged. It is refused: a missing SA would restart with numbers that
 // its peer refuses, or accept packets twice.
-// in it would begin again with numbers that its peer refuses, or take packets twice.
 type table struct {
 	path  string
 	file  *os.File
@@ -66,14 +65,14 @@ func openTable(path string) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	former, err := t.read(all)
-	if err == nil && former && len(t.at) == 0 {
+	oldFormat, err := t.read(all)
+	if err == nil && oldFormat && len(t.at) == 0 {
 		err = errors.New("it is empty")
 	}
 	if err != nil {
 		return nil, damaged(path, err)
 	}
-	if former {
+	if oldFormat {
 		return t, t.add(nil)
 	}
 	t.file, err = os.OpenFile(path, os.O_RDWR, 0)
@@ -82,9 +81,9 @@ func openTable(path string) (*table, error) {
 
 // read reads a file. The format of older releases has no first record, and a crash may have left
 // zeros at its end where records were being added.
-func (t *table) read(all []byte) (former bool, err error) {
+func (t *table) read(all []byte) (oldFormat bool, err error) {
 	key, n, _ := parse(all)
-	if former = key != counts; former {
+	if oldFormat = key != counts; oldFormat {
 		all = all[:min(len(all), whole(len(bytes.TrimRight(all, "\x00"))))]
 	} else {
 		if all = all[recordSize:]; len(all)%recordSize != 0 || uint64(len(all)/recordSize) != n {
@@ -94,12 +93,12 @@ func (t *table) read(all []byte) (former bool, err error) {
 	for at := int64(1); len(all) > 0; at++ {
 		key, number, ok := parse(all)
 		if _, twice := t.at[key]; !ok || twice {
-			return former, fmt.Errorf("record %d has a wrong checksum", at)
+			return oldFormat, fmt.Errorf("record %d has a wrong checksum", at)
 		}
 		t.at[key], t.last[key] = at, number
 		all = all[recordSize:]
 	}
-	return former, nil
+	return oldFormat, nil
 }
 
 // whole rounds a length up to whole records, with zeros at the end.
