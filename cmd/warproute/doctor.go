@@ -23,7 +23,7 @@ find their XDP mode. Other ports are opened only with --try, because some driver
 the link for seconds. The exit code is 1 if the router would not start.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			host, err := doctor.This()
+			host, err := doctor.ThisHost()
 			if err != nil {
 				return err
 			}

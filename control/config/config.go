@@ -133,6 +133,14 @@ func Default(ports ...string) *Config {
 	return c
 }
 
+// Interfaces returns the interface names of the ports.
+func (c *Config) Interfaces() (names []string) {
+	for _, p := range c.Ports {
+		names = append(names, p.Interface)
+	}
+	return names
+}
+
 // maxFileSize limits the size of the file in bytes, so that a wrong path fails quickly. 10,000
 // tunnels need 5 MiB.
 const maxFileSize = 16 << 20

@@ -39,10 +39,7 @@ func GuardedPorts(path string) (names []string, err error) {
 	if !r.config.Protects() || r.config.IPsec.LinuxForwarding != LinuxForwardingDrop {
 		return nil, nil
 	}
-	for _, p := range r.config.Ports {
-		names = append(names, p.Interface)
-	}
-	return names, nil
+	return r.config.Interfaces(), nil
 }
 
 // checkForwarding checks that forwarding by Linux is off if the configuration has policies and
@@ -52,11 +49,7 @@ func (c *Config) checkForwarding(sysctl string) (errs Errors) {
 	if c.IPsec.LinuxForwarding != LinuxForwardingAllow || c.IPsec.Source != SourceConfig || len(c.IPsec.Policies) == 0 {
 		return nil
 	}
-	var ports []string
-	for _, p := range c.Ports {
-		ports = append(ports, p.Interface)
-	}
-	for _, path := range ForwardingSettings(ports...) {
+	for _, path := range ForwardingSettings(c.Interfaces()...) {
 		value, err := os.ReadFile(filepath.Join(sysctl, path))
 		if err == nil && strings.TrimSpace(string(value)) != "0" {
 			name := SettingName(path)

@@ -123,7 +123,7 @@ func TestHostChecks(t *testing.T) {
 			h.Guarded = func() ([]string, error) { return []string{"gone0", "lan0"}, nil }
 			h.Link = func(name string) (*Link, error) {
 				if name == "lan0" {
-					return &Link{Name: name, Ours: true}, nil
+					return &Link{Name: name, IsRouter: true}, nil
 				}
 				return nil, unix.ENODEV
 			}
@@ -207,13 +207,13 @@ func TestLinkChecks(t *testing.T) {
 		{"link that is down", linkState, func(l *Link) { l.Up = false }, Warn, "down", "sudo ip link set lan0 up"},
 		{"no carrier", linkState, func(l *Link) { l.Carrier = false }, Warn, "carrier", "cable"},
 		{"no master", master, nil, OK, "none", ""},
-		{"in a VRF", master, func(l *Link) { l.Master, l.MasterIs = "red", "vrf" }, Fail, "VRF red", "sudo ip link set lan0 nomaster"},
-		{"in a bridge", master, func(l *Link) { l.Master, l.MasterIs = "br0", "bridge" }, Warn, "member of bridge br0", "sudo ip link set lan0 nomaster"},
+		{"in a VRF", master, func(l *Link) { l.Master, l.MasterKind = "red", "vrf" }, Fail, "VRF red", "sudo ip link set lan0 nomaster"},
+		{"in a bridge", master, func(l *Link) { l.Master, l.MasterKind = "br0", "bridge" }, Warn, "member of bridge br0", "sudo ip link set lan0 nomaster"},
 		{"driver with zero-copy", driver, nil, OK, "ice, supports zero-copy", ""},
 		{"driver with native XDP", driver, func(l *Link) { l.Features.ZeroCopy = false }, OK, "native", ""},
 		{"driver without XDP", driver, func(l *Link) { l.Features = Features{Known: true} }, Warn, "only generic XDP", "another NIC"},
 		{"kernel that does not tell", driver, func(l *Link) { l.Features, l.Driver = Features{}, "" }, OK, "unknown", ""},
-		{"zero-copy that would cut packets", driver, func(l *Link) { l.Driver, l.Cuts = "igb", errors.New("rounds down") }, Warn, "igb, no zero-copy: rounds down", "none needed"},
+		{"zero-copy that would cut packets", driver, func(l *Link) { l.Driver, l.Truncates = "igb", errors.New("rounds down") }, Warn, "igb, no zero-copy: rounds down", "none needed"},
 		{"bond", linkState, func(l *Link) { l.Refusal = &netdev.Refusal{Reason: "lan0 is a bond", Hint: "use a VLAN"} }, Fail, "lan0 is a bond", "use a VLAN"},
 		{"mode that is not tried", mode, nil, OK, "try with `bin/warproute doctor --try --port lan0`", ""},
 		{"mode of a port that is in use", mode, func(l *Link) { l.XDP = "native" }, OK, "cannot be opened", ""},
@@ -234,13 +234,13 @@ func TestLinkChecks(t *testing.T) {
 		{"program of someone else's link", attached, func(l *Link) {
 			l.XDP, l.Attached = "generic", afxdp.Attached{Interface: "lan0", Mode: "generic", ID: 7, Program: "filter", Link: 9, Owner: "tool (pid 5)"}
 		}, Fail, "held by BPF link 9 of tool (pid 5)", "stop tool (pid 5), or: sudo bpftool link detach id 9"},
-		{"program of a router", attached, func(l *Link) { l.XDP, l.Ours = "generic", true }, Fail, "a running router uses the port, in generic mode", "stop the running router"},
+		{"program of a router", attached, func(l *Link) { l.XDP, l.IsRouter = "generic", true }, Fail, "a running router uses the port, in generic mode", "stop the running router"},
 		{"socket of someone else", attached, func(l *Link) { l.Sockets = []int{1} }, Fail, "queue 1 has an AF_XDP socket", "stop the process"},
 		{"no offloads", offloads, nil, OK, "none", ""},
 		{"LRO", offloads, func(l *Link) { l.Flags = flagLRO }, Warn, "LRO", "sudo ethtool -K lan0 lro off"},
 		{"VLAN stripping", offloads, func(l *Link) { l.Flags = flagRxVLAN }, Warn, "VLAN", "sudo ethtool -K lan0 rxvlan off"},
 		{"veth", offloads, func(l *Link) { l.Driver = "veth" }, Warn, "VLAN", "ethtool -K PEER txvlan off"},
-		{"virtio", offloads, func(l *Link) { l.Soft = "virtio_net lan0" }, OK, "completes them", ""},
+		{"virtio", offloads, func(l *Link) { l.PartialChecksums = "virtio_net lan0" }, OK, "completes them", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

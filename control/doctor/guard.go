@@ -21,7 +21,7 @@ func Running(names []string) []string { return running(names, findLink) }
 
 func running(names []string, find func(string) (*Link, error)) (on []string) {
 	for _, name := range names {
-		if l, err := find(name); err == nil && l.Ours {
+		if l, err := find(name); err == nil && l.IsRouter {
 			on = append(on, name)
 		}
 	}

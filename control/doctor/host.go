@@ -13,7 +13,7 @@ import (
 	"github.com/warproute/warproute/control/xfrm"
 )
 
-// Host is the system to check. This returns that of the process; tests use fakes.
+// Host is the system to check. ThisHost returns that of the process; tests use fakes.
 type Host struct {
 	Root       fs.FS // /
 	Release    string
@@ -39,8 +39,8 @@ type Host struct {
 	TryAll     bool                 // even if the driver resets the link
 }
 
-// This returns the host and network namespace of the process.
-func This() (*Host, error) {
+// ThisHost returns the host and network namespace of the process.
+func ThisHost() (*Host, error) {
 	h := &Host{Root: os.DirFS("/"), OpenSocket: openSocket, LoadBPF: createMap, Filters: netfilter.Forwarding, Refused: xfrm.RefusedPolicies, Survey: mirror.Survey, Guarded: guarded, Link: findLink, Try: try, Executable: "bin/warproute"}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {

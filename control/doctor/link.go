@@ -14,29 +14,29 @@ import (
 
 // Link is a network interface to check.
 type Link struct {
-	Name     string
-	Index    int
-	MAC      net.HardwareAddr
-	Loopback bool
-	Up       bool // administratively
-	Carrier  bool
-	MTU      int
-	Driver   string         // "" if unknown
-	Queues   int            // receive queues
-	TxQueues int            // transmit queues
-	Master   string         // "" for none
-	MasterIs string         // kind of the master: "vrf", "bridge", ...
-	XDP      string         // mode of an attached program, "" for none
-	Attached afxdp.Attached // that program, if not of a router
-	Ours     bool           // that program is of a router
-	Sockets  []int          // queues with an AF_XDP socket, if known
-	Flags    uint32         // ETH_FLAG_...: enabled offloads
-	Features Features
+	Name       string
+	Index      int
+	MAC        net.HardwareAddr
+	Loopback   bool
+	Up         bool // administratively
+	Carrier    bool
+	MTU        int
+	Driver     string         // "" if unknown
+	Queues     int            // receive queues
+	TxQueues   int            // transmit queues
+	Master     string         // "" for none
+	MasterKind string         // kind of the master: "vrf", "bridge", ...
+	XDP        string         // mode of an attached program, "" for none
+	Attached   afxdp.Attached // that program, if not of a router
+	IsRouter   bool           // that program is of a router
+	Sockets    []int          // queues with an AF_XDP socket, if known
+	Flags      uint32         // ETH_FLAG_...: enabled offloads
+	Features   Features
 
-	Refusal *netdev.Refusal // why it cannot be a port, nil if it can
-	Soft    string          // this or a lower device that leaves L4 checksums incomplete; "" for none
-	Cuts    error           // why zero-copy would truncate packets, nil if not
-	Trial   *Trial          // nil if not tried
+	Refusal          *netdev.Refusal // why it cannot be a port, nil if it can
+	PartialChecksums string          // this or a lower device that leaves L4 checksums incomplete; "" for none
+	Truncates        error           // why zero-copy would truncate packets, nil if not
+	Trial            *Trial          // nil if not tried
 }
 
 // findLink reads the state of an interface.
@@ -63,15 +63,15 @@ func findLink(name string) (*Link, error) {
 		if err != nil {
 			return nil, fmt.Errorf("look up the master of interface %q: %w", name, err)
 		}
-		link.Master, link.MasterIs = master.Attrs().Name, master.Type()
+		link.Master, link.MasterKind = master.Attrs().Name, master.Type()
 	}
 	program, mode, err := netdev.XDPProgram(a.Index)
 	if err != nil {
 		return nil, fmt.Errorf("read the XDP program of interface %q: %w", name, err)
 	}
 	if program != 0 {
-		link.XDP, link.Ours = mode, afxdp.IsRouterProgram(program)
-		if !link.Ours {
+		link.XDP, link.IsRouter = mode, afxdp.IsRouterProgram(program)
+		if !link.IsRouter {
 			link.Attached = afxdp.FindAttached(name, a.Index, mode, program)
 		}
 	}
@@ -83,15 +83,15 @@ func findLink(name string) (*Link, error) {
 	link.Features = readFeatures(a.Index)
 	link.Sockets = queuesWithSockets(a.Index)
 	link.Refusal, _ = errors.AsType[*netdev.Refusal](netdev.CheckPort(name))
-	link.Cuts = afxdp.CheckZeroCopy(name, link.MTU)
+	link.Truncates = afxdp.CheckZeroCopy(name, link.MTU)
 	layers, err := netdev.Layers(name)
 	if err != nil {
 		return nil, err
 	}
 	if d, ok := netdev.UnfinishedChecksums(layers); ok {
-		link.Soft = d.Name
+		link.PartialChecksums = d.Name
 		if d.Driver != "" {
-			link.Soft = d.Driver + " " + d.Name
+			link.PartialChecksums = d.Driver + " " + d.Name
 		}
 	}
 	return link, nil

@@ -19,7 +19,7 @@ func TestLinkOfTheKernel(t *testing.T) {
 	defer ns.Close()
 	require.NoError(t, lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{}))
 	err = ns.Do(func() error {
-		h, err := This()
+		h, err := ThisHost()
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func TestSocketsOfTheKernel(t *testing.T) {
 	defer ns.Close()
 	require.NoError(t, lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{Queues: 2}))
 	err = ns.Do(func() error {
-		h, err := This()
+		h, err := ThisHost()
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func TestTrialHasTheDriversMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = ns.Do(func() error {
-		h, err := This()
+		h, err := ThisHost()
 		if err != nil {
 			return err
 		}

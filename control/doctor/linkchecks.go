@@ -24,14 +24,14 @@ func linkState(_ *Host, l *Link) []Finding {
 
 func master(_ *Host, l *Link) []Finding {
 	alone := fmt.Sprintf("sudo ip link set %s nomaster", l.Name)
-	switch l.MasterIs {
+	switch l.MasterKind {
 	case "":
 		return ok("none")
 	case "vrf":
 		return fail(alone+", or run the router in a network namespace instead of the VRF",
 			"member of VRF %s, but the router only uses the main table", l.Master)
 	}
-	return warn(alone, "member of %s %s: the router receives IP packets to its MAC address before %s, and has no routes over it", l.MasterIs, l.Master, l.Master)
+	return warn(alone, "member of %s %s: the router receives IP packets to its MAC address before %s, and has no routes over it", l.MasterKind, l.Master, l.Master)
 }
 
 func queues(h *Host, l *Link) []Finding {
@@ -65,7 +65,7 @@ func mtu(h *Host, l *Link) []Finding {
 
 func attached(_ *Host, l *Link) []Finding {
 	switch {
-	case l.Ours:
+	case l.IsRouter:
 		return fail("stop the running router before starting another", "a running router uses the port, in %s mode", l.XDP)
 	case l.XDP != "":
 		return fail(l.Attached.Hint(), "another program is attached, in %s mode: %v", l.XDP, l.Attached)
@@ -94,8 +94,8 @@ func offloads(_ *Host, l *Link) (found []Finding) {
 		found = append(found, warn(fmt.Sprintf("sudo ethtool -K %s rxvlan off", l.Name),
 			"VLAN tags are stripped before XDP: tagged packets would be routed as untagged")...)
 	}
-	if l.Soft != "" {
-		found = append(found, ok("senders on %s leave L4 checksums incomplete: the router completes them (checksum: auto)", l.Soft)...)
+	if l.PartialChecksums != "" {
+		found = append(found, ok("senders on %s leave L4 checksums incomplete: the router completes them (checksum: auto)", l.PartialChecksums)...)
 	}
 	if len(found) == 0 {
 		return ok("none that affects the router")

@@ -89,8 +89,8 @@ func driver(_ *Host, l *Link) []Finding {
 	switch f := l.Features; {
 	case !f.Known:
 		return ok("%s; XDP modes unknown (kernel before 6.3): the router tries them", name)
-	case f.ZeroCopy && l.Cuts != nil:
-		return warn("none needed: the router uses native mode", "%s, no zero-copy: %v", name, l.Cuts)
+	case f.ZeroCopy && l.Truncates != nil:
+		return warn("none needed: the router uses native mode", "%s, no zero-copy: %v", name, l.Truncates)
 	case f.ZeroCopy:
 		return ok("%s, supports zero-copy", name)
 	case f.Native:

@@ -51,12 +51,11 @@ type host struct {
 func readHost(conn *rtnl.Conn) (h host, err error) {
 	byIndex := map[int]rtnl.Link{} // a restarted dump repeats links
 	if err := conn.Dump(rtnl.Links(), func(msg rtnl.Message) error {
-		var l rtnl.Link
-		err := l.Parse(msg.Data)
-		if err == nil && msg.Type == unix.RTM_NEWLINK && l.Family == unix.AF_UNSPEC {
-			byIndex[l.Index] = l
-		}
-		return err
+		return rtnl.Parse(msg, func(l *rtnl.Link) {
+			if msg.Type == unix.RTM_NEWLINK && l.Family == unix.AF_UNSPEC {
+				byIndex[l.Index] = *l
+			}
+		})
 	}); err != nil {
 		return h, err
 	}
@@ -66,10 +65,7 @@ func readHost(conn *rtnl.Conn) (h host, err error) {
 	all := map[uint8]map[int]rtnl.Netconf{unix.AF_INET: {}, unix.AF_INET6: {}}
 	for family, settings := range all {
 		err := conn.Dump(rtnl.Netconfs(family), func(msg rtnl.Message) error {
-			var n rtnl.Netconf
-			err := n.Parse(msg.Data)
-			settings[n.Index] = n
-			return err
+			return rtnl.Parse(msg, func(n *rtnl.Netconf) { settings[n.Index] = *n })
 		})
 		if err != nil && family == unix.AF_INET { // kernels without IPv6 fail this dump
 			return h, err

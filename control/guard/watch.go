@@ -18,8 +18,8 @@ import (
 
 // State is the last state that a Watcher read.
 type State struct {
-	Held  bool // the table contains all ports; false: Linux can forward between them
-	Ports []Port
+	Active bool // the table contains all ports; false: Linux can forward between them
+	Ports  []Port
 }
 
 // Port contains the Linux forwarding settings of a port, by address family. The table overrides
@@ -150,7 +150,7 @@ func (w *Watcher) follow() {
 		if err := w.refresh(); err != nil {
 			w.log.Error("guard of the ports failed, retrying", "err", err)
 			w.mu.Lock()
-			w.state.Held = false
+			w.state.Active = false
 			w.mu.Unlock()
 			time.AfterFunc(retryAfter, w.Check)
 		}
@@ -168,7 +168,7 @@ func (w *Watcher) refresh() error {
 		names[name] = true
 	}
 	present := map[int]bool{}
-	state := State{Held: w.drop}
+	state := State{Active: w.drop}
 	for _, l := range h.links {
 		if !names[l.Name] && !w.known[l.Index] {
 			continue

@@ -70,7 +70,7 @@ func TestWatcherFollowsForwarding(t *testing.T) {
 		require.NoError(t, ns.Sysctl("net.ipv6.conf.all.forwarding", "0"))
 		w, log := watch(t, ns, drop, "lan0", "wan0")
 		state := func(ports ...Port) func() bool {
-			return func() bool { s := w.State(); return s.Held == drop && slices.Equal(s.Ports, ports) }
+			return func() bool { s := w.State(); return s.Active == drop && slices.Equal(s.Ports, ports) }
 		}
 		await(t, "a port without forwarding, and one that does not exist", state(Port{Name: "lan0"}))
 		for _, step := range []struct {

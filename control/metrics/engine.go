@@ -39,7 +39,7 @@ func (ch sender) engine(s *status.Snapshot) {
 	for i := range e.Devices {
 		d := &e.Devices[i]
 		byGPU, byCPU, small = byGPU+d.Chunks, byCPU+d.ChunksByCPU, small+d.ChunksSmall
-		unplaced, timeouts = unplaced+d.ChunksUnplaced, timeouts+d.Timeouts
+		unplaced, timeouts = unplaced+d.ChunksNoSlot, timeouts+d.Timeouts
 		same, different, skipped = same+d.ShadowSame, different+d.ShadowDifferent, skipped+d.ShadowSkipped
 		if d.Faults > 0 {
 			failed[cmp.Or(d.Cause, "fault")] += d.Faults

@@ -12,7 +12,7 @@ func (ch sender) guard(s *guard.State) {
 	if s == nil {
 		return
 	}
-	ch.gauge(guardActive, number(s.Held))
+	ch.gauge(guardActive, number(s.Active))
 	for _, p := range s.Ports {
 		ch.gauge(linuxForwarding, number(p.IPv4), p.Name, "ipv4")
 		ch.gauge(linuxForwarding, number(p.IPv6), p.Name, "ipv6")

@@ -108,7 +108,7 @@ func TestMetricNamesAreStable(t *testing.T) {
 func TestChunksAreCountedByEngine(t *testing.T) {
 	s := sample()
 	s.Engine = status.EngineState{Name: "cpu", Reason: "gpu_failed", Chosen: "configured", Devices: []status.Device{
-		{Chunks: 10, ChunksByCPU: 1, ChunksSmall: 7, ChunksUnplaced: 5, Timeouts: 4, ShadowSame: 3, ShadowSkipped: 2}, {Chunks: 20, ChunksByCPU: 2, Timeouts: 1, Faults: 1},
+		{Chunks: 10, ChunksByCPU: 1, ChunksSmall: 7, ChunksNoSlot: 5, Timeouts: 4, ShadowSame: 3, ShadowSkipped: 2}, {Chunks: 20, ChunksByCPU: 2, Timeouts: 1, Faults: 1},
 		{Faults: 1, Cause: "mismatch", ShadowSame: 4, ShadowDifferent: 1},
 	}}
 	w := httptest.NewRecorder()

@@ -54,17 +54,17 @@ func (v *linuxDump) read(conn *rtnl.Conn) error {
 func (v *linuxDump) add(msg rtnl.Message) error {
 	switch msg.Type {
 	case unix.RTM_NEWLINK:
-		return parse(msg.Data, func(l *rtnl.Link) { v.links[l.Index] = *l })
+		return rtnl.Parse(msg, func(l *rtnl.Link) { v.links[l.Index] = *l })
 	case unix.RTM_NEWNEXTHOP:
-		return parse(msg.Data, func(o *rtnl.Nexthop) { v.objects[o.ID] = *o })
+		return rtnl.Parse(msg, func(o *rtnl.Nexthop) { v.objects[o.ID] = *o })
 	case unix.RTM_NEWNEIGH:
-		return parse(msg.Data, func(n *rtnl.Neighbor) {
+		return rtnl.Parse(msg, func(n *rtnl.Neighbor) {
 			if mac := toMAC(n.Address); n.State&usableStates != 0 && mac != 0 && n.Flags&unix.NTF_PROXY == 0 && n.Addr.IsValid() && !n.Addr.IsMulticast() {
 				v.neighbors[neighborID{n.Index, n.Addr}] = mac
 			}
 		})
 	case unix.RTM_NEWROUTE:
-		return parse(msg.Data, v.addRoute)
+		return rtnl.Parse(msg, v.addRoute)
 	}
 	return nil
 }

@@ -90,19 +90,6 @@ func (s *state) init(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger) er
 	return nil
 }
 
-// parse parses the data of a message and calls apply with the result.
-func parse[T any, P interface {
-	*T
-	Parse(data []byte) error
-}](data []byte, apply func(P)) error {
-	p := P(new(T))
-	if err := p.Parse(data); err != nil {
-		return err
-	}
-	apply(p)
-	return nil
-}
-
 // handle applies a netlink message.
 func (s *state) handle(msg rtnl.Message) error {
 	switch msg.Type {
@@ -116,23 +103,23 @@ func (s *state) handle(msg rtnl.Message) error {
 			s.deleteRoute(&s.route)
 		}
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
-		return parse(msg.Data, func(n *rtnl.Neighbor) { s.setNeighbor(n, msg.Type == unix.RTM_DELNEIGH) })
+		return rtnl.Parse(msg, func(n *rtnl.Neighbor) { s.setNeighbor(n, msg.Type == unix.RTM_DELNEIGH) })
 	case unix.RTM_NEWLINK:
-		return parse(msg.Data, s.setLink)
+		return rtnl.Parse(msg, s.setLink)
 	case unix.RTM_DELLINK:
-		return parse(msg.Data, func(l *rtnl.Link) {
+		return rtnl.Parse(msg, func(l *rtnl.Link) {
 			if l.Family == unix.AF_UNSPEC {
 				s.deleteLink(l.Index)
 			}
 		})
 	case unix.RTM_NEWNEXTHOP:
-		return parse(msg.Data, s.setObject)
+		return rtnl.Parse(msg, s.setObject)
 	case unix.RTM_DELNEXTHOP:
-		return parse(msg.Data, func(n *rtnl.Nexthop) { s.deleteObject(n.ID) })
+		return rtnl.Parse(msg, func(n *rtnl.Nexthop) { s.deleteObject(n.ID) })
 	case unix.RTM_NEWADDR:
-		return parse(msg.Data, func(a *rtnl.Address) { s.setUpAgain(a.Index) })
+		return rtnl.Parse(msg, func(a *rtnl.Address) { s.setUpAgain(a.Index) })
 	case unix.RTM_DELADDR:
-		return parse(msg.Data, func(a *rtnl.Address) {
+		return rtnl.Parse(msg, func(a *rtnl.Address) {
 			if a.Local.Is4() {
 				s.suspects.addAddr(a.Index, a.Local)
 			} else {
@@ -142,7 +129,7 @@ func (s *state) handle(msg rtnl.Message) error {
 			}
 		})
 	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
-		return parse(msg.Data, func(r *rtnl.Rule) { s.setRule(r, msg.Type == unix.RTM_DELRULE) })
+		return rtnl.Parse(msg, func(r *rtnl.Rule) { s.setRule(r, msg.Type == unix.RTM_DELRULE) })
 	case unix.RTM_NEWNETCONF:
 		changed, err := rtnl.ChangesLinkdown(msg.Data)
 		if changed && s.hasLinkdown() {

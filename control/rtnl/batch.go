@@ -26,19 +26,14 @@ func (c *Conn) Batch(subsystem uint16, commands ...Command) error {
 	c.seq = first + uint32(len(commands)) + 1
 	b = append(b, newRequest(unix.NFNL_MSG_BATCH_END, 0, c.seq, resource...).bytes()...)
 	err := c.send(b)
-	for left := len(commands); err == nil && left > 0; {
-		var n int
-		if n, err = c.receive(); err != nil {
-			break
-		}
-		for answers := c.buf[:n]; len(answers) > 0 && err == nil; {
-			var msg Message
-			if msg, answers, err = Next(answers); err != nil || msg.Type != unix.NLMSG_ERROR || msg.Seq-first > uint32(len(commands)) {
-				continue
+	if left := len(commands); err == nil && left > 0 {
+		err = c.answers(func(msg Message) (done bool, err error) {
+			if msg.Type != unix.NLMSG_ERROR || msg.Seq-first > uint32(len(commands)) {
+				return false, nil
 			}
 			left--
-			err = msg.Err()
-		}
+			return left == 0, msg.Err()
+		})
 	}
 	return wrap(fmt.Sprintf("batch of netfilter subsystem %d", subsystem), err)
 }

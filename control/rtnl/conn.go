@@ -86,33 +86,23 @@ func (c *Conn) dump(q Query, f func(Message) error) (interrupted bool, err error
 		return false, err
 	}
 	var failed error // first error of f; the remaining answer is still read
-	for {
-		n, err := c.receive()
-		if err != nil {
-			return false, err
+	err = c.answers(func(msg Message) (done bool, err error) {
+		if msg.Seq != c.seq {
+			return false, nil // answer to an earlier, failed dump
 		}
-		for b := c.buf[:n]; len(b) > 0; {
-			msg, rest, err := Next(b)
-			if err != nil {
-				return false, err
-			}
-			b = rest
-			if msg.Seq != c.seq {
-				continue // answer to an earlier, failed dump
-			}
-			interrupted = interrupted || msg.Flags&unix.NLM_F_DUMP_INTR != 0
-			switch msg.Type {
-			case unix.NLMSG_DONE:
-				return interrupted, failed
-			case unix.NLMSG_ERROR:
-				return false, msg.Err()
-			default:
-				if failed == nil {
-					failed = f(msg)
-				}
-			}
+		interrupted = interrupted || msg.Flags&unix.NLM_F_DUMP_INTR != 0
+		switch msg.Type {
+		case unix.NLMSG_DONE:
+			return true, failed
+		case unix.NLMSG_ERROR:
+			return true, msg.Err()
 		}
-	}
+		if failed == nil {
+			failed = f(msg)
+		}
+		return false, nil
+	})
+	return interrupted, err
 }
 
 // Do sends a request and waits for the acknowledgement or error. It calls f, unless nil, with each
@@ -120,25 +110,38 @@ func (c *Conn) dump(q Query, f func(Message) error) (interrupted bool, err error
 func (c *Conn) Do(kind, flags uint16, body []byte, f func(Message) error) error {
 	c.seq++
 	err := c.send(newRequest(kind, flags|unix.NLM_F_ACK, c.seq, body...).bytes())
-	for err == nil {
-		var n int
-		if n, err = c.receive(); err != nil {
-			break
-		}
-		for b := c.buf[:n]; len(b) > 0 && err == nil; {
-			var msg Message
-			if msg, b, err = Next(b); err != nil || msg.Seq != c.seq {
-				continue
-			}
-			if msg.Type == unix.NLMSG_ERROR {
-				return wrap(fmt.Sprintf("request of netlink type %d", kind), msg.Err())
-			}
-			if f != nil {
+	if err == nil {
+		err = c.answers(func(msg Message) (done bool, err error) {
+			switch {
+			case msg.Seq != c.seq:
+			case msg.Type == unix.NLMSG_ERROR:
+				return true, msg.Err()
+			case f != nil:
 				err = f(msg)
+			}
+			return false, err
+		})
+	}
+	return wrap(fmt.Sprintf("request of netlink type %d", kind), err)
+}
+
+// answers receives messages and calls f with each until f is done or fails.
+func (c *Conn) answers(f func(Message) (done bool, err error)) error {
+	for {
+		n, err := c.receive()
+		if err != nil {
+			return err
+		}
+		for b := c.buf[:n]; len(b) > 0; {
+			var msg Message
+			if msg, b, err = Next(b); err != nil {
+				return err
+			}
+			if done, err := f(msg); done || err != nil {
+				return err
 			}
 		}
 	}
-	return wrap(fmt.Sprintf("request of netlink type %d", kind), err)
 }
 
 // Wipe zeroes the receive buffer, which can contain keys.

@@ -50,6 +50,19 @@ func Next(b []byte) (msg Message, rest []byte, err error) {
 	}, b[min(align(int(n)), len(b)):], nil
 }
 
+// Parse parses the data of a message and calls apply with the result.
+func Parse[T any, P interface {
+	*T
+	Parse(data []byte) error
+}](msg Message, apply func(P)) error {
+	p := P(new(T))
+	if err := p.Parse(msg.Data); err != nil {
+		return err
+	}
+	apply(p)
+	return nil
+}
+
 // Err returns the error of an NLMSG_ERROR message, nil for an acknowledgement.
 func (m Message) Err() error {
 	if len(m.Data) < 4 {

@@ -12,7 +12,7 @@ type Device struct {
 	PCI             string `json:"pci"`              // PCI address
 	Mode            string `json:"mode"`             // kernel mode: resident, launched
 	Blocks          int    `json:"blocks"`           // thread blocks assigned to workers
-	Room            int    `json:"max_blocks"`       // thread blocks that fit on the device
+	MaxBlocks       int    `json:"max_blocks"`       // thread blocks that fit on the device
 	Workers         int    `json:"workers"`          // workers assigned to the device
 	WorkersOut      int    `json:"workers_out"`      // workers of the device that use the CPU during an outage
 	InFlight        int    `json:"in_flight"`        // chunks on the device, without abandoned ones
@@ -20,17 +20,17 @@ type Device struct {
 	Chunks          uint64 `json:"chunks"`           // chunks processed by the device
 	ChunksByCPU     uint64 `json:"chunks_by_cpu"`    // chunks processed by the CPU during an outage
 	ChunksSmall     uint64 `json:"chunks_small"`     // chunks processed by the CPU because they were below the threshold
-	ChunksUnplaced  uint64 `json:"chunks_no_slot"`   // chunks processed by the CPU because the device had no free slot
+	ChunksNoSlot    uint64 `json:"chunks_no_slot"`   // chunks processed by the CPU because the device had no free slot
 	Shadow          int    `json:"shadow"`           // 1 in this many chunks is repeated on the CPU and compared; 0: none
 	ShadowSame      uint64 `json:"shadow_same"`      // repeated chunks with the same result
 	ShadowDifferent uint64 `json:"shadow_different"` // repeated chunks with a different result
 	ShadowSkipped   uint64 `json:"shadow_skipped"`   // chunks not compared because the tables had changed
 
-	Timeouts uint64  `json:"timeouts"`         // temporary failovers of workers
-	Returns  uint64  `json:"recoveries"`       // ended temporary failovers of workers
-	Faults   uint64  `json:"faults"`           // permanent failovers
-	Cause    string  `json:"cause,omitempty"`  // cause of the outage: timeout, fault, bad_result, mismatch
-	Outage   *Outage `json:"outage,omitempty"` // current outage
+	Timeouts   uint64  `json:"timeouts"`         // temporary failovers of workers
+	Recoveries uint64  `json:"recoveries"`       // ended temporary failovers of workers
+	Faults     uint64  `json:"faults"`           // permanent failovers
+	Cause      string  `json:"cause,omitempty"`  // cause of the outage: timeout, fault, bad_result, mismatch
+	Outage     *Outage `json:"outage,omitempty"` // current outage
 }
 
 // Outage is a period in which some or all workers do not use a device.
@@ -41,15 +41,15 @@ type Outage struct {
 
 // rows writes the device, its chunk counters, and its failures.
 func (d *Device) rows(t *table) {
-	t.row(fmt.Sprintf("GPU %d", d.Number), fmt.Sprintf("%s at %s, %s kernel, %d of %s", d.Name, d.PCI, d.Mode, d.Blocks, count(d.Room, "block")))
+	t.row(fmt.Sprintf("GPU %d", d.Number), fmt.Sprintf("%s at %s, %s kernel, %d of %s", d.Name, d.PCI, d.Mode, d.Blocks, count(d.MaxBlocks, "block")))
 	t.row("", fmt.Sprintf("%s, %s in flight; %d processed by the GPU; by the CPU: %d during outages, %d below the threshold, %d without a free slot",
-		count(d.Workers, "worker"), count(d.InFlight, "chunk"), d.Chunks, d.ChunksByCPU, d.ChunksSmall, d.ChunksUnplaced))
+		count(d.Workers, "worker"), count(d.InFlight, "chunk"), d.Chunks, d.ChunksByCPU, d.ChunksSmall, d.ChunksNoSlot))
 	if d.Shadow > 0 {
 		t.row("", fmt.Sprintf("shadow: 1 in %s repeated by the CPU: %d same, %d different, %d skipped because tables changed",
 			count(d.Shadow, "chunk"), d.ShadowSame, d.ShadowDifferent, d.ShadowSkipped))
 	}
 	if d.Timeouts+d.Faults > 0 {
-		t.row("", fmt.Sprintf("%s, %s", count(d.Timeouts+d.Faults, "failover"), counted(d.Returns, "recovery", "recoveries")))
+		t.row("", fmt.Sprintf("%s, %s", count(d.Timeouts+d.Faults, "failover"), counted(d.Recoveries, "recovery", "recoveries")))
 	}
 	if o := d.Outage; o != nil {
 		t.row("", fmt.Sprintf("outage: %s on the CPU since %s, %s unfinished: %s",

@@ -57,9 +57,9 @@ func withGPUs() *Snapshot {
 	s := sample()
 	s.Engine.Name, s.Engine.Reason, s.Engine.Why = "gpu", "gpu_found", "there is one"
 	s.Engine.Devices = []Device{
-		{Number: 0, Name: "H200", PCI: "0000:1a:00.0", Mode: "resident", Blocks: 16, Room: 263, Workers: 2, InFlight: 3, Chunks: 100},
-		{Number: 1, Name: "H200", PCI: "0000:1b:00.0", Mode: "resident", Blocks: 8, Room: 263, Workers: 1, WorkersOut: 1, Unfinished: 2,
-			Chunks: 90, ChunksByCPU: 7, ChunksSmall: 4, ChunksUnplaced: 6, Shadow: 16, ShadowSame: 5, ShadowSkipped: 1, Timeouts: 3, Returns: 2,
+		{Number: 0, Name: "H200", PCI: "0000:1a:00.0", Mode: "resident", Blocks: 16, MaxBlocks: 263, Workers: 2, InFlight: 3, Chunks: 100},
+		{Number: 1, Name: "H200", PCI: "0000:1b:00.0", Mode: "resident", Blocks: 8, MaxBlocks: 263, Workers: 1, WorkersOut: 1, Unfinished: 2,
+			Chunks: 90, ChunksByCPU: 7, ChunksSmall: 4, ChunksNoSlot: 6, Shadow: 16, ShadowSame: 5, ShadowSkipped: 1, Timeouts: 3, Recoveries: 2,
 			Outage: &Outage{time.Date(2026, 11, 21, 12, 0, 3, 0, time.UTC), "the GPU did not finish 7 packets within 20ms"}},
 	}
 	return s

@@ -39,12 +39,12 @@ type Trace struct {
 
 // TraceIPsec names the policies and SAs that processed the packet.
 type TraceIPsec struct {
-	Opened    string `json:"decrypted_by,omitempty"`    // name of the decrypting SA
-	OpenedSPI uint32 `json:"decrypted_spi,omitempty"`   // SPI of the decrypting SA
-	Sealed    string `json:"encrypted_by,omitempty"`    // name of the encrypting SA
-	SealedSPI uint32 `json:"encrypted_spi,omitempty"`   // SPI of the encrypting SA
-	Inbound   string `json:"inbound_policy,omitempty"`  // matching inbound policy
-	Outbound  string `json:"outbound_policy,omitempty"` // matching outbound policy
+	DecryptedBy  string `json:"decrypted_by,omitempty"`    // name of the decrypting SA
+	DecryptedSPI uint32 `json:"decrypted_spi,omitempty"`   // SPI of the decrypting SA
+	EncryptedBy  string `json:"encrypted_by,omitempty"`    // name of the encrypting SA
+	EncryptedSPI uint32 `json:"encrypted_spi,omitempty"`   // SPI of the encrypting SA
+	Inbound      string `json:"inbound_policy,omitempty"`  // matching inbound policy
+	Outbound     string `json:"outbound_policy,omitempty"` // matching outbound policy
 }
 
 // TraceNextHop is the next hop of the route.
@@ -112,16 +112,16 @@ func (t *Trace) verdict() string {
 }
 
 func (i *TraceIPsec) rows(t *table) {
-	if i.Opened != "" {
-		t.row("  decrypted", fmt.Sprintf("by %s, SPI %#x", i.Opened, i.OpenedSPI))
+	if i.DecryptedBy != "" {
+		t.row("  decrypted", fmt.Sprintf("by %s, SPI %#x", i.DecryptedBy, i.DecryptedSPI))
 	}
 	for _, p := range []struct{ name, text string }{{"  inbound policy", i.Inbound}, {"  outbound policy", i.Outbound}} {
 		if p.text != "" {
 			t.row(p.name, p.text)
 		}
 	}
-	if i.Sealed != "" {
-		t.row("  encrypted", fmt.Sprintf("by %s, SPI %#x", i.Sealed, i.SealedSPI))
+	if i.EncryptedBy != "" {
+		t.row("  encrypted", fmt.Sprintf("by %s, SPI %#x", i.EncryptedBy, i.EncryptedSPI))
 	}
 }
 

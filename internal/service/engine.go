@@ -137,9 +137,9 @@ func withDevices(e status.EngineState, devices []gpu.State) status.EngineState {
 func deviceStatus(d *gpu.State) status.Device {
 	of := status.Device{
 		Number: d.Number, Name: d.Info.Name, PCI: d.Info.PCIBusID, Mode: string(d.Mode),
-		Blocks: d.Blocks, Room: d.Capacity, Workers: d.Workers, WorkersOut: d.WorkersOut, InFlight: d.InFlight, Unfinished: d.Lost,
-		Chunks: d.ByGPU, ChunksByCPU: d.ByCPU, ChunksSmall: d.BelowThreshold, ChunksUnplaced: d.NoFreeSlot,
-		Shadow: d.Shadow, ShadowSame: d.ShadowSame, ShadowDifferent: d.ShadowDifferent, ShadowSkipped: d.ShadowSkipped, Timeouts: d.Timeouts, Returns: d.Recoveries,
+		Blocks: d.Blocks, MaxBlocks: d.Capacity, Workers: d.Workers, WorkersOut: d.WorkersOut, InFlight: d.InFlight, Unfinished: d.Lost,
+		Chunks: d.ByGPU, ChunksByCPU: d.ByCPU, ChunksSmall: d.BelowThreshold, ChunksNoSlot: d.NoFreeSlot,
+		Shadow: d.Shadow, ShadowSame: d.ShadowSame, ShadowDifferent: d.ShadowDifferent, ShadowSkipped: d.ShadowSkipped, Timeouts: d.Timeouts, Recoveries: d.Recoveries,
 	}
 	if d.Failed {
 		of.Faults = 1

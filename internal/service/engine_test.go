@@ -39,8 +39,8 @@ func TestEngineIsGPUWhileAnyWorkerUsesOne(t *testing.T) {
 		InFlight: 4, Lost: 5, ByGPU: 6, ByCPU: 7, BelowThreshold: 11, NoFreeSlot: 12, Shadow: 13, ShadowSame: 14, ShadowDifferent: 15, ShadowSkipped: 16, Timeouts: 8, Recoveries: 9, Failed: true, Cause: gpu.CauseFault, Outage: late,
 	}}).Devices[0]
 	want := status.Device{
-		Number: 3, Name: "H200", PCI: "0000:1b:00.0", Mode: "resident", Blocks: 16, Room: 263, Workers: 2, WorkersOut: 1,
-		InFlight: 4, Unfinished: 5, Chunks: 6, ChunksByCPU: 7, ChunksSmall: 11, ChunksUnplaced: 12, Shadow: 13, ShadowSame: 14, ShadowDifferent: 15, ShadowSkipped: 16, Timeouts: 8, Returns: 9, Faults: 1, Cause: "fault", Outage: &status.Outage{Since: since, Why: "late"},
+		Number: 3, Name: "H200", PCI: "0000:1b:00.0", Mode: "resident", Blocks: 16, MaxBlocks: 263, Workers: 2, WorkersOut: 1,
+		InFlight: 4, Unfinished: 5, Chunks: 6, ChunksByCPU: 7, ChunksSmall: 11, ChunksNoSlot: 12, Shadow: 13, ShadowSame: 14, ShadowDifferent: 15, ShadowSkipped: 16, Timeouts: 8, Recoveries: 9, Faults: 1, Cause: "fault", Outage: &status.Outage{Since: since, Why: "late"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -64,7 +64,7 @@ func lookedUp(v batch.Verdict) bool {
 		v.Action() == batch.ActionDrop && reason >= batch.NoRoute && reason <= batch.MTUExceeded
 }
 
-// verdict fills in the packet's fate.
+// verdict sets the verdict and its description.
 func (x *explainer) verdict(t *status.Trace, d *dataplane.Decision) {
 	v := d.Result.Verdict
 	switch {
@@ -159,7 +159,7 @@ func (x *explainer) outcome(v batch.Verdict, mac fib.MAC) string {
 	case batch.ActionForward:
 		return fmt.Sprintf("forwarded by %s to %v", x.port(v.Port()), mac)
 	case batch.ActionHold:
-		return "held for its neighbor"
+		return "queued for its neighbor"
 	}
 	return fmt.Sprintf("dropped as %v", v.Reason())
 }

@@ -61,21 +61,21 @@ func (x *explainer) ipsec(r *dataplane.Record) (t *status.TraceIPsec) {
 		if wasIP {
 			if spi, _, ok := ipsec.Inbound(before); ok {
 				if s := g.Inbound(spi, ipsec.Destination(before)); s != nil {
-					t.Opened, t.OpenedSPI = s.Config().Name, spi
+					t.DecryptedBy, t.DecryptedSPI = s.Config().Name, spi
 				}
 			}
 		}
 		if isIP && r.Decision.Moved {
 			if s := sealedBy(g, after); s != nil {
-				t.Sealed, t.SealedSPI = s.Config().Name, s.Config().SPI
+				t.EncryptedBy, t.EncryptedSPI = s.Config().Name, s.Config().SPI
 			}
 		}
 		// Policies apply to the plaintext: the received or the decrypted packet.
 		switch {
-		case t.Opened == "" && wasIP:
+		case t.DecryptedBy == "" && wasIP:
 			flow := flowOf(before)
 			t.Inbound, t.Outbound = ruleText(g, ipsec.In, &flow), ruleText(g, ipsec.Out, &flow)
-		case t.Sealed == "" && isIP && r.Decision.Moved:
+		case t.EncryptedBy == "" && isIP && r.Decision.Moved:
 			flow := flowOf(after)
 			t.Inbound, t.Outbound = ruleText(g, ipsec.In, &flow), ruleText(g, ipsec.Out, &flow)
 		}

@@ -83,7 +83,7 @@ func TestTraceReportsTablesThatHaveChanged(t *testing.T) {
 	}
 	for want, change := range map[string]func(){
 		"forwarded by lan0 to 02:00:00:00:00:01": func() { e.fib.SetAdjacency(e.adj, 0, 0x020000000001) },
-		"held for its neighbor":                  func() { e.fib.SetAdjacency(e.adj, 0, 0) },
+		"queued for its neighbor":                func() { e.fib.SetAdjacency(e.adj, 0, 0) },
 		"dropped as port_down":                   func() { e.fib.SetPort(0, 2, 0) },
 		"dropped as mtu_exceeded":                func() { e.fib.SetPort(0, 2, 20) },
 		"mtu_exceeded":                           func() { e.fib.SetNextHopMTU(e.fib.IPv4.Lookup(0x0a010001), 20) },
@@ -122,12 +122,12 @@ func TestTraceNamesPolicyAndSA(t *testing.T) {
 	a, b := end(ipsec.Out), end(ipsec.In)
 	out := a.decide(testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2, 3, 4))
 	const rule = "3: 192.0.2.0/24 to 10.1.0.0/16 protect to-branch"
-	if x := a.explain(out); x.Verdict != "forward" || x.IPsec.Sealed != "to-branch" || x.IPsec.SealedSPI != 0x1234 || x.IPsec.Opened != "" ||
+	if x := a.explain(out); x.Verdict != "forward" || x.IPsec.EncryptedBy != "to-branch" || x.IPsec.EncryptedSPI != 0x1234 || x.IPsec.DecryptedBy != "" ||
 		!strings.HasPrefix(x.IPsec.Outbound, "3: ") || !strings.HasSuffix(x.IPsec.Outbound, " to-branch") || x.Destination.String() != "10.1.9.9" {
 		t.Errorf("sealed: %+v, %+v, want policy %s", x, x.IPsec, rule)
 	}
 	in := b.decide(bytes.Clone(out.Decision.After))
-	if x := b.explain(in); x.Verdict != "forward" || x.IPsec.Opened != "to-branch" || x.IPsec.Sealed != "" || !strings.HasPrefix(x.IPsec.Inbound, "3: ") ||
+	if x := b.explain(in); x.Verdict != "forward" || x.IPsec.DecryptedBy != "to-branch" || x.IPsec.EncryptedBy != "" || !strings.HasPrefix(x.IPsec.Inbound, "3: ") ||
 		x.Destination.String() != "10.1.0.1" || !strings.HasPrefix(x.Packet, "ESP 198.51.100.1 > 10.1.9.9") {
 		t.Errorf("opened: %+v, %+v", x, x.IPsec)
 	}

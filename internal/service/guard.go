@@ -16,11 +16,7 @@ import (
 // release`, before the router attaches to them. In a router without IPsec it unblocks the ports
 // that a gateway has left blocked.
 func (s *Service) startGuard() (err error) {
-	var names []string
-	for _, p := range s.cfg.Ports {
-		names = append(names, p.Interface)
-	}
-	drop := s.cfg.Protects() && s.cfg.IPsec.LinuxForwarding == config.LinuxForwardingDrop
+	names, drop := s.cfg.Interfaces(), s.cfg.Protects() && s.cfg.IPsec.LinuxForwarding == config.LinuxForwardingDrop
 	if !drop {
 		if err := s.releasePorts(names); err != nil {
 			return err

@@ -151,7 +151,7 @@ func (s *Service) startXFRM() (err error) {
 	}
 	s.xfrm, err = xfrm.Start(s.ipsec.gateway, len(s.memory.workers), xfrm.Hooks{
 		IsLocal: s.ports.isLocal, Quiescent: s.quiescent,
-		Changed: s.fib.MarkChanged, // held packets may wait for an SA
+		Changed: s.fib.MarkChanged, // pending packets may wait for an SA
 	}, s.log)
 	if err == nil {
 		s.closers.push("stop following Linux's SAs and policies", s.xfrm.Close)

@@ -105,14 +105,14 @@ func (p *protection) tick() error {
 	if p.store != nil {
 		errs = append(errs, p.store.Extend())
 		if !p.prepared && len(p.deferred) == 0 { // else a tunnel may be of an SA that is not in the gateway yet
-			p.freeBundles()
+			p.freeTunnels()
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// freeBundles frees the tunnels that no SA and no policy refers to.
-func (p *protection) freeBundles() {
+// freeTunnels frees the tunnels that no SA and no policy refers to.
+func (p *protection) freeTunnels() {
 	p.mu.Lock()
 	tunnels := p.gateway.Retire()
 	p.mu.Unlock()

@@ -96,7 +96,7 @@ func (s *Service) prepareIPsec(cfg *config.Config, changes []config.Change) (cha
 			s.ipsec.stateMu.Lock()
 			next.commit()
 			s.ipsec.stateMu.Unlock()
-			s.fib.MarkChanged() // held packets may wait for an SA
+			s.fib.MarkChanged() // pending packets may wait for an SA
 		},
 		abort: func() {
 			s.ipsec.stateMu.Lock()
