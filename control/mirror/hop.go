@@ -16,7 +16,7 @@ import (
 // next-hop object or paths, and the same MTU.
 type hop struct {
 	key    string
-	bare   string // the key without lost paths
+	bare   string // the key without the dead paths on links that are up
 	id     fib.ID // 0 if the table was full
 	after  fib.ID // previous next hop of the prefix, whose flows it keeps
 	kind   fib.Kind
@@ -35,7 +35,7 @@ type path struct {
 	gateway   netip.Addr // invalid if destinations are on the link
 	weight    uint32
 	encap     bool       // needs an unsupported encapsulation
-	lost      bool       // unused by Linux although its link is up: see isLost
+	dead      bool       // unused by Linux although its link is up: see isDeadOnUpLink
 	adjacency *adjacency // nil if packets cannot leave by the path
 }
 
@@ -91,12 +91,12 @@ func (s *state) routeKey(r *rtnl.Route) {
 	}
 }
 
-// appendLost appends the lost paths to the key of a route's hop, registers for their return,
-// and returns the length of the bare key.
-func (s *state) appendLost(r *rtnl.Route) (bare int) {
+// appendDead appends the dead paths on links that are up to the key of a route's hop, has their
+// return cause a resync, and returns the length of the bare key.
+func (s *state) appendDead(r *rtnl.Route) (bare int) {
 	bare = len(s.key)
 	for i := range r.Hops {
-		if s.isLost(r, &r.Hops[i]) {
+		if s.isDeadOnUpLink(r, &r.Hops[i]) {
 			s.links[r.Hops[i].Index].suppresses = true
 			s.key = binary.NativeEndian.AppendUint16(s.key, uint16(i))
 		}
@@ -104,17 +104,17 @@ func (s *state) appendLost(r *rtnl.Route) (bare int) {
 	return bare
 }
 
-// isLost reports whether Linux does not use a path although its link is up: after the last IPv4
+// isDeadOnUpLink reports whether Linux does not use a path although its link is up: after the last IPv4
 // address of the link was deleted, or IPv6 was disabled on it, until the next address is added.
 // Next-hop objects are deleted instead.
-func (s *state) isLost(r *rtnl.Route, h *rtnl.Hop) bool {
+func (s *state) isDeadOnUpLink(r *rtnl.Route, h *rtnl.Hop) bool {
 	return h.Dead && r.NexthopID == 0 && s.isUp(h.Index)
 }
 
-// hopLike returns the hop that hopOf would, or else an unregistered one with its bare key.
-func (s *state) hopLike(r *rtnl.Route) *hop {
+// findHop returns the hop that hopOf would, or else an unregistered one with its bare key.
+func (s *state) findHop(r *rtnl.Route) *hop {
 	s.routeKey(r)
-	bare := s.appendLost(r)
+	bare := s.appendDead(r)
 	if h := s.hops[string(s.key)]; h != nil {
 		return h
 	}
@@ -140,7 +140,7 @@ func (s *state) appendPath(h rtnl.Hop) {
 // previous hop of the prefix, which may be nil.
 func (s *state) hopOf(r *rtnl.Route, was *hop) *hop {
 	s.routeKey(r)
-	bare := s.appendLost(r)
+	bare := s.appendDead(r)
 	if h := s.hops[string(s.key)]; h != nil {
 		h.refs++
 		return h
@@ -158,7 +158,7 @@ func (s *state) hopOf(r *rtnl.Route, was *hop) *hop {
 	} else {
 		paths := pathsOf(r.Hops)
 		for i := range paths {
-			paths[i].lost = s.isLost(r, &r.Hops[i])
+			paths[i].dead = s.isDeadOnUpLink(r, &r.Hops[i])
 		}
 		kind, _ := kindOf(r)
 		s.program(h, kind, paths)
@@ -199,7 +199,7 @@ func (s *state) program(h *hop, kind fib.Kind, paths []path) {
 		if p.adjacency = nil; kind == fib.KindForward {
 			p.adjacency = s.adjacencyOf(p)
 		}
-		up := s.isUp(p.link) && !p.lost
+		up := s.isUp(p.link) && !p.dead
 		if p.adjacency == nil {
 			elsewhereUp = elsewhereUp || up
 			continue
@@ -270,8 +270,8 @@ func (s *state) markHops(matches func(*hop) bool) (used bool) {
 	return used
 }
 
-// leads reports whether a path uses the gateway on the link.
-func (h *hop) leads(link int, gateway netip.Addr) bool {
+// hasGateway reports whether a path uses the gateway on the link.
+func (h *hop) hasGateway(link int, gateway netip.Addr) bool {
 	return slices.ContainsFunc(h.paths, func(p path) bool { return p.link == link && p.gateway == gateway })
 }
 

@@ -212,7 +212,7 @@ func (s *state) pathInfos(h *hop, dst netip.Addr) []PathInfo {
 	for _, p := range h.paths {
 		info := PathInfo{
 			Via: p.gateway, Dev: s.devName(p.link), Port: s.portNumber(p.link),
-			Unsupported: s.unsupportedPath(h, &p), Weight: p.weight, Dead: p.lost || !s.isUp(p.link),
+			Unsupported: s.unsupportedPath(h, &p), Weight: p.weight, Dead: p.dead || !s.isUp(p.link),
 		}
 		to := neighborID{p.link, p.gateway}
 		if p.onLink() {

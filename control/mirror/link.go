@@ -102,12 +102,12 @@ func (s *state) setLink(r *rtnl.Link) {
 		s.suspects.addLink(r.Index)
 	}
 	if l.Flags != wasFlags {
-		s.setUpAgain(r.Index)
+		s.restoreSuppressed(r.Index)
 	}
 }
 
-// setUpAgain schedules a resync for suppressed routes that return with a link or an address.
-func (s *state) setUpAgain(index int) {
+// restoreSuppressed schedules a resync for suppressed routes that return with a link or an address.
+func (s *state) restoreSuppressed(index int) {
 	if l := s.links[index]; l != nil && l.up && l.suppresses {
 		l.suppresses = false
 		s.suspects.addAll()
@@ -119,7 +119,7 @@ func (s *state) setUpAgain(index int) {
 // scope, such as local addresses.
 func (s *state) dropRoutesOver(index int) {
 	used := s.markHops(func(h *hop) bool {
-		return h.over(index) && !slices.ContainsFunc(h.paths, func(p path) bool { return s.isSet(p.link) && !p.lost })
+		return h.over(index) && !slices.ContainsFunc(h.paths, func(p path) bool { return s.isAdminUp(p.link) && !p.dead })
 	})
 	if !used {
 		return
@@ -140,7 +140,7 @@ func (s *state) setPort(number int, l *link) {
 	} else if p.mac == l.Address && p.mtu == int(l.MTU) && p.up == l.up {
 		return
 	}
-	if p.mtu != int(l.MTU) && s.mtuMayFollow(l.Index) {
+	if p.mtu != int(l.MTU) && s.mtusFollow(l.Index) {
 		s.suspects.addAll()
 	}
 	p.mac, p.mtu, p.up = l.Address, int(l.MTU), l.up
@@ -209,8 +209,8 @@ func (s *state) hasLinkdown() bool {
 	return false
 }
 
-// isSet reports whether a link is set up, with or without carrier.
-func (s *state) isSet(index int) bool {
+// isAdminUp reports whether a link is set up, with or without carrier.
+func (s *state) isAdminUp(index int) bool {
 	l, ok := s.links[index]
 	return ok && l.Flags&unix.IFF_UP != 0
 }

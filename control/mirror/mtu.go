@@ -28,10 +28,10 @@ func mtuOf(r *rtnl.Route) uint16 {
 	return uint16(min(max(r.MTU, least), math.MaxUint16))
 }
 
-// mtuMayFollow reports whether a change of a link's MTU could change those of routes without
+// mtusFollow reports whether a change of a link's MTU could change those of routes without
 // an event: Linux lowers the MTU of IPv6 routes over the link, and raises it if it was the
 // link's (rt6_mtu_change_route).
-func (s *state) mtuMayFollow(link int) bool {
+func (s *state) mtusFollow(link int) bool {
 	for _, h := range s.hops {
 		if h.mtu != 0 && h.over(link) {
 			return true

@@ -64,11 +64,11 @@ func (s *state) follows(r *rtnl.Route) bool {
 		!routable(ip) && r.Type == unix.RTN_UNICAST:
 		return false
 	case r.TOS != 0:
-		s.note(ByTOS, "", r.Dst)
+		s.queueReport(ByTOS, "", r.Dst)
 		s.keepWarning("tos", "routes by type of service are not supported: "+r.Dst.String()+" is ignored")
 		return false
 	case r.HasSrc:
-		s.note(BySource, "", r.Dst)
+		s.queueReport(BySource, "", r.Dst)
 		s.keepWarning("src", "routes by source address are not supported: "+r.Dst.String()+" is ignored")
 		return false
 	}
@@ -76,11 +76,11 @@ func (s *state) follows(r *rtnl.Route) bool {
 	case r.Table == unix.RT_TABLE_DEFAULT:
 		s.warnOnce("default", "routes of the table default are used as if they were in main")
 	case r.Type == unix.RTN_LOCAL && !r.Dst.IsSingleIP() && !ip.IsLoopback():
-		s.note(LocalPrefix, "", r.Dst)
+		s.queueReport(LocalPrefix, "", r.Dst)
 		s.keepWarning("local", "local routes of more than one address are not supported: packets to "+r.Dst.String()+" are dropped as local_delivery")
 	}
 	if r.Type == unix.RTN_MULTICAST && r.Family == unix.AF_INET {
-		s.note(MulticastType, "", r.Dst)
+		s.queueReport(MulticastType, "", r.Dst)
 	}
 	return true
 }
@@ -118,7 +118,7 @@ func (s *state) addRoute(r *rtnl.Route, flags uint16) {
 	}
 	e := s.edit(r.Dst)
 	added := s.newRoute(r, s.hopOf(r, e.oldHop))
-	s.noteHop(r, added.hop)
+	s.reportHop(r, added.hop)
 	class := e.class(added.class)
 	if flags&unix.NLM_F_EXCL != 0 { // Linux has no other route of the class
 		s.dropClass(class, added.class, func(r *route) bool { return !r.sameAs(&added) })
@@ -179,7 +179,7 @@ func (s *state) deleteRoute(r *rtnl.Route) {
 		s.setCharonRoute(r, true)
 	}
 	follows := s.follows(r)
-	s.forgetReport(r)
+	s.permitReport(r)
 	if !follows {
 		return
 	}
@@ -219,7 +219,7 @@ func (s *state) remainingHops(r *route, deleted *rtnl.Route) (rest []rtnl.Hop) {
 		if !slices.ContainsFunc(deleted.Hops, func(h rtnl.Hop) bool { return h.Index == p.link && h.Gateway == p.gateway }) {
 			rest = append(rest, rtnl.Hop{
 				Index: p.link, Gateway: p.gateway, Weight: uint16(p.weight), Encap: p.encap,
-				Dead: p.lost || !s.isSet(p.link),
+				Dead: p.dead || !s.isAdminUp(p.link),
 			})
 		}
 	}
@@ -228,12 +228,12 @@ func (s *state) remainingHops(r *route, deleted *rtnl.Route) (rest []rtnl.Hop) {
 
 // markRoute marks a route as present in Linux.
 func (s *state) markRoute(r *rtnl.Route) {
-	is := s.newRoute(r, s.hopLike(r))
+	is := s.newRoute(r, s.findHop(r))
 	for known, _ := s.routes.Get(r.Dst); known != nil; known = known.next {
-		if known.meant(&is, r) {
+		if known.identifiedBy(&is, r) {
 			known.seen = s.epoch
 			if known.hop.object == 0 && known.hop != is.hop {
-				s.suspects.addAll() // it has lost a path
+				s.suspects.addAll() // a path is gone
 			}
 		}
 	}

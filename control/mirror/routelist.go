@@ -127,20 +127,20 @@ func (r *route) sameAs(other *route) bool {
 
 // joins reports whether a single-path route is one of the paths of a new multipath route.
 func (r *route) joins(is *route) bool {
-	return is.ecmp && r.hop.object == 0 && len(r.hop.paths) == 1 && is.hop.leads(r.hop.paths[0].link, r.hop.paths[0].gateway)
+	return is.ecmp && r.hop.object == 0 && len(r.hop.paths) == 1 && is.hop.hasGateway(r.hop.paths[0].link, r.hop.paths[0].gateway)
 }
 
 // find returns the place in a list of the route that a message identifies, the end if none.
 func (s *state) find(at **route, r *rtnl.Route) **route {
-	is := s.newRoute(r, s.hopLike(r))
-	for *at != nil && !(*at).meant(&is, r) {
+	is := s.newRoute(r, s.findHop(r))
+	for *at != nil && !(*at).identifiedBy(&is, r) {
 		at = &(*at).next
 	}
 	return at
 }
 
-// meant reports whether a message, parsed into is, identifies this route.
-func (r *route) meant(is *route, msg *rtnl.Route) bool {
+// identifiedBy reports whether a message, parsed into is, identifies this route.
+func (r *route) identifiedBy(is *route, msg *rtnl.Route) bool {
 	switch {
 	case r.class != is.class:
 		return false
@@ -149,7 +149,7 @@ func (r *route) meant(is *route, msg *rtnl.Route) bool {
 	case is.ecmp:
 		return r.ecmp
 	case r.ecmp && len(msg.Hops) == 1: // added by a daemon, see isECMP
-		return r.hop.leads(msg.Hops[0].Index, msg.Hops[0].Gateway)
+		return r.hop.hasGateway(msg.Hops[0].Index, msg.Hops[0].Gateway)
 	case msg.Family == unix.AF_INET6: // Linux changes the preferred source without an event
 		return r.kind == is.kind && r.hop.bare == is.hop.bare
 	}

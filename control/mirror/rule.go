@@ -78,7 +78,7 @@ func (s *state) checkCharon() {
 	s.charon.changed = false
 	var differ []string
 	for p, r := range s.charon.routes {
-		if s.charon.rule[familyOf(p.Addr())] && !s.leadsAlike(p, &r) {
+		if s.charon.rule[familyOf(p.Addr())] && !s.sameNextHops(p, &r) {
 			differ = append(differ, p.String())
 		}
 	}
@@ -101,25 +101,25 @@ func (s *state) checkCharon() {
 		"hint", "set charon.install_routes = no in strongswan.conf, or add the routes to table main")
 }
 
-// leadsAlike reports whether table main has the next hop of a route for its whole prefix.
-func (s *state) leadsAlike(p netip.Prefix, r *rtnl.Route) bool {
+// sameNextHops reports whether table main has the next hop of a route for its whole prefix.
+func (s *state) sameNextHops(p netip.Prefix, r *rtnl.Route) bool {
 	_, head, found := s.routes.LookupPrefixLPM(p)
-	if !found || !alike(head.best().hop, r) {
+	if !found || !sameNextHop(head.best().hop, r) {
 		return false
 	}
 	for inner, head := range s.routes.Subnets(p) {
-		if inner != p && head.best().table() != unix.RT_TABLE_LOCAL && !alike(head.best().hop, r) {
+		if inner != p && head.best().table() != unix.RT_TABLE_LOCAL && !sameNextHop(head.best().hop, r) {
 			return false
 		}
 	}
 	return true
 }
 
-// alike reports whether a hop has the next hop of a route.
-func alike(h *hop, r *rtnl.Route) bool {
+// sameNextHop reports whether a hop has the next hop of a route.
+func sameNextHop(h *hop, r *rtnl.Route) bool {
 	kind, _ := kindOf(r)
 	if kind != fib.KindForward || h.kind != fib.KindForward && h.kind != fib.KindNoPort || len(h.paths) != len(r.Hops) {
 		return kind == h.kind && kind != fib.KindForward
 	}
-	return !slices.ContainsFunc(r.Hops, func(hop rtnl.Hop) bool { return !h.leads(hop.Index, hop.Gateway) })
+	return !slices.ContainsFunc(r.Hops, func(hop rtnl.Hop) bool { return !h.hasGateway(hop.Index, hop.Gateway) })
 }

@@ -34,7 +34,7 @@ type state struct {
 	onResolved  func(neighborID)  // called for resolved neighbors; may be nil
 	hops        map[string]*hop   // by key
 	ofObject    map[uint32][]*hop // of these, the ones of next-hop objects, by ID
-	noRoom      *hop              // for routes that found the next-hop table full: drops packets
+	fallbackHop *hop              // for routes that found the next-hop table full: drops packets
 	adjacencies map[neighborID]*adjacency
 	numbered    map[uint32]*adjacency // by index in the table
 
@@ -83,8 +83,8 @@ func (s *state) init(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger) er
 	for _, p := range ports {
 		s.ports = append(s.ports, port{Port: p})
 	}
-	s.noRoom = s.hopOf(&rtnl.Route{Type: unix.RTN_THROW}, nil)
-	if s.noRoom.id == 0 {
+	s.fallbackHop = s.hopOf(&rtnl.Route{Type: unix.RTN_THROW}, nil)
+	if s.fallbackHop.id == 0 {
 		return fmt.Errorf("add next hop: %w", fib.ErrFull)
 	}
 	return nil
@@ -117,7 +117,7 @@ func (s *state) handle(msg rtnl.Message) error {
 	case unix.RTM_DELNEXTHOP:
 		return rtnl.Parse(msg, func(n *rtnl.Nexthop) { s.deleteObject(n.ID) })
 	case unix.RTM_NEWADDR:
-		return rtnl.Parse(msg, func(a *rtnl.Address) { s.setUpAgain(a.Index) })
+		return rtnl.Parse(msg, func(a *rtnl.Address) { s.restoreSuppressed(a.Index) })
 	case unix.RTM_DELADDR:
 		return rtnl.Parse(msg, func(a *rtnl.Address) {
 			if a.Local.Is4() {

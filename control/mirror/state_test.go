@@ -34,7 +34,7 @@ func (s *state) setTestLink(index int, up bool) {
 // checkState checks what must hold after every flush.
 func checkState(t *testing.T, s *state) {
 	t.Helper()
-	hops, adjacencies := map[*hop]int{s.noRoom: 1}, map[*adjacency]int{}
+	hops, adjacencies := map[*hop]int{s.fallbackHop: 1}, map[*adjacency]int{}
 	lens := [2]int{}
 	for p, r := range s.routes.All() {
 		lens[familyOf(p.Addr())]++

@@ -67,33 +67,33 @@ func (u *UnsupportedRoutes) List() string {
 const (
 	maxPrefixes = 3       // listed in a report
 	maxReports  = 64      // reasons and interfaces per round
-	maxNoted    = 1 << 14 // routes that are reported only once
+	maxReported = 1 << 14 // routes that are reported only once
 	reportEvery = 10 * time.Second
 )
 
 // reports collects unsupported routes for logging. Each is logged once.
 type reports struct {
-	pending []UnsupportedRoutes
-	noted   map[notedRoute]bool
-	last    time.Time // of the last round
+	pending  []UnsupportedRoutes
+	reported map[reportedRoute]bool
+	last     time.Time // of the last round
 }
 
-type notedRoute struct {
+type reportedRoute struct {
 	reason Unsupported
 	dev    string
 	prefix netip.Prefix
 }
 
-// note queues a report of a route.
-func (s *state) note(reason Unsupported, dev string, p netip.Prefix) {
-	key := notedRoute{reason, dev, p}
-	if s.reports.noted[key] || len(s.reports.noted) >= maxNoted {
+// queueReport queues a report of a route.
+func (s *state) queueReport(reason Unsupported, dev string, p netip.Prefix) {
+	key := reportedRoute{reason, dev, p}
+	if s.reports.reported[key] || len(s.reports.reported) >= maxReported {
 		return
 	}
-	if s.reports.noted == nil {
-		s.reports.noted = map[notedRoute]bool{}
+	if s.reports.reported == nil {
+		s.reports.reported = map[reportedRoute]bool{}
 	}
-	s.reports.noted[key] = true
+	s.reports.reported[key] = true
 	i := slices.IndexFunc(s.reports.pending, func(u UnsupportedRoutes) bool { return u.Reason == reason && u.Dev == dev })
 	if i < 0 {
 		if len(s.reports.pending) == maxReports {
@@ -108,21 +108,21 @@ func (s *state) note(reason Unsupported, dev string, p netip.Prefix) {
 	}
 }
 
-// forgetReport permits another report when a deleted route is added again.
-func (s *state) forgetReport(r *rtnl.Route) {
-	if len(s.reports.noted) == 0 {
+// permitReport permits another report when a deleted route is added again.
+func (s *state) permitReport(r *rtnl.Route) {
+	if len(s.reports.reported) == 0 {
 		return
 	}
 	for reason := range unsupportedTexts {
-		delete(s.reports.noted, notedRoute{reason, "", r.Dst})
+		delete(s.reports.reported, reportedRoute{reason, "", r.Dst})
 		for _, h := range r.Hops {
-			delete(s.reports.noted, notedRoute{reason, s.linkName(h.Index), r.Dst})
+			delete(s.reports.reported, reportedRoute{reason, s.linkName(h.Index), r.Dst})
 		}
 	}
 }
 
-// noteHop queues a report of a route whose paths are unsupported.
-func (s *state) noteHop(r *rtnl.Route, h *hop) {
+// reportHop queues a report of a route whose paths are unsupported.
+func (s *state) reportHop(r *rtnl.Route, h *hop) {
 	dropped := h.kind == fib.KindNoPort
 	if !dropped && (h.kind != fib.KindForward || len(h.paths) < 2) {
 		return
@@ -132,10 +132,10 @@ func (s *state) noteHop(r *rtnl.Route, h *hop) {
 		l := s.links[h.paths[i].link]
 		switch {
 		case reason == Encap:
-			s.note(reason, dev, r.Dst)
+			s.queueReport(reason, dev, r.Dst)
 		case reason == "" || !dropped || l == nil || l.Flags&unix.IFF_LOOPBACK != 0:
 		case dev != s.hooks.Own:
-			s.note(reason, dev, r.Dst)
+			s.queueReport(reason, dev, r.Dst)
 		}
 	}
 }

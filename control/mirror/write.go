@@ -133,7 +133,7 @@ func (s *state) idOf(h *hop) fib.ID {
 	if h.id != 0 {
 		return h.id
 	}
-	return s.noRoom.id
+	return s.fallbackHop.id
 }
 
 // rewriteTable replaces the whole table of a family.

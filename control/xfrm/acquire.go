@@ -15,7 +15,7 @@ const acquireTimeout = 3 * time.Second
 // Linux does for its own packets.
 func (m *Mirror) acquire(tunnel uint32) {
 	m.acquired[tunnel] = time.Now()
-	index, ok := m.wanting[tunnel]
+	index, ok := m.acquirePolicy[tunnel]
 	if !ok {
 		return // the policy was deleted
 	}

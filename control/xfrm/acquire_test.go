@@ -26,7 +26,7 @@ func testAcquire(t *testing.T) {
 		daemon, err = rtnl.ListenFamily(unix.NETLINK_XFRM, 1<<20, groupAcquire)
 		return err
 	}))
-	asked := make(chan []byte, 8)
+	preferredSPI := make(chan []byte, 8)
 	go func() {
 		buf := make([]byte, rtnl.MinBuffer)
 		for {
@@ -37,7 +37,7 @@ func testAcquire(t *testing.T) {
 			for rest := buf[:n]; len(rest) > 0; {
 				var msg rtnl.Message
 				if msg, rest, err = rtnl.Next(rest); err == nil && msg.Type == msgAcquire {
-					asked <- bytes.Clone(msg.Data)
+					preferredSPI <- bytes.Clone(msg.Data)
 				}
 			}
 		}
@@ -60,7 +60,7 @@ func testAcquire(t *testing.T) {
 			}
 		}
 		select {
-		case msg := <-asked:
+		case msg := <-preferredSPI:
 			if len(msg) < sizeofAcquire {
 				t.Fatalf("Linux asks with %d bytes", len(msg))
 			}
@@ -78,7 +78,7 @@ func testAcquire(t *testing.T) {
 		}
 	}
 	select {
-	case msg := <-asked:
+	case msg := <-preferredSPI:
 		t.Errorf("Linux asks again: % x", msg)
 	case <-time.After(200 * time.Millisecond):
 	}

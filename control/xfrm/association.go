@@ -27,7 +27,7 @@ func (a *association) logAttrs() []any {
 // setState adds or changes a state, and takes ownership of its keys.
 func (t *tables) setState(s *state) {
 	s.keys = s.fingerprint(t.seed)
-	s.secret = s.nonces(t.seed)
+	s.nonceID = s.nonces(t.seed)
 	if old := t.states[s.id]; old != nil {
 		if old.params == s.params && old.larval == s.larval {
 			s.wipe()
@@ -55,11 +55,11 @@ func (t *tables) deleteState(id stateID) {
 	}
 	t.withdraw(a)
 	t.changed = true
-	secret, numbers := a.secret, a.numbers(s.Config().Direction)
+	nonceID, numbers := a.nonceID, a.numbers(s.Config().Direction)
 	t.hooks.Quiescent(func() {
 		last := s.Sequence()
 		s.Zero()
-		t.quiesced.put(func() { t.depart(departed{secret, numbers, last}) })
+		t.quiesced.put(func() { t.recordDeleted(deletedSA{nonceID, numbers, last}) })
 	})
 }
 
@@ -74,7 +74,7 @@ func (t *tables) add(a *association) {
 	if a.out() {
 		id := a.tunnel()
 		t.outbound[id] = append(t.outbound[id], a)
-		t.choose(id)
+		t.selectOutbound(id)
 	}
 }
 
@@ -83,15 +83,15 @@ func (t *tables) withdraw(a *association) {
 	if a.out() {
 		id := a.tunnel()
 		t.outbound[id] = slices.DeleteFunc(t.outbound[id], func(x *association) bool { return x == a })
-		t.choose(id)
+		t.selectOutbound(id)
 	}
 	t.gateway.Remove(a.sa)
 }
 
-// choose sets the outbound SA of a tunnel: the one with the SPI in the policy's template, or
+// selectOutbound sets the outbound SA of a tunnel: the one with the SPI in the policy's template, or
 // else the newest. Key daemons install a new SA before the peer does, and change the policy
 // when it can be used.
-func (t *tables) choose(id tunnelID) {
+func (t *tables) selectOutbound(id tunnelID) {
 	all := t.outbound[id]
 	if len(all) == 0 {
 		delete(t.outbound, id)
@@ -99,7 +99,7 @@ func (t *tables) choose(id tunnelID) {
 	}
 	chosen := all[len(all)-1]
 	for _, a := range all {
-		if a.id.spi == t.asked[id] {
+		if a.id.spi == t.preferredSPI[id] {
 			chosen = a
 		}
 	}
@@ -145,12 +145,12 @@ func (t *tables) install(a *association) {
 	a.sa = s
 	t.changed = true
 	if t.add(a); a.sa != nil {
-		t.memory.enter(a)
+		t.memory.claim(a)
 	}
 }
 
-// decide installs waiting SAs whose direction is known now, oldest first.
-func (t *tables) decide() {
+// installDecided installs waiting SAs whose direction is known now, oldest first.
+func (t *tables) installDecided() {
 	var ready []*association
 	for _, a := range t.states {
 		if a.waits {

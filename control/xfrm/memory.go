@@ -22,30 +22,30 @@ const restartGap = 1 << 28
 type memory struct {
 	// recent is filled and then becomes earlier, which bounds the memory.
 	recent, earlier map[uint64]uint64
-	holders         map[uint64]*holder // by secret
+	owners          map[uint64]*owner // by nonce ID
 }
 
-// holder is the SA that uses a secret, until no worker can use it.
-type holder struct {
+// owner is the SA that uses a nonce sequence, until no worker can use it.
+type owner struct {
 	id      stateID
-	waiting []*association // for the secret
+	waiting []*association // for the nonce sequence
 }
 
 const memorySize = 1 << 16
 
 func newMemory() memory {
-	return memory{recent: map[uint64]uint64{}, holders: map[uint64]*holder{}}
+	return memory{recent: map[uint64]uint64{}, owners: map[uint64]*owner{}}
 }
 
 // last returns the last number of any SA with the keys.
 func (m *memory) last(keys uint64) uint64 { return max(m.recent[keys], m.earlier[keys]) }
 
-// enter makes an SA the holder of its secret, which must be free.
-func (m *memory) enter(a *association) { m.holders[a.secret] = &holder{id: a.id} }
+// claim makes an SA the owner of its nonce sequence, which must be free.
+func (m *memory) claim(a *association) { m.owners[a.nonceID] = &owner{id: a.id} }
 
-// wait queues a new SA if its secret has a holder, and returns the holder.
+// wait queues a new SA if its nonce sequence has an owner, and returns the owner.
 func (m *memory) wait(a *association) (other stateID, ok bool) {
-	h := m.holders[a.secret]
+	h := m.owners[a.nonceID]
 	if h == nil {
 		return other, false
 	}
@@ -53,25 +53,25 @@ func (m *memory) wait(a *association) (other stateID, ok bool) {
 	return h.id, true
 }
 
-// left records the last number of a deleted SA, and returns the SAs that waited for it.
-func (m *memory) left(x departed) []*association {
+// release records the last number of a deleted SA, and returns the SAs that waited for it.
+func (m *memory) release(x deletedSA) []*association {
 	if len(m.recent) >= memorySize {
 		m.recent, m.earlier = map[uint64]uint64{}, m.recent
 	}
 	m.recent[x.numbers] = max(m.last(x.numbers), x.last)
-	waiting := m.holders[x.secret].waiting
-	delete(m.holders, x.secret)
+	waiting := m.owners[x.nonceID].waiting
+	delete(m.owners, x.nonceID)
 	return waiting
 }
 
-// departed is a deleted SA: the keys of its numbers, and the last number.
-type departed struct{ secret, numbers, last uint64 }
+// deletedSA is a deleted SA: its nonce sequence, the key of its numbers, and the last number.
+type deletedSA struct{ nonceID, numbers, last uint64 }
 
 // numbers returns the key of an SA's sequence numbers. An outbound SA continues after any with
-// its secret; inbound numbers start again with another SPI.
+// its nonce sequence; inbound numbers start again with another SPI.
 func (a *association) numbers(d ipsec.Direction) uint64 {
 	if d == ipsec.Out {
-		return a.secret
+		return a.nonceID
 	}
 	return a.keys
 }
@@ -102,16 +102,16 @@ func (q *quiesced) take() []func() {
 	return list
 }
 
-// settle runs the queued functions.
-func (t *tables) settle() {
+// runQuiesced runs the queued functions.
+func (t *tables) runQuiesced() {
 	for _, do := range t.quiesced.take() {
 		do()
 	}
 }
 
-// depart records a deleted SA, and installs the first that waited for it.
-func (t *tables) depart(x departed) {
-	for _, a := range t.memory.left(x) {
+// recordDeleted records a deleted SA, and installs the first that waited for it.
+func (t *tables) recordDeleted(x deletedSA) {
+	for _, a := range t.memory.release(x) {
 		if t.states[a.id] == a {
 			t.install(a)
 		}

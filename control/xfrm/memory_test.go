@@ -53,8 +53,8 @@ func TestStateDeletedWhileWaitingIsNotInstalled(t *testing.T) {
 	out := outState(0x200)
 	f.say(out.message(msgNewSA), out.message(msgDelSA), out.message(msgNewSA), out.message(msgDelSA))
 	f.quiesce()
-	if s := f.stats(); s.Associations != 0 || len(f.states) != 0 || len(f.memory.holders) != 0 {
-		t.Errorf("%+v, %d states, %d departing", s, len(f.states), len(f.memory.holders))
+	if s := f.stats(); s.Associations != 0 || len(f.states) != 0 || len(f.memory.owners) != 0 {
+		t.Errorf("%+v, %d states, %d departing", s, len(f.states), len(f.memory.owners))
 	}
 }
 
@@ -81,8 +81,8 @@ func TestRestartSkipsNumbers(t *testing.T) {
 func TestMemoryEnds(t *testing.T) {
 	m := newMemory()
 	for i := range uint64(3 * memorySize) {
-		m.enter(&association{state: &state{secret: i}})
-		m.left(departed{i, i, i + 1})
+		m.claim(&association{state: &state{nonceID: i}})
+		m.release(deletedSA{i, i, i + 1})
 	}
 	if n := len(m.recent) + len(m.earlier); n > 2*memorySize {
 		t.Errorf("it knows %d", n)
@@ -110,12 +110,12 @@ func TestKeysAreOverwrittenWhenNoWorkerCanUseThem(t *testing.T) {
 	if e := seal(); e != ipsec.OK {
 		t.Errorf("a worker that had begun cannot finish: %v", e)
 	}
-	if len(f.waits) != 1 || len(f.memory.holders) != 1 {
+	if len(f.waits) != 1 || len(f.memory.owners) != 1 {
 		t.Fatal("workers are not waited for")
 	}
 	f.quiesce()
-	if len(f.memory.holders) != 0 {
-		t.Error("it has not departed, although all workers have finished")
+	if len(f.memory.owners) != 0 {
+		t.Error("it has not deletedSA, although all workers have finished")
 	}
 	if e := seal(); e != ipsec.OutStateInvalid {
 		t.Errorf("afterwards: %v", e)
@@ -148,7 +148,7 @@ func TestStatesWithTheSameKeyAreNotUsedTogether(t *testing.T) {
 	}
 	f.say(received.message(msgDelSA))
 	f.quiesce()
-	if len(f.memory.holders) != 0 {
-		t.Errorf("%d secrets are held by nobody", len(f.memory.holders))
+	if len(f.memory.owners) != 0 {
+		t.Errorf("%d secrets are held by nobody", len(f.memory.owners))
 	}
 }

@@ -151,7 +151,7 @@ func (m *Mirror) run() {
 			m.acquire(tunnel)
 		case <-tick.C:
 			m.push()
-			m.decide()
+			m.installDecided()
 			m.expireAcquires()
 			if m.stale {
 				m.resynchronize("retry")

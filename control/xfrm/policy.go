@@ -79,7 +79,7 @@ func parsePolicy(data []byte) (*policy, error) {
 	if h[161] != actionAllow {
 		p.Action = ipsecpolicy.Discard
 	}
-	p.choose(&f)
+	p.parseSelector(&f)
 	for a.Next() {
 		p.attribute(&a)
 	}
@@ -99,9 +99,9 @@ func (p *policy) refuse(format string, a ...any) {
 	}
 }
 
-// choose parses the selector beyond addresses and protocol. Unsupported fields refuse the
+// parseSelector parses the selector beyond addresses and protocol. Unsupported fields refuse the
 // policy without narrowing it.
-func (p *policy) choose(f *selector) {
+func (p *policy) parseSelector(f *selector) {
 	var errs [2]error
 	p.SrcPorts, errs[0] = f.sport.portRange()
 	p.DstPorts, errs[1] = f.dport.portRange()

@@ -18,7 +18,7 @@ func (t *tables) setPolicy(p *policy) {
 	}
 	old := t.policies[p.index]
 	if old != nil && old.protects != p.protects {
-		t.ask(old, 0)
+		t.prefer(old, 0)
 	}
 	if p.refusal != "" && (old == nil || old.refusal != p.refusal) {
 		t.log.Error("xfrm policy refused, matching packets are dropped as xfrm_policy_refused",
@@ -28,28 +28,28 @@ func (t *tables) setPolicy(p *policy) {
 	p.age = t.ages
 	t.policies[p.index] = p
 	t.rules = true
-	t.ask(p, p.spi)
+	t.prefer(p, p.spi)
 }
 
 func (t *tables) deletePolicy(index uint32) {
 	if p, ok := t.policies[index]; ok {
 		delete(t.policies, index)
 		t.rules = true
-		t.ask(p, 0)
+		t.prefer(p, 0)
 	}
 }
 
-// ask sets the preferred SA of a policy's tunnel; 0 for none.
-func (t *tables) ask(p *policy, spi uint32) {
+// prefer sets the preferred SA of a policy's tunnel; 0 for none.
+func (t *tables) prefer(p *policy, spi uint32) {
 	switch {
 	case p.direction != ipsec.Out || p.Action != ipsecpolicy.Protect:
 		return
 	case spi == 0:
-		delete(t.asked, p.protects)
+		delete(t.preferredSPI, p.protects)
 	default:
-		t.asked[p.protects] = spi
+		t.preferredSPI[p.protects] = spi
 	}
-	t.choose(p.protects)
+	t.selectOutbound(p.protects)
 }
 
 // setDefaults applies struct xfrm_userpolicy_default: the action for packets without a policy,
@@ -69,15 +69,15 @@ func (t *tables) setRules() {
 		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.priority, b.priority), cmp.Compare(a.age, b.age))
 	})
 	rules := make([]gateway.Rule, 0, len(sorted))
-	clear(t.wanting)
+	clear(t.acquirePolicy)
 	seen := make(map[gateway.Rule]bool, len(sorted))
 	for _, p := range sorted {
 		r := gateway.Rule{Direction: p.direction, Policy: p.Policy, Refusal: p.refusal}
 		if p.Action == ipsecpolicy.Protect {
 			r.Name = p.protects.String()
 			r.Target = t.gateway.Tunnel(r.Name)
-			if _, ok := t.wanting[r.Target]; !ok && r.Direction == ipsec.Out {
-				t.wanting[r.Target] = p.index
+			if _, ok := t.acquirePolicy[r.Target]; !ok && r.Direction == ipsec.Out {
+				t.acquirePolicy[r.Target] = p.index
 			}
 		}
 		if !seen[r] { // in and fwd are often equal

@@ -46,7 +46,7 @@ type state struct {
 	params
 	larval       bool // SPI allocated, no keys yet
 	key, authKey []byte
-	secret       uint64    // see nonces
+	nonceID      uint64    // see nonces
 	sequence     [2]uint64 // in Linux, by ipsec.Direction: last sent, highest received
 	bytes        uint64
 	packets      uint64

@@ -17,16 +17,16 @@ type tables struct {
 	log     *slog.Logger
 	seed    maphash.Seed // of fingerprints
 
-	states   map[stateID]*association
-	outbound map[tunnelID][]*association // installed, newest last
-	asked    map[tunnelID]uint32         // SPI in the template of the youngest policy
-	memory   memory
-	quiesced quiesced
+	states       map[stateID]*association
+	outbound     map[tunnelID][]*association // installed, newest last
+	preferredSPI map[tunnelID]uint32         // SPI in the template of the youngest policy
+	memory       memory
+	quiesced     quiesced
 
-	policies map[uint32]*policy // by index
-	ages     uint64             // policies added so far
-	wanting  map[uint32]uint32  // index of the first policy of a tunnel
-	defaults [sizeofDefault]byte
+	policies      map[uint32]*policy // by index
+	ages          uint64             // policies added so far
+	acquirePolicy map[uint32]uint32  // index of the policy to send ACQUIREs for, by tunnel
+	defaults      [sizeofDefault]byte
 
 	gap            uint64 // for new states; see restartGap
 	rules, changed bool   // rules must be set; the gateway changed
@@ -47,13 +47,13 @@ func newTables(g *gateway.Gateway, workers int, hooks Hooks, log *slog.Logger) *
 	}
 	return &tables{
 		gateway: g, workers: workers, hooks: hooks, log: log, seed: maphash.MakeSeed(),
-		states:   map[stateID]*association{},
-		outbound: map[tunnelID][]*association{},
-		asked:    map[tunnelID]uint32{},
-		policies: map[uint32]*policy{},
-		wanting:  map[uint32]uint32{},
-		memory:   newMemory(),
-		quiesced: quiesced{wake: make(chan struct{}, 1)},
+		states:        map[stateID]*association{},
+		outbound:      map[tunnelID][]*association{},
+		preferredSPI:  map[tunnelID]uint32{},
+		policies:      map[uint32]*policy{},
+		acquirePolicy: map[uint32]uint32{},
+		memory:        newMemory(),
+		quiesced:      quiesced{wake: make(chan struct{}, 1)},
 	}
 }
 
@@ -86,9 +86,9 @@ func (t *tables) compare(d *dump) {
 
 // commit ends a batch: it installs waiting SAs, sets the rules and reports changes.
 func (t *tables) commit() {
-	t.settle()
+	t.runQuiesced()
 	if t.rules {
-		t.decide()
+		t.installDecided()
 		t.setRules()
 		t.rules = false
 	}
