@@ -44,8 +44,8 @@ type Load struct {
 	_      padding
 	times  [readAhead]time.Duration // of the next packets: times[at:n]; by the NIC of the receive ring
 	at, n  int
-	maxLag time.Duration
-	endLag time.Duration // of the last packet
+	lag    Lag
+	onTime time.Duration // when no packet was late
 
 	_         padding
 	leaving   [burst]time.Duration // by the NIC of the transmit ring
@@ -79,9 +79,15 @@ func (l *Load) Ended() bool { return l.ended.Load() }
 // Delivered returns the number of transmitted packets. Any goroutine may call it.
 func (l *Load) Delivered() uint64 { return l.departed.Load() }
 
-// Lag returns the longest delay of a packet by the emulated NIC itself, and that of the last packet.
-// Call it after Ended.
-func (l *Load) Lag() (longest, last time.Duration) { return l.maxLag, l.endLag }
+// Lag is the delay of packets by the emulated NIC itself.
+type Lag struct {
+	Longest time.Duration
+	Last    time.Duration // of the last packet
+	Behind  time.Duration // at the end of the load, since when some packet has been late
+}
+
+// Lag returns the delays by the emulated NIC. Call it after Ended.
+func (l *Load) Lag() Lag { return l.lag }
 
 // now returns the time since the begin, negative before it.
 func (l *Load) now() time.Duration {
@@ -106,6 +112,7 @@ func (l *Load) due(now time.Duration) []time.Duration {
 	times := l.times[l.at:min(l.at+burst, l.n)]
 	for i, t := range times {
 		if t > now {
+			l.onTime = now
 			return times[:i]
 		}
 	}
@@ -119,8 +126,7 @@ func (q *Queue) offer(now time.Duration) {
 	if len(times) == 0 {
 		return
 	}
-	l.endLag = now - times[len(times)-1]
-	l.maxLag = max(l.maxLag, now-times[0])
+	l.lag = Lag{max(l.lag.Longest, now-times[0]), now - times[len(times)-1], now - l.onTime}
 	l.at += len(times)
 	for len(times) > 0 {
 		frames, fill := q.rx.peekPosted(len(times))

@@ -69,8 +69,8 @@ func TestLoadArrivesOnTime(t *testing.T) {
 			t.Errorf("%v: not %d packets", tt.now, tt.want)
 		}
 	}
-	if len(s.lost) != 0 || l.maxLag != 18*time.Microsecond {
-		t.Errorf("%d lost, lag %v", len(s.lost), l.maxLag)
+	if len(s.lost) != 0 || l.Lag() != (Lag{18 * time.Microsecond, 500, 0}) {
+		t.Errorf("%d lost, lag %v", len(s.lost), l.Lag())
 	}
 }
 
@@ -105,6 +105,19 @@ func TestPacketsAreLostWhenTheRingIsFull(t *testing.T) {
 	}
 }
 
+// A NIC that receives a burst each 100 µs cannot offer a packet each µs.
+func TestSlowNICIsBehind(t *testing.T) {
+	s := &schedule{interval: time.Microsecond, count: 1000}
+	p, l := newOffered(t, s, 0)
+	p.in.Refill()
+	for now := time.Duration(0); !l.Ended(); now += 100 * time.Microsecond {
+		p.in.offer(now)
+	}
+	if lag := l.Lag(); lag.Last < 400*time.Microsecond || lag.Behind < 1400*time.Microsecond {
+		t.Errorf("%+v", lag)
+	}
+}
+
 // After a stall of the NIC, packets have their scheduled times.
 func TestStallOfNICIsLatency(t *testing.T) {
 	s := &schedule{interval: time.Microsecond, count: 2000}
@@ -118,8 +131,8 @@ func TestStallOfNICIsLatency(t *testing.T) {
 		got, _ := p.turn(t, 64)
 		n += got
 	}
-	if longest, _ := l.Lag(); longest != 999*time.Microsecond || len(s.lost) != 0 {
-		t.Errorf("lag %v, %d lost", longest, len(s.lost))
+	if lag := l.Lag(); lag.Longest != 999*time.Microsecond || lag.Last != 0 || lag.Behind != 0 || len(s.lost) != 0 {
+		t.Errorf("lag %v, %d lost", lag, len(s.lost))
 	}
 	l.Begin(batch.Clock() - time.Millisecond)
 	for len(s.delivered) < 1001 {

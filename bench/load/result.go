@@ -13,7 +13,7 @@ type Result struct {
 	NDR *Found  `json:"ndr,omitempty"`              // no drop rate; absent if rates were given
 	PDR *Found  `json:"pdr,omitempty"`              // partial drop rate, 0.5 % loss
 
-	Loads []Step `json:"loads"`
+	Loads []Step `json:"loads"` // in the order of measurement
 
 	Unmeasured []string `json:"unmeasured"` // values that this host or program cannot measure, with the reason
 }
@@ -30,19 +30,19 @@ type Found struct {
 
 // Loss is the packets of a trial. Offered packets were delivered or lost.
 type Loss struct {
-	Offered   uint64 `json:"offered_packets"`
-	Delivered uint64 `json:"delivered_packets"`
-	Lost      uint64 `json:"lost_packets"` // that found the receive ring full
+	Offered   uint64 `json:"offered_packets"`   // without warm-up
+	Delivered uint64 `json:"delivered_packets"` // transmitted
+	Lost      uint64 `json:"lost_packets"`      // that found the receive ring full
 }
 
 // Step is the result of one load.
 type Step struct {
-	Share      float64 `json:"share,omitempty"` // of the rate that Of names
+	Share      float64 `json:"share,omitempty"` // of the rate that `of` names
 	Of         string  `json:"of,omitempty"`    // ndr, or pdr if no rate is without loss; absent if the rate was given
-	Mpps       float64 `json:"offered_mpps"`
-	Throughput float64 `json:"delivered_mpps"`
+	Mpps       float64 `json:"offered_mpps"`    // million packets per second
+	Throughput float64 `json:"delivered_mpps"`  // the same unit
 	Loss
-	LossRatio float64 `json:"loss_ratio"`
+	LossRatio float64 `json:"loss_ratio"` // lost divided by offered packets
 	Latency           // from arrival at one NIC to departure at the other
 	// Percentiles are the latencies in µs that 1 %, 2 % ... 99 % of the packets do not exceed.
 	Percentiles []float64          `json:"percentiles_us"`

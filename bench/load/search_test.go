@@ -26,7 +26,7 @@ func (d *device) test(rate float64, dur time.Duration) (*Trial, error) {
 	t := &Trial{Rate: rate, Seconds: dur.Seconds(), Offered: uint64(rate * dur.Seconds()), Queue: 2048, Queues: 1}
 	if d.generator > 0 && rate > d.generator {
 		t.EndLag = time.Duration((1 - d.generator/rate) * float64(dur))
-		t.Lag, rate = t.EndLag, d.generator
+		t.Lag, t.Behind, rate = t.EndLag, dur, d.generator
 	}
 	capacity := d.capacity * (1 + d.jitter*d.rnd.NormFloat64())
 	loss := max(0, 1-capacity/rate)

@@ -20,6 +20,7 @@ type Trial struct {
 
 	Lag    time.Duration // longest delay by the generator itself
 	EndLag time.Duration // of the last packets
+	Behind time.Duration // at the end, since when some packet has been late
 	Queue  int           // packets that fit in a receive ring
 	Queues int
 
@@ -44,6 +45,7 @@ func (t *Trial) Join(u *Trial) {
 	t.Seconds += u.Seconds
 	t.Latency.Add(&u.Latency)
 	t.Longest, t.Lag, t.EndLag = max(t.Longest, u.Longest), max(t.Lag, u.Lag), max(t.EndLag, u.EndLag)
+	t.Behind += u.Behind
 	t.CPU, t.Sent = t.CPU+u.CPU, t.Sent+u.Sent
 	t.Rate, t.Queue, t.Queues, t.Engine = u.Rate, u.Queue, u.Queues, u.Engine
 	if t.Stages == nil {
@@ -77,17 +79,9 @@ func (t *Trial) Loss() float64 {
 // Throughput returns the delivered packets per second.
 func (t *Trial) Throughput() float64 { return float64(t.Delivered) / t.Seconds }
 
-const (
-	// lagShare of a trial is the delay at its end from which on the generator could not offer the rate.
-	lagShare = 1.0 / 200
-	// lagTime is tolerated at the end of any trial.
-	lagTime = time.Millisecond
-)
-
-// Overrun reports whether the generator could not offer the rate.
-func (t *Trial) Overrun() bool {
-	return t.EndLag > lagTime+time.Duration(lagShare*t.Seconds*float64(time.Second))
-}
+// Overrun reports whether the generator could not offer the rate: it has been late for half of the time. A
+// stall does not count, after which it catches up.
+func (t *Trial) Overrun() bool { return t.Behind.Seconds() > t.Seconds/2 }
 
 // Stalled reports whether a stall of the generator can have caused losses: the packets that became due in
 // it fill half of a ring.
@@ -97,10 +91,10 @@ func (t *Trial) Stalled() bool {
 
 // Latency is the quantiles of a latency in µs.
 type Latency struct {
-	P50  float64 `json:"p50_us"`
-	P99  float64 `json:"p99_us"`
-	P999 float64 `json:"p999_us"`
-	Max  float64 `json:"max_us"`
+	P50  float64 `json:"p50_us"`  // median
+	P99  float64 `json:"p99_us"`  // 99th percentile
+	P999 float64 `json:"p999_us"` // 99.9th percentile
+	Max  float64 `json:"max_us"`  // the longest one; exact, where percentiles are within 1 %
 }
 
 // NewLatency returns the quantiles of a distribution in ns. longest is exact, quantiles are within 1 %.

@@ -109,8 +109,8 @@ func TestLateGeneratorsAreRecognized(t *testing.T) {
 		overrun, stalled bool
 	}{
 		{Trial{Seconds: 1, Rate: 1e6, Queue: 2000}, false, false},
-		{Trial{Seconds: 1, Rate: 1e6, Queue: 2000, EndLag: 5 * time.Millisecond}, false, false},
-		{Trial{Seconds: 1, Rate: 1e6, Queue: 2000, EndLag: 7 * time.Millisecond}, true, false},
+		{Trial{Seconds: 1, Rate: 1e6, Queue: 2000, Behind: 400 * time.Millisecond}, false, false},
+		{Trial{Seconds: 1, Rate: 1e6, Queue: 2000, Behind: 600 * time.Millisecond}, true, false},
 		{Trial{Seconds: 1, Rate: 1e6, Queue: 2000, Lag: 2 * time.Millisecond}, false, false}, // nothing is lost
 		{Trial{Seconds: 1, Rate: 1e6, Queue: 2000, Lag: 2 * time.Millisecond, Lost: 1}, false, true},
 		{Trial{Seconds: 1, Rate: 1e6, Queue: 2000, Lag: time.Millisecond / 2, Lost: 1}, false, false},

@@ -117,8 +117,8 @@ func (b *Testbed) offer(a load.Arrival, rate float64, d time.Duration, seed uint
 	t := &load.Trial{Rate: rate, Seconds: d.Seconds(), Queue: memport.RingSize, Queues: len(b.In), Engine: after.Engine}
 	for _, l := range loads {
 		t.Add(l.offer, l.recorder)
-		longest, last := l.Lag()
-		t.Lag, t.EndLag = max(t.Lag, longest), max(t.EndLag, last)
+		lag := l.Lag()
+		t.Lag, t.EndLag, t.Behind = max(t.Lag, lag.Longest), max(t.EndLag, lag.Last), max(t.Behind, lag.Behind)
 	}
 	t.CPU = float64(len(b.In))*float64(end-start) - float64(after.Idle-before.Idle)
 	t.Sent = after.Ports[EgressPort].TxPackets - before.Ports[EgressPort].TxPackets

@@ -4,16 +4,16 @@ import "github.com/warproute/warproute/bench/load"
 
 // Summary is the measured router and its environment.
 type Summary struct {
-	Engine     string `json:"engine"`
-	Family     string `json:"family"`
-	Table      string `json:"table"`
-	Routes     int    `json:"routes"`
-	Workers    int    `json:"workers"`
-	NICs       int    `json:"nics"`
-	GPUs       int    `json:"gpus"`
-	MaxPackets int    `json:"max_packets"`
-	Chunks     int    `json:"chunks"`
-	Verified   int    `json:"verified_packets"`
+	Engine     string `json:"engine"`           // cpu or gpu
+	Family     string `json:"family"`           // IPv4 or IPv6
+	Table      string `json:"table"`            // name of the routing table
+	Routes     int    `json:"routes"`           // in the table
+	Workers    int    `json:"workers"`          // each on its own core
+	NICs       int    `json:"nics"`             // cores that emulate NICs
+	GPUs       int    `json:"gpus"`             // that workers are assigned to
+	MaxPackets int    `json:"max_packets"`      // per chunk
+	Chunks     int    `json:"chunks"`           // in flight per worker
+	Verified   int    `json:"verified_packets"` // whose contents were compared before the measurement
 }
 
 // NewSummary returns the summary of a testbed, without engine and verified packets.
@@ -30,12 +30,12 @@ func NewSummary(c Config, ipv6 bool, table string, routes int) Summary {
 // LoadResult is the result of a measurement under load.
 type LoadResult struct {
 	Summary
-	Sizes     []int  `json:"packet_bytes"`               // of IP packets, with IPsec of inner ones; round-robin
-	Suite     string `json:"suite,omitempty"`            // of IPsec; absent without it
+	Sizes     []int  `json:"packet_bytes"`               // sizes of IP packets, with IPsec of inner ones; round-robin
+	Suite     string `json:"suite,omitempty"`            // cipher suite; absent without IPsec
 	Direction string `json:"direction,omitempty"`        // encrypt or decrypt
 	SAs       int    `json:"sas,omitempty"`              //
 	Window    int    `json:"replay_window,omitempty"`    // in packets
 	DMA       string `json:"dma"`                        // copy: a core copies packets; none: they are in memory before they arrive
-	Prepared  int    `json:"prepared_packets,omitempty"` // of a worker and round, with dma none
+	Prepared  int    `json:"prepared_packets,omitempty"` // of a worker in a round, with dma none
 	load.Result
 }

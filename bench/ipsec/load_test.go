@@ -1,0 +1,80 @@
+package ipsec
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/bench/load"
+	"github.com/warproute/warproute/bench/testbed"
+	"github.com/warproute/warproute/internal/affinity"
+	esp "github.com/warproute/warproute/ipsec"
+)
+
+func needTwoCores(t *testing.T) {
+	t.Helper()
+	cpus, err := affinity.CPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cpus) < 2 {
+		t.Skip("a worker and a NIC need two cores")
+	}
+}
+
+// Every round has new SAs, so no packet is refused as a replay, also where a trial has several rounds.
+func TestLoadOfGateways(t *testing.T) {
+	needTwoCores(t)
+	for _, d := range []esp.Direction{esp.Out, esp.In} {
+		for _, prepared := range []int{0, 2000} {
+			o := options("aes128gcm16", d)
+			o.Testbed.NICs, o.Testbed.Prepared, o.Ring, o.IPv6 = 1, prepared, 1, prepared > 0
+			s, window, err := Load(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := map[esp.Direction]int{esp.Out: 0, esp.In: 64}[d]; window != want || s.Verified != variety {
+				t.Errorf("%s: window %d, %d verified", names[d], window, s.Verified)
+			}
+			trial, err := s.Tester(load.Arrival{}, 1)(50_000, 100*time.Millisecond)
+			if err != nil {
+				t.Fatalf("%s, %d prepared: %v", names[d], prepared, err)
+			}
+			if trial.Offered < 4900 || trial.Offered > 5100 || trial.Offered != trial.Delivered+trial.Lost || trial.Delivered == 0 {
+				t.Errorf("%s, %d prepared: %d offered, %d delivered, %d lost", names[d], prepared, trial.Offered, trial.Delivered, trial.Lost)
+			}
+		}
+	}
+}
+
+// The GPU engine, with a null device, loses no packet either.
+func TestLoadOfGPUEngine(t *testing.T) {
+	needTwoCores(t)
+	for _, prepared := range []int{0, 1000} {
+		tr := newHostTraffic(t, esp.Out, false)
+		tr.Testbed.NICs, tr.Testbed.Prepared = 1, prepared
+		rings, err := tr.rings(tr.protect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &testbed.Subject{Summary: testbed.Summary{Engine: host}, Open: func() (*testbed.Testbed, int, error) {
+			b, err := tr.newTestbed(1, 0)
+			if err == nil {
+				b.In[0].PlayRecording(rings[0].tape, 0, -1)
+				b.Prepare()
+			}
+			return b, prepared, err
+		}}
+		trial, err := s.Tester(load.Arrival{Kind: load.Burst, Burst: 16}, 1)(20_000, 100*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if trial.Offered < 1900 || trial.Offered > 2100 || trial.Offered != trial.Delivered+trial.Lost || trial.Delivered == 0 || trial.Engine != host {
+			t.Errorf("%d offered, %d delivered, %d lost, engine %s", trial.Offered, trial.Delivered, trial.Lost, trial.Engine)
+		}
+		s.Engine = "gpu"
+		if _, err := s.Tester(load.Arrival{}, 1)(20_000, time.Millisecond); err == nil || !strings.Contains(err.Error(), "engine host at the end, not gpu") {
+			t.Errorf("another engine at the end: %v", err)
+		}
+	}
+}
