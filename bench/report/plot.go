@@ -45,8 +45,12 @@ func svg(p *plot.Plot, width vg.Length) ([]byte, error) {
 	if _, err := c.WriteTo(&b); err != nil {
 		return nil, fmt.Errorf("write SVG: %w", err)
 	}
-	// Fallbacks for readers without this font.
-	return bytes.ReplaceAll(b.Bytes(), []byte("family:Liberation Sans;"), []byte("family:Liberation Sans,Arial,sans-serif;")), nil
+	return withFallbacks(b.Bytes()), nil
+}
+
+// withFallbacks adds fonts for readers without that of the plot.
+func withFallbacks(svg []byte) []byte {
+	return bytes.ReplaceAll(svg, []byte("family:Liberation Sans;"), []byte("family:Liberation Sans,Arial,sans-serif;"))
 }
 
 // barChart is bars with limits.
@@ -115,8 +119,17 @@ func ticks125(least, most float64) (ticks []plot.Tick) {
 
 // drawCurves returns cumulative distributions.
 func drawCurves(title, unit string, curves []curve) ([]byte, error) {
+	p, err := newCurves(title, unit, "% of chunks", curves)
+	if err != nil {
+		return nil, err
+	}
+	return svg(p, plotWidth)
+}
+
+// newCurves returns a plot of cumulative distributions.
+func newCurves(title, unit, share string, curves []curve) (*plot.Plot, error) {
 	p := newPlot(title)
-	p.X.Label.Text, p.Y.Label.Text = unit, "% of chunks"
+	p.X.Label.Text, p.Y.Label.Text = unit, share
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.TickerFunc(ticks125)
 	p.Y.Min, p.Y.Max = 0, 100
 	p.Legend.Left = false
@@ -136,5 +149,11 @@ func drawCurves(title, unit string, curves []curve) ([]byte, error) {
 		p.Add(line)
 		p.Legend.Add(c.name, line)
 	}
-	return svg(p, plotWidth)
+	switch { // a logarithmic axis needs two positive ends
+	case len(curves) == 0:
+		p.X.Min, p.X.Max = 1, 10
+	case p.X.Min == p.X.Max:
+		p.X.Min, p.X.Max = p.X.Min/2, p.X.Max*2
+	}
+	return p, nil
 }

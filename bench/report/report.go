@@ -1,5 +1,5 @@
-// Package report draws benchmark results as SVG: bars with the limit as a line, and cumulative
-// distributions of latencies. The same results give the same bytes.
+// Package report draws benchmark results as SVG: bars with the limit as a line, latencies versus load, and
+// cumulative distributions of latencies. The same results give the same bytes.
 package report
 
 import (
@@ -27,7 +27,7 @@ func Draw(title string, results []byte) (svg []byte, err error) {
 		key  string // that only these results have
 		draw func(title string, results []byte) ([]byte, error)
 	}{
-		{"suite", drawIPsec}, {"frame_bytes", drawForward}, {"percentiles_us", drawLatency}, {"bound", drawVeth}, {"rates", drawLookup},
+		{"loads", drawLoad}, {"suite", drawIPsec}, {"frame_bytes", drawForward}, {"percentiles_us", drawLatency}, {"bound", drawVeth}, {"rates", drawLookup},
 	} {
 		if _, ok := list[0][kind.key]; ok {
 			return kind.draw(title, results)

@@ -11,6 +11,7 @@ import (
 	"github.com/warproute/warproute/bench/forward"
 	"github.com/warproute/warproute/bench/gpulookup"
 	"github.com/warproute/warproute/bench/ipsec"
+	"github.com/warproute/warproute/bench/load"
 	"github.com/warproute/warproute/bench/lookup"
 	"github.com/warproute/warproute/bench/testbed"
 	"github.com/warproute/warproute/bench/veth"
@@ -41,6 +42,19 @@ func texts(t *testing.T, svg []byte) (text string, shapes int) {
 	}
 }
 
+// loadResult returns a result with two loads that delivered packets and one that did not.
+func loadResult(percentiles []float64) *testbed.LoadResult {
+	r := &testbed.LoadResult{Sizes: []int{64}, Suite: "aes128gcm16", Direction: "encrypt", Result: load.Result{
+		NDR: &load.Found{Mpps: 10}, PDR: &load.Found{Mpps: 11}, Loads: []load.Step{{Mpps: 20, Percentiles: make([]float64, 99)}},
+	}}
+	for _, mpps := range []float64{1, 10} {
+		r.Loads = append(r.Loads, load.Step{
+			Mpps: mpps, Loss: load.Loss{Offered: 9, Delivered: 9}, Latency: load.Latency{P50: 5 * mpps, P99: 50, P999: 500, Max: 5000}, Percentiles: percentiles,
+		})
+	}
+	return r
+}
+
 func TestDrawEveryKind(t *testing.T) {
 	percentiles := make([]float64, 99)
 	for i := range percentiles {
@@ -65,6 +79,8 @@ func TestDrawEveryKind(t *testing.T) {
 			[]string{"IPv4", "limit"}, 1},
 		{"latency", []forward.Latency{{Engine: "gpu", Mode: "resident", Packets: 60, Percentiles: percentiles}, {Engine: "cpu", Packets: 60, Percentiles: percentiles}},
 			[]string{"latency of a chunk in µs", "gpu resident, 60 packets"}, 0},
+		{"load", []*testbed.LoadResult{loadResult(percentiles), {Result: load.Result{Loads: []load.Step{{Mpps: 1, Latency: load.Latency{P50: 1, P99: 2, P999: 3}}}}}},
+			[]string{"offered load in Mpps", "p99.9", "NDR 10 Mpps", "PDR 11 Mpps", "% of packets", "1 Mpps", "encrypt aes128gcm16"}, 3 + 2}, // dots of p50, and in the legends
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			data, err := json.Marshal(tt.results)

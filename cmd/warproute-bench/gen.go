@@ -121,7 +121,7 @@ func (f *genFlags) parse() (err error) {
 	case !(f.maxLoss >= 0 && f.maxLoss <= 100): // also rejects NaN
 		return fmt.Errorf("--max-loss %v: write percent, 0 to 100", f.maxLoss)
 	}
-	if f.options.Rate, err = parseRate(f.rate); err != nil {
+	if f.options.Rate, err = parseRate("rate", f.rate); err != nil {
 		return err
 	}
 	if f.options.Duration == 0 && f.options.Count == 0 {
@@ -152,8 +152,8 @@ func (f *genFlags) parse() (err error) {
 	return f.traffic.Check()
 }
 
-// parseRate parses a number with the suffix k, M or G.
-func parseRate(s string) (float64, error) {
+// parseRate parses a flag's number with the suffix k, M or G.
+func parseRate(flag, s string) (float64, error) {
 	unit := 1.0
 	number := strings.TrimRight(s, "kMG")
 	if suffix := s[len(number):]; suffix != "" {
@@ -161,7 +161,7 @@ func parseRate(s string) (float64, error) {
 	}
 	rate, err := strconv.ParseFloat(number, 64)
 	if err != nil || unit == 0 {
-		return 0, fmt.Errorf("--rate %s: write packets per second, such as 50000, 200k or 1.5M", s)
+		return 0, fmt.Errorf("--%s %s: write packets per second, such as 50000, 200k or 1.5M", flag, s)
 	}
 	return rate * unit, nil
 }

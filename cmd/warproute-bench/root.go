@@ -15,6 +15,7 @@ DPDK and bart, and generates traffic. Results are verified before anything is ti
 
   warproute-bench demo                         route real packets through namespaces
   warproute-bench forward                      forwarding rate on memory ports
+  warproute-bench load                         latency and loss under load
   warproute-bench gen --port eth1 --dst ADDR   send traffic and measure loss and latency`,
 	}
 	root.AddGroup(
@@ -24,7 +25,7 @@ DPDK and bart, and generates traffic. Results are verified before anything is ti
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		"measure": {
-			profiled(newForwardCommand()), profiled(newIPsecCommand()), newLatencyCommand(), cli.Interruptible(newLookupCommand()),
+			profiled(newForwardCommand()), profiled(newIPsecCommand()), profiled(newLoadCommand()), newLatencyCommand(), cli.Interruptible(newLookupCommand()),
 			cli.Interruptible(newChurnCommand()), cli.Interruptible(newVethCommand()),
 		},
 		"plot":    {newReportCommand()},

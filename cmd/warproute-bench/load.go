@@ -1,0 +1,121 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warproute/warproute/bench/forward"
+	bench "github.com/warproute/warproute/bench/ipsec"
+	"github.com/warproute/warproute/bench/load"
+	"github.com/warproute/warproute/bench/testbed"
+	"github.com/warproute/warproute/dataplane/gpu"
+	"github.com/warproute/warproute/internal/cli"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/packet"
+)
+
+// loadFlags are the flags of load.
+type loadFlags struct {
+	engine, family, table  string
+	routes                 int
+	seed                   uint64
+	testbed                testbed.Config
+	size, suite, direction string
+	sas, window, ring      int
+	dma                    string
+	memory                 int // MiB of prepared frames
+	arrival, max           string
+	rates, shares          []string
+	trial                  time.Duration
+	resolution             float64
+	confirm                int
+	out                    cli.Results
+	ipv6, decrypt          bool
+	sizes                  []int
+	options                load.Options
+}
+
+func newLoadCommand() *cobra.Command {
+	var f loadFlags
+	c := &cobra.Command{
+		Use:   "load",
+		Short: "Measure latency and loss under load on memory ports",
+		Long: `Offer packets at given rates to a router on memory ports, whether or not it keeps up, and
+measure latency and loss. Cores emulate the NICs: a packet that finds the receive ring full
+is lost. Latency counts from the scheduled arrival at one NIC to the departure at the other,
+so a late generator hides nothing.
+
+Without --rate, it searches the no drop rate (NDR) and the partial drop rate (PDR, 0.5 %
+loss) by binary search as RFC 2544, confirms them by repeated trials, and then measures
+shares of NDR. With --suite the router is an IPsec gateway.
+
+Every packet of a first run is verified as by forward and ipsec. With --dma none packets are
+in memory before they arrive, and each is used once: a trial consists of rounds, between
+which frames are written again.
+
+  warproute-bench load
+  warproute-bench load --rate 1M,5M --arrival poisson
+  warproute-bench load --suite aes128gcm16 --size 1408 --sas 1 --dma none --output load.json
+  warproute-bench report load.json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+	}
+	f.addFlags(c)
+	return c
+}
+
+func (f *loadFlags) run(c *cobra.Command) error {
+	if err := f.check(c); err != nil {
+		return cli.UsageError(err)
+	}
+	progress := cli.NewProgress(c.ErrOrStderr())
+	defer progress.Done()
+	progress.Step("verify")
+	subject, result, err := f.subject()
+	if err != nil {
+		return err
+	}
+	r, err := load.Run(f.options, subject.Tester(f.options.Arrival, f.seed), progress.Step)
+	if err != nil {
+		return err
+	}
+	progress.Done()
+	r.Unmeasured = f.unmeasured()
+	result.Summary, result.Result, result.Prepared = subject.Summary, *r, f.testbed.Prepared
+	writeLoad(f.out.Text(c), result)
+	return f.out.Write(c, []*testbed.LoadResult{result})
+}
+
+// subject verifies the router and returns it, with a result that has its parameters.
+func (f *loadFlags) subject() (*testbed.Subject, *testbed.LoadResult, error) {
+	res := &testbed.LoadResult{Sizes: f.sizes, DMA: f.dma}
+	if f.suite == "" {
+		o := forward.Options{IPv6: f.ipv6, Engine: f.engine, Mode: gpu.Resident, Table: f.table, Routes: f.routes, Testbed: f.testbed, Seed: f.seed}
+		for _, n := range f.sizes {
+			o.Sizes = append(o.Sizes, packet.EthernetLen+n)
+		}
+		s, err := forward.Load(o)
+		return s, res, err
+	}
+	o := bench.Options{
+		IPv6: f.ipv6, Direction: ipsec.Out, Suite: f.suite, SAs: f.sas, Sizes: f.sizes, Window: f.window, Ring: f.ring,
+		Table: f.table, Routes: f.routes, Engine: f.engine, Testbed: f.testbed, Seed: f.seed,
+	}
+	if f.decrypt {
+		o.Direction = ipsec.In
+	}
+	res.Suite, res.Direction, res.SAs = f.suite, f.direction, f.sas
+	s, window, err := bench.Load(o)
+	res.Window = window
+	return s, res, err
+}
+
+// unmeasured returns the values that are not measured, and why.
+func (f *loadFlags) unmeasured() []string {
+	const why = "NVML reports it, and package cuda binds only the driver API"
+	if f.engine == "cpu" {
+		return []string{}
+	}
+	return []string{"GPU power: " + why, "GPU utilization: " + why}
+}
