@@ -9,7 +9,7 @@ type egress struct {
 	n      int
 }
 
-// transmit gives each port its list, and drops what does not fit the transmit ring.
+// transmit passes each port its list, and drops packets that do not fit the transmit ring.
 func (w *worker) transmit() {
 	for p := range w.tx {
 		e := &w.tx[p]

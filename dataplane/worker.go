@@ -111,8 +111,7 @@ func (w *worker) sleep(pending int) {
 // the engine.
 const stopDelay = 500 * time.Millisecond
 
-// shutDown processes what has been received until nothing is left or stopDelay has passed, and drops
-// the rest.
+// shutDown processes received packets until none is left or stopDelay has passed, and drops the rest.
 func (w *worker) shutDown() {
 	start := batch.Clock()
 	for {

@@ -74,10 +74,10 @@ func (s *SA) Unwrap(buf []byte, at int, in *Incoming) (int, int, Error) {
 // Incoming is a received packet of an SA before verification. Offsets are relative to its buffer.
 type Incoming struct {
 	ESP, End int    // from the SPI to the end of the ICV
-	Seq      uint64 // its sequence number, the upper half inferred
-	Header   int    // length of the headers in front, without UDP
-	NextAt   int    // where, in these, it is said what follows
-	TOS      byte   // theirs
+	Seq      uint64 // sequence number, the upper half inferred
+	Header   int    // length of the IP headers in front of ESP or UDP, in bytes
+	NextAt   int    // offset in them of the next-header field that names ESP or UDP
+	TOS      byte   // traffic class of the outer header
 }
 
 // Find is step 1 of Decapsulate, for engines whose device decrypts: the device decrypts the packet

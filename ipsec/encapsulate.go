@@ -12,8 +12,8 @@ import (
 // the plain nonce. Offsets are relative to its buffer.
 type Outgoing struct {
 	At, Len int    // the packet, outer header included
-	ESP     int    // where it begins with the SPI; it goes to the packet's end
-	Seq     uint64 // its sequence number, which no other packet has
+	ESP     int    // the SPI; ESP extends to the end of the packet
+	Seq     uint64 // sequence number
 }
 
 // Encapsulate encrypts the IP packet of n bytes at buf[at:] in place, and returns offset and length

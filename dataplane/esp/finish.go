@@ -12,7 +12,7 @@ import (
 // Finish applies replay windows and policies to the packets of a chunk that a device has opened and
 // decided on. in has the frames as they were received. It returns the number of jobs with
 // Reroute: their packets were decrypted or encrypted once more, and need another lookup.
-func (s *Stage) Finish(in []batch.Frame, out []batch.Result, jobs []Job) (again int) {
+func (s *Stage) Finish(in []batch.Frame, out []batch.Result, jobs []Job) (rerouted int) {
 	if !anyOpen(jobs) {
 		return 0
 	}
@@ -22,9 +22,9 @@ func (s *Stage) Finish(in []batch.Frame, out []batch.Result, jobs []Job) (again 
 		sas, seqs := s.opened(jobs[start:end])
 		ipsec.PrefetchWindows(sas, seqs, s.worker)
 		s.prefetchOpened(out[end:min(end+block, len(out))], jobs[end:])
-		again += s.finishBlock(in[start:end], out[start:end], jobs[start:end])
+		rerouted += s.finishBlock(in[start:end], out[start:end], jobs[start:end])
 	}
-	return again
+	return rerouted
 }
 
 func anyOpen(jobs []Job) bool {
@@ -58,8 +58,8 @@ func (s *Stage) opened(jobs []Job) (sas []*ipsec.SA, seqs []uint64) {
 	return s.distinctSAs[:n], s.seqs[:n]
 }
 
-// finishBlock confirms the opened packets of a block, applies the policies to them, and passes
-// those that are ESP, or are to be, through the stage once more.
+// finishBlock confirms the opened packets of a block and applies the policies to them. Packets that are
+// ESP again, or are to be encrypted, pass the stage once more. It returns the number of jobs with Reroute.
 func (s *Stage) finishBlock(in []batch.Frame, out []batch.Result, jobs []Job) (n int) {
 	s.n = 0
 	var again [block]bool
@@ -93,8 +93,8 @@ func (s *Stage) finishBlock(in []batch.Frame, out []batch.Result, jobs []Job) (n
 	return n
 }
 
-// confirm applies the replay window to packet i of a block, and lists the packet that was in it for
-// the policies, unless it is dropped. It returns true if that packet is ESP, too.
+// confirm applies the replay window to packet i of a block, and lists the inner packet for the
+// policies, unless it is dropped. It returns true if the inner packet is ESP, too.
 func (s *Stage) confirm(f *batch.Frame, r *batch.Result, job *Job, i int) (nested bool) {
 	f.Origin = f.Origin.With(batch.PolicyDone)
 	dropped := r.Verdict.Action() == batch.ActionDrop
@@ -107,7 +107,7 @@ func (s *Stage) confirm(f *batch.Frame, r *batch.Result, job *Job, i int) (neste
 		*r = batch.Result{Verdict: r.Verdict}
 		return false
 	}
-	p := s.enter(f, job)
+	p := s.setInner(f, job)
 	switch {
 	case p == nil:
 		*r = batch.DropFor(batch.XfrmInStateProtoError)
@@ -141,9 +141,9 @@ func (s *Stage) listOpened(p []byte, i int, by *ipsec.SA) {
 	s.list(p, i, by)
 }
 
-// enter makes the decrypted packet the frame's, and returns it, nil if the device left no whole
+// setInner makes the inner packet that of the frame, and returns it; nil if the device left no whole
 // packet there.
-func (s *Stage) enter(f *batch.Frame, job *Job) []byte {
+func (s *Stage) setInner(f *batch.Frame, job *Job) []byte {
 	buf, at, _ := s.frames.Room(*f)
 	body := int(job.ESP) - packet.EthernetLen + 8 + job.SA.IVLen() // from the received packet's beginning
 	end := at + int(job.ESP) - packet.EthernetLen + int(job.Bytes)

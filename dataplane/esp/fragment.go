@@ -13,7 +13,7 @@ import (
 
 // reassembleESP returns the drop of a fragment, received in plaintext, that may be of ESP or of
 // ESP in UDP that this router decrypts: for itself, or in transport mode for a host behind it. Fragments of
-// UDP for such a host meet the policies first, see reassembleTransport.
+// UDP for such a host are checked against the policies first: see reassembleTransport.
 func (s *Stage) reassembleESP(p []byte) batch.Result {
 	part, ok := ipsec.Fragment(p)
 	if !ok {

@@ -6,7 +6,7 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// maxNested is the number of ESP headers that are removed from a packet at most.
+// maxNested is the largest number of ESP headers of a packet, one in another, that are removed.
 const maxNested = 4
 
 // processInbound decrypts the ESP packets of a block, or makes jobs of them. nested is true if the
@@ -23,8 +23,8 @@ func (s *Stage) processInbound(in []batch.Frame, out []batch.Result, jobs []Job,
 	}
 }
 
-// open removes all ESP headers of packet i and lists what they protected for the policies, or
-// makes a job of the packet.
+// open decrypts packet i, repeatedly if it is ESP in ESP, and lists the inner packet for the policies;
+// or it makes a job of the packet.
 func (s *Stage) open(f *batch.Frame, i int, nested bool, sa *ipsec.SA, job *Job) batch.Result {
 	depth := 0
 	if nested {

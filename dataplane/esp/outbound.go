@@ -121,8 +121,8 @@ func completeChecksum(p []byte, l4 *packet.L4) {
 	}
 }
 
-// clamp lowers the MSS that a TCP segment announces to what fits a packet of mtu bytes. l4 is of
-// an IPv6 packet.
+// clamp lowers the MSS option of a TCP segment so that packets have at most mtu bytes. l4 is of an
+// IPv6 packet.
 func clamp(p []byte, l4 *packet.L4, mtu int) {
 	const tcpLen = 20
 	at, tcp := packet.IPv4Len, false

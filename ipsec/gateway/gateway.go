@@ -22,7 +22,7 @@ type Gateway struct {
 	Nonces ipsec.Nonces // of outbound SAs
 
 	// Set before an engine has the gateway.
-	ClampMSS      bool // lower the MSS of TCP connections to what fits the tunnel
+	ClampMSS      bool // lower the MSS of TCP connections to the tunnel's MTU
 	FragmentAfter bool // fragment ESP packets, not their inner packets, if IPv4 allows that
 	StrictErrors  bool // check the quotation of every ICMP error out of a tunnel, and admit none of other routers into one by its quotation
 

@@ -2,20 +2,21 @@
 
 package gcm
 
-// counter512 combines n bytes with the stream that begins with the counter block of
-// two words, in the order of their bytes in memory.
+// counter512 xors n bytes with the key stream that begins at the counter block first,
+// two words in memory order.
 //
 //go:noescape
 func counter512(key *uint32, dst *byte, src *byte, n int, firstLow uint64, firstHigh uint64)
 
-// seal512 encrypts n bytes and writes their tag. first is the counter block of the tag,
-// the text's follow. aad is authenticated too, in a block that zeros fill up, and is so many
-// bits. Blocks are words, for a block in memory waits for the stores that it was made by.
+// seal512 encrypts n bytes and writes the tag. first is the counter block of the tag;
+// those of the text follow. aad is the additional authenticated data, a block padded with
+// zeros, and aadBits its length. Blocks are passed as words: a load of a block in memory
+// would wait for the stores of its words.
 //
 //go:noescape
 func seal512(key *uint32, dst *byte, src *byte, n int, firstLow uint64, firstHigh uint64, aadLow uint64, aadHigh uint64, aadBits uint64, tag *[16]byte)
 
-// open512 decrypts n bytes and writes the tag that they should have; else as seal512.
+// open512 decrypts n bytes and writes the tag that authentic ones have; else as seal512.
 //
 //go:noescape
 func open512(key *uint32, dst *byte, src *byte, n int, firstLow uint64, firstHigh uint64, aadLow uint64, aadHigh uint64, aadBits uint64, tag *[16]byte)

@@ -1,9 +1,9 @@
-// Command asm writes the vector code of package gcm; go generate runs it.
+// Command asm generates the vector code of package gcm; go generate runs it.
 //
-// Four blocks of 16 bytes share a register, and 16 blocks pass together: their counters
-// are encrypted, the text is combined with them, and the ciphertext is multiplied by 16
-// powers of the hash key, so that 16 steps of GHASH end in one reduction. The next 16
-// blocks' encryption does not wait for that, so the processor does both at once.
+// A register holds four blocks of 16 bytes, and 16 blocks are processed together: their counters are
+// encrypted and xored with the text, and the ciphertext is multiplied by 16 powers of the hash key, so
+// that 16 steps of GHASH need one reduction. The encryption of the next 16 blocks does not depend on
+// it, so the processor overlaps both.
 package main
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/warproute/warproute/ipsec/gcm/layout"
 )
 
-// mode is what is done with the text.
+// mode is the operation of a function.
 type mode int
 
 const (
-	counter mode = iota // combined with the stream, and no more
-	seal                // ... then hashed
-	open                // hashed, then combined
+	counter mode = iota // xor the text with the key stream
+	seal                // the same, then hash it
+	open                // hash the text, then xor it with the key stream
 )
 
 const (
@@ -35,23 +35,24 @@ var reverse, steps, lanes, polynomial Mem
 
 func main() {
 	constants()
-	crypt("counter512", counter, `counter512 combines n bytes with the stream that begins with the counter block of
-two words, in the order of their bytes in memory.`)
-	crypt("seal512", seal, `seal512 encrypts n bytes and writes their tag. first is the counter block of the tag,
-the text's follow. aad is authenticated too, in a block that zeros fill up, and is so many
-bits. Blocks are words, for a block in memory waits for the stores that it was made by.`)
-	crypt("open512", open, `open512 decrypts n bytes and writes the tag that they should have; else as seal512.`)
+	crypt("counter512", counter, `counter512 xors n bytes with the key stream that begins at the counter block first,
+two words in memory order.`)
+	crypt("seal512", seal, `seal512 encrypts n bytes and writes the tag. first is the counter block of the tag;
+those of the text follow. aad is the additional authenticated data, a block padded with
+zeros, and aadBits its length. Blocks are passed as words: a load of a block in memory
+would wait for the stores of its words.`)
+	crypt("open512", open, `open512 decrypts n bytes and writes the tag that authentic ones have; else as seal512.`)
 	Generate()
 }
 
 func constants() {
-	reverse = GLOBL("reverse", RODATA|NOPTR) // the bytes of a block
+	reverse = GLOBL("reverse", RODATA|NOPTR) // reverses the bytes of a block
 	DATA(0, U64(0x08090a0b0c0d0e0f))
 	DATA(8, U64(0x0001020304050607))
-	steps = GLOBL("steps", RODATA|NOPTR) // from a register's counters to those of the next
+	steps = GLOBL("steps", RODATA|NOPTR) // difference of the counters of two registers
 	DATA(0, U64(4))
 	DATA(8, U64(0))
-	lanes = GLOBL("lanes", RODATA|NOPTR) // from one counter to a register's
+	lanes = GLOBL("lanes", RODATA|NOPTR) // differences of the counters of a register
 	for lane := range 4 {
 		DATA(16*lane, U64(uint64(lane)))
 		DATA(16*lane+8, U64(0))
@@ -66,13 +67,13 @@ type function struct {
 	mode
 	key, last, rounds          reg.GPVirtual // last: the last round's key
 	dst, src, n                reg.GPVirtual
-	powers                     reg.GPVirtual // the first that the group is multiplied with
+	powers                     reg.GPVirtual // first power for the group
 	swap, next, step, poly     reg.VecVirtual
-	sum                        reg.VecVirtual // GHASH so far, reversed; in the lowest lane
+	sum                        reg.VecVirtual // GHASH of the blocks so far, reversed; in the lowest lane
 	text                       [registers]reg.VecVirtual
 	low, middle, high, scratch reg.VecVirtual
 	masks                      [registers]reg.OpmaskVirtual
-	given                      [registers]reg.VecVirtual // open: what was to be decrypted
+	given                      [registers]reg.VecVirtual // open: ciphertext
 }
 
 func crypt(name string, m mode, doc string) {
@@ -107,7 +108,7 @@ func crypt(name string, m mode, doc string) {
 	RET()
 }
 
-// begin loads the arguments and takes what is authenticated first into the sum.
+// begin loads the arguments and adds the additional authenticated data to the sum.
 func (f *function) begin() {
 	f.key, f.dst, f.src, f.n = GP64(), GP64(), GP64(), GP64()
 	Load(Param("key"), f.key)
@@ -166,7 +167,7 @@ func (f *function) multiplySum() {
 	VMOVDQA(f.high.AsX(), f.sum.AsX()) // other lanes are zero
 }
 
-// multiply adds a product, in parts, of 128 bits each in every lane.
+// multiply adds the three parts of a 256-bit product in every lane.
 func (f *function) multiply(power, by reg.VecVirtual, isFirst bool) {
 	if isFirst {
 		VPCLMULQDQ(U8(0x00), power, by, f.low)
@@ -189,7 +190,7 @@ func (f *function) multiply(power, by reg.VecVirtual, isFirst bool) {
 // xor3 is the truth table of a XOR b XOR c for VPTERNLOGD.
 const xor3 = 0x96
 
-// reduce leaves the parts modulo the polynomial in high.
+// reduce reduces the parts modulo the polynomial, into high.
 func (f *function) reduce() {
 	for _, p := range [...][2]reg.VecVirtual{{f.low, f.middle}, {f.middle, f.high}} {
 		VPCLMULQDQ(U8(0x01), p[0], f.poly, f.scratch)
@@ -198,8 +199,8 @@ func (f *function) reduce() {
 	}
 }
 
-// rest prepares for the last n bytes, which are less than a group: masks of the bytes that
-// are there, and the powers with which the last block of them is multiplied by H.
+// rest prepares the last n bytes, fewer than a group: the masks of these bytes, and the powers by which
+// the last block is multiplied by H.
 func (f *function) rest() {
 	zero, left, ones, bits := GP64(), GP64(), GP64(), GP64()
 	XORQ(zero, zero)
@@ -223,7 +224,7 @@ func (f *function) rest() {
 	ADDQ(U32(layout.NumPowers*block), f.powers)
 }
 
-// group works on 256 bytes, or on those of them that the masks name.
+// group processes 256 bytes, or the masked ones.
 func (f *function) group(masked bool) {
 	f.stream(masked)
 	for i, x := range f.text {
@@ -255,7 +256,7 @@ func (f *function) group(masked bool) {
 	}
 }
 
-// stream has the text registers be the next counters, encrypted.
+// stream fills the text registers with key stream: the next counters, encrypted.
 func (f *function) stream(masked bool) {
 	suffix := map[bool]string{true: "Rest", false: "Group"}[masked]
 	for _, x := range f.text {
@@ -280,7 +281,7 @@ func (f *function) stream(masked bool) {
 	}
 }
 
-// allRounds does all rounds but the last: 10, 12 or 14 in all.
+// allRounds runs all rounds but the last; AES has 10, 12 or 14.
 func (f *function) allRounds(label string, round func(i int)) {
 	for i := range 10 {
 		round(i)
