@@ -47,8 +47,7 @@ func BenchmarkDecapsulate(b *testing.B) {
 			out, in := pair(b, c)
 			p := ipPacket(rnd, true, 17, 1388)
 			setTOS(p, 0)
-			f := frame(p)
-			at, n, _ := out.Encapsulate(0, f, frameRoom, len(p))
+			f, at, n := encapsulated(b, out, p)
 			sealed := append([]byte(nil), f[at:at+n]...)
 			b.SetBytes(1408)
 			for b.Loop() {

@@ -23,8 +23,7 @@ func TestWorkersShareAnInboundSA(t *testing.T) {
 		for i := range sealed {
 			p := ipPacket(rnd, true, 17, 40)
 			setTOS(p, 0)
-			f := frame(p)
-			at, n, _ := out.Encapsulate(0, f, frameRoom, len(p))
+			f, at, n := encapsulated(t, out, p)
 			sealed[i] = bytes.Clone(f[at : at+n])
 		}
 		passed := make([]atomic.Int32, packets)

@@ -19,10 +19,10 @@ func setTOS(p []byte, tos byte) {
 		return
 	}
 	p[1] = tos
-	mendIPv4(p)
+	fixChecksum(p)
 }
 
-func mendIPv4(p []byte) {
+func fixChecksum(p []byte) {
 	p[10], p[11] = 0, 0
 	binary.BigEndian.PutUint16(p[10:], packet.Checksum(p[:int(p[0]&0xf)*4]))
 }
@@ -53,8 +53,7 @@ func TestECNPassesThroughTunnels(t *testing.T) {
 				p := ipPacket(rnd, inner4, 17, 40)
 				dscp := byte(rnd.IntN(64)) << 2
 				setTOS(p, dscp|row.inner)
-				f := frame(p)
-				at, n, _ := out.Encapsulate(0, f, frameRoom, len(p))
+				f, at, n := encapsulated(t, out, p)
 				if got := tos(f[at:]); got != dscp|row.inner {
 					t.Errorf("inner %#02x: outer got %#02x, want the same", dscp|row.inner, got)
 				}
@@ -96,13 +95,9 @@ func TestOuterIPv4Header(t *testing.T) {
 				if c.df {
 					p[6] = 0x40
 				}
-				mendIPv4(p)
+				fixChecksum(p)
 			}
-			f := frame(p)
-			at, n, e := out.Encapsulate(0, f, frameRoom, len(p))
-			if e != OK {
-				t.Fatal(e)
-			}
+			f, at, n := encapsulated(t, out, p)
 			ip := gopacket.NewPacket(f[at:at+n], layers.LayerTypeIPv4, gopacket.Default).NetworkLayer().(*layers.IPv4)
 			if on := ip.Flags&layers.IPv4DontFragment != 0; on != c.on {
 				t.Errorf("DF %v, inner IPv4 %v with %v: outer %v, want %v", c.policy, c.inner4, c.df, on, c.on)
@@ -128,11 +123,7 @@ func TestOuterIPv6Header(t *testing.T) {
 		if !inner4 {
 			want = be32(p) & 0xfffff
 		}
-		f := frame(p)
-		at, n, e := out.Encapsulate(0, f, frameRoom, len(p))
-		if e != OK {
-			t.Fatal(e)
-		}
+		f, at, n := encapsulated(t, out, p)
 		ip := gopacket.NewPacket(f[at:at+n], layers.LayerTypeIPv6, gopacket.Default).NetworkLayer().(*layers.IPv6)
 		if ip.HopLimit != 64 || ip.NextHeader != 50 || int(ip.Length) != n-40 || ip.FlowLabel != want || ip.TrafficClass != tos(p) ||
 			ip.SrcIP.String() != outer6[0].String() || ip.DstIP.String() != outer6[1].String() {
@@ -147,10 +138,9 @@ func TestFragmentsAreNotDecapsulated(t *testing.T) {
 	for _, flags := range []uint16{0x2000, 0x2001, 0x0001} {
 		out, in := pair(t, config(rnd, "aes128gcm16", Tunnel, true))
 		p := ipPacket(rnd, true, 17, 30)
-		f := frame(p)
-		at, n, _ := out.Encapsulate(0, f, frameRoom, len(p))
+		f, at, n := encapsulated(t, out, p)
 		binary.BigEndian.PutUint16(f[at+6:], flags)
-		mendIPv4(f[at:])
+		fixChecksum(f[at:])
 		if _, _, e := in.Decapsulate(0, f, at, n); e != InHdrError {
 			t.Errorf("flags and offset %#x: got %v, want %v", flags, e, InHdrError)
 		}
@@ -184,15 +174,11 @@ func TestTransportModeKeepsHeadersInFront(t *testing.T) {
 				copy(p[at:], ext6(17))
 			}
 			out, in := pair(t, config(rnd, "aes128-sha256", Transport, false))
-			f := frame(p)
-			start, n, e := out.Encapsulate(0, f, frameRoom, len(p))
-			if e != OK {
-				t.Fatal(e)
-			}
+			f, start, n := encapsulated(t, out, p)
 			if _, esp, ok := Inbound(f[start : start+n]); !ok || esp != 40+8*c.front {
 				t.Errorf("ESP at %d (%v), want %d", esp, ok, 40+8*c.front)
 			}
-			start, n, e = in.Decapsulate(0, f, start, n)
+			start, n, e := in.Decapsulate(0, f, start, n)
 			if e != OK || !bytes.Equal(f[start:start+n], p) {
 				t.Errorf("%v\n got  % x\n want % x", e, f[start:start+n], p)
 			}
@@ -201,7 +187,7 @@ func TestTransportModeKeepsHeadersInFront(t *testing.T) {
 	t.Run("IPv4 options", func(t *testing.T) {
 		p := ipPacket(rnd, true, 17, 50)
 		p[0] = 0x47 // 8 bytes of options
-		mendIPv4(p)
+		fixChecksum(p)
 		out, in := pair(t, config(rnd, "aes128gcm16", Transport, true))
 		f := frame(p)
 		start, n, e := out.Encapsulate(0, f, frameRoom, len(p))
@@ -220,7 +206,7 @@ func TestPacketsThatDoNotMatchTheSA(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(6, 6))
 	fragment4 := ipPacket(rnd, true, 17, 40)
 	fragment4[6] = 0x20
-	mendIPv4(fragment4)
+	fixChecksum(fragment4)
 	fragment6 := ipPacket(rnd, false, 44, 40)
 	chain6 := ipPacket(rnd, false, 0, 40) // hop-by-hop longer than the packet
 	chain6[41] = 9

@@ -136,7 +136,7 @@ func (a *attacker) next() (p []byte, want Error, inner []byte) {
 		p = valid()
 		p = p[:packet.IPv4Len+a.rnd.IntN(len(p)-packet.IPv4Len)]
 		binary.BigEndian.PutUint16(p[2:], uint16(len(p)))
-		mendIPv4(p)
+		fixChecksum(p)
 		if len(p) < packet.IPv4Len+espLen {
 			return p, InHdrError, nil
 		}
@@ -183,7 +183,7 @@ func (a *attacker) next() (p []byte, want Error, inner []byte) {
 		p[9] = 17
 		binary.BigEndian.PutUint16(p[2:], uint16(len(p)))
 		binary.BigEndian.PutUint16(p[24:], uint16(len(p)-packet.IPv4Len))
-		mendIPv4(p)
+		fixChecksum(p)
 		return p, InStateMismatch, nil
 	}
 }

@@ -85,6 +85,17 @@ func frame(p []byte) []byte {
 	return f
 }
 
+// encapsulated returns a frame with the ESP packet of p, at an offset and of a length.
+func encapsulated(t testing.TB, out *SA, p []byte) (f []byte, at, n int) {
+	t.Helper()
+	f = frame(p)
+	at, n, e := out.Encapsulate(0, f, frameRoom, len(p))
+	if e != OK {
+		t.Fatal(e)
+	}
+	return f, at, n
+}
+
 // untouched reports whether f holds only canaries outside from:to.
 func untouched(f []byte, from, to int) bool {
 	for i, b := range f {

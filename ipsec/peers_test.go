@@ -107,11 +107,7 @@ func TestScapyAgrees(t *testing.T) {
 				label := fmt.Sprintf("%s, %v, outer IPv4 %v, inner IPv4 %v, UDP %v, ESN %v, %d bytes", st.Name, c.mode, c.outer, c.inner, conf.Encap != nil, conf.ESN, n)
 				p := ipPacket(rnd, c.inner, 253, n)
 				setTOS(p, 0)
-				f := frame(p)
-				at, length, e := out.Encapsulate(0, f, frameRoom, len(p))
-				if e != OK {
-					t.Fatal(label, e)
-				}
+				f, at, length := encapsulated(t, out, p)
 				if got := ask(question("open", f[at:at+length])); got != hex.EncodeToString(p) {
 					t.Errorf("%s: scapy opens what we seal as\n      %s\n want %x", label, got, p)
 				}
@@ -123,7 +119,7 @@ func TestScapyAgrees(t *testing.T) {
 					binary.BigEndian.PutUint16(theirs[24:], uint16(len(theirs)-20))
 				}
 				f = frame(theirs)
-				at, length, e = in.Decapsulate(0, f, frameRoom, len(theirs))
+				at, length, e := in.Decapsulate(0, f, frameRoom, len(theirs))
 				if e != OK || !bytes.Equal(f[at:at+length], p) {
 					t.Errorf("%s: we open what scapy seals (% x): %v\n got  %x\n want %x", label, theirs, e, f[at:at+length], p)
 				}
@@ -165,11 +161,7 @@ func TestTsharkAgrees(t *testing.T) {
 			for _, n := range []int{0, 50, 51, 1300} {
 				p := ipPacket(rnd, true, 253, n)
 				setTOS(p, 0)
-				f := frame(p)
-				at, length, e := out.Encapsulate(0, f, frameRoom, len(p))
-				if e != OK {
-					t.Fatal(e)
-				}
+				f, at, length := encapsulated(t, out, p)
 				capture.Write(put(nil, uint32(len(all)), 0, uint32(length), uint32(length)))
 				capture.Write(f[at : at+length])
 				all = append(all, sent{st.Name, binary.BigEndian.Uint16(p[4:])})

@@ -19,11 +19,7 @@ func TestUDPEncapsulation(t *testing.T) {
 				conf.Encap = &Encap{SrcPort: 4500, DstPort: 1111}
 				out := newSA(t, conf, 1)
 				p := ipPacket(rnd, v4, 6, n)
-				f := frame(p)
-				at, length, e := out.Encapsulate(0, f, frameRoom, len(p))
-				if e != OK {
-					t.Fatal(e)
-				}
+				f, at, length := encapsulated(t, out, p)
 				ip := f[at : at+length]
 				udp := ip[ipLen(v4):]
 				if be32(udp) != 4500<<16|1111 || int(binary.BigEndian.Uint16(udp[4:])) != len(udp) {
@@ -87,8 +83,7 @@ func TestUDPLengths(t *testing.T) {
 		{func(n int) int { return n - 4 }, InStateProtoError},
 	} {
 		out, in := pair(t, conf)
-		f := frame(p)
-		at, n, _ := out.Encapsulate(0, f, frameRoom, len(p))
+		f, at, n := encapsulated(t, out, p)
 		length := c.length(n - 20)
 		binary.BigEndian.PutUint16(f[at+24:], uint16(length))
 		if _, _, e := in.Decapsulate(0, f, at, n); e != c.want {
@@ -96,10 +91,9 @@ func TestUDPLengths(t *testing.T) {
 		}
 	}
 	out, in := pair(t, conf)
-	f := frame(p)
-	at, n, _ := out.Encapsulate(0, f, frameRoom, len(p))
+	f, at, n := encapsulated(t, out, p)
 	binary.BigEndian.PutUint16(f[at+2:], uint16(n+9)) // 9 bytes behind the datagram
-	mendIPv4(f[at:])
+	fixChecksum(f[at:])
 	if at, n, e := in.Decapsulate(0, f, at, n+9); e != OK || !bytes.Equal(f[at:at+n], p) {
 		t.Errorf("bytes behind the datagram: %v\n got  % x\n want % x", e, f[at:at+n], p)
 	}
