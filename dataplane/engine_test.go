@@ -25,14 +25,8 @@ func TestChunksInFlightAreNotReordered(t *testing.T) {
 	r := newRig(t, 16)
 	r.config.Workers[0].Engine = &late{Engine: r.engine, patience: 5}
 	r.queues[0].Play(numbered(4000, "10.1.0.1"), 4000)
-	r.start()
-	r.wait("4000 packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 4000 })
-	r.stop()
-	for i, f := range r.out[1] {
-		if number(f) != i {
-			t.Fatalf("packet %d leaves as number %d", number(f), i)
-		}
-	}
+	r.run("4000 packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 4000 })
+	r.checkOrder()
 }
 
 // pipe is an engine that is done with a chunk only when it has the next.
@@ -76,9 +70,8 @@ func TestStopWithDeadEngine(t *testing.T) {
 	r := newRig(t, 64)
 	r.config.Workers[0].Engine = &late{Engine: r.engine, patience: 1 << 60}
 	r.queues[0].Play(numbered(1000, "10.1.0.1"), 100)
-	r.start()
-	r.wait("100 packets", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets == 100 })
-	if s := r.stop(); s.Ports[0].Drops[batch.Stopping] != 100 {
+	s := r.run("100 packets", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets == 100 })
+	if s.Ports[0].Drops[batch.Stopping] != 100 {
 		t.Errorf("drops: %v", s.Ports[0].Drops)
 	}
 }
@@ -116,9 +109,7 @@ func TestInvalidVerdictsAreDropped(t *testing.T) {
 		r := newRig(t, 64)
 		r.config.Workers[0].Engine = c.engine(r.engine)
 		r.queues[0].Play(numbered(640, "10.1.0.1"), 640)
-		r.start()
-		r.wait("640 packets", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets == 640 })
-		s := r.stop()
+		s := r.run("640 packets", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets == 640 })
 		if s.Ports[1].TxPackets != c.sent || name == "lazy" && s.Ports[0].Drops[batch.Unprocessed] != 640-c.sent {
 			t.Errorf("%s: %d sent, drops %v", name, s.Ports[1].TxPackets, s.Ports[0].Drops)
 		}

@@ -190,6 +190,13 @@ func sameSet(t *testing.T, got, want [][]byte, s *dataplane.Stats) {
 	}
 }
 
+// pass runs the router until it has received frames from a port and none is under way.
+func (e *esp) pass(port int, frames [][]byte) *dataplane.Stats {
+	e.t.Helper()
+	e.queues[port].Play(frames, len(frames))
+	return e.run("all frames", func(s *dataplane.Stats) bool { return e.settled(s, len(frames)) })
+}
+
 // settled reports whether n frames were received and none is under way.
 func (e *esp) settled(s *dataplane.Stats, n int) bool {
 	var rx, tx, dropped uint64

@@ -21,9 +21,7 @@ func TestOversizedPacketsAreFragmented(t *testing.T) {
 	r := newRig(t, 64)
 	frame := testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2, bytes.Repeat([]byte{1, 2, 3}, 550)...)
 	r.queues[0].Play([][]byte{frame}, 1)
-	r.start()
-	r.wait("two fragments", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 2 })
-	s := r.stop()
+	s := r.run("two fragments", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 2 })
 	if s.Originated != 1 || s.Ports[0].Dropped() != 0 {
 		t.Errorf("%d packets made, %d dropped", s.Originated, s.Ports[0].Dropped())
 	}
@@ -59,9 +57,8 @@ func TestFittingPacketsAreNotFragmented(t *testing.T) {
 	r := newRig(t, 64)
 	r.config.Workers[0].Engine = &narrow{r.engine}
 	r.queues[0].Play(numbered(1, "10.1.0.1"), 1)
-	r.start()
-	r.wait("the drop", func(s *dataplane.Stats) bool { return s.Ports[0].Drops[batch.MTUExceeded] == 1 })
-	if s := r.stop(); s.Originated != 0 {
+	s := r.run("the drop", func(s *dataplane.Stats) bool { return s.Ports[0].Drops[batch.MTUExceeded] == 1 })
+	if s.Originated != 0 {
 		t.Errorf("%d packets made", s.Originated)
 	}
 }

@@ -178,11 +178,7 @@ func TestESPWaitsForSA(t *testing.T) {
 	r.fib.MarkChanged()
 	r.wait("20 packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 20 })
 	r.stop()
-	for i, f := range r.out[1] {
-		if number(f) != i {
-			t.Fatalf("packet %d leaves as number %d", number(f), i)
-		}
-	}
+	r.checkOrder()
 }
 
 func TestESPWaitsForSAThenNeighbor(t *testing.T) {

@@ -25,10 +25,7 @@ func TestReassembledESPIsAuthenticated(t *testing.T) {
 				copy(f, testutil.Edit(f, 4, 0xff, 0xfe))
 			}
 		}
-		e.queues[0].Play(frames, len(frames))
-		e.start()
-		e.wait("all fragments", func(st *dataplane.Stats) bool { return e.settled(st, len(frames)) })
-		st := e.stop()
+		st := e.pass(0, frames)
 		want := map[string]uint64{"xfrm_in_state_seq_error": 1, "xfrm_in_state_proto_error": 1}
 		if d := drops(st); fmt.Sprint(d) != fmt.Sprint(want) {
 			t.Errorf("%v: drops %v, want %v", s, d, want)
@@ -69,10 +66,7 @@ func TestFragmentFloodsDoNotEvictExpectedFragments(t *testing.T) {
 				frames = append(frames, flood)
 			}
 		}
-		e.queues[0].Play(frames, len(frames))
-		e.start()
-		e.wait("all fragments", func(st *dataplane.Stats) bool { return e.settled(st, len(frames)) })
-		st := e.stop()
+		st := e.pass(0, frames)
 		if got := e.whole(1); len(got) != 1 {
 			t.Errorf("%v: the datagram did not arrive: drops %v", s, drops(st))
 		}

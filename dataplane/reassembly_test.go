@@ -32,10 +32,7 @@ func TestFragmentedESPIsDecrypted(t *testing.T) {
 				want = append(want, e.datagram(size, false))
 				frames = append(frames, cut(t, e.seal(want[len(want)-1]), uint32(i))...)
 			}
-			e.queues[0].Play(frames, len(frames))
-			e.start()
-			e.wait("all fragments", func(st *dataplane.Stats) bool { return e.settled(st, len(frames)) })
-			st := e.stop()
+			st := e.pass(0, frames)
 			sameSet(t, e.whole(1), want, st)
 		})
 	}
@@ -60,10 +57,7 @@ func TestFragmentedPacketsAreEncrypted(t *testing.T) {
 						break
 					}
 				}
-				e.queues[1].Play(frames, len(frames))
-				e.start()
-				e.wait("all fragments", func(st *dataplane.Stats) bool { return e.settled(st, len(frames)) })
-				st := e.stop()
+				st := e.pass(1, frames)
 				r := fragment.NewReassembler(fragment.DefaultLimits)
 				var got [][]byte
 				for _, p := range e.whole(0) {
@@ -96,9 +90,7 @@ func TestSourcesLearnTheMTUBehindATunnel(t *testing.T) {
 		}
 		frames := cut(t, e.seal(p), 1)
 		e.queues[0].Play(frames, len(frames))
-		e.start()
-		e.wait("the error", func(st *dataplane.Stats) bool { return st.Ports[0].TxPackets == 1 })
-		st := e.stop()
+		st := e.run("the error", func(st *dataplane.Stats) bool { return st.Ports[0].TxPackets == 1 })
 		if st.Ports[0].Drops[batch.MTUExceeded] != 1 || st.Ports[1].TxPackets != 0 {
 			t.Errorf("%v: drops %v, %d packets passed", s, drops(st), st.Ports[1].TxPackets)
 		}
@@ -150,9 +142,7 @@ func TestESPFragmentsAreReassembled(t *testing.T) {
 		local := &taker{Engine: r.engine}
 		r.config.Workers[0].Engine = local
 		r.queues[0].Play([][]byte{last, first}, 2)
-		r.start()
-		r.wait("the packet", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 1 })
-		s := r.stop()
+		s := r.run("the packet", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 1 })
 		if s.Merged != 1 || s.Ports[0].Dropped() != 0 || !bytes.Equal(r.out[1][0][34:], whole[34:]) {
 			t.Errorf("protocol %d: %d fragments merged, %d dropped; % x", proto, s.Merged, s.Ports[0].Dropped(), r.out[1][0])
 		}
@@ -175,9 +165,8 @@ func TestIncompleteFragmentsExpire(t *testing.T) {
 	r = newRig(t, 64)
 	r.config.Workers[0].Engine = &taker{Engine: r.engine}
 	r.queues[0].Play([][]byte{alone}, 1)
-	r.start()
-	r.wait("the fragment", func(s *dataplane.Stats) bool { return s.Merged == 1 })
-	if s := r.stop(); s.Merged != 0 || s.Ports[0].Drops[batch.FragmentsMissing] != 1 {
+	s := r.run("the fragment", func(s *dataplane.Stats) bool { return s.Merged == 1 })
+	if s.Merged != 0 || s.Ports[0].Drops[batch.FragmentsMissing] != 1 {
 		t.Errorf("stopped: %d merged, drops %v", s.Merged, s.Ports[0].Drops)
 	}
 }

@@ -110,6 +110,14 @@ func (r *rig) wait(what string, cond func(*dataplane.Stats) bool) {
 	}
 }
 
+// run starts the router, waits for a condition on its counts, and stops it.
+func (r *rig) run(what string, cond func(*dataplane.Stats) bool) *dataplane.Stats {
+	r.t.Helper()
+	r.start()
+	r.wait(what, cond)
+	return r.stop()
+}
+
 // startWithReturnRoute starts the router with addresses on port 0 and a route to the sources by it.
 func (r *rig) startWithReturnRoute() {
 	r.t.Helper()
@@ -154,6 +162,16 @@ func numbered(n int, dst string) [][]byte {
 		frames[i] = testutil.UDP4("192.0.2.1", dst, 1, 2, binary.BigEndian.AppendUint32(nil, uint32(i))...)
 	}
 	return frames
+}
+
+// checkOrder checks that the frames that left by port 1 have the numbers 0, 1, and so on.
+func (r *rig) checkOrder() {
+	r.t.Helper()
+	for i, f := range r.out[1] {
+		if number(f) != i {
+			r.t.Fatalf("packet %d leaves as number %d", number(f), i)
+		}
+	}
 }
 
 func number(frame []byte) int { return int(binary.BigEndian.Uint32(frame[42:])) }

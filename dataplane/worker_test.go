@@ -16,14 +16,8 @@ func TestPacketsAreNotReordered(t *testing.T) {
 	for _, max := range []int{1, 7, 64, 1024} {
 		r := newRig(t, max)
 		r.queues[0].Play(numbered(5000, "10.1.0.1"), 5000)
-		r.start()
-		r.wait("5000 packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 5000 })
-		s := r.stop()
-		for i, f := range r.out[1] {
-			if number(f) != i {
-				t.Fatalf("chunks of %d: packet %d leaves as number %d", max, number(f), i)
-			}
-		}
+		s := r.run("5000 packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 5000 })
+		r.checkOrder()
 		if s.Packets.Sum != 5000 || s.Stages[dataplane.StageTotal].Count != s.Chunks {
 			t.Errorf("chunks of %d: %d packets in %d chunks, %d latencies", max, s.Packets.Sum, s.Chunks, s.Stages[dataplane.StageTotal].Count)
 		}
@@ -47,9 +41,7 @@ func TestPrecedenceDoesNotReorder(t *testing.T) {
 	}
 	r := newRig(t, 64)
 	r.queues[0].Play(frames, n)
-	r.start()
-	r.wait("all packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == n })
-	r.stop()
+	r.run("all packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == n })
 	for i, f := range r.out[1] {
 		if got := int(binary.BigEndian.Uint32(f[len(f)-4:])); got != i {
 			t.Fatalf("packet %d leaves as number %d", got, i)
@@ -63,9 +55,7 @@ func TestDropsAreCountedByReasonAndIngressPort(t *testing.T) {
 	bad[22] = 1 // TTL, and so the checksum
 	r.queues[0].Play([][]byte{bad, bad[:20]}, 200)
 	r.queues[1].Play(numbered(1, "172.16.0.1"), 50)
-	r.start()
-	r.wait("250 drops", func(s *dataplane.Stats) bool { return s.Ports[0].Dropped()+s.Ports[1].Dropped() == 250 })
-	s := r.stop()
+	s := r.run("250 drops", func(s *dataplane.Stats) bool { return s.Ports[0].Dropped()+s.Ports[1].Dropped() == 250 })
 	if d := s.Ports[0].Drops; d[batch.BadChecksum] != 100 || d[batch.TooShort] != 100 {
 		t.Errorf("port 0: %v", d)
 	}
@@ -100,9 +90,8 @@ func TestChunksAreSubmittedWhenFullOrDue(t *testing.T) {
 		}
 		r.config.Workers[0].Queues[1][0] = r.queues[1]
 		r.queues[0].Play(numbered(c.packets, "10.1.0.1"), c.packets)
-		r.start()
-		r.wait(c.name, func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == uint64(c.packets) })
-		if s := r.stop(); !c.ok(s) {
+		s := r.run(c.name, func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == uint64(c.packets) })
+		if !c.ok(s) {
 			t.Errorf("%s: %d packets in %d chunks", c.name, c.packets, s.Chunks)
 		}
 	}
@@ -124,9 +113,7 @@ func TestFullTransmitRingDrops(t *testing.T) {
 	r := newRig(t, 64)
 	r.config.Workers[0].Queues[1][0] = &stuck{r.queues[1], 100}
 	r.queues[0].Play(numbered(300, "10.1.0.1"), 300)
-	r.start()
-	r.wait("300 packets", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets == 300 })
-	s := r.stop()
+	s := r.run("300 packets", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets == 300 })
 	if s.Ports[1].TxPackets != 100 || s.Ports[0].Drops[batch.TxFull] != 200 {
 		t.Errorf("%d sent, %d dropped", s.Ports[1].TxPackets, s.Ports[0].Drops[batch.TxFull])
 	}
@@ -163,9 +150,7 @@ func TestQueuesArePolledRoundRobin(t *testing.T) {
 		r := newRig(t, max)
 		r.queues[0].Play(numbered(1000, "172.16.0.1"), -1)
 		r.queues[1].Play(numbered(1000, "172.16.0.1"), -1)
-		r.start()
-		r.wait("50000 packets", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets > 50_000 })
-		s := r.stop()
+		s := r.run("50000 packets", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets > 50_000 })
 		if a, b := s.Ports[0].RxPackets, s.Ports[1].RxPackets; a > b*11/10 || b > a*11/10 {
 			t.Errorf("chunks of %d: port 0 received %d packets, port 1 %d", max, a, b)
 		}
@@ -201,9 +186,7 @@ func TestMalformedFramesAreDropped(t *testing.T) {
 		})
 	}
 	r.queues[0].Play(frames, total)
-	r.start()
-	r.wait("all", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets == total })
-	s := r.stop()
+	s := r.run("all", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets == total })
 	if arrived < total/2 {
 		t.Errorf("%d of %d good packets arrived", arrived, total/2)
 	}

@@ -103,9 +103,7 @@ func TestImpossibleResultsAreRefused(t *testing.T) {
 	e.checker.state = e.state
 	e.launch = func(slot int, seq uint32, n int) error {
 		s := &e.mailbox.slots[slot]
-		for i := range s.doneWords {
-			s.done[i] = seq
-		}
+		s.report(seq)
 		return nil
 	}
 	c, refused := w.submit(), 0

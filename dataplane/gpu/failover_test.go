@@ -136,9 +136,7 @@ func TestUnprotectedChunksOfGatewayAreSplit(t *testing.T) {
 					s.results[i] = batch.MakeResult(in[at%n].Addr, in[at%n].Len, s.results[i].Verdict)
 				}
 			}
-			for part := range s.doneWords {
-				s.done[part] = s.seq
-			}
+			s.report(s.seq)
 		}
 		for k, c := range chunks {
 			if !e.Done(c) {

@@ -1,8 +1,6 @@
 package gpu
 
 import (
-	"sync/atomic"
-
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/dataplane/esp"
@@ -37,9 +35,7 @@ func NewHostEngine(worker *cpu.Engine, umem []byte, chunks, size int, device fun
 				clear(h.checker.icvEnd(in[i], job)[:canaryBytes/2])
 			}
 		}
-		for i := range s.doneWords {
-			atomic.StoreUint32(&s.done[i], seq)
-		}
+		s.report(seq)
 		return nil
 	}
 	return h, nil

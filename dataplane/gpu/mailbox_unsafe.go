@@ -162,6 +162,13 @@ func (s *slot) finished() bool {
 	return true
 }
 
+// report stores the sequence number of a chunk in its done words, as a GPU does that has finished it.
+func (s *slot) report(seq uint32) {
+	for i := range s.doneWords {
+		atomic.StoreUint32(&s.done[i], seq)
+	}
+}
+
 // copyResults copies the results of a finished chunk, and clears them for the next chunk. Batches with
 // inline completions have none.
 func (s *slot) copyResults(to []batch.Result) { clear(s.results[:copy(to, s.results)]) }

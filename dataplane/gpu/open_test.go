@@ -30,8 +30,32 @@ func newBase(t *testing.T) *fib.FIB {
 	return base
 }
 
-// TestFailedOpenFreesAll fails each driver call of opening a device and its engine, in turn. The error
-// names the call.
+// failEachCall repeats start and fails each of its driver calls, in turn: the error names the call, and
+// no resource stays open. It returns the names of the calls.
+func (f *fake) failEachCall(t *testing.T, start func() error) map[string]bool {
+	t.Helper()
+	calls := map[string]bool{}
+	for n := uint32(1); ; n++ {
+		f.calls, f.failAt = 0, n
+		err := start()
+		call := f.takeFailed()
+		if f.held != 0 {
+			t.Fatalf("after call %d, %s, failed, %d resources are not freed", n, call, f.held)
+		}
+		if call == "" {
+			if err != nil {
+				t.Errorf("after %d calls nothing fails, yet: %v", n, err)
+			}
+			return calls
+		}
+		calls[call] = true
+		if err == nil || !errors.Is(err, cuda.OutOfMemory) || !strings.Contains(err.Error(), call+"(") {
+			t.Errorf("call %d, %s, fails; the error is %v", n, call, err)
+		}
+	}
+}
+
+// TestFailedOpenFreesAll fails each driver call of opening a device and its engine.
 func TestFailedOpenFreesAll(t *testing.T) {
 	f, library := newFake(t)
 	base, mem := newBase(t), mapMemory(t, 1<<20)
@@ -45,28 +69,7 @@ func TestFailedOpenFreesAll(t *testing.T) {
 			f.failAt = 0 // not for Close
 			return errors.Join(err, d.Close())
 		}
-		calls := map[string]bool{}
-		for n := uint32(1); ; n++ {
-			f.calls, f.failAt = 0, n
-			err := start()
-			call := f.takeFailed()
-			if call == "" {
-				if err != nil {
-					t.Errorf("%s: nothing fails, yet: %v", mode, err)
-				}
-				break
-			}
-			calls[call] = true
-			if err == nil || !errors.Is(err, cuda.OutOfMemory) || !strings.Contains(err.Error(), call+"(") {
-				t.Errorf("%s: call %d, %s, fails; the error is %v", mode, n, call, err)
-			}
-			if f.held != 0 {
-				t.Fatalf("%s: after call %d, %s, failed, %d resources are not freed", mode, n, call, f.held)
-			}
-		}
-		if f.held != 0 {
-			t.Errorf("%s: %d resources are not freed", mode, f.held)
-		}
+		calls := f.failEachCall(t, start)
 		for _, call := range []string{
 			"cuInit", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent", "cuCtxPopCurrent", "cuModuleLoadDataEx", "cuModuleGetFunction", "cuMemAlloc",
 			"cuMemcpyHtoD", "cuMemHostRegister", "cuMemHostGetDevicePointer", "cuStreamCreateWithPriority", "cuCtxSetCurrent", "cuMemcpyHtoDAsync", "cuLaunchKernel",

@@ -32,20 +32,25 @@ func execute(t *testing.T, e *Engine, c *batch.Chunk) string {
 	}
 }
 
+// loseTwo lets the blocks hang and waits for the timeout of two chunks.
+func loseTwo(e *Engine, blocks []*block, chunks []*batch.Chunk) {
+	for _, b := range blocks {
+		b.hang.Store(true)
+	}
+	for _, c := range chunks[:2] {
+		fill(c, rand.New(rand.NewPCG(1, 1)), 7)
+		e.Submit(c)
+	}
+	await(e, chunks[0])
+	await(e, chunks[1])
+}
+
 // TestGPURecoversAfterTimeout: after the pause, with all slots. Lost chunks stay lost.
 func TestGPURecoversAfterTimeout(t *testing.T) {
 	e, blocks, chunks := newRig(t, 2, 100*time.Millisecond)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for round := range uint64(3) {
-		for _, b := range blocks {
-			b.hang.Store(true)
-		}
-		for _, c := range chunks[:2] {
-			fill(c, rnd, 7)
-			e.Submit(c)
-		}
-		await(e, chunks[0])
-		await(e, chunks[1])
+		loseTwo(e, blocks, chunks)
 		out := time.Now()
 		for _, b := range blocks {
 			b.hang.Store(false)
@@ -88,16 +93,7 @@ func TestGPURecoversAfterTimeout(t *testing.T) {
 
 func TestOutageLastsUntilAllChunksAreFinished(t *testing.T) {
 	e, blocks, chunks := newRig(t, 2, 100*time.Millisecond)
-	rnd := rand.New(rand.NewPCG(1, 1))
-	for _, b := range blocks {
-		b.hang.Store(true)
-	}
-	for _, c := range chunks[:2] {
-		fill(c, rnd, 7)
-		e.Submit(c)
-	}
-	await(e, chunks[0])
-	await(e, chunks[1])
+	loseTwo(e, blocks, chunks)
 	blocks[0].hang.Store(false)
 	for start := time.Now(); time.Since(start) < 4*pause; time.Sleep(time.Millisecond) {
 		if by := execute(t, e, chunks[2]); by != "cpu" {
@@ -192,19 +188,10 @@ func TestPausesDouble(t *testing.T) {
 func TestQuiescedWaitsForAbandonedChunks(t *testing.T) {
 	for _, destroyed := range []bool{false, true} {
 		e, blocks, chunks := newRig(t, 2, 10*time.Millisecond)
-		rnd := rand.New(rand.NewPCG(1, 1))
 		if !e.Quiesced() {
 			t.Error("not quiesced before anything was lost")
 		}
-		for _, b := range blocks {
-			b.hang.Store(true)
-		}
-		for _, c := range chunks[:2] {
-			fill(c, rnd, 7)
-			e.Submit(c)
-		}
-		await(e, chunks[0])
-		await(e, chunks[1])
+		loseTwo(e, blocks, chunks)
 		e.state.fail(errors.New("a fault"))
 		if chunks[0].Out[0].Verdict != batch.Lost || e.Quiesced() {
 			t.Fatal("quiesced while the GPU has both chunks")

@@ -97,18 +97,8 @@ func agreeOnSources(t *testing.T, maker maker) {
 			return f
 		})
 	}
-	must := []batch.Verdict{batch.Forward(0), batch.Hold}
-	for _, r := range []batch.Reason{
-		batch.TooShort, batch.BadChecksum, batch.TTLExpired, batch.SourceMartian, batch.DestMartian, batch.FragmentOverlap,
-		batch.ExtensionHeaders, batch.NoRoute, batch.PortDown, batch.MTUExceeded,
-	} {
-		must = append(must, batch.Drop(r))
-	}
-	for _, v := range must {
-		if w.seen[v] < want/2000 {
-			t.Errorf("of %d packets, only %d had the verdict %v", w.packets(), w.seen[v], v)
-		}
-	}
+	checkSeen(t, w.seen, want/2000, batch.TooShort, batch.BadChecksum, batch.TTLExpired, batch.SourceMartian, batch.DestMartian, batch.FragmentOverlap,
+		batch.ExtensionHeaders, batch.NoRoute, batch.PortDown, batch.MTUExceeded)
 	if n := w.seen[batch.Drop(batch.ReversePath)]; n < want/10 || n > want/2 {
 		t.Errorf("of %d packets, %d were refused for their source", w.packets(), n)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,9 +28,7 @@ func agreedInShadow(t *testing.T, e *Engine) {
 
 // finish marks a slot's chunk as done.
 func finish(s *slot, seq uint32) {
-	for i := range s.doneWords {
-		atomic.StoreUint32(&s.done[i], seq)
-	}
+	s.report(seq)
 }
 
 // posted returns frame i of a slot's chunk.

@@ -176,19 +176,30 @@ func agreeOnTraffic(t *testing.T, maker maker, want int) {
 			return f
 		})
 	}
-	must := []batch.Verdict{batch.Forward(0), batch.Hold}
+	var reasons []batch.Reason
 	for r := batch.TooShort; r <= batch.MTUExceeded; r++ {
-		must = append(must, batch.Drop(r))
+		reasons = append(reasons, r)
 	}
-	for _, v := range must {
-		if w.seen[v] < want/200_000 {
-			t.Errorf("of %d packets, only %d had the verdict %v", w.packets(), w.seen[v], v)
-		}
-	}
+	checkSeen(t, w.seen, want/200_000, reasons...)
 	if w.completed < want/100 {
 		t.Errorf("of %d packets, only %d had a checksum completed", w.packets(), w.completed)
 	}
 	t.Logf("%d packets, %d checksums completed, verdicts %v", w.packets(), w.completed, w.seen)
+}
+
+// checkSeen requires each of these verdicts at least a number of times: forward, hold, and drops for
+// reasons.
+func checkSeen(t *testing.T, seen map[batch.Verdict]int, least int, reasons ...batch.Reason) {
+	t.Helper()
+	must := []batch.Verdict{batch.Forward(0), batch.Hold}
+	for _, r := range reasons {
+		must = append(must, batch.Drop(r))
+	}
+	for _, v := range must {
+		if seen[v] < least {
+			t.Errorf("only %d packets had the verdict %v: %v", seen[v], v, seen)
+		}
+	}
 }
 
 // internetBase returns a base with the internet's table over 16 ports.
