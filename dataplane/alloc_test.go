@@ -44,30 +44,30 @@ func TestWorkerLoopDoesNotAllocate(t *testing.T) {
 	})
 	require.NoError(t, err)
 	w := r.workers[0]
-	turn := func() {
+	iteration := func() {
 		f.Commit() // so that the held packets are retried
 		w.receive(batch.Clock())
 		w.complete()
 		w.reclaim()
 		w.refill()
 	}
-	turn()
-	if n := testing.AllocsPerRun(200, turn); n != 0 {
-		t.Errorf("a turn allocates %v times", n)
+	iteration()
+	if n := testing.AllocsPerRun(200, iteration); n != 0 {
+		t.Errorf("an iteration allocates %v times", n)
 	}
 	// The same with captures that nothing reads.
 	all := CaptureConfig{Points: [NumPoints]bool{true, true, true, true}, Filter: &filter.Filter{}, Snap: 100, Room: 1000}
 	for i := range all.Reasons {
 		all.Reasons[i] = true
 	}
-	tap := r.StartCapture(all)
-	if n := testing.AllocsPerRun(200, turn); n != 0 {
-		t.Errorf("a turn that is tapped allocates %v times", n)
+	capture := r.StartCapture(all)
+	if n := testing.AllocsPerRun(200, iteration); n != 0 {
+		t.Errorf("an iteration with a capture allocates %v times", n)
 	}
-	if taken, missed := tap.Counts(0); taken != 1000 || missed == 0 {
-		t.Errorf("%d packets were taken and %d missed", taken, missed)
+	if captured, missed := capture.Counts(0); captured != 1000 || missed == 0 {
+		t.Errorf("%d packets were captured and %d missed", captured, missed)
 	}
 	if w.stats.held.Load() == 0 || r.Stats().Ports[0].TxPackets == 0 || r.Stats().Ports[0].Dropped() == 0 {
-		t.Errorf("not every way was taken: %+v, %d held", r.Stats().Ports[0], w.stats.held.Load())
+		t.Errorf("a packet did not take every path: %+v, %d held", r.Stats().Ports[0], w.stats.held.Load())
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/warproute/warproute/packet/filter"
 )
 
-// everything is a tap of all packets at some points.
+// everything returns a capture of all packets at some points.
 func everything(room int, points ...dataplane.Point) dataplane.CaptureConfig {
 	c := dataplane.CaptureConfig{Filter: &filter.Filter{}, Snap: 2048, Room: room}
 	for _, p := range points {
@@ -23,20 +23,20 @@ func everything(room int, points ...dataplane.Point) dataplane.CaptureConfig {
 	return c
 }
 
-// tap taps the router of a rig before it starts.
-func (r *rig) tap(cfgs ...dataplane.CaptureConfig) (taps []*dataplane.Capture) {
+// startWith starts the router with captures.
+func (r *rig) startWith(cfgs ...dataplane.CaptureConfig) (captures []*dataplane.Capture) {
 	r.t.Helper()
 	router, err := dataplane.New(r.config)
 	require.NoError(r.t, err)
 	for _, c := range cfgs {
-		taps = append(taps, router.StartCapture(c))
+		captures = append(captures, router.StartCapture(c))
 	}
 	require.NoError(r.t, router.Start())
 	r.router = router
-	return taps
+	return captures
 }
 
-// records are copies of what a tap has.
+// records returns copies of the records of a capture.
 func records(t *dataplane.Capture) (all []dataplane.Record) {
 	t.Read(func(r *dataplane.Record) bool {
 		c := *r
@@ -52,12 +52,12 @@ func TestCaptureRecordsAllPoints(t *testing.T) {
 	noRoute := testutil.UDP4("192.0.2.1", "172.16.0.1", 1, 2)
 	frames := append(numbered(100, "10.1.0.1"), noRoute, noRoute[:20])
 	r.queues[0].Play(frames, len(frames))
-	tap := r.tap(everything(1000, dataplane.Received, dataplane.Sent, dataplane.Dropped))[0]
+	capture := r.startWith(everything(1000, dataplane.Received, dataplane.Sent, dataplane.Dropped))[0]
 	r.wait("all", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 100 && s.Ports[0].Dropped() == 2 })
 	r.stop()
 
 	var rx, tx, dropped []dataplane.Record
-	last := records(tap)
+	last := records(capture)
 	for i, rec := range last {
 		if i > 0 && rec.Time < last[i-1].Time {
 			t.Errorf("record %d is older than the one before", i)
@@ -90,8 +90,8 @@ func TestCaptureRecordsAllPoints(t *testing.T) {
 	if d := dropped[1]; d.Reason != batch.TooShort || !bytes.Equal(d.Data, noRoute[:20]) || d.Port != 0 {
 		t.Errorf("dropped as %v: % x", d.Reason, d.Data)
 	}
-	if taken, missed := tap.Counts(0); taken != uint64(len(frames))+2 || missed != 0 {
-		t.Errorf("port 0: %d taken, %d missed", taken, missed)
+	if captured, missed := capture.Counts(0); captured != uint64(len(frames))+2 || missed != 0 {
+		t.Errorf("port 0: %d captured, %d missed", captured, missed)
 	}
 }
 
@@ -102,23 +102,23 @@ func TestCaptureAppliesItsFilters(t *testing.T) {
 	r.queues[0].Play(append(numbered(10, "10.1.0.1"), append(numbered(10, "10.1.0.2"), numbered(5, "172.16.0.1")...)...), 25)
 	byFilter, short, byPort, byReason := everything(100, dataplane.Received), everything(100, dataplane.Received), everything(100, dataplane.Received, dataplane.Sent), everything(100, dataplane.Dropped)
 	byFilter.Filter, short.Snap, byPort.Ports, byReason.Reasons[batch.NoRoute] = odd, 20, []bool{false, true}, false
-	taps := r.tap(byFilter, short, byPort, byReason)
+	captures := r.startWith(byFilter, short, byPort, byReason)
 	r.wait("all", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 20 && s.Ports[0].Dropped() == 5 })
 	r.stop()
-	if got := records(taps[0]); len(got) != 10 {
+	if got := records(captures[0]); len(got) != 10 {
 		t.Errorf("%d match the filter, want 10", len(got))
 	}
-	for _, rec := range records(taps[1]) {
+	for _, rec := range records(captures[1]) {
 		if len(rec.Data) != 20 || rec.Len != 60 && rec.Len != 46 {
 			t.Fatalf("%d bytes of %d kept, want 20", len(rec.Data), rec.Len)
 		}
 	}
-	for _, rec := range records(taps[2]) {
+	for _, rec := range records(captures[2]) {
 		if rec.Port != 1 {
 			t.Errorf("%d on port %d", rec.Point, rec.Port)
 		}
 	}
-	if got := records(taps[3]); len(got) != 0 {
+	if got := records(captures[3]); len(got) != 0 {
 		t.Errorf("%d drops of a reason that was not asked for", len(got))
 	}
 }
@@ -126,13 +126,13 @@ func TestCaptureAppliesItsFilters(t *testing.T) {
 func TestUnreadCaptureCountsMissedPackets(t *testing.T) {
 	r := newRig(t, 64)
 	r.queues[0].Play(numbered(5000, "10.1.0.1"), 5000)
-	tap := r.tap(everything(16, dataplane.Received))[0]
+	capture := r.startWith(everything(16, dataplane.Received))[0]
 	r.wait("5000 packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 5000 })
 	r.stop()
-	if taken, missed := tap.Counts(0); taken != 16 || missed != 5000-16 {
-		t.Errorf("%d taken, %d missed", taken, missed)
+	if captured, missed := capture.Counts(0); captured != 16 || missed != 5000-16 {
+		t.Errorf("%d captured, %d missed", captured, missed)
 	}
-	for i, rec := range records(tap) {
+	for i, rec := range records(capture) {
 		if number(rec.Data) != i {
 			t.Errorf("record %d is packet %d", i, number(rec.Data))
 		}
@@ -166,10 +166,10 @@ func TestTraceRecordsTheDecision(t *testing.T) {
 		testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2), testutil.UDP4("192.0.2.1", "172.16.0.1", 1, 2), testutil.UDP4("192.0.2.1", "10.0.0.1", 1, 2),
 	}
 	r.queues[0].Play(frames, len(frames))
-	tap := r.tap(everything(100, dataplane.Decided))[0]
+	capture := r.startWith(everything(100, dataplane.Decided))[0]
 	var got []dataplane.Record
 	r.wait("all", func(s *dataplane.Stats) bool { // records come behind what is counted
-		got = append(got, records(tap)...)
+		got = append(got, records(capture)...)
 		return s.Ports[1].TxPackets == 1 && s.Ports[0].Drops[batch.NoRoute] == 1 && s.Held == 1 && len(got) >= len(frames)
 	})
 	r.stop()

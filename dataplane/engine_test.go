@@ -9,21 +9,20 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// late answers an engine's chunks out of step: a chunk is done only after the
-// given number of further questions.
+// late is an engine that reports chunks as done late: in one of every calls of Done.
 type late struct {
 	dataplane.Engine
-	patience, asked int
+	every, calls int
 }
 
 func (l *late) Done(c *batch.Chunk) bool {
-	l.asked++
-	return l.asked%l.patience == 0 && l.Engine.Done(c)
+	l.calls++
+	return l.calls%l.every == 0 && l.Engine.Done(c)
 }
 
 func TestChunksInFlightAreNotReordered(t *testing.T) {
 	r := newRig(t, 16)
-	r.config.Workers[0].Engine = &late{Engine: r.engine, patience: 5}
+	r.config.Workers[0].Engine = &late{Engine: r.engine, every: 5}
 	r.queues[0].Play(numbered(4000, "10.1.0.1"), 4000)
 	r.run("4000 packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 4000 })
 	r.checkOrder()
@@ -68,7 +67,7 @@ func TestBusyEngineFreesNextHops(t *testing.T) {
 // Packets of an engine that finishes no chunk count as dropped.
 func TestStopWithDeadEngine(t *testing.T) {
 	r := newRig(t, 64)
-	r.config.Workers[0].Engine = &late{Engine: r.engine, patience: 1 << 60}
+	r.config.Workers[0].Engine = &late{Engine: r.engine, every: 1 << 60}
 	r.queues[0].Play(numbered(1000, "10.1.0.1"), 100)
 	s := r.run("100 packets", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets == 100 })
 	if s.Ports[0].Drops[batch.Stopping] != 100 {
@@ -76,23 +75,22 @@ func TestStopWithDeadEngine(t *testing.T) {
 	}
 }
 
-// lazy is an engine that decides on its first chunk only; mad is one whose
-// answers no engine can mean.
+// firstOnly is an engine that decides on its first chunk only; invalid returns invalid verdicts.
 type (
-	lazy struct {
+	firstOnly struct {
 		dataplane.Engine
 		chunks int
 	}
-	mad struct{ dataplane.Engine }
+	invalid struct{ dataplane.Engine }
 )
 
-func (l *lazy) Submit(c *batch.Chunk) {
+func (l *firstOnly) Submit(c *batch.Chunk) {
 	if l.chunks++; l.chunks == 1 {
 		l.Engine.Submit(c)
 	}
 }
 
-func (m *mad) Submit(c *batch.Chunk) {
+func (m *invalid) Submit(c *batch.Chunk) {
 	for i := range c.Out[:c.N] {
 		c.Out[i] = batch.Result{Verdict: batch.Verdict(0xffff - 0x0fff*(i%16) - i)}
 	}
@@ -103,14 +101,14 @@ func TestInvalidVerdictsAreDropped(t *testing.T) {
 		engine func(dataplane.Engine) dataplane.Engine
 		sent   uint64
 	}{
-		"lazy": {func(e dataplane.Engine) dataplane.Engine { return &lazy{Engine: e} }, 64},
-		"mad":  {func(e dataplane.Engine) dataplane.Engine { return &mad{e} }, 0},
+		"first chunk only": {func(e dataplane.Engine) dataplane.Engine { return &firstOnly{Engine: e} }, 64},
+		"invalid":          {func(e dataplane.Engine) dataplane.Engine { return &invalid{e} }, 0},
 	} {
 		r := newRig(t, 64)
 		r.config.Workers[0].Engine = c.engine(r.engine)
 		r.queues[0].Play(numbered(640, "10.1.0.1"), 640)
 		s := r.run("640 packets", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets == 640 })
-		if s.Ports[1].TxPackets != c.sent || name == "lazy" && s.Ports[0].Drops[batch.Unprocessed] != 640-c.sent {
+		if s.Ports[1].TxPackets != c.sent || name == "first chunk only" && s.Ports[0].Drops[batch.Unprocessed] != 640-c.sent {
 			t.Errorf("%s: %d sent, drops %v", name, s.Ports[1].TxPackets, s.Ports[0].Drops)
 		}
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/warproute/warproute/packet/fragment"
 )
 
-// esp is a router that is a gateway: 10.2.0.1 and fd02::1 by themselves, hosts behind port 1, and
-// the peer with its hosts behind port 0.
+// esp is a gateway with the addresses 10.2.0.1 and fd02::1, hosts behind port 1, and the peer with its
+// hosts behind port 0.
 type esp struct {
 	*rig
 	gateway *gateway.Gateway
@@ -32,7 +32,7 @@ type esp struct {
 	ours    map[ipsec.Direction]*ipsec.SA
 }
 
-// shape is how packets are protected.
+// shape is a form of ESP.
 type shape struct {
 	mode         ipsec.Mode
 	inner, outer int // version of IP
@@ -96,7 +96,7 @@ func newESP(t *testing.T, s shape) *esp {
 	return e
 }
 
-// datagram is a UDP packet of a size, IP header included, to the far host or from it.
+// datagram returns a UDP packet of a size, IP header included, to the far host or from it.
 func (e *esp) datagram(size int, out bool) []byte {
 	src, dst := espFar[e.shape.inner], espNear[e.shape.inner]
 	if out {
@@ -116,7 +116,7 @@ func (e *esp) datagram(size int, out bool) []byte {
 	return testutil.Edit(testutil.UDP4(src, dst, 7, 9, payload...), 4, byte(size>>8), byte(size))[packet.EthernetLen:]
 }
 
-// seal protects a packet as the peer does.
+// seal encrypts a packet as the peer does.
 func (e *esp) seal(p []byte) []byte {
 	e.t.Helper()
 	buf := make([]byte, 70_000)
@@ -147,7 +147,7 @@ func cut(t *testing.T, p []byte, id uint32) (frames [][]byte) {
 	return frames
 }
 
-// whole reassembles what has left by a port.
+// whole reassembles the packets that have left by a port.
 func (e *esp) whole(port int) (packets [][]byte) {
 	e.t.Helper()
 	r := fragment.NewReassembler(fragment.DefaultLimits)
@@ -166,7 +166,7 @@ func (e *esp) whole(port int) (packets [][]byte) {
 	return packets
 }
 
-// alike reports whether two packets are alike but for one hop and IPv4's checksum.
+// alike reports whether two packets are equal except for one hop and the IPv4 checksum.
 func alike(got, want []byte) bool {
 	want = bytes.Clone(want)
 	if want[0]>>4 == 6 {
@@ -177,7 +177,7 @@ func alike(got, want []byte) bool {
 	return bytes.Equal(got, want)
 }
 
-// sameSet checks that packets have arrived, in any order: those that a frame holds take longer.
+// sameSet checks that packets have arrived, in any order.
 func sameSet(t *testing.T, got, want [][]byte, s *dataplane.Stats) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -206,7 +206,7 @@ func (e *esp) settled(s *dataplane.Stats, n int) bool {
 	return rx == uint64(n) && rx+uint64(s.Originated) == tx+dropped+uint64(s.Merged+s.Delivered)
 }
 
-// drops are those of port 0 by name.
+// drops returns the drops by reason.
 func drops(s *dataplane.Stats) map[string]uint64 {
 	m := map[string]uint64{}
 	for _, p := range s.Ports {

@@ -17,14 +17,14 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// host is the other side of a Local.
+// host is a fake HostInterface.
 type host struct {
 	mu        sync.Mutex
 	sends     [][]byte
 	delivered [][]byte
 	full      bool
 	fd        int // to poll, if it is not 0
-	looks     int // for packets
+	polls     int // calls of Receive
 }
 
 func (h *host) Deliver(p []byte) bool {
@@ -39,7 +39,7 @@ func (h *host) Deliver(p []byte) bool {
 func (h *host) Receive(dst []byte) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.looks++
+	h.polls++
 	if len(h.sends) == 0 {
 		return 0
 	}
@@ -50,8 +50,8 @@ func (h *host) Receive(dst []byte) int {
 
 func (h *host) FD() int { return cmp.Or(h.fd, -1) }
 
-// startWithHost starts the router as one that is 10.2.0.1, with a host whose way to
-// 10.3.0.0/16 is by no port.
+// startWithHost starts the router with the address 10.2.0.1, and a host whose route to 10.3.0.0/16 leaves
+// by no port.
 func (r *rig) startWithHost(h *host) {
 	r.t.Helper()
 	r.routeTo(r.hop(fib.KindLocal), "10.2.0.1/32")
@@ -105,7 +105,7 @@ func TestHostLearnsPathMTU(t *testing.T) {
 	}
 }
 
-// narrower is an engine to which nothing above 1300 bytes fits.
+// narrower is an engine with an MTU of 1,300 bytes.
 type narrower struct{ dataplane.Engine }
 
 func (n *narrower) Submit(c *batch.Chunk) {
@@ -117,8 +117,7 @@ func (n *narrower) Submit(c *batch.Chunk) {
 	}
 }
 
-// marked is an engine that marks every packet as IPsec does one that meets no policy before
-// it is whole.
+// marked is an engine that marks every packet as PolicyDone, as IPsec does with fragments to reassemble.
 type marked struct{ dataplane.Engine }
 
 func (m *marked) Submit(c *batch.Chunk) {
@@ -165,7 +164,7 @@ func TestDeletedHostInterfaceLetsTheWorkerSleep(t *testing.T) {
 	unix.Close(pipe[1])
 	time.Sleep(300 * time.Millisecond)
 	r.stop()
-	if h.looks > 100 { // it looks every 100 µs while it is awake, and sleeps 50 ms at a time
-		t.Errorf("in 300 ms it looked %d times", h.looks)
+	if h.polls > 100 { // it polls every 100 µs while it is awake, and sleeps 50 ms at a time
+		t.Errorf("in 300 ms it polled %d times", h.polls)
 	}
 }

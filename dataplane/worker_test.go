@@ -64,7 +64,7 @@ func TestDropsAreCountedByReasonAndIngressPort(t *testing.T) {
 	}
 }
 
-// drip is a port that has one packet whenever it is asked.
+// drip is a port that receives one packet per call.
 type drip struct{ dataplane.Queue }
 
 func (d *drip) Receive(dst []batch.Frame) int { return d.Queue.Receive(dst[:min(len(dst), 1)]) }
@@ -79,9 +79,9 @@ func TestChunksAreSubmittedWhenFullOrDue(t *testing.T) {
 		ok       func(s *dataplane.Stats) bool
 	}{
 		{"full", false, 6400, time.Hour, func(s *dataplane.Stats) bool { return s.Chunks == 100 }},
-		{"dry", false, 3, time.Hour, func(s *dataplane.Stats) bool { return s.Chunks == 1 }},
-		{"full by drips", true, 640, time.Hour, func(s *dataplane.Stats) bool { return s.Chunks == 10 }},
-		{"no patience", true, 50, 0, func(s *dataplane.Stats) bool { return s.Chunks == 50 }},
+		{"empty rings", false, 3, time.Hour, func(s *dataplane.Stats) bool { return s.Chunks == 1 }},
+		{"full, one packet per call", true, 640, time.Hour, func(s *dataplane.Stats) bool { return s.Chunks == 10 }},
+		{"no delay", true, 50, 0, func(s *dataplane.Stats) bool { return s.Chunks == 50 }},
 	} {
 		r := newRig(t, 64)
 		r.config.MaxDelay = c.maxDelay
@@ -97,7 +97,7 @@ func TestChunksAreSubmittedWhenFullOrDue(t *testing.T) {
 	}
 }
 
-// stuck is a port that takes no more than a few packets to send.
+// stuck is a port that transmits only a few packets.
 type stuck struct {
 	dataplane.Queue
 	room int

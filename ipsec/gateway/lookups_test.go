@@ -34,13 +34,13 @@ func TestPolicyCachesFollowRuleChanges(t *testing.T) {
 		}
 		return rules
 	}
-	var begun, inForce, batches atomic.Uint32
+	var begun, active, batches atomic.Uint32
 	change := func(k uint32) {
 		begun.Store(k)
 		if err := g.SetRules(rulesOf(k)); err != nil {
 			t.Error(err)
 		}
-		inForce.Store(k)
+		active.Store(k)
 	}
 	change(0)
 	var stop atomic.Bool
@@ -52,7 +52,7 @@ func TestPolicyCachesFollowRuleChanges(t *testing.T) {
 		for !stop.Load() {
 			var sas [n]*ipsec.SA
 			var errs [n]ipsec.Error
-			first := inForce.Load()
+			first := active.Load()
 			g.LookupOutboundBatch(&l, sas[:], errs[:], flows[:])
 			last, k := begun.Load(), first
 			for k <= last && sas[0] != out[k%n] {
@@ -65,7 +65,7 @@ func TestPolicyCachesFollowRuleChanges(t *testing.T) {
 				}
 			}
 			var by [n]*ipsec.SA
-			k = inForce.Load()
+			k = active.Load()
 			for i := range uint32(n) {
 				by[i] = in[(i+k)%n]
 			}

@@ -31,7 +31,7 @@ func TestMissingSAsAreReportedOnce(t *testing.T) {
 			}
 		}
 	}
-	told := func(want int) {
+	expect := func(want int) {
 		t.Helper()
 		got := -1
 		select {
@@ -45,16 +45,16 @@ func TestMissingSAsAreReportedOnce(t *testing.T) {
 	}
 	packets(1)
 	packets(2) // and there is no room
-	told(0)
-	told(-1)
+	expect(0)
+	expect(-1)
 	packets(1)
 	packets(2)
-	told(1)
-	told(-1)
+	expect(1)
+	expect(-1)
 	g.Answered(0)
 	g.Answered(99)
 	packets(2)
 	packets(1)
-	told(0)
-	told(-1)
+	expect(0)
+	expect(-1)
 }
