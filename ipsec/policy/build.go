@@ -66,6 +66,7 @@ func image(policies []Policy, copies, room int) (*Table, error) {
 		if err != nil {
 			return nil, err
 		}
+		b.words[family] = trie
 		k, same := alike(policies, numbers)
 		t.roots[family] = root{trie, k, same}
 		t.keyMasks[family] = keyMaskOf(policies, numbers)

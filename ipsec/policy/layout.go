@@ -1,5 +1,6 @@
 // Package policy is the security policy database (RFC 4301 section 4.4.1): an ordered list of
-// policies, the first match decides. It is compiled into a table of words.
+// policies, the first match decides. It is compiled into a table of words that a CPU and a GPU
+// (policy.h) can walk.
 //
 // # Lookup
 //
@@ -59,9 +60,11 @@
 // in 5 to 80 ms.
 package policy
 
-// Layout of an image, in words.
+//go:generate go test -run ^TestCHeader$ -update .
+
+// Layout of an image, in words. layout.h is generated from it for devices.
 const (
-	ipv4Root = 0 // index of the family in a Table
+	ipv4Root = 0 // word of the destinations' trie
 	ipv6Root = 1
 	header   = 16 // words before the first record
 

@@ -175,7 +175,7 @@ func TestLargePolicySets(t *testing.T) {
 				if took := time.Since(begin); took > 5*time.Second { // 10 to 80 ms on an idle machine
 					t.Errorf("built in %v", took)
 				}
-				if n := len(table.words); n > copyRoom {
+				if n := len(table.Words()); n > copyRoom {
 					t.Errorf("%d words", n)
 				}
 				if hits := w.compare(t, table, w.packets(500)); hits < 100 {
@@ -197,7 +197,7 @@ func TestTheWorstPoliciesFit(t *testing.T) {
 		}
 		table, err := Build(policies(w.rules))
 		require.NoError(t, err)
-		t.Logf("%d policies, %d bits a fork: %d words a policy", promised, stride, len(table.words)/promised)
+		t.Logf("%d policies, %d bits a fork: %d words a policy", promised, stride, len(table.Words())/promised)
 		w.compare(t, table, w.packets(50))
 	}
 }
