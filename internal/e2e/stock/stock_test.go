@@ -3,11 +3,8 @@
 package stock
 
 import (
-	"bytes"
-	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,20 +12,12 @@ import (
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/guest"
+	"github.com/warproute/warproute/internal/lab/labtest"
 	"github.com/warproute/warproute/internal/require"
 )
 
 func TestPortsOfAStockKernel(t *testing.T) {
-	if program := guest.Program(); program != "" {
-		testPorts(t, program)
-		return
-	}
-	if testing.Short() {
-		t.Skip("-short: boots a virtual machine: 30 s")
-	}
-	out, err := guest.TestInVM(t.Name(), 50*time.Second, "veth", "8021q", "bonding")
-	require.NoError(t, err)
-	t.Log(out)
+	guest.InVM(t, 50*time.Second, []string{"veth", "8021q", "bonding"}, testPorts)
 }
 
 // network is a router between two hosts. Tests create the router's port to the server.
@@ -101,9 +90,8 @@ client route 10.2.0.0/24 10.1.0.1`)
 
 func (n *network) ip(ns *lab.Namespace, args string) {
 	n.t.Helper()
-	if out, err := ns.Run("ip", strings.Fields(args)...); err != nil {
-		n.t.Fatalf("ip %s: %v: %s", args, err, out)
-	}
+	_, err := ns.Run("ip", strings.Fields(args)...)
+	require.NoError(n.t, err)
 }
 
 // bond creates a bond of the router's interfaces to the server.
@@ -120,11 +108,7 @@ func (n *network) bond() {
 // passes checks that a router forwards TCP in both directions and accounts for every frame.
 func (n *network) passes(port string) {
 	n.t.Helper()
-	var out bytes.Buffer
-	cmd := exec.Command(n.program, "run", "--port", "lan0", "--port", port, "--engine", "cpu", "--metrics", "none", "--socket", filepath.Join(n.t.TempDir(), "s"))
-	cmd.Stdout, cmd.Stderr = &out, &out
-	router, err := n.router.Start(cmd)
-	require.NoError(n.t, err)
+	router := labtest.Start(n.t, n.router, n.program, nil, "--port", "lan0", "--port", port, "--engine", "cpu", "--metrics", "none")
 	answered := false
 	for end := time.Now().Add(10 * time.Second); !answered && time.Now().Before(end); {
 		r, _ := lab.Ping(n.client, netip.MustParseAddr("10.2.0.2"), lab.PingOptions{Timeout: 200 * time.Millisecond})
@@ -141,15 +125,8 @@ func (n *network) passes(port string) {
 			n.t.Errorf("TCP to %s: %v", way.addr, err)
 		}
 	}
-	if err := router.Stop(5 * time.Second); err != nil {
-		n.t.Errorf("stop the router: %v", err)
-	}
-	var arrived, linux, lost, received uint64
-	text := out.String()
-	if i := strings.Index(text, "stopped:"); i < 0 {
-		n.t.Errorf("no account of the frames:\n%s", text)
-	} else if _, err := fmt.Sscanf(text[i:], "stopped: %d frames arrived: %d handed to Linux, %d lost before the router, %d received", &arrived, &linux, &lost, &received); err != nil ||
-		arrived != linux+lost+received || strings.Contains(text, "redirect_refused") || strings.Contains(text, "did not hand") {
-		n.t.Errorf("the router's account: %v\n%s", err, text)
+	b, text := router.Stop(), router.Out.String()
+	if b.Arrived != b.Linux+b.Lost+b.Received || strings.Contains(text, "redirect_refused") || strings.Contains(text, "did not hand") {
+		n.t.Errorf("the router's account: %+v\n%s", b, text)
 	}
 }

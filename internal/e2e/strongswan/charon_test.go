@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/lab/labtest"
 	"github.com/warproute/warproute/internal/require"
 )
 
@@ -56,17 +57,13 @@ secrets { ike { secret = "the quick brown fox" } }
 	p, err := g.Start(cmd)
 	require.NoError(g.t, err)
 	g.t.Cleanup(func() { p.Stop(5 * time.Second) })
-	for end := time.Now().Add(15 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(vici); err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			g.t.Fatal("charon does not come up (are strongswan-charon and libstrongswan-standard-plugins installed?)")
-		}
-	}
+	labtest.Eventually(g.t, 15*time.Second, "charon serves (Debian packages strongswan-charon and libstrongswan-standard-plugins)", func() bool {
+		_, err := os.Stat(vici)
+		return err == nil
+	})
 }
 
-// load has the key daemon know what a file says, and nothing else; no name stands for none.
+// load replaces the key daemon's configuration by a file; "" removes it.
 func (g *gateway) load(name string) {
 	g.t.Helper()
 	if name == "" {

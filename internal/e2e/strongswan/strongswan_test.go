@@ -11,20 +11,10 @@ import (
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/guest"
-	"github.com/warproute/warproute/internal/require"
 )
 
 func TestStrongSwan(t *testing.T) {
-	if program := guest.Program(); program != "" {
-		testTunnel(t, program)
-		return
-	}
-	if testing.Short() {
-		t.Skip("-short: boots a virtual machine, and rekeys in real time: 60 s")
-	}
-	out, err := guest.TestInVM(t.Name(), 110*time.Second, "veth", "bridge", "xfrm_user", "esp4", "drbg", "seqiv")
-	require.NoError(t, err)
-	t.Log(out)
+	guest.InVM(t, 110*time.Second, []string{"veth", "bridge", "xfrm_user", "esp4", "drbg", "seqiv"}, testTunnel)
 }
 
 // testTunnel establishes a tunnel by traffic, rekeys it from either side and by a limit under

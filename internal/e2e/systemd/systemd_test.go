@@ -15,16 +15,7 @@ import (
 )
 
 func TestUnit(t *testing.T) {
-	if program := guest.Program(); program != "" {
-		testUnit(t, program)
-		return
-	}
-	if testing.Short() {
-		t.Skip("-short: boots a virtual machine: 40 s")
-	}
-	out, err := guest.TestInVM(t.Name(), 200*time.Second, "veth")
-	require.NoError(t, err)
-	t.Log(out)
+	guest.InVM(t, 200*time.Second, []string{"veth"}, testUnit)
 }
 
 const unit = "../../../contrib/warproute.service"

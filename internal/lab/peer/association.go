@@ -9,23 +9,23 @@ import (
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
-// Mode is what ESP protects.
+// Mode is tunnel or transport mode.
 type Mode string
 
 const (
-	Tunnel    Mode = "tunnel"    // packets, in packets from gateway to gateway
-	Transport Mode = "transport" // what packets carry
+	Tunnel    Mode = "tunnel"
+	Transport Mode = "transport"
 )
 
-// SA is a security association: one direction.
+// SA is a security association, of one direction.
 type SA struct {
 	SPI     uint32
-	Key     []byte // of the cipher, its salt behind it
+	Key     []byte // of the cipher, followed by its salt
 	AuthKey []byte
 	Seq     uint64 // of the last packet; only with ESN more than 32 bits
 }
 
-// RandomSA makes an association with keys of the lengths that a suite wants.
+// RandomSA returns an SA with random keys of a suite's lengths.
 func RandomSA(s *suite.Suite, spi uint32) SA {
 	sa := SA{SPI: spi, Key: make([]byte, s.KeyLen+s.SaltLen), AuthKey: make([]byte, s.AuthKeyLen)}
 	rand.Read(sa.Key)
@@ -33,8 +33,7 @@ func RandomSA(s *suite.Suite, spi uint32) SA {
 	return sa
 }
 
-// Pair is an association in each direction, and the policies that send packets
-// there and refuse those that came by any other way.
+// Pair is an SA in each direction, with policies that require them.
 type Pair struct {
 	Suite *suite.Suite
 	Mode  Mode
@@ -43,15 +42,14 @@ type Pair struct {
 
 	// The addresses of ESP itself. In transport mode they are also the packets'.
 	Local, Remote netip.Addr
-	// What is protected, in tunnel mode; of either family.
+	// The protected networks, in tunnel mode; of either family.
 	LocalNet, RemoteNet netip.Prefix
 
-	ESN    bool
-	Window int  // of the anti-replay check, in packets; 0: 64
-	UDP    bool // encapsulated, from port NATPort to NATPort
+	ESN bool
+	UDP bool // encapsulated, from port NATPort to NATPort
 }
 
-// Mirror is the pair as the other end has it.
+// Mirror returns the pair of the other end.
 func (p Pair) Mirror() Pair {
 	p.In, p.Out = p.Out, p.In
 	p.Local, p.Remote = p.Remote, p.Local
@@ -59,8 +57,7 @@ func (p Pair) Mirror() Pair {
 	return p
 }
 
-// commands appends what has ip(8) in batch mode add the pair. The reqid joins the
-// policies to the associations.
+// commands appends the commands of `ip -batch` that add the pair. The reqid joins the policies to the SAs.
 func (p Pair) commands(b *strings.Builder, reqid int) {
 	local, remote := p.LocalNet, p.RemoteNet
 	if p.Mode == Transport {
@@ -76,12 +73,7 @@ func (p Pair) commands(b *strings.Builder, reqid int) {
 		{"out", p.Out, "replay-oseq", p.Local, p.Remote, local, remote},
 		{"in", p.In, "replay-seq", p.Remote, p.Local, remote, local},
 	} {
-		fmt.Fprintf(b, "xfrm state add src %v dst %v proto esp spi %#x reqid %d mode %s %s", d.from, d.to, d.sa.SPI, reqid, p.Mode, algorithms(p.Suite, d.sa))
-		window := p.Window
-		if window == 0 {
-			window = 64
-		}
-		fmt.Fprintf(b, " replay-window %d", window)
+		fmt.Fprintf(b, "xfrm state add src %v dst %v proto esp spi %#x reqid %d mode %s %s replay-window 64", d.from, d.to, d.sa.SPI, reqid, p.Mode, algorithms(p.Suite, d.sa))
 		if d.sa.Seq != 0 {
 			fmt.Fprintf(b, " %s %d %s-hi %d", d.seq, uint32(d.sa.Seq), d.seq, d.sa.Seq>>32)
 		}
@@ -89,7 +81,7 @@ func (p Pair) commands(b *strings.Builder, reqid int) {
 			b.WriteString(" flag esn")
 		}
 		if p.Mode == Tunnel {
-			b.WriteString(" flag af-unspec") // or the packets inside would have to be of the family outside
+			b.WriteString(" flag af-unspec") // else inner packets must be of the outer family
 		}
 		if p.UDP {
 			fmt.Fprintf(b, " encap espinudp %d %d %v", NATPort, NATPort, netip.IPv4Unspecified())
@@ -101,7 +93,7 @@ func (p Pair) commands(b *strings.Builder, reqid int) {
 
 func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// algorithms names a suite and its keys as ip-xfrm(8) does.
+// algorithms returns a suite and its keys in the syntax of ip-xfrm(8).
 func algorithms(s *suite.Suite, sa SA) string {
 	ciphers := map[suite.Cipher]string{
 		suite.Null:     "enc ecb(cipher_null)",

@@ -52,8 +52,8 @@ type Config struct {
 // Route is one of a peer's routes.
 type Route struct {
 	Dst    netip.Prefix
-	Via    netip.Addr // may be invalid where all that is sent there is encapsulated
-	Source netip.Addr // that the peer's packets have; may be invalid
+	Via    netip.Addr // may be invalid if all packets to Dst are encapsulated
+	Source netip.Addr // of the peer's packets; may be invalid
 }
 
 // Peer is a running peer.
@@ -158,7 +158,7 @@ func (p *Peer) Configure(pairs ...Pair) error {
 	return nil
 }
 
-// bypass returns the bypass policies between addresses with transport mode: neighbor discovery, and ESP
+// bypass is the bypass policies between addresses with transport mode: neighbor discovery, and ESP
 // in UDP, to which policies apply before decapsulation.
 const bypass = `
 xfrm policy add src ::/0 dst ::/0 proto ipv6-icmp type 135 dir in priority 1

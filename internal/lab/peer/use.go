@@ -28,7 +28,7 @@ func (p *Peer) Stats() (map[string]int, error) {
 	return stats, nil
 }
 
-// A state as "ip -s xfrm state" shows it: its SPI, and further down what it was used for.
+// state matches the SPI and the packet count of an SA in the output of `ip -s xfrm state`.
 var state = regexp.MustCompile(`(?s)proto esp spi 0x([0-9a-f]{8})\(.*?lifetime current:\s+\d+\(bytes\), (\d+)\(packets\)`)
 
 // Packets returns the packet counts of all SAs by SPI.
@@ -42,7 +42,7 @@ func (p *Peer) Packets() (map[uint32]int, error) {
 		spi, _ := strconv.ParseUint(m[1], 16, 32) // as the expression has it
 		n, err := strconv.Atoi(m[2])
 		if err != nil {
-			return nil, fmt.Errorf("read what the ESP peer's state %#x was used for: %w", spi, err)
+			return nil, fmt.Errorf("read the packets of the ESP peer's state %#x: %w", spi, err)
 		}
 		packets[uint32(spi)] = n
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/warproute/warproute/internal/lab"
-	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/internal/testutil"
 )
 
 // Sender sends packets of its flows round-robin. Each flow has sequence numbers from 0.
@@ -64,41 +64,18 @@ func (s *Sender) Sent() ([]uint32, error) {
 // Reset restarts the sequence numbers at 0. The rate must be 0.
 func (s *Sender) Reset() error { return s.objects.Sent.Set([MaxFlows]uint32{}) }
 
-const (
-	udpLen  = 8
-	ttl     = 64
-	srcPort = 1024 // of flow 0
-)
+const srcPort = 1024 // of flow 0
 
 // template returns packet 0 of a flow. Frames of both families have the same length.
 func template(number int, flow Flow, srcMAC, dstMAC net.HardwareAddr) []byte {
-	f := make([]byte, FrameLen)
+	udp, headers := testutil.UDP4, 42
+	if flow.Dst.Is6() {
+		udp, headers = testutil.UDP6, 62
+	}
+	payload := make([]byte, FrameLen-headers)
+	binary.BigEndian.PutUint32(payload, uint32(number))
+	f := udp(flow.Src.String(), flow.Dst.String(), uint16(srcPort+number), udpPort, payload...)
 	copy(f, dstMAC)
 	copy(f[6:], srcMAC)
-	ip, udp := f[packet.EthernetLen:], f[packet.EthernetLen+packet.IPv6Len:]
-	var addrs []byte
-	if flow.Dst.Is4() {
-		(*packet.Ethernet)(f).SetType(packet.EtherTypeIPv4)
-		udp = ip[packet.IPv4Len:]
-		ip[0], ip[8], ip[9] = 0x45, ttl, byte(packet.UDP)
-		binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)))
-		addrs = ip[12:20]
-	} else {
-		(*packet.Ethernet)(f).SetType(packet.EtherTypeIPv6)
-		ip[0], ip[6], ip[7] = 0x60, byte(packet.UDP), ttl
-		binary.BigEndian.PutUint16(ip[4:], uint16(len(udp)))
-		addrs = ip[8:40]
-	}
-	copy(addrs, flow.Src.AsSlice())
-	copy(addrs[len(addrs)/2:], flow.Dst.AsSlice())
-	if flow.Dst.Is4() {
-		binary.BigEndian.PutUint16(ip[10:], packet.Checksum(ip[:packet.IPv4Len]))
-	}
-	binary.BigEndian.PutUint16(udp, uint16(srcPort+number))
-	binary.BigEndian.PutUint16(udp[2:], udpPort)
-	binary.BigEndian.PutUint16(udp[4:], uint16(len(udp)))
-	binary.BigEndian.PutUint32(udp[udpLen:], uint32(number))
-	pseudo := append([]byte{0, byte(packet.UDP), byte(len(udp) >> 8), byte(len(udp))}, addrs...)
-	binary.BigEndian.PutUint16(udp[6:], packet.Checksum(append(pseudo, udp...)))
 	return f
 }

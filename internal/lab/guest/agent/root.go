@@ -22,7 +22,7 @@ func enterRoot(dir string, c wire.Config) error {
 	lower, layer, root := "/", filepath.Join(dir, wire.LayerDir), filepath.Join(dir, wire.RootDir)
 	if c.Share != "" {
 		lower = filepath.Join(dir, wire.HostDir)
-		if err := mount(c.Share, lower, c.Options); err != nil {
+		if err := mount(c.Share, lower, ""); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,6 @@ const (
 type Config struct {
 	Insert  []string // modules to insert first, in this order: files in the first root
 	Share   string   // type of the file system that is the host's root; "": the first root is
-	Options string   // of that mount
 	Modules string   // the host's directory of the kernel's modules, which ends in its version
 	Control string   // terminal, or name of the virtio port, that commands arrive by
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/warproute/warproute/internal/lab/echo"
 )
 
-// An exchange that takes longer is stuck.
+// patience is the time limit of an exchange.
 const patience = 3 * time.Second
 
 // exchange exchanges bytes over each flow in turn and names all that fail.

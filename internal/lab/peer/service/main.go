@@ -1,6 +1,5 @@
-// Command service is what a peer has besides its kernel: a TCP echo, and the
-// sockets without which a kernel does not take ESP from UDP. Given a number of bytes
-// and pairs of addresses, FROM,TO, it exchanges those with echoes instead.
+// Command service runs in a peer: it serves a TCP echo, and has the sockets that a kernel needs to receive ESP
+// in UDP. With the arguments "BYTES FROM,TO ..." it exchanges bytes with echoes instead.
 package main
 
 import (
@@ -29,8 +28,8 @@ func main() {
 func serve() error {
 	const natPort = 4500
 	for _, any := range []unix.Sockaddr{&unix.SockaddrInet4{Port: natPort}, &unix.SockaddrInet6{Port: natPort}} {
-		if err := takeESP(any); err != nil {
-			return fmt.Errorf("have UDP port %d take ESP: %w", natPort, err)
+		if err := receiveESP(any); err != nil {
+			return fmt.Errorf("receive ESP at UDP port %d: %w", natPort, err)
 		}
 	}
 	l, err := net.Listen("tcp", fmt.Sprintf(":%d", echo.Port))
@@ -40,8 +39,8 @@ func serve() error {
 	return echo.Serve(l)
 }
 
-// takeESP binds a UDP socket from which the kernel takes ESP. It stays open.
-func takeESP(at unix.Sockaddr) error {
+// receiveESP binds a UDP socket with UDP_ENCAP, from which the kernel receives ESP. It stays open.
+func receiveESP(at unix.Sockaddr) error {
 	_, six := at.(*unix.SockaddrInet6)
 	family := unix.AF_INET
 	if six {
