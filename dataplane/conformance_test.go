@@ -12,6 +12,7 @@ import (
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/internal/affinity"
 	"github.com/warproute/warproute/internal/conformance"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/packet/icmp"
 	"github.com/warproute/warproute/umem"
 )
@@ -55,13 +56,9 @@ type ruleRouter struct {
 func newRuleRouter(t *testing.T) *ruleRouter {
 	t.Helper()
 	net, err := conformance.NewNetwork()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	mem, err := umem.New(256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	chunks := batch.NewChunks(2, 64)
 	r := &ruleRouter{t: t, asked: make(chan netip.Addr, 8)}
 	pool := umem.NewPool(mem)
@@ -83,13 +80,9 @@ func newRuleRouter(t *testing.T) *ruleRouter {
 			CPU: affinity.Any, Memory: mem, Pool: pool, Engine: cpu.New(net.FIB, mem.Bytes(), net.PartialChecksums), Chunks: chunks, Queues: queues,
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r.router.SetAddresses(0, dataplane.Addresses{IPv4: conformance.Router4, IPv6: conformance.Router6})
-	if err := r.router.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.router.Start())
 	t.Cleanup(func() { r.router.Stop(); mem.Close() })
 	r.before = r.router.Stats()
 	return r

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec/device"
 	"github.com/warproute/warproute/ipsec/suite"
 )
@@ -19,9 +20,7 @@ func TestDeviceKeysEndWithTheSA(t *testing.T) {
 		out, in := pair(t, c)
 		for _, s := range []*SA{out, in} {
 			want, err := device.NewKey(st, c.Key, c.AuthKey, s == in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			key := s.DeviceKey()
 			if !bytes.Equal(key.Bytes(), want.Bytes()) {
 				t.Errorf("%s, %v: not the keys of its direction", st.Name, s.direction)

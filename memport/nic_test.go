@@ -9,6 +9,7 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -21,9 +22,7 @@ type pair struct {
 
 func newPair(t *testing.T) *pair {
 	mem, err := umem.New(6000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { mem.Close() })
 	pool := umem.NewPool(mem)
 	return &pair{mem, pool, New(3, mem, pool), New(1, mem, pool)}
@@ -115,9 +114,7 @@ func TestNICServesItsQueues(t *testing.T) {
 				its = append(its, queues[i])
 			}
 			c, err := StartNIC(affinity.Any, its...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			running = append(running, c)
 		}
 		received, pending := make([]int, len(pairs)), 0
@@ -152,9 +149,7 @@ func TestNICStopsWithoutFrameLoss(t *testing.T) {
 		sent := 0
 		p.out.Collect(func([]byte) { sent++ })
 		c, err := StartNIC(affinity.Any, p.in, p.out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		received := 0
 		for received < round*200 {
 			n, _ := p.turn(t, 1+rnd.IntN(400))
@@ -177,9 +172,7 @@ func TestPausedQueueRunsDry(t *testing.T) {
 	p := newPair(t)
 	p.in.Play([][]byte{make([]byte, 60)}, -1)
 	c, err := StartNIC(affinity.Any, p.in, p.out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for received := 0; received == 0; runtime.Gosched() {
 		received, _ = p.turn(t, 100)
 	}

@@ -12,15 +12,14 @@ import (
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // needCores skips a test on a host with fewer cores.
 func needCores(t *testing.T, n int) {
 	t.Helper()
 	cpus, err := affinity.CPUs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(cpus) < n {
 		t.Skipf("%d cores, the test needs %d", len(cpus), n)
 	}
@@ -32,9 +31,7 @@ func newSubject(t *testing.T, prepared int, wrap func(dataplane.Engine, []byte) 
 	rnd := rand.New(rand.NewPCG(1, 1))
 	routes := randomRoutes(rnd, false, 100)
 	base, err := NewFIB(routes, 1500)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	frames := make([][]byte, 1000)
 	for i := range frames {
 		frames[i] = make([]byte, 60)
@@ -65,9 +62,7 @@ func TestTrialCountsEveryPacket(t *testing.T) {
 	for _, prepared := range []int{0, 3000} {
 		for _, text := range []string{"constant", "poisson", "burst:32"} {
 			a, err := load.ParseArrival(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			const rate, d = 50_000, 100 * time.Millisecond
 			trial, err := newSubject(t, prepared, same).Tester(a, 1)(rate, d) // with prepared frames, of several rounds
 			if err != nil {
@@ -112,16 +107,13 @@ func TestStallOfRouterIsLossOrLatency(t *testing.T) {
 	chunks := 200
 	stop := func(e dataplane.Engine, _ []byte) dataplane.Engine { return &stalling{e, chunks, stall} }
 	trial, err := newSubject(t, 0, stop).Tester(load.Arrival{}, 1)(1e6, 100*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if trial.Lost < 10_000 || trial.Delivered == 0 {
 		t.Errorf("%d packets lost in 30 ms at 1 Mpps, with a ring of 2,048", trial.Lost)
 	}
 	chunks = 50
-	if trial, err = newSubject(t, 0, stop).Tester(load.Arrival{}, 1)(2000, 200*time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	trial, err = newSubject(t, 0, stop).Tester(load.Arrival{}, 1)(2000, 200*time.Millisecond)
+	require.NoError(t, err)
 	if trial.Lost > 0 || trial.Longest < stall {
 		t.Errorf("%d packets lost at 2,000 per second, latency up to %v", trial.Lost, trial.Longest)
 	}
@@ -162,13 +154,9 @@ func TestAutoFallsBackToCPU(t *testing.T) {
 // The keys of results stay flat.
 func TestLoadResultIsOneObject(t *testing.T) {
 	text, err := json.Marshal(LoadResult{Summary: Summary{Engine: "cpu"}, Result: load.Result{Loads: []load.Step{{}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(text, &keys); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(text, &keys))
 	for _, key := range []string{"engine", "verified_packets", "packet_bytes", "arrival", "loads"} {
 		if keys[key] == nil {
 			t.Errorf("no %q in %s", key, text)

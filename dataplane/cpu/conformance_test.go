@@ -5,14 +5,13 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/internal/conformance"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/umem"
 )
 
 func TestConformance(t *testing.T) {
 	net, err := conformance.NewNetwork()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	mem := make([]byte, umem.FrameSize)
 	engine := New(net.FIB, mem, net.PartialChecksums)
 	chunks := batch.NewChunks(1, 1)

@@ -12,6 +12,7 @@ import (
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/umem"
@@ -23,7 +24,7 @@ func chunkwise(t *testing.T, d *Device, e *Engine, umem []byte, post func(s *slo
 	t.Helper()
 	var kernel *cuda.Launch
 	var stream *cuda.Stream
-	if err := d.ctx.Do(func() error {
+	require.NoError(t, d.ctx.Do(func() error {
 		p, on, err := d.attach(e, umem)
 		if err != nil {
 			return err
@@ -31,9 +32,7 @@ func chunkwise(t *testing.T, d *Device, e *Engine, umem []byte, post func(s *slo
 		stream = on
 		kernel, err = d.kernel(e, p)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	s := &e.mailbox.slots[0]
 	e.launch = func(_ int, _ uint32, n int) error {
 		size := uint32(s.descriptors[0] >> 32)
@@ -152,9 +151,7 @@ func TestGPUChunkwise(t *testing.T) {
 			fallback.Secure(g, 0)
 			mailbox := got(newMailbox(1, securedChunk))(t)
 			e := newEngine(fallback, &d.state, mailbox, mem.Bytes(), d.options)
-			if err := d.addIPsec(e, 1, securedChunk); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, d.addIPsec(e, 1, securedChunk))
 			return secured{mem.Bytes()[:securedFrames*umem.FrameSize], chunkwise(t, d, e, mem.Bytes(), nil), d.tables.patcher.drain}
 		}, 1)
 		for range chunks {

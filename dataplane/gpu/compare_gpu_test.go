@@ -10,6 +10,7 @@ import (
 
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/routes"
 	"github.com/warproute/warproute/umem"
 )
@@ -21,9 +22,8 @@ func TestGPUCompareBesideChanges(t *testing.T) {
 	ids := make([]fib.ID, 100)
 	for i := range ids {
 		var err error
-		if ids[i], err = base.NewNextHop(fib.KindBlackhole); err != nil {
-			t.Fatal(err)
-		}
+		ids[i], err = base.NewNextHop(fib.KindBlackhole)
+		require.NoError(t, err)
 	}
 	var edges []netip.Addr
 	rnd := rand.New(rand.NewPCG(1, 1))
@@ -33,15 +33,13 @@ func TestGPUCompareBesideChanges(t *testing.T) {
 		if f == routes.IPv6 {
 			load = base.IPv6.Load
 		}
-		if err := load(func(yield func(netip.Prefix, fib.ID) bool) {
+		require.NoError(t, load(func(yield func(netip.Prefix, fib.ID) bool) {
 			for p, hop := range set.All() {
 				if !yield(p, ids[int(hop)%len(ids)]) {
 					return
 				}
 			}
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		for a := range set.Edges() {
 			if rnd.IntN(set.Len()) < 2000 {
 				edges = append(edges, a)

@@ -15,6 +15,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -112,9 +113,7 @@ func newSites(t *testing.T, net *testutil.Network) (sites [2]*site) {
 			p := policy.Policy{Src: any, Dst: any, Protocol: 17, DstPorts: policy.Port(uint16(outPort + k)), Action: policy.Protect, Target: b}
 			rules = append(rules, gateway.Rule{Direction: ipsec.Direction(i), Policy: p})
 		}
-		if err := s.gateway.SetRules(rules); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.gateway.SetRules(rules))
 	}
 	return sites
 }
@@ -156,14 +155,11 @@ func TestGPURekeysUnderLoad(t *testing.T) {
 			}
 			c.Key, c.AuthKey = cutKeys(t, c)
 			var err error
-			if p[i], err = ipsec.NewSA(c, 1); err != nil {
-				t.Fatal(err)
-			}
+			p[i], err = ipsec.NewSA(c, 1)
+			require.NoError(t, err)
 		}
 		for i := range sites { // the receiver first
-			if err := sites[1-i].gateway.Add(p[1-i]); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, sites[1-i].gateway.Add(p[1-i]))
 		}
 		return p
 	}
@@ -313,9 +309,7 @@ func TestGPUOverwritesKeys(t *testing.T) {
 	s := protectAll(t, net, g)
 	held := func() (all []byte) {
 		all = make([]byte, 4*keyBytes)
-		if err := d.ctx.Do(func() error { return d.keyTable.keys.Read(0, all) }); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.ctx.Do(func() error { return d.keyTable.keys.Read(0, all) }))
 		return all
 	}
 	at := int(s.KeyIndex()) * keyBytes

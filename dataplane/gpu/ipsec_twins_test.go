@@ -11,6 +11,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/dataplane/esp"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -101,16 +102,13 @@ func (w *securedTwins) add(s *suite.Suite, mode ipsec.Mode, ipv6, esn, encap boo
 		a.Encap = &ipsec.Encap{SrcPort: 4500, DstPort: 4500}
 	}
 	var err error
-	if a.host, err = s.New(a.Key, a.AuthKey); err != nil {
-		w.t.Fatal(err)
-	}
+	a.host, err = s.New(a.Key, a.AuthKey)
+	require.NoError(w.t, err)
 	sa := func(d ipsec.Direction, tunnel uint32) *ipsec.SA {
 		c := a.Config
 		c.Direction, c.Tunnel = d, tunnel
 		s, err := ipsec.NewSA(c, 1)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, err)
 		if esn { // close to the wrap of the lower half
 			s.Skip(1<<32 - 40)
 		}
@@ -118,16 +116,12 @@ func (w *securedTwins) add(s *suite.Suite, mode ipsec.Mode, ipv6, esn, encap boo
 	}
 	for i, g := range w.gateways {
 		a.out[i] = sa(ipsec.Out, g.Tunnel(fmt.Sprint("out", k)))
-		if err := g.Add(a.out[i]); err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, g.Add(a.out[i]))
 	}
 	a.Src, a.Dst = a.Dst, a.Src
 	for i, g := range w.gateways {
 		a.in[i] = sa(ipsec.In, g.Tunnel(fmt.Sprint("in", k)))
-		if err := g.Add(a.in[i]); err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, g.Add(a.in[i]))
 	}
 	a.far = sa(ipsec.Out, 0)
 	w.all = append(w.all, a)
@@ -145,9 +139,7 @@ func (w *securedTwins) setRules() {
 				rules = append(rules, gateway.Rule{Direction: ipsec.Out, Policy: out}, gateway.Rule{Direction: ipsec.In, Policy: in})
 			}
 		}
-		if err := g.SetRules(rules); err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, g.SetRules(rules))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/packet"
 	"github.com/warproute/warproute/umem"
@@ -37,9 +38,7 @@ func newChanging(t *testing.T, n int) *changing {
 		c.prefixes = append(c.prefixes, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 64}), 26))
 	}
 	_, id := c.hop(t, nobodys)
-	if err := c.base.IPv4.Insert(netip.MustParsePrefix("0.0.0.0/0"), id); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.base.IPv4.Insert(netip.MustParsePrefix("0.0.0.0/0"), id))
 	return c
 }
 
@@ -59,9 +58,7 @@ func (c *changing) change(t *testing.T, rnd *rand.Rand) {
 		c.hops[i] = 0
 	} else {
 		c.adj[i], c.hops[i] = c.hop(t, i)
-		if err := c.base.IPv4.Insert(c.prefixes[i], c.hops[i]); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.base.IPv4.Insert(c.prefixes[i], c.hops[i]))
 	}
 	c.changes.Add(1)
 }

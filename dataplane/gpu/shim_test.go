@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/lookup/trie"
 )
 
@@ -64,15 +65,11 @@ func startShim(t *testing.T, base *fib.FIB, partialChecksums []bool, size, umemB
 	cmd := exec.Command(compile(t, source), args...)
 	cmd.ExtraFiles, cmd.Stderr = []*os.File{s.file}, &s.stderr
 	var err error
-	if s.stdin, err = cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if s.stdout, err = cmd.StdoutPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	s.stdin, err = cmd.StdinPipe()
+	require.NoError(t, err)
+	s.stdout, err = cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		s.stdin.Close()
 		if err := cmd.Wait(); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/lookup/trie"
 )
 
@@ -70,9 +71,7 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 	}
 	m := &shimMemory{file: os.NewFile(uintptr(fd), "shim")}
 	t.Cleanup(func() { m.file.Close() })
-	if err := m.file.Truncate(int64(end)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.file.Truncate(int64(end)))
 	mem, err := unix.Mmap(fd, 0, end, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		t.Fatalf("map %d bytes to share: %v", end, err)

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/crypto/chacha20"
 
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec/schedule"
 	"github.com/warproute/warproute/ipsec/suite"
 )
@@ -30,9 +31,7 @@ func TestAESBlocks(t *testing.T) {
 	for i := range 600 {
 		key, text := random(rnd, 16+8*(i%3)), random(rnd, 16)
 		block, err := aes.NewCipher(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		forwards, backwards := &Key{Segments: 1}, &Key{Segments: 1}
 		_, forwards.Rounds = forwards.addSchedule(key, false)
 		_, backwards.Rounds = backwards.addSchedule(key, true)
@@ -87,21 +86,15 @@ func TestGHASHMultiplies(t *testing.T) {
 func TestChaCha20Blocks(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 3))
 	s, err := suite.ByName("chacha20poly1305")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var requests []*request
 	var want [][]byte
 	for i := range 200 {
 		key, nonce := random(rnd, 32), random(rnd, 12)
 		k, err := NewKey(s, append(bytes.Clone(key), nonce[:4]...), nil, i%2 == 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		c, err := chacha20.NewUnauthenticatedCipher(key, nonce)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		c.SetCounter(uint32(i))
 		stream := make([]byte, 64)
 		c.XORKeyStream(stream, stream)
