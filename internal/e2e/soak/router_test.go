@@ -58,7 +58,7 @@ type counts struct {
 	toSocket             uint64 // frames redirected to sockets
 	free                 int64  // frames in pools
 	busy                 int64  // chunks and packets in flight
-	timeouts, returns    uint64 // of GPUs
+	timeouts, recoveries uint64 // of GPUs
 	byGPU                uint64 // chunks
 	resident, fds, tasks int    // of the process: memory in KiB
 }
@@ -90,7 +90,7 @@ func (r *router) counts() counts {
 	}
 	c.busy = engine.InFlight + engine.NeighborQueue + engine.TxPending
 	for _, d := range engine.Devices {
-		c.timeouts, c.returns, c.byGPU = c.timeouts+d.Timeouts, c.returns+d.Returns, c.byGPU+d.Chunks
+		c.timeouts, c.recoveries, c.byGPU = c.timeouts+d.Timeouts, c.recoveries+d.Recoveries, c.byGPU+d.Chunks
 	}
 	c.resident, c.tasks = r.status("VmRSS"), r.status("Threads")
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.Process.Pid()))

@@ -20,7 +20,7 @@ func newWatch(t *testing.T, beds []*bed, c *changes, length time.Duration) *watc
 }
 
 func (w *watch) run() {
-	w.t.Logf("%8s  %-8s %12s %12s %10s %8s %7s %7s %9s %5s %6s %11s", "time", "bed", "sent", "arrived", "dropped", "by GPU", "outages", "returns", "memory", "fds", "tasks", "free frames")
+	w.t.Logf("%8s  %-8s %12s %12s %10s %8s %7s %10s %9s %5s %6s %11s", "time", "bed", "sent", "arrived", "dropped", "by GPU", "outages", "recoveries", "memory", "fds", "tasks", "free frames")
 	start := time.Now()
 	for time.Since(start) < w.length && !w.t.Failed() {
 		for _, b := range w.beds {
@@ -42,15 +42,15 @@ func (w *watch) run() {
 	close(w.changes.stop)
 	w.changes.done.Wait()
 	plain := w.beds[0].account().routers[0]
-	if plain.timeouts == 0 || plain.returns == 0 || plain.byGPU == 0 {
-		w.t.Errorf("the GPU decided on %d chunks, was taken out %d times and came back %d times: none of it may be 0", plain.byGPU, plain.timeouts, plain.returns)
+	if plain.timeouts == 0 || plain.recoveries == 0 || plain.byGPU == 0 {
+		w.t.Errorf("the GPU decided on %d chunks, failed over %d times and recovered %d times: none may be 0", plain.byGPU, plain.timeouts, plain.recoveries)
 	}
 }
 
 func (w *watch) show(at time.Duration, b *bed, a account) {
 	for i, c := range a.routers {
-		w.t.Logf("%8s  %-8s %12d %12d %10d %8d %7d %7d %5d MiB %5d %6d %11d", at.Round(time.Second), b.routers[i].name,
-			a.sent-b.before.sent, a.reached-b.before.reached, c.dropped-b.before.routers[i].dropped, c.byGPU, c.timeouts, c.returns, c.resident>>10, c.fds, c.tasks, c.free)
+		w.t.Logf("%8s  %-8s %12d %12d %10d %8d %7d %10d %5d MiB %5d %6d %11d", at.Round(time.Second), b.routers[i].name,
+			a.sent-b.before.sent, a.reached-b.before.reached, c.dropped-b.before.routers[i].dropped, c.byGPU, c.timeouts, c.recoveries, c.resident>>10, c.fds, c.tasks, c.free)
 	}
 }
 
