@@ -7,7 +7,8 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// A turn waits for the mirror's goroutine, also while it is stuck, and ends with the mirror.
+// Barrier waits for the mirror's goroutine, also a blocked one, and returns when the mirror is
+// closed.
 func TestBarrierWaitsForTheMirror(t *testing.T) {
 	m := newWorld(t).mirror(fib.New(1), Hooks{}, defaults)
 	turned := func() chan struct{} {

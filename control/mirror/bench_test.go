@@ -13,7 +13,7 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// BenchmarkStart reads 200,000 routes of each family from Linux into an empty base.
+// BenchmarkStart reads 200,000 routes of each family from Linux into an empty FIB.
 func BenchmarkStart(b *testing.B) {
 	const routes = 200_000
 	w := newWorld(b)
@@ -38,8 +38,7 @@ func BenchmarkStart(b *testing.B) {
 	b.ReportMetric(2*routes*float64(b.N)/b.Elapsed().Seconds(), "routes/s")
 }
 
-// BenchmarkChange replaces one route of 200,000, by system call, and waits until
-// the base follows.
+// BenchmarkChange replaces one of 200,000 routes by system call and waits for the FIB.
 func BenchmarkChange(b *testing.B) {
 	w := newWorld(b)
 	lines := append([]string(nil), known...)
@@ -61,13 +60,13 @@ func BenchmarkChange(b *testing.B) {
 			LinkIndex: link.Attrs().Index, Gw: via,
 			Dst: &net.IPNet{IP: dst.Addr().AsSlice(), Mask: net.CIDRMask(24, 32)},
 		}))
-		for w.fate("20.1.2.3") != want {
+		for w.outcome("20.1.2.3") != want {
 			runtime.Gosched()
 		}
 	}
 }
 
-// BenchmarkEvents adds and deletes 50,000 routes and waits until the base follows.
+// BenchmarkEvents adds and deletes 50,000 routes and waits for the FIB.
 func BenchmarkEvents(b *testing.B) {
 	const routes = 50_000
 	w := newWorld(b).start()

@@ -11,19 +11,19 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// sameAsFresh compares the mirror, which followed events, with a new one, which
-// reads what Linux has: the same routes, and the same base.
+// sameAsFresh compares the mirror, which applied events, with a new one, which dumps Linux: routes
+// and FIB must be equal.
 func (w *world) sameAsFresh() {
 	w.t.Helper()
 	w.same(func() []string {
 		other := fib.New(1)
 		fresh := w.mirror(other, Hooks{}, defaults)
 		defer fresh.Close()
-		return slices.Concat(compareRoutes(w.m.Routes(), fresh.Routes()), w.compareBases(other), w.verify())
+		return slices.Concat(compareRoutes(w.m.Routes(), fresh.Routes()), w.compareFIBs(other), w.verify())
 	})
 }
 
-// verify says where the mirror differs from Linux by its own account.
+// verify returns the differences from Linux that Verify finds.
 func (w *world) verify() (differences []string) {
 	v, err := w.m.Verify()
 	require.NoError(w.t, err)
@@ -33,8 +33,7 @@ func (w *world) verify() (differences []string) {
 	return differences
 }
 
-// same reports differences that do not go away: Linux does some things a little
-// later, between two looks at it.
+// same reports differences that last: Linux applies some changes with a delay.
 func (w *world) same(differences func() []string) {
 	w.t.Helper()
 	var found []string
@@ -82,22 +81,22 @@ func compareRoutes(got, want []RouteInfo) (differences []string) {
 	return differences
 }
 
-// compareBases compares the fate of the edges of all prefixes, and the addresses
-// beside them, with that in another base.
-func (w *world) compareBases(want *fib.FIB) (differences []string) {
+// compareFIBs compares the outcome for the first and last addresses of all prefixes and their
+// neighbors with that of another FIB.
+func (w *world) compareFIBs(want *fib.FIB) (differences []string) {
 	if w.fib.IPv4.Len() != want.IPv4.Len() || w.fib.IPv6.Len() != want.IPv6.Len() {
-		differences = append(differences, fmt.Sprintf("base has %d IPv4 and %d IPv6 prefixes, want %d and %d",
+		differences = append(differences, fmt.Sprintf("the FIB has %d IPv4 and %d IPv6 prefixes, want %d and %d",
 			w.fib.IPv4.Len(), w.fib.IPv6.Len(), want.IPv4.Len(), want.IPv6.Len()))
 	}
 	for _, ip := range edges(w.m.Routes(), w.m.Neighbors()) {
-		if got, want := fate(w.fib, ip), fate(want, ip); got != want {
+		if got, want := outcome(w.fib, ip), outcome(want, ip); got != want {
 			differences = append(differences, fmt.Sprintf("packets to %v: %q, want %q", ip, got, want))
 		}
 	}
 	return differences
 }
 
-// edges are the first and last addresses of prefixes, and their neighbors.
+// edges returns the first and last addresses of prefixes, and the addresses next to them.
 func edges(routes []RouteInfo, neighbors []NeighborInfo) (ips []netip.Addr) {
 	add := func(p netip.Prefix) {
 		first, last := p.Addr(), lastAddr(p)

@@ -13,8 +13,8 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// Whatever weights paths have and whichever of them are dead, what the base makes of them
-// passes for what they ask for.
+// The buckets of a group match the weights of its paths, whatever the weights are and whichever
+// paths are dead.
 func TestBucketsMatchWeights(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	f := fib.New(1)
@@ -49,7 +49,7 @@ func TestBucketsMatchWeights(t *testing.T) {
 	}
 }
 
-// What is not within the shares of Linux's ways does not pass.
+// Shares that differ from Linux's by more than slack do not match.
 func TestOtherSharesDoNotMatch(t *testing.T) {
 	type ways = map[string]float64
 	forward := func(w ways) decision { return share(w, 0) }
@@ -75,7 +75,7 @@ func TestOtherSharesDoNotMatch(t *testing.T) {
 	}
 }
 
-// A message of a route says no more than eight bits of a weight, that of the group all.
+// A route message truncates weights to 8 bits; the message of the next-hop group does not.
 func TestGroupWeightsComeFromTheObject(t *testing.T) {
 	v := newLinuxDump()
 	v.objects[10] = rtnl.Nexthop{ID: 10, Group: []rtnl.Member{{ID: 1, Weight: 300}, {ID: 2, Weight: 1}}}

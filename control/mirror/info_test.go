@@ -135,7 +135,7 @@ func TestClosedMirror(t *testing.T) {
 	if _, ok := w.m.Lookup(netip.MustParseAddr("10.1.0.1")); ok {
 		t.Error("a closed mirror finds routes")
 	}
-	w.want("10.1.0.1", "local") // the base stays
+	w.want("10.1.0.1", "local") // the FIB stays
 }
 
 func TestStartWithoutTheLink(t *testing.T) {

@@ -52,7 +52,7 @@ func TestLinkWithoutCarrier(t *testing.T) {
 	w.sameAsFresh()
 }
 
-// What follows a link's fall at once must not meet what fell with it.
+// Changes right after a link goes down do not apply to entries that Linux deleted with it.
 func TestChangesRightAfterLinkDown(t *testing.T) {
 	w := newWorld(t)
 	w.ip(known...)
@@ -67,8 +67,8 @@ func TestChangesRightAfterLinkDown(t *testing.T) {
 	w.sameAsFresh()
 }
 
-// Linux keeps an IPv6 multipath route of which only dead paths are left, passes it
-// over, and takes it up again with the link, all without telling.
+// Linux keeps an IPv6 multipath route that has only dead paths, ignores it, and uses it again when
+// the link is up, without events.
 func TestDeadRoutes(t *testing.T) {
 	w := newWorld(t)
 	w.ip(known...)
@@ -81,7 +81,7 @@ func TestDeadRoutes(t *testing.T) {
 	w.sameAsFresh()
 }
 
-// Linux changes the MTUs of IPv6 routes with that of their link, and tells nobody.
+// Linux changes the MTUs of IPv6 routes with the MTU of their link, without events.
 func TestMTUsOfRoutesFollowTheirLink(t *testing.T) {
 	w := newWorld(t)
 	w.ip(known...)
@@ -97,17 +97,17 @@ func TestMTUsOfRoutesFollowTheirLink(t *testing.T) {
 
 func TestLocalAddresses(t *testing.T) {
 	w := newWorld(t).start()
-	told := func(ip string) (times int) {
+	calls := func(ip string) (times int) {
 		w.note(func() { times = w.locals[netip.MustParseAddr(ip)] })
 		return times
 	}
 	has := func(ip string, want bool) {
 		t.Helper()
 		times := map[bool]int{true: 1}[want]
-		for end := time.Now().Add(5 * time.Second); told(ip) != times; time.Sleep(5 * time.Millisecond) { // Linux makes IPv6 addresses usable later
+		for end := time.Now().Add(5 * time.Second); calls(ip) != times; time.Sleep(5 * time.Millisecond) { // Linux makes IPv6 addresses usable later
 			w.m.Settle()
 			if time.Now().After(end) {
-				t.Fatalf("hooks have %v %d times, want %d", ip, told(ip), times)
+				t.Fatalf("hooks have %v %d times, want %d", ip, calls(ip), times)
 			}
 		}
 	}
@@ -126,8 +126,7 @@ func TestLocalAddresses(t *testing.T) {
 	has("fd09::1", false)
 }
 
-// A link that carries many routes is set down: the dump must wait for Linux to
-// have dropped them all.
+// When a link with many routes is set down, the dump waits until Linux has deleted all of them.
 func TestLinkDownWithManyRoutes(t *testing.T) {
 	w := newWorld(t)
 	w.ip(known...)

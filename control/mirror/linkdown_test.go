@@ -7,8 +7,8 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// Linux says of ignore_routes_with_linkdown that it changed, and of no route. Each case sets
-// it while the better route's link has no carrier, and takes it back.
+// Linux reports a change of ignore_routes_with_linkdown but not of the affected routes. Each case
+// sets it while the link of the better route has no carrier, and resets it.
 func TestLinkdownSettingIsFollowedWhileALinkIsDown(t *testing.T) {
 	for _, test := range []struct{ name, setting, addr string }{
 		{"IPv4, all", "net.ipv4.conf.all", "30.0.0.1"},

@@ -17,8 +17,8 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// linux tells what Linux itself would do with packets, by way of another netlink
-// library than the mirror's.
+// linux is Linux's view of routes, links and neighbors, read by another netlink library than the
+// mirror's.
 type linux struct {
 	ns        *lab.Namespace
 	ports     map[int]string                  // names by index
@@ -48,8 +48,9 @@ func askLinux(t testing.TB, ns *lab.Namespace) *linux {
 	return l
 }
 
-// fate is what fate says of the base, less the shares.
-func (l *linux) fate(t testing.TB, ip netip.Addr) string {
+// outcome returns what Linux does with packets to an address, in the format of world.outcome
+// without shares.
+func (l *linux) outcome(t testing.TB, ip netip.Addr) string {
 	t.Helper()
 	routes, err := l.ns.Netlink().RouteGetWithOptions(ip.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
 	switch {
@@ -90,11 +91,11 @@ func (l *linux) fate(t testing.TB, ip netip.Addr) string {
 		return "no port"
 	}
 	slices.Sort(ways)
-	fate := strings.Join(slices.Compact(ways), " ")
+	outcome := strings.Join(slices.Compact(ways), " ")
 	if r.MTU != 0 {
-		fate += fmt.Sprintf(" mtu %d", r.MTU)
+		outcome += fmt.Sprintf(" mtu %d", r.MTU)
 	}
-	return fate
+	return outcome
 }
 
 func (l *linux) to(h *netlink.NexthopInfo, dst netip.Addr) string {
@@ -110,8 +111,7 @@ func (l *linux) to(h *netlink.NexthopInfo, dst netip.Addr) string {
 	return "?"
 }
 
-// sameAsLinux compares the base with what Linux would do at the edges of all
-// prefixes and at random addresses.
+// sameAsLinux compares the FIB with Linux at the edges of all prefixes and at random addresses.
 func (w *world) sameAsLinux(random *rand.Rand) {
 	w.t.Helper()
 	w.same(func() (differences []string) {
@@ -122,11 +122,11 @@ func (w *world) sameAsLinux(random *rand.Rand) {
 		}
 		l := askLinux(w.t, w.router)
 		for _, ip := range slices.DeleteFunc(ips, special) {
-			got := strings.Fields(fate(w.fib, ip))
+			got := strings.Fields(outcome(w.fib, ip))
 			for i, field := range got {
 				got[i], _, _ = strings.Cut(field, "*")
 			}
-			if got, want := strings.Join(got, " "), l.fate(w.t, ip); got != want {
+			if got, want := strings.Join(got, " "), l.outcome(w.t, ip); got != want {
 				differences = append(differences, fmt.Sprintf("packets to %v: %q, Linux says %q", ip, got, want))
 			}
 		}
@@ -134,7 +134,7 @@ func (w *world) sameAsLinux(random *rand.Rand) {
 	})
 }
 
-// special addresses are those that Linux decides on without a route.
+// special reports whether Linux decides on an address without a route.
 func special(ip netip.Addr) bool {
 	b := ip.As16()
 	return ip.IsMulticast() || ip.IsUnspecified() || ip.IsLoopback() ||

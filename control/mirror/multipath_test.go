@@ -8,8 +8,8 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// buckets returns where the flows to an address go, by the buckets of its group; where
-// there is one way only, all go there.
+// buckets returns the path of each bucket of the group to an address; a single path has all
+// buckets.
 func (w *world) buckets(to string) (ways [fib.Buckets]string) {
 	w.t.Helper()
 	ip := netip.MustParseAddr(to)
@@ -27,13 +27,13 @@ func (w *world) buckets(to string) (ways [fib.Buckets]string) {
 		if hop.Group() {
 			adjacency = atomic.LoadUint32(&w.fib.Words().Groups[int(hop.Index())*fib.Buckets+i])
 		}
-		ways[i] = adjacencyFate(w.fib, adjacency)
+		ways[i] = adjacencyOutcome(w.fib, adjacency)
 	}
 	return ways
 }
 
-// However a path of a multipath route goes away or comes, the flows of the others stay
-// where they are, all of those that were lost go to the others, and each has its share.
+// When a path of a multipath route fails or returns, the flows of other paths stay, and each path
+// has its share.
 func TestOnlyFlowsOfAFailedPathMove(t *testing.T) {
 	for _, c := range []struct {
 		name   string

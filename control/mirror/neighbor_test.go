@@ -40,8 +40,8 @@ func TestGatewayNeighbors(t *testing.T) {
 	w.sameAsFresh()
 }
 
-// A neighbor has a host route exactly while the longest route that covers it is
-// on its link and none names it, in whatever order these come and go.
+// A neighbor has a host route exactly while the longest route that covers it is on its link and is
+// not a host route, in any order of changes.
 func TestHostRoutesOfNeighbors(t *testing.T) {
 	const mac = "02:00:00:00:00:0a"
 	for _, family := range []struct{ host, neighbor, onLink, elsewhere, exact, below, belowElsewhere, gateway string }{
@@ -57,8 +57,8 @@ func TestHostRoutesOfNeighbors(t *testing.T) {
 			{"route add " + family.elsewhere, "route del " + family.elsewhere},
 			{"route add " + family.exact, "route del " + family.exact},
 		}
-		// The fate by which pieces are there, whatever way they came.
-		fateOf := func(neighbor, onLink, elsewhere, exact bool) string {
+		// The outcome depends on the present entries only, not on their order.
+		outcomeOf := func(neighbor, onLink, elsewhere, exact bool) string {
 			switch {
 			case exact:
 				return "wan " + mac
@@ -81,7 +81,7 @@ func TestHostRoutesOfNeighbors(t *testing.T) {
 					}
 					w.ip(command)
 					there[i] = add
-					if got, want := w.fate(family.host), fateOf(there[0], there[1], there[2], there[3]); got != want {
+					if got, want := w.outcome(family.host), outcomeOf(there[0], there[1], there[2], there[3]); got != want {
 						t.Errorf("in the order %v, after %q: %q, want %q", order, command, got, want)
 					}
 				}

@@ -13,7 +13,7 @@ func TestNexthopObjects(t *testing.T) {
 	for _, step := range []struct {
 		name string
 		ip   []string
-		want []string // address, fate
+		want []string // address, outcome
 	}{
 		{"routes by one object", []string{
 			"nexthop add id 1 via 10.1.0.2 dev lan", "nexthop add id 2 via 10.2.0.2 dev wan", "nexthop add id 3 via 10.1.0.3 dev lan",
@@ -60,7 +60,7 @@ func TestNexthopObjects(t *testing.T) {
 	}
 }
 
-// Without its compatibility mode Linux does not tell about the routes of objects.
+// With nexthop_compat_mode off, Linux sends no events for the routes of next-hop objects.
 func TestNexthopObjectsWithoutCompatibility(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, w.router.Sysctl("net.ipv4.nexthop_compat_mode", "0"))

@@ -10,8 +10,7 @@ import (
 	"github.com/warproute/warproute/control/rtnl"
 )
 
-// A comparison with dumps drops whatever Linux does not have, and finds whatever
-// it has.
+// A resync deletes everything that Linux does not have and adds everything that it has.
 func TestResynchronization(t *testing.T) {
 	w := newWorld(t)
 	w.ip(known...)
@@ -65,9 +64,8 @@ func TestRoutesOfADeletedSourceAddress(t *testing.T) {
 	w.want("66.0.0.1", "none")
 }
 
-// With a receive buffer far too small for what happens, the mirror must notice
-// and end up with what Linux has, whatever it missed: additions, replacements,
-// deletions, silent ones too.
+// With a receive buffer that overruns, the mirror detects lost events and converges to Linux's
+// state, after additions, replacements and deletions, also without events.
 func TestOverrun(t *testing.T) {
 	w := newWorld(t)
 	opts := defaults

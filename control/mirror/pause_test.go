@@ -13,7 +13,7 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// setVRF puts link 1 into a VRF, or takes it out.
+// setVRF adds link 1 to a VRF or removes it.
 func (s *state) setVRF(in bool) {
 	l := s.links[1].Link
 	if l.Master, l.SlaveOf = 0, ""; in {
@@ -23,31 +23,31 @@ func (s *state) setVRF(in bool) {
 	s.writeChanges()
 }
 
-// A port in a VRF takes no part: nothing leaves by it, and the router is notified to leave what
-// arrives to Linux; until it is out again, or gone.
+// A port in a VRF neither forwards nor receives until it is removed from the VRF or deleted: the
+// hook pauses it.
 func TestPortInVRFIsPaused(t *testing.T) {
 	s := newState(t)
-	var told []string
-	s.hooks.PortPaused = func(port int, paused bool) { told = append(told, fmt.Sprint(port, " paused ", paused)) }
-	s.hooks.PortGone = func(port int) { told = append(told, fmt.Sprint(port, " gone")) }
+	var calls []string
+	s.hooks.PortPaused = func(port int, paused bool) { calls = append(calls, fmt.Sprint(port, " paused ", paused)) }
+	s.hooks.PortGone = func(port int) { calls = append(calls, fmt.Sprint(port, " gone")) }
 	gateway := netip.MustParseAddr("10.0.0.1")
 	neighbor := rtnl.Neighbor{Family: unix.AF_INET, Index: 1, Addr: gateway, State: unix.NUD_PERMANENT, Address: [6]byte{2, 0, 0, 0, 1, 2}}
 	s.setNeighbor(&neighbor, false)
 	s.addRoute(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("20.0.0.0/8"),
 		Hops: []rtnl.Hop{{Index: 1, Gateway: gateway, Weight: 1}}}, unix.NLM_F_CREATE)
 	s.writeChanges()
-	expect := func(fateWant string, mtu uint16, toldWant ...string) {
+	expect := func(outcomeWant string, mtu uint16, callsWant ...string) {
 		t.Helper()
-		if got := fate(s.fib, netip.MustParseAddr("20.0.0.1")); got != fateWant {
-			t.Errorf("packets by the port: %q, want %q", got, fateWant)
+		if got := outcome(s.fib, netip.MustParseAddr("20.0.0.1")); got != outcomeWant {
+			t.Errorf("packets by the port: %q, want %q", got, outcomeWant)
 		}
 		if got := s.fib.Port(0).MTU(); got != mtu {
-			t.Errorf("the port has an MTU of %d in the base, want %d", got, mtu)
+			t.Errorf("the port has an MTU of %d in the FIB, want %d", got, mtu)
 		}
-		if !slices.Equal(told, toldWant) {
-			t.Errorf("hooks: %q, want %q", told, toldWant)
+		if !slices.Equal(calls, callsWant) {
+			t.Errorf("hooks: %q, want %q", calls, callsWant)
 		}
-		told = nil
+		calls = nil
 		checkState(t, s)
 	}
 	expect("lan 02:00:00:00:01:02", 1500)
@@ -79,8 +79,8 @@ func TestStartRefusesPortInVRF(t *testing.T) {
 	}
 }
 
-// A port that becomes a member of a bond or team is paused like one in a VRF, and none of them
-// is a port at the start; a member of a bridge stays one.
+// A member of a bond or team is paused like a member of a VRF, and cannot be a port at the start. A
+// member of a bridge stays a port.
 func TestPortInBondIsPaused(t *testing.T) {
 	for kind, want := range map[string]bool{"bond": true, "team": true, "bridge": false} {
 		s := newState(t)

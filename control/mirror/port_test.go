@@ -20,7 +20,7 @@ func TestPortChanges(t *testing.T) {
 		t.Helper()
 		w.note(func() {
 			if !slices.Equal(w.events, events) {
-				t.Errorf("hooks told %q, want %q", w.events, events)
+				t.Errorf("hooks reported %q, want %q", w.events, events)
 			}
 			w.events = nil
 		})
@@ -36,7 +36,7 @@ func TestPortChanges(t *testing.T) {
 	w.ip("link set lan down")
 	expect("lan 02:00:00:00:00:a2 mtu 1500 up false")
 	if got := w.fib.Port(0).MTU(); got != 0 {
-		t.Errorf("a port that is down has an MTU of %d in the base, want 0", got)
+		t.Errorf("a port that is down has an MTU of %d in the FIB, want 0", got)
 	}
 }
 
@@ -54,14 +54,14 @@ func TestPortIsDeletedAndCreatedAgain(t *testing.T) {
 	w.want("20.0.0.1", lan2, "10.1.0.9", "lan ?", "10.1.0.2", lan2)
 	w.note(func() {
 		if len(w.events) == 0 || w.events[0] != "lan back" {
-			t.Errorf("hooks told %q, want \"lan back\" first", w.events)
+			t.Errorf("hooks reported %q, want \"lan back\" first", w.events)
 		}
 	})
 	w.sameAsFresh()
 }
 
-// A port that came back and is refused stays down: its packets are dropped, and
-// the question is asked once each time that the link is set up.
+// A new link that PortBack refuses stays down: its packets are dropped. PortBack is called once for
+// each time the link is set up.
 func TestRefusedPortStaysDown(t *testing.T) {
 	w := newWorld(t)
 	w.refusePorts = true
@@ -73,7 +73,7 @@ func TestRefusedPortStaysDown(t *testing.T) {
 	w.ip("addr add 10.1.0.1/24 dev lan", "route add 20.0.0.0/8 via 10.1.0.2", known[0], "link set lan mtu 1400", "link set lan down", "link set lan up")
 	w.m.Settle()
 	if got := w.fib.Port(0).MTU(); got != 0 {
-		t.Errorf("the port has an MTU of %d in the base, want 0", got)
+		t.Errorf("the port has an MTU of %d in the FIB, want 0", got)
 	}
 	if r, ok := w.m.Lookup(netip.MustParseAddr("20.0.0.1")); ok && r.Kind == "forward" {
 		t.Errorf("a route by the refused port: %v", r)
@@ -85,8 +85,8 @@ func TestRefusedPortStaysDown(t *testing.T) {
 	})
 }
 
-// A port that was in another namespace has lost its sockets there, even if it comes
-// back with its index: whether it is the port is asked.
+// A port that was moved to another namespace has lost its sockets, even if it returns with its
+// index: PortBack decides.
 func TestPortReturnsFromAnotherNamespace(t *testing.T) {
 	w := newWorld(t)
 	w.refusePorts = true
@@ -115,8 +115,7 @@ func TestPortReturnsFromAnotherNamespace(t *testing.T) {
 	})
 }
 
-// Of a port that was deleted and made again while events were lost, nothing but dumps
-// tells.
+// A port that was deleted and created while events were lost is found by the dump alone.
 func TestPortReplacedDuringLostEvents(t *testing.T) {
 	w := newWorld(t)
 	w.ip(known...)
@@ -138,7 +137,7 @@ func TestPortReplacedDuringLostEvents(t *testing.T) {
 	w.want("20.0.0.1", lan2, "10.1.0.9", "lan ?")
 	w.note(func() {
 		if !slices.Contains(w.events, "lan back") {
-			t.Errorf("hooks told %q, not that lan is back", w.events)
+			t.Errorf("hooks reported %q, not that lan is back", w.events)
 		}
 	})
 	w.sameAsFresh()

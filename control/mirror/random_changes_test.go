@@ -11,8 +11,8 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// TestRandomChanges makes hundreds of random changes and compares with Linux, and
-// with a mirror that starts afresh.
+// TestRandomChanges makes hundreds of random changes and compares the mirror with Linux and with a
+// new mirror.
 func TestRandomChanges(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { randomChanges(t, seed) })
@@ -56,8 +56,8 @@ func randomChanges(t *testing.T, seed uint64) {
 	}
 }
 
-// randomScript invents `ip` commands over few prefixes, gateways and objects, so
-// that they meet.
+// randomScript generates `ip` commands with few prefixes, gateways and objects, so that they
+// interact.
 type randomScript struct{ *rand.Rand }
 
 func (r randomScript) pick(of ...string) string { return of[r.IntN(len(of))] }
@@ -106,9 +106,9 @@ func (r randomScript) route4() string {
 	return "route " + verb + " " + route + to
 }
 
-// route6 keeps routes that Linux joins to one and others at metrics of their own. It gives
-// MTUs only to those that Linux keeps apart: paths and routes by one object share one, which
-// depends on what was sent before.
+// route6 returns a command for an IPv6 route. Routes that Linux joins have other metrics than the
+// rest. Only routes that Linux does not join have MTUs: the paths of one route share an MTU that
+// depends on the order of earlier commands.
 func (r randomScript) route6() string {
 	ip := netip.AddrFrom16([16]byte{0xfd, 0x20, 2: byte(r.IntN(4)), 15: byte(r.IntN(4))})
 	prefix := netip.PrefixFrom(ip, []int{16, 22, 24, 64, 127, 128}[r.IntN(6)]).Masked().String()

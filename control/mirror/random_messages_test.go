@@ -12,8 +12,8 @@ import (
 	"github.com/warproute/warproute/internal/race"
 )
 
-// TestRandomMessages gives the state messages that Linux would not send in this
-// order, and checks that the books balance.
+// TestRandomMessages applies messages in an order that Linux would not send, and checks references
+// and FIB.
 func TestRandomMessages(t *testing.T) {
 	s, r := newState(t), randomMessages{rand.New(rand.NewPCG(1, 2))}
 	for n := range race.Fewer(30000) {
@@ -110,7 +110,7 @@ func (r randomMessages) apply(s *state) {
 	}
 }
 
-// FuzzMessages gives the state any bytes as messages, in any order.
+// FuzzMessages applies arbitrary bytes as messages.
 func FuzzMessages(f *testing.F) {
 	f.Add([]byte{unix.RTM_NEWROUTE, 0, 0, 12, unix.AF_INET, 8, 0, 0, 254, 4, 0, 1, 0, 0, 0, 0})
 	f.Add([]byte{unix.RTM_NEWNEIGH, 0, 0, 20, unix.AF_INET, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 8, 0, 1, 0, 10, 0, 0, 9})

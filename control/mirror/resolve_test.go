@@ -10,7 +10,7 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// adjacencyOf returns the adjacency that packets to an address are held at.
+// adjacencyOf returns the adjacency of packets to an address.
 func (w *world) adjacencyOf(addr string) (uint32, netip.Addr) {
 	w.t.Helper()
 	ip := netip.MustParseAddr(addr)
@@ -43,7 +43,7 @@ func TestResolve(t *testing.T) {
 			w.ip("route add 20.0.0.0/8 via 10.1.0.2", "route add fd20::/16 via fd01::2", "route add fd21::/16 via fe80::2 dev lan",
 				"route add 21.0.0.0/8 via inet6 fe80::2 dev lan")
 			w.start()
-			if got := w.fate(test.dst); got != "lan ?" {
+			if got := w.outcome(test.dst); got != "lan ?" {
 				t.Fatalf("before: %q", got)
 			}
 			mac, err := w.peer.MAC("lan1")
@@ -122,8 +122,8 @@ func TestResolveNeverBlocks(t *testing.T) {
 	}
 }
 
-// A neighbor that packets pass by, without Linux, is checked now and then, so
-// that its failure and a new MAC address are detected.
+// Stale neighbors in use are probed, because Linux does not see forwarded packets: a failure or a
+// new MAC address is detected.
 func TestStaleNeighborsInUseAreChecked(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, w.peer.AddAddr("lan1", netip.MustParsePrefix("10.1.0.2/24")))
@@ -141,8 +141,7 @@ func TestStaleNeighborsInUseAreChecked(t *testing.T) {
 	w.wantSoon("10.1.0.2", "lan "+mac.String())
 }
 
-// A neighbor that answered and is forgotten is asked for again at once: only those
-// that do not answer have to be left in peace.
+// A neighbor that was resolved and is lost can be requested again within the same window.
 func TestLostNeighborsAreRequestedAgain(t *testing.T) {
 	w := newWorld(t)
 	require.NoError(t, w.peer.AddAddr("lan1", netip.MustParsePrefix("10.1.0.2/24")))

@@ -2,7 +2,7 @@ package mirror
 
 import "testing"
 
-// known are neighbors that the cases below lead to.
+// known lists neighbors of the gateways in the cases below.
 var known = []string{
 	"neigh add 10.1.0.2 dev lan lladdr 02:00:00:00:01:02",
 	"neigh add 10.1.0.3 dev lan lladdr 02:00:00:00:01:03",
@@ -24,7 +24,7 @@ func TestRoutes(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		ip   []string
-		want []string // address, fate
+		want []string // address, outcome
 	}{
 		{"a gateway", []string{"route add 20.0.0.0/8 via 10.1.0.2", "route add fd20::/16 via fd01::2"},
 			[]string{"20.1.2.3", lan2, "fd20::1", lan2, "21.0.0.1", "none", "fd21::1", "none"}},

@@ -32,8 +32,8 @@ func TestIPv6DisabledOnALinkWithoutEvents(t *testing.T) {
 	}
 }
 
-// Linux passes over a path of several when the last IPv4 address of its link goes, or IPv6 is
-// disabled there, takes it up again with the next address, without events.
+// Linux ignores a path when the last IPv4 address of its link is deleted or IPv6 is disabled on it,
+// and uses it again after the next address, without events.
 func TestPathsWithoutLinkAddressesAreDead(t *testing.T) {
 	w := newWorld(t)
 	w.ip(known...)
@@ -63,8 +63,8 @@ func TestPathsWithoutLinkAddressesAreDead(t *testing.T) {
 	w.sameAsFresh()
 }
 
-// A route by a link without carrier is passed over where ignore_routes_with_linkdown is on, but
-// takes the place of the one that it replaces.
+// With ignore_routes_with_linkdown, a route over a link without carrier is ignored, but replaces
+// the route that it names.
 func TestRouteReplacedByAnIgnoredOne(t *testing.T) {
 	w := newWorld(t)
 	for _, family := range []string{"ipv4", "ipv6"} {

@@ -13,7 +13,7 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// newState is a state of two ports without Linux.
+// newState returns a state of two ports without Linux.
 func newState(t testing.TB) *state {
 	s := new(state)
 	require.NoError(t, s.init(fib.New(1), []Port{{"lan", 1}, {"wan", 2}}, Hooks{}, slog.New(slog.DiscardHandler)))
@@ -31,7 +31,7 @@ func (s *state) setTestLink(index int, up bool) {
 	s.setLink(&l)
 }
 
-// checkState checks what must hold after every flush.
+// checkState checks the invariants after writeChanges: references, indexes and the FIB.
 func checkState(t *testing.T, s *state) {
 	t.Helper()
 	hops, adjacencies := map[*hop]int{s.fallbackHop: 1}, map[*adjacency]int{}
@@ -69,16 +69,16 @@ func checkState(t *testing.T, s *state) {
 			lookup = s.fib.IPv6.LookupPrefix
 		}
 		if got, id, _ := lookup(p.Addr()); got == p && id != want { // got may be longer
-			t.Errorf("%v: next hop %d in the base, want %d", p, id, want)
+			t.Errorf("%v: next hop %d in the FIB, want %d", p, id, want)
 		}
 	}
 	if got := [2]int{s.fib.IPv4.Len(), s.fib.IPv6.Len()}; got != lens {
-		t.Errorf("base has %v routes, want %v", got, lens)
+		t.Errorf("the FIB has %v routes, want %v", got, lens)
 	}
 	byObject := 0
 	for h, n := range hops {
 		if w := s.fib.NextHop(h.id); w.MTU() != h.mtu {
-			t.Errorf("hop %d: an MTU of %d in the base, want %d", h.id, w.MTU(), h.mtu)
+			t.Errorf("hop %d: an MTU of %d in the FIB, want %d", h.id, w.MTU(), h.mtu)
 		}
 		if h.object != 0 {
 			if byObject++; !slices.Contains(s.ofObject[h.object], h) {
@@ -109,7 +109,7 @@ func checkState(t *testing.T, s *state) {
 			mac = neighbor.mac
 		}
 		if a.refs != n || s.adjacencies[a.to] != a || s.numbered[a.id] != a || s.fib.Adjacency(a.id).MAC() != mac {
-			t.Errorf("adjacency %d to %v: %d references of %d, %v in the base, want %v", a.id, a.to, n, a.refs, s.fib.Adjacency(a.id).MAC(), mac)
+			t.Errorf("adjacency %d to %v: %d references of %d, %v in the FIB, want %v", a.id, a.to, n, a.refs, s.fib.Adjacency(a.id).MAC(), mac)
 		}
 	}
 	if len(adjacencies) != len(s.adjacencies) || len(adjacencies) != len(s.numbered) {
@@ -117,7 +117,7 @@ func checkState(t *testing.T, s *state) {
 	}
 }
 
-// checkNothingLeft takes all away and checks that nothing of it stays.
+// checkNothingLeft deletes everything and checks that all entries are freed.
 func checkNothingLeft(t *testing.T, s *state) {
 	t.Helper()
 	for id := range s.neighbors {
@@ -133,12 +133,12 @@ func checkNothingLeft(t *testing.T, s *state) {
 		t.Errorf("left: %d hops, %d adjacencies, %d hosts, %d sources, %d locals", len(s.hops), len(s.adjacencies), len(s.hosts), len(s.sources), len(s.locals))
 	}
 	if n := s.fib.IPv4.Len() + s.fib.IPv6.Len(); n != 0 {
-		t.Errorf("left: %d routes in the base", n)
+		t.Errorf("left: %d routes in the FIB", n)
 	}
 }
 
-// An object that returns right after its link lost the carrier is another one:
-// neither groups nor routes have it.
+// A next-hop object created after its link lost the carrier is a new one: former groups and routes
+// do not refer to it.
 func TestNexthopObjectsAreDeletedWithTheirLink(t *testing.T) {
 	s := newState(t)
 	object := func(id uint32, link int) *rtnl.Nexthop {
@@ -156,7 +156,7 @@ func TestNexthopObjectsAreDeletedWithTheirLink(t *testing.T) {
 	s.setObject(object(1, 2))
 	s.writeChanges()
 	for addr, want := range map[string]string{"20.0.0.1": "none", "21.0.0.1": "wan ?", "22.0.0.1": "none"} {
-		if got := fate(s.fib, netip.MustParseAddr(addr)); got != want {
+		if got := outcome(s.fib, netip.MustParseAddr(addr)); got != want {
 			t.Errorf("packets to %s: %q, want %q", addr, got, want)
 		}
 	}

@@ -29,7 +29,7 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// startLogged starts the world's mirror with a log that the test reads.
+// startLogged starts the mirror with a log that the test reads.
 func (w *world) startLogged() *logBuffer {
 	w.t.Helper()
 	log := &logBuffer{}
@@ -97,7 +97,7 @@ func TestUnsupportedRoutesAreLogged(t *testing.T) {
 	}
 }
 
-// A survey finds what a mirror logs.
+// Survey finds the routes that a mirror logs.
 func TestSurvey(t *testing.T) {
 	w := newWorld(t)
 	w.ip("route add 20.0.0.0/8 via 10.3.0.2", "route add fd20::/64 via fd03::2", "route add 41.0.0.0/24 encap seg6 mode encap segs fd02::9 dev wan")
@@ -121,7 +121,7 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// The rule of strongSwan is not warned of, unless its table leads elsewhere than main.
+// The rule of strongSwan causes no warning unless its table has other next hops than main.
 func TestCharonRuleIsSupported(t *testing.T) {
 	w := newWorld(t)
 	w.ip("route add default via 10.2.0.2", "rule add lookup 220 pref 220",
@@ -151,7 +151,7 @@ func TestCharonRuleIsSupported(t *testing.T) {
 	}
 }
 
-// A more specific route of main that table 220 would override counts.
+// Table 220 is also compared with more specific routes of main, which it would override.
 func TestCharonTableIsComparedWithMoreSpecificRoutes(t *testing.T) {
 	w := newWorld(t)
 	w.ip("route add default via 10.2.0.2", "rule add lookup 220 pref 220", "route add 10.60.0.0/16 via 10.2.0.2 table 220", "route add 10.60.7.0/24 via 10.1.0.2")

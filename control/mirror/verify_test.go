@@ -9,7 +9,7 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// Whatever is wrong in the base, Verify names an address to which packets go wrong.
+// Verify names an address for every kind of wrong FIB entry.
 func TestVerifyFindsDifferences(t *testing.T) {
 	w := newWorld(t)
 	w.ip(known...)

@@ -29,7 +29,7 @@ import (
 //	10.3.0.1/24  oob ──── oob1      not a port
 //	fd03::1/64
 //
-// Nobody answers at the other ends, except where a test gives them addresses.
+// The peer has no addresses except those that a test adds.
 type world struct {
 	t            testing.TB
 	router, peer *lab.Namespace
@@ -45,7 +45,7 @@ type world struct {
 
 var portNames = []string{"lan", "wan"}
 
-// newWorld builds a world without a mirror.
+// newWorld creates the namespaces without a mirror.
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, fib: fib.New(1), locals: map[netip.Addr]int{}}
@@ -60,7 +60,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// addressed waits until Linux has finished with the IPv6 addresses.
+// addressed waits until Linux has configured the IPv6 addresses.
 func (w *world) addressed() {
 	w.t.Helper()
 	for range 200 {
@@ -82,7 +82,7 @@ func newNamespace(t testing.TB, name string) *lab.Namespace {
 	return ns
 }
 
-// join makes a link to the peer.
+// join creates a link to the peer.
 func (w *world) join(name string) {
 	w.t.Helper()
 	require.NoError(w.t, lab.Veth(lab.End{Namespace: w.router, Name: name}, lab.End{Namespace: w.peer, Name: name + "1"}, lab.VethOptions{}))
@@ -143,8 +143,8 @@ func (w testWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// ip runs `ip` commands, one a line, in the router's namespace, and waits until
-// the mirror has heard of what they did.
+// ip runs `ip` commands, one per line, in the router's namespace, and waits until the mirror has
+// applied the changes.
 func (w *world) ip(lines ...string) {
 	w.t.Helper()
 	if _, err := w.batch(w.router, lines...); err != nil {
@@ -155,7 +155,7 @@ func (w *world) ip(lines ...string) {
 	}
 }
 
-// batch runs `ip` commands and goes on where one fails.
+// batch runs `ip` commands and continues after errors.
 func (w *world) batch(ns *lab.Namespace, lines ...string) (string, error) {
 	w.t.Helper()
 	file := filepath.Join(w.t.TempDir(), "batch")
@@ -163,15 +163,15 @@ func (w *world) batch(ns *lab.Namespace, lines ...string) (string, error) {
 	return ns.Run("ip", "-force", "-batch", file)
 }
 
-// fate says what the base does with packets to an address:
-// "lan 02:..", "lan ?" for an unresolved neighbor, "lan ?*64 wan ?*192", "blackhole"...
-func (w *world) fate(addr string) string {
+// outcome returns what the FIB does with packets to an address: "lan 02:..", "lan ?" for an
+// unresolved neighbor, "lan ?*64 wan ?*192" for a group, "blackhole", ... A route with an MTU ends
+// with " mtu 1400".
+func (w *world) outcome(addr string) string {
 	w.t.Helper()
-	return fate(w.fib, netip.MustParseAddr(addr))
+	return outcome(w.fib, netip.MustParseAddr(addr))
 }
 
-// What a route with an MTU of its own does ends with that: "lan ? mtu 1400".
-func fate(f *fib.FIB, ip netip.Addr) string {
+func outcome(f *fib.FIB, ip netip.Addr) string {
 	lookup := f.IPv4.LookupPrefix
 	if ip.Is6() {
 		lookup = f.IPv6.LookupPrefix
@@ -189,15 +189,15 @@ func fate(f *fib.FIB, ip netip.Addr) string {
 		mtu = fmt.Sprintf(" mtu %d", hop.MTU())
 	}
 	if !hop.Group() {
-		return adjacencyFate(f, hop.Index()) + mtu
+		return adjacencyOutcome(f, hop.Index()) + mtu
 	}
 	group := f.Words().Groups[int(hop.Index())*fib.Buckets:]
 	share := map[string]int{}
 	for i := range fib.Buckets {
-		share[adjacencyFate(f, atomic.LoadUint32(&group[i]))]++
+		share[adjacencyOutcome(f, atomic.LoadUint32(&group[i]))]++
 	}
 	if len(share) == 1 {
-		return adjacencyFate(f, atomic.LoadUint32(&group[0])) + mtu
+		return adjacencyOutcome(f, atomic.LoadUint32(&group[0])) + mtu
 	}
 	var parts []string
 	for _, way := range slices.Sorted(maps.Keys(share)) {
@@ -206,7 +206,7 @@ func fate(f *fib.FIB, ip netip.Addr) string {
 	return strings.Join(parts, " ") + mtu
 }
 
-func adjacencyFate(f *fib.FIB, id uint32) string {
+func adjacencyOutcome(f *fib.FIB, id uint32) string {
 	a := f.Adjacency(id)
 	name := portNames[a.Port()]
 	if f.Port(a.Port()).MTU() == 0 {
@@ -218,22 +218,22 @@ func adjacencyFate(f *fib.FIB, id uint32) string {
 	return name + " " + a.MAC().String()
 }
 
-// want checks the fate of addresses.
-func (w *world) want(addrsAndFates ...string) {
+// want checks the outcome for addresses.
+func (w *world) want(addrsAndOutcomes ...string) {
 	w.t.Helper()
-	for i := 0; i < len(addrsAndFates); i += 2 {
-		if got := w.fate(addrsAndFates[i]); got != addrsAndFates[i+1] {
-			w.t.Errorf("packets to %s: %q, want %q", addrsAndFates[i], got, addrsAndFates[i+1])
+	for i := 0; i < len(addrsAndOutcomes); i += 2 {
+		if got := w.outcome(addrsAndOutcomes[i]); got != addrsAndOutcomes[i+1] {
+			w.t.Errorf("packets to %s: %q, want %q", addrsAndOutcomes[i], got, addrsAndOutcomes[i+1])
 		}
 	}
 }
 
-// wantSoon is want for what Linux itself does later.
+// wantSoon is want for changes that Linux makes with a delay.
 func (w *world) wantSoon(addr, want string) {
 	w.t.Helper()
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		w.m.Settle()
-		if got := w.fate(addr); got == want {
+		if got := w.outcome(addr); got == want {
 			return
 		} else if time.Now().After(end) {
 			w.t.Fatalf("packets to %s: %q for 5 seconds, want %q", addr, got, want)

@@ -17,8 +17,8 @@ import (
 	ipsecpolicy "github.com/warproute/warproute/ipsec/policy"
 )
 
-// testAcquire has packets for which there is no association make Linux ask its key daemons
-// for one: once a policy, with the policy and its template.
+// testAcquire sends packets without an SA, for which Linux asks key daemons: once per policy, with
+// the policy and its template.
 func testAcquire(t *testing.T) {
 	k := newKernel(t)
 	var daemon *rtnl.Listener

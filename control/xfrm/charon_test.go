@@ -35,7 +35,7 @@ func (e *end) must(err error) {
 	require.NoError(e.t, err)
 }
 
-// startCharon starts the key daemon. Its pid file is always in /run: it has one of its own.
+// startCharon starts the key daemon with its own /run, because the path of its pid file is fixed.
 func (e *end) startCharon(limits string) {
 	e.write("strongswan.conf", `
 charon {

@@ -16,8 +16,8 @@ import (
 	"github.com/warproute/warproute/ipsec/suite"
 )
 
-// testSuites adds a state of every suite to Linux. What its association makes of a packet
-// must be what one with the same keys makes that was never in Linux.
+// testSuites adds a state of every suite to Linux. Its SA encrypts a packet like an SA with the
+// same keys that was never in Linux.
 func testSuites(t *testing.T) {
 	names := map[suite.Cipher]string{suite.Null: "ecb(cipher_null)", suite.CBC: "cbc(aes)", suite.CTR: "rfc3686(ctr(aes))",
 		suite.GCM: "rfc4106(gcm(aes))", suite.ChaCha20: "rfc7539esp(chacha20,poly1305)"}
@@ -58,7 +58,7 @@ func testSuites(t *testing.T) {
 	}
 }
 
-// testForms compares what states ask for with what their associations have.
+// testForms compares the parameters of states with those of their SAs.
 func testForms(t *testing.T) {
 	k := newKernel(t)
 	for i, test := range []struct {
@@ -99,7 +99,7 @@ func testForms(t *testing.T) {
 	}
 }
 
-// testRefusals has Linux hold states that no association can be.
+// testRefusals adds states to Linux that the mirror refuses.
 func testRefusals(t *testing.T) {
 	k := newKernel(t)
 	const base = "xfrm state add src 192.0.2.1 dst 192.0.2.2 "
@@ -142,7 +142,7 @@ func testRefusals(t *testing.T) {
 	}
 }
 
-// testPolicies compares the order and meaning of policies with Linux's.
+// testPolicies compares the order and the actions of policies with Linux's.
 func testPolicies(t *testing.T) {
 	k := newKernel(t)
 	const from = "xfrm policy add src 10.1.0.0/16 dst 10.2.0.0/16 "
@@ -185,8 +185,7 @@ func testPolicies(t *testing.T) {
 	k.eventually("no policies", func() error { return k.rules() })
 }
 
-// testRestart has a mirror end and another one begin: numbers must not be used again,
-// whether Linux knows them or not.
+// testRestart restarts the mirror: no sequence number is used again, whether Linux knows it or not.
 func testRestart(t *testing.T) {
 	k := newKernel(t)
 	k.ip(fmt.Sprintf(outSA, 0x1000)+"replay-window 32"+keyFor(0x1000),
@@ -204,20 +203,20 @@ func testRestart(t *testing.T) {
 	}
 	k.start()
 	if got := k.association(0x1000).Sequence(); got != 500+restartGap {
-		t.Errorf("the outbound association goes on after %d", got)
+		t.Errorf("the outbound association continues after %d", got)
 	}
 	if got := k.association(0x1001); got.Accept(1<<32+7) || !got.Accept(1<<32+8) {
-		t.Errorf("the inbound association goes on after %d", got.Sequence())
+		t.Errorf("the inbound association continues after %d", got.Sequence())
 	}
 	// A crash in the first second: nothing that was sent was pushed.
 	k.association(0x1000).Reserve(1000)
 	k.start()
 	if got := k.association(0x1000).Sequence(); got != 500+2*restartGap {
-		t.Errorf("after a crash the outbound association goes on after %d", got)
+		t.Errorf("after a crash the outbound association continues after %d", got)
 	}
 }
 
-// testOverrun loses events, and must end with all that Linux has.
+// testOverrun loses events, after which the mirror has all of Linux's policies.
 func testOverrun(t *testing.T) {
 	was := receiveBuffer
 	receiveBuffer = 4096

@@ -15,7 +15,7 @@ import (
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
-// kernel is an XFRM of its own, and a mirror of it, whose own address is 192.0.2.1.
+// kernel is a namespace with its own XFRM and a mirror, whose local address is 192.0.2.1.
 type kernel struct {
 	*lab.Namespace
 	t       *testing.T
@@ -33,7 +33,7 @@ func newKernel(t *testing.T) *kernel {
 	return k
 }
 
-// start starts a mirror into an empty gateway, as after a restart.
+// start starts a mirror with an empty gateway, as after a restart.
 func (k *kernel) start() {
 	k.t.Helper()
 	k.gateway = new(gateway.Gateway)
@@ -46,7 +46,7 @@ func (k *kernel) start() {
 	k.t.Cleanup(func() { m.Close() })
 }
 
-// ip runs lines as `ip -batch` does.
+// ip runs lines by `ip -batch`.
 func (k *kernel) ip(lines ...string) {
 	k.t.Helper()
 	require.NoError(k.t, k.tryIP(lines...))
@@ -77,7 +77,7 @@ func (k *kernel) eventually(what string, check func() error) {
 	}
 }
 
-// association returns the one with an SPI.
+// association waits for the SA with an SPI and returns it.
 func (k *kernel) association(spi uint32) (found *ipsec.SA) {
 	k.eventually(fmt.Sprintf("SPI %#x", spi), func() error {
 		for s := range k.gateway.All {
@@ -93,7 +93,7 @@ func (k *kernel) association(spi uint32) (found *ipsec.SA) {
 
 const outSA = "xfrm state add src 192.0.2.1 dst 192.0.2.2 proto esp spi %#x reqid 1 mode tunnel "
 
-// keyOf is a key of n bytes that are not alike.
+// keyOf returns a key of n different bytes.
 func keyOf(n int, seed byte) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -104,12 +104,12 @@ func keyOf(n int, seed byte) []byte {
 
 const anyKey = " aead rfc4106(gcm(aes)) 0x0102030405060708090a0b0c0d0e0f1011121314 128"
 
-// keyFor is a key of an association's own.
+// keyFor returns a key that no other SPI has.
 func keyFor(spi uint32) string { return fmt.Sprintf(" aead rfc4106(gcm(aes)) 0x%040x 128", spi) }
 
 var here6 = netip.MustParseAddr("2001:db8::1")
 
-// rules compares the gateway's with their short forms.
+// rules compares the rules of the gateway with their text.
 func (k *kernel) rules(want ...string) error {
 	var got []string
 	for _, r := range k.gateway.Rules() {

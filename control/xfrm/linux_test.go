@@ -12,11 +12,10 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// inGuest has the test binary, run by TestLinux in a guest, be the tests that need a
-// kernel with ESP.
+// inGuest is set in a guest, where TestLinux runs the tests that need a kernel with ESP.
 const inGuest = "XFRM_TEST_IN_GUEST"
 
-// TestLinux runs what needs Linux's own XFRM, all of it, in a guest that has it.
+// TestLinux runs all tests that need XFRM in a guest kernel that has it.
 func TestLinux(t *testing.T) {
 	if os.Getenv(inGuest) != "" {
 		t.Run("suites", testSuites)

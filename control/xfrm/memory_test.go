@@ -12,35 +12,35 @@ func TestReinstalledOutboundStateContinuesItsSequence(t *testing.T) {
 	f := newFake(t)
 	stale := outState(0x200) // as a key daemon that moves a state has it: from the last push
 	stale.sequence = 10
-	f.say(outPolicy(1).message(msgNewPolicy), stale.message(msgNewSA))
-	old, _ := f.inUse()
+	f.apply(outPolicy(1).message(msgNewPolicy), stale.message(msgNewSA))
+	old, _ := f.outbound()
 	if old.Sequence() != 10 {
 		t.Fatalf("it begins after %d, want what Linux says", old.Sequence())
 	}
 	old.Reserve(90)
-	f.say(stale.message(msgDelSA), stale.message(msgNewSA))
+	f.apply(stale.message(msgDelSA), stale.message(msgNewSA))
 	old.Reserve(5) // by a worker that had it already
-	if s, e := f.inUse(); s != nil {
+	if s, e := f.outbound(); s != nil {
 		t.Fatalf("an association with the same keys is used (%v) while a worker may use the one before", e)
 	}
 	f.quiesce()
-	if s, e := f.inUse(); s == nil || s == old || s.Sequence() != 105 {
-		t.Errorf("it goes on as %v (%v), want after 105", s, e)
+	if s, e := f.outbound(); s == nil || s == old || s.Sequence() != 105 {
+		t.Errorf("it continues as %v (%v), want after 105", s, e)
 	}
 
 	rekeyed := outState(0x200)
 	rekeyed.key++
-	f.say(stale.message(msgDelSA), rekeyed.message(msgNewSA))
-	if s, _ := f.inUse(); s == nil || s.Sequence() != 0 {
+	f.apply(stale.message(msgDelSA), rekeyed.message(msgNewSA))
+	if s, _ := f.outbound(); s == nil || s.Sequence() != 0 {
 		t.Error("one with other keys waits, or does not begin at 0")
 	}
 }
 
 func TestReinstalledInboundStateKeepsReplayWindow(t *testing.T) {
 	f := newFake(t)
-	f.say(inState(0x100).message(msgNewSA))
+	f.apply(inState(0x100).message(msgNewSA))
 	f.gateway.Inbound(0x100, here).Accept(77)
-	f.say(inState(0x100).message(msgDelSA), inState(0x100).message(msgNewSA))
+	f.apply(inState(0x100).message(msgDelSA), inState(0x100).message(msgNewSA))
 	f.quiesce()
 	s := f.gateway.Inbound(0x100, here)
 	if s == nil || s.Accept(77) || s.Accept(70) || !s.Accept(78) {
@@ -51,7 +51,7 @@ func TestReinstalledInboundStateKeepsReplayWindow(t *testing.T) {
 func TestStateDeletedWhileWaitingIsNotInstalled(t *testing.T) {
 	f := newFake(t)
 	out := outState(0x200)
-	f.say(out.message(msgNewSA), out.message(msgDelSA), out.message(msgNewSA), out.message(msgDelSA))
+	f.apply(out.message(msgNewSA), out.message(msgDelSA), out.message(msgNewSA), out.message(msgDelSA))
 	f.quiesce()
 	if s := f.stats(); s.Associations != 0 || len(f.states) != 0 || len(f.memory.owners) != 0 {
 		t.Errorf("%+v, %d states, %d departing", s, len(f.states), len(f.memory.owners))
@@ -67,10 +67,10 @@ func TestRestartSkipsNumbers(t *testing.T) {
 		f.gap = restartGap
 		out := outState(0x200)
 		out.sequence = test.sequence
-		f.say(outPolicy(1).message(msgNewPolicy), out.message(msgNewSA))
-		s, _ := f.inUse()
+		f.apply(outPolicy(1).message(msgNewPolicy), out.message(msgNewSA))
+		s, _ := f.outbound()
 		if got := s.Sequence(); got != uint64(test.sequence)+restartGap {
-			t.Errorf("after %d it goes on after %d", test.sequence, got)
+			t.Errorf("after %d it continues after %d", test.sequence, got)
 		}
 		if _, n := s.Reserve(1); (n == 1) != test.left {
 			t.Errorf("after %d there are numbers: %v", test.sequence, n == 1)
@@ -94,14 +94,14 @@ func TestMemoryEnds(t *testing.T) {
 
 func TestKeysAreOverwrittenWhenNoWorkerCanUseThem(t *testing.T) {
 	f := newFake(t)
-	f.say(outPolicy(1).message(msgNewPolicy), outState(0x200).message(msgNewSA))
+	f.apply(outPolicy(1).message(msgNewPolicy), outState(0x200).message(msgNewSA))
 	for _, a := range f.states {
 		if a.key != nil {
 			t.Error("the state keeps its key")
 		}
 	}
-	s, _ := f.inUse()
-	f.say(outState(0x200).message(msgDelSA))
+	s, _ := f.outbound()
+	f.apply(outState(0x200).message(msgDelSA))
 	seal := func() ipsec.Error {
 		buf := make([]byte, 512)
 		_, _, e := s.Encapsulate(0, buf, 128, copy(buf[128:], echo(netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.2.0.1"), 1)))
@@ -122,31 +122,31 @@ func TestKeysAreOverwrittenWhenNoWorkerCanUseThem(t *testing.T) {
 	}
 }
 
-// Nonces are sequence numbers: two states with one key would use the same.
+// Two states with the same key would use the same nonces, which are sequence numbers.
 func TestStatesWithTheSameKeyAreNotUsedTogether(t *testing.T) {
 	f := newFake(t)
 	first, second, received := outState(0x200), outState(0x201), inState(0x100)
 	second.key, received.key = first.key, first.key
-	f.say(outPolicy(1).message(msgNewPolicy), first.message(msgNewSA), second.message(msgNewSA), received.message(msgNewSA))
-	if got := f.spiInUse(); got != 0x200 {
-		t.Fatalf("packets leave by %#x", got)
+	f.apply(outPolicy(1).message(msgNewPolicy), first.message(msgNewSA), second.message(msgNewSA), received.message(msgNewSA))
+	if got := f.outboundSPI(); got != 0x200 {
+		t.Fatalf("packets use %#x", got)
 	}
 	if f.gateway.Inbound(0x100, here) != nil {
 		t.Error("packets are received with a key that packets are sent with")
 	}
-	s, _ := f.inUse()
+	s, _ := f.outbound()
 	s.Reserve(90)
-	f.say(first.message(msgDelSA))
+	f.apply(first.message(msgDelSA))
 	f.quiesce()
-	if s, e := f.inUse(); f.spiInUse() != 0x201 || s.Sequence() != 90 {
+	if s, e := f.outbound(); f.outboundSPI() != 0x201 || s.Sequence() != 90 {
 		t.Errorf("the second is not there (%v), or begins with numbers of the first", e)
 	}
-	f.say(second.message(msgDelSA))
+	f.apply(second.message(msgDelSA))
 	f.quiesce()
 	if s := f.gateway.Inbound(0x100, here); s == nil || s.Sequence() != 0 {
 		t.Errorf("the inbound one is not there (%v), or does not begin as its sender does", s)
 	}
-	f.say(received.message(msgDelSA))
+	f.apply(received.message(msgDelSA))
 	f.quiesce()
 	if len(f.memory.owners) != 0 {
 		t.Errorf("%d secrets are held by nobody", len(f.memory.owners))

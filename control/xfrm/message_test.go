@@ -18,7 +18,7 @@ var (
 	there = netip.MustParseAddr("192.0.2.2")
 )
 
-// sa is an XFRM state of AES-128-GCM in tunnel mode, but for what change does.
+// sa is an XFRM state of AES-128-GCM in tunnel mode, apart from change.
 type sa struct {
 	src, dst netip.Addr
 	spi      uint32
@@ -31,7 +31,7 @@ type sa struct {
 func outState(spi uint32) sa { return sa{src: here, dst: there, spi: spi, key: byte(spi>>4 | spi&15)} }
 func inState(spi uint32) sa  { return sa{src: there, dst: here, spi: spi, key: byte(spi>>4 | spi&15)} }
 
-// info is struct xfrm_usersa_info.
+// info returns struct xfrm_usersa_info.
 func (s sa) info() []byte {
 	b := make([]byte, sizeofSA)
 	host.PutUint16(b[212:], putAddress(b[56:], s.dst))
@@ -49,7 +49,7 @@ func (s sa) info() []byte {
 	return b
 }
 
-// attributes are those behind the header.
+// attributes returns the attributes after the header.
 func (s sa) attributes() []byte {
 	alg := make([]byte, sizeofAlgoSized+20)
 	copy(alg, "rfc4106(gcm(aes))")
@@ -74,7 +74,7 @@ func (s sa) message(kind uint16) rtnl.Message {
 	return rtnl.Message{Type: kind, Data: append(s.info(), s.attributes()...)}
 }
 
-// sp is an XFRM policy between two networks that has a template, but for what change does.
+// sp is an XFRM policy with a template between two networks, apart from change.
 type sp struct {
 	index    uint32
 	src, dst string
@@ -128,7 +128,7 @@ func (p sp) message(kind uint16) rtnl.Message {
 	return rtnl.Message{Type: kind, Data: append(info, p.attrs...)}
 }
 
-// fake is Linux as a list of messages, and the tables that hear them.
+// fake replaces Linux by a list of messages for the tables.
 type fake struct {
 	*tables
 	t     *testing.T
@@ -144,8 +144,8 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
-// say has the tables hear messages, as one batch.
-func (f *fake) say(messages ...rtnl.Message) {
+// apply applies messages as one batch.
+func (f *fake) apply(messages ...rtnl.Message) {
 	f.t.Helper()
 	for _, m := range messages {
 		require.NoError(f.t, f.handle(m))
@@ -153,7 +153,7 @@ func (f *fake) say(messages ...rtnl.Message) {
 	f.commit()
 }
 
-// quiesce has all workers finish their batches.
+// quiesce reports that all workers have finished their batches.
 func (f *fake) quiesce() {
 	for _, g := range f.waits {
 		g()
@@ -162,21 +162,22 @@ func (f *fake) quiesce() {
 	f.commit()
 }
 
-// inUse returns the association by which packets of outPolicy leave.
-func (f *fake) inUse() (*ipsec.SA, ipsec.Error) {
+// outbound returns the SA that encrypts packets of outPolicy.
+func (f *fake) outbound() (*ipsec.SA, ipsec.Error) {
 	flow := gateway.FlowIPv4(echo(netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.2.0.1"), 0))
 	return f.gateway.LookupOutbound(&flow)
 }
 
-// spiInUse is its SPI, 0 for none.
-func (f *fake) spiInUse() uint32 {
-	if s, _ := f.inUse(); s != nil {
+// outboundSPI returns the SPI of outbound, 0 for none.
+func (f *fake) outboundSPI() uint32 {
+	if s, _ := f.outbound(); s != nil {
 		return s.Config().SPI
 	}
 	return 0
 }
 
-// received returns how the gateway takes the reverse, by an association or in clear.
+// received returns the gateway's result for the reverse packet, decrypted by an SA or in cleartext
+// (nil).
 func (f *fake) received(by *ipsec.SA) ipsec.Error {
 	flow := gateway.FlowIPv4(echo(netip.MustParseAddr("10.2.0.1"), netip.MustParseAddr("10.1.0.1"), 0))
 	return f.gateway.CheckInbound(&flow, by)

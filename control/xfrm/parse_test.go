@@ -45,8 +45,7 @@ func TestTruncatedMessagesAreErrors(t *testing.T) {
 	}
 }
 
-// FuzzHandle has the tables hear any message: they may not panic, and rules of the
-// gateway are only what it accepts.
+// FuzzHandle applies any message: the tables do not panic, and the gateway accepts their rules.
 func FuzzHandle(f *testing.F) {
 	for _, m := range []rtnl.Message{
 		outState(0x200).message(msgNewSA), outState(0x200).message(msgDelSA), outState(0x200).message(msgExpire),

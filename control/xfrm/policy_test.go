@@ -39,7 +39,7 @@ func TestRefusedPoliciesDiscardTheirSelector(t *testing.T) {
 		p := outPolicy(1)
 		p.change, p.attrs = test.change, test.attrs
 		p.noTmpl = test.what == "two templates"
-		f.say(outState(0x200).message(msgNewSA), p.message(msgNewPolicy))
+		f.apply(outState(0x200).message(msgNewSA), p.message(msgNewPolicy))
 		all := f.gateway.Rules()
 		if len(all) != 1 || all[0].Action != ipsecpolicy.Refuse || all[0].Refusal == "" || all[0].SrcPorts.String() != "any" || all[0].DstPorts.String() != "any" {
 			t.Errorf("a policy with %s became %v", test.what, all)
@@ -62,7 +62,7 @@ func TestTransportPolicyBetweenHostsSelectsTheirSA(t *testing.T) {
 		putAddress(info[16:], here)
 		info[42], info[43] = 32, 32
 	}
-	f.say(p.message(msgNewPolicy), s.message(msgNewSA))
+	f.apply(p.message(msgNewPolicy), s.message(msgNewSA))
 	for a := range f.gateway.All {
 		if rules := f.gateway.Rules(); len(rules) != 1 || rules[0].Target != a.Tunnel() || a.Mode() != ipsec.Transport {
 			t.Errorf("%v and tunnel %d", rules, a.Tunnel())
@@ -77,11 +77,11 @@ func TestPoliciesMatchByPriorityThenAge(t *testing.T) {
 		return sp{index: index, src: src, dst: "10.2.0.0/16", dir: dirOut, priority: priority, noTmpl: true}.message(msgNewPolicy)
 	}
 	f := newFake(t)
-	f.say(policy(1, 20, "10.0.1.0/24"), policy(2, 10, "10.0.2.0/24"), policy(3, 10, "10.0.3.0/24"), policy(4, 20, "10.0.4.0/24"))
-	f.say(policy(2, 10, "10.0.2.0/24")) // updated, it is the youngest
-	f.say(sp{index: 4, src: "10.0.4.0/24", dst: "10.2.0.0/16"}.message(msgDelPolicy))
+	f.apply(policy(1, 20, "10.0.1.0/24"), policy(2, 10, "10.0.2.0/24"), policy(3, 10, "10.0.3.0/24"), policy(4, 20, "10.0.4.0/24"))
+	f.apply(policy(2, 10, "10.0.2.0/24")) // updated, it is the youngest
+	f.apply(sp{index: 4, src: "10.0.4.0/24", dst: "10.2.0.0/16"}.message(msgDelPolicy))
 	socket := sp{index: 5, src: "10.0.5.0/24", dst: "10.2.0.0/16", dir: dirSockets, noTmpl: true}
-	f.say(socket.message(msgNewPolicy))
+	f.apply(socket.message(msgNewPolicy))
 	var got []string
 	for _, r := range f.gateway.Rules() {
 		got = append(got, r.Src.String())
@@ -92,19 +92,19 @@ func TestPoliciesMatchByPriorityThenAge(t *testing.T) {
 	}
 }
 
-// Linux asks in policies of packets to the router itself alone.
+// In policies apply to packets for the router itself only, as in Linux.
 func TestInputPoliciesDoNotApplyToForwardedPackets(t *testing.T) {
 	bypass := sp{index: 1, src: "10.2.0.0/16", dst: "10.1.0.0/16", dir: dirIn, priority: 10, noTmpl: true}
 	block := sp{index: 2, src: "10.2.9.0/24", dst: "10.1.0.0/16", dir: dirIn, priority: 30, noTmpl: true, block: true}
 	protect := sp{index: 3, src: "10.2.0.0/16", dst: "10.1.0.0/16", dir: dirFwd, priority: 20}
 	f := newFake(t)
-	f.say(bypass.message(msgNewPolicy), block.message(msgNewPolicy), protect.message(msgNewPolicy))
+	f.apply(bypass.message(msgNewPolicy), block.message(msgNewPolicy), protect.message(msgNewPolicy))
 	clear := gateway.FlowIPv4(echo(netip.MustParseAddr("10.2.0.1"), netip.MustParseAddr("10.1.0.1"), 1))
 	if e := f.gateway.CheckInbound(&clear, nil); e != ipsec.InTmplMismatch {
-		t.Errorf("a packet that is forwarded passes in clear by a policy for the router itself: %v", e)
+		t.Errorf("a packet that is forwarded passes in cleartext by a policy for the router itself: %v", e)
 	}
 	protect.priority = 40
-	f.say(protect.message(msgUpdPolicy))
+	f.apply(protect.message(msgUpdPolicy))
 	clear = gateway.FlowIPv4(echo(netip.MustParseAddr("10.2.9.1"), netip.MustParseAddr("10.1.0.1"), 1))
 	if e := f.gateway.CheckInbound(&clear, nil); e != ipsec.InPolBlock {
 		t.Errorf("a policy of the router itself that blocks does not: %v", e)
@@ -113,8 +113,8 @@ func TestInputPoliciesDoNotApplyToForwardedPackets(t *testing.T) {
 
 func TestDefaultPolicyDiscardsUnmatchedPackets(t *testing.T) {
 	f := newFake(t)
-	f.say(rtnl.Message{Type: msgGetDefault, Data: []byte{2, 1, 1}})
-	if _, e := f.inUse(); e != ipsec.OutPolBlock {
+	f.apply(rtnl.Message{Type: msgGetDefault, Data: []byte{2, 1, 1}})
+	if _, e := f.outbound(); e != ipsec.OutPolBlock {
 		t.Errorf("outbound: %v", e)
 	}
 	if e := f.received(nil); e != ipsec.InPolBlock {
@@ -122,15 +122,15 @@ func TestDefaultPolicyDiscardsUnmatchedPackets(t *testing.T) {
 	}
 }
 
-// A refused policy is not one that discards as its author wants: packets that match it are
-// dropped by a reason of its own, in both directions.
+// Packets of a refused policy are dropped with another reason than those of a policy that discards,
+// in both directions.
 func TestRefusedPoliciesHaveTheirOwnDropReason(t *testing.T) {
 	f := newFake(t)
 	ifID := rtnl.AppendAttr(nil, attrIfID, []byte{42, 0, 0, 0})
 	out, in := outPolicy(1), inPolicy(2)
 	out.attrs, in.attrs = ifID, ifID
-	f.say(outState(0x200).message(msgNewSA), out.message(msgNewPolicy), in.message(msgNewPolicy))
-	if s, e := f.inUse(); s != nil || e != ipsec.PolicyRefused {
+	f.apply(outState(0x200).message(msgNewSA), out.message(msgNewPolicy), in.message(msgNewPolicy))
+	if s, e := f.outbound(); s != nil || e != ipsec.PolicyRefused {
 		t.Errorf("outbound: %v, %v", s, e)
 	}
 	if e := f.received(nil); e != ipsec.PolicyRefused {

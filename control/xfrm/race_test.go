@@ -2,6 +2,5 @@
 
 package xfrm
 
-// rekeys is how many there are in the test of memory: the race detector makes each ten
-// times as slow.
+// rekeys is the number of rekeys in the test of memory, lower with the race detector.
 const rekeys = 5_000

@@ -8,7 +8,7 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// Tunnels that are rekeyed, and that go and come with other names, leave nothing behind.
+// Rekeying, and deleting and creating tunnels with other names, does not grow memory.
 func TestRekeysDoNotGrowMemory(t *testing.T) {
 	f := newFake(t)
 	heap := func() uint64 {
@@ -27,20 +27,20 @@ func TestRekeysDoNotGrowMemory(t *testing.T) {
 		out, in := outState(uint32(0x1000+2*i)), inState(uint32(0x1001+2*i))
 		out.key, in.key = byte(2*i), byte(2*i+1)
 		out.change, in.change = named, named
-		f.say(out.message(msgNewSA), in.message(msgNewSA))
+		f.apply(out.message(msgNewSA), in.message(msgNewSA))
 		if i%2 == 0 {
 			leave, enter := outPolicy(1), inPolicy(2)
 			of := func(_, tmpl []byte) { host.PutUint32(tmpl[44:], reqid) }
 			leave.change, enter.change = of, of
-			f.say(leave.message(msgNewPolicy), enter.message(msgNewPolicy))
+			f.apply(leave.message(msgNewPolicy), enter.message(msgNewPolicy))
 		}
-		if got, want := f.spiInUse(), binary.BigEndian.Uint32(out.info()[72:]); got != want {
-			t.Fatalf("rekey %d: packets leave by %#x, want %#x", i, got, want)
+		if got, want := f.outboundSPI(), binary.BigEndian.Uint32(out.info()[72:]); got != want {
+			t.Fatalf("rekey %d: packets use %#x, want %#x", i, got, want)
 		}
 		if e := f.received(f.gateway.Inbound(in.spi, here)); e != ipsec.OK {
 			t.Fatalf("rekey %d: packets are refused: %v", i, e)
 		}
-		f.say(out.message(msgDelSA), in.message(msgDelSA))
+		f.apply(out.message(msgDelSA), in.message(msgDelSA))
 		f.quiesce()
 	}
 	const most = 4 << 20 // what memory keeps of keys that are gone has an end, which comes later

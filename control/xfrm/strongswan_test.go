@@ -28,8 +28,8 @@ type tunnel struct {
 	quiescent   atomic.Int32
 }
 
-// testStrongSwan has strongSwan, as Debian packs it, bring up a tunnel, rekey it and take
-// it down, over the XFRM of a kernel that has no part in the packets of one end.
+// testStrongSwan has strongSwan establish a tunnel, rekey it and delete it. At one end the gateway
+// processes the packets in place of the kernel.
 func testStrongSwan(t *testing.T) {
 	x := newTunnel(t)
 	x.agrees("before there is a tunnel", 0)
@@ -159,8 +159,8 @@ func (x *tunnel) outbound() *ipsec.SA {
 	return s
 }
 
-// agrees checks that the gateway has, of states and policies, what `ip xfrm` shows, and
-// that there are so many states.
+// agrees checks that the gateway has the states and policies that `ip xfrm` shows, and the number
+// of states.
 func (x *tunnel) agrees(when string, states int) {
 	x.left.t.Helper()
 	x.eventually(when, func() error {
@@ -191,7 +191,7 @@ var (
 	policyText = regexp.MustCompile(`(?m)^src (\S+) dst (\S+) \n\s+dir (in|out|fwd) .*\n\s+tmpl src (\S+) dst (\S+)\n\s+proto esp (?:spi \S+ )?reqid (\d+)(?:\(\S+\))? mode tunnel`)
 )
 
-// shown is what `ip xfrm` shows, in the words of agrees.
+// shown returns the output of `ip xfrm` in the format of agrees.
 func (x *tunnel) shown() (lines []string) {
 	run := func(what string) string {
 		out, err := x.left.Run("ip", "xfrm", what)

@@ -10,8 +10,8 @@ import (
 
 func TestRekeyingKeepsTrafficFlowing(t *testing.T) {
 	f := newFake(t)
-	f.say(outPolicy(1).message(msgNewPolicy), inPolicy(2).message(msgNewPolicy))
-	f.say(inState(0x100).message(msgUpdSA), outState(0x200).message(msgNewSA))
+	f.apply(outPolicy(1).message(msgNewPolicy), inPolicy(2).message(msgNewPolicy))
+	f.apply(inState(0x100).message(msgUpdSA), outState(0x200).message(msgNewSA))
 	for _, step := range []struct {
 		what string
 		msg  rtnl.Message
@@ -25,9 +25,9 @@ func TestRekeyingKeepsTrafficFlowing(t *testing.T) {
 		{"the end of the old outbound one", outState(0x200).message(msgDelSA), 0x201, []uint32{0x100, 0x101}},
 		{"the end of the old inbound one", inState(0x100).message(msgDelSA), 0x201, []uint32{0x101}},
 	} {
-		f.say(step.msg)
-		if got := f.spiInUse(); got != step.out {
-			t.Errorf("%s: packets leave by %#x, want %#x", step.what, got, step.out)
+		f.apply(step.msg)
+		if got := f.outboundSPI(); got != step.out {
+			t.Errorf("%s: packets use %#x, want %#x", step.what, got, step.out)
 		}
 		for _, spi := range step.in {
 			if s := f.gateway.Inbound(spi, here); s == nil || f.received(s) != ipsec.OK {
@@ -40,7 +40,7 @@ func TestRekeyingKeepsTrafficFlowing(t *testing.T) {
 	}
 }
 
-// Whoever answers a request to rekey has the new association before the other end does.
+// The responder of a rekey has the new SA before the initiator does.
 func TestPolicySPISelectsOutboundSA(t *testing.T) {
 	asking := func(spi uint32) sp { p := outPolicy(1); p.spi = spi; return p }
 	f := newFake(t)
@@ -64,9 +64,9 @@ func TestPolicySPISelectsOutboundSA(t *testing.T) {
 		{"the end of the policy", outPolicy(1).message(msgDelPolicy), 0},
 		{"another one", outPolicy(1).message(msgNewPolicy), 0x203},
 	} {
-		f.say(step.msg)
-		if got := f.spiInUse(); got != step.out {
-			t.Errorf("%s: packets leave by %#x, want %#x", step.what, got, step.out)
+		f.apply(step.msg)
+		if got := f.outboundSPI(); got != step.out {
+			t.Errorf("%s: packets use %#x, want %#x", step.what, got, step.out)
 		}
 	}
 }
@@ -75,27 +75,27 @@ func TestProtectedTrafficIsDroppedWithoutSA(t *testing.T) {
 	refused := outState(0x200)
 	refused.change = func(info []byte) { info[214] = 4 } // BEET
 	f := newFake(t)
-	f.say(outPolicy(1).message(msgNewPolicy), inPolicy(2).message(msgNewPolicy))
+	f.apply(outPolicy(1).message(msgNewPolicy), inPolicy(2).message(msgNewPolicy))
 	check := func(when string) {
 		t.Helper()
-		if s, e := f.inUse(); s != nil || e != ipsec.OutNoStates {
-			t.Errorf("%s: packets leave by %v (%v)", when, s, e)
+		if s, e := f.outbound(); s != nil || e != ipsec.OutNoStates {
+			t.Errorf("%s: packets use %v (%v)", when, s, e)
 		}
 		if e := f.received(nil); e != ipsec.InTmplMismatch {
-			t.Errorf("%s: packets in clear: %v", when, e)
+			t.Errorf("%s: packets in cleartext: %v", when, e)
 		}
 	}
 	check("before there is a state")
-	f.say(refused.message(msgNewSA))
+	f.apply(refused.message(msgNewSA))
 	check("with one that is refused")
 	if s := f.stats(); s.RefusedStates != 1 || s.Associations != 0 {
 		t.Errorf("counted as %+v", s)
 	}
-	f.say(outState(0x201).message(msgNewSA))
-	if f.spiInUse() != 0x201 {
+	f.apply(outState(0x201).message(msgNewSA))
+	if f.outboundSPI() != 0x201 {
 		t.Error("packets do not leave by a good one")
 	}
-	f.say(outState(0x201).message(msgExpire))
+	f.apply(outState(0x201).message(msgExpire))
 	check("after a hard limit")
 }
 
@@ -103,14 +103,14 @@ func TestSoftExpiryKeepsSA(t *testing.T) {
 	f := newFake(t)
 	soft := outState(0x200).message(msgExpire)
 	soft.Data[sizeofSA] = 0
-	f.say(outPolicy(1).message(msgNewPolicy), outState(0x200).message(msgNewSA), soft)
-	if f.spiInUse() != 0x200 {
+	f.apply(outPolicy(1).message(msgNewPolicy), outState(0x200).message(msgNewSA), soft)
+	if f.outboundSPI() != 0x200 {
 		t.Error("the association is gone")
 	}
 }
 
 func TestDirectionComesFromStateAddressesOrPolicy(t *testing.T) {
-	told := func(d byte) []byte { return rtnl.AppendAttr(nil, attrDirection, []byte{d}) }
+	dir := func(d byte) []byte { return rtnl.AppendAttr(nil, attrDirection, []byte{d}) }
 	beyond := there.Next()
 	policy := outPolicy(1)
 	policy.change = func(_, tmpl []byte) { putAddress(tmpl[28:], beyond) }
@@ -121,21 +121,21 @@ func TestDirectionComesFromStateAddressesOrPolicy(t *testing.T) {
 	}{
 		{"a local source", sa{src: here, dst: there}, "out"},
 		{"a local destination", sa{src: there, dst: here}, "in"},
-		{"the state, against its addresses", sa{src: here, dst: there, attrs: told(directionIn)}, "in"},
-		{"the state", sa{src: beyond, dst: there, attrs: told(directionOut)}, "out"},
+		{"the state, against its addresses", sa{src: here, dst: there, attrs: dir(directionIn)}, "in"},
+		{"the state", sa{src: beyond, dst: there, attrs: dir(directionOut)}, "out"},
 		{"nothing", sa{src: there, dst: beyond}, ""},
 		{"a policy", sa{src: beyond, dst: there}, "out"},
 	} {
 		f := newFake(t)
 		test.state.spi = 0x200
-		f.say(test.state.message(msgNewSA))
-		f.say(policy.message(msgNewPolicy))
+		f.apply(test.state.message(msgNewSA))
+		f.apply(policy.message(msgNewPolicy))
 		got := ""
 		for s := range f.gateway.All {
 			got = s.Config().Direction.String()
 		}
 		if got != test.want {
-			t.Errorf("%s tells %q, want %q", test.what, got, test.want)
+			t.Errorf("%s gives %q, want %q", test.what, got, test.want)
 		}
 		if undecided := f.stats().Undecided; (undecided == 1) != (test.want == "") {
 			t.Errorf("%s: %d are undecided", test.what, undecided)
@@ -145,8 +145,8 @@ func TestDirectionComesFromStateAddressesOrPolicy(t *testing.T) {
 
 func TestDumpKeepsUnchangedSAs(t *testing.T) {
 	f := newFake(t)
-	f.say(outPolicy(1).message(msgNewPolicy), outPolicy(7).message(msgNewPolicy))
-	f.say(inState(0x100).message(msgNewSA), outState(0x200).message(msgNewSA), outState(0x201).message(msgNewSA))
+	f.apply(outPolicy(1).message(msgNewPolicy), outPolicy(7).message(msgNewPolicy))
+	f.apply(inState(0x100).message(msgNewSA), outState(0x200).message(msgNewSA), outState(0x201).message(msgNewSA))
 	kept := f.gateway.Inbound(0x100, here)
 
 	var d dump // newest first
@@ -159,22 +159,22 @@ func TestDumpKeepsUnchangedSAs(t *testing.T) {
 	if f.gateway.Inbound(0x100, here) != kept {
 		t.Error("an association that is as it was has been replaced")
 	}
-	if got := f.spiInUse(); got != 0x203 || len(f.states) != 3 || len(f.gateway.Rules()) != 1 {
-		t.Errorf("packets leave by %#x; %d states, %d policies", got, len(f.states), len(f.gateway.Rules()))
+	if got := f.outboundSPI(); got != 0x203 || len(f.states) != 3 || len(f.gateway.Rules()) != 1 {
+		t.Errorf("packets use %#x; %d states, %d policies", got, len(f.states), len(f.gateway.Rules()))
 	}
-	f.say(outState(0x203).message(msgDelSA))
-	if got := f.spiInUse(); got != 0x202 {
-		t.Errorf("without the newest, packets leave by %#x", got)
+	f.apply(outState(0x203).message(msgDelSA))
+	if got := f.outboundSPI(); got != 0x202 {
+		t.Errorf("without the newest, packets use %#x", got)
 	}
 }
 
-// Receivers choose SPIs, so two may choose the same: metrics tell associations apart by
-// name, SPI and direction.
+// Receivers choose SPIs, so that two can be equal: metrics distinguish SAs by name, SPI and
+// direction.
 func TestSAsHaveDistinctNames(t *testing.T) {
 	f := newFake(t)
 	a, b := outState(0x200), outState(0x200)
 	b.dst, b.key = there.Next(), a.key+1
-	f.say(a.message(msgNewSA), b.message(msgNewSA))
+	f.apply(a.message(msgNewSA), b.message(msgNewSA))
 	names := map[string]bool{}
 	for s := range f.gateway.All {
 		names[s.Config().Name] = true

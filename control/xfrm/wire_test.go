@@ -13,7 +13,7 @@ import (
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
-// wire is where the gateway's packets go out and come in, beside Linux.
+// wire sends and receives the packets of the gateway beside Linux.
 type wire struct {
 	t    *testing.T
 	x    *tunnel
@@ -38,8 +38,8 @@ func newWire(t *testing.T, x *tunnel) *wire {
 	return w
 }
 
-// exchange sends echo requests through the gateway's tunnel, and has it open the answers
-// that the other end's Linux seals. None may be lost.
+// exchange sends echo requests through the gateway's tunnel and decrypts the answers of Linux at
+// the other end. None may be lost.
 func (w *wire) exchange(n int) {
 	w.t.Helper()
 	for range n {
