@@ -8,9 +8,8 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// TestEveryFrameIsAccountedFor floods a port whose worker has too few frames and
-// reads too little, with frames that are too long among them, detaches it in the
-// middle, and adds up.
+// TestEveryFrameIsAccountedFor floods a port whose worker has too few frames and is too slow, also
+// with frames that are too long, detaches it meanwhile, and checks that the counters add up.
 func TestEveryFrameIsAccountedFor(t *testing.T) {
 	for _, mode := range []Mode{Native, Generic} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -69,7 +68,7 @@ func TestEveryFrameIsAccountedFor(t *testing.T) {
 	}
 }
 
-// TestRefillSharesMemory opens two ports on little memory: neither may take all.
+// TestRefillSharesMemory opens two ports with little memory: neither takes all of it.
 func TestRefillSharesMemory(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)
@@ -89,8 +88,8 @@ func TestRefillSharesMemory(t *testing.T) {
 	}
 }
 
-// TestFramesCirculate forwards many more frames than there is memory for, and then
-// looks for each of those.
+// TestFramesCirculate forwards many more frames than the memory has, and then checks that each is
+// in the pool or a ring.
 func TestFramesCirculate(t *testing.T) {
 	w, s := openVeths(t, Native, 1024, 64, "ra")
 	q := s.Ports[0].Queues(0)[0]
@@ -115,9 +114,8 @@ func TestFramesCirculate(t *testing.T) {
 	}
 }
 
-// A port under load is deleted with frames in its ring and made again, and load goes on
-// from before it is opened: every frame that the program gave to a socket was received or
-// is counted as lost.
+// A port is deleted with frames in its ring, created and reopened under load: every frame that the
+// program redirected is received or counted as lost.
 func TestReopenAccountsForEveryFrame(t *testing.T) {
 	for _, mode := range []Mode{Native, Generic} {
 		t.Run(mode.String(), func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// The message of the driver, and what to do about it, are in the reason for generic mode.
+// The reason for generic mode has the driver's message and a hint.
 func TestFallbackHasTheDriversMessage(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)
@@ -30,8 +30,8 @@ func TestFallbackHasTheDriversMessage(t *testing.T) {
 	works(t, s)
 }
 
-// Asking for the message leaves no program attached, though the driver takes it this time,
-// and never replaces another's.
+// WhyNotAttached leaves no program attached, even if the driver accepts it now, and never replaces
+// another program.
 func TestWhyNotAttachedLeavesNoProgram(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)
@@ -62,7 +62,7 @@ func TestWhyNotAttachedLeavesNoProgram(t *testing.T) {
 	}
 }
 
-// The hint detaches the program, whoever attached it and in which way.
+// The hint detaches the program of any owner, by link or netlink.
 func TestHintDetachesTheProgram(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)

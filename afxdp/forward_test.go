@@ -7,8 +7,8 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// TestForward sends frames of many lengths in by one port and, untouched, out
-// by the other, in both directions and each mode, with one memory for both.
+// TestForward forwards frames of many lengths between two ports, in both directions and each mode,
+// with one memory for both ports.
 func TestForward(t *testing.T) {
 	for _, mode := range []Mode{Auto, Native, Generic} {
 		t.Run(mode.String(), func(t *testing.T) {

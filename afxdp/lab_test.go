@@ -20,9 +20,8 @@ import (
 //	test ── a ──veth── ra ── XDP ── socket ── Queue ── test
 //	test ── b ──veth── rb ── XDP ── socket ── Queue ── test
 //
-// enterNamespace puts the test's goroutine into a new network namespace, for
-// good: the thread stays locked and ends with the goroutine, and the namespace
-// with everything in it goes with the thread.
+// enterNamespace moves the test's goroutine to a new network namespace. The thread stays locked and
+// ends with the goroutine, and the namespace with the thread.
 func enterNamespace(t testing.TB) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -38,7 +37,7 @@ func enterNamespace(t testing.TB) {
 	require.NoError(t, os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0))
 }
 
-// addVeth makes a pair of interfaces, up, of the given number of queues.
+// addVeth creates a pair of interfaces that are up, with a number of queues.
 func addVeth(t testing.TB, name, peer string, queues int) {
 	t.Helper()
 	attrs := netlink.NewLinkAttrs()
@@ -99,7 +98,7 @@ func openVeths(t testing.TB, mode Mode, frames int, ringSize uint32, names ...st
 	return w, open(t, Config{Ports: ports(mode, names...), Workers: []WorkerMemory{w}, RingSize: ringSize})
 }
 
-// ports names interfaces to be opened in one mode.
+// ports returns the configuration of interfaces in one mode.
 func ports(mode Mode, names ...string) (p []PortConfig) {
 	for _, n := range names {
 		p = append(p, PortConfig{Interface: n, Mode: mode})
@@ -107,7 +106,7 @@ func ports(mode Mode, names ...string) (p []PortConfig) {
 	return p
 }
 
-// receiveAll collects frames from queues until there are n, or none came for a while.
+// receiveAll receives frames from queues until there are n, or none arrives for a while.
 func receiveAll(queues []*Queue, n int) (got []batch.Frame) {
 	buf := make([]batch.Frame, 64)
 	for idle := time.Now(); len(got) < n && time.Since(idle) < patience; {
@@ -134,7 +133,7 @@ func setMTU(t testing.TB, name string, mtu int) {
 	}
 }
 
-// attached says whether an XDP program is on the interface.
+// attached reports whether the interface has an XDP program.
 func attached(t *testing.T, name string) bool {
 	t.Helper()
 	l, err := netlink.LinkByName(name)

@@ -11,7 +11,7 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// TestCloseAndOpenAgain closes and opens at once, several times, with frames in the rings.
+// TestCloseAndOpenAgain closes and opens several times in a row, with frames in the rings.
 func TestCloseAndOpenAgain(t *testing.T) {
 	for _, mode := range []Mode{Native, Generic} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -36,8 +36,8 @@ func TestCloseAndOpenAgain(t *testing.T) {
 	}
 }
 
-// TestDetachKeepsRings detaches a port that has frames in its RX ring, reads and
-// transmits them.
+// TestDetachKeepsRings detaches a port with frames in its RX ring, receives them and transmits
+// them.
 func TestDetachKeepsRings(t *testing.T) {
 	_, s := openVeths(t, Native, 256, 64, "ra")
 	wire, q := newWire(t, "a"), s.Ports[0].Queues(0)[0]
@@ -63,7 +63,7 @@ func TestDetachKeepsRings(t *testing.T) {
 	}
 }
 
-// TestInterfaceDeleted takes the interface away under an open port.
+// TestInterfaceDeleted deletes the interface of an open port.
 func TestInterfaceDeleted(t *testing.T) {
 	for _, mode := range []Mode{Native, Generic} {
 		t.Run(mode.String(), func(t *testing.T) {

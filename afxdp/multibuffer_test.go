@@ -19,7 +19,7 @@ func newLargeWorker(t testing.TB, frames, large int) WorkerMemory {
 	return WorkerMemory{Memory: m, Pool: umem.NewPool(m)}
 }
 
-// addJumbo makes a port and its peer of an MTU.
+// addJumbo creates a port and its peer with an MTU.
 func addJumbo(t testing.TB, name, peer string, mtu int) {
 	t.Helper()
 	addVeth(t, name, peer, 1)
@@ -27,8 +27,8 @@ func addJumbo(t testing.TB, name, peer string, mtu int) {
 	setMTU(t, peer, mtu)
 }
 
-// Frames of all lengths, and an MTU's worth of them above what a frame of memory holds,
-// go in by one port and out by the other, byte for byte, and no memory is missing then.
+// Frames of all lengths up to the MTU, above the length of a small frame, are forwarded unchanged,
+// and all memory returns.
 func TestJumboFramesAreForwarded(t *testing.T) {
 	for _, mode := range []Mode{Auto, Native, Generic} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -70,8 +70,8 @@ func TestJumboFramesAreForwarded(t *testing.T) {
 	}
 }
 
-// Without a large frame left, and when a frame is longer than one, it is thrown away and
-// counted, and the next ones arrive.
+// A frame is dropped and counted if no large frame is free or it is longer than one. Later frames
+// arrive.
 func TestJumboFramesWithoutMemoryAreCounted(t *testing.T) {
 	enterNamespace(t)
 	addJumbo(t, "ra", "a", umem.MaxLargeMTU)
@@ -104,7 +104,7 @@ func TestJumboFramesWithoutMemoryAreCounted(t *testing.T) {
 	}
 }
 
-// A burst that a TX ring does not hold is taken as far as whole frames go.
+// Transmit takes whole frames only of a burst that does not fit the TX ring.
 func TestJumboFramesAreTransmittedWholeOrNot(t *testing.T) {
 	enterNamespace(t)
 	addJumbo(t, "ra", "a", 9000)

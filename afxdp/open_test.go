@@ -20,8 +20,8 @@ func TestParseMode(t *testing.T) {
 	}
 }
 
-// TestOpenRefuses expects errors that say what was tried, what stood against it
-// and a hint, and nothing left behind.
+// TestOpenRefuses checks that errors have the operation, the cause and a hint, and that nothing
+// stays open.
 func TestOpenRefuses(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)
@@ -90,8 +90,7 @@ func TestOpenRefuses(t *testing.T) {
 	works(t, open(t, Config{Ports: ports(Auto, "ra", "rb"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64}))
 }
 
-// TestAutoFallsBack expects the best mode of each port and the reason why it is
-// not a better one.
+// TestAutoFallsBack checks the best mode of each port, and the reason for not using a better one.
 func TestAutoFallsBack(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "rb", "b", 1)
@@ -115,7 +114,7 @@ func TestAutoFallsBack(t *testing.T) {
 	works(t, s)
 }
 
-// TestModeReasonNamesThePort has two ports, of which the first to be opened tells.
+// TestModeReasonNamesThePort opens two ports. The reason is that of the first.
 func TestModeReasonNamesThePort(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)

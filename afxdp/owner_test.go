@@ -18,7 +18,7 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// owners are two ways in which an interface can be another's.
+// owners lists two ways in which another process can own an interface.
 var owners = []struct {
 	name string
 	take func(t *testing.T) io.Closer
@@ -50,15 +50,14 @@ var owners = []struct {
 	},
 }
 
-// identifiers are numbers that the kernel chose.
+// identifiers matches numbers that the kernel chose.
 var identifiers = regexp.MustCompile(`(program|link|pid|id) \d+`)
 
 type closer func() error
 
 func (c closer) Close() error { return c() }
 
-// TestOpenWaitsForFormerOwner opens a port that its former owner lets go of a
-// little later.
+// TestOpenWaitsForFormerOwner opens a port that its previous owner closes a little later.
 func TestOpenWaitsForFormerOwner(t *testing.T) {
 	for _, owner := range owners {
 		t.Run(owner.name, func(t *testing.T) {

@@ -11,9 +11,8 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// TestQueuesAndWorkers receives flows on the four queues of a port and expects
-// each frame once, in the memory of the worker whose queue it came by; then
-// transmits on every queue.
+// TestQueuesAndWorkers receives flows on the four queues of a port: each frame once, in the memory
+// of the worker of its queue. Then it transmits on every queue.
 func TestQueuesAndWorkers(t *testing.T) {
 	for _, mode := range []Mode{Native, Generic} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -80,8 +79,8 @@ func TestQueuesAndWorkers(t *testing.T) {
 	}
 }
 
-// TestQueueWithoutSocket takes the socket of a queue away: its frames must be
-// dropped and counted, not go to Linux.
+// TestQueueWithoutSocket removes the socket of a queue: its frames are dropped and counted, and do
+// not go to Linux.
 func TestQueueWithoutSocket(t *testing.T) {
 	for _, mode := range []Mode{Native, Generic} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -109,8 +108,8 @@ func TestQueueWithoutSocket(t *testing.T) {
 	}
 }
 
-// TestPassReachesLinux expects what is not for the router at a packet socket of
-// the port, as Linux sees it, and what is for it not there.
+// TestPassReachesLinux checks that host traffic arrives at a packet socket of the port, and other
+// traffic does not.
 func TestPassReachesLinux(t *testing.T) {
 	w, s := openVeths(t, Native, 256, 64, "ra")
 	p := s.Ports[0]
@@ -128,7 +127,7 @@ func TestPassReachesLinux(t *testing.T) {
 	}
 }
 
-// TestBusyPoll receives and transmits with the worker driving the interface.
+// TestBusyPoll receives and transmits while the worker's system calls poll the driver.
 func TestBusyPoll(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)
@@ -150,7 +149,7 @@ func TestBusyPoll(t *testing.T) {
 	}
 }
 
-// TestNoAllocations runs the whole of a worker's loop.
+// TestNoAllocations runs the whole loop of a worker.
 func TestNoAllocations(t *testing.T) {
 	_, s := openVeths(t, Native, 1024, 64, "ra")
 	q := s.Ports[0].Queues(0)[0]

@@ -9,8 +9,8 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// misdirect has the program of a port hand its frames to the socket of another port, as
-// happens on a bond, whose frames are those of its members.
+// misdirect makes the program of a port redirect to the socket of another port, as happens on a
+// bond, whose frames are those of its members.
 func misdirect(t *testing.T, p, other *Port) (undo func()) {
 	t.Helper()
 	put := func(q *Queue) {
@@ -35,8 +35,8 @@ func refused(t *testing.T, p *Port, n uint64) {
 	}
 }
 
-// Frames that the kernel does not hand to a socket are counted, while the port is open and
-// when it is detached; others are not taken for them.
+// Frames that the kernel refuses to deliver to a socket are counted, while the port is open and
+// after detach; other frames are not.
 func TestRedirectErrorsAreCounted(t *testing.T) {
 	for _, mode := range []Mode{Native, Generic} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -69,8 +69,8 @@ func TestRedirectErrorsAreCounted(t *testing.T) {
 	}
 }
 
-// Under load none is taken for a refused one, however often the counts are read; those that
-// are refused under load are noticed under load, and are as many as were sent.
+// Under load no delivered frame counts as refused, however often the counters are read, and all
+// refused frames are counted.
 func TestRedirectErrorsAreCountedUnderLoad(t *testing.T) {
 	for _, mode := range []Mode{Native, Generic} {
 		t.Run(mode.String(), func(t *testing.T) {

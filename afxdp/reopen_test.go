@@ -23,9 +23,9 @@ func deleteLink(t *testing.T, name string) {
 	require.NoError(t, netlink.LinkDel(l))
 }
 
-// An interface that is deleted and made again becomes the port again, as often as it
-// likes: it receives and sends, on the same descriptors, its counts go on, and no
-// frame stays away but one that the kernel had set aside.
+// An interface that is deleted and created becomes the port again, any number of times: it receives
+// and transmits on the same file descriptors, its counters continue, and no frame is lost except
+// one that the kernel kept.
 func TestReopenDeletedInterface(t *testing.T) {
 	for _, mode := range []Mode{Native, Generic} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -99,8 +99,8 @@ func TestReopenDeletedInterface(t *testing.T) {
 	}
 }
 
-// What is not as the old interface was does not become the port, which stays as it was
-// and can be opened again once that is fixed.
+// Reopen refuses an interface that differs from the old one. The port is unchanged and can be
+// reopened after a fix.
 func TestReopenRefuses(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 2)
@@ -140,8 +140,8 @@ func TestReopenRefuses(t *testing.T) {
 	refuse("the port is closed")
 }
 
-// Large frames come back from the rings of a deleted interface whole, or not at all: their
-// memory is not given out while a part of it is somewhere.
+// Large frames in the rings of a deleted interface return to the pool whole or not at all: none is
+// reused while a part of it is elsewhere.
 func TestReopenWithJumboFrames(t *testing.T) {
 	enterNamespace(t)
 	addJumbo(t, "ra", "a", 9000)
@@ -179,7 +179,7 @@ func TestReopenWithJumboFrames(t *testing.T) {
 	}
 }
 
-// A worker does not wait for whoever opens another port again: it takes up new sockets later.
+// A worker does not wait while another port is being reopened: it switches sockets later.
 func TestWorkersDoNotWaitForReopen(t *testing.T) {
 	q := &Queue{mu: &sync.Mutex{}, pool: &umem.Pool{}}
 	q.mu.Lock()

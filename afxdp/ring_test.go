@@ -7,17 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fakeRing is a ring in plain memory whose indices stand at start.
+// fakeRing returns a ring in ordinary memory whose indices begin at start.
 func fakeRing(size int, start uint32) ring[uint64] {
 	produced, consumed, flags := start, start, uint32(0)
 	return ring[uint64]{producer: &produced, consumer: &consumed, flags: &flags, descs: make([]uint64, size)}
 }
 
-// starts are where indices begin: at zero, and so that they wrap at 2^32 inside a test.
+// starts lists initial indices: zero, and values that wrap at 2^32 during a test.
 var starts = []uint32{0, 5, 1<<32 - 1, 1<<32 - 3, 1<<32 - 5, 1<<31 - 2}
 
-// TestRing passes numbers from a producer to a consumer of the same ring, in
-// batches of every size, and expects each once and in order.
+// TestRing passes numbers from a producer to a consumer of one ring in batches of every size: each
+// arrives once and in order.
 func TestRing(t *testing.T) {
 	for _, start := range starts {
 		for batch := uint32(1); batch <= 9; batch++ {
@@ -91,7 +91,7 @@ func TestRingFull(t *testing.T) {
 	}
 }
 
-// TestRingReservationUnused reserves without submitting, which must change nothing.
+// TestRingReservationUnused reserves without submitting, which changes nothing.
 func TestRingReservationUnused(t *testing.T) {
 	r := fakeRing(4, 0)
 	p := newProdRing(r)
@@ -107,8 +107,8 @@ func TestRingReservationUnused(t *testing.T) {
 	}
 }
 
-// TestRingCachedIndex moves the other side's index behind the ring's back and
-// expects it to be looked at when the cached one runs out, and not before.
+// TestRingCachedIndex changes the other side's index: it is loaded when the cached one is used up,
+// and not before.
 func TestRingCachedIndex(t *testing.T) {
 	for _, start := range starts {
 		r := fakeRing(4, start)

@@ -10,8 +10,8 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// esp is a packet to dst of a protocol, with 16 bytes in which UDP would have a
-// destination port and, behind its header, an SPI.
+// esp returns a packet to dst of a protocol, with 16 bytes that contain, if UDP, a destination port
+// and an SPI.
 func esp(dst netip.Addr, protocol byte, port uint16, spi byte) []byte {
 	payload := make([]byte, 16)
 	binary.BigEndian.PutUint16(payload[2:], port)
@@ -59,7 +59,7 @@ func TestGatewaysTakeESP(t *testing.T) {
 	}
 }
 
-// part is a fragment at an offset, in units of 8 bytes, of UDP from and to port 4500 that
+// part returns a fragment, at an offset in units of 8 bytes, of UDP from and to port 4500 that
 // begins with an SPI.
 func part(dst netip.Addr, id byte, offset uint16, spi byte) []byte {
 	b := esp(dst, unix.IPPROTO_UDP, 4500, spi)
@@ -76,7 +76,7 @@ func part(dst netip.Addr, id byte, offset uint16, spi byte) []byte {
 	return eth(portMAC, ipv6, b[:40], header, b[40:])
 }
 
-// Later fragments of UDP go where the first one went, at whatever port they arrive.
+// Later fragments of UDP go where the first one went, on any port.
 func TestFragmentsFollowTheFirst(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)

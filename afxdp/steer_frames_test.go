@@ -46,7 +46,7 @@ func eth(dst [6]byte, etherType uint16, payload ...[]byte) []byte {
 	return b
 }
 
-// ip4 is an IPv4 header with the given number of options' 32-bit words, and 8 bytes.
+// ip4 returns an IPv4 header with a number of 32-bit words of options, and 8 bytes.
 func ip4(dst netip.Addr, options int) []byte {
 	b := make([]byte, 20+4*options+8)
 	b[0], b[8], b[9] = byte(0x45+options), 64, unix.IPPROTO_UDP
@@ -56,7 +56,7 @@ func ip4(dst netip.Addr, options int) []byte {
 	return b
 }
 
-// ip6 is an IPv6 header with a payload.
+// ip6 returns an IPv6 header with a payload.
 func ip6(src, dst netip.Addr, next byte, payload ...byte) []byte {
 	b := make([]byte, 40, 40+len(payload))
 	b[0], b[6], b[7] = 0x60, next, 64
@@ -72,13 +72,13 @@ func icmp6(dst netip.Addr, icmpType byte) []byte {
 	return ip6(hosts6, dst, unix.IPPROTO_ICMPV6, icmpType, 0, 0, 0)
 }
 
-// from gives an IPv4 packet another source.
+// from sets the source of an IPv4 packet.
 func from(src netip.Addr, b []byte) []byte {
 	copy(b[12:], src.AsSlice())
 	return b
 }
 
-// with returns b changed at one byte.
+// with returns b with one byte changed.
 func with(b []byte, at int, value byte) []byte {
 	b[at] = value
 	return b
@@ -86,7 +86,7 @@ func with(b []byte, at int, value byte) []byte {
 
 var broadcastMAC = [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// openWith opens a port of portMAC, in a namespace of its own, for a router with addresses.
+// openWith opens a port with MAC address portMAC in its own namespace, for a router with addresses.
 func openWith(t *testing.T, own ...netip.Addr) *Set {
 	t.Helper()
 	enterNamespace(t)
@@ -99,8 +99,8 @@ func openWith(t *testing.T, own ...netip.Addr) *Set {
 	return s
 }
 
-// expect runs the port's program on a frame: it must return the action, leave
-// the frame as it is, and count it by the decision and nothing else.
+// expect runs the port's program on a frame: it returns the action, leaves the frame unchanged, and
+// increments the counter of the decision only.
 func expect(t *testing.T, p *Port, rule string, frame []byte, want Decision, action uint32) {
 	t.Helper()
 	before, err := p.Stats()

@@ -13,9 +13,9 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// steerOracle decides as steer.bpf.c should, without its code. The router is a gateway, own4 and own6 are
-// this host's. either is true where a later fragment of UDP is ESP's if its first fragment showed that
-// lately.
+// steerOracle returns the decision of steer.bpf.c without its code, for a gateway with the
+// addresses own4 and own6. either is true for a later fragment of UDP, which is ESP if its first
+// fragment was, recently.
 func steerOracle(f []byte) (want Decision, either bool) {
 	transit := map[Decision]Decision{
 		VLAN: TransitVLAN, EtherType: TransitEtherType, OtherMAC: TransitOtherMAC, IPv4Options: TransitIPv4Options,
@@ -28,7 +28,8 @@ func steerOracle(f []byte) (want Decision, either bool) {
 	return want, either
 }
 
-// isForHost reports whether Linux does not forward what an EtherType begins, behind up to so many VLAN tags.
+// isForHost reports whether Linux would not forward a packet that begins with an EtherType, after
+// up to a number of VLAN tags.
 func isForHost(p []byte, tags int) bool {
 	if len(p) < 2 {
 		return false
@@ -51,7 +52,7 @@ func isForHost(p []byte, tags int) bool {
 	return true
 }
 
-// routerOracle is the decision without regard to what Linux might forward.
+// routerOracle returns the decision of a router that is no gateway.
 func routerOracle(f []byte) (want Decision, either bool) {
 	if len(f) < 14 {
 		return ToSocket, false
@@ -120,7 +121,7 @@ func steerOracle6(p []byte) (Decision, bool) {
 	return ToSocket, false
 }
 
-// oracleESP is the decision on a packet to this host: ESP, by itself or in UDP, is the router's.
+// oracleESP returns the decision on a packet to this host: ESP, also in UDP, goes to the socket.
 func oracleESP(protocol byte, l4 []byte, fragment, later bool) (Decision, bool) {
 	switch {
 	case protocol == unix.IPPROTO_ESP:
@@ -133,7 +134,7 @@ func oracleESP(protocol byte, l4 []byte, fragment, later bool) (Decision, bool) 
 	return Local, false
 }
 
-// FuzzSteer runs the XDP program of a gateway on frames, with BPF_PROG_TEST_RUN, beside an oracle.
+// FuzzSteer compares the XDP program of a gateway, run by BPF_PROG_TEST_RUN, with an oracle.
 func FuzzSteer(f *testing.F) {
 	p, err := loadProgram(1, nil, false)
 	require.NoError(f, err)

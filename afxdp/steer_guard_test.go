@@ -9,7 +9,7 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// tagged is a frame with VLAN tags of these types in front of what an EtherType announces.
+// tagged returns a frame with VLAN tags of these types before an EtherType and payload.
 func tagged(tags []uint16, etherType uint16, payload []byte) []byte {
 	var between []byte
 	for _, next := range append(tags[1:len(tags):len(tags)], etherType) {
@@ -105,7 +105,7 @@ func actionOf(d Decision) uint32 {
 	return xdpDrop
 }
 
-// A gateway passes to Linux what is for the host, and drops what Linux might forward.
+// A gateway passes packets for the host to Linux, and drops those that Linux could forward.
 func TestGatewayPassesNoTransitToLinux(t *testing.T) {
 	s := openWith(t, own4, subnet4, own6)
 	p := s.Ports[0]

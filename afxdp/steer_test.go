@@ -78,8 +78,8 @@ var steerTests = []struct {
 	{"IHL below 5: the engine drops it", eth(portMAC, ipv4, with(ip4(far4, 0), 0, 0x44)), ToSocket},
 }
 
-// TestSteer runs the XDP program on each frame by the kernel's test facility:
-// on a queue that has a socket and on one that has none.
+// TestSteer runs the XDP program on each frame by BPF_PROG_TEST_RUN, on a queue with a socket and
+// on one without.
 func TestSteer(t *testing.T) {
 	s := openWith(t, own4, subnet4, own6)
 	p := s.Ports[0]
@@ -101,7 +101,7 @@ func TestSteer(t *testing.T) {
 	}
 }
 
-// TestSteerFollowsChanges changes MAC and local addresses under a loaded program.
+// TestSteerFollowsChanges changes the MAC address and local addresses of a loaded program.
 func TestSteerFollowsChanges(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)
@@ -142,8 +142,8 @@ func TestSteerFollowsChanges(t *testing.T) {
 	}
 }
 
-// TestSteerBeforeAdmission expects a program fresh from loading to leave all to
-// Linux, also what it would drop for want of a socket.
+// TestSteerBeforeAdmission checks that a newly loaded program passes everything to Linux, also
+// frames of queues without a socket.
 func TestSteerBeforeAdmission(t *testing.T) {
 	p, err := loadProgram(1, nil, false)
 	require.NoError(t, err)

@@ -31,9 +31,8 @@ func transmitAll(t *testing.T, q *Queue, frames []batch.Frame) {
 	}
 }
 
-// TestTransmitDrains transmits bursts, shorter and longer than what one system
-// call of the kernel sends and than the ring, and expects each frame on the wire,
-// in order, and back in the pool.
+// TestTransmitDrains transmits bursts that are shorter and longer than the budget of a system call
+// and than the ring: each frame is sent, in order, and returns to the pool.
 func TestTransmitDrains(t *testing.T) {
 	for _, mode := range []Mode{Native, Generic} {
 		for _, budget := range []uint32{defaultBudget, 2048} {
@@ -61,7 +60,7 @@ func TestTransmitDrains(t *testing.T) {
 	}
 }
 
-// TestTransmitOneCall expects one call of Transmit to leave nothing in the ring.
+// TestTransmitOneCall checks that one call of Transmit leaves nothing in the ring.
 func TestTransmitOneCall(t *testing.T) {
 	w, s := openVeths(t, Native, 8192, 256, "ra")
 	q := s.Ports[0].Queues(0)[0]
@@ -75,8 +74,8 @@ func TestTransmitOneCall(t *testing.T) {
 	}
 }
 
-// TestTransmitInterfaceDown expects a port that is down to refuse frames without
-// losing them, and to send those in its ring by Reclaim when it is up again.
+// TestTransmitInterfaceDown checks that a port that is down takes no frames, and that Reclaim sends
+// those in its ring when it is up again.
 func TestTransmitInterfaceDown(t *testing.T) {
 	w, s := openVeths(t, Native, 1024, 64, "ra")
 	q, out := s.Ports[0].Queues(0)[0], newWire(t, "a")
@@ -102,8 +101,8 @@ func TestTransmitInterfaceDown(t *testing.T) {
 	}
 }
 
-// TestTransmitNoCarrier expects frames that nobody can receive to come back at
-// once, although the kernel drops but one a system call.
+// TestTransmitNoCarrier checks that frames return at once without a carrier, although the kernel
+// drops only one per system call.
 func TestTransmitNoCarrier(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)

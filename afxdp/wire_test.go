@@ -12,8 +12,8 @@ import (
 	"github.com/warproute/warproute/internal/testutil"
 )
 
-// patience is how long the tests wait for a frame that does not come. What does
-// come over a veth comes before the system call that sent it returns.
+// patience is the time to wait for a frame that must not arrive. A veth delivers a frame before the
+// system call that sends it returns.
 const patience = 200 * time.Millisecond
 
 // wire is a packet socket on an interface.
@@ -49,7 +49,7 @@ func (w *wire) send(frame []byte) {
 	}
 }
 
-// receive returns the next frame, or nil when none came for a while.
+// receive returns the next frame, nil if none arrives within patience.
 func (w *wire) receive() []byte {
 	w.t.Helper()
 	b := make([]byte, 65536)
@@ -61,8 +61,8 @@ func (w *wire) receive() []byte {
 	return b[:n]
 }
 
-// udp returns a frame with an IPv4 UDP packet of the given length in all. The
-// flow is its source port, and the number is in its last four bytes.
+// udp returns a frame with an IPv4 UDP packet of a total length. The flow is the source port, and
+// the number is in the last four bytes.
 func udp(dst [6]byte, flow uint16, number uint32, length int) []byte {
 	b := make([]byte, length)
 	copy(b, dst[:])
@@ -82,7 +82,7 @@ func udp(dst [6]byte, flow uint16, number uint32, length int) []byte {
 	return b
 }
 
-// flood sends a frame again and again by an interface, until it is stopped.
+// flood sends a frame repeatedly on an interface until it is stopped.
 func flood(t testing.TB, name string, frame []byte) (stop func()) {
 	w := newWire(t, name)
 	w.send(frame)

@@ -25,8 +25,8 @@ func TestZeroCopyRoom(t *testing.T) {
 	}
 }
 
-// A port of a driver that would cut packets copies, the other ports with it, and an
-// operator who insists on zero-copy gets an error. Veths stand in for the NICs.
+// A port whose driver would truncate packets uses copy mode, like all other ports then; required
+// zero-copy is an error. Veths replace the NICs.
 func TestPortsThatWouldTruncatePacketsUseCopyMode(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)

@@ -2,31 +2,31 @@ package fib
 
 import "slices"
 
-// shares holds the owner of each bucket while all paths are live, by adjacency.
-type shares [Buckets]uint32
+// owners holds the adjacency that owns each bucket while all paths are live.
+type owners [Buckets]uint32
 
-// share divides the buckets of a group among its paths by weight, with at least one each if
+// divide divides the buckets of a group among its paths by weight, with at least one each if
 // there are enough. With a previous division, a bucket keeps its adjacency unless the path is
 // gone or has too many buckets, so a minimum of flows move.
-func share(paths []Path, was *shares) *shares {
-	owner := make([]int, Buckets)
-	deal(owner, weights(paths))
-	leaveNoneOut(owner, len(paths))
+func divide(paths []Path, was *owners) *owners {
+	path := make([]int, Buckets) // by bucket
+	spread(path, weights(paths))
+	ensureOneEach(path, len(paths))
 	if was != nil {
-		owner = keep(owner, paths, was)
+		path = keepOwners(path, paths, was)
 	}
-	is := &shares{}
-	for i, p := range owner {
+	is := &owners{}
+	for i, p := range path {
 		is[i] = paths[p].Adjacency
 	}
 	return is
 }
 
-// leaveNoneOut gives each path without a bucket one of the path with the most. Otherwise it
-// would have no flows, and its port would fail the reverse path check.
-func leaveNoneOut(owner []int, paths int) {
+// ensureOneEach gives each path without a bucket one of the path with the most. Otherwise it
+// would have no flows, and its port would fail strict reverse path filtering.
+func ensureOneEach(path []int, paths int) {
 	have := make([]int, paths)
-	for _, p := range owner {
+	for _, p := range path {
 		have[p]++
 	}
 	for p, n := range have {
@@ -34,66 +34,60 @@ func leaveNoneOut(owner []int, paths int) {
 		if n > 0 || have[most] == 1 { // more paths than buckets
 			continue
 		}
-		owner[slices.Index(owner, most)] = p
+		path[slices.Index(path, most)] = p
 		have[p], have[most] = 1, have[most]-1
 	}
 }
 
-// keep returns a division with the same counts as owner that keeps previous owners where
+// keepOwners returns a division with the same counts as path that keeps previous owners where
 // possible.
-func keep(owner []int, paths []Path, was *shares) []int {
-	due := make([]int, len(paths)) // buckets left to assign, by path
-	for _, p := range owner {
-		due[p]++
+func keepOwners(path []int, paths []Path, was *owners) []int {
+	left := make([]int, len(paths)) // buckets left to assign, by path
+	for _, p := range path {
+		left[p]++
 	}
 	var free []int
-	for i := range owner {
+	for i := range path {
 		p := 0
-		for p < len(paths) && (paths[p].Adjacency != was[i] || due[p] == 0) {
+		for p < len(paths) && (paths[p].Adjacency != was[i] || left[p] == 0) {
 			p++
 		}
 		if p == len(paths) {
 			free = append(free, i)
 			continue
 		}
-		owner[i] = p
-		due[p]--
+		path[i] = p
+		left[p]--
 	}
-	var takers, theirs []int
-	for p, n := range due {
-		if n > 0 {
-			takers, theirs = append(takers, p), append(theirs, n)
-		}
-	}
-	taken := make([]int, len(free))
-	deal(taken, theirs)
+	assigned := make([]int, len(free))
+	spread(assigned, left)
 	for i, bucket := range free {
-		owner[bucket] = takers[taken[i]]
+		path[bucket] = assigned[i]
 	}
-	return owner
+	return path
 }
 
 // buckets returns the adjacency of each bucket, with the buckets of dead paths divided among
 // the live ones by weight. A path that fails or returns only moves its own flows. If all paths
 // are dead they keep their buckets, and packets are dropped by adjacency or port.
-func (s *shares) buckets(paths []Path) [Buckets]uint32 {
-	take := [Buckets]uint32(*s)
+func (o *owners) buckets(paths []Path) [Buckets]uint32 {
+	all := [Buckets]uint32(*o)
 	live := slices.DeleteFunc(slices.Clone(paths), func(p Path) bool { return p.Dead })
 	if len(live) == 0 {
-		return take
+		return all
 	}
-	var orphans []int
-	for i, adjacency := range s {
+	var orphaned []int
+	for i, adjacency := range o {
 		if !slices.ContainsFunc(live, func(p Path) bool { return p.Adjacency == adjacency }) {
-			orphans = append(orphans, i)
+			orphaned = append(orphaned, i)
 		}
 	}
-	successors := make([]int, len(orphans))
-	deal(successors, weights(live))
-	for i, bucket := range orphans {
-		take[bucket] = live[successors[i]].Adjacency
+	substitutes := make([]int, len(orphaned))
+	spread(substitutes, weights(live))
+	for i, bucket := range orphaned {
+		all[bucket] = live[substitutes[i]].Adjacency
 	}
-	return take
+	return all
 }
 
 func weights(paths []Path) []int {
@@ -104,14 +98,14 @@ func weights(paths []Path) []int {
 	return w
 }
 
-// deal fills owner with the indices of weights in proportion, by smooth weighted round robin.
-func deal(owner, weights []int) {
+// spread fills list with the indices of weights in proportion, by smooth weighted round-robin.
+func spread(list, weights []int) {
 	total := 0
 	for _, w := range weights {
 		total += w
 	}
 	credit := make([]int, len(weights))
-	for i := range owner {
+	for i := range list {
 		best := 0
 		for j, w := range weights {
 			credit[j] += w
@@ -120,6 +114,6 @@ func deal(owner, weights []int) {
 			}
 		}
 		credit[best] -= total
-		owner[i] = best
+		list[i] = best
 	}
 }

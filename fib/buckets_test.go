@@ -39,7 +39,7 @@ func TestBucketsFollowTheWeights(t *testing.T) {
 		{slices.Repeat([]uint32{1}, Buckets+1), slices.Repeat([]int{1}, Buckets)},
 	} {
 		paths := weighted(c.weights...)
-		got := count(share(paths, nil).buckets(paths))
+		got := count(divide(paths, nil).buckets(paths))
 		for i, want := range c.want {
 			if n := got[uint32(i+1)]; n < max(1, want-1) || n > want+1 {
 				t.Errorf("weights %v: path %d has %d buckets, want %d", c.weights, i, n, want)
@@ -50,10 +50,10 @@ func TestBucketsFollowTheWeights(t *testing.T) {
 
 func TestDeadPathMovesOnlyItsOwnFlows(t *testing.T) {
 	paths := weighted(2, 1, 1)
-	s := share(paths, nil)
+	s := divide(paths, nil)
 	before := s.buckets(paths)
 	paths[0].Dead = true
-	s = share(paths, s)
+	s = divide(paths, s)
 	after := s.buckets(paths)
 	owners := map[uint32]int{}
 	for i := range before {
@@ -67,13 +67,13 @@ func TestDeadPathMovesOnlyItsOwnFlows(t *testing.T) {
 		t.Errorf("the dead path's 128 buckets went to %v", owners)
 	}
 	paths[0].Dead = false
-	if s = share(paths, s); s.buckets(paths) != before {
+	if s = divide(paths, s); s.buckets(paths) != before {
 		t.Error("the path's return does not restore the buckets")
 	}
 	for i := range paths {
 		paths[i].Dead = true
 	}
-	if share(paths, s).buckets(paths) != before {
+	if divide(paths, s).buckets(paths) != before {
 		t.Error("with all paths dead, they do not keep their buckets")
 	}
 }
@@ -81,7 +81,7 @@ func TestDeadPathMovesOnlyItsOwnFlows(t *testing.T) {
 // A change of the paths moves the minimum of buckets: from each path as many as its share shrinks.
 func TestFewestFlowsMove(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
-	var was *shares
+	var was *owners
 	for range 2000 {
 		var paths []Path
 		for a := range uint32(8) {
@@ -93,8 +93,8 @@ func TestFewestFlowsMove(t *testing.T) {
 			continue
 		}
 		rnd.Shuffle(len(paths), func(i, j int) { paths[i], paths[j] = paths[j], paths[i] })
-		is := share(paths, was)
-		due, have := count(share(paths, nil).buckets(paths)), count(is.buckets(paths))
+		is := divide(paths, was)
+		due, have := count(divide(paths, nil).buckets(paths)), count(is.buckets(paths))
 		for a, n := range due {
 			if have[a] != n {
 				t.Fatalf("%v after %v: adjacency %d has %d buckets, want %d", paths, was, a, have[a], n)

@@ -49,7 +49,7 @@ type FIB struct {
 
 	nextHops     []uint64           // NextHop words; entry 0 stays KindNone
 	groups       []uint32           // Buckets adjacency indices per group
-	shares       map[uint32]*shares // of groups, for the writer
+	owners       map[uint32]*owners // of groups, for the writer
 	adjacencies  []uint64           // Adjacency words
 	ports        []uint64           // Port words
 	reversePaths []uint32           // by port: RPF words
@@ -67,7 +67,7 @@ func New(seed uint32) *FIB {
 		IPv4: ipv4.New(), IPv6: ipv6.New(), Seed: seed,
 		nextHops:     make([]uint64, MaxNextHops),
 		groups:       make([]uint32, MaxGroups*Buckets),
-		shares:       map[uint32]*shares{},
+		owners:       map[uint32]*owners{},
 		adjacencies:  make([]uint64, MaxAdjacencies),
 		ports:        make([]uint64, batch.MaxPorts),
 		reversePaths: make([]uint32, batch.MaxPorts),
@@ -163,7 +163,7 @@ func (f *FIB) NewNextHopAfter(old ID, kind Kind, paths ...Path) (ID, error) {
 	if err != nil {
 		return 0, err
 	}
-	was := f.sharesOf(f.NextHop(old))
+	was := f.ownersOf(f.NextHop(old))
 	// The word of the previous entry has a group that is not this entry's.
 	f.store(NextHops, f.nextHops, id, 0)
 	if err := f.setNextHop(ID(id), was, kind, paths); err != nil {
@@ -176,7 +176,7 @@ func (f *FIB) NewNextHopAfter(old ID, kind Kind, paths ...Path) (ID, error) {
 // SetNextHop changes a next hop for all its routes. Flows stay on remaining paths as far as the
 // weights permit.
 func (f *FIB) SetNextHop(id ID, kind Kind, paths ...Path) error {
-	return f.setNextHop(id, f.sharesOf(f.NextHop(id)), kind, paths)
+	return f.setNextHop(id, f.ownersOf(f.NextHop(id)), kind, paths)
 }
 
 // SetNextHopMTU sets the route MTU of a next hop, in bytes of IP packet; 0, the default, for
@@ -187,22 +187,22 @@ func (f *FIB) SetNextHopMTU(id ID, mtu uint16) {
 	}
 }
 
-// sharesOf returns the bucket owners of a next hop, nil if it does not forward.
-func (f *FIB) sharesOf(w NextHop) *shares {
+// ownersOf returns the bucket owners of a next hop, nil if it does not forward.
+func (f *FIB) ownersOf(w NextHop) *owners {
 	switch {
 	case w.Kind() != KindForward:
 		return nil
 	case w.Group():
-		return f.shares[w.Index()]
+		return f.owners[w.Index()]
 	}
-	all := &shares{}
+	all := &owners{}
 	for i := range all {
 		all[i] = w.Index()
 	}
 	return all
 }
 
-func (f *FIB) setNextHop(id ID, was *shares, kind Kind, paths []Path) error {
+func (f *FIB) setNextHop(id ID, was *owners, kind Kind, paths []Path) error {
 	if (kind == KindForward) != (len(paths) > 0) {
 		return fmt.Errorf("next hop %d: %d paths for kind %q", id, len(paths), kind)
 	}
@@ -233,7 +233,7 @@ func (f *FIB) setNextHop(id ID, was *shares, kind Kind, paths []Path) error {
 // freeGroup frees the group of a word, if any.
 func (f *FIB) freeGroup(w NextHop) {
 	if w.Group() {
-		delete(f.shares, w.Index())
+		delete(f.owners, w.Index())
 		f.groupIDs.free(w.Index())
 	}
 }
@@ -263,9 +263,9 @@ func (f *FIB) FreeNextHop(id ID) {
 	f.hopIDs.free(uint32(id))
 }
 
-func (f *FIB) setBuckets(group uint32, paths []Path, was *shares) {
-	f.shares[group] = share(paths, was)
-	for i, adj := range f.shares[group].buckets(paths) {
+func (f *FIB) setBuckets(group uint32, paths []Path, was *owners) {
+	f.owners[group] = divide(paths, was)
+	for i, adj := range f.owners[group].buckets(paths) {
 		at := group*Buckets + uint32(i)
 		if f.groups[at] != adj {
 			atomic.StoreUint32(&f.groups[at], adj)

@@ -20,7 +20,7 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// file returns a root with one file, or with the change that f makes.
+// root returns a root directory with files, given as names and contents.
 func root(files ...string) fstest.MapFS {
 	fs := fstest.MapFS{}
 	for i := 0; i < len(files); i += 2 {
@@ -29,13 +29,13 @@ func root(files ...string) fstest.MapFS {
 	return fs
 }
 
-// Files that say how many huge pages are reserved.
+// Files with the numbers of reserved and free huge pages.
 const (
 	hugeTotal = "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 	hugeFree  = "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
 )
 
-// healthy is a host on which every check is OK.
+// healthy returns a host on which every check is OK.
 func healthy() *Host {
 	return &Host{
 		Root: root(
@@ -141,7 +141,7 @@ func TestHostChecks(t *testing.T) {
 				return []netfilter.Chain{{Table: "inet filter", Name: "forward", Rules: 2, Drops: true}, {Table: "ip nat", Name: "POSTROUTING", Rules: 1}}, nil
 			}
 		}, Warn, "bypass inet filter forward (2 rules) (policy drop), ip nat POSTROUTING (1 rules)", "policies"},
-		{"a firewall that nobody may look at", filters, func(h *Host) {
+		{"a firewall that the process may not read", filters, func(h *Host) {
 			h.Filters = func() ([]netfilter.Chain, error) { return nil, unix.EPERM }
 		}, Warn, "not permitted", "sudo"},
 		{"no XFRM policy that would be refused", xfrmPolicies, nil, OK, "no unsupported policies", ""},
@@ -153,7 +153,7 @@ func TestHostChecks(t *testing.T) {
 		{"a kernel without XFRM", xfrmPolicies, func(h *Host) {
 			h.Refused = func() ([]xfrm.Refused, error) { return nil, unix.EPROTONOSUPPORT }
 		}, OK, "not in this kernel", ""},
-		{"XFRM that nobody may read", xfrmPolicies, func(h *Host) {
+		{"XFRM that the process may not read", xfrmPolicies, func(h *Host) {
 			h.Refused = func() ([]xfrm.Refused, error) { return nil, unix.EPERM }
 		}, Warn, "not permitted", "sudo"},
 		{"routes without ports", routes, nil, OK, "not checked", ""},
@@ -212,7 +212,7 @@ func TestLinkChecks(t *testing.T) {
 		{"driver with zero-copy", driver, nil, OK, "ice, supports zero-copy", ""},
 		{"driver with native XDP", driver, func(l *Link) { l.Features.ZeroCopy = false }, OK, "native", ""},
 		{"driver without XDP", driver, func(l *Link) { l.Features = Features{Known: true} }, Warn, "only generic XDP", "another NIC"},
-		{"kernel that does not tell", driver, func(l *Link) { l.Features, l.Driver = Features{}, "" }, OK, "unknown", ""},
+		{"kernel that does not report features", driver, func(l *Link) { l.Features, l.Driver = Features{}, "" }, OK, "unknown", ""},
 		{"zero-copy that would cut packets", driver, func(l *Link) { l.Driver, l.Truncates = "igb", errors.New("rounds down") }, Warn, "igb, no zero-copy: rounds down", "none needed"},
 		{"bond", linkState, func(l *Link) { l.Refusal = &netdev.Refusal{Reason: "lan0 is a bond", Hint: "use a VLAN"} }, Fail, "lan0 is a bond", "use a VLAN"},
 		{"mode that is not tried", mode, nil, OK, "try with `bin/warproute doctor --try --port lan0`", ""},

@@ -11,8 +11,7 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// The kernel's answers about a veth pair, which cannot zero-copy; Linux 6.3 or
-// later tells so.
+// The kernel reports that a veth pair has no zero-copy, since Linux 6.3.
 func TestLinkOfTheKernel(t *testing.T) {
 	ns, err := lab.New("doctor")
 	require.NoError(t, err)
@@ -52,8 +51,8 @@ func TestLinkOfTheKernel(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A queue that has an AF_XDP socket is another process's, also where no XDP program shows
-// that. Linux reports it since 6.15.
+// A queue with an AF_XDP socket belongs to another process, even without an XDP program. Linux
+// reports it since 6.15.
 func TestSocketsOfTheKernel(t *testing.T) {
 	ns, err := lab.New("doctor")
 	require.NoError(t, err)
