@@ -3,10 +3,12 @@ package gen
 import (
 	"testing"
 	"time"
+
+	"github.com/warproute/warproute/bench/load"
 )
 
 func TestNoAllocations(t *testing.T) {
-	for _, o := range []Options{{Count: 1 << 40}, {Rate: 1e6, Duration: time.Hour}} {
+	for _, o := range []Options{{Count: 1 << 40}, {Rate: 1e6, Duration: time.Hour}, {Rate: 1e6, Duration: time.Hour, Arrival: load.Arrival{Kind: load.Poisson}}} {
 		tr := testTraffic(100)
 		tr.IMIX, tr.SrcMAC = true, testMAC
 		w := newWire()

@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/warproute/warproute/bench/load"
 	"github.com/warproute/warproute/internal/affinity"
 )
 
@@ -30,6 +31,8 @@ import (
 // reached ends the run.
 type Options struct {
 	Rate     float64       // packets per second, of all senders together; 0: the maximum
+	Arrival  load.Arrival  // of packets in time; other than at equal times, only with a rate
+	Seed     uint64        // of Arrival
 	Duration time.Duration // of sending, or of receiving without sending
 	Count    uint64        // packets to send, or to receive without sending
 	Warmup   time.Duration // of sending before the measurement
@@ -80,6 +83,8 @@ func (o *Options) Check() error {
 	switch {
 	case math.IsNaN(o.Rate) || math.IsInf(o.Rate, 0) || o.Rate < 0:
 		return fmt.Errorf("invalid rate: %v packets per second", o.Rate)
+	case o.Rate == 0 && o.Arrival.Kind != load.Constant:
+		return fmt.Errorf("%v arrivals without a rate", o.Arrival)
 	case o.Duration < 0 || o.Warmup < 0 || o.Drain < 0:
 		return fmt.Errorf("negative time: duration %v, warm-up %v, drain %v", o.Duration, o.Warmup, o.Drain)
 	case o.Duration == 0 && o.Count == 0:

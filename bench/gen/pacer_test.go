@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/warproute/warproute/bench/load"
 )
 
 // drive sends the packets due after each step, and returns their number.
@@ -99,6 +101,70 @@ func TestPacerNext(t *testing.T) {
 		}
 		if due, _ := p.due(at+1, made); due != 1 {
 			t.Errorf("%d packets are due when packet %d is", due, made)
+		}
+	}
+}
+
+// A sender takes each packet at the time of the schedule, until the end of the schedule or of the count.
+func TestPacerFollowsASchedule(t *testing.T) {
+	for _, tt := range []struct {
+		o    Options
+		want float64 // packets
+	}{
+		{Options{Rate: 1e5, Duration: time.Second, Arrival: load.Arrival{Kind: load.Poisson}}, 1e5},
+		{Options{Rate: 1e5, Duration: time.Second, Arrival: load.Arrival{Kind: load.Burst, Burst: 100}}, 1e5},
+		{Options{Rate: 1e5, Count: 3000, Arrival: load.Arrival{Kind: load.Burst, Burst: 100}}, 3000},
+		{Options{Rate: 1e5, Count: 3000, Duration: time.Second, Arrival: load.Arrival{Kind: load.Poisson}}, 3000},
+		{Options{Rate: 1, Duration: time.Nanosecond, Arrival: load.Arrival{Kind: load.Poisson}}, 0},
+	} {
+		p := newPacer(tt.o, 0, 1)
+		p.began = time.Second
+		made, last := uint64(0), time.Duration(0)
+		for now := p.began; now < p.began+2*time.Second && made != p.total; now += 50 * time.Microsecond {
+			for {
+				due, over := p.due(now, made)
+				if over {
+					t.Fatalf("%+v: over at %v with %d packets of %d", tt.o, now, made, p.total)
+				}
+				for range due {
+					at := p.take(made)
+					if at < last || at > now || now-at > 50*time.Microsecond {
+						t.Fatalf("%+v: packet %d was due at %v, after %v, and is sent at %v", tt.o, made, at, last, now)
+					}
+					made, last = made+1, at
+				}
+				if due == 0 {
+					break
+				}
+			}
+		}
+		if made != p.total || math.Abs(float64(made)-tt.want) > 5*math.Sqrt(tt.want) {
+			t.Errorf("%+v: %d packets of %d, want %v", tt.o, made, p.total, tt.want)
+		}
+	}
+}
+
+// A sender that stalled for 10 ms sends packets with the times at which they were due.
+func TestProbesHaveTheScheduledTime(t *testing.T) {
+	const began, stall = time.Second, 10 * time.Millisecond
+	for _, o := range []Options{{Rate: 1e6, Count: 1000}, {Rate: 1e6, Count: 1000, Arrival: load.Arrival{Kind: load.Burst, Burst: 1}}, {Count: 1000}} {
+		tr := testTraffic(10)
+		tr.SrcMAC, tr.Size = testMAC, 64
+		s := newSender(&memoryPort(t, "tx", end{}).Workers[0], newTemplates(&tr, 1), 0, 1, o)
+		s.pace.began = began
+		s.build(50, began+stall)
+		for i, f := range s.frames {
+			want := began + time.Duration(i)*time.Microsecond
+			if o.Rate == 0 {
+				want = began + stall
+			}
+			p, _ := read(s.mem[f.Addr:][:f.Len])
+			if got := time.Duration(p.sent); (got - want).Abs() > 1 {
+				t.Fatalf("%+v: packet %d has time %v, want %v", o, i, got, want)
+			}
+		}
+		if o.Rate > 0 && s.lag != stall || o.Rate == 0 && s.lag != 0 {
+			t.Errorf("%+v: lag %v", o, s.lag)
 		}
 	}
 }

@@ -45,6 +45,9 @@ type SendReport struct {
 	Requested     float64 `json:"requested_packets_per_second,omitempty"` // 0: the maximum
 	TransmitShare float64 `json:"transmit_share"`                         // of the port's transmit in the busy time of senders
 	Limit         string  `json:"limit"`                                  // cause of the rate's limit
+
+	Arrival string        `json:"arrival,omitempty"`    // constant, poisson or burst:N; absent at the maximum rate
+	MaxLag  time.Duration `json:"max_lag_ns,omitempty"` // longest delay of a packet by the senders, which counts as latency
 }
 
 // ReceiveReport is the received traffic. Packets plus Lost were sent.
@@ -63,7 +66,8 @@ type ReceiveReport struct {
 	WorstFlows  []FlowReport `json:"worst_flows,omitempty"`
 }
 
-// Latency is the time from transmit to receive. At the maximum rate it is mostly queueing delay:
+// Latency is the time to the receiver: with a rate from the time at which the packet was due, so that a
+// late sender hides nothing, otherwise from its transmit. At the maximum rate it is mostly queueing delay:
 // measure it at lower rates. It is nil if the sender is on another host, whose clock differs.
 type Latency struct {
 	Min  time.Duration `json:"min_ns"`
@@ -116,14 +120,18 @@ func newVolume(p *Port, packets, bytes uint64, d time.Duration) Volume {
 
 func (r *running) sendReport(tx *Port, o Options) *SendReport {
 	var packets, bytes uint64
-	var building, transmitting time.Duration
+	var building, transmitting, lag time.Duration
 	began, ended := r.senders[0].began, r.senders[0].ended
 	for _, s := range r.senders {
 		packets, bytes = packets+s.sent, bytes+s.bytes
 		building, transmitting = building+s.building, transmitting+s.transmitting
 		began, ended = min(began, s.began), max(ended, s.ended)
+		lag = max(lag, s.lag)
 	}
-	rep := &SendReport{Volume: newVolume(tx, packets, bytes, ended-began), Requested: o.Rate}
+	rep := &SendReport{Volume: newVolume(tx, packets, bytes, ended-began), Requested: o.Rate, MaxLag: lag}
+	if o.Rate > 0 {
+		rep.Arrival = o.Arrival.String()
+	}
 	if busy := building + transmitting; busy > 0 {
 		rep.TransmitShare = float64(transmitting) / float64(busy)
 	}

@@ -35,6 +35,7 @@ type sender struct {
 	began, ended time.Duration
 	building     time.Duration // time to build frames
 	transmitting time.Duration // time in the port's transmit
+	lag          time.Duration // longest delay of a packet by the sender
 	full         time.Duration // since when the port has no room; 0: it has room
 	finished     bool          // all frames are built and in the port
 	done         bool          // the port has sent them
@@ -80,7 +81,7 @@ func (s *sender) send(now time.Duration, stop bool) (busy bool) {
 		if due == 0 {
 			return false
 		}
-		s.build(min(due, burst, s.worker.Pool.Len()), uint64(now)&timeMask)
+		s.build(min(due, burst, s.worker.Pool.Len()), now)
 	}
 	built := clock()
 	n := q.Transmit(s.frames)
@@ -112,9 +113,15 @@ func (s *sender) wait(now time.Duration) {
 	}
 }
 
-// build builds the next n frames.
-func (s *sender) build(n int, now uint64) {
-	for range n {
+// build builds the next n frames. With a rate, their time is that at which they were due, so that a delay
+// of the sender counts as latency (coordinated omission); otherwise it is now.
+func (s *sender) build(n int, now time.Duration) {
+	for i := range uint64(n) {
+		sent := now
+		if s.pace.perNs > 0 {
+			sent = s.pace.take(s.made + i)
+			s.lag = max(s.lag, now-sent)
+		}
 		size := s.mix.next()
 		start := s.worker.Pool.Take()
 		length := s.lengths[size]
@@ -123,7 +130,7 @@ func (s *sender) build(n int, now uint64) {
 			copy(frame[s.head:], s.fill)
 			s.filled[index] = uint8(size) + 1
 		}
-		s.write(frame, s.first+s.turn*s.step, size, s.seqs[s.turn], now)
+		s.write(frame, s.first+s.turn*s.step, size, s.seqs[s.turn], uint64(sent)&timeMask)
 		s.seqs[s.turn]++
 		s.frames = append(s.frames, batch.Frame{Addr: start + umem.DataOffset, Len: uint16(length)})
 		s.turns = append(s.turns, s.turn)

@@ -20,6 +20,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	if s := r.Send; s != nil {
 		writeVolume(t, "sent", &s.Volume)
 		fmt.Fprintf(t, "limit\t%s (%.0f %% of the busy time is the port's transmit)\n", s.Limit, 100*s.TransmitShare)
+		if s.Arrival != "" {
+			fmt.Fprintf(t, "arrival\t%s, sent up to %v late, which counts as latency\n", s.Arrival, micro(s.MaxLag))
+		}
 	}
 	if c := r.Receive; c != nil {
 		writeVolume(t, "received", &c.Volume)

@@ -11,7 +11,7 @@ func TestWriteText(t *testing.T) {
 		Traffic: &TrafficReport{Family: "IPv4", Src: "10.7.0.2/32", Dst: "10.8.0.0/16", Size: 64, Flows: 16},
 		Send: &SendReport{
 			Volume:        Volume{Port: "eth1", Mode: "AF_XDP, native", Packets: 2_000_000, Seconds: 2, PacketsPerSecond: 1e6, BitsPerSecond: 672e6},
-			TransmitShare: 0.934, Limit: "port: transmit",
+			TransmitShare: 0.934, Limit: "port: transmit", Arrival: "poisson", MaxLag: 1_234_567,
 		},
 		Receive: &ReceiveReport{
 			Volume: Volume{Port: "eth2", Packets: 1_999_980, Seconds: 2, PacketsPerSecond: 999_990, BitsPerSecond: 671_993_280},
@@ -22,6 +22,7 @@ func TestWriteText(t *testing.T) {
 	want := `traffic   64-byte IPv4 frames, 16 flows, 10.7.0.2/32 to 10.8.0.0/16
 sent      2000000 packets in 2.000 s on eth1 (AF_XDP, native): 1 M packets/s, 672 M bit/s on the wire
 limit     port: transmit (93 % of the busy time is the port's transmit)
+arrival   poisson, sent up to 1.23ms late, which counts as latency
 received  1999980 packets in 2.000 s on eth2: 1000 k packets/s, 672 M bit/s on the wire
 lost      20 (0.001 %); the receiver was too slow for 7 frames
 faults    0 duplicates, 3 reordered, 0 corrupted, in 2 flows

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warproute/warproute/bench/gen"
+	"github.com/warproute/warproute/bench/load"
 	"github.com/warproute/warproute/internal/cli"
 )
 
@@ -22,6 +23,7 @@ type genFlags struct {
 	receiveOnly, sendOnly bool
 	src, dst              string
 	srcMAC, dstMAC, rate  string
+	arrival               string
 	traffic               gen.Traffic
 	options               gen.Options
 	cores                 int
@@ -37,7 +39,8 @@ func newGenCommand() *cobra.Command {
 		Long: `Send UDP packets on the first port, receive them on the second, or on the same if there is
 only one, and report rate, loss, reordering, duplicates and latency.
 
-Every packet has a flow, a sequence number and a timestamp, so losses are exact. A receiving
+Every packet has a flow, a sequence number and a timestamp, so losses are exact. With --rate
+the timestamp is the time at which the packet was due, so a late generator hides nothing. A receiving
 port takes all IP packets for its MAC address from Linux until gen ends, including those to
 this host: do not use the interface of your login session.
 
@@ -56,11 +59,13 @@ this host: do not use the interface of your login session.
 	fl.StringVar(&f.dstMAC, "dst-mac", "", "`MAC` address to send to (default: the next hop's)")
 	fl.StringVar(&f.srcMAC, "src-mac", "", "`MAC` address to send from (default: the port's)")
 	fl.StringVar(&f.rate, "rate", "0", "`PACKETS` per second, such as 200k or 1.5M; 0 means the maximum")
+	fl.StringVar(&f.arrival, "arrival", "constant", "`ARRIVAL` of packets with --rate: constant, poisson or burst:N")
 	fl.IntVar(&f.traffic.Size, "size", 0, "frame size in `BYTES` with FCS (default 64, with IPv6 84)")
 	fl.BoolVar(&f.traffic.IMIX, "imix", false, "frames of 64 (84), 594 and 1518 bytes, 7:4:1")
 	fl.IntVar(&f.traffic.Flows, "flows", 1, "number of flows, with different source ports and addresses")
 	fl.BoolVar(&f.traffic.Random, "random", false, "use addresses in random order")
-	fl.Uint64Var(&f.traffic.Seed, "seed", 0, "seed of --random")
+	fl.Uint64Var(&f.traffic.Seed, "seed", 0, "seed of --random and of --arrival poisson")
+	cli.CompleteValues(c, "arrival", "constant", "poisson", "burst:32")
 	cli.CompletePorts(c, "port")
 	fl.DurationVar(&f.options.Duration, "duration", 0, "`TIME` to send (default 10s, or until --count)")
 	fl.Uint64Var(&f.options.Count, "count", 0, "number of packets to send")
@@ -124,6 +129,10 @@ func (f *genFlags) parse() (err error) {
 	if f.options.Rate, err = parseRate("rate", f.rate); err != nil {
 		return err
 	}
+	if f.options.Arrival, err = load.ParseArrival(f.arrival); err != nil {
+		return fmt.Errorf("--arrival %w", err)
+	}
+	f.options.Seed = f.traffic.Seed
 	if f.options.Duration == 0 && f.options.Count == 0 {
 		f.options.Duration = 10 * time.Second
 	}
