@@ -125,18 +125,24 @@ func TestParseReportsPositionAndHintOfMistakes(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := Parse("f", []byte(tt.text))
-			if err == nil {
-				t.Fatalf("accepted as %+v, want error\n%s", c, tt.want)
-			}
-			if err.Error() != tt.want {
-				t.Errorf("got\n%s\nwant\n%s", err, tt.want)
-			}
-			var e *Error
-			if !errors.As(err, &e) || e.Hint == "" {
-				t.Errorf("no *Error with a hint in %#v", err)
-			}
+			_, err := Parse("f", []byte(tt.text))
+			checkError(t, err, tt.want)
 		})
+	}
+}
+
+// checkError checks the text of an error of Parse, and that it has a hint.
+func checkError(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("accepted, want error\n%s", want)
+	}
+	if err.Error() != want {
+		t.Errorf("got\n%s\nwant\n%s", err, want)
+	}
+	var e *Error
+	if !errors.As(err, &e) || e.Hint == "" {
+		t.Errorf("no *Error with a hint in %#v", err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -189,16 +188,7 @@ func TestParseReportsIPsecMistakes(t *testing.T) {
 				t.Fatalf("the tunnel has no %q", tt.right)
 			}
 			_, err := Parse("f", []byte(strings.Replace(tunnel, tt.right, tt.wrong, 1)))
-			if err == nil {
-				t.Fatalf("accepted, want error\n%s", tt.want)
-			}
-			if err.Error() != tt.want {
-				t.Errorf("got\n%s\nwant\n%s", err, tt.want)
-			}
-			var e *Error
-			if !errors.As(err, &e) || e.Hint == "" {
-				t.Errorf("no *Error with a hint in %#v", err)
-			}
+			checkError(t, err, tt.want)
 		})
 	}
 }

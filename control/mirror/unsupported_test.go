@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"bytes"
-	"log/slog"
 	"net/netip"
 	"strings"
 	"sync"
@@ -33,17 +32,7 @@ func (l *logBuffer) String() string {
 func (w *world) startLogged() *logBuffer {
 	w.t.Helper()
 	log := &logBuffer{}
-	var ports []Port
-	for _, name := range portNames {
-		link, err := w.router.Link(name)
-		require.NoError(w.t, err)
-		ports = append(ports, Port{name, link.Attrs().Index})
-	}
-	require.NoError(w.t, w.router.Do(func() (err error) {
-		w.m, err = start(w.fib, ports, Hooks{}, slog.New(slog.NewTextHandler(log, nil)), defaults)
-		return err
-	}))
-	w.t.Cleanup(func() { require.NoError(w.t, w.m.Close()) })
+	w.m = w.logged(log, w.fib, Hooks{}, defaults)
 	return log
 }
 

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -120,7 +121,13 @@ func (w *world) note(f func()) {
 }
 
 // mirror starts a mirror of the router into f.
-func (w *world) mirror(f *fib.FIB, hooks Hooks, opts options) (m *Mirror) {
+func (w *world) mirror(f *fib.FIB, hooks Hooks, opts options) *Mirror {
+	w.t.Helper()
+	return w.logged(testWriter{w.t}, f, hooks, opts)
+}
+
+// logged is mirror with a log.
+func (w *world) logged(log io.Writer, f *fib.FIB, hooks Hooks, opts options) (m *Mirror) {
 	w.t.Helper()
 	var ports []Port
 	for _, name := range portNames {
@@ -129,7 +136,7 @@ func (w *world) mirror(f *fib.FIB, hooks Hooks, opts options) (m *Mirror) {
 		ports = append(ports, Port{name, link.Attrs().Index})
 	}
 	require.NoError(w.t, w.router.Do(func() (err error) {
-		m, err = start(f, ports, hooks, slog.New(slog.NewTextHandler(testWriter{w.t}, nil)), opts)
+		m, err = start(f, ports, hooks, slog.New(slog.NewTextHandler(log, nil)), opts)
 		return err
 	}))
 	w.t.Cleanup(func() { require.NoError(w.t, m.Close()) })

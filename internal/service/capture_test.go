@@ -21,7 +21,7 @@ func TestCapturesBeyondTheLimitAreRefused(t *testing.T) {
 		ports:  ports{Set: &afxdp.Set{Ports: []*afxdp.Port{{Name: "a"}, {Name: "b"}}}},
 		memory: memory{maxMTU: umem.MaxMTU}, background: background{ending: make(chan struct{})},
 	}
-	t.Cleanup(func() { _ = b.protection.close() })
+	t.Cleanup(func() { _ = b.ipsecGateway.close() })
 	require.NoError(t, b.router.Start())
 	path := filepath.Join(t.TempDir(), "w.sock")
 	server, err := socket.Serve(path, map[string]socket.Handler{"/capture": s.capture, "/trace": s.trace})

@@ -25,8 +25,8 @@ func (s *Service) openIPsec() error {
 		return err
 	}
 	if s.cfg.IPsec.Source == config.SourceXFRM {
-		s.ipsec = &protection{gateway: &gateway.Gateway{}, passed: s.fib.Passed}
-	} else if s.ipsec, err = newProtection(&s.cfg.IPsec, workers, s.fib.Passed); err != nil {
+		s.ipsec = &ipsecGateway{gateway: &gateway.Gateway{}, passed: s.fib.Passed}
+	} else if s.ipsec, err = newIPsecGateway(&s.cfg.IPsec, workers, s.fib.Passed); err != nil {
 		return err
 	}
 	s.closers.push("close IPsec", s.ipsec.close)

@@ -42,16 +42,16 @@ func policies(sas []config.SA) (list []config.Policy) {
 	return list
 }
 
-func protect(t *testing.T, state string, sas ...config.SA) *protection {
+func protect(t *testing.T, state string, sas ...config.SA) *ipsecGateway {
 	t.Helper()
 	idle := func() func() bool { return func() bool { return true } }
-	p, err := newProtection(&config.IPsec{State: state, SAs: sas, Policies: policies(sas)}, 1, idle)
+	p, err := newIPsecGateway(&config.IPsec{State: state, SAs: sas, Policies: policies(sas)}, 1, idle)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.close() }) // a test may have closed it
 	return p
 }
 
-func (p *protection) reload(sas ...config.SA) error {
+func (p *ipsecGateway) reload(sas ...config.SA) error {
 	return p.apply(&config.IPsec{SAs: sas, Policies: policies(sas)})
 }
 
@@ -72,7 +72,7 @@ func sender(t *testing.T, spi uint32, key byte) (next func() []byte) {
 }
 
 // receive processes a packet as a worker does.
-func (p *protection) receive(b []byte) ipsec.Error {
+func (p *ipsecGateway) receive(b []byte) ipsec.Error {
 	b = bytes.Clone(b)
 	spi, _, _ := ipsec.Inbound(b)
 	s := p.gateway.Inbound(spi, ipsec.Destination(b))
@@ -88,7 +88,7 @@ func (p *protection) receive(b []byte) ipsec.Error {
 }
 
 // expect checks the result of a received packet.
-func (p *protection) expect(t *testing.T, what string, b []byte, want ipsec.Error) {
+func (p *ipsecGateway) expect(t *testing.T, what string, b []byte, want ipsec.Error) {
 	t.Helper()
 	if e := p.receive(b); e != want {
 		t.Errorf("%s: %v, want %v", what, e, want)

@@ -37,7 +37,7 @@ type wire struct {
 }
 
 // send sends packets by every tunnel and records their IVs.
-func (w *wire) send(t *testing.T, run string, p *protection, packets int) {
+func (w *wire) send(t *testing.T, run string, p *ipsecGateway, packets int) {
 	t.Helper()
 	for _, name := range nonceSuites {
 		sa := p.sas[name].SA
@@ -91,7 +91,7 @@ func TestNoncesNeverRepeat(t *testing.T) {
 	for _, name := range []string{"used", "received", "lifetimes"} {
 		must(os.Truncate(filepath.Join(state, name), 0))
 	}
-	if p, err := newProtection(&config.IPsec{State: state, SAs: tunnels(t)}, 1, nil); err == nil {
+	if p, err := newIPsecGateway(&config.IPsec{State: state, SAs: tunnels(t)}, 1, nil); err == nil {
 		t.Error("a router starts with a truncated directory")
 		w.send(t, "truncated", p, packets)
 		must(p.close())

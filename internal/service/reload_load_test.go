@@ -104,7 +104,7 @@ func TestReloadUnderLoadLosesNoPackets(t *testing.T) {
 	for g := 1; g <= 3; g++ {
 		before := b.router.Stats()
 		start := time.Now()
-		require.NoError(t, b.protection.apply(generation(g)))
+		require.NoError(t, b.ipsecGateway.apply(generation(g)))
 		b.fib.MarkChanged()
 		took = max(took, time.Since(start))
 		for { // until new SAs are used
@@ -146,7 +146,7 @@ func TestReloadUnderLoadLosesNoPackets(t *testing.T) {
 	for i := range plain {
 		expect("plaintext", i, plain[i], len(frames), stats.Ports[0].RxPackets-uint64(len(sent)))
 	}
-	if err := b.protection.close(); err != nil {
+	if err := b.ipsecGateway.close(); err != nil {
 		t.Error(err)
 	}
 }

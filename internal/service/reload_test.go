@@ -24,7 +24,7 @@ func running(t *testing.T) *Service {
 	cfg.Metrics.Listen = "127.0.0.1:0"
 	cfg.IPsec = *generation(0)
 	s := &Service{
-		cfg: cfg, log: slog.New(slog.DiscardHandler), fib: b.fib, router: b.router, ipsec: b.protection, memory: memory{room: 256},
+		cfg: cfg, log: slog.New(slog.DiscardHandler), fib: b.fib, router: b.router, ipsec: b.ipsecGateway, memory: memory{room: 256},
 		metrics: exporter{handler: http.NotFoundHandler()}, reloads: newReloads(),
 		rpf: portRPF{
 			ports: slices.Clone(cfg.Ports), active: make([]fib.RPF, 2),
@@ -35,7 +35,7 @@ func running(t *testing.T) *Service {
 	var err error
 	s.metrics.server, err = metrics.Serve(cfg.Metrics.Listen, s.metrics.handler)
 	require.NoError(t, err)
-	t.Cleanup(func() { s.metrics.close(); _ = b.protection.close() })
+	t.Cleanup(func() { s.metrics.close(); _ = b.ipsecGateway.close() })
 	require.NoError(t, b.router.Start())
 	return s
 }

@@ -19,7 +19,7 @@ type configuredSA struct {
 }
 
 // newSA creates an SA that is not in the gateway yet.
-func (p *protection) newSA(c *config.SA) (*configuredSA, error) {
+func (p *ipsecGateway) newSA(c *config.SA) (*configuredSA, error) {
 	p.mu.Lock()
 	tunnel := p.gateway.Tunnel(c.Name)
 	p.mu.Unlock()
@@ -76,7 +76,7 @@ func (a *configuredSA) sameSender(b *configuredSA) bool {
 }
 
 // rules converts the checked policies of a configuration. The caller holds mu.
-func (p *protection) rules(policies []config.Policy) []gateway.Rule {
+func (p *ipsecGateway) rules(policies []config.Policy) []gateway.Rule {
 	var rules []gateway.Rule
 	for _, c := range policies {
 		r := gateway.Rule{Direction: ipsec.Out, Policy: policy.Policy{

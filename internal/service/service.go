@@ -41,7 +41,7 @@ type Service struct {
 	mirror *mirror.Mirror
 	router *dataplane.Router
 
-	ipsec *protection    // nil without IPsec
+	ipsec *ipsecGateway  // nil without IPsec
 	xfrm  *xfrm.Mirror   // nil with SAs and policies from the configuration
 	guard *guard.Watcher // nil without IPsec
 	tun   *tun.Device    // nil without a tunnel interface

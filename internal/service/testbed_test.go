@@ -42,11 +42,11 @@ func (q *paced) Receive(dst []batch.Frame) int {
 
 // bench is a gateway with a worker, between a site (port 0) and its peers (port 1).
 type bench struct {
-	t          *testing.T
-	protection *protection
-	router     *dataplane.Router
-	fib        *fib.FIB
-	queues     [2]*paced
+	t            *testing.T
+	ipsecGateway *ipsecGateway
+	router       *dataplane.Router
+	fib          *fib.FIB
+	queues       [2]*paced
 }
 
 func newBench(t *testing.T, collect [2]func([]byte)) *bench {
@@ -74,10 +74,10 @@ func newBench(t *testing.T, collect [2]func([]byte)) *bench {
 	}
 	first := generation(0)
 	first.State = t.TempDir()
-	b.protection, err = newProtection(first, 1, b.fib.Passed)
+	b.ipsecGateway, err = newIPsecGateway(first, 1, b.fib.Passed)
 	require.NoError(t, err)
 	engine := cpu.New(b.fib, mem.Bytes(), make([]bool, 2))
-	engine.Secure(b.protection.gateway, 0)
+	engine.Secure(b.ipsecGateway.gateway, 0)
 	b.router, err = dataplane.New(dataplane.Config{
 		FIB: b.fib, Ports: 2, MaxPackets: 256, MaxDelay: 50 * time.Microsecond,
 		Workers: []dataplane.WorkerConfig{{CPU: affinity.Any, Memory: mem, Pool: pool, Engine: engine, Chunks: chunks, Queues: queues}},

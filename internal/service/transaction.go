@@ -23,7 +23,7 @@ import (
 // So policies refer to installed SAs at any time. After a change of SPI, packets with the old
 // SPI are received for drainTime.
 type transaction struct {
-	p     *protection
+	p     *ipsecGateway
 	sas   map[string]*configuredSA // all of the new configuration, by name
 	added []*configuredSA
 	rules *gateway.Ruleset
@@ -33,7 +33,7 @@ type transaction struct {
 const drainTime = 2 * time.Second
 
 // apply makes all SAs and policies of cfg active, or none. It overwrites the keys of cfg.
-func (p *protection) apply(cfg *config.IPsec) error {
+func (p *ipsecGateway) apply(cfg *config.IPsec) error {
 	t, err := p.prepare(cfg)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (p *protection) apply(cfg *config.IPsec) error {
 
 // prepare starts a transaction, to be committed or aborted. It does not affect packets. It
 // overwrites the keys of cfg.
-func (p *protection) prepare(cfg *config.IPsec) (*transaction, error) {
+func (p *ipsecGateway) prepare(cfg *config.IPsec) (*transaction, error) {
 	defer cfg.Zero()
 	p.gateway.Clock.Set(batch.Clock()) // lifetimes begin now, not with the last packet
 	p.waitQuiescent()
@@ -182,7 +182,7 @@ func rekeyedFrom(added, before []*configuredSA, after map[string]*configuredSA) 
 }
 
 // install adds an SA to the gateway, which has none with its ID. The caller holds mu.
-func (p *protection) install(a *configuredSA) {
+func (p *ipsecGateway) install(a *configuredSA) {
 	if err := p.gateway.Add(a.SA); err != nil {
 		p.failed = append(p.failed, err)
 	}
@@ -191,7 +191,7 @@ func (p *protection) install(a *configuredSA) {
 // replace installs inbound SAs in place of removed ones. If the sender is the same, the
 // replacement continues the predecessor's replay window, so it waits until no worker receives
 // by the predecessor. The caller holds mu.
-func (p *protection) replace(list []*configuredSA, predecessors map[inboundID]*configuredSA) {
+func (p *ipsecGateway) replace(list []*configuredSA, predecessors map[inboundID]*configuredSA) {
 	var replacements []*configuredSA
 	for _, a := range list {
 		if old := predecessors[a.inboundID()]; old == nil || !a.sameSender(old) {
@@ -216,7 +216,7 @@ func (p *protection) replace(list []*configuredSA, predecessors map[inboundID]*c
 }
 
 // destroy destroys SAs that were removed from the gateway when no worker uses them any more.
-func (p *protection) destroy(list []*configuredSA) {
+func (p *ipsecGateway) destroy(list []*configuredSA) {
 	if len(list) == 0 {
 		return
 	}
@@ -228,7 +228,7 @@ func (p *protection) destroy(list []*configuredSA) {
 }
 
 // destroyUnused overwrites the keys of SAs and saves their sequence numbers.
-func (p *protection) destroyUnused(list []*configuredSA) error {
+func (p *ipsecGateway) destroyUnused(list []*configuredSA) error {
 	var sas []*ipsec.SA
 	for _, a := range list {
 		a.Zero()
@@ -238,7 +238,7 @@ func (p *protection) destroyUnused(list []*configuredSA) error {
 }
 
 // endDraining removes the draining SAs after drainTime.
-func (p *protection) endDraining() {
+func (p *ipsecGateway) endDraining() {
 	if time.Now().Before(p.drainEnd) {
 		return
 	}

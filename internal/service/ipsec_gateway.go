@@ -12,9 +12,9 @@ import (
 	"github.com/warproute/warproute/ipsec/sequences"
 )
 
-// protection is the IPsec gateway of a router, with the state that outlives a restart. Callers
+// ipsecGateway is the IPsec gateway of a router, with the state that outlives a restart. Callers
 // of its methods hold stateMu, which may wait for the disk; mu never does.
-type protection struct {
+type ipsecGateway struct {
 	stateMu sync.Mutex // guards all but the gateway
 	mu      sync.Mutex // guards the gateway; the XFRM mirror, if there is one, has its own lock
 
@@ -51,12 +51,12 @@ type deferred struct {
 	run       func()
 }
 
-func newProtection(cfg *config.IPsec, workers int, passed func() func() bool) (*protection, error) {
+func newIPsecGateway(cfg *config.IPsec, workers int, passed func() func() bool) (*ipsecGateway, error) {
 	store, err := sequences.Open(cfg.State)
 	if err != nil {
 		return nil, err
 	}
-	p := &protection{gateway: &gateway.Gateway{}, workers: workers, store: store, sas: map[string]*configuredSA{}, passed: passed}
+	p := &ipsecGateway{gateway: &gateway.Gateway{}, workers: workers, store: store, sas: map[string]*configuredSA{}, passed: passed}
 	if err := store.Begin(&p.gateway.Nonces); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
@@ -67,12 +67,12 @@ func newProtection(cfg *config.IPsec, workers int, passed func() func() bool) (*
 }
 
 // afterQuiescence runs f when no worker uses state that is unpublished now.
-func (p *protection) afterQuiescence(f func()) {
+func (p *ipsecGateway) afterQuiescence(f func()) {
 	p.deferred = append(p.deferred, deferred{p.passed(), f})
 }
 
 // runDeferred runs the deferred actions that are due.
-func (p *protection) runDeferred() {
+func (p *ipsecGateway) runDeferred() {
 	now := p.deferred
 	p.deferred = nil
 	for _, d := range now {
@@ -86,7 +86,7 @@ func (p *protection) runDeferred() {
 
 // waitQuiescent waits until the deferred actions have run, so that the sequence numbers of
 // removed SAs are saved. Workers finish a batch within milliseconds.
-func (p *protection) waitQuiescent() {
+func (p *ipsecGateway) waitQuiescent() {
 	for range 1000 {
 		if p.runDeferred(); len(p.deferred) == 0 {
 			return
@@ -96,7 +96,7 @@ func (p *protection) waitQuiescent() {
 }
 
 // tick does the periodic work of about every second.
-func (p *protection) tick() error {
+func (p *ipsecGateway) tick() error {
 	p.gateway.Clock.Set(batch.Clock()) // lifetimes pass without packets, too
 	p.endDraining()
 	p.runDeferred()
@@ -112,7 +112,7 @@ func (p *protection) tick() error {
 }
 
 // freeTunnels frees the tunnels that no SA and no policy refers to.
-func (p *protection) freeTunnels() {
+func (p *ipsecGateway) freeTunnels() {
 	p.mu.Lock()
 	tunnels := p.gateway.Retire()
 	p.mu.Unlock()
@@ -127,7 +127,7 @@ func (p *protection) freeTunnels() {
 }
 
 // saveReceived saves the received sequence numbers. It runs every sequences.NoteEvery.
-func (p *protection) saveReceived() {
+func (p *ipsecGateway) saveReceived() {
 	if p.store == nil || len(p.failed) > 0 { // an error is logged first
 		return
 	}
@@ -137,7 +137,7 @@ func (p *protection) saveReceived() {
 }
 
 // expired returns the configured SAs whose soft or hard lifetimes have expired since the last call.
-func (p *protection) expired() (soft, hard []string) {
+func (p *ipsecGateway) expired() (soft, hard []string) {
 	for name, a := range p.sas {
 		if a.SoftExpired() {
 			soft = append(soft, name)
@@ -151,7 +151,7 @@ func (p *protection) expired() (soft, hard []string) {
 }
 
 // close runs the deferred actions, overwrites all keys and closes the store. No worker runs.
-func (p *protection) close() error {
+func (p *ipsecGateway) close() error {
 	for len(p.deferred) > 0 { // an action may defer another
 		now := p.deferred
 		p.deferred = nil
