@@ -14,8 +14,7 @@ func TestConformance(t *testing.T) {
 	require.NoError(t, err)
 	mem := make([]byte, umem.FrameSize)
 	engine := New(net.FIB, mem, net.PartialChecksums)
-	chunks := batch.NewChunks(1, 1)
-	chunk := chunks[0]
+	chunk := batch.NewChunks(1, 1)[0]
 	for _, rule := range conformance.Rules() {
 		if len(rule.Cases) == 0 {
 			continue

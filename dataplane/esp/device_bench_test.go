@@ -51,8 +51,7 @@ const (
 // newHostBench returns n tunnels of one direction, with policies of both.
 func newHostBench(b *testing.B, d ipsec.Direction, n int) *hostBench {
 	h := &hostBench{world: newWorld(b), seq: make([]uint32, n), other: make([]uint64, 1<<18)}
-	chunks := batch.NewChunks(hostChunks, hostChunk)
-	h.chunks = chunks
+	h.chunks = batch.NewChunks(hostChunks, hostChunk)
 	for range hostChunks {
 		h.jobs, h.order = append(h.jobs, make([]esp.Job, hostChunk)), append(h.order, 0)
 	}

@@ -14,8 +14,6 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-import ()
-
 // Fragments of ESP and UDP for this host skip the policies; fragments for others do not.
 func TestESPFragmentsAreReassembledBeforePolicies(t *testing.T) {
 	fragment := func(dst string, proto byte) []byte {

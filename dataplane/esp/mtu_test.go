@@ -15,8 +15,6 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-import ()
-
 // The drop reports the MTU of the tunnel and leaves the packet unchanged.
 func TestPacketsLargerThanTheTunnelAreDropped(t *testing.T) {
 	for _, inner6 := range []bool{false, true} {

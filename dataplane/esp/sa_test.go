@@ -13,8 +13,6 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-import ()
-
 // The second gateway forwards the packet that entered the first, with two hops less.
 func TestTwoGatewaysFormATunnel(t *testing.T) {
 	for _, outer6 := range []bool{false, true} {

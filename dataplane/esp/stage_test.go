@@ -11,8 +11,6 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-import ()
-
 func TestPoliciesDecideWhatPasses(t *testing.T) {
 	drop := batch.Drop
 	clear4 := testutil.UDP4("203.0.113.5", "10.1.0.9", 1, 2, make([]byte, 40)...)

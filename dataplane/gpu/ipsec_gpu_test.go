@@ -104,8 +104,7 @@ func newSites(t *testing.T, net *testutil.Network) (sites [2]*site) {
 	devices := gatewaysOnGPU(t, net, Options{Timeout: time.Second}, sites[0].gateway, sites[1].gateway)
 	for i, s := range sites {
 		s.worker = workerOnGPU(t, devices.All[i], net, s.gateway, rekeyChunk*rekeyChunks, rekeyChunks, rekeyChunk)
-		chunks := batch.NewChunks(rekeyChunks, rekeyChunk)
-		s.chunks = chunks
+		s.chunks = batch.NewChunks(rekeyChunks, rekeyChunk)
 		any := netip.MustParsePrefix("0.0.0.0/0")
 		var rules []gateway.Rule
 		for k := range rekeyed {
@@ -282,8 +281,7 @@ func TestGPUGatewayRecoversFromTimeout(t *testing.T) {
 	if n := sendAll(t, w, s, used); n != 256 || w.engine.Name() != "cpu" {
 		t.Errorf("%d packets sent by the %s", n, w.engine.Name())
 	}
-	chunks := batch.NewChunks(1, 256)
-	c := chunks[0]
+	c := batch.NewChunks(1, 256)[0]
 	c.N = len(c.In)
 	for i := range c.In {
 		c.In[i] = batch.Frame{Addr: uint32(i)*umem.FrameSize + umem.DataOffset, Len: 100}

@@ -73,8 +73,7 @@ func newSecuredTwins(t *testing.T, maker securedMaker, seed uint64) *securedTwin
 		mem: make([]byte, securedFrames*umem.FrameSize), gateways: [2]*gateway.Gateway{{}, {}},
 	}
 	w.traffic = &testutil.Traffic{Rand: w.rnd, To: append(slices.Repeat(w.net.Prefixes[:2], 8), w.net.Prefixes...)}
-	chunks := batch.NewChunks(2, securedChunk)
-	w.chunks = [2]*batch.Chunk(chunks)
+	w.chunks = [2]*batch.Chunk(batch.NewChunks(2, securedChunk))
 	w.cpu = cpu.New(w.net.FIB, w.mem, w.net.PartialChecksums)
 	w.cpu.Secure(w.gateways[0], 0)
 	for i := range suite.All {

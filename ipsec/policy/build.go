@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// copyLimits are tried in turn until the image fits copyRoom words. A record holds copies of the
+// copyLimits are tried in turn until the table fits copyRoom words. A record holds copies of the
 // policies of a shorter prefix if there are no more than the limit. Tables whose copies would exceed
 // a processor's caches are faster without them.
 var copyLimits = []int{128, 32, 8}
@@ -28,11 +28,11 @@ func build(policies []Policy, room int) (*Table, error) {
 		}
 	}
 	for _, copies := range copyLimits {
-		if t, err := image(policies, copies, min(room, copyRoom)); err == nil {
+		if t, err := compile(policies, copies, min(room, copyRoom)); err == nil {
 			return t, nil
 		}
 	}
-	t, err := image(policies, 0, room)
+	t, err := compile(policies, 0, room)
 	if err != nil {
 		return nil, fmt.Errorf("build a table of %d policies: %w than %d KiB; replace adjacent policies by one of a shorter prefix",
 			len(policies), err, room*4>>10)
@@ -40,7 +40,7 @@ func build(policies []Policy, room int) (*Table, error) {
 	return t, nil
 }
 
-// builder builds the image of a table.
+// builder builds the words of a table.
 type builder struct {
 	words    []uint32
 	room     int // largest number of words
@@ -51,7 +51,7 @@ type builder struct {
 
 var errFull = errors.New("it takes more memory")
 
-func image(policies []Policy, copies, room int) (*Table, error) {
+func compile(policies []Policy, copies, room int) (*Table, error) {
 	t := &Table{}
 	b := builder{words: make([]uint32, header), room: room, policies: policies, copies: copies}
 	for family, wide := range []bool{ipv4Root: false, ipv6Root: true} {

@@ -13,7 +13,7 @@ import (
 
 func TestCHeader(t *testing.T) {
 	h := &cheader.Header{}
-	h.Comment("A policy image (layout.go). Offsets are in 32-bit words.")
+	h.Comment("A policy table (layout.go). Offsets are in 32-bit words.")
 	h.Define("POLICY_IPV4_ROOT", ipv4Root)
 	h.Define("POLICY_IPV6_ROOT", ipv6Root)
 	h.Define("POLICY_NODE", node)

@@ -21,7 +21,7 @@
 // any destination would be copied n²/4 times. The search ends when only higher numbers than the one
 // found follow.
 //
-// # The image
+// # The table
 //
 // A table is an array of words in the byte order of the machine, and an index is a word's position.
 // Record 0 means none. A trie is named by a word, its root:
@@ -62,7 +62,7 @@ package policy
 
 //go:generate go test -run ^TestCHeader$ -update .
 
-// Layout of an image, in words. layout.h is generated from it for devices.
+// Layout of a table, in words. layout.h is generated from it for devices.
 const (
 	ipv4Root = 0 // word of the destinations' trie
 	ipv6Root = 1

@@ -2,7 +2,7 @@
 #ifndef WARPROUTE_IPSEC_POLICY_LAYOUT_H
 #define WARPROUTE_IPSEC_POLICY_LAYOUT_H
 
-/* A policy image (layout.go). Offsets are in 32-bit words. */
+/* A policy table (layout.go). Offsets are in 32-bit words. */
 #define POLICY_IPV4_ROOT 0
 #define POLICY_IPV6_ROOT 1
 #define POLICY_NODE 0x80000000u

@@ -1,4 +1,4 @@
-/* Lookups in a policy image (layout.go) for devices. An image is constant. No kernel
+/* Lookups in a policy table (layout.go) for devices. A table is constant. No kernel
  * includes it yet.
  *
  * Addresses are keys: their first bit is the highest of hi, and an IPv4 address is the upper half
@@ -46,12 +46,12 @@ POLICY_DEVICE uint32_t policy_slot(struct policy_key k, uint32_t position, uint3
 }
 
 /* Returns a trie's record for a key, 0 for none: the longest prefix that covers it, or one below. */
-POLICY_DEVICE uint32_t policy_walk(const uint32_t *image, uint32_t trie, struct policy_key k)
+POLICY_DEVICE uint32_t policy_walk(const uint32_t *table, uint32_t trie, struct policy_key k)
 {
 	while (trie & POLICY_NODE) {
 		uint32_t slot = policy_slot(k, trie >> POLICY_POSITION_AT & 127, (trie >> POLICY_STRIDE_AT & 15) + 1);
 
-		trie = POLICY_LOAD(&image[(trie & POLICY_SLOTS_MASK) * POLICY_SLOTS_UNIT + slot]);
+		trie = POLICY_LOAD(&table[(trie & POLICY_SLOTS_MASK) * POLICY_SLOTS_UNIT + slot]);
 	}
 	return trie;
 }
@@ -63,13 +63,13 @@ POLICY_DEVICE uint64_t policy_differ(uint64_t x, uint64_t y, uint32_t n)
 }
 
 /* Returns the record of the longest prefix that covers a key, 0 for none. */
-POLICY_DEVICE uint32_t policy_find(const uint32_t *image, uint32_t trie, struct policy_key k, int wide)
+POLICY_DEVICE uint32_t policy_find(const uint32_t *table, uint32_t trie, struct policy_key k, int wide)
 {
-	uint32_t at = policy_walk(image, trie, k);
+	uint32_t at = policy_walk(table, trie, k);
 
 	while (at) {
-		uint32_t first = POLICY_LOAD(&image[at]), bits = first >> POLICY_BITS_AT;
-		const uint32_t *address = &image[at + POLICY_ADDRESS];
+		uint32_t first = POLICY_LOAD(&table[at]), bits = first >> POLICY_BITS_AT;
+		const uint32_t *address = &table[at + POLICY_ADDRESS];
 		uint64_t hi = (uint64_t)POLICY_LOAD(&address[0]) << 32, lo = 0;
 
 		if (wide) {
@@ -119,18 +119,18 @@ POLICY_DEVICE struct policy_match policy_list(const struct policy_flow *f, const
 }
 
 /* Returns the first policy that matches a flow. */
-POLICY_DEVICE struct policy_match policy_lookup(const uint32_t *image, const struct policy_flow *f)
+POLICY_DEVICE struct policy_match policy_lookup(const uint32_t *table, const struct policy_flow *f)
 {
 	struct policy_match found = {-1, 0};
 	uint32_t lists = POLICY_ADDRESS + (f->wide ? 4 : 1); /* where a record continues behind its address */
-	uint32_t root = POLICY_LOAD(&image[f->wide ? POLICY_IPV6_ROOT : POLICY_IPV4_ROOT]);
-	uint32_t d = policy_find(image, root, f->dst, f->wide);
+	uint32_t root = POLICY_LOAD(&table[f->wide ? POLICY_IPV6_ROOT : POLICY_IPV4_ROOT]);
+	uint32_t d = policy_find(table, root, f->dst, f->wide);
 
-	for (; d && POLICY_LOAD(&image[d + POLICY_LOWEST]) < (uint32_t)found.policy; d = POLICY_LOAD(&image[d + POLICY_MORE])) {
-		uint32_t s = policy_find(image, POLICY_LOAD(&image[d + lists]), f->src, f->wide);
+	for (; d && POLICY_LOAD(&table[d + POLICY_LOWEST]) < (uint32_t)found.policy; d = POLICY_LOAD(&table[d + POLICY_MORE])) {
+		uint32_t s = policy_find(table, POLICY_LOAD(&table[d + lists]), f->src, f->wide);
 
-		for (; s && POLICY_LOAD(&image[s + POLICY_LOWEST]) < (uint32_t)found.policy; s = POLICY_LOAD(&image[s + POLICY_MORE]))
-			found = policy_list(f, &image[s + lists], found);
+		for (; s && POLICY_LOAD(&table[s + POLICY_LOWEST]) < (uint32_t)found.policy; s = POLICY_LOAD(&table[s + POLICY_MORE]))
+			found = policy_list(f, &table[s + lists], found);
 	}
 	return found;
 }

@@ -9,7 +9,7 @@ type record struct {
 	parent  int     // longest covering prefix, or -1
 	more    int     // longest covering prefix without copies here, or -1
 
-	at     uint32 // index in the image
+	at     uint32 // index in the table
 	lowest uint32
 }
 

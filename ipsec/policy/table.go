@@ -16,7 +16,7 @@ type root struct {
 	key, mask key
 }
 
-// Words returns the image, for a device. It must not be changed.
+// Words returns the table as words, for a device. It must not be changed.
 func (t *Table) Words() []uint32 { return t.words }
 
 // None is the policy of a flow that no policy matches.

@@ -49,7 +49,7 @@ func (w *world) packets(n int) []packet {
 // build makes the table with no more copies than a limit, as Build does for one of its limits.
 func (w *world) build(t *testing.T, copies int) *Table {
 	t.Helper()
-	table, err := image(policies(w.rules), copies, maxWords)
+	table, err := compile(policies(w.rules), copies, maxWords)
 	require.NoError(t, err)
 	return table
 }

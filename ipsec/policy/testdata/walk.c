@@ -1,4 +1,4 @@
-/* walk < IMAGE AND FLOWS > MATCHES: runs the lookups of policy.h on the host. Standard input is the
+/* walk < TABLE AND FLOWS > MATCHES: runs the lookups of policy.h on the host. Standard input is the
  * number of words, the words, and flows until the end; an IPv4 address is the first four of sixteen
  * bytes. */
 #include <stdio.h>
@@ -24,14 +24,14 @@ int main(void)
 	uint32_t n;
 	if (fread(&n, sizeof n, 1, stdin) != 1)
 		return 1;
-	uint32_t *image = malloc((size_t)n * sizeof *image);
-	if (!image || fread(image, sizeof *image, n, stdin) != n)
+	uint32_t *table = malloc((size_t)n * sizeof *table);
+	if (!table || fread(table, sizeof *table, n, stdin) != n)
 		return 1;
 	struct input in;
 	while (fread(&in, sizeof in, 1, stdin) == 1) {
 		struct policy_flow f = {{half(in.src), half(in.src + 8)}, {half(in.dst), half(in.dst + 8)},
 					in.sport, in.dport, in.protocol, (int)in.wide};
-		struct policy_match m = policy_lookup(image, &f);
+		struct policy_match m = policy_lookup(table, &f);
 		fwrite(&m, sizeof m, 1, stdout);
 	}
 	return 0;
