@@ -105,12 +105,17 @@ type curve struct {
 	percentiles []float64
 }
 
-// ticks125 returns ticks at 1, 2 and 5 times powers of ten.
+// ticks125 returns ticks at 1, 2 and 5 times powers of ten. Over more than three decades only the powers
+// have labels.
 func ticks125(least, most float64) (ticks []plot.Tick) {
 	for power := math.Pow10(int(math.Floor(math.Log10(least)))); power <= most; power *= 10 {
 		for _, v := range []float64{power, 2 * power, 5 * power} {
 			if v >= least && v <= most {
-				ticks = append(ticks, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'g', 3, 64)})
+				label := strconv.FormatFloat(v, 'g', 3, 64)
+				if v != power && most > 1e3*least {
+					label = ""
+				}
+				ticks = append(ticks, plot.Tick{Value: v, Label: label})
 			}
 		}
 	}
