@@ -43,7 +43,7 @@ func TestDaemonFaultsLoseNoPackets(t *testing.T) {
 			whole()
 		}},
 		{"peer killed, graceful restart", false, false, func() {
-			b.kill(t)
+			kill(t, b.Process)
 			time.Sleep(5 * effect)
 			b = startBird(t, f.Server, firstCore, dir, config, "-R")
 			eventually(t, 30*time.Second, "the sessions are up", func() bool { return b.established(t) })
@@ -52,7 +52,7 @@ func TestDaemonFaultsLoseNoPackets(t *testing.T) {
 			time.Sleep(5 * effect)
 		}},
 		{"bgpd killed and restarted", false, true, func() {
-			frr.bgpd.kill(t)
+			kill(t, frr.bgpd.Process)
 			time.Sleep(5 * effect)
 			frr.startBGP(t)
 			eventually(t, 60*time.Second, "the sessions are up", func() bool { return b.established(t) })

@@ -57,7 +57,7 @@ var families = []struct {
 func setMTU(t *testing.T, mtu string, links map[string]*lab.Namespace) {
 	t.Helper()
 	for name, ns := range links {
-		must(t, ns, "ip", "link", "set", name, "mtu", mtu)
+		ip(t, ns, "link set "+name+" mtu "+mtu)
 	}
 	time.Sleep(2 * effect)
 }

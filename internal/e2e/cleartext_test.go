@@ -2,13 +2,12 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"os"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/require"
@@ -19,7 +18,7 @@ var (
 	inner6 = [2]netip.Addr{netip.MustParseAddr("fd07::2"), netip.MustParseAddr("fd09::2")}
 )
 
-// Linux never forwards a protected packet in plaintext past a gateway, whatever its format, and despite
+// Linux never forwards a protected packet of any format in plaintext past a gateway, despite
 // changes of settings, ports and the gateway.
 func TestGatewaySendsNothingInCleartext(t *testing.T) {
 	t.Run("IP options", func(t *testing.T) {
@@ -41,7 +40,7 @@ func TestGatewaySendsNothingInCleartext(t *testing.T) {
 	t.Run("other unicast MACs", func(t *testing.T) {
 		l := newLeakLab(t)
 		r := l.start()
-		must(t, l.Router, "ip", "link", "add", "mv0", "link", lab.LAN, "up", "type", "macvlan", "mode", "private")
+		ip(t, l.Router, "link add mv0 link "+lab.LAN+" up type macvlan mode private")
 		l.linuxForwards(true)
 		mac := macOf(t, l.Router, "mv0")
 		frames := [][]byte{l.frame(mac, nil, false, 0), l.frame(mac, nil, true, 0)}
@@ -73,7 +72,7 @@ func TestGatewaySendsNothingInCleartext(t *testing.T) {
 		l.linuxForwards(true)
 		l.send(l.all()...)
 		l.sent(0.2)
-		r.kill()
+		kill(t, r.Process)
 		l.finish()
 		if l.sealed.Load() == 0 {
 			t.Error("nothing was protected")
@@ -100,7 +99,7 @@ func TestGatewaySendsNothingInCleartext(t *testing.T) {
 		l.send(append(l.plain(), l.frame(l.mac, nil, false, 4))...)
 		for i := range 3 {
 			l.sent(float64(i) / 4)
-			must(t, l.Router, "ip", "link", "del", lab.LAN)
+			ip(t, l.Router, "link del "+lab.LAN)
 			require.NoError(t, lab.Veth(lab.End{Namespace: l.Client, Name: lab.ClientLink}, lab.End{Namespace: l.Router, Name: lab.LAN, MAC: l.mac}, lab.VethOptions{}))
 			r.awaitLogs("port reopened", i+1)
 		}
@@ -167,16 +166,9 @@ func TestGatewaySendsNothingInCleartext(t *testing.T) {
 			must(t, l.Router, "nft", "flush", "ruleset")
 			r.awaitLogs("nftables table was changed or removed", i+1)
 		}
-		r.kill()
+		kill(t, r.Process)
 		l.finish()
 	})
-}
-
-// kill ends the router by SIGKILL.
-func (r *router) kill() {
-	r.T.Helper()
-	require.NoError(r.T, r.Process.Signal(unix.SIGKILL))
-	<-r.Process.Done()
 }
 
 func (r *router) awaitLog(text string) { r.T.Helper(); r.awaitLogs(text, 1) }
@@ -184,9 +176,7 @@ func (r *router) awaitLog(text string) { r.T.Helper(); r.awaitLogs(text, 1) }
 // awaitLogs waits until the router has logged a text a number of times.
 func (r *router) awaitLogs(text string, times int) {
 	r.T.Helper()
-	for end := time.Now().Add(5 * time.Second); strings.Count(r.Out.String(), text) < times; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			r.T.Fatalf("the router did not log %q %d times:\n%s", text, times, r.Out)
-		}
-	}
+	eventually(r.T, 5*time.Second, fmt.Sprintf("the router logs %q %d times", text, times), func() bool {
+		return strings.Count(r.Out.String(), text) >= times
+	})
 }

@@ -56,13 +56,6 @@ func startDaemon(t *testing.T, ns *lab.Namespace, on cores, cmd *exec.Cmd) *daem
 	return d
 }
 
-// kill ends a daemon by SIGKILL.
-func (d *daemon) kill(t *testing.T) {
-	t.Helper()
-	require.NoError(t, d.Signal(unix.SIGKILL))
-	<-d.Done()
-}
-
 // awaitFile waits until a daemon has created a file, such as its socket.
 func (d *daemon) awaitFile(t *testing.T, path string) {
 	t.Helper()
@@ -116,7 +109,7 @@ func ipBatch(t *testing.T, ns *lab.Namespace, lines ...string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "batch")
 	writeFile(t, file, strings.Join(lines, "\n")+"\n")
-	must(t, ns, "ip", "-batch", file)
+	ip(t, ns, "-batch "+file)
 }
 
 // answersAt adds addresses of next hops to a link.

@@ -104,7 +104,7 @@ func newContender(t *testing.T, name string) *contender {
 		}
 		check(c.router.AddNeighbor(s, netip.MustParseAddr("fe80::2"), hostMAC(i)))
 	}
-	must(t, c.router, "ip", "link", "set", "nar", "mtu", fmt.Sprint(narMTU))
+	ip(t, c.router, "link set nar mtu "+fmt.Sprint(narMTU))
 	for _, r := range sideRoutes {
 		args := []string{"route", "add"}
 		if strings.Contains(r, "::/") {

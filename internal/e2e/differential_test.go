@@ -61,7 +61,7 @@ func contest(t *testing.T, packets int, forwarding bool) *verdicts {
 		linux.settle(side, &marks[0])
 		ours.settle(side, &marks[1])
 	}
-	time.Sleep(100 * time.Millisecond) // for what comes after all
+	time.Sleep(100 * time.Millisecond) // for late frames
 	if n := linux.lost() + ours.lost(); n > 0 {
 		t.Fatalf("the test's sockets lost %d frames", n)
 	}
@@ -69,14 +69,14 @@ func contest(t *testing.T, packets int, forwarding bool) *verdicts {
 		t.Fatalf("the router's transmit rings lost %d frames", n)
 	}
 	v := compare(probes, linux.outcome(), ours.outcome())
-	t.Logf("%d packets of %d had the same outcome, %d of them with something coming out", v.same, packets, v.alive)
+	t.Logf("%d packets of %d had the same outcome; %d caused frames", v.same, packets, v.alive)
 	for _, d := range differences {
 		if n := v.explained[d.name]; n > 0 {
 			t.Logf("%6d differ: %s (CONFORMANCE.md %s)", n, d.name, d.rule)
 		}
 	}
 	if v.alive < packets/2 {
-		t.Errorf("too few packets came out to compare anything: %d of %d", v.alive, packets)
+		t.Errorf("too few packets caused frames: %d of %d", v.alive, packets)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(v.unexplained)) {
 		t.Errorf("%d packets: %s. The first one:\n%s", v.unexplained[kind], kind, v.first[kind])
@@ -88,7 +88,7 @@ func contest(t *testing.T, packets int, forwarding bool) *verdicts {
 type verdicts struct {
 	same, alive int            // packets with the same outcome; with any
 	explained   map[string]int // by the name of the difference
-	unexplained map[string]int // by the kinds of what came out
+	unexplained map[string]int // by the kinds of frames
 	first       map[string]string
 }
 

@@ -34,7 +34,7 @@ func newFan(t *testing.T) *fan {
 	f := &fan{t: t}
 	top := newTopology(t, lab.VethOptions{})
 	f.client, f.router, f.far = top.Client, top.Router, top.Server
-	must(t, f.router, "ip", "link", "del", lab.WAN)
+	ip(t, f.router, "link del "+lab.WAN)
 	args := []string{"--port", lab.LAN}
 	for i := range 3 {
 		wan, far := fmt.Sprint("wan", i), fmt.Sprint("far", i)
@@ -159,8 +159,6 @@ func (f *fan) moved(when string, before, after [fanFlows]int, from int) {
 
 func (f *fan) ip(lines ...string) {
 	f.t.Helper()
-	for _, l := range lines {
-		must(f.t, f.router, "sh", "-c", "ip "+l)
-	}
+	ip(f.t, f.router, lines...)
 	time.Sleep(effect)
 }

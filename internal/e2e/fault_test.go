@@ -31,17 +31,16 @@ func TestPortFaultsLoseOnlyTheirOwnFlows(t *testing.T) {
 		fault  func()
 	}{
 		{"the MTU changes", 0, 0, func() {
-			must(t, f.other, "ip", "link", "set", "other0", "mtu", "1400")
+			ip(t, f.other, "link set other0 mtu 1400")
 			f.ip(t, "link set wan1 mtu 1400")
 			time.Sleep(effect)
 			f.ip(t, "link set wan1 mtu 1500")
-			must(t, f.other, "ip", "link", "set", "other0", "mtu", "1500")
+			ip(t, f.other, "link set other0 mtu 1500")
 		}},
 		{"the peer's carrier goes and comes", rate, 2 * time.Second, func() {
-			must(t, f.other, "ip", "link", "set", "other0", "down")
+			ip(t, f.other, "link set other0 down")
 			time.Sleep(effect)
-			must(t, f.other, "ip", "link", "set", "other0", "up")
-			must(t, f.other, "ip", "addr", "replace", "fd09::2/64", "dev", "other0", "nodad")
+			ip(t, f.other, "link set other0 up", "addr replace fd09::2/64 dev other0 nodad")
 			time.Sleep(5 * effect)
 		}},
 		{"the link is set down and up", rate / 4, 500 * time.Millisecond, func() {
@@ -59,7 +58,7 @@ func TestPortFaultsLoseOnlyTheirOwnFlows(t *testing.T) {
 			routes()
 			time.Sleep(5 * effect)
 		}},
-		{"the neighbours fail and are forgotten", rate / 4, 500 * time.Millisecond, func() {
+		{"the neighbors fail and are flushed", rate / 4, 500 * time.Millisecond, func() {
 			f.ip(t, "neigh replace 10.9.0.2 dev wan1 nud failed", "neigh replace fd09::2 dev wan1 nud failed")
 			time.Sleep(effect)
 			f.ip(t, "neigh flush dev wan1")
@@ -220,7 +219,7 @@ func TestKilledRouterRestartsWithCurrentRoutes(t *testing.T) {
 	var dead time.Duration
 	outages := f.during(t, func() {
 		start := time.Now()
-		f.router.kill()
+		kill(t, f.router.Process)
 		if got := xdpPrograms(t, f.Router); len(got) != 0 {
 			t.Errorf("XDP programs on %v after SIGKILL", got)
 		}

@@ -60,7 +60,7 @@ func TestFlappingRoutesLeaveOtherFlowsIntact(t *testing.T) {
 		table.destination(t, routes.IPv6, 1), table.destination(t, routes.IPv6, 0),
 	)
 	rate := rate
-	var quiet []float64 // parts of the packets lost while no route flaps, by what else the machine does
+	var quiet []float64 // shares of packets lost while no route flaps, caused by other load of the machine
 	still := func() {
 		const d = 20 * time.Second
 		achieved, _, a := x.trial(t, rate, d)
@@ -87,7 +87,7 @@ func TestFlappingRoutesLeaveOtherFlowsIntact(t *testing.T) {
 		})
 		t.Logf("%sd after %.2f s", what, took.Seconds())
 	}
-	const hosts = 2 * nextHops // of the next hops, which the router has routes of its own for
+	const hosts = 2 * nextHops // routes to the next hops themselves
 	for range 2 {
 		flap("disable", func(ipv4, ipv6 int) bool {
 			return ipv4 <= len(table.byHop[4][0])+hosts && ipv6 <= len(table.byHop[6][0])+hosts
@@ -122,7 +122,7 @@ func TestFlappingRoutesLeaveOtherFlowsIntact(t *testing.T) {
 		}
 	}
 	if lost.lost > excused {
-		t.Errorf("%d packets lost; at most %d may be by what else the machine does", lost.lost, excused)
+		t.Errorf("%d packets lost, want at most %d, by other load of the machine", lost.lost, excused)
 	}
 	t.Logf("%d packets lost, and %d while the machine stood still", lost.lost, lost.stalled)
 }

@@ -38,12 +38,9 @@ func (f *fork) addOther(t *testing.T) {
 	require.NoError(t, f.Add(lab.VethOptions{}, "other other0 10.9.0.2/24 fd09::2/64 -- router wan1 10.9.0.1/24 fd09::1/64"))
 }
 
-// ip runs `ip` commands in the router's namespace.
 func (f *fork) ip(t *testing.T, commands ...string) {
 	t.Helper()
-	for _, c := range commands {
-		must(t, f.Router, "ip", strings.Fields(c)...)
-	}
+	ip(t, f.Router, commands...)
 }
 
 // warm resolves the router's neighbors.

@@ -13,7 +13,7 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// frr is FRR's zebra and bgpd. They run as user frr, who owns the directory of their sockets.
+// frr is FRR's zebra and bgpd. They run as user frr, the owner of the directory of their sockets.
 type frr struct {
 	ns          *lab.Namespace
 	on          cores

@@ -36,8 +36,7 @@ router route fd01::/64 fd07::2
 router route 10.2.0.0/16 192.0.2.2
 router route fd02::/64 2001:db8::2`)
 	g := &gateways{t: t, client: n["client"], router: n["router"]}
-	must(t, g.client, "ip", "route", "add", "local", "10.1.0.0/16", "dev", "lo")
-	must(t, g.client, "ip", "-6", "route", "add", "local", "fd01::/64", "dev", "lo")
+	ip(t, g.client, "route add local 10.1.0.0/16 dev lo", "-6 route add local fd01::/64 dev lo")
 	var err error
 	g.peer, err = peer.Start(peer.Right.At(n["peer"], "peer0", peer.Left))
 	require.NoError(t, err)

@@ -77,8 +77,7 @@ func (c *chain) trace(t *testing.T, args ...string) []string {
 func TestTracerouteSeesIngressAddressesOfAsymmetricRoutes(t *testing.T) {
 	c := newChain(t, lab.VethOptions{})
 	c.start()
-	must(t, c.r2, "ip", "route", "replace", "10.1.0.0/24", "via", "10.13.0.1")
-	must(t, c.r2, "ip", "route", "replace", "fd01::/64", "via", "fd13::1")
+	ip(t, c.r2, "route replace 10.1.0.0/24 via 10.13.0.1", "route replace fd01::/64 via fd13::1")
 	time.Sleep(effect)
 	trace := func(family int) []string {
 		f := families[family]
@@ -91,9 +90,9 @@ func TestTracerouteSeesIngressAddressesOfAsymmetricRoutes(t *testing.T) {
 	}
 
 	// Packets arrive at mid1, without an IPv4 address, by an IPv6 next hop.
-	must(t, c.r2, "ip", "addr", "del", "10.13.0.2/24", "dev", "mid1")
-	must(t, c.r1, "ip", "route", "replace", "10.2.0.0/24", "via", "inet6", "fd13::2", "dev", "mid1")
-	must(t, c.r2, "ip", "route", "replace", "10.1.0.0/24", "via", "inet6", "fd13::1", "dev", "mid1")
+	ip(t, c.r2, "addr del 10.13.0.2/24 dev mid1")
+	ip(t, c.r1, "route replace 10.2.0.0/24 via inet6 fd13::2 dev mid1")
+	ip(t, c.r2, "route replace 10.1.0.0/24 via inet6 fd13::1 dev mid1")
 	time.Sleep(effect)
 	if got, want := trace(0), []string{"10.1.0.1", "10.2.0.1", "10.2.0.2"}; !slices.Equal(got, want) {
 		t.Errorf("IPv4 by a link that has no IPv4 addresses: %v, want %v", got, want)

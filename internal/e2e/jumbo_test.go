@@ -110,6 +110,6 @@ func TestJumboFramesPassTunnels(t *testing.T) {
 func TestMTUAboveFrameSizeIsReported(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{})
 	r := startConfigured(t, top.Router, "ports: [{interface: lan0, mode: generic}, {interface: wan0, mode: generic}]\n")
-	must(t, top.Router, "ip", "link", "set", lab.LAN, "mtu", "9000")
+	ip(t, top.Router, "link set "+lab.LAN+" mtu 9000")
 	r.awaitLog("restart the router, which allocates memory by the MTUs at its start")
 }

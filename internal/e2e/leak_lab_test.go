@@ -55,8 +55,7 @@ ipsec:
 	for _, s := range []string{"net.ipv4.conf.all.send_redirects", "net.ipv4.conf.default.send_redirects"} {
 		sysctl(t, l.Router, s, "0")
 	}
-	must(t, l.Router, "ip", "route", "add", "10.9.0.0/16", "via", "10.8.0.2")
-	must(t, l.Router, "ip", "-6", "route", "add", "fd09::/64", "via", "fd08::2")
+	ip(t, l.Router, "route add 10.9.0.0/16 via 10.8.0.2", "-6 route add fd09::/64 via fd08::2")
 	server := macOf(t, l.Server, lab.ServerLink)
 	for _, a := range []netip.Prefix{lab.Server4, lab.Server6} {
 		require.NoError(t, l.Router.AddNeighbor(lab.WAN, a.Addr(), server))

@@ -57,7 +57,7 @@ func TestEveryFrameIsAccountedFor(t *testing.T) {
 	if b.Arrived != b.Linux+b.Lost+b.Received {
 		t.Errorf("%d arrived, but %d handed to Linux, %d lost and %d received", b.Arrived, b.Linux, b.Lost, b.Received)
 	}
-	// The interfaces also count what came before the router started and after it stopped.
+	// The interfaces also count frames before the start and after the stop of the router.
 	if n := received(t, top) - before; b.Arrived > n {
 		t.Errorf("the router accounts for %d frames of %d", b.Arrived, n)
 	}

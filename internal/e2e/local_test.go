@@ -22,7 +22,7 @@ func TestGatewayIsReachableThroughTunnels(t *testing.T) {
 		if got := n.a.Drops("local_delivery") - refused; got != 2 {
 			t.Errorf("%d packets to %v dropped, want 2", got, own.Addr())
 		}
-		must(t, n.gatewayA, "ip", "route", "replace", server.Masked().String(), "dev", "ipsec0", "src", own.Addr().String())
+		ip(t, n.gatewayA, "route replace "+server.Masked().String()+" dev ipsec0 src "+own.Addr().String())
 		eventually(t, 5*time.Second, "the gateway answers", func() bool {
 			_, err := lab.Ping(n.server, own.Addr(), lab.PingOptions{Count: 1, Timeout: 100 * time.Millisecond})
 			return err == nil

@@ -11,8 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/require"
@@ -104,4 +109,32 @@ func must(t *testing.T, ns *lab.Namespace, name string, args ...string) string {
 		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 	}
 	return out
+}
+
+// ip runs `ip` commands in a namespace.
+func ip(t *testing.T, ns *lab.Namespace, commands ...string) {
+	t.Helper()
+	for _, c := range commands {
+		must(t, ns, "ip", strings.Fields(c)...)
+	}
+}
+
+// nstat returns a counter of nstat(8).
+func nstat(t *testing.T, ns *lab.Namespace, name string) int {
+	t.Helper()
+	f := strings.Fields(must(t, ns, "nstat", "-asz", name))
+	i := slices.Index(f, name)
+	if i < 0 || i+1 == len(f) {
+		t.Fatalf("nstat has no %s: %v", name, f)
+	}
+	n, err := strconv.Atoi(f[i+1])
+	require.NoError(t, err)
+	return n
+}
+
+// kill ends a process by SIGKILL.
+func kill(t *testing.T, p *lab.Process) {
+	t.Helper()
+	require.NoError(t, p.Signal(unix.SIGKILL))
+	<-p.Done()
 }

@@ -27,14 +27,13 @@ func TestMultipathKeepsFlowsOnTheirPaths(t *testing.T) {
 	start := f.links("at the start")
 	f.shares("at the start", start, [3]float64{0.5, 0.25, 0.25})
 
-	must(t, f.far, "ip", "link", "set", "far1", "down")
+	ip(t, f.far, "link set far1 down")
 	time.Sleep(effect)
 	down := f.links("without link 1")
 	f.moved("without link 1", start, down, 1)
 	f.shares("without link 1", down, [3]float64{2. / 3, 0, 1. / 3})
 
-	must(t, f.far, "ip", "link", "set", "far1", "up")
-	must(t, f.far, "ip", "-6", "addr", "replace", "fd22::2/64", "dev", "far1", "nodad")
+	ip(t, f.far, "link set far1 up", "-6 addr replace fd22::2/64 dev far1 nodad")
 	time.Sleep(3 * effect)
 	f.moved("with link 1 again", start, f.links("with link 1 again"), -1)
 

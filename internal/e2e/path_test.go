@@ -188,7 +188,7 @@ func TestGatewayLearnsPathMTU(t *testing.T) {
 // port reaches the key daemon.
 func TestFragmentedESPInUDPIsReassembled(t *testing.T) {
 	n := newNarrowPath(t, ", encap: {sport: 4500, dport: 4500}, df: clear", "  fragment: after\n")
-	for i, size := range []int{1400, 1232} { // in IPv6, what every path must carry
+	for i, size := range []int{1400, 1232} { // IPv6: the minimum MTU of every path
 		e := narrowEnds[i]
 		server := netip.MustParsePrefix(e.server).Addr()
 		opts := lab.PingOptions{Count: 1, Size: size, Timeout: 200 * time.Millisecond}

@@ -22,7 +22,7 @@ import (
 // tooBig is ping's report of each family's error.
 var tooBig = map[string]string{"IPv4": "Frag needed and DF set (mtu = %d)", "IPv6": "Packet too big: mtu=%d"}
 
-// headers of a ping, in bytes: what a payload must leave of the MTU.
+// headers are the lengths of the headers of a ping, in bytes.
 var headers = map[string]int{"IPv4": 28, "IPv6": 48}
 
 // discovers checks that the client learns the exact path MTU from a router's error.
@@ -71,26 +71,12 @@ func TestFragmentedPacketsArriveWhole(t *testing.T) {
 			t.Errorf("%s bytes without DF: %s", size, out)
 		}
 	}
-	if got := c.counter(c.server, "IpReasmOKs"); got != 9 {
+	if got := nstat(t, c.server, "IpReasmOKs"); got != 9 {
 		t.Errorf("the server reassembled %d packets, want 9", got)
 	}
-	if got := c.counter(c.server, "IpReasmFails"); got != 0 {
+	if got := nstat(t, c.server, "IpReasmFails"); got != 0 {
 		t.Errorf("the server missed fragments of %d packets", got)
 	}
-}
-
-// counter returns a counter of nstat.
-func (c *chain) counter(ns *lab.Namespace, name string) int {
-	c.t.Helper()
-	f := strings.Fields(must(c.t, ns, "nstat", "-asz", name))
-	for i := range f[:len(f)-1] {
-		if f[i] == name {
-			n, _ := strconv.Atoi(f[i+1])
-			return n
-		}
-	}
-	c.t.Fatalf("nstat knows no %s: %v", name, f)
-	return 0
 }
 
 // A TCP connection survives a decrease of the path MTU.

@@ -50,6 +50,6 @@ func TestRefusedPoliciesAreReported(t *testing.T) {
 	if out := must(t, top.Router, program, "doctor"); !strings.Contains(out, "0.0.0.0/0 to 0.0.0.0/0 (out): "+reason) {
 		t.Errorf("doctor does not list the policy:\n%s", out)
 	}
-	must(t, top.Router, "ip", "xfrm", "policy", "flush")
+	ip(t, top.Router, "xfrm policy flush")
 	eventually(t, 5*time.Second, "packets pass again", func() bool { return ping() == nil })
 }

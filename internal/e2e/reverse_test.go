@@ -111,6 +111,6 @@ func TestLooseCheckIsStrictOnPortsWithoutAddress(t *testing.T) {
 	r := startRouter(t, top.Router, "--port", lab.LAN, "--port", lab.WAN)
 	says := func(text string) func() bool { return func() bool { return strings.Contains(r.Out.String(), text) } }
 	eventually(t, 5*time.Second, "the port is loose", says("port="+lab.LAN+" ipv4=loose"))
-	must(t, top.Router, "ip", "-4", "addr", "flush", "dev", lab.LAN)
+	ip(t, top.Router, "-4 addr flush dev "+lab.LAN)
 	eventually(t, 5*time.Second, "the port is strict", says("port="+lab.LAN+" ipv4=strict"))
 }

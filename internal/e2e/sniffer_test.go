@@ -117,15 +117,12 @@ func (r *router) capture(args ...string) *capture {
 	c.cmd.Stderr = &c.err
 	require.NoError(r.T, c.cmd.Start())
 	r.T.Cleanup(func() { _ = c.cmd.Process.Kill(); _ = c.cmd.Wait() })
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) { // the file's header
-		if info, err := os.Stat(c.file); err == nil && info.Size() > 0 {
-			time.Sleep(60 * time.Millisecond) // a worker that sleeps looks for taps when it wakes
-			return c
-		}
-		if time.Now().After(deadline) {
-			r.T.Fatalf("the capture does not begin: %s", &c.err)
-		}
-	}
+	eventually(r.T, 5*time.Second, "the capture writes the file's header", func() bool {
+		info, err := os.Stat(c.file)
+		return err == nil && info.Size() > 0
+	})
+	time.Sleep(60 * time.Millisecond) // a worker that sleeps looks for taps when it wakes
+	return c
 }
 
 // end interrupts the capture as Ctrl-C does.

@@ -12,13 +12,11 @@ import (
 // the log has later ones, and `show routes` marks them.
 func TestRoutesWithoutAPortAreListed(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{})
-	for _, args := range []string{
+	ip(t, top.Router,
 		"link add wg0 type veth peer wg1", "link set wg1 up", "addr add 10.72.0.1/24 dev wg0", "link set wg0 up",
 		"route add 10.73.0.0/24 dev wg0", "route add 10.74.0.0/24 via 10.72.0.9",
-		"route add 41.0.0.0/24 encap seg6 mode encap segs fd00::9 dev " + lab.WAN,
-	} {
-		must(t, top.Router, "ip", strings.Fields(args)...)
-	}
+		"route add 41.0.0.0/24 encap seg6 mode encap segs fd00::9 dev "+lab.WAN,
+	)
 	ports := []string{"--port", lab.LAN, "--port", lab.WAN}
 	out := must(t, top.Router, program, append([]string{"doctor"}, ports...)...)
 	for _, want := range []string{
@@ -63,12 +61,9 @@ func TestRoutesWithoutAPortAreListed(t *testing.T) {
 func TestMulticastRoutesAreReported(t *testing.T) {
 	for _, linux := range []bool{true, false} {
 		top := newTopology(t, lab.VethOptions{})
-		must(t, top.Server, "ip", "addr", "add", "20.0.24.1/32", "dev", "lo")
-		must(t, top.Server, "ip", "addr", "add", "20.0.25.1/32", "dev", "lo")
-		must(t, top.Server, "ip", "addr", "add", "fd24::1/128", "dev", "lo", "nodad")
-		must(t, top.Router, "ip", "route", "add", "20.0.0.0/8", "via", lab.Server4.Addr().String()) // the next shorter prefix
-		must(t, top.Router, "ip", "route", "add", "multicast", "20.0.24.0/24", "dev", lab.WAN)
-		must(t, top.Router, "ip", "route", "add", "multicast", "fd24::/64", "via", lab.Server6.Addr().String(), "dev", lab.WAN)
+		ip(t, top.Server, "addr add 20.0.24.1/32 dev lo", "addr add 20.0.25.1/32 dev lo", "addr add fd24::1/128 dev lo nodad")
+		ip(t, top.Router, "route add 20.0.0.0/8 via "+lab.Server4.Addr().String()) // the next shorter prefix
+		ip(t, top.Router, "route add multicast 20.0.24.0/24 dev "+lab.WAN, "route add multicast fd24::/64 via "+lab.Server6.Addr().String()+" dev "+lab.WAN)
 		if linux {
 			for _, setting := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"} {
 				sysctl(t, top.Router, setting, "1")

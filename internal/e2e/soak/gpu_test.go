@@ -11,7 +11,7 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// gpu is a driver whose GPU is a thread of the CPU that runs the kernels' own code.
+// gpu is a fake driver. Its GPU is a thread that runs the code of the kernels.
 type gpu struct {
 	dir   string // with the library
 	state []byte // shared with it
@@ -19,7 +19,7 @@ type gpu struct {
 
 const (
 	stateBytes = 4096
-	stillAt    = 2048 // of the state: not 0 while the GPU stands still
+	stillAt    = 2048 // in the state: not 0 while the GPU is stopped
 )
 
 func newGPU(t *testing.T) *gpu {
@@ -41,7 +41,7 @@ func newGPU(t *testing.T) *gpu {
 	return g
 }
 
-// environment is what a router needs to find the driver.
+// environment returns the environment variables for a router to find the driver.
 func (g *gpu) environment() []string { return []string{"LD_LIBRARY_PATH=" + g.dir} }
 
 // standStill begins or ends an outage.

@@ -176,7 +176,7 @@ func newChanges(t *testing.T, top *lab.Topology, plain *bed, device *gpu, rekey 
 	return c
 }
 
-// every makes a change periodically; n counts from 1.
+// every runs a change periodically; n counts from 1.
 func (c *changes) every(d time.Duration, change func(n int)) {
 	c.done.Go(func() {
 		tick := time.NewTicker(d)

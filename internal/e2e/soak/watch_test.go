@@ -54,13 +54,13 @@ func (w *watch) show(at time.Duration, b *bed, a account) {
 	}
 }
 
-// What a process may have more than after the first interval: tables and the heap's garbage
-// are about as large then as they get.
+// Permitted growth of a process after the first interval. By then tables and the heap have about their
+// maximum size.
 const (
 	moreMemory = 32 << 10 // KiB
 	moreFDs    = 4
 	moreTasks  = 8
-	fewerFree  = 256 // frames: what rings hold varies
+	fewerFree  = 256 // frames: the number in rings varies
 )
 
 // grown checks that nothing grows.

@@ -35,7 +35,7 @@ func testPorts(t *testing.T, program string) {
 			if below == "bond0" {
 				n.bond()
 			}
-			// Generic XDP sees what a veth's sender leaves to hardware that is not there.
+			// Generic XDP receives segments that the veth sender has not cut.
 			if out, err := n.server.Run("ethtool", "-K", "wan0", "tso", "off", "gso", "off"); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
