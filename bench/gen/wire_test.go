@@ -22,8 +22,8 @@ var (
 
 // wire carries frames between queues in memory. A test can change them.
 type wire struct {
-	// fault is called with each frame and the number of those before it. It calls
-	// deliver with what is to arrive, at once or later. nil: as it was sent.
+	// fault is called with each frame and the number of earlier frames. It calls deliver
+	// with the arriving frames, at once or later. nil delivers all.
 	fault func(n int, frame []byte, deliver func([]byte))
 	delay time.Duration
 
@@ -74,7 +74,7 @@ func (e *end) Transmit(src []batch.Frame) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range src {
-		if len(w.slots)-(w.tail-w.head) < 8 { // room for a frame and what a fault had held back
+		if len(w.slots)-(w.tail-w.head) < 8 { // room for a frame and those that a fault delayed
 			break
 		}
 		frame := e.mem[f.Addr:][:f.Len]

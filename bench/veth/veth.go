@@ -32,7 +32,7 @@ const (
 // Contender is a router to measure.
 type Contender struct {
 	Name  string
-	Bound string // what limits it
+	Bound string // limiting factor
 	// Threaded runs lan0's NAPI in a thread on the router's core. Otherwise it runs in the sender's
 	// softirq, unless the router configures it.
 	Threaded bool

@@ -3,8 +3,8 @@
 //
 // Three tests named TestConformance send the packets through the CPU engine (dataplane/cpu), the
 // GPU kernels' code on the host (dataplane/gpu), and a router with memory ports (dataplane), which
-// also sends ICMP errors and fragments. Rules name the tests of what engines and workers do not
-// decide. CONFORMANCE.md is generated from this package.
+// also sends ICMP errors and fragments. Rules name the tests of all other
+// behavior. CONFORMANCE.md is generated from this package.
 package conformance
 
 import (

@@ -177,7 +177,7 @@ func flipped(f []byte, at int, bits ...byte) []byte {
 	return f
 }
 
-// withChecksum gives a packet the identification that makes its checksum the one given.
+// withChecksum returns a packet with an identification that results in a checksum.
 func withChecksum(f []byte, sum uint16) []byte {
 	for id := range 1 << 16 {
 		if f := edit(f, 4, byte(id>>8), byte(id)); binary.BigEndian.Uint16(f[24:]) == sum {

@@ -81,8 +81,8 @@ func (ns *Namespace) onLink(what, name string, f func(netlink.Link) error) error
 	return nil
 }
 
-// AddAddr gives a link an address and its prefix, such as 10.7.0.1/24. IPv6
-// addresses can be used at once, without duplicate address detection.
+// AddAddr adds an address with its prefix length to a link. IPv6 addresses can be used at once, without
+// duplicate address detection.
 func (ns *Namespace) AddAddr(name string, addr netip.Prefix) error {
 	return ns.onLink("add address "+addr.String()+" to", name, func(link netlink.Link) error {
 		a := &netlink.Addr{IPNet: ipNet(addr)}

@@ -69,7 +69,7 @@ func (o *PingOptions) defaults() {
 	}
 }
 
-// icmpFamily has the differences of ICMP and ICMPv6.
+// icmpFamily is ICMP or ICMPv6.
 type icmpFamily struct {
 	network, any   string
 	protocol       int // IP protocol number, by which package icmp parses

@@ -213,8 +213,7 @@ func (t *Traffic) chain(proto byte) (first byte, chain []byte) {
 	return first, chain
 }
 
-// checksum makes the checksum of a segment correct, absent, wrong, unfinished, or zero when it is
-// finished.
+// checksum sets the checksum of a segment: correct, absent, wrong, unfinished, or zero when finished.
 func (t *Traffic) checksum(addrs []byte, proto byte, l4 []byte) {
 	at := map[byte]int{6: 16, 17: 6}[proto]
 	if at == 0 || len(l4) < at+2 {

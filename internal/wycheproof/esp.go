@@ -23,7 +23,7 @@ type Packet struct {
 	ESN          bool   // extended sequence numbers, of which High is the half that is not sent
 	High         uint32
 	ESP          []byte // from the SPI to the end of the ICV
-	Text         []byte // what is encrypted; nil: the vector does not say
+	Text         []byte // plaintext; nil if unknown
 	Valid        bool   // to be accepted
 	Exact        bool   // the vector as it is; else in the shape of ESP, see shape
 }
@@ -79,7 +79,7 @@ func Packets() (all []Packet, err error) {
 	return all, nil
 }
 
-// header is the SPI and sequence number of packets whose vectors have none.
+// header is the SPI and sequence number of packets from vectors without them.
 var header = []byte{0, 1, 0, 1, 0, 0, 0, 1}
 
 // combined returns the packets of an AEAD, of the vectors with nonces of 12 bytes.
@@ -190,7 +190,7 @@ func (f *form) sealed(name string, key, covered, text []byte) Packet {
 
 // authenticated returns the packets with the vectors' HMACs: the message is the packet up to the ICV.
 // The HMAC is truncated to the ICV's length, so a vector that is wrong behind it is valid in ESP. An
-// invalid vector whose message is no packet gets another message, with the same wrong bits in the tag.
+// invalid vector with a message that is no packet gets another message, with the same wrong bits in the tag.
 func (f *form) authenticated(vectors []Vector) (all []Packet) {
 	for _, v := range vectors {
 		if len(v.Key) != f.authKey || v.TagLen != f.macTags {
