@@ -14,7 +14,7 @@ import "time"
 type Chunk struct {
 	N       int    // packets in the chunk, at most len(In)
 	Retried int    // the first packets, which have waited for a neighbor
-	Epoch   uint64 // of the forwarding base when the chunk was submitted
+	Epoch   uint64 // of the FIB when the chunk was submitted
 	In      []Frame
 	Out     []Result
 	Stamps

@@ -53,7 +53,7 @@ type pendingQueue struct {
 	limit     int // of n: pendingSize, or half a chunk
 	retrying  int // packets in a chunk
 
-	generation uint64        // of the FIB at the last retry
+	generation uint64        // fib.FIB.Changes at the last retry
 	retryAt    time.Duration // time of the next retry without a FIB change
 
 	// resolve asks the control plane to resolve a neighbor. It does not block.

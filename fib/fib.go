@@ -241,8 +241,8 @@ func (f *FIB) freeGroup(w NextHop) {
 // NextHop returns the word of a next hop.
 func (f *FIB) NextHop(id ID) NextHop { return NextHop(atomic.LoadUint64(&f.nextHops[id])) }
 
-// HasPathOver reports whether a forwarding next hop has a path over a port.
-func (f *FIB) HasPathOver(w NextHop, port uint16) bool {
+// hasPathOver reports whether a forwarding next hop has a path over a port.
+func (f *FIB) hasPathOver(w NextHop, port uint16) bool {
 	if !w.Group() {
 		return f.Adjacency(w.Index()).Port() == port
 	}

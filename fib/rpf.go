@@ -51,7 +51,7 @@ func (f *FIB) PassesRPF(mode RPFMode, port uint16, source ID) bool {
 	case mode == RPFOff:
 		return true
 	case hop.Kind() == KindForward:
-		return mode == RPFLoose || f.HasPathOver(hop, port)
+		return mode == RPFLoose || f.hasPathOver(hop, port)
 	}
 	return mode == RPFLoose && hop.Kind() == KindNoPort // over an interface that is not a port
 }

@@ -1,11 +1,11 @@
 // Package lookup defines the common types of the IPv4 and IPv6 tables.
 //
 // A table maps a destination address to a NextHop, the index of an entry of the
-// forwarding base (package fib). The tables do not interpret next hops, so the same
+// FIB (package fib). The tables do not interpret next hops, so the same
 // table serves the CPU, the GPU and benchmarks.
 package lookup
 
-// NextHop is an index into the forwarding base's next-hop array, from 1 to MaxNextHop.
+// NextHop is an index into the FIB's next-hop array, from 1 to MaxNextHop.
 // Lookups return Miss if no prefix covers the address.
 type NextHop uint32
 

@@ -101,7 +101,7 @@ func randomRoutes(rnd *rand.Rand, ipv6 bool, n int) []Route {
 	return routes
 }
 
-// NewFIB puts routes into a forwarding base whose neighbours are resolved and whose
+// NewFIB puts routes into a FIB whose neighbours are resolved and whose
 // ports carry IP packets of mtu bytes.
 func NewFIB(routes []Route, mtu uint16) (*fib.FIB, error) {
 	f := fib.New(1)

@@ -56,15 +56,10 @@ var (
 
 const nanosecond = 1e-9 // in seconds
 
-// collector converts snapshots to metrics.
+// collector converts a snapshot to metrics at each scrape.
 type collector struct {
 	build    Build
 	snapshot func() *status.Snapshot
-}
-
-// NewCollector returns a collector that takes a snapshot at each scrape.
-func NewCollector(build Build, snapshot func() *status.Snapshot) prometheus.Collector {
-	return &collector{build, snapshot}
 }
 
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {

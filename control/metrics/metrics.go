@@ -31,7 +31,7 @@ type Build struct {
 // Handler serves snapshots, and metrics of the process and the Go runtime.
 func Handler(build Build, snapshot func() *status.Snapshot) http.Handler {
 	r := prometheus.NewRegistry()
-	r.MustRegister(NewCollector(build, snapshot), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
+	r.MustRegister(&collector{build, snapshot}, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
 

@@ -38,7 +38,7 @@ func (w *world) same(differences func() []string) {
 	w.t.Helper()
 	var found []string
 	for range 20 {
-		w.m.Settle()
+		w.m.settle()
 		if found = differences(); len(found) == 0 {
 			return
 		}

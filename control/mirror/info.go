@@ -81,13 +81,13 @@ func (m *Mirror) Status() (st Status) {
 	return st
 }
 
-// Updates adds the times from reading a batch of events to the updated forwarding table, in
+// Updates adds the times from reading a batch of events to the updated FIB, in
 // nanoseconds, to a snapshot.
 func (m *Mirror) Updates(to *hist.Snapshot) { m.updates.AddTo(to) }
 
-// Settle waits until all changes made in Linux so far are in the forwarding table, or the
+// settle waits until all changes made in Linux so far are in the FIB, or the
 // mirror is closed.
-func (m *Mirror) Settle() {
+func (m *Mirror) settle() {
 	settled := make(chan struct{})
 	var wait func()
 	wait = func() {

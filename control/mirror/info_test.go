@@ -125,7 +125,7 @@ func TestClosedMirror(t *testing.T) {
 	w := newWorld(t).start()
 	require.NoError(t, w.m.Close())
 	require.NoError(t, w.m.Close())
-	w.m.Settle()
+	w.m.settle()
 	if st := w.m.Status(); st.RoutesIPv4 != 0 {
 		t.Errorf("a closed mirror has status %+v", st)
 	}

@@ -105,7 +105,7 @@ func TestLocalAddresses(t *testing.T) {
 		t.Helper()
 		times := map[bool]int{true: 1}[want]
 		for end := time.Now().Add(5 * time.Second); calls(ip) != times; time.Sleep(5 * time.Millisecond) { // Linux makes IPv6 addresses usable later
-			w.m.Settle()
+			w.m.settle()
 			if time.Now().After(end) {
 				t.Fatalf("hooks have %v %d times, want %d", ip, calls(ip), times)
 			}

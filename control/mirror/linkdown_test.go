@@ -26,7 +26,7 @@ func TestLinkdownSettingIsFollowedWhileALinkIsDown(t *testing.T) {
 			set := func(value string) {
 				t.Helper()
 				require.NoError(t, w.router.Sysctl(test.setting+".ignore_routes_with_linkdown", value))
-				w.m.Settle()
+				w.m.settle()
 			}
 			linux := func(dev string) {
 				t.Helper()

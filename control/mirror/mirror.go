@@ -1,4 +1,4 @@
-// Package mirror synchronizes a forwarding table with the routes of Linux.
+// Package mirror synchronizes a FIB with the routes of Linux.
 //
 // Linux is the control plane: links, addresses, routes, next-hop objects and neighbors that
 // `ip`, FRR or BIRD set there take effect here within milliseconds.
@@ -157,7 +157,7 @@ func (m *Mirror) connect(opts options) (err error) {
 	return nil
 }
 
-// Close stops the mirror. The forwarding table keeps its content.
+// Close stops the mirror. The FIB keeps its content.
 func (m *Mirror) Close() error {
 	var errs []error
 	if m.loop != nil {

@@ -79,7 +79,7 @@ func TestOnlyFlowsOfAFailedPathMove(t *testing.T) {
 			w.ip(c.before...)
 			before := w.buckets(c.to)
 			w.ip(c.change...)
-			w.m.Settle()
+			w.m.settle()
 			after, shares := w.buckets(c.to), map[string]int{}
 			for i := range before {
 				shares[after[i]]++

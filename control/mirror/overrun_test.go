@@ -60,7 +60,7 @@ func TestRoutesOfADeletedSourceAddress(t *testing.T) {
 		s.writeChanges()
 		s.suspects.addAddr(w.m.ports[1].Ifindex, src)
 	})
-	w.m.Settle()
+	w.m.settle()
 	w.want("66.0.0.1", "none")
 }
 

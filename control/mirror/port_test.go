@@ -71,7 +71,7 @@ func TestRefusedPortStaysDown(t *testing.T) {
 	w.note(func() { w.events = nil })
 	w.join("lan")
 	w.ip("addr add 10.1.0.1/24 dev lan", "route add 20.0.0.0/8 via 10.1.0.2", known[0], "link set lan mtu 1400", "link set lan down", "link set lan up")
-	w.m.Settle()
+	w.m.settle()
 	if got := w.fib.Port(0).MTU(); got != 0 {
 		t.Errorf("the port has an MTU of %d in the FIB, want 0", got)
 	}
@@ -133,7 +133,7 @@ func TestPortReplacedDuringLostEvents(t *testing.T) {
 		s.ports[0].ifindex, s.ports[0].Ifindex = before, before
 		w.m.resynchronize()
 	})
-	w.m.Settle()
+	w.m.settle()
 	w.want("20.0.0.1", lan2, "10.1.0.9", "lan ?")
 	w.note(func() {
 		if !slices.Contains(w.events, "lan back") {

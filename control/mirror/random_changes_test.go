@@ -39,7 +39,7 @@ func randomChanges(t *testing.T, seed uint64) {
 		if out, _ := w.batch(w.router, lines...); strings.Contains(out, "Error: \"") || strings.Contains(out, "Error: arg") {
 			t.Fatal(out)
 		}
-		w.m.Settle()
+		w.m.settle()
 		w.sameAsLinux(random)
 		if round%5 == 4 {
 			w.sameAsFresh()

@@ -97,8 +97,7 @@ func (r *resolver) close() error {
 
 // Resolve requests the neighbor of an unresolved adjacency for packets to dst. Any goroutine
 // may call it. It does not block, and may be called for every packet: a neighbor is requested
-// at most once per second, and excess requests are discarded. The result is a change of the
-// forwarding table and its generation.
+// at most once per second, and excess requests are discarded. The result is a change of the FIB.
 func (m *Mirror) Resolve(adjacency uint32, dst netip.Addr) {
 	select {
 	case m.resolver.requests <- request{adjacency, dst.Unmap()}:

@@ -63,7 +63,7 @@ func TestResolveOfFreedAdjacency(t *testing.T) {
 	w.m.Resolve(w.adjacencyOf("fd01::9"))
 	adjacency, _ := w.adjacencyOf("10.1.0.9")
 	w.m.Resolve(adjacency, netip.Addr{})
-	w.m.Settle()
+	w.m.settle()
 	w.want("10.1.0.9", "lan ?", "fd01::9", "lan ?")
 	var out string
 	for range 100 { // who asks is a goroutine of its own

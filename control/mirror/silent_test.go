@@ -25,7 +25,7 @@ func TestIPv6DisabledOnALinkWithoutEvents(t *testing.T) {
 			} else {
 				w.ip("link set wan mtu 1200")
 			}
-			w.m.Settle()
+			w.m.settle()
 			w.want("fd20::1", "none", "fd02::9", "none", "fd21::1", lan2, "fd22::1", "lan ?")
 			w.sameAsFresh()
 		})
@@ -46,7 +46,7 @@ func TestPathsWithoutLinkAddressesAreDead(t *testing.T) {
 
 	w.ip("addr del 10.2.0.1/24 dev wan")
 	require.NoError(t, w.router.Sysctl("net.ipv6.conf.wan.disable_ipv6", "1"))
-	w.m.Settle()
+	w.m.settle()
 	w.want("20.0.0.1", lan2, "21.0.0.1", lan2, "fd20::1", lan2, "fd21::1", lan2)
 	w.sameAsFresh()
 	w.ip("route del 21.0.0.0/8", "route del fd21::/16", "route append 22.0.0.0/8 via 10.1.0.3")

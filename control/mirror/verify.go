@@ -32,7 +32,7 @@ const (
 
 var errClosed = errors.New("mirror closed")
 
-// Verify compares the forwarding table with a new dump of Linux's routes, links and neighbors,
+// Verify compares the FIB with a new dump of Linux's routes, links and neighbors,
 // independently of the mirror's state. For the first address of every prefix, and the first
 // address after it, it compares the longest prefix, the action, and each next hop with its MAC
 // address, share of the flows and MTU. Decisions only change at these addresses, so the tables
@@ -43,7 +43,7 @@ func (m *Mirror) Verify() (v Verification, err error) {
 	m.verifying.Lock()
 	defer m.verifying.Unlock()
 	for range 3 {
-		if m.Settle(); m.loop.Closed() {
+		if m.settle(); m.loop.Closed() {
 			return v, errClosed
 		}
 		linux := newLinuxDump()

@@ -158,7 +158,7 @@ func (w *world) ip(lines ...string) {
 		w.t.Fatal(err)
 	}
 	if w.m != nil {
-		w.m.Settle()
+		w.m.settle()
 	}
 }
 
@@ -239,7 +239,7 @@ func (w *world) want(addrsAndOutcomes ...string) {
 func (w *world) wantSoon(addr, want string) {
 	w.t.Helper()
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		w.m.Settle()
+		w.m.settle()
 		if got := w.outcome(addr); got == want {
 			return
 		} else if time.Now().After(end) {

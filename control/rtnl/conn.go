@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrInterrupted reports that a table changed during each attempt to dump it, so that entries can
+// errInterrupted reports that a table changed during each attempt to dump it, so that entries can
 // be missing.
-var ErrInterrupted = errors.New("the kernel's table changed during each of several dumps")
+var errInterrupted = errors.New("the kernel's table changed during each of several dumps")
 
 // attempts is the maximum number of attempts of an interrupted dump.
 const attempts = 10
@@ -65,7 +65,7 @@ func (c *Conn) Close() error {
 // Dump calls f with each message of the answer. An error of f ends the dump and is returned.
 //
 // If the table changes during the dump, Dump repeats it, and f can receive an entry twice. After
-// several interrupted attempts it returns ErrInterrupted.
+// several interrupted attempts it returns errInterrupted.
 func (c *Conn) Dump(q Query, f func(Message) error) error {
 	for range attempts {
 		interrupted, err := c.dump(q, f)
@@ -76,7 +76,7 @@ func (c *Conn) Dump(q Query, f func(Message) error) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("dump of netlink type %d: %w", q.kind, ErrInterrupted)
+	return fmt.Errorf("dump of netlink type %d: %w", q.kind, errInterrupted)
 }
 
 // dump makes one attempt of a dump.

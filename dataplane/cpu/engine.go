@@ -85,7 +85,7 @@ func (e *Engine) Name() string { return "cpu" }
 // Done is true: Submit does all the work.
 func (e *Engine) Done(*batch.Chunk) bool { return true }
 
-// Adjacencies returns the capacity of the forwarding base in adjacencies.
+// Adjacencies returns the capacity of the FIB in adjacencies.
 func (e *Engine) Adjacencies() int { return len(e.words.Adjacencies) }
 
 // Quiesced is true: no packet is ever lost.

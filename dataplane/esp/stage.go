@@ -17,7 +17,7 @@ type Stage struct {
 	gateway          *gateway.Gateway
 	worker           int // index of the worker's state in each SA
 	fib              *fib.FIB
-	groups           []uint32 // of the forwarding base, by bucket
+	groups           []uint32 // of the FIB, by bucket
 	frames           inspect.Frames
 	partialChecksums []bool // by ingress port: frames may have partial L4 checksums
 	sources          inspect.ReversePath

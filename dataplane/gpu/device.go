@@ -61,7 +61,7 @@ type Options struct {
 	LeastChunks int
 }
 
-// Device is a GPU with a copy of the forwarding base. It serves the engines of several workers.
+// Device is a GPU with a copy of the FIB. It serves the engines of several workers.
 type Device struct {
 	options  Options
 	number   int // the driver's ordinal
@@ -88,7 +88,7 @@ type Device struct {
 // ErrNoDriver is wrapped by the error of OpenAll on a host without the CUDA driver.
 var ErrNoDriver = cuda.ErrNoDriver
 
-// open opens a GPU and copies the forwarding base, which must not change meanwhile. Afterwards the copy
+// open opens a GPU and copies the FIB, which must not change meanwhile. Afterwards the copy
 // follows the base.
 func open(found *cuda.Device, number int, base *fib.FIB, o Options) (*Device, error) {
 	d := &Device{options: o.withDefaults(), number: number, base: base, destroyed: make(chan struct{})}
@@ -204,7 +204,7 @@ func (d *Device) fits(workers, chunks int) error {
 }
 
 // Close ends the kernels of the device and frees its resources. Its engines must no longer be in use, and
-// the forwarding base must not change meanwhile. If a kernel does not end, Close returns an error, and
+// the FIB must not change meanwhile. If a kernel does not end, Close returns an error, and
 // the driver keeps the resources until the process ends.
 func (d *Device) Close() error {
 	if err := d.halt(); err != nil {

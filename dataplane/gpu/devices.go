@@ -19,7 +19,7 @@ type Devices struct {
 	next     int     // index in All for the next engine
 }
 
-// OpenAll opens the visible GPUs, up to one per worker, or o.GPUs of them, and copies the forwarding base
+// OpenAll opens the visible GPUs, up to one per worker, or o.GPUs of them, and copies the FIB
 // to each. The base must not change meanwhile; afterwards the copies follow it. No usable GPU, fewer than
 // o.GPUs, and no capacity for o.Workers are errors.
 func OpenAll(base *fib.FIB, o Options) (*Devices, error) {

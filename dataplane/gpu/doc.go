@@ -13,7 +13,7 @@
 //
 // # Tables
 //
-// The device's copy of the forwarding base follows each change: tables queue patches, the patcher
+// The device's copy of the FIB follows each change: tables queue patches, the patcher
 // batches them, and patchDMA applies them. The device repeats a lookup that overlapped with the reuse
 // of an entry, like the readers of package trie. With several GPUs, each has a copy and serves some of
 // the workers.

@@ -20,7 +20,7 @@ type patch struct {
 const maxPatches = 1 << 15
 
 // patcher queues patches and applies them to the device in order, on a thread of its own. The writer of
-// the forwarding base adds them.
+// the FIB adds them.
 type patcher struct {
 	state     *deviceState
 	apply     func([]patch) error // applies patches and waits for the device

@@ -16,7 +16,7 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// shim is a process that runs the kernels' code, with a copy of a forwarding base that follows the
+// shim is a process that runs the kernels' code, with a copy of a FIB that follows the
 // original.
 type shim struct {
 	t *testing.T

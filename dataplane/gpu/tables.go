@@ -9,7 +9,7 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// tables is the device's copy of a forwarding base. It implements fib.Follower.
+// tables is the device's copy of a FIB. It implements fib.Follower.
 type tables struct {
 	state      *deviceState
 	patcher    *patcher

@@ -38,7 +38,7 @@ type engine struct {
 }
 
 // openEngine selects the engine by the configuration. It runs while nothing changes the
-// forwarding tables. An engine that is configured by name and cannot run is an error.
+// FIB. An engine that is configured by name and cannot run is an error.
 func (s *Service) openEngine() error {
 	e := &s.engine.state
 	e.Name, e.MaxPackets, e.MaxDelay = "cpu", s.cfg.Batch.MaxPackets, s.cfg.Batch.MaxDelay

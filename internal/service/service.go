@@ -2,7 +2,7 @@
 // flags and its signals.
 //
 // It opens the ports (afxdp), gives each worker memory, chunks and an engine (dataplane), copies
-// Linux's routes and neighbors into the forwarding tables (control/mirror), and serves the
+// Linux's routes and neighbors into the FIB (control/mirror), and serves the
 // control socket and the metrics.
 package service
 
