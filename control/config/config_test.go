@@ -131,21 +131,6 @@ func TestParseReportsPositionAndHintOfMistakes(t *testing.T) {
 	}
 }
 
-// checkError checks the text of an error of Parse, and that it has a hint.
-func checkError(t *testing.T, err error, want string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("accepted, want error\n%s", want)
-	}
-	if err.Error() != want {
-		t.Errorf("got\n%s\nwant\n%s", err, want)
-	}
-	var e *Error
-	if !errors.As(err, &e) || e.Hint == "" {
-		t.Errorf("no *Error with a hint in %#v", err)
-	}
-}
-
 func TestParseRejectsDeepNesting(t *testing.T) {
 	for _, open := range []string{"[", "{a: ", "- ", "? ", "[\n", "{a:\n"} {
 		for _, times := range []int{maxNesting, maxLine / len(open), 100_000} {
