@@ -78,8 +78,8 @@ func duration(packets int, a load.Arrival, rate float64) time.Duration {
 	return time.Duration(n / rate / 1.1 * float64(time.Second))
 }
 
-// drainTime limits the time from the last arrival to the last departure.
-const drainTime = 2 * time.Second
+// drainTime limits the time without a departure, after the last arrival: longer than pauses of a busy host.
+const drainTime = 10 * time.Second
 
 // offered is the load of a worker.
 type offered struct {
