@@ -15,7 +15,7 @@ func TestEveryFrameIsAccountedFor(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			enterNamespace(t)
 			addVeth(t, "ra", "a", 1)
-			setMTU(t, "ra", umem.MaxMTU) // a veth takes 4 bytes more, for a tag
+			setMTU(t, "ra", umem.MaxMTU) // veth accepts 4 bytes more, for a VLAN tag
 			setMTU(t, "a", 3000)
 			w := newWorker(t, 1024)
 			s := open(t, Config{Ports: ports(mode, "ra"), Workers: []WorkerMemory{w}, RingSize: 64})
@@ -34,7 +34,7 @@ func TestEveryFrameIsAccountedFor(t *testing.T) {
 				if i%40 == 0 {
 					received += q.Receive(buf)
 				}
-				if i == 1000 { // a while without frames to receive into, then with them
+				if i == 1000 { // first without frames to receive into
 					q.Refill()
 				}
 				if i == 2500 {

@@ -91,7 +91,7 @@ func TestHintDetachesTheProgram(t *testing.T) {
 		!strings.HasSuffix(a.Hint(), fmt.Sprint("sudo bpftool link detach id ", a.Link)) {
 		t.Errorf("held by a link: %+v, %v, %s", a, a, a.Hint())
 	}
-	// What the command does; `ip link set ra xdpdrv off` does not.
+	// The effect of the command; `ip link set ra xdpdrv off` has none.
 	if err := netlink.LinkSetXdpFdWithFlags(l, -1, 1<<2); err == nil {
 		t.Error("netlink detaches what a link holds")
 	}

@@ -81,7 +81,7 @@ func TestJumboFramesWithoutMemoryAreCounted(t *testing.T) {
 	in, from := newWire(t, "a"), s.Ports[0].Queues(0)
 	send := func(number uint32, length int) { in.send(udp(s.Ports[0].MAC, 1, number, length)) }
 
-	send(0, umem.MaxLargeLen+4) // veth lets four bytes more pass than the MTU, for a tag
+	send(0, umem.MaxLargeLen+4) // veth accepts 4 bytes above the MTU, for a VLAN tag
 	for i := range uint32(5) {
 		send(1+i, 9000)
 	}

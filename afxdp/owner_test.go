@@ -22,7 +22,7 @@ import (
 var owners = []struct {
 	name string
 	take func(t *testing.T) io.Closer
-	want string // error while it has it
+	want string // error while it owns the interface
 }{
 	{
 		"router", func(t *testing.T) io.Closer {
@@ -109,7 +109,7 @@ func TestKilledProcessLeavesNoProgram(t *testing.T) {
 	enterNamespace(t)
 	addVeth(t, "ra", "a", 1)
 	addVeth(t, "rb", "b", 1)
-	child := exec.Command("/proc/self/exe") // in our namespace, as our thread is
+	child := exec.Command("/proc/self/exe") // in the namespace of this thread
 	child.Env = append(os.Environ(), childEnv+"=ra,rb")
 	child.Stderr = os.Stderr
 	out, err := child.StdoutPipe()

@@ -138,13 +138,13 @@ func TestRedirectErrorsOfUnsynchronizedCounters(t *testing.T) {
 		detached        bool
 		want            uint64
 	}{
-		{2 * time.Second, 100, 40, false, 0},       // 60 are on their way, perhaps
-		{time.Millisecond, 100, 90, false, 0},      // and most have come
-		{time.Second, 100, 90, false, 10},          // the others never will
-		{time.Millisecond, 1000, 1500, false, 10},  // more was found than had been counted before
+		{2 * time.Second, 100, 40, false, 0},       // 60 may be in flight
+		{time.Millisecond, 100, 90, false, 0},      // most have arrived
+		{time.Second, 100, 90, false, 10},          // the rest is lost
+		{time.Millisecond, 1000, 1500, false, 10},  // more found than redirected before
 		{time.Millisecond, 5000, 4000, false, 744}, // more than a round
 		{time.Second, 1_000_000, 9000, false, 1e6 - 9000 - 256},
-		{time.Second, 2_000_000, 2_000_000, false, 1e6 - 9000 - 256}, // it never falls
+		{time.Second, 2_000_000, 2_000_000, false, 1e6 - 9000 - 256}, // it never decreases
 		{time.Millisecond, 3_000_000, 1_999_999, true, 1_000_001},
 	} {
 		at = at.Add(step.after)

@@ -48,7 +48,7 @@ func TestReopenDeletedInterface(t *testing.T) {
 			all, descriptor := frames(), ra.Queues(0)[0].FD()
 			for round := range uint64(3) {
 				a := newWire(t, "a")
-				for range 300 { // more than the ring of a queue holds, and nobody receives them
+				for range 300 { // more than a ring holds, and none is received
 					a.send(udp(ra.MAC, 1, 1, 60))
 				}
 				before, err := ra.Stats()
@@ -65,7 +65,7 @@ func TestReopenDeletedInterface(t *testing.T) {
 				}
 				mac := [6]byte{2, 0, 0, 0, 0, byte(round)}
 				require.NoError(t, ra.SetMAC(mac))
-				if n := frames(); n < all-int(round)-1 { // one that the kernel could not deliver and kept for the next
+				if n := frames(); n < all-int(round)-1 { // one that the kernel keeps for the next packet
 					t.Fatalf("round %d: %d frames of %d are left", round, n, all)
 				}
 				after, err := ra.Stats()
@@ -126,7 +126,7 @@ func TestReopenRefuses(t *testing.T) {
 	setMTU(t, "ra", 1500)
 	require.NoError(t, s.Ports[0].Reopen())
 	refuse("not yet switched")
-	deleteLink(t, "ra") // before any worker has looked
+	deleteLink(t, "ra") // before a worker switches
 	addVeth(t, "ra", "a", 2)
 	require.NoError(t, s.Ports[0].Reopen())
 	require.NoError(t, s.Ports[0].SetMAC(s.Ports[0].MAC))
@@ -150,7 +150,7 @@ func TestReopenWithJumboFrames(t *testing.T) {
 	ra := s.Ports[0]
 	q := ra.Queues(0)[0]
 	for round := range 3 {
-		newWire(t, "a").send(udp(ra.MAC, 1, 1, 9000)) // stays in the ring, but for its first piece
+		newWire(t, "a").send(udp(ra.MAC, 1, 1, 9000)) // stays in the ring except its first descriptor
 		if n := q.Receive(make([]batch.Frame, 1)); n != 0 || !q.multi.open {
 			t.Fatalf("received %d frames where one has begun", n)
 		}

@@ -129,7 +129,7 @@ func TestSteerFollowsChanges(t *testing.T) {
 		{own6.WithZone("a"), eth(portMAC, ipv6, udp6(hosts6, own6))},
 	} {
 		must(s.AddLocal(own.addr))
-		must(s.AddLocal(own.addr)) // twice is once
+		must(s.AddLocal(own.addr)) // adding twice has no effect
 		expect(t, a, "added as local", own.frame, Local, xdpPass)
 		expect(t, b, "added as local, other port", own.frame, Local, xdpPass)
 		must(s.DeleteLocal(own.addr))

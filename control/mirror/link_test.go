@@ -24,8 +24,8 @@ func TestLinkDownAndUp(t *testing.T) {
 	w.sameAsFresh()
 
 	w.ip("link set lan up", "neigh add 10.1.0.2 dev lan lladdr 02:00:00:00:01:02", "neigh add fd01::2 dev lan lladdr 02:00:00:00:01:02")
-	// Linux brings back what belongs to addresses, and the paths of what had others.
-	// IPv6 addresses and their routes are gone for good, unless keep_addr_on_down is set.
+	// Linux restores the routes of addresses, and paths of routes that had other paths.
+	// IPv6 addresses and their routes are deleted unless keep_addr_on_down is set.
 	w.want("10.1.0.9", "lan ?", "20.0.0.1", wan2, "21.0.0.1", lan2+"*128 "+wan2+"*128")
 	w.sameAsFresh()
 
@@ -42,7 +42,7 @@ func TestLinkWithoutCarrier(t *testing.T) {
 	w.start()
 	w.ip("route add 20.0.0.0/8 via 10.1.0.2", "route add 21.0.0.0/8 nexthop via 10.1.0.2 nexthop via 10.2.0.2")
 	require.NoError(t, w.peer.SetDown("lan1"))
-	// Linux keeps the routes, and neighbors that do not need to be found.
+	// Linux keeps the routes, and permanent neighbors.
 	w.wantSoon("20.0.0.1", "lan down 02:00:00:00:01:02")
 	w.wantSoon("21.0.0.1", wan2) // the same event, a moment later
 	w.sameAsFresh()
@@ -62,7 +62,7 @@ func TestChangesRightAfterLinkDown(t *testing.T) {
 		"route add 21.0.0.0/8 nhid 1", "route add 22.0.0.0/8 nhid 10")
 	w.ip("link set lan down",
 		"route replace 20.0.0.0/8 via 10.2.0.9", "route del 20.0.0.0/8 via 10.2.0.9", // the only one left
-		"nexthop replace id 1 via 10.2.0.9 dev wan") // a new one: no member of the group, no route's
+		"nexthop replace id 1 via 10.2.0.9 dev wan") // a new object: neither the group nor a route refers to it
 	w.want("20.0.0.1", "none", "21.0.0.1", "none", "22.0.0.1", wan2)
 	w.sameAsFresh()
 }
@@ -104,7 +104,7 @@ func TestLocalAddresses(t *testing.T) {
 	has := func(ip string, want bool) {
 		t.Helper()
 		times := map[bool]int{true: 1}[want]
-		for end := time.Now().Add(5 * time.Second); calls(ip) != times; time.Sleep(5 * time.Millisecond) { // Linux makes IPv6 addresses usable later
+		for end := time.Now().Add(5 * time.Second); calls(ip) != times; time.Sleep(5 * time.Millisecond) { // Linux checks IPv6 addresses first (DAD)
 			w.m.settle()
 			if time.Now().After(end) {
 				t.Fatalf("hooks have %v %d times, want %d", ip, calls(ip), times)

@@ -68,7 +68,7 @@ func (l *linux) outcome(t testing.TB, ip netip.Addr) string {
 	r := routes[0]
 	switch r.Type {
 	case unix.RTN_UNICAST:
-	case unix.RTN_MULTICAST: // what Linux does with packets is in e2e.TestMulticastRoutesAreReported
+	case unix.RTN_MULTICAST: // as e2e.TestMulticastRoutesAreReported shows
 		if ip.Is4() {
 			return "blackhole"
 		}

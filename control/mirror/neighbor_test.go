@@ -19,7 +19,7 @@ func TestNeighborsOfAttachedPrefixes(t *testing.T) {
 	w.ip("neigh add 10.1.0.9 dev lan lladdr 02:00:00:00:00:0a", "neigh add proxy 10.1.0.7 dev lan",
 		"neigh add 10.3.0.9 dev oob lladdr 02:00:00:00:00:0a", "neigh add 10.2.0.9 dev lan lladdr 02:00:00:00:00:0a")
 	w.want("10.1.0.9", a, "10.1.0.7", "lan ?", "10.3.0.9", "no port")
-	w.want("10.2.0.9", "wan ?") // known, but on another link than its prefix
+	w.want("10.2.0.9", "wan ?") // resolved on another link than that of its prefix
 	w.ip("neigh change 10.1.0.9 dev lan nud failed")
 	w.want("10.1.0.9", "lan ?")
 	w.sameAsFresh()
@@ -91,7 +91,7 @@ func TestHostRoutesOfNeighbors(t *testing.T) {
 		w.want(family.host, "wan "+mac)
 		w.ip("route del " + family.belowElsewhere)
 		w.want(family.host, "lan "+mac)
-		w.ip("route add " + family.host + " dev lan metric 9") // names it, but says no more than its link
+		w.ip("route add " + family.host + " dev lan metric 9") // host route without a gateway
 		w.want(family.host, "lan "+mac)
 		w.sameAsFresh()
 	}

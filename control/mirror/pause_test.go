@@ -53,8 +53,8 @@ func TestPortInVRFIsPaused(t *testing.T) {
 	expect("lan 02:00:00:00:01:02", 1500)
 	s.setVRF(true)
 	expect("no port", 0, "0 paused true")
-	s.setNeighbor(&neighbor, false) // of a link that is no port now
-	s.setTestLink(2, true)          // another one
+	s.setNeighbor(&neighbor, false) // the link is not a port now
+	s.setTestLink(2, true)          // a new link
 	expect("no port", 0)
 	s.setVRF(false)
 	if !s.suspects.all {

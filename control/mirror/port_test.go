@@ -123,7 +123,7 @@ func TestPortReplacedDuringLostEvents(t *testing.T) {
 	w.ip("route add 20.0.0.0/8 via 10.1.0.2")
 	w.want("20.0.0.1", lan2)
 	w.note(func() { w.events = nil })
-	w.m.do(func() { // as if the port had been another link until now
+	w.m.do(func() { // simulates that the port was another link
 		const before = 4711
 		s := &w.m.state
 		now := s.ports[0].ifindex

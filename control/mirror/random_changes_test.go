@@ -22,8 +22,8 @@ func TestRandomChanges(t *testing.T) {
 func randomChanges(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	w := newWorld(t)
-	// With forwarding off, Linux chooses between equal IPv6 routes by what it
-	// has heard of their neighbors; with it on, there are anycast addresses too.
+	// With forwarding off, Linux selects among equal IPv6 routes by neighbor state; with forwarding
+	// on, there are also anycast addresses.
 	require.NoError(t, w.router.Sysctl("net.ipv6.conf.all.forwarding", "1"))
 	for _, link := range []string{"lan", "wan", "oob"} {
 		require.NoError(t, w.router.Sysctl("net.ipv6.conf."+link+".keep_addr_on_down", "1"))
@@ -35,7 +35,7 @@ func randomChanges(t *testing.T, seed uint64) {
 		for range 20 {
 			lines = append(lines, script.line())
 		}
-		// Some fail, since a route exists or a link is down, but all are understood.
+		// Some fail because a route exists or a link is down, but all have valid syntax.
 		if out, _ := w.batch(w.router, lines...); strings.Contains(out, "Error: \"") || strings.Contains(out, "Error: arg") {
 			t.Fatal(out)
 		}
@@ -124,7 +124,7 @@ func (r randomScript) route6() string {
 	}
 	verb := r.pick("add", "add", "replace", "append", "del", "del")
 	if verb == "replace" && strings.Contains(route, "metric 30") {
-		verb = "append" // since replace may make Linux hold the same route twice
+		verb = "append" // replace could duplicate the route in Linux
 	}
 	return "route " + verb + " " + route
 }

@@ -106,7 +106,7 @@ func (r randomMessages) apply(s *state) {
 	case n < 99:
 		s.deleteLink(1 + r.IntN(3))
 	default:
-		s.dirty[r.IntN(2)] = dirty{all: true} // as after very many changes
+		s.dirty[r.IntN(2)] = dirty{all: true} // as after many changes
 	}
 }
 

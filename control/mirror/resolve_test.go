@@ -66,7 +66,7 @@ func TestResolveOfFreedAdjacency(t *testing.T) {
 	w.m.settle()
 	w.want("10.1.0.9", "lan ?", "fd01::9", "lan ?")
 	var out string
-	for range 100 { // who asks is a goroutine of its own
+	for range 100 { // the resolver has its own goroutine
 		var err error
 		out, err = w.router.Run("ip", "neigh", "show", "10.1.0.9")
 		require.NoError(t, err)
@@ -107,7 +107,7 @@ func TestResolveIsBounded(t *testing.T) {
 func TestResolveNeverBlocks(t *testing.T) {
 	w := newWorld(t).start()
 	adjacency, _ := w.adjacencyOf("10.1.0.9")
-	require.NoError(t, w.m.Close()) // nobody takes requests any more
+	require.NoError(t, w.m.Close()) // requests are no longer received
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -134,7 +134,7 @@ func TestStaleNeighborsInUseAreChecked(t *testing.T) {
 	w.startWith(opts)
 	w.ip("neigh add 10.1.0.2 dev lan lladdr 02:00:00:00:00:99 nud stale") // an outdated MAC address
 	w.want("10.1.0.2", "lan 02:00:00:00:00:99")
-	w.wantSoon("10.1.0.2", "lan ?") // nobody answers there any more
+	w.wantSoon("10.1.0.2", "lan ?") // the address was removed
 	mac, err := w.peer.MAC("lan1")
 	require.NoError(t, err)
 	w.m.Resolve(w.adjacencyOf("10.1.0.2"))

@@ -164,7 +164,7 @@ func TestRoutes(t *testing.T) {
 			w.start()
 			w.ip(test.ip...)
 			for i := 0; i < len(test.want); i += 2 {
-				w.wantSoon(test.want[i], test.want[i+1]) // Linux takes its time with IPv6 addresses
+				w.wantSoon(test.want[i], test.want[i+1]) // Linux checks IPv6 addresses first (DAD)
 			}
 			w.sameAsFresh()
 		})

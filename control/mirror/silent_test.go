@@ -58,7 +58,7 @@ func TestPathsWithoutLinkAddressesAreDead(t *testing.T) {
 	w.want("20.0.0.1", both, "22.0.0.1", both)
 	w.sameAsFresh()
 
-	w.ip("addr del 10.2.0.1/24 dev wan", "link set lan down") // with it the last path
+	w.ip("addr del 10.2.0.1/24 dev wan", "link set lan down") // deletes the last path, too
 	w.want("20.0.0.1", "none", "22.0.0.1", "none")
 	w.sameAsFresh()
 }

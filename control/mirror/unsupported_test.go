@@ -60,7 +60,7 @@ func TestUnsupportedRoutesAreLogged(t *testing.T) {
 			t.Fatalf("routes that came later are not logged:\n%s", log.String()[at:])
 		}
 	}
-	// What was logged is not logged again, and no sooner than after a while.
+	// A route is logged once, and reports are at least reportEvery apart.
 	later := log.String()[at:]
 	if strings.Count(later, "WARN") > 3 || strings.Contains(later, "20.0.0.0/8") || !strings.Contains(later, "prefixes=45.0.0.0/24") {
 		t.Errorf("later:\n%s", later)
@@ -75,7 +75,7 @@ func TestUnsupportedRoutesAreLogged(t *testing.T) {
 		t.Log(log.String())
 	}
 
-	// People see the same.
+	// The text output has the same reasons.
 	for addr, want := range map[string]Unsupported{"20.0.0.1": NoPort, "41.0.0.1": Encap, "44.0.0.1": MulticastType, "10.2.0.9": ""} {
 		if info, ok := w.m.Lookup(netip.MustParseAddr(addr)); !ok || info.Unsupported != want {
 			t.Errorf("%s: %q, want %q: %+v", addr, info.Unsupported, want, info)
@@ -105,7 +105,7 @@ func TestSurvey(t *testing.T) {
 	for _, u := range found {
 		got[string(u.Reason)+" "+u.Dev] = u.Routes
 	}
-	if len(got) != 2 || got["no_port oob"] != 4 || got["encap wan"] != 1 { // both of oob's own, too
+	if len(got) != 2 || got["no_port oob"] != 4 || got["encap wan"] != 1 { // and the two of oob itself
 		t.Errorf("found %v", got)
 	}
 }
@@ -133,7 +133,7 @@ func TestCharonRuleIsSupported(t *testing.T) {
 	if !strings.Contains(log.String(), `prefixes=10.62.0.0/16 hint="set charon.install_routes = no`) {
 		t.Errorf("a route that leads elsewhere is not warned of:\n%s", log)
 	}
-	// A rule like it that is another is warned of as all are.
+	// A similar rule causes the warning of all rules.
 	w.ip("rule add from 10.1.0.0/24 lookup 220 pref 221")
 	if st := w.m.Status(); len(st.Warnings) != 2 || !strings.Contains(st.Warnings[1], "priority 221") {
 		t.Errorf("warnings %q", st.Warnings)

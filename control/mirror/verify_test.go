@@ -20,7 +20,7 @@ func TestVerifyFindsDifferences(t *testing.T) {
 		"nexthop add id 1 via 10.1.0.2 dev lan", "nexthop add id 2 via 10.2.0.2 dev wan", "nexthop add id 3 via 10.1.0.3 dev lan",
 		"nexthop add id 10 group 1,200/2,100", "nexthop add id 11 group 3,200/2,100", "route add 26.0.0.0/8 nhid 10", "route add 27.0.0.0/8 nhid 11",
 		"route add fd25::/16 nexthop via fd01::2 weight 10 nexthop via fd02::2", "route add fd26::/16 nexthop via fd01::2 nexthop via fd02::2 weight 10",
-		"route add 28.0.0.0/8 nexthop via 10.1.0.2 weight 256 nexthop via 10.2.0.2 weight 256 nexthop via 10.1.0.3 weight 1", // which gets no flow
+		"route add 28.0.0.0/8 nexthop via 10.1.0.2 weight 256 nexthop via 10.2.0.2 weight 256 nexthop via 10.1.0.3 weight 1", // which has no flows
 		"route add 23.0.0.0/8 via 10.3.0.2 dev oob onlink", "neigh add 10.1.0.9 lladdr 02:00:00:00:00:09 dev lan nud permanent")
 	if found := w.verify(); len(found) > 0 {
 		t.Fatalf("before anything is wrong: %v", found)

@@ -37,11 +37,11 @@ type world struct {
 	fib          *fib.FIB
 	m            *Mirror
 
-	mu     sync.Mutex // guards what hooks write
+	mu     sync.Mutex // guards locals and events
 	locals map[netip.Addr]int
 	events []string
 
-	refusePorts bool // that come back; set before start
+	refusePorts bool // result of PortBack; set before start
 }
 
 var portNames = []string{"lan", "wan"}

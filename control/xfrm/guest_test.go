@@ -195,7 +195,7 @@ func testRestart(t *testing.T) {
 	out.Count(0, 500, 50_000)
 	in.Accept(1<<32 + 7)
 	in.Count(0, 1, 100)
-	k.mirror.Close() // which tells Linux
+	k.mirror.Close() // reports the use to Linux
 	text, err := k.Run("ip", "-s", "xfrm", "state")
 	require.NoError(t, err)
 	if err := contains(text, "50000(bytes), 500(packets)", "oseq 0x1f4", "seq-hi 0x1, seq 0x7", "100(bytes), 1(packets)"); err != nil {
@@ -208,7 +208,7 @@ func testRestart(t *testing.T) {
 	if got := k.association(0x1001); got.Accept(1<<32+7) || !got.Accept(1<<32+8) {
 		t.Errorf("the inbound association continues after %d", got.Sequence())
 	}
-	// A crash in the first second: nothing that was sent was pushed.
+	// A crash within the first second: no use was reported.
 	k.association(0x1000).Reserve(1000)
 	k.start()
 	if got := k.association(0x1000).Sequence(); got != 500+2*restartGap {
@@ -228,7 +228,7 @@ func testOverrun(t *testing.T) {
 		lines = append(lines, fmt.Sprintf("xfrm policy add src 10.%d.%d.0/24 dst 10.99.0.0/16 dir out priority %d", i>>8, i&255, i))
 	}
 	release := make(chan struct{})
-	go k.mirror.Do(func() { <-release }) // it is busy, meanwhile
+	go k.mirror.Do(func() { <-release }) // blocks the mirror meanwhile
 	k.ip(lines...)
 	close(release)
 	k.eventually("all policies", func() error {

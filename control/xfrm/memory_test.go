@@ -10,7 +10,7 @@ import (
 
 func TestReinstalledOutboundStateContinuesItsSequence(t *testing.T) {
 	f := newFake(t)
-	stale := outState(0x200) // as a key daemon that moves a state has it: from the last push
+	stale := outState(0x200) // as a key daemon that moves a state knows it: of the last report
 	stale.sequence = 10
 	f.apply(outPolicy(1).message(msgNewPolicy), stale.message(msgNewSA))
 	old, _ := f.outbound()
@@ -19,7 +19,7 @@ func TestReinstalledOutboundStateContinuesItsSequence(t *testing.T) {
 	}
 	old.Reserve(90)
 	f.apply(stale.message(msgDelSA), stale.message(msgNewSA))
-	old.Reserve(5) // by a worker that had it already
+	old.Reserve(5) // by a worker that still used it
 	if s, e := f.outbound(); s != nil {
 		t.Fatalf("an association with the same keys is used (%v) while a worker may use the one before", e)
 	}

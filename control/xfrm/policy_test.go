@@ -78,7 +78,7 @@ func TestPoliciesMatchByPriorityThenAge(t *testing.T) {
 	}
 	f := newFake(t)
 	f.apply(policy(1, 20, "10.0.1.0/24"), policy(2, 10, "10.0.2.0/24"), policy(3, 10, "10.0.3.0/24"), policy(4, 20, "10.0.4.0/24"))
-	f.apply(policy(2, 10, "10.0.2.0/24")) // updated, it is the youngest
+	f.apply(policy(2, 10, "10.0.2.0/24")) // an update makes it the youngest
 	f.apply(sp{index: 4, src: "10.0.4.0/24", dst: "10.2.0.0/16"}.message(msgDelPolicy))
 	socket := sp{index: 5, src: "10.0.5.0/24", dst: "10.2.0.0/16", dir: dirSockets, noTmpl: true}
 	f.apply(socket.message(msgNewPolicy))

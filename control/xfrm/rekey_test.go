@@ -43,7 +43,7 @@ func TestRekeysDoNotGrowMemory(t *testing.T) {
 		f.apply(out.message(msgDelSA), in.message(msgDelSA))
 		f.quiesce()
 	}
-	const most = 4 << 20 // what memory keeps of keys that are gone has an end, which comes later
+	const most = 4 << 20 // the memory of deleted keys is bounded, but fills later
 	if after := heap(); after > before+most {
 		t.Errorf("%d bytes more than after the first fifth", after-before)
 	}

@@ -39,12 +39,12 @@ func testStrongSwan(t *testing.T) {
 	w := newWire(t, x)
 	w.exchange(10)
 
-	// Linux learns of the use, and its key daemon from it.
+	// The mirror reports the use to Linux, where the key daemon reads it.
 	x.eventually("strongSwan counts the packets", func() error {
 		return contains(x.left.swanctl("--list-sas", "--raw"), "packets-in=10 ", "packets-out=10 ")
 	})
 
-	// Linux sends by the state, too: the gateway leaves its numbers behind.
+	// Linux also sends by the state: the gateway skips its numbers.
 	first := x.outbound()
 	if _, err := x.left.Run("ping", "-c", "3", "-i", "0.01", "-I", x.left.inner.String(), x.left.beyond.String()); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func testStrongSwan(t *testing.T) {
 	x.agrees("after rekeying", 2)
 	w.exchange(10)
 
-	// Our counters reach a limit, unknown to Linux: strongSwan is notified.
+	// The gateway's counters reach a limit that Linux does not detect: the mirror notifies strongSwan.
 	second := x.outbound()
 	x.eventually("the soft limit has the tunnel rekeyed", func() error {
 		w.exchange(20)
@@ -108,7 +108,7 @@ func newTunnel(t *testing.T) *tunnel {
 	hooks := Hooks{
 		IsLocal: func(a netip.Addr) bool { return a == x.left.outer },
 		Quiescent: func(f func()) {
-			time.AfterFunc(50*time.Millisecond, func() { f(); x.quiescent.Add(1) }) // a packet that is being sent is
+			time.AfterFunc(50*time.Millisecond, func() { f(); x.quiescent.Add(1) }) // time for packets in flight
 		},
 	}
 	x.left.must(x.left.Do(func() (err error) {
