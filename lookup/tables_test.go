@@ -60,12 +60,14 @@ func (tb table) agree(t *testing.T, want *oracle.Ranges[lookup.NextHop], addrs [
 	var dst [batchSize]lookup.NextHop
 	for _, kernel := range tb.kernels {
 		require.NoError(t, tb.use(kernel))
-		for i := 0; i < len(addrs); i += batchSize {
-			src := addrs[i:min(i+batchSize, len(addrs))]
-			tb.batch(dst[:], src)
-			for k, a := range src {
-				if dst[k] != hops[i+k] {
-					t.Fatalf("%s: %v: next hop %d, want %d", kernel, a, dst[k], hops[i+k])
+		for _, size := range []int{batchSize, 16} {
+			for i := 0; i < len(addrs); i += size {
+				src := addrs[i:min(i+size, len(addrs))]
+				tb.batch(dst[:], src)
+				for k, a := range src {
+					if dst[k] != hops[i+k] {
+						t.Fatalf("%s: %v: next hop %d, want %d", kernel, a, dst[k], hops[i+k])
+					}
 				}
 			}
 		}

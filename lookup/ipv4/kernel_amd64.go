@@ -1,8 +1,6 @@
 package ipv4
 
 import (
-	"runtime"
-
 	"golang.org/x/sys/cpu"
 
 	"github.com/warproute/warproute/lookup"
@@ -10,7 +8,11 @@ import (
 )
 
 func kernels() []trie.Kernel[uint32] {
-	all := []trie.Kernel[uint32]{{Name: trie.AVX512, Walk: avx512}, {Name: "avx2", Walk: avx2}, {Name: "go", Walk: walk}}
+	all := []trie.Kernel[uint32]{
+		{Name: trie.AVX512, Walk: walk}, // LookupBatch does not call it
+		{Name: "avx2", Walk: avx2},
+		{Name: "go", Walk: walk},
+	}
 	switch {
 	case cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasBMI2:
 		return all
@@ -18,25 +20,6 @@ func kernels() []trie.Kernel[uint32] {
 		return all[1:]
 	}
 	return all[2:]
-}
-
-// LookupBatch stores the next hop of src[i] in dst[i]. It panics if dst is shorter than
-// src, and allocates nothing.
-//
-// With AVX-512 it calls the kernel directly: fewer instructions between the gathers of
-// successive small batches let more of their cache misses overlap.
-func (t *Table) LookupBatch(dst []lookup.NextHop, src []uint32) {
-	im := t.Image()
-	if !t.AVX512() || im == nil || len(src) == 0 || len(src) > trie.MaxBatch || len(src) > len(dst) {
-		t.Batched.LookupBatch(dst, src)
-		return
-	}
-	lookupAVX512(im.First(), (*uint32)(&dst[0]), &src[0], len(src))
-	runtime.KeepAlive(im)
-}
-
-func avx512(image []uint32, dst []lookup.NextHop, src []uint32) {
-	lookupAVX512(&image[0], (*uint32)(&dst[0]), &src[0], len(src))
 }
 
 func avx2(image []uint32, dst []lookup.NextHop, src []uint32) {

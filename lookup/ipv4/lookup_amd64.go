@@ -2,10 +2,10 @@
 
 package ipv4
 
-// lookupAVX512 looks up n addresses.
+// lookupBatch looks up n addresses in a Table.
 //
 //go:noescape
-func lookupAVX512(image *uint32, dst *uint32, src *uint32, n int)
+func lookupBatch(table *byte, dst *uint32, src *uint32, n int)
 
 // lookupAVX2 looks up n addresses, a multiple of 8.
 //

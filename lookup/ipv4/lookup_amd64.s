@@ -2,10 +2,48 @@
 
 #include "textflag.h"
 
-// func lookupAVX512(image *uint32, dst *uint32, src *uint32, n int)
+// func lookupBatch(table *byte, dst *uint32, src *uint32, n int)
 // Requires: AVX, AVX512DQ, AVX512F, BMI2
-TEXT ·lookupAVX512(SB), NOSPLIT, $0-32
-	MOVQ image+0(FP), AX
+TEXT ·lookupBatch(SB), NOSPLIT, $0-32
+	MOVQ  table+0(FP), AX
+	MOVQ  (AX), AX
+	MOVQ  (AX), AX
+	MOVQ  dst+8(FP), CX
+	MOVQ  src+16(FP), DX
+	MOVQ  n+24(FP), BX
+	TESTQ AX, AX
+	JZ    slow
+	MOVQ  (AX), AX
+	CMPQ  BX, $0x10
+	JNE   many
+
+one:
+	MOVL         67108868(AX), BX
+	VMOVDQU32    (DX), Z1
+	VPBROADCASTD hops<>+0(SB), Z0
+	KXNORW       K1, K1, K1
+	VPSRLD       $0x08, Z1, Z2
+	VPXORD       Z3, Z3, Z3
+	KMOVW        K1, K2
+	VPGATHERDD   (AX)(Z2*4), K2, Z3
+	VPMOVD2M     Z3, K2
+	KORTESTW     K2, K2
+	JNZ          one_routes_below
+
+one_routes:
+	VPTESTNMD    Z0, Z3, K2
+	VPBROADCASTD 67108864(AX), K2, Z3
+	VPANDD       Z0, Z3, Z3
+	VMOVDQU32    Z3, (CX)
+	CMPL         67108868(AX), BX
+	JNE          one
+	VZEROUPPER
+	RET
+
+many:
+	LEAQ -1(BX), CX
+	CMPQ CX, $0x00000400
+	JAE  slow
 
 again:
 	MOVQ         dst+8(FP), CX
@@ -16,32 +54,25 @@ again:
 	VPBROADCASTD DI, Z0
 	VPBROADCASTD 67108864(AX), Z1
 	VPANDD       Z0, Z1, Z1
-	MOVL         $0x000000ff, DI
-	VPBROADCASTD DI, Z2
 	KXNORW       K1, K1, K1
 	SUBQ         $+16, BX
 	JLT          vector_end
 
 vector:
-	VMOVDQU32  (DX), Z3
-	VPSRLD     $0x08, Z3, Z4
-	VPXORD     Z5, Z5, Z5
+	VMOVDQU32  (DX), Z2
+	VPSRLD     $0x08, Z2, Z3
+	VPXORD     Z4, Z4, Z4
 	KMOVW      K1, K2
-	VPGATHERDD (AX)(Z4*4), K2, Z5
-	VPMOVD2M   Z5, K2
+	VPGATHERDD (AX)(Z3*4), K2, Z4
+	VPMOVD2M   Z4, K2
 	KORTESTW   K2, K2
-	JZ         routes
-	VPANDD     Z2, Z3, Z4
-	VPADDD     Z5, Z4, Z4
-	VPSLLD     $0x01, Z4, Z4
-	VPSRLD     $0x01, Z4, Z4
-	VPGATHERDD (AX)(Z4*4), K2, Z5
+	JNZ        routes_below
 
 routes:
-	VPTESTNMD Z0, Z5, K2
-	VPANDD    Z0, Z5, Z5
-	VMOVDQA32 Z1, K2, Z5
-	VMOVDQU32 Z5, (CX)
+	VPTESTNMD Z0, Z4, K2
+	VPANDD    Z0, Z4, Z4
+	VMOVDQA32 Z1, K2, Z4
+	VMOVDQU32 Z4, (CX)
 	ADDQ      $+64, DX
 	ADDQ      $+64, CX
 	SUBQ      $+16, BX
@@ -54,31 +85,59 @@ vector_end:
 	MOVL        $-1, DI
 	BZHIL       BX, DI, DI
 	KMOVW       DI, K2
-	VMOVDQU32.Z (DX), K2, Z3
-	VPSRLD      $0x08, Z3, Z4
-	VPXORD      Z6, Z6, Z6
+	VMOVDQU32.Z (DX), K2, Z2
+	VPSRLD      $0x08, Z2, Z3
+	VPXORD      Z5, Z5, Z5
 	KMOVW       K2, K3
-	VPGATHERDD  (AX)(Z4*4), K3, Z6
-	VPMOVD2M    Z6, K3
+	VPGATHERDD  (AX)(Z3*4), K3, Z5
+	VPMOVD2M    Z5, K3
 	KORTESTW    K3, K3
-	JZ          rest_routes
-	VPANDD      Z2, Z3, Z4
-	VPADDD      Z6, Z4, Z4
-	VPSLLD      $0x01, Z4, Z4
-	VPSRLD      $0x01, Z4, Z4
-	VPGATHERDD  (AX)(Z4*4), K3, Z6
+	JNZ         rest_routes_below
 
 rest_routes:
-	VPTESTNMD Z0, Z6, K3
-	VPANDD    Z0, Z6, Z6
-	VMOVDQA32 Z1, K3, Z6
-	VMOVDQU32 Z6, K2, (CX)
+	VPTESTNMD Z0, Z5, K3
+	VPANDD    Z0, Z5, Z5
+	VMOVDQA32 Z1, K3, Z5
+	VMOVDQU32 Z5, K2, (CX)
 
 rest_end:
 	CMPL 67108868(AX), SI
 	JNE  again
 	VZEROUPPER
 	RET
+
+one_routes_below:
+	VPANDD.BCST low<>+0(SB), Z1, Z2
+	VPADDD      Z3, Z2, Z2
+	VPSLLD      $0x01, Z2, Z2
+	VPSRLD      $0x01, Z2, Z2
+	VPGATHERDD  (AX)(Z2*4), K2, Z3
+	JMP         one_routes
+
+routes_below:
+	VPANDD.BCST low<>+0(SB), Z2, Z3
+	VPADDD      Z4, Z3, Z3
+	VPSLLD      $0x01, Z3, Z3
+	VPSRLD      $0x01, Z3, Z3
+	VPGATHERDD  (AX)(Z3*4), K2, Z4
+	JMP         routes
+
+rest_routes_below:
+	VPANDD.BCST low<>+0(SB), Z2, Z3
+	VPADDD      Z5, Z3, Z3
+	VPSLLD      $0x01, Z3, Z3
+	VPSRLD      $0x01, Z3, Z3
+	VPGATHERDD  (AX)(Z3*4), K3, Z5
+	JMP         rest_routes
+
+slow:
+	JMP ·lookupSlow(SB)
+
+DATA hops<>+0(SB)/4, $0x000fffff
+GLOBL hops<>(SB), RODATA|NOPTR, $4
+
+DATA low<>+0(SB)/4, $0x000000ff
+GLOBL low<>(SB), RODATA|NOPTR, $4
 
 // func lookupAVX2(image *uint32, dst *uint32, src *uint32, n int)
 // Requires: AVX, AVX2, MMX+

@@ -4,12 +4,14 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
+	"runtime"
 	"slices"
 	"testing"
 
 	"github.com/warproute/warproute/internal/oracle"
 	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/lookup"
+	"github.com/warproute/warproute/lookup/trie"
 )
 
 func addrOf(addr uint32) netip.Addr {
@@ -72,6 +74,87 @@ func TestKernelsAgreeWithOracle(t *testing.T) {
 	}
 }
 
+// Batches longer than the kernels look up at once.
+func TestLongBatches(t *testing.T) {
+	table, want, addrs := randomTable(t, rand.New(rand.NewPCG(3, 1)), 1000)
+	addrs = slices.Repeat(addrs, 5)
+	hops := make([]lookup.NextHop, len(addrs))
+	for i, a := range addrs {
+		_, hops[i], _ = want.Lookup(addrOf(a))
+	}
+	for _, kernel := range Kernels() {
+		require.NoError(t, table.Use(kernel))
+		for _, n := range []int{trie.MaxBatch - 1, trie.MaxBatch, trie.MaxBatch + 1, 2 * trie.MaxBatch, len(addrs)} {
+			var dst [5000]lookup.NextHop
+			if table.LookupBatch(dst[:], addrs[:n]); !slices.Equal(dst[:n], hops[:n]) {
+				t.Errorf("%s: wrong next hops in a batch of %d", kernel, n)
+			}
+			if slices.ContainsFunc(dst[n:], func(nh lookup.NextHop) bool { return nh != 0 }) {
+				t.Errorf("%s: wrote outside a batch of %d", kernel, n)
+			}
+		}
+	}
+}
+
+func TestLookupBatchPanicsWithShortDestination(t *testing.T) {
+	table, _, addrs := randomTable(t, rand.New(rand.NewPCG(4, 1)), 100)
+	for _, kernel := range Kernels() {
+		require.NoError(t, table.Use(kernel))
+		for _, n := range []int{1, 16, 17, 64} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("%s: %d addresses into %d next hops: no panic", kernel, n, n-1)
+					}
+				}()
+				table.LookupBatch(make([]lookup.NextHop, n-1), addrs[:n])
+			}()
+		}
+	}
+}
+
+// A batch in assembly keeps its image mapped while others are loaded and collected.
+func TestImagesStayMappedDuringBatches(t *testing.T) {
+	table, p := New(), netip.MustParsePrefix("10.0.0.0/8")
+	load := func(nh lookup.NextHop) {
+		if err := table.Load(func(yield func(netip.Prefix, lookup.NextHop) bool) { yield(p, nh) }); err != nil {
+			t.Error(err)
+		}
+	}
+	load(1)
+	stop, done := make(chan struct{}), make(chan lookup.NextHop)
+	go func() {
+		src, last := slices.Repeat([]uint32{0x0a010203}, 64), lookup.NextHop(1)
+		for {
+			select {
+			case <-stop:
+				done <- last
+				return
+			default:
+			}
+			for _, n := range []int{16, 64} {
+				var dst [64]lookup.NextHop
+				table.LookupBatch(dst[:], src[:n])
+				for _, nh := range dst[:n] {
+					if nh != dst[0] || nh < last {
+						t.Errorf("next hop %d after %d", nh, last)
+					}
+				}
+				last = dst[0]
+			}
+		}
+	}()
+	const loads = 50
+	for nh := range lookup.NextHop(loads) {
+		load(nh + 2)
+		runtime.GC()
+	}
+	close(stop)
+	if last := <-done; last > loads+1 {
+		t.Errorf("next hop %d was never loaded", last)
+	}
+}
+
 func TestEmptyTableReturnsMiss(t *testing.T) {
 	table, dst := New(), []lookup.NextHop{1, 2, 3}
 	if table.LookupBatch(dst, []uint32{1, 2, 3}); !slices.Equal(dst, make([]lookup.NextHop, 3)) || table.Lookup(1) != lookup.Miss {
@@ -114,14 +197,17 @@ func TestReadersNeverSeeReusedNodes(t *testing.T) {
 		stop, done := make(chan struct{}), make(chan int)
 		go func() {
 			dst, wrong := make([]lookup.NextHop, flapping), 0
-			for {
+			for batch := flapping; ; batch = flapping + 16 - batch { // one batch, or batches of 16
 				select {
 				case <-stop:
 					done <- wrong
 					return
 				default:
 				}
-				table.LookupBatch(dst, addrs)
+				for at := 0; at < flapping; at += batch {
+					end := min(at+batch, flapping)
+					table.LookupBatch(dst[at:end], addrs[at:end])
+				}
 				for i, nh := range dst {
 					if nh != lookup.MaxNextHop && (nh-1)%1024 != lookup.NextHop(i) {
 						wrong++

@@ -26,8 +26,8 @@ func kernels() []trie.Kernel[[16]byte] {
 // With AVX-512 it calls the kernel directly: fewer instructions between the gathers of
 // successive small batches let more of their cache misses overlap.
 func (t *Table) LookupBatch(dst []lookup.NextHop, src [][16]byte) {
-	im := t.Image()
-	if !t.AVX512() || im == nil || len(src) == 0 || len(src) > trie.MaxBatch || len(src) > len(dst) {
+	im := t.AVX512()
+	if im == nil || len(src) == 0 || len(src) > trie.MaxBatch || len(src) > len(dst) {
 		t.Batched.LookupBatch(dst, src)
 		return
 	}

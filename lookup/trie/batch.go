@@ -8,7 +8,7 @@ import (
 	"github.com/warproute/warproute/lookup"
 )
 
-// AVX512 is the name of the kernel that a LookupBatch method can call directly.
+// AVX512 is the name of the kernel that the LookupBatch methods of ipv4 and ipv6 call directly.
 const AVX512 = "avx512"
 
 // Kernel is an implementation of batch lookups of addresses of type A. All kernels of
@@ -29,16 +29,23 @@ func Names[A any](kernels []Kernel[A]) (names []string) {
 
 // Batched adds batch lookups to a Table.
 type Batched[A any] struct {
+	// avx512 is Table if LookupBatch uses AVX-512, otherwise a table without routes, so that
+	// assembly checks only for routes.
+	avx512 *Table
 	*Table
 	kernels []Kernel[A] // fastest first
 	walk    func(image []uint32, dst []lookup.NextHop, src []A)
-	avx512  bool
 }
+
+// noRoutes is a table without routes.
+var noRoutes Table
 
 // NewBatched returns an empty table for addresses of 32 or 128 bits. It uses the first
 // kernel.
 func NewBatched[A any](bits int, kernels []Kernel[A]) Batched[A] {
-	return Batched[A]{Table: New(bits), kernels: kernels, walk: kernels[0].Walk, avx512: kernels[0].Name == AVX512}
+	t := Batched[A]{Table: New(bits), kernels: kernels}
+	t.use(kernels[0])
+	return t
 }
 
 // Use selects a kernel by name, for tests and benchmarks. It must not run concurrently
@@ -46,15 +53,23 @@ func NewBatched[A any](bits int, kernels []Kernel[A]) Batched[A] {
 func (t *Batched[A]) Use(name string) error {
 	for _, k := range t.kernels {
 		if k.Name == name {
-			t.walk, t.avx512 = k.Walk, name == AVX512
+			t.use(k)
 			return nil
 		}
 	}
 	return fmt.Errorf("lookup kernel %q: this processor supports %v", name, Names(t.kernels))
 }
 
-// AVX512 reports whether LookupBatch uses AVX-512.
-func (t *Batched[A]) AVX512() bool { return t.avx512 }
+func (t *Batched[A]) use(k Kernel[A]) {
+	t.walk, t.avx512 = k.Walk, &noRoutes
+	if k.Name == AVX512 {
+		t.avx512 = t.Table
+	}
+}
+
+// AVX512 returns the current image if LookupBatch uses AVX-512 and the table ever had a route,
+// otherwise nil.
+func (t *Batched[A]) AVX512() *Image { return t.avx512.Image() }
 
 // LookupBatch stores the next hop of src[i] in dst[i]. It panics if dst is shorter than
 // src, and allocates nothing.

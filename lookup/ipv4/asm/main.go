@@ -16,45 +16,110 @@ func main() {
 	Generate()
 }
 
-// kernel512 generates the AVX-512 kernel. It has no prefetches, so that the gathers of
-// more vectors and calls fit into the processor's reorder buffer and overlap.
+// kernel512 generates LookupBatch for AVX-512. It has no prefetches, so that the gathers of
+// more vectors and calls fit into the processor's reorder buffer and overlap. For the same
+// reason one full vector, a small batch, takes a path without loop and tail.
+//
+// It loads the image itself. Assembly has no safepoint, so the garbage collector cannot unmap
+// the image during a batch. What it does not look up, it passes on to Go.
 func kernel512() {
 	const lanes = 16
-	k := asm.Begin("lookupAVX512", "lookupAVX512 looks up n addresses.", "uint32", asm.Word)
-	find := func(hops asm.Hops512, low, addr reg.VecVirtual, lanes reg.OpmaskVirtual, routes string) reg.VecVirtual {
-		index, words, references := ZMM(), ZMM(), K()
-		VPSRLD(U8(32-trie.RootBits), addr, index)
-		VPXORD(words, words, words)
-		KMOVW(lanes, references)
-		VPGATHERDD(k.Indexed(index), references, words)
+	TEXT("lookupBatch", NOSPLIT, "func(table *byte, dst, src *uint32, n int)")
+	Doc("lookupBatch looks up n addresses in a Table.")
+	Pragma("noescape")
+	k := asm.NewKernel(asm.Word)
+	Load(Param("table"), k.Image)
+	MOVQ(Mem{Base: k.Image}, k.Image) // trie.Batched.avx512
+	MOVQ(Mem{Base: k.Image}, k.Image) // trie.Table.image
+	k.LoadBatch()
+	TESTQ(k.Image, k.Image)
+	JZ(LabelRef("slow"))
+	MOVQ(Mem{Base: k.Image}, k.Image) // trie.Image.words
+	CMPQ(k.N, U8(lanes))
+	JNE(LabelRef("many"))
 
-		VPMOVD2M(words, references)
-		KORTESTW(references, references)
-		JZ(LabelRef(routes))
-		VPANDD(low, addr, index)
-		VPADDD(words, index, index)
-		VPSLLD(U8(1), index, index) // clears the reference bit
-		VPSRLD(U8(1), index, index)
-		VPGATHERDD(k.Indexed(index), references, words)
-		Label(routes)
-		hops.Convert(words)
-		return words
-	}
+	var below []func()
+	before, mask, all := GP32(), ZMM(), K()
+	Label("one")
+	MOVL(k.Generation(), before)
+	addr := ZMM()
+	VMOVDQU32(Mem{Base: k.Src}, addr)
+	VPBROADCASTD(constant("hops", 1<<trie.NextHopBits-1), mask)
+	KXNORW(all, all, all)
+	words := find(k, addr, all, "one_routes", &below)
+	none := K()
+	VPTESTNMD(mask, words, none)
+	VPBROADCASTD(k.Default(), none, words)
+	VPANDD(mask, words, words)
+	VMOVDQU32(words, Mem{Base: k.Dst})
+	CMPL(k.Generation(), before)
+	JNE(LabelRef("one"))
+	VZEROUPPER()
+	RET()
+
+	Label("many")
+	last := GP64()
+	LEAQ(Mem{Base: k.N, Disp: -1}, last)
+	CMPQ(last, U32(trie.MaxBatch))
+	JAE(LabelRef("slow"))
 	k.UntilStable(func() {
-		hops, low, all := asm.NewHops512(k), asm.Broadcast512(trie.NodeWords-1), K()
+		hops, all := asm.NewHops512(k), K()
 		KXNORW(all, all, all)
 		k.While("vector", lanes, func() {
 			addr := ZMM()
 			VMOVDQU32(Mem{Base: k.Src}, addr)
-			VMOVDQU32(find(hops, low, addr, all, "routes"), Mem{Base: k.Dst})
+			words := find(k, addr, all, "routes", &below)
+			hops.Convert(words)
+			VMOVDQU32(words, Mem{Base: k.Dst})
 		})
 		k.Rest(func() {
 			addr, rest := ZMM(), asm.LowBits(k.N)
 			VMOVDQU32_Z(Mem{Base: k.Src}, rest, addr)
-			VMOVDQU32(find(hops, low, addr, rest, "rest_routes"), rest, Mem{Base: k.Dst})
+			words := find(k, addr, rest, "rest_routes", &below)
+			hops.Convert(words)
+			VMOVDQU32(words, rest, Mem{Base: k.Dst})
 		})
 	})
 	asm.End()
+	for _, f := range below {
+		f()
+	}
+	Label("slow")
+	asm.TailCall("lookupSlow")
+}
+
+// find generates the lookup of a vector of addresses, and returns their final words. It appends
+// to below the generator of the second step, for the few vectors with references.
+func find(k asm.Kernel, addr reg.VecVirtual, lanes reg.OpmaskVirtual, routes string, below *[]func()) reg.VecVirtual {
+	index, words, references := ZMM(), ZMM(), K()
+	VPSRLD(U8(32-trie.RootBits), addr, index)
+	VPXORD(words, words, words)
+	KMOVW(lanes, references)
+	VPGATHERDD(k.Indexed(index), references, words)
+	VPMOVD2M(words, references)
+	KORTESTW(references, references)
+	JNZ(LabelRef(routes + "_below"))
+	Label(routes)
+	*below = append(*below, func() {
+		Label(routes + "_below")
+		VPANDD_BCST(constant("low", trie.NodeWords-1), addr, index)
+		VPADDD(words, index, index)
+		VPSLLD(U8(1), index, index) // clears the reference bit
+		VPSRLD(U8(1), index, index)
+		VPGATHERDD(k.Indexed(index), references, words)
+		JMP(LabelRef(routes))
+	})
+	return words
+}
+
+var constants = map[string]Mem{}
+
+// constant returns the operand for a constant in memory.
+func constant(name string, value uint32) Mem {
+	if _, ok := constants[name]; !ok {
+		constants[name] = asm.Dwords(name, value)
+	}
+	return constants[name]
 }
 
 // block is the number of addresses that kernel256 prefetches before it looks them up, so

@@ -3,6 +3,7 @@ package asm
 
 import (
 	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/ir"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
@@ -13,10 +14,10 @@ import (
 const (
 	// Word is the size of a word of an image and of a next hop, in bytes.
 	Word = 4
-	// DefaultWord is the offset of the default route's word in an image, in bytes.
-	DefaultWord = Word * trie.Default
 
-	generation = Word * trie.Generation
+	// Offsets in an image, in bytes.
+	defaultRoute = Word * trie.Default
+	generation   = Word * trie.Generation
 )
 
 // Kernel is the function in generation. Its registers hold the arguments: after each
@@ -31,9 +32,14 @@ func Begin(name, doc, addr string, size int) Kernel {
 	TEXT(name, NOSPLIT, "func(image, dst *uint32, src *"+addr+", n int)")
 	Doc(doc)
 	Pragma("noescape")
-	k := Kernel{Image: GP64(), Dst: GP64(), Src: GP64(), N: GP64(), addrBytes: size}
+	k := NewKernel(size)
 	Load(Param("image"), k.Image)
 	return k
+}
+
+// NewKernel returns the registers of a function for addresses of size bytes.
+func NewKernel(size int) Kernel {
+	return Kernel{Image: GP64(), Dst: GP64(), Src: GP64(), N: GP64(), addrBytes: size}
 }
 
 // LoadBatch loads Dst, Src and N from the arguments.
@@ -49,9 +55,9 @@ func (k Kernel) UntilStable(body func()) {
 	before := GP32()
 	Label("again")
 	k.LoadBatch()
-	MOVL(Mem{Base: k.Image, Disp: generation}, before)
+	MOVL(k.Generation(), before)
 	body()
-	CMPL(Mem{Base: k.Image, Disp: generation}, before)
+	CMPL(k.Generation(), before)
 	JNE(LabelRef("again"))
 }
 
@@ -83,6 +89,17 @@ func End() {
 	RET()
 }
 
+// TailCall jumps to a function of the package with the same arguments.
+func TailCall(function string) {
+	Instruction(&ir.Instruction{Opcode: "JMP", Operands: []Op{LabelRef("·" + function + "(SB)")}, IsTerminal: true})
+}
+
+// Generation returns the operand for the word of the seqlock.
+func (k Kernel) Generation() Mem { return Mem{Base: k.Image, Disp: generation} }
+
+// Default returns the operand for the default route's word.
+func (k Kernel) Default() Mem { return Mem{Base: k.Image, Disp: defaultRoute} }
+
 // Indexed returns the operand for the word of the image at an index.
 func (k Kernel) Indexed(index reg.Register) Mem {
 	return Mem{Base: k.Image, Index: index, Scale: Word}
@@ -94,7 +111,7 @@ type Hops512 struct{ mask, fallback reg.VecVirtual }
 // NewHops512 loads the next-hop mask and the default route.
 func NewHops512(k Kernel) Hops512 {
 	h := Hops512{Broadcast512(uint32(lookup.MaxNextHop)), ZMM()}
-	VPBROADCASTD(Mem{Base: k.Image, Disp: DefaultWord}, h.fallback)
+	VPBROADCASTD(k.Default(), h.fallback)
 	VPANDD(h.mask, h.fallback, h.fallback)
 	return h
 }
@@ -115,7 +132,7 @@ func NewHops256(k Kernel) Hops256 {
 	h := Hops256{YMM(), YMM(), YMM()}
 	VPCMPEQD(h.mask, h.mask, h.mask)
 	VPSRLD(U8(32-trie.NextHopBits), h.mask, h.mask)
-	VPBROADCASTD(Mem{Base: k.Image, Disp: DefaultWord}, h.fallback)
+	VPBROADCASTD(k.Default(), h.fallback)
 	VPAND(h.mask, h.fallback, h.fallback)
 	VPXOR(h.zero, h.zero, h.zero)
 	return h
