@@ -30,6 +30,7 @@ type local[A addr] struct {
 	live    bool     // supports concurrent readers
 	kernels []string // arguments of its Use method, fastest first; none without Use
 	new     func() table[A]
+	batches func(t table[A], dst []lookup.NextHop, src []A) lookup.NextHop // nil: interfaceBatches
 	// bytes returns the table's resident memory outside the heap; nil for none.
 	bytes func(table[A]) uint64
 }
@@ -40,7 +41,7 @@ func ipv4Family() family[uint32] {
 		locals: []local[uint32]{
 			{
 				name: "warproute", live: true, kernels: ipv4.Kernels(),
-				new:   func() table[uint32] { return ipv4.New() },
+				new: func() table[uint32] { return ipv4.New() }, batches: ipv4Batches,
 				bytes: func(t table[uint32]) uint64 { return uint64(t.(*ipv4.Table).Bytes()) },
 			},
 			{name: "bart.Fast", peer: "bart", new: func() table[uint32] { return &bartTable[uint32]{addr: netip4} }},
@@ -54,7 +55,7 @@ func ipv6Family() family[[16]byte] {
 		locals: []local[[16]byte]{
 			{
 				name: "warproute", live: true, kernels: ipv6.Kernels(),
-				new:   func() table[[16]byte] { return ipv6.New() },
+				new: func() table[[16]byte] { return ipv6.New() }, batches: ipv6Batches,
 				bytes: func(t table[[16]byte]) uint64 { return uint64(t.(*ipv6.Table).Bytes()) },
 			},
 			{name: "bart.Fast", peer: "bart", new: func() table[[16]byte] { return &bartTable[[16]byte]{addr: netip.AddrFrom16} }},
@@ -96,13 +97,13 @@ func (b *bench[A]) newLocal(l local[A]) (*contender, error) {
 		return b.update(t, l.live)
 	}
 	if len(l.kernels) == 0 {
-		c.variants = []variant{{name: l.name, measure: b.measurer(t)}}
+		c.variants = []variant{{name: l.name, measure: b.measurer(t, l.batches)}}
 	}
 	for _, kernel := range l.kernels {
 		if !b.measures(kernel) {
 			continue
 		}
-		measure := b.measurer(t)
+		measure := b.measurer(t, l.batches)
 		c.variants = append(c.variants, variant{name: l.name + " " + kernel, measure: func(kind, batch int, d time.Duration) (int, time.Duration, error) {
 			if err := use(t, kernel); err != nil {
 				return 0, 0, err
@@ -162,8 +163,11 @@ func (b *bench[A]) verifyBatches(t table[A]) error {
 }
 
 // measurer returns a function that looks up destinations in batches for at least d. It is
-// the equivalent of look in peer.c; both use the last next hop of each batch.
-func (b *bench[A]) measurer(t table[A]) func(kind, batch int, d time.Duration) (int, time.Duration, error) {
+// the equivalent of look in peer.c.
+func (b *bench[A]) measurer(t table[A], batches func(table[A], []lookup.NextHop, []A) lookup.NextHop) func(kind, batch int, d time.Duration) (int, time.Duration, error) {
+	if batches == nil {
+		batches = interfaceBatches[A]
+	}
 	dst := make([]lookup.NextHop, MaxBatch)
 	return func(kind, batch int, d time.Duration) (lookups int, took time.Duration, err error) {
 		addrs, dst := b.addrs[kind], dst[:batch]
@@ -173,16 +177,44 @@ func (b *bench[A]) measurer(t table[A]) func(kind, batch int, d time.Duration) (
 			if at+stride > len(addrs) {
 				at = 0
 			}
-			for end := at + stride; at < end; at += batch {
-				t.LookupBatch(dst, addrs[at:at+batch])
-				sum += dst[batch-1]
-			}
+			sum += batches(t, dst, addrs[at:at+stride])
+			at += stride
 			lookups += stride
 			took = time.Since(start)
 		}
 		runtime.KeepAlive(sum)
 		return lookups, took, nil
 	}
+}
+
+// interfaceBatches looks up src in batches as long as dst and returns the sum of the last next
+// hops of all batches. The length of src is a multiple of that of dst.
+func interfaceBatches[A addr](t table[A], dst []lookup.NextHop, src []A) (sum lookup.NextHop) {
+	for at := 0; at < len(src); at += len(dst) {
+		t.LookupBatch(dst, src[at:at+len(dst)])
+		sum += dst[len(dst)-1]
+	}
+	return sum
+}
+
+// ipv4Batches is interfaceBatches with direct calls, as in a router's worker.
+func ipv4Batches(of table[uint32], dst []lookup.NextHop, src []uint32) (sum lookup.NextHop) {
+	t := of.(*ipv4.Table)
+	for at := 0; at < len(src); at += len(dst) {
+		t.LookupBatch(dst, src[at:at+len(dst)])
+		sum += dst[len(dst)-1]
+	}
+	return sum
+}
+
+// ipv6Batches is interfaceBatches with direct calls.
+func ipv6Batches(of table[[16]byte], dst []lookup.NextHop, src [][16]byte) (sum lookup.NextHop) {
+	t := of.(*ipv6.Table)
+	for at := 0; at < len(src); at += len(dst) {
+		t.LookupBatch(dst, src[at:at+len(dst)])
+		sum += dst[len(dst)-1]
+	}
+	return sum
 }
 
 // bartTable is bart's fastest table. It looks up one address at a time and does not
