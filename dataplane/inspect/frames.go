@@ -10,9 +10,8 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// Block is the number of packets that pass a stage together. Their headers fit the first-level
-// cache.
-const Block = 64
+// Block is the maximum number of packets that pass a stage together.
+const Block = 256
 
 // OK is the validation result of a packet that may be forwarded. No validation returns
 // batch.Unprocessed as a reason to drop.
