@@ -10,6 +10,7 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // schedule is packets at equal times. It also records departures.
@@ -172,9 +173,7 @@ func TestLoadOfPreparedFrames(t *testing.T) {
 			for i := range nics {
 				queues := [][]*Queue{{p.in, p.out}, {p.in}, {p.out}}[nics-1+i]
 				c, err := StartNIC(affinity.Any, queues...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				running = append(running, c)
 			}
 			l.Begin(batch.Clock())

@@ -8,15 +8,14 @@ import (
 	"github.com/warproute/warproute/bench/load"
 	"github.com/warproute/warproute/bench/testbed"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 )
 
 // Packets are verified, and none disappears, with copied and with prepared frames.
 func TestLoadVerifiesAndCounts(t *testing.T) {
 	cpus, err := affinity.CPUs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(cpus) < 2 {
 		t.Skip("a worker and a NIC need two cores")
 	}
@@ -26,13 +25,9 @@ func TestLoadVerifiesAndCounts(t *testing.T) {
 				IPv6: ipv6, Engine: "cpu", Table: "random", Routes: 500, Sizes: []int{78, 590, 1422}, Seed: 7,
 				Testbed: testbed.Config{Workers: 1, NICs: 1, MaxPackets: 256, Chunks: 1, Prepared: prepared},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			trial, err := s.Tester(load.Arrival{Kind: load.Poisson}, 1)(20_000, 50*time.Millisecond)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if s.Verified != 16384 || trial.Offered < 800 || trial.Offered > 1200 || trial.Offered != trial.Delivered+trial.Lost || trial.Latency.Count != trial.Delivered {
 				t.Errorf("%d verified, %d offered, %d delivered, %d lost", s.Verified, trial.Offered, trial.Delivered, trial.Lost)
 			}

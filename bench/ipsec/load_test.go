@@ -8,15 +8,14 @@ import (
 	"github.com/warproute/warproute/bench/load"
 	"github.com/warproute/warproute/bench/testbed"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/internal/require"
 	esp "github.com/warproute/warproute/ipsec"
 )
 
 func needTwoCores(t *testing.T) {
 	t.Helper()
 	cpus, err := affinity.CPUs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(cpus) < 2 {
 		t.Skip("a worker and a NIC need two cores")
 	}
@@ -30,9 +29,7 @@ func TestLoadOfGateways(t *testing.T) {
 			o := options("aes128gcm16", d)
 			o.Testbed.NICs, o.Testbed.Prepared, o.Ring, o.IPv6 = 1, prepared, 1, prepared > 0
 			s, window, err := Load(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if want := map[esp.Direction]int{esp.Out: 0, esp.In: 64}[d]; window != want || s.Verified != variety {
 				t.Errorf("%s: window %d, %d verified", names[d], window, s.Verified)
 			}
@@ -54,9 +51,7 @@ func TestLoadOfGPUEngine(t *testing.T) {
 		tr := newHostTraffic(t, esp.Out, false)
 		tr.Testbed.NICs, tr.Testbed.Prepared = 1, prepared
 		rings, err := tr.rings(tr.protect)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s := &testbed.Subject{Summary: testbed.Summary{Engine: host}, Open: func() (*testbed.Testbed, int, error) {
 			b, err := tr.newTestbed(1, 0)
 			if err == nil {
@@ -66,9 +61,7 @@ func TestLoadOfGPUEngine(t *testing.T) {
 			return b, prepared, err
 		}}
 		trial, err := s.Tester(load.Arrival{Kind: load.Burst, Burst: 16}, 1)(20_000, 100*time.Millisecond)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if trial.Offered < 1900 || trial.Offered > 2100 || trial.Offered != trial.Delivered+trial.Lost || trial.Delivered == 0 || trial.Engine != host {
 			t.Errorf("%d offered, %d delivered, %d lost, engine %s", trial.Offered, trial.Delivered, trial.Lost, trial.Engine)
 		}

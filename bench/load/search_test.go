@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/warproute/warproute/internal/require"
 )
 
 // device is a simulated device under test.
@@ -56,9 +58,7 @@ func TestSearchFindsTheRate(t *testing.T) {
 			d := newDevice(1)
 			d.capacity = capacity
 			p, err := d.search().Find(0, guess)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if p.Rate > capacity || p.Rate < 0.994*capacity || p.Limit != ByRouter || len(p.Confirmed) != 2 || p.Failed != 0 {
 				t.Errorf("capacity %v, guess %v: %v, limit %s, %d confirmed, %d failed", capacity, guess, p.Rate, p.Limit, len(p.Confirmed), p.Failed)
 			}
@@ -78,9 +78,7 @@ func TestSearchToleratesNoise(t *testing.T) {
 		d := newDevice(seed)
 		d.noise, d.stalls, d.jitter = 0.03, 0.1, 0.001
 		p, err := d.search().Find(0, 14e6)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if p.Rate > 1.005*d.capacity || p.Rate < 0.95*d.capacity {
 			t.Errorf("seed %d: %.3f Mpps of %.3f after %d trials", seed, p.Rate/1e6, d.capacity/1e6, d.trials)
 		}
@@ -143,13 +141,9 @@ func TestRunMeasuresSharesOfNDR(t *testing.T) {
 	d := newDevice(1)
 	arrival, _ := ParseArrival("poisson")
 	o := Options{Arrival: arrival, Shares: DefaultShares, Trial: time.Second, Resolution: 0.01, Confirm: 3}
-	if err := o.Check(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, o.Check())
 	r, err := Run(o, d.test, func(string, ...any) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if r.NDR.Mpps > 12.3 || r.NDR.Mpps < 12.1 || r.PDR.Mpps < r.NDR.Mpps || len(r.NDR.Trials) != 3 || r.Arrival != "poisson" || r.Ring != 2048 || r.Max < 12.2 {
 		t.Errorf("%+v", r)
 	}

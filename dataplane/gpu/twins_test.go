@@ -13,6 +13,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/routes"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/packet"
@@ -215,9 +216,7 @@ func internetBase(t *testing.T, v4, v6 *routes.Set) *fib.FIB {
 			t.Fatalf("next hop %d is number %d: %v", i+1, id, err)
 		}
 	}
-	if err := errors.Join(base.IPv4.Load(v4.All()), base.IPv6.Load(v6.All())); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(base.IPv4.Load(v4.All()), base.IPv6.Load(v6.All())))
 	return base
 }
 
