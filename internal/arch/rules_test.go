@@ -91,7 +91,7 @@ var imports = []struct {
 	{"internal/netdev", []string{"internal/affinity"}, "queries and configures Linux network devices; knows no ports of ours"},
 	{"internal/lab", []string{"internal/netdev"}, "networks of namespaces, for tests, the demo and benchmarks"},
 	{"internal/lab/echo", nil, "a leaf"},
-	{"internal/lab/labtest", []string{"control/socket", "control/status", "internal/lab"}, "routers as processes, for tests"},
+	{"internal/lab/labtest", []string{"control/socket", "control/status", "internal/lab", "internal/require"}, "routers as processes, for tests"},
 	{"internal/lab/seqload", []string{"bench/xdpgen", "internal/lab", "internal/netdev", "internal/testutil", "packet"}, "a load of numbered packets, for tests"},
 	{"internal/lab/guest/wire", nil, "a leaf, between a host and its guest"},
 	{"internal/lab/guest/agent", []string{"internal/lab/guest/wire"}, "the first process of a guest; needs few packages"},

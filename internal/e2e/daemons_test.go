@@ -70,8 +70,6 @@ func (d *daemon) awaitFile(t *testing.T, path string) {
 	})
 }
 
-var eventually = labtest.Eventually
-
 // bird is a BIRD process with the directory of its configuration.
 type bird struct {
 	*daemon

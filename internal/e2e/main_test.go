@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/lab/labtest"
 	"github.com/warproute/warproute/internal/require"
 )
 
@@ -101,23 +102,7 @@ func checkTransfer(t *testing.T, from, to *lab.Namespace, addr netip.Addr, bytes
 	}
 }
 
-// must runs a command in a namespace.
-func must(t *testing.T, ns *lab.Namespace, name string, args ...string) string {
-	t.Helper()
-	out, err := ns.Run(name, args...)
-	if err != nil {
-		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
-	}
-	return out
-}
-
-// ip runs `ip` commands in a namespace.
-func ip(t *testing.T, ns *lab.Namespace, commands ...string) {
-	t.Helper()
-	for _, c := range commands {
-		must(t, ns, "ip", strings.Fields(c)...)
-	}
-}
+var must, ip, eventually = labtest.Run, labtest.IP, labtest.Eventually
 
 // nstat returns a counter of nstat(8).
 func nstat(t *testing.T, ns *lab.Namespace, name string) int {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/lab/labtest"
 	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 )
@@ -49,13 +50,6 @@ type wire struct {
 	port string
 }
 
-func run(t *testing.T, ns *lab.Namespace, name string, args ...string) string {
-	t.Helper()
-	out, err := ns.Run(name, args...)
-	require.NoError(t, err)
-	return out
-}
-
 // newBed creates a bed with a load from the client to addresses behind the routers.
 func newBed(t *testing.T, name string, client *lab.Namespace, clientLink string, server *lab.Namespace, serverLink string, routers []*router, dsts ...string) *bed {
 	t.Helper()
@@ -65,7 +59,7 @@ func newBed(t *testing.T, name string, client *lab.Namespace, clientLink string,
 	if len(routers) == 2 {
 		b.wires = append(b.wires, wire{first.ns, "wan0", last, "wan0"}, wire{last.ns, "wan0", first, "wan0"})
 	}
-	run(t, server, "nft", "add table inet soak; add chain inet soak load { type filter hook prerouting priority -300; }; add rule inet soak load udp dport "+strconv.Itoa(loadPort)+" counter drop")
+	labtest.Run(t, server, "nft", "add table inet soak; add chain inet soak load { type filter hook prerouting priority -300; }; add rule inet soak load udp dport "+strconv.Itoa(loadPort)+" counter drop")
 	mac, err := first.ns.MAC("lan0")
 	require.NoError(t, err)
 	for _, d := range dsts {
@@ -130,7 +124,7 @@ var counter = regexp.MustCompile(`counter packets (\d+)`)
 // reached returns the number of packets that the server has received.
 func (b *bed) reached() uint64 {
 	b.t.Helper()
-	m := counter.FindStringSubmatch(run(b.t, b.server, "nft", "list chain inet soak load"))
+	m := counter.FindStringSubmatch(labtest.Run(b.t, b.server, "nft", "list chain inet soak load"))
 	n, _ := strconv.ParseUint(m[1], 10, 64)
 	return n
 }

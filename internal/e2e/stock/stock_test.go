@@ -36,17 +36,11 @@ func testPorts(t *testing.T, program string) {
 				n.bond()
 			}
 			// Generic XDP receives segments that the veth sender has not cut.
-			if out, err := n.server.Run("ethtool", "-K", "wan0", "tso", "off", "gso", "off"); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
+			labtest.Run(t, n.server, "ethtool", "-K", "wan0", "tso", "off", "gso", "off")
 			port := below + ".7"
-			n.ip(n.router, "link add link "+below+" name "+port+" type vlan id 7")
-			n.ip(n.server, "link add link wan0 name wan0.7 type vlan id 7")
-			n.ip(n.server, "link set wan0.7 up")
-			n.ip(n.router, "link set "+port+" up")
-			n.ip(n.router, "addr add 10.2.0.1/24 dev "+port)
-			n.ip(n.server, "addr add 10.2.0.2/24 dev wan0.7")
-			n.ip(n.server, "route add 10.1.0.0/24 via 10.2.0.1")
+			labtest.IP(t, n.router, "link add link "+below+" name "+port+" type vlan id 7", "link set "+port+" up", "addr add 10.2.0.1/24 dev "+port)
+			labtest.IP(t, n.server, "link add link wan0 name wan0.7 type vlan id 7", "link set wan0.7 up",
+				"addr add 10.2.0.2/24 dev wan0.7", "route add 10.1.0.0/24 via 10.2.0.1")
 			n.passes(port)
 		})
 	}
@@ -88,21 +82,14 @@ client route 10.2.0.0/24 10.1.0.1`)
 	return &network{t, made["client"], made["router"], made["server"], program}
 }
 
-func (n *network) ip(ns *lab.Namespace, args string) {
-	n.t.Helper()
-	_, err := ns.Run("ip", strings.Fields(args)...)
-	require.NoError(n.t, err)
-}
-
 // bond creates a bond of the router's interfaces to the server.
 func (n *network) bond() {
 	n.t.Helper()
-	n.ip(n.router, "link add bond0 type bond mode active-backup miimon 100 primary wan0")
+	labtest.IP(n.t, n.router, "link add bond0 type bond mode active-backup miimon 100 primary wan0")
 	for _, member := range []string{"wan0", "wan1"} {
-		n.ip(n.router, "link set "+member+" down")
-		n.ip(n.router, "link set "+member+" master bond0")
+		labtest.IP(n.t, n.router, "link set "+member+" down", "link set "+member+" master bond0")
 	}
-	n.ip(n.router, "link set bond0 up")
+	labtest.IP(n.t, n.router, "link set bond0 up")
 }
 
 // passes checks that a router forwards TCP in both directions and accounts for every frame.

@@ -81,7 +81,5 @@ func (g *gateway) write(name, text string) {
 func (g *gateway) swanctl(command string, args ...string) string {
 	g.t.Helper()
 	args = append([]string{"SWANCTL_DIR=" + g.dir, "swanctl", command, "--uri", "unix://" + filepath.Join(g.dir, "vici")}, args...)
-	out, err := g.Run("env", args...)
-	require.NoError(g.t, err)
-	return out
+	return labtest.Run(g.t, g.Namespace, "env", args...)
 }

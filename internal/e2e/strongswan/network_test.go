@@ -78,27 +78,14 @@ const rekeyPackets = 800
 
 // bridge joins the two ends of the wire.
 func (n *network) bridge() {
-	for _, args := range [][]string{
-		{"link", "add", "br0", "type", "bridge", "mcast_snooping", "0"},
-		{"link", "set", "br0", "up", "addrgenmode", "none"},
-		{"link", "set", "near", "master", "br0", "addrgenmode", "none"},
-		{"link", "set", "far", "master", "br0", "addrgenmode", "none"},
-	} {
-		n.run(n.wire, "ip", args...)
-	}
+	labtest.IP(n.t, n.wire, "link add br0 type bridge mcast_snooping 0", "link set br0 up addrgenmode none",
+		"link set near master br0 addrgenmode none", "link set far master br0 addrgenmode none")
 	n.must(n.wire.Sysctl("net.ipv6.conf.all.disable_ipv6", "1"))
 }
 
 func (n *network) must(err error) {
 	n.t.Helper()
 	require.NoError(n.t, err)
-}
-
-func (n *network) run(ns *lab.Namespace, name string, args ...string) string {
-	n.t.Helper()
-	out, err := ns.Run(name, args...)
-	n.must(err)
-	return out
 }
 
 // startRouter starts warproute in the first gateway.
@@ -121,8 +108,8 @@ func (n *network) answered(what string) {
 // refusals logs the drops of both gateways.
 func (n *network) refusals() {
 	n.t.Helper()
-	n.t.Logf("the router's drops:\n%s", n.run(n.a.Namespace, n.program, "show", "drops", "--socket", n.Socket))
-	n.t.Logf("the peer's:\n%s", n.run(n.b.Namespace, "cat", "/proc/net/xfrm_stat"))
+	n.t.Logf("the router's drops:\n%s", labtest.Run(n.t, n.a.Namespace, n.program, "show", "drops", "--socket", n.Socket))
+	n.t.Logf("the peer's:\n%s", labtest.Run(n.t, n.b.Namespace, "cat", "/proc/net/xfrm_stat"))
 }
 
 // eventually waits until a check succeeds.

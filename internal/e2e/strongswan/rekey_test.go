@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/internal/lab/labtest"
 )
 
 // rekey triggers a rekeying of the tunnel and waits until packets leave by another SA.
@@ -48,7 +49,7 @@ func (n *network) agrees(when string, states int) {
 		for _, s := range sas {
 			ours = append(ours, fmt.Sprintf("%s to %s spi %#08x %s %s esn %v: %s, %d packets", s.Src, s.Dst, s.SPI, s.Mode, s.Suite, s.ESN, s.State, s.Packets))
 		}
-		text := n.run(n.a.Namespace, "ip", "-s", "xfrm", "state")
+		text := labtest.Run(n.t, n.a.Namespace, "ip", "-s", "xfrm", "state")
 		for _, m := range stateText.FindAllStringSubmatch(text, -1) {
 			linux = append(linux, fmt.Sprintf("%s to %s spi %s tunnel aes128gcm16 esn true: live, %s packets", m[1], m[2], m[3], m[4]))
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/guest"
+	"github.com/warproute/warproute/internal/lab/labtest"
 )
 
 func TestStrongSwan(t *testing.T) {
@@ -76,8 +77,8 @@ func testTunnel(t *testing.T, program string) {
 	}
 	n.agrees("at the end", 2)
 	w.check(true)
-	shown := n.run(n.a.Namespace, n.program, "show", "sas", "--socket", n.Socket)
-	for _, m := range stateText.FindAllStringSubmatch(n.run(n.a.Namespace, "ip", "-s", "xfrm", "state"), -1) {
+	shown := labtest.Run(n.t, n.a.Namespace, n.program, "show", "sas", "--socket", n.Socket)
+	for _, m := range stateText.FindAllStringSubmatch(labtest.Run(n.t, n.a.Namespace, "ip", "-s", "xfrm", "state"), -1) {
 		if !strings.Contains(shown, m[3]) {
 			t.Errorf("`warproute show sas` lacks %s:\n%s", m[3], shown)
 		}

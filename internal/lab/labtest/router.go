@@ -1,4 +1,4 @@
-// Package labtest starts routers in tests and waits for conditions.
+// Package labtest runs routers and commands in tests and waits for conditions.
 package labtest
 
 import (
@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/require"
 )
 
 // Output collects the output of a process.
@@ -127,4 +129,20 @@ func Eventually(t *testing.T, patience time.Duration, what string, holds func() 
 		time.Sleep(5 * time.Millisecond)
 	}
 	return time.Since(start)
+}
+
+// Run runs a command in a namespace and returns its output. A failure ends the test.
+func Run(t testing.TB, ns *lab.Namespace, name string, args ...string) string {
+	t.Helper()
+	out, err := ns.Run(name, args...)
+	require.NoError(t, err)
+	return out
+}
+
+// IP runs `ip` commands in a namespace.
+func IP(t testing.TB, ns *lab.Namespace, commands ...string) {
+	t.Helper()
+	for _, c := range commands {
+		Run(t, ns, "ip", strings.Fields(c)...)
+	}
 }
