@@ -23,13 +23,14 @@ type function struct {
 
 // Functions by their number of parameters. Each type begins with its function.
 type (
-	fn0                    struct{ function }
-	fn1[A any]             struct{ function }
-	fn2[A, B any]          struct{ function }
-	fn3[A, B, C any]       struct{ function }
-	fn4[A, B, C, D any]    struct{ function }
-	fn5[A, B, C, D, E any] struct{ function }
-	fnLaunch               struct{ function } // see caller.launch
+	fn0                       struct{ function }
+	fn1[A any]                struct{ function }
+	fn2[A, B any]             struct{ function }
+	fn3[A, B, C any]          struct{ function }
+	fn4[A, B, C, D any]       struct{ function }
+	fn5[A, B, C, D, E any]    struct{ function }
+	fn6[A, B, C, D, E, F any] struct{ function }
+	fnLaunch                  struct{ function } // see caller.launch
 )
 
 func (f *fn0) call() error                               { return f.invoke() }
@@ -39,6 +40,9 @@ func (f *fn3[A, B, C]) call(a A, b B, c C) error         { return f.invoke(a, b,
 func (f *fn4[A, B, C, D]) call(a A, b B, c C, d D) error { return f.invoke(a, b, c, d) }
 func (f *fn5[A, B, C, D, E]) call(a A, b B, c C, d D, e E) error {
 	return f.invoke(a, b, c, d, e)
+}
+func (f *fn6[A, B, C, D, E, F]) call(a A, b B, c C, d D, e E, g F) error {
+	return f.invoke(a, b, c, d, e, g)
 }
 
 // invoke calls the function. An argument is an integer or a handle, a string (passed as a C
@@ -99,8 +103,22 @@ func call2[A, B word](c *caller, f *fn2[A, B], a A, b B) error {
 	return c.check(&f.function, c.call(&f.function, uintptr(a), uintptr(b)))
 }
 
+func call3[A, B, C word](c *caller, f *fn3[A, B, C], a A, b B, d C) error {
+	return c.check(&f.function, c.call(&f.function, uintptr(a), uintptr(b), uintptr(d)))
+}
+
 func call4[A, B, C, D word](c *caller, f *fn4[A, B, C, D], a A, b B, d C, e D) error {
 	return c.check(&f.function, c.call(&f.function, uintptr(a), uintptr(b), uintptr(d), uintptr(e)))
+}
+
+// query reports whether a stream or an event has completed.
+func query[A word](c *caller, f *fn1[A], a A) (done bool, err error) {
+	r := c.call(&f.function, uintptr(a))
+	if r == NotReady {
+		return false, nil
+	}
+	err = c.check(&f.function, r)
+	return err == nil, err
 }
 
 func (c *caller) launch(fn functionHandle, grid, block Dim, shared uint32, s streamHandle, params uintptr) error {

@@ -15,6 +15,53 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
+// TestGPUPartition checks that a kernel runs on the multiprocessors of its partition alone, with code
+// of the primary context.
+func TestGPUPartition(t *testing.T) {
+	c := gpu(t)
+	parts, remaining, err := c.Device().Split(2, 16)
+	if c.drv.Version() < c.drv.cuDeviceGetDevResource.abi {
+		failsWith(t, err, "update the driver")
+		return
+	}
+	require.NoError(t, err)
+	whole := got(c.Device().Attribute(Multiprocessors))(t)
+	if len(parts) != 2 || parts[0].Multiprocessors() < 16 || 2*parts[0].Multiprocessors()+remaining.Multiprocessors() > whole {
+		t.Fatalf("%d parts of %d and %d remaining, of %d", len(parts), parts[0].Multiprocessors(), remaining.Multiprocessors(), whole)
+	}
+	fn := kernel(t, c, "stay")
+	taken := map[int]bool{}
+	for _, part := range append(parts, remaining) {
+		green := got(part.NewContext())(t)
+		defer green.Close()
+		require.NoError(t, green.Do(func() error {
+			s := got(green.NewStream(0))(t)
+			defer s.Close()
+			seen := words(t, green, make([]uint32, 256)...)
+			l := got(NewLaunch(fn, &stayParams{Seen: seen.Ptr(), Cycles: 100_000}))(t)
+			l.Grid, l.Block = Dim{X: uint32(4 * whole)}, Dim{X: 1024}
+			require.NoError(t, l.Enqueue(s))
+			require.NoError(t, s.Synchronize())
+			b := make([]byte, 4*256)
+			require.NoError(t, seen.Read(0, b))
+			n := 0
+			for sm := range 256 {
+				if b[4*sm] != 0 {
+					n++
+					if taken[sm] {
+						t.Errorf("multiprocessor %d is in two partitions", sm)
+					}
+					taken[sm] = true
+				}
+			}
+			if n != part.Multiprocessors() {
+				t.Errorf("ran on %d multiprocessors, the partition has %d", n, part.Multiprocessors())
+			}
+			return nil
+		}))
+	}
+}
+
 // TestGPUBesideAResidentKernel runs the calls that a router makes while a kernel is resident. None may
 // wait for its end.
 func TestGPUBesideAResidentKernel(t *testing.T) {
@@ -32,6 +79,7 @@ func TestGPUBesideAResidentKernel(t *testing.T) {
 
 	var (
 		add        *Launch
+		event      *Event
 		allocated  *Memory
 		registered *HostMemory
 		err        error
@@ -41,6 +89,7 @@ func TestGPUBesideAResidentKernel(t *testing.T) {
 		call func() error
 	}{
 		{"make a stream", func() error { s, err = c.NewStream(0); return err }},
+		{"make an event", func() error { event, err = c.NewEvent(EventDefault); return err }},
 		{"find a function", func() error {
 			fn, err := m.Function("add")
 			if err == nil {
@@ -54,10 +103,12 @@ func TestGPUBesideAResidentKernel(t *testing.T) {
 		{"copy to the host", func() error { return errors.Join(s.CopyToHost(h, 64, mem.Ptr(), 64), s.Synchronize()) }},
 		{"fill", func() error { return errors.Join(s.Fill(mem.Ptr(), 0, 64), s.Synchronize()) }},
 		{"fill words", func() error { return errors.Join(s.Fill32(mem.Ptr(), 0, 16), s.Synchronize()) }},
+		{"record", func() error { return errors.Join(event.Record(s), event.Synchronize()) }},
 		{"read", func() error { return mem.Read(0, make([]byte, 64)) }},
 		{"write", func() error { return mem.Write(0, make([]byte, 64)) }},
 		{"allocate", func() error { allocated, err = c.Alloc(1 << 20); return err }},
 		{"register", func() error { registered, err = c.Register(more); return err }},
+		{"close an event", func() error { return event.Close() }},
 		{"close a stream", func() error { return s.Close() }},
 	} {
 		begin := time.Now()

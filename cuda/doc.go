@@ -6,6 +6,9 @@
 // the kernel to its parameters, and Launch.Enqueue enqueues it on a Stream. Context.Register maps
 // host memory for the device, and Context.Alloc allocates device memory. The Example shows it.
 //
+// Graphs replay recorded work with one call, events order and time streams, and partitions (green
+// contexts) reserve multiprocessors.
+//
 // # Threads
 //
 // The driver has a current context for each OS thread, and a goroutine can change threads between
@@ -15,8 +18,8 @@
 //   - a worker, locked to a thread for its life, calls Context.Bind once;
 //   - other goroutines wrap set-up and teardown in Context.Do.
 //
-// Without a current context a method fails. A Stream or Launch is used by one goroutine at a
-// time.
+// Without a current context a method fails. A Stream, Launch, Event or Graph is used by one
+// goroutine at a time.
 //
 // # Memory
 //
@@ -34,6 +37,6 @@
 // # Resident kernels
 //
 // While a kernel runs, these calls return: launch, copy, fill, allocate, register, create and close
-// streams, find functions. These wait for its end: Load, Context.Synchronize, and closing
+// streams and events, find functions. These wait for its end: Load, Context.Synchronize, and closing
 // Memory, HostMemory, a Module or the Context. The end of the process ends the kernel.
 package cuda

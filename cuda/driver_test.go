@@ -138,8 +138,9 @@ func TestDevices(t *testing.T) {
 
 func TestOptionalFunctions(t *testing.T) {
 	f := openFake(t, "TWELVE_ZERO")
-	err := f.cuFuncGetParamInfo.call(0, 0, nil, nil)
-	failsWith(t, err, "cuFuncGetParamInfo", "requires CUDA 12.4", "the driver supports CUDA 12.0")
+	devices := got(f.Devices())(t)
+	_, _, err := devices[0].Split(1, 8)
+	failsWith(t, err, "cuDeviceGetDevResource", "requires CUDA 12.4", "the driver supports CUDA 12.0")
 	if !errors.Is(err, errors.ErrUnsupported) {
 		t.Error("the error is not errors.ErrUnsupported")
 	}

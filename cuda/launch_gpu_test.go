@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/warproute/warproute/internal/require"
 )
@@ -58,9 +59,9 @@ type stayParams struct {
 	Cycles uint64
 }
 
-func TestGPUStreams(t *testing.T) {
+func TestGPUTime(t *testing.T) {
 	c := gpu(t)
-	s := stream(t, c)
+	s, other := stream(t, c), stream(t, c)
 	least, greatest, err := c.StreamPriorities()
 	require.NoError(t, err)
 	if greatest >= least {
@@ -68,15 +69,67 @@ func TestGPUStreams(t *testing.T) {
 	}
 	seen := got(c.Alloc(4096))(t)
 	defer seen.Close()
+	start, end := got(c.NewEvent(EventDefault))(t), got(c.NewEvent(EventDefault))(t)
+	defer start.Close()
+	defer end.Close()
+	mark := got(c.NewEvent(EventDisableTiming))(t)
+	defer mark.Close()
 	stay := got(NewLaunch(kernel(t, c, "stay"), &stayParams{Seen: seen.Ptr(), Cycles: 50_000_000}))(t) // 20 ms and more
 	stay.Grid, stay.Block = Dim{X: 1}, Dim{X: 1}
+	require.NoError(t, start.Record(s))
 	require.NoError(t, stay.Enqueue(s))
-	if got(s.Done())(t) {
-		t.Error("the stream is done while the kernel runs")
+	require.NoError(t, end.Record(s))
+	require.NoError(t, other.Wait(end))
+	require.NoError(t, mark.Record(other))
+	for name, done := range map[string]func() (bool, error){"stream": s.Done, "event": end.Done, "waiting stream": other.Done} {
+		if got(done())(t) {
+			t.Errorf("%s is done while the kernel runs", name)
+		}
 	}
-	require.NoError(t, s.Synchronize())
-	if !got(s.Done())(t) {
-		t.Error("the stream is not done after Synchronize")
+	require.NoError(t, mark.Synchronize())
+	if !got(s.Done())(t) || !got(end.Done())(t) {
+		t.Error("not done, and what waited for it is")
+	}
+	took := got(end.Since(start))(t)
+	t.Logf("50 million cycles took %v", took)
+	if took < 10*time.Millisecond || took > 500*time.Millisecond {
+		t.Errorf("50 million cycles took %v", took)
+	}
+}
+
+func TestGPUGraph(t *testing.T) {
+	c := gpu(t)
+	s := stream(t, c)
+	h := pinned(t, c, 4096)
+	for i := range uint32(16) {
+		binary.NativeEndian.PutUint32(h.Bytes()[4*i:], i)
+	}
+	a, b, sum := got(c.Alloc(64))(t), words(t, c, make([]uint32, 16)...), got(c.Alloc(64))(t)
+	defer a.Close()
+	defer sum.Close()
+	p := &addParams{A: a.Ptr(), B: b.Ptr(), Sum: sum.Ptr(), N: 16}
+	l := got(NewLaunch(kernel(t, c, "add"), p))(t)
+	l.Grid, l.Block = Dim{X: 1}, Dim{X: 32}
+	g := got(s.Capture(func() error {
+		return errors.Join(s.CopyToDevice(a.Ptr(), h, 0, 64), l.Enqueue(s), s.CopyToHost(h, 1024, sum.Ptr(), 64))
+	}))(t)
+	defer g.Close()
+	sums := func() (v uint32) {
+		require.NoError(t, g.Enqueue(s))
+		require.NoError(t, s.Synchronize())
+		return binary.NativeEndian.Uint32(h.Bytes()[1024+4*15:])
+	}
+	if v := sums(); v != 15 {
+		t.Errorf("15 + 0 = %d", v)
+	}
+	binary.NativeEndian.PutUint32(h.Bytes()[4*15:], 100)
+	if v := sums(); v != 100 {
+		t.Errorf("100 + 0 = %d on the second replay", v)
+	}
+	p.B = a.Ptr()
+	require.NoError(t, g.Update(l))
+	if v := sums(); v != 200 {
+		t.Errorf("100 + 100 = %d after an update", v)
 	}
 }
 
@@ -100,6 +153,7 @@ func TestGPUOccupancy(t *testing.T) {
 func BenchmarkGPU(b *testing.B) {
 	c := gpu(b)
 	s := stream(b, c)
+	e := got(c.NewEvent(EventDisableTiming))(b)
 	m := words(b, c, make([]uint32, 64)...)
 	l := got(NewLaunch(kernel(b, c, "add"), &addParams{A: m.Ptr(), B: m.Ptr(), Sum: m.Ptr(), N: 1}))(b)
 	l.Grid, l.Block = Dim{X: 1}, Dim{X: 32}
@@ -109,6 +163,7 @@ func BenchmarkGPU(b *testing.B) {
 	}{
 		{"launch and synchronize", func() error { return errors.Join(l.Enqueue(s), s.Synchronize()) }},
 		{"launch", func() error { return l.Enqueue(s) }},
+		{"record", func() error { return e.Record(s) }},
 		{"query", func() error { _, err := s.Done(); return err }},
 	} {
 		b.Run(bb.name, func(b *testing.B) {

@@ -118,3 +118,42 @@ func TestLaunchChecksParameters(t *testing.T) {
 		N   [4]uint8
 	}{}))(t)
 }
+
+func TestGraphReplaysAndUpdates(t *testing.T) {
+	f := openFake(t)
+	c := f.context(t)
+	s := got(c.NewStream(0))(t)
+	a, b, sum := words(t, c, 1, 2, 3), words(t, c, 10, 20, 30), words(t, c, 0, 0, 0)
+	p := &addParams{A: a.Ptr(), B: b.Ptr(), Sum: sum.Ptr(), N: 3}
+	l := got(NewLaunch(loadAdd(t, c, "ptx"), p))(t)
+	l.Grid, l.Block = Dim{X: 1}, Dim{X: 32}
+	f.reset()
+	g := got(s.Capture(func() error { return l.Enqueue(s) }))(t)
+	f.expect(t, "cuStreamBeginCapture_v2(0x50, 1)", "cuLaunchKernel(0xf0, 1 1 1, 32 1 1, 0, 0x50, params)",
+		"cuStreamEndCapture(0x50)", "cuGraphInstantiateWithFlags(0x60, 0)")
+
+	p.A = b.Ptr() // the graph keeps the recorded parameters
+	require.NoError(t, g.Enqueue(s))
+	f.expect(t, "cuGraphLaunch(0x80, 0x50)")
+	holds(t, sum, 11, 22, 33)
+
+	l.Grid, l.Block, l.Shared = Dim{X: 2, Y: 3}, Dim{X: 64}, 512
+	f.reset()
+	require.NoError(t, g.Update(l))
+	f.expect(t, "cuGraphExecKernelNodeSetParams_v2(0x80, 0x72, 0xf0, 2 3 1, 64 1 1, 512)")
+	require.NoError(t, g.Enqueue(s))
+	holds(t, sum, 20, 40, 60)
+	require.NoError(t, g.Close())
+}
+
+func TestFailedCaptureDestroysGraph(t *testing.T) {
+	f := openFake(t)
+	c := f.context(t)
+	s := got(c.NewStream(0))(t)
+	f.reset()
+	f.fail("cuEventRecord", InvalidValue)
+	e := got(c.NewEvent(EventDisableTiming))(t)
+	_, err := s.Capture(func() error { return e.Record(s) })
+	failsWith(t, err, "capture a graph: record an event: cuEventRecord(event=224, stream=80): invalid argument")
+	f.expect(t, "cuEventCreate(2)", "cuStreamBeginCapture_v2(0x50, 1)", "cuEventRecord(0xe0, 0x50)", "cuStreamEndCapture(0x50)", "cuGraphDestroy(0x60)")
+}

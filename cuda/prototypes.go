@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// MinVersion is the oldest driver that this package accepts.
+// MinVersion is the oldest driver that this package works with: the first with every function
+// below that is not optional.
 const MinVersion Version = 12000
 
 // Version is a version of the CUDA driver interface as the driver counts:
@@ -20,9 +21,15 @@ func (v Version) String() string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10
 type (
 	deviceHandle   int32   // CUdevice
 	contextHandle  uintptr // CUcontext
+	greenHandle    uintptr // CUgreenCtx
+	resourceHandle uintptr // CUdevResourceDesc
 	moduleHandle   uintptr // CUmodule
 	functionHandle uintptr // CUfunction
 	streamHandle   uintptr // CUstream
+	eventHandle    uintptr // CUevent
+	graphHandle    uintptr // CUgraph
+	nodeHandle     uintptr // CUgraphNode
+	execHandle     uintptr // CUgraphExec
 	hostAddress    uintptr // of registered host memory
 )
 
@@ -85,10 +92,35 @@ type prototypes struct {
 	cuMemsetD8Async           fn4[DevicePtr, byte, uint64, streamHandle]        `abi:"3020" args:"to value count stream"`
 	cuMemsetD32Async          fn4[DevicePtr, uint32, uint64, streamHandle]      `abi:"3020" args:"to value count stream"`
 
-	cuStreamCreateWithPriority fn3[*streamHandle, uint32, int32] `abi:"5050" args:"stream flags priority"`
-	cuStreamDestroy            fn1[streamHandle]                 `abi:"4000" suffix:"_v2" args:"stream"`
-	cuStreamQuery              fn1[streamHandle]                 `abi:"2000" args:"stream"`
-	cuStreamSynchronize        fn1[streamHandle]                 `abi:"2000" args:"stream"`
+	cuStreamCreateWithPriority fn3[*streamHandle, uint32, int32]      `abi:"5050" args:"stream flags priority"`
+	cuStreamDestroy            fn1[streamHandle]                      `abi:"4000" suffix:"_v2" args:"stream"`
+	cuStreamQuery              fn1[streamHandle]                      `abi:"2000" args:"stream"`
+	cuStreamSynchronize        fn1[streamHandle]                      `abi:"2000" args:"stream"`
+	cuStreamWaitEvent          fn3[streamHandle, eventHandle, uint32] `abi:"3020" args:"stream event flags"`
+	cuStreamBeginCapture       fn2[streamHandle, uint32]              `abi:"10010" suffix:"_v2" args:"stream mode"`
+	cuStreamEndCapture         fn2[streamHandle, *graphHandle]        `abi:"10000" args:"stream graph"`
+
+	cuEventCreate      fn2[*eventHandle, EventFlags]           `abi:"2000" args:"event flags"`
+	cuEventDestroy     fn1[eventHandle]                        `abi:"4000" suffix:"_v2" args:"event"`
+	cuEventRecord      fn2[eventHandle, streamHandle]          `abi:"2000" args:"event stream"`
+	cuEventQuery       fn1[eventHandle]                        `abi:"2000" args:"event"`
+	cuEventSynchronize fn1[eventHandle]                        `abi:"2000" args:"event"`
+	cuEventElapsedTime fn3[*float32, eventHandle, eventHandle] `abi:"2000" args:"milliseconds start end"`
+
+	cuGraphDestroy                 fn1[graphHandle]                        `abi:"10000" args:"graph"`
+	cuGraphGetNodes                fn3[graphHandle, []nodeHandle, *uint64] `abi:"10000" args:"graph nodes count"`
+	cuGraphNodeGetType             fn2[nodeHandle, *int32]                 `abi:"10000" args:"node type"`
+	cuGraphInstantiateWithFlags    fn3[*execHandle, graphHandle, uint64]   `abi:"11040" args:"exec graph flags"`
+	cuGraphExecKernelNodeSetParams fn3[execHandle, nodeHandle, uintptr]    `abi:"12000" suffix:"_v2" args:"exec node params"`
+	cuGraphLaunch                  fn2[execHandle, streamHandle]           `abi:"10000" args:"exec stream"`
+	cuGraphExecDestroy             fn1[execHandle]                         `abi:"10000" args:"exec"`
+
+	cuDeviceGetDevResource      fn3[deviceHandle, *devResource, uint32]                                 `abi:"12040" args:"device resource type"`
+	cuDevSmResourceSplitByCount fn6[[]devResource, *uint32, *devResource, *devResource, uint32, uint32] `abi:"12040" args:"parts count whole remaining flags sms"`
+	cuDevResourceGenerateDesc   fn3[*resourceHandle, *devResource, uint32]                              `abi:"12040" args:"description resources count"`
+	cuGreenCtxCreate            fn4[*greenHandle, resourceHandle, deviceHandle, uint32]                 `abi:"12040" args:"green description device flags"`
+	cuGreenCtxDestroy           fn1[greenHandle]                                                        `abi:"12040" args:"green"`
+	cuCtxFromGreenCtx           fn2[*contextHandle, greenHandle]                                        `abi:"12040" args:"context green"`
 }
 
 // all yields the functions, with what their tags say.

@@ -80,16 +80,16 @@ func (s *Stream) Fill32(to DevicePtr, value uint32, n int) error {
 	return nil
 }
 
-// Done reports whether the stream is empty.
-func (s *Stream) Done() (done bool, err error) {
-	f := &s.drv.cuStreamQuery.function
-	r := s.call(f, uintptr(s.handle))
-	if r == NotReady {
-		return false, nil
+// Wait makes the stream wait on the device for the event.
+func (s *Stream) Wait(e *Event) error {
+	if err := call3(&s.caller, &s.drv.cuStreamWaitEvent, s.handle, e.handle, 0); err != nil {
+		return fmt.Errorf("make a stream wait for an event: %w", err)
 	}
-	err = s.check(f, r)
-	return err == nil, err
+	return nil
 }
+
+// Done reports whether the stream is empty.
+func (s *Stream) Done() (bool, error) { return query(&s.caller, &s.drv.cuStreamQuery, s.handle) }
 
 // Synchronize waits until the stream is empty.
 func (s *Stream) Synchronize() error {

@@ -3,6 +3,7 @@ package cuda
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/warproute/warproute/internal/require"
 )
@@ -81,7 +82,7 @@ func TestCopiesCheckBounds(t *testing.T) {
 	f.expect(t, "")
 }
 
-func TestStreams(t *testing.T) {
+func TestStreamsAndEvents(t *testing.T) {
 	f := openFake(t)
 	c := f.context(t)
 	least, greatest, err := c.StreamPriorities()
@@ -95,24 +96,40 @@ func TestStreams(t *testing.T) {
 		t.Errorf("%d of %d bytes free", free, total)
 	}
 	s := got(c.NewStream(greatest))(t)
+	start, end := got(c.NewEvent(EventDefault))(t), got(c.NewEvent(EventDefault))(t)
+	got(c.NewEvent(EventDisableTiming))(t)
+	require.NoError(t, end.Record(s))
+	require.NoError(t, s.Wait(end))
+	require.NoError(t, end.Synchronize())
 	require.NoError(t, s.Synchronize())
-	f.expect(t, "cuStreamCreateWithPriority(1, -5)", "cuStreamSynchronize(0x50)")
+	took := got(end.Since(start))(t)
+	f.expect(t, "cuStreamCreateWithPriority(1, -5)", "cuEventCreate(0)", "cuEventCreate(0)", "cuEventCreate(2)",
+		"cuEventRecord(0xe0, 0x50)", "cuStreamWaitEvent(0x50, 0xe0, 0)", "cuEventSynchronize(0xe0)", "cuStreamSynchronize(0x50)",
+		"cuEventElapsedTime(0xe0, 0xe0)")
+	if took != 250*time.Microsecond {
+		t.Errorf("0.25 ms are %v", took)
+	}
 }
 
 func TestDoneDistinguishesNotReadyFromErrors(t *testing.T) {
 	f := openFake(t)
 	c := f.context(t)
-	s := got(c.NewStream(0))(t)
-	f.reset()
-	if !got(s.Done())(t) {
-		t.Error("success is not done")
-	}
-	f.fail("cuStreamQuery", NotReady)
-	if got(s.Done())(t) {
-		t.Error("not ready is done")
-	}
-	f.fail("cuStreamQuery", IllegalAddress)
-	if _, err := s.Done(); !Sticky(err) {
-		t.Errorf("an illegal address is %v", err)
+	s, e := got(c.NewStream(0))(t), got(c.NewEvent(EventDisableTiming))(t)
+	for _, tt := range []struct {
+		name string
+		done func() (bool, error)
+	}{{"cuStreamQuery", s.Done}, {"cuEventQuery", e.Done}} {
+		f.reset()
+		if ok := got(tt.done())(t); !ok {
+			t.Errorf("%s: success is not done", tt.name)
+		}
+		f.fail(tt.name, NotReady)
+		if ok := got(tt.done())(t); ok {
+			t.Errorf("%s: not ready is done", tt.name)
+		}
+		f.fail(tt.name, IllegalAddress)
+		if _, err := tt.done(); !Sticky(err) {
+			t.Errorf("%s: an illegal address is %v", tt.name, err)
+		}
 	}
 }

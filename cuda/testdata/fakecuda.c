@@ -129,12 +129,22 @@ CUresult cuFuncGetParamInfo(handle f, size_t i, size_t *offset, size_t *size) {
 }
 #endif
 
-#ifndef BROKEN
-CUresult cuLaunchKernel(handle f, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz, u32 shared, handle stream, void **params, void **extra) {
-	CALL("%#lx, %u %u %u, %u %u %u, %u, %#lx, %s", f, gx, gy, gz, bx, by, bz, shared, stream, extra ? "extra" : "params");
+static void add(void **params) {
 	const u32 *a = *(u32 **)params[0], *b = *(u32 **)params[1];
 	u32 *sum = *(u32 **)params[2], n = *(u32 *)params[3];
 	for (u32 i = 0; i < n; i++) sum[i] = a[i] + b[i];
+}
+static int capturing;
+static void *graph[4]; /* parameters of the captured launch */
+#ifndef BROKEN
+CUresult cuLaunchKernel(handle f, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz, u32 shared, handle stream, void **params, void **extra) {
+	CALL("%#lx, %u %u %u, %u %u %u, %u, %#lx, %s", f, gx, gy, gz, bx, by, bz, shared, stream, extra ? "extra" : "params");
+	if (!capturing) { add(params); return 0; }
+	static ptr words[4];
+	for (int i = 0; i < 4; i++) { /* like the driver, keep values, not addresses */
+		memcpy(&words[i], params[i], i < 3 ? 8 : 4);
+		graph[i] = &words[i];
+	}
 	return 0;
 }
 CUresult cuMemAlloc_v2(ptr *at, size_t n) { CALL("%zu", n); *at = (ptr)aligned_alloc(256, (n + 255) & ~255ul); return 0; }
@@ -161,6 +171,54 @@ CUresult cuStreamCreateWithPriority(handle *s, u32 flags, int priority) { CALL("
 CUresult cuStreamDestroy_v2(handle s) { CALL("%#lx", s); return 0; }
 CUresult cuStreamQuery(handle s) { CALL("%#lx", s); return 0; }
 CUresult cuStreamSynchronize(handle s) { CALL("%#lx", s); return 0; }
+CUresult cuStreamWaitEvent(handle s, handle e, u32 flags) { CALL("%#lx, %#lx, %u", s, e, flags); return 0; }
+CUresult cuStreamBeginCapture_v2(handle s, int mode) { CALL("%#lx, %d", s, mode); capturing = 1; return 0; }
+CUresult cuStreamEndCapture(handle s, handle *g) { CALL("%#lx", s); capturing = 0; *g = 0x60; return 0; }
+CUresult cuEventCreate(handle *e, u32 flags) { CALL("%u", flags); *e = 0xe0; return 0; }
+CUresult cuEventDestroy_v2(handle e) { CALL("%#lx", e); return 0; }
+CUresult cuEventRecord(handle e, handle s) { CALL("%#lx, %#lx", e, s); return 0; }
+CUresult cuEventQuery(handle e) { CALL("%#lx", e); return 0; }
+CUresult cuEventSynchronize(handle e) { CALL("%#lx", e); return 0; }
+CUresult cuEventElapsedTime(float *ms, handle start, handle end) { CALL("%#lx, %#lx", start, end); *ms = 0.25f; return 0; }
+
+/* The one graph: a copy, and the launch that was captured. */
+CUresult cuGraphDestroy(handle g) { CALL("%#lx", g); return 0; }
+CUresult cuGraphGetNodes(handle g, handle *nodes, size_t *n) {
+	(void)g;
+	if (nodes) { nodes[0] = 0x71; nodes[1] = 0x72; }
+	*n = 2;
+	return 0;
+}
+CUresult cuGraphNodeGetType(handle node, int *type) { *type = node == 0x71 ? 1 : 0; return 0; }
+CUresult cuGraphInstantiateWithFlags(handle *exec, handle g, unsigned long long flags) { CALL("%#lx, %llu", g, flags); *exec = 0x80; return 0; }
+struct kernel_node { handle f; u32 grid[3], block[3], shared; void **params, **extra; handle kernel, ctx; };
+CUresult cuGraphExecKernelNodeSetParams_v2(handle exec, handle node, const struct kernel_node *k) {
+	CALL("%#lx, %#lx, %#lx, %u %u %u, %u %u %u, %u", exec, node, k->f, k->grid[0], k->grid[1], k->grid[2],
+		k->block[0], k->block[1], k->block[2], k->shared);
+	if (k->extra || k->kernel || k->ctx) return 1;
+	for (int i = 0; i < 4; i++) memcpy(graph[i], k->params[i], i < 3 ? 8 : 4);
+	return 0;
+}
+CUresult cuGraphLaunch(handle exec, handle s) { CALL("%#lx, %#lx", exec, s); add(graph); return 0; }
+CUresult cuGraphExecDestroy(handle exec) { CALL("%#lx", exec); return 0; }
+
+#ifndef TWELVE_ZERO
+struct resource { u32 kind; char pad[92]; u32 sms; char rest[44]; };
+_Static_assert(sizeof(struct resource) == 144, "CUdevResource of CUDA 12.4");
+CUresult cuDeviceGetDevResource(int dev, struct resource *r, u32 kind) { CALL("%d, %u", dev, kind); *r = (struct resource){.kind = kind, .sms = 132}; return 0; }
+CUresult cuDevSmResourceSplitByCount(struct resource *parts, u32 *n, const struct resource *whole, struct resource *rest, u32 flags, u32 sms) {
+	CALL("%u, %u, %u, %u", *n, whole->sms, flags, sms);
+	sms = (sms + 7) / 8 * 8;
+	if (*n > whole->sms / sms) *n = whole->sms / sms;
+	for (u32 i = 0; i < *n; i++) parts[i] = (struct resource){.kind = 1, .sms = sms};
+	*rest = (struct resource){.kind = 1, .sms = whole->sms - *n * sms};
+	return 0;
+}
+CUresult cuDevResourceGenerateDesc(handle *d, const struct resource *r, u32 n) { CALL("%u, %u", r->sms, n); *d = 0xd0; return 0; }
+CUresult cuGreenCtxCreate(handle *green, handle d, int dev, u32 flags) { CALL("%#lx, %d, %u", d, dev, flags); *green = 0x90; return 0; }
+CUresult cuGreenCtxDestroy(handle green) { CALL("%#lx", green); return 0; }
+CUresult cuCtxFromGreenCtx(handle *ctx, handle green) { CALL("%#lx", green); *ctx = green + 1; return 0; }
+#endif
 
 #if !defined(NO_LOOKUP) && !defined(BROKEN)
 /* Knows one function alone, in the version that came with 3.2; the others are for dlsym. */

@@ -207,3 +207,7 @@ CUresult cuStreamSynchronize(handle s) { (void)s; CALL; return 0; }
 #define UNUSED(name) CUresult name(void) { call(#name); return 801; }
 UNUSED(cuModuleGetGlobal_v2) UNUSED(cuFuncGetAttribute)
 UNUSED(cuMemcpyDtoHAsync_v2) UNUSED(cuMemcpyDtoDAsync_v2) UNUSED(cuMemsetD8Async)
+UNUSED(cuStreamWaitEvent) UNUSED(cuStreamBeginCapture_v2) UNUSED(cuStreamEndCapture)
+UNUSED(cuEventCreate) UNUSED(cuEventDestroy_v2) UNUSED(cuEventRecord) UNUSED(cuEventQuery) UNUSED(cuEventSynchronize) UNUSED(cuEventElapsedTime)
+UNUSED(cuGraphDestroy) UNUSED(cuGraphGetNodes) UNUSED(cuGraphNodeGetType) UNUSED(cuGraphInstantiateWithFlags)
+UNUSED(cuGraphExecKernelNodeSetParams_v2) UNUSED(cuGraphLaunch) UNUSED(cuGraphExecDestroy)
