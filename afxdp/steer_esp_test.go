@@ -64,7 +64,7 @@ func TestGatewaysTakeESP(t *testing.T) {
 func part(dst netip.Addr, id byte, offset uint16, spi byte) []byte {
 	b := esp(dst, unix.IPPROTO_UDP, 4500, spi)
 	if offset != 0 {
-		clear(b[len(b)-16:]) // its first fragment is unknown
+		clear(b[len(b)-16:]) // a later fragment has neither ports nor an SPI
 	}
 	if dst.Is4() {
 		b[5] = id
