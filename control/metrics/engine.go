@@ -10,7 +10,7 @@ import (
 
 var (
 	engineChunks = desc("engine_chunks_total", "Chunks processed, by engine and the reason for choosing it.", "engine", "reason")
-	gpuFailovers = desc("gpu_failovers_total", "Failovers from a GPU to the CPU, by cause: timeout (temporary: the GPU missed a deadline); until a restart: fault (driver error), bad_result (invalid result), mismatch (the CPU computed another result).", "cause")
+	gpuFailovers = desc("gpu_failovers_total", "Failovers from a GPU to the CPU, by cause: timeout (temporary: the GPU missed a deadline); until a restart: fault (driver error), table_full (route table exceeds GPU memory), bad_result (invalid result), mismatch (the CPU computed another result).", "cause")
 	shadowChunks = desc("gpu_shadow_chunks_total", "Chunks of GPUs that the CPU repeated, by result: same, different (alert on it), skipped (the tables had changed).", "result")
 )
 
@@ -35,7 +35,7 @@ func (ch sender) frames(workers []dataplane.FrameStats) {
 func (ch sender) engine(s *status.Snapshot) {
 	e := &s.Engine
 	var byGPU, byCPU, small, unplaced, timeouts, same, different, skipped uint64
-	failed := map[string]uint64{"fault": 0, "bad_result": 0, "mismatch": 0} // with zeros, so that alerts find the series
+	failed := map[string]uint64{"fault": 0, "table_full": 0, "bad_result": 0, "mismatch": 0} // with zeros, so that alerts find the series
 	for i := range e.Devices {
 		d := &e.Devices[i]
 		byGPU, byCPU, small = byGPU+d.Chunks, byCPU+d.ChunksByCPU, small+d.ChunksSmall

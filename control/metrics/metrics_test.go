@@ -109,7 +109,7 @@ func TestChunksAreCountedByEngine(t *testing.T) {
 	s := sample()
 	s.Engine = status.EngineState{Name: "cpu", Reason: "gpu_failed", Chosen: "configured", Devices: []status.Device{
 		{Chunks: 10, ChunksByCPU: 1, ChunksSmall: 7, ChunksNoSlot: 5, Timeouts: 4, ShadowSame: 3, ShadowSkipped: 2}, {Chunks: 20, ChunksByCPU: 2, Timeouts: 1, Faults: 1},
-		{Faults: 1, Cause: "mismatch", ShadowSame: 4, ShadowDifferent: 1},
+		{Faults: 1, Cause: "mismatch", ShadowSame: 4, ShadowDifferent: 1}, {Faults: 1, Cause: "table_full"},
 	}}
 	w := httptest.NewRecorder()
 	Handler(Build{}, func() *status.Snapshot { return s }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -127,6 +127,7 @@ func TestChunksAreCountedByEngine(t *testing.T) {
 		`warproute_gpu_failovers_total{cause="bad_result"} 0`,
 		`warproute_gpu_failovers_total{cause="fault"} 1`,
 		`warproute_gpu_failovers_total{cause="mismatch"} 1`,
+		`warproute_gpu_failovers_total{cause="table_full"} 1`,
 		`warproute_gpu_failovers_total{cause="timeout"} 5`,
 		`warproute_gpu_shadow_chunks_total{result="different"} 1`,
 		`warproute_gpu_shadow_chunks_total{result="same"} 7`,

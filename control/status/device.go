@@ -29,7 +29,7 @@ type Device struct {
 	Timeouts   uint64  `json:"timeouts"`         // temporary failovers of workers
 	Recoveries uint64  `json:"recoveries"`       // ended temporary failovers of workers
 	Faults     uint64  `json:"faults"`           // permanent failovers
-	Cause      string  `json:"cause,omitempty"`  // cause of the outage: timeout, fault, bad_result, mismatch
+	Cause      string  `json:"cause,omitempty"`  // cause of the outage: timeout, fault, table_full, bad_result, mismatch
 	Outage     *Outage `json:"outage,omitempty"` // current outage
 }
 

@@ -123,7 +123,7 @@ func (k *checker) refuse(r *batch.Result, f batch.Frame) {
 		if k.possible(*r) && inPlace(f, *r) {
 			why = fmt.Sprintf("the GPU did not encrypt a packet of %d bytes, its verdict is %v", f.Len, r.Verdict)
 		}
-		k.state.fail(&wrongResult{CauseBadResult, why})
+		k.state.fail(&failure{CauseBadResult, why})
 	}
 	*r = batch.DropFor(batch.GPUBadResult)
 }

@@ -11,24 +11,25 @@ type Cause string
 
 const (
 	CauseTimeout   Cause = "timeout"    // a chunk missed its deadline
-	CauseFault     Cause = "fault"      // driver error, or a table without room
+	CauseFault     Cause = "fault"      // driver error
+	CauseTableFull Cause = "table_full" // a route table exceeds its memory on the device
 	CauseBadResult Cause = "bad_result" // impossible result
 	CauseMismatch  Cause = "mismatch"   // the CPU engine has another result
 )
 
-// wrongResult is the error of a GPU that returned a wrong result.
-type wrongResult struct {
+// failure is a failure of a device for another cause than CauseFault.
+type failure struct {
 	cause Cause
 	text  string
 }
 
-func (w *wrongResult) Error() string { return w.text }
+func (f *failure) Error() string { return f.text }
 
 // causeOf returns the cause of a device failure.
 func causeOf(why error) Cause {
-	var w *wrongResult
-	if errors.As(why, &w) {
-		return w.cause
+	var f *failure
+	if errors.As(why, &f) {
+		return f.cause
 	}
 	return CauseFault
 }

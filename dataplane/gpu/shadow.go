@@ -123,7 +123,7 @@ func (s *shadow) compare(c *batch.Chunk, jobs []esp.Job) {
 		}
 	}
 	s.different.Add(1)
-	s.checker.state.fail(&wrongResult{CauseMismatch, s.describe(c, differs)})
+	s.checker.state.fail(&failure{CauseMismatch, s.describe(c, differs)})
 	for i := range c.Out[:c.N] {
 		if len(jobs) > 0 {
 			if jobs[i].Kind == esp.Decided {

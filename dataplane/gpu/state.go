@@ -29,7 +29,7 @@ type State struct {
 
 	Timeouts   uint64 // outages of workers
 	Recoveries uint64 // ended outages of workers
-	Failed     bool   // permanently: a fault, a wrong result, or a table without room
+	Failed     bool   // permanently: by any cause but CauseTimeout
 
 	Cause  Cause   // of the outage
 	Outage *Outage // of the device, else the earliest of a worker; nil: none

@@ -77,7 +77,7 @@ func (im *image) Replace(words []uint32) {
 	next := 1 - im.active
 	buffer := im.buffers[next]
 	if len(words) > buffer.words {
-		im.full(len(words))
+		im.failFull(len(words))
 		return
 	}
 	if !t.state.ok() {
@@ -99,12 +99,14 @@ func (im *image) Patch(p trie.Patch) {
 	case p.At == trie.Generation:
 		im.tables.nextGeneration()
 	case end > buffer.words:
-		im.full(end)
+		im.failFull(end)
 	default:
 		im.tables.patcher.add(patch{At: buffer.at.Add(4 * int(p.At)), Word: uint64(p.Word), Count: p.Count, Bytes: 4})
 	}
 }
 
-func (im *image) full(words int) {
-	im.tables.state.fail(fmt.Errorf("%s table of %d MiB exceeds its %d MiB on the GPU", im.family, words>>18, im.buffers[0].words>>18))
+// failFull takes the device out of use, since a table of a number of words exceeds its buffers.
+func (im *image) failFull(words int) {
+	im.tables.state.fail(&failure{CauseTableFull,
+		fmt.Sprintf("%s table of %d MiB exceeds its %d MiB on the GPU", im.family, words>>18, im.buffers[0].words>>18)})
 }

@@ -170,3 +170,30 @@ func TestCachedWordsAreNotMixedWithNewerTables(t *testing.T) {
 		t.Errorf("only %d lookups found their own route in %d patches", own, len(patches))
 	}
 }
+
+// TestTableWithoutRoomIsNoFault: a table that outgrows its buffers takes the device out by its own cause,
+// when it is patched and when it is replaced.
+func TestTableWithoutRoomIsNoFault(t *testing.T) {
+	for name, grow := range map[string]func(*image){
+		"patch":       func(im *image) { im.Patch(trie.Patch{At: 1 << 18, Count: 1, Word: 1}) },
+		"replacement": func(im *image) { im.Replace(make([]uint32, 1<<18+1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			state := &deviceState{}
+			p := got(newPatcher(state, func() error { return nil }, func([]patch) error { return nil }, func() {}))(t)
+			defer p.close()
+			im := &image{tables: &tables{state: state, patcher: p}, family: "IPv6"}
+			for k := range im.buffers {
+				im.buffers[k] = imageBuffer{words: 1 << 18, write: func([]uint32) error { return nil }}
+			}
+			im.Patch(trie.Patch{At: 1<<18 - 1, Count: 1, Word: 1})
+			if !state.ok() {
+				t.Fatalf("the last word does not fit: %v", state.err())
+			}
+			grow(im)
+			if err := state.err(); err == nil || err.Error() != "IPv6 table of 1 MiB exceeds its 1 MiB on the GPU" || causeOf(err) != CauseTableFull {
+				t.Errorf("error %v, cause %s", err, causeOf(err))
+			}
+		})
+	}
+}

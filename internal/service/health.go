@@ -55,6 +55,7 @@ func (h *health) checkGPUs(devices []gpu.State) {
 var hints = map[gpu.Cause]string{
 	gpu.CauseTimeout:   "see whether another process uses the GPU (nvidia-smi); the router tries again by itself",
 	gpu.CauseFault:     "look for the fault in the kernel's log (Xid); restart the router to use the GPU again",
+	gpu.CauseTableFull: "the GPU has too little memory for the route table: announce fewer routes, or free memory of the GPU that other processes use (nvidia-smi); then restart the router",
 	gpu.CauseBadResult: "check the GPU for memory errors (nvidia-smi -q -d ECC); restart the router to use it again, and report the fault if it recurs",
 	gpu.CauseMismatch:  "check the GPU for memory errors (nvidia-smi -q -d ECC); restart the router to use it again, and report the fault if it recurs",
 }

@@ -55,9 +55,13 @@ func TestHealthChangesAreLoggedOnce(t *testing.T) {
 	expect("late", `gpu=1 err="it is late" reason=timeout hint=`)
 	gpus(gpu.State{Number: 1})
 	expect("back", `msg="gpu in use again" gpu=1`)
+	gpus(gpu.State{Number: 1, Outage: why, Cause: gpu.CauseTableFull, Failed: true})
+	expect("full", `reason=table_full hint="the GPU has too little memory for the route table: announce fewer routes`)
+	gpus(gpu.State{Number: 1})
+	expect("back", `gpu=1`)
 	gpus(gpu.State{Number: 1, Outage: why, Cause: gpu.CauseMismatch, Failed: true})
 	expect("wrong", `level=ERROR msg="gpu failed, the CPU replaces it" gpu=1 err="it is late" reason=mismatch`)
-	for _, c := range []gpu.Cause{gpu.CauseTimeout, gpu.CauseFault, gpu.CauseBadResult, gpu.CauseMismatch} {
+	for _, c := range []gpu.Cause{gpu.CauseTimeout, gpu.CauseFault, gpu.CauseTableFull, gpu.CauseBadResult, gpu.CauseMismatch} {
 		if hints[c] == "" {
 			t.Errorf("cause %s has no hint", c)
 		}
