@@ -231,6 +231,14 @@ type Stats struct {
 	ICVFailures    uint64 // refused because the ICV does not match
 }
 
+// Add adds the counters of another SA.
+func (n *Stats) Add(of Stats) {
+	n.Packets += of.Packets
+	n.Bytes += of.Bytes
+	n.Replays += of.Replays
+	n.ICVFailures += of.ICVFailures
+}
+
 // Stats sums the counters of all workers.
 func (s *SA) Stats() (sum Stats) {
 	for i := range s.workers {

@@ -32,6 +32,8 @@ var (
 	neighborQueue = desc("neighbor_queue_packets", "Packets queued for neighbors whose MAC address is not resolved.")
 
 	saPackets   = desc("ipsec_sa_packets_total", "Packets that a security association encrypted or decrypted, including previous associations of the same name.", "sa", "direction")
+	saReplays   = desc("ipsec_sa_replays_total", "Packets that the replay window of a security association dropped, including previous associations of the same name.", "sa")
+	saICV       = desc("ipsec_sa_icv_failures_total", "Packets of a security association dropped because the ICV does not match, including previous associations of the same name.", "sa")
 	ipsecErrors = desc("ipsec_errors_total", "Packets dropped by IPsec, by the error name of Linux XFRM statistics.", "error")
 
 	fibRoutes = desc("fib_routes", "Routes in the forwarding table, including host routes of neighbors.", "family")
@@ -65,7 +67,7 @@ type collector struct {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		buildInfo, rxPackets, rxBytes, txPackets, txBytes, portUp, drops,
-		batchPackets, batchStage, engineChunks, gpuFailovers, neighborQueue, framesTotal, framesFree, framesWithheld, saPackets, ipsecErrors, fibRoutes, fibUpdate,
+		batchPackets, batchStage, engineChunks, gpuFailovers, neighborQueue, framesTotal, framesFree, framesWithheld, saPackets, saReplays, saICV, ipsecErrors, fibRoutes, fibUpdate,
 		configReloads, configLoaded, configTried,
 		linuxForwarding, guardActive, xdpToLinux, xdpNoSocket, xdpRefused, xdpTransit, xskRxDropped, xskRxFull, xskFillEmpty, xskTxEmpty, xskDescInvalid,
 	} {
@@ -130,10 +132,14 @@ func (ch sender) port(p *status.PortState, c *dataplane.PortStats) {
 	ch.counter(xskDescInvalid, p.Rings.TxInvalid, p.Name, "tx")
 }
 
-// ipsec sends packets by SA name and drops by XFRM error name.
+// ipsec sends packets, replays and ICV failures by SA name, and drops by XFRM error name.
 func (ch sender) ipsec(s *status.Snapshot) {
 	for _, t := range s.Traffic { // by name: SPIs change at each rekey
 		ch.counter(saPackets, t.Packets, t.Tunnel, t.Direction.String())
+		if t.Direction == ipsec.In {
+			ch.counter(saReplays, t.Replays, t.Tunnel)
+			ch.counter(saICV, t.ICVFailures, t.Tunnel)
+		}
 	}
 	for e := ipsec.OK + 1; e < ipsec.Errors; e++ {
 		reason, sum := batch.XfrmInHdrError+batch.Reason(e-ipsec.InHdrError), uint64(0)

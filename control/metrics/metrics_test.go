@@ -141,7 +141,10 @@ func TestChunksAreCountedByEngine(t *testing.T) {
 func TestSAsAreCountedByName(t *testing.T) {
 	s := sample()
 	s.SAs = []status.SA{{Name: "a", SPI: 0x100, Direction: "in", Packets: 3}, {Name: "a", SPI: 0x101, Direction: "in", Packets: 4}}
-	s.Traffic = []gateway.Traffic{{Tunnel: "a", Direction: ipsec.In, Packets: 9}, {Tunnel: "a", Direction: ipsec.Out, Packets: 5}}
+	s.Traffic = []gateway.Traffic{
+		{Tunnel: "a", Direction: ipsec.In, Stats: ipsec.Stats{Packets: 9, Replays: 8, ICVFailures: 7}},
+		{Tunnel: "a", Direction: ipsec.Out, Stats: ipsec.Stats{Packets: 5}},
+	}
 	w := httptest.NewRecorder()
 	Handler(Build{}, func() *status.Snapshot { return s }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	var got []string
@@ -151,7 +154,9 @@ func TestSAsAreCountedByName(t *testing.T) {
 		}
 	}
 	if want := []string{
+		`warproute_ipsec_sa_icv_failures_total{sa="a"} 7`,
 		`warproute_ipsec_sa_packets_total{direction="in",sa="a"} 9`, `warproute_ipsec_sa_packets_total{direction="out",sa="a"} 5`,
+		`warproute_ipsec_sa_replays_total{sa="a"} 8`,
 	}; !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}

@@ -11,13 +11,13 @@ import (
 type Traffic struct {
 	Tunnel    string
 	Direction ipsec.Direction
-	Packets   uint64 // in the units of ipsec.Limits
+	ipsec.Stats
 }
 
 // past is the removed SAs of a tunnel in one direction.
 type past struct {
 	any     bool
-	packets uint64      // of SAs without users
+	stats   ipsec.Stats // of SAs without users
 	leaving []*ipsec.SA // workers may still count packets of these
 }
 
@@ -32,7 +32,7 @@ func (p *past) settle() {
 	p.leaving = slices.DeleteFunc(p.leaving, func(s *ipsec.SA) bool {
 		over := s.Killed()
 		if over {
-			p.packets += s.Stats().Packets
+			p.stats.Add(s.Stats())
 		}
 		return over
 	})
@@ -42,16 +42,17 @@ func (p *past) settle() {
 // changes the gateway.
 func (g *Gateway) Traffic() (all []Traffic) {
 	type sum struct {
-		any     bool
-		packets uint64
+		any   bool
+		stats ipsec.Stats
 	}
 	sums := make([][2]sum, len(g.tunnels.all))
-	count := func(n uint32, d ipsec.Direction, packets uint64) {
+	count := func(n uint32, d ipsec.Direction, stats ipsec.Stats) {
 		s := &sums[n][d]
-		s.any, s.packets = true, s.packets+packets
+		s.any = true
+		s.stats.Add(stats)
 	}
 	for s := range g.All {
-		count(s.Tunnel(), s.Config().Direction, s.Stats().Packets)
+		count(s.Tunnel(), s.Config().Direction, s.Stats())
 	}
 	for _, n := range g.tunnels.numbers { // excludes retired tunnels, whose numbers may be reused
 		b := g.tunnels.all[n]
@@ -59,13 +60,13 @@ func (g *Gateway) Traffic() (all []Traffic) {
 			p := &b.past[d]
 			if p.any {
 				p.settle()
-				count(n, d, p.packets)
+				count(n, d, p.stats)
 			}
 			for _, s := range p.leaving {
-				count(n, d, s.Stats().Packets)
+				count(n, d, s.Stats())
 			}
 			if s := sums[n][d]; s.any {
-				all = append(all, Traffic{b.name, d, s.packets})
+				all = append(all, Traffic{b.name, d, s.stats})
 			}
 		}
 	}
