@@ -29,7 +29,9 @@ type Engine interface {
 	Name() string
 	// Submit takes a chunk. The engine owns it until Done returns true.
 	Submit(c *batch.Chunk)
-	// Done reports whether the engine has finished the chunk. It does not block.
+	// Done reports whether the engine has finished the chunk, with results that passed its checks. It does
+	// not wait for the chunk. A GPU engine sleeps in it for up to 11 ms, once for each compared chunk
+	// (shadow) whose results differ, since the FIB may have changed.
 	Done(c *batch.Chunk) bool
 	// Quiesced reports whether the engine can no longer write to the frames of packets with the
 	// verdict batch.Lost. It does not block.

@@ -15,6 +15,10 @@ import (
 // is dropped as gpu_bad_result, and the device is taken out of use: it may have bad memory, and its next
 // error may pass all checks.
 //
+// Chunks that the device finished before are still accepted, deliberately: each result is checked by
+// itself, and a wrong result that is possible is no likelier in them than in chunks that were transmitted
+// before the detection. Unfinished chunks are abandoned.
+//
 // A canary detects packets that were not encrypted: the host writes it to the last bytes of the ICV,
 // which the GPU overwrites. Copied results are cleared, which detects a GPU that reports a chunk as done
 // without writing results.

@@ -2,7 +2,9 @@ package gpu
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/esp"
@@ -116,5 +118,35 @@ func TestImpossibleResultsAreRefused(t *testing.T) {
 	}
 	if refused < c.N/2 || e.Name() != "cpu" {
 		t.Errorf("done, and nothing: %d of %d packets refused, the engine is %s", refused, c.N, e.Name())
+	}
+}
+
+// TestFinishedChunksAreAcceptedAfterABadResult: the results of other finished chunks are checked by
+// themselves; an unfinished chunk is lost.
+func TestFinishedChunksAreAcceptedAfterABadResult(t *testing.T) {
+	e, blocks, chunks := newRig(t, 3, time.Hour)
+	rnd := rand.New(rand.NewPCG(4, 4))
+	blocks[2].hang.Store(true)
+	for i, c := range chunks[:3] {
+		fill(c, rnd, maxChunk)
+		e.Submit(c)
+		for i < 2 && !e.mailbox.slots[i].finished() {
+			time.Sleep(time.Microsecond)
+		}
+	}
+	e.mailbox.slots[0].results[7] = batch.Result{Verdict: batch.Lost}
+	for i, c := range chunks[:3] {
+		if !e.Done(c) {
+			t.Fatalf("chunk %d is not done", i)
+		}
+		for k, r := range c.Out[:c.N] {
+			switch bad := i == 0 && k == 7; {
+			case i == 2 && r.Verdict != batch.Lost, bad && r.Verdict != batch.Drop(batch.GPUBadResult), i < 2 && !bad && r.Verdict.Action() != batch.ActionForward:
+				t.Fatalf("chunk %d, packet %d: %v", i, k, r.Verdict)
+			}
+		}
+	}
+	if err := e.state.err(); err == nil || causeOf(err) != CauseBadResult {
+		t.Errorf("the device is out for %v", err)
 	}
 }

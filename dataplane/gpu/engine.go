@@ -156,7 +156,8 @@ func slotPackets(c *batch.Chunk, k, slots int) ([]batch.Frame, []batch.Result) {
 	return c.In[first:end], c.Out[first:end]
 }
 
-// Done reports whether a chunk is done. On a GPU timeout all chunks on the GPU are lost.
+// Done reports whether a chunk is done. On a GPU timeout all unfinished chunks on the GPU are lost. It may
+// sleep for a comparison: see retries.
 func (e *Engine) Done(c *batch.Chunk) bool {
 	i := 0
 	for i < len(e.inFlight) && e.inFlight[i].chunk != c {

@@ -95,8 +95,8 @@ func (s *shadow) forget(c *batch.Chunk) {
 	}
 }
 
-// retries are the waits before the CPU repeats a chunk. The second and third are for changes of the
-// host's tables that are not yet in the patch queue.
+// retries are the waits before the CPU repeats a chunk; the worker sleeps in them. The second and third
+// follow a different result: the host's tables may have changes that are not yet in the patch queue.
 var retries = [...]time.Duration{0, time.Millisecond, 10 * time.Millisecond}
 
 // compare repeats a finished chunk if there is a copy of it. It runs before the host's part after the
