@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,6 +70,9 @@ which frames are written again.
 func (f *loadFlags) run(c *cobra.Command) error {
 	if err := f.check(c); err != nil {
 		return cli.UsageError(err)
+	}
+	if cores := f.testbed.Workers + f.testbed.NICs; cores >= runtime.NumCPU() {
+		fmt.Fprintf(c.ErrOrStderr(), "all %d cores are workers or NICs: Linux and the Go runtime pause them, which is latency and loss; use a host with more\n", cores)
 	}
 	progress := cli.NewProgress(c.ErrOrStderr())
 	defer progress.Done()
