@@ -76,8 +76,8 @@ func TestInterfaceDeleted(t *testing.T) {
 			if got := receiveAll([]*Queue{q}, 1); len(got) != 0 {
 				t.Errorf("%d frames received from an interface that is gone", len(got))
 			}
-			if n, pending := q.Transmit(compose(w, otherMAC, 10, 60)), q.Reclaim(); n != 10 || pending != 10 {
-				t.Errorf("%d frames taken, %d pending, want 10: an interface that is gone sends nothing", n, pending)
+			if n, transmitting := q.Transmit(compose(w, otherMAC, 10, 60)), q.Reclaim(); n != 10 || transmitting != 10 {
+				t.Errorf("%d frames taken, %d transmitting, want 10: an interface that is gone sends nothing", n, transmitting)
 			}
 			if _, err := s.Ports[1].Stats(); err != nil {
 				t.Error(err)

@@ -58,8 +58,8 @@ func TestJumboFramesAreForwarded(t *testing.T) {
 					t.Fatalf("%d bytes: %d came out, or others", length, len(back))
 				}
 			}
-			if pending := to[0].Reclaim(); pending != 0 || w.Pool.LargeLen() != 32 {
-				t.Errorf("%d descriptors are pending, %d of 32 large frames are back", pending, w.Pool.LargeLen())
+			if transmitting := to[0].Reclaim(); transmitting != 0 || w.Pool.LargeLen() != 32 {
+				t.Errorf("%d descriptors are being transmitted, %d of 32 large frames are back", transmitting, w.Pool.LargeLen())
 			}
 			st, err := s.Ports[0].Stats()
 			require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// The packets are forwarded, dropped, held and retried, with captures and without.
+// The packets are forwarded, dropped, queued and retried, with captures and without.
 func TestWorkerLoopDoesNotAllocate(t *testing.T) {
 	mem, err := umem.New(8192)
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func TestWorkerLoopDoesNotAllocate(t *testing.T) {
 	require.NoError(t, err)
 	w := r.workers[0]
 	iteration := func() {
-		f.Commit() // so that the held packets are retried
+		f.Commit() // so that the waiting packets are retried
 		w.receive(batch.Clock())
 		w.complete()
 		w.reclaim()
@@ -67,7 +67,7 @@ func TestWorkerLoopDoesNotAllocate(t *testing.T) {
 	if captured, missed := capture.Counts(0); captured != 1000 || missed == 0 {
 		t.Errorf("%d packets were captured and %d missed", captured, missed)
 	}
-	if w.stats.held.Load() == 0 || r.Stats().Ports[0].TxPackets == 0 || r.Stats().Ports[0].Dropped() == 0 {
-		t.Errorf("a packet did not take every path: %+v, %d held", r.Stats().Ports[0], w.stats.held.Load())
+	if w.stats.waiting.Load() == 0 || r.Stats().Ports[0].TxPackets == 0 || r.Stats().Ports[0].Dropped() == 0 {
+		t.Errorf("a packet did not take every path: %+v, %d waiting", r.Stats().Ports[0], w.stats.waiting.Load())
 	}
 }

@@ -170,7 +170,7 @@ func TestTraceRecordsTheDecision(t *testing.T) {
 	var got []dataplane.Record
 	r.wait("all", func(s *dataplane.Stats) bool { // records come behind what is counted
 		got = append(got, records(capture)...)
-		return s.Ports[1].TxPackets == 1 && s.Ports[0].Drops[batch.NoRoute] == 1 && s.Held == 1 && len(got) >= len(frames)
+		return s.Ports[1].TxPackets == 1 && s.Ports[0].Drops[batch.NoRoute] == 1 && s.Waiting == 1 && len(got) >= len(frames)
 	})
 	r.stop()
 	if len(got) != 3 {

@@ -48,7 +48,7 @@ func (w *worker) complete() bool {
 		}
 		w.dispatch(c)
 		w.transmit()
-		w.stats.held.Store(int64(w.pending.n)) // before the drops, which a reader adds to it
+		w.stats.waiting.Store(int64(w.pending.n)) // before the drops, which a reader adds to it
 		w.drops.flush(w.counters)
 		c.Sent = batch.Clock()
 		if w.capture != nil {

@@ -116,7 +116,7 @@ func (r *ruleRouter) settled(s *dataplane.Stats, port uint16) bool {
 	for i := range s.Ports {
 		rx, tx, dropped = rx+s.Ports[i].RxPackets, tx+s.Ports[i].TxPackets, dropped+s.Ports[i].Dropped()
 	}
-	return s.Ports[port].RxPackets > r.before.Ports[port].RxPackets && rx+uint64(s.Originated) == tx+dropped+uint64(s.Held)
+	return s.Ports[port].RxPackets > r.before.Ports[port].RxPackets && rx+uint64(s.Originated) == tx+dropped+uint64(s.Waiting)
 }
 
 // stepPort is a port that receives the frame that it is given next.

@@ -53,8 +53,8 @@ type pendingQueue struct {
 	limit     int // of n: pendingSize, or half a chunk
 	retrying  int // packets in a chunk
 
-	generation uint64        // fib.FIB.Changes at the last retry
-	retryAt    time.Duration // time of the next retry without a FIB change
+	changes uint64        // fib.FIB.Changes at the last retry
+	retryAt time.Duration // time of the next retry without a FIB change
 
 	// resolve asks the control plane to resolve a neighbor. It does not block.
 	resolve func(adjacency uint32, dst netip.Addr)
@@ -125,13 +125,13 @@ func (q *pendingQueue) addUnknownSA(f batch.Frame, now time.Duration) bool {
 }
 
 // due reports whether the queue should be retried.
-func (q *pendingQueue) due(generation uint64, now time.Duration) bool {
-	return q.n > 0 && q.retrying == 0 && (generation != q.generation || now >= q.retryAt)
+func (q *pendingQueue) due(changes uint64, now time.Duration) bool {
+	return q.n > 0 && q.retrying == 0 && (changes != q.changes || now >= q.retryAt)
 }
 
 // retry lists the packets in an empty chunk and passes expired ones to drop.
-func (q *pendingQueue) retry(c *batch.Chunk, generation uint64, now time.Duration, drop func(batch.Frame, batch.Reason)) {
-	q.generation, q.retryAt = generation, now+retryInterval
+func (q *pendingQueue) retry(c *batch.Chunk, changes uint64, now time.Duration, drop func(batch.Frame, batch.Reason)) {
+	q.changes, q.retryAt = changes, now+retryInterval
 	for range q.n {
 		switch p := q.pop(); {
 		case now < p.deadline:

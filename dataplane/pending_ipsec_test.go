@@ -38,13 +38,13 @@ func TestNewPoliciesApplyToPendingPackets(t *testing.T) {
 			r.fib.SetAdjacency(r.adj[1], 1, 0)
 			r.queues[0].Play(numbered(20, "10.1.0.1"), 20)
 			r.start()
-			r.wait("20 held packets", func(s *dataplane.Stats) bool { return s.Held == 20 })
+			r.wait("20 waiting packets", func(s *dataplane.Stats) bool { return s.Waiting == 20 })
 			chunks := r.router.Stats().Chunks
 			require.NoError(t, g.SetRules([]gateway.Rule{{Policy: policy.Policy{Src: anywhere, Dst: anywhere, Action: c.action, Target: sa.Tunnel()}}}))
 			r.fib.MarkChanged()
 			r.wait("another try", func(s *dataplane.Stats) bool { return s.Chunks >= chunks+2 })
-			if held := r.router.Stats().Held; held != 20-int64(c.discarded) {
-				t.Errorf("%d packets wait after the policies changed", held)
+			if waiting := r.router.Stats().Waiting; waiting != 20-int64(c.discarded) {
+				t.Errorf("%d packets wait after the policies changed", waiting)
 			}
 			r.fib.SetAdjacency(r.adj[1], 1, 0x0200000000bb)
 			r.fib.Commit()

@@ -19,7 +19,7 @@ func TestPacketsWaitForUnresolvedNeighbor(t *testing.T) {
 	r.fib.SetAdjacency(r.adj[1], 1, 0)
 	r.queues[0].Play(numbered(20, "10.1.0.1"), 20)
 	r.start()
-	r.wait("20 held packets", func(s *dataplane.Stats) bool { return s.Held == 20 })
+	r.wait("20 waiting packets", func(s *dataplane.Stats) bool { return s.Waiting == 20 })
 	r.fib.SetAdjacency(r.adj[1], 1, 0x0200000000bb)
 	r.fib.Commit()
 	r.wait("20 packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 20 })
@@ -59,8 +59,8 @@ func TestPendingShareOfADestinationIsLimited(t *testing.T) {
 	for range 10 {
 		time.Sleep(100 * time.Millisecond)
 		r.fib.Commit()
-		if held := r.router.Stats().Held; held > 32 {
-			t.Fatalf("%d packets to one host are held", held)
+		if waiting := r.router.Stats().Waiting; waiting > 32 {
+			t.Fatalf("%d packets to one host wait", waiting)
 		}
 	}
 	r.queues[0].Pause()
@@ -82,7 +82,7 @@ func TestPendingPacketsStayInOrder(t *testing.T) {
 	}
 	r.queues[0].Play(frames, len(frames))
 	r.start()
-	r.wait("40 held packets", func(s *dataplane.Stats) bool { return s.Held == 40 })
+	r.wait("40 waiting packets", func(s *dataplane.Stats) bool { return s.Waiting == 40 })
 	for _, adj := range []uint32{other, r.adj[1]} {
 		var before uint64
 		r.wait("a try to be over", func(s *dataplane.Stats) bool { // in the midst of one, some would go and some wait on
@@ -118,7 +118,7 @@ func TestScanIsLimitedToThePendingQueue(t *testing.T) {
 	r.queues[1].Play(numbered(3000, "10.0.0.1"), 3000)
 	r.start()
 	r.wait("the other port's packets", func(s *dataplane.Stats) bool { return s.Ports[0].TxPackets == 3000 })
-	r.wait("256 held", func(s *dataplane.Stats) bool { return s.Held == 256 })
+	r.wait("256 waiting packets", func(s *dataplane.Stats) bool { return s.Waiting == 256 })
 	if s := r.stop(); s.Ports[0].Drops[batch.NeighborQueueFull] != 2000-256 {
 		t.Errorf("neighbor_queue_full %d", s.Ports[0].Drops[batch.NeighborQueueFull])
 	}
@@ -134,8 +134,8 @@ func TestScanEvictsOldPendingPackets(t *testing.T) {
 	r.queues[0].Play(scan, -1)
 	r.start()
 	r.wait("requests for three times as many hosts as fit the queue", func(s *dataplane.Stats) bool {
-		if s.Held > 256 {
-			t.Fatalf("%d packets are held", s.Held)
+		if s.Waiting > 256 {
+			t.Fatalf("%d packets wait", s.Waiting)
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -173,7 +173,7 @@ func TestESPWaitsForSA(t *testing.T) {
 	r.config.Workers[0].Engine = e
 	r.queues[0].Play(numbered(20, "10.1.0.1"), 20)
 	r.start()
-	r.wait("20 held packets", func(s *dataplane.Stats) bool { return s.Held == 20 })
+	r.wait("20 waiting packets", func(s *dataplane.Stats) bool { return s.Waiting == 20 })
 	e.known.Store(true)
 	r.fib.MarkChanged()
 	r.wait("20 packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 20 })
@@ -188,12 +188,12 @@ func TestESPWaitsForSAThenNeighbor(t *testing.T) {
 	r.config.Workers[0].Engine = e
 	r.queues[0].Play(numbered(20, "10.1.0.1"), 20)
 	r.start()
-	r.wait("20 held packets", func(s *dataplane.Stats) bool { return s.Held == 20 })
+	r.wait("20 waiting packets", func(s *dataplane.Stats) bool { return s.Waiting == 20 })
 	e.known.Store(true)
 	r.fib.MarkChanged()
 	time.Sleep(100 * time.Millisecond) // longer than for associations
-	if held := r.router.Stats().Held; held != 20 {
-		t.Errorf("%d packets wait for their neighbour", held)
+	if waiting := r.router.Stats().Waiting; waiting != 20 {
+		t.Errorf("%d packets wait for their neighbour", waiting)
 	}
 	r.fib.SetAdjacency(r.adj[1], 1, 0x0200000000bb)
 	r.fib.Commit()

@@ -17,7 +17,7 @@ type Queue interface {
 	Transmit(src []batch.Frame) (n int)
 	// Reclaim puts transmitted frames back into the pool, retries transmissions that could not be
 	// started, and returns the number of frames still being transmitted.
-	Reclaim() (pending int)
+	Reclaim() (transmitting int)
 	// FD returns the file descriptor for poll(2), -1 for none.
 	FD() int
 }

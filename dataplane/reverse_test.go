@@ -89,12 +89,12 @@ func TestReversePathAppliesToPendingPackets(t *testing.T) {
 	r.fib.SetAdjacency(r.adj[1], 1, 0)
 	r.queues[0].Play(numbered(20, "10.1.0.1"), 20)
 	r.start()
-	r.wait("20 held packets", func(s *dataplane.Stats) bool { return s.Held == 20 })
+	r.wait("20 waiting packets", func(s *dataplane.Stats) bool { return s.Waiting == 20 })
 	r.fib.SetRPF(0, fib.RPF{IPv4: fib.RPFLoose})
 	r.fib.Commit()
 	r.wait("20 drops", func(s *dataplane.Stats) bool { return s.Ports[0].Drops[batch.ReversePath] == 20 })
-	if s := r.stop(); s.Held != 0 || s.Ports[0].Dropped() != 20 {
-		t.Errorf("%d held, drops %v", s.Held, s.Ports[0].Drops)
+	if s := r.stop(); s.Waiting != 0 || s.Ports[0].Dropped() != 20 {
+		t.Errorf("%d waiting, drops %v", s.Waiting, s.Ports[0].Drops)
 	}
 }
 

@@ -91,8 +91,8 @@ func (r *rig) stop() *dataplane.Stats {
 	for i := range s.Ports {
 		rx, tx, dropped = rx+s.Ports[i].RxPackets, tx+s.Ports[i].TxPackets, dropped+s.Ports[i].Dropped()
 	}
-	if rx+uint64(s.Originated) != tx+dropped+uint64(s.Merged+s.Delivered) || s.Held != 0 {
-		r.t.Errorf("%d packets received, %d originated, %d sent, %d dropped, %d merged, %d held", rx, s.Originated, tx, dropped, s.Merged, s.Held)
+	if rx+uint64(s.Originated) != tx+dropped+uint64(s.Merged+s.Delivered) || s.Waiting != 0 {
+		r.t.Errorf("%d packets received, %d originated, %d sent, %d dropped, %d merged, %d waiting", rx, s.Originated, tx, dropped, s.Merged, s.Waiting)
 	}
 	if frames := r.pool.Len() + r.queues[0].Held() + r.queues[1].Held(); frames != r.mem.Frames() {
 		r.t.Errorf("%d of %d frames left", frames, r.mem.Frames())

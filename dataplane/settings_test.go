@@ -15,7 +15,7 @@ func TestSettingsChangeUnderLoad(t *testing.T) {
 	r.queues[1].Play(numbered(32, "10.0.0.1"), 32) // a destination's share
 	r.queues[0].Play(numbered(1000, "10.1.0.1"), -1)
 	r.start()
-	r.wait("32 held packets", func(s *dataplane.Stats) bool { return s.Held == 32 })
+	r.wait("32 waiting packets", func(s *dataplane.Stats) bool { return s.Waiting == 32 })
 	for i := range 100 {
 		packets := []int{1, 7, 1024, 64}[i%4]
 		require.NoError(t, r.router.Set(dataplane.Settings{MaxPackets: packets, MaxDelay: time.Duration(i) * time.Microsecond, Spin: time.Duration(i%2) * time.Millisecond}))

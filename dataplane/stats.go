@@ -26,11 +26,11 @@ func (s Stage) String() string { return stages[s] }
 
 // workerStats are the statistics that a worker publishes.
 type workerStats struct {
-	chunks   atomic.Uint64
-	held     atomic.Int64 // packets in the pending queue
-	pending  atomic.Int64 // packets in transmit rings
-	inFlight atomic.Int64 // chunks that the engine has
-	idle     atomic.Int64 // nanoseconds of iterations without work
+	chunks       atomic.Uint64
+	waiting      atomic.Int64 // packets in the pending queue
+	transmitting atomic.Int64 // packets in transmit rings
+	inFlight     atomic.Int64 // chunks that the engine has
+	idle         atomic.Int64 // nanoseconds of iterations without work
 
 	frames         int64 // in the UMEM, without large frames
 	free, withheld atomic.Int64
@@ -72,15 +72,15 @@ func (p *PortStats) Dropped() (n uint64) {
 // Stats are the statistics of a router since the start. Packets are conserved: received + Originated
 // = transmitted + dropped + Merged + Delivered + packets in the router.
 type Stats struct {
-	Ports    []PortStats
-	Engine   string
-	Workers  int
-	Chunks   uint64        // finished by engines
-	Held     int64         // packets in the pending queues now, waiting for neighbors or SAs
-	Pending  int64         // packets in transmit rings now
-	InFlight int64         // chunks that engines have now
-	Idle     time.Duration // of all workers, polling or asleep without work
-	Frames   []FrameStats  // by worker
+	Ports        []PortStats
+	Engine       string
+	Workers      int
+	Chunks       uint64        // finished by engines
+	Waiting      int64         // packets in the pending queues now, waiting for neighbors or SAs
+	Transmitting int64         // packets in transmit rings now
+	InFlight     int64         // chunks that engines have now
+	Idle         time.Duration // of all workers, polling or asleep without work
+	Frames       []FrameStats  // by worker
 
 	Originated int64 // ICMP errors, packets of the host, and all but one fragment of each fragmented packet
 	Merged     int64 // all but one fragment of each reassembled packet
@@ -121,8 +121,8 @@ func (r *Router) Stats() *Stats {
 			}
 		}
 		s.Chunks += w.stats.chunks.Load()
-		s.Held += w.stats.held.Load()
-		s.Pending += w.stats.pending.Load()
+		s.Waiting += w.stats.waiting.Load()
+		s.Transmitting += w.stats.transmitting.Load()
 		s.Idle += time.Duration(w.stats.idle.Load())
 		s.InFlight += w.stats.inFlight.Load()
 		s.Originated += w.stats.originated.Load()

@@ -31,14 +31,14 @@ func (w *worker) transmit() {
 }
 
 // reclaim frees transmitted frames and returns how many frames are still in transmit rings.
-func (w *worker) reclaim() (pending int) {
+func (w *worker) reclaim() (transmitting int) {
 	for p := range w.tx {
-		pending += w.tx[p].queue.Reclaim()
+		transmitting += w.tx[p].queue.Reclaim()
 	}
 	w.releaseWithheld()
-	w.stats.pending.Store(int64(pending))
+	w.stats.transmitting.Store(int64(transmitting))
 	w.stats.inFlight.Store(int64(w.inFlight.n))
-	return pending
+	return transmitting
 }
 
 // withhold counts the packet of a failed engine as dropped and withholds its frame from the pool,

@@ -74,14 +74,14 @@ func (w *worker) run() {
 		now := batch.Clock()
 		busy := w.receive(now)
 		busy = w.complete() || busy
-		pending := w.reclaim()
+		transmitting := w.reclaim()
 		w.refill()
 		if busy {
 			lastBusy = now
 			continue
 		}
 		if now-lastBusy >= w.spin && w.inFlight.n == 0 {
-			w.sleep(pending)
+			w.sleep(transmitting)
 		}
 		w.stats.idle.Add(int64(batch.Clock() - now))
 	}
@@ -91,12 +91,12 @@ func (w *worker) run() {
 // sleep waits for received frames. The timeout is short while packets wait for a retry or frames for
 // the end of their transmission. A transmitted frame is not needed at once, and a short timeout costs
 // more than a long one, because it programs the timer.
-func (w *worker) sleep(pending int) {
+func (w *worker) sleep(transmitting int) {
 	timeout := 50 // milliseconds until a stop is noticed
 	switch {
 	case w.pending.n > 0:
 		timeout = 1
-	case pending > 0:
+	case transmitting > 0:
 		timeout = 12
 	}
 	poll(w.pollFD, timeout)
@@ -119,12 +119,12 @@ func (w *worker) shutDown() {
 		late := now-start >= stopDelay
 		busy := !late && w.receive(now)
 		busy = w.complete() || busy
-		pending := w.reclaim()
+		transmitting := w.reclaim()
 		w.refill()
 		if w.inFlight.n > 0 && now-start < 2*stopDelay {
 			continue
 		}
-		if late || !busy && pending == 0 {
+		if late || !busy && transmitting == 0 {
 			break
 		}
 	}
@@ -143,5 +143,5 @@ func (w *worker) shutDown() {
 	w.slow.n = 0
 	w.expireFragments(1<<63 - 1)
 	w.drops.flush(w.counters)
-	w.stats.held.Store(0)
+	w.stats.waiting.Store(0)
 }

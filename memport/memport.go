@@ -140,7 +140,7 @@ func (q *Queue) Transmit(src []batch.Frame) int {
 	return len(src)
 }
 
-func (q *Queue) Reclaim() (pending int) {
+func (q *Queue) Reclaim() (transmitting int) {
 	for {
 		_, addrs := q.tx.peekDone(q.tx.held())
 		if len(addrs) == 0 {

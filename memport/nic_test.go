@@ -29,7 +29,7 @@ func newPair(t *testing.T) *pair {
 }
 
 // turn forwards up to n received frames and reclaims transmitted ones.
-func (p *pair) turn(t *testing.T, n int) (received, pending int) {
+func (p *pair) turn(t *testing.T, n int) (received, transmitting int) {
 	p.in.Refill()
 	chunk := make([]batch.Frame, n)
 	chunk = chunk[:p.in.Receive(chunk)]
@@ -41,13 +41,13 @@ func (p *pair) turn(t *testing.T, n int) (received, pending int) {
 	for rest := chunk; len(rest) > 0; {
 		rest = rest[p.out.Transmit(rest):]
 	}
-	pending = p.out.Reclaim()
+	transmitting = p.out.Reclaim()
 	free := slices.Clone(p.pool.TakeBlock(min(32, p.pool.Len())))
 	for _, frame := range free { // the worker may overwrite free frames
 		clear(p.mem.Bytes()[frame : frame+umem.FrameSize])
 	}
 	p.pool.PutBlock(free)
-	return len(chunk), pending
+	return len(chunk), transmitting
 }
 
 // checkFrames checks that the pool and the queues have all frames, and none twice.
@@ -117,13 +117,13 @@ func TestNICServesItsQueues(t *testing.T) {
 			require.NoError(t, err)
 			running = append(running, c)
 		}
-		received, pending := make([]int, len(pairs)), 0
-		for received[0] < count || received[1] < count || pending > 0 {
-			pending = 0
+		received, transmitting := make([]int, len(pairs)), 0
+		for received[0] < count || received[1] < count || transmitting > 0 {
+			transmitting = 0
 			for i, p := range pairs {
 				n, left := p.turn(t, rnd.IntN(1500))
 				received[i] += n
-				pending += left
+				transmitting += left
 			}
 			runtime.Gosched()
 		}
@@ -178,8 +178,8 @@ func TestPausedQueueRunsDry(t *testing.T) {
 	}
 	p.in.Pause()
 	for dry := 0; dry < 3; { // the NIC may finish a burst
-		n, pending := p.turn(t, 100)
-		if dry++; n+pending > 0 {
+		n, transmitting := p.turn(t, 100)
+		if dry++; n+transmitting > 0 {
 			dry = 0
 		}
 		runtime.Gosched()

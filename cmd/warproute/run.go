@@ -219,7 +219,7 @@ func account(w io.Writer, snap *status.Snapshot) {
 	if n := snap.Stats.Delivered; n > 0 {
 		fmt.Fprintf(w, "  %d transmitted packets were delivered to this host from tunnels\n", n)
 	}
-	if n := snap.Stats.Pending; n > 0 {
+	if n := snap.Stats.Transmitting; n > 0 {
 		fmt.Fprintf(w, "  %d transmitted packets were still in the TX rings, and are lost\n", n)
 	}
 	for _, d := range status.Drops(snap) {

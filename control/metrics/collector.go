@@ -90,7 +90,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	send.frames(s.Stats.Frames)
 	send.config(s)
 	send.guard(s.Guard)
-	send.gauge(neighborQueue, float64(s.Stats.Held))
+	send.gauge(neighborQueue, float64(s.Stats.Waiting))
 	send.ipsec(s)
 	send.gauge(fibRoutes, float64(s.RoutesIPv4), "ipv4")
 	send.gauge(fibRoutes, float64(s.RoutesIPv6), "ipv6")

@@ -33,7 +33,7 @@ func TestGatewayNeighbors(t *testing.T) {
 	w.ip("neigh add 10.1.0.2 dev lan lladdr 02:00:00:00:00:0a", "neigh add fe80::9 dev lan lladdr 02:00:00:00:00:0b")
 	w.want("20.0.0.1", "lan 02:00:00:00:00:0a", "fd20::1", "lan 02:00:00:00:00:0b", "21.0.0.1", "lan 02:00:00:00:00:0a*128 wan ?*128")
 	if w.fib.Changes() == before {
-		t.Error("a neighbor was resolved, but the generation did not move: held packets would not try again")
+		t.Error("a neighbor was resolved, but the FIB counts no change: waiting packets would not be retried")
 	}
 	w.ip("neigh change 10.1.0.2 dev lan nud failed", "neigh del fe80::9 dev lan")
 	w.want("20.0.0.1", "lan ?", "fd20::1", "lan ?")

@@ -52,7 +52,7 @@ func EngineOf(s *Snapshot) Engine {
 		Workers: s.Stats.Workers, Cores: s.Engine.Cores, HugePages: s.Engine.HugePages,
 		MaxPackets: s.Engine.MaxPackets, MaxDelayNS: s.Engine.MaxDelay.Nanoseconds(),
 		Chunks: s.Stats.Chunks, Packets: s.Stats.Packets.Sum, PacketsPerChunk: s.Stats.Packets.Mean(),
-		Frames: s.Stats.Frames, InFlight: s.Stats.InFlight, NeighborQueue: s.Stats.Held, TxPending: s.Stats.Pending,
+		Frames: s.Stats.Frames, InFlight: s.Stats.InFlight, NeighborQueue: s.Stats.Waiting, TxPending: s.Stats.Transmitting,
 		ConfigLoaded: s.Config.Loaded,
 	}
 }

@@ -32,7 +32,7 @@ func sample() *Snapshot {
 				{RxPackets: 3000, RxBytes: 180000, TxPackets: 12, TxBytes: 720},
 				{RxPackets: 12, RxBytes: 720, TxPackets: 2990, TxBytes: 179400},
 			},
-			Engine: "cpu", Workers: 2, Chunks: 3, InFlight: 2, Held: 1, Pending: 2,
+			Engine: "cpu", Workers: 2, Chunks: 3, InFlight: 2, Waiting: 1, Transmitting: 2,
 		},
 		Config: ConfigState{Loaded: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 	}

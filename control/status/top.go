@@ -80,7 +80,7 @@ func TopOf(before, now *Snapshot, interval time.Duration) Top {
 	chunks.Sub(&packets)
 	t := Top{
 		Time: time.Now(), Interval: interval.Nanoseconds(), Engine: now.Engine.Name, Description: now.Engine.Why, Workers: now.Stats.Workers,
-		Chunks: float64(chunks.Count) / interval.Seconds(), PacketsPerChunk: chunks.Mean(), InFlight: now.Stats.InFlight, NeighborQueue: now.Stats.Held,
+		Chunks: float64(chunks.Count) / interval.Seconds(), PacketsPerChunk: chunks.Mean(), InFlight: now.Stats.InFlight, NeighborQueue: now.Stats.Waiting,
 		Ports: []TopPort{}, Drops: []TopDrop{}, SAs: []TopSA{},
 	}
 	var drops [batch.NumReasons]float64
