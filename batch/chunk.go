@@ -24,7 +24,7 @@ type Chunk struct {
 type Stamps struct {
 	Received  time.Duration // the first packet left a receive ring
 	Submitted time.Duration // closed and passed to the engine
-	Done      time.Duration // the engine's results were seen
+	Finished  time.Duration // the engine's results were seen
 	Ordered   time.Duration // all earlier chunks were transmitted
 	Sent      time.Duration // its packets were in the transmit rings, and the kernel was notified
 }

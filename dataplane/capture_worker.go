@@ -67,9 +67,9 @@ func (w *worker) captureDecided(c *batch.Chunk) {
 	}
 }
 
-// captureDone writes the traces of a chunk's packets.
-func (w *worker) captureDone(c *batch.Chunk) {
+// writeTraces writes the traces of a chunk's packets.
+func (w *worker) writeTraces(c *batch.Chunk) {
 	for _, r := range *w.capture {
-		r.traces.done(r, c)
+		r.traces.write(r, c)
 	}
 }

@@ -30,12 +30,12 @@ func (w *worker) complete() bool {
 	if w.inFlight.n == 0 {
 		return false
 	}
-	done, now := 0, batch.Clock()
-	for done < w.inFlight.n && w.engine.Done(w.inFlight.at(done)) {
-		w.inFlight.at(done).Done = now
-		done++
+	finished, now := 0, batch.Clock()
+	for finished < w.inFlight.n && w.engine.Done(w.inFlight.at(finished)) {
+		w.inFlight.at(finished).Finished = now
+		finished++
 	}
-	for i := range done {
+	for i := range finished {
 		c := w.inFlight.pop()
 		if w.inFlight.n > 0 {
 			w.reader.Hold(w.inFlight.at(0).Epoch)
@@ -52,20 +52,19 @@ func (w *worker) complete() bool {
 		w.drops.flush(w.counters)
 		c.Sent = batch.Clock()
 		if w.capture != nil {
-			w.captureDone(c)
+			w.writeTraces(c)
 		}
 		w.stats.record(c)
 		w.free = append(w.free, c)
-		if i+1 < done {
+		if i+1 < finished {
 			w.reclaim() // a transmit ring may not have room for several chunks
 		}
 	}
-	return done > 0
+	return finished > 0
 }
 
 // dispatch sorts the packets of a finished chunk by verdict: to the list of the egress port, the
-// pending queue, the slow path or the pool. It drops a packet for a port that does not exist as
-// unprocessed.
+// pending queue, the slow path, the withheld frames or the pool.
 func (w *worker) dispatch(c *batch.Chunk) {
 	in, out := c.In[:c.N], c.Out[:c.N]
 	for i, r := range out {
@@ -78,14 +77,16 @@ func (w *worker) dispatch(c *batch.Chunk) {
 			if i < c.Retried {
 				break
 			}
-			if f, full := w.pending.addUnresolved(w.mem, in[i], r.Adjacency(), c.Done); full {
+			if f, full := w.pending.addUnresolved(w.mem, in[i], r.Adjacency(), c.Finished); full {
 				w.drop(f, batch.NeighborQueueFull)
 			}
-		case r.Verdict == unknownSA && (i < c.Retried || w.pending.addUnknownSA(in[i], c.Done)):
+		case r.Verdict == unknownSA && (i < c.Retried || w.pending.addUnknownSA(in[i], c.Finished)):
 		case r.Verdict == batch.Lost:
 			w.withhold(in[i])
-		default:
-			w.handleException(in[i], r, c.Done)
+		case r.Verdict.Action() == batch.ActionDrop:
+			w.handleException(in[i], r, c.Finished)
+		default: // an invalid verdict, or a port that does not exist
+			w.drop(in[i], batch.Unprocessed)
 		}
 	}
 	if c.Retried > 0 {

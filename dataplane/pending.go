@@ -162,7 +162,7 @@ func (q *pendingQueue) finishRetry(mem []byte, c *batch.Chunk) {
 			q.push(p)
 		case r.Verdict.Action() == batch.ActionHold:
 			if p.adjacency == noAdjacency || c.In[i].Addr != p.frame.Addr { // IPsec replaced the packet
-				p.frame, p.deadline = c.In[i], c.Done+pendingTimeout
+				p.frame, p.deadline = c.In[i], c.Finished+pendingTimeout
 				p.dst = destination(mem[p.frame.Addr : uint64(p.frame.Addr)+uint64(p.frame.Len)])
 			}
 			p.adjacency = r.Adjacency()

@@ -48,8 +48,8 @@ func (s *workerStats) record(c *batch.Chunk) {
 	s.chunks.Add(1)
 	s.packets.Record(uint64(c.N), 1)
 	s.stages[StageWait].Record(uint64(c.Submitted-c.Received), 1)
-	s.stages[StageEngine].Record(uint64(c.Done-c.Submitted), 1)
-	s.stages[StageOrder].Record(uint64(c.Ordered-c.Done), 1)
+	s.stages[StageEngine].Record(uint64(c.Finished-c.Submitted), 1)
+	s.stages[StageOrder].Record(uint64(c.Ordered-c.Finished), 1)
 	s.stages[StageTx].Record(uint64(c.Sent-c.Ordered), 1)
 	s.stages[StageTotal].Record(uint64(c.Sent-c.Received), 1)
 }

@@ -73,8 +73,8 @@ func (p *traces) dropped(f batch.Frame, reason batch.Reason) {
 	}
 }
 
-// done writes the records of a completed chunk.
-func (p *traces) done(r *captureRing, c *batch.Chunk) {
+// write writes the records of a completed chunk.
+func (p *traces) write(r *captureRing, c *batch.Chunk) {
 	kept := 0
 	for i := range p.all[:p.n] {
 		t := &p.all[i]

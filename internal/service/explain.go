@@ -43,7 +43,7 @@ func (x *explainer) explain(r *dataplane.Record) status.Trace {
 		Time: x.epoch.Add(r.Time), Port: x.ports[r.Port], Queue: x.queue(r), Worker: r.Worker, ChunkPackets: d.Packets,
 		Engine: x.engine(), Packet: describe(r.Data), Bytes: r.Len,
 		Times: status.TraceTimes{
-			Wait: int64(d.Submitted - d.Received), Engine: int64(d.Done - d.Submitted), Order: int64(d.Ordered - d.Done),
+			Wait: int64(d.Submitted - d.Received), Engine: int64(d.Finished - d.Submitted), Order: int64(d.Ordered - d.Finished),
 			Tx: int64(d.Sent - d.Ordered), Total: int64(d.Sent - d.Received),
 		},
 	}
