@@ -21,9 +21,9 @@ const host = "host"
 
 func hostEngines(c testbed.Config, base *fib.FIB, g *gateway.Gateway) testbed.Engines {
 	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
-		var all []*gpu.HostEngine
+		var all []*gpu.NullDevice
 		return func(worker int, mem []byte) (dataplane.Engine, error) {
-				h, err := gpu.NewHostEngine(newCPU(base, g, worker, mem), mem, c.Chunks, c.MaxPackets, func(in []batch.Frame, jobs []esp.Job, results []batch.Result) {
+				h, err := gpu.NewNullDevice(newCPU(base, g, worker, mem), mem, c.Chunks, c.MaxPackets, func(in []batch.Frame, jobs []esp.Job, results []batch.Result) {
 					pass(mem, in, jobs, results)
 				})
 				if err == nil {

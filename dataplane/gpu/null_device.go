@@ -7,21 +7,21 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// HostEngine is an IPsec engine with a null device: only the host's part of the work remains. It is
-// for measurements.
-type HostEngine struct {
+// NullDevice is an IPsec engine without a GPU: only the host's part of the work remains. It is for
+// measurements.
+type NullDevice struct {
 	*Engine
 	chunk *batch.Chunk // being submitted
 }
 
-// NewHostEngine returns such an engine. device replaces the GPU: it fills in the results of packets, by
+// NewNullDevice returns such an engine. device replaces the GPU: it fills in the results of packets, by
 // their frames and jobs.
-func NewHostEngine(worker *cpu.Engine, umem []byte, chunks, size int, device func(in []batch.Frame, jobs []esp.Job, results []batch.Result)) (*HostEngine, error) {
+func NewNullDevice(worker *cpu.Engine, umem []byte, chunks, size int, device func(in []batch.Frame, jobs []esp.Job, results []batch.Result)) (*NullDevice, error) {
 	mailbox, err := newMailbox(chunks, size)
 	if err != nil {
 		return nil, err
 	}
-	h := &HostEngine{Engine: newEngine(worker, &deviceState{}, mailbox, umem, Options{}.withDefaults())}
+	h := &NullDevice{Engine: newEngine(worker, &deviceState{}, mailbox, umem, Options{}.withDefaults())}
 	if h.ipsec, err = newIPsecPath(chunks, size, ipsec.NoKeyIndex); err != nil {
 		_ = mailbox.Close()
 		return nil, err
@@ -42,16 +42,16 @@ func NewHostEngine(worker *cpu.Engine, umem []byte, chunks, size int, device fun
 }
 
 // Close frees the engine's memory. The engine must no longer be in use.
-func (h *HostEngine) Close() error {
+func (h *NullDevice) Close() error {
 	_ = h.ipsec.deviceJobs.Close()
 	return h.mailbox.Close()
 }
 
 // Name returns "host".
-func (h *HostEngine) Name() string { return "host" }
+func (h *NullDevice) Name() string { return "host" }
 
 // Submit executes a chunk.
-func (h *HostEngine) Submit(c *batch.Chunk) {
+func (h *NullDevice) Submit(c *batch.Chunk) {
 	h.chunk = c
 	h.Engine.Submit(c)
 }
