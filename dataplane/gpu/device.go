@@ -171,7 +171,7 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 	}
 	d.closers = append(d.closers, mailbox.Close)
 	e := newEngine(fallback, &d.state, mailbox, umem, d.options)
-	e.generation = &d.tables.current
+	e.generation = &d.tables.queuedGeneration
 	if err := d.addIPsec(e, chunks, size); err != nil {
 		return nil, err
 	}

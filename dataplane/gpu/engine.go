@@ -44,7 +44,7 @@ type flight struct {
 	placement Placement
 	slot      int           // first slot in the mailbox
 	slots     int           // number of slots
-	collected int           // slots whose results were copied
+	finished  int           // slots that finishSlots has finished
 	submitted time.Duration // time of submission, by batch.Clock
 }
 
@@ -57,7 +57,7 @@ type Placement uint8
 const (
 	ExecutedOnGPU  Placement = iota
 	ExecutedOnCPU            // the GPU was out of use
-	BelowThreshold           // on the CPU: a small chunk and an idle GPU
+	BelowThreshold           // on the CPU: a small chunk, and no other in flight
 	NoFreeSlot               // on the CPU: all slots were busy
 	Abandoned                // the GPU did not finish it
 	numPlacements
@@ -87,7 +87,7 @@ func (e *Engine) Name() string {
 
 // Submit passes a chunk to the GPU, in the lowest free slot: at low load one block serves all chunks,
 // and polls for them. The CPU engine executes the chunk if the GPU is out of use, if no slot is free,
-// or if the chunk is small and the GPU idle.
+// or if the chunk is small and no other in flight.
 func (e *Engine) Submit(c *batch.Chunk) {
 	f := flight{chunk: c}
 	if f.slot, f.placement = e.place(c); f.placement == ExecutedOnGPU {
@@ -102,7 +102,9 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	e.inFlight = append(e.inFlight, f)
 }
 
-// place returns the slot for a chunk, or why the CPU executes it.
+// place returns the slot for a chunk, or why the CPU executes it. A small chunk goes to the CPU only if no
+// chunk is in flight, on the CPU included, for chunks complete in order. (For post the GPU is idle if no
+// slot is in use: one may be, by an abandoned chunk, and none by a chunk on the CPU.)
 func (e *Engine) place(c *batch.Chunk) (slot int, p Placement) {
 	switch {
 	case !e.usable():
@@ -122,7 +124,7 @@ func (e *Engine) ProcessReassembled(p []byte, origin batch.Origin) (batch.Frame,
 }
 
 // post writes a chunk to free slots and returns their number: one, or several on the low-latency path,
-// where a slot has inlined headers of inlineFrames packets.
+// where a slot has inlined headers of inlineFrames packets. That path is for an idle GPU: no slot is in use.
 func (e *Engine) post(c *batch.Chunk, first int) int {
 	s, slots := &e.mailbox.slots[first], (c.N+inlineFrames-1)/inlineFrames
 	var jobs []esp.Job
@@ -167,11 +169,11 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 		return true
 	}
 	f := &e.inFlight[i]
-	if f.placement == ExecutedOnGPU && !e.collect(f) {
+	if f.placement == ExecutedOnGPU && !e.finishSlots(f) {
 		switch {
 		case !e.state.ok():
 			e.abandon()
-		case batch.Clock()-f.submitted <= e.timeout || e.collect(f): // polls again: the thread may have been descheduled
+		case batch.Clock()-f.submitted <= e.timeout || e.finishSlots(f): // polls again: the thread may have been descheduled
 			return false
 		default:
 			e.abandon()
@@ -190,19 +192,21 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 	return true
 }
 
-// collect copies the results of the finished slots of a chunk and reports whether all are finished.
-func (e *Engine) collect(f *flight) bool {
-	for ; f.collected < f.slots; f.collected++ {
-		s := &e.mailbox.slots[f.slot+f.collected]
+// finishSlots does the host's part for the slots of a chunk that the device has finished: it copies and
+// checks the results, confirms replay windows and applies inbound policies (ipsecPath.finish), and
+// compares the chunk with the CPU's results (shadow). It reports whether all slots are finished.
+func (e *Engine) finishSlots(f *flight) bool {
+	for ; f.finished < f.slots; f.finished++ {
+		s := &e.mailbox.slots[f.slot+f.finished]
 		if !s.finished() {
 			return false
 		}
 		if s.flags == hasJobsFlag {
 			e.ipsec.finish(e, f.chunk, f.slot, s.results)
 		} else {
-			in, out := slotPackets(f.chunk, f.collected, f.slots)
-			e.collectSlot(s, in, out)
-			if f.collected == f.slots-1 {
+			in, out := slotPackets(f.chunk, f.finished, f.slots)
+			e.finishRouted(s, in, out)
+			if f.finished == f.slots-1 {
 				e.shadow.compare(f.chunk, nil)
 			}
 		}
@@ -210,9 +214,9 @@ func (e *Engine) collect(f *flight) bool {
 	return true
 }
 
-// collectSlot copies the results of a slot. If the tables changed after an inline completion, the CPU
+// finishRouted copies and checks the results of a slot without jobs. If the tables changed after an inline completion, the CPU
 // executes its packets: their frames are unchanged.
-func (e *Engine) collectSlot(s *slot, in []batch.Frame, out []batch.Result) {
+func (e *Engine) finishRouted(s *slot, in []batch.Frame, out []batch.Result) {
 	s.copyResults(out)
 	for rest := s.completed; rest != 0; rest &= rest - 1 {
 		first := bits.TrailingZeros32(rest) * batchFrames

@@ -42,7 +42,8 @@ func (s *ipsecPath) begin(stage *esp.Stage, k *checker, c *batch.Chunk, slot int
 	return jobs
 }
 
-// finish does the steps after the device.
+// finish copies and checks the results of a slot, and does the steps after the device: replay windows and
+// inbound policies. The CPU routes packets again that were decrypted or encrypted once more.
 func (s *ipsecPath) finish(e *Engine, c *batch.Chunk, slot int, results []batch.Result) {
 	jobs, in, out := s.jobs[slot][:c.N], c.In[:c.N], c.Out[:c.N]
 	for i := range jobs {

@@ -82,7 +82,7 @@ func (e *Engine) Quiesced() bool {
 func (e *Engine) abandon() {
 	lost := e.lost.Load()
 	for i := range e.inFlight {
-		if f := &e.inFlight[i]; f.placement == ExecutedOnGPU && !e.collect(f) {
+		if f := &e.inFlight[i]; f.placement == ExecutedOnGPU && !e.finishSlots(f) {
 			lost |= f.mask()
 			f.placement = Abandoned
 		}

@@ -169,7 +169,7 @@ func TestPartsAreCollectedOnce(t *testing.T) {
 				t.Fatalf("the chunk is done with %d of %d parts", k, maxSplit)
 			}
 			blocks[k].hang.Store(false)
-			for start := time.Now(); k < maxSplit-1 && e.inFlight[0].collected == k; time.Sleep(time.Microsecond) {
+			for start := time.Now(); k < maxSplit-1 && e.inFlight[0].finished == k; time.Sleep(time.Microsecond) {
 				if e.Done(c) || time.Since(start) > 10*time.Second {
 					t.Fatalf("part %d is not collected, or the chunk is done", k)
 				}
@@ -202,7 +202,7 @@ func TestFaultLosesUnfinishedChunks(t *testing.T) {
 	blocks[1].hang.Store(true)
 	e.Submit(c)
 	e.Submit(next)
-	for e.Done(c); e.inFlight[0].collected != 1; time.Sleep(time.Microsecond) {
+	for e.Done(c); e.inFlight[0].finished != 1; time.Sleep(time.Microsecond) {
 		e.Done(c)
 	}
 	if inFlight, lost := e.chunks(); inFlight != 2 || lost != 0 {

@@ -14,9 +14,11 @@ type tables struct {
 	state      *deviceState
 	patcher    *patcher
 	generation word
-	current    atomic.Uint32 // generation.value
-	arrays     [fib.NumArrays]array
-	images     [2]image // IPv4, IPv6
+	// queuedGeneration is generation.value for workers. It runs ahead of the device, whose patch may still
+	// be queued: a worker refuses inline completions of an older generation.
+	queuedGeneration atomic.Uint32
+	arrays           [fib.NumArrays]array
+	images           [2]image // IPv4, IPv6
 }
 
 // word is a word of device memory that only patches change.
@@ -62,14 +64,16 @@ func (t *tables) Reuse() { t.nextGeneration() }
 // nextGeneration makes the device repeat lookups that are running.
 func (t *tables) nextGeneration() {
 	t.generation.value = (t.generation.value + 1) % (1 << 31)
-	t.current.Store(uint32(t.generation.value))
+	t.queuedGeneration.Store(uint32(t.generation.value))
 	t.patcher.add(patch{At: t.generation.at, Word: t.generation.value, Count: 1, Bytes: 4})
 }
 
 // Flush implements fib.Follower.
 func (t *tables) Flush() { t.patcher.flush() }
 
-// Replace implements trie.Follower. It fills the inactive buffer, after running lookups have left it.
+// Replace implements trie.Follower. It fills the inactive buffer, after running lookups have left it. Old
+// words beyond the new ones stay in the buffer: no lookup reaches them before a patch, since a table fills
+// a whole node before it stores the reference to it.
 func (im *image) Replace(words []uint32) {
 	t := im.tables
 	t.nextGeneration()

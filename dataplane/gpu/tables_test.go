@@ -77,7 +77,7 @@ func TestGenerationChangesOnHostFirst(t *testing.T) {
 		defer close(turned)
 		tables.Reuse()
 	}()
-	for start := time.Now(); tables.current.Load() != 1; time.Sleep(time.Millisecond) {
+	for start := time.Now(); tables.queuedGeneration.Load() != 1; time.Sleep(time.Millisecond) {
 		if time.Since(start) > 10*time.Second {
 			t.Error("the generation is not changed before its patch is queued")
 			break
@@ -85,8 +85,8 @@ func TestGenerationChangesOnHostFirst(t *testing.T) {
 	}
 	p.mu.Unlock()
 	<-turned
-	if added := p.queued.Load(); tables.current.Load() != 1 || added != 1 {
-		t.Errorf("generation %d, %d queued patches", tables.current.Load(), added)
+	if added := p.queued.Load(); tables.queuedGeneration.Load() != 1 || added != 1 {
+		t.Errorf("generation %d, %d queued patches", tables.queuedGeneration.Load(), added)
 	}
 }
 

@@ -111,7 +111,10 @@ func (d *Device) follow(t *tables) error {
 		return err
 	}
 	d.tables = t
-	d.unfollow = []func(){d.base.Follow(t), d.base.IPv4.Follow(&t.images[0]), d.base.IPv6.Follow(&t.images[1])}
+	endFIB := d.base.Follow(t)
+	endIPv4 := d.base.IPv4.Follow(&t.images[0]) // calls Replace, which copies the table
+	endIPv6 := d.base.IPv6.Follow(&t.images[1])
+	d.unfollow = []func(){endFIB, endIPv4, endIPv6}
 	t.patcher.drain()
 	return d.state.err()
 }
