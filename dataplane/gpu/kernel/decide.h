@@ -87,10 +87,10 @@ DEVICE uint32_t drop_reason(uint32_t kind)
 }
 
 /* Computes the forwarding decision of a packet. It writes nothing, so it can be repeated. */
-DEVICE struct candidate look_up(const struct tables *t, struct snapshot s, struct frame f, uint8_t *body,
+DEVICE struct candidate look_up(const struct tables *t, struct snapshot s, struct frame f, uint8_t *frame,
 				const uint32_t *header)
 {
-	struct candidate c = {{0, 0, 0}, {header, body + ETHERNET_LEN, 0, 0, 0, 0}, 0, may_be_partial(t, f.port % MAX_PORTS), 0, 0, 0, 0}; /* port without flags */
+	struct candidate c = {{0, 0, 0}, {header, frame + ETHERNET_LEN, 0, 0, 0, 0}, 0, may_be_partial(t, f.port % MAX_PORTS), 0, 0, 0, 0}; /* port without flags */
 	struct packet *p = &c.packet;
 	uint32_t dst_word = lookup_dst_root(s, p), src_word = 0;
 	uint32_t mode = CHECK_REVERSE_PATH ? rpf_mode(t, p, f) : RPF_OFF;
@@ -165,15 +165,15 @@ struct decision {
 
 /* Decides on the packet of frame f.
  *
- *	body    its Ethernet header in host memory: read beyond the header copy, and written to
+ *	frame   its Ethernet header in host memory: read beyond the header copy, and written to
  *	        complete an L4 checksum
- *	header  a copy of the 64 bytes from 2 before body on, 4-byte aligned; bytes beyond the end
+ *	header  a copy of the 64 bytes from 2 before frame on, 4-byte aligned; bytes beyond the end
  *	        of the frame are arbitrary
  *	to      receives the first 32 bytes of the header as the frame will have them */
-DEVICE struct decision decide(const struct tables *t, struct snapshot s, struct frame f, uint8_t *body,
+DEVICE struct decision decide(const struct tables *t, struct snapshot s, struct frame f, uint8_t *frame,
 			      const uint32_t *header, uint32_t *to)
 {
-	struct candidate c = look_up(t, s, f, body, header);
+	struct candidate c = look_up(t, s, f, frame, header);
 	struct decision d = {c.result, s.generation};
 
 	if (likely(c.uses_tables))

@@ -61,7 +61,7 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct key_table *v, 
 		left &= ~b.lanes;
 	}
 	PRAGMA_UNROLL_1
-	for (int after = gcm ? 2 : 0; after < 2; after++) {
+	for (int after = gcm ? 2 : 0; after < 2; after++) { /* 0: before the lanes' own work, 1: after it, as in crypt.h; none for GCM */
 		crypt_by_warp(s, t, c, g->lanes, after);
 		__syncwarp();
 		if (!after)
@@ -103,11 +103,11 @@ DEVICE void process_esp_batch(const struct mailbox *m, const struct key_table *v
 	struct snapshot s = load_headers(m, scratch, w, active);
 	struct staged_set g = {0, 0, staging->size};
 	struct segments segments = {0, 0};
-	uint8_t *body = m->umem + w.low;
+	uint8_t *frame = m->umem + w.low;
 
 	PRAGMA_UNROLL_1
 	for (;;) {
-		process_batch(m, scratch, s, slot, batch, w, body, active, g.lanes ? ACCESS_STAGED : ACCESS_32);
+		process_batch(m, scratch, s, slot, batch, w, frame, active, g.lanes ? ACCESS_STAGED : ACCESS_32);
 		store_packets(m, staging, &c, g.lanes & __ballot_sync(FULL_MASK, active), segments);
 		zero_keys(staging, &g);
 		if (!pending)
@@ -117,7 +117,7 @@ DEVICE void process_esp_batch(const struct mailbox *m, const struct key_table *v
 			return; /* the staging buffer is too small for a packet; the host prevents it */
 		pending &= ~g.lanes;
 		active = crypt_staged_set(m, v, staging, t, scratch, slot, batch, &g, &c, &w, &segments);
-		body = (uint8_t *)(staging->words + c.at) + (w.low - c.start);
+		frame = (uint8_t *)(staging->words + c.at) + (w.low - c.start);
 	}
 }
 

@@ -180,13 +180,13 @@ DEVICE void store_headers_32(const struct mailbox *m, const struct warp_scratch 
 	__syncwarp();
 }
 
-/* Writes the same to the staging buffer, where body is the lane's frame. */
-DEVICE void store_headers_staged(const struct warp_scratch *scratch, uint8_t *body, int changed)
+/* Writes the same to the staging buffer, where frame is the lane's frame. */
+DEVICE void store_headers_staged(const struct warp_scratch *scratch, uint8_t *frame, int changed)
 {
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < REWRITTEN_WORDS; i++)
 		if (changed)
-			((uint32_t *)(body - 2))[i] = scratch->rewritten[lane_id()][i];
+			((uint32_t *)(frame - 2))[i] = scratch->rewritten[lane_id()][i];
 	__syncwarp();
 }
 
@@ -195,10 +195,10 @@ DEVICE void store_headers_staged(const struct warp_scratch *scratch, uint8_t *bo
 enum frame_access { ACCESS_128, ACCESS_32, ACCESS_STAGED };
 
 DEVICE void store_headers(const struct mailbox *m, const struct warp_scratch *scratch, struct desc_word w,
-			  uint8_t *body, int changed, enum frame_access access)
+			  uint8_t *frame, int changed, enum frame_access access)
 {
 	if (access == ACCESS_STAGED)
-		store_headers_staged(scratch, body, changed);
+		store_headers_staged(scratch, frame, changed);
 	else if (access == ACCESS_32)
 		store_headers_32(m, scratch, w, changed);
 	else
@@ -221,7 +221,7 @@ DEVICE void store_result(const struct mailbox *m, uint8_t *slot, uint32_t batch,
  * and changed frames. Results are posted before the generation check; if the tables changed they
  * are overwritten before the batch is reported as done. */
 DEVICE void process_batch(const struct mailbox *m, struct warp_scratch *scratch, struct snapshot s,
-			  uint8_t *slot, uint32_t batch, struct desc_word w, uint8_t *body, int active,
+			  uint8_t *slot, uint32_t batch, struct desc_word w, uint8_t *frame, int active,
 			  enum frame_access access)
 {
 	uint32_t lane = lane_id();
@@ -233,11 +233,11 @@ DEVICE void process_batch(const struct mailbox *m, struct warp_scratch *scratch,
 	do {
 		struct decision d = {{0, 0, 0}, 0};
 		if (active) {
-			d = decide(&t, s, f, body, scratch->headers[lane], scratch->rewritten[lane]);
+			d = decide(&t, s, f, frame, scratch->headers[lane], scratch->rewritten[lane]);
 			store_result(m, slot, batch, d.result);
 			changed |= d.result.verdict >> 12 == ACTION_FORWARD;
 		}
-		store_headers(m, scratch, w, body, active && changed, access);
+		store_headers(m, scratch, w, frame, active && changed, access);
 		active = active && d.generation != s.generation;
 		if (unlikely(active)) {
 			t.hot = 0; /* the copy belongs to the previous snapshot */
