@@ -24,8 +24,8 @@ func (s *Stage) classifyAll(in []batch.Frame, out []batch.Result, jobs []Job, by
 		sa, drop := s.classify(s.frames.Bytes(in[i]), i, by)
 		switch {
 		case sa != nil:
-			s.sealed.at[s.sealed.n], s.sealed.by[s.sealed.n] = int32(i), sa
-			s.sealed.n++
+			s.toOpen.at[s.toOpen.n], s.toOpen.sa[s.toOpen.n] = int32(i), sa
+			s.toOpen.n++
 		case drop.Verdict != 0:
 			setDrop(&in[i], &out[i], jobOf(jobs, i), drop)
 		}

@@ -77,7 +77,7 @@ func (s *Stage) finishBlock(in []batch.Frame, out []batch.Result, jobs []Job) (n
 			out[i] = dropFor(s.inbound[j])
 		case s.outbound[j] != ipsec.OK:
 			out[i] = dropFor(s.outbound[j])
-		case s.sas[j] != nil:
+		case s.outSA[j] != nil:
 			again[i] = true
 		default:
 			in[i].Origin = in[i].Origin.With(batch.InboundChecked)
@@ -97,13 +97,11 @@ func (s *Stage) finishBlock(in []batch.Frame, out []batch.Result, jobs []Job) (n
 // policies, unless it is dropped. It returns true if the inner packet is ESP, too.
 func (s *Stage) confirm(f *batch.Frame, r *batch.Result, job *Job, i int) (nested bool) {
 	f.Origin = f.Origin.With(batch.PolicyDone)
-	dropped := r.Verdict.Action() == batch.ActionDrop
-	reason := r.Verdict.Reason()
 	if err := job.SA.Confirm(s.worker, job.Seq, !r.ICVFailed()); err != ipsec.OK {
 		*r = dropFor(err)
 		return false
 	}
-	if dropped && reason >= batch.XfrmInHdrError {
+	if DroppedESP(r.Verdict) {
 		*r = batch.Result{Verdict: r.Verdict}
 		return false
 	}
@@ -113,14 +111,26 @@ func (s *Stage) confirm(f *batch.Frame, r *batch.Result, job *Job, i int) (neste
 		*r = batch.DropFor(batch.XfrmInStateProtoError)
 	case !job.SA.Count(s.worker, 1, uint64(len(p))):
 		*r = batch.DropFor(batch.XfrmInStateExpired)
-	case dropped && reason < batch.NoRoute && reason != batch.TTLExpired: // not valid
+	case droppedInvalid(r.Verdict):
 	case s.isNested(p):
 		return true
-	case reason == batch.TTLExpired:
+	case r.Verdict == batch.Drop(batch.TTLExpired): // dropped without a policy
 	default:
 		s.listOpened(p, i, job.SA)
 	}
 	return false
+}
+
+// DroppedESP reports whether a device dropped a packet because of its ESP: it did not decrypt it, or the
+// decrypted payload is malformed. (Reasons of headers and routes precede those of IPsec.)
+func DroppedESP(v batch.Verdict) bool {
+	return v.Action() == batch.ActionDrop && v.Reason() >= batch.XfrmInHdrError
+}
+
+// droppedInvalid reports whether a device dropped a packet because its inner headers are invalid. (Their
+// reasons precede those of routes.)
+func droppedInvalid(v batch.Verdict) bool {
+	return v.Action() == batch.ActionDrop && v.Reason() < batch.NoRoute && v.Reason() != batch.TTLExpired
 }
 
 // isNested reports whether a decrypted packet is ESP for this router, too.

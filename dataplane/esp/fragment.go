@@ -33,7 +33,7 @@ func (s *Stage) reassembleESP(p []byte) batch.Result {
 // reassembleTransport returns the drop of listed packet j, which should not have been received in
 // plaintext, if it is a fragment that may be of ESP in UDP for a host behind this router.
 func (s *Stage) reassembleTransport(p []byte, j int) batch.Result {
-	if s.by[j] != nil || s.inbound[j] != ipsec.InTmplMismatch {
+	if s.inSA[j] != nil || s.inbound[j] != ipsec.InTmplMismatch {
 		return batch.Result{}
 	}
 	part, ok := ipsec.Fragment(p)

@@ -27,14 +27,14 @@ func (s *Stage) checkQuote(f *batch.Frame, j int) {
 	}
 	q, ok := gateway.ReadQuote(p, l4)
 	if !ok {
-		if s.by[j] != nil && s.gateway.StrictErrors && s.inbound[j] == ipsec.OK {
+		if s.inSA[j] != nil && s.gateway.StrictErrors && s.inbound[j] == ipsec.OK {
 			s.inbound[j] = ipsec.InNoPols
 		}
 		return
 	}
-	s.inbound[j] = s.gateway.CheckInboundError(&q, s.inbound[j], s.by[j])
-	if s.sas[j] == nil && s.outbound[j] == ipsec.OK {
-		s.sas[j], s.outbound[j] = s.gateway.LookupOutboundError(&q, s.mayReport(&q, *f, s.by[j]))
+	s.inbound[j] = s.gateway.CheckInboundError(&q, s.inbound[j], s.inSA[j])
+	if s.outSA[j] == nil && s.outbound[j] == ipsec.OK {
+		s.outSA[j], s.outbound[j] = s.gateway.LookupOutboundError(&q, s.mayReport(&q, *f, s.inSA[j]))
 	}
 }
 

@@ -12,10 +12,10 @@ const maxNested = 4
 // processInbound decrypts the ESP packets of a block, or makes jobs of them. nested is true if the
 // block was decrypted once already.
 func (s *Stage) processInbound(in []batch.Frame, out []batch.Result, jobs []Job, nested bool) {
-	sas := s.sealed.by[:s.sealed.n]
+	sas := s.toOpen.sa[:s.toOpen.n]
 	s.touched += ipsec.Prefetch(s.distinct(sas), s.worker, jobs == nil)
 	for j, sa := range sas {
-		i := int(s.sealed.at[j])
+		i := int(s.toOpen.at[j])
 		job := jobOf(jobs, i)
 		if drop := s.open(&in[i], i, nested, sa, job); drop.Verdict != 0 {
 			setDrop(&in[i], &out[i], job, drop)

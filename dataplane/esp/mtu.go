@@ -8,23 +8,6 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// requestSequences requests a sequence number for each listed packet that is to be encrypted, and
-// looks up the MTU of its SA.
-func (s *Stage) requestSequences() {
-	var last *ipsec.SA
-	mtu := 0
-	for j, sa := range s.sas[:s.n] {
-		if sa == nil {
-			continue
-		}
-		if sa != last {
-			last, mtu = sa, s.mtuOf(sa)
-		}
-		s.mtus[j] = mtu
-		sa.Request(s.worker)
-	}
-}
-
 // mtuOf returns the MTU of an SA's route, its port and the path behind it, in bytes of ESP packet.
 // Without a route, or with the port down, it is large: the engine drops the packets for that.
 func (s *Stage) mtuOf(sa *ipsec.SA) int {

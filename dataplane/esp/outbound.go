@@ -15,7 +15,7 @@ const (
 // processOutbound applies the policies to the listed packets of a block, and protects those that they
 // name an SA for. The SAs are prefetched for all packets before the first is protected.
 func (s *Stage) processOutbound(in []batch.Frame, out []batch.Result, jobs []Job) {
-	sas := s.distinct(s.sas[:s.n])
+	sas := s.distinct(s.outSA[:s.n])
 	s.touched += ipsec.Prefetch(sas, s.worker, jobs == nil)
 	s.requestSequences()
 	ipsec.ReserveRequested(sas, s.worker)
@@ -28,10 +28,10 @@ func (s *Stage) processOutbound(in []batch.Frame, out []batch.Result, jobs []Job
 			drop = s.inboundDrop(p, j)
 		case s.outbound[j] != ipsec.OK:
 			drop = dropFor(s.outbound[j])
-		case s.sas[j] == nil:
+		case s.outSA[j] == nil:
 			f.Origin = f.Origin.With(batch.InboundChecked)
 		default:
-			drop = s.protect(f, p, j, s.sas[j], job)
+			drop = s.protect(f, p, j, s.outSA[j], job)
 		}
 		if drop.Verdict != 0 {
 			setDrop(f, &out[i], job, drop)
@@ -44,10 +44,28 @@ func (s *Stage) processOutbound(in []batch.Frame, out []batch.Result, jobs []Job
 	}
 }
 
+// requestSequences requests a sequence number for each listed packet that is to be encrypted, and
+// looks up the MTU of its SA. ipsec.ReserveRequested then reserves the numbers of a block together;
+// each packet takes its own in SA.Encapsulate or SA.Prepare.
+func (s *Stage) requestSequences() {
+	var last *ipsec.SA
+	mtu := 0
+	for j, sa := range s.outSA[:s.n] {
+		if sa == nil {
+			continue
+		}
+		if sa != last {
+			last, mtu = sa, s.mtuOf(sa)
+		}
+		s.mtus[j] = mtu
+		sa.Request(s.worker)
+	}
+}
+
 // protect replaces listed packet j by ESP (RFC 4303 section 3.3), or makes a job of it.
 func (s *Stage) protect(f *batch.Frame, p []byte, j int, sa *ipsec.SA, job *Job) batch.Result {
 	if sa.Mode() == ipsec.Transport && s.isFragment(p, j) {
-		if s.by[j] != nil {
+		if s.inSA[j] != nil {
 			f.Origin = f.Origin.With(batch.InboundChecked) // it passed the inbound policies, out of a tunnel
 		}
 		return batch.DropToReassemble(true)

@@ -14,7 +14,7 @@ import (
 // decrypted by. Of an IPv6 packet, l4 of the next place is filled in.
 func (s *Stage) list(p []byte, i int, by *ipsec.SA) {
 	n := s.n
-	s.at[n], s.by[n] = int32(i), by
+	s.at[n], s.inSA[n] = int32(i), by
 	if p[0]>>4 == 4 {
 		gateway.ReadIPv4(&s.flows[n], p)
 	} else {
@@ -26,8 +26,8 @@ func (s *Stage) list(p []byte, i int, by *ipsec.SA) {
 // lookUpPolicies looks up the policies of all listed packets: inbound ones (RFC 4301 section
 // 5.2), and outbound ones with the SAs that they name (section 5.1).
 func (s *Stage) lookUpPolicies() {
-	s.gateway.CheckInboundBatch(&s.lookups, s.inbound[:], s.flows[:s.n], s.by[:])
-	s.gateway.LookupOutboundBatch(&s.lookups, s.sas[:], s.outbound[:], s.flows[:s.n])
+	s.gateway.CheckInboundBatch(&s.lookups, s.inbound[:], s.flows[:s.n], s.inSA[:])
+	s.gateway.LookupOutboundBatch(&s.lookups, s.outSA[:], s.outbound[:], s.flows[:s.n])
 }
 
 // inboundDrop returns the drop of listed packet j, which the inbound policies refuse.

@@ -26,23 +26,23 @@ type Stage struct {
 	lookups          gateway.Lookups
 	keys             uint32 // the device has the keys with numbers below, see Begin
 
-	// ESP packets of the block, with the SA that decrypts each. Indices are into the block.
-	sealed struct {
+	// Received ESP packets of the block, with the SA that decrypts each. Indices are into the block.
+	toOpen struct {
 		n  int
 		at [block]int32
-		by [block]*ipsec.SA
+		sa [block]*ipsec.SA
 	}
 
 	// Plaintext packets of the block, with the SA that decrypted each, their flows, and the
 	// results of the policies: of inbound ones, and the SA to leave by of outbound ones.
 	n        int
 	at       [block]int32
-	by       [block]*ipsec.SA
+	inSA     [block]*ipsec.SA
 	l4       [block]packet.L4 // of IPv6 packets
 	flows    [block]gateway.Flow
 	inbound  [block]ipsec.Error
 	outbound [block]ipsec.Error
-	sas      [block]*ipsec.SA
+	outSA    [block]*ipsec.SA
 	mtus     [block]int // of the SA's route and path
 
 	distinctSAs [block]*ipsec.SA // see distinct and opened
@@ -104,7 +104,7 @@ func (s *Stage) apply(in []batch.Frame, out []batch.Result, jobs []Job) {
 // applyBlock passes a block through the steps of the package comment. Packets with a verdict
 // are skipped. If by is not nil, the packets were decrypted by that SA.
 func (s *Stage) applyBlock(in []batch.Frame, out []batch.Result, jobs []Job, by *ipsec.SA) {
-	s.n, s.sealed.n = 0, 0
+	s.n, s.toOpen.n = 0, 0
 	s.classifyAll(in, out, jobs, by)
 	s.processInbound(in, out, jobs, by != nil)
 	s.lookUpPolicies()

@@ -173,7 +173,7 @@ func (s *shadow) want(c *batch.Chunk, i int) batch.Result {
 // firstDifference returns the offset of the first different byte of packet i, -1 without one. It does not
 // compare packets that could not be decrypted.
 func (s *shadow) firstDifference(c *batch.Chunk, i int) int {
-	if v := s.out[i].Verdict; v.Action() == batch.ActionDrop && v.Reason() >= batch.XfrmInHdrError {
+	if esp.DroppedESP(s.out[i].Verdict) {
 		return -1
 	}
 	f := s.in[i]
