@@ -28,7 +28,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// NextHop is the word of a next hop.
+// NextHop is the word of a next hop. Its index in the array is an ID, which lookup tables
+// call lookup.NextHop.
 //
 //	 63  56 55  40 39 33  32  31          0
 //	+------+------+-----+----+-------------+

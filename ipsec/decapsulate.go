@@ -114,7 +114,8 @@ func (s *SA) Find(w int, buf []byte, at, n int, in *Incoming) Error {
 }
 
 // Confirm is step 3 of Decapsulate: it records whether a packet was authentic, and its number as
-// received. It is called once for each packet that Find accepted.
+// received. It is called at most once for each packet that Find accepted: not for packets that a
+// device lost, or whose results were refused.
 func (s *SA) Confirm(w int, seq uint64, authentic bool) Error {
 	switch mine := &s.workers[w]; {
 	case !authentic:

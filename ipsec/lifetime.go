@@ -161,8 +161,8 @@ func (s *SA) within(packets, bytes uint64) bool {
 	return is
 }
 
-// Count adds packets of a worker, as Encapsulate and Decapsulate do, for engines whose device
-// encrypts or decrypts. It reports false if the hard lifetime refuses them.
+// Count adds decrypted packets of a worker, as Decapsulate does, for engines whose device decrypts.
+// Prepare counts outbound packets. It reports false if the hard lifetime refuses them.
 func (s *SA) Count(w int, packets, bytes uint64) bool {
 	if s.counted && !s.within(packets, bytes) {
 		return false

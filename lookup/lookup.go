@@ -5,7 +5,8 @@
 // table serves the CPU, the GPU and benchmarks.
 package lookup
 
-// NextHop is an index into the FIB's next-hop array, from 1 to MaxNextHop.
+// NextHop is an index into the FIB's next-hop array, from 1 to MaxNextHop. Package fib
+// calls the index ID, and the array's word NextHop.
 // Lookups return Miss if no prefix covers the address.
 type NextHop uint32
 

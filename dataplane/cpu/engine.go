@@ -92,7 +92,7 @@ func (e *Engine) Adjacencies() int { return len(e.words.Adjacencies) }
 // Quiesced is true: no packet is ever lost.
 func (e *Engine) Quiesced() bool { return true }
 
-// Submit decides on every packet of the chunk.
+// Submit decides on every packet of the chunk. c.Out may have any content before.
 func (e *Engine) Submit(c *batch.Chunk) {
 	in, out := c.In[:c.N], c.Out[:c.N]
 	if e.esp != nil {
@@ -101,14 +101,16 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	e.Route(in, out)
 }
 
-// Decide decides on packets to which the policies of a gateway were applied, or are not to be.
+// Decide decides on packets to which the policies of a gateway were applied, or are not to be. It clears
+// out first, which may have any content.
 func (e *Engine) Decide(in []batch.Frame, out []batch.Result) {
 	clear(out)
 	e.Route(in, out)
 }
 
 // Route looks packets up: with a gateway those that have no verdict, without one all of them, after
-// the check of their sources, which is the gateway's otherwise.
+// the check of their sources, which is the gateway's otherwise. With a gateway, the caller passes out as
+// the ESP stage left it, or cleared; without one, out may have any content.
 func (e *Engine) Route(in []batch.Frame, out []batch.Result) {
 	verify := e.esp == nil && e.fib.HasRPF()
 	for start := 0; start < len(in); start += block {

@@ -26,10 +26,11 @@
 //
 // # IPsec
 //
-// An IPsec gateway has another resident kernel, which seals and opens packets before the lookup. The
-// host resolves policies, SAs and sequence numbers and writes the outer headers before a chunk is
-// posted, and checks replays, lifetimes and inner policies when it is done. A job beside each
-// descriptor has the device's part. Sequence numbers of a lost chunk are not reused. Keys are on the
+// An IPsec gateway has another resident kernel, which seals and opens packets before the lookup. Before a
+// chunk is posted, the host applies outbound policies, takes sequence numbers and writes outer headers;
+// of received ESP it finds the SA and checks the replay window. When the chunk is done, the lookup
+// included, the host checks the window again and records the number, then counts lifetimes and applies
+// inbound policies. A job beside each descriptor has the device's part. Sequence numbers of a lost chunk are not reused. Keys are on the
 // device from before an SA's first packet to the SA's deletion, when they are overwritten.
 //
 // # Failures

@@ -9,7 +9,7 @@ import (
 
 func kernels() []trie.Kernel[uint32] {
 	all := []trie.Kernel[uint32]{
-		{Name: trie.AVX512, Walk: walk}, // LookupBatch does not call it
+		{Name: trie.AVX512, Walk: walk}, // for lookupSlow; lookupBatch has the lookup and the repetition
 		{Name: "avx2", Walk: avx2},
 		{Name: "go", Walk: walk},
 	}

@@ -12,7 +12,8 @@ import (
 // LookupBatch stores the next hop of src[i] in dst[i]. It panics if dst is shorter than
 // src, and allocates nothing.
 //
-// It is small enough to be inlined, and all checks are in the assembly: the fewer instructions
+// It is small enough to be inlined, and all checks are in the assembly, which also repeats a batch until
+// the generation is the same before and after: the fewer instructions
 // between the gathers of successive small batches, the more of their cache misses overlap.
 func (t *Table) LookupBatch(dst []lookup.NextHop, src []uint32) {
 	dst = dst[:len(src)]
