@@ -119,7 +119,7 @@ func (p *program) setGateway() error {
 func (p *program) counts() (n [NumDecisions]uint64, err error) {
 	var perCPU []uint64
 	for d := range n {
-		if err := p.Frames.Lookup(uint32(d), &perCPU); err != nil {
+		if err := p.Decisions.Lookup(uint32(d), &perCPU); err != nil {
 			return n, fmt.Errorf("read the XDP program's counters: %w", err)
 		}
 		for _, c := range perCPU {

@@ -95,7 +95,7 @@ struct {
 	__uint(max_entries, DECISIONS);
 	__type(key, enum decision);
 	__type(value, __u64);
-} frames SEC(".maps");
+} decisions SEC(".maps");
 
 // The port's MAC address, first byte lowest. The initial value matches no frame, so Linux gets all
 // of them until user space sets it.
@@ -364,7 +364,7 @@ int steer(struct xdp_md *ctx)
 	} else if (d < VLAN) {
 		action = XDP_DROP;
 	}
-	n = bpf_map_lookup_elem(&frames, &d);
+	n = bpf_map_lookup_elem(&decisions, &d);
 	if (n)
 		++*n;
 	return action;

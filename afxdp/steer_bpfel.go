@@ -41,7 +41,7 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	steerMapFrames     = "frames"
+	steerMapDecisions  = "decisions"
 	steerMapInUdp      = "in_udp"
 	steerMapLocal4     = "local4"
 	steerMapLocal6     = "local6"
@@ -101,11 +101,11 @@ type steerProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type steerMapSpecs struct {
-	Frames  *ebpf.MapSpec `ebpf:"frames"`
-	InUdp   *ebpf.MapSpec `ebpf:"in_udp"`
-	Local4  *ebpf.MapSpec `ebpf:"local4"`
-	Local6  *ebpf.MapSpec `ebpf:"local6"`
-	Sockets *ebpf.MapSpec `ebpf:"sockets"`
+	Decisions *ebpf.MapSpec `ebpf:"decisions"`
+	InUdp     *ebpf.MapSpec `ebpf:"in_udp"`
+	Local4    *ebpf.MapSpec `ebpf:"local4"`
+	Local6    *ebpf.MapSpec `ebpf:"local6"`
+	Sockets   *ebpf.MapSpec `ebpf:"sockets"`
 }
 
 // steerVariableSpecs contains global variables before they are loaded into the kernel.
@@ -137,16 +137,16 @@ func (o *steerObjects) Close() error {
 //
 // It can be passed to loadSteerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type steerMaps struct {
-	Frames  *ebpf.Map `ebpf:"frames"`
-	InUdp   *ebpf.Map `ebpf:"in_udp"`
-	Local4  *ebpf.Map `ebpf:"local4"`
-	Local6  *ebpf.Map `ebpf:"local6"`
-	Sockets *ebpf.Map `ebpf:"sockets"`
+	Decisions *ebpf.Map `ebpf:"decisions"`
+	InUdp     *ebpf.Map `ebpf:"in_udp"`
+	Local4    *ebpf.Map `ebpf:"local4"`
+	Local6    *ebpf.Map `ebpf:"local6"`
+	Sockets   *ebpf.Map `ebpf:"sockets"`
 }
 
 func (m *steerMaps) Close() error {
 	return _SteerClose(
-		m.Frames,
+		m.Decisions,
 		m.InUdp,
 		m.Local4,
 		m.Local6,
