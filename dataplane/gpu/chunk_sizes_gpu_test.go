@@ -123,7 +123,7 @@ func TestGPUChunkwise(t *testing.T) {
 		agree(t, 4, func(d *Device) maker {
 			return func(t *testing.T, base *fib.FIB, partialChecksums []bool) other {
 				e, mem := attach(t, d, base, partialChecksums)
-				e.generation = &d.tables.current
+				e.generation = &d.tables.queuedGeneration
 				var frames []batch.Frame
 				chunkwise(t, d, e, mem, func(s *slot, finish func() error) error {
 					err := postInline(s, frames, mem, finish)
