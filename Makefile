@@ -45,6 +45,7 @@ test: ## run all tests; needs root
 	scripts/kernel.sh out/kernel
 	scripts/words.sh
 	go vet ./...
+	go vet -tags gpu $(addprefix ./,$(GPU_TESTS))
 	go tool staticcheck ./...
 	go test $$(go list ./... | grep -v internal/e2e)
 	CGO_ENABLED=1 go test -race $$(go list ./... | grep -v -e internal/e2e -e internal/lab/) # the lab's guests are kernels
