@@ -40,6 +40,19 @@ func TestPacketsLargerThanTheTunnelAreDropped(t *testing.T) {
 	}
 }
 
+// Ports with a larger MTU receive packets of up to 1,776 bytes into small frames, where no ICV fits behind them.
+func TestPacketsThatFillTheirFrameAreEncrypted(t *testing.T) {
+	for size := umem.MaxMTU - 70; size <= umem.MaxMTU; size++ {
+		w, _, _ := secured(t, config(ipsec.Out, false))
+		w.Net.SetPort(1, 0x020000000011, 9000)
+		w.Net.Commit()
+		r := w.Submit(1, testutil.UDP4("192.0.2.1", "10.2.0.9", 1, 2, make([]byte, size-28)...))[0]
+		if r.Verdict != batch.Forward(1) || int(r.Len()) < size+packet.EthernetLen+20+8+8+16 {
+			t.Errorf("%d bytes: %v, %d bytes", size, r.Verdict, r.Len())
+		}
+	}
+}
+
 func TestTunnelHasTheMTUOfItsRoute(t *testing.T) {
 	const fits = (1300-20-8-8-16)&^3 - 2
 	w, _, _ := secured(t, config(ipsec.Out, false))

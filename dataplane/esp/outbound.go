@@ -4,6 +4,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
 )
 
 // The smallest MTUs that a source may be asked for, in bytes (RFC 791, RFC 8200 section 5).
@@ -158,7 +159,7 @@ func clamp(p []byte, l4 *packet.L4, mtu int) {
 // encapsulate replaces a packet of size bytes by ESP. ESP larger than the MTU is dropped as such,
 // and the router may fragment it.
 func (s *Stage) encapsulate(f *batch.Frame, size, mtu int, sa *ipsec.SA) batch.Result {
-	buf, at, _ := s.frames.Room(*f)
+	buf, at := s.tailroom(f, size)
 	at, n, err := sa.Encapsulate(s.worker, buf, at, size)
 	if err != ipsec.OK {
 		return dropFor(err)
@@ -174,10 +175,29 @@ func (s *Stage) encapsulate(f *batch.Frame, size, mtu int, sa *ipsec.SA) batch.R
 	return batch.DropTooBigESP(uint16(mtu))
 }
 
+// tailroom returns the memory of a frame and the offset of its packet of size bytes, with room for an
+// ESP trailer and ICV behind it. On a port with an MTU above 1,776 bytes a packet may fill its frame to
+// the end; it is moved into the headroom.
+func (s *Stage) tailroom(f *batch.Frame, size int) (buf []byte, at int) {
+	const (
+		tail    = 64              // padding, trailer and ICV at most; a multiple of 16, which keeps the packet's alignment
+		outer   = 40 + 8 + 8 + 16 // IPv6, UDP, ESP, IV
+		minimum = packet.EthernetLen + outer
+	)
+	buf, at, _ = s.frames.Room(*f)
+	reassembled := len(buf) > umem.LargeSize // has room for every ESP of at most 64 KiB
+	if at+size+tail > len(buf) && at-tail >= minimum && !reassembled {
+		copy(buf[at-tail-packet.EthernetLen:], buf[at-packet.EthernetLen:at+size])
+		at -= tail
+		s.frames.SetPacket(f, at, size)
+	}
+	return buf, at
+}
+
 // sealJob makes a packet of size bytes a job to seal: its headers are written.
 func (s *Stage) sealJob(f *batch.Frame, size int, sa *ipsec.SA, job *Job) ipsec.Error {
 	var o ipsec.Outgoing
-	buf, at, _ := s.frames.Room(*f)
+	buf, at := s.tailroom(f, size)
 	if err := sa.Prepare(s.worker, buf, at, size, &o); err != ipsec.OK {
 		return err
 	}
