@@ -12,13 +12,20 @@ import "time"
 // worker writes In before it submits the chunk, the engine writes Out before the chunk is done. An
 // engine that replaces a packet, as IPsec does, updates In.
 type Chunk struct {
-	N       int    // packets in the chunk, at most len(In)
-	Retried int    // the first packets, which have waited for a neighbor
-	Epoch   uint64 // of the FIB when the chunk was submitted
-	In      []Frame
-	Out     []Result
+	N        int           // packets in the chunk, at most len(In)
+	Retried  int           // the first packets, which have waited for a neighbor
+	Epoch    uint64        // of the FIB when the chunk was submitted
+	Lane     uint8         // of all packets, below MaxLanes; 0 comes first
+	Deadline time.Duration // by Clock, for the transmission of the chunk; 0 for none
+	In       []Frame
+	Out      []Result
 	Stamps
 }
+
+// MaxLanes is the largest number of lanes. A lane is a class of packets with a deadline, and a share of each
+// GPU that serves it first. Chunks of a lane are finished in the order of submission, those of different
+// lanes in any order.
+const MaxLanes = 4
 
 // Stamps are the times at which a chunk passed the stages of the router, by Clock.
 type Stamps struct {

@@ -2,65 +2,51 @@ package dataplane
 
 import "github.com/warproute/warproute/batch"
 
-// chunkFIFO is the queue of chunks that the engine has, oldest first. It has room for all chunks of
-// the worker.
-type chunkFIFO struct {
-	ring  []*batch.Chunk
-	first int
-	n     int
-}
-
-func (f *chunkFIFO) at(i int) *batch.Chunk { return f.ring[(f.first+i)%len(f.ring)] }
-
-func (f *chunkFIFO) push(c *batch.Chunk) {
-	f.ring[(f.first+f.n)%len(f.ring)] = c
-	f.n++
-}
-
-func (f *chunkFIFO) pop() *batch.Chunk {
-	c := f.ring[f.first]
-	f.first = (f.first + 1) % len(f.ring)
-	f.n--
-	return c
-}
-
-// complete dispatches and transmits the packets of all finished chunks, oldest chunk first, and
-// reports whether there was one.
+// complete dispatches and transmits the packets of all finished chunks, lane by lane and in a lane the oldest
+// chunk first. It reports whether there was one.
 func (w *worker) complete() bool {
-	if w.inFlight.n == 0 {
+	if w.inFlight == 0 {
 		return false
 	}
-	finished, now := 0, batch.Clock()
-	for finished < w.inFlight.n && w.engine.Done(w.inFlight.at(finished)) {
-		w.inFlight.at(finished).Finished = now
-		finished++
+	finished, now := [batch.MaxLanes]int{}, batch.Clock()
+	total := 0
+	for i := range w.lanes {
+		n, l := 0, &w.lanes[i]
+		for n < l.inFlight.n && w.engine.Done(l.inFlight.at(n)) {
+			l.inFlight.at(n).Finished = now
+			n++
+		}
+		finished[i] = n
+		total += n
 	}
-	for i := range finished {
-		c := w.inFlight.pop()
-		if w.inFlight.n > 0 {
-			w.reader.Hold(w.inFlight.at(0).Epoch)
-		} else {
-			w.reader.Release()
-		}
-		c.Ordered = batch.Clock()
-		if w.capture != nil {
-			w.captureDecided(c)
-		}
-		w.dispatch(c)
-		w.transmit()
-		w.stats.waiting.Store(int64(w.pending.n)) // before the drops, which a reader adds to it
-		w.drops.flush(w.counters)
-		c.Sent = batch.Clock()
-		if w.capture != nil {
-			w.writeTraces(c)
-		}
-		w.stats.record(c)
-		w.free = append(w.free, c)
-		if i+1 < finished {
-			w.reclaim() // a transmit ring may not have room for several chunks
+	left := total
+	for i := range w.lanes {
+		for range finished[i] {
+			w.finish(w.removeOldest(i))
+			if left--; left > 0 {
+				w.reclaim() // a transmit ring may not have room for several chunks
+			}
 		}
 	}
-	return finished > 0
+	return total > 0
+}
+
+// finish dispatches and transmits the packets of a chunk that the engine has finished, and frees the chunk.
+func (w *worker) finish(c *batch.Chunk) {
+	c.Ordered = batch.Clock()
+	if w.capture != nil {
+		w.captureDecided(c)
+	}
+	w.dispatch(c)
+	w.transmit()
+	w.stats.waiting.Store(int64(w.pending.n)) // before the drops, which a reader adds to it
+	w.drops.flush(w.counters)
+	c.Sent = batch.Clock()
+	if w.capture != nil {
+		w.writeTraces(c)
+	}
+	w.stats.record(c)
+	w.free = append(w.free, c)
 }
 
 // dispatch sorts the packets of a finished chunk by verdict: to the list of the egress port, the

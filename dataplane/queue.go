@@ -22,8 +22,8 @@ type Queue interface {
 	FD() int
 }
 
-// Engine decides on the packets of chunks and rewrites them in place. Each worker has its own. Chunks
-// finish in the order of submission.
+// Engine decides on the packets of chunks and rewrites them in place. Each worker has its own. Chunks of
+// a lane finish in the order of submission, and do not wait for those of other lanes.
 type Engine interface {
 	// Name returns the name in `show engine` and metrics: "cpu" or "gpu".
 	Name() string

@@ -39,7 +39,7 @@ func (w *worker) receive(now time.Duration) bool {
 		return false
 	}
 	w.free = w.free[:len(w.free)-1]
-	w.submit(c)
+	w.submit(0, c)
 	return true
 }
 
@@ -69,18 +69,6 @@ func (w *worker) fill(c *batch.Chunk) {
 		rx.tallies[p].flush(&w.counters[p].rxPackets, &w.counters[p].rxBytes)
 	}
 	rx.first = (rx.first + 1) % len(rx.queues)
-}
-
-// submit gives a chunk to the engine.
-func (w *worker) submit(c *batch.Chunk) {
-	clear(c.Out[:c.N])
-	c.Epoch = w.reader.Now()
-	if w.inFlight.n == 0 {
-		w.reader.Hold(c.Epoch)
-	}
-	w.inFlight.push(c)
-	c.Submitted = batch.Clock()
-	w.engine.Submit(c)
 }
 
 // refill gives free frames to the receive rings.

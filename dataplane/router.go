@@ -107,7 +107,7 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 		cpu: wc.CPU, priority: wc.Priority, fib: cfg.FIB, reader: cfg.FIB.NewReader(),
 		mem: wc.Memory.Bytes(), pool: wc.Pool, engine: wc.Engine,
 		free:     append([]*batch.Chunk(nil), wc.Chunks...),
-		inFlight: chunkFIFO{ring: make([]*batch.Chunk, len(wc.Chunks))},
+		lanes:    []laneState{{inFlight: chunkFIFO{ring: make([]*batch.Chunk, len(wc.Chunks))}}},
 		withheld: make([]uint32, 0, len(wc.Chunks)*chunkLen),
 		counters: make([]portCounters, cfg.Ports),
 		rx:       receiver{tallies: make([]tally, cfg.Ports)},

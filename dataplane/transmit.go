@@ -37,7 +37,7 @@ func (w *worker) reclaim() (transmitting int) {
 	}
 	w.releaseWithheld()
 	w.stats.transmitting.Store(int64(transmitting))
-	w.stats.inFlight.Store(int64(w.inFlight.n))
+	w.stats.inFlight.Store(int64(w.inFlight))
 	return transmitting
 }
 

@@ -17,8 +17,8 @@ import (
 // An iteration of its loop has three steps, each on bursts:
 //
 //	receive   fill a free chunk from the receive rings and submit it to the engine (receive.go)
-//	complete  take finished chunks in the order of submission, sort their packets by
-//	          verdict, and transmit each port's list                   (complete.go, transmit.go)
+//	complete  take finished chunks of each lane in the order of submission, sort their packets
+//	          by verdict, and transmit each port's list                (complete.go, transmit.go)
 //	recycle   reclaim transmitted frames, refill the receive rings      (transmit.go, receive.go)
 //
 // A packet that leaves the fast path enters a later chunk: from the pending queue when its neighbor
@@ -28,15 +28,16 @@ import (
 // Ownership: a frame belongs to the kernel (in a ring of a queue), a chunk, the pending queue, the
 // slow path queue, the withheld frames or the pool, and to one of them at a time.
 //
-// Order: chunks complete in the order of submission and packets of a chunk in the order of arrival,
-// so packets, and with them flows, that share an ingress and an egress queue are not reordered. The
-// exception are packets in the pending queue.
+// Order: chunks of a lane complete in the order of submission and packets of a chunk in the order of
+// arrival, so packets of a lane, and with them flows, that share an ingress and an egress queue are not
+// reordered. The exception are packets in the pending queue.
 type worker struct {
 	// Fast path.
 	rx       receiver
 	tx       []egress // by port
 	engine   Engine
-	inFlight chunkFIFO
+	lanes    []laneState
+	inFlight int // chunks of all lanes that the engine has
 	free     []*batch.Chunk
 	reader   *fib.Reader
 	mem      []byte // the UMEM; a frame's address is an index
@@ -80,7 +81,7 @@ func (w *worker) run() {
 			lastBusy = now
 			continue
 		}
-		if now-lastBusy >= w.spin && w.inFlight.n == 0 {
+		if now-lastBusy >= w.spin && w.inFlight == 0 {
 			w.sleep(transmitting)
 		}
 		w.stats.idle.Add(int64(batch.Clock() - now))
@@ -121,18 +122,21 @@ func (w *worker) shutDown() {
 		busy = w.complete() || busy
 		transmitting := w.reclaim()
 		w.refill()
-		if w.inFlight.n > 0 && now-start < 2*stopDelay {
+		if w.inFlight > 0 && now-start < 2*stopDelay {
 			continue
 		}
 		if late || !busy && transmitting == 0 {
 			break
 		}
 	}
-	for w.inFlight.n > 0 {
-		for _, f := range w.inFlight.at(0).In[:w.inFlight.at(0).N] {
-			w.drop(f, batch.Stopping)
+	for i := range w.lanes {
+		for w.lanes[i].inFlight.n > 0 {
+			c := w.removeOldest(i)
+			for _, f := range c.In[:c.N] {
+				w.drop(f, batch.Stopping)
+			}
+			w.pending.cancelRetry(c.Retried)
 		}
-		w.pending.cancelRetry(w.inFlight.pop().Retried)
 	}
 	for w.pending.n > 0 {
 		w.drop(w.pending.pop().frame, batch.Stopping)
