@@ -33,7 +33,7 @@ words: ## reject words of our own (docs/glossary.md)
 check: ## run format, vet, staticcheck and house rules, in seconds
 	go vet ./...
 	go vet -tags gpu $(addprefix ./,$(GPU_TESTS))
-	go vet -tags nogpu ./cuda
+	go vet -tags nogpu ./cuda ./cuda/nvml
 	go vet -tags man ./internal/cli
 	GOARCH=arm64 go vet ./... # what has no assembly of ours
 	go tool staticcheck ./...
@@ -59,7 +59,7 @@ fuzz: ## run every fuzz target for TIME (10s); needs root
 
 # GPU tests are compiled, to run on machines without Go (out/*.gpu.test -test.run '^TestGPU'). They fail
 # without a GPU.
-GPU_TESTS := cuda lookup/device dataplane/gpu bench/gpulookup bench/pcie bench/tenant cmd/warproute
+GPU_TESTS := cuda cuda/nvml lookup/device dataplane/gpu bench/gpulookup bench/pcie bench/tenant cmd/warproute
 
 gpu-tests:
 	mkdir -p out

@@ -46,10 +46,12 @@ type Step struct {
 	Latency           // from arrival at one NIC to departure at the other
 	// Percentiles are the latencies in µs that 1 %, 2 % ... 99 % of the packets do not exceed.
 	Percentiles []float64          `json:"percentiles_us"`
-	CPU         float64            `json:"cpu_ns_per_packet"`  // of workers, without idle polls
-	Lag         float64            `json:"generator_lag_us"`   // longest delay by the generator, which is part of max_us
-	Overrun     bool               `json:"overrun,omitempty"`  // the generator could not offer the rate
-	Stages      map[string]Latency `json:"stage_us,omitempty"` // of a chunk: wait, engine, order, tx and total
+	CPU         float64            `json:"cpu_ns_per_packet"`                 // of workers, without idle polls
+	Watts       *float64           `json:"gpu_watts,omitempty"`               // mean power of all GPUs, in W; absent without NVML
+	Utilization *float64           `json:"gpu_utilization_percent,omitempty"` // mean share of time in which a kernel of any process was running; absent without NVML
+	Lag         float64            `json:"generator_lag_us"`                  // longest delay by the generator, which is part of max_us
+	Overrun     bool               `json:"overrun,omitempty"`                 // the generator could not offer the rate
+	Stages      map[string]Latency `json:"stage_us,omitempty"`                // of a chunk: wait, engine, order, tx and total
 }
 
 // newStep returns the result of a trial.
@@ -57,7 +59,7 @@ func newStep(t *Trial, share float64, of string) Step {
 	s := Step{
 		Share: share, Of: of, Mpps: t.Rate / 1e6, Throughput: t.Throughput() / 1e6, Loss: lossOf(t), LossRatio: t.Loss(),
 		Latency: NewLatency(&t.Latency, t.Longest), Percentiles: Percentiles(&t.Latency),
-		Lag: float64(t.Lag) / 1e3, Overrun: t.Overrun(), Stages: map[string]Latency{},
+		Watts: t.GPU.Watts(), Utilization: t.GPU.Utilization(), Lag: float64(t.Lag) / 1e3, Overrun: t.Overrun(), Stages: map[string]Latency{},
 	}
 	for name, h := range t.Stages {
 		s.Stages[name] = NewLatency(h, time.Duration(h.Quantile(1)))

@@ -27,6 +27,7 @@ type Trial struct {
 	CPU    float64                   // ns of all workers, without idle polls
 	Sent   uint64                    // packets transmitted in the time of CPU
 	Stages map[string]*hist.Snapshot // of chunks in ns, if the device measures them
+	GPU    GPU                       // energy and utilization
 	Engine string                    // of the device
 }
 
@@ -47,6 +48,7 @@ func (t *Trial) Join(u *Trial) {
 	t.Longest, t.Lag, t.EndLag = max(t.Longest, u.Longest), max(t.Lag, u.Lag), max(t.EndLag, u.EndLag)
 	t.Behind += u.Behind
 	t.CPU, t.Sent = t.CPU+u.CPU, t.Sent+u.Sent
+	t.GPU.Add(u.GPU)
 	t.Rate, t.Queue, t.Queues, t.Engine = u.Rate, u.Queue, u.Queues, u.Engine
 	if t.Stages == nil {
 		t.Stages = map[string]*hist.Snapshot{}

@@ -17,6 +17,7 @@ import (
 // Subject is a verified router to measure under load.
 type Subject struct {
 	Summary
+	Meter *Meter // of the GPUs; nil: none
 	// Open returns a testbed whose queues have their packets, and how many of them each receives in its
 	// life; 0: any number.
 	Open func() (b *Testbed, packets int, err error)
@@ -56,7 +57,7 @@ func (s *Subject) round(a load.Arrival, rate float64, d time.Duration, seed uint
 			d /= time.Duration(math.Ceil(float64(d) / float64(longest)))
 		}
 	}
-	if t, err = b.offer(a, rate, d, seed); err == nil && t.Engine != s.Engine {
+	if t, err = b.offer(a, rate, d, seed, s.Meter); err == nil && t.Engine != s.Engine {
 		err = fmt.Errorf("engine %s at the end, not %s: it failed", t.Engine, s.Engine)
 	}
 	return t, d, err
@@ -90,7 +91,7 @@ type offered struct {
 
 // offer starts the router, offers a load and returns what became of it. It fails if a packet is neither
 // delivered nor lost in the receive ring, or if a frame disappears.
-func (b *Testbed) offer(a load.Arrival, rate float64, d time.Duration, seed uint64) (*load.Trial, error) {
+func (b *Testbed) offer(a load.Arrival, rate float64, d time.Duration, seed uint64, m *Meter) (*load.Trial, error) {
 	warm := warmup(d)
 	loads := make([]offered, len(b.In))
 	for i := range loads {
@@ -106,15 +107,20 @@ func (b *Testbed) offer(a load.Arrival, rate float64, d time.Duration, seed uint
 		l.Begin(begin)
 	}
 	time.Sleep(begin + warm - batch.Clock())
+	meterErr := m.begin()
 	before, start := b.Router.Stats(), batch.Clock()
-	time.Sleep(begin + warm + d - batch.Clock())
+	for left := begin + warm + d - batch.Clock(); left > 0; left = begin + warm + d - batch.Clock() {
+		time.Sleep(min(left, SamplePeriod))
+		meterErr = errors.Join(meterErr, m.sample())
+	}
 	after, end := b.Router.Stats(), batch.Clock()
+	use, err := m.end()
 	b.drain(loads)
 	b.Stop()
-	if err := errors.Join(b.checkDelivered(loads), b.checkFrames()); err != nil {
+	if err := errors.Join(meterErr, err, b.checkDelivered(loads), b.checkFrames()); err != nil {
 		return nil, err
 	}
-	t := &load.Trial{Rate: rate, Seconds: d.Seconds(), Queue: memport.RingSize, Queues: len(b.In), Engine: after.Engine}
+	t := &load.Trial{Rate: rate, Seconds: d.Seconds(), Queue: memport.RingSize, Queues: len(b.In), GPU: use, Engine: after.Engine}
 	for _, l := range loads {
 		t.Add(l.offer, l.recorder)
 		lag := l.Lag()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -67,7 +68,7 @@ which frames are written again.
 	return c
 }
 
-func (f *loadFlags) run(c *cobra.Command) error {
+func (f *loadFlags) run(c *cobra.Command) (err error) {
 	if err := f.check(c); err != nil {
 		return cli.UsageError(err)
 	}
@@ -81,12 +82,16 @@ func (f *loadFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if subject.Meter, err = testbed.NewMeter(f.testbed, ""); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, subject.Meter.Close()) }()
 	r, err := load.Run(f.options, subject.Tester(f.options.Arrival, f.seed), progress.Step)
 	if err != nil {
 		return err
 	}
 	progress.Done()
-	r.Unmeasured = f.unmeasured()
+	r.Unmeasured = append(r.Unmeasured, subject.Meter.Missing...)
 	result.Summary, result.Result, result.Prepared = subject.Summary, *r, f.testbed.Prepared
 	writeLoad(f.out.Text(c), result)
 	return f.out.Write(c, []*testbed.LoadResult{result})
@@ -114,13 +119,4 @@ func (f *loadFlags) subject() (*testbed.Subject, *testbed.LoadResult, error) {
 	s, window, err := bench.Load(o)
 	res.Window = window
 	return s, res, err
-}
-
-// unmeasured returns the values that are not measured, and why.
-func (f *loadFlags) unmeasured() []string {
-	const why = "NVML reports it, and package cuda binds only the driver API"
-	if f.engine == "cpu" {
-		return []string{}
-	}
-	return []string{"GPU power: " + why, "GPU utilization: " + why}
 }

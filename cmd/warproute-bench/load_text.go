@@ -49,7 +49,7 @@ func writeFound(w io.Writer, name string, f *load.Found) {
 
 func writeSteps(w io.Writer, steps []load.Step) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "load\toffered Mpps\tdelivered\tloss %\tp50 µs\tp99 µs\tp99.9 µs\tmax µs\tCPU ns/packet\tgenerator lag µs\t")
+	fmt.Fprintln(t, "load\toffered Mpps\tdelivered\tloss %\tp50 µs\tp99 µs\tp99.9 µs\tmax µs\tCPU ns/packet\tGPU W\tGPU %\tgenerator lag µs\t")
 	late := false
 	for _, s := range steps {
 		name := "-"
@@ -60,14 +60,22 @@ func writeSteps(w io.Writer, steps []load.Step) {
 		if s.Overrun {
 			mark, late = "*", true
 		}
-		fmt.Fprintf(t, "%s\t%.3f\t%.3f\t%.4g\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f%s\t\n",
-			name, s.Mpps, s.Throughput, 100*s.LossRatio, s.P50, s.P99, s.P999, s.Max, s.CPU, s.Lag, mark)
+		fmt.Fprintf(t, "%s\t%.3f\t%.3f\t%.4g\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%s\t%s\t%.1f%s\t\n",
+			name, s.Mpps, s.Throughput, 100*s.LossRatio, s.P50, s.P99, s.P999, s.Max, s.CPU, measured(s.Watts), measured(s.Utilization), s.Lag, mark)
 	}
 	_ = t.Flush()
 	fmt.Fprint(w, `latency: from scheduled arrival at one NIC to departure at the other. generator lag: its longest own delay, a part of max.
-CPU: ns of workers per packet, without idle polls.
+CPU: ns of workers per packet, without idle polls. GPU W: mean power of all GPUs. GPU %: time in which a kernel of any process was running.
 `)
 	if late {
 		fmt.Fprintln(w, "*: the emulated NIC could not offer this rate; use --nics 2 or --dma none")
 	}
+}
+
+// measured formats a value that may not have been measured.
+func measured(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", *v)
 }

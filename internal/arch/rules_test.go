@@ -15,6 +15,7 @@ var imports = []struct {
 	{"batch", nil, "describes packets in bulk; does no I/O and knows no engine"},
 	{"umem", []string{"internal/hostmem"}, "owns the memory of frames; does not parse them"},
 	{"cuda", nil, "calls the driver; knows no packets"},
+	{"cuda/nvml", nil, "calls NVIDIA's management library; knows no kernels"},
 	{"internal/affinity", nil, "a leaf"},
 	{"internal/prefetch", nil, "a leaf: addresses in, nothing out"},
 	{"internal/prefetch/asm", nil, "writes assembly"},
@@ -113,7 +114,7 @@ var imports = []struct {
 	{"internal/e2e/systemd", nil, "the same, with systemd"},
 
 	{"bench/...", []string{
-		"afxdp", "batch", "cuda", "dataplane", "dataplane/cpu", "dataplane/esp", "dataplane/gpu", "fib", "lookup", "lookup/device", "lookup/ipv4", "lookup/ipv6", "lookup/trie", "memport", "packet", "umem",
+		"afxdp", "batch", "cuda", "cuda/nvml", "dataplane", "dataplane/cpu", "dataplane/esp", "dataplane/gpu", "fib", "lookup", "lookup/device", "lookup/ipv4", "lookup/ipv6", "lookup/trie", "memport", "packet", "umem",
 		"internal/affinity", "internal/hist", "internal/lab", "internal/netdev", "internal/oracle", "internal/hostmem", "internal/routes", "bench/...",
 		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/suite",
 	}, "benchmarks; only cmd imports them"},
@@ -131,7 +132,7 @@ var modules = []moduleRow{
 	{"C", nil, "building needs only Go"},
 	{"golang.org/x/sys", []string{"..."}, "system calls"},
 	{"github.com/cilium/ebpf", []string{"afxdp", "bench/...", "internal/lab/seqload"}, "XDP programs of ports and load generators"},
-	{"github.com/ebitengine/purego", []string{"cuda"}, "one package calls C functions, without cgo"},
+	{"github.com/ebitengine/purego", []string{"cuda", "cuda/nvml"}, "these packages call C functions, without cgo"},
 	{"github.com/vishvananda/netlink", []string{"cmd/...", "control/addresses", "control/doctor", "internal/lab", "internal/netdev", tests}, "set-up and diagnosis; the mirrors parse messages without allocations"},
 	{"github.com/vishvananda/netns", []string{"internal/lab", tests}, "namespaces of the lab"},
 	{"golang.org/x/crypto", []string{"ipsec/suite", "bench/ipsec", "internal/wycheproof", tests}, "ChaCha20-Poly1305, internal to the standard library"},

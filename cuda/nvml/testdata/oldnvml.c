@@ -1,0 +1,3 @@
+/* Fake NVML without an energy counter. */
+#define nvmlDeviceGetTotalEnergyConsumption absent
+#include "fakenvml.c"
