@@ -48,13 +48,21 @@ func (f *fn6[A, B, C, D, E, F]) call(a A, b B, c C, d D, e E, g F) error {
 // invoke calls the function. An argument is an integer or a handle, a string (passed as a C
 // string), a slice (passed as the address of its first element), or a pointer.
 func (f *function) invoke(args ...any) error {
-	if f.address == 0 {
-		return fmt.Errorf("%s: requires CUDA %v, the driver supports CUDA %v: update the driver: %w", f.name, f.abi, f.drv.version, errors.ErrUnsupported)
+	if err := f.supported(); err != nil {
+		return err
 	}
 	if r := invoke(f.address, args...); r != success {
 		return f.failure(r, args)
 	}
 	return nil
+}
+
+// supported returns errors.ErrUnsupported if the driver lacks the function.
+func (f *function) supported() error {
+	if f.address != 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: requires CUDA %v, the driver supports CUDA %v: update the driver: %w", f.name, f.abi, f.drv.version, errors.ErrUnsupported)
 }
 
 // invoke calls the C function at fn.

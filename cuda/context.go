@@ -14,6 +14,7 @@ type Context struct {
 	drv     *Driver
 	dev     *Device
 	handle  contextHandle
+	green   greenHandle  // on which streams run; 0: on the whole device
 	destroy func() error // nil: closed
 	users   atomic.Int32 // running calls of Do
 	closing atomic.Bool  // Close was called

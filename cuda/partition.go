@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"structs"
 )
@@ -53,17 +54,12 @@ func (d *Device) Split(n, sms int) (parts []Partition, remaining Partition, err 
 func (p Partition) Multiprocessors() int { return int(p.resource.smCount) }
 
 // NewContext returns a green context of the partition. It shares memory and modules with the
-// device's primary context.
+// device's primary context. It must be current on one thread at a time.
 func (p Partition) NewContext() (*Context, error) {
 	c := &Context{drv: p.dev.drv, dev: p.dev}
-	var description resourceHandle
-	var green greenHandle
-	if err := c.drv.cuDevResourceGenerateDesc.call(&description, &p.resource, 1); err != nil {
-		return nil, fmt.Errorf("describe a partition of %d multiprocessors: %w", p.Multiprocessors(), err)
-	}
-	const defaultStream = 1 // CU_GREEN_CTX_DEFAULT_STREAM, which the driver requires
-	if err := c.drv.cuGreenCtxCreate.call(&green, description, p.dev.handle, defaultStream); err != nil {
-		return nil, fmt.Errorf("create a context on %d multiprocessors: %w", p.Multiprocessors(), err)
+	green, err := p.newGreen()
+	if err != nil {
+		return nil, err
 	}
 	c.destroy = func() error { return c.drv.cuGreenCtxDestroy.call(green) }
 	if err := c.drv.cuCtxFromGreenCtx.call(&c.handle, green); err != nil {
@@ -71,4 +67,45 @@ func (p Partition) NewContext() (*Context, error) {
 		return nil, fmt.Errorf("create a context on %d multiprocessors: %w", p.Multiprocessors(), err)
 	}
 	return c, nil
+}
+
+// Retain returns the device's primary context, as Device.Retain does. Its streams run on the partition
+// alone; memory and modules are those of the primary context, and any thread can use it.
+//
+// It requires driver 12.5; an older driver returns errors.ErrUnsupported.
+func (p Partition) Retain() (*Context, error) {
+	c, err := p.dev.Retain() // first, as a green context keeps it
+	if err != nil {
+		return nil, err
+	}
+	if err := c.drv.cuGreenCtxStreamCreate.supported(); err != nil {
+		return nil, errors.Join(fmt.Errorf("create streams on %d multiprocessors: %w", p.Multiprocessors(), err), c.Close())
+	}
+	if c.green, err = p.newGreen(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	release := c.destroy
+	c.destroy = func() error {
+		if c.green != 0 {
+			if err := c.drv.cuGreenCtxDestroy.call(c.green); err != nil {
+				return err
+			}
+			c.green = 0
+		}
+		return release()
+	}
+	return c, nil
+}
+
+// newGreen creates a green context of the partition.
+func (p Partition) newGreen() (green greenHandle, err error) {
+	var description resourceHandle
+	if err := p.dev.drv.cuDevResourceGenerateDesc.call(&description, &p.resource, 1); err != nil {
+		return 0, fmt.Errorf("describe a partition of %d multiprocessors: %w", p.Multiprocessors(), err)
+	}
+	const defaultStream = 1 // CU_GREEN_CTX_DEFAULT_STREAM, which the driver requires
+	if err := p.dev.drv.cuGreenCtxCreate.call(&green, description, p.dev.handle, defaultStream); err != nil {
+		return 0, fmt.Errorf("create a context on %d multiprocessors: %w", p.Multiprocessors(), err)
+	}
+	return green, nil
 }

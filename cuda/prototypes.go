@@ -121,6 +121,7 @@ type prototypes struct {
 	cuGreenCtxCreate            fn4[*greenHandle, resourceHandle, deviceHandle, uint32]                 `abi:"12040" args:"green description device flags"`
 	cuGreenCtxDestroy           fn1[greenHandle]                                                        `abi:"12040" args:"green"`
 	cuCtxFromGreenCtx           fn2[*contextHandle, greenHandle]                                        `abi:"12040" args:"context green"`
+	cuGreenCtxStreamCreate      fn4[*streamHandle, greenHandle, uint32, int32]                          `abi:"12050" args:"stream green flags priority"`
 }
 
 // all yields the functions, with what their tags say.

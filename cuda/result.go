@@ -42,6 +42,7 @@ const (
 	SystemNotReady      Result = 802
 	DriverMismatch      Result = 803
 	UnsupportedOnDevice Result = 804
+	InvalidResources    Result = 915 // a Split that the device or MPS does not permit
 	UnknownError        Result = 999
 )
 
@@ -70,6 +71,7 @@ var hints = map[Result]string{
 	LaunchFailed:        "a kernel failed: " + lost + "; compute-sanitizer finds the instruction",
 	SystemNotReady:      "the driver's services are not up: start nvidia-fabricmanager or nvidia-persistenced",
 	DriverMismatch:      "libcuda and the kernel module are of different versions: reboot, or reload the module",
+	InvalidResources:    "the driver cannot split a GPU that MPS limits: unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
 	UnsupportedOnDevice: "the compatibility package of CUDA does not work with this GPU: install the driver that belongs to this CUDA",
 }
 

@@ -26,7 +26,13 @@ func (c *Context) StreamPriorities() (least, greatest int, err error) {
 // range of StreamPriorities.
 func (c *Context) NewStream(priority int) (*Stream, error) {
 	s := &Stream{caller: caller{drv: c.drv}}
-	if err := c.drv.cuStreamCreateWithPriority.call(&s.handle, streamNonBlocking, int32(priority)); err != nil {
+	var err error
+	if c.green != 0 {
+		err = c.drv.cuGreenCtxStreamCreate.call(&s.handle, c.green, streamNonBlocking, int32(priority))
+	} else {
+		err = c.drv.cuStreamCreateWithPriority.call(&s.handle, streamNonBlocking, int32(priority))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("create a stream: %w", err)
 	}
 	return s, nil

@@ -5,7 +5,8 @@
  *
  * Macros: OLD is CUDA 11.8; TWELVE_ZERO is CUDA 12.0 without the optional functions; BROKEN lacks
  * some required functions and cuGetProcAddress; NO_LOOKUP lacks cuGetProcAddress alone; GPUS is the
- * number of GPUs.
+ * number of GPUs, COMPUTE_MODE their mode, MPS 1 if they are shared by MPS, PROFILE the end of their
+ * names; TWELVE_FOUR lacks what is newer than CUDA 12.4.
  */
 #include <stdarg.h>
 #include <stdint.h>
@@ -21,6 +22,8 @@ typedef uint32_t u32;
 #define VERSION 11080
 #elif defined(TWELVE_ZERO)
 #define VERSION 12000
+#elif defined(TWELVE_FOUR)
+#define VERSION 12040
 #else
 #define VERSION 12080
 #endif
@@ -71,13 +74,22 @@ CUresult cuDriverGetVersion(int *version) { *version = VERSION; return 0; }
 #endif
 CUresult cuDeviceGetCount(int *n) { CALL(""); *n = GPUS; return 0; }
 CUresult cuDeviceGet(int *dev, int ordinal) { *dev = ordinal; return 0; }
-CUresult cuDeviceGetName(char *name, int size, int dev) { snprintf(name, size, "Fake %d", dev); return 0; }
+#ifndef PROFILE
+#define PROFILE ""
+#endif
+CUresult cuDeviceGetName(char *name, int size, int dev) { snprintf(name, size, "Fake %d%s", dev, PROFILE); return 0; }
 CUresult cuDeviceGetPCIBusId(char *id, int size, int dev) { snprintf(id, size, "0000:%02X:00.0", 0x1a + dev); return 0; }
 CUresult cuDeviceTotalMem_v2(size_t *bytes, int dev) { *bytes = (size_t)(dev + 1) << 33; return 0; }
+#ifndef COMPUTE_MODE
+#define COMPUTE_MODE 0
+#endif
+#ifndef MPS
+#define MPS 0
+#endif
 CUresult cuDeviceGetAttribute(int *value, int attribute, int dev) {
-	static const int values[256] = {[13] = 1980000, [16] = 132, [19] = 1, [38] = 52428800, [40] = 3, [75] = 9, [76] = 0, [99] = 1, [134] = 1};
+	static const int values[256] = {[20] = COMPUTE_MODE, [133] = MPS, [13] = 1980000, [16] = 132, [19] = 1, [38] = 52428800, [40] = 3, [75] = 9, [76] = 0, [99] = 1, [134] = 1};
 	(void)dev;
-	if (attribute == 134 && VERSION < 12020) return 1;
+	if (attribute > 132 && VERSION < 12020) return 1;
 	*value = values[attribute];
 	return 0;
 }
@@ -218,6 +230,9 @@ CUresult cuDevResourceGenerateDesc(handle *d, const struct resource *r, u32 n) {
 CUresult cuGreenCtxCreate(handle *green, handle d, int dev, u32 flags) { CALL("%#lx, %d, %u", d, dev, flags); *green = 0x90; return 0; }
 CUresult cuGreenCtxDestroy(handle green) { CALL("%#lx", green); return 0; }
 CUresult cuCtxFromGreenCtx(handle *ctx, handle green) { CALL("%#lx", green); *ctx = green + 1; return 0; }
+#ifndef TWELVE_FOUR
+CUresult cuGreenCtxStreamCreate(handle *s, handle green, u32 flags, int priority) { CALL("%#lx, %u, %d", green, flags, priority); *s = 0x51; return 0; }
+#endif
 #endif
 
 #if !defined(NO_LOOKUP) && !defined(BROKEN)
