@@ -3,10 +3,12 @@
 package cuda
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
 	"os/exec"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,6 +61,72 @@ func TestGPUPartition(t *testing.T) {
 			}
 			return nil
 		}))
+	}
+}
+
+// TestGPUPartitionOfThePrimaryContext checks that kernels of its streams run on the partition alone,
+// launched by several threads, and that they use memory of the primary context.
+func TestGPUPartitionOfThePrimaryContext(t *testing.T) {
+	c := gpu(t)
+	parts, _, err := c.Device().Split(1, 16)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return
+	}
+	require.NoError(t, err)
+	limited, err := parts[0].Retain()
+	if c.drv.Version() < c.drv.cuGreenCtxStreamCreate.abi {
+		failsWith(t, err, "update the driver")
+		return
+	}
+	require.NoError(t, err)
+	whole := got(c.Device().Attribute(Multiprocessors))(t)
+	fn := kernel(t, c, "stay")
+	host := pinned(t, c, 4*256)
+	var threads sync.WaitGroup
+	for range 4 {
+		threads.Go(func() {
+			runtime.LockOSThread() // the thread ends with the goroutine
+			if err := limited.Bind(); err != nil {
+				t.Error(err)
+				return
+			}
+			s, err := limited.NewStream(0)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer s.Close()
+			l, err := NewLaunch(fn, &stayParams{Seen: host.Ptr(), Cycles: 100_000})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			l.Grid, l.Block = Dim{X: uint32(4 * whole)}, Dim{X: 1024}
+			if err := errors.Join(l.Enqueue(s), s.Synchronize()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	threads.Wait()
+	n := 0
+	for sm := range 256 {
+		if binary.LittleEndian.Uint32(host.Bytes()[4*sm:]) != 0 {
+			n++
+		}
+	}
+	if n != parts[0].Multiprocessors() {
+		t.Errorf("ran on %d multiprocessors, the partition has %d", n, parts[0].Multiprocessors())
+	}
+	require.NoError(t, limited.Close())
+}
+
+// TestGPUSharing checks the mode against the MPS control daemon of this host.
+func TestGPUSharing(t *testing.T) {
+	c := gpu(t)
+	s := got(c.Device().Sharing())(t)
+	t.Logf("%+v, %d multiprocessors", s, got(c.Device().Attribute(Multiprocessors))(t))
+	if s.Mode == MPS && !mpsDaemon() || s.Mode == TimeSlicing && mpsDaemon() {
+		t.Errorf("%+v, MPS control daemon: %v", s, mpsDaemon())
 	}
 }
 

@@ -23,6 +23,7 @@ const (
 	ClockRate                   Attribute = 13 // kHz
 	Multiprocessors             Attribute = 16
 	CanMapHostMemory            Attribute = 19
+	ComputeMode                 Attribute = 20 // 0: shared; 2: prohibited; 3: one process
 	MemoryClockRate             Attribute = 36 // kHz
 	MemoryBusWidth              Attribute = 37 // bits
 	L2CacheBytes                Attribute = 38
@@ -32,8 +33,11 @@ const (
 	ComputeMajor                Attribute = 75
 	ComputeMinor                Attribute = 76
 	SharedPerMultiprocessor     Attribute = 81 // bytes
-	MaxSharedPerBlockOptin      Attribute = 97 // bytes, the limit of MaxDynamicShared
+	RegistersPerMultiprocessor  Attribute = 82
+	MaxSharedPerBlockOptin      Attribute = 97  // bytes, the limit of MaxDynamicShared
+	ReservedSharedPerBlock      Attribute = 111 // bytes that the driver takes of each block
 	HostRegisterSupported       Attribute = 99
+	MPSEnabled                  Attribute = 133 // 1: contexts of this process are shared by MPS; since CUDA 12.2
 	HostNUMANode                Attribute = 134 // -1: none
 )
 
