@@ -30,7 +30,7 @@ These keys can change while the router runs:
   ipsec.sas, policies     SAs before the policies that refer to them; the old SPI of a
                           changed SA is accepted for 2 s more
 
-Everything else requires a restart: ports and their modes, engine, shadow, workers, control,
+Everything else requires a restart: ports and their modes, engine, gpu, shadow, workers, control,
 napi, checksum, ipsec.source, state, interface, mss_clamp, fragment, icmp, path_mtu and
 linux_forwarding, and enabling IPsec. A reload that changes any of these is refused as a whole.
 

@@ -14,14 +14,17 @@ import (
 
 // Limits of values.
 const (
-	MaxPackets  = 2048        // per chunk, the size of the TX ring of a port
-	MaxDelay    = time.Second // of a packet in an incomplete chunk
-	maxBusyPoll = 10 * time.Millisecond
-	maxWorkers  = 1024
-	maxShadow   = 1 << 30   // chunks
-	maxErrors   = 1_000_000 // ICMP errors per second, or in a burst
-	maxName     = 15        // bytes of an interface name: IFNAMSIZ without the terminating NUL
-	maxSocket   = 107       // bytes of a socket path: sun_path without the terminating NUL
+	MaxPackets         = 2048        // per chunk, the size of the TX ring of a port
+	MaxDelay           = time.Second // of a packet in an incomplete chunk
+	maxBusyPoll        = 10 * time.Millisecond
+	maxWorkers         = 1024
+	maxShadow          = 1 << 30               // chunks
+	minPark            = 10 * time.Millisecond // ending and launching a kernel takes about one
+	maxPark            = time.Hour
+	maxMultiprocessors = 1024      // of a GPU; today's largest have less than 200
+	maxErrors          = 1_000_000 // ICMP errors per second, or in a burst
+	maxName            = 15        // bytes of an interface name: IFNAMSIZ without the terminating NUL
+	maxSocket          = 107       // bytes of a socket path: sun_path without the terminating NUL
 )
 
 var (
@@ -29,6 +32,7 @@ var (
 	reversePaths = []ReversePath{ReversePathAuto, ReversePathOff, ReversePathLoose, ReversePathStrict}
 	engines      = []Engine{EngineAuto, EngineCPU, EngineGPU}
 	napis        = []NAPI{NAPIInterrupt, NAPIThread}
+	gpuMemories  = []GPUMemory{GPUMemoryKeep, GPUMemoryRelease}
 	checksums    = []Checksum{ChecksumAuto, ChecksumRepair, ChecksumTrust}
 )
 
@@ -48,6 +52,7 @@ func (c *Config) check() Errors {
 		hint           string
 	}{
 		{"shadow", c.Shadow, 0, maxShadow, "write 0 for no comparison, or a number up to %d"},
+		{"gpu.multiprocessors", c.GPU.Multiprocessors, 0, maxMultiprocessors, "write 0 for all of each GPU, or a number up to %d"},
 		{"workers", c.Workers, 0, maxWorkers, "write 0 for one worker per queue, or a number up to %d"},
 		{"batch.max_packets", c.Batch.MaxPackets, 1, MaxPackets, "write a number from 1 to %d"},
 		{"icmp.per_second", c.ICMP.PerSecond, 0, maxErrors, "write a number from 0 to %d"},
@@ -60,7 +65,7 @@ func (c *Config) check() Errors {
 		}
 	}
 	return slices.Concat(errs, c.checkDuration("batch.max_delay", c.Batch.MaxDelay, MaxDelay), c.checkDuration("busy_poll", c.BusyPoll, maxBusyPoll),
-		c.checkListen(), c.checkSocket(), c.checkIPsec())
+		c.checkGPU(), c.checkListen(), c.checkSocket(), c.checkIPsec())
 }
 
 func (c *Config) checkPorts() (errs Errors) {
@@ -113,6 +118,15 @@ func (c *Config) checkDuration(key string, d, limit time.Duration) Errors {
 		return nil
 	}
 	return Errors{c.fault(key, fmt.Sprintf("%s: %v is out of range", key, d), fmt.Sprintf("write a duration from 0s to %v", limit))}
+}
+
+func (c *Config) checkGPU() Errors {
+	errs := checkChoice(c, "gpu.memory", c.GPU.Memory, gpuMemories)
+	if park := c.GPU.Park; park != 0 && (park < minPark || park > maxPark) {
+		errs = append(errs, c.fault("gpu.park", fmt.Sprintf("gpu.park: %v is out of range", park),
+			fmt.Sprintf("write 0s to never park, or a duration from %v to %v", minPark, maxPark)))
+	}
+	return errs
 }
 
 func (c *Config) checkListen() Errors {

@@ -17,6 +17,7 @@ import (
 type Config struct {
 	Ports    []Port
 	Engine   Engine
+	GPU      GPU
 	Shadow   int // the CPU repeats 1 in Shadow chunks of a GPU; 0: none
 	Workers  int // 0: one per queue
 	Batch    Batch
@@ -72,6 +73,21 @@ const (
 	EngineGPU  Engine = "gpu"
 )
 
+// GPU limits what the router takes of its GPUs.
+type GPU struct {
+	Park            time.Duration // time without need of a GPU after which its kernel ends; 0: never
+	Multiprocessors int           // most per GPU, rounded up to what its driver can divide; 0: all
+	Memory          GPUMemory     // while the kernel is parked
+}
+
+// GPUMemory is what happens to GPU memory while the kernel is parked.
+type GPUMemory string
+
+const (
+	GPUMemoryKeep    GPUMemory = "keep"    // the kernel returns in less than 1 ms
+	GPUMemoryRelease GPUMemory = "release" // other processes can allocate it
+)
+
 // Batch limits chunks of packets.
 type Batch struct {
 	MaxPackets int           // in a chunk
@@ -118,6 +134,7 @@ type ICMP struct {
 func Default(ports ...string) *Config {
 	c := &Config{
 		Engine:   EngineAuto,
+		GPU:      GPU{Park: 2 * time.Second, Memory: GPUMemoryKeep},
 		Shadow:   1024,
 		Batch:    Batch{MaxPackets: 1024, MaxDelay: 50 * time.Microsecond},
 		Metrics:  Metrics{Listen: "127.0.0.1:9273"},

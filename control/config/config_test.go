@@ -32,6 +32,7 @@ ports:
   - {interface: "1e3", queues: all, mode: zero-copy, reverse_path: off}
   - {interface: wan0, mode: generic, reverse_path: strict}
 engine: cpu
+gpu: {park: 0s, multiprocessors: 32, memory: release}
 shadow: 7
 workers: 3
 batch: {max_packets: 1, max_delay: 1ms}
@@ -47,6 +48,7 @@ ipsec: {source: xfrm, state: /tmp/w, mss_clamp: true, fragment: after, icmp: str
 	want := &Config{
 		Ports:    []Port{{"1e3", ModeZeroCopy, ReversePathOff}, {"wan0", ModeGeneric, ReversePathStrict}},
 		Engine:   EngineCPU,
+		GPU:      GPU{Multiprocessors: 32, Memory: GPUMemoryRelease},
 		Shadow:   7,
 		Workers:  3,
 		Batch:    Batch{MaxPackets: 1, MaxDelay: time.Millisecond},
@@ -76,7 +78,7 @@ func TestParseReportsPositionAndHintOfMistakes(t *testing.T) {
 		{"empty file", "", "f:1:1: no ports; add `- interface: eth0` below `ports:`, or pass --port eth0"},
 		{"empty list of ports", "engine: cpu\nports: []\n", "f:2:8: no ports; add `- interface: eth0` below `ports:`, or pass --port eth0"},
 		{"unknown key similar to a known one", onePort + "enigne: cpu\n", `f:2:1: unknown key "enigne"; did you mean "engine"?`},
-		{"unknown key similar to none", onePort + "vlans: {}\n", `f:2:1: unknown key "vlans"; the known keys are ports, engine, shadow, workers, batch, metrics, control, napi, busy_poll, checksum, icmp, ipsec`},
+		{"unknown key similar to none", onePort + "vlans: {}\n", `f:2:1: unknown key "vlans"; the known keys are ports, engine, gpu, shadow, workers, batch, metrics, control, napi, busy_poll, checksum, icmp, ipsec`},
 		{"unknown key in a mapping", onePort + "batch:\n  max_packet: 5\n", `f:3:3: unknown key "max_packet" in batch; did you mean "max_packets"?`},
 		{"misspelt interface is reported once", "ports:\n  - interfce: lan0\n", `f:2:5: unknown key "interfce" in ports[0]; did you mean "interface"?`},
 		{"misspelt ports are reported once", "port:\n  - interface: lan0\n", `f:1:1: unknown key "port"; did you mean "ports"?`},
@@ -89,8 +91,8 @@ func TestParseReportsPositionAndHintOfMistakes(t *testing.T) {
 		{"number for a string", "ports: [{interface: 5}]\n", `f:1:21: ports[0].interface must be a string, not the number 5; quote the value: "5"`},
 		{"mapping for a list", "ports: {interface: lan0}\n", "f:1:9: ports must be a list, not a mapping; begin each entry with `- `"},
 		{"string for a mapping", "ports:\n  - lan0\n", "f:2:5: ports[0] must be a mapping with the keys interface, queues, mode, reverse_path, not the string \"lan0\"; write `key: value` lines below it"},
-		{"file of another program", "root:x:0:0:root:/root:/bin/bash\nproxy:x:13:13:proxy:/bin:/usr/sbin/nologin\n", "f:1:1: the file must be a mapping with the keys ports, engine, shadow, workers, batch, metrics, control, napi, busy_poll, checksum, icmp, ipsec, not the string \"root:x:0:0:root:/root:/bin/bash proxy:x:\"; write `key: value` lines below it"},
-		{"list for the file", "- a\n", "f:1:1: the file must be a mapping with the keys ports, engine, shadow, workers, batch, metrics, control, napi, busy_poll, checksum, icmp, ipsec, not a list; write `key: value` lines below it"},
+		{"file of another program", "root:x:0:0:root:/root:/bin/bash\nproxy:x:13:13:proxy:/bin:/usr/sbin/nologin\n", "f:1:1: the file must be a mapping with the keys ports, engine, gpu, shadow, workers, batch, metrics, control, napi, busy_poll, checksum, icmp, ipsec, not the string \"root:x:0:0:root:/root:/bin/bash proxy:x:\"; write `key: value` lines below it"},
+		{"list for the file", "- a\n", "f:1:1: the file must be a mapping with the keys ports, engine, gpu, shadow, workers, batch, metrics, control, napi, busy_poll, checksum, icmp, ipsec, not a list; write `key: value` lines below it"},
 		{"key without a value", onePort + "metrics:\n", "f:2:10: metrics has no value; add a value, or remove the line to use the default"},
 		{"alias", "ports: [{interface: &a lan0}, {interface: *a}]\n", "f:1:43: ports[1].interface is an alias, which is not supported; write the value itself"},
 		{"port without an interface", "ports:\n  - mode: auto\n", "f:2:5: ports[0] has no interface; add `interface: NAME`, a name that `ip link` shows"},
@@ -107,6 +109,12 @@ func TestParseReportsPositionAndHintOfMistakes(t *testing.T) {
 		{"negative rate", onePort + "icmp: {source_per_second: -1}\n", "f:2:27: icmp.source_per_second: -1 is out of range; write a number from 0 to 1000000"},
 		{"duration without a unit", onePort + "batch: {max_delay: 50}\n", `f:2:20: batch.max_delay: "50" is not a duration; write a number and its unit (ns, us, ms, s), as in 50us or 1ms`},
 		{"NAPI thread and busy polling", onePort + "napi: thread\nbusy_poll: 1us\n", "f:2:7: napi: thread excludes busy_poll: a polling worker starves the NAPI thread on its core; remove one of the two"},
+		{"parking too soon", onePort + "gpu: {park: 1ms}\n", "f:2:13: gpu.park: 1ms is out of range; write 0s to never park, or a duration from 10ms to 1h0m0s"},
+		{"parking too late", onePort + "gpu: {park: 2h}\n", "f:2:13: gpu.park: 2h0m0s is out of range; write 0s to never park, or a duration from 10ms to 1h0m0s"},
+		{"negative parking", onePort + "gpu: {park: -2s}\n", "f:2:13: gpu.park: -2s is out of range; write 0s to never park, or a duration from 10ms to 1h0m0s"},
+		{"negative multiprocessors", onePort + "gpu: {multiprocessors: -8}\n", "f:2:24: gpu.multiprocessors: -8 is out of range; write 0 for all of each GPU, or a number up to 1024"},
+		{"unknown GPU memory", onePort + "gpu: {memory: free}\n", `f:2:15: gpu.memory: unknown value "free"; write keep or release`},
+		{"unknown GPU key", onePort + "gpu: {parking: 2s}\n", `f:2:7: unknown key "parking" in gpu; the known keys are park, multiprocessors, memory`},
 		{"negative shadow", onePort + "shadow: -1\n", "f:2:9: shadow: -1 is out of range; write 0 for no comparison, or a number up to 1073741824"},
 		{"negative duration", onePort + "busy_poll: -1us\n", "f:2:12: busy_poll: -1µs is out of range; write a duration from 0s to 10ms"},
 		{"delay too long", onePort + "batch: {max_delay: 1m}\n", "f:2:20: batch.max_delay: 1m0s is out of range; write a duration from 0s to 1s"},

@@ -65,6 +65,11 @@ func (r *reader) root() value {
 			)
 		})},
 		field{"engine", oneOf(&c.Engine, engines...)},
+		field{"gpu", mapping(
+			field{"park", duration(&c.GPU.Park)},
+			field{"multiprocessors", integer(&c.GPU.Multiprocessors, "0")},
+			field{"memory", oneOf(&c.GPU.Memory, gpuMemories...)},
+		)},
 		field{"shadow", integer(&c.Shadow, "1024")},
 		field{"workers", integer(&c.Workers, "0")},
 		field{"batch", mapping(
