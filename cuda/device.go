@@ -34,6 +34,7 @@ const (
 	ComputeMinor                Attribute = 76
 	SharedPerMultiprocessor     Attribute = 81 // bytes
 	RegistersPerMultiprocessor  Attribute = 82
+	MaxBlocksPerMultiprocessor  Attribute = 106
 	MaxSharedPerBlockOptin      Attribute = 97  // bytes, the limit of MaxDynamicShared
 	ReservedSharedPerBlock      Attribute = 111 // bytes that the driver takes of each block
 	HostRegisterSupported       Attribute = 99

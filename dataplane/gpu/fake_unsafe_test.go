@@ -23,6 +23,9 @@ type fake struct {
 	running       [2]uint32
 	faulted       uint32
 	copies        uint32
+	version       uint32
+	mode, mps     uint32
+	partitioned   uint32
 }
 
 // newFake builds a driver for one test. Injected failures are OutOfMemory.

@@ -112,7 +112,7 @@ func TestGatewayCodeAgreesWithTheCPUEngine(t *testing.T) {
 
 // TestGatewayCodeWorksWithSmallestStagingBuffer: it has room for any packet, one at a time.
 func TestGatewayCodeWorksWithSmallestStagingBuffer(t *testing.T) {
-	w := newSecuredTwins(t, securedOnHost(minStagingBytes/4), 2)
+	w := newSecuredTwins(t, securedOnHost(stagingOf(1, umem.FrameSize)/4), 2)
 	for range 5 {
 		w.run(w.next)
 	}

@@ -27,6 +27,9 @@ static struct state {
 	u32 running[2];  /* running blocks per device: its streams are busy */
 	u32 faulted;     /* every call fails */
 	u32 copies;      /* copy memory; otherwise nothing reads it */
+	u32 version;     /* of CUDA; 0: 12.0. Green contexts work from 12.4 on, streams in them from 12.5 */
+	u32 mode, mps;   /* how the GPUs are shared: CUcomputemode, and by MPS */
+	u32 partitioned; /* streams in green contexts so far */
 } *state;
 
 CHECK_STATE_LAYOUT;
@@ -79,7 +82,7 @@ CUresult cuGetErrorName(int result, const char **name) { return describe(result,
 CUresult cuGetErrorString(int result, const char **text) { return describe(result, 1, text); }
 
 CUresult cuInit(u32 flags) { (void)flags; CALL; return 0; }
-CUresult cuDriverGetVersion(int *version) { CALL; *version = 12000; return 0; }
+CUresult cuDriverGetVersion(int *version) { CALL; *version = state->version ? state->version : 12000; return 0; }
 CUresult cuDeviceGetCount(int *n) { CALL; *n = 2; return 0; }
 CUresult cuDeviceGet(int *dev, int ordinal) { CALL; *dev = ordinal; return 0; }
 CUresult cuDeviceGetName(char *name, int size, int dev) { CALL; snprintf(name, size, "Fake %d", dev); return 0; }
@@ -89,7 +92,18 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, int dev)
 {
 	(void)dev;
 	CALL;
-	*value = attribute == 16 ? 10 : attribute == 97 ? 232448 : 1; /* multiprocessors; shared memory per block */
+	switch (attribute) {
+	case 16: *value = 10; break; /* multiprocessors */
+	case 20: *value = state->mode; break;
+	case 39: *value = 2048; break; /* threads of a multiprocessor */
+	case 81: *value = 233472; break; /* shared memory of a multiprocessor */
+	case 82: *value = 65536; break; /* registers of a multiprocessor */
+	case 97: *value = 232448; break; /* shared memory of a block */
+	case 106: *value = 32; break; /* blocks of a multiprocessor */
+	case 111: *value = 1024; break; /* reserved shared memory of a block */
+	case 133: *value = state->mps; break;
+	default: *value = 1;
+	}
 	return 0;
 }
 
@@ -203,6 +217,31 @@ CUresult cuStreamQuery(handle s)
 }
 CUresult cuStreamSynchronize(handle s) { (void)s; CALL; return 0; }
 
+/* Partitions of multiples of two multiprocessors. */
+struct resource { u32 kind; char pad[92]; u32 sms; char rest[44]; };
+enum { GREEN = 0x90 };
+CUresult cuDeviceGetDevResource(int dev, struct resource *r, u32 kind) { (void)dev; CALL; *r = (struct resource){.kind = kind, .sms = 10}; return 0; }
+CUresult cuDevSmResourceSplitByCount(struct resource *parts, u32 *n, const struct resource *whole, struct resource *rest, u32 flags, u32 sms)
+{
+	(void)n, (void)flags;
+	CALL;
+	sms = (sms + 1) / 2 * 2;
+	*parts = (struct resource){.kind = 1, .sms = sms};
+	*rest = (struct resource){.kind = 1, .sms = whole->sms - sms};
+	return 0;
+}
+CUresult cuDevResourceGenerateDesc(handle *d, const struct resource *r, u32 n) { (void)r, (void)n; CALL; *d = 0xd0; return 0; }
+CUresult cuGreenCtxCreate(handle *green, handle d, int dev, u32 flags) { (void)d, (void)dev, (void)flags; *green = GREEN; TAKE; }
+CUresult cuGreenCtxDestroy(handle green) { (void)green; GIVE; }
+CUresult cuGreenCtxStreamCreate(handle *s, handle green, u32 flags, int priority)
+{
+	(void)green, (void)flags, (void)priority;
+	CALL;
+	*s = 0x51;
+	state->partitioned++;
+	return hold(0, 1);
+}
+
 /* Symbols that package cuda requires and the engine does not call. */
 #define UNUSED(name) CUresult name(void) { call(#name); return 801; }
 UNUSED(cuModuleGetGlobal_v2) UNUSED(cuFuncGetAttribute)
@@ -210,4 +249,4 @@ UNUSED(cuMemcpyDtoHAsync_v2) UNUSED(cuMemcpyDtoDAsync_v2) UNUSED(cuMemsetD8Async
 UNUSED(cuStreamWaitEvent) UNUSED(cuStreamBeginCapture_v2) UNUSED(cuStreamEndCapture)
 UNUSED(cuEventCreate) UNUSED(cuEventDestroy_v2) UNUSED(cuEventRecord) UNUSED(cuEventQuery) UNUSED(cuEventSynchronize) UNUSED(cuEventElapsedTime)
 UNUSED(cuGraphDestroy) UNUSED(cuGraphGetNodes) UNUSED(cuGraphNodeGetType) UNUSED(cuGraphInstantiateWithFlags)
-UNUSED(cuGraphExecKernelNodeSetParams_v2) UNUSED(cuGraphLaunch) UNUSED(cuGraphExecDestroy)
+UNUSED(cuCtxFromGreenCtx) UNUSED(cuGraphExecKernelNodeSetParams_v2) UNUSED(cuGraphLaunch) UNUSED(cuGraphExecDestroy)

@@ -36,6 +36,10 @@
 	static_assert(__builtin_offsetof(struct state, running) == 144, "struct state: running"); \
 	static_assert(__builtin_offsetof(struct state, faulted) == 152, "struct state: faulted"); \
 	static_assert(__builtin_offsetof(struct state, copies) == 156, "struct state: copies"); \
-	static_assert(sizeof(struct state) == 160, "struct state: size")
+	static_assert(__builtin_offsetof(struct state, version) == 160, "struct state: version"); \
+	static_assert(__builtin_offsetof(struct state, mode) == 164, "struct state: mode"); \
+	static_assert(__builtin_offsetof(struct state, mps) == 168, "struct state: mps"); \
+	static_assert(__builtin_offsetof(struct state, partitioned) == 172, "struct state: partitioned"); \
+	static_assert(sizeof(struct state) == 176, "struct state: size")
 
 #endif

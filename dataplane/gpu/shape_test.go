@@ -1,0 +1,144 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/warproute/warproute/internal/require"
+	"github.com/warproute/warproute/umem"
+)
+
+// board returns the limits of a board by the shared memory of a block, the driver's part of it, and the
+// threads and blocks of a multiprocessor.
+func board(shared, reserved, threads, blocks int) limits {
+	return limits{shared: shared, sharedReserved: reserved, multiprocessorShared: shared + reserved, registers: 65536, threads: threads, blocks: blocks}
+}
+
+var (
+	hopper = board(232448, 1024, 2048, 32) // H100, H200; B200 has the same
+	ampere = board(166912, 1024, 2048, 32) // A100
+	ada    = board(101376, 1024, 1536, 24) // L4, L40S, RTX 40; A10 and RTX 30 have fewer blocks
+	turing = board(65536, 0, 1024, 16)     // T4
+)
+
+func TestShapesOfBoards(t *testing.T) {
+	for _, tt := range []struct {
+		name             string
+		board            limits
+		forward, gateway Shape
+	}{
+		{"H200", hopper, Shape{16, 75784, 0, 3}, Shape{8, 232336, 15600, 1}},
+		{"A100", ampere, Shape{16, 75784, 0, 2}, Shape{8, 166800, 7408, 1}},
+		{"L4", ada, Shape{16, 75784, 0, 1}, Shape{2, 101360, 9584, 1}},
+		{"A10", board(101376, 1024, 1536, 16), Shape{16, 75784, 0, 1}, Shape{2, 101360, 9584, 1}},
+		{"T4", turing, Shape{13, 61576, 0, 1}, Shape{}},
+	} {
+		if s, err := forwardNeeds.shape(tt.board); err != nil || s != tt.forward {
+			t.Errorf("%s forwards with %v, %v; want %v", tt.name, s, err, tt.forward)
+		}
+		s, err := gatewayNeeds.shape(tt.board)
+		if s != tt.gateway || (err != nil) != (tt.gateway == Shape{}) {
+			t.Errorf("%s encrypts with %v, %v; want %v", tt.name, s, err, tt.gateway)
+		}
+		if err == nil {
+			continue
+		}
+		const want = "the IPsec kernel needs 82064 bytes of shared memory per block, the GPU has 65536: too little shared memory"
+		if err.Error() != want || !errors.Is(err, errShared) {
+			t.Errorf("%s: %q, want %q", tt.name, err, want)
+		}
+	}
+}
+
+// TestShapesFit: on boards of any limits, a shape is within them, a larger one is not, and a staging buffer
+// holds the longest packet.
+func TestShapesFit(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(17, 6))
+	fitting := map[string]int{}
+	for range 100_000 {
+		l := limits{
+			shared: rnd.IntN(300_000), sharedReserved: rnd.IntN(2048), multiprocessorShared: rnd.IntN(300_000),
+			registers: rnd.IntN(1 << 17), threads: rnd.IntN(4096), blocks: rnd.IntN(33),
+		}
+		k := []kernelNeeds{forwardNeeds, gatewayNeeds}[rnd.IntN(2)]
+		k.registers = rnd.IntN(256)
+		s, err := k.shape(l)
+		if err != nil {
+			if _, ok := k.fit(l, 1, k.leastStaging); ok || !errors.Is(err, errShared) {
+				t.Fatalf("a warp fits: %v, yet: %v", ok, err)
+			}
+			continue
+		}
+		fitting[k.name]++
+		n := s.BlocksPerMultiprocessor
+		if s.Warps < 1 || s.Warps > k.warps || n < 1 || n > l.blocks || n*s.Threads() > l.threads || n*s.Threads()*k.registers > l.registers ||
+			s.Shared > l.shared || n*(s.Shared+l.sharedReserved) > l.multiprocessorShared {
+			t.Fatalf("%v exceeds %+v", s, l)
+		}
+		if s.Shared != k.tables+s.Warps*(k.scratch+s.Staging) || s.Staging%stagingUnit != 0 {
+			t.Fatalf("%+v does not add up", s)
+		}
+		if k.leastStaging > 0 && s.Staging < stagingOf(1, umem.FrameSize) {
+			t.Fatalf("%v: a staging buffer does not hold a frame", s)
+		}
+		for more := s.Warps + 1; more <= k.warps; more++ {
+			if _, ok := k.fit(l, more, k.staging); ok {
+				t.Fatalf("%v: %d warps fit, too", s, more)
+			}
+		}
+	}
+	if fitting[forwardNeeds.name] < 1000 || fitting[gatewayNeeds.name] < 1000 {
+		t.Errorf("too few boards that fit: %v", fitting)
+	}
+}
+
+// TestSmallerBoardIsEmulated: a limit on shared memory gives the shape of the board that has it.
+func TestSmallerBoardIsEmulated(t *testing.T) {
+	f, library := newFake(t)
+	found := got(find(library, 1))(t)[0]
+	if l := got(readLimits(found, 0))(t); l != hopper {
+		t.Errorf("limits %+v, want %+v", l, hopper)
+	}
+	l := got(readLimits(found, 101376))(t)
+	if s, want := got(gatewayNeeds.shape(l))(t), got(gatewayNeeds.shape(ada))(t); s != want {
+		t.Errorf("%v, want %v", s, want)
+	}
+	if l := got(readLimits(found, 1<<20))(t); l != hopper {
+		t.Errorf("a limit above the GPU's gives %+v", l)
+	}
+	f.failNext("cuDeviceGetAttribute")
+	if _, err := readLimits(found, 0); err == nil {
+		t.Error("no error of the driver")
+	}
+}
+
+// TestNeedsAreThoseOfTheKernels compiles the kernels' structures.
+func TestNeedsAreThoseOfTheKernels(t *testing.T) {
+	for _, tt := range []struct {
+		define string
+		needs  kernelNeeds
+		tables int
+	}{{"-DHOT_ENTRIES=64", forwardNeeds, 0}, {"-DCHECK_REVERSE_PATH=0", gatewayNeeds, aesTables}} {
+		program := filepath.Join(t.TempDir(), "sizes")
+		// Unused functions of the kernels are not defined; optimization removes them.
+		if out, err := exec.Command("cc", "-std=gnu11", "-O2", "-w", tt.define, "-o", program, "testdata/sizes.c").CombinedOutput(); err != nil {
+			t.Fatalf("%v: a C compiler is needed (apt-get install gcc libc6-dev)\n%s", err, out)
+		}
+		out, err := exec.Command(program).Output()
+		require.NoError(t, err)
+		if want := fmt.Sprintf("%d %d", tt.needs.scratch, aesTables); strings.TrimSpace(string(out)) != want {
+			t.Errorf("%s: scratch and tables of %s bytes, want %s", tt.needs.name, out, want)
+		}
+		if rest := tt.needs.tables - tt.tables; rest < 8 || rest > 16 {
+			t.Errorf("%s: %d bytes besides scratch and tables", tt.needs.name, rest)
+		}
+	}
+	if least := stagingOf(1, umem.FrameSize); least > minStagingBytes {
+		t.Errorf("a frame needs a staging buffer of %d bytes, the smallest has %d", least, minStagingBytes)
+	}
+}
