@@ -62,7 +62,7 @@ var hostChecks = []struct {
 	{"XFRM", xfrmPolicies},
 	{"routes", routes},
 	{"cores", cores},
-	{"GPU", gpu},
+	{"GPU", gpus},
 }
 
 var linkChecks = []struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/control/netfilter"
 	"github.com/warproute/warproute/control/xfrm"
+	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/umem"
@@ -49,6 +50,7 @@ func healthy() *Host {
 		Refused:    func() ([]xfrm.Refused, error) { return nil, nil },
 		Survey:     func([]mirror.Port) ([]mirror.UnsupportedRoutes, error) { return nil, nil },
 		Guarded:    func() ([]string, error) { return nil, nil },
+		Boards:     func() ([]gpu.Board, error) { return nil, nil },
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/control/netfilter"
 	"github.com/warproute/warproute/control/xfrm"
+	"github.com/warproute/warproute/dataplane/gpu"
 )
 
 // Host is the system to check. ThisHost returns that of the process; tests use fakes.
@@ -34,6 +35,7 @@ type Host struct {
 	Refused    func() ([]xfrm.Refused, error) // unsupported XFRM policies
 	Survey     func(ports []mirror.Port) ([]mirror.UnsupportedRoutes, error)
 	Guarded    func() ([]string, error) // interfaces with blocked Linux forwarding
+	Boards     func() ([]gpu.Board, error)
 	Link       func(name string) (*Link, error)
 	Try        func(l *Link) *Trial // opens the port for a moment
 	TryAll     bool                 // even if the driver resets the link
@@ -41,7 +43,7 @@ type Host struct {
 
 // ThisHost returns the host and network namespace of the process.
 func ThisHost() (*Host, error) {
-	h := &Host{Root: os.DirFS("/"), OpenSocket: openSocket, LoadBPF: createMap, Filters: netfilter.Forwarding, Refused: xfrm.RefusedPolicies, Survey: mirror.Survey, Guarded: guarded, Link: findLink, Try: try, Executable: "bin/warproute"}
+	h := &Host{Root: os.DirFS("/"), OpenSocket: openSocket, LoadBPF: createMap, Filters: netfilter.Forwarding, Refused: xfrm.RefusedPolicies, Survey: mirror.Survey, Guarded: guarded, Boards: boards, Link: findLink, Try: try, Executable: "bin/warproute"}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return nil, fmt.Errorf("read kernel release: %w", err)

@@ -177,32 +177,3 @@ func cores(h *Host) []Finding {
 	}
 	return ok("%d usable by workers", h.Cores)
 }
-
-// libcudaPaths lists the paths of the driver library.
-var libcudaPaths = []string{
-	"usr/lib/x86_64-linux-gnu/libcuda.so.1", "usr/lib/aarch64-linux-gnu/libcuda.so.1",
-	"usr/lib64/libcuda.so.1", "usr/lib/libcuda.so.1", "usr/local/nvidia/lib64/libcuda.so.1",
-}
-
-// gpu reports whether a GPU exists, and the path of the driver library, "" for none.
-func (h *Host) gpu() (device bool, library string) {
-	device = h.exists("dev/nvidia0") && h.exists("dev/nvidiactl")
-	for _, p := range libcudaPaths {
-		if h.exists(p) {
-			return device, "/" + p
-		}
-	}
-	return device, ""
-}
-
-func gpu(h *Host) []Finding {
-	switch device, library := h.gpu(); {
-	case device && library != "":
-		return ok("device /dev/nvidia0, driver library %s", library)
-	case device:
-		return warn("install the user-space driver (Debian: libcuda1), or mount it into the container", "device /dev/nvidia0, but no libcuda.so.1: the CPU engine is used")
-	case library != "":
-		return warn("load the kernel module (sudo modprobe nvidia), or pass the device to the container", "%s, but no /dev/nvidia0: the CPU engine is used", library)
-	}
-	return ok("none: the CPU engine is used")
-}

@@ -119,12 +119,6 @@ func TestHostChecks(t *testing.T) {
 		}, Warn, "4 over wg0 (10.73.0.0/24 and 3 more): routes leave by an interface that is not a port", "add the interface as a port"},
 		{"cores", cores, nil, OK, "4", ""},
 		{"one core", cores, func(h *Host) { h.Cores = 1 }, Warn, "1, shared", "two cores"},
-		{"no GPU", gpu, nil, OK, "none", ""},
-		{"GPU", gpu, func(h *Host) {
-			h.Root = root("dev/nvidia0", "", "dev/nvidiactl", "", "usr/lib/x86_64-linux-gnu/libcuda.so.1", "")
-		}, OK, "/usr/lib/x86_64-linux-gnu/libcuda.so.1", ""},
-		{"GPU without its library", gpu, func(h *Host) { h.Root = root("dev/nvidia0", "", "dev/nvidiactl", "") }, Warn, "no libcuda.so.1", "libcuda1"},
-		{"library without a GPU", gpu, func(h *Host) { h.Root = root("usr/lib64/libcuda.so.1", "") }, Warn, "no /dev/nvidia0", "modprobe nvidia"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

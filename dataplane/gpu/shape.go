@@ -20,7 +20,11 @@ func (s Shape) Threads() int { return s.Warps * warpSize }
 
 // String returns the shape in words.
 func (s Shape) String() string {
-	text := fmt.Sprintf("%d blocks per multiprocessor, each of %d warps with %d bytes of shared memory", s.BlocksPerMultiprocessor, s.Warps, s.Shared)
+	blocks := "blocks"
+	if s.BlocksPerMultiprocessor == 1 {
+		blocks = "block"
+	}
+	text := fmt.Sprintf("%d %s per multiprocessor, of %d warps and %d bytes of shared memory", s.BlocksPerMultiprocessor, blocks, s.Warps, s.Shared)
 	if s.Staging > 0 {
 		text += fmt.Sprintf(" (staging buffers: %d bytes per warp)", s.Staging)
 	}

@@ -74,7 +74,7 @@ var imports = []struct {
 	{"control/pathmtu", []string{"ipsec", "ipsec/gateway", "packet"}, "receives ICMP errors about ESP; knows no engines"},
 	{"control/guard", []string{"control/rtnl"}, "keeps Linux from forwarding; knows no gateway"},
 	{"control/netfilter", []string{"control/guard", "control/rtnl"}, "reads Linux's firewall; filters nothing"},
-	{"control/doctor", []string{"afxdp", "umem", "control/config", "control/guard", "control/mirror", "control/netfilter", "control/xfrm", "internal/netdev", "internal/hostmem"}, "checks the host without a router"},
+	{"control/doctor", []string{"afxdp", "cuda", "dataplane/gpu", "umem", "control/config", "control/guard", "control/mirror", "control/netfilter", "control/xfrm", "internal/netdev", "internal/hostmem"}, "checks the host without a router"},
 
 	{"internal/service", []string{
 		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "fib", "umem", "internal/affinity", "internal/hist", "internal/netdev", "internal/tun",
