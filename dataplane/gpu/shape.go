@@ -80,19 +80,16 @@ type kernelNeeds struct {
 	registers    int // of a thread; 0: unknown, until the driver has compiled the kernel
 }
 
-const (
-	forwardScratch = 4736                      // bytes of struct warp_scratch, with 64 hot entries
-	gatewayScratch = 4224                      // with 32
-	aesTables      = 4 * 32 * (256 + 256 + 64) // bytes: 32 copies of the words of AES_ENCRYPT_WORDS and the others
-)
+// aesTables is the size of the tables of aes.h in bytes: 32 copies of each word.
+const aesTables = 4 * 32 * (256 + 256 + 64)
 
 // The kernels' needs, as their code declares them, and the numbers of warps that an H200 is fastest with.
 // A gateway's warp needs room for two packets of 1,500 bytes in ESP: with one at a time, HMAC and CBC
 // encryption use a lane or four of 32.
 var (
-	forwardNeeds = kernelNeeds{name: "forwarding", tables: 8, scratch: forwardScratch, warps: 16}
+	forwardNeeds = kernelNeeds{name: "forwarding", tables: 8, scratch: 4736, warps: 16}
 	gatewayNeeds = kernelNeeds{
-		name: "IPsec", tables: aesTables + 16, scratch: gatewayScratch, warps: 8,
+		name: "IPsec", tables: aesTables + 16, scratch: 4224, warps: 8,
 		staging: stagingOf(2, 1600), leastStaging: minStagingBytes,
 	}
 )
