@@ -59,7 +59,7 @@ fuzz: ## run every fuzz target for TIME (10s); needs root
 
 # GPU tests are compiled, to run on machines without Go (out/*.gpu.test -test.run '^TestGPU'). They fail
 # without a GPU.
-GPU_TESTS := cuda cuda/nvml lookup/device dataplane/gpu bench/gpulookup bench/pcie bench/tenant cmd/warproute
+GPU_TESTS := cuda cuda/nvml lookup/device dataplane/gpu bench/gpulookup bench/ladder bench/pcie bench/tenant cmd/warproute
 
 gpu-tests:
 	mkdir -p out

@@ -29,6 +29,7 @@ var answers = []struct {
 	{"warproute trace", true, "control/status.Trace"},
 	{"warproute reload", false, "control/status.Reload"},
 	{"warproute-bench load", true, "bench/testbed.LoadResult"},
+	{"warproute-bench ladder", true, "bench/ladder.Result"},
 	{"warproute-bench tenant", true, "bench/tenant.Result"},
 }
 
