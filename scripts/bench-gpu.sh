@@ -30,6 +30,8 @@ for nics in 0 8; do
 	forward gpu-nics$nics --engine gpu --workers 8 --nics $nics
 	forward cpu-nics$nics --engine cpu --workers 8 --nics $nics
 done
+run tenant tenant
+run ladder ladder --table real --rounds 3
 run latency4 latency --engine gpu --table real --sizes 16,60,120,240,1024,4096
 run latency6 latency --engine gpu --table real --family 6 --sizes 60,240
 
@@ -44,4 +46,13 @@ if [ "$gpus" -ge 2 ] && [ "$cores" -ge 32 ]; then
 	forward gpus2 --engine gpu --gpus 2 --workers 16
 	ipsec gpus2 --gpus 2 --workers 32 --size 1408,imix
 fi
+
+# Latency and loss under load: forwarding, a gateway, and one tunnel of one worker.
+load() { name=$1; shift; run "load-$name" load --engine gpu --trial 500ms "$@"; }
+if [ "$cores" -ge 8 ]; then
+	load forward --table real --workers 2 --nics 4
+	load gateway --suite aes128gcm16 --size 1408 --workers 2 --nics 4
+	load tunnel --suite aes128gcm16 --size 1408 --sas 1 --dma none
+fi
+
 "$bench" demo --engine gpu
