@@ -55,8 +55,8 @@ func TestRungsAgreeWithTheCPUEngine(t *testing.T) {
 		if p.Mpps <= 0 || p.One <= 0 || p.P50 <= 0 || p.P99 < p.P50 || p.LoadP50 <= 0 || p.LoadP99 < p.LoadP50 || p.Kernel <= 0 || len(p.Rounds) != o.Rounds {
 			t.Errorf("%+v", p)
 		}
-		if us := float64(p.Packets) / p.One; p.P50 > 20*us || p.InPlace != float64(p.Packets)/200 {
-			t.Errorf("%s, %d packets: median latency %v µs at %v µs per chunk, %v in place", p.Rung, p.Packets, p.P50, us, p.InPlace)
+		if p.InPlace != float64(p.Packets)/200 {
+			t.Errorf("%s, %d packets: %v µs in place", p.Rung, p.Packets, p.InPlace)
 		}
 	}
 }

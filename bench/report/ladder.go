@@ -26,7 +26,7 @@ func drawLadder(title string, results []byte) ([]byte, error) {
 		throughput := newPlot(title)
 		throughput.Y.Label.Text = fmt.Sprintf("Mpps, %d chunks in flight", r.InFlight)
 		latency := newPlot("")
-		latency.Y.Label.Text = "latency of a chunk in µs"
+		latency.Y.Label.Text = "latency of a chunk in µs (dashed: p99)"
 		latency.Y.Scale, latency.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(ticks125)
 		if err := drawRungs(throughput, latency, r.Points); err != nil {
 			return nil, err
@@ -55,13 +55,13 @@ func drawRungs(throughput, latency *plot.Plot, points []ladder.Point) error {
 	}
 	for i, name := range names {
 		for _, s := range []struct {
-			plot   *plot.Plot
-			suffix string
-			of     func(*ladder.Point) float64
+			plot *plot.Plot
+			p99  bool
+			of   func(*ladder.Point) float64
 		}{
-			{throughput, "", func(p *ladder.Point) float64 { return p.Mpps }},
-			{latency, "", func(p *ladder.Point) float64 { return p.P50 }},
-			{latency, ", p99", func(p *ladder.Point) float64 { return p.P99 }},
+			{throughput, false, func(p *ladder.Point) float64 { return p.Mpps }},
+			{latency, false, func(p *ladder.Point) float64 { return p.P50 }},
+			{latency, true, func(p *ladder.Point) float64 { return p.P99 }},
 		} {
 			var line plotter.XYs
 			for k := range points {
@@ -69,7 +69,7 @@ func drawRungs(throughput, latency *plot.Plot, points []ladder.Point) error {
 					line = append(line, plotter.XY{X: float64(p.Packets), Y: s.of(p)})
 				}
 			}
-			if err := addLine(s.plot, name+s.suffix, line, i, s.suffix != ""); err != nil {
+			if err := addLine(s.plot, name, line, i, s.p99); err != nil {
 				return fmt.Errorf("draw %s: %w", name, err)
 			}
 		}
@@ -78,7 +78,7 @@ func drawRungs(throughput, latency *plot.Plot, points []ladder.Point) error {
 	return nil
 }
 
-// addLine adds a line with the i-th color, with dots or dashed.
+// addLine adds a line with the i-th color: with dots and a legend, or dashed.
 func addLine(p *plot.Plot, name string, points plotter.XYs, i int, dashed bool) error {
 	if len(points) == 0 {
 		return nil
@@ -95,7 +95,6 @@ func addLine(p *plot.Plot, name string, points plotter.XYs, i int, dashed bool) 
 	if dashed {
 		line.Width, line.Dashes = 1, []vg.Length{4, 3}
 		p.Add(line)
-		p.Legend.Add(name, line)
 		return nil
 	}
 	p.Add(line, dots)

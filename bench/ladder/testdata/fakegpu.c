@@ -3,7 +3,9 @@
  *
  * FAULT "wrong KERNEL" changes a byte that the kernel writes for one packet, "later KERNEL" from the 2,000th
  * launch on; "launch" fails launches; "fault" fails all later calls. */
+#define _GNU_SOURCE /* sched_setaffinity */
 #include <pthread.h>
+#include <sched.h>
 #include <time.h>
 
 /* Everything but streams, events, graphs and kernels comes from package cuda's fake driver. */
@@ -156,7 +158,10 @@ static void run(const struct op *o)
 static void *execute(void *unused)
 {
 	struct timespec t;
+	cpu_set_t all;
 
+	memset(&all, 0xff, sizeof all);
+	sched_setaffinity(0, sizeof all, &all); /* the thread that submits is pinned, and polls */
 	for (;;) {
 		pthread_mutex_lock(&lock);
 		while (executed == enqueued)
