@@ -126,7 +126,8 @@ func (b *Testbed) offer(a load.Arrival, rate float64, d time.Duration, seed uint
 		lag := l.Lag()
 		t.Lag, t.EndLag, t.Behind = max(t.Lag, lag.Longest), max(t.EndLag, lag.Last), max(t.Behind, lag.Behind)
 	}
-	t.CPU = float64(len(b.In))*float64(end-start) - float64(after.Idle-before.Idle)
+	// An idle iteration counts when it ends: one that Linux paused before the start is longer than its part.
+	t.CPU = max(0, float64(len(b.In))*float64(end-start)-float64(after.Idle-before.Idle))
 	t.Sent = after.Ports[EgressPort].TxPackets - before.Ports[EgressPort].TxPackets
 	t.Stages = stagesBetween(before, after)
 	return t, t.Check()
