@@ -80,6 +80,9 @@ func lookUpBase(base *fib.FIB, addr netip.Addr) (r route) {
 	return r
 }
 
+// errReleased reports a copy whose memory is freed.
+var errReleased = errors.New("its tables are released while its kernel is parked (gpu.memory: release)")
+
 // errChanged reports a copy that changed during the lookup.
 var errChanged = errors.New("tables changed during the lookup")
 
@@ -92,6 +95,11 @@ func (d *Device) lookUp(addr netip.Addr) (r route, err error) {
 	image := &d.tables.images[1]
 	if addr.Is4() {
 		image = &d.tables.images[0]
+	}
+	image.mu.Lock()
+	defer image.mu.Unlock()
+	if image.released {
+		return r, errReleased
 	}
 	at, err := d.word(image.root, 8)
 	if err != nil {

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/warproute/warproute/cuda"
@@ -36,11 +37,16 @@ type array struct {
 // image is the copy of a lookup table's image, with two buffers: one is filled while lookups use the
 // other. It implements trie.Follower.
 type image struct {
-	tables  *tables
-	family  string
-	buffers [2]imageBuffer
-	active  int
-	root    cuda.DevicePtr // where the device finds the address of the active buffer
+	tables *tables
+	family string
+	root   cuda.DevicePtr // where the device finds the address of the active buffer
+
+	mu       sync.Mutex // guards the following fields against release and restore
+	buffers  [2]imageBuffer
+	active   int
+	released bool     // the buffers are freed
+	source   []uint32 // the table's words, of which the first end are in use
+	end      int
 }
 
 // imageBuffer is device memory for the words of an image.
@@ -48,6 +54,7 @@ type imageBuffer struct {
 	at    cuda.DevicePtr
 	words int
 	write func([]uint32) error // waits for completion
+	free  func() error         // can be called twice
 }
 
 // Word implements fib.Follower. Warps cache the first words, so the next generation follows: no lookup
@@ -75,8 +82,14 @@ func (t *tables) Flush() { t.patcher.flush() }
 // words beyond the new ones stay in the buffer: no lookup reaches them before a patch, since a table fills
 // a whole node before it stores the reference to it.
 func (im *image) Replace(words []uint32) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
 	t := im.tables
+	im.source, im.end = words, len(words)
 	t.nextGeneration()
+	if im.released {
+		return
+	}
 	t.patcher.drain()
 	next := 1 - im.active
 	buffer := im.buffers[next]
@@ -98,10 +111,14 @@ func (im *image) Replace(words []uint32) {
 
 // Patch implements trie.Follower. A reuse in one table is a new generation of all tables.
 func (im *image) Patch(p trie.Patch) {
-	buffer := im.buffers[im.active]
-	switch end := int(p.At) + int(p.Count); {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	buffer, end := im.buffers[im.active], int(p.At)+int(p.Count)
+	im.end = max(im.end, end)
+	switch {
 	case p.At == trie.Generation:
 		im.tables.nextGeneration()
+	case im.released:
 	case end > buffer.words:
 		im.failFull(end)
 	default:

@@ -62,14 +62,17 @@ func (d *Device) makeTables() error {
 	if err != nil {
 		return err
 	}
-	var first []uint64                      // addresses of the first buffers
-	empty := make([]byte, 4*trie.FirstNode) // root and header of an image without routes
+	var first []uint64 // addresses of the first buffers
 	for i, words := range []int{wordsIPv4, wordsIPv6} {
 		im := &t.images[i]
 		im.tables, im.family, im.root = t, []string{"IPv4", "IPv6"}[i], roots.Add(8*i)
 		for k := range im.buffers {
-			if im.buffers[k], err = d.newBuffer(min(words, int(free/imageShare/4)), empty); err != nil {
+			if im.buffers[k], err = d.newBuffer(min(words, int(free/imageShare/4))); err != nil {
 				return fmt.Errorf("allocate the %s table: %w", im.family, err)
+			}
+			d.closers = append(d.closers, func() error { return im.buffers[k].free() })
+			if err := im.buffers[k].write(make([]uint32, trie.FirstNode)); err != nil { // root and header of an image without routes
+				return err
 			}
 		}
 		first = append(first, uint64(im.buffers[0].at))
@@ -89,16 +92,16 @@ func (d *Device) upload(b []byte) (cuda.DevicePtr, error) {
 	return m.Ptr(), m.Write(0, b)
 }
 
-// newBuffer returns an image buffer of a number of words that begins with empty.
-func (d *Device) newBuffer(words int, empty []byte) (imageBuffer, error) {
-	m, err := d.alloc(4 * words)
+// newBuffer returns an image buffer of a number of words, with any content. The context must be current.
+func (d *Device) newBuffer(words int) (imageBuffer, error) {
+	m, err := d.ctx.Alloc(4 * words)
 	if err != nil {
 		return imageBuffer{}, err
 	}
-	p := imageBuffer{at: m.Ptr(), words: words, write: func(w []uint32) error {
-		return d.ctx.Do(func() error { return m.Write(0, bytesOf(w)) })
-	}}
-	return p, m.Write(0, empty)
+	return imageBuffer{
+		at: m.Ptr(), words: words, free: m.Close,
+		write: func(w []uint32) error { return d.ctx.Do(func() error { return m.Write(0, bytesOf(w)) }) },
+	}, nil
 }
 
 // follow starts the patcher, copies the tables, and follows their changes.

@@ -18,8 +18,10 @@ type Patch struct{ At, Count, Word uint32 }
 // order as stores of whole words: a reader that compares the word at Generation before
 // and after its lookups sees the old or the new route.
 type Follower interface {
-	// Replace replaces the whole copy by words, which it must not retain. Words beyond them
-	// may keep any value: a lookup reaches a node only after patches have filled all of it.
+	// Replace replaces the whole copy by words, which stay mapped until the next Replace is
+	// called or following ends. Words beyond them may keep any value: a lookup reaches a
+	// node only after patches have filled all of it. The table stores every word before it
+	// calls Patch.
 	Replace(words []uint32)
 	// Patch applies a change. A patch beyond the end of the copy extends it.
 	Patch(Patch)
