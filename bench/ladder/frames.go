@@ -22,15 +22,16 @@ const frameLen = 60
 type frames struct {
 	base  *fib.FIB
 	first []byte        // contents of all frames
-	mem   []byte        // of the engine
+	mem   []byte        // of the engine, also for other frames
 	in    []batch.Frame // by number
 }
 
 // maxUses is how often a frame can be forwarded: its TTL is 255 at first, and packets with a TTL of 1 are dropped.
 const maxUses = 250
 
-// newFrames returns n frames of 64-byte packets to random addresses that a route covers.
-func newFrames(rnd *rand.Rand, base *fib.FIB, routes []testbed.Route, n int) *frames {
+// newFrames returns n frames of 64-byte packets to random addresses that a route covers, in the memory's
+// frames from number at on.
+func newFrames(rnd *rand.Rand, base *fib.FIB, routes []testbed.Route, at, n int) *frames {
 	f := &frames{base: base, first: make([]byte, 0, n*frameLen)}
 	src := netip.AddrFrom4([4]byte{10})
 	for i := range n {
@@ -38,7 +39,7 @@ func newFrames(rnd *rand.Rand, base *fib.FIB, routes []testbed.Route, n int) *fr
 		testbed.PutEthernet(frame, false)
 		testbed.PutIP(frame[packet.EthernetLen:], src, testbed.Destination(rnd, routes), packet.UDP, 255, 0)
 		f.first = append(f.first, frame...)
-		f.in = append(f.in, batch.Frame{Addr: uint32(i*umem.FrameSize + umem.DataOffset), Len: frameLen})
+		f.in = append(f.in, batch.Frame{Addr: uint32((at+i)*umem.FrameSize + umem.DataOffset), Len: frameLen})
 	}
 	return f
 }

@@ -80,6 +80,7 @@ type rung struct {
 // engine is an open rung.
 type engine struct {
 	dataplane.Engine
+	lanes   bool                                        // express chunks have a lane of their own
 	failed  func() error                                // error of the chunks so far
 	kernels func(c *batch.Chunk) (time.Duration, error) // runs a chunk and returns the time of its kernels; nil: resident
 	close   func() error                                // also reports failures
@@ -88,7 +89,7 @@ type engine struct {
 // rungs are all rungs, from the bottom up.
 var rungs = []rung{
 	{"launches", "headers copied to the GPU, kernels that look up, rewrite and gather, results copied back", openCopies},
-	{"graph", "the same as one CUDA graph per chunk, each slot with its own buffers and stream", openGraphs},
+	{"graph", "the same as one CUDA graph, of which each slot has its own, with its own buffers and stream", openGraphs},
 	{"fused", "one kernel per chunk, which reads and rewrites frames in place", openFused},
 	{"resident", "the router's engine: a resident kernel, no driver call per chunk", openResident},
 }

@@ -25,7 +25,7 @@ func TestGPURungsAgreeWithTheCPUEngine(t *testing.T) {
 	}
 	for _, p := range r.Points {
 		t.Logf("%+v", p)
-		if p.Mpps <= 0 || p.P50 <= 0 || p.LoadP50 <= 0 {
+		if p.Mpps <= 0 || p.P50 <= 0 || p.LoadP50 <= 0 || p.Mixed <= 0 || p.ExpressP50 <= 0 {
 			t.Errorf("%s, %d packets: a value is missing", p.Rung, p.Packets)
 		}
 	}

@@ -43,6 +43,12 @@ func (m *meter) sample(n int, reference *float64, first bool) (s sample, err err
 		return s, err
 	}
 	s.loadP50, s.loadP99 = quantiles(&load.latency)
+	mixed, err := m.mixed(n, m.Duration)
+	if err != nil {
+		return s, err
+	}
+	s.mixed = mpps(mixed.packets, mixed.took)
+	s.expressP50, s.expressP99 = quantiles(&mixed.latency)
 	if m.e.kernels != nil {
 		s.kernel, err = m.kernelTime(n)
 	}

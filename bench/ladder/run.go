@@ -18,8 +18,8 @@ import (
 // bench holds what all rungs share.
 type bench struct {
 	Options
-	base   *fib.FIB
-	frames *frames
+	base            *fib.FIB
+	frames, express *frames // of all chunks, and of express chunks
 }
 
 // leastFrames is the least number of frames: they exceed the caches of a core.
@@ -44,7 +44,8 @@ func Run(o Options, progress func(format string, args ...any)) (r *Result, err e
 	if b.base, err = testbed.NewFIB(routes, 1500); err != nil {
 		return nil, err
 	}
-	b.frames = newFrames(rnd, b.base, routes, max(cmp.Or(o.least, leastFrames), o.InFlight*slices.Max(o.Sizes)))
+	b.frames = newFrames(rnd, b.base, routes, 0, max(cmp.Or(o.least, leastFrames), o.InFlight*slices.Max(o.Sizes)))
+	b.express = newFrames(rnd, b.base, routes, len(b.frames.in), expressWindows*expressPackets)
 	r = &Result{
 		GPU: g.Info.Name, Table: o.Table, Routes: len(routes), InFlight: o.InFlight, Load: o.Load, Rounds: o.Rounds,
 		Seconds: o.Duration.Seconds(), Points: []Point{},
@@ -73,12 +74,12 @@ func Run(o Options, progress func(format string, args ...any)) (r *Result, err e
 
 // measure returns the samples by rung and size.
 func (b *bench) measure(g *device.GPU, r *Result, progress func(string, ...any)) (samples [][][]sample, err error) {
-	mem, err := umem.New(len(b.frames.in))
+	mem, err := umem.New(len(b.frames.in) + len(b.express.in))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, mem.Close()) }()
-	b.frames.mem = mem.Bytes()
+	b.frames.mem, b.express.mem = mem.Bytes(), mem.Bytes()
 	cpus, err := affinity.CPUs()
 	if err != nil {
 		return nil, err

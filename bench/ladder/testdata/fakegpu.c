@@ -79,7 +79,7 @@ struct op {
 	handle event; /* EVENT */
 };
 
-enum { QUEUE = 4096, GRAPH = 8, GRAPHS = 256, EVENTS = 4096 };
+enum { QUEUE = 4096, GRAPH = 8, GRAPHS = 4096, EVENTS = 4096 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
