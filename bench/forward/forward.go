@@ -25,7 +25,6 @@ import (
 type Options struct {
 	IPv6     bool
 	Engine   string        // cpu or gpu
-	Mode     gpu.Mode      // of the GPU engine
 	Timeout  time.Duration // of the GPU engine; 0: its default
 	Table    string        // random, or one of routes.Names
 	Routes   int           // 0: the default of internal/routes
@@ -124,7 +123,7 @@ func (o *Options) engines(base *fib.FIB) testbed.Engines {
 			return func(_ int, mem []byte) (dataplane.Engine, error) { return cpu.New(base, mem, partialChecksums), nil }, func() error { return nil }, nil
 		}
 	}
-	return o.Testbed.OnGPUs(base, gpu.Options{Mode: o.Mode, Timeout: o.Timeout, PartialChecksums: partialChecksums}, func(_ int, mem []byte) *cpu.Engine {
+	return o.Testbed.OnGPUs(base, gpu.Options{Timeout: o.Timeout, PartialChecksums: partialChecksums}, func(_ int, mem []byte) *cpu.Engine {
 		return cpu.New(base, mem, partialChecksums)
 	})
 }

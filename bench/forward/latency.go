@@ -17,7 +17,6 @@ import (
 // Latency is the time from Submit to Done of chunks of one size, one at a time.
 type Latency struct {
 	Engine  string  `json:"engine"`
-	Mode    string  `json:"mode,omitempty"`
 	Packets int     `json:"packets"`
 	P50     float64 `json:"p50_us"`
 	P99     float64 `json:"p99_us"`
@@ -87,7 +86,7 @@ func MeasureLatency(o Options, sizes []int, chunks int) (all []Latency, err erro
 			}
 		}
 		slices.Sort(times)
-		l := Latency{Engine: e.Name(), Mode: string(o.Mode), Packets: n, P50: times[len(times)/2], P99: times[len(times)*99/100], Max: times[len(times)-1]}
+		l := Latency{Engine: e.Name(), Packets: n, P50: times[len(times)/2], P99: times[len(times)*99/100], Max: times[len(times)-1]}
 		for percent := 1; percent < 100; percent++ {
 			l.Percentiles = append(l.Percentiles, times[len(times)*percent/100])
 		}

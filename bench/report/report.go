@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/warproute/warproute/bench/forward"
 	"github.com/warproute/warproute/bench/ipsec"
@@ -116,7 +115,7 @@ func drawLatency(title string, results []byte) ([]byte, error) {
 	list, err := parse[forward.Latency](results)
 	var curves []curve
 	for _, l := range list {
-		curves = append(curves, curve{strings.TrimSpace(l.Engine+" "+l.Mode) + fmt.Sprintf(", %d packets", l.Packets), l.Percentiles})
+		curves = append(curves, curve{fmt.Sprintf("%s, %d packets", l.Engine, l.Packets), l.Percentiles})
 	}
 	if err != nil {
 		return nil, err

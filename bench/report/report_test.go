@@ -78,8 +78,8 @@ func TestDrawEveryKind(t *testing.T) {
 			[]string{"warproute IPv6", "zipf 64"}, 1},
 		{"GPU lookup", []*gpulookup.Report{{Family: "IPv4", Rates: []*gpulookup.Rate{{Destinations: "zipf", Rounds: []float64{20}, Limit: 30}}}},
 			[]string{"IPv4", "limit"}, 1},
-		{"latency", []forward.Latency{{Engine: "gpu", Mode: "resident", Packets: 60, Percentiles: percentiles}, {Engine: "cpu", Packets: 60, Percentiles: percentiles}},
-			[]string{"latency of a chunk in µs", "gpu resident, 60 packets"}, 0},
+		{"latency", []forward.Latency{{Engine: "gpu", Packets: 60, Percentiles: percentiles}, {Engine: "cpu", Packets: 60, Percentiles: percentiles}},
+			[]string{"latency of a chunk in µs", "gpu, 60 packets"}, 0},
 		{"ladder", []*ladder.Result{{InFlight: 8, Points: []ladder.Point{
 			{Rung: "graph", Packets: 60, Mpps: 3, P50: 20, P99: 40}, {Rung: "graph", Packets: 4096, Mpps: 80, P50: 70, P99: 90},
 			{Rung: "fused", Packets: 60, Mpps: 6, P50: 14, P99: 20}, {Rung: "fused", Packets: 4096, Mpps: 200, P50: 30, P99: 40},

@@ -47,7 +47,7 @@ func (c *Config) Auto(secured bool) (engine string) {
 // OnGPUs returns engines on the GPUs of a testbed, assigned to workers round-robin as in a router.
 // fallback returns the CPU engine of a worker. Closing the engines fails if a GPU failed or timed out.
 func (c Config) OnGPUs(base *fib.FIB, o gpu.Options, fallback func(worker int, mem []byte) *cpu.Engine) Engines {
-	o.GPUs, o.Library, o.Workers, o.Chunks, o.Shadow, o.Small = c.GPUs, c.Driver, c.Workers, c.Chunks, c.Shadow, c.Small
+	o.GPUs, o.Library, o.Workers, o.Shadow, o.Small, o.PlainTile, o.SecuredBatch = c.GPUs, c.Driver, c.Workers, c.Shadow, c.Small, c.PlainTile, c.SecuredBatch
 	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
 		if c.GPUs < 1 {
 			return nil, nil, fmt.Errorf("%d GPUs: at least 1 is needed", c.GPUs)

@@ -33,6 +33,9 @@ type Config struct {
 	Chunks     int // in flight per worker
 	Prepared   int // frames of a worker whose packets are written before the start (memport.Queue.Prepare)
 
+	// Sizes of tiles on a GPU, as in gpu.Options; 0: the router's.
+	PlainTile, SecuredBatch int
+
 	Driver string // file of the CUDA driver; "" is the installed one
 }
 

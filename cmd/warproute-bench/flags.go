@@ -86,6 +86,8 @@ func addTestbedFlags(c *cobra.Command, o *testbed.Config) {
 	_ = f.MarkDeprecated("cards", "use --nics")
 	f.IntVar(&o.GPUs, "gpus", 1, "number of GPUs; workers are assigned round-robin")
 	f.IntVar(&o.Shadow, "shadow", 0, "compare one in `N` chunks of a GPU with the CPU's result; 0 means none")
+	f.IntVar(&o.PlainTile, "tile-packets", 0, "divide a GPU's chunks without ESP into tiles of `N` packets; 0 means the router's default")
+	f.IntVar(&o.SecuredBatch, "batch-bytes", 0, "give a GPU's warps `N` bytes of ESP packets at a time; 0 means the router's default")
 }
 
 // checkTestbed checks these flags and sets defaults. Without a GPU engine there are no GPUs.
@@ -104,7 +106,8 @@ func checkTestbed(c *cobra.Command, engine string, o *testbed.Config) error {
 	}
 	setChunks(engine, o)
 	return checkNumbers(number{"batch", o.MaxPackets, 1, config.MaxPackets}, number{"workers", o.Workers, 1, maxWorkers},
-		number{"nics", o.NICs, 0, maxNICs * o.Workers}, number{"chunks", o.Chunks, 1, maxChunks}, number{"shadow", o.Shadow, 0, math.MaxInt32})
+		number{"nics", o.NICs, 0, maxNICs * o.Workers}, number{"chunks", o.Chunks, 1, maxChunks}, number{"shadow", o.Shadow, 0, math.MaxInt32},
+		number{"tile-packets", o.PlainTile, 0, config.MaxPackets}, number{"batch-bytes", o.SecuredBatch, 0, 1 << 20})
 }
 
 // setChunks sets the default number of chunks in flight.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/warproute/warproute/bench/forward"
 	"github.com/warproute/warproute/dataplane"
-	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/internal/cli"
 )
 
@@ -64,11 +63,9 @@ its CPU time is the cost of the router.`,
 func addForwardFlags(cmd *cobra.Command, o *forward.Options) {
 	addEngineFlag(cmd, &o.Engine)
 	addTableFlags(cmd, &o.Table, &o.Routes, &o.Seed)
-	cmd.Flags().StringVar((*string)(&o.Mode), "mode", string(gpu.Resident), "GPU kernel `MODE`: resident or launched")
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", 0, "`TIME` after which an unanswered chunk counts as a GPU failure (default 20ms)")
 	o.Sizes = make([]int, 1)
 	cmd.Flags().IntVar(&o.Sizes[0], "size", 64, "frame size in bytes, without FCS")
-	cli.CompleteValues(cmd, "mode", string(gpu.Resident), string(gpu.Launched))
 }
 
 // checkForward checks these flags and sets defaults.
@@ -76,8 +73,6 @@ func checkForward(o *forward.Options) error {
 	switch {
 	case o.Sizes[0] < 60 || o.Sizes[0] > 1514:
 		return fmt.Errorf("--size %d: 60 to 1514 bytes without FCS are possible", o.Sizes[0])
-	case o.Mode != gpu.Resident && o.Mode != gpu.Launched:
-		return fmt.Errorf("--mode %s: write resident or launched", o.Mode)
 	case o.Timeout < 0:
 		return fmt.Errorf("--timeout %v: write a positive time, or 0 for the default", o.Timeout)
 	}

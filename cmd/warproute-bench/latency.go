@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warproute/warproute/bench/forward"
-	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/internal/cli"
 )
 
@@ -25,7 +24,7 @@ func newLatencyCommand() *cobra.Command {
 		Short: "Measure engine latency per chunk size",
 		Long: `Submit chunks to an engine, one at a time, and measure the time until the engine is done:
 descriptors, headers, lookup, rewrite and verdicts. Frames are written before each chunk.
-With --engine gpu it measures the resident kernel, the launched kernel and the CPU engine.`,
+With --engine gpu it measures both engines.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := cmp.Or(checkForward(&o), checkNumbers(number{"count", chunks, 1, maxCount}))
@@ -45,16 +44,13 @@ With --engine gpu it measures the resident kernel, the launched kernel and the C
 			progress := cli.NewProgress(cmd.ErrOrStderr())
 			defer progress.Done()
 			var all []forward.Latency
-			for _, v := range []struct {
-				engine string
-				mode   gpu.Mode
-			}{{"gpu", gpu.Resident}, {"gpu", gpu.Launched}, {"cpu", ""}} {
-				if v.engine == "gpu" && o.Engine == "cpu" {
+			for _, engine := range []string{"gpu", "cpu"} {
+				if engine == "gpu" && o.Engine == "cpu" {
 					continue
 				}
-				progress.Step("%s %s, %d chunks of %v packets", v.engine, v.mode, chunks, sizes)
+				progress.Step("%s, %d chunks of %v packets", engine, chunks, sizes)
 				p := o
-				p.Engine, p.Mode = v.engine, v.mode
+				p.Engine = engine
 				l, err := forward.MeasureLatency(p, sizes, chunks)
 				if err != nil {
 					return err
@@ -77,9 +73,9 @@ With --engine gpu it measures the resident kernel, the launched kernel and the C
 
 func writeLatency(w io.Writer, all []forward.Latency) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "engine\tmode\tpackets\tp50 µs\tp99 µs\tmax µs\t")
+	fmt.Fprintln(t, "engine\tpackets\tp50 µs\tp99 µs\tmax µs\t")
 	for _, l := range all {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%.2f\t%.2f\t%.2f\t\n", l.Engine, l.Mode, l.Packets, l.P50, l.P99, l.Max)
+		fmt.Fprintf(t, "%s\t%d\t%.2f\t%.2f\t%.2f\t\n", l.Engine, l.Packets, l.P50, l.P99, l.Max)
 	}
 	_ = t.Flush()
 }

@@ -12,7 +12,6 @@ import (
 	bench "github.com/warproute/warproute/bench/ipsec"
 	"github.com/warproute/warproute/bench/load"
 	"github.com/warproute/warproute/bench/testbed"
-	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/internal/cli"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/packet"
@@ -101,7 +100,7 @@ func (f *loadFlags) run(c *cobra.Command) (err error) {
 func (f *loadFlags) subject() (*testbed.Subject, *testbed.LoadResult, error) {
 	res := &testbed.LoadResult{Sizes: f.sizes, DMA: f.dma}
 	if f.suite == "" {
-		o := forward.Options{IPv6: f.ipv6, Engine: f.engine, Mode: gpu.Resident, Table: f.table, Routes: f.routes, Testbed: f.testbed, Seed: f.seed}
+		o := forward.Options{IPv6: f.ipv6, Engine: f.engine, Table: f.table, Routes: f.routes, Testbed: f.testbed, Seed: f.seed}
 		for _, n := range f.sizes {
 			o.Sizes = append(o.Sizes, packet.EthernetLen+n)
 		}

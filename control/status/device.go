@@ -10,9 +10,10 @@ type Device struct {
 	Number          int    `json:"number"`           // CUDA device ordinal
 	Name            string `json:"name"`             // device name
 	PCI             string `json:"pci"`              // PCI address
-	Mode            string `json:"mode"`             // kernel mode: resident, launched
-	Blocks          int    `json:"blocks"`           // thread blocks assigned to workers
-	MaxBlocks       int    `json:"max_blocks"`       // thread blocks that fit on the device
+	Blocks          int    `json:"blocks"`           // thread blocks of the kernel
+	Awake           int    `json:"awake"`            // thread blocks that wait for packets; the others rest
+	Parked          bool   `json:"parked"`           // the kernel does not run, as the CPU carries the load
+	Wakes           uint64 `json:"wakes"`            // launches of the kernel
 	Workers         int    `json:"workers"`          // workers assigned to the device
 	WorkersOut      int    `json:"workers_out"`      // workers of the device that use the CPU during an outage
 	InFlight        int    `json:"in_flight"`        // chunks on the device, without abandoned ones
@@ -21,6 +22,7 @@ type Device struct {
 	ChunksByCPU     uint64 `json:"chunks_by_cpu"`    // chunks processed by the CPU during an outage
 	ChunksSmall     uint64 `json:"chunks_small"`     // chunks processed by the CPU because they were below the threshold
 	ChunksNoSlot    uint64 `json:"chunks_no_slot"`   // chunks processed by the CPU because the device had no free slot
+	ChunksParked    uint64 `json:"chunks_parked"`    // chunks processed by the CPU because the kernel was parked
 	Shadow          int    `json:"shadow"`           // 1 in this many chunks is repeated on the CPU and compared; 0: none
 	ShadowSame      uint64 `json:"shadow_same"`      // repeated chunks with the same result
 	ShadowDifferent uint64 `json:"shadow_different"` // repeated chunks with a different result
@@ -41,9 +43,13 @@ type Outage struct {
 
 // rows writes the device, its chunk counters, and its failures.
 func (d *Device) rows(t *table) {
-	t.row(fmt.Sprintf("GPU %d", d.Number), fmt.Sprintf("%s at %s, %s kernel, %d of %s", d.Name, d.PCI, d.Mode, d.Blocks, count(d.MaxBlocks, "block")))
-	t.row("", fmt.Sprintf("%s, %s in flight; %d processed by the GPU; by the CPU: %d during outages, %d below the threshold, %d without a free slot",
-		count(d.Workers, "worker"), count(d.InFlight, "chunk"), d.Chunks, d.ChunksByCPU, d.ChunksSmall, d.ChunksNoSlot))
+	kernel := fmt.Sprintf("kernel of %s, %d awake", count(d.Blocks, "block"), d.Awake)
+	if d.Parked {
+		kernel = "kernel parked"
+	}
+	t.row(fmt.Sprintf("GPU %d", d.Number), fmt.Sprintf("%s at %s, %s", d.Name, d.PCI, kernel))
+	t.row("", fmt.Sprintf("%s, %s in flight; %d processed by the GPU; by the CPU: %d during outages, %d below the threshold, %d without a free slot, %d while the kernel was parked",
+		count(d.Workers, "worker"), count(d.InFlight, "chunk"), d.Chunks, d.ChunksByCPU, d.ChunksSmall, d.ChunksNoSlot, d.ChunksParked))
 	if d.Shadow > 0 {
 		t.row("", fmt.Sprintf("shadow: 1 in %s repeated by the CPU: %d same, %d different, %d skipped because tables changed",
 			count(d.Shadow, "chunk"), d.ShadowSame, d.ShadowDifferent, d.ShadowSkipped))

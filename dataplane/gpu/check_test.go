@@ -33,7 +33,7 @@ func TestImpossibleResultsAreRefused(t *testing.T) {
 	w := newSecuredTwins(t, securedOnHost(3900), 11)
 	e := w.gpu.engine
 	e.shadow = nil // which would detect some of these first
-	work, zero := e.launch, func(b []byte) { clear(b) }
+	work, zero := e.posted, func(b []byte) { clear(b) }
 	for _, c := range []struct {
 		name    string
 		kind    esp.JobKind // of the packets with wrong results
@@ -61,23 +61,20 @@ func TestImpossibleResultsAreRefused(t *testing.T) {
 		e.state = &deviceState{}
 		e.checker.state = e.state
 		wrong := map[int]bool{}
-		e.launch = func(slot int, seq uint32, n int) error {
-			err := work(slot, seq, n)
-			results := e.mailbox.slots[slot].results
-			for i := range n {
-				t := &e.ipsec.jobs[slot][i]
-				if t.Kind != c.kind || results[i].Verdict.Action() != batch.ActionForward {
-					continue
+		e.posted = func(f *flight) {
+			work(f)
+			eachPacket(e, f, func(i int, r *batch.Result, job esp.Job) {
+				if job.Kind != c.kind || r.Verdict.Action() != batch.ActionForward {
+					return
 				}
 				wrong[i] = true
 				if c.corrupt != nil {
-					c.corrupt(&results[i])
+					c.corrupt(r)
 				}
 				if c.icv != nil {
-					c.icv(e.checker.icvEnd(w.chunks[1].In[i], t))
+					c.icv(e.checker.icvEnd(w.chunks[1].In[i], &job))
 				}
-			}
-			return err
+			})
 		}
 		refused := 0
 		for i, r := range w.submit().Out[:securedChunk] {
@@ -103,16 +100,16 @@ func TestImpossibleResultsAreRefused(t *testing.T) {
 	// A device that reports done without writing results: results of earlier packets are not used.
 	e.state = &deviceState{}
 	e.checker.state = e.state
-	e.launch = func(slot int, seq uint32, n int) error {
-		s := &e.mailbox.slots[slot]
-		s.report(seq)
-		return nil
+	decided := map[int]bool{}
+	e.posted = func(f *flight) {
+		eachPacket(e, f, func(i int, _ *batch.Result, job esp.Job) { decided[i] = job.Kind == esp.Decided })
+		eachTile(e, func(*slot, []batch.Frame, []esp.Job) {})(f)
 	}
 	c, refused := w.submit(), 0
 	for i, r := range c.Out[:c.N] {
 		if r.Verdict == batch.Drop(batch.GPUBadResult) {
 			refused++
-		} else if e.ipsec.deviceJobs.slots[0][i].Flags&3 != uint16(esp.Decided) {
+		} else if !decided[i] {
 			t.Errorf("done, and nothing: packet %d: %v", i, r.Verdict)
 		}
 	}

@@ -5,60 +5,57 @@ package gpu
 import (
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/warproute/warproute/batch"
-	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
-	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/umem"
 )
 
-// chunkwise makes an engine's resident kernel end after each chunk, as compute-sanitizer waits for the
-// end of every launch. It posts each chunk as it is, or by post.
-func chunkwise(t *testing.T, d *Device, e *Engine, umem []byte, post func(s *slot, finish func() error) error) *Engine {
-	t.Helper()
-	var kernel *cuda.Launch
-	var stream *cuda.Stream
-	require.NoError(t, d.ctx.Do(func() error {
-		p, on, err := d.attach(e, umem)
-		if err != nil {
-			return err
-		}
-		stream = on
-		kernel, err = d.kernel(e, p)
-		return err
-	}))
+// chunkwise makes the kernel of a device with few slots run once per chunk of an engine, as compute-sanitizer
+// waits for the end of every launch. It posts each chunk as it is, or by post.
+func chunkwise(d *Device, e *Engine, post func(s *slot, finish func() error) error) *Engine {
+	k := d.kernel
+	k.pool.open()
+	k.state.parked.Store(false)
 	s := &e.mailbox.slots[0]
-	e.launch = func(_ int, _ uint32, n int) error {
-		size := uint32(s.descriptors[0] >> 32)
-		clear(s.done)
-		s.seq = 0 // a kernel starts with sequence number 1
+	slots := uint32(k.pool.slots)
+	e.posted = func(f *flight) {
+		e.mailbox.prepare(int(slots))
+		for _, i := range f.slots[:f.tiles] {
+			*e.mailbox.slots[i].first--
+		}
+		if post != nil {
+			s.seq--
+			clear(s.descriptors)
+		}
 		ended := make(chan error)
 		go func() {
 			ended <- d.ctx.Do(func() error {
-				return errors.Join(kernel.Enqueue(stream), waitUntil(time.Now().Add(time.Minute), stream.Done))
+				if err := k.stream.Fill32(k.awake.Ptr(), slots, 1); err != nil {
+					return err
+				}
+				return errors.Join(k.launch.Enqueue(k.stream), waitUntil(time.Now().Add(time.Minute), k.stream.Done))
 			})
 		}()
 		finish := func() error {
-			return waitUntil(time.Now().Add(time.Minute), func() (bool, error) { return s.finished(), nil })
+			return waitUntil(time.Now().Add(time.Minute), func() (bool, error) { return e.mailbox.idle(), nil })
 		}
-		var late error
-		if post != nil {
-			late = post(s, finish)
+		var err error
+		if post == nil {
+			err = finish()
 		} else {
-			s.ringDoorbell(size, (n+batchFrames-1)/batchFrames)
-			late = finish()
+			err = post(s, finish)
 		}
-		last := s.seq
-		s.stop()
-		err := errors.Join(late, <-ended)
-		s.seq = last
-		return err
+		atomic.StoreUint32(e.mailbox.control, stop)
+		if err = errors.Join(err, <-ended); err != nil {
+			d.state.fail(err)
+		}
 	}
 	return e
 }
@@ -70,11 +67,11 @@ func postInline(s *slot, frames []batch.Frame, umem []byte, finish func() error)
 	clear(s.shortHeaders)
 	clear(s.completions)
 	headers := s.inlineHeaders(frames, umem)
-	s.post(make([]batch.Frame, len(frames)), nil, headers)
+	s.post(make([]batch.Frame, len(frames)), batchFrames, 0, nil, headers)
 	if err := finish(); err != nil {
 		return err
 	}
-	s.post(frames, umem, 0)
+	s.post(frames, batchFrames, 0, umem, 0)
 	return finish()
 }
 
@@ -82,7 +79,7 @@ func postInline(s *slot, frames []batch.Frame, umem []byte, finish func() error)
 func TestGPUChunkwise(t *testing.T) {
 	const chunks = 20
 	open := func(t *testing.T, net *testutil.Network, g *gateway.Gateway) *Device {
-		d := got(openFirst(net.FIB, Options{Timeout: time.Minute, PartialChecksums: net.PartialChecksums, Gateway: g}))(t)
+		d := got(openFirst(net.FIB, Options{Timeout: time.Minute, PartialChecksums: net.PartialChecksums, Gateway: g, Park: time.Hour, slots: 4}))(t)
 		t.Cleanup(func() {
 			if err := errors.Join(d.Err(), d.Close()); err != nil {
 				t.Error(err)
@@ -90,11 +87,9 @@ func TestGPUChunkwise(t *testing.T) {
 		})
 		return d
 	}
-	// attach returns an engine without a kernel, and its memory.
 	attach := func(t *testing.T, d *Device, base *fib.FIB, partialChecksums []bool) (*Engine, []byte) {
 		mem := mapMemory(t, twinBytes)
-		mailbox := got(newMailbox(1, twinChunk))(t)
-		return newEngine(cpu.New(base, mem, partialChecksums), &d.state, mailbox, mem, d.options), mem
+		return got(d.NewEngine(mem, 1, twinChunk, cpu.New(base, mem, partialChecksums)))(t), mem
 	}
 	agree := func(t *testing.T, chunks int, maker func(*Device) maker) {
 		net := testutil.NewNetwork()
@@ -108,7 +103,7 @@ func TestGPUChunkwise(t *testing.T) {
 		agree(t, chunks, func(d *Device) maker {
 			return func(t *testing.T, base *fib.FIB, partialChecksums []bool) other {
 				e, mem := attach(t, d, base, partialChecksums)
-				chunkwise(t, d, e, mem, nil)
+				chunkwise(d, e, nil)
 				c := batch.NewChunks(1, twinChunk)[0]
 				return other{mem, c.In, c.Out, func(n int) {
 					d.tables.patcher.drain()
@@ -123,9 +118,8 @@ func TestGPUChunkwise(t *testing.T) {
 		agree(t, 4, func(d *Device) maker {
 			return func(t *testing.T, base *fib.FIB, partialChecksums []bool) other {
 				e, mem := attach(t, d, base, partialChecksums)
-				e.generation = &d.tables.queuedGeneration
 				var frames []batch.Frame
-				chunkwise(t, d, e, mem, func(s *slot, finish func() error) error {
+				chunkwise(d, e, func(s *slot, finish func() error) error {
 					err := postInline(s, frames, mem, finish)
 					n.count(s)
 					return err
@@ -149,10 +143,8 @@ func TestGPUChunkwise(t *testing.T) {
 			mem := got(umem.New(securedFrames))(t)
 			fallback := cpu.New(net.FIB, mem.Bytes(), net.PartialChecksums)
 			fallback.Secure(g, 0)
-			mailbox := got(newMailbox(1, securedChunk))(t)
-			e := newEngine(fallback, &d.state, mailbox, mem.Bytes(), d.options)
-			require.NoError(t, d.addIPsec(e, 1, securedChunk))
-			return secured{mem.Bytes()[:securedFrames*umem.FrameSize], chunkwise(t, d, e, mem.Bytes(), nil), d.tables.patcher.drain}
+			e := got(d.NewEngine(mem.Bytes(), 1, securedChunk, fallback))(t)
+			return secured{mem.Bytes()[:securedFrames*umem.FrameSize], chunkwise(d, e, nil), d.tables.patcher.drain}
 		}, 1)
 		for range chunks {
 			w.run(w.next)

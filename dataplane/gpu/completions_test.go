@@ -120,8 +120,7 @@ func TestInlineCompletionsAreApplied(t *testing.T) {
 // newSlot returns the slot of a mailbox without a block.
 func newSlot(t *testing.T) *slot {
 	t.Helper()
-	mailbox := got(newMailbox(1, maxChunk))(t)
-	t.Cleanup(func() { mailbox.Close() })
+	mailbox, _ := newTestMailbox(t, 1, maxChunk)
 	return &mailbox.slots[0]
 }
 
@@ -136,13 +135,13 @@ func TestTagsOfEarlierRoundsAreCleared(t *testing.T) {
 		copy(umem[packet.EthernetLen:], []byte{8, 0, version}) // of frames at 2
 		for _, start := range []uint32{0, 5 * tagCount, 1<<32 - 2*tagCount} {
 			s.seq = start + 10
-			s.post(frames, umem, 0)
+			s.post(frames, batchFrames, 0, umem, 0)
 			old := uint16(tagOf(s.seq))
 			for i := range s.completions {
 				s.completions[i] = completion{uint64(old), 0, uint64(old), 0}
 			}
 			s.seq += tagCount - 1 // no chunk had inlined headers since
-			s.post(frames[:1], umem, 0)
+			s.post(frames[:1], batchFrames, 0, umem, 0)
 			if again := uint16(tagOf(s.seq)); again != old {
 				t.Fatalf("tag %d unfollow tag %d: the test is wrong about tagCount", again, old)
 			}
@@ -170,13 +169,13 @@ func TestFinishedNeedsAllSegments(t *testing.T) {
 		}
 		inline := rnd.IntN(4) > 0
 		if inline {
-			s.post(frames, umem, 0)
+			s.post(frames, batchFrames, 0, umem, 0)
 		} else {
-			s.post(frames, nil, 0)
+			s.post(frames, batchFrames, 0, nil, 0)
 		}
 		var pieces []func()
 		want := uint32(0)
-		for part := range s.doneWords {
+		for part := range s.batches {
 			if !inline || rnd.IntN(3) == 0 {
 				pieces = append(pieces, func() { s.done[part] = s.seq })
 				continue

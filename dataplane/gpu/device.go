@@ -21,17 +21,8 @@ import (
 //go:embed kernel/forward.ptx
 var kernels []byte
 
-// Mode is how the GPU receives chunks.
-type Mode string
-
-const (
-	Resident Mode = "resident" // by a resident kernel's polling
-	Launched Mode = "launched" // by a kernel launch per chunk
-)
-
 // Options describe how a device is used. Zero values mean the defaults.
 type Options struct {
-	Mode             Mode          // Resident
 	Timeout          time.Duration // for a chunk; a timeout is an outage of the worker's GPU; 20 ms
 	Pause            time.Duration // until the worker retries; doubles up to 60 times on repeated timeouts; 1 s
 	PartialChecksums []bool        // by port: received frames may have partial L4 checksums
@@ -53,12 +44,18 @@ type Options struct {
 	// to one per worker.
 	GPUs int
 
-	// Workers and Chunks are the expected engines and the chunks of each. A device with less capacity
-	// is not opened. 0: unknown.
-	Workers, Chunks int
-	// LeastChunks is the smallest number of chunks per worker that OpenAll reduces Chunks to if the
-	// capacity is too small. 0: no reduction.
-	LeastChunks int
+	// Workers is the number of expected engines; a device with room for fewer is not opened. 0: unknown.
+	Workers int
+
+	// Park is how long the kernel runs without a chunk before it parks: it ends, and the GPU is free for
+	// other processes, until a worker has a chunk for it. 0: never.
+	Park time.Duration
+
+	// PlainTile and SecuredBatch are the usual packets of a tile without ESP and bytes of a warp batch of
+	// ESP packets, for measurements; see tiling.
+	PlainTile, SecuredBatch int
+
+	slots int // of the kernel at most, for tests; 0: maxSlots
 }
 
 // Device is a GPU with a copy of the FIB. It serves the engines of several workers.
@@ -71,19 +68,25 @@ type Device struct {
 	base     *fib.FIB
 	tables   *tables
 	pointers tablePointers
-	entries  struct{ resident, launched, patch *cuda.Function }
+	forward  *cuda.Function
+	patch    *cuda.Function
 	keyTable *keyTable // nil: no IPsec
+	kernel   *kernel
+	control  *controller
 
 	destroyOnce sync.Once     // see destroyContext
 	destroyed   chan struct{} // closed after destroyContext
 
 	engines  []*Engine
-	blocks   int                        // resident blocks that fit
-	taken    int                        // blocks of the engines
 	unfollow []func()                   // end the following of tables
 	stops    []func(by time.Time) error // end running kernels
 	closers  []func() error             // in the order of creation
 }
+
+const (
+	maxChunks  = 64          // of a worker
+	maxWorkers = sizeWorkers // of a device
+)
 
 // ErrNoDriver is wrapped by the error of OpenAll on a host without the CUDA driver.
 var ErrNoDriver = cuda.ErrNoDriver
@@ -100,7 +103,6 @@ func open(found *cuda.Device, number int, base *fib.FIB, o Options) (*Device, er
 }
 
 func (o Options) withDefaults() Options {
-	o.Mode = cmp.Or(o.Mode, Resident)
 	o.Timeout = cmp.Or(o.Timeout, 20*time.Millisecond)
 	o.Pause = cmp.Or(o.Pause, time.Second)
 	return o
@@ -125,32 +127,15 @@ func (d *Device) prepare() error {
 	if err != nil {
 		return err
 	}
-	for name, to := range map[string]**cuda.Function{
-		"resident": &d.entries.resident, "launched": &d.entries.launched, "patch_tables": &d.entries.patch,
-	} {
+	for name, to := range map[string]**cuda.Function{"resident": &d.forward, "patch_tables": &d.patch} {
 		if *to, err = module.Function(name); err != nil {
 			return err
 		}
 	}
-	for _, f := range []*cuda.Function{d.entries.resident, d.entries.launched} {
-		if err := f.SetAttribute(cuda.MaxDynamicShared, shared); err != nil {
-			return err
-		}
-	}
-	var blocks int
-	if d.options.Gateway != nil {
-		blocks, err = d.loadGateway()
-	} else {
-		blocks, err = d.entries.resident.BlocksPerMultiprocessor(threads, shared)
-	}
-	if err != nil {
-		return err
-	}
-	d.blocks = blocks*d.info.Multiprocessors - 1 // table patches need one
-	if err := d.fits(d.options.Workers, d.options.Chunks); err != nil {
-		return err
-	}
 	if err := d.makeTables(); err != nil {
+		return err
+	}
+	if err := d.makeKernel(); err != nil {
 		return err
 	}
 	if d.options.Gateway != nil {
@@ -159,46 +144,89 @@ func (d *Device) prepare() error {
 	return d.state.err()
 }
 
-// NewEngine returns the engine of a worker with frames in umem and up to chunks chunks in flight, of up
-// to size packets each. fallback executes chunks while the GPU is out of use.
-func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) (*Engine, error) {
-	if err := d.fits(1, chunks); err != nil {
-		return nil, err
+// makeKernel prepares the resident kernel, with as many slots as blocks fit. Two blocks more are for the
+// watcher and for table patches.
+func (d *Device) makeKernel() (err error) {
+	f, warps, dynamic := d.forward, threads/32, uint32(sharedHeader+threads/32*forwardScratch)
+	if d.options.Gateway != nil {
+		if f, warps, dynamic, err = d.loadGateway(); err != nil {
+			return err
+		}
 	}
-	mailbox, err := newMailbox(chunks, size)
+	if err := f.SetAttribute(cuda.MaxDynamicShared, int(dynamic)); err != nil {
+		return err
+	}
+	blocks, err := f.BlocksPerMultiprocessor(32*warps, int(dynamic))
 	if err != nil {
+		return err
+	}
+	slots := min(blocks*d.info.Multiprocessors-2, cmp.Or(d.options.slots, maxSlots))
+	if slots < 1 {
+		return fmt.Errorf("the GPU has %d multiprocessors with room for %d blocks each; at least 3 blocks are needed", d.info.Multiprocessors, blocks)
+	}
+	if d.kernel, err = d.newKernel(f, slots, warps, dynamic); err != nil {
+		return err
+	}
+	d.control = startController(d.kernel, d.options.Park)
+	return nil
+}
+
+// NewEngine returns the engine of a worker with frames in umem and up to chunks chunks in flight, of up
+// to size packets each. fallback executes chunks while the GPU is out of use. Unless Options.Park is set,
+// the kernel runs when it returns.
+func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) (*Engine, error) {
+	if err := d.fits(1); err != nil {
 		return nil, err
 	}
-	d.closers = append(d.closers, mailbox.Close)
-	e := newEngine(fallback, &d.state, mailbox, umem, d.options)
-	e.generation = &d.tables.queuedGeneration
-	if err := d.addIPsec(e, chunks, size); err != nil {
-		return nil, err
+	if chunks < 1 || chunks > maxChunks {
+		return nil, fmt.Errorf("%d chunks of a worker on a GPU: the range is 1 to %d", chunks, maxChunks)
+	}
+	k := d.kernel
+	e := newEngine(fallback, &d.state, &k.state, k.mailbox, k.pool, umem, d.options)
+	e.number, e.generation = uint32(len(d.engines)), &d.tables.queuedGeneration
+	switch {
+	case d.keyTable == nil && e.esp != nil:
+		return nil, errors.New("GPU engine for an IPsec worker: the GPU was opened without IPsec")
+	case d.keyTable != nil && e.esp == nil:
+		return nil, errors.New("GPU engine for a worker without IPsec: the GPU was opened with IPsec")
+	case d.keyTable != nil:
+		e.ipsec = newIPsecPath(chunks, size, maxKeys)
 	}
 	e.shadow = newShadow(e, size, d.options.Shadow, d.tables.patcher)
-	if err := d.ctx.Do(func() error { return d.serve(e, umem) }); err != nil {
+	if err := d.attach(e, umem); err != nil {
 		return nil, fmt.Errorf("start a worker's engine on GPU %d: %w", d.number, err)
 	}
 	d.engines = append(d.engines, e)
-	d.taken += chunks
 	return e, nil
 }
 
-// room returns the number of further workers that fit on the device, with a number of chunks each.
-func (d *Device) room(chunks int) int {
-	return min((d.blocks-d.taken)/max(chunks, 1), maxWorkers-len(d.engines))
+// attach adds a worker to the kernel, which is parked meanwhile.
+func (d *Device) attach(e *Engine, umem []byte) error {
+	k := d.kernel
+	if parked, err := k.park(haltTimeout); err != nil {
+		return err
+	} else if !parked {
+		return fmt.Errorf("the kernel has not finished its chunks within %v", haltTimeout)
+	}
+	if err := d.ctx.Do(func() error { return k.addWorker(int(e.number), umem) }); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	d.control.engines = append(d.control.engines, e)
+	k.mu.Unlock()
+	if d.options.Park > 0 {
+		return nil
+	}
+	return k.wake()
 }
 
-// fits checks the capacity of the device for further workers, with a number of chunks each.
-func (d *Device) fits(workers, chunks int) error {
-	switch {
-	case workers > 0 && chunks < 1 || chunks > maxChunks:
-		return fmt.Errorf("%d chunks per worker on a GPU: the range is 1 to %d", chunks, maxChunks)
-	case len(d.engines)+workers > maxWorkers:
-		return fmt.Errorf("%d workers on a GPU: at most %d are possible, one per hardware queue; set workers", len(d.engines)+workers, maxWorkers)
-	case workers*chunks > d.blocks-d.taken:
-		return fmt.Errorf("%d more chunks on a GPU: its %d multiprocessors have room for %d; set fewer workers",
-			workers*chunks, d.info.Multiprocessors, d.blocks-d.taken)
+// room returns the number of further workers that fit on the device.
+func (d *Device) room() int { return maxWorkers - len(d.engines) }
+
+// fits checks the capacity of the device for further workers.
+func (d *Device) fits(workers int) error {
+	if workers > d.room() {
+		return fmt.Errorf("%d workers on a GPU: at most %d are possible; set workers", len(d.engines)+workers, maxWorkers)
 	}
 	return nil
 }
@@ -228,6 +256,15 @@ func (d *Device) halt() error {
 		d.tables.patcher.close()
 	}
 	by := time.Now().Add(haltTimeout)
+	if d.control != nil {
+		d.control.close()
+		d.control = nil
+	}
+	if d.kernel != nil {
+		if err := d.kernel.halt(by); err != nil {
+			return fmt.Errorf("end the kernel of GPU %d: %w", d.number, err)
+		}
+	}
 	for _, stop := range slices.Backward(d.stops) {
 		if err := d.ctx.Do(func() error { return stop(by) }); err != nil {
 			return fmt.Errorf("end the kernels of GPU %d: %w", d.number, err)

@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
@@ -15,7 +14,6 @@ import (
 type Devices struct {
 	All      []*Device
 	Unusable []error // errors of the GPUs that could not be opened
-	Chunks   int     // chunks in flight of each worker
 	next     int     // index in All for the next engine
 }
 
@@ -27,13 +25,12 @@ func OpenAll(base *fib.FIB, o Options) (*Devices, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, each := &Devices{Chunks: o.Chunks}, o
-	each.Workers, each.Chunks = min(o.Workers, 1), o.leastChunks()
+	s := &Devices{}
 	for number := range found {
 		if o.GPUs == 0 && o.Workers > 0 && len(s.All) == o.Workers {
 			break
 		}
-		d, err := open(found[number], number, base, each)
+		d, err := open(found[number], number, base, o)
 		if err != nil {
 			s.Unusable = append(s.Unusable, err)
 		} else {
@@ -58,30 +55,23 @@ func find(library string, n int) ([]*cuda.Device, error) {
 	return driver.Devices()
 }
 
-// leastChunks returns the minimum of chunks per worker.
-func (o Options) leastChunks() int { return cmp.Or(o.LeastChunks, o.Chunks) }
-
-// room returns the number of workers that fit on the devices, with a number of chunks each.
-func (s *Devices) room(chunks int) (n int) {
+// room returns the number of workers that fit on the devices.
+func (s *Devices) room() (n int) {
 	for _, d := range s.All {
-		n += d.room(chunks)
+		n += d.room()
 	}
 	return n
 }
 
-// fit checks the number of GPUs and their capacity for the workers, and sets Chunks to it.
+// fit checks the number of GPUs and their capacity for the workers.
 func (s *Devices) fit(o Options) error {
-	for s.Chunks > o.leastChunks() && o.Workers > s.room(s.Chunks) {
-		s.Chunks--
-	}
 	var err error
 	switch {
 	case len(s.All) == 0 && len(s.Unusable) == 0:
 		return errors.New("use a GPU: the driver has none")
 	case len(s.All) < max(1, o.GPUs):
-	case o.Workers > s.room(s.Chunks):
-		err = fmt.Errorf("%d workers with %d chunks each: %d fit on %d GPUs; set fewer workers",
-			o.Workers, s.Chunks, s.room(s.Chunks), len(s.All))
+	case o.Workers > s.room():
+		err = fmt.Errorf("%d workers: %d fit on %d GPUs; set fewer workers", o.Workers, s.room(), len(s.All))
 	default:
 		return nil
 	}
@@ -101,7 +91,7 @@ func (s *Devices) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine)
 	for range s.All {
 		d = s.All[s.next%len(s.All)]
 		s.next++
-		if d.room(chunks) > 0 {
+		if d.room() > 0 {
 			break
 		}
 	}

@@ -15,7 +15,7 @@ import (
 func TestGPUsServeWorkersRoundRobin(t *testing.T) {
 	const workers, packets, rounds = 4, 200, 3
 	net := testutil.NewNetwork()
-	devices := got(OpenAll(net.FIB, Options{Workers: workers, Chunks: 2, PartialChecksums: net.PartialChecksums}))(t)
+	devices := got(OpenAll(net.FIB, Options{Workers: workers, PartialChecksums: net.PartialChecksums}))(t)
 	defer func() {
 		if err := devices.Close(); err != nil {
 			t.Error(err)

@@ -2,9 +2,7 @@ package gpu
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -38,12 +36,11 @@ func openFakes(t *testing.T, f *fake, base *fib.FIB, o Options) *Devices {
 func TestWorkersAreSpreadRoundRobin(t *testing.T) {
 	f, library := newFake(t)
 	base, mem := newBase(t), mapMemory(t, 1<<20)
-	s := openFakes(t, f, base, Options{Library: library, Workers: 6, Chunks: 8})
-	if len(s.All) != 2 || s.All[0].blocks != 39 {
-		t.Fatalf("%d devices, room for %d blocks on the first; want 2 and 39", len(s.All), s.All[0].blocks)
+	s := openFakes(t, f, base, Options{Library: library, Workers: 6})
+	if len(s.All) != 2 || s.All[0].kernel.pool.slots != 38 {
+		t.Fatalf("%d devices, %d slots on the first; want 2 and 38", len(s.All), s.All[0].kernel.pool.slots)
 	}
-	s.All[1].taken = 16 // another worker's
-	for i, want := range [][2]int{{1, 0}, {1, 1}, {2, 1}, {2, 2}, {3, 2}, {4, 2}} {
+	for i, want := range [][2]int{{1, 0}, {1, 1}, {2, 1}, {2, 2}, {3, 2}} {
 		if _, err := s.NewEngine(mem, 8, 100, cpu.New(base, mem, make([]bool, 1))); err != nil {
 			t.Fatal(err)
 		}
@@ -51,32 +48,19 @@ func TestWorkersAreSpreadRoundRobin(t *testing.T) {
 			t.Errorf("%d workers are spread as %v, want %v", i+1, got, want)
 		}
 	}
-	if _, err := s.NewEngine(mem, 8, 100, cpu.New(base, mem, make([]bool, 1))); err == nil || !strings.Contains(err.Error(), "room for 7") {
-		t.Errorf("one worker too many: %v", err)
-	}
-	for i, want := range []State{{Number: 0, Mode: Resident, Blocks: 32, Capacity: 39, Workers: 4}, {Number: 1, Mode: Resident, Blocks: 32, Capacity: 39, Workers: 2}} {
+	for i, want := range []State{{Number: 0, Blocks: 38, Awake: restingBlocks, Wakes: 3, Workers: 3}, {Number: 1, Blocks: 38, Awake: restingBlocks, Wakes: 2, Workers: 2}} {
 		want.Info = s.All[i].info
 		if got := s.States()[i]; got != want {
 			t.Errorf("state %+v, want %+v", got, want)
 		}
 	}
-}
-
-func TestManyWorkersHaveFewerChunks(t *testing.T) {
-	f, library := newFake(t) // capacity of two GPUs: 39
-	for workers, want := range map[int]int{1: 8, 8: 8, 9: 7, 10: 7, 11: 6, 12: 6, 14: 5, 18: 4, 26: 3, 38: 2} {
-		t.Run(fmt.Sprint(workers), func(t *testing.T) {
-			s := openFakes(t, f, newBase(t), Options{Library: library, Workers: workers, Chunks: 8, LeastChunks: 2})
-			if room := s.room(s.Chunks); s.Chunks != want || room < workers {
-				t.Errorf("%d workers have %d chunks each, capacity %d; want %d chunks", workers, s.Chunks, room, want)
-			}
-		})
+	s.All[1].engines = append(s.All[1].engines, make([]*Engine, maxWorkers-2)...) // it is full
+	if _, err := s.NewEngine(mem, 8, 100, cpu.New(base, mem, make([]bool, 1))); err != nil || len(s.All[0].engines) != 4 {
+		t.Errorf("the first device has %d workers, want 4: %v", len(s.All[0].engines), err)
 	}
-	for _, least := range []int{0, 5, 8} {
-		s, err := OpenAll(newBase(t), Options{Library: library, Workers: 39, Chunks: 8, LeastChunks: least})
-		if want := fmt.Sprintf("39 workers with %d chunks each", cmp.Or(least, 8)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("with %d chunks at least: %v, %v, want %q", least, s, err, want)
-		}
+	s.All[0].engines = append(s.All[0].engines, make([]*Engine, maxWorkers-4)...)
+	if _, err := s.NewEngine(mem, 8, 100, cpu.New(base, mem, make([]bool, 1))); err == nil || !strings.Contains(err.Error(), "257 workers on a GPU") {
+		t.Errorf("one worker too many: %v", err)
 	}
 }
 
@@ -86,7 +70,7 @@ func TestUnusableDevicesAreReported(t *testing.T) {
 	f, library := newFake(t)
 	base := newBase(t)
 	f.failNext("cuModuleLoadDataEx")
-	s := openFakes(t, f, base, Options{Library: library, Workers: 3, Chunks: 8})
+	s := openFakes(t, f, base, Options{Library: library, Workers: 3})
 	if len(s.All) != 1 || s.All[0].number != 1 {
 		t.Errorf("%d devices, want GPU 1 alone", len(s.All))
 	}
@@ -94,7 +78,7 @@ func TestUnusableDevicesAreReported(t *testing.T) {
 		t.Errorf("unusable: %v", s.Unusable)
 	}
 	held := f.held
-	one := got(OpenAll(base, Options{Library: library, Workers: 1, Chunks: 8}))(t)
+	one := got(OpenAll(base, Options{Library: library, Workers: 1}))(t)
 	if len(one.All) != 1 || one.All[0].number != 0 || len(one.Unusable) != 0 {
 		t.Errorf("for one worker: %d devices, unusable %v", len(one.All), one.Unusable)
 	}
@@ -102,15 +86,12 @@ func TestUnusableDevicesAreReported(t *testing.T) {
 		t.Error(err)
 	}
 	for name, want := range map[string][]string{
-		"no room for a worker":   {"use GPU 0: 40 more chunks on a GPU", "; use GPU 1: 40 more"},
-		"no room for all":        {"9 workers with 8 chunks each: 8 fit on 2 GPUs; set fewer workers"},
-		"no room and one failed": {"9 workers with", "4 fit on 1 GPUs", "; use GPU 0: ", "cuMemGetInfo"},
+		"no room for all":        {"600 workers: 512 fit on 2 GPUs; set fewer workers"},
+		"no room and one failed": {"600 workers:", "256 fit on 1 GPUs", "; use GPU 0: ", "cuMemGetInfo"},
 		"the driver fails":       {"count GPUs: cuDeviceGetCount("},
 	} {
-		o := Options{Library: library, Workers: 9, Chunks: 8}
+		o := Options{Library: library, Workers: 600}
 		switch name {
-		case "no room for a worker":
-			o.Chunks = 40
 		case "no room and one failed":
 			f.failNext("cuMemGetInfo_v2")
 		case "the driver fails":
@@ -136,7 +117,7 @@ func TestOptionGPUs(t *testing.T) {
 	f, library := newFake(t)
 	base := newBase(t)
 	for _, o := range []Options{{GPUs: 1, Workers: 3}, {GPUs: 2, Workers: 3}, {GPUs: 2, Workers: 1}, {GPUs: 1}} {
-		o.Library, o.Chunks = library, 8
+		o.Library = library
 		s := got(OpenAll(base, o))(t)
 		if len(s.All) != o.GPUs || s.All[0].number != 0 {
 			t.Errorf("%d devices, %d requested", len(s.All), o.GPUs)
@@ -151,7 +132,7 @@ func TestOptionGPUs(t *testing.T) {
 		"cuMemGetInfo_v2":      {GPUs: 1, Workers: 1},
 		"cuDeviceGetAttribute": {GPUs: 2},
 	} {
-		o.Library, o.Chunks = library, 8
+		o.Library = library
 		want := "use GPU 0: "
 		if f.failNext(call); call == "" {
 			want = "3 requested, the CUDA driver has 2"
@@ -232,7 +213,7 @@ func TestEveryDeviceHasEveryChange(t *testing.T) {
 func TestDeviceFailuresAreIndependent(t *testing.T) {
 	f, library := newFake(t)
 	base, mem := newBase(t), mapMemory(t, 1<<20)
-	s := got(OpenAll(base, Options{Library: library, Workers: 2, Chunks: 1, Timeout: 100 * time.Millisecond, Pause: pause}))(t)
+	s := got(OpenAll(base, Options{Library: library, Workers: 2, Timeout: 100 * time.Millisecond, Pause: pause}))(t)
 	chunks := batch.NewChunks(2, maxChunk)
 	var engines []*Engine
 	var blocks []*block
@@ -252,7 +233,7 @@ func TestDeviceFailuresAreIndependent(t *testing.T) {
 	expect := func(name string, want State, why string) {
 		t.Helper()
 		got := s.States()[0]
-		want.Info, want.Mode, want.Blocks, want.Capacity, want.Workers = got.Info, Resident, 1, 39, 1
+		want.Info, want.Blocks, want.Workers, want.Wakes, want.Awake = got.Info, 38, 1, 1, got.Awake
 		o := got.Outage
 		got.ByCPU, got.Outage = 0, nil // as many as the pause takes
 		if got != want {
@@ -303,7 +284,7 @@ func TestDeviceFailuresAreIndependent(t *testing.T) {
 		t.Errorf("after a fault: executed by %s", by)
 	}
 	held := f.held
-	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "end the kernels of GPU 0: ") || f.held != held {
+	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "end the kernel of GPU 0: ") || f.held != held {
 		t.Errorf("close: %v; %d resources freed", err, held-f.held)
 	}
 	atomic.StoreUint32(&f.faulted, 0)

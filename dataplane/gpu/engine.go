@@ -2,7 +2,6 @@ package gpu
 
 import (
 	"fmt"
-	"math/bits"
 	"sync/atomic"
 	"time"
 
@@ -16,40 +15,39 @@ type Engine struct {
 	cpu        *cpu.Engine // fallback
 	esp        *esp.Stage  // nil: no IPsec
 	state      *deviceState
+	kernel     *kernelState
 	outage     workerOutage
 	mailbox    *mailbox
+	pool       *slotPool
+	number     uint32 // of the worker on its device
 	umem       []byte
-	generation *atomic.Uint32                          // of the router's tables; the device's copy follows
-	ipsec      *ipsecPath                              // nil: no IPsec
-	launch     func(slot int, seq uint32, n int) error // nil: the kernel is resident
-	timeout    time.Duration                           // for a chunk
-	small      int                                     // Options.Small
-	split      int                                     // maximum slots of a chunk: half of them, so that the next chunk finds one
+	generation *atomic.Uint32 // of the router's tables; the device's copy follows
+	ipsec      *ipsecPath     // nil: no IPsec
+	tiling     tiling
+	timeout    time.Duration // for a chunk
+	small      int           // Options.Small
 	checker    checker
-	shadow     *shadow // nil: off
+	shadow     *shadow         // nil: off
+	posted     func(f *flight) // stands for the GPU if there is none: finishes the tiles of a chunk
 
 	inFlight []flight // submitted chunks, oldest first
+	lost     []uint16 // slots of abandoned chunks that the GPU has not finished
 
-	// Bits by slot, written by the worker alone.
-	busy      atomic.Uint64 // slots in use
-	lost      atomic.Uint64 // slots of abandoned chunks
-	continued atomic.Uint64 // slots with the same chunk as the slot before
-
-	executed [numPlacements]atomic.Uint64 // chunks, written by the worker alone
+	// Written by the worker alone.
+	executed       [numPlacements]atomic.Uint64 // chunks
+	onGPU, lostNow atomic.Int64                 // chunks on the GPU; lost slots
 }
 
 // flight is a submitted chunk.
 type flight struct {
 	chunk     *batch.Chunk
 	placement Placement
-	slot      int           // first slot in the mailbox
-	slots     int           // number of slots
-	finished  int           // slots that finishSlots has finished
-	submitted time.Duration // time of submission, by batch.Clock
+	jobs      []esp.Job        // of its packets, nil without
+	slots     [maxTiles]uint16 // of its tiles, in order
+	tiles     int
+	finished  int           // tiles whose results are copied
+	submitted time.Duration // by batch.Clock
 }
-
-// mask returns the bits of the slots of a chunk.
-func (f *flight) mask() uint64 { return (1<<f.slots - 1) << f.slot }
 
 // Placement is where a chunk was executed, and why.
 type Placement uint8
@@ -58,22 +56,19 @@ const (
 	ExecutedOnGPU  Placement = iota
 	ExecutedOnCPU            // the GPU was out of use
 	BelowThreshold           // on the CPU: a small chunk, and no other in flight
-	NoFreeSlot               // on the CPU: all slots were busy
+	NoFreeSlot               // on the CPU: too few slots were free
+	KernelParked             // on the CPU: the kernel was not running
 	Abandoned                // the GPU did not finish it
 	numPlacements
 )
 
-const (
-	inlineFrames = inlineBatches * batchFrames // maximum packets of a slot with inlined headers
-	maxSplit     = 3                           // maximum slots of a chunk; copying more headers costs more than it saves
-)
-
-// newEngine returns an engine without a kernel. It uses the times and thresholds of o.
-func newEngine(fallback *cpu.Engine, state *deviceState, m *mailbox, umem []byte, o Options) *Engine {
+// newEngine returns the engine of a worker. It uses the times and thresholds of o.
+func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m *mailbox, pool *slotPool, umem []byte, o Options) *Engine {
 	return &Engine{
-		cpu: fallback, esp: fallback.ESP(), state: state, outage: workerOutage{first: o.Pause}, mailbox: m, umem: umem, timeout: o.Timeout, small: o.Small,
-		checker: newChecker(umem, state, len(o.PartialChecksums), fallback.Adjacencies()),
-		split:   max(1, min(maxSplit, len(m.slots)/2)), generation: &atomic.Uint32{}, inFlight: make([]flight, 0, 64),
+		cpu: fallback, esp: fallback.ESP(), state: state, kernel: kernel, outage: workerOutage{first: o.Pause}, mailbox: m, pool: pool, umem: umem,
+		timeout: o.Timeout, small: o.Small, tiling: o.tiling(m.batches, pool.slots),
+		checker:    newChecker(umem, state, len(o.PartialChecksums), fallback.Adjacencies()),
+		generation: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, pool.slots),
 	}
 }
 
@@ -85,37 +80,47 @@ func (e *Engine) Name() string {
 	return e.cpu.Name()
 }
 
-// Submit passes a chunk to the GPU, in the lowest free slot: at low load one block serves all chunks,
-// and polls for them. The CPU engine executes the chunk if the GPU is out of use, if no slot is free,
-// or if the chunk is small and no other in flight.
+// Submit passes a chunk to the GPU as tiles, each in a free slot. The CPU engine executes the chunk if the
+// GPU is out of use or parked, if too few slots are free, or if the chunk is small and no other in flight.
 func (e *Engine) Submit(c *batch.Chunk) {
-	f := flight{chunk: c}
-	if f.slot, f.placement = e.place(c); f.placement == ExecutedOnGPU {
-		f.slots = e.post(c, f.slot)
+	e.inFlight = e.inFlight[:len(e.inFlight)+1]
+	f := &e.inFlight[len(e.inFlight)-1]
+	f.chunk, f.jobs, f.tiles, f.finished = c, nil, 0, 0
+	if f.placement = e.place(f); f.placement == ExecutedOnGPU {
+		e.onGPU.Add(1)
+		e.post(f)
 	} else {
 		e.cpu.Submit(c)
 	}
 	f.submitted = batch.Clock()
-	mask := f.mask()
-	e.continued.Store(e.continued.Load()&^mask | mask&(mask-1))
-	e.busy.Store(e.busy.Load() | mask)
-	e.inFlight = append(e.inFlight, f)
 }
 
-// place returns the slot for a chunk, or why the CPU executes it. A small chunk goes to the CPU only if no
-// chunk is in flight, on the CPU included, for chunks complete in order. (For post the GPU is idle if no
-// slot is in use: one may be, by an abandoned chunk, and none by a chunk on the CPU.)
-func (e *Engine) place(c *batch.Chunk) (slot int, p Placement) {
+// place takes slots for a chunk, or returns why the CPU executes it. A small chunk goes to the CPU only if no
+// chunk is in flight, on the CPU included, for chunks complete in order.
+func (e *Engine) place(f *flight) Placement {
+	n := f.chunk.N
 	switch {
 	case !e.usable():
-		return 0, ExecutedOnCPU
-	case c.N <= e.small && len(e.inFlight) == 0:
-		return 0, BelowThreshold
+		return ExecutedOnCPU
+	case n <= e.small && len(e.inFlight) == 1:
+		return BelowThreshold
+	case e.kernel.parked.Load():
+		e.kernel.requestWake()
+		return KernelParked
 	}
-	if slot = bits.TrailingZeros64(^e.busy.Load()); slot >= len(e.mailbox.slots) {
-		return 0, NoFreeSlot
+	want, least := e.tiling.tiles(f.chunk, e.ipsec != nil, len(e.inFlight) == 1)
+	slots := e.pool.take(f.slots[:0], int(e.number), want, 0)
+	if len(slots) < least {
+		e.pool.put(slots)
+		return NoFreeSlot
 	}
-	return slot, ExecutedOnGPU
+	f.tiles = len(slots)
+	highest := uint16(0)
+	for _, s := range slots {
+		highest = max(highest, s)
+	}
+	e.mailbox.wakeBlocks(uint32(highest) + 1)
+	return ExecutedOnGPU
 }
 
 // ProcessReassembled implements dataplane.ReassembledEngine on the CPU: the packet is in no frame.
@@ -123,40 +128,36 @@ func (e *Engine) ProcessReassembled(p []byte, origin batch.Origin) (batch.Frame,
 	return e.cpu.ProcessReassembled(p, origin)
 }
 
-// post writes a chunk to free slots and returns their number: one, or several on the low-latency path,
-// where a slot has inlined headers of inlineFrames packets. That path is for an idle GPU: no slot is in use.
-func (e *Engine) post(c *batch.Chunk, first int) int {
-	s, slots := &e.mailbox.slots[first], (c.N+inlineFrames-1)/inlineFrames
-	var jobs []esp.Job
+// post writes the tiles of a chunk to its slots. If the worker has no other chunk in flight and the tiles
+// are small, it inlines their headers (low-latency path).
+func (e *Engine) post(f *flight) {
+	c, umem := f.chunk, []byte(nil)
 	if e.ipsec != nil {
-		jobs = e.ipsec.begin(e.esp, &e.checker, c, first)
+		f.jobs = e.ipsec.begin(e.esp, &e.checker, c)
 	}
-	e.shadow.keep(c, jobs)
-	switch {
-	case jobs != nil:
-		s.post(c.In[:c.N], nil, hasJobsFlag)
-	case e.launch == nil && e.busy.Load() == 0 && slots <= e.split:
-		for k := range slots {
-			in, _ := slotPackets(c, k, slots)
-			e.mailbox.slots[first+k].post(in, e.umem, 0)
+	e.shadow.keep(c, f.jobs)
+	if f.jobs == nil && len(e.inFlight) == 1 && c.N <= f.tiles*inlineFrames {
+		umem = e.umem
+	}
+	for k := range f.tiles {
+		s, first, end := &e.mailbox.slots[f.slots[k]], f.tileStart(k), f.tileStart(k+1)
+		in := c.In[first:end]
+		if f.jobs == nil {
+			s.post(in, batchFrames, e.number, umem, 0)
+			continue
 		}
-		return slots
-	default:
-		s.post(c.In[:c.N], nil, 0)
-	}
-	if e.launch != nil {
-		if err := e.launch(first, s.seq, c.N); err != nil {
-			e.state.fail(err)
+		for i := range in {
+			s.jobs[i].set(&f.jobs[first+i])
 		}
+		s.post(in, (len(in)+e.tiling.batches-1)/e.tiling.batches, e.number, nil, hasJobsFlag)
 	}
-	return 1
+	if e.posted != nil {
+		e.posted(f)
+	}
 }
 
-// slotPackets returns the packets of a chunk in its k-th slot.
-func slotPackets(c *batch.Chunk, k, slots int) ([]batch.Frame, []batch.Result) {
-	first, end := c.N*k/slots, c.N*(k+1)/slots
-	return c.In[first:end], c.Out[first:end]
-}
+// tileStart returns the first packet of tile k.
+func (f *flight) tileStart(k int) int { return f.chunk.N * k / f.tiles }
 
 // Done reports whether a chunk is done. On a GPU timeout all unfinished chunks on the GPU are lost. It may
 // sleep for a comparison: see retries.
@@ -169,11 +170,11 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 		return true
 	}
 	f := &e.inFlight[i]
-	if f.placement == ExecutedOnGPU && !e.finishSlots(f) {
+	if f.placement == ExecutedOnGPU && !e.finishTiles(f) {
 		switch {
 		case !e.state.ok():
 			e.abandon()
-		case batch.Clock()-f.submitted <= e.timeout || e.finishSlots(f): // polls again: the thread may have been descheduled
+		case batch.Clock()-f.submitted <= e.timeout || e.finishTiles(f): // polls again: the thread may have been descheduled
 			return false
 		default:
 			e.abandon()
@@ -182,53 +183,52 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 	}
 	switch f.placement {
 	case ExecutedOnGPU:
-		e.busy.Store(e.busy.Load() &^ f.mask())
+		e.finishChunk(f)
+		e.onGPU.Add(-1)
 	case Abandoned:
 		lose(c)
 		e.shadow.forget(c)
 	}
 	e.executed[f.placement].Add(1)
+	e.ipsec.release(f.jobs)
 	e.inFlight = append(e.inFlight[:i], e.inFlight[i+1:]...)
 	return true
 }
 
-// finishSlots does the host's part for the slots of a chunk that the device has finished: it copies and
-// checks the results, confirms replay windows and applies inbound policies (ipsecPath.finish), and
-// compares the chunk with the CPU's results (shadow). It reports whether all slots are finished.
-func (e *Engine) finishSlots(f *flight) bool {
-	for ; f.finished < f.slots; f.finished++ {
-		s := &e.mailbox.slots[f.slot+f.finished]
+// finishTiles copies the results of the tiles that the device has finished, and returns their slots. It
+// reports whether all tiles are finished.
+func (e *Engine) finishTiles(f *flight) bool {
+	for ; f.finished < f.tiles; f.finished++ {
+		k := f.finished
+		s := &e.mailbox.slots[f.slots[k]]
 		if !s.finished() {
 			return false
 		}
-		if s.flags == hasJobsFlag {
-			e.ipsec.finish(e, f.chunk, f.slot, s.results)
-		} else {
-			in, out := slotPackets(f.chunk, f.finished, f.slots)
+		first, end := f.tileStart(k), f.tileStart(k+1)
+		in, out := f.chunk.In[first:end], f.chunk.Out[first:end]
+		if f.jobs == nil {
 			e.finishRouted(s, in, out)
-			if f.finished == f.slots-1 {
-				e.shadow.compare(f.chunk, nil)
+		} else {
+			for i := range out {
+				if f.jobs[first+i].Kind != esp.Decided {
+					out[i] = s.results[i]
+				}
 			}
+			clear(s.results[:len(out)])
 		}
+		e.pool.put(f.slots[k : k+1])
 	}
 	return true
 }
 
-// finishRouted copies and checks the results of a slot without jobs. If the tables changed after an inline completion, the CPU
-// executes its packets: their frames are unchanged.
-func (e *Engine) finishRouted(s *slot, in []batch.Frame, out []batch.Result) {
-	s.copyResults(out)
-	for rest := s.completed; rest != 0; rest &= rest - 1 {
-		first := bits.TrailingZeros32(rest) * batchFrames
-		end := min(first+batchFrames, len(in))
-		in, out := in[first:end], out[first:end]
-		if s.generation(first) == e.generation.Load() {
-			s.applyCompletions(first, in, out, e.umem)
-		} else {
-			e.cpu.Decide(in, out)
-		}
+// finishChunk does the host's part for a chunk that the device has finished: it compares it with the CPU's
+// results (shadow), confirms replay windows and applies inbound policies (ipsecPath.finish).
+func (e *Engine) finishChunk(f *flight) {
+	if f.jobs == nil {
+		e.shadow.compare(f.chunk, nil)
+	} else {
+		e.ipsec.finish(e, f.chunk, f.jobs)
 	}
-	e.checker.check(in, out)
 }
 
 // lose marks the packets of a chunk as lost.

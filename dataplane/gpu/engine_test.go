@@ -171,10 +171,10 @@ func TestTimeoutStartsAtSubmission(t *testing.T) {
 // table generation.
 func TestHotPathAllocatesNothing(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
-	for _, slots := range []int{1, 2 * maxSplit} {
+	for _, slots := range []int{1, 2 * inlineTiles} {
 		e, blocks, chunks := newRig(t, slots, time.Minute)
 		c := chunks[0]
-		for _, n := range []int{60, 100, maxSplit * inlineFrames, maxChunk} {
+		for _, n := range []int{60, 100, inlineTiles * inlineFrames, maxChunk} {
 			for _, inline := range []uint32{0, 7} {
 				for _, b := range blocks {
 					b.inline.Store(inline)

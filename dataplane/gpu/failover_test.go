@@ -76,7 +76,7 @@ func TestSequenceNumbersOfLostPacketsAreNotReused(t *testing.T) {
 	s.SetKeyIndex(0, nil) // like a device
 	mem := mapMemory(t, 512*umem.FrameSize)
 	e := newIPsecEngine(t, net, g, mem, 1, 256, maxKeys, Options{Timeout: 5 * time.Millisecond, Pause: time.Hour})
-	e.launch = func(int, uint32, int) error { return nil } // no effect
+	e.posted = func(*flight) {} // no effect
 	w, used := secured{mem, e, func() {}}, map[uint32]bool{}
 	for round, want := range []int{0, 256, 256} {
 		if n := sendAll(t, w, s, used); n != want || s.Sequence() != uint64(256*(round+1)) {
@@ -94,13 +94,14 @@ func TestUnprotectedChunksOfGatewayAreSplit(t *testing.T) {
 	g := &gateway.Gateway{}
 	protectAll(t, net, g).SetKeyIndex(0, nil)
 	mem := mapMemory(t, maxChunk*umem.FrameSize)
-	e := newIPsecEngine(t, net, g, mem, 2*maxSplit, maxChunk, maxKeys, Options{Timeout: time.Minute})
+	e := newIPsecEngine(t, net, g, mem, 2*inlineTiles, maxChunk, maxKeys, Options{Timeout: time.Minute})
 	mailbox := e.mailbox
-	chunks := batch.NewChunks(maxSplit, maxChunk)
-	n := maxSplit * inlineFrames
+	chunks := batch.NewChunks(inlineTiles, maxChunk)
+	n := inlineTiles * inlineFrames
 	for _, protected := range []bool{true, false} {
+		e.tiling.inlineTiles = 1
 		if !protected {
-			chunks = chunks[:1]
+			chunks, e.tiling.inlineTiles = chunks[:1], inlineTiles
 		}
 		for _, c := range chunks {
 			c.N = n
@@ -116,10 +117,10 @@ func TestUnprotectedChunksOfGatewayAreSplit(t *testing.T) {
 			}
 			e.Submit(c)
 		}
-		if busy := e.busy.Load(); busy != 1<<maxSplit-1 {
+		if busy := busy(e); busy != 1<<inlineTiles-1 {
 			t.Fatalf("protected %v: slots %b are busy", protected, busy)
 		}
-		for k := range maxSplit {
+		for k := range inlineTiles {
 			s := &mailbox.slots[k]
 			if jobs := uint32(s.descriptors[0]>>32)&hasJobsFlag != 0; jobs != protected {
 				t.Errorf("protected %v: slot %d has jobs: %v", protected, k, jobs)
@@ -131,12 +132,12 @@ func TestUnprotectedChunksOfGatewayAreSplit(t *testing.T) {
 					if !protected {
 						at += k * inlineFrames
 					} else {
-						e.checker.icvEnd(in[i], &e.ipsec.jobs[k][i])[0]++
+						e.checker.icvEnd(in[i], &e.inFlight[k].jobs[i])[0]++
 					}
 					s.results[i] = batch.MakeResult(in[at%n].Addr, in[at%n].Len, s.results[i].Verdict)
 				}
 			}
-			s.report(s.seq)
+			s.report()
 		}
 		for k, c := range chunks {
 			if !e.Done(c) {

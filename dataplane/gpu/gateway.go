@@ -2,7 +2,6 @@ package gpu
 
 import (
 	_ "embed"
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,103 +16,56 @@ import (
 var ipsecKernel []byte
 
 const (
-	gatewayThreads = 256    // of a block, as in gateway.cu
-	gatewayShared  = 107536 // bytes of shared memory of a block without staging buffers, as in job.h
-	gatewayWarps   = gatewayThreads / 32
-
 	// minStagingBytes is the smallest staging buffer of a warp: a frame with its line owners, and a key.
 	minStagingBytes = 4 * 1024
 	// maxKeys is the size of the key table. The CPU processes the packets of further SAs.
 	maxKeys = 1 << 15
 )
 
-// keyTable is the IPsec kernel of a device and its key table.
+// keyTable is the key table of a device.
 type keyTable struct {
-	kernel    *cuda.Function
-	shared    uint32 // bytes of dynamic shared memory of a block
 	staging   uint32 // words of a warp's staging buffer
 	keys      *cuda.Memory
 	keyWriter *keyWriter
 }
 
-// keyTableParams is the second parameter of the kernel: struct key_table of job.h.
+// keyTableParams is the second parameter of the gateway kernel: struct key_table of job.h.
 type keyTableParams struct {
-	Keys, Jobs             cuda.DevicePtr
-	SlotJobs, StagingWords uint32
+	Keys         cuda.DevicePtr
+	StagingWords uint64
 }
 
 const keyBytes = device.KeyBytes
 
-// loadGateway loads the IPsec kernel, which replaces the forwarding kernel. It returns the blocks per
-// multiprocessor.
-func (d *Device) loadGateway() (blocks int, err error) {
-	if d.options.Mode != Resident {
-		return 0, fmt.Errorf("GPU IPsec requires mode %s, not %s", Resident, d.options.Mode)
-	}
+// loadGateway loads the gateway kernel, which replaces the forwarding kernel. It returns the warps and the
+// shared memory of a block in bytes.
+func (d *Device) loadGateway() (f *cuda.Function, warps int, dynamic uint32, err error) {
 	module, err := d.load(ipsecKernel)
 	if err != nil {
-		return 0, err
+		return nil, 0, 0, err
 	}
-	v := &keyTable{}
-	if v.kernel, err = module.Function("gateway"); err != nil {
-		return 0, err
+	if f, err = module.Function("gateway"); err != nil {
+		return nil, 0, 0, err
 	}
 	most, err := d.ctx.Device().Attribute(cuda.MaxSharedPerBlockOptin)
 	if err != nil {
-		return 0, err
+		return nil, 0, 0, err
 	}
-	staging := (most - gatewayShared) / gatewayWarps &^ 15
+	warps = gatewayThreads / 32
+	fixed := aesBytes + sharedHeader + warps*gatewayScratch
+	staging := (most - fixed) / warps &^ 15
 	if staging < minStagingBytes {
-		return 0, fmt.Errorf("GPU IPsec requires %d bytes of shared memory per block, the GPU has %d", gatewayShared+gatewayWarps*minStagingBytes, most)
+		return nil, 0, 0, fmt.Errorf("GPU IPsec requires %d bytes of shared memory per block, the GPU has %d", fixed+warps*minStagingBytes, most)
 	}
-	v.staging, v.shared = uint32(staging/4), uint32(gatewayShared+gatewayWarps*staging)
-	if err := v.kernel.SetAttribute(cuda.MaxDynamicShared, int(v.shared)); err != nil {
-		return 0, err
-	}
+	v := &keyTable{staging: uint32(staging / 4)}
 	if v.keys, err = d.alloc(maxKeys * keyBytes); err != nil {
-		return 0, err
+		return nil, 0, 0, err
 	}
 	if v.keyWriter, err = d.newKeyWriter(v.keys); err != nil {
-		return 0, err
+		return nil, 0, 0, err
 	}
 	d.keyTable = v
-	return v.kernel.BlocksPerMultiprocessor(gatewayThreads, int(v.shared))
-}
-
-// addIPsec adds the IPsec path to an engine of a gateway.
-func (d *Device) addIPsec(e *Engine, chunks, size int) (err error) {
-	switch {
-	case d.keyTable == nil && e.esp == nil:
-		return nil
-	case d.keyTable == nil:
-		return errors.New("GPU engine for an IPsec worker: the GPU was opened without IPsec")
-	case e.esp == nil:
-		return errors.New("GPU engine for a worker without IPsec: the GPU was opened with IPsec")
-	}
-	if e.ipsec, err = newIPsecPath(chunks, size, maxKeys); err != nil {
-		return err
-	}
-	d.closers = append(d.closers, e.ipsec.deviceJobs.Close)
-	return nil
-}
-
-// ipsecKernel returns the launch of an engine's IPsec kernel.
-func (d *Device) ipsecKernel(e *Engine, p params) (*cuda.Launch, error) {
-	jobs, err := d.register(e.ipsec.deviceJobs.Bytes)
-	if err != nil {
-		return nil, err
-	}
-	kernel, err := cuda.NewLaunch(d.keyTable.kernel, &struct {
-		M params
-		V keyTableParams
-	}{p, keyTableParams{
-		Keys: d.keyTable.keys.Ptr(), Jobs: jobs.Ptr(), SlotJobs: uint32(len(e.ipsec.deviceJobs.slots[0])), StagingWords: d.keyTable.staging,
-	}})
-	if err != nil {
-		return nil, err
-	}
-	kernel.Block, kernel.Shared = cuda.Dim{X: gatewayThreads}, d.keyTable.shared
-	return kernel, nil
+	return f, warps, uint32(fixed + warps*staging), nil
 }
 
 // keyWriter writes keys to a device's key table and overwrites deleted ones, for a gateway.Gateway. The

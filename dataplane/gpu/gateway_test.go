@@ -92,7 +92,4 @@ func TestDeviceAndEngineMustBothHaveIPsec(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := openFirst(base, Options{Library: library, Gateway: &gateway.Gateway{}, Mode: Launched}); err == nil || !strings.Contains(err.Error(), "requires mode resident") {
-		t.Errorf("launched: %v", err)
-	}
 }

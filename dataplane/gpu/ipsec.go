@@ -6,52 +6,46 @@ import (
 )
 
 // ipsecPath is the host's part of IPsec on a GPU: the steps before and after the device, by the worker's
-// ESP stage, and the jobs for the device.
+// ESP stage.
 type ipsecPath struct {
-	deviceJobs *jobTable
-	jobs       [][]esp.Job // by slot
-	keys       uint32      // size of the device's key table
+	free [][]esp.Job // jobs of chunks, not in use
+	keys uint32      // size of the device's key table
 }
 
-func newIPsecPath(slots, size int, keys uint32) (*ipsecPath, error) {
-	j, err := newJobTable(slots, size)
-	if err != nil {
-		return nil, err
+func newIPsecPath(chunks, size int, keys uint32) *ipsecPath {
+	s := &ipsecPath{keys: keys}
+	for range chunks {
+		s.free = append(s.free, make([]esp.Job, size))
 	}
-	s := &ipsecPath{deviceJobs: j, keys: keys}
-	for range slots {
-		s.jobs = append(s.jobs, make([]esp.Job, size))
-	}
-	return s, nil
+	return s
 }
 
-// begin does the steps before the device. It returns the jobs of a slot, nil if there are none.
-func (s *ipsecPath) begin(stage *esp.Stage, k *checker, c *batch.Chunk, slot int) []esp.Job {
-	jobs := s.jobs[slot][:c.N]
+// begin does the steps before the device. It returns the jobs of a chunk's packets, nil if there are none.
+func (s *ipsecPath) begin(stage *esp.Stage, k *checker, c *batch.Chunk) []esp.Job {
+	jobs := s.free[len(s.free)-1][:c.N]
 	if stage.Begin(c.In[:c.N], c.Out[:c.N], jobs, s.keys) == 0 {
 		return nil
 	}
-	device := s.deviceJobs.slots[slot]
+	s.free = s.free[:len(s.free)-1]
 	for i := range jobs {
-		job := &jobs[i]
-		device[i].set(job)
-		if job.Kind == esp.Seal {
+		if job := &jobs[i]; job.Kind == esp.Seal {
 			k.mark(c.In[i], job)
 		}
 	}
 	return jobs
 }
 
-// finish copies and checks the results of a slot, and does the steps after the device: replay windows and
-// inbound policies. The CPU routes packets again that were decrypted or encrypted once more.
-func (s *ipsecPath) finish(e *Engine, c *batch.Chunk, slot int, results []batch.Result) {
-	jobs, in, out := s.jobs[slot][:c.N], c.In[:c.N], c.Out[:c.N]
-	for i := range jobs {
-		if jobs[i].Kind != esp.Decided {
-			out[i] = results[i]
-		}
+// release returns the jobs of a chunk.
+func (s *ipsecPath) release(jobs []esp.Job) {
+	if jobs != nil {
+		s.free = append(s.free, jobs[:cap(jobs)])
 	}
-	clear(results[:c.N])
+}
+
+// finish checks the results of a chunk, and does the steps after the device: replay windows and inbound
+// policies. The CPU routes packets again that were decrypted or encrypted once more.
+func (s *ipsecPath) finish(e *Engine, c *batch.Chunk, jobs []esp.Job) {
+	in, out := c.In[:c.N], c.Out[:c.N]
 	e.checker.checkJobs(in, out, jobs)
 	e.shadow.compare(c, jobs)
 	if e.esp.Finish(in, out, jobs) > 0 {

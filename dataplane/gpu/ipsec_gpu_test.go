@@ -63,8 +63,8 @@ func securedOnGPU(t *testing.T, net *testutil.Network, g *gateway.Gateway) secur
 		name string
 		of   cuda.FunctionAttribute
 	}{{"registers", cuda.FunctionRegisters}, {"bytes of local memory", cuda.FunctionLocal}} {
-		n := got(d.keyTable.kernel.Attribute(a.of))(t)
-		t.Logf("the gateway kernel has %d %s; blocks: %d, stages of %d words", n, a.name, d.blocks, d.keyTable.staging)
+		n := got(d.kernel.code.Attribute(a.of))(t)
+		t.Logf("the gateway kernel has %d %s; slots: %d, staging buffers of %d words", n, a.name, d.kernel.pool.slots, d.keyTable.staging)
 	}
 	return workerOnGPU(t, d, net, g, securedFrames, 1, securedChunk)
 }

@@ -43,10 +43,9 @@ func newIPsecEngine(t *testing.T, net *testutil.Network, g *gateway.Gateway, mem
 	t.Helper()
 	fallback := cpu.New(net.FIB, mem, net.PartialChecksums)
 	fallback.Secure(g, 0)
-	mailbox := got(newMailbox(slots, size))(t)
-	e := newEngine(fallback, &deviceState{}, mailbox, mem, o)
-	e.ipsec = got(newIPsecPath(slots, size, keys))(t)
-	t.Cleanup(func() { e.ipsec.deviceJobs.Close(); mailbox.Close() })
+	mailbox, pool := newTestMailbox(t, slots, size)
+	e := newEngine(fallback, &deviceState{}, &kernelState{}, mailbox, pool, mem, o)
+	e.ipsec = newIPsecPath(slots, size, keys)
 	return e
 }
 
@@ -59,21 +58,16 @@ func securedOnHost(stagingWords int) securedMaker {
 		g.Follow(sh)
 		e := newIPsecEngine(t, net, g, sh.umem, 1, securedChunk, shimKeys, Options{Timeout: 1 << 40, PartialChecksums: net.PartialChecksums})
 		e.shadow = newShadow(e, securedChunk, 1, nil)
-		e.launch = func(slot int, seq uint32, n int) error {
-			s := &e.mailbox.slots[slot]
-			for i := range n {
-				word := s.descriptors[i/cacheLineFrames*cacheLineWords+1+i%cacheLineFrames]
-				sh.in[i] = batch.Frame{Addr: uint32(word), Len: uint16(word >> 32), Origin: batch.Origin(word >> 48)}
-				sh.deviceJobs[i] = deviceJob{}
-				if s.flags == hasJobsFlag {
-					sh.deviceJobs[i] = e.ipsec.deviceJobs.slots[slot][i]
+		e.posted = eachTile(e, func(s *slot, in []batch.Frame, jobs []esp.Job) {
+			for i := range in {
+				sh.in[i], sh.deviceJobs[i] = posted(s, i), deviceJob{}
+				if jobs != nil {
+					sh.deviceJobs[i] = s.jobs[i]
 				}
 			}
-			sh.submit(n)
-			copy(s.results, sh.out[:n])
-			s.report(seq)
-			return nil
-		}
+			sh.submit(len(in) | s.each<<sizeBatchShift)
+			copy(s.results, sh.out[:len(in)])
+		})
 		return secured{sh.umem, e, func() {}}
 	}
 }
@@ -142,21 +136,18 @@ func TestIPsecPathAllocatesNothing(t *testing.T) {
 		}
 	}
 	e, d := w.gpu.engine, w.chunks[1]
-	e.shadow = nil                                       // the fake device decrypts nothing
-	e.launch = func(slot int, seq uint32, n int) error { // like a device that has opened all packets
-		s := &e.mailbox.slots[slot]
-		for i := range n {
-			job := &e.ipsec.jobs[slot][i]
+	e.shadow = nil                                                           // the fake device decrypts nothing
+	e.posted = eachTile(e, func(s *slot, in []batch.Frame, jobs []esp.Job) { // like a device that has opened all packets
+		for i := range in {
+			job := &jobs[i]
 			if job.Kind == esp.Seal {
-				e.checker.icvEnd(d.In[i], job)[0]++
-				s.results[i] = batch.ForwardTo(1, d.In[i].Addr, d.In[i].Len)
+				e.checker.icvEnd(in[i], job)[0]++
+				s.results[i] = batch.ForwardTo(1, in[i].Addr, in[i].Len)
 				continue
 			}
-			s.results[i] = batch.ForwardTo(1, d.In[i].Addr+uint32(job.ESP)+8-packet.EthernetLen, 40)
+			s.results[i] = batch.ForwardTo(1, in[i].Addr+uint32(job.ESP)+8-packet.EthernetLen, 40)
 		}
-		s.report(seq)
-		return nil
-	}
+	})
 	d.N = securedChunk
 	var received [securedChunk]batch.Frame
 	for i := range received {

@@ -16,25 +16,25 @@ func TestGatewayCodeSurvivesDeletedKeys(t *testing.T) {
 	for _, stage := range []int{minStagingBytes / 4, 3900} {
 		w := newSecuredTwins(t, securedOnHost(stage), 8)
 		e, d := w.gpu.engine, w.chunks[1]
-		launch := e.launch
-		e.launch = func(slot int, seq uint32, n int) error {
-			for i := range n {
-				if j := &e.ipsec.deviceJobs.slots[slot][i]; e.ipsec.jobs[slot][i].Kind >= esp.Seal {
-					j.Key = j.Key>>jobKeySegmentsShift<<jobKeySegmentsShift | uint32(w.rnd.IntN(shimKeys)) // two thirds of them have keys
+		work := e.posted
+		e.posted = func(f *flight) {
+			for k := range f.tiles {
+				jobs := e.mailbox.slots[f.slots[k]].jobs
+				for i := f.tileStart(k); i < f.tileStart(k+1) && f.jobs != nil; i++ {
+					if j := &jobs[i-f.tileStart(k)]; f.jobs[i].Kind >= esp.Seal {
+						j.Key = j.Key>>jobKeySegmentsShift<<jobKeySegmentsShift | uint32(w.rnd.IntN(shimKeys)) // two thirds of them have keys
+					}
 				}
 			}
 			before := bytes.Clone(w.gpu.umem)
-			err := launch(slot, seq, n)
-			for _, f := range d.In[:n] {
+			work(f)
+			for _, f := range d.In[:d.N] {
 				copy(before[f.Addr:], w.gpu.umem[f.Addr:][:f.Len])
 			}
 			if !bytes.Equal(before, w.gpu.umem) {
 				t.Error("memory around packets was written to")
 			}
-			for i := range n {
-				e.mailbox.slots[slot].results[i] = batch.DropICVFailure()
-			}
-			return err
+			eachPacket(e, f, func(_ int, r *batch.Result, _ esp.Job) { *r = batch.DropICVFailure() })
 		}
 		for range 5 {
 			d.N = securedChunk

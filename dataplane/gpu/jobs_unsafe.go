@@ -1,11 +1,9 @@
 package gpu
 
 import (
-	"fmt"
 	"unsafe"
 
 	"github.com/warproute/warproute/dataplane/esp"
-	"github.com/warproute/warproute/internal/hostmem"
 	"github.com/warproute/warproute/ipsec"
 )
 
@@ -25,7 +23,9 @@ const (
 	jobKeySegmentsShift = 24 // position in Key of the record's size, in segments of 16 bytes
 )
 
-var _ = [1]struct{}{}[unsafe.Sizeof(deviceJob{})-16] // the kernel loads it at once
+const jobBytes = 16 // the kernel loads it at once
+
+var _ = [1]struct{}{}[unsafe.Sizeof(deviceJob{})-jobBytes]
 
 // set writes a job in the device's format.
 func (j *deviceJob) set(job *esp.Job) {
@@ -45,24 +45,4 @@ func (j *deviceJob) set(job *esp.Job) {
 	case job.Kind == esp.Open:
 		j.Flags |= uint16(job.TOS) << jobArgShift
 	}
-}
-
-// jobTable is host memory with a job for each packet of each slot.
-type jobTable struct {
-	*hostmem.Memory
-	slots [][]deviceJob
-}
-
-func newJobTable(slots, size int) (*jobTable, error) {
-	perSlot := (size + batchFrames - 1) / batchFrames * batchFrames
-	mem, err := hostmem.Map(slots * perSlot * int(unsafe.Sizeof(deviceJob{})))
-	if err != nil {
-		return nil, fmt.Errorf("jobs of %d chunks: %w", slots, err)
-	}
-	all := unsafe.Slice((*deviceJob)(unsafe.Pointer(&mem.Bytes[0])), slots*perSlot)
-	j := &jobTable{Memory: mem}
-	for i := range slots {
-		j.slots = append(j.slots, all[i*perSlot:(i+1)*perSlot])
-	}
-	return j, nil
 }

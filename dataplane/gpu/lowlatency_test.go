@@ -90,11 +90,10 @@ func (s *slot) spoil(packet int) {
 
 // onHost is the kernel's code of the low-latency path, compiled for the host, behind an engine.
 func (n *inlineCounts) onHost(t *testing.T, base *fib.FIB, partialChecksums []bool) other {
-	mailbox := got(newMailbox(1, inlineFrames))(t)
-	t.Cleanup(func() { mailbox.Close() })
+	mailbox, pool := newTestMailbox(t, 1, inlineFrames)
 	sh := startShim(t, base, partialChecksums, twinChunk, twinBytes, "testdata/lowlatency.c",
 		fmt.Sprint(doneBytes), fmt.Sprint(mailbox.descriptorsAt), fmt.Sprint(mailbox.headersAt), fmt.Sprint(mailbox.shortHeadersAt), fmt.Sprint(mailbox.completionsAt))
-	e := newEngine(cpu.New(base, sh.umem, partialChecksums), &deviceState{}, mailbox, sh.umem, Options{Timeout: time.Minute})
+	e := newEngine(cpu.New(base, sh.umem, partialChecksums), &deviceState{}, &kernelState{}, mailbox, pool, sh.umem, Options{Timeout: time.Minute})
 	s, rnd := &mailbox.slots[0], rand.New(rand.NewPCG(3, 4))
 	h := &inlineChunks{rand.New(rand.NewPCG(3, 3)), inlineFrames, sh.umem, func(c *batch.Chunk) {
 		generation := rnd.Uint32N(1 << 31)
@@ -109,16 +108,16 @@ func (n *inlineCounts) onHost(t *testing.T, base *fib.FIB, partialChecksums []bo
 			late = rnd.IntN(c.N) / batchFrames
 			s.spoil(late*batchFrames + rnd.IntN(min(batchFrames, c.N-late*batchFrames)))
 		}
-		copy(sh.slot, mailbox.Bytes)
+		copy(sh.slot, mailbox.Bytes[slotsAt:])
 		sh.submit(c.N)
-		copy(mailbox.Bytes, sh.slot)
+		copy(mailbox.Bytes[slotsAt:], sh.slot)
 		if !e.Done(c) {
 			t.Fatalf("%d packets are not done", c.N)
 		}
 		if late != noBatch && s.completed>>late&1 != 0 {
 			t.Fatalf("batch %d of %d packets was completed without all of its headers", late, c.N)
 		}
-		for part := range s.doneWords {
+		for part := range s.batches {
 			if got := s.generation(part * batchFrames); s.completed>>part&1 != 0 && got != generation {
 				t.Fatalf("batch %d of %d packets was completed with generation %d, the tables have %d", part, c.N, got, generation)
 			}

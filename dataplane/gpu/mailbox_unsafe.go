@@ -14,12 +14,14 @@ import (
 const (
 	cacheLineWords  = 8 // 64-bit words of a descriptor cache line
 	cacheLineFrames = 7
-	batchFrames     = 28 // packets of a warp batch
+	batchFrames     = 28 // maximum packets of a warp batch
 	batchBytes      = 256
 
-	doneBatches = 16  // batch i of these also reports batches i+16, i+32, ...
-	doneBytes   = 256 // bytes of a slot in front of the results
-	frameBytes  = 8
+	maxBatches = 16      // of a tile
+	firstSeqAt = 64      // byte of a slot, behind the done words
+	doneBytes  = 256     // bytes of a slot in front of the results
+	slotsAt    = 1 << 12 // byte of the mailbox: the slots, behind the control word
+	frameBytes = 8
 
 	inlineBatches    = 3  // batches that can have inlined headers
 	headerWords      = 8  // a cache line
@@ -29,44 +31,56 @@ const (
 	tagCount         = 0xffff
 )
 
-// Flags in the size word of a chunk. The size of stop ends the block.
+// The size word of a tile: packets (11 bits), packets of each batch but the last (5), worker (8), flags.
+// The control word has the number of awake blocks, or stop.
 const (
+	sizePackets      = 1 << 11
+	sizeBatchShift   = 11
+	sizeBatchPackets = 1 << 5
+	sizeWorkerShift  = 16
+	sizeWorkers      = 1 << 8
+
 	inlineHeadersFlag      = 1 << 30
 	hasJobsFlag            = 1 << 29
 	inlineShortHeadersFlag = 1 << 28
-	stopSize               = 1<<32 - 1
+	stop                   = 1<<32 - 1
 )
 
-// mailbox is host memory through which a worker and its blocks on the GPU exchange chunks.
+// mailbox is host memory through which workers and the blocks of a GPU exchange tiles.
 type mailbox struct {
 	*hostmem.Memory
+	control        *uint32 // awake blocks, or stop
 	slots          []slot
+	batches        int // maximum of a tile
 	slotBytes      int
 	descriptorsAt  int
+	jobsAt         int
 	headersAt      int
 	shortHeadersAt int
 	completionsAt  int
 }
 
-// slot holds one chunk in flight. The worker owns it. The worker reads the results of a batch when done
-// has the sequence number, and a completion when it has the tag.
+// slot holds one tile in flight. A worker owns it from slotPool.take to put. The worker reads the results
+// of a batch when done has the sequence number, and a completion when it has the tag.
 type slot struct {
-	seq          uint32 // of the last chunk
-	doneWords    int    // words of done in use
+	seq          uint32 // of the last tile
+	batches      int    // of the last tile
+	each         int    // packets of its batches but the last
 	inlined      int    // inlined headers: all packets or 0
 	done         []uint32
+	first        *uint32
 	results      []batch.Result
 	descriptors  []uint64
+	jobs         []deviceJob
 	headers      []header
 	shortHeaders []shortHeader
 	completions  []completion
 	tagged       []uint64 // first words of headers, by lane
 	tagRound     uint32   // times that tags wrapped
-	flags        uint32   // of the last chunk
 
-	// Progress of the last chunk.
-	finishedWords, packet int    // done words whose batches are finished, and finished packets
-	completed             uint32 // bits of the done words whose batches have inline completions
+	// Progress of the last tile.
+	finishedBatches, packet int    // finished batches, and finished packets
+	completed               uint32 // bits of the batches with inline completions
 }
 
 // Entries of a packet, by lane.
@@ -76,25 +90,33 @@ type (
 	completion  [completionWords]uint64
 )
 
-// newMailbox maps a mailbox for chunks of up to size packets.
-func newMailbox(slots, size int) (*mailbox, error) {
-	batches := (size + batchFrames - 1) / batchFrames
-	results := (batches*batchFrames*frameBytes + batchBytes - 1) / batchBytes * batchBytes
+// newMailbox maps a mailbox for tiles of up to a number of warp batches.
+func newMailbox(slots, batches int) (*mailbox, error) {
+	if batches > maxBatches {
+		return nil, fmt.Errorf("mailbox: tiles of %d warp batches: the maximum is %d", batches, maxBatches)
+	}
+	packets := batches * batchFrames
+	results := roundUp(packets*frameBytes, batchBytes)
 	lanes := min(batches, inlineBatches) * batchBytes / 8
-	m := &mailbox{descriptorsAt: doneBytes + results, headersAt: doneBytes + results + batches*batchBytes}
+	m := &mailbox{batches: batches, descriptorsAt: doneBytes + results}
+	m.jobsAt = m.descriptorsAt + batches*batchBytes
+	m.headersAt = m.jobsAt + roundUp(packets*jobBytes, batchBytes)
 	m.shortHeadersAt = m.headersAt + 8*headerWords*lanes
 	m.completionsAt = m.shortHeadersAt + 8*shortHeaderWords*lanes
 	m.slotBytes = m.completionsAt + 8*completionWords*lanes
 	var err error
-	if m.Memory, err = hostmem.Map(slots * m.slotBytes); err != nil {
-		return nil, fmt.Errorf("mailbox of %d chunks: %w", slots, err)
+	if m.Memory, err = hostmem.Map(slotsAt + slots*m.slotBytes); err != nil {
+		return nil, fmt.Errorf("mailbox of %d tiles: %w", slots, err)
 	}
+	m.control = (*uint32)(unsafe.Pointer(&m.Bytes[0]))
 	for i := range slots {
-		b := m.Bytes[i*m.slotBytes : (i+1)*m.slotBytes]
+		b := m.Bytes[slotsAt+i*m.slotBytes:][:m.slotBytes]
 		m.slots = append(m.slots, slot{
-			done:         unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), doneBatches),
-			results:      unsafe.Slice((*batch.Result)(unsafe.Pointer(&b[doneBytes])), batches*batchFrames),
+			done:         unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), maxBatches),
+			first:        (*uint32)(unsafe.Pointer(&b[firstSeqAt])),
+			results:      unsafe.Slice((*batch.Result)(unsafe.Pointer(&b[doneBytes])), packets),
 			descriptors:  unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.descriptorsAt])), batches*batchBytes/8),
+			jobs:         unsafe.Slice((*deviceJob)(unsafe.Pointer(&b[m.jobsAt])), packets),
 			headers:      unsafe.Slice((*header)(unsafe.Pointer(&b[m.headersAt])), lanes),
 			shortHeaders: unsafe.Slice((*shortHeader)(unsafe.Pointer(&b[m.shortHeadersAt])), lanes),
 			completions:  unsafe.Slice((*completion)(unsafe.Pointer(&b[m.completionsAt])), lanes),
@@ -104,21 +126,38 @@ func newMailbox(slots, size int) (*mailbox, error) {
 	return m, nil
 }
 
-// idle reports whether the GPU has finished all chunks.
-func (m *mailbox) idle() bool {
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
+
+// prepare readies the mailbox for a launch of the kernel with a number of awake blocks. All slots are free.
+func (m *mailbox) prepare(awake int) {
 	for i := range m.slots {
-		if !m.slots[i].finished() {
-			return false
-		}
+		atomic.StoreUint32(m.slots[i].first, m.slots[i].seq+1)
 	}
-	return true
+	atomic.StoreUint32(m.control, uint32(awake))
 }
 
-// post passes a chunk to the slot's block. It inlines the headers from umem, unless umem is nil. flags
-// are part of the size word.
-func (s *slot) post(frames []batch.Frame, umem []byte, flags uint32) {
-	size := uint32(len(frames)) | flags
-	s.flags, s.inlined = flags, 0
+// wakeBlocks raises the number of awake blocks to n. It has no effect on a kernel that is to stop.
+func (m *mailbox) wakeBlocks(n uint32) {
+	for {
+		v := atomic.LoadUint32(m.control)
+		if v >= n || atomic.CompareAndSwapUint32(m.control, v, n) {
+			return
+		}
+	}
+}
+
+// restBlocks lowers the number of awake blocks to n, unless a worker has raised it since it was v.
+func (m *mailbox) restBlocks(v, n uint32) {
+	if v != stop && n < v {
+		atomic.CompareAndSwapUint32(m.control, v, n)
+	}
+}
+
+// post passes a tile of a worker to the slot's block, with a number of packets per warp batch. It inlines
+// the headers from umem, unless umem is nil. flags are part of the size word.
+func (s *slot) post(frames []batch.Frame, each int, worker uint32, umem []byte, flags uint32) {
+	size := uint32(len(frames)) | uint32(each)<<sizeBatchShift | worker<<sizeWorkerShift | flags
+	s.inlined, s.each = 0, each
 	if umem != nil {
 		if inline := s.inlineHeaders(frames, umem); inline != 0 {
 			s.inlined = len(frames)
@@ -126,49 +165,49 @@ func (s *slot) post(frames []batch.Frame, umem []byte, flags uint32) {
 		}
 	}
 	words := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(frames))), len(frames))
-	for to := s.descriptors; len(words) > 0; to = to[cacheLineWords:] {
-		n := copy(to[1:cacheLineWords], words)
-		words = words[n:]
+	s.batches = 0
+	for len(words) > 0 {
+		to, in := s.descriptors[s.batches*batchBytes/8:], words[:min(each, len(words))]
+		words = words[len(in):]
+		for ; len(in) > 0; to = to[cacheLineWords:] {
+			in = in[copy(to[1:cacheLineWords], in):]
+		}
+		s.batches++
 	}
-	batches := (len(frames) + batchFrames - 1) / batchFrames
-	s.doneWords = min(batches, doneBatches)
-	s.ringDoorbell(size, batches)
+	s.ringDoorbell(size)
 }
-
-// stop ends the slot's block.
-func (s *slot) stop() { s.ringDoorbell(stopSize, 1) }
 
 // ringDoorbell stores the sequence number and the size in each descriptor cache line, after the frames. The
 // block polls the first cache line, which is stored last.
-func (s *slot) ringDoorbell(size uint32, batches int) {
+func (s *slot) ringDoorbell(size uint32) {
 	s.seq++
-	s.finishedWords, s.packet, s.completed = 0, 0, 0
-	ordered.FillLines(&s.descriptors[0], 8*cacheLineWords, 4*batches, uint64(s.seq)|uint64(size)<<32)
+	s.finishedBatches, s.packet, s.completed = 0, 0, 0
+	ordered.FillLines(&s.descriptors[0], 8*cacheLineWords, 4*s.batches, uint64(s.seq)|uint64(size)<<32)
 }
 
-// finished reports whether the GPU has finished the last chunk.
+// finished reports whether the GPU has finished the last tile.
 func (s *slot) finished() bool {
-	for ; s.finishedWords < s.doneWords; s.finishedWords++ {
-		end := (s.finishedWords + 1) * batchFrames
-		if atomic.LoadUint32(&s.done[s.finishedWords]) == s.seq {
+	for ; s.finishedBatches < s.batches; s.finishedBatches++ {
+		end := (s.finishedBatches + 1) * s.each
+		if atomic.LoadUint32(&s.done[s.finishedBatches]) == s.seq {
 			s.packet = end
 			continue
 		}
 		if !s.pollCompletions(min(end, s.inlined)) {
 			return false
 		}
-		s.completed |= 1 << s.finishedWords
+		s.completed |= 1 << s.finishedBatches
 	}
 	return true
 }
 
-// report stores the sequence number of a chunk in its done words, as a GPU does that has finished it.
-func (s *slot) report(seq uint32) {
-	for i := range s.doneWords {
-		atomic.StoreUint32(&s.done[i], seq)
+// report stores the sequence number of the last tile in its done words, as a GPU does that has finished it.
+func (s *slot) report() {
+	for i := range s.batches {
+		atomic.StoreUint32(&s.done[i], s.seq)
 	}
 }
 
-// copyResults copies the results of a finished chunk, and clears them for the next chunk. Batches with
+// copyResults copies the results of a finished tile, and clears them for the next tile. Batches with
 // inline completions have none.
 func (s *slot) copyResults(to []batch.Result) { clear(s.results[:copy(to, s.results)]) }

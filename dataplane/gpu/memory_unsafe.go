@@ -30,3 +30,5 @@ func appliedPatches(memory []byte) uint64 {
 func patchesIn(memory []byte) []patch {
 	return unsafe.Slice((*patch)(unsafe.Pointer(&memory[0])), len(memory)/patchBytes)
 }
+
+const workerMemoryBytes = int(unsafe.Sizeof(workerMemory{}))

@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"math/bits"
 	"sync/atomic"
 	"time"
 
@@ -61,31 +60,33 @@ func (e *Engine) usable() bool {
 // Quiesced reports whether the GPU no longer writes to frames of abandoned chunks: it has finished
 // them, or its context was destroyed.
 func (e *Engine) Quiesced() bool {
-	lost := e.lost.Load()
-	if lost == 0 {
+	if len(e.lost) == 0 {
 		return true
 	}
 	if !e.state.destroyed.Load() {
-		for rest := lost; rest != 0; rest &= rest - 1 {
-			if !e.mailbox.slots[bits.TrailingZeros64(rest)].finished() {
+		for _, s := range e.lost {
+			if !e.mailbox.slots[s].finished() {
 				return false
 			}
 		}
 	}
-	e.busy.Store(e.busy.Load() &^ lost)
-	e.lost.Store(0)
+	for i := range e.lost {
+		e.pool.put(e.lost[i : i+1])
+	}
+	e.lost = e.lost[:0]
+	e.lostNow.Store(0)
 	return true
 }
 
-// abandon abandons all unfinished chunks on the GPU. Their slots stay busy, as the GPU may still
+// abandon abandons all unfinished chunks on the GPU. Their slots stay in use, as the GPU may still
 // process them.
 func (e *Engine) abandon() {
-	lost := e.lost.Load()
 	for i := range e.inFlight {
-		if f := &e.inFlight[i]; f.placement == ExecutedOnGPU && !e.finishSlots(f) {
-			lost |= f.mask()
+		if f := &e.inFlight[i]; f.placement == ExecutedOnGPU && !e.finishTiles(f) {
+			e.lost = append(e.lost, f.slots[f.finished:f.tiles]...)
+			e.onGPU.Add(-1)
+			e.lostNow.Add(1)
 			f.placement = Abandoned
 		}
 	}
-	e.lost.Store(lost)
 }

@@ -67,8 +67,8 @@ func TestGPURecoversAfterTimeout(t *testing.T) {
 		if took := time.Since(out); took < e.outage.pause-5*time.Millisecond { // the outage began before the pause
 			t.Errorf("outage %d: back after %v, the pause is %v", round+1, took, e.outage.pause)
 		}
-		if e.Name() != "gpu" || e.busy.Load() != 0 || e.lost.Load() != 0 {
-			t.Errorf("it is back: %s, slots %b in use, %b lost", e.Name(), e.busy.Load(), e.lost.Load())
+		if e.Name() != "gpu" || busy(e) != 0 || len(e.lost) != 0 {
+			t.Errorf("it is back: %s, slots %b in use, %v lost", e.Name(), busy(e), e.lost)
 		}
 		for _, c := range chunks[:2] {
 			if v := c.Out[6].Verdict; v != batch.Lost {
@@ -212,8 +212,8 @@ func TestQuiescedWaitsForAbandonedChunks(t *testing.T) {
 				t.Fatal("it does not quiesce")
 			}
 		}
-		if e.lost.Load() != 0 || e.busy.Load() != 0 || e.usable() {
-			t.Errorf("slots %b lost, %b in use; usable: %v", e.lost.Load(), e.busy.Load(), e.usable())
+		if len(e.lost) != 0 || busy(e) != 0 || e.usable() {
+			t.Errorf("slots %v lost, %b in use; usable: %v", e.lost, busy(e), e.usable())
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (d *Device) newPatchDMA() (*patchDMA, error) {
 		return nil, err
 	}
 	p.list, p.params.List, p.params.Applied = list.Ptr(), list.Ptr(), p.host.Ptr()
-	if p.kernel, err = cuda.NewLaunch(d.entries.patch, &p.params); err != nil {
+	if p.kernel, err = cuda.NewLaunch(d.patch, &p.params); err != nil {
 		return nil, err
 	}
 	p.kernel.Grid, p.kernel.Block = cuda.Dim{X: 1}, cuda.Dim{X: threads}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/hostmem"
 	"github.com/warproute/warproute/internal/require"
@@ -21,6 +22,7 @@ import (
 // port.
 type block struct {
 	*slot
+	control        *uint32
 	seq            uint32
 	hang           atomic.Bool
 	chunks         atomic.Int64 // chunks
@@ -31,11 +33,11 @@ type block struct {
 	delay          atomic.Uint32 // bits of batches to delay while set
 }
 
-// runBlocks starts the blocks of a mailbox. They end on stop.
+// runBlocks starts the blocks of a mailbox, as a launch does. They end on stop.
 func runBlocks(m *mailbox, umem []byte) (blocks []*block, ended *sync.WaitGroup) {
 	ended = &sync.WaitGroup{}
 	for i := range m.slots {
-		b := &block{slot: &m.slots[i], umem: umem}
+		b := &block{slot: &m.slots[i], control: m.control, seq: atomic.LoadUint32(m.slots[i].first), umem: umem}
 		blocks = append(blocks, b)
 		ended.Go(b.run)
 	}
@@ -43,17 +45,16 @@ func runBlocks(m *mailbox, umem []byte) (blocks []*block, ended *sync.WaitGroup)
 }
 
 func (b *block) run() {
-	for b.seq = 1; ; b.seq++ {
-		n := b.await()
-		if n == stopSize {
+	for ; ; b.seq++ {
+		size := b.await()
+		if size == stop {
 			return
 		}
 		b.chunks.Add(1)
 		b.inlinedHeaders.Store(0)
-		as := n & (inlineHeadersFlag | inlineShortHeadersFlag)
-		n &^= as
+		as, n, each := size&(inlineHeadersFlag|inlineShortHeadersFlag), size%sizePackets, size>>sizeBatchShift%sizeBatchPackets
 		for i := range n {
-			group, rest := i/batchFrames, i%batchFrames
+			group, rest := i/each, i%each
 			lane := rest/cacheLineFrames*cacheLineWords + 1 + rest%cacheLineFrames
 			word := b.descriptors[group*batchBytes/8+lane]
 			b.results[i] = batch.ForwardTo(uint16(word>>48)+1, uint32(word), uint16(word>>32))
@@ -67,7 +68,7 @@ func (b *block) run() {
 				b.reply(&b.slot.completions[group*batchBytes/8+lane], uint64(i))
 			}
 		}
-		for i := range min((n+batchFrames-1)/batchFrames, doneBatches) {
+		for i := range (n + each - 1) / each {
 			if as == 0 || b.inline.Load()>>i&1 == 0 {
 				for b.delay.Load()>>i&1 != 0 {
 					time.Sleep(time.Microsecond)
@@ -94,8 +95,12 @@ func (b *block) reply(a *completion, n uint64) {
 	atomic.StoreUint64(&a[2], tag|uint64(replyLen(int(n)))<<16|0xcccccccc<<32)
 }
 
-func (b *block) await() (n uint32) {
+// await returns the size word of the next tile, or stop.
+func (b *block) await() (size uint32) {
 	for {
+		if atomic.LoadUint32(b.control) == stop {
+			return stop
+		}
 		head := atomic.LoadUint64(&b.descriptors[0])
 		if uint32(head) == b.seq && !b.hang.Load() {
 			return uint32(head >> 32)
@@ -120,25 +125,70 @@ const (
 // newRig returns an engine with blocks in Go, and chunks.
 func newRig(t *testing.T, slots int, timeout time.Duration) (*Engine, []*block, []*batch.Chunk) {
 	t.Helper()
-	mailbox := got(newMailbox(slots, maxChunk))(t)
+	mailbox, pool := newTestMailbox(t, slots, maxChunk)
 	umem := mapMemory(t, 1<<20)
 	blocks, ended := runBlocks(mailbox, umem)
 	chunks := batch.NewChunks(slots+1, maxChunk)
-	e := newEngine(cpu.New(fib.New(1), make([]byte, 1<<20), make([]bool, 16)), &deviceState{}, mailbox, umem, Options{Timeout: timeout, Pause: pause})
+	e := newEngine(cpu.New(fib.New(1), make([]byte, 1<<20), make([]bool, 16)), &deviceState{}, &kernelState{}, mailbox, pool, umem, Options{Timeout: timeout, Pause: pause, PlainTile: maxChunk})
 	t.Cleanup(func() {
 		for _, b := range blocks {
 			b.hang.Store(false)
 			for !b.finished() { // its pending chunk
 				time.Sleep(time.Microsecond)
 			}
-			b.stop()
 		}
+		atomic.StoreUint32(mailbox.control, stop)
 		ended.Wait()
-		if err := mailbox.Close(); err != nil {
+	})
+	return e, blocks, chunks
+}
+
+// newTestMailbox returns a mailbox for tiles of a number of packets, and its slots, which are free.
+func newTestMailbox(t *testing.T, slots, packets int) (*mailbox, *slotPool) {
+	t.Helper()
+	m, pool := got(newMailbox(slots, min((packets+batchFrames-1)/batchFrames, maxBatches)))(t), newSlotPool(slots)
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return e, blocks, chunks
+	m.prepare(slots)
+	pool.open()
+	return m, pool
+}
+
+// busy returns the slots of an engine that are in use, a bit each, of up to 64.
+func busy(e *Engine) uint64 { return (1<<e.pool.slots - 1) &^ e.pool.words[0].free.Load() }
+
+// eachTile returns Engine.posted that calls a function for each tile of a chunk, and finishes it. jobs is nil
+// without any.
+func eachTile(e *Engine, do func(s *slot, in []batch.Frame, jobs []esp.Job)) func(*flight) {
+	return func(f *flight) {
+		for k := range f.tiles {
+			s, first, end := &e.mailbox.slots[f.slots[k]], f.tileStart(k), f.tileStart(k+1)
+			jobs := f.jobs
+			if jobs != nil {
+				jobs = jobs[first:end]
+			}
+			do(s, f.chunk.In[first:end], jobs)
+			s.report()
+		}
+	}
+}
+
+// eachPacket calls a function for each packet of a chunk, with its result on the device and its job, which
+// is esp.Plain without jobs.
+func eachPacket(e *Engine, f *flight, do func(i int, r *batch.Result, job esp.Job)) {
+	for k := range f.tiles {
+		first := f.tileStart(k)
+		for i := first; i < f.tileStart(k+1); i++ {
+			job := esp.Job{}
+			if f.jobs != nil {
+				job = f.jobs[i]
+			}
+			do(i, &e.mailbox.slots[f.slots[k]].results[i-first], job)
+		}
+	}
 }
 
 // mapMemory returns memory that is unmapped at the end of the test.

@@ -68,15 +68,15 @@ func (c *changing) change(t *testing.T, rnd *rand.Rand) {
 func TestGPUChangesUnderLoad(t *testing.T) {
 	const prefixes = 2000
 	for _, load := range []struct {
-		mode                Mode
-		size, chunks, slots int
-	}{{Resident, 1024, 4, 4}, {Launched, 1024, 4, 4}, {Resident, inlineFrames, 1, 1}, {Resident, maxSplit * inlineFrames, 1, 8}} { // the last two on the low-latency path
-		mode, size, chunks := load.mode, load.size, load.chunks
+		name         string
+		size, chunks int
+	}{{"four large chunks", 1024, 4}, {"low latency", inlineFrames, 1}, {"low latency, three tiles", inlineTiles * inlineFrames, 1}} {
+		mode, size, chunks := load.name, load.size, load.chunks
 		c := newChanging(t, prefixes)
-		d := got(openFirst(c.base, Options{Mode: mode, Timeout: time.Second, PartialChecksums: make([]bool, 1), Shadow: 16}))(t)
+		d := got(openFirst(c.base, Options{Timeout: time.Second, PartialChecksums: make([]bool, 1), Shadow: 16}))(t)
 		mem := got(umem.New(chunks * size))(t)
 		all := batch.NewChunks(chunks, size)
-		e := got(d.NewEngine(mem.Bytes(), load.slots, size, cpu.New(c.base, mem.Bytes(), make([]bool, 1))))(t)
+		e := got(d.NewEngine(mem.Bytes(), chunks, size, cpu.New(c.base, mem.Bytes(), make([]bool, 1))))(t)
 		stop, stopped := make(chan struct{}), make(chan struct{})
 		go func() { // 130 changes per millisecond, as the ticker misses some
 			defer close(stopped)

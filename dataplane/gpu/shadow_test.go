@@ -26,14 +26,10 @@ func agreedInShadow(t *testing.T, e *Engine) {
 	}
 }
 
-// finish marks a slot's chunk as done.
-func finish(s *slot, seq uint32) {
-	s.report(seq)
-}
-
-// posted returns frame i of a slot's chunk.
+// posted returns frame i of a slot's tile.
 func posted(s *slot, i int) batch.Frame {
-	word := s.descriptors[i/cacheLineFrames*cacheLineWords+1+i%cacheLineFrames]
+	in := i % s.each
+	word := s.descriptors[i/s.each*batchBytes/8+in/cacheLineFrames*cacheLineWords+1+in%cacheLineFrames]
 	return batch.Frame{Addr: uint32(word), Len: uint16(word >> 32), Origin: batch.Origin(word >> 48)}
 }
 
@@ -51,17 +47,14 @@ func securedInGo(t *testing.T, net *testutil.Network, g *gateway.Gateway) secure
 	e := newIPsecEngine(t, net, g, mem, 1, securedChunk, maxKeys, Options{Timeout: 1 << 40, PartialChecksums: net.PartialChecksums})
 	e.shadow = newShadow(e, securedChunk, 1, nil)
 	worker, in := e.cpu.Over(mem), make([]batch.Frame, securedChunk)
-	e.launch = func(number int, seq uint32, n int) error {
-		s, jobs := &e.mailbox.slots[number], []esp.Job(nil)
+	e.posted = eachTile(e, func(s *slot, tile []batch.Frame, jobs []esp.Job) {
+		n := len(tile)
 		for i := range n {
 			in[i] = posted(s, i)
 		}
-		if s.flags == hasJobsFlag {
-			jobs = e.ipsec.jobs[number][:n]
-			for i := range jobs {
-				if jobs[i].Kind == esp.Decided {
-					in[i].Len = 0
-				}
+		for i := range jobs {
+			if jobs[i].Kind == esp.Decided {
+				in[i].Len = 0
 			}
 		}
 		clear(s.results[:n])
@@ -69,29 +62,24 @@ func securedInGo(t *testing.T, net *testutil.Network, g *gateway.Gateway) secure
 			e.esp.Repeat(mem, in[:n], s.results[:n], jobs)
 		}
 		worker.Route(in[:n], s.results[:n])
-		finish(s, seq)
-		return nil
-	}
+	})
 	return secured{mem, e, func() {}}
 }
 
 func TestKernelCodeAgreesInShadow(t *testing.T) {
 	net, rnd := testutil.NewNetwork(), rand.New(rand.NewPCG(21, 4))
 	sh := newShim(t, net.FIB, net.PartialChecksums, securedChunk, securedChunk*umem.FrameSize)
-	mailbox := got(newMailbox(1, securedChunk))(t)
-	defer mailbox.Close()
-	e := newEngine(cpu.New(net.FIB, sh.umem, net.PartialChecksums), &deviceState{}, mailbox, sh.umem, Options{Timeout: 1 << 40, PartialChecksums: net.PartialChecksums})
+	mailbox, pool := newTestMailbox(t, 2, securedChunk)
+	e := newEngine(cpu.New(net.FIB, sh.umem, net.PartialChecksums), &deviceState{}, &kernelState{}, mailbox, pool, sh.umem,
+		Options{Timeout: 1 << 40, PartialChecksums: net.PartialChecksums, PlainTile: 60})
 	e.shadow = newShadow(e, securedChunk, 2, nil)
-	e.launch = func(number int, seq uint32, n int) error {
-		s := &mailbox.slots[number]
-		for i := range n {
+	e.posted = eachTile(e, func(s *slot, in []batch.Frame, _ []esp.Job) {
+		for i := range in {
 			sh.in[i] = posted(s, i)
 		}
-		sh.submit(n)
-		copy(s.results, sh.out[:n])
-		finish(s, seq)
-		return nil
-	}
+		sh.submit(len(in))
+		copy(s.results, sh.out[:len(in)])
+	})
 	chunks := batch.NewChunks(1, securedChunk)
 	traffic, c, forwarded := &testutil.Traffic{Rand: rnd, To: net.Prefixes}, chunks[0], 0
 	for range 100 {
@@ -123,7 +111,7 @@ func TestKernelCodeAgreesInShadow(t *testing.T) {
 func TestShadowDetectsWrongResults(t *testing.T) {
 	w := newSecuredTwins(t, securedInGo, 12)
 	e := w.gpu.engine
-	work, forward, port := e.launch, batch.ActionForward, uint16(len(w.net.PartialChecksums)-1)
+	work, forward, port := e.posted, batch.ActionForward, uint16(len(w.net.PartialChecksums)-1)
 	for _, c := range []struct {
 		name    string
 		kind    esp.JobKind // of the wrong packet
@@ -153,16 +141,14 @@ func TestShadowDetectsWrongResults(t *testing.T) {
 		e.state = &deviceState{}
 		e.checker.state = e.state
 		before, wrongAt := e.shadow.different.Load(), -1
-		e.launch = func(slot int, seq uint32, n int) error {
-			err := work(slot, seq, n)
-			for i := range n {
-				r, job := &e.mailbox.slots[slot].results[i], &e.ipsec.jobs[slot][i]
+		e.posted = func(f *flight) {
+			work(f)
+			eachPacket(e, f, func(i int, r *batch.Result, job esp.Job) {
 				if f := w.chunks[1].In[i]; wrongAt < 0 && job.Kind == c.kind && c.is(*r) {
 					wrongAt = i
 					c.corrupt(r, w.gpu.umem[f.Addr:][:f.Len], int(job.ESP))
 				}
-			}
-			return err
+			})
 		}
 		chunk := w.submit()
 		for range 20 {
@@ -197,24 +183,23 @@ func TestShadowDetectsWrongResults(t *testing.T) {
 func TestShadowSkipsChunksWhileTablesChange(t *testing.T) {
 	w := newSecuredTwins(t, securedInGo, 13)
 	e, p := w.gpu.engine, &patcher{}
-	s, work := e.shadow, e.launch
+	s, work := e.shadow, e.posted
 	s.patcher = p
-	wrong := func(change func()) func(int, uint32, int) error {
-		return func(slot int, seq uint32, n int) error {
-			err := work(slot, seq, n)
-			for i, f := range w.chunks[1].In[:n] {
-				if e.mailbox.slots[slot].results[i].Verdict.Action() == batch.ActionForward {
-					w.gpu.umem[f.Addr] ^= 1
+	wrong := func(change func()) func(*flight) {
+		return func(f *flight) {
+			work(f)
+			eachPacket(e, f, func(i int, r *batch.Result, _ esp.Job) {
+				if r.Verdict.Action() == batch.ActionForward {
+					w.gpu.umem[w.chunks[1].In[i].Addr] ^= 1
 				}
-			}
+			})
 			change()
-			return err
 		}
 	}
 	for _, c := range []struct {
 		name    string
 		prepare func()
-		launch  func(int, uint32, int) error
+		posted  func(*flight)
 		skipped uint64
 	}{
 		{"no change", func() {}, work, 0},
@@ -225,7 +210,7 @@ func TestShadowSkipsChunksWhileTablesChange(t *testing.T) {
 		}), 1},
 	} {
 		c.prepare()
-		e.launch = c.launch
+		e.posted = c.posted
 		before := s.skipped.Load()
 		w.submit()
 		if n := s.skipped.Load() - before; n != c.skipped || e.Name() != "gpu" {

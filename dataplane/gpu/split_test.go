@@ -58,8 +58,8 @@ func TestSmallChunksAreSplit(t *testing.T) {
 					t.Fatalf("%d slots, packet %d of %d: %+v, want %+v", slots, i, n, c.Out[i], want)
 				}
 			}
-			if e.busy.Load() != 0 || len(e.inFlight) != 0 {
-				t.Fatalf("%d slots, %d packets: slots %b are busy when the chunk is done", slots, n, e.busy.Load())
+			if busy(e) != 0 || len(e.inFlight) != 0 {
+				t.Fatalf("%d slots, %d packets: slots %b are busy when the chunk is done", slots, n, busy(e))
 			}
 		}
 	}
@@ -71,7 +71,7 @@ func TestPartsCompleteIndependently(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	c, next := chunks[0], chunks[1]
 	for round := range 500 {
-		n := inlineFrames + 1 + rnd.IntN((maxSplit-1)*inlineFrames)
+		n := inlineFrames + 1 + rnd.IntN((inlineTiles-1)*inlineFrames)
 		parts := (n + inlineFrames - 1) / inlineFrames
 		for _, b := range blocks {
 			b.inline.Store(rnd.Uint32N(8) | rnd.Uint32N(8))
@@ -114,11 +114,11 @@ func TestPartsCompleteIndependently(t *testing.T) {
 
 // TestTimeoutOfOnePartLosesTheChunk: and its slots stay busy until all parts are finished.
 func TestTimeoutOfOnePartLosesTheChunk(t *testing.T) {
-	for late := range maxSplit {
+	for late := range inlineTiles {
 		e, blocks, chunks := newRig(t, 8, 5*time.Millisecond)
 		rnd := rand.New(rand.NewPCG(1, 2))
 		c := chunks[0]
-		lay(c, rnd, maxSplit*inlineFrames)
+		lay(c, rnd, inlineTiles*inlineFrames)
 		blocks[late].hang.Store(true)
 		process(e, c)
 		for i, r := range c.Out[:c.N] {
@@ -126,8 +126,8 @@ func TestTimeoutOfOnePartLosesTheChunk(t *testing.T) {
 				t.Fatalf("timeout of part %d: packet %d has %v, want it lost", late, i, r.Verdict)
 			}
 		}
-		if e.Name() != "cpu" || e.busy.Load() != 1<<maxSplit-1 {
-			t.Fatalf("timeout of part %d: the engine is %s, busy slots %b", late, e.Name(), e.busy.Load())
+		if e.Name() != "cpu" || busy(e) != (1<<inlineTiles-1)&^(1<<late-1) {
+			t.Fatalf("timeout of part %d: the engine is %s, busy slots %b", late, e.Name(), busy(e))
 		}
 		time.Sleep(2 * pause)
 		lay(c, rnd, 1)
@@ -140,10 +140,10 @@ func TestTimeoutOfOnePartLosesTheChunk(t *testing.T) {
 		for !blocks[late].slot.finished() {
 			time.Sleep(time.Microsecond)
 		}
-		lay(c, rnd, maxSplit*inlineFrames)
+		lay(c, rnd, inlineTiles*inlineFrames)
 		process(e, c)
-		if e.Name() != "gpu" || c.Out[c.N-1].Verdict != batch.Forward(4) || e.busy.Load() != 0 {
-			t.Fatalf("after the timeout of part %d: the engine is %s, %v, busy slots %b", late, e.Name(), c.Out[c.N-1].Verdict, e.busy.Load())
+		if e.Name() != "gpu" || c.Out[c.N-1].Verdict != batch.Forward(4) || busy(e) != 0 {
+			t.Fatalf("after the timeout of part %d: the engine is %s, %v, busy slots %b", late, e.Name(), c.Out[c.N-1].Verdict, busy(e))
 		}
 	}
 }
@@ -151,38 +151,38 @@ func TestTimeoutOfOnePartLosesTheChunk(t *testing.T) {
 // TestPartsAreCollectedOnce: each when it is finished, by the table generation of then. The CPU
 // executes a part of an older generation once.
 func TestPartsAreCollectedOnce(t *testing.T) {
-	for stale := range maxSplit {
+	for stale := range inlineTiles {
 		e, blocks, chunks := newRig(t, 8, time.Minute)
 		c := chunks[0]
-		lay(c, rand.New(rand.NewPCG(1, 2)), maxSplit*inlineFrames)
+		lay(c, rand.New(rand.NewPCG(1, 2)), inlineTiles*inlineFrames)
 		for _, b := range blocks {
 			b.inline.Store(7)
 			b.hang.Store(true)
 		}
 		e.Submit(c)
-		for k := range maxSplit {
+		for k := range inlineTiles {
 			blocks[k].generation.Store(e.generation.Load())
 			if k == stale {
 				e.generation.Add(1)
 			}
 			if e.Done(c) {
-				t.Fatalf("the chunk is done with %d of %d parts", k, maxSplit)
+				t.Fatalf("the chunk is done with %d of %d parts", k, inlineTiles)
 			}
 			blocks[k].hang.Store(false)
-			for start := time.Now(); k < maxSplit-1 && e.inFlight[0].finished == k; time.Sleep(time.Microsecond) {
+			for start := time.Now(); k < inlineTiles-1 && e.inFlight[0].finished == k; time.Sleep(time.Microsecond) {
 				if e.Done(c) || time.Since(start) > 10*time.Second {
 					t.Fatalf("part %d is not collected, or the chunk is done", k)
 				}
 			}
 			first := k * inlineFrames
-			if k < maxSplit-1 {
+			if k < inlineTiles-1 {
 				c.Out[first] = batch.MakeResult(0, 7, c.Out[first].Verdict) // a second collection would change it
 			}
 		}
 		await(e, c)
-		for k := range maxSplit {
+		for k := range inlineTiles {
 			first := k * inlineFrames
-			if got := c.Out[first].Len(); k < maxSplit-1 && got != 7 {
+			if got := c.Out[first].Len(); k < inlineTiles-1 && got != 7 {
 				t.Errorf("part %d was collected twice: %+v", k, c.Out[first])
 			}
 			if by, want := c.Out[first+1].Verdict, batch.Forward(1); (by == want) != (k != stale) {
@@ -197,7 +197,7 @@ func TestFaultLosesUnfinishedChunks(t *testing.T) {
 	e, blocks, chunks := newRig(t, 8, time.Minute)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	c, next := chunks[0], chunks[1]
-	lay(c, rnd, maxSplit*inlineFrames)
+	lay(c, rnd, inlineTiles*inlineFrames)
 	lay(next, rnd, 10)
 	blocks[1].hang.Store(true)
 	e.Submit(c)
@@ -205,10 +205,10 @@ func TestFaultLosesUnfinishedChunks(t *testing.T) {
 	for e.Done(c); e.inFlight[0].finished != 1; time.Sleep(time.Microsecond) {
 		e.Done(c)
 	}
-	if inFlight, lost := e.chunks(); inFlight != 2 || lost != 0 {
+	if inFlight, lost := e.onGPU.Load(), e.lostNow.Load(); inFlight != 2 || lost != 0 {
 		t.Errorf("%d chunks are in flight, %d lost, of two in four slots", inFlight, lost)
 	}
-	for !blocks[maxSplit].slot.finished() || !blocks[2].slot.finished() {
+	for !blocks[inlineTiles].slot.finished() || !blocks[2].slot.finished() {
 		time.Sleep(time.Microsecond)
 	}
 	e.state.fail(errors.New("an illegal address"))
@@ -223,18 +223,18 @@ func TestFaultLosesUnfinishedChunks(t *testing.T) {
 	if v := next.Out[9].Verdict; v != batch.Forward(4) || e.executed[ExecutedOnGPU].Load() != 1 {
 		t.Errorf("the chunk that was finished has %v; %d were the GPU's", v, e.executed[ExecutedOnGPU].Load())
 	}
-	if inFlight, lost := e.chunks(); inFlight != 0 || lost != 1 || e.lost.Load() != 1<<maxSplit-1 {
-		t.Errorf("%d chunks are in flight, %d lost, in slots %b", inFlight, lost, e.lost.Load())
+	if inFlight, lost := e.onGPU.Load(), e.lostNow.Load(); inFlight != 0 || lost != 1 || len(e.lost) != inlineTiles-1 {
+		t.Errorf("%d chunks are in flight, %d lost, in slots %v", inFlight, lost, e.lost)
 	}
 }
 
 func TestSlotsAreReusedAfterSplitChunks(t *testing.T) {
 	e, blocks, chunks := newRig(t, 8, time.Minute)
 	rnd := rand.New(rand.NewPCG(1, 2))
-	lay(chunks[0], rnd, maxSplit*inlineFrames)
+	lay(chunks[0], rnd, inlineTiles*inlineFrames)
 	e.Submit(chunks[0])
-	if inFlight, _ := e.chunks(); inFlight != 1 {
-		t.Errorf("a chunk with %d slots counts as %d", maxSplit, inFlight)
+	if inFlight := e.onGPU.Load(); inFlight != 1 {
+		t.Errorf("a chunk with %d slots counts as %d", inlineTiles, inFlight)
 	}
 	await(e, chunks[0])
 	for _, b := range blocks {
@@ -244,7 +244,7 @@ func TestSlotsAreReusedAfterSplitChunks(t *testing.T) {
 		fill(c, rnd, 1)
 		c.In[0] = batch.Frame{Addr: 2, Len: 60}
 		e.Submit(c)
-		if inFlight, _ := e.chunks(); inFlight != min(i+1, 8) {
+		if inFlight := e.onGPU.Load(); inFlight != int64(min(i+1, 8)) {
 			t.Errorf("%d chunks count as %d", i+1, inFlight)
 		}
 	}
@@ -256,27 +256,5 @@ func TestSlotsAreReusedAfterSplitChunks(t *testing.T) {
 	}
 	if e.executed[ExecutedOnGPU].Load() != 9 || e.executed[NoFreeSlot].Load() != 1 || e.executed[ExecutedOnCPU].Load() != 0 {
 		t.Errorf("%d chunks were the GPU's, %d found no slot, %d the GPU out", e.executed[ExecutedOnGPU].Load(), e.executed[NoFreeSlot].Load(), e.executed[ExecutedOnCPU].Load())
-	}
-}
-
-// TestLaunchedModeSplitsNoChunks: and inlines no headers.
-func TestLaunchedModeSplitsNoChunks(t *testing.T) {
-	e, blocks, chunks := newRig(t, 8, time.Minute)
-	rnd := rand.New(rand.NewPCG(1, 2))
-	var launched []int
-	e.launch = func(slot int, seq uint32, n int) error { // the blocks poll
-		launched = append(launched, n)
-		return nil
-	}
-	sizes := []int{1, inlineFrames, inlineFrames + 1, maxSplit * inlineFrames}
-	for _, n := range sizes {
-		lay(chunks[0], rnd, n)
-		process(e, chunks[0])
-		if headers := blocks[0].inlinedHeaders.Load(); headers != 0 {
-			t.Errorf("%d inlined headers of %d packets", headers, n)
-		}
-	}
-	if !slices.Equal(launched, sizes) {
-		t.Errorf("launched were chunks of %d packets, want %d", launched, sizes)
 	}
 }

@@ -2,7 +2,7 @@ package gpu
 
 import (
 	"fmt"
-	"math/bits"
+	"sync/atomic"
 
 	"github.com/warproute/warproute/cuda"
 )
@@ -11,16 +11,18 @@ import (
 type State struct {
 	Number int // the driver's ordinal
 	Info   cuda.DeviceInfo
-	Mode   Mode
 
-	Blocks, Capacity int // blocks in use, one per slot, and the maximum
-	Workers          int
-	WorkersOut       int // workers with an outage
-	InFlight         int // chunks on the device, without lost ones
-	Lost             int // abandoned chunks that the device has not finished
+	Blocks     int  // of the kernel, one per slot
+	Awake      int  // blocks that poll their slot
+	Parked     bool // the kernel does not run, for want of load
+	Wakes      uint64
+	Workers    int
+	WorkersOut int // workers with an outage
+	InFlight   int // chunks on the device, without lost ones
+	Lost       int // abandoned chunks that the device has not finished
 
 	// Chunks of its workers, by Placement.
-	ByGPU, ByCPU, BelowThreshold, NoFreeSlot uint64
+	ByGPU, ByCPU, BelowThreshold, NoFreeSlot, KernelParked uint64
 
 	// One in Shadow chunks is repeated by the CPU; 0: none. The counters are repeated chunks with the
 	// same result, with a different one, and chunks that were skipped as the tables changed.
@@ -38,8 +40,11 @@ type State struct {
 // State returns the state of the device. Any goroutine may call it, between the last NewEngine and Close.
 func (d *Device) State() State {
 	s := State{
-		Number: d.number, Info: d.info, Mode: d.options.Mode, Blocks: d.taken, Capacity: d.blocks,
+		Number: d.number, Info: d.info, Blocks: d.kernel.pool.slots, Parked: d.kernel.state.parked.Load(), Wakes: d.kernel.wakes.Load(),
 		Workers: len(d.engines), Outage: d.outage(), Shadow: d.options.Shadow,
+	}
+	if !s.Parked {
+		s.Awake = int(atomic.LoadUint32(d.kernel.mailbox.control))
 	}
 	if s.Outage != nil {
 		s.Cause = CauseTimeout
@@ -51,12 +56,12 @@ func (d *Device) State() State {
 		if e.Name() != "gpu" {
 			s.WorkersOut++
 		}
-		inFlight, lost := e.chunks()
-		s.InFlight, s.Lost = s.InFlight+inFlight, s.Lost+lost
+		s.InFlight, s.Lost = s.InFlight+int(e.onGPU.Load()), s.Lost+int(e.lostNow.Load())
 		s.ByGPU += e.executed[ExecutedOnGPU].Load()
 		s.ByCPU += e.executed[ExecutedOnCPU].Load()
 		s.BelowThreshold += e.executed[BelowThreshold].Load()
 		s.NoFreeSlot += e.executed[NoFreeSlot].Load()
+		s.KernelParked += e.executed[KernelParked].Load()
 		if r := e.shadow; r != nil {
 			s.ShadowSame += r.same.Load()
 			s.ShadowDifferent += r.different.Load()
@@ -66,13 +71,6 @@ func (d *Device) State() State {
 		s.Recoveries += e.outage.recoveries.Load()
 	}
 	return s
-}
-
-// chunks counts the worker's chunks on the device, and its abandoned ones.
-func (e *Engine) chunks() (inFlight, lost int) {
-	abandoned := e.lost.Load()
-	begin := e.busy.Load() &^ e.continued.Load()
-	return bits.OnesCount64(begin &^ abandoned), bits.OnesCount64(begin & abandoned)
 }
 
 // Err returns the cause of the outage of the device or of an engine, nil without one.

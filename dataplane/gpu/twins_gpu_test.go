@@ -13,15 +13,11 @@ import (
 )
 
 // onGPU returns a maker of the kernels on a GPU; with n, on the low-latency path.
-func onGPU(mode Mode, n *inlineCounts) maker {
+func onGPU(n *inlineCounts) maker {
 	return func(t *testing.T, base *fib.FIB, partialChecksums []bool) other {
-		d := got(openFirst(base, Options{Mode: mode, Timeout: 10 * time.Second, PartialChecksums: partialChecksums, Shadow: 1}))(t)
+		d := got(openFirst(base, Options{Timeout: 10 * time.Second, PartialChecksums: partialChecksums, Shadow: 1}))(t)
 		mem := mapMemory(t, twinBytes)
-		slots := 1
-		if n != nil { // for the longest chunk
-			slots = 2 * maxSplit
-		}
-		e := got(d.NewEngine(mem, slots, twinChunk, cpu.New(base, mem, partialChecksums)))(t)
+		e := got(d.NewEngine(mem, 1, twinChunk, cpu.New(base, mem, partialChecksums)))(t)
 		t.Cleanup(func() {
 			if err := d.Err(); err != nil {
 				t.Error(err)
@@ -32,7 +28,7 @@ func onGPU(mode Mode, n *inlineCounts) maker {
 			}
 		})
 		if n != nil {
-			h := &inlineChunks{rand.New(rand.NewPCG(3, 3)), maxSplit * inlineFrames, mem, func(c *batch.Chunk) {
+			h := &inlineChunks{rand.New(rand.NewPCG(3, 3)), inlineTiles * inlineFrames, mem, func(c *batch.Chunk) {
 				process(e, c)
 				n.count(&e.mailbox.slots[0])
 			}}
@@ -51,17 +47,14 @@ func onGPU(mode Mode, n *inlineCounts) maker {
 	}
 }
 
-// The modes run one after another: no kernel can be loaded beside a resident one.
 func TestGPUAgreesWithTheCPUEngine(t *testing.T) {
-	for _, mode := range []Mode{Resident, Launched} {
-		t.Run(string(mode)+" traffic", func(t *testing.T) { agreeOnTraffic(t, onGPU(mode, nil), 2_000_000) })
-		t.Run(string(mode)+" sources", func(t *testing.T) { agreeOnSources(t, onGPU(mode, nil)) })
-		t.Run(string(mode)+" asked", func(t *testing.T) { followSources(t, onGPU(mode, nil)) })
-		t.Run(string(mode)+" internet", func(t *testing.T) { agreeOnTheInternet(t, onGPU(mode, nil)) })
-	}
+	t.Run("traffic", func(t *testing.T) { agreeOnTraffic(t, onGPU(nil), 2_000_000) })
+	t.Run("sources", func(t *testing.T) { agreeOnSources(t, onGPU(nil)) })
+	t.Run("asked", func(t *testing.T) { followSources(t, onGPU(nil)) })
+	t.Run("internet", func(t *testing.T) { agreeOnTheInternet(t, onGPU(nil)) })
 	t.Run("low latency", func(t *testing.T) {
 		n := &inlineCounts{}
-		agreeOnTraffic(t, onGPU(Resident, n), 1_000_000)
+		agreeOnTraffic(t, onGPU(n), 1_000_000)
 		n.check(t)
 	})
 }

@@ -26,10 +26,6 @@ const (
 // The CPU decides on reassembled datagrams, which fit no frame, with either engine.
 var _ = [...]dataplane.ReassembledEngine{(*cpu.Engine)(nil), (*gpu.Engine)(nil)}
 
-// leastChunks per worker keep a GPU busy: one in flight and one that is being filled. A gateway's
-// chunk occupies a multiprocessor, so that many workers get fewer than config.ChunksWithGPU.
-const leastChunks = 2
-
 // engine is the selected engine.
 type engine struct {
 	gpus  *gpu.Devices // nil: CPU only
@@ -50,7 +46,7 @@ func (s *Service) openEngine() error {
 	if err != nil {
 		return err
 	}
-	o := gpu.Options{PartialChecksums: partialChecksumPorts(s.cfg), Shadow: s.cfg.Shadow, Workers: workers, Chunks: config.ChunksWithGPU, LeastChunks: leastChunks}
+	o := gpu.Options{PartialChecksums: partialChecksumPorts(s.cfg), Shadow: s.cfg.Shadow, Workers: workers}
 	if s.ipsec != nil {
 		o.Gateway = s.ipsec.gateway
 	}
@@ -71,7 +67,7 @@ func (s *Service) openEngine() error {
 		for _, why := range s.engine.gpus.Unusable {
 			e.Why += "; not used: " + why.Error()
 		}
-		s.memory.chunks = s.engine.gpus.Chunks
+		s.memory.chunks = config.ChunksWithGPU
 	case s.cfg.Engine == config.EngineGPU:
 		return fmt.Errorf("start engine gpu: %w; --engine cpu or auto runs without", err)
 	case errors.Is(err, gpu.ErrNoDriver):
@@ -136,9 +132,8 @@ func withDevices(e status.EngineState, devices []gpu.State) status.EngineState {
 
 func deviceStatus(d *gpu.State) status.Device {
 	of := status.Device{
-		Number: d.Number, Name: d.Info.Name, PCI: d.Info.PCIBusID, Mode: string(d.Mode),
-		Blocks: d.Blocks, MaxBlocks: d.Capacity, Workers: d.Workers, WorkersOut: d.WorkersOut, InFlight: d.InFlight, Unfinished: d.Lost,
-		Chunks: d.ByGPU, ChunksByCPU: d.ByCPU, ChunksSmall: d.BelowThreshold, ChunksNoSlot: d.NoFreeSlot,
+		Number: d.Number, Name: d.Info.Name, PCI: d.Info.PCIBusID, Blocks: d.Blocks, Awake: d.Awake, Parked: d.Parked, Wakes: d.Wakes, Workers: d.Workers, WorkersOut: d.WorkersOut, InFlight: d.InFlight, Unfinished: d.Lost,
+		Chunks: d.ByGPU, ChunksByCPU: d.ByCPU, ChunksSmall: d.BelowThreshold, ChunksNoSlot: d.NoFreeSlot, ChunksParked: d.KernelParked,
 		Shadow: d.Shadow, ShadowSame: d.ShadowSame, ShadowDifferent: d.ShadowDifferent, ShadowSkipped: d.ShadowSkipped, Timeouts: d.Timeouts, Recoveries: d.Recoveries,
 	}
 	if d.Failed {

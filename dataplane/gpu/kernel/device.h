@@ -53,6 +53,16 @@ DEVICE uint64_t load64(const uint64_t *p)
 #endif
 }
 
+/* Store a word of device memory that another thread may load concurrently. */
+DEVICE void store32(uint32_t *p, uint32_t v)
+{
+#if ON_DEVICE
+	asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" :: "l"(p), "r"(v) : "memory");
+#else
+	__atomic_store_n(p, v, __ATOMIC_RELAXED);
+#endif
+}
+
 /* Orders memory accesses before the fence ahead of those after it, within the GPU. It is weaker
  * than __threadfence, which is sequentially consistent. */
 DEVICE void fence_acq_rel_gpu(void)

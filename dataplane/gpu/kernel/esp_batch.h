@@ -42,14 +42,14 @@ DEVICE uint32_t finish_packet(const struct staging *s, struct warp_scratch *scra
 
 /* Seals or opens the staged packets of a batch and updates w. Returns whether the lane's packet is
  * to be looked up, and written back afterwards: *segments. Results of dropped packets are stored. */
-DEVICE int crypt_staged_set(const struct mailbox *m, const struct key_table *v, const struct staging *s,
-			    const struct aes_tables *t, struct warp_scratch *scratch,
-		  uint8_t *slot, uint32_t batch, const struct staged_set *g, struct esp_lane *c, struct desc_word *w, struct segments *segments)
+DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, const struct key_table *v,
+			    const struct staging *s, const struct aes_tables *t, struct warp_scratch *scratch, uint32_t batch,
+			    const struct staged_set *g, struct esp_lane *c, struct desc_word *w, struct segments *segments)
 {
 	int mine = g->lanes >> lane_id() & 1;
 	uint32_t reason = DROP_NONE;
 
-	load_staged_set(m, v->keys, s, c, g->segments);
+	load_staged_set(tile, v->keys, s, c, g->segments);
 	if (mine)
 		begin_packet(s, t, c, w->low);
 	__syncwarp();
@@ -74,18 +74,18 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct key_table *v, 
 		reason = finish_packet(s, scratch, c, w, segments);
 	if (mine && reason != DROP_NONE) {
 		struct result r = {0, (uint16_t)(c->failed ? JOB_ICV_FAILED : 0), (uint16_t)verdict(ACTION_DROP, reason)};
-		store_result(m, slot, batch, r);
+		store_result(m, tile, batch, r);
 	}
 	__syncwarp();
 	return mine && reason == DROP_NONE;
 }
 
-DEVICE struct job load_job(const struct key_table *v, uint32_t slot, uint32_t batch, uint32_t n)
+DEVICE struct job load_job(const struct mailbox *m, const struct tile *tile, uint32_t batch)
 {
 	struct job j = {0, 0, 0, 0, 0, JOB_DECIDED};
 
-	if (has_packet(batch, n)) {
-		struct words4 w = host_load128(&v->jobs[slot * v->slot_jobs + packet_index(batch)]);
+	if (has_packet(tile, batch)) {
+		struct words4 w = host_load128((const struct job *)(tile->slot + m->jobs) + packet_index(tile, batch));
 		j = (struct job){w.w[0], w.w[1], (uint16_t)w.w[2], (uint16_t)(w.w[2] >> 16), (uint16_t)w.w[3], (uint16_t)(w.w[3] >> 16)};
 	}
 	return j;
@@ -93,22 +93,22 @@ DEVICE struct job load_job(const struct key_table *v, uint32_t slot, uint32_t ba
 
 /* Processes a batch with ESP jobs: first packets without a job, in place; then those with one, as
  * many at a time as the staging buffer holds. Each is written back once, after its lookup. */
-DEVICE void process_esp_batch(const struct mailbox *m, const struct key_table *v,
-			      const struct staging *staging, const struct aes_tables *t,
-			   struct warp_scratch *scratch, uint8_t *slot, uint32_t number, uint32_t batch, struct desc_word w, uint32_t n)
+DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, const struct key_table *v,
+			      const struct staging *staging, const struct aes_tables *t, struct warp_scratch *scratch,
+			      uint32_t batch, struct desc_word w)
 {
-	struct esp_lane c = esp_lane_of(load_job(v, number, batch, n), w);
+	struct esp_lane c = esp_lane_of(load_job(m, tile, batch), w);
 	uint32_t pending = __ballot_sync(FULL_MASK, job_kind(&c) >= JOB_SEAL);
 	int active = job_kind(&c) == JOB_PLAIN;
-	struct snapshot s = load_headers(m, scratch, w, active);
+	struct snapshot s = load_headers(m, tile, scratch, w, active);
 	struct staged_set g = {0, 0, staging->size};
 	struct segments segments = {0, 0};
-	uint8_t *frame = m->umem + w.low;
+	uint8_t *frame = tile->umem + w.low;
 
 	PRAGMA_UNROLL_1
 	for (;;) {
-		process_batch(m, scratch, s, slot, batch, w, frame, active, g.lanes ? ACCESS_STAGED : ACCESS_32);
-		store_packets(m, staging, &c, g.lanes & __ballot_sync(FULL_MASK, active), segments);
+		process_batch(m, tile, scratch, s, batch, w, frame, active, g.lanes ? ACCESS_STAGED : ACCESS_32);
+		store_packets(tile, staging, &c, g.lanes & __ballot_sync(FULL_MASK, active), segments);
 		zero_keys(staging, &g);
 		if (!pending)
 			return;
@@ -116,7 +116,7 @@ DEVICE void process_esp_batch(const struct mailbox *m, const struct key_table *v
 		if (!g.lanes)
 			return; /* the staging buffer is too small for a packet; the host prevents it */
 		pending &= ~g.lanes;
-		active = crypt_staged_set(m, v, staging, t, scratch, slot, batch, &g, &c, &w, &segments);
+		active = crypt_staged_set(m, tile, v, staging, t, scratch, batch, &g, &c, &w, &segments);
 		frame = (uint8_t *)(staging->words + c.at) + (w.low - c.start);
 	}
 }

@@ -1,18 +1,18 @@
-/* Forwarding kernels, which process chunks of packets in host memory, and the kernel that updates
+/* Forwarding kernel, which processes tiles of packets in host memory, and the kernel that updates
  * the device's forwarding tables. */
-#define WARPS (FORWARD_THREADS / WARP_SIZE)
 #define HOT_ENTRIES 64
 
 #include "poll.h"
 
-static_assert(sizeof(struct shared) == FORWARD_SHARED, "the host allocates it");
+static_assert(sizeof(struct warp_scratch) == FORWARD_SCRATCH, "the host allocates it");
 
 extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
 
-/* Serves one mailbox slot per block until the host sends STOP. Warps process batches and report
+/* Serves one mailbox slot per block until the host stops the kernel. Warps process batches and report
  * them independently.
  *
- * Grid: one block per slot. Block: 512 threads. Dynamic shared memory: FORWARD_SHARED bytes.
+ * Grid: one block per slot, and the watcher. Block: a warp per batch of the largest tile, up to
+ * FORWARD_THREADS threads. Dynamic shared memory: SHARED_HEADER bytes, and FORWARD_SCRATCH per warp.
  *
  * PCIe payload bytes per packet: reads 9 (descriptors, 256 per 28 packets) + 64 (header); writes
  * 32 (header) + 8 (result). With inlined headers: reads 9 + 64 or 32 (header); writes 32
@@ -22,63 +22,30 @@ extern "C" __global__ void __launch_bounds__(FORWARD_THREADS) resident(struct ma
 	struct shared *sh = (struct shared *)memory;
 	uint8_t *slot = m.slots + (uint64_t)blockIdx.x * m.slot_bytes;
 	const uint64_t *descriptors = (const uint64_t *)(slot + m.descriptors);
-	uint32_t warp = warp_id();
-	struct warp_scratch *scratch = &sh->scratch[warp];
+	uint32_t batch = warp_id();
+	struct warp_scratch *scratch = &sh->scratch[batch];
 	struct poll_hint hint = {1, 0};
 
-	for (uint32_t seq = 1;; seq++) {
-		struct poll_result poll = wait_for_chunk(&m, sh, slot, seq, hint);
-		uint32_t size = sh->size[seq % 2], n = packet_count(size);
+	if (blockIdx.x == m.slot_count) {
+		if (threadIdx.x == 0)
+			watch(&m);
+		return;
+	}
+	for (uint32_t seq = host_load32((const uint32_t *)(slot + FIRST_SEQ));; seq++) {
+		struct poll_result poll = wait_for_tile(&m, sh, slot, seq, hint);
+		uint32_t size = sh->size[seq % 2];
 		if (size == STOP)
 			return;
 		hint = poll_hint_of(size);
-		if (poll.completed) /* a chunk with inlined headers has one batch per warp */
+		if (poll.completed || batch >= hint.batches)
 			continue;
-		for (uint32_t batch = warp; batch < batch_count(n); batch += WARPS) {
-			while ((batch != warp || !poll.ready) && !read_batch(descriptors, batch, seq, &poll.w))
-				;
-			struct snapshot s = load_headers(&m, scratch, poll.w, has_packet(batch, n));
-			process_batch(&m, scratch, s, slot, batch, poll.w, m.umem + poll.w.low, has_packet(batch, n), ACCESS_128);
-		}
-		if (warp < batch_count(n)) {
-			/* Each lane's fence orders its stores of results and frames before lane 0's
-			 * store of done, behind __syncwarp, as seen by the host. */
-			fence_acq_rel_sys();
-			__syncwarp();
-			if (lane_id() == 0)
-				host_store32((uint32_t *)slot + warp, seq);
-		}
-	}
-}
-
-/* Processes chunk seq of one slot. finished counts the blocks that are done; it is 0 before and
- * after.
- *
- * Grid: any; ceil(n / 448) blocks give each warp one batch. Block: 512 threads. Dynamic shared
- * memory: FORWARD_SHARED bytes. PCIe bytes per packet: as resident without inlined headers. */
-extern "C" __global__ void __launch_bounds__(FORWARD_THREADS) launched(struct mailbox m, uint32_t number,
-					uint32_t seq, uint32_t n, uint32_t *finished)
-{
-	struct shared *sh = (struct shared *)memory;
-	uint8_t *slot = m.slots + (uint64_t)number * m.slot_bytes;
-	const uint64_t *descriptors = (const uint64_t *)(slot + m.descriptors);
-	uint32_t warp = warp_id();
-
-	for (uint32_t batch = blockIdx.x * WARPS + warp; batch < batch_count(n); batch += gridDim.x * WARPS) {
-		struct desc_word w;
-		read_batch(descriptors, batch, seq, &w);
-		struct snapshot s = load_headers(&m, &sh->scratch[warp], w, has_packet(batch, n));
-		process_batch(&m, &sh->scratch[warp], s, slot, batch, w, m.umem + w.low, has_packet(batch, n), ACCESS_128);
-	}
-	__syncthreads();
-	if (threadIdx.x == 0) {
-		fence_acq_rel_sys();
-		if (atomic_inc_acq_rel(finished) == gridDim.x - 1) {
-			*finished = 0;
-			fence_acq_rel_sys();
-			for (uint32_t i = 0; i < DONE_BATCHES; i++)
-				host_store32((uint32_t *)slot + i, seq);
-		}
+		while (!poll.ready && !read_batch(descriptors, batch, seq, &poll.w))
+			;
+		struct tile tile = tile_of(&m, slot, seq, size);
+		int active = has_packet(&tile, batch);
+		struct snapshot s = load_headers(&m, &tile, scratch, poll.w, active);
+		process_batch(&m, &tile, scratch, s, batch, poll.w, tile.umem + poll.w.low, active, ACCESS_128);
+		report_batch(&tile, batch);
 	}
 }
 

@@ -21,12 +21,10 @@ struct job {
 
 CHECK_JOB_LAYOUT;
 
-/* Key table, jobs and staging buffer size: the second parameter of the gateway kernel. */
+/* Key table and staging buffer size: the second parameter of the gateway kernel. */
 struct key_table {
 	const struct esp_key *keys;
-	const struct job *jobs; /* one per packet of each slot, like results */
-	uint32_t slot_jobs;     /* stride */
-	uint32_t staging_words; /* of a warp's staging buffer */
+	uint64_t staging_words; /* of a warp's staging buffer */
 };
 
 CHECK_KEY_TABLE_LAYOUT;

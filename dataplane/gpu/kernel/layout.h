@@ -76,23 +76,30 @@
 #define DESC_LINE_LANES 8 /* 64-bit words of a descriptor cache line, one per lane */
 #define DESC_LINE_FRAMES 7
 #define BATCH_FRAMES 28 /* of a warp batch */
-#define DONE_BATCHES 16 /* batches with a done word of their own */
-#define STOP 0xffffffffu /* as a chunk's size: the block exits */
-#define INLINE_HEADERS 0x40000000u /* flags in a chunk's size: headers are inlined, */
+#define FIRST_SEQ 64 /* offset in a slot */
+#define SIZE_PACKETS 2048 /* fields of a size word: the packets are its remainder by this number, */
+#define SIZE_BATCH_SHIFT 11 /* packets of each batch but the last, */
+#define SIZE_BATCH_PACKETS 32
+#define SIZE_WORKER_SHIFT 16 /* worker, */
+#define SIZE_WORKERS 256
+#define INLINE_HEADERS 0x40000000u /* flags: headers are inlined, */
 #define INLINE_SHORT_HEADERS 0x10000000u /* short headers are inlined, */
 #define HAS_JOBS 0x20000000u /* packets have ESP jobs (job.h) */
+#define STOP 0xffffffffu /* control word: the kernel ends */
 #define INLINE_BATCHES 3 /* batches of a slot with room for inlined headers */
 #define HEADER_BYTES 64
 #define SHORT_HEADER_BYTES 32
 #define SHORT_HEADER_WORD 3 /* header word at which a short header begins */
 #define COMPLETION_BYTES 32
-#define TAG_COUNT 65535 /* a chunk's tag is 1 + seq % TAG_COUNT */
+#define TAG_COUNT 65535 /* a tile's tag is 1 + seq % TAG_COUNT */
 
 /* Launch shape. */
-#define FORWARD_THREADS 512 /* per block */
-#define FORWARD_SHARED 75784 /* bytes of shared memory of a block */
+#define FORWARD_THREADS 512 /* maximum per block */
 #define GATEWAY_THREADS 256
-#define GATEWAY_SHARED 107536 /* without staging buffers */
+#define SHARED_HEADER 16 /* bytes of shared memory: per block, */
+#define FORWARD_SCRATCH 4736 /* per warp, */
+#define GATEWAY_SCRATCH 4224
+#define AES_BYTES 73728 /* and of a gateway's block */
 
 /* ESP jobs (job.h): kinds and flags. */
 #define JOB_KIND 3 /* mask of the kind */
@@ -140,18 +147,26 @@
 	static_assert(__builtin_offsetof(struct patch, bytes) == 20, "struct patch: bytes"); \
 	static_assert(sizeof(struct patch) == 24, "struct patch: size")
 
+#define CHECK_WORKER_MEMORY_LAYOUT \
+	static_assert(__builtin_offsetof(struct worker_memory, umem) == 0, "struct worker_memory: umem"); \
+	static_assert(__builtin_offsetof(struct worker_memory, bytes) == 8, "struct worker_memory: bytes"); \
+	static_assert(sizeof(struct worker_memory) == 16, "struct worker_memory: size")
+
 #define CHECK_MAILBOX_LAYOUT \
 	static_assert(__builtin_offsetof(struct mailbox, slots) == 0, "struct mailbox: slots"); \
 	static_assert(__builtin_offsetof(struct mailbox, slot_bytes) == 8, "struct mailbox: slot_bytes"); \
 	static_assert(__builtin_offsetof(struct mailbox, results) == 12, "struct mailbox: results"); \
 	static_assert(__builtin_offsetof(struct mailbox, descriptors) == 16, "struct mailbox: descriptors"); \
-	static_assert(__builtin_offsetof(struct mailbox, headers) == 20, "struct mailbox: headers"); \
-	static_assert(__builtin_offsetof(struct mailbox, short_headers) == 24, "struct mailbox: short_headers"); \
-	static_assert(__builtin_offsetof(struct mailbox, completions) == 28, "struct mailbox: completions"); \
-	static_assert(__builtin_offsetof(struct mailbox, umem_bytes) == 32, "struct mailbox: umem_bytes"); \
-	static_assert(__builtin_offsetof(struct mailbox, umem) == 40, "struct mailbox: umem"); \
-	static_assert(__builtin_offsetof(struct mailbox, tables) == 48, "struct mailbox: tables"); \
-	static_assert(sizeof(struct mailbox) == 136, "struct mailbox: size")
+	static_assert(__builtin_offsetof(struct mailbox, jobs) == 20, "struct mailbox: jobs"); \
+	static_assert(__builtin_offsetof(struct mailbox, headers) == 24, "struct mailbox: headers"); \
+	static_assert(__builtin_offsetof(struct mailbox, short_headers) == 28, "struct mailbox: short_headers"); \
+	static_assert(__builtin_offsetof(struct mailbox, completions) == 32, "struct mailbox: completions"); \
+	static_assert(__builtin_offsetof(struct mailbox, slot_count) == 36, "struct mailbox: slot_count"); \
+	static_assert(__builtin_offsetof(struct mailbox, workers) == 40, "struct mailbox: workers"); \
+	static_assert(__builtin_offsetof(struct mailbox, control) == 48, "struct mailbox: control"); \
+	static_assert(__builtin_offsetof(struct mailbox, awake) == 56, "struct mailbox: awake"); \
+	static_assert(__builtin_offsetof(struct mailbox, tables) == 64, "struct mailbox: tables"); \
+	static_assert(sizeof(struct mailbox) == 152, "struct mailbox: size")
 
 #define CHECK_JOB_LAYOUT \
 	static_assert(__builtin_offsetof(struct job, key) == 0, "struct job: key"); \
@@ -164,9 +179,7 @@
 
 #define CHECK_KEY_TABLE_LAYOUT \
 	static_assert(__builtin_offsetof(struct key_table, keys) == 0, "struct key_table: keys"); \
-	static_assert(__builtin_offsetof(struct key_table, jobs) == 8, "struct key_table: jobs"); \
-	static_assert(__builtin_offsetof(struct key_table, slot_jobs) == 16, "struct key_table: slot_jobs"); \
-	static_assert(__builtin_offsetof(struct key_table, staging_words) == 20, "struct key_table: staging_words"); \
-	static_assert(sizeof(struct key_table) == 24, "struct key_table: size")
+	static_assert(__builtin_offsetof(struct key_table, staging_words) == 8, "struct key_table: staging_words"); \
+	static_assert(sizeof(struct key_table) == 16, "struct key_table: size")
 
 #endif

@@ -33,7 +33,7 @@ DEVICE struct header_segments read_inline_headers(const struct mailbox *m, const
 	return h;
 }
 
-/* Returns whether all inlined headers of a batch belong to chunk seq. */
+/* Returns whether all inlined headers of a batch belong to tile seq. */
 DEVICE int inline_headers_match(const struct header_segments *h, uint32_t format, uint32_t seq, int valid)
 {
 	uint32_t right = 1, want = tag_of(seq);
@@ -82,8 +82,8 @@ DEVICE void make_completion(const struct result *r, uint32_t tag, uint32_t gener
 
 /* Processes a batch with inlined headers and writes its completions. Returns 0, with nothing
  * written, if a frame must be changed behind its header. */
-DEVICE int complete_inline(const struct mailbox *m, struct warp_scratch *scratch, struct snapshot s,
-			   uint8_t *slot, uint32_t seq, uint32_t batch, struct desc_word w, int active)
+DEVICE int complete_inline(const struct mailbox *m, const struct tile *tile, struct warp_scratch *scratch,
+			   struct snapshot s, uint32_t batch, struct desc_word w, int active)
 {
 	uint32_t lane = lane_id(), part = lane % 2;
 	uint32_t *row = scratch->rewritten[lane];
@@ -93,10 +93,10 @@ DEVICE int complete_inline(const struct mailbox *m, struct warp_scratch *scratch
 
 	t.hot = &scratch->hot;
 	if (active) {
-		struct candidate c = look_up(&t, s, f, m->umem + f.addr, scratch->headers[lane]);
+		struct candidate c = look_up(&t, s, f, tile->umem + f.addr, scratch->headers[lane]);
 		more = c.partial_checksum && c.result.verdict >> 12 == ACTION_FORWARD;
 		rewrite(&c, scratch->headers[lane], row);
-		make_completion(&c.result, tag_of(seq), s.generation, row);
+		make_completion(&c.result, tag_of(tile->seq), s.generation, row);
 	}
 	if (unlikely(!__all_sync(FULL_MASK, !more)))
 		return 0;
@@ -109,7 +109,7 @@ DEVICE int complete_inline(const struct mailbox *m, struct warp_scratch *scratch
 			continue;
 		for (uint32_t k = 0; k < 4; k++)
 			v.w[k] = scratch->rewritten[from][part * 4 + k];
-		host_store128(slot + m->completions + (batch * WARP_SIZE + from) * COMPLETION_BYTES + part * 16, v);
+		host_store128(tile->slot + m->completions + (batch * WARP_SIZE + from) * COMPLETION_BYTES + part * 16, v);
 	}
 	__syncwarp();
 	return 1;

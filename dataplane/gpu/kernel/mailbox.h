@@ -1,28 +1,33 @@
-/* Mailbox of a worker: host memory through which it passes chunks to its blocks. Included by
+/* Mailbox of a device: host memory through which workers pass tiles of chunks to blocks. Included by
  * warp_batch.h.
  *
- * A slot holds one chunk and is served by one block:
+ * A slot holds one tile and is served by one block. The host gives each tile a free slot, so a block
+ * serves all workers.
  *
- *	done                     for each of the first 16 warp batches, the sequence number of the last
- *	                         finished chunk; batch i also reports batches i+16, i+32, ...
+ *	done                     for each warp batch, the sequence number of the last finished tile
+ *	first                    the sequence number of the slot's first tile since the launch
  *	results                  a struct result per packet
  *	descriptors              warp batches
+ *	jobs                     a struct job per packet, like results (job.h)
  *	headers, short headers   inlined headers of the first batches (low-latency path)
  *	completions              inline completions of these packets
  *
- * The doorbell is part of the descriptors. A descriptor cache line is 64 bytes: the chunk's sequence
- * number and size, then seven struct frame. It is read in one request, so if it has the expected
- * sequence number its frames are valid. Four of them make a warp batch of 28 packets, which a warp
+ * The doorbell is part of the descriptors. A descriptor cache line is 64 bytes: the tile's sequence
+ * number and size word, then seven struct frame. It is read in one request, so if it has the expected
+ * sequence number its frames are valid. Four of them make a warp batch of up to 28 packets, which a warp
  * reads at once, 64 bits per lane:
  *
- *	lane   0         1 ... 7        8         9 ... 15       16 ...
- *	       seq, n    7 frames       seq, n    7 frames       ...
+ *	lane   0          1 ... 7        8          9 ... 15       16 ...
+ *	       seq, size  7 frames       seq, size  7 frames       ...
+ *
+ * A size word has the number of packets, the packets of each batch but the last, the worker's number,
+ * and flags.
  *
  * Low-latency path: if the device is idle, the host copies the packets' headers beside the
- * descriptors (INLINE_HEADERS in the chunk's size), which saves a PCIe round trip. A header is a
+ * descriptors (INLINE_HEADERS in the size word), which saves a PCIe round trip. A header is a
  * cache line: the 64 bytes from 2 before the frame on (packet.h). If all packets are IPv4 without
  * options, 32 bytes suffice (INLINE_SHORT_HEADERS): from the last two bytes of the link addresses
- * on. The first two bytes are a tag of the chunk. If a tag does not match, the warp falls back to
+ * on. The first two bytes are a tag of the tile. If a tag does not match, the warp falls back to
  * reading the frames.
  *
  * A warp with inlined headers writes inline completions instead of frames and done: a write to a
@@ -42,18 +47,45 @@
 #include "layout.h"
 #include "tables.h"
 
-DEVICE uint32_t packet_count(uint32_t size) { return size & ~(INLINE_HEADERS | INLINE_SHORT_HEADERS | HAS_JOBS); }
 DEVICE uint32_t tag_of(uint32_t seq) { return 1 + seq % TAG_COUNT; }
+
+/* Frames of a worker. */
+struct worker_memory {
+	uint8_t *umem;
+	uint64_t bytes; /* below 2^32 */
+};
 
 struct mailbox {
 	uint8_t *slots;
 	uint32_t slot_bytes; /* stride */
-	uint32_t results, descriptors, headers, short_headers, completions; /* offsets in a slot; done is at 0 */
-	uint32_t umem_bytes;
-	uint8_t *umem;
+	uint32_t results, descriptors, jobs, headers, short_headers, completions; /* offsets in a slot; done is at 0 */
+	uint32_t slot_count;                 /* block slot_count is the watcher (poll.h) */
+	const struct worker_memory *workers; /* by number; constant */
+	const uint32_t *control;             /* in host memory: the number of awake blocks, or STOP */
+	uint32_t *awake;                     /* its copy in device memory */
 	struct tables tables;
 };
 
+CHECK_WORKER_MEMORY_LAYOUT;
 CHECK_MAILBOX_LAYOUT;
+
+/* A tile: up to WARPS warp batches of one chunk. */
+struct tile {
+	uint8_t *slot, *umem;
+	uint32_t umem_bytes, seq, packets;
+	uint32_t batch_packets; /* of each batch but the last */
+};
+
+DEVICE struct tile tile_of(const struct mailbox *m, uint8_t *slot, uint32_t seq, uint32_t size)
+{
+	const struct worker_memory *w = m->workers + (size >> SIZE_WORKER_SHIFT) % SIZE_WORKERS;
+	return (struct tile){slot, w->umem, (uint32_t)w->bytes, seq, size % SIZE_PACKETS, (size >> SIZE_BATCH_SHIFT) % SIZE_BATCH_PACKETS};
+}
+
+DEVICE uint32_t batch_count(uint32_t size)
+{
+	uint32_t each = (size >> SIZE_BATCH_SHIFT) % SIZE_BATCH_PACKETS;
+	return (size % SIZE_PACKETS + each - 1) / each;
+}
 
 #endif

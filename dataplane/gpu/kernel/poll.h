@@ -1,29 +1,43 @@
-/* Polling of a mailbox slot by the warps of a block. Included by the resident entry kernels, which
- * define WARPS, the warps of a block. */
+/* Polling of a mailbox slot by the warps of a block. Included by the resident entry kernels. */
 #ifndef WARPROUTE_POLL_H
 #define WARPROUTE_POLL_H
 
 #include "lowlatency.h"
 
 struct shared {
-	struct warp_scratch scratch[WARPS];
-	/* Size word of the chunk that warp 0 found, by the parity of seq: the previous word stays
+	/* Size word of the tile that warp 0 found, by the parity of seq: the previous word stays
 	 * valid until all warps have read the next one. */
-	uint32_t size[2];
+	uint32_t size[2], unused[2];
+	struct warp_scratch scratch[]; /* by warp */
 };
 
-/* Polling consumes PCIe bandwidth. In a busy block every warp polls its own batch; in an idle one
- * only warp 0 polls, with a backoff. */
-#define BUSY_POLLS 100 /* polls without a chunk, about 1 us each, before a block backs off */
-#define BACKOFF_NS 2000
+static_assert(sizeof(struct shared) == SHARED_HEADER, "the host allocates it");
 
-/* Poll hint: batches of the previous chunk, and its header format: 0, INLINE_HEADERS or
+/* Polling consumes PCIe bandwidth. Blocks that the host does not use poll a word of device memory
+ * instead of their slots: the watcher copies it from the host. Of awake blocks, every warp of a busy
+ * one polls its own batch; in an idle one only warp 0 polls, with a backoff. */
+#define BUSY_POLLS 100 /* polls without a tile, about 1 us each, before a block backs off */
+#define BACKOFF_NS 2000
+#define ASLEEP_NS 500
+#define WATCH_NS 500
+
+/* Copies the number of awake blocks from host memory until the host stops the kernel. */
+DEVICE void watch(const struct mailbox *m)
+{
+	for (uint32_t v = 0; v != STOP;) {
+		v = host_load32(m->control);
+		store32(m->awake, v);
+		__nanosleep(WATCH_NS);
+	}
+}
+
+/* Poll hint: batches of the previous tile, and its header format: 0, INLINE_HEADERS or
  * INLINE_SHORT_HEADERS. */
 struct poll_hint {
 	uint32_t batches, headers;
 };
 
-DEVICE struct poll_hint poll_hint_of(uint32_t size) { return (struct poll_hint){batch_count(packet_count(size)), size & (INLINE_HEADERS | INLINE_SHORT_HEADERS)}; }
+DEVICE struct poll_hint poll_hint_of(uint32_t size) { return (struct poll_hint){batch_count(size), size & (INLINE_HEADERS | INLINE_SHORT_HEADERS)}; }
 
 /* Poll result of one warp. */
 struct poll_result {
@@ -34,24 +48,31 @@ struct poll_result {
 	int completed; /* all packets of the batch are completed */
 };
 
-/* Polls once for a batch of chunk seq and, unless headers is 0, for its inlined headers in that
- * format. Table words are prefetched meanwhile. *generation is that of the previous poll, and is
+/* Words of device memory that change: each poll loads them for the next one, as a load from host
+ * memory takes longer. */
+struct polled_words {
+	uint32_t generation, awake;
+};
+
+DEVICE struct polled_words poll_words(const struct mailbox *m) { return (struct polled_words){load32(m->tables.generation), load32(m->awake)}; }
+
+/* Polls once for a batch of tile seq and, unless headers is 0, for its inlined headers in that
+ * format. Table words are prefetched meanwhile. *words are those of the previous poll, and are
  * updated. */
-DEVICE void poll_batch(const struct mailbox *m, struct shared *sh, const uint8_t *slot, uint32_t seq,
-		       uint32_t headers, uint32_t *generation, struct poll_result *poll)
+DEVICE void poll_batch(const struct mailbox *m, struct shared *sh, uint8_t *slot, uint32_t seq,
+		       uint32_t headers, struct polled_words *words, struct poll_result *poll)
 {
-	uint32_t batch = warp_id(), later = *generation;
+	uint32_t batch = warp_id();
+	struct polled_words later = poll_words(m);
 	struct header_segments h;
 	struct prefetch p;
 
-	if (headers) {
-		later = load32(m->tables.generation);
-		p = prefetch_tables(&m->tables, *generation);
-	}
+	if (headers)
+		p = prefetch_tables(&m->tables, words->generation);
 	uint64_t v = host_load64((const uint64_t *)(slot + m->descriptors) + batch * WARP_SIZE + lane_id());
 	if (headers)
 		h = read_inline_headers(m, slot, batch, headers);
-	*generation = later;
+	*words = later;
 	poll->w.low = (uint32_t)v;
 	poll->w.high = (uint32_t)(v >> 32);
 	if (!__all_sync(FULL_MASK, __shfl_sync(FULL_MASK, poll->w.low, lane_id() & ~(DESC_LINE_LANES - 1)) == seq))
@@ -60,7 +81,10 @@ DEVICE void poll_batch(const struct mailbox *m, struct shared *sh, const uint8_t
 	poll->ready = 1;
 	if (batch == 0 && lane_id() == 0)
 		sh->size[seq % 2] = size;
-	if (headers && size != STOP && size & headers && inline_headers_match(&h, headers, seq, has_packet(batch, packet_count(size)))) {
+	if (!headers || !(size & headers))
+		return;
+	struct tile tile = tile_of(m, slot, seq, size);
+	if (inline_headers_match(&h, headers, seq, has_packet(&tile, batch))) {
 		fill_hot_entries(&sh->scratch[batch], &p);
 		fill_inline_headers(&sh->scratch[batch], &h, headers);
 		__syncwarp();
@@ -71,37 +95,58 @@ DEVICE void poll_batch(const struct mailbox *m, struct shared *sh, const uint8_t
 
 /* Polls once for this warp's batch, and completes it if its headers are inlined. */
 DEVICE void poll_once(const struct mailbox *m, struct shared *sh, uint8_t *slot, uint32_t seq,
-		      uint32_t headers, uint32_t *generation, struct poll_result *poll)
+		      uint32_t headers, struct polled_words *words, struct poll_result *poll)
 {
 	uint32_t batch = warp_id();
 
 	if (headers == INLINE_SHORT_HEADERS) /* one instance per format, each with its own registers */
-		poll_batch(m, sh, slot, seq, INLINE_SHORT_HEADERS, generation, poll);
+		poll_batch(m, sh, slot, seq, INLINE_SHORT_HEADERS, words, poll);
 	else if (headers == INLINE_HEADERS)
-		poll_batch(m, sh, slot, seq, INLINE_HEADERS, generation, poll);
+		poll_batch(m, sh, slot, seq, INLINE_HEADERS, words, poll);
 	else
-		poll_batch(m, sh, slot, seq, 0, generation, poll);
-	if (poll->headers_loaded)
-		poll->completed = complete_inline(m, &sh->scratch[batch], poll->s, slot, seq, batch, poll->w, has_packet(batch, packet_count(__shfl_sync(FULL_MASK, poll->w.high, 0))));
+		poll_batch(m, sh, slot, seq, 0, words, poll);
+	if (poll->headers_loaded) {
+		struct tile tile = tile_of(m, slot, seq, __shfl_sync(FULL_MASK, poll->w.high, 0));
+		poll->completed = complete_inline(m, &tile, &sh->scratch[batch], poll->s, batch, poll->w, has_packet(&tile, batch));
+	}
 }
 
-/* Waits for chunk seq. All warps poll at the same time, so that no warp starts a poll later than
- * the others. */
-DEVICE struct poll_result wait_for_chunk(const struct mailbox *m, struct shared *sh, uint8_t *slot,
+/* Waits for tile seq, or for the end of the kernel, which has the size word STOP. All warps poll at
+ * the same time, so that no warp starts a poll later than the others. */
+DEVICE struct poll_result wait_for_tile(const struct mailbox *m, struct shared *sh, uint8_t *slot,
 					uint32_t seq, struct poll_hint hint)
 {
 	struct poll_result poll = {0, {0, 0}, 0, {0, 0, 0}, 0};
-	uint32_t warp = warp_id(), generation = load32(m->tables.generation);
+	uint32_t warp = warp_id();
+	struct polled_words words = poll_words(m);
 
 	for (uint32_t polls = 0;; polls++) {
-		int busy = polls < BUSY_POLLS;
-		if (!poll.ready && (warp == 0 || (busy && warp < hint.batches)))
-			poll_once(m, sh, slot, seq, busy && warp < INLINE_BATCHES ? hint.headers : 0, &generation, &poll);
+		int asleep = blockIdx.x >= words.awake, busy = polls < BUSY_POLLS;
+		if (words.awake == STOP) {
+			if (threadIdx.x == 0)
+				sh->size[seq % 2] = STOP;
+			poll.ready = 1;
+		} else if (asleep) {
+			words = poll_words(m);
+			polls = 0;
+		} else if (!poll.ready && (warp == 0 || (busy && warp < hint.batches))) {
+			poll_once(m, sh, slot, seq, busy && warp < INLINE_BATCHES ? hint.headers : 0, &words, &poll);
+		}
 		if (__syncthreads_or(warp == 0 && poll.ready))
 			return poll;
-		if (!busy)
-			__nanosleep(BACKOFF_NS);
+		if (asleep || !busy)
+			__nanosleep(asleep ? ASLEEP_NS : BACKOFF_NS);
 	}
+}
+
+/* Orders a lane's stores of results and frames before the store of done by lane 0, as seen by the
+ * host, and stores it. */
+DEVICE void report_batch(const struct tile *tile, uint32_t batch)
+{
+	fence_acq_rel_sys();
+	__syncwarp();
+	if (lane_id() == 0)
+		host_store32((uint32_t *)tile->slot + batch, tile->seq);
 }
 
 #endif

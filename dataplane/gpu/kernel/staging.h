@@ -133,7 +133,7 @@ struct segment_copy {
 	uint32_t to;
 };
 
-DEVICE struct segment_copy locate_segment(const struct mailbox *m, const struct esp_key *keys,
+DEVICE struct segment_copy locate_segment(const struct tile *tile, const struct esp_key *keys,
 				    const struct staging *s, const struct esp_lane *c, uint32_t segments,
 				    uint32_t segment)
 {
@@ -148,14 +148,14 @@ DEVICE struct segment_copy locate_segment(const struct mailbox *m, const struct 
 	if (owner == NO_OWNER)
 		return (struct segment_copy){0, 0};
 	if (owner < KEY_OWNER)
-		return (struct segment_copy){m->umem + start + (segment - first) * SEGMENT, at + (segment - first) * SEGMENT_WORDS};
+		return (struct segment_copy){tile->umem + start + (segment - first) * SEGMENT, at + (segment - first) * SEGMENT_WORDS};
 	const uint8_t *key = (const uint8_t *)&keys[record & JOB_KEY_MASK];
 	return (struct segment_copy){key + (segment - key_first_segment) * SEGMENT, key_word + (segment - key_first_segment) * SEGMENT_WORDS};
 }
 
 /* Loads packets and keys of the set, past the caches, which are not coherent with the host's key
  * updates. */
-DEVICE void load_staged_set(const struct mailbox *m, const struct esp_key *keys, const struct staging *s,
+DEVICE void load_staged_set(const struct tile *tile, const struct esp_key *keys, const struct staging *s,
 			    const struct esp_lane *c, uint32_t segments)
 {
 	PRAGMA_UNROLL_1
@@ -164,7 +164,7 @@ DEVICE void load_staged_set(const struct mailbox *m, const struct esp_key *keys,
 		struct segment_copy l[LOADS_IN_FLIGHT];
 		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < LOADS_IN_FLIGHT; i++) {
-			l[i] = locate_segment(m, keys, s, c, segments, from + i * WARP_SIZE + lane_id());
+			l[i] = locate_segment(tile, keys, s, c, segments, from + i * WARP_SIZE + lane_id());
 			if (l[i].from)
 				v[i] = host_load128(l[i].from);
 		}
@@ -188,7 +188,7 @@ DEVICE void zero_keys(const struct staging *s, const struct staged_set *g)
 }
 
 /* Writes back the segments of some lanes' packets. */
-DEVICE void store_packets(const struct mailbox *m, const struct staging *s, const struct esp_lane *c,
+DEVICE void store_packets(const struct tile *tile, const struct staging *s, const struct esp_lane *c,
 			  uint32_t lanes, struct segments segments)
 {
 	PRAGMA_UNROLL_1
@@ -207,7 +207,7 @@ DEVICE void store_packets(const struct mailbox *m, const struct staging *s, cons
 			PRAGMA_UNROLL
 			for (uint32_t k = 0; k < SEGMENT_WORDS; k++)
 				v.w[k] = s->words[at + (i - ahead) * SEGMENT_WORDS + k];
-			host_store128(m->umem + start + (i - ahead) * SEGMENT, v);
+			host_store128(tile->umem + start + (i - ahead) * SEGMENT, v);
 		}
 	}
 }

@@ -53,6 +53,13 @@ DEVICE uint32_t lane_id(void) { return threadIdx.x % WARP_SIZE; }
 DEVICE uint32_t warp_id(void) { return threadIdx.x / WARP_SIZE; }
 
 /* Host memory is accessed past all GPU caches, which are not coherent with the host. */
+DEVICE uint32_t host_load32(const uint32_t *p)
+{
+	uint32_t v;
+	asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+	return v;
+}
+
 DEVICE uint64_t host_load64(const uint64_t *p)
 {
 	uint64_t v;
@@ -92,12 +99,6 @@ DEVICE void host_store32(uint32_t *p, uint32_t v)
 DEVICE void fence_acq_rel_sys(void) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
 /* Adds 1 and returns the old value. CUDA's atomicAdd is relaxed; this is acquire and release. */
-DEVICE uint32_t atomic_inc_acq_rel(uint32_t *p)
-{
-	uint32_t old;
-	asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(old) : "l"(p) : "memory");
-	return old;
-}
 #else
 static uint32_t lane_id(void);
 static uint32_t __shfl_sync(uint32_t mask, uint32_t v, uint32_t lane);
@@ -105,6 +106,7 @@ static void __syncwarp(void);
 static int __all_sync(uint32_t mask, int p);
 static uint32_t __ballot_sync(uint32_t mask, int p);
 
+DEVICE uint32_t host_load32(const uint32_t *p) { return *p; }
 DEVICE uint64_t host_load64(const uint64_t *p) { return *p; }
 DEVICE struct words4 host_load128(const void *p) { return *(const struct words4 *)p; }
 DEVICE void host_store128(void *p, struct words4 v) { *(struct words4 *)p = v; }

@@ -35,9 +35,7 @@ struct prefetch {
 	uint32_t reverse_path;
 };
 
-DEVICE uint32_t batch_count(uint32_t n) { return (n + BATCH_FRAMES - 1) / BATCH_FRAMES; }
-
-/* Reads the descriptors of a batch. Returns whether all of them belong to chunk seq. */
+/* Reads the descriptors of a batch. Returns whether all of them belong to tile seq. */
 DEVICE int read_batch(const uint64_t *descriptors, uint32_t batch, uint32_t seq, struct desc_word *w)
 {
 	uint64_t v = host_load64(descriptors + batch * WARP_SIZE + lane_id());
@@ -67,9 +65,9 @@ DEVICE void store_unaligned(uint8_t *umem, uint32_t addr, struct words4 v, uint3
 			host_store8(umem + addr + from + i - 2, (uint8_t)(v.w[i / 4] >> i % 4 * 8));
 }
 
-DEVICE int is_aligned(const struct mailbox *m, uint32_t addr)
+DEVICE int is_aligned(const struct tile *tile, uint32_t addr)
 {
-	return addr % 16 == 2 && addr <= m->umem_bytes - 64;
+	return addr % 16 == 2 && addr <= tile->umem_bytes - 64;
 }
 
 /* The lane whose header this lane reads as segments[i], and the number of the segment in it: four
@@ -77,7 +75,7 @@ DEVICE int is_aligned(const struct mailbox *m, uint32_t addr)
 DEVICE uint32_t source_lane(uint32_t i) { return i * 8 + lane_id() / 4; }
 DEVICE uint32_t header_segment(void) { return lane_id() % 4; }
 
-DEVICE struct header_segments read_headers(const struct mailbox *m, struct desc_word w, int valid)
+DEVICE struct header_segments read_headers(const struct tile *tile, struct desc_word w, int valid)
 {
 	struct header_segments h;
 	PRAGMA_UNROLL
@@ -87,10 +85,10 @@ DEVICE struct header_segments read_headers(const struct mailbox *m, struct desc_
 		h.segments[i] = (struct words4){{0, 0, 0, 0}};
 		if (!__shfl_sync(FULL_MASK, valid, source_lane(i)))
 			continue;
-		if (likely(is_aligned(m, addr)))
-			h.segments[i] = host_load128(m->umem + addr - 2 + header_segment() * 16);
+		if (likely(is_aligned(tile, addr)))
+			h.segments[i] = host_load128(tile->umem + addr - 2 + header_segment() * 16);
 		else
-			h.segments[i] = load_unaligned(m->umem, addr, len, header_segment() * 16);
+			h.segments[i] = load_unaligned(tile->umem, addr, len, header_segment() * 16);
 	}
 	return h;
 }
@@ -134,7 +132,7 @@ DEVICE void fill_headers(struct warp_scratch *scratch, const struct header_segme
 }
 
 /* Writes the first 32 rewritten bytes of each changed frame, two lanes per frame. */
-DEVICE void store_headers_128(const struct mailbox *m, const struct warp_scratch *scratch, struct desc_word w,
+DEVICE void store_headers_128(const struct tile *tile, const struct warp_scratch *scratch, struct desc_word w,
 			      int changed)
 {
 	__syncwarp();
@@ -148,16 +146,16 @@ DEVICE void store_headers_128(const struct mailbox *m, const struct warp_scratch
 		struct words4 v;
 		for (uint32_t k = 0; k < 4; k++)
 			v.w[k] = scratch->rewritten[from][part * 4 + k];
-		if (likely(is_aligned(m, addr)))
-			host_store128(m->umem + addr - 2 + part * 16, v);
+		if (likely(is_aligned(tile, addr)))
+			host_store128(tile->umem + addr - 2 + part * 16, v);
 		else
-			store_unaligned(m->umem, addr, v, part * 16);
+			store_unaligned(tile->umem, addr, v, part * 16);
 	}
 	__syncwarp();
 }
 
 /* Writes the same with eight lanes per frame: for frames that are usually aligned to 4 bytes only. */
-DEVICE void store_headers_32(const struct mailbox *m, const struct warp_scratch *scratch, struct desc_word w,
+DEVICE void store_headers_32(const struct tile *tile, const struct warp_scratch *scratch, struct desc_word w,
 			     int changed)
 {
 	__syncwarp();
@@ -170,11 +168,11 @@ DEVICE void store_headers_32(const struct mailbox *m, const struct warp_scratch 
 			continue;
 		uint32_t v = scratch->rewritten[from][part];
 		if (likely(addr % 4 == 2)) {
-			host_store32((uint32_t *)(m->umem + addr - 2) + part, v);
+			host_store32((uint32_t *)(tile->umem + addr - 2) + part, v);
 		} else {
 			for (uint32_t k = 0; k < 4; k++)
 				if (part > 0 || k >= 2)
-					host_store8(m->umem + addr + 4 * part + k - 2, (uint8_t)(v >> 8 * k));
+					host_store8(tile->umem + addr + 4 * part + k - 2, (uint8_t)(v >> 8 * k));
 		}
 	}
 	__syncwarp();
@@ -194,34 +192,37 @@ DEVICE void store_headers_staged(const struct warp_scratch *scratch, uint8_t *fr
  * staging buffer. */
 enum frame_access { ACCESS_128, ACCESS_32, ACCESS_STAGED };
 
-DEVICE void store_headers(const struct mailbox *m, const struct warp_scratch *scratch, struct desc_word w,
+DEVICE void store_headers(const struct tile *tile, const struct warp_scratch *scratch, struct desc_word w,
 			  uint8_t *frame, int changed, enum frame_access access)
 {
 	if (access == ACCESS_STAGED)
 		store_headers_staged(scratch, frame, changed);
 	else if (access == ACCESS_32)
-		store_headers_32(m, scratch, w, changed);
+		store_headers_32(tile, scratch, w, changed);
 	else
-		store_headers_128(m, scratch, w, changed);
+		store_headers_128(tile, scratch, w, changed);
 }
 
-DEVICE uint32_t packet_index(uint32_t batch)
+/* The number of a lane's packet in its batch. Lanes 0, 8, 16 and 24 have none. */
+DEVICE uint32_t place_in_batch(void) { return lane_id() / DESC_LINE_LANES * DESC_LINE_FRAMES + lane_id() % DESC_LINE_LANES - 1; }
+
+DEVICE uint32_t packet_index(const struct tile *tile, uint32_t batch) { return batch * tile->batch_packets + place_in_batch(); }
+
+DEVICE int has_packet(const struct tile *tile, uint32_t batch)
 {
-	return batch * BATCH_FRAMES + lane_id() / DESC_LINE_LANES * DESC_LINE_FRAMES + lane_id() % DESC_LINE_LANES - 1;
+	return lane_id() % DESC_LINE_LANES != 0 && place_in_batch() < tile->batch_packets && packet_index(tile, batch) < tile->packets;
 }
 
-DEVICE int has_packet(uint32_t batch, uint32_t n) { return lane_id() % DESC_LINE_LANES != 0 && packet_index(batch) < n; }
-
-DEVICE void store_result(const struct mailbox *m, uint8_t *slot, uint32_t batch, struct result r)
+DEVICE void store_result(const struct mailbox *m, const struct tile *tile, uint32_t batch, struct result r)
 {
-	host_store64((uint64_t *)(slot + m->results) + packet_index(batch), r.addr | (uint64_t)r.len << 32 | (uint64_t)r.verdict << 48);
+	host_store64((uint64_t *)(tile->slot + m->results) + packet_index(tile, batch), r.addr | (uint64_t)r.len << 32 | (uint64_t)r.verdict << 48);
 }
 
 /* Decides on the active packets of a batch, whose headers are in the scratch, and writes results
  * and changed frames. Results are posted before the generation check; if the tables changed they
  * are overwritten before the batch is reported as done. */
-DEVICE void process_batch(const struct mailbox *m, struct warp_scratch *scratch, struct snapshot s,
-			  uint8_t *slot, uint32_t batch, struct desc_word w, uint8_t *frame, int active,
+DEVICE void process_batch(const struct mailbox *m, const struct tile *tile, struct warp_scratch *scratch,
+			  struct snapshot s, uint32_t batch, struct desc_word w, uint8_t *frame, int active,
 			  enum frame_access access)
 {
 	uint32_t lane = lane_id();
@@ -234,10 +235,10 @@ DEVICE void process_batch(const struct mailbox *m, struct warp_scratch *scratch,
 		struct decision d = {{0, 0, 0}, 0};
 		if (active) {
 			d = decide(&t, s, f, frame, scratch->headers[lane], scratch->rewritten[lane]);
-			store_result(m, slot, batch, d.result);
+			store_result(m, tile, batch, d.result);
 			changed |= d.result.verdict >> 12 == ACTION_FORWARD;
 		}
-		store_headers(m, scratch, w, frame, active && changed, access);
+		store_headers(tile, scratch, w, frame, active && changed, access);
 		active = active && d.generation != s.generation;
 		if (unlikely(active)) {
 			t.hot = 0; /* the copy belongs to the previous snapshot */
@@ -249,11 +250,11 @@ DEVICE void process_batch(const struct mailbox *m, struct warp_scratch *scratch,
 /* Reads the headers of a batch's active packets from their frames and prefetches tables meanwhile.
  * Loads return in order, so table loads behind a host load wait for it; the generation is loaded
  * first. */
-DEVICE struct snapshot load_headers(const struct mailbox *m, struct warp_scratch *scratch, struct desc_word w,
-				    int active)
+DEVICE struct snapshot load_headers(const struct mailbox *m, const struct tile *tile, struct warp_scratch *scratch,
+				    struct desc_word w, int active)
 {
 	uint32_t generation = load32(m->tables.generation);
-	struct header_segments h = read_headers(m, w, active);
+	struct header_segments h = read_headers(tile, w, active);
 	struct prefetch v = prefetch_tables(&m->tables, generation);
 	fill_hot_entries(scratch, &v);
 	fill_headers(scratch, &h);

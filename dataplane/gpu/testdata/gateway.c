@@ -13,7 +13,8 @@ static struct key_table key_table;
 static struct staging staging;
 static struct warp_scratch scratch;
 static uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[AES_INVERSE_WORDS];
-static uint32_t batch, packets;
+static struct tile tile;
+static uint32_t batch;
 
 static void tile_sync(uint32_t n)
 {
@@ -40,22 +41,23 @@ static void lane(void)
 	struct aes_tables t = aes_tables_of(encrypt, decrypt, inverse, running);
 	struct desc_word w = {0, 0};
 
-	if (has_packet(batch, packets)) {
-		struct frame f = in[packet_index(batch)];
+	if (has_packet(&tile, batch)) {
+		struct frame f = in[packet_index(&tile, batch)];
 		w = (struct desc_word){f.addr, f.len | (uint32_t)f.port << 16};
 	}
-	process_esp_batch(&mailbox, &key_table, &staging, &t, &scratch, base + s->out, 0, batch, w, packets);
+	process_esp_batch(&mailbox, &tile, &key_table, &staging, &t, &scratch, batch, w);
 	end_lane();
 }
 
 /* Returns whether the staging buffer holds part of a key of the batch's jobs. Segments of zeros, which
  * test vectors have, cannot be told from cleared ones. */
-static int keeps_keys(uint32_t n)
+static int keeps_keys(void)
 {
+	const struct job *jobs = (const void *)(tile.slot + mailbox.jobs);
 	static const uint8_t zeros[SEGMENT];
 
-	for (uint32_t i = batch * BATCH_FRAMES; i < n && i < (batch + 1) * BATCH_FRAMES; i++) {
-		const struct job *j = &key_table.jobs[i];
+	for (uint32_t i = batch * tile.batch_packets; i < tile.packets && i < (batch + 1) * tile.batch_packets; i++) {
+		const struct job *j = &jobs[i];
 		if ((j->flags & JOB_KIND) < JOB_SEAL)
 			continue;
 		const struct esp_key *k = &key_table.keys[j->key & JOB_KEY_MASK];
@@ -66,13 +68,14 @@ static int keeps_keys(uint32_t n)
 	return 0;
 }
 
-static void work_on(uint32_t n)
+/* Runs a tile of a size, as in a size word. */
+static void work_on(uint32_t size)
 {
-	packets = n;
-	for (batch = 0; batch * BATCH_FRAMES < n; batch++) {
+	tile = tile_of(&mailbox, base, 1, size);
+	for (batch = 0; batch < batch_count(size); batch++) {
 		memset(staging.words, 0xa5, 4 * staging.size);
 		run_lanes(lane);
-		if (keeps_keys(n)) {
+		if (keeps_keys()) {
 			fprintf(stderr, "gateway: a key is left in the staging buffer\n");
 			exit(1);
 		}
@@ -104,11 +107,12 @@ int main(int argc, char **argv)
 		aes_fill_encrypt(encrypt, thread, 3);
 		aes_fill_decrypt(decrypt, inverse, thread, 3);
 	}
-	mailbox = (struct mailbox){.umem_bytes = (uint32_t)s->umem_bytes, .umem = base + s->umem, .tables = tables_in(base)};
-	key_table = (struct key_table){(const void *)(base + s->keys), (const void *)(base + s->jobs), 0, staging.size};
-	for (uint32_t n; fread(&n, sizeof n, 1, stdin) == 1; ) {
-		work_on(n);
-		if (fwrite(&n, sizeof n, 1, stdout) != 1 || fflush(stdout) != 0)
+	struct worker_memory worker = {base + s->umem, s->umem_bytes};
+	mailbox = (struct mailbox){.results = (uint32_t)s->out, .jobs = (uint32_t)s->jobs, .workers = &worker, .tables = tables_in(base)};
+	key_table = (struct key_table){(const void *)(base + s->keys), staging.size};
+	for (uint32_t size; fread(&size, sizeof size, 1, stdin) == 1; ) {
+		work_on(size);
+		if (fwrite(&size, sizeof size, 1, stdout) != 1 || fflush(stdout) != 0)
 			return 1;
 	}
 	return 0;

@@ -1,4 +1,4 @@
-/* lowlatency: one emulated warp that processes the batches of a chunk with inlined headers as a
+/* lowlatency: one emulated warp that processes the batches of a tile with inlined headers as a
  * block of the resident kernel does. The size word in the slot says which headers are inlined. */
 #define HOT_ENTRIES 64 /* as forward.cu */
 #include "shim.h"
@@ -17,11 +17,12 @@ static void lane(void)
 	uint32_t seq = (uint32_t)*(const uint64_t *)(slot + mailbox.descriptors);
 
 	if (!read_batch((const uint64_t *)(slot + mailbox.descriptors), batch, seq, &w)) {
-		fprintf(stderr, "lowlatency: batch %u is not of chunk %u\n", batch, seq);
+		fprintf(stderr, "lowlatency: batch %u is not of tile %u\n", batch, seq);
 		exit(1);
 	}
 	uint32_t size = __shfl_sync(FULL_MASK, w.high, 0), format = size & (INLINE_HEADERS | INLINE_SHORT_HEADERS), completed = 0;
-	int active = has_packet(batch, packet_count(size));
+	struct tile tile = tile_of(&mailbox, slot, seq, size);
+	int active = has_packet(&tile, batch);
 	if (format) {
 		struct prefetch p = prefetch_tables(&mailbox.tables, load32(mailbox.tables.generation));
 		struct header_segments h = read_inline_headers(&mailbox, slot, batch, format);
@@ -29,12 +30,12 @@ static void lane(void)
 			fill_hot_entries(&scratch, &p);
 			fill_inline_headers(&scratch, &h, format);
 			__syncwarp();
-			completed = complete_inline(&mailbox, &scratch, p.s, slot, seq, batch, w, active);
+			completed = complete_inline(&mailbox, &tile, &scratch, p.s, batch, w, active);
 		}
 	}
 	if (!completed) {
-		struct snapshot s = load_headers(&mailbox, &scratch, w, active);
-		process_batch(&mailbox, &scratch, s, slot, batch, w, mailbox.umem + w.low, active, ACCESS_128);
+		struct snapshot s = load_headers(&mailbox, &tile, &scratch, w, active);
+		process_batch(&mailbox, &tile, &scratch, s, batch, w, tile.umem + w.low, active, ACCESS_128);
 		if (running == 0)
 			host_store32((uint32_t *)slot + batch, seq);
 	}
@@ -48,13 +49,14 @@ int main(int argc, char **argv)
 		return 1;
 	const struct memory *s = (const void *)base;
 	slot = base + s->slot;
+	struct worker_memory worker = {base + s->umem, s->umem_bytes};
 	mailbox = (struct mailbox){
 		.results = (uint32_t)atoi(argv[1]), .descriptors = (uint32_t)atoi(argv[2]), .headers = (uint32_t)atoi(argv[3]),
 		.short_headers = (uint32_t)atoi(argv[4]), .completions = (uint32_t)atoi(argv[5]),
-		.umem_bytes = (uint32_t)s->umem_bytes, .umem = base + s->umem, .tables = tables_in(base),
+		.workers = &worker, .tables = tables_in(base),
 	};
 	for (uint32_t n; fread(&n, sizeof n, 1, stdin) == 1; ) {
-		for (batch = 0; batch < batch_count(n); batch++)
+		for (batch = 0; batch * BATCH_FRAMES < n; batch++)
 			run_lanes(lane);
 		if (fwrite(&n, sizeof n, 1, stdout) != 1 || fflush(stdout) != 0)
 			return 1;

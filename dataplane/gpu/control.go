@@ -1,0 +1,90 @@
+package gpu
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+const (
+	controlInterval = 10 * time.Millisecond // between two looks of the controller at a running kernel
+	restingBlocks   = 4                     // awake blocks of an idle kernel, at least
+
+	// Blocks that were needed within this many intervals stay awake, and a few more.
+	restIntervals = 16
+	spareBlocks   = 8
+
+	// parkTimeout limits how long the CPU executes all chunks because the kernel is to park.
+	parkTimeout = time.Millisecond
+)
+
+// controller launches the kernel of a device when a worker wants it, parks it when no worker has used it for
+// Options.Park, and lets blocks rest that the load does not need.
+type controller struct {
+	k        *kernel
+	after    time.Duration // Options.Park; 0: never
+	stopping chan struct{}
+	done     chan struct{}
+
+	engines []*Engine // under k.mu
+	chunks  uint64    // on the GPU so far
+	used    time.Time // when it changed
+	recent  int       // slots that were in use lately, as the highest number
+}
+
+// startController starts the controller of a kernel.
+func startController(k *kernel, after time.Duration) *controller {
+	c := &controller{k: k, after: after, stopping: make(chan struct{}), done: make(chan struct{})}
+	go c.run()
+	return c
+}
+
+// close ends the controller.
+func (c *controller) close() {
+	close(c.stopping)
+	<-c.done
+}
+
+func (c *controller) run() {
+	defer close(c.done)
+	ticker := time.NewTicker(controlInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-c.stopping:
+			return
+		case <-c.k.state.wanted:
+			if err := c.k.wake(); err != nil {
+				c.k.d.state.fail(err)
+			}
+			c.used = time.Now()
+			ticker.Reset(controlInterval)
+		case <-ticker.C:
+			c.look(time.Now())
+			if c.k.state.parked.Load() {
+				ticker.Stop()
+			}
+		}
+	}
+}
+
+// look lets blocks rest and parks the kernel.
+func (c *controller) look(now time.Time) {
+	c.k.mu.Lock()
+	chunks := uint64(0)
+	for _, e := range c.engines {
+		chunks += e.executed[ExecutedOnGPU].Load() + uint64(e.onGPU.Load())
+	}
+	c.k.mu.Unlock()
+	if chunks != c.chunks || c.used.IsZero() {
+		c.chunks, c.used = chunks, now
+	}
+	c.recent = max(c.k.pool.highest(), c.recent-max(1, c.recent/restIntervals))
+	v := atomic.LoadUint32(c.k.mailbox.control)
+	c.k.mailbox.restBlocks(v, uint32(min(c.k.pool.slots, max(restingBlocks, c.recent+spareBlocks))))
+	if c.after > 0 && now.Sub(c.used) >= c.after {
+		if _, err := c.k.park(parkTimeout); err != nil {
+			c.k.d.state.fail(err)
+		}
+		c.used = now
+	}
+}

@@ -1,0 +1,229 @@
+package gpu
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/warproute/warproute/cuda"
+)
+
+// params is the first parameter of the kernels: struct mailbox of mailbox.h.
+type params struct {
+	Slots                                                                                cuda.DevicePtr
+	SlotBytes, Results, Descriptors, Jobs, Headers, ShortHeaders, Completions, SlotCount uint32
+	Workers, Control, Awake                                                              cuda.DevicePtr
+	Tables                                                                               tablePointers
+}
+
+// workerMemory is struct worker_memory of mailbox.h.
+type workerMemory struct {
+	Umem  cuda.DevicePtr
+	Bytes uint64
+}
+
+// Launch shapes, as in forward.cu, gateway.cu and poll.h: threads of a block at most, and bytes of its
+// shared memory: a header, a scratch per warp, and AES tables.
+const (
+	threads        = 512
+	forwardScratch = 4736
+	gatewayThreads = 256
+	gatewayScratch = 4224
+	sharedHeader   = 16
+	aesBytes       = 73728
+)
+
+// kernelState is whether the kernel of a device accepts tiles, shared with its workers.
+type kernelState struct {
+	parked atomic.Bool   // it does not
+	wanted chan struct{} // a worker has a chunk for the parked kernel
+}
+
+// requestWake asks the device's controller to launch the kernel. It does not block.
+func (k *kernelState) requestWake() {
+	select {
+	case k.wanted <- struct{}{}:
+	default:
+	}
+}
+
+// kernel is the resident kernel of a device, which serves all its workers. Parked, it does not run and
+// leaves the GPU to others; its memory stays.
+type kernel struct {
+	d       *Device
+	state   kernelState
+	mailbox *mailbox
+	pool    *slotPool
+	code    *cuda.Function
+	launch  *cuda.Launch
+	stream  *cuda.Stream
+	workers *cuda.Memory // workerMemory by number
+	awake   *cuda.Memory // the watcher's copy of the mailbox's control word
+
+	mu      sync.Mutex
+	running bool
+	wakes   atomic.Uint64 // launches after parking
+}
+
+// kernelParams is all parameters of the kernels; the forwarding kernel has no key table.
+type kernelParams struct {
+	M params
+	V keyTableParams
+}
+
+// newKernel prepares the launch of a kernel with a block of a number of warps for each slot. The context must
+// be current.
+func (d *Device) newKernel(f *cuda.Function, slots, warps int, dynamic uint32) (*kernel, error) {
+	k := &kernel{d: d, code: f, pool: newSlotPool(slots), state: kernelState{wanted: make(chan struct{}, 1)}}
+	k.state.parked.Store(true)
+	var err error
+	if k.mailbox, err = newMailbox(slots, warps); err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, k.mailbox.Close)
+	host, err := d.register(k.mailbox.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	if k.workers, err = d.alloc(maxWorkers * workerMemoryBytes); err != nil {
+		return nil, err
+	}
+	if k.awake, err = d.alloc(4); err != nil {
+		return nil, err
+	}
+	if k.stream, err = d.newStream(0); err != nil {
+		return nil, err
+	}
+	m := k.mailbox
+	p := params{
+		Slots: host.Ptr().Add(slotsAt), SlotBytes: uint32(m.slotBytes), Results: doneBytes, Descriptors: uint32(m.descriptorsAt), Jobs: uint32(m.jobsAt),
+		Headers: uint32(m.headersAt), ShortHeaders: uint32(m.shortHeadersAt), Completions: uint32(m.completionsAt), SlotCount: uint32(slots),
+		Workers: k.workers.Ptr(), Control: host.Ptr(), Awake: k.awake.Ptr(), Tables: d.pointers,
+	}
+	if d.keyTable != nil {
+		k.launch, err = cuda.NewLaunch(f, &kernelParams{p, keyTableParams{d.keyTable.keys.Ptr(), uint64(d.keyTable.staging)}})
+	} else {
+		k.launch, err = cuda.NewLaunch(f, &struct{ M params }{p})
+	}
+	if err != nil {
+		return nil, err
+	}
+	k.launch.Grid, k.launch.Block, k.launch.Shared = cuda.Dim{X: uint32(slots + 1)}, cuda.Dim{X: uint32(32 * warps)}, dynamic
+	return k, nil
+}
+
+// addWorker maps a worker's memory for the kernel, which is parked.
+func (k *kernel) addWorker(number int, umem []byte) error {
+	frames, err := k.d.register(umem)
+	if err != nil {
+		return err
+	}
+	return k.workers.Write(number*workerMemoryBytes, bytesOf([]uint64{uint64(frames.Ptr()), uint64(len(umem))}))
+}
+
+// wake launches the kernel and opens its slots, unless it runs or the device failed.
+func (k *kernel) wake() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.running || !k.d.state.ok() {
+		return nil
+	}
+	awake := min(k.pool.slots, restingBlocks)
+	k.mailbox.prepare(awake)
+	if err := k.d.ctx.Do(func() error {
+		if err := k.stream.Fill32(k.awake.Ptr(), uint32(awake), 1); err != nil {
+			return err
+		}
+		return k.launch.Enqueue(k.stream)
+	}); err != nil {
+		return err
+	}
+	k.running = true
+	k.wakes.Add(1)
+	k.pool.open()
+	k.state.parked.Store(false)
+	return nil
+}
+
+// park ends the kernel when its last tile is finished, and reports whether it did. New chunks are executed
+// by the CPU meanwhile. If tiles are not finished in time, the kernel keeps running.
+func (k *kernel) park(timeout time.Duration) (bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.running {
+		return true, nil
+	}
+	k.state.parked.Store(true)
+	by := time.Now().Add(timeout)
+	taken := make([]uint64, len(k.pool.words))
+	for !k.pool.takeAll(taken) {
+		if time.Now().After(by) || !k.d.state.ok() {
+			k.pool.giveBack(taken)
+			k.state.parked.Store(false)
+			return false, nil
+		}
+		time.Sleep(pollInterval)
+	}
+	if err := k.d.ctx.Do(func() error { return k.stop(time.Now().Add(haltTimeout)) }); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// stop ends the kernel, after its last tile. The context must be current.
+func (k *kernel) stop(by time.Time) error {
+	if err := waitUntil(by, func() (bool, error) {
+		_, err := k.stream.Done() // reports a fault
+		return k.mailbox.idle(), err
+	}); err != nil {
+		return err
+	}
+	atomic.StoreUint32(k.mailbox.control, stop)
+	if err := waitUntil(by, k.stream.Done); err != nil {
+		return err
+	}
+	k.running = false
+	return nil
+}
+
+// halt ends the kernel for good. The workers have stopped.
+func (k *kernel) halt(by time.Time) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.running {
+		return nil
+	}
+	k.state.parked.Store(true)
+	return k.d.ctx.Do(func() error { return k.stop(by) })
+}
+
+// idle reports whether the GPU has finished all tiles.
+func (m *mailbox) idle() bool {
+	for i := range m.slots {
+		if !m.slots[i].finished() {
+			return false
+		}
+	}
+	return true
+}
+
+// haltTimeout limits the wait for the end of work on a device. pollInterval is the time between two looks.
+const (
+	haltTimeout  = time.Second
+	pollInterval = 20 * time.Microsecond
+)
+
+// waitUntil polls until done, or until a point in time.
+func waitUntil(by time.Time, done func() (bool, error)) error {
+	for {
+		ok, err := done()
+		if ok || err != nil {
+			return err
+		}
+		if time.Now().After(by) {
+			return fmt.Errorf("not finished within %v", haltTimeout)
+		}
+		time.Sleep(pollInterval)
+	}
+}

@@ -1,0 +1,115 @@
+package gpu
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// maxSlots is the maximum of slots of a device.
+const maxSlots = 256
+
+// slotPool is the free slots of a device. Its workers take and return slots without locks: each begins
+// with another word. Slot i is bit i/len(words) of word i%len(words): workers take the lowest bits, so
+// the blocks of high slots can rest.
+type slotPool struct {
+	words []poolWord
+	slots int
+}
+
+type poolWord struct {
+	free atomic.Uint64
+	_    [56]byte // a cache line each
+}
+
+// newSlotPool returns a pool without free slots.
+func newSlotPool(slots int) *slotPool {
+	return &slotPool{make([]poolWord, (slots+63)/64), slots}
+}
+
+// open makes all slots free. None is in use.
+func (p *slotPool) open() {
+	for i := range p.slots {
+		p.words[i%len(p.words)].free.Or(1 << (i / len(p.words)))
+	}
+}
+
+// takeAll takes all free slots, as bits by word, and reports whether taken has all slots of the pool.
+func (p *slotPool) takeAll(taken []uint64) bool {
+	n := 0
+	for i := range p.words {
+		taken[i] |= p.words[i].free.Swap(0)
+		n += bits.OnesCount64(taken[i])
+	}
+	return n == p.slots
+}
+
+// giveBack returns slots of takeAll.
+func (p *slotPool) giveBack(taken []uint64) {
+	for i := range p.words {
+		p.words[i].free.Or(taken[i])
+	}
+}
+
+// take adds up to n free slots to taken and returns it. It leaves the first reserved slots of each word,
+// and begins with word home.
+func (p *slotPool) take(taken []uint16, home, n, reserved int) []uint16 {
+	for i := range p.words {
+		w := (home + i) % len(p.words)
+		free := &p.words[w].free
+		for n > 0 {
+			old := free.Load()
+			sel := lowest(old&^(1<<reserved-1), n)
+			if sel == 0 {
+				break
+			}
+			if !free.CompareAndSwap(old, old&^sel) {
+				continue
+			}
+			for ; sel != 0; sel &= sel - 1 {
+				taken = append(taken, uint16(bits.TrailingZeros64(sel)*len(p.words)+w))
+				n--
+			}
+		}
+	}
+	return taken
+}
+
+// lowest returns the n lowest set bits.
+func lowest(set uint64, n int) uint64 {
+	rest := set
+	for ; n > 0 && rest != 0; n-- {
+		rest &= rest - 1
+	}
+	return set &^ rest
+}
+
+// put returns slots.
+func (p *slotPool) put(slots []uint16) {
+	words := uint16(len(p.words))
+	for len(slots) > 0 { // as they were taken: by words
+		w, set := slots[0]%words, uint64(0)
+		for len(slots) > 0 && slots[0]%words == w {
+			set |= 1 << (slots[0] / words)
+			slots = slots[1:]
+		}
+		p.words[w].free.Or(set)
+	}
+}
+
+// free returns the number of free slots.
+func (p *slotPool) free() (n int) {
+	for i := range p.words {
+		n += bits.OnesCount64(p.words[i].free.Load())
+	}
+	return n
+}
+
+// highest returns one more than the highest slot in use, 0 if all are free.
+func (p *slotPool) highest() (n int) {
+	for i := p.slots - 1; i >= 0; i-- {
+		if p.words[i%len(p.words)].free.Load()>>(i/len(p.words))&1 == 0 {
+			return i + 1
+		}
+	}
+	return 0
+}

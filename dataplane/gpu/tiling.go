@@ -1,0 +1,60 @@
+package gpu
+
+import (
+	"cmp"
+
+	"github.com/warproute/warproute/batch"
+)
+
+const (
+	maxTiles     = 64                          // of a chunk
+	inlineFrames = inlineBatches * batchFrames // maximum packets of a tile with inlined headers
+	inlineTiles  = 3                           // maximum tiles of a chunk with inlined headers; copying more of them costs more than it saves
+
+	// plainTile and securedBatch are the usual sizes of tiles: small enough for short queues and for the
+	// use of several blocks, large enough to fill PCIe ("bench latency", "bench ipsec").
+	plainTile    = 224     // packets
+	securedBatch = 8 << 10 // bytes of a warp batch
+)
+
+// tiling divides chunks into tiles. Smaller tiles use more blocks of an idle GPU and keep queues short;
+// larger ones take fewer of the host's accesses.
+type tiling struct {
+	batches      int // maximum warp batches of a tile
+	plainTile    int // packets of a tile without ESP
+	securedBatch int // bytes of a warp batch of ESP packets
+	inlineTiles  int // maximum tiles of a chunk with inlined headers
+}
+
+// tiling returns the tiling of a device with a number of slots for tiles of up to a number of warp batches.
+func (o Options) tiling(batches, slots int) tiling {
+	return tiling{
+		batches: batches, plainTile: cmp.Or(o.PlainTile, plainTile), securedBatch: cmp.Or(o.SecuredBatch, securedBatch),
+		inlineTiles: max(1, min(inlineTiles, slots/2)), // so that the next chunk finds a slot
+	}
+}
+
+// tiles returns the number of slots to take for a chunk, and the least that it needs.
+func (t *tiling) tiles(c *batch.Chunk, secured, idle bool) (want, least int) {
+	n := c.N
+	least = (n + t.batches*batchFrames - 1) / (t.batches * batchFrames)
+	inlined := (n + inlineFrames - 1) / inlineFrames
+	if secured {
+		bytes := 0
+		for i := range c.In[:n] {
+			bytes += int(c.In[i].Len)
+		}
+		each := min(max(t.securedBatch*n/max(bytes, 1), 1), batchFrames)
+		want = (n + t.batches*each - 1) / (t.batches * each)
+	} else {
+		want = (n + t.plainTile - 1) / t.plainTile
+	}
+	switch {
+	case !idle || inlined > t.inlineTiles:
+	case secured:
+		want = max(want, inlined) // its packets may turn out to need no ESP
+	default:
+		want = inlined
+	}
+	return max(min(want, maxTiles), least), least
+}
