@@ -99,6 +99,15 @@ DEVICE void host_store32(uint32_t *p, uint32_t v)
 DEVICE void fence_acq_rel_sys(void) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
 /* Adds 1 and returns the old value. CUDA's atomicAdd is relaxed; this is acquire and release. */
+
+/* Increments a word of device memory and returns the old value. It orders the accesses before it, and
+ * those of other blocks that incremented the word before. */
+DEVICE uint32_t atomic_inc_acq_rel(uint32_t *p)
+{
+	uint32_t old;
+	asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(old) : "l"(p) : "memory");
+	return old;
+}
 #else
 static uint32_t lane_id(void);
 static uint32_t __shfl_sync(uint32_t mask, uint32_t v, uint32_t lane);
