@@ -187,6 +187,9 @@ func (g *Gateway) Enforce(r *Ruleset) {
 	}
 }
 
+// Outbound returns the active outbound policies.
+func (g *Gateway) Outbound() *policy.Table { return g.lookup().out }
+
 // Rules returns the active policies, in their order.
 func (g *Gateway) Rules() []Rule {
 	if r := g.rules.Load(); r != nil {

@@ -112,8 +112,10 @@ func (t *Table) between(f *Flow) (src, dst uint64, family uint32) {
 	return f.src.hi & g.src, f.dst.hi & g.dst, family + 1
 }
 
+// golden is 2^64 divided by the golden ratio, an odd number that spreads keys when they are multiplied by it.
+const golden = 0x9e3779b97f4a7c15
+
 // placeOf returns the set for two networks.
 func placeOf(src, dst uint64) uint64 {
-	const golden = 0x9e3779b97f4a7c15
 	return (src + bits.RotateLeft64(dst, 32)) * golden >> (64 - setsBits)
 }
