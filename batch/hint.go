@@ -60,6 +60,7 @@ var hints = [NumReasons]string{
 	FragmentsMissing: "fragments of protected packets were lost, arrived before the first one of ESP in UDP, or are forged (`warproute capture --reason fragments_missing`)",
 	GPUBadResult:     "the GPU is disabled, see the log; check it for memory errors (nvidia-smi -q -d ECC), and restart the router to enable it",
 
+	LaneFull:          "`show lanes` has the load of each lane; use more workers or queues, or a GPU for the packets of tunnels",
 	XfrmPolicyRefused: "`show policies` names the policy and the reason; change or delete it, for example use policy-based tunnels instead of an XFRM interface (if_id)",
 }
 

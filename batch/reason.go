@@ -65,6 +65,7 @@ const (
 
 	XfrmPolicyRefused // an unsupported XFRM policy matches
 	GPUBadResult      // a GPU returned an invalid result or did not encrypt the packet
+	LaneFull          // no room in the queue of the packet's lane
 	numReasons
 )
 
@@ -131,6 +132,8 @@ var reasons = [NumReasons]struct{ name, description string }{
 	GPUBadResult:     {"gpu_bad_result", "the GPU returned an invalid result, or left the packet unencrypted"},
 
 	XfrmPolicyRefused: {"xfrm_policy_refused", "an XFRM policy matches that this router does not support"},
+
+	LaneFull: {"lane_full", "the queue of the packet's lane was full: packets of the lane arrive faster than the engine processes them"},
 }
 
 // String returns the reason's name, as metrics and `show drops` print it.

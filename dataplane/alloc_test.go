@@ -7,17 +7,29 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/dataplane/lane"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
 	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/memport"
 	"github.com/warproute/warproute/packet/filter"
 	"github.com/warproute/warproute/umem"
 )
 
-// The packets are forwarded, dropped, queued and retried, with captures and without.
+// The packets are forwarded, dropped, queued and retried, with captures and without, in one lane and in two.
 func TestWorkerLoopDoesNotAllocate(t *testing.T) {
+	testAllocations(t, nil)
+	lanes, err := lane.Compile([]lane.Lane{
+		{Name: "a", Deadline: time.Microsecond, Match: []lane.Match{{Protocol: 17, DstPorts: lane.Range{First: 2, Last: 2}, Plain: true}}}, {Name: "b"},
+	}, &gateway.Gateway{})
+	require.NoError(t, err)
+	testAllocations(t, lanes)
+}
+
+func testAllocations(t *testing.T, lanes *lane.Lanes) {
+	t.Helper()
 	mem, err := umem.New(8192)
 	require.NoError(t, err)
 	chunks := batch.NewChunks(2, 64)
@@ -36,7 +48,7 @@ func TestWorkerLoopDoesNotAllocate(t *testing.T) {
 		testutil.UDP4("192.0.2.1", "172.16.0.1", 1, 2), {1, 2, 3},
 	}, -1)
 	r, err := New(Config{
-		FIB: f, Ports: 1, MaxPackets: 64, MaxDelay: time.Second,
+		FIB: f, Ports: 1, Lanes: lanes, MaxPackets: 64, MaxDelay: time.Second,
 		Workers: []WorkerConfig{{
 			CPU: affinity.Any, Memory: mem, Pool: pool, Chunks: chunks,
 			Engine: cpu.New(f, mem.Bytes(), []bool{true}), Queues: [][]Queue{{q}},

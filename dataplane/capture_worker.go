@@ -1,6 +1,8 @@
 package dataplane
 
 import (
+	"time"
+
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/packet"
 	"github.com/warproute/warproute/umem"
@@ -13,20 +15,27 @@ type captureRings []*captureRing
 // bytes returns the bytes of a frame.
 func (w *worker) bytes(f batch.Frame) []byte { return w.mem[f.Addr : uint64(f.Addr)+uint64(f.Len)] }
 
-// captureReceived captures n packets of a chunk that a queue has received.
-func (w *worker) captureReceived(c *batch.Chunk, first, n, queue int) {
+// captureReceived captures packets that a queue has received. They are in a chunk from index first on, or
+// in no chunk yet (nil).
+func (w *worker) captureReceived(frames []batch.Frame, at time.Duration, queue int, c *batch.Chunk, first int) {
 	for _, r := range *w.capture {
-		for i := first; i < first+n; i++ {
-			f := c.In[i]
+		for i, f := range frames {
 			b := w.bytes(f)
 			if r.wants(Received, f.Origin.Port(), b) {
-				r.copy(Received, c.Received, f.Origin.Port(), f, b)
+				r.copy(Received, at, f.Origin.Port(), f, b)
 			}
 			if r.wants(Decided, f.Origin.Port(), b) {
-				r.traces.add(r, c, i, queue, b)
+				r.traces.add(r, f, at, queue, b, c, first+i)
 			}
 		}
 		r.publish()
+	}
+}
+
+// assignTraces records the chunk of traced packets that were in none.
+func (w *worker) assignTraces(c *batch.Chunk) {
+	for _, r := range *w.capture {
+		r.traces.assign(c)
 	}
 }
 

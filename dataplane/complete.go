@@ -12,7 +12,11 @@ func (w *worker) complete() bool {
 	total := 0
 	for i := range w.lanes {
 		n, l := 0, &w.lanes[i]
-		for n < l.inFlight.n && w.engine.Done(l.inFlight.at(n)) {
+		most := l.inFlight.n
+		if i > 0 {
+			most = min(most, 1) // before packets of the first lane are received again
+		}
+		for n < most && w.engine.Done(l.inFlight.at(n)) {
 			l.inFlight.at(n).Finished = now
 			n++
 		}

@@ -4,12 +4,39 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/lane"
 )
 
 // laneState is a worker's state of one lane.
 type laneState struct {
+	name     string
 	deadline time.Duration // of a chunk, from its first packet; 0 for none
+	share    int           // percent of each GPU
 	inFlight chunkFIFO
+
+	// With several lanes.
+	waiting laneQueue
+	pace    pace
+}
+
+// newLanes returns the lanes of a worker with a number of chunks and of frames.
+func newLanes(lanes []lane.Lane, chunks, frames int) []laneState {
+	if len(lanes) == 0 {
+		lanes = []lane.Lane{{Name: "all"}}
+	}
+	all := make([]laneState, len(lanes))
+	soonest := time.Duration(0) // deadline of the lanes before
+	for i, l := range lanes {
+		all[i] = laneState{name: l.Name, deadline: l.Deadline, share: l.Share, inFlight: chunkFIFO{ring: make([]*batch.Chunk, chunks)}}
+		if len(lanes) > 1 {
+			all[i].waiting = newLaneQueue(max(1, min(laneQueueSize, frames/(4*len(lanes)))))
+			all[i].pace = newPace(soonest / 2)
+		}
+		if l.Deadline > 0 && (soonest == 0 || l.Deadline < soonest) {
+			soonest = l.Deadline
+		}
+	}
+	return all
 }
 
 // chunkFIFO is the queue of chunks that the engine has, oldest first. It has room for all chunks of
@@ -34,9 +61,25 @@ func (f *chunkFIFO) pop() *batch.Chunk {
 	return c
 }
 
-// submit gives a chunk of a lane to the engine.
+// chunkFor returns a free chunk for a lane, nil if there is none. A part of the chunks is reserved for each
+// other lane, so that no lane waits for the chunks of another.
+func (w *worker) chunkFor(lane int) *batch.Chunk {
+	needed := 1
+	for i := range w.lanes {
+		if i != lane {
+			needed += max(0, w.reserved-w.lanes[i].inFlight.n)
+		}
+	}
+	if len(w.free) < needed {
+		return nil
+	}
+	return w.free[len(w.free)-1]
+}
+
+// submit gives a chunk of a lane, the last free one, to the engine.
 func (w *worker) submit(lane int, c *batch.Chunk) {
 	l := &w.lanes[lane]
+	w.free = w.free[:len(w.free)-1]
 	clear(c.Out[:c.N])
 	c.Lane, c.Deadline = uint8(lane), 0
 	if l.deadline > 0 {

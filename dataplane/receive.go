@@ -12,6 +12,8 @@ type receiver struct {
 	first      int           // queue that is polled first for the next chunk
 	quota      int           // packets of a queue before the next queue is polled
 	maxPackets int           // per chunk
+	maxBytes   int           // per chunk; 0 for any number
+	maxFrame   int           // bytes of the longest frame
 	maxDelay   time.Duration // from the first packet of a chunk to its submission
 	tallies    []tally       // by port, for the chunk being filled
 }
@@ -19,6 +21,9 @@ type receiver struct {
 // receive fills a chunk, submits it, and reports whether there were packets. Packets of the pending
 // queue are first, then those of the slow path, then received ones.
 func (w *worker) receive(now time.Duration) bool {
+	if len(w.lanes) > 1 {
+		return w.receiveLanes(now)
+	}
 	w.capture = w.captures.Load()
 	if len(w.free) == 0 {
 		return false
@@ -38,7 +43,6 @@ func (w *worker) receive(now time.Duration) bool {
 	if c.N == 0 {
 		return false
 	}
-	w.free = w.free[:len(w.free)-1]
 	w.submit(0, c)
 	return true
 }
@@ -48,16 +52,30 @@ func (w *worker) receive(now time.Duration) bool {
 func (w *worker) fill(c *batch.Chunk) {
 	rx := &w.rx
 	full := max(c.N, rx.maxPackets) // the pending queue can be longer than a reduced maxPackets
+	bytes := 0
+	for _, f := range c.In[:c.N] {
+		bytes += int(f.Len)
+	}
 	for {
 		before := c.N
 		for i := range rx.queues {
 			queue := (rx.first + i) % len(rx.queues)
-			n := rx.queues[queue].Receive(c.In[c.N:min(c.N+rx.quota, full)])
+			end := min(c.N+rx.quota, full)
+			if rx.maxBytes > 0 {
+				end = min(end, c.N+rx.room(c.N, bytes))
+			}
+			n := rx.queues[queue].Receive(c.In[c.N:end])
+			received := c.In[c.N : c.N+n]
+			if rx.maxBytes > 0 {
+				for j := range received {
+					bytes += int(received[j].Len)
+				}
+			}
 			if n > 0 { // all frames of a queue are of one port
-				rx.tallies[c.In[c.N].Origin.Port()].add(c.In[c.N : c.N+n])
+				rx.tallies[received[0].Origin.Port()].add(received)
 			}
 			if w.capture != nil {
-				w.captureReceived(c, c.N, n, queue)
+				w.captureReceived(received, c.Received, queue, c, c.N)
 			}
 			c.N += n
 		}
@@ -69,6 +87,14 @@ func (w *worker) fill(c *batch.Chunk) {
 		rx.tallies[p].flush(&w.counters[p].rxPackets, &w.counters[p].rxBytes)
 	}
 	rx.first = (rx.first + 1) % len(rx.queues)
+}
+
+// room returns how many packets of any length fit a chunk of n packets with a number of bytes.
+func (rx *receiver) room(n, bytes int) int {
+	if n == 0 {
+		return max(1, rx.maxBytes/rx.maxFrame)
+	}
+	return max(0, rx.maxBytes-bytes) / rx.maxFrame
 }
 
 // refill gives free frames to the receive rings.

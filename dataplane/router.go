@@ -18,8 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/lane"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/packet"
 	"github.com/warproute/warproute/packet/icmp"
 	"github.com/warproute/warproute/umem"
 )
@@ -30,7 +32,9 @@ type Config struct {
 	Ports   int // number of ports
 	Workers []WorkerConfig
 
+	Lanes      *lane.Lanes   // of packets; nil for one lane
 	MaxPackets int           // per chunk
+	MaxBytes   int           // per chunk of several packets, without FCS; 0 for any number
 	MaxDelay   time.Duration // from the first packet of a chunk to its submission
 	Spin       time.Duration // polling of empty rings before a worker sleeps; 0 sleeps at once
 	Limits     icmp.Limits   // rate limits of ICMP errors, all workers together; the zero value is icmp.DefaultLimits
@@ -107,13 +111,22 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 		cpu: wc.CPU, priority: wc.Priority, fib: cfg.FIB, reader: cfg.FIB.NewReader(),
 		mem: wc.Memory.Bytes(), pool: wc.Pool, engine: wc.Engine,
 		free:     append([]*batch.Chunk(nil), wc.Chunks...),
-		lanes:    []laneState{{inFlight: chunkFIFO{ring: make([]*batch.Chunk, len(wc.Chunks))}}},
 		withheld: make([]uint32, 0, len(wc.Chunks)*chunkLen),
 		counters: make([]portCounters, cfg.Ports),
 		rx:       receiver{tallies: make([]tally, cfg.Ports)},
 		drops:    dropTally{counts: make([][batch.NumReasons]uint32, cfg.Ports)},
 		done:     make(chan struct{}),
 	}
+	if cfg.Lanes != nil {
+		w.lanes = newLanes(cfg.Lanes.All(), len(wc.Chunks), wc.Memory.Frames())
+		w.sorter.Classifier = cfg.Lanes.NewClassifier()
+	} else {
+		w.lanes = newLanes(nil, len(wc.Chunks), wc.Memory.Frames())
+	}
+	if len(wc.Chunks) < len(w.lanes) {
+		return nil, fmt.Errorf("has %d chunks, and each of %d lanes needs one", len(wc.Chunks), len(w.lanes))
+	}
+	w.reserved = max(1, len(wc.Chunks)/(2*len(w.lanes)))
 	w.stats.frames = int64(wc.Memory.Frames())
 	w.stats.free.Store(int64(w.pool.Len()))
 	w.slow.engine, _ = wc.Engine.(ReassembledEngine)
@@ -121,6 +134,7 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 	if wc.Memory.Large() > 0 {
 		w.slow.maxLen = umem.MaxLargeMTU
 	}
+	w.rx.maxFrame = packet.EthernetLen + w.slow.maxLen
 	w.pending.resolve = cfg.Unresolved
 	for p, queues := range wc.Queues {
 		if len(queues) == 0 {
@@ -134,7 +148,7 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 			}
 		}
 	}
-	w.set(Settings{cfg.MaxPackets, cfg.MaxDelay, cfg.Spin, cfg.Limits}, len(cfg.Workers))
+	w.set(Settings{cfg.MaxPackets, cfg.MaxBytes, cfg.MaxDelay, cfg.Spin, cfg.Limits}, len(cfg.Workers))
 	return w, nil
 }
 

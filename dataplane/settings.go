@@ -10,6 +10,7 @@ import (
 // Settings are the parameters of a router that can change while it runs.
 type Settings struct {
 	MaxPackets int           // per chunk, up to the length of the chunks
+	MaxBytes   int           // per chunk of several packets, without FCS; 0 for any number
 	MaxDelay   time.Duration // from the first packet of a chunk to its submission
 	Spin       time.Duration // polling of empty rings before a worker sleeps; 0 sleeps at once
 	Limits     icmp.Limits   // rate limits of ICMP errors, all workers together
@@ -29,7 +30,7 @@ func (r *Router) Set(s Settings) error {
 
 // set changes the settings of one of several workers. The worker calls it, or New.
 func (w *worker) set(s Settings, workers int) {
-	w.rx.maxPackets, w.rx.maxDelay, w.spin = s.MaxPackets, s.MaxDelay, s.Spin
+	w.rx.maxPackets, w.rx.maxBytes, w.rx.maxDelay, w.spin = s.MaxPackets, s.MaxBytes, s.MaxDelay, s.Spin
 	w.rx.quota = max(1, s.MaxPackets/len(w.rx.queues))
 	w.pending.limit = min(pendingSize, max(1, s.MaxPackets/2))
 	s.Limits.Global.PerSecond = (s.Limits.Global.PerSecond + workers - 1) / workers // 0 stays 0

@@ -41,10 +41,12 @@ type workerStats struct {
 
 	packets hist.Histogram
 	stages  [NumStages]hist.Histogram
+	lanes   [batch.MaxLanes]laneStats
 }
 
 // record adds the latencies of a finished chunk.
 func (s *workerStats) record(c *batch.Chunk) {
+	s.lanes[c.Lane].record(c)
 	s.chunks.Add(1)
 	s.packets.Record(uint64(c.N), 1)
 	s.stages[StageWait].Record(uint64(c.Submitted-c.Received), 1)
@@ -86,6 +88,7 @@ type Stats struct {
 	Merged     int64 // all but one fragment of each reassembled packet
 	Delivered  int64 // to the host
 
+	Lanes   []LaneStats
 	Packets hist.Snapshot            // per chunk
 	Stages  [NumStages]hist.Snapshot // in nanoseconds, one value per chunk
 }
@@ -108,7 +111,7 @@ func (r *Router) Frames() []FrameStats {
 
 // Stats returns the sum of all workers' statistics. It may be called at any time.
 func (r *Router) Stats() *Stats {
-	s := &Stats{Ports: make([]PortStats, r.ports), Workers: len(r.workers), Engine: r.workers[0].engine.Name(), Frames: r.Frames()}
+	s := &Stats{Ports: make([]PortStats, r.ports), Workers: len(r.workers), Engine: r.workers[0].engine.Name(), Frames: r.Frames(), Lanes: r.lanes()}
 	for _, w := range r.workers {
 		for p := range w.counters {
 			c, sum := &w.counters[p], &s.Ports[p]

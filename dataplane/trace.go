@@ -1,6 +1,8 @@
 package dataplane
 
 import (
+	"time"
+
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/umem"
 )
@@ -16,9 +18,10 @@ type traces struct {
 
 // trace is a traced packet.
 type trace struct {
-	chunk   *batch.Chunk
+	chunk   *batch.Chunk // nil before the packet is in one
 	index   int
-	frame   batch.Frame // as received
+	at      time.Duration // of the reception
+	frame   batch.Frame   // as received
 	len     int
 	before  []byte
 	decided Decision
@@ -31,17 +34,33 @@ func (p *traces) init(snap int) {
 	}
 }
 
-// add starts the trace of packet i of a chunk.
-func (p *traces) add(r *captureRing, c *batch.Chunk, i, queue int, b []byte) {
+// add starts the trace of a packet, which is packet i of a chunk or in no chunk yet.
+func (p *traces) add(r *captureRing, f batch.Frame, at time.Duration, queue int, b []byte, c *batch.Chunk, i int) {
 	if p.n == len(p.all) {
-		r.counts[c.In[i].Origin.Port()].missed.Add(1)
+		r.counts[f.Origin.Port()].missed.Add(1)
 		return
 	}
 	t := &p.all[p.n]
 	p.n++
-	t.chunk, t.index, t.frame, t.len = c, i, c.In[i], len(b)
+	t.chunk, t.index, t.at, t.frame, t.len = c, i, at, f, len(b)
 	t.before = append(t.before[:0], b[:min(len(b), cap(t.before))]...)
 	t.decided = Decision{Queue: queue, After: t.decided.After[:0]}
+}
+
+// assign finds packets without a chunk in a chunk that is about to be submitted.
+func (p *traces) assign(c *batch.Chunk) {
+	for i := range p.all[:p.n] {
+		t := &p.all[i]
+		if t.chunk != nil || t.decided.Dropped {
+			continue
+		}
+		for j, f := range c.In[:c.N] {
+			if f.Addr == t.frame.Addr {
+				t.chunk, t.index = c, j
+				break
+			}
+		}
+	}
 }
 
 // decided records the results of a chunk before its packets are dispatched.
@@ -73,12 +92,12 @@ func (p *traces) dropped(f batch.Frame, reason batch.Reason) {
 	}
 }
 
-// write writes the records of a completed chunk.
+// write writes the records of a completed chunk, and those of packets that were dropped before they were in one.
 func (p *traces) write(r *captureRing, c *batch.Chunk) {
 	kept := 0
 	for i := range p.all[:p.n] {
 		t := &p.all[i]
-		if t.chunk != c {
+		if t.chunk != c && (t.chunk != nil || !t.decided.Dropped) {
 			p.all[i], p.all[kept] = p.all[kept], p.all[i]
 			kept++
 			continue
@@ -88,11 +107,14 @@ func (p *traces) write(r *captureRing, c *batch.Chunk) {
 			continue
 		}
 		*rec = Record{
-			Point: Decided, Time: c.Received, Worker: r.worker, Port: t.frame.Origin.Port(), Ingress: t.frame.Origin.Port(),
+			Point: Decided, Time: t.at, Worker: r.worker, Port: t.frame.Origin.Port(), Ingress: t.frame.Origin.Port(),
 			Len: t.len, Data: room[:copy(room[:r.capture.Snap], t.before)], Decision: t.decided,
 		}
 		after := room[r.capture.Snap:]
-		rec.Decision.After, rec.Decision.Stamps = after[:copy(after, t.decided.After)], c.Stamps
+		rec.Decision.After = after[:copy(after, t.decided.After)]
+		if rec.Decision.Stamps.Received = t.at; t.chunk == c {
+			rec.Decision.Stamps = c.Stamps
+		}
 	}
 	p.n = kept
 	r.publish()

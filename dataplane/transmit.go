@@ -38,6 +38,11 @@ func (w *worker) reclaim() (transmitting int) {
 	w.releaseWithheld()
 	w.stats.transmitting.Store(int64(transmitting))
 	w.stats.inFlight.Store(int64(w.inFlight))
+	if len(w.lanes) > 1 {
+		for i := range w.lanes {
+			w.stats.lanes[i].queued.Store(int64(w.lanes[i].waiting.n))
+		}
+	}
 	return transmitting
 }
 

@@ -16,7 +16,8 @@ import (
 //
 // An iteration of its loop has three steps, each on bursts:
 //
-//	receive   fill a free chunk from the receive rings and submit it to the engine (receive.go)
+//	receive   fill a free chunk from the receive rings and submit it to the engine (receive.go);
+//	          with several lanes, one chunk of each                    (receive_lanes.go)
 //	complete  take finished chunks of each lane in the order of submission, sort their packets
 //	          by verdict, and transmit each port's list                (complete.go, transmit.go)
 //	recycle   reclaim transmitted frames, refill the receive rings      (transmit.go, receive.go)
@@ -37,7 +38,9 @@ type worker struct {
 	tx       []egress // by port
 	engine   Engine
 	lanes    []laneState
-	inFlight int // chunks of all lanes that the engine has
+	reserved int    // chunks of each lane that no other takes
+	inFlight int    // chunks of all lanes that the engine has
+	sorter   sorter // with several lanes
 	free     []*batch.Chunk
 	reader   *fib.Reader
 	mem      []byte // the UMEM; a frame's address is an index
@@ -136,6 +139,11 @@ func (w *worker) shutDown() {
 				w.drop(f, batch.Stopping)
 			}
 			w.pending.cancelRetry(c.Retried)
+		}
+	}
+	for i := range w.lanes {
+		for q := &w.lanes[i].waiting; q.n > 0; {
+			w.drop(q.pop(), batch.Stopping)
 		}
 	}
 	for w.pending.n > 0 {

@@ -1,0 +1,121 @@
+package dataplane
+
+import (
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/lane"
+)
+
+// With several lanes, received packets are sorted into the queues of their lanes first, and then each lane
+// submits a chunk, the first lane first. The receive rings are emptied whether or not the engine keeps up,
+// so that no packet waits in a ring behind packets of another lane.
+
+// sorter finds the lanes of packets.
+type sorter struct {
+	*lane.Classifier
+	burst [sortBurst]batch.Frame
+	lanes [sortBurst]uint8
+}
+
+const (
+	sortBurst = 64
+	// sortMost is the least number of packets that are received in an iteration, if they are there: a full
+	// ring is emptied faster than a core can fill it.
+	sortMost = 1024
+)
+
+// receiveLanes receives packets, submits up to one chunk of each lane, and reports whether it did either.
+// In the first lane's chunk, packets of the pending queue come first. Those of the slow path are sorted like
+// received ones, before them.
+func (w *worker) receiveLanes(now time.Duration) bool {
+	w.capture = w.captures.Load()
+	w.expireFragments(now)
+	if w.host.polled {
+		w.receiveFromHost(now)
+	}
+	slow := w.slow.n
+	w.slow.n = 0
+	for i := 0; i < slow; i += sortBurst {
+		w.sort(w.slow.queue[i:min(i+sortBurst, slow)], now)
+	}
+	busy := w.pollRings(now) || slow > 0
+	w.drops.flush(w.counters)
+	for i := range w.lanes {
+		busy = w.submitFrom(i, now) || busy
+	}
+	return busy
+}
+
+// pollRings receives packets from all rings, round-robin, and reports whether there were any.
+func (w *worker) pollRings(now time.Duration) (received bool) {
+	rx := &w.rx
+	quota := max(rx.quota, sortMost/len(rx.queues), 1)
+	for i := range rx.queues {
+		queue := (rx.first + i) % len(rx.queues)
+		for left := quota; left > 0; {
+			want := min(left, sortBurst)
+			n := rx.queues[queue].Receive(w.sorter.burst[:want])
+			if n == 0 {
+				break
+			}
+			received = true
+			burst := w.sorter.burst[:n]
+			rx.tallies[burst[0].Origin.Port()].add(burst)
+			if w.capture != nil {
+				w.captureReceived(burst, now, queue, nil, 0)
+			}
+			w.sort(burst, now)
+			if left -= n; n < want {
+				break
+			}
+		}
+	}
+	for p := range rx.tallies {
+		rx.tallies[p].flush(&w.counters[p].rxPackets, &w.counters[p].rxBytes)
+	}
+	rx.first = (rx.first + 1) % len(rx.queues)
+	return received
+}
+
+// sort adds up to sortBurst packets to the queues of their lanes, and drops those that do not fit.
+func (w *worker) sort(burst []batch.Frame, now time.Duration) {
+	lanes := w.sorter.lanes[:len(burst)]
+	w.sorter.Classify(w.mem, burst, lanes)
+	for i, f := range burst {
+		if !w.lanes[lanes[i]].waiting.push(f, now) {
+			w.drop(f, batch.LaneFull)
+		}
+	}
+}
+
+// submitFrom submits a chunk of a lane's waiting packets, and reports whether it did.
+func (w *worker) submitFrom(lane int, now time.Duration) bool {
+	l := &w.lanes[lane]
+	changes := w.fib.Changes()
+	retry := lane == 0 && w.pending.due(changes, now)
+	if l.waiting.n == 0 && !retry {
+		return false
+	}
+	c := w.chunkFor(lane)
+	if c == nil {
+		return false
+	}
+	c.N, c.Retried, c.Received = 0, 0, now
+	if retry {
+		w.pending.retry(c, changes, now, w.handleExpired)
+		w.drops.flush(w.counters)
+	}
+	limited := l.waiting.take(c, max(c.N, w.rx.maxPackets), l.pace.limit(w.rx.maxBytes))
+	if c.N == 0 {
+		return false
+	}
+	if w.capture != nil {
+		w.assignTraces(c)
+	}
+	w.submit(lane, c)
+	if l.pace.budget > 0 {
+		l.pace.record(batch.Clock()-c.Submitted, limited)
+	}
+	return true
+}
