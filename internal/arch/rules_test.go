@@ -59,7 +59,8 @@ var imports = []struct {
 	{"dataplane/esp", []string{"batch", "dataplane/inspect", "fib", "ipsec", "ipsec/gateway", "packet", "umem", "internal/prefetch"}, "the IPsec stage of both engines, which call it; packets to look up again are returned to them"},
 	{"dataplane/cpu", []string{"batch", "dataplane/esp", "dataplane/inspect", "fib", "ipsec/gateway", "lookup", "packet", "umem"}, "lookup and rewrite, after the IPsec stage; does not know workers or the GPU engine"},
 
-	{"dataplane/gpu", []string{"batch", "cuda", "dataplane/cpu", "dataplane/esp", "fib", "ipsec", "ipsec/device", "ipsec/gateway", "lookup/trie", "packet", "internal/hostmem", "internal/ordered"}, "an engine with the CPU engine as fallback; only cuda calls the driver"},
+	{"dataplane/gpu/choice", []string{"batch"}, "times in, choices out; knows no engine"},
+	{"dataplane/gpu", []string{"batch", "cuda", "dataplane/cpu", "dataplane/esp", "dataplane/gpu/choice", "fib", "ipsec", "ipsec/device", "ipsec/gateway", "lookup/trie", "packet", "internal/hostmem", "internal/ordered"}, "an engine with the CPU engine as fallback; only cuda calls the driver"},
 
 	{"control/config", []string{"internal/netdev", "internal/textfile", "ipsec/suite"}, "parses and validates the configuration, also against the host and the key lengths of suites"},
 	{"control/socket", nil, "carries any values"},

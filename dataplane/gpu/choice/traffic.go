@@ -1,0 +1,138 @@
+package choice
+
+import "time"
+
+const (
+	window       = time.Millisecond
+	averageDelay = 1.5  // of a packet, in iterations of the worker: waiting half of one, and one
+	minFree      = 0.05 // share of time that a worker is assumed to have for the costs per chunk
+	overloaded   = 1e6  // nanoseconds that a packet takes if it is more than an engine can do
+	crowded      = 4    // chunks in flight
+	stayGain     = 0.9  // of the usual engine's time in comparisons with the other's
+)
+
+// traffic describes the chunks of about the last millisecond, and decides on the usual engine.
+type traffic struct {
+	usual   Engine
+	port    estimate // receiving and transmitting
+	largest float64  // packets of the largest chunk since the start
+
+	// The current window.
+	begin, idle     time.Duration
+	chunks, count   float64 // chunks and their packets
+	single, squares float64 // packets and squares of the packets of chunks behind few others
+	size, waiting   float64 // bytes of the chunks, and the GPU's backlog in bytes
+	blocked         float64 // nanoseconds in an engine
+	broken          bool    // the worker could not receive for some time
+
+	// Means of recent windows.
+	rate      float64 // packets per nanosecond
+	bytes     float64 // of a packet
+	packets   float64 // of a packet's chunk, behind few others
+	backlog   float64 // bytes
+	busy      float64 // share of time
+	saturated bool    // the last window had full chunks only, and no idle time
+}
+
+func newTraffic() traffic { return traffic{port: newEstimate(priorPort)} }
+
+// count adds a chunk to the traffic.
+func (c *Chooser) count(class Class, x *terms, at *Situation) {
+	t := &c.traffic
+	switch {
+	case t.broken:
+		t.restart(at)
+	case at.Now-t.begin >= window:
+		if t.chunks > 0 {
+			c.endWindow(class, at)
+		}
+		t.restart(at)
+	}
+	t.chunks++
+	t.count += x[packets]
+	if c.lanes[at.Lane].inFlight < crowded { // else the chunk has grown by waiting
+		t.single += x[packets]
+		t.squares += x[packets] * x[packets]
+	}
+	t.size += x[bytes]
+	t.waiting += x[backlog]
+	t.largest = max(t.largest, x[packets])
+}
+
+func (t *traffic) restart(at *Situation) {
+	t.begin, t.idle, t.chunks, t.count, t.single, t.squares, t.size, t.waiting, t.blocked, t.broken = at.Now, at.Idle, 0, 0, 0, 0, 0, 0, 0, false
+}
+
+// endWindow updates the means, the cost of receiving and transmitting, the usual engine and the load.
+func (c *Chooser) endWindow(class Class, at *Situation) {
+	t := &c.traffic
+	length := float64(at.Now - t.begin)
+	busy := 1.
+	if t.idle >= 0 && at.Idle >= t.idle {
+		busy = max(0, 1-float64(at.Idle-t.idle)/length)
+		if length < 2*float64(window) {
+			other := max(0, busy*length-t.blocked)
+			t.port.observe(&terms{t.chunks, t.count, t.size, 0}, other, other, t.begin, at.Now)
+		}
+	}
+	n := max(t.count, 1)
+	mean := func(old *float64, v float64) { *old += (v - *old) / 2 }
+	mean(&t.rate, t.count/length)
+	mean(&t.bytes, t.size/n)
+	mean(&t.packets, t.squares/max(t.single, 1))
+	mean(&t.backlog, t.waiting/t.chunks)
+	mean(&t.busy, busy)
+	t.saturated = busy > 0.98 && t.largest >= 64 && n/t.chunks > 0.95*t.largest
+	t.usual = c.better(class, at.Now)
+	share := t.count / length * c.perPacket(&c.engine[CPU][class])
+	if t.saturated {
+		share = max(share, 1)
+	}
+	c.Load.set(share, at.Now)
+}
+
+// perPacket returns the nanoseconds of a worker per packet in large chunks, for an engine that blocks it as
+// estimated.
+func (c *Chooser) perPacket(e *estimate) float64 {
+	x := terms{0, 1, c.traffic.bytes, 0}
+	return e.marginal(&x) + c.traffic.port.marginal(&x)
+}
+
+// iteration returns the packets of a chunk, and the nanoseconds of an iteration of the worker, if an
+// engine that blocks it as estimated serves all traffic: chunks grow until their costs are covered.
+func (c *Chooser) iteration(e *estimate) (n, nanoseconds float64) {
+	t, one := &c.traffic, terms{1, 0, 0, 0}
+	perChunk, perPacket := e.cost(&one)+t.port.cost(&one), c.perPacket(e)
+	n = max(1, t.packets)
+	free := 1 - t.rate*perPacket
+	if free < 0.01 || t.saturated {
+		return n, overloaded
+	}
+	n = max(n, min(t.rate*perChunk/max(free, minFree), t.largest))
+	return n, perChunk + n*perPacket
+}
+
+// better returns the engine that transmits packets sooner if it serves all traffic.
+func (c *Chooser) better(class Class, now time.Duration) Engine {
+	t := &c.traffic
+	_, cpu := c.iteration(&c.engine[CPU][class])
+	n, host := c.iteration(&c.host[class])
+	if cpu == overloaded && host == overloaded {
+		cpu, host = c.perPacket(&c.engine[CPU][class]), c.perPacket(&c.host[class])
+		if cpu < host {
+			return CPU
+		}
+		return GPU
+	}
+	e := &c.engine[GPU][class]
+	cpu, gpu := cpu*averageDelay, host*averageDelay+e.cost(&terms{1, n, n * t.bytes, t.backlog})+e.risk(now)
+	if t.usual == GPU {
+		gpu *= stayGain
+	} else {
+		cpu *= stayGain
+	}
+	if cpu < gpu {
+		return CPU
+	}
+	return GPU
+}
