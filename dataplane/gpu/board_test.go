@@ -18,7 +18,7 @@ func TestBoardsAreExaminedWithoutAContext(t *testing.T) {
 		t.Fatalf("%d boards, %d resources held", len(boards), f.held)
 	}
 	b := boards[1]
-	forward, gateway := got(forwardNeeds.shape(hopper))(t), got(gatewayNeeds.shape(hopper))(t)
+	forward, gateway := got(forwardNeeds.shape(faked))(t), got(gatewayNeeds.shape(faked))(t)
 	if b.Number != 1 || b.Info.Name != "Fake 1" || b.Sharing.Mode != cuda.Exclusive || b.Forward != forward || b.Gateway != gateway || b.ForwardErr != nil || b.GatewayErr != nil {
 		t.Errorf("%+v", b)
 	}

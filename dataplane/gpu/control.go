@@ -79,6 +79,9 @@ func (c *controller) look(now time.Time) {
 		c.chunks, c.used = chunks, now
 	}
 	c.recent = max(c.k.pool.highest(), c.recent-max(1, c.recent/restIntervals))
+	if err := c.k.check(); err != nil {
+		c.k.d.state.fail(err)
+	}
 	v := atomic.LoadUint32(c.k.mailbox.control)
 	c.k.mailbox.restBlocks(v, uint32(min(c.k.pool.slots, max(restingBlocks, c.recent+spareBlocks))))
 	if c.after > 0 && now.Sub(c.used) >= c.after {

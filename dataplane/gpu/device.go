@@ -12,7 +12,6 @@ import (
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
-	"github.com/warproute/warproute/ipsec/gateway"
 )
 
 //go:generate go test -run ^TestCHeader$ -update .
@@ -21,58 +20,24 @@ import (
 //go:embed kernel/forward.ptx
 var kernels []byte
 
-// Options describe how a device is used. Zero values mean the defaults.
-type Options struct {
-	Timeout          time.Duration // for a chunk; a timeout is an outage of the worker's GPU; 20 ms
-	Pause            time.Duration // until the worker retries; doubles up to 60 times on repeated timeouts; 1 s
-	PartialChecksums []bool        // by port: received frames may have partial L4 checksums
-	Library          string        // path of libcuda; for tests
-
-	// Small is the largest chunk that the CPU executes while a worker has no other chunk in flight,
-	// as the CPU finishes it earlier. 0: none.
-	Small int
-
-	// Shadow is N if the CPU repeats one in N chunks of each worker's GPU. A different result takes
-	// the GPU out of use. 0: off.
-	Shadow int
-
-	// Gateway is the IPsec gateway of the workers' CPU engines, nil without IPsec. It must not change
-	// while a device is opened or closed.
-	Gateway *gateway.Gateway
-
-	// GPUs is the number of GPUs that OpenAll opens; a failure of one is an error. 0: all that work, up
-	// to one per worker.
-	GPUs int
-
-	// Workers is the number of expected engines; a device with room for fewer is not opened. 0: unknown.
-	Workers int
-
-	// Park is how long the kernel runs without a chunk before it parks: it ends, and the GPU is free for
-	// other processes, until a worker has a chunk for it. 0: never.
-	Park time.Duration
-
-	// PlainTile and SecuredBatch are the usual packets of a tile without ESP and bytes of a warp batch of
-	// ESP packets, for measurements; see tiling.
-	PlainTile, SecuredBatch int
-
-	slots int // of the kernel at most, for tests; 0: maxSlots
-}
-
 // Device is a GPU with a copy of the FIB. It serves the engines of several workers.
 type Device struct {
-	options  Options
-	number   int // the driver's ordinal
-	info     cuda.DeviceInfo
-	ctx      *cuda.Context
-	state    deviceState
-	base     *fib.FIB
-	tables   *tables
-	pointers tablePointers
-	forward  *cuda.Function
-	patch    *cuda.Function
-	keyTable *keyTable // nil: no IPsec
-	kernel   *kernel
-	control  *controller
+	options         Options
+	number          int // the driver's ordinal
+	multiprocessors int // that the kernel may use
+	info            cuda.DeviceInfo
+	sharing         cuda.Sharing
+	ctx             *cuda.Context
+	state           deviceState
+	base            *fib.FIB
+	tables          *tables
+	pointers        tablePointers
+	forward         *cuda.Function
+	patch           *cuda.Function
+	keyTable        *keyTable // nil: no IPsec
+	kernel          *kernel
+	shape           Shape // of the kernel
+	control         *controller
 
 	destroyOnce sync.Once     // see destroyContext
 	destroyed   chan struct{} // closed after destroyContext
@@ -102,17 +67,15 @@ func open(found *cuda.Device, number int, base *fib.FIB, o Options) (*Device, er
 	return d, nil
 }
 
-func (o Options) withDefaults() Options {
-	o.Timeout = cmp.Or(o.Timeout, 20*time.Millisecond)
-	o.Pause = cmp.Or(o.Pause, time.Second)
-	return o
-}
-
 func (d *Device) open(found *cuda.Device) (err error) {
 	if d.info, err = found.Info(); err != nil {
 		return err
 	}
-	if d.ctx, err = found.Retain(); err != nil {
+	if d.sharing, err = found.Sharing(); err != nil {
+		return err
+	}
+	d.options.Limit = d.options.limitOf(d.sharing)
+	if d.ctx, d.multiprocessors, err = openContext(found, d.options.Multiprocessors); err != nil {
 		return err
 	}
 	if err := d.ctx.Do(d.prepare); err != nil {
@@ -147,24 +110,37 @@ func (d *Device) prepare() error {
 // makeKernel prepares the resident kernel, with as many slots as blocks fit. Two blocks more are for the
 // watcher and for table patches.
 func (d *Device) makeKernel() (err error) {
-	f, warps, dynamic := d.forward, threads/32, uint32(sharedHeader+threads/32*forwardScratch)
-	if d.options.Gateway != nil {
-		if f, warps, dynamic, err = d.loadGateway(); err != nil {
-			return err
-		}
-	}
-	if err := f.SetAttribute(cuda.MaxDynamicShared, int(dynamic)); err != nil {
-		return err
-	}
-	blocks, err := f.BlocksPerMultiprocessor(32*warps, int(dynamic))
+	l, err := readLimits(d.ctx.Device(), d.options.SharedLimit)
 	if err != nil {
 		return err
 	}
-	slots := min(blocks*d.info.Multiprocessors-2, cmp.Or(d.options.slots, maxSlots))
-	if slots < 1 {
-		return fmt.Errorf("the GPU has %d multiprocessors with room for %d blocks each; at least 3 blocks are needed", d.info.Multiprocessors, blocks)
+	f, needs := d.forward, forwardNeeds
+	if d.options.Gateway != nil {
+		needs = gatewayNeeds
 	}
-	if d.kernel, err = d.newKernel(f, slots, warps, dynamic); err != nil {
+	s, err := needs.shape(l)
+	if err != nil {
+		return err
+	}
+	if d.options.Gateway != nil {
+		if f, err = d.loadGateway(s.Staging); err != nil {
+			return err
+		}
+	}
+	if err := f.SetAttribute(cuda.MaxDynamicShared, s.Shared); err != nil {
+		return err
+	}
+	blocks, err := f.BlocksPerMultiprocessor(s.Threads(), s.Shared)
+	if err != nil {
+		return err
+	}
+	s.BlocksPerMultiprocessor = min(s.BlocksPerMultiprocessor, blocks) // fewer by registers, or by SharedLimit
+	slots := min(s.BlocksPerMultiprocessor*d.multiprocessors-2, cmp.Or(d.options.slots, maxSlots))
+	if slots < 1 {
+		return fmt.Errorf("%d multiprocessors have room for %d blocks each; at least 3 blocks are needed", d.multiprocessors, s.BlocksPerMultiprocessor)
+	}
+	d.shape = s
+	if d.kernel, err = d.newKernel(f, slots, s.Warps, uint32(s.Shared)); err != nil {
 		return err
 	}
 	d.control = startController(d.kernel, d.options.Park)

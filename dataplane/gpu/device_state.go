@@ -44,6 +44,7 @@ type Outage struct {
 // first failure is final.
 type deviceState struct {
 	failure   atomic.Pointer[Outage]
+	progress  progress
 	destroyed atomic.Bool // the device's context, so that the device no longer writes to memory
 }
 

@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +23,10 @@ type Engine struct {
 	generation *atomic.Uint32 // of the router's tables; the device's copy follows
 	ipsec      *ipsecPath     // nil: no IPsec
 	tiling     tiling
-	timeout    time.Duration // for a chunk
+	timeout    time.Duration // for a chunk, of the GPU's working time
+	limit      time.Duration // for a chunk
+	late       bool          // the oldest chunk on the GPU is; see waits
+	deferred   int           // chunks that the CPU has not executed yet; see executeDeferred
 	small      int           // Options.Small
 	checker    checker
 	shadow     *shadow         // nil: off
@@ -47,6 +49,8 @@ type flight struct {
 	tiles     int
 	finished  int           // tiles whose results are copied
 	submitted time.Duration // by batch.Clock
+	late      lateness
+	deferred  bool
 }
 
 // Placement is where a chunk was executed, and why.
@@ -58,6 +62,7 @@ const (
 	BelowThreshold           // on the CPU: a small chunk, and no other in flight
 	NoFreeSlot               // on the CPU: too few slots were free
 	KernelParked             // on the CPU: the kernel was not running
+	GPULate                  // on the CPU: an older chunk on the GPU was late
 	Abandoned                // the GPU did not finish it
 	numPlacements
 )
@@ -66,7 +71,7 @@ const (
 func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m *mailbox, pool *slotPool, umem []byte, o Options) *Engine {
 	return &Engine{
 		cpu: fallback, esp: fallback.ESP(), state: state, kernel: kernel, outage: workerOutage{first: o.Pause}, mailbox: m, pool: pool, umem: umem,
-		timeout: o.Timeout, small: o.Small, tiling: o.tiling(m.batches, pool.slots),
+		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), small: o.Small, tiling: o.tiling(m.batches, pool.slots),
 		checker:    newChecker(umem, state, len(o.PartialChecksums), fallback.Adjacencies()),
 		generation: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, pool.slots),
 	}
@@ -85,10 +90,12 @@ func (e *Engine) Name() string {
 func (e *Engine) Submit(c *batch.Chunk) {
 	e.inFlight = e.inFlight[:len(e.inFlight)+1]
 	f := &e.inFlight[len(e.inFlight)-1]
-	f.chunk, f.jobs, f.tiles, f.finished = c, nil, 0, 0
+	f.chunk, f.jobs, f.tiles, f.finished, f.late = c, nil, 0, 0, lateness{}
 	if f.placement = e.place(f); f.placement == ExecutedOnGPU {
 		e.onGPU.Add(1)
 		e.post(f)
+	} else if f.deferred = f.placement == GPULate && e.esp != nil; f.deferred {
+		e.deferred++
 	} else {
 		e.cpu.Submit(c)
 	}
@@ -100,8 +107,12 @@ func (e *Engine) Submit(c *batch.Chunk) {
 func (e *Engine) place(f *flight) Placement {
 	n := f.chunk.N
 	switch {
+	case e.deferred > 0:
+		return GPULate
 	case !e.usable():
 		return ExecutedOnCPU
+	case e.late:
+		return GPULate
 	case n <= e.small && len(e.inFlight) == 1:
 		return BelowThreshold
 	case e.kernel.parked.Load():
@@ -174,18 +185,23 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 		switch {
 		case !e.state.ok():
 			e.abandon()
-		case batch.Clock()-f.submitted <= e.timeout || e.finishTiles(f): // polls again: the thread may have been descheduled
+		case e.waits(f) || e.finishTiles(f): // polls again: the thread may have been descheduled
 			return false
 		default:
 			e.abandon()
-			e.outage.begin(fmt.Errorf("GPU timeout: %d packets not finished within %v", c.N, e.timeout))
+			e.outage.begin(e.timeoutError(f))
 		}
 	}
 	switch f.placement {
 	case ExecutedOnGPU:
 		e.finishChunk(f)
 		e.onGPU.Add(-1)
+		e.setLate(false)
+		e.state.progress.finished(f.submitted)
+	case GPULate:
+		e.executeDeferred(f)
 	case Abandoned:
+		e.setLate(false)
 		lose(c)
 		e.shadow.forget(c)
 	}

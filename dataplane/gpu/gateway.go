@@ -37,35 +37,26 @@ type keyTableParams struct {
 
 const keyBytes = device.KeyBytes
 
-// loadGateway loads the gateway kernel, which replaces the forwarding kernel. It returns the warps and the
-// shared memory of a block in bytes.
-func (d *Device) loadGateway() (f *cuda.Function, warps int, dynamic uint32, err error) {
+// loadGateway loads the gateway kernel, which replaces the forwarding kernel, for warps with staging buffers
+// of some bytes.
+func (d *Device) loadGateway(staging int) (*cuda.Function, error) {
 	module, err := d.load(ipsecKernel)
 	if err != nil {
-		return nil, 0, 0, err
+		return nil, err
 	}
-	if f, err = module.Function("gateway"); err != nil {
-		return nil, 0, 0, err
-	}
-	most, err := d.ctx.Device().Attribute(cuda.MaxSharedPerBlockOptin)
+	f, err := module.Function("gateway")
 	if err != nil {
-		return nil, 0, 0, err
-	}
-	warps = gatewayThreads / 32
-	fixed := aesBytes + sharedHeader + warps*gatewayScratch
-	staging := (most - fixed) / warps &^ 15
-	if staging < minStagingBytes {
-		return nil, 0, 0, fmt.Errorf("GPU IPsec requires %d bytes of shared memory per block, the GPU has %d", fixed+warps*minStagingBytes, most)
+		return nil, err
 	}
 	v := &keyTable{staging: uint32(staging / 4)}
 	if v.keys, err = d.alloc(maxKeys * keyBytes); err != nil {
-		return nil, 0, 0, err
+		return nil, err
 	}
 	if v.keyWriter, err = d.newKeyWriter(v.keys); err != nil {
-		return nil, 0, 0, err
+		return nil, err
 	}
 	d.keyTable = v
-	return f, warps, uint32(fixed + warps*staging), nil
+	return f, nil
 }
 
 // keyWriter writes keys to a device's key table and overwrites deleted ones, for a gateway.Gateway. The

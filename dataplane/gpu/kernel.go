@@ -38,6 +38,7 @@ const (
 type kernelState struct {
 	parked atomic.Bool   // it does not
 	wanted chan struct{} // a worker has a chunk for the parked kernel
+	late   atomic.Int32  // workers that wait for a late chunk
 }
 
 // requestWake asks the device's controller to launch the kernel. It does not block.

@@ -56,8 +56,8 @@ func readLimits(d *cuda.Device, sharedLimit int) (l limits, err error) {
 			return l, err
 		}
 	}
-	if sharedLimit > 0 {
-		l.shared = min(l.shared, sharedLimit)
+	if sharedLimit > 0 && sharedLimit < l.shared {
+		l.shared = sharedLimit
 		l.multiprocessorShared = min(l.multiprocessorShared, l.shared+l.sharedReserved)
 	}
 	return l, nil
@@ -80,16 +80,13 @@ type kernelNeeds struct {
 	registers    int // of a thread; 0: unknown, until the driver has compiled the kernel
 }
 
-// aesTables is the size of the tables of aes.h in bytes: 32 copies of each word.
-const aesTables = 4 * 32 * (256 + 256 + 64)
-
 // The kernels' needs, as their code declares them, and the numbers of warps that an H200 is fastest with.
 // A gateway's warp needs room for two packets of 1,500 bytes in ESP: with one at a time, HMAC and CBC
 // encryption use a lane or four of 32.
 var (
-	forwardNeeds = kernelNeeds{name: "forwarding", tables: 8, scratch: 4736, warps: 16}
+	forwardNeeds = kernelNeeds{name: "forwarding", tables: sharedHeader, scratch: forwardScratch, warps: threads / warpSize}
 	gatewayNeeds = kernelNeeds{
-		name: "IPsec", tables: aesTables + 16, scratch: 4224, warps: 8,
+		name: "IPsec", tables: aesBytes + sharedHeader, scratch: gatewayScratch, warps: gatewayThreads / warpSize,
 		staging: stagingOf(2, 1600), leastStaging: minStagingBytes,
 	}
 )

@@ -24,6 +24,7 @@ var (
 	ampere = board(166912, 1024, 2048, 32) // A100
 	ada    = board(101376, 1024, 1536, 24) // L4, L40S, RTX 40; A10 and RTX 30 have fewer blocks
 	turing = board(65536, 0, 1024, 16)     // T4
+	faked  = limits{shared: 232448, sharedReserved: 1024, multiprocessorShared: 4 * 77824, registers: 65536, threads: 2048, blocks: 32}
 )
 
 func TestShapesOfBoards(t *testing.T) {
@@ -32,11 +33,11 @@ func TestShapesOfBoards(t *testing.T) {
 		board            limits
 		forward, gateway Shape
 	}{
-		{"H200", hopper, Shape{16, 75784, 0, 3}, Shape{8, 232336, 15600, 1}},
-		{"A100", ampere, Shape{16, 75784, 0, 2}, Shape{8, 166800, 7408, 1}},
-		{"L4", ada, Shape{16, 75784, 0, 1}, Shape{2, 101360, 9584, 1}},
-		{"A10", board(101376, 1024, 1536, 16), Shape{16, 75784, 0, 1}, Shape{2, 101360, 9584, 1}},
-		{"T4", turing, Shape{13, 61576, 0, 1}, Shape{}},
+		{"H200", hopper, Shape{16, 75792, 0, 3}, Shape{8, 232336, 15600, 1}},
+		{"A100", ampere, Shape{16, 75792, 0, 2}, Shape{8, 166800, 7408, 1}},
+		{"L4", ada, Shape{16, 75792, 0, 1}, Shape{2, 101360, 9584, 1}},
+		{"A10", board(101376, 1024, 1536, 16), Shape{16, 75792, 0, 1}, Shape{2, 101360, 9584, 1}},
+		{"T4", turing, Shape{13, 61584, 0, 1}, Shape{}},
 	} {
 		if s, err := forwardNeeds.shape(tt.board); err != nil || s != tt.forward {
 			t.Errorf("%s forwards with %v, %v; want %v", tt.name, s, err, tt.forward)
@@ -101,14 +102,14 @@ func TestShapesFit(t *testing.T) {
 func TestSmallerBoardIsEmulated(t *testing.T) {
 	f, library := newFake(t)
 	found := got(find(library, 1))(t)[0]
-	if l := got(readLimits(found, 0))(t); l != hopper {
-		t.Errorf("limits %+v, want %+v", l, hopper)
+	if l := got(readLimits(found, 0))(t); l != faked {
+		t.Errorf("limits %+v, want %+v", l, faked)
 	}
 	l := got(readLimits(found, 101376))(t)
 	if s, want := got(gatewayNeeds.shape(l))(t), got(gatewayNeeds.shape(ada))(t); s != want {
 		t.Errorf("%v, want %v", s, want)
 	}
-	if l := got(readLimits(found, 1<<20))(t); l != hopper {
+	if l := got(readLimits(found, 1<<20))(t); l != faked {
 		t.Errorf("a limit above the GPU's gives %+v", l)
 	}
 	f.failNext("cuDeviceGetAttribute")
@@ -123,7 +124,7 @@ func TestNeedsAreThoseOfTheKernels(t *testing.T) {
 		define string
 		needs  kernelNeeds
 		tables int
-	}{{"-DHOT_ENTRIES=64", forwardNeeds, 0}, {"-DCHECK_REVERSE_PATH=0", gatewayNeeds, aesTables}} {
+	}{{"-DHOT_ENTRIES=64", forwardNeeds, 0}, {"-DCHECK_REVERSE_PATH=0", gatewayNeeds, aesBytes}} {
 		program := filepath.Join(t.TempDir(), "sizes")
 		// Unused functions of the kernels are not defined; optimization removes them.
 		if out, err := exec.Command("cc", "-std=gnu11", "-O2", "-w", tt.define, "-o", program, "testdata/sizes.c").CombinedOutput(); err != nil {
@@ -131,7 +132,7 @@ func TestNeedsAreThoseOfTheKernels(t *testing.T) {
 		}
 		out, err := exec.Command(program).Output()
 		require.NoError(t, err)
-		if want := fmt.Sprintf("%d %d", tt.needs.scratch, aesTables); strings.TrimSpace(string(out)) != want {
+		if want := fmt.Sprintf("%d %d", tt.needs.scratch, aesBytes); strings.TrimSpace(string(out)) != want {
 			t.Errorf("%s: scratch and tables of %s bytes, want %s", tt.needs.name, out, want)
 		}
 		if rest := tt.needs.tables - tt.tables; rest < 8 || rest > 16 {

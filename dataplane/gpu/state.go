@@ -12,6 +12,10 @@ type State struct {
 	Number int // the driver's ordinal
 	Info   cuda.DeviceInfo
 
+	Sharing         cuda.Sharing
+	Multiprocessors int   // that the kernel may use
+	Shape           Shape // of the kernel
+
 	Blocks     int  // of the kernel, one per slot
 	Awake      int  // blocks that poll their slot
 	Parked     bool // the kernel does not run, for want of load
@@ -22,7 +26,7 @@ type State struct {
 	Lost       int // abandoned chunks that the device has not finished
 
 	// Chunks of its workers, by Placement.
-	ByGPU, ByCPU, BelowThreshold, NoFreeSlot, KernelParked uint64
+	ByGPU, ByCPU, BelowThreshold, NoFreeSlot, KernelParked, GPULate uint64
 
 	// One in Shadow chunks is repeated by the CPU; 0: none. The counters are repeated chunks with the
 	// same result, with a different one, and chunks that were skipped as the tables changed.
@@ -40,7 +44,8 @@ type State struct {
 // State returns the state of the device. Any goroutine may call it, between the last NewEngine and Close.
 func (d *Device) State() State {
 	s := State{
-		Number: d.number, Info: d.info, Blocks: d.kernel.pool.slots, Parked: d.kernel.state.parked.Load(), Wakes: d.kernel.wakes.Load(),
+		Number: d.number, Info: d.info, Sharing: d.sharing, Multiprocessors: d.multiprocessors, Shape: d.shape,
+		Blocks: d.kernel.pool.slots, Parked: d.kernel.state.parked.Load(), Wakes: d.kernel.wakes.Load(),
 		Workers: len(d.engines), Outage: d.outage(), Shadow: d.options.Shadow,
 	}
 	if !s.Parked {
@@ -62,6 +67,7 @@ func (d *Device) State() State {
 		s.BelowThreshold += e.executed[BelowThreshold].Load()
 		s.NoFreeSlot += e.executed[NoFreeSlot].Load()
 		s.KernelParked += e.executed[KernelParked].Load()
+		s.GPULate += e.executed[GPULate].Load()
 		if r := e.shadow; r != nil {
 			s.ShadowSame += r.same.Load()
 			s.ShadowDifferent += r.different.Load()

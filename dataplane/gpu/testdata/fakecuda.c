@@ -96,7 +96,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, int dev)
 	case 16: *value = 10; break; /* multiprocessors */
 	case 20: *value = state->mode; break;
 	case 39: *value = 2048; break; /* threads of a multiprocessor */
-	case 81: *value = 233472; break; /* shared memory of a multiprocessor */
+	case 81: *value = 4 * 77824; break; /* shared memory of a multiprocessor: four blocks */
 	case 82: *value = 65536; break; /* registers of a multiprocessor */
 	case 97: *value = 232448; break; /* shared memory of a block */
 	case 106: *value = 32; break; /* blocks of a multiprocessor */

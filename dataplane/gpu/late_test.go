@@ -1,0 +1,286 @@
+package gpu
+
+import (
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/dataplane/esp"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/umem"
+)
+
+// driver submits chunks to an engine and completes them in order, as a worker does.
+type driver struct {
+	t         *testing.T
+	e         *Engine
+	rnd       *rand.Rand
+	free, out []*batch.Chunk
+	lost      int           // chunks
+	longest   time.Duration // from the submission of a chunk to its completion
+}
+
+func newDriver(t *testing.T, e *Engine, chunks []*batch.Chunk) *driver {
+	return &driver{t: t, e: e, rnd: rand.New(rand.NewPCG(17, 5)), free: chunks}
+}
+
+// run submits for a time, and completes until a point in time.
+func (d *driver) run(submit time.Duration) {
+	for end := time.Now().Add(submit); time.Now().Before(end) || len(d.out) > 0; time.Sleep(20 * time.Microsecond) {
+		if len(d.free) > 0 && time.Now().Before(end) {
+			c := d.free[0]
+			c.N = 1 + d.rnd.IntN(50)
+			for i := range c.N {
+				c.In[i] = batch.Frame{Addr: uint32(i)*128 + 2, Len: 60}
+			}
+			c.Submitted = batch.Clock()
+			d.e.Submit(c)
+			d.free, d.out = d.free[1:], append(d.out, c)
+		}
+		for len(d.out) > 0 && d.e.Done(d.out[0]) {
+			c := d.out[0]
+			d.longest = max(d.longest, batch.Clock()-c.Submitted)
+			if c.Out[c.N-1].Verdict == batch.Lost {
+				d.lost++
+			}
+			d.free, d.out = append(d.free, c), d.out[1:]
+		}
+		if time.Since(end) > 10*time.Second {
+			d.t.Fatalf("%d chunks are not done", len(d.out))
+		}
+	}
+}
+
+// hangAll lets all blocks hang, as in another process's time slices.
+func hangAll(blocks []*block, hang bool) {
+	for _, b := range blocks {
+		b.hang.Store(hang)
+	}
+}
+
+// TestTimeSlicesLoseNothing: chunks on the GPU wait for 50 ms, later ones go to the CPU, and nothing times
+// out. Afterwards the worker uses the GPU again, at once.
+func TestTimeSlicesLoseNothing(t *testing.T) {
+	e, blocks, chunks := newRig(t, 8, 20*time.Millisecond)
+	e.limit = sharedLimit
+	d := newDriver(t, e, chunks)
+	d.run(5 * time.Millisecond)
+	for range 3 {
+		hangAll(blocks, true)
+		time.AfterFunc(50*time.Millisecond, func() { hangAll(blocks, false) })
+		d.run(60 * time.Millisecond)
+		before := e.executed[ExecutedOnGPU].Load()
+		if d.run(time.Millisecond); e.executed[ExecutedOnGPU].Load() <= before {
+			t.Error("the worker does not return to the GPU")
+		}
+	}
+	if d.lost != 0 || e.outage.timeouts.Load() != 0 || e.Name() != "gpu" || e.executed[ExecutedOnCPU].Load() != 0 {
+		t.Errorf("%d chunks lost, %d timeouts, engine %s", d.lost, e.outage.timeouts.Load(), e.Name())
+	}
+	if n := e.executed[GPULate].Load(); n == 0 || d.longest < 40*time.Millisecond {
+		t.Errorf("%d chunks on the CPU while another was late, longest delay %v: the GPU did not hang", n, d.longest)
+	}
+}
+
+// TestSilentGPUTimesOutAtTheLimit: only the chunks that were on the GPU are lost. It recovers as from other
+// timeouts.
+func TestSilentGPUTimesOutAtTheLimit(t *testing.T) {
+	e, blocks, chunks := newRig(t, 8, 20*time.Millisecond)
+	e.limit = 200 * time.Millisecond
+	d := newDriver(t, e, chunks)
+	d.run(5 * time.Millisecond)
+	hangAll(blocks, true)
+	start := time.Now()
+	d.run(100 * time.Millisecond)
+	took := time.Since(start)
+	if o := e.outage.current.Load(); o == nil || !strings.Contains(o.Why.Error(), "packets not finished within 200ms") || took < 190*time.Millisecond {
+		t.Errorf("after %v: %+v", took, o)
+	}
+	if lost := d.lost; lost == 0 || lost > len(blocks) || e.executed[GPULate].Load() == 0 && lost < len(chunks)-1 {
+		t.Errorf("%d of %d chunks lost, %d on the CPU", lost, len(chunks), e.executed[GPULate].Load())
+	}
+	hangAll(blocks, false)
+	for begin := time.Now(); e.Name() != "gpu"; d.run(time.Millisecond) {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("it does not recover")
+		}
+	}
+	if e.outage.timeouts.Load() != 1 || e.outage.recoveries.Load() != 1 {
+		t.Errorf("%d timeouts, %d recoveries", e.outage.timeouts.Load(), e.outage.recoveries.Load())
+	}
+}
+
+// twoWorkers returns drivers of two workers of a device.
+func twoWorkers(t *testing.T, timeout time.Duration) (workers [2]*driver, blocks [2][]*block) {
+	t.Helper()
+	shared := &deviceState{}
+	for i := range workers {
+		e, b, chunks := newRig(t, 8, timeout)
+		e.limit, e.state = time.Minute, shared
+		e.checker.state = shared
+		workers[i], blocks[i] = newDriver(t, e, chunks), b
+	}
+	return workers, blocks
+}
+
+// TestHungBlockTimesOutWhileTheGPUWorks: long before the limit, when the GPU has finished the chunks of
+// another worker for as long as the timeout.
+func TestHungBlockTimesOutWhileTheGPUWorks(t *testing.T) {
+	workers, blocks := twoWorkers(t, 20*time.Millisecond)
+	hangAll(blocks[0], true)
+	var stop atomic.Bool
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for !stop.Load() {
+			workers[1].run(time.Millisecond)
+		}
+	}()
+	workers[0].run(time.Millisecond)
+	stop.Store(true)
+	<-ended
+	if o := workers[0].e.outage.current.Load(); o == nil || !strings.Contains(o.Why.Error(), "not finished while the GPU worked for 20ms on others") {
+		t.Errorf("the worker of the hung block: %+v", o)
+	}
+	if n := workers[1].e.outage.timeouts.Load(); n != 0 || workers[1].lost != 0 {
+		t.Errorf("the other worker: %d timeouts, %d chunks lost", n, workers[1].lost)
+	}
+}
+
+// TestOverdueChunkHasTimeAfterATimeSlice: the GPU finishes another worker's chunks first when it returns,
+// and then the overdue one.
+func TestOverdueChunkHasTimeAfterATimeSlice(t *testing.T) {
+	workers, blocks := twoWorkers(t, 100*time.Millisecond)
+	hangAll(blocks[0], true)
+	hangAll(blocks[1], true)
+	time.AfterFunc(150*time.Millisecond, func() { hangAll(blocks[1], false) })
+	time.AfterFunc(160*time.Millisecond, func() { hangAll(blocks[0], false) })
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		workers[1].run(170 * time.Millisecond)
+	}()
+	workers[0].run(170 * time.Millisecond)
+	<-ended
+	for i, w := range workers {
+		if n := w.e.outage.timeouts.Load(); n != 0 || w.lost != 0 {
+			t.Errorf("worker %d: %d timeouts, %d chunks lost: %v", i, n, w.lost, w.e.outage.current.Load())
+		}
+	}
+}
+
+func TestLimitFollowsSharing(t *testing.T) {
+	const ms = time.Millisecond
+	for _, tt := range []struct {
+		options Options
+		mode    cuda.SharingMode
+		want    time.Duration
+	}{
+		{Options{Timeout: 20 * ms}, cuda.Exclusive, 20 * ms},
+		{Options{Timeout: 20 * ms}, cuda.TimeSlicing, time.Second},
+		{Options{Timeout: 20 * ms}, cuda.MPS, time.Second},
+		{Options{Timeout: 20 * ms}, cuda.MIG, time.Second},
+		{Options{Timeout: time.Minute}, cuda.TimeSlicing, time.Minute},
+		{Options{Timeout: 20 * ms, Limit: 100 * ms}, cuda.TimeSlicing, 100 * ms},
+		{Options{Timeout: 20 * ms, Limit: 100 * ms}, cuda.Exclusive, 100 * ms},
+	} {
+		if got := tt.options.limitOf(cuda.Sharing{Mode: tt.mode}); got != tt.want {
+			t.Errorf("%v and %v, %s: %v, want %v", tt.options.Timeout, tt.options.Limit, tt.mode, got, tt.want)
+		}
+	}
+}
+
+// TestFaultEndsTheWaitForALateChunk: the driver reports a kernel's fault long before the limit.
+func TestFaultEndsTheWaitForALateChunk(t *testing.T) {
+	r := newKernelRig(t, 2, Options{Timeout: 20 * time.Millisecond, Limit: time.Minute})
+	chunks := batch.NewChunks(2, maxChunk)
+	for i, e := range r.engines {
+		if by := execute(t, e, chunks[i]); by != "gpu" {
+			t.Fatalf("executed by %s", by)
+		}
+	}
+	r.setHang(true)
+	time.AfterFunc(30*time.Millisecond, func() { atomic.StoreUint32(&r.fake.faulted, 1) })
+	start := time.Now()
+	if by := execute(t, r.engines[0], chunks[0]); by != "lost" || time.Since(start) > 10*time.Second {
+		t.Errorf("after %v: executed by %s", time.Since(start), by)
+	}
+	if by := execute(t, r.engines[1], chunks[1]); by != "cpu" {
+		t.Errorf("the other worker: executed by %s", by)
+	}
+	if n := r.kernel.state.late.Load(); n != 0 || !cuda.Sticky(r.state.err()) {
+		t.Errorf("%d workers wait; the device: %v", n, r.state.err())
+	}
+	atomic.StoreUint32(&r.fake.faulted, 0)
+	r.setHang(false)
+}
+
+// TestGatewayExecutesChunksAfterTheLateOne: sequence numbers are in the order of completion, also of chunks
+// that were submitted after the late one was finished.
+func TestGatewayExecutesChunksAfterTheLateOne(t *testing.T) {
+	net := testutil.NewNetwork()
+	g := &gateway.Gateway{}
+	s := protectAll(t, net, g)
+	s.SetKeyIndex(0, nil) // like a device
+	const size, n = 32, 4
+	mem := mapMemory(t, n*size*umem.FrameSize)
+	e := newIPsecEngine(t, net, g, mem, 4, size, maxKeys, Options{Timeout: 20 * time.Millisecond, Limit: time.Minute})
+	var late *flight
+	e.posted = func(f *flight) { late = f }
+	chunks := batch.NewChunks(n, size)
+	submit := func(k int) {
+		c := chunks[k]
+		for i := range c.In {
+			addr := uint32(k*size+i)*umem.FrameSize + umem.DataOffset
+			f := testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2, make([]byte, 100)...)
+			copy(mem[addr:], f)
+			c.In[i] = batch.Frame{Addr: addr, Len: uint16(len(f))}
+		}
+		c.N, c.Submitted = size, batch.Clock()
+		e.Submit(c)
+	}
+	submit(0)
+	for !e.late {
+		if e.Done(chunks[0]) {
+			t.Fatal("a hung chunk is done")
+		}
+	}
+	submit(1)
+	submit(2)
+	if s.Sequence() != size {
+		t.Errorf("%d numbers are taken while a chunk of %d packets is late", s.Sequence(), size)
+	}
+	eachPacket(e, late, func(i int, r *batch.Result, job esp.Job) {
+		e.checker.icvEnd(chunks[0].In[i], &job)[0]++
+		*r = batch.ForwardTo(1, chunks[0].In[i].Addr, chunks[0].In[i].Len)
+	})
+	for k := range late.tiles {
+		e.mailbox.slots[late.slots[k]].report()
+	}
+	for k, c := range chunks {
+		if k == n-1 {
+			break
+		}
+		if !e.Done(c) {
+			t.Fatalf("chunk %d is not done", k)
+		}
+		if k == 0 {
+			submit(n - 1) // while others are deferred
+		}
+		if want := uint64(size * (k + 1)); s.Sequence() != want {
+			t.Errorf("after chunk %d %d numbers are taken, want %d", k, s.Sequence(), want)
+		}
+	}
+	if !e.Done(chunks[n-1]) || s.Sequence() != n*size || e.executed[GPULate].Load() != n-1 || e.deferred != 0 {
+		t.Errorf("%d numbers, %d chunks on the CPU, %d deferred", s.Sequence(), e.executed[GPULate].Load(), e.deferred)
+	}
+	submit(1)
+	if f := e.inFlight[0]; f.placement != ExecutedOnGPU {
+		t.Errorf("the next chunk has placement %d", f.placement)
+	}
+}

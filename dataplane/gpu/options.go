@@ -1,0 +1,64 @@
+package gpu
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/warproute/warproute/ipsec/gateway"
+)
+
+// Options describe how a device is used. Zero values mean the defaults.
+type Options struct {
+	Timeout          time.Duration // for a chunk, of the GPU's time; a timeout is an outage of the worker's GPU; 20 ms
+	Pause            time.Duration // until the worker retries; doubles up to 60 times on repeated timeouts; 1 s
+	PartialChecksums []bool        // by port: received frames may have partial L4 checksums
+	Library          string        // path of libcuda; for tests
+
+	// Limit is the time for a chunk if the GPU finishes nothing meanwhile, as in time slices of other
+	// processes; at least Timeout. 0: Timeout on a GPU that no other process can use, else 1 s.
+	Limit time.Duration
+
+	// Small is the largest chunk that the CPU executes while a worker has no other chunk in flight,
+	// as the CPU finishes it earlier. 0: none.
+	Small int
+
+	// Shadow is N if the CPU repeats one in N chunks of each worker's GPU. A different result takes
+	// the GPU out of use. 0: off.
+	Shadow int
+
+	// Gateway is the IPsec gateway of the workers' CPU engines, nil without IPsec. It must not change
+	// while a device is opened or closed.
+	Gateway *gateway.Gateway
+
+	// GPUs is the number of GPUs that OpenAll opens; a failure of one is an error. 0: all that work, up
+	// to one per worker.
+	GPUs int
+
+	// Workers is the number of expected engines; a device with room for fewer is not opened. 0: unknown.
+	Workers int
+
+	// Park is how long the kernel runs without a chunk before it parks: it ends, and the GPU is free for
+	// other processes, until a worker has a chunk for it. 0: never.
+	Park time.Duration
+
+	// Multiprocessors is the most that the device's streams use, rounded up to what its driver can divide.
+	// 0: all.
+	Multiprocessors int
+
+	// SharedLimit limits the shared memory of a block in bytes, as a smaller GPU has it; for tests. 0: the
+	// GPU's.
+	SharedLimit int
+
+	// PlainTile and SecuredBatch are the usual packets of a tile without ESP and bytes of a warp batch of
+	// ESP packets, for measurements; see tiling.
+	PlainTile, SecuredBatch int
+
+	slots int // of the kernel at most, for tests; 0: maxSlots
+}
+
+// withDefaults returns the options with defaults for zero values.
+func (o Options) withDefaults() Options {
+	o.Timeout = cmp.Or(o.Timeout, 20*time.Millisecond)
+	o.Pause = cmp.Or(o.Pause, time.Second)
+	return o
+}
