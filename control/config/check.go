@@ -32,6 +32,7 @@ var (
 	reversePaths = []ReversePath{ReversePathAuto, ReversePathOff, ReversePathLoose, ReversePathStrict}
 	engines      = []Engine{EngineAuto, EngineCPU, EngineGPU}
 	napis        = []NAPI{NAPIInterrupt, NAPIThread}
+	gpuMemories  = []GPUMemory{GPUMemoryKeep, GPUMemoryRelease}
 	checksums    = []Checksum{ChecksumAuto, ChecksumRepair, ChecksumTrust}
 )
 
@@ -64,7 +65,7 @@ func (c *Config) check() Errors {
 		}
 	}
 	return slices.Concat(errs, c.checkDuration("batch.max_delay", c.Batch.MaxDelay, MaxDelay), c.checkDuration("busy_poll", c.BusyPoll, maxBusyPoll),
-		c.checkPark(), c.checkListen(), c.checkSocket(), c.checkIPsec())
+		c.checkGPU(), c.checkListen(), c.checkSocket(), c.checkIPsec())
 }
 
 func (c *Config) checkPorts() (errs Errors) {
@@ -119,12 +120,13 @@ func (c *Config) checkDuration(key string, d, limit time.Duration) Errors {
 	return Errors{c.fault(key, fmt.Sprintf("%s: %v is out of range", key, d), fmt.Sprintf("write a duration from 0s to %v", limit))}
 }
 
-func (c *Config) checkPark() Errors {
-	if park := c.GPU.Park; park == 0 || park >= minPark && park <= maxPark {
-		return nil
+func (c *Config) checkGPU() Errors {
+	errs := checkChoice(c, "gpu.memory", c.GPU.Memory, gpuMemories)
+	if park := c.GPU.Park; park != 0 && (park < minPark || park > maxPark) {
+		errs = append(errs, c.fault("gpu.park", fmt.Sprintf("gpu.park: %v is out of range", park),
+			fmt.Sprintf("write 0s to never park, or a duration from %v to %v", minPark, maxPark)))
 	}
-	return Errors{c.fault("gpu.park", fmt.Sprintf("gpu.park: %v is out of range", c.GPU.Park),
-		fmt.Sprintf("write 0s to never park, or a duration from %v to %v", minPark, maxPark))}
+	return errs
 }
 
 func (c *Config) checkListen() Errors {

@@ -77,7 +77,16 @@ const (
 type GPU struct {
 	Park            time.Duration // time without need of a GPU after which its kernel ends; 0: never
 	Multiprocessors int           // most per GPU, rounded up to what its driver can divide; 0: all
+	Memory          GPUMemory     // while the kernel is parked
 }
+
+// GPUMemory is what happens to GPU memory while the kernel is parked.
+type GPUMemory string
+
+const (
+	GPUMemoryKeep    GPUMemory = "keep"    // the kernel returns in less than 1 ms
+	GPUMemoryRelease GPUMemory = "release" // other processes can allocate it
+)
 
 // Batch limits chunks of packets.
 type Batch struct {
@@ -125,7 +134,7 @@ type ICMP struct {
 func Default(ports ...string) *Config {
 	c := &Config{
 		Engine:   EngineAuto,
-		GPU:      GPU{Park: 2 * time.Second},
+		GPU:      GPU{Park: 2 * time.Second, Memory: GPUMemoryKeep},
 		Shadow:   1024,
 		Batch:    Batch{MaxPackets: 1024, MaxDelay: 50 * time.Microsecond},
 		Metrics:  Metrics{Listen: "127.0.0.1:9273"},

@@ -32,7 +32,7 @@ ports:
   - {interface: "1e3", queues: all, mode: zero-copy, reverse_path: off}
   - {interface: wan0, mode: generic, reverse_path: strict}
 engine: cpu
-gpu: {park: 0s, multiprocessors: 32}
+gpu: {park: 0s, multiprocessors: 32, memory: release}
 shadow: 7
 workers: 3
 batch: {max_packets: 1, max_delay: 1ms}
@@ -48,7 +48,7 @@ ipsec: {source: xfrm, state: /tmp/w, mss_clamp: true, fragment: after, icmp: str
 	want := &Config{
 		Ports:    []Port{{"1e3", ModeZeroCopy, ReversePathOff}, {"wan0", ModeGeneric, ReversePathStrict}},
 		Engine:   EngineCPU,
-		GPU:      GPU{Multiprocessors: 32},
+		GPU:      GPU{Multiprocessors: 32, Memory: GPUMemoryRelease},
 		Shadow:   7,
 		Workers:  3,
 		Batch:    Batch{MaxPackets: 1, MaxDelay: time.Millisecond},
@@ -113,7 +113,8 @@ func TestParseReportsPositionAndHintOfMistakes(t *testing.T) {
 		{"parking too late", onePort + "gpu: {park: 2h}\n", "f:2:13: gpu.park: 2h0m0s is out of range; write 0s to never park, or a duration from 10ms to 1h0m0s"},
 		{"negative parking", onePort + "gpu: {park: -2s}\n", "f:2:13: gpu.park: -2s is out of range; write 0s to never park, or a duration from 10ms to 1h0m0s"},
 		{"negative multiprocessors", onePort + "gpu: {multiprocessors: -8}\n", "f:2:24: gpu.multiprocessors: -8 is out of range; write 0 for all of each GPU, or a number up to 1024"},
-		{"unknown GPU key", onePort + "gpu: {parking: 2s}\n", `f:2:7: unknown key "parking" in gpu; the known keys are park, multiprocessors`},
+		{"unknown GPU memory", onePort + "gpu: {memory: free}\n", `f:2:15: gpu.memory: unknown value "free"; write keep or release`},
+		{"unknown GPU key", onePort + "gpu: {parking: 2s}\n", `f:2:7: unknown key "parking" in gpu; the known keys are park, multiprocessors, memory`},
 		{"negative shadow", onePort + "shadow: -1\n", "f:2:9: shadow: -1 is out of range; write 0 for no comparison, or a number up to 1073741824"},
 		{"negative duration", onePort + "busy_poll: -1us\n", "f:2:12: busy_poll: -1µs is out of range; write a duration from 0s to 10ms"},
 		{"delay too long", onePort + "batch: {max_delay: 1m}\n", "f:2:20: batch.max_delay: 1m0s is out of range; write a duration from 0s to 1s"},

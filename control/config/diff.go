@@ -45,6 +45,7 @@ func Diff(a, b *Config) []Change {
 	d.value("engine", a.Engine, b.Engine)
 	d.value("gpu.park", a.GPU.Park, b.GPU.Park)
 	d.value("gpu.multiprocessors", a.GPU.Multiprocessors, b.GPU.Multiprocessors)
+	d.value("gpu.memory", a.GPU.Memory, b.GPU.Memory)
 	d.value("shadow", a.Shadow, b.Shadow)
 	d.value("workers", a.Workers, b.Workers)
 	d.value("batch.max_packets", a.Batch.MaxPackets, b.Batch.MaxPackets)

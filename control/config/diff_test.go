@@ -34,6 +34,7 @@ func TestDiffReportsEachChange(t *testing.T) {
 		"~ engine: auto -> cpu":                       func(c *Config) { c.Engine = EngineCPU },
 		"~ gpu.park: 2s -> 0s":                        func(c *Config) { c.GPU.Park = 0 },
 		"~ gpu.multiprocessors: 0 -> 32":              func(c *Config) { c.GPU.Multiprocessors = 32 },
+		"~ gpu.memory: keep -> release":               func(c *Config) { c.GPU.Memory = GPUMemoryRelease },
 		"~ shadow: 1024 -> 0":                         func(c *Config) { c.Shadow = 0 },
 		"~ workers: 0 -> 3":                           func(c *Config) { c.Workers = 3 },
 		"~ batch.max_packets: 1024 -> 1":              func(c *Config) { c.Batch.MaxPackets = 1 },

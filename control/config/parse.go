@@ -68,6 +68,7 @@ func (r *reader) root() value {
 		field{"gpu", mapping(
 			field{"park", duration(&c.GPU.Park)},
 			field{"multiprocessors", integer(&c.GPU.Multiprocessors, "0")},
+			field{"memory", oneOf(&c.GPU.Memory, gpuMemories...)},
 		)},
 		field{"shadow", integer(&c.Shadow, "1024")},
 		field{"workers", integer(&c.Workers, "0")},

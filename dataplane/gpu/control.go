@@ -53,7 +53,7 @@ func (c *controller) run() {
 		case <-c.stopping:
 			return
 		case <-c.k.state.wanted:
-			if err := c.k.wake(); err != nil {
+			if err := c.k.wake(); err != nil && !c.wait(err) {
 				c.k.d.state.fail(err)
 			}
 			c.used = time.Now()
@@ -85,7 +85,11 @@ func (c *controller) look(now time.Time) {
 	v := atomic.LoadUint32(c.k.mailbox.control)
 	c.k.mailbox.restBlocks(v, uint32(min(c.k.pool.slots, max(restingBlocks, c.recent+spareBlocks))))
 	if c.after > 0 && now.Sub(c.used) >= c.after {
-		if _, err := c.k.park(parkTimeout); err != nil {
+		parked, err := c.k.park(parkTimeout)
+		if err == nil && parked {
+			err = c.k.release()
+		}
+		if err != nil {
 			c.k.d.state.fail(err)
 		}
 		c.used = now

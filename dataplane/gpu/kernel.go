@@ -64,6 +64,7 @@ type kernel struct {
 
 	mu      sync.Mutex
 	running bool
+	memory  memoryState
 	wakes   atomic.Uint64 // launches after parking
 }
 
@@ -123,12 +124,16 @@ func (k *kernel) addWorker(number int, umem []byte) error {
 	return k.workers.Write(number*workerMemoryBytes, bytesOf([]uint64{uint64(frames.Ptr()), uint64(len(umem))}))
 }
 
-// wake launches the kernel and opens its slots, unless it runs or the device failed.
+// wake launches the kernel and opens its slots, unless it runs or the device failed. With too little memory
+// for the tables it stays parked, and returns an error although the device is usable.
 func (k *kernel) wake() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.running || !k.d.state.ok() {
 		return nil
+	}
+	if err := k.restore(); err != nil {
+		return err
 	}
 	awake := min(k.pool.slots, restingBlocks)
 	k.mailbox.prepare(awake)

@@ -41,6 +41,9 @@ type Options struct {
 	// other processes, until a worker has a chunk for it. 0: never.
 	Park time.Duration
 
+	// ReleaseMemory frees the lookup tables while the kernel is parked.
+	ReleaseMemory bool
+
 	// Multiprocessors is the most that the device's streams use, rounded up to what its driver can divide.
 	// 0: all.
 	Multiprocessors int

@@ -3,12 +3,62 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
+	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/lookup/trie"
 )
 
 // While the kernel is parked, the device can do without the images of the lookup tables, which are most of
 // its memory. The host's table has all words, so that a later copy and the patches after it are complete.
+
+// memoryState is whether the tables of a kernel's device are released.
+type memoryState struct {
+	released bool                  // under kernel.mu
+	refused  atomic.Pointer[error] // why they could not be restored, nil since they were
+}
+
+// release releases the tables of a parked kernel, if the options demand it.
+func (k *kernel) release() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.running || k.memory.released || !k.d.options.ReleaseMemory {
+		return nil
+	}
+	k.memory.released = true
+	return k.d.releaseTables()
+}
+
+// restore restores released tables. k.mu is held.
+func (k *kernel) restore() error {
+	if !k.memory.released {
+		return nil
+	}
+	if err := k.d.restoreTables(); err != nil {
+		k.memory.refused.Store(&err)
+		return err
+	}
+	k.memory.released = false
+	k.memory.refused.Store(nil)
+	return nil
+}
+
+// restoreInterval is the time between two attempts to restore tables.
+const restoreInterval = time.Second
+
+// wait waits until the next attempt, or until the controller is to stop. It returns false at once if err is a
+// failure of the device.
+func (c *controller) wait(err error) bool {
+	if !errors.Is(err, cuda.OutOfMemory) || !c.k.d.state.ok() {
+		return false
+	}
+	select {
+	case <-c.stopping:
+	case <-time.After(restoreInterval):
+	}
+	return true
+}
 
 // releaseTables frees the images. The kernel must not run until restoreTables.
 func (d *Device) releaseTables() error {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/require"
@@ -119,4 +121,46 @@ func TestTablesStayReleasedWithoutMemory(t *testing.T) {
 	}
 	require.NoError(t, d.restoreTables())
 	sameTables(t, d, base)
+}
+
+// TestParkedKernelReleasesItsMemory: and has the tables again before it runs. While another process has the
+// memory, the CPU continues.
+func TestParkedKernelReleasesItsMemory(t *testing.T) {
+	r := newKernelRig(t, 1, Options{Park: 20 * time.Millisecond, ReleaseMemory: true, Timeout: time.Minute})
+	f, e, c := r.fake, r.engines[0], batch.NewChunks(1, maxChunk)[0]
+	until := func(what string, done func() bool) {
+		t.Helper()
+		for start := time.Now(); !done(); time.Sleep(time.Millisecond) {
+			if time.Since(start) > 10*time.Second {
+				t.Fatalf("%s: %+v", what, r.State())
+			}
+		}
+	}
+	used := func() bool { return execute(t, e, c) == "gpu" }
+	held := func() int32 { return atomic.LoadInt32(&f.held) }
+	before := held()
+	for round := range 3 {
+		until("the kernel does not run", used)
+		if held() != before {
+			t.Fatalf("%d resources are held by a running kernel, want %d", held(), before)
+		}
+		until("the kernel does not release its tables", func() bool { return held() == before-4 })
+		if s := r.State(); !s.Parked || s.WakeErr != nil {
+			t.Errorf("round %d: released: %+v", round, s)
+		}
+	}
+	f.failNext("cuMemAlloc_v2")
+	until("the kernel does not ask for memory", func() bool {
+		if by := execute(t, e, c); by != "cpu" {
+			t.Fatalf("without memory: executed by %s", by)
+		}
+		return r.State().WakeErr != nil
+	})
+	if s := r.State(); !s.Parked || s.Failed || !errors.Is(s.WakeErr, cuda.OutOfMemory) || held() != before-4 {
+		t.Errorf("without memory: %+v, %d resources, want %d", s, held(), before-4)
+	}
+	until("the kernel does not return", used)
+	if s := r.State(); s.WakeErr != nil || s.Outage != nil || held() != before {
+		t.Errorf("with memory again: %+v", s)
+	}
 }

@@ -20,6 +20,7 @@ type State struct {
 	Awake      int  // blocks that poll their slot
 	Parked     bool // the kernel does not run, for want of load
 	Wakes      uint64
+	WakeErr    error // why the parked kernel cannot return, as for want of memory; nil: it can
 	Workers    int
 	WorkersOut int // workers with an outage
 	InFlight   int // chunks on the device, without lost ones
@@ -47,6 +48,9 @@ func (d *Device) State() State {
 		Number: d.number, Info: d.info, Sharing: d.sharing, Multiprocessors: d.multiprocessors, Shape: d.shape,
 		Blocks: d.kernel.pool.slots, Parked: d.kernel.state.parked.Load(), Wakes: d.kernel.wakes.Load(),
 		Workers: len(d.engines), Outage: d.outage(), Shadow: d.options.Shadow,
+	}
+	if why := d.kernel.memory.refused.Load(); why != nil {
+		s.WakeErr = *why
 	}
 	if !s.Parked {
 		s.Awake = int(atomic.LoadUint32(d.kernel.mailbox.control))
