@@ -30,16 +30,17 @@ func (ch sender) frames(workers []dataplane.FrameStats) {
 	}
 }
 
-// engine sends chunk counts by engine. With GPUs, the CPU processes chunks during outages,
-// chunks below the threshold, and chunks without a free slot.
+// engine sends chunk counts by engine. With GPUs, the CPU processes chunks during outages, chunks below
+// the threshold, without a free slot, while the kernel is parked, and behind a late chunk.
 func (ch sender) engine(s *status.Snapshot) {
 	e := &s.Engine
-	var byGPU, byCPU, small, unplaced, timeouts, same, different, skipped uint64
+	var byGPU, byCPU, small, unplaced, parked, late, timeouts, same, different, skipped uint64
 	failed := map[string]uint64{"fault": 0, "table_full": 0, "bad_result": 0, "mismatch": 0} // with zeros, so that alerts find the series
 	for i := range e.Devices {
 		d := &e.Devices[i]
 		byGPU, byCPU, small = byGPU+d.Chunks, byCPU+d.ChunksByCPU, small+d.ChunksSmall
 		unplaced, timeouts = unplaced+d.ChunksNoSlot, timeouts+d.Timeouts
+		parked, late = parked+d.ChunksParked, late+d.ChunksLate
 		same, different, skipped = same+d.ShadowSame, different+d.ShadowDifferent, skipped+d.ShadowSkipped
 		if d.Faults > 0 {
 			failed[cmp.Or(d.Cause, "fault")] += d.Faults
@@ -60,4 +61,6 @@ func (ch sender) engine(s *status.Snapshot) {
 	ch.counter(engineChunks, byCPU, "cpu", "gpu_failed")
 	ch.counter(engineChunks, small, "cpu", "small_chunk")
 	ch.counter(engineChunks, unplaced, "cpu", "gpu_full")
+	ch.counter(engineChunks, parked, "cpu", "gpu_parked")
+	ch.counter(engineChunks, late, "cpu", "gpu_late")
 }

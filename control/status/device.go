@@ -2,37 +2,52 @@ package status
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
 // Device is a GPU in use. Counters are since the start of the router.
 type Device struct {
-	Number          int    `json:"number"`           // CUDA device ordinal
-	Name            string `json:"name"`             // device name
-	PCI             string `json:"pci"`              // PCI address
-	Blocks          int    `json:"blocks"`           // thread blocks of the kernel
-	Awake           int    `json:"awake"`            // thread blocks that wait for packets; the others rest
-	Parked          bool   `json:"parked"`           // the kernel does not run, as the CPU carries the load
-	Wakes           uint64 `json:"wakes"`            // launches of the kernel
-	Workers         int    `json:"workers"`          // workers assigned to the device
-	WorkersOut      int    `json:"workers_out"`      // workers of the device that use the CPU during an outage
-	InFlight        int    `json:"in_flight"`        // chunks on the device, without abandoned ones
-	Unfinished      int    `json:"unfinished"`       // abandoned chunks that the device has not finished
-	Chunks          uint64 `json:"chunks"`           // chunks processed by the device
-	ChunksByCPU     uint64 `json:"chunks_by_cpu"`    // chunks processed by the CPU during an outage
-	ChunksSmall     uint64 `json:"chunks_small"`     // chunks processed by the CPU because they were below the threshold
-	ChunksNoSlot    uint64 `json:"chunks_no_slot"`   // chunks processed by the CPU because the device had no free slot
-	ChunksParked    uint64 `json:"chunks_parked"`    // chunks processed by the CPU because the kernel was parked
-	Shadow          int    `json:"shadow"`           // 1 in this many chunks is repeated on the CPU and compared; 0: none
-	ShadowSame      uint64 `json:"shadow_same"`      // repeated chunks with the same result
-	ShadowDifferent uint64 `json:"shadow_different"` // repeated chunks with a different result
-	ShadowSkipped   uint64 `json:"shadow_skipped"`   // chunks not compared because the tables had changed
+	Number          int    `json:"number"`               // CUDA device ordinal
+	Name            string `json:"name"`                 // device name
+	PCI             string `json:"pci"`                  // PCI address
+	Sharing         string `json:"sharing"`              // how processes share the device: time_slicing, mps, mig, exclusive
+	SharingLatency  string `json:"sharing_latency"`      // what sharing means for latency, as a sentence
+	Multiprocessors int    `json:"multiprocessors"`      // multiprocessors that the router may use
+	Shape           Shape  `json:"shape"`                // launch shape of the kernel
+	Blocks          int    `json:"blocks"`               // thread blocks of the kernel
+	Awake           int    `json:"awake"`                // thread blocks that wait for packets; the others rest
+	Parked          bool   `json:"parked"`               // the kernel does not run, as the CPU carries the load
+	Wakes           uint64 `json:"wakes"`                // launches of the kernel
+	WakeError       string `json:"wake_error,omitempty"` // why the parked kernel cannot return
+	Workers         int    `json:"workers"`              // workers assigned to the device
+	WorkersOut      int    `json:"workers_out"`          // workers of the device that use the CPU during an outage
+	InFlight        int    `json:"in_flight"`            // chunks on the device, without abandoned ones
+	Unfinished      int    `json:"unfinished"`           // abandoned chunks that the device has not finished
+	Chunks          uint64 `json:"chunks"`               // chunks processed by the device
+	ChunksByCPU     uint64 `json:"chunks_by_cpu"`        // chunks processed by the CPU during an outage
+	ChunksSmall     uint64 `json:"chunks_small"`         // chunks processed by the CPU because they were below the threshold
+	ChunksNoSlot    uint64 `json:"chunks_no_slot"`       // chunks processed by the CPU because the device had no free slot
+	ChunksParked    uint64 `json:"chunks_parked"`        // chunks processed by the CPU because the kernel was parked
+	ChunksLate      uint64 `json:"chunks_late"`          // chunks processed by the CPU because an older one on the device was late
+	Shadow          int    `json:"shadow"`               // 1 in this many chunks is repeated on the CPU and compared; 0: none
+	ShadowSame      uint64 `json:"shadow_same"`          // repeated chunks with the same result
+	ShadowDifferent uint64 `json:"shadow_different"`     // repeated chunks with a different result
+	ShadowSkipped   uint64 `json:"shadow_skipped"`       // chunks not compared because the tables had changed
 
 	Timeouts   uint64  `json:"timeouts"`         // temporary failovers of workers
 	Recoveries uint64  `json:"recoveries"`       // ended temporary failovers of workers
 	Faults     uint64  `json:"faults"`           // permanent failovers
 	Cause      string  `json:"cause,omitempty"`  // cause of the outage: timeout, fault, table_full, bad_result, mismatch
 	Outage     *Outage `json:"outage,omitempty"` // current outage
+}
+
+// Shape is the launch shape of a kernel.
+type Shape struct {
+	Warps                   int `json:"warps"`                     // warps of a thread block
+	SharedBytes             int `json:"shared_bytes"`              // shared memory of a thread block
+	StagingBytes            int `json:"staging_bytes"`             // staging buffer of a warp; 0: none, as without IPsec
+	BlocksPerMultiprocessor int `json:"blocks_per_multiprocessor"` // thread blocks that fit on a multiprocessor
 }
 
 // Outage is a period in which some or all workers do not use a device.
@@ -47,9 +62,19 @@ func (d *Device) rows(t *table) {
 	if d.Parked {
 		kernel = "kernel parked"
 	}
+	if d.WakeError != "" {
+		kernel += "; IT CANNOT RETURN: " + d.WakeError
+	}
 	t.row(fmt.Sprintf("GPU %d", d.Number), fmt.Sprintf("%s at %s, %s", d.Name, d.PCI, kernel))
-	t.row("", fmt.Sprintf("%s, %s in flight; %d processed by the GPU; by the CPU: %d during outages, %d below the threshold, %d without a free slot, %d while the kernel was parked",
-		count(d.Workers, "worker"), count(d.InFlight, "chunk"), d.Chunks, d.ChunksByCPU, d.ChunksSmall, d.ChunksNoSlot, d.ChunksParked))
+	if s := &d.Shape; s.Warps > 0 {
+		t.row("", fmt.Sprintf("%s, up to %s each: %s, %d bytes of shared memory", count(d.Multiprocessors, "multiprocessor"),
+			count(s.BlocksPerMultiprocessor, "block"), count(s.Warps, "warp"), s.SharedBytes))
+	}
+	if d.Sharing != "" {
+		t.row("", fmt.Sprintf("sharing: %s: %s", strings.ReplaceAll(d.Sharing, "_", " "), d.SharingLatency))
+	}
+	t.row("", fmt.Sprintf("%s, %s in flight; %d processed by the GPU; by the CPU: %d during outages, %d below the threshold, %d without a free slot, %d while the kernel was parked, %d behind a late chunk",
+		count(d.Workers, "worker"), count(d.InFlight, "chunk"), d.Chunks, d.ChunksByCPU, d.ChunksSmall, d.ChunksNoSlot, d.ChunksParked, d.ChunksLate))
 	if d.Shadow > 0 {
 		t.row("", fmt.Sprintf("shadow: 1 in %s repeated by the CPU: %d same, %d different, %d skipped because tables changed",
 			count(d.Shadow, "chunk"), d.ShadowSame, d.ShadowDifferent, d.ShadowSkipped))

@@ -46,7 +46,8 @@ func (s *Service) openEngine() error {
 	if err != nil {
 		return err
 	}
-	o := gpu.Options{PartialChecksums: partialChecksumPorts(s.cfg), Shadow: s.cfg.Shadow, Workers: workers}
+	o := gpu.Options{PartialChecksums: partialChecksumPorts(s.cfg), Shadow: s.cfg.Shadow, Workers: workers,
+		Park: s.cfg.GPU.Park, Multiprocessors: s.cfg.GPU.Multiprocessors, ReleaseMemory: s.cfg.GPU.Memory == config.GPUMemoryRelease}
 	if s.ipsec != nil {
 		o.Gateway = s.ipsec.gateway
 	}
@@ -132,9 +133,15 @@ func withDevices(e status.EngineState, devices []gpu.State) status.EngineState {
 
 func deviceStatus(d *gpu.State) status.Device {
 	of := status.Device{
-		Number: d.Number, Name: d.Info.Name, PCI: d.Info.PCIBusID, Blocks: d.Blocks, Awake: d.Awake, Parked: d.Parked, Wakes: d.Wakes, Workers: d.Workers, WorkersOut: d.WorkersOut, InFlight: d.InFlight, Unfinished: d.Lost,
-		Chunks: d.ByGPU, ChunksByCPU: d.ByCPU, ChunksSmall: d.BelowThreshold, ChunksNoSlot: d.NoFreeSlot, ChunksParked: d.KernelParked,
+		Number: d.Number, Name: d.Info.Name, PCI: d.Info.PCIBusID,
+		Sharing: string(d.Sharing.Mode), SharingLatency: gpu.SharingLatency(d.Sharing), Multiprocessors: d.Multiprocessors,
+		Shape:  status.Shape{Warps: d.Shape.Warps, SharedBytes: d.Shape.Shared, StagingBytes: d.Shape.Staging, BlocksPerMultiprocessor: d.Shape.BlocksPerMultiprocessor},
+		Blocks: d.Blocks, Awake: d.Awake, Parked: d.Parked, Wakes: d.Wakes, Workers: d.Workers, WorkersOut: d.WorkersOut, InFlight: d.InFlight, Unfinished: d.Lost,
+		Chunks: d.ByGPU, ChunksByCPU: d.ByCPU, ChunksSmall: d.BelowThreshold, ChunksNoSlot: d.NoFreeSlot, ChunksParked: d.KernelParked, ChunksLate: d.GPULate,
 		Shadow: d.Shadow, ShadowSame: d.ShadowSame, ShadowDifferent: d.ShadowDifferent, ShadowSkipped: d.ShadowSkipped, Timeouts: d.Timeouts, Recoveries: d.Recoveries,
+	}
+	if d.WakeErr != nil {
+		of.WakeError = d.WakeErr.Error()
 	}
 	if d.Failed {
 		of.Faults = 1
