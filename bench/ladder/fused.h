@@ -1,4 +1,4 @@
-/* One kernel for a chunk, which works in place: reads the headers of frames in host memory, decides, and
+/* Processing of a chunk in place, by one kernel: reads the headers of frames in host memory, decides, and
  * writes the changed bytes back. A warp processes 32 packets, in steps that end at __syncwarp. Included by
  * ladder.cu and its fake driver. */
 #ifndef WARPROUTE_LADDER_FUSED_H
@@ -29,14 +29,16 @@ struct fused_scratch {
 	uint32_t forward[WARP_SIZE];
 };
 
-/* Step 1: reads the lane's descriptor, and starts the lookup. */
-DEVICE struct snapshot fused_read_frame(const struct fused *f, struct fused_scratch *scratch, uint32_t first, uint32_t lane)
+/* Reads the lane's descriptor. */
+DEVICE uint64_t fused_load_frame(const struct fused *f, uint32_t first, uint32_t lane)
 {
-	uint64_t v = first + lane < f->n ? host_load64((const uint64_t *)&f->frames[first + lane]) : 0;
-	struct snapshot s = take_snapshot(&f->tables); /* while the descriptor is on its way */
+	return first + lane < f->n ? host_load64((const uint64_t *)&f->frames[first + lane]) : 0;
+}
 
-	scratch->frames[lane] = (struct frame){(uint32_t)v, (uint16_t)(v >> 32), (uint16_t)(v >> 48)};
-	return s;
+/* Step 1: stores the lane's descriptor. All frames come from port 0. */
+DEVICE void fused_store_frame(struct fused_scratch *scratch, uint32_t lane, uint64_t v)
+{
+	scratch->frames[lane] = (struct frame){(uint32_t)v, (uint16_t)(v >> 32), 0};
 }
 
 /* Step 2: reads a 16-byte segment of each of four headers. Four lanes per frame make one 64-byte request to
@@ -87,6 +89,31 @@ DEVICE void fused_write_headers(const struct fused *f, const struct fused_scratc
 			v.w[k] = scratch->rewritten[from][lane % 2 * 4 + k];
 		host_store128(f->umem + scratch->frames[from].addr - 2 + lane % 2 * 16, v);
 	}
+}
+
+/* The resident kernel's slots in host memory. A slot has, from its beginning: */
+#define RESIDENT_DOORBELL 0      /* 64 bits: sequence number, packets */
+#define RESIDENT_DONE 64         /* 32 bits: sequence number of the last finished chunk */
+#define RESIDENT_DESCRIPTORS 128 /* a struct frame per packet, with a tag instead of the port; then results */
+
+struct resident {
+	struct tables tables;
+	uint8_t *umem, *slots;
+	uint32_t slot_bytes, results; /* offset of the results */
+};
+
+CHECK_RESIDENT_LAYOUT;
+
+/* Returns the tag of a chunk's descriptors. A descriptor with it was written for the chunk. */
+DEVICE uint32_t resident_tag(uint32_t seq) { return seq % 0xffff + 1; }
+
+/* Returns the chunk of a slot. */
+DEVICE struct fused resident_chunk(const struct resident *r, uint32_t slot, uint32_t seq, uint32_t n)
+{
+	uint8_t *at = r->slots + (uint64_t)slot * r->slot_bytes;
+
+	return (struct fused){r->tables, r->umem, (const struct frame *)(at + RESIDENT_DESCRIPTORS), (struct result *)(at + r->results),
+			      (uint32_t *)(at + RESIDENT_DONE), 0, n, seq};
 }
 
 #endif

@@ -83,15 +83,27 @@ type engine struct {
 	lanes   bool                                        // express chunks have a lane of their own
 	failed  func() error                                // error of the chunks so far
 	kernels func(c *batch.Chunk) (time.Duration, error) // runs a chunk and returns the time of its kernels; nil: resident
+	byGPU   func() uint64                               // chunks that the GPU executed; nil: all
 	close   func() error                                // also reports failures
+}
+
+// chunksOnGPU returns the number of chunks that the GPU executed, if the engine can choose.
+func (e *engine) chunksOnGPU() uint64 {
+	if e.byGPU == nil {
+		return 0
+	}
+	return e.byGPU()
 }
 
 // rungs are all rungs, from the bottom up.
 var rungs = []rung{
 	{"launches", "headers copied to the GPU, kernels that look up, rewrite and gather, results copied back", openCopies},
-	{"graph", "the same as one CUDA graph, of which each slot has its own, with its own buffers and stream", openGraphs},
+	{"graph", "the same as a CUDA graph; each slot has its own graph, buffers and stream", openGraphs},
 	{"fused", "one kernel per chunk, which reads and rewrites frames in place", openFused},
-	{"resident", "the router's engine: a resident kernel, no driver call per chunk", openResident},
+	{"resident", "the same by a resident kernel, without driver calls; a block processes a whole chunk", openResident},
+	{"tiles", "the router's engine: any block of its resident kernel processes any part of a chunk", openTiles},
+	{"lanes", "the same; express chunks have a lane of their own", openLanes},
+	{"auto", "the same with both engines: the CPU engine executes small chunks that find the GPU idle", openAuto},
 }
 
 // Names returns the names of all rungs, from the bottom up.

@@ -19,9 +19,15 @@ func TestCHeader(t *testing.T) {
 	h := &cheader.Header{}
 	h.Comment("Launch shape: launched.go.")
 	h.Define("LADDER_THREADS", threads, "per block")
+	h.Comment("Resident kernel: resident.go.")
+	h.Define("RESIDENT_THREADS", residentThreads, "per block")
+	h.Define("RESIDENT_SCRATCH", residentScratch, "bytes of shared memory per warp")
+	h.Define("RESIDENT_POLLED", residentPolled, "packets of a chunk whose warps all poll for the next one")
+	h.Define("RESIDENT_STOP", residentStop, "instead of a number of packets: the block exits")
 	h.Struct("route", route{}, "result", "adjacency", "port", "ipv4", "unused")
 	h.Struct("copies", copiesParams{}, "tables", "frames", "headers", "routes", "results", "rewritten", "n", "unused")
 	h.Struct("fused", fusedParams{}, "tables", "umem", "frames", "results", "done", "finished", "n", "seq")
+	h.Struct("resident", residentParams{}, "tables", "umem", "slots", "slot_bytes", "results")
 	h.Check(t, "layout.h")
 }
 
@@ -30,7 +36,7 @@ func options(t *testing.T, fault string) Options {
 	t.Helper()
 	return Options{
 		Driver: testutil.FakeGPU(t, "testdata/fakegpu.c", fault), Table: "random", Routes: 1000, Seed: 1, Sizes: []int{1, 65, 1024}, InFlight: 3,
-		Rungs: []string{"launches", "graph", "fused"}, Duration: 5 * time.Millisecond, Rounds: 2, Load: 0.5, least: 4096,
+		Rungs: []string{"launches", "graph", "fused", "resident"}, Duration: 5 * time.Millisecond, Rounds: 2, Load: 0.5, least: 4096,
 		limits: func(string, int, []pcie.Shape) ([]float64, error) { return []float64{200}, nil },
 	}
 }
@@ -52,7 +58,7 @@ func TestRungsAgreeWithTheCPUEngine(t *testing.T) {
 		if p.Rung != o.Rungs[i/len(o.Sizes)] || p.Packets != o.Sizes[i%len(o.Sizes)] {
 			t.Errorf("point %d: %s, %d packets", i, p.Rung, p.Packets)
 		}
-		if p.Mpps <= 0 || p.One <= 0 || p.P50 <= 0 || p.P99 < p.P50 || p.LoadP50 <= 0 || p.LoadP99 < p.LoadP50 || p.Mixed <= 0 || p.ExpressP50 <= 0 || p.ExpressP99 < p.ExpressP50 || p.Kernel <= 0 || len(p.Rounds) != o.Rounds {
+		if p.Mpps <= 0 || p.One <= 0 || p.P50 <= 0 || p.P99 < p.P50 || p.LoadP50 <= 0 || p.LoadP99 < p.LoadP50 || p.Mixed <= 0 || p.ExpressP50 <= 0 || p.ExpressP99 < p.ExpressP50 || (p.Kernel > 0) != (p.Rung != "resident") || len(p.Rounds) != o.Rounds {
 			t.Errorf("%+v", p)
 		}
 		if p.InPlace != float64(p.Packets)/200 {
@@ -63,7 +69,7 @@ func TestRungsAgreeWithTheCPUEngine(t *testing.T) {
 
 func TestWrongResultsAreNotMeasured(t *testing.T) {
 	for kernel, rung := range map[string]string{
-		"copies_1_look_up": "launches", "copies_2_rewrite": "graph", "copies_3_gather": "launches", "fused": "fused",
+		"copies_1_look_up": "launches", "copies_2_rewrite": "graph", "copies_3_gather": "launches", "fused": "fused", "resident_block": "resident",
 	} {
 		o := options(t, "wrong "+kernel)
 		o.Rungs = []string{rung}
@@ -90,7 +96,7 @@ func TestWrongResultsOfAMeasurementAreFound(t *testing.T) {
 
 func TestFailedCallsEndTheMeasurement(t *testing.T) {
 	for fault, want := range map[string]string{"launch": "CUDA_ERROR_INVALID_VALUE", "fault": "CUDA_ERROR_ILLEGAL_ADDRESS"} {
-		for _, rung := range []string{"launches", "graph", "fused"} {
+		for _, rung := range []string{"launches", "graph", "fused", "resident"} {
 			o := options(t, fault)
 			o.Rungs = []string{rung}
 			if _, err := Run(o, quiet); err == nil || !strings.Contains(err.Error(), want) {

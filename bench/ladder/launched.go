@@ -11,7 +11,10 @@ import (
 )
 
 // threads is the number of threads per block. layout.h, generated from it, is for ladder.cu.
-const threads = 64
+const (
+	threads  = 64
+	warpSize = 32
+)
 
 // Bytes of a packet in buffers.
 const (
@@ -35,16 +38,17 @@ type slot interface {
 // launched is an engine that calls the driver for each chunk. It implements dataplane.Engine. Its
 // user is locked to a thread with the context current.
 type launched struct {
-	gpu        *device.GPU
-	module     *cuda.Module
-	tables     tables
-	mem        []byte
-	umem       cuda.DevicePtr
-	start, end *cuda.Event
-	slots      []slot
-	chunks     []*batch.Chunk // by slot; nil: free
-	err        error          // of the first failed call
-	undo       []func() error
+	gpu           *device.GPU
+	module        *cuda.Module
+	tables        tables
+	mem           []byte
+	umem          cuda.DevicePtr
+	before, after *cuda.Event // of kernels
+	slots         []slot
+	chunks        []*batch.Chunk // by slot; nil: free
+	err           error          // of the first failed call
+	stop          func()         // ends a resident kernel; nil: none
+	undo          []func() error
 }
 
 // openLaunched returns an engine with slots that newSlot makes.
@@ -73,10 +77,10 @@ func (l *launched) prepare(b *bench, slots int, newSlot func(l *launched) (slot,
 	}
 	l.undo = append(l.undo, memory.Close)
 	l.umem = memory.Ptr()
-	if l.start, err = l.event(cuda.EventDefault); err != nil {
+	if l.before, err = l.event(cuda.EventDefault); err != nil {
 		return err
 	}
-	if l.end, err = l.event(cuda.EventDefault); err != nil {
+	if l.after, err = l.event(cuda.EventDefault); err != nil {
 		return err
 	}
 	for range slots {
@@ -115,6 +119,9 @@ func launch[T any](l *launched, name string, params *T) (*cuda.Launch, error) {
 func blocks(n int) uint32 { return uint32((n + threads - 1) / threads) }
 
 func (l *launched) close() (err error) {
+	if l.stop != nil {
+		l.stop()
+	}
 	if waited := l.gpu.Context.Synchronize(); l.err == nil { // for the work of chunks, also if a later call failed
 		err = waited
 	}
@@ -154,8 +161,8 @@ func (l *launched) fail(err error) {
 
 // kernels returns the time of the kernels of a chunk on the device.
 func (l *launched) kernels(c *batch.Chunk) (time.Duration, error) {
-	if err := l.slots[0].measure(c, l.start, l.end); err != nil {
+	if err := l.slots[0].measure(c, l.before, l.after); err != nil {
 		return 0, err
 	}
-	return l.end.Since(l.start)
+	return l.after.Since(l.before)
 }

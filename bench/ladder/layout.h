@@ -9,6 +9,12 @@
 /* Launch shape: launched.go. */
 #define LADDER_THREADS 64 /* per block */
 
+/* Resident kernel: resident.go. */
+#define RESIDENT_THREADS 512 /* per block */
+#define RESIDENT_SCRATCH 3712 /* bytes of shared memory per warp */
+#define RESIDENT_POLLED 256 /* packets of a chunk whose warps all poll for the next one */
+#define RESIDENT_STOP 0xffffffffu /* instead of a number of packets: the block exits */
+
 #define CHECK_ROUTE_LAYOUT \
 	static_assert(__builtin_offsetof(struct route, result) == 0, "struct route: result"); \
 	static_assert(__builtin_offsetof(struct route, adjacency) == 8, "struct route: adjacency"); \
@@ -38,5 +44,13 @@
 	static_assert(__builtin_offsetof(struct fused, n) == 128, "struct fused: n"); \
 	static_assert(__builtin_offsetof(struct fused, seq) == 132, "struct fused: seq"); \
 	static_assert(sizeof(struct fused) == 136, "struct fused: size")
+
+#define CHECK_RESIDENT_LAYOUT \
+	static_assert(__builtin_offsetof(struct resident, tables) == 0, "struct resident: tables"); \
+	static_assert(__builtin_offsetof(struct resident, umem) == 88, "struct resident: umem"); \
+	static_assert(__builtin_offsetof(struct resident, slots) == 96, "struct resident: slots"); \
+	static_assert(__builtin_offsetof(struct resident, slot_bytes) == 104, "struct resident: slot_bytes"); \
+	static_assert(__builtin_offsetof(struct resident, results) == 108, "struct resident: results"); \
+	static_assert(sizeof(struct resident) == 112, "struct resident: size")
 
 #endif

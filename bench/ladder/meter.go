@@ -34,6 +34,7 @@ func (m *meter) sample(n int, reference *float64, first bool) (s sample, err err
 	}
 	s.one, s.mpps = mpps(one.packets, one.took), mpps(all.packets, all.took)
 	s.p50, s.p99 = quantiles(&one.latency)
+	s.oneByCPU, s.byCPU = one.shareOfCPU(), all.shareOfCPU()
 	if first {
 		*reference = s.mpps * 1e6
 	}
@@ -60,7 +61,13 @@ type run struct {
 	packets int
 	took    time.Duration
 	latency hist.Snapshot // of chunks, in ns
+
+	chunks int
+	byCPU  int // chunks that the CPU engine executed
 }
+
+// shareOfCPU returns the share of the chunks that the CPU engine executed.
+func (r *run) shareOfCPU() float64 { return float64(r.byCPU) / float64(r.chunks) }
 
 // run measures chunks of n packets for a time, after a tenth of it as warm-up, with up to inFlight chunks in
 // flight. With an interval, chunks are due at these times, whether or not the engine keeps up, and the latency
@@ -78,7 +85,12 @@ func (m *meter) segments(n, inFlight int, interval, d time.Duration, r *run) err
 	for r.took < d {
 		m.frames.reset()
 		runtime.GC()
+		before := m.e.chunksOnGPU()
 		used := m.segment(n, inFlight, interval, d-r.took, r)
+		r.chunks += used
+		if m.e.byGPU != nil {
+			r.byCPU += used - int(m.e.chunksOnGPU()-before)
+		}
 		if err := m.e.failed(); err != nil {
 			return err
 		}

@@ -29,26 +29,28 @@ func (r *Result) First(packets int) Point {
 
 // Point is a rung at a size of chunks.
 type Point struct {
-	Rung       string  `json:"rung"`
-	Packets    int     `json:"packets"`  // per chunk
-	Mpps       float64 `json:"mpps"`     // with several chunks in flight
-	One        float64 `json:"mpps_one"` // with one chunk in flight
-	P50        float64 `json:"p50_us"`   // latency with one chunk in flight, from Submit to Done
-	P99        float64 `json:"p99_us"`
-	LoadP50    float64 `json:"load_p50_us"` // latency at the load, from the time at which the chunk was due
-	LoadP99    float64 `json:"load_p99_us"`
-	Mixed      float64 `json:"mixed_mpps"`     // with several chunks in flight, beside express chunks of 60 packets, one every 50 µs
-	ExpressP50 float64 `json:"express_p50_us"` // latency of these, from the time at which they were due
-	ExpressP99 float64 `json:"express_p99_us"`
+	Rung       string  `json:"rung"`                // name
+	Packets    int     `json:"packets"`             // per chunk
+	Mpps       float64 `json:"mpps"`                // with several chunks in flight
+	CPU        float64 `json:"cpu_share"`           // of the chunks of mpps, which the CPU engine executed
+	One        float64 `json:"mpps_one"`            // with one chunk in flight
+	OneCPU     float64 `json:"cpu_share_one"`       // of the chunks of mpps_one, p50_us and p99_us
+	P50        float64 `json:"p50_us"`              // latency with one chunk in flight, from Submit to Done
+	P99        float64 `json:"p99_us"`              // 99th percentile of the same
+	LoadP50    float64 `json:"load_p50_us"`         // latency at the load, from the time at which the chunk was due
+	LoadP99    float64 `json:"load_p99_us"`         // 99th percentile of the same
+	Mixed      float64 `json:"mixed_mpps"`          // with several chunks in flight, beside express chunks of 60 packets, one every 50 µs
+	ExpressP50 float64 `json:"express_p50_us"`      // latency of these, from the time at which they were due
+	ExpressP99 float64 `json:"express_p99_us"`      // 99th percentile of the same
 	Kernel     float64 `json:"kernel_us,omitempty"` // time of a chunk's kernels on the device, from the first one's start to the last one's end; 0 for resident kernels
 	InPlace    float64 `json:"in_place_us"`         // of a chunk at the in-place PCIe limit
 
-	Rounds []float64 `json:"rounds_mpps"`
+	Rounds []float64 `json:"rounds_mpps"` // mpps of each round
 }
 
 // sample is a rung at a size in one round.
 type sample struct {
-	mpps, one, p50, p99, loadP50, loadP99, mixed, expressP50, expressP99, kernel float64
+	mpps, one, p50, p99, loadP50, loadP99, mixed, expressP50, expressP99, kernel, byCPU, oneByCPU float64
 }
 
 // newPoint returns the medians of samples.
@@ -68,6 +70,7 @@ func newPoint(name string, packets int, samples []sample, pcie float64) Point {
 		LoadP50: median(func(s *sample) float64 { return s.loadP50 }), LoadP99: median(func(s *sample) float64 { return s.loadP99 }),
 		Mixed:      median(func(s *sample) float64 { return s.mixed }),
 		ExpressP50: median(func(s *sample) float64 { return s.expressP50 }), ExpressP99: median(func(s *sample) float64 { return s.expressP99 }),
+		CPU: median(func(s *sample) float64 { return s.byCPU }), OneCPU: median(func(s *sample) float64 { return s.oneByCPU }),
 		Kernel: median(func(s *sample) float64 { return s.kernel }),
 	}
 	for _, s := range samples {

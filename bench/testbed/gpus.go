@@ -44,21 +44,29 @@ func (c *Config) Auto(secured bool) (engine string) {
 	return "gpu"
 }
 
+// OpenGPUs opens the GPUs of a testbed, with options of which the testbed defines most.
+func (c Config) OpenGPUs(base *fib.FIB, o gpu.Options) (*gpu.Devices, error) {
+	if c.GPUs < 1 {
+		return nil, fmt.Errorf("%d GPUs: at least 1 is needed", c.GPUs)
+	}
+	o.GPUs, o.Library, o.Workers, o.Shadow, o.Small, o.PlainTile, o.SecuredBatch = c.GPUs, c.Driver, c.Workers, c.Shadow, c.Small, c.PlainTile, c.SecuredBatch
+	return gpu.OpenAll(base, o)
+}
+
+// CheckGPUs returns an error if a GPU failed or timed out.
+func CheckGPUs(s *gpu.Devices) error { return errors.Join(s.Err(), timeouts(s.States())) }
+
 // OnGPUs returns engines on the GPUs of a testbed, assigned to workers round-robin as in a router.
 // fallback returns the CPU engine of a worker. Closing the engines fails if a GPU failed or timed out.
 func (c Config) OnGPUs(base *fib.FIB, o gpu.Options, fallback func(worker int, mem []byte) *cpu.Engine) Engines {
-	o.GPUs, o.Library, o.Workers, o.Shadow, o.Small, o.PlainTile, o.SecuredBatch = c.GPUs, c.Driver, c.Workers, c.Shadow, c.Small, c.PlainTile, c.SecuredBatch
 	return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
-		if c.GPUs < 1 {
-			return nil, nil, fmt.Errorf("%d GPUs: at least 1 is needed", c.GPUs)
-		}
-		s, err := gpu.OpenAll(base, o)
+		s, err := c.OpenGPUs(base, o)
 		if err != nil {
 			return nil, nil, err
 		}
 		return func(worker int, mem []byte) (dataplane.Engine, error) {
 			return s.NewEngine(mem, c.Chunks, c.MaxPackets, fallback(worker, mem))
-		}, func() error { return errors.Join(s.Err(), timeouts(s.States()), s.Close()) }, nil
+		}, func() error { return errors.Join(CheckGPUs(s), s.Close()) }, nil
 	}
 }
 

@@ -71,15 +71,15 @@ func rungTexts() string {
 func writeLadder(w io.Writer, r *ladder.Result) {
 	fmt.Fprintf(w, "%s, %d routes, table %s; in-place PCIe limit %.1f Mpps; verified packets %d\n\n", r.GPU, r.Routes, r.Table, r.PCIe, r.Verified)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "rung\tpackets\tMpps, %d in flight\t÷ %s\tMpps, 1 in flight\tp50 µs\tp99 µs\tp50 at load\tp99 at load\tMpps, mixed\texpress p50\texpress p99\tkernels µs\tin place µs\t\n", r.InFlight, r.Points[0].Rung)
+	fmt.Fprintf(t, "rung\tpackets\tMpps, %d in flight\t÷ %s\tCPU %%\tMpps, 1 in flight\tCPU %%\tp50 µs\tp99 µs\tp50 at load\tp99 at load\tMpps, mixed\texpress p50\texpress p99\tkernels µs\tin place µs\t\n", r.InFlight, r.Points[0].Rung)
 	for _, p := range r.Points {
-		fmt.Fprintf(t, "%s\t%d\t%.1f\t%.2f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%s\t%.1f\t\n",
-			p.Rung, p.Packets, p.Mpps, p.Mpps/r.First(p.Packets).Mpps, p.One, p.P50, p.P99, p.LoadP50, p.LoadP99, p.Mixed, p.ExpressP50, p.ExpressP99, optional(p.Kernel), p.InPlace)
+		fmt.Fprintf(t, "%s\t%d\t%.1f\t%.2f\t%.0f\t%.1f\t%.0f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%s\t%.1f\t\n",
+			p.Rung, p.Packets, p.Mpps, p.Mpps/r.First(p.Packets).Mpps, 100*p.CPU, p.One, 100*p.OneCPU, p.P50, p.P99, p.LoadP50, p.LoadP99, p.Mixed, p.ExpressP50, p.ExpressP99, optional(p.Kernel), p.InPlace)
 	}
 	_ = t.Flush()
 	fmt.Fprintf(w, `Medians of %d alternating rounds; every packet of a first run and of each measurement is compared with the CPU engine's.
 p50, p99: latency of a chunk from Submit to Done, one in flight. At load: from the time at which the chunk was due, at
 %.4g %% of the Mpps of %s at the same size. Mixed: beside express chunks of 60 packets, one every 50 µs, whose latency is express.
-kernels: time of a chunk's kernels on the device. in place: time of a chunk at the PCIe limit.
+CPU: chunks that the CPU engine executed. kernels: time of a chunk's kernels on the device. in place: time of a chunk at the PCIe limit.
 `, r.Rounds, 100*r.Load, r.Points[0].Rung)
 }

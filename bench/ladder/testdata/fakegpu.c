@@ -1,5 +1,5 @@
 /* Fake driver that runs the kernels' code on the host: a thread executes copies, kernels and events of all
- * streams in the order of submission, after the calls have returned.
+ * streams in the order of submission, after the calls have returned. A block of the resident kernel is a thread.
  *
  * FAULT "wrong KERNEL" changes a byte that the kernel writes for one packet, "later KERNEL" from the 2,000th
  * launch on; "launch" fails launches; "fault" fails all later calls. */
@@ -63,8 +63,8 @@ static void host_store128(void *p, struct words4 v) { *(struct words4 *)__builti
 #include "../copies.h"
 #include "../fused.h"
 
-static const char *const kernels[] = {"copies_1_look_up", "copies_2_rewrite", "copies_3_gather", "fused"};
-enum { LOOK_UP, REWRITE, GATHER, FUSED, KERNELS };
+static const char *const kernels[] = {"copies_1_look_up", "copies_2_rewrite", "copies_3_gather", "fused", "resident_block"};
+enum { LOOK_UP, REWRITE, GATHER, FUSED, RESIDENT, KERNELS };
 
 /* An operation in a stream. */
 struct op {
@@ -112,24 +112,65 @@ static int is_wrong(u32 kernel)
 	return !strncmp(FAULT, "wrong", 5) || n >= 2000;
 }
 
-static void run_fused(const struct fused *f, u32 blocks)
+static void run_fused(const struct fused *f, u32 packets, u32 kernel)
 {
-	static struct fused_scratch scratch;
-	struct snapshot s[WARP_SIZE];
+	struct fused_scratch scratch;
 
-	for (u32 first = 0; first < blocks * LADDER_THREADS; first += WARP_SIZE) {
+	for (u32 first = 0; first < packets; first += WARP_SIZE) {
+		struct snapshot s = take_snapshot(&f->tables);
 		for (u32 lane = 0; lane < WARP_SIZE; lane++)
-			s[lane] = fused_read_frame(f, &scratch, first, lane);
+			fused_store_frame(&scratch, lane, fused_load_frame(f, first, lane));
 		for (u32 lane = 0; lane < WARP_SIZE; lane++)
 			fused_read_headers(f, &scratch, first, lane);
 		for (u32 lane = 0; lane < WARP_SIZE; lane++)
-			fused_decide(f, &scratch, s[lane], first, lane);
+			fused_decide(f, &scratch, s, first, lane);
 		for (u32 lane = 0; lane < WARP_SIZE; lane++)
 			fused_write_headers(f, &scratch, lane);
 	}
-	if (is_wrong(FUSED))
+	if (is_wrong(kernel))
 		f->umem[f->frames[f->n - 1].addr + 5] ^= 1;
 	__atomic_store_n(f->done, f->seq, __ATOMIC_RELEASE);
+}
+
+/* A block of the resident kernel. */
+struct block {
+	struct resident r;
+	u32 number;
+};
+
+enum { BLOCKS = 16 };
+
+static pthread_t residents[BLOCKS];
+static struct block resident_blocks[BLOCKS];
+static u32 resident_count;
+
+static void run_anywhere(void)
+{
+	cpu_set_t all;
+
+	memset(&all, 0xff, sizeof all);
+	sched_setaffinity(0, sizeof all, &all); /* the thread that submits is pinned, and polls */
+}
+
+static void *stay(void *arg)
+{
+	const struct block *b = arg;
+	const uint8_t *slot = b->r.slots + (uint64_t)b->number * b->r.slot_bytes;
+
+	run_anywhere();
+	for (u32 seq = 1;; seq++) {
+		uint64_t doorbell;
+		while ((u32)(doorbell = __atomic_load_n((const uint64_t *)(slot + RESIDENT_DOORBELL), __ATOMIC_ACQUIRE)) != seq)
+			sched_yield();
+		u32 n = (u32)(doorbell >> 32);
+		if (n == RESIDENT_STOP)
+			return 0;
+		struct fused f = resident_chunk(&b->r, b->number, seq, n);
+		for (u32 i = 0; i < n; i++)
+			if (f.frames[i].port != resident_tag(seq))
+				abort();
+		run_fused(&f, n, RESIDENT);
+	}
 }
 
 static void run(const struct op *o)
@@ -137,7 +178,7 @@ static void run(const struct op *o)
 	const struct copies *c = &o->params.copies;
 
 	if (o->kernel == FUSED) {
-		run_fused(&o->params.fused, o->blocks);
+		run_fused(&o->params.fused, o->blocks * LADDER_THREADS, FUSED);
 		return;
 	}
 	for (u32 i = 0; i < o->blocks * LADDER_THREADS; i++)
@@ -158,10 +199,8 @@ static void run(const struct op *o)
 static void *execute(void *unused)
 {
 	struct timespec t;
-	cpu_set_t all;
 
-	memset(&all, 0xff, sizeof all);
-	sched_setaffinity(0, sizeof all, &all); /* the thread that submits is pinned, and polls */
+	run_anywhere();
 	for (;;) {
 		pthread_mutex_lock(&lock);
 		while (executed == enqueued)
@@ -238,13 +277,22 @@ CUresult cuLaunchKernel(handle f, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz
 	struct op o = {.kind = LAUNCH, .kernel = (u32)f, .blocks = gx};
 
 	(void)stream;
-	if (bx != LADDER_THREADS || by * bz * gy * gz != 1 || gx == 0 || shared || extra || !strcmp(FAULT, "launch"))
+	if (bx != (f == RESIDENT ? RESIDENT_THREADS : LADDER_THREADS) || by * bz * gy * gz != 1 || gx == 0 || shared != (f == RESIDENT ? RESIDENT_THREADS / WARP_SIZE * RESIDENT_SCRATCH : 0) || extra || !strcmp(FAULT, "launch"))
 		return 1;
+	faulty = !strcmp(FAULT, "fault");
+	if (f == RESIDENT) {
+		for (resident_count = 0; resident_count < gx && resident_count < BLOCKS && !faulty; resident_count++) {
+			struct block *b = &resident_blocks[resident_count];
+			*b = (struct block){*(struct resident *)params[0], resident_count};
+			if (pthread_create(&residents[resident_count], 0, stay, b))
+				return 1;
+		}
+		return 0;
+	}
 	if (f == FUSED)
 		o.params.fused = *(struct fused *)params[0];
 	else
 		o.params.copies = *(struct copies *)params[0];
-	faulty = !strcmp(FAULT, "fault");
 	return enqueue(&o);
 }
 
@@ -260,9 +308,14 @@ static CUresult wait_for_all(void)
 	pthread_mutex_unlock(&lock);
 	return faulty ? 700 : 0;
 }
-CUresult cuCtxSynchronize(void) { return wait_for_all(); }
+CUresult cuCtxSynchronize(void)
+{
+	while (resident_count > 0)
+		pthread_join(residents[--resident_count], 0);
+	return wait_for_all();
+}
 CUresult cuStreamSynchronize(handle s) { (void)s; return wait_for_all(); }
-CUresult cuStreamQuery(handle s) { (void)s; return faulty ? 700 : executed == enqueued ? 0 : 600; }
+CUresult cuStreamQuery(handle s) { (void)s; return faulty ? 700 : executed == enqueued && !resident_count ? 0 : 600; }
 
 CUresult cuEventCreate(handle *e, u32 flags) { (void)flags; *e = ++event_count; return event_count == EVENTS; }
 CUresult cuEventRecord(handle e, handle s)
