@@ -53,7 +53,7 @@ func workerOnGPU(t *testing.T, d *Device, net *testutil.Network, g *gateway.Gate
 }
 
 func securedOnGPU(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
-	d := gatewaysOnGPU(t, net, Options{Timeout: 10 * time.Second, Shadow: 1}, g).All[0]
+	d := gatewaysOnGPU(t, net, Options{Timeout: 10 * time.Second, Shadow: 1, slots: shortSlots()}, g).All[0]
 	t.Cleanup(func() {
 		if err := d.Err(); err != nil {
 			t.Error(err)

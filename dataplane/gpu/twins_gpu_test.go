@@ -15,7 +15,7 @@ import (
 // onGPU returns a maker of the kernels on a GPU; with n, on the low-latency path.
 func onGPU(n *inlineCounts) maker {
 	return func(t *testing.T, base *fib.FIB, partialChecksums []bool) other {
-		d := got(openFirst(base, Options{Timeout: 10 * time.Second, PartialChecksums: partialChecksums, Shadow: 1}))(t)
+		d := got(openFirst(base, Options{Timeout: 10 * time.Second, PartialChecksums: partialChecksums, Shadow: 1, slots: shortSlots()}))(t)
 		mem := mapMemory(t, twinBytes)
 		e := got(d.NewEngine(mem, 1, twinChunk, cpu.New(base, mem, partialChecksums)))(t)
 		t.Cleanup(func() {
@@ -45,6 +45,14 @@ func onGPU(n *inlineCounts) maker {
 			process(e, c)
 		}, 0}
 	}
+}
+
+// shortSlots is Options.slots of a short test: compute-sanitizer runs many polling blocks slowly.
+func shortSlots() int {
+	if testing.Short() {
+		return 8
+	}
+	return 0
 }
 
 func TestGPUAgreesWithTheCPUEngine(t *testing.T) {
