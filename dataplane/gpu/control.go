@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"sync/atomic"
 	"time"
 )
 
@@ -82,8 +81,7 @@ func (c *controller) look(now time.Time) {
 	if err := c.k.check(); err != nil {
 		c.k.d.state.fail(err)
 	}
-	v := atomic.LoadUint32(c.k.mailbox.control)
-	c.k.mailbox.restBlocks(v, uint32(min(c.k.pool.slots, max(restingBlocks, c.recent+spareBlocks))))
+	c.k.mailbox.restBlocks(uint32(min(c.k.pool.slots, max(restingBlocks, c.recent+spareBlocks))), c.k.pool)
 	if c.after > 0 && now.Sub(c.used) >= c.after {
 		parked, err := c.k.park(parkTimeout)
 		if err == nil && parked {

@@ -253,3 +253,29 @@ func TestBlocksRestWithoutLoad(t *testing.T) {
 		}
 	}
 }
+
+// TestBlocksOfTakenSlotsStayAwake: whenever a worker has taken a slot, while the controller lets blocks rest.
+func TestBlocksOfTakenSlotsStayAwake(t *testing.T) {
+	m, p := newTestMailbox(t, 64, batchFrames)
+	var stopping atomic.Bool
+	var controller sync.WaitGroup
+	controller.Go(func() {
+		for !stopping.Load() {
+			m.restBlocks(1, p)
+		}
+	})
+	var room [maxTiles]uint16
+	for i := range 300_000 {
+		slots := p.take(room[:0], 0, 1+i%5, 0)
+		last := slots[len(slots)-1]
+		m.wakeBlocks(uint32(last) + 1)
+		for start := time.Now(); atomic.LoadUint32(m.control) <= uint32(last); {
+			if time.Since(start) > time.Second {
+				t.Fatalf("round %d: %d blocks are awake, slot %d is in use", i, atomic.LoadUint32(m.control), last)
+			}
+		}
+		p.put(slots)
+	}
+	stopping.Store(true)
+	controller.Wait()
+}

@@ -146,10 +146,12 @@ func (m *mailbox) wakeBlocks(n uint32) {
 	}
 }
 
-// restBlocks lowers the number of awake blocks to n, unless a worker has raised it since it was v.
-func (m *mailbox) restBlocks(v, n uint32) {
-	if v != stop && n < v {
-		atomic.CompareAndSwapUint32(m.control, v, n)
+// restBlocks lowers the number of awake blocks to n, or to the slots in use if they are more. A worker
+// takes a slot and then looks at the number, this function stores the number and then looks at the slots:
+// one of them sees the other.
+func (m *mailbox) restBlocks(n uint32, p *slotPool) {
+	if v := atomic.LoadUint32(m.control); v != stop && n < v && atomic.CompareAndSwapUint32(m.control, v, n) {
+		m.wakeBlocks(uint32(p.highest()))
 	}
 }
 

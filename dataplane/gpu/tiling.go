@@ -13,7 +13,7 @@ const (
 
 	// plainTile and securedBatch are the usual sizes of tiles: small enough for short queues and for the
 	// use of several blocks, large enough to fill PCIe ("bench latency", "bench ipsec").
-	plainTile    = 224     // packets
+	plainTile    = 448     // packets
 	securedBatch = 8 << 10 // bytes of a warp batch
 )
 
