@@ -161,7 +161,7 @@ func TestParkingUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	for start := time.Now(); time.Since(start) < 2*time.Second; time.Sleep(2 * time.Millisecond) {
+	for start := time.Now(); parks < 20 && time.Since(start) < 20*time.Second; time.Sleep(2 * time.Millisecond) {
 		if r.kernel.state.parked.Load() { // until a worker wakes it
 			continue
 		}
