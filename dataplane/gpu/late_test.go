@@ -21,6 +21,7 @@ type driver struct {
 	e         *Engine
 	rnd       *rand.Rand
 	free, out []*batch.Chunk
+	every     time.Duration // between two chunks
 	lost      int           // chunks
 	longest   time.Duration // from the submission of a chunk to its completion
 }
@@ -29,11 +30,13 @@ func newDriver(t *testing.T, e *Engine, chunks []*batch.Chunk) *driver {
 	return &driver{t: t, e: e, rnd: rand.New(rand.NewPCG(17, 5)), free: chunks}
 }
 
-// run submits for a time, and completes until a point in time.
+// run submits for a time, and completes all chunks.
 func (d *driver) run(submit time.Duration) {
+	var last time.Time
 	for end := time.Now().Add(submit); time.Now().Before(end) || len(d.out) > 0; time.Sleep(20 * time.Microsecond) {
-		if len(d.free) > 0 && time.Now().Before(end) {
+		if now := time.Now(); len(d.free) > 0 && now.Before(end) && now.Sub(last) >= d.every {
 			c := d.free[0]
+			last = now
 			c.N = 1 + d.rnd.IntN(50)
 			for i := range c.N {
 				c.In[i] = batch.Frame{Addr: uint32(i)*128 + 2, Len: 60}
@@ -69,7 +72,7 @@ func TestTimeSlicesLoseNothing(t *testing.T) {
 	e, blocks, chunks := newRig(t, 8, 20*time.Millisecond)
 	e.limit = sharedLimit
 	d := newDriver(t, e, chunks)
-	d.run(5 * time.Millisecond)
+	d.every = 4 * time.Millisecond
 	for range 3 {
 		hangAll(blocks, true)
 		time.AfterFunc(50*time.Millisecond, func() { hangAll(blocks, false) })
@@ -93,7 +96,7 @@ func TestSilentGPUTimesOutAtTheLimit(t *testing.T) {
 	e, blocks, chunks := newRig(t, 8, 20*time.Millisecond)
 	e.limit = 200 * time.Millisecond
 	d := newDriver(t, e, chunks)
-	d.run(5 * time.Millisecond)
+	d.every = 4 * time.Millisecond
 	hangAll(blocks, true)
 	start := time.Now()
 	d.run(100 * time.Millisecond)
@@ -101,8 +104,8 @@ func TestSilentGPUTimesOutAtTheLimit(t *testing.T) {
 	if o := e.outage.current.Load(); o == nil || !strings.Contains(o.Why.Error(), "packets not finished within 200ms") || took < 190*time.Millisecond {
 		t.Errorf("after %v: %+v", took, o)
 	}
-	if lost := d.lost; lost == 0 || lost > len(blocks) || e.executed[GPULate].Load() == 0 && lost < len(chunks)-1 {
-		t.Errorf("%d of %d chunks lost, %d on the CPU", lost, len(chunks), e.executed[GPULate].Load())
+	if d.lost == 0 || d.lost > 3 || int(e.executed[GPULate].Load()) < len(chunks)-3 {
+		t.Errorf("%d chunks lost, %d of %d on the CPU", d.lost, e.executed[GPULate].Load(), len(chunks))
 	}
 	hangAll(blocks, false)
 	for begin := time.Now(); e.Name() != "gpu"; d.run(time.Millisecond) {
