@@ -73,7 +73,7 @@ func TestGPUFaults(t *testing.T) {
 				return
 			}
 			net := testutil.NewNetwork()
-			d := got(openFirst(net.FIB, Options{PartialChecksums: net.PartialChecksums}))(t)
+			d := got(openFirst(net.FIB, Options{Limit: 20 * time.Millisecond, PartialChecksums: net.PartialChecksums}))(t)
 			mem := got(umem.New(1024))(t)
 			chunks := batch.NewChunks(2, 256)
 			e := got(d.NewEngine(mem.Bytes(), 1, 256, cpu.New(net.FIB, mem.Bytes(), net.PartialChecksums)))(t)

@@ -53,7 +53,13 @@ func workerOnGPU(t *testing.T, d *Device, net *testutil.Network, g *gateway.Gate
 }
 
 func securedOnGPU(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
-	d := gatewaysOnGPU(t, net, Options{Timeout: 10 * time.Second, Shadow: 1, slots: shortSlots()}, g).All[0]
+	return openSecured(t, net, g, Options{})
+}
+
+// openSecured returns a worker on a GPU that is opened with some options.
+func openSecured(t *testing.T, net *testutil.Network, g *gateway.Gateway, o Options) secured {
+	o.Timeout, o.Shadow, o.slots = 10*time.Second, 1, shortSlots()
+	d := gatewaysOnGPU(t, net, o, g).All[0]
 	t.Cleanup(func() {
 		if err := d.Err(); err != nil {
 			t.Error(err)
@@ -266,7 +272,7 @@ func exchange(t *testing.T, sites [2]*site, frames [][]byte, packets *int) {
 func TestGPUGatewayRecoversFromTimeout(t *testing.T) {
 	net := testutil.NewNetwork()
 	g := &gateway.Gateway{}
-	d := gatewaysOnGPU(t, net, Options{Timeout: 20 * time.Millisecond, Pause: 50 * time.Millisecond}, g).All[0]
+	d := gatewaysOnGPU(t, net, Options{Timeout: 20 * time.Millisecond, Limit: 20 * time.Millisecond, Pause: 50 * time.Millisecond}, g).All[0]
 	s := protectAll(t, net, g)
 	w := workerOnGPU(t, d, net, g, 512, 1, 256)
 	used := map[uint32]bool{}

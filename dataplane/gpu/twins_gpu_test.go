@@ -13,9 +13,12 @@ import (
 )
 
 // onGPU returns a maker of the kernels on a GPU; with n, on the low-latency path.
-func onGPU(n *inlineCounts) maker {
+func onGPU(n *inlineCounts) maker { return onGPUWith(n, Options{}) }
+
+func onGPUWith(n *inlineCounts, o Options) maker {
 	return func(t *testing.T, base *fib.FIB, partialChecksums []bool) other {
-		d := got(openFirst(base, Options{Timeout: 10 * time.Second, PartialChecksums: partialChecksums, Shadow: 1, slots: shortSlots()}))(t)
+		o.Timeout, o.PartialChecksums, o.Shadow, o.slots = 10*time.Second, partialChecksums, 1, shortSlots()
+		d := got(openFirst(base, o))(t)
 		mem := mapMemory(t, twinBytes)
 		e := got(d.NewEngine(mem, 1, twinChunk, cpu.New(base, mem, partialChecksums)))(t)
 		t.Cleanup(func() {

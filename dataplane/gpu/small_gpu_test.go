@@ -1,0 +1,55 @@
+//go:build gpu
+
+package gpu
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/ipsec/gateway"
+)
+
+// smallGPU returns options that make a GPU like a smaller one. A driver before CUDA 12.5 cannot limit
+// multiprocessors.
+func smallGPU(t *testing.T, shared, multiprocessors int) Options {
+	t.Helper()
+	found := got(find("", 1))(t)[0]
+	ctx, n, err := openContext(found, multiprocessors)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Log(err)
+		return Options{SharedLimit: shared}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ctx.Close(); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d multiprocessors", n)
+	return Options{SharedLimit: shared, Multiprocessors: multiprocessors}
+}
+
+// TestGPUGatewayFitsASmallGPU: 101,376 bytes of shared memory per block and 58 multiprocessors, as an L4
+// has. Results are the CPU engine's, byte for byte.
+func TestGPUGatewayFitsASmallGPU(t *testing.T) {
+	o := smallGPU(t, 101376, 58)
+	maker := func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
+		w := openSecured(t, net, g, o)
+		if n := w.engine.mailbox.batches; n != 2 {
+			t.Errorf("%d warps per block, want 2", n)
+		}
+		return w
+	}
+	agreeOnSecured(t, maker, 100_000)
+	agreeOnCBC(t, maker)
+}
+
+// TestGPUForwardsOnASmallGPU: with 65,536 bytes of shared memory per block, as a T4 has.
+func TestGPUForwardsOnASmallGPU(t *testing.T) {
+	o := smallGPU(t, 65536, 40)
+	agreeOnTraffic(t, func(t *testing.T, base *fib.FIB, partialChecksums []bool) other {
+		return onGPUWith(nil, o)(t, base, partialChecksums)
+	}, 300_000)
+}
