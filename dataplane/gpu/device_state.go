@@ -44,6 +44,7 @@ type Outage struct {
 // first failure is final.
 type deviceState struct {
 	failure   atomic.Pointer[Outage]
+	stale     atomic.Pointer[Outage] // the tables miss changes; nil: they are up to date
 	progress  progress
 	destroyed atomic.Bool // the device's context, so that the device no longer writes to memory
 }

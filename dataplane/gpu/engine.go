@@ -79,7 +79,7 @@ func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m 
 
 // Name returns "gpu" while the GPU is in use, else the name of the CPU engine.
 func (e *Engine) Name() string {
-	if e.state.ok() && e.outage.current.Load() == nil {
+	if e.state.ok() && e.state.stale.Load() == nil && e.outage.current.Load() == nil {
 		return "gpu"
 	}
 	return e.cpu.Name()

@@ -100,12 +100,12 @@ func (h *keyWriter) put(index uint32, b []byte) {
 		if err := h.stream.CopyToDevice(h.to.Ptr().Add(int(index)*keyBytes), h.page, 0, keyBytes); err != nil {
 			return err
 		}
-		for by := time.Now().Add(haltTimeout); ; {
+		for by := time.Now().Add(patchLimit); ; {
 			if done, err := h.stream.Done(); done || err != nil {
 				return err
 			}
 			if time.Now().After(by) {
-				return fmt.Errorf("not finished within %v", haltTimeout)
+				return fmt.Errorf("not finished within %v", patchLimit)
 			}
 		}
 	})

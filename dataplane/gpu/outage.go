@@ -46,7 +46,7 @@ func (o *workerOutage) end() {
 // finished all abandoned chunks.
 func (e *Engine) usable() bool {
 	switch {
-	case !e.state.ok():
+	case !e.state.ok() || e.state.stale.Load() != nil:
 		return false
 	case e.outage.current.Load() == nil:
 		return true

@@ -8,8 +8,12 @@ import (
 	"github.com/warproute/warproute/internal/hostmem"
 )
 
-// patchTimeout limits the application of patches. It is long: a short prefix has millions of words.
-const patchTimeout = 2 * time.Second
+// patchTimeout limits the application of patches, after which the CPU replaces the GPU until they are
+// applied. It is long: a short prefix has millions of words. After patchLimit the device has failed.
+const (
+	patchTimeout = 2 * time.Second
+	patchLimit   = 10 * time.Second
+)
 
 // patchesAt is the offset of the patches in the host memory, behind the device's count.
 const patchesAt = 256
@@ -17,6 +21,7 @@ const patchesAt = 256
 // patchDMA copies patches to the device and runs the kernel patch_tables, which applies them in order
 // and counts them in host memory.
 type patchDMA struct {
+	state  *deviceState
 	memory []byte
 	host   *cuda.HostMemory
 	list   cuda.DevicePtr
@@ -36,7 +41,7 @@ func (d *Device) newPatchDMA() (*patchDMA, error) {
 		return nil, fmt.Errorf("patches of tables: %w", err)
 	}
 	d.closers = append(d.closers, memory.Close)
-	p := &patchDMA{memory: memory.Bytes}
+	p := &patchDMA{state: &d.state, memory: memory.Bytes}
 	if p.host, err = d.register(memory.Bytes); err != nil {
 		return nil, err
 	}
@@ -70,12 +75,33 @@ func (p *patchDMA) apply(batch []patch) error {
 	if err := p.kernel.Enqueue(p.stream); err != nil {
 		return err
 	}
-	for start := time.Now(); appliedPatches(p.memory) != p.params.Total; {
-		if time.Since(start) > patchTimeout {
-			_, err := p.stream.Done()
-			return fmt.Errorf("the GPU did not apply %d table patches within %v (%v)", n, patchTimeout, err)
+	return p.state.awaitPatches(n, patchTimeout, patchLimit, func() bool { return appliedPatches(p.memory) == p.params.Total }, func() error {
+		_, err := p.stream.Done()
+		return err
+	})
+}
+
+// awaitPatches waits until n patches are applied. From a timeout on, the tables are stale meanwhile: kernels
+// of other processes can keep the patches off the GPU. It fails after the limit, or with the error that the
+// driver reports then.
+func (s *deviceState) awaitPatches(n int, timeout, limit time.Duration, applied func() bool, check func() error) error {
+	start := time.Now()
+	for waited := time.Duration(0); waited <= timeout; waited = time.Since(start) {
+		if applied() {
+			return nil
 		}
 		time.Sleep(10 * time.Microsecond)
+	}
+	s.stale.Store(&Outage{time.Now(), fmt.Errorf("its tables are stale: %d patches not applied within %v", n, timeout)})
+	defer s.stale.Store(nil)
+	for !applied() {
+		if err := check(); err != nil {
+			return fmt.Errorf("apply %d table patches: %w", n, err)
+		}
+		if time.Since(start) > limit {
+			return fmt.Errorf("apply %d table patches: not finished within %v", n, limit)
+		}
+		time.Sleep(time.Millisecond)
 	}
 	return nil
 }

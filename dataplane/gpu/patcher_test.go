@@ -1,7 +1,10 @@
 package gpu
 
 import (
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/warproute/warproute/fib"
 )
@@ -21,4 +24,45 @@ func TestPatchesTriggerRetry(t *testing.T) {
 		t.Error("a packet that was tried while the change was on its way waits on")
 	}
 	p.close()
+}
+
+// TestStaleTablesMoveWorkersToTheCPU: until the patches are applied. Other processes' kernels can delay them;
+// only a driver error or a long time is final.
+func TestStaleTablesMoveWorkersToTheCPU(t *testing.T) {
+	const timeout, limit = 10 * time.Millisecond, 10 * time.Second
+	e, _, chunks := newRig(t, 2, time.Minute)
+	applied := make(chan struct{})
+	ended := make(chan error)
+	go func() {
+		ended <- e.state.awaitPatches(3, timeout, limit, func() bool {
+			select {
+			case <-applied:
+				return true
+			default:
+				return false
+			}
+		}, func() error { return nil })
+	}()
+	for execute(t, e, chunks[0]) == "gpu" {
+		time.Sleep(time.Millisecond)
+	}
+	if o := e.state.stale.Load(); o == nil || o.Why.Error() != "its tables are stale: 3 patches not applied within 10ms" || e.Name() != "cpu" {
+		t.Errorf("the engine is %s, the tables: %+v", e.Name(), o)
+	}
+	close(applied)
+	if err := <-ended; err != nil {
+		t.Errorf("applied late: %v", err)
+	}
+	if by := execute(t, e, chunks[0]); by != "gpu" || e.Name() != "gpu" || !e.state.ok() {
+		t.Errorf("with all patches: executed by %s, %v", by, e.state.err())
+	}
+
+	never, fine := func() bool { return false }, func() error { return nil }
+	if err := e.state.awaitPatches(3, timeout, 2*timeout, never, fine); err == nil || !strings.Contains(err.Error(), "apply 3 table patches: not finished within 20ms") {
+		t.Errorf("never applied: %v", err)
+	}
+	broken := errors.New("driver error")
+	if err := e.state.awaitPatches(3, timeout, limit, never, func() error { return broken }); !errors.Is(err, broken) || e.state.stale.Load() != nil {
+		t.Errorf("with a driver error: %v, stale: %+v", err, e.state.stale.Load())
+	}
 }

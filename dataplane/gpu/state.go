@@ -91,9 +91,13 @@ func (d *Device) Err() error {
 	return nil
 }
 
-// outage returns the outage of the device, else the earliest of a worker, with the driver's error.
+// outage returns the outage of the device, else that of its tables, else the earliest of a worker, with the
+// driver's error.
 func (d *Device) outage() *Outage {
 	o := d.state.failure.Load()
+	if o == nil {
+		o = d.state.stale.Load()
+	}
 	if o == nil {
 		for _, e := range d.engines {
 			if of := e.outage.current.Load(); of != nil && (o == nil || of.Since.Before(o.Since)) {
