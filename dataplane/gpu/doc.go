@@ -4,12 +4,20 @@
 //
 //	worker                         host memory                        GPU
 //	Submit  ── descriptors ──►  mailbox: one slot per     ◄── polls ── one block per slot
-//	                            chunk in flight
+//	                            tile in flight
 //	                            frames (umem)             ◄── reads, rewrites 32 bytes
 //	Done    ◄── results ──────  results, done             ◄── writes, fence, done
 //
-// The kernel is resident: a chunk needs no driver call. Launched mode, one launch per chunk, is for
-// comparison.
+// The kernel is resident: a chunk needs no driver call. One kernel serves all workers of a GPU. A worker
+// divides a chunk into tiles (tiling.go) and gives each a free slot of the pool that all workers share
+// (pool.go), so that one worker can use the whole GPU. A worker's chunks complete in order.
+//
+// # Load
+//
+// Blocks of slots that the load does not need rest: they poll device memory instead of the mailbox. The
+// controller lets them rest, and parks the kernel if no worker has a chunk for it: the kernel ends, and
+// the GPU is free for other processes. The first chunk for a parked kernel wakes it; the CPU engine
+// executes chunks meanwhile (control.go, kernel.go).
 //
 // # Tables
 //
