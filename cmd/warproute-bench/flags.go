@@ -86,6 +86,12 @@ func addTestbedFlags(c *cobra.Command, o *testbed.Config) {
 	_ = f.MarkDeprecated("cards", "use --nics")
 	f.IntVar(&o.GPUs, "gpus", 1, "number of GPUs; workers are assigned round-robin")
 	f.IntVar(&o.Shadow, "shadow", 0, "compare one in `N` chunks of a GPU with the CPU's result; 0 means none")
+	addTileFlags(c, o)
+}
+
+// addTileFlags adds the flags of a GPU's tiles.
+func addTileFlags(c *cobra.Command, o *testbed.Config) {
+	f := c.Flags()
 	f.IntVar(&o.PlainTile, "tile-packets", 0, "divide a GPU's chunks without ESP into tiles of `N` packets; 0 means the router's default")
 	f.IntVar(&o.SecuredBatch, "batch-bytes", 0, "give a GPU's warps `N` bytes of ESP packets at a time; 0 means the router's default")
 }

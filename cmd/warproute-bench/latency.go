@@ -63,6 +63,7 @@ With --engine gpu it measures both engines.`,
 		},
 	}
 	addForwardFlags(cmd, &o)
+	addTileFlags(cmd, &o.Testbed)
 	cmd.Flags().StringVar(&family, "family", "4", "address `FAMILY`: 4 or 6")
 	cmd.Flags().IntSliceVar(&sizes, "sizes", []int{16, 60, 240, 1024, 4096}, "packets per chunk")
 	cmd.Flags().IntVar(&chunks, "count", 5000, "chunks of each size")

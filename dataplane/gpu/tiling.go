@@ -14,6 +14,7 @@ const (
 	// plainTile and securedBatch are the usual sizes of tiles: small enough for short queues and for the
 	// use of several blocks, large enough to fill PCIe ("bench latency", "bench ipsec").
 	plainTile    = 448     // packets
+	idleTile     = 128     // packets, of a worker without another chunk in flight
 	securedBatch = 8 << 10 // bytes of a warp batch
 )
 
@@ -22,6 +23,7 @@ const (
 type tiling struct {
 	batches      int // maximum warp batches of a tile
 	plainTile    int // packets of a tile without ESP
+	idleTile     int // the same, of a worker without another chunk in flight
 	securedBatch int // bytes of a warp batch of ESP packets
 	inlineTiles  int // maximum tiles of a chunk with inlined headers
 }
@@ -29,8 +31,9 @@ type tiling struct {
 // tiling returns the tiling of a device with a number of slots for tiles of up to a number of warp batches.
 func (o Options) tiling(batches, slots int) tiling {
 	return tiling{
-		batches: batches, plainTile: cmp.Or(o.PlainTile, plainTile), securedBatch: cmp.Or(o.SecuredBatch, securedBatch),
-		inlineTiles: max(1, min(inlineTiles, slots/2)), // so that the next chunk finds a slot
+		batches: batches, plainTile: cmp.Or(o.PlainTile, plainTile), idleTile: cmp.Or(o.PlainTile, idleTile),
+		securedBatch: cmp.Or(o.SecuredBatch, securedBatch),
+		inlineTiles:  max(1, min(inlineTiles, slots/2)), // so that the next chunk finds a slot
 	}
 }
 
@@ -38,7 +41,10 @@ func (o Options) tiling(batches, slots int) tiling {
 func (t *tiling) tiles(c *batch.Chunk, secured, idle bool) (want, least int) {
 	n := c.N
 	least = (n + t.batches*batchFrames - 1) / (t.batches * batchFrames)
-	inlined := (n + inlineFrames - 1) / inlineFrames
+	plain, inlined := t.plainTile, (n+inlineFrames-1)/inlineFrames
+	if idle {
+		plain = t.idleTile
+	}
 	if secured {
 		bytes := 0
 		for i := range c.In[:n] {
@@ -47,7 +53,7 @@ func (t *tiling) tiles(c *batch.Chunk, secured, idle bool) (want, least int) {
 		each := min(max(t.securedBatch*n/max(bytes, 1), 1), batchFrames)
 		want = (n + t.batches*each - 1) / (t.batches * each)
 	} else {
-		want = (n + t.plainTile - 1) / t.plainTile
+		want = (n + plain - 1) / plain
 	}
 	switch {
 	case !idle || inlined > t.inlineTiles:
