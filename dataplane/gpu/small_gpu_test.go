@@ -6,7 +6,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec/gateway"
 )
@@ -42,14 +41,20 @@ func TestGPUGatewayFitsASmallGPU(t *testing.T) {
 		}
 		return w
 	}
-	agreeOnSecured(t, maker, 100_000)
-	agreeOnCBC(t, maker)
+	packets := 100_000
+	if testing.Short() {
+		packets = 10_000
+	}
+	t.Run("all suites", func(t *testing.T) { agreeOnSecured(t, maker, packets) })
+	t.Run("CBC", func(t *testing.T) { agreeOnCBC(t, maker) })
 }
 
 // TestGPUForwardsOnASmallGPU: with 65,536 bytes of shared memory per block, as a T4 has.
 func TestGPUForwardsOnASmallGPU(t *testing.T) {
 	o := smallGPU(t, 65536, 40)
-	agreeOnTraffic(t, func(t *testing.T, base *fib.FIB, partialChecksums []bool) other {
-		return onGPUWith(nil, o)(t, base, partialChecksums)
-	}, 300_000)
+	packets := 300_000
+	if testing.Short() {
+		packets = 50_000
+	}
+	agreeOnTraffic(t, onGPUWith(nil, o), packets)
 }
