@@ -85,7 +85,7 @@ func Run(o Options) (*Result, error) {
 		return nil, fmt.Errorf("verify before measuring: %w", err)
 	}
 	if o.Engine == "gpu" { // a kernel reads 64 bytes with the headers and writes the changed half
-		rates, err := pcie.Rates(c.Driver, c.GPUs, []pcie.Shape{{At: umem.DataOffset - umem.Headroom, Read: 64, Back: 32}})
+		rates, err := pcie.RatesOn(c.Driver, c.GPUs, c.Multiprocessors, []pcie.Shape{{At: umem.DataOffset - umem.Headroom, Read: 64, Back: 32}})
 		if err != nil {
 			return nil, err
 		}

@@ -27,7 +27,7 @@ func (t *traffic) pcieLimit() (float64, error) {
 		}
 		shapes = append(shapes, s)
 	}
-	rates, err := pcie.Rates(t.Testbed.Driver, t.Testbed.GPUs, shapes)
+	rates, err := pcie.RatesOn(t.Testbed.Driver, t.Testbed.GPUs, t.Testbed.Multiprocessors, shapes)
 	if err != nil {
 		return 0, err
 	}

@@ -20,12 +20,23 @@ type bench struct {
 	undo   []func() error
 }
 
-func (b *bench) open(device *cuda.Device) error {
+// open prepares a device, of which the kernel uses at most a number of multiprocessors; 0: all.
+func (b *bench) open(device *cuda.Device, most int) error {
 	info, err := device.Info()
 	if err != nil {
 		return err
 	}
-	if b.ctx, err = device.Retain(); err != nil {
+	retain := device.Retain
+	if most > 0 && most < info.Multiprocessors {
+		parts, _, err := device.Split(1, most)
+		if err != nil {
+			return err
+		}
+		if len(parts) > 0 {
+			retain, info.Multiprocessors = parts[0].Retain, parts[0].Multiprocessors()
+		}
+	}
+	if b.ctx, err = retain(); err != nil {
 		return err
 	}
 	return b.ctx.Do(func() error { return b.prepare(info.Multiprocessors) })

@@ -52,6 +52,12 @@ type params struct {
 // each of which rewrites its own frames: the best of several passes over all frames in random
 // order, started on all GPUs at once. driver is for tests; "" is NVIDIA's.
 func Rates(driver string, gpus int, shapes []Shape) (mpps []float64, err error) {
+	return RatesOn(driver, gpus, 0, shapes)
+}
+
+// RatesOn is Rates with a number of multiprocessors of each GPU, rounded up to what its driver can
+// divide; 0: all.
+func RatesOn(driver string, gpus, multiprocessors int, shapes []Shape) (mpps []float64, err error) {
 	for _, s := range shapes {
 		if s.At < 0 || s.Back < 0 || s.Read < max(1, s.Back) || s.At+s.Read > umem.FrameSize {
 			return nil, fmt.Errorf("measure the rewriting of frames: %+v is not in a frame of %d bytes", s, umem.FrameSize)
@@ -77,7 +83,7 @@ func Rates(driver string, gpus int, shapes []Shape) (mpps []float64, err error) 
 	for i, device := range devices {
 		b := &bench{}
 		all = append(all, b)
-		if err := b.open(device); err != nil {
+		if err := b.open(device, multiprocessors); err != nil {
 			return nil, fmt.Errorf("measure the rewriting of frames on GPU %d: %w", i, err)
 		}
 	}

@@ -50,6 +50,7 @@ func (c Config) OpenGPUs(base *fib.FIB, o gpu.Options) (*gpu.Devices, error) {
 		return nil, fmt.Errorf("%d GPUs: at least 1 is needed", c.GPUs)
 	}
 	o.GPUs, o.Library, o.Workers, o.Shadow, o.Small, o.PlainTile, o.SecuredBatch = c.GPUs, c.Driver, c.Workers, c.Shadow, c.Small, c.PlainTile, c.SecuredBatch
+	o.Multiprocessors, o.SharedLimit, o.Warps = c.Multiprocessors, c.SharedLimit, c.Warps
 	return gpu.OpenAll(base, o)
 }
 

@@ -36,6 +36,9 @@ type Config struct {
 	// Sizes of tiles on a GPU, as in gpu.Options; 0: the router's.
 	PlainTile, SecuredBatch int
 
+	// Limits of a GPU, as in gpu.Options, which make it a smaller one, and the warps of a block; 0: the GPU's.
+	Multiprocessors, SharedLimit, Warps int
+
 	Driver string // file of the CUDA driver; "" is the installed one
 }
 

@@ -94,6 +94,9 @@ func addTileFlags(c *cobra.Command, o *testbed.Config) {
 	f := c.Flags()
 	f.IntVar(&o.PlainTile, "tile-packets", 0, "divide a GPU's chunks without ESP into tiles of `N` packets; 0 means the router's default")
 	f.IntVar(&o.SecuredBatch, "batch-bytes", 0, "give a GPU's warps `N` bytes of ESP packets at a time; 0 means the router's default")
+	f.IntVar(&o.Multiprocessors, "multiprocessors", 0, "use `N` multiprocessors of each GPU, rounded up to what its driver can divide; 0 means all")
+	f.IntVar(&o.SharedLimit, "shared-limit", 0, "use `BYTES` of shared memory per block, as a smaller GPU has (L4: 101376); 0 means all")
+	f.IntVar(&o.Warps, "warps", 0, "use `N` warps per block; 0 means the router's choice")
 }
 
 // checkTestbed checks these flags and sets defaults. Without a GPU engine there are no GPUs.
@@ -113,7 +116,8 @@ func checkTestbed(c *cobra.Command, engine string, o *testbed.Config) error {
 	setChunks(engine, o)
 	return checkNumbers(number{"batch", o.MaxPackets, 1, config.MaxPackets}, number{"workers", o.Workers, 1, maxWorkers},
 		number{"nics", o.NICs, 0, maxNICs * o.Workers}, number{"chunks", o.Chunks, 1, maxChunks}, number{"shadow", o.Shadow, 0, math.MaxInt32},
-		number{"tile-packets", o.PlainTile, 0, config.MaxPackets}, number{"batch-bytes", o.SecuredBatch, 0, 1 << 20})
+		number{"tile-packets", o.PlainTile, 0, config.MaxPackets}, number{"batch-bytes", o.SecuredBatch, 0, 1 << 20},
+		number{"multiprocessors", o.Multiprocessors, 0, 1024}, number{"shared-limit", o.SharedLimit, 0, 1 << 20}, number{"warps", o.Warps, 0, 32})
 }
 
 // setChunks sets the default number of chunks in flight.

@@ -118,7 +118,7 @@ func (d *Device) makeKernel() (err error) {
 	if d.options.Gateway != nil {
 		needs = gatewayNeeds
 	}
-	s, err := needs.shape(l)
+	s, err := needs.withWarps(d.options.Warps).shape(l)
 	if err != nil {
 		return err
 	}

@@ -48,9 +48,9 @@ type Options struct {
 	// 0: all.
 	Multiprocessors int
 
-	// SharedLimit limits the shared memory of a block in bytes, as a smaller GPU has it; for tests. 0: the
-	// GPU's.
-	SharedLimit int
+	// SharedLimit limits the shared memory of a block in bytes, as a smaller GPU has it, and Warps is the
+	// number of warps of a block; for tests and measurements. 0: what the GPU has, and what fits best.
+	SharedLimit, Warps int
 
 	// PlainTile and SecuredBatch are the usual packets of a tile without ESP and bytes of a warp batch of
 	// ESP packets, for measurements; see tiling.

@@ -120,6 +120,15 @@ func (k kernelNeeds) shape(l limits) (Shape, error) {
 		k.name, k.tables+k.scratch+k.leastStaging, l.shared, errShared)
 }
 
+// withWarps returns the needs of a kernel whose blocks have a number of warps, up to the kernel's, whether or
+// not smaller staging buffers are worth it. 0: no change.
+func (k kernelNeeds) withWarps(warps int) kernelNeeds {
+	if warps > 0 {
+		k.warps, k.staging = min(warps, k.warps), k.leastStaging
+	}
+	return k
+}
+
 // fit returns the shape of a block with a number of warps, each with a staging buffer of at least some
 // bytes, if it fits.
 func (k kernelNeeds) fit(l limits, warps, staging int) (s Shape, ok bool) {

@@ -98,6 +98,22 @@ func TestShapesFit(t *testing.T) {
 	}
 }
 
+// TestWarpsCanBeChosen: for a sweep, up to what the kernel has and the board fits.
+func TestWarpsCanBeChosen(t *testing.T) {
+	for _, tt := range []struct {
+		needs             kernelNeeds
+		board             limits
+		warps, want, each int
+	}{
+		{gatewayNeeds, hopper, 4, 4, 35440}, {gatewayNeeds, hopper, 20, 8, 15600}, {gatewayNeeds, ada, 3, 3, 4976}, {gatewayNeeds, ada, 4, 3, 4976},
+		{gatewayNeeds, ada, 0, 2, 9584}, {forwardNeeds, hopper, 3, 3, 0},
+	} {
+		if s, err := tt.needs.withWarps(tt.warps).shape(tt.board); err != nil || s.Warps != tt.want || s.Staging != tt.each {
+			t.Errorf("%s with %d warps: %+v, %v; want %d with %d bytes", tt.needs.name, tt.warps, s, err, tt.want, tt.each)
+		}
+	}
+}
+
 // TestSmallerBoardIsEmulated: a limit on shared memory gives the shape of the board that has it.
 func TestSmallerBoardIsEmulated(t *testing.T) {
 	f, library := newFake(t)
