@@ -59,7 +59,7 @@ func (c *controller) run() {
 			ticker.Reset(controlInterval)
 		case <-ticker.C:
 			c.look(time.Now())
-			if c.k.state.parked.Load() {
+			if c.k.resting() {
 				ticker.Stop()
 			}
 		}

@@ -193,7 +193,11 @@ func (d *Device) attach(e *Engine, umem []byte) error {
 	if d.options.Park > 0 {
 		return nil
 	}
-	return k.wake()
+	if err := k.wake(); err != nil {
+		return err
+	}
+	k.state.requestWake() // the controller looks at it from now on
+	return nil
 }
 
 // room returns the number of further workers that fit on the device.

@@ -279,3 +279,21 @@ func TestBlocksOfTakenSlotsStayAwake(t *testing.T) {
 	stopping.Store(true)
 	controller.Wait()
 }
+
+// TestControllerLooksAtLateEngines: at the kernel of engines that are created long after the device is opened.
+func TestControllerLooksAtLateEngines(t *testing.T) {
+	_, library := newFake(t)
+	base, mem := newBase(t), mapMemory(t, 1<<20)
+	d := got(openFirst(base, Options{Library: library}))(t)
+	defer d.Close()
+	time.Sleep(5 * controlInterval)
+	if _, err := d.NewEngine(mem, 8, maxChunk, cpu.New(base, mem, make([]bool, 16))); err != nil {
+		t.Fatal(err)
+	}
+	d.kernel.mailbox.wakeBlocks(uint32(d.kernel.pool.slots))
+	for start := time.Now(); d.State().Awake > restingBlocks+spareBlocks; time.Sleep(time.Millisecond) {
+		if time.Since(start) > 10*time.Second {
+			t.Fatalf("%d blocks stay awake", d.State().Awake)
+		}
+	}
+}

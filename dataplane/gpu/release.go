@@ -30,6 +30,13 @@ func (k *kernel) release() error {
 	return k.d.releaseTables()
 }
 
+// resting reports whether the kernel is parked, with its tables released if the options demand it.
+func (k *kernel) resting() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.running && (k.memory.released || !k.d.options.ReleaseMemory)
+}
+
 // restore restores released tables. k.mu is held.
 func (k *kernel) restore() error {
 	if !k.memory.released {

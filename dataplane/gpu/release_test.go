@@ -139,6 +139,7 @@ func TestParkedKernelReleasesItsMemory(t *testing.T) {
 	used := func() bool { return execute(t, e, c) == "gpu" }
 	held := func() int32 { return atomic.LoadInt32(&f.held) }
 	before := held()
+	until("the kernel that never ran does not release its tables", func() bool { return held() == before-4 })
 	for round := range 3 {
 		until("the kernel does not run", used)
 		if held() != before {
