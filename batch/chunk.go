@@ -17,6 +17,7 @@ type Chunk struct {
 	Epoch    uint64        // of the FIB when the chunk was submitted
 	Lane     uint8         // of all packets, below MaxLanes; 0 comes first
 	Deadline time.Duration // by Clock, for the transmission of the chunk; 0 for none
+	Idle     time.Duration // of the worker without work, from its start to the submission of the chunk
 	In       []Frame
 	Out      []Result
 	Stamps

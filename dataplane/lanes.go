@@ -85,6 +85,7 @@ func (w *worker) submit(lane int, c *batch.Chunk) {
 	if l.deadline > 0 {
 		c.Deadline = c.Received + l.deadline
 	}
+	c.Idle = time.Duration(w.stats.idle.Load())
 	c.Epoch = w.reader.Now()
 	if w.inFlight == 0 {
 		w.reader.Hold(c.Epoch)
