@@ -167,6 +167,9 @@ func (s *SA) SumsUDP() bool { return s.sumsUDP }
 // Suite returns the cipher suite.
 func (s *SA) Suite() *suite.Suite { return s.suite }
 
+// Combined reports whether the suite's cipher authenticates, without HMAC.
+func (s *SA) Combined() bool { return s.suite.Auth == suite.Combined }
+
 // IVLen returns the length of the IV in bytes.
 func (s *SA) IVLen() int { return int(s.iv) }
 

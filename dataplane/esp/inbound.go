@@ -14,6 +14,9 @@ const maxNested = 4
 func (s *Stage) processInbound(in []batch.Frame, out []batch.Result, jobs []Job, nested bool) {
 	sas := s.toOpen.sa[:s.toOpen.n]
 	s.touched += ipsec.Prefetch(s.distinct(sas), s.worker, jobs == nil)
+	if len(sas) > 0 {
+		s.countProtected(len(sas), sas[0])
+	}
 	for j, sa := range sas {
 		i := int(s.toOpen.at[j])
 		job := jobOf(jobs, i)

@@ -18,7 +18,9 @@ const (
 func (s *Stage) processOutbound(in []batch.Frame, out []batch.Result, jobs []Job) {
 	sas := s.distinct(s.outSA[:s.n])
 	s.touched += ipsec.Prefetch(sas, s.worker, jobs == nil)
-	s.requestSequences()
+	if n := s.requestSequences(); n > 0 {
+		s.countProtected(n, sas[0])
+	}
 	ipsec.ReserveRequested(sas, s.worker)
 	for j := range s.n {
 		i := int(s.at[j])
@@ -47,8 +49,8 @@ func (s *Stage) processOutbound(in []batch.Frame, out []batch.Result, jobs []Job
 
 // requestSequences requests a sequence number for each listed packet that is to be encrypted, and
 // looks up the MTU of its SA. ipsec.ReserveRequested then reserves the numbers of a block together;
-// each packet takes its own in SA.Encapsulate or SA.Prepare.
-func (s *Stage) requestSequences() {
+// each packet takes its own in SA.Encapsulate or SA.Prepare. It returns the number of requests.
+func (s *Stage) requestSequences() (n int) {
 	var last *ipsec.SA
 	mtu := 0
 	for j, sa := range s.outSA[:s.n] {
@@ -60,7 +62,9 @@ func (s *Stage) requestSequences() {
 		}
 		s.mtus[j] = mtu
 		sa.Request(s.worker)
+		n++
 	}
+	return n
 }
 
 // protect replaces listed packet j by ESP (RFC 4303 section 3.3), or makes a job of it.

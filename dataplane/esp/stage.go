@@ -48,6 +48,7 @@ type Stage struct {
 	distinctSAs [block]*ipsec.SA // see distinct and opened
 	seqs        [block]uint64    // see opened
 	touched     uint64           // keeps the loads of ipsec.Prefetch alive
+	aead, hmac  int              // see Protected
 }
 
 // New returns the stage of a worker. partialChecksums is by ingress port: true if received frames may
@@ -80,10 +81,23 @@ func (s *Stage) Begin(in []batch.Frame, out []batch.Result, jobs []Job, keys uin
 	return n
 }
 
+// Protected returns the numbers of packets of the last chunk that SAs encrypt or decrypt, by AEAD and with
+// HMAC. A block's packets of a direction count for the suite of their first SA.
+func (s *Stage) Protected() (aead, hmac int) { return s.aead, s.hmac }
+
+func (s *Stage) countProtected(n int, first *ipsec.SA) {
+	if first.Combined() {
+		s.aead += n
+	} else {
+		s.hmac += n
+	}
+}
+
 // apply passes a chunk through the stage by the block. The headers of the next block are
 // prefetched meanwhile.
 func (s *Stage) apply(in []batch.Frame, out []batch.Result, jobs []Job) {
 	s.gateway.Clock.Set(batch.Clock())
+	s.aead, s.hmac = 0, 0
 	clear(out)
 	verify := s.fib.HasRPF()
 	prefetch.ReadAt(s.frames.Mem, in[:min(block, len(in))])

@@ -124,3 +124,33 @@ func TestReversePathPrecedesPolicies(t *testing.T) {
 		t.Errorf("ESP from where a route leads: %v, %+v", r.Verdict, in.Stats())
 	}
 }
+
+func TestProtectedPacketsAreCountedBySuite(t *testing.T) {
+	hmac := func(c *ipsec.Config) {
+		c.Suite, c.Key, c.AuthKey = "aes128-sha256", bytes.Repeat([]byte{7}, 16), bytes.Repeat([]byte{8}, 32)
+	}
+	for name, alter := range map[string]func(*ipsec.Config){"AEAD": func(*ipsec.Config) {}, "HMAC": hmac} {
+		a, _, _ := secured(t, config(ipsec.Out, false), alter)
+		count := func(w *world) (n, others int) {
+			if n, others = w.Engine.ESP().Protected(); name == "HMAC" {
+				return others, n
+			}
+			return n, others
+		}
+		r := a.Submit(0, to4("10.1.0.9"), to4("172.16.0.1"), to4("10.2.0.9"), to4("10.5.0.1"))
+		if n, others := count(a); n != 2 || others != 0 {
+			t.Errorf("%s: %d packets are encrypted, %d by another suite, want 2", name, n, others)
+		}
+		b, _, _ := secured(t, config(ipsec.In, false), alter)
+		behind(b)
+		sealed := bytes.Clone(a.Mem.Bytes()[r[0].Addr():][:r[0].Len()])
+		b.Submit(wan, sealed, to4("172.16.0.1"))
+		if n, others := count(b); n != 1 || others != 0 {
+			t.Errorf("%s: %d packets are decrypted, %d by another suite, want 1", name, n, others)
+		}
+		b.Submit(wan, to4("172.16.0.1"))
+		if n, others := count(b); n != 0 || others != 0 {
+			t.Errorf("%s: %d and %d packets of plaintext are decrypted", name, n, others)
+		}
+	}
+}
