@@ -39,7 +39,7 @@ func TestLoadVerifiesAndCounts(t *testing.T) {
 func TestLoadOpensGPUs(t *testing.T) {
 	lib := testutil.FakeGPU(t, "../../cuda/testdata/fakecuda.c", "")
 	c := testbed.Config{Workers: 1, NICs: 1, MaxPackets: 64, Chunks: 1, Driver: lib}
-	if e := c.Auto(false); e != "gpu" || c.GPUs != 1 || c.Small == 0 {
+	if e := c.Auto(); e != "gpu" || c.GPUs != 1 || !c.Choose {
 		t.Errorf("engine %s, %+v", e, c)
 	}
 	cpus, err := affinity.CPUs()

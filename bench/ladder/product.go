@@ -20,7 +20,7 @@ func openLanes(b *bench, mem []byte, slots, size int) (*engine, error) {
 
 func openAuto(b *bench, mem []byte, slots, size int) (*engine, error) {
 	c := testbed.Config{Chunks: slots, MaxPackets: size, Driver: b.Driver}
-	c.Auto(false)
+	c.Auto()
 	return withLanes(openRouter(b, mem, c))
 }
 

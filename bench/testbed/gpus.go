@@ -23,24 +23,14 @@ func (c Config) checkGPUs() error {
 	return err
 }
 
-// The largest chunks that a router with engine auto executes on the CPU while a GPU is idle, as in
-// internal/service.
-const (
-	smallChunk   = 128
-	smallSecured = 16
-)
-
-// Auto sets the engine of a router with engine auto, whose IPsec policies apply if secured is true.
-func (c *Config) Auto(secured bool) (engine string) {
+// Auto sets the engine of a router with engine auto.
+func (c *Config) Auto() (engine string) {
 	one := *c
 	if one.GPUs = max(1, c.GPUs); one.checkGPUs() != nil {
 		c.GPUs = 0
 		return "cpu"
 	}
-	c.GPUs, c.Small = one.GPUs, smallChunk
-	if secured {
-		c.Small = smallSecured
-	}
+	c.GPUs, c.Choose = one.GPUs, true
 	return "gpu"
 }
 
@@ -49,7 +39,7 @@ func (c Config) OpenGPUs(base *fib.FIB, o gpu.Options) (*gpu.Devices, error) {
 	if c.GPUs < 1 {
 		return nil, fmt.Errorf("%d GPUs: at least 1 is needed", c.GPUs)
 	}
-	o.GPUs, o.Library, o.Workers, o.Shadow, o.Small, o.PlainTile, o.SecuredBatch = c.GPUs, c.Driver, c.Workers, c.Shadow, c.Small, c.PlainTile, c.SecuredBatch
+	o.GPUs, o.Library, o.Workers, o.Shadow, o.Choose, o.PlainTile, o.SecuredBatch = c.GPUs, c.Driver, c.Workers, c.Shadow, c.Choose, c.PlainTile, c.SecuredBatch
 	o.Multiprocessors, o.SharedLimit, o.Warps = c.Multiprocessors, c.SharedLimit, c.Warps
 	return gpu.OpenAll(base, o)
 }

@@ -153,7 +153,7 @@ func TestTooFewPreparedPackets(t *testing.T) {
 
 func TestAutoFallsBackToCPU(t *testing.T) {
 	c := Config{Workers: 1, Chunks: 1, Driver: "/nonexistent/libcuda.so"}
-	if e := c.Auto(true); e != "cpu" || c.GPUs != 0 || c.Small != 0 {
+	if e := c.Auto(); e != "cpu" || c.GPUs != 0 || c.Choose {
 		t.Errorf("engine %s, %+v", e, c)
 	}
 }

@@ -24,14 +24,14 @@ const Ports = 2
 
 // Config is the size of a testbed.
 type Config struct {
-	Workers    int // each on its own core
-	NICs       int // cores that emulate NICs; 0: the workers' cores do
-	GPUs       int // workers are assigned round-robin; 0: no GPU
-	Shadow     int // compare one in so many chunks of a GPU with the CPU's result; 0: none
-	Small      int // largest chunk that the CPU executes while a worker's GPU is idle; 0: none
-	MaxPackets int // per chunk
-	Chunks     int // in flight per worker
-	Prepared   int // frames of a worker whose packets are written before the start (memport.Queue.Prepare)
+	Workers    int  // each on its own core
+	NICs       int  // cores that emulate NICs; 0: the workers' cores do
+	GPUs       int  // workers are assigned round-robin; 0: no GPU
+	Shadow     int  // compare one in so many chunks of a GPU with the CPU's result; 0: none
+	Choose     bool // each chunk is given to the engine that is predicted to finish it first
+	MaxPackets int  // per chunk
+	Chunks     int  // in flight per worker
+	Prepared   int  // frames of a worker whose packets are written before the start (memport.Queue.Prepare)
 
 	// Sizes of tiles on a GPU, as in gpu.Options; 0: the router's.
 	PlainTile, SecuredBatch int

@@ -90,7 +90,7 @@ func (f *loadFlags) check(c *cobra.Command) (err error) {
 		return fmt.Errorf("--size %s: at least %d bytes with IPv6", f.size, packet.IPv6Len)
 	}
 	if f.engine == "auto" {
-		f.engine = f.testbed.Auto(f.suite != "")
+		f.engine = f.testbed.Auto()
 	}
 	if err := cmp.Or(f.checkSearch(), checkNumbers(number{"nics", f.testbed.NICs, 1, maxNICs * max(1, f.testbed.Workers)}), checkTestbed(c, f.engine, &f.testbed), checkTable(f.table, &f.routes), checkNumbers(
 		number{"sas", f.sas, 1, bench.MaxSAs}, number{"ring", f.ring, 1, bench.MaxRing}, number{"window", f.window, 0, ipsec.MaxReplayWindow},

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	engineChunks = desc("engine_chunks_total", "Chunks processed, by engine and the reason for choosing it.", "engine", "reason")
+	engineChunks = desc("engine_chunks_total", "Chunks processed, by engine and the reason for choosing it: sooner (predicted to finish first), explored (to keep estimates fresh), configured; for the CPU also gpu_full, gpu_parked, gpu_late, gpu_failed, no_gpu.", "engine", "reason")
 	gpuFailovers = desc("gpu_failovers_total", "Failovers from a GPU to the CPU, by cause: timeout (temporary: the GPU missed a deadline); until a restart: fault (driver error), table_full (route table exceeds GPU memory), bad_result (invalid result), mismatch (the CPU computed another result).", "cause")
 	shadowChunks = desc("gpu_shadow_chunks_total", "Chunks of GPUs that the CPU repeated, by result: same, different (alert on it), skipped (the tables had changed).", "result")
 )
@@ -30,15 +30,16 @@ func (ch sender) frames(workers []dataplane.FrameStats) {
 	}
 }
 
-// engine sends chunk counts by engine. With GPUs, the CPU processes chunks during outages, chunks below
-// the threshold, without a free slot, while the kernel is parked, and behind a late chunk.
+// engine sends chunk counts by engine. With GPUs, the CPU processes chunks that it finishes sooner, and chunks
+// while the GPU is out of use, full or parked, or an older chunk there is late.
 func (ch sender) engine(s *status.Snapshot) {
 	e := &s.Engine
-	var byGPU, byCPU, small, unplaced, parked, late, timeouts, same, different, skipped uint64
+	var byGPU, byCPU, sooner, cpuExplored, gpuExplored, unplaced, parked, late, timeouts, same, different, skipped uint64
 	failed := map[string]uint64{"fault": 0, "table_full": 0, "bad_result": 0, "mismatch": 0} // with zeros, so that alerts find the series
 	for i := range e.Devices {
 		d := &e.Devices[i]
-		byGPU, byCPU, small = byGPU+d.Chunks, byCPU+d.ChunksByCPU, small+d.ChunksSmall
+		byGPU, byCPU, sooner = byGPU+d.Chunks, byCPU+d.ChunksByCPU, sooner+d.ChunksSooner
+		cpuExplored, gpuExplored = cpuExplored+d.ExploredCPU, gpuExplored+d.ExploredGPU
 		unplaced, timeouts = unplaced+d.ChunksNoSlot, timeouts+d.Timeouts
 		parked, late = parked+d.ChunksParked, late+d.ChunksLate
 		same, different, skipped = same+d.ShadowSame, different+d.ShadowDifferent, skipped+d.ShadowSkipped
@@ -57,9 +58,15 @@ func (ch sender) engine(s *status.Snapshot) {
 	ch.counter(shadowChunks, same, "same")
 	ch.counter(shadowChunks, different, "different")
 	ch.counter(shadowChunks, skipped, "skipped")
-	ch.counter(engineChunks, byGPU, "gpu", e.Chosen)
+	reason := "sooner"
+	if e.Chosen == "configured" {
+		reason = "configured"
+	}
+	ch.counter(engineChunks, byGPU-gpuExplored, "gpu", reason)
+	ch.counter(engineChunks, gpuExplored, "gpu", "explored")
 	ch.counter(engineChunks, byCPU, "cpu", "gpu_failed")
-	ch.counter(engineChunks, small, "cpu", "small_chunk")
+	ch.counter(engineChunks, sooner, "cpu", "sooner")
+	ch.counter(engineChunks, cpuExplored, "cpu", "explored")
 	ch.counter(engineChunks, unplaced, "cpu", "gpu_full")
 	ch.counter(engineChunks, parked, "cpu", "gpu_parked")
 	ch.counter(engineChunks, late, "cpu", "gpu_late")

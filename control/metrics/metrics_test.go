@@ -108,7 +108,7 @@ func TestMetricNamesAreStable(t *testing.T) {
 func TestChunksAreCountedByEngine(t *testing.T) {
 	s := sample()
 	s.Engine = status.EngineState{Name: "cpu", Reason: "gpu_failed", Chosen: "configured", Devices: []status.Device{
-		{Chunks: 10, ChunksByCPU: 1, ChunksSmall: 7, ChunksNoSlot: 5, ChunksParked: 8, ChunksLate: 9, Timeouts: 4, ShadowSame: 3, ShadowSkipped: 2}, {Chunks: 20, ChunksByCPU: 2, Timeouts: 1, Faults: 1},
+		{Chunks: 10, ChunksByCPU: 1, ChunksSooner: 7, ExploredCPU: 6, ExploredGPU: 1, ChunksNoSlot: 5, ChunksParked: 8, ChunksLate: 9, Timeouts: 4, ShadowSame: 3, ShadowSkipped: 2}, {Chunks: 20, ChunksByCPU: 2, Timeouts: 1, Faults: 1},
 		{Faults: 1, Cause: "mismatch", ShadowSame: 4, ShadowDifferent: 1}, {Faults: 1, Cause: "table_full"},
 	}}
 	w := httptest.NewRecorder()
@@ -120,12 +120,14 @@ func TestChunksAreCountedByEngine(t *testing.T) {
 		}
 	}
 	if want := []string{
+		`warproute_engine_chunks_total{engine="cpu",reason="explored"} 6`,
 		`warproute_engine_chunks_total{engine="cpu",reason="gpu_failed"} 3`,
 		`warproute_engine_chunks_total{engine="cpu",reason="gpu_full"} 5`,
 		`warproute_engine_chunks_total{engine="cpu",reason="gpu_late"} 9`,
 		`warproute_engine_chunks_total{engine="cpu",reason="gpu_parked"} 8`,
-		`warproute_engine_chunks_total{engine="cpu",reason="small_chunk"} 7`,
-		`warproute_engine_chunks_total{engine="gpu",reason="configured"} 30`,
+		`warproute_engine_chunks_total{engine="cpu",reason="sooner"} 7`,
+		`warproute_engine_chunks_total{engine="gpu",reason="configured"} 29`,
+		`warproute_engine_chunks_total{engine="gpu",reason="explored"} 1`,
 		`warproute_gpu_failovers_total{cause="bad_result"} 0`,
 		`warproute_gpu_failovers_total{cause="fault"} 1`,
 		`warproute_gpu_failovers_total{cause="mismatch"} 1`,

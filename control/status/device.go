@@ -26,14 +26,21 @@ type Device struct {
 	Unfinished      int    `json:"unfinished"`           // abandoned chunks that the device has not finished
 	Chunks          uint64 `json:"chunks"`               // chunks processed by the device
 	ChunksByCPU     uint64 `json:"chunks_by_cpu"`        // chunks processed by the CPU during an outage
-	ChunksSmall     uint64 `json:"chunks_small"`         // chunks processed by the CPU because they were below the threshold
+	ChunksSooner    uint64 `json:"chunks_sooner"`        // chunks processed by the CPU because it was predicted to finish them first
+	ExploredCPU     uint64 `json:"explored_cpu"`         // chunks processed by the CPU to keep its estimates fresh
+	ExploredGPU     uint64 `json:"explored_gpu"`         // part of chunks that the device processed to keep its estimates fresh
 	ChunksNoSlot    uint64 `json:"chunks_no_slot"`       // chunks processed by the CPU because the device had no free slot
 	ChunksParked    uint64 `json:"chunks_parked"`        // chunks processed by the CPU because the kernel was parked
 	ChunksLate      uint64 `json:"chunks_late"`          // chunks processed by the CPU because an older one on the device was late
-	Shadow          int    `json:"shadow"`               // 1 in this many chunks is repeated on the CPU and compared; 0: none
-	ShadowSame      uint64 `json:"shadow_same"`          // repeated chunks with the same result
-	ShadowDifferent uint64 `json:"shadow_different"`     // repeated chunks with a different result
-	ShadowSkipped   uint64 `json:"shadow_skipped"`       // chunks not compared because the tables had changed
+
+	TimesCPU ChunkTimes `json:"times_cpu"` // times of chunks on the CPU
+	TimesGPU ChunkTimes `json:"times_gpu"` // times of chunks on the device
+	Load     float64    `json:"load"`      // share of a core that the CPU would need to process all chunks, of the busiest worker
+
+	Shadow          int    `json:"shadow"`           // 1 in this many chunks is repeated on the CPU and compared; 0: none
+	ShadowSame      uint64 `json:"shadow_same"`      // repeated chunks with the same result
+	ShadowDifferent uint64 `json:"shadow_different"` // repeated chunks with a different result
+	ShadowSkipped   uint64 `json:"shadow_skipped"`   // chunks not compared because the tables had changed
 
 	Timeouts   uint64  `json:"timeouts"`         // temporary failovers of workers
 	Recoveries uint64  `json:"recoveries"`       // ended temporary failovers of workers
@@ -50,10 +57,31 @@ type Shape struct {
 	BlocksPerMultiprocessor int `json:"blocks_per_multiprocessor"` // thread blocks that fit on a multiprocessor
 }
 
+// ChunkTimes are mean times of chunks on an engine in about the last second, from submission to the result.
+type ChunkTimes struct {
+	PredictedNS int64   `json:"predicted_ns"` // predicted at submission, ns
+	MeasuredNS  int64   `json:"measured_ns"`  // measured, ns
+	Error       float64 `json:"error"`        // mean of the differences, each as a share of the measured time
+}
+
 // Outage is a period in which some or all workers do not use a device.
 type Outage struct {
 	Since time.Time `json:"since"`  // start of the outage
 	Why   string    `json:"reason"` // reason of the outage, as a sentence
+}
+
+// predictions writes the times of chunks.
+func (d *Device) predictions(t *table) {
+	times := func(engine string, c ChunkTimes) {
+		if c.MeasuredNS > 0 {
+			t.row("", fmt.Sprintf("chunks on the %s: predicted %.1f µs, measured %.1f µs, mean error %.0f%%", engine, float64(c.PredictedNS)/1e3, float64(c.MeasuredNS)/1e3, 100*c.Error))
+		}
+	}
+	times("GPU", d.TimesGPU)
+	times("CPU", d.TimesCPU)
+	if d.Load > 0 {
+		t.row("", fmt.Sprintf("load of the CPU alone: %.0f%% of a core in the busiest worker", 100*d.Load))
+	}
 }
 
 // rows writes the device, its chunk counters, and its failures.
@@ -73,8 +101,9 @@ func (d *Device) rows(t *table) {
 	if d.Sharing != "" {
 		t.row("", fmt.Sprintf("sharing: %s: %s", strings.ReplaceAll(d.Sharing, "_", " "), d.SharingLatency))
 	}
-	t.row("", fmt.Sprintf("%s, %s in flight; %d processed by the GPU; by the CPU: %d during outages, %d below the threshold, %d without a free slot, %d while the kernel was parked, %d behind a late chunk",
-		count(d.Workers, "worker"), count(d.InFlight, "chunk"), d.Chunks, d.ChunksByCPU, d.ChunksSmall, d.ChunksNoSlot, d.ChunksParked, d.ChunksLate))
+	t.row("", fmt.Sprintf("%s, %s in flight; %d processed by the GPU (%d explored); by the CPU: %d sooner, %d explored, %d without a free slot, %d while the kernel was parked, %d behind a late chunk, %d during outages",
+		count(d.Workers, "worker"), count(d.InFlight, "chunk"), d.Chunks, d.ExploredGPU, d.ChunksSooner, d.ExploredCPU, d.ChunksNoSlot, d.ChunksParked, d.ChunksLate, d.ChunksByCPU))
+	d.predictions(t)
 	if d.Shadow > 0 {
 		t.row("", fmt.Sprintf("shadow: 1 in %s repeated by the CPU: %d same, %d different, %d skipped because tables changed",
 			count(d.Shadow, "chunk"), d.ShadowSame, d.ShadowDifferent, d.ShadowSkipped))

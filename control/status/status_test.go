@@ -60,7 +60,7 @@ func withGPUs() *Snapshot {
 		{Number: 0, Name: "H200", PCI: "0000:1a:00.0", Sharing: "time_slicing", SharingLatency: "packets wait", Multiprocessors: 132,
 			Shape: Shape{8, 232336, 15600, 1}, Blocks: 256, Awake: 16, Wakes: 1, Workers: 2, InFlight: 3, Chunks: 100},
 		{Number: 1, Name: "H200", PCI: "0000:1b:00.0", Blocks: 256, Parked: true, WakeError: "out of memory", Workers: 1, WorkersOut: 1, Unfinished: 2,
-			Chunks: 90, ChunksByCPU: 7, ChunksSmall: 4, ChunksNoSlot: 6, ChunksLate: 9, Shadow: 16, ShadowSame: 5, ShadowSkipped: 1, Timeouts: 3, Recoveries: 2,
+			Chunks: 90, ChunksByCPU: 7, ChunksSooner: 4, ExploredCPU: 2, ExploredGPU: 1, Load: 0.21, TimesCPU: ChunkTimes{2040, 2000, 0.05}, TimesGPU: ChunkTimes{5500, 6000, 0.1}, ChunksNoSlot: 6, ChunksLate: 9, Shadow: 16, ShadowSame: 5, ShadowSkipped: 1, Timeouts: 3, Recoveries: 2,
 			Outage: &Outage{time.Date(2026, 11, 21, 12, 0, 3, 0, time.UTC), "the GPU did not finish 7 packets within 20ms"}},
 	}
 	return s
@@ -97,9 +97,12 @@ engine         gpu (there is one)
 GPU 0          H200 at 0000:1a:00.0, kernel of 256 blocks, 16 awake
                132 multiprocessors, up to 1 block each: 8 warps, 232336 bytes of shared memory
                sharing: time slicing: packets wait
-               2 workers, 3 chunks in flight; 100 processed by the GPU; by the CPU: 0 during outages, 0 below the threshold, 0 without a free slot, 0 while the kernel was parked, 0 behind a late chunk
+               2 workers, 3 chunks in flight; 100 processed by the GPU (0 explored); by the CPU: 0 sooner, 0 explored, 0 without a free slot, 0 while the kernel was parked, 0 behind a late chunk, 0 during outages
 GPU 1          H200 at 0000:1b:00.0, kernel parked; IT CANNOT RETURN: out of memory
-               1 worker, 0 chunks in flight; 90 processed by the GPU; by the CPU: 7 during outages, 4 below the threshold, 6 without a free slot, 0 while the kernel was parked, 9 behind a late chunk
+               1 worker, 0 chunks in flight; 90 processed by the GPU (1 explored); by the CPU: 4 sooner, 2 explored, 6 without a free slot, 0 while the kernel was parked, 9 behind a late chunk, 7 during outages
+               chunks on the GPU: predicted 5.5 µs, measured 6.0 µs, mean error 10%
+               chunks on the CPU: predicted 2.0 µs, measured 2.0 µs, mean error 5%
+               load of the CPU alone: 21% of a core in the busiest worker
                shadow: 1 in 16 chunks repeated by the CPU: 5 same, 0 different, 1 skipped because tables changed
                3 failovers, 2 recoveries
                outage: 1 worker on the CPU since 2026-11-21 12:00:03, 2 chunks unfinished: the GPU did not finish 7 packets within 20ms
@@ -161,7 +164,8 @@ func TestJSONKeysAreStable(t *testing.T) {
 			`"max_packets":1024,"max_delay_ns":50000,"chunks":3,"packets":3000,"packets_per_chunk":1000,"in_flight":2,"neighbor_queue_packets":1,"tx_pending_packets":2,"config_loaded":"2026-01-02T03:04:05Z"}`},
 		{"device", withGPUs().Engine.Devices[1], `{"number":1,"name":"H200","pci":"0000:1b:00.0","sharing":"","sharing_latency":"","multiprocessors":0,"shape":{"warps":0,"shared_bytes":0,"staging_bytes":0,"blocks_per_multiprocessor":0},` +
 			`"blocks":256,"awake":0,"parked":true,"wakes":0,"wake_error":"out of memory",` +
-			`"workers":1,"workers_out":1,"in_flight":0,"unfinished":2,"chunks":90,"chunks_by_cpu":7,"chunks_small":4,"chunks_no_slot":6,"chunks_parked":0,"chunks_late":9,"shadow":16,"shadow_same":5,"shadow_different":0,"shadow_skipped":1,"timeouts":3,"recoveries":2,"faults":0,` +
+			`"workers":1,"workers_out":1,"in_flight":0,"unfinished":2,"chunks":90,"chunks_by_cpu":7,"chunks_sooner":4,"explored_cpu":2,"explored_gpu":1,"chunks_no_slot":6,"chunks_parked":0,"chunks_late":9,` +
+			`"times_cpu":{"predicted_ns":2040,"measured_ns":2000,"error":0.05},"times_gpu":{"predicted_ns":5500,"measured_ns":6000,"error":0.1},"load":0.21,"shadow":16,"shadow_same":5,"shadow_different":0,"shadow_skipped":1,"timeouts":3,"recoveries":2,"faults":0,` +
 			`"outage":{"since":"2026-11-21T12:00:03Z","reason":"the GPU did not finish 7 packets within 20ms"}}`},
 		{"drop", Drops(s)[0], `{"reason":"ttl_expired","description":"the TTL or hop limit expired at this router",` +
 			`"hint":"expected with traceroute; many for one destination are a routing loop, which @traceroute@ shows","port":"lan0","packets":4}`},

@@ -2,6 +2,8 @@ package gpu
 
 import (
 	"time"
+
+	"github.com/warproute/warproute/batch"
 )
 
 const (
@@ -16,7 +18,7 @@ const (
 	parkTimeout = time.Millisecond
 )
 
-// controller launches the kernel of a device when a worker wants it, parks it when no worker has used it for
+// controller launches the kernel of a device when a worker wants it, parks it when no worker has needed it for
 // Options.Park, and lets blocks rest that the load does not need.
 type controller struct {
 	k        *kernel
@@ -25,8 +27,8 @@ type controller struct {
 	done     chan struct{}
 
 	engines []*Engine // under k.mu
-	chunks  uint64    // on the GPU so far
-	used    time.Time // when it changed
+	chunks  uint64    // on the GPU so far, if no engine chooses
+	used    time.Time // when the kernel was needed last
 	recent  int       // slots that were in use lately, as the highest number
 }
 
@@ -69,12 +71,16 @@ func (c *controller) run() {
 // look lets blocks rest and parks the kernel.
 func (c *controller) look(now time.Time) {
 	c.k.mu.Lock()
-	chunks := uint64(0)
+	chunks, needed := uint64(0), false
 	for _, e := range c.engines {
-		chunks += e.executed[ExecutedOnGPU].Load() + uint64(e.onGPU.Load())
+		if e.chooses() {
+			needed = needed || !e.chooser.Load.Easy(batch.Clock())
+		} else {
+			chunks += e.executed[ExecutedOnGPU].Load() + uint64(e.onGPU.Load())
+		}
 	}
 	c.k.mu.Unlock()
-	if chunks != c.chunks || c.used.IsZero() {
+	if needed || chunks != c.chunks || c.used.IsZero() {
 		c.chunks, c.used = chunks, now
 	}
 	c.recent = max(c.k.pool.highest(), c.recent-max(1, c.recent/restIntervals))

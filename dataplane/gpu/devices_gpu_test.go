@@ -71,8 +71,8 @@ func TestGPUsServeWorkersRoundRobin(t *testing.T) {
 		if s.Workers < workers/len(devices.All) {
 			t.Errorf("GPU %d serves %d workers of %d", s.Number, s.Workers, workers)
 		}
-		if s.ByGPU != uint64(rounds*s.Workers) || s.ByCPU+s.BelowThreshold+s.Timeouts != 0 {
-			t.Errorf("GPU %d: %d chunks of %d workers, the CPU %d, %d timeouts", s.Number, s.ByGPU, s.Workers, s.ByCPU+s.BelowThreshold, s.Timeouts)
+		if s.ByGPU != uint64(rounds*s.Workers) || s.ByCPU+s.CPUSooner+s.Timeouts != 0 {
+			t.Errorf("GPU %d: %d chunks of %d workers, the CPU %d, %d timeouts", s.Number, s.ByGPU, s.Workers, s.ByCPU+s.CPUSooner, s.Timeouts)
 		}
 		t.Logf("GPU %d, %s: %d workers, %d chunks", s.Number, s.Info.Name, s.Workers, s.ByGPU)
 		served += s.Workers

@@ -238,6 +238,7 @@ func TestDeviceFailuresAreIndependent(t *testing.T) {
 		want.Info, want.Blocks, want.Workers, want.Wakes, want.Awake = got.Info, 38, 1, 1, got.Awake
 		o := got.Outage
 		got.ByCPU, got.Outage = 0, nil // as many as the pause takes
+		got.Times, got.Load = want.Times, want.Load
 		if got != want {
 			t.Errorf("%s: state %+v, want %+v", name, got, want)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/dataplane/esp"
+	"github.com/warproute/warproute/dataplane/gpu/choice"
 )
 
 // Engine is the GPU engine of one worker.
@@ -27,7 +28,8 @@ type Engine struct {
 	limit      time.Duration // for a chunk
 	late       bool          // the oldest chunk on the GPU is; see waits
 	deferred   int           // chunks that the CPU has not executed yet; see executeDeferred
-	small      int           // Options.Small
+	chooser    *choice.Chooser
+	class      choice.Class // of the last chunk
 	checker    checker
 	shadow     *shadow         // nil: off
 	posted     func(f *flight) // stands for the GPU if there is none: finishes the tiles of a chunk
@@ -37,6 +39,7 @@ type Engine struct {
 
 	// Written by the worker alone.
 	executed       [numPlacements]atomic.Uint64 // chunks
+	explored       atomic.Uint64                // of those on the GPU, for choice.Explored
 	onGPU, lostNow atomic.Int64                 // chunks on the GPU; lost slots
 }
 
@@ -51,19 +54,24 @@ type flight struct {
 	submitted time.Duration // by batch.Clock
 	late      lateness
 	deferred  bool
+	choice    choice.Choice
+	class     choice.Class
+	bytes     int           // for the GPU's backlog
+	polled    time.Duration // last poll in vain; 0: none
 }
 
 // Placement is where a chunk was executed, and why.
 type Placement uint8
 
 const (
-	ExecutedOnGPU  Placement = iota
-	ExecutedOnCPU            // the GPU was out of use
-	BelowThreshold           // on the CPU: a small chunk, and no other in flight
-	NoFreeSlot               // on the CPU: too few slots were free
-	KernelParked             // on the CPU: the kernel was not running
-	GPULate                  // on the CPU: an older chunk on the GPU was late
-	Abandoned                // the GPU did not finish it
+	ExecutedOnGPU Placement = iota
+	ExecutedOnCPU           // the GPU was out of use
+	CPUSooner               // on the CPU: predicted to be sooner
+	CPUExplored             // on the CPU: for choice.Explored
+	NoFreeSlot              // on the CPU: too few slots were free
+	KernelParked            // on the CPU: the kernel was not running
+	GPULate                 // on the CPU: an older chunk on the GPU was late
+	Abandoned               // the GPU did not finish it
 	numPlacements
 )
 
@@ -71,7 +79,7 @@ const (
 func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m *mailbox, pool *slotPool, umem []byte, o Options) *Engine {
 	return &Engine{
 		cpu: fallback, esp: fallback.ESP(), state: state, kernel: kernel, outage: workerOutage{first: o.Pause}, mailbox: m, pool: pool, umem: umem,
-		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), small: o.Small, tiling: o.tiling(m.batches, pool.slots),
+		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), chooser: choice.New(!o.Choose), tiling: o.tiling(m.batches, pool.slots),
 		checker:    newChecker(umem, state, len(o.PartialChecksums), fallback.Adjacencies()),
 		generation: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, pool.slots),
 	}
@@ -86,13 +94,15 @@ func (e *Engine) Name() string {
 }
 
 // Submit passes a chunk to the GPU as tiles, each in a free slot. The CPU engine executes the chunk if the
-// GPU is out of use or parked, if too few slots are free, or if the chunk is small and no other in flight.
+// GPU is out of use or parked, if too few slots are free, or if the CPU is chosen (Options.Choose).
 func (e *Engine) Submit(c *batch.Chunk) {
 	e.inFlight = e.inFlight[:len(e.inFlight)+1]
 	f := &e.inFlight[len(e.inFlight)-1]
-	f.chunk, f.jobs, f.tiles, f.finished, f.late = c, nil, 0, 0, lateness{}
-	if f.placement = e.place(f); f.placement == ExecutedOnGPU {
+	f.chunk, f.jobs, f.tiles, f.finished, f.late, f.polled = c, nil, 0, 0, lateness{}, 0
+	start := batch.Clock()
+	if f.placement = e.place(f, start); f.placement == ExecutedOnGPU {
 		e.onGPU.Add(1)
+		e.kernel.backlog.Add(int64(f.bytes))
 		e.post(f)
 	} else if f.deferred = f.placement == GPULate && e.esp != nil; f.deferred {
 		e.deferred++
@@ -100,29 +110,19 @@ func (e *Engine) Submit(c *batch.Chunk) {
 		e.cpu.Submit(c)
 	}
 	f.submitted = batch.Clock()
+	e.observeSubmit(f, f.submitted-start)
 }
 
-// place takes slots for a chunk, or returns why the CPU executes it. A small chunk goes to the CPU only if no
-// chunk is in flight, on the CPU included, for chunks complete in order.
-func (e *Engine) place(f *flight) Placement {
-	n := f.chunk.N
-	switch {
-	case e.deferred > 0:
-		return GPULate
-	case !e.usable():
-		return ExecutedOnCPU
-	case e.late:
-		return GPULate
-	case n <= e.small && len(e.inFlight) == 1:
-		return BelowThreshold
-	case e.kernel.parked.Load():
-		e.kernel.requestWake()
-		return KernelParked
+// place takes slots for a chunk, or returns why the CPU executes it.
+func (e *Engine) place(f *flight, now time.Duration) Placement {
+	if p := e.choose(f, now); p != ExecutedOnGPU {
+		return p
 	}
 	want, least := e.tiling.tiles(f.chunk, e.ipsec != nil, len(e.inFlight) == 1)
 	slots := e.pool.take(f.slots[:0], int(e.number), want, 0)
 	if len(slots) < least {
 		e.pool.put(slots)
+		e.chooser.Refuse(&f.choice)
 		return NoFreeSlot
 	}
 	f.tiles = len(slots)
@@ -186,6 +186,7 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 		case !e.state.ok():
 			e.abandon()
 		case e.waits(f) || e.finishTiles(f): // polls again: the thread may have been descheduled
+			f.polled = batch.Clock()
 			return false
 		default:
 			e.abandon()
@@ -194,8 +195,10 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 	}
 	switch f.placement {
 	case ExecutedOnGPU:
+		seen := batch.Clock()
 		e.finishChunk(f)
 		e.onGPU.Add(-1)
+		e.observeDone(f, seen)
 		e.setLate(false)
 		e.state.progress.finished(f.submitted)
 	case GPULate:

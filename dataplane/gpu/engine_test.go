@@ -8,44 +8,48 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/gpu/choice"
 )
 
-// TestSmallChunksRunOnCPU: while the GPU is idle; chunks complete in order.
-func TestSmallChunksRunOnCPU(t *testing.T) {
+// TestChosenEngineGetsTheChunk: small chunks are the CPU's and large ones the GPU's. Chunks complete in order.
+func TestChosenEngineGetsTheChunk(t *testing.T) {
 	e, blocks, chunks := newRig(t, 2, time.Minute)
 	rnd := rand.New(rand.NewPCG(3, 4))
-	e.small = 10
+	e.chooser = choice.New(false)
 	submit := func(c *batch.Chunk, n int) {
 		fill(c, rnd, n)
 		for i := range n {
 			c.In[i].Addr, c.In[i].Len = 2, 60 // empty frames, which the CPU drops
 		}
+		c.Submitted = batch.Clock()
 		e.Submit(c)
 	}
-	for i, n := range []int{1, 10, 11, 10, 200, 3} {
-		submit(chunks[0], n)
-		await(e, chunks[0])
-		if byGPU := chunks[0].Out[0].Verdict.Action() == batch.ActionForward; byGPU != (n > 10) {
-			t.Errorf("chunk %d, of %d packets: by the GPU: %v", i, n, byGPU)
-		}
+	submit(chunks[0], 2)
+	await(e, chunks[0])
+	if byGPU := chunks[0].Out[0].Verdict.Action() == batch.ActionForward; byGPU {
+		t.Error("2 packets are the GPU's")
 	}
+	e.chooser = choice.New(true)
 	blocks[0].hang.Store(true)
-	submit(chunks[0], 11)
-	submit(chunks[1], 1) // with another in flight
-	await(e, chunks[1])
-	if e.Done(chunks[0]) || chunks[1].Out[0].Verdict.Action() != batch.ActionForward {
-		t.Error("a small chunk behind another is not the GPU's")
+	submit(chunks[0], 200)
+	e.chooser = choice.New(false)
+	submit(chunks[1], 2) // the CPU's, behind another
+	if e.Done(chunks[0]) || !e.Done(chunks[1]) {
+		t.Error("a chunk on the CPU waits for one on the GPU, or the reverse")
 	}
 	blocks[0].hang.Store(false)
 	await(e, chunks[0])
-	if g, c, s := e.executed[ExecutedOnGPU].Load(), e.executed[ExecutedOnCPU].Load(), e.executed[BelowThreshold].Load(); g != 4 || c != 0 || s != 4 {
-		t.Errorf("%d chunks by the GPU, %d as it was out, %d small ones", g, c, s)
+	if g, c := e.executed[ExecutedOnGPU].Load(), e.executed[CPUSooner].Load(); g != 1 || c != 2 {
+		t.Errorf("%d chunks by the GPU, %d by the CPU as it was sooner", g, c)
 	}
 	e.outage.begin(errors.New("a test"))
-	submit(chunks[0], 1)
+	submit(chunks[0], 200)
 	await(e, chunks[0])
-	if c, s := e.executed[ExecutedOnCPU].Load(), e.executed[BelowThreshold].Load(); c != 1 || s != 4 {
-		t.Errorf("while the GPU is out: %d chunks as it was out, %d small ones", c, s)
+	if c, s := e.executed[ExecutedOnCPU].Load(), e.executed[CPUSooner].Load(); c != 1 || s != 2 {
+		t.Errorf("while the GPU is out: %d chunks as it was out, %d as the CPU was sooner", c, s)
+	}
+	if n := e.kernel.backlog.Load(); n != 0 {
+		t.Errorf("a backlog of %d bytes without chunks", n)
 	}
 }
 

@@ -39,6 +39,8 @@ type kernelState struct {
 	parked atomic.Bool   // it does not
 	wanted chan struct{} // a worker has a chunk for the parked kernel
 	late   atomic.Int32  // workers that wait for a late chunk
+
+	backlog atomic.Int64 // bytes of the workers' chunks on the GPU, see Engine.choose
 }
 
 // requestWake asks the device's controller to launch the kernel. It does not block.

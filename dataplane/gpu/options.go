@@ -18,9 +18,9 @@ type Options struct {
 	// processes; at least Timeout. 0: Timeout on a GPU that no other process can use, else 1 s.
 	Limit time.Duration
 
-	// Small is the largest chunk that the CPU executes while a worker has no other chunk in flight,
-	// as the CPU finishes it earlier. 0: none.
-	Small int
+	// Choose gives each chunk to the engine that is predicted to finish it first. Otherwise the GPU gets every
+	// chunk that it accepts.
+	Choose bool
 
 	// Shadow is N if the CPU repeats one in N chunks of each worker's GPU. A different result takes
 	// the GPU out of use. 0: off.
@@ -37,8 +37,9 @@ type Options struct {
 	// Workers is the number of expected engines; a device with room for fewer is not opened. 0: unknown.
 	Workers int
 
-	// Park is how long the kernel runs without a chunk before it parks: it ends, and the GPU is free for
-	// other processes, until a worker has a chunk for it. 0: never.
+	// Park is how long the kernel runs without need before it parks: it ends, and the GPU is free for other
+	// processes, until it is needed. With Choose, it is needed unless the CPU can carry the load easily, and
+	// launched again when the load rises; otherwise while workers have chunks. 0: never.
 	Park time.Duration
 
 	// ReleaseMemory frees the lookup tables while the kernel is parked.

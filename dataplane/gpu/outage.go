@@ -85,6 +85,7 @@ func (e *Engine) abandon() {
 		if f := &e.inFlight[i]; f.placement == ExecutedOnGPU && !e.finishTiles(f) {
 			e.lost = append(e.lost, f.slots[f.finished:f.tiles]...)
 			e.onGPU.Add(-1)
+			e.observeLost(f)
 			e.lostNow.Add(1)
 			f.placement = Abandoned
 		}

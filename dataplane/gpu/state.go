@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/dataplane/gpu/choice"
 )
 
 // State is a snapshot of a device. Counters start at its opening.
@@ -27,7 +29,11 @@ type State struct {
 	Lost       int // abandoned chunks that the device has not finished
 
 	// Chunks of its workers, by Placement.
-	ByGPU, ByCPU, BelowThreshold, NoFreeSlot, KernelParked, GPULate uint64
+	ByGPU, ByCPU, CPUSooner, CPUExplored, NoFreeSlot, KernelParked, GPULate uint64
+	GPUExplored                                                             uint64 // of ByGPU, to keep estimates fresh
+
+	Times [choice.NumEngines]choice.Means // predicted and measured, of recent chunks
+	Load  float64                         // largest load of a worker, see choice.Load
 
 	// One in Shadow chunks is repeated by the CPU; 0: none. The counters are repeated chunks with the
 	// same result, with a different one, and chunks that were skipped as the tables changed.
@@ -61,6 +67,7 @@ func (d *Device) State() State {
 	if err := d.state.err(); err != nil {
 		s.Failed, s.Cause = true, causeOf(err)
 	}
+	now := batch.Clock()
 	for _, e := range d.engines {
 		if e.Name() != "gpu" {
 			s.WorkersOut++
@@ -68,10 +75,16 @@ func (d *Device) State() State {
 		s.InFlight, s.Lost = s.InFlight+int(e.onGPU.Load()), s.Lost+int(e.lostNow.Load())
 		s.ByGPU += e.executed[ExecutedOnGPU].Load()
 		s.ByCPU += e.executed[ExecutedOnCPU].Load()
-		s.BelowThreshold += e.executed[BelowThreshold].Load()
+		s.CPUSooner += e.executed[CPUSooner].Load()
+		s.CPUExplored += e.executed[CPUExplored].Load()
+		s.GPUExplored += e.explored.Load()
 		s.NoFreeSlot += e.executed[NoFreeSlot].Load()
 		s.KernelParked += e.executed[KernelParked].Load()
 		s.GPULate += e.executed[GPULate].Load()
+		for i := range s.Times {
+			e.chooser.Accuracy[i].AddTo(&s.Times[i])
+		}
+		s.Load = max(s.Load, e.chooser.Load.Share(now))
 		if r := e.shadow; r != nil {
 			s.ShadowSame += r.same.Load()
 			s.ShadowDifferent += r.different.Load()

@@ -12,15 +12,9 @@ import (
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/dataplane/gpu"
+	"github.com/warproute/warproute/dataplane/gpu/choice"
 	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/umem"
-)
-
-// Chunks below these sizes go to the CPU. An idle GPU returns a chunk after 5 µs at best; the CPU
-// forwards a packet in 28 ns and encrypts one in about 300 ns ("bench latency", "bench ipsec").
-const (
-	smallChunk   = 128
-	smallSecured = 16
 )
 
 // The CPU decides on reassembled datagrams, which fit no frame, with either engine.
@@ -46,16 +40,10 @@ func (s *Service) openEngine() error {
 	if err != nil {
 		return err
 	}
-	o := gpu.Options{PartialChecksums: partialChecksumPorts(s.cfg), Shadow: s.cfg.Shadow, Workers: workers,
+	o := gpu.Options{PartialChecksums: partialChecksumPorts(s.cfg), Shadow: s.cfg.Shadow, Workers: workers, Choose: s.cfg.Engine == config.EngineAuto,
 		Park: s.cfg.GPU.Park, Multiprocessors: s.cfg.GPU.Multiprocessors, ReleaseMemory: s.cfg.GPU.Memory == config.GPUMemoryRelease}
 	if s.ipsec != nil {
 		o.Gateway = s.ipsec.gateway
-	}
-	if s.cfg.Engine == config.EngineAuto {
-		o.Small = smallChunk
-		if s.ipsec != nil {
-			o.Small = smallSecured
-		}
 	}
 	s.engine.gpus, err = gpu.OpenAll(s.fib, o)
 	switch {
@@ -137,7 +125,8 @@ func deviceStatus(d *gpu.State) status.Device {
 		Sharing: string(d.Sharing.Mode), SharingLatency: gpu.SharingLatency(d.Sharing), Multiprocessors: d.Multiprocessors,
 		Shape:  status.Shape{Warps: d.Shape.Warps, SharedBytes: d.Shape.Shared, StagingBytes: d.Shape.Staging, BlocksPerMultiprocessor: d.Shape.BlocksPerMultiprocessor},
 		Blocks: d.Blocks, Awake: d.Awake, Parked: d.Parked, Wakes: d.Wakes, Workers: d.Workers, WorkersOut: d.WorkersOut, InFlight: d.InFlight, Unfinished: d.Lost,
-		Chunks: d.ByGPU, ChunksByCPU: d.ByCPU, ChunksSmall: d.BelowThreshold, ChunksNoSlot: d.NoFreeSlot, ChunksParked: d.KernelParked, ChunksLate: d.GPULate,
+		Chunks: d.ByGPU, ChunksByCPU: d.ByCPU, ChunksSooner: d.CPUSooner, ExploredCPU: d.CPUExplored, ExploredGPU: d.GPUExplored, ChunksNoSlot: d.NoFreeSlot, ChunksParked: d.KernelParked, ChunksLate: d.GPULate,
+		TimesCPU: chunkTimes(d.Times[choice.CPU]), TimesGPU: chunkTimes(d.Times[choice.GPU]), Load: d.Load,
 		Shadow: d.Shadow, ShadowSame: d.ShadowSame, ShadowDifferent: d.ShadowDifferent, ShadowSkipped: d.ShadowSkipped, Timeouts: d.Timeouts, Recoveries: d.Recoveries,
 	}
 	if d.WakeErr != nil {
@@ -151,6 +140,10 @@ func deviceStatus(d *gpu.State) status.Device {
 		of.Outage = &status.Outage{Since: d.Outage.Since, Why: d.Outage.Why.Error()}
 	}
 	return of
+}
+
+func chunkTimes(m choice.Means) status.ChunkTimes {
+	return status.ChunkTimes{PredictedNS: m.Predicted.Nanoseconds(), MeasuredNS: m.Measured.Nanoseconds(), Error: m.Error}
 }
 
 // partialChecksumPorts reports by port whether to complete unfinished L4 checksums.

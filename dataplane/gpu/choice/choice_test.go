@@ -10,7 +10,7 @@ import (
 func work(n int, class Class) Work { return Work{Packets: n, Bytes: n * 1408, Class: class} }
 
 func TestUnusableGPUGetsNoChunk(t *testing.T) {
-	for state, reason := range map[State]Reason{Full: GPUFull, Parked: GPUParked, Out: GPUOut} {
+	for state, reason := range map[State]Reason{Full: GPUFull, Parked: GPUParked, Out: GPUOut, Late: GPULate} {
 		for _, fixed := range []bool{false, true} {
 			c, now := New(fixed), time.Duration(0)
 			for range 5000 { // many explorations

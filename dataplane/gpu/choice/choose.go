@@ -59,6 +59,8 @@ type Choice struct {
 	Engine    Engine
 	Reason    Reason
 	lane      uint8
+	before    time.Duration // predicted end of the lane's earlier chunks
+	onCPU     float64       // predicted nanoseconds
 	x         terms
 	submitted time.Duration
 	predicted float64       // nanoseconds
@@ -71,7 +73,7 @@ func (c *Chooser) Choose(w Work, at Situation) Choice {
 	x := terms{1, float64(w.Packets), float64(w.Bytes), float64(at.Backlog)}
 	onCPU, onGPU := c.engine[CPU][w.Class].cost(&x), c.engine[GPU][w.Class].cost(&x)
 	c.count(w.Class, &x, &at)
-	choice := Choice{Engine: CPU, lane: at.Lane, x: x, submitted: at.Now, predicted: onCPU}
+	choice := Choice{Engine: CPU, lane: at.Lane, x: x, submitted: at.Now, predicted: onCPU, onCPU: onCPU}
 	switch at.GPU {
 	case Full:
 		choice.Reason = GPUFull
@@ -79,6 +81,8 @@ func (c *Chooser) Choose(w Work, at Situation) Choice {
 		choice.Reason = GPUParked
 	case Out:
 		choice.Reason = GPUOut
+	case Late:
+		choice.Reason = GPULate
 	default:
 		if c.fixed {
 			choice.Engine, choice.Reason = GPU, Configured
@@ -91,9 +95,21 @@ func (c *Chooser) Choose(w Work, at Situation) Choice {
 		l := &c.lanes[at.Lane]
 		choice.predicted = onGPU
 		l.inFlight++
+		choice.before = l.done
 		l.done, l.longest = max(l.done, at.Now+time.Duration(onGPU)), onGPU
 	}
 	return choice
+}
+
+// Fixed reports whether the GPU gets every chunk that it accepts.
+func (c *Chooser) Fixed() bool { return c.fixed }
+
+// Refuse gives a chunk that was just chosen for the GPU to the CPU, as the GPU has no free slot.
+func (c *Chooser) Refuse(choice *Choice) {
+	l := &c.lanes[choice.lane]
+	l.inFlight--
+	l.done = choice.before
+	choice.Engine, choice.Reason, choice.predicted = CPU, GPUFull, choice.onCPU
 }
 
 // scores returns the costs of a chunk by engine, in nanoseconds: the time to its completion, after the

@@ -67,22 +67,22 @@ func (t *traffic) restart(at *Situation) {
 func (c *Chooser) endWindow(class Class, at *Situation) {
 	t := &c.traffic
 	length := float64(at.Now - t.begin)
-	busy := 1.
+	n := max(t.count, 1)
+	mean := func(old *float64, v float64) { *old += (v - *old) / 2 }
+	t.saturated = false
 	if t.idle >= 0 && at.Idle >= t.idle {
-		busy = max(0, 1-float64(at.Idle-t.idle)/length)
+		busy := max(0, 1-float64(at.Idle-t.idle)/length)
+		mean(&t.busy, busy)
+		t.saturated = busy > 0.98 && t.largest >= 64 && n/t.chunks > 0.95*t.largest
 		if length < 2*float64(window) {
 			other := max(0, busy*length-t.blocked)
 			t.port.observe(&terms{t.chunks, t.count, t.size, 0}, other, other, t.begin, at.Now)
 		}
 	}
-	n := max(t.count, 1)
-	mean := func(old *float64, v float64) { *old += (v - *old) / 2 }
 	mean(&t.rate, t.count/length)
 	mean(&t.bytes, t.size/n)
 	mean(&t.packets, t.squares/max(t.single, 1))
 	mean(&t.backlog, t.waiting/t.chunks)
-	mean(&t.busy, busy)
-	t.saturated = busy > 0.98 && t.largest >= 64 && n/t.chunks > 0.95*t.largest
 	t.usual = c.better(class, at.Now)
 	share := t.count / length * c.perPacket(&c.engine[CPU][class])
 	if t.saturated {
