@@ -19,6 +19,11 @@
 // the GPU is free for other processes. The first chunk for a parked kernel wakes it; the CPU engine
 // executes chunks meanwhile (control.go, kernel.go).
 //
+// # Choice of the engine
+//
+// With Options.Choose, package choice decides which chunks are the GPU's, and whether the load needs the kernel
+// (choose.go). Otherwise the GPU gets every chunk that it accepts.
+//
 // # Tables
 //
 // The device's copy of the FIB follows each change: tables queue patches, the patcher
