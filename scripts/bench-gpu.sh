@@ -13,12 +13,12 @@ cores=$(nproc)
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ') || gpus=0
 mkdir -p "$out"
 
-# run NAME ARGUMENT...: one measurement, its JSON in NAME.json
+# run NAME ARGUMENT...: one measurement, its JSON in NAME.json. It may take $limit seconds.
 run() {
 	name=$1
 	shift
 	echo "\$ warproute-bench $*"
-	timeout -k 5 300 "$bench" "$@" --output "$out/$name.json"
+	timeout -k 5 "${limit:-300}" "$bench" "$@" --output "$out/$name.json"
 	echo
 }
 forward() { name=$1; shift; run "forward-$name" forward --table real --size 60 --batch 256 --rounds 3 --duration 500ms "$@"; }
@@ -47,8 +47,9 @@ if [ "$gpus" -ge 2 ] && [ "$cores" -ge 32 ]; then
 	ipsec gpus2 --gpus 2 --workers 32 --size 1408,imix
 fi
 
-# Latency and loss under load: forwarding, a gateway, and one tunnel of one worker.
-load() { name=$1; shift; run "load-$name" load --engine gpu --trial 500ms "$@"; }
+# Latency and loss under load: forwarding, a gateway, and one tunnel of one worker. Each trial of a search opens
+# a router.
+load() { name=$1; shift; limit=900 run "load-$name" load --engine gpu --trial 200ms --resolution 2 --confirm 1 "$@"; }
 if [ "$cores" -ge 8 ]; then
 	load forward --table real --workers 2 --nics 4
 	load gateway --suite aes128gcm16 --size 1408 --workers 2 --nics 4
