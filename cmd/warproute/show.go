@@ -32,7 +32,7 @@ func (q *queryFlags) addFlags(c *cobra.Command) {
 func newShowCommand() *cobra.Command {
 	q := new(queryFlags)
 	c := cli.Group(&cobra.Command{
-		Use:   "show ports|routes|neighbors|engine|latency|drops|sas|policies",
+		Use:   "show ports|routes|neighbors|engine|latency|lanes|drops|sas|policies",
 		Short: "Show ports, routes, drops and other state",
 	})
 	q.addFlags(c)
@@ -42,6 +42,7 @@ func newShowCommand() *cobra.Command {
 		newView(q, "neighbors", "Show neighbors and their MAC addresses", status.WriteNeighbors),
 		newView(q, "engine", "Show the engine and why it was chosen, workers and batches", status.WriteEngine),
 		newView(q, "latency", "Show latencies of chunks per pipeline stage", status.WriteLatencies),
+		newView(q, "lanes", "Show lanes: packets, latencies and missed deadlines", status.WriteLanes),
 		newView(q, "sas", "Show IPsec security associations and their counters", status.WriteSAs),
 		newView(q, "policies", "Show IPsec policies; the first match applies", status.WritePolicies),
 		newView(q, "drops", "Show dropped packets by reason", status.WriteDrops),

@@ -17,6 +17,7 @@ const (
 	MaxPackets         = 2048        // per chunk, the size of the TX ring of a port
 	MaxDelay           = time.Second // of a packet in an incomplete chunk
 	maxBusyPoll        = 10 * time.Millisecond
+	maxBytes           = 1 << 30 // of a chunk
 	maxWorkers         = 1024
 	maxShadow          = 1 << 30               // chunks
 	minPark            = 10 * time.Millisecond // ending and launching a kernel takes about one
@@ -55,6 +56,7 @@ func (c *Config) check() Errors {
 		{"gpu.multiprocessors", c.GPU.Multiprocessors, 0, maxMultiprocessors, "write 0 for all of each GPU, or a number up to %d"},
 		{"workers", c.Workers, 0, maxWorkers, "write 0 for one worker per queue, or a number up to %d"},
 		{"batch.max_packets", c.Batch.MaxPackets, 1, MaxPackets, "write a number from 1 to %d"},
+		{"batch.max_bytes", c.Batch.MaxBytes, 0, maxBytes, "write 0 for any number, or a number up to %d"},
 		{"icmp.per_second", c.ICMP.PerSecond, 0, maxErrors, "write a number from 0 to %d"},
 		{"icmp.burst", c.ICMP.Burst, 1, maxErrors, "write a number from 1 to %d"},
 		{"icmp.source_per_second", c.ICMP.SourcePerSecond, 0, maxErrors, "write a number from 0 to %d"},
@@ -65,7 +67,7 @@ func (c *Config) check() Errors {
 		}
 	}
 	return slices.Concat(errs, c.checkDuration("batch.max_delay", c.Batch.MaxDelay, MaxDelay), c.checkDuration("busy_poll", c.BusyPoll, maxBusyPoll),
-		c.checkGPU(), c.checkListen(), c.checkSocket(), c.checkIPsec())
+		c.checkGPU(), c.checkLanes(), c.checkListen(), c.checkSocket(), c.checkIPsec())
 }
 
 func (c *Config) checkPorts() (errs Errors) {

@@ -21,6 +21,7 @@ type Config struct {
 	Shadow   int // the CPU repeats 1 in Shadow chunks of a GPU; 0: none
 	Workers  int // 0: one per queue
 	Batch    Batch
+	Lanes    []Lane // none: see ActiveLanes
 	Metrics  Metrics
 	Control  Control
 	NAPI     NAPI
@@ -91,6 +92,7 @@ const (
 // Batch limits chunks of packets.
 type Batch struct {
 	MaxPackets int           // in a chunk
+	MaxBytes   int           // in a chunk of several packets; 0: any number
 	MaxDelay   time.Duration // of the first packet of a chunk
 }
 

@@ -74,8 +74,10 @@ func (r *reader) root() value {
 		field{"workers", integer(&c.Workers, "0")},
 		field{"batch", mapping(
 			field{"max_packets", integer(&c.Batch.MaxPackets, "1024")},
+			field{"max_bytes", integer(&c.Batch.MaxBytes, "65536")},
 			field{"max_delay", duration(&c.Batch.MaxDelay)},
 		)},
+		field{"lanes", r.lanes()},
 		field{"metrics", mapping(field{"listen", text(&c.Metrics.Listen)})},
 		field{"control", mapping(field{"socket", text(&c.Control.Socket)})},
 		field{"napi", oneOf(&c.NAPI, napis...)},

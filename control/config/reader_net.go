@@ -71,6 +71,7 @@ var protocols = []struct {
 	{"ah", 51, false},
 	{"icmpv6", protoICMPv6, true},
 	{"ospf", 89, false},
+	{"vrrp", 112, false},
 	{"sctp", 132, true},
 	{"mobility", 135, true},
 	{"udplite", 136, true},

@@ -28,6 +28,10 @@ var (
 	drops     = desc("dropped_packets_total", "Packets received from a port and dropped by the router, by reason.", "reason", "port")
 
 	batchPackets  = desc("batch_packets", "Packets per chunk that an engine processed.")
+	lanePackets   = desc("lane_packets_total", "Packets processed in a lane.", "lane")
+	laneMissed    = desc("lane_missed_packets_total", "Packets of a lane that were sent after its deadline, in whole chunks.", "lane")
+	laneQueued    = desc("lane_queued_packets", "Received packets of a lane that no chunk has yet.", "lane")
+	laneSeconds   = desc("lane_seconds", "Time of the chunks of a lane, from the first packet received to the kernel notified.", "lane")
 	batchStage    = desc("batch_stage_seconds", "Time of chunks in each stage (wait, engine, order, tx) and in total, from the first packet received to the kernel notified.", "stage")
 	neighborQueue = desc("neighbor_queue_packets", "Packets queued for neighbors whose MAC address is not resolved.")
 
@@ -67,7 +71,7 @@ type collector struct {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		buildInfo, rxPackets, rxBytes, txPackets, txBytes, portUp, drops,
-		batchPackets, batchStage, engineChunks, gpuFailovers, neighborQueue, framesTotal, framesFree, framesWithheld, saPackets, saReplays, saICV, ipsecErrors, fibRoutes, fibUpdate,
+		batchPackets, batchStage, lanePackets, laneMissed, laneQueued, laneSeconds, engineChunks, gpuFailovers, neighborQueue, framesTotal, framesFree, framesWithheld, saPackets, saReplays, saICV, ipsecErrors, fibRoutes, fibUpdate,
 		configReloads, configLoaded, configTried,
 		linuxForwarding, guardActive, xdpToLinux, xdpNoSocket, xdpRefused, xdpTransit, xskRxDropped, xskRxFull, xskFillEmpty, xskTxEmpty, xskDescInvalid,
 	} {
@@ -86,6 +90,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for i := range s.Stats.Stages {
 		send.histogram(batchStage, &s.Stats.Stages[i], nanosecond, timeBounds, dataplane.Stage(i).String())
 	}
+	for i := range s.Stats.Lanes {
+		send.lane(&s.Stats.Lanes[i])
+	}
 	send.engine(s)
 	send.frames(s.Stats.Frames)
 	send.config(s)
@@ -101,6 +108,14 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 
 // sender sends the metrics of one scrape.
 type sender chan<- prometheus.Metric
+
+// lane sends the metrics of a lane.
+func (ch sender) lane(l *dataplane.LaneStats) {
+	ch.counter(lanePackets, l.Packets, l.Name)
+	ch.counter(laneMissed, l.Missed, l.Name)
+	ch.gauge(laneQueued, float64(l.Queued), l.Name)
+	ch.histogram(laneSeconds, &l.Total, nanosecond, timeBounds, l.Name)
+}
 
 // port sends the metrics of a port.
 func (ch sender) port(p *status.PortState, c *dataplane.PortStats) {

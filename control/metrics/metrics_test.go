@@ -44,6 +44,8 @@ func sample() *status.Snapshot {
 	packets.AddTo(&s.Stats.Packets)
 	times.AddTo(&s.Stats.Stages[dataplane.StageTotal])
 	times.AddTo(s.Updates)
+	s.Stats.Lanes = []dataplane.LaneStats{{Name: "express", Packets: 7, Chunks: 3, Missed: 2, Queued: 1}}
+	times.AddTo(&s.Stats.Lanes[0].Total)
 	return s
 }
 
@@ -82,6 +84,11 @@ func TestMetricNamesAreStable(t *testing.T) {
 		`warproute_batch_stage_seconds_bucket{stage="total",le="1"} 2`,
 		`warproute_batch_stage_seconds_count{stage="total"} 3`,
 		`warproute_batch_stage_seconds_count{stage="wait"} 0`,
+		`warproute_lane_packets_total{lane="express"} 7`,
+		`warproute_lane_missed_packets_total{lane="express"} 2`,
+		`warproute_lane_queued_packets{lane="express"} 1`,
+		`warproute_lane_seconds_bucket{lane="express",le="2e-06"} 2`,
+		`warproute_lane_seconds_count{lane="express"} 3`,
 		`warproute_engine_chunks_total{engine="cpu",reason="no_gpu"} 3`,
 		`warproute_gpu_failovers_total{cause="timeout"} 0`,
 		`warproute_fib_routes{family="ipv4"} 5`,

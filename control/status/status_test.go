@@ -42,12 +42,19 @@ func sample() *Snapshot {
 	var packets hist.Histogram
 	packets.Record(1000, 3)
 	packets.AddTo(&s.Stats.Packets)
+	s.Stats.Lanes = []dataplane.LaneStats{
+		{Name: "express", Deadline: 100 * time.Microsecond, Share: 20, Packets: 2000, Chunks: 2, Missed: 1000},
+		{Name: "bulk", Packets: 1000, Chunks: 1, Queued: 7},
+	}
 	for i := range s.Stats.Stages {
 		var h hist.Histogram
 		h.Record(100, 1)
 		h.Record(20_000, 1)
 		h.Record(3_000_000, 1)
 		h.AddTo(&s.Stats.Stages[i])
+		if Stage := dataplane.Stage(i); Stage == dataplane.StageTotal {
+			h.AddTo(&s.Stats.Lanes[0].Total)
+		}
 	}
 	return s
 }
@@ -113,6 +120,11 @@ chunks         3, 1000.0 packets on average; 2 in flight
 packets        3000
 queued         1 packet for unresolved neighbors, 2 in transmit rings
 configuration  loaded 2026-01-02T03:04:05Z
+`},
+		{"lanes", func(w io.Writer) error { return WriteLanes(w, Lanes(s)) }, `
+LANE     PACKETS  CHUNKS  QUEUED  DEADLINE  MISSED  P50     P99     P99.9
+express  2000     2       0       100µs     1000    20.1µs  3.00ms  3.00ms
+bulk     1000     1       7       none      0       0ns     0ns     0ns
 `},
 		{"latency", func(w io.Writer) error { return WriteLatencies(w, Latencies(s)) }, `
 STAGE   CHUNKS  MEAN    P50     P90     P99     P99.9   DESCRIPTION

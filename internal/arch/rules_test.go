@@ -79,7 +79,7 @@ var imports = []struct {
 	{"control/doctor", []string{"afxdp", "cuda", "dataplane/gpu", "umem", "control/config", "control/guard", "control/mirror", "control/netfilter", "control/xfrm", "internal/netdev", "internal/hostmem"}, "checks the host without a router"},
 
 	{"internal/service", []string{
-		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "dataplane/gpu/choice", "fib", "umem", "internal/affinity", "internal/hist", "internal/netdev", "internal/tun",
+		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "dataplane/lane", "dataplane/gpu/choice", "fib", "umem", "internal/affinity", "internal/hist", "internal/netdev", "internal/tun",
 		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/sequences", "packet", "packet/filter", "packet/icmp",
 		"control/addresses", "control/capture", "control/config", "control/guard", "control/metrics", "control/mirror", "control/netfilter", "control/pathmtu", "control/socket", "control/status", "control/vmgenid", "control/xfrm",
 	}, "assembles a router of parts that do not know each other"},

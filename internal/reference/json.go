@@ -19,6 +19,7 @@ var answers = []struct {
 	{"warproute show ports", true, "control/status.Port"},
 	{"warproute show engine", false, "control/status.Engine"},
 	{"warproute show latency", true, "control/status.Latency"},
+	{"warproute show lanes", true, "control/status.Lane"},
 	{"warproute show drops", true, "control/status.Drop"},
 	{"warproute show sas", true, "control/status.SA"},
 	{"warproute show policies", true, "control/status.Policy"},

@@ -16,6 +16,7 @@ func (s *Service) handlers() map[string]socket.Handler {
 	return map[string]socket.Handler{
 		"/ports":     func(*http.Request) (any, error) { return status.Ports(s.Snapshot()), nil },
 		"/engine":    func(*http.Request) (any, error) { return status.EngineOf(s.Snapshot()), nil },
+		"/lanes":     func(*http.Request) (any, error) { return status.Lanes(s.Snapshot()), nil },
 		"/latency":   func(*http.Request) (any, error) { return status.Latencies(s.Snapshot()), nil },
 		"/drops":     func(*http.Request) (any, error) { return status.Drops(s.Snapshot()), nil },
 		"/sas":       s.sas,

@@ -121,7 +121,7 @@ func (s *Service) needsRestart(c config.Change, cfg *config.Config) bool {
 	case c.Key == "busy_poll": // a setting of zero-copy sockets, too
 		return slices.ContainsFunc(s.ports.Ports, func(p *afxdp.Port) bool { return p.Mode == afxdp.ZeroCopy })
 	}
-	return c.Key != "batch.max_delay" && c.Key != "metrics.listen" && !strings.HasPrefix(c.Key, "icmp.")
+	return c.Key != "batch.max_delay" && c.Key != "batch.max_bytes" && c.Key != "metrics.listen" && !strings.HasPrefix(c.Key, "icmp.")
 }
 
 // portIndex returns the index of an interface in the ports, -1 if it is no port.

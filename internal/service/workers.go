@@ -28,9 +28,13 @@ func (s *Service) startWorkers() error {
 	if err != nil {
 		return err
 	}
+	lanes, err := s.compileLanes()
+	if err != nil {
+		return err
+	}
 	cfg := dataplane.Config{
 		FIB: s.fib, Ports: len(s.cfg.Ports),
-		MaxPackets: s.cfg.Batch.MaxPackets, MaxDelay: s.cfg.Batch.MaxDelay, Spin: s.cfg.BusyPoll,
+		Lanes: lanes, MaxPackets: s.cfg.Batch.MaxPackets, MaxBytes: s.cfg.Batch.MaxBytes, MaxDelay: s.cfg.Batch.MaxDelay, Spin: s.cfg.BusyPoll,
 		Unresolved: s.mirror.Resolve, Limits: errorLimits(s.cfg.ICMP),
 	}
 	if s.tun != nil {
@@ -73,7 +77,7 @@ func (s *Service) newWorker(i int, m afxdp.WorkerMemory, cpu int, partialChecksu
 	if err != nil {
 		return w, fmt.Errorf("start engine %s for worker %d: %w", s.engine.state.Name, i, err)
 	}
-	w = dataplane.WorkerConfig{CPU: cpu, Memory: m.Memory, Pool: m.Pool, Chunks: batch.NewChunks(s.memory.chunks, s.memory.room), Engine: engine}
+	w = dataplane.WorkerConfig{CPU: cpu, Memory: m.Memory, Pool: m.Pool, Chunks: batch.NewChunks(max(s.memory.chunks, len(s.cfg.ActiveLanes())), s.memory.room), Engine: engine}
 	if s.cfg.NAPI == config.NAPIThread {
 		w.Priority = workerPriority
 	}
