@@ -1,8 +1,6 @@
 package gpu
 
 import (
-	"time"
-
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/gpu/choice"
 )
@@ -10,12 +8,53 @@ import (
 // plainBytes is the number of bytes that a packet moves over PCIe if it is not encrypted or decrypted.
 const plainBytes = 64
 
-// chooses reports whether the engine chooses between CPU and GPU.
-func (e *Engine) chooses() bool { return !e.chooser.Fixed() }
-
 // choose returns ExecutedOnGPU if a chunk is to be the GPU's, or why the CPU executes it. A parked kernel is
 // wanted for any chunk, or by an engine that chooses, only for a load that needs it.
-func (e *Engine) choose(f *flight, now time.Duration) Placement {
+func (e *Engine) choose(f *flight) Placement {
+	state, p := choice.Ready, ExecutedOnGPU
+	switch {
+	case e.deferred > 0:
+		state, p = choice.Late, GPULate
+	case !e.usable():
+		state, p = choice.Out, ExecutedOnCPU
+	case e.late:
+		state, p = choice.Late, GPULate
+	case e.kernel.parked.Load():
+		state, p = choice.Parked, KernelParked
+	}
+	if e.chooser == nil {
+		if p == KernelParked {
+			e.kernel.requestWake()
+		}
+		return p
+	}
+	f.choice = e.chooser.Choose(e.work(f), e.situation(f.chunk, state))
+	switch {
+	case p == KernelParked:
+		if e.chooser.Load.MustWake(f.choice.Submitted()) {
+			e.kernel.requestWake()
+		}
+	case p != ExecutedOnGPU:
+	case f.choice.Engine == choice.GPU:
+		e.kernel.backlog.Add(int64(f.bytes))
+	case f.choice.Reason == choice.Explored:
+		p = CPUExplored
+	default:
+		p = CPUSooner
+	}
+	return p
+}
+
+// withdrawChoice makes a chunk that was chosen for the GPU the CPU's.
+func (e *Engine) withdrawChoice(f *flight) {
+	if e.chooser != nil {
+		e.kernel.backlog.Add(-int64(f.bytes))
+		e.chooser.Refuse(&f.choice)
+	}
+}
+
+// work describes a chunk to the chooser.
+func (e *Engine) work(f *flight) choice.Work {
 	c := f.chunk
 	f.bytes = plainBytes * c.N
 	if e.esp != nil {
@@ -24,49 +63,27 @@ func (e *Engine) choose(f *flight, now time.Duration) Placement {
 			f.bytes += int(c.In[i].Len)
 		}
 	}
+	return choice.Work{Packets: c.N, Bytes: f.bytes, Class: e.class}
+}
+
+// situation describes the worker and the GPU, which has a state.
+func (e *Engine) situation(c *batch.Chunk, state choice.State) choice.Situation {
 	idle := c.Idle
 	if idle == 0 {
 		idle = -1 // submitted by no worker
 	}
-	at := choice.Situation{Now: now, Idle: idle, Lane: c.Lane, Backlog: int(e.kernel.backlog.Load())}
-	switch {
-	case e.deferred > 0:
-		at.GPU = choice.Late
-	case !e.usable():
-		at.GPU = choice.Out
-	case e.late:
-		at.GPU = choice.Late
-	case e.kernel.parked.Load():
-		at.GPU = choice.Parked
-	}
-	f.choice = e.chooser.Choose(choice.Work{Packets: c.N, Bytes: f.bytes, Class: e.class}, at)
-	switch {
-	case at.GPU == choice.Out:
-		return ExecutedOnCPU
-	case at.GPU == choice.Late:
-		return GPULate
-	case at.GPU == choice.Parked:
-		if !e.chooses() || e.chooser.Load.MustWake(now) {
-			e.kernel.requestWake()
-		}
-		return KernelParked
-	case f.choice.Engine == choice.GPU:
-		return ExecutedOnGPU
-	case f.choice.Reason == choice.Explored:
-		return CPUExplored
-	}
-	return CPUSooner
+	return choice.Situation{Now: batch.Clock(), Idle: idle, Lane: c.Lane, GPU: state, Backlog: int(e.kernel.backlog.Load())}
 }
 
-// observeSubmit learns from a chunk that has blocked the worker for some time.
-func (e *Engine) observeSubmit(f *flight, blocked time.Duration) {
+// observeSubmit learns from the submission of a chunk.
+func (e *Engine) observeSubmit(f *flight) {
 	if f.deferred {
 		return // not executed yet; its wait for the GPU is no cost of the CPU
 	}
 	e.class = e.classify(f)
 	f.class = e.class
 	if f.choice.Engine == choice.GPU {
-		e.chooser.Block(&f.choice, blocked)
+		e.chooser.Block(&f.choice, f.submitted-f.choice.Submitted())
 	} else {
 		e.chooser.FinishCPU(&f.choice, f.class, f.submitted)
 	}
@@ -88,17 +105,30 @@ func (e *Engine) classify(f *flight) choice.Class {
 	return choice.AEAD
 }
 
-// observeDone learns from a chunk that the GPU has finished, as a poll has seen.
-func (e *Engine) observeDone(f *flight, seen time.Duration) {
+// observeResult records that a poll has found a chunk finished.
+func (e *Engine) observeResult(f *flight) {
+	if e.chooser != nil {
+		f.seen = batch.Clock()
+	}
+}
+
+// observeDone learns from a chunk of which the GPU's part and the host's are finished.
+func (e *Engine) observeDone(f *flight) {
+	if e.chooser == nil {
+		return
+	}
 	e.kernel.backlog.Add(-int64(f.bytes))
 	if f.choice.Reason == choice.Explored {
 		e.explored.Add(1)
 	}
-	e.chooser.FinishGPU(&f.choice, f.class, f.polled, seen, batch.Clock())
+	e.chooser.FinishGPU(&f.choice, f.class, f.polled, f.seen, batch.Clock())
 }
 
 // observeLost forgets a chunk that the GPU has not finished.
 func (e *Engine) observeLost(f *flight) {
+	if e.chooser == nil {
+		return
+	}
 	e.kernel.backlog.Add(-int64(f.bytes))
 	e.chooser.Abandon(&f.choice)
 }

@@ -85,10 +85,12 @@ func TestChoiceIsReported(t *testing.T) {
 func TestChunkWithoutSlotIsNoChoiceOfTheCPU(t *testing.T) {
 	e, blocks, chunks := newRig(t, 1, time.Minute)
 	blocks[0].hang.Store(true)
-	e.Submit(droppedChunk(chunks[0], 3))
+	e.chooser, e.class = choice.New(), choice.HMAC
+	e.Submit(droppedChunk(chunks[0], maxChunk))
 	before := e.kernel.backlog.Load()
-	e.Submit(droppedChunk(chunks[1], 3))
-	if f := &e.inFlight[1]; f.placement != NoFreeSlot || f.choice.Engine != choice.CPU || f.choice.Reason != choice.GPUFull || e.kernel.backlog.Load() != before {
+	e.class = choice.HMAC
+	e.Submit(droppedChunk(chunks[1], maxChunk))
+	if f := &e.inFlight[1]; f.placement != NoFreeSlot || f.choice.Engine != choice.CPU || f.choice.Reason != choice.GPUFull || e.kernel.backlog.Load() != before || before == 0 {
 		t.Errorf("a chunk without slot: placement %d, engine %d for reason %d, backlog %d", f.placement, f.choice.Engine, f.choice.Reason, e.kernel.backlog.Load())
 	}
 	blocks[0].hang.Store(false)

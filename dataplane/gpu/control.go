@@ -73,7 +73,7 @@ func (c *controller) look(now time.Time) {
 	c.k.mu.Lock()
 	chunks, needed := uint64(0), false
 	for _, e := range c.engines {
-		if e.chooses() {
+		if e.chooser != nil {
 			needed = needed || !e.chooser.Load.Easy(batch.Clock())
 		} else {
 			chunks += e.executed[ExecutedOnGPU].Load() + uint64(e.onGPU.Load())

@@ -24,12 +24,12 @@ type Engine struct {
 	generation *atomic.Uint32 // of the router's tables; the device's copy follows
 	ipsec      *ipsecPath     // nil: no IPsec
 	tiling     tiling
-	timeout    time.Duration // for a chunk, of the GPU's working time
-	limit      time.Duration // for a chunk
-	late       bool          // the oldest chunk on the GPU is; see waits
-	deferred   int           // chunks that the CPU has not executed yet; see executeDeferred
-	chooser    *choice.Chooser
-	class      choice.Class // of the last chunk
+	timeout    time.Duration   // for a chunk, of the GPU's working time
+	limit      time.Duration   // for a chunk
+	late       bool            // the oldest chunk on the GPU is; see waits
+	deferred   int             // chunks that the CPU has not executed yet; see executeDeferred
+	chooser    *choice.Chooser // nil: the GPU gets every chunk that it accepts
+	class      choice.Class    // of the last chunk
 	checker    checker
 	shadow     *shadow         // nil: off
 	posted     func(f *flight) // stands for the GPU if there is none: finishes the tiles of a chunk
@@ -58,6 +58,7 @@ type flight struct {
 	class     choice.Class
 	bytes     int           // for the GPU's backlog
 	polled    time.Duration // last poll in vain; 0: none
+	seen      time.Duration // first poll that found it finished
 }
 
 // Placement is where a chunk was executed, and why.
@@ -77,12 +78,16 @@ const (
 
 // newEngine returns the engine of a worker. It uses the times and thresholds of o.
 func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m *mailbox, pool *slotPool, umem []byte, o Options) *Engine {
-	return &Engine{
+	e := &Engine{
 		cpu: fallback, esp: fallback.ESP(), state: state, kernel: kernel, outage: workerOutage{first: o.Pause}, mailbox: m, pool: pool, umem: umem,
-		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), chooser: choice.New(!o.Choose), tiling: o.tiling(m.batches, pool.slots),
+		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), tiling: o.tiling(m.batches, pool.slots),
 		checker:    newChecker(umem, state, len(o.PartialChecksums), fallback.Adjacencies()),
 		generation: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, pool.slots),
 	}
+	if o.Choose {
+		e.chooser = choice.New()
+	}
+	return e
 }
 
 // Name returns "gpu" while the GPU is in use, else the name of the CPU engine.
@@ -99,10 +104,8 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	e.inFlight = e.inFlight[:len(e.inFlight)+1]
 	f := &e.inFlight[len(e.inFlight)-1]
 	f.chunk, f.jobs, f.tiles, f.finished, f.late, f.polled = c, nil, 0, 0, lateness{}, 0
-	start := batch.Clock()
-	if f.placement = e.place(f, start); f.placement == ExecutedOnGPU {
+	if f.placement = e.place(f); f.placement == ExecutedOnGPU {
 		e.onGPU.Add(1)
-		e.kernel.backlog.Add(int64(f.bytes))
 		e.post(f)
 	} else if f.deferred = f.placement == GPULate && e.esp != nil; f.deferred {
 		e.deferred++
@@ -110,19 +113,21 @@ func (e *Engine) Submit(c *batch.Chunk) {
 		e.cpu.Submit(c)
 	}
 	f.submitted = batch.Clock()
-	e.observeSubmit(f, f.submitted-start)
+	if e.chooser != nil {
+		e.observeSubmit(f)
+	}
 }
 
 // place takes slots for a chunk, or returns why the CPU executes it.
-func (e *Engine) place(f *flight, now time.Duration) Placement {
-	if p := e.choose(f, now); p != ExecutedOnGPU {
+func (e *Engine) place(f *flight) Placement {
+	if p := e.choose(f); p != ExecutedOnGPU {
 		return p
 	}
 	want, least := e.tiling.tiles(f.chunk, e.ipsec != nil, len(e.inFlight) == 1)
 	slots := e.pool.take(f.slots[:0], int(e.number), want, 0)
 	if len(slots) < least {
 		e.pool.put(slots)
-		e.chooser.Refuse(&f.choice)
+		e.withdrawChoice(f)
 		return NoFreeSlot
 	}
 	f.tiles = len(slots)
@@ -186,7 +191,9 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 		case !e.state.ok():
 			e.abandon()
 		case e.waits(f) || e.finishTiles(f): // polls again: the thread may have been descheduled
-			f.polled = batch.Clock()
+			if e.chooser != nil {
+				f.polled = batch.Clock()
+			}
 			return false
 		default:
 			e.abandon()
@@ -195,10 +202,10 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 	}
 	switch f.placement {
 	case ExecutedOnGPU:
-		seen := batch.Clock()
+		e.observeResult(f)
 		e.finishChunk(f)
 		e.onGPU.Add(-1)
-		e.observeDone(f, seen)
+		e.observeDone(f)
 		e.setLate(false)
 		e.state.progress.finished(f.submitted)
 	case GPULate:

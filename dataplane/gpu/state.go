@@ -81,10 +81,12 @@ func (d *Device) State() State {
 		s.NoFreeSlot += e.executed[NoFreeSlot].Load()
 		s.KernelParked += e.executed[KernelParked].Load()
 		s.GPULate += e.executed[GPULate].Load()
-		for i := range s.Times {
-			e.chooser.Accuracy[i].AddTo(&s.Times[i])
+		if c := e.chooser; c != nil {
+			for i := range s.Times {
+				c.Accuracy[i].AddTo(&s.Times[i])
+			}
+			s.Load = max(s.Load, c.Load.Share(now))
 		}
-		s.Load = max(s.Load, e.chooser.Load.Share(now))
 		if r := e.shadow; r != nil {
 			s.ShadowSame += r.same.Load()
 			s.ShadowDifferent += r.different.Load()

@@ -10,7 +10,7 @@ func BenchmarkChunk(b *testing.B) {
 	for name, state := range map[string]State{"gpu": Ready, "cpu": Out} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
-			c := New(false)
+			c := New()
 			w, at := Work{Packets: 200, Bytes: 200 * 1408, Class: AEAD}, Situation{GPU: state}
 			for i := range b.N {
 				w.Packets = 100 + i&63
@@ -28,7 +28,7 @@ func BenchmarkChunk(b *testing.B) {
 }
 
 func TestChoosingDoesNotAllocate(t *testing.T) {
-	c, now := New(false), time.Duration(0)
+	c, now := New(), time.Duration(0)
 	if n := testing.AllocsPerRun(5000, func() {
 		now += 20 * time.Microsecond
 		choice := c.Choose(Work{Packets: 200, Bytes: 20000}, Situation{Now: now, Idle: now / 2})

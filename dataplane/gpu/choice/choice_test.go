@@ -11,29 +11,15 @@ func work(n int, class Class) Work { return Work{Packets: n, Bytes: n * 1408, Cl
 
 func TestUnusableGPUGetsNoChunk(t *testing.T) {
 	for state, reason := range map[State]Reason{Full: GPUFull, Parked: GPUParked, Out: GPUOut, Late: GPULate} {
-		for _, fixed := range []bool{false, true} {
-			c, now := New(fixed), time.Duration(0)
-			for range 5000 { // many explorations
-				now += 2 * time.Millisecond
-				choice := c.Choose(work(256, HMAC), Situation{Now: now, GPU: state})
-				if choice.Engine != CPU || choice.Reason != reason {
-					t.Fatalf("state %d: engine %d for reason %d, want the CPU for %d", state, choice.Engine, choice.Reason, reason)
-				}
-				c.FinishCPU(&choice, HMAC, now+time.Millisecond)
+		c, now := New(), time.Duration(0)
+		for range 5000 { // many explorations
+			now += 2 * time.Millisecond
+			choice := c.Choose(work(256, HMAC), Situation{Now: now, GPU: state})
+			if choice.Engine != CPU || choice.Reason != reason {
+				t.Fatalf("state %d: engine %d for reason %d, want the CPU for %d", state, choice.Engine, choice.Reason, reason)
 			}
+			c.FinishCPU(&choice, HMAC, now+time.Millisecond)
 		}
-	}
-}
-
-func TestConfiguredGPUGetsEveryChunk(t *testing.T) {
-	c, now := New(true), time.Duration(0)
-	for range 5000 {
-		now += 20 * time.Microsecond
-		choice := c.Choose(work(1, Forward), Situation{Now: now, Idle: now / 2})
-		if choice.Engine != GPU || choice.Reason != Configured {
-			t.Fatalf("engine %d for reason %d", choice.Engine, choice.Reason)
-		}
-		c.FinishGPU(&choice, Forward, 0, now+15*time.Microsecond, now+15*time.Microsecond)
 	}
 }
 
@@ -47,7 +33,7 @@ func TestFirstChoicesFollowPriorCosts(t *testing.T) {
 		"16 of 64 bytes, AES-GCM": {Work{Packets: 16, Bytes: 16 * 64, Class: AEAD}, CPU},
 		"large with AES-GCM":      {work(256, AEAD), GPU},
 	} {
-		c := New(false)
+		c := New()
 		if choice := c.Choose(tt.w, Situation{Now: time.Second}); choice.Engine != tt.want || choice.Reason != Sooner {
 			t.Errorf("%s: engine %d for reason %d, want %d", name, choice.Engine, choice.Reason, tt.want)
 		}
@@ -56,7 +42,7 @@ func TestFirstChoicesFollowPriorCosts(t *testing.T) {
 
 // A chunk behind one on the GPU is not done before it: a CPU that is slower gains nothing from being free.
 func TestChunkWaitsForEarlierOnesOfItsLane(t *testing.T) {
-	c := New(false)
+	c := New()
 	at := Situation{Now: time.Second}
 	if choice := c.Choose(work(256, HMAC), at); choice.Engine != GPU {
 		t.Fatal("a large chunk with HMAC is the CPU's")
@@ -71,7 +57,7 @@ func TestChunkWaitsForEarlierOnesOfItsLane(t *testing.T) {
 
 // The oldest chunk is late by far: the GPU has stalled, and further chunks would wait as well.
 func TestStalledGPUGetsNoFurtherChunks(t *testing.T) {
-	c := New(false)
+	c := New()
 	w := Work{Packets: 64, Bytes: 64 * 64, Class: AEAD}
 	first := c.Choose(work(256, HMAC), Situation{Now: time.Second})
 	late := Situation{Now: time.Second + 2*time.Millisecond}
@@ -85,7 +71,7 @@ func TestStalledGPUGetsNoFurtherChunks(t *testing.T) {
 }
 
 func TestAbandonedChunksDelayNobody(t *testing.T) {
-	c := New(false)
+	c := New()
 	choice := c.Choose(work(256, HMAC), Situation{Now: time.Second})
 	c.Abandon(&choice)
 	if until, stalled := c.lanes[0].earlier(2 * time.Second); until != 0 || stalled != 0 {
@@ -100,7 +86,7 @@ func TestChoiceFollowsAnEngineThatBecomesSlow(t *testing.T) {
 	const length, change, soon = 60e6, 20e6, 5e6
 	h := plainHost()
 	h.changeAt, h.change = change, func(h *host) { scale(&h.cpu, 6) }
-	r := simulate(h, moderate, learned{New(false)}, length, 0)
+	r := simulate(h, moderate, learned{New()}, length, 0)
 	if before, after := r.onGPU(change/2, change), r.onGPU(change+soon, length); before > 0.02 || after < 0.9 {
 		t.Errorf("the GPU has %.3f of the chunks before the CPU becomes slow, and %.3f from 5 ms after", before, after)
 	}
@@ -108,7 +94,7 @@ func TestChoiceFollowsAnEngineThatBecomesSlow(t *testing.T) {
 	scale(&h.cpu, 1.5)
 	heavy := load{class: HMAC, bytes: 1408, rate: 0.09e-3}
 	h.changeAt, h.change = change, func(h *host) { scale(&h.latency, 20) }
-	r = simulate(h, heavy, learned{New(false)}, length, 0)
+	r = simulate(h, heavy, learned{New()}, length, 0)
 	if before, after := r.onGPU(change/2, change), r.onGPU(change+soon, length); before < 0.9 || after > 0.1 {
 		t.Errorf("the GPU has %.3f of the chunks before it becomes slow, and %.3f from 5 ms after", before, after)
 	}
@@ -119,7 +105,7 @@ func TestChoiceReturnsToAnEngineThatRecovers(t *testing.T) {
 	h := plainHost()
 	scale(&h.cpu, 6)
 	h.changeAt, h.change = 20e6, func(h *host) { scale(&h.cpu, 1./6) }
-	r := simulate(h, moderate, learned{New(false)}, 1000e6, 0)
+	r := simulate(h, moderate, learned{New()}, 1000e6, 0)
 	if before, after := r.onGPU(10e6, 20e6), r.onGPU(800e6, 1000e6); before < 0.9 || after > 0.05 {
 		t.Errorf("the GPU has %.3f of the chunks while the CPU is slow, and %.3f long after", before, after)
 	}
@@ -129,11 +115,11 @@ func TestChoiceReturnsToAnEngineThatRecovers(t *testing.T) {
 func TestOutliersDoNotChangeTheChoice(t *testing.T) {
 	h := plainHost()
 	h.preemptedEvery, h.preempted = 20e6, 3e6
-	r := simulate(h, load{class: AEAD, bytes: 64, rate: 0.3e-3}, learned{New(false)}, 1000e6, 0)
+	r := simulate(h, load{class: AEAD, bytes: 64, rate: 0.3e-3}, learned{New()}, 1000e6, 0)
 	if gpu := r.onGPU(50e6, 1000e6); gpu > 0.02 {
 		t.Errorf("the GPU has %.3f of the chunks", gpu)
 	}
-	r = simulate(h, load{class: HMAC, bytes: 1408, rate: 0.4e-3}, learned{New(false)}, 1000e6, 0)
+	r = simulate(h, load{class: HMAC, bytes: 1408, rate: 0.4e-3}, learned{New()}, 1000e6, 0)
 	if gpu := r.onGPU(50e6, 1000e6); gpu < 0.95 {
 		t.Errorf("the GPU has %.3f of the chunks that only it can carry", gpu)
 	}
@@ -142,7 +128,7 @@ func TestOutliersDoNotChangeTheChoice(t *testing.T) {
 func TestExplorationLosesLittleTime(t *testing.T) {
 	h := timeSlicedGPU()
 	l := load{class: AEAD, bytes: 64, rate: 0.2e-3}
-	alone, r := simulate(h, l, threshold(simMaxPackets), 8000e6, 1000e6), simulate(h, l, learned{New(false)}, 8000e6, 1000e6)
+	alone, r := simulate(h, l, threshold(simMaxPackets), 8000e6, 1000e6), simulate(h, l, learned{New()}, 8000e6, 1000e6)
 	if r.onGPU(1000e6, 8000e6) == 0 {
 		t.Error("the GPU is never explored")
 	}
@@ -158,7 +144,7 @@ func TestBurstsGoToTheEngineThatFinishesThemFirst(t *testing.T) {
 		for _, p := range thresholds {
 			best = min(best, simulate(h, l, p, 100e6, 20e6).mean)
 		}
-		if r := simulate(h, l, learned{New(false)}, 100e6, 20e6); r.mean > 1.05*best {
+		if r := simulate(h, l, learned{New()}, 100e6, 20e6); r.mean > 1.05*best {
 			t.Errorf("%s: packets take %.0f ns, %.0f by the best threshold", h.name, r.mean, best)
 		}
 	}

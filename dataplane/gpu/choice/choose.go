@@ -19,7 +19,6 @@ type Chooser struct {
 	Load     Load
 	Accuracy [NumEngines]Accuracy
 
-	fixed   bool                             // the GPU gets every chunk that it accepts
 	engine  [NumEngines][NumClasses]estimate // submission to result
 	host    [NumClasses]estimate             // time for which a GPU chunk blocks the worker
 	traffic traffic
@@ -34,9 +33,9 @@ type lane struct {
 	longest  float64       // predicted nanoseconds of the last one
 }
 
-// New returns the chooser of a worker. If fixed is true, the GPU gets every chunk that it accepts.
-func New(fixed bool) *Chooser {
-	c := &Chooser{fixed: fixed, explore: newExplorer(), traffic: newTraffic()}
+// New returns the chooser of a worker.
+func New() *Chooser {
+	c := &Chooser{explore: newExplorer(), traffic: newTraffic()}
 	for class := range NumClasses {
 		c.engine[CPU][class] = newEstimate(priorCPU[class])
 		c.engine[GPU][class] = newEstimate(priorGPU[class])
@@ -84,12 +83,8 @@ func (c *Chooser) Choose(w Work, at Situation) Choice {
 	case Late:
 		choice.Reason = GPULate
 	default:
-		if c.fixed {
-			choice.Engine, choice.Reason = GPU, Configured
-		} else {
-			scores := c.scores(w.Class, &x, &at, onCPU, onGPU)
-			choice.Engine, choice.Reason = c.explore.choose(c, w.Class, &scores)
-		}
+		scores := c.scores(w.Class, &x, &at, onCPU, onGPU)
+		choice.Engine, choice.Reason = c.explore.choose(c, w.Class, &scores)
 	}
 	if choice.Engine == GPU {
 		l := &c.lanes[at.Lane]
@@ -100,9 +95,6 @@ func (c *Chooser) Choose(w Work, at Situation) Choice {
 	}
 	return choice
 }
-
-// Fixed reports whether the GPU gets every chunk that it accepts.
-func (c *Chooser) Fixed() bool { return c.fixed }
 
 // Refuse gives a chunk that was just chosen for the GPU to the CPU, as the GPU has no free slot.
 func (c *Chooser) Refuse(choice *Choice) {

@@ -52,8 +52,7 @@ const (
 type Reason uint8
 
 const (
-	Configured Reason = iota // GPU: the configuration names it
-	Sooner                   // finishes the chunk first
+	Sooner     Reason = iota // finishes the chunk first
 	Explored                 // slower, and its estimate is old
 	GPUFull                  // CPU: the GPU has no free slot
 	GPUParked                // CPU: the GPU is parked

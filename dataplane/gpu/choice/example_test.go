@@ -9,7 +9,7 @@ import (
 
 // A worker asks for the engine of each chunk, and reports how long the chunk took.
 func Example() {
-	c := choice.New(false)
+	c := choice.New()
 	names := [choice.NumEngines]string{"CPU", "GPU"}
 	for _, w := range []choice.Work{
 		{Packets: 8, Bytes: 8 * 64, Class: choice.Forward},

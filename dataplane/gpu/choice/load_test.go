@@ -29,7 +29,7 @@ func TestLoadIsShareOfCoreThatTheCPUNeeds(t *testing.T) {
 	}{
 		{1e6, 30, 0.055, true, false}, {4e6, 30, 0.22, true, false}, {8e6, 30, 0.44, false, false}, {14e6, 30, 0.77, false, true}, {3e6, 300, 0.975, false, true},
 	} {
-		c := New(false)
+		c := New()
 		now := chunks(c, time.Second, time.Second+200*time.Millisecond, 64, tt.rate, tt.each)
 		if got := c.Load.Share(now); math.Abs(got-tt.want) > 0.15*tt.want || c.Load.Easy(now) != tt.easy || c.Load.MustWake(now) != tt.wake {
 			t.Errorf("%.0f packets/s of %.0f ns: load %.3f, want %.3f; easy %v, wake %v", tt.rate, tt.each, got, tt.want, c.Load.Easy(now), c.Load.MustWake(now))
@@ -39,7 +39,7 @@ func TestLoadIsShareOfCoreThatTheCPUNeeds(t *testing.T) {
 
 // A router with little traffic has chunks of one packet, and would be busy by their number.
 func TestSmallChunksAreNoLoad(t *testing.T) {
-	c := New(false)
+	c := New()
 	now := chunks(c, time.Second, time.Second+100*time.Millisecond, 1, 1e6, 300)
 	if !c.Load.Easy(now) {
 		t.Errorf("load %.2f of 1 million chunks of a packet per second", c.Load.Share(now))
@@ -47,7 +47,7 @@ func TestSmallChunksAreNoLoad(t *testing.T) {
 }
 
 func TestRisingLoadIsSeenWithinMilliseconds(t *testing.T) {
-	c := New(false)
+	c := New()
 	now := chunks(c, time.Second, time.Second+50*time.Millisecond, 4, 0.1e6, 30)
 	if !c.Load.Easy(now) {
 		t.Fatalf("load %.2f of 0.1 million packets per second", c.Load.Share(now))
@@ -59,7 +59,7 @@ func TestRisingLoadIsSeenWithinMilliseconds(t *testing.T) {
 }
 
 func TestLoadOfSilentWorkerFalls(t *testing.T) {
-	c := New(false)
+	c := New()
 	now := chunks(c, time.Second, time.Second+20*time.Millisecond, 64, 14e6, 30)
 	if c.Load.Easy(now) || !c.Load.Easy(now+10*time.Millisecond) || c.Load.Share(now+time.Second) > 0.01 {
 		t.Errorf("load %.3f, %.3f after 10 ms, %.3f after 1 s", c.Load.Share(now), c.Load.Share(now+10*time.Millisecond), c.Load.Share(now+time.Second))

@@ -2,6 +2,9 @@ package choice
 
 import "time"
 
+// Submitted returns the time of the choice.
+func (c *Choice) Submitted() time.Duration { return c.submitted }
+
 // FinishCPU learns from a chunk of a class that the CPU has finished now.
 func (c *Chooser) FinishCPU(choice *Choice, class Class, now time.Duration) {
 	took := float64(now - choice.submitted)

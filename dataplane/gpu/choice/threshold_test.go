@@ -90,7 +90,7 @@ func TestChoiceComesCloseToBestThresholdOfEachScenario(t *testing.T) {
 				within[j]++
 			}
 		}
-		costs[i] = s.run(learned{New(false)}) / best
+		costs[i] = s.run(learned{New()}) / best
 		switch {
 		case costs[i] <= near:
 			within[len(thresholds)]++
