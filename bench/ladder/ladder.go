@@ -103,7 +103,7 @@ var rungs = []rung{
 	{"resident", "the same by a resident kernel, without driver calls; a block processes a whole chunk", openResident},
 	{"tiles", "the router's engine: any block of its resident kernel processes any part of a chunk", openTiles},
 	{"lanes", "the same; express chunks have a lane of their own", openLanes},
-	{"auto", "the same with both engines: the CPU engine executes small chunks that find the GPU idle", openAuto},
+	{"auto", "the same with both engines: a chunk goes to the one that is predicted to finish it first", openAuto},
 }
 
 // Names returns the names of all rungs, from the bottom up.

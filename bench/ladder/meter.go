@@ -15,6 +15,7 @@ type meter struct {
 	e      *engine
 	chunks []*batch.Chunk
 	due    []time.Duration // by chunk in flight
+	idle   time.Duration   // of all iterations without work
 }
 
 func newMeter(b *bench, e *engine, size int) *meter {
@@ -108,14 +109,16 @@ func (m *meter) segment(n, inFlight int, interval, d time.Duration, r *run) (use
 	finished, most := 0, windows*maxUses
 	start := batch.Clock()
 	due, now := start, start
-	for {
-		if finished < used && m.e.Done(m.chunks[finished%inFlight]) {
-			now = batch.Clock()
+	for submitted := true; ; {
+		done, last := finished < used && m.e.Done(m.chunks[finished%inFlight]), now
+		now = batch.Clock()
+		if done {
 			r.latency.Record(uint64(now-m.due[finished%inFlight]), 1)
 			finished++
-		} else {
-			now = batch.Clock()
+		} else if !submitted {
+			m.idle += now - last
 		}
+		submitted = false
 		if more := used < most && now-start < d; !more {
 			if finished == used {
 				break
@@ -132,7 +135,9 @@ func (m *meter) segment(n, inFlight int, interval, d time.Duration, r *run) (use
 		}
 		m.due[used%inFlight] = due
 		c.Submitted = batch.Clock()
+		c.Idle = m.idle
 		m.e.Submit(c)
+		submitted = true
 		used++
 		due += interval
 	}

@@ -70,7 +70,12 @@ func (m *meter) mixedSegment(n int, d time.Duration, r *mixed) (large, express i
 		queues[i] = make([]flight, 0, len(m.chunks))
 	}
 	start := batch.Clock()
-	for due, now := start, start; ; now = batch.Clock() {
+	worked := true
+	for due, now, last := start, start, start; ; last, now = now, batch.Clock() {
+		if !worked {
+			m.idle += now - last
+		}
+		worked = false
 		for i, q := range queues {
 			if len(q) == 0 || !m.e.Done(q[0].chunk) {
 				continue
@@ -80,6 +85,7 @@ func (m *meter) mixedSegment(n int, d time.Duration, r *mixed) (large, express i
 			}
 			free = append(free, q[0].chunk)
 			queues[i] = q[:copy(q, q[1:])]
+			worked = true
 		}
 		more := now-start < d && large < windows*maxUses && express < expressWindows*maxUses
 		if !more && len(free) == len(m.chunks) {
@@ -104,7 +110,8 @@ func (m *meter) mixedSegment(n int, d time.Duration, r *mixed) (large, express i
 				f.chunk.Lane = 1
 			}
 		}
-		f.chunk.Submitted = now
+		f.chunk.Submitted, f.chunk.Idle = now, m.idle
+		worked = true
 		queues[f.chunk.Lane] = append(queues[f.chunk.Lane], f)
 		m.e.Submit(f.chunk)
 	}
