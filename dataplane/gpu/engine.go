@@ -27,7 +27,7 @@ type Engine struct {
 	timeout    time.Duration   // for a chunk, of the GPU's working time
 	limit      time.Duration   // for a chunk
 	late       bool            // the oldest chunk on the GPU is; see waits
-	deferred   int             // chunks that the CPU has not executed yet; see executeDeferred
+	deferred   int             // chunks that the CPU has not executed yet; see defers
 	chooser    *choice.Chooser // nil: the GPU gets every chunk that it accepts
 	class      choice.Class    // of the last chunk
 	checker    checker
@@ -107,7 +107,7 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	if f.placement = e.place(f); f.placement == ExecutedOnGPU {
 		e.onGPU.Add(1)
 		e.post(f)
-	} else if f.deferred = f.placement == GPULate && e.esp != nil; f.deferred {
+	} else if f.deferred = e.defers(c); f.deferred {
 		e.deferred++
 	} else {
 		e.cpu.Submit(c)
@@ -208,13 +208,12 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 		e.observeDone(f)
 		e.setLate(false)
 		e.state.progress.finished(f.submitted)
-	case GPULate:
-		e.executeDeferred(f)
 	case Abandoned:
 		e.setLate(false)
 		lose(c)
 		e.shadow.forget(c)
 	}
+	e.executeDeferred(f)
 	e.executed[f.placement].Add(1)
 	e.ipsec.release(f.jobs)
 	e.inFlight = append(e.inFlight[:i], e.inFlight[i+1:]...)

@@ -12,7 +12,7 @@ import (
 
 // A GPU that runs another process's time slice finishes nothing meanwhile, like one that hangs. A chunk is
 // late after a quarter of the timeout: the worker's further chunks go to the CPU then, and wait behind it, as
-// chunks complete in order. (A gateway's are executed after it.) The GPU has timed out when it has finished younger chunks of other workers for
+// chunks complete in order. (A gateway defers those with received ESP.) The GPU has timed out when it has finished younger chunks of other workers for
 // as long as the timeout, or when the chunk is older than the limit.
 
 // sharedLimit is the limit on a GPU that other processes may use. It bounds the delay of packets.
@@ -72,16 +72,6 @@ func (e *Engine) setLate(late bool) {
 		e.kernel.late.Add(-1)
 	}
 	e.late = late
-}
-
-// executeDeferred executes a chunk of a gateway that waited behind a late one. Earlier, it would take sequence
-// numbers before chunks that leave before it, and move replay windows past the packets of the late chunk.
-func (e *Engine) executeDeferred(f *flight) {
-	if f.deferred {
-		f.deferred = false
-		e.deferred--
-		e.cpu.Submit(f.chunk)
-	}
 }
 
 // check returns an error of the driver if a chunk is late: a kernel's fault ends the wait for it.

@@ -9,10 +9,6 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/cuda"
-	"github.com/warproute/warproute/dataplane/esp"
-	"github.com/warproute/warproute/internal/testutil"
-	"github.com/warproute/warproute/ipsec/gateway"
-	"github.com/warproute/warproute/umem"
 )
 
 // driver submits chunks to an engine and completes them in order, as a worker does.
@@ -221,69 +217,4 @@ func TestFaultEndsTheWaitForALateChunk(t *testing.T) {
 	}
 	atomic.StoreUint32(&r.fake.faulted, 0)
 	r.setHang(false)
-}
-
-// TestGatewayExecutesChunksAfterTheLateOne: sequence numbers are in the order of completion, also of chunks
-// that were submitted after the late one was finished.
-func TestGatewayExecutesChunksAfterTheLateOne(t *testing.T) {
-	net := testutil.NewNetwork()
-	g := &gateway.Gateway{}
-	s := protectAll(t, net, g)
-	s.SetKeyIndex(0, nil) // like a device
-	const size, n = 32, 4
-	mem := mapMemory(t, n*size*umem.FrameSize)
-	e := newIPsecEngine(t, net, g, mem, 4, size, maxKeys, Options{Timeout: 20 * time.Millisecond, Limit: time.Minute})
-	var late *flight
-	e.posted = func(f *flight) { late = f }
-	chunks := batch.NewChunks(n, size)
-	submit := func(k int) {
-		c := chunks[k]
-		for i := range c.In {
-			addr := uint32(k*size+i)*umem.FrameSize + umem.DataOffset
-			f := testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2, make([]byte, 100)...)
-			copy(mem[addr:], f)
-			c.In[i] = batch.Frame{Addr: addr, Len: uint16(len(f))}
-		}
-		c.N, c.Submitted = size, batch.Clock()
-		e.Submit(c)
-	}
-	submit(0)
-	for !e.late {
-		if e.Done(chunks[0]) {
-			t.Fatal("a hung chunk is done")
-		}
-	}
-	submit(1)
-	submit(2)
-	if s.Sequence() != size {
-		t.Errorf("%d numbers are taken while a chunk of %d packets is late", s.Sequence(), size)
-	}
-	eachPacket(e, late, func(i int, r *batch.Result, job esp.Job) {
-		e.checker.icvEnd(chunks[0].In[i], &job)[0]++
-		*r = batch.ForwardTo(1, chunks[0].In[i].Addr, chunks[0].In[i].Len)
-	})
-	for k := range late.tiles {
-		e.mailbox.slots[late.slots[k]].report()
-	}
-	for k, c := range chunks {
-		if k == n-1 {
-			break
-		}
-		if !e.Done(c) {
-			t.Fatalf("chunk %d is not done", k)
-		}
-		if k == 0 {
-			submit(n - 1) // while others are deferred
-		}
-		if want := uint64(size * (k + 1)); s.Sequence() != want {
-			t.Errorf("after chunk %d %d numbers are taken, want %d", k, s.Sequence(), want)
-		}
-	}
-	if !e.Done(chunks[n-1]) || s.Sequence() != n*size || e.executed[GPULate].Load() != n-1 || e.deferred != 0 {
-		t.Errorf("%d numbers, %d chunks on the CPU, %d deferred", s.Sequence(), e.executed[GPULate].Load(), e.deferred)
-	}
-	submit(1)
-	if f := e.inFlight[0]; f.placement != ExecutedOnGPU {
-		t.Errorf("the next chunk has placement %d", f.placement)
-	}
 }
