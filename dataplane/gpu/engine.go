@@ -152,7 +152,7 @@ func (e *Engine) post(f *flight) {
 		f.jobs = e.ipsec.begin(e.esp, &e.checker, c)
 	}
 	e.shadow.keep(c, f.jobs)
-	if f.jobs == nil && len(e.inFlight) == 1 && c.N <= f.tiles*inlineFrames {
+	if f.jobs == nil && len(e.inFlight) == 1 && c.N <= min(f.tiles, inlineTiles)*inlineFrames {
 		umem = e.umem
 	}
 	for k := range f.tiles {

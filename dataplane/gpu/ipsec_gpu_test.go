@@ -107,7 +107,8 @@ func newSites(t *testing.T, net *testutil.Network) (sites [2]*site) {
 	for i := range sites {
 		sites[i] = &site{gateway: &gateway.Gateway{}}
 	}
-	devices := gatewaysOnGPU(t, net, Options{Timeout: time.Second}, sites[0].gateway, sites[1].gateway)
+	o := Options{Timeout: time.Second, slots: 16} // blocks of two kernels
+	devices := gatewaysOnGPU(t, net, o, sites[0].gateway, sites[1].gateway)
 	for i, s := range sites {
 		s.worker = workerOnGPU(t, devices.All[i], net, s.gateway, rekeyChunk*rekeyChunks, rekeyChunks, rekeyChunk)
 		s.chunks = batch.NewChunks(rekeyChunks, rekeyChunk)
