@@ -48,8 +48,16 @@
 //
 // # Failures
 //
+// A GPU that runs another process's time slice finishes nothing, like one that hangs. While a chunk is late,
+// the CPU executes the worker's further chunks, and a timeout counts the time in which the GPU works (late.go).
+//
 // On a GPU timeout the worker drops the chunks on the GPU and uses the CPU engine. The GPU may still
 // write to their frames, so the frames stay withheld until it has finished these chunks; after a pause
 // the worker uses the GPU again. A driver error is final for the device: its context is destroyed,
 // which releases the frames.
+//
+// # Devices
+//
+// The launch shape of a kernel follows from the device's limits (shape.go). Its streams can be confined to some
+// multiprocessors (context.go). While the kernel is parked, the lookup tables can be released (release.go).
 package gpu

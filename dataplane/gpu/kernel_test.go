@@ -19,6 +19,8 @@ type kernelRig struct {
 	fake *fake
 	hang atomic.Bool // of the blocks
 
+	launched atomic.Uint64 // the last launch whose blocks are in blocks
+
 	mu     sync.Mutex
 	blocks []*block
 	tiles  atomic.Int64 // of all blocks so far
@@ -45,6 +47,7 @@ func (r *kernelRig) launchBlocks(stopping chan struct{}) {
 		for _, b := range blocks {
 			b.hang.Store(r.hang.Load())
 		}
+		r.launched.Store(n)
 		go func() {
 			ended.Wait()
 			for _, b := range blocks {
@@ -55,8 +58,11 @@ func (r *kernelRig) launchBlocks(stopping chan struct{}) {
 	}
 }
 
-// setHang makes the blocks hang, or go on.
+// setHang makes the blocks of the last launch hang, or go on.
 func (r *kernelRig) setHang(hang bool) {
+	for r.launched.Load() != r.kernel.wakes.Load() {
+		time.Sleep(10 * time.Microsecond)
+	}
 	r.hang.Store(hang)
 	r.mu.Lock()
 	defer r.mu.Unlock()

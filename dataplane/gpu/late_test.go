@@ -204,7 +204,8 @@ func TestFaultEndsTheWaitForALateChunk(t *testing.T) {
 		}
 	}
 	r.setHang(true)
-	time.AfterFunc(30*time.Millisecond, func() { atomic.StoreUint32(&r.fake.faulted, 1) })
+	fault := time.AfterFunc(30*time.Millisecond, func() { atomic.StoreUint32(&r.fake.faulted, 1) })
+	defer fault.Stop()
 	start := time.Now()
 	if by := execute(t, r.engines[0], chunks[0]); by != "lost" || time.Since(start) > 10*time.Second {
 		t.Errorf("after %v: executed by %s", time.Since(start), by)
