@@ -16,6 +16,7 @@ func (s *Stage) processInbound(in []batch.Frame, out []batch.Result, jobs []Job,
 	s.touched += ipsec.Prefetch(s.distinct(sas), s.worker, jobs == nil)
 	if len(sas) > 0 {
 		s.countProtected(len(sas), sas[0])
+		s.received += len(sas)
 	}
 	for j, sa := range sas {
 		i := int(s.toOpen.at[j])

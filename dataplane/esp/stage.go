@@ -49,6 +49,7 @@ type Stage struct {
 	seqs        [block]uint64    // see opened
 	touched     uint64           // keeps the loads of ipsec.Prefetch alive
 	aead, hmac  int              // see Protected
+	received    int              // see Received
 }
 
 // New returns the stage of a worker. partialChecksums is by ingress port: true if received frames may
@@ -85,6 +86,9 @@ func (s *Stage) Begin(in []batch.Frame, out []batch.Result, jobs []Job, keys uin
 // HMAC. A block's packets of a direction count for the suite of their first SA.
 func (s *Stage) Protected() (aead, hmac int) { return s.aead, s.hmac }
 
+// Received returns the number of received ESP packets of the last chunk that SAs decrypt.
+func (s *Stage) Received() int { return s.received }
+
 func (s *Stage) countProtected(n int, first *ipsec.SA) {
 	if first.Combined() {
 		s.aead += n
@@ -97,7 +101,7 @@ func (s *Stage) countProtected(n int, first *ipsec.SA) {
 // prefetched meanwhile.
 func (s *Stage) apply(in []batch.Frame, out []batch.Result, jobs []Job) {
 	s.gateway.Clock.Set(batch.Clock())
-	s.aead, s.hmac = 0, 0
+	s.aead, s.hmac, s.received = 0, 0, 0
 	clear(out)
 	verify := s.fib.HasRPF()
 	prefetch.ReadAt(s.frames.Mem, in[:min(block, len(in))])

@@ -31,7 +31,7 @@ func (e *Engine) choose(f *flight) Placement {
 	f.choice = e.chooser.Choose(e.work(f), e.situation(f.chunk, state))
 	switch {
 	case p == KernelParked:
-		if e.chooser.Load.MustWake(f.choice.Submitted()) {
+		if e.chooser.MustWake(&f.choice) {
 			e.kernel.requestWake()
 		}
 	case p != ExecutedOnGPU:
@@ -72,7 +72,19 @@ func (e *Engine) situation(c *batch.Chunk, state choice.State) choice.Situation 
 	if idle == 0 {
 		idle = -1 // submitted by no worker
 	}
-	return choice.Situation{Now: batch.Clock(), Idle: idle, Lane: c.Lane, GPU: state, Backlog: int(e.kernel.backlog.Load())}
+	return choice.Situation{Now: batch.Clock(), Idle: idle, Lane: c.Lane, GPU: state, Behind: e.receiving > 0, Backlog: int(e.kernel.backlog.Load())}
+}
+
+// setReceiving sets whether a chunk on the GPU has received ESP packets. While one has, the CPU would defer
+// chunks.
+func (e *Engine) setReceiving(f *flight, receiving bool) {
+	switch {
+	case receiving && !f.receiving:
+		e.receiving++
+	case !receiving && f.receiving:
+		e.receiving--
+	}
+	f.receiving = receiving
 }
 
 // observeSubmit learns from the submission of a chunk.

@@ -28,6 +28,7 @@ type Engine struct {
 	limit      time.Duration   // for a chunk
 	late       bool            // the oldest chunk on the GPU is; see waits
 	deferred   int             // chunks that the CPU has not executed yet; see defers
+	receiving  int             // chunks on the GPU with received ESP
 	chooser    *choice.Chooser // nil: the GPU gets every chunk that it accepts
 	class      choice.Class    // of the last chunk
 	checker    checker
@@ -54,6 +55,7 @@ type flight struct {
 	submitted time.Duration // by batch.Clock
 	late      lateness
 	deferred  bool
+	receiving bool
 	choice    choice.Choice
 	class     choice.Class
 	bytes     int           // for the GPU's backlog
@@ -103,7 +105,7 @@ func (e *Engine) Name() string {
 func (e *Engine) Submit(c *batch.Chunk) {
 	e.inFlight = e.inFlight[:len(e.inFlight)+1]
 	f := &e.inFlight[len(e.inFlight)-1]
-	f.chunk, f.jobs, f.tiles, f.finished, f.late, f.polled = c, nil, 0, 0, lateness{}, 0
+	f.chunk, f.jobs, f.tiles, f.finished, f.late, f.polled, f.receiving = c, nil, 0, 0, lateness{}, 0, false
 	if f.placement = e.place(f); f.placement == ExecutedOnGPU {
 		e.onGPU.Add(1)
 		e.post(f)
@@ -150,6 +152,7 @@ func (e *Engine) post(f *flight) {
 	c, umem := f.chunk, []byte(nil)
 	if e.ipsec != nil {
 		f.jobs = e.ipsec.begin(e.esp, &e.checker, c)
+		e.setReceiving(f, e.esp.Received() > 0)
 	}
 	e.shadow.keep(c, f.jobs)
 	if f.jobs == nil && len(e.inFlight) == 1 && c.N <= min(f.tiles, inlineTiles)*inlineFrames {
@@ -200,6 +203,7 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 			e.outage.begin(e.timeoutError(f))
 		}
 	}
+	e.executeDeferred(f)
 	switch f.placement {
 	case ExecutedOnGPU:
 		e.observeResult(f)
@@ -208,6 +212,7 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 		e.observeDone(f)
 		e.setLate(false)
 		e.state.progress.finished(f.submitted)
+		e.setReceiving(f, false)
 	case Abandoned:
 		e.setLate(false)
 		lose(c)

@@ -86,6 +86,7 @@ func (e *Engine) abandon() {
 			e.lost = append(e.lost, f.slots[f.finished:f.tiles]...)
 			e.onGPU.Add(-1)
 			e.observeLost(f)
+			e.setReceiving(f, false)
 			e.lostNow.Add(1)
 			f.placement = Abandoned
 		}

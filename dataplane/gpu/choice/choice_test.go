@@ -149,3 +149,15 @@ func TestBurstsGoToTheEngineThatFinishesThemFirst(t *testing.T) {
 		}
 	}
 }
+
+func TestChunkThatWouldWaitForTheGPUIsTheGPUs(t *testing.T) {
+	c := New()
+	at := Situation{Now: time.Second, Behind: true}
+	if choice := c.Choose(work(1, Forward), at); choice.Engine != GPU || choice.Reason != Sooner {
+		t.Errorf("engine %d for reason %d", choice.Engine, choice.Reason)
+	}
+	at.GPU = Full
+	if choice := c.Choose(work(1, Forward), at); choice.Engine != CPU || choice.Reason != GPUFull {
+		t.Errorf("with a full GPU: engine %d for reason %d", choice.Engine, choice.Reason)
+	}
+}

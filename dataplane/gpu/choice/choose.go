@@ -83,6 +83,10 @@ func (c *Chooser) Choose(w Work, at Situation) Choice {
 	case Late:
 		choice.Reason = GPULate
 	default:
+		if at.Behind {
+			choice.Engine, choice.Reason = GPU, Sooner
+			break
+		}
 		scores := c.scores(w.Class, &x, &at, onCPU, onGPU)
 		choice.Engine, choice.Reason = c.explore.choose(c, w.Class, &scores)
 	}
@@ -94,6 +98,11 @@ func (c *Chooser) Choose(w Work, at Situation) Choice {
 		l.done, l.longest = max(l.done, at.Now+time.Duration(onGPU)), onGPU
 	}
 	return choice
+}
+
+// MustWake reports whether a parked GPU is needed, for the load or for a chunk that was just chosen.
+func (c *Chooser) MustWake(choice *Choice) bool {
+	return choice.onCPU > wakeShare*float64(window) || c.Load.MustWake(choice.submitted)
 }
 
 // Refuse gives a chunk that was just chosen for the GPU to the CPU, as the GPU has no free slot.

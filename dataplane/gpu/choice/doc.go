@@ -73,7 +73,8 @@ type Situation struct {
 	Idle    time.Duration // of the worker since its start; negative if unknown
 	Lane    uint8         // below batch.MaxLanes
 	GPU     State
-	Backlog int // bytes of chunks of all workers that the GPU has not finished
+	Behind  bool // the CPU could not begin before the GPU has finished
+	Backlog int  // bytes of chunks of all workers that the GPU has not finished
 }
 
 const maxLanes = batch.MaxLanes

@@ -93,3 +93,14 @@ func TestAccuracyForgetsOldChunks(t *testing.T) {
 		t.Errorf("of no chunks: %+v", none)
 	}
 }
+
+func TestLongChunkWakesAtOnce(t *testing.T) {
+	c := New()
+	at := Situation{Now: time.Second, GPU: Parked}
+	if choice := c.Choose(Work{Packets: 256, Bytes: 256 * 1408, Class: HMAC}, at); !c.MustWake(&choice) {
+		t.Error("a chunk that takes the CPU a millisecond does not wake the GPU")
+	}
+	if choice := c.Choose(Work{Packets: 256, Bytes: 256 * 64}, at); c.MustWake(&choice) {
+		t.Error("a chunk that takes the CPU 8 µs wakes the GPU")
+	}
+}

@@ -1,0 +1,87 @@
+package gpu
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/gpu/choice"
+	"github.com/warproute/warproute/internal/require"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/ipsec/policy"
+	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
+)
+
+// TestChunkOfTheCPUKeepsReplayWindow: a chunk without a free slot, behind one on the GPU with received ESP, is
+// executed after it. Earlier, it would move the replay window past the packets on the GPU.
+func TestChunkOfTheCPUKeepsReplayWindow(t *testing.T) {
+	const size, window = 100, 64
+	for _, choose := range []bool{false, true} {
+		net, g := testutil.NewNetwork(), &gateway.Gateway{}
+		sa := func(d ipsec.Direction) *ipsec.SA {
+			s, err := ipsec.NewSA(ipsec.Config{
+				SPI: 0x1000, Direction: d, Src: netip.MustParseAddr("198.51.100.1"), Dst: netip.MustParseAddr("10.1.9.9"),
+				Suite: "aes128gcm16", Key: make([]byte, 20), ReplayWindow: window, Tunnel: g.Tunnel("b"),
+			}, 1)
+			require.NoError(t, err)
+			return s
+		}
+		sender, receiver := sa(ipsec.Out), sa(ipsec.In)
+		require.NoError(t, g.Add(receiver))
+		any := netip.MustParsePrefix("0.0.0.0/0")
+		require.NoError(t, g.SetRules([]gateway.Rule{{Direction: ipsec.In, Policy: policy.Policy{Src: any, Dst: any, Action: policy.Protect, Target: receiver.Tunnel()}}}))
+		receiver.SetKeyIndex(0, nil) // like a device
+		mem := mapMemory(t, 2*size*umem.FrameSize)
+		e := newIPsecEngine(t, net, g, mem, 1, size, maxKeys, Options{Timeout: time.Minute, Choose: choose})
+		e.class = choice.HMAC // so that the first chunk is the GPU's
+		var posted *flight
+		e.posted = func(f *flight) { posted = f }
+		chunks := batch.NewChunks(2, size)
+		for k, c := range chunks {
+			for i := range c.In {
+				addr := uint32(k*size+i)*umem.FrameSize + umem.DataOffset
+				f, buf := testutil.UDP4("203.0.113.5", "10.1.0.9", 1, 2, make([]byte, 60)...), make([]byte, 1024)
+				copy(buf[256:], f[packet.EthernetLen:])
+				at, n, problem := sender.Encapsulate(0, buf, 256, len(f)-packet.EthernetLen)
+				if problem != ipsec.OK {
+					t.Fatal(problem)
+				}
+				copy(mem[addr:], f[:packet.EthernetLen])
+				copy(mem[addr+packet.EthernetLen:], buf[at:][:n])
+				c.In[i] = batch.Frame{Addr: addr, Len: uint16(packet.EthernetLen + n)}
+			}
+			c.N, c.Submitted = size, batch.Clock()
+			e.Submit(c)
+		}
+		if p := e.inFlight[1].placement; p != NoFreeSlot || e.Done(chunks[0]) {
+			t.Fatalf("the second chunk has placement %d", p)
+		}
+		in, out := slices.Clone(chunks[0].In), make([]batch.Result, size)
+		e.esp.Repeat(mem, in, out, posted.jobs) // as the device does
+		for k := range posted.tiles {
+			s := &e.mailbox.slots[posted.slots[k]]
+			for i := posted.tileStart(k); i < posted.tileStart(k+1); i++ {
+				s.results[i-posted.tileStart(k)] = batch.ForwardTo(1, in[i].Addr, in[i].Len)
+			}
+			s.report()
+		}
+		for k, c := range chunks {
+			if !e.Done(c) {
+				t.Fatalf("chunk %d is not done", k)
+			}
+			for i, r := range c.Out {
+				if r.Verdict.Action() != batch.ActionForward {
+					t.Fatalf("choose %v: packet %d of chunk %d: %v", choose, i, k, r.Verdict)
+				}
+			}
+		}
+		if e.receiving != 0 || e.deferred != 0 || e.kernel.backlog.Load() != 0 {
+			t.Errorf("%d chunks with received ESP, %d deferred, a backlog of %d bytes", e.receiving, e.deferred, e.kernel.backlog.Load())
+		}
+	}
+}
