@@ -13,13 +13,13 @@ import (
 	"github.com/warproute/warproute/internal/testutil"
 )
 
-// byDSCP returns lanes for the DSCPs 46, 26 and 10, and one for all others.
-func byDSCP(t *testing.T, lanes int) *lane.Lanes {
+// byDSCP returns lanes for the DSCPs 46, 26 and 10 with a deadline, and one for all others.
+func byDSCP(t *testing.T, lanes int, deadline time.Duration) *lane.Lanes {
 	t.Helper()
 	var all []lane.Lane
 	for i := range lanes - 1 {
 		all = append(all, lane.Lane{
-			Name: []string{"first", "second", "third"}[i], Deadline: 100 * time.Microsecond,
+			Name: []string{"first", "second", "third"}[i], Deadline: deadline,
 			Match: []lane.Match{{AnyProtocol: true, DSCP: 1 << []int{46, 26, 10}[i]}},
 		})
 	}
@@ -96,7 +96,7 @@ func TestFlowsKeepTheirOrderInEveryLane(t *testing.T) {
 	for _, lanes := range []int{2, 3, 4} {
 		for _, random := range []bool{false, true} {
 			r, rnd := newRig(t, 256), rand.New(rand.NewPCG(uint64(lanes), 8))
-			r.useLanes(byDSCP(t, lanes))
+			r.useLanes(byDSCP(t, lanes, time.Second))
 			engine := newAsync(t, r.engine)
 			if random {
 				r.config.Workers[0].Engine = engine
@@ -163,7 +163,7 @@ func (b *bursts) Receive(dst []batch.Frame) int {
 func TestFirstLaneDoesNotWaitForOthers(t *testing.T) {
 	for name, lanes := range map[string]int{"two lanes": 2, "four lanes": 4} {
 		r := newRig(t, 32)
-		r.useLanes(byDSCP(t, lanes))
+		r.useLanes(byDSCP(t, lanes, time.Second))
 		engine := newAsync(t, r.engine)
 		engine.never = func(c *batch.Chunk) bool { return c.Lane > 0 }
 		r.config.Workers[0].Engine = engine
@@ -205,7 +205,7 @@ func TestFirstLaneDoesNotWaitForOthers(t *testing.T) {
 func TestChunksAreReservedForEachLane(t *testing.T) {
 	for stuck := range uint8(3) {
 		r := newRig(t, 32)
-		r.useLanes(byDSCP(t, 3))
+		r.useLanes(byDSCP(t, 3, time.Second))
 		r.config.Workers[0].Chunks = batch.NewChunks(3, 32)
 		engine := newAsync(t, r.engine)
 		engine.never = func(c *batch.Chunk) bool { return c.Lane == stuck }
@@ -247,7 +247,7 @@ func (s *slow) Submit(c *batch.Chunk) {
 func TestLaterLanesLeaveTheWorkerInTime(t *testing.T) {
 	r := newRig(t, 1024)
 	r.config.MaxPackets = 1024
-	r.useLanes(byDSCP(t, 2))
+	r.useLanes(byDSCP(t, 2, 100*time.Microsecond))
 	e := &slow{Engine: r.engine, perByte: 4 * time.Nanosecond, longest: map[uint8]int{}}
 	r.config.Workers[0].Engine = e
 	frames := [][]byte{inLane(1, 46, 0)}
@@ -269,7 +269,7 @@ func TestLaterLanesLeaveTheWorkerInTime(t *testing.T) {
 // A chunk that is sent after its deadline is counted, and none of its packets dropped.
 func TestMissedDeadlinesAreCounted(t *testing.T) {
 	r := newRig(t, 64)
-	r.useLanes(byDSCP(t, 2))
+	r.useLanes(byDSCP(t, 2, 100*time.Microsecond))
 	r.config.Workers[0].Engine = &slow{Engine: r.engine, perByte: 100 * time.Microsecond, longest: map[uint8]int{}}
 	r.queues[0].Play([][]byte{inLane(1, 46, 0)}, 5)
 	s := r.run("5 packets", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 5 })
@@ -284,7 +284,7 @@ func TestMissedDeadlinesAreCounted(t *testing.T) {
 // Packets that wait for a neighbor pass before later ones of their flow, in whatever lane.
 func TestPendingPacketsOfAllLanesAreRetried(t *testing.T) {
 	r := newRig(t, 64)
-	r.useLanes(byDSCP(t, 2))
+	r.useLanes(byDSCP(t, 2, 100*time.Microsecond))
 	r.fib.SetAdjacency(r.adj[1], 1, 0)
 	var frames [][]byte
 	for i := range 4 {

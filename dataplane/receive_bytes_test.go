@@ -42,7 +42,7 @@ func TestChunksAreBoundedInBytes(t *testing.T) {
 			r.config.MaxBytes, r.config.Workers[0].Engine, r.config.MaxDelay = maxBytes, e, time.Hour
 			r.config.Workers[0].Queues[0][0] = &bursts{Queue: r.queues[0], rnd: rnd}
 			if lanes > 1 {
-				r.useLanes(byDSCP(t, lanes))
+				r.useLanes(byDSCP(t, lanes, time.Second))
 			}
 			r.queues[0].Play(frames, packets)
 			r.queues[1].Collect(nil)

@@ -48,7 +48,11 @@ func (k *Classifier) Classify(mem []byte, frames []batch.Frame, lanes []uint8) {
 	for len(frames) > 0 {
 		n := min(len(frames), block)
 		prefetch.ReadAt(mem, frames[:n])
-		k.classify(mem, frames[:n], lanes[:n])
+		if k.plainAlone && k.pairs != nil {
+			k.classifyPlain(mem, frames[:n], lanes[:n])
+		} else {
+			k.classify(mem, frames[:n], lanes[:n])
+		}
 		frames, lanes = frames[n:], lanes[n:]
 	}
 }
@@ -110,6 +114,32 @@ func (k *Classifier) classify(mem []byte, frames []batch.Frame, lanes []uint8) {
 				lanes[i] = k.lookUp(mem[f.Addr:uint64(f.Addr)+uint64(f.Len)], f.Origin)
 			}
 		}
+	}
+}
+
+// classifyPlain is classify if all that counts is whether packets are plain, as with the default lanes.
+func (k *Classifier) classifyPlain(mem []byte, frames []batch.Frame, lanes []uint8) {
+	n := uint(0)
+	lanes = lanes[:len(frames)]
+	for i, f := range frames {
+		lanes[i] = k.last
+		if f.Len < common || f.Origin.Marks() != 0 {
+			lanes[i] = k.lookUp(mem[f.Addr:uint64(f.Addr)+uint64(f.Len)], f.Origin)
+			continue
+		}
+		h := (*[common]byte)(mem[f.Addr:])
+		protocol := packet.Protocol(h[protoAt])
+		switch {
+		case binary.LittleEndian.Uint32(h[typeAt:])&0xffffff != ipv4Word, protocol == packet.UDP && h[portsAt+2] == ipsec.PortNATT>>8:
+			lanes[i] = k.lookUp(mem[f.Addr:uint64(f.Addr)+uint64(f.Len)], f.Origin)
+		case protocol != esp:
+			k.at[n%block] = uint8(i)
+			k.pair[n%block] = binary.BigEndian.Uint64(h[pairAt:])
+			n++
+		}
+	}
+	for plain := k.pairs.LookupIPv4(k.pair[:n]) & (1<<n - 1); plain != 0; plain &= plain - 1 {
+		lanes[k.at[bits.TrailingZeros64(plain)%block]] = k.lanes[0]
 	}
 }
 

@@ -49,6 +49,7 @@ type Lanes struct {
 	byProtocol [256]uint64 // those that a protocol does not exclude
 	byDSCP     [64]uint64  // those that a DSCP does not exclude
 	plainOnly  uint64      // those with Plain
+	plainAlone bool        // the only match is Plain without other conditions
 	withPorts  uint64      // those with ports
 	matches    []ports
 	lanes      [maxMatches + 1]uint8 // by match; the last one for no match
@@ -84,6 +85,10 @@ func Compile(lanes []Lane, g *gateway.Gateway) (*Lanes, error) {
 			}
 			c.add(m, uint8(i))
 		}
+	}
+	if len(lanes) == 2 && len(lanes[0].Match) == 1 {
+		m := lanes[0].Match[0]
+		c.plainAlone = m.Plain && m.AnyProtocol && m.DSCP == 0 && c.withPorts == 0
 	}
 	return c, nil
 }

@@ -33,6 +33,7 @@ func (s *Service) openPorts() error {
 	if s.engine.gpus != nil {
 		s.memory.room = s.cfg.Batch.MaxPackets // mailboxes have this size
 	}
+	s.memory.chunks = max(s.memory.chunks, len(s.cfg.ActiveLanes())) // each lane needs one
 	ring := uint32(afxdp.DefaultRingSize)
 	if err := s.memory.allocate(s.cfg, workers, queues, ring); err != nil {
 		return err

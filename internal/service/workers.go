@@ -77,7 +77,7 @@ func (s *Service) newWorker(i int, m afxdp.WorkerMemory, cpu int, partialChecksu
 	if err != nil {
 		return w, fmt.Errorf("start engine %s for worker %d: %w", s.engine.state.Name, i, err)
 	}
-	w = dataplane.WorkerConfig{CPU: cpu, Memory: m.Memory, Pool: m.Pool, Chunks: batch.NewChunks(max(s.memory.chunks, len(s.cfg.ActiveLanes())), s.memory.room), Engine: engine}
+	w = dataplane.WorkerConfig{CPU: cpu, Memory: m.Memory, Pool: m.Pool, Chunks: batch.NewChunks(s.memory.chunks, s.memory.room), Engine: engine}
 	if s.cfg.NAPI == config.NAPIThread {
 		w.Priority = workerPriority
 	}
