@@ -12,6 +12,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/dataplane/lane"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
@@ -22,7 +23,7 @@ import (
 	"github.com/warproute/warproute/packet/fragment"
 )
 
-// esp is a gateway with the addresses 10.2.0.1 and fd02::1, hosts behind port 1, and the peer with its
+// esp is a gateway with the default lanes and the addresses 10.2.0.1 and fd02::1, hosts behind port 1, and the peer with its
 // hosts behind port 0.
 type esp struct {
 	*rig
@@ -91,6 +92,9 @@ func newESP(t *testing.T, s shape) *esp {
 	}
 	require.NoError(t, e.gateway.SetRules(rules))
 	e.engine.(*cpu.Engine).Secure(e.gateway, 0)
+	lanes, err := lane.Compile(lane.Default(), e.gateway)
+	require.NoError(t, err)
+	e.config.Lanes = lanes
 	e.routeTo(e.hop(fib.KindLocal), "10.2.0.1/32", "fd02::1/128")
 	e.addresses = dataplane.Addresses{IPv4: netip.MustParseAddr("10.0.0.254"), IPv6: netip.MustParseAddr("fd00::fe")}
 	return e
