@@ -203,7 +203,6 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 			e.outage.begin(e.timeoutError(f))
 		}
 	}
-	e.executeDeferred(f)
 	switch f.placement {
 	case ExecutedOnGPU:
 		e.observeResult(f)
