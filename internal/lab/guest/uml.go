@@ -1,9 +1,13 @@
 package guest
 
 import (
+	_ "embed"
 	"fmt"
 	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/lab/guest/wire"
@@ -54,5 +58,31 @@ func (g *Guest) bootUML(nics []NIC) error {
 	for i, n := range nics {
 		args = append(args, fmt.Sprintf("vec%d:transport=raw,ifname=%s,mac=%s,depth=128,gro=0", i, n.Link, n.MAC))
 	}
-	return g.boot("linux.uml", args...)
+	preload, err := g.completeRegisters()
+	if err != nil {
+		return err
+	}
+	return g.boot("env", append([]string{preload, "linux.uml"}, args...)...)
+}
+
+//go:embed xstate/xstate.c
+var xstate string
+
+// completeRegisters builds the library that user-mode Linux needs on processors with AMX, and returns the
+// setting that preloads it. Elsewhere the setting has no effect.
+func (g *Guest) completeRegisters() (setting string, err error) {
+	cpu, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return "", err
+	}
+	if !strings.Contains(string(cpu), " amx_tile ") {
+		return "LD_PRELOAD=", nil
+	}
+	library := filepath.Join(g.dir, "xstate.so")
+	build := exec.Command("cc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-x", "c", "-o", library, "-")
+	build.Stdin = strings.NewReader(xstate)
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build a library for processors with AMX (it needs a C compiler: apt-get install gcc libc6-dev): %w: %s", err, out)
+	}
+	return "LD_PRELOAD=" + library, nil
 }
