@@ -24,13 +24,14 @@ type Engine struct {
 	generation *atomic.Uint32 // of the router's tables; the device's copy follows
 	ipsec      *ipsecPath     // nil: no IPsec
 	tiling     tiling
-	timeout    time.Duration   // for a chunk, of the GPU's working time
-	limit      time.Duration   // for a chunk
-	late       bool            // the oldest chunk on the GPU is; see waits
-	deferred   int             // chunks that the CPU has not executed yet; see defers
-	receiving  int             // chunks on the GPU with received ESP
-	chooser    *choice.Chooser // nil: the GPU gets every chunk that it accepts
-	class      choice.Class    // of the last chunk
+	reserved   [batch.MaxLanes]int // slots that chunks of a lane leave free, by word of the pool
+	timeout    time.Duration       // for a chunk, of the GPU's working time
+	limit      time.Duration       // for a chunk
+	late       bool                // the oldest chunk on the GPU is; see waits
+	deferred   int                 // chunks that the CPU has not executed yet; see defers
+	receiving  int                 // chunks on the GPU with received ESP
+	chooser    *choice.Chooser     // nil: the GPU gets every chunk that it accepts
+	class      choice.Class        // of the last chunk
 	checker    checker
 	shadow     *shadow         // nil: off
 	posted     func(f *flight) // stands for the GPU if there is none: finishes the tiles of a chunk
@@ -82,7 +83,7 @@ const (
 func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m *mailbox, pool *slotPool, umem []byte, o Options) *Engine {
 	e := &Engine{
 		cpu: fallback, esp: fallback.ESP(), state: state, kernel: kernel, outage: workerOutage{first: o.Pause}, mailbox: m, pool: pool, umem: umem,
-		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), tiling: o.tiling(m.batches, pool.slots),
+		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), tiling: o.tiling(m.batches, pool.slots), reserved: pool.reserved(o.Shares),
 		checker:    newChecker(umem, state, len(o.PartialChecksums), fallback.Adjacencies()),
 		generation: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, pool.slots),
 	}
@@ -126,7 +127,7 @@ func (e *Engine) place(f *flight) Placement {
 		return p
 	}
 	want, least := e.tiling.tiles(f.chunk, e.ipsec != nil, len(e.inFlight) == 1)
-	slots := e.pool.take(f.slots[:0], int(e.number), want, 0)
+	slots := e.pool.take(f.slots[:0], int(e.number), want, e.reserved[f.chunk.Lane])
 	if len(slots) < least {
 		e.pool.put(slots)
 		e.withdrawChoice(f)

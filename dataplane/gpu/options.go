@@ -37,6 +37,10 @@ type Options struct {
 	// Workers is the number of expected engines; a device with room for fewer is not opened. 0: unknown.
 	Workers int
 
+	// Shares are the percentages of a GPU's slots that each lane is served by first: chunks of later lanes
+	// leave them free. Without any, all lanes use all slots.
+	Shares []int
+
 	// Park is how long the kernel runs without need before it parks: it ends, and the GPU is free for other
 	// processes, until it is needed. With Choose, it is needed unless the CPU can carry the load easily, and
 	// launched again when the load rises; otherwise while workers have chunks. 0: never.

@@ -3,6 +3,8 @@ package gpu
 import (
 	"math/bits"
 	"sync/atomic"
+
+	"github.com/warproute/warproute/batch"
 )
 
 // maxSlots is the maximum of slots of a device.
@@ -81,6 +83,18 @@ func lowest(set uint64, n int) uint64 {
 		rest &= rest - 1
 	}
 	return set &^ rest
+}
+
+// reserved returns, by lane, the number of slots of each word that its chunks leave free: those of the
+// lanes before it. shares are percentages.
+func (p *slotPool) reserved(shares []int) (bits [batch.MaxLanes]int) {
+	perWord, before := p.slots/len(p.words), 0
+	for i := range bits {
+		if bits[i] = min((perWord*before+99)/100, perWord-1); i < len(shares) {
+			before += shares[i]
+		}
+	}
+	return bits
 }
 
 // put returns slots.

@@ -45,6 +45,9 @@ func (s *Service) openEngine() error {
 	if s.ipsec != nil {
 		o.Gateway = s.ipsec.gateway
 	}
+	for _, l := range s.cfg.ActiveLanes() {
+		o.Shares = append(o.Shares, l.Share)
+	}
 	s.engine.gpus, err = gpu.OpenAll(s.fib, o)
 	switch {
 	case err == nil:
@@ -65,6 +68,18 @@ func (s *Service) openEngine() error {
 		e.Reason, e.Why = "no_gpu", "no GPU can be used: "+err.Error()
 	}
 	return nil
+}
+
+// securedChunk limits the bytes of a chunk of a gateway with a GPU, so that the bytes in flight fill PCIe and
+// do not wait in front of it.
+const securedChunk = 96 << 10
+
+// maxBytes returns the limit of a chunk's bytes, 0 for none.
+func (s *Service) maxBytes(cfg *config.Config) int {
+	if cfg.Batch.MaxBytes == 0 && s.engine.gpus != nil && s.ipsec != nil {
+		return securedChunk
+	}
+	return cfg.Batch.MaxBytes
 }
 
 // newEngine returns the engine of a worker.

@@ -34,7 +34,7 @@ func (s *Service) startWorkers() error {
 	}
 	cfg := dataplane.Config{
 		FIB: s.fib, Ports: len(s.cfg.Ports),
-		Lanes: lanes, MaxPackets: s.cfg.Batch.MaxPackets, MaxBytes: s.cfg.Batch.MaxBytes, MaxDelay: s.cfg.Batch.MaxDelay, Spin: s.cfg.BusyPoll,
+		Lanes: lanes, MaxPackets: s.cfg.Batch.MaxPackets, MaxBytes: s.maxBytes(s.cfg), MaxDelay: s.cfg.Batch.MaxDelay, Spin: s.cfg.BusyPoll,
 		Unresolved: s.mirror.Resolve, Limits: errorLimits(s.cfg.ICMP),
 	}
 	if s.tun != nil {
