@@ -13,7 +13,7 @@ import (
 func TestGPUKernelsTakeTheCalibratedTime(t *testing.T) {
 	r, err := Run(t.Context(), Options{Duration: time.Second, Kernel: 200 * time.Microsecond})
 	require.NoError(t, err)
-	if math.Abs(r.Alone-200) > 20 || r.Rate > 5000*1.1 || r.P50 < r.Alone {
+	if math.Abs(r.Alone-200) > 20 || r.Rate > 5000*1.1 || r.P50 < 0.95*r.Alone { // the device time includes that of two events
 		t.Errorf("%+v", r)
 	}
 	t.Logf("%+v", r)

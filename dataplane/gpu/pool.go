@@ -52,28 +52,42 @@ func (p *slotPool) giveBack(taken []uint64) {
 	}
 }
 
-// take adds up to n free slots to taken and returns it. It leaves the first reserved slots of each word,
-// and begins with word home.
+// take adds up to n free slots to taken and returns it. It leaves the first reserved slots of each word.
+// It takes as many from each word, beginning with word home, so that the slots of one worker are the lowest,
+// and what is missing from any.
 func (p *slotPool) take(taken []uint16, home, n, reserved int) []uint16 {
+	all := len(taken) + n
 	for i := range p.words {
-		w := (home + i) % len(p.words)
-		free := &p.words[w].free
-		for n > 0 {
-			old := free.Load()
-			sel := lowest(old&^(1<<reserved-1), n)
-			if sel == 0 {
-				break
-			}
-			if !free.CompareAndSwap(old, old&^sel) {
-				continue
-			}
-			for ; sel != 0; sel &= sel - 1 {
-				taken = append(taken, uint16(bits.TrailingZeros64(sel)*len(p.words)+w))
-				n--
-			}
+		left := all - len(taken)
+		if left == 0 {
+			return taken
 		}
+		words := len(p.words) - i
+		taken = p.takeFrom((home+i)%len(p.words), taken, (left+words-1)/words, reserved)
+	}
+	for i := 0; i < len(p.words) && len(taken) < all; i++ {
+		taken = p.takeFrom((home+i)%len(p.words), taken, all-len(taken), reserved)
 	}
 	return taken
+}
+
+// takeFrom takes up to n free slots of a word.
+func (p *slotPool) takeFrom(word int, taken []uint16, n, reserved int) []uint16 {
+	free := &p.words[word].free
+	for {
+		old := free.Load()
+		sel := lowest(old&^(1<<reserved-1), n)
+		if sel == 0 {
+			return taken
+		}
+		if !free.CompareAndSwap(old, old&^sel) {
+			continue
+		}
+		for ; sel != 0; sel &= sel - 1 {
+			taken = append(taken, uint16(bits.TrailingZeros64(sel)*len(p.words)+word))
+		}
+		return taken
+	}
 }
 
 // lowest returns the n lowest set bits.

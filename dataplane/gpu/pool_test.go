@@ -20,25 +20,29 @@ func TestSlotsAreTakenLowestFirst(t *testing.T) {
 		home, n, reserved int
 		want              []uint16
 	}{
-		{0, 3, 0, []uint16{0, 3, 6}},
-		{1, 2, 0, []uint16{1, 4}},
-		{4, 1, 0, []uint16{7}},
-		{2, 2, 1, []uint16{5, 8}},
-		{2, 1, 0, []uint16{2}},
+		{0, 4, 0, []uint16{0, 3, 1, 2}},
+		{1, 1, 0, []uint16{4}},
+		{4, 2, 0, []uint16{7, 5}},
+		{2, 2, 4, []uint16{14, 12}},
+		{2, 1, 0, []uint16{8}},
 	} {
 		if got := p.take(nil, c.home, c.n, c.reserved); !slices.Equal(got, c.want) {
 			t.Errorf("home %d, %d slots, %d reserved: %v, want %v", c.home, c.n, c.reserved, got, c.want)
 		}
 	}
-	if p.highest() != 9 {
-		t.Errorf("the highest slot in use is %d, want 9", p.highest())
+	if p.highest() != 15 {
+		t.Errorf("the highest slot in use is %d, want 14", p.highest()-1)
 	}
-	if got := p.take(nil, 0, 1000, 0); len(got) != 130-9 || p.free() != 0 {
+	if got := p.take(nil, 0, 1000, 0); len(got) != 130-10 || p.free() != 0 {
 		t.Errorf("%d slots of the rest, %d are free", len(got), p.free())
 	}
 	p.put([]uint16{6, 129, 1})
 	if got := p.take(nil, 0, 9, 0); !slices.Equal(got, []uint16{6, 129, 1}) {
 		t.Errorf("%v are free, want 6, 129, 1", got)
+	}
+	p.put([]uint16{3, 6, 9}) // one word has all
+	if got := p.take(nil, 1, 3, 0); !slices.Equal(got, []uint16{3, 6, 9}) {
+		t.Errorf("%v are taken, want 3, 6, 9", got)
 	}
 }
 
