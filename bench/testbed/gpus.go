@@ -3,6 +3,7 @@ package testbed
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/dataplane"
@@ -34,10 +35,16 @@ func (c *Config) Auto() (engine string) {
 	return "gpu"
 }
 
+// parkAfter is the default of gpu.park, which a router with engine auto has.
+const parkAfter = 2 * time.Second
+
 // OpenGPUs opens the GPUs of a testbed, with options of which the testbed defines most.
 func (c Config) OpenGPUs(base *fib.FIB, o gpu.Options) (*gpu.Devices, error) {
 	if c.GPUs < 1 {
 		return nil, fmt.Errorf("%d GPUs: at least 1 is needed", c.GPUs)
+	}
+	if c.Choose {
+		o.Park = parkAfter
 	}
 	o.GPUs, o.Library, o.Workers, o.Shadow, o.Choose, o.PlainTile, o.SecuredBatch = c.GPUs, c.Driver, c.Workers, c.Shadow, c.Choose, c.PlainTile, c.SecuredBatch
 	o.Multiprocessors, o.SharedLimit, o.Warps = c.Multiprocessors, c.SharedLimit, c.Warps

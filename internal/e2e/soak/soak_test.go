@@ -163,9 +163,12 @@ func newChanges(t *testing.T, top *lab.Topology, plain *bed, device *gpu, rekey 
 	c.every(700*time.Millisecond, func(int) { ip(top.Router, "neigh", "flush", "dev", lab.WAN) })
 	c.every(1500*time.Millisecond, func(n int) { plain.routers[0].reload(plainConfig(n)) })
 	c.every(3*time.Second, rekey)
-	c.every(2*time.Second, func(int) {
+	c.every(2*time.Second, func(n int) { // like another process's time slices, and each third time like a fault
 		device.standStill(true)
 		time.Sleep(40*time.Millisecond + rand.N(80*time.Millisecond))
+		if n%3 == 1 {
+			time.Sleep(1100 * time.Millisecond) // longer than the limit of a GPU that others use
+		}
 		device.standStill(false)
 	})
 	c.every(5*time.Second, func(int) { // the carrier of the router's port flaps

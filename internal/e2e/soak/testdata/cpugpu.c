@@ -21,9 +21,7 @@
 #include <pthread.h>
 #include <time.h>
 
-#define DONE 16
-
-enum { STREAMS = 256, MOST_SLOTS = 64, SLEEP_AFTER = 200 };
+enum { STREAMS = 256, MOST_SLOTS = 64, SLEEP_AFTER = 200, MOST_BATCHES = 16 };
 static u32 streams, busy[STREAMS];
 
 CUresult cuStreamCreateWithPriority(handle *s, u32 flags, int priority)
@@ -41,42 +39,43 @@ CUresult cuStreamQuery(handle s)
 
 static int is_paused(void) { return __atomic_load_n((u32 *)((char *)state + 2048), __ATOMIC_ACQUIRE) != 0; }
 
-/* Processes a chunk of n packets. */
-static void process_chunk(const struct mailbox *m, uint8_t *slot, u32 seq, u32 n)
+/* Processes a tile of a size, as in a size word. */
+static void process_tile(const struct mailbox *m, uint8_t *slot, u32 seq, u32 size)
 {
 	const uint64_t *words = (const uint64_t *)(slot + m->descriptors);
 	struct result *out = (struct result *)(slot + m->results);
+	struct tile tile = tile_of(m, slot, seq, size);
 	struct tables t = m->tables;
 	struct snapshot snapshot = {0, NULL, NULL};
 
 	t.hot = NULL;
-	for (u32 i = 0; i < n; i++) {
-		uint64_t w = words[i / DESC_LINE_FRAMES * (DESC_LINE_FRAMES + 1) + 1 + i % DESC_LINE_FRAMES];
+	for (u32 i = 0; i < tile.packets; i++) {
+		u32 in = i % tile.batch_packets;
+		uint64_t w = words[i / tile.batch_packets * 4 * DESC_LINE_LANES + in / DESC_LINE_FRAMES * DESC_LINE_LANES + 1 + in % DESC_LINE_FRAMES];
 		struct frame f;
 		memcpy(&f, &w, sizeof f);
 		if (i % SHARERS == 0)
 			snapshot = take_snapshot(&t);
-		out[i] = run(t, snapshot, f, m->umem);
+		out[i] = run(t, snapshot, f, tile.umem);
 	}
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	for (u32 i = 0; i < DONE; i++)
+	for (u32 i = 0; i < MOST_BATCHES; i++)
 		__atomic_store_n((u32 *)slot + i, seq, __ATOMIC_RELEASE);
 }
 
 struct kernel {
 	struct mailbox m;
-	u32 slots;
 	handle stream;
 };
 
 static void *resident(void *arg)
 {
 	struct kernel *k = arg;
-	u32 seq[MOST_SLOTS], left = k->slots, idle = 0;
+	u32 seq[MOST_SLOTS], idle = 0;
 
-	for (u32 i = 0; i < k->slots; i++)
-		seq[i] = 1;
-	while (left) {
+	for (u32 i = 0; i < k->m.slot_count; i++)
+		seq[i] = *(const u32 *)(k->m.slots + (size_t)i * k->m.slot_bytes + FIRST_SEQ);
+	while (__atomic_load_n(k->m.control, __ATOMIC_ACQUIRE) != STOP) {
 		if (is_paused() || idle > SLEEP_AFTER) {
 			struct timespec pause = {0, 20000};
 			nanosleep(&pause, NULL);
@@ -84,18 +83,13 @@ static void *resident(void *arg)
 		if (is_paused())
 			continue;
 		idle++;
-		for (u32 i = 0; i < k->slots; i++) {
+		for (u32 i = 0; i < k->m.slot_count; i++) {
 			uint8_t *slot = k->m.slots + (size_t)i * k->m.slot_bytes;
 			uint64_t doorbell = __atomic_load_n((uint64_t *)(slot + k->m.descriptors), __ATOMIC_ACQUIRE);
-			if (!seq[i] || (u32)doorbell != seq[i])
+			if ((u32)doorbell != seq[i])
 				continue;
 			idle = 0;
-			if (doorbell >> 32 == STOP) {
-				seq[i] = 0;
-				left--;
-				continue;
-			}
-			process_chunk(&k->m, slot, seq[i]++, packet_count(doorbell >> 32));
+			process_tile(&k->m, slot, seq[i]++, doorbell >> 32);
 		}
 	}
 	__atomic_store_n(&busy[k->stream], 0, __ATOMIC_RELEASE);
@@ -110,10 +104,9 @@ CUresult cuLaunchKernel(handle f, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz
 
 	if (f != RESIDENT)
 		return launch_patch(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
-	if (gx > MOST_SLOTS || !(k = malloc(sizeof *k)))
+	if (gx > MOST_SLOTS + 1 || !(k = malloc(sizeof *k)))
 		return 2;
 	memcpy(&k->m, params[0], sizeof k->m);
-	k->slots = gx;
 	k->stream = stream;
 	__atomic_store_n(&busy[stream], 1, __ATOMIC_RELEASE);
 	if (pthread_create(&thread, NULL, resident, k))
