@@ -61,7 +61,7 @@ func (f *chunkFIFO) pop() *batch.Chunk {
 	return c
 }
 
-// chunkFor returns a free chunk for a lane, nil if there is none. A part of the chunks is reserved for each
+// chunkFor returns a free chunk for a lane, or nil. A part of the chunks is reserved for each
 // other lane, so that no lane waits for the chunks of another.
 func (w *worker) chunkFor(lane int) *batch.Chunk {
 	needed := 1

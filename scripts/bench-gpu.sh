@@ -35,7 +35,7 @@ run ladder ladder --table real --rounds 3
 run latency4 latency --engine gpu --table real --sizes 16,60,120,240,1024,4096
 run latency6 latency --engine gpu --table real --family 6 --sizes 60,240
 
-# A chunk of a gateway occupies a multiprocessor, of which a GPU has some 130.
+# As many chunks in flight as a gateway has slots on the GPU, one per multiprocessor, or nearly.
 workers=16 chunks=8
 if [ "$cores" -ge 28 ]; then workers=28 chunks=4; fi
 ipsec sizes --workers $workers --chunks $chunks --size 1408,64,imix

@@ -114,7 +114,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Description returns what a rung does, "" if there is none of the name.
+// Description returns what a rung does, "" for an unknown name.
 func Description(name string) string {
 	r, err := rungByName(name)
 	if err != nil {

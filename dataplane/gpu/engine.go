@@ -34,7 +34,7 @@ type Engine struct {
 	class      choice.Class        // of the last chunk
 	checker    checker
 	shadow     *shadow         // nil: off
-	posted     func(f *flight) // stands for the GPU if there is none: finishes the tiles of a chunk
+	posted     func(f *flight) // finishes the tiles of a chunk in place of a GPU; nil with one
 
 	inFlight []flight // submitted chunks, oldest first
 	lost     []uint16 // slots of abandoned chunks that the GPU has not finished

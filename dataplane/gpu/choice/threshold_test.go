@@ -70,7 +70,7 @@ func (s scenario) run(p policy) float64 {
 // The best fixed threshold is another one in each scenario; the learned choice comes close to all of them.
 func TestChoiceComesCloseToBestThresholdOfEachScenario(t *testing.T) {
 	if testing.Short() {
-		t.Skip("simulates for minutes")
+		t.Skip("-short: simulates for a minute")
 	}
 	const near, far = 1.05, 1.25
 	all := scenarios()
