@@ -23,6 +23,26 @@ func Inbound(p []byte) (spi uint32, espOffset int, ok bool) {
 	return find(p)
 }
 
+// InboundCommon is Inbound for the common cases: ESP behind an IP header without options, directly or in UDP.
+// spi is 0 for others. p extends to the end of the packet or further, and may be invalid.
+func InboundCommon(p []byte) (spi uint32, espOffset int) {
+	if spi, espOffset = findCommon(p); spi != 0 || len(p) < packet.IPv6Len+udpLen+espLen {
+		return spi, espOffset
+	}
+	switch ip4, ip6 := (*packet.IPv4)(p), (*packet.IPv6)(p); {
+	case p[0] == 0x45 && ip4.Protocol() == packet.UDP && !ip4.Fragmented():
+		espOffset = packet.IPv4Len + udpLen
+	case p[0]>>4 == 6 && ip6.NextHeader() == packet.UDP:
+		espOffset = packet.IPv6Len + udpLen
+	default:
+		return 0, 0
+	}
+	if binary.BigEndian.Uint16(p[espOffset-6:]) != PortNATT {
+		return 0, 0
+	}
+	return binary.BigEndian.Uint32(p[espOffset:]), espOffset
+}
+
 // find implements Inbound for all packets.
 func find(p []byte) (spi uint32, espOffset int, ok bool) {
 	var h header

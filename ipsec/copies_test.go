@@ -17,11 +17,13 @@ func TestDeviceKeysEndWithTheSA(t *testing.T) {
 	for i := range suite.All {
 		st := &suite.All[i]
 		c := config(rnd, st.Name, Tunnel, true)
+		c.Tunnel = 1 + rnd.Uint32N(1000)
 		out, in := pair(t, c)
 		for _, s := range []*SA{out, in} {
 			want, err := device.NewKey(st, c.Key, c.AuthKey, s == in)
 			require.NoError(t, err)
 			key := s.DeviceKey()
+			want.Tunnel = c.Tunnel
 			if !bytes.Equal(key.Bytes(), want.Bytes()) {
 				t.Errorf("%s, %v: not the keys of its direction", st.Name, s.direction)
 			}

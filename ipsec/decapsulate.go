@@ -113,19 +113,53 @@ func (s *SA) Find(w int, buf []byte, at, n int, in *Incoming) Error {
 	return OK
 }
 
+// FindCommon is Find for valid packets p of InboundCommon with this SA, for engines whose device decrypts. end
+// is the offset of the end of the ICV. It is not ok for packets in transport mode, and all that Find refuses.
+// It does not check the window: Confirm does.
+func (s *SA) FindCommon(p []byte, espOffset int) (seq uint64, end int, ok bool) {
+	inUDP := espOffset == packet.IPv4Len+udpLen || espOffset == packet.IPv6Len+udpLen
+	if !s.ready(In) || s.mode != Tunnel || inUDP != (s.udp != 0) {
+		return 0, 0, false
+	}
+	if end = len(p); inUDP {
+		start := espOffset - udpLen
+		end = start + int(binary.BigEndian.Uint16(p[start+4:]))
+	}
+	if end > len(p) || end-espOffset < espLen+int(s.iv)+trailerLen+int(s.icv) {
+		return 0, 0, false
+	}
+	low := binary.BigEndian.Uint32(p[espOffset+4:])
+	if s.extended {
+		seq, ok = s.replay.infer(low)
+		return seq, end, ok
+	}
+	return uint64(low), end, true
+}
+
 // Confirm is step 3 of Decapsulate: it records whether a packet was authentic, and its number as
-// received. It is called at most once for each packet that Find accepted: not for packets that a
+// received. It is called at most once for each packet that Find or FindCommon accepted: not for packets that a
 // device lost, or whose results were refused.
 func (s *SA) Confirm(w int, seq uint64, authentic bool) Error {
 	switch mine := &s.workers[w]; {
-	case !authentic:
+	case !authentic && s.replay.fresh(seq):
 		mine.icvFailures.Add(1)
 		return InStateProtoError
-	case !s.Accept(seq): // received meanwhile, possibly by another worker
+	case !authentic || !s.Accept(seq): // received before or, possibly by another worker, meanwhile
 		mine.replays.Add(1)
 		return InStateSeqError
 	}
 	return OK
+}
+
+// ConfirmAll is Confirm for authentic packets, in order: fresh[i] becomes whether number i was not received
+// before.
+func (s *SA) ConfirmAll(w int, seqs []uint64, fresh []bool) {
+	s.replay.acceptAll(seqs, fresh)
+	for _, is := range fresh[:len(seqs)] {
+		if !is {
+			s.workers[w].replays.Add(1)
+		}
+	}
 }
 
 // Inner returns the offset of the inner packet in the buffer of a decrypted one.

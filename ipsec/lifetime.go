@@ -161,6 +161,9 @@ func (s *SA) within(packets, bytes uint64) bool {
 	return is
 }
 
+// Limited reports whether the packets or bytes of the SA are limited.
+func (s *SA) Limited() bool { return s.counted }
+
 // Count adds decrypted packets of a worker, as Decapsulate does, for engines whose device decrypts.
 // Prepare counts outbound packets. It reports false if the hard lifetime refuses them.
 func (s *SA) Count(w int, packets, bytes uint64) bool {

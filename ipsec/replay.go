@@ -117,6 +117,54 @@ func (w *window) accept(seq uint64) bool {
 	return false
 }
 
+// acceptAll is accept for each of several numbers, in order. It sets the bits of numbers in a row that are
+// in one block at once.
+func (w *window) acceptAll(seqs []uint64, fresh []bool) {
+	for len(seqs) > 0 {
+		n := 1
+		if w.size < blockBits {
+			fresh[0] = w.accept(seqs[0])
+		} else {
+			n = w.acceptBlock(seqs, fresh)
+		}
+		seqs, fresh = seqs[n:], fresh[n:]
+	}
+}
+
+// acceptBlock is acceptAll for the first numbers, as many as are in one block and differ.
+func (w *window) acceptBlock(seqs []uint64, fresh []bool) (n int) {
+	block, bits := seqs[0]/blockBits, uint64(0)
+	for ; n < len(seqs) && seqs[n]/blockBits == block && bits>>(seqs[n]%blockBits)&1 == 0; n++ {
+		if !w.before(seqs[n]) {
+			bits |= 1 << (seqs[n] % blockBits)
+		}
+	}
+	word, highest := w.word(seqs[0]), uint64(0)
+	for bits != 0 {
+		old := word.Load()
+		now := block<<32 | bits
+		if age := int32(uint32(old>>32) - uint32(block)); age > 0 {
+			bits = 0
+			break
+		} else if age == 0 {
+			bits &^= old
+			now = old | bits
+		}
+		if bits == 0 || word.CompareAndSwap(old, now) {
+			break
+		}
+	}
+	for i, seq := range seqs[:n] {
+		if fresh[i] = bits>>(seq%blockBits)&1 != 0; fresh[i] {
+			highest = max(highest, seq)
+		}
+	}
+	if bits != 0 {
+		w.raise(highest)
+	}
+	return n
+}
+
 // word returns the word of a number, or nil without a window.
 func (w *window) word(seq uint64) *atomic.Uint64 {
 	if len(w.ring) == 0 {

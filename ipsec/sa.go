@@ -111,6 +111,7 @@ func NewSA(c Config, workers int) (*SA, error) {
 	if err != nil {
 		return fail(err)
 	}
+	key.Tunnel = c.Tunnel
 	c.Key, c.AuthKey = nil, nil
 	s := &SA{
 		c: &c, spi: c.SPI, tunnel: c.Tunnel, direction: c.Direction, mode: c.Mode, df: c.DF, extended: c.ESN, dst: c.Dst, clock: c.Clock,

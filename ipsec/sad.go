@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"net/netip"
 	"sync/atomic"
+
+	"github.com/warproute/warproute/internal/prefetch"
 )
 
 // SAD is the security association database for inbound packets: it finds SAs by SPI and destination
@@ -48,6 +50,20 @@ func (d *SAD) Lookup(spi uint32, dst netip.Addr) *SA {
 			return s
 		}
 	}
+}
+
+// Prefetch prefetches the SAs of packets with some SPIs, MaxPrefetch at most, for Lookup and Find.
+func (d *SAD) Prefetch(spis []uint32) {
+	t := d.table.Load()
+	if t == nil {
+		return
+	}
+	var sas [MaxPrefetch]*SA
+	for i, spi := range spis {
+		sas[i] = t.slots[t.slot(spi)].Load() // nearly always the right one; the cache misses overlap
+	}
+	prefetch.Read(sas[:len(spis)], 0)
+	prefetch.Read(sas[:len(spis)], linePair/2)
 }
 
 // Add inserts an SA. Its SPI and address must be new.

@@ -11,6 +11,14 @@ import (
 // classifyAll validates the packets of a block and lists them: ESP for this router with the SA
 // that decrypts it, other packets for the policies.
 func (s *Stage) classifyAll(in []batch.Frame, out []batch.Result, jobs []Job, by *ipsec.SA) {
+	var (
+		common [block]commonESP
+		first  *ipsec.SA // of opened packets with common ESP
+		opened int
+	)
+	if jobs != nil {
+		s.findCommon(in, &common)
+	}
 	for i := range in {
 		if out[i].Verdict != 0 {
 			if job := jobOf(jobs, i); job != nil {
@@ -21,6 +29,14 @@ func (s *Stage) classifyAll(in []batch.Frame, out []batch.Result, jobs []Job, by
 		if in[i].Origin.Has(batch.PolicyDone) {
 			continue
 		}
+		if common[i].spi != 0 {
+			if sa := s.openCommon(&in[i], common[i], &jobs[i]); sa != nil {
+				if opened++; first == nil {
+					first = sa
+				}
+				continue
+			}
+		}
 		sa, drop := s.classify(s.frames.Bytes(in[i]), i, by)
 		switch {
 		case sa != nil:
@@ -30,6 +46,7 @@ func (s *Stage) classifyAll(in []batch.Frame, out []batch.Result, jobs []Job, by
 			setDrop(&in[i], &out[i], jobOf(jobs, i), drop)
 		}
 	}
+	s.countReceived(opened, first)
 }
 
 // classify validates packet i. It returns the SA that decrypts it, or a drop, or lists it for the

@@ -135,7 +135,7 @@ func (h *hostBench) open(i int) {
 		f := h.Mem.Bytes()[at:]
 		copy(f, in)
 		(*packet.IPv4)(f[packet.EthernetLen:]).DecrementTTL()
-		c.Out[j] = batch.ForwardTo(1, at, uint16(len(in)))
+		c.Out[j], h.jobs[i][j].Admitted = batch.ForwardTo(1, at, uint16(len(in))), true
 	}
 }
 

@@ -9,15 +9,16 @@
 //  2. classify.go: validate the packet; find the SA of ESP for this router by SPI and destination
 //     (RFC 4301 section 5.2); hand over fragments to be reassembled (fragment.go).
 //  3. inbound.go: decrypt ESP (RFC 4303 section 3.4), or make a job of it. The inner packet
-//     goes back to step 2.
+//     goes back to step 2. For a device, common.go does steps 2 and 3 of most ESP at once.
 //  4. policy.go: look up inbound and outbound policies of plaintext packets (RFC 4301 sections
 //     5.2 and 5.1).
 //  5. icmp_error.go: apply the policies to the packets that ICMP errors quote (RFC 4301 section 6.2).
 //  6. outbound.go: drop what a policy forbids; check the tunnel's MTU (mtu.go, RFC 4301 section 8);
 //     encrypt (RFC 4303 section 3.3), or make a job of it (job.go).
 //  7. finish.go: for packets that a device has opened, apply the replay window (RFC 4303 section
-//     3.4.3) and steps 4 and 5. Packets that are ESP again, or leave by another SA, pass steps 2
-//     to 6 on the host, and are returned to the engine for a lookup.
+//     3.4.3), and steps 4 and 5 unless the device's copy of the policies admits them. Packets that
+//     are ESP again, or leave by another SA, pass steps 2 to 6 on the host, and are returned to the
+//     engine for a lookup.
 //
 // stage.go has the entry points and the order of the steps. datagram.go is the stage for packets
 // that are longer than a frame, and repeat.go does jobs as a device would, for comparison.

@@ -2,6 +2,7 @@ package esp
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/internal/prefetch"
@@ -36,12 +37,15 @@ func anyOpen(jobs []Job) bool {
 	return false
 }
 
-// prefetchOpened prefetches the headers of a block of packets that a device has opened, and their
-// SAs: the device wrote the headers to memory.
+// prefetchOpened prefetches the SAs of a block of packets that a device has opened, and the headers that the
+// host reads: the device wrote them to memory.
 func (s *Stage) prefetchOpened(out []batch.Result, jobs []Job) {
-	prefetch.ReadAt(s.frames.Mem[packet.EthernetLen:], out)
-	prefetch.ReadAt(s.frames.Mem[packet.EthernetLen+packet.IPv4Len:], out) // ports may be in the next line
-	sas, _ := s.opened(jobs[:len(out)])
+	jobs = jobs[:len(out)]
+	if slices.ContainsFunc(jobs, func(job Job) bool { return job.Kind == Open && !job.Admitted }) {
+		prefetch.ReadAt(s.frames.Mem[packet.EthernetLen:], out)
+		prefetch.ReadAt(s.frames.Mem[packet.EthernetLen+packet.IPv4Len:], out) // ports may be in the next line
+	}
+	sas, _ := s.opened(jobs)
 	ipsec.PrefetchInbound(sas)
 }
 
@@ -63,13 +67,21 @@ func (s *Stage) opened(jobs []Job) (sas []*ipsec.SA, seqs []uint64) {
 func (s *Stage) finishBlock(in []batch.Frame, out []batch.Result, jobs []Job) (n int) {
 	s.n = 0
 	var again [block]bool
-	for i := range jobs {
-		if job := &jobs[i]; job.Kind == Open {
+	for i := 0; i < len(jobs); {
+		n, job := 1, &jobs[i]
+		switch {
+		case job.Kind != Open:
+		case job.Admitted && i+1 < len(jobs) && jobs[i+1].Admitted && jobs[i+1].SA == job.SA:
+			n = s.confirmAdmitted(in[i:], out[i:], jobs[i:])
+		default:
 			again[i] = s.confirm(&in[i], &out[i], job, i)
 		}
+		i += n
 	}
-	s.lookUpPolicies()
-	s.checkICMPErrorPolicy(in)
+	if s.n > 0 {
+		s.lookUpPolicies()
+		s.checkICMPErrorPolicy(in)
+	}
 	for j := range s.n {
 		i := int(s.at[j])
 		switch {
@@ -93,6 +105,39 @@ func (s *Stage) finishBlock(in []batch.Frame, out []batch.Result, jobs []Job) (n
 	return n
 }
 
+// confirmAdmitted applies the replay window to the first packets of a block that one SA has decrypted and the
+// device has admitted, as many as follow each other, and returns their number.
+func (s *Stage) confirmAdmitted(in []batch.Frame, out []batch.Result, jobs []Job) (n int) {
+	sa := jobs[0].SA
+	for n < len(jobs) && jobs[n].Kind == Open && jobs[n].Admitted && jobs[n].SA == sa {
+		s.seqs[n] = jobs[n].Seq
+		n++
+	}
+	fresh := &s.fresh
+	sa.ConfirmAll(s.worker, s.seqs[:n], fresh[:])
+	packets, bytes := uint64(0), uint64(0)
+	for i := range n {
+		f, r := &in[i], &out[i]
+		f.Origin = f.Origin.With(batch.PolicyDone)
+		if !fresh[i] {
+			*r = batch.DropFor(batch.XfrmInStateSeqError)
+			continue
+		}
+		size := uint64(r.Len() - packet.EthernetLen)
+		f.Addr, f.Len, f.Origin = r.Addr(), r.Len(), f.Origin.With(batch.InboundChecked)
+		switch {
+		case !sa.Limited():
+			packets, bytes = packets+1, bytes+size
+		case !sa.Count(s.worker, 1, size):
+			*r = batch.DropFor(batch.XfrmInStateExpired)
+		}
+	}
+	if packets > 0 {
+		sa.Count(s.worker, packets, bytes)
+	}
+	return n
+}
+
 // confirm applies the replay window to packet i of a block, and lists the inner packet for the
 // policies, unless it is dropped. It returns true if the inner packet is ESP, too.
 func (s *Stage) confirm(f *batch.Frame, r *batch.Result, job *Job, i int) (nested bool) {
@@ -103,6 +148,13 @@ func (s *Stage) confirm(f *batch.Frame, r *batch.Result, job *Job, i int) (neste
 	}
 	if DroppedESP(r.Verdict) {
 		*r = batch.Result{Verdict: r.Verdict}
+		return false
+	}
+	if job.Admitted {
+		if !job.SA.Count(s.worker, 1, uint64(r.Len()-packet.EthernetLen)) {
+			*r = batch.DropFor(batch.XfrmInStateExpired)
+		}
+		f.Addr, f.Len, f.Origin = r.Addr(), r.Len(), f.Origin.With(batch.InboundChecked)
 		return false
 	}
 	p := s.setInner(f, job)
@@ -151,16 +203,22 @@ func (s *Stage) listOpened(p []byte, i int, by *ipsec.SA) {
 	s.list(p, i, by)
 }
 
+// inner returns the offset of the inner packet in a frame, as it was received, and the largest end that it can
+// have.
+func (job *Job) inner() (at, end int) {
+	at, end = int(job.ESP)+8+job.SA.IVLen(), int(job.ESP)+int(job.Bytes)
+	if job.Mode == ipsec.Transport {
+		at -= int(job.Header)
+	}
+	return at, end
+}
+
 // setInner makes the inner packet that of the frame, and returns it; nil if the device left no whole
 // packet there.
 func (s *Stage) setInner(f *batch.Frame, job *Job) []byte {
 	buf, at, _ := s.frames.Room(*f)
-	body := int(job.ESP) - packet.EthernetLen + 8 + job.SA.IVLen() // from the received packet's beginning
-	end := at + int(job.ESP) - packet.EthernetLen + int(job.Bytes)
-	if job.Mode == ipsec.Transport {
-		body -= int(job.Header)
-	}
-	at += body
+	from, end := job.inner()
+	at, end = at+from-packet.EthernetLen, at+end-packet.EthernetLen
 	p := buf[at:end]
 	if len(p) < packet.IPv4Len {
 		return nil

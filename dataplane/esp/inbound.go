@@ -15,8 +15,7 @@ func (s *Stage) processInbound(in []batch.Frame, out []batch.Result, jobs []Job,
 	sas := s.toOpen.sa[:s.toOpen.n]
 	s.touched += ipsec.Prefetch(s.distinct(sas), s.worker, jobs == nil)
 	if len(sas) > 0 {
-		s.countProtected(len(sas), sas[0])
-		s.received += len(sas)
+		s.countReceived(len(sas), sas[0])
 	}
 	for j, sa := range sas {
 		i := int(s.toOpen.at[j])

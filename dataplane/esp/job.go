@@ -3,6 +3,7 @@ package esp
 import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/packet"
 )
 
 // Job is the encryption or decryption of one packet by a device, between Begin and Finish, with a
@@ -14,6 +15,7 @@ type Job struct {
 	TOS      byte   // open: of the header in front of ESP
 	Extended bool   // sequence numbers have 64 bits
 	SumsUDP  bool   // seal: see ipsec.SA
+	Admitted bool   // open: the device forwards the packet, and its copy of the policies admits it as it is
 	Reroute  bool   // open: after Finish, the packet needs another lookup
 	KeyUsed  uint16 // length in bytes of the key record's prefix that the device needs
 	Key      uint32 // the SA's KeyIndex
@@ -43,6 +45,14 @@ func (s *Stage) deviceTakes(job *Job, f *batch.Frame, sa *ipsec.SA) bool {
 
 // set fills in the fields that come from the SA. Bytes is set already.
 func (job *Job) set(kind JobKind, sa *ipsec.SA, seq uint64) {
-	job.Kind, job.Mode, job.Extended, job.SumsUDP, job.Reroute, job.SA, job.Seq = kind, sa.Mode(), sa.Extended(), sa.SumsUDP(), false, sa, seq
+	job.Kind, job.Mode, job.Extended, job.SumsUDP, job.Admitted, job.Reroute, job.SA, job.Seq = kind, sa.Mode(), sa.Extended(), sa.SumsUDP(), false, false, sa, seq
 	job.Key, job.KeyUsed = sa.KeyIndex(), uint16(sa.DeviceKeyUsed(int(job.Bytes)))
+}
+
+// Admit records that the device admits a packet, received in frame f, that it has opened and forwards. It does
+// not believe a result that cannot be that of the inner packet: elsewhere, or longer.
+func (job *Job) Admit(f batch.Frame, r batch.Result) {
+	at, end := job.inner()
+	size := int(r.Len()) - packet.EthernetLen
+	job.Admitted = int(r.Addr()) == int(f.Addr)+at-packet.EthernetLen && size >= packet.IPv4Len && size <= end-at
 }

@@ -46,7 +46,8 @@ type Stage struct {
 	mtus     [block]int // of the SA's route and path
 
 	distinctSAs [block]*ipsec.SA // see distinct and opened
-	seqs        [block]uint64    // see opened
+	seqs        [block]uint64    // see opened and confirmAdmitted
+	fresh       [block]bool      // see confirmAdmitted
 	touched     uint64           // keeps the loads of ipsec.Prefetch alive
 	aead, hmac  int              // see Protected
 	received    int              // see Received
@@ -88,6 +89,14 @@ func (s *Stage) Protected() (aead, hmac int) { return s.aead, s.hmac }
 
 // Received returns the number of received ESP packets of the last chunk that SAs decrypt.
 func (s *Stage) Received() int { return s.received }
+
+// countReceived counts n packets of a block that SAs decrypt, the first of which is first.
+func (s *Stage) countReceived(n int, first *ipsec.SA) {
+	if n > 0 {
+		s.countProtected(n, first)
+		s.received += n
+	}
+}
 
 func (s *Stage) countProtected(n int, first *ipsec.SA) {
 	if first.Combined() {

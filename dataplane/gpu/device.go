@@ -102,7 +102,7 @@ func (d *Device) prepare() error {
 		return err
 	}
 	if d.options.Gateway != nil {
-		d.unfollow = append(d.unfollow, d.options.Gateway.Follow(d.keyTable.keyWriter))
+		d.unfollow = append(d.unfollow, d.options.Gateway.Follow(d.keyTable))
 	}
 	return d.state.err()
 }
@@ -173,6 +173,9 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 		return nil, fmt.Errorf("start a worker's engine on GPU %d: %w", d.number, err)
 	}
 	d.engines = append(d.engines, e)
+	if d.keyTable != nil {
+		d.keyTable.addEngine(e)
+	}
 	return e, nil
 }
 

@@ -41,9 +41,11 @@
 //
 // An IPsec gateway has another resident kernel, which seals and opens packets before the lookup. Before a
 // chunk is posted, the host applies outbound policies, takes sequence numbers and writes outer headers;
-// of received ESP it finds the SA and checks the replay window. When the chunk is done, the lookup
-// included, the host checks the window again and records the number, then counts lifetimes and applies
-// inbound policies. A job beside each descriptor has the device's part. Sequence numbers of a lost chunk are not reused. Keys are on the
+// of received ESP it finds the SA. A job beside each descriptor has the device's part. When the chunk is done,
+// the lookup included, the host checks the replay window, records the number and counts lifetimes.
+//
+// The device has a copy of the policies (policies.go) and admits most decrypted packets by itself; the
+// host applies the policies to the others. Sequence numbers of a lost chunk are not reused. Keys are on the
 // device from before an SA's first packet to the SA's deletion, when they are overwritten.
 //
 // # Failures

@@ -43,6 +43,7 @@ type Engine struct {
 	executed       [numPlacements]atomic.Uint64 // chunks
 	explored       atomic.Uint64                // of those on the GPU, for choice.Explored
 	onGPU, lostNow atomic.Int64                 // chunks on the GPU; lost slots
+	begun, ended   atomic.Uint64                // chunks on the GPU since the start
 }
 
 // flight is a submitted chunk.
@@ -109,6 +110,7 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	f.chunk, f.jobs, f.tiles, f.finished, f.late, f.polled, f.receiving = c, nil, 0, 0, lateness{}, 0, false
 	if f.placement = e.place(f); f.placement == ExecutedOnGPU {
 		e.onGPU.Add(1)
+		e.begun.Add(1)
 		e.post(f)
 	} else if f.deferred = e.defers(c); f.deferred {
 		e.deferred++
@@ -209,6 +211,7 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 		e.observeResult(f)
 		e.finishChunk(f)
 		e.onGPU.Add(-1)
+		e.ended.Add(1)
 		e.observeDone(f)
 		e.setLate(false)
 		e.state.progress.finished(f.submitted)
@@ -240,8 +243,8 @@ func (e *Engine) finishTiles(f *flight) bool {
 			e.finishRouted(s, in, out)
 		} else {
 			for i := range out {
-				if f.jobs[first+i].Kind != esp.Decided {
-					out[i] = s.results[i]
+				if job := &f.jobs[first+i]; job.Kind != esp.Decided {
+					out[i] = takeResult(in[i], job, s.results[i])
 				}
 			}
 			clear(s.results[:len(out)])

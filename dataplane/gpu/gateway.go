@@ -22,16 +22,18 @@ const (
 	maxKeys = 1 << 15
 )
 
-// keyTable is the key table of a device.
+// keyTable is a device's copy of a gateway: keys and policies. It implements gateway.Device.
 type keyTable struct {
-	staging   uint32 // words of a warp's staging buffer
-	keys      *cuda.Memory
-	keyWriter *keyWriter
+	*keyWriter
+	*policies
+	staging uint32 // words of a warp's staging buffer
+	keys    *cuda.Memory
 }
 
 // keyTableParams is the second parameter of the gateway kernel: struct key_table of job.h.
 type keyTableParams struct {
 	Keys         cuda.DevicePtr
+	Policies     cuda.DevicePtr // where the device finds the address of the policies
 	StagingWords uint64
 }
 
@@ -53,6 +55,9 @@ func (d *Device) loadGateway(staging int) (*cuda.Function, error) {
 		return nil, err
 	}
 	if v.keyWriter, err = d.newKeyWriter(v.keys); err != nil {
+		return nil, err
+	}
+	if v.policies, err = d.newPolicies(); err != nil {
 		return nil, err
 	}
 	d.keyTable = v
@@ -82,10 +87,10 @@ func (d *Device) newKeyWriter(to *cuda.Memory) (*keyWriter, error) {
 	return h, err
 }
 
-// Store implements gateway.KeyTable.
+// Store implements gateway.Device.
 func (h *keyWriter) Store(index uint32, k *device.Key) { h.put(index, k.Bytes()) }
 
-// Erase implements gateway.KeyTable.
+// Erase implements gateway.Device.
 func (h *keyWriter) Erase(index uint32) { h.put(index, nil) }
 
 // put writes bytes and zeros behind them to a key's record. A failure takes the device out of use, as

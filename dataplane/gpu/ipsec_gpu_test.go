@@ -83,6 +83,38 @@ func TestGPUGatewayAgreesWithTheCPUEngine(t *testing.T) {
 	agreeOnSecured(t, securedOnGPU, packets)
 }
 
+func TestGPUGatewayAppliesThePolicies(t *testing.T) { appliesPolicies(t, securedOnGPU, 100) }
+
+// TestGPUGatewayReloadsUnderLoad replaces the policies by the same ones while packets are decrypted.
+func TestGPUGatewayReloadsUnderLoad(t *testing.T) {
+	w := newSecuredTwins(t, securedOnGPU, 22)
+	rules := w.gateways[1].Rules()
+	stop, reloads := make(chan struct{}), 0
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := w.gateways[1].SetRules(rules); err != nil {
+				t.Error(err)
+				return
+			}
+			reloads++
+		}
+	})
+	for start := time.Now(); time.Since(start) < 2*time.Second; {
+		w.run(func() []byte { return w.inbound(w.rnd.IntN(len(w.all))) })
+	}
+	close(stop)
+	ended.Wait()
+	if reloads < 50 || w.admitted < 1000 {
+		t.Errorf("%d reloads, %d packets admitted by the device: too few", reloads, w.admitted)
+	}
+}
+
 func TestGPUGatewaySealsByCBC(t *testing.T) { agreeOnCBC(t, securedOnGPU) }
 
 func TestGPUGatewayAgreesOnSources(t *testing.T) { agreeOnSecuredSources(t, securedOnGPU) }

@@ -31,12 +31,14 @@ const (
 	securedChunk  = 200
 )
 
-// Store and Erase implement gateway.KeyTable.
+// Store, Erase and SetPolicies implement gateway.Device.
 func (s *shim) Store(number uint32, k *device.Key) {
 	copy(s.keys[int(number)*keyBytes:][:keyBytes], k.Bytes())
 }
 
 func (s *shim) Erase(number uint32) { clear(s.keys[int(number)*keyBytes:][:keyBytes]) }
+
+func (s *shim) SetPolicies(in, out []uint32) { copy(s.policies, packPolicies(in, out)) }
 
 // newIPsecEngine returns the engine of a gateway's worker, without a device.
 func newIPsecEngine(t *testing.T, net *testutil.Network, g *gateway.Gateway, mem []byte, slots, size int, keys uint32, o Options) *Engine {
@@ -91,6 +93,9 @@ func agreeOnSecured(t *testing.T, maker securedMaker, packets int) {
 		batch.XfrmInStateModeError, batch.XfrmInTmplMismatch, batch.XfrmInNoPols, batch.XfrmInDummy, batch.XfrmInECNError, batch.XfrmOutStateModeError)
 	if w.swapped > packets/1000 {
 		t.Errorf("%d of %d packets were sealed in another order: too many", w.swapped, packets)
+	}
+	if w.admitted < w.opened/2 {
+		t.Errorf("the device admitted %d of %d opened packets itself: too few", w.admitted, w.opened)
 	}
 	t.Logf("%d opened and forwarded, %d sealed in another order, verdicts %v", w.opened, w.swapped, w.seen)
 }

@@ -3,6 +3,7 @@ package gpu
 import (
 	"unsafe"
 
+	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/ipsec"
 )
@@ -22,6 +23,21 @@ const (
 	jobArgShift         = 5
 	jobKeySegmentsShift = 24 // position in Key of the record's size, in segments of 16 bytes
 )
+
+// resultAdmitted is a bit in the address of a result. The device sets it if it has decrypted a packet, forwards
+// it, and the policies of both directions admit it, unencrypted from here on. (Addresses of packets with jobs
+// are even.)
+const resultAdmitted = 1
+
+// takeResult returns the device's result of a packet with a job, without that bit.
+func takeResult(f batch.Frame, job *esp.Job, r batch.Result) batch.Result {
+	if job.Kind != esp.Open || r.Verdict.Action() != batch.ActionForward || r.Addr()&resultAdmitted == 0 {
+		return r
+	}
+	r = batch.ForwardTo(r.Verdict.Port(), r.Addr()&^resultAdmitted, r.Len())
+	job.Admit(f, r)
+	return r
+}
 
 const jobBytes = 16 // the kernel loads it at once
 

@@ -22,7 +22,7 @@ func TestCHeader(t *testing.T) {
 
 	h = &cheader.Header{}
 	h.Struct("memory", shimHeader{}, "ipv4", "ipv6", "next_hops", "groups", "adjacencies", "ports", "reverse_paths", "partial_checksums",
-		"jobs", "keys", "slot", "in", "out", "umem", "umem_bytes", "seed", "generation")
+		"jobs", "keys", "policies", "slot", "in", "out", "umem", "umem_bytes", "seed", "generation")
 	h.Struct("state", fake{}, "calls", "fail_at", "fail", "failed", "result", "held", "running", "faulted", "copies", "version", "mode", "mps", "partitioned")
 	h.Check(t, "testdata/layout.h")
 }
@@ -128,6 +128,7 @@ func defineJobs(h *cheader.Header) {
 	h.Define("JOB_ARG_SHIFT", jobArgShift, "open: the outer traffic class; in transport mode the offset of the next-header field")
 	h.Define("JOB_KEY_SEGMENTS_SHIFT", jobKeySegmentsShift)
 	h.Define("JOB_ICV_FAILED", batch.ICVFailureSize, "as the length of a dropped packet: the ICV does not match")
+	h.Define("RESULT_ADMITTED", resultAdmitted, "open: in the address of a forwarded packet: the policies of both directions admit it")
 	h.Struct("job", deviceJob{}, "key", "high", "esp", "bytes", "header", "flags")
-	h.Struct("key_table", keyTableParams{}, "keys", "staging_words")
+	h.Struct("key_table", keyTableParams{}, "keys", "policies", "staging_words")
 }

@@ -47,3 +47,8 @@ func (h *NullDevice) Close() error { return h.mailbox.Close() }
 
 // Name returns "host".
 func (h *NullDevice) Name() string { return "host" }
+
+// Admitted returns a device's result of a packet that it has opened and forwards, and that its policies admit.
+func Admitted(r batch.Result) batch.Result {
+	return batch.ForwardTo(r.Verdict.Port(), r.Addr()|resultAdmitted, r.Len())
+}

@@ -84,10 +84,11 @@ func (e *Engine) abandon() {
 	for i := range e.inFlight {
 		if f := &e.inFlight[i]; f.placement == ExecutedOnGPU && !e.finishTiles(f) {
 			e.lost = append(e.lost, f.slots[f.finished:f.tiles]...)
+			e.lostNow.Add(1) // before ended: see chunksOnGPU
 			e.onGPU.Add(-1)
+			e.ended.Add(1)
 			e.observeLost(f)
 			e.setReceiving(f, false)
-			e.lostNow.Add(1)
 			f.placement = Abandoned
 		}
 	}

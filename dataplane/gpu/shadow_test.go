@@ -33,11 +33,12 @@ func posted(s *slot, i int) batch.Frame {
 	return batch.Frame{Addr: uint32(word), Len: uint16(word >> 32), Origin: batch.Origin(word >> 48)}
 }
 
-// noKeys is a gateway.Holder without keys.
+// noKeys is a gateway.Device without keys and policies.
 type noKeys struct{}
 
 func (noKeys) Store(uint32, *device.Key) {}
 func (noKeys) Erase(uint32)              {}
+func (noKeys) SetPolicies(_, _ []uint32) {}
 
 // securedInGo returns an engine whose fake device is the CPU's code: correct, without allocations.
 func securedInGo(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/warproute/warproute/cuda"
+	"github.com/warproute/warproute/ipsec/device"
 )
 
 // Shape is the launch shape of a resident kernel. Sizes are in bytes.
@@ -95,7 +96,7 @@ var (
 // place_packets of staging.h, in the worst case. A byte per segment names its owner. A packet in a large
 // frame is the CPU's (package esp), so that no packet is longer than umem.FrameSize.
 func stagingOf(packets, bytes int) int {
-	const segmentWords, keyWords, sector = 4, keyBytes / 4, 32
+	const segmentWords, keyWords, sector = 4, device.SegmentsBytes / 4, 32
 	words := 1 + packets*((bytes+sector-1)/sector*sector/4+1+keyWords)
 	words = (16*words + 14) / 15 // a sixteenth of the words has the owners
 	return (4*words + stagingUnit - 1) / stagingUnit * stagingUnit

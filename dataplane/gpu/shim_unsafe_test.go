@@ -15,13 +15,15 @@ import (
 
 // shimHeader is struct memory of shim.h, with offsets in the shared memory.
 type shimHeader struct {
-	ipv4, ipv6, nextHops, groups, adjacencies, ports, reversePaths, partialChecksums, jobs, keys, slot, in, out, umem uint64
-	umemBytes                                                                                                         uint64
-	seed, generation                                                                                                  uint32
+	ipv4, ipv6, nextHops, groups, adjacencies, ports, reversePaths, partialChecksums, jobs, keys, policies, slot, in, out, umem uint64
+	umemBytes                                                                                                                   uint64
+	seed, generation                                                                                                            uint32
 }
 
-// shimKeys is the size of the key table.
-const shimKeys = 512
+const (
+	shimKeys        = 512     // size of the key table
+	shimPolicyWords = 1 << 20 // size of the policies
+)
 
 // shimMemory is memory that a test shares with the shim.
 type shimMemory struct {
@@ -36,6 +38,7 @@ type shimMemory struct {
 	partialChecksums []uint32
 	deviceJobs       []deviceJob
 	keys             []byte
+	policies         []uint32
 	slot             []byte // of a mailbox
 	in               []batch.Frame
 	out              []batch.Result
@@ -57,7 +60,7 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 	}{
 		{&h.ipv4, 4 * shimImageWords}, {&h.ipv6, 4 * shimImageWords}, {&h.nextHops, 8 * len(w.NextHops)}, {&h.groups, 4 * len(w.Groups)},
 		{&h.adjacencies, 8 * len(w.Adjacencies)}, {&h.ports, 8 * len(w.Ports)}, {&h.reversePaths, 4 * len(w.ReversePaths)}, {&h.partialChecksums, batch.MaxPorts / 8},
-		{&h.jobs, 16 * (size + batchFrames)}, {&h.keys, shimKeys * keyBytes}, {&h.slot, 1 << 16},
+		{&h.jobs, 16 * (size + batchFrames)}, {&h.keys, shimKeys * keyBytes}, {&h.policies, 4 * shimPolicyWords}, {&h.slot, 1 << 16},
 		{&h.in, 8 * size}, {&h.out, 8 * (size + batchFrames)}, {&h.umem, umemBytes},
 	} {
 		*region.at = uint64(end)
@@ -88,6 +91,7 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 	m.partialChecksums = view[uint32](mem, h.partialChecksums, batch.MaxPorts/32)
 	m.deviceJobs = view[deviceJob](mem, h.jobs, size)
 	m.keys = view[byte](mem, h.keys, shimKeys*keyBytes)
+	m.policies = view[uint32](mem, h.policies, shimPolicyWords)
 	m.slot = mem[h.slot:][:1<<16]
 	m.in = view[batch.Frame](mem, h.in, size)
 	m.out = view[batch.Result](mem, h.out, size)

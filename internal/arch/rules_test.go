@@ -116,7 +116,7 @@ var imports = []struct {
 	{"internal/e2e/systemd", nil, "the same, with systemd"},
 
 	{"bench/...", []string{
-		"afxdp", "batch", "cuda", "cuda/nvml", "dataplane", "dataplane/cpu", "dataplane/esp", "dataplane/gpu", "fib", "lookup", "lookup/device", "lookup/ipv4", "lookup/ipv6", "lookup/trie", "memport", "packet", "umem",
+		"afxdp", "batch", "cuda", "cuda/nvml", "dataplane", "dataplane/cpu", "dataplane/esp", "dataplane/gpu", "dataplane/lane", "fib", "lookup", "lookup/device", "lookup/ipv4", "lookup/ipv6", "lookup/trie", "memport", "packet", "umem",
 		"internal/affinity", "internal/hist", "internal/lab", "internal/netdev", "internal/oracle", "internal/hostmem", "internal/routes", "bench/...",
 		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/suite",
 	}, "benchmarks; only cmd imports them"},

@@ -40,6 +40,10 @@ type Key struct {
 	Salt     uint32 // in memory order
 
 	body [maxSegments - 1]segment
+
+	// Behind the segments, and not copied with them.
+	Tunnel uint32 // number of the SA's tunnel, as policies name it
+	_      [SegmentBytes - 4]byte
 }
 
 // segment is the memory that a lane loads at once.

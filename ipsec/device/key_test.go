@@ -37,7 +37,7 @@ func TestDeviceKeysHaveTheNeededParts(t *testing.T) {
 		}
 		most = max(most, seal, open)
 	}
-	if most != KeyBytes {
-		t.Errorf("a device has room for keys of %d bytes, the longest has %d", KeyBytes, most)
+	if most != SegmentsBytes {
+		t.Errorf("a device has room for keys of %d bytes, the longest has %d", SegmentsBytes, most)
 	}
 }

@@ -34,6 +34,7 @@
 	static_assert(__builtin_offsetof(struct esp_key, segments) == 9, "struct esp_key: segments"); \
 	static_assert(__builtin_offsetof(struct esp_key, salt) == 12, "struct esp_key: salt"); \
 	static_assert(__builtin_offsetof(struct esp_key, body) == 16, "struct esp_key: body"); \
-	static_assert(sizeof(struct esp_key) == 768, "struct esp_key: size")
+	static_assert(__builtin_offsetof(struct esp_key, tunnel) == 768, "struct esp_key: tunnel"); \
+	static_assert(sizeof(struct esp_key) == 784, "struct esp_key: size")
 
 #endif

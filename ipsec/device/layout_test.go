@@ -23,6 +23,6 @@ func TestCHeader(t *testing.T) {
 	h.Define("ESP_SEGMENT_BYTES", SegmentBytes)
 	h.Define("ESP_ROUND_KEYS", schedule.MaxWords/4, "of AES with a 32-byte key")
 	h.Define("ESP_POWERS", MaxLanes, "of GHASH's key: the most lanes that share a packet")
-	h.Struct("esp_key", Key{}, "cipher", "auth", "rounds", "iv_words", "icv_words", "align_words", "hash", "outer", "iv", "segments", "salt", "body")
+	h.Struct("esp_key", Key{}, "cipher", "auth", "rounds", "iv_words", "icv_words", "align_words", "hash", "outer", "iv", "segments", "salt", "body", "tunnel")
 	h.Check(t, "layout.h")
 }

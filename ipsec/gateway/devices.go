@@ -8,43 +8,48 @@ import (
 	"github.com/warproute/warproute/ipsec/device"
 )
 
-// KeyTable is the key table of a device.
-type KeyTable interface {
-	// Store writes the keys to an index of the table before it returns. It does not keep k.
+// Device has a copy of what packets need of a gateway: keys and policies. Its methods return when the device
+// has the change.
+type Device interface {
+	// Store writes the keys of an SA to an index of the key table. It does not keep k.
 	Store(index uint32, k *device.Key)
 	// Erase overwrites the keys at an index.
 	Erase(index uint32)
+	// SetPolicies replaces the policies, both directions at once, by the words of policy.Table.
+	SetPolicies(in, out []uint32)
 }
 
-// keyTables are the key tables of all devices, which have the same indexes. SAs are added and
+// devices are the devices that follow the gateway. Their key tables have the same indexes. SAs are added and
 // zeroed by different goroutines, so there is a lock.
-type keyTables struct {
+type devices struct {
 	mu   sync.Mutex
-	all  []KeyTable
-	used []*ipsec.SA // by index; nil: free
+	all  []Device
+	used []*ipsec.SA // by index of the key tables; nil: free
 	free []uint32    // indexes
 }
 
-// Follow writes the keys of all SAs to a device's key table, and those of SAs that are added later
-// before a packet uses them. The returned function ends that and overwrites the keys.
-func (g *Gateway) Follow(t KeyTable) (unfollow func()) {
-	k := &g.keyTables
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.all = append(k.all, t)
-	for n, s := range k.used {
+// Follow writes the keys of all SAs and the policies to a device, and those that are added later before a
+// packet uses them. The returned function ends that and overwrites the keys.
+func (g *Gateway) Follow(t Device) (unfollow func()) {
+	d := &g.devices
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = append(d.all, t)
+	for n, s := range d.used {
 		if s != nil {
 			t.Store(uint32(n), s.DeviceKey())
 		}
 	}
-	return func() { k.remove(t) }
+	r := g.lookup()
+	t.SetPolicies(r.in.Words(), r.out.Words())
+	return func() { d.remove(t) }
 }
 
-func (k *keyTables) remove(t KeyTable) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.all = slices.DeleteFunc(k.all, func(x KeyTable) bool { return x == t })
-	for n, s := range k.used {
+func (d *devices) remove(t Device) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = slices.DeleteFunc(d.all, func(x Device) bool { return x == t })
+	for n, s := range d.used {
 		if s != nil {
 			t.Erase(uint32(n))
 		}
@@ -53,33 +58,43 @@ func (k *keyTables) remove(t KeyTable) {
 
 // add assigns an index to an SA and writes its keys to all devices, unless it has one. The index
 // is free again when the SA's keys are overwritten: no worker or device uses it any more.
-func (k *keyTables) add(s *ipsec.SA) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (d *devices) add(s *ipsec.SA) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if s.KeyIndex() != ipsec.NoKeyIndex {
 		return
 	}
 	var n uint32
-	if last := len(k.free) - 1; last >= 0 {
-		n = k.free[last]
-		k.free = k.free[:last]
-		k.used[n] = s
+	if last := len(d.free) - 1; last >= 0 {
+		n = d.free[last]
+		d.free = d.free[:last]
+		d.used[n] = s
 	} else {
-		n = uint32(len(k.used))
-		k.used = append(k.used, s)
+		n = uint32(len(d.used))
+		d.used = append(d.used, s)
 	}
-	for _, t := range k.all {
+	for _, t := range d.all {
 		t.Store(n, s.DeviceKey())
 	}
-	s.SetKeyIndex(n, func() { k.erase(n) })
+	s.SetKeyIndex(n, func() { d.erase(n) })
 }
 
-func (k *keyTables) erase(n uint32) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, t := range k.all {
+func (d *devices) erase(n uint32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, t := range d.all {
 		t.Erase(n)
 	}
-	k.used[n] = nil
-	k.free = append(k.free, n)
+	d.used[n] = nil
+	d.free = append(d.free, n)
+}
+
+// enforce gives the devices the policies of r, and then has the workers use them.
+func (d *devices) enforce(r *Ruleset, workers func(*Ruleset)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, t := range d.all {
+		t.SetPolicies(r.in.Words(), r.out.Words())
+	}
+	workers(r)
 }

@@ -69,6 +69,9 @@ func ports(proto packet.Protocol, l4 []byte, fragment bool) (src, dst uint32) {
 // Inbound returns the SA for a packet to dst with this SPI, or nil.
 func (g *Gateway) Inbound(spi uint32, dst netip.Addr) *ipsec.SA { return g.sad.Lookup(spi, dst) }
 
+// PrefetchInbound prefetches the SAs of packets with some SPIs, ipsec.MaxPrefetch at most, for Inbound.
+func (g *Gateway) PrefetchInbound(spis []uint32) { g.sad.Prefetch(spis) }
+
 // CheckInbound checks a decrypted packet (by is its SA) or a cleartext one (by is nil) against the
 // inbound policies (RFC 4301 section 5.2). Packets without a policy may enter in cleartext, but not
 // out of a tunnel.

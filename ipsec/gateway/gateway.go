@@ -30,11 +30,11 @@ type Gateway struct {
 	// can create one. Set before there are policies.
 	Missing chan uint32
 
-	sad       ipsec.SAD
-	rules     atomic.Pointer[Ruleset]
-	tunnels   tunnels
-	keyTables keyTables
-	paths     paths
+	sad     ipsec.SAD
+	rules   atomic.Pointer[Ruleset]
+	tunnels tunnels
+	devices devices
+	paths   paths
 }
 
 // Rule is a policy for one direction. The Target of a protecting one is a tunnel's number.
@@ -73,7 +73,7 @@ func (g *Gateway) Keep(s *ipsec.SA) error {
 	if b == nil {
 		return fmt.Errorf("add security association %q: there is no tunnel %d", c.Name, c.Tunnel)
 	}
-	g.keyTables.add(s)
+	g.devices.add(s)
 	if c.Direction == ipsec.In {
 		err := g.sad.Add(s)
 		if err == nil {
@@ -179,7 +179,7 @@ func (g *Gateway) Enforce(r *Ruleset) {
 		}
 	}
 	before := g.Rules()
-	g.rules.Store(r)
+	g.devices.enforce(r, g.rules.Store)
 	for _, rule := range before {
 		if rule.Action == policy.Protect {
 			g.tunnels.leave(rule.Target)

@@ -1,5 +1,4 @@
-/* Lookups in a policy table (layout.go) for devices. A table is constant. No kernel
- * includes it yet.
+/* Lookups in a policy table (layout.go) for devices. A table is constant.
  *
  * Addresses are keys: their first bit is the highest of hi, and an IPv4 address is the upper half
  * of hi. */

@@ -3,11 +3,11 @@
 #define WARPROUTE_ESP_BATCH_H
 
 #include "crypt.h"
-#include "inner.h"
+#include "policies.h"
 
 /* Finishes a lane's packet: copies the header of the packet to forward to the scratch, sets w to
  * its frame, and *segments to the range to write back. Returns the drop reason. */
-DEVICE uint32_t finish_packet(const struct staging *s, struct warp_scratch *scratch, const struct esp_lane *c,
+DEVICE uint32_t finish_packet(const struct key_table *v, const struct staging *s, struct warp_scratch *scratch, struct esp_lane *c,
 			      struct desc_word *w, struct segments *segments)
 {
 	uint32_t *words = s->words + c->at;
@@ -27,6 +27,8 @@ DEVICE uint32_t finish_packet(const struct staging *s, struct warp_scratch *scra
 		uint32_t reason = decapsulate(words, &c->job, ip, text, 4 * c->text, &in);
 		if (reason != DROP_NONE)
 			return reason;
+		if (policies_admit(v->policies, words, &in, load32(&v->keys[c->job.key & JOB_KEY_MASK].tunnel)))
+			c->admitted = RESULT_ADMITTED;
 		ip = in.ip;
 		words[ip / 4 - 1] = (words[ip / 4 - 1] & 0xffff) | bswap16(in.type) << 16;
 		w->low = c->start + ip - ETHERNET_LEN;
@@ -71,7 +73,7 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, co
 		__syncwarp();
 	}
 	if (mine)
-		reason = finish_packet(s, scratch, c, w, segments);
+		reason = finish_packet(v, s, scratch, c, w, segments);
 	if (mine && reason != DROP_NONE) {
 		struct result r = {0, (uint16_t)(c->failed ? JOB_ICV_FAILED : 0), (uint16_t)verdict(ACTION_DROP, reason)};
 		store_result(m, tile, batch, r);
@@ -118,6 +120,7 @@ DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, 
 		pending &= ~g.lanes;
 		active = crypt_staged_set(m, tile, v, staging, t, scratch, batch, &g, &c, &w, &segments);
 		frame = (uint8_t *)(staging->words + c.at) + (w.low - c.start);
+		w.low |= c.admitted; /* in the result's address */
 	}
 }
 

@@ -21,9 +21,10 @@ struct job {
 
 CHECK_JOB_LAYOUT;
 
-/* Key table and staging buffer size: the second parameter of the gateway kernel. */
+/* Keys, policies and staging buffer size: the second parameter of the gateway kernel. */
 struct key_table {
 	const struct esp_key *keys;
+	const uint64_t *policies; /* the address of the policies (policies.h) */
 	uint64_t staging_words; /* of a warp's staging buffer */
 };
 

@@ -113,6 +113,7 @@
 #define JOB_ARG_SHIFT 5 /* open: the outer traffic class; in transport mode the offset of the next-header field */
 #define JOB_KEY_SEGMENTS_SHIFT 24
 #define JOB_ICV_FAILED 1 /* as the length of a dropped packet: the ICV does not match */
+#define RESULT_ADMITTED 1 /* open: in the address of a forwarded packet: the policies of both directions admit it */
 
 #define CHECK_FRAME_LAYOUT \
 	static_assert(__builtin_offsetof(struct frame, addr) == 0, "struct frame: addr"); \
@@ -179,7 +180,8 @@
 
 #define CHECK_KEY_TABLE_LAYOUT \
 	static_assert(__builtin_offsetof(struct key_table, keys) == 0, "struct key_table: keys"); \
-	static_assert(__builtin_offsetof(struct key_table, staging_words) == 8, "struct key_table: staging_words"); \
-	static_assert(sizeof(struct key_table) == 16, "struct key_table: size")
+	static_assert(__builtin_offsetof(struct key_table, policies) == 8, "struct key_table: policies"); \
+	static_assert(__builtin_offsetof(struct key_table, staging_words) == 16, "struct key_table: staging_words"); \
+	static_assert(sizeof(struct key_table) == 24, "struct key_table: size")
 
 #endif

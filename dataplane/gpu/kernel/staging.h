@@ -46,12 +46,13 @@ struct esp_lane {
 	/* Within the staging buffer. */
 	uint32_t esp, text; /* word offset of the SPI; words of text */
 	uint32_t failed;    /* the ICV, or the key, does not match */
+	uint32_t admitted;  /* RESULT_ADMITTED, or 0 */
 };
 
 /* Returns a lane's context for a job and its descriptor. */
 DEVICE struct esp_lane esp_lane_of(struct job job, struct desc_word w)
 {
-	struct esp_lane c = {job, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+	struct esp_lane c = {job, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 
 	c.start = (w.low - 2) & ~(SECTOR - 1u);
 	c.segments = (w.low + job.esp + job.bytes - c.start + SECTOR - 1) / SECTOR * SECTOR_SEGMENTS;

@@ -109,7 +109,9 @@ int main(int argc, char **argv)
 	}
 	struct worker_memory worker = {base + s->umem, s->umem_bytes};
 	mailbox = (struct mailbox){.results = (uint32_t)s->out, .jobs = (uint32_t)s->jobs, .workers = &worker, .tables = tables_in(base)};
-	key_table = (struct key_table){(const void *)(base + s->keys), staging.size};
+	static uint64_t policies;
+	policies = (uintptr_t)(base + s->policies);
+	key_table = (struct key_table){(const void *)(base + s->keys), &policies, staging.size};
 	for (uint32_t size; fread(&size, sizeof size, 1, stdin) == 1; ) {
 		work_on(size);
 		if (fwrite(&size, sizeof size, 1, stdout) != 1 || fflush(stdout) != 0)

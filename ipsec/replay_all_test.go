@@ -1,0 +1,95 @@
+package ipsec
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// nextNumbers returns numbers around top: in order, reordered, repeated, old, and far ahead.
+func nextNumbers(rnd *rand.Rand, top, size uint64) (seqs []uint64) {
+	for range 1 + rnd.IntN(60) {
+		switch rnd.IntN(8) {
+		case 0:
+			top += rnd.Uint64N(2 * (size + 1))
+		case 1:
+			seqs = append(seqs, top-min(top, rnd.Uint64N(size+40)))
+		case 2:
+			seqs = append(seqs, top-min(top, rnd.Uint64N(32)))
+		default:
+			top++
+			seqs = append(seqs, top)
+		}
+	}
+	return seqs
+}
+
+func TestAcceptAllEqualsTheModel(t *testing.T) {
+	for _, size := range []int{0, 1, 31, 32, 33, 64, 1000, 4096} {
+		rnd := rand.New(rand.NewPCG(uint64(size), 1))
+		var w window
+		w.start(size)
+		m := model{size: uint64(size), seen: map[uint64]bool{}}
+		accepted := 0
+		for range 2000 {
+			seqs := nextNumbers(rnd, m.top, uint64(size))
+			fresh := make([]bool, len(seqs))
+			w.acceptAll(seqs, fresh)
+			for i, seq := range seqs {
+				if want := m.accept(seq); fresh[i] != want {
+					t.Fatalf("size %d: number %d, %d of %d in %v: accepted %v, want %v", size, seq, i, len(seqs), seqs, fresh[i], want)
+				}
+				if fresh[i] {
+					accepted++
+				}
+			}
+			if size > 0 && w.top.Load() != m.top {
+				t.Fatalf("size %d: the highest number is %d, want %d", size, w.top.Load(), m.top)
+			}
+			m.top = max(m.top, w.top.Load())
+		}
+		if accepted < 10_000 {
+			t.Errorf("size %d: only %d accepted", size, accepted)
+		}
+	}
+}
+
+func TestOneOfSeveralWorkersAccepts(t *testing.T) {
+	const workers, numbers = 4, 50_000
+	var w window
+	w.start(64)
+	var accepted [numbers + 1]atomic.Uint32
+	var ended sync.WaitGroup
+	for range workers {
+		ended.Go(func() {
+			var seqs [16]uint64
+			var fresh [16]bool
+			for next := uint64(1); next+16 <= numbers; next += 16 {
+				for i := range seqs {
+					seqs[i] = next + uint64(i)
+				}
+				w.acceptAll(seqs[:], fresh[:])
+				for i, is := range fresh {
+					if is {
+						accepted[seqs[i]].Add(1)
+					}
+				}
+			}
+		})
+	}
+	ended.Wait()
+	once := 0
+	for seq := range accepted {
+		switch accepted[seq].Load() {
+		case 0:
+		case 1:
+			once++
+		default:
+			t.Fatalf("number %d was accepted more than once", seq)
+		}
+	}
+	if once < numbers/2 {
+		t.Errorf("%d of %d numbers were accepted", once, numbers)
+	}
+}
