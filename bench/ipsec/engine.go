@@ -26,13 +26,13 @@ func cpuEngines(_ testbed.Config, base *fib.FIB, g *gateway.Gateway) testbed.Eng
 
 // newCPU returns the CPU engine of a worker.
 func newCPU(base *fib.FIB, g *gateway.Gateway, worker int, mem []byte) *cpu.Engine {
-	e := cpu.New(base, mem, make([]bool, testbed.Ports))
+	e := cpu.New(base, mem, make([]bool, testbed.MaxPorts))
 	e.Secure(g, worker)
 	return e
 }
 
 func gpuEngines(c testbed.Config, base *fib.FIB, g *gateway.Gateway) testbed.Engines {
-	return c.OnGPUs(base, gpu.Options{Gateway: g, PartialChecksums: make([]bool, testbed.Ports)}, func(worker int, mem []byte) *cpu.Engine {
+	return c.OnGPUs(base, gpu.Options{PartialChecksums: make([]bool, testbed.MaxPorts)}, func(worker int, mem []byte) *cpu.Engine {
 		return newCPU(base, g, worker, mem)
 	})
 }

@@ -39,13 +39,13 @@ func hostEngines(c testbed.Config, base *fib.FIB, g *gateway.Gateway) testbed.En
 	}
 }
 
-// pass is the null device: it forwards all packets.
+// pass is the null device: it forwards all packets, and all policies admit them.
 func pass(mem []byte, in []batch.Frame, jobs []esp.Job, results []batch.Result) {
 	for i, f := range in {
 		r := batch.ForwardTo(testbed.EgressPort, f.Addr, f.Len)
 		if job := &jobs[i]; job.Kind == esp.Open {
 			at := f.Addr + uint32(job.ESP) + headerLen + uint32(job.SA.IVLen()) - packet.EthernetLen
-			r = batch.ForwardTo(testbed.EgressPort, at, packet.EthernetLen+lengthOf(mem[at+packet.EthernetLen:]))
+			r = gpu.Admitted(batch.ForwardTo(testbed.EgressPort, at, packet.EthernetLen+lengthOf(mem[at+packet.EthernetLen:])))
 		}
 		results[i] = r
 	}
@@ -65,6 +65,13 @@ func (t *traffic) by(engine string) *traffic {
 	o.Engine = engine
 	other.Options = &o
 	return &other
+}
+
+// withLanes returns the same traffic with other lanes.
+func (t *traffic) withLanes(l testbed.Lanes) *traffic {
+	other := t.by(t.Engine)
+	other.Testbed.Lanes = l
+	return other
 }
 
 // hostRings returns the rings for a null device: the packets to decrypt are cleartext.

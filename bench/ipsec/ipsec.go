@@ -10,6 +10,7 @@
 package ipsec
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -48,6 +49,7 @@ type Options struct {
 	Testbed   testbed.Config
 	Duration  time.Duration // of a round, if packets are played repeatedly
 	Rounds    int
+	Only      bool // measure the engine, and nothing to compare it with but the PCIe limit
 	Seed      uint64
 }
 
@@ -63,7 +65,7 @@ type Result struct {
 	Mpps      float64   `json:"mpps"`
 	Rounds    []float64 `json:"rounds_mpps"`
 	NsPacket  float64   `json:"ns_per_packet"`             // of one worker
-	Limit     float64   `json:"limit_mpps"`                // of the same testbed with a null engine
+	Limit     float64   `json:"limit_mpps,omitempty"`      // of the same testbed with a null engine
 	PCIeLimit float64   `json:"pcie_limit_mpps,omitempty"` // of GPUs that only read and write packets of these sizes
 	Host      float64   `json:"host_mpps,omitempty"`       // of the same testbed with a null device
 
@@ -94,7 +96,7 @@ func Run(o Options) (*Result, error) {
 		return nil, err
 	}
 	res := &Result{
-		Summary: testbed.NewSummary(o.Testbed, o.IPv6, o.Table, len(t.routes)),
+		Summary: o.summary(len(t.routes)),
 		Suite:   o.Suite, Direction: names[o.Direction], Sizes: o.Sizes, SAs: o.SAs, Window: o.Window,
 	}
 	if res.Verified, err = t.verify(); err != nil {
@@ -110,7 +112,7 @@ func Run(o Options) (*Result, error) {
 		return nil, err
 	}
 	var hostRings []ring
-	if o.Engine == "gpu" {
+	if o.Engine == "gpu" && !o.Only {
 		if hostRings, err = t.hostRings(rings); err != nil {
 			return nil, err
 		}
@@ -121,6 +123,10 @@ func Run(o Options) (*Result, error) {
 		r, err := t.measure(rings)
 		if err != nil {
 			return nil, err
+		}
+		rounds, res.Rounds = append(rounds, r), append(res.Rounds, r.Mpps())
+		if o.Only {
+			continue
 		}
 		if hostRings != nil {
 			r, err := t.by(host).measure(hostRings)
@@ -141,11 +147,12 @@ func Run(o Options) (*Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		rounds, limits, libraries, hot = append(rounds, r), append(limits, limit.Mpps()), append(libraries, crypto), append(hot, ns)
-		res.Rounds = append(res.Rounds, r.Mpps())
+		limits, libraries, hot = append(limits, limit.Mpps()), append(libraries, crypto), append(hot, ns)
 	}
-	res.Limit, res.Hot = median(limits), median(hot)
-	res.Library = testbed.Median(libraries).Stages["engine"]
+	if !o.Only {
+		res.Limit, res.Hot = median(limits), median(hot)
+		res.Library = testbed.Median(libraries).Stages["engine"]
+	}
 	if len(hosts) > 0 {
 		res.Host = testbed.Median(hosts).Mpps()
 	}
@@ -164,7 +171,7 @@ func median(x []float64) float64 {
 func (res *Result) fill(r testbed.Round) {
 	res.Engine, res.Mpps = r.Engine, r.Mpps()
 	res.Gbps = r.Bytes * 8 * res.Mpps / 1e3
-	res.NsPacket = 1e3 * float64(res.Workers) / res.Mpps
+	res.NsPacket = 1e3 * float64(cmp.Or(res.Busy, res.Workers)) / res.Mpps
 	res.P50, res.P99, res.Stages = r.P50, r.P99, r.Stages
 	if r.Engine == "cpu" {
 		res.Share = res.Library / r.Stages["engine"]
@@ -195,6 +202,11 @@ func newTraffic(o *Options) (t *traffic, err error) {
 	}
 	if t.base, err = testbed.NewFIB(t.routes, mtu); err != nil {
 		return nil, err
+	}
+	if o.Testbed.Express {
+		if err := testbed.AddExpress(t.base, mtu); err != nil {
+			return nil, err
+		}
 	}
 	if err := t.makeTunnels(); err != nil {
 		return nil, err

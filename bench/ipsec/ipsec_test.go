@@ -22,7 +22,7 @@ import (
 func options(name string, d esp.Direction) Options {
 	return Options{
 		Direction: d, Suite: name, SAs: 100, Sizes: []int{64, 200}, Window: 64, Ring: 32, Table: "random", Routes: 500, Engine: "cpu",
-		Testbed: testbed.Config{Workers: 1, MaxPackets: 64, Chunks: 1}, Duration: 20 * time.Millisecond, Rounds: 1, Seed: 7,
+		Testbed: testbed.Config{Workers: 1, MaxPackets: 64, Chunks: 1, Lanes: testbed.OneLane}, Duration: 20 * time.Millisecond, Rounds: 1, Seed: 7,
 	}
 }
 

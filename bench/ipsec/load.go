@@ -1,6 +1,7 @@
 package ipsec
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/warproute/warproute/bench/testbed"
@@ -9,22 +10,27 @@ import (
 // Load verifies a gateway and returns it to be measured under load, with the replay window that is active
 // then. Each round has new SAs, because a sequence number is accepted once.
 func Load(o Options) (s *testbed.Subject, window int, err error) {
+	s, _, err = openLoad(&o)
+	return s, o.Window, err
+}
+
+// openLoad is Load. The returned traffic has the options that the next round uses.
+func openLoad(o *Options) (s *testbed.Subject, t *traffic, err error) {
 	if err := o.Testbed.Check(); err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	o.limitWindow()
-	t, err := newTraffic(&o)
-	if err != nil {
-		return nil, 0, err
+	if t, err = newTraffic(o); err != nil {
+		return nil, nil, err
 	}
-	s = &testbed.Subject{Summary: testbed.NewSummary(o.Testbed, o.IPv6, o.Table, len(t.routes))}
+	s = &testbed.Subject{Summary: o.summary(len(t.routes))}
 	s.Engine = o.Engine
 	if s.Verified, err = t.verify(); err != nil {
-		return nil, 0, fmt.Errorf("verify %s, %s, before measuring: %w", o.Suite, names[o.Direction], err)
+		return nil, nil, fmt.Errorf("verify %s, %s, before measuring: %w", o.Suite, names[o.Direction], err)
 	}
 	rings, err := t.rings(t.protect)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	packets := o.Testbed.Prepared
 	if o.Window > 0 { // each packet is played once
@@ -46,7 +52,14 @@ func Load(o Options) (s *testbed.Subject, window int, err error) {
 		b.Prepare()
 		return b, packets, nil
 	}
-	return s, o.Window, nil
+	return s, t, nil
+}
+
+// summary returns the summary of a gateway.
+func (o *Options) summary(routes int) testbed.Summary {
+	s := testbed.NewSummary(o.Testbed, o.IPv6, o.Table, routes)
+	s.Lanes = cmp.Or(o.Testbed.Lanes, testbed.DefaultLanes)
+	return s
 }
 
 // limitWindow turns the replay window off where packets of an SA reach several workers, out of order

@@ -44,12 +44,15 @@ func TestLoadOfGateways(t *testing.T) {
 	}
 }
 
-// The GPU engine, with a null device, loses no packet either.
+// The GPU engine, with a null device, loses no packet either, with one lane and with several.
 func TestLoadOfGPUEngine(t *testing.T) {
 	needTwoCores(t)
 	for _, prepared := range []int{0, 1000} {
 		tr := newHostTraffic(t, esp.Out, false)
 		tr.Testbed.NICs, tr.Testbed.Prepared = 1, prepared
+		if prepared > 0 {
+			tr.Testbed.Lanes = testbed.DefaultLanes
+		}
 		rings, err := tr.rings(tr.protect)
 		require.NoError(t, err)
 		s := &testbed.Subject{Summary: testbed.Summary{Engine: host}, Open: func() (*testbed.Testbed, int, error) {

@@ -41,7 +41,8 @@ func (t *traffic) run(play [][][]byte, times int) (sent [][][]byte, stats *datap
 			prepared = max(prepared, times*len(frames))
 		}
 	}
-	b, err := t.newTestbedPrepared(len(play), verifyWindow, prepared)
+	one := t.withLanes(testbed.OneLane) // packets are played faster than lanes take them
+	b, err := one.newTestbedPrepared(len(play), 0, verifyWindow, prepared)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,17 +55,18 @@ func (t *traffic) run(play [][][]byte, times int) (sent [][][]byte, stats *datap
 
 // newTestbed returns a testbed with new SAs.
 func (t *traffic) newTestbed(workers, window int) (*testbed.Testbed, error) {
-	return t.newTestbedPrepared(workers, window, t.Testbed.Prepared)
+	return t.newTestbedPrepared(workers, t.Testbed.Busy, window, t.Testbed.Prepared)
 }
 
-// newTestbedPrepared is newTestbed with a number of prepared packets.
-func (t *traffic) newTestbedPrepared(workers, window, prepared int) (*testbed.Testbed, error) {
+// newTestbedPrepared is newTestbed with numbers of workers that packets are offered to and of prepared packets.
+func (t *traffic) newTestbedPrepared(workers, busy, window, prepared int) (*testbed.Testbed, error) {
 	g, err := t.gateway(window, workers)
 	if err != nil {
 		return nil, err
 	}
 	c := t.Testbed
-	c.Workers, c.Prepared = workers, prepared
+	c.Workers, c.Busy, c.Prepared = workers, busy, prepared
+	c = c.Secured(g)
 	return testbed.New(c, t.base, engines[t.Engine](c, t.base, g))
 }
 

@@ -26,13 +26,15 @@ type Found struct {
 	Failed int     `json:"exceeded"`         // trials of full duration at this rate that did not
 	Limit  Limit   `json:"limit"`            // cause of the limit: router, generator or max-rate
 	Total  int     `json:"trials_of_search"` // of any duration
+	Width  float64 `json:"width"`            // relative distance to the lowest rate that failed: the precision of mpps; 1: no higher one was tried
+	Ended  bool    `json:"ended,omitempty"`  // by the time limit of the search, before its resolution was reached
 }
 
 // Loss is the packets of a trial. Offered packets were delivered or lost.
 type Loss struct {
 	Offered   uint64 `json:"offered_packets"`   // without warm-up
 	Delivered uint64 `json:"delivered_packets"` // transmitted
-	Lost      uint64 `json:"lost_packets"`      // that found the receive ring full
+	Lost      uint64 `json:"lost_packets"`      // that found the receive ring or the queue of their lane full
 }
 
 // Step is the result of one load.
@@ -41,6 +43,7 @@ type Step struct {
 	Of         string  `json:"of,omitempty"`    // ndr, or pdr if no rate is without loss; absent if the rate was given
 	Mpps       float64 `json:"offered_mpps"`    // million packets per second
 	Throughput float64 `json:"delivered_mpps"`  // the same unit
+	Seconds    float64 `json:"seconds"`         // of the trial; fewer than asked for if packets had to be prepared too often
 	Loss
 	LossRatio float64 `json:"loss_ratio"` // lost divided by offered packets
 	Latency           // from arrival at one NIC to departure at the other
@@ -57,7 +60,7 @@ type Step struct {
 // newStep returns the result of a trial.
 func newStep(t *Trial, share float64, of string) Step {
 	s := Step{
-		Share: share, Of: of, Mpps: t.Rate / 1e6, Throughput: t.Throughput() / 1e6, Loss: lossOf(t), LossRatio: t.Loss(),
+		Share: share, Of: of, Mpps: t.Rate / 1e6, Throughput: t.Carried() / 1e6, Seconds: t.Seconds, Loss: lossOf(t), LossRatio: t.Loss(),
 		Latency: NewLatency(&t.Latency, t.Longest), Percentiles: Percentiles(&t.Latency),
 		Watts: t.GPU.Watts(), Utilization: t.GPU.Utilization(), Lag: float64(t.Lag) / 1e3, Overrun: t.Overrun(), Stages: map[string]Latency{},
 	}
@@ -74,7 +77,7 @@ func lossOf(t *Trial) Loss { return Loss{t.Offered, t.Delivered, t.Lost} }
 
 // newFound returns the result of a search.
 func newFound(p *Point, goal float64, trials int) *Found {
-	f := &Found{Mpps: p.Rate / 1e6, Goal: goal, Failed: p.Failed, Limit: p.Limit, Total: trials, Trials: []Loss{}}
+	f := &Found{Mpps: p.Rate / 1e6, Goal: goal, Failed: p.Failed, Limit: p.Limit, Total: trials, Width: p.Width, Ended: p.Ended, Trials: []Loss{}}
 	for _, t := range p.Confirmed {
 		f.Trials = append(f.Trials, lossOf(t))
 	}

@@ -15,6 +15,7 @@ type Options struct {
 	Resolution float64       // of the search, relative
 	Confirm    int           // trials that confirm NDR and PDR
 	Max        float64       // highest rate in packets per second; 0: highest
+	SearchTime time.Duration // of the search, half of it for each of NDR and PDR; 0: no limit
 }
 
 // DefaultShares are the loads of a search.
@@ -38,6 +39,8 @@ func (o *Options) Check() error {
 		return fmt.Errorf("a resolution of %v: 0.0001 to 0.5 are possible", o.Resolution)
 	case o.Confirm < 1 || o.Confirm > 100:
 		return fmt.Errorf("%d confirming trials: 1 to 100 are possible", o.Confirm)
+	case o.SearchTime < 0:
+		return fmt.Errorf("a search of %v: write a positive duration, or 0 for no limit", o.SearchTime)
 	case o.Max != 0 && !valid(o.Max):
 		return fmt.Errorf("a highest rate of %v packets per second: 1 to 1G are possible", o.Max)
 	}
@@ -107,11 +110,10 @@ func (r *Result) search(o Options, test Tester, progress func(string, ...any)) (
 		return 0, "", fmt.Errorf("offer %.3f Mpps: %w", o.Max/1e6, err)
 	}
 	r.Ring = first.Queue
-	// An overrun generator needs longer than the trial.
-	most := float64(first.Delivered) / (first.Seconds + first.EndLag.Seconds())
+	most := first.Carried()
 	r.Max = most / 1e6
 	s := Search{
-		Trial: o.Trial, Resolution: o.Resolution, Confirm: o.Confirm, Max: o.Max,
+		Trial: o.Trial, Resolution: o.Resolution, Confirm: o.Confirm, Max: o.Max, Time: o.SearchTime / 2,
 		Test: func(rate float64, d time.Duration) (*Trial, error) {
 			progress("search: offer %.3f Mpps for %v", rate/1e6, d)
 			return test(rate, d)
@@ -135,6 +137,8 @@ func (r *Result) search(o Options, test Tester, progress func(string, ...any)) (
 		return ndr.Rate, "ndr", nil
 	case pdr.Rate > 0:
 		return pdr.Rate, "pdr", nil
+	case pdr.Ended:
+		return 0, "", fmt.Errorf("every rate that was tried in %v lost packets: search longer, isolate the cores, or measure a fixed rate", o.SearchTime)
 	}
 	return 0, "", fmt.Errorf("even %.6f Mpps lose packets: isolate the cores, or measure a fixed rate", o.Max*lowest/1e6)
 }

@@ -21,8 +21,10 @@ type Search struct {
 	Resolution float64       // relative width at which the search ends
 	Confirm    int           // trials of full duration that must meet the goal at the result
 	Max        float64       // highest rate to offer
+	Time       time.Duration // after which the search goes no further, and confirms the highest rate that passed; 0: no limit
 
 	trials int
+	now    func() time.Time // for tests; nil: time.Now
 }
 
 const (
@@ -52,18 +54,28 @@ type Point struct {
 	Confirmed []*Trial // the trials of full duration at this rate that met the goal
 	Failed    int      // trials there that did not
 	Limit     Limit
+	Width     float64 // relative distance to the lowest rate that failed: how precise Rate is; 1: no higher one was tried
+	Ended     bool    // by Search.Time; without confirming trials, shorter ones met the goal
 }
 
 // ErrNoConvergence is the error of a search whose trials contradict each other.
 var ErrNoConvergence = errors.New("the search did not converge: the host is too busy; isolate the cores, or measure a fixed rate")
 
-// Find returns the highest rate with a loss of at most goal. It begins at a guess.
+// Find returns the highest rate with a loss of at most goal. It begins at a guess. When its time is over,
+// it returns the highest rate that passed so far, with the trials that confirm it or not.
 func (s *Search) Find(goal, guess float64) (*Point, error) {
+	if s.now == nil {
+		s.now = time.Now
+	}
 	s.trials = 0
+	start := s.now()
 	b := bounds{max: s.Max, min: s.Max * lowest, guess: guess, resolution: s.Resolution, step: s.Resolution}
 	for d := s.short(); ; {
 		rate, done := b.next()
+		over := s.Time > 0 && s.now().Sub(start) >= s.Time
 		switch {
+		case over:
+			return s.end(&b, goal)
 		case done && rate == 0:
 			return &Point{Limit: b.limit}, nil
 		case done:
@@ -72,9 +84,7 @@ func (s *Search) Find(goal, guess float64) (*Point, error) {
 				return nil, err
 			}
 			if p.Rate > 0 {
-				if p.Limit = b.limit; rate >= s.Max {
-					p.Limit = ByMax
-				}
+				b.describe(p)
 				return p, nil
 			}
 			// From here on, short trials would repeat their error.
@@ -92,6 +102,33 @@ func (s *Search) Find(goal, guess float64) (*Point, error) {
 				b.fail(rate, p.Limit)
 			}
 		}
+	}
+}
+
+// end returns the result of a search whose time is over.
+func (s *Search) end(b *bounds, goal float64) (*Point, error) {
+	p := &Point{}
+	if b.passed > 0 {
+		var err error
+		if p, err = s.meets(b.passed, goal, s.Trial, s.Confirm); err != nil {
+			return nil, err
+		}
+		p.Rate = b.passed
+	}
+	b.describe(p)
+	p.Ended = true
+	return p, nil
+}
+
+// describe sets cause and width of a result.
+func (b *bounds) describe(p *Point) {
+	switch {
+	case p.Rate >= b.max:
+		p.Limit = ByMax
+	case b.failed > 0:
+		p.Limit, p.Width = b.limit, (b.failed-p.Rate)/b.failed
+	default:
+		p.Width = 1
 	}
 }
 

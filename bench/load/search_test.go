@@ -189,3 +189,42 @@ func TestOptionsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// When its time is over, a search confirms the best rate so far and reports the width of the interval. If the
+// trials there fail, the rate has no confirming ones.
+func TestSearchEndsInTime(t *testing.T) {
+	for _, confirmed := range []bool{true, false} {
+		d := newDevice(1)
+		s := d.search()
+		s.Time, s.Resolution, s.now = 2*time.Second, 1e-4, func() time.Time { return time.Time{}.Add(d.took) }
+		if !confirmed {
+			s.Test = func(rate float64, dur time.Duration) (*Trial, error) {
+				d.capacity = 12.3e6
+				if dur == s.Trial {
+					d.capacity = 1e6
+				}
+				return d.test(rate, dur)
+			}
+		}
+		p, err := s.Find(0, 11e6)
+		require.NoError(t, err)
+		if want := 12.3e6; !p.Ended || p.Rate > want || p.Rate < want*(1-p.Width) || p.Width < 1e-4 || p.Width > 0.1 || p.Limit != ByRouter {
+			t.Errorf("%+v", p)
+		}
+		if d.took > 5*time.Second || len(p.Confirmed) > 0 != confirmed || p.Failed > 0 == confirmed {
+			t.Errorf("%d trials confirm, %d do not, %v", len(p.Confirmed), p.Failed, d.took)
+		}
+	}
+	d := newDevice(1)
+	s := d.search()
+	s.Time, s.now = time.Nanosecond, func() time.Time { return time.Time{}.Add(d.took) }
+	if p, err := s.Find(0, 5e6); err != nil || p.Rate != 5e6 || p.Width != 1 || len(p.Confirmed) != 2 {
+		t.Errorf("one rate: %+v, %v", p, err)
+	}
+	d.capacity = 1 // nothing passes
+	s = d.search()
+	s.Time, s.now = time.Second, func() time.Time { return time.Time{}.Add(d.took) }
+	if p, err := s.Find(0, 20e6); err != nil || p.Rate != 0 || !p.Ended {
+		t.Errorf("nothing: %+v, %v", p, err)
+	}
+}

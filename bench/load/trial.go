@@ -81,6 +81,15 @@ func (t *Trial) Loss() float64 {
 // Throughput returns the delivered packets per second.
 func (t *Trial) Throughput() float64 { return float64(t.Delivered) / t.Seconds }
 
+// Carried returns the delivered packets per second. A generator that could not offer the rate needed longer
+// than the trial.
+func (t *Trial) Carried() float64 {
+	if !t.Overrun() {
+		return t.Throughput()
+	}
+	return float64(t.Delivered) / (t.Seconds + t.EndLag.Seconds())
+}
+
 // Overrun reports whether the generator could not offer the rate: it has been late for half of the time. A
 // stall does not count, after which it catches up.
 func (t *Trial) Overrun() bool { return t.Behind.Seconds() > t.Seconds/2 }

@@ -26,7 +26,7 @@ func Draw(title string, results []byte) (svg []byte, err error) {
 		key  string // that only these results have
 		draw func(title string, results []byte) ([]byte, error)
 	}{
-		{"loads", drawLoad}, {"points", drawLadder}, {"suite", drawIPsec}, {"frame_bytes", drawForward}, {"percentiles_us", drawLatency}, {"bound", drawVeth}, {"rates", drawLookup},
+		{"loads", drawLoad}, {"points", drawLadder}, {"express_points", drawExpress}, {"suite", drawIPsec}, {"frame_bytes", drawForward}, {"percentiles_us", drawLatency}, {"bound", drawVeth}, {"rates", drawLookup},
 	} {
 		if _, ok := list[0][kind.key]; ok {
 			return kind.draw(title, results)

@@ -84,6 +84,10 @@ func TestDrawEveryKind(t *testing.T) {
 			{Rung: "graph", Packets: 60, Mpps: 3, P50: 20, P99: 40}, {Rung: "graph", Packets: 4096, Mpps: 80, P50: 70, P99: 90},
 			{Rung: "fused", Packets: 60, Mpps: 6, P50: 14, P99: 20}, {Rung: "fused", Packets: 4096, Mpps: 200, P50: 30, P99: 40},
 		}}}, []string{"packets per chunk", "Mpps, 8 chunks in flight", "latency of a chunk in µs (dashed: p99)", "graph", "fused", "60", "4096"}, 2 * (2 + 1)}, // dots and the legend
+		{"express", []*ipsec.ExpressResult{{Deadline: 100, Points: []ipsec.ExpressPoint{
+			{Lanes: "none", Load: 0.1, Late: 0, Express: load.Latency{P50: 5, P99: 90}}, {Lanes: "none", Load: 1.3, Late: 0.9, Express: load.Latency{P50: 500, P99: 900}},
+			{Lanes: "default", Load: 0.1, Late: 0, Express: load.Latency{P50: 5, P99: 9}}, {Lanes: "default", Load: 1.3, Late: 1},
+		}}}, []string{"offered bulk in % of full load", "after 100 µs", "lanes none", "lanes default", "dashed: p99"}, 2 * (2 + 1)}, // dots and the legend
 		{"load", []*testbed.LoadResult{loadResult(percentiles), {Result: load.Result{Loads: []load.Step{{Mpps: 1, Latency: load.Latency{P50: 1, P99: 2, P999: 3}}}}}},
 			[]string{"offered load in Mpps", "p99.9", "NDR 10 Mpps", "PDR 11 Mpps", "% of packets", "1 Mpps", "encrypt aes128gcm16"}, 3 + 2}, // dots of p50, and in the legends
 	} {

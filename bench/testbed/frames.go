@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 
+	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/oracle"
 	"github.com/warproute/warproute/packet"
 )
@@ -81,7 +82,12 @@ func Forwarded(f []byte, truth *oracle.Ranges[int]) []byte {
 func PutEgress(f []byte, to netip.Addr, truth *oracle.Ranges[int]) {
 	PutEthernet(f, to.Is6())
 	peer, _ := truth.Lookup(to)
-	dst, src := PeerMAC(peer), RouterMAC
+	putMACs(f, PeerMAC(peer))
+}
+
+// putMACs writes the addresses of a transmitted frame.
+func putMACs(f []byte, dst fib.MAC) {
+	src := RouterMAC
 	for i := range 6 {
 		f[i], f[6+i] = byte(dst>>(40-8*i)), byte(src>>(40-8*i))
 	}

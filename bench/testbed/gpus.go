@@ -17,11 +17,17 @@ func (c Config) checkGPUs() error {
 	if c.GPUs == 0 {
 		return nil
 	}
-	driver, err := cuda.Open(c.Driver)
-	if err == nil {
-		_, err = driver.FirstN(c.GPUs)
-	}
+	_, err := c.devices()
 	return err
+}
+
+// devices returns the GPUs of a testbed that has some.
+func (c Config) devices() ([]*cuda.Device, error) {
+	driver, err := cuda.Open(c.Driver)
+	if err != nil {
+		return nil, err
+	}
+	return driver.FirstN(c.GPUs)
 }
 
 // Auto sets the engine of a router with engine auto.
@@ -47,8 +53,35 @@ func (c Config) OpenGPUs(base *fib.FIB, o gpu.Options) (*gpu.Devices, error) {
 		o.Park = parkAfter
 	}
 	o.GPUs, o.Library, o.Workers, o.Shadow, o.Choose, o.PlainTile, o.SecuredBatch = c.GPUs, c.Driver, c.Workers, c.Shadow, c.Choose, c.PlainTile, c.SecuredBatch
+	o.Gateway, o.Shares = c.Gateway, c.shares()
 	o.Multiprocessors, o.SharedLimit, o.Warps = c.Multiprocessors, c.SharedLimit, c.Warps
 	return gpu.OpenAll(base, o)
+}
+
+// KeepContexts keeps the contexts of the GPUs until release, so that rounds open them sooner.
+func (c Config) KeepContexts() (release func() error, err error) {
+	var all []*cuda.Context
+	release = func() (err error) {
+		for _, ctx := range all {
+			err = errors.Join(err, ctx.Close())
+		}
+		return err
+	}
+	if c.GPUs == 0 {
+		return release, nil
+	}
+	devices, err := c.devices()
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range devices {
+		ctx, err := d.Retain()
+		if err != nil {
+			return nil, errors.Join(err, release())
+		}
+		all = append(all, ctx)
+	}
+	return release, nil
 }
 
 // CheckGPUs returns an error if a GPU failed or timed out.

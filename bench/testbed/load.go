@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/warproute/warproute/batch"
@@ -14,53 +15,11 @@ import (
 	"github.com/warproute/warproute/memport"
 )
 
-// Subject is a verified router to measure under load.
-type Subject struct {
-	Summary
-	Meter *Meter // of the GPUs; nil: none
-	// Open returns a testbed whose queues have their packets, and how many of them each receives in its
-	// life; 0: any number.
-	Open func() (b *Testbed, packets int, err error)
-}
-
-// Tester returns trials of the subject. A testbed receives prepared packets once, so a trial consists of
-// as many rounds as it needs, each with a new testbed: new memory, new SAs, and packets written again
-// before the load begins.
-func (s *Subject) Tester(a load.Arrival, seed uint64) load.Tester {
-	return func(rate float64, d time.Duration) (*load.Trial, error) {
-		trial := &load.Trial{}
-		for left := d; left > 0; seed++ {
-			r, took, err := s.round(a, rate, left, seed)
-			if err != nil {
-				return nil, err
-			}
-			trial.Join(r)
-			left -= took
-		}
-		return trial, nil
-	}
-}
-
-// round offers a load for a time, or for as long as the packets last.
-func (s *Subject) round(a load.Arrival, rate float64, d time.Duration, seed uint64) (t *load.Trial, took time.Duration, err error) {
-	b, packets, err := s.Open()
-	if err != nil {
-		return nil, 0, err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
-	if packets > 0 {
-		longest := duration(packets, a, rate/float64(len(b.In)))
-		if longest <= 0 {
-			return nil, 0, fmt.Errorf("%d prepared packets of a worker are too few for a round: raise --memory or --ring", packets)
-		}
-		if d > longest { // equal rounds
-			d /= time.Duration(math.Ceil(float64(d) / float64(longest)))
-		}
-	}
-	if t, err = b.offer(a, rate, d, seed, s.Meter); err == nil && t.Engine != s.Engine {
-		err = fmt.Errorf("engine %s at the end, not %s: it failed", t.Engine, s.Engine)
-	}
-	return t, d, err
+// stream is packets that each worker receives from one queue and transmits to another one.
+type stream struct {
+	in, out []*memport.Queue
+	port    int // of in
+	rate    float64
 }
 
 // warmup returns the time before the measurement of a round, in which the load is offered too.
@@ -79,6 +38,10 @@ func duration(packets int, a load.Arrival, rate float64) time.Duration {
 	return time.Duration(n / rate / 1.1 * float64(time.Second))
 }
 
+// startTime is the time between the start of the router and the first arrival: its threads have started then,
+// and have the memory that they poll.
+const startTime = 20 * time.Millisecond
+
 // drainTime limits the time without a departure, after the last arrival: longer than pauses of a busy host.
 const drainTime = 10 * time.Second
 
@@ -90,20 +53,22 @@ type offered struct {
 }
 
 // offer starts the router, offers a load and returns what became of it. It fails if a packet is neither
-// delivered nor lost in the receive ring, or if a frame disappears.
-func (b *Testbed) offer(a load.Arrival, rate float64, d time.Duration, seed uint64, m *Meter) (*load.Trial, error) {
+// delivered nor lost in the receive ring or in the queue of a lane, or if a frame disappears.
+func (b *Testbed) offer(streams []stream, a load.Arrival, d time.Duration, seed uint64, m *Meter) (*Mixed, error) {
 	warm := warmup(d)
-	loads := make([]offered, len(b.In))
-	for i := range loads {
-		o, r := load.NewOffer(load.NewSchedule(a, rate, warm+d, i, len(b.In), seed), warm), load.NewRecorder(warm)
-		loads[i] = offered{memport.Offer(b.In[i], b.Out[i], o, r), o, r}
+	loads := make([][]offered, len(streams)) // by stream and worker
+	for k, s := range streams {
+		for i, in := range s.in {
+			o, r := load.NewOffer(load.NewSchedule(a, s.rate, warm+d, i, len(s.in), seed), warm), load.NewRecorder(warm)
+			loads[k] = append(loads[k], offered{memport.Offer(in, s.out[i], o, r), o, r})
+		}
 	}
 	runtime.GC() // rather than during the measurement
 	if err := b.Start(); err != nil {
 		return nil, err
 	}
-	begin := batch.Clock() + time.Millisecond
-	for _, l := range loads {
+	begin := batch.Clock() + startTime
+	for _, l := range slices.Concat(loads...) {
 		l.Begin(begin)
 	}
 	time.Sleep(begin + warm - batch.Clock())
@@ -115,22 +80,42 @@ func (b *Testbed) offer(a load.Arrival, rate float64, d time.Duration, seed uint
 	}
 	after, end := b.Router.Stats(), batch.Clock()
 	use, err := m.end()
-	b.drain(loads)
+	b.drain(streams, loads)
 	b.Stop()
-	if err := errors.Join(meterErr, err, b.checkDelivered(loads), b.checkFrames()); err != nil {
+	if err := errors.Join(meterErr, err, b.checkDelivered(streams, loads), b.checkFrames()); err != nil {
 		return nil, err
 	}
-	t := &load.Trial{Rate: rate, Seconds: d.Seconds(), Queue: memport.RingSize, Queues: len(b.In), GPU: use, Engine: after.Engine}
-	for _, l := range loads {
-		t.Add(l.offer, l.recorder)
-		lag := l.Lag()
-		t.Lag, t.EndLag, t.Behind = max(t.Lag, lag.Longest), max(t.EndLag, lag.Last), max(t.Behind, lag.Behind)
+	trials, final := make([]*load.Trial, len(streams)), b.Router.Stats()
+	for k, s := range streams {
+		t := &load.Trial{Rate: s.rate, Seconds: d.Seconds(), Queue: memport.RingSize, Queues: len(s.in), Engine: after.Engine}
+		for _, l := range loads[k] {
+			t.Add(l.offer, l.recorder)
+			lag := l.Lag()
+			t.Lag, t.EndLag, t.Behind = max(t.Lag, lag.Longest), max(t.EndLag, lag.Last), max(t.Behind, lag.Behind)
+		}
+		if final.Ports[s.port].Drops[batch.LaneFull] > 0 { // all others were delivered
+			t.Lost = t.Offered - t.Delivered
+		}
+		if err := t.Check(); err != nil {
+			return nil, err
+		}
+		trials[k] = t
 	}
+	t := trials[0]
 	// An idle iteration counts when it ends: one that Linux paused before the start is longer than its part.
-	t.CPU = max(0, float64(len(b.In))*float64(end-start)-float64(after.Idle-before.Idle))
-	t.Sent = after.Ports[EgressPort].TxPackets - before.Ports[EgressPort].TxPackets
-	t.Stages = stagesBetween(before, after)
-	return t, t.Check()
+	t.CPU = max(0, float64(after.Workers)*float64(end-start)-float64(after.Idle-before.Idle))
+	for p := range after.Ports {
+		t.Sent += after.Ports[p].TxPackets - before.Ports[p].TxPackets
+	}
+	t.GPU, t.Stages = use, stagesBetween(before, after)
+	mixed := &Mixed{Main: t}
+	if len(trials) > 1 {
+		mixed.Express = trials[1]
+	}
+	if len(after.Lanes) > 1 {
+		mixed.Missed, mixed.Sorted = after.Lanes[0].Missed-before.Lanes[0].Missed, after.Lanes[0].Packets-before.Lanes[0].Packets
+	}
+	return mixed, nil
 }
 
 // stagesBetween returns the latencies of chunks between two moments.
@@ -144,31 +129,55 @@ func stagesBetween(before, after *dataplane.Stats) map[string]*hist.Snapshot {
 	return stages
 }
 
-// drain waits until all packets have arrived and left, or until one cannot leave.
-func (b *Testbed) drain(loads []offered) {
-	delivered := uint64(0)
+// drain waits until all packets have arrived and left or were dropped by full lanes, or until one cannot
+// leave.
+func (b *Testbed) drain(streams []stream, loads [][]offered) {
+	settled := uint64(0)
 	for progress := time.Now(); time.Since(progress) < drainTime; time.Sleep(time.Millisecond) {
-		done, now := true, uint64(0)
-		for _, l := range loads {
-			done = done && l.Ended() && l.Delivered() == l.offer.Expected()
-			now += l.Delivered()
+		done, now, stats := true, uint64(0), b.Router.Stats()
+		for k, s := range streams {
+			p := &stats.Ports[s.port]
+			if p.Dropped() > p.Drops[batch.LaneFull] {
+				return
+			}
+			ended, n := settle(loads[k], p)
+			now += n
+			done = done && ended && n >= expected(loads[k])
 		}
-		if done || b.Router.Stats().Ports[0].Dropped() > 0 {
+		if done {
 			return
 		}
-		if now != delivered {
-			delivered, progress = now, time.Now()
+		if now != settled {
+			settled, progress = now, time.Now()
 		}
 	}
 }
 
+// settle returns how many packets left or were dropped by full lanes, and whether all have arrived.
+func settle(loads []offered, p *dataplane.PortStats) (ended bool, packets uint64) {
+	ended, packets = true, p.Drops[batch.LaneFull]
+	for _, l := range loads {
+		ended = ended && l.Ended()
+		packets += l.Delivered()
+	}
+	return ended, packets
+}
+
+// expected returns how many packets did not find the receive ring full. They have all arrived.
+func expected(loads []offered) (packets uint64) {
+	for _, l := range loads {
+		packets += l.offer.Expected()
+	}
+	return packets
+}
+
 // checkDelivered returns an error if a packet is neither delivered nor lost. The router has stopped.
-func (b *Testbed) checkDelivered(loads []offered) error {
-	for w, l := range loads {
-		if want := l.offer.Expected(); !l.Ended() || l.Delivered() != want {
-			stats := b.Router.Stats()
-			return fmt.Errorf("worker %d: %d of %d packets left; drop reasons: %v",
-				w, l.Delivered(), want, Reasons(&stats.Ports[0]))
+func (b *Testbed) checkDelivered(streams []stream, loads [][]offered) error {
+	stats := b.Router.Stats()
+	for k, s := range streams {
+		p := &stats.Ports[s.port]
+		if ended, n := settle(loads[k], p); !ended || n != expected(loads[k]) {
+			return fmt.Errorf("port %d: %d of %d packets left or were dropped by full lanes; drop reasons: %v", s.port, n, expected(loads[k]), Reasons(p))
 		}
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/bench/load"
-	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/cuda/nvml"
 )
 
@@ -35,11 +34,7 @@ func NewMeter(c Config, library string) (*Meter, error) {
 	if c.GPUs == 0 {
 		return m, nil
 	}
-	driver, err := cuda.Open(c.Driver)
-	if err != nil {
-		return nil, err
-	}
-	devices, err := driver.FirstN(c.GPUs)
+	devices, err := c.devices()
 	if err != nil {
 		return nil, err
 	}

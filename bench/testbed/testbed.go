@@ -2,6 +2,7 @@
 package testbed
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -10,8 +11,10 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/dataplane/lane"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/affinity"
+	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/memport"
 	"github.com/warproute/warproute/umem"
 )
@@ -19,17 +22,22 @@ import (
 // EgressPort is the port that transmits all traffic.
 const EgressPort = 1
 
-// Ports is the number of ports.
-const Ports = 2
+// Ports is the number of ports without ExpressPort, and MaxPorts with it.
+const (
+	Ports    = 2
+	MaxPorts = 3
+)
 
 // Config is the size of a testbed.
 type Config struct {
 	Workers    int  // each on its own core
+	Busy       int  // workers that packets are offered to; 0: all
 	NICs       int  // cores that emulate NICs; 0: the workers' cores do
 	GPUs       int  // workers are assigned round-robin; 0: no GPU
 	Shadow     int  // compare one in so many chunks of a GPU with the CPU's result; 0: none
 	Choose     bool // each chunk is given to the engine that is predicted to finish it first
 	MaxPackets int  // per chunk
+	MaxBytes   int  // per chunk; 0: the router's default
 	Chunks     int  // in flight per worker
 	Prepared   int  // frames of a worker whose packets are written before the start (memport.Queue.Prepare)
 
@@ -40,7 +48,14 @@ type Config struct {
 	Multiprocessors, SharedLimit, Warps int
 
 	Driver string // file of the CUDA driver; "" is the installed one
+
+	Gateway *gateway.Gateway // of the engines; nil without IPsec, which has one lane
+	Lanes   Lanes            // "": DefaultLanes
+	Express bool             // with ExpressPort
 }
+
+// Offered returns the number of workers that packets are offered to.
+func (c Config) Offered() int { return cmp.Or(c.Busy, c.Workers) }
 
 // Check returns an error if the host has too few cores or GPUs.
 func (c Config) Check() error {
@@ -54,11 +69,12 @@ func (c Config) Check() error {
 // the frames in mem; it is called for one worker after the other. closeAll frees what they share.
 type Engines func() (newEngine func(worker int, mem []byte) (dataplane.Engine, error), closeAll func() error, err error)
 
-// Testbed is a router and its queues by worker. Play and Collect of the queues define its input and
-// output.
+// Testbed is a router and its queues by worker, without those of workers that no packets are offered to.
+// Play and Collect of the queues define its input and output.
 type Testbed struct {
 	Router  *dataplane.Router
 	In, Out []*memport.Queue
+	Express []*memport.Queue // of ExpressPort, in and out; none without Config.Express
 
 	memories   []*umem.Memory // by worker
 	pools      []*umem.Pool
@@ -88,27 +104,52 @@ func (b *Testbed) build(c Config, base *fib.FIB, engines Engines) error {
 	if err != nil {
 		return err
 	}
-	cfg := dataplane.Config{FIB: base, Ports: Ports, MaxPackets: c.MaxPackets, MaxDelay: time.Second}
+	cfg := dataplane.Config{FIB: base, Ports: Ports, MaxPackets: c.MaxPackets, MaxBytes: c.maxBytes(), MaxDelay: time.Second}
+	if c.Express {
+		cfg.Ports = MaxPorts
+	}
+	lanes := c.lanes()
+	if lanes != nil {
+		if cfg.Lanes, err = lane.Compile(lanes, c.Gateway); err != nil {
+			return errors.Join(err, closeEngines())
+		}
+	}
 	if c.NICs > 0 {
 		cfg.Spin = time.Second // an emulated NIC can be late
 	}
 	for i := range c.Workers {
-		mem, err := umem.New(3*memport.RingSize + (c.Chunks+1)*c.MaxPackets + c.Prepared)
+		busy := i < c.Offered()
+		frames := 3*memport.RingSize + (c.Chunks+1)*c.MaxPackets + 4*memport.RingSize*len(lanes) // queues of lanes use a quarter
+		if c.Express {
+			frames += 2 * memport.RingSize
+		}
+		if busy {
+			frames += c.Prepared
+		}
+		mem, err := umem.New(frames)
 		if err != nil {
 			return errors.Join(err, closeEngines())
 		}
 		b.closers = append(b.closers, mem.Close)
 		pool := umem.NewPool(mem)
-		b.memories, b.pools = append(b.memories, mem), append(b.pools, pool)
-		in, out := memport.New(0, mem, pool), memport.New(EgressPort, mem, pool)
-		b.In, b.Out = append(b.In, in), append(b.Out, out)
+		queues := [][]dataplane.Queue{}
+		for port := range uint16(cfg.Ports) {
+			q := memport.New(port, mem, pool)
+			queues = append(queues, []dataplane.Queue{q})
+			if all := [...]*[]*memport.Queue{&b.In, &b.Out, &b.Express}[port]; busy {
+				*all = append(*all, q)
+			}
+		}
+		if busy {
+			b.memories, b.pools = append(b.memories, mem), append(b.pools, pool)
+		}
 		e, err := engine(i, mem.Bytes())
 		if err != nil {
 			return errors.Join(err, closeEngines())
 		}
 		cfg.Workers = append(cfg.Workers, dataplane.WorkerConfig{
 			CPU: workers[i], Memory: mem, Pool: pool, Chunks: batch.NewChunks(c.Chunks, c.MaxPackets), Engine: e,
-			Queues: [][]dataplane.Queue{{in}, {out}},
+			Queues: queues,
 		})
 	}
 	b.closers = append(b.closers, closeEngines)
@@ -144,9 +185,9 @@ func (b *Testbed) Start() (err error) {
 			b.Stop()
 		}
 	}()
-	// Round-robin: the two queues of a worker are on one NIC, or on two if there are more NICs
+	// Round-robin: the queues of a worker are on one NIC, or on several if there are more NICs
 	// than workers.
-	queues := slices.Concat(b.In, b.Out)
+	queues := slices.Concat(b.In, b.Out, b.Express)
 	for i, cpu := range b.nicCores[:min(len(b.nicCores), len(queues))] {
 		var own []*memport.Queue
 		for k := i; k < len(queues); k += len(b.nicCores) {
@@ -186,7 +227,11 @@ func (b *Testbed) Prepare() {
 // checkFrames returns an error if a frame is neither free nor in a ring. The router has stopped.
 func (b *Testbed) checkFrames() error {
 	for w, pool := range b.pools {
-		if have, want := pool.Len()+b.In[w].Held()+b.Out[w].Held(), b.memories[w].Frames(); have != want {
+		have, want := pool.Len()+b.In[w].Held()+b.Out[w].Held(), b.memories[w].Frames()
+		if b.Express != nil {
+			have += b.Express[w].Held()
+		}
+		if have != want {
 			return fmt.Errorf("worker %d: %d of %d frames are left", w, have, want)
 		}
 	}

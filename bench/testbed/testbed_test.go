@@ -50,6 +50,16 @@ func TestOnGPUsOpensEveryGPU(t *testing.T) {
 	}
 }
 
+func TestKeepContexts(t *testing.T) {
+	lib := testutil.FakeGPU(t, "../../cuda/testdata/fakecuda.c", "")
+	for gpus, ok := range []bool{true, true, true, false} {
+		release, err := Config{Driver: lib, GPUs: gpus}.KeepContexts()
+		if (err == nil) != ok || ok && release() != nil {
+			t.Errorf("%d GPUs of 2: %v", gpus, err)
+		}
+	}
+}
+
 // A GPU with an outage reports it elsewhere.
 func TestTimeoutsInvalidateAMeasurement(t *testing.T) {
 	good, late, out := gpu.State{}, gpu.State{Number: 1, Timeouts: 2, Recoveries: 2, ByCPU: 7}, gpu.State{Number: 2, Timeouts: 1, Outage: &gpu.Outage{}}

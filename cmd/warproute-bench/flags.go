@@ -22,6 +22,8 @@ const (
 	maxNICs    = testbed.Ports // per worker: one for each of its queues
 	maxChunks  = 64
 	maxCount   = 10_000_000 // chunks of a size
+
+	maxChunkBytes = 4 << 20
 )
 
 // addEngineFlag adds --engine.
@@ -80,13 +82,21 @@ func addTestbedFlags(c *cobra.Command, o *testbed.Config) {
 	f := c.Flags()
 	f.IntVar(&o.MaxPackets, "batch", 256, "packets per chunk")
 	f.IntVar(&o.Chunks, "chunks", 0, "chunks in flight per worker (default: 1 with the CPU engine, 8 with a GPU)")
+	f.IntVar(&o.MaxBytes, "chunk-bytes", 0, "bytes per chunk; 0 means the router's default")
 	f.IntVar(&o.Workers, "workers", 1, "number of workers, each on its own core")
+	f.IntVar(&o.Busy, "busy", 0, "offer packets to the first `N` workers; 0 means all")
 	f.IntVar(&o.NICs, "nics", 0, "extra cores that emulate NIC DMA, up to 2 per worker; 0 means the workers' cores")
 	f.IntVar(&o.NICs, "cards", 0, "")
 	_ = f.MarkDeprecated("cards", "use --nics")
 	f.IntVar(&o.GPUs, "gpus", 1, "number of GPUs; workers are assigned round-robin")
 	f.IntVar(&o.Shadow, "shadow", 0, "compare one in `N` chunks of a GPU with the CPU's result; 0 means none")
 	addTileFlags(c, o)
+}
+
+// addLanesFlag adds --lanes.
+func addLanesFlag(c *cobra.Command, l *testbed.Lanes, value testbed.Lanes) {
+	c.Flags().StringVar((*string)(l), "lanes", string(value), "`LANES` of a gateway: default, queues (without shares of a GPU) or none")
+	cli.CompleteValues(c, "lanes", string(testbed.DefaultLanes), string(testbed.QueueLanes), string(testbed.OneLane))
 }
 
 // addTileFlags adds the flags of a GPU's tiles.
@@ -113,8 +123,14 @@ func checkTestbed(c *cobra.Command, engine string, o *testbed.Config) error {
 	default:
 		o.GPUs = 0
 	}
+	if o.Lanes != "" {
+		if _, err := testbed.ParseLanes(string(o.Lanes)); err != nil {
+			return fmt.Errorf("--lanes %w", err)
+		}
+	}
 	setChunks(engine, o)
 	return checkNumbers(number{"batch", o.MaxPackets, 1, config.MaxPackets}, number{"workers", o.Workers, 1, maxWorkers},
+		number{"chunk-bytes", o.MaxBytes, 0, maxChunkBytes}, number{"busy", o.Busy, 0, o.Workers},
 		number{"nics", o.NICs, 0, maxNICs * o.Workers}, number{"chunks", o.Chunks, 1, maxChunks}, number{"shadow", o.Shadow, 0, math.MaxInt32},
 		number{"tile-packets", o.PlainTile, 0, config.MaxPackets}, number{"batch-bytes", o.SecuredBatch, 0, 1 << 20},
 		number{"multiprocessors", o.Multiprocessors, 0, 1024}, number{"shared-limit", o.SharedLimit, 0, 1 << 20}, number{"warps", o.Warps, 0, 32})

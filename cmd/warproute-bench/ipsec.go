@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	bench "github.com/warproute/warproute/bench/ipsec"
+	"github.com/warproute/warproute/bench/testbed"
 	"github.com/warproute/warproute/internal/cli"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/suite"
@@ -44,7 +45,10 @@ SAs than workers, a smaller set is played repeatedly. Packets to encrypt fit in 
 packets to decrypt do not, so their limits differ.
 
 With --engine gpu the CPU engine is measured too, on one core and on all cores that emulate
-no NIC.`,
+no NIC.
+
+Packets arrive as fast as the router takes them, so it has one lane: with --lanes default it
+takes more than the engine processes, and drops the rest. Load measures the default lanes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := s.options(cmd)
@@ -78,6 +82,8 @@ no NIC.`,
 	f.IntSliceVar(&s.sas, "sas", []int{1000}, "number of security associations")
 	f.StringVar(&s.direction, "direction", "both", "`DIRECTION`: encrypt, decrypt or both")
 	f.IntVar(&s.Window, "window", 1024, "replay window in packets; 0 means none")
+	addLanesFlag(cmd, &s.Testbed.Lanes, testbed.OneLane)
+	f.BoolVar(&s.Only, "engine-only", false, "measure the engine only: no CPU engine beside a GPU, no null engine or device, no cipher alone")
 	f.IntVar(&s.Ring, "ring", 256, "`MIB` of prepared packets per worker")
 	cli.CompleteValues(cmd, "suite", append(suiteNames(), "all")...)
 	cli.CompleteValues(cmd, "direction", "encrypt", "decrypt", "both")
@@ -156,7 +162,7 @@ func parseSize(text string) ([]int, error) {
 // withCPU returns a measurement and, if it is of a GPU, the same with the CPU engine.
 func (s *ipsecSweep) withCPU() []bench.Options {
 	all := []bench.Options{s.Options}
-	if s.Engine == "gpu" {
+	if s.Engine == "gpu" && !s.Only {
 		for _, workers := range slices.Compact([]int{1, max(1, runtime.NumCPU()-s.Testbed.NICs)}) {
 			o := s.Options
 			o.Engine, o.Testbed.Workers, o.Testbed.Chunks, o.Testbed.GPUs = "cpu", workers, 1, 0
@@ -181,9 +187,9 @@ func writeIPsec(w io.Writer, results []*bench.Result) {
 		if r.Direction == "decrypt" {
 			window = strconv.Itoa(r.Window)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%d\t%d\t%.2f\t%.3f\t%.3f\t%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%.0f\t%.1f\t%.1f\t\n",
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%d\t%d\t%.2f\t%.3f\t%s\t%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%.0f\t%.1f\t%.1f\t\n",
 			r.Engine, r.Family, r.Suite, r.Direction, size, r.SAs, window, r.Workers, r.NICs, r.GPUs,
-			r.Gbps, r.Mpps, r.Limit, optional(r.PCIeLimit), optional(r.Host), r.NsPacket, r.Stages["engine"], r.Library, share, r.Hot, r.P50, r.P99)
+			r.Gbps, r.Mpps, optional(r.Limit), optional(r.PCIeLimit), optional(r.Host), r.NsPacket, r.Stages["engine"], r.Library, share, r.Hot, r.P50, r.P99)
 	}
 	_ = t.Flush()
 	fmt.Fprint(w, `Median of rounds, after verifying every packet of a first run byte by byte. Bytes and Gbit/s are of inner IP packets.

@@ -13,12 +13,11 @@ import (
 	"github.com/warproute/warproute/bench/load"
 	"github.com/warproute/warproute/bench/testbed"
 	"github.com/warproute/warproute/internal/cli"
-	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/packet"
 )
 
-// loadFlags are the flags of load.
-type loadFlags struct {
+// subjectFlags are the flags of a router on memory ports that packets are offered to.
+type subjectFlags struct {
 	engine, family, table  string
 	routes                 int
 	seed                   uint64
@@ -27,15 +26,22 @@ type loadFlags struct {
 	sas, window, ring      int
 	dma                    string
 	memory                 int // MiB of prepared frames
-	arrival, max           string
-	rates, shares          []string
+	arrival                string
 	trial                  time.Duration
-	resolution             float64
-	confirm                int
 	out                    cli.Results
 	ipv6, decrypt          bool
 	sizes                  []int
-	options                load.Options
+}
+
+// loadFlags are the flags of load.
+type loadFlags struct {
+	subjectFlags
+	max           string
+	rates, shares []string
+	searchTime    time.Duration
+	resolution    float64
+	confirm       int
+	options       load.Options
 }
 
 func newLoadCommand() *cobra.Command {
@@ -44,13 +50,13 @@ func newLoadCommand() *cobra.Command {
 		Use:   "load",
 		Short: "Measure latency and loss under load on memory ports",
 		Long: `Offer packets at given rates to a router on memory ports, whether or not it keeps up, and
-measure latency and loss. Cores emulate the NICs: a packet that finds the receive ring full
-is lost. Latency counts from the scheduled arrival at one NIC to the departure at the other,
+measure latency and loss. Cores emulate the NICs: a packet that finds the receive ring, or the
+queue of its lane, full is lost. Latency counts from the scheduled arrival at one NIC to the departure at the other,
 so a late generator hides nothing.
 
 Without --rate, it searches the no drop rate (NDR) and the partial drop rate (PDR, 0.5 %
 loss) by binary search as RFC 2544, confirms them by repeated trials, and then measures
-shares of NDR. With --suite the router is an IPsec gateway.
+shares of NDR. With --suite the router is an IPsec gateway with the default lanes.
 
 Every packet of a first run is verified as by forward and ipsec. With --dma none packets are
 in memory before they arrive, and each is used once: a trial consists of rounds, between
@@ -71,12 +77,11 @@ func (f *loadFlags) run(c *cobra.Command) (err error) {
 	if err := f.check(c); err != nil {
 		return cli.UsageError(err)
 	}
-	if cores := f.testbed.Workers + f.testbed.NICs; cores >= runtime.NumCPU() {
-		fmt.Fprintf(c.ErrOrStderr(), "all %d cores are workers or NICs: Linux and the Go runtime pause them, which is latency and loss; use a host with more\n", cores)
+	progress, end, err := f.begin(c)
+	if err != nil {
+		return err
 	}
-	progress := cli.NewProgress(c.ErrOrStderr())
-	defer progress.Done()
-	progress.Step("verify")
+	defer func() { err = errors.Join(err, end()) }()
 	subject, result, err := f.subject()
 	if err != nil {
 		return err
@@ -107,15 +112,30 @@ func (f *loadFlags) subject() (*testbed.Subject, *testbed.LoadResult, error) {
 		s, err := forward.Load(o)
 		return s, res, err
 	}
-	o := bench.Options{
-		IPv6: f.ipv6, Direction: ipsec.Out, Suite: f.suite, SAs: f.sas, Sizes: f.sizes, Window: f.window, Ring: f.ring,
-		Table: f.table, Routes: f.routes, Engine: f.engine, Testbed: f.testbed, Seed: f.seed,
-	}
-	if f.decrypt {
-		o.Direction = ipsec.In
-	}
 	res.Suite, res.Direction, res.SAs = f.suite, f.direction, f.sas
-	s, window, err := bench.Load(o)
+	s, window, err := bench.Load(f.gateway())
 	res.Window = window
 	return s, res, err
+}
+
+// begin begins a measurement by verifying the router. The caller calls end.
+func (f *subjectFlags) begin(c *cobra.Command) (progress *cli.Progress, end func() error, err error) {
+	f.warnCores(c)
+	release, err := f.testbed.KeepContexts()
+	if err != nil {
+		return nil, nil, err
+	}
+	progress = cli.NewProgress(c.ErrOrStderr())
+	progress.Step("verify")
+	return progress, func() error {
+		progress.Done()
+		return release()
+	}, nil
+}
+
+// warnCores warns if no core is left for anything else.
+func (f *subjectFlags) warnCores(c *cobra.Command) {
+	if cores := f.testbed.Workers + f.testbed.NICs; cores >= runtime.NumCPU() {
+		fmt.Fprintf(c.ErrOrStderr(), "all %d cores are workers or NICs: Linux and the Go runtime pause them, which is latency and loss; use a host with more\n", cores)
+	}
 }

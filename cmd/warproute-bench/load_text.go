@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"text/tabwriter"
 
 	"github.com/warproute/warproute/bench/load"
@@ -12,12 +11,9 @@ import (
 
 // writeLoad writes the result as text.
 func writeLoad(w io.Writer, r *testbed.LoadResult) {
-	size, secured := "imix", "forwarding"
-	if len(r.Sizes) == 1 {
-		size = strconv.Itoa(r.Sizes[0]) + " bytes"
-	}
+	size, secured := sizeText(r.Sizes), "forwarding"
 	if r.Suite != "" {
-		secured = fmt.Sprintf("%s, %s, %d SAs", r.Suite, r.Direction, r.SAs)
+		secured = fmt.Sprintf("%s, %s, %d SAs, lanes %s", r.Suite, r.Direction, r.SAs, r.Lanes)
 	}
 	fmt.Fprintf(w, "engine %s, %s, %s, %s, %d routes, workers %d, NICs %d, GPUs %d, DMA %s\n",
 		r.Engine, r.Family, secured, size, r.Routes, r.Workers, r.NICs, r.GPUs, r.DMA)
@@ -39,12 +35,25 @@ func writeLoad(w io.Writer, r *testbed.LoadResult) {
 
 func writeFound(w io.Writer, name string, f *load.Found) {
 	if f.Mpps == 0 {
-		fmt.Fprintf(w, "%s none: each rate lost more than %v %% of the packets\n", name, 100*f.Goal)
+		fmt.Fprintf(w, "%s none: each rate that was tried lost more than %v %% of the packets\n", name, 100*f.Goal)
 		return
 	}
 	cause := map[load.Limit]string{load.ByRouter: "the router", load.ByGenerator: "the emulated NIC, not the router", load.ByMax: "--max-rate"}[f.Limit]
-	fmt.Fprintf(w, "%s %.3f Mpps, limited by %s; trials at this rate: %d within %v %% loss, %d above\n",
-		name, f.Mpps, cause, len(f.Trials), 100*f.Goal, f.Failed)
+	if cause == "" {
+		cause = "nothing that was tried"
+	}
+	precision := "no higher rate was tried"
+	if f.Width < 1 {
+		precision = fmt.Sprintf("the lowest rate that failed is %.2g %% higher", 100*f.Width/(1-f.Width))
+	}
+	fmt.Fprintf(w, "%s %.3f Mpps, limited by %s; trials at this rate: %d within %v %% loss, %d above; %s\n",
+		name, f.Mpps, cause, len(f.Trials), 100*f.Goal, f.Failed, precision)
+	switch {
+	case f.Ended && len(f.Trials) <= f.Failed:
+		fmt.Fprintln(w, "  not confirmed: --search-time ended the search; shorter trials passed")
+	case f.Ended:
+		fmt.Fprintln(w, "  --search-time ended the search before --resolution was reached")
+	}
 }
 
 func writeSteps(w io.Writer, steps []load.Step) {

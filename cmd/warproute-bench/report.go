@@ -19,8 +19,8 @@ func newReportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report FILE...",
 		Short: "Draw benchmark results as SVG",
-		Long: `Draw JSON results of forward, ipsec, ladder, latency, load, lookup and veth as SVG: bars with
-the limit as a line, throughput and latency versus chunk size or load, and cumulative distributions of latencies. Each FILE.json becomes FILE.svg; "-" reads
+		Long: `Draw JSON results of express, forward, ipsec, ladder, latency, load, lookup and veth as SVG: bars
+with the limit as a line, throughput and latency versus chunk size or load, and cumulative distributions of latencies. Each FILE.json becomes FILE.svg; "-" reads
 standard input and writes standard output.
 
   warproute-bench forward --output out/forward.json

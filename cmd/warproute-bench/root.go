@@ -25,7 +25,7 @@ DPDK and bart, and generates traffic. Results are verified before anything is ti
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		"measure": {
-			profiled(newForwardCommand()), profiled(newIPsecCommand()), profiled(newLoadCommand()), newLatencyCommand(), cli.Interruptible(newLookupCommand()),
+			profiled(newForwardCommand()), profiled(newIPsecCommand()), profiled(newLoadCommand()), profiled(newExpressCommand()), profiled(newChoiceCommand()), newLatencyCommand(), cli.Interruptible(newLookupCommand()),
 			cli.Interruptible(newChurnCommand()), cli.Interruptible(newVethCommand()), cli.Interruptible(newTenantCommand()), newLadderCommand(),
 		},
 		"plot":    {newReportCommand()},
