@@ -30,6 +30,8 @@ var answers = []struct {
 	{"warproute trace", true, "control/status.Trace"},
 	{"warproute reload", false, "control/status.Reload"},
 	{"warproute-bench load", true, "bench/testbed.LoadResult"},
+	{"warproute-bench express", true, "bench/ipsec.ExpressResult"},
+	{"warproute-bench choice", true, "bench/ipsec.ChoiceResult"},
 	{"warproute-bench ladder", true, "bench/ladder.Result"},
 	{"warproute-bench tenant", true, "bench/tenant.Result"},
 }
