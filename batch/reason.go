@@ -66,6 +66,7 @@ const (
 	XfrmPolicyRefused // an unsupported XFRM policy matches
 	GPUBadResult      // a GPU returned an invalid result or did not encrypt the packet
 	LaneFull          // no room in the queue of the packet's lane
+	XfrmOutNoPols     // route over an XFRM interface that has no policy for the packet
 	numReasons
 )
 
@@ -132,6 +133,8 @@ var reasons = [NumReasons]struct{ name, description string }{
 	GPUBadResult:     {"gpu_bad_result", "the GPU returned an invalid result, or left the packet unencrypted"},
 
 	XfrmPolicyRefused: {"xfrm_policy_refused", "an XFRM policy matches that this router does not support"},
+
+	XfrmOutNoPols: {"xfrm_out_no_pols", "the route leads over an XFRM interface, and no policy with its if_id matches the packet"},
 
 	LaneFull: {"lane_full", "the queue of the packet's lane was full: packets of the lane arrive faster than the engine processes them"},
 }

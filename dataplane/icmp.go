@@ -21,6 +21,7 @@ var icmpErrors = [batch.NumReasons]struct {
 	batch.MTUExceeded:        {icmp.TooBig, true},
 	batch.NeighborUnresolved: {icmp.HostUnreachable, true},
 	batch.XfrmOutPolBlock:    {icmp.Prohibited, true},
+	batch.XfrmOutNoPols:      {icmp.HostUnreachable, true},
 }
 
 // Addresses are the source addresses of ICMP errors about packets that a port received. Either may be

@@ -143,15 +143,16 @@ func (f *FIB) Adjacency(id uint32) Adjacency {
 // FreeAdjacency frees an adjacency that no next hop refers to.
 func (f *FIB) FreeAdjacency(id uint32) { f.adjIDs.free(id) }
 
-// Path is one path of a next hop: an adjacency with a weight of at least 1.
+// Path is one path of a next hop: an adjacency with a weight of at least 1. With KindNoPort it is
+// an XFRM interface, by its if_id.
 type Path struct {
 	Adjacency uint32
 	Weight    uint32
 	Dead      bool // its buckets go to the live paths until it returns
 }
 
-// NewNextHop adds a next hop and returns its index: KindForward with one or more paths, or
-// another kind without paths.
+// NewNextHop adds a next hop and returns its index: KindForward with one or more paths, KindNoPort with any
+// number of XFRM interfaces, or another kind without paths.
 func (f *FIB) NewNextHop(kind Kind, paths ...Path) (ID, error) {
 	return f.NewNextHopAfter(0, kind, paths...)
 }
@@ -163,7 +164,7 @@ func (f *FIB) NewNextHopAfter(old ID, kind Kind, paths ...Path) (ID, error) {
 	if err != nil {
 		return 0, err
 	}
-	was := f.ownersOf(f.NextHop(old))
+	was := f.ownersOf(old, kind)
 	// The word of the previous entry has a group that is not this entry's.
 	f.store(NextHops, f.nextHops, id, 0)
 	if err := f.setNextHop(ID(id), was, kind, paths); err != nil {
@@ -176,7 +177,7 @@ func (f *FIB) NewNextHopAfter(old ID, kind Kind, paths ...Path) (ID, error) {
 // SetNextHop changes a next hop for all its routes. Flows stay on remaining paths as far as the
 // weights permit.
 func (f *FIB) SetNextHop(id ID, kind Kind, paths ...Path) error {
-	return f.setNextHop(id, f.ownersOf(f.NextHop(id)), kind, paths)
+	return f.setNextHop(id, f.ownersOf(id, kind), kind, paths)
 }
 
 // SetNextHopMTU sets the route MTU of a next hop, in bytes of IP packet; 0, the default, for
@@ -187,23 +188,24 @@ func (f *FIB) SetNextHopMTU(id ID, mtu uint16) {
 	}
 }
 
-// ownersOf returns the bucket owners of a next hop, nil if it does not forward.
-func (f *FIB) ownersOf(w NextHop) *owners {
-	switch {
-	case w.Kind() != KindForward:
+// ownersOf returns the bucket owners of a next hop of a kind, nil if it has no paths or is of another kind.
+func (f *FIB) ownersOf(id ID, kind Kind) *owners {
+	switch w := f.NextHop(id); {
+	case w.Kind() != kind || kind != KindForward && !w.OverXFRM():
 		return nil
 	case w.Group():
 		return f.owners[w.Index()]
+	default:
+		all := &owners{}
+		for i := range all {
+			all[i] = w.Index()
+		}
+		return all
 	}
-	all := &owners{}
-	for i := range all {
-		all[i] = w.Index()
-	}
-	return all
 }
 
 func (f *FIB) setNextHop(id ID, was *owners, kind Kind, paths []Path) error {
-	if (kind == KindForward) != (len(paths) > 0) {
+	if kind == KindForward && len(paths) == 0 || len(paths) > 0 && kind != KindForward && kind != KindNoPort {
 		return fmt.Errorf("next hop %d: %d paths for kind %q", id, len(paths), kind)
 	}
 	old := f.NextHop(id)
@@ -214,7 +216,7 @@ func (f *FIB) setNextHop(id ID, was *owners, kind Kind, paths []Path) error {
 		if len(paths) == 1 {
 			word = makeNextHop(kind, old.MTU(), false, paths[0].Adjacency)
 		}
-	case old.Group(): // change buckets in place, so that other flows stay
+	case old.Group() && old.Kind() == kind: // change buckets in place, so that other flows stay
 		f.setBuckets(old.Index(), paths, was)
 		return nil
 	default:

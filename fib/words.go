@@ -16,7 +16,7 @@ const (
 	KindBlackhole               // route types of Linux
 	KindUnreachable             //
 	KindProhibit                //
-	KindNoPort                  // over an interface that is not a port
+	KindNoPort                  // over an interface that is not a port, maybe an XFRM interface
 )
 
 var kinds = [...]string{"none", "forward", "local", "blackhole", "unreachable", "prohibit", "no port"}
@@ -36,8 +36,9 @@ func (k Kind) String() string {
 //	| kind | MTU  |  0  | G  | index       |
 //	+------+------+-----+----+-------------+
 //
-// Only KindForward has an index: of a group if G is set, else of an adjacency. The MTU is that
-// of the route, in bytes of IP packet, 0 for none. Bit 33 is always 0: devices order their loads
+// KindForward has an index: of a group if G is set, else of an adjacency. So has KindNoPort over XFRM
+// interfaces: of a group whose buckets hold values of if_id, else the if_id itself; 0 is another interface.
+// The MTU is that of the route, or of the XFRM interface if it is smaller, in bytes of IP packet, 0 for none. Bit 33 is always 0: devices order their loads
 // by it.
 type NextHop uint64
 

@@ -86,6 +86,7 @@ type Config struct {
 	ReplayWindow int
 	Encap        *Encap // nil: ESP directly in IP
 	Tunnel       uint32 // number of the tunnel that policies name; assigned by the caller
+	IfID         uint32 // of the XFRM interface that packets of the SA pass, 0 for none
 	DF           DFPolicy
 	Lifetime     Lifetime
 	Clock        *Clock // required by limits of age
@@ -131,6 +132,9 @@ func (c *Config) validate() error {
 	}
 	if c.ESN && c.Direction == In && c.ReplayWindow == 0 {
 		wrong("extended sequence numbers need a replay window: set one, of 64 at least")
+	}
+	if c.IfID != 0 && c.Mode != Tunnel {
+		wrong("transport mode with if_id %d: packets of an XFRM interface need tunnel mode", c.IfID)
 	}
 	if c.Encap != nil && (c.Encap.SrcPort == 0 || c.Encap.DstPort == 0) {
 		wrong("UDP encapsulation from port %d to port %d: want two ports, usually %d", c.Encap.SrcPort, c.Encap.DstPort, PortNATT)

@@ -35,6 +35,7 @@ const (
 	OutError           // does not fit
 
 	PolicyRefused // unsupported policy, of either direction (ours: Linux would follow it)
+	OutNoPols     // no policy of the XFRM interface (ours: Linux counts tx_carrier_errors of the interface)
 
 	Errors // number of errors
 )
@@ -70,6 +71,7 @@ var errorTexts = [Errors]struct{ name, sentence string }{
 	OutError:           {"XfrmOutError", "the protected packet does not fit its buffer"},
 
 	PolicyRefused: {"XfrmPolicyRefused", "an XFRM policy matches that this router cannot follow"},
+	OutNoPols:     {"XfrmOutNoPols", "no policy of the XFRM interface is for the packet"},
 }
 
 // String returns the name in Linux's style, as in metrics.

@@ -40,10 +40,11 @@ type SA struct {
 	iv          uint8
 	align       uint8 // see suite.Suite
 	icv         uint8
-	keyMost     uint8                // see DeviceKeyUsed; in segments
-	keyFixed    uint8                // the same
-	outerSum    uint16               // checksum of the outer IPv4 header
-	dst         netip.Addr           // of the Config
+	keyMost     uint8      // see DeviceKeyUsed; in segments
+	keyFixed    uint8      // the same
+	outerSum    uint16     // checksum of the outer IPv4 header
+	dst         netip.Addr // of the Config
+	ifID        uint32
 	outerHeader [packet.IPv6Len]byte // the end of IPv6's is in the next pair
 
 	// Rarely used.
@@ -55,7 +56,7 @@ type SA struct {
 	life       *life
 	key        *device.Key // see DeviceKey
 	erase      func()      // overwrites the keys on devices; may be nil
-	_          [linePair - 16 - 72]byte
+	_          [linePair - 24 - 72]byte
 
 	// Written by all workers.
 	sequence atomic.Uint64 // outbound: last number taken
@@ -114,7 +115,7 @@ func NewSA(c Config, workers int) (*SA, error) {
 	key.Tunnel = c.Tunnel
 	c.Key, c.AuthKey = nil, nil
 	s := &SA{
-		c: &c, spi: c.SPI, tunnel: c.Tunnel, direction: c.Direction, mode: c.Mode, df: c.DF, extended: c.ESN, dst: c.Dst, clock: c.Clock,
+		c: &c, spi: c.SPI, tunnel: c.Tunnel, direction: c.Direction, mode: c.Mode, df: c.DF, extended: c.ESN, dst: c.Dst, ifID: c.IfID, clock: c.Clock,
 		suite: st, iv: uint8(st.IVLen), align: uint8(st.Align), icv: uint8(st.ICVLen),
 		key:     key,
 		workers: make([]worker, workers), transforms: []*suite.Transform{t},
@@ -154,8 +155,9 @@ func (c *Config) label() string {
 // Config returns the configuration without keys.
 func (s *SA) Config() Config { return *s.c }
 
-// Tunnel, Mode and Dst return fields of the Config.
+// Tunnel, IfID, Mode and Dst return fields of the Config.
 func (s *SA) Tunnel() uint32  { return s.tunnel }
+func (s *SA) IfID() uint32    { return s.ifID }
 func (s *SA) Mode() Mode      { return s.mode }
 func (s *SA) Dst() netip.Addr { return s.dst }
 

@@ -158,8 +158,11 @@ func (ch sender) ipsec(s *status.Snapshot) {
 	}
 	for e := ipsec.OK + 1; e < ipsec.Errors; e++ {
 		reason, sum := batch.XfrmInHdrError+batch.Reason(e-ipsec.InHdrError), uint64(0)
-		if e == ipsec.PolicyRefused {
+		switch e {
+		case ipsec.PolicyRefused:
 			reason = batch.XfrmPolicyRefused
+		case ipsec.OutNoPols:
+			reason = batch.XfrmOutNoPols
 		}
 		for i := range s.Stats.Ports {
 			sum += s.Stats.Ports[i].Drops[reason]

@@ -79,12 +79,14 @@ func (s *Stage) finishBlock(in []batch.Frame, out []batch.Result, jobs []Job) (n
 		i += n
 	}
 	if s.n > 0 {
-		s.lookUpPolicies()
+		s.lookUpPolicies(in)
 		s.checkICMPErrorPolicy(in)
 	}
 	for j := range s.n {
 		i := int(s.at[j])
 		switch {
+		case s.spoofed(j):
+			out[i] = batch.DropFor(batch.ReversePath)
 		case s.inbound[j] != ipsec.OK && !in[i].Origin.Has(batch.Own):
 			out[i] = dropFor(s.inbound[j])
 		case s.outbound[j] != ipsec.OK:

@@ -27,6 +27,8 @@ func (s *Stage) processOutbound(in []batch.Frame, out []batch.Result, jobs []Job
 		f, job := &in[i], jobOf(jobs, i)
 		p, drop := s.frames.Packet(*f), batch.Result{}
 		switch {
+		case s.spoofed(j):
+			drop = batch.DropFor(batch.ReversePath)
 		case s.inbound[j] != ipsec.OK && !f.Origin.Has(batch.Own|batch.InboundChecked):
 			drop = s.inboundDrop(p, j)
 		case s.outbound[j] != ipsec.OK:
@@ -82,7 +84,7 @@ func (s *Stage) protect(f *batch.Frame, p []byte, j int, sa *ipsec.SA, job *Job)
 	} else {
 		size += (*packet.IPv6)(p).PayloadLen()
 	}
-	fits := sa.InnerMTU(s.mtus[j], p)
+	fits := s.fits(p, j, sa)
 	if size > fits {
 		if r := s.tooLarge(f, p, size, fits, j, sa); r.Verdict != 0 {
 			return r

@@ -25,7 +25,12 @@ func (s *Stage) list(p []byte, i int, by *ipsec.SA) {
 
 // lookUpPolicies looks up the policies of all listed packets: inbound ones (RFC 4301 section
 // 5.2), and outbound ones with the SAs that they name (section 5.1).
-func (s *Stage) lookUpPolicies() {
+func (s *Stage) lookUpPolicies(in []batch.Frame) {
+	x := s.gateway.Interfaces()
+	if s.hasInterfaces = x != nil; s.hasInterfaces {
+		s.lookUpRoutedPolicies(in, x)
+		return
+	}
 	s.gateway.CheckInboundBatch(&s.lookups, s.inbound[:], s.flows[:s.n], s.inSA[:])
 	s.gateway.LookupOutboundBatch(&s.lookups, s.outSA[:], s.outbound[:], s.flows[:s.n])
 }

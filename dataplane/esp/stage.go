@@ -45,6 +45,9 @@ type Stage struct {
 	outSA    [block]*ipsec.SA
 	mtus     [block]int // of the SA's route and path
 
+	hasInterfaces bool // the gateway has XFRM interfaces, for which routed is filled in
+	routed        routed
+
 	distinctSAs [block]*ipsec.SA // see distinct and opened
 	seqs        [block]uint64    // see opened and confirmAdmitted
 	fresh       [block]bool      // see confirmAdmitted
@@ -134,7 +137,7 @@ func (s *Stage) applyBlock(in []batch.Frame, out []batch.Result, jobs []Job, by 
 	s.n, s.toOpen.n = 0, 0
 	s.classifyAll(in, out, jobs, by)
 	s.processInbound(in, out, jobs, by != nil)
-	s.lookUpPolicies()
+	s.lookUpPolicies(in)
 	s.checkICMPErrorPolicy(in)
 	s.processOutbound(in, out, jobs)
 }
@@ -169,6 +172,8 @@ func ReasonOf(err ipsec.Error) batch.Reason {
 		return inspect.OK
 	case ipsec.PolicyRefused:
 		return batch.XfrmPolicyRefused
+	case ipsec.OutNoPols:
+		return batch.XfrmOutNoPols
 	}
 	return batch.XfrmInHdrError + batch.Reason(err-ipsec.InHdrError)
 }

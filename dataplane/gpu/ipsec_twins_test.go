@@ -11,6 +11,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/dataplane/esp"
+	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
@@ -57,6 +58,7 @@ type securedTwins struct {
 	admitted int  // of these, without another check of the policies by the host
 	askew    bool // unaligned frames
 	swapped  int  // packets with another sequence number than on the CPU engine
+	routed   bool // SAs and policies have values of if_id, and routes lead over XFRM interfaces
 }
 
 func randomBytes(rnd *rand.Rand, n int) []byte {
@@ -69,8 +71,14 @@ func randomBytes(rnd *rand.Rand, n int) []byte {
 
 func newSecuredTwins(t *testing.T, maker securedMaker, seed uint64) *securedTwins {
 	t.Helper()
+	return newRoutedTwins(t, maker, seed, false)
+}
+
+func newRoutedTwins(t *testing.T, maker securedMaker, seed uint64, routed bool) *securedTwins {
+	t.Helper()
 	w := &securedTwins{
-		t: t, rnd: rand.New(rand.NewPCG(seed, 5)), net: testutil.NewNetwork(), seen: map[batch.Verdict]int{},
+		routed: routed,
+		t:      t, rnd: rand.New(rand.NewPCG(seed, 5)), net: testutil.NewNetwork(), seen: map[batch.Verdict]int{},
 		mem: make([]byte, securedFrames*umem.FrameSize), gateways: [2]*gateway.Gateway{{}, {}},
 	}
 	w.traffic = &testutil.Traffic{Rand: w.rnd, To: append(slices.Repeat(w.net.Prefixes[:2], 8), w.net.Prefixes...)}
@@ -81,6 +89,9 @@ func newSecuredTwins(t *testing.T, maker securedMaker, seed uint64) *securedTwin
 		for kind := range 16 {
 			w.add(&suite.All[i], ipsec.Mode(kind&1), kind&2 != 0, kind&4 != 0, kind&8 != 0)
 		}
+	}
+	if routed {
+		w.route()
 	}
 	w.setRules()
 	w.gpu = maker(t, w.net, w.gateways[1])
@@ -95,6 +106,9 @@ func (w *securedTwins) add(s *suite.Suite, mode ipsec.Mode, ipv6, esn, encap boo
 		Mode: mode, Suite: s.Name, Key: randomBytes(w.rnd, s.KeyLen+s.SaltLen), AuthKey: randomBytes(w.rnd, s.AuthKeyLen), ESN: esn,
 		ReplayWindow: 64, DF: ipsec.DFPolicy(k % 3), Src: ours4, Dst: far4,
 	}}
+	if w.routed && mode == ipsec.Tunnel {
+		a.IfID = uint32(k / 2 % 3)
+	}
 	if ipv6 {
 		a.Src, a.Dst = ours6, far6
 	}
@@ -139,10 +153,29 @@ func (w *securedTwins) setRulesAfter(first [2][]gateway.Rule) {
 				out, in := p, p
 				out.DstPorts, out.Target = policy.Port(outPort+uint16(k)), a.out[i].Tunnel()
 				in.SrcPorts, in.Target = policy.Port(inPort+uint16(k)), a.in[i].Tunnel()
-				rules = append(rules, gateway.Rule{Direction: ipsec.Out, Policy: out}, gateway.Rule{Direction: ipsec.In, Policy: in})
+				rules = append(rules, gateway.Rule{Direction: ipsec.Out, IfID: a.IfID, Policy: out}, gateway.Rule{Direction: ipsec.In, IfID: a.IfID, Policy: in})
 			}
 		}
 		require.NoError(w.t, g.SetRules(rules))
+	}
+}
+
+// route leads networks over XFRM interfaces.
+func (w *securedTwins) route() {
+	for _, r := range []struct {
+		ifIDs    []uint32
+		prefixes []string
+	}{{[]uint32{1}, []string{"10.1.0.128/25", "fd01::100/120"}}, {[]uint32{1, 2}, []string{"10.11.0.0/16", "fd0b::/64"}}} {
+		var paths []fib.Path
+		for _, id := range r.ifIDs {
+			paths = append(paths, fib.Path{Adjacency: id, Weight: 1})
+		}
+		id, err := w.net.NewNextHop(fib.KindNoPort, paths...)
+		require.NoError(w.t, err)
+		w.net.Route(id, r.prefixes...)
+	}
+	for _, g := range w.gateways {
+		g.SetInterfaces([]gateway.Interface{{IfID: 1, Up: true}, {IfID: 2, Up: true, Reverse: gateway.OwnSource}})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/packet"
@@ -56,11 +57,13 @@ func describe(frame []byte) string {
 func (x *explainer) ipsec(r *dataplane.Record) (t *status.TraceIPsec) {
 	x.withGateway(func(g *gateway.Gateway) {
 		t = &status.TraceIPsec{}
+		received := uint32(0) // if_id of the XFRM interface that received the packet
 		before, wasIP := ipPacket(r.Data)
 		after, isIP := ipPacket(r.Decision.After)
 		if wasIP {
 			if spi, _, ok := ipsec.Inbound(before); ok {
 				if s := g.Inbound(spi, ipsec.Destination(before)); s != nil {
+					received, _ = g.Interfaces().Receiving(s)
 					t.DecryptedBy, t.DecryptedSPI = s.Config().Name, spi
 				}
 			}
@@ -74,13 +77,29 @@ func (x *explainer) ipsec(r *dataplane.Record) (t *status.TraceIPsec) {
 		switch {
 		case t.DecryptedBy == "" && wasIP:
 			flow := flowOf(before)
-			t.Inbound, t.Outbound = ruleText(g, ipsec.In, &flow), ruleText(g, ipsec.Out, &flow)
+			t.Inbound, t.Outbound = ruleText(g, ipsec.In, 0, &flow), ruleText(g, ipsec.Out, x.leavesBy(before), &flow)
 		case t.EncryptedBy == "" && isIP && r.Decision.Moved:
 			flow := flowOf(after)
-			t.Inbound, t.Outbound = ruleText(g, ipsec.In, &flow), ruleText(g, ipsec.Out, &flow)
+			t.Inbound, t.Outbound = ruleText(g, ipsec.In, received, &flow), ruleText(g, ipsec.Out, x.leavesBy(after), &flow)
 		}
 	})
 	return t
+}
+
+// leavesBy returns the if_id of the XFRM interface by which a packet leaves, 0 for none.
+func (x *explainer) leavesBy(p []byte) uint32 {
+	var hop fib.NextHop
+	var hash uint32
+	if p[0]>>4 == 4 {
+		hop, hash = x.fib.NextHop(x.fib.IPv4.Lookup((*packet.IPv4)(p).Dst())), packet.FlowHashIPv4(p, x.fib.Seed)
+	} else {
+		l4, _ := packet.FindL4(p)
+		hop, hash = x.fib.NextHop(x.fib.IPv6.Lookup((*packet.IPv6)(p).Dst())), packet.FlowHashIPv6(p, l4, x.fib.Seed)
+	}
+	if !hop.OverXFRM() {
+		return 0
+	}
+	return x.fib.IfID(hop, hash)
 }
 
 // sealedBy returns the SA that encrypted a packet.
@@ -108,8 +127,9 @@ func flowOf(p []byte) gateway.Flow {
 	return gateway.FlowIPv6(p, l4)
 }
 
-func ruleText(g *gateway.Gateway, d ipsec.Direction, f *gateway.Flow) string {
-	rule, n := g.RuleFor(d, f)
+// ruleText describes the policy for a flow on the XFRM interface with an if_id, or on none with 0.
+func ruleText(g *gateway.Gateway, d ipsec.Direction, ifID uint32, f *gateway.Flow) string {
+	rule, n := g.RuleFor(d, ifID, f)
 	if n == 0 {
 		return ""
 	}

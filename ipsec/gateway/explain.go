@@ -5,20 +5,27 @@ import (
 	"github.com/warproute/warproute/ipsec/policy"
 )
 
-// RuleFor returns the policy for a flow in a direction, and its number among Rules, counted from 1;
-// 0 without a match. It serves traces; engines call CheckInbound and LookupOutbound.
-func (g *Gateway) RuleFor(direction ipsec.Direction, f *Flow) (rule Rule, number int) {
+// RuleFor returns the policy for a flow in a direction on an XFRM interface, or on none with if_id 0, and its
+// number among Rules, counted from 1; 0 without a match. It serves traces; engines call CheckInbound and LookupOutbound.
+func (g *Gateway) RuleFor(direction ipsec.Direction, ifID uint32, f *Flow) (rule Rule, number int) {
 	r := g.lookup()
-	table := r.out
+	in, table := r.in, r.out
+	if ifID != 0 {
+		p := r.byIfID[ifID]
+		if p == nil {
+			return Rule{}, 0
+		}
+		in, table = p.in, p.out
+	}
 	if direction == ipsec.In {
-		table = r.in
+		table = in
 	}
 	n, _ := table.Lookup(f)
 	if n == policy.None {
 		return Rule{}, 0
 	}
 	for i := range r.all {
-		if r.all[i].Direction != direction {
+		if r.all[i].Direction != direction || r.all[i].IfID != ifID {
 			continue
 		}
 		if n == 0 {

@@ -76,7 +76,11 @@ func (g *Gateway) PrefetchInbound(spis []uint32) { g.sad.Prefetch(spis) }
 // inbound policies (RFC 4301 section 5.2). Packets without a policy may enter in cleartext, but not
 // out of a tunnel.
 func (g *Gateway) CheckInbound(f *Flow, by *ipsec.SA) ipsec.Error {
-	n, v := g.lookup().in.Lookup(f)
+	r := g.lookup()
+	if id, _ := g.Interfaces().Receiving(by); id != 0 {
+		return r.checkInboundOf(id, f, by)
+	}
+	n, v := r.in.Lookup(f)
 	return checkInbound(n, v, by)
 }
 

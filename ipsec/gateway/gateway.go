@@ -32,6 +32,7 @@ type Gateway struct {
 
 	sad     ipsec.SAD
 	rules   atomic.Pointer[Ruleset]
+	xfrm    atomic.Pointer[Interfaces]
 	tunnels tunnels
 	devices devices
 	paths   paths
@@ -41,14 +42,16 @@ type Gateway struct {
 type Rule struct {
 	Name      string // for display
 	Direction ipsec.Direction
+	IfID      uint32 // of the XFRM interface whose packets it is for, 0 for the others
 	policy.Policy
 	Refusal string // why the policy is not supported; with policy.Refuse only
 }
 
 // Ruleset is a set of policies, compiled for lookup.
 type Ruleset struct {
-	all     []Rule // in the order given
-	in, out *policy.Table
+	all     []Rule          // in the order given
+	in, out *policy.Table   // with if_id 0
+	byIfID  map[uint32]*spd // the others
 	tunnels []*tunnel
 	current pages
 	missing chan<- uint32 // see Gateway
@@ -150,23 +153,25 @@ func (g *Gateway) SetRules(all []Rule) error {
 // Prepare compiles policies for Enforce. It changes nothing.
 func (g *Gateway) Prepare(all []Rule) (*Ruleset, error) {
 	r := &Ruleset{all: all, missing: g.Missing, tunnels: g.tunnels.all, current: g.tunnels.current}
-	var in, out []policy.Policy
+	lists := map[uint32]*policies{0: {}}
 	for i, rule := range all {
 		if rule.Action == policy.Protect && g.tunnels.get(rule.Target) == nil {
 			return nil, fmt.Errorf("policy %d (%v): there is no tunnel %d", i+1, &rule.Policy, rule.Target)
 		}
-		if rule.Direction == ipsec.In {
-			in = append(in, rule.Policy)
-		} else {
-			out = append(out, rule.Policy)
+		if lists[rule.IfID] == nil {
+			lists[rule.IfID] = &policies{}
 		}
+		list := &lists[rule.IfID][rule.Direction]
+		*list = append(*list, rule.Policy)
 	}
-	var err error
-	if r.in, err = policy.Build(in); err != nil {
-		return nil, fmt.Errorf("build the inbound policies: %w", err)
+	main, err := lists[0].build(nil)
+	if err != nil {
+		return nil, err
 	}
-	if r.out, err = policy.Build(out); err != nil {
-		return nil, fmt.Errorf("build the outbound policies: %w", err)
+	delete(lists, 0)
+	r.in, r.out = main.in, main.out
+	if r.byIfID, err = buildAll(lists, g.lookup().byIfID); err != nil {
+		return nil, err
 	}
 	return r, nil
 }
