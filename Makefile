@@ -1,9 +1,16 @@
 # Targets install the Debian packages that they need (scripts/need.sh) if run as root. Building needs only Go.
 
-VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-REVISION := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+# The commit of a release has a tag, vVERSION; other builds are VERSION-dev.
+VERSION  := $(shell cat VERSION)$(shell git describe --tags --exact-match --match 'v*' >/dev/null 2>&1 || echo -dev)
+REVISION := $(shell git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null || echo unknown)
+EPOCH    := $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+DATE     := $(shell date -u -d @$(EPOCH) +%Y-%m-%dT%H:%M:%SZ)
 CLI      := github.com/warproute/warproute/internal/cli
-LDFLAGS  := -s -w -X $(CLI).version=$(VERSION) -X $(CLI).revision=$(REVISION)
+LDFLAGS  := -s -w -buildid= -X $(CLI).version=$(VERSION) -X $(CLI).revision=$(REVISION) -X $(CLI).date=$(DATE)
+PREFIX   ?= /usr/local
+PROFILE  := cmd/warproute/default.pgo
+PROGRAMS := warproute warproute-bench
+export BIN := bin
 
 # The race detector needs a C compiler; tests need Linux's tools and other implementations of ESP.
 RACE_NEEDS := gcc:gcc /usr/include/stdlib.h:libc6-dev
@@ -17,7 +24,7 @@ GEN_NEEDS  := clang-19:clang-19 llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpe
 
 E2E := ./internal/e2e/...
 
-.PHONY: build test check words gpu-tests test-gpu sanitize test-scale soak fuzz demo bench bench-lookup bench-veth gen profile clean bench-gpu man plots
+.PHONY: build test check words gpu-tests test-gpu sanitize test-scale soak fuzz demo install packages bench bench-lookup bench-veth gen profile clean bench-gpu man plots
 
 # cmd/warproute/default.pgo is the compiler's profile (make profile); go build finds it by its name,
 # and in cmd/warproute-bench by a link. Tests are compiled without it, which halves their compile time.
@@ -25,7 +32,7 @@ check test: export GOFLAGS += -pgo=off
 
 # The binary needs the C library's loader to open the CUDA driver. With TAGS=nogpu it needs nothing.
 build: ## build bin/warproute, the router, and bin/warproute-bench, without cgo
-	CGO_ENABLED=0 go build -trimpath -pgo=cmd/warproute/default.pgo -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -pgo=$(PROFILE) -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(BIN)/ $(addprefix ./cmd/,$(PROGRAMS))
 
 words: ## reject words of our own (docs/glossary.md)
 	scripts/words.sh
@@ -41,9 +48,10 @@ check: ## run format, vet, staticcheck and house rules, in seconds
 
 # End-to-end tests measure time and run alone. Allocation tests run without the race detector.
 test: ## run all tests; needs root
-	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS) $(PEER_NEEDS) $(BGP_NEEDS) $(VM_NEEDS)
+	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS) $(PEER_NEEDS) $(BGP_NEEDS) $(VM_NEEDS) $(GEN_NEEDS)
 	scripts/kernel.sh out/kernel
 	scripts/words.sh
+	scripts/check-gen.sh
 	go vet ./...
 	go vet -tags gpu $(addprefix ./,$(GPU_TESTS))
 	go tool staticcheck ./...
@@ -81,8 +89,15 @@ soak: ## test for TIME (10m) at 80 % of the maximum load, with changes and failu
 	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS)
 	WARPROUTE_SOAK=$(TIME) go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./internal/e2e/soak
 
-man: ## write manual pages to out/man
-	for name in warproute warproute-bench; do SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run -pgo=off -tags man ./cmd/$$name man out/man || exit; done
+man: ## write manual pages to bin/man
+	rm -rf $(BIN)/man
+	for name in $(PROGRAMS); do SOURCE_DATE_EPOCH=$(EPOCH) go run -pgo=off -tags man -ldflags '$(LDFLAGS)' ./cmd/$$name man $(BIN)/man/$$name || exit; done
+
+install: build man ## install programs, units, manual pages and completion under DESTDIR and PREFIX (/usr/local)
+	for name in $(PROGRAMS); do scripts/install.sh $$name '$(DESTDIR)' '$(PREFIX)' || exit; done
+
+packages: build man ## build .deb, .rpm and SBOM of each program in bin/packages, the same bytes for the same commit
+	scripts/packages.sh '$(VERSION)' '$(EPOCH)' $(BIN)/packages $(PROGRAMS)
 
 demo: build ## route packets between network namespaces; needs root
 	mkdir -p out

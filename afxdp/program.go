@@ -15,6 +15,9 @@ import (
 
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target bpfel -no-global-types -type decision -output-stem steer steer steer.bpf.c -- -Wall -Werror -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu
 
+// Program returns the object file of the XDP program.
+func Program() []byte { return _SteerBytes }
+
 // program is a port's XDP program (steer.bpf.c) with its maps.
 type program struct {
 	steerObjects

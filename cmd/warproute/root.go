@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/warproute/warproute/afxdp"
+	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/internal/cli"
 )
 
@@ -42,7 +44,9 @@ ip route, FRR and BIRD work unchanged.
 	for name, verb := range map[string]string{"bench": "forward", "gen": "gen", "demo": "demo"} {
 		root.AddCommand(newMovedCommand(name, verb))
 	}
-	return cli.Root(root)
+	forward, gateway := gpu.Kernels()
+	return cli.Root(root, cli.Object{Name: "forward.ptx", Code: forward}, cli.Object{Name: "gateway.ptx", Code: gateway},
+		cli.Object{Name: "steer_bpfel.o", Code: afxdp.Program()})
 }
 
 // newMovedCommand returns a hidden command that names its successor in warproute-bench.

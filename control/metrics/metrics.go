@@ -23,9 +23,10 @@ import (
 
 // Build describes the binary: the labels of build_info.
 type Build struct {
-	Version   string `json:"version"`  // release version
-	Revision  string `json:"revision"` // Git revision
-	GoVersion string `json:"go"`       // Go version
+	Version   string `json:"version"`        // release version
+	Revision  string `json:"revision"`       // Git revision
+	Date      string `json:"date,omitempty"` // of the revision, RFC 3339
+	GoVersion string `json:"go"`             // Go version
 }
 
 // Handler serves snapshots, and metrics of the process and the Go runtime.

@@ -51,7 +51,7 @@ func sample() *status.Snapshot {
 
 func scrape(t *testing.T) string {
 	t.Helper()
-	s, err := Serve("127.0.0.1:0", Handler(Build{"v1", "abc", "go1"}, sample))
+	s, err := Serve("127.0.0.1:0", Handler(Build{Version: "v1", Revision: "abc", GoVersion: "go1"}, sample))
 	require.NoError(t, err)
 	defer s.Close()
 	resp, err := http.Get("http://" + s.Addr().String() + "/metrics")

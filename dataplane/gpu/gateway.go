@@ -15,6 +15,9 @@ import (
 //go:embed kernel/gateway.ptx
 var ipsecKernel []byte
 
+// Kernels returns the PTX of the kernels of routers and of gateways.
+func Kernels() (forward, gateway []byte) { return kernels, ipsecKernel }
+
 const (
 	// minStagingBytes is the smallest staging buffer of a warp: a frame with its line owners, and a key.
 	minStagingBytes = 4 * 1024

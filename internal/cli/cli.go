@@ -22,13 +22,14 @@ func Main(root *cobra.Command) {
 // extra are commands that build tags add.
 var extra []*cobra.Command
 
-// Root completes a root command: version, completion, usage errors.
-func Root(root *cobra.Command) *cobra.Command {
+// Root completes a root command: version, completion, usage errors. `version` prints the checksums of
+// objects.
+func Root(root *cobra.Command, objects ...Object) *cobra.Command {
 	Group(root)
 	root.Version = VersionLine(root.Name())
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SilenceUsage, root.SilenceErrors = true, true
-	root.AddCommand(newVersionCommand())
+	root.AddCommand(newVersionCommand(objects))
 	root.AddCommand(extra...)
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -11,18 +13,27 @@ import (
 	"github.com/warproute/warproute/control/metrics"
 )
 
-// version and revision are set by the Makefile. A plain `go build` leaves them to the build
+// version, revision and date are set by the Makefile. A plain `go build` leaves them to the build
 // information that Go records.
-var version, revision string
+var version, revision, date string
 
-// Build returns the version, revision and Go version of this binary.
+// Object is code for a GPU or for the kernel that is part of a binary.
+type Object struct {
+	Name string // of its file
+	Code []byte
+}
+
+// Build returns the version, revision, date and Go version of this binary.
 func Build() metrics.Build {
-	b := metrics.Build{Version: version, Revision: revision, GoVersion: runtime.Version()}
+	b := metrics.Build{Version: version, Revision: revision, Date: date, GoVersion: runtime.Version()}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.Version = cmp.Or(b.Version, info.Main.Version)
 		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
+			switch s.Key {
+			case "vcs.revision":
 				b.Revision = cmp.Or(b.Revision, s.Value)
+			case "vcs.time":
+				b.Date = cmp.Or(b.Date, s.Value)
 			}
 		}
 	}
@@ -30,23 +41,44 @@ func Build() metrics.Build {
 	return b
 }
 
-// VersionLine returns the output of --version and `version`.
+// VersionLine returns the output of --version and the first line of `version`.
 func VersionLine(program string) string {
 	b := Build()
-	return fmt.Sprintf("%s %s (%s), %s, %s/%s", program, b.Version, b.Revision, b.GoVersion, runtime.GOOS, runtime.GOARCH)
+	revision := b.Revision
+	if b.Date != "" {
+		revision += ", " + b.Date
+	}
+	return fmt.Sprintf("%s %s (%s), %s, %s/%s", program, b.Version, revision, b.GoVersion, runtime.GOOS, runtime.GOARCH)
 }
 
-func newVersionCommand() *cobra.Command {
+// objectHash is an object in the output of `version --json`.
+type objectHash struct {
+	Name   string `json:"name"`
+	SHA256 string `json:"sha256"`
+}
+
+func newVersionCommand(objects []Object) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version, revision and Go version",
+		Short: "Print the version, revision, Go version, and checksums of GPU kernels and XDP programs",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if asJSON {
-				return WriteJSON(c.OutOrStdout(), Build())
+			hashes := []objectHash{}
+			for _, o := range objects {
+				hashes = append(hashes, objectHash{o.Name, fmt.Sprintf("%x", sha256.Sum256(o.Code))})
 			}
-			_, err := fmt.Fprintln(c.OutOrStdout(), VersionLine(c.Root().Name()))
+			if asJSON {
+				return WriteJSON(c.OutOrStdout(), struct {
+					metrics.Build
+					Objects []objectHash `json:"objects"`
+				}{Build(), hashes})
+			}
+			text := VersionLine(c.Root().Name()) + "\n"
+			for _, h := range hashes {
+				text += fmt.Sprintf("%s  %s\n", h.SHA256, h.Name)
+			}
+			_, err := io.WriteString(c.OutOrStdout(), text)
 			return err
 		},
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,12 +35,13 @@ type host struct {
 	network        lab.Network
 	client, router *lab.Namespace
 	log            string   // file of the router's log
-	enter          []string // nsenter arguments of systemctl beside systemd
+	enter          []string // nsenter arguments of a command beside systemd
 }
 
 const runDir = "/run/systemd-test"
 
-func newHost(t *testing.T, program string) *host {
+// newHost starts systemd on a machine whose program and unit are installed by a function.
+func newHost(t *testing.T, install func(*host)) *host {
 	t.Helper()
 	made, err := lab.Build(lab.VethOptions{}, `
 router wan0 10.8.0.1/24 -- server eth0 10.8.0.2/24
@@ -55,27 +55,24 @@ client sysctl net.ipv4.ip_forward 0`)
 
 	h.must(os.MkdirAll(runDir, 0o755))
 	h.configure(goodConfig)
-	// The unit does not see /tmp.
-	h.run("cp", program, "/usr/local/bin/warproute")
-	h.writeUnits()
+	units := filepath.Join(runDir, "units")
+	h.must(os.MkdirAll(units, 0o755))
+	for _, name := range []string{"default", "sysinit", "basic", "shutdown", "network-pre", "multi-user"} {
+		h.must(os.WriteFile(filepath.Join(units, name+".target"), []byte("[Unit]\nDefaultDependencies=no\n"), 0o644))
+	}
 	h.startSystemd()
+	install(h)
 	return h
 }
 
-// writeUnits writes the router's unit, with a shorter watchdog limit and a log file in place of the
-// journal, and empty targets.
-func (h *host) writeUnits() {
+// link has systemd load the router's unit from a file, with a shorter watchdog limit and a log file in place
+// of the journal.
+func (h *host) link(unit string) {
 	h.t.Helper()
-	text, err := os.ReadFile(unit)
-	h.must(err)
-	service := regexp.MustCompile(`(?m)^WatchdogSec=.*$`).ReplaceAllString(string(text), "WatchdogSec=5")
-	service = strings.Replace(service, "[Install]", fmt.Sprintf("StandardOutput=append:%[1]s\nStandardError=append:%[1]s\n\n[Install]", h.log), 1)
-	units := filepath.Join(runDir, "units")
-	h.must(os.MkdirAll(units, 0o755))
-	h.must(os.WriteFile(filepath.Join(units, "warproute.service"), []byte(service), 0o644))
-	for _, name := range []string{"default", "sysinit", "basic", "shutdown", "network-pre"} {
-		h.must(os.WriteFile(filepath.Join(units, name+".target"), []byte("[Unit]\nDefaultDependencies=no\n"), 0o644))
-	}
+	name := filepath.Join(runDir, "units", "warproute.service")
+	h.must(os.Symlink(unit, name))
+	h.must(os.MkdirAll(name+".d", 0o755))
+	h.must(os.WriteFile(filepath.Join(name+".d", "test.conf"), fmt.Appendf(nil, "[Service]\nWatchdogSec=5\nStandardOutput=append:%[1]s\nStandardError=append:%[1]s\n", h.log), 0o644))
 }
 
 // startSystemd starts systemd in the router's network namespace, as init of a PID namespace.
@@ -97,7 +94,7 @@ func (h *host) startSystemd() {
 	h.run("mount", "-t", "cgroup2", "cgroup2", "/sys/fs/cgroup")
 	h.eventually(h.t, patience, "systemd runs", func() bool {
 		child, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", p.Pid()))
-		h.enter = []string{"--target", strings.TrimSpace(string(child)), "--pid", "--mount", "--root", "systemctl"}
+		h.enter = []string{"--target", strings.TrimSpace(string(child)), "--pid", "--mount", "--net", "--root"}
 		return h.try("show") == nil
 	})
 }
@@ -116,13 +113,19 @@ func (h *host) run(name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// beside runs a command beside systemd.
+func (h *host) beside(name string, args ...string) string {
+	h.t.Helper()
+	return h.run("nsenter", slices.Concat(h.enter, []string{name}, args)...)
+}
+
 func (h *host) systemctl(args ...string) string {
 	h.t.Helper()
-	return h.run("nsenter", slices.Concat(h.enter, args)...)
+	return h.beside("systemctl", args...)
 }
 
 func (h *host) try(args ...string) error {
-	return exec.Command("nsenter", slices.Concat(h.enter, args)...).Run()
+	return exec.Command("nsenter", slices.Concat(h.enter, []string{"systemctl"}, args)...).Run()
 }
 
 // written returns the log of the router and systemd's lines of the kernel log.

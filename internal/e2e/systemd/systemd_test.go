@@ -24,7 +24,13 @@ const unit = "../../../contrib/warproute.service"
 const patience = 30 * time.Second
 
 func testUnit(t *testing.T, program string) {
-	h := newHost(t, program)
+	h := newHost(t, func(h *host) {
+		h.run("cp", program, "/usr/local/bin/warproute") // the unit does not see /tmp
+		file, err := filepath.Abs(unit)
+		h.must(err)
+		h.link(file)
+		h.systemctl("daemon-reload")
+	})
 	h.systemctl("start", "warproute")
 	h.forwardsWithin(patience, "the start")
 

@@ -69,3 +69,6 @@ func InVM(t *testing.T, limit time.Duration, modules []string, run func(t *testi
 		t.Error("the test failed in the guest")
 	}
 }
+
+// Inside reports whether a test of InVM runs in the guest.
+func Inside() bool { return os.Getenv(programVar) != "" }
