@@ -31,6 +31,7 @@ type workerStats struct {
 	transmitting atomic.Int64 // packets in transmit rings
 	inFlight     atomic.Int64 // chunks that the engine has
 	idle         atomic.Int64 // nanoseconds of iterations without work
+	started      atomic.Int64 // batch.Clock at the start, 0 before
 
 	frames         int64 // in the UMEM, without large frames
 	free, withheld atomic.Int64
@@ -83,6 +84,7 @@ type Stats struct {
 	InFlight     int64         // chunks that engines have now
 	Idle         time.Duration // of all workers, polling or asleep without work
 	Frames       []FrameStats  // by worker
+	Loads        []LoadStats   // by worker
 
 	Originated int64 // ICMP errors, packets of the host, and all but one fragment of each fragmented packet
 	Merged     int64 // all but one fragment of each reassembled packet
@@ -100,6 +102,25 @@ type FrameStats struct {
 	Withheld int64 `json:"withheld"` // unused, because a failed GPU may still write to them
 }
 
+// LoadStats is the time of a worker since its start.
+type LoadStats struct {
+	Elapsed time.Duration
+	Busy    time.Duration // with packets; the rest it polled or slept, also while a GPU had its packets
+}
+
+// loads returns the times of all workers. The latest sleep of a worker, 50 ms at most, counts as busy until
+// it ends.
+func (r *Router) loads() []LoadStats {
+	all := make([]LoadStats, len(r.workers))
+	for i, w := range r.workers {
+		if start := w.stats.started.Load(); start != 0 {
+			elapsed := batch.Clock() - time.Duration(start)
+			all[i] = LoadStats{elapsed, max(0, elapsed-time.Duration(w.stats.idle.Load()))}
+		}
+	}
+	return all
+}
+
 // Frames returns the frame statistics of all workers. It may be called at any time.
 func (r *Router) Frames() []FrameStats {
 	all := make([]FrameStats, len(r.workers))
@@ -111,7 +132,7 @@ func (r *Router) Frames() []FrameStats {
 
 // Stats returns the sum of all workers' statistics. It may be called at any time.
 func (r *Router) Stats() *Stats {
-	s := &Stats{Ports: make([]PortStats, r.ports), Workers: len(r.workers), Engine: r.workers[0].engine.Name(), Frames: r.Frames(), Lanes: r.lanes()}
+	s := &Stats{Ports: make([]PortStats, r.ports), Workers: len(r.workers), Engine: r.workers[0].engine.Name(), Frames: r.Frames(), Loads: r.loads(), Lanes: r.lanes()}
 	for _, w := range r.workers {
 		for p := range w.counters {
 			c, sum := &w.counters[p], &s.Ports[p]

@@ -72,6 +72,7 @@ type worker struct {
 // run is the loop of the worker until Stop.
 func (w *worker) run() {
 	w.refill()
+	w.stats.started.Store(int64(batch.Clock()))
 	var lastBusy time.Duration
 	for !w.stop.Load() {
 		w.runCalls()

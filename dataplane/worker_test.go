@@ -137,8 +137,11 @@ func TestIdleTimeIsCounted(t *testing.T) {
 	r.queues[0].Play(numbered(1000, "10.1.0.1"), -1)
 	r.start()
 	time.Sleep(span)
-	idle := r.router.Stats().Idle
+	idle, load := r.router.Stats().Idle, r.router.Stats().Loads[0]
 	r.queues[0].Pause()
+	if load.Elapsed < span || load.Elapsed > 10*span || load.Busy < load.Elapsed*8/10 || load.Busy > load.Elapsed {
+		t.Errorf("always with packets for %v: busy for %v of %v", span, load.Busy, load.Elapsed)
+	}
 	if r.stop(); idle > span/10 {
 		t.Errorf("always with packets for %v: idle for %v", span, idle)
 	}

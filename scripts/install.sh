@@ -19,7 +19,7 @@ done
 "$BIN/$name" completion fish >"$root/share/fish/vendor_completions.d/$name.fish"
 install -D -m 644 -t "$root/share/doc/$name" README.md CHANGELOG.md LICENSE
 if [ "$name" = warproute ]; then
-	install -D -m 644 -t "$root/share/doc/warproute/examples" configs/*.yaml
+	install -D -m 644 -t "$root/share/doc/warproute/examples" configs/*.yaml contrib/prometheus/warproute.rules.yml contrib/grafana/warproute.json
 	install -d "$root/lib/systemd/system"
 	for unit in contrib/*.service; do
 		sed "s|/usr/local/bin/|$prefix/bin/|" "$unit" >"$root/lib/systemd/system/${unit##*/}"

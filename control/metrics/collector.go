@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"math"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -36,6 +37,7 @@ var (
 	neighborQueue = desc("neighbor_queue_packets", "Packets queued for neighbors whose MAC address is not resolved.")
 
 	saPackets   = desc("ipsec_sa_packets_total", "Packets that a security association encrypted or decrypted, including previous associations of the same name.", "sa", "direction")
+	saBytes     = desc("ipsec_sa_bytes_total", "Bytes that a security association encrypted or decrypted, as Linux counts them, including previous associations of the same name.", "sa", "direction")
 	saReplays   = desc("ipsec_sa_replays_total", "Packets that the replay window of a security association dropped, including previous associations of the same name.", "sa")
 	saICV       = desc("ipsec_sa_icv_failures_total", "Packets of a security association dropped because the ICV does not match, including previous associations of the same name.", "sa")
 	ipsecErrors = desc("ipsec_errors_total", "Packets dropped by IPsec, by the error name of Linux XFRM statistics.", "error")
@@ -71,7 +73,7 @@ type collector struct {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		buildInfo, rxPackets, rxBytes, txPackets, txBytes, portUp, drops,
-		batchPackets, batchStage, lanePackets, laneMissed, laneQueued, laneSeconds, engineChunks, gpuFailovers, neighborQueue, framesTotal, framesFree, framesWithheld, saPackets, saReplays, saICV, ipsecErrors, fibRoutes, fibUpdate,
+		batchPackets, batchStage, lanePackets, laneMissed, laneQueued, laneSeconds, engineChunks, gpuFailovers, neighborQueue, workerBusy, framesTotal, framesFree, framesWithheld, saPackets, saBytes, saReplays, saICV, ipsecErrors, fibRoutes, fibUpdate,
 		configReloads, configLoaded, configTried,
 		linuxForwarding, guardActive, xdpToLinux, xdpNoSocket, xdpRefused, xdpTransit, xskRxDropped, xskRxFull, xskFillEmpty, xskTxEmpty, xskDescInvalid,
 	} {
@@ -94,7 +96,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		send.lane(&s.Stats.Lanes[i])
 	}
 	send.engine(s)
-	send.frames(s.Stats.Frames)
+	send.workers(s.Stats)
 	send.config(s)
 	send.guard(s.Guard)
 	send.gauge(neighborQueue, float64(s.Stats.Waiting))
@@ -151,6 +153,7 @@ func (ch sender) port(p *status.PortState, c *dataplane.PortStats) {
 func (ch sender) ipsec(s *status.Snapshot) {
 	for _, t := range s.Traffic { // by name: SPIs change at each rekey
 		ch.counter(saPackets, t.Packets, t.Tunnel, t.Direction.String())
+		ch.counter(saBytes, t.Bytes, t.Tunnel, t.Direction.String())
 		if t.Direction == ipsec.In {
 			ch.counter(saReplays, t.Replays, t.Tunnel)
 			ch.counter(saICV, t.ICVFailures, t.Tunnel)
@@ -173,6 +176,11 @@ func (ch sender) ipsec(s *status.Snapshot) {
 
 func (ch sender) counter(d *prometheus.Desc, n uint64, labels ...string) {
 	ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}
+
+// seconds sends a counter of time.
+func (ch sender) seconds(d *prometheus.Desc, t time.Duration, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, t.Seconds(), labels...)
 }
 
 func (ch sender) gauge(d *prometheus.Desc, v float64, labels ...string) {

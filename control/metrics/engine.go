@@ -15,14 +15,18 @@ var (
 )
 
 var (
+	workerBusy     = desc("worker_busy_seconds_total", "Time in which a worker had packets to move. Its rate is the load of the worker: at 1 packets are lost.", "worker")
 	framesTotal    = desc("frames", "Packet buffers (frames) of a worker, excluding large frames.", "worker")
 	framesFree     = desc("frames_free", "Free packet buffers (frames) of a worker. At 0 the worker receives nothing: alert on it.", "worker")
 	framesWithheld = desc("frames_withheld", "Packet buffers (frames) of a worker that stay unused because a failed GPU could still write to them.", "worker")
 )
 
-// frames sends the frame counts of workers.
-func (ch sender) frames(workers []dataplane.FrameStats) {
-	for i, f := range workers {
+// workers sends the load and the frame counts of workers.
+func (ch sender) workers(s *dataplane.Stats) {
+	for i, l := range s.Loads {
+		ch.seconds(workerBusy, l.Busy, strconv.Itoa(i))
+	}
+	for i, f := range s.Frames {
 		worker := strconv.Itoa(i)
 		ch.gauge(framesTotal, float64(f.Total), worker)
 		ch.gauge(framesFree, float64(f.Free), worker)

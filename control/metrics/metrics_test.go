@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
@@ -36,7 +37,7 @@ func sample() *status.Snapshot {
 			{Name: "wan0"},
 		},
 		Engine:     status.EngineState{Name: "cpu", Reason: "no_gpu"},
-		Stats:      &dataplane.Stats{Ports: []dataplane.PortStats{{RxPackets: 10, RxBytes: 600}, {TxPackets: 9, TxBytes: 540}}, Chunks: 3},
+		Stats:      &dataplane.Stats{Loads: []dataplane.LoadStats{{Elapsed: 4 * time.Second, Busy: 1500 * time.Millisecond}}, Ports: []dataplane.PortStats{{RxPackets: 10, RxBytes: 600}, {TxPackets: 9, TxBytes: 540}}, Chunks: 3},
 		RoutesIPv4: 5, RoutesIPv6: 6,
 		Updates: new(hist.Snapshot),
 	}
@@ -153,7 +154,7 @@ func TestSAsAreCountedByName(t *testing.T) {
 	s := sample()
 	s.SAs = []status.SA{{Name: "a", SPI: 0x100, Direction: "in", Packets: 3}, {Name: "a", SPI: 0x101, Direction: "in", Packets: 4}}
 	s.Traffic = []gateway.Traffic{
-		{Tunnel: "a", Direction: ipsec.In, Stats: ipsec.Stats{Packets: 9, Replays: 8, ICVFailures: 7}},
+		{Tunnel: "a", Direction: ipsec.In, Stats: ipsec.Stats{Packets: 9, Bytes: 900, Replays: 8, ICVFailures: 7}},
 		{Tunnel: "a", Direction: ipsec.Out, Stats: ipsec.Stats{Packets: 5}},
 	}
 	w := httptest.NewRecorder()
@@ -165,6 +166,7 @@ func TestSAsAreCountedByName(t *testing.T) {
 		}
 	}
 	if want := []string{
+		`warproute_ipsec_sa_bytes_total{direction="in",sa="a"} 900`, `warproute_ipsec_sa_bytes_total{direction="out",sa="a"} 0`,
 		`warproute_ipsec_sa_icv_failures_total{sa="a"} 7`,
 		`warproute_ipsec_sa_packets_total{direction="in",sa="a"} 9`, `warproute_ipsec_sa_packets_total{direction="out",sa="a"} 5`,
 		`warproute_ipsec_sa_replays_total{sa="a"} 8`,

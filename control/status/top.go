@@ -20,6 +20,7 @@ type Top struct {
 	Engine      string    `json:"engine"`      // current engine: cpu, gpu
 	Description string    `json:"description"` // reason for the engine, as a sentence
 	Workers     int       `json:"workers"`     // number of workers
+	Load        []float64 `json:"load"`        // share of the interval in which each worker had packets, 0 to 1
 
 	Chunks          float64 `json:"chunks"`                 // chunks per second
 	PacketsPerChunk float64 `json:"packets_per_chunk"`      // average packets per chunk
@@ -81,7 +82,14 @@ func TopOf(before, now *Snapshot, interval time.Duration) Top {
 	t := Top{
 		Time: time.Now(), Interval: interval.Nanoseconds(), Engine: now.Engine.Name, Description: now.Engine.Why, Workers: now.Stats.Workers,
 		Chunks: float64(chunks.Count) / interval.Seconds(), PacketsPerChunk: chunks.Mean(), InFlight: now.Stats.InFlight, NeighborQueue: now.Stats.Waiting,
-		Ports: []TopPort{}, Drops: []TopDrop{}, SAs: []TopSA{},
+		Load: []float64{}, Ports: []TopPort{}, Drops: []TopDrop{}, SAs: []TopSA{},
+	}
+	for i, l := range now.Stats.Loads {
+		was := dataplane.LoadStats{}
+		if i < len(before.Stats.Loads) {
+			was = before.Stats.Loads[i]
+		}
+		t.Load = append(t.Load, min(1, float64(max(0, l.Busy-was.Busy))/float64(max(1, l.Elapsed-was.Elapsed))))
 	}
 	var drops [batch.NumReasons]float64
 	for i := range now.Ports {
@@ -142,13 +150,22 @@ func busiest(before, now []SA, perSecond func(a, b uint64) float64) []TopSA {
 	return all[:min(len(all), topSAs)]
 }
 
+// topWidth is the width of a screen in characters. Text beyond it is cut.
+const topWidth = 80
+
 // WriteTop writes one screen.
 func WriteTop(w io.Writer, t Top) error {
-	_, err := fmt.Fprintf(w, "%s  %s chunks/s of %.1f packets, %d in flight; %s queued for neighbors; %s; engine %s (%s)\n\n",
-		t.Time.Format(time.TimeOnly), rate(t.Chunks), t.PacketsPerChunk, t.InFlight, count(t.NeighborQueue, "packet"), count(t.Workers, "worker"), t.Engine, t.Description)
-	if err != nil {
-		return err
+	lines := []string{
+		fmt.Sprintf("%s  engine %s: %s", t.Time.Format(time.TimeOnly), t.Engine, t.Description),
+		fmt.Sprintf("%s chunks/s of %.1f packets, %d in flight; %s queued for neighbors", rate(t.Chunks), t.PacketsPerChunk, t.InFlight, count(t.NeighborQueue, "packet")),
+		t.loads(),
 	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, cut(line, topWidth)); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(w)
 	ports := newTable(w, "PORT", "STATE", "RX PPS", "RX BIT/S", "TX PPS", "TX BIT/S", "DROPS/S", "LOST/S")
 	for _, p := range t.Ports {
 		ports.row(p.Name, upDown(p.Up), rate(p.RxPackets), rate(p.RxBits), rate(p.TxPackets), rate(p.TxBits), rate(p.Drops), rate(p.Lost))
@@ -171,7 +188,7 @@ func WriteTop(w io.Writer, t Top) error {
 		fmt.Fprintln(w)
 		drops := newTable(w, "DROPS/S", "REASON", "DESCRIPTION")
 		for _, d := range t.Drops {
-			drops.row(rate(d.Packets), d.Reason, d.Description)
+			drops.row(rate(d.Packets), d.Reason, cut(d.Description, topWidth-len("DROPS/S  xfrm_out_state_proto_error  ")))
 		}
 		if err := drops.flush(); err != nil {
 			return err
@@ -186,6 +203,31 @@ func WriteTop(w io.Writer, t Top) error {
 		sas.row(s.Name, s.Direction, fmt.Sprintf("%#x", s.SPI), rate(s.Packets), rate(s.Bits))
 	}
 	return sas.flush()
+}
+
+// loads returns the loads of workers in percent; of many workers, the mean and the highest.
+func (t *Top) loads() string {
+	var all []string
+	sum, highest := 0.0, 0
+	for i, l := range t.Load {
+		all = append(all, fmt.Sprintf("%.0f%%", 100*l))
+		if sum += l; l > t.Load[highest] {
+			highest = i
+		}
+	}
+	text := fmt.Sprintf("%s, load %s", count(t.Workers, "worker"), strings.Join(all, " "))
+	if len(text) <= topWidth {
+		return text
+	}
+	return fmt.Sprintf("%s, mean load %.0f%%, highest %s (worker %d)", count(t.Workers, "worker"), 100*sum/float64(len(all)), all[highest], highest)
+}
+
+// cut shortens text to n characters.
+func cut(text string, n int) string {
+	if r := []rune(text); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return text
 }
 
 // rate formats a rate with three digits and a decimal prefix: 812, 4.07k, 1.20M.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -24,6 +25,8 @@ func TestTopShowsTheInterval(t *testing.T) {
 	p.Drops[batch.TTLExpired] += 10
 	p.Drops[batch.NoRoute] += 30
 	now.Ports[1].Rings.RxRingFull += 2
+	before.Stats.Loads = []dataplane.LoadStats{{Elapsed: 10 * time.Second, Busy: time.Second}, {Elapsed: 10 * time.Second}}
+	now.Stats.Loads = []dataplane.LoadStats{{Elapsed: 12 * time.Second, Busy: 2 * time.Second}, {Elapsed: 12 * time.Second, Busy: 3 * time.Second}}
 	var packets hist.Histogram
 	packets.Record(20, 8)
 	packets.AddTo(&now.Stats.Packets)
@@ -37,7 +40,9 @@ func TestTopShowsTheInterval(t *testing.T) {
 	top.Time = time.Date(2026, 11, 21, 12, 0, 3, 0, time.UTC)
 	var b strings.Builder
 	require.NoError(t, WriteTop(&b, top))
-	want := `12:00:03  4 chunks/s of 20.0 packets, 2 in flight; 1 packet queued for neighbors; 2 workers; engine cpu (no GPU was found)
+	want := `12:00:03  engine cpu: no GPU was found
+4 chunks/s of 20.0 packets, 2 in flight; 1 packet queued for neighbors
+2 workers, load 50% 100%
 
 PORT  STATE  RX PPS  RX BIT/S  TX PPS  TX BIT/S  DROPS/S  LOST/S
 lan0  up     1.23M   632M      0       0         20       0
@@ -64,6 +69,34 @@ a    out        0x1  100    80.0k
 	quiet := TopOf(now, now, time.Second)
 	if len(quiet.Drops)+len(quiet.SAs) != 0 || quiet.Chunks != 0 || quiet.Latency[0].P99 != 0 || quiet.Ports[0].RxPackets != 0 {
 		t.Errorf("idle router: %+v", quiet)
+	}
+}
+
+// A screen of a busy router fits a terminal of 80 columns.
+func TestTopFits80Columns(t *testing.T) {
+	top := Top{
+		Engine: "gpu", Description: strings.Repeat("a long reason ", 10), Workers: 28, Chunks: 123_456_789, PacketsPerChunk: 1999.9, InFlight: 256, NeighborQueue: 16_384,
+		Ports: []TopPort{{Name: "enp129s0f0np0.1", Up: false, RxPackets: 123e6, RxBits: 123e9, TxPackets: 123e6, TxBits: 123e9, Drops: 123e6, Lost: 123e6}},
+		SAs:   []TopSA{{Name: "site-to-site-frankfurt-amsterdam", Direction: "out", SPI: 1<<32 - 1, Packets: 123e6, Bits: 123e9}},
+	}
+	for range top.Workers {
+		top.Load = append(top.Load, 1)
+	}
+	for range dataplane.NumStages {
+		top.Latency = append(top.Latency, TopLatency{"engine", 123_456_789, 123_456_789})
+	}
+	for r := range batch.Reason(batch.NumReasons) {
+		top.Drops = append(top.Drops, TopDrop{r.String(), r.Description(), 123e6})
+	}
+	var b strings.Builder
+	require.NoError(t, WriteTop(&b, top))
+	for line := range strings.Lines(b.String()) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if !strings.Contains(b.String(), "28 workers, mean load 100%, highest 100% (worker 0)\n") {
+		t.Error(b.String())
 	}
 }
 

@@ -39,8 +39,8 @@ func metricsReference(root string) (string, error) {
 				}
 			case *ast.CallExpr:
 				if s, ok := n.Fun.(*ast.SelectorExpr); ok && len(n.Args) > 0 {
-					if v, ok := n.Args[0].(*ast.Ident); ok && slices.Contains([]string{"counter", "gauge", "histogram"}, s.Sel.Name) {
-						kinds[v.Name] = s.Sel.Name
+					if v, ok := n.Args[0].(*ast.Ident); ok && senders[s.Sel.Name] != "" {
+						kinds[v.Name] = senders[s.Sel.Name]
 					}
 				}
 			}
@@ -67,6 +67,9 @@ func metricsReference(root string) (string, error) {
 	}
 	return b.String(), nil
 }
+
+// senders are the methods that send metrics of a type.
+var senders = map[string]string{"counter": "counter", "seconds": "counter", "gauge": "gauge", "histogram": "histogram"}
 
 // metricOf returns the metric that a call of desc declares, or nil.
 func metricOf(e ast.Expr) *metric {
