@@ -62,7 +62,7 @@ var hints = [NumReasons]string{
 
 	LaneFull:          "`show lanes` has the load of each lane; use more workers or queues, or a GPU for the packets of tunnels",
 	XfrmOutNoPols:     "bring the tunnel of the interface up (`swanctl --initiate`, or start_action = trap), or widen its traffic selectors; `show policies` lists its policies",
-	XfrmPolicyRefused: "`show policies` names the policy and the reason; change or delete it, for example use policy-based tunnels instead of an XFRM interface (if_id)",
+	XfrmPolicyRefused: "`show policies` names the policy and the reason; change or delete it",
 }
 
 // Hint says how an operator fixes drops with the reason, or why there is nothing to fix.

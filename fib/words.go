@@ -39,7 +39,7 @@ func (k Kind) String() string {
 // KindForward has an index: of a group if G is set, else of an adjacency. So has KindNoPort over XFRM
 // interfaces: of a group whose buckets hold values of if_id, else the if_id itself; 0 is another interface.
 // The MTU is that of the route, or of the XFRM interface if it is smaller, in bytes of IP packet, 0 for none. Bit 33 is always 0: devices order their loads
-// by it.
+// by it. Bits 34 to 39 are not used.
 type NextHop uint64
 
 const (

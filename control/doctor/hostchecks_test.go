@@ -100,9 +100,9 @@ func TestHostChecks(t *testing.T) {
 		{"no XFRM policy that would be refused", xfrmPolicies, nil, OK, "no unsupported policies", ""},
 		{"an XFRM policy that would be refused", xfrmPolicies, func(h *Host) {
 			h.Refused = func() ([]xfrm.Refused, error) {
-				return []xfrm.Refused{{Policy: "0.0.0.0/0 to 0.0.0.0/0", Direction: "out", Reason: "belongs to an XFRM interface (if_id 42)", Hint: "use policy-based tunnels"}}, nil
+				return []xfrm.Refused{{Policy: "0.0.0.0/0 to 0.0.0.0/0", Direction: "out", Reason: "has a mark", Hint: "change the policy"}}, nil
 			}
-		}, Warn, "0.0.0.0/0 to 0.0.0.0/0 (out): belongs to an XFRM interface (if_id 42)", "policy-based"},
+		}, Warn, "0.0.0.0/0 to 0.0.0.0/0 (out): has a mark", "change the policy"},
 		{"a kernel without XFRM", xfrmPolicies, func(h *Host) {
 			h.Refused = func() ([]xfrm.Refused, error) { return nil, unix.EPROTONOSUPPORT }
 		}, OK, "not in this kernel", ""},

@@ -13,17 +13,21 @@ import (
 // decision is the result of a lookup, as Verify compares it.
 type decision struct {
 	kind  fib.Kind
-	paths map[string]float64 // for KindForward: percent of the flows, by pathName
+	paths map[string]float64 // for KindForward: percent of the flows, by pathName; for KindNoPort: by tunnelName
 	mtu   uint16             // of the route; 0: none
 }
 
 // share returns a decision to forward over paths with these weights.
 func share(weights map[string]float64, mtu uint16) decision {
+	return shareOf(fib.KindForward, weights, mtu)
+}
+
+func shareOf(kind fib.Kind, weights map[string]float64, mtu uint16) decision {
 	total := 0.0
 	for _, w := range weights {
 		total += w
 	}
-	d := decision{fib.KindForward, map[string]float64{}, mtu}
+	d := decision{kind, map[string]float64{}, mtu}
 	for path, w := range weights {
 		d.paths[path] = 100 * w / total
 	}
@@ -54,7 +58,7 @@ func (d decision) matches(linux decision) bool {
 }
 
 func (d decision) String() string {
-	if d.kind != fib.KindForward {
+	if len(d.paths) == 0 {
 		return d.kind.String()
 	}
 	var texts []string
@@ -65,7 +69,7 @@ func (d decision) String() string {
 		texts = append(texts, text)
 	}
 	if d.mtu != 0 {
-		return fmt.Sprintf("forward %s, mtu %d", strings.Join(texts, "; "), d.mtu)
+		return fmt.Sprintf("%v %s, mtu %d", d.kind, strings.Join(texts, "; "), d.mtu)
 	}
-	return "forward " + strings.Join(texts, "; ")
+	return fmt.Sprintf("%v %s", d.kind, strings.Join(texts, "; "))
 }

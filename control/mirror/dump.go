@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"encoding/binary"
+	"math"
 	"net/netip"
 	"slices"
 
@@ -22,6 +23,7 @@ type linuxDump struct {
 	same      map[string]*rtnl.Route // one for all routes with the same hops
 	key       []byte
 	decisions map[*rtnl.Route]decision // cache of decide, for hops without on-link destinations
+	tunnels   bool                     // routes over XFRM interfaces are supported
 }
 
 type linuxRoute struct {
@@ -165,13 +167,23 @@ func (v *linuxDump) decide(ports []port, ip netip.Addr) (netip.Prefix, decision)
 // forward returns the paths to an address with their shares of the flows, and whether the
 // address is a neighbor.
 func (v *linuxDump) forward(ports []port, r *rtnl.Route, ip netip.Addr) (d decision, neighbor bool) {
-	live, dead := map[string]float64{}, map[string]float64{} // weights
-	mtu := uint16(r.MTU)
+	live, dead, tunnels := map[string]float64{}, map[string]float64{}, map[string]float64{} // weights
+	mtu, least := uint16(r.MTU), uint32(math.MaxUint16)
+	if r.MTU != 0 {
+		least = r.MTU
+	}
 	elsewhereUp := false
 	for _, h := range r.Hops {
 		link, ok := v.links[h.Index]
 		up := ok && link.Up() && !h.Dead
 		i := slices.IndexFunc(ports, func(p port) bool { return p.ifindex == h.Index })
+		if v.tunnels && i < 0 && link.Kind == "xfrm" && link.IfID != 0 && !link.Foreign && !link.Claimed() && !h.Encap {
+			if up {
+				tunnels[tunnelName(link.IfID)] += float64(h.Weight)
+				least = min(least, link.MTU)
+			}
+			continue
+		}
 		if i < 0 || h.Encap || link.Claimed() {
 			elsewhereUp = elsewhereUp || up
 			continue
@@ -188,6 +200,9 @@ func (v *linuxDump) forward(ports []port, r *rtnl.Route, ip netip.Addr) (d decis
 		} else {
 			dead[path] += float64(h.Weight)
 		}
+	}
+	if len(tunnels) > 0 {
+		return shareOf(fib.KindNoPort, tunnels, uint16(least)), false
 	}
 	if len(live) == 0 && !elsewhereUp {
 		live = dead

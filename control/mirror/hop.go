@@ -20,6 +20,7 @@ type hop struct {
 	id     fib.ID // 0 if the table was full
 	after  fib.ID // previous next hop of the prefix, whose flows it keeps
 	kind   fib.Kind
+	tunnel bool   // packets leave by XFRM interfaces; the kind is KindNoPort
 	object uint32 // ID of the next-hop object, or 0
 	mtu    uint16 // of the routes; 0: none
 	paths  []path // used by KindForward and KindNoPort; otherwise they name the link
@@ -192,14 +193,19 @@ func (s *state) release(h *hop) {
 func (s *state) program(h *hop, kind fib.Kind, paths []path) {
 	old := h.paths
 	h.kind, h.paths = kind, paths
-	var live []fib.Path
-	anyUp, elsewhereUp := false, false
+	var live, tunnels []fib.Path
+	anyUp, elsewhereUp, tunnelUp := false, false, false
 	for i := range paths {
 		p := &paths[i]
 		if p.adjacency = nil; kind == fib.KindForward {
 			p.adjacency = s.adjacencyOf(p)
 		}
 		up := s.isUp(p.link) && !p.dead
+		if id := s.tunnelOf(p); id != 0 && kind == fib.KindForward {
+			tunnelUp = tunnelUp || up
+			tunnels = append(tunnels, fib.Path{Adjacency: id, Weight: p.weight, Dead: !up})
+			continue
+		}
 		if p.adjacency == nil {
 			elsewhereUp = elsewhereUp || up
 			continue
@@ -207,7 +213,11 @@ func (s *state) program(h *hop, kind fib.Kind, paths []path) {
 		anyUp = anyUp || up
 		live = append(live, fib.Path{Adjacency: p.adjacency.id, Weight: p.weight, Dead: !up})
 	}
-	if kind == fib.KindForward && (len(live) == 0 || elsewhereUp && !anyUp) {
+	h.tunnel = tunnelUp
+	switch {
+	case tunnelUp: // no flow leaves in cleartext that Linux may encrypt
+		h.kind, live = fib.KindNoPort, tunnels
+	case kind == fib.KindForward && (len(live) == 0 || elsewhereUp && !anyUp):
 		h.kind, live = fib.KindNoPort, nil
 	}
 	err := s.writeHop(h, live)
@@ -219,6 +229,9 @@ func (s *state) program(h *hop, kind fib.Kind, paths []path) {
 	}
 	if err != nil {
 		s.warnOnce("hops", "routes drop packets: "+err.Error())
+	}
+	if h.id != 0 {
+		s.fib.SetNextHopMTU(h.id, s.mtuOver(h))
 	}
 	s.changed = true
 	for _, p := range old {
@@ -237,9 +250,7 @@ func (s *state) writeHop(h *hop, paths []fib.Path) (err error) {
 	if h.id != 0 {
 		return s.fib.SetNextHop(h.id, h.kind, paths...)
 	}
-	if h.id, err = s.fib.NewNextHopAfter(h.after, h.kind, paths...); err == nil {
-		s.fib.SetNextHopMTU(h.id, h.mtu)
-	}
+	h.id, err = s.fib.NewNextHopAfter(h.after, h.kind, paths...)
 	return err
 }
 

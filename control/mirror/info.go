@@ -19,7 +19,7 @@ import (
 type RouteInfo struct {
 	Prefix      netip.Prefix `json:"prefix"`                // destination
 	Type        string       `json:"type"`                  // named as by `ip route`: unicast, local, blackhole, ...
-	Kind        string       `json:"kind"`                  // action of the router: forward, local, no port, ...
+	Kind        string       `json:"kind"`                  // action of the router: forward, tunnel, local, no port, ...
 	Table       string       `json:"table"`                 // local, main or default
 	Protocol    string       `json:"protocol"`              // origin of the route, named as by `ip route`: kernel, static, bgp, ...
 	Metric      uint32       `json:"metric"`                // lowest preferred
@@ -175,11 +175,19 @@ func (m *Mirror) Neighbors() (all []NeighborInfo) {
 
 func (s *state) routeInfo(p netip.Prefix, r *route, paths []PathInfo, installed bool) RouteInfo {
 	return RouteInfo{
-		Prefix: p, Type: nameOf(typeNames, r.kind), Kind: r.hop.kind.String(),
+		Prefix: p, Type: nameOf(typeNames, r.kind), Kind: r.hop.action(),
 		Table: nameOf(tableNames, uint8(r.table())), Protocol: nameOf(protocolNames, r.protocol),
 		Metric: r.metric(), NexthopID: r.hop.object, MTU: r.hop.mtu, Installed: installed, Paths: paths,
 		Unsupported: unsupportedRoute(r, paths),
 	}
+}
+
+// action returns what the router does with packets.
+func (h *hop) action() string {
+	if h.tunnel {
+		return "tunnel"
+	}
+	return h.kind.String()
 }
 
 // unsupportedRoute returns the reason for not forwarding as Linux does, "" for none.
@@ -187,7 +195,7 @@ func unsupportedRoute(r *route, paths []PathInfo) Unsupported {
 	switch {
 	case r.kind == unix.RTN_MULTICAST && r.hop.kind == fib.KindBlackhole:
 		return MulticastType
-	case r.hop.kind == fib.KindNoPort:
+	case r.hop.kind == fib.KindNoPort && !r.hop.tunnel:
 		for _, p := range paths {
 			if p.Unsupported == Encap {
 				return Encap

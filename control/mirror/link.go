@@ -82,14 +82,17 @@ func (s *state) setLink(r *rtnl.Link) {
 		l = &link{port: -1}
 		s.links[r.Index] = l
 	}
-	wasUp, wasPort, wasFlags := l.up, l.port, l.Flags
+	wasUp, wasPort, wasFlags, wasTunnel := l.up, l.port, l.Flags, l.tunnel()
 	l.Link, l.up, l.seen = *r, r.Up(), s.epoch
 	if l.port = s.portOf(r); l.port >= 0 {
 		s.setPort(l.port, l)
 	} else if wasPort >= 0 {
 		s.pause(wasPort, r.Index)
 	}
-	if !known || wasUp != l.up || wasPort != l.port {
+	if wasTunnel != l.tunnel() {
+		s.tunnelsChanged = true
+	}
+	if !known || wasUp != l.up || wasPort != l.port || wasTunnel != l.tunnel() {
 		s.reprogramOver(r.Index)
 	}
 	if wasUp && !l.up {
@@ -161,9 +164,11 @@ func (s *state) writePort(number int) {
 }
 
 func (s *state) deleteLink(index int) {
-	if _, known := s.links[index]; !known {
+	l, known := s.links[index]
+	if !known {
 		return
 	}
+	s.tunnelsChanged = s.tunnelsChanged || l.tunnel() != Tunnel{}
 	delete(s.links, index)
 	s.forgetNeighborsOn(index)
 	s.reprogramOver(index)

@@ -68,6 +68,9 @@ type Hooks struct {
 	PortPaused func(port int, paused bool)
 	// Own is the router's own interface, whose routes give no warning; "" for none.
 	Own string
+	// Tunnels reports all XFRM interfaces after a change. Without the hook, routes over them are as over any
+	// interface that is not a port.
+	Tunnels func([]Tunnel)
 }
 
 // Mirror is a running mirror.

@@ -38,9 +38,11 @@ type state struct {
 	adjacencies map[neighborID]*adjacency
 	numbered    map[uint32]*adjacency // by index in the table
 
-	dirty    [2]dirty // IPv4, IPv6
-	idleHops []*hop   // possibly unused; writeChanges frees them
-	idleAdjs []*adjacency
+	dirty          [2]dirty // IPv4, IPv6
+	idleHops       []*hop   // possibly unused; writeChanges frees them
+	idleAdjs       []*adjacency
+	tunnelsChanged bool // for the hook
+
 	orphaned bool // a next-hop object in use was deleted
 	changed  bool // the table changed in a way that can unblock queued packets
 

@@ -77,8 +77,8 @@ func checkState(t *testing.T, s *state) {
 	}
 	byObject := 0
 	for h, n := range hops {
-		if w := s.fib.NextHop(h.id); w.MTU() != h.mtu {
-			t.Errorf("hop %d: an MTU of %d in the FIB, want %d", h.id, w.MTU(), h.mtu)
+		if w := s.fib.NextHop(h.id); w.MTU() != s.mtuOver(h) {
+			t.Errorf("hop %d: an MTU of %d in the FIB, want %d", h.id, w.MTU(), s.mtuOver(h))
 		}
 		if h.object != 0 {
 			if byObject++; !slices.Contains(s.ofObject[h.object], h) {

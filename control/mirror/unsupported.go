@@ -21,6 +21,7 @@ type Unsupported string
 const (
 	NoPort        Unsupported = "no_port"   // interface is not a port: dropped
 	Encap         Unsupported = "encap"     // needs an encapsulation: dropped
+	Detached      Unsupported = "detached"  // XFRM interface without a fixed if_id, in a VRF, or of another network namespace: dropped
 	MulticastType Unsupported = "multicast" // `ip route add multicast`, to unicast addresses: dropped, as by Linux
 	ByTOS         Unsupported = "tos"       // by type of service: ignored
 	BySource      Unsupported = "source"    // by source: ignored
@@ -30,6 +31,7 @@ const (
 var unsupportedTexts = map[Unsupported]struct{ what, hint string }{
 	NoPort:        {"routes leave by an interface that is not a port: packets dropped as no_port", "add the interface as a port, or route the prefixes by a port"},
 	Encap:         {"routes with encapsulation (MPLS, SRv6, tunnels) are not supported: packets dropped as no_port", "route the prefixes without encap"},
+	Detached:      {"routes leave by an XFRM interface that is external (without a fixed if_id), in a VRF, or of another network namespace: packets dropped as no_port", "create the interface in the router's namespace with an if_id (ip link add NAME type xfrm if_id N), without a master"},
 	MulticastType: {"routes of type multicast have unicast prefixes: packets dropped as blackhole, as in Linux", "delete the routes, or add them without the word multicast"},
 	ByTOS:         {"routes by type of service are not supported: ignored", "delete the routes, or add them without tos"},
 	BySource:      {"routes by source address are not supported: ignored", "delete the routes, or add them without from"},
@@ -145,6 +147,10 @@ func (s *state) unsupported(p *path) Unsupported {
 	switch {
 	case p.encap:
 		return Encap
+	case s.tunnelOf(p) != 0:
+		return ""
+	case s.hooks.Tunnels != nil && s.links[p.link] != nil && s.links[p.link].Kind == "xfrm":
+		return Detached
 	case s.portNumber(p.link) < 0:
 		return NoPort
 	}
@@ -171,7 +177,7 @@ func Survey(ports []Port) ([]UnsupportedRoutes, error) {
 	}
 	defer conn.Close()
 	var s state
-	if err := s.init(fib.New(0), ports, Hooks{}, slog.New(slog.DiscardHandler)); err != nil {
+	if err := s.init(fib.New(0), ports, Hooks{Tunnels: func([]Tunnel) {}}, slog.New(slog.DiscardHandler)); err != nil {
 		return nil, err
 	}
 	queries := []rtnl.Query{rtnl.Links(), rtnl.Nexthops(), rtnl.Routes(unix.AF_INET), rtnl.Routes(unix.AF_INET6)}

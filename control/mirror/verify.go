@@ -47,6 +47,7 @@ func (m *Mirror) Verify() (v Verification, err error) {
 			return v, errClosed
 		}
 		linux := newLinuxDump()
+		linux.tunnels = m.hooks.Tunnels != nil
 		if err := linux.read(m.verifier); err != nil {
 			return v, fmt.Errorf("read Linux routes: %w", err)
 		}
@@ -165,6 +166,13 @@ func (s *state) decide(ip netip.Addr, cached map[fib.ID]decision) (netip.Prefix,
 }
 
 func (s *state) decision(hop fib.NextHop) decision {
+	if hop.OverXFRM() {
+		weights := map[string]float64{}
+		for bucket := range uint32(fib.Buckets) {
+			weights[tunnelName(s.fib.IfID(hop, bucket<<24))]++
+		}
+		return shareOf(fib.KindNoPort, weights, hop.MTU())
+	}
 	if hop.Kind() != fib.KindForward {
 		return decision{kind: hop.Kind()}
 	}
@@ -190,6 +198,9 @@ func (s *state) adjacency(id uint32) *adjacency {
 	}
 	return new(adjacency)
 }
+
+// tunnelName describes a path over an XFRM interface.
+func tunnelName(ifID uint32) string { return fmt.Sprintf("over if_id %d", ifID) }
 
 // pathName describes a path: port, gateway, MAC address.
 func pathName(port string, gateway netip.Addr, mac fib.MAC) string {

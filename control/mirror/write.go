@@ -89,6 +89,7 @@ func (s *state) writeChanges() bool {
 		d.prefixes, d.all = d.prefixes[:0], false
 	}
 	s.freeHops()
+	s.reportTunnels()
 	changed := s.changed
 	s.changed = false
 	if changed {

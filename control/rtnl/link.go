@@ -20,6 +20,8 @@ type Link struct {
 	Kind    string  // "vlan", "veth", ...; "" for hardware
 	Forced6 bool    // net.ipv6.conf.NAME.force_forwarding (Linux 6.17): forward IPv6 regardless of conf.all.forwarding
 	SlaveOf string  // kind of the master, if reported: "vrf", "bridge", "bond"
+	IfID    uint32  // of an XFRM interface (kind "xfrm")
+	Foreign bool    // its other end, or the SAs of an XFRM interface, are in another network namespace
 }
 
 // InVRF reports whether the link belongs to a VRF, whose table routes the received packets.
@@ -37,7 +39,6 @@ func (l *Link) Up() bool {
 // Parse parses the data of a link message.
 func (l *Link) Parse(data []byte) error {
 	*l = Link{}
-	elsewhere := false
 	h, a := Header(data, unix.SizeofIfInfomsg)
 	if h != nil {
 		l.Family = h[0]
@@ -59,14 +60,14 @@ func (l *Link) Parse(data []byte) error {
 		case unix.IFLA_LINK:
 			l.Parent = int(int32(a.Uint32()))
 		case unix.IFLA_LINK_NETNSID:
-			elsewhere = true
+			l.Foreign = true
 		case unix.IFLA_AF_SPEC:
 			l.parseFamilies(&a)
 		case unix.IFLA_LINKINFO:
 			l.parseInfo(&a)
 		}
 	}
-	if elsewhere {
+	if l.Foreign {
 		l.Parent = 0
 	}
 	return wrap("link message", a.Err)
@@ -90,9 +91,14 @@ func (l *Link) parseFamilies(list *Attrs) {
 
 // parseInfo parses IFLA_LINKINFO: the kind of the link and of its master.
 func (l *Link) parseInfo(list *Attrs) {
+	const infoData = 2 // IFLA_INFO_DATA
 	a := Attrs{rest: list.Value}
 	for a.Next() {
 		switch a.Kind {
+		case infoData:
+			if l.Kind == "xfrm" { // the kind comes first
+				l.parseXFRM(&a)
+			}
 		case unix.IFLA_INFO_KIND:
 			l.Kind = a.text()
 		case unix.IFLA_INFO_SLAVE_KIND:
@@ -101,6 +107,20 @@ func (l *Link) parseInfo(list *Attrs) {
 	}
 	if a.Err != nil {
 		list.Err = a.Err
+	}
+}
+
+// parseXFRM parses the if_id of an XFRM interface. One in mode external (collect_metadata) has none.
+func (l *Link) parseXFRM(list *Attrs) {
+	const ifID = 2 // IFLA_XFRM_IF_ID
+	data := Attrs{rest: list.Value}
+	for data.Next() {
+		if data.Kind == ifID {
+			l.IfID = data.Uint32()
+		}
+	}
+	if data.Err != nil {
+		list.Err = data.Err
 	}
 }
 

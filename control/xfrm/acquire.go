@@ -45,6 +45,9 @@ func (m *Mirror) acquisition(index uint32) (msg []byte, err error) {
 	id := make([]byte, sizeofPolicyID)
 	host.PutUint32(id[56:], index)
 	id[60] = dirOut
+	if p := m.policies[index]; p != nil && p.ifID != 0 {
+		id = rtnl.AppendAttr(id, attrIfID, host.AppendUint32(nil, p.ifID))
+	}
 	err = m.conn.Do(msgGetPolicy, 0, id, func(answer rtnl.Message) error {
 		policy, attrs := rtnl.Header(answer.Data, sizeofPolicy)
 		for attrs.Next() {

@@ -70,7 +70,7 @@ func testAcquire(t *testing.T) {
 				t.Errorf("Linux asks for %s, want %s", got, want)
 			}
 			p, err := parsePolicy(append(bytes.Clone(msg[96:264]), msg[sizeofAcquire:]...))
-			if err != nil || p.protects != (tunnelID{here, netip.MustParseAddr("192.0.2.2"), modeTunnel, uint32(7 + i)}) {
+			if err != nil || p.protects != (tunnelID{here, netip.MustParseAddr("192.0.2.2"), modeTunnel, uint32(7 + i), 0}) {
 				t.Errorf("Linux asks by %+v, %v", p, err)
 			}
 		case <-time.After(5 * time.Second):

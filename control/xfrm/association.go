@@ -175,8 +175,8 @@ func (t *tables) config(a *association, direction ipsec.Direction) ipsec.Config 
 		Name: tunnel, SPI: a.id.spi, Direction: direction,
 		Src: a.src, Dst: a.id.dst,
 		Suite: a.suite, Key: a.key, AuthKey: a.authKey, ESN: a.esn,
-		Tunnel: t.gateway.Tunnel(tunnel),
-		DF:     a.df, Lifetime: a.limits, Clock: &t.gateway.Clock, Nonces: &t.gateway.Nonces,
+		Tunnel: t.gateway.Tunnel(tunnel), IfID: a.ifID,
+		DF: a.df, Lifetime: a.limits, Clock: &t.gateway.Clock, Nonces: &t.gateway.Nonces,
 	}
 	if a.mode == modeTransport {
 		c.Mode = ipsec.Transport

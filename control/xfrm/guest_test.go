@@ -77,6 +77,7 @@ func testForms(t *testing.T) {
 			ipsec.Config{Direction: ipsec.In, Src: there, Dst: here, ReplayWindow: minWindow}},
 		{"no path MTU discovery", "src 192.0.2.1 dst 192.0.2.2", "mode tunnel flag nopmtudisc",
 			ipsec.Config{Src: here, Dst: there, DF: ipsec.ClearDF}},
+		{"XFRM interface", "src 192.0.2.1 dst 192.0.2.2", "mode tunnel if_id 7", ipsec.Config{Src: here, Dst: there, IfID: 7}},
 		{"limits", "src 192.0.2.1 dst 192.0.2.2", "mode tunnel limit packet-soft 10 limit packet-hard 20 limit byte-soft 100 limit byte-hard 200 limit time-soft 30 limit time-hard 60",
 			ipsec.Config{Src: here, Dst: there, Lifetime: ipsec.Lifetime{
 				Soft: ipsec.Limits{Packets: 10, Bytes: 100}, Hard: ipsec.Limits{Packets: 20, Bytes: 200, Age: time.Minute}}}},
@@ -88,7 +89,7 @@ func testForms(t *testing.T) {
 		}
 		k.ip(fmt.Sprintf("xfrm state add %s proto esp spi %#x reqid 1 %s%s%s", test.ids, spi, options, keyFor(spi), sel))
 		got := k.association(spi).Config()
-		if got.Tunnel != k.gateway.Tunnel(tunnelID{test.want.Src, test.want.Dst, uint8(1 - test.want.Mode), 1}.String()) {
+		if got.Tunnel != k.gateway.Tunnel(tunnelID{test.want.Src, test.want.Dst, uint8(1 - test.want.Mode), 1, test.want.IfID}.String()) {
 			t.Errorf("%s: of tunnel %d", test.what, got.Tunnel)
 		}
 		test.want.SPI, test.want.Suite = spi, "aes128gcm16"
@@ -107,7 +108,7 @@ func testRefusals(t *testing.T) {
 		{base + "proto ah mode tunnel auth-trunc hmac(sha256) 0x%064d 128", "protocol 51"},
 		{base + "proto esp mode beet" + anyKey, "mode 4"},
 		{base + "proto esp mode tunnel mark 1 mask 1" + anyKey, "mark"},
-		{base + "proto esp mode tunnel if_id 7" + anyKey, "if_id"},
+		{base + "proto esp mode transport if_id 7" + anyKey, "transport mode on an XFRM interface (if_id 7)"},
 		{base + "proto esp mode tunnel sel src 10.0.0.0/8 dst 10.2.0.0/16" + anyKey, "selector"},
 		{base + "proto esp mode tunnel flag noecn" + anyKey, "noecn"},
 		{base + "proto esp mode tunnel tfcpad 1000" + anyKey, "tfcpad"},

@@ -32,6 +32,7 @@ type tunnelID struct {
 	src, dst netip.Addr
 	mode     uint8
 	reqid    uint32
+	ifID     uint32 // of an XFRM interface, 0 for none
 }
 
 func (b tunnelID) String() string {
@@ -39,7 +40,11 @@ func (b tunnelID) String() string {
 	if b.mode == modeTransport {
 		mode = "transport"
 	}
-	return fmt.Sprintf("%v to %v esp %s reqid %d", b.src, b.dst, mode, b.reqid)
+	text := fmt.Sprintf("%v to %v esp %s reqid %d", b.src, b.dst, mode, b.reqid)
+	if b.ifID != 0 {
+		text += fmt.Sprintf(" if_id %d", b.ifID)
+	}
+	return text
 }
 
 const (
@@ -82,6 +87,9 @@ func parsePolicy(data []byte) (*policy, error) {
 	p.parseSelector(&f)
 	for a.Next() {
 		p.attribute(&a)
+	}
+	if p.protects.ifID = p.ifID; p.ifID != 0 && p.Action == ipsecpolicy.Protect && p.protects.mode == modeTransport {
+		p.refuse("is for transport mode on an XFRM interface (if_id %d)", p.ifID)
 	}
 	if p.refusal != "" {
 		p.Action = ipsecpolicy.Refuse
@@ -137,10 +145,7 @@ func (p *policy) attribute(a *rtnl.Attrs) {
 			p.refuse("has a mark")
 		}
 	case attrIfID:
-		if id := a.Uint32(); id != 0 {
-			p.ifID = id
-			p.refuse("belongs to an XFRM interface (if_id %d)", id)
-		}
+		p.ifID = a.Uint32()
 	case attrPolicyType:
 		if v, ok := want(a, 1); ok && v[0] != policyTypeMain {
 			p.refuse("is a sub policy")

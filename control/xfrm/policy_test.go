@@ -31,7 +31,7 @@ func TestRefusedPoliciesDiscardTheirSelector(t *testing.T) {
 		{"an interface", func(info, _ []byte) { info[48] = 1 }, nil},
 		{"a user", func(info, _ []byte) { info[52] = 1 }, nil},
 		{"a mark", nil, rtnl.AppendAttr(nil, attrMark, mark)},
-		{"an XFRM interface", nil, rtnl.AppendAttr(nil, attrIfID, []byte{1, 0, 0, 0})},
+		{"an XFRM interface and transport mode", func(_, tmpl []byte) { tmpl[48] = modeTransport }, rtnl.AppendAttr(nil, attrIfID, []byte{1, 0, 0, 0})},
 		{"being a sub policy", nil, rtnl.AppendAttr(nil, attrPolicyType, []byte{1, 0, 0, 0, 0, 0})},
 		{"a security context", nil, rtnl.AppendAttr(nil, attrSecCtx, make([]byte, 8))},
 	} {
@@ -126,9 +126,9 @@ func TestDefaultPolicyDiscardsUnmatchedPackets(t *testing.T) {
 // in both directions.
 func TestRefusedPoliciesHaveTheirOwnDropReason(t *testing.T) {
 	f := newFake(t)
-	ifID := rtnl.AppendAttr(nil, attrIfID, []byte{42, 0, 0, 0})
+	mark := rtnl.AppendAttr(nil, attrMark, []byte{42, 0, 0, 0, 255, 255, 255, 255})
 	out, in := outPolicy(1), inPolicy(2)
-	out.attrs, in.attrs = ifID, ifID
+	out.attrs, in.attrs = mark, mark
 	f.apply(outState(0x200).message(msgNewSA), out.message(msgNewPolicy), in.message(msgNewPolicy))
 	if s, e := f.outbound(); s != nil || e != ipsec.PolicyRefused {
 		t.Errorf("outbound: %v, %v", s, e)
@@ -137,7 +137,7 @@ func TestRefusedPoliciesHaveTheirOwnDropReason(t *testing.T) {
 		t.Errorf("inbound: %v", e)
 	}
 	for _, r := range f.gateway.Rules() {
-		if r.Refusal != "belongs to an XFRM interface (if_id 42)" {
+		if r.Refusal != "has a mark" {
 			t.Errorf("%v is refused because %q", r.Policy, r.Refusal)
 		}
 	}

@@ -32,16 +32,11 @@ func RefusedPolicies() (list []Refused, err error) {
 	}
 	for _, p := range d.policies {
 		if p.refusal != "" && !p.socket {
-			list = append(list, Refused{p.Policy.String(), p.direction.String(), p.refusal, p.hint()})
+			list = append(list, Refused{p.Policy.String(), p.direction.String(), p.refusal, refusedHint})
 		}
 	}
 	return list, nil
 }
 
-// hint returns how to fix a refused policy.
-func (p *policy) hint() string {
-	if p.ifID != 0 {
-		return "use policy-based tunnels (no if_id in the key daemon's configuration), or run this tunnel in Linux on interfaces that are not ports"
-	}
-	return "change the policy to one ESP template without mark, interface and user, or delete it"
-}
+// refusedHint says how to fix a refused policy.
+const refusedHint = "change the policy to one ESP template without mark, interface and user, or delete it"

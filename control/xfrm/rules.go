@@ -22,7 +22,7 @@ func (t *tables) setPolicy(p *policy) {
 	}
 	if p.refusal != "" && (old == nil || old.refusal != p.refusal) {
 		t.log.Error("xfrm policy refused, matching packets are dropped as xfrm_policy_refused",
-			"policy", fmt.Sprintf("%v (%v)", &p.Policy, p.direction), "reason", p.refusal, "hint", p.hint())
+			"policy", fmt.Sprintf("%v (%v)", &p.Policy, p.direction), "reason", p.refusal, "hint", refusedHint)
 	}
 	t.ages++
 	p.age = t.ages
@@ -72,7 +72,7 @@ func (t *tables) setRules() {
 	clear(t.acquirePolicy)
 	seen := make(map[gateway.Rule]bool, len(sorted))
 	for _, p := range sorted {
-		r := gateway.Rule{Direction: p.direction, Policy: p.Policy, Refusal: p.refusal}
+		r := gateway.Rule{Direction: p.direction, IfID: p.ifID, Policy: p.Policy, Refusal: p.refusal}
 		if p.Action == ipsecpolicy.Protect {
 			r.Name = p.protects.String()
 			r.Target = t.gateway.Tunnel(r.Name)

@@ -27,6 +27,7 @@ type mark struct{ value, mask uint32 }
 type params struct {
 	src       netip.Addr
 	reqid     uint32
+	ifID      uint32 // of an XFRM interface, 0 for none
 	mode      uint8
 	direction uint8 // XFRM_SA_DIR_..., since Linux 6.10; 0: unknown
 	suite     string
@@ -218,8 +219,8 @@ func (s *state) attribute(a *rtnl.Attrs, algs *algorithms) {
 			s.direction = v[0]
 		}
 	case attrIfID:
-		if a.Uint32() != 0 {
-			s.refuse("belongs to an XFRM interface (if_id)")
+		if s.ifID = a.Uint32(); s.ifID != 0 && s.mode == modeTransport {
+			s.refuse("transport mode on an XFRM interface (if_id %d)", s.ifID)
 		}
 	case attrSetMark:
 		if a.Uint32() != 0 {

@@ -132,4 +132,4 @@ const (
 )
 
 // tunnel returns the tunnel of a state.
-func (s *state) tunnel() tunnelID { return tunnelID{s.src, s.id.dst, s.mode, s.reqid} }
+func (s *state) tunnel() tunnelID { return tunnelID{s.src, s.id.dst, s.mode, s.reqid, s.ifID} }

@@ -75,6 +75,9 @@ func (s *Stage) classify(b []byte, i int, by *ipsec.SA) (*ipsec.SA, batch.Result
 			return sa, dropFor(err)
 		}
 	}
+	if reason == batch.TTLExpired && by != nil && s.forHost(p, l4) {
+		reason = inspect.OK
+	}
 	if reason != inspect.OK {
 		return nil, batch.DropFor(reason)
 	}

@@ -95,6 +95,9 @@ func (s *Stage) finishBlock(in []batch.Frame, out []batch.Result, jobs []Job) (n
 			again[i] = true
 		default:
 			in[i].Origin = in[i].Origin.With(batch.InboundChecked)
+			if out[i].Verdict == batch.Drop(batch.TTLExpired) {
+				out[i] = batch.DropFor(batch.LocalDelivery)
+			}
 		}
 	}
 	for i := range jobs {
@@ -168,7 +171,7 @@ func (s *Stage) confirm(f *batch.Frame, r *batch.Result, job *Job, i int) (neste
 	case droppedInvalid(r.Verdict):
 	case s.isNested(p):
 		return true
-	case r.Verdict == batch.Drop(batch.TTLExpired): // dropped without a policy
+	case r.Verdict == batch.Drop(batch.TTLExpired) && !s.forHost(p, &s.l4[s.n]): // dropped without a policy
 	default:
 		s.listOpened(p, i, job.SA)
 	}

@@ -35,6 +35,11 @@ func (s *Stage) processOutbound(in []batch.Frame, out []batch.Result, jobs []Job
 			drop = dropFor(s.outbound[j])
 		case s.outSA[j] == nil:
 			f.Origin = f.Origin.With(batch.InboundChecked)
+			if s.expired(p, j) {
+				drop = batch.DropFor(batch.LocalDelivery) // the worker delivers it
+			}
+		case s.expired(p, j):
+			drop = batch.DropFor(batch.TTLExpired)
 		default:
 			drop = s.protect(f, p, j, s.outSA[j], job)
 		}

@@ -19,6 +19,7 @@ var withoutExample = map[string]string{
 	"control/guard":     "nftables needs root",
 	"control/mirror":    "changes of routes need root",
 	"control/netfilter": "nftables needs root",
+	"control/divert":    "netlink needs root",
 	"control/pathmtu":   "raw sockets need root",
 	"control/vmgenid":   "waits for the hypervisor",
 	"control/xfrm":      "XFRM needs root",

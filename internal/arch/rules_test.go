@@ -73,6 +73,7 @@ var imports = []struct {
 	{"control/metrics", []string{"batch", "dataplane", "control/guard", "control/status", "internal/hist", "ipsec"}, "the state of a router for Prometheus"},
 	{"control/addresses", nil, "addresses of interfaces; knows no users of them"},
 	{"control/vmgenid", nil, "detects clones of the virtual machine; knows no nonces"},
+	{"control/divert", []string{"control/rtnl"}, "changes filters of Linux's traffic control; knows no tunnels"},
 	{"control/pathmtu", []string{"ipsec", "ipsec/gateway", "packet"}, "receives ICMP errors about ESP; knows no engines"},
 	{"control/guard", []string{"control/rtnl"}, "keeps Linux from forwarding; knows no gateway"},
 	{"control/netfilter", []string{"control/guard", "control/rtnl"}, "reads Linux's firewall; filters nothing"},
@@ -81,7 +82,7 @@ var imports = []struct {
 	{"internal/service", []string{
 		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "dataplane/lane", "dataplane/gpu/choice", "fib", "umem", "internal/affinity", "internal/hist", "internal/netdev", "internal/tun",
 		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/sequences", "packet", "packet/filter", "packet/icmp",
-		"control/addresses", "control/capture", "control/config", "control/guard", "control/metrics", "control/mirror", "control/netfilter", "control/pathmtu", "control/socket", "control/status", "control/vmgenid", "control/xfrm",
+		"control/addresses", "control/capture", "control/config", "control/divert", "control/guard", "control/metrics", "control/mirror", "control/netfilter", "control/pathmtu", "control/socket", "control/status", "control/vmgenid", "control/xfrm",
 	}, "assembles a router of parts that do not know each other"},
 
 	{"internal/cli", []string{"control/config", "control/doctor", "control/metrics"}, "conventions of both commands"},

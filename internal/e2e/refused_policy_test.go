@@ -19,11 +19,11 @@ func TestRefusedPoliciesAreReported(t *testing.T) {
 		return err
 	}
 	require.NoError(t, ping())
-	// As strongSwan makes it with if_id_out = 42: the selector is everything.
-	policy := []string{"xfrm", "policy", "add", "src", "0.0.0.0/0", "dst", "0.0.0.0/0", "dir", "out", "if_id", "42",
+	// As strongSwan makes it with mark_out = 42: the selector is everything.
+	policy := []string{"xfrm", "policy", "add", "src", "0.0.0.0/0", "dst", "0.0.0.0/0", "dir", "out", "mark", "42",
 		"tmpl", "src", "10.8.0.1", "dst", "10.8.0.2", "proto", "esp", "mode", "tunnel"}
 	must(t, top.Router, "ip", policy...)
-	const reason = "belongs to an XFRM interface (if_id 42)"
+	const reason = "has a mark"
 	eventually(t, 5*time.Second, "the log names the policy", func() bool {
 		out := r.Out.String()
 		return strings.Contains(out, `policy="0.0.0.0/0 to 0.0.0.0/0 (out)" reason="`+reason+`" hint=`)

@@ -56,16 +56,17 @@ func (s *Service) openTunnelInterface() (err error) {
 	name := s.cfg.IPsec.Interface // a reload replaces the configuration but not the name
 	if s.tun, err = tun.Open(name, func(a netip.Addr) bool { return s.routedTo(name, a) }); err == nil {
 		s.closers.push("close the tunnel interface", s.tun.Close)
+		s.updateTunnels()
 	}
 	return err
 }
 
-// routedTo reports whether Linux sends packets to an address by an interface only. Otherwise it
-// would answer in plaintext to packets that came out of a tunnel.
+// routedTo reports whether Linux sends packets to an address only by an interface, or by XFRM interfaces whose
+// packets are diverted to it. Otherwise it would answer in plaintext to packets that came out of a tunnel.
 func (s *Service) routedTo(name string, a netip.Addr) bool {
 	route, ok := s.mirror.Lookup(a)
 	for _, p := range route.Paths {
-		ok = ok && p.Dev == name
+		ok = ok && (p.Dev == name || s.isTunnel(p.Dev))
 	}
 	return ok && len(route.Paths) > 0
 }

@@ -21,7 +21,7 @@ func (s *Service) startMirror() (err error) {
 	for _, p := range s.ports.Ports {
 		ports = append(ports, mirror.Port{Name: p.Name, Ifindex: p.Ifindex})
 	}
-	s.mirror, err = mirror.Start(s.fib, ports, mirror.Hooks{
+	hooks := mirror.Hooks{
 		AddLocal:    s.ports.addLocal,
 		DeleteLocal: s.ports.deleteLocal,
 		PortChanged: s.portChanged,
@@ -29,7 +29,11 @@ func (s *Service) startMirror() (err error) {
 		PortBack:    s.portBack,
 		PortPaused:  s.portEnslaved,
 		Own:         s.cfg.IPsec.Interface,
-	}, s.log)
+	}
+	if s.hasTunnels() {
+		hooks.Tunnels = s.setTunnels
+	}
+	s.mirror, err = mirror.Start(s.fib, ports, hooks, s.log)
 	if err == nil {
 		s.closers.push("stop following Linux's routes", s.mirror.Close)
 	}

@@ -24,16 +24,7 @@ type gateway struct {
 // startCharon starts the key daemon, with a tmpfs for its fixed pid file in /run. Trap policies keep
 // packets from leaving in plaintext without a tunnel.
 func (g *gateway) startCharon(local, remote, limits string) {
-	vici := filepath.Join(g.dir, "vici")
-	g.write("strongswan.conf", `
-charon {
-	load = openssl random nonce hmac kdf socket-default kernel-netlink vici
-	install_routes = no
-	delete_rekeyed_delay = 1
-	filelog { stderr { default = 0 } }
-	plugins { vici { socket = unix://`+vici+` } }
-}
-`)
+	g.startDaemon("install_routes = no\n\tdelete_rekeyed_delay = 1")
 	g.write("swanctl.conf", fmt.Sprintf(`
 connections { peer {
 	local_addrs = %v
@@ -51,6 +42,19 @@ connections { peer {
 } }
 secrets { ike { secret = "the quick brown fox" } }
 `, g.outer, g.remote, local, remote, limits))
+}
+
+// startDaemon starts the key daemon with its default settings and more.
+func (g *gateway) startDaemon(settings string) {
+	vici := filepath.Join(g.dir, "vici")
+	g.write("strongswan.conf", `
+charon {
+	load = openssl random nonce hmac kdf socket-default kernel-netlink vici
+	`+settings+`
+	filelog { stderr { default = 0 } }
+	plugins { vici { socket = unix://`+vici+` } }
+}
+`)
 	cmd := exec.Command("sh", "-c", "mount -t tmpfs tmpfs /run && exec /usr/lib/ipsec/charon")
 	cmd.Env = append(os.Environ(), "STRONGSWAN_CONF="+filepath.Join(g.dir, "strongswan.conf"))
 	cmd.Stderr = os.Stderr
