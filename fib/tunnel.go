@@ -15,26 +15,3 @@ func (f *FIB) IfID(w NextHop, hash uint32) uint32 {
 	}
 	return w.Index()
 }
-
-// PassesRPFOver is PassesRPF for packets out of the tunnel of an XFRM interface.
-func (f *FIB) PassesRPFOver(mode RPFMode, ifID uint32, source ID) bool {
-	hop := f.NextHop(source)
-	switch {
-	case mode == RPFOff:
-		return true
-	case hop.Kind() != KindForward && hop.Kind() != KindNoPort:
-		return false
-	case mode == RPFLoose:
-		return true
-	case !hop.OverXFRM():
-		return false
-	case !hop.Group():
-		return hop.Index() == ifID
-	}
-	for i := hop.Index() * Buckets; i < (hop.Index()+1)*Buckets; i++ {
-		if atomic.LoadUint32(&f.groups[i]) == ifID {
-			return true
-		}
-	}
-	return false
-}

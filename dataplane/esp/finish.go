@@ -85,8 +85,6 @@ func (s *Stage) finishBlock(in []batch.Frame, out []batch.Result, jobs []Job) (n
 	for j := range s.n {
 		i := int(s.at[j])
 		switch {
-		case s.spoofed(j):
-			out[i] = batch.DropFor(batch.ReversePath)
 		case s.inbound[j] != ipsec.OK && !in[i].Origin.Has(batch.Own):
 			out[i] = dropFor(s.inbound[j])
 		case s.outbound[j] != ipsec.OK:

@@ -27,8 +27,6 @@ func (s *Stage) processOutbound(in []batch.Frame, out []batch.Result, jobs []Job
 		f, job := &in[i], jobOf(jobs, i)
 		p, drop := s.frames.Packet(*f), batch.Result{}
 		switch {
-		case s.spoofed(j):
-			drop = batch.DropFor(batch.ReversePath)
 		case s.inbound[j] != ipsec.OK && !f.Origin.Has(batch.Own|batch.InboundChecked):
 			drop = s.inboundDrop(p, j)
 		case s.outbound[j] != ipsec.OK:

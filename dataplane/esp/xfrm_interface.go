@@ -1,8 +1,6 @@
 package esp
 
 import (
-	"encoding/binary"
-
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/ipsec"
@@ -13,9 +11,8 @@ import (
 // routed is what the XFRM interfaces of a gateway add to the policy lookup of a block: the interface by
 // which each listed packet leaves, and whether packets out of tunnels have sources that their interface accepts.
 type routed struct {
-	ifIDs   [block]uint32 // 0: none
-	limits  [block]uint16 // MTU of the route over the interface, 0 for none
-	spoofed uint64        // set of listed packets
+	ifIDs  [block]uint32 // 0: none
+	limits [block]uint16 // MTU of the route over the interface, 0 for none
 
 	v4 struct {
 		n    int
@@ -34,7 +31,6 @@ type routed struct {
 // lookUpRoutedPolicies is lookUpPolicies for a gateway with XFRM interfaces.
 func (s *Stage) lookUpRoutedPolicies(in []batch.Frame, x *gateway.Interfaces) {
 	s.route(in)
-	s.checkSources(in, x)
 	s.gateway.CheckInboundRouted(&s.lookups, s.inbound[:], s.flows[:s.n], s.inSA[:], x)
 	s.gateway.LookupOutboundRouted(&s.lookups, s.outSA[:], s.outbound[:], s.flows[:s.n], s.routed.ifIDs[:])
 }
@@ -42,7 +38,7 @@ func (s *Stage) lookUpRoutedPolicies(in []batch.Frame, x *gateway.Interfaces) {
 // route finds the XFRM interfaces by which the listed packets leave.
 func (s *Stage) route(in []batch.Frame) {
 	r := &s.routed
-	r.v4.n, r.v6.n, r.spoofed = 0, 0, 0
+	r.v4.n, r.v6.n = 0, 0
 	for j := range s.n {
 		r.ifIDs[j], r.limits[j] = 0, 0
 		if p := s.frames.Packet(in[s.at[j]]); p[0]>>4 == 4 {
@@ -81,30 +77,6 @@ func (s *Stage) leaveBy(in []batch.Frame, j int, hop fib.NextHop) {
 	}
 	s.routed.ifIDs[j], s.routed.limits[j] = s.fib.IfID(hop, hash), hop.MTU()
 }
-
-// checkSources checks the sources of packets out of tunnels by rp_filter of the interfaces that receive them.
-func (s *Stage) checkSources(in []batch.Frame, x *gateway.Interfaces) {
-	for j := range s.n {
-		id, check := x.Receiving(s.inSA[j])
-		if check == gateway.AnySource {
-			continue
-		}
-		p := s.frames.Packet(in[s.at[j]])
-		if p[0]>>4 != 4 {
-			continue // rp_filter is IPv4's
-		}
-		mode := fib.RPFLoose
-		if check == gateway.OwnSource {
-			mode = fib.RPFStrict
-		}
-		if !s.fib.PassesRPFOver(mode, id, s.fib.IPv4.Lookup(binary.BigEndian.Uint32(p[12:]))) {
-			s.routed.spoofed |= 1 << (j & 63)
-		}
-	}
-}
-
-// spoofed reports whether listed packet j came out of a tunnel and has a source that its interface does not accept.
-func (s *Stage) spoofed(j int) bool { return s.hasInterfaces && s.routed.spoofed>>(j&63)&1 != 0 }
 
 // fits returns the length in bytes of the longest packet like p, listed as packet j, that an SA carries without
 // fragmentation, and the interface with the SA.

@@ -175,7 +175,7 @@ func (w *securedTwins) route() {
 		w.net.Route(id, r.prefixes...)
 	}
 	for _, g := range w.gateways {
-		g.SetInterfaces([]gateway.Interface{{IfID: 1, Up: true}, {IfID: 2, Up: true, Reverse: gateway.OwnSource}})
+		g.SetInterfaces([]gateway.Interface{{IfID: 1, Up: true}, {IfID: 2, Up: true}})
 	}
 }
 

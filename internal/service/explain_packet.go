@@ -63,7 +63,7 @@ func (x *explainer) ipsec(r *dataplane.Record) (t *status.TraceIPsec) {
 		if wasIP {
 			if spi, _, ok := ipsec.Inbound(before); ok {
 				if s := g.Inbound(spi, ipsec.Destination(before)); s != nil {
-					received, _ = g.Interfaces().Receiving(s)
+					received = g.Interfaces().Receiving(s)
 					t.DecryptedBy, t.DecryptedSPI = s.Config().Name, spi
 				}
 			}

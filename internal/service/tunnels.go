@@ -66,8 +66,7 @@ func (s *Service) setTunnels(all []mirror.Tunnel) {
 	s.updateTunnels()
 }
 
-// updateTunnels passes the XFRM interfaces to the gateway with their rp_filter, of whose changes Linux sends no event,
-// and diverts their packets.
+// updateTunnels passes the XFRM interfaces to the gateway, and diverts their packets.
 func (s *Service) updateTunnels() {
 	t := &s.tunnels
 	t.mu.Lock()
@@ -77,11 +76,7 @@ func (s *Service) updateTunnels() {
 	}
 	var now []gateway.Interface
 	for _, x := range t.all {
-		i := gateway.Interface{Name: x.Name, IfID: x.IfID, Up: x.Up}
-		if mode, err := rpFilter(x.Name); err == nil { // an error follows a rename, which is reported, too
-			i.Reverse = reversePaths[mode]
-		}
-		now = append(now, i)
+		now = append(now, gateway.Interface{Name: x.Name, IfID: x.IfID, Up: x.Up})
 	}
 	if !slices.Equal(now, t.active) {
 		t.active = now
@@ -90,8 +85,6 @@ func (s *Service) updateTunnels() {
 	}
 	s.divertAll()
 }
-
-var reversePaths = [...]gateway.ReversePath{fib.RPFOff: gateway.AnySource, fib.RPFLoose: gateway.RoutedSource, fib.RPFStrict: gateway.OwnSource}
 
 // divertAll diverts the packets of all XFRM interfaces to the tunnel interface. t.mu is held.
 func (s *Service) divertAll() {
@@ -131,8 +124,8 @@ func (s *Service) divertAll() {
 	}
 }
 
-// relaxTunnelInterface has Linux accept packets on the tunnel interface whose answers leave by an XFRM interface. The
-// router has checked their sources by rp_filter of that interface.
+// relaxTunnelInterface has Linux accept packets on the tunnel interface whose answers leave by an XFRM interface. Linux
+// itself does not apply rp_filter to packets out of tunnels.
 func (s *Service) relaxTunnelInterface() {
 	name := s.cfg.IPsec.Interface
 	mode, err := rpFilter(name)

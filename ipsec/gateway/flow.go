@@ -77,7 +77,7 @@ func (g *Gateway) PrefetchInbound(spis []uint32) { g.sad.Prefetch(spis) }
 // out of a tunnel.
 func (g *Gateway) CheckInbound(f *Flow, by *ipsec.SA) ipsec.Error {
 	r := g.lookup()
-	if id, _ := g.Interfaces().Receiving(by); id != 0 {
+	if id := g.Interfaces().Receiving(by); id != 0 {
 		return r.checkInboundOf(id, f, by)
 	}
 	n, v := r.in.Lookup(f)

@@ -9,26 +9,19 @@ import (
 )
 
 // An XFRM interface is a route to a tunnel: packets that are routed over it are encrypted by the policies
-// with its if_id, and policies with an if_id apply to no other packets. Packets that an SA with an if_id has
-// decrypted are received on the interface. If it is down or missing, they are received on the port instead,
-// where only policies without an if_id apply: as in Linux (xfrmi_lookup), these admit none of them.
+// with its if_id, and policies with an if_id apply to no other packets. As in Linux, policies without an if_id apply
+// to all outbound packets, and first (xfrm4_route_forward).
+//
+// Packets that an SA with an if_id has decrypted are received on the interface. If it is down or missing, they are
+// received on the port instead, where only policies without an if_id apply: as in Linux (xfrmi_lookup), these admit
+// none of them.
 
 // Interface is an XFRM interface.
 type Interface struct {
-	Name    string
-	IfID    uint32
-	Up      bool
-	Reverse ReversePath
+	Name string
+	IfID uint32
+	Up   bool
 }
-
-// ReversePath says which sources the packets out of a tunnel may have (rp_filter), by the routes of IPv4.
-type ReversePath uint8
-
-const (
-	AnySource    ReversePath = iota
-	RoutedSource             // loose: with a route
-	OwnSource                // strict: with a route over the interface
-)
 
 // Interfaces is an immutable set of XFRM interfaces.
 type Interfaces struct{ byIfID map[uint32]Interface }
@@ -49,16 +42,16 @@ func (g *Gateway) SetInterfaces(all []Interface) {
 // Interfaces returns the XFRM interfaces, nil without any.
 func (g *Gateway) Interfaces() *Interfaces { return g.xfrm.Load() }
 
-// Receiving returns the if_id of the interface on which packets that an SA has decrypted are received, and its
-// check of sources; 0 for a port. by is nil for packets received in cleartext.
-func (x *Interfaces) Receiving(by *ipsec.SA) (ifID uint32, check ReversePath) {
+// Receiving returns the if_id of the interface on which packets that an SA has decrypted are received, 0 for a port. by
+// is nil for packets received in cleartext.
+func (x *Interfaces) Receiving(by *ipsec.SA) (ifID uint32) {
 	if x == nil || by == nil || by.IfID() == 0 {
-		return 0, AnySource
+		return 0
 	}
 	if i := x.byIfID[by.IfID()]; i.Up {
-		return i.IfID, i.Reverse
+		return i.IfID
 	}
-	return 0, AnySource
+	return 0
 }
 
 // spd is the policies with an if_id.
@@ -104,7 +97,7 @@ func (g *Gateway) CheckInboundRouted(l *Lookups, errs []ipsec.Error, flows []Flo
 	g.CheckInboundBatch(l, errs, flows, by)
 	r := g.lookup()
 	for i := range flows {
-		if id, _ := x.Receiving(by[i]); id != 0 {
+		if id := x.Receiving(by[i]); id != 0 {
 			errs[i] = r.checkInboundOf(id, &flows[i], by[i])
 		}
 	}
@@ -127,15 +120,15 @@ func (g *Gateway) LookupOutboundRouted(l *Lookups, sas []*ipsec.SA, errs []ipsec
 	r := g.lookup()
 	l.out.LookupBatch(r.out, policies[:], verdicts[:], flows)
 	for i := range flows {
-		if ifIDs[i] == 0 {
-			sas[i], errs[i] = r.outboundSA(policies[i], verdicts[i])
-		} else {
+		sas[i], errs[i] = r.outboundSA(policies[i], verdicts[i])
+		if ifIDs[i] != 0 && sas[i] == nil && errs[i] == ipsec.OK {
 			sas[i], errs[i] = r.outboundOf(ifIDs[i], &flows[i])
 		}
 	}
 }
 
-// outboundOf returns the SA for a packet that is routed over an XFRM interface. It never leaves in cleartext.
+// outboundOf returns the SA for a packet that is routed over an XFRM interface, and to which no policy without if_id
+// applies. It never leaves in cleartext.
 func (r *Ruleset) outboundOf(ifID uint32, f *Flow) (*ipsec.SA, ipsec.Error) {
 	p := r.byIfID[ifID]
 	if p == nil {
