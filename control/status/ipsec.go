@@ -74,6 +74,7 @@ func WriteSAs(w io.Writer, list []SA) error {
 type Policy struct {
 	Number    int    `json:"number"`            // position from 1; the first matching policy applies
 	Direction string `json:"direction"`         // in or out
+	IfID      uint32 `json:"if_id,omitempty"`   // of the XFRM interface whose packets it is for
 	Selector  string `json:"selector"`          // selector of matching packets
 	Action    string `json:"action"`            // protect, bypass, discard or refuse
 	SA        string `json:"sa,omitempty"`      // name of the SA
@@ -84,7 +85,7 @@ type Policy struct {
 func Policies(g *gateway.Gateway) []Policy {
 	list := []Policy{}
 	for i, r := range g.Rules() {
-		list = append(list, Policy{i + 1, r.Direction.String(), r.Policy.String(), r.Action.String(), r.Name, r.Refusal})
+		list = append(list, Policy{i + 1, r.Direction.String(), r.IfID, r.Policy.String(), r.Action.String(), r.Name, r.Refusal})
 	}
 	return list
 }
@@ -92,9 +93,13 @@ func Policies(g *gateway.Gateway) []Policy {
 // WritePolicies writes one row per policy, then the reasons for refused policies.
 func WritePolicies(w io.Writer, list []Policy) error {
 	t := newTable(w)
-	t.row("NUMBER", "DIRECTION", "SELECTOR", "ACTION", "SA")
+	t.row("NUMBER", "DIRECTION", "IF_ID", "SELECTOR", "ACTION", "SA")
 	for _, p := range list {
-		t.row(p.Number, p.Direction, p.Selector, p.Action, p.SA)
+		id := "-"
+		if p.IfID != 0 {
+			id = strconv.FormatUint(uint64(p.IfID), 10)
+		}
+		t.row(p.Number, p.Direction, id, p.Selector, p.Action, p.SA)
 	}
 	if err := t.flush(); err != nil {
 		return err
