@@ -17,7 +17,7 @@ RACE_NEEDS := gcc:gcc /usr/include/stdlib.h:libc6-dev
 NET_NEEDS  := ip:iproute2 nstat:iproute2 iperf3:iperf3 ping:iputils-ping ethtool:ethtool \
 	nft:nftables iptables-legacy:iptables traceroute:traceroute tracepath:iputils-tracepath mtr:mtr-tiny
 PEER_NEEDS := /usr/lib/python3/dist-packages/scapy:python3-scapy /usr/lib/python3/dist-packages/cryptography:python3-cryptography tshark:tshark tcpdump:tcpdump
-MONITORING_NEEDS := promtool:prometheus
+MONITORING_NEEDS := promtool:prometheus chromium:chromium /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core
 BGP_NEEDS  := bird:bird2 birdc:bird2 /usr/lib/frr/bgpd:frr
 VM_NEEDS   := linux.uml:user-mode-linux /lib/systemd/systemd:systemd modprobe:kmod qemu-system-x86_64:qemu-system-x86 /usr/lib/qemu/virtiofsd:qemu-system-common \
 	/usr/lib/ipsec/charon:strongswan-charon swanctl:strongswan-swanctl /usr/lib/ipsec/plugins/libstrongswan-openssl.so:libstrongswan-standard-plugins

@@ -26,6 +26,7 @@ These keys can change while the router runs:
   busy_poll               unless a port is zero-copy
   icmp                    limits start again
   metrics.listen          the new address is served before the old one closes
+  status.listen           the same
   reverse_path of ports   for packets received from then on, by a GPU slightly later
   ipsec.sas, policies     SAs before the policies that refer to them; the old SPI of a
                           changed SA is accepted for 2 s more

@@ -184,6 +184,9 @@ func describe(w io.Writer, cfg *config.Config, snap *status.Snapshot) {
 	if cfg.Metrics.Listen != "" {
 		fmt.Fprintf(t, "  metrics\t\thttp://%s/metrics\n", cfg.Metrics.Listen)
 	}
+	if cfg.Status.Listen != "" {
+		fmt.Fprintf(t, "  status page\t\thttp://%s/\n", cfg.Status.Listen)
+	}
 	_ = t.Flush()
 	fmt.Fprintln(w)
 }

@@ -131,19 +131,24 @@ func (c *Config) checkGPU() Errors {
 	return errs
 }
 
-func (c *Config) checkListen() Errors {
-	if c.Metrics.Listen == "" {
-		return nil
+func (c *Config) checkListen() (errs Errors) {
+	for _, l := range []struct{ key, value, example, what string }{
+		{"metrics.listen", c.Metrics.Listen, "9273", "metrics"},
+		{"status.listen", c.Status.Listen, "9274", "the status page"},
+	} {
+		if l.value == "" {
+			continue
+		}
+		_, port, err := net.SplitHostPort(l.value)
+		if err == nil {
+			_, err = strconv.ParseUint(port, 10, 16)
+		}
+		if err != nil {
+			errs = append(errs, c.fault(l.key, fmt.Sprintf("%s: %q is not an address and a port", l.key, l.value),
+				fmt.Sprintf(`write one such as "127.0.0.1:%[1]s" or "[::1]:%[1]s", or "" to disable %[2]s`, l.example, l.what)))
+		}
 	}
-	_, port, err := net.SplitHostPort(c.Metrics.Listen)
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
-	}
-	if err == nil {
-		return nil
-	}
-	return Errors{c.fault("metrics.listen", fmt.Sprintf("metrics.listen: %q is not an address and a port", c.Metrics.Listen),
-		`write one such as "127.0.0.1:9273" or "[::1]:9273", or "" to disable metrics`)}
+	return errs
 }
 
 func (c *Config) checkSocket() Errors {

@@ -23,6 +23,7 @@ type Config struct {
 	Batch    Batch
 	Lanes    []Lane // none: see ActiveLanes
 	Metrics  Metrics
+	Status   Status
 	Control  Control
 	NAPI     NAPI
 	BusyPoll time.Duration // time that an idle worker polls before it sleeps
@@ -98,6 +99,11 @@ type Batch struct {
 
 // Metrics configures the Prometheus endpoint.
 type Metrics struct {
+	Listen string // "address:port"; "" disables it
+}
+
+// Status configures the status page.
+type Status struct {
 	Listen string // "address:port"; "" disables it
 }
 

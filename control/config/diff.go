@@ -53,6 +53,7 @@ func Diff(a, b *Config) []Change {
 	d.value("batch.max_delay", a.Batch.MaxDelay, b.Batch.MaxDelay)
 	d.value("lanes", lanesText(a.Lanes), lanesText(b.Lanes))
 	d.value("metrics.listen", strconv.Quote(a.Metrics.Listen), strconv.Quote(b.Metrics.Listen))
+	d.value("status.listen", strconv.Quote(a.Status.Listen), strconv.Quote(b.Status.Listen))
 	d.value("control.socket", a.Control.Socket, b.Control.Socket)
 	d.value("napi", a.NAPI, b.NAPI)
 	d.value("busy_poll", a.BusyPoll, b.BusyPoll)

@@ -48,6 +48,7 @@ func TestDiffReportsEachChange(t *testing.T) {
 		},
 		"~ batch.max_delay: 50µs -> 0s":                                               func(c *Config) { c.Batch.MaxDelay = 0 },
 		`~ metrics.listen: "127.0.0.1:9273" -> ""`:                                    func(c *Config) { c.Metrics.Listen = "" },
+		`~ status.listen: "" -> ":9274"`:                                              func(c *Config) { c.Status.Listen = ":9274" },
 		"~ control.socket: /run/warproute.sock -> /x":                                 func(c *Config) { c.Control.Socket = "/x" },
 		"~ napi: interrupt -> thread":                                                 func(c *Config) { c.NAPI = NAPIThread },
 		"~ busy_poll: 0s -> 1µs":                                                      func(c *Config) { c.BusyPoll = 1000 },

@@ -79,6 +79,7 @@ func (r *reader) root() value {
 		)},
 		field{"lanes", r.lanes()},
 		field{"metrics", mapping(field{"listen", text(&c.Metrics.Listen)})},
+		field{"status", mapping(field{"listen", text(&c.Status.Listen)})},
 		field{"control", mapping(field{"socket", text(&c.Control.Socket)})},
 		field{"napi", oneOf(&c.NAPI, napis...)},
 		field{"busy_poll", duration(&c.BusyPoll)},

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -52,10 +51,9 @@ func sample() *status.Snapshot {
 
 func scrape(t *testing.T) string {
 	t.Helper()
-	s, err := Serve("127.0.0.1:0", Handler(Build{Version: "v1", Revision: "abc", GoVersion: "go1"}, sample))
-	require.NoError(t, err)
+	s := httptest.NewServer(Handler(Build{Version: "v1", Revision: "abc", GoVersion: "go1"}, sample))
 	defer s.Close()
-	resp, err := http.Get("http://" + s.Addr().String() + "/metrics")
+	resp, err := http.Get(s.URL + "/metrics")
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
@@ -193,36 +191,12 @@ func TestScrapePassesPromlint(t *testing.T) {
 }
 
 func TestOtherPathsDoNotMatch(t *testing.T) {
-	s, err := Serve("127.0.0.1:0", Handler(Build{}, sample))
-	require.NoError(t, err)
+	s := httptest.NewServer(Handler(Build{}, sample))
 	defer s.Close()
-	resp, err := http.Get("http://" + s.Addr().String() + "/")
+	resp, err := http.Get(s.URL + "/")
 	require.NoError(t, err)
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusNotFound {
 		t.Errorf("/ answers %s", resp.Status)
-	}
-}
-
-// TestClosedServerDoesNotListen closes servers right after Serve.
-func TestClosedServerDoesNotListen(t *testing.T) {
-	elsewhere := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // avoids TCP self-connections
-	for range 1000 {
-		s, err := Serve("127.0.0.1:0", Handler(Build{}, sample))
-		require.NoError(t, err)
-		require.NoError(t, s.Close())
-		if c, err := elsewhere.Dial("tcp", s.Addr().String()); err == nil {
-			c.Close()
-			t.Fatal("a closed server accepts connections")
-		}
-	}
-}
-
-func TestAddressInUseNamesTheSetting(t *testing.T) {
-	taken := httptest.NewServer(http.NotFoundHandler())
-	defer taken.Close()
-	address := taken.Listener.Addr().String()
-	if _, err := Serve(address, nil); err == nil || !strings.Contains(err.Error(), address) || !strings.Contains(err.Error(), "metrics.listen") {
-		t.Errorf("got %v", err)
 	}
 }

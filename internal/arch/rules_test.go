@@ -71,6 +71,8 @@ var imports = []struct {
 	{"control/status", []string{"batch", "dataplane", "control/config", "control/guard", "control/mirror", "internal/hist", "ipsec/gateway"}, "the state of a router for its users"},
 	{"control/capture", []string{"batch", "dataplane"}, "writes records of a tap as pcapng"},
 	{"control/metrics", []string{"batch", "dataplane", "control/guard", "control/status", "internal/hist", "ipsec"}, "the state of a router for Prometheus"},
+	{"control/page", []string{"control/status"}, "the state of a router for a browser"},
+	{"control/web", nil, "serves any handlers"},
 	{"control/addresses", nil, "addresses of interfaces; knows no users of them"},
 	{"control/vmgenid", nil, "detects clones of the virtual machine; knows no nonces"},
 	{"control/divert", []string{"control/rtnl"}, "changes filters of Linux's traffic control; knows no tunnels"},
@@ -82,7 +84,7 @@ var imports = []struct {
 	{"internal/service", []string{
 		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "dataplane/lane", "dataplane/gpu/choice", "fib", "umem", "internal/affinity", "internal/hist", "internal/netdev", "internal/tun",
 		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/sequences", "packet", "packet/filter", "packet/icmp",
-		"control/addresses", "control/capture", "control/config", "control/divert", "control/guard", "control/metrics", "control/mirror", "control/netfilter", "control/pathmtu", "control/socket", "control/status", "control/vmgenid", "control/xfrm",
+		"control/addresses", "control/capture", "control/config", "control/divert", "control/guard", "control/metrics", "control/mirror", "control/netfilter", "control/page", "control/pathmtu", "control/socket", "control/status", "control/vmgenid", "control/web", "control/xfrm",
 	}, "assembles a router of parts that do not know each other"},
 
 	{"internal/cli", []string{"control/config", "control/doctor", "control/metrics"}, "conventions of both commands"},
@@ -139,6 +141,7 @@ var modules = []moduleRow{
 	{"github.com/vishvananda/netlink", []string{"cmd/...", "control/addresses", "control/doctor", "internal/lab", "internal/netdev", tests}, "set-up and diagnosis; the mirrors parse messages without allocations"},
 	{"github.com/vishvananda/netns", []string{"internal/lab", tests}, "namespaces of the lab"},
 	{"golang.org/x/crypto", []string{"ipsec/suite", "bench/ipsec", "internal/wycheproof", tests}, "ChaCha20-Poly1305, internal to the standard library"},
+	{"github.com/chromedp", []string{tests}, "tests of the status page"},
 	{"golang.org/x/net", []string{"internal/lab", tests}, "pings of the lab"},
 	{"github.com/goccy/go-yaml", []string{"control/config"}, "one package knows the file format"},
 	{"github.com/prometheus", []string{"control/metrics"}, "one package knows the metrics' format"},

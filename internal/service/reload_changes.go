@@ -1,11 +1,12 @@
 package service
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 
 	"github.com/warproute/warproute/control/config"
-	"github.com/warproute/warproute/control/metrics"
+	"github.com/warproute/warproute/control/web"
 	"github.com/warproute/warproute/dataplane"
 )
 
@@ -14,44 +15,63 @@ type change struct{ commit, abort func() }
 
 var noChange = change{commit: func() {}, abort: func() {}}
 
-// exporter serves metrics.
-type exporter struct {
-	server  *metrics.Server // nil: not configured
+// endpoint serves HTTP at an address of the configuration.
+type endpoint struct {
+	key     string                      // of the address
+	listen  func(*config.Config) string // the address, "" for none
 	handler http.Handler
+	server  *web.Server // nil: not configured
 }
 
-func (e *exporter) close() error {
+// start serves at the address of a configuration, beside an earlier server if that is not nil.
+func (e *endpoint) start(cfg *config.Config, earlier *web.Server) (err error) {
+	e.server = nil
+	switch address := e.listen(cfg); {
+	case address == "":
+	case earlier == nil:
+		e.server, err = web.Serve(e.key, address, e.handler)
+	default:
+		e.server, err = earlier.ServeBeside(e.key, address, e.handler)
+	}
+	return err
+}
+
+func (e *endpoint) close() error {
 	if e.server == nil {
 		return nil
 	}
 	return e.server.Close()
 }
 
-// prepareMetrics serves metrics at the new address beside the old one.
-func (s *Service) prepareMetrics(cfg *config.Config, _ []config.Change) (change, error) {
-	if cfg.Metrics == s.cfg.Metrics {
-		return noChange, nil
-	}
-	next := exporter{handler: s.metrics.handler}
-	if cfg.Metrics.Listen != "" {
-		serve := metrics.Serve
-		if s.metrics.server != nil {
-			serve = s.metrics.server.ServeBeside
+// prepareEndpoints serves at new addresses beside the old ones.
+func (s *Service) prepareEndpoints(cfg *config.Config, _ []config.Change) (change, error) {
+	var all []change
+	abort := func() {
+		for _, c := range all {
+			c.abort()
 		}
-		var err error
-		if next.server, err = serve(cfg.Metrics.Listen, next.handler); err != nil {
+	}
+	for _, e := range []*endpoint{&s.metrics, &s.page} {
+		if e.listen(cfg) == e.listen(s.cfg) {
+			continue
+		}
+		next := *e
+		if err := next.start(cfg, e.server); err != nil {
+			abort()
 			return change{}, err
 		}
-	}
-	closeNext := func() {
-		if err := next.close(); err != nil {
-			s.log.Error("stop serving metrics", "err", err)
+		closeNext := func() {
+			if err := next.close(); err != nil {
+				s.log.Error("close the server at an earlier address", "err", fmt.Errorf("%s: %w", next.key, err))
+			}
 		}
+		all = append(all, change{commit: func() { *e, next = next, *e; closeNext() }, abort: closeNext})
 	}
-	return change{
-		commit: func() { s.metrics, next = next, s.metrics; closeNext() },
-		abort:  closeNext,
-	}, nil
+	return change{abort: abort, commit: func() {
+		for _, c := range all {
+			c.commit()
+		}
+	}}, nil
 }
 
 // prepareSettings changes the settings that workers read in every iteration.

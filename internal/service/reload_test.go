@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/control/config"
-	"github.com/warproute/warproute/control/metrics"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/require"
@@ -25,17 +24,17 @@ func running(t *testing.T) *Service {
 	cfg.IPsec = *generation(0)
 	s := &Service{
 		cfg: cfg, log: slog.New(slog.DiscardHandler), fib: b.fib, router: b.router, ipsec: b.ipsecGateway, memory: memory{room: 256},
-		metrics: exporter{handler: http.NotFoundHandler()}, reloads: newReloads(),
+		metrics: endpoint{key: "metrics.listen", listen: func(c *config.Config) string { return c.Metrics.Listen }, handler: http.NotFoundHandler()},
+		page:    endpoint{key: "status.listen", listen: func(c *config.Config) string { return c.Status.Listen }, handler: http.NotFoundHandler()},
+		reloads: newReloads(),
 		rpf: portRPF{
 			ports: slices.Clone(cfg.Ports), active: make([]fib.RPF, 2),
 			set:  func(port int, check fib.RPF) { b.fib.SetRPF(uint16(port), check) },
 			name: func(int) string { return "" },
 		},
 	}
-	var err error
-	s.metrics.server, err = metrics.Serve(cfg.Metrics.Listen, s.metrics.handler)
-	require.NoError(t, err)
-	t.Cleanup(func() { s.metrics.close(); _ = b.ipsecGateway.close() })
+	require.NoError(t, s.metrics.start(cfg, nil))
+	t.Cleanup(func() { s.metrics.close(); s.page.close(); _ = b.ipsecGateway.close() })
 	require.NoError(t, b.router.Start())
 	return s
 }
@@ -69,6 +68,7 @@ func TestFailedReloadLeavesEveryPartUnchanged(t *testing.T) {
 		change     func(*config.Config)
 	}{
 		{"metrics", "in use", func(c *config.Config) { c.Metrics.Listen = taken.Addr().String() }},
+		{"status page", "set status.listen to another", func(c *config.Config) { c.Status.Listen = taken.Addr().String() }},
 		{"IPsec", "replay window", func(c *config.Config) { c.IPsec.SAs[7].ReplayWindow = 1 << 20 }},
 	} {
 		cfg, address := config.Default("a", "b"), freeAddress(t)
@@ -91,7 +91,7 @@ func TestFailedReloadLeavesEveryPartUnchanged(t *testing.T) {
 	if r.Result != status.ReloadApplied || !listens(address) || listens(old) || s.engine.state.MaxPackets != 16 || s.ipsec.sas["out-100"] == sa {
 		t.Errorf("a valid configuration is not applied: %s, %q", r.Result, r.Error)
 	}
-	if c := s.reloads.current(); c.Reloads[status.ReloadFailed] != 2 || c.Reloads[status.ReloadApplied] != 1 || c.Loaded != c.Tried {
+	if c := s.reloads.current(); c.Reloads[status.ReloadFailed] != 3 || c.Reloads[status.ReloadApplied] != 1 || c.Loaded != c.Tried {
 		t.Errorf("counted: %v", c)
 	}
 }
@@ -162,6 +162,23 @@ func TestReloadIsAnsweredBeforeStop(t *testing.T) {
 		if a, err := s.handleReload(r); err != nil || a.(*status.Reload).Result != status.ReloadApplied {
 			t.Fatalf("%v, %v", a, err)
 		}
+	}
+}
+
+// The status page starts, moves and ends with a reload.
+func TestReloadMovesTheStatusPage(t *testing.T) {
+	s := running(t)
+	was := ""
+	for _, address := range []string{freeAddress(t), freeAddress(t), ""} {
+		cfg := config.Default("a", "b")
+		cfg.Metrics, cfg.Status.Listen, cfg.IPsec = s.cfg.Metrics, address, *generation(0)
+		if r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false); r.Result != status.ReloadApplied {
+			t.Fatalf("%q: %s, %q", address, r.Result, r.Error)
+		}
+		if address != "" && !listens(address) || was != "" && listens(was) {
+			t.Errorf("status.listen %q, before %q: serves the wrong one", address, was)
+		}
+		was = address
 	}
 }
 

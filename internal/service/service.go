@@ -19,6 +19,7 @@ import (
 	"github.com/warproute/warproute/control/guard"
 	"github.com/warproute/warproute/control/metrics"
 	"github.com/warproute/warproute/control/mirror"
+	"github.com/warproute/warproute/control/page"
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/control/xfrm"
@@ -48,7 +49,8 @@ type Service struct {
 
 	tunnels hostTunnels
 	rpf     portRPF
-	metrics exporter
+	metrics endpoint
+	page    endpoint
 	reloads reloads
 	taps    atomic.Int32 // running captures and traces
 
@@ -98,12 +100,15 @@ func (s *Service) start(build metrics.Build) error {
 	return s.ports.Admit() // until here Linux gets every frame
 }
 
-// serve answers on the metrics address and on the control socket.
-func (s *Service) serve(build metrics.Build) (err error) {
-	s.metrics.handler = metrics.Handler(build, s.Snapshot)
-	s.closers.push("stop serving metrics", s.metrics.close)
-	if s.cfg.Metrics.Listen != "" {
-		if s.metrics.server, err = metrics.Serve(s.cfg.Metrics.Listen, s.metrics.handler); err != nil {
+// serve answers on the addresses of metrics and of the status page, and on the control socket.
+func (s *Service) serve(build metrics.Build) error {
+	s.metrics = endpoint{key: "metrics.listen", listen: func(c *config.Config) string { return c.Metrics.Listen }, handler: metrics.Handler(build, s.Snapshot)}
+	s.page = endpoint{key: "status.listen", listen: func(c *config.Config) string { return c.Status.Listen },
+		handler: page.Handler(page.Source{Version: build.Version, Snapshot: s.Snapshot, Ending: s.ending})}
+	s.closers.push("stop serving metrics", func() error { return s.metrics.close() })
+	s.closers.push("stop serving the status page", func() error { return s.page.close() })
+	for _, e := range []*endpoint{&s.metrics, &s.page} {
+		if err := e.start(s.cfg, nil); err != nil {
 			return err
 		}
 	}
