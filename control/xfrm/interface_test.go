@@ -12,7 +12,7 @@ import (
 func ifIDAttr(id uint32) []byte { return rtnl.AppendAttr(nil, attrIfID, host.AppendUint32(nil, id)) }
 
 // States and policies of one pair of gateways with other values of if_id are other tunnels, in any order of their
-// arrival, and a policy does not use the state of another if_id.
+// arrival, and a policy does not use the state of another if_id. Policies without if_id apply first.
 func TestTunnelsDifferByIfID(t *testing.T) {
 	id := []uint32{0, 7, 8}
 	for order := range 6 {
@@ -22,14 +22,17 @@ func TestTunnelsDifferByIfID(t *testing.T) {
 			n := (i*(1+order%2) + order) % 3
 			s, p := outState(uint32(0x200+n)), outPolicy(uint32(1+n))
 			s.attrs, p.attrs, spis[n] = ifIDAttr(id[n]), ifIDAttr(id[n]), s.spi
+			if n == 0 {
+				p.dst = "10.2.9.0/24"
+			}
 			if order < 3 {
 				f.apply(s.message(msgNewSA), p.message(msgNewPolicy))
 			} else {
 				f.apply(p.message(msgNewPolicy), s.message(msgNewSA))
 			}
 		}
-		flow := gateway.FlowIPv4(echo(netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.2.0.1"), 1))
-		leaves := func(ifID uint32) (uint32, ipsec.Error) {
+		leavesTo := func(dst string, ifID uint32) (uint32, ipsec.Error) {
+			flow := gateway.FlowIPv4(echo(netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr(dst), 1))
 			sas, errs, l := []*ipsec.SA{nil}, []ipsec.Error{0}, gateway.NewLookups()
 			f.gateway.LookupOutboundRouted(&l, sas, errs, []gateway.Flow{flow}, []uint32{ifID})
 			if sas[0] == nil {
@@ -37,7 +40,14 @@ func TestTunnelsDifferByIfID(t *testing.T) {
 			}
 			return sas[0].Config().SPI, errs[0]
 		}
+		leaves := func(ifID uint32) (uint32, ipsec.Error) { return leavesTo("10.2.0.1", ifID) }
 		for n := range id {
+			if spi, err := leavesTo("10.2.9.1", id[n]); spi != spis[0] || err != ipsec.OK {
+				t.Errorf("order %d: packets over if_id %d to networks of a policy without if_id leave by SPI %#x, %v", order, id[n], spi, err)
+			}
+			if id[n] == 0 {
+				continue
+			}
 			if spi, err := leaves(id[n]); spi != spis[n] || err != ipsec.OK {
 				t.Errorf("order %d: packets over if_id %d leave by SPI %#x, %v", order, id[n], spi, err)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/dataplane/lane"
+	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
@@ -50,8 +51,9 @@ const (
 	headersLen = 20 + 8 + 8 // of ESP by aes128gcm16 in IPv4
 )
 
-// newHostBench returns n tunnels of one direction, with policies of both, and with one lane or the default ones.
-func newHostBench(b *testing.B, d ipsec.Direction, n int, lanes bool) *hostBench {
+// newHostBench returns n tunnels of one direction, with policies of both, and with one lane or the default ones. Routed
+// tunnels have XFRM interfaces.
+func newHostBench(b *testing.B, d ipsec.Direction, n int, lanes, routed bool) *hostBench {
 	h := &hostBench{world: newWorld(b), seq: make([]uint32, n), other: make([]uint64, 1<<18)}
 	h.chunks = batch.NewChunks(hostChunks, hostChunk)
 	for range hostChunks {
@@ -61,8 +63,13 @@ func newHostBench(b *testing.B, d ipsec.Direction, n int, lanes bool) *hostBench
 	g := &gateway.Gateway{}
 	var rules []gateway.Rule
 	var sites [][2]netip.Prefix
+	var interfaces []gateway.Interface
 	for i := range n {
 		c := config(d, false)
+		if routed {
+			c.IfID = uint32(i + 1)
+			interfaces = append(interfaces, gateway.Interface{IfID: c.IfID, Up: true})
+		}
 		c.Name, c.SPI, c.ReplayWindow = fmt.Sprint(i), uint32(0x1000+i), 1024
 		c.Tunnel = g.Tunnel(c.Name)
 		s, err := ipsec.NewSA(c, 2)
@@ -72,15 +79,25 @@ func newHostBench(b *testing.B, d ipsec.Direction, n int, lanes bool) *hostBench
 		dst := netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(20 + rnd.IntN(80)), byte(rnd.Uint32()), byte(rnd.Uint32())}), 24)
 		sites = append(sites, [2]netip.Prefix{src, dst})
 		h.spis = append(h.spis, c.SPI)
+		if routed && d == ipsec.Out {
+			id, err := h.Net.NewNextHop(fib.KindNoPort, fib.Path{Adjacency: c.IfID, Weight: 1})
+			require.NoError(b, err)
+			h.Net.Route(id, dst.String())
+		}
+		if routed { // as strongSwan has them
+			src, dst = netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		}
 		rules = append(rules,
-			gateway.Rule{Direction: d, Policy: policy.Policy{Src: src, Dst: dst, Action: policy.Protect, Target: c.Tunnel}},
-			gateway.Rule{Direction: ipsec.In - d, Policy: policy.Policy{Src: dst, Dst: src, Action: policy.Protect, Target: c.Tunnel}})
+			gateway.Rule{Direction: d, IfID: c.IfID, Policy: policy.Policy{Src: src, Dst: dst, Action: policy.Protect, Target: c.Tunnel}},
+			gateway.Rule{Direction: ipsec.In - d, IfID: c.IfID, Policy: policy.Policy{Src: dst, Dst: src, Action: policy.Protect, Target: c.Tunnel}})
 	}
+	g.SetInterfaces(interfaces)
 	require.NoError(b, g.SetRules(rules))
 	h.Engine.Secure(g, 0)
 	if lanes {
 		compiled, err := lane.Compile(lane.Default(), g)
 		require.NoError(b, err)
+		compiled.RouteBy(h.Net.FIB)
 		h.lanes = compiled.NewClassifier()
 	}
 	within := func(p netip.Prefix) string {
@@ -135,7 +152,7 @@ func (h *hostBench) open(i int) {
 		f := h.Mem.Bytes()[at:]
 		copy(f, in)
 		(*packet.IPv4)(f[packet.EthernetLen:]).DecrementTTL()
-		c.Out[j], h.jobs[i][j].Admitted = batch.ForwardTo(1, at, uint16(len(in))), true
+		c.Out[j], h.jobs[i][j].Admitted = batch.ForwardTo(1, at, uint16(len(in))), h.jobs[i][j].SA.IfID() == 0
 	}
 }
 
@@ -183,12 +200,15 @@ func BenchmarkHostPart(b *testing.B) {
 		return float64(d[len(d)/2]) / hostChunk
 	}
 	for _, v := range []struct {
-		n     int
-		lanes bool
-	}{{1, false}, {1, true}, {1000, false}, {1000, true}} {
+		n             int
+		lanes, routed bool
+	}{{1, false, false}, {1, true, false}, {1000, false, false}, {1000, true, false}, {1, false, true}, {1, true, true}, {1000, false, true}, {1000, true, true}} {
 		n, name := v.n, fmt.Sprintf("SAs=%d/lanes=%v", v.n, v.lanes)
+		if v.routed {
+			name += "/routed"
+		}
 		b.Run("seal/"+name, func(b *testing.B) {
-			h := newHostBench(b, ipsec.Out, n, v.lanes)
+			h := newHostBench(b, ipsec.Out, n, v.lanes, v.routed)
 			var begin []time.Duration
 			for i := 0; b.Loop(); i = (i + 1) % hostChunks {
 				h.receive(i, false)
@@ -197,7 +217,7 @@ func BenchmarkHostPart(b *testing.B) {
 			b.ReportMetric(median(begin), "ns/begin")
 		})
 		b.Run("open/"+name, func(b *testing.B) {
-			h := newHostBench(b, ipsec.In, n, v.lanes)
+			h := newHostBench(b, ipsec.In, n, v.lanes, v.routed)
 			var begin, finish []time.Duration
 			for i := 0; b.Loop(); i = (i + 1) % hostChunks {
 				if h.chunks[i].N > 0 {

@@ -104,7 +104,7 @@ func (k *Classifier) classify(mem []byte, frames []batch.Frame, lanes []uint8) {
 	if n == 0 {
 		return
 	}
-	plain := k.pairs.LookupIPv4(k.pair[:n])
+	plain := k.plain(k.pair[:n])
 	for j := range n {
 		i := k.at[j%block]
 		lanes[i] = k.lane[j%block]
@@ -138,7 +138,7 @@ func (k *Classifier) classifyPlain(mem []byte, frames []batch.Frame, lanes []uin
 			n++
 		}
 	}
-	for plain := k.pairs.LookupIPv4(k.pair[:n]) & (1<<n - 1); plain != 0; plain &= plain - 1 {
+	for plain := k.plain(k.pair[:n]) & (1<<n - 1); plain != 0; plain &= plain - 1 {
 		lanes[k.at[bits.TrailingZeros64(plain)%block]] = k.lanes[0]
 	}
 }
@@ -221,9 +221,9 @@ func (k *Classifier) isPlain(h *header, o batch.Origin) bool {
 		return true
 	case h.ip[0]>>4 == 4:
 		pair := [1]uint64{binary.BigEndian.Uint64(h.ip[12:])}
-		return k.pairs.LookupIPv4(pair[:])&1 != 0
+		return k.plain(pair[:])&1 != 0
 	}
-	return k.pairs.LookupIPv6((*[16]byte)(h.ip[8:]), (*[16]byte)(h.ip[24:]))
+	return k.pairs.LookupIPv6((*[16]byte)(h.ip[8:]), (*[16]byte)(h.ip[24:])) && !k.leadsToTunnel([16]byte(h.ip[24:]))
 }
 
 const esp packet.Protocol = 50

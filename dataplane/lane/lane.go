@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/packet"
 )
@@ -44,6 +45,7 @@ const maxMatches = 64
 type Lanes struct {
 	all     []Lane
 	gateway *gateway.Gateway // nil: no IPsec
+	fib     *fib.FIB         // see RouteBy
 
 	// Sets of matches, a bit each in the order of the lanes.
 	byProtocol [256]uint64 // those that a protocol does not exclude

@@ -54,7 +54,7 @@ var imports = []struct {
 
 	{"dataplane", []string{"batch", "dataplane/lane", "fib", "packet", "packet/filter", "packet/fragment", "packet/icmp", "umem", "internal/affinity", "internal/hist"},
 		"gets queues and engines; knows no AF_XDP, configuration or netlink"},
-	{"dataplane/lane", []string{"batch", "ipsec", "ipsec/gateway", "ipsec/policy", "packet", "internal/prefetch"}, "the lanes of packets by their headers; knows no workers or engines"},
+	{"dataplane/lane", []string{"batch", "fib", "ipsec", "ipsec/gateway", "ipsec/policy", "packet", "internal/prefetch"}, "the lanes of packets by their headers; knows no workers or engines"},
 	{"dataplane/inspect", []string{"batch", "fib", "lookup", "packet", "umem"}, "validation and frame views for both stages; decides nothing but drops"},
 	{"dataplane/esp", []string{"batch", "dataplane/inspect", "fib", "ipsec", "ipsec/gateway", "packet", "umem", "internal/prefetch"}, "the IPsec stage of both engines, which call it; packets to look up again are returned to them"},
 	{"dataplane/cpu", []string{"batch", "dataplane/esp", "dataplane/inspect", "fib", "ipsec/gateway", "lookup", "packet", "umem"}, "lookup and rewrite, after the IPsec stage; does not know workers or the GPU engine"},

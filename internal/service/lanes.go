@@ -22,7 +22,12 @@ func (s *Service) compileLanes() (*lane.Lanes, error) {
 	if s.ipsec == nil {
 		return lane.Compile(all, nil)
 	}
-	return lane.Compile(all, s.ipsec.gateway)
+	lanes, err := lane.Compile(all, s.ipsec.gateway)
+	if err != nil {
+		return nil, err
+	}
+	lanes.RouteBy(s.fib)
+	return lanes, nil
 }
 
 func laneMatch(m config.LaneMatch) lane.Match {

@@ -11,11 +11,11 @@ func (g *Gateway) RuleFor(direction ipsec.Direction, ifID uint32, f *Flow) (rule
 	r := g.lookup()
 	in, table := r.in, r.out
 	if ifID != 0 {
-		p := r.byIfID[ifID]
+		p := r.byIfID.find(ifID)
 		if p == nil {
 			return Rule{}, 0
 		}
-		in, table = p.in, p.out
+		in, table = p.spd.in, p.spd.out
 	}
 	if direction == ipsec.In {
 		table = in

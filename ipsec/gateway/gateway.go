@@ -49,9 +49,9 @@ type Rule struct {
 
 // Ruleset is a set of policies, compiled for lookup.
 type Ruleset struct {
-	all     []Rule          // in the order given
-	in, out *policy.Table   // with if_id 0
-	byIfID  map[uint32]*spd // the others
+	all     []Rule        // in the order given
+	in, out *policy.Table // with if_id 0
+	byIfID  spds          // the others
 	tunnels []*tunnel
 	current pages
 	missing chan<- uint32 // see Gateway

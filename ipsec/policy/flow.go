@@ -46,6 +46,9 @@ func (f *Flow) SetIPv6(src, dst *[16]byte, protocol uint8, sport, dport uint32) 
 	f.sport, f.dport, f.protocol, f.wide = sport, dport, protocol, true
 }
 
+// IPv6 reports whether the flow is one of IPv6.
+func (f *Flow) IPv6() bool { return f.wide }
+
 // ICMPError reports whether a flow is ICMP or ICMPv6 errors, which quote a packet.
 func (f *Flow) ICMPError() bool {
 	const icmp, icmpv6 = 1, 58

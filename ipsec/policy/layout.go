@@ -128,4 +128,7 @@ func (v Verdict) Action() Action { return Action(v & 3) }
 // Target returns the target of the matching policy.
 func (v Verdict) Target() uint32 { return uint32(v >> 2) }
 
+// Verdict returns the policy's action and target.
+func (p *Policy) Verdict() Verdict { return verdict(p) }
+
 func verdict(p *Policy) Verdict { return Verdict(p.Target<<2) | Verdict(p.Action) }

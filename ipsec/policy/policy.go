@@ -73,6 +73,11 @@ func (r PortRange) String() string {
 	return fmt.Sprintf("%d-%d", r.first, r.last)
 }
 
+// Everything reports whether the policy matches every flow of its family.
+func (p *Policy) Everything() bool {
+	return p.Src.Bits() == 0 && p.Dst.Bits() == 0 && p.Protocol == 0 && !p.SrcPorts.some && !p.DstPorts.some
+}
+
 func (p *Policy) String() string {
 	s := fmt.Sprintf("%v to %v", p.Src, p.Dst)
 	if p.Protocol != 0 {
