@@ -21,7 +21,7 @@ var hints = [NumReasons]string{
 	Unreachable:        "as configured: `ip route show type unreachable`",
 	Prohibit:           "as configured: `ip route show type prohibit`",
 	LocalDelivery:      "a few are expected after an address is added; to reach this host through a tunnel, set ipsec.interface and route the sources to it; local prefixes (AnyIP) are not supported",
-	NoPort:             "add the interface of the route as a port (`--port`), or route by a port; MPLS, SRv6 and tunnel routes are not supported",
+	NoPort:             "have Linux forward (net.ipv4.ip_forward=1, net.ipv6.conf.all.forwarding=1; on gateways also exit.linux: on), add the interface as a port, or route by a port; MPLS, SRv6 and other encap routes are not supported",
 	PortDown:           "check the port with `ip link`; a deleted interface becomes the port again when it is recreated, unless the log says otherwise",
 	MTUExceeded:        "senders get an ICMP error unless a filter drops it; otherwise raise the MTU of the port (`show ports`) or the route (`route lookup`), or lower theirs",
 	NeighborUnresolved: "the neighbor does not answer ARP or neighbor discovery: check `ip neigh`, and that the next hop is on that link",
@@ -60,6 +60,8 @@ var hints = [NumReasons]string{
 	FragmentsMissing: "fragments of protected packets were lost, arrived before the first one of ESP in UDP, or are forged (`warproute capture --reason fragments_missing`)",
 	GPUBadResult:     "the GPU is disabled, see the log; check it for memory errors (nvidia-smi -q -d ECC), and restart the router to enable it",
 
+	HostLimit:         "expected in a flood; otherwise raise exit.share, use more workers, or make the interface of the route a port",
+	HostFull:          "check the interface (`ip -s link show warproute0`), and restart the router if it was deleted",
 	LaneFull:          "`show lanes` has the load of each lane; use more workers or queues, or a GPU for the packets of tunnels",
 	XfrmOutNoPols:     "bring the tunnel of the interface up (`swanctl --initiate`, or start_action = trap), or widen its traffic selectors; `show policies` lists its policies",
 	XfrmPolicyRefused: "`show policies` names the policy and the reason; change or delete it",

@@ -67,6 +67,8 @@ const (
 	GPUBadResult      // a GPU returned an invalid result or did not encrypt the packet
 	LaneFull          // no room in the queue of the packet's lane
 	XfrmOutNoPols     // route over an XFRM interface that has no policy for the packet
+	HostLimit         // the worker's time for packets to Linux was used up
+	HostFull          // Linux did not accept the packet
 	numReasons
 )
 
@@ -135,6 +137,8 @@ var reasons = [NumReasons]struct{ name, description string }{
 	XfrmPolicyRefused: {"xfrm_policy_refused", "an XFRM policy matches that this router does not support"},
 
 	XfrmOutNoPols: {"xfrm_out_no_pols", "the route leads over an XFRM interface, and no policy with its if_id matches the packet"},
+	HostLimit:     {"host_limit", "the worker's time for packets to Linux was used up (exit.share)"},
+	HostFull:      {"host_full", "Linux did not accept the packet: the interface to Linux is down or deleted, or memory is short"},
 
 	LaneFull: {"lane_full", "the queue of the packet's lane was full: packets of the lane arrive faster than the engine processes them"},
 }

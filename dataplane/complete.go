@@ -42,7 +42,11 @@ func (w *worker) finish(c *batch.Chunk) {
 		w.captureDecided(c)
 	}
 	w.dispatch(c)
-	w.transmit()
+	if w.transmit(); w.transmitted {
+		w.transmitted, w.hostTime.ports = false, c.Ordered
+	}
+	w.sendToHost(&w.host)
+	w.sendToHost(&w.exit)
 	w.stats.waiting.Store(int64(w.pending.n)) // before the drops, which a reader adds to it
 	w.drops.flush(w.counters)
 	c.Sent = batch.Clock()

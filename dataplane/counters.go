@@ -11,6 +11,8 @@ import (
 type portCounters struct {
 	rxPackets, rxBytes atomic.Uint64
 	txPackets, txBytes atomic.Uint64
+	exitPackets        atomic.Uint64 // by ingress port
+	exitBytes          atomic.Uint64
 	drops              [batch.NumReasons]atomic.Uint64 // by ingress port
 	_                  [64]byte                        // separates the cache lines of workers
 }

@@ -12,40 +12,50 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/offload"
 	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/packet"
 )
 
-// host is a fake HostInterface.
+// host is a fake HostQueue.
 type host struct {
 	mu        sync.Mutex
 	sends     [][]byte
 	delivered [][]byte
 	full      bool
-	fd        int // to poll, if it is not 0
-	polls     int // calls of Receive
+	fd        int           // to poll, if it is not 0
+	polls     int           // calls of Receive
+	spends    time.Duration // by each call of Send
 }
 
-func (h *host) Deliver(p []byte) bool {
+func (h *host) Send(packets [][]byte, results []offload.Result, budget time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.full {
-		h.delivered = append(h.delivered, bytes.Clone(p))
+	for i, p := range packets {
+		switch {
+		case h.full:
+			results[i] = offload.Failed
+		case budget <= 0:
+			results[i] = offload.Limited
+		default:
+			results[i] = offload.Sent
+			h.delivered = append(h.delivered, bytes.Clone(p))
+		}
 	}
-	return !h.full
+	return h.spends
 }
 
-func (h *host) Receive(dst []byte) int {
+func (h *host) Receive(buffers [][]byte, sizes []int) (n int, more bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.polls++
-	if len(h.sends) == 0 {
-		return 0
+	for n < len(buffers) && len(h.sends) > 0 {
+		sizes[n] = copy(buffers[n], h.sends[0])
+		h.sends = h.sends[1:]
+		n++
 	}
-	n := copy(dst, h.sends[0])
-	h.sends = h.sends[1:]
-	return n
+	return n, false
 }
 
 func (h *host) FD() int { return cmp.Or(h.fd, -1) }
@@ -55,8 +65,10 @@ func (h *host) FD() int { return cmp.Or(h.fd, -1) }
 func (r *rig) startWithHost(h *host) {
 	r.t.Helper()
 	r.routeTo(r.hop(fib.KindLocal), "10.2.0.1/32")
-	r.routeTo(r.hop(fib.KindNoPort), "10.3.0.0/16")
-	r.config.Host = h
+	tunnel := r.hop(fib.KindNoPort)
+	r.config.FIB.SetExits(tunnel, fib.ExitTunnel)
+	r.routeTo(tunnel, "10.3.0.0/16")
+	r.config.Workers[0].Host = h
 	r.startWithReturnRoute()
 }
 
@@ -72,12 +84,12 @@ func TestHostInterfaceDeliversAndReceives(t *testing.T) {
 		r.startWithHost(h)
 		r.wait("what the host sent", func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == 2 })
 		s := r.stop()
-		want := uint64(1)
+		refused := uint64(0)
 		if full {
-			want = 2
+			refused = 1
 		}
-		if s.Ports[0].Drops[batch.LocalDelivery] != want || s.Delivered != int64(2-want) || s.Originated != 2 {
-			t.Errorf("full %v: %d dropped, %d delivered, %d made", full, s.Ports[0].Drops[batch.LocalDelivery], s.Delivered, s.Originated)
+		if d := s.Ports[0].Drops; d[batch.LocalDelivery] != 1 || d[batch.HostFull] != refused || s.Delivered != int64(1-refused) || s.Originated != 2 {
+			t.Errorf("full %v: %d and %d dropped, %d delivered, %d made", full, d[batch.LocalDelivery], d[batch.HostFull], s.Delivered, s.Originated)
 		}
 		if !full && (len(h.delivered) != 1 || !bytes.Equal(h.delivered[0], byTunnel[packet.EthernetLen:])) {
 			t.Errorf("delivered: % x", h.delivered)

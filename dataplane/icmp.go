@@ -61,7 +61,7 @@ func (w *worker) sendICMPError(f batch.Frame, p []byte, e icmp.Error, now time.D
 // comes from the packet's destination, because Linux drops packets from its own addresses.
 func (w *worker) icmpSource(f batch.Frame, p []byte) netip.Addr {
 	switch ipv6 := p[0]>>4 == 6; {
-	case w.host.HostInterface == nil || !f.Origin.Has(batch.Own):
+	case w.host.HostQueue == nil || !f.Origin.Has(batch.Own):
 		return w.slow.icmp.portAddress(f.Origin.Port(), ipv6)
 	case ipv6:
 		return netip.AddrFrom16([16]byte(p[24:]))

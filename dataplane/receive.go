@@ -35,9 +35,8 @@ func (w *worker) receive(now time.Duration) bool {
 		w.pending.retry(c, g, now, w.handleExpired)
 		w.drops.flush(w.counters)
 	}
-	if w.host.polled {
-		w.receiveFromHost(now)
-	}
+	w.receiveFromHost(&w.host, now)
+	w.receiveFromHost(&w.exit, now)
 	w.slow.drainTo(c, max(c.N, w.rx.maxPackets))
 	w.fill(c)
 	if c.N == 0 {

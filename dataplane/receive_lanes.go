@@ -31,9 +31,8 @@ const (
 func (w *worker) receiveLanes(now time.Duration) bool {
 	w.capture = w.captures.Load()
 	w.expireFragments(now)
-	if w.host.polled {
-		w.receiveFromHost(now)
-	}
+	w.receiveFromHost(&w.host, now)
+	w.receiveFromHost(&w.exit, now)
 	slow := w.slow.n
 	w.slow.n = 0
 	for i := 0; i < slow; i += sortBurst {

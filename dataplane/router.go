@@ -7,6 +7,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -43,8 +44,13 @@ type Config struct {
 	// that of a directly connected network. Workers call it; it must not block.
 	Unresolved func(adjacency uint32, dst netip.Addr)
 
-	Host HostInterface // may be nil: inner packets of tunnels for the host are dropped
+	PartialChecksums []bool // by port: senders may leave L4 checksums incomplete; nil for no port
+	HostShare        int    // percent of a worker's busy time for packets to the host; 0 for DefaultHostShare
+	ExitChecked      bool   // only packets that the IPsec policies admit in plaintext exit by Linux
 }
+
+// DefaultHostShare is the default of Config.HostShare, in percent.
+const DefaultHostShare = 50
 
 // WorkerConfig lists the resources that one worker owns.
 type WorkerConfig struct {
@@ -55,6 +61,9 @@ type WorkerConfig struct {
 	Engine   Engine
 	Chunks   []*batch.Chunk // chunks in flight, each of MaxPackets or as many as Set will ask for
 	Queues   [][]Queue      // by port, one or more each; the first transmits, all receive
+
+	Host HostQueue // of ipsec.interface; may be nil: inner packets of tunnels for the host are dropped
+	Exit HostQueue // of the interface on which Linux forwards; may be nil: packets without a port are dropped
 }
 
 // Router is a set of workers.
@@ -89,11 +98,6 @@ func New(cfg Config) (*Router, error) {
 		}
 		w.slow.icmp.addresses = r.addresses
 		w.slow.frag.id = rand.Uint32()>>8 | uint32(i)<<24 // distinct from other workers' IDs
-		w.host.HostInterface = cfg.Host
-		if i == 0 && cfg.Host != nil {
-			w.host.polled = true
-			w.pollFD = append(w.pollFD, unix.PollFd{Fd: int32(cfg.Host.FD()), Events: unix.POLLIN})
-		}
 		r.workers = append(r.workers, w)
 	}
 	return r, nil
@@ -148,6 +152,18 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 			}
 		}
 	}
+	for _, h := range []HostQueue{wc.Host, wc.Exit} {
+		if h != nil {
+			w.pollFD = append(w.pollFD, unix.PollFd{Fd: int32(h.FD()), Events: unix.POLLIN})
+			w.hostFD = w.pollFD[len(w.pollFD)-len(w.hostFD)-1:]
+		}
+	}
+	w.host, w.exit = newHostPath(wc.Host, chunkLen), newHostPath(wc.Exit, chunkLen)
+	w.exitChecked, w.partialChecksums = cfg.ExitChecked, cfg.PartialChecksums
+	if w.partialChecksums == nil {
+		w.partialChecksums = make([]bool, cfg.Ports)
+	}
+	w.hostTime.share = cmp.Or(cfg.HostShare, DefaultHostShare)
 	w.set(Settings{cfg.MaxPackets, cfg.MaxBytes, cfg.MaxDelay, cfg.Spin, cfg.Limits}, len(cfg.Workers))
 	return w, nil
 }

@@ -12,7 +12,8 @@ import (
 
 // slowPath handles exceptions: packets with a verdict to drop for which the router does more than
 // count them. It sends ICMP errors (icmp.go), fragments packets that exceed an MTU (fragment.go),
-// reassembles fragments of ESP (reassembly.go) and delivers packets to the host (host.go).
+// reassembles fragments of ESP (reassembly.go), delivers packets to the host (host.go) and lets Linux forward
+// packets to interfaces that are not ports (exit.go).
 //
 // The resulting packets enter the next chunk like received packets. The queue is short, so a flood of
 // exceptions does not displace received packets.
@@ -31,10 +32,17 @@ type slowPath struct {
 
 const slowPathSize = 256
 
+// noPort is the verdict on packets that may exit by Linux.
+var noPort = batch.Drop(batch.NoPort)
+
 // handleException handles a frame with a verdict to drop: by the exception handler of the drop reason,
 // or else by counting and freeing it.
 func (w *worker) handleException(f batch.Frame, r batch.Result, now time.Duration) {
-	w.handlePacketException(f, w.mem[f.Addr+packet.EthernetLen:uint64(f.Addr)+uint64(max(f.Len, packet.EthernetLen))], r, now)
+	p := w.mem[f.Addr+packet.EthernetLen : uint64(f.Addr)+uint64(max(f.Len, packet.EthernetLen))]
+	if r.Verdict == noPort && w.exitByLinux(f, p) {
+		return
+	}
+	w.handlePacketException(f, p, r, now)
 }
 
 // handlePacketException is handleException for a packet that may be outside the UMEM. f is its frame,

@@ -38,7 +38,7 @@ type workerStats struct {
 
 	originated atomic.Int64 // packets that no port received
 	merged     atomic.Int64 // fragments that became part of a reassembled packet
-	delivered  atomic.Int64 // packets delivered to the host
+	delivered  atomic.Int64 // packets delivered to the host, and through it to interfaces that are not ports
 
 	packets hist.Histogram
 	stages  [NumStages]hist.Histogram
@@ -61,7 +61,10 @@ func (s *workerStats) record(c *batch.Chunk) {
 type PortStats struct {
 	RxPackets, RxBytes uint64
 	TxPackets, TxBytes uint64 // given to the transmit rings
-	Drops              [batch.NumReasons]uint64
+
+	ExitPackets, ExitBytes uint64 // received packets that Linux got to forward them
+
+	Drops [batch.NumReasons]uint64
 }
 
 // Dropped returns the sum of the drops.
@@ -88,7 +91,7 @@ type Stats struct {
 
 	Originated int64 // ICMP errors, packets of the host, and all but one fragment of each fragmented packet
 	Merged     int64 // all but one fragment of each reassembled packet
-	Delivered  int64 // to the host
+	Delivered  int64 // to the host, with PortStats.ExitPackets
 
 	Lanes   []LaneStats
 	Packets hist.Snapshot            // per chunk
@@ -140,6 +143,8 @@ func (r *Router) Stats() *Stats {
 			sum.RxBytes += c.rxBytes.Load()
 			sum.TxPackets += c.txPackets.Load()
 			sum.TxBytes += c.txBytes.Load()
+			sum.ExitPackets += c.exitPackets.Load()
+			sum.ExitBytes += c.exitBytes.Load()
 			for r := range c.drops {
 				sum.Drops[r] += c.drops[r].Load()
 			}

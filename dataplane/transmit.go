@@ -17,6 +17,7 @@ func (w *worker) transmit() {
 			continue
 		}
 		n := e.queue.Transmit(e.frames[:e.n])
+		w.transmitted = true
 		if w.capture != nil {
 			w.captureSent(uint16(p), e.frames[:n])
 		}

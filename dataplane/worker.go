@@ -53,13 +53,20 @@ type worker struct {
 	// Slow path.
 	pending pendingQueue
 	slow    slowPath
-	host    hostPath
+	host    hostPath // to the host's addresses, from tunnels
+	exit    hostPath // through Linux, to interfaces that are not ports
 	fib     *fib.FIB
+
+	hostTime         hostTime
+	transmitted      bool   // packets to ports, since the last chunk
+	exitChecked      bool   // only packets that the policies admit in plaintext exit
+	partialChecksums []bool // by port
 
 	// Control.
 	cpu, priority int
 	spin          time.Duration // polling of empty rings before the worker sleeps
-	pollFD        []unix.PollFd // the host interface is the last, on the worker that polls it
+	pollFD        []unix.PollFd
+	hostFD        []unix.PollFd // of these, those of host queues
 	captures      atomic.Pointer[captureRings]
 	call          atomic.Pointer[call]
 	probed        atomic.Bool // set by the watchdog, cleared by every iteration
@@ -99,14 +106,14 @@ func (w *worker) run() {
 func (w *worker) sleep(transmitting int) {
 	timeout := 50 // milliseconds until a stop is noticed
 	switch {
-	case w.pending.n > 0:
+	case w.pending.n > 0 || w.host.more || w.exit.more:
 		timeout = 1
 	case transmitting > 0:
 		timeout = 12
 	}
 	poll(w.pollFD, timeout)
-	if w.host.polled { // poll(2) returns at once for a deleted interface
-		if p := &w.pollFD[len(w.pollFD)-1]; p.Revents&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0 {
+	for i := range w.hostFD { // poll(2) returns at once for a deleted interface
+		if p := &w.hostFD[i]; p.Revents&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0 {
 			p.Fd = -1
 		}
 	}

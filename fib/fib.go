@@ -184,7 +184,15 @@ func (f *FIB) SetNextHop(id ID, kind Kind, paths ...Path) error {
 // none. SetNextHop keeps it.
 func (f *FIB) SetNextHopMTU(id ID, mtu uint16) {
 	if w := f.NextHop(id); w.MTU() != mtu {
-		f.store(NextHops, f.nextHops, uint32(id), uint64(makeNextHop(w.Kind(), mtu, w.Group(), w.Index())))
+		f.store(NextHops, f.nextHops, uint32(id), uint64(makeNextHop(w.Kind(), mtu, w.Group(), w.Index())|w&exitMask))
+	}
+}
+
+// SetExits sets how Linux reaches the destinations of a next hop of KindNoPort, 0 by default. SetNextHop keeps it
+// unless the kind changes. It has no effect on next hops of other kinds.
+func (f *FIB) SetExits(id ID, exits int) {
+	if w := f.NextHop(id); w.Kind() == KindNoPort && w.Exits() != exits {
+		f.store(NextHops, f.nextHops, uint32(id), uint64(w&^exitMask|NextHop(exits)<<exitShift))
 	}
 }
 
@@ -226,6 +234,9 @@ func (f *FIB) setNextHop(id ID, was *owners, kind Kind, paths []Path) error {
 		}
 		f.setBuckets(g, paths, was)
 		word = makeNextHop(kind, old.MTU(), true, g)
+	}
+	if kind == KindNoPort && old.Kind() == KindNoPort {
+		word |= old & exitMask
 	}
 	f.store(NextHops, f.nextHops, uint32(id), uint64(word))
 	f.freeGroup(old)

@@ -33,13 +33,14 @@ func (k Kind) String() string {
 //
 //	 63  56 55  40 39 33  32  31          0
 //	+------+------+-----+----+-------------+
-//	| kind | MTU  |  0  | G  | index       |
+//	| kind | MTU  | exit| G  | index       |
 //	+------+------+-----+----+-------------+
 //
 // KindForward has an index: of a group if G is set, else of an adjacency. So has KindNoPort over XFRM
 // interfaces: of a group whose buckets hold values of if_id, else the if_id itself; 0 is another interface.
-// The MTU is that of the route, or of the XFRM interface if it is smaller, in bytes of IP packet, 0 for none. Bit 33 is always 0: devices order their loads
-// by it. Bits 34 to 39 are not used.
+// The MTU is that of the route, or of the XFRM interface if it is smaller, in bytes of IP packet, 0 for none.
+// Bit 33 is always 0: devices order their loads by it. Bits 34 to 36 of KindNoPort are its Exits, which
+// engines do not read; 37 to 39 are not used.
 type NextHop uint64
 
 const (
@@ -49,6 +50,21 @@ const (
 	KindShift  = 56
 	MACShift   = 16 // of Adjacency and Port
 )
+
+// Exits of KindNoPort: how Linux reaches the destinations.
+const (
+	ExitIPv4   = 1 << iota // it forwards IPv4 packets to them
+	ExitIPv6               // it forwards IPv6 packets to them
+	ExitTunnel             // by the interface to the tunnels of the router only
+)
+
+const (
+	exitShift         = 34
+	exitMask  NextHop = 7 << exitShift
+)
+
+// Exits returns the exits of KindNoPort.
+func (w NextHop) Exits() int { return int(w & exitMask >> exitShift) }
 
 func (w NextHop) Kind() Kind    { return Kind(w >> KindShift) }
 func (w NextHop) Group() bool   { return w&(1<<GroupShift) != 0 }

@@ -219,7 +219,14 @@ func account(w io.Writer, snap *status.Snapshot) {
 	if n := snap.Stats.Merged; n > 0 {
 		fmt.Fprintf(w, "  %d transmitted fragments were reassembled\n", n)
 	}
-	if n := snap.Stats.Delivered; n > 0 {
+	exited := uint64(0)
+	for i := range snap.Stats.Ports {
+		exited += snap.Stats.Ports[i].ExitPackets
+	}
+	if exited > 0 {
+		fmt.Fprintf(w, "  %d transmitted packets left through Linux, by interfaces that are not ports\n", exited)
+	}
+	if n := uint64(snap.Stats.Delivered) - exited; n > 0 {
 		fmt.Fprintf(w, "  %d transmitted packets were delivered to this host from tunnels\n", n)
 	}
 	if n := snap.Stats.Transmitting; n > 0 {

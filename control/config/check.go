@@ -34,6 +34,7 @@ var (
 	engines      = []Engine{EngineAuto, EngineCPU, EngineGPU}
 	napis        = []NAPI{NAPIInterrupt, NAPIThread}
 	gpuMemories  = []GPUMemory{GPUMemoryKeep, GPUMemoryRelease}
+	exits        = []ExitLinux{ExitAuto, ExitOn, ExitOff}
 	checksums    = []Checksum{ChecksumAuto, ChecksumRepair, ChecksumTrust}
 )
 
@@ -42,7 +43,7 @@ var (
 func (c *Config) Check() error { return c.check().orNil() }
 
 func (c *Config) check() Errors {
-	errs := slices.Concat(c.checkPorts(), checkChoice(c, "engine", c.Engine, engines), checkChoice(c, "checksum", c.Checksum, checksums), checkChoice(c, "napi", c.NAPI, napis))
+	errs := slices.Concat(c.checkPorts(), checkChoice(c, "engine", c.Engine, engines), checkChoice(c, "checksum", c.Checksum, checksums), checkChoice(c, "napi", c.NAPI, napis), checkChoice(c, "exit.linux", c.Exit.Linux, exits))
 	if c.NAPI == NAPIThread && c.BusyPoll > 0 {
 		errs = append(errs, c.fault("napi", "napi: thread excludes busy_poll: a polling worker starves the NAPI thread on its core",
 			"remove one of the two"))
@@ -60,6 +61,7 @@ func (c *Config) check() Errors {
 		{"icmp.per_second", c.ICMP.PerSecond, 0, maxErrors, "write a number from 0 to %d"},
 		{"icmp.burst", c.ICMP.Burst, 1, maxErrors, "write a number from 1 to %d"},
 		{"icmp.source_per_second", c.ICMP.SourcePerSecond, 0, maxErrors, "write a number from 0 to %d"},
+		{"exit.share", c.Exit.Share, 1, 100, "write a number from 1 to %d, in percent"},
 		{"icmp.source_burst", c.ICMP.SourceBurst, 1, maxErrors, "write a number from 1 to %d"},
 	} {
 		if v.n < v.least || v.n > v.most {

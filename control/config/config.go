@@ -29,6 +29,7 @@ type Config struct {
 	BusyPoll time.Duration // time that an idle worker polls before it sleeps
 	Checksum Checksum
 	ICMP     ICMP
+	Exit     Exit
 	IPsec    IPsec
 
 	file string              // source of the values, for errors
@@ -138,6 +139,27 @@ type ICMP struct {
 	SourcePerSecond, SourceBurst int
 }
 
+// Exit configures packets that leave by interfaces that are not ports, through Linux.
+type Exit struct {
+	Linux ExitLinux
+	Share int // percent of a worker's busy time for packets to Linux
+}
+
+// ExitLinux selects whether Linux forwards packets to interfaces that are not ports.
+type ExitLinux string
+
+// ExitAuto is on unless the router protects traffic by IPsec. In either case Linux's own settings decide, too.
+const (
+	ExitAuto ExitLinux = "auto"
+	ExitOn   ExitLinux = "on"
+	ExitOff  ExitLinux = "off"
+)
+
+// ExitsByLinux reports whether packets may leave through Linux.
+func (c *Config) ExitsByLinux() bool {
+	return c.Exit.Linux == ExitOn || c.Exit.Linux == ExitAuto && !c.Protects()
+}
+
 // Default returns the default configuration with these ports.
 func Default(ports ...string) *Config {
 	c := &Config{
@@ -150,6 +172,7 @@ func Default(ports ...string) *Config {
 		NAPI:     NAPIInterrupt,
 		Checksum: ChecksumAuto,
 		ICMP:     ICMP{PerSecond: 1000, Burst: 100, SourcePerSecond: 10, SourceBurst: 10},
+		Exit:     Exit{Linux: ExitAuto, Share: 50},
 		IPsec:    IPsec{Source: SourceConfig, State: "/var/lib/warproute", Fragment: FragmentBefore, ICMP: ICMPQuoted, PathMTU: PathMTULearn, LinuxForwarding: LinuxForwardingDrop},
 	}
 	for _, name := range ports {

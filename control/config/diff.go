@@ -62,6 +62,8 @@ func Diff(a, b *Config) []Change {
 	d.value("icmp.burst", a.ICMP.Burst, b.ICMP.Burst)
 	d.value("icmp.source_per_second", a.ICMP.SourcePerSecond, b.ICMP.SourcePerSecond)
 	d.value("icmp.source_burst", a.ICMP.SourceBurst, b.ICMP.SourceBurst)
+	d.value("exit.linux", a.Exit.Linux, b.Exit.Linux)
+	d.value("exit.share", a.Exit.Share, b.Exit.Share)
 	d.value("ipsec.source", a.IPsec.Source, b.IPsec.Source)
 	d.value("ipsec.state", a.IPsec.State, b.IPsec.State)
 	d.value("ipsec.interface", strconv.Quote(a.IPsec.Interface), strconv.Quote(b.IPsec.Interface))

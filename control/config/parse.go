@@ -90,6 +90,10 @@ func (r *reader) root() value {
 			field{"source_per_second", integer(&c.ICMP.SourcePerSecond, "10")},
 			field{"source_burst", integer(&c.ICMP.SourceBurst, "10")},
 		)},
+		field{"exit", mapping(
+			field{"linux", oneOf(&c.Exit.Linux, exits...)},
+			field{"share", integer(&c.Exit.Share, "50")},
+		)},
 		field{"ipsec", r.ipsec()},
 	)
 }

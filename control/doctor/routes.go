@@ -15,6 +15,10 @@ func routes(h *Host) []Finding {
 		if u.Dev != "" {
 			by = " over " + u.Dev
 		}
+		if u.Reason.Exits() {
+			found = append(found, ok("%d%s (%s): %s", u.Routes, by, u.List(), u.Reason.Text())...)
+			continue
+		}
 		found = append(found, warn(u.Reason.Hint(), "%d%s (%s): %s", u.Routes, by, u.List(), u.Reason.Text())...)
 	}
 	if len(found) == 0 {

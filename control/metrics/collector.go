@@ -21,12 +21,14 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 var (
 	buildInfo = desc("build_info", "Always 1; the labels are the version of the running router.", "version", "revision", "goversion")
 
-	rxPackets = desc("port_rx_packets_total", "Packets received by workers from a port.", "port")
-	rxBytes   = desc("port_rx_bytes_total", "Bytes received by workers from a port, including Ethernet headers, excluding FCS.", "port")
-	txPackets = desc("port_tx_packets_total", "Packets passed by workers to a port for transmission.", "port")
-	txBytes   = desc("port_tx_bytes_total", "Bytes passed by workers to a port for transmission, including Ethernet headers, excluding FCS.", "port")
-	portUp    = desc("port_up", "Whether the link of the port is up (1) or down (0).", "port")
-	drops     = desc("dropped_packets_total", "Packets received from a port and dropped by the router, by reason.", "reason", "port")
+	rxPackets   = desc("port_rx_packets_total", "Packets received by workers from a port.", "port")
+	rxBytes     = desc("port_rx_bytes_total", "Bytes received by workers from a port, including Ethernet headers, excluding FCS.", "port")
+	txPackets   = desc("port_tx_packets_total", "Packets passed by workers to a port for transmission.", "port")
+	exitPackets = desc("exit_packets_total", "Packets that a port received and Linux got to forward them by interfaces that are not ports.", "port")
+	exitBytes   = desc("exit_bytes_total", "Bytes of these packets, including Ethernet headers.", "port")
+	txBytes     = desc("port_tx_bytes_total", "Bytes passed by workers to a port for transmission, including Ethernet headers, excluding FCS.", "port")
+	portUp      = desc("port_up", "Whether the link of the port is up (1) or down (0).", "port")
+	drops       = desc("dropped_packets_total", "Packets received from a port and dropped by the router, by reason.", "reason", "port")
 
 	batchPackets  = desc("batch_packets", "Packets per chunk that an engine processed.")
 	lanePackets   = desc("lane_packets_total", "Packets processed in a lane.", "lane")
@@ -72,7 +74,7 @@ type collector struct {
 
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		buildInfo, rxPackets, rxBytes, txPackets, txBytes, portUp, drops,
+		buildInfo, rxPackets, rxBytes, txPackets, txBytes, exitPackets, exitBytes, portUp, drops,
 		batchPackets, batchStage, lanePackets, laneMissed, laneQueued, laneSeconds, engineChunks, gpuFailovers, neighborQueue, workerBusy, framesTotal, framesFree, framesWithheld, saPackets, saBytes, saReplays, saICV, ipsecErrors, fibRoutes, fibUpdate,
 		configReloads, configLoaded, configTried,
 		linuxForwarding, guardActive, xdpToLinux, xdpNoSocket, xdpRefused, xdpTransit, xskRxDropped, xskRxFull, xskFillEmpty, xskTxEmpty, xskDescInvalid,
@@ -130,6 +132,8 @@ func (ch sender) port(p *status.PortState, c *dataplane.PortStats) {
 	ch.counter(rxBytes, c.RxBytes, p.Name)
 	ch.counter(txPackets, c.TxPackets, p.Name)
 	ch.counter(txBytes, c.TxBytes, p.Name)
+	ch.counter(exitPackets, c.ExitPackets, p.Name)
+	ch.counter(exitBytes, c.ExitBytes, p.Name)
 	for reason, n := range c.Drops { // with zeros, so that rates have a start
 		ch.counter(drops, n, batch.Reason(reason).String(), p.Name)
 	}

@@ -21,6 +21,7 @@ type hop struct {
 	after  fib.ID // previous next hop of the prefix, whose flows it keeps
 	kind   fib.Kind
 	tunnel bool   // packets leave by XFRM interfaces; the kind is KindNoPort
+	exits  int    // of KindNoPort: how Linux reaches the destinations (fib.NextHop.Exits)
 	object uint32 // ID of the next-hop object, or 0
 	mtu    uint16 // of the routes; 0: none
 	paths  []path // used by KindForward and KindNoPort; otherwise they name the link
@@ -233,6 +234,7 @@ func (s *state) program(h *hop, kind fib.Kind, paths []path) {
 	if h.id != 0 {
 		s.fib.SetNextHopMTU(h.id, s.mtuOver(h))
 	}
+	s.writeExits(h)
 	s.changed = true
 	for _, p := range old {
 		s.releaseAdjacency(p.adjacency)

@@ -19,7 +19,7 @@ import (
 type RouteInfo struct {
 	Prefix      netip.Prefix `json:"prefix"`                // destination
 	Type        string       `json:"type"`                  // named as by `ip route`: unicast, local, blackhole, ...
-	Kind        string       `json:"kind"`                  // action of the router: forward, tunnel, local, no port, ...
+	Kind        string       `json:"kind"`                  // action of the router: forward, tunnel, local, no port, to linux, ...
 	Table       string       `json:"table"`                 // local, main or default
 	Protocol    string       `json:"protocol"`              // origin of the route, named as by `ip route`: kernel, static, bgp, ...
 	Metric      uint32       `json:"metric"`                // lowest preferred
@@ -175,24 +175,32 @@ func (m *Mirror) Neighbors() (all []NeighborInfo) {
 
 func (s *state) routeInfo(p netip.Prefix, r *route, paths []PathInfo, installed bool) RouteInfo {
 	return RouteInfo{
-		Prefix: p, Type: nameOf(typeNames, r.kind), Kind: r.hop.action(),
+		Prefix: p, Type: nameOf(typeNames, r.kind), Kind: r.hop.action(p.Addr().Is4()),
 		Table: nameOf(tableNames, uint8(r.table())), Protocol: nameOf(protocolNames, r.protocol),
 		Metric: r.metric(), NexthopID: r.hop.object, MTU: r.hop.mtu, Installed: installed, Paths: paths,
-		Unsupported: unsupportedRoute(r, paths),
+		Unsupported: unsupportedRoute(p, r, paths),
 	}
 }
 
-// action returns what the router does with packets.
-func (h *hop) action() string {
-	if h.tunnel {
+// ToLinux is the kind of a route whose packets Linux forwards.
+const ToLinux = "to linux"
+
+// action returns what the router does with packets of a family.
+func (h *hop) action(ipv4 bool) string {
+	switch {
+	case h.tunnel:
 		return "tunnel"
+	case h.exitsByLinux(ipv4):
+		return ToLinux
 	}
 	return h.kind.String()
 }
 
 // unsupportedRoute returns the reason for not forwarding as Linux does, "" for none.
-func unsupportedRoute(r *route, paths []PathInfo) Unsupported {
+func unsupportedRoute(p netip.Prefix, r *route, paths []PathInfo) Unsupported {
 	switch {
+	case r.hop.exitsByLinux(p.Addr().Is4()):
+		return ""
 	case r.kind == unix.RTN_MULTICAST && r.hop.kind == fib.KindBlackhole:
 		return MulticastType
 	case r.hop.kind == fib.KindNoPort && !r.hop.tunnel:

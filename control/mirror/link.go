@@ -82,7 +82,7 @@ func (s *state) setLink(r *rtnl.Link) {
 		l = &link{port: -1}
 		s.links[r.Index] = l
 	}
-	wasUp, wasPort, wasFlags, wasTunnel := l.up, l.port, l.Flags, l.tunnel()
+	wasUp, wasPort, wasFlags, wasTunnel, was := l.up, l.port, l.Flags, l.tunnel(), l.Link
 	l.Link, l.up, l.seen = *r, r.Up(), s.epoch
 	if l.port = s.portOf(r); l.port >= 0 {
 		s.setPort(l.port, l)
@@ -94,6 +94,8 @@ func (s *state) setLink(r *rtnl.Link) {
 	}
 	if !known || wasUp != l.up || wasPort != l.port || wasTunnel != l.tunnel() {
 		s.reprogramOver(r.Index)
+	} else if (was.Flags^l.Flags)&unix.IFF_UP != 0 || was.Forced6 != l.Forced6 || was.Name != l.Name {
+		s.updateExits(func(h *hop) bool { return h.over(r.Index) })
 	}
 	if wasUp && !l.up {
 		s.deleteObjectsOver(r.Index)
@@ -170,6 +172,7 @@ func (s *state) deleteLink(index int) {
 	}
 	s.tunnelsChanged = s.tunnelsChanged || l.tunnel() != Tunnel{}
 	delete(s.links, index)
+	delete(s.forwarding.ipv4, index)
 	s.forgetNeighborsOn(index)
 	s.reprogramOver(index)
 	s.suspects.addLink(index)

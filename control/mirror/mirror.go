@@ -66,11 +66,15 @@ type Hooks struct {
 	// PortPaused reports that a port joined (paused) or left a VRF, bond or team. A paused
 	// port must not forward.
 	PortPaused func(port int, paused bool)
-	// Own is the router's own interface, whose routes give no warning; "" for none.
+	// Own is the router's own interface to tunnels, whose routes give no warning; "" for none.
 	Own string
 	// Tunnels reports all XFRM interfaces after a change. Without the hook, routes over them are as over any
 	// interface that is not a port.
 	Tunnels func([]Tunnel)
+	// Exits is true if the router passes packets for interfaces that are not ports to Linux, by
+	// ExitInterface.
+	Exits         bool
+	ExitInterface string
 }
 
 // Mirror is a running mirror.

@@ -46,12 +46,13 @@ type state struct {
 	orphaned bool // a next-hop object in use was deleted
 	changed  bool // the table changed in a way that can unblock queued packets
 
-	epoch    uint32    // number of the current or last comparison with a dump
-	suspects suspects  // to compare next
-	marking  bool      // routes of a dump are only marked as present
-	catchUp  bool      // events can precede the last full dump
-	raced    bool      // an event contradicts the dump
-	expiry   time.Time // next end of a route's lifetime; zero: none
+	epoch      uint32   // number of the current or last comparison with a dump
+	suspects   suspects // to compare next
+	forwarding linuxForwarding
+	marking    bool      // routes of a dump are only marked as present
+	catchUp    bool      // events can precede the last full dump
+	raced      bool      // an event contradicts the dump
+	expiry     time.Time // next end of a route's lifetime; zero: none
 
 	warnings     []string
 	warned       map[string]bool
@@ -133,6 +134,9 @@ func (s *state) handle(msg rtnl.Message) error {
 	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
 		return rtnl.Parse(msg, func(r *rtnl.Rule) { s.setRule(r, msg.Type == unix.RTM_DELRULE) })
 	case unix.RTM_NEWNETCONF:
+		if err := rtnl.Parse(msg, s.setForwarding); err != nil {
+			return err
+		}
 		changed, err := rtnl.ChangesLinkdown(msg.Data)
 		if changed && s.hasLinkdown() {
 			s.suspects.addAll() // there are no events for the affected routes

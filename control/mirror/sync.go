@@ -59,6 +59,9 @@ func (m *Mirror) synchronize() error {
 	for _, f := range families {
 		queries = append(queries, rtnl.Neighbors(f), rtnl.Routes(f), rtnl.Rules(f))
 	}
+	if err := m.readForwarding(m.conn); err != nil {
+		return err
+	}
 	for _, q := range queries {
 		if err := m.conn.Dump(q, m.state.handle); err != nil {
 			return err

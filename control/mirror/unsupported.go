@@ -19,7 +19,7 @@ type Unsupported string
 
 // Reasons, as in JSON.
 const (
-	NoPort        Unsupported = "no_port"   // interface is not a port: dropped
+	NoPort        Unsupported = "no_port"   // interface is not a port, and Linux does not forward to it: dropped
 	Encap         Unsupported = "encap"     // needs an encapsulation: dropped
 	Detached      Unsupported = "detached"  // XFRM interface without a fixed if_id, in a VRF, or of another network namespace: dropped
 	MulticastType Unsupported = "multicast" // `ip route add multicast`, to unicast addresses: dropped, as by Linux
@@ -28,8 +28,15 @@ const (
 	LocalPrefix   Unsupported = "local"     // a local prefix (AnyIP): dropped
 )
 
+// exitsByLinux marks routes in reports whose packets Linux forwards.
+const exitsByLinux Unsupported = "linux"
+
+// Exits reports whether Linux forwards the packets of the routes.
+func (u Unsupported) Exits() bool { return u == exitsByLinux }
+
 var unsupportedTexts = map[Unsupported]struct{ what, hint string }{
-	NoPort:        {"routes leave by an interface that is not a port: packets dropped as no_port", "add the interface as a port, or route the prefixes by a port"},
+	NoPort:        {"routes leave by an interface that is not a port: packets dropped as no_port", "add the interface as a port, route the prefixes by a port, or have Linux forward on it (sysctl net.ipv4.ip_forward, net.ipv6.conf.all.forwarding; exit.linux on a gateway)"},
+	exitsByLinux:  {"routes leave by an interface that is not a port: Linux forwards their packets, unless the router is an IPsec gateway (exit.linux)", "add the interface as a port if their traffic exceeds a share of a core (exit.share)"},
 	Encap:         {"routes with encapsulation (MPLS, SRv6, tunnels) are not supported: packets dropped as no_port", "route the prefixes without encap"},
 	Detached:      {"routes leave by an XFRM interface that is external (without a fixed if_id), in a VRF, or of another network namespace: packets dropped as no_port", "create the interface in the router's namespace with an if_id (ip link add NAME type xfrm if_id N), without a master"},
 	MulticastType: {"routes of type multicast have unicast prefixes: packets dropped as blackhole, as in Linux", "delete the routes, or add them without the word multicast"},
@@ -131,6 +138,9 @@ func (s *state) reportHop(r *rtnl.Route, h *hop) {
 	}
 	for i := range h.paths {
 		reason, dev := s.unsupported(&h.paths[i]), s.linkName(h.paths[i].link)
+		if reason == NoPort && h.exitsByLinux(r.Family == unix.AF_INET) {
+			reason = exitsByLinux
+		}
 		l := s.links[h.paths[i].link]
 		switch {
 		case reason == Encap:
@@ -163,13 +173,17 @@ func (s *state) report(now time.Time) {
 		return
 	}
 	for _, u := range s.reports.pending {
+		if u.Reason.Exits() {
+			s.log.Info("routes exit by linux", "interface", u.Dev, "routes", u.Routes, "prefixes", u.List())
+			continue
+		}
 		s.log.Warn("unsupported routes", "reason", u.Reason.Text(), "interface", u.Dev, "routes", u.Routes, "prefixes", u.List(), "hint", u.Reason.Hint())
 	}
 	s.reports.pending, s.reports.last = nil, now
 }
 
 // Survey lists the routes in the calling thread's network namespace that a router with these
-// ports would not support. It changes nothing.
+// ports would not support, or pass to Linux. It changes nothing.
 func Survey(ports []Port) ([]UnsupportedRoutes, error) {
 	conn, err := rtnl.Dial()
 	if err != nil {
@@ -177,7 +191,10 @@ func Survey(ports []Port) ([]UnsupportedRoutes, error) {
 	}
 	defer conn.Close()
 	var s state
-	if err := s.init(fib.New(0), ports, Hooks{Tunnels: func([]Tunnel) {}}, slog.New(slog.DiscardHandler)); err != nil {
+	if err := s.init(fib.New(0), ports, Hooks{Exits: true, Tunnels: func([]Tunnel) {}}, slog.New(slog.DiscardHandler)); err != nil {
+		return nil, err
+	}
+	if err := s.readForwarding(conn); err != nil {
 		return nil, err
 	}
 	queries := []rtnl.Query{rtnl.Links(), rtnl.Nexthops(), rtnl.Routes(unix.AF_INET), rtnl.Routes(unix.AF_INET6)}

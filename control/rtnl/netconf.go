@@ -14,9 +14,10 @@ const NetconfAll = -1
 
 // Netconf contains IPv4 or IPv6 settings of an interface (RTM_NEWNETCONF).
 type Netconf struct {
-	Family     uint8 // unix.AF_INET or AF_INET6
-	Index      int   // interface index, or NetconfAll
-	Forwarding bool
+	Family        uint8 // unix.AF_INET or AF_INET6
+	Index         int   // interface index, or NetconfAll
+	Forwarding    bool
+	HasForwarding bool // false: the message is about another setting
 }
 
 // Netconfs queries the settings of a family: of each interface, and for all interfaces.
@@ -36,7 +37,7 @@ func (n *Netconf) Parse(data []byte) error {
 		case netconfIfindex:
 			n.Index = int(int32(a.Uint32()))
 		case netconfForwarding:
-			n.Forwarding = a.Uint32() != 0
+			n.Forwarding, n.HasForwarding = a.Uint32() != 0, true
 		}
 	}
 	return wrap("settings message", a.Err)

@@ -26,7 +26,7 @@ type Trace struct {
 	RouteText   string            `json:"route_text,omitempty"` // route in the format of `ip route`
 	NextHop     *TraceNextHop     `json:"next_hop,omitempty"`   // next hop of the route
 
-	Verdict     string `json:"verdict"`               // forward, drop, queue, fragment, reassemble
+	Verdict     string `json:"verdict"`               // forward, to linux, drop, queue, fragment, reassemble
 	Egress      string `json:"egress,omitempty"`      // egress port
 	SentSize    int    `json:"sent_bytes,omitempty"`  // length of the sent frame, bytes
 	Reason      string `json:"reason,omitempty"`      // drop reason

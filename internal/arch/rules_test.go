@@ -52,7 +52,7 @@ var imports = []struct {
 	{"ipsec/sequences", []string{"ipsec"}, "files; knows no packets"},
 	{"ipsec", []string{"packet", "ipsec/device", "ipsec/suite", "internal/counter", "internal/prefetch"}, "packets in, packets out; knows no frames, engines or workers"},
 
-	{"dataplane", []string{"batch", "dataplane/lane", "fib", "packet", "packet/filter", "packet/fragment", "packet/icmp", "umem", "internal/affinity", "internal/hist"},
+	{"dataplane", []string{"batch", "dataplane/lane", "fib", "packet", "packet/filter", "packet/fragment", "packet/icmp", "umem", "internal/affinity", "internal/hist", "internal/offload"},
 		"gets queues and engines; knows no AF_XDP, configuration or netlink"},
 	{"dataplane/lane", []string{"batch", "fib", "ipsec", "ipsec/gateway", "ipsec/policy", "packet", "internal/prefetch"}, "the lanes of packets by their headers; knows no workers or engines"},
 	{"dataplane/inspect", []string{"batch", "fib", "lookup", "packet", "umem"}, "validation and frame views for both stages; decides nothing but drops"},
@@ -90,7 +90,8 @@ var imports = []struct {
 	{"internal/cli", []string{"control/config", "control/doctor", "control/metrics"}, "conventions of both commands"},
 	{"internal/cli/clitest", nil, "tests of commands"},
 	{"internal/textfile", nil, "a leaf"},
-	{"internal/tun", nil, "a leaf"},
+	{"internal/offload", []string{"packet"}, "a leaf: packets in, packets out"},
+	{"internal/tun", []string{"batch", "internal/offload"}, "a leaf: the clock and large packets"},
 	{"internal/cheader", nil, "a leaf, for tests: C headers generated from Go constants"},
 	{"internal/race", nil, "a leaf, for tests"},
 	{"internal/require", nil, "a leaf, for tests"},

@@ -73,7 +73,8 @@ func routeRules() []Rule {
 		{
 			Key: "route/elsewhere", Source: "peers", Status: Departs,
 			Says:  "A route may use any interface",
-			Does:  "An interface that is no port is out of reach of AF_XDP: dropped silently and counted.",
+			Does:  "An interface that is no port is out of reach of AF_XDP: the engine drops, and the worker passes the packet to Linux if it forwards on the interface, with TTL, DF and errors as with Linux alone. A worker that also has packets between ports spends a share of its time on that. Without forwarding in Linux, and on gateways by default: dropped silently and counted.",
+			Tests: []string{"dataplane.TestPacketsExitByLinux", "dataplane.TestTimeForLinuxIsLimited", "dataplane.TestProtectedPacketsDoNotExit", "internal/e2e.TestExitsEqualLinux", "internal/e2e.TestTransfersThroughExits", "internal/e2e.TestExitFollowsLinux", "internal/e2e.TestGatewaysExitNothingProtected"},
 			Cases: all(drop(batch.NoPort), nil, Case{Name: "IPv4", Frame: to4("10.10.0.1")}, Case{Name: "IPv6", Frame: to6("fd0a::1")}),
 		},
 		{

@@ -70,6 +70,8 @@ func (x *explainer) verdict(t *status.Trace, d *dataplane.Decision) {
 	switch {
 	case d.Dropped:
 		t.Verdict, t.Reason, t.Description, t.Hint = "drop", d.Reason.String(), d.Reason.Description(), d.Reason.Hint()
+	case v == batch.Drop(batch.NoPort):
+		t.Verdict, t.Description = "to linux", "passed to Linux, which forwards it: the route leaves by an interface that is not a port"
 	case v.Action() == batch.ActionForward:
 		t.Verdict, t.Egress, t.SentSize = "forward", x.port(v.Port()), int(d.Result.Len())
 	case v.Action() == batch.ActionHold:

@@ -102,6 +102,22 @@ func TestTraceReportsTablesThatHaveChanged(t *testing.T) {
 	}
 }
 
+// A packet that Linux got has a verdict of its own; one that it did not get is dropped.
+func TestTraceNamesExits(t *testing.T) {
+	e := newTraced(t, nil)
+	hop, err := e.fib.NewNextHop(fib.KindNoPort)
+	require.NoError(t, err)
+	require.NoError(t, e.fib.IPv4.Insert(netip.MustParsePrefix("10.2.0.0/16"), hop))
+	r := e.decide(testutil.UDP4("192.0.2.1", "10.2.0.1", 1, 2))
+	if x := e.explain(r); x.Verdict != "drop" || x.Reason != "no_port" || x.Changed != "" {
+		t.Errorf("%+v", x)
+	}
+	r.Decision.Dropped = false
+	if x := e.explain(r); x.Verdict != "to linux" || x.NextHop == nil || x.Changed != "" {
+		t.Errorf("%+v", x)
+	}
+}
+
 func TestTraceNamesPolicyAndSA(t *testing.T) {
 	end := func(d ipsec.Direction) *tracedEngine {
 		g := &gateway.Gateway{}

@@ -2,7 +2,6 @@ package service
 
 import (
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/warproute/warproute/batch"
@@ -10,7 +9,6 @@ import (
 	"github.com/warproute/warproute/control/pathmtu"
 	"github.com/warproute/warproute/control/vmgenid"
 	"github.com/warproute/warproute/control/xfrm"
-	"github.com/warproute/warproute/internal/tun"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/ipsec/sequences"
 )
@@ -46,29 +44,6 @@ func (s *Service) warnAboutVolatileState() {
 		s.log.Warn("state of SAs does not survive a restart, peers then refuse packets", "reason", s.cfg.IPsec.State+" is on "+fs,
 			"hint", "set ipsec.state to a directory on a disk, in a container on a volume")
 	}
-}
-
-// openTunnelInterface creates the interface by which Linux itself reaches tunnels, if configured.
-func (s *Service) openTunnelInterface() (err error) {
-	if s.ipsec == nil || s.cfg.IPsec.Interface == "" {
-		return nil
-	}
-	name := s.cfg.IPsec.Interface // a reload replaces the configuration but not the name
-	if s.tun, err = tun.Open(name, func(a netip.Addr) bool { return s.routedTo(name, a) }); err == nil {
-		s.closers.push("close the tunnel interface", s.tun.Close)
-		s.updateTunnels()
-	}
-	return err
-}
-
-// routedTo reports whether Linux sends packets to an address only by an interface, or by XFRM interfaces whose
-// packets are diverted to it. Otherwise it would answer in plaintext to packets that came out of a tunnel.
-func (s *Service) routedTo(name string, a netip.Addr) bool {
-	route, ok := s.mirror.Lookup(a)
-	for _, p := range route.Paths {
-		ok = ok && (p.Dev == name || s.isTunnel(p.Dev))
-	}
-	return ok && len(route.Paths) > 0
 }
 
 // watchIPsec starts the goroutines of an IPsec gateway.

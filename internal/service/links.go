@@ -29,6 +29,10 @@ func (s *Service) startMirror() (err error) {
 		PortBack:    s.portBack,
 		PortPaused:  s.portEnslaved,
 		Own:         s.cfg.IPsec.Interface,
+		Exits:       s.exit != nil,
+	}
+	if s.exit != nil {
+		hooks.ExitInterface = s.exit.Name()
 	}
 	if s.hasTunnels() {
 		hooks.Tunnels = s.setTunnels

@@ -46,6 +46,7 @@ type Service struct {
 	xfrm  *xfrm.Mirror   // nil with SAs and policies from the configuration
 	guard *guard.Watcher // nil without IPsec
 	tun   *tun.Device    // nil without a tunnel interface
+	exit  *tun.Device    // nil without an interface on which Linux forwards
 
 	tunnels hostTunnels
 	rpf     portRPF
@@ -81,7 +82,7 @@ func (s *Service) start(build metrics.Build) error {
 	s.fib = fib.New(binary.LittleEndian.Uint32(seed[:]))
 	s.closers.push("free the workers' memory", s.memory.close) // last: sockets and GPUs access it
 	for _, step := range []func() error{
-		s.startGuard, s.openIPsec, s.openEngine, s.openPorts, s.openTunnels, s.startMirror, s.openTunnelInterface, s.watchIPsec, s.startXFRM,
+		s.startGuard, s.openIPsec, s.openEngine, s.openPorts, s.openTunnelInterface, s.openExit, s.openTunnels, s.startMirror, s.watchIPsec, s.startXFRM,
 		s.startWorkers, s.threadNAPI, s.startWatchers,
 	} {
 		if err := step(); err != nil {
@@ -127,6 +128,7 @@ func (s *Service) startWatchers() error {
 	s.every(time.Second, s.checkRefused())
 	s.every(time.Second, func(time.Time) { s.updateRPF() })
 	s.every(time.Second, func(time.Time) { s.updateTunnels() })
+	s.every(time.Second, s.checkExit())
 	return nil
 }
 

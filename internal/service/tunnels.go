@@ -139,11 +139,3 @@ func (s *Service) relaxTunnelInterface() {
 			"hint", "sysctl net.ipv4.conf.all.rp_filter=0, and set rp_filter of each interface instead")
 	}
 }
-
-// isTunnel reports whether an interface is an XFRM interface whose packets are diverted to the router.
-func (s *Service) isTunnel(name string) bool {
-	t := &s.tunnels
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.all, func(x mirror.Tunnel) bool { return x.Name == name && t.diverted[x.Ifindex] != 0 })
-}

@@ -37,10 +37,8 @@ func (s *Service) startWorkers() error {
 		Lanes: lanes, MaxPackets: s.cfg.Batch.MaxPackets, MaxBytes: s.maxBytes(s.cfg), MaxDelay: s.cfg.Batch.MaxDelay, Spin: s.cfg.BusyPoll,
 		Unresolved: s.mirror.Resolve, Limits: errorLimits(s.cfg.ICMP),
 	}
-	if s.tun != nil {
-		cfg.Host = s.tun
-	}
 	partialChecksums := partialChecksumPorts(s.cfg)
+	cfg.PartialChecksums, cfg.HostShare, cfg.ExitChecked = partialChecksums, s.cfg.Exit.Share, s.ipsec != nil
 	for i, m := range s.memory.workers {
 		w, err := s.newWorker(i, m, cpus[len(cpus)-1-i%len(cpus)], partialChecksums)
 		if err != nil {
@@ -78,6 +76,12 @@ func (s *Service) newWorker(i int, m afxdp.WorkerMemory, cpu int, partialChecksu
 		return w, fmt.Errorf("start engine %s for worker %d: %w", s.engine.state.Name, i, err)
 	}
 	w = dataplane.WorkerConfig{CPU: cpu, Memory: m.Memory, Pool: m.Pool, Chunks: batch.NewChunks(s.memory.chunks, s.memory.room), Engine: engine}
+	if s.tun != nil {
+		w.Host = s.tun.Queues()[i]
+	}
+	if s.exit != nil {
+		w.Exit = s.exit.Queues()[i]
+	}
 	if s.cfg.NAPI == config.NAPIThread {
 		w.Priority = workerPriority
 	}

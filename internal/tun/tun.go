@@ -1,6 +1,6 @@
 // Package tun exchanges packets between the router and the host's network stack through a TUN
-// interface: the host receives delivered packets on it, and packets that the host routes to it are
-// received by the router.
+// interface: the host receives packets on it, and packets that the host routes to it are received by the
+// router. Packets of one flow pass as one large packet (package offload).
 package tun
 
 import (
@@ -9,87 +9,146 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// MTU is the MTU of the interface in bytes, the IPv6 minimum: packets of the host fit any tunnel.
-const MTU = 1280
+// MinMTU is the IPv6 minimum MTU in bytes: packets of this size fit any tunnel.
+const MinMTU = 1280
 
-// Device is a TUN interface, which exists until Close. It has no addresses and routes of its own.
-type Device struct {
-	fd      int
-	allow   func(source netip.Addr) bool
-	full    chan []byte
-	free    chan []byte
-	done    sync.WaitGroup
-	deleted atomic.Bool // somebody has deleted the interface
+// Options describe an interface.
+type Options struct {
+	Queues  int  // one for each worker
+	MTU     int  // of packets from the host, in bytes
+	Burst   int  // most packets of a call of Queue.Send
+	Forward bool // Linux forwards packets that it receives on the interface
 }
 
-// Packets for the host are queued in buffers.
+// Device is a TUN interface, which exists until Close. It has no routes of its own.
+type Device struct {
+	name    string
+	forward bool
+	queues  []*Queue
+}
+
+// Constants of linux/if_tun.h that package unix lacks: offloads of TUNSETOFFLOAD.
 const (
-	buffers   = 256
-	bufferLen = 2048
+	offloadChecksum = 0x01
+	offloadTCP4     = 0x02
+	offloadTCP6     = 0x04
+	offloadECN      = 0x08
+	offloadUDP      = 0x20 | 0x40 // IPv4 and IPv6, since Linux 6.2
+	offloadTCP      = offloadChecksum | offloadTCP4 | offloadTCP6 | offloadECN
 )
 
-// Open creates an interface in the network namespace of the calling thread and sets it up. The host
-// only receives packets from sources that allow accepts; a goroutine of the device calls it.
-func Open(name string, allow func(source netip.Addr) bool) (_ *Device, err error) {
-	fail := func(err error) (*Device, error) { return nil, fmt.Errorf("create interface %s: %w", name, err) }
-	ifr, err := unix.NewIfreq(name)
-	if err != nil {
-		return fail(fmt.Errorf("name: %w", err))
+// Open creates an interface in the network namespace of the calling thread and sets it up. Linux replaces
+// %d in the name by a free number.
+func Open(name string, o Options) (_ *Device, err error) {
+	d := &Device{name: name, forward: o.Forward}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("create interface %s: %w", name, errors.Join(err, d.Close()))
+		}
+	}()
+	for range o.Queues {
+		if err := d.addQueue(o.Burst); err != nil {
+			return nil, err
+		}
 	}
-	d := &Device{allow: allow, full: make(chan []byte, buffers), free: make(chan []byte, buffers)}
-	if d.fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != nil {
-		return fail(fmt.Errorf("open /dev/net/tun (load the module tun): %w", err))
-	}
-	ifr.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
-	if err = unix.IoctlIfreq(d.fd, unix.TUNSETIFF, ifr); err == nil {
-		err = errors.Join(configure(name), setUp(name))
-	}
-	if err != nil {
-		unix.Close(d.fd)
-		return fail(err)
-	}
-	for range buffers {
-		d.free <- make([]byte, bufferLen)
-	}
-	d.done.Go(d.write)
-	return d, nil
+	return d, errors.Join(d.Configure(), d.setUp(o.MTU))
 }
 
-// configure disables the kernel's IPsec, router advertisements and link-local addresses on the
-// interface: the router applies its own policies.
-func configure(name string) (err error) {
-	for _, s := range []struct{ family, key, value string }{
-		{"ipv4", "disable_policy", "1"}, {"ipv4", "disable_xfrm", "1"}, {"ipv6", "disable_policy", "1"},
-		{"ipv6", "addr_gen_mode", "1"}, {"ipv6", "accept_ra", "0"},
-	} {
-		dir := filepath.Join("/proc/sys/net", s.family, "conf", name)
-		if _, missing := os.Stat(dir); missing != nil && s.family == "ipv6" {
-			continue // a host without IPv6
+// addQueue opens a queue; the first one creates the interface, which must not exist.
+func (d *Device) addQueue(burst int) error {
+	ifr, err := unix.NewIfreq(d.name)
+	if err != nil {
+		return fmt.Errorf("name: %w", err)
+	}
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open /dev/net/tun (load the module tun): %w", err)
+	}
+	flags := uint16(unix.IFF_TUN | unix.IFF_NO_PI | unix.IFF_VNET_HDR | unix.IFF_MULTI_QUEUE)
+	if len(d.queues) == 0 {
+		flags |= unix.IFF_TUN_EXCL
+	}
+	ifr.SetUint16(flags)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr); err != nil {
+		unix.Close(fd)
+		if errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("an interface of this name exists; delete it (ip link delete %s) or configure another name: %w", d.name, err)
 		}
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, s.key), []byte(s.value), 0))
+		return err
+	}
+	d.name = ifr.Name()
+	d.queues = append(d.queues, newQueue(fd, burst))
+	if unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, offloadTCP|offloadUDP) != nil {
+		d.queues[len(d.queues)-1].noUDP = true // an old kernel
+		if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, offloadTCP); err != nil {
+			return fmt.Errorf("enable offloads: %w", err)
+		}
+	}
+	return nil
+}
+
+// Name returns the name of the interface.
+func (d *Device) Name() string { return d.name }
+
+// Queues returns the queues.
+func (d *Device) Queues() []*Queue { return d.queues }
+
+// LooseSource is the IPv4 address of an interface on which Linux forwards. Linux ignores rp_filter=2 on an
+// interface without an address, and drops packets whose sources are routed by other interfaces. Packets with
+// this address leave no host (RFC 1122 section 3.2.1.3).
+var LooseSource = netip.AddrFrom4([4]byte{127, 255, 0, 1})
+
+// Configure writes the settings of the interface, also after somebody has changed them: neither IPsec of the
+// kernel, since the router applies its own policies, nor router advertisements, redirects or link-local
+// addresses. Linux forwards packets from the interface if Options.Forward asks for it; their sources are
+// routed by other interfaces, which only rp_filter=2 permits if rp_filter of "all" is 1.
+func (d *Device) Configure() (err error) {
+	settings := []string{
+		"ipv4 disable_policy 1", "ipv4 disable_xfrm 1", "ipv6 disable_policy 1", "ipv6 addr_gen_mode 1", "ipv6 accept_ra 0",
+	}
+	if d.forward {
+		settings = append(settings, "ipv4 accept_redirects 0", "ipv4 send_redirects 0", "ipv4 rp_filter 2", "ipv4 forwarding 1",
+			"ipv6 accept_redirects 0", "ipv6 forwarding 1", "ipv6 force_forwarding 1")
+	}
+	for _, s := range settings {
+		f := strings.Fields(s)
+		path := filepath.Join("/proc/sys/net", f[0], "conf", d.name, f[1])
+		have, readErr := os.ReadFile(path)
+		if readErr != nil && f[0] == "ipv6" || strings.TrimSpace(string(have)) == f[2] {
+			continue // a host without IPv6, or a kernel without the setting (force_forwarding: 6.17)
+		}
+		err = errors.Join(err, os.WriteFile(path, []byte(f[2]), 0))
 	}
 	return err
 }
 
-func setUp(name string) error {
+// setUp sets the MTU and the address, and sets the interface up.
+func (d *Device) setUp(mtu int) error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(s)
-	ifr, err := unix.NewIfreq(name)
+	ifr, err := unix.NewIfreq(d.name)
 	if err != nil {
 		return err
 	}
-	ifr.SetUint32(MTU)
+	if d.forward {
+		if err := ifr.SetInet4Addr(LooseSource.AsSlice()); err != nil {
+			return err
+		}
+		if err := unix.IoctlIfreq(s, unix.SIOCSIFADDR, ifr); err != nil {
+			return fmt.Errorf("set the address %v: %w", LooseSource, err)
+		}
+	}
+	ifr.SetUint32(uint32(mtu))
 	if err := unix.IoctlIfreq(s, unix.SIOCSIFMTU, ifr); err != nil {
-		return fmt.Errorf("set the MTU: %w", err)
+		return fmt.Errorf("set the MTU %d: %w", mtu, err)
 	}
 	ifr.SetUint16(unix.IFF_UP)
 	if err := unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, ifr); err != nil {
@@ -98,61 +157,11 @@ func setUp(name string) error {
 	return nil
 }
 
-// Deliver queues a copy of a packet for the host. It returns false if the queue is full or the
-// interface deleted. Any goroutine may call it; it does not block.
-func (d *Device) Deliver(packet []byte) bool {
-	if len(packet) > bufferLen || d.deleted.Load() {
-		return false
+// Close deletes the interface. The device and its queues must not be used any more.
+func (d *Device) Close() (err error) {
+	for _, q := range d.queues {
+		err = errors.Join(err, unix.Close(q.fd))
 	}
-	select {
-	case b := <-d.free:
-		d.full <- append(b[:0], packet...) // never blocks: it has room for all buffers
-		return true
-	default:
-		return false
-	}
-}
-
-// write writes the queued packets to the interface.
-func (d *Device) write() {
-	for b := range d.full {
-		if d.allow(source(b)) {
-			_, err := unix.Write(d.fd, b) // an interface that is down drops the packet
-			if errors.Is(err, unix.EBADFD) {
-				d.deleted.Store(true)
-			}
-		}
-		d.free <- b
-	}
-}
-
-// source returns the source address of a packet.
-func source(p []byte) netip.Addr {
-	switch {
-	case len(p) >= 20 && p[0]>>4 == 4:
-		return netip.AddrFrom4([4]byte(p[12:]))
-	case len(p) >= 40 && p[0]>>4 == 6:
-		return netip.AddrFrom16([16]byte(p[8:]))
-	}
-	return netip.Addr{}
-}
-
-// Receive copies the next packet of the host to dst and returns its length, 0 for none. It does not
-// block.
-func (d *Device) Receive(dst []byte) int {
-	n, err := unix.Read(d.fd, dst)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// FD returns the file descriptor for poll(2).
-func (d *Device) FD() int { return d.fd }
-
-// Close deletes the interface. The device must not be used any more.
-func (d *Device) Close() error {
-	close(d.full)
-	d.done.Wait()
-	return unix.Close(d.fd)
+	d.queues = nil
+	return err
 }

@@ -1,7 +1,6 @@
 package tun
 
 import (
-	"net/netip"
 	"runtime"
 	"testing"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/warproute/warproute/internal/offload"
 	"github.com/warproute/warproute/internal/require"
 )
 
@@ -18,12 +18,17 @@ func TestDeliverFailsAfterDeletion(t *testing.T) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatalf("make a network namespace: %v (root is needed)", err)
 	}
-	d, err := Open("tun0", func(netip.Addr) bool { return true })
+	d, err := Open("tun0", Options{Queues: 1, MTU: MinMTU, Burst: 8})
 	require.NoError(t, err)
 	defer d.Close()
 	p := make([]byte, 40)
 	p[0] = 0x45
-	if !d.Deliver(p) {
+	send := func() bool {
+		var results [1]offload.Result
+		d.Queues()[0].Send([][]byte{p}, results[:], time.Second)
+		return results[0] == offload.Sent
+	}
+	if !send() {
 		t.Fatal("nothing is delivered")
 	}
 	link, err := netlink.LinkByName("tun0")
@@ -31,7 +36,7 @@ func TestDeliverFailsAfterDeletion(t *testing.T) {
 		err = netlink.LinkDel(link)
 	}
 	require.NoError(t, err)
-	for end := time.Now().Add(5 * time.Second); d.Deliver(p); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(5 * time.Second); send(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("packets are still delivered")
 		}
