@@ -27,12 +27,13 @@ These keys can change while the router runs:
   icmp                    limits start again
   metrics.listen          the new address is served before the old one closes
   status.listen           the same
+  log.level               at once
   reverse_path of ports   for packets received from then on, by a GPU slightly later
   ipsec.sas, policies     SAs before the policies that refer to them; the old SPI of a
                           changed SA is accepted for 2 s more
 
 Everything else requires a restart: ports and their modes, engine, gpu, shadow, workers, control,
-napi, checksum, ipsec.source, state, interface, mss_clamp, fragment, icmp, path_mtu and
+napi, log.format, checksum, ipsec.source, state, interface, mss_clamp, fragment, icmp, path_mtu and
 linux_forwarding, and enabling IPsec. A reload that changes any of these is refused as a whole.
 
 Exit codes: 0 applied or nothing differs, 78 invalid configuration, 1 refused or failed.

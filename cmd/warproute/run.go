@@ -108,8 +108,10 @@ func run(cmd *cobra.Command, f *runFlags) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, unix.SIGHUP)
 	fmt.Fprintf(cmd.OutOrStdout(), "warproute %s: starting on %s\n\n", cli.Build().Version, cli.Count(len(cfg.Ports), "port"))
-	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-	s, err := service.Start(cfg, cli.Build(), log)
+	level := new(slog.LevelVar)
+	level.Set(cfg.Log.Level.Slog())
+	log := cli.NewLogger(os.Stderr, cfg.Log.Format, level)
+	s, err := service.Start(cfg, cli.Build(), log, level)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,8 @@ var (
 	napis        = []NAPI{NAPIInterrupt, NAPIThread}
 	gpuMemories  = []GPUMemory{GPUMemoryKeep, GPUMemoryRelease}
 	exits        = []ExitLinux{ExitAuto, ExitOn, ExitOff}
+	logFormats   = []LogFormat{LogAuto, LogText, LogJSON, LogJournal}
+	logLevels    = []LogLevel{LogDebug, LogInfo, LogWarn, LogError}
 	checksums    = []Checksum{ChecksumAuto, ChecksumRepair, ChecksumTrust}
 )
 
@@ -43,7 +45,8 @@ var (
 func (c *Config) Check() error { return c.check().orNil() }
 
 func (c *Config) check() Errors {
-	errs := slices.Concat(c.checkPorts(), checkChoice(c, "engine", c.Engine, engines), checkChoice(c, "checksum", c.Checksum, checksums), checkChoice(c, "napi", c.NAPI, napis), checkChoice(c, "exit.linux", c.Exit.Linux, exits))
+	errs := slices.Concat(c.checkPorts(), checkChoice(c, "engine", c.Engine, engines), checkChoice(c, "checksum", c.Checksum, checksums), checkChoice(c, "napi", c.NAPI, napis),
+		checkChoice(c, "log.format", c.Log.Format, logFormats), checkChoice(c, "log.level", c.Log.Level, logLevels), checkChoice(c, "exit.linux", c.Exit.Linux, exits))
 	if c.NAPI == NAPIThread && c.BusyPoll > 0 {
 		errs = append(errs, c.fault("napi", "napi: thread excludes busy_poll: a polling worker starves the NAPI thread on its core",
 			"remove one of the two"))

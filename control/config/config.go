@@ -8,6 +8,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/warproute/warproute/internal/textfile"
@@ -25,6 +26,7 @@ type Config struct {
 	Metrics  Metrics
 	Status   Status
 	Control  Control
+	Log      Log
 	NAPI     NAPI
 	BusyPoll time.Duration // time that an idle worker polls before it sleeps
 	Checksum Checksum
@@ -121,6 +123,39 @@ const (
 	NAPIThread    NAPI = "thread"    // in threads on the core of the worker
 )
 
+// Log configures the log on standard error.
+type Log struct {
+	Format LogFormat
+	Level  LogLevel
+}
+
+// LogFormat selects the format of the log.
+type LogFormat string
+
+// LogAuto is LogJournal if standard error is the journal, and else LogText.
+const (
+	LogAuto    LogFormat = "auto"
+	LogText    LogFormat = "text"    // key=value
+	LogJSON    LogFormat = "json"    // an object per line
+	LogJournal LogFormat = "journal" // LogText without time, behind the priority
+)
+
+// LogLevel is the lowest level that is logged.
+type LogLevel string
+
+const (
+	LogDebug LogLevel = "debug"
+	LogInfo  LogLevel = "info"
+	LogWarn  LogLevel = "warn"
+	LogError LogLevel = "error"
+)
+
+// Slog returns the level of package slog.
+func (l LogLevel) Slog() (level slog.Level) {
+	_ = level.UnmarshalText([]byte(l)) // a valid configuration has no other; Info without one
+	return level
+}
+
 // Checksum selects the completion of L4 checksums that veth and virtio senders leave incomplete.
 type Checksum string
 
@@ -171,6 +206,7 @@ func Default(ports ...string) *Config {
 		Control:  Control{Socket: "/run/warproute.sock"},
 		NAPI:     NAPIInterrupt,
 		Checksum: ChecksumAuto,
+		Log:      Log{LogAuto, LogInfo},
 		ICMP:     ICMP{PerSecond: 1000, Burst: 100, SourcePerSecond: 10, SourceBurst: 10},
 		Exit:     Exit{Linux: ExitAuto, Share: 50},
 		IPsec:    IPsec{Source: SourceConfig, State: "/var/lib/warproute", Fragment: FragmentBefore, ICMP: ICMPQuoted, PathMTU: PathMTULearn, LinuxForwarding: LinuxForwardingDrop},

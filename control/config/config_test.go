@@ -37,7 +37,9 @@ shadow: 7
 workers: 3
 batch: {max_packets: 1, max_delay: 1ms}
 metrics: {listen: ""}
+status: {listen: ":9274"}
 control: {socket: /tmp/w.sock}
+log: {format: json, level: warn}
 napi: interrupt
 busy_poll: 20us
 checksum: repair
@@ -53,6 +55,8 @@ ipsec: {source: xfrm, state: /tmp/w, mss_clamp: true, fragment: after, icmp: str
 		Shadow:   7,
 		Workers:  3,
 		Batch:    Batch{MaxPackets: 1, MaxDelay: time.Millisecond},
+		Status:   Status{":9274"},
+		Log:      Log{LogJSON, LogWarn},
 		Control:  Control{Socket: "/tmp/w.sock"},
 		NAPI:     NAPIInterrupt,
 		BusyPoll: 20 * time.Microsecond,
@@ -80,7 +84,7 @@ func TestParseReportsPositionAndHintOfMistakes(t *testing.T) {
 		{"empty file", "", "f:1:1: no ports; add `- interface: eth0` below `ports:`, or pass --port eth0"},
 		{"empty list of ports", "engine: cpu\nports: []\n", "f:2:8: no ports; add `- interface: eth0` below `ports:`, or pass --port eth0"},
 		{"unknown key similar to a known one", onePort + "enigne: cpu\n", `f:2:1: unknown key "enigne"; did you mean "engine"?`},
-		{"unknown key similar to none", onePort + "firewall: {}\n", `f:2:1: unknown key "firewall"; the known keys are ports, engine, gpu, shadow, workers, batch, lanes, metrics, status, control, napi, busy_poll, checksum, icmp, exit, ipsec`},
+		{"unknown key similar to none", onePort + "firewall: {}\n", `f:2:1: unknown key "firewall"; the known keys are ports, engine, gpu, shadow, workers, batch, lanes, metrics, status, control, napi, busy_poll, log, checksum, icmp, exit, ipsec`},
 		{"unknown key in a mapping", onePort + "batch:\n  max_packet: 5\n", `f:3:3: unknown key "max_packet" in batch; did you mean "max_packets"?`},
 		{"misspelt interface is reported once", "ports:\n  - interfce: lan0\n", `f:2:5: unknown key "interfce" in ports[0]; did you mean "interface"?`},
 		{"misspelt ports are reported once", "port:\n  - interface: lan0\n", `f:1:1: unknown key "port"; did you mean "ports"?`},
@@ -93,8 +97,8 @@ func TestParseReportsPositionAndHintOfMistakes(t *testing.T) {
 		{"number for a string", "ports: [{interface: 5}]\n", `f:1:21: ports[0].interface must be a string, not the number 5; quote the value: "5"`},
 		{"mapping for a list", "ports: {interface: lan0}\n", "f:1:9: ports must be a list, not a mapping; begin each entry with `- `"},
 		{"string for a mapping", "ports:\n  - lan0\n", "f:2:5: ports[0] must be a mapping with the keys interface, queues, mode, reverse_path, not the string \"lan0\"; write `key: value` lines below it"},
-		{"file of another program", "root:x:0:0:root:/root:/bin/bash\nproxy:x:13:13:proxy:/bin:/usr/sbin/nologin\n", "f:1:1: the file must be a mapping with the keys ports, engine, gpu, shadow, workers, batch, lanes, metrics, status, control, napi, busy_poll, checksum, icmp, exit, ipsec, not the string \"root:x:0:0:root:/root:/bin/bash proxy:x:\"; write `key: value` lines below it"},
-		{"list for the file", "- a\n", "f:1:1: the file must be a mapping with the keys ports, engine, gpu, shadow, workers, batch, lanes, metrics, status, control, napi, busy_poll, checksum, icmp, exit, ipsec, not a list; write `key: value` lines below it"},
+		{"file of another program", "root:x:0:0:root:/root:/bin/bash\nproxy:x:13:13:proxy:/bin:/usr/sbin/nologin\n", "f:1:1: the file must be a mapping with the keys ports, engine, gpu, shadow, workers, batch, lanes, metrics, status, control, napi, busy_poll, log, checksum, icmp, exit, ipsec, not the string \"root:x:0:0:root:/root:/bin/bash proxy:x:\"; write `key: value` lines below it"},
+		{"list for the file", "- a\n", "f:1:1: the file must be a mapping with the keys ports, engine, gpu, shadow, workers, batch, lanes, metrics, status, control, napi, busy_poll, log, checksum, icmp, exit, ipsec, not a list; write `key: value` lines below it"},
 		{"key without a value", onePort + "metrics:\n", "f:2:10: metrics has no value; add a value, or remove the line to use the default"},
 		{"alias", "ports: [{interface: &a lan0}, {interface: *a}]\n", "f:1:43: ports[1].interface is an alias, which is not supported; write the value itself"},
 		{"port without an interface", "ports:\n  - mode: auto\n", "f:2:5: ports[0] has no interface; add `interface: NAME`, a name that `ip link` shows"},

@@ -57,6 +57,8 @@ func Diff(a, b *Config) []Change {
 	d.value("control.socket", a.Control.Socket, b.Control.Socket)
 	d.value("napi", a.NAPI, b.NAPI)
 	d.value("busy_poll", a.BusyPoll, b.BusyPoll)
+	d.value("log.format", a.Log.Format, b.Log.Format)
+	d.value("log.level", a.Log.Level, b.Log.Level)
 	d.value("checksum", a.Checksum, b.Checksum)
 	d.value("icmp.per_second", a.ICMP.PerSecond, b.ICMP.PerSecond)
 	d.value("icmp.burst", a.ICMP.Burst, b.ICMP.Burst)

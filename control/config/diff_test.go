@@ -52,6 +52,8 @@ func TestDiffReportsEachChange(t *testing.T) {
 		"~ control.socket: /run/warproute.sock -> /x":                                 func(c *Config) { c.Control.Socket = "/x" },
 		"~ napi: interrupt -> thread":                                                 func(c *Config) { c.NAPI = NAPIThread },
 		"~ busy_poll: 0s -> 1µs":                                                      func(c *Config) { c.BusyPoll = 1000 },
+		"~ log.format: auto -> json":                                                  func(c *Config) { c.Log.Format = LogJSON },
+		"~ log.level: info -> debug":                                                  func(c *Config) { c.Log.Level = LogDebug },
 		"~ checksum: auto -> trust":                                                   func(c *Config) { c.Checksum = ChecksumTrust },
 		"~ ipsec.source: config -> xfrm":                                              func(c *Config) { c.IPsec.Source = SourceXFRM },
 		"~ ipsec.state: /var/lib/warproute -> /x":                                     func(c *Config) { c.IPsec.State = "/x" },

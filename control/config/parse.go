@@ -83,6 +83,7 @@ func (r *reader) root() value {
 		field{"control", mapping(field{"socket", text(&c.Control.Socket)})},
 		field{"napi", oneOf(&c.NAPI, napis...)},
 		field{"busy_poll", duration(&c.BusyPoll)},
+		field{"log", mapping(field{"format", oneOf(&c.Log.Format, logFormats...)}, field{"level", oneOf(&c.Log.Level, logLevels...)})},
 		field{"checksum", oneOf(&c.Checksum, checksums...)},
 		field{"icmp", mapping(
 			field{"per_second", integer(&c.ICMP.PerSecond, "1000")},

@@ -121,7 +121,7 @@ func (s *Service) needsRestart(c config.Change, cfg *config.Config) bool {
 	case c.Key == "busy_poll": // a setting of zero-copy sockets, too
 		return slices.ContainsFunc(s.ports.Ports, func(p *afxdp.Port) bool { return p.Mode == afxdp.ZeroCopy })
 	}
-	return c.Key != "batch.max_delay" && c.Key != "batch.max_bytes" && c.Key != "metrics.listen" && c.Key != "status.listen" && !strings.HasPrefix(c.Key, "icmp.")
+	return c.Key != "batch.max_delay" && c.Key != "batch.max_bytes" && c.Key != "metrics.listen" && c.Key != "status.listen" && c.Key != "log.level" && !strings.HasPrefix(c.Key, "icmp.")
 }
 
 // portIndex returns the index of an interface in the ports, -1 if it is no port.
@@ -139,7 +139,7 @@ func (s *Service) apply(cfg *config.Config, changes []config.Change) error {
 	slices.SortFunc(cfg.Ports, func(a, b config.Port) int { return portIndex(s.cfg, a.Interface) - portIndex(s.cfg, b.Interface) })
 	var prepared []change
 	for _, prepare := range []func(*config.Config, []config.Change) (change, error){
-		s.prepareEndpoints, s.prepareSettings, s.prepareSources, s.prepareIPsec,
+		s.prepareLog, s.prepareEndpoints, s.prepareSettings, s.prepareSources, s.prepareIPsec,
 	} {
 		c, err := prepare(cfg, changes)
 		if err != nil {

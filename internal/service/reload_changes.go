@@ -15,6 +15,14 @@ type change struct{ commit, abort func() }
 
 var noChange = change{commit: func() {}, abort: func() {}}
 
+// prepareLog changes the level of the log.
+func (s *Service) prepareLog(cfg *config.Config, _ []config.Change) (change, error) {
+	if cfg.Log.Level == s.cfg.Log.Level {
+		return noChange, nil
+	}
+	return change{commit: func() { s.level.Set(cfg.Log.Level.Slog()) }, abort: func() {}}, nil
+}
+
 // endpoint serves HTTP at an address of the configuration.
 type endpoint struct {
 	key     string                      // of the address

@@ -23,7 +23,7 @@ func running(t *testing.T) *Service {
 	cfg.Metrics.Listen = "127.0.0.1:0"
 	cfg.IPsec = *generation(0)
 	s := &Service{
-		cfg: cfg, log: slog.New(slog.DiscardHandler), fib: b.fib, router: b.router, ipsec: b.ipsecGateway, memory: memory{room: 256},
+		cfg: cfg, log: slog.New(slog.DiscardHandler), level: new(slog.LevelVar), fib: b.fib, router: b.router, ipsec: b.ipsecGateway, memory: memory{room: 256},
 		metrics: endpoint{key: "metrics.listen", listen: func(c *config.Config) string { return c.Metrics.Listen }, handler: http.NotFoundHandler()},
 		page:    endpoint{key: "status.listen", listen: func(c *config.Config) string { return c.Status.Listen }, handler: http.NotFoundHandler()},
 		reloads: newReloads(),
@@ -86,8 +86,11 @@ func TestFailedReloadLeavesEveryPartUnchanged(t *testing.T) {
 		}
 	}
 	cfg, address := config.Default("a", "b"), freeAddress(t)
-	cfg.Metrics.Listen, cfg.Batch.MaxPackets, cfg.IPsec = address, 16, *generation(1)
+	cfg.Metrics.Listen, cfg.Batch.MaxPackets, cfg.IPsec, cfg.Log.Level = address, 16, *generation(1), config.LogDebug
 	r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false)
+	if s.level.Level() != slog.LevelDebug {
+		t.Errorf("level %v after the reload", s.level)
+	}
 	if r.Result != status.ReloadApplied || !listens(address) || listens(old) || s.engine.state.MaxPackets != 16 || s.ipsec.sas["out-100"] == sa {
 		t.Errorf("a valid configuration is not applied: %s, %q", r.Result, r.Error)
 	}

@@ -31,6 +31,7 @@ import (
 // Service is a running router.
 type Service struct {
 	cfg     *config.Config
+	level   *slog.LevelVar
 	log     *slog.Logger
 	closers closers
 	background
@@ -59,10 +60,10 @@ type Service struct {
 }
 
 // Start starts a router with a checked configuration. It opens its sockets in the network
-// namespace of the calling thread. After an error nothing of it is left.
-func Start(cfg *config.Config, build metrics.Build, log *slog.Logger) (*Service, error) {
+// namespace of the calling thread. After an error nothing of it is left. A reload changes level, that of the log.
+func Start(cfg *config.Config, build metrics.Build, log *slog.Logger, level *slog.LevelVar) (*Service, error) {
 	s := &Service{
-		cfg: cfg, log: log,
+		cfg: cfg, log: log, level: level,
 		background: background{ending: make(chan struct{})},
 		memory:     memory{chunks: config.ChunksWithCPU},
 		ports:      ports{sockets: map[string]int{}, links: make([]link, len(cfg.Ports)), local: map[netip.Addr]bool{}},
