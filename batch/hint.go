@@ -60,8 +60,10 @@ var hints = [NumReasons]string{
 	FragmentsMissing: "fragments of protected packets were lost, arrived before the first one of ESP in UDP, or are forged (`warproute capture --reason fragments_missing`)",
 	GPUBadResult:     "the GPU is disabled, see the log; check it for memory errors (nvidia-smi -q -d ECC), and restart the router to enable it",
 
-	HostLimit:         "expected in a flood; otherwise raise exit.share, use more workers, or make the interface of the route a port",
-	HostFull:          "check the interface (`ip -s link show warproute0`), and restart the router if it was deleted",
+	HostLimit:   "expected in a flood; otherwise raise exit.share, use more workers, or make the interface of the route a port",
+	HostFull:    "check the interface (`ip -s link show warproute0`), and restart the router if it was deleted",
+	VLANUnknown: "a few are expected when a VLAN interface is deleted or set down; Linux gets frames of unknown VLANs at other times",
+
 	LaneFull:          "`show lanes` has the load of each lane; use more workers or queues, or a GPU for the packets of tunnels",
 	XfrmOutNoPols:     "bring the tunnel of the interface up (`swanctl --initiate`, or start_action = trap), or widen its traffic selectors; `show policies` lists its policies",
 	XfrmPolicyRefused: "`show policies` names the policy and the reason; change or delete it",

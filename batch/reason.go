@@ -69,6 +69,7 @@ const (
 	XfrmOutNoPols     // route over an XFRM interface that has no policy for the packet
 	HostLimit         // the worker's time for packets to Linux was used up
 	HostFull          // Linux did not accept the packet
+	VLANUnknown       // the VLAN tag is of no VLAN interface
 	numReasons
 )
 
@@ -141,6 +142,8 @@ var reasons = [NumReasons]struct{ name, description string }{
 	HostFull:      {"host_full", "Linux did not accept the packet: the interface to Linux is down or deleted, or memory is short"},
 
 	LaneFull: {"lane_full", "the queue of the packet's lane was full: packets of the lane arrive faster than the engine processes them"},
+
+	VLANUnknown: {"vlan_unknown", "the VLAN interface of the frame's tag was deleted, or set down, while the frame arrived"},
 }
 
 // String returns the reason's name, as metrics and `show drops` print it.

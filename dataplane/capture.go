@@ -75,9 +75,12 @@ type captures struct {
 // StartCapture starts a capture. It may be called at any time, like the methods of the capture.
 func (r *Router) StartCapture(cfg CaptureConfig) *Capture {
 	cfg.Snap, cfg.Room = min(cfg.Snap, umem.MaxLargeLen), max(cfg.Room, 1)
+	if cfg.Ports != nil { // ports that are added later are not captured
+		cfg.Ports = append(slices.Clone(cfg.Ports), make([]bool, batch.MaxPorts-len(cfg.Ports))...)
+	}
 	t := &Capture{CaptureConfig: cfg}
 	for i := range r.workers {
-		t.rings = append(t.rings, newCaptureRing(t, i, r.ports))
+		t.rings = append(t.rings, newCaptureRing(t, i))
 	}
 	r.captures.update(r.workers, func(all []*Capture) []*Capture { return append(all, t) })
 	return t

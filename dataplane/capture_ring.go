@@ -25,8 +25,8 @@ type captureRing struct {
 
 type captureCounts struct{ captured, missed atomic.Uint64 }
 
-func newCaptureRing(t *Capture, worker, ports int) *captureRing {
-	r := &captureRing{capture: t, worker: worker, records: make([]Record, t.Room), counts: make([]captureCounts, ports)}
+func newCaptureRing(t *Capture, worker int) *captureRing {
+	r := &captureRing{capture: t, worker: worker, records: make([]Record, t.Room), counts: make([]captureCounts, batch.MaxPorts)}
 	r.data = make([]byte, t.Room*r.stride())
 	for i := 0; i < len(r.data); i += 4096 {
 		r.data[i] = 0 // fault the page in before the worker writes to it

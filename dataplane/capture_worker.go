@@ -39,12 +39,17 @@ func (w *worker) assignTraces(c *batch.Chunk) {
 	}
 }
 
-// captureSent captures frames in the transmit ring of a port. Nothing writes to them before reclaim.
-func (w *worker) captureSent(port uint16, frames []batch.Frame) {
+// captureSent captures the first frames of a list, which are in a transmit ring. Nothing writes to them
+// before reclaim. Frames of VLANs are captured as those of their logical ports, without tags.
+func (w *worker) captureSent(e *egress, sent int) {
 	now := batch.Clock()
 	for _, r := range *w.capture {
-		for _, f := range frames {
-			if b := w.bytes(f); r.wants(Sent, port, b) {
+		for i, f := range e.frames[:sent] {
+			b, port := w.bytes(f), e.ports[i]
+			if int(port) >= len(w.tx) {
+				b = w.untagged(port, b)
+			}
+			if r.wants(Sent, port, b) {
 				r.copy(Sent, now, port, f, b)
 			}
 		}

@@ -64,9 +64,11 @@ func (w *worker) dispatch(c *batch.Chunk) {
 	for i, r := range out {
 		switch port := int(r.Verdict.Port()); {
 		case r.Verdict.Action() == batch.ActionForward && port < len(w.tx):
-			e := &w.tx[port]
-			e.frames[e.n] = batch.Frame{Addr: r.Addr(), Len: r.Len(), Origin: in[i].Origin}
-			e.n++
+			w.tx[port].add(batch.Frame{Addr: r.Addr(), Len: r.Len(), Origin: in[i].Origin}, uint16(port))
+		case r.Verdict.Action() == batch.ActionForward && w.logical.get(uint16(port)) != nil:
+			if f := (batch.Frame{Addr: r.Addr(), Len: r.Len(), Origin: in[i].Origin}); !w.listTagged(f, uint16(port)) {
+				w.drop(f, batch.PortDown) // the VLAN was deleted after the engine's decision
+			}
 		case r.Verdict.Action() == batch.ActionHold:
 			if i < c.Retried {
 				break
@@ -99,9 +101,18 @@ func (w *worker) drop(f batch.Frame, reason batch.Reason) {
 	w.pool.Put(f.Addr)
 }
 
+// addDrop adds a drop to the counters of a port.
+func (w *worker) addDrop(port uint16, reason batch.Reason) {
+	if int(port) < len(w.counters) {
+		w.drops.add(port, reason)
+	} else {
+		w.logical.get(port).drops[reason].Add(1)
+	}
+}
+
 // countDrop counts a frame as dropped under its ingress port.
 func (w *worker) countDrop(f batch.Frame, reason batch.Reason) {
-	w.drops.add(f.Origin.Port(), reason)
+	w.addDrop(f.Origin.Port(), reason)
 	if w.capture != nil {
 		w.captureDropped(f, reason)
 	}

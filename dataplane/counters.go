@@ -38,7 +38,7 @@ func (t *tally) flush(packets, bytes *atomic.Uint64) {
 	}
 }
 
-// dropTally counts drops by port and reason.
+// dropTally counts drops by physical port and reason.
 type dropTally struct {
 	counts [][batch.NumReasons]uint32
 	total  int

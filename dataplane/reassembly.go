@@ -127,7 +127,7 @@ func (w *worker) expireFragments(now time.Duration) {
 func (w *worker) countLostFragments(before uint64, port uint16) {
 	n := w.slow.reassembler.Lost() - before
 	for range n {
-		w.drops.add(port, batch.FragmentsMissing)
+		w.addDrop(port, batch.FragmentsMissing)
 	}
 	w.stats.merged.Add(-int64(n))
 	w.slow.fragmentPort = port

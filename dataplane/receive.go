@@ -65,13 +65,18 @@ func (w *worker) fill(c *batch.Chunk) {
 			}
 			n := rx.queues[queue].Receive(c.In[c.N:end])
 			received := c.In[c.N : c.N+n]
+			if n > 0 { // all frames of a queue are of one port
+				port := received[0].Origin.Port()
+				rx.tallies[port].add(received)
+				if w.logical.table.Tagged(port) { // after Receive: tagged frames arrive only afterwards
+					n = w.untag(received)
+					received = received[:n]
+				}
+			}
 			if rx.maxBytes > 0 {
 				for j := range received {
 					bytes += int(received[j].Len)
 				}
-			}
-			if n > 0 { // all frames of a queue are of one port
-				rx.tallies[received[0].Origin.Port()].add(received)
 			}
 			if w.capture != nil {
 				w.captureReceived(received, c.Received, queue, c, c.N)
@@ -85,6 +90,7 @@ func (w *worker) fill(c *batch.Chunk) {
 	for p := range rx.tallies {
 		rx.tallies[p].flush(&w.counters[p].rxPackets, &w.counters[p].rxBytes)
 	}
+	w.drops.flush(w.counters)
 	rx.first = (rx.first + 1) % len(rx.queues)
 }
 

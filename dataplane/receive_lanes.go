@@ -60,7 +60,11 @@ func (w *worker) pollRings(now time.Duration) (received bool) {
 			}
 			received = true
 			burst := w.sorter.burst[:n]
-			rx.tallies[burst[0].Origin.Port()].add(burst)
+			port := burst[0].Origin.Port()
+			rx.tallies[port].add(burst)
+			if w.logical.table.Tagged(port) {
+				burst = burst[:w.untag(burst)]
+			}
 			if w.capture != nil {
 				w.captureReceived(burst, now, queue, nil, 0)
 			}

@@ -48,7 +48,7 @@ func newRig(t *testing.T, maxPackets int) *rig {
 	require.NoError(t, err)
 	t.Cleanup(func() { r.mem.Close() })
 	r.pool = umem.NewPool(r.mem)
-	r.engine = cpu.New(r.fib, r.mem.Bytes(), make([]bool, 2))
+	r.engine = cpu.New(r.fib, r.mem.Bytes(), make([]bool, batch.MaxPorts))
 	queues := make([][]dataplane.Queue, 2)
 	for p := range uint16(2) {
 		r.queues[p] = memport.New(p, r.mem, r.pool)
@@ -90,6 +90,9 @@ func (r *rig) stop() *dataplane.Stats {
 	var rx, tx, dropped uint64
 	for i := range s.Ports {
 		rx, tx, dropped = rx+s.Ports[i].RxPackets, tx+s.Ports[i].TxPackets, dropped+s.Ports[i].Dropped()
+	}
+	for i := range s.Logical {
+		dropped += s.Logical[i].Dropped()
 	}
 	if rx+uint64(s.Originated) != tx+dropped+uint64(s.Merged+s.Delivered) || s.Waiting != 0 {
 		r.t.Errorf("%d packets received, %d originated, %d sent, %d dropped, %d merged, %d waiting", rx, s.Originated, tx, dropped, s.Merged, s.Waiting)

@@ -30,7 +30,7 @@ import (
 // Config describes a router.
 type Config struct {
 	FIB     *fib.FIB
-	Ports   int // number of ports
+	Ports   int // number of physical ports
 	Workers []WorkerConfig
 
 	Lanes      *lane.Lanes   // of packets; nil for one lane
@@ -69,7 +69,8 @@ type WorkerConfig struct {
 // Router is a set of workers.
 type Router struct {
 	workers   []*worker
-	ports     int
+	ports     int // physical
+	logical   logicalRegistry
 	addresses []atomic.Pointer[Addresses] // by port
 	started   int                         // running workers
 	calling   sync.Mutex                  // held during callWorkers
@@ -90,7 +91,8 @@ func New(cfg Config) (*Router, error) {
 	if cfg.Limits == (icmp.Limits{}) {
 		cfg.Limits = icmp.DefaultLimits
 	}
-	r := &Router{ports: cfg.Ports, addresses: make([]atomic.Pointer[Addresses], cfg.Ports)}
+	r := &Router{ports: cfg.Ports, addresses: make([]atomic.Pointer[Addresses], batch.MaxPorts)}
+	r.logical.ports, r.logical.former = map[uint16]*registered{}, map[uint16]*[batch.NumReasons]uint64{}
 	for i, wc := range cfg.Workers {
 		w, err := newWorker(cfg, wc)
 		if err != nil {
@@ -139,12 +141,13 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 		w.slow.maxLen = umem.MaxLargeMTU
 	}
 	w.rx.maxFrame = packet.EthernetLen + w.slow.maxLen
+	w.logical = newLogicalPorts(cfg.FIB.VLANs, w.rx.maxFrame+fib.MaxTags*fib.TagLen)
 	w.pending.resolve = cfg.Unresolved
 	for p, queues := range wc.Queues {
 		if len(queues) == 0 {
 			return nil, fmt.Errorf("has no queue of port %d", p)
 		}
-		w.tx = append(w.tx, egress{queue: queues[0], frames: make([]batch.Frame, chunkLen)})
+		w.tx = append(w.tx, egress{queue: queues[0], frames: make([]batch.Frame, chunkLen), ports: make([]uint16, chunkLen)})
 		for _, q := range queues {
 			w.rx.queues = append(w.rx.queues, q)
 			if fd := q.FD(); fd >= 0 {

@@ -76,9 +76,13 @@ func (p *PortStats) Dropped() (n uint64) {
 }
 
 // Stats are the statistics of a router since the start. Packets are conserved: received + Originated
-// = transmitted + dropped + Merged + Delivered + packets in the router.
+// = transmitted + dropped + Merged + Delivered + packets in the router, where received and transmitted are
+// sums over the physical ports, and dropped is one over all ports. As in Linux, the packets and bytes of a
+// physical port include those of its VLANs, with their tags. A drop counts once, for the port of the VLAN
+// that the packet belonged to.
 type Stats struct {
-	Ports        []PortStats
+	Ports        []PortStats    // physical
+	Logical      []LogicalStats // by number
 	Engine       string
 	Workers      int
 	Chunks       uint64        // finished by engines
@@ -138,16 +142,7 @@ func (r *Router) Stats() *Stats {
 	s := &Stats{Ports: make([]PortStats, r.ports), Workers: len(r.workers), Engine: r.workers[0].engine.Name(), Frames: r.Frames(), Loads: r.loads(), Lanes: r.lanes()}
 	for _, w := range r.workers {
 		for p := range w.counters {
-			c, sum := &w.counters[p], &s.Ports[p]
-			sum.RxPackets += c.rxPackets.Load()
-			sum.RxBytes += c.rxBytes.Load()
-			sum.TxPackets += c.txPackets.Load()
-			sum.TxBytes += c.txBytes.Load()
-			sum.ExitPackets += c.exitPackets.Load()
-			sum.ExitBytes += c.exitBytes.Load()
-			for r := range c.drops {
-				sum.Drops[r] += c.drops[r].Load()
-			}
+			s.Ports[p].add(&w.counters[p])
 		}
 		s.Chunks += w.stats.chunks.Load()
 		s.Waiting += w.stats.waiting.Load()
@@ -162,5 +157,6 @@ func (r *Router) Stats() *Stats {
 			w.stats.stages[i].AddTo(&s.Stages[i])
 		}
 	}
+	r.logical.add(r, s)
 	return s
 }

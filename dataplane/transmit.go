@@ -2,11 +2,18 @@ package dataplane
 
 import "github.com/warproute/warproute/batch"
 
-// egress is the list of packets of a chunk that leave by one port.
+// egress is the list of packets of a chunk that leave by one physical port.
 type egress struct {
 	queue  Queue // the worker's first queue of the port
 	frames []batch.Frame
+	ports  []uint16 // egress port of each frame, physical or logical
 	n      int
+}
+
+// add adds a frame of a physical or logical port.
+func (e *egress) add(f batch.Frame, port uint16) {
+	e.frames[e.n], e.ports[e.n] = f, port
+	e.n++
 }
 
 // transmit passes each port its list, and drops packets that do not fit the transmit ring.
@@ -19,13 +26,16 @@ func (w *worker) transmit() {
 		n := e.queue.Transmit(e.frames[:e.n])
 		w.transmitted = true
 		if w.capture != nil {
-			w.captureSent(uint16(p), e.frames[:n])
+			w.captureSent(e, n)
 		}
 		var sent tally
 		sent.add(e.frames[:n])
 		sent.flush(&w.counters[p].txPackets, &w.counters[p].txBytes)
-		for _, f := range e.frames[n:e.n] {
-			w.drop(f, batch.TxFull)
+		for i := n; i < e.n; i++ {
+			if int(e.ports[i]) >= len(w.tx) {
+				w.uncountTagged(e.frames[i], e.ports[i])
+			}
+			w.drop(e.frames[i], batch.TxFull)
 		}
 		e.n = 0
 	}
@@ -37,6 +47,7 @@ func (w *worker) reclaim() (transmitting int) {
 		transmitting += w.tx[p].queue.Reclaim()
 	}
 	w.releaseWithheld()
+	w.logical.flushOld()
 	w.stats.transmitting.Store(int64(transmitting))
 	w.stats.inFlight.Store(int64(w.inFlight))
 	if len(w.lanes) > 1 {

@@ -35,7 +35,7 @@ import (
 type worker struct {
 	// Fast path.
 	rx       receiver
-	tx       []egress // by port
+	tx       []egress // by physical port
 	engine   Engine
 	lanes    []laneState
 	reserved int    // chunks of each lane that no other takes
@@ -46,8 +46,9 @@ type worker struct {
 	mem      []byte // the UMEM; a frame's address is an index
 	pool     *umem.Pool
 	withheld []uint32       // frames that a failed engine may still write to
-	counters []portCounters // by port
+	counters []portCounters // by physical port
 	drops    dropTally
+	logical  logicalPorts
 	capture  *captureRings // of this iteration, nil without captures
 
 	// Slow path.
@@ -93,6 +94,7 @@ func (w *worker) run() {
 			continue
 		}
 		if now-lastBusy >= w.spin && w.inFlight == 0 {
+			w.logical.flush()
 			w.sleep(transmitting)
 		}
 		w.stats.idle.Add(int64(batch.Clock() - now))
@@ -162,6 +164,7 @@ func (w *worker) shutDown() {
 	}
 	w.slow.n = 0
 	w.expireFragments(1<<63 - 1)
+	w.logical.flush()
 	w.drops.flush(w.counters)
 	w.stats.waiting.Store(0)
 }

@@ -43,9 +43,10 @@ var ErrFull = errors.New("forwarding table full")
 
 // FIB is a forwarding information base. Use New.
 type FIB struct {
-	IPv4 *ipv4.Table
-	IPv6 *ipv6.Table
-	Seed uint32 // of flow hashes, different per router so that consecutive routers select independently
+	IPv4  *ipv4.Table
+	IPv6  *ipv6.Table
+	VLANs *VLANs
+	Seed  uint32 // of flow hashes, different per router so that consecutive routers select independently
 
 	nextHops     []uint64           // NextHop words; entry 0 stays KindNone
 	groups       []uint32           // Buckets adjacency indices per group
@@ -72,6 +73,7 @@ func New(seed uint32) *FIB {
 		ports:        make([]uint64, batch.MaxPorts),
 		reversePaths: make([]uint32, batch.MaxPorts),
 	}
+	f.VLANs = newVLANs(&f.readers)
 	f.hopIDs = ids{next: 1, limit: MaxNextHops, of: "next hops", readers: &f.readers, followers: &f.followers}
 	f.groupIDs = ids{limit: MaxGroups, of: "next-hop groups", readers: &f.readers, followers: &f.followers}
 	f.adjIDs = ids{next: 1, limit: MaxAdjacencies, of: "adjacencies", readers: &f.readers, followers: &f.followers}

@@ -52,7 +52,7 @@ var imports = []struct {
 	{"ipsec/sequences", []string{"ipsec"}, "files; knows no packets"},
 	{"ipsec", []string{"packet", "ipsec/device", "ipsec/suite", "internal/counter", "internal/prefetch"}, "packets in, packets out; knows no frames, engines or workers"},
 
-	{"dataplane", []string{"batch", "dataplane/lane", "fib", "packet", "packet/filter", "packet/fragment", "packet/icmp", "umem", "internal/affinity", "internal/hist", "internal/offload"},
+	{"dataplane", []string{"batch", "dataplane/lane", "fib", "packet", "packet/filter", "packet/fragment", "packet/icmp", "umem", "internal/affinity", "internal/counter", "internal/hist", "internal/offload", "internal/prefetch"},
 		"gets queues and engines; knows no AF_XDP, configuration or netlink"},
 	{"dataplane/lane", []string{"batch", "fib", "ipsec", "ipsec/gateway", "ipsec/policy", "packet", "internal/prefetch"}, "the lanes of packets by their headers; knows no workers or engines"},
 	{"dataplane/inspect", []string{"batch", "fib", "lookup", "packet", "umem"}, "validation and frame views for both stages; decides nothing but drops"},

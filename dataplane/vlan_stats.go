@@ -1,0 +1,127 @@
+package dataplane
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/warproute/warproute/batch"
+)
+
+// LogicalStats are the counters of a logical port since it was added, all workers together. Bytes are without
+// tags.
+type LogicalStats struct {
+	Number   uint16
+	Physical uint16 // port that carries its frames
+	PortStats
+}
+
+// logicalRegistry lists the logical ports. Counters of a number never decrease; those of a port are their
+// growth since it was added.
+type logicalRegistry struct {
+	mu     sync.Mutex
+	ports  map[uint16]*registered
+	former map[uint16]*[batch.NumReasons]uint64 // drops of deleted ports whose number is used again, by physical port
+}
+
+type registered struct {
+	physical uint16
+	base     PortStats // counters of the number when the port was added
+	deleted  bool
+}
+
+// AddPort adds a logical port that a physical port carries. It precedes the addition of the VLAN to the
+// FIB: workers drop frames of other VLANs. It may be called at any time.
+func (r *Router) AddPort(number, physical uint16) {
+	l := &r.logical
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range r.workers {
+		if w.logical.get(number) == nil {
+			w.logical.all[number].Store(new(logicalPort))
+		}
+	}
+	now := r.countersOf(number)
+	if was := l.ports[number]; was != nil {
+		if l.former[was.physical] == nil {
+			l.former[was.physical] = new([batch.NumReasons]uint64)
+		}
+		for i := range now.Drops {
+			l.former[was.physical][i] += now.Drops[i] - was.base.Drops[i]
+		}
+	}
+	l.ports[number] = &registered{physical: physical, base: now}
+}
+
+// DeletePort deletes a logical port. Its drops count as those of its physical port from now on.
+func (r *Router) DeletePort(number uint16) {
+	r.logical.mu.Lock()
+	defer r.logical.mu.Unlock()
+	if p := r.logical.ports[number]; p != nil {
+		p.deleted = true
+	}
+}
+
+// countersOf sums the workers' counters of a number.
+func (r *Router) countersOf(number uint16) (s PortStats) {
+	for _, w := range r.workers {
+		if p := w.logical.get(number); p != nil {
+			s.RxPackets += p.rxPackets.Load()
+			s.RxBytes += p.rxBytes.Load()
+			s.TxPackets += p.txPackets.Load()
+			s.TxBytes += p.txBytes.Load()
+			for r := range p.drops {
+				s.Drops[r] += p.drops[r].Load()
+			}
+		}
+	}
+	return s
+}
+
+// add lists the logical ports in the statistics.
+func (l *logicalRegistry) add(r *Router, s *Stats) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for number, p := range l.ports {
+		now := r.countersOf(number)
+		now.sub(&p.base)
+		if !p.deleted {
+			s.Logical = append(s.Logical, LogicalStats{number, p.physical, now})
+			continue
+		}
+		for i := range now.Drops {
+			s.Ports[p.physical].Drops[i] += now.Drops[i]
+		}
+	}
+	for physical, drops := range maps.All(l.former) {
+		for i := range drops {
+			s.Ports[physical].Drops[i] += drops[i]
+		}
+	}
+	slices.SortFunc(s.Logical, func(a, b LogicalStats) int { return cmp.Compare(a.Number, b.Number) })
+}
+
+// add adds a worker's counters.
+func (p *PortStats) add(c *portCounters) {
+	p.RxPackets += c.rxPackets.Load()
+	p.RxBytes += c.rxBytes.Load()
+	p.TxPackets += c.txPackets.Load()
+	p.TxBytes += c.txBytes.Load()
+	p.ExitPackets += c.exitPackets.Load()
+	p.ExitBytes += c.exitBytes.Load()
+	for r := range c.drops {
+		p.Drops[r] += c.drops[r].Load()
+	}
+}
+
+// sub subtracts earlier counters.
+func (p *PortStats) sub(o *PortStats) {
+	p.RxPackets -= o.RxPackets
+	p.RxBytes -= o.RxBytes
+	p.TxPackets -= o.TxPackets
+	p.TxBytes -= o.TxBytes
+	for r := range p.Drops {
+		p.Drops[r] -= o.Drops[r]
+	}
+}

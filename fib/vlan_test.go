@@ -1,0 +1,162 @@
+package fib
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/require"
+)
+
+func tag(t testing.TB, etherType, vid uint16) Tag {
+	t.Helper()
+	tag, ok := MakeTag(etherType, vid)
+	if !ok || tag.EtherType() != etherType || tag.VID() != vid&0xfff {
+		t.Fatalf("tag %#x %d is %v", etherType, vid, tag)
+	}
+	return tag
+}
+
+// The tables agree with a map after any sequence of additions and deletions, also across rebuilds.
+func TestVLANsAgreeWithMap(t *testing.T) {
+	type key struct {
+		parent uint16
+		tag    Tag
+	}
+	f, rnd := New(1), rand.New(rand.NewPCG(1, 1))
+	v := f.VLANs
+	v.SetPhysical(4)
+	clock := time.Now()
+	v.now = func() time.Time { return clock }
+	model, carriers := map[key]uint16{}, map[uint16]Carrier{}
+	for step := range 60_000 {
+		k := key{uint16(rnd.IntN(4)), tag(t, []uint16{0x8100, 0x88a8}[rnd.IntN(2)], uint16(rnd.IntN(4096)))}
+		if n, ok := model[k]; ok || len(model) > 3000 && rnd.IntN(2) == 0 {
+			for !ok {
+				for k, n = range model {
+					ok = true
+					break
+				}
+			}
+			v.Delete(n, k.parent, k.tag)
+			delete(model, k)
+			delete(carriers, n)
+		} else {
+			n, err := v.Take()
+			if err != nil {
+				clock = clock.Add(reuseAfter)
+				n, err = v.Take()
+			}
+			require.NoError(t, err)
+			if carriers[n] != 0 {
+				t.Fatalf("step %d: number %d is taken twice", step, n)
+			}
+			require.NoError(t, v.Add(n, k.parent, k.tag))
+			model[k], carriers[n] = n, v.Carrier(n)
+		}
+		if step%1000 != 0 {
+			continue
+		}
+		for k, want := range model {
+			if got, ok := v.Child(k.parent, k.tag); !ok || got != want {
+				t.Fatalf("step %d: port %d, %v is %d %v, want %d", step, k.parent, k.tag, got, ok, want)
+			}
+			if c := v.Carrier(want); c.Port() != k.parent || c.Tags() != 1 || c.Tag(0) != k.tag {
+				t.Fatalf("step %d: carrier %#x of port %d, %v", step, c, k.parent, k.tag)
+			}
+		}
+		for range 1000 {
+			k := key{uint16(rnd.IntN(5)), Tag(rnd.IntN(1 << 13))}
+			if got, ok := v.Child(k.parent, k.tag); ok != (model[k] != 0) || got != model[k] {
+				t.Fatalf("step %d: port %d, %v is %d %v, want %d", step, k.parent, k.tag, got, ok, model[k])
+			}
+		}
+	}
+}
+
+func TestNestedVLANHasBothTags(t *testing.T) {
+	v := New(1).VLANs
+	v.SetPhysical(3)
+	outer, inner := tag(t, 0x88a8, 100), tag(t, 0x8100, 4095)
+	s, _ := v.Take()
+	require.NoError(t, v.Add(s, 2, outer))
+	c, _ := v.Take()
+	require.NoError(t, v.Add(c, s, inner))
+	if w := v.Carrier(c); w.Port() != 2 || w.Tags() != 2 || w.Tag(0) != outer || w.Tag(1) != inner {
+		t.Errorf("carrier %#x: port %d, %d tags, %v and %v", w, w.Port(), w.Tags(), w.Tag(0), w.Tag(1))
+	}
+	third, _ := v.Take()
+	if v.Add(third, c, inner) == nil {
+		t.Error("a frame may have three tags")
+	}
+	if !v.Tagged(2) || v.Tagged(1) || v.Tagged(0) {
+		t.Error("the wrong ports receive tags")
+	}
+}
+
+// A freed number is reused when workers have passed it and packets that wait have left, not before.
+func TestVLANNumberIsReusedLate(t *testing.T) {
+	f := New(1)
+	v, clock := f.VLANs, time.Now()
+	v.now = func() time.Time { return clock }
+	v.SetPhysical(batch.MaxPorts - 1)
+	n, err := v.Take()
+	require.NoError(t, err)
+	require.NoError(t, v.Add(n, 0, 7))
+	worker := f.NewReader()
+	worker.Hold(worker.Now())
+	v.Delete(n, 0, 7)
+	if v.Carrier(n) != 0 {
+		t.Error("a deleted port transmits")
+	}
+	refused := func(when string) {
+		t.Helper()
+		if _, err := v.Take(); !errors.Is(err, ErrFull) {
+			t.Errorf("%s, the number is reused: %v", when, err)
+		}
+	}
+	clock = clock.Add(reuseAfter)
+	refused("while a worker has packets of the port")
+	worker.Release()
+	clock = clock.Add(-time.Second)
+	refused("while packets can wait")
+	clock = clock.Add(time.Second)
+	if again, err := v.Take(); err != nil || again != n {
+		t.Errorf("number %d, %v, want %d", again, err, n)
+	}
+}
+
+// Readers find an entry throughout the changes of others, rebuilds included.
+func TestReadersFindUnchangedVLANs(t *testing.T) {
+	v := New(1).VLANs
+	v.SetPhysical(1)
+	v.now = func() time.Time { return time.Now().Add(time.Duration(v.used) * time.Hour) }
+	fixed, _ := v.Take()
+	require.NoError(t, v.Add(fixed, 0, 4000))
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if n, ok := v.Child(0, 4000); !ok || n != fixed {
+					t.Errorf("found %d, %v", n, ok)
+					return
+				}
+			}
+		}
+	})
+	for i := range 50_000 {
+		v.children.Load().remove(childKey(0, Tag(i%3999)))
+		if !v.children.Load().insert(childKey(0, Tag(i*7%3999)), 9) {
+			v.children.Store(v.children.Load().rebuild())
+		}
+	}
+	close(stop)
+	wg.Wait()
+}
