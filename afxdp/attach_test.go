@@ -38,7 +38,7 @@ func TestWhyNotAttachedLeavesNoProgram(t *testing.T) {
 	l, err := netlink.LinkByName("ra")
 	require.NoError(t, err)
 	load := func() *program {
-		p, err := loadProgram(1, nil, false)
+		p, err := loadProgram(0, 1, nil, false)
 		require.NoError(t, err)
 		t.Cleanup(func() { p.close() })
 		return p
@@ -69,7 +69,7 @@ func TestHintDetachesTheProgram(t *testing.T) {
 	l, err := netlink.LinkByName("ra")
 	require.NoError(t, err)
 	index := l.Attrs().Index
-	p, err := loadProgram(1, nil, false)
+	p, err := loadProgram(0, 1, nil, false)
 	require.NoError(t, err)
 	t.Cleanup(func() { p.close() })
 	info, err := p.Steer.Info()

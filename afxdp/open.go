@@ -69,7 +69,7 @@ func (o *opening) addPort(i int) error {
 	if i > 0 {
 		other = o.set.Ports[0].program
 	}
-	if p.program, err = loadProgram(queues, other, o.large()); err != nil {
+	if p.program, err = loadProgram(i, queues, other, o.large()); err != nil {
 		return err
 	}
 	o.set.Ports, o.queues = append(o.set.Ports, p), append(o.queues, queues)

@@ -24,10 +24,10 @@ type program struct {
 	link link.Link // nil when the program is on no interface
 }
 
-// loadProgram loads the program of a port with a number of queues. It passes all frames to Linux until
-// setMAC. It shares the maps of local addresses and fragments with other, unless that is nil. With
+// loadProgram loads the program of a port with a number and a number of queues. It passes all frames to Linux until
+// setMAC. It shares the maps of local addresses, fragments and VLANs with other, unless that is nil. With
 // large set, it accepts multi-buffer frames: the headers that it reads are in the first buffer.
-func loadProgram(queues int, other *program, large bool) (*program, error) {
+func loadProgram(number, queues int, other *program, large bool) (*program, error) {
 	spec, err := loadSteer()
 	if err != nil {
 		return nil, fmt.Errorf("load the XDP program: %w", err)
@@ -38,7 +38,10 @@ func loadProgram(queues int, other *program, large bool) (*program, error) {
 	}
 	var opts ebpf.CollectionOptions
 	if other != nil {
-		opts.MapReplacements = map[string]*ebpf.Map{steerMapLocal4: other.Local4, steerMapLocal6: other.Local6, steerMapInUdp: other.InUdp}
+		opts.MapReplacements = map[string]*ebpf.Map{steerMapLocal4: other.Local4, steerMapLocal6: other.Local6, steerMapInUdp: other.InUdp, steerMapVlans: other.Vlans}
+	}
+	if err := spec.Variables[steerVarPortNumber].Set(uint32(number)); err != nil {
+		return nil, fmt.Errorf("set the number of the port in the XDP program: %w", err)
 	}
 	p := &program{}
 	if err := spec.LoadAndAssign(&p.steerObjects, &opts); err != nil {

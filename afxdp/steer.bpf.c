@@ -7,8 +7,9 @@
 //
 // Host traffic, in the order of the tests:
 //
-//   - frames with a VLAN tag, and frames that are neither IPv4 nor IPv6 (ARP, LLDP, ...)
-//   - frames to another MAC address than the port's, including broadcast and multicast
+//   - frames with VLAN tags that are not of a VLAN in the map, and frames that are neither IPv4 nor
+//     IPv6 (ARP, LLDP, ...)
+//   - frames to another MAC address than the port's or VLAN's, including broadcast and multicast
 //   - IPv4 with options
 //   - packets to multicast groups, and to 255.255.255.255
 //   - IPv6 from or to link-local addresses
@@ -21,8 +22,12 @@
 // On an IPsec gateway, Linux gets only packets addressed to this host, to a multicast group or to a
 // link-local address. Linux could forward others past the policies, so they are dropped: packets
 // with IPv4 options, from a link-local or own address, neighbor discovery, frames to another MAC
-// address, and packets behind a VLAN tag. Up to two tags are parsed; frames with more tags and MPLS
-// are dropped. Frames with neither IPv4 nor IPv6 (ARP, LLDP, LACP, ...) go to Linux, tagged or not.
+// address, and packets behind a tag of an unknown VLAN. Up to two tags are parsed; frames with more tags
+// and MPLS are dropped. Frames with neither IPv4 nor IPv6 (ARP, LLDP, LACP, ...) go to Linux, tagged or
+// not.
+//
+// The frames of a VLAN in the map are treated as untagged ones are, and keep their tags. So are, on ports
+// that have had VLANs, frames with VID 0 that are not a VLAN's: such a tag only has a priority.
 //
 // Frames that are too short for their headers, or whose IP version contradicts the EtherType, are
 // redirected: the engine drops them and counts the reason. A redirect never falls back to Linux,
@@ -55,7 +60,7 @@ enum decision {
 	TRANSIT_OWN_SOURCE,
 	TRANSIT_NEIGHBOR_DISCOVERY,
 	// Passed to Linux.
-	VLAN,
+	VLAN, // tagged, and not of a VLAN in the map
 	ETHER_TYPE,
 	OTHER_MAC,
 	IPV4_OPTIONS,
@@ -100,6 +105,33 @@ struct {
 // The port's MAC address, first byte lowest. The initial value matches no frame, so Linux gets all
 // of them until user space sets it.
 volatile __u64 port_mac = ~0ULL;
+
+// Number of the port.
+volatile __u32 port_number = 0;
+
+// Nonzero if workers remove tags: the port has had a VLAN in the map.
+volatile __u32 has_vlans = 0;
+
+// Tag of a VLAN on a port: a physical port, or that of the outer VLAN.
+struct vlan_key {
+	__u16 parent; // port number
+	__u16 tag;    // VID, and bit 12 if the EtherType is that of 802.1ad
+};
+
+struct vlan {
+	__u64 mac; // as port_mac
+	__u32 port;
+	__u32 unused;
+};
+
+// VLANs that are ports. The programs of all ports share the map.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct vlan_key);
+	__type(value, struct vlan);
+} vlans SEC(".maps");
 
 // Nonzero on an IPsec gateway: ESP to this host is redirected, and Linux gets no packet that it
 // could forward.
@@ -319,18 +351,68 @@ static __always_inline int is_tagged_for_host(void *data, void *end)
 	return (void *)(tag + 1) <= end && is_for_host(tag->type, tag + 1, end);
 }
 
+// VLAN of a frame: its MAC address, 0 for none, and what follows its tags.
+struct untagged {
+	__u64 mac;
+	void *packet;
+	__be16 type;
+};
+
+// Finds the VLAN of a frame whose first tag is at data, with an EtherType before it. Linux handles the
+// tags in the same order.
+static __always_inline void find_vlan(struct untagged *u, __be16 type, void *data, void *end)
+{
+	struct {
+		__be16 tci, type;
+	} *tag = data;
+	struct vlan_key key = { port_number };
+	struct vlan *v;
+	__u64 mac = port_mac;
+
+#pragma unroll
+	for (int i = 0; i < 2; i++) {
+		if ((void *)(tag + 1) > end)
+			return;
+		key.tag = bpf_ntohs(tag->tci) & 0xfff;
+		if (type == bpf_htons(ETH_P_8021AD))
+			key.tag |= 1 << 12;
+		v = bpf_map_lookup_elem(&vlans, &key);
+		if (v) {
+			key.parent = v->port;
+			mac = v->mac;
+		} else if (key.tag & 0xfff) {
+			return;
+		}
+		type = tag->type;
+		tag++;
+		if (!is_tag(type)) {
+			u->mac = mac;
+			u->packet = tag;
+			u->type = type;
+			return;
+		}
+	}
+}
+
 static __always_inline enum decision decide(void *data, void *end)
 {
 	struct ethhdr *eth = data;
+	struct untagged u = { port_mac };
 	__u64 mac;
 
 	if ((void *)(eth + 1) > end)
 		return TO_SOCKET;
+	u.packet = eth + 1;
+	u.type = eth->h_proto;
+	if (is_tag(eth->h_proto)) {
+		u.mac = 0;
+		if (has_vlans && port_mac != ~0ULL) // ~0: Linux gets every frame
+			find_vlan(&u, eth->h_proto, eth + 1, end);
+		if (!u.mac)
+			return gateway && !is_tagged_for_host(eth + 1, end) ? TRANSIT_VLAN : VLAN;
+	}
 
-	switch (eth->h_proto) {
-	case bpf_htons(ETH_P_8021Q):
-	case bpf_htons(ETH_P_8021AD):
-		return gateway && !is_tagged_for_host(eth + 1, end) ? TRANSIT_VLAN : VLAN;
+	switch (u.type) {
 	case bpf_htons(ETH_P_MPLS_UC):
 	case bpf_htons(ETH_P_MPLS_MC):
 		return gateway ? TRANSIT_ETHER_TYPE : ETHER_TYPE;
@@ -342,12 +424,12 @@ static __always_inline enum decision decide(void *data, void *end)
 	}
 
 	mac = *(__u32 *)&eth->h_dest[0] | (__u64) * (__u16 *)&eth->h_dest[4] << 32;
-	if (mac != port_mac)
-		return gateway && !is_for_host(eth->h_proto, eth + 1, end) ? TRANSIT_OTHER_MAC : OTHER_MAC;
+	if (mac != u.mac)
+		return gateway && !is_for_host(u.type, u.packet, end) ? TRANSIT_OTHER_MAC : OTHER_MAC;
 
-	if (eth->h_proto == bpf_htons(ETH_P_IP))
-		return decide_ipv4(eth + 1, end);
-	return decide_ipv6(eth + 1, end);
+	if (u.type == bpf_htons(ETH_P_IP))
+		return decide_ipv4(u.packet, end);
+	return decide_ipv6(u.packet, end);
 }
 
 SEC("xdp")

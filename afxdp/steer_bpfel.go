@@ -46,10 +46,13 @@ const (
 	steerMapLocal4     = "local4"
 	steerMapLocal6     = "local6"
 	steerMapSockets    = "sockets"
+	steerMapVlans      = "vlans"
 	steerProgSteer     = "steer"
 	steerVarGateway    = "gateway"
+	steerVarHasVlans   = "has_vlans"
 	steerVarLocalFolds = "local_folds"
 	steerVarPortMac    = "port_mac"
+	steerVarPortNumber = "port_number"
 )
 
 // loadSteer returns the embedded CollectionSpec for steer.
@@ -106,6 +109,7 @@ type steerMapSpecs struct {
 	Local4    *ebpf.MapSpec `ebpf:"local4"`
 	Local6    *ebpf.MapSpec `ebpf:"local6"`
 	Sockets   *ebpf.MapSpec `ebpf:"sockets"`
+	Vlans     *ebpf.MapSpec `ebpf:"vlans"`
 }
 
 // steerVariableSpecs contains global variables before they are loaded into the kernel.
@@ -113,8 +117,10 @@ type steerMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type steerVariableSpecs struct {
 	Gateway    *ebpf.VariableSpec `ebpf:"gateway"`
+	HasVlans   *ebpf.VariableSpec `ebpf:"has_vlans"`
 	LocalFolds *ebpf.VariableSpec `ebpf:"local_folds"`
 	PortMac    *ebpf.VariableSpec `ebpf:"port_mac"`
+	PortNumber *ebpf.VariableSpec `ebpf:"port_number"`
 }
 
 // steerObjects contains all objects after they have been loaded into the kernel.
@@ -142,6 +148,7 @@ type steerMaps struct {
 	Local4    *ebpf.Map `ebpf:"local4"`
 	Local6    *ebpf.Map `ebpf:"local6"`
 	Sockets   *ebpf.Map `ebpf:"sockets"`
+	Vlans     *ebpf.Map `ebpf:"vlans"`
 }
 
 func (m *steerMaps) Close() error {
@@ -151,6 +158,7 @@ func (m *steerMaps) Close() error {
 		m.Local4,
 		m.Local6,
 		m.Sockets,
+		m.Vlans,
 	)
 }
 
@@ -159,8 +167,10 @@ func (m *steerMaps) Close() error {
 // It can be passed to loadSteerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type steerVariables struct {
 	Gateway    *ebpf.Variable `ebpf:"gateway"`
+	HasVlans   *ebpf.Variable `ebpf:"has_vlans"`
 	LocalFolds *ebpf.Variable `ebpf:"local_folds"`
 	PortMac    *ebpf.Variable `ebpf:"port_mac"`
+	PortNumber *ebpf.Variable `ebpf:"port_number"`
 }
 
 // steerPrograms contains all programs after they have been loaded into the kernel.

@@ -136,7 +136,7 @@ func oracleESP(protocol byte, l4 []byte, fragment, later bool) (Decision, bool) 
 
 // FuzzSteer compares the XDP program of a gateway, run by BPF_PROG_TEST_RUN, with an oracle.
 func FuzzSteer(f *testing.F) {
-	p, err := loadProgram(1, nil, false)
+	p, err := loadProgram(0, 1, nil, false)
 	require.NoError(f, err)
 	f.Cleanup(func() { p.close() })
 	var folds [1 << 10]uint64 // every address has to be looked up

@@ -145,7 +145,7 @@ func TestSteerFollowsChanges(t *testing.T) {
 // TestSteerBeforeAdmission checks that a newly loaded program passes everything to Linux, also
 // frames of queues without a socket.
 func TestSteerBeforeAdmission(t *testing.T) {
-	p, err := loadProgram(1, nil, false)
+	p, err := loadProgram(0, 1, nil, false)
 	require.NoError(t, err)
 	defer p.close()
 	for _, mac := range [][6]byte{{}, portMAC, broadcastMAC} {

@@ -1,0 +1,61 @@
+package afxdp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// MaxVLANs is the maximum number of VLANs of all ports together.
+const MaxVLANs = 4096
+
+// VLANKey identifies a VLAN by a tag on a port.
+type VLANKey struct {
+	Parent uint16 // index of a port, or number of the outer VLAN
+	Tag    uint16 // VID, and bit 12 for 802.1ad
+}
+
+// SetVLAN has the programs redirect the frames of a VLAN to sockets, except host traffic, as those of
+// the port. Frames keep their tags. port is the index of the port, and number the Parent of inner VLANs. An
+// existing VLAN is replaced.
+func (s *Set) SetVLAN(port int, k VLANKey, number uint16, mac [6]byte) error {
+	var value [16]byte
+	copy(value[:], mac[:])
+	binary.NativeEndian.PutUint32(value[8:], uint32(number))
+	err := s.withVLANs(func(m *ebpf.Map) error {
+		if err := s.Ports[port].program.HasVlans.Set(uint32(1)); err != nil {
+			return err
+		}
+		return m.Put(k, value)
+	})
+	if errors.Is(err, unix.E2BIG) {
+		err = fmt.Errorf("the XDP program's map has all %d VLANs: delete others", MaxVLANs)
+	}
+	if err != nil {
+		return fmt.Errorf("add VLAN %d to port %d: %w", k.Tag&0xfff, k.Parent, err)
+	}
+	return nil
+}
+
+// DeleteVLAN passes the frames of a VLAN to Linux, or drops them on a gateway. Deleting an unknown VLAN is
+// no error.
+func (s *Set) DeleteVLAN(k VLANKey) error {
+	err := s.withVLANs(func(m *ebpf.Map) error { return m.Delete(k) })
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("delete VLAN %d of port %d: %w", k.Tag&0xfff, k.Parent, err)
+	}
+	return nil
+}
+
+// withVLANs calls f with the map that all ports share.
+func (s *Set) withVLANs(f func(*ebpf.Map) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Ports[0].program == nil {
+		return errClosed
+	}
+	return f(s.Ports[0].program.Vlans)
+}
