@@ -199,7 +199,10 @@ func account(w io.Writer, snap *status.Snapshot) {
 	var arrived, linux, lost, transit, rx, tx, dropped uint64
 	for i, p := range snap.Ports {
 		c := &snap.Stats.Ports[i]
-		rx, tx, dropped = rx+c.RxPackets, tx+c.TxPackets, dropped+c.Dropped()
+		dropped += c.Dropped()
+		if p.Parent == "" { // includes its VLANs
+			rx, tx = rx+c.RxPackets, tx+c.TxPackets
+		}
 		for _, n := range p.XDP.ToLinux {
 			linux += n
 		}

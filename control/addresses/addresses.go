@@ -19,7 +19,7 @@ type Watcher struct {
 	ended   chan struct{}
 
 	mu         sync.Mutex
-	interfaces []int
+	interfaces map[int]int       // by number
 	have       map[int][]address // by interface index, in Linux order
 }
 
@@ -35,8 +35,11 @@ type address struct {
 // It watches the network namespace of the calling thread.
 func Watch(interfaces []int, changed func(i int, ipv4, ipv6 netip.Addr)) (*Watcher, error) {
 	w := &Watcher{
-		changed: changed, interfaces: slices.Clone(interfaces), have: map[int][]address{},
+		changed: changed, interfaces: map[int]int{}, have: map[int][]address{},
 		done: make(chan struct{}), ended: make(chan struct{}),
+	}
+	for i, ifindex := range interfaces {
+		w.interfaces[i] = ifindex
 	}
 	updates, err := w.subscribe()
 	if err != nil {
@@ -106,12 +109,21 @@ func (w *Watcher) update(u *netlink.AddrUpdate) {
 	if len(have) == 0 {
 		delete(w.have, u.LinkIndex)
 	}
-	if i := slices.Index(w.interfaces, u.LinkIndex); i >= 0 {
-		w.report(i)
+	for i, ifindex := range w.interfaces {
+		if ifindex == u.LinkIndex {
+			w.report(i)
+		}
 	}
 }
 
-// Replace replaces the i-th interface.
+// Remove removes the i-th interface.
+func (w *Watcher) Remove(i int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.interfaces, i)
+}
+
+// Replace adds or replaces the i-th interface.
 func (w *Watcher) Replace(i, ifindex int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -27,6 +27,10 @@ func (s *state) adjacencyOf(p *path) *adjacency {
 		return nil
 	}
 	if a := s.adjacencies[to]; a != nil {
+		if a.port != uint16(number) { // the link was another port before
+			a.port = uint16(number)
+			s.rewriteAdjacency(a)
+		}
 		a.refs++
 		return a
 	}
@@ -38,10 +42,17 @@ func (s *state) adjacencyOf(p *path) *adjacency {
 	a := &adjacency{id: id, to: to, port: uint16(number), refs: 1}
 	s.adjacencies[to] = a
 	s.numbered[id] = a
-	if n := s.neighbors[to]; n != nil && n.usable() {
-		s.writeAdjacency(a, n.mac)
-	}
+	s.rewriteAdjacency(a)
 	return a
+}
+
+// rewriteAdjacency writes an adjacency with the state of its neighbor.
+func (s *state) rewriteAdjacency(a *adjacency) {
+	if n := s.neighbors[a.to]; n != nil && n.usable() {
+		s.writeAdjacency(a, n.mac)
+	} else {
+		s.writeAdjacency(a, 0)
+	}
 }
 
 func (s *state) writeAdjacency(a *adjacency, mac fib.MAC) {

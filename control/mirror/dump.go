@@ -176,25 +176,25 @@ func (v *linuxDump) forward(ports []port, r *rtnl.Route, ip netip.Addr) (d decis
 	for _, h := range r.Hops {
 		link, ok := v.links[h.Index]
 		up := ok && link.Up() && !h.Dead
-		i := slices.IndexFunc(ports, func(p port) bool { return p.ifindex == h.Index })
-		if v.tunnels && i < 0 && link.Kind == "xfrm" && link.IfID != 0 && !link.Foreign && !link.Claimed() && !h.Encap {
+		name := v.portName(ports, h.Index, 0)
+		if v.tunnels && name == "" && link.Kind == "xfrm" && link.IfID != 0 && !link.Foreign && !link.Claimed() && !h.Encap {
 			if up {
 				tunnels[tunnelName(link.IfID)] += float64(h.Weight)
 				least = min(least, link.MTU)
 			}
 			continue
 		}
-		if i < 0 || h.Encap || link.Claimed() {
+		if name == "" || h.Encap {
 			elsewhereUp = elsewhereUp || up
 			continue
 		}
 		to := neighborID{h.Index, h.Gateway}
 		if !to.addr.IsValid() && routable(ip) {
 			if mac, ok := v.neighbors[neighborID{h.Index, ip}]; ok {
-				return share(map[string]float64{pathName(ports[i].Name, ip, mac): 1}, mtu), true
+				return share(map[string]float64{pathName(name, ip, mac): 1}, mtu), true
 			}
 		}
-		path := pathName(ports[i].Name, to.addr, v.neighbors[to])
+		path := pathName(name, to.addr, v.neighbors[to])
 		if up {
 			live[path] += float64(h.Weight)
 		} else {
@@ -211,4 +211,16 @@ func (v *linuxDump) forward(ports []port, r *rtnl.Route, ip netip.Addr) (d decis
 		return decision{kind: fib.KindNoPort}, false
 	}
 	return share(live, mtu), false
+}
+
+// portName returns the name of the port that a link is, behind a number of tags, "" for none.
+func (v *linuxDump) portName(ports []port, index, tags int) string {
+	link, known := v.links[index]
+	if i := slices.IndexFunc(ports, func(p port) bool { return p.ifindex == index }); i >= 0 && !link.Claimed() {
+		return ports[i].Name
+	}
+	if !known || link.Kind != "vlan" || link.Master != 0 || tags == fib.MaxTags || v.portName(ports, link.Parent, tags+1) == "" {
+		return ""
+	}
+	return link.Name
 }

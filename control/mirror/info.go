@@ -146,8 +146,8 @@ func (m *Mirror) Lookup(ip netip.Addr) (info RouteInfo, ok bool) {
 	return info, ok
 }
 
-// PortName returns the current name of a port's link, which may have been renamed; "" while it
-// does not exist.
+// PortName returns the current name of a physical port's link, which may have been renamed; "" while
+// it does not exist.
 func (m *Mirror) PortName(port int) (name string) {
 	m.do(func() { name = m.linkName(m.ports[port].ifindex) })
 	return name

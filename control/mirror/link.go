@@ -16,12 +16,13 @@ import (
 type link struct {
 	rtnl.Link
 	up         bool
-	port       int  // -1 if not a port
+	port       int  // number of its port, -1 if not a port
+	ignored    bool // neighbors of the link were ignored while it was not a logical port
 	suppresses bool // suppressed routes or paths return with the link or an address
 	seen       uint32
 }
 
-// port is a port with its current link.
+// port is a physical port with its current link.
 type port struct {
 	Port
 	ifindex int  // 0 if none
@@ -33,7 +34,7 @@ type port struct {
 	up      bool
 }
 
-// portOf returns the port of a link, -1 if it is none or a member of a VRF, bond or team.
+// portOf returns the physical port of a link, -1 if it is none or a member of a VRF, bond or team.
 func (s *state) portOf(l *rtnl.Link) int {
 	number := -1
 	if l.Claimed() {
@@ -66,6 +67,9 @@ func (s *state) checkPorts() error {
 		if l := s.links[p.Ifindex]; l != nil && l.Claimed() {
 			return fmt.Errorf("port %s: member of %s %s, which receives its packets; remove it (ip link set %s nomaster)", p.Name, l.SlaveOf, s.linkName(l.Master), p.Name)
 		}
+		if l := s.links[p.Ifindex]; l != nil && l.Kind == "vlan" && s.portNumber(l.Parent) >= 0 {
+			return fmt.Errorf("port %s: a VLAN of port %s, and VLANs of ports are ports already; remove %s from the ports", p.Name, s.devName(l.Parent), p.Name)
+		}
 		if p.ifindex == 0 {
 			return fmt.Errorf("port %d: link %q with index %d does not exist", i, p.Name, p.Ifindex)
 		}
@@ -83,12 +87,9 @@ func (s *state) setLink(r *rtnl.Link) {
 		s.links[r.Index] = l
 	}
 	wasUp, wasPort, wasFlags, wasTunnel, was := l.up, l.port, l.Flags, l.tunnel(), l.Link
+	s.moveChild(r.Index, l, r)
 	l.Link, l.up, l.seen = *r, r.Up(), s.epoch
-	if l.port = s.portOf(r); l.port >= 0 {
-		s.setPort(l.port, l)
-	} else if wasPort >= 0 {
-		s.pause(wasPort, r.Index)
-	}
+	s.updatePort(l)
 	if wasTunnel != l.tunnel() {
 		s.tunnelsChanged = true
 	}
@@ -97,6 +98,7 @@ func (s *state) setLink(r *rtnl.Link) {
 	} else if (was.Flags^l.Flags)&unix.IFF_UP != 0 || was.Forced6 != l.Forced6 || was.Name != l.Name {
 		s.updateExits(func(h *hop) bool { return h.over(r.Index) })
 	}
+	s.updateChildren(r.Index)
 	if wasUp && !l.up {
 		s.deleteObjectsOver(r.Index)
 	}
@@ -109,6 +111,22 @@ func (s *state) setLink(r *rtnl.Link) {
 	if l.Flags != wasFlags {
 		s.restoreSuppressed(r.Index)
 	}
+}
+
+// updatePort updates the port of a link that has changed.
+func (s *state) updatePort(l *link) {
+	was := l.port
+	if l.port = s.portOf(&l.Link); l.port >= 0 {
+		if p := s.logical[was]; p != nil {
+			s.deleteLogical(p)
+		}
+		s.setPort(l.port, l)
+		return
+	}
+	if was >= 0 && was < len(s.ports) {
+		s.pause(was, l.Index)
+	}
+	l.port = s.setLogical(l, s.logical[was])
 }
 
 // restoreSuppressed schedules a resync for suppressed routes that return with a link or an address.
@@ -171,9 +189,11 @@ func (s *state) deleteLink(index int) {
 		return
 	}
 	s.tunnelsChanged = s.tunnelsChanged || l.tunnel() != Tunnel{}
+	s.forgetLogical(index)
 	delete(s.links, index)
 	delete(s.forwarding.ipv4, index)
 	s.forgetNeighborsOn(index)
+	s.updateChildren(index)
 	s.reprogramOver(index)
 	s.suspects.addLink(index)
 	number := slices.IndexFunc(s.ports, func(p port) bool { return p.ifindex == index })
@@ -233,7 +253,7 @@ func (s *state) linkName(index int) string {
 // devName returns the name of a link for users: the configured name of a port even after the
 // link was renamed, as in traces and metrics.
 func (s *state) devName(index int) string {
-	if number := s.portNumber(index); number >= 0 {
+	if number := s.portNumber(index); number >= 0 && number < len(s.ports) {
 		return s.ports[number].Name
 	}
 	return s.linkName(index)

@@ -25,6 +25,8 @@
 //     highest preference (RFC 4191) is used.
 //   - A port in a VRF, bond or team is paused until it is removed from it.
 //   - A link without carrier transmits no packets. Linux would transmit.
+//
+// The VLAN links of ports are ports, too, while they exist: see vlan.go.
 package mirror
 
 import (
@@ -42,8 +44,8 @@ import (
 	"github.com/warproute/warproute/internal/hist"
 )
 
-// Port is a link that the router forwards between. Its number is its index in
-// the slice passed to Start.
+// Port is a physical port: a link that the router forwards between. Its number is its index in
+// the slice passed to Start. Logical ports have higher numbers.
 type Port struct {
 	Name    string
 	Ifindex int
@@ -66,6 +68,14 @@ type Hooks struct {
 	// PortPaused reports that a port joined (paused) or left a VRF, bond or team. A paused
 	// port must not forward.
 	PortPaused func(port int, paused bool)
+	// PortAdded reports a VLAN link that becomes a logical port. It precedes the port's entry in the
+	// FIB; PortChanged follows.
+	PortAdded func(LogicalPort)
+	// PortRenamed reports another name of a logical port.
+	PortRenamed func(port int, name string)
+	// PortDeleted reports that a logical port was deleted. It precedes the deletion of the entry in the
+	// FIB.
+	PortDeleted func(port int)
 	// Own is the router's own interface to tunnels, whose routes give no warning; "" for none.
 	Own string
 	// Tunnels reports all XFRM interfaces after a change. Without the hook, routes over them are as over any

@@ -10,3 +10,13 @@ func (m *Mirror) SetRPF(port int, r fib.RPF) {
 		m.fib.Commit()
 	})
 }
+
+// SetLogicalRPF is SetRPF for a logical port, unless it is that of another link by now.
+func (m *Mirror) SetLogicalRPF(port, ifindex int, r fib.RPF) {
+	m.do(func() {
+		if p := m.logical[port]; p != nil && p.Ifindex == ifindex {
+			m.fib.SetRPF(uint16(port), r)
+			m.fib.Commit()
+		}
+	})
+}

@@ -21,7 +21,9 @@ type state struct {
 	hooks Hooks
 	log   *slog.Logger
 
-	ports     []port
+	ports     []port                   // physical
+	logical   map[int]*logical         // by number
+	children  map[int][]int            // VLAN links by parent
 	links     map[int]*link            // by index
 	objects   map[uint32]*object       // next-hop objects, by ID
 	routes    bart.Table[*route]       // routes of each prefix, by class
@@ -82,7 +84,10 @@ func (s *state) init(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger) er
 		adjacencies: map[neighborID]*adjacency{},
 		numbered:    map[uint32]*adjacency{},
 		warned:      map[string]bool{},
+		logical:     map[int]*logical{},
+		children:    map[int][]int{},
 	}
+	f.VLANs.SetPhysical(len(ports))
 	for _, p := range ports {
 		s.ports = append(s.ports, port{Port: p})
 	}

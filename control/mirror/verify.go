@@ -186,7 +186,7 @@ func (s *state) decision(hop fib.NextHop) decision {
 	paths := map[string]float64{}
 	for id, n := range flows {
 		word := s.fib.Adjacency(id)
-		paths[pathName(s.ports[word.Port()].Name, s.adjacency(id).to.addr, word.MAC())] += n
+		paths[pathName(s.portName(int(word.Port())), s.adjacency(id).to.addr, word.MAC())] += n
 	}
 	return share(paths, hop.MTU())
 }

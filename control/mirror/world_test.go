@@ -46,6 +46,14 @@ type world struct {
 
 var portNames = []string{"lan", "wan"}
 
+// portLabel is the name of a physical port, and the number of a logical one.
+func portLabel(number int) string {
+	if number < len(portNames) {
+		return portNames[number]
+	}
+	return fmt.Sprintf("port%d", number)
+}
+
 // newWorld creates the namespaces without a mirror.
 func newWorld(t testing.TB) *world {
 	t.Helper()
@@ -102,10 +110,19 @@ func (w *world) startWith(opts options) *world {
 		DeleteLocal: func(ip netip.Addr) error { w.note(func() { w.locals[ip]-- }); return nil },
 		PortChanged: func(port int, mac [6]byte, mtu int, up bool) {
 			w.note(func() {
-				w.events = append(w.events, fmt.Sprintf("%s %v mtu %d up %v", portNames[port], toMAC(mac), mtu, up))
+				w.events = append(w.events, fmt.Sprintf("%s %v mtu %d up %v", portLabel(port), toMAC(mac), mtu, up))
 			})
 		},
-		PortGone: func(port int) { w.note(func() { w.events = append(w.events, portNames[port]+" gone") }) },
+		PortAdded: func(p LogicalPort) {
+			w.note(func() {
+				w.events = append(w.events, fmt.Sprintf("port%d is %s, %v on %s", p.Number, p.Name, p.Tag, portLabel(p.Parent)))
+			})
+		},
+		PortRenamed: func(port int, name string) {
+			w.note(func() { w.events = append(w.events, fmt.Sprintf("%s is %s", portLabel(port), name)) })
+		},
+		PortDeleted: func(port int) { w.note(func() { w.events = append(w.events, portLabel(port)+" deleted") }) },
+		PortGone:    func(port int) { w.note(func() { w.events = append(w.events, portNames[port]+" gone") }) },
 		PortBack: func(port, _ int) bool {
 			w.note(func() { w.events = append(w.events, portNames[port]+" back") })
 			return !w.refusePorts
@@ -215,7 +232,7 @@ func outcome(f *fib.FIB, ip netip.Addr) string {
 
 func adjacencyOutcome(f *fib.FIB, id uint32) string {
 	a := f.Adjacency(id)
-	name := portNames[a.Port()]
+	name := carrier(f, a.Port())
 	if f.Port(a.Port()).MTU() == 0 {
 		name += " down"
 	}

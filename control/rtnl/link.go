@@ -22,6 +22,9 @@ type Link struct {
 	SlaveOf string  // kind of the master, if reported: "vrf", "bridge", "bond"
 	IfID    uint32  // of an XFRM interface (kind "xfrm")
 	Foreign bool    // its other end, or the SAs of an XFRM interface, are in another network namespace
+
+	VLANID       uint16 // of kind "vlan"
+	VLANProtocol uint16 // EtherType of the tags of kind "vlan": 0x8100, 0x88a8
 }
 
 // InVRF reports whether the link belongs to a VRF, whose table routes the received packets.
@@ -95,9 +98,12 @@ func (l *Link) parseInfo(list *Attrs) {
 	a := Attrs{rest: list.Value}
 	for a.Next() {
 		switch a.Kind {
-		case infoData:
-			if l.Kind == "xfrm" { // the kind comes first
+		case infoData: // the kind comes first
+			switch l.Kind {
+			case "xfrm":
 				l.parseXFRM(&a)
+			case "vlan":
+				l.parseVLAN(a.Value)
 			}
 		case unix.IFLA_INFO_KIND:
 			l.Kind = a.text()
@@ -121,6 +127,19 @@ func (l *Link) parseXFRM(list *Attrs) {
 	}
 	if data.Err != nil {
 		list.Err = data.Err
+	}
+}
+
+// parseVLAN parses IFLA_INFO_DATA of a VLAN: its ID in host byte order, the EtherType in network byte order.
+func (l *Link) parseVLAN(data []byte) {
+	for a := (Attrs{rest: data}); a.Next(); {
+		switch {
+		case len(a.Value) < 2:
+		case a.Kind == unix.IFLA_VLAN_ID:
+			l.VLANID = binary.NativeEndian.Uint16(a.Value)
+		case a.Kind == unix.IFLA_VLAN_PROTOCOL:
+			l.VLANProtocol = binary.BigEndian.Uint16(a.Value)
+		}
 	}
 }
 

@@ -35,6 +35,8 @@ type PortState struct {
 	Name       string `json:"name"`                // configured name
 	Interface  string `json:"interface,omitempty"` // current name of a renamed interface
 	Index      int    `json:"index"`               // interface index
+	Parent     string `json:"parent,omitempty"`    // of a VLAN: the port that it is on, whose packets and bytes include its own
+	VLAN       string `json:"vlan,omitempty"`      // of a VLAN: its tag, as "802.1Q 7"
 	Mode       string `json:"mode"`                // XDP mode: zero-copy, native, generic, memory
 	ModeReason string `json:"mode_reason"`         // reason for not using a faster mode; "" for the fastest
 	Queues     int    `json:"queues"`              // number of receive queues

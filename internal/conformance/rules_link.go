@@ -62,10 +62,10 @@ func linkRules() []Rule {
 			Tests: []string{"afxdp.TestSteer/IPv4 to the broadcast MAC", "afxdp.TestSteer/IPv4 to a multicast MAC", "afxdp.TestSteer/IPv6 to a multicast MAC", "internal/e2e.TestLinuxForwardsPuntedPackets"},
 		},
 		{
-			Key: "link/vlan", Source: "IEEE 802.1Q, peers", Status: KeptByLinux,
+			Key: "link/vlan", Source: "IEEE 802.1Q, peers", Status: Kept,
 			Says:  "Tagged frames, priority tags (VLAN 0) and QinQ belong to their VLANs",
-			Does:  "Punted to Linux, which routes between VLAN interfaces itself, and forwards priority-tagged frames as untagged where its forwarding is on. A tag that the NIC has stripped is invisible (`ethtool -K IFACE rxvlan off` keeps it).",
-			Tests: []string{"afxdp.TestSteer/802.1Q tag", "afxdp.TestSteer/802.1ad tag", "internal/e2e.TestForwardingEqualsLinux", "internal/e2e.TestLinuxForwardsPuntedPackets"},
+			Does:  "Linux's VLAN interfaces of ports are ports, with up to two tags; the router sends priority 0. Frames of other VLANs, and frames with a priority tag on ports without VLANs, are punted to Linux. A tag that the NIC has stripped is invisible (`ethtool -K IFACE rxvlan off` keeps it).",
+			Tests: []string{"dataplane.TestVLANTagsAreRemovedAndAdded", "dataplane.TestSlowPathOfVLANs", "afxdp.TestSteerDecidesOnVLANsAsOnUntagged", "afxdp.TestSteerPassesUnknownVLANs", "internal/e2e/stock.TestVLANsOfPorts", "afxdp.TestSteer/802.1Q tag", "afxdp.TestSteer/802.1ad tag", "internal/e2e.TestForwardingEqualsLinux", "internal/e2e.TestLinuxForwardsPuntedPackets"},
 		},
 		{
 			Key: "link/unfinished-checksums", Source: "peers", Status: Kept,

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/control/capture"
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/dataplane"
@@ -41,6 +42,7 @@ func (s *Service) capture(r *http.Request) (any, error) {
 		if err != nil {
 			return err
 		}
+		file.Name = s.ports.nameOf
 		flush := func() error {
 			if err := file.Flush(); err != nil {
 				return err
@@ -60,7 +62,7 @@ func (s *Service) capture(r *http.Request) (any, error) {
 			return err
 		}
 		w.Note("Captured", strconv.Itoa(captured))
-		w.Note("Missed", strconv.FormatUint(missed(tap, len(s.ports.Ports)), 10))
+		w.Note("Missed", strconv.FormatUint(missed(tap, batch.MaxPorts), 10))
 		return nil
 	}}, nil
 }

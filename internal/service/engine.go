@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 
+	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/dataplane"
@@ -161,9 +163,10 @@ func chunkTimes(m choice.Means) status.ChunkTimes {
 	return status.ChunkTimes{PredictedNS: m.Predicted.Nanoseconds(), MeasuredNS: m.Measured.Nanoseconds(), Error: m.Error}
 }
 
-// partialChecksumPorts reports by port whether to complete unfinished L4 checksums.
+// partialChecksumPorts reports by port number whether to complete unfinished L4 checksums: those of VLANs if
+// any physical port may carry them.
 func partialChecksumPorts(cfg *config.Config) []bool {
-	partialChecksums := make([]bool, len(cfg.Ports))
+	partialChecksums := make([]bool, batch.MaxPorts)
 	for i, p := range cfg.Ports {
 		switch cfg.Checksum {
 		case config.ChecksumRepair:
@@ -172,6 +175,11 @@ func partialChecksumPorts(cfg *config.Config) []bool {
 			layers, err := netdev.Layers(p.Interface)
 			_, unfinished := netdev.UnfinishedChecksums(layers)
 			partialChecksums[i] = unfinished || err != nil
+		}
+	}
+	if slices.Contains(partialChecksums[:len(cfg.Ports)], true) {
+		for i := len(cfg.Ports); i < len(partialChecksums); i++ {
+			partialChecksums[i] = true
 		}
 	}
 	return partialChecksums

@@ -26,21 +26,21 @@ type routes interface {
 type explainer struct {
 	fib         *fib.FIB
 	routes      routes
-	ports       []string
+	ports       func(number int) string
 	withGateway func(func(*gateway.Gateway))
 	engine      func() string
 	queue       func(*dataplane.Record) int
 	epoch       time.Time // when batch.Clock was zero
 }
 
-func newExplainer(f *fib.FIB, r routes, ports []string, withGateway func(func(*gateway.Gateway))) *explainer {
+func newExplainer(f *fib.FIB, r routes, ports func(int) string, withGateway func(func(*gateway.Gateway))) *explainer {
 	return &explainer{fib: f, routes: r, ports: ports, withGateway: withGateway, epoch: time.Now().Add(-batch.Clock())}
 }
 
 func (x *explainer) explain(r *dataplane.Record) status.Trace {
 	d := &r.Decision
 	t := status.Trace{
-		Time: x.epoch.Add(r.Time), Port: x.ports[r.Port], Queue: x.queue(r), Worker: r.Worker, ChunkPackets: d.Packets,
+		Time: x.epoch.Add(r.Time), Port: x.ports(int(r.Port)), Queue: x.queue(r), Worker: r.Worker, ChunkPackets: d.Packets,
 		Engine: x.engine(), Packet: describe(r.Data), Bytes: r.Len,
 		Times: status.TraceTimes{
 			Wait: int64(d.Submitted - d.Received), Engine: int64(d.Finished - d.Submitted), Order: int64(d.Ordered - d.Finished),
@@ -86,10 +86,7 @@ func (x *explainer) verdict(t *status.Trace, d *dataplane.Decision) {
 }
 
 func (x *explainer) port(number uint16) string {
-	if int(number) < len(x.ports) {
-		return x.ports[number]
-	}
-	return fmt.Sprint(number)
+	return x.ports(int(number))
 }
 
 // walk looks the destination up in the tables as engines do.

@@ -52,7 +52,7 @@ func newTraced(t *testing.T, g *gateway.Gateway) *tracedEngine {
 		e.engine.Secure(g, 0)
 		with = func(f func(*gateway.Gateway)) { f(g) }
 	}
-	e.explainer = newExplainer(f, noRoutes{}, []string{"lan0"}, with)
+	e.explainer = newExplainer(f, noRoutes{}, func(int) string { return "lan0" }, with)
 	e.explainer.engine, e.queue = func() string { return "cpu" }, func(*dataplane.Record) int { return 0 }
 	return e
 }

@@ -21,6 +21,9 @@ func (s *Service) startMirror() (err error) {
 	for _, p := range s.ports.Ports {
 		ports = append(ports, mirror.Port{Name: p.Name, Ifindex: p.Ifindex})
 	}
+	for _, p := range s.cfg.Ports {
+		s.ports.reversePath = append(s.ports.reversePath, p.ReversePath)
+	}
 	hooks := mirror.Hooks{
 		AddLocal:    s.ports.addLocal,
 		DeleteLocal: s.ports.deleteLocal,
@@ -28,6 +31,9 @@ func (s *Service) startMirror() (err error) {
 		PortGone:    s.portGone,
 		PortBack:    s.portBack,
 		PortPaused:  s.portEnslaved,
+		PortAdded:   s.vlanAdded,
+		PortRenamed: s.vlanRenamed,
+		PortDeleted: s.vlanDeleted,
 		Own:         s.cfg.IPsec.Interface,
 		Exits:       s.exit != nil,
 	}
@@ -96,6 +102,10 @@ func (s *Service) portEnslaved(port int, enslaved bool) {
 func (s *Service) portChanged(port int, mac [6]byte, mtu int, up bool) {
 	m, _ := fib.ParseMAC(mac[:])
 	now := link{m, mtu, up}
+	if port >= len(s.ports.Ports) {
+		s.vlanChanged(port, mac, now)
+		return
+	}
 	s.ports.mu.Lock()
 	before := s.ports.links[port]
 	s.ports.links[port] = now

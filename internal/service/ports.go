@@ -8,6 +8,7 @@ import (
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/control/addresses"
 	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/internal/netdev"
 )
 
@@ -17,7 +18,10 @@ type ports struct {
 	sockets map[string]int // by port name
 
 	mu          sync.Mutex // guards the fields below and those that Port.Reopen replaces
-	links       []link     // by port
+	links       []link     // by physical port
+	logical     map[int]*logicalPort
+	router      *dataplane.Router    // nil before the workers are created
+	reversePath []config.ReversePath // by physical port
 	local       map[netip.Addr]bool
 	addresses   *addresses.Watcher
 	restoreNAPI closers // empty unless NAPI is threaded
@@ -101,6 +105,7 @@ func (s *Service) openSockets(cfg afxdp.Config) (err error) {
 	return nil
 }
 
+// names returns the names of the physical ports.
 func (p *ports) names() (names []string) {
 	for _, p := range p.Ports {
 		names = append(names, p.Name)

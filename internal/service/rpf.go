@@ -16,13 +16,15 @@ type portRPF struct {
 	active []fib.RPF
 	set    func(port int, r fib.RPF) // in the FIB
 	name   func(port int) string     // of the current interface, "" for none
+
+	applied func(port int, mode config.ReversePath) // reports another configuration; for VLANs
 }
 
 // startRPF sets the reverse path filtering of a router whose workers do not run yet.
 func (s *Service) startRPF() error {
 	a := &s.rpf
 	a.ports, a.active = slices.Clone(s.cfg.Ports), make([]fib.RPF, len(s.cfg.Ports))
-	a.set, a.name = s.mirror.SetRPF, s.mirror.PortName
+	a.set, a.name, a.applied = s.mirror.SetRPF, s.mirror.PortName, s.setVLANReversePath
 	for i, p := range s.cfg.Ports {
 		r, err := rpfOf(p)
 		if err != nil {
@@ -54,6 +56,7 @@ func (s *Service) updateRPF() {
 			a.change(s.log, i, r)
 		}
 	}
+	s.updateVLANRPF()
 }
 
 // changed returns the reverse path filtering of the ports whose configuration changes.
@@ -79,6 +82,7 @@ func (a *portRPF) apply(log *slog.Logger, ports []config.Port, next map[int]fib.
 	defer a.mu.Unlock()
 	for i, r := range next {
 		a.ports[i] = ports[i]
+		a.applied(i, ports[i].ReversePath)
 		a.change(log, i, r)
 	}
 }

@@ -66,7 +66,7 @@ func Start(cfg *config.Config, build metrics.Build, log *slog.Logger, level *slo
 		cfg: cfg, log: log, level: level,
 		background: background{ending: make(chan struct{})},
 		memory:     memory{chunks: config.ChunksWithCPU},
-		ports:      ports{sockets: map[string]int{}, links: make([]link, len(cfg.Ports)), local: map[netip.Addr]bool{}},
+		ports:      ports{sockets: map[string]int{}, links: make([]link, len(cfg.Ports)), logical: map[int]*logicalPort{}, local: map[netip.Addr]bool{}},
 		reloads:    newReloads(),
 	}
 	if err := s.start(build); err != nil {

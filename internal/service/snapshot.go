@@ -42,6 +42,7 @@ func (s *Service) Snapshot() *status.Snapshot {
 		}
 		snap.Ports = append(snap.Ports, state)
 	}
+	s.addLogicalPorts(snap)
 	return snap
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,14 +50,13 @@ func (s *Service) tapConfig(q url.Values) (cfg dataplane.CaptureConfig, err erro
 	if cfg.Filter, err = filter.Parse(q.Get("filter")); err != nil {
 		return cfg, err
 	}
-	names := s.ports.names()
 	for _, name := range q["port"] {
 		if cfg.Ports == nil {
-			cfg.Ports = make([]bool, len(names))
+			cfg.Ports = make([]bool, batch.MaxPorts)
 		}
-		i := slices.Index(names, name)
+		i := s.ports.numberOf(name)
 		if i < 0 {
-			return cfg, fmt.Errorf("%q is not a port of this router; its ports are %s", name, strings.Join(names, ", "))
+			return cfg, fmt.Errorf("%q is not a port of this router; its ports are %s", name, strings.Join(s.ports.allNames(), ", "))
 		}
 		cfg.Ports[i] = true
 	}

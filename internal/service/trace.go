@@ -37,13 +37,13 @@ func (s *Service) trace(r *http.Request) (any, error) {
 
 // explainer returns an explainer for the router's current tables.
 func (s *Service) explainer() *explainer {
-	x := newExplainer(s.fib, s.mirror, s.ports.names(), s.withGateway)
+	x := newExplainer(s.fib, s.mirror, s.ports.nameOf, s.withGateway)
 	x.engine = func() string { return s.engine.current().Name }
 	x.queue = func(r *dataplane.Record) int {
 		at := r.Decision.Queue
 		for i, p := range s.ports.Ports {
 			queues := p.Queues(r.Worker)
-			if i == int(r.Port) {
+			if i == s.ports.physical(int(r.Port)) {
 				return queues[at].Number()
 			}
 			at -= len(queues)

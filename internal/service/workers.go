@@ -52,6 +52,7 @@ func (s *Service) startWorkers() error {
 	if s.router, err = dataplane.New(cfg); err != nil {
 		return err
 	}
+	s.addVLANs()
 	s.closers.push("stop workers", func() error {
 		s.router.Stop()
 		s.last = s.Snapshot()
@@ -117,6 +118,9 @@ func (s *Service) watchAddresses() (err error) {
 		s.router.SetAddresses(port, dataplane.Addresses{IPv4: ipv4, IPv6: ipv6})
 	})
 	if err == nil {
+		for number, p := range s.ports.logical {
+			s.ports.addresses.Replace(number, p.Ifindex)
+		}
 		s.closers.push("stop following addresses", infallible(s.ports.addresses.Close))
 	}
 	return err

@@ -1,0 +1,207 @@
+package mirror
+
+import (
+	"math"
+	"slices"
+
+	"github.com/warproute/warproute/control/rtnl"
+	"github.com/warproute/warproute/fib"
+)
+
+// A VLAN link whose parent is a port is a logical port, and so is a VLAN link on it (802.1ad). It has a number
+// from the first message that says so until it is deleted, moves to another network namespace, or joins a
+// master. What Linux does to a VLAN then applies to the port: it is up only while its parent is.
+//
+// A VLAN link in a bridge, bond, team or VRF is not a port: its packets belong to the master, and go to Linux.
+
+// LogicalPort is a VLAN link that is a port.
+type LogicalPort struct {
+	Number   int
+	Name     string // of the link
+	Ifindex  int
+	Parent   int     // port on which the VLAN is: a physical port, or the logical one of the outer VLAN
+	Physical int     // port that carries the frames
+	Tag      fib.Tag // of the VLAN on Parent
+}
+
+// logical is a logical port with the state that was reported last.
+type logical struct {
+	LogicalPort
+	mac      [6]byte
+	mtu      int // in bytes, up to that of the parent
+	up       bool
+	reported bool
+}
+
+// moveChild moves a link to the list of the parent in a new message.
+func (s *state) moveChild(index int, l *link, parent *rtnl.Link) {
+	was, is := 0, 0
+	if l.Kind == "vlan" {
+		was = l.Parent
+	}
+	if parent.Kind == "vlan" {
+		is = parent.Parent
+	}
+	if was == is {
+		return
+	}
+	if was != 0 {
+		s.removeChild(was, index)
+	}
+	if is != 0 {
+		s.children[is] = append(s.children[is], index)
+	}
+}
+
+func (s *state) removeChild(parent, index int) {
+	if rest := slices.DeleteFunc(s.children[parent], func(c int) bool { return c == index }); len(rest) > 0 {
+		s.children[parent] = rest
+	} else {
+		delete(s.children, parent)
+	}
+}
+
+// updateChildren updates the VLANs of a link that was changed or deleted.
+func (s *state) updateChildren(index int) {
+	for _, child := range s.children[index] {
+		l := s.links[child]
+		was := l.port
+		if s.updatePort(l); l.port != was {
+			s.reprogramOver(child)
+		}
+		s.updateChildren(child)
+	}
+}
+
+// setLogical adds, changes or deletes the logical port p, nil for none, of a link that is no physical port. It
+// returns the number, or -1.
+func (s *state) setLogical(l *link, p *logical) int {
+	want, ok := s.logicalOf(l)
+	if p != nil && (!ok || p.Parent != want.Parent || p.Physical != want.Physical || p.Tag != want.Tag) {
+		s.deleteLogical(p)
+		p = nil
+	}
+	if !ok {
+		l.ignored = true
+		return -1
+	}
+	if p == nil {
+		if p = s.addLogical(want, l); p == nil {
+			l.ignored = true
+			return -1
+		}
+	}
+	if p.Name != l.Name {
+		p.Name = l.Name
+		if s.hooks.PortRenamed != nil {
+			s.hooks.PortRenamed(p.Number, p.Name)
+		}
+	}
+	s.writeLogical(p, l)
+	return p.Number
+}
+
+// logicalOf returns the logical port that a link should be, without a number.
+func (s *state) logicalOf(l *link) (p LogicalPort, ok bool) {
+	if l.Kind != "vlan" || l.Master != 0 || l.Address == [6]byte{} {
+		return p, false
+	}
+	p.Parent = s.portNumber(l.Parent)
+	if p.Parent < 0 {
+		return p, false
+	}
+	if p.Physical = p.Parent; p.Parent >= len(s.ports) {
+		outer := s.logical[p.Parent]
+		if p.Physical = outer.Physical; outer.Parent != outer.Physical {
+			s.warnOnce("tags", "VLAN interface "+l.Name+" has more than two tags: its packets go to linux")
+			return p, false
+		}
+	}
+	p.Name, p.Ifindex = l.Name, l.Index
+	p.Tag, ok = fib.MakeTag(l.VLANProtocol, l.VLANID)
+	return p, ok
+}
+
+// addLogical adds a logical port, nil if there is no number for it.
+func (s *state) addLogical(want LogicalPort, l *link) *logical {
+	number, err := s.fib.VLANs.Take()
+	if err != nil {
+		s.warnOnce("vlans", "packets of VLAN interface "+l.Name+" go to linux: "+err.Error())
+		return nil
+	}
+	p := &logical{LogicalPort: want}
+	p.Number = int(number)
+	if s.hooks.PortAdded != nil {
+		s.hooks.PortAdded(p.LogicalPort)
+	}
+	if err := s.fib.VLANs.Add(number, uint16(p.Parent), p.Tag); err != nil { // impossible after logicalOf
+		s.warnOnce("vlans", err.Error())
+	}
+	s.logical[p.Number] = p
+	if l.ignored {
+		l.ignored = false
+		s.suspects.addAll() // for its neighbors
+	}
+	return p
+}
+
+// writeLogical writes the state of a link to its logical port.
+func (s *state) writeLogical(p *logical, l *link) {
+	parentMTU, parentUp := 0, false
+	if p.Parent < len(s.ports) {
+		parentMTU, parentUp = s.ports[p.Parent].mtu, s.ports[p.Parent].up
+	} else {
+		parentMTU, parentUp = s.logical[p.Parent].mtu, s.logical[p.Parent].up
+	}
+	mtu, up := min(int(l.MTU), parentMTU), l.up && parentUp
+	if p.reported && p.mac == l.Address && p.mtu == mtu && p.up == up {
+		return
+	}
+	if p.reported && p.mtu != mtu && s.mtusFollow(l.Index) {
+		s.suspects.addAll()
+	}
+	p.mac, p.mtu, p.up, p.reported = l.Address, mtu, up, true
+	if !up {
+		mtu = 0
+	}
+	s.fib.SetPort(uint16(p.Number), toMAC(p.mac), uint16(min(mtu, math.MaxUint16)))
+	s.changed = true
+	if s.hooks.PortChanged != nil {
+		s.hooks.PortChanged(p.Number, p.mac, p.mtu, p.up)
+	}
+}
+
+// forgetLogical deletes the logical port of a link that was deleted.
+func (s *state) forgetLogical(index int) {
+	l := s.links[index]
+	if l.Kind == "vlan" {
+		s.removeChild(l.Parent, index)
+	}
+	if p := s.logical[l.port]; p != nil {
+		s.deleteLogical(p)
+	}
+}
+
+// deleteLogical deletes a logical port. Packets to it are dropped as port_down until the routes have changed.
+func (s *state) deleteLogical(p *logical) {
+	if s.hooks.PortDeleted != nil {
+		s.hooks.PortDeleted(p.Number)
+	}
+	delete(s.logical, p.Number)
+	s.fib.SetPort(uint16(p.Number), toMAC(p.mac), 0)
+	s.fib.SetRPF(uint16(p.Number), fib.RPF{})
+	s.fib.VLANs.Delete(uint16(p.Number), uint16(p.Parent), p.Tag)
+	s.forgetNeighborsOn(p.Ifindex)
+	s.changed = true
+}
+
+// portName returns the name of a port for users.
+func (s *state) portName(number int) string {
+	if number < len(s.ports) {
+		return s.ports[number].Name
+	}
+	if p := s.logical[number]; p != nil {
+		return p.Name
+	}
+	return ""
+}

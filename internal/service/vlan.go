@@ -1,0 +1,246 @@
+package service
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/warproute/warproute/afxdp"
+	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/control/mirror"
+	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/internal/netdev"
+)
+
+// logicalPort is a VLAN interface of a port, which is a port, too.
+type logicalPort struct {
+	mirror.LogicalPort
+	link
+	received bool // the XDP programs redirect its frames
+}
+
+// vlanAdded handles a VLAN interface that becomes a port. The mirror calls it, so that it may write to
+// the FIB. XDP follows when the interface is up.
+func (s *Service) vlanAdded(v mirror.LogicalPort) {
+	p := &s.ports
+	p.mu.Lock()
+	if len(p.logical) == 0 {
+		defer s.warnAboutStrippedTags()
+	}
+	p.logical[v.Number] = &logicalPort{LogicalPort: v}
+	mode := p.reversePath[v.Physical]
+	if p.router != nil {
+		p.router.AddPort(uint16(v.Number), uint16(v.Physical))
+	}
+	if p.addresses != nil {
+		p.addresses.Replace(v.Number, v.Ifindex)
+	}
+	p.mu.Unlock()
+	r, err := rpfOf(config.Port{Interface: v.Name, ReversePath: mode})
+	if err != nil {
+		s.log.Warn("reverse path check off", "port", v.Name, "err", err)
+	}
+	s.fib.SetRPF(uint16(v.Number), r)
+	s.log.Info("port added", "port", v.Name, "reason", fmt.Sprintf("VLAN interface of port %s, %v", p.nameOf(v.Parent), v.Tag))
+}
+
+// addVLANs adds the VLANs that the mirror has found to the workers.
+func (s *Service) addVLANs() {
+	s.ports.mu.Lock()
+	defer s.ports.mu.Unlock()
+	s.ports.router = s.router
+	for number, p := range s.ports.logical {
+		s.router.AddPort(uint16(number), uint16(p.Physical))
+	}
+}
+
+// vlanChanged handles a new state of a VLAN. Frames of a VLAN that is down go to Linux, which drops them.
+func (s *Service) vlanChanged(number int, mac [6]byte, now link) {
+	s.ports.mu.Lock()
+	p := s.ports.logical[number]
+	changed := p.link != now
+	p.link = now
+	s.ports.mu.Unlock()
+	if !changed {
+		return
+	}
+	s.log.Info("port changed", "port", p.Name, "up", now.up, "mtu", now.mtu, "mac", now.mac)
+	key := vlanKey(p.LogicalPort)
+	if !now.up {
+		s.stopVLAN(p)
+		return
+	}
+	if err := s.ports.SetVLAN(p.Physical, key, uint16(number), mac); err != nil {
+		s.log.Error("port not received, frames of the VLAN go to Linux", "port", p.Name, "err", err)
+		return
+	}
+	p.received = true
+}
+
+// stopVLAN ends the redirection of a VLAN's frames. Only the mirror's goroutine calls it.
+func (s *Service) stopVLAN(p *logicalPort) {
+	if !p.received {
+		return
+	}
+	p.received = false
+	if err := s.ports.DeleteVLAN(vlanKey(p.LogicalPort)); err != nil {
+		s.log.Error("port still received, frames of the VLAN are dropped as vlan_unknown", "port", p.Name, "err", err)
+	}
+}
+
+func vlanKey(p mirror.LogicalPort) afxdp.VLANKey {
+	return afxdp.VLANKey{Parent: uint16(p.Parent), Tag: uint16(p.Tag)}
+}
+
+// vlanRenamed handles another name of a VLAN interface.
+func (s *Service) vlanRenamed(number int, name string) {
+	s.ports.mu.Lock()
+	p := s.ports.logical[number]
+	was := p.Name
+	p.Name = name
+	s.ports.mu.Unlock()
+	s.log.Info("port renamed", "port", name, "reason", "VLAN interface renamed, was "+was)
+}
+
+// vlanDeleted handles a VLAN that is no longer a port.
+func (s *Service) vlanDeleted(number int) {
+	s.ports.mu.Lock()
+	p := s.ports.logical[number]
+	s.ports.mu.Unlock()
+	s.stopVLAN(p)
+	s.ports.mu.Lock()
+	defer s.ports.mu.Unlock()
+	delete(s.ports.logical, number)
+	if s.ports.addresses != nil {
+		s.ports.addresses.Remove(number)
+	}
+	if s.ports.router != nil {
+		s.ports.router.DeletePort(uint16(number))
+		s.ports.router.SetAddresses(number, dataplane.Addresses{})
+	}
+	s.log.Info("port removed", "port", p.Name, "reason", "VLAN interface deleted, moved, or joined a master")
+}
+
+// flagRxVLAN is ETH_FLAG_RXVLAN of linux/ethtool.h.
+const flagRxVLAN = 1 << 8
+
+// warnAboutStrippedTags logs ports whose tags may be removed before the XDP program.
+func (s *Service) warnAboutStrippedTags() {
+	for _, p := range s.ports.Ports {
+		switch d := netdev.DriverOf(p.Name); {
+		case d.Name == "veth":
+			s.log.Warn("tags of VLANs may be invisible: the peer of a veth can remove them", "port", p.Name, "hint", "on the peer: ethtool -K PEER txvlan off")
+		case d.Flags&flagRxVLAN != 0:
+			s.log.Warn("tags of VLANs are invisible: the NIC removes them, and tagged packets are routed as untagged", "port", p.Name,
+				"hint", fmt.Sprintf("ethtool -K %s rxvlan off", p.Name))
+		}
+	}
+}
+
+// rpfPerTick is the number of VLANs whose rp_filter is read again in a second.
+const rpfPerTick = 256
+
+// updateVLANRPF reads rp_filter of VLANs again.
+func (s *Service) updateVLANRPF() {
+	type checked struct {
+		config.Port
+		number, ifindex int
+	}
+	var all []checked
+	s.ports.mu.Lock()
+	for number, p := range s.ports.logical { // in random order
+		if len(all) == rpfPerTick {
+			break
+		}
+		all = append(all, checked{config.Port{Interface: p.Name, ReversePath: s.ports.reversePath[p.Physical]}, number, p.Ifindex})
+	}
+	s.ports.mu.Unlock()
+	for _, p := range all {
+		if r, err := rpfOf(p.Port); err == nil && r != s.fib.RPF(uint16(p.number)) {
+			s.mirror.SetLogicalRPF(p.number, p.ifindex, r)
+			s.log.Info("reverse path check changed", "port", p.Interface, "ipv4", rpfNames[r.IPv4], "ipv6", rpfNames[r.IPv6])
+		}
+	}
+}
+
+// setVLANReversePath sets the configuration that VLANs of a physical port inherit.
+func (s *Service) setVLANReversePath(port int, mode config.ReversePath) {
+	s.ports.mu.Lock()
+	defer s.ports.mu.Unlock()
+	s.ports.reversePath[port] = mode
+}
+
+// nameOf returns the name of a port, its number if it was deleted.
+func (p *ports) nameOf(number int) string {
+	if number < len(p.Ports) {
+		return p.Ports[number].Name
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.logical[number]; l != nil {
+		return l.Name
+	}
+	return fmt.Sprint(number)
+}
+
+// physical returns the physical port of a port.
+func (p *ports) physical(number int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.logical[number]; l != nil {
+		return l.Physical
+	}
+	return number
+}
+
+// numberOf returns the number of the port with a name, or -1.
+func (p *ports) numberOf(name string) int {
+	if i := slices.Index(p.names(), name); i >= 0 {
+		return i
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for number, l := range p.logical {
+		if l.Name == name {
+			return number
+		}
+	}
+	return -1
+}
+
+// allNames returns the names of all ports, physical ones first.
+func (p *ports) allNames() []string {
+	names := p.names()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, number := range slices.Sorted(maps.Keys(p.logical)) {
+		names = append(names, p.logical[number].Name)
+	}
+	return names
+}
+
+// addLogicalPorts adds the VLANs to a snapshot, behind the physical ports. The caller holds the lock.
+func (s *Service) addLogicalPorts(snap *status.Snapshot) {
+	for i := range snap.Stats.Logical {
+		c := &snap.Stats.Logical[i]
+		p := s.ports.logical[int(c.Number)]
+		if p == nil { // deleted meanwhile: its drops are those of its physical port
+			for r, n := range c.Drops {
+				snap.Stats.Ports[c.Physical].Drops[r] += n
+			}
+			continue
+		}
+		on := s.ports.Ports[p.Physical]
+		state := status.PortState{
+			Name: p.Name, Index: p.Ifindex, Parent: on.Name, VLAN: p.Tag.String(), Mode: on.Mode.String(), Queues: s.ports.sockets[on.Name],
+			MAC: p.mac.String(), MTU: p.mtu, Up: p.up,
+		}
+		if outer := s.ports.logical[p.Parent]; outer != nil {
+			state.Parent = outer.Name
+		}
+		state.XDP.ToLinux = map[string]uint64{}
+		snap.Ports = append(snap.Ports, state)
+		snap.Stats.Ports = append(snap.Stats.Ports, c.PortStats)
+	}
+}
