@@ -25,7 +25,7 @@ type program struct {
 }
 
 // loadProgram loads the program of a port with a number and a number of queues. It passes all frames to Linux until
-// setMAC. It shares the maps of local addresses, fragments and VLANs with other, unless that is nil. With
+// setMAC. It shares the maps of local addresses, fragments, VLANs and MACs with other, unless that is nil. With
 // large set, it accepts multi-buffer frames: the headers that it reads are in the first buffer.
 func loadProgram(number, queues int, other *program, large bool) (*program, error) {
 	spec, err := loadSteer()
@@ -38,7 +38,7 @@ func loadProgram(number, queues int, other *program, large bool) (*program, erro
 	}
 	var opts ebpf.CollectionOptions
 	if other != nil {
-		opts.MapReplacements = map[string]*ebpf.Map{steerMapLocal4: other.Local4, steerMapLocal6: other.Local6, steerMapInUdp: other.InUdp, steerMapVlans: other.Vlans}
+		opts.MapReplacements = map[string]*ebpf.Map{steerMapLocal4: other.Local4, steerMapLocal6: other.Local6, steerMapInUdp: other.InUdp, steerMapVlans: other.Vlans, steerMapMacs: other.Macs}
 	}
 	if err := spec.Variables[steerVarPortNumber].Set(uint32(number)); err != nil {
 		return nil, fmt.Errorf("set the number of the port in the XDP program: %w", err)

@@ -9,7 +9,7 @@
 //
 //   - frames with VLAN tags that are not of a VLAN in the map, and frames that are neither IPv4 nor
 //     IPv6 (ARP, LLDP, ...)
-//   - frames to another MAC address than the port's or VLAN's, including broadcast and multicast
+//   - frames to other MAC addresses than those of the port or VLAN, including broadcast and multicast
 //   - IPv4 with options
 //   - packets to multicast groups, and to 255.255.255.255
 //   - IPv6 from or to link-local addresses
@@ -132,6 +132,16 @@ struct {
 	__type(key, struct vlan_key);
 	__type(value, struct vlan);
 } vlans SEC(".maps");
+
+// Further MAC addresses of ports: a port number in the upper 16 bits, an address as port_mac in the lower.
+// The programs of all ports share the map.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, __u8);
+} macs SEC(".maps");
 
 // Nonzero on an IPsec gateway: ESP to this host is redirected, and Linux gets no packet that it
 // could forward.
@@ -351,9 +361,10 @@ static __always_inline int is_tagged_for_host(void *data, void *end)
 	return (void *)(tag + 1) <= end && is_for_host(tag->type, tag + 1, end);
 }
 
-// VLAN of a frame: its MAC address, 0 for none, and what follows its tags.
+// Port of a frame with its MAC address, 0 for none, and what follows the frame's tags.
 struct untagged {
 	__u64 mac;
+	__u64 port;
 	void *packet;
 	__be16 type;
 };
@@ -387,6 +398,7 @@ static __always_inline void find_vlan(struct untagged *u, __be16 type, void *dat
 		tag++;
 		if (!is_tag(type)) {
 			u->mac = mac;
+			u->port = key.parent;
 			u->packet = tag;
 			u->type = type;
 			return;
@@ -397,8 +409,8 @@ static __always_inline void find_vlan(struct untagged *u, __be16 type, void *dat
 static __always_inline enum decision decide(void *data, void *end)
 {
 	struct ethhdr *eth = data;
-	struct untagged u = { port_mac };
-	__u64 mac;
+	struct untagged u = { port_mac, port_number };
+	__u64 mac, key;
 
 	if ((void *)(eth + 1) > end)
 		return TO_SOCKET;
@@ -424,7 +436,8 @@ static __always_inline enum decision decide(void *data, void *end)
 	}
 
 	mac = *(__u32 *)&eth->h_dest[0] | (__u64) * (__u16 *)&eth->h_dest[4] << 32;
-	if (mac != u.mac)
+	key = mac | u.port << 48;
+	if (mac != u.mac && (port_mac == ~0ULL || !bpf_map_lookup_elem(&macs, &key)))
 		return gateway && !is_for_host(u.type, u.packet, end) ? TRANSIT_OTHER_MAC : OTHER_MAC;
 
 	if (u.type == bpf_htons(ETH_P_IP))

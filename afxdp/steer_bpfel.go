@@ -45,6 +45,7 @@ const (
 	steerMapInUdp      = "in_udp"
 	steerMapLocal4     = "local4"
 	steerMapLocal6     = "local6"
+	steerMapMacs       = "macs"
 	steerMapSockets    = "sockets"
 	steerMapVlans      = "vlans"
 	steerProgSteer     = "steer"
@@ -108,6 +109,7 @@ type steerMapSpecs struct {
 	InUdp     *ebpf.MapSpec `ebpf:"in_udp"`
 	Local4    *ebpf.MapSpec `ebpf:"local4"`
 	Local6    *ebpf.MapSpec `ebpf:"local6"`
+	Macs      *ebpf.MapSpec `ebpf:"macs"`
 	Sockets   *ebpf.MapSpec `ebpf:"sockets"`
 	Vlans     *ebpf.MapSpec `ebpf:"vlans"`
 }
@@ -147,6 +149,7 @@ type steerMaps struct {
 	InUdp     *ebpf.Map `ebpf:"in_udp"`
 	Local4    *ebpf.Map `ebpf:"local4"`
 	Local6    *ebpf.Map `ebpf:"local6"`
+	Macs      *ebpf.Map `ebpf:"macs"`
 	Sockets   *ebpf.Map `ebpf:"sockets"`
 	Vlans     *ebpf.Map `ebpf:"vlans"`
 }
@@ -157,6 +160,7 @@ func (m *steerMaps) Close() error {
 		m.InUdp,
 		m.Local4,
 		m.Local6,
+		m.Macs,
 		m.Sockets,
 		m.Vlans,
 	)

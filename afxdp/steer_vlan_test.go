@@ -118,3 +118,30 @@ func TestSteerFollowsVLANs(t *testing.T) {
 		t.Error("a full map takes another VLAN")
 	}
 }
+
+// Frames to a further MAC address of a port or VLAN are decided on as those to its own.
+func TestSteerTakesFurtherMACs(t *testing.T) {
+	s := openWith(t, own4)
+	addVLANs(t, s)
+	vrrp := [6]byte{0, 0, 0x5e, 0, 1, 9}
+	frames := map[uint16][]byte{0: eth(vrrp, ipv4, ip4(far4, 0)), 100: inVLAN(eth(vrrp, ipv4, ip4(far4, 0)), q, 5), 102: inVLAN(eth(vrrp, ipv4, ip4(far4, 0)), ad, 6, q, 7)}
+	for port := range frames {
+		for other, f := range frames {
+			expect(t, s.Ports[0], "unknown", f, OtherMAC, xdpPass)
+			require.NoError(t, s.AddMAC(port, vrrp))
+			want, action := OtherMAC, uint32(xdpPass)
+			if other == port {
+				want, action = ToSocket, xdpRedirect
+			}
+			expect(t, s.Ports[0], "of one port", f, want, action)
+			require.NoError(t, s.DeleteMAC(port, vrrp))
+			require.NoError(t, s.DeleteMAC(port, vrrp))
+		}
+	}
+	require.NoError(t, s.AddMAC(0, vrrp))
+	expect(t, s.Ports[0], "to the host", eth(vrrp, ipv4, ip4(own4, 0)), Local, xdpPass)
+	require.NoError(t, s.Guard())
+	expect(t, s.Ports[0], "options on a gateway", eth(vrrp, ipv4, ip4(far4, 1)), TransitIPv4Options, xdpDrop)
+	require.NoError(t, s.Ports[0].Pause())
+	expect(t, s.Ports[0], "paused", eth(vrrp, ipv4, ip4(own4, 0)), OtherMAC, xdpPass)
+}

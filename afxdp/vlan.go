@@ -59,3 +59,41 @@ func (s *Set) withVLANs(f func(*ebpf.Map) error) error {
 	}
 	return f(s.Ports[0].program.Vlans)
 }
+
+// AddMAC has the programs take frames to a MAC address as those to the MAC address of a port: the index of a
+// port, or the number of a VLAN.
+func (s *Set) AddMAC(port uint16, mac [6]byte) error {
+	err := s.withMACs(func(m *ebpf.Map) error { return m.Put(macKey(port, mac), uint8(1)) })
+	if errors.Is(err, unix.E2BIG) {
+		err = errors.New("the XDP program's map of MAC addresses is full")
+	}
+	if err != nil {
+		return fmt.Errorf("add MAC address %x to port %d: %w", mac, port, err)
+	}
+	return nil
+}
+
+// DeleteMAC undoes AddMAC. Deleting an unknown address is no error.
+func (s *Set) DeleteMAC(port uint16, mac [6]byte) error {
+	err := s.withMACs(func(m *ebpf.Map) error { return m.Delete(macKey(port, mac)) })
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("delete MAC address %x of port %d: %w", mac, port, err)
+	}
+	return nil
+}
+
+func macKey(port uint16, mac [6]byte) uint64 {
+	var b [8]byte
+	copy(b[:], mac[:])
+	return binary.LittleEndian.Uint64(b[:]) | uint64(port)<<48
+}
+
+// withMACs calls f with the map that all ports share.
+func (s *Set) withMACs(f func(*ebpf.Map) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Ports[0].program == nil {
+		return errClosed
+	}
+	return f(s.Ports[0].program.Macs)
+}

@@ -219,6 +219,9 @@ func (v *linuxDump) portName(ports []port, index, tags int) string {
 	if i := slices.IndexFunc(ports, func(p port) bool { return p.ifindex == index }); i >= 0 && !link.Claimed() {
 		return ports[i].Name
 	}
+	if known && link.Kind == "macvlan" && link.Master == 0 && link.MacvlanMode != rtnl.MacvlanPassthru && link.MacvlanMode != rtnl.MacvlanSource {
+		return v.portName(ports, link.Parent, tags)
+	}
 	if !known || link.Kind != "vlan" || link.Master != 0 || tags == fib.MaxTags || v.portName(ports, link.Parent, tags+1) == "" {
 		return ""
 	}

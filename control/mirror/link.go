@@ -16,9 +16,10 @@ import (
 type link struct {
 	rtnl.Link
 	up         bool
-	port       int  // number of its port, -1 if not a port
-	ignored    bool // neighbors of the link were ignored while it was not a logical port
-	suppresses bool // suppressed routes or paths return with the link or an address
+	port       int     // number of its port, -1 if not a port
+	extra      macvlan // as reported, of kind "macvlan"
+	ignored    bool    // neighbors of the link were ignored while it was not a logical port
+	suppresses bool    // suppressed routes or paths return with the link or an address
 	seen       uint32
 }
 
@@ -117,10 +118,14 @@ func (s *state) setLink(r *rtnl.Link) {
 func (s *state) updatePort(l *link) {
 	was := l.port
 	if l.port = s.portOf(&l.Link); l.port >= 0 {
-		if p := s.logical[was]; p != nil {
+		if p := s.logical[was]; p != nil && p.Ifindex == l.Index {
 			s.deleteLogical(p)
 		}
 		s.setPort(l.port, l)
+		return
+	}
+	if l.Kind == "macvlan" {
+		l.port = s.setMacvlan(l)
 		return
 	}
 	if was >= 0 && was < len(s.ports) {

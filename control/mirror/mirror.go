@@ -26,7 +26,8 @@
 //   - A port in a VRF, bond or team is paused until it is removed from it.
 //   - A link without carrier transmits no packets. Linux would transmit.
 //
-// The VLAN links of ports are ports, too, while they exist: see vlan.go.
+// The VLAN links of ports are ports, too, while they exist: see vlan.go. Routes over the macvlan links of
+// a port are routes over the port.
 package mirror
 
 import (
@@ -76,6 +77,9 @@ type Hooks struct {
 	// PortDeleted reports that a logical port was deleted. It precedes the deletion of the entry in the
 	// FIB.
 	PortDeleted func(port int)
+	// MACAdded and MACDeleted maintain the MAC addresses of macvlan links on a port, physical or logical:
+	// frames to them are received by the port.
+	MACAdded, MACDeleted func(port int, mac [6]byte)
 	// Own is the router's own interface to tunnels, whose routes give no warning; "" for none.
 	Own string
 	// Tunnels reports all XFRM interfaces after a change. Without the hook, routes over them are as over any

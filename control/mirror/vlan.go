@@ -35,13 +35,7 @@ type logical struct {
 
 // moveChild moves a link to the list of the parent in a new message.
 func (s *state) moveChild(index int, l *link, parent *rtnl.Link) {
-	was, is := 0, 0
-	if l.Kind == "vlan" {
-		was = l.Parent
-	}
-	if parent.Kind == "vlan" {
-		is = parent.Parent
-	}
+	was, is := parentOf(&l.Link), parentOf(parent)
 	if was == is {
 		return
 	}
@@ -53,6 +47,14 @@ func (s *state) moveChild(index int, l *link, parent *rtnl.Link) {
 	}
 }
 
+// parentOf returns the parent of a VLAN or macvlan, 0 for other links.
+func parentOf(l *rtnl.Link) int {
+	if l.Kind == "vlan" || l.Kind == "macvlan" {
+		return l.Parent
+	}
+	return 0
+}
+
 func (s *state) removeChild(parent, index int) {
 	if rest := slices.DeleteFunc(s.children[parent], func(c int) bool { return c == index }); len(rest) > 0 {
 		s.children[parent] = rest
@@ -61,7 +63,7 @@ func (s *state) removeChild(parent, index int) {
 	}
 }
 
-// updateChildren updates the VLANs of a link that was changed or deleted.
+// updateChildren updates the VLANs and macvlans of a link that was changed or deleted.
 func (s *state) updateChildren(index int) {
 	for _, child := range s.children[index] {
 		l := s.links[child]
@@ -174,12 +176,13 @@ func (s *state) writeLogical(p *logical, l *link) {
 // forgetLogical deletes the logical port of a link that was deleted.
 func (s *state) forgetLogical(index int) {
 	l := s.links[index]
-	if l.Kind == "vlan" {
-		s.removeChild(l.Parent, index)
+	if parent := parentOf(&l.Link); parent != 0 {
+		s.removeChild(parent, index)
 	}
-	if p := s.logical[l.port]; p != nil {
+	if p := s.logical[l.port]; p != nil && p.Ifindex == index {
 		s.deleteLogical(p)
 	}
+	s.reportMacvlan(l, macvlan{})
 }
 
 // deleteLogical deletes a logical port. Packets to it are dropped as port_down until the routes have changed.

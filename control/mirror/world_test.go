@@ -121,6 +121,12 @@ func (w *world) startWith(opts options) *world {
 		PortRenamed: func(port int, name string) {
 			w.note(func() { w.events = append(w.events, fmt.Sprintf("%s is %s", portLabel(port), name)) })
 		},
+		MACAdded: func(port int, mac [6]byte) {
+			w.note(func() { w.events = append(w.events, fmt.Sprintf("%s has %v", portLabel(port), toMAC(mac))) })
+		},
+		MACDeleted: func(port int, mac [6]byte) {
+			w.note(func() { w.events = append(w.events, fmt.Sprintf("%s lost %v", portLabel(port), toMAC(mac))) })
+		},
 		PortDeleted: func(port int) { w.note(func() { w.events = append(w.events, portLabel(port)+" deleted") }) },
 		PortGone:    func(port int) { w.note(func() { w.events = append(w.events, portNames[port]+" gone") }) },
 		PortBack: func(port, _ int) bool {

@@ -23,6 +23,7 @@ type Link struct {
 	IfID    uint32  // of an XFRM interface (kind "xfrm")
 	Foreign bool    // its other end, or the SAs of an XFRM interface, are in another network namespace
 
+	MacvlanMode  uint32 // of kind "macvlan"
 	VLANID       uint16 // of kind "vlan"
 	VLANProtocol uint16 // EtherType of the tags of kind "vlan": 0x8100, 0x88a8
 }
@@ -104,6 +105,8 @@ func (l *Link) parseInfo(list *Attrs) {
 				l.parseXFRM(&a)
 			case "vlan":
 				l.parseVLAN(a.Value)
+			case "macvlan":
+				l.parseMacvlan(a.Value)
 			}
 		case unix.IFLA_INFO_KIND:
 			l.Kind = a.text()
@@ -127,6 +130,22 @@ func (l *Link) parseXFRM(list *Attrs) {
 	}
 	if data.Err != nil {
 		list.Err = data.Err
+	}
+}
+
+// Modes of a macvlan (IFLA_MACVLAN_MODE).
+const (
+	MacvlanPassthru = 8
+	MacvlanSource   = 16
+)
+
+// parseMacvlan parses IFLA_INFO_DATA of a macvlan.
+func (l *Link) parseMacvlan(data []byte) {
+	const mode = 1 // IFLA_MACVLAN_MODE
+	for a := (Attrs{rest: data}); a.Next(); {
+		if a.Kind == mode && len(a.Value) >= 4 {
+			l.MacvlanMode = binary.NativeEndian.Uint32(a.Value)
+		}
 	}
 }
 

@@ -43,12 +43,27 @@ func TestGatewaySendsNothingInCleartext(t *testing.T) {
 		ip(t, l.Router, "link add mv0 link "+lab.LAN+" up type macvlan mode private")
 		l.linuxForwards(true)
 		mac := macOf(t, l.Router, "mv0")
+		ip(t, l.Router, "link set mv0 down") // one that is up is a MAC address of the port
 		frames := [][]byte{l.frame(mac, nil, false, 0), l.frame(mac, nil, true, 0)}
 		l.send(frames...)
 		l.finish()
 		l.expectTransit(r, "transit_other_mac")
+		ip(t, l.Router, "link set mv0 up")
 		l.send(frames...) // the gateway has stopped
 		l.finish()
+	})
+	t.Run("MAC of a macvlan", func(t *testing.T) {
+		l := newLeakLab(t)
+		r := l.start()
+		ip(t, l.Router, "link add mv0 link "+lab.LAN+" up type macvlan mode private")
+		l.linuxForwards(true)
+		mac := macOf(t, l.Router, "mv0")
+		r.awaitLog("port MAC added")
+		l.send(l.frame(mac, nil, false, 0), l.frame(mac, nil, true, 0))
+		l.finish()
+		if n := l.sealed.Load(); n < protected/2 {
+			t.Errorf("%d of %d packets to the macvlan's address were encrypted", n, protected)
+		}
 	})
 	t.Run("sysctl flips", func(t *testing.T) {
 		l := newLeakLab(t)

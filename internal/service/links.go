@@ -34,6 +34,8 @@ func (s *Service) startMirror() (err error) {
 		PortAdded:   s.vlanAdded,
 		PortRenamed: s.vlanRenamed,
 		PortDeleted: s.vlanDeleted,
+		MACAdded:    s.macAdded,
+		MACDeleted:  s.macDeleted,
 		Own:         s.cfg.IPsec.Interface,
 		Exits:       s.exit != nil,
 	}

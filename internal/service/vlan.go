@@ -10,6 +10,7 @@ import (
 	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/netdev"
 )
 
@@ -120,6 +121,26 @@ func (s *Service) vlanDeleted(number int) {
 		s.ports.router.SetAddresses(number, dataplane.Addresses{})
 	}
 	s.log.Info("port removed", "port", p.Name, "reason", "VLAN interface deleted, moved, or joined a master")
+}
+
+// macAdded handles another MAC address of a port.
+func (s *Service) macAdded(port int, mac [6]byte) {
+	m, _ := fib.ParseMAC(mac[:])
+	if err := s.ports.AddMAC(uint16(port), mac); err != nil {
+		s.log.Error("port MAC not added, frames to it go to Linux", "port", s.ports.nameOf(port), "mac", m, "err", err)
+		return
+	}
+	s.log.Info("port MAC added, that of a macvlan interface", "port", s.ports.nameOf(port), "mac", m)
+}
+
+// macDeleted handles the end of a further MAC address of a port.
+func (s *Service) macDeleted(port int, mac [6]byte) {
+	m, _ := fib.ParseMAC(mac[:])
+	if err := s.ports.DeleteMAC(uint16(port), mac); err != nil {
+		s.log.Error("port MAC not deleted", "port", s.ports.nameOf(port), "mac", m, "err", err)
+		return
+	}
+	s.log.Info("port MAC deleted, that of a macvlan interface", "port", s.ports.nameOf(port), "mac", m)
 }
 
 // flagRxVLAN is ETH_FLAG_RXVLAN of linux/ethtool.h.
