@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/bench/pcie"
 	"github.com/warproute/warproute/bench/testbed"
 	"github.com/warproute/warproute/dataplane"
@@ -33,6 +34,7 @@ type Options struct {
 	Duration time.Duration // of a round
 	Rounds   int
 	Seed     uint64
+	VLANs    int // of each port; 0: untagged packets
 }
 
 // Result is the result of a measurement. Rates are those of the median round.
@@ -46,6 +48,8 @@ type Result struct {
 	Stages    map[string]float64 `json:"stage_ns_per_packet"` // of one worker
 	Limit     float64            `json:"limit_mpps"`          // of the same testbed with a null engine
 	PCIeLimit float64            `json:"pcie_limit_mpps,omitempty"`
+	VLANs     int                `json:"vlans,omitempty"`
+	Untagged  float64            `json:"untagged_mpps,omitempty"` // of the same packets without VLANs, in alternating rounds
 }
 
 // variety returns the number of different frames: few enough for a cache with the random table, many
@@ -80,6 +84,16 @@ func Run(o Options) (*Result, error) {
 		return nil, err
 	}
 	tape := memport.Record(play)
+	var tagged *vlans
+	if o.VLANs > 0 {
+		other, err := testbed.NewFIB(routes, 1500)
+		if err != nil {
+			return nil, err
+		}
+		if tagged, err = newVLANs(other, o.VLANs, play); err != nil {
+			return nil, err
+		}
+	}
 	res := &Result{Summary: testbed.NewSummary(c, o.IPv6, o.Table, len(routes)), Size: o.Sizes[0]}
 	if res.Verified, err = verify(o, base, routes, play); err != nil {
 		return nil, fmt.Errorf("verify before measuring: %w", err)
@@ -91,13 +105,19 @@ func Run(o Options) (*Result, error) {
 		}
 		res.PCIeLimit = rates[0]
 	}
-	var rounds, limits []testbed.Round
-	for range o.Rounds { // alternate, so that both run under the same conditions
-		r, err := measure(o, base, o.engines(base), tape)
+	var rounds, limits, untagged []testbed.Round
+	for range o.Rounds { // alternate, so that all run under the same conditions
+		r, err := measure(o, base, o.engines(base), tape, nil)
 		if err != nil {
 			return nil, err
 		}
-		limit, err := measure(o, base, testbed.Null, tape)
+		if tagged != nil {
+			untagged = append(untagged, r)
+			if r, err = measure(o, tagged.base, o.engines(tagged.base), tagged.tape, tagged); err != nil {
+				return nil, err
+			}
+		}
+		limit, err := measure(o, base, testbed.Null, tape, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -107,6 +127,9 @@ func Run(o Options) (*Result, error) {
 	res.Limit = testbed.Median(limits).Mpps()
 	median := testbed.Median(rounds)
 	res.Engine, res.Mpps, res.Stages = median.Engine, median.Mpps(), median.Stages
+	if tagged != nil {
+		res.VLANs, res.Untagged = o.VLANs, testbed.Median(untagged).Mpps()
+	}
 	res.NsPacket = 1e3 * float64(c.Workers) / res.Mpps
 	res.CPU = res.NsPacket - median.Idle
 	if c.NICs == 0 {
@@ -117,7 +140,7 @@ func Run(o Options) (*Result, error) {
 
 // engines returns the measured engines.
 func (o *Options) engines(base *fib.FIB) testbed.Engines {
-	partialChecksums := make([]bool, testbed.Ports)
+	partialChecksums := make([]bool, batch.MaxPorts)
 	if o.Engine != "gpu" {
 		return func() (func(int, []byte) (dataplane.Engine, error), func() error, error) {
 			return func(_ int, mem []byte) (dataplane.Engine, error) { return cpu.New(base, mem, partialChecksums), nil }, func() error { return nil }, nil
@@ -128,8 +151,8 @@ func (o *Options) engines(base *fib.FIB) testbed.Engines {
 	})
 }
 
-// measure runs the router at full rate and returns the traffic of o.Duration.
-func measure(o Options, base *fib.FIB, engines testbed.Engines, tape *memport.Recording) (r testbed.Round, err error) {
+// measure runs the router at full rate, with VLANs unless v is nil, and returns the traffic of o.Duration.
+func measure(o Options, base *fib.FIB, engines testbed.Engines, tape *memport.Recording, v *vlans) (r testbed.Round, err error) {
 	b, err := testbed.New(o.Testbed, base, engines)
 	if err != nil {
 		return r, err
@@ -138,6 +161,7 @@ func measure(o Options, base *fib.FIB, engines testbed.Engines, tape *memport.Re
 	for i, q := range b.In {
 		q.PlayRecording(tape, i*tape.Len()/len(b.In), -1) // workers begin at different frames
 	}
+	v.add(b)
 	if err := b.Start(); err != nil {
 		return r, err
 	}

@@ -65,6 +65,7 @@ func addForwardFlags(cmd *cobra.Command, o *forward.Options) {
 	addTableFlags(cmd, &o.Table, &o.Routes, &o.Seed)
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", 0, "`TIME` after which an unanswered chunk counts as a GPU failure (default 20ms)")
 	o.Sizes = make([]int, 1)
+	cmd.Flags().IntVar(&o.VLANs, "vlans", 0, "number `N` of VLANs of each port, compared with untagged packets in alternating rounds; 0 means untagged packets alone")
 	cmd.Flags().IntVar(&o.Sizes[0], "size", 64, "frame size in bytes, without FCS")
 }
 
@@ -73,6 +74,8 @@ func checkForward(o *forward.Options) error {
 	switch {
 	case o.Sizes[0] < 60 || o.Sizes[0] > 1514:
 		return fmt.Errorf("--size %d: 60 to 1514 bytes without FCS are possible", o.Sizes[0])
+	case !forward.CheckVLANs(o.VLANs):
+		return fmt.Errorf("--vlans %d: 0 to 2047 are possible", o.VLANs)
 	case o.Timeout < 0:
 		return fmt.Errorf("--timeout %v: write a positive time, or 0 for the default", o.Timeout)
 	}
@@ -96,6 +99,11 @@ func writeForward(w io.Writer, results []*forward.Result) {
 		fmt.Fprintln(t)
 	}
 	_ = t.Flush()
+	for _, r := range results {
+		if r.VLANs > 0 {
+			fmt.Fprintf(w, "%s: %.1f Mpps in %d VLANs, %.1f Mpps untagged: %.3f\n", r.Family, r.Mpps, r.VLANs, r.Untagged, r.Mpps/r.Untagged)
+		}
+	}
 	fmt.Fprintf(w, `median of %d rounds, after verifying %d packets byte by byte
 limit: Mpps of the same loop with a null engine. PCIe: Mpps of GPUs that only read and write headers in host memory.
 CPU and stages: ns of a worker per packet. CPU excludes idle polls, and without emulated NICs also wait (receive) and tx.

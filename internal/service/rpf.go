@@ -17,7 +17,7 @@ type portRPF struct {
 	set    func(port int, r fib.RPF) // in the FIB
 	name   func(port int) string     // of the current interface, "" for none
 
-	applied func(port int, mode config.ReversePath) // reports another configuration; for VLANs
+	applied func(port int, mode config.ReversePath) // reports another configuration, for VLANs; may be nil
 }
 
 // startRPF sets the reverse path filtering of a router whose workers do not run yet.
@@ -82,7 +82,9 @@ func (a *portRPF) apply(log *slog.Logger, ports []config.Port, next map[int]fib.
 	defer a.mu.Unlock()
 	for i, r := range next {
 		a.ports[i] = ports[i]
-		a.applied(i, ports[i].ReversePath)
+		if a.applied != nil {
+			a.applied(i, ports[i].ReversePath)
+		}
 		a.change(log, i, r)
 	}
 }
