@@ -66,8 +66,15 @@ func (w *worker) hopTo(addr []byte) fib.NextHop {
 
 // countExit counts a packet of n bytes that Linux has got.
 func (w *worker) countExit(f batch.Frame, n int) {
-	c := &w.counters[f.Origin.Port()]
 	w.stats.delivered.Add(1)
+	port := f.Origin.Port()
+	if int(port) >= len(w.counters) {
+		c := w.logical.get(port)
+		c.exitPackets.Add(1)
+		c.exitBytes.Add(uint64(n + packet.EthernetLen))
+		return
+	}
+	c := &w.counters[port]
 	c.exitPackets.Add(1)
 	c.exitBytes.Add(uint64(n + packet.EthernetLen))
 }

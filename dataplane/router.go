@@ -92,7 +92,7 @@ func New(cfg Config) (*Router, error) {
 		cfg.Limits = icmp.DefaultLimits
 	}
 	r := &Router{ports: cfg.Ports, addresses: make([]atomic.Pointer[Addresses], batch.MaxPorts)}
-	r.logical.ports, r.logical.former = map[uint16]*registered{}, map[uint16]*[batch.NumReasons]uint64{}
+	r.logical.ports, r.logical.former = map[uint16]*registered{}, map[uint16]*PortStats{}
 	for i, wc := range cfg.Workers {
 		w, err := newWorker(cfg, wc)
 		if err != nil {
@@ -164,7 +164,7 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 	w.host, w.exit = newHostPath(wc.Host, chunkLen), newHostPath(wc.Exit, chunkLen)
 	w.exitChecked, w.partialChecksums = cfg.ExitChecked, cfg.PartialChecksums
 	if w.partialChecksums == nil {
-		w.partialChecksums = make([]bool, cfg.Ports)
+		w.partialChecksums = make([]bool, batch.MaxPorts)
 	}
 	w.hostTime.share = cmp.Or(cfg.HostShare, DefaultHostShare)
 	w.set(Settings{cfg.MaxPackets, cfg.MaxBytes, cfg.MaxDelay, cfg.Spin, cfg.Limits}, len(cfg.Workers))

@@ -30,6 +30,7 @@ const (
 type logicalPort struct {
 	rx, tx                                 tally // since the last flush
 	rxPackets, rxBytes, txPackets, txBytes counter.Counter
+	exitPackets, exitBytes                 atomic.Uint64                   // by ingress port
 	drops                                  [batch.NumReasons]atomic.Uint64 // by ingress port
 }
 

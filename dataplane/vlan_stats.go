@@ -2,11 +2,8 @@ package dataplane
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
-
-	"github.com/warproute/warproute/batch"
 )
 
 // LogicalStats are the counters of a logical port since it was added, all workers together. Bytes are without
@@ -22,7 +19,7 @@ type LogicalStats struct {
 type logicalRegistry struct {
 	mu     sync.Mutex
 	ports  map[uint16]*registered
-	former map[uint16]*[batch.NumReasons]uint64 // drops of deleted ports whose number is used again, by physical port
+	former map[uint16]*PortStats // drops and exits of deleted ports whose number is used again, by physical port
 }
 
 type registered struct {
@@ -45,16 +42,16 @@ func (r *Router) AddPort(number, physical uint16) {
 	now := r.countersOf(number)
 	if was := l.ports[number]; was != nil {
 		if l.former[was.physical] == nil {
-			l.former[was.physical] = new([batch.NumReasons]uint64)
+			l.former[was.physical] = new(PortStats)
 		}
-		for i := range now.Drops {
-			l.former[was.physical][i] += now.Drops[i] - was.base.Drops[i]
-		}
+		growth := now
+		growth.sub(&was.base)
+		l.former[was.physical].addIngress(&growth)
 	}
 	l.ports[number] = &registered{physical: physical, base: now}
 }
 
-// DeletePort deletes a logical port. Its drops count as those of its physical port from now on.
+// DeletePort deletes a logical port. Its drops and exits count as those of its physical port from now on.
 func (r *Router) DeletePort(number uint16) {
 	r.logical.mu.Lock()
 	defer r.logical.mu.Unlock()
@@ -71,6 +68,8 @@ func (r *Router) countersOf(number uint16) (s PortStats) {
 			s.RxBytes += p.rxBytes.Load()
 			s.TxPackets += p.txPackets.Load()
 			s.TxBytes += p.txBytes.Load()
+			s.ExitPackets += p.exitPackets.Load()
+			s.ExitBytes += p.exitBytes.Load()
 			for r := range p.drops {
 				s.Drops[r] += p.drops[r].Load()
 			}
@@ -90,16 +89,21 @@ func (l *logicalRegistry) add(r *Router, s *Stats) {
 			s.Logical = append(s.Logical, LogicalStats{number, p.physical, now})
 			continue
 		}
-		for i := range now.Drops {
-			s.Ports[p.physical].Drops[i] += now.Drops[i]
-		}
+		s.Ports[p.physical].addIngress(&now)
 	}
-	for physical, drops := range maps.All(l.former) {
-		for i := range drops {
-			s.Ports[physical].Drops[i] += drops[i]
-		}
+	for physical, former := range l.former {
+		s.Ports[physical].addIngress(former)
 	}
 	slices.SortFunc(s.Logical, func(a, b LogicalStats) int { return cmp.Compare(a.Number, b.Number) })
+}
+
+// addIngress adds the counters of another port that a physical port does not include: drops and exits.
+func (p *PortStats) addIngress(o *PortStats) {
+	p.ExitPackets += o.ExitPackets
+	p.ExitBytes += o.ExitBytes
+	for r := range p.Drops {
+		p.Drops[r] += o.Drops[r]
+	}
 }
 
 // add adds a worker's counters.
@@ -121,6 +125,8 @@ func (p *PortStats) sub(o *PortStats) {
 	p.RxBytes -= o.RxBytes
 	p.TxPackets -= o.TxPackets
 	p.TxBytes -= o.TxBytes
+	p.ExitPackets -= o.ExitPackets
+	p.ExitBytes -= o.ExitBytes
 	for r := range p.Drops {
 		p.Drops[r] -= o.Drops[r]
 	}

@@ -246,9 +246,12 @@ func (s *Service) addLogicalPorts(snap *status.Snapshot) {
 	for i := range snap.Stats.Logical {
 		c := &snap.Stats.Logical[i]
 		p := s.ports.logical[int(c.Number)]
-		if p == nil { // deleted meanwhile: its drops are those of its physical port
+		if p == nil { // deleted meanwhile: its drops and exits are those of its physical port
+			on := &snap.Stats.Ports[c.Physical]
+			on.ExitPackets += c.ExitPackets
+			on.ExitBytes += c.ExitBytes
 			for r, n := range c.Drops {
-				snap.Stats.Ports[c.Physical].Drops[r] += n
+				on.Drops[r] += n
 			}
 			continue
 		}
