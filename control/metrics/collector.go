@@ -134,8 +134,13 @@ func (ch sender) port(p *status.PortState, c *dataplane.PortStats) {
 	ch.counter(txBytes, c.TxBytes, p.Name)
 	ch.counter(exitPackets, c.ExitPackets, p.Name)
 	ch.counter(exitBytes, c.ExitBytes, p.Name)
-	for reason, n := range c.Drops { // with zeros, so that rates have a start
-		ch.counter(drops, n, batch.Reason(reason).String(), p.Name)
+	for reason, n := range c.Drops { // with zeros, so that rates have a start; not for each of thousands of VLANs
+		if n > 0 || p.Parent == "" {
+			ch.counter(drops, n, batch.Reason(reason).String(), p.Name)
+		}
+	}
+	if p.Parent != "" {
+		return // XDP and rings are those of the physical port
 	}
 	for cause, n := range p.XDP.ToLinux {
 		ch.counter(xdpToLinux, n, p.Name, cause)

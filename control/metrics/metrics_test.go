@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -198,5 +199,17 @@ func TestOtherPathsDoNotMatch(t *testing.T) {
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusNotFound {
 		t.Errorf("/ answers %s", resp.Status)
+	}
+}
+
+// A VLAN has few series: there may be thousands.
+func TestVLANsHaveFewSeries(t *testing.T) {
+	count := func(parent string) int {
+		ch := make(chan prometheus.Metric, 1000)
+		sender(ch).port(&status.PortState{Name: "v", Parent: parent}, &dataplane.PortStats{RxPackets: 1, Drops: [batch.NumReasons]uint64{batch.NoRoute: 3}})
+		return len(ch)
+	}
+	if vlan, physical := count("lan0"), count(""); vlan != 8 || physical < 70 {
+		t.Errorf("%d series of a VLAN, %d of a physical port", vlan, physical)
 	}
 }

@@ -273,3 +273,20 @@ func TestManyVLANs(t *testing.T) {
 		t.Errorf("%d ports are left", f.VLANs.Used())
 	}
 }
+
+// A VLAN of a port cannot be configured as a port, too.
+func TestVLANOfPortIsNoConfiguredPort(t *testing.T) {
+	for name, c := range map[string]struct {
+		ports []Port
+		ok    bool
+	}{"parent and VLAN": {[]Port{{"lan", 1}, {"lan.5", 2}}, false}, "VLAN alone": {[]Port{{"lan.5", 2}}, true}} {
+		var s state
+		require.NoError(t, s.init(fib.New(1), c.ports, Hooks{}, slog.New(slog.DiscardHandler)))
+		s.setLink(&rtnl.Link{Index: 1, Name: "lan", Address: [6]byte{2}, MTU: 1500})
+		s.setLink(&rtnl.Link{Index: 2, Name: "lan.5", Address: [6]byte{2}, MTU: 1500, Parent: 1, Kind: "vlan", VLANID: 5, VLANProtocol: 0x8100})
+		err := s.checkPorts()
+		if c.ok != (err == nil) || err != nil && !strings.Contains(err.Error(), "remove lan.5 from the ports") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -92,13 +92,20 @@ func TopOf(before, now *Snapshot, interval time.Duration) Top {
 		t.Load = append(t.Load, min(1, float64(max(0, l.Busy-was.Busy))/float64(max(1, l.Elapsed-was.Elapsed))))
 	}
 	var drops [batch.NumReasons]float64
+	earlier := map[portKey]int{} // VLANs come and go
+	for i := range before.Ports {
+		earlier[keyOf(&before.Ports[i])] = i
+	}
 	for i := range now.Ports {
-		a, b := &before.Stats.Ports[i], &now.Stats.Ports[i]
+		a, b, lost := &dataplane.PortStats{}, &now.Stats.Ports[i], uint64(0)
+		if j, ok := earlier[keyOf(&now.Ports[i])]; ok {
+			a, lost = &before.Stats.Ports[j], before.Ports[j].lost()
+		}
 		t.Ports = append(t.Ports, TopPort{
 			Name: now.Ports[i].Name, Up: now.Ports[i].Up,
 			RxPackets: perSecond(a.RxPackets, b.RxPackets), RxBits: 8 * perSecond(a.RxBytes, b.RxBytes),
 			TxPackets: perSecond(a.TxPackets, b.TxPackets), TxBits: 8 * perSecond(a.TxBytes, b.TxBytes),
-			Drops: perSecond(a.Dropped(), b.Dropped()), Lost: perSecond(before.Ports[i].lost(), now.Ports[i].lost()),
+			Drops: perSecond(a.Dropped(), b.Dropped()), Lost: perSecond(lost, now.Ports[i].lost()),
 		})
 		for r := range drops {
 			drops[r] += perSecond(a.Drops[r], b.Drops[r])
@@ -118,6 +125,19 @@ func TopOf(before, now *Snapshot, interval time.Duration) Top {
 	t.Drops = t.Drops[:min(len(t.Drops), topDrops)]
 	t.SAs = busiest(before.SAs, now.SAs, perSecond)
 	return t
+}
+
+// portKey identifies a port: a physical one by its name, a VLAN by its interface.
+type portKey struct {
+	name  string
+	index int
+}
+
+func keyOf(p *PortState) portKey {
+	if p.Parent == "" {
+		return portKey{name: p.Name}
+	}
+	return portKey{index: p.Index}
 }
 
 // lost returns the number of frames that arrived and were lost before a worker.

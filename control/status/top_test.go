@@ -107,3 +107,30 @@ func TestRatesHaveThreeDigits(t *testing.T) {
 		}
 	}
 }
+
+// VLANs that appear, disappear or get another place between two snapshots have their own rates.
+func TestTopFollowsVLANs(t *testing.T) {
+	vlan := func(s *Snapshot, index int, packets uint64) {
+		s.Ports = append(s.Ports, PortState{Name: "v", Index: index, Parent: "lan0"})
+		s.Stats.Ports = append(s.Stats.Ports, dataplane.PortStats{RxPackets: packets})
+	}
+	before, now := sample(), sample()
+	physical := len(now.Ports)
+	vlan(before, 10, 1000)
+	vlan(before, 11, 500)
+	vlan(now, 11, 700)
+	vlan(now, 12, 30)
+	vlan(now, 13, 0)
+	top := TopOf(before, now, time.Second)
+	for i, want := range []float64{200, 30, 0} {
+		if got := top.Ports[physical+i].RxPackets; got != want {
+			t.Errorf("VLAN %d: %v packets per second, want %v", i, got, want)
+		}
+	}
+	for i := range physical {
+		if top.Ports[i].RxPackets != 0 {
+			t.Errorf("port %d: %v packets per second", i, top.Ports[i].RxPackets)
+		}
+	}
+	TopOf(now, sample(), time.Second)
+}

@@ -151,7 +151,7 @@ func (s *Service) warnAboutStrippedTags() {
 	for _, p := range s.ports.Ports {
 		switch d := netdev.DriverOf(p.Name); {
 		case d.Name == "veth":
-			s.log.Warn("tags of VLANs may be invisible: the peer of a veth can remove them", "port", p.Name, "hint", "on the peer: ethtool -K PEER txvlan off")
+			s.log.Warn("tags of VLANs may be invisible: the peer of a veth can remove them", "port", p.Name, "hint", "on the peer: ethtool -K PEER txvlan off tx-vlan-stag-hw-insert off")
 		case d.Flags&flagRxVLAN != 0:
 			s.log.Warn("tags of VLANs are invisible: the NIC removes them, and tagged packets are routed as untagged", "port", p.Name,
 				"hint", fmt.Sprintf("ethtool -K %s rxvlan off", p.Name))

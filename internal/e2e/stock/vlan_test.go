@@ -1,7 +1,10 @@
 package stock
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +93,8 @@ func testVLANs(t *testing.T, program string) {
 		}
 	}
 
+	labtest.IP(t, n["router"], "link set wan0.7 mtu 1400")
+	ours := outcomes(n)
 	var ports []status.Port
 	require.NoError(t, router.Get("/ports", &ports))
 	byName := map[string]status.Port{}
@@ -109,4 +114,35 @@ func testVLANs(t *testing.T, program string) {
 	if account.Arrived != account.Linux+account.Lost+account.Received || account.Lost != 0 {
 		t.Errorf("the router's account: %+v\n%s", account, text)
 	}
+
+	// Linux's forwarding, without the router, has the same outcomes.
+	labtest.Run(t, n["router"], "sysctl", "-qw", "net.ipv4.conf.all.forwarding=1", "net.ipv6.conf.all.forwarding=1", "net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0")
+	labtest.IP(t, n["client"], "route flush cache", "-6 route flush cache")
+	if linux := outcomes(n); !slices.Equal(ours, linux) {
+		t.Errorf("outcomes of the router:\n%s\nof Linux:\n%s", strings.Join(ours, "\n"), strings.Join(linux, "\n"))
+	}
+}
+
+// outcomes describes the outcomes of pings from the client: replies, and ICMP errors with their sources.
+func outcomes(n lab.Network) (all []string) {
+	for _, c := range []struct {
+		to        string
+		size, ttl int
+	}{
+		{"10.2.0.2", 0, 0}, {"fd02::2", 0, 0}, {"10.3.0.2", 0, 0}, {"fd03::2", 0, 0}, {"10.3.0.2", 1472, 0}, {"fd03::2", 1452, 0}, // the largest packets of 1,500 bytes
+		{"10.2.0.2", 0, 1}, {"fd02::2", 0, 1}, {"10.3.0.2", 0, 1}, {"fd03::2", 0, 1}, {"10.3.0.2", 0, 2}, {"fd03::2", 0, 2},
+		{"10.2.0.2", 1472, 0}, {"fd02::2", 1452, 0}, // too big for VLAN 7
+		{"10.99.0.1", 0, 0}, {"fd99::1", 0, 0}, {"10.1.0.1", 0, 0}, {"fd01::1", 0, 0}, {"10.2.0.1", 0, 0},
+		{"10.2.0.77", 0, 0}, // no such host
+	} {
+		_, err := lab.Ping(n["client"], netip.MustParseAddr(c.to), lab.PingOptions{Count: 1, Size: c.size, TTL: c.ttl, Timeout: 6 * time.Second})
+		text := "a reply"
+		if e, ok := errors.AsType[*lab.ICMPError](err); ok {
+			text = e.Error()
+		} else if err != nil {
+			text = "no reply"
+		}
+		all = append(all, fmt.Sprintf("%s, %d bytes, TTL %d: %s", c.to, c.size, c.ttl, text))
+	}
+	return all
 }
