@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/control/divert"
 	"github.com/warproute/warproute/control/doctor"
 	"github.com/warproute/warproute/control/guard"
 	"github.com/warproute/warproute/internal/cli"
@@ -84,8 +85,8 @@ func newReleaseCommand() *cobra.Command {
 Linux forwards on them again as configured (net.ipv4.ip_forward and similar), so packets
 that the gateway's policies protect can leave in cleartext.
 
-Without --port, all blocked interfaces of this network namespace are released. Ports of a
-running router are refused.`,
+Without --port, all blocked interfaces of this network namespace are released, and Linux
+transmits packets on XFRM interfaces itself again. Ports of a running router are refused.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return withTable(func(t *guard.Table) error {
@@ -106,6 +107,11 @@ running router are refused.`,
 				}
 				if err := t.Release(names...); err != nil {
 					return err
+				}
+				if len(ports) == 0 {
+					if err := divert.ClearAll(); err != nil {
+						return err
+					}
 				}
 				fmt.Fprintf(c.OutOrStdout(), "released: %s\n", list(names))
 				return nil

@@ -41,6 +41,27 @@ const (
 // Diverter changes filters in the network namespace of its creation. It is not safe for concurrent use.
 type Diverter struct{ conn *rtnl.Conn }
 
+// ClearAll removes the filters of all XFRM interfaces of the calling thread's network namespace, if there are any.
+func ClearAll() error {
+	d, err := New()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	var found []int
+	err = d.conn.Dump(rtnl.Links(), func(msg rtnl.Message) error {
+		return rtnl.Parse(msg, func(l *rtnl.Link) {
+			if l.Kind == "xfrm" {
+				found = append(found, l.Index)
+			}
+		})
+	})
+	for _, index := range found {
+		err = errors.Join(err, d.Clear(index))
+	}
+	return err
+}
+
 // New returns a Diverter.
 func New() (*Diverter, error) {
 	conn, err := rtnl.Dial()

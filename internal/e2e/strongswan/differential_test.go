@@ -343,10 +343,27 @@ func testLikeLinux(t *testing.T, program string) {
 	if after := strings.TrimSpace(labtest.Run(t, x.router, "cat", "/sys/class/net/ipsec1/statistics/tx_packets")); after != before {
 		t.Errorf("Linux has transmitted packets on ipsec1 itself: %s before, %s after", before, after)
 	}
+	filters := func() string {
+		return strings.TrimSpace(labtest.Run(t, x.router, "tc", "filter", "show", "dev", "ipsec1", "egress"))
+	}
 	if err := r.Process.Stop(10 * time.Second); err != nil {
 		t.Errorf("stop: %v", err)
 	}
-	if filters := labtest.Run(t, x.router, "tc", "filter", "show", "dev", "ipsec1", "egress"); strings.TrimSpace(filters) != "" {
-		t.Errorf("a filter is left: %s", filters)
+	if text := filters(); text != "" {
+		t.Errorf("a filter is left: %s", text)
+	}
+
+	// After a kill, the filter stays, until the next router or `warproute release` removes it.
+	r = labtest.Start(t, x.router, program, nil, "--config", file, "--metrics", "none")
+	if err := r.Process.Signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-r.Process.Done()
+	if filters() == "" {
+		t.Error("the filter is gone with a killed router")
+	}
+	labtest.Run(t, x.router, program, "release")
+	if text := filters(); text != "" {
+		t.Errorf("a filter is left after release: %s", text)
 	}
 }

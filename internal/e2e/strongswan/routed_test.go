@@ -206,6 +206,14 @@ func testRouteBased(t *testing.T, program string) {
 	}
 
 	n.established("BGP has survived", 2)
+	for _, d := range []struct {
+		from, to *gateway
+		addr     string
+	}{{n.a, n.b, "10.255.1.2"}, {n.b, n.a, "10.255.1.1"}} { // segments larger than the MTU of the tunnel
+		r, err := lab.Transfer(d.from.Namespace, d.to.Namespace, netip.MustParseAddr(d.addr), 1<<18, 20*time.Second)
+		n.must(err)
+		t.Logf("TCP of the host to %s: %d bytes in %v", d.addr, r.Bytes, r.Elapsed)
+	}
 	labtest.IP(t, n.b.Namespace, "link set ipsec1 down")
 	start := time.Now()
 	n.established("BGP has lost the session over the dead tunnel", 1)
@@ -233,6 +241,7 @@ func testRouteBased(t *testing.T, program string) {
 	labtest.IP(t, n.a.Namespace, "link add ipsec2 type xfrm dev wan0 if_id 42", "link set ipsec2 up", "route add fd12::/64 dev ipsec2")
 	n.reached("the interface was created again", route6)
 	w.check(true)
+	n.loadDocumented()
 }
 
 // startIperf starts a transfer by iperf3 and returns a function that waits for its end.
@@ -254,5 +263,26 @@ func (n *routed) startIperf(f *family) (wait func()) {
 			n.t.Errorf("iperf3: %s", out)
 		}
 		n.t.Logf("iperf3 while rekeying:\n%s", out)
+	}
+}
+
+// loadDocumented loads the configurations of docs/ipsec.md, which strongSwan must accept.
+func (n *routed) loadDocumented() {
+	n.t.Helper()
+	text, err := os.ReadFile("../../../docs/ipsec.md")
+	n.must(err)
+	loaded := 0
+	for i, block := range strings.Split(string(text), "```") {
+		if i%2 == 1 && strings.HasPrefix(block, "\nconnections {") {
+			n.a.write("documented.conf", block)
+			n.a.load("documented.conf")
+			loaded++
+		}
+	}
+	if loaded != 2 {
+		n.t.Errorf("docs/ipsec.md has %d configurations, want one policy-based and one route-based", loaded)
+	}
+	if out := n.a.swanctl("--list-conns"); !strings.Contains(out, "branch") {
+		n.t.Errorf("strongSwan has not loaded the documented connection:\n%s", out)
 	}
 }
