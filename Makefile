@@ -19,13 +19,13 @@ NET_NEEDS  := ip:iproute2 nstat:iproute2 iperf3:iperf3 ping:iputils-ping ethtool
 PEER_NEEDS := /usr/lib/python3/dist-packages/scapy:python3-scapy /usr/lib/python3/dist-packages/cryptography:python3-cryptography tshark:tshark tcpdump:tcpdump
 MONITORING_NEEDS := promtool:prometheus chromium:chromium /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core
 BGP_NEEDS  := bird:bird2 birdc:bird2 /usr/lib/frr/bgpd:frr
-VM_NEEDS   := linux.uml:user-mode-linux /lib/systemd/systemd:systemd modprobe:kmod qemu-system-x86_64:qemu-system-x86 /usr/lib/qemu/virtiofsd:qemu-system-common \
+VM_NEEDS   := linux.uml:user-mode-linux /lib/systemd/systemd:systemd modprobe:kmod xz:xz-utils qemu-system-x86_64:qemu-system-x86 /usr/lib/qemu/virtiofsd:qemu-system-common \
 	/usr/lib/ipsec/charon:strongswan-charon swanctl:strongswan-swanctl /usr/lib/ipsec/plugins/libstrongswan-openssl.so:libstrongswan-standard-plugins
 GEN_NEEDS  := clang-19:clang-19 llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev
 
 E2E := ./internal/e2e/...
 
-.PHONY: build test check words gpu-tests test-gpu sanitize test-scale soak fuzz demo install packages bench bench-lookup bench-veth gen profile clean bench-gpu man plots
+.PHONY: build test check words test-nics gpu-tests test-gpu sanitize test-scale soak fuzz demo install packages bench bench-lookup bench-veth gen profile clean bench-gpu man plots
 
 # cmd/warproute/default.pgo is the compiler's profile (make profile); go build finds it by its name,
 # and in cmd/warproute-bench by a link. Tests are compiled without it, which halves their compile time.
@@ -51,6 +51,7 @@ check: ## run format, vet, staticcheck and house rules, in seconds
 test: ## run all tests; needs root
 	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS) $(PEER_NEEDS) $(BGP_NEEDS) $(VM_NEEDS) $(GEN_NEEDS) $(MONITORING_NEEDS)
 	scripts/kernel.sh out/kernel
+	scripts/nics.sh out/nics 7
 	scripts/words.sh
 	scripts/check-gen.sh
 	go vet ./...
@@ -89,6 +90,13 @@ soak: TIME := 10m
 soak: ## test for TIME (10m) at 80 % of the maximum load, with changes and failures; needs root
 	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS)
 	WARPROUTE_SOAK=$(TIME) go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./internal/e2e/soak
+
+# `make test` includes its tests of Linux 7, in about a minute. FLAP=1h flaps links and drivers for an hour.
+test-nics: FLAP := 1m
+test-nics: ## test drivers of emulated NICs under Linux 6.1, 6.12 and 7; needs root
+	scripts/need.sh $(NET_NEEDS) $(VM_NEEDS)
+	scripts/nics.sh out/nics
+	WARPROUTE_NICS=full WARPROUTE_NICS_FLAP=$(FLAP) go test -count=1 -timeout 0 -v ./internal/e2e/nics
 
 man: ## write manual pages to bin/man
 	rm -rf $(BIN)/man

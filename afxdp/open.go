@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/warproute/warproute/internal/drivers"
+	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -69,22 +71,42 @@ func (o *opening) addPort(i int) error {
 	if i > 0 {
 		other = o.set.Ports[0].program
 	}
-	if p.program, err = loadProgram(i, queues, other, o.large()); err != nil {
+	most, err := netdev.MaxQueues(p.Name)
+	if err != nil {
 		return err
 	}
-	o.set.Ports, o.queues = append(o.set.Ports, p), append(o.queues, queues)
+	if p.program, err = loadProgram(i, max(queues, most), other, o.large()); err != nil {
+		return err
+	}
+	o.set.Ports = append(o.set.Ports, p)
 
 	asked := o.Ports[i].Mode
 	p.Mode, p.ModeReason = Native, "configured"
-	if asked == Generic {
+	name, _ := hardware(p.Name)
+	switch d, _ := drivers.Find(name); {
+	case asked == Generic:
 		p.Mode = Generic
+	case d.NoRedirect && asked == Auto:
+		p.Mode, p.ModeReason = Generic, fmt.Sprintf("native XDP of driver %s does not redirect frames to sockets", name)
+	case d.NoRedirect:
+		return fmt.Errorf("native XDP of driver %s does not redirect frames to sockets (use mode auto or generic)", name)
 	}
 	err = p.program.attach(p.Ifindex, p.Mode, o.deadline)
-	if err != nil && asked == Auto && !permanent(err) {
+	if err != nil && asked == Auto && p.Mode == Native && !permanent(err) {
 		p.Mode, p.ModeReason = Generic, attachError(err, p.Name, p.Ifindex).Error()
 		err = p.program.attach(p.Ifindex, Generic, o.deadline)
 	}
-	return attachError(err, p.Name, p.Ifindex)
+	if err != nil {
+		return attachError(err, p.Name, p.Ifindex)
+	}
+	// The driver may enable more queues with a program: see netdev.QueuesWithXDP.
+	after, _, err := netdev.Queues(p.Name)
+	if err != nil {
+		return err
+	}
+	o.queues = append(o.queues, min(after, most))
+	p.added = max(0, after-queues)
+	return nil
 }
 
 // openQueues opens all sockets with zero-copy if all ports allow it, and otherwise, unless a port
@@ -93,7 +115,7 @@ func (o *opening) openQueues() error {
 	zeroCopy, insist := true, false
 	var reason error
 	for i, p := range o.set.Ports {
-		asked, err := o.Ports[i].Mode, CheckZeroCopy(p.Name, p.mtu)
+		asked, err := o.Ports[i].Mode, CheckZeroCopy(p.Name, p.mtu, p.added)
 		insist = insist || asked == ZeroCopy
 		switch {
 		case err != nil && !zeroCopy: // one reason is enough

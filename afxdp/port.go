@@ -24,6 +24,7 @@ type Port struct {
 	ModeReason string
 
 	mtu      int         // at Open
+	added    int         // queues that the driver has added for the program
 	mu       *sync.Mutex // of the Set
 	program  *program    // nil after Close
 	rejected redirectErrors

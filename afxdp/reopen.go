@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -31,12 +32,9 @@ func (p *Port) Reopen() error {
 const reopenTimeout = 500 * time.Millisecond
 
 func (p *Port) reopen() (err error) {
-	is, queues, err := newPort(p.Name, len(p.byWorker), p.queues[0].options.memory.Large() > 0)
+	is, _, err := newPort(p.Name, len(p.byWorker), p.queues[0].options.memory.Large() > 0)
 	if err != nil {
 		return err
-	}
-	if queues != len(p.queues) {
-		return fmt.Errorf("the interface has %d queues and had %d: restart the router, or `ethtool -L %s combined %d` and set it down and up", queues, len(p.queues), p.Name, len(p.queues))
 	}
 	for _, q := range p.queues {
 		if q.next.Load() != nil && is.Ifindex == p.Ifindex {
@@ -68,6 +66,13 @@ func (p *Port) reopen() (err error) {
 			}
 		}
 	}()
+	queues, _, err := netdev.Queues(p.Name) // with the program: see addPort
+	if err != nil {
+		return err
+	}
+	if queues != len(p.queues) {
+		return fmt.Errorf("the interface has %d queues and had %d, with an XDP program: restart the router, or `ethtool -L %s combined %d` and set it down and up", queues, len(p.queues), p.Name, len(p.queues))
+	}
 	for i, q := range p.queues {
 		s := new(socket)
 		if err := q.options.open(s, is.Ifindex, i); err != nil {

@@ -6,31 +6,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/warproute/warproute/internal/drivers"
 	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/umem"
 )
 
 // With zero-copy, the NIC writes packets to frames of the UMEM. The driver configures the length of
-// the buffer, some in coarse units. A longer packet is truncated or lost without an error, because
-// xsk_rcv sees a frame of a valid length.
-
-// zeroCopyUnits are the units, in bytes, to which drivers round the buffer length down; others use the
-// exact length or refuse the UMEM. Source: drivers/net/ethernet of Linux 6.18.
-//
-//	igb      SRRCTL.BSIZEPKT in KiB (igb_setup_srrctl)
-//	igc      SRRCTL.BSIZEPKT in KiB (igc_configure_rx_ring)
-//	ixgbe    SRRCTL.BSIZEPKT in KiB on the 82599; later NICs use the exact length,
-//	         RXDCTL.RLPML (ixgbe_configure_srrctl, ixgbe_configure_rx_ring)
-//	stmmac   RBSZ in the width of the bus, 16 bytes at most (stmmac_set_queue_rx_buf_size)
-//
-// Exact or refused:
-//
-//	i40e     DBUFF of 128 bytes rounded up, RXMAX exact (i40e_configure_rx_ring)
-//	ice      as i40e (ice_setup_rx_ctx)
-//	mlx5     refuses an MTU that a chunk does not hold (mlx5e_validate_xsk_param)
-//	gve      refuses a frame below the largest MTU (gve_xsk_pool_enable)
-//	virtio   the length in the descriptor (virtnet_add_recvbuf_xsk)
-var zeroCopyUnits = map[string]int{"igb": 1024, "igc": 1024, "ixgbe": 1024, "stmmac": 16}
+// the buffer, some in coarse units (drivers.Driver.Unit). A longer packet is truncated or lost without an
+// error, because xsk_rcv sees a frame of a valid length.
 
 // devices82599 are the PCI device IDs of the 82599 (ixgbe_type.h); other NICs of ixgbe do not round.
 var devices82599 = []string{
@@ -41,8 +24,9 @@ var devices82599 = []string{
 // zeroCopyRoom returns the maximum length of a packet in a frame with zero-copy, in bytes, by driver
 // and PCI device ID, "" if unknown.
 func zeroCopyRoom(driver, device string) int {
-	unit, coarse := zeroCopyUnits[driver]
-	if !coarse || driver == "ixgbe" && device != "" && !slices.Contains(devices82599, device) {
+	d, _ := drivers.Find(driver)
+	unit := d.Unit
+	if unit == 0 || driver == "ixgbe" && device != "" && !slices.Contains(devices82599, device) {
 		return umem.MaxFrameLen
 	}
 	return umem.MaxFrameLen / unit * unit
@@ -51,9 +35,16 @@ func zeroCopyRoom(driver, device string) int {
 // leastMTU is checked even if the MTU of the port is lower, because it can be raised.
 const leastMTU = 1500
 
-// CheckZeroCopy returns an error if the driver of an interface would truncate packets of an MTU in
-// zero-copy mode.
-func CheckZeroCopy(name string, mtu int) error {
+// CheckZeroCopy returns an error if zero-copy mode is not safe: the driver of an interface would truncate
+// packets of an MTU, or it adds a number of queues for XDP.
+//
+// virtio_net removes the added queues when the program is detached, and then does not release the
+// zero-copy memory of their sockets (virtnet_xsk_pool_disable returns EINVAL). The next program that
+// is attached crashes the kernel in xp_alloc_batch (seen on Linux 7.3).
+func CheckZeroCopy(name string, mtu, added int) error {
+	if added > 0 {
+		return fmt.Errorf("the driver adds %d queues for XDP, and Linux would crash after zero-copy on them (none are added if all channels are used: `ethtool -L %s combined MAXIMUM`)", added, name)
+	}
 	driver, device := hardware(name)
 	room, need := zeroCopyRoom(driver, device), max(mtu, leastMTU)+14
 	if need > room && mtu <= umem.MaxMTU { // above, packets are multi-buffer

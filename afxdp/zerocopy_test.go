@@ -55,7 +55,31 @@ func TestPortsThatWouldTruncatePacketsUseCopyMode(t *testing.T) {
 	} else if !strings.Contains(err.Error(), reason) || !strings.Contains(err.Error(), "use mode auto or native") {
 		t.Errorf("the error does not say why: %v", err)
 	}
-	if err := CheckZeroCopy("ra", 1776); err != nil {
+	if err := CheckZeroCopy("ra", 1776, 0); err != nil {
 		t.Errorf("a driver that rounds nothing: %v", err)
+	}
+	if err := CheckZeroCopy("ra", 1500, 2); err == nil || !strings.Contains(err.Error(), "adds 2 queues for XDP") {
+		t.Errorf("a driver that adds queues: %v", err)
+	}
+}
+
+// The native XDP of ixgbevf runs programs and redirects nothing: its ports use generic mode.
+func TestDriversWithoutRedirectionUseGenericMode(t *testing.T) {
+	enterNamespace(t)
+	addVeth(t, "ra", "a", 1)
+	real := hardware
+	t.Cleanup(func() { hardware = real })
+	hardware = func(string) (string, string) { return "ixgbevf", "" }
+	w := []WorkerMemory{newWorker(t, 256)}
+	s := open(t, Config{Ports: ports(Auto, "ra"), Workers: w, RingSize: 64})
+	if p := s.Ports[0]; p.Mode != Generic || !strings.Contains(p.ModeReason, "does not redirect") {
+		t.Errorf("%v because %q", p.Mode, p.ModeReason)
+	}
+	require.NoError(t, s.Close())
+	if s, err := Open(Config{Ports: ports(Native, "ra"), Workers: w, RingSize: 64}); err == nil {
+		s.Close()
+		t.Error("a native port was opened that would receive nothing")
+	} else if !strings.Contains(err.Error(), "use mode auto or generic") {
+		t.Errorf("the error has no hint: %v", err)
 	}
 }

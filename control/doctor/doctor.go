@@ -32,6 +32,8 @@ type Finding struct {
 	Level Level  `json:"level"`
 	Found string `json:"found"`
 	Hint  string `json:"hint,omitempty"` // how to fix it: an instruction or a command
+
+	Predicted *Prediction `json:"predicted,omitempty"` // of the XDP mode of a port, if known
 }
 
 func ok(format string, args ...any) []Finding {
@@ -104,11 +106,16 @@ func Examine(h *Host, ports []string) []Finding {
 		}
 		h.Jumbo = h.Jumbo || link.MTU > umem.MaxMTU
 	}
+	var tried []*Link
 	for _, link := range links {
 		if h.mayTry(link) {
-			link.Trial = h.Try(link)
+			tried = append(tried, link)
 		}
 	}
+	if len(tried) > 0 {
+		h.Try(tried, h.Workers)
+	}
+	h.predict(links)
 	for _, c := range hostChecks {
 		add(c.name, "", c.check(h))
 	}

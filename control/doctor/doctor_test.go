@@ -88,7 +88,7 @@ func TestLinkChecks(t *testing.T) {
 		{"driver with native XDP", driver, func(l *Link) { l.Features.ZeroCopy = false }, OK, "native", ""},
 		{"driver without XDP", driver, func(l *Link) { l.Features = Features{Known: true} }, Warn, "only generic XDP", "another NIC"},
 		{"kernel that does not report features", driver, func(l *Link) { l.Features, l.Driver = Features{}, "" }, OK, "unknown", ""},
-		{"zero-copy that would cut packets", driver, func(l *Link) { l.Driver, l.Truncates = "igb", errors.New("rounds down") }, Warn, "igb, no zero-copy: rounds down", "none needed"},
+		{"zero-copy that would cut packets", driver, func(l *Link) { l.Driver, l.NoZeroCopy = "igb", errors.New("rounds down") }, Warn, "igb, no zero-copy: rounds down", "none needed"},
 		{"bond", linkState, func(l *Link) { l.Refusal = &netdev.Refusal{Reason: "lan0 is a bond", Hint: "use a VLAN"} }, Fail, "lan0 is a bond", "use a VLAN"},
 		{"mode that is not tried", mode, nil, OK, "try with `bin/warproute doctor --try --port lan0`", ""},
 		{"mode of a port that is in use", mode, func(l *Link) { l.XDP = "native" }, OK, "cannot be opened", ""},

@@ -12,6 +12,7 @@ import (
 type Features struct {
 	Known            bool
 	Native, ZeroCopy bool
+	ZeroCopySegments int // maximum of buffers per frame with zero-copy; 0: unknown
 }
 
 // Constants of linux/netdev.h.
@@ -19,6 +20,7 @@ const (
 	netdevCmdDevGet      = 1
 	netdevAttrIfindex    = 1
 	netdevAttrFeatures   = 3
+	netdevAttrSegments   = 4
 	netdevActBasic       = 1 << 0
 	netdevActRedirect    = 1 << 1
 	netdevActXSKZeroCopy = 1 << 3
@@ -39,7 +41,7 @@ func readFeatures(ifindex int) (f Features) {
 	}
 	bits := binary.NativeEndian.Uint64(features)
 	const native = netdevActBasic | netdevActRedirect
-	return Features{Known: true, Native: bits&native == native, ZeroCopy: bits&netdevActXSKZeroCopy != 0}
+	return Features{Known: true, Native: bits&native == native, ZeroCopy: bits&netdevActXSKZeroCopy != 0, ZeroCopySegments: int(answer.Uint32(netdevAttrSegments))}
 }
 
 // queuesWithSockets returns the receive queues with an AF_XDP socket of any process; none before

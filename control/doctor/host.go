@@ -37,8 +37,8 @@ type Host struct {
 	Guarded    func() ([]string, error) // interfaces with blocked Linux forwarding
 	Boards     func() ([]gpu.Board, error)
 	Link       func(name string) (*Link, error)
-	Try        func(l *Link) *Trial // opens the port for a moment
-	TryAll     bool                 // even if the driver resets the link
+	Try        func(links []*Link, workers int) // opens the ports together for a moment and sets their Trial
+	TryAll     bool                             // even if the driver resets the link
 }
 
 // ThisHost returns the host and network namespace of the process.

@@ -23,7 +23,9 @@ type Link struct {
 	MTU        int
 	Driver     string         // "" if unknown
 	Queues     int            // receive queues
+	XDPQueues  int            // receive queues with a native XDP program
 	TxQueues   int            // transmit queues
+	MaxQueues  int            // maximum of receive queues
 	Master     string         // "" for none
 	MasterKind string         // kind of the master: "vrf", "bridge", ...
 	XDP        string         // mode of an attached program, "" for none
@@ -35,8 +37,9 @@ type Link struct {
 
 	Refusal          *netdev.Refusal // why it cannot be a port, nil if it can
 	PartialChecksums string          // this or a lower device that leaves L4 checksums incomplete; "" for none
-	Truncates        error           // why zero-copy would truncate packets, nil if not
+	NoZeroCopy       error           // why zero-copy is not used though the driver has it, nil if it is
 	Trial            *Trial          // nil if not tried
+	Predicted        *Prediction     // nil if unknown; set by Examine
 }
 
 // findLink reads the state of an interface.
@@ -78,12 +81,18 @@ func findLink(name string) (*Link, error) {
 	if link.Queues, link.TxQueues, err = netdev.Queues(name); err != nil {
 		return nil, err
 	}
+	if link.MaxQueues, err = netdev.MaxQueues(name); err != nil {
+		return nil, err
+	}
 	driver := netdev.DriverOf(name)
 	link.Driver, link.Flags = driver.Name, driver.Flags
 	link.Features = readFeatures(a.Index)
 	link.Sockets = queuesWithSockets(a.Index)
 	link.Refusal, _ = errors.AsType[*netdev.Refusal](netdev.CheckPort(name))
-	link.Truncates = afxdp.CheckZeroCopy(name, link.MTU)
+	if link.XDPQueues, err = netdev.QueuesWithXDP(name); err != nil {
+		return nil, err
+	}
+	link.NoZeroCopy = afxdp.CheckZeroCopy(name, link.MTU, link.XDPQueues-link.Queues)
 	layers, err := netdev.Layers(name)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 // Trial is the result of opening a port as the router does.
 type Trial struct {
 	Mode   afxdp.Mode
+	Queues int    // with a socket
 	Reason string // why no faster mode, from the driver
 	Err    error  // why it failed
 }
@@ -25,51 +27,104 @@ func (h *Host) mayTry(l *Link) bool {
 	return h.Try != nil && len(h.Missing) == 0 && fits && l.XDP == "" && len(l.Sockets) == 0 && (h.TryAll || quiet[l.Driver])
 }
 
-// try opens and closes a port. The XDP program passes every frame to Linux.
-func try(l *Link) *Trial {
+// try opens and closes ports together, as the router does, because one can decide the mode of all. The XDP
+// programs pass every frame to Linux. If the ports do not open together, it tries each alone, so that only
+// those with an error of their own have it.
+func try(links []*Link, workers int) {
+	err := tryTogether(links, workers)
+	if err == nil {
+		return
+	}
+	all := true
+	for _, l := range links {
+		failure := err
+		if len(links) > 1 {
+			failure = tryTogether([]*Link{l}, min(workers, l.Queues))
+		}
+		if failure != nil {
+			l.Trial, all = &Trial{Err: failure}, false
+		}
+	}
+	if all {
+		for _, l := range links {
+			l.Trial = &Trial{Err: err}
+		}
+	}
+}
+
+func tryTogether(links []*Link, workers int) error {
 	const perQueue = 64 // frames and ring entries
-	large := 0
-	if l.MTU > umem.MaxMTU {
-		large = l.Queues
+	cfg := afxdp.Config{RingSize: perQueue}
+	queues, jumbo := 0, false
+	for _, l := range links {
+		cfg.Ports = append(cfg.Ports, afxdp.PortConfig{Interface: l.Name})
+		queues, jumbo = queues+max(l.Queues, l.XDPQueues), jumbo || l.MTU > umem.MaxMTU
 	}
-	memory, err := umem.NewLarge(perQueue*l.Queues, large)
-	if err != nil {
-		return &Trial{Err: err}
+	for range max(1, workers) {
+		large := 0
+		if jumbo {
+			large = queues
+		}
+		memory, err := umem.NewLarge(perQueue*queues, large)
+		if err != nil {
+			return err
+		}
+		defer memory.Close()
+		cfg.Workers = append(cfg.Workers, afxdp.WorkerMemory{Memory: memory, Pool: umem.NewPool(memory)})
 	}
-	defer memory.Close()
-	set, err := afxdp.Open(afxdp.Config{
-		Ports:    []afxdp.PortConfig{{Interface: l.Name}},
-		Workers:  []afxdp.WorkerMemory{{Memory: memory, Pool: umem.NewPool(memory)}},
-		RingSize: perQueue,
-	})
+	set, err := afxdp.Open(cfg)
 	if err != nil {
-		return &Trial{Err: err}
+		return err
 	}
 	defer closeSet(set)
-	return &Trial{Mode: set.Ports[0].Mode, Reason: set.Ports[0].ModeReason}
+	for i, p := range set.Ports {
+		trial := &Trial{Mode: p.Mode, Reason: p.ModeReason}
+		for w := range cfg.Workers {
+			trial.Queues += len(p.Queues(w))
+		}
+		links[i].Trial = trial
+	}
+	return nil
 }
 
 // closeTimeout limits the wait for the kernel, which releases sockets asynchronously.
 const closeTimeout = 3 * time.Second
 
-// closeSet closes a port and waits until the kernel has released its sockets, so that later
+// closeSet closes ports and waits until the kernel has released their sockets, so that later
 // checks do not find them.
 func closeSet(s *afxdp.Set) {
-	ifindex := s.Ports[0].Ifindex
 	_ = s.Close() // leaks end with the process
-	for deadline := time.Now().Add(closeTimeout); len(queuesWithSockets(ifindex)) > 0 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
+	deadline := time.Now().Add(closeTimeout)
+	for _, p := range s.Ports {
+		for len(queuesWithSockets(p.Ifindex)) > 0 && time.Now().Before(deadline) {
+			time.Sleep(time.Millisecond)
+		}
 	}
 }
 
 // mode reports the XDP mode of the port.
 func mode(h *Host, l *Link) []Finding {
-	t := l.Trial
+	found := modeFinding(h, l)
+	found[0].Predicted = l.Predicted
+	return found
+}
+
+func modeFinding(h *Host, l *Link) []Finding {
+	t, p := l.Trial, l.Predicted
 	switch {
 	case t == nil && (l.Refusal != nil || l.XDP != "" || len(l.Sockets) > 0):
 		return ok("not tried: the port cannot be opened")
+	case t == nil && p != nil && p.Mode == afxdp.Generic.String():
+		return warn("fix the cause: native XDP is faster", "generic expected: %s; not tried", p.Reason)
 	case t == nil:
-		return ok("not tried: the driver could reset the link for seconds; try with `%s doctor --try --port %s`", h.Executable, l.Name)
+		expected := ""
+		if p != nil {
+			expected = p.Mode + " expected, "
+			if p.Reason != "" {
+				expected = fmt.Sprintf("%s expected (%s), ", p.Mode, p.Reason)
+			}
+		}
+		return ok("%snot tried: the driver could reset the link for seconds; try with `%s doctor --try --port %s`", expected, h.Executable, l.Name)
 	case t.Err != nil:
 		return fail("fix the cause in the error, or set mode: generic", "open failed: %s", strings.ReplaceAll(t.Err.Error(), "\n", "; "))
 	case t.Mode == afxdp.ZeroCopy:
@@ -89,8 +144,8 @@ func driver(_ *Host, l *Link) []Finding {
 	switch f := l.Features; {
 	case !f.Known:
 		return ok("%s; XDP modes unknown (kernel before 6.3): the router tries them", name)
-	case f.ZeroCopy && l.Truncates != nil:
-		return warn("none needed: the router uses native mode", "%s, no zero-copy: %v", name, l.Truncates)
+	case f.ZeroCopy && l.NoZeroCopy != nil:
+		return warn("none needed: the router uses native mode", "%s, no zero-copy: %v", name, l.NoZeroCopy)
 	case f.ZeroCopy:
 		return ok("%s, supports zero-copy", name)
 	case f.Native:

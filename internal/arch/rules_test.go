@@ -34,7 +34,7 @@ var imports = []struct {
 	{"lookup/ipv6/asm", []string{"lookup/trie", "lookup/trie/asm"}, "as for ipv4"},
 	{"fib", []string{"batch", "lookup", "lookup/ipv4", "lookup/ipv6"}, "words that engines read; knows no Linux, so that memory ports and benchmarks can fill it"},
 
-	{"afxdp", []string{"batch", "umem", "internal/counter", "internal/netdev"}, "moves frames between Linux and memory; knows no routes"},
+	{"afxdp", []string{"batch", "umem", "internal/counter", "internal/drivers", "internal/netdev"}, "moves frames between Linux and memory; knows no routes"},
 	{"memport", []string{"batch", "umem", "internal/affinity", "internal/hostmem", "internal/prefetch"}, "a port without a kernel, for benchmarks"},
 
 	{"packet/icmp", []string{"packet"}, "ICMP errors; packets in, packets out"},
@@ -79,10 +79,10 @@ var imports = []struct {
 	{"control/pathmtu", []string{"ipsec", "ipsec/gateway", "packet"}, "receives ICMP errors about ESP; knows no engines"},
 	{"control/guard", []string{"control/rtnl"}, "keeps Linux from forwarding; knows no gateway"},
 	{"control/netfilter", []string{"control/guard", "control/rtnl"}, "reads Linux's firewall; filters nothing"},
-	{"control/doctor", []string{"afxdp", "cuda", "dataplane/gpu", "umem", "control/config", "control/guard", "control/mirror", "control/netfilter", "control/xfrm", "internal/netdev", "internal/hostmem"}, "checks the host without a router"},
+	{"control/doctor", []string{"afxdp", "cuda", "dataplane/gpu", "umem", "control/config", "control/guard", "control/mirror", "control/netfilter", "control/xfrm", "internal/drivers", "internal/netdev", "internal/hostmem"}, "checks the host without a router"},
 
 	{"internal/service", []string{
-		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "dataplane/lane", "dataplane/gpu/choice", "fib", "umem", "internal/affinity", "internal/hist", "internal/netdev", "internal/tun",
+		"afxdp", "batch", "dataplane", "dataplane/cpu", "dataplane/gpu", "dataplane/lane", "dataplane/gpu/choice", "fib", "umem", "internal/affinity", "internal/drivers", "internal/hist", "internal/netdev", "internal/tun",
 		"ipsec", "ipsec/gateway", "ipsec/policy", "ipsec/sequences", "packet", "packet/filter", "packet/icmp",
 		"control/addresses", "control/capture", "control/config", "control/divert", "control/guard", "control/metrics", "control/mirror", "control/netfilter", "control/page", "control/pathmtu", "control/socket", "control/status", "control/vmgenid", "control/web", "control/xfrm",
 	}, "assembles a router of parts that do not know each other"},
@@ -95,6 +95,7 @@ var imports = []struct {
 	{"internal/cheader", nil, "a leaf, for tests: C headers generated from Go constants"},
 	{"internal/race", nil, "a leaf, for tests"},
 	{"internal/require", nil, "a leaf, for tests"},
+	{"internal/drivers", nil, "a leaf: facts about drivers"},
 	{"internal/netdev", []string{"internal/affinity"}, "queries and configures Linux network devices; knows no ports of ours"},
 	{"internal/lab", []string{"internal/netdev"}, "networks of namespaces, for tests, the demo and benchmarks"},
 	{"internal/lab/echo", nil, "a leaf"},
@@ -116,6 +117,7 @@ var imports = []struct {
 	{"internal/e2e", nil, "tests the program from outside"},
 	{"internal/e2e/strongswan", nil, "the same, in a virtual machine"},
 	{"internal/e2e/stock", nil, "the same, on devices of a stock kernel"},
+	{"internal/e2e/nics", nil, "the same, with drivers of emulated NICs"},
 	{"internal/e2e/soak", nil, "the same, under load for a configured time"},
 	{"internal/e2e/systemd", nil, "the same, with systemd"},
 

@@ -36,3 +36,23 @@ func TestQueuesAndDriversOfTheKernel(t *testing.T) {
 		require.NoError(t, err)
 	}
 }
+
+// virtio_net receives on the queue pairs that it enables for XDP, too: a queue without a socket would
+// lose its packets. internal/e2e/nics compares with the driver.
+func TestVirtioHasMoreQueuesWithXDP(t *testing.T) {
+	for _, c := range []struct {
+		driver                string
+		now, most, cpus, want int
+	}{
+		{"virtio_net", 2, 4, 2, 4},
+		{"virtio_net", 2, 8, 2, 4},
+		{"virtio_net", 1, 1, 2, 1}, // too few: transmission by XDP locks
+		{"virtio_net", 2, 3, 2, 2},
+		{"igb", 2, 4, 2, 2},
+		{"", 1, 1, 2, 1},
+	} {
+		if got := netdev.QueuesWithXDPOf(c.driver, c.now, c.most, c.cpus); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}

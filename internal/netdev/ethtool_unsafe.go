@@ -9,11 +9,13 @@ import (
 
 // channels is struct ethtool_channels of linux/ethtool.h.
 type channels struct {
-	cmd      uint32
-	_        [4]uint32 // maximums
-	rx, tx   uint32
-	_        uint32 // other channels
-	combined uint32
+	cmd         uint32
+	maxRx, _    uint32
+	_           uint32 // maximum of other channels
+	maxCombined uint32
+	rx, tx      uint32
+	_           uint32 // other channels
+	combined    uint32
 }
 
 // value is struct ethtool_value of linux/ethtool.h.

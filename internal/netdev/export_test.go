@@ -1,3 +1,6 @@
 package netdev
 
-var NAPIThreads = napiThreads
+var (
+	NAPIThreads     = napiThreads
+	QueuesWithXDPOf = queuesWithXDP
+)

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/drivers"
 	"github.com/warproute/warproute/internal/netdev"
 )
 
@@ -117,11 +119,18 @@ func (s *Service) portChanged(port int, mac [6]byte, mtu int, up bool) {
 	}
 	name := s.ports.Ports[port].Name
 	s.log.Info("port changed", "port", name, "up", up, "mtu", mtu, "mac", m)
+	if d, _ := drivers.Find(netdev.DriverOf(name).Name); d.ForgetsProgram && forgets(before, now) && s.ports.Ports[port].Mode != afxdp.Generic {
+		s.log.Error("driver may no longer run the XDP program, frames then go to Linux uncounted", "port", name, "reason", d.Name,
+			"hint", "restart the router if the counters of `warproute show ports` stand still")
+	}
 	s.warnAboutMTU(name, mtu)
 	if err := s.ports.Ports[port].SetMAC(mac); err != nil {
 		s.log.Error("port MAC not set, frames to the new address go to Linux", "port", name, "err", err)
 	}
 }
+
+// forgets reports whether a link came up again.
+func forgets(before, now link) bool { return before.mac != 0 && !before.up && now.up }
 
 // checkQueues logs ports with more queues than sockets: frames on the others are dropped as
 // no_socket. Linux does not permit fewer queues.

@@ -54,8 +54,8 @@ func (s *Service) openPorts() error {
 	return s.openSockets(cfg)
 }
 
-// countWorkers returns the number of workers and of the queues that they share. Every worker
-// needs its own transmit queue on every port.
+// countWorkers returns the number of workers and of the queues that they share, with those that drivers
+// add for XDP. Every worker needs its own transmit queue on every port.
 func countWorkers(cfg *config.Config) (workers, queues int, err error) {
 	fewest, port := 0, ""
 	for _, p := range cfg.Ports {
@@ -63,7 +63,13 @@ func countWorkers(cfg *config.Config) (workers, queues int, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		queues += n
+		all := n
+		if p.Mode != config.ModeGeneric {
+			if all, err = netdev.QueuesWithXDP(p.Interface); err != nil {
+				return 0, 0, err
+			}
+		}
+		queues += all
 		if port == "" || n < fewest {
 			fewest, port = n, p.Interface
 		}

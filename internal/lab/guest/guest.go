@@ -7,9 +7,10 @@
 //   - StartUML: user-mode Linux, a kernel in a process. It boots in two seconds and runs a command
 //     in 15 ms, without AF_XDP.
 //   - StartVM: Debian's stock kernel in QEMU, with AF_XDP and all modules. It boots in four seconds
-//     and runs at a tenth of the speed, because KVM may be missing in virtual machines.
+//     and runs at a tenth of the speed, because KVM may be missing in virtual machines. It can have
+//     emulated NICs (VM).
 //
-// Both have one processor.
+// Both have one processor by default.
 //
 // A guest ends with the process that started it.
 package guest
@@ -96,14 +97,12 @@ func (g *Guest) configure(c wire.Config) error {
 }
 
 // start starts a process of the guest as init of a PID namespace, so that its children end with it.
-// Descriptor 3 is control, if any.
-func (g *Guest) start(control *os.File, name string, args ...string) error {
+// It inherits files as descriptors from 3.
+func (g *Guest) start(files []*os.File, name string, args ...string) error {
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = &g.console, &g.console
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
-	if control != nil {
-		cmd.ExtraFiles = []*os.File{control}
-	}
+	cmd.ExtraFiles = files
 	p, err := g.ns.Start(cmd)
 	if err != nil {
 		return fmt.Errorf("%w (is its Debian package installed?)", err)
@@ -112,14 +111,15 @@ func (g *Guest) start(control *os.File, name string, args ...string) error {
 	return nil
 }
 
-// boot starts the kernel and waits for its agent.
-func (g *Guest) boot(name string, args ...string) error {
+// boot starts the kernel, whose descriptor 3 is the control connection and files those after it, and
+// waits for its agent.
+func (g *Guest) boot(files []*os.File, name string, args ...string) error {
 	host, guest, err := socketPair()
 	if err != nil {
 		return err
 	}
 	g.control = host
-	err = g.start(guest, name, args...)
+	err = g.start(append([]*os.File{guest}, files...), name, args...)
 	guest.Close()
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (g *Guest) boot(name string, args ...string) error {
 	go g.receive()
 	go func() {
 		<-g.processes[len(g.processes)-1].Done()
-		g.fail(errors.New("the guest ended"))
+		g.fail(fmt.Errorf("the guest ended; its console:\n%s", g.console.String()))
 	}()
 	select {
 	case r := <-up:

@@ -64,7 +64,7 @@ func (g *Guest) call(c wire.Command) (wire.Result, error) {
 	case r := <-done:
 		return r, nil
 	case <-time.After(commandLimit):
-		return wire.Result{}, fmt.Errorf("did not end within %v", commandLimit)
+		return wire.Result{}, fmt.Errorf("did not end within %v; the console:\n%s", commandLimit, g.console.String())
 	}
 }
 
@@ -73,7 +73,7 @@ func (g *Guest) receive() {
 	for decoder := json.NewDecoder(g.control); ; {
 		var r wire.Result
 		if err := decoder.Decode(&r); err != nil {
-			g.fail(fmt.Errorf("the guest ended: %w", err))
+			g.fail(fmt.Errorf("the guest ended: %w; its console:\n%s", err, g.console.String()))
 			return
 		}
 		g.mu.Lock()

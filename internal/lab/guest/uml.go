@@ -62,7 +62,7 @@ func (g *Guest) bootUML(nics []NIC) error {
 	if err != nil {
 		return err
 	}
-	return g.boot("env", append([]string{preload, "linux.uml"}, args...)...)
+	return g.boot(nil, "env", append([]string{preload, "linux.uml"}, args...)...)
 }
 
 //go:embed xstate/xstate.c

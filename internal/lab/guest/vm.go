@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -14,9 +15,21 @@ import (
 	"github.com/warproute/warproute/internal/lab/guest/wire"
 )
 
+// VM describes a virtual machine.
+type VM struct {
+	Kernel string // directory of scripts/kernel.sh, or of a kernel of scripts/nics.sh
+	QEMU   string // directory of QEMU of scripts/nics.sh, "": the host's, without igb
+	CPUs   int    // 0: one
+	Memory int    // in MiB, 0: 1,024
+	NICs   []EmulatedNIC
+}
+
 // StartVM boots the stock kernel from a directory of scripts/kernel.sh in QEMU without KVM. It needs the
 // Debian packages qemu-system-x86, qemu-system-common, iproute2 and kmod.
-func StartVM(kernel string) (*Guest, error) {
+func StartVM(kernel string) (*Guest, error) { return VM{Kernel: kernel}.Start() }
+
+// Start boots the virtual machine.
+func (v VM) Start() (*Guest, error) {
 	ns, err := lab.New("vm")
 	if err != nil {
 		return nil, fmt.Errorf("start a virtual machine: %w", err)
@@ -24,7 +37,7 @@ func StartVM(kernel string) (*Guest, error) {
 	defer ns.Close() // its processes keep it
 	g, err := prepare(ns, "vm")
 	if err == nil {
-		err = g.bootVM(kernel)
+		err = g.bootVM(v)
 	}
 	if err != nil {
 		g.Close()
@@ -36,8 +49,8 @@ func StartVM(kernel string) (*Guest, error) {
 // firstModules are the kernel modules for mounting the host's files.
 var firstModules = []string{"virtio_pci", "virtiofs", "overlay", "virtio_console"}
 
-func (g *Guest) bootVM(kernel string) error {
-	kernel, err := filepath.Abs(kernel)
+func (g *Guest) bootVM(v VM) error {
+	kernel, err := filepath.Abs(v.Kernel)
 	if err != nil {
 		return err
 	}
@@ -46,7 +59,7 @@ func (g *Guest) bootVM(kernel string) error {
 		return err
 	}
 	if len(images) != 1 {
-		return fmt.Errorf("find its kernel: want one in %s, found %q (scripts/kernel.sh fetches it)", filepath.Join(kernel, "boot"), images)
+		return fmt.Errorf("find its kernel: want one in %s, found %q (scripts/kernel.sh or scripts/nics.sh fetches it)", filepath.Join(kernel, "boot"), images)
 	}
 	version := strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")
 	initrd := filepath.Join(g.dir, "initrd")
@@ -57,18 +70,41 @@ func (g *Guest) bootVM(kernel string) error {
 	if err != nil {
 		return fmt.Errorf("share the host's files: %w", err)
 	}
-	const memory = "1024M"
-	return g.boot("qemu-system-x86_64",
-		"-M", "pc,usb=off", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
-		"-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", "1", "-m", memory,
-		"-object", "memory-backend-memfd,id=memory,size="+memory+",share=on", "-numa", "node,memdev=memory", // shared with virtiofsd
+	memory := fmt.Sprintf("%dM", cmp.Or(v.Memory, 1024))
+	args := []string{
+		"-M", "q35,usb=off", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+		"-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", fmt.Sprint(max(1, v.CPUs)), "-m", memory,
+		"-object", "memory-backend-memfd,id=memory,size=" + memory + ",share=on", "-numa", "node,memdev=memory", // shared with virtiofsd
 		"-kernel", images[0], "-initrd", initrd,
 		"-append", "rdinit=/agent console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check net.ifnames=0 cryptomgr.notests",
 		"-serial", "stdio",
-		"-device", "virtio-serial-pci", "-chardev", "socket,id=control,fd=3", "-device", "virtserialport,chardev=control,name="+controlPort,
-		"-chardev", "socket,id=share,path="+share, "-device", "vhost-user-fs-pci,chardev=share,tag=root",
-	)
+		"-chardev", "socket,id=monitor,server=on,wait=off,path=" + filepath.Join(g.dir, monitorFile), "-mon", "chardev=monitor,mode=control",
+		"-device", "virtio-serial-pci", "-chardev", "socket,id=control,fd=3", "-device", "virtserialport,chardev=control,name=" + controlPort,
+		"-chardev", "socket,id=share,path=" + share, "-device", "vhost-user-fs-pci,chardev=share,tag=root",
+	}
+	var taps []*os.File
+	defer func() {
+		for _, f := range taps {
+			f.Close()
+		}
+	}()
+	for i, n := range v.NICs {
+		more, files, err := n.args(i, firstTap+len(taps))
+		if err != nil {
+			return err
+		}
+		args, taps = append(args, more...), append(taps, files...)
+	}
+	qemu := "qemu-system-x86_64"
+	if v.QEMU != "" {
+		qemu = filepath.Join(v.QEMU, "usr/bin", qemu)
+		args = append(args, "-L", filepath.Join(v.QEMU, "usr/share/qemu"), "-L", "/usr/share/seabios")
+	}
+	return g.boot(taps, qemu, args...)
 }
+
+// firstTap is the descriptor of the first TAP link in QEMU.
+const firstTap = 4
 
 // controlPort is the virtio port for commands.
 const controlPort = "control"
@@ -87,7 +123,7 @@ func (g *Guest) shareRoot() (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	return path, g.start(f, "/usr/lib/qemu/virtiofsd", "-f", "--fd=3", "-o", "source=/,sandbox=chroot,cache=always,log_level=warn", "--thread-pool-size=0")
+	return path, g.start([]*os.File{f}, "/usr/lib/qemu/virtiofsd", "-f", "--fd=3", "-o", "source=/,sandbox=chroot,cache=always,log_level=warn", "--thread-pool-size=0")
 }
 
 // writeInitrd writes the initramfs: the agent, its configuration and its kernel modules.

@@ -108,14 +108,23 @@ func (r *Router) Stop() (a Account) {
 	if err := r.Process.Stop(10 * time.Second); err != nil {
 		r.T.Fatalf("after SIGTERM: %v\n%s", err, r.Out)
 	}
-	m := stopped.FindStringSubmatch(r.Out.String())
-	if m == nil {
+	a, ok := ParseAccount(r.Out.String())
+	if !ok {
 		r.T.Fatalf("no account at the end:\n%s", r.Out)
+	}
+	return a
+}
+
+// ParseAccount finds the account in the log of a router; ok is false if it has none.
+func ParseAccount(log string) (a Account, ok bool) {
+	m := stopped.FindStringSubmatch(log)
+	if m == nil {
+		return a, false
 	}
 	for i, field := range []*uint64{&a.Arrived, &a.Linux, &a.Lost, &a.Received, &a.Transmitted, &a.Dropped} {
 		*field, _ = strconv.ParseUint(m[i+1], 10, 64)
 	}
-	return a
+	return a, true
 }
 
 // Eventually waits until a condition holds and returns the time that it took.

@@ -1,0 +1,153 @@
+package nics
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/internal/lab/guest"
+)
+
+// all are the emulated models.
+var all = []guest.Model{guest.IGB, guest.Virtio, guest.VirtioIOMMU, guest.VMXNET3, guest.E1000E}
+
+// modes are the XDP modes of the models with an MTU of 1,500, by kernel.
+var modes = map[string]map[guest.Model]string{
+	"6.1":  {guest.IGB: "native", guest.Virtio: "native", guest.VirtioIOMMU: "native", guest.VMXNET3: "generic", guest.E1000E: "generic"},
+	"6.12": {guest.IGB: "native", guest.Virtio: "native", guest.VirtioIOMMU: "native", guest.VMXNET3: "native", guest.E1000E: "generic"},
+	"7":    {guest.IGB: "native", guest.Virtio: "native", guest.VirtioIOMMU: "zero-copy", guest.VMXNET3: "native", guest.E1000E: "generic"},
+}
+
+// Every model forwards in the mode that doctor predicts, and every frame is counted.
+func TestForwarding(t *testing.T) {
+	for _, kernel := range kernels() {
+		t.Run("Linux "+kernel, func(t *testing.T) {
+			m := boot(t, kernel, all...)
+			for _, p := range m.pairs {
+				t.Run(string(p.model), func(t *testing.T) {
+					r := p.startPredicted(t)
+					if r == nil {
+						t.Fatal("the router does not start")
+					}
+					for _, port := range r.show() {
+						if want := modes[kernel][p.model]; port.Mode != want || port.MTU != 1500 {
+							t.Errorf("%s has mode %s (%s) and an MTU of %d, want %s", port.Name, port.Mode, port.ModeReason, port.MTU, want)
+						}
+					}
+					p.answers(t, 15*time.Second)
+					r.exchange(t, 400, 64, 65, 200, 1000, 1499, 1500)
+					p.distributes(t, r)
+					rate := 0.0
+					if full() {
+						rate = p.transferRate(t)
+					}
+					r.survivesChanges(t)
+					r.reportsForgottenProgram(t)
+					r.stop()
+					if full() {
+						p.linuxForwards(t, func() {
+							p.answers(t, 15*time.Second)
+							t.Logf("Linux %s, %s, %s: TCP %.0f Mbit/s, Linux alone %.0f Mbit/s", kernel, p.model, modes[kernel][p.model], rate, p.transferRate(t))
+						})
+					}
+					for _, mtu := range p.mtus() {
+						p.forwards(t, mtu)
+					}
+				})
+			}
+		})
+	}
+}
+
+// mtus returns the further MTUs to test: the smallest, and those around the limits of a frame and of
+// drivers.
+func (p *pair) mtus() []int {
+	switch {
+	case full():
+		return []int{1280, 1776, 1777, 3046, 3494, 3506, 9000}
+	case p.model == guest.Virtio:
+		return []int{9000}
+	}
+	return nil
+}
+
+// forwards checks that the router starts with an MTU if doctor says so, in the predicted mode, and forwards
+// packets of any size up to it.
+func (p *pair) forwards(t *testing.T, mtu int) {
+	t.Helper()
+	defer p.setMTU(t, 1500)
+	if !p.setMTU(t, mtu) {
+		t.Logf("%s, Linux %s: the driver refuses an MTU of %d", p.model, p.kernel, mtu)
+		return
+	}
+	r := p.startPredicted(t)
+	if r == nil {
+		t.Logf("%s, Linux %s, MTU %d: refused", p.model, p.kernel, mtu)
+		return
+	}
+	t.Logf("%s, Linux %s, MTU %d: %s", p.model, p.kernel, mtu, r.show()[0].Mode)
+	p.answers(t, 15*time.Second)
+	sizes := []int{64, mtu / 2, mtu - 1, mtu}
+	if lost := r.loses(t, 100, sizes...); lost > 0 {
+		r.stop()
+		if linux := p.linuxLoses(t, 100, sizes...); linux == 0 {
+			t.Errorf("%s, Linux %s, MTU %d: the router loses %d of 200 frames, Linux none", p.model, p.kernel, mtu, lost)
+		} else {
+			t.Logf("%s, Linux %s, MTU %d: the router loses %d of 200 frames, and Linux %d: the emulation does not support it", p.model, p.kernel, mtu, lost, linux)
+		}
+		return
+	}
+	r.stop()
+}
+
+// linuxLoses returns the number of lost frames if Linux forwards them instead of the router.
+func (p *pair) linuxLoses(t *testing.T, n int, sizes ...int) (lost int) {
+	t.Helper()
+	p.linuxForwards(t, func() {
+		p.answers(t, 15*time.Second)
+		lost = p.loses(t, n, sizes...)
+	})
+	return lost
+}
+
+// linuxForwards lets Linux forward while f runs.
+func (p *pair) linuxForwards(t *testing.T, f func()) {
+	t.Helper()
+	set := func(value int) {
+		p.sh(t, fmt.Sprintf("sysctl -q net.ipv4.ip_forward=%d net.ipv6.conf.all.forwarding=%[1]d", value))
+		p.configure(t)
+	}
+	set(1)
+	f()
+	set(0)
+}
+
+// distributes checks that a NIC with several queues uses them.
+func (p *pair) distributes(t *testing.T, r *router) {
+	t.Helper()
+	if r.show()[0].Queues == 1 {
+		return
+	}
+	used := 0
+	for _, line := range strings.Split(p.sh(t, "ethtool -S "+p.port(0)), "\n") {
+		var packets uint64
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		fmt.Sscan(value, &packets)
+		counts := false
+		switch p.model {
+		case guest.IGB:
+			counts = strings.HasPrefix(name, "rx_queue_") && strings.HasSuffix(name, "_packets")
+		case guest.Virtio, guest.VirtioIOMMU:
+			counts = strings.HasPrefix(name, "rx") && strings.HasSuffix(name, "_packets")
+		default:
+			return // vmxnet3: QEMU emulates one receive queue
+		}
+		if counts && packets > 50 {
+			used++
+		}
+	}
+	if used < 2 {
+		t.Errorf("%s: %d receive queues have packets\n%s", p.model, used, p.sh(t, "ethtool -S "+p.port(0)))
+	}
+}
