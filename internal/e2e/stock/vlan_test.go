@@ -132,7 +132,8 @@ func outcomes(n lab.Network) (all []string) {
 		{"10.2.0.2", 0, 0}, {"fd02::2", 0, 0}, {"10.3.0.2", 0, 0}, {"fd03::2", 0, 0}, {"10.3.0.2", 1472, 0}, {"fd03::2", 1452, 0}, // the largest packets of 1,500 bytes
 		{"10.2.0.2", 0, 1}, {"fd02::2", 0, 1}, {"10.3.0.2", 0, 1}, {"fd03::2", 0, 1}, {"10.3.0.2", 0, 2}, {"fd03::2", 0, 2},
 		{"10.2.0.2", 1472, 0}, {"fd02::2", 1452, 0}, // too big for VLAN 7
-		{"10.99.0.1", 0, 0}, {"fd99::1", 0, 0}, {"10.1.0.1", 0, 0}, {"fd01::1", 0, 0}, {"10.2.0.1", 0, 0},
+		{"fd99::1", 0, 0}, // no route; Linux limits the errors about IPv4 regardless of settings
+		{"10.1.0.1", 0, 0}, {"fd01::1", 0, 0}, {"10.2.0.1", 0, 0},
 		{"10.2.0.77", 0, 0}, // no such host
 	} {
 		_, err := lab.Ping(n["client"], netip.MustParseAddr(c.to), lab.PingOptions{Count: 1, Size: c.size, TTL: c.ttl, Timeout: 6 * time.Second})
