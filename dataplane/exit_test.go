@@ -95,19 +95,22 @@ func (m *marking) Submit(c *batch.Chunk) {
 // On a gateway, only packets that the policies admit in plaintext exit. ESP of the router and its own packets never do.
 func TestProtectedPacketsDoNotExit(t *testing.T) {
 	for _, c := range []struct {
-		marks   batch.Mark
-		checked bool
-		exits   bool
+		marks            batch.Mark
+		gateway, answers bool
+		exits            bool
 	}{
-		{0, false, true}, {0, true, false}, {batch.PolicyDone, true, false}, {batch.PolicyDone, false, false}, // ESP
-		{batch.PolicyDone | batch.InboundChecked, true, true}, {batch.InboundChecked, true, true},
+		{0, false, false, true}, {0, true, true, false}, {batch.PolicyDone, true, true, false}, {batch.PolicyDone, false, false, false}, // ESP
+		{batch.PolicyDone | batch.InboundChecked, true, true, true}, {batch.InboundChecked, true, true, true},
+		{batch.PolicyDone | batch.InboundChecked, true, false, false}, // out of a tunnel
 	} {
 		r, h := newRig(t, 64), &host{}
-		r.config.ExitChecked = c.checked
+		if c.gateway {
+			r.config.ExitAnswers = func([]byte) bool { return c.answers }
+		}
 		r.config.Workers[0].Engine = &marking{r.engine, c.marks}
 		r.queues[0].Play([][]byte{testutil.UDP4("192.0.2.1", "10.3.0.9", 1, 2)}, 1)
 		if s := r.startWithExit(h, fib.ExitIPv4, 1); (s.Delivered == 1) != c.exits {
-			t.Errorf("marks %#x, on a gateway %v: %d exit", c.marks, c.checked, s.Delivered)
+			t.Errorf("%+v: %d exit", c, s.Delivered)
 		}
 	}
 }

@@ -46,7 +46,10 @@ type Config struct {
 
 	PartialChecksums []bool // by port: senders may leave L4 checksums incomplete; nil for no port
 	HostShare        int    // percent of a worker's busy time for packets to the host; 0 for DefaultHostShare
-	ExitChecked      bool   // only packets that the IPsec policies admit in plaintext exit by Linux
+
+	// ExitAnswers is set on an IPsec gateway, where only packets that the policies admit in plaintext exit by Linux.
+	// It reports whether answers to a packet, such as ICMP errors of Linux, may leave in plaintext. Workers call it.
+	ExitAnswers func(packet []byte) bool
 }
 
 // DefaultHostShare is the default of Config.HostShare, in percent.
@@ -162,7 +165,7 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 		}
 	}
 	w.host, w.exit = newHostPath(wc.Host, chunkLen), newHostPath(wc.Exit, chunkLen)
-	w.exitChecked, w.partialChecksums = cfg.ExitChecked, cfg.PartialChecksums
+	w.exitAnswers, w.partialChecksums = cfg.ExitAnswers, cfg.PartialChecksums
 	if w.partialChecksums == nil {
 		w.partialChecksums = make([]bool, batch.MaxPorts)
 	}

@@ -59,9 +59,9 @@ type worker struct {
 	fib     *fib.FIB
 
 	hostTime         hostTime
-	transmitted      bool   // packets to ports, since the last chunk
-	exitChecked      bool   // only packets that the policies admit in plaintext exit
-	partialChecksums []bool // by port
+	transmitted      bool                     // packets to ports, since the last chunk
+	exitAnswers      func(packet []byte) bool // Config.ExitAnswers
+	partialChecksums []bool                   // by port
 
 	// Control.
 	cpu, priority int

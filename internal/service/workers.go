@@ -38,7 +38,10 @@ func (s *Service) startWorkers() error {
 		Unresolved: s.mirror.Resolve, Limits: errorLimits(s.cfg.ICMP),
 	}
 	partialChecksums := partialChecksumPorts(s.cfg)
-	cfg.PartialChecksums, cfg.HostShare, cfg.ExitChecked = partialChecksums, s.cfg.Exit.Share, s.ipsec != nil
+	cfg.PartialChecksums, cfg.HostShare = partialChecksums, s.cfg.Exit.Share
+	if s.ipsec != nil {
+		cfg.ExitAnswers = s.ipsec.gateway.AnswersInPlaintext
+	}
 	for i, m := range s.memory.workers {
 		w, err := s.newWorker(i, m, cpus[len(cpus)-1-i%len(cpus)], partialChecksums)
 		if err != nil {
