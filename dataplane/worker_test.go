@@ -139,10 +139,10 @@ func TestIdleTimeIsCounted(t *testing.T) {
 	time.Sleep(span)
 	idle, load := r.router.Stats().Idle, r.router.Stats().Loads[0]
 	r.queues[0].Pause()
-	if load.Elapsed < span || load.Elapsed > 10*span || load.Busy < load.Elapsed*8/10 || load.Busy > load.Elapsed {
+	if load.Elapsed < span || load.Elapsed > 10*span || load.Busy < load.Elapsed/2 || load.Busy > load.Elapsed {
 		t.Errorf("always with packets for %v: busy for %v of %v", span, load.Busy, load.Elapsed)
 	}
-	if r.stop(); idle > span/10 {
+	if r.stop(); idle > span/3 { // on a busy machine
 		t.Errorf("always with packets for %v: idle for %v", span, idle)
 	}
 }
