@@ -60,9 +60,11 @@ func TestPredictionsOfSeveralPorts(t *testing.T) {
 		t.Errorf("after a trial: %+v, %+v", a.Predicted, b.Predicted)
 	}
 	b.Trial = &Trial{Err: errors.New("no memory")}
-	h.predict([]*Link{a, b})
-	if a.Predicted.Tried {
-		t.Errorf("a trial of one port counts for both: %+v", a.Predicted)
+	for _, links := range [][]*Link{{a, b}, {b, a}} {
+		h.predict(links)
+		if a.Predicted.Tried || b.Predicted.Tried {
+			t.Errorf("a trial of one port counts for both: %+v, %+v", a.Predicted, b.Predicted)
+		}
 	}
 }
 
