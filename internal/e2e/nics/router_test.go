@@ -29,7 +29,7 @@ const (
 // start starts a router and waits until it serves or ends. ok is false if it has ended, with its log.
 func (p *pair) start(t *testing.T, args string) (r *router, log string, ok bool) {
 	t.Helper()
-	p.sh(t, fmt.Sprintf(`rm -f %[2]s %[3]s; (%[1]s run --socket %[4]s --engine cpu --metrics none --port %[5]s --port %[6]s %[7]s >%[2]s 2>&1; echo $? >%[3]s) &`,
+	p.sh(t, fmt.Sprintf(`rm -f %[2]s %[3]s; (code=0; %[1]s run --socket %[4]s --engine cpu --metrics none --port %[5]s --port %[6]s %[7]s >%[2]s 2>&1 || code=$?; echo $code >%[3]s) &`,
 		p.program, logFile, endFile, socketFile, p.port(0), p.port(1), args))
 	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		state := p.sh(t, fmt.Sprintf("[ -e %s ] && echo ended; grep -c serving %s || true; [ -S %s ] && echo serves || true", endFile, logFile, socketFile))
