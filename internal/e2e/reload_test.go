@@ -138,7 +138,7 @@ func TestReload(t *testing.T) {
 	r.write("batch: {max_packets: 16}\nmetrics: {listen: \"127.0.0.1:9275\"}\n")
 	var listener net.Listener
 	require.NoError(t, top.Router.Do(func() (err error) { listener, err = net.Listen("tcp", "127.0.0.1:9275"); return err }))
-	expect("an address that is in use", 1, "~ metrics.listen", "nothing changed: serve metrics at 127.0.0.1:9275", "2048 20µs")
+	expect("an address that is in use", 1, "~ metrics.listen", "nothing changed: listen at 127.0.0.1:9275", "2048 20µs")
 	in(`warproute_config_reloads_total{result="refused"} 1`)
 	in(`warproute_config_reloads_total{result="invalid"} 1`)
 	in(`warproute_config_reloads_total{result="failed"} 1`)
