@@ -66,7 +66,7 @@ var faulty = map[guest.Model][]string{
 	// Linux does not remove the queues that virtio_net has added for XDP from sysfs, and waits for them forever.
 	guest.Virtio: {"driver reload"},
 	// The driver no longer runs the program.
-	guest.VMXNET3: {"link down and up", "driver reload"},
+	guest.VMXNET3: {"link down and up", "ring sizes", "driver reload"},
 }
 
 // survivesChanges makes changes while the router runs.
