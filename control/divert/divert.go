@@ -77,15 +77,17 @@ func (d *Diverter) Close() error { return d.conn.Close() }
 // Set diverts the packets that Linux transmits on an interface to another, by their indexes; 0 drops them. It
 // replaces an earlier filter. Interfaces that do not exist are an error.
 func (d *Diverter) Set(from, to int) error {
-	fail := func(what string, err error) error {
-		return fmt.Errorf("divert packets of interface %d to %d: %s: %w; it needs the kernel modules sch_ingress, cls_matchall and act_mirred", from, to, what, err)
+	if err := d.remove(from); err != nil {
+		return failed(from, to, "remove the earlier filter", err)
 	}
+	return d.Keep(from, to)
+}
+
+// Keep repeats an earlier Set, in case somebody has deleted its filter or the queueing discipline.
+func (d *Diverter) Keep(from, to int) error {
 	err := d.conn.Do(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, message(from, clsactHandle, clsact, 0, text(tcaKind, "clsact")), nil)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fail("add queueing discipline clsact", err)
-	}
-	if err := d.remove(from); err != nil {
-		return fail("remove the earlier filter", err)
+		return failed(from, to, "add queueing discipline clsact", err)
 	}
 	name, parms := "gact", numbers(0, 0, actShot, 0, 0)
 	if to != 0 {
@@ -93,10 +95,15 @@ func (d *Diverter) Set(from, to int) error {
 	}
 	action := nested(1, text(actKind, name), nested(actOptions, attr(actParms, parms)))
 	filter := message(from, 1, egress, filterInfo, text(tcaKind, "matchall"), nested(tcaOptions, nested(matchallAct, action)))
-	if err := d.conn.Do(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL, filter, nil); err != nil {
-		return fail("add filter", err)
+	err = d.conn.Do(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL, filter, nil)
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return failed(from, to, "add filter", err)
 	}
 	return nil
+}
+
+func failed(from, to int, what string, err error) error {
+	return fmt.Errorf("divert packets of interface %d to %d: %s: %w; it needs the kernel modules sch_ingress, cls_matchall and act_mirred", from, to, what, err)
 }
 
 // Clear removes the filter of an interface, if there is one. The queueing discipline stays.

@@ -57,6 +57,11 @@ func (m *Merger) Group(packets [][]byte, onlyTCP bool) []Group {
 	for i, p := range packets {
 		m.next[i] = -1
 		h := parse(p)
+		if h.l4 == 0 && !isOtherProtocol(p) {
+			for slot := range m.open { // it may be of any open flow
+				m.open[slot] = -1
+			}
+		}
 		if h.l4 == 0 || onlyTCP && h.proto == packet.UDP {
 			m.groups = append(m.groups, Group{First: i, Packets: 1, Bytes: len(p), last: i})
 			continue
@@ -153,6 +158,15 @@ func parse(p []byte) (h header) {
 		return header{}
 	}
 	return h
+}
+
+// isOtherProtocol reports whether a packet is certainly neither TCP nor UDP.
+func isOtherProtocol(p []byte) bool {
+	if len(p) >= packet.IPv4Len && p[0]>>4 == 4 {
+		proto := (*packet.IPv4)(p).Protocol()
+		return proto != packet.TCP && proto != packet.UDP
+	}
+	return len(p) >= packet.IPv6Len && (*packet.IPv6)(p).NextHeader() == packet.ICMPv6
 }
 
 // sameIP reports whether the IP header of b is that of segment n of a packet with the header a.

@@ -86,7 +86,8 @@ func (s *Service) updateTunnels() {
 	s.divertAll()
 }
 
-// divertAll diverts the packets of all XFRM interfaces to the tunnel interface. t.mu is held.
+// divertAll diverts the packets of all XFRM interfaces to the tunnel interface, also if somebody has deleted an earlier
+// filter. t.mu is held.
 func (s *Service) divertAll() {
 	t, to := &s.tunnels, 0
 	if name := s.cfg.IPsec.Interface; name != "" {
@@ -97,10 +98,12 @@ func (s *Service) divertAll() {
 	there := map[int]bool{}
 	for _, x := range t.all {
 		there[x.Ifindex] = true
-		if was, ok := t.diverted[x.Ifindex]; ok && was == to {
-			continue
+		set := t.diverter.Set
+		was, ok := t.diverted[x.Ifindex]
+		if ok && was == to {
+			set = t.diverter.Keep
 		}
-		if err := t.diverter.Set(x.Ifindex, to); err != nil {
+		if err := set(x.Ifindex, to); err != nil {
 			delete(t.diverted, x.Ifindex)
 			if !t.failed[x.Ifindex] {
 				t.failed[x.Ifindex] = true
@@ -110,7 +113,7 @@ func (s *Service) divertAll() {
 		}
 		t.diverted[x.Ifindex] = to
 		delete(t.failed, x.Ifindex)
-		if to == 0 {
+		if to == 0 && (!ok || was != to) {
 			s.log.Info("packets of the host on an XFRM interface are dropped", "interface", x.Name, "hint", "set ipsec.interface to pass them through the router")
 		}
 	}

@@ -346,6 +346,13 @@ func testLikeLinux(t *testing.T, program string) {
 	filters := func() string {
 		return strings.TrimSpace(labtest.Run(t, x.router, "tc", "filter", "show", "dev", "ipsec1", "egress"))
 	}
+	// The router adds the filter again if somebody deletes it.
+	labtest.Run(t, x.router, "tc", "qdisc", "del", "dev", "ipsec1", "clsact")
+	for end := time.Now().Add(10 * time.Second); filters() == ""; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the filter does not return")
+		}
+	}
 	if err := r.Process.Stop(10 * time.Second); err != nil {
 		t.Errorf("stop: %v", err)
 	}
