@@ -115,7 +115,7 @@ func TestPartsCompleteIndependently(t *testing.T) {
 // TestTimeoutOfOnePartLosesTheChunk: and its slots stay busy until all parts are finished.
 func TestTimeoutOfOnePartLosesTheChunk(t *testing.T) {
 	for late := range inlineTiles {
-		e, blocks, chunks := newRig(t, 8, 5*time.Millisecond)
+		e, blocks, chunks := newRig(t, 8, 100*time.Millisecond) // other parts finish in time, also on a busy machine
 		rnd := rand.New(rand.NewPCG(1, 2))
 		c := chunks[0]
 		lay(c, rnd, inlineTiles*inlineFrames)

@@ -57,10 +57,8 @@ func (m *Merger) Group(packets [][]byte, onlyTCP bool) []Group {
 	for i, p := range packets {
 		m.next[i] = -1
 		h := parse(p)
-		if h.l4 == 0 && !isOtherProtocol(p) {
-			for slot := range m.open { // it may be of any open flow
-				m.open[slot] = -1
-			}
+		if h.l4 == 0 {
+			m.close(p)
 		}
 		if h.l4 == 0 || onlyTCP && h.proto == packet.UDP {
 			m.groups = append(m.groups, Group{First: i, Packets: 1, Bytes: len(p), last: i})
@@ -160,13 +158,24 @@ func parse(p []byte) (h header) {
 	return h
 }
 
-// isOtherProtocol reports whether a packet is certainly neither TCP nor UDP.
-func isOtherProtocol(p []byte) bool {
+// close closes the groups that packets behind one that has no part in merging must not join: those of its flow, or
+// all if its ports are not known, as those of a later fragment.
+func (m *Merger) close(p []byte) {
 	if len(p) >= packet.IPv4Len && p[0]>>4 == 4 {
-		proto := (*packet.IPv4)(p).Protocol()
-		return proto != packet.TCP && proto != packet.UDP
+		ip, l4 := (*packet.IPv4)(p), int(p[0]&0xf)*4
+		if proto := ip.Protocol(); proto != packet.TCP && proto != packet.UDP {
+			return
+		}
+		if laterFragment := binary.BigEndian.Uint16(p[6:])&0x1fff != 0; !laterFragment && l4 >= packet.IPv4Len && len(p) >= l4+4 {
+			m.open[slotOf(p, l4)] = -1
+			return
+		}
+	} else if len(p) >= packet.IPv6Len && (*packet.IPv6)(p).NextHeader() == packet.ICMPv6 {
+		return
 	}
-	return len(p) >= packet.IPv6Len && (*packet.IPv6)(p).NextHeader() == packet.ICMPv6
+	for slot := range m.open {
+		m.open[slot] = -1
+	}
 }
 
 // sameIP reports whether the IP header of b is that of segment n of a packet with the header a.

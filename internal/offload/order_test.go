@@ -2,16 +2,18 @@ package offload
 
 import "testing"
 
-// A fragment, or a packet with IP options, between datagrams of a flow keeps its place. A packet of another protocol
-// does not separate them.
+// A fragment, or another packet that is not merged, keeps its place between datagrams of its flow. Packets of other
+// flows do not separate them.
 func TestOrderAroundPacketsThatAreNotMerged(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(p []byte)
 		merged bool
 	}{
-		"fragment": {func(p []byte) { p[6] = 0x20 }, false},
-		"options":  {func(p []byte) { p[0] = 0x46 }, false},
-		"ICMP":     {func(p []byte) { p[9] = 1 }, true},
+		"first fragment":           {func(p []byte) { p[6] = 0x20 }, false},
+		"later fragment":           {func(p []byte) { p[7] = 1 }, false},
+		"reserved flag":            {func(p []byte) { p[6] = 0x80 }, false},
+		"fragment of another flow": {func(p []byte) { p[6], p[23] = 0x20, 99 }, true},
+		"ICMP":                     {func(p []byte) { p[9] = 1 }, true},
 	} {
 		a, b, d := udp(false, 1, 1, make([]byte, 50)), udp(false, 1, 2, make([]byte, 50)), udp(false, 1, 2, make([]byte, 50))
 		c.change(b)
