@@ -58,7 +58,7 @@ test: ## run all tests; needs root
 	go vet -tags gpu $(addprefix ./,$(GPU_TESTS))
 	go tool staticcheck ./...
 	go test $$(go list ./... | grep -v internal/e2e)
-	CGO_ENABLED=1 go test -race $$(go list ./... | grep -v -e internal/e2e -e internal/lab/) # the lab's guests are kernels
+	CGO_ENABLED=1 go test -race $$(go list ./... | grep -v -e internal/e2e -e internal/lab/ -e gpu/choice) # the lab's guests are kernels, gpu/choice has no goroutines
 	CGO_ENABLED=1 go test -race -count=1 -p 1 $(E2E) # what it tests is built by it, so no earlier result counts
 
 # Go runs one target at a time, on all cores.

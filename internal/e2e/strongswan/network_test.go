@@ -1,6 +1,7 @@
 package strongswan
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"os"
@@ -21,7 +22,8 @@ type network struct {
 	a, b                 *gateway
 	program              string
 	*labtest.Router
-	start time.Time
+	start    time.Time
+	patience time.Duration // limit of eventually; 0 for 15 s
 }
 
 // family is an address family of the hosts.
@@ -115,7 +117,7 @@ func (n *network) refusals() {
 // eventually waits until a check succeeds.
 func (n *network) eventually(what string, check func() error) {
 	n.t.Helper()
-	for end := time.Now().Add(15 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(cmp.Or(n.patience, 15*time.Second)); ; time.Sleep(100 * time.Millisecond) {
 		err := check()
 		if err == nil {
 			n.t.Logf("after %v: %s", time.Since(n.start).Round(10*time.Millisecond), what)

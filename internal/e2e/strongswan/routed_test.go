@@ -97,12 +97,13 @@ func routedConfig(first bool) string {
 		"}\nsecrets { ike { secret = \"the quick brown fox\" } }\n"
 }
 
-// startBGP starts BIRD in both gateways.
+// startBGP starts BIRD in both gateways. The hold time lets the sessions survive a guest whose processor is busy for
+// seconds with rekeying.
 func (n *routed) startBGP() {
 	n.t.Helper()
 	for i, g := range []*gateway{n.a, n.b} {
 		session := func(k, preference int) string {
-			return fmt.Sprintf(`protocol bgp tunnel%d { local 10.255.%d.%d as %d; neighbor 10.255.%d.%d as %d; hold time 6; connect retry time 1; connect delay time 1; error wait time 1, 2;
+			return fmt.Sprintf(`protocol bgp tunnel%d { local 10.255.%d.%d as %d; neighbor 10.255.%d.%d as %d; hold time 24; keepalive time 2; connect retry time 1; connect delay time 1; error wait time 1, 2;
 	ipv4 { import filter { bgp_local_pref = %d; accept; }; export where net ~ [10.11.0.0/24, 10.12.0.0/24] && source = RTS_DEVICE; }; }
 `, k, k, i+1, 65001+i, k, 2-i, 65002-i, preference)
 		}
@@ -216,6 +217,7 @@ func testRouteBased(t *testing.T, program string) {
 	}
 	labtest.IP(t, n.b.Namespace, "link set ipsec1 down")
 	start := time.Now()
+	n.patience = 40 * time.Second // more than the hold time
 	n.established("BGP has lost the session over the dead tunnel", 1)
 	n.reached("the routes of the dead tunnel have moved", route4)
 	t.Logf("failover took %v", time.Since(start).Round(100*time.Millisecond))
