@@ -16,3 +16,6 @@ const (
 	// MaxNextHop is the largest value that every table can store.
 	MaxNextHop NextHop = 1<<20 - 1
 )
+
+// MaxVRFs is one more than the largest number of a VRF in a table (package trie).
+const MaxVRFs = 1000

@@ -29,7 +29,7 @@ type table struct {
 func newTable(f routes.Family) table {
 	if f == routes.IPv4 {
 		v4, src := ipv4.New(), make([]uint32, 0, batchSize)
-		return table{v4.Table, f, ipv4.Kernels(), v4.Use, func(dst []lookup.NextHop, addrs []netip.Addr) {
+		return table{&v4.Table, f, ipv4.Kernels(), v4.Use, func(dst []lookup.NextHop, addrs []netip.Addr) {
 			src = src[:0]
 			for _, a := range addrs {
 				b := a.As4()
@@ -39,7 +39,7 @@ func newTable(f routes.Family) table {
 		}}
 	}
 	v6, src := ipv6.New(), make([][16]byte, 0, batchSize)
-	return table{v6.Table, f, ipv6.Kernels(), v6.Use, func(dst []lookup.NextHop, addrs []netip.Addr) {
+	return table{&v6.Table, f, ipv6.Kernels(), v6.Use, func(dst []lookup.NextHop, addrs []netip.Addr) {
 		src = src[:0]
 		for _, a := range addrs {
 			src = append(src, a.As16())

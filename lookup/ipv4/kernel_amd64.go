@@ -29,3 +29,15 @@ func avx2(image []uint32, dst []lookup.NextHop, src []uint32) {
 	}
 	walk(image, dst[n:], src[n:])
 }
+
+// vrfKernel looks up addresses in VRFs. The kernel by AVX-512 has the same condition as that of tables.
+var vrfKernel = func() func(image []uint32, dst []lookup.NextHop, vrfs []uint16, src []uint32) {
+	if kernels()[0].Name == trie.AVX512 {
+		return vrfs512
+	}
+	return walkVRFs
+}()
+
+func vrfs512(image []uint32, dst []lookup.NextHop, vrfs []uint16, src []uint32) {
+	lookupVRFs512(&image[0], (*uint32)(&dst[0]), &vrfs[0], &src[0], len(src))
+}

@@ -20,7 +20,7 @@ func (t *Table) LookupBatch(dst []lookup.NextHop, src []uint32) {
 	lookupBatch((*byte)(unsafe.Pointer(t)), (*uint32)(unsafe.SliceData(dst)), unsafe.SliceData(src), len(src))
 }
 
-// The assembly expects the pointer to trie.Batched.avx512 at offset 0 of a table.
+// The assembly expects trie.direct at offset 0 of a table.
 const _ = -unsafe.Offsetof(Table{}.Batched)
 
 var _ = lookupSlow // called by the assembly only
@@ -30,7 +30,7 @@ var _ = lookupSlow // called by the assembly only
 func lookupSlow(table *byte, dst, src *uint32, n int) {
 	t := (*Table)(unsafe.Pointer(table))
 	hops, addrs := unsafe.Slice((*lookup.NextHop)(dst), n), unsafe.Slice(src, n)
-	if t.AVX512() == nil {
+	if !t.Direct() {
 		t.Batched.LookupBatch(hops, addrs)
 		return
 	}

@@ -11,3 +11,8 @@ func lookupBatch(table *byte, dst *uint32, src *uint32, n int)
 //
 //go:noescape
 func lookupAVX2(image *uint32, dst *uint32, src *uint32, n int)
+
+// lookupVRFs512 looks up n addresses in VRFs.
+//
+//go:noescape
+func lookupVRFs512(image *uint32, dst *uint32, vrfs *uint16, src *uint32, n int)

@@ -7,13 +7,11 @@
 TEXT ·lookupBatch(SB), NOSPLIT, $0-32
 	MOVQ  table+0(FP), AX
 	MOVQ  (AX), AX
-	MOVQ  (AX), AX
 	MOVQ  dst+8(FP), CX
 	MOVQ  src+16(FP), DX
 	MOVQ  n+24(FP), BX
 	TESTQ AX, AX
 	JZ    slow
-	MOVQ  (AX), AX
 	CMPQ  BX, $0x10
 	JNE   many
 
@@ -23,18 +21,17 @@ one:
 	VPBROADCASTD hops<>+0(SB), Z0
 	KXNORW       K1, K1, K1
 	VPSRLD       $0x08, Z1, Z2
-	VPXORD       Z3, Z3, Z3
 	KMOVW        K1, K2
-	VPGATHERDD   (AX)(Z2*4), K2, Z3
-	VPMOVD2M     Z3, K2
+	VPGATHERDD   (AX)(Z2*4), K2, Z1
+	VPMOVD2M     Z1, K2
 	KORTESTW     K2, K2
 	JNZ          one_routes_below
 
 one_routes:
-	VPTESTNMD    Z0, Z3, K2
-	VPBROADCASTD 67108864(AX), K2, Z3
-	VPANDD       Z0, Z3, Z3
-	VMOVDQU32    Z3, (CX)
+	VPTESTNMD    Z0, Z1, K2
+	VPBROADCASTD 67108864(AX), K2, Z1
+	VPANDD       Z0, Z1, Z1
+	VMOVDQU32    Z1, (CX)
 	CMPL         67108868(AX), BX
 	JNE          one
 	VZEROUPPER
@@ -61,18 +58,17 @@ again:
 vector:
 	VMOVDQU32  (DX), Z2
 	VPSRLD     $0x08, Z2, Z3
-	VPXORD     Z4, Z4, Z4
 	KMOVW      K1, K2
-	VPGATHERDD (AX)(Z3*4), K2, Z4
-	VPMOVD2M   Z4, K2
+	VPGATHERDD (AX)(Z3*4), K2, Z2
+	VPMOVD2M   Z2, K2
 	KORTESTW   K2, K2
 	JNZ        routes_below
 
 routes:
-	VPTESTNMD Z0, Z4, K2
-	VPANDD    Z0, Z4, Z4
-	VMOVDQA32 Z1, K2, Z4
-	VMOVDQU32 Z4, (CX)
+	VPTESTNMD Z0, Z2, K2
+	VPANDD    Z0, Z2, Z2
+	VMOVDQA32 Z1, K2, Z2
+	VMOVDQU32 Z2, (CX)
 	ADDQ      $+64, DX
 	ADDQ      $+64, CX
 	SUBQ      $+16, BX
@@ -87,18 +83,17 @@ vector_end:
 	KMOVW       DI, K2
 	VMOVDQU32.Z (DX), K2, Z2
 	VPSRLD      $0x08, Z2, Z3
-	VPXORD      Z5, Z5, Z5
 	KMOVW       K2, K3
-	VPGATHERDD  (AX)(Z3*4), K3, Z5
-	VPMOVD2M    Z5, K3
+	VPGATHERDD  (AX)(Z3*4), K3, Z2
+	VPMOVD2M    Z2, K3
 	KORTESTW    K3, K3
 	JNZ         rest_routes_below
 
 rest_routes:
-	VPTESTNMD Z0, Z5, K3
-	VPANDD    Z0, Z5, Z5
-	VMOVDQA32 Z1, K3, Z5
-	VMOVDQU32 Z5, K2, (CX)
+	VPTESTNMD Z0, Z2, K3
+	VPANDD    Z0, Z2, Z2
+	VMOVDQA32 Z1, K3, Z2
+	VMOVDQU32 Z2, K2, (CX)
 
 rest_end:
 	CMPL 67108868(AX), SI
@@ -107,28 +102,31 @@ rest_end:
 	RET
 
 one_routes_below:
-	VPANDD.BCST low<>+0(SB), Z1, Z2
-	VPADDD      Z3, Z2, Z2
-	VPSLLD      $0x01, Z2, Z2
-	VPSRLD      $0x01, Z2, Z2
-	VPGATHERDD  (AX)(Z2*4), K2, Z3
-	JMP         one_routes
+	VPBROADCASTD low<>+0(SB), Z2
+	VPANDD.Z     (DX), Z2, K1, Z2
+	VPADDD       Z1, Z2, Z2
+	VPSLLD       $0x01, Z2, Z2
+	VPSRLD       $0x01, Z2, Z2
+	VPGATHERDD   (AX)(Z2*4), K2, Z1
+	JMP          one_routes
 
 routes_below:
-	VPANDD.BCST low<>+0(SB), Z2, Z3
-	VPADDD      Z4, Z3, Z3
-	VPSLLD      $0x01, Z3, Z3
-	VPSRLD      $0x01, Z3, Z3
-	VPGATHERDD  (AX)(Z3*4), K2, Z4
-	JMP         routes
+	VPBROADCASTD low<>+0(SB), Z3
+	VPANDD.Z     (DX), Z3, K1, Z3
+	VPADDD       Z2, Z3, Z3
+	VPSLLD       $0x01, Z3, Z3
+	VPSRLD       $0x01, Z3, Z3
+	VPGATHERDD   (AX)(Z3*4), K2, Z2
+	JMP          routes
 
 rest_routes_below:
-	VPANDD.BCST low<>+0(SB), Z2, Z3
-	VPADDD      Z5, Z3, Z3
-	VPSLLD      $0x01, Z3, Z3
-	VPSRLD      $0x01, Z3, Z3
-	VPGATHERDD  (AX)(Z3*4), K3, Z5
-	JMP         rest_routes
+	VPBROADCASTD low<>+0(SB), Z3
+	VPANDD.Z     (DX), Z3, K2, Z3
+	VPADDD       Z2, Z3, Z3
+	VPSLLD       $0x01, Z3, Z3
+	VPSRLD       $0x01, Z3, Z3
+	VPGATHERDD   (AX)(Z3*4), K3, Z2
+	JMP          rest_routes
 
 slow:
 	JMP ·lookupSlow(SB)
@@ -256,5 +254,294 @@ routes:
 
 vector_end:
 	ADDQ $+8, BX
+	VZEROUPPER
+	RET
+
+// func lookupVRFs512(image *uint32, dst *uint32, vrfs *uint16, src *uint32, n int)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2
+TEXT ·lookupVRFs512(SB), NOSPLIT, $0-40
+	MOVQ image+0(FP), AX
+
+again:
+	MOVQ         dst+8(FP), CX
+	MOVQ         src+24(FP), DX
+	MOVQ         n+32(FP), BX
+	MOVL         67108868(AX), DI
+	MOVQ         vrfs+16(FP), SI
+	MOVL         $0x000fffff, R8
+	VPBROADCASTD R8, Z0
+	MOVL         $0x000000ff, R8
+	VPBROADCASTD R8, Z1
+	MOVL         $0x7fffffff, R8
+	VPBROADCASTD R8, Z2
+	KXNORW       K1, K1, K1
+	SUBQ         $+64, BX
+	JLT          several_end
+
+several:
+	VMOVDQU32.Z (DX), K1, Z3
+	VMOVDQU32.Z 64(DX), K1, Z5
+	VMOVDQU32.Z 128(DX), K1, Z7
+	VMOVDQU32.Z 192(DX), K1, Z9
+	VPMOVZXWD.Z (SI), K1, Z11
+	VPXORD      Z4, Z4, Z4
+	KMOVW       K1, K2
+	VPGATHERDD  67108928(AX)(Z11*4), K2, Z4
+	VPMOVZXWD.Z 32(SI), K1, Z11
+	VPXORD      Z6, Z6, Z6
+	KMOVW       K1, K2
+	VPGATHERDD  67108928(AX)(Z11*4), K2, Z6
+	VPMOVZXWD.Z 64(SI), K1, Z11
+	VPXORD      Z8, Z8, Z8
+	KMOVW       K1, K2
+	VPGATHERDD  67108928(AX)(Z11*4), K2, Z8
+	VPMOVZXWD.Z 96(SI), K1, Z11
+	VPXORD      Z10, Z10, Z10
+	KMOVW       K1, K2
+	VPGATHERDD  67108928(AX)(Z11*4), K2, Z10
+	ADDQ        $+128, SI
+	VPMOVD2M    Z4, K2
+	VPMOVD2M    Z6, K3
+	VPMOVD2M    Z8, K4
+	VPMOVD2M    Z10, K5
+	KORW        K2, K3, K6
+	KORW        K6, K4, K6
+	KORW        K6, K5, K6
+	KORTESTW    K6, K6
+	JZ          several_routes
+	VPSRLD      $0x18, Z3, Z11
+	VPANDD      Z1, Z11, Z11
+	VPANDD      Z2, Z4, Z14
+	VPADDD      Z14, Z11, Z11
+	VPGATHERDD  (AX)(Z11*4), K2, Z4
+	VPMOVD2M    Z4, K2
+	VPSRLD      $0x18, Z5, Z11
+	VPANDD      Z1, Z11, Z11
+	VPANDD      Z2, Z6, Z14
+	VPADDD      Z14, Z11, Z11
+	VPGATHERDD  (AX)(Z11*4), K3, Z6
+	VPMOVD2M    Z6, K3
+	VPSRLD      $0x18, Z7, Z11
+	VPANDD      Z1, Z11, Z11
+	VPANDD      Z2, Z8, Z14
+	VPADDD      Z14, Z11, Z11
+	VPGATHERDD  (AX)(Z11*4), K4, Z8
+	VPMOVD2M    Z8, K4
+	VPSRLD      $0x18, Z9, Z11
+	VPANDD      Z1, Z11, Z11
+	VPANDD      Z2, Z10, Z14
+	VPADDD      Z14, Z11, Z11
+	VPGATHERDD  (AX)(Z11*4), K5, Z10
+	VPMOVD2M    Z10, K5
+	KORW        K2, K3, K6
+	KORW        K6, K4, K6
+	KORW        K6, K5, K6
+	KORTESTW    K6, K6
+	JZ          several_routes
+	VPSRLD      $0x10, Z3, Z11
+	VPANDD      Z1, Z11, Z11
+	VPANDD      Z2, Z4, Z14
+	VPADDD      Z14, Z11, Z11
+	VPGATHERDD  (AX)(Z11*4), K2, Z4
+	VPMOVD2M    Z4, K2
+	VPSRLD      $0x10, Z5, Z11
+	VPANDD      Z1, Z11, Z11
+	VPANDD      Z2, Z6, Z14
+	VPADDD      Z14, Z11, Z11
+	VPGATHERDD  (AX)(Z11*4), K3, Z6
+	VPMOVD2M    Z6, K3
+	VPSRLD      $0x10, Z7, Z11
+	VPANDD      Z1, Z11, Z11
+	VPANDD      Z2, Z8, Z14
+	VPADDD      Z14, Z11, Z11
+	VPGATHERDD  (AX)(Z11*4), K4, Z8
+	VPMOVD2M    Z8, K4
+	VPSRLD      $0x10, Z9, Z11
+	VPANDD      Z1, Z11, Z11
+	VPANDD      Z2, Z10, Z14
+	VPADDD      Z14, Z11, Z11
+	VPGATHERDD  (AX)(Z11*4), K5, Z10
+	VPMOVD2M    Z10, K5
+	KORW        K2, K3, K6
+	KORW        K6, K4, K6
+	KORW        K6, K5, K6
+	KORTESTW    K6, K6
+	JZ          several_routes
+	VPSRLD      $0x08, Z3, Z11
+	VPANDD      Z1, Z11, Z11
+	VPANDD      Z2, Z4, Z14
+	VPADDD      Z14, Z11, Z11
+	VPGATHERDD  (AX)(Z11*4), K2, Z4
+	VPMOVD2M    Z4, K2
+	VPSRLD      $0x08, Z5, Z11
+	VPANDD      Z1, Z11, Z11
+	VPANDD      Z2, Z6, Z14
+	VPADDD      Z14, Z11, Z11
+	VPGATHERDD  (AX)(Z11*4), K3, Z6
+	VPMOVD2M    Z6, K3
+	VPSRLD      $0x08, Z7, Z11
+	VPANDD      Z1, Z11, Z11
+	VPANDD      Z2, Z8, Z14
+	VPADDD      Z14, Z11, Z11
+	VPGATHERDD  (AX)(Z11*4), K4, Z8
+	VPMOVD2M    Z8, K4
+	VPSRLD      $0x08, Z9, Z11
+	VPANDD      Z1, Z11, Z11
+	VPANDD      Z2, Z10, Z14
+	VPADDD      Z14, Z11, Z11
+	VPGATHERDD  (AX)(Z11*4), K5, Z10
+	VPMOVD2M    Z10, K5
+	KORW        K2, K3, K6
+	KORW        K6, K4, K6
+	KORW        K6, K5, K6
+	KORTESTW    K6, K6
+	JZ          several_routes
+	VPSRLD      $0x00, Z3, Z3
+	VPANDD      Z1, Z3, Z3
+	VPANDD      Z2, Z4, Z11
+	VPADDD      Z11, Z3, Z3
+	VPGATHERDD  (AX)(Z3*4), K2, Z4
+	VPMOVD2M    Z4, K2
+	VPSRLD      $0x00, Z5, Z3
+	VPANDD      Z1, Z3, Z3
+	VPANDD      Z2, Z6, Z5
+	VPADDD      Z5, Z3, Z3
+	VPGATHERDD  (AX)(Z3*4), K3, Z6
+	VPMOVD2M    Z6, K3
+	VPSRLD      $0x00, Z7, Z3
+	VPANDD      Z1, Z3, Z3
+	VPANDD      Z2, Z8, Z5
+	VPADDD      Z5, Z3, Z3
+	VPGATHERDD  (AX)(Z3*4), K4, Z8
+	VPMOVD2M    Z8, K4
+	VPSRLD      $0x00, Z9, Z3
+	VPANDD      Z1, Z3, Z3
+	VPANDD      Z2, Z10, Z5
+	VPADDD      Z5, Z3, Z3
+	VPGATHERDD  (AX)(Z3*4), K5, Z10
+	VPMOVD2M    Z10, K5
+
+several_routes:
+	VPANDD    Z0, Z4, Z4
+	VPANDD    Z0, Z6, Z6
+	VPANDD    Z0, Z8, Z8
+	VPANDD    Z0, Z10, Z10
+	VMOVDQU32 Z4, (CX)
+	VMOVDQU32 Z6, 64(CX)
+	VMOVDQU32 Z8, 128(CX)
+	VMOVDQU32 Z10, 192(CX)
+	ADDQ      $+256, DX
+	ADDQ      $+256, CX
+	SUBQ      $+64, BX
+	JGE       several
+
+several_end:
+	ADDQ $+64, BX
+	SUBQ $+16, BX
+	JLT  single_end
+
+single:
+	VMOVDQU32.Z (DX), K1, Z3
+	VPMOVZXWD.Z (SI), K1, Z5
+	VPXORD      Z12, Z12, Z12
+	KMOVW       K1, K2
+	VPGATHERDD  67108928(AX)(Z5*4), K2, Z12
+	ADDQ        $+32, SI
+	VPMOVD2M    Z12, K2
+	KORTESTW    K2, K2
+	JZ          single_routes
+	VPSRLD      $0x18, Z3, Z5
+	VPANDD      Z1, Z5, Z5
+	VPANDD      Z2, Z12, Z7
+	VPADDD      Z7, Z5, Z5
+	VPGATHERDD  (AX)(Z5*4), K2, Z12
+	VPMOVD2M    Z12, K2
+	KORTESTW    K2, K2
+	JZ          single_routes
+	VPSRLD      $0x10, Z3, Z5
+	VPANDD      Z1, Z5, Z5
+	VPANDD      Z2, Z12, Z7
+	VPADDD      Z7, Z5, Z5
+	VPGATHERDD  (AX)(Z5*4), K2, Z12
+	VPMOVD2M    Z12, K2
+	KORTESTW    K2, K2
+	JZ          single_routes
+	VPSRLD      $0x08, Z3, Z5
+	VPANDD      Z1, Z5, Z5
+	VPANDD      Z2, Z12, Z7
+	VPADDD      Z7, Z5, Z5
+	VPGATHERDD  (AX)(Z5*4), K2, Z12
+	VPMOVD2M    Z12, K2
+	KORTESTW    K2, K2
+	JZ          single_routes
+	VPSRLD      $0x00, Z3, Z3
+	VPANDD      Z1, Z3, Z3
+	VPANDD      Z2, Z12, Z5
+	VPADDD      Z5, Z3, Z3
+	VPGATHERDD  (AX)(Z3*4), K2, Z12
+	VPMOVD2M    Z12, K2
+
+single_routes:
+	VPANDD    Z0, Z12, Z12
+	VMOVDQU32 Z12, (CX)
+	ADDQ      $+64, DX
+	ADDQ      $+64, CX
+	SUBQ      $+16, BX
+	JGE       single
+
+single_end:
+	ADDQ        $+16, BX
+	TESTQ       BX, BX
+	JZ          rest_end
+	MOVL        $-1, R8
+	BZHIL       BX, R8, R8
+	KMOVW       R8, K2
+	VMOVDQU32.Z (DX), K2, Z3
+	VPMOVZXWD.Z (SI), K2, Z5
+	VPXORD      Z13, Z13, Z13
+	KMOVW       K2, K3
+	VPGATHERDD  67108928(AX)(Z5*4), K3, Z13
+	ADDQ        $+32, SI
+	VPMOVD2M    Z13, K3
+	KORTESTW    K3, K3
+	JZ          rest_routes
+	VPSRLD      $0x18, Z3, Z5
+	VPANDD      Z1, Z5, Z5
+	VPANDD      Z2, Z13, Z7
+	VPADDD      Z7, Z5, Z5
+	VPGATHERDD  (AX)(Z5*4), K3, Z13
+	VPMOVD2M    Z13, K3
+	KORTESTW    K3, K3
+	JZ          rest_routes
+	VPSRLD      $0x10, Z3, Z5
+	VPANDD      Z1, Z5, Z5
+	VPANDD      Z2, Z13, Z7
+	VPADDD      Z7, Z5, Z5
+	VPGATHERDD  (AX)(Z5*4), K3, Z13
+	VPMOVD2M    Z13, K3
+	KORTESTW    K3, K3
+	JZ          rest_routes
+	VPSRLD      $0x08, Z3, Z5
+	VPANDD      Z1, Z5, Z5
+	VPANDD      Z2, Z13, Z7
+	VPADDD      Z7, Z5, Z5
+	VPGATHERDD  (AX)(Z5*4), K3, Z13
+	VPMOVD2M    Z13, K3
+	KORTESTW    K3, K3
+	JZ          rest_routes
+	VPSRLD      $0x00, Z3, Z3
+	VPANDD      Z1, Z3, Z3
+	VPANDD      Z2, Z13, Z1
+	VPADDD      Z1, Z3, Z3
+	VPGATHERDD  (AX)(Z3*4), K3, Z13
+	VPMOVD2M    Z13, K3
+
+rest_routes:
+	VPANDD    Z0, Z13, Z13
+	VMOVDQU32 Z13, K2, (CX)
+
+rest_end:
+	CMPL 67108868(AX), DI
+	JNE  again
 	VZEROUPPER
 	RET

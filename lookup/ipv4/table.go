@@ -23,6 +23,11 @@ func New() *Table { return &Table{trie.NewBatched(32, kernels())} }
 // Lookup returns the next hop of the longest prefix that covers addr, an address in host
 // byte order, or lookup.Miss.
 func (t *Table) Lookup(addr uint32) lookup.NextHop {
-	_, nh := t.Walk(trie.Key{byte(addr >> 24), byte(addr >> 16), byte(addr >> 8), byte(addr)})
+	_, nh := t.Walk(Key(addr))
 	return nh
+}
+
+// Key returns an address in host byte order as a key.
+func Key(addr uint32) trie.Key {
+	return trie.Key{byte(addr >> 24), byte(addr >> 16), byte(addr >> 8), byte(addr)}
 }

@@ -1,8 +1,6 @@
 package ipv6
 
 import (
-	"runtime"
-
 	"golang.org/x/sys/cpu"
 
 	"github.com/warproute/warproute/lookup"
@@ -10,7 +8,11 @@ import (
 )
 
 func kernels() []trie.Kernel[[16]byte] {
-	all := []trie.Kernel[[16]byte]{{Name: trie.AVX512, Walk: avx512}, {Name: "avx2", Walk: avx2}, {Name: "go", Walk: walk}}
+	all := []trie.Kernel[[16]byte]{
+		{Name: trie.AVX512, Walk: walk}, // for lookupSlow; lookupBatch has the lookup and the repetition
+		{Name: "avx2", Walk: avx2},
+		{Name: "go", Walk: walk},
+	}
 	switch {
 	case cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasBMI2:
 		return all
@@ -20,29 +22,22 @@ func kernels() []trie.Kernel[[16]byte] {
 	return all[2:]
 }
 
-// LookupBatch stores the next hop of src[i] in dst[i]. It panics if dst is shorter than
-// src, and allocates nothing.
-//
-// With AVX-512 it calls the kernel directly: fewer instructions between the gathers of
-// successive small batches let more of their cache misses overlap.
-func (t *Table) LookupBatch(dst []lookup.NextHop, src [][16]byte) {
-	im := t.AVX512()
-	if im == nil || len(src) == 0 || len(src) > trie.MaxBatch || len(src) > len(dst) {
-		t.Batched.LookupBatch(dst, src)
-		return
-	}
-	lookupAVX512(im.First(), (*uint32)(&dst[0]), &src[0], len(src))
-	runtime.KeepAlive(im)
-}
-
-func avx512(image []uint32, dst []lookup.NextHop, src [][16]byte) {
-	lookupAVX512(&image[0], (*uint32)(&dst[0]), &src[0], len(src))
-}
-
 func avx2(image []uint32, dst []lookup.NextHop, src [][16]byte) {
 	n := len(src) &^ 7
 	if n > 0 {
 		lookupAVX2(&image[0], (*uint32)(&dst[0]), &src[0], n)
 	}
 	walk(image, dst[n:], src[n:])
+}
+
+// vrfKernel looks up addresses in VRFs. The kernel by AVX-512 has the same condition as that of tables.
+var vrfKernel = func() func(image []uint32, dst []lookup.NextHop, vrfs []uint16, src [][16]byte) {
+	if kernels()[0].Name == trie.AVX512 {
+		return vrfs512
+	}
+	return walkVRFs
+}()
+
+func vrfs512(image []uint32, dst []lookup.NextHop, vrfs []uint16, src [][16]byte) {
+	lookupVRFs512(&image[0], (*uint32)(&dst[0]), &vrfs[0], &src[0], len(src))
 }

@@ -2,10 +2,15 @@
 
 package ipv6
 
-// lookupAVX512 looks up n addresses.
+// lookupBatch looks up n addresses in a Table.
 //
 //go:noescape
-func lookupAVX512(image *uint32, dst *uint32, src *[16]byte, n int)
+func lookupBatch(table *byte, dst *uint32, src *[16]byte, n int)
+
+// lookupVRFs512 looks up n addresses in VRFs.
+//
+//go:noescape
+func lookupVRFs512(image *uint32, dst *uint32, vrfs *uint16, src *[16]byte, n int)
 
 // lookupAVX2 looks up n addresses, a multiple of 8.
 //

@@ -29,23 +29,19 @@ func Names[A any](kernels []Kernel[A]) (names []string) {
 
 // Batched adds batch lookups to a Table.
 type Batched[A any] struct {
-	// avx512 is Table if LookupBatch uses AVX-512, otherwise a table without routes, so that
-	// assembly checks only for routes.
-	avx512 *Table
-	*Table
+	Table
 	kernels []Kernel[A] // fastest first
 	walk    func(image []uint32, dst []lookup.NextHop, src []A)
 }
 
-// noRoutes is a table without routes.
-var noRoutes Table
-
 // NewBatched returns an empty table for addresses of 32 or 128 bits. It uses the first
 // kernel.
 func NewBatched[A any](bits int, kernels []Kernel[A]) Batched[A] {
-	t := Batched[A]{Table: New(bits), kernels: kernels}
-	t.use(kernels[0])
-	return t
+	first := kernels[0]
+	return Batched[A]{
+		Table:   Table{direct: direct{enabled: first.Name == AVX512}, routes: newRoutes(), bits: bits},
+		kernels: kernels, walk: first.Walk,
+	}
 }
 
 // Use selects a kernel by name, for tests and benchmarks. It must not run concurrently
@@ -53,23 +49,13 @@ func NewBatched[A any](bits int, kernels []Kernel[A]) Batched[A] {
 func (t *Batched[A]) Use(name string) error {
 	for _, k := range t.kernels {
 		if k.Name == name {
-			t.use(k)
+			t.walk, t.direct.enabled = k.Walk, k.Name == AVX512
+			t.direct.set(t.Image())
 			return nil
 		}
 	}
 	return fmt.Errorf("lookup kernel %q: this processor supports %v", name, Names(t.kernels))
 }
-
-func (t *Batched[A]) use(k Kernel[A]) {
-	t.walk, t.avx512 = k.Walk, &noRoutes
-	if k.Name == AVX512 {
-		t.avx512 = t.Table
-	}
-}
-
-// AVX512 returns the current image if LookupBatch uses AVX-512 and the table ever had a route,
-// otherwise nil.
-func (t *Batched[A]) AVX512() *Image { return t.avx512.Image() }
 
 // LookupBatch stores the next hop of src[i] in dst[i]. It panics if dst is shorter than
 // src, and allocates nothing.
@@ -96,3 +82,26 @@ func (t *Batched[A]) LookupBatch(dst []lookup.NextHop, src []A) {
 // MaxBatch is the maximum number of addresses between two reads of the generation. It is
 // small enough for a batch to complete next to a writer at its maximum rate.
 const MaxBatch = 1024
+
+// VRFBlock is the number of addresses that a walk of InVRFs gets: a walk level by level overlaps their cache
+// misses.
+const VRFBlock = 256
+
+// InVRFs looks addresses up in VRFs: it stores the next hop of src[i] in the VRF vrfs[i] in dst[i], 0 for none, by walk,
+// which gets up to VRFBlock addresses. The image may be nil.
+func InVRFs[A any](im *Image, dst []lookup.NextHop, vrfs []uint16, src []A, walk func(image []uint32, dst []lookup.NextHop, vrfs []uint16, src []A)) {
+	dst, vrfs = dst[:len(src)], vrfs[:len(src)]
+	if im == nil {
+		clear(dst)
+		return
+	}
+	for at := 0; at < len(src); {
+		end := min(at+VRFBlock, len(src))
+		before := im.Generation()
+		walk(im.words, dst[at:end], vrfs[at:end], src[at:end])
+		if im.Generation() == before {
+			at = end
+		}
+	}
+	runtime.KeepAlive(im)
+}

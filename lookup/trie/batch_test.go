@@ -37,7 +37,7 @@ func (c batchCase[A]) table(t *testing.T, before, after func(dst []lookup.NextHo
 		im := &Image{words: image}
 		for i := range src {
 			k := c.key(src[i])
-			dst[i] = nextHop(im.walk(&k))
+			dst[i] = nextHop(im.walk(&k, 0))
 		}
 		after(dst)
 	}}})
@@ -104,4 +104,32 @@ func testLongBatch[A any](t *testing.T, c batchCase[A]) {
 	if table.LookupBatch(dst, slices.Repeat([]A{c.inWide}, len(dst))); slices.ContainsFunc(dst, func(nh lookup.NextHop) bool { return nh != 7 }) {
 		t.Error("wrong next hops in a long batch")
 	}
+}
+
+// Kernels in assembly read the address of the image that the table references, and none while another
+// kernel is selected.
+func TestDirectAddressFollowsLoadsAndKernels(t *testing.T) {
+	walk := func([]uint32, []lookup.NextHop, []uint32) {}
+	table := NewBatched(32, []Kernel[uint32]{{AVX512, walk}, {"other", walk}})
+	check := func(when string, want bool) {
+		t.Helper()
+		first := table.direct.first.Load()
+		if table.Direct() != want || (first != nil) != want || want && first != &table.Image().words[0] {
+			t.Errorf("%s: address %p", when, first)
+		}
+	}
+	load := func() {
+		require.NoError(t, table.Load(func(yield func(netip.Prefix, lookup.NextHop) bool) { yield(netip.MustParsePrefix("10.0.0.0/8"), 7) }))
+	}
+	check("without routes", false)
+	require.NoError(t, table.Insert(netip.MustParsePrefix("10.0.0.0/8"), 7))
+	check("after the first route", true)
+	load()
+	check("after a load", true)
+	require.NoError(t, table.Use("other"))
+	check("with another kernel", false)
+	load()
+	check("after a load with another kernel", false)
+	require.NoError(t, table.Use(AVX512))
+	check("with AVX-512 again", true)
 }

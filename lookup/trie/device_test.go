@@ -22,6 +22,7 @@ func TestCHeader(t *testing.T) {
 	h.Define("TRIE_NODE", NodeWords, "length of a node")
 	h.Define("TRIE_DEFAULT", Default, "index of the default route's word")
 	h.Define("TRIE_GENERATION", Generation, "index of the generation: reuses of nodes, and changes of the default route")
+	h.Define("TRIE_VRFS", VRFs, "index of the words of VRFs, by number from 1 on")
 	h.Define("TRIE_NODES", FirstNode, "index of the first node")
 	h.Define("TRIE_REFERENCE", Reference, "bit of a word that refers to a node")
 	h.Define("TRIE_NEXT_HOP_BITS", NextHopBits)

@@ -20,7 +20,7 @@ func Example() {
 	prefix, hop, _ := table.LookupPrefix(netip.MustParseAddr("198.51.100.1"))
 	fmt.Println("table:", prefix, "next hop", hop)
 
-	bits, hop, err := trie.WalkCopy(netip.MustParseAddr("198.51.100.1"), func(i uint32) (uint32, error) { return image[i], nil })
+	bits, hop, err := trie.WalkCopy(0, netip.MustParseAddr("198.51.100.1"), func(i uint32) (uint32, error) { return image[i], nil })
 	fmt.Println("copy: length", bits, "next hop", hop, err)
 	// Output:
 	// table: 198.51.100.0/25 next hop 7

@@ -41,18 +41,19 @@ func (t *Table) Follow(f Follower) (end func()) {
 	}
 }
 
-// WalkCopy is Table.Walk for a copy whose words read returns. The result is invalid if the
-// copy's generation changed during the call.
-func WalkCopy(addr netip.Addr, read func(index uint32) (uint32, error)) (bits int, nh lookup.NextHop, err error) {
+// WalkCopy is Table.Walk for a copy whose words read returns, in a VRF or 0, the table itself. The result is invalid
+// if the copy's generation changed during the call.
+func WalkCopy(vrf int, addr netip.Addr, read func(index uint32) (uint32, error)) (bits int, nh lookup.NextHop, err error) {
 	k := keyOf(addr)
-	word, err := read(k.root())
-	for i := RootBits / 8; err == nil && isReference(word); i++ {
+	at, base := k.start(vrf)
+	word, err := read(at)
+	for i := base / 8; err == nil && isReference(word); i++ {
 		if i == addr.BitLen()/8 {
 			return 0, lookup.Miss, fmt.Errorf("the copy has references beyond the end of %v", addr)
 		}
 		word, err = read(node(word) + uint32(k[i]))
 	}
-	if err == nil && word == 0 {
+	if err == nil && word == 0 && vrf == 0 {
 		word, err = read(Default)
 	}
 	return length(word), nextHop(word), err

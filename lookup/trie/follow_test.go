@@ -47,7 +47,7 @@ func (r *replica) equals(table *Table) bool {
 
 func (r *replica) lookup(a netip.Addr) uint32 {
 	im, k := &Image{words: r.words}, keyOf(a)
-	return im.walk(&k)
+	return im.walk(&k, 0)
 }
 
 // WalkCopy returns the results of Walk, and an error for an invalid or unreadable copy.
@@ -63,7 +63,7 @@ func TestWalkCopyAgreesWithWalk(t *testing.T) {
 		found := 0
 		for range 5000 {
 			a := randomAddr(rnd, bits)
-			length, nh, err := WalkCopy(a, read)
+			length, nh, err := WalkCopy(0, a, read)
 			if wantLength, wantNH := table.Walk(keyOf(a)); err != nil || length != wantLength || nh != wantNH {
 				t.Fatalf("%v: /%d, next hop %d, %v; want /%d, next hop %d", a, length, nh, err, wantLength, wantNH)
 			}
@@ -75,10 +75,10 @@ func TestWalkCopyAgreesWithWalk(t *testing.T) {
 			t.Errorf("only %d addresses have a route", found)
 		}
 		a := randomAddr(rnd, bits)
-		if _, _, err := WalkCopy(a, func(uint32) (uint32, error) { return Reference, nil }); err == nil || !strings.Contains(err.Error(), "beyond the end of "+a.String()) {
+		if _, _, err := WalkCopy(0, a, func(uint32) (uint32, error) { return Reference, nil }); err == nil || !strings.Contains(err.Error(), "beyond the end of "+a.String()) {
 			t.Errorf("a copy of references alone: %v", err)
 		}
-		if _, _, err := WalkCopy(a, func(uint32) (uint32, error) { return 0, errors.New("unreadable") }); err == nil || err.Error() != "unreadable" {
+		if _, _, err := WalkCopy(0, a, func(uint32) (uint32, error) { return 0, errors.New("unreadable") }); err == nil || err.Error() != "unreadable" {
 			t.Errorf("a copy that cannot be read: %v", err)
 		}
 	}
@@ -180,6 +180,7 @@ func TestEveryPatchLeavesTheOldOrTheNewRoute(t *testing.T) {
 func TestDefaultRouteChangesNeverCauseMisses(t *testing.T) {
 	all, narrow := netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("10.0.0.0/24")
 	k := keyOf(narrow.Addr())
+	at, _ := k.start(0)
 	type state struct{ own, fallback, generation uint32 }
 	var states []state
 	table, r := New(32), &replica{}
@@ -189,7 +190,7 @@ func TestDefaultRouteChangesNeverCauseMisses(t *testing.T) {
 	}
 	insert(all, 1)
 	r.check = func(Patch) {
-		states = append(states, state{r.words[k.root()], r.words[Default], r.words[Generation]})
+		states = append(states, state{r.words[at], r.words[Default], r.words[Generation]})
 	}
 	for range 2 {
 		insert(narrow, 2)

@@ -31,8 +31,8 @@ type Image struct {
 // reuseBatch is the number of nodes freed together, so that readers seldom retry.
 const reuseBatch = 256
 
-// maxDepth is the maximum number of nodes of one route: an IPv6 host route.
-const maxDepth = (128 - RootBits) / NodeBits
+// maxDepth is the maximum number of nodes of one route: an IPv6 host route of a VRF.
+const maxDepth = 128 / NodeBits
 
 func newImage() (*Image, error) {
 	words, mem, err := mapWords()
@@ -58,16 +58,17 @@ func (im *Image) Generation() uint32 {
 // Default returns the default route's word.
 func (im *Image) Default() uint32 { return atomic.LoadUint32(&im.words[Default]) }
 
-// walk returns the final word of a lookup of k.
-func (im *Image) walk(k *Key) uint32 {
+// walk returns the final word of a lookup of k in a VRF.
+func (im *Image) walk(k *Key, vrf int) uint32 {
+	at, base := k.start(vrf)
 	for {
 		generation := im.Generation()
-		word := atomic.LoadUint32(&im.words[k.root()])
+		word := atomic.LoadUint32(&im.words[at])
 		// References in a reused node can lead beyond the end of the address.
-		for i := RootBits / 8; isReference(word) && i < len(k); i++ {
+		for i := base / 8; isReference(word) && i < len(k); i++ {
 			word = atomic.LoadUint32(&im.words[node(word)+uint32(k[i])])
 		}
-		if word == 0 {
+		if word == 0 && vrf == 0 {
 			word = im.Default()
 		}
 		if im.Generation() == generation {
@@ -76,21 +77,22 @@ func (im *Image) walk(k *Key) uint32 {
 	}
 }
 
-// set stores word for every address in a prefix except those with a longer route. word
+// set stores word for every address in a prefix of a VRF except those with a longer route. word
 // is the prefix's own route, or after a delete that of the next shorter prefix. delta is
 // the change in the number of routes.
-func (im *Image) set(k *Key, bits int, word uint32, delta int) {
+func (im *Image) set(vrf int, k *Key, bits int, word uint32, delta int) {
+	at, base := k.start(vrf)
 	switch {
-	case bits == 0:
+	case bits == 0 && vrf == 0:
 		// A lookup reads this word and its final word at different times. The new
 		// generations make it retry instead of combining old and new words.
 		im.nextGeneration()
 		im.publish(Default, word)
 		im.nextGeneration()
-	case bits <= RootBits:
-		im.fill(k.root(), 1<<(RootBits-bits), bits, word)
+	case bits <= base:
+		im.fill(at, 1<<(base-bits), bits, word)
 	default:
-		im.below(k.root(), k, RootBits, bits, word, delta)
+		im.below(at, k, base, bits, word, delta)
 	}
 }
 
@@ -153,13 +155,27 @@ func (im *Image) publish(at, word uint32) {
 	im.notify(at, 1, word)
 }
 
-// room returns an error if there are too few free nodes for a route to a prefix.
-func (im *Image) room(k *Key, bits int) error {
+// retire retires the nodes that a word refers to, which no lookup reaches any longer.
+func (im *Image) retire(word uint32) {
+	if !isReference(word) {
+		return
+	}
+	n := node(word)
+	for _, below := range im.words[n : n+NodeWords] {
+		im.retire(below)
+	}
+	im.uses[nodeCount(n)] = 0
+	im.retired = append(im.retired, n)
+}
+
+// room returns an error if there are too few free nodes for a route to a prefix of a VRF.
+func (im *Image) room(vrf int, k *Key, bits int) error {
 	left := len(im.free) + len(im.retired) + (len(im.words)-int(im.end))/Pitch
 	if left >= maxDepth {
 		return nil
 	}
-	base, word := RootBits, im.words[k.root()]
+	at, base := k.start(vrf)
+	word := im.words[at]
 	for base < bits && isReference(word) {
 		word = im.words[node(word)+uint32(k[base/8])]
 		base += NodeBits

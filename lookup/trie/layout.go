@@ -22,6 +22,11 @@
 //	| 0 | 0 0 0 | prefix length (8) | next hop (20)         |  route
 //	+---+---------------------------------------------------+
 //
+// A VRF is a further table in the image, without a root of its own: its lookups start at its
+// word in the header, which is a route or refers to a node for the first 8 bits of the
+// address. Its default route is a route like others, so the word 0 stands for no route, and a
+// lookup never continues in another table. A VRF without routes needs no memory.
+//
 // Words hold the prefix length so that an update does not need the routes below the
 // prefix: a route overwrites every word in its range that does not hold a longer route.
 // Words are in host byte order.
@@ -72,6 +77,9 @@ const (
 	Pitch      = NodeWords + 16   // distance between nodes: one cache line more than their length
 	Default    = RootWords        // index of the default route's word
 	Generation = RootWords + 1    // index of the generation: reuses of nodes, and changes of the default route
+	VRFs       = RootWords + 16   // index of the words of VRFs, by number, on cache lines of their own
+	MaxVRFs    = lookup.MaxVRFs   // numbers of VRFs; 0, the table itself, has no word
+	staging    = MaxVRFs          // number of the word at which VRF.Load builds a table
 	FirstNode  = RootWords + 1024 // index of the first node, after one page of header
 	MaxWords   = 1 << 31          // limit of an image: the range of a reference
 	Reference  = 1 << 31          // bit of a word that refers to a node
@@ -106,5 +114,11 @@ func keyOf(a netip.Addr) (k Key) {
 	return a.As16()
 }
 
-// root returns the index of the word at which a walk starts.
-func (k *Key) root() uint32 { return uint32(k[0])<<16 | uint32(k[1])<<8 | uint32(k[2]) }
+// start returns the index of the word at which a walk in a VRF starts, 0 for the table itself, and the
+// number of address bits that it resolves.
+func (k *Key) start(vrf int) (at uint32, bits int) {
+	if vrf != 0 {
+		return VRFs + uint32(vrf), 0
+	}
+	return uint32(k[0])<<16 | uint32(k[1])<<8 | uint32(k[2]), RootBits
+}

@@ -8,6 +8,7 @@
 #define TRIE_NODE 256 /* length of a node */
 #define TRIE_DEFAULT 0x1000000u /* index of the default route's word */
 #define TRIE_GENERATION 0x1000001u /* index of the generation: reuses of nodes, and changes of the default route */
+#define TRIE_VRFS 0x1000010u /* index of the words of VRFs, by number from 1 on */
 #define TRIE_NODES 0x1000400u /* index of the first node */
 #define TRIE_REFERENCE 0x80000000u /* bit of a word that refers to a node */
 #define TRIE_NEXT_HOP_BITS 20

@@ -34,16 +34,6 @@ func bytesOf(words []uint32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*wordBytes)
 }
 
-// First returns the address of the first word. The caller keeps the image alive.
-func (im *Image) First() *uint32 { return unsafe.SliceData(im.words) }
-
-// The assembly follows pointers from a Batched to the first word of its image, all at offset 0.
-const (
-	_ = -unsafe.Offsetof(Batched[uint32]{}.avx512)
-	_ = -unsafe.Offsetof(Table{}.image)
-	_ = -unsafe.Offsetof(Image{}.words)
-)
-
 // mapped is the number of images in this process. Their memory does not count towards
 // the garbage collector's trigger, so unused images would accumulate.
 var mapped atomic.Int32

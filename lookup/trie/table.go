@@ -18,18 +18,22 @@ import (
 // Lookups use the image. The writer also keeps a route store, to find the next shorter
 // prefix when a route is deleted.
 type Table struct {
+	direct    direct
 	image     atomic.Pointer[Image] // nil until the first route
 	routes    *bart.Table[lookup.NextHop]
 	size      atomic.Int64
 	followers followers
-	bits      int // address length: 32 or 128
+	bits      int          // address length: 32 or 128
+	vrfs      map[int]*VRF // by number
 }
 
 // New returns an empty table for addresses of 32 or 128 bits. The first route allocates
 // the image.
 func New(bits int) *Table {
-	return &Table{bits: bits, routes: new(bart.Table[lookup.NextHop])}
+	return &Table{bits: bits, routes: newRoutes()}
 }
+
+func newRoutes() *bart.Table[lookup.NextHop] { return new(bart.Table[lookup.NextHop]) }
 
 // Image returns the current image; nil if the table never had a route.
 func (t *Table) Image() *Image { return t.image.Load() }
@@ -76,24 +80,33 @@ func (t *Table) Insert(p netip.Prefix, nh lookup.NextHop) error {
 	if err := t.check(p, nh); err != nil {
 		return err
 	}
-	im := t.image.Load()
-	if im == nil {
-		var err error
-		if im, err = newImage(); err != nil {
-			return fmt.Errorf("insert %v: %w", p, err)
-		}
-		t.publish(im)
+	im, err := t.writable()
+	if err != nil {
+		return fmt.Errorf("insert %v: %w", p, err)
 	}
-	if err := insert(im, t.routes, p, nh); err != nil {
+	if err := insert(im, 0, t.routes, p, nh); err != nil {
 		return err
 	}
 	t.size.Store(int64(t.routes.Size()))
 	return nil
 }
 
-func insert(im *Image, routes *bart.Table[lookup.NextHop], p netip.Prefix, nh lookup.NextHop) error {
+// writable returns the image, which it allocates before the first route.
+func (t *Table) writable() (*Image, error) {
+	if im := t.image.Load(); im != nil {
+		return im, nil
+	}
+	im, err := newImage()
+	if err == nil {
+		t.publish(im)
+	}
+	return im, err
+}
+
+// insert adds or replaces a route of a VRF, in its route store and an image.
+func insert(im *Image, vrf int, routes *bart.Table[lookup.NextHop], p netip.Prefix, nh lookup.NextHop) error {
 	k := keyOf(p.Addr())
-	if err := im.room(&k, p.Bits()); err != nil {
+	if err := im.room(vrf, &k, p.Bits()); err != nil {
 		return fmt.Errorf("insert %v: %w", p, err)
 	}
 	added := 1
@@ -103,58 +116,69 @@ func insert(im *Image, routes *bart.Table[lookup.NextHop], p netip.Prefix, nh lo
 		}
 		return nh, false
 	})
-	im.set(&k, p.Bits(), route(p.Bits(), nh), added)
+	im.set(vrf, &k, p.Bits(), route(p.Bits(), nh), added)
 	return nil
 }
 
 // Delete removes the route for exactly p, and reports whether it existed.
 func (t *Table) Delete(p netip.Prefix) bool {
-	if !p.IsValid() || p.Addr().BitLen() != t.bits || p != p.Masked() {
+	if !t.remove(0, t.routes, p) {
 		return false
 	}
-	found := false
-	t.routes.Modify(p, func(nh lookup.NextHop, ok bool) (lookup.NextHop, bool) {
-		found = ok
-		return nh, true
-	})
-	if !found {
-		return false
-	}
-	im, k := t.image.Load(), keyOf(p.Addr())
-	im.set(&k, p.Bits(), t.parent(p), -1)
 	t.size.Store(int64(t.routes.Size()))
-	if t.routes.Size() == 0 {
-		im.empty()
+	if t.routes.Size() == 0 && !t.hasVRFRoutes() {
+		t.image.Load().empty()
 	}
 	return true
 }
 
-// parent returns the word of the next shorter prefix that covers p; 0 if only the default
-// route does.
-func (t *Table) parent(p netip.Prefix) uint32 {
-	if p.Bits() < 2 {
+// remove removes a route of a VRF from its route store and the image, and reports whether it existed.
+func (t *Table) remove(vrf int, routes *bart.Table[lookup.NextHop], p netip.Prefix) (found bool) {
+	if !p.IsValid() || p.Addr().BitLen() != t.bits || p != p.Masked() {
+		return false
+	}
+	routes.Modify(p, func(nh lookup.NextHop, ok bool) (lookup.NextHop, bool) {
+		found = ok
+		return nh, true
+	})
+	if found {
+		k := keyOf(p.Addr())
+		t.image.Load().set(vrf, &k, p.Bits(), parent(vrf, routes, p), -1)
+	}
+	return found
+}
+
+// parent returns the word of the next shorter prefix that covers p; 0 if none does, or outside of VRFs
+// only the default route.
+func parent(vrf int, routes *bart.Table[lookup.NextHop], p netip.Prefix) uint32 {
+	if p.Bits() == 0 {
 		return 0
 	}
-	shorter, nh, ok := t.routes.LookupPrefixLPM(netip.PrefixFrom(p.Addr(), p.Bits()-1))
-	if !ok || shorter.Bits() == 0 {
+	shorter, nh, ok := routes.LookupPrefixLPM(netip.PrefixFrom(p.Addr(), p.Bits()-1))
+	if !ok || shorter.Bits() == 0 && vrf == 0 {
 		return 0
 	}
 	return route(shorter.Bits(), nh)
 }
 
-// Load replaces all routes by those of seq in one step. After an error the table is
+// Load replaces all routes by those of seq in one step, without those of VRFs. After an error the table is
 // unchanged.
 func (t *Table) Load(seq iter.Seq2[netip.Prefix, lookup.NextHop]) error {
 	im, err := newImage()
 	if err != nil {
 		return fmt.Errorf("load routes: %w", err)
 	}
-	routes := new(bart.Table[lookup.NextHop])
+	routes := newRoutes()
 	for p, nh := range seq {
 		if err := t.check(p, nh); err != nil {
 			return err
 		}
-		if err := insert(im, routes, p, nh); err != nil {
+		if err := insert(im, 0, routes, p, nh); err != nil {
+			return err
+		}
+	}
+	for _, v := range t.vrfs {
+		if err := v.insertInto(im); err != nil {
 			return err
 		}
 	}
@@ -168,17 +192,21 @@ func (t *Table) Load(seq iter.Seq2[netip.Prefix, lookup.NextHop]) error {
 func (t *Table) publish(im *Image) {
 	im.followers = &t.followers
 	t.followers.replace(im.used())
+	t.direct.set(im)
 	t.image.Store(im)
 }
 
 // Walk returns the length and the next hop of the longest prefix that covers an address;
 // the next hop is lookup.Miss if no prefix does.
-func (t *Table) Walk(k Key) (bits int, nh lookup.NextHop) {
+func (t *Table) Walk(k Key) (bits int, nh lookup.NextHop) { return t.WalkIn(0, k) }
+
+// WalkIn is Walk in a VRF, by its number; 0 is the table itself.
+func (t *Table) WalkIn(vrf int, k Key) (bits int, nh lookup.NextHop) {
 	im := t.Image()
 	if im == nil {
 		return 0, lookup.Miss
 	}
-	word := im.walk(&k)
+	word := im.walk(&k, vrf)
 	runtime.KeepAlive(im)
 	return length(word), nextHop(word)
 }
@@ -186,10 +214,14 @@ func (t *Table) Walk(k Key) (bits int, nh lookup.NextHop) {
 // LookupPrefix returns the longest prefix that covers addr and its next hop; ok is false
 // if no prefix does.
 func (t *Table) LookupPrefix(addr netip.Addr) (p netip.Prefix, nh lookup.NextHop, ok bool) {
+	return t.lookupPrefix(0, addr)
+}
+
+func (t *Table) lookupPrefix(vrf int, addr netip.Addr) (p netip.Prefix, nh lookup.NextHop, ok bool) {
 	if addr.BitLen() != t.bits {
 		return netip.Prefix{}, lookup.Miss, false
 	}
-	bits, nh := t.Walk(keyOf(addr))
+	bits, nh := t.WalkIn(vrf, keyOf(addr))
 	if nh == lookup.Miss {
 		return netip.Prefix{}, lookup.Miss, false
 	}

@@ -23,6 +23,9 @@ TRIE_DEVICE uint32_t trie_root(const uint32_t *image, uint32_t bits)
 	return TRIE_LOAD(&image[bits >> (32 - TRIE_ROOT_BITS)]);
 }
 
+/* Returns the word at which lookups in a VRF start. The address bits before a reference in it are none. */
+TRIE_DEVICE uint32_t trie_vrf(const uint32_t *image, uint32_t vrf) { return TRIE_LOAD(&image[TRIE_VRFS + vrf]); }
+
 /* Returns the word that follows a reference. The next 8 address bits are the lowest of bits; higher
  * bits are ignored. */
 TRIE_DEVICE uint32_t trie_next(const uint32_t *image, uint32_t word, uint32_t bits)
@@ -30,7 +33,7 @@ TRIE_DEVICE uint32_t trie_next(const uint32_t *image, uint32_t word, uint32_t bi
 	return TRIE_LOAD(&image[(word & ~TRIE_REFERENCE) + bits % TRIE_NODE]);
 }
 
-/* Returns the next hop of a final word; 0 for none. */
+/* Returns the next hop of a final word outside of VRFs; 0 for none. In a VRF, it is the word's lowest bits. */
 TRIE_DEVICE uint32_t trie_next_hop(const uint32_t *image, uint32_t word)
 {
 	if (!(word & TRIE_NEXT_HOP_MASK))

@@ -13,41 +13,28 @@ import (
 func main() {
 	kernel512()
 	kernel256()
+	vrfs512()
 	Generate()
 }
 
 // kernel512 generates LookupBatch for AVX-512. It has no prefetches, so that the gathers of
 // more vectors and calls fit into the processor's reorder buffer and overlap. For the same
 // reason one full vector, a small batch, takes a path without loop and tail.
-//
-// It loads the image itself. Assembly has no safepoint, so the garbage collector cannot unmap
-// the image during a batch. What it does not look up, it passes on to Go.
 func kernel512() {
 	const lanes = 16
-	TEXT("lookupBatch", NOSPLIT, "func(table *byte, dst, src *uint32, n int)")
-	Doc("lookupBatch looks up n addresses in a Table.")
-	Pragma("noescape")
-	k := asm.NewKernel(asm.Word)
-	Load(Param("table"), k.Image)
-	MOVQ(Mem{Base: k.Image}, k.Image) // trie.Batched.avx512
-	MOVQ(Mem{Base: k.Image}, k.Image) // trie.Table.image
-	k.LoadBatch()
-	TESTQ(k.Image, k.Image)
-	JZ(LabelRef("slow"))
-	MOVQ(Mem{Base: k.Image}, k.Image) // trie.Image.words
+	k := asm.BeginTable("uint32", asm.Word)
 	CMPQ(k.N, U8(lanes))
 	JNE(LabelRef("many"))
 
 	var below []func()
-	before, mask, all := GP32(), ZMM(), K()
+	before, mask, all, none := GP32(), ZMM(), K(), K()
 	Label("one")
 	MOVL(k.Generation(), before)
-	addr := ZMM()
-	VMOVDQU32(Mem{Base: k.Src}, addr)
+	words := ZMM()
+	VMOVDQU32(Mem{Base: k.Src}, words)
 	VPBROADCASTD(constant("hops", 1<<trie.NextHopBits-1), mask)
 	KXNORW(all, all, all)
-	words := find(k, addr, all, "one_routes", &below)
-	none := K()
+	find(k, words, all, "one_routes", &below)
 	VPTESTNMD(mask, words, none)
 	VPBROADCASTD(k.Default(), none, words)
 	VPANDD(mask, words, words)
@@ -58,24 +45,21 @@ func kernel512() {
 	RET()
 
 	Label("many")
-	last := GP64()
-	LEAQ(Mem{Base: k.N, Disp: -1}, last)
-	CMPQ(last, U32(trie.MaxBatch))
-	JAE(LabelRef("slow"))
+	k.CheckLength()
 	k.UntilStable(func() {
 		hops, all := asm.NewHops512(k), K()
 		KXNORW(all, all, all)
 		k.While("vector", lanes, func() {
-			addr := ZMM()
-			VMOVDQU32(Mem{Base: k.Src}, addr)
-			words := find(k, addr, all, "routes", &below)
+			words := ZMM()
+			VMOVDQU32(Mem{Base: k.Src}, words)
+			find(k, words, all, "routes", &below)
 			hops.Convert(words)
 			VMOVDQU32(words, Mem{Base: k.Dst})
 		})
 		k.Rest(func() {
-			addr, rest := ZMM(), asm.LowBits(k.N)
-			VMOVDQU32_Z(Mem{Base: k.Src}, rest, addr)
-			words := find(k, addr, rest, "rest_routes", &below)
+			words, rest := ZMM(), asm.LowBits(k.N)
+			VMOVDQU32_Z(Mem{Base: k.Src}, rest, words)
+			find(k, words, rest, "rest_routes", &below)
 			hops.Convert(words)
 			VMOVDQU32(words, rest, Mem{Base: k.Dst})
 		})
@@ -84,16 +68,18 @@ func kernel512() {
 	for _, f := range below {
 		f()
 	}
-	Label("slow")
-	asm.TailCall("lookupSlow")
+	asm.Slow()
 }
 
-// find generates the lookup of a vector of addresses, and returns their final words. It appends
-// to below the generator of the second step, for the few vectors with references.
-func find(k asm.Kernel, addr reg.VecVirtual, lanes reg.OpmaskVirtual, routes string, below *[]func()) reg.VecVirtual {
-	index, words, references := ZMM(), ZMM(), K()
-	VPSRLD(U8(32-trie.RootBits), addr, index)
-	VPXORD(words, words, words)
+// find generates the lookup of the vector of addresses at k.Src: it replaces them in words, with 0 in
+// unused lanes, by their final words. It appends to below the generator of the second step, for the
+// few vectors with references.
+//
+// The gather's destination holds the addresses: a gather reads its destination, which is thus neither
+// cleared before nor the result of the gather before.
+func find(k asm.Kernel, words reg.VecVirtual, lanes reg.OpmaskVirtual, routes string, below *[]func()) {
+	index, references := ZMM(), K()
+	VPSRLD(U8(32-trie.RootBits), words, index)
 	KMOVW(lanes, references)
 	VPGATHERDD(k.Indexed(index), references, words)
 	VPMOVD2M(words, references)
@@ -102,14 +88,14 @@ func find(k asm.Kernel, addr reg.VecVirtual, lanes reg.OpmaskVirtual, routes str
 	Label(routes)
 	*below = append(*below, func() {
 		Label(routes + "_below")
-		VPANDD_BCST(constant("low", trie.NodeWords-1), addr, index)
+		VPBROADCASTD(constant("low", trie.NodeWords-1), index)
+		VPANDD_Z(Mem{Base: k.Src}, index, lanes, index)
 		VPADDD(words, index, index)
 		VPSLLD(U8(1), index, index) // clears the reference bit
 		VPSRLD(U8(1), index, index)
 		VPGATHERDD(k.Indexed(index), references, words)
 		JMP(LabelRef(routes))
 	})
-	return words
 }
 
 var constants = map[string]Mem{}
@@ -180,5 +166,69 @@ func kernel256() {
 		SUBQ(I32(block*asm.Word), k.Dst)
 	})
 	k.While("vector", lanes, func() { vector("routes") })
+	asm.End()
+}
+
+// vrfs512 generates the AVX-512 kernel of lookups in VRFs, which starts at a word per VRF.
+func vrfs512() {
+	const lanes, together = 16, 4
+	k, vrfs := asm.BeginVRFs("lookupVRFs512", "lookupVRFs512 looks up n addresses in VRFs.", "uint32", asm.Word)
+	k.UntilStable(func() {
+		vrfs.Load()
+		mask, low := asm.Broadcast512(1<<trie.NextHopBits-1), asm.Broadcast512(trie.NodeWords-1)
+		offset, all := asm.Broadcast512(trie.Reference-1), K()
+		KXNORW(all, all, all)
+		find := func(n int, lanes reg.OpmaskVirtual, routes string) (words []reg.VecVirtual) {
+			var addrs []reg.VecVirtual
+			references := make([]reg.OpmaskVirtual, n)
+			for v := range n {
+				addrs, words, references[v] = append(addrs, ZMM()), append(words, ZMM()), K()
+				VMOVDQU32_Z(Mem{Base: k.Src, Disp: v * 64}, lanes, addrs[v])
+			}
+			vrfs.Words512(k, words, lanes)
+			for v := range n {
+				VPMOVD2M(words[v], references[v])
+			}
+			for shift := 32 - trie.NodeBits; shift >= 0; shift -= trie.NodeBits {
+				any := references[0]
+				for _, r := range references[1:] {
+					other := any
+					any = K()
+					KORW(other, r, any)
+				}
+				KORTESTW(any, any)
+				JZ(LabelRef(routes))
+				for v := range n {
+					index, at := ZMM(), ZMM()
+					VPSRLD(U8(shift), addrs[v], index)
+					VPANDD(low, index, index)
+					VPANDD(offset, words[v], at)
+					VPADDD(at, index, index)
+					VPGATHERDD(k.Indexed(index), references[v], words[v])
+					VPMOVD2M(words[v], references[v])
+				}
+			}
+			Label(routes)
+			for v := range n {
+				VPANDD(mask, words[v], words[v])
+			}
+			return words
+		}
+		k.While("several", together*lanes, func() {
+			words := find(together, all, "several_routes")
+			for v, w := range words {
+				VMOVDQU32(w, Mem{Base: k.Dst, Disp: v * 64})
+			}
+		})
+		k.While("single", lanes, func() {
+			words := find(1, all, "single_routes")
+			VMOVDQU32(words[0], Mem{Base: k.Dst})
+		})
+		k.Rest(func() {
+			rest := asm.LowBits(k.N)
+			words := find(1, rest, "rest_routes")
+			VMOVDQU32(words[0], rest, Mem{Base: k.Dst})
+		})
+	})
 	asm.End()
 }

@@ -52,7 +52,7 @@ func (c *constants256) lookup(name string, vectors int) {
 		VPXOR(s.words[v], s.words[v], s.words[v])
 		VPGATHERDD(all, c.kernel.Indexed(index), s.words[v])
 	}
-	walker{name, c.kernel, vectors, s}.walk()
+	walker{name, c.kernel, vectors, s}.walk(rootBytes)
 	hops, order := asm.NewHops256(c.kernel), YMM()
 	VMOVDQU(c.order, order)
 	for v, words := range s.words {

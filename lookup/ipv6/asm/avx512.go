@@ -11,21 +11,40 @@ import (
 
 const lanes512 = 16
 
-// kernel512 generates the AVX-512 kernel.
-func kernel512() {
-	k := asm.Begin("lookupAVX512", "lookupAVX512 looks up n addresses.", "[16]byte", addrBytes)
-	swapped, split := swap("swap512", lanes512), asm.Dwords("split512", 0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29)
-	lane := asm.Dwords("lane512", 0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240)
+// kernels512 generates the AVX-512 kernels: for the table, and for VRFs.
+func kernels512() {
+	table := asm.BeginTable("[16]byte", addrBytes)
+	table.CheckLength()
+	kernel512(table, nil)
+	k, vrfs := asm.BeginVRFs("lookupVRFs512", "lookupVRFs512 looks up n addresses in VRFs.", "[16]byte", addrBytes)
+	kernel512(k, &vrfs)
+}
+
+var (
+	swap512  = swap("swap512", lanes512)
+	split512 = asm.Dwords("split512", 0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29)
+	lane512  = asm.Dwords("lane512", 0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240)
+)
+
+// kernel512 generates a kernel. vrfs is nil for the table.
+func kernel512(k asm.Kernel, vrfs *asm.VRFs) {
 	k.UntilStable(func() {
 		c := &constants512{
-			kernel: k, hops: asm.NewHops512(k), all: K(),
+			kernel: k, vrfs: vrfs, all: K(),
 			low: asm.Broadcast512(trie.NodeWords - 1), offset: asm.Broadcast512(trie.Reference - 1),
 			swapped: ZMM(), split: ZMM(), lane: ZMM(),
 		}
+		if vrfs == nil {
+			c.convert = asm.NewHops512(k).Convert
+		} else {
+			vrfs.Load()
+			mask := asm.Broadcast512(1<<trie.NextHopBits - 1)
+			c.convert = func(words reg.VecVirtual) { VPANDD(mask, words, words) }
+		}
 		KXNORW(c.all, c.all, c.all)
-		VMOVDQU32(swapped, c.swapped)
-		VMOVDQU32(split, c.split)
-		VMOVDQU32(lane, c.lane)
+		VMOVDQU32(swap512, c.swapped)
+		VMOVDQU32(split512, c.split)
+		VMOVDQU32(lane512, c.lane)
 		k.While("several", together*lanes512, func() { c.lookup("several", together, nil) })
 		k.While("single", lanes512, func() { c.lookup("single", 1, nil) })
 		k.Rest(func() {
@@ -37,12 +56,16 @@ func kernel512() {
 		})
 	})
 	asm.End()
+	if vrfs == nil {
+		asm.Slow()
+	}
 }
 
 // constants512 are the constants of the AVX-512 kernel.
 type constants512 struct {
 	kernel                            asm.Kernel
-	hops                              asm.Hops512
+	vrfs                              *asm.VRFs                  // nil: the table
+	convert                           func(words reg.VecVirtual) // to next hops
 	low, offset, swapped, split, lane reg.VecVirtual
 	all                               reg.OpmaskVirtual
 }
@@ -62,26 +85,35 @@ type vectors512 struct {
 
 // lookup generates the lookup of a number of vectors; part is nil for full vectors.
 func (c *constants512) lookup(name string, vectors int, part *part512) {
-	s := vectors512{c, registers(vectors, ZMM), registers(vectors, ZMM), registers(vectors, ZMM), registers(vectors, K)}
+	s := vectors512{c, registers(vectors, ZMM), registers(vectors, ZMM), make([]reg.VecVirtual, vectors), registers(vectors, K)}
 	all := c.all
 	if part != nil {
 		all = part.lanes
 	}
 	for v := range vectors {
-		s.load(v, part)
+		s.words[v] = s.load(v, part)
+	}
+	from := rootBytes
+	if c.vrfs != nil {
+		from = 0
+		c.vrfs.Words512(c.kernel, s.words, all)
 	}
 	for v := range vectors {
-		index := ZMM()
-		VPSRLD(U8(32-trie.RootBits), s.first[v], index)
-		VPXORD(s.words[v], s.words[v], s.words[v])
-		KMOVW(all, s.references[v])
-		VPGATHERDD(c.kernel.Indexed(index), s.references[v], s.words[v])
+		if c.vrfs == nil {
+			index := ZMM()
+			VPSRLD(U8(32-trie.RootBits), s.first[v], index)
+			if part != nil {
+				VPXORD(s.words[v], s.words[v], s.words[v])
+			}
+			KMOVW(all, s.references[v])
+			VPGATHERDD(c.kernel.Indexed(index), s.references[v], s.words[v])
+		}
 		VPMOVD2M(s.words[v], s.references[v])
 	}
-	walker{name, c.kernel, vectors, s}.walk()
+	walker{name, c.kernel, vectors, s}.walk(from)
 	for v, words := range s.words {
 		to := Mem{Base: c.kernel.Dst, Disp: v * lanes512 * asm.Word}
-		c.hops.Convert(words)
+		c.convert(words)
 		if part == nil {
 			VMOVDQU32(words, to)
 		} else {
@@ -90,8 +122,9 @@ func (c *constants512) lookup(name string, vectors int, part *part512) {
 	}
 }
 
-// load loads the upper 64 bits of 16 addresses into vector v.
-func (s vectors512) load(v int, part *part512) {
+// load loads the upper 64 bits of 16 addresses into vector v. It returns the destination of the first
+// gather: a register with values of this vector, so that the gather depends on no other.
+func (s vectors512) load(v int, part *part512) (words reg.VecVirtual) {
 	q := registers(4, ZMM) // four addresses each
 	for i := range q {
 		from := Mem{Base: s.kernel.Src, Disp: (v*lanes512 + i*4) * addrBytes}
@@ -113,6 +146,7 @@ func (s vectors512) load(v int, part *part512) {
 	VSHUFI64X2(U8(0xee), back, front, s.second[v])
 	VPSHUFB(s.swapped, s.first[v], s.first[v])
 	VPSHUFB(s.swapped, s.second[v], s.second[v])
+	return front
 }
 
 func (s vectors512) leaveIfRoutes(label string) {

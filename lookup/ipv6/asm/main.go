@@ -21,7 +21,7 @@ const (
 )
 
 func main() {
-	kernel512()
+	kernels512()
 	kernel256()
 	Generate()
 }
@@ -62,10 +62,10 @@ type walker struct {
 	}
 }
 
-// walk generates the levels below the root.
-func (w walker) walk() {
+// walk generates the levels below the word that resolves from bytes of the address.
+func (w walker) walk(from int) {
 	routes, level := w.name+"_routes", w.name+"_level"
-	for at := rootBytes; at < 8; at++ {
+	for at := from; at < 8; at++ {
 		if at != 5 { // many routes are /40 to /48: one check for both levels
 			w.step.leaveIfRoutes(routes)
 		}

@@ -37,6 +37,62 @@ func Begin(name, doc, addr string, size int) Kernel {
 	return k
 }
 
+// BeginVRFs starts a function that looks up n addresses of a Go type of size bytes in VRFs by number, and returns
+// the register for the numbers.
+func BeginVRFs(name, doc, addr string, size int) (Kernel, VRFs) {
+	TEXT(name, NOSPLIT, "func(image, dst *uint32, vrfs *uint16, src *"+addr+", n int)")
+	Doc(doc)
+	Pragma("noescape")
+	k := NewKernel(size)
+	Load(Param("image"), k.Image)
+	return k, VRFs{GP64()}
+}
+
+// VRFs is the register for the numbers of VRFs, 16 bits each.
+type VRFs struct{ at reg.GPVirtual }
+
+// Load loads the register from the arguments.
+func (v VRFs) Load() { Load(Param("vrfs"), v.at) }
+
+// Words512 generates the load of the words at which lookups in n vectors of VRFs start, of up to 16 lanes each, and
+// advances behind them. lanes are those of a single vector.
+func (v VRFs) Words512(k Kernel, words []reg.VecVirtual, lanes reg.OpmaskVirtual) {
+	for i, w := range words {
+		index, some := ZMM(), K()
+		VPMOVZXWD_Z(Mem{Base: v.at, Disp: i * 32}, lanes, index)
+		VPXORD(w, w, w)
+		KMOVW(lanes, some)
+		VPGATHERDD(Mem{Base: k.Image, Index: index, Scale: Word, Disp: Word * trie.VRFs}, some, w)
+	}
+	ADDQ(I32(len(words)*32), v.at)
+}
+
+// BeginTable starts lookupBatch, the lookup of n addresses of a Go type of size bytes in a Table. It
+// jumps to the label "slow" for a table without an address in trie.direct.
+//
+// The assembly loads the image itself. It has no safepoint, so the garbage collector cannot unmap the
+// image during a batch.
+func BeginTable(addr string, size int) Kernel {
+	TEXT("lookupBatch", NOSPLIT, "func(table *byte, dst *uint32, src *"+addr+", n int)")
+	Doc("lookupBatch looks up n addresses in a Table.")
+	Pragma("noescape")
+	k := NewKernel(size)
+	Load(Param("table"), k.Image)
+	MOVQ(Mem{Base: k.Image}, k.Image) // trie.direct.first
+	k.LoadBatch()
+	TESTQ(k.Image, k.Image)
+	JZ(LabelRef("slow"))
+	return k
+}
+
+// CheckLength jumps to the label "slow" unless N is 1 to trie.MaxBatch.
+func (k Kernel) CheckLength() {
+	last := GP64()
+	LEAQ(Mem{Base: k.N, Disp: -1}, last)
+	CMPQ(last, U32(trie.MaxBatch))
+	JAE(LabelRef("slow"))
+}
+
 // NewKernel returns the registers of a function for addresses of size bytes.
 func NewKernel(size int) Kernel {
 	return Kernel{Image: GP64(), Dst: GP64(), Src: GP64(), N: GP64(), addrBytes: size}
@@ -89,9 +145,10 @@ func End() {
 	RET()
 }
 
-// TailCall jumps to a function of the package with the same arguments.
-func TailCall(function string) {
-	Instruction(&ir.Instruction{Opcode: "JMP", Operands: []Op{LabelRef("·" + function + "(SB)")}, IsTerminal: true})
+// Slow ends a function of BeginTable: it passes on to Go what the assembly does not look up.
+func Slow() {
+	Label("slow")
+	Instruction(&ir.Instruction{Opcode: "JMP", Operands: []Op{LabelRef("·lookupSlow(SB)")}, IsTerminal: true})
 }
 
 // Generation returns the operand for the word of the seqlock.
