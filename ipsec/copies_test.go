@@ -24,6 +24,15 @@ func TestDeviceKeysEndWithTheSA(t *testing.T) {
 			require.NoError(t, err)
 			key := s.DeviceKey()
 			want.Tunnel = c.Tunnel
+			sc := s.Config()
+			var encap Encap
+			if sc.Encap != nil {
+				encap = *sc.Encap
+			}
+			want.SetHeaders(sc.Src, sc.Dst, sc.Encap != nil, encap.SrcPort, encap.DstPort)
+			if s == out {
+				want.SetOutbound(sc.SPI, [...]uint32{CopyDF: device.HeadersCopyDF, SetDF: device.HeadersSetDF, ClearDF: 0}[sc.DF])
+			}
 			if !bytes.Equal(key.Bytes(), want.Bytes()) {
 				t.Errorf("%s, %v: not the keys of its direction", st.Name, s.direction)
 			}

@@ -137,7 +137,7 @@ func (s *SA) FindCommon(p []byte, espOffset int) (seq uint64, end int, ok bool) 
 }
 
 // Confirm is step 3 of Decapsulate: it records whether a packet was authentic, and its number as
-// received. It is called at most once for each packet that Find or FindCommon accepted: not for packets that a
+// received. It is called at most once for each packet that Find or FindCommon accepted, or whose SA a device found: not for packets that a
 // device lost, or whose results were refused.
 func (s *SA) Confirm(w int, seq uint64, authentic bool) Error {
 	switch mine := &s.workers[w]; {

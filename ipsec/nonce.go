@@ -21,8 +21,9 @@ import (
 // SAs with the same key must use the same Nonces. Renew may be called while workers use it. The
 // zero Nonces draws its base at the first use.
 type Nonces struct {
-	base  atomic.Uint64
-	drawn atomic.Bool
+	base    atomic.Uint64
+	devices atomic.Uint64 // see DeviceBase
+	drawn   atomic.Bool
 
 	mu   sync.Mutex
 	used []uint64 // earlier bases to keep away from
@@ -67,9 +68,41 @@ func (n *Nonces) Renew() (base uint64) {
 	return n.draw(randomBase)
 }
 
-// draw draws bases until one is far from all known ones. Base 0 is always known: the nonces of
-// older releases were the sequence numbers.
+// Reserve draws a base for the process that continues after this one. It stays far from all that this one
+// draws.
+func (n *Nonces) Reserve() (base uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.find(randomBase)
+}
+
+// Use makes a reserved base the current one.
+func (n *Nonces) Use(base uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.used = append(n.used, base)
+	n.set(base)
+}
+
+// draw makes a new base the current one.
 func (n *Nonces) draw(random func() uint64) uint64 {
+	base := n.find(random)
+	n.set(base)
+	return base
+}
+
+// set makes a base the current one. Devices have the first one.
+func (n *Nonces) set(base uint64) {
+	if !n.drawn.Load() {
+		n.devices.Store(base)
+	}
+	n.base.Store(base)
+	n.drawn.Store(true)
+}
+
+// find draws bases until one is far from all known ones. Base 0 is always known: the nonces of
+// older releases were the sequence numbers.
+func (n *Nonces) find(random func() uint64) uint64 {
 	for {
 		base := random()
 		near := func(used uint64) bool { return base-used < NonceSpacing || used-base < NonceSpacing }
@@ -77,11 +110,16 @@ func (n *Nonces) draw(random func() uint64) uint64 {
 			continue
 		}
 		n.used = append(n.used, base)
-		n.base.Store(base)
-		n.drawn.Store(true)
 		return base
 	}
 }
+
+// DeviceBase returns the base in the key records of devices, which follow Renew later: see SetDeviceBase. Devices write
+// nonces only while it is the current one. It is the first base until then.
+func (n *Nonces) DeviceBase() uint64 { return n.devices.Load() }
+
+// SetDeviceBase records that the key records of all devices have a base.
+func (n *Nonces) SetDeviceBase(base uint64) { n.devices.Store(base) }
 
 // randomBase mixes the time into the kernel's random bytes, because two virtual machines that
 // start from one snapshot have the same random bytes until their kernels notice.

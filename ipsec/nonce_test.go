@@ -72,7 +72,7 @@ func TestNoncesAreUniqueWhileTheBaseChanges(t *testing.T) {
 	for i := range 50 {
 		for w := range 2 {
 			for range 5 {
-				s.Request(w)
+				s.Request(w, 1)
 			}
 			ReserveRequested([]*SA{s}, w)
 		}

@@ -138,6 +138,7 @@ func NewSA(c Config, workers int) (*SA, error) {
 	if s.nonces = c.Nonces; s.nonces == nil {
 		s.nonces = &processNonces
 	}
+	s.describeHeaders(&c)
 	if c.Direction == In {
 		s.replay.start(c.ReplayWindow)
 	}
@@ -155,11 +156,12 @@ func (c *Config) label() string {
 // Config returns the configuration without keys.
 func (s *SA) Config() Config { return *s.c }
 
-// Tunnel, IfID, Mode and Dst return fields of the Config.
-func (s *SA) Tunnel() uint32  { return s.tunnel }
-func (s *SA) IfID() uint32    { return s.ifID }
-func (s *SA) Mode() Mode      { return s.mode }
-func (s *SA) Dst() netip.Addr { return s.dst }
+// Tunnel, IfID, Mode, Direction and Dst return fields of the Config.
+func (s *SA) Tunnel() uint32       { return s.tunnel }
+func (s *SA) IfID() uint32         { return s.ifID }
+func (s *SA) Mode() Mode           { return s.mode }
+func (s *SA) Direction() Direction { return s.direction }
+func (s *SA) Dst() netip.Addr      { return s.dst }
 
 // Extended reports whether sequence numbers have 64 bits (ESN).
 func (s *SA) Extended() bool { return s.extended }

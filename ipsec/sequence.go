@@ -34,12 +34,13 @@ func (s *SA) Reserve(n int) (first uint64, count int) {
 type reservation struct {
 	next, end uint64
 	base      uint64
-	requested int // packets for which ReserveRequested reserves numbers
+	requested int32 // packets for which ReserveRequested reserves numbers
+	forDevice bool  // devices can write the numbers and nonces
 }
 
-// Request requests a sequence number for one more packet of a worker. ReserveRequested follows the
+// Request requests sequence numbers for n more packets of a worker. ReserveRequested follows the
 // last request, and Release the encryption of the packets.
-func (s *SA) Request(w int) { s.workers[w].reserved.requested++ }
+func (s *SA) Request(w, n int) { s.workers[w].reserved.requested += int32(n) }
 
 // ReserveRequested reserves all sequence numbers that a worker has requested, once per SA, so that
 // workers that share an SA do not contend for every packet. An SA may be listed more than once.
@@ -51,7 +52,7 @@ func ReserveRequested(sas []*SA, w int) {
 	prefetch.Write(sas, contended)
 	for _, s := range sas {
 		if r := &s.workers[w].reserved; r.next == r.end {
-			s.fill(r, r.requested)
+			s.fill(r, int(r.requested))
 			r.requested = 0
 		}
 	}
@@ -62,6 +63,7 @@ func (s *SA) fill(r *reservation, n int) bool {
 	first, n := s.Reserve(n)
 	if n > 0 {
 		r.next, r.end, r.base = first, first+uint64(n), s.nonces.Base()
+		r.forDevice = r.base == s.nonces.DeviceBase() && r.end <= maxDeviceSeq+1
 	}
 	return n > 0
 }

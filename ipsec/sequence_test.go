@@ -18,7 +18,7 @@ func TestExpectedNumbersAreDistinct(t *testing.T) {
 			for range rounds {
 				expected := rnd.IntN(20)
 				for range expected {
-					out.Request(w)
+					out.Request(w, 1)
 				}
 				ReserveRequested([]*SA{out, out}, w)
 				for range rnd.IntN(expected + 3) { // also more than were expected
@@ -49,7 +49,7 @@ func TestUnusedNumbersAreReturned(t *testing.T) {
 	out := newSA(t, config(rand.New(rand.NewPCG(7, 9)), "aes128gcm16", Tunnel, false), 1)
 	for want := uint64(1); want < 100; want += 3 {
 		for range 10 {
-			out.Request(0)
+			out.Request(0, 1)
 		}
 		ReserveRequested([]*SA{out, out}, 0) // twice, as where its packets are not in a row
 		for i := range uint64(3) {
@@ -69,7 +69,7 @@ func TestExpectedNumbersEndAtTheLimit(t *testing.T) {
 	out := newSA(t, config(rand.New(rand.NewPCG(7, 10)), "aes128gcm16", Tunnel, false), 1)
 	out.Limit(5)
 	for range 10 {
-		out.Request(0)
+		out.Request(0, 1)
 	}
 	ReserveRequested([]*SA{out}, 0)
 	n := 0

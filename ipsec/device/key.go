@@ -3,6 +3,8 @@ package device
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
+	"net/netip"
 	"structs"
 
 	"github.com/warproute/warproute/ipsec/schedule"
@@ -42,9 +44,52 @@ type Key struct {
 	body [maxSegments - 1]segment
 
 	// Behind the segments, and not copied with them.
-	Tunnel uint32 // number of the SA's tunnel, as policies name it
-	_      [SegmentBytes - 4]byte
+	Tunnel  uint32 // number of the SA's tunnel, as policies name it
+	Headers uint32 // in front of ESP: HeadersIPv6 and HeadersUDP, and how DF is set
+	// In memory order. Outbound only, but for Dst.
+	SPI, Ports uint32    // source and destination port of UDP
+	Dst, Src   [4]uint32 // addresses of the outer header; IPv4: the first word
+	Base       [2]uint32 // of nonces, the lower half first, as numbers; see ipsec.Nonces
+	_          [2]uint32
 }
+
+// Headers in front of ESP: bits of Key.Headers. Without the last two, DF of an outer IPv4 header is clear.
+const (
+	HeadersIPv6 = 1 << iota
+	HeadersUDP
+	HeadersSetDF
+	HeadersCopyDF // of the inner header
+)
+
+// SetHeaders describes the headers in front of ESP: their addresses, and the ports of UDP if udp is set.
+func (k *Key) SetHeaders(src, dst netip.Addr, udp bool, sport, dport uint16) {
+	k.Headers, k.Src, k.Dst, k.Ports = 0, words(src), words(dst), 0
+	if dst.Is6() {
+		k.Headers |= HeadersIPv6
+	}
+	if udp {
+		k.Headers |= HeadersUDP
+		k.Ports = bits.ReverseBytes32(uint32(sport)<<16 | uint32(dport))
+	}
+}
+
+// words returns an address in memory order.
+func words(a netip.Addr) (w [4]uint32) {
+	b := a.AsSlice()
+	for i := range len(b) / 4 {
+		w[i] = binary.LittleEndian.Uint32(b[4*i:])
+	}
+	return w
+}
+
+// SetOutbound completes SetHeaders for packets to seal. df has HeadersSetDF or HeadersCopyDF or neither.
+func (k *Key) SetOutbound(spi, df uint32) {
+	k.SPI = bits.ReverseBytes32(spi)
+	k.Headers |= df
+}
+
+// SetBase sets the base of nonces.
+func (k *Key) SetBase(base uint64) { k.Base = [2]uint32{uint32(base), uint32(base >> 32)} }
 
 // segment is the memory that a lane loads at once.
 type segment = [4]uint32

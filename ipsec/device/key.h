@@ -17,7 +17,7 @@ struct esp_key {
 	uint8_t reserved[2];
 	uint32_t salt;
 	struct esp_segment body[ESP_ROUND_KEYS + ESP_POWERS]; /* the first is number 1; most keys end earlier */
-	uint32_t tunnel, unused[3]; /* behind the segments */
+	uint32_t tunnel, headers, spi, ports, dst[4], src[4], base[2], unused[2]; /* behind the segments */
 };
 
 CHECK_ESP_KEY_LAYOUT;

@@ -19,6 +19,7 @@
 /* Key records: key.go. */
 #define ESP_SEGMENT_BYTES 16
 #define ESP_ROUND_KEYS 15 /* of AES with a 32-byte key */
+#define ESP_STATES 8 /* segments of the states of HMAC-SHA-512, the longest */
 #define ESP_POWERS 32 /* of GHASH's key: the most lanes that share a packet */
 
 #define CHECK_ESP_KEY_LAYOUT \
@@ -35,6 +36,12 @@
 	static_assert(__builtin_offsetof(struct esp_key, salt) == 12, "struct esp_key: salt"); \
 	static_assert(__builtin_offsetof(struct esp_key, body) == 16, "struct esp_key: body"); \
 	static_assert(__builtin_offsetof(struct esp_key, tunnel) == 768, "struct esp_key: tunnel"); \
-	static_assert(sizeof(struct esp_key) == 784, "struct esp_key: size")
+	static_assert(__builtin_offsetof(struct esp_key, headers) == 772, "struct esp_key: headers"); \
+	static_assert(__builtin_offsetof(struct esp_key, spi) == 776, "struct esp_key: spi"); \
+	static_assert(__builtin_offsetof(struct esp_key, ports) == 780, "struct esp_key: ports"); \
+	static_assert(__builtin_offsetof(struct esp_key, dst) == 784, "struct esp_key: dst"); \
+	static_assert(__builtin_offsetof(struct esp_key, src) == 800, "struct esp_key: src"); \
+	static_assert(__builtin_offsetof(struct esp_key, base) == 816, "struct esp_key: base"); \
+	static_assert(sizeof(struct esp_key) == 832, "struct esp_key: size")
 
 #endif

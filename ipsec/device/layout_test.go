@@ -1,6 +1,7 @@
 package device
 
 import (
+	"crypto/sha512"
 	"testing"
 
 	"github.com/warproute/warproute/internal/cheader"
@@ -22,7 +23,8 @@ func TestCHeader(t *testing.T) {
 	h.Comment("Key records: key.go.")
 	h.Define("ESP_SEGMENT_BYTES", SegmentBytes)
 	h.Define("ESP_ROUND_KEYS", schedule.MaxWords/4, "of AES with a 32-byte key")
+	h.Define("ESP_STATES", 2*sha512.Size/SegmentBytes, "segments of the states of HMAC-SHA-512, the longest")
 	h.Define("ESP_POWERS", MaxLanes, "of GHASH's key: the most lanes that share a packet")
-	h.Struct("esp_key", Key{}, "cipher", "auth", "rounds", "iv_words", "icv_words", "align_words", "hash", "outer", "iv", "segments", "salt", "body", "tunnel")
+	h.Struct("esp_key", Key{}, "cipher", "auth", "rounds", "iv_words", "icv_words", "align_words", "hash", "outer", "iv", "segments", "salt", "body", "tunnel", "headers", "spi", "ports", "dst", "src", "base")
 	h.Check(t, "layout.h")
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/device"
@@ -15,6 +16,10 @@ type Device interface {
 	Store(index uint32, k *device.Key)
 	// Erase overwrites the keys at an index.
 	Erase(index uint32)
+	// AddSPI makes the device find the SA with keys at an index for received packets; RemoveSPI ends that, not
+	// later than Erase of the index.
+	AddSPI(spi, index uint32)
+	RemoveSPI(spi, index uint32)
 	// SetPolicies replaces the policies, both directions at once, by the words of policy.Table.
 	SetPolicies(in, out []uint32)
 }
@@ -26,6 +31,38 @@ type devices struct {
 	all  []Device
 	used []*ipsec.SA // by index of the key tables; nil: free
 	free []uint32    // indexes
+
+	found map[*ipsec.SA]bool // devices find these SAs for received packets
+	byKey keyPages
+}
+
+// keyPages hold the SAs by index of the key tables, nil for none. Workers read them.
+type keyPages [MaxKeys / pageSize]atomic.Pointer[[pageSize]atomic.Pointer[ipsec.SA]]
+
+// MaxKeys is the largest size of a key table.
+const MaxKeys = 1 << 15
+
+// ByKey returns the SA with keys at an index of the key tables, nil if there is none.
+func (g *Gateway) ByKey(index uint32) *ipsec.SA {
+	if index >= MaxKeys {
+		return nil
+	}
+	if page := g.devices.byKey[index/pageSize].Load(); page != nil {
+		return page[index%pageSize].Load()
+	}
+	return nil
+}
+
+func (p *keyPages) set(index uint32, s *ipsec.SA) {
+	if index >= MaxKeys {
+		return
+	}
+	page := p[index/pageSize].Load()
+	if page == nil {
+		page = new([pageSize]atomic.Pointer[ipsec.SA])
+		p[index/pageSize].Store(page)
+	}
+	page[index%pageSize].Store(s)
 }
 
 // Follow writes the keys of all SAs and the policies to a device, and those that are added later before a
@@ -40,6 +77,9 @@ func (g *Gateway) Follow(t Device) (unfollow func()) {
 			t.Store(uint32(n), s.DeviceKey())
 		}
 	}
+	for s := range d.found {
+		t.AddSPI(s.Config().SPI, s.KeyIndex())
+	}
 	r := g.lookup()
 	t.SetPolicies(r.in.Words(), r.out.Words())
 	return func() { d.remove(t) }
@@ -49,6 +89,9 @@ func (d *devices) remove(t Device) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.all = slices.DeleteFunc(d.all, func(x Device) bool { return x == t })
+	for s := range d.found {
+		t.RemoveSPI(s.Config().SPI, s.KeyIndex())
+	}
 	for n, s := range d.used {
 		if s != nil {
 			t.Erase(uint32(n))
@@ -73,10 +116,41 @@ func (d *devices) add(s *ipsec.SA) {
 		n = uint32(len(d.used))
 		d.used = append(d.used, s)
 	}
+	d.byKey.set(n, s)
+	s.PutDeviceBase()
 	for _, t := range d.all {
 		t.Store(n, s.DeviceKey())
 	}
 	s.SetKeyIndex(n, func() { d.erase(n) })
+}
+
+// find makes the devices find an inbound SA that workers find.
+func (d *devices) find(s *ipsec.SA) {
+	if !s.FoundByDevices() {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.found == nil {
+		d.found = map[*ipsec.SA]bool{}
+	}
+	d.found[s] = true
+	for _, t := range d.all {
+		t.AddSPI(s.Config().SPI, s.KeyIndex())
+	}
+}
+
+// ignore ends find.
+func (d *devices) ignore(s *ipsec.SA) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.found[s] {
+		return
+	}
+	delete(d.found, s)
+	for _, t := range d.all {
+		t.RemoveSPI(s.Config().SPI, s.KeyIndex())
+	}
 }
 
 func (d *devices) erase(n uint32) {
@@ -86,7 +160,39 @@ func (d *devices) erase(n uint32) {
 		t.Erase(n)
 	}
 	d.used[n] = nil
+	d.byKey.set(n, nil)
 	d.free = append(d.free, n)
+}
+
+// RenewNonces draws another base of nonces, and gives it to the devices. Until a device has it, the host writes
+// nonces.
+func (g *Gateway) RenewNonces() {
+	g.devices.mu.Lock()
+	defer g.devices.mu.Unlock()
+	g.Nonces.Renew()
+	g.putBase()
+}
+
+// PutNonceBase gives the devices the current base of nonces, if it was set after SAs were added (Nonces.Use).
+func (g *Gateway) PutNonceBase() {
+	g.devices.mu.Lock()
+	defer g.devices.mu.Unlock()
+	g.putBase()
+}
+
+// putBase gives the devices the current base. The caller holds the lock of the devices, so that nothing else renews it.
+func (g *Gateway) putBase() {
+	d, base := &g.devices, g.Nonces.Base()
+	for n, s := range d.used {
+		if s == nil || s.Direction() == ipsec.In {
+			continue
+		}
+		s.PutDeviceBase()
+		for _, t := range d.all {
+			t.Store(uint32(n), s.DeviceKey())
+		}
+	}
+	g.Nonces.SetDeviceBase(base)
 }
 
 // enforce gives the devices the policies of r, and then has the workers use them.

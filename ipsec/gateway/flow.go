@@ -92,6 +92,15 @@ func (g *Gateway) LookupOutbound(f *Flow) (*ipsec.SA, ipsec.Error) {
 	return r.outboundSA(n, v)
 }
 
+// Current returns the current outbound SA of a tunnel of the active policies, nil without one.
+func (g *Gateway) Current(tunnel uint32) *ipsec.SA {
+	current := g.lookup().current
+	if tunnel/pageSize >= uint32(len(current)) {
+		return nil
+	}
+	return current.of(tunnel).Load()
+}
+
 // Batch is the largest number of packets per call of CheckInboundBatch and LookupOutboundBatch.
 const Batch = 64
 

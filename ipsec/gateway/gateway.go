@@ -82,6 +82,7 @@ func (g *Gateway) Keep(s *ipsec.SA) error {
 		if err == nil {
 			b.uses++
 			b.countTransport(s, 1)
+			g.devices.find(s)
 		}
 		return err
 	}
@@ -103,6 +104,7 @@ func (g *Gateway) Remove(s *ipsec.SA) {
 	c := s.Config()
 	if c.Direction == ipsec.In {
 		if g.sad.Remove(s) {
+			g.devices.ignore(s)
 			b := g.tunnels.get(c.Tunnel)
 			b.past[ipsec.In].add(s)
 			b.countTransport(s, -1)

@@ -20,15 +20,20 @@ func baseID(n uint64) id {
 
 // Begin draws a nonce base for a starting router and stores it. Extend stores later ones.
 func (s *Store) Begin(n *ipsec.Nonces) error {
+	s.avoidStored(n)
+	n.Renew()
+	s.nonces = n
+	return s.noteBase()
+}
+
+// avoidStored records the stored bases.
+func (s *Store) avoidStored(n *ipsec.Nonces) {
 	drawn, _ := s.used.number(baseCount)
 	for i := range min(drawn, maxBases) {
 		if base, ok := s.used.number(baseID(i)); ok {
 			n.Avoid(base)
 		}
 	}
-	n.Renew()
-	s.nonces = n
-	return s.noteBase()
 }
 
 // noteBase stores the current base, if it is new.
@@ -37,10 +42,18 @@ func (s *Store) noteBase() error {
 		return nil
 	}
 	base := s.nonces.Base()
+	if err := s.storeBase(base); err != nil {
+		return err
+	}
+	s.base = base
+	return nil
+}
+
+// storeBase adds a base to the stored ones.
+func (s *Store) storeBase(base uint64) error {
 	drawn, _ := s.used.number(baseCount)
 	if err := s.used.note(map[id]uint64{baseID(drawn): base, baseCount: drawn + 1}, true); err != nil {
 		return fmt.Errorf("store the nonce base: %w", err)
 	}
-	s.base = base
 	return nil
 }

@@ -57,7 +57,9 @@ func (l *lifetime) used(sa *ipsec.SA) ipsec.Limits {
 
 // Live makes SAs continue the lifetimes of earlier SAs with the same key, SPI and direction, and
 // stores their use from now on. It ignores SAs without limits.
-func (s *Store) Live(list ...Association) error {
+func (s *Store) Live(list ...Association) error { return s.live(list, true) }
+
+func (s *Store) live(list []Association, sync bool) error {
 	if err := s.noteLiving(maps.Keys(s.living), false); err != nil { // replaced SAs included
 		return err
 	}
@@ -89,7 +91,7 @@ func (s *Store) Live(list ...Association) error {
 		a.SA.SetPreviousUse(l.before)
 		s.living[a.SA] = l
 	}
-	return s.noteLifetimes(begun, true)
+	return s.noteLifetimes(begun, sync)
 }
 
 // noteLiving stores the use of SAs with limits.

@@ -60,7 +60,7 @@ type Store struct {
 	resumed   time.Time
 }
 
-// Association is an outbound SA, and the key that its numbers are stored by: the key with which IVs
+// Association is an SA, and the key that its numbers are stored by: of an outbound SA, the key with which IVs
 // must not repeat. That is the cipher's with its salt, or without a cipher the authentication key.
 type Association struct {
 	SA  *ipsec.SA
@@ -89,7 +89,7 @@ func Open(dir string) (_ *Store, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail(err)
 	}
-	s := &Store{dir: dir, kept: map[*ipsec.SA]*kept{}, keys: map[id]*key{}, receiving: map[*ipsec.SA]id{}, living: map[*ipsec.SA]*lifetime{}}
+	s := newStore(dir)
 	if s.lock, err = os.Open(dir); err != nil {
 		return fail(err)
 	}
@@ -105,6 +105,10 @@ func Open(dir string) (_ *Store, err error) {
 	}
 	s.resume()
 	return s, nil
+}
+
+func newStore(dir string) *Store {
+	return &Store{dir: dir, kept: map[*ipsec.SA]*kept{}, keys: map[id]*key{}, receiving: map[*ipsec.SA]id{}, living: map[*ipsec.SA]*lifetime{}}
 }
 
 // Keep makes outbound SAs continue after all numbers that were used with their keys, and stores the

@@ -1,0 +1,51 @@
+package ipsec
+
+// A device can encapsulate packets that the host has not read, in tunnel mode. The host knows their lengths, and takes
+// their sequence numbers.
+
+// maxDeviceSeq is the largest sequence number that a device gets: a job has 48 bits for it.
+const maxDeviceSeq = 1<<48 - 1
+
+// UnreadFront returns the length of the headers in front of an encapsulated packet, from the outer one to the IV, and of these
+// from the SPI on, in bytes.
+func (s *SA) UnreadFront() (all, esp int) {
+	esp = espLen + int(s.iv)
+	return int(s.outer+s.udp) + esp, esp
+}
+
+// UnreadESP returns the length of the ESP of a packet of n bytes, from the SPI to the end of the ICV.
+func (s *SA) UnreadESP(n int) int {
+	used := n + trailerLen
+	return espLen + int(s.iv) + used + -used&(int(s.align)-1) + int(s.icv)
+}
+
+// NumberUnread takes consecutive sequence numbers for up to most packets of a worker, beginning with first. It does what
+// Prepare does apart from the headers: it checks the lifetime, and counts the packets, which have the given number
+// of bytes in all. An SA with limits in packets or bytes (Limited) takes one at a time.
+//
+// If devices cannot write a number, n is less than most, and the other packets are not counted: the caller calls
+// Prepare for them.
+func (s *SA) NumberUnread(w, most int, bytes uint64) (first uint64, n int, e Error) {
+	if !s.ready(Out) {
+		if e := s.usable(Out); e != OK {
+			return 0, 0, e
+		}
+	}
+	r := &s.workers[w].reserved
+	if r.next == r.end && !s.fill(r, most) {
+		return 0, 0, OutStateSeqError
+	}
+	if !r.forDevice || r.end-r.next < uint64(most) {
+		return 0, 0, OK
+	}
+	first = r.next
+	r.next += uint64(most)
+	if s.counted && !s.within(1, bytes) {
+		return 0, 0, OutStateExpired
+	}
+	s.workers[w].count(uint64(most), bytes)
+	return first, most, OK
+}
+
+// PutDeviceBase writes the current base of nonces to the key record of an SA, before it is copied to devices.
+func (s *SA) PutDeviceBase() { s.key.SetBase(s.nonces.Base()) }
