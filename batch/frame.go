@@ -8,6 +8,9 @@ type Frame struct {
 	Origin Origin
 }
 
+// Word returns the frame as one of Words.
+func (f Frame) Word() uint64 { return uint64(f.Addr) | uint64(f.Len)<<32 | uint64(f.Origin)<<48 }
+
 // Origin is the port that received a frame, and marks on the frame.
 //
 //	 15    12 11                    0
@@ -20,7 +23,7 @@ type Origin uint16
 type Mark uint16
 
 const (
-	// PolicyDone marks a packet that has passed the IPsec policies, and does not pass them again. It
+	// PolicyDone marks a packet on which the IPsec policies have decided, and which is not submitted to them again. It
 	// may be ESP by now, or the inner packet of ESP.
 	PolicyDone Mark = 1 << 15
 	// Own marks a packet that the router or its host has created.

@@ -62,6 +62,7 @@ var hints = [NumReasons]string{
 
 	HostLimit:   "expected in a flood; otherwise raise exit.share, use more workers, or make the interface of the route a port",
 	HostFull:    "check the interface (`ip -s link show warproute0`), and restart the router if it was deleted",
+	NoTable:     "a few are expected while a VRF is created; otherwise warproute doctor names the VRF and the reason",
 	VLANUnknown: "a few are expected when a VLAN interface is deleted or set down; Linux gets frames of unknown VLANs at other times",
 
 	LaneFull:          "`show lanes` has the load of each lane; use more workers or queues, or a GPU for the packets of tunnels",

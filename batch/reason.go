@@ -70,6 +70,7 @@ const (
 	HostLimit         // the worker's time for packets to Linux was used up
 	HostFull          // Linux did not accept the packet
 	VLANUnknown       // the VLAN tag is of no VLAN interface
+	NoTable           // the ingress port is in a VRF whose table the router does not have
 	numReasons
 )
 
@@ -142,6 +143,8 @@ var reasons = [NumReasons]struct{ name, description string }{
 	HostFull:      {"host_full", "Linux did not accept the packet: the interface to Linux is down or deleted, or memory is short"},
 
 	LaneFull: {"lane_full", "the queue of the packet's lane was full: packets of the lane arrive faster than the engine processes them"},
+
+	NoTable: {"no_table", "the ingress port is in a VRF whose routing table the router does not have: it is being read, or cannot be used"},
 
 	VLANUnknown: {"vlan_unknown", "the VLAN interface of the frame's tag was deleted, or set down, while the frame arrived"},
 }

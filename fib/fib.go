@@ -3,15 +3,16 @@
 //
 //		destination ─► lookup table ─► next hop ─► (group ─►) adjacency ─► port
 //
+//	  - A lookup table is the main one of its family, or that of the VRF of the ingress port.
 //	  - A next hop is the action of a route: a kind (forward, blackhole, ...), an MTU, and the
 //	    index of an adjacency or a next-hop group. Routes with the same action share one.
 //	  - A next-hop group holds the adjacencies of an ECMP route in Buckets buckets, divided by
 //	    weight. The upper 8 bits of the flow hash select the bucket.
 //	  - An adjacency is a neighbor: its MAC address, 0 until resolved, and its port.
-//	  - A port has the source MAC address and the MTU of an interface. Its index is the position
-//	    of the interface in the configuration.
+//	  - A port has the source MAC address and the MTU of an interface, a VLAN or a bond. Its index is
+//	    a number that package service assigns.
 //
-// Each entry is one machine word in an array of fixed size, so a change is one atomic store. A
+// Each entry is one machine word in an array of fixed size, so a change of an entry is one atomic store. A
 // reader, on the CPU or on a device that receives the same stores, sees the old or the new word.
 // A resolved neighbor changes one adjacency for all its routes.
 //
@@ -46,6 +47,7 @@ type FIB struct {
 	IPv4  *ipv4.Table
 	IPv6  *ipv6.Table
 	VLANs *VLANs
+	Bonds *Bonds
 	Seed  uint32 // of flow hashes, different per router so that consecutive routers select independently
 
 	nextHops     []uint64           // NextHop words; entry 0 stays KindNone
@@ -53,10 +55,12 @@ type FIB struct {
 	owners       map[uint32]*owners // of groups, for the writer
 	adjacencies  []uint64           // Adjacency words
 	ports        []uint64           // Port words
-	reversePaths []uint32           // by port: RPF words
-	rpfPorts     atomic.Int32       // number of nonzero RPF words
+	reversePaths []uint32           // by port: words of RPF and VRF
+	rpfPorts     atomic.Int32       // number of ports with RPF
+	vrfPorts     atomic.Int32       // number of ports with a VRF
 
 	hopIDs, groupIDs, adjIDs ids
+	vrfIDs                   ids
 	readers                  readers
 	changes                  atomic.Uint64
 	followers                followers
@@ -74,8 +78,10 @@ func New(seed uint32) *FIB {
 		reversePaths: make([]uint32, batch.MaxPorts),
 	}
 	f.VLANs = newVLANs(&f.readers)
+	f.Bonds = newBonds(f.VLANs)
 	f.hopIDs = ids{next: 1, limit: MaxNextHops, of: "next hops", readers: &f.readers, followers: &f.followers}
 	f.groupIDs = ids{limit: MaxGroups, of: "next-hop groups", readers: &f.readers, followers: &f.followers}
+	f.vrfIDs = ids{next: 1, limit: MaxVRFs + 1, of: "VRFs", readers: &f.readers, followers: &f.followers}
 	f.adjIDs = ids{next: 1, limit: MaxAdjacencies, of: "adjacencies", readers: &f.readers, followers: &f.followers}
 	return f
 }
@@ -192,10 +198,12 @@ func (f *FIB) SetNextHopMTU(id ID, mtu uint16) {
 
 // SetExits sets how Linux reaches the destinations of a next hop of KindNoPort, 0 by default. SetNextHop keeps it
 // unless the kind changes. It has no effect on next hops of other kinds.
-func (f *FIB) SetExits(id ID, exits int) {
+func (f *FIB) SetExits(id ID, exits int) (changed bool) {
 	if w := f.NextHop(id); w.Kind() == KindNoPort && w.Exits() != exits {
 		f.store(NextHops, f.nextHops, uint32(id), uint64(w&^exitMask|NextHop(exits)<<exitShift))
+		return true
 	}
+	return false
 }
 
 // ownersOf returns the bucket owners of a next hop of a kind, nil if it has no paths or is of another kind.

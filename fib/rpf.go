@@ -1,7 +1,5 @@
 package fib
 
-import "sync/atomic"
-
 // RPFMode is a mode of reverse path filtering (RFC 3704, rp_filter).
 type RPFMode uint8
 
@@ -11,13 +9,18 @@ const (
 	RPFStrict                // a route to the source must lead over the ingress port
 )
 
-// RPF is the reverse path filtering of a port. Its word:
+// RPF is the reverse path filtering of a port, in a word for received packets with the port's VRF:
 //
-//	 31           16 15     8 7      0
-//	+---------------+--------+--------+
-//	| 0             | IPv6   | IPv4   |
-//	+---------------+--------+--------+
+//	 31 30        16 15     8 7      0
+//	+--+------------+--------+--------+
+//	|0 | VRF        | IPv6   | IPv4   |
+//	+--+------------+--------+--------+
 type RPF struct{ IPv4, IPv6 RPFMode }
+
+const (
+	VRFShift = 16 // of a port's VRF in the word
+	rpfMask  = 1<<VRFShift - 1
+)
 
 // SetRPF sets the reverse path filtering of a port, RPFOff by default.
 func (f *FIB) SetRPF(port uint16, r RPF) {
@@ -25,8 +28,7 @@ func (f *FIB) SetRPF(port uint16, r RPF) {
 	if was == r {
 		return
 	}
-	atomic.StoreUint32(&f.reversePaths[port], word)
-	f.followers.word(ReversePaths, uint32(port), uint64(word))
+	f.setIngress(port, f.ingress(port)&^rpfMask|word)
 	if was == (RPF{}) {
 		f.rpfPorts.Add(1)
 	} else if r == (RPF{}) {
@@ -36,7 +38,7 @@ func (f *FIB) SetRPF(port uint16, r RPF) {
 
 // RPF returns the reverse path filtering of a port.
 func (f *FIB) RPF(port uint16) RPF {
-	word := atomic.LoadUint32(&f.reversePaths[port])
+	word := f.ingress(port)
 	return RPF{RPFMode(word), RPFMode(word >> 8)}
 }
 

@@ -2,6 +2,7 @@ package fib
 
 import (
 	"fmt"
+	"math/bits"
 	"sync/atomic"
 	"time"
 
@@ -60,32 +61,58 @@ const (
 	TagLen  = 4
 )
 
-// Carrier is the word of a logical port: the physical port that carries its frames, and their tags.
+// Carrier is the word of a logical port: the physical port or bond that carries its frames, and their tags.
 //
-//	 63  46 45       32 31       18 17  16 15 12 11        0
-//	+------+-----------+-----------+------+-----+-----------+
-//	|  0   | inner tag | outer tag | tags |  0  | port      |
-//	+------+-----------+-----------+------+-----+-----------+
+//	 63         32 31       18 17  16 15 12 11        0
+//	+-------------+-----------+------+-----+-----------+
+//	| outer tag   | inner tag | tags |  0  | port      |
+//	+-------------+-----------+------+-----+-----------+
 //
-// It is 0 for a number that no logical port has.
+// The outer tag is as in a frame, loaded in little-endian order. A bond has itself as port, and no tags. It is 0 for
+// a number that no logical port has.
 type Carrier uint64
 
-// Port returns the physical port.
+const oneTag = 1 << 16
+
+// Carriers are the words of logical ports, by number.
+type Carriers [batch.MaxPorts]uint64
+
+// Of returns the word of a logical port, 0 if the number has none.
+func (c *Carriers) Of(number uint64) Carrier {
+	return Carrier(atomic.LoadUint64(&c[number%batch.MaxPorts]))
+}
+
+// Port returns the physical port or bond.
 func (w Carrier) Port() uint16 { return uint16(w & 0xfff) }
 
-// Tags returns the number of tags, 0 if there is no such logical port.
+// Tags returns the number of tags, 0 for a bond, and if there is no such logical port.
 func (w Carrier) Tags() int { return int(w >> 16 & 3) }
 
+// PortOfOneTag returns the port if the number of tags is one, and a number that no port has otherwise.
+func (w Carrier) PortOfOneTag() uint64 { return uint64(w&0x3ffff) - oneTag }
+
+// Outer returns the outer tag as it is in a frame, loaded in little-endian order.
+func (w Carrier) Outer() uint32 { return uint32(w >> 32) }
+
 // Tag returns a tag, 0 for the outer one.
-func (w Carrier) Tag(i int) Tag { return Tag(w >> (18 + 14*i) & 0x3fff) }
+func (w Carrier) Tag(i int) (t Tag) {
+	if i > 0 {
+		return Tag(w >> 18 & 0x3fff)
+	}
+	outer := bits.ReverseBytes32(w.Outer())
+	t, _ = MakeTag(uint16(outer>>16), uint16(outer))
+	return t
+}
 
 // with returns the carrier with another, inner tag.
 func (w Carrier) with(t Tag) Carrier {
-	n := w.Tags()
-	return w + 1<<16 | Carrier(t)<<(18+14*n)
+	if w.Tags() > 0 {
+		return w + oneTag | Carrier(t)<<18
+	}
+	return w + oneTag | Carrier(bits.ReverseBytes32(uint32(t.EtherType())<<16|uint32(t.VID())))<<32
 }
 
-// VLANs holds the logical ports: the VLAN subinterfaces of ports. A logical port has a port number
+// VLANs holds the logical ports: the VLAN subinterfaces of ports, and the numbers of bonds (Bonds). A logical port has a port number
 // behind those of the physical ports, and is one wherever a port number occurs: engines receive its
 // frames without tags and with its number. Workers remove tags by Child, and add them by Carrier.
 //
@@ -93,9 +120,10 @@ func (w Carrier) with(t Tag) Carrier {
 // Workers read. A freed number is reused when every Reader has passed a later epoch, and reuseAfter has
 // passed, so that packets that wait for a neighbor have left.
 type VLANs struct {
-	carriers []uint64                  // Carrier words by port number
-	tagged   []uint32                  // by physical port: 1 if its frames may have tags
-	children atomic.Pointer[vlanTable] // port numbers by parent and tag
+	carriers *Carriers
+	tagged   []uint32 // by physical port or bond: 1 if its frames may have tags, or it is a member of a bond
+	bonds    *Bonds
+	children []atomic.Pointer[Children] // by parent and EtherType (childrenIndex); nil for none
 
 	readers *readers
 	next    uint32 // lowest number that was never used
@@ -114,9 +142,10 @@ type freedPort struct {
 const reuseAfter = 5 * time.Second
 
 func newVLANs(r *readers) *VLANs {
-	v := &VLANs{carriers: make([]uint64, batch.MaxPorts), tagged: make([]uint32, batch.MaxPorts), readers: r, now: time.Now}
-	v.children.Store(&vlanTable{})
-	return v
+	return &VLANs{
+		carriers: new(Carriers), tagged: make([]uint32, batch.MaxPorts),
+		children: make([]atomic.Pointer[Children], 2*batch.MaxPorts), readers: r, now: time.Now,
+	}
 }
 
 // SetPhysical sets the number of physical ports, whose numbers are the lowest. It is called before Add.
@@ -137,11 +166,11 @@ func (v *VLANs) Take() (uint16, error) {
 			return f.number, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: all %d port numbers are in use, %d of them by VLANs", ErrFull, batch.MaxPorts, v.used)
+	return 0, fmt.Errorf("%w: all %d port numbers are in use, %d of them by VLANs and bonds", ErrFull, batch.MaxPorts, v.used)
 }
 
 // Add makes a number of Take the port of frames that parent, a physical or logical port, receives with a
-// tag. The error says that the frames would have more than MaxTags tags, or that parent has no carrier.
+// tag, or a bond. The error says that the frames would have more than MaxTags tags, or that parent has no carrier.
 func (v *VLANs) Add(number, parent uint16, t Tag) error {
 	up := v.Carrier(parent)
 	if up.Tags() == 0 {
@@ -151,12 +180,11 @@ func (v *VLANs) Add(number, parent uint16, t Tag) error {
 		return fmt.Errorf("add logical port %d: its frames would have %d tags, at most %d are supported", number, MaxTags+1, MaxTags)
 	}
 	atomic.StoreUint64(&v.carriers[number], uint64(up.with(t)))
-	table := v.children.Load()
-	if !table.insert(childKey(parent, t), number) {
-		table = table.rebuild()
-		table.insert(childKey(parent, t), number)
-		v.children.Store(table)
+	children := &v.children[childrenIndex(parent, t)]
+	if children.Load() == nil {
+		children.Store(new(Children))
 	}
+	atomic.StoreUint32(&children.Load()[t.VID()], childBit|uint32(number))
 	atomic.StoreUint32(&v.tagged[up.Port()], 1)
 	return nil
 }
@@ -164,7 +192,12 @@ func (v *VLANs) Add(number, parent uint16, t Tag) error {
 // Delete deletes the logical port that Add has made of a number, and frees the number. Packets that the
 // port would transmit from now on are dropped.
 func (v *VLANs) Delete(number, parent uint16, t Tag) {
-	v.children.Load().remove(childKey(parent, t))
+	children := &v.children[childrenIndex(parent, t)]
+	if c := children.Load(); c != nil {
+		if atomic.StoreUint32(&c[t.VID()], 0); *c == noChildren {
+			children.Store(nil)
+		}
+	}
 	atomic.StoreUint64(&v.carriers[number], 0)
 	v.Free(number)
 }
@@ -175,94 +208,53 @@ func (v *VLANs) Free(number uint16) {
 	v.used--
 }
 
-// Tagged reports whether frames that a physical port receives may have tags: it has had a logical port.
+// Bonds returns the bonds, whose numbers are of Take.
+func (v *VLANs) Bonds() *Bonds { return v.bonds }
+
+// Tagged reports whether frames that a physical port or bond receives may have tags, or belong to a bond: it has had
+// a VLAN, or is a member.
 func (v *VLANs) Tagged(port uint16) bool { return atomic.LoadUint32(&v.tagged[port]) != 0 }
+
+// childrenIndex returns the index in children of a parent and the EtherType of a tag.
+func childrenIndex(parent uint16, t Tag) int { return int(parent)<<1 | int(t>>12&1) }
+
+// Children returns the ports of frames that a port receives with a tag of the EtherType 0x8100.
+func (v *VLANs) Children(port uint16) *Children { return v.childrenOf(port, 0) }
+
+func (v *VLANs) childrenOf(port uint16, t Tag) *Children {
+	if c := v.children[childrenIndex(port, t)].Load(); c != nil {
+		return c
+	}
+	return &noChildren
+}
 
 // Child returns the port of frames that a port receives with a tag.
 func (v *VLANs) Child(port uint16, t Tag) (number uint16, ok bool) {
-	return v.children.Load().find(childKey(port, t))
+	n := atomic.LoadUint32(&v.childrenOf(port, t)[t.VID()])
+	return uint16(n), n != 0
 }
+
+// Carriers returns the words of logical ports.
+func (v *VLANs) Carriers() *Carriers { return v.carriers }
 
 // Carrier returns the word of a logical port, 0 if the number has none.
 func (v *VLANs) Carrier(number uint16) Carrier {
-	return Carrier(atomic.LoadUint64(&v.carriers[number]))
+	return v.carriers.Of(uint64(number))
 }
 
 // Used returns the number of logical ports. Only the writer calls it.
 func (v *VLANs) Used() int { return v.used }
 
-// vlanTable is a hash table with open addressing: at most half of its slots are in use. An entry never
-// moves, so a reader needs one load per slot.
-//
-//	 63  62     48 47 41 40        16 15        0
-//	+---+---------+-----+------------+-----------+
-//	| 1 |    0    |  0  | key        | number    |
-//	+---+---------+-----+------------+-----------+
-//
-// A slot is 0 if it was never used, and deletedSlot after a deletion.
-type vlanTable struct {
-	slots [vlanSlots]uint64
-	used  int // slots that are not 0; for the writer
-}
+// Children are the ports of the frames that a port receives with a tag of one EtherType, by VID: 0, or the number
+// and childBit.
+type Children [1 << 12]uint32
 
-const (
-	vlanSlots   = 2 * batch.MaxPorts
-	vlanBits    = 13
-	deletedSlot = 1
-	entryBit    = 1 << 63
-)
+const childBit = 1 << 16
 
-// childKey is the key of a tag on a port.
-func childKey(port uint16, t Tag) uint64 { return uint64(port)<<13 | uint64(t) }
+// noChildren are those of a port without VLANs.
+var noChildren Children
 
-func firstSlot(key uint64) int { return int(key * 0x9e3779b97f4a7c15 >> (64 - vlanBits)) }
-
-func (t *vlanTable) find(key uint64) (number uint16, ok bool) {
-	for i := firstSlot(key); ; i = (i + 1) % vlanSlots {
-		switch slot := atomic.LoadUint64(&t.slots[i]); {
-		case slot>>16 == key|entryBit>>16:
-			return uint16(slot), true
-		case slot == 0:
-			return 0, false
-		}
-	}
-}
-
-// insert adds or replaces an entry. It returns false if the table must be rebuilt first.
-func (t *vlanTable) insert(key uint64, number uint16) bool {
-	entry := entryBit | key<<16 | uint64(number)
-	for i := firstSlot(key); ; i = (i + 1) % vlanSlots {
-		switch slot := t.slots[i]; {
-		case slot>>16 == key|entryBit>>16:
-			atomic.StoreUint64(&t.slots[i], entry)
-			return true
-		case slot == 0:
-			if t.used >= vlanSlots*3/4 {
-				return false
-			}
-			t.used++
-			atomic.StoreUint64(&t.slots[i], entry)
-			return true
-		}
-	}
-}
-
-func (t *vlanTable) remove(key uint64) {
-	for i := firstSlot(key); t.slots[i] != 0; i = (i + 1) % vlanSlots {
-		if t.slots[i]>>16 == key|entryBit>>16 {
-			atomic.StoreUint64(&t.slots[i], deletedSlot)
-			return
-		}
-	}
-}
-
-// rebuild returns a copy without deleted slots.
-func (t *vlanTable) rebuild() *vlanTable {
-	next := &vlanTable{}
-	for _, slot := range t.slots {
-		if slot > deletedSlot {
-			next.insert(slot&^entryBit>>16, uint16(slot))
-		}
-	}
-	return next
+// Of returns the port of frames with the VID in the lower 12 bits of a TCI, 0 for none or, in tests, port 0.
+func (c *Children) Of(tci uint16) (number uint32) {
+	return atomic.LoadUint32(&c[tci%uint16(len(c))]) &^ childBit
 }

@@ -20,7 +20,7 @@ func tag(t testing.TB, etherType, vid uint16) Tag {
 	return tag
 }
 
-// The tables agree with a map after any sequence of additions and deletions, also across rebuilds.
+// The tables agree with a map after any sequence of additions and deletions.
 func TestVLANsAgreeWithMap(t *testing.T) {
 	type key struct {
 		parent uint16
@@ -129,11 +129,12 @@ func TestVLANNumberIsReusedLate(t *testing.T) {
 	}
 }
 
-// Readers find an entry throughout the changes of others, rebuilds included.
+// Readers find an entry throughout the changes of others.
 func TestReadersFindUnchangedVLANs(t *testing.T) {
 	v := New(1).VLANs
 	v.SetPhysical(1)
-	v.now = func() time.Time { return time.Now().Add(time.Duration(v.used) * time.Hour) }
+	clock := time.Now()
+	v.now = func() time.Time { return clock }
 	fixed, _ := v.Take()
 	require.NoError(t, v.Add(fixed, 0, 4000))
 	stop := make(chan struct{})
@@ -148,15 +149,46 @@ func TestReadersFindUnchangedVLANs(t *testing.T) {
 					t.Errorf("found %d, %v", n, ok)
 					return
 				}
+				if n, ok := v.Child(0, 7); ok && (n == fixed || n == 0) {
+					t.Errorf("found %d for another", n)
+					return
+				}
 			}
 		}
 	})
-	for i := range 50_000 {
-		v.children.Load().remove(childKey(0, Tag(i%3999)))
-		if !v.children.Load().insert(childKey(0, Tag(i*7%3999)), 9) {
-			v.children.Store(v.children.Load().rebuild())
-		}
+	for range 50_000 {
+		n, err := v.Take()
+		require.NoError(t, err)
+		require.NoError(t, v.Add(n, 0, 7))
+		v.Delete(n, 0, 7)
+		clock = clock.Add(reuseAfter)
 	}
 	close(stop)
 	wg.Wait()
+}
+
+// The last VLAN of a port returns the memory for all, and the next one gets it again.
+func TestPortWithoutVLANsHasNoTable(t *testing.T) {
+	v := New(1).VLANs
+	v.SetPhysical(1)
+	for _, etherType := range []uint16{0x8100, 0x88a8} {
+		first, second := tag(t, etherType, 0), tag(t, etherType, 4095)
+		for range 2 {
+			a, _ := v.Take()
+			require.NoError(t, v.Add(a, 0, first))
+			b, _ := v.Take()
+			require.NoError(t, v.Add(b, 0, second))
+			v.Delete(a, 0, first)
+			if n, ok := v.Child(0, second); !ok || n != b {
+				t.Errorf("%v is %d %v, want %d", second, n, ok, b)
+			}
+			v.Delete(b, 0, second)
+			if c := v.childrenOf(0, first); c != &noChildren {
+				t.Errorf("%#x: a port without VLANs has a table", etherType)
+			}
+		}
+	}
+	if noChildren != (Children{}) {
+		t.Error("the table of all ports without VLANs has changed")
+	}
 }

@@ -17,9 +17,10 @@ const (
 	KindUnreachable             //
 	KindProhibit                //
 	KindNoPort                  // over an interface that is not a port, maybe an XFRM interface
+	KindNoTable                 // the ingress port is in a VRF whose table is missing
 )
 
-var kinds = [...]string{"none", "forward", "local", "blackhole", "unreachable", "prohibit", "no port"}
+var kinds = [...]string{"none", "forward", "local", "blackhole", "unreachable", "prohibit", "no port", "no table"}
 
 func (k Kind) String() string {
 	if int(k) < len(kinds) {
@@ -31,10 +32,10 @@ func (k Kind) String() string {
 // NextHop is the word of a next hop. Its index in the array is an ID, which lookup tables
 // call lookup.NextHop.
 //
-//	 63  56 55  40 39 33  32  31          0
-//	+------+------+-----+----+-------------+
-//	| kind | MTU  | exit| G  | index       |
-//	+------+------+-----+----+-------------+
+//	 63  56 55  40 39 37 36  34 33 32 31    0
+//	+------+------+-----+------+--+--+-------+
+//	| kind | MTU  | 0   | exits| 0| G| index |
+//	+------+------+-----+------+--+--+-------+
 //
 // KindForward has an index: of a group if G is set, else of an adjacency. So has KindNoPort over XFRM
 // interfaces: of a group whose buckets hold values of if_id, else the if_id itself; 0 is another interface.
@@ -64,7 +65,7 @@ const (
 )
 
 // Exits returns the exits of KindNoPort.
-func (w NextHop) Exits() int { return int(w & exitMask >> exitShift) }
+func (w NextHop) Exits() int { return int((w & exitMask) >> exitShift) }
 
 func (w NextHop) Kind() Kind    { return Kind(w >> KindShift) }
 func (w NextHop) Group() bool   { return w&(1<<GroupShift) != 0 }

@@ -228,7 +228,7 @@ func TestNothingAllocates(t *testing.T) {
 	l := NewLimiter(DefaultLimits)
 	if n := testing.AllocsPerRun(100, func() {
 		for _, p := range [][]byte{p4, p6} {
-			if !Suppressed(p, TooBig, false) && l.Allow(0, p, NoRoute) {
+			if !Suppressed(p, TooBig, false) && l.Allow(0, 0, p, NoRoute) {
 				Build(dst, p, Error{NoRoute, 0}, router4, 0)
 			}
 		}

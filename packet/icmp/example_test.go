@@ -16,7 +16,7 @@ func Example() {
 	limiter := icmp.NewLimiter(icmp.DefaultLimits)
 
 	const now = time.Second // since the start of the router
-	if icmp.Suppressed(offending, icmp.TooBig, false) || !limiter.Allow(now, offending, icmp.TooBig) {
+	if icmp.Suppressed(offending, icmp.TooBig, false) || !limiter.Allow(now, 0, offending, icmp.TooBig) {
 		return
 	}
 	buf := make([]byte, icmp.MaxIPv6)

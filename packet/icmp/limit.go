@@ -1,6 +1,7 @@
 package icmp
 
 import (
+	"encoding/binary"
 	"hash/maphash"
 	"time"
 
@@ -14,7 +15,7 @@ type Rate struct{ PerSecond, Burst int }
 // Limits are the rates of a Limiter.
 type Limits struct {
 	Global Rate // of path MTU errors, and separately of all others
-	Source Rate // to one IPv4 address or IPv6 /64, path MTU errors excluded
+	Source Rate // to one IPv4 address or IPv6 /64 of a VRF, path MTU errors excluded
 }
 
 // DefaultLimits allow in all the rate of Linux (icmp_msgs_per_sec) with a larger burst, and per source ten
@@ -42,9 +43,10 @@ func NewLimiter(l Limits) *Limiter {
 	return &Limiter{global: l.Global.interval(), source: l.Source.interval(), seed: maphash.MakeSeed()}
 }
 
-// Allow reports whether an error about a packet may be sent now, and counts it if so. p starts with the
-// packet's IP header; now is the time since an arbitrary start, and never decreases.
-func (l *Limiter) Allow(now time.Duration, offending []byte, c Cause) bool {
+// Allow reports whether an error about a packet of a VRF may be sent now, and counts it if so. The packet
+// starts with its IP header; now is the time since an arbitrary start, and never decreases. Equal sources in
+// different VRFs are different hosts (as in Linux's inet_peer).
+func (l *Limiter) Allow(now time.Duration, vrf uint16, offending []byte, c Cause) bool {
 	if c == TooBig {
 		if !l.pathMTU.has(now, l.global) {
 			return false
@@ -52,11 +54,13 @@ func (l *Limiter) Allow(now time.Duration, offending []byte, c Cause) bool {
 		l.pathMTU.take(now, l.global)
 		return true
 	}
-	key := source(offending)
-	if key == nil {
+	unit := source(offending)
+	if unit == nil {
 		return false
 	}
-	from := &l.sources[maphash.Bytes(l.seed, key)%sourceBuckets]
+	var key [2 + 8]byte
+	binary.NativeEndian.PutUint16(key[:], vrf)
+	from := &l.sources[maphash.Bytes(l.seed, key[:2+copy(key[2:], unit)])%sourceBuckets]
 	if !from.has(now, l.source) || !l.other.has(now, l.global) {
 		return false
 	}

@@ -22,7 +22,7 @@ func from6(i int) []byte {
 
 func allowed(l *Limiter, now time.Duration, n int, p []byte, c Cause) (count int) {
 	for range n {
-		if l.Allow(now, p, c) {
+		if l.Allow(now, 0, p, c) {
 			count++
 		}
 	}
@@ -76,6 +76,26 @@ func TestSourcesAreApart(t *testing.T) {
 	}
 }
 
+// Equal sources in different VRFs are different hosts, but for those few VRFs that share a bucket.
+func TestVRFsAreApart(t *testing.T) {
+	l := NewLimiter(Limits{Global: Rate{1e6, 1e6}, Source: Rate{1, 3}})
+	full := 0
+	for vrf := range uint16(100) {
+		n := 0
+		for range 5 {
+			if l.Allow(0, vrf, from4(1), NoRoute) {
+				n++
+			}
+		}
+		if n == 3 {
+			full++
+		}
+	}
+	if full < 85 {
+		t.Errorf("the source had its burst in %d of 100 VRFs", full)
+	}
+}
+
 func TestAllSourcesTogetherAreLimited(t *testing.T) {
 	l := NewLimiter(Limits{Global: Rate{1000, 100}, Source: Rate{10, 10}})
 	n := 0
@@ -125,7 +145,7 @@ func TestZeroRatesSendNothing(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, n, c.want)
 		}
 	}
-	if NewLimiter(DefaultLimits).Allow(0, from4(1)[:19], NoRoute) {
+	if NewLimiter(DefaultLimits).Allow(0, 0, from4(1)[:19], NoRoute) {
 		t.Error("half a header has a source")
 	}
 }
