@@ -2,11 +2,13 @@ package afxdp
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/internal/require"
@@ -113,5 +115,19 @@ func TestHintDetachesTheProgram(t *testing.T) {
 	}
 	if err := netlink.LinkSetXdpFdWithFlags(l, -1, 1<<1); err != nil {
 		t.Error(err)
+	}
+}
+
+// A running router has dropped CAP_SYS_ADMIN, which listing BPF links takes.
+func TestHintWithoutPermissionNamesDoctor(t *testing.T) {
+	runtime.LockOSThread() // the thread ends with the goroutine, with its capabilities
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	require.NoError(t, unix.Capget(&header, &data[0]))
+	data[0].Effective &^= 1 << unix.CAP_SYS_ADMIN
+	require.NoError(t, unix.Capset(&header, &data[0]))
+	a := FindAttached("eth1", 1, "native", 1)
+	if got, want := a.Hint(), "sudo warproute doctor --port eth1 finds its owner and how to detach it"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -23,6 +23,7 @@ type Attached struct {
 	ID        uint32 // of the program
 	Link      uint32 // ID of the BPF link that holds it, 0 if netlink set it
 	Owner     string // process that holds the link, such as "name (pid 7)"; "" if unknown
+	Hidden    bool   // a link may hold it, which this process is not permitted to list
 }
 
 // FindAttached describes the program with an ID on an interface. It finds links by bpf(2) and their
@@ -38,6 +39,7 @@ func FindAttached(name string, ifindex int, mode string, program uint32) Attache
 			break
 		}
 	}
+	a.Hidden = errors.Is(links.Err(), unix.EPERM)
 	if p, err := ebpf.NewProgramFromID(ebpf.ProgramID(a.ID)); err == nil {
 		if info, err := p.Info(); err == nil {
 			a.Program = info.Name
@@ -98,6 +100,9 @@ func (a Attached) String() string {
 // Hint returns the command to detach the program: `ip link set dev X xdp off` detaches neither a BPF
 // link nor a program of another mode.
 func (a Attached) Hint() string {
+	if a.Hidden { // the running router lacks CAP_SYS_ADMIN
+		return "sudo warproute doctor --port " + a.Interface + " finds its owner and how to detach it"
+	}
 	command := "sudo ip link set dev " + a.Interface + " " + map[string]string{"native": "xdpdrv", "generic": "xdpgeneric", "hardware": "xdpoffload"}[a.Mode] + " off"
 	switch {
 	case a.Link != 0:

@@ -14,6 +14,11 @@ type PortConfig struct {
 	Interface string
 	// Mode is Auto or the required mode.
 	Mode Mode
+	// Member permits a member of a bond.
+	Member bool
+	// Inherited is set if another process has the port and hands it over, for all ports or for none. Then
+	// Open neither attaches a program nor binds a socket: Set.Bind and Set.Attach do.
+	Inherited *Inherited
 }
 
 // WorkerMemory is the UMEM of a worker and the pool of its frames. The memory must stay mapped until
@@ -30,6 +35,9 @@ type Config struct {
 	Ports []PortConfig
 	// Workers share the queues: queue q of every port belongs to worker q % len(Workers).
 	Workers []WorkerMemory
+	// AddedQueues is the number of queues of each worker that ports of Set.Add can have, besides those of
+	// removed ports. The memory of a worker has FramesPerAddedQueue for each.
+	AddedQueues int
 	// RingSize is the number of descriptors of each RX and TX ring, a power of two; fill and
 	// completion rings have twice as many. 0 means DefaultRingSize.
 	RingSize uint32
@@ -51,9 +59,12 @@ func LargePerQueue(ringSize uint32) int { return int(ringSize) / 4 }
 // and being transmitted. With fewer, it loses more packets in a burst.
 func FramesPerQueue(ringSize uint32) int { return 4 * int(ringSize) }
 
+// FramesPerAddedQueue returns the number of frames that a queue of an added port can use.
+func FramesPerAddedQueue(ringSize uint32) int { return int(ringSize) }
+
 // check validates the configuration.
 func (c *Config) check() error {
-	if len(c.Ports) == 0 || len(c.Workers) == 0 {
+	if len(c.Ports) == 0 && c.AddedQueues == 0 || len(c.Workers) == 0 {
 		return errors.New("at least one port and one worker are needed")
 	}
 	for i, p := range c.Ports {
@@ -72,6 +83,11 @@ func (c *Config) check() error {
 			if a.Mode == ZeroCopy && b.Mode != ZeroCopy && b.Mode != Auto {
 				return fmt.Errorf("port %s is configured as zero-copy and port %s as %v: ports share the UMEM, so they need the same mode", a.Interface, b.Interface, b.Mode)
 			}
+		}
+	}
+	for _, p := range c.Ports {
+		if (p.Inherited == nil) != (c.Ports[0].Inherited == nil) {
+			return fmt.Errorf("port %s: all ports are inherited or none", p.Interface)
 		}
 	}
 	for i, w := range c.Workers {

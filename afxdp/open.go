@@ -27,12 +27,15 @@ func Open(cfg Config) (_ *Set, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("open ports: %w", err)
 	}
-	o := opening{Config: cfg, set: &Set{addresses: map[netip.Addr]bool{}}, deadline: time.Now().Add(busyTimeout)}
+	o := opening{Config: cfg, set: &Set{cfg: cfg, addresses: map[netip.Addr]bool{}}, deadline: time.Now().Add(busyTimeout)}
 	defer func() {
 		if err != nil {
 			o.set.Close()
 		}
 	}()
+	if o.set.shared, err = loadProgram(0, 1, nil, o.large()); err != nil {
+		return nil, fmt.Errorf("open ports: %w", err)
+	}
 	for i := range cfg.Ports {
 		if err := o.addPort(i); err != nil {
 			return nil, fmt.Errorf("open port %s: %w", cfg.Ports[i].Interface, err)
@@ -46,6 +49,7 @@ func Open(cfg Config) (_ *Set, err error) {
 			return nil, fmt.Errorf("open port %s: %w", p.Name, err)
 		}
 	}
+	o.set.frames.init(o.AddedQueues, len(o.Workers))
 	return o.set, nil
 }
 
@@ -58,60 +62,74 @@ type opening struct {
 }
 
 // large reports whether frames can have several descriptors: the workers have large frames.
-func (o *opening) large() bool { return o.Workers[0].Memory.Large() > 0 }
+func (c *Config) large() bool { return c.Workers[0].Memory.Large() > 0 }
 
 // addPort loads and attaches the program of port i.
 func (o *opening) addPort(i int) error {
-	p, queues, err := newPort(o.Ports[i].Interface, len(o.Workers), o.large())
+	p, queues, err := o.set.attach(i, o.Ports[i], o.deadline)
+	if p != nil {
+		o.set.Ports = append(o.set.Ports, p)
+	}
+	if err == nil {
+		o.queues = append(o.queues, queues)
+	}
+	return err
+}
+
+// attach loads the program of a port with a number and attaches it. It returns the number of queues. With an error, the
+// port is not nil if it must be closed.
+func (s *Set) attach(number int, cfg PortConfig, deadline time.Time) (_ *Port, queues int, err error) {
+	large := s.cfg.large()
+	p, queues, err := newPort(cfg, len(s.cfg.Workers), large)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
-	p.mu = &o.set.mu
-	var other *program
-	if i > 0 {
-		other = o.set.Ports[0].program
-	}
+	p.mu, p.inherited = &s.mu, cfg.Inherited != nil
 	most, err := netdev.MaxQueues(p.Name)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
-	if p.program, err = loadProgram(i, max(queues, most), other, o.large()); err != nil {
-		return err
+	if p.program, err = loadProgram(number, max(queues, most), s.shared, large); err != nil {
+		return nil, 0, err
 	}
-	o.set.Ports = append(o.set.Ports, p)
-
-	asked := o.Ports[i].Mode
+	if in := cfg.Inherited; in != nil {
+		p.Mode, p.ModeReason, p.added = in.Mode, in.ModeReason, in.Added
+		p.program.readTags(p.Ifindex, p.Mode)
+		return p, min(queues, most), nil
+	}
 	p.Mode, p.ModeReason = Native, "configured"
 	name, _ := hardware(p.Name)
 	switch d, _ := drivers.Find(name); {
-	case asked == Generic:
+	case cfg.Mode == Generic:
 		p.Mode = Generic
-	case d.NoRedirect && asked == Auto:
+	case d.NoRedirect && cfg.Mode == Auto:
 		p.Mode, p.ModeReason = Generic, fmt.Sprintf("native XDP of driver %s does not redirect frames to sockets", name)
 	case d.NoRedirect:
-		return fmt.Errorf("native XDP of driver %s does not redirect frames to sockets (use mode auto or generic)", name)
+		return p, 0, fmt.Errorf("native XDP of driver %s does not redirect frames to sockets (use mode auto or generic)", name)
 	}
-	err = p.program.attach(p.Ifindex, p.Mode, o.deadline)
-	if err != nil && asked == Auto && p.Mode == Native && !permanent(err) {
+	err = p.program.attach(p.Ifindex, p.Mode, deadline)
+	if err != nil && cfg.Mode == Auto && p.Mode == Native && !permanent(err) {
 		p.Mode, p.ModeReason = Generic, attachError(err, p.Name, p.Ifindex).Error()
-		err = p.program.attach(p.Ifindex, Generic, o.deadline)
+		err = p.program.attach(p.Ifindex, Generic, deadline)
 	}
 	if err != nil {
-		return attachError(err, p.Name, p.Ifindex)
+		return p, 0, attachError(err, p.Name, p.Ifindex)
 	}
 	// The driver may enable more queues with a program: see netdev.QueuesWithXDP.
 	after, _, err := netdev.Queues(p.Name)
 	if err != nil {
-		return err
+		return p, 0, err
 	}
-	o.queues = append(o.queues, min(after, most))
 	p.added = max(0, after-queues)
-	return nil
+	return p, min(after, most), nil
 }
 
 // openQueues opens all sockets with zero-copy if all ports allow it, and otherwise, unless a port
 // requires zero-copy, in copy mode.
 func (o *opening) openQueues() error {
+	if o.inherits() {
+		return withHint(o.tryQueues(o.inheritsZeroCopy()), bindHints)
+	}
 	zeroCopy, insist := true, false
 	var reason error
 	for i, p := range o.set.Ports {
@@ -181,15 +199,15 @@ func (o *opening) tryQueues(zeroCopy bool) error {
 		for n := range o.queues[i] {
 			w := n % len(o.Workers)
 			mem := o.Workers[w]
-			q := &Queue{
-				pool: mem.Pool, port: uint16(i), number: n, zeroCopy: zeroCopy, busy: zeroCopy && o.BusyPoll > 0,
-				share: max(1, mem.Memory.Frames()/2/perWorker[w]),
-				mu:    &o.set.mu, options: socketOptions{mem.Memory, o.RingSize, zeroCopy, o.BusyPoll},
+			q := o.set.newQueue(i, n, zeroCopy)
+			q.share = max(1, (mem.Memory.Frames()-o.AddedQueues*FramesPerAddedQueue(o.RingSize))/2/perWorker[w])
+			q.first = first[w]
+			var err error
+			if p.inherited {
+				err = q.open(mem.Memory, first[w] == nil, o.RingSize)
+			} else {
+				err = o.openSocket(&q.socket, mem.Memory, first[w], p.Ifindex, n, zeroCopy)
 			}
-			if o.large() {
-				q.multi.mem, q.multi.sending = mem.Memory.Bytes(), make([]uint8, mem.Memory.Large())
-			}
-			err := o.openSocket(&q.socket, mem.Memory, first[w], p.Ifindex, n, zeroCopy)
 			if err != nil {
 				for _, p := range o.set.Ports {
 					p.closeQueues()
@@ -204,6 +222,19 @@ func (o *opening) tryQueues(zeroCopy bool) error {
 		}
 	}
 	return nil
+}
+
+// newQueue returns queue n of a port, without a socket and a share of the frames.
+func (s *Set) newQueue(port, n int, zeroCopy bool) *Queue {
+	mem := s.cfg.Workers[n%len(s.cfg.Workers)]
+	q := &Queue{
+		pool: mem.Pool, port: uint16(port), number: n, zeroCopy: zeroCopy, busy: zeroCopy && s.cfg.BusyPoll > 0,
+		mu: &s.mu, options: socketOptions{mem.Memory, s.cfg.RingSize, zeroCopy, s.cfg.BusyPoll},
+	}
+	if s.cfg.large() {
+		q.multi.mem, q.multi.sending = mem.Memory.Bytes(), make([]uint8, mem.Memory.Large())
+	}
+	return q
 }
 
 // openSocket opens s and binds it to a queue. It shares the UMEM of first, unless that is nil.
@@ -236,8 +267,15 @@ func (o *opening) openSocket(s *socket, m *umem.Memory, first *socket, ifindex, 
 
 // fill fills the fill rings and adds the sockets to the map of the program.
 func (p *Port) fill() error {
-	for i, q := range p.queues {
+	for _, q := range p.queues {
 		q.Refill()
+	}
+	return p.listSockets()
+}
+
+// listSockets adds the sockets to the map of the program.
+func (p *Port) listSockets() error {
+	for i, q := range p.queues {
 		if err := p.program.Sockets.Put(uint32(i), uint32(q.fd)); err != nil {
 			return fmt.Errorf("add the socket of queue %d to the XDP program: %w", i, err)
 		}

@@ -23,6 +23,7 @@ type Port struct {
 	// ModeReason explains why a better mode is not active, "" with ZeroCopy.
 	ModeReason string
 
+	member   bool        // of a bond
 	mtu      int         // at Open
 	added    int         // queues that the driver has added for the program
 	mu       *sync.Mutex // of the Set
@@ -32,10 +33,17 @@ type Port struct {
 	paused   bool     // all frames go to Linux until Resume
 	queues   []*Queue // by number
 	byWorker [][]*Queue
+
+	// See handover.go.
+	inherited bool      // until Set.Attach
+	withheld  bool      // no frame is redirected to the sockets any more
+	closed    PortStats // counters of closed sockets
+	received  uint64    // frames that they received
 }
 
 // newPort looks an interface up and checks that it can be a port.
-func newPort(name string, workers int, large bool) (*Port, int, error) {
+func newPort(cfg PortConfig, workers int, large bool) (*Port, int, error) {
+	name := cfg.Interface
 	iface, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, 0, fmt.Errorf("look up the interface: %w (`ip link` lists those of this network namespace)", err)
@@ -43,7 +51,7 @@ func newPort(name string, workers int, large bool) (*Port, int, error) {
 	if len(iface.HardwareAddr) != 6 {
 		return nil, 0, fmt.Errorf("not an Ethernet interface: it has no MAC address")
 	}
-	if refused, ok := errors.AsType[*netdev.Refusal](netdev.CheckPort(name)); ok {
+	if refused, ok := errors.AsType[*netdev.Refusal](netdev.CheckSockets(name, cfg.Member)); ok {
 		return nil, 0, refused
 	}
 	most := umem.MaxMTU
@@ -63,7 +71,7 @@ func newPort(name string, workers int, large bool) (*Port, int, error) {
 	if rx < workers {
 		return nil, 0, fmt.Errorf("fewer queues (%d) than workers (%d): each worker needs one of every port (more by `ethtool -L %s`, or fewer workers)", rx, workers, name)
 	}
-	p := &Port{Name: iface.Name, Ifindex: iface.Index, MAC: [6]byte(iface.HardwareAddr), mtu: iface.MTU}
+	p := &Port{Name: iface.Name, Ifindex: iface.Index, MAC: [6]byte(iface.HardwareAddr), member: cfg.Member, mtu: iface.MTU}
 	return p, rx, nil
 }
 
@@ -84,6 +92,27 @@ func (p *Port) SetMAC(mac [6]byte) error {
 	}
 	p.MAC = mac
 	return nil
+}
+
+// SetNumber has the program treat frames as those of another port number: VLANs and further MAC addresses are
+// those of this number. Members of a bond have the bond's.
+func (p *Port) SetNumber(number uint16) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.program == nil {
+		return fmt.Errorf("set the number of port %s: %w", p.Name, errClosed)
+	}
+	if err := p.program.PortNumber.Set(uint32(number)); err != nil {
+		return fmt.Errorf("set the number of port %s in the XDP program: %w", p.Name, err)
+	}
+	return nil
+}
+
+// Paused reports whether all received frames go to Linux.
+func (p *Port) Paused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.paused
 }
 
 // Pause passes all received frames to Linux until Resume. The port still transmits.
@@ -134,14 +163,19 @@ type PortStats struct {
 func (p *Port) Stats() (st PortStats, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.stats()
+}
+
+// stats is Stats for a caller that holds the lock.
+func (p *Port) stats() (st PortStats, err error) {
 	if p.program == nil {
 		return st, fmt.Errorf("read the counters of port %s: %w", p.Name, errClosed)
 	}
-	now := time.Now()
+	now, received := time.Now(), p.received
+	st = p.closed
 	if st.Frames, err = p.program.counts(); err != nil {
 		return st, fmt.Errorf("port %s: %w", p.Name, err)
 	}
-	var received uint64
 	for i, q := range p.queues {
 		now, err := option[unix.XDPStatistics](q.fd, unix.XDP_STATISTICS)
 		if err != nil {
@@ -160,7 +194,7 @@ func (p *Port) Stats() (st PortStats, err error) {
 		st.TxLevel += uint64(q.tx.level())
 		st.CompletionLevel += uint64(q.completion.level())
 	}
-	st.Refused = p.rejected.update(st.Frames[ToSocket], received+st.RxLevel+st.RxDropped+st.RxRingFull, len(p.queues), now, p.program.link == nil)
+	st.Refused = p.rejected.update(st.Frames[ToSocket], received+st.RxLevel+st.RxDropped+st.RxRingFull, len(p.queues), now, p.program.link == nil || p.withheld)
 	return st, nil
 }
 

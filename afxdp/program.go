@@ -20,8 +20,29 @@ func Program() []byte { return _SteerBytes }
 
 // program is a port's XDP program (steer.bpf.c) with its maps.
 type program struct {
-	steerObjects
-	link link.Link // nil when the program is on no interface
+	objects
+	flags    uint32        // of both programs
+	stripped *ebpf.Program // for one device: see stripped.go. nil: Steer is the program of the port
+	unread   string        // the reason if stripped is nil
+	link     link.Link     // nil when the program is on no interface
+	borrowed bool          // another process has the link, too: see Set.Own
+}
+
+// objects are the program that runs on any port, and the maps and variables.
+type objects struct {
+	steerMaps
+	steerVariables
+	Steer *ebpf.Program `ebpf:"steer"`
+	Data  *ebpf.Map     `ebpf:".data"`
+	BSS   *ebpf.Map     `ebpf:".bss"`
+}
+
+// current returns the program that is attached to the port.
+func (p *program) current() *ebpf.Program {
+	if p.stripped != nil {
+		return p.stripped
+	}
+	return p.Steer
 }
 
 // loadProgram loads the program of a port with a number and a number of queues. It passes all frames to Linux until
@@ -33,9 +54,11 @@ func loadProgram(number, queues int, other *program, large bool) (*program, erro
 		return nil, fmt.Errorf("load the XDP program: %w", err)
 	}
 	spec.Maps[steerMapSockets].MaxEntries = uint32(queues)
+	p := &program{unread: "not attached"}
 	if large {
-		spec.Programs[steerProgSteer].Flags |= unix.BPF_F_XDP_HAS_FRAGS
+		p.flags = unix.BPF_F_XDP_HAS_FRAGS
 	}
+	spec.Programs[steerProgSteer].Flags |= p.flags
 	var opts ebpf.CollectionOptions
 	if other != nil {
 		opts.MapReplacements = map[string]*ebpf.Map{steerMapLocal4: other.Local4, steerMapLocal6: other.Local6, steerMapInUdp: other.InUdp, steerMapVlans: other.Vlans, steerMapMacs: other.Macs}
@@ -43,23 +66,26 @@ func loadProgram(number, queues int, other *program, large bool) (*program, erro
 	if err := spec.Variables[steerVarPortNumber].Set(uint32(number)); err != nil {
 		return nil, fmt.Errorf("set the number of the port in the XDP program: %w", err)
 	}
-	p := &program{}
-	if err := spec.LoadAndAssign(&p.steerObjects, &opts); err != nil {
+	if err := spec.LoadAndAssign(&p.objects, &opts); err != nil {
 		return nil, fmt.Errorf("load the XDP program: %w", withHint(err, hints{unix.EPERM: needRoot, unix.EACCES: needRoot}))
 	}
 	return p, nil
 }
 
-// IsRouterProgram reports whether the XDP program with an ID is that of a router port, of this or
-// another process.
-func IsRouterProgram(id uint32) bool {
+// RouterProgram reports whether the XDP program with an ID is that of a router port, of this or another process, and
+// whether it reads stripped VLAN tags.
+func RouterProgram(id uint32) (is, readsTags bool) {
 	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
 	if err != nil {
-		return false
+		return false, false
 	}
 	defer p.Close()
 	info, err := p.Info()
-	return err == nil && info.Name == "steer"
+	if err != nil {
+		return false, false
+	}
+	readsTags = info.Name == steerProgSteerStripped
+	return readsTags || info.Name == steerProgSteer, readsTags
 }
 
 // attach attaches the program to an interface in mode Native or Generic, until detach or the end of
@@ -69,10 +95,18 @@ func (p *program) attach(ifindex int, mode Mode, deadline time.Time) error {
 	if mode == Generic {
 		flags = link.XDPGenericMode
 	}
-	err := retryBusy(deadline, func() (err error) {
-		p.link, err = link.AttachXDP(link.XDPOptions{Program: p.Steer, Interface: ifindex, Flags: flags})
-		return err
-	})
+	attach := func() error {
+		return retryBusy(deadline, func() (err error) {
+			p.link, err = link.AttachXDP(link.XDPOptions{Program: p.current(), Interface: ifindex, Flags: flags})
+			return err
+		})
+	}
+	p.readTags(ifindex, mode)
+	err := attach()
+	if err != nil && p.stripped != nil {
+		p.ignoreTags(fmt.Sprintf("attach the XDP program that reads them: %v", err))
+		err = attach()
+	}
 	if err != nil {
 		if reason := netdev.WhyNotAttached(ifindex, p.Steer.FD(), uint32(flags)); reason != "" {
 			err = fmt.Errorf("%w: %s", err, reason)
@@ -143,9 +177,14 @@ func (p *program) detach() error {
 	}
 	l := p.link
 	p.link = nil
+	if p.borrowed {
+		return l.Close()
+	}
 	return errors.Join(l.Detach(), l.Close())
 }
 
 func (p *program) close() error {
-	return errors.Join(p.detach(), p.steerObjects.Close())
+	err := p.detach()
+	p.ignoreTags("closed")
+	return errors.Join(err, p.steerMaps.Close(), p.Steer.Close(), p.Data.Close(), p.BSS.Close())
 }

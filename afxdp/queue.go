@@ -36,6 +36,10 @@ type Queue struct {
 	options socketOptions
 	mu      *sync.Mutex // of the Set; guards the switch of sockets, and past
 	past    counts      // of previous sockets
+
+	first *socket // that has registered the UMEM, nil: this one; for Set.Bind
+
+	lost int // frames that Release did not get back
 }
 
 // Number returns the number of the queue in the port, from 0, as in ethtool.

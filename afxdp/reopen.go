@@ -22,6 +22,9 @@ func (p *Port) Reopen() error {
 	if p.program == nil {
 		return fmt.Errorf("reopen port %s: %w", p.Name, errClosed)
 	}
+	if p.inherited || p.withheld {
+		return fmt.Errorf("reopen port %s: a process hands it over", p.Name)
+	}
 	if err := p.reopen(); err != nil {
 		return fmt.Errorf("reopen port %s: %w", p.Name, err)
 	}
@@ -32,7 +35,7 @@ func (p *Port) Reopen() error {
 const reopenTimeout = 500 * time.Millisecond
 
 func (p *Port) reopen() (err error) {
-	is, _, err := newPort(p.Name, len(p.byWorker), p.queues[0].options.memory.Large() > 0)
+	is, _, err := newPort(PortConfig{Interface: p.Name, Member: p.member}, len(p.byWorker), p.queues[0].options.memory.Large() > 0)
 	if err != nil {
 		return err
 	}

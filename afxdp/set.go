@@ -13,10 +13,16 @@ import (
 
 // Set is the set of open ports of a router.
 type Set struct {
+	// Ports are the open ports by number, nil for a number without one. Add and Remove replace the slice, so
+	// their caller must not call them concurrently with readers of it.
 	Ports []*Port
 
+	cfg       Config
 	mu        sync.Mutex
+	shared    *program            // attached to no interface; its maps are those that all ports share. nil after Close
 	addresses map[netip.Addr]bool // local addresses
+	gateway   bool                // Guard was called
+	frames    allotment
 }
 
 // Admit starts to redirect frames to the sockets, except host traffic. Call AddLocal with the host's
@@ -25,18 +31,27 @@ func (s *Set) Admit() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.Ports {
-		if p.program == nil {
-			return fmt.Errorf("admit frames to port %s: %w", p.Name, errClosed)
-		}
-		if p.paused {
+		if p == nil {
 			continue
 		}
-		if err := p.program.setMAC(p.MAC); err != nil {
+		if err := p.admit(); err != nil {
 			return fmt.Errorf("admit frames to port %s: %w", p.Name, err)
 		}
-		p.admitted = true
 	}
 	return nil
+}
+
+// admit starts to redirect the frames of a port, unless it is paused. The caller holds the lock.
+func (p *Port) admit() error {
+	if p.program == nil {
+		return errClosed
+	}
+	if p.paused {
+		return nil
+	}
+	err := p.program.setMAC(p.MAC)
+	p.admitted = err == nil
+	return err
 }
 
 // Guard puts the ports in IPsec gateway mode. ESP and ESP in UDP to this host go to the sockets, IKE
@@ -45,8 +60,12 @@ func (s *Set) Admit() error {
 func (s *Set) Guard() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.gateway = true
 	for _, p := range s.Ports {
-		if p.program == nil {
+		switch {
+		case p == nil:
+			continue
+		case p.program == nil:
 			return fmt.Errorf("guard port %s: %w", p.Name, errClosed)
 		}
 		if err := p.program.setGateway(); err != nil {
@@ -95,7 +114,7 @@ func (s *Set) local(a netip.Addr, f func(m *ebpf.Map, key []byte) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a = a.Unmap()
-	p := s.Ports[0].program
+	p := s.shared
 	switch {
 	case p == nil:
 		return errClosed
@@ -110,17 +129,9 @@ func (s *Set) local(a netip.Addr, f func(m *ebpf.Map, key []byte) error) error {
 // fold updates the filters in front of the maps of local addresses: a bit per 16-bit fold of an
 // address (see steer.bpf.c).
 func (s *Set) fold() error {
-	var folds [1 << 10]uint64
-	for a := range s.addresses {
-		var f uint32
-		for b := a.AsSlice(); len(b) > 0; b = b[4:] {
-			f ^= binary.NativeEndian.Uint32(b)
-		}
-		f = (f ^ f>>16) & 0xffff
-		folds[f>>6] |= 1 << (f & 63)
-	}
+	folds := s.folds()
 	for _, p := range s.Ports {
-		if p.program == nil {
+		if p == nil || p.program == nil {
 			continue
 		}
 		if err := p.program.LocalFolds.Set(folds); err != nil {
@@ -130,6 +141,19 @@ func (s *Set) fold() error {
 	return nil
 }
 
+// folds returns the filter. The caller holds the lock.
+func (s *Set) folds() (folds [1 << 10]uint64) {
+	for a := range s.addresses {
+		var f uint32
+		for b := a.AsSlice(); len(b) > 0; b = b[4:] {
+			f ^= binary.NativeEndian.Uint32(b)
+		}
+		f = (f ^ f>>16) & 0xffff
+		folds[f>>6] |= 1 << (f & 63)
+	}
+	return folds
+}
+
 // Detach detaches the programs from the interfaces. No more frames arrive; workers can still drain
 // the queues.
 func (s *Set) Detach() error {
@@ -137,7 +161,7 @@ func (s *Set) Detach() error {
 	defer s.mu.Unlock()
 	var errs []error
 	for _, p := range s.Ports {
-		if p.program == nil {
+		if p == nil || p.program == nil {
 			continue
 		}
 		if err := p.program.detach(); err != nil {
@@ -154,13 +178,25 @@ func (s *Set) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.Ports {
-		errs = append(errs, p.closeQueues())
-		if p.program != nil {
-			errs = append(errs, p.program.close())
-			p.program = nil
+		if p != nil {
+			errs = append(errs, p.close())
 		}
 	}
+	if s.shared != nil {
+		errs = append(errs, s.shared.close())
+		s.shared = nil
+	}
 	return errors.Join(errs...)
+}
+
+// close closes the sockets and the program of the port. The caller holds the lock.
+func (p *Port) close() error {
+	err := p.closeQueues()
+	if p.program != nil {
+		err = errors.Join(err, p.program.close())
+		p.program = nil
+	}
+	return err
 }
 
 // closeQueues closes the sockets of the port.

@@ -1,6 +1,6 @@
 //go:build ignore
 
-// SPDX-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //
 // XDP program of a port. It passes host traffic to Linux and redirects every other frame to the
 // AF_XDP socket of its receive queue.
@@ -33,8 +33,11 @@
 // redirected: the engine drops them and counts the reason. A redirect never falls back to Linux,
 // which could forward the frame past the policies: a queue without a socket drops.
 //
-// Tags that the NIC or a veth peer stripped before XDP are invisible here. ("ethtool -K IFACE
-// rxvlan off", for veth "txvlan off" at the peer, keeps them in the frame.)
+// There are two programs. steer runs on any port. Tags that the NIC or a veth peer stripped before XDP are
+// invisible to it ("ethtool -K IFACE rxvlan off", for veth "txvlan off" at the peer, keeps them in the
+// frame). steer_stripped reads such a tag from the metadata of the driver, and adds it to the frame before the
+// tests. A frame that goes to Linux is as the driver left it. A stripped tag with VID 0 on a port that has had
+// no VLANs is ignored: it only has a priority.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -445,10 +448,9 @@ static __always_inline enum decision decide(void *data, void *end)
 	return decide_ipv6(u.packet, end);
 }
 
-SEC("xdp")
-int steer(struct xdp_md *ctx)
+// Redirects a frame to the socket of its queue, passes it to Linux or drops it, and counts the decision.
+static __always_inline int execute(struct xdp_md *ctx, enum decision d)
 {
-	enum decision d = decide((void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	int action = XDP_PASS;
 	__u64 *n;
 
@@ -465,5 +467,69 @@ int steer(struct xdp_md *ctx)
 	return action;
 }
 
-// No helper called here requires the GPL.
-char _license[] SEC("license") = "Apache-2.0";
+SEC("xdp")
+int steer(struct xdp_md *ctx)
+{
+	return execute(ctx, decide((void *)(long)ctx->data, (void *)(long)ctx->data_end));
+}
+
+// Linux has it since 6.8. It returns 0 if the driver has stripped a tag of the frame. The TCI is in host order.
+extern int bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *type, __u16 *tci) __ksym;
+
+#define TAG_LEN 4
+
+// Both MAC addresses and a tag, in words.
+#define MACS_WORDS 3
+#define HEAD_WORDS (MACS_WORDS + 1)
+
+// Adds a tag to a frame. It returns 0, or nonzero if the driver left no room.
+static __always_inline int add_tag(struct xdp_md *ctx, __be16 type, __u16 tci)
+{
+	__u32 *head;
+
+	if (bpf_xdp_adjust_head(ctx, -TAG_LEN))
+		return -1;
+	head = (void *)(long)ctx->data;
+	if ((void *)(head + HEAD_WORDS) > (void *)(long)ctx->data_end)
+		return -1; // never: an Ethernet header is longer
+#pragma unroll
+	for (int i = 0; i < MACS_WORDS; i++)
+		head[i] = head[i + 1];
+	head[MACS_WORDS] = type | (__u32)bpf_htons(tci) << 16;
+	return 0;
+}
+
+// Undoes add_tag. It returns 0, or nonzero on an error, which never occurs.
+static __always_inline int remove_tag(struct xdp_md *ctx)
+{
+	__u32 *head = (void *)(long)ctx->data;
+
+	if ((void *)(head + HEAD_WORDS) > (void *)(long)ctx->data_end)
+		return -1;
+#pragma unroll
+	for (int i = MACS_WORDS; i > 0; i--)
+		head[i] = head[i - 1];
+	return bpf_xdp_adjust_head(ctx, TAG_LEN);
+}
+
+// Kernels load it for one device only (BPF_F_XDP_DEV_BOUND_ONLY), and only with a license that is compatible
+// with the GPL.
+SEC("xdp")
+int steer_stripped(struct xdp_md *ctx)
+{
+	enum decision d;
+	__be16 type = 0;
+	__u16 tci = 0;
+	int stripped, action;
+
+	stripped = !bpf_xdp_metadata_rx_vlan_tag(ctx, &type, &tci) && (has_vlans || tci & 0xfff);
+	if (stripped && add_tag(ctx, type, tci)) // without its tag, the frame must not be routed
+		return execute(ctx, gateway ? TRANSIT_VLAN : VLAN);
+	d = decide((void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	action = execute(ctx, d);
+	if (stripped && action == XDP_PASS && remove_tag(ctx))
+		action = XDP_ABORTED; // a tracepoint reports it
+	return action;
+}
+
+char _license[] SEC("license") = "GPL v2";

@@ -41,19 +41,20 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	steerMapDecisions  = "decisions"
-	steerMapInUdp      = "in_udp"
-	steerMapLocal4     = "local4"
-	steerMapLocal6     = "local6"
-	steerMapMacs       = "macs"
-	steerMapSockets    = "sockets"
-	steerMapVlans      = "vlans"
-	steerProgSteer     = "steer"
-	steerVarGateway    = "gateway"
-	steerVarHasVlans   = "has_vlans"
-	steerVarLocalFolds = "local_folds"
-	steerVarPortMac    = "port_mac"
-	steerVarPortNumber = "port_number"
+	steerMapDecisions      = "decisions"
+	steerMapInUdp          = "in_udp"
+	steerMapLocal4         = "local4"
+	steerMapLocal6         = "local6"
+	steerMapMacs           = "macs"
+	steerMapSockets        = "sockets"
+	steerMapVlans          = "vlans"
+	steerProgSteer         = "steer"
+	steerProgSteerStripped = "steer_stripped"
+	steerVarGateway        = "gateway"
+	steerVarHasVlans       = "has_vlans"
+	steerVarLocalFolds     = "local_folds"
+	steerVarPortMac        = "port_mac"
+	steerVarPortNumber     = "port_number"
 )
 
 // loadSteer returns the embedded CollectionSpec for steer.
@@ -98,7 +99,8 @@ type steerSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type steerProgramSpecs struct {
-	Steer *ebpf.ProgramSpec `ebpf:"steer"`
+	Steer         *ebpf.ProgramSpec `ebpf:"steer"`
+	SteerStripped *ebpf.ProgramSpec `ebpf:"steer_stripped"`
 }
 
 // steerMapSpecs contains maps before they are loaded into the kernel.
@@ -181,12 +183,14 @@ type steerVariables struct {
 //
 // It can be passed to loadSteerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type steerPrograms struct {
-	Steer *ebpf.Program `ebpf:"steer"`
+	Steer         *ebpf.Program `ebpf:"steer"`
+	SteerStripped *ebpf.Program `ebpf:"steer_stripped"`
 }
 
 func (p *steerPrograms) Close() error {
 	return _SteerClose(
 		p.Steer,
+		p.SteerStripped,
 	)
 }
 

@@ -26,7 +26,11 @@ func (s *Set) SetVLAN(port int, k VLANKey, number uint16, mac [6]byte) error {
 	copy(value[:], mac[:])
 	binary.NativeEndian.PutUint32(value[8:], uint32(number))
 	err := s.withVLANs(func(m *ebpf.Map) error {
-		if err := s.Ports[port].program.HasVlans.Set(uint32(1)); err != nil {
+		p := s.Ports[port]
+		if p == nil || p.program == nil {
+			return errClosed
+		}
+		if err := p.program.HasVlans.Set(uint32(1)); err != nil {
 			return err
 		}
 		return m.Put(k, value)
@@ -54,10 +58,10 @@ func (s *Set) DeleteVLAN(k VLANKey) error {
 func (s *Set) withVLANs(f func(*ebpf.Map) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Ports[0].program == nil {
+	if s.shared == nil {
 		return errClosed
 	}
-	return f(s.Ports[0].program.Vlans)
+	return f(s.shared.Vlans)
 }
 
 // AddMAC has the programs take frames to a MAC address as those to the MAC address of a port: the index of a
@@ -92,8 +96,8 @@ func macKey(port uint16, mac [6]byte) uint64 {
 func (s *Set) withMACs(f func(*ebpf.Map) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Ports[0].program == nil {
+	if s.shared == nil {
 		return errClosed
 	}
-	return f(s.Ports[0].program.Macs)
+	return f(s.shared.Macs)
 }
