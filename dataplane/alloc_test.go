@@ -87,6 +87,7 @@ func testAllocations(t *testing.T, lanes *lane.Lanes) {
 		w.complete()
 		w.reclaim()
 		w.refill()
+		w.logical.flush() // as once in flushInterval
 	}
 	iteration()
 	if n := testing.AllocsPerRun(200, iteration); n != 0 {

@@ -61,14 +61,22 @@ func (w *worker) finish(c *batch.Chunk) {
 // pending queue, the slow path, the withheld frames or the pool.
 func (w *worker) dispatch(c *batch.Chunk) {
 	in, out := c.In[:c.N], c.Out[:c.N]
-	for i, r := range out {
+	words := batch.Words(out)
+	for i := 0; i < len(out); i++ {
+		r := out[i]
 		switch port := int(r.Verdict.Port()); {
 		case r.Verdict.Action() == batch.ActionForward && port < len(w.tx):
-			w.tx[port].add(batch.Frame{Addr: r.Addr(), Len: r.Len(), Origin: in[i].Origin}, uint16(port))
-		case r.Verdict.Action() == batch.ActionForward && w.logical.get(uint16(port)) != nil:
-			if f := (batch.Frame{Addr: r.Addr(), Len: r.Len(), Origin: in[i].Origin}); !w.listTagged(f, uint16(port)) {
-				w.drop(f, batch.PortDown) // the VLAN was deleted after the engine's decision
+			if !w.tx[port].add(words[i]<<16>>16|uint64(in[i].Origin)<<48, uint16(port)) {
+				// removed after the engine's decision
+				w.drop(batch.Frame{Addr: r.Addr(), Len: r.Len(), Origin: in[i].Origin}, batch.PortDown)
 			}
+		case r.Verdict.Action() == batch.ActionForward && w.logical.get(uint16(port)) != nil:
+			if n := w.listLogical(in[i:], out[i:]); n > 0 {
+				i += n - 1
+				break
+			}
+			// deleted after the engine's decision, or a bond without a member that transmits
+			w.drop(batch.Frame{Addr: r.Addr(), Len: r.Len(), Origin: in[i].Origin}, batch.PortDown)
 		case r.Verdict.Action() == batch.ActionHold:
 			if i < c.Retried {
 				break

@@ -25,7 +25,11 @@ func (t *tally) add(frames []batch.Frame) {
 	for i := range frames {
 		bytes += int(frames[i].Len)
 	}
-	t.packets += uint64(len(frames))
+	t.addBytes(len(frames), bytes)
+}
+
+func (t *tally) addBytes(packets, bytes int) {
+	t.packets += uint64(packets)
 	t.bytes += uint64(bytes)
 }
 
@@ -40,26 +44,32 @@ func (t *tally) flush(packets, bytes *atomic.Uint64) {
 
 // dropTally counts drops by physical port and reason.
 type dropTally struct {
-	counts [][batch.NumReasons]uint32
-	total  int
+	counts  [][batch.NumReasons]uint32
+	counted []bool   // by port: it is in touched
+	touched []uint16 // ports with counts
+}
+
+func newDropTally(ports int) dropTally {
+	return dropTally{make([][batch.NumReasons]uint32, ports), make([]bool, ports), make([]uint16, 0, ports)}
 }
 
 func (t *dropTally) add(port uint16, reason batch.Reason) {
 	t.counts[port][reason]++
-	t.total++
+	if !t.counted[port] {
+		t.counted[port] = true
+		t.touched = append(t.touched, port)
+	}
 }
 
 func (t *dropTally) flush(counters []portCounters) {
-	if t.total == 0 {
-		return
-	}
-	for p := range t.counts {
+	for _, p := range t.touched {
 		for r, n := range t.counts[p] {
 			if n > 0 {
 				counters[p].drops[r].Add(uint64(n))
 				t.counts[p][r] = 0
 			}
 		}
+		t.counted[p] = false
 	}
-	t.total = 0
+	t.touched = t.touched[:0]
 }

@@ -18,12 +18,12 @@ import (
 // packets between ports, so that these are not delayed or lost for it.
 
 // exitByLinux lists a packet that the engine dropped as NoPort for Linux. It reports false if the packet is to
-// be dropped: the router created it, it is ESP of this router, no policy has admitted it, Linux does not forward it,
+// be dropped: the router created it, it is ESP of this router, no policy has admitted it, Linux does not forward it, it is in a VRF, whose table Linux would not use,
 // or an answer of Linux, which quotes it, would leave in plaintext though a policy protects it: Linux answers to
 // packets out of tunnels by the interface to the tunnels only.
 func (w *worker) exitByLinux(f batch.Frame, p []byte) bool {
 	o := f.Origin
-	if w.exit.HostQueue == nil || o.Has(batch.Own) || (w.exitAnswers != nil || o.Has(batch.PolicyDone)) && !o.Has(batch.InboundChecked) {
+	if w.exit.HostQueue == nil || o.Has(batch.Own) || (w.exitAnswers != nil || o.Has(batch.PolicyDone)) && !o.Has(batch.InboundChecked) || w.fib.PortVRF(o.Port()) != 0 {
 		return false
 	}
 	exit := fib.ExitIPv4

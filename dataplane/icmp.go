@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/packet/icmp"
 )
 
@@ -43,7 +44,7 @@ func (w *worker) sendICMPError(f batch.Frame, p []byte, e icmp.Error, now time.D
 	}
 	const linkMulticast = false // frames to link-layer groups go to Linux
 	s := &w.slow.icmp
-	if icmp.Suppressed(p, e.Cause, linkMulticast) || !w.slow.room(w.pool, 1, icmp.MaxIPv6) || !s.limiter.Allow(now, p, e.Cause) {
+	if icmp.Suppressed(p, e.Cause, linkMulticast) || !w.slow.room(w.pool, 1, icmp.MaxIPv6) || !s.limiter.Allow(now, w.fib.PortVRF(f.Origin.Port()), p, e.Cause) {
 		return
 	}
 	to, buffer := w.allocFrame(icmp.MaxIPv6)
@@ -62,7 +63,7 @@ func (w *worker) sendICMPError(f batch.Frame, p []byte, e icmp.Error, now time.D
 func (w *worker) icmpSource(f batch.Frame, p []byte) netip.Addr {
 	switch ipv6 := p[0]>>4 == 6; {
 	case w.host.HostQueue == nil || !f.Origin.Has(batch.Own):
-		return w.slow.icmp.portAddress(f.Origin.Port(), ipv6)
+		return w.slow.icmp.portAddress(w.fib, f.Origin.Port(), ipv6)
 	case ipv6:
 		return netip.AddrFrom16([16]byte(p[24:]))
 	default:
@@ -70,10 +71,11 @@ func (w *worker) icmpSource(f batch.Frame, p []byte) netip.Addr {
 	}
 }
 
-// portAddress returns the address of the ingress port, or of the next port that has one.
-func (s *icmpSender) portAddress(port uint16, ipv6 bool) netip.Addr {
+// portAddress returns the address of the ingress port, or of the next port in its VRF that has one.
+func (s *icmpSender) portAddress(f *fib.FIB, port uint16, ipv6 bool) netip.Addr {
 	for i := range s.addresses {
-		if a := s.addresses[(int(port)+i)%len(s.addresses)].Load(); a != nil {
+		number := (int(port) + i) % len(s.addresses)
+		if a := s.addresses[number].Load(); a != nil && f.PortVRF(uint16(number)) == f.PortVRF(port) {
 			if !ipv6 && a.IPv4.IsValid() {
 				return a.IPv4
 			}

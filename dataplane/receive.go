@@ -9,6 +9,7 @@ import (
 // receiver fills chunks from the receive rings of the worker's queues.
 type receiver struct {
 	queues     []Queue
+	filled     []Queue       // of these, the ones that get frames to receive into
 	first      int           // queue that is polled first for the next chunk
 	quota      int           // packets of a queue before the next queue is polled
 	maxPackets int           // per chunk
@@ -21,6 +22,7 @@ type receiver struct {
 // receive fills a chunk, submits it, and reports whether there were packets. Packets of the pending
 // queue are first, then those of the slow path, then received ones.
 func (w *worker) receive(now time.Duration) bool {
+	w.logical.flushOld(now)
 	if len(w.lanes) > 1 {
 		return w.receiveLanes(now)
 	}
@@ -67,11 +69,8 @@ func (w *worker) fill(c *batch.Chunk) {
 			received := c.In[c.N : c.N+n]
 			if n > 0 { // all frames of a queue are of one port
 				port := received[0].Origin.Port()
-				rx.tallies[port].add(received)
-				if w.logical.table.Tagged(port) { // after Receive: tagged frames arrive only afterwards
-					n = w.untag(received)
-					received = received[:n]
-				}
+				received = received[:w.count(port, received)]
+				n = len(received)
 			}
 			if rx.maxBytes > 0 {
 				for j := range received {
@@ -87,11 +86,30 @@ func (w *worker) fill(c *batch.Chunk) {
 			break
 		}
 	}
-	for p := range rx.tallies {
+	w.flushReceived()
+	w.drops.flush(w.counters)
+}
+
+// count counts the frames that a port received, removes their tags, and returns how many it keeps.
+func (w *worker) count(port uint16, frames []batch.Frame) int {
+	if !w.logical.table.Tagged(port) { // after Receive: tagged frames arrive only afterwards
+		w.rx.tallies[port].add(frames)
+		return len(frames)
+	}
+	kept, bytes := w.untag(frames)
+	w.rx.tallies[port].addBytes(len(frames), bytes)
+	return kept
+}
+
+// flushReceived counts the packets of the polled queues. The next poll begins with the next queue.
+func (w *worker) flushReceived() {
+	rx := &w.rx
+	for _, p := range w.open {
 		rx.tallies[p].flush(&w.counters[p].rxPackets, &w.counters[p].rxBytes)
 	}
-	w.drops.flush(w.counters)
-	rx.first = (rx.first + 1) % len(rx.queues)
+	if rx.first++; rx.first >= len(rx.queues) {
+		rx.first = 0
+	}
 }
 
 // room returns how many packets of any length fit a chunk of n packets with a number of bytes.
@@ -104,7 +122,7 @@ func (rx *receiver) room(n, bytes int) int {
 
 // refill gives free frames to the receive rings.
 func (w *worker) refill() {
-	for _, q := range w.rx.queues {
+	for _, q := range w.rx.filled {
 		q.Refill()
 	}
 	w.stats.free.Store(int64(w.pool.Len()))

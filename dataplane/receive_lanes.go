@@ -49,7 +49,7 @@ func (w *worker) receiveLanes(now time.Duration) bool {
 // pollRings receives packets from all rings, round-robin, and reports whether there were any.
 func (w *worker) pollRings(now time.Duration) (received bool) {
 	rx := &w.rx
-	quota := max(rx.quota, sortMost/len(rx.queues), 1)
+	quota := max(rx.quota, sortMost/max(len(rx.queues), 1), 1)
 	for i := range rx.queues {
 		queue := (rx.first + i) % len(rx.queues)
 		for left := quota; left > 0; {
@@ -61,10 +61,7 @@ func (w *worker) pollRings(now time.Duration) (received bool) {
 			received = true
 			burst := w.sorter.burst[:n]
 			port := burst[0].Origin.Port()
-			rx.tallies[port].add(burst)
-			if w.logical.table.Tagged(port) {
-				burst = burst[:w.untag(burst)]
-			}
+			burst = burst[:w.count(port, burst)]
 			if w.capture != nil {
 				w.captureReceived(burst, now, queue, nil, 0)
 			}
@@ -74,10 +71,7 @@ func (w *worker) pollRings(now time.Duration) (received bool) {
 			}
 		}
 	}
-	for p := range rx.tallies {
-		rx.tallies[p].flush(&w.counters[p].rxPackets, &w.counters[p].rxBytes)
-	}
-	rx.first = (rx.first + 1) % len(rx.queues)
+	w.flushReceived()
 	return received
 }
 

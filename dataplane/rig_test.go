@@ -20,37 +20,42 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// rig is a router with one worker, memory ports 0 and 1, and a route to each: 10.0.0.0/16 and fd00::/64
-// to port 0, 10.1.0.0/16 and fd01::/64 to port 1.
+// rig is a router with one worker, memory ports, usually 0 and 1, and a route to each: 10.N.0.0/16 and fd0N::/64
+// to port N.
 type rig struct {
 	t      *testing.T
 	fib    *fib.FIB
 	mem    *umem.Memory
 	pool   *umem.Pool
-	queues [2]*memport.Queue
+	queues []*memport.Queue
 	engine dataplane.Engine
 	config dataplane.Config
 	router *dataplane.Router
-	adj    [2]uint32
-	hops   [2]fib.ID
+	adj    []uint32
+	hops   []fib.ID
 
 	addresses dataplane.Addresses // of port 0
 
 	mu   sync.Mutex
-	out  [2][][]byte
+	out  [][][]byte
 	asks []netip.Addr
 }
 
-func newRig(t *testing.T, maxPackets int) *rig {
-	r := &rig{t: t, fib: fib.New(1)}
+func newRig(t *testing.T, maxPackets int) *rig { return newRigOf(t, 2, maxPackets) }
+
+// newRigOf returns a rig with a number of ports.
+func newRigOf(t *testing.T, ports, maxPackets int) *rig {
+	r := &rig{
+		t: t, fib: fib.New(1), queues: make([]*memport.Queue, ports), adj: make([]uint32, ports), hops: make([]fib.ID, ports), out: make([][][]byte, ports),
+	}
 	var err error
-	r.mem, err = umem.New(3 * 2048)
+	r.mem, err = umem.New((ports + 1) * 2048)
 	require.NoError(t, err)
 	t.Cleanup(func() { r.mem.Close() })
 	r.pool = umem.NewPool(r.mem)
 	r.engine = cpu.New(r.fib, r.mem.Bytes(), make([]bool, batch.MaxPorts))
-	queues := make([][]dataplane.Queue, 2)
-	for p := range uint16(2) {
+	queues := make([][]dataplane.Queue, ports)
+	for p := range uint16(ports) {
 		r.queues[p] = memport.New(p, r.mem, r.pool)
 		r.queues[p].Collect(func(f []byte) {
 			r.mu.Lock()
@@ -67,7 +72,7 @@ func newRig(t *testing.T, maxPackets int) *rig {
 		r.routeTo(id, fmt.Sprintf("10.%d.0.0/16", p), fmt.Sprintf("fd0%d::/64", p))
 	}
 	r.config = dataplane.Config{
-		FIB: r.fib, Ports: 2, MaxPackets: maxPackets, MaxDelay: time.Millisecond,
+		FIB: r.fib, Ports: ports, MaxPackets: maxPackets, MaxDelay: time.Millisecond,
 		Unresolved: func(_ uint32, dst netip.Addr) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -97,7 +102,11 @@ func (r *rig) stop() *dataplane.Stats {
 	if rx+uint64(s.Originated) != tx+dropped+uint64(s.Merged+s.Delivered) || s.Waiting != 0 {
 		r.t.Errorf("%d packets received, %d originated, %d sent, %d dropped, %d merged, %d waiting", rx, s.Originated, tx, dropped, s.Merged, s.Waiting)
 	}
-	if frames := r.pool.Len() + r.queues[0].Held() + r.queues[1].Held(); frames != r.mem.Frames() {
+	frames := r.pool.Len()
+	for _, q := range r.queues {
+		frames += q.Held()
+	}
+	if frames != r.mem.Frames() {
 		r.t.Errorf("%d of %d frames left", frames, r.mem.Frames())
 	}
 	return s

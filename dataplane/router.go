@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +31,7 @@ import (
 // Config describes a router.
 type Config struct {
 	FIB     *fib.FIB
-	Ports   int // number of physical ports
+	Ports   int // physical port numbers: 0 to Ports-1
 	Workers []WorkerConfig
 
 	Lanes      *lane.Lanes   // of packets; nil for one lane
@@ -50,6 +51,10 @@ type Config struct {
 	// ExitAnswers is set on an IPsec gateway, where only packets that the policies admit in plaintext exit by Linux.
 	// It reports whether answers to a packet, such as ICMP errors of Linux, may leave in plaintext. Workers call it.
 	ExitAnswers func(packet []byte) bool
+
+	// Confine restricts the calling thread to the system calls of a worker; nil restricts nothing. A restricted thread ends
+	// with its worker.
+	Confine func() error
 }
 
 // DefaultHostShare is the default of Config.HostShare, in percent.
@@ -63,7 +68,7 @@ type WorkerConfig struct {
 	Pool     *umem.Pool
 	Engine   Engine
 	Chunks   []*batch.Chunk // chunks in flight, each of MaxPackets or as many as Set will ask for
-	Queues   [][]Queue      // by port, one or more each; the first transmits, all receive
+	Queues   [][]Queue      // by port; the first transmits, all receive; none for a number without a port (see Router.OpenPort)
 
 	Host HostQueue // of ipsec.interface; may be nil: inner packets of tunnels for the host are dropped
 	Exit HostQueue // of the interface on which Linux forwards; may be nil: packets without a port are dropped
@@ -72,11 +77,14 @@ type WorkerConfig struct {
 // Router is a set of workers.
 type Router struct {
 	workers   []*worker
-	ports     int // physical
+	fib       *fib.FIB
+	ports     int // physical port numbers
+	physical  physicalRegistry
 	logical   logicalRegistry
 	addresses []atomic.Pointer[Addresses] // by port
-	started   int                         // running workers
-	calling   sync.Mutex                  // held during callWorkers
+	confine   func() error
+	started   int        // running workers
+	calling   sync.Mutex // held during callWorkers
 	captures  captures
 }
 
@@ -94,16 +102,25 @@ func New(cfg Config) (*Router, error) {
 	if cfg.Limits == (icmp.Limits{}) {
 		cfg.Limits = icmp.DefaultLimits
 	}
-	r := &Router{ports: cfg.Ports, addresses: make([]atomic.Pointer[Addresses], batch.MaxPorts)}
+	r := &Router{fib: cfg.FIB, ports: cfg.Ports, confine: cfg.Confine, addresses: make([]atomic.Pointer[Addresses], batch.MaxPorts)}
 	r.logical.ports, r.logical.former = map[uint16]*registered{}, map[uint16]*PortStats{}
+	r.physical.ports = make([]physicalPort, cfg.Ports)
 	for i, wc := range cfg.Workers {
 		w, err := newWorker(cfg, wc)
 		if err != nil {
 			return nil, fmt.Errorf("worker %d: %w", i, err)
 		}
-		w.slow.icmp.addresses = r.addresses
+		w.index, w.slow.icmp.addresses = i, r.addresses
 		w.slow.frag.id = rand.Uint32()>>8 | uint32(i)<<24 // distinct from other workers' IDs
 		r.workers = append(r.workers, w)
+		for _, p := range w.open {
+			r.physical.ports[p].open = true
+		}
+	}
+	for _, w := range r.workers {
+		if !slices.Equal(w.open, r.workers[0].open) {
+			return nil, fmt.Errorf("worker %d: has queues of the ports %v, and worker 0 of %v", w.index, w.open, r.workers[0].open)
+		}
 	}
 	return r, nil
 }
@@ -122,8 +139,10 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 		free:     append([]*batch.Chunk(nil), wc.Chunks...),
 		withheld: make([]uint32, 0, len(wc.Chunks)*chunkLen),
 		counters: make([]portCounters, cfg.Ports),
+		tx:       make([]egress, cfg.Ports),
+		chunkLen: chunkLen,
 		rx:       receiver{tallies: make([]tally, cfg.Ports)},
-		drops:    dropTally{counts: make([][batch.NumReasons]uint32, cfg.Ports)},
+		drops:    newDropTally(cfg.Ports),
 		done:     make(chan struct{}),
 	}
 	if cfg.Lanes != nil {
@@ -147,24 +166,13 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 	w.logical = newLogicalPorts(cfg.FIB.VLANs, w.rx.maxFrame+fib.MaxTags*fib.TagLen)
 	w.pending.resolve = cfg.Unresolved
 	for p, queues := range wc.Queues {
-		if len(queues) == 0 {
-			return nil, fmt.Errorf("has no queue of port %d", p)
-		}
-		w.tx = append(w.tx, egress{queue: queues[0], frames: make([]batch.Frame, chunkLen), ports: make([]uint16, chunkLen)})
-		for _, q := range queues {
-			w.rx.queues = append(w.rx.queues, q)
-			if fd := q.FD(); fd >= 0 {
-				w.pollFD = append(w.pollFD, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-			}
-		}
-	}
-	for _, h := range []HostQueue{wc.Host, wc.Exit} {
-		if h != nil {
-			w.pollFD = append(w.pollFD, unix.PollFd{Fd: int32(h.FD()), Events: unix.POLLIN})
-			w.hostFD = w.pollFD[len(w.pollFD)-len(w.hostFD)-1:]
+		if len(queues) > 0 {
+			w.tx[p] = w.newEgress(queues)
+			w.queues = append(w.queues, portQueues{port: p, all: queues})
 		}
 	}
 	w.host, w.exit = newHostPath(wc.Host, chunkLen), newHostPath(wc.Exit, chunkLen)
+	w.arrange()
 	w.exitAnswers, w.partialChecksums = cfg.ExitAnswers, cfg.PartialChecksums
 	if w.partialChecksums == nil {
 		w.partialChecksums = make([]bool, batch.MaxPorts)
@@ -188,11 +196,15 @@ func (r *Router) Start() error {
 			if err == nil {
 				err = affinity.Prioritize(w.priority)
 			}
+			w.thread = unix.Gettid()
+			if err == nil && r.confine != nil {
+				err = r.confine()
+			}
 			pinned <- err
 			if err == nil {
 				w.run()
 			}
-			if restore != nil && w.priority == 0 { // a real-time thread stays locked and exits
+			if restore != nil && w.priority == 0 && r.confine == nil { // other threads stay locked and exit
 				restore()
 			}
 		}()
@@ -205,6 +217,14 @@ func (r *Router) Start() error {
 	return nil
 }
 
+// Threads returns the IDs of the threads of the running workers.
+func (r *Router) Threads() (ids []int) {
+	for _, w := range r.workers[:r.started] {
+		ids = append(ids, w.thread)
+	}
+	return ids
+}
+
 // Stop has the workers process what they have received and waits for them. Detach the ports first, so
 // that no packet arrives meanwhile.
 func (r *Router) Stop() {
@@ -212,6 +232,19 @@ func (r *Router) Stop() {
 		w.stop.Store(true)
 	}
 	for _, w := range r.workers[:r.started] {
-		<-w.done
+		w.awaitEnd()
+	}
+}
+
+// awaitEnd waits for the end of a worker, which may sleep. SIGURG interrupts it, which Go's runtime uses for the
+// same and ignores otherwise.
+func (w *worker) awaitEnd() {
+	for {
+		select {
+		case <-w.done:
+			return
+		case <-time.After(time.Millisecond):
+			_ = unix.Tgkill(unix.Getpid(), w.thread, unix.SIGURG)
+		}
 	}
 }

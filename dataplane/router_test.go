@@ -44,8 +44,12 @@ func TestNewRefusesInvalidConfigurations(t *testing.T) {
 		"no workers":    {func(c *dataplane.Config) { c.Workers = nil }, "router without workers"},
 		"no ports":      {func(c *dataplane.Config) { c.Ports = 0 }, "router with 0 ports: 1 to 4096 are possible"},
 		"ports missing": {func(c *dataplane.Config) { c.Ports = 3 }, "worker 0: has queues of 2 ports, not of 3"},
-		"no queue":      {func(c *dataplane.Config) { c.Workers[0].Queues[1] = nil }, "worker 0: has no queue of port 1"},
-		"chunks small":  {func(c *dataplane.Config) { c.MaxPackets = 65 }, "worker 0: its chunks do not hold max_packets, 65"},
+		"no queue": {func(c *dataplane.Config) {
+			other := c.Workers[0]
+			other.Queues = [][]dataplane.Queue{other.Queues[0], nil}
+			c.Workers = append(c.Workers, other)
+		}, "worker 1: has queues of the ports [0], and worker 0 of [0 1]"},
+		"chunks small": {func(c *dataplane.Config) { c.MaxPackets = 65 }, "worker 0: its chunks do not hold max_packets, 65"},
 	} {
 		r := newRig(t, 64)
 		c.spoil(&r.config)

@@ -20,7 +20,7 @@ type Settings struct {
 // ms for one that sleeps. After an error, nothing has changed.
 func (r *Router) Set(s Settings) error {
 	for _, w := range r.workers {
-		if most := len(w.tx[0].frames); s.MaxPackets < 1 || s.MaxPackets > most {
+		if most := w.chunkLen; s.MaxPackets < 1 || s.MaxPackets > most {
 			return fmt.Errorf("chunks of up to %d packets: there is room for 1 to %d", s.MaxPackets, most)
 		}
 	}
@@ -31,7 +31,7 @@ func (r *Router) Set(s Settings) error {
 // set changes the settings of one of several workers. The worker calls it, or New.
 func (w *worker) set(s Settings, workers int) {
 	w.rx.maxPackets, w.rx.maxBytes, w.rx.maxDelay, w.spin = s.MaxPackets, s.MaxBytes, s.MaxDelay, s.Spin
-	w.rx.quota = max(1, s.MaxPackets/len(w.rx.queues))
+	w.rx.setQuota()
 	w.pending.limit = min(pendingSize, max(1, s.MaxPackets/2))
 	s.Limits.Global.PerSecond = (s.Limits.Global.PerSecond + workers - 1) / workers // 0 stays 0
 	if e := &w.slow.icmp; e.limiter == nil || e.limits != s.Limits {

@@ -77,11 +77,12 @@ func (p *PortStats) Dropped() (n uint64) {
 
 // Stats are the statistics of a router since the start. Packets are conserved: received + Originated
 // = transmitted + dropped + Merged + Delivered + packets in the router, where received and transmitted are
-// sums over the physical ports, and dropped is one over all ports. As in Linux, the packets and bytes of a
+// sums over the physical ports and Removed, and dropped is one over all ports. As in Linux, the packets and bytes of a
 // physical port include those of its VLANs, with their tags. A drop counts once, for the port of the VLAN
 // that the packet belonged to.
 type Stats struct {
-	Ports        []PortStats    // physical
+	Ports        []PortStats    // physical, by number; zero for a number without a port
+	Removed      PortStats      // of removed physical ports
 	Logical      []LogicalStats // by number
 	Engine       string
 	Workers      int
@@ -140,10 +141,8 @@ func (r *Router) Frames() []FrameStats {
 // Stats returns the sum of all workers' statistics. It may be called at any time.
 func (r *Router) Stats() *Stats {
 	s := &Stats{Ports: make([]PortStats, r.ports), Workers: len(r.workers), Engine: r.workers[0].engine.Name(), Frames: r.Frames(), Loads: r.loads(), Lanes: r.lanes()}
+	r.physical.add(r, s)
 	for _, w := range r.workers {
-		for p := range w.counters {
-			s.Ports[p].add(&w.counters[p])
-		}
 		s.Chunks += w.stats.chunks.Load()
 		s.Waiting += w.stats.waiting.Load()
 		s.Transmitting += w.stats.transmitting.Load()

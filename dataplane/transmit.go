@@ -4,21 +4,27 @@ import "github.com/warproute/warproute/batch"
 
 // egress is the list of packets of a chunk that leave by one physical port.
 type egress struct {
-	queue  Queue // the worker's first queue of the port
+	queue  Queue // the worker's first queue of the port; nil, without frames, if no port has the number
 	frames []batch.Frame
+	words  []uint64 // the frames, as batch.Words
 	ports  []uint16 // egress port of each frame, physical or logical
 	n      int
 }
 
-// add adds a frame of a physical or logical port.
-func (e *egress) add(f batch.Frame, port uint16) {
-	e.frames[e.n], e.ports[e.n] = f, port
-	e.n++
+// add adds a frame, as a word (batch.Words), of a physical or logical port. It reports false if there is no room,
+// because the port was removed.
+func (e *egress) add(frame uint64, port uint16) bool {
+	n, words, ports := e.n, e.words, e.ports
+	if n >= len(words) || n >= len(ports) {
+		return false
+	}
+	words[n], ports[n], e.n = frame, port, n+1
+	return true
 }
 
 // transmit passes each port its list, and drops packets that do not fit the transmit ring.
 func (w *worker) transmit() {
-	for p := range w.tx {
+	for _, p := range w.open {
 		e := &w.tx[p]
 		if e.n == 0 {
 			continue
@@ -33,7 +39,7 @@ func (w *worker) transmit() {
 		sent.flush(&w.counters[p].txPackets, &w.counters[p].txBytes)
 		for i := n; i < e.n; i++ {
 			if int(e.ports[i]) >= len(w.tx) {
-				w.uncountTagged(e.frames[i], e.ports[i])
+				w.uncount(e.frames[i], e.ports[i])
 			}
 			w.drop(e.frames[i], batch.TxFull)
 		}
@@ -43,11 +49,10 @@ func (w *worker) transmit() {
 
 // reclaim frees transmitted frames and returns how many frames are still in transmit rings.
 func (w *worker) reclaim() (transmitting int) {
-	for p := range w.tx {
+	for _, p := range w.open {
 		transmitting += w.tx[p].queue.Reclaim()
 	}
 	w.releaseWithheld()
-	w.logical.flushOld()
 	w.stats.transmitting.Store(int64(transmitting))
 	w.stats.inFlight.Store(int64(w.inFlight))
 	if len(w.lanes) > 1 {

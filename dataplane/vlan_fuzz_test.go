@@ -32,11 +32,13 @@ func FuzzUntag(f *testing.F) {
 	}
 	w := &worker{
 		mem: mem.Bytes(), pool: umem.NewPool(mem), logical: newLogicalPorts(base.VLANs, 2048),
-		counters: make([]portCounters, 1), drops: dropTally{counts: make([][batch.NumReasons]uint32, 1)},
+		counters: make([]portCounters, 1), drops: newDropTally(1),
 	}
 	for n := uint16(1); n <= 5; n++ {
 		w.logical.all[n].Store(new(logicalPort))
 	}
+	f.Add(append(make([]byte, 12), 0x81, 0, 0, 5, 0x86, 0xdd, 0x60, 0))
+	f.Add(append(make([]byte, 12), 0x81, 0, 0, 5, 0x08, 0x06, 0, 1))
 	for _, tags := range [][]byte{{}, {0x81, 0, 0, 5}, {0x81, 0, 0xef, 0xff}, {0x88, 0xa8, 0, 6, 0x81, 0, 0, 7}, {0x81, 0, 0, 0, 0x81, 0, 0, 5}, {0x88, 0xa8, 0, 6, 0x88, 0xa8, 0, 0}} {
 		f.Add(append(append(make([]byte, 12), tags...), 8, 0, 0x45, 0))
 		f.Add(append(make([]byte, 12), tags...))
@@ -72,7 +74,10 @@ func FuzzUntag(f *testing.F) {
 			at2 := w.pool.Take()
 			copy(w.mem[at2:at2+umem.FrameSize], w.mem[at:at+umem.FrameSize])
 			frames := []batch.Frame{in, {Addr: at2 + umem.DataOffset, Len: in.Len}}
-			kept := w.untag(frames)
+			kept, length := w.untag(frames)
+			if length != 2*len(data) {
+				t.Fatalf("%d bytes in 2 frames of %d", length, len(data))
+			}
 			if want := 2; dropped && kept != 0 || !dropped && kept != want {
 				t.Fatalf("%d of 2 frames are kept, dropped %v: % x", kept, dropped, data)
 			}

@@ -89,10 +89,10 @@ func (l *logicalRegistry) add(r *Router, s *Stats) {
 			s.Logical = append(s.Logical, LogicalStats{number, p.physical, now})
 			continue
 		}
-		s.Ports[p.physical].addIngress(&now)
+		r.physical.of(s, p.physical).addIngress(&now)
 	}
 	for physical, former := range l.former {
-		s.Ports[physical].addIngress(former)
+		r.physical.of(s, physical).addIngress(former)
 	}
 	slices.SortFunc(s.Logical, func(a, b LogicalStats) int { return cmp.Compare(a.Number, b.Number) })
 }

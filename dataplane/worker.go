@@ -35,7 +35,10 @@ import (
 type worker struct {
 	// Fast path.
 	rx       receiver
-	tx       []egress // by physical port
+	tx       []egress     // by physical port; without queue for a number that has none
+	queues   []portQueues // of physical ports, by number
+	open     []uint16     // their numbers
+	chunkLen int          // packets that a chunk holds
 	engine   Engine
 	lanes    []laneState
 	reserved int    // chunks of each lane that no other takes
@@ -64,7 +67,9 @@ type worker struct {
 	partialChecksums []bool                   // by port
 
 	// Control.
+	index         int // of the worker
 	cpu, priority int
+	thread        int           // ID, set before the worker runs
 	spin          time.Duration // polling of empty rings before the worker sleeps
 	pollFD        []unix.PollFd
 	hostFD        []unix.PollFd // of these, those of host queues

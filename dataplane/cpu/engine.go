@@ -36,21 +36,22 @@ type Engine struct {
 	datagrams *esp.Datagrams // see ProcessReassembled; nil before the first
 	large     *Engine        // decides on packets in the buffer of datagrams
 
-	// Packets of the block to look up, by family: index in the chunk, destination, and the
-	// lookup's result.
+	// Packets of the block to look up, by family: index in the chunk, destination, VRF, and the
+	// lookup's result. Those in VRFs are behind the others, from the end down.
 	v4 struct {
-		n    int
+		inspect.Places
 		at   [block]int32
 		addr [block]uint32
 		hops [block]lookup.NextHop
 	}
 	v6 struct {
-		n    int
+		inspect.Places
 		at   [block]int32
 		addr [block][16]byte
 		l4   [block]packet.L4
 		hops [block]lookup.NextHop
 	}
+	vrf4, vrf6 [block]uint16 // of the packets in VRFs
 }
 
 // New returns an engine over the frames in mem. partialChecksums is by ingress port: true if received
@@ -120,19 +121,29 @@ func (e *Engine) Route(in []batch.Frame, out []batch.Result) {
 			e.sources.Check(&e.frames, in[start:end], out[start:end])
 		}
 		e.validate(in, out, start, end, verify || e.esp != nil)
-		e.fib.IPv4.LookupBatch(e.v4.hops[:], e.v4.addr[:e.v4.n])
-		e.fib.IPv6.LookupBatch(e.v6.hops[:], e.v6.addr[:e.v6.n])
+		e.fib.IPv4.LookupBatch(e.v4.hops[:], e.v4.addr[:e.v4.N])
+		e.fib.IPv6.LookupBatch(e.v6.hops[:], e.v6.addr[:e.v6.N])
 		e.rewrite(in, out)
+		if e.v4.VRFs+e.v6.VRFs > 0 {
+			v4, v6 := block-e.v4.VRFs, block-e.v6.VRFs
+			e.fib.IPv4.LookupVRFs(e.v4.hops[v4:], e.vrf4[v4:], e.v4.addr[v4:])
+			e.fib.IPv6.LookupVRFs(e.v6.hops[v6:], e.vrf6[v6:], e.v6.addr[v6:])
+			e.rewriteInVRFs(in, out, v4, v6)
+		}
 	}
 }
 
 // validate drops invalid packets and lists the others for lookup. If decided, packets with a
 // verdict are skipped.
 func (e *Engine) validate(in []batch.Frame, out []batch.Result, start, end int, decided bool) {
-	e.v4.n, e.v6.n = 0, 0
+	e.v4.Places, e.v6.Places = inspect.Places{}, inspect.Places{}
+	vrfs, vrf := e.fib.HasVRFs(), uint16(0)
 	for i := start; i < end; i++ {
 		if decided && out[i].Verdict != 0 {
 			continue
+		}
+		if vrfs {
+			vrf = e.fib.PortVRF(in[i].Origin.Port())
 		}
 		b := e.frames.Bytes(in[i])
 		reason := batch.TooShort
@@ -141,16 +152,28 @@ func (e *Engine) validate(in []batch.Frame, out []batch.Result, start, end int, 
 			switch (*packet.Ethernet)(b).Type() {
 			case packet.EtherTypeIPv4:
 				if reason = inspect.IPv4(p); reason == inspect.OK {
-					n := e.v4.n
+					if vrf != 0 {
+						e.listInVRF(i, (*packet.IPv4)(p).Dst(), vrf)
+						continue
+					}
+					n := e.v4.N
 					e.v4.at[n], e.v4.addr[n] = int32(i), (*packet.IPv4)(p).Dst()
-					e.v4.n = n + 1
+					e.v4.N = n + 1
 					continue
 				}
 			case packet.EtherTypeIPv6:
-				n := e.v6.n
+				n := e.v6.N
+				if vrf != 0 {
+					n = block - 1 - e.v6.VRFs
+				}
 				if reason = inspect.IPv6(p, &e.v6.l4[n]); reason == inspect.OK {
 					e.v6.at[n], e.v6.addr[n] = int32(i), (*packet.IPv6)(p).Dst()
-					e.v6.n = n + 1
+					if vrf != 0 {
+						e.vrf6[n] = vrf
+						e.v6.VRFs++
+						continue
+					}
+					e.v6.N = n + 1
 					continue
 				}
 			default:
@@ -161,14 +184,33 @@ func (e *Engine) validate(in []batch.Frame, out []batch.Result, start, end int, 
 	}
 }
 
-// rewrite gives every packet that was looked up its verdict, and writes the link headers of those
-// that are forwarded.
-func (e *Engine) rewrite(in []batch.Frame, out []batch.Result) {
-	for j := range e.v4.n {
+// listInVRF lists an IPv4 packet for lookup in a VRF.
+func (e *Engine) listInVRF(i int, dst uint32, vrf uint16) {
+	n := e.v4.Next(vrf)
+	e.v4.at[n], e.v4.addr[n], e.vrf4[n] = int32(i), dst, vrf
+	e.v4.Add(vrf)
+}
+
+// rewriteInVRFs is rewrite for the packets in VRFs, from an index on for each family.
+func (e *Engine) rewriteInVRFs(in []batch.Frame, out []batch.Result, v4, v6 int) {
+	for j := v4; j < block; j++ {
 		i := e.v4.at[j]
 		out[i] = e.forwardIPv4(in[i], e.v4.hops[j])
 	}
-	for j := range e.v6.n {
+	for j := v6; j < block; j++ {
+		i := e.v6.at[j]
+		out[i] = e.forwardIPv6(in[i], e.v6.hops[j], &e.v6.l4[j])
+	}
+}
+
+// rewrite gives every packet that was looked up outside of VRFs its verdict, and writes the link headers of those
+// that are forwarded.
+func (e *Engine) rewrite(in []batch.Frame, out []batch.Result) {
+	for j := range e.v4.N {
+		i := e.v4.at[j]
+		out[i] = e.forwardIPv4(in[i], e.v4.hops[j])
+	}
+	for j := range e.v6.N {
 		i := e.v6.at[j]
 		out[i] = e.forwardIPv6(in[i], e.v6.hops[j], &e.v6.l4[j])
 	}
@@ -183,6 +225,7 @@ var reasons = [...]batch.Reason{
 	fib.KindUnreachable: batch.Unreachable,
 	fib.KindProhibit:    batch.Prohibit,
 	fib.KindNoPort:      batch.NoPort,
+	fib.KindNoTable:     batch.NoTable,
 }
 
 // egress decides on an IP packet of size bytes that leaves by an adjacency. The result is a

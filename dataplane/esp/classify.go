@@ -17,7 +17,7 @@ func (s *Stage) classifyAll(in []batch.Frame, out []batch.Result, jobs []Job, by
 		opened int
 	)
 	if jobs != nil {
-		s.findCommon(in, &common)
+		s.findCommon(in, jobs, &common)
 	}
 	for i := range in {
 		if out[i].Verdict != 0 {
@@ -26,7 +26,7 @@ func (s *Stage) classifyAll(in []batch.Frame, out []batch.Result, jobs []Job, by
 			}
 			continue
 		}
-		if in[i].Origin.Has(batch.PolicyDone) {
+		if in[i].Origin.Has(batch.PolicyDone) || jobs != nil && jobs[i].Classified {
 			continue
 		}
 		if common[i].spi != 0 {

@@ -16,12 +16,12 @@ type commonESP struct {
 	at  int32
 }
 
-// findCommon finds the common ESP of a block, and prefetches its SAs, so that their cache misses overlap.
-func (s *Stage) findCommon(in []batch.Frame, common *[block]commonESP) {
+// findCommon finds the common ESP of a block, among packets that no device has classified, and prefetches its SAs, so that their cache misses overlap.
+func (s *Stage) findCommon(in []batch.Frame, jobs []Job, common *[block]commonESP) {
 	var spis [block]uint32
 	n, last := 0, uint32(0)
 	for i, f := range in {
-		if f.Len <= packet.EthernetLen {
+		if f.Len <= packet.EthernetLen || jobs[i].Classified {
 			continue
 		}
 		b := s.frames.Bytes(f)

@@ -25,16 +25,17 @@ import (
 // hostBench measures the host's part of IPsec on a device: chunks in flight, and a null device.
 type hostBench struct {
 	*world
-	inner  [][]byte // packets of 64 bytes, one per flow
-	of     []int    // the tunnel of each
-	seq    []uint32 // by tunnel: of the last received packet
-	spis   []uint32
-	next   int // of inner
-	chunks []*batch.Chunk
-	jobs   [][]esp.Job
-	order  []int // the first packet of each chunk
-	other  []uint64
-	lanes  *lane.Classifier // nil: one lane
+	inner   [][]byte // packets of 64 bytes, one per flow
+	of      []int    // the tunnel of each
+	seq     []uint32 // by tunnel: of the last received packet
+	spis    []uint32
+	tunnels []uint32
+	next    int // of inner
+	chunks  []*batch.Chunk
+	jobs    [][]esp.Job
+	order   []int // the first packet of each chunk
+	other   []uint64
+	lanes   *lane.Classifier // nil: one lane
 }
 
 // evict evicts the private caches of the core.
@@ -78,7 +79,7 @@ func newHostBench(b *testing.B, d ipsec.Direction, n int, lanes, routed bool) *h
 		src := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i)}), 24)
 		dst := netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(20 + rnd.IntN(80)), byte(rnd.Uint32()), byte(rnd.Uint32())}), 24)
 		sites = append(sites, [2]netip.Prefix{src, dst})
-		h.spis = append(h.spis, c.SPI)
+		h.spis, h.tunnels = append(h.spis, c.SPI), append(h.tunnels, c.Tunnel)
 		if routed && d == ipsec.Out {
 			id, err := h.Net.NewNextHop(fib.KindNoPort, fib.Path{Adjacency: c.IfID, Weight: 1})
 			require.NoError(b, err)
@@ -178,6 +179,23 @@ func (h *hostBench) begin(b *testing.B, i int, kind esp.JobKind) time.Duration {
 	return took
 }
 
+// unread returns the duration of the steps after a device has classified all packets of chunk i.
+func (h *hostBench) unread(b *testing.B, i int, tunnels []uint32) time.Duration {
+	c, t, stage := h.chunks[i], h.jobs[i], h.Engine.ESP()
+	h.evict()
+	from := time.Now()
+	stage.BeginFound(t)
+	for j := range t {
+		stage.Classified(&t[j], tunnels[h.of[(h.order[i]+j)%len(h.of)]], 64)
+	}
+	stage.Rest(c.In[:c.N], c.Out[:c.N], t, ipsec.NoKeyIndex)
+	took := time.Since(from)
+	if t[7].Kind != esp.Seal || !t[7].Unread {
+		b.Fatalf("%+v", t[7])
+	}
+	return took
+}
+
 // finish returns the duration of Finish for chunk i.
 func (h *hostBench) finish(b *testing.B, i int) time.Duration {
 	c := h.chunks[i]
@@ -216,6 +234,17 @@ func BenchmarkHostPart(b *testing.B) {
 			}
 			b.ReportMetric(median(begin), "ns/begin")
 		})
+		if !v.lanes && !v.routed {
+			b.Run("unread/"+name, func(b *testing.B) {
+				h := newHostBench(b, ipsec.Out, n, false, false)
+				var took []time.Duration
+				for i := 0; b.Loop(); i = (i + 1) % hostChunks {
+					h.receive(i, false)
+					took = append(took, h.unread(b, i, h.tunnels))
+				}
+				b.ReportMetric(median(took), "ns/unread")
+			})
+		}
 		b.Run("open/"+name, func(b *testing.B) {
 			h := newHostBench(b, ipsec.In, n, v.lanes, v.routed)
 			var begin, finish []time.Duration

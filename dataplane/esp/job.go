@@ -7,20 +7,25 @@ import (
 )
 
 // Job is the encryption or decryption of one packet by a device, between Begin and Finish, with a
-// copy of the SA's fields that the device needs. The host decides on policies, sequence numbers and
-// replays.
+// copy of the SA's fields that the device needs. The host takes sequence numbers and
+// checks the replay window; the device may have found the SA and applied the policies.
 type Job struct {
 	Kind     JobKind
 	Mode     ipsec.Mode
-	TOS      byte   // open: of the header in front of ESP
-	Extended bool   // sequence numbers have 64 bits
-	SumsUDP  bool   // seal: see ipsec.SA
-	Admitted bool   // open: the device forwards the packet, and its copy of the policies admits it as it is
-	Reroute  bool   // open: after Finish, the packet needs another lookup
-	KeyUsed  uint16 // length in bytes of the key record's prefix that the device needs
-	Key      uint32 // the SA's KeyIndex
-	SA       *ipsec.SA
-	Seq      uint64 // sequence number, all 64 bits
+	TOS      byte // open: of the header in front of ESP
+	Extended bool // sequence numbers have 64 bits
+	SumsUDP  bool // seal: see ipsec.SA
+	Admitted bool // open: the device forwards the packet, and its copy of the policies admits it as it is
+	Reroute  bool // open: after Finish, the packet needs another lookup
+	Found    bool // open: the device has found the SA
+	Unread   bool // seal: the device writes all headers; the host has not read the packet
+	// The device has classified the packet: it is to be sealed by this tunnel, and Bytes is its length.
+	Classified bool
+	Tunnel     uint32
+	KeyUsed    uint16 // length in bytes of the key record's prefix that the device needs
+	Key        uint32 // the SA's KeyIndex
+	SA         *ipsec.SA
+	Seq        uint64 // sequence number, all 64 bits
 	// Offsets and lengths in bytes.
 	ESP, Bytes uint16 // of the SPI, from the frame's first byte; and from there to the end of the ICV
 	Header     uint16 // open: of the IP headers in front of ESP
@@ -45,7 +50,7 @@ func (s *Stage) deviceTakes(job *Job, f *batch.Frame, sa *ipsec.SA) bool {
 
 // set fills in the fields that come from the SA. Bytes is set already.
 func (job *Job) set(kind JobKind, sa *ipsec.SA, seq uint64) {
-	job.Kind, job.Mode, job.Extended, job.SumsUDP, job.Admitted, job.Reroute, job.SA, job.Seq = kind, sa.Mode(), sa.Extended(), sa.SumsUDP(), false, false, sa, seq
+	job.Kind, job.Mode, job.Extended, job.SumsUDP, job.Admitted, job.Reroute, job.Found, job.Unread, job.SA, job.Seq = kind, sa.Mode(), sa.Extended(), sa.SumsUDP(), false, false, false, false, sa, seq
 	job.Key, job.KeyUsed = sa.KeyIndex(), uint16(sa.DeviceKeyUsed(int(job.Bytes)))
 }
 

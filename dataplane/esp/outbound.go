@@ -21,9 +21,13 @@ func (s *Stage) processOutbound(in []batch.Frame, out []batch.Result, jobs []Job
 	if n := s.requestSequences(); n > 0 {
 		s.countProtected(n, sas[0])
 	}
+	unread := s.requestClassified()
 	ipsec.ReserveRequested(sas, s.worker)
+	ipsec.ReserveRequested(unread, s.worker)
+	next := place{}
 	for j := range s.n {
 		i := int(s.at[j])
+		next = s.sealClassified(in, out, jobs, next, i)
 		f, job := &in[i], jobOf(jobs, i)
 		p, drop := s.frames.Packet(*f), batch.Result{}
 		switch {
@@ -47,7 +51,11 @@ func (s *Stage) processOutbound(in []batch.Frame, out []batch.Result, jobs []Job
 			f.Origin = f.Origin.With(batch.PolicyDone)
 		}
 	}
+	s.sealClassified(in, out, jobs, next, len(in))
 	for _, sa := range sas {
+		sa.Release(s.worker)
+	}
+	for _, sa := range unread {
 		sa.Release(s.worker)
 	}
 }
@@ -66,7 +74,7 @@ func (s *Stage) requestSequences() (n int) {
 			last, mtu = sa, s.mtuOf(sa)
 		}
 		s.mtus[j] = mtu
-		sa.Request(s.worker)
+		sa.Request(s.worker, 1)
 		n++
 	}
 	return n

@@ -45,6 +45,8 @@ type Stage struct {
 	outSA    [block]*ipsec.SA
 	mtus     [block]int // of the SA's route and path
 
+	classified classified
+
 	hasInterfaces bool // the gateway has XFRM interfaces, for which routed is filled in
 	routed        routed
 
@@ -67,23 +69,35 @@ func New(f *fib.FIB, frames inspect.Frames, partialChecksums []bool, g *gateway.
 
 // Apply applies the policies to a chunk that the CPU decides on. Packets without a verdict
 // afterwards are to be looked up; ESP was decrypted, and packets to be protected are ESP.
-func (s *Stage) Apply(in []batch.Frame, out []batch.Result) { s.apply(in, out, nil) }
+func (s *Stage) Apply(in []batch.Frame, out []batch.Result) {
+	clear(out)
+	s.startCounts()
+	s.apply(in, out, nil, s.fib.HasRPF())
+}
 
 // Begin applies the policies to a chunk that a device decides on, and makes jobs of the
 // cryptography that the device can do: for SAs with key numbers below keys. The host does the
 // rest. It returns the number of packets that need more than a lookup.
 func (s *Stage) Begin(in []batch.Frame, out []batch.Result, jobs []Job, keys uint32) (n int) {
+	clear(out)
+	s.startCounts()
 	s.keys, jobs = keys, jobs[:len(in)]
 	for i := range jobs {
-		jobs[i].Kind = Plain
+		jobs[i].Kind, jobs[i].Found, jobs[i].Classified = Plain, false, false
 	}
-	s.apply(in, out, jobs)
+	s.apply(in, out, jobs, s.fib.HasRPF())
 	for i := range jobs {
 		if jobs[i].Kind != Plain {
 			n++
 		}
 	}
 	return n
+}
+
+// startCounts starts the counters of a chunk, and sets the clock of SAs.
+func (s *Stage) startCounts() {
+	s.gateway.Clock.Set(batch.Clock())
+	s.aead, s.hmac, s.received = 0, 0, 0
 }
 
 // Protected returns the numbers of packets of the last chunk that SAs encrypt or decrypt, by AEAD and with
@@ -110,16 +124,16 @@ func (s *Stage) countProtected(n int, first *ipsec.SA) {
 }
 
 // apply passes a chunk through the stage by the block. The headers of the next block are
-// prefetched meanwhile.
-func (s *Stage) apply(in []batch.Frame, out []batch.Result, jobs []Job) {
-	s.gateway.Clock.Set(batch.Clock())
-	s.aead, s.hmac, s.received = 0, 0, 0
-	clear(out)
-	verify := s.fib.HasRPF()
-	prefetch.ReadAt(s.frames.Mem, in[:min(block, len(in))])
+// prefetched meanwhile. With verify, it applies reverse path filtering.
+func (s *Stage) apply(in []batch.Frame, out []batch.Result, jobs []Job, verify bool) {
+	s.prefetchHeaders(in[:min(block, len(in))], jobs)
 	for start := 0; start < len(in); start += block {
 		end := min(start+block, len(in))
-		prefetch.ReadAt(s.frames.Mem, in[end:min(end+block, len(in))])
+		if next := in[end:min(end+block, len(in))]; jobs == nil {
+			s.prefetchHeaders(next, nil)
+		} else {
+			s.prefetchHeaders(next, jobs[end:])
+		}
 		var blockJobs []Job
 		if jobs != nil {
 			blockJobs = jobs[start:end]
@@ -131,11 +145,23 @@ func (s *Stage) apply(in []batch.Frame, out []batch.Result, jobs []Job) {
 	}
 }
 
+// prefetchHeaders prefetches the headers of a block of packets, unless a device has classified all of them.
+func (s *Stage) prefetchHeaders(in []batch.Frame, jobs []Job) {
+	for i := range in {
+		if jobs == nil || !jobs[i].Classified {
+			prefetch.ReadAt(s.frames.Mem, in)
+			return
+		}
+	}
+}
+
 // applyBlock passes a block through the steps of the package comment. Packets with a verdict
 // are skipped. If by is not nil, the packets were decrypted by that SA.
 func (s *Stage) applyBlock(in []batch.Frame, out []batch.Result, jobs []Job, by *ipsec.SA) {
 	s.n, s.toOpen.n = 0, 0
-	s.classifyAll(in, out, jobs, by)
+	if s.takeClassified(in, jobs); s.classified.n < len(in) {
+		s.classifyAll(in, out, jobs, by)
+	}
 	s.processInbound(in, out, jobs, by != nil)
 	s.lookUpPolicies(in)
 	s.checkICMPErrorPolicy(in)

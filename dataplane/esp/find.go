@@ -1,0 +1,76 @@
+package esp
+
+import (
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/packet"
+)
+
+// A device can find the SAs of received ESP, and the tunnels of packets to seal, by itself. The host posts frames
+// without having read them. The chunk passes in two steps then: Found and Finish for the packets that the device has
+// opened, and Rest for the others, of which Classified takes the tunnels.
+
+// Finds reports whether a device may find SAs: not with reverse path filtering, for which the host looks at
+// every source.
+func (s *Stage) Finds() bool { return !s.fib.HasRPF() }
+
+// BeginFound begins a chunk whose frames were posted without jobs. Every packet is Plain until Found.
+func (s *Stage) BeginFound(jobs []Job) {
+	s.startCounts()
+	for i := range jobs {
+		jobs[i].Kind, jobs[i].Found, jobs[i].Classified = Plain, false, false
+	}
+}
+
+// PrefetchFound prefetches the SAs of packets that Found is called for next but one, and PrefetchFoundWindows the words
+// that it and Finish need of the next ones. Each takes what the device has stored for up to 64 packets: indexes of keys in
+// the lower halves, and sequence numbers.
+func (s *Stage) PrefetchFound(found []uint64) {
+	sas, _ := s.found(found)
+	ipsec.PrefetchInbound(sas)
+}
+
+func (s *Stage) PrefetchFoundWindows(found []uint64) {
+	sas, seqs := s.found(found)
+	ipsec.PrefetchWindows(sas, seqs, s.worker)
+}
+
+func (s *Stage) found(found []uint64) ([]*ipsec.SA, []uint64) {
+	n := 0
+	for _, word := range found {
+		if sa := s.gateway.ByKey(uint32(word)); sa != nil && sa.FoundByDevices() {
+			s.distinctSAs[n], s.seqs[n] = sa, word>>32
+			n++
+		}
+	}
+	return s.distinctSAs[:n], s.seqs[:n]
+}
+
+// Found makes a job of a packet whose SA a device has found: the index of its keys, and the sequence number. ok is
+// false if there is no such SA, or the packet cannot be its. The drop is that of an SA that is not usable any more.
+func (s *Stage) Found(f batch.Frame, job *Job, key, seq uint32) (drop batch.Result, ok bool) {
+	sa := s.gateway.ByKey(key)
+	if sa == nil || !sa.FoundByDevices() {
+		return batch.Result{}, false
+	}
+	ip, esp, least := sa.InboundESP()
+	at := packet.EthernetLen + esp
+	if int(f.Len) < at+least {
+		return batch.Result{}, false
+	}
+	job.ESP, job.Bytes, job.Header = uint16(at), f.Len-uint16(at), uint16(ip)
+	job.Kind, job.Mode, job.Extended, job.Admitted, job.Reroute, job.Found, job.SA, job.Seq = Open, ipsec.Tunnel, false, false, false, true, sa, uint64(seq)
+	if s.received++; sa.Combined() {
+		s.aead++
+	} else {
+		s.hmac++
+	}
+	return dropFor(sa.Usable(ipsec.In)), true
+}
+
+// Rest is Begin for the packets of a chunk that are still Plain and have no result, after BeginFound and Finish.
+// The device has finished the others.
+func (s *Stage) Rest(in []batch.Frame, out []batch.Result, jobs []Job, keys uint32) {
+	s.keys = keys
+	s.apply(in, out, jobs[:len(in)], false)
+}
