@@ -107,6 +107,9 @@ func Run(o Options) (*Result, error) {
 	}
 	var rounds, limits, untagged []testbed.Round
 	for range o.Rounds { // alternate, so that all run under the same conditions
+		if tagged != nil {
+			tape = tagged.untagged
+		}
 		r, err := measure(o, base, o.engines(base), tape, nil)
 		if err != nil {
 			return nil, err

@@ -15,6 +15,8 @@ type vlans struct {
 	ports map[uint16]uint16 // physical ports of the logical ones
 	tape  *memport.Recording
 	base  *fib.FIB
+	// The same frames untagged. They are as long, and differ in as many bytes, so that the memory port costs the same.
+	untagged *memport.Recording
 }
 
 // newVLANs adds a number of VLANs to both ports of a FIB, divides the neighbors among those of their port, and
@@ -41,12 +43,13 @@ func newVLANs(base *fib.FIB, n int, play [][]byte) (*vlans, error) {
 		a := base.Adjacency(id)
 		base.SetAdjacency(id, by[a.Port()][int(id)%n], a.MAC())
 	}
-	tagged := make([][]byte, len(play))
+	tagged, untagged := make([][]byte, len(play)), make([][]byte, len(play))
 	for i, f := range play {
-		tag := binary.BigEndian.AppendUint16([]byte{0x81, 0}, uint16(1+i%n))
-		tagged[i] = slices.Concat(f[:12], tag, f[12:])
+		vid := binary.BigEndian.AppendUint16(nil, uint16(1+i%n))
+		tagged[i] = slices.Concat(f[:12], []byte{0x81, 0}, vid, f[12:])
+		untagged[i] = slices.Concat(f[:10], vid, f[12:], make([]byte, fib.TagLen)) // source address, padding
 	}
-	v.tape = memport.Record(tagged)
+	v.tape, v.untagged = memport.Record(tagged), memport.Record(untagged)
 	return v, nil
 }
 

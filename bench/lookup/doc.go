@@ -9,6 +9,11 @@
 // Destinations are cold: there are more addresses than the caches hold, and batches read them in order.
 // Results overwrite those of the previous batch, as in a router's worker.
 //
+// Each contender is called as its users call it, once per batch, in a loop that reads the last result:
+// the router's tables by a direct call in Go, rte_fib by rte_fib_lookup_bulk in C, compiled with -O3.
+// The router's call includes the checks for concurrent changes and stores 32-bit next hops; rte_fib has
+// no such checks and stores 64-bit next hops.
+//
 // DPDK's tables run in a C program (dpdk/peer.c) on the same core. The benchmark compiles it and sends
 // it commands on standard input.
 package lookup

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
 )
 
@@ -36,9 +37,22 @@ func (b *Testbed) Verify(play [][][]byte, times int) (sent [][][]byte, stats *da
 	}
 	b.Stop()
 	if n := done(); n != total {
-		return nil, nil, fmt.Errorf("%d of %d packets were transmitted or dropped within %v", n, total, timeout)
+		return nil, nil, fmt.Errorf("%d of %d packets were transmitted or dropped within %v%s", n, total, timeout, dropped(stats))
 	}
 	return sent, stats, nil
+}
+
+// dropped lists the drops of received packets, and the packets that the router originated.
+func dropped(stats *dataplane.Stats) (list string) {
+	for reason, n := range stats.Ports[0].Drops {
+		if n > 0 {
+			list += fmt.Sprintf("; %d dropped: %v", n, batch.Reason(reason))
+		}
+	}
+	if stats.Originated > 0 {
+		list += fmt.Sprintf("; %d originated", stats.Originated)
+	}
+	return list
 }
 
 // Round is the result of one timed run.

@@ -119,9 +119,9 @@ func NewFIB(routes []Route, mtu uint16) (*fib.FIB, error) {
 		}
 	}
 	for _, r := range routes {
-		table := f.IPv4.Table
+		table := &f.IPv4.Table
 		if r.Prefix.Addr().Is6() {
-			table = f.IPv6.Table
+			table = &f.IPv6.Table
 		}
 		if err := table.Insert(r.Prefix, hops[r.Peer]); err != nil {
 			return nil, fmt.Errorf("build table: %w", err)

@@ -46,6 +46,15 @@ func (k *checker) icvEnd(f batch.Frame, job *esp.Job) []byte {
 	return k.umem[end-canaryBytes : end]
 }
 
+// markAll writes the canary to the packets of a chunk that are to be sealed.
+func (k *checker) markAll(c *batch.Chunk, jobs []esp.Job) {
+	for i := range jobs {
+		if job := &jobs[i]; job.Kind == esp.Seal {
+			k.mark(c.In[i], job)
+		}
+	}
+}
+
 // mark writes the canary to a packet to seal.
 func (k *checker) mark(f batch.Frame, job *esp.Job) {
 	binary.NativeEndian.PutUint64(k.icvEnd(f, job), k.canary)

@@ -77,7 +77,10 @@ func postInline(s *slot, frames []batch.Frame, umem []byte, finish func() error)
 
 // TestGPUChunkwise runs the resident kernels chunk by chunk, for scripts/sanitize.sh.
 func TestGPUChunkwise(t *testing.T) {
-	const chunks = 20
+	chunks := 20
+	if testing.Short() { // racecheck takes seconds per chunk
+		chunks = 3
+	}
 	open := func(t *testing.T, net *testutil.Network, g *gateway.Gateway) *Device {
 		d := got(openFirst(net.FIB, Options{Timeout: time.Minute, PartialChecksums: net.PartialChecksums, Gateway: g, Park: time.Hour, slots: 4}))(t)
 		t.Cleanup(func() {
@@ -115,7 +118,7 @@ func TestGPUChunkwise(t *testing.T) {
 	})
 	t.Run("low latency", func(t *testing.T) {
 		n := &inlineCounts{}
-		agree(t, 4, func(d *Device) maker {
+		agree(t, min(chunks, 4), func(d *Device) maker {
 			return func(t *testing.T, base *fib.FIB, partialChecksums []bool) other {
 				e, mem := attach(t, d, base, partialChecksums)
 				var frames []batch.Frame
@@ -137,17 +140,20 @@ func TestGPUChunkwise(t *testing.T) {
 		})
 		n.check(t)
 	})
-	t.Run("gateway", func(t *testing.T) {
-		w := newSecuredTwins(t, func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
-			d := open(t, net, g)
-			mem := got(umem.New(securedFrames))(t)
-			fallback := cpu.New(net.FIB, mem.Bytes(), net.PartialChecksums)
-			fallback.Secure(g, 0)
-			e := got(d.NewEngine(mem.Bytes(), 1, securedChunk, fallback))(t)
-			return secured{mem.Bytes()[:securedFrames*umem.FrameSize], chunkwise(d, e, nil), d.tables.patcher.drain}
-		}, 1)
-		for range chunks {
-			w.run(w.next)
-		}
-	})
+	onGateway := func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
+		d := open(t, net, g)
+		mem := got(umem.New(securedFrames))(t)
+		fallback := cpu.New(net.FIB, mem.Bytes(), net.PartialChecksums)
+		fallback.Secure(g, 0)
+		e := got(d.NewEngine(mem.Bytes(), 1, securedChunk, fallback))(t)
+		return secured{mem.Bytes()[:securedFrames*umem.FrameSize], chunkwise(d, e, nil), d.tables.patcher.drain}
+	}
+	for name, maker := range map[string]securedMaker{"gateway": onGateway, "SA lookup": unread(onGateway, true, false), "classification": unread(onGateway, false, true)} {
+		t.Run(name, func(t *testing.T) {
+			w := newSecuredTwins(t, maker, 1)
+			for range chunks {
+				w.run(w.next)
+			}
+		})
+	}
 }

@@ -30,11 +30,11 @@ func (r route) String() string {
 	return fmt.Sprintf("a /%d with next hop %d (%v, word %#x)", r.bits, r.id, r.hop.Kind(), uint64(r.hop))
 }
 
-// Compare looks an address up in each device's copy of the tables, word by word in device memory. A route
+// Compare looks an address up in a VRF, or 0 for none, in each device's copy of the tables, word by word in device memory. A route
 // that differs from the base's is an error. Any goroutine may call it, before Close.
-func (s *Devices) Compare(ctx context.Context, addr netip.Addr) error {
+func (s *Devices) Compare(ctx context.Context, vrf uint16, addr netip.Addr) error {
 	for _, d := range s.All {
-		if err := d.compare(ctx, addr); err != nil {
+		if err := d.compare(ctx, vrf, addr); err != nil {
 			return fmt.Errorf("GPU %d: %w", d.number, err)
 		}
 	}
@@ -42,20 +42,20 @@ func (s *Devices) Compare(ctx context.Context, addr netip.Addr) error {
 }
 
 // compare repeats the lookup while the routes differ, as patches may be queued.
-func (d *Device) compare(ctx context.Context, addr netip.Addr) error {
+func (d *Device) compare(ctx context.Context, vrf uint16, addr netip.Addr) error {
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
 		if err := errors.Join(d.state.err(), ctx.Err()); err != nil {
 			return err
 		}
 		var onDevice route
 		err := d.ctx.Do(func() (err error) {
-			onDevice, err = d.lookUp(addr)
+			onDevice, err = d.lookUp(vrf, addr)
 			return err
 		})
 		if err != nil && !errors.Is(err, errChanged) {
 			return err
 		}
-		onHost := lookUpBase(d.base, addr)
+		onHost := lookUpBase(d.base, vrf, addr)
 		if err == nil && onHost == onDevice {
 			return nil
 		}
@@ -69,12 +69,12 @@ func (d *Device) compare(ctx context.Context, addr netip.Addr) error {
 	}
 }
 
-func lookUpBase(base *fib.FIB, addr netip.Addr) (r route) {
+func lookUpBase(base *fib.FIB, vrf uint16, addr netip.Addr) (r route) {
 	if addr.Is4() {
 		b := addr.As4()
-		r.bits, r.id = base.IPv4.Walk(trie.Key{b[0], b[1], b[2], b[3]})
+		r.bits, r.id = base.IPv4.WalkIn(int(vrf), trie.Key{b[0], b[1], b[2], b[3]})
 	} else {
-		r.bits, r.id = base.IPv6.Walk(addr.As16())
+		r.bits, r.id = base.IPv6.WalkIn(int(vrf), addr.As16())
 	}
 	r.hop = base.NextHop(r.id)
 	return r
@@ -87,7 +87,7 @@ var errReleased = errors.New("its tables are released while its kernel is parked
 var errChanged = errors.New("tables changed during the lookup")
 
 // lookUp walks the device's copy. The context must be current.
-func (d *Device) lookUp(addr netip.Addr) (r route, err error) {
+func (d *Device) lookUp(vrf uint16, addr netip.Addr) (r route, err error) {
 	before, err := d.word(d.tables.generation.at, 4)
 	if err != nil {
 		return r, err
@@ -105,7 +105,7 @@ func (d *Device) lookUp(addr netip.Addr) (r route, err error) {
 	if err != nil {
 		return r, err
 	}
-	r.bits, r.id, err = trie.WalkCopy(addr, func(index uint32) (uint32, error) {
+	r.bits, r.id, err = trie.WalkCopy(int(vrf), addr, func(index uint32) (uint32, error) {
 		if int(index) >= image.buffers[0].words {
 			return 0, fmt.Errorf("%s table refers to word %d of %d", image.family, index, image.buffers[0].words)
 		}

@@ -72,7 +72,7 @@ func TestGPUCompareBesideChanges(t *testing.T) {
 	}()
 	start := time.Now()
 	for _, a := range edges {
-		if err := s.Compare(t.Context(), a); err != nil {
+		if err := s.Compare(t.Context(), 0, a); err != nil {
 			t.Error(err)
 			break
 		}

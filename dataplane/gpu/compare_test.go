@@ -56,7 +56,7 @@ func TestCompareFindsEqualCopies(t *testing.T) {
 		base.Commit()
 	}
 	for _, a := range append(addrs, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("255.255.255.255")) {
-		require.NoError(t, s.Compare(t.Context(), a))
+		require.NoError(t, s.Compare(t.Context(), 0, a))
 	}
 }
 
@@ -67,7 +67,7 @@ func TestCompareWaitsForQueuedPatches(t *testing.T) {
 	s := openFakes(t, f, base, Options{Library: library})
 	insert(t, base, netip.MustParsePrefix("10.0.0.0/8")) // and it is not flushed
 	compared := make(chan error)
-	go func() { compared <- s.Compare(t.Context(), netip.MustParseAddr("10.1.2.3")) }()
+	go func() { compared <- s.Compare(t.Context(), 0, netip.MustParseAddr("10.1.2.3")) }()
 	select {
 	case err := <-compared:
 		t.Fatalf("before the devices have the change: %v", err)
@@ -104,20 +104,20 @@ func TestCompareReportsDifferences(t *testing.T) {
 			"GPU 1: route for 10.1.2.3: GPU a /16 with next hop 3 (", "host a /16 with next hop 3 (blackhole, "},
 	} {
 		c.corrupt()
-		if err := s.Compare(t.Context(), addr); err == nil || !strings.HasPrefix(err.Error(), c.there) || !strings.Contains(err.Error(), c.here) {
+		if err := s.Compare(t.Context(), 0, addr); err == nil || !strings.HasPrefix(err.Error(), c.there) || !strings.Contains(err.Error(), c.here) {
 			t.Errorf("%s: %v, want %s and %s", c.name, err, c.there, c.here)
 		}
 		c.restore()
-		if err := s.Compare(t.Context(), addr); err != nil {
+		if err := s.Compare(t.Context(), 0, addr); err != nil {
 			t.Errorf("%s, restored: %v", c.name, err)
 		}
 	}
 	f.failNext("cuMemcpyDtoH_v2")
-	if err := s.Compare(t.Context(), addr); !errors.Is(err, cuda.OutOfMemory) || !strings.HasPrefix(err.Error(), "GPU 0: read 4 bytes of device memory: ") {
+	if err := s.Compare(t.Context(), 0, addr); !errors.Is(err, cuda.OutOfMemory) || !strings.HasPrefix(err.Error(), "GPU 0: read 4 bytes of device memory: ") {
 		t.Errorf("a call that fails: %v", err)
 	}
 	s.All[1].state.fail(errors.New("out of order"))
-	if err := s.Compare(t.Context(), addr); err == nil || err.Error() != "GPU 1: out of order" {
+	if err := s.Compare(t.Context(), 0, addr); err == nil || err.Error() != "GPU 1: out of order" {
 		t.Errorf("a device that failed: %v", err)
 	}
 }

@@ -11,11 +11,12 @@ import (
 // A gateway's chunk on the CPU can overtake chunks on the GPU: it is executed when it is submitted, and they
 // record their sequence numbers when they are done. Replay windows would move past their packets, and drop
 // them. So the CPU defers a chunk with received ESP until the chunks before it are done. Chunks behind it
-// are deferred, too, as packets that leave later would take lower sequence numbers.
+// are deferred, too, as packets that leave later would take lower sequence numbers; and so are those behind a chunk
+// whose packets have no numbers yet (passes.go).
 
 // defers reports whether the CPU executes a chunk only when it is the next to complete.
 func (e *Engine) defers(c *batch.Chunk) bool {
-	return e.esp != nil && (e.deferred > 0 || e.onGPU.Load() > 0 && e.mayReceiveESP(c))
+	return e.esp != nil && (e.deferred > 0 || e.unposted > 0 || e.onGPU.Load() > 0 && e.mayReceiveESP(c))
 }
 
 // mayReceiveESP reports whether a packet of a chunk may be ESP to this gateway.

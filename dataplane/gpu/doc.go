@@ -33,16 +33,18 @@
 //
 // # Low-latency path
 //
-// If the GPU is idle, the worker copies the headers of a small chunk to the mailbox (inlined headers).
+// If the worker has no other chunk on the GPU, it copies the headers of a small chunk to the mailbox (inlined headers).
 // The GPU writes the rewritten bytes to the mailbox, without a fence (inline completions), and the
 // worker applies them to the frames (lowlatency_unsafe.go).
 //
 // # IPsec
 //
-// An IPsec gateway has another resident kernel, which seals and opens packets before the lookup. Before a
-// chunk is posted, the host applies outbound policies, takes sequence numbers and writes outer headers;
-// of received ESP it finds the SA. A job beside each descriptor has the device's part. When the chunk is done,
-// the lookup included, the host checks the replay window, records the number and counts lifetimes.
+// An IPsec gateway has another resident kernel, which encrypts and decrypts packets before the lookup. A
+// chunk passes the device once or twice (passes.go). The host always takes the sequence numbers. Of packets
+// whose tunnel the device has found, the device writes the outer headers; of the others, the host applies the
+// policies and writes the headers. The SA of received ESP is found by the device or by the host. A job beside
+// each descriptor has the device's part. When the chunk is done, the lookup included, the host checks the replay window, records the
+// number and counts lifetimes.
 //
 // The device has a copy of the policies (policies.go) and admits most decrypted packets by itself; the
 // host applies the policies to the others. Sequence numbers of a lost chunk are not reused. Keys are on the

@@ -12,29 +12,32 @@ import (
 
 // Engine is the GPU engine of one worker.
 type Engine struct {
-	cpu        *cpu.Engine // fallback
-	esp        *esp.Stage  // nil: no IPsec
-	state      *deviceState
-	kernel     *kernelState
-	outage     workerOutage
-	mailbox    *mailbox
-	pool       *slotPool
-	number     uint32 // of the worker on its device
-	umem       []byte
-	generation *atomic.Uint32 // of the router's tables; the device's copy follows
-	ipsec      *ipsecPath     // nil: no IPsec
-	tiling     tiling
-	reserved   [batch.MaxLanes]int // slots that chunks of a lane leave free, by word of the pool
-	timeout    time.Duration       // for a chunk, of the GPU's working time
-	limit      time.Duration       // for a chunk
-	late       bool                // the oldest chunk on the GPU is; see waits
-	deferred   int                 // chunks that the CPU has not executed yet; see defers
-	receiving  int                 // chunks on the GPU with received ESP
-	chooser    *choice.Chooser     // nil: the GPU gets every chunk that it accepts
-	class      choice.Class        // of the last chunk
-	checker    checker
-	shadow     *shadow         // nil: off
-	posted     func(f *flight) // finishes the tiles of a chunk in place of a GPU; nil with one
+	cpu         *cpu.Engine // fallback
+	esp         *esp.Stage  // nil: no IPsec
+	state       *deviceState
+	kernel      *kernelState
+	outage      workerOutage
+	mailbox     *mailbox
+	pool        *slotPool
+	number      uint32 // of the worker on its device
+	umem        []byte
+	generation  *atomic.Uint32 // of the router's tables; the device's copy follows
+	ipsec       *ipsecPath     // nil: no IPsec
+	tiling      tiling
+	reserved    [batch.MaxLanes]int // slots that chunks of a lane leave free, by word of the pool
+	timeout     time.Duration       // for a chunk, of the GPU's working time
+	limit       time.Duration       // for a chunk
+	late        bool                // the oldest chunk on the GPU is; see waits
+	deferred    int                 // chunks that the CPU has not executed yet; see defers
+	receiving   int                 // chunks on the GPU with received ESP
+	finding     findMode            // of received ESP
+	classifying findMode            // of packets to seal
+	unposted    int                 // chunks whose jobs are not posted yet; see passes.go
+	chooser     *choice.Chooser     // nil: the GPU gets every chunk that it accepts
+	class       choice.Class        // of the last chunk
+	checker     checker
+	shadow      *shadow         // nil: off
+	posted      func(f *flight) // finishes the tiles of a chunk in place of a GPU; nil with one
 
 	inFlight []flight // submitted chunks, oldest first
 	lost     []uint16 // slots of abandoned chunks that the GPU has not finished
@@ -50,14 +53,18 @@ type Engine struct {
 type flight struct {
 	chunk     *batch.Chunk
 	placement Placement
+	pass      pass
+	unread    uint32           // flags of its first pass
 	jobs      []esp.Job        // of its packets, nil without
 	slots     [maxTiles]uint16 // of its tiles, in order
 	tiles     int
+	blocks    uint32        // that must be awake for them
 	finished  int           // tiles whose results are copied
 	submitted time.Duration // by batch.Clock
 	late      lateness
 	deferred  bool
 	receiving bool
+	repeated  bool // by the shadow
 	choice    choice.Choice
 	class     choice.Class
 	bytes     int           // for the GPU's backlog
@@ -85,6 +92,7 @@ func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m 
 	e := &Engine{
 		cpu: fallback, esp: fallback.ESP(), state: state, kernel: kernel, outage: workerOutage{first: o.Pause}, mailbox: m, pool: pool, umem: umem,
 		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), tiling: o.tiling(m.batches, pool.slots), reserved: pool.reserved(o.Shares),
+		finding:    findMode{longest: openedLongest},
 		checker:    newChecker(umem, state, len(o.PartialChecksums), fallback.Adjacencies()),
 		generation: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, pool.slots),
 	}
@@ -107,11 +115,11 @@ func (e *Engine) Name() string {
 func (e *Engine) Submit(c *batch.Chunk) {
 	e.inFlight = e.inFlight[:len(e.inFlight)+1]
 	f := &e.inFlight[len(e.inFlight)-1]
-	f.chunk, f.jobs, f.tiles, f.finished, f.late, f.polled, f.receiving = c, nil, 0, 0, lateness{}, 0, false
+	*f = flight{chunk: c} // the memory of an earlier one
 	if f.placement = e.place(f); f.placement == ExecutedOnGPU {
 		e.onGPU.Add(1)
 		e.begun.Add(1)
-		e.post(f)
+		e.begin(f)
 	} else if f.deferred = e.defers(c); f.deferred {
 		e.deferred++
 	} else {
@@ -128,7 +136,7 @@ func (e *Engine) place(f *flight) Placement {
 	if p := e.choose(f); p != ExecutedOnGPU {
 		return p
 	}
-	want, least := e.tiling.tiles(f.chunk, e.ipsec != nil, len(e.inFlight) == 1)
+	want, least := e.tiling.tiles(f.chunk, e.ipsec != nil, len(e.inFlight) == 1, e.pool.free())
 	slots := e.pool.take(f.slots[:0], int(e.number), want, e.reserved[f.chunk.Lane])
 	if len(slots) < least {
 		e.pool.put(slots)
@@ -140,7 +148,8 @@ func (e *Engine) place(f *flight) Placement {
 	for _, s := range slots {
 		highest = max(highest, s)
 	}
-	e.mailbox.wakeBlocks(uint32(highest) + 1)
+	f.blocks = uint32(highest) + 1
+	e.mailbox.wakeBlocks(f.blocks)
 	return ExecutedOnGPU
 }
 
@@ -153,11 +162,6 @@ func (e *Engine) ProcessReassembled(p []byte, origin batch.Origin) (batch.Frame,
 // are small, it inlines their headers (low-latency path).
 func (e *Engine) post(f *flight) {
 	c, umem := f.chunk, []byte(nil)
-	if e.ipsec != nil {
-		f.jobs = e.ipsec.begin(e.esp, &e.checker, c)
-		e.setReceiving(f, e.esp.Received() > 0)
-	}
-	e.shadow.keep(c, f.jobs)
 	if f.jobs == nil && len(e.inFlight) == 1 && c.N <= min(f.tiles, inlineTiles)*inlineFrames {
 		umem = e.umem
 	}
@@ -192,14 +196,16 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 		return true
 	}
 	f := &e.inFlight[i]
-	if f.placement == ExecutedOnGPU && !e.finishTiles(f) {
+	e.advance()
+	if f.placement == ExecutedOnGPU && !e.finished(f) {
 		switch {
 		case !e.state.ok():
 			e.abandon()
-		case e.waits(f) || e.finishTiles(f): // polls again: the thread may have been descheduled
+		case e.waits(f) || e.finished(f): // polls again: the thread may have been descheduled
 			if e.chooser != nil {
 				f.polled = batch.Clock()
 			}
+			e.mailbox.wakeBlocks(f.blocks) // in case the controller's thread is preempted in restBlocks
 			return false
 		default:
 			e.abandon()
@@ -257,9 +263,11 @@ func (e *Engine) finishTiles(f *flight) bool {
 // finishChunk does the host's part for a chunk that the device has finished: it compares it with the CPU's
 // results (shadow), confirms replay windows and applies inbound policies (ipsecPath.finish).
 func (e *Engine) finishChunk(f *flight) {
-	if f.jobs == nil {
+	switch {
+	case f.pass == opened: // and finished
+	case f.jobs == nil:
 		e.shadow.compare(f.chunk, nil)
-	} else {
+	default:
 		e.ipsec.finish(e, f.chunk, f.jobs)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/internal/hostmem"
 	"github.com/warproute/warproute/ipsec/device"
+	"github.com/warproute/warproute/ipsec/gateway"
 )
 
 //go:generate sh -c "cd kernel && ../../../scripts/ptx.sh gateway.cu"
@@ -22,13 +23,14 @@ const (
 	// minStagingBytes is the smallest staging buffer of a warp: a frame with its line owners, and a key.
 	minStagingBytes = 4 * 1024
 	// maxKeys is the size of the key table. The CPU processes the packets of further SAs.
-	maxKeys = 1 << 15
+	maxKeys = gateway.MaxKeys
 )
 
 // keyTable is a device's copy of a gateway: keys and policies. It implements gateway.Device.
 type keyTable struct {
 	*keyWriter
 	*policies
+	*spiTable
 	staging uint32 // words of a warp's staging buffer
 	keys    *cuda.Memory
 }
@@ -37,6 +39,7 @@ type keyTable struct {
 type keyTableParams struct {
 	Keys         cuda.DevicePtr
 	Policies     cuda.DevicePtr // where the device finds the address of the policies
+	SPIs         cuda.DevicePtr
 	StagingWords uint64
 }
 
@@ -63,12 +66,15 @@ func (d *Device) loadGateway(staging int) (*cuda.Function, error) {
 	if v.policies, err = d.newPolicies(); err != nil {
 		return nil, err
 	}
+	if v.spiTable, err = d.newSPITable(); err != nil {
+		return nil, err
+	}
 	d.keyTable = v
 	return f, nil
 }
 
 // keyWriter writes keys to a device's key table and overwrites deleted ones, for a gateway.Gateway. The
-// only copy is a registered staging page, which is cleared after each key.
+// only further copy in host memory is a registered staging page, which is cleared after each key.
 type keyWriter struct {
 	d      *Device
 	to     *cuda.Memory
@@ -94,7 +100,10 @@ func (d *Device) newKeyWriter(to *cuda.Memory) (*keyWriter, error) {
 func (h *keyWriter) Store(index uint32, k *device.Key) { h.put(index, k.Bytes()) }
 
 // Erase implements gateway.Device.
-func (h *keyWriter) Erase(index uint32) { h.put(index, nil) }
+func (h *keyWriter) Erase(index uint32) {
+	h.d.tables.patcher.drain() // no packet finds the SA any more
+	h.put(index, nil)
+}
 
 // put writes bytes and zeros behind them to a key's record. A failure takes the device out of use, as
 // packets would be encrypted with another key.

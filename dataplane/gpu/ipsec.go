@@ -20,18 +20,21 @@ func newIPsecPath(chunks, size int, keys uint32) *ipsecPath {
 	return s
 }
 
+// take returns jobs for a chunk.
+func (s *ipsecPath) take(c *batch.Chunk) []esp.Job {
+	jobs := s.free[len(s.free)-1][:c.N]
+	s.free = s.free[:len(s.free)-1]
+	return jobs
+}
+
 // begin does the steps before the device. It returns the jobs of a chunk's packets, nil if there are none.
 func (s *ipsecPath) begin(stage *esp.Stage, k *checker, c *batch.Chunk) []esp.Job {
-	jobs := s.free[len(s.free)-1][:c.N]
+	jobs := s.take(c)
 	if stage.Begin(c.In[:c.N], c.Out[:c.N], jobs, s.keys) == 0 {
+		s.release(jobs)
 		return nil
 	}
-	s.free = s.free[:len(s.free)-1]
-	for i := range jobs {
-		if job := &jobs[i]; job.Kind == esp.Seal {
-			k.mark(c.In[i], job)
-		}
-	}
+	k.markAll(c, jobs)
 	return jobs
 }
 
@@ -48,6 +51,11 @@ func (s *ipsecPath) finish(e *Engine, c *batch.Chunk, jobs []esp.Job) {
 	in, out := c.In[:c.N], c.Out[:c.N]
 	e.checker.checkJobs(in, out, jobs)
 	e.shadow.compare(c, jobs)
+	s.confirm(e, in, out, jobs)
+}
+
+// confirm is finish behind the checks of results.
+func (s *ipsecPath) confirm(e *Engine, in []batch.Frame, out []batch.Result, jobs []esp.Job) {
 	if e.esp.Finish(in, out, jobs) > 0 {
 		for i := range jobs {
 			if jobs[i].Kind == esp.Open && jobs[i].Reroute {

@@ -83,6 +83,30 @@ func TestGPUGatewayAgreesWithTheCPUEngine(t *testing.T) {
 	agreeOnSecured(t, securedOnGPU, packets)
 }
 
+func TestGPUSALookupAgreesWithTheCPUEngine(t *testing.T) {
+	packets := 500_000
+	if testing.Short() {
+		packets = 10_000
+	}
+	if w := agreeOnSecured(t, unread(securedOnGPU, true, false), packets); w.found < w.opened/8 {
+		t.Errorf("the device found the SAs of %d of %d opened packets: too few", w.found, w.opened)
+	}
+}
+
+func TestGPUClassificationAgreesWithTheCPUEngine(t *testing.T) {
+	packets := 250_000
+	if testing.Short() {
+		packets = 10_000
+	}
+	for _, find := range []bool{false, true} {
+		t.Run(fmt.Sprintf("SA lookup %v", find), func(t *testing.T) {
+			if w := agreeOnSecured(t, unread(securedOnGPU, find, true), packets); w.unread < w.sealed/8 {
+				t.Errorf("the device wrote the headers of %d of %d sealed packets: too few", w.unread, w.sealed)
+			}
+		})
+	}
+}
+
 func TestGPUGatewayAppliesThePolicies(t *testing.T) { appliesPolicies(t, securedOnGPU, 100) }
 
 // TestGPUGatewayReloadsUnderLoad replaces the policies by the same ones while packets are decrypted.
@@ -275,7 +299,7 @@ func exchange(t *testing.T, sites [2]*site, frames [][]byte, packets *int) {
 	}
 	each(func(c, _ *batch.Chunk, i int, addr uint32, f []byte) {
 		copy(a.worker.umem[addr:], f)
-		c.In[i] = batch.Frame{Addr: addr, Len: uint16(len(f))}
+		c.In[i] = batch.Frame{Addr: addr, Len: uint16(len(f)), Origin: batch.From(2)} // without partial checksums, so that the GPU classifies it
 	})
 	a.submit()
 	each(func(c, d *batch.Chunk, i int, addr uint32, f []byte) {
@@ -301,13 +325,20 @@ func exchange(t *testing.T, sites [2]*site, frames [][]byte, packets *int) {
 }
 
 // TestGPUGatewayRecoversFromTimeout: sequence numbers of lost packets are not reused, and all packets
-// are ESP, on both engines and after the recovery.
+// are ESP, on both engines and after the recovery. A chunk that is lost in its first pass has taken no numbers.
 func TestGPUGatewayRecoversFromTimeout(t *testing.T) {
+	t.Run("jobs", func(t *testing.T) { recoversFromTimeout(t, false, 256) })
+	t.Run("classification", func(t *testing.T) { recoversFromTimeout(t, true, 0) })
+}
+
+func recoversFromTimeout(t *testing.T, classify bool, lost int) {
+	t.Helper()
 	net := testutil.NewNetwork()
 	g := &gateway.Gateway{}
 	d := gatewaysOnGPU(t, net, Options{Timeout: 20 * time.Millisecond, Limit: 20 * time.Millisecond, Pause: 50 * time.Millisecond}, g).All[0]
 	s := protectAll(t, net, g)
 	w := workerOnGPU(t, d, net, g, 512, 1, 256)
+	w.engine.classifying = findMode{on: classify, fixed: true}
 	used := map[uint32]bool{}
 	if n := sendAll(t, w, s, used); n != 256 || w.engine.Name() != "gpu" {
 		t.Fatalf("%d packets sent by the %s", n, w.engine.Name())
@@ -334,8 +365,8 @@ func TestGPUGatewayRecoversFromTimeout(t *testing.T) {
 	if n := sendAll(t, w, s, used); n != 256 || w.engine.Name() != "gpu" {
 		t.Errorf("%d packets sent by the %s", n, w.engine.Name())
 	}
-	if s.Sequence() != uint64(len(used)+256) {
-		t.Errorf("sequence numbers up to %d were used for %d packets and 256 lost ones", s.Sequence(), len(used))
+	if s.Sequence() != uint64(len(used)+lost) {
+		t.Errorf("sequence numbers up to %d were used for %d packets and %d lost ones", s.Sequence(), len(used), lost)
 	}
 }
 

@@ -38,9 +38,12 @@ func (s *shim) Store(number uint32, k *device.Key) {
 
 func (s *shim) Erase(number uint32) { clear(s.keys[int(number)*keyBytes:][:keyBytes]) }
 
+func (s *shim) AddSPI(spi, index uint32)    { s.spiTable.AddSPI(spi, index) }
+func (s *shim) RemoveSPI(spi, index uint32) { s.spiTable.RemoveSPI(spi, index) }
+
 func (s *shim) SetPolicies(in, out []uint32) { copy(s.policies, packPolicies(in, out)) }
 
-// newIPsecEngine returns the engine of a gateway's worker, without a device.
+// newIPsecEngine returns the engine of a gateway's worker, without a device. It posts packets to seal with jobs: see unread.
 func newIPsecEngine(t *testing.T, net *testutil.Network, g *gateway.Gateway, mem []byte, slots, size int, keys uint32, o Options) *Engine {
 	t.Helper()
 	fallback := cpu.New(net.FIB, mem, net.PartialChecksums)
@@ -48,6 +51,7 @@ func newIPsecEngine(t *testing.T, net *testutil.Network, g *gateway.Gateway, mem
 	mailbox, pool := newTestMailbox(t, slots, size)
 	e := newEngine(fallback, &deviceState{}, &kernelState{}, mailbox, pool, mem, o)
 	e.ipsec = newIPsecPath(slots, size, keys)
+	e.classifying.fixed = true
 	return e
 }
 
@@ -67,15 +71,20 @@ func securedOnHost(stagingWords int) securedMaker {
 					sh.deviceJobs[i] = s.jobs[i]
 				}
 			}
-			sh.submit(len(in) | s.each<<sizeBatchShift)
+			flags := int(s.descriptors[0]>>32) & (findSAsFlag | classifyFlag | clampMSSFlag)
+			sh.submit(len(in) | s.each<<sizeBatchShift | flags)
 			copy(s.results, sh.out[:len(in)])
+			if flags&findSAsFlag != 0 {
+				copy(s.found(), sh.found[:len(in)])
+			}
 		})
 		return secured{sh.umem, e, func() {}}
 	}
 }
 
 // agreeOnSecured runs random packets through both engines and compares their counters.
-func agreeOnSecured(t *testing.T, maker securedMaker, packets int) {
+func agreeOnSecured(t *testing.T, maker securedMaker, packets int) *securedTwins {
+	t.Helper()
 	w := newSecuredTwins(t, maker, 1)
 	for n := 0; n < packets; n += w.chunks[0].N {
 		w.run(w.next)
@@ -87,17 +96,24 @@ func agreeOnSecured(t *testing.T, maker securedMaker, packets int) {
 			}
 		}
 	}
-	agreedInShadow(t, w.gpu.engine)
+	if w.gpu.engine.shadow != nil {
+		agreedInShadow(t, w.gpu.engine)
+	}
 	checkSeen(t, w.seen, packets/5000,
 		batch.TTLExpired, batch.BadChecksum, batch.PortDown, batch.Blackhole, batch.MTUExceeded, batch.XfrmInStateSeqError, batch.XfrmInStateProtoError,
 		batch.XfrmInStateModeError, batch.XfrmInTmplMismatch, batch.XfrmInNoPols, batch.XfrmInDummy, batch.XfrmInECNError, batch.XfrmOutStateModeError)
-	if w.swapped > packets/1000 {
+	limit := packets / 1000
+	if w.gpu.engine.finding.on { // packets that were opened first are sealed before the others
+		limit = packets / 100
+	}
+	if w.swapped > limit {
 		t.Errorf("%d of %d packets were sealed in another order: too many", w.swapped, packets)
 	}
 	if w.admitted < w.opened/2 {
 		t.Errorf("the device admitted %d of %d opened packets itself: too few", w.admitted, w.opened)
 	}
-	t.Logf("%d opened and forwarded, %d sealed in another order, verdicts %v", w.opened, w.swapped, w.seen)
+	t.Logf("%d opened and forwarded, %d with an SA found by the device, %d sealed in another order, verdicts %v", w.opened, w.found, w.swapped, w.seen)
+	return w
 }
 
 // TestGatewayCodeAgreesWithTheCPUEngine compares bytes and results of packets to seal and to open.

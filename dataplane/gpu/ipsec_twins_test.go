@@ -55,7 +55,10 @@ type securedTwins struct {
 	frames   [][]byte
 	seen     map[batch.Verdict]int
 	opened   int
+	found    int  // of these, the SA by the device
 	admitted int  // of these, without another check of the policies by the host
+	sealed   int  // forwarded
+	unread   int  // of these, with headers by the device
 	askew    bool // unaligned frames
 	swapped  int  // packets with another sequence number than on the CPU engine
 	routed   bool // SAs and policies have values of if_id, and routes lead over XFRM interfaces
@@ -246,7 +249,8 @@ func (w *securedTwins) compare(i int, want batch.Result, was batch.Frame, before
 	}
 	jobs := w.gpu.engine.ipsec.free // of the last chunk
 	job := &jobs[len(jobs)-1][:d.N][i]
-	if want.Verdict.Action() != batch.ActionDrop || job.Kind != esp.Open {
+	open := job.Kind == esp.Open || job.Found
+	if want.Verdict.Action() != batch.ActionDrop || !open {
 		if d.In[i] != f {
 			fail("it is elsewhere")
 		}
@@ -262,8 +266,17 @@ func (w *securedTwins) compare(i int, want batch.Result, was batch.Frame, before
 	if !bytes.Equal(theirs[:low], before[slot:][:low]) || !bytes.Equal(theirs[high:], before[slot:][high:umem.FrameSize]) {
 		fail("memory around it was written to")
 	}
-	if job.Kind == esp.Open && want.Verdict.Action() == batch.ActionForward {
+	if job.Kind == esp.Seal && want.Verdict.Action() == batch.ActionForward {
+		w.sealed++
+		if job.Unread {
+			w.unread++
+		}
+	}
+	if open && want.Verdict.Action() == batch.ActionForward {
 		w.opened++
+		if job.Found {
+			w.found++
+		}
 		if job.Admitted {
 			w.admitted++
 		}

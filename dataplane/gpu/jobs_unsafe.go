@@ -19,6 +19,7 @@ type deviceJob struct {
 const (
 	jobExtended         = 4
 	jobTransport        = 8
+	jobEncapsulate      = 8
 	jobUDPChecksum      = 16
 	jobArgShift         = 5
 	jobKeySegmentsShift = 24 // position in Key of the record's size, in segments of 16 bytes
@@ -28,6 +29,12 @@ const (
 // it, and the policies of both directions admit it, unencrypted from here on. (Addresses of packets with jobs
 // are even.)
 const resultAdmitted = 1
+
+// Verdicts of the device on packets of a first pass.
+const (
+	resultHost    = batch.Verdict(0xf000) // the host has to process it
+	resultProtect = batch.Verdict(0xf001) // it is to be sealed by the tunnel in place of the address; the length is its own
+)
 
 // takeResult returns the device's result of a packet with a job, without that bit.
 func takeResult(f batch.Frame, job *esp.Job, r batch.Result) batch.Result {
@@ -52,6 +59,10 @@ func (j *deviceJob) set(job *esp.Job) {
 	j.Key, j.High, j.ESP, j.Bytes, j.Header = job.Key|uint32(job.KeyUsed/16)<<jobKeySegmentsShift, uint32(job.Seq>>32), job.ESP, job.Bytes, job.Header
 	if job.Extended {
 		j.Flags |= jobExtended
+	}
+	if job.Kind == esp.Seal && job.Unread {
+		j.High, j.Header = uint32(job.Seq), uint16(job.Seq>>32)
+		j.Flags |= jobEncapsulate
 	}
 	switch {
 	case job.Kind == esp.Seal && job.SumsUDP:

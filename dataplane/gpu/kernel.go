@@ -106,7 +106,7 @@ func (d *Device) newKernel(f *cuda.Function, slots, warps int, dynamic uint32) (
 		Workers: k.workers.Ptr(), Control: host.Ptr(), Awake: k.awake.Ptr(), Tables: d.pointers,
 	}
 	if d.keyTable != nil {
-		k.launch, err = cuda.NewLaunch(f, &kernelParams{p, keyTableParams{d.keyTable.keys.Ptr(), d.keyTable.policies.root.Ptr(), uint64(d.keyTable.staging)}})
+		k.launch, err = cuda.NewLaunch(f, &kernelParams{p, keyTableParams{d.keyTable.keys.Ptr(), d.keyTable.policies.root.Ptr(), d.keyTable.spiTable.at, uint64(d.keyTable.staging)}})
 	} else {
 		k.launch, err = cuda.NewLaunch(f, &struct{ M params }{p})
 	}

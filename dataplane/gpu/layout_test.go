@@ -8,7 +8,9 @@ import (
 	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/cheader"
+	"github.com/warproute/warproute/ipsec/device"
 	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
 )
 
 func TestCHeader(t *testing.T) {
@@ -22,7 +24,7 @@ func TestCHeader(t *testing.T) {
 
 	h = &cheader.Header{}
 	h.Struct("memory", shimHeader{}, "ipv4", "ipv6", "next_hops", "groups", "adjacencies", "ports", "reverse_paths", "partial_checksums",
-		"jobs", "keys", "policies", "slot", "in", "out", "umem", "umem_bytes", "seed", "generation")
+		"jobs", "keys", "policies", "spis", "slot", "in", "out", "umem", "umem_bytes", "seed", "generation")
 	h.Struct("state", fake{}, "calls", "fail_at", "fail", "failed", "result", "held", "running", "faulted", "copies", "version", "mode", "mps", "partitioned")
 	h.Check(t, "testdata/layout.h")
 }
@@ -39,6 +41,7 @@ func defineResults(h *cheader.Header) {
 		batch.SourceMartian, batch.DestMartian, batch.FragmentOverlap, batch.RoutingHeader, batch.ExtensionHeaders, batch.NoRoute, batch.Blackhole,
 		batch.Unreachable, batch.Prohibit, batch.LocalDelivery, batch.NoPort, batch.PortDown, batch.MTUExceeded, batch.XfrmInStateProtoError,
 		batch.XfrmInStateModeError, batch.XfrmInDummy, batch.XfrmInECNError, batch.XfrmOutStateProtoError, batch.ReversePath,
+		batch.NoTable,
 	} {
 		h.Define("DROP_"+strings.ToUpper(r.String()), uint64(r))
 	}
@@ -48,7 +51,7 @@ func defineResults(h *cheader.Header) {
 
 func defineTables(h *cheader.Header) {
 	h.Comment("Words of the forwarding tables: package fib.")
-	for k := fib.KindNone; k <= fib.KindNoPort; k++ {
+	for k := fib.KindNone; k <= fib.KindNoTable; k++ {
 		h.Define("KIND_"+strings.ToUpper(strings.ReplaceAll(k.String(), " ", "_")), uint64(k))
 	}
 	h.Define("HOP_KIND_SHIFT", fib.KindShift)
@@ -57,6 +60,7 @@ func defineTables(h *cheader.Header) {
 	h.Define("HOP_GROUP_SHIFT", fib.GroupShift)
 	h.Define("WORD_MAC_SHIFT", fib.MACShift)
 	h.Define("ECMP_BUCKETS", fib.Buckets, "adjacencies of an ECMP group")
+	h.Define("PORT_VRF_SHIFT", fib.VRFShift, "of the word of a port for received packets")
 	h.Define("RPF_OFF", uint64(fib.RPFOff))
 	h.Define("RPF_LOOSE", uint64(fib.RPFLoose))
 	h.Define("RPF_STRICT", uint64(fib.RPFStrict))
@@ -96,6 +100,9 @@ func defineMailbox(h *cheader.Header) {
 	h.Define("INLINE_HEADERS", inlineHeadersFlag, "flags: headers are inlined,")
 	h.Define("INLINE_SHORT_HEADERS", inlineShortHeadersFlag, "short headers are inlined,")
 	h.Define("HAS_JOBS", hasJobsFlag, "packets have ESP jobs (job.h)")
+	h.Define("FIND_SAS", findSAsFlag, "the device finds the SAs of received ESP (find_sa.h)")
+	h.Define("CLASSIFY", classifyFlag, "the device finds the tunnels of plaintext to seal (classify.h)")
+	h.Define("CLAMP_MSS", clampMSSFlag, "with CLASSIFY: the host lowers MSS options")
 	h.Define("STOP", stop, "control word: the kernel ends")
 	h.Define("INLINE_BATCHES", inlineBatches, "batches of a slot with room for inlined headers")
 	h.Define("HEADER_BYTES", 8*headerWords)
@@ -120,15 +127,28 @@ func defineJobs(h *cheader.Header) {
 	h.Define("JOB_KIND", 3, "mask of the kind")
 	h.Define("JOB_PLAIN", uint64(esp.Plain), "no ESP processing, only lookup")
 	h.Define("JOB_DECIDED", uint64(esp.Decided), "no processing: the host has decided")
-	h.Define("JOB_SEAL", uint64(esp.Seal), "encrypt in place: the host wrote headers, padding, and a nonce as CBC's IV")
+	h.Define("JOB_SEAL", uint64(esp.Seal), "encrypt in place: the host wrote headers, padding, and a nonce as CBC's IV, unless JOB_ENCAPSULATE is set")
 	h.Define("JOB_OPEN", uint64(esp.Open))
 	h.Define("JOB_EXTENDED", jobExtended, "64-bit sequence numbers")
 	h.Define("JOB_TRANSPORT", jobTransport, "open: transport mode")
 	h.Define("JOB_UDP_CHECKSUM", jobUDPChecksum, "seal: compute the checksum of UDP in front of ESP, over IPv6")
+	h.Define("JOB_ENCAPSULATE", jobEncapsulate, "seal: write all headers (encapsulate.h)")
 	h.Define("JOB_ARG_SHIFT", jobArgShift, "open: the outer traffic class; in transport mode the offset of the next-header field")
 	h.Define("JOB_KEY_SEGMENTS_SHIFT", jobKeySegmentsShift)
 	h.Define("JOB_ICV_FAILED", batch.ICVFailureSize, "as the length of a dropped packet: the ICV does not match")
 	h.Define("RESULT_ADMITTED", resultAdmitted, "open: in the address of a forwarded packet: the policies of both directions admit it")
+	h.Define("RESULT_HOST", uint64(resultHost), "a verdict, of a packet that the host has to process")
+	h.Define("RESULT_PROTECT", uint64(resultProtect), "a verdict: the packet is to be sealed by the tunnel in place of its address")
+	h.Comment("SA lookup (find_sa.h).")
+	h.Define("FRAME_BYTES", umem.FrameSize)
+	h.Define("HEADERS_IPV6", device.HeadersIPv6, "bits of esp_key.headers")
+	h.Define("HEADERS_UDP", device.HeadersUDP)
+	h.Define("HEADERS_SET_DF", device.HeadersSetDF)
+	h.Define("HEADERS_COPY_DF", device.HeadersCopyDF)
+	h.Define("SPI_SLOTS", spiSlots)
+	h.Define("SPI_SHIFT", spiShift)
+	h.Define("SPI_HASH", spiHash)
+	h.Define("SPI_REMOVED", spiRemoved)
 	h.Struct("job", deviceJob{}, "key", "high", "esp", "bytes", "header", "flags")
-	h.Struct("key_table", keyTableParams{}, "keys", "policies", "staging_words")
+	h.Struct("key_table", keyTableParams{}, "keys", "policies", "spis", "staging_words")
 }

@@ -42,6 +42,9 @@ const (
 
 	inlineHeadersFlag      = 1 << 30
 	hasJobsFlag            = 1 << 29
+	findSAsFlag            = 1 << 27
+	classifyFlag           = 1 << 26
+	clampMSSFlag           = 1 << 25
 	inlineShortHeadersFlag = 1 << 28
 	stop                   = 1<<32 - 1
 )
@@ -201,6 +204,12 @@ func (s *slot) finished() bool {
 		s.completed |= 1 << s.finishedBatches
 	}
 	return true
+}
+
+// found returns what the device stored for each packet of a tile with findSAsFlag, where jobs are otherwise: the index
+// of the SA's keys, and in the upper half the sequence number.
+func (s *slot) found() []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(&s.jobs[0])), len(s.jobs))
 }
 
 // report stores the sequence number of the last tile in its done words, as a GPU does that has finished it.

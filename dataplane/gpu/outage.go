@@ -78,13 +78,27 @@ func (e *Engine) Quiesced() bool {
 	return true
 }
 
+// abandonTiles leaves the slots of unfinished tiles to the GPU, and returns the others of a chunk.
+func (e *Engine) abandonTiles(f *flight) {
+	switch f.pass {
+	case waiting:
+		e.unposted--
+		e.pool.put(f.slots[:f.tiles])
+		return
+	case firstPass:
+		e.unposted--
+		e.pool.put(f.slots[:f.finished])
+	}
+	e.lost = append(e.lost, f.slots[f.finished:f.tiles]...)
+	e.lostNow.Add(1)
+}
+
 // abandon abandons all unfinished chunks on the GPU. Their slots stay in use, as the GPU may still
 // process them.
 func (e *Engine) abandon() {
 	for i := range e.inFlight {
-		if f := &e.inFlight[i]; f.placement == ExecutedOnGPU && !e.finishTiles(f) {
-			e.lost = append(e.lost, f.slots[f.finished:f.tiles]...)
-			e.lostNow.Add(1) // before ended: see chunksOnGPU
+		if f := &e.inFlight[i]; f.placement == ExecutedOnGPU && !e.finished(f) {
+			e.abandonTiles(f) // before ended: see chunksOnGPU
 			e.onGPU.Add(-1)
 			e.ended.Add(1)
 			e.observeLost(f)

@@ -89,7 +89,7 @@ func TestReleasedTablesAreRestored(t *testing.T) {
 		if f.held != held-4 {
 			t.Fatalf("%d resources are held, %d before the release", f.held, held)
 		}
-		if err := d.compare(t.Context(), netip.MustParseAddr("192.0.2.1")); !errors.Is(err, errReleased) {
+		if err := d.compare(t.Context(), 0, netip.MustParseAddr("192.0.2.1")); !errors.Is(err, errReleased) {
 			t.Fatalf("compare with released tables: %v", err)
 		}
 		if !concurrent {
@@ -101,7 +101,7 @@ func TestReleasedTablesAreRestored(t *testing.T) {
 			t.Fatalf("%d resources are held, %d before the release", f.held, held)
 		}
 		sameTables(t, d, base)
-		require.NoError(t, d.compare(t.Context(), netip.MustParseAddr("192.0.2.1")))
+		require.NoError(t, d.compare(t.Context(), 0, netip.MustParseAddr("192.0.2.1")))
 	}
 }
 

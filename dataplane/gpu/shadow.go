@@ -59,15 +59,20 @@ const copyBytes, copyAt = 2048, 2
 // place returns the address of the copy of frame i. Its IP header is aligned to 16 bytes.
 func place(i int) uint32 { return uint32(i)*copyBytes + copyAt }
 
-// keep copies a chunk before it is posted, if it is one to repeat.
-func (s *shadow) keep(c *batch.Chunk, jobs []esp.Job) {
+// next reports whether the next chunk is one to repeat.
+func (s *shadow) next() bool {
 	if s == nil {
-		return
+		return false
 	}
 	if s.left--; s.left > 0 {
-		return
+		return false
 	}
 	s.left = s.every
+	return true
+}
+
+// keep copies a chunk before it is posted.
+func (s *shadow) keep(c *batch.Chunk, jobs []esp.Job) {
 	applied, queued := s.patcher.progress()
 	if s.chunk != nil || applied != queued {
 		s.skipped.Add(1)

@@ -36,9 +36,11 @@ func posted(s *slot, i int) batch.Frame {
 // noKeys is a gateway.Device without keys and policies.
 type noKeys struct{}
 
-func (noKeys) Store(uint32, *device.Key) {}
-func (noKeys) Erase(uint32)              {}
-func (noKeys) SetPolicies(_, _ []uint32) {}
+func (noKeys) Store(uint32, *device.Key)   {}
+func (noKeys) Erase(uint32)                {}
+func (noKeys) AddSPI(spi, index uint32)    {}
+func (noKeys) RemoveSPI(spi, index uint32) {}
+func (noKeys) SetPolicies(_, _ []uint32)   {}
 
 // securedInGo returns an engine whose fake device is the CPU's code: correct, without allocations.
 func securedInGo(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {

@@ -15,9 +15,9 @@ import (
 
 // shimHeader is struct memory of shim.h, with offsets in the shared memory.
 type shimHeader struct {
-	ipv4, ipv6, nextHops, groups, adjacencies, ports, reversePaths, partialChecksums, jobs, keys, policies, slot, in, out, umem uint64
-	umemBytes                                                                                                                   uint64
-	seed, generation                                                                                                            uint32
+	ipv4, ipv6, nextHops, groups, adjacencies, ports, reversePaths, partialChecksums, jobs, keys, policies, spis, slot, in, out, umem uint64
+	umemBytes                                                                                                                         uint64
+	seed, generation                                                                                                                  uint32
 }
 
 const (
@@ -37,8 +37,10 @@ type shimMemory struct {
 	reversePaths     []uint32
 	partialChecksums []uint32
 	deviceJobs       []deviceJob
+	found            []uint64 // in the same memory
 	keys             []byte
 	policies         []uint32
+	spis             []uint64
 	slot             []byte // of a mailbox
 	in               []batch.Frame
 	out              []batch.Result
@@ -60,7 +62,7 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 	}{
 		{&h.ipv4, 4 * shimImageWords}, {&h.ipv6, 4 * shimImageWords}, {&h.nextHops, 8 * len(w.NextHops)}, {&h.groups, 4 * len(w.Groups)},
 		{&h.adjacencies, 8 * len(w.Adjacencies)}, {&h.ports, 8 * len(w.Ports)}, {&h.reversePaths, 4 * len(w.ReversePaths)}, {&h.partialChecksums, batch.MaxPorts / 8},
-		{&h.jobs, 16 * (size + batchFrames)}, {&h.keys, shimKeys * keyBytes}, {&h.policies, 4 * shimPolicyWords}, {&h.slot, 1 << 16},
+		{&h.jobs, 16 * (size + batchFrames)}, {&h.keys, shimKeys * keyBytes}, {&h.policies, 4 * shimPolicyWords}, {&h.spis, 8 * spiSlots}, {&h.slot, 1 << 16},
 		{&h.in, 8 * size}, {&h.out, 8 * (size + batchFrames)}, {&h.umem, umemBytes},
 	} {
 		*region.at = uint64(end)
@@ -90,8 +92,10 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 	m.reversePaths = view[uint32](mem, h.reversePaths, len(w.ReversePaths))
 	m.partialChecksums = view[uint32](mem, h.partialChecksums, batch.MaxPorts/32)
 	m.deviceJobs = view[deviceJob](mem, h.jobs, size)
+	m.found = view[uint64](mem, h.jobs, size)
 	m.keys = view[byte](mem, h.keys, shimKeys*keyBytes)
 	m.policies = view[uint32](mem, h.policies, shimPolicyWords)
+	m.spis = view[uint64](mem, h.spis, spiSlots)
 	m.slot = mem[h.slot:][:1<<16]
 	m.in = view[batch.Frame](mem, h.in, size)
 	m.out = view[batch.Result](mem, h.out, size)

@@ -16,6 +16,8 @@ const (
 	plainTile    = 448     // packets
 	idleTile     = 128     // packets, of a worker without another chunk in flight
 	securedBatch = 8 << 10 // bytes of a warp batch
+	spreadBatch  = 2 << 10 // the same, while most slots are free: a chunk is finished sooner by more blocks
+	spreadShare  = 8       // a chunk is spread over one in so many free slots
 )
 
 // tiling divides chunks into tiles. Smaller tiles use more blocks of an idle GPU and keep queues short;
@@ -25,6 +27,7 @@ type tiling struct {
 	plainTile    int // packets of a tile without ESP
 	idleTile     int // the same, of a worker without another chunk in flight
 	securedBatch int // bytes of a warp batch of ESP packets
+	spreadBatch  int
 	inlineTiles  int // maximum tiles of a chunk with inlined headers
 }
 
@@ -32,13 +35,13 @@ type tiling struct {
 func (o Options) tiling(batches, slots int) tiling {
 	return tiling{
 		batches: batches, plainTile: cmp.Or(o.PlainTile, plainTile), idleTile: cmp.Or(o.PlainTile, idleTile),
-		securedBatch: cmp.Or(o.SecuredBatch, securedBatch),
-		inlineTiles:  max(1, min(inlineTiles, slots/2)), // so that the next chunk finds a slot
+		securedBatch: cmp.Or(o.SecuredBatch, securedBatch), spreadBatch: cmp.Or(o.SecuredBatch, spreadBatch),
+		inlineTiles: max(1, min(inlineTiles, slots/2)), // so that the next chunk finds a slot
 	}
 }
 
-// tiles returns the number of slots to take for a chunk, and the least that it needs.
-func (t *tiling) tiles(c *batch.Chunk, secured, idle bool) (want, least int) {
+// tiles returns the number of slots to take for a chunk, of which some are free, and the least that it needs.
+func (t *tiling) tiles(c *batch.Chunk, secured, idle bool, free int) (want, least int) {
 	n := c.N
 	least = (n + t.batches*batchFrames - 1) / (t.batches * batchFrames)
 	plain, inlined := t.plainTile, (n+inlineFrames-1)/inlineFrames
@@ -46,12 +49,8 @@ func (t *tiling) tiles(c *batch.Chunk, secured, idle bool) (want, least int) {
 		plain = t.idleTile
 	}
 	if secured {
-		bytes := 0
-		for i := range c.In[:n] {
-			bytes += int(c.In[i].Len)
-		}
-		each := min(max(t.securedBatch*n/max(bytes, 1), 1), batchFrames)
-		want = (n + t.batches*each - 1) / (t.batches * each)
+		bytes := lengths(c)
+		want = max(t.securedTiles(n, bytes, t.securedBatch), min(t.securedTiles(n, bytes, t.spreadBatch), free/spreadShare))
 	} else {
 		want = (n + plain - 1) / plain
 	}
@@ -63,4 +62,18 @@ func (t *tiling) tiles(c *batch.Chunk, secured, idle bool) (want, least int) {
 		want = inlined
 	}
 	return max(min(want, maxTiles), least), least
+}
+
+// securedTiles returns the number of tiles of n packets of ESP, for warp batches of some bytes.
+func (t *tiling) securedTiles(n, bytes, batch int) int {
+	each := min(max(batch*n/max(bytes, 1), 1), batchFrames)
+	return (n + t.batches*each - 1) / (t.batches * each)
+}
+
+// lengths returns the sum of the lengths of a chunk's packets in bytes.
+func lengths(c *batch.Chunk) (bytes int) {
+	for i := range c.In[:c.N] {
+		bytes += int(c.In[i].Len)
+	}
+	return bytes
 }

@@ -23,23 +23,6 @@ DEVICE uint32_t key_segments(const struct esp_key *k, const struct job *j)
 	return k->cipher == ESP_GCM ? k->hash + min32(ESP_POWERS, j->bytes / SEGMENT) : k->segments;
 }
 
-/* Prepares a lane's packet once it is staged, and fails it if the staged key does not match the
- * job. The key record may be reused while a timed-out device still runs; no more of it is staged
- * than the job says. */
-DEVICE void begin_packet(const struct staging *s, const struct aes_tables *t, struct esp_lane *c, uint32_t addr)
-{
-	const struct esp_key *k = staged_key(s, c->key);
-	struct esp_packet p;
-
-	c->esp = c->at + (addr + c->job.esp - c->start) / 4;
-	c->failed = key_segments(k, &c->job) != c->job.key >> JOB_KEY_SEGMENTS_SHIFT || !esp_packet_at(&p, k, s->words + c->esp, c->job.bytes, 0, c->job.high);
-	if (c->failed)
-		return;
-	c->text = p.words;
-	if (job_kind(c) == JOB_SEAL)
-		esp_encrypt_iv(k, t, &p);
-}
-
 DEVICE struct esp_packet staged_packet(const struct staging *s, uint32_t esp, uint32_t text, uint32_t flags,
 				       uint32_t high)
 {

@@ -13,8 +13,8 @@
 
 #include "../../../lookup/trie/trie.h" /* after device.h, which defines TRIE_LOAD */
 
-/* Reverse-path filtering on the device. The gateway kernel disables it: the host has verified
- * sources, and the inner source of a tunnel is not subject to it. */
+/* Reverse-path filtering and VRFs on the device. The gateway kernel disables both: the host has verified
+ * sources, the inner source of a tunnel is not subject to it, and ports of a gateway have no VRF. */
 #ifndef CHECK_REVERSE_PATH
 #define CHECK_REVERSE_PATH 1
 #endif
@@ -62,6 +62,31 @@ DEVICE uint32_t lookup_src_root(struct snapshot s, const struct packet *p)
 	return trie_root(ipv4 ? s.ipv4 : s.ipv6, ip_word(p, ipv4 ? IPV4_SRC : IPV6_SRC));
 }
 
+/* Returns the trie's word at which lookups of a packet's addresses in a VRF start. */
+DEVICE uint32_t lookup_vrf_word(struct snapshot s, const struct packet *p, uint32_t vrf)
+{
+	int ipv4 = p->header[3] >> 16 == bswap16(ETHERTYPE_IPV4);
+
+	return trie_vrf(ipv4 ? s.ipv4 : s.ipv6, vrf);
+}
+
+/* Returns the next-hop index of a final word. A VRF has no default route outside of its words. */
+DEVICE uint32_t next_hop_in(struct snapshot s, int ipv4, uint32_t vrf, uint32_t word)
+{
+	return unlikely(vrf) ? word & TRIE_NEXT_HOP_MASK : trie_next_hop(ipv4 ? s.ipv4 : s.ipv6, word);
+}
+
+/* Returns the next-hop index of a packet's destination in a VRF, from the VRF's word or a final word on. */
+DEVICE uint32_t lookup_dst_in_vrf(struct snapshot s, const struct packet *p, int ipv4, uint32_t word)
+{
+	uint32_t at = 4 * (ipv4 ? IPV4_DST : IPV6_DST), end = at + (ipv4 ? 4 : 16);
+
+	PRAGMA_UNROLL_1
+	for (; word & TRIE_REFERENCE && at < end; at++)
+		word = trie_next(ipv4 ? s.ipv4 : s.ipv6, word, byte_at(p, at));
+	return word & TRIE_NEXT_HOP_MASK;
+}
+
 /* Returns the next-hop index of a packet's destination, from its root word on. */
 DEVICE uint32_t lookup_dst(struct snapshot s, const struct packet *p, int ipv4, uint32_t word)
 {
@@ -82,7 +107,8 @@ DEVICE uint32_t drop_reason(uint32_t kind)
 {
 	const uint64_t reasons = REASON_BYTE(KIND_NONE, DROP_NO_ROUTE) | REASON_BYTE(KIND_LOCAL, DROP_LOCAL_DELIVERY) |
 				 REASON_BYTE(KIND_BLACKHOLE, DROP_BLACKHOLE) | REASON_BYTE(KIND_UNREACHABLE, DROP_UNREACHABLE) |
-				 REASON_BYTE(KIND_PROHIBIT, DROP_PROHIBIT) | REASON_BYTE(KIND_NO_PORT, DROP_NO_PORT);
+				 REASON_BYTE(KIND_PROHIBIT, DROP_PROHIBIT) | REASON_BYTE(KIND_NO_PORT, DROP_NO_PORT) |
+				 REASON_BYTE(KIND_NO_TABLE, DROP_NO_TABLE);
 	return reasons >> kind % 8 * 8 & 0xff;
 }
 
@@ -93,22 +119,26 @@ DEVICE struct candidate look_up(const struct tables *t, struct snapshot s, struc
 	struct candidate c = {{0, 0, 0}, {header, frame + ETHERNET_LEN, 0, 0, 0, 0}, 0, may_be_partial(t, f.port % MAX_PORTS), 0, 0, 0, 0}; /* port without flags */
 	struct packet *p = &c.packet;
 	uint32_t dst_word = lookup_dst_root(s, p), src_word = 0;
-	uint32_t mode = CHECK_REVERSE_PATH ? rpf_mode(t, p, f) : RPF_OFF;
-	if (unlikely(mode != RPF_OFF))
+	uint32_t ingress = CHECK_REVERSE_PATH ? load_ingress(t, s, f) : 0, vrf = ingress_vrf(ingress);
+	uint32_t mode = CHECK_REVERSE_PATH ? rpf_mode(ingress, p, f) : RPF_OFF;
+	if (unlikely(vrf))
+		dst_word = src_word = lookup_vrf_word(s, p, vrf);
+	else if (unlikely(mode != RPF_OFF))
 		src_word = lookup_src_root(s, p);
 	uint32_t reason = validate(p, f.len, &c.ipv4);
 
 	if (unlikely(mode != RPF_OFF)) { /* before all other checks: an ICMP error would be sent to the source */
-		lookup_both(s, p, c.ipv4, &dst_word, &src_word);
+		lookup_both(s, p, c.ipv4, vrf ? 0 : TRIE_ROOT_BITS / 8, &dst_word, &src_word);
 		c.uses_tables = 1;
-		if (!rpf_accepts(t, mode, f.port, trie_next_hop(c.ipv4 ? s.ipv4 : s.ipv6, src_word), &c.dependency))
+		if (!rpf_accepts(t, mode, f.port, next_hop_in(s, c.ipv4, vrf, src_word), &c.dependency))
 			reason = DROP_REVERSE_PATH;
 	}
 	if (unlikely(reason != DROP_NONE)) {
 		c.result.verdict = verdict(ACTION_DROP, reason);
 		return c;
 	}
-	uint64_t hop = load_next_hop(t, lookup_dst(s, p, c.ipv4, dst_word));
+	uint32_t id = unlikely(vrf) ? lookup_dst_in_vrf(s, p, c.ipv4, dst_word) : lookup_dst(s, p, c.ipv4, dst_word);
+	uint64_t hop = load_next_hop(t, id);
 	c.uses_tables = 1;
 	c.dependency |= hop_dependency(hop);
 	if (unlikely(hop_kind(hop) != KIND_FORWARD)) {

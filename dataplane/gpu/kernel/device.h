@@ -16,9 +16,11 @@
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 #endif
 #define DEVICE static __device__ inline __attribute__((always_inline))
+#define DEVICE_CALL static __device__ __attribute__((noinline)) /* keeps its registers apart from the caller's */
 #else
 #define ON_DEVICE 0
 #define DEVICE static inline
+#define DEVICE_CALL static __attribute__((noinline))
 #endif
 
 #if ON_DEVICE

@@ -2,8 +2,31 @@
 #ifndef WARPROUTE_ESP_BATCH_H
 #define WARPROUTE_ESP_BATCH_H
 
-#include "crypt.h"
-#include "policies.h"
+#include "encapsulate.h"
+#include "find_sa.h"
+
+/* Prepares a lane's packet once it is staged, and fails it if the staged key does not match the
+ * job. The key record may be reused while a timed-out device still runs; no more of it is staged
+ * than the job says. */
+DEVICE void begin_packet(const struct esp_key *keys, const struct staging *s, const struct aes_tables *t, struct esp_lane *c, uint32_t addr)
+{
+	const struct esp_key *k = staged_key(s, c->key);
+	uint32_t frame = addr - c->start;
+	struct esp_packet p;
+
+	c->esp = c->at + (frame + c->job.esp) / 4;
+	c->failed = key_segments(k, &c->job) != c->job.key >> JOB_KEY_SEGMENTS_SHIFT;
+	if (!c->failed && job_kind(c) == JOB_SEAL && c->job.flags & JOB_ENCAPSULATE) {
+		c->failed = encapsulate(&keys[c->job.key & JOB_KEY_MASK], k, s->words + c->at, &c->job, frame + ETHERNET_LEN, frame + c->job.esp);
+		c->job.high = c->job.header;
+	}
+	c->failed = c->failed || !esp_packet_at(&p, k, s->words + c->esp, c->job.bytes, 0, c->job.high);
+	if (c->failed)
+		return;
+	c->text = p.words;
+	if (job_kind(c) == JOB_SEAL)
+		esp_encrypt_iv(k, t, &p);
+}
 
 /* Finishes a lane's packet: copies the header of the packet to forward to the scratch, sets w to
  * its frame, and *segments to the range to write back. Returns the drop reason. */
@@ -42,18 +65,45 @@ DEVICE uint32_t finish_packet(const struct key_table *v, const struct staging *s
 	return DROP_NONE;
 }
 
+/* Makes the jobs of a staged set's packets, and removes the packets that are the host's. Returns the number of
+ * segments of their keys, to load. */
+DEVICE uint32_t find_staged_set(const struct mailbox *m, const struct tile *tile, const struct key_table *v, const struct staging *s,
+			    uint32_t batch, struct staged_set *g, struct esp_lane *c, struct desc_word w, uint32_t flags)
+{
+	if (g->lanes >> lane_id() & 1) {
+		uint32_t *header = s->words + c->at + (w.low - 2 - c->start) / 4;
+		struct found_job found = find_job(v, header, w.high & 0xffff);
+		if (found.job.key >> JOB_KEY_SEGMENTS_SHIFT <= largest_key(c->segments)) /* the record may be reused, as in begin_packet */
+			c->job = found.job;
+		if (job_kind(c) == JOB_OPEN) {
+			report_sa(m, tile, batch, &c->job, found.seq);
+		} else {
+			struct result r = {0, 0, RESULT_HOST};
+			if (flags & CLASSIFY && !may_be_partial(&m->tables, (w.high >> 16) % MAX_PORTS))
+				r = classify(v->policies, header, (uint8_t *)header + HEADER_IP, w, (flags & CLAMP_MSS) != 0);
+			store_result(m, tile, batch, r);
+		}
+	}
+	g->lanes &= __ballot_sync(FULL_MASK, job_kind(c) == JOB_OPEN);
+	return place_keys(s, g->lanes, c);
+}
+
 /* Seals or opens the staged packets of a batch and updates w. Returns whether the lane's packet is
  * to be looked up, and written back afterwards: *segments. Results of dropped packets are stored. */
 DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, const struct key_table *v,
 			    const struct staging *s, const struct aes_tables *t, struct warp_scratch *scratch, uint32_t batch,
-			    const struct staged_set *g, struct esp_lane *c, struct desc_word *w, struct segments *segments)
+			    struct staged_set *g, struct esp_lane *c, struct desc_word *w, struct segments *segments, uint32_t flags)
 {
-	int mine = g->lanes >> lane_id() & 1;
 	uint32_t reason = DROP_NONE;
 
-	load_staged_set(tile, v->keys, s, c, g->segments);
+	PRAGMA_UNROLL_1
+	for (uint32_t load = g->segments, find = flags & FIND_SAS; load; find = 0) {
+		load_staged_set(tile, v->keys, s, c, load);
+		load = find ? find_staged_set(m, tile, v, s, batch, g, c, *w, flags) : 0;
+	}
+	int mine = g->lanes >> lane_id() & 1;
 	if (mine)
-		begin_packet(s, t, c, w->low);
+		begin_packet(v->keys, s, t, c, w->low);
 	__syncwarp();
 	int gcm = __all_sync(FULL_MASK, !mine || staged_key(s, c->key)->cipher == ESP_GCM);
 	PRAGMA_UNROLL_1
@@ -94,19 +144,26 @@ DEVICE struct job load_job(const struct mailbox *m, const struct tile *tile, uin
 }
 
 /* Processes a batch with ESP jobs: first packets without a job, in place; then those with one, as
- * many at a time as the staging buffer holds. Each is written back once, after its lookup. */
+ * many at a time as the staging buffer holds. Each is written back once, after its lookup. flags are those of the
+ * size word: with FIND_SAS, the device makes the jobs. */
 DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, const struct key_table *v,
 			      const struct staging *staging, const struct aes_tables *t, struct warp_scratch *scratch,
-			      uint32_t batch, struct desc_word w)
+			      uint32_t batch, struct desc_word w, uint32_t flags)
 {
-	struct esp_lane c = esp_lane_of(load_job(m, tile, batch), w);
-	uint32_t pending = __ballot_sync(FULL_MASK, job_kind(&c) >= JOB_SEAL);
+	int find = (flags & FIND_SAS) != 0;
+	struct esp_lane c = find ? received_lane_of(w) : esp_lane_of(load_job(m, tile, batch), w);
+	int received = find && has_packet(tile, batch), staged = find ? received && may_classify(w) : job_kind(&c) >= JOB_SEAL;
+	uint32_t pending = __ballot_sync(FULL_MASK, staged);
 	int active = job_kind(&c) == JOB_PLAIN;
 	struct snapshot s = load_headers(m, tile, scratch, w, active);
 	struct staged_set g = {0, 0, staging->size};
 	struct segments segments = {0, 0};
 	uint8_t *frame = tile->umem + w.low;
 
+	if (received && !staged) {
+		struct result r = {0, 0, RESULT_HOST};
+		store_result(m, tile, batch, r);
+	}
 	PRAGMA_UNROLL_1
 	for (;;) {
 		process_batch(m, tile, scratch, s, batch, w, frame, active, g.lanes ? ACCESS_STAGED : ACCESS_32);
@@ -114,11 +171,11 @@ DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, 
 		zero_keys(staging, &g);
 		if (!pending)
 			return;
-		g = place_packets(staging, pending, &c);
+		g = place_packets(staging, pending, &c, find);
 		if (!g.lanes)
 			return; /* the staging buffer is too small for a packet; the host prevents it */
 		pending &= ~g.lanes;
-		active = crypt_staged_set(m, tile, v, staging, t, scratch, batch, &g, &c, &w, &segments);
+		active = crypt_staged_set(m, tile, v, staging, t, scratch, batch, &g, &c, &w, &segments, flags);
 		frame = (uint8_t *)(staging->words + c.at) + (w.low - c.start);
 		w.low |= c.admitted; /* in the result's address */
 	}

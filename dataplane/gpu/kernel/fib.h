@@ -20,9 +20,11 @@ DEVICE uint64_t word_mac(uint64_t word) { return word >> WORD_MAC_SHIFT; }
 DEVICE uint32_t adjacency_port(uint64_t word) { return word & 0xffff; }
 DEVICE uint32_t port_mtu(uint64_t word) { return word & 0xffff; }
 
-/* The reverse-path filter modes of a port (RFC 3704): a byte for IPv4, then one for IPv6. */
+/* The word of a port for received packets: the reverse-path filter modes (RFC 3704), a byte for IPv4, then
+ * one for IPv6, and the VRF in whose tables destinations and sources are looked up (15), 0 for none. */
 DEVICE uint32_t reverse_path_ipv4(uint32_t word) { return word & 0xff; }
 DEVICE uint32_t reverse_path_ipv6(uint32_t word) { return word >> 8 & 0xff; }
+DEVICE uint32_t ingress_vrf(uint32_t word) { return word >> PORT_VRF_SHIFT; }
 
 /* Returns the MTU of a next hop through a port. A route without an MTU has the largest number after
  * subtracting 1. */

@@ -11,9 +11,9 @@
 /* Lengths and offsets are in bytes. */
 struct job {
 	uint32_t key;        /* index of the key record; from bit JOB_KEY_SEGMENTS_SHIFT on, the segments of it in use */
-	uint32_t high;       /* upper half of a 64-bit sequence number */
+	uint32_t high;       /* upper half of a 64-bit sequence number; with JOB_ENCAPSULATE the lower half */
 	uint16_t esp, bytes; /* offset of the SPI in the frame; length from there to the end of the ICV */
-	uint16_t header;     /* open in transport mode: length of the IP headers in front of ESP */
+	uint16_t header;     /* open in transport mode: length of the IP headers in front of ESP; with JOB_ENCAPSULATE bits 32 to 47 of the sequence number */
 	uint16_t flags;
 };
 
@@ -21,10 +21,11 @@ struct job {
 
 CHECK_JOB_LAYOUT;
 
-/* Keys, policies and staging buffer size: the second parameter of the gateway kernel. */
+/* Keys, policies, SPIs and staging buffer size: the second parameter of the gateway kernel. */
 struct key_table {
 	const struct esp_key *keys;
 	const uint64_t *policies; /* the address of the policies (policies.h) */
+	const uint64_t *spis;     /* index of inbound SAs: SPI_SLOTS words, SPI << 32 | key; 0 ends a search */
 	uint64_t staging_words; /* of a warp's staging buffer */
 };
 

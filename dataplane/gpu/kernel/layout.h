@@ -39,6 +39,7 @@
 #define DROP_XFRM_IN_ECN_ERROR 41
 #define DROP_XFRM_OUT_STATE_PROTO_ERROR 47
 #define DROP_REVERSE_PATH 52
+#define DROP_NO_TABLE 61
 
 /* Words of the forwarding tables: package fib. */
 #define KIND_NONE 0
@@ -48,12 +49,14 @@
 #define KIND_UNREACHABLE 4
 #define KIND_PROHIBIT 5
 #define KIND_NO_PORT 6
+#define KIND_NO_TABLE 7
 #define HOP_KIND_SHIFT 56
 #define HOP_MTU_SHIFT 40
 #define HOP_ZERO_SHIFT 33
 #define HOP_GROUP_SHIFT 32
 #define WORD_MAC_SHIFT 16
 #define ECMP_BUCKETS 256 /* adjacencies of an ECMP group */
+#define PORT_VRF_SHIFT 16 /* of the word of a port for received packets */
 #define RPF_OFF 0
 #define RPF_LOOSE 1
 #define RPF_STRICT 2
@@ -85,6 +88,9 @@
 #define INLINE_HEADERS 0x40000000u /* flags: headers are inlined, */
 #define INLINE_SHORT_HEADERS 0x10000000u /* short headers are inlined, */
 #define HAS_JOBS 0x20000000u /* packets have ESP jobs (job.h) */
+#define FIND_SAS 0x8000000u /* the device finds the SAs of received ESP (find_sa.h) */
+#define CLASSIFY 0x4000000u /* the device finds the tunnels of plaintext to seal (classify.h) */
+#define CLAMP_MSS 0x2000000u /* with CLASSIFY: the host lowers MSS options */
 #define STOP 0xffffffffu /* control word: the kernel ends */
 #define INLINE_BATCHES 3 /* batches of a slot with room for inlined headers */
 #define HEADER_BYTES 64
@@ -105,15 +111,29 @@
 #define JOB_KIND 3 /* mask of the kind */
 #define JOB_PLAIN 0 /* no ESP processing, only lookup */
 #define JOB_DECIDED 1 /* no processing: the host has decided */
-#define JOB_SEAL 2 /* encrypt in place: the host wrote headers, padding, and a nonce as CBC's IV */
+#define JOB_SEAL 2 /* encrypt in place: the host wrote headers, padding, and a nonce as CBC's IV, unless JOB_ENCAPSULATE is set */
 #define JOB_OPEN 3
 #define JOB_EXTENDED 4 /* 64-bit sequence numbers */
 #define JOB_TRANSPORT 8 /* open: transport mode */
 #define JOB_UDP_CHECKSUM 16 /* seal: compute the checksum of UDP in front of ESP, over IPv6 */
+#define JOB_ENCAPSULATE 8 /* seal: write all headers (encapsulate.h) */
 #define JOB_ARG_SHIFT 5 /* open: the outer traffic class; in transport mode the offset of the next-header field */
 #define JOB_KEY_SEGMENTS_SHIFT 24
 #define JOB_ICV_FAILED 1 /* as the length of a dropped packet: the ICV does not match */
 #define RESULT_ADMITTED 1 /* open: in the address of a forwarded packet: the policies of both directions admit it */
+#define RESULT_HOST 61440 /* a verdict, of a packet that the host has to process */
+#define RESULT_PROTECT 61441 /* a verdict: the packet is to be sealed by the tunnel in place of its address */
+
+/* SA lookup (find_sa.h). */
+#define FRAME_BYTES 2048
+#define HEADERS_IPV6 1 /* bits of esp_key.headers */
+#define HEADERS_UDP 2
+#define HEADERS_SET_DF 4
+#define HEADERS_COPY_DF 8
+#define SPI_SLOTS 65536
+#define SPI_SHIFT 16
+#define SPI_HASH 0x9e3779b1u
+#define SPI_REMOVED 1
 
 #define CHECK_FRAME_LAYOUT \
 	static_assert(__builtin_offsetof(struct frame, addr) == 0, "struct frame: addr"); \
@@ -181,7 +201,8 @@
 #define CHECK_KEY_TABLE_LAYOUT \
 	static_assert(__builtin_offsetof(struct key_table, keys) == 0, "struct key_table: keys"); \
 	static_assert(__builtin_offsetof(struct key_table, policies) == 8, "struct key_table: policies"); \
-	static_assert(__builtin_offsetof(struct key_table, staging_words) == 16, "struct key_table: staging_words"); \
-	static_assert(sizeof(struct key_table) == 24, "struct key_table: size")
+	static_assert(__builtin_offsetof(struct key_table, spis) == 16, "struct key_table: spis"); \
+	static_assert(__builtin_offsetof(struct key_table, staging_words) == 24, "struct key_table: staging_words"); \
+	static_assert(sizeof(struct key_table) == 32, "struct key_table: size")
 
 #endif

@@ -8,7 +8,8 @@
  *	first                    the sequence number of the slot's first tile since the launch
  *	results                  a struct result per packet
  *	descriptors              warp batches
- *	jobs                     a struct job per packet, like results (job.h)
+ *	jobs                     a struct job per packet, like results (job.h); of a tile with FIND_SAS, the device
+ *	                         stores 8 bytes per packet here: key index and sequence number
  *	headers, short headers   inlined headers of the first batches (low-latency path)
  *	completions              inline completions of these packets
  *

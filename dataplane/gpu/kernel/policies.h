@@ -1,10 +1,10 @@
-/* Policies of decrypted packets: the common case of package gateway's checks. Offsets are in bytes from the
- * packet's first segment in the staging buffer. Included by esp_batch.h.
+/* Policies of decrypted packets and of received plaintext: the common case of package gateway's checks. Offsets are
+ * in bytes from w. Included by classify.h.
  *
  * The device has no state of SAs and answers no ICMP errors, so it only recognizes packets that both policy
- * tables admit: decrypted by the tunnel that their policy names, and not to be encrypted again. The
- * host checks all others: fragments, ICMP, packets with extension headers, ESP in ESP, and packets that
- * a policy refuses. */
+ * tables admit: decrypted by the tunnel that their policy names, and not to be encrypted again; or
+ * admitted in plaintext, and to be encrypted. The host checks all others: fragments, ICMP, packets with
+ * extension headers, ESP in ESP, and packets that a policy refuses. */
 #ifndef WARPROUTE_POLICIES_H
 #define WARPROUTE_POLICIES_H
 
@@ -15,7 +15,6 @@
 #include "../../../ipsec/policy/policy.h"
 
 #define PROTOCOL_ICMP 1
-#define PROTOCOL_ESP 50
 #define PROTOCOL_ICMPV6 58
 #define PROTOCOL_MOBILITY 135
 #define PORT_NATT 4500
@@ -29,7 +28,7 @@ DEVICE struct policy_key policy_key6(const uint32_t *w)
 	return (struct policy_key){(uint64_t)bswap32(w[0]) << 32 | bswap32(w[1]), (uint64_t)bswap32(w[2]) << 32 | bswap32(w[3])};
 }
 
-/* Fills in the selectors of a decrypted packet. Returns 0 if the host has to check it. */
+/* Fills in the selectors of a packet. Returns 0 if the host has to check it. */
 DEVICE int policy_flow_of(const uint32_t *w, const struct inner *in, struct policy_flow *f)
 {
 	const uint32_t *h = w + in->ip / 4;
@@ -87,6 +86,25 @@ DEVICE int policies_admit(const uint64_t *policies, const uint32_t *w, const str
 		return 0;
 	struct policy_match outbound = policy_lookup(words + load32(words), &f);
 	return outbound.policy < 0 || policy_action(outbound.verdict) == POLICY_BYPASS;
+}
+
+#define NO_TUNNEL 0xffffffffu
+
+/* Returns the tunnel by which a packet that was received in plaintext is to leave, or NO_TUNNEL. */
+DEVICE uint32_t protecting_tunnel(const uint64_t *policies, const uint32_t *w, const struct inner *in)
+{
+	const uint32_t *words = (const uint32_t *)(uintptr_t)load64(policies);
+	struct policy_flow f;
+
+	if (!words || !policy_flow_of(w, in, &f))
+		return NO_TUNNEL;
+	struct policy_match outbound = policy_lookup(words + load32(words), &f);
+	if (outbound.policy < 0 || policy_action(outbound.verdict) != POLICY_PROTECT)
+		return NO_TUNNEL;
+	struct policy_match inbound = policy_lookup(words + POLICY_HEADER_WORDS, &f);
+	if (inbound.policy >= 0 && policy_action(inbound.verdict) != POLICY_BYPASS)
+		return NO_TUNNEL;
+	return policy_target(outbound.verdict);
 }
 
 #endif

@@ -10,21 +10,24 @@
 
 #include "../../../lookup/trie/trie.h" /* after device.h, which defines TRIE_LOAD */
 
-/* Returns the filter word of the port that received a frame; RPF_OFF if its port has router flags.
- * No route depends on the word: a lookup may see the old or the new one. */
-DEVICE uint32_t load_rpf_word(const struct tables *t, struct frame f)
+/* Loads the word of the port that received a frame, after the snapshot: the number of its VRF may be reused
+ * in the next generation. */
+DEVICE uint32_t load_ingress(const struct tables *t, struct snapshot s, struct frame f)
 {
-	if (likely(t->hot && f.port < HOT_PORTS))
-		return t->hot->reverse_paths[f.port];
-	return f.port < MAX_PORTS ? load32(&t->reverse_paths[f.port]) : RPF_OFF;
+	uint32_t number = f.port % MAX_PORTS; /* without router flags */
+
+	if (likely(t->hot && number < HOT_PORTS))
+		return t->hot->reverse_paths[number];
+	return load32(&t->reverse_paths[number + (s.generation >> 31)]);
 }
 
-/* Returns the filter mode that applies to a packet, RPF_OFF if its IP header is incomplete. */
-DEVICE uint32_t rpf_mode(const struct tables *t, const struct packet *p, struct frame f)
+/* Returns the filter mode that applies to a packet, by the word of its port: RPF_OFF if its IP header is
+ * incomplete, or its port has router flags. */
+DEVICE uint32_t rpf_mode(uint32_t word, const struct packet *p, struct frame f)
 {
-	uint32_t word = load_rpf_word(t, f), type = bswap16(p->header[3] >> 16);
+	uint32_t type = bswap16(p->header[3] >> 16);
 
-	if (likely(word == RPF_OFF))
+	if (likely(word == 0) || f.port >= MAX_PORTS)
 		return RPF_OFF;
 	if (type == ETHERTYPE_IPV4 && f.len >= ETHERNET_LEN + IPV4_LEN)
 		return reverse_path_ipv4(word);
@@ -33,16 +36,16 @@ DEVICE uint32_t rpf_mode(const struct tables *t, const struct packet *p, struct 
 	return RPF_OFF;
 }
 
-/* Continues the lookups of destination and source from their root words to their final words, with
- * both loads of a step in flight. */
-DEVICE void lookup_both(struct snapshot s, const struct packet *p, int ipv4, uint32_t *dst, uint32_t *src)
+/* Continues the lookups of destination and source from their first words to their final words, with
+ * both loads of a step in flight. The first words resolve a number of bytes of the addresses. */
+DEVICE void lookup_both(struct snapshot s, const struct packet *p, int ipv4, uint32_t bytes, uint32_t *dst, uint32_t *src)
 {
 	const uint32_t *image = ipv4 ? s.ipv4 : s.ipv6;
 	uint32_t to = 4 * (ipv4 ? IPV4_DST : IPV6_DST), from = 4 * (ipv4 ? IPV4_SRC : IPV6_SRC);
 	uint32_t end = ipv4 ? 4 : 16; /* bound for a trie that changes meanwhile */
 
 	PRAGMA_UNROLL_1
-	for (uint32_t at = TRIE_ROOT_BITS / 8; (*dst | *src) & TRIE_REFERENCE && at < end; at++) {
+	for (uint32_t at = bytes; (*dst | *src) & TRIE_REFERENCE && at < end; at++) {
 		uint32_t dst_word = *dst, src_word = *src;
 		if (dst_word & TRIE_REFERENCE)
 			*dst = trie_next(image, dst_word, byte_at(p, to + at));

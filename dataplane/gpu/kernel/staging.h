@@ -49,6 +49,17 @@ struct esp_lane {
 	uint32_t admitted;  /* RESULT_ADMITTED, or 0 */
 };
 
+/* Returns the context of a lane whose packet has no job yet. */
+DEVICE struct esp_lane received_lane_of(struct desc_word w)
+{
+	struct job none = {0, 0, 0, 0, 0, JOB_DECIDED};
+	struct esp_lane c = {none, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+
+	c.start = (w.low - 2) & ~(SECTOR - 1u);
+	c.segments = (w.low + (w.high & 0xffff) - c.start + SECTOR - 1) / SECTOR * SECTOR_SEGMENTS;
+	return c;
+}
+
 /* Returns a lane's context for a job and its descriptor. */
 DEVICE struct esp_lane esp_lane_of(struct job job, struct desc_word w)
 {
@@ -86,9 +97,16 @@ DEVICE void assign_segments(const struct staging *s, struct staged_set *g, uint3
 /* Returns whether a staged key has all segments that another packet needs of its own. */
 DEVICE int covers_key(uint32_t brought, uint32_t record) { return ((record ^ brought) & JOB_KEY_MASK) == 0 && record <= brought; }
 
+/* Returns the segments of the largest key that opens a packet of some segments: GCM has powers, HMAC has states. */
+DEVICE uint32_t largest_key(uint32_t segments)
+{
+	return 1 + ESP_ROUND_KEYS + (segments < ESP_STATES ? ESP_STATES : min32(ESP_POWERS, segments));
+}
+
 /* Places the first pending packets, as many as fit. A packet that needs no more of the previous
- * packet's key shares it. */
-DEVICE struct staged_set place_packets(const struct staging *s, uint32_t pending, struct esp_lane *c)
+ * packet's key shares it. With find, the SAs are not known yet: each packet has room for the largest key, and
+ * place_keys follows. */
+DEVICE struct staged_set place_packets(const struct staging *s, uint32_t pending, struct esp_lane *c, int find)
 {
 	struct staged_set g = {0, 0, s->size & ~3u};
 	uint32_t low = s->size / (4 * SEGMENT_WORDS) + 1, most = 4 * low, last = NO_KEY, keys = 0;
@@ -100,10 +118,12 @@ DEVICE struct staged_set place_packets(const struct staging *s, uint32_t pending
 		uint32_t segments = __shfl_sync(FULL_MASK, c->segments, lane);
 		uint32_t record = __shfl_sync(FULL_MASK, c->job.key, lane);
 		uint32_t start = __shfl_sync(FULL_MASK, c->start, lane);
-		uint32_t needed = covers_key(last, record) ? 0 : record >> JOB_KEY_SEGMENTS_SHIFT;
+		uint32_t needed = find ? largest_key(segments) : covers_key(last, record) ? 0 : record >> JOB_KEY_SEGMENTS_SHIFT;
 		if (low + segments * SEGMENT_WORDS + 1 + needed * SEGMENT_WORDS > g.keys || g.segments + needed + REQUEST_SEGMENTS + segments > most)
 			break;
-		if (needed) {
+		if (find) {
+			g.keys -= needed * SEGMENT_WORDS;
+		} else if (needed) {
 			g.keys -= needed * SEGMENT_WORDS;
 			if (lane_id() == keys) {
 				c->record = record;
@@ -125,6 +145,34 @@ DEVICE struct staged_set place_packets(const struct staging *s, uint32_t pending
 	}
 	__syncwarp();
 	return g;
+}
+
+/* Places the keys of some lanes' packets, and returns the number of their segments, which are the next to load. */
+DEVICE uint32_t place_keys(const struct staging *s, uint32_t lanes, struct esp_lane *c)
+{
+	struct staged_set g = {0, 0, 0};
+	uint32_t last = NO_KEY, at = 0, keys = 0;
+
+	PRAGMA_UNROLL_1
+	for (uint32_t lane = 0; lane < WARP_SIZE; lane++) {
+		if (!(lanes >> lane & 1))
+			continue;
+		uint32_t record = __shfl_sync(FULL_MASK, c->job.key, lane), to = __shfl_sync(FULL_MASK, c->key, lane);
+		if (!covers_key(last, record)) {
+			if (lane_id() == keys) {
+				c->record = record;
+				c->key_word = to;
+				c->key_first_segment = g.segments;
+			}
+			assign_segments(s, &g, KEY_OWNER + keys++, record >> JOB_KEY_SEGMENTS_SHIFT);
+			last = record;
+			at = to;
+		}
+		if (lane_id() == lane)
+			c->key = at;
+	}
+	__syncwarp();
+	return g.segments;
 }
 
 /* A segment to load: its address in host or device memory, NULL for none, and its word offset in the

@@ -1,5 +1,4 @@
-/* reuse: decides on one packet again and again, with and without hot entries, and with and without
- * a reverse-path filter. Each time it changes the tables before another load, in every way the
+/* reuse: decides on one packet again and again, with and without hot entries, a reverse-path filter and a VRF. Each time it changes the tables before another load, in every way the
  * router may change unused entries. The packet must take the old or the new path, never a reused
  * entry of the old one. Prints the number of loads. */
 #include <stdio.h>
@@ -47,12 +46,31 @@ static void lead_to(uint32_t *image, uint32_t hop)
 	image[TRIE_DEFAULT] = hop;
 }
 
+/* A VRF's word refers to a node for 10.0.0.0/8 and 192.0.0.0/8. */
+static void vrf_leads_to(uint32_t *image, uint32_t vrf, uint32_t hop)
+{
+	uint32_t node = TRIE_NODES + vrf * TRIE_NODE;
+
+	image[TRIE_VRFS + vrf] = TRIE_REFERENCE | node;
+	image[node + 10] = image[node + 192] = 8 << TRIE_NEXT_HOP_BITS | hop;
+}
+
+static uint32_t mode, in_vrf;
+
+/* The word of the packet's port, in a VRF if it is in one. */
+static uint32_t ingress(uint32_t vrf) { return mode | (in_vrf ? vrf << PORT_VRF_SHIFT : 0); }
+
 /* The old path leads through an ECMP group. */
 static void before_change(void)
 {
 	ipv4 = (uintptr_t)images[0];
 	lead_to(images[0], OLD);
 	lead_to(images[1], NEW);
+	vrf_leads_to(images[0], OLD, OLD);
+	vrf_leads_to(images[1], OLD, NEW);
+	vrf_leads_to(images[0], NEW, NEW);
+	vrf_leads_to(images[1], NEW, NEW);
+	reverse_paths[1] = ingress(OLD);
 	hops[OLD] = forward_to(0) | (uint64_t)1 << 32;
 	for (uint32_t i = 0; i < ECMP_BUCKETS; i++)
 		groups[i] = OLD;
@@ -64,12 +82,16 @@ static void before_change(void)
 	ports[1] = ports[2] = 1500;
 }
 
-/* Replaces the image, then reuses all entries of the old path. */
+/* Replaces the image and moves the port to the other VRF, then reuses all entries of the old path. */
 static void change(void)
 {
 	ipv4 = (uintptr_t)images[1];
+	reverse_paths[1] = ingress(NEW);
 	generation++;
 	lead_to(images[0], WRONG);
+	vrf_leads_to(images[0], OLD, WRONG);
+	vrf_leads_to(images[1], OLD, WRONG);
+	vrf_leads_to(images[0], NEW, WRONG);
 	hops[OLD] = forward_to(WRONG);
 	for (uint32_t i = 0; i < ECMP_BUCKETS; i++)
 		groups[i] = WRONG;
@@ -128,11 +150,12 @@ int main(void)
 	int sum = 0;
 
 	for (int i = 0; i < 2; i++)
-		if (!(images[i] = calloc(TRIE_NODES, sizeof *images[i])))
+		if (!(images[i] = calloc(TRIE_NODES + 3 * TRIE_NODE, sizeof *images[i])))
 			return 1;
-	for (int way = 0; way < 4; way++) {
+	for (int way = 0; way < 8; way++) {
 		int with_copy = way % 2;
-		reverse_paths[1] = way / 2 ? RPF_STRICT : RPF_OFF;
+		mode = way / 2 % 2 ? RPF_STRICT : RPF_OFF;
+		in_vrf = way / 4;
 		for (loads = 0, change_at = 1; loads >= change_at - 1; change_at++) {
 			before_change();
 			loads = 0;

@@ -1,0 +1,252 @@
+package gpu
+
+import (
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/esp"
+)
+
+// A gateway's chunk passes the GPU once or twice:
+//
+//	first   The frames are posted unread. The device finds the SAs of received ESP and opens it, and finds the
+//	        tunnels of packets to seal. All others are the host's.
+//	last    The host makes jobs of the packets that are not opened, and posts them. It waits until all older chunks
+//	        are in their last pass, so that sequence numbers are in the order of chunks.
+//
+// A chunk whose packets are all opened skips the second pass. One that is expected to have few packets for the
+// first skips that, as the host reads its packets anyway. Without packets to open, the device reads only headers in the
+// first one.
+
+// pass is the progress of a chunk on the GPU.
+type pass uint8
+
+const (
+	lastPass pass = iota // or without ESP
+	firstPass
+	waiting // for the last one
+	opened  // finished by the first one
+)
+
+// findMode says which chunks have a first pass for packets of a kind, received ESP or packets to seal, by what recent
+// chunks had.
+type findMode struct {
+	longest int  // largest mean length of packets in bytes, 0: any
+	on      bool // the kind is one packet in findShare, and packets are not too long
+	pause   int  // chunks until it is tried again: the device did not find what the host found
+	fixed   bool // on is constant, for tests
+}
+
+const (
+	findShare = 4
+	findPause = 1000 // chunks
+	// openedLongest is the largest mean length of received ESP to find SAs of: the device reads whole packets for
+	// that, and for longer ones its part takes longer than the host's anyway.
+	openedLongest = 1000
+
+	prefetched = 64 // packets whose SAs are prefetched together
+)
+
+// observe records a chunk: its packets and their bytes, those of the kind, and of these the ones that the device has
+// found, -1 if it was not asked.
+func (m *findMode) observe(packets, bytes, kind, found int) {
+	if m.fixed {
+		return
+	}
+	m.on = kind*findShare >= packets && (m.longest == 0 || bytes <= m.longest*packets)
+	if found >= 0 && m.on && found*findShare < packets {
+		m.pause = findPause
+	}
+}
+
+// next reports whether the next chunk has a first pass.
+func (m *findMode) next() bool {
+	if m.pause > 0 {
+		m.pause--
+		return false
+	}
+	return m.on
+}
+
+// begin begins a chunk that has slots.
+func (e *Engine) begin(f *flight) {
+	f.repeated = e.shadow.next()
+	if e.ipsec == nil {
+		if f.repeated {
+			e.shadow.keep(f.chunk, nil)
+		}
+		e.post(f)
+		return
+	}
+	f.pass = waiting
+	if f.unread = e.firstPassFlags(); f.unread != 0 && !f.repeated { // a repeated chunk is compared with the host's jobs
+		f.pass = firstPass
+		e.postUnread(f)
+	}
+	e.unposted++
+	e.advance()
+}
+
+// firstPassFlags returns the flags of the next chunk's size words in its first pass, 0 if it has none.
+func (e *Engine) firstPassFlags() (flags uint32) {
+	if e.finding.next() && e.esp.Finds() {
+		flags |= findSAsFlag
+	}
+	if e.classifying.next() && e.esp.Classifies() {
+		flags |= classifyFlag
+		if e.esp.Clamps() {
+			flags |= clampMSSFlag
+		}
+	}
+	return flags
+}
+
+// postUnread posts a chunk without jobs, for the device to find SAs and tunnels.
+func (e *Engine) postUnread(f *flight) {
+	f.jobs = e.ipsec.take(f.chunk)
+	clear(f.chunk.Out[:f.chunk.N])
+	e.setReceiving(f, f.unread&findSAsFlag != 0)
+	for k := range f.tiles {
+		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]
+		e.mailbox.slots[f.slots[k]].post(in, (len(in)+e.tiling.batches-1)/e.tiling.batches, e.number, nil, f.unread)
+	}
+	if e.posted != nil {
+		e.posted(f)
+	}
+}
+
+// advance takes chunks to their last pass, oldest first, up to one whose first pass is not finished.
+func (e *Engine) advance() {
+	for i := 0; e.unposted > 0 && i < len(e.inFlight); i++ {
+		f := &e.inFlight[i]
+		if f.placement != ExecutedOnGPU || f.pass == lastPass || f.pass == opened {
+			continue
+		}
+		if f.pass == firstPass && !e.found(f) {
+			return
+		}
+		e.unposted--
+		e.postJobs(f)
+	}
+}
+
+// found reports whether the first pass of a chunk is finished. Its slots stay in use.
+func (e *Engine) found(f *flight) bool {
+	for f.finished < f.tiles && e.mailbox.slots[f.slots[f.finished]].finished() {
+		f.finished++
+	}
+	return f.finished == f.tiles
+}
+
+// finished reports whether the last pass of a chunk is finished.
+func (e *Engine) finished(f *flight) bool {
+	return f.pass == opened || f.pass == lastPass && e.finishTiles(f)
+}
+
+// postJobs makes jobs of the packets of a chunk that the device has not opened, and posts them. Without any, the
+// chunk is finished.
+func (e *Engine) postJobs(f *flight) {
+	c, rest, found, classified, bytes := f.chunk, f.chunk.N, -1, -1, lengths(f.chunk)
+	first := f.pass == firstPass
+	if first {
+		var protected int
+		rest, protected = e.takeFound(f)
+		if f.unread&findSAsFlag != 0 {
+			found = e.esp.Received()
+		}
+		if f.unread&classifyFlag != 0 {
+			classified = protected
+		}
+		f.finished = 0
+	}
+	switch {
+	case rest == 0:
+		f.pass = opened
+		e.pool.put(f.slots[:f.tiles])
+	case first:
+		f.pass = lastPass
+		e.esp.Rest(c.In[:c.N], c.Out[:c.N], f.jobs, e.ipsec.keys)
+		e.checker.markAll(c, f.jobs)
+	default:
+		f.pass = lastPass
+		f.jobs = e.ipsec.begin(e.esp, &e.checker, c)
+	}
+	aead, hmac := e.esp.Protected()
+	e.finding.observe(c.N, bytes, e.esp.Received(), found)
+	e.classifying.observe(c.N, bytes, aead+hmac-e.esp.Received(), classified)
+	e.setReceiving(f, e.esp.Received() > 0)
+	if e.chooser != nil {
+		e.class = e.classify(f)
+		f.class = e.class
+	}
+	if f.repeated {
+		e.shadow.keep(c, f.jobs)
+	}
+	if rest > 0 {
+		e.post(f)
+	}
+}
+
+// takeFound finishes the packets of a chunk that the device has opened in its first pass. It returns the number of the
+// others, and of these the ones that the device has classified.
+func (e *Engine) takeFound(f *flight) (rest, classified int) {
+	in, out := f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
+	finds := f.unread&findSAsFlag != 0
+	e.esp.BeginFound(f.jobs)
+	for k := range f.tiles {
+		s, first := &e.mailbox.slots[f.slots[k]], f.tileStart(k)
+		results := s.results[:f.tileStart(k+1)-first]
+		found := s.found()[:len(results)]
+		if finds {
+			e.esp.PrefetchFound(found[:min(len(found), prefetched)])
+		}
+		for i, r := range results {
+			if finds && i%prefetched == 0 {
+				next := min(i+prefetched, len(found))
+				e.esp.PrefetchFoundWindows(found[i:next])
+				e.esp.PrefetchFound(found[next:min(next+prefetched, len(found))])
+			}
+			job := &f.jobs[first+i]
+			switch {
+			case r.Verdict == resultHost:
+				rest++
+			case r.Verdict == resultProtect:
+				e.esp.Classified(job, r.Addr(), r.Len())
+				rest++
+				classified++
+			case finds:
+				e.checkFound(&in[first+i], &out[first+i], job, r, found[i])
+			default:
+				out[first+i] = r
+				e.checker.refuse(&out[first+i], in[first+i])
+				job.Kind = esp.Decided
+			}
+		}
+		clear(results)
+	}
+	if rest == len(in) {
+		return rest, classified
+	}
+	e.ipsec.confirm(e, in, out, f.jobs)
+	for i := range f.jobs {
+		if f.jobs[i].Found {
+			f.jobs[i].Kind = esp.Decided
+		}
+	}
+	return rest, classified
+}
+
+// checkFound takes the device's result of a packet whose SA it has found.
+func (e *Engine) checkFound(f *batch.Frame, out *batch.Result, job *esp.Job, r batch.Result, found uint64) {
+	drop, ok := e.esp.Found(*f, job, uint32(found), uint32(found>>32))
+	switch {
+	case !ok || !e.checker.possible(r):
+		*out = r
+		e.checker.refuse(out, *f)
+	case drop.Verdict != 0:
+		*out = drop
+		f.Origin = f.Origin.With(batch.PolicyDone)
+	default:
+		*out = takeResult(*f, job, r)
+		return
+	}
+	job.Kind = esp.Decided
+}
