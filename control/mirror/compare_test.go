@@ -17,7 +17,7 @@ func (w *world) sameAsFresh() {
 	w.t.Helper()
 	w.same(func() []string {
 		other := fib.New(1)
-		fresh := w.mirror(other, Hooks{}, defaults)
+		fresh := w.mirror(other, Hooks{VRFs: w.vrfs}, defaults)
 		defer fresh.Close()
 		return slices.Concat(compareRoutes(w.m.Routes(), fresh.Routes()), w.compareFIBs(other), w.verify())
 	})
@@ -28,7 +28,7 @@ func (w *world) verify() (differences []string) {
 	v, err := w.m.Verify()
 	require.NoError(w.t, err)
 	for _, d := range v.Differences {
-		differences = append(differences, fmt.Sprintf("verify: %v: Linux %q, router %q", d.Address, d.Linux, d.Router))
+		differences = append(differences, fmt.Sprintf("verify: table %d, %v: Linux %q, router %q", d.Table, d.Address, d.Linux, d.Router))
 	}
 	return differences
 }

@@ -83,7 +83,7 @@ func TestGroupWeightsComeFromTheObject(t *testing.T) {
 		Dst: netip.MustParsePrefix("20.0.0.0/8"), Table: unix.RT_TABLE_MAIN, Type: unix.RTN_UNICAST, NexthopID: 10,
 		Hops: []rtnl.Hop{{Index: 1, Gateway: netip.MustParsePrefix("10.1.0.2/32").Addr(), Weight: 44}, {Index: 2, Gateway: netip.MustParsePrefix("10.2.0.2/32").Addr(), Weight: 1}},
 	})
-	r, ok := v.routes.Get(netip.MustParsePrefix("20.0.0.0/8"))
+	r, ok := v.routes[0].Get(netip.MustParsePrefix("20.0.0.0/8"))
 	if !ok || r.hops.Hops[0].Weight != 300 {
 		t.Errorf("got %+v", r.hops)
 	}

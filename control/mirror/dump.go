@@ -18,12 +18,15 @@ import (
 type linuxDump struct {
 	links     map[int]rtnl.Link
 	objects   map[uint32]rtnl.Nexthop
-	neighbors map[neighborID]fib.MAC // usable
-	routes    bart.Table[linuxRoute] // best route of each prefix
-	same      map[string]*rtnl.Route // one for all routes with the same hops
+	neighbors map[neighborID]fib.MAC             // usable
+	routes    map[uint32]*bart.Table[linuxRoute] // best route of each prefix, of VRFs by table; 0: main
+	rules     map[string][]ingressRule           // by ingress interface
+	byRules   map[uint32]bool                    // tables of these rules
+	same      map[string]*rtnl.Route             // one for all routes with the same hops
 	key       []byte
 	decisions map[*rtnl.Route]decision // cache of decide, for hops without on-link destinations
 	tunnels   bool                     // routes over XFRM interfaces are supported
+	vrfs      bool                     // ports may be in VRFs
 }
 
 type linuxRoute struct {
@@ -35,13 +38,16 @@ type linuxRoute struct {
 func newLinuxDump() *linuxDump {
 	return &linuxDump{
 		links: map[int]rtnl.Link{}, objects: map[uint32]rtnl.Nexthop{},
-		neighbors: map[neighborID]fib.MAC{}, same: map[string]*rtnl.Route{},
+		neighbors: map[neighborID]fib.MAC{}, same: map[string]*rtnl.Route{}, rules: map[string][]ingressRule{}, byRules: map[uint32]bool{}, routes: map[uint32]*bart.Table[linuxRoute]{0: {}},
 	}
 }
 
 // read dumps everything.
 func (v *linuxDump) read(conn *rtnl.Conn) error {
 	queries := []rtnl.Query{rtnl.Links(), rtnl.Nexthops()}
+	for _, f := range families {
+		queries = append(queries, rtnl.Rules(f)) // they name tables
+	}
 	for _, f := range families {
 		queries = append(queries, rtnl.Neighbors(f), rtnl.Routes(f))
 	}
@@ -56,7 +62,12 @@ func (v *linuxDump) read(conn *rtnl.Conn) error {
 func (v *linuxDump) add(msg rtnl.Message) error {
 	switch msg.Type {
 	case unix.RTM_NEWLINK:
-		return rtnl.Parse(msg, func(l *rtnl.Link) { v.links[l.Index] = *l })
+		return rtnl.Parse(msg, func(l *rtnl.Link) {
+			v.links[l.Index] = *l
+			if _, own := tables[l.VRFTable]; v.vrfs && l.Kind == "vrf" && !own {
+				v.routes[l.VRFTable] = &bart.Table[linuxRoute]{}
+			}
+		})
 	case unix.RTM_NEWNEXTHOP:
 		return rtnl.Parse(msg, func(o *rtnl.Nexthop) { v.objects[o.ID] = *o })
 	case unix.RTM_NEWNEIGH:
@@ -65,15 +76,31 @@ func (v *linuxDump) add(msg rtnl.Message) error {
 				v.neighbors[neighborID{n.Index, n.Addr}] = mac
 			}
 		})
+	case unix.RTM_NEWRULE:
+		return rtnl.Parse(msg, v.addRule)
 	case unix.RTM_NEWROUTE:
 		return rtnl.Parse(msg, v.addRoute)
 	}
 	return nil
 }
 
+func (v *linuxDump) addRule(r *rtnl.Rule) {
+	if !v.vrfs || r.Ingress == "" || r.Family != unix.AF_INET && r.Family != unix.AF_INET6 {
+		return
+	}
+	v.rules[r.Ingress] = append(v.rules[r.Ingress], ingressRule{family: familyIndex(r.Family), priority: r.Priority, table: r.Table, plain: r.Plain})
+	if _, own := tables[r.Table]; !own && v.routes[r.Table] == nil {
+		v.routes[r.Table], v.byRules[r.Table] = &bart.Table[linuxRoute]{}, true
+	}
+}
+
 func (v *linuxDump) addRoute(r *rtnl.Route) {
 	ip := r.Dst.Addr()
-	_, tableOK := tables[r.Table]
+	id := r.Table
+	if _, main := tables[id]; main {
+		id = 0
+	}
+	routes, tableOK := v.routes[id]
 	_, kindOK := kindOf(r)
 	switch {
 	case !tableOK, !kindOK, r.TOS != 0, r.HasSrc, r.Flags&unix.RTM_F_CLONED != 0, ip.IsMulticast(), r.Lifetime < 0,
@@ -92,10 +119,10 @@ func (v *linuxDump) addRoute(r *rtnl.Route) {
 		return // ignored by Linux
 	}
 	class := classOf(r)
-	if have, ok := v.routes.Get(r.Dst); ok && (have.class < class || have.class == class && have.rank >= r.Rank) {
+	if have, ok := routes.Get(r.Dst); ok && (have.class < class || have.class == class && have.rank >= r.Rank) {
 		return // the first of equal routes is used
 	}
-	v.routes.Insert(r.Dst, linuxRoute{class, r.Rank, v.intern(r)})
+	routes.Insert(r.Dst, linuxRoute{class, r.Rank, v.intern(r)})
 }
 
 // expand copies the hops of the next-hop object, which the route lacks if
@@ -140,11 +167,11 @@ func (v *linuxDump) intern(r *rtnl.Route) *rtnl.Route {
 	return shared
 }
 
-// decide returns the decision of Linux for an address if the ports were its only links, and
+// decide returns the decision of Linux for an address in a table if the ports were its only links, and
 // the matching prefix: the host prefix for a neighbor.
-func (v *linuxDump) decide(ports []port, ip netip.Addr) (netip.Prefix, decision) {
+func (v *linuxDump) decide(ports []port, table uint32, ip netip.Addr) (netip.Prefix, decision) {
 	host := netip.PrefixFrom(ip, ip.BitLen())
-	p, r, ok := v.routes.LookupPrefixLPM(host)
+	p, r, ok := v.routes[table].LookupPrefixLPM(host)
 	if !ok {
 		return netip.Prefix{}, decision{kind: fib.KindNone}
 	}
@@ -213,16 +240,22 @@ func (v *linuxDump) forward(ports []port, r *rtnl.Route, ip netip.Addr) (d decis
 	return share(live, mtu), false
 }
 
+// routed is state.routed for a dumped link.
+func (v *linuxDump) routed(l rtnl.Link) bool { return l.Master == 0 || l.InVRF() && v.vrfs }
+
 // portName returns the name of the port that a link is, behind a number of tags, "" for none.
 func (v *linuxDump) portName(ports []port, index, tags int) string {
 	link, known := v.links[index]
-	if i := slices.IndexFunc(ports, func(p port) bool { return p.ifindex == index }); i >= 0 && !link.Claimed() {
+	if i := slices.IndexFunc(ports, func(p port) bool { return p.ifindex == index }); i >= 0 && (!link.Claimed() || v.routed(link)) {
 		return ports[i].Name
 	}
-	if known && link.Kind == "macvlan" && link.Master == 0 && link.MacvlanMode != rtnl.MacvlanPassthru && link.MacvlanMode != rtnl.MacvlanSource {
+	if known && link.Kind == "bond" && v.routed(link) && slices.ContainsFunc(ports, func(p port) bool { return p.Bond != "" && (p.Bond == link.Name || v.links[p.ifindex].Master == index) }) {
+		return link.Name
+	}
+	if known && link.Kind == "macvlan" && v.routed(link) && link.Master == v.links[link.Parent].Master && link.MacvlanMode != rtnl.MacvlanPassthru && link.MacvlanMode != rtnl.MacvlanSource {
 		return v.portName(ports, link.Parent, tags)
 	}
-	if !known || link.Kind != "vlan" || link.Master != 0 || tags == fib.MaxTags || v.portName(ports, link.Parent, tags+1) == "" {
+	if !known || link.Kind != "vlan" || !v.routed(link) || tags == fib.MaxTags || v.portName(ports, link.Parent, tags+1) == "" {
 		return ""
 	}
 	return link.Name

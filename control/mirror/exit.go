@@ -56,8 +56,8 @@ func (s *state) writeExits(h *hop) {
 	if h.kind == fib.KindNoPort {
 		h.exits = s.exitsOf(h)
 	}
-	if h.id != 0 {
-		s.fib.SetExits(h.id, h.exits)
+	if h.id != 0 && s.fib.SetExits(h.id, h.exits) {
+		s.changed = true
 	}
 }
 

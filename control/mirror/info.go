@@ -20,7 +20,8 @@ type RouteInfo struct {
 	Prefix      netip.Prefix `json:"prefix"`                // destination
 	Type        string       `json:"type"`                  // named as by `ip route`: unicast, local, blackhole, ...
 	Kind        string       `json:"kind"`                  // action of the router: forward, tunnel, local, no port, to linux, ...
-	Table       string       `json:"table"`                 // local, main or default
+	Table       string       `json:"table"`                 // local, main or default, or the number of a VRF's table
+	VRF         string       `json:"vrf,omitempty"`         // name of the VRF
 	Protocol    string       `json:"protocol"`              // origin of the route, named as by `ip route`: kernel, static, bgp, ...
 	Metric      uint32       `json:"metric"`                // lowest preferred
 	NexthopID   uint32       `json:"nexthop_id,omitempty"`  // Linux next-hop object
@@ -55,6 +56,7 @@ type NeighborInfo struct {
 type Status struct {
 	RoutesIPv4  int           `json:"routes_ipv4"` // in the forwarding table, including host routes of neighbors
 	RoutesIPv6  int           `json:"routes_ipv6"`
+	VRFs        []VRFInfo     `json:"vrfs,omitempty"`
 	Neighbors   int           `json:"neighbors"`
 	NextHops    int           `json:"next_hops"`
 	Adjacencies int           `json:"adjacencies"`
@@ -74,8 +76,8 @@ func (m *Mirror) Status() (st Status) {
 			Neighbors: len(m.neighbors), NextHops: len(m.hops), Adjacencies: len(m.adjacencies),
 			Events: m.loop.Stats().Events, Malformed: m.loop.Stats().Malformed,
 			Resyncs: m.loop.Stats().Resyncs, Audits: m.audits,
-			LastUpdate: m.lastUpdate,
-			Warnings:   slices.Clone(m.warnings),
+			LastUpdate: m.lastUpdate, VRFs: m.vrfInfos(),
+			Warnings: slices.Clone(m.warnings),
 		}
 	})
 	return st
@@ -113,36 +115,69 @@ func (m *Mirror) settle() {
 // Routes returns all routes that the router uses, sorted by prefix.
 func (m *Mirror) Routes() (all []RouteInfo) {
 	m.do(func() {
-		all = make([]RouteInfo, 0, m.routes.Size())
+		all = make([]RouteInfo, 0, m.main.routes.Size())
 		paths := map[*hop][]PathInfo{}
-		for p, head := range m.routes.All() {
-			best := head.best()
-			for r := head; r != nil; r = r.next {
-				if _, done := paths[r.hop]; !done {
-					paths[r.hop] = m.pathInfos(r.hop, netip.Addr{})
+		for _, t := range m.allTables() {
+			for p, head := range t.routes.All() {
+				best := head.best()
+				for r := head; r != nil; r = r.next {
+					if _, done := paths[r.hop]; !done {
+						paths[r.hop] = m.pathInfos(r.hop, netip.Addr{})
+					}
+					all = append(all, m.routeInfo(t, p, r, paths[r.hop], r == best))
 				}
-				all = append(all, m.routeInfo(p, r, paths[r.hop], r == best))
 			}
 		}
 	})
-	slices.SortStableFunc(all, func(a, b RouteInfo) int { return a.Prefix.Compare(b.Prefix) })
+	slices.SortStableFunc(all, func(a, b RouteInfo) int {
+		return cmp.Or(cmp.Compare(a.VRF, b.VRF), a.Prefix.Compare(b.Prefix))
+	})
 	return all
 }
 
-// Lookup returns the route to an address. It is not ok without a route.
+// Lookup returns the route to an address in table main. It is not ok without a route.
 func (m *Mirror) Lookup(ip netip.Addr) (info RouteInfo, ok bool) {
+	m.do(func() { info, ok = m.lookupIn(m.main, ip) })
+	return info, ok
+}
+
+// LookupInVRF returns the route to an address in the table of a VRF, and the VRF's number in the FIB. The error says that the router has no such VRF.
+func (m *Mirror) LookupInVRF(vrf string, ip netip.Addr) (info RouteInfo, number uint16, ok bool, err error) {
+	m.do(func() {
+		if t := m.tableNamed(vrf); t != nil {
+			number = t.vrf
+			info, ok = m.lookupIn(t, ip)
+			return
+		}
+		err = fmt.Errorf("VRF %q: the router has %s", vrf, m.listVRFs())
+	})
+	return info, number, ok, err
+}
+
+// LookupFrom returns the route to the destination of a packet that a port receives. It is not ok without a route.
+func (m *Mirror) LookupFrom(port int, ip netip.Addr) (info RouteInfo, ok bool) {
+	m.do(func() {
+		t := m.tableOfPort(port)
+		if c := m.combinedOf(port); c != nil && ip.IsValid() {
+			t = c.tableFor(&m.state, ip.WithZone(""))
+		}
+		if t != nil {
+			info, ok = m.lookupIn(t, ip)
+		}
+	})
+	return info, ok
+}
+
+func (s *state) lookupIn(t *table, ip netip.Addr) (info RouteInfo, ok bool) {
 	ip = ip.WithZone("") // Linux routes IPv4-mapped addresses by IPv6, too
 	if !ip.IsValid() {
 		return info, false
 	}
-	m.do(func() {
-		var p netip.Prefix
-		var r *route
-		if p, r, ok = m.routes.LookupPrefixLPM(netip.PrefixFrom(ip, ip.BitLen())); ok {
-			r = r.best()
-			info = m.routeInfo(p, r, m.pathInfos(r.hop, ip), true)
-		}
-	})
+	p, r, ok := t.routes.LookupPrefixLPM(netip.PrefixFrom(ip, ip.BitLen()))
+	if ok {
+		r = r.best()
+		info = s.routeInfo(t, p, r, s.pathInfos(r.hop, ip), true)
+	}
 	return info, ok
 }
 
@@ -173,33 +208,33 @@ func (m *Mirror) Neighbors() (all []NeighborInfo) {
 	return all
 }
 
-func (s *state) routeInfo(p netip.Prefix, r *route, paths []PathInfo, installed bool) RouteInfo {
+func (s *state) routeInfo(t *table, p netip.Prefix, r *route, paths []PathInfo, installed bool) RouteInfo {
 	return RouteInfo{
-		Prefix: p, Type: nameOf(typeNames, r.kind), Kind: r.hop.action(p.Addr().Is4()),
-		Table: nameOf(tableNames, uint8(r.table())), Protocol: nameOf(protocolNames, r.protocol),
+		Prefix: p, Type: nameOf(typeNames, r.kind), Kind: r.hop.action(t, p.Addr().Is4()),
+		Table: nameOfTable(t, r), VRF: strings.Join(s.vrfNames(t), ","), Protocol: nameOf(protocolNames, r.protocol),
 		Metric: r.metric(), NexthopID: r.hop.object, MTU: r.hop.mtu, Installed: installed, Paths: paths,
-		Unsupported: unsupportedRoute(p, r, paths),
+		Unsupported: unsupportedRoute(t, p, r, paths),
 	}
 }
 
 // ToLinux is the kind of a route whose packets Linux forwards.
 const ToLinux = "to linux"
 
-// action returns what the router does with packets of a family.
-func (h *hop) action(ipv4 bool) string {
+// action returns what the router does with packets of a family in a table.
+func (h *hop) action(t *table, ipv4 bool) string {
 	switch {
 	case h.tunnel:
 		return "tunnel"
-	case h.exitsByLinux(ipv4):
+	case t.vrf == 0 && h.exitsByLinux(ipv4):
 		return ToLinux
 	}
 	return h.kind.String()
 }
 
 // unsupportedRoute returns the reason for not forwarding as Linux does, "" for none.
-func unsupportedRoute(p netip.Prefix, r *route, paths []PathInfo) Unsupported {
+func unsupportedRoute(t *table, p netip.Prefix, r *route, paths []PathInfo) Unsupported {
 	switch {
-	case r.hop.exitsByLinux(p.Addr().Is4()):
+	case t.vrf == 0 && r.hop.exitsByLinux(p.Addr().Is4()):
 		return ""
 	case r.kind == unix.RTN_MULTICAST && r.hop.kind == fib.KindBlackhole:
 		return MulticastType

@@ -141,7 +141,7 @@ func TestClosedMirror(t *testing.T) {
 func TestStartWithoutTheLink(t *testing.T) {
 	w := newWorld(t)
 	err := w.router.Do(func() error {
-		m, err := Start(w.fib, []Port{{"lan", 4711}}, Hooks{}, nil)
+		m, err := Start(w.fib, []Port{{Name: "lan", Ifindex: 4711}}, Hooks{}, nil)
 		if err == nil {
 			m.Close()
 		}

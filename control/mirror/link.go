@@ -18,6 +18,7 @@ type link struct {
 	up         bool
 	port       int     // number of its port, -1 if not a port
 	extra      macvlan // as reported, of kind "macvlan"
+	vrfTable   uint32  // of kind "vrf": the table of Linux, as followed
 	ignored    bool    // neighbors of the link were ignored while it was not a logical port
 	suppresses bool    // suppressed routes or paths return with the link or an address
 	seen       uint32
@@ -35,14 +36,13 @@ type port struct {
 	up      bool
 }
 
-// portOf returns the physical port of a link, -1 if it is none or a member of a VRF, bond or team.
+// portOf returns the physical port of a link, -1 if it is none or a member of a VRF, bond or team, except one of
+// the port's own bond.
 func (s *state) portOf(l *rtnl.Link) int {
 	number := -1
-	if l.Claimed() {
-		return number
-	}
 	for i := range s.ports {
 		switch p := &s.ports[i]; {
+		case p.Bond == "" && s.claimed(l):
 		case p.ifindex == l.Index, p.ifindex == 0 && p.Ifindex == l.Index && !p.gone:
 			return i
 		case p.gone && p.Name == l.Name && l.Flags&unix.IFF_UP == 0:
@@ -61,11 +61,14 @@ func (s *state) portOf(l *rtnl.Link) int {
 // checkPorts returns an error if a port cannot be used at the start.
 func (s *state) checkPorts() error {
 	for i, p := range s.ports {
-		if l := s.links[p.Ifindex]; l != nil && l.InVRF() {
-			return fmt.Errorf("port %s: member of VRF %s, but the router only uses the main table; remove it (ip link set %s nomaster), or run the router in a network namespace instead",
+		if l := s.links[p.Ifindex]; p.Name == "" || l != nil && p.Bond != "" {
+			continue // a free number, or checkBonds
+		}
+		if l := s.links[p.Ifindex]; l != nil && l.InVRF() && !s.hooks.VRFs {
+			return fmt.Errorf("port %s: member of VRF %s, but an IPsec gateway only uses the main table; remove it (ip link set %s nomaster), or run the router in a network namespace instead",
 				p.Name, s.linkName(l.Master), p.Name)
 		}
-		if l := s.links[p.Ifindex]; l != nil && l.Claimed() {
+		if l := s.links[p.Ifindex]; l != nil && s.claimed(&l.Link) {
 			return fmt.Errorf("port %s: member of %s %s, which receives its packets; remove it (ip link set %s nomaster)", p.Name, l.SlaveOf, s.linkName(l.Master), p.Name)
 		}
 		if l := s.links[p.Ifindex]; l != nil && l.Kind == "vlan" && s.portNumber(l.Parent) >= 0 {
@@ -75,13 +78,14 @@ func (s *state) checkPorts() error {
 			return fmt.Errorf("port %d: link %q with index %d does not exist", i, p.Name, p.Ifindex)
 		}
 	}
-	return nil
+	return s.checkBonds()
 }
 
 func (s *state) setLink(r *rtnl.Link) {
 	if r.Family != unix.AF_UNSPEC {
 		return // about a bridge port
 	}
+	defer s.linksChanged()
 	l, known := s.links[r.Index]
 	if !known {
 		l = &link{port: -1}
@@ -90,6 +94,7 @@ func (s *state) setLink(r *rtnl.Link) {
 	wasUp, wasPort, wasFlags, wasTunnel, was := l.up, l.port, l.Flags, l.tunnel(), l.Link
 	s.moveChild(r.Index, l, r)
 	l.Link, l.up, l.seen = *r, r.Up(), s.epoch
+	s.setVRFTable(l, r.VRFTable)
 	s.updatePort(l)
 	if wasTunnel != l.tunnel() {
 		s.tunnelsChanged = true
@@ -103,8 +108,11 @@ func (s *state) setLink(r *rtnl.Link) {
 	if wasUp && !l.up {
 		s.deleteObjectsOver(r.Index)
 	}
-	if wasFlags&^l.Flags&unix.IFF_UP != 0 {
-		s.dropRoutesOver(r.Index)
+	switch {
+	case known && was.Master != l.Master && (was.InVRF() || l.InVRF()):
+		s.dropRoutesOver(r.Index, true)
+	case wasFlags&^l.Flags&unix.IFF_UP != 0:
+		s.dropRoutesOver(r.Index, false)
 	}
 	if wasUp && !l.up {
 		s.suspects.addLink(r.Index)
@@ -117,7 +125,13 @@ func (s *state) setLink(r *rtnl.Link) {
 // updatePort updates the port of a link that has changed.
 func (s *state) updatePort(l *link) {
 	was := l.port
-	if l.port = s.portOf(&l.Link); l.port >= 0 {
+	if l.port = s.portOf(&l.Link); l.port >= 0 && s.ports[l.port].Bond != "" {
+		number := l.port
+		l.port = -1 // the bond has the addresses and routes
+		s.setMember(number, l)
+		return
+	}
+	if l.port >= 0 {
 		if p := s.logical[was]; p != nil && p.Ifindex == l.Index {
 			s.deleteLogical(p)
 		}
@@ -132,6 +146,8 @@ func (s *state) updatePort(l *link) {
 		s.pause(was, l.Index)
 	}
 	l.port = s.setLogical(l, s.logical[was])
+	s.updateMembers(s.bondOf(&l.Link))
+	s.checkMember(l)
 }
 
 // restoreSuppressed schedules a resync for suppressed routes that return with a link or an address.
@@ -142,23 +158,24 @@ func (s *state) restoreSuppressed(index int) {
 	}
 }
 
-// dropRoutesOver drops the IPv4 routes that Linux deletes without an event when a link is set
-// down (fib_sync_down_dev): those without a path over another link, except routes of host
-// scope, such as local addresses.
-func (s *state) dropRoutesOver(index int) {
+// dropRoutesOver drops the IPv4 routes over a link that Linux deletes without an event, except those with a path over
+// another link (fib_sync_down_dev): when the link is set down, all but those of host scope, such as local addresses;
+// when it enters or leaves a VRF, these too (fib_netdev_event).
+func (s *state) dropRoutesOver(index int, local bool) {
 	used := s.markHops(func(h *hop) bool {
-		return h.over(index) && !slices.ContainsFunc(h.paths, func(p path) bool { return s.isAdminUp(p.link) && !p.dead })
+		return h.over(index) && !slices.ContainsFunc(h.paths, func(p path) bool { return p.link != index && s.isAdminUp(p.link) && !p.dead })
 	})
 	if !used {
 		return
 	}
 	s.sweepRoutes(func(p netip.Prefix, r *route) bool {
-		return r.hop.marked && p.Addr().Is4() && r.scope != unix.RT_SCOPE_HOST
+		return r.hop.marked && p.Addr().Is4() && (local || r.scope != unix.RT_SCOPE_HOST)
 	})
 }
 
 func (s *state) setPort(number int, l *link) {
 	p := &s.ports[number]
+	s.setPortVRF(number, l)
 	s.resume(number)
 	if p.ifindex != l.Index {
 		if p.gone {
@@ -193,9 +210,12 @@ func (s *state) deleteLink(index int) {
 	if !known {
 		return
 	}
+	defer s.linksChanged()
 	s.tunnelsChanged = s.tunnelsChanged || l.tunnel() != Tunnel{}
 	s.forgetLogical(index)
+	s.setVRFTable(l, 0)
 	delete(s.links, index)
+	s.updateVRFs()
 	delete(s.forwarding.ipv4, index)
 	s.forgetNeighborsOn(index)
 	s.updateChildren(index)
@@ -208,7 +228,9 @@ func (s *state) deleteLink(index int) {
 	s.resume(number)
 	p := &s.ports[number]
 	p.ifindex, p.up, p.gone = 0, false, true
+	s.closePort(number)
 	s.writePort(number)
+	s.updateMembers(s.bondNamed(p.Bond))
 	if s.hooks.PortGone != nil {
 		s.hooks.PortGone(number)
 	}
@@ -216,6 +238,12 @@ func (s *state) deleteLink(index int) {
 		if other.Name == p.Name { // its event was ignored while the port existed
 			s.suspects.addAll()
 		}
+	}
+}
+
+func (s *state) linksChanged() {
+	if s.hooks.LinksChanged != nil {
+		s.hooks.LinksChanged()
 	}
 }
 

@@ -6,7 +6,8 @@ import "github.com/warproute/warproute/control/rtnl"
 // the port receives frames to it, and routes over the macvlan are routes over the port. Frames that the router
 // sends have the port's MAC address.
 //
-// Those in modes passthru and source are not, nor those in a master: Linux gives them other frames.
+// Those in modes passthru and source are not, nor those in a master, except the VRF of the port: Linux gives them other
+// frames, or another table.
 
 // macvlan is the MAC address of a macvlan link, on a port.
 type macvlan struct {
@@ -18,7 +19,7 @@ type macvlan struct {
 // setMacvlan updates a macvlan and returns the number of its port, or -1.
 func (s *state) setMacvlan(l *link) int {
 	number := s.portNumber(l.Parent)
-	if number < 0 || l.Master != 0 || l.MacvlanMode == rtnl.MacvlanPassthru || l.MacvlanMode == rtnl.MacvlanSource {
+	if number < 0 || !s.routed(&l.Link) || s.links[l.Parent].Master != l.Master && (l.InVRF() || s.links[l.Parent].InVRF()) || l.MacvlanMode == rtnl.MacvlanPassthru || l.MacvlanMode == rtnl.MacvlanSource {
 		l.ignored = true
 		s.reportMacvlan(l, macvlan{})
 		return -1

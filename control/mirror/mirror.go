@@ -17,14 +17,17 @@
 // the state is compared with a dump by mark and sweep. See audit.
 //
 // Differences from Linux:
-//   - Tables local, main and default are searched as one, by longest prefix. Policy rules
-//     beyond Linux's default three, routes by type of service, and IPv6 routes by source are
-//     not supported: each gives a warning. The rule of strongSwan gives one only if its table
-//     and table main lead to different next hops.
+//   - Tables local, main and default are searched as one, by longest prefix. A table of a VRF is searched alone.
+//     Rules by ingress interface are followed: see ingress.go. Other rules beyond Linux's default three, and that of VRFs,
+//     routes by type of service, and IPv6 routes by source are not supported: each gives a warning. The rule of strongSwan
+//     gives one only if its table and table main lead to different next hops.
 //   - Of IPv6 routes with equal metric that are not one multipath route, the first with the
 //     highest preference (RFC 4191) is used.
-//   - A port in a VRF, bond or team is paused until it is removed from it.
+//   - A port in a team, or a bond that is no port, is paused until it is removed from it; on an IPsec gateway
+//     also one in a VRF.
 //   - A link without carrier transmits no packets. Linux would transmit.
+//
+// A bond of ports is a logical port, and its members are none: see bond.go.
 //
 // The VLAN links of ports are ports, too, while they exist: see vlan.go. Routes over the macvlan links of
 // a port are routes over the port.
@@ -46,10 +49,11 @@ import (
 )
 
 // Port is a physical port: a link that the router forwards between. Its number is its index in
-// the slice passed to Start. Logical ports have higher numbers.
+// the slice passed to Start, or that of AddPort. Logical ports have higher numbers.
 type Port struct {
 	Name    string
 	Ifindex int
+	Bond    string // name of the bond of which the link is a member, "" for none: the bond is a logical port
 }
 
 // Hooks are called on changes. Any may be nil. They run on the mirror's goroutine, during
@@ -69,7 +73,7 @@ type Hooks struct {
 	// PortPaused reports that a port joined (paused) or left a VRF, bond or team. A paused
 	// port must not forward.
 	PortPaused func(port int, paused bool)
-	// PortAdded reports a VLAN link that becomes a logical port. It precedes the port's entry in the
+	// PortAdded reports a VLAN link or bond that becomes a logical port. It precedes the port's entry in the
 	// FIB; PortChanged follows.
 	PortAdded func(LogicalPort)
 	// PortRenamed reports another name of a logical port.
@@ -77,6 +81,11 @@ type Hooks struct {
 	// PortDeleted reports that a logical port was deleted. It precedes the deletion of the entry in the
 	// FIB.
 	PortDeleted func(port int)
+	// MembersChanged reports the states of all members of a bond, by its logical port. Until the first report, and
+	// after PortDeleted, members neither receive nor transmit.
+	MembersChanged func(bond int, members []Member)
+	// LinksChanged reports that links were added, deleted or changed.
+	LinksChanged func()
 	// MACAdded and MACDeleted maintain the MAC addresses of macvlan links on a port, physical or logical:
 	// frames to them are received by the port.
 	MACAdded, MACDeleted func(port int, mac [6]byte)
@@ -85,6 +94,8 @@ type Hooks struct {
 	// Tunnels reports all XFRM interfaces after a change. Without the hook, routes over them are as over any
 	// interface that is not a port.
 	Tunnels func([]Tunnel)
+	// VRFs is true if ports may be in VRFs, whose tables the mirror follows. Otherwise it pauses them.
+	VRFs bool
 	// Exits is true if the router passes packets for interfaces that are not ports to Linux, by
 	// ExitInterface.
 	Exits         bool
@@ -120,7 +131,8 @@ var defaults = options{
 	askEvery:      time.Second,
 }
 
-// Start synchronizes f with the calling thread's network namespace until Close. The mirror is
+// Start synchronizes f with the calling thread's network namespace until Close. Ports without a name are
+// numbers of later ports (AddPort). The mirror is
 // the only writer of f. A nil log discards messages.
 func Start(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger) (*Mirror, error) {
 	return start(f, ports, hooks, log, defaults)
@@ -149,6 +161,7 @@ func start(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger, opts options
 		return nil, err
 	}
 	m.checkCharon()
+	m.checkDefaults()
 	m.report(time.Now())
 	m.resolver.start()
 	m.loop.Start(m.run)
@@ -230,6 +243,7 @@ func (m *Mirror) periodic(now time.Time) {
 	m.refresh(now)
 	m.expire(now)
 	m.checkCharon()
+	m.checkDefaults()
 	m.report(now)
 }
 

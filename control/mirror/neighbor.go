@@ -101,7 +101,7 @@ func (s *state) neighborChanged(id neighborID, was, is *neighbor) {
 	} else {
 		s.resolved.Delete(host)
 	}
-	s.markDirty(host)
+	s.markHostDirtyInAll(host)
 }
 
 // routable reports whether packets to an address can be routed.
@@ -109,8 +109,8 @@ func routable(ip netip.Addr) bool { return !ip.IsLinkLocalUnicast() || ip.Is4() 
 
 // hostNeighbor returns the resolved neighbor with an address on a link of the longest matching
 // route, and the MTU of that route.
-func (s *state) hostNeighbor(addr netip.Addr) (id neighborID, mtu uint16, ok bool) {
-	_, head, found := s.routes.LookupPrefixLPM(netip.PrefixFrom(addr, addr.BitLen()))
+func (s *state) hostNeighbor(t *table, addr netip.Addr) (id neighborID, mtu uint16, ok bool) {
+	_, head, found := t.routes.LookupPrefixLPM(netip.PrefixFrom(addr, addr.BitLen()))
 	if !found {
 		return id, 0, false
 	}
@@ -126,11 +126,11 @@ func (s *state) hostNeighbor(addr netip.Addr) (id neighborID, mtu uint16, ok boo
 }
 
 // markNeighborsDirty marks the host routes under a prefix dirty.
-func (s *state) markNeighborsDirty(p netip.Prefix) {
+func (s *state) markNeighborsDirty(t *table, p netip.Prefix) {
 	if s.resolved.Size() == 0 {
 		return
 	}
 	for host := range s.resolved.Subnets(p) {
-		s.markHostDirty(host)
+		s.markHostDirty(t, host)
 	}
 }

@@ -1,7 +1,7 @@
 package mirror
 
-// A port in a VRF, bond or team is paused. The packets of a VRF belong to a table that is not
-// mirrored, and a bond or team receives in place of its members. Routes over a paused port drop
+// A port in a bond or team is paused, since that receives in place of its members, and so is a port in a VRF on an
+// IPsec gateway, which only has the main table. Routes over a paused port drop
 // packets, as over any link that is not a port.
 
 // pause pauses a port whose link joined a VRF, bond or team.

@@ -28,7 +28,14 @@ type route struct {
 // tables are searched in this order.
 var tables = map[uint32]uint64{unix.RT_TABLE_LOCAL: 0, unix.RT_TABLE_MAIN: 1, unix.RT_TABLE_DEFAULT: 2}
 
-func classOf(r *rtnl.Route) uint64 { return tables[r.Table]<<32 | uint64(r.Metric) }
+// classOf returns the class of a route. Those of VRFs have one table, as main.
+func classOf(r *rtnl.Route) uint64 {
+	order, ok := tables[r.Table]
+	if !ok {
+		order = tables[unix.RT_TABLE_MAIN]
+	}
+	return order<<32 | uint64(r.Metric)
+}
 
 func (r *route) metric() uint32 { return uint32(r.class) }
 
@@ -53,12 +60,11 @@ func isECMP(r *rtnl.Route) bool {
 
 // follows reports whether the router uses a route, and warns if it cannot.
 func (s *state) follows(r *rtnl.Route) bool {
-	_, tableOK := tables[r.Table]
 	_, kindOK := kindOf(r)
 	ip := r.Dst.Addr()
 	switch {
 	case r.Family != unix.AF_INET && r.Family != unix.AF_INET6,
-		!tableOK, r.Flags&unix.RTM_F_CLONED != 0,
+		s.tableOf(r.Table) == nil, r.Flags&unix.RTM_F_CLONED != 0,
 		!kindOK,
 		ip.IsMulticast(),
 		!routable(ip) && r.Type == unix.RTN_UNICAST:
@@ -102,7 +108,7 @@ func (s *state) suppress(r *rtnl.Route) bool {
 // say how it changes the other routes of its prefix and metric; a dump has Linux's order.
 func (s *state) addRoute(r *rtnl.Route, flags uint16) {
 	switch {
-	case r.Table == charonTable:
+	case r.Table == charonTable && s.tableOf(r.Table) == nil:
 		s.setCharonRoute(r, false)
 		return
 	case !s.follows(r), s.expired(r):
@@ -116,7 +122,7 @@ func (s *state) addRoute(r *rtnl.Route, flags uint16) {
 		s.markRoute(r)
 		return
 	}
-	e := s.edit(r.Dst)
+	e := s.edit(s.tableOf(r.Table), r.Dst)
 	added := s.newRoute(r, s.hopOf(r, e.oldHop))
 	s.reportHop(r, added.hop)
 	class := e.class(added.class)
@@ -175,7 +181,7 @@ func (r *route) alone() bool { return r.next == nil || r.next.class != r.class }
 
 // deleteRoute applies the deletion of a route.
 func (s *state) deleteRoute(r *rtnl.Route) {
-	if r.Table == charonTable {
+	if r.Table == charonTable && s.tableOf(r.Table) == nil {
 		s.setCharonRoute(r, true)
 	}
 	follows := s.follows(r)
@@ -183,7 +189,7 @@ func (s *state) deleteRoute(r *rtnl.Route) {
 	if !follows {
 		return
 	}
-	e := s.edit(r.Dst)
+	e := s.edit(s.tableOf(r.Table), r.Dst)
 	at := s.find(&e.head, r)
 	if r.Family == unix.AF_INET6 { // the message has the current MTU, which Linux changes without an event
 		for known := e.head; *at == nil && known != nil; known = known.next {
@@ -229,7 +235,7 @@ func (s *state) remainingHops(r *route, deleted *rtnl.Route) (rest []rtnl.Hop) {
 // markRoute marks a route as present in Linux.
 func (s *state) markRoute(r *rtnl.Route) {
 	is := s.newRoute(r, s.findHop(r))
-	for known, _ := s.routes.Get(r.Dst); known != nil; known = known.next {
+	for known, _ := s.tableOf(r.Table).routes.Get(r.Dst); known != nil; known = known.next {
 		if known.identifiedBy(&is, r) {
 			known.seen = s.epoch
 			if known.hop.object == 0 && known.hop != is.hop {

@@ -10,14 +10,15 @@ import (
 
 // routeEdit is a change to the list of a prefix's routes.
 type routeEdit struct {
+	table         *table
 	prefix        netip.Prefix
 	head, oldHead *route
 	oldHop        *hop
 }
 
-func (s *state) edit(p netip.Prefix) routeEdit {
-	head, _ := s.routes.Get(p)
-	return routeEdit{p, head, head, hopAt(head)}
+func (s *state) edit(t *table, p netip.Prefix) routeEdit {
+	head, _ := t.routes.Get(p)
+	return routeEdit{t, p, head, head, hopAt(head)}
 }
 
 // class returns the place in the list where a class begins.
@@ -33,12 +34,12 @@ func (e *routeEdit) class(class uint64) **route {
 func (s *state) finish(e *routeEdit) {
 	switch {
 	case e.head == nil && e.oldHead != nil:
-		s.routes.Delete(e.prefix)
+		e.table.routes.Delete(e.prefix)
 	case e.head != e.oldHead:
-		s.routes.Insert(e.prefix, e.head)
+		e.table.routes.Insert(e.prefix, e.head)
 	}
 	if hopAt(e.head) != e.oldHop {
-		s.markDirty(e.prefix)
+		s.markDirty(e.table, e.prefix)
 	}
 }
 
@@ -66,8 +67,15 @@ func (s *state) forgetRoute(r *route) {
 
 // sweepRoutes drops all routes that match, and reports whether any of them shared its class.
 func (s *state) sweepRoutes(matches func(netip.Prefix, *route) bool) (shared bool) {
+	for _, t := range s.allTables() {
+		shared = s.sweepTable(t, matches) || shared
+	}
+	return shared
+}
+
+func (s *state) sweepTable(t *table, matches func(netip.Prefix, *route) bool) (shared bool) {
 	var found []netip.Prefix // the table must not change during the iteration
-	for p, r := range s.routes.All() {
+	for p, r := range t.routes.All() {
 		for ; r != nil; r = r.next {
 			if matches(p, r) {
 				found = append(found, p)
@@ -76,7 +84,7 @@ func (s *state) sweepRoutes(matches func(netip.Prefix, *route) bool) (shared boo
 		}
 	}
 	for _, p := range found {
-		e := s.edit(p)
+		e := s.edit(t, p)
 		for at := &e.head; *at != nil; {
 			if r := *at; matches(p, r) {
 				shared = shared || !r.alone()

@@ -12,8 +12,8 @@ import (
 	"github.com/warproute/warproute/fib"
 )
 
-// Policy rules beyond Linux's default three are not supported, except that of charon
-// (strongSwan): priority 220, table 220, to which charon adds (install_routes) a route to each
+// Policy rules beyond Linux's default three are not supported, except those by ingress interface (see ingress.go), that
+// of VRFs (l3mdev), and that of charon (strongSwan): priority 220, table 220, to which charon adds (install_routes) a route to each
 // remote network through the peer's gateway, with a source address for local traffic. Protected
 // packets are routed by their outer header, so the table only matters for packets without a
 // policy, and only if it leads to other next hops than table main.
@@ -33,16 +33,31 @@ type charon struct {
 func (s *state) setRule(r *rtnl.Rule, deleted bool) {
 	switch {
 	case r.Family != unix.AF_INET && r.Family != unix.AF_INET6: // multicast routing
-	case r.Plain && r.Table == charonTable && r.Priority == charonPriority:
+	case r.Ingress == "lo": // packets of this host
+	case r.Ingress != "" && s.hooks.VRFs:
+		s.setIngressRule(r, deleted)
+	case r.Ingress == "" && r.Plain && r.Table == charonTable && r.Priority == charonPriority:
 		s.charon.rule[familyIndex(r.Family)] = !deleted
 		s.charon.changed = true
-	case deleted,
-		r.Plain && r.Table == unix.RT_TABLE_LOCAL && r.Priority == 0,
-		r.Plain && r.Table == unix.RT_TABLE_MAIN && r.Priority == 32766,
-		r.Plain && r.Table == unix.RT_TABLE_DEFAULT && r.Priority == 32767:
+	case r.VRFs && s.hooks.VRFs:
+		s.checkVRFRule(r, deleted)
+	case deleted, isDefaultRule(r):
 	default:
 		s.warnOnce("rule", fmt.Sprintf("policy rules are not supported: rule with priority %d (table %d) ignored", r.Priority, r.Table))
 	}
+}
+
+// isDefaultRule reports whether Linux has a rule by default.
+func isDefaultRule(r *rtnl.Rule) bool {
+	switch {
+	case !r.Plain || r.Ingress != "":
+		return false
+	case r.Table == unix.RT_TABLE_LOCAL:
+		return r.Priority < mainPriority // it may be moved behind that of VRFs
+	case r.Table == unix.RT_TABLE_MAIN:
+		return r.Priority == mainPriority
+	}
+	return r.Table == unix.RT_TABLE_DEFAULT && r.Priority == 32767
 }
 
 func familyIndex(family uint8) int {
@@ -103,11 +118,11 @@ func (s *state) checkCharon() {
 
 // sameNextHops reports whether table main has the next hop of a route for its whole prefix.
 func (s *state) sameNextHops(p netip.Prefix, r *rtnl.Route) bool {
-	_, head, found := s.routes.LookupPrefixLPM(p)
+	_, head, found := s.main.routes.LookupPrefixLPM(p)
 	if !found || !sameNextHop(head.best().hop, r) {
 		return false
 	}
-	for inner, head := range s.routes.Subnets(p) {
+	for inner, head := range s.main.routes.Subnets(p) {
 		if inner != p && head.best().table() != unix.RT_TABLE_LOCAL && !sameNextHop(head.best().hop, r) {
 			return false
 		}

@@ -23,14 +23,18 @@ type state struct {
 
 	ports     []port                   // physical
 	logical   map[int]*logical         // by number
+	bonds     []*bond                  // whose members are physical ports
 	children  map[int][]int            // VLAN links by parent
 	links     map[int]*link            // by index
 	objects   map[uint32]*object       // next-hop objects, by ID
-	routes    bart.Table[*route]       // routes of each prefix, by class
+	main      *table                   // tables local, main and default
+	vrfs      map[uint32]*table        // of VRFs, by table of Linux
+	rules     map[string][]ingressRule // by ingress interface
+	combined  map[tablesBefore]*combined
+	missing   uint16                   // see noTable; 0 before the first use
 	neighbors map[neighborID]*neighbor // on ports
 	resolved  bart.Table[int]          // addresses of resolved neighbors, with the number of links
-	hosts     map[netip.Addr]*hop      // of these, the ones with host routes in the table
-	locals    map[netip.Addr]struct{}  // as reported to the hooks
+	locals    map[netip.Addr]int       // as reported to the hooks, with the number of tables
 	sources   map[netip.Addr]int       // preferred source addresses, with the number of IPv4 routes
 
 	onResolved  func(neighborID)  // called for resolved neighbors; may be nil
@@ -40,13 +44,12 @@ type state struct {
 	adjacencies map[neighborID]*adjacency
 	numbered    map[uint32]*adjacency // by index in the table
 
-	dirty          [2]dirty // IPv4, IPv6
-	idleHops       []*hop   // possibly unused; writeChanges frees them
+	idleHops       []*hop // possibly unused; writeChanges frees them
 	idleAdjs       []*adjacency
 	tunnelsChanged bool // for the hook
 
 	orphaned bool // a next-hop object in use was deleted
-	changed  bool // the table changed in a way that can unblock queued packets
+	changed  bool // the FIB has changes that are not committed: copies on devices follow, and waiting packets are retried, after Commit
 
 	epoch      uint32   // number of the current or last comparison with a dump
 	suspects   suspects // to compare next
@@ -76,8 +79,11 @@ func (s *state) init(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger) er
 		links:       map[int]*link{},
 		objects:     map[uint32]*object{},
 		neighbors:   map[neighborID]*neighbor{},
-		hosts:       map[netip.Addr]*hop{},
-		locals:      map[netip.Addr]struct{}{},
+		main:        newTable(unix.RT_TABLE_MAIN, 0),
+		vrfs:        map[uint32]*table{},
+		rules:       map[string][]ingressRule{},
+		combined:    map[tablesBefore]*combined{},
+		locals:      map[netip.Addr]int{},
 		sources:     map[netip.Addr]int{},
 		hops:        map[string]*hop{},
 		ofObject:    map[uint32][]*hop{},
@@ -91,6 +97,7 @@ func (s *state) init(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger) er
 	for _, p := range ports {
 		s.ports = append(s.ports, port{Port: p})
 	}
+	s.initBonds()
 	s.fallbackHop = s.hopOf(&rtnl.Route{Type: unix.RTN_THROW}, nil)
 	if s.fallbackHop.id == 0 {
 		return fmt.Errorf("add next hop: %w", fib.ErrFull)

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -16,12 +17,26 @@ import (
 // newState returns a state of two ports without Linux.
 func newState(t testing.TB) *state {
 	s := new(state)
-	require.NoError(t, s.init(fib.New(1), []Port{{"lan", 1}, {"wan", 2}}, Hooks{}, slog.New(slog.DiscardHandler)))
+	require.NoError(t, s.init(fib.New(1), []Port{{Name: "lan", Ifindex: 1}, {Name: "wan", Ifindex: 2}}, Hooks{}, slog.New(slog.DiscardHandler)))
+	c := new(commits)
+	allCommits.Store(s.fib, c)
+	t.Cleanup(func() { allCommits.Delete(s.fib) })
+	s.fib.Follow(c)
 	for i := range 3 {
 		s.setTestLink(i+1, true)
 	}
 	return s
 }
+
+// allCommits are the followers of FIBs of tests.
+var allCommits sync.Map
+
+// commits counts the stores since the last commit: devices receive them with it.
+type commits struct{ stores int }
+
+func (c *commits) Word(fib.Array, uint32, uint64) { c.stores++ }
+func (c *commits) Reuse()                         {}
+func (c *commits) Flush()                         { c.stores = 0 }
 
 func (s *state) setTestLink(index int, up bool) {
 	l := rtnl.Link{Index: index, Name: []string{"lan", "wan", "oob"}[index-1], MTU: 1500, Address: [6]byte{2, 5: byte(index)}}
@@ -34,46 +49,12 @@ func (s *state) setTestLink(index int, up bool) {
 // checkState checks the invariants after writeChanges: references, indexes and the FIB.
 func checkState(t *testing.T, s *state) {
 	t.Helper()
+	if c, ok := allCommits.Load(s.fib); ok && c.(*commits).stores > 0 {
+		t.Errorf("%d stores to the FIB were not committed", c.(*commits).stores)
+	}
 	hops, adjacencies := map[*hop]int{s.fallbackHop: 1}, map[*adjacency]int{}
-	lens := [2]int{}
-	for p, r := range s.routes.All() {
-		lens[familyOf(p.Addr())]++
-		for ; r != nil; r = r.next {
-			hops[r.hop]++
-			if r.next != nil && r.next.class < r.class {
-				t.Errorf("%v: routes are not sorted", p)
-			}
-		}
-	}
-	for ip, h := range s.hosts {
-		hops[h]++
-		if _, routed := s.routes.Get(netip.PrefixFrom(ip, ip.BitLen())); !routed {
-			lens[familyOf(ip)]++
-		}
-		if id, mtu, ok := s.hostNeighbor(ip); !ok || h.paths[0].link != id.link || h.mtu != mtu {
-			t.Errorf("host route of %v, whose prefix is elsewhere", ip)
-		}
-	}
-	for host := range s.resolved.All() {
-		if _, _, ok := s.hostNeighbor(host.Addr()); ok && s.hosts[host.Addr()] == nil {
-			t.Errorf("no host route of %v", host)
-		}
-	}
-	for p, r := range s.routes.All() {
-		want := r.hop.id
-		if h := s.hosts[p.Addr()]; h != nil && p.IsSingleIP() {
-			want = h.id
-		}
-		lookup := s.fib.IPv4.LookupPrefix
-		if p.Addr().Is6() {
-			lookup = s.fib.IPv6.LookupPrefix
-		}
-		if got, id, _ := lookup(p.Addr()); got == p && id != want { // got may be longer
-			t.Errorf("%v: next hop %d in the FIB, want %d", p, id, want)
-		}
-	}
-	if got := [2]int{s.fib.IPv4.Len(), s.fib.IPv6.Len()}; got != lens {
-		t.Errorf("the FIB has %v routes, want %v", got, lens)
+	for _, table := range s.allTables() {
+		s.checkTable(t, table, hops)
 	}
 	byObject := 0
 	for h, n := range hops {
@@ -117,6 +98,47 @@ func checkState(t *testing.T, s *state) {
 	}
 }
 
+// checkTable checks a table, and counts the references to hops.
+func (s *state) checkTable(t *testing.T, table *table, hops map[*hop]int) {
+	t.Helper()
+	lens := [2]int{}
+	for p, r := range table.routes.All() {
+		lens[familyOf(p.Addr())]++
+		for ; r != nil; r = r.next {
+			hops[r.hop]++
+			if r.next != nil && r.next.class < r.class {
+				t.Errorf("%v: routes are not sorted", p)
+			}
+		}
+	}
+	for ip, h := range table.hosts {
+		hops[h]++
+		if _, routed := table.routes.Get(netip.PrefixFrom(ip, ip.BitLen())); !routed {
+			lens[familyOf(ip)]++
+		}
+		if id, mtu, ok := s.hostNeighbor(table, ip); !ok || h.paths[0].link != id.link || h.mtu != mtu {
+			t.Errorf("host route of %v, whose prefix is elsewhere", ip)
+		}
+	}
+	for host := range s.resolved.All() {
+		if _, _, ok := s.hostNeighbor(table, host.Addr()); ok && table.hosts[host.Addr()] == nil {
+			t.Errorf("no host route of %v", host)
+		}
+	}
+	for p, r := range table.routes.All() {
+		want := r.hop.id
+		if h := table.hosts[p.Addr()]; h != nil && p.IsSingleIP() {
+			want = h.id
+		}
+		if got, id, _ := s.inTable(table, familyOf(p.Addr())).LookupPrefix(p.Addr()); got == p && id != want { // got may be longer
+			t.Errorf("%v: next hop %d in the FIB, want %d", p, id, want)
+		}
+	}
+	if got := [2]int{s.inTable(table, 0).Len(), s.inTable(table, 1).Len()}; got != lens {
+		t.Errorf("table %d of the FIB has %v routes, want %v", table.id, got, lens)
+	}
+}
+
 // checkNothingLeft deletes everything and checks that all entries are freed.
 func checkNothingLeft(t *testing.T, s *state) {
 	t.Helper()
@@ -129,8 +151,8 @@ func checkNothingLeft(t *testing.T, s *state) {
 	s.sweepRoutes(func(netip.Prefix, *route) bool { return true })
 	s.writeChanges()
 	checkState(t, s)
-	if len(s.hops) != 1 || len(s.adjacencies) != 0 || len(s.hosts) != 0 || len(s.sources) != 0 || len(s.ofObject) != 0 || len(s.locals) != 0 || s.resolved.Size() != 0 {
-		t.Errorf("left: %d hops, %d adjacencies, %d hosts, %d sources, %d locals", len(s.hops), len(s.adjacencies), len(s.hosts), len(s.sources), len(s.locals))
+	if len(s.hops) != 1 || len(s.adjacencies) != 0 || len(s.main.hosts) != 0 || len(s.vrfs) != 0 || len(s.sources) != 0 || len(s.ofObject) != 0 || len(s.locals) != 0 || s.resolved.Size() != 0 {
+		t.Errorf("left: %d hops, %d adjacencies, %d hosts, %d sources, %d locals", len(s.hops), len(s.adjacencies), len(s.main.hosts), len(s.sources), len(s.locals))
 	}
 	if n := s.fib.IPv4.Len() + s.fib.IPv6.Len(); n != 0 {
 		t.Errorf("left: %d routes in the FIB", n)

@@ -21,13 +21,14 @@ func (m *Mirror) auditDelay() time.Duration {
 
 // suspects lists state that can differ from Linux without an event.
 type suspects struct {
-	all   bool
-	links map[int]bool        // routes over these links
-	addrs map[netip.Addr]bool // deleted addresses: IPv4 routes with this preferred source
-	again int                 // consecutive races of events with a dump
+	all    bool
+	tables bool                // routes of VRFs that were not read
+	links  map[int]bool        // routes over these links
+	addrs  map[netip.Addr]bool // deleted addresses: IPv4 routes with this preferred source
+	again  int                 // consecutive races of events with a dump
 }
 
-func (s *suspects) any() bool { return s.all || len(s.links)+len(s.addrs) > 0 }
+func (s *suspects) any() bool { return s.all || s.tables || len(s.links)+len(s.addrs) > 0 }
 
 func (s *suspects) addAll() { s.all = true }
 
@@ -67,10 +68,14 @@ func (m *Mirror) synchronize() error {
 			return err
 		}
 	}
+	m.sweepRules()
 	m.sweepLinks()
 	m.sweepObjects()
 	m.sweepNeighbors()
 	m.sweepRoutes(func(_ netip.Prefix, r *route) bool { return r.seen != m.epoch })
+	m.writeChanges()
+	m.suspects.tables = false // they were dumped with the others
+	m.tablesRead()
 	m.writeChanges()
 	m.catchingUp()
 	return nil
@@ -103,6 +108,9 @@ func (m *Mirror) audit() {
 	m.suspects = suspects{again: todo.again}
 	m.audits++
 	err := m.auditLinks(todo.links)
+	if err == nil && todo.tables {
+		err = m.readTables()
+	}
 	if m.failed = err != nil; m.failed {
 		m.log.Error("route resync failed, retrying", "err", err)
 		m.suspects = todo

@@ -43,7 +43,7 @@ func (s *state) routeOver(dst string, mtu uint32, links ...int) {
 
 // over returns the decision for an address as text.
 func (s *state) over(addr string) string {
-	_, d := s.decide(netip.MustParseAddr(addr), map[fib.ID]decision{})
+	_, d := s.decide(s.main, netip.MustParseAddr(addr), map[fib.ID]decision{})
 	return d.String()
 }
 
@@ -162,7 +162,7 @@ func TestRandomChangesOfXFRMInterfaces(t *testing.T) {
 			_ = index
 		}
 		for _, dst := range slices.Sorted(maps.Keys(routes)) {
-			if _, there := s.routes.Get(netip.MustParsePrefix(dst)); !there {
+			if _, there := s.main.routes.Get(netip.MustParsePrefix(dst)); !there {
 				delete(routes, dst) // deleted with its link
 				continue
 			}

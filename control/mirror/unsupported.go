@@ -35,7 +35,7 @@ const exitsByLinux Unsupported = "linux"
 func (u Unsupported) Exits() bool { return u == exitsByLinux }
 
 var unsupportedTexts = map[Unsupported]struct{ what, hint string }{
-	NoPort:        {"routes leave by an interface that is not a port: packets dropped as no_port", "add the interface as a port, route the prefixes by a port, or have Linux forward on it (sysctl net.ipv4.ip_forward, net.ipv6.conf.all.forwarding; exit.linux on a gateway)"},
+	NoPort:        {"routes leave by an interface that is not a port: packets dropped as no_port", "add the interface as a port, route the prefixes by a port, or have Linux forward on it (sysctl net.ipv4.ip_forward, net.ipv6.conf.all.forwarding; exit.linux on a gateway; not for packets in a VRF)"},
 	exitsByLinux:  {"routes leave by an interface that is not a port: Linux forwards their packets, unless the router is an IPsec gateway (exit.linux)", "add the interface as a port if their traffic exceeds a share of a core (exit.share)"},
 	Encap:         {"routes with encapsulation (MPLS, SRv6, tunnels) are not supported: packets dropped as no_port", "route the prefixes without encap"},
 	Detached:      {"routes leave by an XFRM interface that is external (without a fixed if_id), in a VRF, or of another network namespace: packets dropped as no_port", "create the interface in the router's namespace with an if_id (ip link add NAME type xfrm if_id N), without a master"},
@@ -138,7 +138,7 @@ func (s *state) reportHop(r *rtnl.Route, h *hop) {
 	}
 	for i := range h.paths {
 		reason, dev := s.unsupported(&h.paths[i]), s.linkName(h.paths[i].link)
-		if reason == NoPort && h.exitsByLinux(r.Family == unix.AF_INET) {
+		if reason == NoPort && s.tableOf(r.Table) == s.main && h.exitsByLinux(r.Family == unix.AF_INET) {
 			reason = exitsByLinux
 		}
 		l := s.links[h.paths[i].link]
@@ -183,25 +183,30 @@ func (s *state) report(now time.Time) {
 }
 
 // Survey lists the routes in the calling thread's network namespace that a router with these
-// ports would not support, or pass to Linux. It changes nothing.
-func Survey(ports []Port) ([]UnsupportedRoutes, error) {
+// ports would not support, or pass to Linux, and the warnings that Status would have, such as of policy rules and VRFs. It
+// changes nothing.
+func Survey(ports []Port) (routes []UnsupportedRoutes, warnings []string, err error) {
 	conn, err := rtnl.Dial()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer conn.Close()
 	var s state
-	if err := s.init(fib.New(0), ports, Hooks{Exits: true, Tunnels: func([]Tunnel) {}}, slog.New(slog.DiscardHandler)); err != nil {
-		return nil, err
+	if err := s.init(fib.New(0), ports, Hooks{VRFs: true, Exits: true, Tunnels: func([]Tunnel) {}}, slog.New(slog.DiscardHandler)); err != nil {
+		return nil, nil, err
 	}
 	if err := s.readForwarding(conn); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	queries := []rtnl.Query{rtnl.Links(), rtnl.Nexthops(), rtnl.Routes(unix.AF_INET), rtnl.Routes(unix.AF_INET6)}
+	queries := []rtnl.Query{rtnl.Links(), rtnl.Nexthops()}
+	for _, f := range families {
+		queries = append(queries, rtnl.Routes(f), rtnl.Rules(f))
+	}
 	for _, q := range queries {
 		if err := conn.Dump(q, s.handle); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return s.reports.pending, nil
+	s.checkDefaults()
+	return s.reports.pending, s.warnings, nil
 }

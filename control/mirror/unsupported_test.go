@@ -96,9 +96,9 @@ func TestSurvey(t *testing.T) {
 		for _, name := range portNames {
 			link, err := w.router.Link(name)
 			require.NoError(t, err)
-			ports = append(ports, Port{name, link.Attrs().Index})
+			ports = append(ports, Port{Name: name, Ifindex: link.Attrs().Index})
 		}
-		found, err = Survey(ports)
+		found, _, err = Survey(ports)
 		return err
 	}))
 	got := map[string]int{}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/gaissmai/bart"
+
 	"github.com/warproute/warproute/control/rtnl"
 	"github.com/warproute/warproute/fib"
 )
@@ -21,6 +23,7 @@ type Verification struct {
 // Difference is an address with a different decision in Linux and in the router.
 type Difference struct {
 	Address netip.Addr `json:"address,omitzero"` // none: the table sizes differ
+	Table   uint32     `json:"table,omitempty"`  // of a VRF
 	Linux   string     `json:"linux"`
 	Router  string     `json:"router"`
 }
@@ -47,7 +50,7 @@ func (m *Mirror) Verify() (v Verification, err error) {
 			return v, errClosed
 		}
 		linux := newLinuxDump()
-		linux.tunnels = m.hooks.Tunnels != nil
+		linux.tunnels, linux.vrfs = m.hooks.Tunnels != nil, m.hooks.VRFs
 		if err := linux.read(m.verifier); err != nil {
 			return v, fmt.Errorf("read Linux routes: %w", err)
 		}
@@ -58,13 +61,31 @@ func (m *Mirror) Verify() (v Verification, err error) {
 	return v, err
 }
 
-// compareWith compares the table with a dump, some addresses at a time, so that events are
-// applied in between.
+// compareWith compares all tables with a dump, and which of them each port uses.
 func (m *Mirror) compareWith(linux *linuxDump) (v Verification, err error) {
-	v = Verification{RoutesIPv4: linux.routes.Size4(), RoutesIPv6: linux.routes.Size6(), Differences: []Difference{}}
+	v.Differences = []Difference{}
 	c := comparison{m: m, linux: linux, Verification: &v}
-	if !m.do(c.sizes) {
+	if !m.do(c.vrfs) {
 		return v, errClosed
+	}
+	for table, routes := range linux.routes {
+		if linux.byRules[table] && m.vrfs[table] == nil {
+			continue // of no port
+		}
+		v.RoutesIPv4, v.RoutesIPv6 = v.RoutesIPv4+routes.Size4(), v.RoutesIPv6+routes.Size6()
+		c.table = table
+		if err := c.compare(routes); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+// compare compares a table, some addresses at a time, so that events are applied in between.
+func (c *comparison) compare(routes *bart.Table[linuxRoute]) error {
+	m, linux := c.m, c.linux
+	if !m.do(func() { c.sizes(routes) }) {
+		return errClosed
 	}
 	var batch []netip.Addr
 	compare := func() bool {
@@ -72,58 +93,101 @@ func (m *Mirror) compareWith(linux *linuxDump) (v Verification, err error) {
 		batch = batch[:0]
 		return ran
 	}
-	for p := range linux.routes.All() {
+	for p := range routes.All() {
 		batch = append(batch, p.Addr())
 		if behind := lastAddr(p).Next(); behind.IsValid() {
 			batch = append(batch, behind)
 		}
 		if len(batch) >= verifyAtOnce && !compare() {
-			return v, errClosed
+			return errClosed
 		}
 	}
 	for id := range linux.neighbors {
 		batch = append(batch, id.addr)
 	}
 	if !compare() {
-		return v, errClosed
+		return errClosed
 	}
-	return v, nil
+	return nil
 }
 
 // comparison is one comparison with a dump. Its methods run on the mirror's goroutine.
 type comparison struct {
 	m     *Mirror
 	linux *linuxDump
+	table uint32 // 0: main
 	*Verification
 }
 
 func (c *comparison) differ(ip netip.Addr, linux, router string) {
 	c.Different++
 	if len(c.Differences) < maxDifferences {
-		c.Differences = append(c.Differences, Difference{ip, linux, router})
+		c.Differences = append(c.Differences, Difference{ip, c.table, linux, router})
+	}
+}
+
+// vrfs compares which tables the ports use.
+func (c *comparison) vrfs() {
+	for index, l := range c.linux.links {
+		number := c.m.portNumber(index)
+		if number < 0 || l.Kind == "macvlan" {
+			continue
+		}
+		want, got := "table main", "no table"
+		if l.InVRF() && c.linux.vrfs {
+			want = fmt.Sprint("table ", c.linux.links[l.Master].VRFTable)
+		}
+		if before, err := tablesByRules(c.linux.rules[l.Name]); err != nil {
+			want = "no table"
+		} else if before != (tablesBefore{}) {
+			want = before.String()
+		}
+		if combined := c.m.combinedOf(number); combined != nil {
+			got = combined.key.String()
+		}
+		if t := c.m.tableOfPort(number); t != nil {
+			if got = "table main"; t.vrf != 0 {
+				got = fmt.Sprint("table ", t.id)
+			}
+		}
+		if want != got {
+			c.differ(netip.Addr{}, l.Name+" by "+want, l.Name+" by "+got)
+		}
 	}
 }
 
 // sizes compares the table sizes.
-func (c *comparison) sizes() {
-	want := [2]int{c.RoutesIPv4, c.RoutesIPv6}
+func (c *comparison) sizes(routes *bart.Table[linuxRoute]) {
+	want := [2]int{routes.Size4(), routes.Size6()}
 	hosts := map[netip.Addr]bool{}
 	c.linux.decisions = map[*rtnl.Route]decision{}
 	for id := range c.linux.neighbors {
 		host := netip.PrefixFrom(id.addr, id.addr.BitLen())
-		if _, ok := c.linux.routes.Get(host); !ok && !hosts[id.addr] {
-			if p, _ := c.linux.decide(c.m.ports, id.addr); p == host {
+		if _, ok := routes.Get(host); !ok && !hosts[id.addr] {
+			if p, _ := c.linux.decide(c.m.ports, c.table, id.addr); p == host {
 				hosts[id.addr] = true
 				want[familyOf(id.addr)]++
 			}
 		}
 	}
 	for family, n := range want {
-		if got := c.m.table(family).Len(); got != n {
+		got := 0
+		if t := c.of(); t != nil {
+			got = c.m.inTable(t, family).Len()
+		}
+		if got != n {
 			name := [2]string{"IPv4", "IPv6"}[family]
 			c.differ(netip.Addr{}, fmt.Sprintf("%d %s prefixes", n, name), fmt.Sprintf("%d %s prefixes", got, name))
 		}
 	}
+}
+
+// of returns the table of the router, nil if it is missing.
+func (c *comparison) of() *table {
+	if c.table == 0 {
+		return c.m.main
+	}
+	return c.m.vrfs[c.table]
 }
 
 func (c *comparison) addresses(ips []netip.Addr) {
@@ -132,8 +196,8 @@ func (c *comparison) addresses(ips []netip.Addr) {
 	c.linux.decisions = map[*rtnl.Route]decision{}
 	for _, ip := range ips {
 		c.Addresses++
-		p, linux := c.linux.decide(c.m.ports, ip)
-		q, router := c.m.decide(ip, cached)
+		p, linux := c.linux.decide(c.m.ports, c.table, ip)
+		q, router := c.m.decide(c.of(), ip, cached)
 		if p != q || !router.matches(linux) {
 			c.differ(ip, describe(p, linux), describe(q, router))
 		}
@@ -147,13 +211,12 @@ func describe(p netip.Prefix, d decision) string {
 	return p.String() + " " + d.String()
 }
 
-// decide returns the router's decision for an address.
-func (s *state) decide(ip netip.Addr, cached map[fib.ID]decision) (netip.Prefix, decision) {
-	lookup := s.fib.IPv4.LookupPrefix
-	if ip.Is6() {
-		lookup = s.fib.IPv6.LookupPrefix
+// decide returns the router's decision for an address in a table, which may be nil.
+func (s *state) decide(t *table, ip netip.Addr, cached map[fib.ID]decision) (netip.Prefix, decision) {
+	if t == nil {
+		return netip.Prefix{}, decision{kind: fib.KindNoTable}
 	}
-	p, id, found := lookup(ip)
+	p, id, found := s.inTable(t, familyOf(ip)).LookupPrefix(ip)
 	if !found {
 		return p, decision{kind: fib.KindNone}
 	}

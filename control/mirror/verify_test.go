@@ -72,8 +72,8 @@ func TestVerifyFindsDifferences(t *testing.T) {
 					w.fib.SetAdjacency(a.id, a.port, n.mac)
 				}
 			}
-			w.m.rewriteTable(0)
-			w.m.rewriteTable(1)
+			w.m.rewriteTable(w.m.main, 0)
+			w.m.rewriteTable(w.m.main, 1)
 		})
 		if found := w.verify(); len(found) > 0 {
 			t.Fatalf("%s, repaired: %v", c.name, found)

@@ -12,15 +12,17 @@ import (
 // from the first message that says so until it is deleted, moves to another network namespace, or joins a
 // master. What Linux does to a VLAN then applies to the port: it is up only while its parent is.
 //
-// A VLAN link in a bridge, bond, team or VRF is not a port: its packets belong to the master, and go to Linux.
+// A VLAN link in a bridge, bond or team, or on an IPsec gateway in a VRF, is not a port: its packets belong to the master,
+// and go to Linux.
 
-// LogicalPort is a VLAN link that is a port.
+// LogicalPort is a VLAN link or a bond that is a port.
 type LogicalPort struct {
 	Number   int
 	Name     string // of the link
 	Ifindex  int
-	Parent   int     // port on which the VLAN is: a physical port, or the logical one of the outer VLAN
-	Physical int     // port that carries the frames
+	Parent   int     // port on which the VLAN is: a physical port, or the logical one of the outer VLAN or bond; -1 for a bond
+	Physical int     // port that carries the frames; of several, the first
+	Members  []int   // of a bond, and of VLANs on it: the ports that carry the frames
 	Tag      fib.Tag // of the VLAN on Parent
 }
 
@@ -105,7 +107,10 @@ func (s *state) setLogical(l *link, p *logical) int {
 
 // logicalOf returns the logical port that a link should be, without a number.
 func (s *state) logicalOf(l *link) (p LogicalPort, ok bool) {
-	if l.Kind != "vlan" || l.Master != 0 || l.Address == [6]byte{} {
+	if l.Kind == "bond" {
+		return s.logicalOfBond(l)
+	}
+	if l.Kind != "vlan" || !s.routed(&l.Link) || l.Address == [6]byte{} {
 		return p, false
 	}
 	p.Parent = s.portNumber(l.Parent)
@@ -114,7 +119,7 @@ func (s *state) logicalOf(l *link) (p LogicalPort, ok bool) {
 	}
 	if p.Physical = p.Parent; p.Parent >= len(s.ports) {
 		outer := s.logical[p.Parent]
-		if p.Physical = outer.Physical; outer.Parent != outer.Physical {
+		if p.Physical, p.Members = outer.Physical, outer.Members; s.tags(p.Parent) == fib.MaxTags {
 			s.warnOnce("tags", "VLAN interface "+l.Name+" has more than two tags: its packets go to linux")
 			return p, false
 		}
@@ -124,11 +129,19 @@ func (s *state) logicalOf(l *link) (p LogicalPort, ok bool) {
 	return p, ok
 }
 
+// tags returns the number of tags that frames of a port have.
+func (s *state) tags(number int) int {
+	if p := s.logical[number]; p != nil && !p.isBond() {
+		return s.tags(p.Parent) + 1
+	}
+	return 0
+}
+
 // addLogical adds a logical port, nil if there is no number for it.
 func (s *state) addLogical(want LogicalPort, l *link) *logical {
 	number, err := s.fib.VLANs.Take()
 	if err != nil {
-		s.warnOnce("vlans", "packets of VLAN interface "+l.Name+" go to linux: "+err.Error())
+		s.warnOnce("vlans", "packets of interface "+l.Name+" go to linux: "+err.Error())
 		return nil
 	}
 	p := &logical{LogicalPort: want}
@@ -136,7 +149,10 @@ func (s *state) addLogical(want LogicalPort, l *link) *logical {
 	if s.hooks.PortAdded != nil {
 		s.hooks.PortAdded(p.LogicalPort)
 	}
-	if err := s.fib.VLANs.Add(number, uint16(p.Parent), p.Tag); err != nil { // impossible after logicalOf
+	s.setPortVRF(p.Number, l) // before it receives
+	if p.isBond() {
+		s.addBond(p, s.bondOf(&l.Link))
+	} else if err := s.fib.VLANs.Add(number, uint16(p.Parent), p.Tag); err != nil { // impossible after logicalOf
 		s.warnOnce("vlans", err.Error())
 	}
 	s.logical[p.Number] = p
@@ -149,13 +165,15 @@ func (s *state) addLogical(want LogicalPort, l *link) *logical {
 
 // writeLogical writes the state of a link to its logical port.
 func (s *state) writeLogical(p *logical, l *link) {
-	parentMTU, parentUp := 0, false
-	if p.Parent < len(s.ports) {
-		parentMTU, parentUp = s.ports[p.Parent].mtu, s.ports[p.Parent].up
-	} else {
-		parentMTU, parentUp = s.logical[p.Parent].mtu, s.logical[p.Parent].up
+	mtu, up := int(l.MTU), l.up
+	s.setPortVRF(p.Number, l)
+	switch {
+	case p.isBond():
+	case p.Parent < len(s.ports):
+		mtu, up = min(mtu, s.ports[p.Parent].mtu), up && s.ports[p.Parent].up
+	default:
+		mtu, up = min(mtu, s.logical[p.Parent].mtu), up && s.logical[p.Parent].up
 	}
-	mtu, up := min(int(l.MTU), parentMTU), l.up && parentUp
 	if p.reported && p.mac == l.Address && p.mtu == mtu && p.up == up {
 		return
 	}
@@ -193,7 +211,12 @@ func (s *state) deleteLogical(p *logical) {
 	delete(s.logical, p.Number)
 	s.fib.SetPort(uint16(p.Number), toMAC(p.mac), 0)
 	s.fib.SetRPF(uint16(p.Number), fib.RPF{})
-	s.fib.VLANs.Delete(uint16(p.Number), uint16(p.Parent), p.Tag)
+	s.closePort(p.Number)
+	if p.isBond() {
+		s.deleteBond(p)
+	} else {
+		s.fib.VLANs.Delete(uint16(p.Number), uint16(p.Parent), p.Tag)
+	}
 	s.forgetNeighborsOn(p.Ifindex)
 	s.changed = true
 }

@@ -26,6 +26,7 @@ func TestVLANs(t *testing.T) {
 		t.Run("exists", testVLANIsPortWhileItExists)
 		t.Run("parent", testVLANFollowsItsParent)
 		t.Run("nested", testNestedVLANs)
+		t.Run("added port", testVLANsOfAnAddedPort)
 		t.Run("namespace", testVLANMovesToAnotherNamespace)
 		t.Run("random", testRandomVLANChanges)
 	})
@@ -237,7 +238,7 @@ func testRandomVLANChanges(t *testing.T) {
 func TestManyVLANs(t *testing.T) {
 	f := fib.New(1)
 	var s state
-	require.NoError(t, s.init(f, []Port{{"lan", 1}, {"wan", 100_000}}, Hooks{}, slog.New(slog.DiscardHandler)))
+	require.NoError(t, s.init(f, []Port{{Name: "lan", Ifindex: 1}, {Name: "wan", Ifindex: 100_000}}, Hooks{}, slog.New(slog.DiscardHandler)))
 	const vlans, up = 4094, unix.IFF_UP | unix.IFF_RUNNING | unix.IFF_LOWER_UP
 	start := time.Now()
 	s.setLink(&rtnl.Link{Index: 1, Name: "lan", Flags: up, Address: [6]byte{2}, MTU: 1500})
@@ -279,7 +280,7 @@ func TestVLANOfPortIsNoConfiguredPort(t *testing.T) {
 	for name, c := range map[string]struct {
 		ports []Port
 		ok    bool
-	}{"parent and VLAN": {[]Port{{"lan", 1}, {"lan.5", 2}}, false}, "VLAN alone": {[]Port{{"lan.5", 2}}, true}} {
+	}{"parent and VLAN": {[]Port{{Name: "lan", Ifindex: 1}, {Name: "lan.5", Ifindex: 2}}, false}, "VLAN alone": {[]Port{{Name: "lan.5", Ifindex: 2}}, true}} {
 		var s state
 		require.NoError(t, s.init(fib.New(1), c.ports, Hooks{}, slog.New(slog.DiscardHandler)))
 		s.setLink(&rtnl.Link{Index: 1, Name: "lan", Address: [6]byte{2}, MTU: 1500})

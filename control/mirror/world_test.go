@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
@@ -42,6 +43,8 @@ type world struct {
 	events []string
 
 	refusePorts bool // result of PortBack; set before start
+	spare       int  // free port numbers; set before start
+	vrfs        bool // ports may be in VRFs; set before start
 }
 
 var portNames = []string{"lan", "wan"}
@@ -106,6 +109,7 @@ func (w *world) start() *world {
 func (w *world) startWith(opts options) *world {
 	w.t.Helper()
 	w.m = w.mirror(w.fib, Hooks{
+		VRFs:        w.vrfs,
 		AddLocal:    func(ip netip.Addr) error { w.note(func() { w.locals[ip]++ }); return nil },
 		DeleteLocal: func(ip netip.Addr) error { w.note(func() { w.locals[ip]-- }); return nil },
 		PortChanged: func(port int, mac [6]byte, mtu int, up bool) {
@@ -128,9 +132,9 @@ func (w *world) startWith(opts options) *world {
 			w.note(func() { w.events = append(w.events, fmt.Sprintf("%s lost %v", portLabel(port), toMAC(mac))) })
 		},
 		PortDeleted: func(port int) { w.note(func() { w.events = append(w.events, portLabel(port)+" deleted") }) },
-		PortGone:    func(port int) { w.note(func() { w.events = append(w.events, portNames[port]+" gone") }) },
+		PortGone:    func(port int) { w.note(func() { w.events = append(w.events, portLabel(port)+" gone") }) },
 		PortBack: func(port, _ int) bool {
-			w.note(func() { w.events = append(w.events, portNames[port]+" back") })
+			w.note(func() { w.events = append(w.events, portLabel(port)+" back") })
 			return !w.refusePorts
 		},
 	}, opts)
@@ -156,8 +160,9 @@ func (w *world) logged(log io.Writer, f *fib.FIB, hooks Hooks, opts options) (m 
 	for _, name := range portNames {
 		link, err := w.router.Link(name)
 		require.NoError(w.t, err)
-		ports = append(ports, Port{name, link.Attrs().Index})
+		ports = append(ports, Port{Name: name, Ifindex: link.Attrs().Index})
 	}
+	ports = append(ports, make([]Port, w.spare)...)
 	require.NoError(w.t, w.router.Do(func() (err error) {
 		m, err = start(f, ports, hooks, slog.New(slog.NewTextHandler(log, nil)), opts)
 		return err
@@ -206,8 +211,21 @@ func outcome(f *fib.FIB, ip netip.Addr) string {
 	if ip.Is6() {
 		lookup = f.IPv6.LookupPrefix
 	}
-	_, id, ok := lookup(ip)
-	if !ok {
+	_, id, _ := lookup(ip)
+	return outcomeOf(f, id)
+}
+
+// outcomeFrom is outcome for packets that a port receives.
+func outcomeFrom(f *fib.FIB, port uint16, ip netip.Addr) string {
+	if ip.Is6() {
+		return outcomeOf(f, f.LookupIPv6(port, ip.As16()))
+	}
+	b := ip.As4()
+	return outcomeOf(f, f.LookupIPv4(port, binary.BigEndian.Uint32(b[:])))
+}
+
+func outcomeOf(f *fib.FIB, id fib.ID) string {
+	if id == 0 {
 		return "none"
 	}
 	hop := f.NextHop(id)

@@ -20,12 +20,13 @@ const (
 	changeShare = 8
 )
 
-// table is a lookup table of either family.
-type table interface {
+// lookupTable is a lookup table of the FIB, of either family.
+type lookupTable interface {
 	Insert(netip.Prefix, fib.ID) error
 	Delete(netip.Prefix) bool
 	Load(iter.Seq2[netip.Prefix, fib.ID]) error
 	Len() int
+	LookupPrefix(netip.Addr) (netip.Prefix, fib.ID, bool)
 }
 
 // familyOf returns the index of an address family in arrays by family: IPv4, IPv6.
@@ -36,28 +37,21 @@ func familyOf(ip netip.Addr) int {
 	return 1
 }
 
-func (s *state) table(family int) table {
-	if family == 0 {
-		return s.fib.IPv4
-	}
-	return s.fib.IPv6
-}
-
 // markDirty records that the best route of a prefix changed.
-func (s *state) markDirty(p netip.Prefix) {
-	s.markHostDirty(p)
+func (s *state) markDirty(t *table, p netip.Prefix) {
+	s.markHostDirty(t, p)
 	if !p.IsSingleIP() {
-		s.markNeighborsDirty(p)
+		s.markNeighborsDirty(t, p)
 	}
 }
 
 // markHostDirty records a prefix without the host routes that it covers.
-func (s *state) markHostDirty(p netip.Prefix) {
+func (s *state) markHostDirty(t *table, p netip.Prefix) {
 	family := familyOf(p.Addr())
-	d := &s.dirty[family]
+	d := &t.dirty[family]
 	switch {
 	case d.all:
-	case len(d.prefixes) >= fewChanges && len(d.prefixes) >= s.table(family).Len()/changeShare:
+	case len(d.prefixes) >= fewChanges && len(d.prefixes) >= s.inTable(t, family).Len()/changeShare:
 		d.prefixes, d.all = nil, true
 	default:
 		d.prefixes = append(d.prefixes, p)
@@ -66,7 +60,15 @@ func (s *state) markHostDirty(p netip.Prefix) {
 
 func (s *state) markAllHostsDirty() {
 	for host := range s.resolved.All() {
-		s.markHostDirty(host)
+		s.markHostDirtyInAll(host)
+	}
+}
+
+// markHostDirtyInAll records the host route of a neighbor in all tables.
+func (s *state) markHostDirtyInAll(host netip.Prefix) {
+	s.markHostDirty(s.main, host)
+	for _, t := range s.vrfs {
+		s.markHostDirty(t, host)
 	}
 }
 
@@ -77,16 +79,17 @@ func (s *state) writeChanges() bool {
 		s.orphaned = false
 		s.sweepRoutes(func(_ netip.Prefix, r *route) bool { return r.hop.gone })
 	}
-	for family := range s.dirty {
-		d := &s.dirty[family]
-		if d.all {
-			s.rewriteTable(family)
-		} else {
-			for _, p := range d.prefixes {
-				s.writePrefix(p)
-			}
+	s.writeTable(s.main)
+	for _, t := range s.vrfs {
+		s.writeTable(t)
+	}
+	for _, c := range s.combined {
+		if c.built {
+			c.write(s)
 		}
-		d.prefixes, d.all = d.prefixes[:0], false
+	}
+	for _, t := range s.allTables() {
+		t.clean()
 	}
 	s.freeHops()
 	s.reportTunnels()
@@ -98,32 +101,54 @@ func (s *state) writeChanges() bool {
 	return changed
 }
 
+// writeTable writes dirty prefixes of a table.
+func (s *state) writeTable(t *table) {
+	for family := range t.dirty {
+		d := &t.dirty[family]
+		if d.all {
+			s.rewriteTable(t, family)
+		} else {
+			for _, p := range d.prefixes {
+				s.writePrefix(t, p)
+			}
+		}
+	}
+}
+
+// clean forgets the dirty prefixes, which were written.
+func (t *table) clean() {
+	for family := range t.dirty {
+		d := &t.dirty[family]
+		d.prefixes, d.all = d.prefixes[:0], false
+	}
+}
+
 // writePrefix writes the best route of a prefix to its table, or deletes it.
-func (s *state) writePrefix(p netip.Prefix) {
+func (s *state) writePrefix(t *table, p netip.Prefix) {
 	s.changed = true
-	best := s.best(p)
-	t := s.table(familyOf(p.Addr()))
+	best := s.best(t, p)
+	to := s.inTable(t, familyOf(p.Addr()))
 	if best == nil {
-		t.Delete(p)
+		to.Delete(p)
 		return
 	}
-	if err := t.Insert(p, s.idOf(best)); err != nil {
+	if err := to.Insert(p, s.idOf(best)); err != nil {
 		s.warnOnce("insert", "routes missing: "+err.Error())
 	}
 }
 
 // best returns the next hop of a prefix: that of its best route, or of the resolved neighbor with
 // this address if that route is on its link; nil for none.
-func (s *state) best(p netip.Prefix) *hop {
-	head, _ := s.routes.Get(p)
+func (s *state) best(t *table, p netip.Prefix) *hop {
+	head, _ := t.routes.Get(p)
 	best := hopAt(head)
 	if !p.IsSingleIP() {
 		return best
 	}
 	ip := p.Addr()
-	s.setLocal(ip, best != nil && best.kind == fib.KindLocal)
-	s.setHost(ip)
-	if h := s.hosts[ip]; h != nil {
+	s.setLocal(t, ip, best != nil && best.kind == fib.KindLocal)
+	s.setHost(t, ip)
+	if h := t.hosts[ip]; h != nil {
 		return h
 	}
 	return best
@@ -138,35 +163,35 @@ func (s *state) idOf(h *hop) fib.ID {
 }
 
 // rewriteTable replaces the whole table of a family.
-func (s *state) rewriteTable(family int) {
+func (s *state) rewriteTable(t *table, family int) {
 	s.changed = true
 	for host := range s.resolved.All() {
 		if familyOf(host.Addr()) == family {
-			s.best(host)
+			s.best(t, host)
 		}
 	}
-	for ip := range s.hosts {
+	for ip := range t.hosts {
 		if familyOf(ip) == family {
-			s.best(netip.PrefixFrom(ip, ip.BitLen()))
+			s.best(t, netip.PrefixFrom(ip, ip.BitLen()))
 		}
 	}
-	for ip := range s.locals {
+	for ip := range t.locals {
 		if familyOf(ip) == family {
-			s.best(netip.PrefixFrom(ip, ip.BitLen()))
+			s.best(t, netip.PrefixFrom(ip, ip.BitLen()))
 		}
 	}
-	routes := s.routes.All4
+	routes := t.routes.All4
 	if family == 1 {
-		routes = s.routes.All6
+		routes = t.routes.All6
 	}
-	err := s.table(family).Load(func(yield func(netip.Prefix, fib.ID) bool) {
+	err := s.inTable(t, family).Load(func(yield func(netip.Prefix, fib.ID) bool) {
 		for p, head := range routes() {
 			best := hopAt(head)
 			if p.IsSingleIP() {
 				if best.kind == fib.KindLocal {
-					s.setLocal(p.Addr(), true)
+					s.setLocal(t, p.Addr(), true)
 				}
-				if s.hosts[p.Addr()] != nil {
+				if t.hosts[p.Addr()] != nil {
 					continue
 				}
 			}
@@ -174,7 +199,7 @@ func (s *state) rewriteTable(family int) {
 				return
 			}
 		}
-		for ip, h := range s.hosts {
+		for ip, h := range t.hosts {
 			if familyOf(ip) == family && !yield(netip.PrefixFrom(ip, ip.BitLen()), s.idOf(h)) {
 				return
 			}
@@ -186,37 +211,43 @@ func (s *state) rewriteTable(family int) {
 }
 
 // setHost adds, changes or deletes the hop of a neighbor's host route.
-func (s *state) setHost(ip netip.Addr) {
+func (s *state) setHost(t *table, ip netip.Addr) {
 	var next *hop
 	if _, resolved := s.resolved.Get(netip.PrefixFrom(ip, ip.BitLen())); resolved {
-		if id, mtu, ok := s.hostNeighbor(ip); ok {
+		if id, mtu, ok := s.hostNeighbor(t, ip); ok {
 			next = s.hostHop(id, mtu)
 		}
 	}
-	if old := s.hosts[ip]; old != nil {
+	if old := t.hosts[ip]; old != nil {
 		s.release(old)
 	}
 	if next != nil {
-		s.hosts[ip] = next
+		t.hosts[ip] = next
 	} else {
-		delete(s.hosts, ip)
+		delete(t.hosts, ip)
 	}
 }
 
-// setLocal adds or deletes a local address, and calls the hook.
-func (s *state) setLocal(ip netip.Addr, local bool) {
-	_, known := s.locals[ip]
-	hook := s.hooks.AddLocal
+// setLocal adds or deletes a local address of a table, and calls the hook for the first and the last table.
+func (s *state) setLocal(t *table, ip netip.Addr, local bool) {
+	_, known := t.locals[ip]
+	hook, calls := s.hooks.AddLocal, false
 	switch {
 	case local == known:
 		return
 	case local:
-		s.locals[ip] = struct{}{}
+		t.locals[ip] = struct{}{}
+		s.locals[ip]++
+		calls = s.locals[ip] == 1
 	default:
-		delete(s.locals, ip)
+		delete(t.locals, ip)
+		s.locals[ip]--
 		hook = s.hooks.DeleteLocal
+		if calls = s.locals[ip] == 0; calls {
+			delete(s.locals, ip)
+		}
 	}
-	if hook == nil {
+	if hook == nil || !calls {
 		return
 	}
 	if err := hook(ip); err != nil {

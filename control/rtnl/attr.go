@@ -62,6 +62,15 @@ func (a *Attrs) Uint32() uint32 {
 	return binary.NativeEndian.Uint32(a.Value)
 }
 
+// uint16 returns the value as a number in host byte order.
+func (a *Attrs) uint16() uint16 {
+	if len(a.Value) < 2 {
+		a.bad("2")
+		return 0
+	}
+	return binary.NativeEndian.Uint16(a.Value)
+}
+
 // addr returns the value as an address of 4 or 16 bytes.
 func (a *Attrs) addr() netip.Addr {
 	ip, ok := netip.AddrFromSlice(a.Value)

@@ -9,23 +9,27 @@ import (
 
 // Link is a network interface (RTM_NEWLINK, RTM_DELLINK).
 type Link struct {
-	Family  uint8 // unix.AF_UNSPEC; AF_BRIDGE: the message describes a bridge port
-	Index   int
-	Flags   uint32 // unix.IFF_...
-	Name    string
-	Address [6]byte // MAC address; zero for a link without an Ethernet address
-	MTU     uint32  // in bytes
-	Master  int     // index of the master, 0 for none
-	Parent  int     // index of the parent (veth: the peer), 0 for none or another namespace
-	Kind    string  // "vlan", "veth", ...; "" for hardware
-	Forced6 bool    // net.ipv6.conf.NAME.force_forwarding (Linux 6.17): forward IPv6 regardless of conf.all.forwarding
-	SlaveOf string  // kind of the master, if reported: "vrf", "bridge", "bond"
-	IfID    uint32  // of an XFRM interface (kind "xfrm")
-	Foreign bool    // its other end, or the SAs of an XFRM interface, are in another network namespace
+	Family   uint8 // unix.AF_UNSPEC; AF_BRIDGE: the message describes a bridge port
+	Index    int
+	Flags    uint32 // unix.IFF_...
+	Name     string
+	Address  [6]byte // MAC address; zero for a link without an Ethernet address
+	MTU      uint32  // in bytes
+	Master   int     // index of the master, 0 for none
+	Parent   int     // index of the parent (veth: the peer), 0 for none or another namespace
+	Kind     string  // "vlan", "veth", ...; "" for hardware
+	Forced6  bool    // net.ipv6.conf.NAME.force_forwarding (Linux 6.17): forward IPv6 regardless of conf.all.forwarding
+	SlaveOf  string  // kind of the master, if reported: "vrf", "bridge", "bond"
+	VRFTable uint32  // of a VRF (kind "vrf")
+	IfID     uint32  // of an XFRM interface (kind "xfrm")
+	Foreign  bool    // its other end, or the SAs of an XFRM interface, are in another network namespace
 
 	MacvlanMode  uint32 // of kind "macvlan"
 	VLANID       uint16 // of kind "vlan"
 	VLANProtocol uint16 // EtherType of the tags of kind "vlan": 0x8100, 0x88a8
+
+	Bond   Bond       // of kind "bond"
+	Member BondMember // of a member of a bond (SlaveOf "bond")
 }
 
 // InVRF reports whether the link belongs to a VRF, whose table routes the received packets.
@@ -107,11 +111,19 @@ func (l *Link) parseInfo(list *Attrs) {
 				l.parseVLAN(a.Value)
 			case "macvlan":
 				l.parseMacvlan(a.Value)
+			case "bond":
+				l.Bond.parse(&a)
+			case "vrf":
+				l.parseVRF(&a)
 			}
 		case unix.IFLA_INFO_KIND:
 			l.Kind = a.text()
 		case unix.IFLA_INFO_SLAVE_KIND:
 			l.SlaveOf = a.text()
+		case unix.IFLA_INFO_SLAVE_DATA: // the kind comes first
+			if l.SlaveOf == "bond" {
+				l.Member.parse(&a)
+			}
 		}
 	}
 	if a.Err != nil {
@@ -126,6 +138,20 @@ func (l *Link) parseXFRM(list *Attrs) {
 	for data.Next() {
 		if data.Kind == ifID {
 			l.IfID = data.Uint32()
+		}
+	}
+	if data.Err != nil {
+		list.Err = data.Err
+	}
+}
+
+// parseVRF parses the table of a VRF.
+func (l *Link) parseVRF(list *Attrs) {
+	const table = 1 // IFLA_VRF_TABLE
+	data := Attrs{rest: list.Value}
+	for data.Next() {
+		if data.Kind == table {
+			l.VRFTable = data.Uint32()
 		}
 	}
 	if data.Err != nil {

@@ -207,6 +207,9 @@ func TestLinksNeighborsAndRulesAreParsed(t *testing.T) {
 		{"by mark", body(plain, attr(unix.FRA_FWMARK, ne32(1))), false},
 		{"by source", body(append([]byte{unix.AF_INET, 0, 8}, plain[3:]...), attr(unix.FRA_SRC, make([]byte, 4))), false},
 		{"suppressed", body(plain, attr(unix.FRA_SUPPRESS_PREFIXLEN, ne32(0))), false},
+		{"by ingress interface", body(plain, attr(unix.FRA_IIFNAME, []byte("lan0\x00"))), true},
+		{"by an interface that does not exist", body(append(append([]byte(nil), plain[:8]...), ne32(8)...), attr(unix.FRA_IIFNAME, []byte("lan0\x00"))), true},
+		{"by other interfaces", body(append(append([]byte(nil), plain[:8]...), ne32(2)...), attr(unix.FRA_IIFNAME, []byte("lan0\x00"))), false},
 		{"a blackhole", append(append([]byte(nil), plain[:7]...), unix.FR_ACT_BLACKHOLE, 0, 0, 0, 0), false},
 	} {
 		var r Rule
@@ -289,4 +292,40 @@ func FuzzParse(f *testing.F) {
 			_ = msg.Err()
 		}
 	})
+}
+
+func TestBondsAndMembersAreParsed(t *testing.T) {
+	ifinfo := append([]byte{0, 0, 0, 0}, body(ne32(5), ne32(unix.IFF_UP), ne32(0))...)
+	nested := func(data ...[]byte) []byte {
+		info := [][]byte{attr(unix.IFLA_INFO_KIND, []byte("bond\x00")), attr(unix.IFLA_INFO_DATA, body(nil, data...))}
+		return body(ifinfo, attr(unix.IFLA_LINKINFO, body(nil, info...)))
+	}
+	var l Link
+	aggregator := attr(unix.IFLA_BOND_AD_INFO, body(attr(unix.IFLA_BOND_AD_INFO_AGGREGATOR, []byte{3, 0}), attr(unix.IFLA_BOND_AD_INFO_NUM_PORTS, []byte{2, 0})))
+	require.NoError(t, l.Parse(nested(attr(unix.IFLA_BOND_MODE, []byte{Bond8023AD}), attr(unix.IFLA_BOND_MIIMON, ne32(100)), attr(unix.IFLA_BOND_ALL_SLAVES_ACTIVE, []byte{1}), aggregator)))
+	if want := (Bond{Mode: Bond8023AD, Aggregator: 3, AllActive: true}); l.Kind != "bond" || l.Bond != want {
+		t.Errorf("%s %+v, want %+v", l.Kind, l.Bond, want)
+	}
+	require.NoError(t, l.Parse(nested(attr(unix.IFLA_BOND_MODE, []byte{BondActiveBackup}), attr(unix.IFLA_BOND_ACTIVE_SLAVE, ne32(7)))))
+	if want := (Bond{Mode: BondActiveBackup, Active: 7}); l.Bond != want {
+		t.Errorf("%+v, want %+v", l.Bond, want)
+	}
+	if err := l.Parse(nested(attr(unix.IFLA_BOND_ACTIVE_SLAVE, []byte{1}))); err == nil {
+		t.Error("an index of one byte is no error")
+	}
+	member := func(kind string, data ...[]byte) []byte {
+		return body(ifinfo, attr(unix.IFLA_MASTER, ne32(9)), attr(unix.IFLA_LINKINFO, body(attr(unix.IFLA_INFO_SLAVE_KIND, []byte(kind+"\x00")), attr(unix.IFLA_INFO_SLAVE_DATA, body(nil, data...)))))
+	}
+	state := [][]byte{attr(unix.IFLA_BOND_SLAVE_STATE, []byte{1}), attr(unix.IFLA_BOND_SLAVE_MII_STATUS, []byte{2}), attr(unix.IFLA_BOND_SLAVE_AD_AGGREGATOR_ID, []byte{4, 0})}
+	require.NoError(t, l.Parse(member("bond", state...)))
+	if want := (BondMember{Backup: true, Failed: true, Aggregator: 4}); l.SlaveOf != "bond" || l.Member != want {
+		t.Errorf("member of %s: %+v, want %+v", l.SlaveOf, l.Member, want)
+	}
+	require.NoError(t, l.Parse(member("bridge", state...)))
+	if l.Member != (BondMember{}) {
+		t.Errorf("the state of a bridge port is that of a member: %+v", l.Member)
+	}
+	if err := l.Parse(member("bond", attr(unix.IFLA_BOND_SLAVE_AD_AGGREGATOR_ID, []byte{1}))); err == nil {
+		t.Error("an aggregator of one byte is no error")
+	}
 }

@@ -36,9 +36,10 @@ func (b request) bytes() []byte {
 
 // Query is a dump request for entries of one kind.
 type Query struct {
-	kind uint16
-	body []byte
-	link int // index of the link of route next hops, 0 for all
+	kind  uint16
+	body  []byte
+	link  int    // index of the link of route next hops, 0 for all
+	table uint32 // of routes, 0 for all
 }
 
 // NewQuery returns a dump request of a message type, in any netlink family.
@@ -55,6 +56,12 @@ func Routes(family uint8) Query {
 // Over limits a query of routes to routes with a next hop on a link.
 func (q Query) Over(link int) Query {
 	q.link = link
+	return q
+}
+
+// In limits a query of routes to a table.
+func (q Query) In(table uint32) Query {
+	q.table = table
 	return q
 }
 
@@ -82,6 +89,9 @@ func (q Query) request(seq uint32) []byte {
 	b := newRequest(q.kind, unix.NLM_F_DUMP, seq, q.body...)
 	if q.link != 0 {
 		b = b.attr(unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, uint32(q.link)))
+	}
+	if q.table != 0 {
+		b = b.attr(unix.RTA_TABLE, binary.NativeEndian.AppendUint32(nil, q.table))
 	}
 	return b.bytes()
 }
