@@ -19,6 +19,7 @@ const (
 	maxBusyPoll        = 10 * time.Millisecond
 	maxBytes           = 1 << 30 // of a chunk
 	maxWorkers         = 1024
+	MaxPorts           = 1024                  // physical ports at a time
 	maxShadow          = 1 << 30               // chunks
 	minPark            = 10 * time.Millisecond // ending and launching a kernel takes about one
 	maxPark            = time.Hour
@@ -51,6 +52,9 @@ func (c *Config) check() Errors {
 		errs = append(errs, c.fault("napi", "napi: thread excludes busy_poll: a polling worker starves the NAPI thread on its core",
 			"remove one of the two"))
 	}
+	if len(c.Cores) > 0 && c.Workers > len(c.Cores) {
+		errs = append(errs, c.fault("cores", fmt.Sprintf("cores names %d of %d CPUs, one per worker", len(c.Cores), c.Workers), "name more, or set fewer workers"))
+	}
 	for _, v := range []struct {
 		key            string
 		n, least, most int
@@ -59,6 +63,7 @@ func (c *Config) check() Errors {
 		{"shadow", c.Shadow, 0, maxShadow, "write 0 for no comparison, or a number up to %d"},
 		{"gpu.multiprocessors", c.GPU.Multiprocessors, 0, maxMultiprocessors, "write 0 for all of each GPU, or a number up to %d"},
 		{"workers", c.Workers, 0, maxWorkers, "write 0 for one worker per queue, or a number up to %d"},
+		{"max_ports", c.MaxPorts, 0, MaxPorts, "write 0 for a few more than there are at the start, or a number up to %d"},
 		{"batch.max_packets", c.Batch.MaxPackets, 1, MaxPackets, "write a number from 1 to %d"},
 		{"batch.max_bytes", c.Batch.MaxBytes, 0, maxBytes, "write 0 for any number, or a number up to %d"},
 		{"icmp.per_second", c.ICMP.PerSecond, 0, maxErrors, "write a number from 0 to %d"},
@@ -72,7 +77,7 @@ func (c *Config) check() Errors {
 		}
 	}
 	return slices.Concat(errs, c.checkDuration("batch.max_delay", c.Batch.MaxDelay, MaxDelay), c.checkDuration("busy_poll", c.BusyPoll, maxBusyPoll),
-		c.checkGPU(), c.checkLanes(), c.checkListen(), c.checkSocket(), c.checkIPsec())
+		c.checkGPU(), c.checkLanes(), c.checkListen(), c.checkWebConfig(), c.checkSocket(), c.checkIPsec())
 }
 
 func (c *Config) checkPorts() (errs Errors) {
@@ -83,6 +88,9 @@ func (c *Config) checkPorts() (errs Errors) {
 		}
 		errs = append(errs, err)
 	}
+	if len(c.Ports) > 0 && !slices.ContainsFunc(c.Ports, func(p Port) bool { return !p.Excludes() }) {
+		errs = append(errs, c.fault("ports", "ports has only exclusions", `add a name or a pattern, such as "*"`))
+	}
 	first := map[string]string{}
 	for i, p := range c.Ports {
 		key := fmt.Sprintf("ports[%d].interface", i)
@@ -90,7 +98,11 @@ func (c *Config) checkPorts() (errs Errors) {
 		switch {
 		case name == "":
 			errs = append(errs, c.fault(key, fmt.Sprintf("ports[%d] has no interface", i), "add `interface: NAME`, a name that `ip link` shows"))
-		case !isName(name):
+		case (p.Pattern() || p.Excludes()) && checkPattern(name) != "":
+			errs = append(errs, c.fault(key, checkPattern(name), `write a pattern such as "eth*", "lan?" or "eth[0-3]", or an exclusion such as "!eth0"`))
+		case (p.Pattern() || p.Excludes()) && first[name] == "":
+			first[name] = key
+		case !isName(name) && !p.Pattern() && !p.Excludes():
 			errs = append(errs, c.fault(key, fmt.Sprintf("%q is not a valid interface name", name), "write a name that `ip link` shows"))
 		case first[name] != "":
 			errs = append(errs, c.fault(key, fmt.Sprintf("interface %q is already a port%s", name, c.inLine(first[name])), "remove one of the two"))
@@ -144,6 +156,10 @@ func (c *Config) checkListen() (errs Errors) {
 		if l.value == "" {
 			continue
 		}
+		if path, ok := strings.CutPrefix(l.value, unixPrefix); ok && l.key == "metrics.listen" {
+			errs = append(errs, c.checkSocketPath(l.key, path, "write one such as unix:/run/warproute/metrics.sock")...)
+			continue
+		}
 		_, port, err := net.SplitHostPort(l.value)
 		if err == nil {
 			_, err = strconv.ParseUint(port, 10, 16)
@@ -157,13 +173,16 @@ func (c *Config) checkListen() (errs Errors) {
 }
 
 func (c *Config) checkSocket() Errors {
-	path := c.Control.Socket
+	return c.checkSocketPath("control.socket", c.Control.Socket, "write one such as /run/warproute/control.sock")
+}
+
+// checkSocketPath checks the path of a Unix socket.
+func (c *Config) checkSocketPath(key, path, hint string) Errors {
 	switch {
 	case !filepath.IsAbs(path) || strings.HasSuffix(path, "/") || strings.ContainsRune(path, 0):
-		return Errors{c.fault("control.socket", fmt.Sprintf("control.socket: %q is not the absolute path of a file", path),
-			"write one such as /run/warproute.sock")}
+		return Errors{c.fault(key, fmt.Sprintf("%s: %q is not the absolute path of a file", key, path), hint)}
 	case len(path) > maxSocket:
-		return Errors{c.fault("control.socket", fmt.Sprintf("control.socket: path of %d bytes exceeds the limit of %d", len(path), maxSocket),
+		return Errors{c.fault(key, fmt.Sprintf("%s: path of %d bytes exceeds the limit of %d", key, len(path), maxSocket),
 			"choose a shorter path")}
 	}
 	return nil

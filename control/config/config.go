@@ -8,7 +8,9 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/warproute/warproute/internal/textfile"
@@ -16,33 +18,41 @@ import (
 
 // Config is a configuration. Default and Parse set missing values to their defaults.
 type Config struct {
-	Ports    []Port
-	Engine   Engine
-	GPU      GPU
-	Shadow   int // the CPU repeats 1 in Shadow chunks of a GPU; 0: none
-	Workers  int // 0: one per queue
-	Batch    Batch
-	Lanes    []Lane // none: see ActiveLanes
-	Metrics  Metrics
-	Status   Status
-	Control  Control
-	Log      Log
-	NAPI     NAPI
-	BusyPoll time.Duration // time that an idle worker polls before it sleeps
-	Checksum Checksum
-	ICMP     ICMP
-	Exit     Exit
-	IPsec    IPsec
+	Ports      []Port
+	MaxPorts   int // at a time; 0: see Room
+	Engine     Engine
+	GPU        GPU
+	Shadow     int   // the CPU repeats 1 in Shadow chunks of a GPU; 0: none
+	Workers    int   // 0: one per queue
+	Cores      []int // CPUs of the workers, in their order; nil: chosen by the router
+	Batch      Batch
+	Lanes      []Lane // none: see ActiveLanes
+	Metrics    Metrics
+	Status     Status
+	Control    Control
+	Privileges Privileges
+	Log        Log
+	NAPI       NAPI
+	BusyPoll   time.Duration // time that an idle worker polls before it sleeps
+	Checksum   Checksum
+	ICMP       ICMP
+	Exit       Exit
+	IPsec      IPsec
 
 	file string              // source of the values, for errors
 	at   map[string]position // of the values in the file, by key: "ports[0].interface"
 }
 
-// Port is a network interface that the router receives and transmits on.
+// Port is a network interface that the router receives and transmits on, or a pattern of such interfaces.
 type Port struct {
-	Interface   string // name in `ip link`
+	Interface   string // name in `ip link`, pattern of names, or an exclusion: a pattern behind "!"
 	Mode        Mode
 	ReversePath ReversePath
+	Auto        bool // all physical and virtual Ethernet interfaces that can be ports
+
+	// Bond is the bond of which the interface is a member, "" for none. A running router has the members of a
+	// bond in place of the bond; a file has none.
+	Bond string
 }
 
 // ReversePath is the reverse path check of a port (RFC 3704).
@@ -102,7 +112,8 @@ type Batch struct {
 
 // Metrics configures the Prometheus endpoint.
 type Metrics struct {
-	Listen string // "address:port"; "" disables it
+	Listen    string // "address:port", or "unix:" and an absolute path; "" disables it
+	WebConfig string // path of a Prometheus web configuration file (TLS, passwords); "" for none
 }
 
 // Status configures the status page.
@@ -113,6 +124,13 @@ type Status struct {
 // Control configures the control socket.
 type Control struct {
 	Socket string // path of a Unix socket
+	Group  string // its members may read; "": the group of the process, unless that is root's
+}
+
+// Privileges configures what the process may do after the start.
+type Privileges struct {
+	User    string // that a router that was started by root becomes; "" for none
+	Seccomp bool   // refuse system calls that the router does not need
 }
 
 // NAPI selects where the kernel processes received frames.
@@ -198,28 +216,29 @@ func (c *Config) ExitsByLinux() bool {
 // Default returns the default configuration with these ports.
 func Default(ports ...string) *Config {
 	c := &Config{
-		Engine:   EngineAuto,
-		GPU:      GPU{Park: 2 * time.Second, Memory: GPUMemoryKeep},
-		Shadow:   1024,
-		Batch:    Batch{MaxPackets: 1024, MaxDelay: 50 * time.Microsecond},
-		Metrics:  Metrics{Listen: "127.0.0.1:9273"},
-		Control:  Control{Socket: "/run/warproute.sock"},
-		NAPI:     NAPIInterrupt,
-		Checksum: ChecksumAuto,
-		Log:      Log{LogAuto, LogInfo},
-		ICMP:     ICMP{PerSecond: 1000, Burst: 100, SourcePerSecond: 10, SourceBurst: 10},
-		Exit:     Exit{Linux: ExitAuto, Share: 50},
-		IPsec:    IPsec{Source: SourceConfig, State: "/var/lib/warproute", Fragment: FragmentBefore, ICMP: ICMPQuoted, PathMTU: PathMTULearn, LinuxForwarding: LinuxForwardingDrop},
+		Engine:     EngineAuto,
+		GPU:        GPU{Park: 2 * time.Second, Memory: GPUMemoryKeep},
+		Shadow:     1024,
+		Batch:      Batch{MaxPackets: 1024, MaxDelay: 50 * time.Microsecond},
+		Metrics:    Metrics{Listen: "127.0.0.1:9273"},
+		Control:    Control{Socket: "/run/warproute/control.sock"},
+		Privileges: Privileges{Seccomp: true},
+		NAPI:       NAPIInterrupt,
+		Checksum:   ChecksumAuto,
+		Log:        Log{LogAuto, LogInfo},
+		ICMP:       ICMP{PerSecond: 1000, Burst: 100, SourcePerSecond: 10, SourceBurst: 10},
+		Exit:       Exit{Linux: ExitAuto, Share: 50},
+		IPsec:      IPsec{Source: SourceConfig, State: "/var/lib/warproute", Fragment: FragmentBefore, ICMP: ICMPQuoted, PathMTU: PathMTULearn, LinuxForwarding: LinuxForwardingDrop},
 	}
 	for _, name := range ports {
-		c.Ports = append(c.Ports, Port{Interface: name, Mode: ModeAuto, ReversePath: ReversePathAuto})
+		c.Ports = append(c.Ports, Port{Interface: name, Mode: ModeAuto, ReversePath: ReversePathAuto, Auto: name == auto})
 	}
 	return c
 }
 
-// Interfaces returns the interface names of the ports.
+// Interfaces returns the interface names of the ports that have names: of members of a bond, the bond.
 func (c *Config) Interfaces() (names []string) {
-	for _, p := range c.Ports {
+	for _, p := range WithoutMembers(c.named()) {
 		names = append(names, p.Interface)
 	}
 	return names
@@ -239,6 +258,10 @@ func Load(path string) (*Config, error) {
 		return nil, fmt.Errorf("read configuration %s: %d bytes exceed the limit of %d", path, long.Bytes, maxFileSize)
 	case errors.Is(err, textfile.ErrType):
 		return nil, fmt.Errorf("read configuration: %w; write it to a regular file, which reload can read again", err)
+	case errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
+		return nil, fmt.Errorf("read configuration: %w; give it to the user of the router: chown %d %s", err, os.Geteuid(), path)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("read configuration: %w; root without CAP_DAC_OVERRIDE reads only its own files: set privileges.user to their owner, or chown root", err)
 	case err != nil:
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}

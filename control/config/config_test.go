@@ -35,10 +35,12 @@ engine: cpu
 gpu: {park: 0s, multiprocessors: 32, memory: release}
 shadow: 7
 workers: 3
+cores: [7, "2-3"]
 batch: {max_packets: 1, max_delay: 1ms}
 metrics: {listen: ""}
 status: {listen: ":9274"}
-control: {socket: /tmp/w.sock}
+control: {socket: /tmp/w.sock, group: netadmin}
+privileges: {user: warproute, seccomp: false}
 log: {format: json, level: warn}
 napi: interrupt
 busy_poll: 20us
@@ -49,15 +51,16 @@ ipsec: {source: xfrm, state: /tmp/w, mss_clamp: true, fragment: after, icmp: str
 `))
 	require.NoError(t, err)
 	want := &Config{
-		Ports:    []Port{{"1e3", ModeZeroCopy, ReversePathOff}, {"wan0", ModeGeneric, ReversePathStrict}},
-		Engine:   EngineCPU,
-		GPU:      GPU{Multiprocessors: 32, Memory: GPUMemoryRelease},
-		Shadow:   7,
-		Workers:  3,
-		Batch:    Batch{MaxPackets: 1, MaxDelay: time.Millisecond},
-		Status:   Status{":9274"},
-		Log:      Log{LogJSON, LogWarn},
-		Control:  Control{Socket: "/tmp/w.sock"},
+		Ports:   []Port{{Interface: "1e3", Mode: ModeZeroCopy, ReversePath: ReversePathOff}, {Interface: "wan0", Mode: ModeGeneric, ReversePath: ReversePathStrict}},
+		Engine:  EngineCPU,
+		GPU:     GPU{Multiprocessors: 32, Memory: GPUMemoryRelease},
+		Shadow:  7,
+		Workers: 3,
+		Cores:   []int{7, 2, 3},
+		Batch:   Batch{MaxPackets: 1, MaxDelay: time.Millisecond},
+		Status:  Status{":9274"},
+		Log:     Log{LogJSON, LogWarn},
+		Control: Control{Socket: "/tmp/w.sock", Group: "netadmin"}, Privileges: Privileges{User: "warproute"},
 		NAPI:     NAPIInterrupt,
 		BusyPoll: 20 * time.Microsecond,
 		Checksum: ChecksumRepair,
@@ -84,7 +87,7 @@ func TestParseReportsPositionAndHintOfMistakes(t *testing.T) {
 		{"empty file", "", "f:1:1: no ports; add `- interface: eth0` below `ports:`, or pass --port eth0"},
 		{"empty list of ports", "engine: cpu\nports: []\n", "f:2:8: no ports; add `- interface: eth0` below `ports:`, or pass --port eth0"},
 		{"unknown key similar to a known one", onePort + "enigne: cpu\n", `f:2:1: unknown key "enigne"; did you mean "engine"?`},
-		{"unknown key similar to none", onePort + "firewall: {}\n", `f:2:1: unknown key "firewall"; the known keys are ports, engine, gpu, shadow, workers, batch, lanes, metrics, status, control, napi, busy_poll, log, checksum, icmp, exit, ipsec`},
+		{"unknown key similar to none", onePort + "firewall: {}\n", `f:2:1: unknown key "firewall"; the known keys are ports, max_ports, engine, gpu, shadow, workers, cores, batch, lanes, metrics, status, control, privileges, napi, busy_poll, log, checksum, icmp, exit, ipsec`},
 		{"unknown key in a mapping", onePort + "batch:\n  max_packet: 5\n", `f:3:3: unknown key "max_packet" in batch; did you mean "max_packets"?`},
 		{"misspelt interface is reported once", "ports:\n  - interfce: lan0\n", `f:2:5: unknown key "interfce" in ports[0]; did you mean "interface"?`},
 		{"misspelt ports are reported once", "port:\n  - interface: lan0\n", `f:1:1: unknown key "port"; did you mean "ports"?`},
@@ -96,9 +99,9 @@ func TestParseReportsPositionAndHintOfMistakes(t *testing.T) {
 		{"unprintable interface name", "ports: [{interface: \"lan\\u200b0\"}]\n", "f:1:21: \"lan\\u200b0\" is not a valid interface name; write a name that `ip link` shows"},
 		{"number for a string", "ports: [{interface: 5}]\n", `f:1:21: ports[0].interface must be a string, not the number 5; quote the value: "5"`},
 		{"mapping for a list", "ports: {interface: lan0}\n", "f:1:9: ports must be a list, not a mapping; begin each entry with `- `"},
-		{"string for a mapping", "ports:\n  - lan0\n", "f:2:5: ports[0] must be a mapping with the keys interface, queues, mode, reverse_path, not the string \"lan0\"; write `key: value` lines below it"},
-		{"file of another program", "root:x:0:0:root:/root:/bin/bash\nproxy:x:13:13:proxy:/bin:/usr/sbin/nologin\n", "f:1:1: the file must be a mapping with the keys ports, engine, gpu, shadow, workers, batch, lanes, metrics, status, control, napi, busy_poll, log, checksum, icmp, exit, ipsec, not the string \"root:x:0:0:root:/root:/bin/bash proxy:x:\"; write `key: value` lines below it"},
-		{"list for the file", "- a\n", "f:1:1: the file must be a mapping with the keys ports, engine, gpu, shadow, workers, batch, lanes, metrics, status, control, napi, busy_poll, log, checksum, icmp, exit, ipsec, not a list; write `key: value` lines below it"},
+		{"number for a port", "ports:\n  - 5\n", "f:2:5: ports[0] must be a mapping with the keys interface, queues, mode, reverse_path, not the number 5; write `key: value` lines below it"},
+		{"file of another program", "root:x:0:0:root:/root:/bin/bash\nproxy:x:13:13:proxy:/bin:/usr/sbin/nologin\n", "f:1:1: the file must be a mapping with the keys ports, max_ports, engine, gpu, shadow, workers, cores, batch, lanes, metrics, status, control, privileges, napi, busy_poll, log, checksum, icmp, exit, ipsec, not the string \"root:x:0:0:root:/root:/bin/bash proxy:x:\"; write `key: value` lines below it"},
+		{"list for the file", "- a\n", "f:1:1: the file must be a mapping with the keys ports, max_ports, engine, gpu, shadow, workers, cores, batch, lanes, metrics, status, control, privileges, napi, busy_poll, log, checksum, icmp, exit, ipsec, not a list; write `key: value` lines below it"},
 		{"key without a value", onePort + "metrics:\n", "f:2:10: metrics has no value; add a value, or remove the line to use the default"},
 		{"alias", "ports: [{interface: &a lan0}, {interface: *a}]\n", "f:1:43: ports[1].interface is an alias, which is not supported; write the value itself"},
 		{"port without an interface", "ports:\n  - mode: auto\n", "f:2:5: ports[0] has no interface; add `interface: NAME`, a name that `ip link` shows"},
@@ -125,9 +128,13 @@ func TestParseReportsPositionAndHintOfMistakes(t *testing.T) {
 		{"negative duration", onePort + "busy_poll: -1us\n", "f:2:12: busy_poll: -1µs is out of range; write a duration from 0s to 10ms"},
 		{"delay too long", onePort + "batch: {max_delay: 1m}\n", "f:2:20: batch.max_delay: 1m0s is out of range; write a duration from 0s to 1s"},
 		{"listen without a port", onePort + "metrics: {listen: 127.0.0.1}\n", `f:2:19: metrics.listen: "127.0.0.1" is not an address and a port; write one such as "127.0.0.1:9273" or "[::1]:9273", or "" to disable metrics`},
+		{"metrics on a relative path", onePort + "metrics: {listen: \"unix:m.sock\"}\n", `f:2:19: metrics.listen: "m.sock" is not the absolute path of a file; write one such as unix:/run/warproute/metrics.sock`},
+		{"status page on a Unix socket", onePort + "status: {listen: \"unix:/run/s.sock\"}\n", `f:2:18: status.listen: "unix:/run/s.sock" is not an address and a port; write one such as "127.0.0.1:9274" or "[::1]:9274", or "" to disable the status page`},
+		{"relative web configuration", onePort + "metrics: {web_config: web.yaml}\n", `f:2:23: metrics.web_config: "web.yaml" is not an absolute path; write one such as /etc/warproute-web.yaml`},
+		{"web configuration of a Unix socket", onePort + "metrics: {listen: \"unix:/run/m.sock\", web_config: /etc/w.yaml}\n", "f:2:51: metrics.web_config: is for TCP, and metrics.listen is a Unix socket, which its mode protects; remove one of the two"},
 		{"status page without a port", onePort + "status: {listen: 127.0.0.1}\n", `f:2:18: status.listen: "127.0.0.1" is not an address and a port; write one such as "127.0.0.1:9274" or "[::1]:9274", or "" to disable the status page`},
 		{"listen on port 70000", onePort + "metrics: {listen: \":70000\"}\n", `f:2:19: metrics.listen: ":70000" is not an address and a port; write one such as "127.0.0.1:9273" or "[::1]:9273", or "" to disable metrics`},
-		{"relative socket path", onePort + "control: {socket: w.sock}\n", `f:2:19: control.socket: "w.sock" is not the absolute path of a file; write one such as /run/warproute.sock`},
+		{"relative socket path", onePort + "control: {socket: w.sock}\n", `f:2:19: control.socket: "w.sock" is not the absolute path of a file; write one such as /run/warproute/control.sock`},
 		{"socket path too long", onePort + "control: {socket: /" + strings.Repeat("a", 107) + "}\n", "f:2:19: control.socket: path of 108 bytes exceeds the limit of 107; choose a shorter path"},
 		{"not YAML", onePort + "batch: {max_packets: 1\n", "f:2:8: invalid YAML: could not find flow mapping end token '}'; check the indentation, colons and quotes here"},
 		{"tab as indentation", "ports:\n\t- interface: lan0\n", "f:2:1: invalid YAML: found character '\t' that cannot start any token; check the indentation, colons and quotes here"},

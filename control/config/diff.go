@@ -41,20 +41,26 @@ func (c Change) String() string {
 // IPsec.Zero.
 func Diff(a, b *Config) []Change {
 	d := differ{}
-	d.ports(a.Ports, b.Ports)
+	d.ports(WithoutMembers(a.Ports), WithoutMembers(b.Ports))
+	d.value("max_ports", a.MaxPorts, b.MaxPorts)
 	d.value("engine", a.Engine, b.Engine)
 	d.value("gpu.park", a.GPU.Park, b.GPU.Park)
 	d.value("gpu.multiprocessors", a.GPU.Multiprocessors, b.GPU.Multiprocessors)
 	d.value("gpu.memory", a.GPU.Memory, b.GPU.Memory)
 	d.value("shadow", a.Shadow, b.Shadow)
 	d.value("workers", a.Workers, b.Workers)
+	d.value("cores", coresText(a.Cores), coresText(b.Cores))
 	d.value("batch.max_packets", a.Batch.MaxPackets, b.Batch.MaxPackets)
 	d.value("batch.max_bytes", a.Batch.MaxBytes, b.Batch.MaxBytes)
 	d.value("batch.max_delay", a.Batch.MaxDelay, b.Batch.MaxDelay)
 	d.value("lanes", lanesText(a.Lanes), lanesText(b.Lanes))
 	d.value("metrics.listen", strconv.Quote(a.Metrics.Listen), strconv.Quote(b.Metrics.Listen))
+	d.value("metrics.web_config", strconv.Quote(a.Metrics.WebConfig), strconv.Quote(b.Metrics.WebConfig))
 	d.value("status.listen", strconv.Quote(a.Status.Listen), strconv.Quote(b.Status.Listen))
 	d.value("control.socket", a.Control.Socket, b.Control.Socket)
+	d.value("control.group", strconv.Quote(a.Control.Group), strconv.Quote(b.Control.Group))
+	d.value("privileges.user", strconv.Quote(a.Privileges.User), strconv.Quote(b.Privileges.User))
+	d.value("privileges.seccomp", a.Privileges.Seccomp, b.Privileges.Seccomp)
 	d.value("napi", a.NAPI, b.NAPI)
 	d.value("busy_poll", a.BusyPoll, b.BusyPoll)
 	d.value("log.format", a.Log.Format, b.Log.Format)
@@ -109,6 +115,9 @@ func (d *differ) ports(a, b []Port) {
 
 // text returns the settings of a port.
 func (p *Port) text() string {
+	if p.Excludes() {
+		return "excluded"
+	}
 	s := "mode " + string(p.Mode)
 	if p.ReversePath != ReversePathAuto {
 		s += " reverse_path " + string(p.ReversePath)

@@ -27,9 +27,11 @@ func TestDiffReportsEachChange(t *testing.T) {
 		t.Errorf("equal configurations differ in %v", d)
 	}
 	for want, change := range map[string]func(*Config){
-		"~ ports.b: mode auto -> mode native":                  func(c *Config) { c.Ports[1].Mode = ModeNative },
-		"- ports.a: mode auto":                                 func(c *Config) { c.Ports = c.Ports[1:] },
-		"+ ports.c: mode generic":                              func(c *Config) { c.Ports = append(c.Ports, Port{"c", ModeGeneric, ReversePathAuto}) },
+		"~ ports.b: mode auto -> mode native": func(c *Config) { c.Ports[1].Mode = ModeNative },
+		"- ports.a: mode auto":                func(c *Config) { c.Ports = c.Ports[1:] },
+		"+ ports.c: mode generic": func(c *Config) {
+			c.Ports = append(c.Ports, Port{Interface: "c", Mode: ModeGeneric, ReversePath: ReversePathAuto})
+		},
 		"~ ports.a: mode auto -> mode auto reverse_path loose": func(c *Config) { c.Ports[0].ReversePath = ReversePathLoose },
 		"":                               func(c *Config) { c.Ports[0], c.Ports[1] = c.Ports[1], c.Ports[0] },
 		"~ engine: auto -> cpu":          func(c *Config) { c.Engine = EngineCPU },
@@ -38,6 +40,7 @@ func TestDiffReportsEachChange(t *testing.T) {
 		"~ gpu.memory: keep -> release":  func(c *Config) { c.GPU.Memory = GPUMemoryRelease },
 		"~ shadow: 1024 -> 0":            func(c *Config) { c.Shadow = 0 },
 		"~ workers: 0 -> 3":              func(c *Config) { c.Workers = 3 },
+		"~ cores: auto -> 4,1,2":         func(c *Config) { c.Cores = []int{4, 1, 2} },
 		"~ batch.max_packets: 1024 -> 1": func(c *Config) { c.Batch.MaxPackets = 1 },
 		"~ batch.max_bytes: 0 -> 65536":  func(c *Config) { c.Batch.MaxBytes = 65536 },
 		"~ lanes: default -> a 1ms 0% for dscp 46 48 protocol 17 from port 1 to ports 2-3 plain or all, b 1s 100%": func(c *Config) {
@@ -48,8 +51,12 @@ func TestDiffReportsEachChange(t *testing.T) {
 		},
 		"~ batch.max_delay: 50µs -> 0s":                                               func(c *Config) { c.Batch.MaxDelay = 0 },
 		`~ metrics.listen: "127.0.0.1:9273" -> ""`:                                    func(c *Config) { c.Metrics.Listen = "" },
+		`~ metrics.web_config: "" -> "/etc/web.yaml"`:                                 func(c *Config) { c.Metrics.WebConfig = "/etc/web.yaml" },
 		`~ status.listen: "" -> ":9274"`:                                              func(c *Config) { c.Status.Listen = ":9274" },
-		"~ control.socket: /run/warproute.sock -> /x":                                 func(c *Config) { c.Control.Socket = "/x" },
+		"~ control.socket: /run/warproute/control.sock -> /x":                         func(c *Config) { c.Control.Socket = "/x" },
+		`~ control.group: "" -> "netadmin"`:                                           func(c *Config) { c.Control.Group = "netadmin" },
+		`~ privileges.user: "" -> "warproute"`:                                        func(c *Config) { c.Privileges.User = "warproute" },
+		"~ privileges.seccomp: true -> false":                                         func(c *Config) { c.Privileges.Seccomp = false },
 		"~ napi: interrupt -> thread":                                                 func(c *Config) { c.NAPI = NAPIThread },
 		"~ busy_poll: 0s -> 1µs":                                                      func(c *Config) { c.BusyPoll = 1000 },
 		"~ log.format: auto -> json":                                                  func(c *Config) { c.Log.Format = LogJSON },

@@ -60,7 +60,7 @@ func TestKeysOfOtherOwnersAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	me := os.Geteuid()
 	for uid, want := range map[uint32]string{0: "", uint32(me): "", uint32(me) + 12345: fmt.Sprintf("k is owned by user %d, who can change it", me+12345)} {
-		if why, _ := exposed("k", ownedBy{info, uid}); why != want {
+		if why, _ := exposed("k", ownedBy{info, uid}, ""); why != want {
 			t.Errorf("owner %d: %q, want %q", uid, why, want)
 		}
 	}

@@ -39,7 +39,7 @@ func GuardedPorts(path string) (names []string, err error) {
 	if !r.config.Protects() || r.config.IPsec.LinuxForwarding != LinuxForwardingDrop {
 		return nil, nil
 	}
-	return r.config.Interfaces(), nil
+	return r.config.present()
 }
 
 // checkForwarding checks that forwarding by Linux is off if the configuration has policies and

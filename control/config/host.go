@@ -23,11 +23,15 @@ func CheckHost(c *Config, running ...Port) error {
 	if err != nil {
 		return fmt.Errorf("list interfaces: %w", err)
 	}
-	errs := slices.Concat(c.checkInterfaces(have, running), c.checkQueues(running, netdev.Queues), c.checkPortTypes(running))
-	if dir := filepath.Dir(c.Control.Socket); !isDir(dir) {
+	errs := slices.Concat(c.checkInterfaces(have, running), c.checkQueues(running, portQueues), c.checkPortTypes(running))
+	dir := filepath.Dir(c.Control.Socket)
+	if dir == filepath.Dir(Default().Control.Socket) && !isDir(dir) {
+		dir = filepath.Dir(dir) // the router creates that of the default socket
+	}
+	if !isDir(dir) {
 		errs = append(errs, c.hostFault("control.socket", fmt.Sprintf("control.socket: directory %s does not exist", dir), "create it, or choose another path"))
 	}
-	return slices.Concat(errs, c.checkState(), c.checkForwarding("/proc/sys")).orNil()
+	return slices.Concat(errs, c.checkState(), c.checkWebFile(), c.checkForwarding("/proc/sys")).orNil()
 }
 
 // checkState checks the directory of stored sequence numbers if there are outbound SAs. The router
@@ -61,6 +65,7 @@ func (c *Config) checkInterfaces(have []net.Interface, running []Port) (errs Err
 		key := fmt.Sprintf("ports[%d].interface", i)
 		flags, ok := byName[p.Interface]
 		switch {
+		case p.Pattern() || p.Excludes():
 		case !ok && hasPort(running, p.Interface):
 		case !ok:
 			errs = append(errs, c.hostFault(key, fmt.Sprintf("this host has no interface %q", p.Interface), hintInterface(p.Interface, names)))
@@ -71,11 +76,11 @@ func (c *Config) checkInterfaces(have []net.Interface, running []Port) (errs Err
 	return errs
 }
 
-// checkPortTypes reports interfaces of types that cannot be ports, such as bonds. It skips running
+// checkPortTypes reports interfaces that cannot be ports, such as teams and members of bonds. It skips running
 // ports.
 func (c *Config) checkPortTypes(running []Port) (errs Errors) {
 	for i, p := range c.Ports {
-		if hasPort(running, p.Interface) {
+		if hasPort(running, p.Interface) || p.Pattern() || p.Excludes() {
 			continue
 		}
 		if r, ok := errors.AsType[*netdev.Refusal](netdev.CheckPort(p.Interface)); ok {

@@ -17,6 +17,26 @@ var host = []net.Interface{
 	{Name: "enp2s0"},
 }
 
+func TestWebConfigurationIsChecked(t *testing.T) {
+	c := Default("lan0")
+	for text, want := range map[string]string{
+		"": "", // neither TLS nor passwords
+		"basic_auth_users: {prometheus: plaintext}\n":                             "hashedSecret too short",
+		"tls_server_config: {cert_file: /none/cert.pem, key_file: /none/k.pem}\n": "/none/cert.pem",
+	} {
+		c.Metrics.WebConfig = filepath.Join(t.TempDir(), "web.yaml")
+		require.NoError(t, os.WriteFile(c.Metrics.WebConfig, []byte(text), 0o600))
+		err := c.checkWebFile().orNil()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "metrics.web_config")) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	c.Metrics.WebConfig = "/none/web.yaml"
+	if err := c.checkWebFile().orNil(); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Error(err)
+	}
+}
+
 func TestMissingInterfacesAreReported(t *testing.T) {
 	tests := []struct {
 		name, port string
@@ -185,5 +205,12 @@ func TestGuardedPortsIgnoreOtherMistakes(t *testing.T) {
 	}
 	if _, err := GuardedPorts("/no/such/file"); err == nil {
 		t.Error("no error without a file")
+	}
+}
+
+// TestDefaultSocketNeedsNoDirectory: the router creates the directory of the default control socket.
+func TestDefaultSocketNeedsNoDirectory(t *testing.T) {
+	if err := CheckHost(Default("no-such-port")); err == nil || strings.Contains(err.Error(), "control.socket") {
+		t.Errorf("got %v, want nothing but the missing port", err)
 	}
 }

@@ -51,7 +51,7 @@ func (r *reader) readKeyFile(key, path string, dst *Key) {
 		return
 	}
 	defer f.Close()
-	why, hint := exposed(path, info)
+	why, hint := exposed(path, info, r.config.Privileges.User)
 	switch {
 	case !os.SameFile(link, info):
 		fail(path+" was replaced during the read", "try again")

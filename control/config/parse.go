@@ -53,17 +53,8 @@ func (r *reader) finish() (*Config, error) {
 func (r *reader) root() value {
 	c := r.config
 	return mapping(
-		field{"ports", list(func(int) value {
-			c.Ports = append(c.Ports, Port{Mode: ModeAuto, ReversePath: ReversePathAuto})
-			p := &c.Ports[len(c.Ports)-1]
-			queues := "all" // the only choice
-			return mapping(
-				field{"interface", text(&p.Interface)},
-				field{"queues", oneOf(&queues, "all")},
-				field{"mode", oneOf(&p.Mode, modes...)},
-				field{"reverse_path", oneOf(&p.ReversePath, reversePaths...)},
-			)
-		})},
+		field{"ports", r.ports()},
+		field{"max_ports", integer(&c.MaxPorts, "0")},
 		field{"engine", oneOf(&c.Engine, engines...)},
 		field{"gpu", mapping(
 			field{"park", duration(&c.GPU.Park)},
@@ -72,15 +63,17 @@ func (r *reader) root() value {
 		)},
 		field{"shadow", integer(&c.Shadow, "1024")},
 		field{"workers", integer(&c.Workers, "0")},
+		field{"cores", coreList(&c.Cores)},
 		field{"batch", mapping(
 			field{"max_packets", integer(&c.Batch.MaxPackets, "1024")},
 			field{"max_bytes", integer(&c.Batch.MaxBytes, "65536")},
 			field{"max_delay", duration(&c.Batch.MaxDelay)},
 		)},
 		field{"lanes", r.lanes()},
-		field{"metrics", mapping(field{"listen", text(&c.Metrics.Listen)})},
+		field{"metrics", mapping(field{"listen", text(&c.Metrics.Listen)}, field{"web_config", text(&c.Metrics.WebConfig)})},
 		field{"status", mapping(field{"listen", text(&c.Status.Listen)})},
-		field{"control", mapping(field{"socket", text(&c.Control.Socket)})},
+		field{"control", mapping(field{"socket", text(&c.Control.Socket)}, field{"group", text(&c.Control.Group)})},
+		field{"privileges", mapping(field{"user", text(&c.Privileges.User)}, field{"seccomp", boolean(&c.Privileges.Seccomp)})},
 		field{"napi", oneOf(&c.NAPI, napis...)},
 		field{"busy_poll", duration(&c.BusyPoll)},
 		field{"log", mapping(field{"format", oneOf(&c.Log.Format, logFormats...)}, field{"level", oneOf(&c.Log.Level, logLevels...)})},

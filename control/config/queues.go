@@ -7,6 +7,9 @@ import "fmt"
 func (c *Config) checkQueues(running []Port, count func(ifname string) (rx, tx int, err error)) (errs Errors) {
 	fewest, narrowest := 0, ""
 	for i, p := range c.Ports {
+		if p.Pattern() || p.Excludes() {
+			continue
+		}
 		rx, tx, err := count(p.Interface)
 		if err != nil || hasPort(running, p.Interface) {
 			continue
