@@ -28,6 +28,7 @@ var (
 	exitBytes   = desc("exit_bytes_total", "Bytes of these packets, including Ethernet headers.", "port")
 	txBytes     = desc("port_tx_bytes_total", "Bytes passed by workers to a port for transmission, including Ethernet headers, excluding FCS.", "port")
 	portUp      = desc("port_up", "Whether the link of the port is up (1) or down (0).", "port")
+	bondMember  = desc("bond_member_active", "Whether the router transmits flows of a bond on a member (1) or not (0).", "port", "member")
 	drops       = desc("dropped_packets_total", "Packets received from a port and dropped by the router, by reason.", "reason", "port")
 
 	batchPackets  = desc("batch_packets", "Packets per chunk that an engine processed.")
@@ -45,6 +46,8 @@ var (
 	ipsecErrors = desc("ipsec_errors_total", "Packets dropped by IPsec, by the error name of Linux XFRM statistics.", "error")
 
 	fibRoutes = desc("fib_routes", "Routes in the forwarding table, including host routes of neighbors.", "family")
+	vrfRoutes = desc("vrf_routes", "Routes in the table of a VRF, including host routes of neighbors.", "vrf", "family")
+	vrfPorts  = desc("vrf_ports", "Ports in a VRF.", "vrf")
 	fibUpdate = desc("fib_update_seconds", "Time from receiving route and neighbor changes by netlink to updating the forwarding table.")
 
 	xdpToLinux     = desc("xdp_to_linux_packets_total", "Frames that the XDP program passed to Linux, by cause.", "port", "cause")
@@ -74,8 +77,8 @@ type collector struct {
 
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		buildInfo, rxPackets, rxBytes, txPackets, txBytes, exitPackets, exitBytes, portUp, drops,
-		batchPackets, batchStage, lanePackets, laneMissed, laneQueued, laneSeconds, engineChunks, gpuFailovers, neighborQueue, workerBusy, framesTotal, framesFree, framesWithheld, saPackets, saBytes, saReplays, saICV, ipsecErrors, fibRoutes, fibUpdate,
+		buildInfo, rxPackets, rxBytes, txPackets, txBytes, exitPackets, exitBytes, portUp, bondMember, drops,
+		batchPackets, batchStage, lanePackets, laneMissed, laneQueued, laneSeconds, engineChunks, gpuFailovers, neighborQueue, workerBusy, framesTotal, framesFree, framesWithheld, saPackets, saBytes, saReplays, saICV, ipsecErrors, fibRoutes, vrfRoutes, vrfPorts, fibUpdate,
 		configReloads, configLoaded, configTried,
 		linuxForwarding, guardActive, xdpToLinux, xdpNoSocket, xdpRefused, xdpTransit, xskRxDropped, xskRxFull, xskFillEmpty, xskTxEmpty, xskDescInvalid,
 	} {
@@ -105,6 +108,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	send.ipsec(s)
 	send.gauge(fibRoutes, float64(s.RoutesIPv4), "ipv4")
 	send.gauge(fibRoutes, float64(s.RoutesIPv6), "ipv6")
+	for _, v := range s.VRFs {
+		send.gauge(vrfRoutes, float64(v.RoutesIPv4), v.Name, "ipv4")
+		send.gauge(vrfRoutes, float64(v.RoutesIPv6), v.Name, "ipv6")
+		send.gauge(vrfPorts, float64(v.Ports), v.Name)
+	}
 	if s.Updates != nil {
 		send.histogram(fibUpdate, s.Updates, nanosecond, timeBounds)
 	}
@@ -127,7 +135,16 @@ func (ch sender) port(p *status.PortState, c *dataplane.PortStats) {
 	if p.Up {
 		up = 1
 	}
-	ch.gauge(portUp, up, p.Name)
+	if p.Removed == 0 {
+		ch.gauge(portUp, up, p.Name)
+	}
+	for _, m := range p.Members {
+		active := 0.0
+		if m.State == status.MemberActive {
+			active = 1
+		}
+		ch.gauge(bondMember, active, p.Name, m.Name)
+	}
 	ch.counter(rxPackets, c.RxPackets, p.Name)
 	ch.counter(rxBytes, c.RxBytes, p.Name)
 	ch.counter(txPackets, c.TxPackets, p.Name)
@@ -139,8 +156,8 @@ func (ch sender) port(p *status.PortState, c *dataplane.PortStats) {
 			ch.counter(drops, n, batch.Reason(reason).String(), p.Name)
 		}
 	}
-	if p.Parent != "" {
-		return // XDP and rings are those of the physical port
+	if p.Logical() {
+		return // XDP and rings are those of the physical ports
 	}
 	for cause, n := range p.XDP.ToLinux {
 		ch.counter(xdpToLinux, n, p.Name, cause)

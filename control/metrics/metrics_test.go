@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/internal/hist"
@@ -39,6 +40,7 @@ func sample() *status.Snapshot {
 		Engine:     status.EngineState{Name: "cpu", Reason: "no_gpu"},
 		Stats:      &dataplane.Stats{Loads: []dataplane.LoadStats{{Elapsed: 4 * time.Second, Busy: 1500 * time.Millisecond}}, Ports: []dataplane.PortStats{{RxPackets: 10, RxBytes: 600}, {TxPackets: 9, TxBytes: 540}}, Chunks: 3},
 		RoutesIPv4: 5, RoutesIPv6: 6,
+		VRFs:    []mirror.VRFInfo{{Name: "red", RoutesIPv4: 7, RoutesIPv6: 8, Ports: 2}},
 		Updates: new(hist.Snapshot),
 	}
 	s.Stats.Ports[0].Drops[batch.NoRoute] = 1
@@ -93,6 +95,9 @@ func TestMetricNamesAreStable(t *testing.T) {
 		`warproute_gpu_failovers_total{cause="timeout"} 0`,
 		`warproute_fib_routes{family="ipv4"} 5`,
 		`warproute_fib_routes{family="ipv6"} 6`,
+		`warproute_vrf_routes{family="ipv4",vrf="red"} 7`,
+		`warproute_vrf_routes{family="ipv6",vrf="red"} 8`,
+		`warproute_vrf_ports{vrf="red"} 2`,
 		`warproute_fib_update_seconds_count 3`,
 		`warproute_xdp_to_linux_packets_total{cause="vlan",port="lan0"} 3`,
 		`warproute_xdp_no_socket_packets_total{port="lan0"} 0`,
@@ -211,5 +216,26 @@ func TestVLANsHaveFewSeries(t *testing.T) {
 	}
 	if vlan, physical := count("lan0"), count(""); vlan != 8 || physical < 70 {
 		t.Errorf("%d series of a VLAN, %d of a physical port", vlan, physical)
+	}
+}
+
+// A bond has a series for each member, and none of sockets, which the members have.
+func TestBondMembersHaveSeries(t *testing.T) {
+	ch := make(chan prometheus.Metric, 1000)
+	sender(ch).port(&status.PortState{Name: "bond0", Members: []status.Member{{Name: "wan0", State: status.MemberActive}, {Name: "wan1", State: status.MemberInactive}}}, &dataplane.PortStats{})
+	close(ch)
+	active := map[string]float64{}
+	for m := range ch {
+		var d dto.Metric
+		require.NoError(t, m.Write(&d))
+		switch {
+		case m.Desc() == bondMember:
+			active[d.Label[0].GetValue()] = d.Gauge.GetValue() // sorted by name: member, port
+		case m.Desc() == xdpNoSocket:
+			t.Error("the bond has counters of sockets")
+		}
+	}
+	if len(active) != 2 || active["wan0"] != 1 || active["wan1"] != 0 {
+		t.Errorf("active members: %v", active)
 	}
 }

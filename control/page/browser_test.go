@@ -54,6 +54,32 @@ func browser(t *testing.T) (ctx context.Context, errors func() []string) {
 	}
 }
 
+// JavaScript expressions. The page replaces its elements with each update, so that a reference to one is soon outdated.
+const (
+	live     = `document.querySelector("#link.live") != null`
+	openDrop = `(document.querySelector("#list-drops details[open]")?.innerText ?? "")`
+)
+
+// until waits until an expression is true.
+func until(expression string) chromedp.Action {
+	return chromedp.Poll(expression, nil, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(time.Minute))
+}
+
+// click clicks on an element until an expression is true: the element may be replaced while the mouse is on its way.
+func click(selector, expression string) chromedp.Action {
+	return chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		for range 5 {
+			attempt, cancel := context.WithTimeout(ctx, 10*time.Second)
+			err = chromedp.Run(attempt, chromedp.Click(selector, chromedp.ByQuery), chromedp.Poll(expression, nil, chromedp.WithPollingInterval(50*time.Millisecond)))
+			cancel()
+			if err == nil {
+				return nil
+			}
+		}
+		return fmt.Errorf("click on %s: %w", selector, err)
+	})
+}
+
 // A browser shows live rates, opens the explanation of a drop, follows the navigation, and says when the
 // router is gone.
 func TestBrowserShowsTheRouter(t *testing.T) {
@@ -68,13 +94,13 @@ func TestBrowserShowsTheRouter(t *testing.T) {
 		emulation.SetFocusEmulationEnabled(true),
 		chromedp.EmulateViewport(1280, 900),
 		chromedp.Navigate(server.URL),
-		chromedp.WaitVisible("#link.live"),
+		until(live),
 		chromedp.Sleep(2500*time.Millisecond), // several updates
-		chromedp.Text("body", &body),
-		chromedp.Click("#list-drops summary"),
+		chromedp.Evaluate(`document.body.innerText`, &body),
+		click("#list-drops summary", openDrop+` != ""`),
 		chromedp.Sleep(1500*time.Millisecond), // open after an update, too
-		chromedp.Text("#list-drops details[open]", &hint),
-		chromedp.Click(`nav a[href="#engine"]`),
+		chromedp.Evaluate(openDrop, &hint),
+		click(`nav a[href="#engine"]`, `location.hash == "#engine"`),
 		chromedp.Sleep(300*time.Millisecond),
 		chromedp.Evaluate(`document.getElementById("engine").getBoundingClientRect().top`, &top),
 		chromedp.Evaluate(`innerHeight`, &height),
@@ -107,7 +133,7 @@ func TestBrowserShowsTheRouter(t *testing.T) {
 	close(r.ending)
 	server.CloseClientConnections()
 	server.Close()
-	require.NoError(t, chromedp.Run(ctx, chromedp.WaitVisible("#link.lost"), chromedp.Text("#link", &body)))
+	require.NoError(t, chromedp.Run(ctx, until(`document.querySelector("#link.lost") != null`), chromedp.Evaluate(`document.getElementById("link").innerText`, &body)))
 	if !strings.Contains(body, "no answer") {
 		t.Errorf("without a router the page says %q", body)
 	}
@@ -136,7 +162,7 @@ func TestBrowserFitsScreens(t *testing.T) {
 			chromedp.EmulateViewport(screen.width, screen.height),
 			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: screen.scheme}}),
 			chromedp.Navigate(server.URL),
-			chromedp.WaitVisible("#link.live"),
+			until(live),
 			chromedp.Sleep(pause),
 			chromedp.Evaluate(`document.scrollingElement.scrollWidth - innerWidth`, &overflow),
 			chromedp.Evaluate(`getComputedStyle(document.body).backgroundColor`, &back),

@@ -16,6 +16,9 @@ import (
 // ErrNoRouter is wrapped by errors about a socket that no process serves.
 var ErrNoRouter = errors.New("no router is running")
 
+// ErrUnknownRequest is wrapped by errors about a request that the router does not know.
+var ErrUnknownRequest = errors.New("it may be of another version")
+
 // Get sends a GET request for a path, optionally with a query, to the router at a socket and
 // decodes the answer into out.
 func Get(ctx context.Context, socketPath, path string, out any) error {
@@ -92,7 +95,7 @@ func dialError(path string, err error) error {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("%w at %s: start one with `warproute run`, or name its socket with --socket", ErrNoRouter, path)
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("open control socket %s: permission denied: it is for the user that runs the router; use sudo", path)
+		return fmt.Errorf("open control socket %s: permission denied: it is for root, the user that runs the router, and its group (control.group); use sudo", path)
 	}
 	return fmt.Errorf("ask the router at %s: %w", path, err)
 }
@@ -104,7 +107,7 @@ func answerError(path string, resp *http.Response) error {
 		return errors.New(f.Error)
 	}
 	if resp.StatusCode == http.StatusNotFound {
-		return fmt.Errorf("the router does not know %s: is it of another version?", path)
+		return fmt.Errorf("the router does not know %s: %w", path, ErrUnknownRequest)
 	}
 	return fmt.Errorf("ask the router for %s: %s", path, resp.Status)
 }

@@ -24,7 +24,7 @@ func Example() {
 	path := filepath.Join(dir, "control.sock")
 	server, err := socket.Serve(path, map[string]socket.Handler{
 		"/ports": func(*http.Request) (any, error) { return []port{{"eth1", 1500}, {"eth2", 9000}}, nil },
-	})
+	}, socket.Access{Group: -1})
 	if err != nil {
 		panic(err)
 	}

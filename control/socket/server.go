@@ -1,5 +1,8 @@
-// Package socket implements the control socket: HTTP with JSON over a Unix socket of mode 0600,
-// for `warproute show` and `curl --unix-socket`.
+// Package socket implements the control socket: HTTP with JSON over a Unix socket, for `warproute show` and
+// `curl --unix-socket`.
+//
+// The user of the router and root may request everything. Members of a group can connect, too, if there is one, and
+// may only read.
 //
 // A handler returns a value for encoding/json, a Stream that is encoded as a JSON array element by
 // element, or Content, which is not JSON and can continue until the client ends it.
@@ -11,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -34,24 +38,32 @@ type Server struct {
 	done     chan struct{}
 }
 
-// Serve listens at path, with mode 0600, and calls a handler for each request. Keys of handlers are
+// Access says who may request what.
+type Access struct {
+	Group int // whose members may connect and read; -1: none
+	// Full has the handlers for root and the user of this process only, by their keys.
+	Full map[string]Handler
+	Log  *slog.Logger // of requests for Full
+}
+
+// Serve listens at path, with mode 0600, or 0660 for a group, and calls a handler for each request. Keys of handlers are
 // paths, "/path" for GET requests, or "METHOD /path".
 //
 // It replaces a stale socket. A socket in use is an error with the name of its process.
-func Serve(path string, handlers map[string]Handler) (*Server, error) {
-	l, err := listen(path)
+func Serve(path string, handlers map[string]Handler, access Access) (*Server, error) {
+	l, err := listen(path, access.Group)
 	if err != nil {
 		return nil, fmt.Errorf("open control socket %s: %w", path, err)
 	}
 	mux := http.NewServeMux()
 	for p, h := range handlers {
-		if !strings.Contains(p, " ") {
-			p = "GET " + p
-		}
-		mux.Handle(p, answer(h, stallTimeout))
+		mux.Handle(pattern(p), answer(h, stallTimeout))
+	}
+	for p, h := range access.Full {
+		mux.Handle(pattern(p), access.restrict(answer(h, stallTimeout)))
 	}
 	s := &Server{
-		http:     &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second},
+		http:     &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ConnContext: withPeer},
 		listener: l,
 		done:     make(chan struct{}),
 	}
@@ -60,6 +72,14 @@ func Serve(path string, handlers map[string]Handler) (*Server, error) {
 		s.http.Serve(l) // returns when Close closes the listener
 	}()
 	return s, nil
+}
+
+// pattern returns the pattern of http.ServeMux for the key of a handler.
+func pattern(key string) string {
+	if strings.Contains(key, " ") {
+		return key
+	}
+	return "GET " + key
 }
 
 // Close stops the server, waits up to 1 s for requests in progress, and removes the socket.
@@ -75,8 +95,21 @@ func (s *Server) Close() error {
 }
 
 // listen binds a socket with mode 0600 from the start: bind(2) uses the mode of the socket's own
-// inode.
-func listen(path string) (net.Listener, error) {
+// inode. Then it gives access to a group, unless that is -1.
+func listen(path string, group int) (net.Listener, error) {
+	l, err := bind(path)
+	if err != nil || group < 0 {
+		return l, err
+	}
+	if err := errors.Join(os.Chown(path, -1, group), os.Chmod(path, 0o660)); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("%w; the router must be a member of the group to give it access (control.group)", err)
+	}
+	return l, nil
+}
+
+// bind binds a socket with mode 0600, in place of a stale one.
+func bind(path string) (net.Listener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
 		if cerr := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) }); cerr != nil {
@@ -114,25 +147,7 @@ func removeStale(path string) error {
 		return fmt.Errorf("check whether the socket is in use: %w; choose another path by --socket or control.socket", err)
 	}
 	defer conn.Close()
-	return fmt.Errorf("in use by %s; stop that router, or set control.socket to another path", peer(conn.(*net.UnixConn)))
-}
-
-// peer names the process at the other end of a connection.
-func peer(conn *net.UnixConn) string {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return "another process"
-	}
-	var cred *unix.Ucred
-	cerr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if cerr != nil || err != nil || cred.Pid == 0 { // 0: process in another PID namespace
-		return "another process"
-	}
-	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", cred.Pid))
-	if err != nil {
-		return fmt.Sprintf("process %d", cred.Pid)
-	}
-	return fmt.Sprintf("process %d (%s)", cred.Pid, strings.TrimSpace(string(comm)))
+	return fmt.Errorf("in use by %s; stop that router, or set control.socket to another path", nameOf(conn))
 }
 
 // answer converts a Handler to an HTTP handler with a write timeout.

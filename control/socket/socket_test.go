@@ -21,7 +21,7 @@ func path(t *testing.T) string { return filepath.Join(t.TempDir(), "w.sock") }
 
 func serve(t *testing.T, path string, handlers map[string]Handler) *Server {
 	t.Helper()
-	s, err := Serve(path, handlers)
+	s, err := Serve(path, handlers, Access{Group: -1})
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
@@ -132,7 +132,7 @@ func TestServeReplacesStaleSockets(t *testing.T) {
 func TestSocketInUseNamesItsProcess(t *testing.T) {
 	p := path(t)
 	serve(t, p, map[string]Handler{"/1": numbers(1)})
-	_, err := Serve(p, nil)
+	_, err := Serve(p, nil, Access{Group: -1})
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d (", os.Getpid())) {
 		t.Errorf("got %v, want the name of process %d", err, os.Getpid())
 	}
@@ -145,7 +145,7 @@ func TestSocketInUseNamesItsProcess(t *testing.T) {
 func TestServeKeepsRegularFiles(t *testing.T) {
 	p := path(t)
 	require.NoError(t, os.WriteFile(p, []byte("precious"), 0o600))
-	if _, err := Serve(p, nil); err == nil || !strings.Contains(err.Error(), "not a socket") {
+	if _, err := Serve(p, nil, Access{Group: -1}); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("got %v", err)
 	}
 	if data, _ := os.ReadFile(p); string(data) != "precious" {
@@ -197,7 +197,7 @@ func TestOpenReturnsWhenItsContextEnds(t *testing.T) {
 }
 
 func TestListenErrorsSuggestAnotherPath(t *testing.T) {
-	_, err := Serve(filepath.Join(t.TempDir(), "absent", "w.sock"), nil)
+	_, err := Serve(filepath.Join(t.TempDir(), "absent", "w.sock"), nil, Access{Group: -1})
 	if err == nil || !strings.Contains(err.Error(), "by --socket or control.socket") {
 		t.Errorf("got %v", err)
 	}

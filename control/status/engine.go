@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ type EngineState struct {
 	Why        string        // Reason as a sentence
 	Devices    []Device      // GPUs in use
 	Cores      []int         // cores of the workers
+	NUMANodes  []int         // of these cores; nil if the host has one node
 	MaxPackets int           // maximum packets per chunk
 	MaxDelay   time.Duration // maximum delay of a chunk
 	HugePages  bool          // huge pages back the frame memory
@@ -30,6 +32,7 @@ type Engine struct {
 	Devices         []Device `json:"devices,omitempty"`      // GPUs in use
 	Workers         int      `json:"workers"`                // number of workers
 	Cores           []int    `json:"cores"`                  // CPU cores of the workers
+	NUMANodes       []int    `json:"numa_nodes,omitempty"`   // NUMA nodes of these cores, on hosts with several nodes
 	HugePages       bool     `json:"huge_pages"`             // true if huge pages back the frame memory
 	MaxPackets      int      `json:"max_packets"`            // maximum packets per chunk
 	MaxDelayNS      int64    `json:"max_delay_ns"`           // maximum delay of a chunk, ns
@@ -49,7 +52,7 @@ type Engine struct {
 func EngineOf(s *Snapshot) Engine {
 	return Engine{
 		Name: s.Engine.Name, Reason: s.Engine.Reason, Description: s.Engine.Why, Devices: s.Engine.Devices,
-		Workers: s.Stats.Workers, Cores: s.Engine.Cores, HugePages: s.Engine.HugePages,
+		Workers: s.Stats.Workers, Cores: s.Engine.Cores, NUMANodes: s.Engine.NUMANodes, HugePages: s.Engine.HugePages,
 		MaxPackets: s.Engine.MaxPackets, MaxDelayNS: s.Engine.MaxDelay.Nanoseconds(),
 		Chunks: s.Stats.Chunks, Packets: s.Stats.Packets.Sum, PacketsPerChunk: s.Stats.Packets.Mean(),
 		Frames: s.Stats.Frames, InFlight: s.Stats.InFlight, NeighborQueue: s.Stats.Waiting, TxPending: s.Stats.Transmitting,
@@ -91,6 +94,11 @@ func WriteEngine(w io.Writer, e Engine) error {
 		cores = fmt.Sprintf(" on core %d", e.Cores[0])
 	default:
 		cores = " on cores " + strings.Trim(fmt.Sprint(e.Cores), "[]")
+	}
+	if len(e.NUMANodes) > 0 && slices.Min(e.NUMANodes) == slices.Max(e.NUMANodes) {
+		cores += fmt.Sprintf(", NUMA node %d", e.NUMANodes[0])
+	} else if len(e.NUMANodes) > 0 {
+		cores += ", NUMA nodes " + strings.Trim(fmt.Sprint(e.NUMANodes), "[]")
 	}
 	t.row("workers", fmt.Sprintf("%d%s", e.Workers, cores))
 	memory := "normal pages"

@@ -41,7 +41,11 @@ func WritePorts(w io.Writer, ports []Port) error {
 		for _, n := range p.XDP.ToLinux {
 			toLinux += n
 		}
-		t.row(p.Name, upDown(p.Up), p.Mode, p.Queues, p.MAC, p.MTU, p.RxPackets, p.RxBytes, p.TxPackets, p.TxBytes, p.Dropped, toLinux)
+		state := upDown(p.Up)
+		if p.Removed > 0 {
+			state = "removed"
+		}
+		t.row(p.Name, state, p.Mode, p.Queues, p.MAC, p.MTU, p.RxPackets, p.RxBytes, p.TxPackets, p.TxBytes, p.Dropped, toLinux)
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -61,8 +65,17 @@ func (p *Port) notes() (notes []string) {
 	if p.Interface != "" {
 		notes = append(notes, fmt.Sprintf("the interface was renamed to %s; the port keeps its configured name", p.Interface))
 	}
+	if len(p.Members) > 0 {
+		notes = append(notes, "bond of "+membersText(p.Members))
+	}
+	if p.Bond != "" {
+		notes = append(notes, "member of "+p.Bond)
+	}
 	if p.ModeReason != "" {
 		notes = append(notes, fmt.Sprintf("%s mode: %s", p.Mode, p.ModeReason))
+	}
+	if p.LostTags != "" {
+		notes = append(notes, p.LostTags)
 	}
 	var causes []string
 	for _, cause := range slices.Sorted(maps.Keys(p.XDP.ToLinux)) {

@@ -93,16 +93,26 @@ func (w *AnswerTable) Write(answers []Answer) error {
 }
 
 // RouteTable streams routes in columns of fixed widths, so a full table is never in memory.
-type RouteTable struct{ w io.Writer }
+type RouteTable struct {
+	w   io.Writer
+	vrf string // of the last route
+}
 
 // NewRouteTable begins a table of routes.
 func NewRouteTable(w io.Writer) (*RouteTable, error) {
-	t := &RouteTable{w}
+	t := &RouteTable{w: w}
 	return t, t.line("PREFIX", "ACTION", "PROTOCOL", "NEXT HOP")
 }
 
-// Write adds a route. Routes that lose to a better route of the prefix are marked unused.
+// Write adds a route. Those of a VRF follow a line with its name and table. Routes that lose to a better route of the prefix are marked unused.
 func (t *RouteTable) Write(r mirror.RouteInfo) error {
+	if r.VRF != t.vrf {
+		if t.vrf = r.VRF; t.vrf != "" {
+			if _, err := fmt.Fprintf(t.w, "VRF %s, table %s:\n", r.VRF, r.Table); err != nil {
+				return err
+			}
+		}
+	}
 	paths := pathsOf(r)
 	texts := make([]string, len(paths))
 	for i, p := range paths {
@@ -125,6 +135,13 @@ func (t *RouteTable) line(prefix, action, protocol, hops string) error {
 func WriteMirror(w io.Writer, m mirror.Status) error {
 	t := newTable(w)
 	t.row("routes", fmt.Sprintf("%d IPv4, %d IPv6, including host routes of neighbors", m.RoutesIPv4, m.RoutesIPv6))
+	for _, v := range m.VRFs {
+		remark := ""
+		if !v.Complete {
+			remark = ", being read"
+		}
+		t.row("VRF "+v.Name, fmt.Sprintf("table %d, %d IPv4, %d IPv6, %s%s", v.Table, v.RoutesIPv4, v.RoutesIPv6, counted(v.Ports, "port", "ports"), remark))
+	}
 	t.row("next hops", fmt.Sprintf("%d, %s", m.NextHops, counted(m.Adjacencies, "adjacency", "adjacencies")))
 	t.row("neighbors", m.Neighbors)
 	t.row("events", fmt.Sprintf("%d, last batch applied in %v", m.Events, m.LastUpdate.Round(time.Microsecond)))
@@ -154,6 +171,9 @@ func WriteVerification(w io.Writer, v mirror.Verification) error {
 		addr := "-" // difference in the number of routes
 		if d.Address.IsValid() {
 			addr = d.Address.String()
+		}
+		if d.Table != 0 {
+			addr += fmt.Sprintf(" (table %d)", d.Table)
 		}
 		t.row(addr, d.Linux, d.Router)
 	}

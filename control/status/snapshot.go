@@ -7,6 +7,7 @@ package status
 
 import (
 	"github.com/warproute/warproute/control/guard"
+	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/internal/hist"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -25,6 +26,7 @@ type Snapshot struct {
 	Guard *guard.State // nil if the router is not a gateway
 
 	RoutesIPv4, RoutesIPv6 int // routes in the forwarding table
+	VRFs                   []mirror.VRFInfo
 	// Updates are the times from netlink event to updated forwarding table, in nanoseconds;
 	// nil if not measured.
 	Updates *hist.Snapshot
@@ -37,15 +39,23 @@ type PortState struct {
 	Index      int    `json:"index"`               // interface index
 	Parent     string `json:"parent,omitempty"`    // of a VLAN: the port that it is on, whose packets and bytes include its own
 	VLAN       string `json:"vlan,omitempty"`      // of a VLAN: its tag, as "802.1Q 7"
+	Bond       string `json:"bond,omitempty"`      // of a member of a bond: the bond, which has the router's packets of it
 	Mode       string `json:"mode"`                // XDP mode: zero-copy, native, generic, memory
 	ModeReason string `json:"mode_reason"`         // reason for not using a faster mode; "" for the fastest
+	LostTags   string `json:"lost_tags,omitempty"` // VLAN tags may be stripped before XDP and are not read: the reason and the effect; set once a port has had a VLAN
 	Queues     int    `json:"queues"`              // number of receive queues
 	MAC        string `json:"mac"`                 // MAC address
 	MTU        int    `json:"mtu"`                 // MTU of the interface, bytes
 	Up         bool   `json:"up"`                  // true if the link is up
+	Removed    int    `json:"removed,omitempty"`   // the element is the sum of this number of removed ports
 	XDP        XDP    `json:"xdp"`                 // frames by action of the XDP program
 	Rings      Rings  `json:"rings"`               // statistics of the AF_XDP rings
+
+	Members []Member `json:"members,omitempty"` // of a bond
 }
+
+// Logical reports whether the port is a VLAN or a bond, whose frames are those of other ports, too.
+func (p *PortState) Logical() bool { return p.Parent != "" || len(p.Members) > 0 }
 
 // XDP counts frames by the action of a port's XDP program.
 type XDP struct {

@@ -97,6 +97,9 @@ func TopOf(before, now *Snapshot, interval time.Duration) Top {
 		earlier[keyOf(&before.Ports[i])] = i
 	}
 	for i := range now.Ports {
+		if now.Ports[i].Removed > 0 {
+			continue // the packets in flight of removed ports
+		}
 		a, b, lost := &dataplane.PortStats{}, &now.Stats.Ports[i], uint64(0)
 		if j, ok := earlier[keyOf(&now.Ports[i])]; ok {
 			a, lost = &before.Stats.Ports[j], before.Ports[j].lost()
@@ -127,14 +130,14 @@ func TopOf(before, now *Snapshot, interval time.Duration) Top {
 	return t
 }
 
-// portKey identifies a port: a physical one by its name, a VLAN by its interface.
+// portKey identifies a port: a physical one by its name, a VLAN or bond by its interface.
 type portKey struct {
 	name  string
 	index int
 }
 
 func keyOf(p *PortState) portKey {
-	if p.Parent == "" {
+	if !p.Logical() {
 		return portKey{name: p.Name}
 	}
 	return portKey{index: p.Index}

@@ -10,9 +10,9 @@ import (
 
 // A server answers until Close.
 func Example() {
-	s, err := web.Serve("status.listen", "127.0.0.1:0", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	s, err := web.Serve(web.Endpoint{Key: "status.listen", Listen: "127.0.0.1:0", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "forwarding")
-	}))
+	})})
 	if err != nil {
 		panic(err)
 	}
