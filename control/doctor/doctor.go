@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/warproute/warproute/control/mirror"
+	"github.com/warproute/warproute/internal/placement"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -67,18 +68,21 @@ var hostChecks = []struct {
 	{"GPU", gpus},
 }
 
+// linkChecks are the checks of ports. The router opens the members of a bond in its place.
 var linkChecks = []struct {
-	name  string
-	check func(*Host, *Link) []Finding
+	name   string
+	check  func(*Host, *Link) []Finding
+	opened bool // not of a bond, but of its members
 }{
-	{"link", linkState},
-	{"master", master},
-	{"driver", driver},
-	{"XDP mode", mode},
-	{"queues", queues},
-	{"MTU", mtu},
-	{"XDP program", attached},
-	{"offloads", offloads},
+	{"link", linkState, false},
+	{"master", master, false},
+	{"driver", driver, true},
+	{"XDP mode", mode, true},
+	{"queues", queues, true},
+	{"NUMA node", numaNode, true},
+	{"MTU", mtu, false},
+	{"XDP program", attached, true},
+	{"offloads", offloads, true},
 }
 
 // Examine runs all checks, those of links for each port.
@@ -90,24 +94,41 @@ func Examine(h *Host, ports []string) []Finding {
 			all = append(all, f)
 		}
 	}
-	var links []*Link
-	for _, name := range ports {
+	var links, opened []*Link // opened without bonds
+	find := func(name, bond string) *Link {
 		link, err := h.Link(name)
 		if err != nil {
 			add("link", name, fail("choose an interface that `ip link` shows, or create it", "%v", err))
-			continue
+			return nil
 		}
-		links = append(links, link)
-		h.Ports = append(h.Ports, link.Name)
-		h.surveyed = append(h.surveyed, mirror.Port{Name: link.Name, Ifindex: link.Index})
+		if bond != "" {
+			link.Bond, link.Refusal = bond, nil // as a port of its own
+		}
+		if links = append(links, link); len(link.Members) > 0 {
+			return link
+		}
+		opened = append(opened, link)
 		h.Queues += link.Queues
 		if h.Workers == 0 || link.Queues < h.Workers {
 			h.Workers = link.Queues
 		}
 		h.Jumbo = h.Jumbo || link.MTU > umem.MaxMTU
+		return link
+	}
+	var nodes []int
+	for _, name := range ports {
+		link := find(name, "")
+		if link == nil {
+			continue
+		}
+		h.Ports, nodes = append(h.Ports, link.Name), append(nodes, link.Node)
+		h.surveyed = append(h.surveyed, mirror.Port{Name: link.Name, Ifindex: link.Index})
+		for _, member := range link.Members {
+			find(member, link.Name)
+		}
 	}
 	var tried []*Link
-	for _, link := range links {
+	for _, link := range opened {
 		if h.mayTry(link) {
 			tried = append(tried, link)
 		}
@@ -115,12 +136,16 @@ func Examine(h *Host, ports []string) []Finding {
 	if len(tried) > 0 {
 		h.Try(tried, h.Workers)
 	}
-	h.predict(links)
+	h.predict(opened)
+	h.node = placement.Majority(nodes)
 	for _, c := range hostChecks {
 		add(c.name, "", c.check(h))
 	}
 	for _, link := range links {
 		for _, c := range linkChecks {
+			if c.opened && len(link.Members) > 0 {
+				continue
+			}
 			add(c.name, link.Name, c.check(h, link))
 		}
 	}

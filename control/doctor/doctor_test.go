@@ -43,12 +43,12 @@ func healthy() *Host {
 			"proc/sys/net/ipv4/ip_forward", "0\n",
 			"proc/sys/net/ipv6/conf/all/forwarding", "0\n",
 		),
-		Release: "6.18.1-amd64", MayLock: true, Cores: 4, Executable: "bin/warproute", Queues: 2, Workers: 1,
+		Release: "6.18.1-amd64", MayLock: true, Cores: 4, Executable: "bin/warproute", Queues: 2, Workers: 1, Nodes: 2, node: 1,
 		OpenSocket: func() error { return nil },
 		LoadBPF:    func() error { return nil },
 		Filters:    func() ([]netfilter.Chain, error) { return nil, nil },
 		Refused:    func() ([]xfrm.Refused, error) { return nil, nil },
-		Survey:     func([]mirror.Port) ([]mirror.UnsupportedRoutes, error) { return nil, nil },
+		Survey:     func([]mirror.Port) ([]mirror.UnsupportedRoutes, []string, error) { return nil, nil, nil },
 		Guarded:    func() ([]string, error) { return nil, nil },
 		Boards:     func() ([]gpu.Board, error) { return nil, nil },
 	}
@@ -56,7 +56,7 @@ func healthy() *Host {
 
 func healthyLink() *Link {
 	return &Link{Name: "lan0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Up: true, Carrier: true, MTU: 1500, Driver: "ice", Queues: 2, TxQueues: 2,
-		Features: Features{Known: true, Native: true, ZeroCopy: true}}
+		Features: Features{Known: true, Native: true, ZeroCopy: true}, TagsUnread: "no metadata"}
 }
 
 func TestJumboFramesNeedAKernel(t *testing.T) {
@@ -82,14 +82,16 @@ func TestLinkChecks(t *testing.T) {
 		{"link that is down", linkState, func(l *Link) { l.Up = false }, Warn, "down", "sudo ip link set lan0 up"},
 		{"no carrier", linkState, func(l *Link) { l.Carrier = false }, Warn, "carrier", "cable"},
 		{"no master", master, nil, OK, "none", ""},
-		{"in a VRF", master, func(l *Link) { l.Master, l.MasterKind = "red", "vrf" }, Fail, "VRF red", "sudo ip link set lan0 nomaster"},
+		{"in a VRF", master, func(l *Link) { l.Master, l.MasterKind = "red", "vrf" }, OK, "VRF red, whose table routes", ""},
 		{"in a bridge", master, func(l *Link) { l.Master, l.MasterKind = "br0", "bridge" }, Warn, "member of bridge br0", "sudo ip link set lan0 nomaster"},
+		{"member of a bond that is a port", master, func(l *Link) { l.Master, l.MasterKind, l.Bond = "bond0", "bond", "bond0" }, OK, "bond bond0, which is the port", ""},
+		{"bond with members", linkState, func(l *Link) { l.Members = []string{"wan0", "wan1"} }, OK, "bond of wan0, wan1", ""},
 		{"driver with zero-copy", driver, nil, OK, "ice, supports zero-copy", ""},
 		{"driver with native XDP", driver, func(l *Link) { l.Features.ZeroCopy = false }, OK, "native", ""},
 		{"driver without XDP", driver, func(l *Link) { l.Features = Features{Known: true} }, Warn, "only generic XDP", "another NIC"},
 		{"kernel that does not report features", driver, func(l *Link) { l.Features, l.Driver = Features{}, "" }, OK, "unknown", ""},
 		{"zero-copy that would cut packets", driver, func(l *Link) { l.Driver, l.NoZeroCopy = "igb", errors.New("rounds down") }, Warn, "igb, no zero-copy: rounds down", "none needed"},
-		{"bond", linkState, func(l *Link) { l.Refusal = &netdev.Refusal{Reason: "lan0 is a bond", Hint: "use a VLAN"} }, Fail, "lan0 is a bond", "use a VLAN"},
+		{"team", linkState, func(l *Link) { l.Refusal = &netdev.Refusal{Reason: "lan0 is a team", Hint: "use a bond"} }, Fail, "lan0 is a team", "use a bond"},
 		{"mode that is not tried", mode, nil, OK, "try with `bin/warproute doctor --try --port lan0`", ""},
 		{"mode of a port that is in use", mode, func(l *Link) { l.XDP = "native" }, OK, "cannot be opened", ""},
 		{"zero-copy, tried", mode, func(l *Link) { l.Trial = &Trial{Mode: afxdp.ZeroCopy} }, OK, "zero-copy, tried", ""},
@@ -99,6 +101,9 @@ func TestLinkChecks(t *testing.T) {
 		{"queues", queues, nil, OK, "2", ""},
 		{"more queues than cores", queues, func(l *Link) { l.Queues, l.TxQueues = 64, 64 }, Warn, "64", "sudo ethtool -L lan0 combined 4"},
 		{"queues that cannot transmit", queues, func(l *Link) { l.TxQueues = 1 }, Fail, "2 receive and 1 transmit queues", "sudo ethtool -L lan0 rx 1 tx 1"},
+		{"NUMA node without one", numaNode, func(l *Link) { l.Node = -1 }, OK, "none", ""},
+		{"NUMA node of the workers", numaNode, func(l *Link) { l.Node = 1 }, OK, "1, that of the workers", ""},
+		{"another NUMA node", numaNode, nil, Warn, "0: workers and frames are on node 1", "slot of node 1"},
 		{"MTU", mtu, nil, OK, "1500", ""},
 		{"MTU beyond a frame", mtu, func(l *Link) { l.MTU = umem.MaxMTU + 1 }, OK, "several buffers", ""},
 		{"MTU beyond a large frame", mtu, func(l *Link) { l.MTU = umem.MaxLargeMTU + 1 }, Fail, "above the maximum", "sudo ip link set lan0 mtu 16112"},
@@ -112,9 +117,17 @@ func TestLinkChecks(t *testing.T) {
 		{"program of a router", attached, func(l *Link) { l.XDP, l.IsRouter = "generic", true }, Fail, "a running router uses the port, in generic mode", "stop the running router"},
 		{"socket of someone else", attached, func(l *Link) { l.Sockets = []int{1} }, Fail, "queue 1 has an AF_XDP socket", "stop the process"},
 		{"no offloads", offloads, nil, OK, "none", ""},
-		{"LRO", offloads, func(l *Link) { l.Flags = flagLRO }, Warn, "LRO", "sudo ethtool -K lan0 lro off"},
-		{"VLAN stripping", offloads, func(l *Link) { l.Flags = flagRxVLAN }, Warn, "VLAN", "sudo ethtool -K lan0 rxvlan off"},
-		{"veth", offloads, func(l *Link) { l.Driver = "veth" }, Warn, "VLAN", "ethtool -K PEER txvlan off"},
+		{"LRO", offloads, func(l *Link) { l.Flags = netdev.FlagLRO }, Warn, "LRO", "sudo ethtool -K lan0 lro off"},
+		{"VLAN stripping", offloads, func(l *Link) { l.Flags = netdev.FlagRxVLAN }, Warn, "the NIC strips VLAN tags before XDP, and they are not read: no metadata; tagged packets are routed as untagged", "sudo ethtool -K lan0 rxvlan off"},
+		{"veth", offloads, func(l *Link) { l.Driver = "veth" }, Warn, "the peer can strip VLAN tags before XDP, and they are not read: no metadata", "ethtool -K PEER txvlan off"},
+		{"VLAN stripping with metadata", offloads, func(l *Link) { l.Flags, l.TagsUnread = netdev.FlagRxVLAN, "" }, OK, "read from its metadata", ""},
+		{"VLAN stripping with metadata in a generic port", offloads, func(l *Link) {
+			l.Flags, l.TagsUnread, l.Predicted = netdev.FlagRxVLAN, "", &Prediction{Mode: "generic"}
+		}, Warn, "not read: generic XDP has no metadata", "sudo ethtool -K lan0 rxvlan off"},
+		{"VLAN stripping with metadata, tried", offloads, func(l *Link) { l.Flags, l.Trial = netdev.FlagRxVLAN, &Trial{Mode: afxdp.Native} }, OK, "read from its metadata", ""},
+		{"VLAN stripping with metadata that the kernel refuses", offloads, func(l *Link) {
+			l.Flags, l.TagsUnread, l.Trial = netdev.FlagRxVLAN, "", &Trial{Mode: afxdp.Native, TagsUnread: "load: invalid argument"}
+		}, Warn, "not read: load: invalid argument", "sudo ethtool -K lan0 rxvlan off"},
 		{"virtio", offloads, func(l *Link) { l.PartialChecksums = "virtio_net lan0" }, OK, "completes them", ""},
 	}
 	for _, tt := range tests {
@@ -139,6 +152,40 @@ func expect(t *testing.T, got []Finding, level Level, found, hint string) {
 	}
 	if level == Fail && f.Hint == "" {
 		t.Error("FAIL without a hint")
+	}
+}
+
+// The members of a bond are opened in its place, and the bond is the port.
+func TestExamineOpensMembersOfBonds(t *testing.T) {
+	h := healthy()
+	h.Queues, h.Workers = 0, 0
+	h.Link = func(name string) (*Link, error) {
+		l := healthyLink()
+		switch l.Name = name; name {
+		case "bond0":
+			l.Members, l.Queues = []string{"wan0", "wan1"}, 16
+		case "wan0", "wan1":
+			l.Master, l.MasterKind, l.Refusal, l.Driver = "bond0", "bond", &netdev.Refusal{Reason: "a member", Hint: "use bond0"}, "veth"
+		}
+		return l, nil
+	}
+	var tried []string
+	h.Try = func(links []*Link, workers int) {
+		for _, l := range links {
+			tried = append(tried, l.Name)
+			l.Trial = &Trial{Mode: afxdp.Native, Queues: workers}
+		}
+	}
+	all := Examine(h, []string{"bond0"})
+	if !Healthy(all) || h.Queues != 4 || h.Workers != 2 || !slices.Equal(h.Ports, []string{"bond0"}) || !slices.Equal(tried, []string{"wan0", "wan1"}) {
+		t.Errorf("%d queues, %d workers, ports %v, tried %v: %v", h.Queues, h.Workers, h.Ports, tried, all)
+	}
+	checks := map[string]int{}
+	for _, f := range all {
+		checks[f.Port]++
+	}
+	if checks["bond0"] != 3 || checks["wan0"] != len(linkChecks) || checks["wan1"] != len(linkChecks) {
+		t.Errorf("checks by port: %v", checks)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/warproute/warproute/control/netfilter"
 	"github.com/warproute/warproute/control/xfrm"
 	"github.com/warproute/warproute/dataplane/gpu"
+	"github.com/warproute/warproute/internal/placement"
 )
 
 // Host is the system to check. ThisHost returns that of the process; tests use fakes.
@@ -22,18 +23,20 @@ type Host struct {
 	LockedMax  uint64       // limit of locked memory in bytes, or unix.RLIM_INFINITY
 	MayLock    bool         // exempt from the limit
 	Cores      int          // usable by the process
+	Nodes      int          // NUMA nodes; 0: unknown
 	Executable string
 	Ports      []string      // set by Examine
 	surveyed   []mirror.Port // the same ports
 	Queues     int           // of all ports; set by Examine
 	Workers    int           // queues of the port with the fewest; set by Examine
 	Jumbo      bool          // a port needs large frames; set by Examine
+	node       int           // NUMA node of most ports; set by Examine
 
 	OpenSocket func() error // opens an AF_XDP socket
 	LoadBPF    func() error // creates a BPF map
 	Filters    func() ([]netfilter.Chain, error)
 	Refused    func() ([]xfrm.Refused, error) // unsupported XFRM policies
-	Survey     func(ports []mirror.Port) ([]mirror.UnsupportedRoutes, error)
+	Survey     func(ports []mirror.Port) (routes []mirror.UnsupportedRoutes, warnings []string, err error)
 	Guarded    func() ([]string, error) // interfaces with blocked Linux forwarding
 	Boards     func() ([]gpu.Board, error)
 	Link       func(name string) (*Link, error)
@@ -66,6 +69,7 @@ func ThisHost() (*Host, error) {
 		return nil, fmt.Errorf("read CPU affinity: %w", err)
 	}
 	h.Cores = set.Count()
+	h.Nodes = placement.ReadTopology(placement.Sysfs).Nodes()
 	if exe, err := os.Executable(); err == nil {
 		h.Executable = exe
 	}

@@ -113,10 +113,16 @@ func TestHostChecks(t *testing.T) {
 		{"routes by ports alone", routes, func(h *Host) { h.surveyed = []mirror.Port{{Name: "lan0", Ifindex: 2}} }, OK, "all supported", ""},
 		{"routes by an interface that is not a port", routes, func(h *Host) {
 			h.surveyed = []mirror.Port{{Name: "lan0", Ifindex: 2}}
-			h.Survey = func([]mirror.Port) ([]mirror.UnsupportedRoutes, error) {
-				return []mirror.UnsupportedRoutes{{Reason: mirror.NoPort, Dev: "wg0", Routes: 4, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.73.0.0/24")}}}, nil
+			h.Survey = func([]mirror.Port) ([]mirror.UnsupportedRoutes, []string, error) {
+				return []mirror.UnsupportedRoutes{{Reason: mirror.NoPort, Dev: "wg0", Routes: 4, Prefixes: []netip.Prefix{netip.MustParsePrefix("10.73.0.0/24")}}}, nil, nil
 			}
 		}, Warn, "4 over wg0 (10.73.0.0/24 and 3 more): routes leave by an interface that is not a port", "add the interface as a port"},
+		{"a rule that is not followed", routes, func(h *Host) {
+			h.surveyed = []mirror.Port{{Name: "lan0", Ifindex: 2}}
+			h.Survey = func([]mirror.Port) ([]mirror.UnsupportedRoutes, []string, error) {
+				return nil, []string{"policy rules are not supported: rule with priority 100"}, nil
+			}
+		}, Warn, "rule with priority 100", ""},
 		{"cores", cores, nil, OK, "4", ""},
 		{"one core", cores, func(h *Host) { h.Cores = 1 }, Warn, "1, shared", "two cores"},
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/internal/netdev"
+	"github.com/warproute/warproute/internal/placement"
 )
 
 // Link is a network interface to check.
@@ -26,6 +27,7 @@ type Link struct {
 	XDPQueues  int            // receive queues with a native XDP program
 	TxQueues   int            // transmit queues
 	MaxQueues  int            // maximum of receive queues
+	Node       int            // NUMA node, or placement.Unknown
 	Master     string         // "" for none
 	MasterKind string         // kind of the master: "vrf", "bridge", ...
 	XDP        string         // mode of an attached program, "" for none
@@ -34,6 +36,10 @@ type Link struct {
 	Sockets    []int          // queues with an AF_XDP socket, if known
 	Flags      uint32         // ETH_FLAG_...: enabled offloads
 	Features   Features
+	TagsUnread string // why stripped VLAN tags are not read in the mode of XDP, or in native mode; "" if they are
+
+	Members []string // of a bond that is a port
+	Bond    string   // of a member: the bond that is the port; set by Examine
 
 	Refusal          *netdev.Refusal // why it cannot be a port, nil if it can
 	PartialChecksums string          // this or a lower device that leaves L4 checksums incomplete; "" for none
@@ -68,14 +74,22 @@ func findLink(name string) (*Link, error) {
 		}
 		link.Master, link.MasterKind = master.Attrs().Name, master.Type()
 	}
+	link.TagsUnread = afxdp.WhyTagsUnread(a.Index)
 	program, mode, err := netdev.XDPProgram(a.Index)
 	if err != nil {
 		return nil, fmt.Errorf("read the XDP program of interface %q: %w", name, err)
 	}
 	if program != 0 {
-		link.XDP, link.IsRouter = mode, afxdp.IsRouterProgram(program)
-		if !link.IsRouter {
+		var readsTags bool
+		link.XDP = mode
+		link.IsRouter, readsTags = afxdp.RouterProgram(program)
+		switch {
+		case !link.IsRouter:
 			link.Attached = afxdp.FindAttached(name, a.Index, mode, program)
+		case mode == afxdp.Generic.String():
+			link.TagsUnread = afxdp.UnreadGeneric
+		case !readsTags && link.TagsUnread == "":
+			link.TagsUnread = "the running router does not read them (warproute show ports says why)"
 		}
 	}
 	if link.Queues, link.TxQueues, err = netdev.Queues(name); err != nil {
@@ -84,11 +98,17 @@ func findLink(name string) (*Link, error) {
 	if link.MaxQueues, err = netdev.MaxQueues(name); err != nil {
 		return nil, err
 	}
+	netdev.WithSysfs(func(sysfs string) { link.Node = placement.InterfaceNode(sysfs, name) })
 	driver := netdev.DriverOf(name)
 	link.Driver, link.Flags = driver.Name, driver.Flags
 	link.Features = readFeatures(a.Index)
 	link.Sockets = queuesWithSockets(a.Index)
 	link.Refusal, _ = errors.AsType[*netdev.Refusal](netdev.CheckPort(name))
+	if link.Refusal == nil {
+		if link.Members, err = netdev.Members(name); err != nil {
+			return nil, err
+		}
+	}
 	if link.XDPQueues, err = netdev.QueuesWithXDP(name); err != nil {
 		return nil, err
 	}

@@ -122,3 +122,53 @@ func TestTrialHasTheDriversMessage(t *testing.T) {
 	})
 	require.NoError(t, err)
 }
+
+// Doctor reports of stripped VLAN tags what the port of a router does with them: before the start, and while it runs.
+func TestStrippedTagsOfTheKernel(t *testing.T) {
+	ns, err := lab.New("doctor")
+	require.NoError(t, err)
+	defer ns.Close()
+	require.NoError(t, lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{}))
+	err = ns.Do(func() error {
+		h, err := ThisHost()
+		if err != nil {
+			return err
+		}
+		offloads := func() (found string) {
+			for _, f := range Examine(h, []string{"a0"}) {
+				if f.Check == "offloads" {
+					found += f.Found + "\n"
+				}
+			}
+			return found
+		}
+		before := offloads()
+		for _, mode := range []afxdp.Mode{afxdp.Native, afxdp.Generic} {
+			memory, err := umem.New(64)
+			if err != nil {
+				return err
+			}
+			defer memory.Close()
+			s, err := afxdp.Open(afxdp.Config{
+				Ports: []afxdp.PortConfig{{Interface: "a0", Mode: mode}}, Workers: []afxdp.WorkerMemory{{Memory: memory, Pool: umem.NewPool(memory)}}, RingSize: 64,
+			})
+			if err != nil {
+				return err
+			}
+			unread, running := s.Ports[0].TagsUnread(), offloads()
+			closeSet(s)
+			want := "read from its metadata"
+			if unread != "" {
+				want = "the peer can strip VLAN tags before XDP, and they are not read: " + unread
+			}
+			if !strings.Contains(running, want) {
+				t.Errorf("%v mode: doctor reports %q of a router, want %q", mode, running, want)
+			}
+			if mode == afxdp.Native && before != running {
+				t.Errorf("doctor reports %q before the start, and then %q", before, running)
+			}
+		}
+		return nil
+	})
+	require.NoError(t, err)
+}

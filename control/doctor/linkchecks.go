@@ -2,7 +2,11 @@ package doctor
 
 import (
 	"fmt"
+	"strings"
 
+	"github.com/warproute/warproute/afxdp"
+	"github.com/warproute/warproute/internal/netdev"
+	"github.com/warproute/warproute/internal/placement"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -18,18 +22,22 @@ func linkState(_ *Host, l *Link) []Finding {
 		return warn("sudo ip link set "+l.Name+" up", "down")
 	case !l.Carrier:
 		return warn("plug in the cable, or bring up the other end", "up, no carrier")
+	case len(l.Members) > 0:
+		return ok("up, %v, bond of %s", l.MAC, strings.Join(l.Members, ", "))
 	}
 	return ok("up, %v", l.MAC)
 }
 
 func master(_ *Host, l *Link) []Finding {
+	if l.Bond != "" {
+		return ok("bond %s, which is the port", l.Bond)
+	}
 	alone := fmt.Sprintf("sudo ip link set %s nomaster", l.Name)
 	switch l.MasterKind {
 	case "":
 		return ok("none")
 	case "vrf":
-		return fail(alone+", or run the router in a network namespace instead of the VRF",
-			"member of VRF %s, but the router only uses the main table", l.Master)
+		return ok("VRF %s, whose table routes the packets of the port; an IPsec gateway does not start on it", l.Master)
 	}
 	return warn(alone, "member of %s %s: the router receives IP packets to its MAC address before %s, and has no routes over it", l.MasterKind, l.Master, l.Master)
 }
@@ -44,6 +52,20 @@ func queues(h *Host, l *Link) []Finding {
 			"%d, each with a worker if `workers` is 0, but only %d cores", l.Queues, h.Cores)
 	}
 	return ok("%d", l.Queues)
+}
+
+// numaNode has no finding on a host with one node.
+func numaNode(h *Host, l *Link) []Finding {
+	switch {
+	case h.Nodes < 2:
+		return nil
+	case l.Node == placement.Unknown:
+		return ok("none")
+	case l.Node != h.node:
+		return warn(fmt.Sprintf("put the NIC into a slot of node %d, or the ports of each node into a router of their own", h.node),
+			"%d: workers and frames are on node %d, that of most ports, and packets of this port cross between the nodes", l.Node, h.node)
+	}
+	return ok("%d, that of the workers", l.Node)
 }
 
 // Linux supports multi-buffer frames since 6.6.
@@ -75,24 +97,28 @@ func attached(_ *Host, l *Link) []Finding {
 	return ok("none attached")
 }
 
-// Offloads that modify frames before XDP (ETHTOOL_GFLAGS of linux/ethtool.h).
-const (
-	flagRxVLAN = 1 << 8
-	flagLRO    = 1 << 15
-)
+// tagsUnread returns why stripped VLAN tags of a port will not be read, "" if they will be.
+func (l *Link) tagsUnread() string {
+	switch {
+	case l.Trial != nil && l.Trial.Err == nil:
+		return l.Trial.TagsUnread
+	case l.XDP == "" && l.Predicted != nil && l.Predicted.Mode == afxdp.Generic.String():
+		return afxdp.UnreadGeneric
+	}
+	return l.TagsUnread
+}
 
 func offloads(_ *Host, l *Link) (found []Finding) {
-	if l.Flags&flagLRO != 0 {
+	if l.Flags&netdev.FlagLRO != 0 {
 		found = append(found, warn(fmt.Sprintf("sudo ethtool -K %s lro off", l.Name),
 			"LRO merges received packets, and most drivers refuse native XDP with it")...)
 	}
-	switch {
-	case l.Driver == "veth":
-		found = append(found, warn(fmt.Sprintf("on the peer of %s, if VLANs are used: sudo ethtool -K PEER txvlan off", l.Name),
-			"the peer can strip VLAN tags before XDP: tagged packets would be routed as untagged")...)
-	case l.Flags&flagRxVLAN != 0:
-		found = append(found, warn(fmt.Sprintf("sudo ethtool -K %s rxvlan off", l.Name),
-			"VLAN tags are stripped before XDP: tagged packets would be routed as untagged")...)
+	unread := l.tagsUnread()
+	if loss, hint := afxdp.LostTags(l.Name, netdev.Driver{Name: l.Driver, Flags: l.Flags}, unread); loss != "" {
+		found = append(found, warn(hint, "%s", loss)...)
+	}
+	if unread == "" {
+		found = append(found, ok("VLAN tags that are stripped before XDP are read from its metadata")...)
 	}
 	if l.PartialChecksums != "" {
 		found = append(found, ok("senders on %s leave L4 checksums incomplete: the router completes them (checksum: auto)", l.PartialChecksums)...)

@@ -5,7 +5,7 @@ func routes(h *Host) []Finding {
 	if len(h.surveyed) == 0 {
 		return ok("not checked: name the ports with --port")
 	}
-	list, err := h.Survey(h.surveyed)
+	list, warnings, err := h.Survey(h.surveyed)
 	if err != nil {
 		return warn("", "%v", err)
 	}
@@ -20,6 +20,9 @@ func routes(h *Host) []Finding {
 			continue
 		}
 		found = append(found, warn(u.Reason.Hint(), "%d%s (%s): %s", u.Routes, by, u.List(), u.Reason.Text())...)
+	}
+	for _, text := range warnings {
+		found = append(found, warn("", "%s", text)...)
 	}
 	if len(found) == 0 {
 		return ok("all supported")

@@ -11,10 +11,11 @@ import (
 
 // Trial is the result of opening a port as the router does.
 type Trial struct {
-	Mode   afxdp.Mode
-	Queues int    // with a socket
-	Reason string // why no faster mode, from the driver
-	Err    error  // why it failed
+	Mode       afxdp.Mode
+	Queues     int    // with a socket
+	Reason     string // why no faster mode, from the driver
+	TagsUnread string // why stripped VLAN tags are not read, "" if they are
+	Err        error  // why it failed
 }
 
 // quiet lists drivers that attach an XDP program without resetting the link.
@@ -57,7 +58,7 @@ func tryTogether(links []*Link, workers int) error {
 	cfg := afxdp.Config{RingSize: perQueue}
 	queues, jumbo := 0, false
 	for _, l := range links {
-		cfg.Ports = append(cfg.Ports, afxdp.PortConfig{Interface: l.Name})
+		cfg.Ports = append(cfg.Ports, afxdp.PortConfig{Interface: l.Name, Member: l.Bond != ""})
 		queues, jumbo = queues+max(l.Queues, l.XDPQueues), jumbo || l.MTU > umem.MaxMTU
 	}
 	for range max(1, workers) {
@@ -78,7 +79,7 @@ func tryTogether(links []*Link, workers int) error {
 	}
 	defer closeSet(set)
 	for i, p := range set.Ports {
-		trial := &Trial{Mode: p.Mode, Reason: p.ModeReason}
+		trial := &Trial{Mode: p.Mode, Reason: p.ModeReason, TagsUnread: p.TagsUnread()}
 		for w := range cfg.Workers {
 			trial.Queues += len(p.Queues(w))
 		}

@@ -32,11 +32,13 @@ type Port struct {
 // Watcher maintains the table of a running gateway and logs changes of the Linux forwarding
 // settings.
 type Watcher struct {
-	ports []string
 	drop  bool
 	log   *slog.Logger
 	table *Table
 	conn  *rtnl.Conn
+
+	refreshing sync.Mutex // guards the fields below, and the table
+	ports      []string
 
 	known map[int]bool          // interface indices of the ports, including renamed ones
 	last  map[string]forwarding // by interface name
@@ -58,7 +60,7 @@ const eventBuffer = 1 << 20
 //
 // The ports need not exist. Without drop, it installs no table and only logs the settings.
 func Watch(ports []string, drop bool, log *slog.Logger) (w *Watcher, err error) {
-	w = &Watcher{ports: ports, drop: drop, log: log, known: map[int]bool{}, last: map[string]forwarding{}, wake: make(chan struct{}, 1), ending: make(chan struct{})}
+	w = &Watcher{ports: slices.Clone(ports), drop: drop, log: log, known: map[int]bool{}, last: map[string]forwarding{}, wake: make(chan struct{}, 1), ending: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			w.Close()
@@ -88,6 +90,23 @@ func Watch(ports []string, drop bool, log *slog.Logger) (w *Watcher, err error) 
 	}
 	w.ended.Go(w.follow)
 	return w, nil
+}
+
+// Add adds a port. When it returns, Linux forwards no packet from or to it. Ports stay in the table.
+func (w *Watcher) Add(port string) error {
+	w.refreshing.Lock()
+	defer w.refreshing.Unlock()
+	if slices.Contains(w.ports, port) {
+		return nil
+	}
+	if w.drop {
+		if _, err := w.table.Guard(port); err != nil {
+			return err
+		}
+	}
+	w.ports = append(w.ports, port)
+	w.Check()
+	return nil
 }
 
 // mentionsTable reports whether an nf_tables event contains the name of the table.
@@ -159,6 +178,8 @@ func (w *Watcher) follow() {
 
 // refresh reads interfaces and settings, restores the table, and logs changes.
 func (w *Watcher) refresh() error {
+	w.refreshing.Lock()
+	defer w.refreshing.Unlock()
 	h, err := readHost(w.conn)
 	if err != nil {
 		return err

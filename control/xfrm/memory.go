@@ -17,8 +17,8 @@ func spiText(spi uint32) string { return fmt.Sprintf("%#x", spi) }
 const restartGap = 1 << 28
 
 // memory keeps the last sequence numbers of deleted SAs by the fingerprints of their keys,
-// because those in Linux are older. It also prevents two SAs with the same nonces: IVs are
-// sequence numbers.
+// because those in Linux are older. It also prevents two SAs with the same nonces: an IV is the
+// process's random base plus the sequence number.
 type memory struct {
 	// recent is filled and then becomes earlier, which bounds the memory.
 	recent, earlier map[uint64]uint64

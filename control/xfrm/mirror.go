@@ -28,7 +28,8 @@
 //     with the reason.
 //   - No sequence number is used twice with a key. A state that is installed again (NAT
 //     mappings, MOBIKE, manual changes) continues after its predecessor's last number, which
-//     Linux does not know; after a restart, far beyond it. See memory and restartGap.
+//     Linux does not know; after a restart, far beyond it, provided that fewer than restartGap
+//     packets were sent since the last report to Linux. See memory and restartGap.
 //   - Keys are wiped from buffers after parsing, and with an SA when no worker can use it.
 //
 // Differences from Linux:
@@ -38,9 +39,9 @@
 //     it: packets are dropped until the state is installed.
 //   - A replay window below minWindow is widened: parallel workers reorder more packets than
 //     one CPU does.
-//   - IVs are sequence numbers; those of Linux start at a random number of the state. So a
-//     manually configured key must be new when it is installed while the router is down: Linux
-//     knows the use of a key with its state, the mirror while it runs.
+//   - IVs start at a random number of the process; those of Linux at one of the state. Sequence
+//     numbers of a manually configured key that is installed again while the router is down
+//     start again: Linux knows the use of a key with its state, the mirror while it runs.
 //   - Packets that Linux itself sends or receives by these states bypass the gateway. Its
 //     sequence numbers and the gateway's are kept from falling behind each other, but the peer
 //     may take some packets for replays.
@@ -80,6 +81,7 @@ type Mirror struct {
 
 	acquired map[uint32]time.Time // time of the last ACQUIRE, by tunnel
 
+	passive  bool // another process uses the SAs, see handover.go
 	stale    bool // a resync is due
 	acquires int  // ACQUIREs sent
 }
@@ -92,8 +94,12 @@ var receiveBuffer = 32 << 20
 // Start synchronizes g with the XFRM databases of the calling thread's network namespace until
 // Close. workers is the argument of ipsec.NewSA. The mirror is the only writer of g. A nil log
 // discards messages.
-func Start(g *gateway.Gateway, workers int, hooks Hooks, log *slog.Logger) (_ *Mirror, err error) {
-	m := &Mirror{tables: newTables(g, workers, hooks, log), acquired: map[uint32]time.Time{}}
+func Start(g *gateway.Gateway, workers int, hooks Hooks, log *slog.Logger) (*Mirror, error) {
+	return start(g, workers, hooks, log, false)
+}
+
+func start(g *gateway.Gateway, workers int, hooks Hooks, log *slog.Logger, passive bool) (_ *Mirror, err error) {
+	m := &Mirror{tables: newTables(g, workers, hooks, log), acquired: map[uint32]time.Time{}, passive: passive}
 	g.Missing = make(chan uint32, 64)
 	defer func() {
 		if err != nil {
@@ -107,13 +113,17 @@ func Start(g *gateway.Gateway, workers int, hooks Hooks, log *slog.Logger) (_ *M
 	if m.conn, err = rtnl.DialFamily(unix.NETLINK_XFRM); err != nil {
 		return nil, fmt.Errorf("connect to XFRM: %w", err)
 	}
-	m.gap = restartGap
+	if !passive {
+		m.gap = restartGap
+	}
 	if err := m.synchronize(); err != nil {
 		return nil, fmt.Errorf("read XFRM states and policies: %w", err)
 	}
 	m.gap = 0
-	if err := m.pushGaps(); err != nil {
-		return nil, err
+	if !passive {
+		if err := m.pushGaps(); err != nil {
+			return nil, err
+		}
 	}
 	m.loop.Start(m.run)
 	return m, nil

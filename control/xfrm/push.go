@@ -27,6 +27,9 @@ const linuxGap = 1 << 16
 // push reports the use and expiry of SAs to Linux, for key daemons. It applies events in
 // between, because thousands of SAs take a while and a peer could already use new ones.
 func (m *Mirror) push() {
+	if m.passive {
+		return
+	}
 	for _, a := range m.states {
 		if a.sa == nil {
 			continue
@@ -100,7 +103,8 @@ func (m *Mirror) sequenceOf(a *association) (seq uint64, err error) {
 	return seq, err
 }
 
-// pushExpiry reports reached packet and byte limits. Linux detects ages itself.
+// pushExpiry reports reached limits: soft ones, also by sequence numbers that are almost used up, and hard ones. Linux
+// detects ages itself, too.
 func (m *Mirror) pushExpiry(a *association) error {
 	switch {
 	case !a.pushed.soft && (a.sa.SoftExpired() || a.nearEnd()):
