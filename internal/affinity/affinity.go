@@ -4,6 +4,7 @@ package affinity
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -60,7 +61,8 @@ func schedule(tid, priority int) error {
 	return nil
 }
 
-// CPUs returns the CPUs that the process can run on, in ascending order.
+// CPUs returns the CPUs that the process runs on by default, in ascending order: those of its cpuset and its affinity, without
+// those that isolcpus isolates. The calling thread must not be pinned.
 func CPUs() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -73,4 +75,31 @@ func CPUs() ([]int, error) {
 		}
 	}
 	return cpus, nil
+}
+
+// Usable returns CPUs, and those of a list that a thread may be pinned to although they are not among them, such as isolated
+// ones, in ascending order.
+func Usable(list []int) ([]int, error) {
+	cpus, err := CPUs()
+	if err != nil {
+		return nil, err
+	}
+	for _, cpu := range list {
+		if at, found := slices.BinarySearch(cpus, cpu); !found && permitted(cpu) {
+			cpus = slices.Insert(cpus, at, cpu)
+		}
+	}
+	return cpus, nil
+}
+
+// permitted reports whether a thread can be pinned to a CPU: it is online and in the cpuset.
+func permitted(cpu int) bool {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and exits with the thread, so that no other goroutine runs on that CPU
+		var set unix.CPUSet
+		set.Set(cpu)
+		result <- unix.SchedSetaffinity(0, &set)
+	}()
+	return <-result == nil
 }

@@ -93,6 +93,12 @@ type Driver struct {
 	Flags uint32 // ETHTOOL_GFLAGS
 }
 
+// Offloads that modify frames before XDP (ETH_FLAG_... of linux/ethtool.h).
+const (
+	FlagRxVLAN = 1 << 8
+	FlagLRO    = 1 << 15
+)
+
 // DriverOf returns the driver of an interface.
 func DriverOf(ifname string) (d Driver) {
 	_ = withSocket(func(fd int) error {

@@ -6,8 +6,11 @@ package netdev
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Device is a network device.
@@ -21,6 +24,10 @@ type Device struct {
 	Master  int    // IFLA_MASTER: index of the master, 0 for none
 	// MemberOf is the kind of the master: "bond", "team", "bridge", "vrf".
 	MemberOf string
+	Mode     string // of a bond: "active-backup", "802.3ad", ...
+	Up       bool   // set up, with or without carrier
+	Loopback bool
+	Ethernet bool // has a MAC address
 }
 
 // attempts limits the retries of a dump that a concurrent change interrupted.
@@ -42,6 +49,10 @@ func list() (map[int]*Device, error) {
 		all[a.Index] = &Device{
 			Index: a.Index, Name: a.Name, Kind: l.Type(), Lower: a.ParentIndex, Master: a.MasterIndex,
 			Foreign: a.ParentIndex != 0 && a.NetNsID >= 0,
+			Up:      a.RawFlags&unix.IFF_UP != 0, Loopback: a.RawFlags&unix.IFF_LOOPBACK != 0, Ethernet: a.EncapType == "ether",
+		}
+		if b, ok := l.(*netlink.Bond); ok {
+			all[a.Index].Mode = b.Mode.String()
 		}
 	}
 	for _, d := range all {
@@ -50,6 +61,19 @@ func list() (map[int]*Device, error) {
 		}
 	}
 	return all, nil
+}
+
+// Devices returns all devices of the namespace, sorted by index, without their drivers.
+func Devices() ([]Device, error) {
+	all, err := list()
+	if err != nil {
+		return nil, err
+	}
+	devices := make([]Device, 0, len(all))
+	for _, i := range slices.Sorted(maps.Keys(all)) {
+		devices = append(devices, *all[i])
+	}
+	return devices, nil
 }
 
 // find returns the device with a name, and all devices.

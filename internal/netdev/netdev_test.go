@@ -13,7 +13,7 @@ func devices() map[int]*Device {
 	for _, d := range []Device{
 		{Index: 1, Name: "eth0", Kind: "device", Driver: "ice", Master: 3, MemberOf: "bond"},
 		{Index: 2, Name: "eth1", Kind: "device", Driver: "ice", Master: 3, MemberOf: "bond"},
-		{Index: 3, Name: "bond0", Kind: "bond", Driver: "bonding"},
+		{Index: 3, Name: "bond0", Kind: "bond", Driver: "bonding", Mode: "802.3ad"},
 		{Index: 4, Name: "bond0.7", Kind: "vlan", Driver: "802.1Q VLAN Support", Lower: 3},
 		{Index: 5, Name: "veth0", Kind: "veth", Driver: "veth", Lower: 1},
 		{Index: 6, Name: "veth0.7", Kind: "vlan", Lower: 5},
@@ -76,20 +76,42 @@ func TestLayersEndAtHardware(t *testing.T) {
 func TestCheckPortRefusesAggregatesAndMembers(t *testing.T) {
 	all := devices()
 	for index, want := range map[int][2]string{
-		1:  {"eth0 is a member of bond bond0", "ip link set eth0 nomaster"},
-		3:  {"bond0 is a bond: Linux does not deliver the frames of its members", "a VLAN interface on bond0"},
+		1:  {"eth0 is a member of bond bond0", "use bond0 as the port instead"},
+		3:  {},
 		4:  {},
 		13: {},
 		15: {},
 		16: {"team0 is a team", "a VLAN interface on team0"},
 		17: {"eth4 is a member of team team0", "ip link set eth4 nomaster"},
 	} {
-		switch r := refuse(all[index], all[all[index].Master]); {
+		switch r := refuse(all[index], all); {
 		case r == nil && want[0] != "":
 			t.Errorf("%s can be a port, want %q", all[index].Name, want[0])
 		case r != nil && (want[0] == "" || !strings.Contains(r.Reason, want[0]) || !strings.Contains(r.Hint, want[1])):
 			t.Errorf("%s: %v, want %q", all[index].Name, r, want)
 		}
+	}
+}
+
+// Only bonds that have members, no master, and one member for each flow are ports.
+func TestCheckPortOfBonds(t *testing.T) {
+	for want, change := range map[string]func(bond *Device, all map[int]*Device){
+		"":                    func(*Device, map[int]*Device) {},
+		"mode balance-rr":     func(b *Device, _ map[int]*Device) { b.Mode = "balance-rr" },
+		"mode broadcast":      func(b *Device, _ map[int]*Device) { b.Mode = "broadcast" },
+		"mode balance-alb":    func(b *Device, _ map[int]*Device) { b.Mode = "balance-alb" },
+		"without members":     func(_ *Device, all map[int]*Device) { delete(all, 1); delete(all, 2) },
+		"a bond in bridge br": func(b *Device, all map[int]*Device) { b.Master, b.MemberOf = 12, "bridge" },
+	} {
+		all := devices()
+		change(all[3], all)
+		if r := refuse(all[3], all); (r != nil) != (want != "") || r != nil && !strings.Contains(r.Reason, want) {
+			t.Errorf("%v, want %q", r, want)
+		}
+	}
+	all := devices()
+	if m := membersOf(all[3], all); len(m) != 2 || m[0].Name != "eth0" || m[1].Name != "eth1" {
+		t.Errorf("members %v", m)
 	}
 }
 

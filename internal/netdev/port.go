@@ -1,6 +1,10 @@
 package netdev
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
 // Refusal is the error about an interface that cannot be a port, with a hint.
 type Refusal struct{ Reason, Hint string }
@@ -14,28 +18,94 @@ func CheckPort(name string) error {
 	if err != nil {
 		return err
 	}
-	if r := refuse(d, all[d.Master]); r != nil {
+	if r := refuse(d, all); r != nil {
 		return r
 	}
 	return nil
 }
 
-// refuse rejects aggregates and their members. Linux runs the XDP program of a bond on the members,
-// and delivers to an AF_XDP socket only frames of the socket's own device (xsk_rcv_check): all
-// frames are dropped with EINVAL. A member that is a port receives instead of its bond, and routes
-// use the bond.
-func refuse(d, master *Device) *Refusal {
+// CheckSockets returns a *Refusal if AF_XDP sockets of an interface receive nothing that a port should,
+// and another error if the check fails. A bond is such an interface: Linux runs its XDP program on the
+// members, and delivers to a socket only frames of the socket's own device (xsk_rcv_check). So the sockets
+// of a bond are those of its members; member is set for them.
+func CheckSockets(name string, member bool) error {
+	d, all, err := find(name)
+	if err != nil {
+		return err
+	}
+	switch r := refuse(d, all); {
+	case member && d.MemberOf == "bond":
+		return nil
+	case r != nil:
+		return r
+	case d.Kind == "bond":
+		return &Refusal{d.Name + " is a bond: Linux does not deliver the frames of its members to AF_XDP sockets of the bond", "open the members"}
+	}
+	return nil
+}
+
+// bondModes are the modes of bonds that can be ports. In the others, Linux sends packets of a flow by several
+// members, each packet by all, or with the MAC addresses of members.
+var bondModes = []string{"active-backup", "balance-xor", "802.3ad"}
+
+// refuse rejects teams, bonds that the router cannot serve, and members of both: a member that is a port would
+// receive in place of its master, and routes lead over the master.
+func refuse(d *Device, all map[int]*Device) *Refusal {
 	switch {
-	case d.Kind == "bond" || d.Kind == "team":
+	case d.Kind == "team":
 		return &Refusal{
-			fmt.Sprintf("%s is a %s: Linux does not deliver the frames of its members to AF_XDP sockets, so all would be lost", d.Name, d.Kind),
-			fmt.Sprintf("use a VLAN interface on %s, or the only member without the %s", d.Name, d.Kind),
+			fmt.Sprintf("%s is a team: the router follows the members of bonds only, and Linux delivers no frames of members to AF_XDP sockets of the team", d.Name),
+			"use a bond instead, or a VLAN interface on " + d.Name,
 		}
-	case d.MemberOf == "bond" || d.MemberOf == "team":
+	case d.Kind == "bond" && !slices.Contains(bondModes, d.Mode):
 		return &Refusal{
-			fmt.Sprintf("%s is a member of %s %s: the router would receive in place of the %s, and routes lead over the %s", d.Name, d.MemberOf, master.Name, d.MemberOf, d.MemberOf),
+			fmt.Sprintf("%s is a bond in mode %s: the router supports active-backup, balance-xor and 802.3ad, in which each flow has one member", d.Name, d.Mode),
+			fmt.Sprintf("remove the members and set another mode (ip link set %s type bond mode 802.3ad)", d.Name),
+		}
+	case d.Kind == "bond" && d.MemberOf != "" && d.MemberOf != "vrf": // doctor and the mirror report a VRF
+		return &Refusal{
+			fmt.Sprintf("%s is a bond in %s %s, which receives its packets", d.Name, d.MemberOf, all[d.Master].Name),
+			fmt.Sprintf("ip link set %s nomaster", d.Name),
+		}
+	case d.Kind == "bond" && len(membersOf(d, all)) == 0:
+		return &Refusal{
+			d.Name + " is a bond without members: the router serves those that it has at the start",
+			fmt.Sprintf("add members (ip link set NAME master %s)", d.Name),
+		}
+	case d.MemberOf == "bond":
+		master := all[d.Master]
+		return &Refusal{
+			fmt.Sprintf("%s is a member of bond %s: the bond is the port, since routes lead over it", d.Name, master.Name),
+			fmt.Sprintf("use %s as the port instead of its members, or ip link set %s nomaster", master.Name, d.Name),
+		}
+	case d.MemberOf == "team":
+		return &Refusal{
+			fmt.Sprintf("%s is a member of team %s: the router would receive in place of the team, and routes lead over the team", d.Name, all[d.Master].Name),
 			fmt.Sprintf("ip link set %s nomaster", d.Name),
 		}
 	}
 	return nil
+}
+
+// Members returns the names of the members of a bond, by interface index; none for another interface.
+func Members(name string) (names []string, err error) {
+	d, all, err := find(name)
+	if err != nil || d.Kind != "bond" {
+		return nil, err
+	}
+	for _, m := range membersOf(d, all) {
+		names = append(names, m.Name)
+	}
+	return names, nil
+}
+
+// membersOf returns the devices with a master.
+func membersOf(master *Device, all map[int]*Device) (members []*Device) {
+	for _, d := range all {
+		if d.Master == master.Index {
+			members = append(members, d)
+		}
+	}
+	slices.SortFunc(members, func(a, b *Device) int { return cmp.Compare(a.Index, b.Index) })
+	return members
 }

@@ -2,14 +2,30 @@ package netdev
 
 import (
 	"fmt"
+	"maps"
+	"net"
+	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
+// WithSysfs calls f with the path of a sysfs that shows the network namespace of the calling thread. /sys may show another
+// one, so it is a private mount, which needs CAP_SYS_ADMIN, or without that /sys.
+func WithSysfs(f func(path string)) {
+	root, err := mountSysfs()
+	if err != nil {
+		f("/sys")
+		return
+	}
+	defer unix.Close(root)
+	f(fmt.Sprintf("/proc/self/fd/%d", root))
+}
+
 // WriteSysfs writes a file below /sys, such as class/net/lan0/threaded, in the network namespace
-// of the calling thread. /sys may show another namespace, so it mounts a private sysfs for the
-// write, which needs CAP_SYS_ADMIN, and falls back to /sys.
+// of the calling thread, as WithSysfs.
 func WriteSysfs(path, value string) error {
 	root, err := mountSysfs()
 	if err != nil {
@@ -27,6 +43,46 @@ func WriteSysfs(path, value string) error {
 		return fmt.Errorf("write %q to /sys/%s: %w", value, path, err)
 	}
 	return nil
+}
+
+// ShowSysfs mounts a sysfs at /sys, in a new mount namespace of the calling thread, if /sys shows another network
+// namespace than that of the thread. Other mount namespaces do not see it. It needs CAP_SYS_ADMIN.
+func ShowSysfs() error {
+	if shown, err := sysfsShowsInterfaces(); shown || err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("create a mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("hide mounts from other mount namespaces: %w", err)
+	}
+	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
+		return fmt.Errorf("mount sysfs: %w", err)
+	}
+	return nil
+}
+
+// sysfsShowsInterfaces reports whether /sys has the interfaces of the network namespace of the calling thread.
+func sysfsShowsInterfaces() (bool, error) {
+	have, err := net.Interfaces()
+	if err != nil {
+		return false, fmt.Errorf("list interfaces: %w", err)
+	}
+	links, shown := map[string]int{}, map[string]int{}
+	for _, i := range have {
+		links[i.Name] = i.Index
+	}
+	entries, err := os.ReadDir("/sys/class/net")
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if text, err := os.ReadFile(filepath.Join("/sys/class/net", e.Name(), "ifindex")); err == nil { // else a file, or gone
+			shown[e.Name()], _ = strconv.Atoi(strings.TrimSpace(string(text)))
+		}
+	}
+	return maps.Equal(links, shown), nil
 }
 
 // mountSysfs returns the root of a new sysfs mount that is not attached to any directory.

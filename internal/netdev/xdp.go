@@ -1,6 +1,11 @@
 package netdev
 
-import "github.com/vishvananda/netlink"
+import (
+	"encoding/binary"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+)
 
 // XDPProgram returns the ID of an interface's XDP program, 0 for none, and its mode: native,
 // generic, hardware or several.
@@ -24,4 +29,21 @@ func XDPProgram(ifindex int) (id uint32, mode string, err error) {
 		mode = "several"
 	}
 	return x.ProgId, mode, nil
+}
+
+// Constants of linux/netdev.h.
+const (
+	netdevCmdDevGet      = 1
+	netdevDevIfindex     = 1
+	netdevDevRxMetadata  = 5      // NETDEV_A_DEV_XDP_RX_METADATA_FEATURES, a set of kfuncs
+	netdevRxMetadataVLAN = 1 << 2 // NETDEV_XDP_RX_METADATA_VLAN_TAG, since Linux 6.8
+	rxMetadataAttrLen    = 8
+)
+
+// ReportsVLANTags reports whether the driver of an interface has XDP metadata of VLAN tags that are stripped before
+// the program.
+func ReportsVLANTags(ifindex int) bool {
+	answer, err := Get(netdevCmdDevGet, nl.NewRtAttr(netdevDevIfindex, nl.Uint32Attr(uint32(ifindex))))
+	features := answer[netdevDevRxMetadata]
+	return err == nil && len(features) == rxMetadataAttrLen && binary.NativeEndian.Uint64(features)&netdevRxMetadataVLAN != 0
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,8 +30,13 @@ func TestLinuxForwardsMergedPackets(t *testing.T) {
 	if exit.Name() != "exit0" {
 		t.Errorf("the interface is %s", exit.Name())
 	}
-	for setting, value := range map[string]string{"ipv4/conf/all/rp_filter": "1", "ipv6/conf/all/forwarding": "1"} {
-		require.NoError(t, os.WriteFile("/proc/sys/net/"+setting, []byte(value), 0))
+	require.NoError(t, os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte("1"), 0))
+	for _, c := range [][2]string{{"0", "0"}, {"2", "2"}, {"1", "2"}} { // rp_filter of "all", and of the interface
+		require.NoError(t, os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte(c[0]), 0))
+		require.NoError(t, exit.Configure())
+		if got, err := os.ReadFile("/proc/sys/net/ipv4/conf/exit0/rp_filter"); err != nil || strings.TrimSpace(string(got)) != c[1] {
+			t.Errorf("with rp_filter %s of all it is %q, want %s: %v", c[0], got, c[1], err)
+		}
 	}
 	far, err := Open("far0", Options{Queues: 1, MTU: 1500, Burst: 1})
 	require.NoError(t, err)

@@ -59,6 +59,33 @@ func Open(name string, o Options) (_ *Device, err error) {
 	return d, errors.Join(d.Configure(), d.setUp(o.MTU))
 }
 
+// Inherit opens an interface that another process has, by the file descriptors of its queues, which it closes
+// with the device. One of the two processes reads at a time.
+func Inherit(name string, fds []int, o Options) (_ *Device, err error) {
+	d := &Device{name: name, forward: o.Forward}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("inherit interface %s: %w", name, errors.Join(err, d.Close()))
+		}
+	}()
+	for i, fd := range fds {
+		if i >= o.Queues {
+			_ = unix.Close(fd)
+			continue
+		}
+		d.queues = append(d.queues, newQueue(fd, o.Burst))
+		if err = d.queues[i].offload(); err != nil {
+			return nil, err
+		}
+	}
+	for len(d.queues) < o.Queues {
+		if err := d.addQueue(o.Burst); err != nil {
+			return nil, err
+		}
+	}
+	return d, errors.Join(d.Configure(), d.setUp(o.MTU))
+}
+
 // addQueue opens a queue; the first one creates the interface, which must not exist.
 func (d *Device) addQueue(burst int) error {
 	ifr, err := unix.NewIfreq(d.name)
@@ -82,12 +109,19 @@ func (d *Device) addQueue(burst int) error {
 		return err
 	}
 	d.name = ifr.Name()
-	d.queues = append(d.queues, newQueue(fd, burst))
-	if unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, offloadTCP|offloadUDP) != nil {
-		d.queues[len(d.queues)-1].noUDP = true // an old kernel
-		if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, offloadTCP); err != nil {
-			return fmt.Errorf("enable offloads: %w", err)
-		}
+	q := newQueue(fd, burst)
+	d.queues = append(d.queues, q)
+	return q.offload()
+}
+
+// offload enables segmentation offloads.
+func (q *Queue) offload() error {
+	if unix.IoctlSetInt(q.fd, unix.TUNSETOFFLOAD, offloadTCP|offloadUDP) == nil {
+		return nil
+	}
+	q.noUDP = true // an old kernel
+	if err := unix.IoctlSetInt(q.fd, unix.TUNSETOFFLOAD, offloadTCP); err != nil {
+		return fmt.Errorf("enable offloads: %w", err)
 	}
 	return nil
 }
@@ -105,14 +139,14 @@ var LooseSource = netip.AddrFrom4([4]byte{127, 255, 0, 1})
 
 // Configure writes the settings of the interface, also after somebody has changed them: neither IPsec of the
 // kernel, since the router applies its own policies, nor router advertisements, redirects or link-local
-// addresses. Linux forwards packets from the interface if Options.Forward asks for it; their sources are
-// routed by other interfaces, which only rp_filter=2 permits if rp_filter of "all" is 1.
+// addresses. Linux forwards packets from the interface if Options.Forward asks for it, from any source, since
+// rp_filter of the ports has been applied.
 func (d *Device) Configure() (err error) {
 	settings := []string{
 		"ipv4 disable_policy 1", "ipv4 disable_xfrm 1", "ipv6 disable_policy 1", "ipv6 addr_gen_mode 1", "ipv6 accept_ra 0",
 	}
 	if d.forward {
-		settings = append(settings, "ipv4 accept_redirects 0", "ipv4 send_redirects 0", "ipv4 rp_filter 2", "ipv4 forwarding 1",
+		settings = append(settings, "ipv4 accept_redirects 0", "ipv4 send_redirects 0", "ipv4 rp_filter "+laxFilter(), "ipv4 forwarding 1",
 			"ipv6 accept_redirects 0", "ipv6 forwarding 1", "ipv6 force_forwarding 1")
 	}
 	for _, s := range settings {
@@ -125,6 +159,15 @@ func (d *Device) Configure() (err error) {
 		err = errors.Join(err, os.WriteFile(path, []byte(f[2]), 0))
 	}
 	return err
+}
+
+// laxFilter returns the rp_filter of an interface with which Linux drops the fewest packets. Linux uses the larger one of it
+// and that of "all". Sources are routed by other interfaces, which only 2 permits if that of "all" is 1.
+func laxFilter() string {
+	if all, err := os.ReadFile("/proc/sys/net/ipv4/conf/all/rp_filter"); err == nil && strings.TrimSpace(string(all)) == "0" {
+		return "0"
+	}
+	return "2"
 }
 
 // setUp sets the MTU and the address, and sets the interface up.
