@@ -27,7 +27,7 @@ func TestCaptureSendsFlagsAndWritesTheAnswer(t *testing.T) {
 			_, err := w.Write([]byte("packets"))
 			return err
 		}}, nil
-	}})
+	}}, socket.Access{Group: -1})
 	require.NoError(t, err)
 	defer s.Close()
 	file := filepath.Join(t.TempDir(), "c")

@@ -7,18 +7,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/doctor"
 	"github.com/warproute/warproute/internal/cli"
 )
 
 func newDoctorCommand() *cobra.Command {
 	var ports []string
+	var file string
 	var asJSON, try bool
 	c := &cobra.Command{
-		Use:   "doctor [--port IFACE]...",
+		Use:   "doctor [--config FILE] [--port IFACE]...",
 		Short: "Check this host and suggest fixes",
 		Long: `Check the kernel, permissions, memory, cores and GPU of this host, and the interfaces named
-by --port, without changing a setting. Ports of veth and virtio_net are opened briefly to
+by --port, without changing a setting. With --config, it checks the ports of a configuration,
+and reports why each interface of this host is a port or is not. Ports of veth and virtio_net are opened briefly to
 find their XDP mode. Other ports are opened only with --try, because some drivers then reset
 the link for seconds. The exit code is 1 if the router would not start.`,
 		Args: cobra.NoArgs,
@@ -28,7 +31,12 @@ the link for seconds. The exit code is 1 if the router would not start.`,
 				return err
 			}
 			host.TryAll = try
-			found := doctor.Examine(host, ports)
+			selected, err := selectedPorts(file)
+			if err != nil {
+				return err
+			}
+			found := doctor.Examine(host, append(doctor.TakenPorts(selected), ports...))
+			found = append(found, doctor.Selected(selected)...)
 			if out := c.OutOrStdout(); asJSON {
 				err = cli.WriteJSON(out, found)
 			} else {
@@ -43,9 +51,24 @@ the link for seconds. The exit code is 1 if the router would not start.`,
 			return err
 		},
 	}
+	c.Flags().StringVarP(&file, "config", "c", "", "check the ports of a configuration `FILE`")
 	c.Flags().StringArrayVarP(&ports, "port", "p", nil, "check interface `IFACE` as well; repeatable")
 	c.Flags().BoolVar(&try, "try", false, "open every port briefly to find its XDP mode; can reset links")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cli.CompletePorts(c, "port")
+	c.MarkFlagFilename("config", "yaml", "yml")
 	return c
+}
+
+// selectedPorts returns the interfaces of this host with the decisions of a configuration file, none without one.
+func selectedPorts(file string) ([]config.Selection, error) {
+	if file == "" {
+		return nil, nil
+	}
+	cfg, err := config.Load(file)
+	if err != nil {
+		return nil, cli.ConfigError(err)
+	}
+	defer cfg.IPsec.Zero()
+	return cfg.SelectHost()
 }

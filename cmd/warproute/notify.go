@@ -7,21 +7,28 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
-
-	"github.com/warproute/warproute/control/config"
 )
 
 // manager sends state changes to the service manager, if one started this program (sd_notify(3)).
 type manager struct{ log *slog.Logger }
 
-// ready reports that the router forwards packets.
-func (m manager) ready(cfg *config.Config) {
-	m.notify(fmt.Sprintf("%s\nSTATUS=forwarding on %d ports", daemon.SdNotifyReady, len(cfg.Ports)))
+// ready reports that the router forwards packets between a number of ports.
+func (m manager) ready(open int) {
+	m.notify(fmt.Sprintf("%s\nSTATUS=forwarding on %d ports", daemon.SdNotifyReady, open))
 }
 
 // reloading reports a reload, which lasts until the next ready.
 func (m manager) reloading() {
 	m.notify(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
+}
+
+// mainPID reports the process that replaces this one, and waits until the service manager knows it: it accepts
+// notifications of the main process only.
+func (m manager) mainPID(pid int) {
+	m.notify(fmt.Sprintf("MAINPID=%d", pid))
+	if err := barrier(); err != nil {
+		m.log.Warn("wait for the service manager", "err", err)
+	}
 }
 
 func (m manager) stopping() { m.notify(daemon.SdNotifyStopping) }

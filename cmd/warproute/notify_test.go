@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/internal/require"
 )
 
@@ -39,7 +38,7 @@ func receive(t *testing.T, conn *net.UnixConn, timeout time.Duration) string {
 
 func TestManagerReportsStates(t *testing.T) {
 	conn, m := listenAsManager(t), manager{slog.New(slog.DiscardHandler)}
-	m.ready(config.Default("a", "b"))
+	m.ready(2)
 	m.reloading()
 	m.stopping()
 	for _, want := range []string{"READY=1\nSTATUS=forwarding on 2 ports", "RELOADING=1\nMONOTONIC_USEC=", "STOPPING=1"} {

@@ -25,14 +25,16 @@ These keys can change while the router runs:
                           start only without a GPU)
   busy_poll               unless a port is zero-copy
   icmp                    limits start again
-  metrics.listen          the new address is served before the old one closes
+  metrics                 the new address is served before the old one closes
   status.listen           the same
   log.level               at once
+  ports                   names, patterns and exclusions, without effect on other ports; a
+                          named port that cannot be opened is an error
   reverse_path of ports   for packets received from then on, by a GPU slightly later
   ipsec.sas, policies     SAs before the policies that refer to them; the old SPI of a
                           changed SA is accepted for 2 s more
 
-Everything else requires a restart: ports and their modes, engine, gpu, shadow, workers, control,
+Everything else requires a restart: modes of ports, max_ports, engine, gpu, shadow, workers, control,
 napi, log.format, checksum, ipsec.source, state, interface, mss_clamp, fragment, icmp, path_mtu and
 linux_forwarding, and enabling IPsec. A reload that changes any of these is refused as a whole.
 

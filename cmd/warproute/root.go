@@ -28,7 +28,7 @@ ip route, FRR and BIRD work unchanged.
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		"run": {
-			newDoctorCommand(), newCheckCommand(), cli.Interruptible(newRunCommand()), newReloadCommand(),
+			newDoctorCommand(), newCheckCommand(), cli.Interruptible(newRunCommand()), newReloadCommand(), newUpgradeCommand(),
 			newGuardCommand(), newReleaseCommand(),
 		},
 		"observe": {

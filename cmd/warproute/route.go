@@ -23,7 +23,7 @@ func newRouteCommand() *cobra.Command {
 
 func newLookupCommand() *cobra.Command {
 	q := new(queryFlags)
-	var file, engine string
+	var file, engine, vrf string
 	c := &cobra.Command{
 		Use:   "lookup [ADDR...]",
 		Short: "Show the route, next hop and port of an address",
@@ -39,7 +39,7 @@ error. With --routes, the first GPU gets a copy of the tables and looks up the a
 			if err != nil {
 				return cli.UsageError(err)
 			}
-			resolver, err := openLookup(c.Context(), q.socket, file, engine)
+			resolver, err := openLookup(c.Context(), q.socket, file, vrf, engine)
 			if err != nil {
 				return err
 			}
@@ -50,6 +50,7 @@ error. With --routes, the first GPU gets a copy of the tables and looks up the a
 	}
 	q.addFlags(c)
 	c.Flags().StringVar(&file, "routes", "", "look up in `FILE` instead of the running router")
+	c.Flags().StringVar(&vrf, "vrf", "", "look up in the table of VRF `NAME` of the running router")
 	c.Flags().StringVar(&engine, "engine", "cpu", "lookup `ENGINE`: cpu or gpu")
 	cli.CompleteValues(c, "engine", "cpu", "gpu")
 	return c

@@ -26,8 +26,8 @@ func onGPU(driver string, table *routefile.Table) (*resolver, error) {
 		return nil, fmt.Errorf("look up on a GPU: %w; --engine cpu gives the same answers", err)
 	}
 	v4, v6 := table.Tables()
-	if g.v4, err = g.gpu.Load(v4.Table, true); err == nil {
-		g.v6, err = g.gpu.Load(v6.Table, false)
+	if g.v4, err = g.gpu.Load(&v4.Table, true); err == nil {
+		g.v6, err = g.gpu.Load(&v6.Table, false)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("look up on %s: %w", g.gpu.Info.Name, err), g.gpu.Close())

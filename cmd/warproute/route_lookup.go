@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -20,12 +21,17 @@ type resolver struct {
 }
 
 // openLookup returns a resolver for the router at a socket or, if file is set, for a file of routes.
-func openLookup(ctx context.Context, socketPath, file, engine string) (*resolver, error) {
+func openLookup(ctx context.Context, socketPath, file, vrf, engine string) (*resolver, error) {
 	if engine != "cpu" && engine != "gpu" {
 		return nil, cli.UsageError(fmt.Errorf("--engine %s: write cpu or gpu", engine))
 	}
+	if file != "" && vrf != "" {
+		return nil, cli.UsageError(errors.New("--vrf is of the running router, --routes of a file: write one of them"))
+	}
 	if file == "" {
-		query := func(addrs []netip.Addr) ([]status.Answer, error) { return queryRouter(ctx, socketPath, engine, addrs) }
+		query := func(addrs []netip.Addr) ([]status.Answer, error) {
+			return queryRouter(ctx, socketPath, vrf, engine, addrs)
+		}
 		return &resolver{query, func() error { return nil }}, nil
 	}
 	routes, err := routefile.Open(file)
@@ -54,10 +60,14 @@ func onCPU(table *routefile.Table) *resolver {
 	return &resolver{walk, func() error { return nil }}
 }
 
-func queryRouter(ctx context.Context, socketPath, engine string, addrs []netip.Addr) ([]status.Answer, error) {
+func queryRouter(ctx context.Context, socketPath, vrf, engine string, addrs []netip.Addr) ([]status.Answer, error) {
 	answers := make([]status.Answer, len(addrs))
 	for i, addr := range addrs {
-		path := "/route?" + url.Values{"addr": {addr.String()}, "engine": {engine}}.Encode()
+		q := url.Values{"addr": {addr.String()}, "engine": {engine}}
+		if vrf != "" {
+			q.Set("vrf", vrf)
+		}
+		path := "/route?" + q.Encode()
 		if err := socket.Get(ctx, socketPath, path, &answers[i]); err != nil {
 			return nil, err
 		}

@@ -153,7 +153,7 @@ func TestRouteLookupPassesTheEngineToTheRouter(t *testing.T) {
 			return nil, errors.New("GPU 1: out of order")
 		}
 		return status.Answer{Address: netip.MustParseAddr(r.URL.Query().Get("addr"))}, nil
-	}})
+	}}, socket.Access{Group: -1})
 	require.NoError(t, err)
 	defer s.Close()
 	for engine, want := range map[string]string{"cpu": "", "gpu": "GPU 1: out of order"} {

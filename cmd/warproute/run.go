@@ -16,7 +16,7 @@ import (
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/cli"
-	"github.com/warproute/warproute/internal/service"
+	"github.com/warproute/warproute/internal/privilege"
 )
 
 type runFlags struct {
@@ -24,6 +24,7 @@ type runFlags struct {
 	ports                           []string
 	given                           func(flag string) bool // reports whether a flag is set, possibly to ""
 	running                         []config.Port          // set after the start
+	upgradeFD                       int                    // connection to the router that this one replaces, 0 for none
 }
 
 func newRunCommand() *cobra.Command {
@@ -36,13 +37,18 @@ SIGTERM. A configuration file is optional:
 
   warproute run --port eth1 --port eth2
 
+Started by root, it keeps only the capabilities that it needs, becomes the user of
+privileges.user, if any, and refuses system calls that it does not need (docs/install.md).
+
 Exit codes: 0 stopped by a signal, 64 wrong arguments, 78 invalid configuration, 75 the
 host lacks something that the configuration names, such as a port, 1 any other failure,
 2 crash. A service manager should restart it unless the code is 0, 64 or 78, as
 contrib/warproute.service does.
 
 With systemd (sd_notify), run reports when it is ready, reloads and stops. It feeds the
-watchdog while the workers and the mirrors of Linux's tables make progress.`,
+watchdog while the workers and the mirrors of Linux's tables make progress.
+
+` + "`warproute upgrade`" + ` replaces the running router by the installed binary.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, &f) },
 	}
@@ -52,6 +58,8 @@ watchdog while the workers and the mirrors of Linux's tables make progress.`,
 	cmd.Flags().StringVar(&f.engine, "engine", "", "`ENGINE`: auto, cpu or gpu (overrides the file)")
 	cmd.Flags().StringVar(&f.socket, "socket", "", "`PATH` of the control socket (overrides the file)")
 	cmd.Flags().StringVar(&f.metrics, "metrics", "", "listen `ADDRESS` for Prometheus metrics; \"none\" disables it (overrides the file)")
+	cmd.Flags().IntVar(&f.upgradeFD, upgradeFlag, 0, "file descriptor of the connection to the router that this one replaces")
+	_ = cmd.Flags().MarkHidden(upgradeFlag)
 	cli.CompletePorts(cmd, "port")
 	cli.CompleteValues(cmd, "engine", "auto", "cpu", "gpu")
 	cmd.MarkFlagFilename("config", "yaml", "yml")
@@ -60,6 +68,19 @@ watchdog while the workers and the mirrors of Linux's tables make progress.`,
 
 // load returns the configuration of the flags, checked against this host.
 func (f *runFlags) load() (*config.Config, error) {
+	cfg, err := f.parse()
+	if err != nil {
+		return nil, err
+	}
+	if err := config.CheckHost(cfg, f.running...); err != nil {
+		cfg.IPsec.Zero()
+		return nil, cli.ConfigError(err)
+	}
+	return cfg, nil
+}
+
+// parse returns the configuration of the flags.
+func (f *runFlags) parse() (*config.Config, error) {
 	var cfg *config.Config
 	switch {
 	case f.config != "" && len(f.ports) > 0:
@@ -86,61 +107,81 @@ func (f *runFlags) load() (*config.Config, error) {
 			cfg.Metrics.Listen = ""
 		}
 	}
-	if err := config.CheckHost(cfg, f.running...); err != nil {
-		cfg.IPsec.Zero()
-		return nil, cli.ConfigError(err)
-	}
 	return cfg, nil
 }
 
 func run(cmd *cobra.Command, f *runFlags) error {
+	if err := f.reduce(); err != nil {
+		from, _ := f.predecessor()
+		from.Fail(err)
+		return err
+	}
+	spawner, unspawned := startSpawner() // before keys are read and programs refused
+	swappable, err := privilege.ProtectMemory()
+	if err != nil {
+		return err
+	}
+	from, err := f.predecessor()
+	if err != nil {
+		return err
+	}
 	cfg, err := f.load()
 	if err != nil {
-		if cli.ExitCode(err) == cli.ExitTempFail {
+		from.Fail(err)
+		if from == nil && cli.ExitCode(err) == cli.ExitTempFail {
 			guardEarly(cmd.ErrOrStderr(), f.config)
 		}
 		return err
 	}
 	if err := cli.RequirePrivileges(); err != nil {
+		from.Fail(err)
 		return err
 	}
 	signal.Ignore(unix.SIGPIPE) // keep forwarding if the reader of the log exits
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, unix.SIGHUP)
-	fmt.Fprintf(cmd.OutOrStdout(), "warproute %s: starting on %s\n\n", cli.Build().Version, cli.Count(len(cfg.Ports), "port"))
+	fmt.Fprintf(cmd.OutOrStdout(), "warproute %s: starting on %s\n\n", cli.Build().Version, startedOn(cfg))
 	level := new(slog.LevelVar)
 	level.Set(cfg.Log.Level.Slog())
-	log := cli.NewLogger(os.Stderr, cfg.Log.Format, level)
-	s, err := service.Start(cfg, cli.Build(), log, level)
-	if err != nil {
+	r := &running{cmd: cmd, f: f, spawner: spawner, log: cli.NewLogger(os.Stderr, cfg.Log.Format, level), level: level}
+	if unspawned != nil {
+		r.log.Warn("no hot upgrade", "err", unspawned)
+	}
+	if swappable != nil && cfg.Protects() {
+		r.log.Warn("keys may be written to swap", "err", swappable)
+	}
+	r.manager = manager{r.log}
+	if err := r.start(cfg, from); err != nil {
 		return err
 	}
-	f.running = cfg.Ports
-	describe(cmd.OutOrStdout(), cfg, s.Snapshot())
-	m := manager{log}
-	m.ready(cfg)
-	go m.watch(cmd.Context(), s.Probe)
 	for {
 		select {
 		case <-cmd.Context().Done(): // SIGINT or SIGTERM
-			m.stopping()
-			last, err := s.Stop()
-			if err != nil {
-				log.Error("stop", "err", err)
-			}
-			account(cmd.OutOrStdout(), last)
+			r.manager.stopping()
+			r.stop()
 			return nil
 		case <-hangups:
-			m.reloading()
-			s.Reload(f.reload, false) // logs the result
-			m.ready(cfg)
-		case q := <-s.ReloadRequests():
-			m.reloading()
-			r := s.Reload(f.reload, q.DryRun)
-			m.ready(cfg)
-			q.Answer(r)
+			r.reload(false) // logs the result
+		case q := <-r.ReloadRequests():
+			q.Answer(r.reload(q.DryRun))
+		case q := <-r.UpgradeRequests():
+			if ended, err := r.upgrade(q); ended || err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// startedOn describes the ports of a configuration: their number, or the patterns.
+func startedOn(cfg *config.Config) string {
+	if !cfg.Patterns() {
+		return cli.Count(len(cfg.Ports), "port")
+	}
+	var names []string
+	for _, p := range cfg.Ports {
+		names = append(names, p.Interface)
+	}
+	return "ports " + strings.Join(names, ", ")
 }
 
 // reload returns the configuration for a reload of the running router.
@@ -157,7 +198,13 @@ func describe(w io.Writer, cfg *config.Config, snap *status.Snapshot) {
 	if snap.Engine.HugePages {
 		memory = "huge pages"
 	}
-	fmt.Fprintf(w, "forwarding on %s\n", cli.Count(len(snap.Ports), "port"))
+	ports := 0
+	for _, p := range snap.Ports {
+		if p.Bond == "" {
+			ports++
+		}
+	}
+	fmt.Fprintf(w, "forwarding on %s\n", cli.Count(ports, "port"))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, p := range snap.Ports {
 		state := "down"
@@ -165,6 +212,9 @@ func describe(w io.Writer, cfg *config.Config, snap *status.Snapshot) {
 			state = "up"
 		}
 		fmt.Fprintf(t, "  port\t%s\t%s, XDP %s, %s, MTU %d, %s\n", p.Name, state, p.Mode, cli.Count(p.Queues, "queue"), p.MTU, p.MAC)
+		if p.Bond != "" {
+			fmt.Fprintf(t, "\t\t(member of %s)\n", p.Bond)
+		}
 		if p.ModeReason != "" {
 			fmt.Fprintf(t, "\t\t(%s)\n", p.ModeReason)
 		}
@@ -184,7 +234,7 @@ func describe(w io.Writer, cfg *config.Config, snap *status.Snapshot) {
 	}
 	fmt.Fprintf(t, "  control\t\t%s (warproute show)\n", cfg.Control.Socket)
 	if cfg.Metrics.Listen != "" {
-		fmt.Fprintf(t, "  metrics\t\thttp://%s/metrics\n", cfg.Metrics.Listen)
+		fmt.Fprintf(t, "  metrics\t\t%s\n", metricsAddress(cfg.Metrics))
 	}
 	if cfg.Status.Listen != "" {
 		fmt.Fprintf(t, "  status page\t\thttp://%s/\n", cfg.Status.Listen)
@@ -200,7 +250,7 @@ func account(w io.Writer, snap *status.Snapshot) {
 	for i, p := range snap.Ports {
 		c := &snap.Stats.Ports[i]
 		dropped += c.Dropped()
-		if p.Parent == "" { // includes its VLANs
+		if !p.Logical() { // includes its VLANs
 			rx, tx = rx+c.RxPackets, tx+c.TxPackets
 		}
 		for _, n := range p.XDP.ToLinux {
@@ -240,4 +290,15 @@ func account(w io.Writer, snap *status.Snapshot) {
 	for _, d := range status.Drops(snap) {
 		fmt.Fprintf(w, "  dropped at %s: %d, %s\n", d.Port, d.Packets, d.Description)
 	}
+}
+
+// metricsAddress returns where metrics are served, as a URL if they are without TLS.
+func metricsAddress(m config.Metrics) string {
+	switch {
+	case strings.HasPrefix(m.Listen, "unix:"):
+		return m.Listen + " (path /metrics)"
+	case m.WebConfig != "":
+		return m.Listen + "/metrics, as " + m.WebConfig + " says"
+	}
+	return "http://" + m.Listen + "/metrics"
 }

@@ -32,12 +32,13 @@ func (q *queryFlags) addFlags(c *cobra.Command) {
 func newShowCommand() *cobra.Command {
 	q := new(queryFlags)
 	c := cli.Group(&cobra.Command{
-		Use:   "show ports|routes|neighbors|engine|latency|lanes|drops|sas|policies",
+		Use:   "show ports|interfaces|routes|neighbors|engine|latency|lanes|drops|sas|policies",
 		Short: "Show ports, routes, drops and other state",
 	})
 	q.addFlags(c)
 	c.AddCommand(
-		newView(q, "ports", "Show ports: XDP mode, packet counts, packets passed to Linux", status.WritePorts),
+		newPortsView(q),
+		newView(q, "interfaces", "Show interfaces: which are ports, and why", status.WriteInterfaces),
 		newRoutesView(q),
 		newView(q, "neighbors", "Show neighbors and their MAC addresses", status.WriteNeighbors),
 		newView(q, "engine", "Show the engine and why it was chosen, workers and batches", status.WriteEngine),
@@ -47,6 +48,23 @@ func newShowCommand() *cobra.Command {
 		newView(q, "policies", "Show IPsec policies; the first match applies", status.WritePolicies),
 		newView(q, "drops", "Show dropped packets by reason", status.WriteDrops),
 	)
+	return c
+}
+
+// newPortsView returns the command that prints ports, and why interfaces that match are not ports.
+func newPortsView(q *queryFlags) *cobra.Command {
+	c := newView(q, "ports", "Show ports: XDP mode, packet counts, packets passed to Linux", status.WritePorts)
+	ports := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := ports(c, args); err != nil || q.json {
+			return err
+		}
+		var all []status.Interface
+		if err := socket.Get(c.Context(), q.socket, "/interfaces", &all); err != nil {
+			return nil // a router of an earlier version does not know it
+		}
+		return status.WriteUntaken(c.OutOrStdout(), all)
+	}
 	return c
 }
 

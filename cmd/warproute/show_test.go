@@ -41,7 +41,7 @@ func fakeRouter(t *testing.T) (socketPath string) {
 			addr, err := netip.ParseAddr(r.URL.Query().Get("addr"))
 			return status.AnswerOf(addr, route, route.Prefix.Contains(addr)), err
 		},
-	})
+	}, socket.Access{Group: -1})
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return socketPath
@@ -91,7 +91,7 @@ func TestShowPrintsAnswersOfTheRouter(t *testing.T) {
 func TestVerifyFailsIfTablesDiffer(t *testing.T) {
 	answer := mirror.Verification{RoutesIPv4: 3, RoutesIPv6: 2, Addresses: 20, Differences: []mirror.Difference{}}
 	socketPath := filepath.Join(t.TempDir(), "w.sock")
-	s, err := socket.Serve(socketPath, map[string]socket.Handler{"/verify": func(*http.Request) (any, error) { return answer, nil }})
+	s, err := socket.Serve(socketPath, map[string]socket.Handler{"/verify": func(*http.Request) (any, error) { return answer, nil }}, socket.Access{Group: -1})
 	require.NoError(t, err)
 	defer s.Close()
 	show := func(args ...string) (string, error) {

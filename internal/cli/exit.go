@@ -11,10 +11,11 @@ import (
 // Exit codes other than 0, named as in sysexits.h. 2 is not used: a panic exits with 2, and a
 // service manager restarts after a crash but not after a configuration error.
 const (
-	ExitFailure  = 1
-	ExitUsage    = 64 // EX_USAGE: wrong arguments
-	ExitTempFail = 75 // EX_TEMPFAIL: the configuration names something that the host lacks for now
-	ExitConfig   = 78 // EX_CONFIG: invalid configuration
+	ExitFailure     = 1
+	ExitUsage       = 64 // EX_USAGE: wrong arguments
+	ExitUnavailable = 69 // EX_UNAVAILABLE: the running router does not support the command
+	ExitTempFail    = 75 // EX_TEMPFAIL: the configuration names something that the host lacks for now
+	ExitConfig      = 78 // EX_CONFIG: invalid configuration
 )
 
 // exitError is an error with an exit code.

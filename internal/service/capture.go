@@ -38,7 +38,7 @@ func (s *Service) capture(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return &socket.Content{Type: "application/x-pcapng", Write: func(ctx context.Context, w *socket.ContentWriter) error {
-		file, err := capture.NewWriter(w, s.ports.names(), cfg.Snap, q.Get("filter"))
+		file, err := capture.NewWriter(w, s.ports.first(), cfg.Snap, q.Get("filter"))
 		if err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ func TestCapturesBeyondTheLimitAreRefused(t *testing.T) {
 	t.Cleanup(func() { _ = b.ipsecGateway.close() })
 	require.NoError(t, b.router.Start())
 	path := filepath.Join(t.TempDir(), "w.sock")
-	server, err := socket.Serve(path, map[string]socket.Handler{"/capture": s.capture, "/trace": s.trace})
+	server, err := socket.Serve(path, map[string]socket.Handler{"/capture": s.capture, "/trace": s.trace}, socket.Access{Group: -1})
 	require.NoError(t, err)
 	defer server.Close()
 	defer close(s.ending)

@@ -38,11 +38,11 @@ func (s *Service) openEngine() error {
 		e.Reason, e.Why = "configured", "the configuration asks for it"
 		return nil
 	}
-	workers, _, err := countWorkers(s.cfg)
+	workers, _, err := countWorkers(s.initial)
 	if err != nil {
 		return err
 	}
-	o := gpu.Options{PartialChecksums: partialChecksumPorts(s.cfg), Shadow: s.cfg.Shadow, Workers: workers, Choose: s.cfg.Engine == config.EngineAuto,
+	o := gpu.Options{PartialChecksums: s.partialChecksums, Shadow: s.cfg.Shadow, Workers: workers, Choose: s.cfg.Engine == config.EngineAuto,
 		Park: s.cfg.GPU.Park, Multiprocessors: s.cfg.GPU.Multiprocessors, ReleaseMemory: s.cfg.GPU.Memory == config.GPUMemoryRelease}
 	if s.ipsec != nil {
 		o.Gateway = s.ipsec.gateway
@@ -99,11 +99,11 @@ func (s *Service) newEngine(worker int, mem *umem.Memory, partialChecksums []boo
 
 // compareCopies returns an error if a GPU's tables differ from the router's for an address, or
 // if the router uses no GPU.
-func (s *Service) compareCopies(ctx context.Context, addr netip.Addr) error {
+func (s *Service) compareCopies(ctx context.Context, vrf uint16, addr netip.Addr) error {
 	if s.engine.gpus == nil {
 		return fmt.Errorf("the router uses no GPU: its engine is cpu, as %s; ask without --engine gpu", s.engine.current().Why)
 	}
-	return s.engine.gpus.Compare(ctx, addr)
+	return s.engine.gpus.Compare(ctx, vrf, addr)
 }
 
 // current returns the state of the engine with that of the GPUs.
@@ -163,9 +163,10 @@ func chunkTimes(m choice.Means) status.ChunkTimes {
 	return status.ChunkTimes{PredictedNS: m.Predicted.Nanoseconds(), MeasuredNS: m.Measured.Nanoseconds(), Error: m.Error}
 }
 
-// partialChecksumPorts reports by port number whether to complete unfinished L4 checksums: those of VLANs if
-// any physical port may carry them.
-func partialChecksumPorts(cfg *config.Config) []bool {
+// partialChecksumPorts reports by port number whether to complete unfinished L4 checksums: on ports that are added later,
+// whose numbers are below a limit, always, and on VLANs if any physical port at the start may carry them, or patterns add ports.
+// Engines have a copy, so it does not change.
+func partialChecksumPorts(cfg *config.Config, numbers int) []bool {
 	partialChecksums := make([]bool, batch.MaxPorts)
 	for i, p := range cfg.Ports {
 		switch cfg.Checksum {
@@ -177,10 +178,12 @@ func partialChecksumPorts(cfg *config.Config) []bool {
 			partialChecksums[i] = unfinished || err != nil
 		}
 	}
-	if slices.Contains(partialChecksums[:len(cfg.Ports)], true) {
-		for i := len(cfg.Ports); i < len(partialChecksums); i++ {
-			partialChecksums[i] = true
-		}
+	later := len(partialChecksums)
+	if cfg.Checksum == config.ChecksumTrust || !cfg.Patterns() && !slices.Contains(partialChecksums[:len(cfg.Ports)], true) {
+		later = numbers
+	}
+	for i := len(cfg.Ports); i < later; i++ {
+		partialChecksums[i] = cfg.Checksum != config.ChecksumTrust
 	}
 	return partialChecksums
 }

@@ -19,7 +19,11 @@ func (s *Service) openTunnelInterface() (err error) {
 	if s.ipsec == nil || s.cfg.IPsec.Interface == "" {
 		return nil
 	}
-	s.tun, err = tun.Open(s.cfg.IPsec.Interface, s.hostOptions(tun.MinMTU))
+	if s.inherits() {
+		s.tun, err = tun.Inherit(s.cfg.IPsec.Interface, s.from.tunnel, s.hostOptions(tun.MinMTU))
+	} else {
+		s.tun, err = tun.Open(s.cfg.IPsec.Interface, s.hostOptions(tun.MinMTU))
+	}
 	if err == nil {
 		s.closers.push("close the tunnel interface", s.tun.Close)
 	}
@@ -34,7 +38,12 @@ func (s *Service) openExit() (err error) {
 	}
 	o := s.hostOptions(exitMTU)
 	o.Forward = true
-	if s.exit, err = tun.Open(exitInterface, o); err == nil {
+	if s.inherits() && s.from.offer.Exit.Name != "" {
+		s.exit, err = tun.Inherit(s.from.offer.Exit.Name, s.from.exit, o)
+	} else {
+		s.exit, err = tun.Open(exitInterface, o)
+	}
+	if err == nil {
 		s.closers.push("close the interface to Linux", s.exit.Close)
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 
 // routes is the part of the mirror that an explainer uses.
 type routes interface {
-	Lookup(netip.Addr) (mirror.RouteInfo, bool)
+	LookupFrom(port int, dst netip.Addr) (mirror.RouteInfo, bool)
 	Adjacency(id uint32, dst netip.Addr) (mirror.NeighborInfo, bool)
 }
 
@@ -52,7 +52,7 @@ func (x *explainer) explain(r *dataplane.Record) status.Trace {
 		t.IPsec = x.ipsec(r)
 	}
 	if lookedUp(d.Result.Verdict) {
-		x.walk(&t, d)
+		x.walk(&t, d, r.Port)
 	}
 	return t
 }
@@ -61,7 +61,7 @@ func (x *explainer) explain(r *dataplane.Record) status.Trace {
 func lookedUp(v batch.Verdict) bool {
 	reason := v.Reason()
 	return v.Action() == batch.ActionForward || v.Action() == batch.ActionHold ||
-		v.Action() == batch.ActionDrop && reason >= batch.NoRoute && reason <= batch.MTUExceeded
+		v.Action() == batch.ActionDrop && (reason >= batch.NoRoute && reason <= batch.MTUExceeded || reason == batch.NoTable)
 }
 
 // verdict sets the verdict and its description.
@@ -89,8 +89,8 @@ func (x *explainer) port(number uint16) string {
 	return x.ports(int(number))
 }
 
-// walk looks the destination up in the tables as engines do.
-func (x *explainer) walk(t *status.Trace, d *dataplane.Decision) {
+// walk looks the destination of a packet that a port received up in the tables as engines do.
+func (x *explainer) walk(t *status.Trace, d *dataplane.Decision, ingress uint16) {
 	p, ok := ipPacket(d.After)
 	if !ok {
 		return
@@ -101,14 +101,14 @@ func (x *explainer) walk(t *status.Trace, d *dataplane.Decision) {
 	if p[0]>>4 == 4 {
 		h := (*packet.IPv4)(p)
 		t.Destination = netip.AddrFrom4([4]byte(p[16:20]))
-		id, hash, size = x.fib.IPv4.Lookup(h.Dst()), packet.FlowHashIPv4(p, x.fib.Seed), h.TotalLen()
+		id, hash, size = x.fib.LookupIPv4(ingress, h.Dst()), packet.FlowHashIPv4(p, x.fib.Seed), h.TotalLen()
 	} else {
 		h := (*packet.IPv6)(p)
 		t.Destination = netip.AddrFrom16(h.Dst())
 		l4, _ := packet.FindL4(p)
-		id, hash, size = x.fib.IPv6.Lookup(h.Dst()), packet.FlowHashIPv6(p, l4, x.fib.Seed), packet.IPv6Len+h.PayloadLen()
+		id, hash, size = x.fib.LookupIPv6(ingress, h.Dst()), packet.FlowHashIPv6(p, l4, x.fib.Seed), packet.IPv6Len+h.PayloadLen()
 	}
-	if route, found := x.routes.Lookup(t.Destination); found {
+	if route, found := x.routes.LookupFrom(int(ingress), t.Destination); found {
 		t.Route, t.RouteText = &route, route.String()
 	}
 	hop := x.fib.NextHop(id)
@@ -135,7 +135,7 @@ func (x *explainer) walk(t *status.Trace, d *dataplane.Decision) {
 // kindReasons are the drop reasons of next hops by kind.
 var kindReasons = [...]batch.Reason{
 	fib.KindNone: batch.NoRoute, fib.KindForward: batch.Unprocessed, fib.KindLocal: batch.LocalDelivery, fib.KindBlackhole: batch.Blackhole,
-	fib.KindUnreachable: batch.Unreachable, fib.KindProhibit: batch.Prohibit, fib.KindNoPort: batch.NoPort,
+	fib.KindUnreachable: batch.Unreachable, fib.KindProhibit: batch.Prohibit, fib.KindNoPort: batch.NoPort, fib.KindNoTable: batch.NoTable,
 }
 
 // egress returns the verdict of an adjacency of a next hop for a packet of size bytes.

@@ -24,7 +24,7 @@ import (
 // noRoutes is an empty mirror.
 type noRoutes struct{}
 
-func (noRoutes) Lookup(netip.Addr) (r mirror.RouteInfo, found bool) { return r, false }
+func (noRoutes) LookupFrom(int, netip.Addr) (r mirror.RouteInfo, found bool) { return r, false }
 func (noRoutes) Adjacency(uint32, netip.Addr) (n mirror.NeighborInfo, found bool) {
 	return n, false
 }

@@ -16,7 +16,7 @@ import (
 // release`, before the router attaches to them. In a router without IPsec it unblocks the ports
 // that a gateway has left blocked.
 func (s *Service) startGuard() (err error) {
-	names, drop := s.cfg.Interfaces(), s.cfg.Protects() && s.cfg.IPsec.LinuxForwarding == config.LinuxForwardingDrop
+	names, drop := s.guarded(), s.cfg.Protects() && s.cfg.IPsec.LinuxForwarding == config.LinuxForwardingDrop
 	if !drop {
 		if err := s.releasePorts(names); err != nil {
 			return err
@@ -33,6 +33,18 @@ func (s *Service) startGuard() (err error) {
 		s.log.Info("linux forwarding from and to the ports blocked until `warproute release`", "table", guard.TableName)
 	}
 	return nil
+}
+
+// guarded returns the interfaces on which a gateway blocks Linux's forwarding: the ports, and members of bonds, which
+// can leave their bonds.
+func (s *Service) guarded() []string {
+	names := s.initial.Interfaces()
+	for _, p := range s.initial.Ports {
+		if p.Bond != "" {
+			names = append(names, p.Interface)
+		}
+	}
+	return names
 }
 
 // releasePorts unblocks Linux's forwarding from and to ports that a gateway has left blocked.

@@ -4,34 +4,52 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"os"
 	"strconv"
 
+	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/control/socket"
 	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/internal/privilege"
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
 // handlers returns the handlers of the control socket by path.
 func (s *Service) handlers() map[string]socket.Handler {
 	return map[string]socket.Handler{
-		"/ports":     func(*http.Request) (any, error) { return status.Ports(s.Snapshot()), nil },
-		"/engine":    func(*http.Request) (any, error) { return status.EngineOf(s.Snapshot()), nil },
-		"/lanes":     func(*http.Request) (any, error) { return status.Lanes(s.Snapshot()), nil },
-		"/latency":   func(*http.Request) (any, error) { return status.Latencies(s.Snapshot()), nil },
-		"/drops":     func(*http.Request) (any, error) { return status.Drops(s.Snapshot()), nil },
-		"/sas":       s.sas,
-		"/policies":  s.policies,
-		"/neighbors": func(*http.Request) (any, error) { return s.mirror.Neighbors(), nil },
-		"/routes":    s.routes,
-		"/mirror":    func(*http.Request) (any, error) { return s.mirror.Status(), nil },
-		"/verify":    func(*http.Request) (any, error) { return s.mirror.Verify() },
-		"/route":     s.lookup,
-		"/capture":   s.capture,
-		"/trace":     s.trace,
-		"/top":       s.top,
+		"/ports":      func(*http.Request) (any, error) { return status.Ports(s.Snapshot()), nil },
+		"/interfaces": func(*http.Request) (any, error) { return s.interfaces() },
+		"/engine":     func(*http.Request) (any, error) { return status.EngineOf(s.Snapshot()), nil },
+		"/lanes":      func(*http.Request) (any, error) { return status.Lanes(s.Snapshot()), nil },
+		"/latency":    func(*http.Request) (any, error) { return status.Latencies(s.Snapshot()), nil },
+		"/drops":      func(*http.Request) (any, error) { return status.Drops(s.Snapshot()), nil },
+		"/sas":        s.sas,
+		"/policies":   s.policies,
+		"/neighbors":  func(*http.Request) (any, error) { return s.mirror.Neighbors(), nil },
+		"/routes":     s.routes,
+		"/mirror":     func(*http.Request) (any, error) { return s.mirror.Status(), nil },
+		"/verify":     func(*http.Request) (any, error) { return s.mirror.Verify() },
+		"/route":      s.lookup,
+		"/top":        s.top,
 
-		"POST /reload": s.handleReload,
+		"/version": func(*http.Request) (any, error) {
+			return status.Version{Version: s.version, PID: os.Getpid(), HandingOver: s.handing.Load()}, nil
+		},
 	}
+}
+
+// access says that members of a group may read, and only root and the user of the router may see packets or change it.
+func (s *Service) access() (socket.Access, error) {
+	group, err := privilege.LookupGroup(s.cfg.Control.Group)
+	if err == nil && group < 0 && os.Getegid() != 0 {
+		group = os.Getegid()
+	}
+	return socket.Access{Group: group, Log: s.log, Full: map[string]socket.Handler{
+		"/capture":      s.capture,
+		"/trace":        s.trace,
+		"POST /reload":  s.handleReload,
+		"POST /upgrade": s.handleUpgrade,
+	}}, err
 }
 
 func (s *Service) sas(*http.Request) (any, error) {
@@ -73,7 +91,7 @@ func (s *Service) routes(r *http.Request) (any, error) {
 	}), nil
 }
 
-// lookup answers /route?addr=ADDR&engine=cpu|gpu. With gpu, the tables on the GPUs must agree.
+// lookup answers /route?addr=ADDR&vrf=NAME&engine=cpu|gpu. With gpu, the tables on the GPUs must agree.
 func (s *Service) lookup(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	addr, err := netip.ParseAddr(q.Get("addr"))
@@ -81,15 +99,25 @@ func (s *Service) lookup(r *http.Request) (any, error) {
 		return nil, err
 	}
 	addr = addr.WithZone("").Unmap() // ::ffff:192.0.2.1 is how IPv6 sockets write 192.0.2.1
-	switch engine := q.Get("engine"); engine {
-	case "", "cpu":
-	case "gpu":
-		if err := s.compareCopies(r.Context(), addr); err != nil {
-			return nil, err
-		}
-	default:
+	engine := q.Get("engine")
+	switch {
+	case engine == "gpu" && s.engine.gpus == nil:
+		return nil, s.compareCopies(r.Context(), 0, addr)
+	case engine != "" && engine != "cpu" && engine != "gpu":
 		return nil, fmt.Errorf("engine %q is neither cpu nor gpu", engine)
 	}
-	route, found := s.mirror.Lookup(addr)
+	var route mirror.RouteInfo
+	var found bool
+	var vrf uint16
+	if name := q.Get("vrf"); name == "" {
+		route, found = s.mirror.Lookup(addr)
+	} else if route, vrf, found, err = s.mirror.LookupInVRF(name, addr); err != nil {
+		return nil, err
+	}
+	if engine == "gpu" {
+		if err := s.compareCopies(r.Context(), vrf, addr); err != nil {
+			return nil, err
+		}
+	}
 	return status.AnswerOf(addr, route, found), nil
 }

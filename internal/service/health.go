@@ -2,8 +2,11 @@ package service
 
 import (
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/dataplane/gpu"
@@ -83,14 +86,22 @@ func (h *health) checkPools(now time.Time, workers []dataplane.FrameStats) {
 // checkRefused logs frames that the XDP program redirected to a port's socket and the kernel
 // did not deliver. Reading the counter also keeps it up to date: see afxdp.PortStats.
 func (s *Service) checkRefused() func(time.Time) {
-	losses := make([]loss, len(s.ports.Ports))
+	losses := map[*afxdp.Port]*loss{}
 	return func(now time.Time) {
-		for i, p := range s.ports.Ports {
+		all := s.ports.all()
+		maps.DeleteFunc(losses, func(p *afxdp.Port, _ *loss) bool { return !slices.Contains(all, p) })
+		for _, p := range all {
+			if p == nil {
+				continue
+			}
+			if losses[p] == nil {
+				losses[p] = new(loss)
+			}
 			c, err := p.Stats()
 			if err != nil {
 				continue // Snapshot logs it
 			}
-			if n := losses[i].due(c.Refused, now); n > 0 {
+			if n := losses[p].due(c.Refused, now); n > 0 {
 				s.log.Error("received frames lost", "port", p.Name, "frames", n, "reason", status.RefusedDescription, "hint", status.RefusedHint)
 			}
 		}

@@ -18,12 +18,16 @@ func (s *Service) openIPsec() error {
 	if !s.cfg.Protects() {
 		return nil
 	}
-	workers, _, err := countWorkers(s.cfg)
+	workers, _, err := countWorkers(s.initial)
 	if err != nil {
 		return err
 	}
 	if s.cfg.IPsec.Source == config.SourceXFRM {
 		s.ipsec = &ipsecGateway{gateway: &gateway.Gateway{}, passed: s.fib.Passed}
+	} else if s.inherits() {
+		if s.ipsec, err = newGatewayWith(&pendingStore{}, &s.cfg.IPsec, workers, s.fib.Passed); err != nil {
+			return err
+		}
 	} else if s.ipsec, err = newIPsecGateway(&s.cfg.IPsec, workers, s.fib.Passed); err != nil {
 		return err
 	}
@@ -125,7 +129,11 @@ func (s *Service) startXFRM() (err error) {
 	if s.ipsec == nil || s.cfg.IPsec.Source != config.SourceXFRM {
 		return nil
 	}
-	s.xfrm, err = xfrm.Start(s.ipsec.gateway, len(s.memory.workers), xfrm.Hooks{
+	begin := xfrm.Start
+	if s.inherits() {
+		begin = xfrm.StartPassive
+	}
+	s.xfrm, err = begin(s.ipsec.gateway, len(s.memory.workers), xfrm.Hooks{
 		IsLocal: s.ports.isLocal, Quiescent: s.quiescent,
 		Changed: s.fib.MarkChanged, // pending packets may wait for an SA
 	}, s.log)
@@ -157,6 +165,6 @@ func (s *Service) withGateway(f func(*gateway.Gateway)) {
 
 // renewNonces draws another random nonce base, because the router's memory may exist twice.
 func (s *Service) renewNonces(reason string) {
-	s.ipsec.gateway.Nonces.Renew()
+	s.ipsec.gateway.RenewNonces()
 	s.log.Info("nonce base renewed", "reason", reason)
 }

@@ -42,6 +42,8 @@ type store interface {
 	Note() error
 	Release(...*ipsec.SA) error
 	Volatile() string
+	ReserveBase() (uint64, error)
+	HandOver() error
 	Close() error
 }
 
@@ -56,6 +58,10 @@ func newIPsecGateway(cfg *config.IPsec, workers int, passed func() func() bool) 
 	if err != nil {
 		return nil, err
 	}
+	return newGatewayWith(store, cfg, workers, passed)
+}
+
+func newGatewayWith(store store, cfg *config.IPsec, workers int, passed func() func() bool) (*ipsecGateway, error) {
 	p := &ipsecGateway{gateway: &gateway.Gateway{}, workers: workers, store: store, sas: map[string]*configuredSA{}, passed: passed}
 	if err := store.Begin(&p.gateway.Nonces); err != nil {
 		return nil, errors.Join(err, p.close())
@@ -84,8 +90,8 @@ func (p *ipsecGateway) runDeferred() {
 	}
 }
 
-// waitQuiescent waits until the deferred actions have run, so that the sequence numbers of
-// removed SAs are saved. Workers finish a batch within milliseconds.
+// waitQuiescent waits up to 100 ms until the deferred actions have run, so that the sequence numbers of
+// removed SAs are saved. Workers finish a chunk within milliseconds; later actions run by tick.
 func (p *ipsecGateway) waitQuiescent() {
 	for range 1000 {
 		if p.runDeferred(); len(p.deferred) == 0 {

@@ -20,26 +20,27 @@ type link struct {
 
 func (s *Service) startMirror() (err error) {
 	var ports []mirror.Port
-	for _, p := range s.ports.Ports {
-		ports = append(ports, mirror.Port{Name: p.Name, Ifindex: p.Ifindex})
+	for i, p := range s.ports.all() {
+		ports = append(ports, mirror.Port{Name: p.Name, Ifindex: p.Ifindex, Bond: s.bondOf(i)})
 	}
-	for _, p := range s.cfg.Ports {
-		s.ports.reversePath = append(s.ports.reversePath, p.ReversePath)
-	}
+	ports = append(ports, make([]mirror.Port, len(s.ports.configured)-len(ports))...)
 	hooks := mirror.Hooks{
-		AddLocal:    s.ports.addLocal,
-		DeleteLocal: s.ports.deleteLocal,
-		PortChanged: s.portChanged,
-		PortGone:    s.portGone,
-		PortBack:    s.portBack,
-		PortPaused:  s.portEnslaved,
-		PortAdded:   s.vlanAdded,
-		PortRenamed: s.vlanRenamed,
-		PortDeleted: s.vlanDeleted,
-		MACAdded:    s.macAdded,
-		MACDeleted:  s.macDeleted,
-		Own:         s.cfg.IPsec.Interface,
-		Exits:       s.exit != nil,
+		AddLocal:       s.ports.addLocal,
+		DeleteLocal:    s.ports.deleteLocal,
+		PortChanged:    s.portChanged,
+		PortGone:       s.portGone,
+		PortBack:       s.portBack,
+		PortPaused:     s.portEnslaved,
+		PortAdded:      s.vlanAdded,
+		PortRenamed:    s.vlanRenamed,
+		LinksChanged:   s.wakePorts,
+		PortDeleted:    s.vlanDeleted,
+		MACAdded:       s.macAdded,
+		MembersChanged: s.membersChanged,
+		MACDeleted:     s.macDeleted,
+		Own:            s.cfg.IPsec.Interface,
+		VRFs:           s.ipsec == nil,
+		Exits:          s.exit != nil,
 	}
 	if s.exit != nil {
 		hooks.ExitInterface = s.exit.Name()
@@ -56,7 +57,12 @@ func (s *Service) startMirror() (err error) {
 
 // portGone handles the removal of a port's interface. Packets to it are dropped as port_down.
 func (s *Service) portGone(port int) {
-	s.log.Error("port interface removed", "port", s.ports.Ports[port].Name)
+	s.ports.mu.Lock()
+	p := s.ports.configured[port]
+	s.ports.mu.Unlock()
+	if !p.matched { // a port of a pattern is removed
+		s.log.Error("port interface removed", "port", p.Interface)
+	}
 }
 
 // portBack reopens a port on an interface with the same name and reports success. The other
@@ -64,7 +70,10 @@ func (s *Service) portGone(port int) {
 func (s *Service) portBack(port, ifindex int) bool {
 	s.ports.mu.Lock()
 	defer s.ports.mu.Unlock()
-	p := s.ports.Ports[port]
+	p := s.ports.port(port)
+	if p == nil || s.ports.configured[port].matched {
+		return false // the new interface is another port
+	}
 	if err := p.Reopen(); err != nil {
 		s.log.Error("port not reopened on the new interface", "port", p.Name, "index", ifindex, "err", err,
 			"hint", "fix the cause and set the interface down and up, or restart the router")
@@ -82,11 +91,14 @@ func (s *Service) portBack(port, ifindex int) bool {
 	return true
 }
 
-// portEnslaved pauses a port whose interface has joined a VRF, bond or team, and resumes it
-// when the interface has left. The main table, the only one that the router has, does not apply
+// portEnslaved pauses a port whose interface has joined a bond or team, or on a gateway a VRF, and resumes it
+// when the interface has left. A gateway only has the main table, which does not apply
 // to a VRF; a bond receives in place of its members.
 func (s *Service) portEnslaved(port int, enslaved bool) {
-	p := s.ports.Ports[port]
+	p := s.ports.port(port)
+	if p == nil {
+		return
+	}
 	if !enslaved {
 		if err := p.Resume(); err != nil {
 			s.log.Error("port not resumed after it left its VRF, bond or team", "port", p.Name, "err", err)
@@ -106,7 +118,7 @@ func (s *Service) portEnslaved(port int, enslaved bool) {
 func (s *Service) portChanged(port int, mac [6]byte, mtu int, up bool) {
 	m, _ := fib.ParseMAC(mac[:])
 	now := link{m, mtu, up}
-	if port >= len(s.ports.Ports) {
+	if port >= len(s.ports.configured) {
 		s.vlanChanged(port, mac, now)
 		return
 	}
@@ -114,17 +126,18 @@ func (s *Service) portChanged(port int, mac [6]byte, mtu int, up bool) {
 	before := s.ports.links[port]
 	s.ports.links[port] = now
 	s.ports.mu.Unlock()
-	if now == before {
+	p := s.ports.port(port)
+	if now == before || p == nil {
 		return
 	}
-	name := s.ports.Ports[port].Name
+	name := p.Name
 	s.log.Info("port changed", "port", name, "up", up, "mtu", mtu, "mac", m)
-	if d, _ := drivers.Find(netdev.DriverOf(name).Name); d.ForgetsProgram && forgets(before, now) && s.ports.Ports[port].Mode != afxdp.Generic {
+	if d, _ := drivers.Find(netdev.DriverOf(name).Name); d.ForgetsProgram && forgets(before, now) && p.Mode != afxdp.Generic {
 		s.log.Error("driver may no longer run the XDP program, frames then go to Linux uncounted", "port", name, "reason", d.Name,
 			"hint", "restart the router if the counters of `warproute show ports` stand still")
 	}
 	s.warnAboutMTU(name, mtu)
-	if err := s.ports.Ports[port].SetMAC(mac); err != nil {
+	if err := p.SetMAC(mac); err != nil {
 		s.log.Error("port MAC not set, frames to the new address go to Linux", "port", name, "err", err)
 	}
 }
@@ -137,13 +150,16 @@ func forgets(before, now link) bool { return before.mac != 0 && !before.up && no
 func (s *Service) checkQueues() func(time.Time) {
 	last := map[string]int{}
 	return func(time.Time) {
-		for _, p := range s.ports.Ports {
+		for _, p := range s.ports.all() {
+			if p == nil {
+				continue
+			}
 			n, _, err := netdev.Queues(p.Name)
 			if err != nil || n == last[p.Name] {
 				continue // portGone logs a missing interface
 			}
 			last[p.Name] = n
-			if sockets := s.ports.sockets[p.Name]; n > sockets {
+			if sockets := s.ports.numSockets(p.Name); n > sockets {
 				s.log.Error("port has more queues than sockets, frames on the others are dropped as no_socket", "port", p.Name, "queues", n, "sockets", sockets,
 					"hint", fmt.Sprintf("restart the router, or ethtool -L %s combined %d (rx %d of a veth)", p.Name, sockets, sockets))
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/internal/placement"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -15,17 +16,20 @@ type memory struct {
 	chunks    int // per worker
 	room      int // packets per chunk
 	maxMTU    int // the largest that a frame holds
+	added     int // queues of each worker that ports added later can have
 	hugePages bool
 	allocated closers
 }
 
 func (m *memory) close() error { return m.allocated.unwind() }
 
-// allocate allocates the frames of a number of workers that share a number of queues.
-func (m *memory) allocate(cfg *config.Config, workers, queues int, ring uint32) error {
-	perWorker := (queues + workers - 1) / workers
-	frames := perWorker*afxdp.FramesPerQueue(ring) + config.ChunkFrames(m.chunks, m.room)
-	large, err := largeFrames(cfg, perWorker, ring)
+// allocate allocates the frames of workers that share a number of queues, with room for a number of ports that are added
+// later. nodes has the NUMA node of each worker's memory.
+func (m *memory) allocate(cfg *config.Config, nodes []int, queues, later int, ring uint32) error {
+	perWorker := (queues + len(nodes) - 1) / len(nodes)
+	m.added = later * max(1, (perWorker+len(cfg.Ports)-1)/max(1, len(cfg.Ports)))
+	frames := perWorker*afxdp.FramesPerQueue(ring) + m.added*afxdp.FramesPerAddedQueue(ring) + config.ChunkFrames(m.chunks, m.room)
+	large, err := largeFrames(cfg, perWorker+m.added/4, ring)
 	if err != nil {
 		return err
 	}
@@ -33,9 +37,12 @@ func (m *memory) allocate(cfg *config.Config, workers, queues int, ring uint32) 
 		m.maxMTU = umem.MaxLargeMTU
 	}
 	m.hugePages = true
-	for range workers {
-		mem, err := umem.NewLarge(frames, large)
-		if err != nil {
+	for _, node := range nodes {
+		var mem *umem.Memory
+		if err := placement.OnNode(node, func() (err error) {
+			mem, err = umem.NewLarge(frames, large)
+			return err
+		}); err != nil {
 			return err
 		}
 		m.allocated.push("free frames", mem.Close)

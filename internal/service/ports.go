@@ -3,12 +3,15 @@ package service
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/control/addresses"
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/netdev"
 )
 
@@ -17,19 +20,51 @@ type ports struct {
 	*afxdp.Set
 	sockets map[string]int // by port name
 
-	mu          sync.Mutex // guards the fields below and those that Port.Reopen replaces
-	links       []link     // by physical port
+	list    atomic.Pointer[[]*afxdp.Port] // open ports by number, nil for a number without one; a change replaces it
+	numbers *fib.PortNumbers
+	most    int // ports at a time
+	start   int // ports at the start
+
+	mu          sync.Mutex   // guards the fields below, sockets, and those that Port.Reopen replaces
+	configured  []portConfig // by physical port
+	removed     removedPorts
+	links       []link // by physical port
 	logical     map[int]*logicalPort
-	router      *dataplane.Router    // nil before the workers are created
-	reversePath []config.ReversePath // by physical port
+	hasVLANs    bool              // there was one
+	router      *dataplane.Router // nil before the workers are created
 	local       map[netip.Addr]bool
 	addresses   *addresses.Watcher
-	restoreNAPI closers // empty unless NAPI is threaded
+	restoreNAPI map[int]func() error // by physical port; nil unless NAPI is threaded
+}
+
+// portConfig is the configuration of an open port.
+type portConfig struct {
+	config.Port
+	matched bool // by a pattern: removed with the interface
+}
+
+// all returns the open ports by number, nil for a number without one.
+func (p *ports) all() []*afxdp.Port {
+	if list := p.list.Load(); list != nil {
+		return *list
+	}
+	if p.Set == nil {
+		return nil
+	}
+	return p.Set.Ports
+}
+
+// port returns an open port, nil if there is none with the number.
+func (p *ports) port(number int) *afxdp.Port {
+	if all := p.all(); number < len(all) {
+		return all[number]
+	}
+	return nil
 }
 
 // openPorts allocates the workers' memory and opens a socket for every queue of every port.
 func (s *Service) openPorts() error {
-	workers, queues, err := countWorkers(s.cfg)
+	workers, queues, err := countWorkers(s.initial)
 	if err != nil {
 		return err
 	}
@@ -39,17 +74,24 @@ func (s *Service) openPorts() error {
 	}
 	s.memory.chunks = max(s.memory.chunks, len(s.cfg.ActiveLanes())) // each lane needs one
 	ring := uint32(afxdp.DefaultRingSize)
-	if err := s.memory.allocate(s.cfg, workers, queues, ring); err != nil {
+	if err := s.placeWorkers(workers); err != nil {
+		return err
+	}
+	if err := s.memory.allocate(s.initial, s.cores.memory(), queues, s.ports.most-s.ports.start, ring); err != nil {
 		return err
 	}
 	s.engine.state.HugePages = s.memory.hugePages
-	cfg := afxdp.Config{RingSize: ring, BusyPoll: s.cfg.BusyPoll, Workers: s.memory.workers}
-	for _, p := range s.cfg.Ports {
+	cfg := afxdp.Config{RingSize: ring, BusyPoll: s.cfg.BusyPoll, Workers: s.memory.workers, AddedQueues: s.memory.added}
+	for _, p := range s.initial.Ports {
 		mode, err := afxdp.ParseMode(string(p.Mode))
 		if err != nil {
 			return err
 		}
-		cfg.Ports = append(cfg.Ports, afxdp.PortConfig{Interface: p.Interface, Mode: mode})
+		inherited, err := s.inherited(p.Interface)
+		if err != nil {
+			return err
+		}
+		cfg.Ports = append(cfg.Ports, afxdp.PortConfig{Interface: p.Interface, Mode: mode, Member: p.Bond != "", Inherited: inherited})
 	}
 	return s.openSockets(cfg)
 }
@@ -76,8 +118,8 @@ func countWorkers(cfg *config.Config) (workers, queues int, err error) {
 	}
 	switch {
 	case cfg.Workers == 0:
-		return fewest, queues, nil
-	case cfg.Workers > fewest:
+		return max(fewest, 1), queues, nil
+	case cfg.Workers > fewest && port != "":
 		return 0, 0, fmt.Errorf("start %d workers: port %s has %d queues, and each worker needs one of its own; set workers to at most %d, or give the port more queues (ethtool -L %s combined %d)",
 			cfg.Workers, port, fewest, fewest, port, cfg.Workers)
 	}
@@ -97,24 +139,40 @@ func (s *Service) openSockets(cfg afxdp.Config) (err error) {
 		return err
 	}
 	s.closers.push("close ports", s.ports.Close)
-	for _, p := range s.ports.Ports {
-		log := s.log.Info
-		if p.Mode == afxdp.Generic && p.ModeReason != "" {
-			log = s.log.Warn
-		}
-		log("port open", "port", p.Name, "mode", p.Mode, "reason", p.ModeReason)
-		if now, err := netdev.CarrierOf(p.Name); err == nil && before[p.Name].Reset(now) {
-			s.log.Warn("driver reset the link to attach the XDP program", "port", p.Name, "up", now.Up,
-				"hint", "wait some seconds for the carrier, and again when the router stops; connected switches may wait longer (spanning tree)")
-		}
+	s.ports.publish()
+	for _, p := range s.ports.all() {
+		s.logOpen(p, before[p.Name])
 	}
 	return nil
 }
 
-// names returns the names of the physical ports.
+// logOpen logs the mode of a port, and whether the driver has reset the link.
+func (s *Service) logOpen(p *afxdp.Port, before netdev.Carrier) {
+	log := s.log.Info
+	if p.Mode == afxdp.Generic && p.ModeReason != "" {
+		log = s.log.Warn
+	}
+	log("port open", "port", p.Name, "mode", p.Mode, "reason", p.ModeReason)
+	if now, err := netdev.CarrierOf(p.Name); err == nil && before.Reset(now) {
+		s.log.Warn("driver reset the link to attach the XDP program", "port", p.Name, "up", now.Up,
+			"hint", "wait some seconds for the carrier, and again when the router stops; connected switches may wait longer (spanning tree)")
+	}
+}
+
+// publish makes the open ports of the set visible to all.
+func (p *ports) publish() {
+	list := slices.Clone(p.Set.Ports)
+	p.list.Store(&list)
+}
+
+// names returns the names of the physical ports by number, "" for a number without one.
 func (p *ports) names() (names []string) {
-	for _, p := range p.Ports {
-		names = append(names, p.Name)
+	for _, p := range p.all() {
+		name := ""
+		if p != nil {
+			name = p.Name
+		}
+		names = append(names, name)
 	}
 	return names
 }

@@ -9,6 +9,9 @@ import (
 // Probe waits until every worker and every mirror has begun another iteration of its loop. The
 // error names those that have not within the limit.
 func (s *Service) Probe(limit time.Duration) error {
+	if s.handing.Load() {
+		return nil
+	}
 	waiting := map[string]chan struct{}{}
 	for name, wait := range s.mirrors() {
 		done := make(chan struct{})

@@ -85,6 +85,7 @@ func (s *Service) logReload(r *status.Reload) {
 
 // reload compares and applies a checked configuration.
 func (s *Service) reload(cfg *config.Config, r *status.Reload) {
+	cfg = s.withRunningMembers(cfg)
 	r.Changes = append(r.Changes, config.Diff(s.cfg, cfg)...)
 	for _, c := range r.Changes {
 		if s.needsRestart(c, cfg) {
@@ -113,20 +114,25 @@ func (s *Service) needsRestart(c config.Change, cfg *config.Config) bool {
 	switch {
 	case isIPsec(c): // engines get their gateway when they start
 		return s.ipsec == nil || s.ipsec.store == nil
-	case strings.HasPrefix(c.Key, "ports."): // engines and workers are created for a set of ports
+	case strings.HasPrefix(c.Key, "ports."): // open ports keep their mode
 		name := strings.TrimPrefix(c.Key, "ports.")
-		return c.Kind != config.Changed || cfg.Ports[portIndex(cfg, name)].Mode != s.cfg.Ports[portIndex(s.cfg, name)].Mode
+		if c.Kind != config.Changed {
+			return s.isBond(name) // members are opened at the start
+		}
+		return cfg.Ports[portIndex(cfg, name)].Mode != s.cfg.Ports[portIndex(s.cfg, name)].Mode
 	case c.Key == "batch.max_packets": // limited by the allocated memory
 		return cfg.Batch.MaxPackets > s.memory.room
+	case c.Key == "cores": // NAPI threads stay on theirs
+		return cfg.NAPI == config.NAPIThread
 	case c.Key == "busy_poll": // a setting of zero-copy sockets, too
-		return slices.ContainsFunc(s.ports.Ports, func(p *afxdp.Port) bool { return p.Mode == afxdp.ZeroCopy })
+		return slices.ContainsFunc(s.ports.all(), func(p *afxdp.Port) bool { return p != nil && p.Mode == afxdp.ZeroCopy })
 	}
-	return c.Key != "batch.max_delay" && c.Key != "batch.max_bytes" && c.Key != "metrics.listen" && c.Key != "status.listen" && c.Key != "log.level" && !strings.HasPrefix(c.Key, "icmp.")
+	return c.Key != "batch.max_delay" && c.Key != "batch.max_bytes" && !strings.HasPrefix(c.Key, "metrics.") && c.Key != "status.listen" && c.Key != "log.level" && !strings.HasPrefix(c.Key, "icmp.")
 }
 
-// portIndex returns the index of an interface in the ports, -1 if it is no port.
+// portIndex returns the index of an interface in the ports, of a bond that of a member, -1 if it is no port.
 func portIndex(cfg *config.Config, name string) int {
-	return slices.IndexFunc(cfg.Ports, func(p config.Port) bool { return p.Interface == name })
+	return slices.IndexFunc(cfg.Ports, func(p config.Port) bool { return p.Interface == name || p.Bond == name })
 }
 
 // isIPsec reports whether a change is one of SAs or policies.
@@ -136,10 +142,11 @@ func isIPsec(c config.Change) bool {
 
 // apply makes all changes or, on an error, none.
 func (s *Service) apply(cfg *config.Config, changes []config.Change) error {
-	slices.SortFunc(cfg.Ports, func(a, b config.Port) int { return portIndex(s.cfg, a.Interface) - portIndex(s.cfg, b.Interface) })
+	s.hotplug.mu.Lock()
+	defer s.hotplug.mu.Unlock()
 	var prepared []change
 	for _, prepare := range []func(*config.Config, []config.Change) (change, error){
-		s.prepareLog, s.prepareEndpoints, s.prepareSettings, s.prepareSources, s.prepareIPsec,
+		s.prepareLog, s.prepareEndpoints, s.prepareSettings, s.prepareSources, s.prepareIPsec, s.preparePorts, s.prepareCores,
 	} {
 		c, err := prepare(cfg, changes)
 		if err != nil {
@@ -154,6 +161,7 @@ func (s *Service) apply(cfg *config.Config, changes []config.Change) error {
 		c.commit()
 	}
 	s.cfg = cfg
+	s.reconcilePorts()
 	return nil
 }
 

@@ -2,6 +2,7 @@ package service
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 
@@ -23,23 +24,38 @@ func (s *Service) prepareLog(cfg *config.Config, _ []config.Change) (change, err
 	return change{commit: func() { s.level.Set(cfg.Log.Level.Slog()) }, abort: func() {}}, nil
 }
 
+// maxScrapers is the most connections for metrics at a time.
+const maxScrapers = 64
+
 // endpoint serves HTTP at an address of the configuration.
 type endpoint struct {
-	key     string                      // of the address
-	listen  func(*config.Config) string // the address, "" for none
-	handler http.Handler
-	server  *web.Server // nil: not configured
+	of     func(*config.Config) web.Endpoint // Listen is "" for none
+	server *web.Server                       // nil: not configured
+}
+
+// metricsEndpoint returns the endpoint of Prometheus metrics.
+func metricsEndpoint(h http.Handler, log *slog.Logger) endpoint {
+	return endpoint{of: func(c *config.Config) web.Endpoint {
+		return web.Endpoint{Key: "metrics.listen", Listen: c.Metrics.Listen, WebConfig: c.Metrics.WebConfig, Connections: maxScrapers, Log: log, Handler: h}
+	}}
+}
+
+// pageEndpoint returns the endpoint of the status page.
+func pageEndpoint(h http.Handler, log *slog.Logger) endpoint {
+	return endpoint{of: func(c *config.Config) web.Endpoint {
+		return web.Endpoint{Key: "status.listen", Listen: c.Status.Listen, Log: log, Handler: h}
+	}}
 }
 
 // start serves at the address of a configuration, beside an earlier server if that is not nil.
 func (e *endpoint) start(cfg *config.Config, earlier *web.Server) (err error) {
 	e.server = nil
-	switch address := e.listen(cfg); {
-	case address == "":
+	switch next := e.of(cfg); {
+	case next.Listen == "":
 	case earlier == nil:
-		e.server, err = web.Serve(e.key, address, e.handler)
+		e.server, err = web.Serve(next)
 	default:
-		e.server, err = earlier.ServeBeside(e.key, address, e.handler)
+		e.server, err = earlier.ServeBeside(next)
 	}
 	return err
 }
@@ -60,7 +76,8 @@ func (s *Service) prepareEndpoints(cfg *config.Config, _ []config.Change) (chang
 		}
 	}
 	for _, e := range []*endpoint{&s.metrics, &s.page} {
-		if e.listen(cfg) == e.listen(s.cfg) {
+		before, after := e.of(s.cfg), e.of(cfg)
+		if before.Listen == after.Listen && before.WebConfig == after.WebConfig {
 			continue
 		}
 		next := *e
@@ -70,7 +87,7 @@ func (s *Service) prepareEndpoints(cfg *config.Config, _ []config.Change) (chang
 		}
 		closeNext := func() {
 			if err := next.close(); err != nil {
-				s.log.Error("close the server at an earlier address", "err", fmt.Errorf("%s: %w", next.key, err))
+				s.log.Error("close the server at an earlier address", "err", fmt.Errorf("%s: %w", after.Key, err))
 			}
 		}
 		all = append(all, change{commit: func() { *e, next = next, *e; closeNext() }, abort: closeNext})
@@ -99,13 +116,14 @@ func (s *Service) prepareSettings(cfg *config.Config, _ []config.Change) (change
 	}}, nil
 }
 
-// prepareSources changes the reverse path checks. Ports are in the order of their numbers.
+// prepareSources changes the reverse path checks.
 func (s *Service) prepareSources(cfg *config.Config, _ []config.Change) (change, error) {
-	next, err := s.rpf.changed(cfg.Ports)
+	ports := s.ports.reconfigured(cfg)
+	next, err := s.rpf.changed(ports)
 	if err != nil {
 		return change{}, err
 	}
-	return change{abort: func() {}, commit: func() { s.rpf.apply(s.log, cfg.Ports, next) }}, nil
+	return change{abort: func() {}, commit: func() { s.rpf.apply(s.log, ports, next) }}, nil
 }
 
 // prepareIPsec prepares new SAs and policies.

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,9 +26,9 @@ func running(t *testing.T) *Service {
 	cfg.IPsec = *generation(0)
 	s := &Service{
 		cfg: cfg, log: slog.New(slog.DiscardHandler), level: new(slog.LevelVar), fib: b.fib, router: b.router, ipsec: b.ipsecGateway, memory: memory{room: 256},
-		metrics: endpoint{key: "metrics.listen", listen: func(c *config.Config) string { return c.Metrics.Listen }, handler: http.NotFoundHandler()},
-		page:    endpoint{key: "status.listen", listen: func(c *config.Config) string { return c.Status.Listen }, handler: http.NotFoundHandler()},
-		reloads: newReloads(),
+		metrics: metricsEndpoint(http.NotFoundHandler(), slog.New(slog.DiscardHandler)),
+		page:    pageEndpoint(http.NotFoundHandler(), slog.New(slog.DiscardHandler)),
+		reloads: newReloads(), hotplug: newHotplug(), ports: ports{configured: []portConfig{{Port: cfg.Ports[0]}, {Port: cfg.Ports[1]}}},
 		rpf: portRPF{
 			ports: slices.Clone(cfg.Ports), active: make([]fib.RPF, 2),
 			set:  func(port int, check fib.RPF) { b.fib.SetRPF(uint16(port), check) },
@@ -107,7 +109,7 @@ func TestReloadIsRefusedIfAChangeNeedsARestart(t *testing.T) {
 	cfg.Batch.MaxPackets, cfg.Workers, cfg.IPsec.MSSClamp = 257, 2, true
 	sa := s.ipsec.sas["out-100"]
 	r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false)
-	if got := strings.Join(r.Restart, " "); r.Result != status.ReloadRefused || got != "ports.b ports.c workers batch.max_packets ipsec.mss_clamp" {
+	if got := strings.Join(r.Restart, " "); r.Result != status.ReloadRefused || got != "workers batch.max_packets ipsec.mss_clamp" {
 		t.Errorf("%s: %s", r.Result, got)
 	}
 	if s.ipsec.sas["out-100"] != sa {
@@ -134,7 +136,7 @@ func TestReloadKeepsPortNumbers(t *testing.T) {
 		cfg.Metrics, cfg.IPsec = s.cfg.Metrics, *generation(0)
 		cfg.Ports[portIndex(cfg, "b")].ReversePath = c.b
 		r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false)
-		if r.Result != status.ReloadApplied || s.cfg.Ports[1] != (config.Port{Interface: "b", Mode: config.ModeAuto, ReversePath: c.b}) {
+		if r.Result != status.ReloadApplied || s.cfg.Ports[portIndex(s.cfg, "b")] != (config.Port{Interface: "b", Mode: config.ModeAuto, ReversePath: c.b}) {
 			t.Errorf("%s: %s, %q, %v", c.b, r.Result, r.Error, s.cfg.Ports)
 		}
 		if active := s.rpf.active; active[0] != (fib.RPF{}) || active[1] != (fib.RPF{IPv4: c.want, IPv6: c.want}) || s.rpf.ports[1].ReversePath != c.b {
@@ -182,6 +184,47 @@ func TestReloadMovesTheStatusPage(t *testing.T) {
 			t.Errorf("status.listen %q, before %q: serves the wrong one", address, was)
 		}
 		was = address
+	}
+}
+
+// A reload moves metrics between TCP and a Unix socket, and adds a password at the same address. A web
+// configuration that cannot be read changes nothing.
+func TestReloadSecuresTheMetrics(t *testing.T) {
+	s, dir, address := running(t), t.TempDir(), freeAddress(t)
+	socket, web := filepath.Join(dir, "m.sock"), filepath.Join(dir, "web.yaml")
+	reload := func(m config.Metrics) *status.Reload {
+		cfg := config.Default("a", "b")
+		cfg.Metrics, cfg.IPsec = m, *generation(0)
+		return s.Reload(func() (*config.Config, error) { return cfg, nil }, false)
+	}
+	answer := func() int {
+		resp, err := http.Get("http://" + address + "/metrics")
+		if err != nil {
+			return 0
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	const hash = "$2y$04$abcdefghijklmnopqrstuuZ5B3m5dLqHqKpGZ1xkPjH0Z3nW8m5yS" // of no password that is tried
+	require.NoError(t, os.WriteFile(web, []byte("basic_auth_users: {prometheus: \""+hash+"\"}\n"), 0o600))
+	for _, c := range []struct {
+		to     config.Metrics
+		result status.ReloadResult
+		unix   bool
+		status int
+	}{
+		{config.Metrics{Listen: "unix:" + socket}, status.ReloadApplied, true, 0},
+		{config.Metrics{Listen: address}, status.ReloadApplied, false, 404},
+		{config.Metrics{Listen: address, WebConfig: filepath.Join(dir, "none")}, status.ReloadFailed, false, 404},
+		{config.Metrics{Listen: address, WebConfig: web}, status.ReloadApplied, false, 401},
+		{config.Metrics{Listen: "unix:" + socket}, status.ReloadApplied, true, 0},
+		{config.Metrics{}, status.ReloadApplied, false, 0},
+	} {
+		r := reload(c.to)
+		_, err := os.Lstat(socket)
+		if got := answer(); r.Result != c.result || (err == nil) != c.unix || got != c.status {
+			t.Errorf("%+v: %s, %q; socket: %v; HTTP status %d, want %d", c.to, r.Result, r.Error, err, got, c.status)
+		}
 	}
 }
 

@@ -2,14 +2,13 @@ package service
 
 import (
 	"log/slog"
-	"slices"
 	"sync"
 
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/fib"
 )
 
-// portRPF is the reverse path filtering of the ports, by port number.
+// portRPF is the reverse path filtering of the physical ports, by port number.
 type portRPF struct {
 	mu     sync.Mutex // held during set, so that the FIB has the last value
 	ports  []config.Port
@@ -23,9 +22,10 @@ type portRPF struct {
 // startRPF sets the reverse path filtering of a router whose workers do not run yet.
 func (s *Service) startRPF() error {
 	a := &s.rpf
-	a.ports, a.active = slices.Clone(s.cfg.Ports), make([]fib.RPF, len(s.cfg.Ports))
+	a.ports, a.active = make([]config.Port, len(s.ports.configured)), make([]fib.RPF, len(s.ports.configured))
+	copy(a.ports, s.initial.Ports)
 	a.set, a.name, a.applied = s.mirror.SetRPF, s.mirror.PortName, s.setVLANReversePath
-	for i, p := range s.cfg.Ports {
+	for i, p := range s.initial.Ports {
 		r, err := rpfOf(p)
 		if err != nil {
 			return err
@@ -35,8 +35,9 @@ func (s *Service) startRPF() error {
 	return nil
 }
 
+// change sets the reverse path filtering of a port. A member of a bond has that of the bond (updateVLANRPF).
 func (a *portRPF) change(log *slog.Logger, port int, r fib.RPF) {
-	if r == a.active[port] {
+	if r == a.active[port] || a.ports[port].Bond != "" {
 		return
 	}
 	a.active[port] = r
@@ -51,6 +52,9 @@ func (s *Service) updateRPF() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, p := range a.ports {
+		if p.Interface == "" {
+			continue
+		}
 		p.Interface = a.name(i) // settings follow a rename
 		if r, err := rpfOf(p); err == nil {
 			a.change(s.log, i, r)
@@ -59,11 +63,27 @@ func (s *Service) updateRPF() {
 	s.updateVLANRPF()
 }
 
-// changed returns the reverse path filtering of the ports whose configuration changes.
+// open sets the reverse path filtering of a port that is added.
+func (a *portRPF) open(log *slog.Logger, number int, p config.Port, r fib.RPF) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ports[number], a.active[number] = p, fib.RPF{} // the entry is empty
+	a.change(log, number, r)
+}
+
+// close forgets a port that was removed.
+func (a *portRPF) close(number int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ports[number], a.active[number] = config.Port{}, fib.RPF{}
+}
+
+// changed returns the reverse path filtering of the ports whose configuration changes, by number. Ports without a
+// name do not change.
 func (a *portRPF) changed(ports []config.Port) (map[int]fib.RPF, error) {
 	next := map[int]fib.RPF{}
 	for i, p := range ports {
-		if p.ReversePath == a.ports[i].ReversePath {
+		if p.Interface == "" || p.ReversePath == a.ports[i].ReversePath {
 			continue
 		}
 		if name := a.name(i); name != "" { // settings follow a rename

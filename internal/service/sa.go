@@ -15,7 +15,8 @@ import (
 type configuredSA struct {
 	config config.SA
 	*ipsec.SA
-	expired bool // its hard lifetime, and logged
+	id      string // sequences.Association.ID
+	expired bool   // its hard lifetime, and logged
 }
 
 // newSA creates an SA that is not in the gateway yet.
@@ -42,7 +43,9 @@ func (p *ipsecGateway) newSA(c *config.SA) (*configuredSA, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &configuredSA{config: *c, SA: sa}, nil
+	a := &configuredSA{config: *c, SA: sa}
+	a.id = a.numbers().ID()
+	return a, nil
 }
 
 func limits(l config.Limits) ipsec.Limits {

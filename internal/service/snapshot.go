@@ -13,6 +13,7 @@ import (
 func (s *Service) Snapshot() *status.Snapshot {
 	snap := &status.Snapshot{Engine: s.engine.current(), Stats: s.router.Stats()}
 	m := s.mirror.Status()
+	snap.VRFs = m.VRFs
 	snap.RoutesIPv4, snap.RoutesIPv6, snap.Updates = m.RoutesIPv4, m.RoutesIPv6, new(hist.Snapshot)
 	s.mirror.Updates(snap.Updates)
 	if s.guard != nil {
@@ -20,19 +21,33 @@ func (s *Service) Snapshot() *status.Snapshot {
 		snap.Guard = &state
 	}
 	s.withGateway(func(g *gateway.Gateway) { snap.SAs, snap.Traffic = status.SAs(g), g.Traffic() })
-	current := make([]string, len(s.ports.Ports)) // before the lock, which the mirror may wait for
-	for i := range current {
-		current[i] = s.mirror.PortName(i)
+	current := make([]string, len(s.ports.configured)) // before the lock, which the mirror may wait for
+	for i, p := range s.ports.all() {
+		if p != nil {
+			current[i] = s.mirror.PortName(i)
+		}
 	}
 	snap.Config = s.reloads.current()
 	s.ports.mu.Lock()
 	defer s.ports.mu.Unlock()
-	for i, p := range s.ports.Ports {
+	byNumber, at := snap.Stats.Ports, map[int]int{}
+	snap.Stats.Ports = nil
+	for i, p := range s.ports.all() {
+		if p == nil {
+			snap.Stats.Removed.Add(&byNumber[i])
+			continue
+		}
+		at[i] = len(snap.Ports)
+		snap.Stats.Ports = append(snap.Stats.Ports, byNumber[i])
 		state := status.PortState{
 			Name: p.Name, Index: p.Ifindex, Mode: p.Mode.String(), ModeReason: p.ModeReason, Queues: s.ports.sockets[p.Name],
 			MAC: s.ports.links[i].mac.String(), MTU: s.ports.links[i].mtu, Up: s.ports.links[i].up,
 		}
-		if current[i] != p.Name {
+		state.Bond = s.bondOf(i)
+		if s.ports.hasVLANs {
+			state.LostTags, _ = p.LostTags()
+		}
+		if current[i] != p.Name && !s.ports.configured[i].matched {
 			state.Interface = current[i]
 		}
 		if c, err := p.Stats(); err == nil {
@@ -42,7 +57,11 @@ func (s *Service) Snapshot() *status.Snapshot {
 		}
 		snap.Ports = append(snap.Ports, state)
 	}
-	s.addLogicalPorts(snap)
+	for i := len(s.ports.all()); i < len(byNumber); i++ {
+		snap.Stats.Removed.Add(&byNumber[i])
+	}
+	s.addLogicalPorts(snap, at)
+	s.ports.removed.addTo(snap)
 	return snap
 }
 

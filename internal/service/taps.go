@@ -54,6 +54,9 @@ func (s *Service) tapConfig(q url.Values) (cfg dataplane.CaptureConfig, err erro
 		if cfg.Ports == nil {
 			cfg.Ports = make([]bool, batch.MaxPorts)
 		}
+		if bond := s.ports.memberOf(name); bond != "" {
+			return cfg, fmt.Errorf("%q is a member of bond %s, whose packets have the bond as port: capture or trace %s", name, bond, bond)
+		}
 		i := s.ports.numberOf(name)
 		if i < 0 {
 			return cfg, fmt.Errorf("%q is not a port of this router; its ports are %s", name, strings.Join(s.ports.allNames(), ", "))

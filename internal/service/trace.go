@@ -41,9 +41,12 @@ func (s *Service) explainer() *explainer {
 	x.engine = func() string { return s.engine.current().Name }
 	x.queue = func(r *dataplane.Record) int {
 		at := r.Decision.Queue
-		for i, p := range s.ports.Ports {
+		for _, p := range s.ports.all() { // the worker's queues are in this order
+			if p == nil {
+				continue
+			}
 			queues := p.Queues(r.Worker)
-			if i == s.ports.physical(int(r.Port)) {
+			if at < len(queues) {
 				return queues[at].Number()
 			}
 			at -= len(queues)

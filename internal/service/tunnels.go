@@ -51,8 +51,10 @@ func (s *Service) closeTunnels() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var errs []error
-	for index := range t.diverted {
-		errs = append(errs, t.diverter.Clear(index))
+	if !s.inherits() && !s.handing.Load() { // else another process has the tunnels
+		for index := range t.diverted {
+			errs = append(errs, t.diverter.Clear(index))
+		}
 	}
 	t.diverted = nil
 	return errors.Join(append(errs, t.diverter.Close())...)
@@ -100,7 +102,7 @@ func (s *Service) divertAll() {
 		there[x.Ifindex] = true
 		set := t.diverter.Set
 		was, ok := t.diverted[x.Ifindex]
-		if ok && was == to {
+		if ok && was == to || s.inherits() {
 			set = t.diverter.Keep
 		}
 		if err := set(x.Ifindex, to); err != nil {

@@ -11,26 +11,38 @@ import (
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/fib"
-	"github.com/warproute/warproute/internal/netdev"
 )
 
-// logicalPort is a VLAN interface of a port, which is a port, too.
+// logicalPort is a VLAN interface of a port, or a bond, which are ports, too.
 type logicalPort struct {
 	mirror.LogicalPort
 	link
-	received bool // the XDP programs redirect its frames
+	received bool            // of a VLAN: the XDP programs redirect its frames
+	members  []mirror.Member // of a bond, as reported last
 }
 
-// vlanAdded handles a VLAN interface that becomes a port. The mirror calls it, so that it may write to
+// isBond reports whether the port is a bond.
+func (p *logicalPort) isBond() bool { return p.Parent < 0 }
+
+// carriers returns the physical ports that carry the port's frames.
+func (p *logicalPort) carriers() []int {
+	if p.Members != nil {
+		return p.Members
+	}
+	return []int{p.Physical}
+}
+
+// vlanAdded handles a VLAN interface or a bond that becomes a port. The mirror calls it, so that it may write to
 // the FIB. XDP follows when the interface is up.
 func (s *Service) vlanAdded(v mirror.LogicalPort) {
 	p := &s.ports
 	p.mu.Lock()
-	if len(p.logical) == 0 {
+	if v.Parent >= 0 && !p.hasVLANs {
+		p.hasVLANs = true
 		defer s.warnAboutStrippedTags()
 	}
 	p.logical[v.Number] = &logicalPort{LogicalPort: v}
-	mode := p.reversePath[v.Physical]
+	mode := p.configured[v.Physical].ReversePath
 	if p.router != nil {
 		p.router.AddPort(uint16(v.Number), uint16(v.Physical))
 	}
@@ -43,6 +55,11 @@ func (s *Service) vlanAdded(v mirror.LogicalPort) {
 		s.log.Warn("reverse path check off", "port", v.Name, "err", err)
 	}
 	s.fib.SetRPF(uint16(v.Number), r)
+	if v.Parent < 0 {
+		s.receiveAsBond(v)
+		s.log.Info("port added", "port", v.Name, "reason", "bond of the configuration")
+		return
+	}
 	s.log.Info("port added", "port", v.Name, "reason", fmt.Sprintf("VLAN interface of port %s, %v", p.nameOf(v.Parent), v.Tag))
 }
 
@@ -67,14 +84,20 @@ func (s *Service) vlanChanged(number int, mac [6]byte, now link) {
 		return
 	}
 	s.log.Info("port changed", "port", p.Name, "up", now.up, "mtu", now.mtu, "mac", now.mac)
+	if p.isBond() {
+		s.warnAboutMTU(p.Name, now.mtu)
+		return
+	}
 	key := vlanKey(p.LogicalPort)
 	if !now.up {
 		s.stopVLAN(p)
 		return
 	}
-	if err := s.ports.SetVLAN(p.Physical, key, uint16(number), mac); err != nil {
-		s.log.Error("port not received, frames of the VLAN go to Linux", "port", p.Name, "err", err)
-		return
+	for _, physical := range p.carriers() {
+		if err := s.ports.SetVLAN(physical, key, uint16(number), mac); err != nil {
+			s.log.Error("port not received, frames of the VLAN go to Linux", "port", p.Name, "err", err)
+			return
+		}
 	}
 	p.received = true
 }
@@ -94,22 +117,25 @@ func vlanKey(p mirror.LogicalPort) afxdp.VLANKey {
 	return afxdp.VLANKey{Parent: uint16(p.Parent), Tag: uint16(p.Tag)}
 }
 
-// vlanRenamed handles another name of a VLAN interface.
+// vlanRenamed handles another name of a VLAN interface or bond.
 func (s *Service) vlanRenamed(number int, name string) {
 	s.ports.mu.Lock()
 	p := s.ports.logical[number]
 	was := p.Name
 	p.Name = name
 	s.ports.mu.Unlock()
-	s.log.Info("port renamed", "port", name, "reason", "VLAN interface renamed, was "+was)
+	s.log.Info("port renamed", "port", name, "reason", "interface renamed, was "+was)
 }
 
-// vlanDeleted handles a VLAN that is no longer a port.
+// vlanDeleted handles a VLAN or bond that is no longer a port.
 func (s *Service) vlanDeleted(number int) {
 	s.ports.mu.Lock()
 	p := s.ports.logical[number]
 	s.ports.mu.Unlock()
 	s.stopVLAN(p)
+	if p.isBond() {
+		s.bondDeleted(p)
+	}
 	s.ports.mu.Lock()
 	defer s.ports.mu.Unlock()
 	delete(s.ports.logical, number)
@@ -120,7 +146,7 @@ func (s *Service) vlanDeleted(number int) {
 		s.ports.router.DeletePort(uint16(number))
 		s.ports.router.SetAddresses(number, dataplane.Addresses{})
 	}
-	s.log.Info("port removed", "port", p.Name, "reason", "VLAN interface deleted, moved, or joined a master")
+	s.log.Info("port removed", "port", p.Name, "reason", "interface deleted, moved, or joined a master")
 }
 
 // macAdded handles another MAC address of a port.
@@ -143,26 +169,22 @@ func (s *Service) macDeleted(port int, mac [6]byte) {
 	s.log.Info("port MAC deleted, that of a macvlan interface", "port", s.ports.nameOf(port), "mac", m)
 }
 
-// flagRxVLAN is ETH_FLAG_RXVLAN of linux/ethtool.h.
-const flagRxVLAN = 1 << 8
-
-// warnAboutStrippedTags logs ports whose tags may be removed before the XDP program.
+// warnAboutStrippedTags logs ports whose tags may be lost before the XDP program.
 func (s *Service) warnAboutStrippedTags() {
-	for _, p := range s.ports.Ports {
-		switch d := netdev.DriverOf(p.Name); {
-		case d.Name == "veth":
-			s.log.Warn("tags of VLANs may be invisible: the peer of a veth can remove them", "port", p.Name, "hint", "on the peer: ethtool -K PEER txvlan off tx-vlan-stag-hw-insert off")
-		case d.Flags&flagRxVLAN != 0:
-			s.log.Warn("tags of VLANs are invisible: the NIC removes them, and tagged packets are routed as untagged", "port", p.Name,
-				"hint", fmt.Sprintf("ethtool -K %s rxvlan off", p.Name))
+	for _, p := range s.ports.all() {
+		if p == nil {
+			continue
+		}
+		if loss, hint := p.LostTags(); loss != "" {
+			s.log.Warn("tags of VLANs may be lost", "port", p.Name, "reason", loss, "hint", hint)
 		}
 	}
 }
 
-// rpfPerTick is the number of VLANs whose rp_filter is read again in a second.
+// rpfPerTick is the number of VLANs and bonds whose rp_filter is read again in a second.
 const rpfPerTick = 256
 
-// updateVLANRPF reads rp_filter of VLANs again.
+// updateVLANRPF reads rp_filter of VLANs and bonds again.
 func (s *Service) updateVLANRPF() {
 	type checked struct {
 		config.Port
@@ -174,7 +196,7 @@ func (s *Service) updateVLANRPF() {
 		if len(all) == rpfPerTick {
 			break
 		}
-		all = append(all, checked{config.Port{Interface: p.Name, ReversePath: s.ports.reversePath[p.Physical]}, number, p.Ifindex})
+		all = append(all, checked{config.Port{Interface: p.Name, ReversePath: s.ports.configured[p.Physical].ReversePath}, number, p.Ifindex})
 	}
 	s.ports.mu.Unlock()
 	for _, p := range all {
@@ -185,17 +207,17 @@ func (s *Service) updateVLANRPF() {
 	}
 }
 
-// setVLANReversePath sets the configuration that VLANs of a physical port inherit.
+// setVLANReversePath sets the configuration that VLANs of a physical port, or the bond of a member, inherit.
 func (s *Service) setVLANReversePath(port int, mode config.ReversePath) {
 	s.ports.mu.Lock()
 	defer s.ports.mu.Unlock()
-	s.ports.reversePath[port] = mode
+	s.ports.configured[port].ReversePath = mode
 }
 
 // nameOf returns the name of a port, its number if it was deleted.
 func (p *ports) nameOf(number int) string {
-	if number < len(p.Ports) {
-		return p.Ports[number].Name
+	if on := p.port(number); on != nil {
+		return on.Name
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,19 +227,9 @@ func (p *ports) nameOf(number int) string {
 	return fmt.Sprint(number)
 }
 
-// physical returns the physical port of a port.
-func (p *ports) physical(number int) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if l := p.logical[number]; l != nil {
-		return l.Physical
-	}
-	return number
-}
-
 // numberOf returns the number of the port with a name, or -1.
 func (p *ports) numberOf(name string) int {
-	if i := slices.Index(p.names(), name); i >= 0 {
+	if i := slices.Index(p.names(), name); i >= 0 && name != "" {
 		return i
 	}
 	p.mu.Lock()
@@ -232,7 +244,7 @@ func (p *ports) numberOf(name string) int {
 
 // allNames returns the names of all ports, physical ones first.
 func (p *ports) allNames() []string {
-	names := p.names()
+	names := slices.DeleteFunc(p.names(), func(name string) bool { return name == "" })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, number := range slices.Sorted(maps.Keys(p.logical)) {
@@ -241,13 +253,18 @@ func (p *ports) allNames() []string {
 	return names
 }
 
-// addLogicalPorts adds the VLANs to a snapshot, behind the physical ports. The caller holds the lock.
-func (s *Service) addLogicalPorts(snap *status.Snapshot) {
+// addLogicalPorts adds the VLANs to a snapshot, behind the physical ports, of which at has the positions by number. The
+// caller holds the lock.
+func (s *Service) addLogicalPorts(snap *status.Snapshot, at map[int]int) {
 	for i := range snap.Stats.Logical {
 		c := &snap.Stats.Logical[i]
 		p := s.ports.logical[int(c.Number)]
-		if p == nil { // deleted meanwhile: its drops and exits are those of its physical port
-			on := &snap.Stats.Ports[c.Physical]
+		position, open := at[int(c.Physical)]
+		if p == nil || !open { // deleted meanwhile: its drops and exits are those of its physical port
+			on := &snap.Stats.Removed
+			if open {
+				on = &snap.Stats.Ports[position]
+			}
 			on.ExitPackets += c.ExitPackets
 			on.ExitBytes += c.ExitBytes
 			for r, n := range c.Drops {
@@ -255,10 +272,16 @@ func (s *Service) addLogicalPorts(snap *status.Snapshot) {
 			}
 			continue
 		}
-		on := s.ports.Ports[p.Physical]
+		on := s.ports.port(p.Physical)
 		state := status.PortState{
-			Name: p.Name, Index: p.Ifindex, Parent: on.Name, VLAN: p.Tag.String(), Mode: on.Mode.String(), Queues: s.ports.sockets[on.Name],
+			Name: p.Name, Index: p.Ifindex, Parent: on.Name, VLAN: p.Tag.String(), Mode: on.Mode.String(),
 			MAC: p.mac.String(), MTU: p.mtu, Up: p.up,
+		}
+		for _, physical := range p.carriers() {
+			state.Queues += s.ports.sockets[s.ports.port(physical).Name]
+		}
+		if p.isBond() {
+			state.Parent, state.VLAN, state.Members = "", "", s.memberStates(p)
 		}
 		if outer := s.ports.logical[p.Parent]; outer != nil {
 			state.Parent = outer.Name

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"runtime"
@@ -22,8 +23,8 @@ const (
 	napiPriority   = 1
 )
 
-// startWorkers creates the engines and starts the workers.
-func (s *Service) startWorkers() error {
+// createWorkers creates the engines and the workers, with all that they use.
+func (s *Service) createWorkers() error {
 	cpus, err := affinity.CPUs()
 	if err != nil {
 		return err
@@ -33,17 +34,18 @@ func (s *Service) startWorkers() error {
 		return err
 	}
 	cfg := dataplane.Config{
-		FIB: s.fib, Ports: len(s.cfg.Ports),
+		FIB: s.fib, Ports: len(s.ports.configured),
 		Lanes: lanes, MaxPackets: s.cfg.Batch.MaxPackets, MaxBytes: s.maxBytes(s.cfg), MaxDelay: s.cfg.Batch.MaxDelay, Spin: s.cfg.BusyPoll,
 		Unresolved: s.mirror.Resolve, Limits: errorLimits(s.cfg.ICMP),
 	}
-	partialChecksums := partialChecksumPorts(s.cfg)
+	partialChecksums := s.partialChecksums
+	cfg.Confine = s.confine.Worker
 	cfg.PartialChecksums, cfg.HostShare = partialChecksums, s.cfg.Exit.Share
 	if s.ipsec != nil {
 		cfg.ExitAnswers = s.ipsec.gateway.AnswersInPlaintext
 	}
 	for i, m := range s.memory.workers {
-		w, err := s.newWorker(i, m, cpus[len(cpus)-1-i%len(cpus)], partialChecksums)
+		w, err := s.newWorker(i, m, s.cores.home[i], partialChecksums)
 		if err != nil {
 			return err
 		}
@@ -67,6 +69,14 @@ func (s *Service) startWorkers() error {
 	if err := s.startRPF(); err != nil {
 		return err
 	}
+	if s.confine.Process != nil {
+		return s.confine.Process()
+	}
+	return nil
+}
+
+// runWorkers starts the workers.
+func (s *Service) runWorkers() error {
 	if err := s.router.Start(); err != nil {
 		return err
 	}
@@ -89,16 +99,20 @@ func (s *Service) newWorker(i int, m afxdp.WorkerMemory, cpu int, partialChecksu
 	if s.cfg.NAPI == config.NAPIThread {
 		w.Priority = workerPriority
 	}
-	s.engine.state.Cores = append(s.engine.state.Cores, cpu)
-	for _, p := range s.ports.Ports {
-		var queues []dataplane.Queue
-		for _, q := range p.Queues(i) {
-			queues = append(queues, q)
-		}
-		s.ports.sockets[p.Name] += len(queues)
-		w.Queues = append(w.Queues, queues)
+	w.Queues = make([][]dataplane.Queue, len(s.ports.configured))
+	for number, p := range s.ports.all() {
+		w.Queues[number] = queuesOf(p, i)
+		s.ports.sockets[p.Name] += len(w.Queues[number])
 	}
 	return w, nil
+}
+
+// queuesOf returns a worker's queues of a port.
+func queuesOf(p *afxdp.Port, worker int) (queues []dataplane.Queue) {
+	for _, q := range p.Queues(worker) {
+		queues = append(queues, q)
+	}
+	return queues
 }
 
 // errorLimits are the rate limits of ICMP errors.
@@ -114,7 +128,7 @@ func (s *Service) watchAddresses() (err error) {
 	s.ports.mu.Lock()
 	defer s.ports.mu.Unlock()
 	var interfaces []int
-	for _, p := range s.ports.Ports {
+	for _, p := range s.ports.all() {
 		interfaces = append(interfaces, p.Ifindex)
 	}
 	s.ports.addresses, err = addresses.Watch(interfaces, func(port int, ipv4, ipv6 netip.Addr) {
@@ -137,12 +151,13 @@ func (s *Service) threadNAPI() error {
 	s.closers.push("restore NAPI", s.unthreadNAPI) // while the ports still have NAPI
 	s.ports.mu.Lock()
 	defer s.ports.mu.Unlock()
-	for _, p := range s.ports.Ports {
+	s.ports.restoreNAPI = map[int]func() error{}
+	for number, p := range s.ports.all() {
 		restore, err := s.threadPort(p)
 		if err != nil {
 			return err
 		}
-		s.ports.restoreNAPI.push(p.Name, restore)
+		s.ports.restoreNAPI[number] = restore
 	}
 	return nil
 }
@@ -150,10 +165,16 @@ func (s *Service) threadNAPI() error {
 func (s *Service) unthreadNAPI() error {
 	s.ports.mu.Lock()
 	defer s.ports.mu.Unlock()
-	return s.ports.restoreNAPI.unwind()
+	var errs []error
+	for number, restore := range s.ports.restoreNAPI {
+		if err := restore(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.ports.configured[number].Interface, err))
+		}
+	}
+	clear(s.ports.restoreNAPI)
+	return errors.Join(errs...)
 }
 
 func (s *Service) threadPort(p *afxdp.Port) (restore func() error, err error) {
-	cores := s.engine.state.Cores
-	return netdev.ThreadNAPI(p.Name, p.Ifindex, func(queue int) int { return cores[queue%len(cores)] }, napiPriority)
+	return netdev.ThreadNAPI(p.Name, p.Ifindex, s.cores.of, napiPriority)
 }

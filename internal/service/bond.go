@@ -1,0 +1,136 @@
+package service
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/control/mirror"
+	"github.com/warproute/warproute/control/status"
+	"github.com/warproute/warproute/internal/netdev"
+)
+
+// A bond is a logical port, and its members are physical ports: in the configuration of a running router, the
+// members that the bond had at the start replace it. XDP programs of members treat frames as those of the bond.
+
+// withMembers returns a copy of a configuration in which members replace bonds.
+func withMembers(cfg *config.Config) (*config.Config, error) {
+	own := *cfg
+	var err error
+	own.Ports, err = config.WithMembers(cfg.Ports, netdev.Members)
+	if err != nil {
+		return nil, fmt.Errorf("find the members of bonds: %w", err)
+	}
+	return &own, nil
+}
+
+// withRunningMembers returns a copy of another configuration with the members that this router has.
+func (s *Service) withRunningMembers(cfg *config.Config) *config.Config {
+	own := *cfg
+	own.Ports, _ = config.WithMembers(cfg.Ports, func(name string) (members []string, err error) {
+		for _, p := range s.cfg.Ports {
+			if p.Bond == name {
+				members = append(members, p.Interface)
+			}
+		}
+		return members, nil
+	})
+	return &own
+}
+
+// bondOf returns the configured name of the bond of a physical port, "" for none.
+func (s *Service) bondOf(port int) string { return s.ports.configured[port].Bond }
+
+// receiveAsBond has the XDP programs of members treat frames as those of the bond.
+func (s *Service) receiveAsBond(b mirror.LogicalPort) {
+	for _, port := range b.Members {
+		p := s.ports.port(port)
+		if err := p.SetNumber(uint16(b.Number)); err != nil {
+			s.log.Error("member of bond not received", "port", p.Name, "err", err)
+		}
+	}
+}
+
+// membersChanged handles new states of the members of a bond. Frames of members that do not receive go to Linux,
+// which drops them or treats them as those of another interface.
+func (s *Service) membersChanged(bond int, members []mirror.Member) {
+	s.ports.mu.Lock()
+	p := s.ports.logical[bond]
+	was := p.members
+	p.members = members
+	name := p.Name
+	s.ports.mu.Unlock()
+	for i, m := range members {
+		var before mirror.Member
+		if i < len(was) {
+			before = was[i]
+		}
+		if m == before && i < len(was) {
+			continue
+		}
+		s.log.Info("bond member changed", "port", name, "up", m.Transmits, "interface", s.ports.port(m.Port).Name, "reason", memberState(m))
+		s.setReceiving(m.Port, m.Receives)
+	}
+}
+
+// setReceiving starts or ends the redirection of a member's frames.
+func (s *Service) setReceiving(port int, on bool) {
+	p := s.ports.port(port)
+	if on != p.Paused() {
+		return
+	}
+	set := p.Pause
+	if on {
+		set = p.Resume
+	}
+	if err := set(); err != nil {
+		s.log.Error("member of bond not paused or resumed", "port", p.Name, "err", err)
+	}
+}
+
+// bondDeleted ends the reception of a bond's members.
+func (s *Service) bondDeleted(p *logicalPort) {
+	for _, port := range p.LogicalPort.Members {
+		s.setReceiving(port, false)
+	}
+}
+
+// memberState names the state of a member.
+func memberState(m mirror.Member) string {
+	switch {
+	case !m.Enslaved:
+		return status.MemberReleased
+	case m.Transmits:
+		return status.MemberActive
+	}
+	return status.MemberInactive
+}
+
+// memberStates describes the members of a bond. The caller holds the lock.
+func (s *Service) memberStates(p *logicalPort) (all []status.Member) {
+	for _, m := range p.members {
+		all = append(all, status.Member{Name: s.ports.port(m.Port).Name, State: memberState(m), Receives: m.Receives})
+	}
+	return all
+}
+
+// memberOf returns the bond of which an interface is a member, "" for none.
+func (p *ports) memberOf(name string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.configured {
+		if c.Interface == name {
+			return c.Bond
+		}
+	}
+	return ""
+}
+
+// isBond reports whether a name is that of a bond: of this router, or of the host.
+func (s *Service) isBond(name string) bool {
+	if slices.ContainsFunc(s.cfg.Ports, func(p config.Port) bool { return p.Bond == name }) {
+		return true
+	}
+	members, err := netdev.Members(name)
+	return err == nil && len(members) > 0
+}
