@@ -1,6 +1,6 @@
 #!/bin/sh
 # install.sh PROGRAM DESTDIR PREFIX installs a program that `make build man` has built in BIN, with its manual
-# pages and shell completion; with warproute also systemd units and examples of configurations. It
+# pages and shell completion; with warproute also systemd units, their user and examples of configurations. It
 # changes no configuration and starts nothing.
 #
 # Systemd, man and shells search the directories below /usr and /usr/local.
@@ -20,6 +20,8 @@ done
 install -D -m 644 -t "$root/share/doc/$name" README.md CHANGELOG.md LICENSE
 if [ "$name" = warproute ]; then
 	install -D -m 644 -t "$root/share/doc/warproute/examples" configs/*.yaml contrib/prometheus/warproute.rules.yml contrib/grafana/warproute.json
+	install -D -m 644 -t "$root/lib/sysusers.d" packaging/sysusers.d/warproute.conf
+	install -D -m 644 -t "$root/share/doc/warproute/examples/container" packaging/container/*
 	install -d "$root/lib/systemd/system"
 	for unit in contrib/*.service; do
 		sed "s|/usr/local/bin/|$prefix/bin/|" "$unit" >"$root/lib/systemd/system/${unit##*/}"
