@@ -171,6 +171,24 @@ func TestGatewaySendsNothingInCleartext(t *testing.T) {
 			t.Errorf("after the release, Linux forwarded %d packets of %d: the test may not count leaks", n, protected)
 		}
 	})
+	t.Run("upgrade, and back", func(t *testing.T) {
+		l := newLeakLab(t)
+		next, err := nextProgram()
+		require.NoError(t, err)
+		u := startUpgrades(t, l.Router, "--config", l.config)
+		l.linuxForwards(true)
+		l.send(l.all()...)
+		l.wanted.Store(1 << 30) // for 10 s
+		u.upgraded(t, next, nextVersion)
+		sealed := l.sealed.Load()
+		u.upgraded(t, program, "")
+		if before, after := sealed, l.sealed.Load(); before == 0 || after == before {
+			t.Errorf("%d packets were protected until the upgrade, %d until the downgrade", before, after)
+		}
+		l.wanted.Store(0)
+		l.finish()
+		u.end()
+	})
 	t.Run("nftables flushed under a running gateway", func(t *testing.T) {
 		l := newLeakLab(t)
 		r := l.start()

@@ -15,59 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/lab/document"
 	"github.com/warproute/warproute/internal/lab/labtest"
 	"github.com/warproute/warproute/internal/require"
 )
 
-// block is a fenced code block of a document that the test runs.
-type block struct {
-	line       int
-	script     string
-	background bool // it runs until the document ends
-}
-
 // blockLimit is the time limit of a block.
 const blockLimit = time.Minute
-
-// runnable returns the blocks of a document with the info string "sh run", or "sh run
-// background" for a router, and an error for other info strings that contain "run".
-func runnable(text string) (blocks []block, err error) {
-	var open *block
-	fenced := false
-	for i, line := range strings.Split(text, "\n") {
-		info, isFence := strings.CutPrefix(line, "```")
-		switch {
-		case isFence && fenced:
-			if open != nil {
-				blocks = append(blocks, *open)
-			}
-			open, fenced = nil, false
-		case isFence:
-			fenced = true
-			switch info {
-			case "sh run", "sh run background":
-				open = &block{line: i + 1, background: strings.HasSuffix(info, "background")}
-			default:
-				if strings.Contains(info, "run") {
-					err = errors.Join(err, fmt.Errorf("line %d: unknown marking %q", i+1, info))
-				}
-			}
-		case open != nil:
-			open.script += line + "\n"
-		}
-	}
-	if fenced {
-		err = errors.Join(err, errors.New("the last code block does not end"))
-	}
-	return blocks, err
-}
 
 // runDocument runs the blocks of a document in order, from a directory, in the namespace of a
 // host with the ports eth1 and eth2.
 func runDocument(t *testing.T, dir, text string) (ran int, err error) {
 	t.Helper()
-	blocks, err := runnable(text)
-	if err != nil || len(blocks) == 0 {
+	steps, err := document.Parse(text)
+	if err != nil || len(steps) == 0 {
 		return 0, err
 	}
 	n := build(t, lab.VethOptions{}, `
@@ -85,10 +46,13 @@ right route default 10.2.0.1`)
 		return 0, err
 	}
 	var background []func() error
-	for _, b := range blocks {
-		end, err := runBlock(n["host"], dir, bin, b)
+	for _, s := range steps {
+		if len(s.Hosts) > 0 {
+			return ran, fmt.Errorf("line %d: names hosts, which only how-tos have", s.Line)
+		}
+		end, err := runBlock(n["host"], dir, bin, s)
 		if err != nil {
-			err = fmt.Errorf("line %d: %w", b.line, err)
+			err = fmt.Errorf("line %d: %w", s.Line, err)
 		}
 		if end != nil {
 			background = append(background, end)
@@ -109,10 +73,10 @@ right route default 10.2.0.1`)
 
 // runBlock runs a block to its end, or starts a background block and returns a function that
 // ends it.
-func runBlock(ns *lab.Namespace, dir, bin string, b block) (end func() error, err error) {
+func runBlock(ns *lab.Namespace, dir, bin string, s document.Step) (end func() error, err error) {
 	var out labtest.Output
-	script := b.script
-	if b.background {
+	script, background := s.Text, s.Kind == document.Background
+	if background {
 		script = "exec " + strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(script), "sudo "))
 	}
 	cmd := exec.Command("sh", "-e", "-c", script)
@@ -123,19 +87,22 @@ func runBlock(ns *lab.Namespace, dir, bin string, b block) (end func() error, er
 		return nil, err
 	}
 	limit := blockLimit
-	if b.background {
+	if background {
 		limit = 3 * time.Second // it is up then
 	}
-	failed := func(err error) error { return fmt.Errorf("%s%w\n%s", b.script, err, out.String()) }
+	failed := func(err error) error { return fmt.Errorf("%s%w\n%s", s.Text, err, out.String()) }
 	select {
 	case <-p.Done():
-		if err := p.Wait(); err != nil || b.background {
+		if err := p.Wait(); err != nil || background {
 			return nil, failed(errors.Join(err, errors.New("the block ended")))
+		}
+		if err := document.Compare(out.String(), s.Output); err != nil {
+			return nil, failed(err)
 		}
 		return nil, nil
 	case <-time.After(limit):
 	}
-	if !b.background {
+	if !background {
 		_ = p.Signal(unix.SIGKILL)
 		return nil, failed(fmt.Errorf("not finished after %v", limit))
 	}
@@ -156,7 +123,7 @@ func TestCommandsInDocumentsRun(t *testing.T) {
 			return err
 		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "out" || path != root && strings.HasPrefix(d.Name(), ".")):
 			return fs.SkipDir
-		case !strings.HasSuffix(path, ".md"):
+		case !strings.HasSuffix(path, ".md") || path == filepath.Join(root, "docs/howto", d.Name()): // package systemd runs these
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -191,7 +158,10 @@ func TestFailingCommandsInDocumentsAreReported(t *testing.T) {
 		{"unmarked", fence + "sh\nfalse\n" + fence + "\n", "", 0},
 		{"second block", fence + "sh run\ntrue\n" + fence + "\n" + fence + "sh run\nno-such-command\n" + fence + "\n", "line 4: ", 1},
 		{"background that ends", fence + "sh run background\nsudo true\n" + fence + "\n", "the block ended", 0},
-		{"unknown marking", fence + "sh run later\ntrue\n" + fence + "\n", `unknown marking "sh run later"`, 0},
+		{"unknown marking", fence + "sh run background later\ntrue\n" + fence + "\n", `unknown marking "sh run background later"`, 0},
+		{"host", fence + "sh run gw1\ntrue\n" + fence + "\n", "names hosts", 0},
+		{"output", fence + "sh run\necho 1 a\n" + fence + "\n" + fence + "text output\n2 a\n" + fence + "\n", "", 1},
+		{"other output", fence + "sh run\necho 1 a\n" + fence + "\n" + fence + "text output\n2 b\n" + fence + "\n", `no line "2 b"`, 0},
 		{"open block", fence + "sh run\ntrue\n", "does not end", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

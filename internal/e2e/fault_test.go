@@ -134,13 +134,13 @@ func TestNextHopGroupsChangeWithoutLoss(t *testing.T) {
 	f.router.equal()
 }
 
-// Routes of other tables and policy rules have no effect, and the router warns about rules.
+// Routes of other tables and policy rules other than by ingress interface have no effect, and the router warns about rules.
 func TestOtherTablesAreIgnored(t *testing.T) {
 	f := newFork(t)
 	f.ip(t, "route add 10.60.0.0/16 via 10.8.0.2", "-6 route add fd60::/64 via fd08::2")
 	for i, o := range f.during(t, func() {
 		f.ip(t, "route add 10.60.0.0/24 via 10.9.0.2 table 10", "-6 route add fd60::/80 via fd09::2 table 10")
-		f.ip(t, "route add blackhole 10.60.0.0/24 table 11", "rule add iif lo table 10")
+		f.ip(t, "route add blackhole 10.60.0.0/24 table 11", "rule add iif lo table 10", "rule add from 192.0.2.0/24 table 10")
 		f.ip(t, "route flush table 10")
 	}, flows[steady4], flows[steady6]) {
 		if o.lost > 0 || o.atOther > 0 {

@@ -2,9 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"maps"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,49 +9,50 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/lab/differential"
 	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
 )
 
 // warproute and Linux refuse the same sources by rp_filter, also after a change.
 func TestReversePathCheckEqualsLinux(t *testing.T) {
-	linux := linuxContender(t)
-	set := func(c *contender, of, value string) {
+	linux := differential.Linux(t, differential.Plain)
+	set := func(c *differential.Contender, of, value string) {
 		t.Helper()
-		sysctl(t, c.router, "net/ipv4/conf/"+of+"/rp_filter", value)
+		sysctl(t, c.Router, "net/ipv4/conf/"+of+"/rp_filter", value)
 	}
 	for of, value := range map[string]string{"lan": "1", "wan": "2"} { // not nar
 		set(linux, of, value)
 	}
-	ours, router := warprouteContender(t, false, func(c *contender) {
+	ours, process := differential.Warproute(t, program, differential.Plain, false, func(c *differential.Contender) {
 		set(c, "lan", "1")
 		set(c, "wan", "2")
 	})
-	m := maker{Rand: rand.New(rand.NewPCG(3704, 1))}
+	router := &router{process}
+	m := differential.NewMaker(3704, 1)
 	sources := []string{
 		"10.7.0.3", "10.8.0.3", "10.9.0.3", "10.40.x.x", "10.70.x.x", "10.100.x.x", "10.20.x.x", "10.21.x.x", "10.25.x.x",
 		"10.22.x.x", "10.23.x.x", "10.24.x.x", "10.28.x.x", "172.16.x.x", "8.8.8.8",
 	}
-	marks, id := [2]uint32{firstMark, firstMark}, uint32(0)
-	probes := map[uint32]*probe{}
+	id := uint32(0)
+	probes := map[uint32]*differential.Probe{}
 	round := func() {
 		t.Helper()
-		for side := range sides {
+		for side := range differential.Sides {
 			for range 300 {
-				p := &probe{id: id, side: side}
-				p.ipv4Of(m.address(sources), m.address([]string{"10.40.0.1", "10.70.0.1", "10.100.0.1"}), 64, 17, 40)
+				p := m.Datagram(id, side, sources, []string{"10.40.0.1", "10.70.0.1", "10.100.0.1"})
 				probes[id] = p
-				linux.send(side, p.frame)
-				ours.send(side, p.frame)
+				linux.Send(side, p.Frame())
+				ours.Send(side, p.Frame())
 				id++
 			}
-			linux.settle(side, &marks[0])
-			ours.settle(side, &marks[1])
+			linux.Settle(side)
+			ours.Settle(side)
 		}
 	}
 	round()
 	refused := router.Drops("reverse_path")
-	for _, c := range []*contender{linux, ours} {
+	for _, c := range []*differential.Contender{linux, ours} {
 		set(c, "all", "1") // lan and nar become strict, wan stays loose
 	}
 	router.awaitLog("port=nar ipv4=strict")
@@ -62,12 +60,10 @@ func TestReversePathCheckEqualsLinux(t *testing.T) {
 	if again := router.Drops("reverse_path"); refused == 0 || again < 2*refused {
 		t.Errorf("%d packets refused at first and %d in all, too few for this test", refused, again)
 	}
-	v := compare(probes, linux.outcome(), ours.outcome())
-	for _, kind := range slices.Sorted(maps.Keys(v.unexplained)) {
-		t.Errorf("%d packets: %s. The first one:\n%s", v.unexplained[kind], kind, v.first[kind])
-	}
-	if v.alive < len(probes)/4 || v.alive > len(probes)*3/4 {
-		t.Errorf("%d packets of %d passed", v.alive, len(probes))
+	v := differential.Compare(probes, linux, ours)
+	v.Report(t)
+	if v.Alive < len(probes)/4 || v.Alive > len(probes)*3/4 {
+		t.Errorf("%d packets of %d passed", v.Alive, len(probes))
 	}
 }
 

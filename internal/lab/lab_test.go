@@ -137,6 +137,20 @@ func TestVethQueuesMTUAndMAC(t *testing.T) {
 	}
 }
 
+func TestMovedLinksAreInTheOtherNamespace(t *testing.T) {
+	top := newTopology(t, VethOptions{})
+	require.NoError(t, top.Client.Move(ClientLink, top.Server))
+	if _, err := top.Client.Link(ClientLink); err == nil {
+		t.Error("the link is still in its first namespace")
+	}
+	if _, err := top.Server.Link(ClientLink); err != nil {
+		t.Error(err)
+	}
+	if err := top.Client.Move("none", top.Server); err == nil || !strings.Contains(err.Error(), "none") {
+		t.Errorf("moving a missing link: %v", err)
+	}
+}
+
 func TestSysfsSetsTheNamespacesOwnLink(t *testing.T) {
 	top := newTopology(t, VethOptions{})
 	require.NoError(t, top.Router.Sysfs("class/net/lan0/gro_flush_timeout", "12345"))

@@ -70,6 +70,13 @@ func (ns *Namespace) SetDown(name string) error {
 	return ns.onLink("set down", name, ns.netlink.LinkSetDown)
 }
 
+// Move moves a link to another namespace, where it is down and has no address.
+func (ns *Namespace) Move(name string, to *Namespace) error {
+	return ns.onLink("move to namespace "+to.name, name, func(link netlink.Link) error {
+		return ns.netlink.LinkSetNsFd(link, int(to.fd))
+	})
+}
+
 func (ns *Namespace) onLink(what, name string, f func(netlink.Link) error) error {
 	link, err := ns.Link(name)
 	if err != nil {

@@ -54,6 +54,9 @@ func TestForwarding(t *testing.T) {
 					for _, mtu := range p.mtus() {
 						p.forwards(t, mtu)
 					}
+					if kernel == newest {
+						p.follows(t)
+					}
 				})
 			}
 		})

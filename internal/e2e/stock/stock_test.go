@@ -17,7 +17,7 @@ import (
 )
 
 func TestPortsOfAStockKernel(t *testing.T) {
-	guest.InVM(t, 50*time.Second, []string{"veth", "8021q", "bonding"}, testPorts)
+	guest.InVM(t, 150*time.Second, []string{"veth", "8021q", "bonding"}, testPorts)
 }
 
 // network is a router between two hosts. Tests create the router's port to the server.
@@ -47,12 +47,20 @@ func testPorts(t *testing.T, program string) {
 	t.Run("bond and member", func(t *testing.T) {
 		n := newNetwork(t, program)
 		n.bond()
+		labtest.IP(t, n.router, "link add bond1 type bond mode balance-rr", "link add bond2 type bond mode 802.3ad")
+		out, err := n.router.Run(program, "doctor", "--port", "lan0", "--port", "bond0")
+		for _, line := range []string{"OK    bond0: link", "bond of wan0, wan1", "OK    wan0: master", "bond bond0, which is the port", "native, tried"} {
+			if !strings.Contains(out, line) {
+				t.Errorf("doctor of a bond has no line %q: %v\n%s", line, err, out)
+			}
+		}
 		for _, c := range []struct {
 			port, reason string
 			verbs        []string
 		}{
-			{"bond0", "bond0 is a bond: Linux does not deliver the frames of its members", []string{"doctor", "check", "run"}},
-			{"wan0", "wan0 is a member of bond bond0", []string{"check"}},
+			{"wan0", "wan0 is a member of bond bond0: the bond is the port", []string{"doctor", "check", "run"}},
+			{"bond1", "bond1 is a bond in mode balance-rr: the router supports active-backup", []string{"check"}},
+			{"bond2", "bond2 is a bond without members", []string{"check"}},
 		} {
 			config := filepath.Join(t.TempDir(), "router.yaml")
 			require.NoError(t, os.WriteFile(config, []byte("ports: [{interface: lan0}, {interface: "+c.port+"}]\n"), 0o600))

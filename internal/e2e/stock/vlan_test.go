@@ -16,15 +16,18 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// VLANs of a router's ports, with one tag and with two, are ports.
+// VLANs of a router's ports, with one tag and with two, are ports. Ports may be in VRFs.
 func TestVLANsOfPorts(t *testing.T) {
-	guest.InVM(t, 150*time.Second, []string{"veth", "8021q"}, testVLANs)
+	guest.InVM(t, 240*time.Second, []string{"veth", "8021q", "vrf"}, func(t *testing.T, program string) {
+		t.Run("VLANs", func(t *testing.T) { testVLANs(t, program) })
+		t.Run("VRFs", func(t *testing.T) { testVRFs(t, program) })
+	})
 }
 
 // newVLANNetwork has 10.1.0.0/24 in VLAN 5 of the link to the client, 10.2.0.0/24 in VLAN 7 and
 // 10.3.0.0/24 in VLAN 9 of service VLAN 8 of the link to the server. The router has the last address of
-// each network but the one in VLAN 9.
-func newVLANNetwork(t *testing.T) lab.Network {
+// each network but the one in VLAN 9. With txvlan "on", senders keep the outer tag beside the frames.
+func newVLANNetwork(t *testing.T, txvlan string) lab.Network {
 	t.Helper()
 	n, err := lab.Build(lab.VethOptions{}, `
 client lan0 -- router lan0
@@ -32,8 +35,7 @@ router wan0 -- server wan0`)
 	require.NoError(t, err)
 	t.Cleanup(n.Close)
 	for _, end := range []struct{ ns, link string }{{"client", "lan0"}, {"router", "lan0"}, {"router", "wan0"}, {"server", "wan0"}} {
-		// A veth keeps tags of VLANs beside the frames unless this is off.
-		labtest.Run(t, n[end.ns], "ethtool", "-K", end.link, "txvlan", "off", "tx-vlan-stag-hw-insert", "off", "tso", "off", "gso", "off")
+		labtest.Run(t, n[end.ns], "ethtool", "-K", end.link, "txvlan", txvlan, "tx-vlan-stag-hw-insert", txvlan, "tso", "off", "gso", "off")
 	}
 	for _, ns := range []string{"router", "server"} { // room for the second tag
 		labtest.IP(t, n[ns], "link set wan0 mtu 1504")
@@ -68,7 +70,7 @@ func reaches(t *testing.T, n lab.Network, addrs ...string) {
 }
 
 func testVLANs(t *testing.T, program string) {
-	n := newVLANNetwork(t)
+	n := newVLANNetwork(t, "off")
 	router := labtest.Start(t, n["router"], program, nil, "--port", "lan0", "--port", "wan0", "--engine", "cpu", "--metrics", "none")
 	reaches(t, n, "10.2.0.2", "fd02::2")
 
@@ -94,7 +96,7 @@ func testVLANs(t *testing.T, program string) {
 	}
 
 	labtest.IP(t, n["router"], "link set wan0.7 mtu 1400")
-	ours := outcomes(n)
+	ours := outcomes(n, vlanProbes)
 	var ports []status.Port
 	require.NoError(t, router.Get("/ports", &ports))
 	byName := map[string]status.Port{}
@@ -107,6 +109,9 @@ func testVLANs(t *testing.T, program string) {
 			t.Errorf("port %s: %+v", name, p)
 		}
 	}
+	if log := router.Out.String(); !strings.Contains(log, "tags of VLANs may be lost") || !strings.Contains(byName["lan0"].LostTags, "the peer can strip VLAN tags") {
+		t.Errorf("a kernel without metadata: neither the log nor the ports may lack the loss of stripped tags, %q in\n%s", byName["lan0"].LostTags, log)
+	}
 	if a, b := byName["wan0"], byName["wan0.7"]; a.RxPackets <= b.RxPackets {
 		t.Errorf("the port received %d packets, its VLAN %d", a.RxPackets, b.RxPackets)
 	}
@@ -118,24 +123,29 @@ func testVLANs(t *testing.T, program string) {
 	// Linux's forwarding, without the router, has the same outcomes.
 	labtest.Run(t, n["router"], "sysctl", "-qw", "net.ipv4.conf.all.forwarding=1", "net.ipv6.conf.all.forwarding=1", "net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0")
 	labtest.IP(t, n["client"], "route flush cache", "-6 route flush cache")
-	if linux := outcomes(n); !slices.Equal(ours, linux) {
+	if linux := outcomes(n, vlanProbes); !slices.Equal(ours, linux) {
 		t.Errorf("outcomes of the router:\n%s\nof Linux:\n%s", strings.Join(ours, "\n"), strings.Join(linux, "\n"))
 	}
 }
 
+// probe is a ping with a number of payload bytes and a TTL, 0 for the default.
+type probe struct {
+	to        string
+	size, ttl int
+}
+
+var vlanProbes = []probe{
+	{"10.2.0.2", 0, 0}, {"fd02::2", 0, 0}, {"10.3.0.2", 0, 0}, {"fd03::2", 0, 0}, {"10.3.0.2", 1472, 0}, {"fd03::2", 1452, 0}, // the largest packets of 1,500 bytes
+	{"10.2.0.2", 0, 1}, {"fd02::2", 0, 1}, {"10.3.0.2", 0, 1}, {"fd03::2", 0, 1}, {"10.3.0.2", 0, 2}, {"fd03::2", 0, 2},
+	{"10.2.0.2", 1472, 0}, {"fd02::2", 1452, 0}, // too big for VLAN 7
+	{"fd99::1", 0, 0}, // no route; Linux limits the errors about IPv4 regardless of settings
+	{"10.1.0.1", 0, 0}, {"fd01::1", 0, 0}, {"10.2.0.1", 0, 0},
+	{"10.2.0.77", 0, 0}, // no such host
+}
+
 // outcomes describes the outcomes of pings from the client: replies, and ICMP errors with their sources.
-func outcomes(n lab.Network) (all []string) {
-	for _, c := range []struct {
-		to        string
-		size, ttl int
-	}{
-		{"10.2.0.2", 0, 0}, {"fd02::2", 0, 0}, {"10.3.0.2", 0, 0}, {"fd03::2", 0, 0}, {"10.3.0.2", 1472, 0}, {"fd03::2", 1452, 0}, // the largest packets of 1,500 bytes
-		{"10.2.0.2", 0, 1}, {"fd02::2", 0, 1}, {"10.3.0.2", 0, 1}, {"fd03::2", 0, 1}, {"10.3.0.2", 0, 2}, {"fd03::2", 0, 2},
-		{"10.2.0.2", 1472, 0}, {"fd02::2", 1452, 0}, // too big for VLAN 7
-		{"fd99::1", 0, 0}, // no route; Linux limits the errors about IPv4 regardless of settings
-		{"10.1.0.1", 0, 0}, {"fd01::1", 0, 0}, {"10.2.0.1", 0, 0},
-		{"10.2.0.77", 0, 0}, // no such host
-	} {
+func outcomes(n lab.Network, probes []probe) (all []string) {
+	for _, c := range probes {
 		_, err := lab.Ping(n["client"], netip.MustParseAddr(c.to), lab.PingOptions{Count: 1, Size: c.size, TTL: c.ttl, Timeout: 6 * time.Second})
 		text := "a reply"
 		if e, ok := errors.AsType[*lab.ICMPError](err); ok {

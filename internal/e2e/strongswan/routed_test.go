@@ -225,7 +225,7 @@ func testRouteBased(t *testing.T, program string) {
 	l := n.startLoad(route4)
 	time.Sleep(time.Second)
 	l.end(t)
-	if now := n.packets()["42"]; now < second+40 {
+	if now := n.packets()["42"]; now < second+rate*4/5 {
 		t.Errorf("%d packets have passed the second tunnel since the first died", now-second)
 	}
 	labtest.IP(t, n.b.Namespace, "link set ipsec1 up", "addr replace 10.255.1.2/30 dev ipsec1")
@@ -255,7 +255,7 @@ func (n *routed) startIperf(f *family) (wait func()) {
 	time.Sleep(500 * time.Millisecond)
 	done := make(chan string, 1)
 	go func() {
-		out, err := n.client.Run("iperf3", "-c", f.server.Addr().String(), "-t", "6", "-b", "4M", "-f", "k")
+		out, err := n.client.Run("iperf3", "-c", f.server.Addr().String(), "-t", "6", "-b", "1M", "-f", "k")
 		done <- fmt.Sprintf("%s%v", out, err)
 	}()
 	return func() {
@@ -268,7 +268,7 @@ func (n *routed) startIperf(f *family) (wait func()) {
 	}
 }
 
-// loadDocumented loads the configurations of docs/ipsec.md, which strongSwan must accept.
+// loadDocumented loads the route-based configuration of docs/ipsec.md, which strongSwan must accept.
 func (n *routed) loadDocumented() {
 	n.t.Helper()
 	text, err := os.ReadFile("../../../docs/ipsec.md")
@@ -281,8 +281,8 @@ func (n *routed) loadDocumented() {
 			loaded++
 		}
 	}
-	if loaded != 2 {
-		n.t.Errorf("docs/ipsec.md has %d configurations, want one policy-based and one route-based", loaded)
+	if loaded != 1 {
+		n.t.Errorf("docs/ipsec.md has %d configurations, want a route-based one", loaded)
 	}
 	if out := n.a.swanctl("--list-conns"); !strings.Contains(out, "branch") {
 		n.t.Errorf("strongSwan has not loaded the documented connection:\n%s", out)

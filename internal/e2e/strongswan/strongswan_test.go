@@ -15,7 +15,7 @@ import (
 )
 
 func TestStrongSwan(t *testing.T) {
-	guest.InVM(t, 110*time.Second, []string{"veth", "bridge", "xfrm_user", "esp4", "drbg", "seqiv"}, testTunnel)
+	guest.InVM(t, 200*time.Second, []string{"veth", "bridge", "xfrm_user", "esp4", "drbg", "seqiv"}, testTunnel)
 }
 
 // testTunnel establishes a tunnel by traffic, rekeys it from either side and by a limit under

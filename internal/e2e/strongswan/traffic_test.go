@@ -15,8 +15,9 @@ import (
 	"github.com/warproute/warproute/internal/lab"
 )
 
-// rate is the rate of a load, in packets per second and direction.
-const rate = 50
+// rate is the rate of a load, in packets per second and direction. The guest has one processor without acceleration for
+// both gateways, all loads and two key daemons.
+const rate = 20
 
 // load sends numbered UDP packets at a constant rate from the client to an echo at the server.
 type load struct {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 const goodConfig = `ports: [{interface: lan0}, {interface: wan0}]
 engine: cpu
 metrics: {listen: ""}
+exit: {linux: on}
 ipsec:
   sas:
     - {name: a, spi: 0x1000, direction: in, src: 192.0.2.2, dst: 192.0.2.1, suite: null-sha256, auth_key: "` + key + `"}
@@ -60,6 +62,7 @@ client sysctl net.ipv4.ip_forward 0`)
 	for _, name := range []string{"default", "sysinit", "basic", "shutdown", "network-pre", "multi-user"} {
 		h.must(os.WriteFile(filepath.Join(units, name+".target"), []byte("[Unit]\nDefaultDependencies=no\n"), 0o644))
 	}
+	h.must(os.Chmod("/dev/net/tun", 0o666)) // as udev does
 	h.startSystemd()
 	install(h)
 	return h
@@ -157,6 +160,9 @@ func (h *host) number(property string) int {
 func (h *host) configure(text string) {
 	h.t.Helper()
 	h.must(os.WriteFile("/etc/warproute.yaml", []byte(text), 0o600))
+	if _, err := user.Lookup("warproute"); err == nil {
+		h.run("chown", "warproute:", "/etc/warproute.yaml")
+	}
 }
 
 // addLAN creates the port that one case deletes.

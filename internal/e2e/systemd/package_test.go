@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,18 +17,31 @@ import (
 // packages has the packages of two versions. Guests see the host's files.
 const packages = "../../../out/test/packages"
 
+var versions = [2]string{"0.2.0", "0.3.0"}
+
+var packagesOnce sync.Once
+
 // The package installs a unit that runs the router, which returns within a second after a crash; a new version
 // replaces a running router; and removal leaves nothing behind.
 func TestPackage(t *testing.T) {
-	if !guest.Inside() && !testing.Short() {
-		for _, version := range []string{"0.0.1", "0.0.2"} {
-			buildPackages(t, version)
-		}
-	}
-	guest.InVM(t, 200*time.Second, []string{"veth"}, testPackage)
+	buildPackages(t)
+	guest.InVM(t, 200*time.Second, []string{"veth", "tun"}, testPackage)
 }
 
-func buildPackages(t *testing.T, version string) {
+// buildPackages builds the packages of both versions, once for all tests, and not in a guest.
+func buildPackages(t *testing.T) {
+	t.Helper()
+	if guest.Inside() || testing.Short() {
+		return
+	}
+	packagesOnce.Do(func() {
+		for _, version := range versions {
+			buildPackage(t, version)
+		}
+	})
+}
+
+func buildPackage(t *testing.T, version string) {
 	t.Helper()
 	c := exec.Command("make", "packages", "PROGRAMS=warproute", "PROFILE=off", "VERSION="+version, "BIN=out/test")
 	c.Dir = "../../.."
@@ -43,23 +57,38 @@ func testPackage(t *testing.T, _ string) {
 	var before map[string]bool
 	h := newHost(t, func(h *host) {
 		before = files(t)
+		// As a router of root left it.
+		h.must(os.MkdirAll("/var/lib/warproute", 0o700))
+		h.must(os.WriteFile("/var/lib/warproute/note", nil, 0o600))
 		h.link("/usr/lib/systemd/system/warproute.service")
-		h.beside("dpkg", "--install", deb(t, "0.0.1"))
+		h.beside("dpkg", "--install", deb(t, versions[0]))
 	})
 	if state := h.show("ActiveState"); state != "inactive" {
 		t.Errorf("after the installation: %s, want inactive", state)
 	}
 	h.systemctl("enable", "--now", "warproute")
 	h.forwardsWithin(patience, "the start")
-	h.version("0.0.1")
+	h.version(versions[0])
+	for _, path := range []string{"/etc/warproute.yaml", "/var/lib/warproute", "/var/lib/warproute/note"} {
+		if owner := h.run("stat", "--format=%U:%G", path); owner != "warproute:warproute" {
+			t.Errorf("%s is owned by %s", path, owner)
+		}
+	}
 
 	t.Run("crash", func(t *testing.T) {
 		h.restarts(t, func() { h.systemctl("kill", "--signal=KILL", "warproute") })
 	})
 	t.Run("upgrade", func(t *testing.T) {
-		h.beside("dpkg", "--install", deb(t, "0.0.2"))
+		before := h.show("NRestarts")
+		h.beside("dpkg", "--install", deb(t, versions[1]))
 		h.forwardsWithin(patience, "the upgrade")
-		h.version("0.0.2")
+		h.version(versions[1])
+		h.logged(t, "ports and SAs handed over", "ports and SAs taken over")
+		if n := h.show("NRestarts"); n != before {
+			t.Errorf("%s restarts, %s before the upgrade", n, before)
+		}
+		h.restarts(t, func() { h.systemctl("kill", "--signal=KILL", "warproute") }) // systemd watches the new process
+		h.version(versions[1])
 	})
 	t.Run("removal", func(t *testing.T) {
 		h.beside("dpkg", "--purge", "warproute")

@@ -15,7 +15,7 @@ import (
 )
 
 func TestUnit(t *testing.T) {
-	guest.InVM(t, 200*time.Second, []string{"veth"}, testUnit)
+	guest.InVM(t, 200*time.Second, []string{"veth", "tun"}, testUnit)
 }
 
 const unit = "../../../contrib/warproute.service"
@@ -29,11 +29,16 @@ func testUnit(t *testing.T, program string) {
 		file, err := filepath.Abs(unit)
 		h.must(err)
 		h.link(file)
+		users, err := filepath.Abs("../../../packaging/sysusers.d/warproute.conf")
+		h.must(err)
+		h.run("systemd-sysusers", users)
+		h.configure(goodConfig) // for the new user
 		h.systemctl("daemon-reload")
 	})
 	h.systemctl("start", "warproute")
 	h.forwardsWithin(patience, "the start")
 
+	t.Run("privileges", func(t *testing.T) { testPrivileges(t, h) })
 	t.Run("SIGQUIT", func(t *testing.T) {
 		h.restarts(t, func() { h.systemctl("kill", "--signal=QUIT", "warproute") })
 		h.logged(t, "SIGQUIT: quit", "goroutine 1 ") // the log has the stacks

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,10 +16,19 @@ import (
 // programVar names the program under test to a test binary that runs in a guest.
 const programVar = "WARPROUTE_TEST_IN_GUEST"
 
+// scaleVar chooses the sizes of tests, also in a guest.
+const scaleVar = "WARPROUTE_SCALE"
+
 // InVM runs a test, with the program under test, in a virtual machine with kernel modules. On the host, it
 // builds the program and the test of the package in the current directory and runs the test there. The
-// guest has no room for the race detector.
+// guest has no room for the race detector. The test has WARPROUTE_SCALE of the host.
 func InVM(t *testing.T, limit time.Duration, modules []string, run func(t *testing.T, program string)) {
+	t.Helper()
+	VM{}.Test(t, limit, modules, run)
+}
+
+// Test does what InVM does in a certain virtual machine. Kernel may be empty: the stock kernel.
+func (v VM) Test(t *testing.T, limit time.Duration, modules []string, run func(t *testing.T, program string)) {
 	t.Helper()
 	if program := os.Getenv(programVar); program != "" {
 		run(t, program)
@@ -43,7 +53,8 @@ func InVM(t *testing.T, limit time.Duration, modules []string, run func(t *testi
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the test for the guest: %v: %s", err, out)
 	}
-	g, err := StartVM(filepath.Join(root, "out/kernel"))
+	v.Kernel = cmp.Or(v.Kernel, filepath.Join(root, "out/kernel"))
+	g, err := v.Start()
 	require.NoError(t, err)
 	defer g.Close()
 	_, err = g.Run("modprobe", append([]string{"-a"}, modules...)...)
@@ -51,7 +62,8 @@ func InVM(t *testing.T, limit time.Duration, modules []string, run func(t *testi
 	// In the background, because it may exceed commandLimit. With GOMAXPROCS=1 on its only
 	// processor, Go would resume goroutines after blocking system calls only every 10 ms.
 	const log = "/run/test-output"
-	script := fmt.Sprintf("cd %s; %s=%s GOMAXPROCS=4 %s -test.run '^%s$' -test.v -test.timeout %v >%s 2>&1; touch %[7]s.end", pkg, programVar, program, test, t.Name(), limit, log)
+	script := fmt.Sprintf("cd %s; %s=%s %s='%s' GOMAXPROCS=4 %s -test.run '^%s$' -test.v -test.timeout %v >%s 2>&1; touch %[9]s.end",
+		pkg, programVar, program, scaleVar, os.Getenv(scaleVar), test, t.Name(), limit, log)
 	_, err = g.Run("sh", "-c", "("+script+") >/dev/null 2>&1 &")
 	require.NoError(t, err)
 	for end := time.Now().Add(limit + time.Minute); ; time.Sleep(500 * time.Millisecond) {

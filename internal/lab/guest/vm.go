@@ -20,6 +20,7 @@ type VM struct {
 	Kernel string // directory of scripts/kernel.sh, or of a kernel of scripts/nics.sh
 	QEMU   string // directory of QEMU of scripts/nics.sh, "": the host's, without igb
 	CPUs   int    // 0: one
+	Nodes  int    // NUMA nodes, 0: one; each has as many CPUs and as much memory
 	Memory int    // in MiB, 0: 1,024
 	NICs   []EmulatedNIC
 }
@@ -70,17 +71,20 @@ func (g *Guest) bootVM(v VM) error {
 	if err != nil {
 		return fmt.Errorf("share the host's files: %w", err)
 	}
-	memory := fmt.Sprintf("%dM", cmp.Or(v.Memory, 1024))
+	cpus, nodes, memory := max(1, v.CPUs), max(1, v.Nodes), cmp.Or(v.Memory, 1024)
 	args := []string{
 		"-M", "q35,usb=off", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
-		"-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", fmt.Sprint(max(1, v.CPUs)), "-m", memory,
-		"-object", "memory-backend-memfd,id=memory,size=" + memory + ",share=on", "-numa", "node,memdev=memory", // shared with virtiofsd
+		"-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", fmt.Sprint(cpus), "-m", fmt.Sprintf("%dM", memory),
 		"-kernel", images[0], "-initrd", initrd,
 		"-append", "rdinit=/agent console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check net.ifnames=0 cryptomgr.notests",
 		"-serial", "stdio",
 		"-chardev", "socket,id=monitor,server=on,wait=off,path=" + filepath.Join(g.dir, monitorFile), "-mon", "chardev=monitor,mode=control",
 		"-device", "virtio-serial-pci", "-chardev", "socket,id=control,fd=3", "-device", "virtserialport,chardev=control,name=" + controlPort,
 		"-chardev", "socket,id=share,path=" + share, "-device", "vhost-user-fs-pci,chardev=share,tag=root",
+	}
+	for n := range nodes { // memory is shared with virtiofsd
+		args = append(args, "-object", fmt.Sprintf("memory-backend-memfd,id=memory%d,size=%dM,share=on", n, memory/nodes),
+			"-numa", fmt.Sprintf("node,memdev=memory%d,cpus=%d-%d", n, n*cpus/nodes, (n+1)*cpus/nodes-1))
 	}
 	var taps []*os.File
 	defer func() {

@@ -64,7 +64,7 @@ func Start(t *testing.T, ns *lab.Namespace, program string, env []string, args .
 			t.Logf("the router wrote:\n%s", r.Out)
 		}
 	})
-	Eventually(t, 20*time.Second, "the router serves", func() bool {
+	Eventually(t, time.Minute, "the router serves", func() bool {
 		select {
 		case <-r.Process.Done():
 			t.Fatalf("the router ended:\n%s", r.Out)

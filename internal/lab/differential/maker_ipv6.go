@@ -1,9 +1,9 @@
-package e2e
+package differential
 
 import "encoding/binary"
 
 // six generates an IPv6 probe.
-func (m maker) six(p *probe) {
+func (m *Maker) six(p *Probe) {
 	src, dst, ttl := source6(p.side, p.id), m.address(plain6), byte(64)
 	if p.side != lanSide {
 		dst = m.address(back6)
@@ -48,7 +48,7 @@ func (m maker) six(p *probe) {
 }
 
 // chain returns extension headers before one of type proto.
-func (m maker) chain(proto byte) (first byte, chain []byte) {
+func (m *Maker) chain(proto byte) (first byte, chain []byte) {
 	n := 1 + m.IntN(3)
 	if m.one(12) {
 		n = 7 + m.IntN(4)
@@ -81,7 +81,7 @@ func (m maker) chain(proto byte) (first byte, chain []byte) {
 }
 
 // breakIPv6 makes a packet invalid.
-func (m maker) breakIPv6(p *probe) {
+func (m *Maker) breakIPv6(p *Probe) {
 	b := p.packet()
 	switch m.IntN(6) {
 	case 0:

@@ -1,4 +1,4 @@
-package e2e
+package differential
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 )
 
 // four generates an IPv4 probe.
-func (m maker) four(p *probe) {
+func (m *Maker) four(p *Probe) {
 	src, dst, ttl := source4(p.side, p.id), m.address(plain4), byte(64)
 	if p.side != lanSide {
 		dst = m.address(back4)
@@ -63,7 +63,7 @@ func (m maker) four(p *probe) {
 }
 
 // spoil changes the checksum of a TCP or UDP segment.
-func (m maker) spoil(l4 []byte, proto byte, addrs []byte) {
+func (m *Maker) spoil(l4 []byte, proto byte, addrs []byte) {
 	at := map[byte]int{6: 16, 17: 6}[proto]
 	if at == 0 {
 		return
@@ -80,7 +80,7 @@ func (m maker) spoil(l4 []byte, proto byte, addrs []byte) {
 }
 
 // options puts options behind a header.
-func (m maker) options(b []byte) []byte {
+func (m *Maker) options(b []byte) []byte {
 	o := pick(m,
 		[]byte{1, 1, 1, 0}, []byte{7, 7, 4, 0, 0, 0, 0, 0}, []byte{148, 4, 0, 0},
 		[]byte{131, 7, 4, 10, 20, 0, 9, 0}, []byte{137, 7, 4, 10, 20, 0, 9, 0}, []byte{0x99, 4, 0, 0}, []byte{7, 3, 9, 0}, []byte{0, 0, 0, 0})
@@ -91,7 +91,7 @@ func (m maker) options(b []byte) []byte {
 }
 
 // breakIPv4 makes a packet invalid.
-func (m maker) breakIPv4(p *probe) {
+func (m *Maker) breakIPv4(p *Probe) {
 	b := p.packet()
 	switch m.IntN(7) {
 	case 0:

@@ -1,4 +1,4 @@
-package e2e
+package differential
 
 import (
 	"bytes"
@@ -8,15 +8,25 @@ import (
 	"strconv"
 )
 
-// maker generates random probes, most with up to two unusual features.
-type maker struct {
+// Maker generates random probes, most with up to two unusual features.
+type Maker struct {
 	*rand.Rand
 	own6 []string // addresses of the router's host
 }
 
-func (m maker) one(n int) bool { return m.IntN(n) == 0 }
+// NewMaker returns a maker that always makes the same probes.
+func NewMaker(seed1, seed2 uint64) *Maker { return &Maker{rand.New(rand.NewPCG(seed1, seed2)), own6} }
 
-func pick[T any](m maker, from ...T) T { return from[m.IntN(len(from))] }
+// Datagram makes a UDP packet between addresses of lists, in which an x is any byte.
+func (m *Maker) Datagram(id uint32, side int, sources, destinations []string) *Probe {
+	p := &Probe{id: id, side: side}
+	p.ipv4Of(m.address(sources), m.address(destinations), 64, 17, 40)
+	return p
+}
+
+func (m *Maker) one(n int) bool { return m.IntN(n) == 0 }
+
+func pick[T any](m *Maker, from ...T) T { return from[m.IntN(len(from))] }
 
 // addresses of a family, by kind. An x in a pattern is any byte.
 var (
@@ -35,7 +45,7 @@ var (
 )
 
 // address returns an address of a list of patterns.
-func (m maker) address(list []string) netip.Addr {
+func (m *Maker) address(list []string) netip.Addr {
 	text := []byte(list[m.IntN(len(list))])
 	out := make([]byte, 0, len(text)+8)
 	for _, c := range text {
@@ -52,9 +62,9 @@ func (m maker) address(list []string) netip.Addr {
 }
 
 // next generates a probe.
-func (m maker) next(id uint32, side int) *probe {
+func (m *Maker) next(id uint32, side int) *Probe {
 	for {
-		p := &probe{id: id, side: side}
+		p := &Probe{id: id, side: side}
 		if m.one(200) {
 			p.arp(side4(m.IntN(len(sides)), 1+m.IntN(2)))
 			return p
@@ -78,7 +88,7 @@ func (m maker) next(id uint32, side int) *probe {
 }
 
 // onLink changes the frame around the packet.
-func (m maker) onLink(p *probe) {
+func (m *Maker) onLink(p *Probe) {
 	switch m.IntN(6) {
 	case 0, 1:
 		p.frame = append(p.frame, bytes.Repeat([]byte{0xee}, 1+m.IntN(40))...)

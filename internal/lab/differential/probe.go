@@ -1,24 +1,29 @@
-package e2e
+package differential
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 
 	"github.com/warproute/warproute/internal/testutil"
 )
 
-// probe is a packet for both routers.
-type probe struct {
+// Probe is a packet for both routers.
+type Probe struct {
 	id    uint32
-	side  int // that it is sent from
+	side  int    // that it is sent from
+	flow  uint16 // source port, 0: by id
 	frame []byte
 }
 
-func (p *probe) packet() []byte { return p.frame[14:] }
+// Frame returns the packet with its Ethernet header.
+func (p *Probe) Frame() []byte { return p.frame }
+
+func (p *Probe) packet() []byte { return p.frame[14:] }
 
 // payload returns n bytes of tags, each followed by eight counting bytes.
-func (p *probe) payload(n int) []byte {
+func (p *Probe) payload(n int) []byte {
 	b := make([]byte, 0, n+16)
 	for i := uint64(0); len(b) < n; i++ {
 		b = binary.BigEndian.AppendUint32(b, magic)
@@ -28,21 +33,22 @@ func (p *probe) payload(n int) []byte {
 	return b[:n]
 }
 
-func (p *probe) link(etherType uint16, packet []byte) {
+func (p *Probe) link(etherType uint16, packet []byte) {
 	p.frame = append(append(bytes.Clone(routerMAC(p.side)), hostMAC(p.side)...), byte(etherType>>8), byte(etherType))
 	p.frame = append(p.frame, packet...)
 }
 
 // segment returns a transport header and a payload with a correct checksum.
-func (p *probe) segment(proto byte, size int, addrs []byte) []byte {
+func (p *Probe) segment(proto byte, size int, addrs []byte) []byte {
 	var b []byte
 	at := -1
+	port := cmp.Or(p.flow, uint16(p.id))
 	switch proto {
 	case 6:
-		b = []byte{byte(p.id >> 8), byte(p.id), 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 2, 16, 0, 0, 0, 0, 0}
+		b = []byte{byte(port >> 8), byte(port), 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 2, 16, 0, 0, 0, 0, 0}
 		at = 16
 	case 17:
-		b = []byte{byte(p.id >> 8), byte(p.id) | 1, 0x82, 0x9a, byte((size + 8) >> 8), byte(size + 8), 0, 0}
+		b = []byte{byte(port >> 8), byte(port) | 1, 0x82, 0x9a, byte((size + 8) >> 8), byte(size + 8), 0, 0}
 		at = 6
 	case 1:
 		b = []byte{8, 0, 0, 0, byte(p.id >> 8), byte(p.id), 0, 1}
@@ -57,7 +63,7 @@ func (p *probe) segment(proto byte, size int, addrs []byte) []byte {
 }
 
 // finish computes an L4 checksum.
-func (p *probe) finish(b []byte, at int, proto byte, addrs []byte) {
+func (p *Probe) finish(b []byte, at int, proto byte, addrs []byte) {
 	if at < 0 || at+2 > len(b) {
 		return
 	}
@@ -71,9 +77,9 @@ func (p *probe) finish(b []byte, at int, proto byte, addrs []byte) {
 }
 
 // ipv4 makes the probe a plain packet.
-func (p *probe) ipv4(src, dst netip.Addr, ttl, proto byte) { p.ipv4Of(src, dst, ttl, proto, 32) }
+func (p *Probe) ipv4(src, dst netip.Addr, ttl, proto byte) { p.ipv4Of(src, dst, ttl, proto, 32) }
 
-func (p *probe) ipv4Of(src, dst netip.Addr, ttl, proto byte, size int) {
+func (p *Probe) ipv4Of(src, dst netip.Addr, ttl, proto byte, size int) {
 	addrs := append(src.AsSlice(), dst.AsSlice()...)
 	l4 := p.segment(proto, size, addrs)
 	h := []byte{0x45, 0, 0, 0, byte(p.id >> 8), byte(p.id), 0, 0, ttl, proto, 0, 0}
@@ -84,7 +90,7 @@ func (p *probe) ipv4Of(src, dst netip.Addr, ttl, proto byte, size int) {
 }
 
 // ipv6Of makes the probe a packet with extension headers.
-func (p *probe) ipv6Of(src, dst netip.Addr, ttl byte, first byte, chain []byte, proto byte, size int) {
+func (p *Probe) ipv6Of(src, dst netip.Addr, ttl byte, first byte, chain []byte, proto byte, size int) {
 	addrs := append(src.AsSlice(), dst.AsSlice()...)
 	l4 := p.segment(proto, size, addrs)
 	h := []byte{0x60, 0, 0, 0, 0, 0, first, ttl}
@@ -94,7 +100,7 @@ func (p *probe) ipv6Of(src, dst netip.Addr, ttl byte, first byte, chain []byte, 
 }
 
 // arp makes the probe an ARP request for an address.
-func (p *probe) arp(who netip.Addr) {
+func (p *Probe) arp(who netip.Addr) {
 	b := append([]byte{0, 1, 8, 0, 6, 4, 0, 1}, hostMAC(p.side)...)
 	b = append(append(b, side4(p.side, 2).AsSlice()...), 0, 0, 0, 0, 0, 0)
 	p.link(0x0806, append(b, who.AsSlice()...))
@@ -103,7 +109,7 @@ func (p *probe) arp(who netip.Addr) {
 
 // known reports whether the frames that a probe causes can be attributed to it. Truncated or
 // fragmented probes have their own sources.
-func (p *probe) known() bool {
+func (p *Probe) known() bool {
 	b, end := p.packet(), len(p.frame)-14
 	switch {
 	case len(b) >= 20 && b[0]>>4 == 4:

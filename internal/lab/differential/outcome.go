@@ -1,6 +1,7 @@
-package e2e
+package differential
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -10,7 +11,8 @@ import (
 // emitted is a frame from a router, with its side.
 type emitted struct {
 	side  int
-	bytes string // normalised
+	bytes string // without tags of VLANs and tunnels; normalised
+	outer string // header of a tunnel
 }
 
 // outcome is all frames from a router by the packet that caused them, or untagged.
@@ -18,20 +20,22 @@ type outcome map[uint32]emissions
 
 const untagged = 1<<32 - 1
 
-// outcome returns the received frames, sorted.
-func (c *contender) outcome() outcome {
+// Outcome returns the received frames, sorted.
+func (c *Contender) Outcome() outcome {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := outcome{}
 	for _, a := range c.received {
-		id, is := tagOf(a.frame)
-		if !is {
-			if linkNoise(a.frame) {
+		id, ok := tagOf([]byte(a.bytes))
+		if !ok {
+			if linkNoise([]byte(a.bytes)) {
 				continue
 			}
 			id = untagged
 		}
-		all[id] = append(all[id], emitted{a.side, normal(a.frame)})
+		e := a.emitted
+		e.bytes = normal([]byte(a.bytes))
+		all[id] = append(all[id], e)
 	}
 	for _, o := range all {
 		slices.SortFunc(o, compareOutputs)
@@ -43,14 +47,16 @@ func compareOutputs(a, b emitted) int {
 	if a.side != b.side {
 		return a.side - b.side
 	}
-	return strings.Compare(a.bytes, b.bytes)
+	return cmp.Or(strings.Compare(a.bytes, b.bytes), strings.Compare(a.outer, b.outer))
 }
 
-// linkNoise reports whether a frame is Linux's own: neighbor discovery or multicast reports.
+// linkNoise reports whether a frame is Linux's own: neighbor discovery, multicast reports or LACP.
 func linkNoise(f []byte) bool {
 	switch binary.BigEndian.Uint16(f[12:]) {
 	case 0x0806:
 		return f[14+7] == 1
+	case 0x8809:
+		return true
 	case 0x86dd:
 		return len(f) > 14+40 && (f[14+6] == 0 || f[14+6] == 58 && f[14+40] >= 130)
 	}

@@ -1,4 +1,4 @@
-package e2e
+package differential
 
 import (
 	"encoding/binary"
@@ -194,4 +194,24 @@ func (c *contrast) checksum(f []byte) {
 	if _, _, at := c.segment(); at > 0 && at+2 <= len(f) {
 		f[at], f[at+1] = 0, 0
 	}
+}
+
+// quotedChecksum removes the checksum of an ICMP error, and the L4 checksum of the packet that it quotes.
+func (c *contrast) quotedChecksum(f []byte) {
+	icmp := 14 + 20
+	if c.v6() {
+		icmp = 14 + 40
+	}
+	_, _, at := c.segment()
+	for _, field := range []int{icmp + 2, icmp + 8 + at - 14} {
+		if field+2 <= len(f) {
+			f[field], f[field+1] = 0, 0
+		}
+	}
+}
+
+// errorSource6 removes the source address and the checksum of an ICMPv6 error.
+func errorSource6(f []byte) {
+	clear(f[14+8 : 14+24])
+	clear(f[14+40+2 : 14+40+4])
 }
