@@ -15,8 +15,8 @@ import (
 // logKeys are the keys of log messages, in the order in which a message has them.
 var logKeys = []string{
 	"port", "worker", "gpu", "sa", "policy", // subjects
-	"gateway", "family", "ipv4", "ipv6", "change", "table", // details of a subject
-	"mode", "up", "mtu", "mac", "index", "queues", "sockets", "frames", "free", "withheld", "interface", "routes", "prefixes", "limit", // values
+	"gateway", "family", "ipv4", "ipv6", "change", "table", "request", "uid", "pid", // details of a subject
+	"from", "to", "mode", "up", "mtu", "mac", "index", "queues", "sockets", "frames", "free", "withheld", "interface", "routes", "prefixes", "limit", "duration", // values
 	"err", "reason", "hint",
 }
 

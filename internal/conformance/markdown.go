@@ -19,6 +19,8 @@ fragments byte by byte. "Peers" stands for the behavior of other routers of this
 
 ` + "`TestForwardingEqualsLinux`" + ` (` + "`internal/e2e`" + `) sends 100,000 varied packets through Linux's own forwarding and through warproute, in
 equal networks, and compares all frames that leave. A rule states every known difference; any other fails the test.
+` + "`TestLogicalPortsEqualLinux`" + ` (` + "`internal/e2e/stock`" + `) does so on VLANs, QinQ,
+bonds, VRFs with leaking routes and macvlans, and with routes over GRE and VXLAN, which leave through Linux.
 
 `
 

@@ -64,8 +64,20 @@ func linkRules() []Rule {
 		{
 			Key: "link/vlan", Source: "IEEE 802.1Q, peers", Status: Kept,
 			Says:  "Tagged frames, priority tags (VLAN 0) and QinQ belong to their VLANs",
-			Does:  "Linux's VLAN interfaces of ports are ports, with up to two tags; the router sends priority 0. Frames of other VLANs, and frames with a priority tag on ports without VLANs, are punted to Linux. A tag that the NIC has stripped is invisible (`ethtool -K IFACE rxvlan off` keeps it).",
-			Tests: []string{"dataplane.TestVLANTagsAreRemovedAndAdded", "dataplane.TestSlowPathOfVLANs", "afxdp.TestSteerDecidesOnVLANsAsOnUntagged", "afxdp.TestSteerPassesUnknownVLANs", "internal/e2e/stock.TestVLANsOfPorts", "afxdp.TestSteer/802.1Q tag", "afxdp.TestSteer/802.1ad tag", "internal/e2e.TestForwardingEqualsLinux", "internal/e2e.TestLinuxForwardsPuntedPackets"},
+			Does:  "Linux's VLAN interfaces of ports are ports, with up to two tags; the router sends priority 0. Frames of other VLANs, and frames with a priority tag on ports without VLANs, are punted to Linux. A tag that the NIC has stripped is read from XDP metadata, if the driver reports it; a stripped priority tag on a port without VLANs is ignored. Otherwise it is invisible, which is reported (`ethtool -K IFACE rxvlan off` keeps it).",
+			Tests: []string{"dataplane.TestVLANTagsAreRemovedAndAdded", "dataplane.TestSlowPathOfVLANs", "afxdp.TestSteerDecidesOnVLANsAsOnUntagged", "afxdp.TestSteerPassesUnknownVLANs", "afxdp.TestStrippedTagsAreAsTagsInFrames", "afxdp.TestStrippedTagsWithoutVLANs", "internal/e2e/stock.TestStrippedTagsEqualLinux", "internal/e2e/stock.TestVLANsOfPorts", "internal/e2e/stock.TestLogicalPortsEqualLinux", "afxdp.TestSteer/802.1Q tag", "afxdp.TestSteer/802.1ad tag", "internal/e2e.TestForwardingEqualsLinux", "internal/e2e.TestLinuxForwardsPuntedPackets"},
+		},
+		{
+			Key: "link/bond", Source: "IEEE 802.1AX 5.2.4, peers", Status: Kept,
+			Says:  "Packets of one flow leave by one active member of a bond",
+			Does:  "By the router's own hash of addresses, protocol, ports and SPI, among the members that Linux considers active; `xmit_hash_policy` is not followed.",
+			Tests: []string{"dataplane.TestBondSpreadsFlows", "dataplane.TestBondSpreadsSAs", "dataplane.TestBondReceives", "control/mirror.TestBalancedBond", "internal/e2e/stock.TestBondsAsPorts", "internal/e2e/stock.TestLogicalPortsEqualLinux"},
+		},
+		{
+			Key: "link/macvlan", Source: "RFC 9568, peers", Status: Kept,
+			Says:  "An interface may have further MAC addresses, as virtual routers need them",
+			Does:  "The MAC addresses of macvlan interfaces on a port are the port's. Routes over a macvlan lead over the port, whose own address is the source, also that of ICMP errors. (Linux sends with the MAC address of the macvlan, and ICMPv6 errors about frames to a macvlan in a VRF with its link-local address.)",
+			Tests: []string{"control/mirror.TestMacvlanIsMACOfItsPort", "afxdp.TestSteerTakesFurtherMACs", "internal/e2e/stock.TestBondsThatChange", "internal/e2e/stock.TestLogicalPortsEqualLinux"},
 		},
 		{
 			Key: "link/unfinished-checksums", Source: "peers", Status: Kept,

@@ -61,7 +61,7 @@ func routeRules() []Rule {
 		{
 			Key: "route/types", Source: "ip-route(8)", Status: Kept,
 			Says:  "Linux's routes keep their meaning: types, metrics, multipath, next-hop objects",
-			Does:  "Mirrored by netlink. Policy rules, other tables, local prefixes, and routes by type of service or source are not mirrored; the router warns about them.",
+			Does:  "Mirrored by netlink. Policy rules other than by ingress interface, their tables, local prefixes, and routes by type of service or source are not mirrored; the router warns about them.",
 			Tests: []string{"control/mirror.TestRoutes", "control/mirror.TestNexthopObjects", "control/mirror.TestRandomChanges", "control/mirror.TestExpiredRoutesAreDeleted", "control/mirror.TestPathsWithoutLinkAddressesAreDead", "control/mirror.TestStatusWarnsOfUnsupportedRoutes", "internal/e2e.TestForwardingEqualsLinux"},
 		},
 		{
@@ -73,8 +73,8 @@ func routeRules() []Rule {
 		{
 			Key: "route/elsewhere", Source: "peers", Status: Departs,
 			Says:  "A route may use any interface",
-			Does:  "An interface that is no port is out of reach of AF_XDP: the engine drops, and the worker passes the packet to Linux if it forwards on the interface, with TTL, DF and errors as with Linux alone. A worker that also has packets between ports spends a share of its time on that. Without forwarding in Linux, and on gateways by default: dropped silently and counted.",
-			Tests: []string{"dataplane.TestPacketsExitByLinux", "dataplane.TestTimeForLinuxIsLimited", "dataplane.TestProtectedPacketsDoNotExit", "internal/e2e.TestExitsEqualLinux", "internal/e2e.TestTransfersThroughExits", "internal/e2e.TestExitFollowsLinux", "internal/e2e.TestGatewaysExitNothingProtected"},
+			Does:  "An interface that is no port is out of reach of AF_XDP: the engine drops, and the worker passes the packet to Linux if it forwards on the interface, with TTL, DF and errors as with Linux alone. A worker that also has packets between ports spends a share of its time on that. ICMP errors of the router itself do not leave by such an interface; those of Linux quote completed L4 checksums, and ICMPv6 ones have the address of the egress port. Without forwarding in Linux, and on gateways by default: dropped silently and counted.",
+			Tests: []string{"dataplane.TestPacketsExitByLinux", "dataplane.TestTimeForLinuxIsLimited", "dataplane.TestProtectedPacketsDoNotExit", "internal/e2e.TestExitsEqualLinux", "internal/e2e.TestTransfersThroughExits", "internal/e2e.TestExitFollowsLinux", "internal/e2e/stock.TestLogicalPortsEqualLinux", "internal/e2e.TestGatewaysExitNothingProtected"},
 			Cases: all(drop(batch.NoPort), nil, Case{Name: "IPv4", Frame: to4("10.10.0.1")}, Case{Name: "IPv6", Frame: to6("fd0a::1")}),
 		},
 		{
@@ -132,11 +132,11 @@ func routeRules() []Rule {
 			Tests: []string{"control/mirror.TestRoutes/IPv4 via IPv6"},
 		},
 		{
-			Key: "route/vrf", Source: "peers", Status: Departs,
+			Key: "route/vrf", Source: "peers", Status: Kept,
 			Says: "An interface may have its own routing table (VRF)",
-			Does: "Only the main table of a network namespace is mirrored; run one router per namespace instead. To keep VRFs apart, a router does not start on a port in a VRF, and pauses a port that joins one: nothing leaves by it, and Linux receives its frames.",
-			Tests: []string{"control/mirror.TestRoutes/other tables and link-local prefixes are not followed", "control/mirror.TestPortInVRFIsPaused", "control/mirror.TestStartRefusesPortInVRF",
-				"afxdp.TestPauseAndResume", "control/doctor.TestLinkChecks/in a VRF"},
+			Does: "Packets of a port in a VRF of Linux are looked up in its table alone; routes may lead to ports of other VRFs. Without a route there, Linux continues with table main, and the router drops as no_route. An address that is local in any VRF is punted to Linux, which forwards it where it is not local only if its forwarding is on. A gateway does not start on a port in a VRF, and pauses a port that joins one.",
+			Tests: []string{"control/mirror.TestVRFs", "control/mirror.TestPortIsClosedUntilItsTableIsRead", "dataplane/cpu.TestPacketsAreLookedUpInTheVRFOfTheirPort", "dataplane/gpu.TestKernelCodeAgreesOnVRFs",
+				"dataplane/gpu.TestKernelCodeAgreesOnLogicalPorts", "control/mirror.TestPortInVRFIsPaused", "control/mirror.TestStartRefusesPortInVRF", "afxdp.TestPauseAndResume", "control/doctor.TestLinkChecks/in a VRF", "internal/e2e/stock.TestLogicalPortsEqualLinux"},
 		},
 		{
 			Key: "route/filter", Source: "RFC 1812 5.3.9, peers", Status: Departs,

@@ -17,6 +17,7 @@ var answers = []struct {
 	of      string
 }{
 	{"warproute show ports", true, "control/status.Port"},
+	{"warproute show interfaces", true, "control/status.Interface"},
 	{"warproute show engine", false, "control/status.Engine"},
 	{"warproute show latency", true, "control/status.Latency"},
 	{"warproute show lanes", true, "control/status.Lane"},
@@ -29,6 +30,7 @@ var answers = []struct {
 	{"warproute top", false, "control/status.Top"},
 	{"warproute trace", true, "control/status.Trace"},
 	{"warproute reload", false, "control/status.Reload"},
+	{"warproute upgrade", false, "control/status.Upgrade"},
 	{"warproute-bench load", true, "bench/testbed.LoadResult"},
 	{"warproute-bench express", true, "bench/ipsec.ExpressResult"},
 	{"warproute-bench choice", true, "bench/ipsec.ChoiceResult"},
