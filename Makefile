@@ -18,9 +18,11 @@ NET_NEEDS  := ip:iproute2 nstat:iproute2 iperf3:iperf3 ping:iputils-ping ethtool
 	nft:nftables iptables-legacy:iptables traceroute:traceroute tracepath:iputils-tracepath mtr:mtr-tiny
 PEER_NEEDS := /usr/lib/python3/dist-packages/scapy:python3-scapy /usr/lib/python3/dist-packages/cryptography:python3-cryptography tshark:tshark tcpdump:tcpdump
 MONITORING_NEEDS := promtool:prometheus chromium:chromium /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf:fonts-dejavu-core
-BGP_NEEDS  := bird:bird2 birdc:bird2 /usr/lib/frr/bgpd:frr
+ROUTING_NEEDS := bird:bird2 birdc:bird2 /usr/lib/frr/bgpd:frr keepalived:keepalived
 VM_NEEDS   := linux.uml:user-mode-linux /lib/systemd/systemd:systemd modprobe:kmod xz:xz-utils qemu-system-x86_64:qemu-system-x86 /usr/lib/qemu/virtiofsd:qemu-system-common \
-	/usr/lib/ipsec/charon:strongswan-charon swanctl:strongswan-swanctl /usr/lib/ipsec/plugins/libstrongswan-openssl.so:libstrongswan-standard-plugins
+	/usr/lib/ipsec/charon:strongswan-charon swanctl:strongswan-swanctl /usr/lib/ipsec/plugins/libstrongswan-openssl.so:libstrongswan-standard-plugins \
+	udevadm:udev
+HOWTO_NEEDS := promtool:prometheus /usr/sbin/charon-systemd:charon-systemd
 GEN_NEEDS  := clang-19:clang-19 llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev
 
 E2E := ./internal/e2e/...
@@ -47,9 +49,13 @@ check: ## run format, vet, staticcheck and house rules, in seconds
 	go tool staticcheck ./...
 	go test ./internal/arch
 
-# End-to-end tests measure time and run alone. Allocation tests run without the race detector.
+# Tests run with the race detector, end-to-end tests alone, because they measure time. Packages whose tests do less with
+# the detector, or nothing for it, and tests of allocations run without it (internal/arch checks the lists).
+PLAIN := lookup lookup/trie ipsec ipsec/policy bench/ipsec control/xfrm dataplane/cpu dataplane/esp dataplane/lane dataplane/gpu/choice internal/prefetch internal/lab/...
+PLAIN_TESTS := Alloc|^TestRemovedKeysAreErasedFromMemory$$|^TestManyVRFs$$
+
 test: ## run all tests; needs root
-	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS) $(PEER_NEEDS) $(BGP_NEEDS) $(VM_NEEDS) $(GEN_NEEDS) $(MONITORING_NEEDS)
+	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS) $(PEER_NEEDS) $(ROUTING_NEEDS) $(VM_NEEDS) $(GEN_NEEDS) $(MONITORING_NEEDS)
 	scripts/kernel.sh out/kernel
 	scripts/nics.sh out/nics 7
 	scripts/words.sh
@@ -57,9 +63,10 @@ test: ## run all tests; needs root
 	go vet ./...
 	go vet -tags gpu $(addprefix ./,$(GPU_TESTS))
 	go tool staticcheck ./...
-	go test $$(go list ./... | grep -v internal/e2e)
-	CGO_ENABLED=1 go test -race $$(go list ./... | grep -v -e internal/e2e -e internal/lab/ -e gpu/choice) # the lab's guests are kernels, gpu/choice has no goroutines
-	CGO_ENABLED=1 go test -race -count=1 -p 1 $(E2E) # what it tests is built by it, so no earlier result counts
+	go test -timeout 20m $(addprefix ./,$(PLAIN))
+	go test -run '$(PLAIN_TESTS)' $$(grep -rlE 'AllocsPerRun|go:build !race|race.Enabled' --include=*_test.go . | xargs dirname | grep -v internal/e2e | sort -u)
+	CGO_ENABLED=1 go test -race -timeout 20m $$(go list ./... | grep -v -e internal/e2e -e internal/lab/ -e gpu/choice)
+	CGO_ENABLED=1 go test -race -count=1 -p 1 -timeout 20m $(E2E) # what it tests is built by it, so no earlier result counts
 
 # Go runs one target at a time, on all cores.
 TIME := 10s
@@ -81,9 +88,13 @@ test-gpu: gpu-tests ## run the GPU tests; needs an NVIDIA GPU and its driver
 sanitize: gpu-tests ## run kernels under compute-sanitizer; needs an NVIDIA GPU and the CUDA toolkit
 	scripts/sanitize.sh out
 
-test-scale: ## test 1,000,000 routes by BGP, and 100,000 that flap under load, in minutes; needs root
-	scripts/need.sh $(NET_NEEDS) $(BGP_NEEDS)
-	WARPROUTE_SCALE=full go test -count=1 -timeout 30m -v -run 'TestBGPInstallsAFullTable|TestFlapping' ./internal/e2e
+test-scale: ## test full tables, 100,000 packets on each kind of logical ports, and all labs of documents, in minutes; needs root
+	scripts/need.sh $(NET_NEEDS) $(ROUTING_NEEDS) $(VM_NEEDS) $(HOWTO_NEEDS)
+	scripts/kernel.sh out/kernel
+	WARPROUTE_SCALE=full go test -count=1 -timeout 30m -v -run 'TestBGPInstallsAFullTable|TestFlapping|TestKeepalived' ./internal/e2e
+	WARPROUTE_SCALE=full go test -count=1 -timeout 0 -v -run 'TestLogicalPortsEqualLinux|TestFRRWith' ./internal/e2e/stock
+	WARPROUTE_SCALE=full go test -count=1 -timeout 60m -v -run 'HowTos?$$' ./internal/e2e/systemd
+	WARPROUTE_SCALE=full go test -count=1 -timeout 30m -v ./internal/e2e/scaleout
 
 # `make test` includes 10 seconds of it.
 soak: TIME := 10m
