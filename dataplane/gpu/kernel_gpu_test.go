@@ -111,8 +111,8 @@ func TestGPUParksUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	parks := 0
-	for start := time.Now(); time.Since(start) < 3*time.Second; time.Sleep(5 * time.Millisecond) {
+	parks, start := 0, time.Now() // with 64 workers on 16 cores, each change takes a tenth of a second
+	for ; parks < 20 && time.Since(start) < 20*time.Second; time.Sleep(5 * time.Millisecond) {
 		if !d.State().Parked {
 			if parked, err := d.kernel.park(time.Second); err != nil {
 				t.Fatal(err)
