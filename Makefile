@@ -54,6 +54,11 @@ check: ## run format, vet, staticcheck and house rules, in seconds
 PLAIN := lookup lookup/trie ipsec ipsec/policy bench/ipsec control/xfrm dataplane/cpu dataplane/esp dataplane/lane dataplane/gpu/choice internal/prefetch internal/lab/...
 PLAIN_TESTS := Alloc|^TestRemovedKeysAreErasedFromMemory$$|^TestManyVRFs$$
 
+# On a machine that other programs use, a test may be late once. Up to three tests that failed are run again, alone and
+# once; not after a data race. The output shows both runs.
+GOTEST = go tool gotestsum --format standard-quiet --no-color --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race \
+	--packages="$(1)" -- -timeout 20m
+
 test: ## run all tests; needs root
 	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS) $(PEER_NEEDS) $(ROUTING_NEEDS) $(VM_NEEDS) $(GEN_NEEDS) $(MONITORING_NEEDS)
 	scripts/kernel.sh out/kernel
@@ -63,10 +68,10 @@ test: ## run all tests; needs root
 	go vet ./...
 	go vet -tags gpu $(addprefix ./,$(GPU_TESTS))
 	go tool staticcheck ./...
-	go test -timeout 20m $(addprefix ./,$(PLAIN))
-	go test -run '$(PLAIN_TESTS)' $$(grep -rlE 'AllocsPerRun|go:build !race|race.Enabled' --include=*_test.go . | xargs dirname | grep -v internal/e2e | sort -u)
-	CGO_ENABLED=1 go test -race -timeout 20m $$(go list ./... | grep -v -e internal/e2e -e internal/lab/ -e gpu/choice)
-	CGO_ENABLED=1 go test -race -count=1 -p 1 -timeout 20m $(E2E) # what it tests is built by it, so no earlier result counts
+	$(call GOTEST,$(addprefix ./,$(PLAIN)))
+	$(call GOTEST,$$(grep -rlE 'AllocsPerRun|go:build !race|race.Enabled' --include=*_test.go . | xargs dirname | grep -v internal/e2e | sort -u | xargs)) -run '$(PLAIN_TESTS)'
+	CGO_ENABLED=1 $(call GOTEST,$$(go list ./... | grep -v -e internal/e2e -e internal/lab/ -e gpu/choice | xargs)) -race
+	CGO_ENABLED=1 $(call GOTEST,$(E2E)) -race -count=1 -p 1 # what it tests is built by it, so no earlier result counts
 
 # Go runs one target at a time, on all cores.
 TIME := 10s
