@@ -76,6 +76,12 @@ func (w *worker) chunkFor(lane int) *batch.Chunk {
 	return w.free[len(w.free)-1]
 }
 
+// ready reports whether the engine takes a chunk of a lane now. Only the last lane waits for the engine: packets with a
+// deadline are in those before it.
+func (w *worker) ready(lane int) bool {
+	return w.pressure == nil || lane < len(w.lanes)-1 || w.pressure.Ready(uint8(lane))
+}
+
 // submit gives a chunk of a lane, the last free one, to the engine.
 func (w *worker) submit(lane int, c *batch.Chunk) {
 	l := &w.lanes[lane]

@@ -37,3 +37,10 @@ type Engine interface {
 	// verdict batch.Lost. It does not block.
 	Quiesced() bool
 }
+
+// Backpressure is implemented by engines for which waiting can be better than taking another chunk.
+type Backpressure interface {
+	// Ready reports whether to submit a chunk of a lane now. It may be false only while the engine has chunks of
+	// the worker, so a later call of Done makes it true.
+	Ready(lane uint8) bool
+}

@@ -95,7 +95,7 @@ func (w *worker) submitFrom(lane int, now time.Duration) bool {
 		return false
 	}
 	c := w.chunkFor(lane)
-	if c == nil {
+	if c == nil || !w.ready(lane) {
 		return false
 	}
 	c.N, c.Retried, c.Received = 0, 0, now

@@ -158,6 +158,7 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 	w.stats.frames = int64(wc.Memory.Frames())
 	w.stats.free.Store(int64(w.pool.Len()))
 	w.slow.engine, _ = wc.Engine.(ReassembledEngine)
+	w.pressure, _ = wc.Engine.(Backpressure)
 	w.slow.maxLen = umem.MaxMTU
 	if wc.Memory.Large() > 0 {
 		w.slow.maxLen = umem.MaxLargeMTU

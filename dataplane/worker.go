@@ -40,6 +40,7 @@ type worker struct {
 	open     []uint16     // their numbers
 	chunkLen int          // packets that a chunk holds
 	engine   Engine
+	pressure Backpressure // the engine, nil if it does not implement it
 	lanes    []laneState
 	reserved int    // chunks of each lane that no other takes
 	inFlight int    // chunks of all lanes that the engine has

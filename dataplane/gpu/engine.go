@@ -131,12 +131,23 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	}
 }
 
+// Ready implements dataplane.Backpressure. A gateway's worker waits for slots while the GPU has chunks of it: encryption
+// on the CPU takes longer than the wait, and meanwhile the worker would submit nothing to the GPU.
+func (e *Engine) Ready(lane uint8) bool {
+	const shared = 2 // other workers may find the same slots free
+	switch {
+	case e.ipsec == nil, e.onGPU.Load() == 0, e.late, e.pool.free(e.reserved[lane]) >= shared*e.tiling.least(e.ipsec.packets):
+		return true
+	}
+	return e.chooser != nil && e.chooser.Usual() == choice.CPU || !e.usable()
+}
+
 // place takes slots for a chunk, or returns why the CPU executes it.
 func (e *Engine) place(f *flight) Placement {
 	if p := e.choose(f); p != ExecutedOnGPU {
 		return p
 	}
-	want, least := e.tiling.tiles(f.chunk, e.ipsec != nil, len(e.inFlight) == 1, e.pool.free())
+	want, least := e.tiling.tiles(f.chunk, e.ipsec != nil, len(e.inFlight) == 1, e.pool.free(e.reserved[f.chunk.Lane]))
 	slots := e.pool.take(f.slots[:0], int(e.number), want, e.reserved[f.chunk.Lane])
 	if len(slots) < least {
 		e.pool.put(slots)

@@ -124,10 +124,10 @@ func (p *slotPool) put(slots []uint16) {
 	}
 }
 
-// free returns the number of free slots.
-func (p *slotPool) free() (n int) {
+// free returns the number of free slots, without the first reserved ones of each word.
+func (p *slotPool) free(reserved int) (n int) {
 	for i := range p.words {
-		n += bits.OnesCount64(p.words[i].free.Load())
+		n += bits.OnesCount64(p.words[i].free.Load() >> reserved)
 	}
 	return n
 }

@@ -13,7 +13,7 @@ import (
 func TestSlotsAreTakenLowestFirst(t *testing.T) {
 	p := newSlotPool(130) // three words
 	p.open()
-	if n := p.free(); n != 130 || p.highest() != 0 {
+	if n := p.free(0); n != 130 || p.highest() != 0 {
 		t.Errorf("%d slots are free, the highest in use is %d", n, p.highest())
 	}
 	for _, c := range []struct {
@@ -33,8 +33,8 @@ func TestSlotsAreTakenLowestFirst(t *testing.T) {
 	if p.highest() != 15 {
 		t.Errorf("the highest slot in use is %d, want 14", p.highest()-1)
 	}
-	if got := p.take(nil, 0, 1000, 0); len(got) != 130-10 || p.free() != 0 {
-		t.Errorf("%d slots of the rest, %d are free", len(got), p.free())
+	if got := p.take(nil, 0, 1000, 0); len(got) != 130-10 || p.free(0) != 0 {
+		t.Errorf("%d slots of the rest, %d are free", len(got), p.free(0))
 	}
 	p.put([]uint16{6, 129, 1})
 	if got := p.take(nil, 0, 9, 0); !slices.Equal(got, []uint16{6, 129, 1}) {
@@ -87,8 +87,8 @@ func TestSlotsHaveOneOwner(t *testing.T) {
 		runtime.Gosched()
 	}
 	workers.Wait()
-	if p.free() != slots {
-		t.Errorf("%d of %d slots are free in the end", p.free(), slots)
+	if p.free(0) != slots {
+		t.Errorf("%d of %d slots are free in the end", p.free(0), slots)
 	}
 }
 

@@ -43,7 +43,7 @@ func (o Options) tiling(batches, slots int) tiling {
 // tiles returns the number of slots to take for a chunk, of which some are free, and the least that it needs.
 func (t *tiling) tiles(c *batch.Chunk, secured, idle bool, free int) (want, least int) {
 	n := c.N
-	least = (n + t.batches*batchFrames - 1) / (t.batches * batchFrames)
+	least = t.least(n)
 	plain, inlined := t.plainTile, (n+inlineFrames-1)/inlineFrames
 	if idle {
 		plain = t.idleTile
@@ -63,6 +63,9 @@ func (t *tiling) tiles(c *batch.Chunk, secured, idle bool, free int) (want, leas
 	}
 	return max(min(want, maxTiles), least), least
 }
+
+// least returns the number of slots that n packets need at least.
+func (t *tiling) least(n int) int { return (n + t.batches*batchFrames - 1) / (t.batches * batchFrames) }
 
 // securedTiles returns the number of tiles of n packets of ESP, for warp batches of some bytes.
 func (t *tiling) securedTiles(n, bytes, batch int) int {

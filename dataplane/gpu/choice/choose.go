@@ -100,6 +100,9 @@ func (c *Chooser) Choose(w Work, at Situation) Choice {
 	return choice
 }
 
+// Usual returns the engine that executes most chunks of the present load sooner.
+func (c *Chooser) Usual() Engine { return c.traffic.usual }
+
 // MustWake reports whether a parked GPU is needed, for the load or for a chunk that was just chosen.
 func (c *Chooser) MustWake(choice *Choice) bool {
 	return choice.onCPU > wakeShare*float64(window) || c.Load.MustWake(choice.submitted)

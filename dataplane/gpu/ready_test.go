@@ -1,0 +1,74 @@
+package gpu
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/dataplane/gpu/choice"
+)
+
+// TestGatewayWaitsForSlots: while the GPU has a chunk of the worker and no free slot, unless the GPU is out of use, or
+// the CPU is the usual engine.
+func TestGatewayWaitsForSlots(t *testing.T) {
+	r := newPassesRig(t, 1, 2)
+	expect := func(what string, want bool) {
+		t.Helper()
+		if got := r.e.Ready(0); got != want {
+			t.Errorf("%s: ready: %v", what, got)
+		}
+	}
+	expect("at the start", true)
+	f := r.submit(0, true)
+	expect("without a free slot", false)
+	r.e.chooser = choice.New()
+	expect("with the CPU as the usual engine", true)
+	r.e.chooser = nil
+	r.finish(f, forHost)
+	r.e.Done(r.chunks[0])
+	expect("in the second pass", false)
+	r.finish(&r.e.inFlight[0], forHost)
+	if !r.e.Done(r.chunks[0]) {
+		t.Fatal("the chunk is not done")
+	}
+	expect("with a free slot", true)
+
+	taken := r.e.pool.take(nil, 0, 1, 0)
+	expect("with the only slot in use by another worker", true)
+	r.e.pool.put(taken)
+	r.submit(1, true)
+	r.e.state.fail(errors.New("for the test"))
+	expect("after a failure", true)
+	await(r.e, r.chunks[1])
+}
+
+// TestReservedSlotsAreNotReady: a chunk of bulk waits although slots of express are free.
+func TestReservedSlotsAreNotReady(t *testing.T) {
+	r := newPassesRig(t, 4, 2)
+	r.e.reserved = r.e.pool.reserved([]int{75, 25})
+	f := r.submit(0, true)
+	if f.tiles != 1 || !r.e.Ready(0) {
+		t.Errorf("%d tiles, ready %v", f.tiles, r.e.Ready(0))
+	}
+	taken := r.e.pool.take(nil, 0, 4, r.e.reserved[1])
+	if r.e.Ready(1) || !r.e.Ready(0) {
+		t.Errorf("ready for bulk: %v, for express: %v", r.e.Ready(1), r.e.Ready(0))
+	}
+	r.e.pool.put(taken)
+	r.finish(f, forHost)
+	r.e.Done(r.chunks[0])
+	r.finish(&r.e.inFlight[0], forHost)
+	r.e.Done(r.chunks[0])
+}
+
+// TestPlainChunksDoNotWaitForSlots: idle cores forward what the GPU has no slot for.
+func TestPlainChunksDoNotWaitForSlots(t *testing.T) {
+	e, blocks, chunks := newRig(t, 1, time.Minute)
+	blocks[0].hang.Store(true)
+	e.Submit(droppedChunk(chunks[0], maxChunk))
+	if e.pool.free(0) != 0 || !e.Ready(0) {
+		t.Errorf("%d slots are free, ready: %v", e.pool.free(0), e.Ready(0))
+	}
+	blocks[0].hang.Store(false)
+	await(e, chunks[0])
+}
