@@ -84,7 +84,7 @@ func (q *laneQueue) take(c *batch.Chunk, limit, bytes int) (limited bool) {
 	for taken < q.n && c.N < limit {
 		f := q.ring[q.first]
 		if size += int(f.Len); bytes > 0 && size > bytes && c.N > 0 {
-			limited = true
+			limited, c.Full = true, true
 			break
 		}
 		c.In[c.N] = f
@@ -92,6 +92,7 @@ func (q *laneQueue) take(c *batch.Chunk, limit, bytes int) (limited bool) {
 		taken++
 		q.first = (q.first + 1) & (len(q.ring) - 1)
 	}
+	c.Full = c.Full || c.N >= limit
 	q.n -= taken
 	q.arrivals.remove(taken)
 	return limited

@@ -31,7 +31,7 @@ func (w *worker) receive(now time.Duration) bool {
 		return false
 	}
 	c := w.free[len(w.free)-1]
-	c.N, c.Retried, c.Received = 0, 0, now
+	c.N, c.Retried, c.Received, c.Full = 0, 0, now, false
 	w.expireFragments(now)
 	if g := w.fib.Changes(); w.pending.due(g, now) {
 		w.pending.retry(c, g, now, w.handleExpired)
@@ -82,7 +82,7 @@ func (w *worker) fill(c *batch.Chunk) {
 			}
 			c.N += n
 		}
-		if c.N == before || c.N == full || batch.Clock()-c.Received >= rx.maxDelay {
+		if c.Full = c.N == full || rx.maxBytes > 0 && rx.room(c.N, bytes) == 0; c.N == before || c.N == full || batch.Clock()-c.Received >= rx.maxDelay {
 			break
 		}
 	}

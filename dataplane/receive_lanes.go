@@ -98,7 +98,7 @@ func (w *worker) submitFrom(lane int, now time.Duration) bool {
 	if c == nil || !w.ready(lane) {
 		return false
 	}
-	c.N, c.Retried, c.Received = 0, 0, now
+	c.N, c.Retried, c.Received, c.Full = 0, 0, now, false
 	if retry {
 		w.pending.retry(c, changes, now, w.handleExpired)
 		w.drops.flush(w.counters)

@@ -63,7 +63,7 @@ func (e *Engine) work(f *flight) choice.Work {
 			f.bytes += int(c.In[i].Len)
 		}
 	}
-	return choice.Work{Packets: c.N, Bytes: f.bytes, Class: e.class}
+	return choice.Work{Packets: c.N, Bytes: f.bytes, Class: e.class, Full: c.Full}
 }
 
 // situation describes the worker and the GPU, which has a state.

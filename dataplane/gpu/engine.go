@@ -139,7 +139,7 @@ func (e *Engine) Ready(lane uint8) bool {
 	case e.ipsec == nil, e.onGPU.Load() == 0, e.late, e.pool.free(e.reserved[lane]) >= shared*e.tiling.least(e.ipsec.packets):
 		return true
 	}
-	return e.chooser != nil && e.chooser.Usual() == choice.CPU || !e.usable()
+	return !e.usable() || e.chooser != nil && !e.chooser.Waits(lane, batch.Clock())
 }
 
 // place takes slots for a chunk, or returns why the CPU executes it.

@@ -71,7 +71,7 @@ type Choice struct {
 func (c *Chooser) Choose(w Work, at Situation) Choice {
 	x := terms{1, float64(w.Packets), float64(w.Bytes), float64(at.Backlog)}
 	onCPU, onGPU := c.engine[CPU][w.Class].cost(&x), c.engine[GPU][w.Class].cost(&x)
-	c.count(w.Class, &x, &at)
+	c.count(&w, &x, &at)
 	choice := Choice{Engine: CPU, lane: at.Lane, x: x, submitted: at.Now, predicted: onCPU, onCPU: onCPU}
 	switch at.GPU {
 	case Full:
@@ -100,8 +100,18 @@ func (c *Chooser) Choose(w Work, at Situation) Choice {
 	return choice
 }
 
-// Usual returns the engine that executes most chunks of the present load sooner.
-func (c *Chooser) Usual() Engine { return c.traffic.usual }
+// Waits reports whether the worker waits now for a GPU that has no free slot for a chunk of a lane: if the GPU is the
+// usual engine, and does not stand still. The next call of Choose ends the wait.
+func (c *Chooser) Waits(lane uint8, now time.Duration) bool {
+	t := &c.traffic
+	if _, stalled := c.lanes[lane].earlier(now); t.usual == CPU || stalled > 0 {
+		return false
+	}
+	if !t.waiting {
+		t.waiting, t.waitingSince = true, now
+	}
+	return true
+}
 
 // MustWake reports whether a parked GPU is needed, for the load or for a chunk that was just chosen.
 func (c *Chooser) MustWake(choice *Choice) bool {

@@ -3,6 +3,7 @@
 //
 //	Chooser   chooses for each chunk, and learns from it                        (choose.go, observe.go)
 //	traffic   decides which engine serves the current traffic sooner           (traffic.go)
+//	limit     measures the GPU while the worker waits for it                   (limit.go)
 //	estimate  learns the cost of chunks of a class on an engine                (estimate.go)
 //	Load      share of a core that the CPU engine would need, for parking      (load.go)
 //	Accuracy  predicted and measured times, for operators                      (accuracy.go)
@@ -65,6 +66,7 @@ const (
 type Work struct {
 	Packets, Bytes int
 	Class          Class
+	Full           bool // more packets may be waiting
 }
 
 // Situation describes the worker and its GPU at the submission of a chunk.

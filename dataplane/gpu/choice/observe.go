@@ -36,7 +36,7 @@ func (c *Chooser) FinishGPU(choice *Choice, class Class, unfinished, seen, now t
 	l := &c.lanes[choice.lane]
 	l.inFlight--
 	l.done = max(l.done, seen)
-	if took > float64(window) {
+	if took > float64(window) && took > overdueTimes*choice.predicted {
 		c.traffic.broken = true
 	}
 }

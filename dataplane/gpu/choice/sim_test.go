@@ -48,6 +48,7 @@ type simFlight struct {
 // policy chooses the engines of a simulation.
 type policy interface {
 	choose(w Work, at Situation, inFlight int) Choice
+	waits(now time.Duration) bool // for a full GPU
 	finishCPU(c *Choice, w Work, now time.Duration)
 	block(c *Choice, d time.Duration)
 	finishGPU(c *Choice, w Work, unfinished, seen, now time.Duration)
@@ -56,6 +57,7 @@ type policy interface {
 type learned struct{ *Chooser }
 
 func (l learned) choose(w Work, at Situation, _ int) Choice      { return l.Choose(w, at) }
+func (l learned) waits(now time.Duration) bool                   { return l.Waits(0, now) }
 func (l learned) finishCPU(c *Choice, w Work, now time.Duration) { l.FinishCPU(c, w.Class, now) }
 func (l learned) block(c *Choice, d time.Duration)               { l.Block(c, d) }
 func (l learned) finishGPU(c *Choice, w Work, unfinished, seen, now time.Duration) {
@@ -71,6 +73,7 @@ func (t threshold) choose(w Work, at Situation, inFlight int) Choice {
 	}
 	return Choice{Engine: GPU}
 }
+func (threshold) waits(time.Duration) bool                                             { return false }
 func (threshold) finishCPU(*Choice, Work, time.Duration)                               {}
 func (threshold) block(*Choice, time.Duration)                                         {}
 func (threshold) finishGPU(*Choice, Work, time.Duration, time.Duration, time.Duration) {}
@@ -145,7 +148,7 @@ func (s *simulation) iterate() {
 	start, busy := s.now, false
 	s.spend(simLoop)
 	s.arrive()
-	if len(s.ring) > 0 && len(s.flights) < simChunks {
+	if len(s.ring) > 0 && len(s.flights) < simChunks && !s.waits() {
 		busy = true
 		s.submit()
 	}
@@ -167,6 +170,11 @@ func (s *simulation) iterate() {
 	s.idle += s.now - start
 }
 
+// waits reports whether the worker waits for the GPU, as one of a gateway does: it is full, and has chunks of the worker.
+func (s *simulation) waits() bool {
+	return s.class != Forward && s.backlog() > simFull && s.policy.waits(s.clock())
+}
+
 // arrive adds the bursts that have arrived to the ring. Packets that do not fit are lost.
 func (s *simulation) arrive() {
 	for n := max(1, s.burst); s.next <= s.now; s.next += s.arrivals.ExpFloat64() / s.rate * float64(n) {
@@ -182,7 +190,7 @@ func (s *simulation) submit() {
 	f := &simFlight{packets: slices.Clone(s.ring[:min(len(s.ring), simMaxPackets)])}
 	n := len(f.packets)
 	s.ring = append(s.ring[:0], s.ring[n:]...)
-	f.work = Work{Packets: n, Class: s.class}
+	f.work = Work{Packets: n, Class: s.class, Full: n == simMaxPackets}
 	for _, p := range f.packets {
 		f.work.Bytes += p.bytes
 	}

@@ -16,12 +16,18 @@ type traffic struct {
 	usual   Engine
 	port    estimate // receiving and transmitting
 	largest float64  // packets of the largest chunk since the start
+	limit   limit
+
+	waiting      bool // for a slot of the GPU
+	waitingSince time.Duration
 
 	// The current window.
 	begin, idle     time.Duration
 	chunks, count   float64 // chunks and their packets
+	full            float64 // of these packets, those of full chunks
+	waited          float64 // nanoseconds, for slots
 	single, squares float64 // packets and squares of the packets of chunks behind few others
-	size, waiting   float64 // bytes of the chunks, and the GPU's backlog in bytes
+	size, queued    float64 // bytes of the chunks, and the GPU's backlog in bytes
 	blocked         float64 // nanoseconds in an engine
 	broken          bool    // the worker could not receive for some time
 
@@ -31,20 +37,24 @@ type traffic struct {
 	packets   float64 // of a packet's chunk, behind few others
 	backlog   float64 // bytes
 	busy      float64 // share of time
-	saturated bool    // the last window had full chunks only, and no idle time
+	saturated bool    // nine of ten packets of the last window were in full chunks, and no idle time but for waiting
 }
 
 func newTraffic() traffic { return traffic{port: newEstimate(priorPort)} }
 
 // count adds a chunk to the traffic.
-func (c *Chooser) count(class Class, x *terms, at *Situation) {
+func (c *Chooser) count(w *Work, x *terms, at *Situation) {
 	t := &c.traffic
+	if t.waiting {
+		t.waiting = false
+		t.waited += float64(at.Now - max(t.waitingSince, t.begin))
+	}
 	switch {
 	case t.broken:
 		t.restart(at)
 	case at.Now-t.begin >= window:
 		if t.chunks > 0 {
-			c.endWindow(class, at)
+			c.endWindow(w.Class, at)
 		}
 		t.restart(at)
 	}
@@ -54,13 +64,17 @@ func (c *Chooser) count(class Class, x *terms, at *Situation) {
 		t.single += x[packets]
 		t.squares += x[packets] * x[packets]
 	}
+	if w.Full {
+		t.full += x[packets]
+	}
 	t.size += x[bytes]
-	t.waiting += x[backlog]
+	t.queued += x[backlog]
 	t.largest = max(t.largest, x[packets])
 }
 
 func (t *traffic) restart(at *Situation) {
-	t.begin, t.idle, t.chunks, t.count, t.single, t.squares, t.size, t.waiting, t.blocked, t.broken = at.Now, at.Idle, 0, 0, 0, 0, 0, 0, 0, false
+	t.begin, t.idle, t.chunks, t.count, t.full, t.waited = at.Now, at.Idle, 0, 0, 0, 0
+	t.single, t.squares, t.size, t.queued, t.blocked, t.broken = 0, 0, 0, 0, 0, false
 }
 
 // endWindow updates the means, the cost of receiving and transmitting, the usual engine and the load.
@@ -69,11 +83,13 @@ func (c *Chooser) endWindow(class Class, at *Situation) {
 	length := float64(at.Now - t.begin)
 	n := max(t.count, 1)
 	mean := func(old *float64, v float64) { *old += (v - *old) / 2 }
+	waited := t.waited > length/2
+	t.limit.observe(t.usual, length, n, waited)
 	t.saturated = false
 	if t.idle >= 0 && at.Idle >= t.idle {
 		busy := max(0, 1-float64(at.Idle-t.idle)/length)
 		mean(&t.busy, busy)
-		t.saturated = busy > 0.98 && t.largest >= 64 && n/t.chunks > 0.95*t.largest
+		t.saturated = (busy > 0.98 || waited) && t.full > 0.9*t.count
 		if length < 2*float64(window) {
 			other := max(0, busy*length-t.blocked)
 			t.port.observe(&terms{t.chunks, t.count, t.size, 0}, other, other, t.begin, at.Now)
@@ -82,7 +98,7 @@ func (c *Chooser) endWindow(class Class, at *Situation) {
 	mean(&t.rate, t.count/length)
 	mean(&t.bytes, t.size/n)
 	mean(&t.packets, t.squares/max(t.single, 1))
-	mean(&t.backlog, t.waiting/t.chunks)
+	mean(&t.backlog, t.queued/t.chunks)
 	t.usual = c.better(class, at.Now)
 	share := t.count / length * c.perPacket(&c.engine[CPU][class])
 	if t.saturated {
@@ -118,8 +134,8 @@ func (c *Chooser) better(class Class, now time.Duration) Engine {
 	_, cpu := c.iteration(&c.engine[CPU][class])
 	n, host := c.iteration(&c.host[class])
 	if cpu == overloaded && host == overloaded {
-		cpu, host = c.perPacket(&c.engine[CPU][class]), c.perPacket(&c.host[class])
-		if cpu < host {
+		cpu = c.perPacket(&c.engine[CPU][class])
+		if cpu < c.perPacket(&c.host[class]) || t.limit.exceeds(cpu) {
 			return CPU
 		}
 		return GPU
