@@ -16,7 +16,7 @@ type Chunk struct {
 	Retried  int           // the first packets, which have waited for a neighbor
 	Epoch    uint64        // of the FIB when the chunk was submitted
 	Lane     uint8         // of all packets, below MaxLanes; 0 comes first
-	Full     bool          // by packets or bytes, so that more may be waiting
+	Full     bool          // more packets may be waiting than the chunk has
 	Deadline time.Duration // by Clock, for the transmission of the chunk; 0 for none
 	Idle     time.Duration // of the worker without work, from its start to the submission of the chunk
 	In       []Frame

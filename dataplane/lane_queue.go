@@ -77,6 +77,7 @@ func (a *arrivals) remove(n int) {
 // It takes one packet at least if there is room for it. limited reports whether the bytes have ended the chunk.
 func (q *laneQueue) take(c *batch.Chunk, limit, bytes int) (limited bool) {
 	if q.n == 0 || c.N >= limit {
+		c.Full = q.n > 0
 		return false
 	}
 	c.Received = min(c.Received, q.arrivals.ring[q.arrivals.first%uint(len(q.arrivals.ring))].at)

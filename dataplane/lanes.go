@@ -76,8 +76,8 @@ func (w *worker) chunkFor(lane int) *batch.Chunk {
 	return w.free[len(w.free)-1]
 }
 
-// ready reports whether the engine takes a chunk of a lane now. Only the last lane waits for the engine: packets with a
-// deadline are in those before it.
+// ready reports whether the engine takes a chunk of a lane now. Only the last lane waits for the engine: those before it
+// have the packets that are urgent.
 func (w *worker) ready(lane int) bool {
 	return w.pressure == nil || lane < len(w.lanes)-1 || w.pressure.Ready(uint8(lane))
 }

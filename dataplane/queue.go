@@ -40,7 +40,6 @@ type Engine interface {
 
 // Backpressure is implemented by engines for which waiting can be better than taking another chunk.
 type Backpressure interface {
-	// Ready reports whether to submit a chunk of a lane now. It may be false only while the engine has chunks of
-	// the worker, so a later call of Done makes it true.
+	// Ready reports whether to submit a chunk of a lane now. It is true when the engine has no chunk of the lane.
 	Ready(lane uint8) bool
 }

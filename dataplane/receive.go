@@ -58,7 +58,7 @@ func (w *worker) fill(c *batch.Chunk) {
 		bytes += int(f.Len)
 	}
 	for {
-		before := c.N
+		before, more := c.N, false
 		for i := range rx.queues {
 			queue := (rx.first + i) % len(rx.queues)
 			end := min(c.N+rx.quota, full)
@@ -66,6 +66,7 @@ func (w *worker) fill(c *batch.Chunk) {
 				end = min(end, c.N+rx.room(c.N, bytes))
 			}
 			n := rx.queues[queue].Receive(c.In[c.N:end])
+			more = more || n > 0 && c.N+n == end
 			received := c.In[c.N : c.N+n]
 			if n > 0 { // all frames of a queue are of one port
 				port := received[0].Origin.Port()
@@ -82,7 +83,8 @@ func (w *worker) fill(c *batch.Chunk) {
 			}
 			c.N += n
 		}
-		if c.Full = c.N == full || rx.maxBytes > 0 && rx.room(c.N, bytes) == 0; c.N == before || c.N == full || batch.Clock()-c.Received >= rx.maxDelay {
+		c.Full = more || c.N == full || rx.maxBytes > 0 && rx.room(c.N, bytes) == 0
+		if c.N == before || c.N == full || batch.Clock()-c.Received >= rx.maxDelay {
 			break
 		}
 	}

@@ -56,3 +56,40 @@ func TestChunksAreBoundedInBytes(t *testing.T) {
 		}
 	}
 }
+
+// TestChunksThatLeavePacketsBehindAreFull: for any limit that ends them, and no others.
+func TestChunksThatLeavePacketsBehindAreFull(t *testing.T) {
+	for name, c := range map[string]struct {
+		packets, maxBytes int
+		delay             time.Duration
+		full              bool
+	}{
+		"packets":     {packets: 1000, delay: time.Second, full: true},
+		"bytes":       {packets: 1000, maxBytes: 4000, delay: time.Second, full: true},
+		"time":        {packets: 1000, full: true},
+		"one a chunk": {packets: 1, delay: time.Second},
+	} {
+		r := newRig(t, 32)
+		r.config.MaxBytes, r.config.MaxDelay = c.maxBytes, c.delay
+		e := &fullness{Engine: r.engine}
+		r.config.Workers[0].Engine = e
+		r.queues[0].Play(numbered(c.packets, "10.1.0.1"), c.packets)
+		r.run(name, func(s *dataplane.Stats) bool { return s.Ports[1].TxPackets == uint64(c.packets) })
+		if most := (e.chunks + 1) / 2; c.full && e.full < most || !c.full && e.full > 0 {
+			t.Errorf("%s: %d of %d chunks are full", name, e.full, e.chunks)
+		}
+	}
+}
+
+// fullness counts full chunks.
+type fullness struct {
+	dataplane.Engine
+	chunks, full int
+}
+
+func (f *fullness) Submit(c *batch.Chunk) {
+	if f.chunks++; c.Full {
+		f.full++
+	}
+	f.Engine.Submit(c)
+}

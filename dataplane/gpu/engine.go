@@ -25,16 +25,17 @@ type Engine struct {
 	ipsec       *ipsecPath     // nil: no IPsec
 	tiling      tiling
 	reserved    [batch.MaxLanes]int // slots that chunks of a lane leave free, by word of the pool
-	timeout     time.Duration       // for a chunk, of the GPU's working time
-	limit       time.Duration       // for a chunk
-	late        bool                // the oldest chunk on the GPU is; see waits
-	deferred    int                 // chunks that the CPU has not executed yet; see defers
-	receiving   int                 // chunks on the GPU with received ESP
-	finding     findMode            // of received ESP
-	classifying findMode            // of packets to seal
-	unposted    int                 // chunks whose jobs are not posted yet; see passes.go
-	chooser     *choice.Chooser     // nil: the GPU gets every chunk that it accepts
-	class       choice.Class        // of the last chunk
+	lanes       [batch.MaxLanes]laneChunks
+	timeout     time.Duration   // for a chunk, of the GPU's working time
+	limit       time.Duration   // for a chunk
+	late        bool            // the oldest chunk on the GPU is; see waits
+	deferred    int             // chunks that the CPU has not executed yet; see defers
+	receiving   int             // chunks on the GPU with received ESP
+	finding     findMode        // of received ESP
+	classifying findMode        // of packets to seal
+	unposted    int             // chunks whose jobs are not posted yet; see passes.go
+	chooser     *choice.Chooser // nil: the GPU gets every chunk that it accepts
+	class       choice.Class    // of the last chunk
 	checker     checker
 	shadow      *shadow         // nil: off
 	posted      func(f *flight) // finishes the tiles of a chunk in place of a GPU; nil with one
@@ -118,6 +119,7 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	*f = flight{chunk: c} // the memory of an earlier one
 	if f.placement = e.place(f); f.placement == ExecutedOnGPU {
 		e.onGPU.Add(1)
+		e.lanes[c.Lane].begin(e.tiling.least(c.N))
 		e.begun.Add(1)
 		e.begin(f)
 	} else if f.deferred = e.defers(c); f.deferred {
@@ -129,17 +131,6 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	if e.chooser != nil {
 		e.observeSubmit(f)
 	}
-}
-
-// Ready implements dataplane.Backpressure. A gateway's worker waits for slots while the GPU has chunks of it: encryption
-// on the CPU takes longer than the wait, and meanwhile the worker would submit nothing to the GPU.
-func (e *Engine) Ready(lane uint8) bool {
-	const shared = 2 // other workers may find the same slots free
-	switch {
-	case e.ipsec == nil, e.onGPU.Load() == 0, e.late, e.pool.free(e.reserved[lane]) >= shared*e.tiling.least(e.ipsec.packets):
-		return true
-	}
-	return !e.usable() || e.chooser != nil && !e.chooser.Waits(lane, batch.Clock())
 }
 
 // place takes slots for a chunk, or returns why the CPU executes it.
@@ -228,6 +219,7 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 		e.observeResult(f)
 		e.finishChunk(f)
 		e.onGPU.Add(-1)
+		e.lanes[c.Lane].end()
 		e.ended.Add(1)
 		e.observeDone(f)
 		e.setLate(false)

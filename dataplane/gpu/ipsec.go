@@ -8,13 +8,12 @@ import (
 // ipsecPath is the host's part of IPsec on a GPU: the steps before and after the device, by the worker's
 // ESP stage.
 type ipsecPath struct {
-	free    [][]esp.Job // jobs of chunks, not in use
-	packets int         // maximum of a chunk
-	keys    uint32      // size of the device's key table
+	free [][]esp.Job // jobs of chunks, not in use
+	keys uint32      // size of the device's key table
 }
 
 func newIPsecPath(chunks, size int, keys uint32) *ipsecPath {
-	s := &ipsecPath{keys: keys, packets: size}
+	s := &ipsecPath{keys: keys}
 	for range chunks {
 		s.free = append(s.free, make([]esp.Job, size))
 	}

@@ -3,6 +3,7 @@ package gpu
 import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/esp"
+	"github.com/warproute/warproute/dataplane/gpu/choice"
 )
 
 // A gateway's chunk passes the GPU once or twice:
@@ -173,9 +174,10 @@ func (e *Engine) postJobs(f *flight) {
 	e.finding.observe(c.N, bytes, e.esp.Received(), found)
 	e.classifying.observe(c.N, bytes, aead+hmac-e.esp.Received(), classified)
 	e.setReceiving(f, e.esp.Received() > 0)
+	class := e.classify(f)
+	e.lanes[c.Lane].plain = class == choice.Forward
 	if e.chooser != nil {
-		e.class = e.classify(f)
-		f.class = e.class
+		e.class, f.class = class, class
 	}
 	if f.repeated {
 		e.shadow.keep(c, f.jobs)

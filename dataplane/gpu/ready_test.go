@@ -42,19 +42,48 @@ func TestGatewayWaitsForSlots(t *testing.T) {
 	await(r.e, r.chunks[1])
 }
 
-// TestReservedSlotsAreNotReady: a chunk of bulk waits although slots of express are free.
+// TestReservedSlotsAreNotReady: a chunk of bulk waits although slots of express are free, and express does not wait for it.
 func TestReservedSlotsAreNotReady(t *testing.T) {
 	r := newPassesRig(t, 4, 2)
 	r.e.reserved = r.e.pool.reserved([]int{75, 25})
+	r.chunks[0].Lane = 1
 	f := r.submit(0, true)
-	if f.tiles != 1 || !r.e.Ready(0) {
-		t.Errorf("%d tiles, ready %v", f.tiles, r.e.Ready(0))
+	if f.tiles != 1 || r.e.Ready(1) || !r.e.Ready(0) {
+		t.Errorf("%d tiles; ready for bulk: %v, for express: %v", f.tiles, r.e.Ready(1), r.e.Ready(0))
 	}
-	taken := r.e.pool.take(nil, 0, 4, r.e.reserved[1])
-	if r.e.Ready(1) || !r.e.Ready(0) {
-		t.Errorf("ready for bulk: %v, for express: %v", r.e.Ready(1), r.e.Ready(0))
+	r.e.lanes[1].plain = true
+	if !r.e.Ready(1) {
+		t.Error("a lane with plain packets waits")
 	}
-	r.e.pool.put(taken)
+	r.e.lanes[1].plain = false
+	r.finish(f, forHost)
+	r.e.Done(r.chunks[0])
+	r.finish(&r.e.inFlight[0], forHost)
+	if r.e.Done(r.chunks[0]); !r.e.Ready(1) || r.e.lanes[1].n != 0 {
+		t.Errorf("%d chunks of bulk on the GPU, ready %v", r.e.lanes[1].n, r.e.Ready(1))
+	}
+}
+
+// TestWaitsForHalfOfTheSlotsAtMost: on a small GPU, a chunk of many packets needs more slots than that.
+func TestWaitsForHalfOfTheSlotsAtMost(t *testing.T) {
+	r := newPassesRig(t, 8, 2)
+	f := r.submit(0, true)
+	r.e.lanes[0].slots = 7
+	taken := r.e.pool.take(nil, 0, 4-f.tiles, 0)
+	if !r.e.Ready(0) {
+		t.Errorf("not ready with %d of 8 slots", r.e.pool.free(0))
+	}
+	if taken = append(taken, r.e.pool.take(nil, 0, 1, 0)...); r.e.Ready(0) {
+		t.Errorf("ready with %d of 8 slots", r.e.pool.free(0))
+	}
+	r.e.kernel.parked.Store(true)
+	if !r.e.Ready(0) {
+		t.Error("waits for a parked kernel")
+	}
+	r.e.kernel.parked.Store(false)
+	for _, s := range taken {
+		r.e.pool.put([]uint16{s})
+	}
 	r.finish(f, forHost)
 	r.e.Done(r.chunks[0])
 	r.finish(&r.e.inFlight[0], forHost)

@@ -100,17 +100,26 @@ func (c *Chooser) Choose(w Work, at Situation) Choice {
 	return choice
 }
 
-// Waits reports whether the worker waits now for a GPU that has no free slot for a chunk of a lane: if the GPU is the
-// usual engine, and does not stand still. The next call of Choose ends the wait.
-func (c *Chooser) Waits(lane uint8, now time.Duration) bool {
+// Wait reports whether the worker waits for a GPU that has no free slot for a chunk of a lane: if the GPU is the usual
+// engine, and does not stand still. The first such call begins the wait.
+func (c *Chooser) Wait(lane uint8, now time.Duration) bool {
 	t := &c.traffic
 	if _, stalled := c.lanes[lane].earlier(now); t.usual == CPU || stalled > 0 {
+		c.EndWait(now)
 		return false
 	}
 	if !t.waiting {
 		t.waiting, t.waitingSince = true, now
 	}
 	return true
+}
+
+// EndWait ends a wait: slots are free, or the GPU is not in use.
+func (c *Chooser) EndWait(now time.Duration) {
+	if t := &c.traffic; t.waiting {
+		t.waiting = false
+		t.lastWait += float64(now - max(t.waitingSince, t.begin))
+	}
 }
 
 // MustWake reports whether a parked GPU is needed, for the load or for a chunk that was just chosen.

@@ -23,15 +23,15 @@ func TestOverloadGoesToTheEngineThatDoesMore(t *testing.T) {
 // TestWorkerWaitsForTheUsualEngineOnly: and not for a GPU that stands still.
 func TestWorkerWaitsForTheUsualEngineOnly(t *testing.T) {
 	c := New()
-	if c.Waits(0, time.Second) {
+	if c.Wait(0, time.Second) {
 		t.Error("waits for the GPU while the CPU is the usual engine")
 	}
 	c.traffic.usual = GPU
 	choice := c.Choose(Work{Packets: 256, Bytes: 256 * 1408, Class: HMAC}, Situation{Now: time.Second})
-	if choice.Engine != GPU || !c.Waits(0, time.Second) || !c.traffic.waiting {
+	if choice.Engine != GPU || !c.Wait(0, time.Second) || !c.traffic.waiting {
 		t.Errorf("engine %d, does not wait for it", choice.Engine)
 	}
-	if c.Waits(0, time.Second+100*time.Millisecond) {
+	if c.Wait(0, time.Second+100*time.Millisecond) {
 		t.Error("waits for a GPU that stands still")
 	}
 	if c.Choose(work(1, Forward), Situation{Now: time.Second + time.Millisecond}); c.traffic.waiting {
@@ -55,5 +55,48 @@ func TestChunksOfAnyLengthCanSaturate(t *testing.T) {
 	}
 	if !c.traffic.saturated || c.traffic.usual != GPU {
 		t.Errorf("saturated: %v, usual engine %d", c.traffic.saturated, c.traffic.usual)
+	}
+}
+
+// TestIdleTimeIsNoWait: a worker that found the GPU full for a moment, and then had nothing to submit, has not waited.
+func TestIdleTimeIsNoWait(t *testing.T) {
+	c, now, idle := New(), time.Second, time.Duration(0)
+	for i := range 1000 {
+		c.traffic.usual = GPU
+		choice := c.Choose(Work{Packets: 256, Bytes: 256 * 1408, Class: HMAC, Full: true}, Situation{Now: now, Idle: idle})
+		c.Block(&choice, 50*time.Microsecond)
+		c.Wait(0, now+10*time.Microsecond)
+		c.EndWait(now + 100*time.Microsecond)
+		if choice.Engine == GPU {
+			c.FinishGPU(&choice, HMAC, now+100*time.Microsecond, now+110*time.Microsecond, now+120*time.Microsecond)
+		} else {
+			c.FinishCPU(&choice, HMAC, now+time.Millisecond)
+		}
+		now, idle = now+2*time.Millisecond, idle+1900*time.Microsecond
+		if c.traffic.saturated || c.traffic.limit.waited > 0 {
+			t.Fatalf("chunk %d: saturated %v, %+v", i, c.traffic.saturated, c.traffic.limit)
+		}
+	}
+}
+
+// TestOnlyWaitsShowWhatTheGPUDoes: after a low load, an overload that the GPU processes faster than the CPU would.
+func TestOnlyWaitsShowWhatTheGPUDoes(t *testing.T) {
+	var l limit
+	const cpu = 1000 // nanoseconds per packet
+	for range 200 {
+		l.observe(1e6, 300, false)
+	}
+	for i := range 200 {
+		if l.observe(1e6, 1500, true); l.exceeds(cpu, time.Second) {
+			t.Fatalf("window %d: the CPU seems to do more: %+v", i, l)
+		}
+	}
+	for i := 0; !l.exceeds(cpu, time.Second); i++ {
+		if l.observe(1e6, 700, true); i > 200 {
+			t.Fatalf("the GPU seems to do more: %+v", l)
+		}
+	}
+	if !l.exceeds(cpu, time.Second+limitHold-1) || l.exceeds(cpu, time.Second+limitHold) || l.waited != 0 {
+		t.Errorf("the end of the hold: %+v", l)
 	}
 }

@@ -57,7 +57,7 @@ type policy interface {
 type learned struct{ *Chooser }
 
 func (l learned) choose(w Work, at Situation, _ int) Choice      { return l.Choose(w, at) }
-func (l learned) waits(now time.Duration) bool                   { return l.Waits(0, now) }
+func (l learned) waits(now time.Duration) bool                   { return l.Wait(0, now) }
 func (l learned) finishCPU(c *Choice, w Work, now time.Duration) { l.FinishCPU(c, w.Class, now) }
 func (l learned) block(c *Choice, d time.Duration)               { l.Block(c, d) }
 func (l learned) finishGPU(c *Choice, w Work, unfinished, seen, now time.Duration) {

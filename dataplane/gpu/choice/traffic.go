@@ -24,8 +24,10 @@ type traffic struct {
 	// The current window.
 	begin, idle     time.Duration
 	chunks, count   float64 // chunks and their packets
-	full            float64 // of these packets, those of full chunks
-	waited          float64 // nanoseconds, for slots
+	lane            uint8   // the last one
+	inLane, full    float64 // packets of this lane, and of its full chunks
+	waited          float64 // nanoseconds, for slots, before full chunks
+	lastWait        float64 // the same, since the last chunk
 	single, squares float64 // packets and squares of the packets of chunks behind few others
 	size, queued    float64 // bytes of the chunks, and the GPU's backlog in bytes
 	blocked         float64 // nanoseconds in an engine
@@ -37,7 +39,7 @@ type traffic struct {
 	packets   float64 // of a packet's chunk, behind few others
 	backlog   float64 // bytes
 	busy      float64 // share of time
-	saturated bool    // nine of ten packets of the last window were in full chunks, and no idle time but for waiting
+	saturated bool    // nine of ten packets of the last lane were in full chunks in the last window, and no idle time but for waiting
 }
 
 func newTraffic() traffic { return traffic{port: newEstimate(priorPort)} }
@@ -45,10 +47,11 @@ func newTraffic() traffic { return traffic{port: newEstimate(priorPort)} }
 // count adds a chunk to the traffic.
 func (c *Chooser) count(w *Work, x *terms, at *Situation) {
 	t := &c.traffic
-	if t.waiting {
-		t.waiting = false
-		t.waited += float64(at.Now - max(t.waitingSince, t.begin))
+	c.EndWait(at.Now)
+	if w.Full { // else there was nothing to submit
+		t.waited += t.lastWait
 	}
+	t.lastWait = 0
 	switch {
 	case t.broken:
 		t.restart(at)
@@ -64,8 +67,14 @@ func (c *Chooser) count(w *Work, x *terms, at *Situation) {
 		t.single += x[packets]
 		t.squares += x[packets] * x[packets]
 	}
-	if w.Full {
-		t.full += x[packets]
+	if at.Lane > t.lane {
+		t.lane, t.inLane, t.full = at.Lane, 0, 0
+	}
+	if at.Lane == t.lane {
+		t.inLane += x[packets]
+		if w.Full {
+			t.full += x[packets]
+		}
 	}
 	t.size += x[bytes]
 	t.queued += x[backlog]
@@ -73,7 +82,8 @@ func (c *Chooser) count(w *Work, x *terms, at *Situation) {
 }
 
 func (t *traffic) restart(at *Situation) {
-	t.begin, t.idle, t.chunks, t.count, t.full, t.waited = at.Now, at.Idle, 0, 0, 0, 0
+	t.begin, t.idle, t.chunks, t.count = at.Now, at.Idle, 0, 0
+	t.lane, t.inLane, t.full, t.waited = 0, 0, 0, 0
 	t.single, t.squares, t.size, t.queued, t.blocked, t.broken = 0, 0, 0, 0, 0, false
 }
 
@@ -84,12 +94,14 @@ func (c *Chooser) endWindow(class Class, at *Situation) {
 	n := max(t.count, 1)
 	mean := func(old *float64, v float64) { *old += (v - *old) / 2 }
 	waited := t.waited > length/2
-	t.limit.observe(t.usual, length, n, waited)
+	if t.usual == GPU {
+		t.limit.observe(length, n, waited)
+	}
 	t.saturated = false
 	if t.idle >= 0 && at.Idle >= t.idle {
 		busy := max(0, 1-float64(at.Idle-t.idle)/length)
 		mean(&t.busy, busy)
-		t.saturated = (busy > 0.98 || waited) && t.full > 0.9*t.count
+		t.saturated = (busy > 0.98 || waited) && t.full > 0.9*t.inLane
 		if length < 2*float64(window) {
 			other := max(0, busy*length-t.blocked)
 			t.port.observe(&terms{t.chunks, t.count, t.size, 0}, other, other, t.begin, at.Now)
@@ -135,7 +147,7 @@ func (c *Chooser) better(class Class, now time.Duration) Engine {
 	n, host := c.iteration(&c.host[class])
 	if cpu == overloaded && host == overloaded {
 		cpu = c.perPacket(&c.engine[CPU][class])
-		if cpu < c.perPacket(&c.host[class]) || t.limit.exceeds(cpu) {
+		if cpu < c.perPacket(&c.host[class]) || t.limit.exceeds(cpu, now) {
 			return CPU
 		}
 		return GPU

@@ -1,0 +1,34 @@
+package gpu
+
+import "github.com/warproute/warproute/batch"
+
+// laneChunks are the chunks of a lane on the GPU.
+type laneChunks struct {
+	n     int  // chunks
+	slots int  // that the last one needed at least
+	plain bool // few packets of the last one were encrypted or decrypted
+}
+
+func (l *laneChunks) begin(slots int) { l.n, l.slots = l.n+1, slots }
+func (l *laneChunks) end()            { l.n-- }
+
+// Ready implements dataplane.Backpressure. A worker waits for slots while the GPU encrypts or decrypts chunks of the lane:
+// the CPU would take longer for another one than the wait, and meanwhile the worker would submit nothing to the GPU.
+func (e *Engine) Ready(lane uint8) bool {
+	const spare = 2 // times the slots of a chunk: other workers may find the same ones free
+	l := &e.lanes[lane]
+	if e.ipsec == nil || l.n == 0 || l.plain || e.late || e.kernel.parked.Load() {
+		return true
+	}
+	enough := max(1, min(spare*l.slots, e.available(lane)/2))
+	if e.pool.free(e.reserved[lane]) >= enough || !e.usable() {
+		if e.chooser != nil {
+			e.chooser.EndWait(batch.Clock())
+		}
+		return true
+	}
+	return e.chooser != nil && !e.chooser.Wait(lane, batch.Clock())
+}
+
+// available returns the number of slots for chunks of a lane.
+func (e *Engine) available(lane uint8) int { return e.pool.slots - e.reserved[lane]*len(e.pool.words) }
