@@ -2,6 +2,7 @@ package guest
 
 import (
 	"cmp"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,7 +22,8 @@ const scaleVar = "WARPROUTE_SCALE"
 
 // InVM runs a test, with the program under test, in a virtual machine with kernel modules. On the host, it
 // builds the program and the test of the package in the current directory and runs the test there. The
-// guest has no room for the race detector. The test has WARPROUTE_SCALE of the host.
+// guest has no room for the race detector. The test has WARPROUTE_SCALE of the host, and runs the subtests that -run
+// selects.
 func InVM(t *testing.T, limit time.Duration, modules []string, run func(t *testing.T, program string)) {
 	t.Helper()
 	VM{}.Test(t, limit, modules, run)
@@ -62,8 +64,8 @@ func (v VM) Test(t *testing.T, limit time.Duration, modules []string, run func(t
 	// In the background, because it may exceed commandLimit. With GOMAXPROCS=1 on its only
 	// processor, Go would resume goroutines after blocking system calls only every 10 ms.
 	const log = "/run/test-output"
-	script := fmt.Sprintf("cd %s; %s=%s %s='%s' GOMAXPROCS=4 %s -test.run '^%s$' -test.v -test.timeout %v >%s 2>&1; touch %[9]s.end",
-		pkg, programVar, program, scaleVar, os.Getenv(scaleVar), test, t.Name(), limit, log)
+	script := fmt.Sprintf("cd %s; %s=%s %s='%s' GOMAXPROCS=4 %s -test.run '%s' -test.v -test.timeout %v >%s 2>&1; touch %[9]s.end",
+		pkg, programVar, program, scaleVar, os.Getenv(scaleVar), test, runPattern(t.Name(), flag.Lookup("test.run").Value.String()), limit, log)
 	_, err = g.Run("sh", "-c", "("+script+") >/dev/null 2>&1 &")
 	require.NoError(t, err)
 	for end := time.Now().Add(limit + time.Minute); ; time.Sleep(500 * time.Millisecond) {
@@ -80,6 +82,16 @@ func (v VM) Test(t *testing.T, limit time.Duration, modules []string, run func(t
 	if !strings.Contains(output, "--- PASS: "+t.Name()+" (") {
 		t.Error("the test failed in the guest")
 	}
+}
+
+// runPattern returns the -run pattern of a test in the guest, with the subtests that the pattern of the host selects.
+// A slash separates levels, also within brackets.
+func runPattern(name, host string) string {
+	levels := strings.Split(host, "/")
+	if n := strings.Count(name, "/") + 1; len(levels) > n {
+		return "^" + name + "$/" + strings.Join(levels[n:], "/")
+	}
+	return "^" + name + "$"
 }
 
 // Inside reports whether a test of InVM runs in the guest.
