@@ -108,7 +108,7 @@ func TestAddFails(t *testing.T) {
 	}
 	refused(0, "rb", Native, "port 0 is ra")
 	refused(1, "ra", Native, "port 0 is ra")
-	refused(1, "missing0", Native, "look up the interface")
+	refused(1, "missing0", Native, `no interface "missing0"`)
 	if now := descriptors(t); now != before {
 		t.Errorf("%d descriptors, then %d", before, now)
 	}

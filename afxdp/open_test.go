@@ -58,7 +58,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"busy polling below a microsecond", Config{Ports: ports(Auto, "ra"), Workers: one, BusyPoll: 20},
 			"open ports: busy polling for 20ns: use a microsecond or more, or 0 to disable it"},
 		{"a missing interface", Config{Ports: ports(Auto, "ra", "eth7"), Workers: one},
-			"open port eth7: look up the interface: route ip+net: no such network interface (`ip link` lists those of this network namespace)"},
+			"open port eth7: this network namespace has no interface \"eth7\" (`ip link` lists them)"},
 		{"not Ethernet", Config{Ports: ports(Auto, "lo"), Workers: one},
 			"open port lo: not an Ethernet interface: it has no MAC address"},
 		{"frames larger than memory's", Config{Ports: ports(Auto, "jumbo"), Workers: one},

@@ -3,7 +3,6 @@ package afxdp
 import (
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
@@ -44,9 +43,9 @@ type Port struct {
 // newPort looks an interface up and checks that it can be a port.
 func newPort(cfg PortConfig, workers int, large bool) (*Port, int, error) {
 	name := cfg.Interface
-	iface, err := net.InterfaceByName(name)
+	iface, err := netdev.InterfaceByName(name)
 	if err != nil {
-		return nil, 0, fmt.Errorf("look up the interface: %w (`ip link` lists those of this network namespace)", err)
+		return nil, 0, fmt.Errorf("%w (`ip link` lists them)", err)
 	}
 	if len(iface.HardwareAddr) != 6 {
 		return nil, 0, fmt.Errorf("not an Ethernet interface: it has no MAC address")

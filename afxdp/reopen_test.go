@@ -113,7 +113,7 @@ func TestReopenRefuses(t *testing.T) {
 		}
 	}
 	deleteLink(t, "ra")
-	refuse("reopen port ra: look up the interface")
+	refuse(`reopen port ra: this network namespace has no interface "ra"`)
 	addVeth(t, "ra", "a", 1)
 	refuse("the interface has 1 queues and had 2")
 	deleteLink(t, "ra")

@@ -3,7 +3,6 @@ package netdev
 import (
 	"encoding/binary"
 	"fmt"
-	"net"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -17,9 +16,9 @@ type Carrier struct {
 
 // CarrierOf returns the carrier of an interface.
 func CarrierOf(name string) (c Carrier, err error) {
-	iface, err := net.InterfaceByName(name)
+	iface, err := InterfaceByName(name)
 	if err != nil {
-		return c, fmt.Errorf("look up interface %s: %w", name, err)
+		return c, err
 	}
 	r := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
 	link := nl.NewIfInfomsg(unix.AF_UNSPEC)

@@ -1,6 +1,7 @@
 package netdev_test
 
 import (
+	"net"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ func TestLayersAndCarrierOfTheKernel(t *testing.T) {
 	require.NoError(t, err)
 	defer ns.Close()
 	require.NoError(t, lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{}))
-	for _, args := range [][]string{{"link", "add", "br0", "type", "bridge"}, {"link", "set", "b0", "master", "br0"}, {"link", "set", "a0", "up"}, {"link", "set", "b0", "up"}} {
+	for _, args := range [][]string{{"link", "add", "br0", "type", "bridge"}, {"link", "set", "b0", "master", "br0"}, {"addr", "add", "192.0.2.1/24", "dev", "a0"}, {"link", "property", "add", "dev", "a0", "altname", "another"}, {"link", "set", "a0", "up"}, {"link", "set", "b0", "up"}} {
 		if _, err := ns.Run("ip", args...); err != nil {
 			t.Fatal(err)
 		}
@@ -35,6 +36,19 @@ func TestLayersAndCarrierOfTheKernel(t *testing.T) {
 		}
 		if _, err := netdev.Layers("none0"); err == nil || !strings.Contains(err.Error(), `no interface "none0"`) {
 			t.Errorf("an interface that is not there: %v", err)
+		}
+		for name, has := range map[string]bool{"a0": true, "b0": false} {
+			if got, err := netdev.HasIPv4(name); got != has || err != nil {
+				t.Errorf("%s has an IPv4 address: %v, %v", name, got, err)
+			}
+		}
+		if i, err := netdev.InterfaceByName("a0"); err != nil || i.Name != "a0" || i.MTU != 1500 || len(i.HardwareAddr) != 6 || i.Flags&net.FlagUp == 0 || i.Index == 0 {
+			t.Errorf("a0: %+v, %v", i, err)
+		}
+		for _, name := range []string{"", "none0", "another", "name-longer-than-any"} {
+			if _, err := netdev.InterfaceByName(name); err == nil {
+				t.Errorf("interface %q exists", name)
+			}
 		}
 		before, err := netdev.CarrierOf("a0")
 		if err != nil {

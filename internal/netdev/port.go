@@ -1,7 +1,6 @@
 package netdev
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 )
@@ -14,14 +13,15 @@ func (r *Refusal) Error() string { return fmt.Sprintf("%s (%s)", r.Reason, r.Hin
 // CheckPort returns a *Refusal if an interface cannot be a port, and another error if the check
 // fails.
 func CheckPort(name string) error {
-	d, all, err := find(name)
+	var k kernel
+	d, err := k.find(name)
 	if err != nil {
 		return err
 	}
-	if r := refuse(d, all); r != nil {
+	if r := refuse(d, &k); r != nil {
 		return r
 	}
-	return nil
+	return k.err
 }
 
 // CheckSockets returns a *Refusal if AF_XDP sockets of an interface receive nothing that a port should,
@@ -29,11 +29,12 @@ func CheckPort(name string) error {
 // members, and delivers to a socket only frames of the socket's own device (xsk_rcv_check). So the sockets
 // of a bond are those of its members; member is set for them.
 func CheckSockets(name string, member bool) error {
-	d, all, err := find(name)
+	var k kernel
+	d, err := k.find(name)
 	if err != nil {
 		return err
 	}
-	switch r := refuse(d, all); {
+	switch r := refuse(d, &k); {
 	case member && d.MemberOf == "bond":
 		return nil
 	case r != nil:
@@ -41,7 +42,7 @@ func CheckSockets(name string, member bool) error {
 	case d.Kind == "bond":
 		return &Refusal{d.Name + " is a bond: Linux does not deliver the frames of its members to AF_XDP sockets of the bond", "open the members"}
 	}
-	return nil
+	return k.err
 }
 
 // bondModes are the modes of bonds that can be ports. In the others, Linux sends packets of a flow by several
@@ -50,7 +51,13 @@ var bondModes = []string{"active-backup", "balance-xor", "802.3ad"}
 
 // refuse rejects teams, bonds that the router cannot serve, and members of both: a member that is a port would
 // receive in place of its master, and routes lead over the master.
-func refuse(d *Device, all map[int]*Device) *Refusal {
+func refuse(d *Device, in namespace) *Refusal {
+	master := func() string {
+		if m := in.device(d.Master); m != nil {
+			return m.Name
+		}
+		return "(deleted)"
+	}
 	switch {
 	case d.Kind == "team":
 		return &Refusal{
@@ -64,23 +71,23 @@ func refuse(d *Device, all map[int]*Device) *Refusal {
 		}
 	case d.Kind == "bond" && d.MemberOf != "" && d.MemberOf != "vrf": // doctor and the mirror report a VRF
 		return &Refusal{
-			fmt.Sprintf("%s is a bond in %s %s, which receives its packets", d.Name, d.MemberOf, all[d.Master].Name),
+			fmt.Sprintf("%s is a bond in %s %s, which receives its packets", d.Name, d.MemberOf, master()),
 			fmt.Sprintf("ip link set %s nomaster", d.Name),
 		}
-	case d.Kind == "bond" && len(membersOf(d, all)) == 0:
+	case d.Kind == "bond" && len(in.members(d)) == 0:
 		return &Refusal{
 			d.Name + " is a bond without members: the router serves those that it has at the start",
 			fmt.Sprintf("add members (ip link set NAME master %s)", d.Name),
 		}
 	case d.MemberOf == "bond":
-		master := all[d.Master]
+		bond := master()
 		return &Refusal{
-			fmt.Sprintf("%s is a member of bond %s: the bond is the port, since routes lead over it", d.Name, master.Name),
-			fmt.Sprintf("use %s as the port instead of its members, or ip link set %s nomaster", master.Name, d.Name),
+			fmt.Sprintf("%s is a member of bond %s: the bond is the port, since routes lead over it", d.Name, bond),
+			fmt.Sprintf("use %s as the port instead of its members, or ip link set %s nomaster", bond, d.Name),
 		}
 	case d.MemberOf == "team":
 		return &Refusal{
-			fmt.Sprintf("%s is a member of team %s: the router would receive in place of the team, and routes lead over the team", d.Name, all[d.Master].Name),
+			fmt.Sprintf("%s is a member of team %s: the router would receive in place of the team, and routes lead over the team", d.Name, master()),
 			fmt.Sprintf("ip link set %s nomaster", d.Name),
 		}
 	}
@@ -89,23 +96,13 @@ func refuse(d *Device, all map[int]*Device) *Refusal {
 
 // Members returns the names of the members of a bond, by interface index; none for another interface.
 func Members(name string) (names []string, err error) {
-	d, all, err := find(name)
+	var k kernel
+	d, err := k.find(name)
 	if err != nil || d.Kind != "bond" {
 		return nil, err
 	}
-	for _, m := range membersOf(d, all) {
+	for _, m := range k.members(d) {
 		names = append(names, m.Name)
 	}
-	return names, nil
-}
-
-// membersOf returns the devices with a master.
-func membersOf(master *Device, all map[int]*Device) (members []*Device) {
-	for _, d := range all {
-		if d.Master == master.Index {
-			members = append(members, d)
-		}
-	}
-	slices.SortFunc(members, func(a, b *Device) int { return cmp.Compare(a.Index, b.Index) })
-	return members
+	return names, k.err
 }

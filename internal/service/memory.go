@@ -2,10 +2,10 @@ package service
 
 import (
 	"fmt"
-	"net"
 
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/internal/placement"
 	"github.com/warproute/warproute/umem"
 )
@@ -56,7 +56,7 @@ func (m *memory) allocate(cfg *config.Config, nodes []int, queues, later int, ri
 // unless the MTU of a port exceeds the other frames.
 func largeFrames(cfg *config.Config, queues int, ring uint32) (int, error) {
 	for _, p := range cfg.Ports {
-		iface, err := net.InterfaceByName(p.Interface)
+		iface, err := netdev.InterfaceByName(p.Interface)
 		if err != nil {
 			return 0, fmt.Errorf("look up the MTU of port %s: %w", p.Interface, err)
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/netdev"
 )
 
 var rpfNames = [...]config.ReversePath{
@@ -56,23 +56,12 @@ func rpFilter(name string) (fib.RPFMode, error) {
 		values = append(values, n)
 	}
 	check := parseRPFilter(slices.Max(values))
-	if check == fib.RPFLoose && !hasIPv4(name) { // __fib_validate_source ignores routes by other interfaces then
-		check = fib.RPFStrict
+	if check == fib.RPFLoose { // __fib_validate_source ignores routes by other interfaces of one without an address
+		if has, err := netdev.HasIPv4(name); err == nil && !has {
+			check = fib.RPFStrict
+		}
 	}
 	return check, nil
-}
-
-// hasIPv4 reports whether an interface has an IPv4 address, true if unknown.
-func hasIPv4(name string) bool {
-	l, err := net.InterfaceByName(name)
-	if err != nil {
-		return true
-	}
-	all, err := l.Addrs()
-	return err != nil || slices.ContainsFunc(all, func(a net.Addr) bool {
-		n, ok := a.(*net.IPNet)
-		return ok && n.IP.To4() != nil
-	})
 }
 
 // parseRPFilter interprets a value of rp_filter. Linux accepts any number, and treats all but

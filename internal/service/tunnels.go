@@ -3,7 +3,6 @@ package service
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"github.com/warproute/warproute/control/divert"
 	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
@@ -93,7 +93,7 @@ func (s *Service) updateTunnels() {
 func (s *Service) divertAll() {
 	t, to := &s.tunnels, 0
 	if name := s.cfg.IPsec.Interface; name != "" {
-		if i, err := net.InterfaceByName(name); err == nil {
+		if i, err := netdev.InterfaceByName(name); err == nil {
 			to = i.Index
 		}
 	}
