@@ -20,6 +20,7 @@ type Watcher struct {
 
 	mu         sync.Mutex
 	interfaces map[int]int       // by number
+	numbers    map[int][]int     // by interface index
 	have       map[int][]address // by interface index, in Linux order
 }
 
@@ -35,11 +36,11 @@ type address struct {
 // It watches the network namespace of the calling thread.
 func Watch(interfaces []int, changed func(i int, ipv4, ipv6 netip.Addr)) (*Watcher, error) {
 	w := &Watcher{
-		changed: changed, interfaces: map[int]int{}, have: map[int][]address{},
+		changed: changed, interfaces: map[int]int{}, numbers: map[int][]int{}, have: map[int][]address{},
 		done: make(chan struct{}), ended: make(chan struct{}),
 	}
 	for i, ifindex := range interfaces {
-		w.interfaces[i] = ifindex
+		w.add(i, ifindex)
 	}
 	updates, err := w.subscribe()
 	if err != nil {
@@ -109,10 +110,8 @@ func (w *Watcher) update(u *netlink.AddrUpdate) {
 	if len(have) == 0 {
 		delete(w.have, u.LinkIndex)
 	}
-	for i, ifindex := range w.interfaces {
-		if ifindex == u.LinkIndex {
-			w.report(i)
-		}
+	for _, i := range w.numbers[u.LinkIndex] {
+		w.report(i)
 	}
 }
 
@@ -120,14 +119,30 @@ func (w *Watcher) update(u *netlink.AddrUpdate) {
 func (w *Watcher) Remove(i int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.remove(i)
+}
+
+// add adds the i-th interface, which is removed.
+func (w *Watcher) add(i, ifindex int) {
+	w.interfaces[i] = ifindex
+	w.numbers[ifindex] = append(w.numbers[ifindex], i)
+}
+
+func (w *Watcher) remove(i int) {
+	ifindex := w.interfaces[i]
 	delete(w.interfaces, i)
+	w.numbers[ifindex] = slices.DeleteFunc(w.numbers[ifindex], func(n int) bool { return n == i })
+	if len(w.numbers[ifindex]) == 0 {
+		delete(w.numbers, ifindex)
+	}
 }
 
 // Replace adds or replaces the i-th interface.
 func (w *Watcher) Replace(i, ifindex int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.interfaces[i] = ifindex
+	w.remove(i)
+	w.add(i, ifindex)
 	w.report(i)
 }
 

@@ -74,7 +74,7 @@ func TestOverrunRemovesStaleAddresses(t *testing.T) {
 	reports := make(chan netip.Addr, 100)
 	w := &Watcher{
 		changed:    func(_ int, ipv4, _ netip.Addr) { reports <- ipv4 },
-		interfaces: map[int]int{0: gone}, have: map[int][]address{}, done: make(chan struct{}), ended: make(chan struct{}),
+		interfaces: map[int]int{0: gone}, numbers: map[int][]int{gone: {0}}, have: map[int][]address{}, done: make(chan struct{}), ended: make(chan struct{}),
 	}
 	lost := make(chan netlink.AddrUpdate, 1)
 	lost <- netlink.AddrUpdate{LinkIndex: gone, NewAddr: true, LinkAddress: net.IPNet{IP: net.IPv4(192, 0, 2, 1)}}
