@@ -123,8 +123,8 @@ func (s *Set) publish(number int, p *Port) error {
 	if s.shared == nil {
 		return errClosed
 	}
-	if err := p.program.LocalFolds.Set(s.folds()); err != nil {
-		return fmt.Errorf("set the XDP program's filter of local addresses: %w", err)
+	if err := p.setFilter(&s.filter); err != nil {
+		return err
 	}
 	if s.gateway {
 		if err := p.program.setGateway(); err != nil {

@@ -27,7 +27,7 @@ func Open(cfg Config) (_ *Set, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("open ports: %w", err)
 	}
-	o := opening{Config: cfg, set: &Set{cfg: cfg, addresses: map[netip.Addr]bool{}}, deadline: time.Now().Add(busyTimeout)}
+	o := opening{Config: cfg, set: &Set{cfg: cfg, addresses: map[netip.Addr]bool{}, folded: map[uint32]int{}}, deadline: time.Now().Add(busyTimeout)}
 	defer func() {
 		if err != nil {
 			o.set.Close()

@@ -49,11 +49,10 @@ func (p *program) current() *ebpf.Program {
 // setMAC. It shares the maps of local addresses, fragments, VLANs and MACs with other, unless that is nil. With
 // large set, it accepts multi-buffer frames: the headers that it reads are in the first buffer.
 func loadProgram(number, queues int, other *program, large bool) (*program, error) {
-	spec, err := loadSteer()
+	spec, err := loadSpec(uint32(queues))
 	if err != nil {
 		return nil, fmt.Errorf("load the XDP program: %w", err)
 	}
-	spec.Maps[steerMapSockets].MaxEntries = uint32(queues)
 	p := &program{unread: "not attached"}
 	if large {
 		p.flags = unix.BPF_F_XDP_HAS_FRAGS
@@ -70,6 +69,25 @@ func loadProgram(number, queues int, other *program, large bool) (*program, erro
 		return nil, fmt.Errorf("load the XDP program: %w", withHint(err, hints{unix.EPERM: needRoot, unix.EACCES: needRoot}))
 	}
 	return p, nil
+}
+
+// MaxLocal is the maximum number of local addresses of each family: with 4,096 VLANs, an address and the broadcast
+// address of each, or the link-local and the anycast address.
+const MaxLocal = 1 << 14
+
+// loadSpec reads the program, with maps for a number of queues.
+func loadSpec(queues uint32) (*ebpf.CollectionSpec, error) {
+	spec, err := loadSteer()
+	if err != nil {
+		return nil, err
+	}
+	spec.Maps[steerMapSockets].MaxEntries = queues
+	// larger than in the source, and without memory for entries that are not used
+	for _, name := range []string{steerMapLocal4, steerMapLocal6} {
+		spec.Maps[name].MaxEntries = MaxLocal
+		spec.Maps[name].Flags |= unix.BPF_F_NO_PREALLOC
+	}
+	return spec, nil
 }
 
 // RouterProgram reports whether the XDP program with an ID is that of a router port, of this or another process, and

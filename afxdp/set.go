@@ -21,6 +21,8 @@ type Set struct {
 	mu        sync.Mutex
 	shared    *program            // attached to no interface; its maps are those that all ports share. nil after Close
 	addresses map[netip.Addr]bool // local addresses
+	folded    map[uint32]int      // of these, by fold
+	filter    [1 << 10]uint64     // folds with addresses
 	gateway   bool                // Guard was called
 	frames    allotment
 }
@@ -82,8 +84,11 @@ func (s *Set) AddLocal(a netip.Addr) error {
 		if err := m.Put(key, uint8(1)); err != nil {
 			return err
 		}
-		s.addresses[a.Unmap()] = true
-		return s.fold()
+		if a = a.Unmap(); s.addresses[a] {
+			return nil
+		}
+		s.addresses[a] = true
+		return s.fold(a, 1)
 	})
 	if errors.Is(err, unix.E2BIG) {
 		err = errors.New("the XDP program's map of local addresses of this family is full")
@@ -101,7 +106,7 @@ func (s *Set) DeleteLocal(a netip.Addr) error {
 			return err
 		}
 		delete(s.addresses, a.Unmap())
-		return s.fold()
+		return s.fold(a.Unmap(), -1)
 	})
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("delete local address %v: %w", a, err)
@@ -126,32 +131,43 @@ func (s *Set) local(a netip.Addr, f func(m *ebpf.Map, key []byte) error) error {
 	return errors.New("not an address")
 }
 
-// fold updates the filters in front of the maps of local addresses: a bit per 16-bit fold of an
-// address (see steer.bpf.c).
-func (s *Set) fold() error {
-	folds := s.folds()
+// fold adds an address to the filters in front of the maps of local addresses, or removes it: a bit per 16-bit fold
+// of an address (see steer.bpf.c).
+func (s *Set) fold(a netip.Addr, addresses int) error {
+	f := foldOf(a)
+	before := s.folded[f] > 0
+	s.folded[f] += addresses
+	after := s.folded[f] > 0
+	if !after {
+		delete(s.folded, f)
+	}
+	if before == after {
+		return nil
+	}
+	s.filter[f>>6] ^= 1 << (f & 63)
 	for _, p := range s.Ports {
 		if p == nil || p.program == nil {
 			continue
 		}
-		if err := p.program.LocalFolds.Set(folds); err != nil {
-			return fmt.Errorf("set the XDP program's filter of local addresses: %w", err)
+		if err := p.setFilter(&s.filter); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// folds returns the filter. The caller holds the lock.
-func (s *Set) folds() (folds [1 << 10]uint64) {
-	for a := range s.addresses {
-		var f uint32
-		for b := a.AsSlice(); len(b) > 0; b = b[4:] {
-			f ^= binary.NativeEndian.Uint32(b)
-		}
-		f = (f ^ f>>16) & 0xffff
-		folds[f>>6] |= 1 << (f & 63)
+func foldOf(a netip.Addr) (f uint32) {
+	for b := a.AsSlice(); len(b) > 0; b = b[4:] {
+		f ^= binary.NativeEndian.Uint32(b)
 	}
-	return folds
+	return (f ^ f>>16) & 0xffff
+}
+
+func (p *Port) setFilter(filter *[1 << 10]uint64) error {
+	if err := p.program.LocalFolds.Set(filter); err != nil {
+		return fmt.Errorf("set the XDP program's filter of local addresses: %w", err)
+	}
+	return nil
 }
 
 // Detach detaches the programs from the interfaces. No more frames arrive; workers can still drain

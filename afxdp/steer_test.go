@@ -137,6 +137,12 @@ func TestSteerFollowsChanges(t *testing.T) {
 		expect(t, a, "deleted from local", own.frame, ToSocket, xdpRedirect)
 		expect(t, b, "deleted from local, other port", own.frame, ToSocket, xdpRedirect)
 	}
+	swapped := netip.AddrFrom4([4]byte{own4.As4()[2], own4.As4()[3], own4.As4()[0], own4.As4()[1]}) // has the same fold
+	must(s.AddLocal(own4))
+	must(s.AddLocal(swapped))
+	must(s.DeleteLocal(own4))
+	expect(t, a, "one of two with the same fold", eth(portMAC, ipv4, ip4(swapped, 0)), Local, xdpPass)
+	expect(t, a, "the other one", eth(portMAC, ipv4, ip4(own4, 0)), ToSocket, xdpRedirect)
 	if err := s.AddLocal(netip.Addr{}); err == nil {
 		t.Error("the zero address was added as local")
 	}
@@ -163,12 +169,12 @@ func TestSteerAddressesFull(t *testing.T) {
 	addVeth(t, "ra", "a", 1)
 	s := open(t, Config{Ports: ports(Native, "ra"), Workers: []WorkerMemory{newWorker(t, 64)}, RingSize: 64})
 	a := netip.MustParseAddr("10.0.0.0")
-	for range 4096 {
+	for range MaxLocal {
 		require.NoError(t, s.AddLocal(a))
 		a = a.Next()
 	}
-	const want = "add local address 10.0.16.0: the XDP program's map of local addresses of this family is full"
+	const want = "add local address 10.0.64.0: the XDP program's map of local addresses of this family is full"
 	if err := s.AddLocal(a); err == nil || err.Error() != want {
-		t.Errorf("address 4097:\n got %v\nwant %s", err, want)
+		t.Errorf("one address more:\n got %v\nwant %s", err, want)
 	}
 }

@@ -84,14 +84,13 @@ func (p *program) ignoreTags(reason string) {
 
 // loadStripped loads the program that reads stripped tags of a device.
 func (p *program) loadStripped(ifindex int) error {
-	spec, err := loadSteer()
+	spec, err := loadSpec(p.Sockets.MaxEntries())
 	if err != nil {
 		return fmt.Errorf("load the XDP program that reads them: %w", err)
 	}
 	program := spec.Programs[steerProgSteerStripped]
 	program.Ifindex = uint32(ifindex)
 	program.Flags |= unix.BPF_F_XDP_DEV_BOUND_ONLY | p.flags
-	spec.Maps[steerMapSockets].MaxEntries = p.Sockets.MaxEntries()
 	opts := ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
 		steerMapSockets: p.Sockets, steerMapDecisions: p.Decisions, steerMapLocal4: p.Local4, steerMapLocal6: p.Local6,
 		steerMapInUdp: p.InUdp, steerMapVlans: p.Vlans, steerMapMacs: p.Macs, sectionData: p.Data, sectionBSS: p.BSS,
