@@ -15,7 +15,7 @@ func TestLayersAndCarrierOfTheKernel(t *testing.T) {
 	require.NoError(t, err)
 	defer ns.Close()
 	require.NoError(t, lab.Veth(lab.End{Namespace: ns, Name: "a0"}, lab.End{Namespace: ns, Name: "b0"}, lab.VethOptions{}))
-	for _, args := range [][]string{{"link", "add", "br0", "type", "bridge"}, {"link", "set", "b0", "master", "br0"}, {"addr", "add", "192.0.2.1/24", "dev", "a0"}, {"link", "property", "add", "dev", "a0", "altname", "another"}, {"link", "set", "a0", "up"}, {"link", "set", "b0", "up"}} {
+	for _, args := range [][]string{{"link", "add", "br0", "type", "bridge"}, {"link", "set", "b0", "master", "br0"}, {"addr", "add", "192.0.2.1/24", "dev", "a0"}, {"addr", "add", "192.0.2.2/24", "dev", "br0", "label", "br0:x"}, {"link", "property", "add", "dev", "a0", "altname", "another"}, {"link", "set", "a0", "up"}, {"link", "set", "b0", "up"}} {
 		if _, err := ns.Run("ip", args...); err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestLayersAndCarrierOfTheKernel(t *testing.T) {
 		if _, err := netdev.Layers("none0"); err == nil || !strings.Contains(err.Error(), `no interface "none0"`) {
 			t.Errorf("an interface that is not there: %v", err)
 		}
-		for name, has := range map[string]bool{"a0": true, "b0": false} {
+		for name, has := range map[string]bool{"a0": true, "b0": false, "br0": true} {
 			if got, err := netdev.HasIPv4(name); got != has || err != nil {
 				t.Errorf("%s has an IPv4 address: %v, %v", name, got, err)
 			}

@@ -173,6 +173,23 @@ func InterfaceByName(name string) (*net.Interface, error) {
 
 // HasIPv4 reports whether an interface has an IPv4 address. Linux only reads those of the interface.
 func HasIPv4(name string) (bool, error) {
+	if labelled(name) == nil {
+		return true, nil
+	}
+	return hasIPv4(name)
+}
+
+// labelled returns an error unless an IPv4 address has the name of its interface as the label, which is the default.
+func labelled(name string) error {
+	r, err := unix.NewIfreq(name)
+	if err != nil {
+		return err
+	}
+	return withSocket(func(fd int) error { return unix.IoctlIfreq(fd, unix.SIOCGIFADDR, r) })
+}
+
+// hasIPv4 is HasIPv4 by netlink, which takes ten times as long.
+func hasIPv4(name string) (bool, error) {
 	l, err := linkByName(name)
 	if err != nil {
 		return false, err

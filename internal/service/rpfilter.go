@@ -4,11 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/fib"
@@ -42,14 +43,14 @@ func rpfOf(p config.Port) (fib.RPF, error) {
 func rpFilter(name string) (fib.RPFMode, error) {
 	var values []int
 	for _, scope := range []string{"all", name} {
-		text, err := os.ReadFile(filepath.Join("/proc/sys/net/ipv4/conf", scope, "rp_filter"))
+		text, err := readSetting(filepath.Join("/proc/sys/net/ipv4/conf", scope, "rp_filter"))
 		if errors.Is(err, fs.ErrNotExist) && scope == "all" {
 			return fib.RPFOff, nil
 		}
 		if err != nil {
 			return 0, err
 		}
-		n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		n, err := strconv.Atoi(strings.TrimSpace(text))
 		if err != nil {
 			return 0, fmt.Errorf("rp_filter of %s: %w", scope, err)
 		}
@@ -62,6 +63,22 @@ func rpFilter(name string) (fib.RPFMode, error) {
 		}
 	}
 	return check, nil
+}
+
+// readSetting reads a short file of /proc/sys. os.ReadFile takes three times as many system calls, for each of thousands of
+// interfaces.
+func readSetting(path string) (string, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	var b [32]byte
+	n, err := unix.Read(fd, b[:])
+	if err != nil {
+		return "", &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return string(b[:n]), nil
 }
 
 // parseRPFilter interprets a value of rp_filter. Linux accepts any number, and treats all but
