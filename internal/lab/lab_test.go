@@ -199,6 +199,47 @@ func TestPingNamesICMPErrors(t *testing.T) {
 	}
 }
 
+// The raw socket of a ping receives all ICMP errors of the namespace, of which those about other packets are ignored.
+func TestPingIgnoresErrorsAboutOtherPackets(t *testing.T) {
+	top := newTopology(t, VethOptions{})
+	require.NoError(t, top.Forwarding(true))
+	require.NoError(t, top.Router.Sysctl("net.ipv4.icmp_ratemask", "0"))
+	var conn net.PacketConn
+	require.NoError(t, top.Client.Do(func() (err error) {
+		conn, err = net.ListenPacket("udp4", ":0")
+		return err
+	}))
+	defer conn.Close()
+	require.NoError(t, ipv4.NewPacketConn(conn).SetTTL(1))
+	stop := make(chan struct{})
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	defer close(stop)
+	sending.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+				_, _ = conn.WriteTo([]byte("x"), &net.UDPAddr{IP: Server4.Addr().AsSlice(), Port: 9}) // fails with the errors that it causes
+			}
+		}
+	})
+	for _, size := range []int{56, 3000} {
+		if r, err := Ping(top.Client, Server4.Addr(), PingOptions{Count: 50, Interval: time.Millisecond, Size: size}); err != nil || r.Received != 50 {
+			t.Errorf("size %d: %+v, %v", size, r, err)
+		}
+	}
+	for _, to := range []netip.Addr{Server4.Addr(), Server6.Addr()} {
+		for _, size := range []int{56, 3000} {
+			var e *ICMPError
+			if _, err := Ping(top.Client, to, PingOptions{Count: 1, TTL: 1, Size: size}); !errors.As(err, &e) {
+				t.Errorf("ping %v with TTL 1 and size %d: %v", to, size, err)
+			}
+		}
+	}
+}
+
 func TestTransferTimesOut(t *testing.T) {
 	top := newTopology(t, VethOptions{})
 	start := time.Now()

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -164,9 +165,54 @@ func (p *pinger) echo(seq int, deadline time.Time) error {
 				return nil
 			}
 		case *icmp.DstUnreach, *icmp.TimeExceeded, *icmp.PacketTooBig, *icmp.ParamProb:
-			return &ICMPError{From: from, Type: reply.Type, Code: reply.Code}
+			if quotesEcho(quoted(body), p.to, p.id, seq) { // the socket receives errors about all packets of the namespace
+				return &ICMPError{From: from, Type: reply.Type, Code: reply.Code}
+			}
 		}
 	}
+}
+
+// quoted returns the packet that an ICMP error is about.
+func quoted(body icmp.MessageBody) []byte {
+	switch b := body.(type) {
+	case *icmp.DstUnreach:
+		return b.Data
+	case *icmp.TimeExceeded:
+		return b.Data
+	case *icmp.PacketTooBig:
+		return b.Data
+	case *icmp.ParamProb:
+		return b.Data
+	}
+	return nil
+}
+
+// quotesEcho reports whether a quoted packet is an echo request, or a later fragment to its destination.
+func quotesEcho(b []byte, to netip.Addr, id, seq int) bool {
+	var l4 []byte
+	var proto byte
+	later := false
+	switch {
+	case to.Is4() && len(b) >= 20 && b[0]>>4 == 4 && len(b) >= int(b[0]&15)*4:
+		if [4]byte(b[16:20]) != to.As4() {
+			return false
+		}
+		proto, l4, later = b[9], b[b[0]&15*4:], binary.BigEndian.Uint16(b[6:])&0x1fff != 0
+	case to.Is6() && len(b) >= 40 && b[0]>>4 == 6:
+		if [16]byte(b[24:40]) != to.As16() {
+			return false
+		}
+		const fragment = 44
+		if proto, l4 = b[6], b[40:]; proto == fragment && len(l4) >= 8 {
+			proto, l4, later = l4[0], l4[8:], binary.BigEndian.Uint16(l4[2:])&^7 != 0
+		}
+	default:
+		return false
+	}
+	if echo := map[byte]byte{1: 8, 58: 128}[proto]; echo == 0 || !later && (len(l4) < 8 || l4[0] != echo) {
+		return false
+	}
+	return later || int(binary.BigEndian.Uint16(l4[4:])) == id && int(binary.BigEndian.Uint16(l4[6:])) == seq
 }
 
 // ICMPError is an ICMP or ICMPv6 error received instead of a reply.
