@@ -59,9 +59,13 @@ func (b *Bonds) Delete(number uint16) {
 	b.vlans.Free(number)
 }
 
-// SetMaster makes a bond the port of all frames that a physical port receives. It lasts until Delete.
+// SetMaster makes a bond the port of all frames that a physical port receives, until Delete; 0 makes it the port
+// of its own frames again.
 func (b *Bonds) SetMaster(port, number uint16) {
 	atomic.StoreUint32(&b.masters[port], uint32(number))
+	if number == 0 {
+		return
+	}
 	atomic.StoreUint32(&b.vlans.tagged[port], 1) // workers look for tags and for the bond in one place
 }
 

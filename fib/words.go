@@ -130,6 +130,11 @@ func ParseMAC(b []byte) (MAC, error) {
 	return m, nil
 }
 
+// Bytes returns the address, first byte first.
+func (m MAC) Bytes() [6]byte {
+	return [6]byte{byte(m >> 40), byte(m >> 32), byte(m >> 24), byte(m >> 16), byte(m >> 8), byte(m)}
+}
+
 func (m MAC) String() string {
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", byte(m>>40), byte(m>>32), byte(m>>24), byte(m>>16), byte(m>>8), byte(m))
 }

@@ -56,7 +56,7 @@ func (s *state) initBonds() {
 	}
 }
 
-// bondNamed returns the bond with a configured name, or nil.
+// bondNamed returns the bond with a configured name, nil for none.
 func (s *state) bondNamed(name string) *bond {
 	for _, b := range s.bonds {
 		if b.name == name {
@@ -95,9 +95,6 @@ func (s *state) addBond(p *logical, b *bond) {
 	for _, port := range b.ports {
 		s.fib.Bonds.SetMaster(uint16(port), uint16(p.Number))
 	}
-	for _, l := range s.links {
-		s.checkMember(l)
-	}
 }
 
 // deleteBond undoes addBond.
@@ -110,11 +107,34 @@ func (s *state) deleteBond(p *logical) {
 	s.fib.Bonds.Delete(uint16(p.Number))
 }
 
-// checkMember warns about a member of a bond that was not one at the start.
-func (s *state) checkMember(l *link) {
-	for _, b := range s.bonds {
-		if b.ifindex != 0 && l.Master == b.ifindex && !slices.ContainsFunc(b.ports, func(i int) bool { return s.ports[i].ifindex == l.Index || s.ports[i].Name == l.Name }) {
-			s.warnOnce("member "+l.Name, fmt.Sprintf("%s joined bond %s after the start of the router: its frames go to linux, and the router transmits none on it; restart the router", l.Name, b.name))
+// addMember adds a physical port that was added to the ports of its bond. A port without one receives for itself,
+// though its number may have been that of a member.
+func (s *state) addMember(number int) {
+	b := s.bondNamed(s.ports[number].Bond)
+	if b == nil {
+		s.fib.Bonds.SetMaster(uint16(number), 0)
+		return
+	}
+	s.setBondPorts(b, append(slices.Clone(b.ports), number))
+	s.fib.Bonds.SetMaster(uint16(number), uint16(b.number))
+}
+
+// removeMember removes a physical port from the ports of its bond. Frames that it has received stay those of the
+// bond, whose VRF applies.
+func (s *state) removeMember(number int) {
+	if b := s.bondNamed(s.ports[number].Bond); b != nil {
+		s.setBondPorts(b, slices.DeleteFunc(slices.Clone(b.ports), func(i int) bool { return i == number }))
+		s.updateMembers(b)
+	}
+}
+
+// setBondPorts replaces the ports of a bond, of which the first stays.
+func (s *state) setBondPorts(b *bond, ports []int) {
+	was := b.ports
+	b.ports = ports
+	for _, p := range s.logical { // the bond and the VLANs on it
+		if slices.Equal(p.Members, was) {
+			p.Members = ports
 		}
 	}
 }

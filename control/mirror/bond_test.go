@@ -258,11 +258,6 @@ func TestReleasedAndEnslavedMembers(t *testing.T) {
 	if b.ports[2].Ifindex != 7 || len(b.warnings) != 0 {
 		t.Errorf("port b has link %d; warnings %q", b.ports[2].Ifindex, b.warnings)
 	}
-	b.setLink(&rtnl.Link{Index: 8, Name: "d", Flags: upFlags, Address: [6]byte{2, 5: 5}, MTU: 1500, Master: 5, SlaveOf: "bond"})
-	if len(b.warnings) != 1 || !strings.Contains(b.warnings[0], "d joined bond bond0 after the start") {
-		t.Errorf("warnings %q", b.warnings)
-	}
-	b.want(map[uint16]int{1: 86, 2: 85, 3: 85})
 }
 
 // VLANs on a bond, and in VLANs on it, are ports of the bond, and follow it. A bond that is deleted and created again
@@ -313,6 +308,43 @@ func TestVLANsOnBond(t *testing.T) {
 }
 
 // A bond that cannot be a port is refused at the start, and is none later.
+// A member that joins a running bond receives and transmits for it and its VLANs, and one that is removed does not.
+func TestMembersJoinBond(t *testing.T) {
+	b := newBonded(t, rtnl.BondXOR)
+	b.set()
+	b.setLink(&rtnl.Link{Index: 6, Name: "bond0.9", Flags: upFlags, Address: [6]byte{2, 5: 5}, MTU: 1500, Kind: "vlan", Parent: 5, VLANProtocol: 0x8100, VLANID: 9})
+	b.calls = nil
+	number := b.bonds[0].number
+	members := func(want ...int) {
+		t.Helper()
+		for _, p := range b.logical {
+			if !slices.Equal(p.Members, want) {
+				t.Errorf("%s is carried by %v, want %v", p.Name, p.Members, want)
+			}
+		}
+	}
+	b.removePort(3)
+	b.want(map[uint16]int{1: 128, 2: 128}, fmt.Sprintf("%d 1rt 2rt", number))
+	members(1, 2)
+	if b.fib.Bonds.Master(3) != uint16(number) {
+		t.Error("frames that the removed member has received are not those of the bond")
+	}
+	b.setLink(&rtnl.Link{Index: 7, Name: "d", Flags: upFlags, Address: [6]byte{2, 5: 5}, MTU: 1500, Master: 5, SlaveOf: "bond"})
+	b.want(map[uint16]int{1: 128, 2: 128}) // not a port yet
+	b.openPort(3, Port{Name: "d", Ifindex: 7, Bond: "bond0"}, b.links[7])
+	b.want(map[uint16]int{1: 86, 2: 85, 3: 85}, fmt.Sprintf("%d 1rt 2rt 3rt", number))
+	members(1, 2, 3)
+	b.setLink(&rtnl.Link{Index: 7, Name: "d", Flags: upFlags, Address: [6]byte{2, 5: 5}, MTU: 1500})
+	b.want(map[uint16]int{1: 128, 2: 128}, fmt.Sprintf("%d 1rt 2rt 3x", number))
+	b.removePort(3)
+	b.want(map[uint16]int{1: 128, 2: 128}, fmt.Sprintf("%d 1rt 2rt", number))
+	b.openPort(3, Port{Name: "d", Ifindex: 7}, b.links[7])
+	if master := b.fib.Bonds.Master(3); master != 0 || b.links[7].port != 3 {
+		t.Errorf("frames of the port are those of %d, and the link is port %d", master, b.links[7].port)
+	}
+	members(1, 2)
+}
+
 func TestUnusableBonds(t *testing.T) {
 	for want, change := range map[string]func(*bonded){
 		"port bond0: member of VRF red":               func(b *bonded) { b.bond.Master, b.bond.SlaveOf = 9, "vrf" },

@@ -147,7 +147,6 @@ func (s *state) updatePort(l *link) {
 	}
 	l.port = s.setLogical(l, s.logical[was])
 	s.updateMembers(s.bondOf(&l.Link))
-	s.checkMember(l)
 }
 
 // restoreSuppressed schedules a resync for suppressed routes that return with a link or an address.

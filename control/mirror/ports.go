@@ -42,8 +42,10 @@ func (m *Mirror) addPort(number int, p Port) error {
 	case l.port >= 0:
 		return fmt.Errorf("add port %s: the link belongs to port %s", p.Name, m.portName(l.port))
 	}
-	m.ports[number] = port{Port: p}
-	m.relink(l)
+	if p.Bond != "" && m.bondNamed(p.Bond) == nil {
+		return fmt.Errorf("add port %s: no port is bond %s", p.Name, p.Bond)
+	}
+	m.openPort(number, p, l)
 	for _, f := range families { // neighbors of the link were ignored
 		err := m.conn.Dump(rtnl.Neighbors(f), func(msg rtnl.Message) error {
 			return rtnl.Parse(msg, func(n *rtnl.Neighbor) {
@@ -60,6 +62,13 @@ func (m *Mirror) addPort(number int, p Port) error {
 	return nil
 }
 
+// openPort makes a link the port with a free number.
+func (s *state) openPort(number int, p Port, l *link) {
+	s.ports[number] = port{Port: p}
+	s.addMember(number)
+	s.relink(l)
+}
+
 // relink updates a link whose port was added or removed.
 func (s *state) relink(l *link) {
 	was := l.port
@@ -73,6 +82,7 @@ func (s *state) relink(l *link) {
 func (s *state) removePort(number int) {
 	p := s.ports[number]
 	index := p.ifindex
+	s.removeMember(number)
 	s.fib.SetPort(uint16(number), toMAC(p.mac), 0)
 	s.fib.SetRPF(uint16(number), fib.RPF{})
 	s.closePort(number)

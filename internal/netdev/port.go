@@ -76,7 +76,7 @@ func refuse(d *Device, in namespace) *Refusal {
 		}
 	case d.Kind == "bond" && len(in.members(d)) == 0:
 		return &Refusal{
-			d.Name + " is a bond without members: the router serves those that it has at the start",
+			d.Name + " is a bond without members: the router needs one at the start",
 			fmt.Sprintf("add members (ip link set NAME master %s)", d.Name),
 		}
 	case d.MemberOf == "bond":

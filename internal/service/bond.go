@@ -11,7 +11,8 @@ import (
 )
 
 // A bond is a logical port, and its members are physical ports: in the configuration of a running router, the
-// members that the bond had at the start replace it. XDP programs of members treat frames as those of the bond.
+// members that the bond had at the start replace it. An interface that joins it later is opened as a port then
+// (reconcilePorts), and closed when it leaves. XDP programs of members treat frames as those of the bond.
 
 // withMembers returns a copy of a configuration in which members replace bonds.
 func withMembers(cfg *config.Config) (*config.Config, error) {
@@ -42,13 +43,67 @@ func (s *Service) withRunningMembers(cfg *config.Config) *config.Config {
 func (s *Service) bondOf(port int) string { return s.ports.configured[port].Bond }
 
 // receiveAsBond has the XDP programs of members treat frames as those of the bond.
-func (s *Service) receiveAsBond(b mirror.LogicalPort) {
-	for _, port := range b.Members {
+func (s *Service) receiveAsBond(bond int, members []int) {
+	for _, port := range members {
 		p := s.ports.port(port)
-		if err := p.SetNumber(uint16(b.Number)); err != nil {
+		if err := p.SetNumber(uint16(bond)); err != nil {
 			s.log.Error("member of bond not received", "port", p.Name, "err", err)
 		}
 	}
+}
+
+// setBondPorts handles members that were added to a bond or removed from it: they are those of the bond's VLANs, too.
+// Only the mirror's goroutine calls it.
+func (s *Service) setBondPorts(bond *logicalPort, members []mirror.Member) {
+	var ports, added []int
+	for _, m := range members {
+		if ports = append(ports, m.Port); !slices.Contains(bond.Members, m.Port) {
+			added = append(added, m.Port)
+		}
+	}
+	if slices.Equal(ports, bond.Members) {
+		return
+	}
+	s.receiveAsBond(bond.Number, added)
+	was := bond.Members
+	s.ports.mu.Lock()
+	var vlans []*logicalPort
+	for _, p := range s.ports.logical {
+		if slices.Equal(p.Members, was) {
+			if p.Members = ports; p.received {
+				vlans = append(vlans, p)
+			}
+		}
+	}
+	s.ports.mu.Unlock()
+	for _, p := range vlans {
+		s.receiveVLAN(p, added)
+	}
+}
+
+// joined returns the settings of an interface with a master that is a bond of the router, if it has one.
+func (s *Service) joined(name string, master int) (of config.Port, ok bool) {
+	if master == 0 || s.cfg.Names(name) {
+		return of, false
+	}
+	s.ports.mu.Lock()
+	defer s.ports.mu.Unlock()
+	for _, p := range s.ports.logical {
+		if p.isBond() && p.Ifindex == master {
+			of = s.ports.configured[p.Physical].Port
+			of.Interface = name
+			return of, true
+		}
+	}
+	return of, false
+}
+
+// joined reports whether the port is a member that joined its bond while the router ran.
+func (p *portConfig) joined() bool { return p.matched && p.Bond != "" }
+
+// hasBonds reports whether a bond is a port.
+func (s *Service) hasBonds() bool {
+	return slices.ContainsFunc(s.cfg.Ports, func(p config.Port) bool { return p.Bond != "" })
 }
 
 // membersChanged handles new states of the members of a bond. Frames of members that do not receive go to Linux,
@@ -60,12 +115,9 @@ func (s *Service) membersChanged(bond int, members []mirror.Member) {
 	p.members = members
 	name := p.Name
 	s.ports.mu.Unlock()
-	for i, m := range members {
-		var before mirror.Member
-		if i < len(was) {
-			before = was[i]
-		}
-		if m == before && i < len(was) {
+	s.setBondPorts(p, members)
+	for _, m := range members {
+		if slices.Contains(was, m) {
 			continue
 		}
 		s.log.Info("bond member changed", "port", name, "up", m.Transmits, "interface", s.ports.port(m.Port).Name, "reason", memberState(m))

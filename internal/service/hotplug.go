@@ -15,7 +15,7 @@ import (
 )
 
 // Interfaces become ports, and end to be ports, while the router runs: those that match a pattern of the
-// configuration, and those that a reload names.
+// configuration, those that a reload names, and those that join a bond.
 //
 //	mirror: a link changed ─► wake ─► reconcile: interfaces ─► config.Select ─► open and close ports
 //	reload: other names or patterns ─┘
@@ -37,6 +37,7 @@ type hotplug struct {
 // failure is an interface that matches and could not be opened.
 type failure struct {
 	name  string
+	hint  string
 	err   error
 	tries int
 	next  time.Time // of the next try
@@ -147,9 +148,12 @@ func (s *Service) reconcilePorts() (next time.Duration) {
 	if s.handing.Load() {
 		return next
 	}
-	if !s.cfg.Patterns() && !s.hasMatched() {
+	matching := s.cfg.Patterns() || s.hasMatched()
+	if !matching {
 		s.decide(nil)
-		return next
+		if !s.hasBonds() {
+			return next
+		}
 	}
 	devices, err := netdev.Devices()
 	if err != nil {
@@ -158,8 +162,12 @@ func (s *Service) reconcilePorts() (next time.Duration) {
 	}
 	selected := s.cfg.Select(devices)
 	present := map[int]*config.Selection{}
-	for i := range selected {
-		present[selected[i].Index] = &selected[i]
+	for i, d := range devices { // in the order of selected
+		if p, ok := s.joined(d.Name, d.Master); ok {
+			selected[i].Port, selected[i].Taken, selected[i].Down = p, d.Up, !d.Up
+			selected[i].Reason = "member of bond " + p.Bond
+		}
+		present[d.Index] = &selected[i]
 	}
 	s.closeUnselected(present)
 	now := time.Now()
@@ -178,7 +186,9 @@ func (s *Service) reconcilePorts() (next time.Duration) {
 			next = min(next, max(f.next.Sub(now), settle))
 		}
 	}
-	s.decide(decided)
+	if matching {
+		s.decide(decided)
+	}
 	return next
 }
 
@@ -203,7 +213,10 @@ func (s *Service) openSelected(d *config.Selection, open map[int]int, now time.T
 	}
 	f := s.hotplug.failures[d.Index]
 	if f == nil {
-		f = &failure{name: d.Interface}
+		f = &failure{name: d.Interface, hint: "fix the cause, or exclude it: add \"!" + d.Interface + "\" to ports"}
+		if d.Port.Bond != "" {
+			f.hint = "fix the cause; until then, Linux gets the frames of this member of bond " + d.Port.Bond
+		}
 	}
 	if now.Before(f.next) {
 		return false, f.reason()
@@ -234,7 +247,7 @@ func (s *Service) logFailure(f *failure, now time.Time) {
 	h.logs++
 	switch {
 	case h.logs <= failureLogs:
-		s.log.Error("interface matches and is no port", "port", f.name, "err", f.err, "hint", "fix the cause, or exclude it: add \"!"+f.name+"\" to ports")
+		s.log.Error("interface matches and is no port", "port", f.name, "err", f.err, "hint", f.hint)
 	case h.logs == failureLogs+1:
 		s.log.Error("further interfaces match and are no ports", "hint", "see `warproute show interfaces`")
 	}
@@ -242,8 +255,8 @@ func (s *Service) logFailure(f *failure, now time.Time) {
 
 func (f *failure) reason() string { return fmt.Sprintf("cannot be opened: %v", f.err) }
 
-// closeUnselected closes the ports of patterns whose interface is gone, renamed, or selected no longer. One that was set
-// down stays.
+// closeUnselected closes the ports of patterns, and members that joined a bond, whose interface is gone, renamed, or
+// selected no longer. One that was set down stays.
 func (s *Service) closeUnselected(present map[int]*config.Selection) {
 	for index, number := range s.ports.byIndex() {
 		p := s.ports.port(number)
@@ -255,6 +268,8 @@ func (s *Service) closeUnselected(present map[int]*config.Selection) {
 			s.closePort(number, "interface deleted, or moved to another namespace", true)
 		case d.Interface != p.Name:
 			s.closePort(number, "interface renamed to "+d.Interface, false)
+		case d.Taken && d.Port.Bond != s.ports.configured[number].Bond:
+			s.closePort(number, "interface joined or left a bond", false)
 		case !d.Taken && !d.Down:
 			s.closePort(number, d.Reason, false)
 		}

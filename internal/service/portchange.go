@@ -23,8 +23,8 @@ import (
 //	routes    mirror: routes over the interface lead to the port
 //	admit     afxdp: the XDP program redirects frames
 
-// openPort opens an interface as a port and returns its number. matched says that a pattern takes it. After an error nothing
-// of it is open. The caller holds hotplug.mu.
+// openPort opens an interface as a port and returns its number. matched says that a pattern takes it, or that it has joined
+// a bond. After an error nothing of it is open. The caller holds hotplug.mu.
 func (s *Service) openPort(cfg config.Port, matched bool) (_ int, err error) {
 	if open := s.ports.count(); open >= s.ports.most {
 		return 0, fmt.Errorf("open port %s: the router has %d ports, and memory for %d: raise max_ports and restart it, or remove another port", cfg.Interface, open, s.ports.most)
@@ -55,7 +55,7 @@ func (s *Service) openPort(cfg config.Port, matched bool) (_ int, err error) {
 		}
 	}
 	before, _ := netdev.CarrierOf(cfg.Interface)
-	p, err := s.ports.Add(number, afxdp.PortConfig{Interface: cfg.Interface, Mode: mode})
+	p, err := s.ports.Add(number, afxdp.PortConfig{Interface: cfg.Interface, Mode: mode, Member: cfg.Bond != ""})
 	if err != nil {
 		return 0, err
 	}
@@ -71,7 +71,7 @@ func (s *Service) openPort(cfg config.Port, matched bool) (_ int, err error) {
 	}
 	s.ports.addresses.Replace(number, p.Ifindex)
 	undo.push("forget addresses", infallible(func() { s.forgetAddresses(number) }))
-	if err := s.addRoutes(number, p); err != nil {
+	if err := s.addRoutes(number, p, cfg.Bond); err != nil {
 		return 0, err
 	}
 	undo.push("remove routes", infallible(func() { s.mirror.RemovePort(number) }))
@@ -85,10 +85,10 @@ func (s *Service) openPort(cfg config.Port, matched bool) (_ int, err error) {
 }
 
 // addRoutes has the mirror add a port, as soon as it knows the link.
-func (s *Service) addRoutes(number int, p *afxdp.Port) (err error) {
+func (s *Service) addRoutes(number int, p *afxdp.Port, bond string) (err error) {
 	const wait, tries = 10 * time.Millisecond, 50
 	for range tries {
-		if err = s.mirror.AddPort(number, mirror.Port{Name: p.Name, Ifindex: p.Ifindex}); !errors.Is(err, mirror.ErrNoLink) {
+		if err = s.mirror.AddPort(number, mirror.Port{Name: p.Name, Ifindex: p.Ifindex, Bond: bond}); !errors.Is(err, mirror.ErrNoLink) {
 			return err
 		}
 		time.Sleep(wait)

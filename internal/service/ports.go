@@ -40,7 +40,7 @@ type ports struct {
 // portConfig is the configuration of an open port.
 type portConfig struct {
 	config.Port
-	matched bool // by a pattern: removed with the interface
+	matched bool // by a pattern, or member that joined a bond: removed with the interface
 }
 
 // all returns the open ports by number, nil for a number without one.

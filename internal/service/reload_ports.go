@@ -44,8 +44,8 @@ func (s *Service) preparePorts(cfg *config.Config, _ []config.Change) (change, e
 // commitPorts closes the ports that a configuration neither names nor matches.
 func (s *Service) commitPorts(cfg *config.Config) {
 	for number, p := range s.ports.all() {
-		if p == nil {
-			continue
+		if p == nil || s.ports.configured[number].joined() {
+			continue // the reconciliation closes members that are none any longer
 		}
 		settings, ok := cfg.PortOf(p.Name)
 		if !ok {

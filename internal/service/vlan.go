@@ -56,7 +56,7 @@ func (s *Service) vlanAdded(v mirror.LogicalPort) {
 	}
 	s.fib.SetRPF(uint16(v.Number), r)
 	if v.Parent < 0 {
-		s.receiveAsBond(v)
+		s.receiveAsBond(v.Number, v.Members)
 		s.log.Info("port added", "port", v.Name, "reason", "bond of the configuration")
 		return
 	}
@@ -88,18 +88,24 @@ func (s *Service) vlanChanged(number int, mac [6]byte, now link) {
 		s.warnAboutMTU(p.Name, now.mtu)
 		return
 	}
-	key := vlanKey(p.LogicalPort)
 	if !now.up {
 		s.stopVLAN(p)
 		return
 	}
-	for _, physical := range p.carriers() {
-		if err := s.ports.SetVLAN(physical, key, uint16(number), mac); err != nil {
+	if s.receiveVLAN(p, p.carriers()) {
+		p.received = true
+	}
+}
+
+// receiveVLAN has the XDP programs of physical ports redirect the frames of a VLAN, and reports success.
+func (s *Service) receiveVLAN(p *logicalPort, ports []int) bool {
+	for _, physical := range ports {
+		if err := s.ports.SetVLAN(physical, vlanKey(p.LogicalPort), uint16(p.Number), p.mac.Bytes()); err != nil {
 			s.log.Error("port not received, frames of the VLAN go to Linux", "port", p.Name, "err", err)
-			return
+			return false
 		}
 	}
-	p.received = true
+	return true
 }
 
 // stopVLAN ends the redirection of a VLAN's frames. Only the mirror's goroutine calls it.

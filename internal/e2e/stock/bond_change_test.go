@@ -15,9 +15,37 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// Members leave and join a running router's bond, the bond is replaced, and reloads and captures name it.
+// Members leave, return to and join a running router's bond, the bond is replaced, and reloads and captures name it.
 func TestBondsThatChange(t *testing.T) {
-	guest.InVM(t, 240*time.Second, []string{"veth", "8021q", "bonding", "macvlan"}, testBondChanges)
+	guest.InVM(t, 300*time.Second, []string{"veth", "8021q", "bonding", "macvlan"}, testBondChanges)
+}
+
+// testJoiningMember has a third member join the bonds of router and server, which is then the only one with a carrier, and
+// leave.
+func testJoiningMember(t *testing.T, n lab.Network, addrs []string, states, all func(string)) {
+	t.Helper()
+	require.NoError(t, lab.Veth(lab.End{Namespace: n["router"], Name: "wan2"}, lab.End{Namespace: n["server"], Name: "wan2"}, lab.VethOptions{MTU: 1504}))
+	for _, ns := range []string{"router", "server"} {
+		labtest.Run(t, n[ns], "ethtool", "-K", "wan2", "txvlan", "off", "tx-vlan-stag-hw-insert", "off", "tso", "off", "gso", "off")
+		labtest.IP(t, n[ns], "link set wan2 down", "link set wan2 master bond0")
+	}
+	states("wan0 active wan1 active wan2 active")
+	all("by three")
+	for _, ns := range []string{"router", "server"} {
+		labtest.IP(t, n[ns], "link set wan0 down", "link set wan1 down")
+	}
+	states("wan0 inactive wan1 inactive wan2 active")
+	reaches(t, n, addrs...) // the server's bond has noticed it, too
+	all("by the member that joined")
+	for _, ns := range []string{"router", "server"} {
+		labtest.IP(t, n[ns], "link set wan0 up", "link set wan1 up")
+	}
+	states("wan0 active wan1 active wan2 active")
+	for _, ns := range []string{"router", "server"} {
+		labtest.IP(t, n[ns], "link set wan2 nomaster")
+	}
+	states("wan0 active wan1 active")
+	all("without it")
 }
 
 func testBondChanges(t *testing.T, program string) {
@@ -67,6 +95,7 @@ func testBondChanges(t *testing.T, program string) {
 	}
 	states("wan0 active wan1 active")
 	all("by both")
+	testJoiningMember(t, n, addrs, states, all)
 
 	// A macvlan on the bond is another MAC address of it, as VRRP uses it.
 	labtest.IP(t, n["router"], "link add link bond0 name vr0 address 02:00:00:00:00:99 type macvlan mode bridge", "link set vr0 up")
