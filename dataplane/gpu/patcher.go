@@ -19,6 +19,27 @@ type patch struct {
 // maxPatches is the largest number of patches of one DMA.
 const maxPatches = 1 << 15
 
+// patchQueue is a queue of patches.
+type patchQueue struct {
+	all  []patch
+	head int // index of the first patch in all
+}
+
+func (q *patchQueue) len() int { return len(q.all) - q.head }
+
+func (q *patchQueue) add(p patch) { q.all = append(q.all, p) }
+
+// first returns the first patches, at most n. They stay valid until remove.
+func (q *patchQueue) first(n int) []patch { return q.all[q.head:][:min(n, q.len())] }
+
+// remove removes the first n patches. It moves the others to the start of the memory only if as many patches have been removed
+// since it last did, so that each patch is moved once on average.
+func (q *patchQueue) remove(n int) {
+	if q.head += n; q.head >= q.len() {
+		q.all, q.head = q.all[:copy(q.all, q.all[q.head:])], 0
+	}
+}
+
 // patcher queues patches and applies them to the device in order, on a thread of its own. The writer of
 // the FIB adds them.
 type patcher struct {
@@ -30,7 +51,7 @@ type patcher struct {
 
 	mu      sync.Mutex // guards the following fields
 	changed *sync.Cond
-	queue   []patch
+	queue   patchQueue
 	flushes bool // the queue is being applied
 	closed  bool
 	done    chan struct{}
@@ -58,20 +79,20 @@ func (p *patcher) run() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
-		for !p.closed && !(p.flushes && len(p.queue) > 0) {
+		for !p.closed && !(p.flushes && p.queue.len() > 0) {
 			p.flushes = false
 			p.changed.Wait()
 		}
 		if p.closed {
 			return
 		}
-		batch := p.queue[:min(len(p.queue), maxPatches)]
+		batch := p.queue.first(maxPatches)
 		p.mu.Unlock()
 		if p.applyBatch(batch) {
 			p.onApplied()
 		}
 		p.mu.Lock()
-		p.queue = p.queue[:copy(p.queue, p.queue[len(batch):])]
+		p.queue.remove(len(batch))
 		p.applied.Add(uint64(len(batch)))
 		p.changed.Broadcast()
 	}
@@ -100,9 +121,9 @@ func (p *patcher) quiesce() {
 func (p *patcher) add(change patch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.queue = append(p.queue, change)
+	p.queue.add(change)
 	p.queued.Add(1)
-	if len(p.queue) >= maxPatches && !p.flushes {
+	if p.queue.len() >= maxPatches && !p.flushes {
 		p.flushes = true
 		p.changed.Broadcast()
 	}

@@ -26,6 +26,32 @@ func TestPatchesTriggerRetry(t *testing.T) {
 	p.close()
 }
 
+// TestLongPatchQueueTakesLinearTime: a queue of many patches is emptied in small batches, while others are added, in order. Moving the
+// rest of the queue for each batch would copy about 500 GB.
+func TestLongPatchQueueTakesLinearTime(t *testing.T) {
+	const patches = 200_000
+	var q patchQueue
+	for i := range uint64(patches) {
+		q.add(patch{Word: i})
+	}
+	start := time.Now()
+	for i := range uint64(2 * patches) {
+		if q.len() == 0 || q.first(1)[0].Word != i {
+			t.Fatalf("the queue has %d patches, and not patch %d first", q.len(), i)
+		}
+		q.remove(1)
+		if i < patches {
+			q.add(patch{Word: patches + i})
+		}
+		if time.Since(start) > 10*time.Second { // it takes milliseconds
+			t.Fatalf("%d of %d patches removed in %v", i, 2*patches, time.Since(start))
+		}
+	}
+	if q.len() != 0 || cap(q.all) > 3*patches {
+		t.Errorf("%d patches are left, in memory for %d; the longest queue had %d", q.len(), cap(q.all), patches)
+	}
+}
+
 // TestStaleTablesMoveWorkersToTheCPU: until the patches are applied. Other processes' kernels can delay them;
 // only a driver error or a long time is final.
 func TestStaleTablesMoveWorkersToTheCPU(t *testing.T) {
