@@ -91,6 +91,9 @@ func (c *Config) checkPorts() (errs Errors) {
 	if len(c.Ports) > 0 && !slices.ContainsFunc(c.Ports, func(p Port) bool { return !p.Excludes() }) {
 		errs = append(errs, c.fault("ports", "ports has only exclusions", `add a name or a pattern, such as "*"`))
 	}
+	if n := len(c.named()); n > MaxPorts {
+		errs = append(errs, c.fault("ports", fmt.Sprintf("ports names %d interfaces", n), fmt.Sprintf("name at most %d, the most ports of a router", MaxPorts)))
+	}
 	first := map[string]string{}
 	for i, p := range c.Ports {
 		key := fmt.Sprintf("ports[%d].interface", i)

@@ -248,6 +248,18 @@ func (c *Config) Names(name string) bool {
 	return slices.ContainsFunc(c.named(), func(p Port) bool { return p.Interface == name || p.Bond == name })
 }
 
+// AtStart returns the ports that a router opens at its start: those with names, and of the interfaces that match patterns so many that
+// there are at most MaxPorts ports.
+func (c *Config) AtStart(devices []netdev.Device) []Port {
+	ports := c.named()
+	for _, d := range c.Select(devices) {
+		if d.Taken && !c.Names(d.Interface) && len(ports) < MaxPorts {
+			ports = append(ports, d.Port)
+		}
+	}
+	return ports
+}
+
 // Room returns the number of ports at a time for which memory is allocated, with a number of them at the start.
 func (c *Config) Room(atStart int) int {
 	switch {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/internal/netdev"
+	"github.com/warproute/warproute/internal/require"
 )
 
 func TestParsePorts(t *testing.T) {
@@ -51,6 +52,36 @@ func TestParseRefusesPatterns(t *testing.T) {
 		_, err := Parse("f", []byte(text+"\n"))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s:\n%v\nwant %s", text, err, want)
+		}
+	}
+}
+
+// named returns a configuration with n names of ports.
+func named(n int) []byte {
+	text := []byte("ports:\n")
+	for i := range n {
+		text = fmt.Appendf(text, "- p%d\n", i)
+	}
+	return text
+}
+
+func TestNoMoreThanTheMostPortsAtTheStart(t *testing.T) {
+	want := "ports names 1025 interfaces; name at most 1024, the most ports of a router"
+	if _, err := Parse("f", named(MaxPorts+1)); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+	if _, err := Parse("f", named(MaxPorts)); err != nil {
+		t.Error(err)
+	}
+	c, err := Parse("f", append(named(MaxPorts-10), "- veth*\n"...))
+	require.NoError(t, err)
+	var many []netdev.Device
+	for i := range 3000 {
+		many = append(many, netdev.Device{Index: i + 1, Name: fmt.Sprintf("veth%d", i), Kind: "veth", Up: true, Ethernet: true})
+	}
+	for n, want := range map[int]int{0: MaxPorts - 10, 4: MaxPorts - 6, 3000: MaxPorts} {
+		if got := len(c.AtStart(many[:n])); got != want || c.Room(got) > MaxPorts {
+			t.Errorf("%d interfaces match: %d ports at the start, room for %d; want %d and %d", n, got, c.Room(got), want, MaxPorts)
 		}
 	}
 }

@@ -59,23 +59,14 @@ func newHotplug() hotplug {
 // selectPorts finds the ports of the start.
 func (s *Service) selectPorts() error {
 	initial := *s.cfg
-	initial.Ports = nil
-	for _, p := range s.cfg.Ports {
-		if !p.Pattern() && !p.Excludes() {
-			initial.Ports = append(initial.Ports, p)
-		}
-	}
+	initial.Ports = s.cfg.AtStart(nil)
 	named := len(initial.Ports)
 	if s.cfg.Patterns() {
 		devices, err := netdev.Devices()
 		if err != nil {
 			return err
 		}
-		for _, d := range s.cfg.Select(devices) {
-			if d.Taken && !s.cfg.Names(d.Interface) {
-				initial.Ports = append(initial.Ports, d.Port)
-			}
-		}
+		initial.Ports = s.cfg.AtStart(devices)
 		if len(initial.Ports) == 0 {
 			s.log.Warn("no port yet: no interface matches the patterns of ports", "hint", "see `warproute show interfaces`; without a port, the number of workers is one: set workers")
 		}
@@ -84,6 +75,9 @@ func (s *Service) selectPorts() error {
 		if err := errors.Join(s.checkOffer(), s.selectInherited(&initial, named)); err != nil {
 			return err
 		}
+	}
+	if n := len(initial.Ports); n > config.MaxPorts { // with the members of bonds
+		return fmt.Errorf("%d ports, with the members of bonds: at most %d are possible", n, config.MaxPorts)
 	}
 	s.initial = &initial
 	s.setRoom(len(initial.Ports))
