@@ -52,7 +52,7 @@ check: ## run format, vet, staticcheck and house rules, in seconds
 # Tests run with the race detector, end-to-end tests alone, because they measure time. Packages whose tests do less with
 # the detector, or nothing for it, and tests of allocations run without it (internal/arch checks the lists).
 PLAIN := lookup lookup/trie ipsec ipsec/policy bench/ipsec control/xfrm dataplane/cpu dataplane/esp dataplane/lane dataplane/gpu/choice internal/prefetch internal/lab/...
-PLAIN_TESTS := Alloc|^TestRemovedKeysAreErasedFromMemory$$|^TestManyVRFs$$
+PLAIN_TESTS := Alloc|^TestRemovedKeysAreErasedFromMemory$$|^TestManyVRFs$$|^TestKernelCodeAgrees(WithTheCPUEngine|OnSources|OnVRFs)$$|^TestInlineCompletionsAreApplied$$
 
 # On a machine that other programs use, a test may be late once. Up to three tests that failed are run again, alone and
 # once; not after a data race. The output shows both runs.

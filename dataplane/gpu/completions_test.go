@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/race"
 	"github.com/warproute/warproute/packet"
 )
 
@@ -72,7 +73,11 @@ func TestInlineCompletionsAreApplied(t *testing.T) {
 	e, blocks, chunks := newRig(t, 1, time.Minute)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	c, b := chunks[0], blocks[0]
-	for round := range 2000 {
+	before := make([]byte, len(e.umem))
+	for i := range before {
+		before[i] = byte(i * 7)
+	}
+	for round := range race.Fewer(2000) {
 		n := 1 + rnd.IntN(inlineFrames)
 		inline, generation := rnd.Uint32N(8)|rnd.Uint32N(8), rnd.Uint32N(1<<31)
 		b.inline.Store(inline)
@@ -82,9 +87,7 @@ func TestInlineCompletionsAreApplied(t *testing.T) {
 		if stale {
 			e.generation.Add(1)
 		}
-		for i := range e.umem {
-			e.umem[i] = byte(i * 7)
-		}
+		copy(e.umem, before)
 		fill(c, rnd, n)
 		for i, at := range rnd.Perm(1 << 13)[:n] {
 			c.In[i] = batch.Frame{Addr: uint32(at*128 + 2), Len: 60, Origin: 3}

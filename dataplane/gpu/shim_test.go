@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -27,16 +28,38 @@ type shim struct {
 	stderr   strings.Builder
 }
 
-// compile builds a C program of testdata with UBSan. _FORTIFY_SOURCE, a default of some distributions, takes the
+// programs are the compiled C programs of testdata, by source: each takes seconds, and is the same for all tests.
+var programs struct {
+	sync.Mutex
+	dir      string
+	bySource map[string]string
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = os.RemoveAll(programs.dir)
+	os.Exit(code)
+}
+
+// compile builds a C program of testdata with UBSan, once. _FORTIFY_SOURCE, a default of some distributions, takes the
 // switches between lanes for errors.
 func compile(t *testing.T, source string) (program string) {
 	t.Helper()
-	program = filepath.Join(t.TempDir(), "program")
+	programs.Lock()
+	defer programs.Unlock()
+	if program = programs.bySource[source]; program != "" {
+		return program
+	}
+	if programs.dir == "" {
+		programs.dir, programs.bySource = got(os.MkdirTemp("", "gpu-test"))(t), map[string]string{}
+	}
+	program = filepath.Join(programs.dir, strconv.Itoa(len(programs.bySource)))
 	cmd := exec.Command("cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2",
 		"-fsanitize=undefined", "-fno-sanitize-recover=undefined", "-U_FORTIFY_SOURCE", "-o", program, source)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v (a C compiler is needed: apt-get install gcc libc6-dev)\n%s", cmd, err, out)
 	}
+	programs.bySource[source] = program
 	return program
 }
 

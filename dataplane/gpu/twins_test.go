@@ -13,6 +13,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/race"
 	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/routes"
 	"github.com/warproute/warproute/internal/testutil"
@@ -141,7 +142,9 @@ func (w *twins) packets() (n int) {
 	return n
 }
 
-func TestKernelCodeAgreesWithTheCPUEngine(t *testing.T) { agreeOnTraffic(t, onHost, 2_000_000) }
+func TestKernelCodeAgreesWithTheCPUEngine(t *testing.T) {
+	agreeOnTraffic(t, onHost, race.Fewer(2_000_000))
+}
 
 // agreeOnTraffic compares a number of packets, at least 200,000; a tenth in short mode.
 func agreeOnTraffic(t *testing.T, maker maker, want int) {
