@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/control/netfilter"
 	"github.com/warproute/warproute/internal/cli"
 	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/internal/privilege"
@@ -36,6 +37,7 @@ func (f *runFlags) reduce() error {
 			if uid < 0 {
 				return nil
 			}
+			netfilter.KeepNames()
 			return giveFiles(cfg, uid, gid)
 		},
 	}

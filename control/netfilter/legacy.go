@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,15 +15,15 @@ import (
 // legacyFamily describes the tables of iptables-legacy or ip6tables-legacy.
 type legacyFamily struct {
 	command      string // "iptables"
-	loaded       string // file with the names of the loaded tables
+	names        string // file in /proc/net with the names of the loaded tables
 	domain       int    // socket domain
 	level        int    // socket option level
 	targetOffset int    // offset of target_offset in struct ipt_entry or ip6t_entry, in bytes
 }
 
 var legacyFamilies = []legacyFamily{
-	{"iptables", "/proc/thread-self/net/ip_tables_names", unix.AF_INET, unix.IPPROTO_IP, 88},
-	{"ip6tables", "/proc/thread-self/net/ip6_tables_names", unix.AF_INET6, unix.IPPROTO_IPV6, 140},
+	{"iptables", "ip_tables_names", unix.AF_INET, unix.IPPROTO_IP, 88},
+	{"ip6tables", "ip6_tables_names", unix.AF_INET6, unix.IPPROTO_IPV6, 140},
 }
 
 // legacyHooks names the hooks of forwarded packets, by number. Chains have the upper-case name.
@@ -30,10 +31,7 @@ var legacyHooks = map[int]string{0: "prerouting", 2: "forward", 4: "postrouting"
 
 // chains returns the chains of all loaded tables. Reading another table would load its module.
 func (f *legacyFamily) chains() (all []Chain, err error) {
-	names, err := os.ReadFile(f.loaded)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	names, err := f.loaded()
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
@@ -42,7 +40,7 @@ func (f *legacyFamily) chains() (all []Chain, err error) {
 		return nil, fmt.Errorf("open a socket to read %s: %w", f.command, err)
 	}
 	defer unix.Close(fd)
-	for _, name := range strings.Fields(string(names)) {
+	for _, name := range names {
 		if name == "security" {
 			continue // labels packets, filters none
 		}
@@ -58,6 +56,46 @@ func (f *legacyFamily) chains() (all []Chain, err error) {
 		all = append(all, f.chainsOf(name, &info, entries[entriesOffset:])...)
 	}
 	return all, nil
+}
+
+// loaded returns the names of the loaded tables. The kernel shows them only to root; other users get those that were kept.
+func (f *legacyFamily) loaded() ([]string, error) {
+	names, err := os.ReadFile("/proc/thread-self/net/" + f.names)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case errors.Is(err, fs.ErrPermission):
+		if kept, ok := f.kept(); ok {
+			return strings.Fields(kept), nil
+		}
+	}
+	return strings.Fields(string(names)), err
+}
+
+// kept returns the names of KeepNames, or those that systemd has read for the unit (LoadCredential=).
+func (f *legacyFamily) kept() (names string, ok bool) {
+	if names, ok = os.LookupEnv(f.variable()); ok {
+		return names, true
+	}
+	dir, ok := os.LookupEnv("CREDENTIALS_DIRECTORY")
+	if !ok {
+		return "", false
+	}
+	credential, err := os.ReadFile(filepath.Join(dir, f.names))
+	return string(credential), err == nil
+}
+
+// variable returns the name of the environment variable of KeepNames.
+func (f *legacyFamily) variable() string { return "WARPROUTE_" + strings.ToUpper(f.names) }
+
+// KeepNames writes the names of the loaded tables of iptables-legacy to the environment, for Forwarding in a process of
+// another user. Without it, that user cannot see the tables.
+func KeepNames() {
+	for _, f := range legacyFamilies {
+		if names, err := f.loaded(); err == nil {
+			_ = os.Setenv(f.variable(), strings.Join(names, " ")) // else Forwarding reports that it cannot read them
+		}
+	}
 }
 
 // chainsOf returns the chains of forwarded packets in a table.
