@@ -4,7 +4,9 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,8 +60,9 @@ func TestGatewayHowTos(t *testing.T) {
 	buildPackages(t)
 	guest.VM{Memory: 1536}.Test(t, 600*time.Second, howtoModules, func(t *testing.T, _ string) {
 		s := newGatewaySite(t, "gw1", "gw2", "monitor")
-		s.rejectCleartext("internet", "gw1", "gw2")
+		seen := s.rejectCleartext("internet", "gw1", "gw2")
 		s.follow("strongswan-gateway.md", "", "Check")
+		s.blocksAtBoot(seen)
 		s.follow("monitoring.md", "", "")
 		s.copyPackage(versions[1], "gw1")
 		s.follow("upgrade.md", "", "")
@@ -96,19 +99,78 @@ gw2 route default 198.51.100.254`, systemd...)
 	return s
 }
 
+// cleartext is what listeners outside the gateways do with packets of the protected networks.
+type cleartext struct {
+	expected atomic.Bool // count them, instead of failing the test
+	count    atomic.Int64
+}
+
 // rejectCleartext fails the test if a link of a namespace has packets of the protected networks.
-func (s *site) rejectCleartext(name string, links ...string) {
+func (s *site) rejectCleartext(name string, links ...string) *cleartext {
 	s.t.Helper()
+	seen := new(cleartext)
 	for _, link := range links {
 		stop, err := s.machines[name].ns.Listen(link, func(frame []byte, _ bool) {
 			if len(frame) < 34 || frame[12] != 8 || frame[13] != 0 {
 				return
 			}
-			if src, dst := [4]byte(frame[26:]), [4]byte(frame[30:]); src[0] == 10 || dst[0] == 10 {
+			src, dst := [4]byte(frame[26:]), [4]byte(frame[30:])
+			switch {
+			case src[0] != 10 && dst[0] != 10:
+			case seen.expected.Load():
+				seen.count.Add(1)
+			default:
 				s.t.Errorf("%s, %s: cleartext from %v to %v", name, link, netip.AddrFrom4(src), netip.AddrFrom4(dst))
 			}
 		})
 		require.NoError(s.t, err)
 		s.t.Cleanup(stop)
 	}
+	return seen
+}
+
+// blocksAtBoot starts gw1 as a boot does, without strongSwan at first: nothing leaves in cleartext, in either direction. Without
+// the policies of ipsec-block it would, and the listeners would see it.
+func (s *site) blocksAtBoot(seen *cleartext) {
+	s.t.Helper()
+	const flush = "ip xfrm policy flush; ip xfrm state flush"
+	s.sh("gw1", "systemctl stop strongswan warproute ipsec-block; "+flush)
+	s.sh("gw1", "systemctl start ipsec-block; systemctl start warproute")
+	s.sh("host1", "! ping -c 5 -i 0.2 -W 1 10.8.0.2")
+
+	// gw2 has lost its policies, and sends cleartext. gw1 does not deliver it.
+	seen.expected.Store(true)
+	s.sh("gw2", "systemctl stop strongswan; "+flush)
+	s.sh("internet", "ip route add 10.7.0.0/24 via 192.0.2.1")
+	before := s.dropped("gw1", "xfrm_in_pol_block")
+	s.sh("host2", "! ping -c 5 -i 0.2 -W 1 10.7.0.2")
+	if n := s.dropped("gw1", "xfrm_in_pol_block") - before; n < 5 {
+		s.t.Errorf("gw1 dropped %d packets that arrived in cleartext, want 5", n)
+	}
+	s.sh("internet", "ip route del 10.7.0.0/24")
+	s.sh("gw2", "systemctl restart ipsec-block; systemctl start strongswan")
+	if seen.count.Swap(0) == 0 {
+		s.t.Error("the listeners did not see the cleartext of gw2")
+	}
+
+	s.sh("gw1", "ip xfrm policy flush")
+	s.sh("host1", "! ping -c 5 -i 0.2 -W 1 10.8.0.2")
+	if seen.count.Load() == 0 {
+		s.t.Error("without ipsec-block nothing leaves in cleartext: it proves nothing")
+	}
+	s.sh("gw1", "systemctl restart ipsec-block")
+	time.Sleep(time.Second) // for packets in flight
+	seen.expected.Store(false)
+	s.sh("host1", "! ping -c 5 -i 0.2 -W 1 10.8.0.2")
+	s.sh("gw1", "systemctl start strongswan")
+	s.sh("host1", "ping -c 3 -w 90 10.8.0.2")
+}
+
+// dropped returns how many packets the router of a host has dropped for a reason.
+func (s *site) dropped(host, reason string) int {
+	s.t.Helper()
+	out, err := s.machines[host].Run("warproute show drops | awk '$1 == \"" + reason + "\" {gsub(\",\", \"\", $2); print $2}'")
+	require.NoError(s.t, err)
+	n, _ := strconv.Atoi(strings.TrimSpace(out)) // no line: none
+	return n
 }
