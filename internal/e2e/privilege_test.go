@@ -94,8 +94,8 @@ func checkPrivileges(t *testing.T, r *router, pid int) {
 	}
 }
 
-// A router that root starts becomes the user of privileges.user, and has what it needs: its directories, sockets and
-// ports that come later.
+// A router that root starts becomes the user of privileges.user, and has what it needs: its directories, sockets,
+// ports that come later, and the names of tables that Linux shows only to root.
 func TestRouterBecomesAnotherUser(t *testing.T) {
 	x := newThird(t)
 	dir := t.TempDir()
@@ -103,7 +103,10 @@ func TestRouterBecomesAnotherUser(t *testing.T) {
 	path, state := filepath.Join(dir, "warproute.yaml"), filepath.Join(dir, "state")
 	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, "ports: [lan0, wan0, \"guest?\"]\nprivileges: {user: nobody}\nipsec: {state: %s}\n", state), 0o644))
 	defer unix.Umask(unix.Umask(0)) // the user can write to the directory of the socket
+	_, err := x.Router.Run("iptables-legacy", "-A", "FORWARD", "-p", "tcp", "--dport", "25", "-j", "DROP")
+	require.NoError(t, err)
 	r := startRouter(t, x.Router, "--config", path)
+	eventually(t, 5*time.Second, "the log names the rules of iptables-legacy", func() bool { return strings.Contains(r.Out.String(), "iptables filter FORWARD (rules)") })
 	s := statusOf(t, fmt.Sprintf("/proc/%d/status", r.Process.Pid()))
 	if s["Uid"] != "65534 65534 65534 65534" || s["NoNewPrivs"] != "1" {
 		t.Errorf("Uid %s, NoNewPrivs %s", s["Uid"], s["NoNewPrivs"])

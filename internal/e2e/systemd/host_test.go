@@ -78,10 +78,11 @@ func (h *host) link(unit string) {
 	h.must(os.WriteFile(filepath.Join(name+".d", "test.conf"), fmt.Appendf(nil, "[Service]\nWatchdogSec=5\nStandardOutput=append:%[1]s\nStandardError=append:%[1]s\n", h.log), 0o644))
 }
 
-// startSystemd starts systemd in the router's network namespace, as init of a PID namespace.
+// startSystemd starts systemd in the router's network namespace, as init of a PID namespace. Mounts are shared, as on a host: else
+// systemd's child processes cannot mount credentials for it.
 func (h *host) startSystemd() {
 	h.t.Helper()
-	script := fmt.Sprintf("mount -t cgroup2 cgroup2 /sys/fs/cgroup && mount -t bpf bpf /sys/fs/bpf && exec env container=guest SYSTEMD_UNIT_PATH=%[1]s/units SYSTEMD_GENERATOR_PATH=%[1]s/none SYSTEMD_ENVIRONMENT_GENERATOR_PATH=%[1]s/none "+
+	script := fmt.Sprintf("mount --make-rshared / && mount -t cgroup2 cgroup2 /sys/fs/cgroup && mount -t bpf bpf /sys/fs/bpf && exec env container=guest SYSTEMD_UNIT_PATH=%[1]s/units SYSTEMD_GENERATOR_PATH=%[1]s/none SYSTEMD_ENVIRONMENT_GENERATOR_PATH=%[1]s/none "+
 		"/lib/systemd/systemd --system --log-target=kmsg --log-level=info --show-status=no", runDir)
 	h.must(os.Mkdir(filepath.Join(runDir, "none"), 0o755))
 	h.must(os.WriteFile("/proc/sys/kernel/printk_devkmsg", []byte("on\n"), 0)) // without rate limit

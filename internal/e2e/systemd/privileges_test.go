@@ -39,4 +39,5 @@ func testPrivileges(t *testing.T, h *host) {
 		}
 	}
 	h.logged(t, "control request refused", "uid=4001")
+	h.logged(t, "forwarded packets bypass netfilter rules", "iptables filter FORWARD (rules)") // whose names only root can read
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func TestUnit(t *testing.T) {
-	guest.InVM(t, 200*time.Second, []string{"veth", "tun"}, testUnit)
+	guest.InVM(t, 200*time.Second, []string{"veth", "tun", "iptable_filter"}, testUnit)
 }
 
 const unit = "../../../contrib/warproute.service"
@@ -35,6 +35,7 @@ func testUnit(t *testing.T, program string) {
 		h.configure(goodConfig) // for the new user
 		h.systemctl("daemon-reload")
 	})
+	h.beside("iptables-legacy", "-A", "FORWARD", "-p", "tcp", "--dport", "25", "-j", "DROP")
 	h.systemctl("start", "warproute")
 	h.forwardsWithin(patience, "the start")
 
