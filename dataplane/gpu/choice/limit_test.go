@@ -84,19 +84,50 @@ func TestOnlyWaitsShowWhatTheGPUDoes(t *testing.T) {
 	var l limit
 	const cpu = 1000 // nanoseconds per packet
 	for range 200 {
-		l.observe(1e6, 300, false)
+		l.observeGPU(1e6, 300, false)
 	}
 	for i := range 200 {
-		if l.observe(1e6, 1500, true); l.exceeds(cpu, time.Second) {
+		if l.observeGPU(1e6, 1500, true); l.exceeds(cpu, time.Second) {
 			t.Fatalf("window %d: the CPU seems to do more: %+v", i, l)
 		}
 	}
 	for i := 0; !l.exceeds(cpu, time.Second); i++ {
-		if l.observe(1e6, 700, true); i > 200 {
+		if l.observeGPU(1e6, 700, true); i > 200 {
 			t.Fatalf("the GPU seems to do more: %+v", l)
 		}
 	}
 	if !l.exceeds(cpu, time.Second+limitHold-1) || l.exceeds(cpu, time.Second+limitHold) || l.waited != 0 {
 		t.Errorf("the end of the hold: %+v", l)
+	}
+}
+
+// TestCPUMustProveThatItDoesMore: it becomes the usual engine for a while, and not soon again if it does less than the GPU did.
+func TestCPUMustProveThatItDoesMore(t *testing.T) {
+	const cpu = 400 // predicted nanoseconds per packet
+	for _, real := range []float64{420, 500} {
+		var l limit
+		now := time.Second
+		wait := func() (windows int) {
+			for ; windows < 100 && !l.exceeds(cpu, now); windows++ {
+				l.observeGPU(1e6, 1e6/440, true)
+				now += time.Millisecond
+			}
+			return windows
+		}
+		if n := wait(); n > 50 {
+			t.Fatalf("the CPU is not tried: %+v", l)
+		}
+		held := 0
+		for ; held < 1000 && l.exceeds(cpu, now); held++ {
+			l.observeCPU(1e6, 1e6/real, now)
+			now += time.Millisecond
+		}
+		again := wait()
+		if real < 440 && (held < 500 || again > 50) || real > 440 && (held > 20 || again < 100) {
+			t.Errorf("%.0f ns per packet: the CPU stays for %d windows, and is tried again after %d", real, held, again)
+		}
+		if now += limitRetry; real > 440 && wait() > 50 {
+			t.Errorf("the CPU is not tried again: %+v", l)
+		}
 	}
 }

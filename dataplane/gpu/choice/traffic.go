@@ -94,9 +94,6 @@ func (c *Chooser) endWindow(class Class, at *Situation) {
 	n := max(t.count, 1)
 	mean := func(old *float64, v float64) { *old += (v - *old) / 2 }
 	waited := t.waited > length/2
-	if t.usual == GPU {
-		t.limit.observe(length, n, waited)
-	}
 	t.saturated = false
 	if t.idle >= 0 && at.Idle >= t.idle {
 		busy := max(0, 1-float64(at.Idle-t.idle)/length)
@@ -111,6 +108,12 @@ func (c *Chooser) endWindow(class Class, at *Situation) {
 	mean(&t.bytes, t.size/n)
 	mean(&t.packets, t.squares/max(t.single, 1))
 	mean(&t.backlog, t.queued/t.chunks)
+	switch {
+	case t.usual == GPU:
+		t.limit.observeGPU(length, n, waited)
+	case t.saturated:
+		t.limit.observeCPU(length, n, at.Now)
+	}
 	t.usual = c.better(class, at.Now)
 	share := t.count / length * c.perPacket(&c.engine[CPU][class])
 	if t.saturated {
