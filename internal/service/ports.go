@@ -54,7 +54,7 @@ func (p *ports) all() []*afxdp.Port {
 	return p.Set.Ports
 }
 
-// port returns an open port, nil if there is none with the number.
+// port returns the open port with a number, or nil.
 func (p *ports) port(number int) *afxdp.Port {
 	if all := p.all(); number < len(all) {
 		return all[number]

@@ -42,7 +42,7 @@ type keyPages [MaxKeys / pageSize]atomic.Pointer[[pageSize]atomic.Pointer[ipsec.
 // MaxKeys is the largest size of a key table.
 const MaxKeys = 1 << 15
 
-// ByKey returns the SA with keys at an index of the key tables, nil if there is none.
+// ByKey returns the SA with keys at an index of the key tables, or nil.
 func (g *Gateway) ByKey(index uint32) *ipsec.SA {
 	if index >= MaxKeys {
 		return nil

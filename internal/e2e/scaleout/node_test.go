@@ -199,7 +199,7 @@ func (n *node) paths(prefix string) int {
 // members returns the number of members of the resilient group.
 func (n *node) members() int {
 	n.t.Helper()
-	out, _ := n.ns.Run("ip", "nexthop", "show", "id", "999999") // fails if there is none
+	out, _ := n.ns.Run("ip", "nexthop", "show", "id", "999999") // fails if it does not exist
 	if _, group, ok := strings.Cut(out, " group "); ok {
 		return 1 + strings.Count(strings.Fields(group)[0], "/")
 	}
