@@ -42,6 +42,22 @@ func TestGatewayWaitsForSlots(t *testing.T) {
 	await(r.e, r.chunks[1])
 }
 
+// TestWaitEndsWithoutChunks: a worker whose chunks are done does not wait, whether or not it has others to submit.
+func TestWaitEndsWithoutChunks(t *testing.T) {
+	r := newPassesRig(t, 1, 2)
+	f := r.submit(0, true)
+	r.e.chooser = overloaded(t)
+	if r.e.Ready(0) || !r.e.chooser.Waiting() {
+		t.Fatal("does not wait for a full GPU")
+	}
+	r.finish(f, forHost)
+	r.e.Done(r.chunks[0])
+	r.finish(&r.e.inFlight[0], forHost)
+	if !r.e.Done(r.chunks[0]) || !r.e.Ready(0) || r.e.chooser.Waiting() {
+		t.Errorf("waiting without chunks: %v", r.e.chooser.Waiting())
+	}
+}
+
 // TestReservedSlotsAreNotReady: a chunk of bulk waits although slots of express are free, and express does not wait for it.
 func TestReservedSlotsAreNotReady(t *testing.T) {
 	r := newPassesRig(t, 4, 2)
@@ -100,4 +116,25 @@ func TestPlainChunksDoNotWaitForSlots(t *testing.T) {
 	}
 	blocks[0].hang.Store(false)
 	await(e, chunks[0])
+}
+
+// overloaded returns a chooser whose usual engine is the GPU, after full chunks that the CPU took long for.
+func overloaded(t *testing.T) *choice.Chooser {
+	t.Helper()
+	c, now := choice.New(), time.Second
+	for range 2000 {
+		w := choice.Work{Packets: 256, Bytes: 256 * 1408, Class: choice.HMAC, Full: true}
+		chosen := c.Choose(w, choice.Situation{Now: now, Idle: time.Second})
+		if now += time.Millisecond; chosen.Engine == choice.CPU {
+			c.FinishCPU(&chosen, w.Class, now)
+			continue
+		}
+		c.Block(&chosen, 10*time.Microsecond)
+		c.FinishGPU(&chosen, w.Class, now-time.Microsecond, now, now)
+	}
+	if !c.Wait(0, now) {
+		t.Fatal("the GPU is not the usual engine")
+	}
+	c.EndWait(now)
+	return c
 }

@@ -114,6 +114,9 @@ func (c *Chooser) Wait(lane uint8, now time.Duration) bool {
 	return true
 }
 
+// Waiting reports whether a wait has begun and not ended.
+func (c *Chooser) Waiting() bool { return c.traffic.waiting }
+
 // EndWait ends a wait: slots are free, or the GPU is not in use.
 func (c *Chooser) EndWait(now time.Duration) {
 	if t := &c.traffic; t.waiting {
