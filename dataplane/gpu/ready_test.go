@@ -44,9 +44,9 @@ func TestGatewayWaitsForSlots(t *testing.T) {
 
 // TestWaitEndsWithoutChunks: a worker whose chunks are done does not wait, whether or not it has others to submit.
 func TestWaitEndsWithoutChunks(t *testing.T) {
-	r := newPassesRig(t, 1, 2)
+	r, chooser := newPassesRig(t, 1, 2), overloaded(t) // which takes longer than the rig's timeout
 	f := r.submit(0, true)
-	r.e.chooser = overloaded(t)
+	r.e.chooser = chooser
 	if r.e.Ready(0) || !r.e.chooser.Waiting() {
 		t.Fatal("does not wait for a full GPU")
 	}
