@@ -125,7 +125,10 @@ func (s *Stage) requestClassified() []*ipsec.SA {
 	}
 	first := 0
 	for _, r := range c.run[:c.runs] {
-		r.sa.Request(s.worker, r.end-first)
+		if r.sa != s.expected {
+			r.sa.Request(s.worker, r.end-first)
+		}
+		s.use(r.sa, r.end-first)
 		first = r.end
 	}
 	sas := c.distinct()
@@ -143,7 +146,7 @@ func (s *Stage) sealClassified(in []batch.Frame, out []batch.Result, jobs []Job,
 	for p.at < c.n && int(c.at[p.at]) < end {
 		r := &c.run[p.run]
 		most, bytes := 1, uint64(jobs[c.at[p.at]].Bytes)
-		if !r.sa.Limited() {
+		if s.assign(&jobs[c.at[p.at]], r.sa); !r.sa.Limited() && r.sa != s.expected {
 			for ; p.at+most < r.end && int(c.at[p.at+most]) < end; most++ {
 				bytes += uint64(jobs[c.at[p.at+most]].Bytes)
 			}

@@ -22,6 +22,7 @@ type Job struct {
 	// The device has classified the packet: it is to be sealed by this tunnel, and Bytes is its length.
 	Classified bool
 	Tunnel     uint32
+	Reserved   uint64 // its sequence number, if it leaves by the expected SA (Expected)
 	KeyUsed    uint16 // length in bytes of the key record's prefix that the device needs
 	Key        uint32 // the SA's KeyIndex
 	SA         *ipsec.SA

@@ -43,6 +43,7 @@ func (s *Stage) processOutbound(in []batch.Frame, out []batch.Result, jobs []Job
 		case s.expired(p, j):
 			drop = batch.DropFor(batch.TTLExpired)
 		default:
+			s.assign(job, s.outSA[j])
 			drop = s.protect(f, p, j, s.outSA[j], job)
 		}
 		if drop.Verdict != 0 {
@@ -74,7 +75,10 @@ func (s *Stage) requestSequences() (n int) {
 			last, mtu = sa, s.mtuOf(sa)
 		}
 		s.mtus[j] = mtu
-		sa.Request(s.worker, 1)
+		if sa != s.expected {
+			sa.Request(s.worker, 1)
+		}
+		s.use(sa, 1)
 		n++
 	}
 	return n

@@ -56,6 +56,9 @@ type Stage struct {
 	touched     uint64           // keeps the loads of ipsec.Prefetch alive
 	aead, hmac  int              // see Protected
 	received    int              // see Received
+	main        *ipsec.SA        // see Main
+	uses        int              // see Main
+	expected    *ipsec.SA        // outbound: packets have numbers of it in their jobs
 }
 
 // New returns the stage of a worker. partialChecksums is by ingress port: true if received frames may
@@ -98,6 +101,7 @@ func (s *Stage) Begin(in []batch.Frame, out []batch.Result, jobs []Job, keys uin
 func (s *Stage) startCounts() {
 	s.gateway.Clock.Set(batch.Clock())
 	s.aead, s.hmac, s.received = 0, 0, 0
+	s.main, s.uses = nil, 0
 }
 
 // Protected returns the numbers of packets of the last chunk that SAs encrypt or decrypt, by AEAD and with

@@ -33,6 +33,7 @@ type Engine struct {
 	receiving   int             // chunks on the GPU with received ESP
 	finding     findMode        // of received ESP
 	classifying findMode        // of packets to seal
+	expected    expectation     // of all packets
 	unposted    int             // chunks whose jobs are not posted yet; see passes.go
 	chooser     *choice.Chooser // nil: the GPU gets every chunk that it accepts
 	class       choice.Class    // of the last chunk
@@ -56,6 +57,7 @@ type flight struct {
 	placement Placement
 	pass      pass
 	unread    uint32           // flags of its first pass
+	expected  esp.Expected     // the SA that it was posted for
 	jobs      []esp.Job        // of its packets, nil without
 	slots     [maxTiles]uint16 // of its tiles, in order
 	tiles     int

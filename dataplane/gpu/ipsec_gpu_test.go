@@ -75,6 +75,14 @@ func openSecured(t *testing.T, net *testutil.Network, g *gateway.Gateway, o Opti
 	return workerOnGPU(t, d, net, g, securedFrames, 1, securedChunk)
 }
 
+func TestGPUAgreesOnExpectedSAs(t *testing.T) {
+	rounds := 60
+	if testing.Short() {
+		rounds = 2
+	}
+	agreeOnExpected(t, securedOnGPU, rounds)
+}
+
 func TestGPUGatewayAgreesWithTheCPUEngine(t *testing.T) {
 	packets := 500_000
 	if testing.Short() {

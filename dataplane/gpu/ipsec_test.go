@@ -71,10 +71,11 @@ func securedOnHost(stagingWords int) securedMaker {
 					sh.deviceJobs[i] = s.jobs[i]
 				}
 			}
-			flags := int(s.descriptors[0]>>32) & (findSAsFlag | classifyFlag | clampMSSFlag)
+			flags := int(s.descriptors[0]>>32) & (findSAsFlag | classifyFlag | clampMSSFlag | expectFlag)
+			copy(sh.slot, bytesOf(s.descriptors))
 			sh.submit(len(in) | s.each<<sizeBatchShift | flags)
 			copy(s.results, sh.out[:len(in)])
-			if flags&findSAsFlag != 0 {
+			if flags&(findSAsFlag|expectFlag) != 0 {
 				copy(s.found(), sh.found[:len(in)])
 			}
 		})

@@ -61,6 +61,7 @@ type securedTwins struct {
 	unread   int  // of these, with headers by the device
 	askew    bool // unaligned frames
 	swapped  int  // packets with another sequence number than on the CPU engine
+	gaps     bool // the GPU engine leaves gaps between sequence numbers
 	routed   bool // SAs and policies have values of if_id, and routes lead over XFRM interfaces
 }
 
@@ -255,7 +256,7 @@ func (w *securedTwins) compare(i int, want batch.Result, was batch.Frame, before
 			fail("it is elsewhere")
 		}
 		if a, b := ours[f.Addr-slot:][:f.Len], theirs[f.Addr-slot:][:f.Len]; !bytes.Equal(a, b) {
-			if job.Kind == esp.Plain || !otherNumber(a, b) {
+			if job.Kind == esp.Plain && !w.gaps || !otherNumber(a, b) || w.gaps && !bytes.Equal(w.decrypted(a), w.decrypted(b)) {
 				fail("the bytes differ")
 			}
 			w.swapped++
@@ -290,4 +291,24 @@ func otherNumber(a, b []byte) bool {
 	spi2, at2, is2 := ipsec.Inbound(b[packet.EthernetLen:])
 	at += packet.EthernetLen
 	return is && is2 && spi == spi2 && at == at2+packet.EthernetLen && !bytes.Equal(a[at+4:at+8], b[at+4:at+8])
+}
+
+// decrypted returns the inner packet of a frame with ESP of an outbound SA.
+func (w *securedTwins) decrypted(frame []byte) []byte {
+	w.t.Helper()
+	spi, _, _ := ipsec.Inbound(frame[packet.EthernetLen:])
+	a := w.all[spi-0x1000]
+	c := a.out[1].Config()
+	c.Direction, c.Key, c.AuthKey = ipsec.In, a.Key, a.AuthKey
+	sa, err := ipsec.NewSA(c, 1)
+	require.NoError(w.t, err)
+	if a.ESN {
+		sa.Skip(a.out[0].Sequence() - 1000)
+	}
+	buf := append(make([]byte, 64), frame[packet.EthernetLen:]...)
+	at, n, e := sa.Decapsulate(0, buf, 64, len(buf)-64)
+	if e != ipsec.OK {
+		w.t.Fatalf("%s: %v", a.Name, e)
+	}
+	return buf[at : at+n]
 }

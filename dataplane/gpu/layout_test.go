@@ -103,6 +103,7 @@ func defineMailbox(h *cheader.Header) {
 	h.Define("FIND_SAS", findSAsFlag, "the device finds the SAs of received ESP (find_sa.h)")
 	h.Define("CLASSIFY", classifyFlag, "the device finds the tunnels of plaintext to seal (classify.h)")
 	h.Define("CLAMP_MSS", clampMSSFlag, "with CLASSIFY: the host lowers MSS options")
+	h.Define("EXPECT_SA", expectFlag, "all packets are expected to be of one SA (expect.h)")
 	h.Define("STOP", stop, "control word: the kernel ends")
 	h.Define("INLINE_BATCHES", inlineBatches, "batches of a slot with room for inlined headers")
 	h.Define("HEADER_BYTES", 8*headerWords)
@@ -149,6 +150,10 @@ func defineJobs(h *cheader.Header) {
 	h.Define("SPI_SHIFT", spiShift)
 	h.Define("SPI_HASH", spiHash)
 	h.Define("SPI_REMOVED", spiRemoved)
+	h.Comment("Expected SA (expect.h).")
+	h.Define("EXPECT_KEY_SHIFT", expectKeyShift)
+	h.Define("EXPECT_OPEN", expectOpen, "the SA is inbound")
+	h.Define("EXPECT_EXTENDED", expectExtended, "64-bit sequence numbers")
 	h.Struct("job", deviceJob{}, "key", "high", "esp", "bytes", "header", "flags")
 	h.Struct("key_table", keyTableParams{}, "keys", "policies", "spis", "staging_words")
 }

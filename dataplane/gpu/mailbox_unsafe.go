@@ -45,6 +45,7 @@ const (
 	findSAsFlag            = 1 << 27
 	classifyFlag           = 1 << 26
 	clampMSSFlag           = 1 << 25
+	expectFlag             = 1 << 24
 	inlineShortHeadersFlag = 1 << 28
 	stop                   = 1<<32 - 1
 )
@@ -161,14 +162,24 @@ func (m *mailbox) restBlocks(n uint32, p *slotPool) {
 // post passes a tile of a worker to the slot's block, with a number of packets per warp batch. It inlines
 // the headers from umem, unless umem is nil. flags are part of the size word.
 func (s *slot) post(frames []batch.Frame, each int, worker uint32, umem []byte, flags uint32) {
-	size := uint32(len(frames)) | uint32(each)<<sizeBatchShift | worker<<sizeWorkerShift | flags
-	s.inlined, s.each = 0, each
+	size := sizeWord(frames, each, worker, flags)
+	s.write(frames, each)
 	if umem != nil {
 		if inline := s.inlineHeaders(frames, umem); inline != 0 {
 			s.inlined = len(frames)
 			size |= inline
 		}
 	}
+	s.ringDoorbell(size)
+}
+
+func sizeWord(frames []batch.Frame, each int, worker, flags uint32) uint32 {
+	return uint32(len(frames)) | uint32(each)<<sizeBatchShift | worker<<sizeWorkerShift | flags
+}
+
+// write writes the descriptors of a tile, with a number of packets per warp batch.
+func (s *slot) write(frames []batch.Frame, each int) {
+	s.inlined, s.each = 0, each
 	words := unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(frames))), len(frames))
 	s.batches = 0
 	for len(words) > 0 {
@@ -179,15 +190,35 @@ func (s *slot) post(frames []batch.Frame, each int, worker uint32, umem []byte, 
 		}
 		s.batches++
 	}
-	s.ringDoorbell(size)
+}
+
+// postExpected is post for packets that are expected to be of one SA. words returns the words of a warp batch, by its first
+// packet.
+func (s *slot) postExpected(frames []batch.Frame, each int, worker uint32, flags uint32, words func(first int) expectedWords) {
+	s.write(frames, each)
+	var lines [maxBatches * batchBytes / 8 / cacheLineWords]uint64
+	s.begin()
+	seq, size := uint64(s.seq), sizeWord(frames, each, worker, flags)
+	for b := range s.batches {
+		w := words(b * each)
+		for i, word := range [...]uint32{size, w.low, w.high, w.most} {
+			lines[4*b+i] = seq | uint64(word)<<32
+		}
+	}
+	ordered.StoreLines(unsafe.Slice((*[cacheLineWords]uint64)(unsafe.Pointer(&s.descriptors[0])), 4*s.batches), lines[:4*s.batches])
 }
 
 // ringDoorbell stores the sequence number and the size in each descriptor cache line, after the frames. The
 // block polls the first cache line, which is stored last.
 func (s *slot) ringDoorbell(size uint32) {
+	s.begin()
+	ordered.FillLines(&s.descriptors[0], 8*cacheLineWords, 4*s.batches, uint64(s.seq)|uint64(size)<<32)
+}
+
+// begin begins the next tile.
+func (s *slot) begin() {
 	s.seq++
 	s.finishedBatches, s.packet, s.completed = 0, 0, 0
-	ordered.FillLines(&s.descriptors[0], 8*cacheLineWords, 4*s.batches, uint64(s.seq)|uint64(size)<<32)
 }
 
 // finished reports whether the GPU has finished the last tile.

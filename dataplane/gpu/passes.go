@@ -4,6 +4,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/dataplane/gpu/choice"
+	"github.com/warproute/warproute/ipsec"
 )
 
 // A gateway's chunk passes the GPU once or twice:
@@ -13,7 +14,8 @@ import (
 //	last    The host makes jobs of the packets that are not opened, and posts them. It waits until all older chunks
 //	        are in their last pass, so that sequence numbers are in the order of chunks.
 //
-// A chunk whose packets are all opened skips the second pass. One that is expected to have few packets for the
+// A chunk whose packets are expected to be of one SA has a first pass, too, which seals and opens the packets that are (expect.go).
+// A chunk whose packets are all opened or sealed skips the second pass. One that is expected to have few packets for the
 // first skips that, as the host reads its packets anyway. Without packets to open, the device reads only headers in the
 // first one.
 
@@ -78,9 +80,16 @@ func (e *Engine) begin(f *flight) {
 		return
 	}
 	f.pass = waiting
-	if f.unread = e.firstPassFlags(); f.unread != 0 && !f.repeated { // a repeated chunk is compared with the host's jobs
+	switch {
+	case f.repeated: // it is compared with the host's jobs
+	case e.expect(f):
 		f.pass = firstPass
-		e.postUnread(f)
+		e.postExpected(f)
+	default:
+		if f.unread = e.firstPassFlags(); f.unread != 0 {
+			f.pass = firstPass
+			e.postUnread(f)
+		}
 	}
 	e.unposted++
 	e.advance()
@@ -149,7 +158,11 @@ func (e *Engine) postJobs(f *flight) {
 	first := f.pass == firstPass
 	if first {
 		var protected int
-		rest, protected = e.takeFound(f)
+		if f.expected.SA != nil && f.expected.SA.Direction() == ipsec.Out {
+			rest = e.takeExpected(f)
+		} else {
+			rest, protected = e.takeFound(f)
+		}
 		if f.unread&findSAsFlag != 0 {
 			found = e.esp.Received()
 		}
@@ -164,7 +177,7 @@ func (e *Engine) postJobs(f *flight) {
 		e.pool.put(f.slots[:f.tiles])
 	case first:
 		f.pass = lastPass
-		e.esp.Rest(c.In[:c.N], c.Out[:c.N], f.jobs, e.ipsec.keys)
+		e.restOf(f)
 		e.checker.markAll(c, f.jobs)
 	default:
 		f.pass = lastPass
@@ -173,6 +186,8 @@ func (e *Engine) postJobs(f *flight) {
 	aead, hmac := e.esp.Protected()
 	e.finding.observe(c.N, bytes, e.esp.Received(), found)
 	e.classifying.observe(c.N, bytes, aead+hmac-e.esp.Received(), classified)
+	main, uses := e.esp.Main()
+	e.expected.observe(main, uses, c.N)
 	e.setReceiving(f, e.esp.Received() > 0)
 	class := e.classify(f)
 	e.lanes[c.Lane].plain = class == choice.Forward
@@ -187,11 +202,21 @@ func (e *Engine) postJobs(f *flight) {
 	}
 }
 
+// restOf makes jobs of the packets of a chunk that the device has left to the host in its first pass.
+func (e *Engine) restOf(f *flight) {
+	in, out := f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
+	if f.expected.SA != nil {
+		e.esp.RestOf(&f.expected, in, out, f.jobs, e.ipsec.keys)
+	} else {
+		e.esp.Rest(in, out, f.jobs, e.ipsec.keys)
+	}
+}
+
 // takeFound finishes the packets of a chunk that the device has opened in its first pass. It returns the number of the
 // others, and of these the ones that the device has classified.
 func (e *Engine) takeFound(f *flight) (rest, classified int) {
 	in, out := f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
-	finds := f.unread&findSAsFlag != 0
+	finds := f.unread&(findSAsFlag|expectFlag) != 0
 	e.esp.BeginFound(f.jobs)
 	for k := range f.tiles {
 		s, first := &e.mailbox.slots[f.slots[k]], f.tileStart(k)

@@ -3,7 +3,7 @@
 #define WARPROUTE_ESP_BATCH_H
 
 #include "encapsulate.h"
-#include "find_sa.h"
+#include "expect.h"
 
 /* Prepares a lane's packet once it is staged, and fails it if the staged key does not match the
  * job. The key record may be reused while a timed-out device still runs; no more of it is staged
@@ -76,7 +76,7 @@ DEVICE uint32_t find_staged_set(const struct mailbox *m, const struct tile *tile
 		if (found.job.key >> JOB_KEY_SEGMENTS_SHIFT <= largest_key(c->segments)) /* the record may be reused, as in begin_packet */
 			c->job = found.job;
 		if (job_kind(c) == JOB_OPEN) {
-			report_sa(m, tile, batch, &c->job, found.seq);
+			report_sa(m, tile, batch, c->job.key & JOB_KEY_MASK, found.seq);
 		} else {
 			struct result r = {0, 0, RESULT_HOST};
 			if (flags & CLASSIFY && !may_be_partial(&m->tables, (w.high >> 16) % MAX_PORTS))
@@ -86,6 +86,28 @@ DEVICE uint32_t find_staged_set(const struct mailbox *m, const struct tile *tile
 	}
 	g->lanes &= __ballot_sync(FULL_MASK, job_kind(c) == JOB_OPEN);
 	return place_keys(s, g->lanes, c);
+}
+
+/* Confirms that a staged set's packets are of the expected SA, removes those that are not, and moves w to the frames of
+ * packets to seal. */
+DEVICE void confirm_staged_set(const struct mailbox *m, const struct tile *tile, const struct key_table *v, const struct staging *s,
+			       uint32_t batch, struct staged_set *g, struct esp_lane *c, struct desc_word *w, uint32_t flags)
+{
+	struct expected e = expected_sa(*w);
+
+	if (g->lanes >> lane_id() & 1) {
+		struct confirmed found = confirm_expected(v, c->job, s->words + c->at + (w->low - 2 - c->start) / 4, *w, e, place_in_batch(), (flags & CLAMP_MSS) != 0);
+		c->job = found.job;
+		if (job_kind(c) >= JOB_SEAL)
+			report_sa(m, tile, batch, expected_key(&e), found.word);
+		else
+			store_result(m, tile, batch, found.result);
+		if (job_kind(c) == JOB_SEAL) {
+			w->low -= front_of(v->keys + expected_key(&e)).all;
+			w->high = (w->high & 0xffff0000) | (c->job.esp + c->job.bytes);
+		}
+	}
+	g->lanes &= __ballot_sync(FULL_MASK, job_kind(c) >= JOB_SEAL);
 }
 
 /* Seals or opens the staged packets of a batch and updates w. Returns whether the lane's packet is
@@ -101,6 +123,8 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, co
 		load_staged_set(tile, v->keys, s, c, load);
 		load = find ? find_staged_set(m, tile, v, s, batch, g, c, *w, flags) : 0;
 	}
+	if (flags & EXPECT_SA)
+		confirm_staged_set(m, tile, v, s, batch, g, c, w, flags);
 	int mine = g->lanes >> lane_id() & 1;
 	if (mine)
 		begin_packet(v->keys, s, t, c, w->low);
@@ -143,16 +167,32 @@ DEVICE struct job load_job(const struct mailbox *m, const struct tile *tile, uin
 	return j;
 }
 
+/* Returns the context of a lane whose packet is expected to be of an SA, JOB_DECIDED if it is the host's. All of them
+ * share one key in the staging buffer, that of the longest. */
+DEVICE struct esp_lane expected_lane(const struct mailbox *m, const struct tile *tile, const struct key_table *v, uint32_t batch, struct desc_word w)
+{
+	struct expected e = expected_sa(w);
+	struct expected_job x = {{0, 0, 0, 0, 0, JOB_DECIDED}, w.low};
+
+	if (has_packet(tile, batch) && may_classify(w) && (e.high & EXPECT_OPEN || !may_be_partial(&m->tables, (w.high >> 16) % MAX_PORTS)))
+		x = expected_frame(v, w, e);
+	uint32_t key = tile_max(x.job.key, WARP_SIZE);
+	w.low = x.addr;
+	struct esp_lane c = esp_lane_of(x.job, w);
+	c.job.key = key;
+	return c;
+}
+
 /* Processes a batch with ESP jobs: first packets without a job, in place; then those with one, as
  * many at a time as the staging buffer holds. Each is written back once, after its lookup. flags are those of the
- * size word: with FIND_SAS, the device makes the jobs. */
+ * size word: with FIND_SAS and EXPECT_SA, the device makes the jobs. */
 DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, const struct key_table *v,
 			      const struct staging *staging, const struct aes_tables *t, struct warp_scratch *scratch,
 			      uint32_t batch, struct desc_word w, uint32_t flags)
 {
 	int find = (flags & FIND_SAS) != 0;
-	struct esp_lane c = find ? received_lane_of(w) : esp_lane_of(load_job(m, tile, batch), w);
-	int received = find && has_packet(tile, batch), staged = find ? received && may_classify(w) : job_kind(&c) >= JOB_SEAL;
+	struct esp_lane c = flags & EXPECT_SA ? expected_lane(m, tile, v, batch, w) : find ? received_lane_of(w) : esp_lane_of(load_job(m, tile, batch), w);
+	int received = flags & (FIND_SAS | EXPECT_SA) && has_packet(tile, batch), staged = find ? received && may_classify(w) : job_kind(&c) >= JOB_SEAL;
 	uint32_t pending = __ballot_sync(FULL_MASK, staged);
 	int active = job_kind(&c) == JOB_PLAIN;
 	struct snapshot s = load_headers(m, tile, scratch, w, active);

@@ -104,10 +104,10 @@ DEVICE_CALL struct found_job find_job(const struct key_table *v, uint32_t *heade
 	return (struct found_job){j, word_at(&p, h.esp + 4)};
 }
 
-/* Reports the key index and the sequence number of a packet of which the device has found the SA. */
-DEVICE void report_sa(const struct mailbox *m, const struct tile *tile, uint32_t batch, const struct job *j, uint32_t seq)
+/* Reports the index of a packet's keys, and its sequence number or another word. */
+DEVICE void report_sa(const struct mailbox *m, const struct tile *tile, uint32_t batch, uint32_t key, uint32_t word)
 {
-	host_store64((uint64_t *)(tile->slot + m->jobs) + packet_index(tile, batch), (j->key & JOB_KEY_MASK) | (uint64_t)seq << 32);
+	host_store64((uint64_t *)(tile->slot + m->jobs) + packet_index(tile, batch), key | (uint64_t)word << 32);
 }
 
 #endif

@@ -91,6 +91,7 @@
 #define FIND_SAS 0x8000000u /* the device finds the SAs of received ESP (find_sa.h) */
 #define CLASSIFY 0x4000000u /* the device finds the tunnels of plaintext to seal (classify.h) */
 #define CLAMP_MSS 0x2000000u /* with CLASSIFY: the host lowers MSS options */
+#define EXPECT_SA 0x1000000u /* all packets are expected to be of one SA (expect.h) */
 #define STOP 0xffffffffu /* control word: the kernel ends */
 #define INLINE_BATCHES 3 /* batches of a slot with room for inlined headers */
 #define HEADER_BYTES 64
@@ -134,6 +135,11 @@
 #define SPI_SHIFT 16
 #define SPI_HASH 0x9e3779b1u
 #define SPI_REMOVED 1
+
+/* Expected SA (expect.h). */
+#define EXPECT_KEY_SHIFT 16
+#define EXPECT_OPEN 0x80000000u /* the SA is inbound */
+#define EXPECT_EXTENDED 65536 /* 64-bit sequence numbers */
 
 #define CHECK_FRAME_LAYOUT \
 	static_assert(__builtin_offsetof(struct frame, addr) == 0, "struct frame: addr"); \

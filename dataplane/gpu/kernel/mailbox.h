@@ -8,8 +8,8 @@
  *	first                    the sequence number of the slot's first tile since the launch
  *	results                  a struct result per packet
  *	descriptors              warp batches
- *	jobs                     a struct job per packet, like results (job.h); of a tile with FIND_SAS, the device
- *	                         stores 8 bytes per packet here: key index and sequence number
+ *	jobs                     a struct job per packet, like results (job.h); of a tile with FIND_SAS or
+ *	                         EXPECT_SA, the device stores 8 bytes per packet here: key index, and sequence number or length
  *	headers, short headers   inlined headers of the first batches (low-latency path)
  *	completions              inline completions of these packets
  *
@@ -22,7 +22,7 @@
  *	       seq, size  7 frames       seq, size  7 frames       ...
  *
  * A size word has the number of packets, the packets of each batch but the last, the worker's number,
- * and flags.
+ * and flags. With EXPECT_SA, only the first cache line of a batch has it; expect.h has the words of the others.
  *
  * Low-latency path: if the device is idle, the host copies the packets' headers beside the
  * descriptors (INLINE_HEADERS in the size word), which saves a PCIe round trip. A header is a

@@ -40,7 +40,8 @@ static void lane(void)
 	const struct memory *s = (const void *)base;
 	const struct frame *in = (const void *)(base + s->in);
 	struct aes_tables t = aes_tables_of(encrypt, decrypt, inverse, running);
-	struct desc_word w = {0, 0};
+	uint64_t word = ((const uint64_t *)(base + s->slot))[batch * WARP_SIZE + running];
+	struct desc_word w = {(uint32_t)word, (uint32_t)(word >> 32)}; /* sequence number and size, or what is in its place */
 
 	if (has_packet(&tile, batch)) {
 		struct frame f = in[packet_index(&tile, batch)];
@@ -80,7 +81,7 @@ static void work_on(uint32_t size)
 	for (batch = 0; batch < batch_count(size); batch++) {
 		memset(staging.words, 0xa5, 4 * staging.size);
 		run_lanes(lane);
-		if (!(flags & (FIND_SAS | CLASSIFY)) && keeps_keys()) {
+		if (!(flags & (FIND_SAS | CLASSIFY | EXPECT_SA)) && keeps_keys()) {
 			fprintf(stderr, "gateway: a key is left in the staging buffer\n");
 			exit(1);
 		}

@@ -1,0 +1,120 @@
+package esp
+
+import (
+	"encoding/binary"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/packet"
+)
+
+// The packets of a worker are often of one SA, for example if the gateway has one large tunnel. The host can post a chunk
+// for such an SA in one pass, without having read it. Outbound, it reserves a sequence number for each packet first, so
+// that numbers are in the order of packets and chunks. A device seals or opens the packets that are of the SA. The host
+// processes the others, and gives those that leave by the SA after all the numbers that they were reserved.
+
+// Expected is the SA that all packets of a chunk are expected to be of.
+type Expected struct {
+	SA    *ipsec.SA // nil: none
+	First uint64    // outbound: number of the first packet
+	// Outbound: lengths in bytes.
+	Largest     int // packet that fits the path
+	front, head int // see ipsec.SA.UnreadFront
+}
+
+// use counts n packets of an SA: see Main.
+func (s *Stage) use(sa *ipsec.SA, n int) {
+	if s.main == nil {
+		s.main = sa
+	}
+	if s.main == sa {
+		s.uses += n
+	}
+}
+
+// Main returns the SA of the first packet of the last chunk that an SA encrypts or decrypts, and the number of packets of
+// that SA.
+func (s *Stage) Main() (sa *ipsec.SA, n int) { return s.main, s.uses }
+
+// MayExpect reports whether a device with keys below a number may expect packets to be of an SA: the gateway uses it, and the
+// device finds out by itself which packets are its.
+func (s *Stage) MayExpect(sa *ipsec.SA, keys uint32) bool {
+	switch {
+	case sa.KeyIndex() >= keys || sa.Mode() != ipsec.Tunnel:
+		return false
+	case sa.Direction() == ipsec.Out:
+		return s.Classifies() && s.gateway.Current(sa.Tunnel()) == sa
+	}
+	return s.Finds() && sa.FoundByDevices() && s.gateway.Inbound(sa.Config().SPI, sa.Dst()) == sa && sa.Usable(ipsec.In) == ipsec.OK
+}
+
+// Expect expects n packets to be of an SA that MayExpect permits. It reserves the numbers of outbound ones. ok is false if the
+// SA has none, or is not usable.
+func (s *Stage) Expect(sa *ipsec.SA, n int) (e Expected, ok bool) {
+	s.gateway.Clock.Set(batch.Clock())
+	e.SA = sa
+	if sa.Direction() == ipsec.In {
+		return e, true
+	}
+	e.Largest = max(0, sa.InnerMTU(s.mtuOf(sa), nil))
+	e.front, e.head = sa.UnreadFront()
+	e.First, ok = sa.ReserveUnread(n)
+	return e, ok
+}
+
+// BeginExpected begins a chunk that a device has finished, but for rest packets. Only with a rest there are jobs.
+func (s *Stage) BeginExpected(e *Expected, jobs []Job, rest int) {
+	s.startCounts()
+	if rest == 0 {
+		return
+	}
+	for i := range jobs {
+		jobs[i].Kind, jobs[i].Found, jobs[i].Classified, jobs[i].Reserved = Plain, false, false, 0
+		if e.SA.Direction() == ipsec.Out {
+			jobs[i].Reserved = e.First + uint64(i)
+		}
+	}
+}
+
+// Sealed updates the frame of a packet of size bytes that a device has sealed. It is not ok if the frame has no such packet.
+func (s *Stage) Sealed(e *Expected, f *batch.Frame, size int) (ok bool) {
+	if size < packet.IPv4Len || packet.EthernetLen+size > int(f.Len) {
+		return false
+	}
+	f.Addr -= uint32(e.front)
+	f.Len = uint16(packet.EthernetLen + e.front - e.head + e.SA.UnreadESP(size))
+	f.Origin = f.Origin.With(batch.PolicyDone)
+	return true
+}
+
+// IsSealed reports whether the frame of packet i of the chunk has ESP of the SA with the packet's number. The host reads one
+// packet of a chunk for that: without a canary (gpu.checker), it would not notice a device that writes nothing.
+func (s *Stage) IsSealed(e *Expected, f batch.Frame, i int) bool {
+	esp := s.frames.Bytes(f)[packet.EthernetLen+e.front-e.head:]
+	return binary.BigEndian.Uint32(esp) == e.SA.Config().SPI && binary.BigEndian.Uint32(esp[4:]) == uint32(e.First)+uint32(i)
+}
+
+// CountSealed counts packets that a device has sealed, and their bytes.
+func (s *Stage) CountSealed(e *Expected, packets int, bytes uint64) {
+	if packets > 0 {
+		e.SA.Count(s.worker, uint64(packets), bytes)
+		s.countProtected(packets, e.SA)
+		s.use(e.SA, packets)
+	}
+}
+
+// RestOf is Rest for the packets of a chunk that a device has not finished, and that was posted for an expected SA.
+func (s *Stage) RestOf(e *Expected, in []batch.Frame, out []batch.Result, jobs []Job, keys uint32) {
+	if e.SA.Direction() == ipsec.Out {
+		s.expected = e.SA
+	}
+	s.Rest(in, out, jobs, keys)
+	s.expected = nil
+}
+
+// assign gives a packet that leaves by the expected SA the number that was reserved for it.
+func (s *Stage) assign(job *Job, sa *ipsec.SA) {
+	if sa == s.expected {
+		sa.Assign(s.worker, job.Reserved)
+	}
+}

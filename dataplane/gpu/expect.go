@@ -1,0 +1,176 @@
+package gpu
+
+import (
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/esp"
+	"github.com/warproute/warproute/ipsec"
+)
+
+// If nearly all packets of a worker are of one SA, its chunks have one pass: the host posts them for the SA, unread, and the
+// device seals or opens the packets that are of it (esp.Expected, kernel/expect.h). The sequence numbers of outbound packets
+// are reserved when the chunk is posted, so older chunks must have theirs.
+
+// expectation is the SA that the packets of a worker's next chunk are expected to be of.
+type expectation struct {
+	sa    *ipsec.SA // of nearly all packets of recent chunks; nil: none
+	seen  int       // such chunks in a row
+	pause int       // chunks until another SA is expected: packets were of others
+	fixed bool      // sa is constant, for tests
+}
+
+const (
+	expectShare = 16                     // of so many packets, one may be of another SA
+	expectAfter = 2                      // chunks
+	expectPause = 100                    // chunks
+	settleLimit = 200 * time.Microsecond // for the first passes of older chunks
+)
+
+// observe records a chunk of n packets, of which some were of an SA: that of its first packet with one.
+func (x *expectation) observe(sa *ipsec.SA, packets, n int) {
+	most := sa != nil && packets*expectShare >= n*(expectShare-1)
+	switch {
+	case x.fixed:
+	case x.pause > 0:
+		x.pause--
+	case most && sa == x.sa:
+		x.seen++
+	case most:
+		x.sa, x.seen = sa, 1
+	case x.seen >= expectAfter:
+		x.sa, x.seen, x.pause = nil, 0, expectPause
+	default:
+		x.sa, x.seen = nil, 0
+	}
+}
+
+// next returns the expected SA, or nil.
+func (x *expectation) next() *ipsec.SA {
+	if x.seen >= expectAfter || x.fixed {
+		return x.sa
+	}
+	return nil
+}
+
+// expect reports whether a chunk is posted for an expected SA, f.expected.
+func (e *Engine) expect(f *flight) bool {
+	sa := e.expected.next()
+	if sa == nil || !e.esp.MayExpect(sa, e.ipsec.keys) || sa.Direction() == ipsec.Out && !e.settle(sa) {
+		return false
+	}
+	x, ok := e.esp.Expect(sa, f.chunk.N)
+	if ok {
+		f.expected = x
+	}
+	return ok
+}
+
+// settle waits until all older chunks that were not posted for an outbound SA have its numbers, and reports
+// whether that is so.
+func (e *Engine) settle(sa *ipsec.SA) bool {
+	for by := batch.Clock() + settleLimit; !e.numbered(sa); {
+		if e.advance(); batch.Clock() > by {
+			return e.numbered(sa)
+		}
+	}
+	return true
+}
+
+func (e *Engine) numbered(sa *ipsec.SA) bool {
+	for i := range e.inFlight[:len(e.inFlight)-1] {
+		f := &e.inFlight[i]
+		if f.placement == ExecutedOnGPU && (f.pass == firstPass || f.pass == waiting) && f.expected.SA != sa || f.deferred {
+			return false
+		}
+	}
+	return true
+}
+
+// expectedWords are the words of a warp batch's descriptors for an expected SA, as expect.h says.
+type expectedWords struct{ low, high, most uint32 }
+
+const (
+	expectKeyShift = 16
+	expectOpen     = 1 << 31
+	expectExtended = 1 << 16
+)
+
+// wordsOf returns the words of a batch of which the first packet has a number in the chunk.
+func wordsOf(x *esp.Expected, packet int) (w expectedWords) {
+	w.high = x.SA.KeyIndex() << expectKeyShift
+	if x.SA.Direction() == ipsec.In {
+		w.high |= expectOpen
+		return w
+	}
+	seq := x.First + uint64(packet)
+	w.low, w.high, w.most = uint32(seq), w.high|uint32(seq>>32), uint32(x.Largest)
+	if x.SA.Extended() {
+		w.most |= expectExtended
+	}
+	return w
+}
+
+// postExpected posts a chunk for its expected SA.
+func (e *Engine) postExpected(f *flight) {
+	f.unread = expectFlag
+	if e.esp.Clamps() {
+		f.unread |= clampMSSFlag
+	}
+	f.jobs = e.ipsec.take(f.chunk)
+	clear(f.chunk.Out[:f.chunk.N])
+	e.setReceiving(f, f.expected.SA.Direction() == ipsec.In)
+	for k := range f.tiles {
+		first := f.tileStart(k)
+		in := f.chunk.In[first:f.tileStart(k+1)]
+		e.mailbox.slots[f.slots[k]].postExpected(in, (len(in)+e.tiling.batches-1)/e.tiling.batches, e.number, f.unread, func(at int) expectedWords {
+			return wordsOf(&f.expected, first+at)
+		})
+	}
+	if e.posted != nil {
+		e.posted(f)
+	}
+}
+
+// takeExpected finishes the packets of a chunk that were of the expected SA. It returns the number of the others.
+func (e *Engine) takeExpected(f *flight) (rest int) {
+	x, in, out := &f.expected, f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
+	for k := range f.tiles {
+		s := &e.mailbox.slots[f.slots[k]]
+		for _, r := range s.results[:f.tileStart(k+1)-f.tileStart(k)] {
+			if r.Verdict >= resultHost {
+				rest++
+			}
+		}
+	}
+	e.esp.BeginExpected(x, f.jobs, rest)
+	sealed, last, bytes := 0, 0, uint64(0)
+	for k := range f.tiles {
+		s, first := &e.mailbox.slots[f.slots[k]], f.tileStart(k)
+		results := s.results[:f.tileStart(k+1)-first]
+		found := s.found()[:len(results)]
+		for i, r := range results {
+			at, size := first+i, int(uint16(found[i]>>32))
+			switch {
+			case r.Verdict == resultHost:
+				continue
+			case r.Verdict == resultProtect:
+				e.esp.Classified(&f.jobs[at], r.Addr(), r.Len())
+				continue
+			case rest > 0:
+				f.jobs[at].Kind = esp.Decided
+			}
+			if out[at] = r; e.checker.possible(r) && e.esp.Sealed(x, &in[at], size) && inPlace(in[at], r) {
+				sealed, last, bytes = sealed+1, at, bytes+uint64(size)
+			} else {
+				e.checker.refuse(&out[at], in[at])
+			}
+		}
+		clear(results)
+	}
+	if sealed > 0 && !e.esp.IsSealed(x, in[last], last) {
+		e.checker.refuse(&out[last], in[last])
+	}
+	e.esp.CountSealed(x, sealed, bytes)
+	return rest
+}

@@ -1,0 +1,300 @@
+package gpu
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
+)
+
+// agreeOnExpected runs chunks of packets of one SA through both engines, where the device expects them. Some chunks have
+// other packets in between.
+func agreeOnExpected(t *testing.T, maker securedMaker, rounds int) {
+	t.Helper()
+	w := newSecuredTwins(t, maker, 7)
+	e := w.gpu.engine
+	e.shadow, w.gaps = nil, true
+	sealed, opened, rest := 0, 0, 0
+	for n := range rounds * len(w.all) {
+		a := w.all[n%len(w.all)]
+		k, others, out := n%len(w.all), w.rnd.IntN(2) == 0, w.rnd.IntN(2) == 0
+		e.expected = expectation{sa: a.in[1], fixed: true}
+		if out {
+			e.expected.sa = a.out[1]
+		}
+		clear(e.ipsec.free[len(e.ipsec.free)-1]) // a chunk without a rest has no jobs
+		expected := false
+		posted := e.posted
+		wrapped := func(f *flight) {
+			expected = expected || f.unread&expectFlag != 0
+			if posted != nil {
+				posted(f)
+			}
+		}
+		if posted != nil {
+			e.posted = wrapped
+		}
+		w.run(func() []byte {
+			switch {
+			case others && w.rnd.IntN(10) == 0:
+				return w.next()
+			case !out:
+				return w.inbound(k)
+			}
+			f := w.clear(w.rnd.IntN(2) == 0, 9, outPort+k)
+			if w.rnd.IntN(8) == 0 { // as short as Ethernet's padding makes it
+				f = append(f[:min(len(f), 42)], make([]byte, 18)...)
+			}
+			return f
+		})
+		e.posted = posted
+		want := a.Mode == ipsec.Tunnel && (out || !a.ESN)
+		if posted != nil && expected != want {
+			t.Fatalf("%s, out %v: expected by the device: %v", a.Name, out, expected)
+		}
+		if !want {
+			continue
+		}
+		jobs := e.ipsec.free[len(e.ipsec.free)-1][:w.chunks[1].N]
+		for i, r := range w.chunks[1].Out[:w.chunks[1].N] {
+			switch job := &jobs[i]; {
+			case r.Verdict.Action() != batch.ActionForward:
+			case job.SA != nil && !job.Found || w.askew:
+				rest++
+			case out:
+				sealed++
+			default:
+				opened++
+			}
+		}
+		w.align(a)
+	}
+	if t.Logf("%d packets sealed, %d opened, %d by the host", sealed, opened, rest); sealed < 20*rounds || opened < 20*rounds || rest < 20*rounds {
+		t.Error("too few of a kind")
+	}
+}
+
+// align makes the CPU engine's SA continue with the sequence number of the GPU's, whose gaps it does not have.
+func (w *securedTwins) align(a *association) {
+	w.t.Helper()
+	if got, want := a.out[1].Stats(), a.out[0].Stats(); got != want {
+		w.t.Fatalf("%s: %+v, the CPU engine %+v", a.Name, got, want)
+	}
+	if a.out[1].Sequence() < a.out[0].Sequence() {
+		w.t.Fatalf("%s: numbers up to %d, the CPU engine up to %d", a.Name, a.out[1].Sequence(), a.out[0].Sequence())
+	}
+	for _, b := range w.all {
+		b.out[0].Skip(b.out[1].Sequence())
+		b.out[1].Skip(b.out[0].Sequence())
+	}
+}
+
+func TestExpectedSAAgreesWithTheCPUEngine(t *testing.T) {
+	rounds := 3
+	if testing.Short() {
+		rounds = 1
+	}
+	agreeOnExpected(t, securedOnHost(3900), rounds)
+}
+
+// submitExpected submits chunk k of the rig for its SA.
+func (r *passesRig) submitExpected(k int) *flight {
+	r.e.expected = expectation{sa: r.sa, fixed: true}
+	return r.submit(k, true)
+}
+
+// answer finishes a chunk's pass for the expected SA: the device has sealed the packets for which host is false.
+func (r *passesRig) answer(f *flight, host func(i int) bool) {
+	for k := range f.tiles {
+		s := &r.e.mailbox.slots[f.slots[k]]
+		for i := f.tileStart(k); i < f.tileStart(k+1); i++ {
+			in, at := f.chunk.In[i], i-f.tileStart(k)
+			if s.results[at] = forHost; !host(i) {
+				size := int(in.Len) - packet.EthernetLen
+				front, head := r.sa.UnreadFront()
+				s.found()[at] = uint64(size) << 32
+				spi := r.mem[int(in.Addr)+packet.EthernetLen-head:]
+				binary.BigEndian.PutUint32(spi, r.sa.Config().SPI)
+				binary.BigEndian.PutUint32(spi[4:], uint32(f.expected.First)+uint32(i))
+				s.results[at] = batch.ForwardTo(1, in.Addr-uint32(front), uint16(packet.EthernetLen+front-head+r.sa.UnreadESP(size)))
+			}
+		}
+		s.report()
+	}
+}
+
+func none(int) bool { return false }
+
+// TestPacketsOfTheExpectedSAHaveOnePass: their numbers are reserved when the chunk is posted.
+func TestPacketsOfTheExpectedSAHaveOnePass(t *testing.T) {
+	r := newPassesRig(t, 4, 2)
+	for k := range r.chunks {
+		if f := r.submitExpected(k); f.pass != firstPass || f.unread != expectFlag || f.expected.First != uint64(k*16+1) || r.sa.Sequence() != uint64(k*16+16) {
+			t.Fatalf("chunk %d: pass %d, flags %#x, number %d, reserved up to %d", k, f.pass, f.unread, f.expected.First, r.sa.Sequence())
+		}
+	}
+	for i := range r.e.inFlight {
+		r.answer(&r.e.inFlight[i], none)
+	}
+	for k, c := range r.chunks {
+		if !r.e.Done(c) || c.Out[3].Verdict != batch.Forward(1) || c.In[3].Addr != c.Out[3].Addr() || c.In[3].Len != c.Out[3].Len() {
+			t.Fatalf("chunk %d: %v for %+v", k, c.Out[3], c.In[3])
+		}
+	}
+	if stats := r.sa.Stats(); stats.Packets != 32 || stats.Bytes != 32*128 || busy(r.e) != 0 {
+		t.Errorf("%+v after 32 packets of 128 bytes; busy slots %b", stats, busy(r.e))
+	}
+}
+
+// TestOtherPacketsHaveTheirReservedNumbers: a packet that the device leaves to the host leaves between its neighbors, with
+// the number between theirs.
+func TestOtherPacketsHaveTheirReservedNumbers(t *testing.T) {
+	for _, classified := range []bool{false, true} {
+		r := newPassesRig(t, 4, 2)
+		first, c := r.submitExpected(0), r.chunks[0]
+		r.submitExpected(1)
+		r.answer(&r.e.inFlight[0], func(i int) bool { return i%5 == 2 })
+		if s := &r.e.mailbox.slots[first.slots[0]]; classified {
+			s.results[2] = protect(r.sa.Tunnel(), c.In[2])
+		}
+		if r.e.Done(c) || first.pass != lastPass {
+			t.Fatalf("pass %d", first.pass)
+		}
+		for i, job := range first.jobs {
+			if host := i%5 == 2; (job.Seq == uint64(i+1)) != host && host || job.Unread != (classified && i == 2) {
+				t.Errorf("packet %d: %+v", i, job)
+			}
+		}
+		if r.sa.Sequence() != 32 {
+			t.Errorf("numbers up to %d are reserved for 32 packets", r.sa.Sequence())
+		}
+		for i, job := range first.jobs {
+			if s := &r.e.mailbox.slots[first.slots[0]]; i%5 == 2 {
+				r.e.checker.icvEnd(c.In[i], &job)[0]++
+				s.results[i] = batch.ForwardTo(1, c.In[i].Addr, c.In[i].Len)
+			}
+		}
+		for k := range first.tiles {
+			r.e.mailbox.slots[first.slots[k]].report()
+		}
+		if !r.e.Done(c) {
+			t.Fatal("the chunk is not done")
+		}
+		for i, out := range c.Out[:c.N] {
+			if out.Verdict != batch.Forward(1) {
+				t.Errorf("packet %d: %v", i, out.Verdict)
+			}
+		}
+	}
+}
+
+// TestOlderChunksHaveNumbersFirst: a chunk is not posted for an SA while the numbers of an older one follow.
+func TestOlderChunksHaveNumbersFirst(t *testing.T) {
+	r := newPassesRig(t, 4, 3)
+	r.submit(0, true)
+	if f := r.submitExpected(1); f.expected.SA != nil || r.sa.Sequence() != 0 {
+		t.Fatal("numbers were reserved before those of an older chunk")
+	}
+	for i := range 2 {
+		r.finish(&r.e.inFlight[i], forHost)
+	}
+	if f := r.submitExpected(2); f.expected.First != 33 {
+		t.Errorf("the first number is %d, behind 32 packets", f.expected.First)
+	}
+}
+
+// TestImpossibleResultsForExpectedSAsAreRefused: the device forwards another length, another address, or nothing.
+func TestImpossibleResultsForExpectedSAsAreRefused(t *testing.T) {
+	for name, change := range map[string]func(s *slot){
+		"no result":       func(s *slot) { s.results[3] = batch.Result{} },
+		"no length":       func(s *slot) { s.found()[3] = 0 },
+		"too long":        func(s *slot) { s.found()[3] += 1 << 32 },
+		"another address": func(s *slot) { s.results[3] = batch.ForwardTo(1, s.results[3].Addr()+4, s.results[3].Len()) },
+		"another frame": func(s *slot) {
+			s.results[3] = batch.ForwardTo(1, s.results[3].Addr()+umem.FrameSize, s.results[3].Len())
+		},
+		"another port": func(s *slot) { s.results[3] = batch.ForwardTo(3000, s.results[3].Addr(), s.results[3].Len()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newPassesRig(t, 1, 1)
+			f := r.submitExpected(0)
+			r.answer(f, none)
+			change(&r.e.mailbox.slots[f.slots[0]])
+			if await(r.e, r.chunks[0]); r.chunks[0].Out[3].Verdict != batch.Drop(batch.GPUBadResult) || r.e.state.ok() {
+				t.Errorf("verdict %v, device out of use: %v", r.chunks[0].Out[3].Verdict, !r.e.state.ok())
+			}
+			if r.chunks[0].Out[2].Verdict != batch.Forward(1) {
+				t.Errorf("another packet: %v", r.chunks[0].Out[2].Verdict)
+			}
+		})
+	}
+}
+
+// TestSAIsExpectedAfterTwoChunks: and not after a chunk with other packets.
+func TestSAIsExpectedAfterTwoChunks(t *testing.T) {
+	var x expectation
+	a, b := &ipsec.SA{}, &ipsec.SA{}
+	for i, step := range []struct {
+		sa      *ipsec.SA
+		packets int
+		want    *ipsec.SA
+	}{{a, 16, nil}, {a, 15, a}, {b, 16, nil}, {b, 16, b}, {b, 14, nil}} {
+		if x.observe(step.sa, step.packets, 16); x.next() != step.want {
+			t.Fatalf("step %d: %+v", i, x)
+		}
+	}
+	for range expectPause {
+		if x.observe(a, 16, 16); x.next() != nil {
+			t.Fatal("an SA is expected too early")
+		}
+	}
+	x.observe(a, 16, 16)
+	if x.observe(a, 16, 16); x.next() != a {
+		t.Errorf("%+v", x)
+	}
+}
+
+// TestWorkersLearnTheirSA: chunks are posted for the SA that all packets were of, until it is replaced.
+func TestWorkersLearnTheirSA(t *testing.T) {
+	r := newPassesRig(t, 4, 1)
+	run := func() *flight {
+		f := r.submitWith(0, findMode{fixed: true}, findMode{on: true, fixed: true})
+		switch {
+		case f.expected.SA != nil:
+			r.answer(f, none)
+		default:
+			r.finish(f, forHost)
+			r.e.Done(r.chunks[0])
+			r.finish(f, forHost)
+		}
+		if !r.e.Done(r.chunks[0]) || r.chunks[0].Out[0].Verdict != batch.Forward(1) {
+			t.Fatalf("%v", r.chunks[0].Out[0].Verdict)
+		}
+		return f
+	}
+	for i := range 5 {
+		if f := run(); (f.expected.SA == r.sa) != (i >= expectAfter) {
+			t.Fatalf("chunk %d is posted for %p", i, f.expected.SA)
+		}
+	}
+	r.sa.Kill()
+	f := r.submitWith(0, findMode{fixed: true}, findMode{on: true, fixed: true})
+	if f.expected.SA != nil {
+		t.Error("a chunk is posted for a killed SA")
+	}
+}
+
+// TestChunkThatTheDeviceHasNotSealedIsRefused: the results are possible, and the packet that the host looks at is no ESP.
+func TestChunkThatTheDeviceHasNotSealedIsRefused(t *testing.T) {
+	r := newPassesRig(t, 1, 1)
+	f := r.submitExpected(0)
+	r.answer(f, none)
+	last := r.chunks[0].In[15]
+	clear(r.mem[last.Addr-64 : last.Addr+packet.EthernetLen])
+	if await(r.e, r.chunks[0]); r.chunks[0].Out[15].Verdict != batch.Drop(batch.GPUBadResult) || r.e.state.ok() {
+		t.Errorf("verdict %v, device out of use: %v", r.chunks[0].Out[15].Verdict, !r.e.state.ok())
+	}
+}
