@@ -108,8 +108,12 @@ func (o ChoiceOptions) compare(progress func(string, ...any)) (*ChoiceResult, er
 		if err != nil {
 			return nil, fmt.Errorf("engine %s, load %v: %w", r.Best, share, err)
 		}
+		ratio := 0.0 // neither has carried a packet
+		if b.Main.Carried() > 0 {
+			ratio = a.Main.Carried() / b.Main.Carried()
+		}
 		r.Points = append(r.Points, ChoicePoint{
-			Load: share, Offered: rate / 1e6, Mpps: a.Main.Carried() / 1e6, Best: b.Main.Carried() / 1e6, Ratio: a.Main.Carried() / b.Main.Carried(),
+			Load: share, Offered: rate / 1e6, Mpps: a.Main.Carried() / 1e6, Best: b.Main.Carried() / 1e6, Ratio: ratio,
 			Auto: load.NewLatency(&a.Main.Latency, a.Main.Longest), Fixed: load.NewLatency(&b.Main.Latency, b.Main.Longest),
 			Overrun: a.Main.Overrun() || b.Main.Overrun(),
 		})
