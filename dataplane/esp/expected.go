@@ -6,6 +6,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
 )
 
 // The packets of a worker are often of one SA, for example if the gateway has one large tunnel. The host can post a chunk
@@ -76,9 +77,11 @@ func (s *Stage) BeginExpected(e *Expected, jobs []Job, rest int) {
 	}
 }
 
-// Sealed updates the frame of a packet of size bytes that a device has sealed. It is not ok if the frame has no such packet.
+// Sealed updates the frame of a packet of size bytes that a device has sealed. It is not ok if the frame has no such packet, or
+// no room for its ESP.
 func (s *Stage) Sealed(e *Expected, f *batch.Frame, size int) (ok bool) {
-	if size < packet.IPv4Len || packet.EthernetLen+size > int(f.Len) {
+	at := int(f.Addr % umem.FrameSize)
+	if size < packet.IPv4Len || packet.EthernetLen+size > int(f.Len) || at < e.front || at+packet.EthernetLen-e.head+e.SA.UnreadESP(size) > umem.FrameSize {
 		return false
 	}
 	f.Addr -= uint32(e.front)
@@ -88,7 +91,7 @@ func (s *Stage) Sealed(e *Expected, f *batch.Frame, size int) (ok bool) {
 }
 
 // IsSealed reports whether the frame of packet i of the chunk has ESP of the SA with the packet's number. The host reads one
-// packet of a chunk for that: without a canary (gpu.checker), it would not notice a device that writes nothing.
+// packet of a tile for that: without a canary (gpu.checker), it would not notice a device that writes nothing.
 func (s *Stage) IsSealed(e *Expected, f batch.Frame, i int) bool {
 	esp := s.frames.Bytes(f)[packet.EthernetLen+e.front-e.head:]
 	return binary.BigEndian.Uint32(esp) == e.SA.Config().SPI && binary.BigEndian.Uint32(esp[4:]) == uint32(e.First)+uint32(i)

@@ -16,18 +16,21 @@ import (
 type expectation struct {
 	sa    *ipsec.SA // of nearly all packets of recent chunks; nil: none
 	seen  int       // such chunks in a row
-	pause int       // chunks until another SA is expected: packets were of others
+	pause int       // chunks until another SA is expected: packets were of others, or the device left them to the host
+	wait  int       // chunks until older ones may have their numbers: see settle
 	fixed bool      // sa is constant, for tests
 }
 
 const (
-	expectShare = 16                     // of so many packets, one may be of another SA
-	expectAfter = 2                      // chunks
-	expectPause = 100                    // chunks
+	expectShare = 16 // of so many packets, one may be of another SA
+	expectAfter = 2  // chunks
+	expectPause = findPause
+	settlePause = 64                     // chunks
 	settleLimit = 200 * time.Microsecond // for the first passes of older chunks
 )
 
-// observe records a chunk of n packets, of which some were of an SA: that of its first packet with one.
+// observe records a chunk of n packets, of which some were of an SA: that of its first packet with one. If the chunk was posted
+// for an SA, they are the ones that the device has finished.
 func (x *expectation) observe(sa *ipsec.SA, packets, n int) {
 	most := sa != nil && packets*expectShare >= n*(expectShare-1)
 	switch {
@@ -47,7 +50,10 @@ func (x *expectation) observe(sa *ipsec.SA, packets, n int) {
 
 // next returns the expected SA, or nil.
 func (x *expectation) next() *ipsec.SA {
-	if x.seen >= expectAfter || x.fixed {
+	switch {
+	case x.wait > 0:
+		x.wait--
+	case x.seen >= expectAfter || x.fixed:
 		return x.sa
 	}
 	return nil
@@ -56,7 +62,11 @@ func (x *expectation) next() *ipsec.SA {
 // expect reports whether a chunk is posted for an expected SA, f.expected.
 func (e *Engine) expect(f *flight) bool {
 	sa := e.expected.next()
-	if sa == nil || !e.esp.MayExpect(sa, e.ipsec.keys) || sa.Direction() == ipsec.Out && !e.settle(sa) {
+	if sa == nil || !e.esp.MayExpect(sa, e.ipsec.keys) {
+		return false
+	}
+	if sa.Direction() == ipsec.Out && !e.settle(sa) {
+		e.expected.wait = settlePause
 		return false
 	}
 	x, ok := e.esp.Expect(sa, f.chunk.N)
@@ -80,7 +90,7 @@ func (e *Engine) settle(sa *ipsec.SA) bool {
 func (e *Engine) numbered(sa *ipsec.SA) bool {
 	for i := range e.inFlight[:len(e.inFlight)-1] {
 		f := &e.inFlight[i]
-		if f.placement == ExecutedOnGPU && (f.pass == firstPass || f.pass == waiting) && f.expected.SA != sa || f.deferred {
+		if f.placement == ExecutedOnGPU && (f.pass == firstPass || f.pass == waiting) && f.expected.SA != sa {
 			return false
 		}
 	}
@@ -144,13 +154,14 @@ func (e *Engine) takeExpected(f *flight) (rest int) {
 		}
 	}
 	e.esp.BeginExpected(x, f.jobs, rest)
-	sealed, last, bytes := 0, 0, uint64(0)
+	sealed, bytes := 0, uint64(0)
 	for k := range f.tiles {
+		last := -1 // packet that the device says that it has sealed
 		s, first := &e.mailbox.slots[f.slots[k]], f.tileStart(k)
 		results := s.results[:f.tileStart(k+1)-first]
 		found := s.found()[:len(results)]
 		for i, r := range results {
-			at, size := first+i, int(uint16(found[i]>>32))
+			at, key, size := first+i, uint32(found[i]), int(uint16(found[i]>>32))
 			switch {
 			case r.Verdict == resultHost:
 				continue
@@ -160,16 +171,18 @@ func (e *Engine) takeExpected(f *flight) (rest int) {
 			case rest > 0:
 				f.jobs[at].Kind = esp.Decided
 			}
-			if out[at] = r; e.checker.possible(r) && e.esp.Sealed(x, &in[at], size) && inPlace(in[at], r) {
+			switch out[at] = r; {
+			case r.Verdict == notSealed:
+			case key == x.SA.KeyIndex() && e.checker.possible(r) && e.esp.Sealed(x, &in[at], size) && inPlace(in[at], r):
 				sealed, last, bytes = sealed+1, at, bytes+uint64(size)
-			} else {
+			default:
 				e.checker.refuse(&out[at], in[at])
 			}
 		}
+		if last >= 0 && !e.esp.IsSealed(x, in[last], last) {
+			e.checker.refuse(&out[last], in[last])
+		}
 		clear(results)
-	}
-	if sealed > 0 && !e.esp.IsSealed(x, in[last], last) {
-		e.checker.refuse(&out[last], in[last])
 	}
 	e.esp.CountSealed(x, sealed, bytes)
 	return rest

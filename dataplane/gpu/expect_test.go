@@ -115,7 +115,7 @@ func (r *passesRig) answer(f *flight, host func(i int) bool) {
 			if s.results[at] = forHost; !host(i) {
 				size := int(in.Len) - packet.EthernetLen
 				front, head := r.sa.UnreadFront()
-				s.found()[at] = uint64(size) << 32
+				s.found()[at] = uint64(size)<<32 | uint64(r.sa.KeyIndex())
 				spi := r.mem[int(in.Addr)+packet.EthernetLen-head:]
 				binary.BigEndian.PutUint32(spi, r.sa.Config().SPI)
 				binary.BigEndian.PutUint32(spi[4:], uint32(f.expected.First)+uint32(i))
@@ -212,6 +212,7 @@ func TestImpossibleResultsForExpectedSAsAreRefused(t *testing.T) {
 		"no result":       func(s *slot) { s.results[3] = batch.Result{} },
 		"no length":       func(s *slot) { s.found()[3] = 0 },
 		"too long":        func(s *slot) { s.found()[3] += 1 << 32 },
+		"another key":     func(s *slot) { s.found()[3]++ },
 		"another address": func(s *slot) { s.results[3] = batch.ForwardTo(1, s.results[3].Addr()+4, s.results[3].Len()) },
 		"another frame": func(s *slot) {
 			s.results[3] = batch.ForwardTo(1, s.results[3].Addr()+umem.FrameSize, s.results[3].Len())
@@ -260,6 +261,7 @@ func TestSAIsExpectedAfterTwoChunks(t *testing.T) {
 // TestWorkersLearnTheirSA: chunks are posted for the SA that all packets were of, until it is replaced.
 func TestWorkersLearnTheirSA(t *testing.T) {
 	r := newPassesRig(t, 4, 1)
+	r.e.expected = expectation{}
 	run := func() *flight {
 		f := r.submitWith(0, findMode{fixed: true}, findMode{on: true, fixed: true})
 		switch {
@@ -296,5 +298,78 @@ func TestChunkThatTheDeviceHasNotSealedIsRefused(t *testing.T) {
 	clear(r.mem[last.Addr-64 : last.Addr+packet.EthernetLen])
 	if await(r.e, r.chunks[0]); r.chunks[0].Out[15].Verdict != batch.Drop(batch.GPUBadResult) || r.e.state.ok() {
 		t.Errorf("verdict %v, device out of use: %v", r.chunks[0].Out[15].Verdict, !r.e.state.ok())
+	}
+}
+
+// TestVainWaitsForOlderChunksAreNotRepeated: a worker whose older chunks take longer than settleLimit posts the next ones at once.
+func TestVainWaitsForOlderChunksAreNotRepeated(t *testing.T) {
+	r := newPassesRig(t, 8, 8)
+	r.submit(0, true)
+	r.submitExpected(1)
+	r.e.expected.fixed = false
+	r.e.expected.seen = expectAfter
+	begin := batch.Clock()
+	for k := 2; k < 8; k++ {
+		if f := r.submit(k, true); f.expected.SA != nil {
+			t.Fatal("numbers were reserved before those of an older chunk")
+		}
+	}
+	if took := batch.Clock() - begin; took > 6*settleLimit/2 {
+		t.Errorf("6 chunks were posted in %v", took)
+	}
+}
+
+// TestDeviceThatSealsNothingEndsTheExpectation: it leaves all packets to the host, which seals them by the SA.
+func TestDeviceThatSealsNothingEndsTheExpectation(t *testing.T) {
+	r := newPassesRig(t, 4, 1)
+	r.e.expected = expectation{sa: r.sa, seen: expectAfter}
+	for i := range 5 {
+		f := r.submitWith(0, findMode{fixed: true}, findMode{on: true, fixed: true})
+		if (f.expected.SA != nil) != (i == 0) {
+			t.Fatalf("chunk %d is posted for %p", i, f.expected.SA)
+		}
+		r.finish(f, forHost)
+		r.e.Done(r.chunks[0])
+		if r.finish(f, forHost); !r.e.Done(r.chunks[0]) || r.chunks[0].Out[0].Verdict != batch.Forward(1) {
+			t.Fatalf("%v", r.chunks[0].Out[0].Verdict)
+		}
+	}
+}
+
+// TestFramesStayInTheirPlace: a device that reports a packet as sealed, and dropped, that has no room in front of it.
+func TestFramesStayInTheirPlace(t *testing.T) {
+	r := newPassesRig(t, 1, 1)
+	f := r.submitExpected(0)
+	r.answer(f, none)
+	in := &r.chunks[0].In[3]
+	in.Addr = in.Addr/umem.FrameSize*umem.FrameSize + 2
+	r.e.mailbox.slots[f.slots[0]].results[3] = batch.DropFor(batch.NoRoute)
+	was := in.Addr
+	if await(r.e, r.chunks[0]); r.chunks[0].Out[3].Verdict != batch.Drop(batch.GPUBadResult) || in.Addr != was {
+		t.Errorf("verdict %v, frame at %#x, was at %#x", r.chunks[0].Out[3].Verdict, in.Addr, was)
+	}
+}
+
+// TestPacketsThatTheDeviceCouldNotSealAreUnchanged: the device is in order, and they are not counted.
+func TestPacketsThatTheDeviceCouldNotSealAreUnchanged(t *testing.T) {
+	r := newPassesRig(t, 1, 1)
+	f := r.submitExpected(0)
+	r.answer(f, none)
+	was := r.chunks[0].In[15]
+	r.e.mailbox.slots[f.slots[0]].results[15] = batch.Result{Verdict: notSealed}
+	if await(r.e, r.chunks[0]); r.chunks[0].Out[15].Verdict != notSealed || r.chunks[0].In[15] != was || !r.e.state.ok() || r.sa.Stats().Packets != 15 {
+		t.Errorf("verdict %v, frame %+v, device in use %v, %+v", r.chunks[0].Out[15].Verdict, r.chunks[0].In[15], r.e.state.ok(), r.sa.Stats())
+	}
+}
+
+// TestWorkerBeyondItsShareLeavesHalfOfTheSlots: one of two workers gets more than half of the slots only while half of them are free.
+func TestWorkerBeyondItsShareLeavesHalfOfTheSlots(t *testing.T) {
+	r := newPassesRig(t, 8, 8)
+	r.e.workers = 4
+	for k, want := range []bool{true, true, true, true, true, false} {
+		if got := r.e.Ready(0); got != want {
+			t.Fatalf("ready with %d chunks of a slot: %v", k, got)
+		}
+		r.submitExpected(k)
 	}
 }

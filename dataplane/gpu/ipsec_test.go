@@ -51,7 +51,7 @@ func newIPsecEngine(t *testing.T, net *testutil.Network, g *gateway.Gateway, mem
 	mailbox, pool := newTestMailbox(t, slots, size)
 	e := newEngine(fallback, &deviceState{}, &kernelState{}, mailbox, pool, mem, o)
 	e.ipsec = newIPsecPath(slots, size, keys)
-	e.classifying.fixed = true
+	e.classifying.fixed, e.expected.fixed = true, true
 	return e
 }
 

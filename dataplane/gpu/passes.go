@@ -186,8 +186,11 @@ func (e *Engine) postJobs(f *flight) {
 	aead, hmac := e.esp.Protected()
 	e.finding.observe(c.N, bytes, e.esp.Received(), found)
 	e.classifying.observe(c.N, bytes, aead+hmac-e.esp.Received(), classified)
-	main, uses := e.esp.Main()
-	e.expected.observe(main, uses, c.N)
+	sa, packets := e.esp.Main()
+	if f.expected.SA != nil {
+		sa, packets = f.expected.SA, c.N-rest
+	}
+	e.expected.observe(sa, packets, c.N)
 	e.setReceiving(f, e.esp.Received() > 0)
 	class := e.classify(f)
 	e.lanes[c.Lane].plain = class == choice.Forward
