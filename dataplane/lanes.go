@@ -13,6 +13,7 @@ type laneState struct {
 	deadline time.Duration // of a chunk, from its first packet; 0 for none
 	share    int           // percent of each GPU
 	inFlight chunkFIFO
+	full     bool // the last chunk was: see mayAdd
 
 	// With several lanes.
 	waiting laneQueue
@@ -76,6 +77,16 @@ func (w *worker) chunkFor(lane int) *batch.Chunk {
 	return w.free[len(w.free)-1]
 }
 
+// smallChunks is the number of chunks of a lane in flight beside which only the last lane has others, while they are full: small
+// ones take the worker and a GPU more time per packet.
+const smallChunks = 6
+
+// mayAdd reports whether a lane may have another chunk in flight.
+func (w *worker) mayAdd(lane int) bool {
+	l := &w.lanes[lane]
+	return l.inFlight.n < smallChunks || l.full && lane == len(w.lanes)-1
+}
+
 // ready reports whether the engine takes a chunk of a lane now. Only the last lane waits for the engine: those before it
 // have the packets that are urgent.
 func (w *worker) ready(lane int) bool {
@@ -85,6 +96,7 @@ func (w *worker) ready(lane int) bool {
 // submit gives a chunk of a lane, the last free one, to the engine.
 func (w *worker) submit(lane int, c *batch.Chunk) {
 	l := &w.lanes[lane]
+	l.full = c.Full
 	w.free = w.free[:len(w.free)-1]
 	clear(c.Out[:c.N])
 	c.Lane, c.Deadline = uint8(lane), 0

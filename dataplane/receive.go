@@ -27,7 +27,7 @@ func (w *worker) receive(now time.Duration) bool {
 		return w.receiveLanes(now)
 	}
 	w.capture = w.captures.Load()
-	if len(w.free) == 0 || !w.ready(0) {
+	if len(w.free) == 0 || !w.mayAdd(0) || !w.ready(0) {
 		return false
 	}
 	c := w.free[len(w.free)-1]

@@ -95,7 +95,7 @@ func (w *worker) submitFrom(lane int, now time.Duration) bool {
 		return false
 	}
 	c := w.chunkFor(lane)
-	if c == nil || !w.ready(lane) {
+	if c == nil || !w.mayAdd(lane) || !w.ready(lane) {
 		return false
 	}
 	c.N, c.Retried, c.Received, c.Full = 0, 0, now, false

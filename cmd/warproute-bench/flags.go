@@ -81,7 +81,7 @@ func checkTable(table string, n *int) error {
 func addTestbedFlags(c *cobra.Command, o *testbed.Config) {
 	f := c.Flags()
 	f.IntVar(&o.MaxPackets, "batch", 256, "packets per chunk")
-	f.IntVar(&o.Chunks, "chunks", 0, "chunks in flight per worker (default: 1 with the CPU engine, 8 with a GPU)")
+	f.IntVar(&o.Chunks, "chunks", 0, "chunks in flight per worker (default: 1 with the CPU engine, 8 with a GPU, 32 in a gateway)")
 	f.IntVar(&o.MaxBytes, "chunk-bytes", 0, "bytes per chunk; 0 means the router's default")
 	f.IntVar(&o.Workers, "workers", 1, "number of workers, each on its own core")
 	f.IntVar(&o.Busy, "busy", 0, "offer packets to the first `N` workers; 0 means all")
@@ -128,7 +128,8 @@ func checkTestbed(c *cobra.Command, engine string, o *testbed.Config) error {
 			return fmt.Errorf("--lanes %w", err)
 		}
 	}
-	setChunks(engine, o)
+	suite := c.Flags().Lookup("suite")
+	setChunks(engine, o, suite != nil && suite.Value.String() != "")
 	return checkNumbers(number{"batch", o.MaxPackets, 1, config.MaxPackets}, number{"workers", o.Workers, 1, maxWorkers},
 		number{"chunk-bytes", o.MaxBytes, 0, maxChunkBytes}, number{"busy", o.Busy, 0, o.Workers},
 		number{"nics", o.NICs, 0, maxNICs * o.Workers}, number{"chunks", o.Chunks, 1, maxChunks}, number{"shadow", o.Shadow, 0, math.MaxInt32},
@@ -137,8 +138,12 @@ func checkTestbed(c *cobra.Command, engine string, o *testbed.Config) error {
 }
 
 // setChunks sets the default number of chunks in flight.
-func setChunks(engine string, o *testbed.Config) {
-	o.Chunks = cmp.Or(o.Chunks, map[string]int{"cpu": 1, "gpu": 8}[engine])
+func setChunks(engine string, o *testbed.Config, gateway bool) {
+	most := config.ChunksWithGPU
+	if gateway {
+		most = config.ChunksOfGateway
+	}
+	o.Chunks = cmp.Or(o.Chunks, map[string]int{"cpu": 1, "gpu": most}[engine])
 }
 
 // addRoundFlags adds --rounds and --duration.

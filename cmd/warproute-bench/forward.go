@@ -79,7 +79,7 @@ func checkForward(o *forward.Options) error {
 	case o.Timeout < 0:
 		return fmt.Errorf("--timeout %v: write a positive time, or 0 for the default", o.Timeout)
 	}
-	setChunks(o.Engine, &o.Testbed)
+	setChunks(o.Engine, &o.Testbed, false)
 	return cmp.Or(checkEngine(o.Engine), checkTable(o.Table, &o.Routes))
 }
 

@@ -19,7 +19,10 @@ type Engine struct {
 	outage      workerOutage
 	mailbox     *mailbox
 	pool        *slotPool
-	number      uint32 // of the worker on its device
+	number      uint32        // of the worker on its device
+	workers     int           // of the device
+	idle        time.Duration // of the worker, up to the last chunk
+	busy        int           // chunks since
 	umem        []byte
 	generation  *atomic.Uint32 // of the router's tables; the device's copy follows
 	ipsec       *ipsecPath     // nil: no IPsec
@@ -61,6 +64,7 @@ type flight struct {
 	jobs      []esp.Job        // of its packets, nil without
 	slots     [maxTiles]uint16 // of its tiles, in order
 	tiles     int
+	needed    int           // slots for tiles of the usual size
 	blocks    uint32        // that must be awake for them
 	finished  int           // tiles whose results are copied
 	submitted time.Duration // by batch.Clock
@@ -96,6 +100,7 @@ func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m 
 		cpu: fallback, esp: fallback.ESP(), state: state, kernel: kernel, outage: workerOutage{first: o.Pause}, mailbox: m, pool: pool, umem: umem,
 		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), tiling: o.tiling(m.batches, pool.slots), reserved: pool.reserved(o.Shares),
 		finding:    findMode{longest: openedLongest},
+		workers:    max(1, o.Workers),
 		checker:    newChecker(umem, state, len(o.PartialChecksums), fallback.Adjacencies()),
 		generation: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, pool.slots),
 	}
@@ -121,7 +126,8 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	*f = flight{chunk: c} // the memory of an earlier one
 	if f.placement = e.place(f); f.placement == ExecutedOnGPU {
 		e.onGPU.Add(1)
-		e.lanes[c.Lane].begin(e.tiling.least(c.N))
+		f.needed = e.tiling.needed(c, e.ipsec != nil)
+		e.lanes[c.Lane].begin(f.needed)
 		e.begun.Add(1)
 		e.begin(f)
 	} else if f.deferred = e.defers(c); f.deferred {
@@ -140,7 +146,11 @@ func (e *Engine) place(f *flight) Placement {
 	if p := e.choose(f); p != ExecutedOnGPU {
 		return p
 	}
-	want, least := e.tiling.tiles(f.chunk, e.ipsec != nil, len(e.inFlight) == 1, e.pool.free(e.reserved[f.chunk.Lane]))
+	free := e.pool.free(e.reserved[f.chunk.Lane])
+	if e.saturated(f.chunk) {
+		free = 0 // to spread the chunk over
+	}
+	want, least := e.tiling.tiles(f.chunk, e.ipsec != nil, len(e.inFlight) == 1, free)
 	slots := e.pool.take(f.slots[:0], int(e.number), want, e.reserved[f.chunk.Lane])
 	if len(slots) < least {
 		e.pool.put(slots)
@@ -221,7 +231,7 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 		e.observeResult(f)
 		e.finishChunk(f)
 		e.onGPU.Add(-1)
-		e.lanes[c.Lane].end()
+		e.lanes[c.Lane].end(f.needed)
 		e.ended.Add(1)
 		e.observeDone(f)
 		e.setLate(false)

@@ -100,7 +100,7 @@ func (e *Engine) abandon() {
 		if f := &e.inFlight[i]; f.placement == ExecutedOnGPU && !e.finished(f) {
 			e.abandonTiles(f) // before ended: see chunksOnGPU
 			e.onGPU.Add(-1)
-			e.lanes[f.chunk.Lane].end()
+			e.lanes[f.chunk.Lane].end(f.needed)
 			e.ended.Add(1)
 			e.observeLost(f)
 			e.setReceiving(f, false)

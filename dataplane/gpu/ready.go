@@ -5,12 +5,16 @@ import "github.com/warproute/warproute/batch"
 // laneChunks are the chunks of a lane on the GPU.
 type laneChunks struct {
 	n     int  // chunks
-	slots int  // that the last one needed at least
+	used  int  // slots that they need
+	slots int  // that the last one needs
 	plain bool // few packets of the last one were encrypted or decrypted
 }
 
-func (l *laneChunks) begin(slots int) { l.n, l.slots = l.n+1, slots }
-func (l *laneChunks) end()            { l.n-- }
+func (l *laneChunks) begin(slots int) { l.n, l.used, l.slots = l.n+1, l.used+slots, slots }
+func (l *laneChunks) end(slots int)   { l.n, l.used = l.n-1, l.used-slots }
+
+// manyChunks is the number of chunks of a lane on the GPU after which none are added for plain forwarding.
+const manyChunks = 6
 
 // Ready implements dataplane.Backpressure. A worker waits for slots while the GPU encrypts or decrypts chunks of the lane:
 // the CPU would take longer for another one than the wait, and meanwhile the worker would submit nothing to the GPU.
@@ -18,7 +22,7 @@ func (e *Engine) Ready(lane uint8) bool {
 	if e.ipsec == nil {
 		return true
 	}
-	full := e.full(lane) && e.usable()
+	full := (e.full(lane) || e.draining()) && e.usable()
 	switch {
 	case e.chooser == nil:
 		return !full
@@ -30,13 +34,28 @@ func (e *Engine) Ready(lane uint8) bool {
 	return true
 }
 
-// full reports whether the GPU encrypts or decrypts chunks of a lane and has too few free slots for another one.
+// full reports whether the GPU encrypts or decrypts chunks of a lane and has too few free slots for another one. A worker that
+// has its share of the slots gets more of them only while half of all are free, so that other workers find theirs.
 func (e *Engine) full(lane uint8) bool {
 	const spare = 2 // times the slots of a chunk: other workers may find the same ones free
 	l := &e.lanes[lane]
-	return l.n > 0 && !l.plain && !e.late && !e.kernel.parked.Load() &&
-		e.pool.free(e.reserved[lane]) < max(1, min(spare*l.slots, e.available(lane)/2))
+	switch {
+	case l.n == 0 || e.late || e.kernel.parked.Load():
+		return false
+	case l.plain:
+		return l.n > manyChunks
+	}
+	all := e.available(lane)
+	need := max(1, min(spare*l.slots, all/2))
+	if l.used+l.slots > all/e.workers {
+		need = max(1, all/2)
+	}
+	return e.pool.free(e.reserved[lane]) < need
 }
+
+// draining reports whether the CPU is to execute chunks behind those on the GPU (deferred.go). A chunk after them would be
+// the CPU's, too, and so on for as long as there are packets.
+func (e *Engine) draining() bool { return e.deferred > 0 && !e.late && !e.kernel.parked.Load() }
 
 // available returns the number of slots for chunks of a lane.
 func (e *Engine) available(lane uint8) int { return e.pool.slots - e.reserved[lane]*len(e.pool.words) }

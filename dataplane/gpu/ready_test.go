@@ -138,3 +138,21 @@ func overloaded(t *testing.T) *choice.Chooser {
 	c.EndWait(now)
 	return c
 }
+
+// TestWorkerWaitsForTheChunksOfTheCPU: a chunk behind those that the CPU is to execute would be the CPU's, too.
+func TestWorkerWaitsForTheChunksOfTheCPU(t *testing.T) {
+	r := newPassesRig(t, 4, 2)
+	f := r.submit(0, true)
+	taken := r.e.pool.take(nil, 0, 4, 0)
+	r.submit(1, true)
+	r.e.pool.put(taken)
+	if r.e.deferred != 1 || r.e.Ready(0) {
+		t.Fatalf("%d chunks deferred, ready: %v", r.e.deferred, r.e.Ready(0))
+	}
+	r.finish(f, forHost)
+	r.e.Done(r.chunks[0])
+	r.finish(f, forHost)
+	if !r.e.Done(r.chunks[0]) || !r.e.Done(r.chunks[1]) || !r.e.Ready(0) {
+		t.Errorf("ready when the CPU has executed its chunk: %v", r.e.Ready(0))
+	}
+}

@@ -61,7 +61,9 @@ func (s *Service) openEngine() error {
 		for _, why := range s.engine.gpus.Unusable {
 			e.Why += "; not used: " + why.Error()
 		}
-		s.memory.chunks = config.ChunksWithGPU
+		if s.memory.chunks = config.ChunksWithGPU; s.ipsec != nil {
+			s.memory.chunks = config.ChunksOfGateway
+		}
 	case s.cfg.Engine == config.EngineGPU:
 		return fmt.Errorf("start engine gpu: %w; --engine cpu or auto runs without", err)
 	case errors.Is(err, gpu.ErrNoDriver):
