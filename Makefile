@@ -93,7 +93,7 @@ test-gpu: gpu-tests ## run the GPU tests; needs an NVIDIA GPU and its driver
 sanitize: gpu-tests ## run kernels under compute-sanitizer; needs an NVIDIA GPU and the CUDA toolkit
 	scripts/sanitize.sh out
 
-test-scale: ## test full tables, 4,094 VLANs, 256 VRFs, 100,000 packets on each kind of logical ports, and all labs of documents, in minutes; needs root
+test-scale: ## test full tables, 256 VRFs, 100,000 packets on each kind of logical ports, and all labs of documents, in minutes; needs root
 	scripts/need.sh $(NET_NEEDS) $(ROUTING_NEEDS) $(VM_NEEDS) $(HOWTO_NEEDS)
 	scripts/kernel.sh out/kernel
 	WARPROUTE_SCALE=full go test -count=1 -timeout 30m -v -run 'TestBGPInstallsAFullTable|TestBorderRouterWithFullTables|TestFlapping|TestKeepalived' ./internal/e2e
