@@ -146,7 +146,8 @@ func (s *Stage) sealClassified(in []batch.Frame, out []batch.Result, jobs []Job,
 	for p.at < c.n && int(c.at[p.at]) < end {
 		r := &c.run[p.run]
 		most, bytes := 1, uint64(jobs[c.at[p.at]].Bytes)
-		if s.assign(&jobs[c.at[p.at]], r.sa); !r.sa.Limited() && r.sa != s.expected {
+		s.assign(&jobs[c.at[p.at]], r.sa)
+		if !r.sa.Limited() && r.sa != s.expected {
 			for ; p.at+most < r.end && int(c.at[p.at+most]) < end; most++ {
 				bytes += uint64(jobs[c.at[p.at+most]].Bytes)
 			}

@@ -63,17 +63,15 @@ func (s *Stage) Expect(sa *ipsec.SA, n int) (e Expected, ok bool) {
 	return e, ok
 }
 
-// BeginExpected begins a chunk that a device has finished, but for rest packets. Only with a rest there are jobs.
+// BeginExpected begins a chunk for an outbound SA that a device has finished, but for rest packets. Only with a rest there
+// are jobs.
 func (s *Stage) BeginExpected(e *Expected, jobs []Job, rest int) {
 	s.startCounts()
 	if rest == 0 {
 		return
 	}
 	for i := range jobs {
-		jobs[i].Kind, jobs[i].Found, jobs[i].Classified, jobs[i].Reserved = Plain, false, false, 0
-		if e.SA.Direction() == ipsec.Out {
-			jobs[i].Reserved = e.First + uint64(i)
-		}
+		jobs[i].Kind, jobs[i].Found, jobs[i].Classified, jobs[i].Reserved = Plain, false, false, e.First+uint64(i)
 	}
 }
 

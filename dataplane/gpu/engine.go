@@ -20,7 +20,6 @@ type Engine struct {
 	mailbox     *mailbox
 	pool        *slotPool
 	number      uint32        // of the worker on its device
-	workers     int           // of the device
 	idle        time.Duration // of the worker, up to the last chunk
 	busy        int           // chunks since
 	umem        []byte
@@ -100,10 +99,10 @@ func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m 
 		cpu: fallback, esp: fallback.ESP(), state: state, kernel: kernel, outage: workerOutage{first: o.Pause}, mailbox: m, pool: pool, umem: umem,
 		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), tiling: o.tiling(m.batches, pool.slots), reserved: pool.reserved(o.Shares),
 		finding:    findMode{longest: openedLongest},
-		workers:    max(1, o.Workers),
 		checker:    newChecker(umem, state, len(o.PartialChecksums), fallback.Adjacencies()),
 		generation: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, pool.slots),
 	}
+	pool.workers.Add(1)
 	if o.Choose {
 		e.chooser = choice.New()
 	}
@@ -189,7 +188,7 @@ func (e *Engine) post(f *flight) {
 		for i := range in {
 			s.jobs[i].set(&f.jobs[first+i])
 		}
-		s.post(in, (len(in)+e.tiling.batches-1)/e.tiling.batches, e.number, nil, hasJobsFlag)
+		s.post(in, e.tiling.each(len(in)), e.number, nil, hasJobsFlag)
 	}
 	if e.posted != nil {
 		e.posted(f)

@@ -133,7 +133,7 @@ func (e *Engine) postExpected(f *flight) {
 	for k := range f.tiles {
 		first := f.tileStart(k)
 		in := f.chunk.In[first:f.tileStart(k+1)]
-		e.mailbox.slots[f.slots[k]].postExpected(in, (len(in)+e.tiling.batches-1)/e.tiling.batches, e.number, f.unread, func(at int) expectedWords {
+		e.mailbox.slots[f.slots[k]].postExpected(in, e.tiling.each(len(in)), e.number, f.unread, func(at int) expectedWords {
 			return wordsOf(&f.expected, first+at)
 		})
 	}

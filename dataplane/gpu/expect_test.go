@@ -362,11 +362,30 @@ func TestPacketsThatTheDeviceCouldNotSealAreUnchanged(t *testing.T) {
 // TestWorkerBeyondItsShareLeavesHalfOfTheSlots: one of two workers gets more than half of the slots only while half of them are free.
 func TestWorkerBeyondItsShareLeavesHalfOfTheSlots(t *testing.T) {
 	r := newPassesRig(t, 8, 8)
-	r.e.workers = 4
+	r.e.pool.workers.Store(4)
 	for k, want := range []bool{true, true, true, true, true, false} {
 		if got := r.e.Ready(0); got != want {
 			t.Fatalf("ready with %d chunks of a slot: %v", k, got)
 		}
 		r.submitExpected(k)
+	}
+}
+
+// TestLostChunksKeepTheirNumbers: the GPU may have sealed packets of a chunk that it did not finish, so no other packet gets their
+// numbers.
+func TestLostChunksKeepTheirNumbers(t *testing.T) {
+	r := newPassesRig(t, 4, 2)
+	r.submitExpected(0)
+	await(r.e, r.chunks[0])
+	if out := r.chunks[0].Out[0]; out.Verdict != batch.Lost {
+		t.Fatalf("verdict %v of a chunk that the GPU does not finish", out.Verdict)
+	}
+	r.submit(1, true) // to the CPU
+	await(r.e, r.chunks[1])
+	for i, f := range r.chunks[1].In {
+		front, head := r.sa.UnreadFront()
+		if n := binary.BigEndian.Uint32(r.mem[int(f.Addr)+packet.EthernetLen+front-head+4:]); n != uint32(17+i) {
+			t.Errorf("packet %d has number %d, behind 16 lost ones", i, n)
+		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 //	last    The host makes jobs of the packets that are not opened, and posts them. It waits until all older chunks
 //	        are in their last pass, so that sequence numbers are in the order of chunks.
 //
-// A chunk whose packets are expected to be of one SA has a first pass, too, which seals and opens the packets that are (expect.go).
+// A chunk whose packets are expected to be of one SA has a first pass that seals or opens them (expect.go).
 // A chunk whose packets are all opened or sealed skips the second pass. One that is expected to have few packets for the
 // first skips that, as the host reads its packets anyway. Without packets to open, the device reads only headers in the
 // first one.
@@ -116,7 +116,7 @@ func (e *Engine) postUnread(f *flight) {
 	e.setReceiving(f, f.unread&findSAsFlag != 0)
 	for k := range f.tiles {
 		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]
-		e.mailbox.slots[f.slots[k]].post(in, (len(in)+e.tiling.batches-1)/e.tiling.batches, e.number, nil, f.unread)
+		e.mailbox.slots[f.slots[k]].post(in, e.tiling.each(len(in)), e.number, nil, f.unread)
 	}
 	if e.posted != nil {
 		e.posted(f)

@@ -14,8 +14,9 @@ const maxSlots = 256
 // with another word. Slot i is bit i/len(words) of word i%len(words): workers take the lowest bits, so
 // the blocks of high slots can rest.
 type slotPool struct {
-	words []poolWord
-	slots int
+	workers atomic.Int32 // engines of the device
+	words   []poolWord
+	slots   int
 }
 
 type poolWord struct {
@@ -25,7 +26,7 @@ type poolWord struct {
 
 // newSlotPool returns a pool without free slots.
 func newSlotPool(slots int) *slotPool {
-	return &slotPool{make([]poolWord, (slots+63)/64), slots}
+	return &slotPool{words: make([]poolWord, (slots+63)/64), slots: slots}
 }
 
 // open makes all slots free. None is in use.

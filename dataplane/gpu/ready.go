@@ -13,8 +13,8 @@ type laneChunks struct {
 func (l *laneChunks) begin(slots int) { l.n, l.used, l.slots = l.n+1, l.used+slots, slots }
 func (l *laneChunks) end(slots int)   { l.n, l.used = l.n-1, l.used-slots }
 
-// manyChunks is the number of chunks of a lane on the GPU after which none are added for plain forwarding.
-const manyChunks = 6
+// manyChunks is the largest number of chunks of a lane on the GPU with plain forwarding.
+const manyChunks = 8
 
 // Ready implements dataplane.Backpressure. A worker waits for slots while the GPU encrypts or decrypts chunks of the lane:
 // the CPU would take longer for another one than the wait, and meanwhile the worker would submit nothing to the GPU.
@@ -43,11 +43,11 @@ func (e *Engine) full(lane uint8) bool {
 	case l.n == 0 || e.late || e.kernel.parked.Load():
 		return false
 	case l.plain:
-		return l.n > manyChunks
+		return l.n >= manyChunks
 	}
 	all := e.available(lane)
 	need := max(1, min(spare*l.slots, all/2))
-	if l.used+l.slots > all/e.workers {
+	if l.used+l.slots > all/int(e.pool.workers.Load()) {
 		need = max(1, all/2)
 	}
 	return e.pool.free(e.reserved[lane]) < need
@@ -59,3 +59,14 @@ func (e *Engine) draining() bool { return e.deferred > 0 && !e.late && !e.kernel
 
 // available returns the number of slots for chunks of a lane.
 func (e *Engine) available(lane uint8) int { return e.pool.slots - e.reserved[lane]*len(e.pool.words) }
+
+// saturated records a chunk, and reports whether the worker has more packets than it can process: it was not idle for some chunks,
+// and this one has left packets behind. Many small tiles would finish sooner, and take the worker time that it does not have.
+func (e *Engine) saturated(c *batch.Chunk) bool {
+	const chunks = 8
+	if c.Idle != e.idle {
+		e.idle, e.busy = c.Idle, 0
+	}
+	e.busy++
+	return c.Full && e.busy > chunks
+}

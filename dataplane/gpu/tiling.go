@@ -64,17 +64,6 @@ func (t *tiling) tiles(c *batch.Chunk, secured, idle bool, free int) (want, leas
 	return max(min(want, maxTiles), least), least
 }
 
-// saturated reports whether a worker has more packets than it can process: it was not idle for some chunks, and this one has left
-// packets behind. Many small tiles would finish sooner, and take the worker time that it does not have.
-func (e *Engine) saturated(c *batch.Chunk) bool {
-	const chunks = 8
-	if c.Idle != e.idle {
-		e.idle, e.busy = c.Idle, 0
-	}
-	e.busy++
-	return c.Full && e.busy > chunks
-}
-
 // needed returns the number of slots that a chunk needs for tiles of the usual size.
 func (t *tiling) needed(c *batch.Chunk, secured bool) int {
 	if secured {
@@ -82,6 +71,9 @@ func (t *tiling) needed(c *batch.Chunk, secured bool) int {
 	}
 	return t.least(c.N)
 }
+
+// each returns the packets of a warp batch of a secured tile of n packets.
+func (t *tiling) each(n int) int { return (n + t.batches - 1) / t.batches }
 
 // least returns the number of slots that n packets need at least.
 func (t *tiling) least(n int) int { return (n + t.batches*batchFrames - 1) / (t.batches * batchFrames) }

@@ -85,14 +85,14 @@ DEVICE_CALL struct expected_job expected_frame(const struct key_table *v, struct
 	return x;
 }
 
-/* Returns the job of a staged packet, of which header is a copy of the header, or the result of a packet that is not of the
- * expected SA: job is JOB_DECIDED then. number is the packet's in its batch. */
+/* The job of a staged packet, or its result if it is not of the expected SA: job is JOB_DECIDED then. */
 struct confirmed {
 	struct job job;
 	struct result result;
 	uint32_t word; /* for the host: the packet's sequence number, or its length in bytes */
 };
 
+/* Confirms a staged packet, of which header is a copy of the header. number is the packet's in its batch. */
 DEVICE_CALL struct confirmed confirm_expected(const struct key_table *v, struct job j, uint32_t *header, struct desc_word w, struct expected e,
 					      uint32_t number, int clamp)
 {
