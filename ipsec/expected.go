@@ -5,9 +5,9 @@ package ipsec
 
 // ReserveUnread reserves n consecutive sequence numbers of an outbound SA that devices can write, from first on. ok is
 // false, and no number is used, if the SA is not usable or has limits in packets or bytes (Limited), if it has fewer
-// numbers left, or if devices do not have its base of nonces.
+// numbers left, if they are lent, or if devices do not have its base of nonces.
 func (s *SA) ReserveUnread(n int) (first uint64, ok bool) {
-	if s.counted || !s.ready(Out) && s.usable(Out) != OK || s.nonces.Base() != s.nonces.DeviceBase() {
+	if s.counted || s.isLent(s.sequence.Load()) || !s.ready(Out) && s.usable(Out) != OK || s.nonces.Base() != s.nonces.DeviceBase() {
 		return 0, false
 	}
 	first, got := s.Reserve(n)

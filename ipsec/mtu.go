@@ -35,7 +35,10 @@ func (s *SA) SetPathMTU(mtu int) { s.pathMTU.Store(uint32(mtu)) }
 // Sent returns the full outbound sequence number whose lower 32 bits are low, if it was taken
 // after the number since.
 func (s *SA) Sent(low uint32, since uint64) (seq uint64, ok bool) {
-	last := s.sequence.Load()
+	last := s.Sequence()
+	if s.isLent(s.sequence.Load()) {
+		last = min(last+estimateGap, s.lastUsed(s.sequence.Load()))
+	}
 	age := uint64(uint32(last) - low)
 	if age >= last {
 		return 0, false

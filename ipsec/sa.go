@@ -56,10 +56,11 @@ type SA struct {
 	life       *life
 	key        *device.Key // see DeviceKey
 	erase      func()      // overwrites the keys on devices; may be nil
-	_          [linePair - 24 - 72]byte
+	loan       atomic.Pointer[loan]
+	_          [linePair - 24 - 80]byte
 
 	// Written by all workers.
-	sequence atomic.Uint64 // outbound: last number taken
+	sequence atomic.Uint64 // outbound: last number taken, or lent; see lent
 	limit    atomic.Uint64 // see Limit; 0: none
 	nonces   *Nonces       // outbound; constant, but in the line that takers of numbers fetch anyway
 	replay   window
@@ -156,7 +157,8 @@ func (c *Config) label() string {
 // Config returns the configuration without keys.
 func (s *SA) Config() Config { return *s.c }
 
-// Tunnel, IfID, Mode, Direction and Dst return fields of the Config.
+// SPI, Tunnel, IfID, Mode, Direction and Dst return fields of the Config.
+func (s *SA) SPI() uint32          { return s.spi }
 func (s *SA) Tunnel() uint32       { return s.tunnel }
 func (s *SA) IfID() uint32         { return s.ifID }
 func (s *SA) Mode() Mode           { return s.mode }
@@ -190,6 +192,7 @@ func (s *SA) Kill() { s.raise(killed) }
 // that no worker can find the SA, and that every worker has finished its batch since.
 func (s *SA) Zero() {
 	s.Kill()
+	s.EndLoan()
 	s.zeroCopies()
 	for _, t := range s.transforms {
 		t.Zero()

@@ -10,15 +10,17 @@ import (
 // first+count-1. Near the end of the numbers count is smaller, then 0: they never wrap (RFC 4303
 // section 3.3.3). Unused numbers leave a gap, which receivers take for loss.
 func (s *SA) Reserve(n int) (first uint64, count int) {
-	last := uint64(math.MaxUint32)
-	if s.extended {
-		last = math.MaxUint64
-	}
-	if limit := s.limit.Load(); limit != 0 {
-		last = min(last, limit)
-	}
+	last := s.lastPermitted()
 	for {
 		used := s.sequence.Load()
+		if s.isLent(used) {
+			one := [1]Taking{{SA: s, N: uint64(n)}}
+			takeLent(one[:])
+			if one[0].got {
+				return one[0].First, int(one[0].N)
+			}
+			continue
+		}
 		if used >= last || n <= 0 {
 			return 0, 0
 		}
@@ -27,6 +29,18 @@ func (s *SA) Reserve(n int) (first uint64, count int) {
 			return used + 1, int(take)
 		}
 	}
+}
+
+// lastPermitted returns the largest number that the SA may use.
+func (s *SA) lastPermitted() uint64 {
+	last := uint64(math.MaxUint32)
+	if s.extended {
+		last = math.MaxUint64
+	}
+	if limit := s.limit.Load(); limit != 0 {
+		last = min(last, limit)
+	}
+	return last
 }
 
 // reservation is a range of sequence numbers that a worker has reserved and not used: from next up
@@ -50,8 +64,9 @@ func (s *SA) Request(w, n int) { s.workers[w].reserved.requested += int32(n) }
 // transfers overlap, and other workers have little time to take a line back.
 func ReserveRequested(sas []*SA, w int) {
 	prefetch.Write(sas, contended)
+	takeRequested(sas, w)
 	for _, s := range sas {
-		if r := &s.workers[w].reserved; r.next == r.end {
+		if r := &s.workers[w].reserved; r.next == r.end && r.requested > 0 {
 			s.fill(r, int(r.requested))
 			r.requested = 0
 		}
@@ -62,10 +77,15 @@ func ReserveRequested(sas []*SA, w int) {
 func (s *SA) fill(r *reservation, n int) bool {
 	first, n := s.Reserve(n)
 	if n > 0 {
-		r.next, r.end, r.base = first, first+uint64(n), s.nonces.Base()
-		r.forDevice = r.base == s.nonces.DeviceBase() && r.end <= maxDeviceSeq+1
+		s.hold(r, first, uint64(n))
 	}
 	return n > 0
+}
+
+// hold makes n numbers a worker's reservation.
+func (s *SA) hold(r *reservation, first, n uint64) {
+	r.next, r.end, r.base = first, first+n, s.nonces.Base()
+	r.forDevice = r.base == s.nonces.DeviceBase() && r.end <= maxDeviceSeq+1
 }
 
 // next takes a sequence number for a packet, from the worker's reservation if that has any left. It
@@ -87,12 +107,17 @@ func (s *SA) Release(w int) {
 	}
 }
 
-// Sequence returns the last sequence number taken or, inbound, the highest received.
+// Sequence returns the last sequence number taken or, inbound, the highest received. While numbers are lent, the last one
+// is estimated by the packets since.
 func (s *SA) Sequence() uint64 {
 	if s.direction == In {
 		return s.replay.top.Load()
 	}
-	return s.sequence.Load()
+	used := s.sequence.Load()
+	if l := s.loan.Load(); s.isLent(used) && l != nil {
+		return min(used&^lent, l.before+s.Stats().Packets-l.packets)
+	}
+	return s.lastUsed(used)
 }
 
 // Skip marks every number up to seq as used: numbers that an earlier run of the router used or may
@@ -104,6 +129,10 @@ func (s *SA) Skip(seq uint64) {
 	}
 	for {
 		used := s.sequence.Load()
+		if s.isLent(used) {
+			s.EndLoan()
+			continue
+		}
 		if used >= seq || s.sequence.CompareAndSwap(used, seq) {
 			return
 		}

@@ -14,6 +14,9 @@ type State struct {
 // State returns the state, without the use. No worker may use the SA.
 func (s *SA) State() State {
 	st := State{Sequence: s.Sequence(), Limit: s.limit.Load()}
+	if s.direction == Out {
+		st.Sequence = s.lastUsed(s.sequence.Load()) // all that may be used
+	}
 	for i := range s.replay.ring {
 		st.Window = binary.LittleEndian.AppendUint64(st.Window, s.replay.ring[i].Load())
 	}

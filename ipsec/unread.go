@@ -1,5 +1,7 @@
 package ipsec
 
+import "github.com/warproute/warproute/internal/prefetch"
+
 // A device can encapsulate packets that the host has not read, in tunnel mode. The host knows their lengths, and takes
 // their sequence numbers.
 
@@ -18,6 +20,36 @@ func (s *SA) UnreadESP(n int) int {
 	used := n + trailerLen
 	return espLen + int(s.iv) + used + -used&(int(s.align)-1) + int(s.icv)
 }
+
+// Unread has the lengths of an SA's headers in bytes, for packets that the host has not read.
+type Unread struct {
+	Front, Head uint8 // see UnreadFront
+	fixed, mask uint8
+}
+
+// Unread returns the lengths.
+func (s *SA) Unread() Unread {
+	all, esp := s.UnreadFront()
+	return Unread{Front: uint8(all), Head: uint8(esp), fixed: uint8(esp) + s.icv, mask: s.align - 1}
+}
+
+// ESP is UnreadESP.
+func (u Unread) ESP(n int) int {
+	used := n + trailerLen
+	return int(u.fixed) + used + -used&int(u.mask)
+}
+
+// Counts is the packets and bytes of an SA that one worker counts.
+type Counts worker
+
+// Counts returns those of a worker, for SAs without limits in packets or bytes.
+func (s *SA) Counts(w int) *Counts { return (*Counts)(&s.workers[w]) }
+
+// Add adds a packet of some bytes.
+func (c *Counts) Add(bytes int) { (*worker)(c).count(1, uint64(bytes)) }
+
+// PrefetchCounts prefetches counts, nil for none, for Add.
+func PrefetchCounts(all []*Counts) { prefetch.Write(all, 0) }
 
 // NumberUnread takes consecutive sequence numbers for up to most packets of a worker, beginning with first. It does what
 // Prepare does apart from the headers: it checks the lifetime, and counts the packets, which have the given number

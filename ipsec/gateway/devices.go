@@ -34,6 +34,8 @@ type devices struct {
 
 	found map[*ipsec.SA]bool // devices find these SAs for received packets
 	byKey keyPages
+
+	changes atomic.Uint64 // of byKey
 }
 
 // keyPages hold the SAs by index of the key tables, nil for none. Workers read them.
@@ -41,6 +43,9 @@ type keyPages [MaxKeys / pageSize]atomic.Pointer[[pageSize]atomic.Pointer[ipsec.
 
 // MaxKeys is the largest size of a key table.
 const MaxKeys = 1 << 15
+
+// KeyChanges returns the number of changes of what ByKey returns.
+func (g *Gateway) KeyChanges() uint64 { return g.devices.changes.Load() }
 
 // ByKey returns the SA with keys at an index of the key tables, or nil.
 func (g *Gateway) ByKey(index uint32) *ipsec.SA {
@@ -117,6 +122,7 @@ func (d *devices) add(s *ipsec.SA) {
 		d.used = append(d.used, s)
 	}
 	d.byKey.set(n, s)
+	d.changes.Add(1)
 	s.PutDeviceBase()
 	for _, t := range d.all {
 		t.Store(n, s.DeviceKey())
@@ -161,6 +167,7 @@ func (d *devices) erase(n uint32) {
 	}
 	d.used[n] = nil
 	d.byKey.set(n, nil)
+	d.changes.Add(1)
 	d.free = append(d.free, n)
 }
 
@@ -170,6 +177,11 @@ func (g *Gateway) RenewNonces() {
 	g.devices.mu.Lock()
 	defer g.devices.mu.Unlock()
 	g.Nonces.Renew()
+	for _, s := range g.devices.used {
+		if s != nil {
+			s.EndLoan() // devices have the old base
+		}
+	}
 	g.putBase()
 }
 

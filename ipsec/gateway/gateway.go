@@ -95,7 +95,11 @@ func (g *Gateway) Keep(s *ipsec.SA) error {
 }
 
 // Use makes an outbound SA the current one of its tunnel. It must be in the gateway.
-func (g *Gateway) Use(s *ipsec.SA) { g.tunnels.current.of(s.Tunnel()).Store(s) }
+func (g *Gateway) Use(s *ipsec.SA) {
+	if old := g.tunnels.current.of(s.Tunnel()).Swap(s); old != nil && old != s {
+		old.EndLoan()
+	}
+}
 
 // Remove removes an SA: no packet finds it from now on, and the newest remaining SA of its tunnel
 // becomes the current one. Workers finish the packets that they have begun, so rekeying loses
@@ -123,6 +127,7 @@ func (g *Gateway) Remove(s *ipsec.SA) {
 			newest = b.out[n-1]
 		}
 		g.tunnels.current.of(c.Tunnel).CompareAndSwap(s, newest)
+		s.EndLoan()
 	}
 }
 
