@@ -19,8 +19,8 @@ type Expected struct {
 	SA    *ipsec.SA // nil: none
 	First uint64    // outbound: number of the first packet
 	// Outbound: lengths in bytes.
-	Largest     int // packet that fits the path
-	front, head int // see ipsec.SA.UnreadFront
+	Largest int // packet that fits the path
+	unread  ipsec.Unread
 }
 
 // use counts n packets of an SA: see Main.
@@ -57,8 +57,8 @@ func (s *Stage) Expect(sa *ipsec.SA, n int) (e Expected, ok bool) {
 	if sa.Direction() == ipsec.In {
 		return e, true
 	}
-	e.Largest = max(0, sa.InnerMTU(s.mtuOf(sa), nil))
-	e.front, e.head = sa.UnreadFront()
+	e.Largest = s.Longest(sa)
+	e.unread = sa.Unread()
 	e.First, ok = sa.ReserveUnread(n)
 	return e, ok
 }
@@ -78,12 +78,16 @@ func (s *Stage) BeginExpected(e *Expected, jobs []Job, rest int) {
 // Sealed updates the frame of a packet of size bytes that a device has sealed. It is not ok if the frame has no such packet, or
 // no room for its ESP.
 func (s *Stage) Sealed(e *Expected, f *batch.Frame, size int) (ok bool) {
-	at := int(f.Addr % umem.FrameSize)
-	if size < packet.IPv4Len || packet.EthernetLen+size > int(f.Len) || at < e.front || at+packet.EthernetLen-e.head+e.SA.UnreadESP(size) > umem.FrameSize {
+	return sealed(e.unread, f, size)
+}
+
+func sealed(u ipsec.Unread, f *batch.Frame, size int) (ok bool) {
+	at, front, esp := int(f.Addr%umem.FrameSize), int(u.Front), u.ESP(size)
+	if size < packet.IPv4Len || packet.EthernetLen+size > int(f.Len) || at < front || at+packet.EthernetLen-int(u.Head)+esp > umem.FrameSize {
 		return false
 	}
-	f.Addr -= uint32(e.front)
-	f.Len = uint16(packet.EthernetLen + e.front - e.head + e.SA.UnreadESP(size))
+	f.Addr -= uint32(front)
+	f.Len = uint16(packet.EthernetLen + front - int(u.Head) + esp)
 	f.Origin = f.Origin.With(batch.PolicyDone)
 	return true
 }
@@ -91,8 +95,16 @@ func (s *Stage) Sealed(e *Expected, f *batch.Frame, size int) (ok bool) {
 // IsSealed reports whether the frame of packet i of the chunk has ESP of the SA with the packet's number. The host reads one
 // packet of a tile for that: without a canary (gpu.checker), it would not notice a device that writes nothing.
 func (s *Stage) IsSealed(e *Expected, f batch.Frame, i int) bool {
-	esp := s.frames.Bytes(f)[packet.EthernetLen+e.front-e.head:]
-	return binary.BigEndian.Uint32(esp) == e.SA.Config().SPI && binary.BigEndian.Uint32(esp[4:]) == uint32(e.First)+uint32(i)
+	return s.hasESP(e.SA, e.unread, f) && binary.BigEndian.Uint32(s.espOf(e.unread, f)[4:]) == uint32(e.First)+uint32(i)
+}
+
+// espOf returns the frame of a sealed packet from ESP on.
+func (s *Stage) espOf(u ipsec.Unread, f batch.Frame) []byte {
+	return s.frames.Bytes(f)[packet.EthernetLen+int(u.Front)-int(u.Head):]
+}
+
+func (s *Stage) hasESP(sa *ipsec.SA, u ipsec.Unread, f batch.Frame) bool {
+	return binary.BigEndian.Uint32(s.espOf(u, f)) == sa.SPI()
 }
 
 // CountSealed counts packets that a device has sealed, and their bytes.

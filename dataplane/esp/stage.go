@@ -56,9 +56,11 @@ type Stage struct {
 	touched     uint64           // keeps the loads of ipsec.Prefetch alive
 	aead, hmac  int              // see Protected
 	received    int              // see Received
-	main        *ipsec.SA        // see Main
-	uses        int              // see Main
-	expected    *ipsec.SA        // outbound: packets have numbers of it in their jobs
+	sealers     sealers
+	counts      [block]*ipsec.Counts // see PrefetchNumbered
+	main        *ipsec.SA            // see Main
+	uses        int                  // see Main
+	expected    *ipsec.SA            // outbound: packets have numbers of it in their jobs
 }
 
 // New returns the stage of a worker. partialChecksums is by ingress port: true if received frames may

@@ -159,7 +159,7 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 	}
 	k := d.kernel
 	e := newEngine(fallback, &d.state, &k.state, k.mailbox, k.pool, umem, d.options)
-	e.number, e.generation = uint32(len(d.engines)), &d.tables.queuedGeneration
+	e.number, e.generation, e.lender = uint32(len(d.engines)), &d.tables.queuedGeneration, k.lender
 	switch {
 	case d.keyTable == nil && e.esp != nil:
 		return nil, errors.New("GPU engine for an IPsec worker: the GPU was opened without IPsec")
@@ -231,6 +231,9 @@ func (d *Device) halt() error {
 	case <-d.destroyed:
 	case <-time.After(haltTimeout):
 		return fmt.Errorf("destroy the context of GPU %d: not finished within %v", d.number, haltTimeout)
+	}
+	if d.kernel != nil {
+		d.kernel.lender.end()
 	}
 	for _, end := range d.unfollow {
 		end()

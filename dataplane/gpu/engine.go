@@ -36,6 +36,8 @@ type Engine struct {
 	finding     findMode        // of received ESP
 	classifying findMode        // of packets to seal
 	expected    expectation     // of all packets
+	lender      *lender         // nil: the host takes all sequence numbers
+	numbering   numbering       // by the device
 	unposted    int             // chunks whose jobs are not posted yet; see passes.go
 	chooser     *choice.Chooser // nil: the GPU gets every chunk that it accepts
 	class       choice.Class    // of the last chunk
@@ -60,6 +62,7 @@ type flight struct {
 	pass      pass
 	unread    uint32           // flags of its first pass
 	expected  esp.Expected     // the SA that it was posted for
+	turn      uint32           // behind it, if the device numbers its packets
 	jobs      []esp.Job        // of its packets, nil without
 	slots     [maxTiles]uint16 // of its tiles, in order
 	tiles     int
@@ -187,6 +190,10 @@ func (e *Engine) post(f *flight) {
 		}
 		for i := range in {
 			s.jobs[i].set(&f.jobs[first+i])
+		}
+		if k == 0 && f.unread&numbersFlag != 0 {
+			s.postWith(in, e.tiling.each(len(in)), e.number, hasJobsFlag|numbersFlag, func(int) batchWords { return batchWords{low: f.turn} })
+			continue
 		}
 		s.post(in, e.tiling.each(len(in)), e.number, nil, hasJobsFlag)
 	}

@@ -76,8 +76,8 @@ func (e *Engine) expect(f *flight) bool {
 	return ok
 }
 
-// settle waits until all older chunks that were not posted for an outbound SA have its numbers, and reports
-// whether that is so.
+// settle waits until all older chunks have numbers, but those that were posted for an outbound SA, or, if it is nil, for the
+// device to number. It reports whether that is so.
 func (e *Engine) settle(sa *ipsec.SA) bool {
 	for by := batch.Clock() + settleLimit; !e.numbered(sa); {
 		if e.advance(); batch.Clock() > by {
@@ -90,15 +90,16 @@ func (e *Engine) settle(sa *ipsec.SA) bool {
 func (e *Engine) numbered(sa *ipsec.SA) bool {
 	for i := range e.inFlight[:len(e.inFlight)-1] {
 		f := &e.inFlight[i]
-		if f.placement == ExecutedOnGPU && (f.pass == firstPass || f.pass == waiting) && f.expected.SA != sa {
+		if f.placement == ExecutedOnGPU && (f.pass == firstPass || f.pass == waiting) && (f.expected.SA != sa || sa == nil && f.unread&numbersFlag == 0) {
 			return false
 		}
 	}
 	return true
 }
 
-// expectedWords are the words of a warp batch's descriptors for an expected SA, as expect.h says.
-type expectedWords struct{ low, high, most uint32 }
+// batchWords are the words of a warp batch's descriptors behind the size, in cache lines 1 to 3: expect.h and numbers.h say
+// which.
+type batchWords struct{ low, high, most uint32 }
 
 const (
 	expectKeyShift = 16
@@ -107,7 +108,7 @@ const (
 )
 
 // wordsOf returns the words of a batch of which the first packet has a number in the chunk.
-func wordsOf(x *esp.Expected, packet int) (w expectedWords) {
+func wordsOf(x *esp.Expected, packet int) (w batchWords) {
 	w.high = x.SA.KeyIndex() << expectKeyShift
 	if x.SA.Direction() == ipsec.In {
 		w.high |= expectOpen
@@ -133,7 +134,7 @@ func (e *Engine) postExpected(f *flight) {
 	for k := range f.tiles {
 		first := f.tileStart(k)
 		in := f.chunk.In[first:f.tileStart(k+1)]
-		e.mailbox.slots[f.slots[k]].postExpected(in, e.tiling.each(len(in)), e.number, f.unread, func(at int) expectedWords {
+		e.mailbox.slots[f.slots[k]].postWith(in, e.tiling.each(len(in)), e.number, f.unread, func(at int) batchWords {
 			return wordsOf(&f.expected, first+at)
 		})
 	}

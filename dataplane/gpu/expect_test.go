@@ -206,19 +206,22 @@ func TestOlderChunksHaveNumbersFirst(t *testing.T) {
 	}
 }
 
+// impossibleResults change the result of packet 3 to one that a device cannot have.
+var impossibleResults = map[string]func(s *slot){
+	"no result":       func(s *slot) { s.results[3] = batch.Result{} },
+	"no length":       func(s *slot) { s.found()[3] = 0 },
+	"too long":        func(s *slot) { s.found()[3] += 1 << 32 },
+	"another key":     func(s *slot) { s.found()[3]++ },
+	"another address": func(s *slot) { s.results[3] = batch.ForwardTo(1, s.results[3].Addr()+4, s.results[3].Len()) },
+	"another frame": func(s *slot) {
+		s.results[3] = batch.ForwardTo(1, s.results[3].Addr()+umem.FrameSize, s.results[3].Len())
+	},
+	"another port": func(s *slot) { s.results[3] = batch.ForwardTo(3000, s.results[3].Addr(), s.results[3].Len()) },
+}
+
 // TestImpossibleResultsForExpectedSAsAreRefused: the device forwards another length, another address, or nothing.
 func TestImpossibleResultsForExpectedSAsAreRefused(t *testing.T) {
-	for name, change := range map[string]func(s *slot){
-		"no result":       func(s *slot) { s.results[3] = batch.Result{} },
-		"no length":       func(s *slot) { s.found()[3] = 0 },
-		"too long":        func(s *slot) { s.found()[3] += 1 << 32 },
-		"another key":     func(s *slot) { s.found()[3]++ },
-		"another address": func(s *slot) { s.results[3] = batch.ForwardTo(1, s.results[3].Addr()+4, s.results[3].Len()) },
-		"another frame": func(s *slot) {
-			s.results[3] = batch.ForwardTo(1, s.results[3].Addr()+umem.FrameSize, s.results[3].Len())
-		},
-		"another port": func(s *slot) { s.results[3] = batch.ForwardTo(3000, s.results[3].Addr(), s.results[3].Len()) },
-	} {
+	for name, change := range impossibleResults {
 		t.Run(name, func(t *testing.T) {
 			r := newPassesRig(t, 1, 1)
 			f := r.submitExpected(0)

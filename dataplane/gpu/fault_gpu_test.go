@@ -61,8 +61,8 @@ func TestGPUFaults(t *testing.T) {
 		inject func(*Device, *Engine)
 		back   bool
 	}{
-		{"slow", "100 packets not finished", func(_ *Device, e *Engine) { stall(&e.mailbox.slots[0]) }, true},
-		{"hung", "100 packets not finished", func(_ *Device, e *Engine) { stall(&e.mailbox.slots[0]) }, false},
+		{"slow", "100 packets not finished", func(_ *Device, e *Engine) { stall(&e.mailbox.slots[e.pool.kept]) }, true},
+		{"hung", "100 packets not finished", func(_ *Device, e *Engine) { stall(&e.mailbox.slots[e.pool.kept]) }, false},
 		{"faulted", "ILLEGAL_ADDRESS", func(d *Device, _ *Engine) { // an illegal table address
 			d.tables.patcher.add(patch{At: d.pointers.IPv4, Word: 0xdead << 48, Count: 1, Bytes: 8})
 			d.tables.patcher.drain()
@@ -134,7 +134,7 @@ func TestGPUFaults(t *testing.T) {
 				}
 			}
 			if fault.back {
-				unstall(&e.mailbox.slots[0], bad)
+				unstall(&e.mailbox.slots[e.pool.kept], bad)
 				for start := time.Now(); e.Name() != "gpu" && time.Since(start) < 5*time.Second; time.Sleep(10 * time.Millisecond) {
 					write(good)
 					submit(good)

@@ -31,8 +31,10 @@ type keyTable struct {
 	*keyWriter
 	*policies
 	*spiTable
-	staging uint32 // words of a warp's staging buffer
-	keys    *cuda.Memory
+	staging                 uint32 // words of a warp's staging buffer
+	keys                    *cuda.Memory
+	numbers, tunnels, turns *cuda.Memory // see numbers.h
+	lender                  *lender
 }
 
 // keyTableParams is the second parameter of the gateway kernel: struct key_table of job.h.
@@ -40,10 +42,21 @@ type keyTableParams struct {
 	Keys         cuda.DevicePtr
 	Policies     cuda.DevicePtr // where the device finds the address of the policies
 	SPIs         cuda.DevicePtr
+	Numbers      cuda.DevicePtr
+	Tunnels      cuda.DevicePtr
+	Turns        cuda.DevicePtr
 	StagingWords uint64
 }
 
 const keyBytes = device.KeyBytes
+
+// params returns the parameter.
+func (v *keyTable) params() keyTableParams {
+	return keyTableParams{
+		Keys: v.keys.Ptr(), Policies: v.policies.root.Ptr(), SPIs: v.spiTable.at, Numbers: v.numbers.Ptr(), Tunnels: v.tunnels.Ptr(), Turns: v.turns.Ptr(),
+		StagingWords: uint64(v.staging),
+	}
+}
 
 // loadGateway loads the gateway kernel, which replaces the forwarding kernel, for warps with staging buffers
 // of some bytes.
@@ -59,6 +72,14 @@ func (d *Device) loadGateway(staging int) (*cuda.Function, error) {
 	v := &keyTable{staging: uint32(staging / 4)}
 	if v.keys, err = d.alloc(maxKeys * keyBytes); err != nil {
 		return nil, err
+	}
+	for to, bytes := range map[**cuda.Memory]int{&v.numbers: maxKeys * saNumbersBytes, &v.tunnels: 8 * maxTunnels, &v.turns: maxWorkers * turnBytes} {
+		if *to, err = d.alloc(bytes); err != nil {
+			return nil, err
+		}
+		if err = (*to).Write(0, make([]byte, bytes)); err != nil {
+			return nil, err
+		}
 	}
 	if v.keyWriter, err = d.newKeyWriter(v.keys); err != nil {
 		return nil, err
@@ -102,6 +123,7 @@ func (h *keyWriter) Store(index uint32, k *device.Key) { h.put(index, k.Bytes())
 // Erase implements gateway.Device.
 func (h *keyWriter) Erase(index uint32) {
 	h.d.tables.patcher.drain() // no packet finds the SA any more
+	h.d.keyTable.settle(index)
 	h.put(index, nil)
 }
 

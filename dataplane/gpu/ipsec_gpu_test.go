@@ -351,7 +351,7 @@ func recoversFromTimeout(t *testing.T, classify bool, lost int) {
 	if n := sendAll(t, w, s, used); n != 256 || w.engine.Name() != "gpu" {
 		t.Fatalf("%d packets sent by the %s", n, w.engine.Name())
 	}
-	slot := &w.engine.mailbox.slots[0]
+	slot := &w.engine.mailbox.slots[w.engine.pool.kept]
 	stall(slot)
 	if n := sendAll(t, w, s, used); n != 0 {
 		t.Errorf("%d packets forwarded after a GPU timeout", n)

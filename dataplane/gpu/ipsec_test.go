@@ -60,27 +60,42 @@ func newIPsecEngine(t *testing.T, net *testutil.Network, g *gateway.Gateway, mem
 func securedOnHost(stagingWords int) securedMaker {
 	return func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
 		t.Helper()
-		sh := startShim(t, net.FIB, net.PartialChecksums, securedChunk, securedFrames*umem.FrameSize, "testdata/gateway.c", fmt.Sprint(stagingWords))
-		g.Follow(sh)
-		e := newIPsecEngine(t, net, g, sh.umem, 1, securedChunk, shimKeys, Options{Timeout: 1 << 40, PartialChecksums: net.PartialChecksums})
-		e.shadow = newShadow(e, securedChunk, 1, nil)
-		e.posted = eachTile(e, func(s *slot, in []batch.Frame, jobs []esp.Job) {
-			for i := range in {
-				sh.in[i], sh.deviceJobs[i] = posted(s, i), deviceJob{}
-				if jobs != nil {
-					sh.deviceJobs[i] = s.jobs[i]
-				}
-			}
-			flags := int(s.descriptors[0]>>32) & (findSAsFlag | classifyFlag | clampMSSFlag | expectFlag)
-			copy(sh.slot, bytesOf(s.descriptors))
-			sh.submit(len(in) | s.each<<sizeBatchShift | flags)
-			copy(s.results, sh.out[:len(in)])
-			if flags&(findSAsFlag|expectFlag) != 0 {
-				copy(s.found(), sh.found[:len(in)])
-			}
-		})
-		return secured{sh.umem, e, func() {}}
+		s, _ := securedOnShim(t, net, g, stagingWords, 1)
+		return s
 	}
+}
+
+// securedOnShim is securedOnHost with a number of slots. It returns the shim, too.
+func securedOnShim(t *testing.T, net *testutil.Network, g *gateway.Gateway, stagingWords, slots int) (secured, *shim) {
+	t.Helper()
+	sh := startShim(t, net.FIB, net.PartialChecksums, securedChunk, securedFrames*umem.FrameSize, "testdata/gateway.c", fmt.Sprint(stagingWords))
+	g.Follow(sh)
+	e := newIPsecEngine(t, net, g, sh.umem, slots, securedChunk, shimKeys, Options{Timeout: 1 << 40, PartialChecksums: net.PartialChecksums})
+	e.shadow = newShadow(e, securedChunk, 1, nil)
+	e.posted = eachTile(e, func(s *slot, in []batch.Frame, jobs []esp.Job) {
+		for i := range in {
+			sh.in[i], sh.deviceJobs[i] = posted(s, i), deviceJob{}
+			if jobs != nil {
+				sh.deviceJobs[i] = s.jobs[i]
+			}
+		}
+		flags := int(s.descriptors[0]>>32) & (findSAsFlag | classifyFlag | clampMSSFlag | expectFlag | numbersFlag)
+		if flags&(findSAsFlag|classifyFlag|expectFlag) == 0 {
+			flags |= hasJobsFlag
+		}
+		sh.process(s, len(in), flags)
+		copy(s.results, sh.out[:len(in)])
+		if flags&(findSAsFlag|expectFlag|numbersFlag) != 0 {
+			copy(s.found(), sh.found[:len(in)])
+		}
+	})
+	return secured{sh.umem, e, func() {}}, sh
+}
+
+// process processes a tile of a slot, with flags of its size word.
+func (s *shim) process(tile *slot, n, flags int) {
+	copy(s.slot, bytesOf(tile.descriptors))
+	s.submit(n | tile.each<<sizeBatchShift | flags)
 }
 
 // agreeOnSecured runs random packets through both engines and compares their counters.

@@ -41,6 +41,8 @@ type kernelState struct {
 	late   atomic.Int32  // workers that wait for a late chunk
 
 	backlog atomic.Int64 // bytes of the workers' chunks on the GPU, see Engine.choose
+
+	launches atomic.Uint32
 }
 
 // requestWake asks the device's controller to launch the kernel. It does not block.
@@ -58,6 +60,7 @@ type kernel struct {
 	state   kernelState
 	mailbox *mailbox
 	pool    *slotPool
+	lender  *lender // nil: the host takes all sequence numbers
 	code    *cuda.Function
 	launch  *cuda.Launch
 	stream  *cuda.Stream
@@ -86,6 +89,10 @@ func (d *Device) newKernel(f *cuda.Function, slots, warps int, dynamic uint32) (
 		return nil, err
 	}
 	d.closers = append(d.closers, k.mailbox.Close)
+	if d.keyTable != nil && d.options.Lend && slots >= minLendSlots {
+		k.lender = newLender(&d.state, k.mailbox, k.pool, d.options)
+		k.lender.chunks, k.lender.ended, d.keyTable.lender = d.keyTable.policies.counters, d.keyTable.policies.after, k.lender
+	}
 	host, err := d.register(k.mailbox.Bytes)
 	if err != nil {
 		return nil, err
@@ -106,7 +113,7 @@ func (d *Device) newKernel(f *cuda.Function, slots, warps int, dynamic uint32) (
 		Workers: k.workers.Ptr(), Control: host.Ptr(), Awake: k.awake.Ptr(), Tables: d.pointers,
 	}
 	if d.keyTable != nil {
-		k.launch, err = cuda.NewLaunch(f, &kernelParams{p, keyTableParams{d.keyTable.keys.Ptr(), d.keyTable.policies.root.Ptr(), d.keyTable.spiTable.at, uint64(d.keyTable.staging)}})
+		k.launch, err = cuda.NewLaunch(f, &kernelParams{p, d.keyTable.params()})
 	} else {
 		k.launch, err = cuda.NewLaunch(f, &struct{ M params }{p})
 	}
@@ -143,13 +150,20 @@ func (k *kernel) wake() error {
 		if err := k.stream.Fill32(k.awake.Ptr(), uint32(awake), 1); err != nil {
 			return err
 		}
+		if v := k.d.keyTable; v != nil {
+			if err := k.stream.Fill32(v.turns.Ptr(), 0, maxWorkers*turnBytes/4); err != nil {
+				return err
+			}
+		}
 		return k.launch.Enqueue(k.stream)
 	}); err != nil {
 		return err
 	}
 	k.running = true
 	k.wakes.Add(1)
+	k.state.launches.Add(1)
 	k.pool.open()
+	k.lender.start()
 	k.state.parked.Store(false)
 	return nil
 }
@@ -173,6 +187,7 @@ func (k *kernel) park(timeout time.Duration) (bool, error) {
 		}
 		time.Sleep(pollInterval)
 	}
+	k.lender.end()
 	if err := k.d.ctx.Do(func() error { return k.stop(time.Now().Add(haltTimeout)) }); err != nil {
 		return false, err
 	}
@@ -203,6 +218,7 @@ func (k *kernel) halt(by time.Time) error {
 		return nil
 	}
 	k.state.parked.Store(true)
+	k.lender.end()
 	return k.d.ctx.Do(func() error { return k.stop(by) })
 }
 

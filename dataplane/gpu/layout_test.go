@@ -24,7 +24,7 @@ func TestCHeader(t *testing.T) {
 
 	h = &cheader.Header{}
 	h.Struct("memory", shimHeader{}, "ipv4", "ipv6", "next_hops", "groups", "adjacencies", "ports", "reverse_paths", "partial_checksums",
-		"jobs", "keys", "policies", "spis", "slot", "in", "out", "umem", "umem_bytes", "seed", "generation")
+		"jobs", "keys", "policies", "spis", "numbers", "tunnels", "turns", "slot", "in", "out", "umem", "umem_bytes", "seed", "generation")
 	h.Struct("state", fake{}, "calls", "fail_at", "fail", "failed", "result", "held", "running", "faulted", "copies", "version", "mode", "mps", "partitioned")
 	h.Check(t, "testdata/layout.h")
 }
@@ -104,6 +104,7 @@ func defineMailbox(h *cheader.Header) {
 	h.Define("CLASSIFY", classifyFlag, "the device finds the tunnels of plaintext to seal (classify.h)")
 	h.Define("CLAMP_MSS", clampMSSFlag, "with CLASSIFY: the host lowers MSS options")
 	h.Define("EXPECT_SA", expectFlag, "all packets are expected to be of one SA (expect.h)")
+	h.Define("NUMBERS", numbersFlag, "the device takes sequence numbers by itself (numbers.h)")
 	h.Define("STOP", stop, "control word: the kernel ends")
 	h.Define("INLINE_BATCHES", inlineBatches, "batches of a slot with room for inlined headers")
 	h.Define("HEADER_BYTES", 8*headerWords)
@@ -154,6 +155,17 @@ func defineJobs(h *cheader.Header) {
 	h.Define("EXPECT_KEY_SHIFT", expectKeyShift)
 	h.Define("EXPECT_OPEN", expectOpen, "the SA is inbound")
 	h.Define("EXPECT_EXTENDED", expectExtended, "64-bit sequence numbers")
+	h.Comment("Sequence numbers by the device (numbers.h).")
+	h.Define("TUNNELS", maxTunnels, "of which the device can know the SA")
+	h.Define("TURNS", turns, "turns wrap at this number")
+	h.Define("SA_EXTENDED_SHIFT", saExtendedShift, "position in the word of a tunnel: 64-bit sequence numbers")
+	h.Define("REQUEST_LEND", requestLend)
+	h.Define("REQUEST_EXTEND", requestExtend)
+	h.Define("REQUEST_TAKE", requestTake)
+	h.Define("REQUEST_RETIRE", requestRetire)
+	h.Define("NUMBERS_LOW", numbersLow, "numbers; with fewer left, the device reports REPORT_LOW")
+	h.Define("REPORT_LOW", reportLow)
 	h.Struct("job", deviceJob{}, "key", "high", "esp", "bytes", "header", "flags")
-	h.Struct("key_table", keyTableParams{}, "keys", "policies", "spis", "staging_words")
+	h.Struct("sa_numbers", saNumbers{}, "next", "last")
+	h.Struct("key_table", keyTableParams{}, "keys", "policies", "spis", "numbers", "tunnels", "turns", "staging_words")
 }

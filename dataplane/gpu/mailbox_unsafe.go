@@ -46,6 +46,7 @@ const (
 	classifyFlag           = 1 << 26
 	clampMSSFlag           = 1 << 25
 	expectFlag             = 1 << 24
+	numbersFlag            = 1 << 31
 	inlineShortHeadersFlag = 1 << 28
 	stop                   = 1<<32 - 1
 )
@@ -192,9 +193,8 @@ func (s *slot) write(frames []batch.Frame, each int) {
 	}
 }
 
-// postExpected is post for packets that are expected to be of one SA. words returns the words of a warp batch, by its first
-// packet.
-func (s *slot) postExpected(frames []batch.Frame, each int, worker uint32, flags uint32, words func(first int) expectedWords) {
+// postWith is post with more words for each warp batch: words returns them by the batch's first packet.
+func (s *slot) postWith(frames []batch.Frame, each int, worker uint32, flags uint32, words func(first int) batchWords) {
 	s.write(frames, each)
 	var lines [maxBatches * batchBytes / 8 / cacheLineWords]uint64
 	s.begin()
@@ -237,10 +237,15 @@ func (s *slot) finished() bool {
 	return true
 }
 
-// found returns what the device stored for each packet of a tile with findSAsFlag, where jobs are otherwise: the index
-// of the SA's keys, and in the upper half the sequence number.
+// found returns what the device stored for each packet of a tile that was posted without jobs, where jobs are otherwise:
+// the index of the SA's keys, and in the upper half the sequence number or other words.
 func (s *slot) found() []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(&s.jobs[0])), len(s.jobs))
+}
+
+// answers returns the answers to requests (lender.ask), in place of results.
+func (s *slot) answers() []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(&s.results[0])), len(s.results))
 }
 
 // report stores the sequence number of the last tile in its done words, as a GPU does that has finished it.

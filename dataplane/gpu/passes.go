@@ -85,6 +85,9 @@ func (e *Engine) begin(f *flight) {
 	case e.expect(f):
 		f.pass = firstPass
 		e.postExpected(f)
+	case e.numbers():
+		f.pass = firstPass
+		e.postNumbered(f)
 	default:
 		if f.unread = e.firstPassFlags(); f.unread != 0 {
 			f.pass = firstPass
@@ -158,9 +161,12 @@ func (e *Engine) postJobs(f *flight) {
 	first := f.pass == firstPass
 	if first {
 		var protected int
-		if f.expected.SA != nil && f.expected.SA.Direction() == ipsec.Out {
+		switch {
+		case f.unread&numbersFlag != 0:
+			rest, protected = e.takeNumbered(f)
+		case f.expected.SA != nil && f.expected.SA.Direction() == ipsec.Out:
 			rest = e.takeExpected(f)
-		} else {
+		default:
 			rest, protected = e.takeFound(f)
 		}
 		if f.unread&findSAsFlag != 0 {
@@ -179,6 +185,9 @@ func (e *Engine) postJobs(f *flight) {
 		f.pass = lastPass
 		e.restOf(f)
 		e.checker.markAll(c, f.jobs)
+		if f.unread&numbersFlag != 0 {
+			e.lend(f)
+		}
 	default:
 		f.pass = lastPass
 		f.jobs = e.ipsec.begin(e.esp, &e.checker, c)
@@ -191,6 +200,12 @@ func (e *Engine) postJobs(f *flight) {
 		sa, packets = f.expected.SA, c.N-rest
 	}
 	e.expected.observe(sa, packets, c.N)
+	if left := -1; e.lender != nil {
+		if f.unread&numbersFlag != 0 {
+			left = rest
+		}
+		e.numbering.observe(c.N, aead+hmac-e.esp.Received(), packets, left)
+	}
 	e.setReceiving(f, e.esp.Received() > 0)
 	class := e.classify(f)
 	e.lanes[c.Lane].plain = class == choice.Forward

@@ -17,6 +17,7 @@ type slotPool struct {
 	workers atomic.Int32 // engines of the device
 	words   []poolWord
 	slots   int
+	kept    int // slots from 0 on that are nobody's; see keep
 }
 
 type poolWord struct {
@@ -31,7 +32,7 @@ func newSlotPool(slots int) *slotPool {
 
 // open makes all slots free. None is in use.
 func (p *slotPool) open() {
-	for i := range p.slots {
+	for i := p.kept; i < p.slots; i++ {
 		p.words[i%len(p.words)].free.Or(1 << (i / len(p.words)))
 	}
 }
@@ -43,8 +44,11 @@ func (p *slotPool) takeAll(taken []uint64) bool {
 		taken[i] |= p.words[i].free.Swap(0)
 		n += bits.OnesCount64(taken[i])
 	}
-	return n == p.slots
+	return n == p.slots-p.kept
 }
+
+// keep keeps the first n slots from workers. No slot is free yet.
+func (p *slotPool) keep(n int) { p.kept = n }
 
 // giveBack returns slots of takeAll.
 func (p *slotPool) giveBack(taken []uint64) {

@@ -65,6 +65,70 @@ DEVICE void store32(uint32_t *p, uint32_t v)
 #endif
 }
 
+DEVICE void store64(uint64_t *p, uint64_t v)
+{
+#if ON_DEVICE
+	asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" :: "l"(p), "l"(v) : "memory");
+#else
+	__atomic_store_n(p, v, __ATOMIC_RELAXED);
+#endif
+}
+
+/* Read-modify-write operations on words of device memory, relaxed. They return the old value. */
+DEVICE uint64_t atomic_add64(uint64_t *p, uint64_t v)
+{
+#if ON_DEVICE
+	uint64_t old;
+	asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(p), "l"(v) : "memory");
+	return old;
+#else
+	return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
+#endif
+}
+
+DEVICE uint64_t atomic_exchange64(uint64_t *p, uint64_t v)
+{
+#if ON_DEVICE
+	uint64_t old;
+	asm volatile("atom.relaxed.gpu.global.exch.b64 %0, [%1], %2;" : "=l"(old) : "l"(p), "l"(v) : "memory");
+	return old;
+#else
+	return __atomic_exchange_n(p, v, __ATOMIC_RELAXED);
+#endif
+}
+
+/* Stores v if the word is from. */
+DEVICE void atomic_replace32(uint32_t *p, uint32_t from, uint32_t v)
+{
+#if ON_DEVICE
+	uint32_t old;
+	asm volatile("atom.relaxed.gpu.global.cas.b32 %0, [%1], %2, %3;" : "=r"(old) : "l"(p), "r"(from), "r"(v) : "memory");
+#else
+	__atomic_compare_exchange_n(p, &from, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+#endif
+}
+
+/* Words of shared memory that other warps of the block store. */
+DEVICE uint32_t load_shared32(const uint32_t *p)
+{
+#if ON_DEVICE
+	uint32_t v;
+	asm volatile("ld.relaxed.cta.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+	return v;
+#else
+	return __atomic_load_n(p, __ATOMIC_RELAXED);
+#endif
+}
+
+DEVICE void store_shared32(uint32_t *p, uint32_t v)
+{
+#if ON_DEVICE
+	asm volatile("st.relaxed.cta.u32 [%0], %1;" :: "l"(p), "r"(v) : "memory");
+#else
+	__atomic_store_n(p, v, __ATOMIC_RELAXED);
+#endif
+}
+
 /* Orders memory accesses before the fence ahead of those after it, within the GPU. It is weaker
  * than __threadfence, which is sequentially consistent. */
 DEVICE void fence_acq_rel_gpu(void)
@@ -87,9 +151,11 @@ DEVICE void fence_acq_rel_gpu(void)
 /* Byte swaps between network byte order and the little-endian order of GPUs. */
 #ifdef __CUDACC__
 DEVICE uint32_t bswap32(uint32_t x) { return __byte_perm(x, 0, 0x0123); }
+DEVICE uint32_t lowest_bit(uint32_t x) { return (uint32_t)__ffs((int)x) - 1; }
 #else
 DEVICE uint32_t bswap32(uint32_t x) { return __builtin_bswap32(x); }
 DEVICE uint32_t __popc(uint32_t x) { return __builtin_popcount(x); }
+DEVICE uint32_t lowest_bit(uint32_t x) { return (uint32_t)__builtin_ctz(x); }
 #endif
 DEVICE uint32_t bswap16(uint32_t x) { return (x & 0xff) << 8 | (x >> 8 & 0xff); }
 

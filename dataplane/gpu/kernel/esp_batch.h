@@ -3,7 +3,7 @@
 #define WARPROUTE_ESP_BATCH_H
 
 #include "encapsulate.h"
-#include "expect.h"
+#include "numbers.h"
 
 /* Prepares a lane's packet once it is staged, and fails it if the staged key does not match the
  * job. The key record may be reused while a timed-out device still runs; no more of it is staged
@@ -156,17 +156,6 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, co
 	return mine && reason == DROP_NONE;
 }
 
-DEVICE struct job load_job(const struct mailbox *m, const struct tile *tile, uint32_t batch)
-{
-	struct job j = {0, 0, 0, 0, 0, JOB_DECIDED};
-
-	if (has_packet(tile, batch)) {
-		struct words4 w = host_load128((const struct job *)(tile->slot + m->jobs) + packet_index(tile, batch));
-		j = (struct job){w.w[0], w.w[1], (uint16_t)w.w[2], (uint16_t)(w.w[2] >> 16), (uint16_t)w.w[3], (uint16_t)(w.w[3] >> 16)};
-	}
-	return j;
-}
-
 /* Returns the context of a lane whose packet is expected to be of an SA, JOB_DECIDED if it is the host's. All of them
  * share one key in the staging buffer, that of the longest. */
 DEVICE struct esp_lane expected_lane(const struct mailbox *m, const struct tile *tile, const struct key_table *v, uint32_t batch, struct desc_word w)
@@ -183,15 +172,30 @@ DEVICE struct esp_lane expected_lane(const struct mailbox *m, const struct tile 
 	return c;
 }
 
+/* Returns the context of a lane, and updates w: the device has made the job if flags say so, else the host. */
+DEVICE struct esp_lane begin_lane(const struct mailbox *m, const struct tile *tile, const struct key_table *v, struct warp_scratch *scratch,
+				  uint32_t *block_turn, uint32_t batch, struct desc_word *w, uint32_t flags)
+{
+	if (flags & EXPECT_SA)
+		return expected_lane(m, tile, v, batch, *w);
+	if (flags & FIND_SAS)
+		return received_lane_of(*w);
+	if (!(flags & HAS_JOBS))
+		return numbered_lane(m, tile, v, scratch, block_turn, batch, w, flags);
+	if (flags & NUMBERS && batch == 0 && lane_id() == DESC_LINE_LANES)
+		pass_kept_turn(turn_of_worker(v, flags), w->high);
+	return esp_lane_of(load_job(m, tile, batch), *w);
+}
+
 /* Processes a batch with ESP jobs: first packets without a job, in place; then those with one, as
  * many at a time as the staging buffer holds. Each is written back once, after its lookup. flags are those of the
- * size word: with FIND_SAS and EXPECT_SA, the device makes the jobs. */
+ * size word: with FIND_SAS, EXPECT_SA and NUMBERS, the device makes the jobs. */
 DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, const struct key_table *v,
 			      const struct staging *staging, const struct aes_tables *t, struct warp_scratch *scratch,
-			      uint32_t batch, struct desc_word w, uint32_t flags)
+			      uint32_t *block_turn, uint32_t batch, struct desc_word w, uint32_t flags)
 {
 	int find = (flags & FIND_SAS) != 0;
-	struct esp_lane c = flags & EXPECT_SA ? expected_lane(m, tile, v, batch, w) : find ? received_lane_of(w) : esp_lane_of(load_job(m, tile, batch), w);
+	struct esp_lane c = begin_lane(m, tile, v, scratch, block_turn, batch, &w, flags);
 	int received = flags & (FIND_SAS | EXPECT_SA) && has_packet(tile, batch), staged = find ? received && may_classify(w) : job_kind(&c) >= JOB_SEAL;
 	uint32_t pending = __ballot_sync(FULL_MASK, staged);
 	int active = job_kind(&c) == JOB_PLAIN;

@@ -24,7 +24,8 @@ extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
  * the packet from 2 bytes before its frame to the end of ESP, in 32-byte sectors; writes 8 (result) +
  * the same sectors, or those of the inner packet if it was opened. Key segments are read from device
  * memory. With FIND_SAS and EXPECT_SA, it reads whole packets in place of jobs, and writes 8 (key, and sequence number or
- * length) besides. With CLASSIFY alone, it reads 64 of each packet and writes 8. Other packets: as in forward.cu without inlined headers, and 16 (job) if the tile has jobs. */
+ * length) besides. With CLASSIFY alone, it reads 64 of each packet and writes 8; with NUMBERS too, it reads 64 more, and writes
+ * 16. Other packets: as in forward.cu without inlined headers, and 16 (job) if the tile has jobs. */
 extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct mailbox m, struct key_table v)
 {
 	struct aes_memory *aes = (struct aes_memory *)memory;
@@ -42,6 +43,8 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 			watch(&m);
 		return;
 	}
+	if (threadIdx.x == 0)
+		sh->turn = 0; /* of no tile: sequence numbers begin with 1 */
 	aes_fill_encrypt(aes->encrypt, threadIdx.x, blockDim.x);
 	aes_fill_decrypt(aes->decrypt, aes->inverse, threadIdx.x, blockDim.x);
 	__syncthreads();
@@ -57,8 +60,10 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 			;
 		struct tile tile = tile_of(&m, slot, seq, size);
 		int active = has_packet(&tile, batch);
-		if (size & (HAS_JOBS | FIND_SAS | EXPECT_SA)) {
-			process_esp_batch(&m, &tile, &v, &staging, &t, scratch, batch, poll.w, size);
+		if (size & (HAS_JOBS | FIND_SAS | EXPECT_SA) || (size & (NUMBERS | CLASSIFY)) == (NUMBERS | CLASSIFY)) {
+			process_esp_batch(&m, &tile, &v, &staging, &t, scratch, &sh->turn, batch, poll.w, size);
+		} else if (size & NUMBERS) {
+			serve_batch(&m, &tile, &v, batch, poll.w);
 		} else if (size & CLASSIFY) {
 			classify_batch(&m, &tile, &v, scratch, batch, poll.w, (size & CLAMP_MSS) != 0);
 		} else {

@@ -21,12 +21,23 @@ struct job {
 
 CHECK_JOB_LAYOUT;
 
+/* The sequence numbers of an outbound SA that are lent to the device (numbers.h). */
+struct sa_numbers {
+	uint64_t next; /* NUMBERS_RETIRED and above: none is lent */
+	uint64_t last; /* of those that are lent */
+};
+
+CHECK_SA_NUMBERS_LAYOUT;
+
 /* Keys, policies, SPIs and staging buffer size: the second parameter of the gateway kernel. */
 struct key_table {
 	const struct esp_key *keys;
-	const uint64_t *policies; /* the address of the policies (policies.h) */
-	const uint64_t *spis;     /* index of inbound SAs: SPI_SLOTS words, SPI << 32 | key; 0 ends a search */
-	uint64_t staging_words; /* of a warp's staging buffer */
+	const uint64_t *policies;   /* the address of the policies (policies.h) */
+	const uint64_t *spis;       /* index of inbound SAs: SPI_SLOTS words, SPI << 32 | key; 0 ends a search */
+	struct sa_numbers *numbers; /* by key */
+	uint64_t *tunnels;          /* by number: the SA whose numbers are lent; key + 1, longest packet << 32, extended << SA_EXTENDED_SHIFT; 0: none */
+	uint32_t *turns;            /* by worker, a sector each (numbers.h) */
+	uint64_t staging_words;     /* of a warp's staging buffer */
 };
 
 CHECK_KEY_TABLE_LAYOUT;

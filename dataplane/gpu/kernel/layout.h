@@ -92,6 +92,7 @@
 #define CLASSIFY 0x4000000u /* the device finds the tunnels of plaintext to seal (classify.h) */
 #define CLAMP_MSS 0x2000000u /* with CLASSIFY: the host lowers MSS options */
 #define EXPECT_SA 0x1000000u /* all packets are expected to be of one SA (expect.h) */
+#define NUMBERS 0x80000000u /* the device takes sequence numbers by itself (numbers.h) */
 #define STOP 0xffffffffu /* control word: the kernel ends */
 #define INLINE_BATCHES 3 /* batches of a slot with room for inlined headers */
 #define HEADER_BYTES 64
@@ -140,6 +141,17 @@
 #define EXPECT_KEY_SHIFT 16
 #define EXPECT_OPEN 0x80000000u /* the SA is inbound */
 #define EXPECT_EXTENDED 65536 /* 64-bit sequence numbers */
+
+/* Sequence numbers by the device (numbers.h). */
+#define TUNNELS 32768 /* of which the device can know the SA */
+#define TURNS 0x80000000u /* turns wrap at this number */
+#define SA_EXTENDED_SHIFT 48 /* position in the word of a tunnel: 64-bit sequence numbers */
+#define REQUEST_LEND 1
+#define REQUEST_EXTEND 2
+#define REQUEST_TAKE 3
+#define REQUEST_RETIRE 4
+#define NUMBERS_LOW 262144 /* numbers; with fewer left, the device reports REPORT_LOW */
+#define REPORT_LOW 0x80000000u
 
 #define CHECK_FRAME_LAYOUT \
 	static_assert(__builtin_offsetof(struct frame, addr) == 0, "struct frame: addr"); \
@@ -204,11 +216,19 @@
 	static_assert(__builtin_offsetof(struct job, flags) == 14, "struct job: flags"); \
 	static_assert(sizeof(struct job) == 16, "struct job: size")
 
+#define CHECK_SA_NUMBERS_LAYOUT \
+	static_assert(__builtin_offsetof(struct sa_numbers, next) == 0, "struct sa_numbers: next"); \
+	static_assert(__builtin_offsetof(struct sa_numbers, last) == 8, "struct sa_numbers: last"); \
+	static_assert(sizeof(struct sa_numbers) == 16, "struct sa_numbers: size")
+
 #define CHECK_KEY_TABLE_LAYOUT \
 	static_assert(__builtin_offsetof(struct key_table, keys) == 0, "struct key_table: keys"); \
 	static_assert(__builtin_offsetof(struct key_table, policies) == 8, "struct key_table: policies"); \
 	static_assert(__builtin_offsetof(struct key_table, spis) == 16, "struct key_table: spis"); \
-	static_assert(__builtin_offsetof(struct key_table, staging_words) == 24, "struct key_table: staging_words"); \
-	static_assert(sizeof(struct key_table) == 32, "struct key_table: size")
+	static_assert(__builtin_offsetof(struct key_table, numbers) == 24, "struct key_table: numbers"); \
+	static_assert(__builtin_offsetof(struct key_table, tunnels) == 32, "struct key_table: tunnels"); \
+	static_assert(__builtin_offsetof(struct key_table, turns) == 40, "struct key_table: turns"); \
+	static_assert(__builtin_offsetof(struct key_table, staging_words) == 48, "struct key_table: staging_words"); \
+	static_assert(sizeof(struct key_table) == 56, "struct key_table: size")
 
 #endif

@@ -7,7 +7,9 @@
 struct shared {
 	/* Size word of the tile that warp 0 found, by the parity of seq: the previous word stays
 	 * valid until all warps have read the next one. */
-	uint32_t size[2], unused[2];
+	uint32_t size[2];
+	uint32_t turn; /* of the batches of a tile (numbers.h) */
+	uint32_t unused;
 	struct warp_scratch scratch[]; /* by warp */
 };
 

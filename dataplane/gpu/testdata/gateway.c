@@ -16,6 +16,7 @@ static uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[
 static struct tile tile;
 static uint32_t batch;
 static uint32_t flags; /* of the tile */
+static uint32_t block_turn;
 
 static void tile_sync(uint32_t n)
 {
@@ -47,10 +48,12 @@ static void lane(void)
 		struct frame f = in[packet_index(&tile, batch)];
 		w = (struct desc_word){f.addr, f.len | (uint32_t)f.port << 16};
 	}
-	if (flags & CLASSIFY && !(flags & FIND_SAS)) /* as in gateway.cu */
+	if ((flags & (NUMBERS | CLASSIFY | HAS_JOBS)) == NUMBERS) /* as in gateway.cu */
+		serve_batch(&mailbox, &tile, &key_table, batch, w);
+	else if (flags & CLASSIFY && !(flags & (FIND_SAS | NUMBERS)))
 		classify_batch(&mailbox, &tile, &key_table, &scratch, batch, w, (flags & CLAMP_MSS) != 0);
 	else
-		process_esp_batch(&mailbox, &tile, &key_table, &staging, &t, &scratch, batch, w, flags);
+		process_esp_batch(&mailbox, &tile, &key_table, &staging, &t, &scratch, &block_turn, batch, w, flags);
 	end_lane();
 }
 
@@ -76,12 +79,14 @@ static int keeps_keys(void)
 /* Runs a tile of a size, as in a size word. */
 static void work_on(uint32_t size)
 {
-	tile = tile_of(&mailbox, base, 1, size);
+	static uint32_t seq;
+
+	tile = tile_of(&mailbox, base, ++seq, size);
 	flags = size;
 	for (batch = 0; batch < batch_count(size); batch++) {
 		memset(staging.words, 0xa5, 4 * staging.size);
 		run_lanes(lane);
-		if (!(flags & (FIND_SAS | CLASSIFY | EXPECT_SA)) && keeps_keys()) {
+		if (!(flags & (FIND_SAS | CLASSIFY | EXPECT_SA | NUMBERS)) && keeps_keys()) {
 			fprintf(stderr, "gateway: a key is left in the staging buffer\n");
 			exit(1);
 		}
@@ -117,7 +122,8 @@ int main(int argc, char **argv)
 	mailbox = (struct mailbox){.results = (uint32_t)s->out, .jobs = (uint32_t)s->jobs, .workers = &worker, .tables = tables_in(base)};
 	static uint64_t policies;
 	policies = (uintptr_t)(base + s->policies);
-	key_table = (struct key_table){(const void *)(base + s->keys), &policies, (const void *)(base + s->spis), staging.size};
+	key_table = (struct key_table){(const void *)(base + s->keys), &policies, (const void *)(base + s->spis),
+				       (void *)(base + s->numbers), (void *)(base + s->tunnels), (void *)(base + s->turns), staging.size};
 	for (uint32_t size; fread(&size, sizeof size, 1, stdin) == 1; ) {
 		work_on(size);
 		if (fwrite(&size, sizeof size, 1, stdout) != 1 || fflush(stdout) != 0)

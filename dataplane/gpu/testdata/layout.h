@@ -19,14 +19,17 @@
 	static_assert(__builtin_offsetof(struct memory, keys) == 72, "struct memory: keys"); \
 	static_assert(__builtin_offsetof(struct memory, policies) == 80, "struct memory: policies"); \
 	static_assert(__builtin_offsetof(struct memory, spis) == 88, "struct memory: spis"); \
-	static_assert(__builtin_offsetof(struct memory, slot) == 96, "struct memory: slot"); \
-	static_assert(__builtin_offsetof(struct memory, in) == 104, "struct memory: in"); \
-	static_assert(__builtin_offsetof(struct memory, out) == 112, "struct memory: out"); \
-	static_assert(__builtin_offsetof(struct memory, umem) == 120, "struct memory: umem"); \
-	static_assert(__builtin_offsetof(struct memory, umem_bytes) == 128, "struct memory: umem_bytes"); \
-	static_assert(__builtin_offsetof(struct memory, seed) == 136, "struct memory: seed"); \
-	static_assert(__builtin_offsetof(struct memory, generation) == 140, "struct memory: generation"); \
-	static_assert(sizeof(struct memory) == 144, "struct memory: size")
+	static_assert(__builtin_offsetof(struct memory, numbers) == 96, "struct memory: numbers"); \
+	static_assert(__builtin_offsetof(struct memory, tunnels) == 104, "struct memory: tunnels"); \
+	static_assert(__builtin_offsetof(struct memory, turns) == 112, "struct memory: turns"); \
+	static_assert(__builtin_offsetof(struct memory, slot) == 120, "struct memory: slot"); \
+	static_assert(__builtin_offsetof(struct memory, in) == 128, "struct memory: in"); \
+	static_assert(__builtin_offsetof(struct memory, out) == 136, "struct memory: out"); \
+	static_assert(__builtin_offsetof(struct memory, umem) == 144, "struct memory: umem"); \
+	static_assert(__builtin_offsetof(struct memory, umem_bytes) == 152, "struct memory: umem_bytes"); \
+	static_assert(__builtin_offsetof(struct memory, seed) == 160, "struct memory: seed"); \
+	static_assert(__builtin_offsetof(struct memory, generation) == 164, "struct memory: generation"); \
+	static_assert(sizeof(struct memory) == 168, "struct memory: size")
 
 #define CHECK_STATE_LAYOUT \
 	static_assert(__builtin_offsetof(struct state, calls) == 0, "struct state: calls"); \

@@ -1,0 +1,93 @@
+package esp
+
+import (
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/ipsec"
+)
+
+// A device with lent sequence numbers (ipsec.Lender) seals packets in one pass, of many SAs. The host has not read them, and
+// learns the SA of each by the index of its keys.
+
+// MayLend reports whether the numbers of an SA can be lent to a device with keys below a number.
+func (s *Stage) MayLend(sa *ipsec.SA, keys uint32) bool {
+	return sa.KeyIndex() < keys && sa.Mode() == ipsec.Tunnel && !sa.Limited() && s.Leaves(sa)
+}
+
+// Leaves reports whether packets leave by an SA: it is the current one of its tunnel.
+func (s *Stage) Leaves(sa *ipsec.SA) bool { return s.gateway.Current(sa.Tunnel()) == sa }
+
+// Longest returns the length in bytes of the longest packet that an outbound SA seals without fragmentation.
+func (s *Stage) Longest(sa *ipsec.SA) int { return max(0, sa.InnerMTU(s.mtuOf(sa), nil)) }
+
+// Sealer is an SA by which a device has sealed a packet.
+type Sealer struct {
+	SA     *ipsec.SA // nil: not looked up yet
+	counts *ipsec.Counts
+	unread ipsec.Unread
+}
+
+// sealers are the SAs by index of their keys, for as long as the indexes are the same: all that a packet needs of its SA
+// but the counts, three to a cache line.
+type sealers struct {
+	all     []Sealer
+	changes uint64 // of the gateway's indexes
+}
+
+// BeginNumbered begins a chunk that a device has finished, but for rest packets. Only with a rest there are jobs. keys is the
+// size of the device's key table.
+func (s *Stage) BeginNumbered(jobs []Job, rest int, keys uint32) {
+	s.startCounts()
+	if n := s.gateway.KeyChanges(); n != s.sealers.changes || len(s.sealers.all) != int(keys) {
+		if len(s.sealers.all) != int(keys) {
+			s.sealers.all = make([]Sealer, keys)
+		}
+		clear(s.sealers.all)
+		s.sealers.changes = n
+	}
+	if rest > 0 {
+		for i := range jobs {
+			jobs[i].Kind, jobs[i].Found, jobs[i].Classified = Plain, false, false
+		}
+	}
+}
+
+// PrefetchNumbered prefetches the counts of packets that CountNumbered is called for, by what the device has stored for up
+// to 64 of them: indexes of keys in the lower halves.
+func (s *Stage) PrefetchNumbered(found []uint64) {
+	for i, word := range found {
+		s.counts[i] = nil
+		if int(uint32(word)) < len(s.sealers.all) {
+			s.counts[i] = s.sealers.all[uint32(word)].counts
+		}
+	}
+	ipsec.PrefetchCounts(s.counts[:len(found)])
+}
+
+// Numbered returns the outbound SA with keys at an index, or nil.
+func (s *Stage) Numbered(key uint32) *Sealer {
+	if int(key) >= len(s.sealers.all) {
+		return nil
+	}
+	x := &s.sealers.all[key]
+	if x.SA == nil {
+		sa := s.gateway.ByKey(key)
+		if sa == nil || sa.Direction() != ipsec.Out {
+			return nil
+		}
+		*x = Sealer{SA: sa, counts: sa.Counts(s.worker), unread: sa.Unread()}
+	}
+	return x
+}
+
+// SealedBy is Sealed for a packet of a Numbered SA.
+func (s *Stage) SealedBy(x *Sealer, f *batch.Frame, size int) bool { return sealed(x.unread, f, size) }
+
+// HasESPOf reports whether the frame has ESP of the SA.
+func (s *Stage) HasESPOf(x *Sealer, f batch.Frame) bool { return s.hasESP(x.SA, x.unread, f) }
+
+// CountNumbered counts a packet of size bytes that a device has sealed.
+func (s *Stage) CountNumbered(x *Sealer, size int) {
+	x.counts.Add(size)
+	s.countProtected(1, x.SA)
+	s.use(x.SA, 1)
+}

@@ -1,0 +1,256 @@
+/* Sequence numbers by the device, for tiles with NUMBERS: the host has lent it the numbers of outbound SAs, and posts
+ * frames that it has not read. The device finds the tunnel of each packet (classify.h) and the tunnel's SA, takes a
+ * number, and seals the packet, in one pass. Packets that it cannot seal are the host's.
+ *
+ * Numbers are in the order of the worker's packets: batches take them one after another, as turns. A turn has passed
+ * when the word of the worker has its number. Within a tile, which one block serves, the turn passes
+ * through shared memory.
+ *
+ * A chunk in which packets are left to the host keeps the turn (TURN_KEPT) after its last batch, until the host has taken
+ * numbers for them: later packets have later numbers. (Not so if the device has no numbers left; the host gives it more
+ * in time, for which REPORT_LOW asks.)
+ *
+ * The descriptors of a warp batch have, in the words that have the size otherwise:
+ *
+ *	cache line 1  the turn of the tile's first batch
+ *	cache line 2  nonzero: the tile is the first of its chunk
+ *
+ * Of a tile with HAS_JOBS besides, cache line 1 has the turn that a chunk has kept, and that it passes on.
+ *
+ * A tile with NUMBERS alone has a request of the host per packet: a job and a frame (serve_request).
+ *
+ * Included by esp_batch.h. */
+#ifndef WARPROUTE_NUMBERS_H
+#define WARPROUTE_NUMBERS_H
+
+#include "expect.h"
+
+/* The place of a batch in its worker's order. */
+struct turn {
+	uint32_t *word;   /* of the worker, in device memory: twice the number of turns that have passed, and TURN_KEPT */
+	uint32_t first;   /* turn of the tile's first batch */
+	uint32_t starts;  /* whether the tile is the first of its chunk */
+	uint32_t batches; /* of the tile */
+};
+
+#define NUMBERS_RETIRED (1ull << 63)
+#define TURN_KEPT 1u
+#define TURN_LOST 2u          /* the batch waits no longer: its packets are the host's */
+#define KEPT_POLLS (1u << 16) /* of a kept turn, in about 50 ms: the host has abandoned the chunk then */
+#define TURN_POLLS (1u << 22) /* in seconds: a host that does not count turns as the device must not stop the kernel */
+
+/* The value of block_turn when a number of batches of a tile have had their turn. */
+DEVICE uint32_t block_turn_of(const struct tile *tile, uint32_t batches) { return tile->seq << 7 | batches << 2; }
+
+/* Waits for the turn of a batch. All lanes call it. Returns TURN_KEPT if packets of the chunk are left to the host, or
+ * TURN_LOST. */
+DEVICE uint32_t wait_for_turn(const struct turn *turn, uint32_t *block, const struct tile *tile, uint32_t batch)
+{
+	uint32_t v = 0;
+
+	if (lane_id() == 0 && batch > 0) {
+		do
+			v = load_shared32(block);
+		while ((v & ~(TURN_KEPT | TURN_LOST)) != block_turn_of(tile, batch));
+		v &= TURN_KEPT | TURN_LOST;
+	} else if (lane_id() == 0) {
+		uint32_t polls = 0, mine;
+		do {
+			v = load32(turn->word);
+			mine = v >> 1 == turn->first % TURNS;
+		} while ((!mine || (v & TURN_KEPT && turn->starts && polls < KEPT_POLLS)) && polls++ < TURN_POLLS);
+		fence_acq_rel_gpu();
+		v = !mine ? TURN_LOST : turn->starts ? 0 : v & TURN_KEPT;
+	}
+	__syncwarp();
+	return __shfl_sync(FULL_MASK, v, 0);
+}
+
+/* Passes the turn on to the next batch. Within a block, it waits for no number: a fence would take as long as all numbers
+ * of a tile together. A multiprocessor passes the accesses of its warps on in their order; if it did not, neighboring
+ * batches would have numbers in another order, but never the same ones. */
+DEVICE void pass_turn(const struct turn *turn, uint32_t *block, const struct tile *tile, uint32_t batch, uint32_t state)
+{
+	__syncwarp();
+	if (lane_id() == 0 && batch + 1 < turn->batches) {
+		store_shared32(block, block_turn_of(tile, batch + 1) | state);
+	} else if (lane_id() == 0 && !(state & TURN_LOST)) {
+		fence_acq_rel_gpu();
+		store32(turn->word, (turn->first + batch + 1) << 1 | state);
+	}
+}
+
+/* Passes on the turn that a chunk has kept: see above. A later tile may have given up waiting for it. */
+DEVICE void pass_kept_turn(uint32_t *word, uint32_t turn) { atomic_replace32(word, turn << 1 | TURN_KEPT, turn << 1); }
+
+/* The word of a tile's worker. Words are in sectors of their own. */
+DEVICE uint32_t *turn_of_worker(const struct key_table *v, uint32_t size)
+{
+	return v->turns + (size >> SIZE_WORKER_SHIFT) % SIZE_WORKERS * (SECTOR / 4);
+}
+
+/* Serves a request of the host about an SA, with the key index and the tunnel (bytes) of the job: number is job.high and
+ * job.header, the count of numbers is the frame's address. Returns the answer, which the host reads in place of a result. */
+DEVICE uint64_t serve_request(const struct key_table *v, struct job j, struct desc_word w)
+{
+	struct sa_numbers *n = v->numbers + (j.key & JOB_KEY_MASK);
+	uint64_t number = (uint64_t)j.header << 32 | j.high, old = 0, last;
+	uint32_t tunnel = j.bytes;
+
+	switch (j.flags) {
+	case REQUEST_LEND: /* the last ones up to number; the frame's length is that of the longest packet */
+		atomic_exchange64(&n->next, NUMBERS_RETIRED); /* if the host has revoked a loan */
+		fence_acq_rel_gpu();
+		store64(&n->last, number);
+		fence_acq_rel_gpu();
+		old = atomic_exchange64(&n->next, number - w.low + 1);
+		fence_acq_rel_gpu();
+		store64(v->tunnels + tunnel, (uint64_t)j.esp << SA_EXTENDED_SHIFT | (uint64_t)(w.high & 0xffff) << 32 | (j.key + 1));
+		break;
+	case REQUEST_EXTEND: /* up to number */
+		store64(&n->last, number);
+		break;
+	case REQUEST_TAKE:
+		last = load64(&n->last);
+		if (last) /* loaded before next changes: see find_tunnel_sa */
+			old = atomic_add64(&n->next, w.low);
+		if (!last || old + w.low - 1 > last)
+			old |= NUMBERS_RETIRED;
+		break;
+	case REQUEST_RETIRE:
+		if ((uint32_t)load64(v->tunnels + tunnel) == (j.key & JOB_KEY_MASK) + 1)
+			store64(v->tunnels + tunnel, 0);
+		old = atomic_exchange64(&n->next, NUMBERS_RETIRED);
+		break;
+	}
+	return old;
+}
+
+/* The packets of one SA in a batch: the lane that takes their numbers, how many, and this lane's place among them. */
+struct sharers {
+	uint32_t leader, count, place;
+};
+
+/* All lanes call it. Lanes without a packet to number have NO_SA. */
+DEVICE struct sharers sharers_of(uint32_t key)
+{
+	struct sharers s = {0, 0, 0};
+	uint32_t left = __ballot_sync(FULL_MASK, key != NO_SA);
+
+	PRAGMA_UNROLL_1
+	while (left) {
+		uint32_t leader = lowest_bit(left);
+		uint32_t same = __ballot_sync(FULL_MASK, key == __shfl_sync(FULL_MASK, key, leader) && key != NO_SA);
+		if (same >> lane_id() & 1)
+			s = (struct sharers){leader, __popc(same), __popc(same & ((1u << lane_id()) - 1))};
+		left &= ~same;
+	}
+	return s;
+}
+
+DEVICE uint64_t shuffle64(uint64_t v, uint32_t lane)
+{
+	return (uint64_t)__shfl_sync(FULL_MASK, (uint32_t)(v >> 32), lane) << 32 | __shfl_sync(FULL_MASK, (uint32_t)v, lane);
+}
+
+/* A packet to seal: its job but for the number, and where its frame begins then. job is JOB_DECIDED if it is the host's:
+ * result. */
+struct numbered {
+	struct job job;
+	struct result result;
+	uint32_t addr;
+	uint64_t last; /* of the SA's numbers */
+};
+
+/* Finds the SA of a packet, with a copy of its header. The last number is loaded before a number is taken: with a later
+ * one, a number that was beyond the end would pass, after the host has used it. */
+DEVICE_CALL struct numbered find_tunnel_sa(const struct key_table *v, uint32_t *header, struct desc_word w, int clamp)
+{
+	struct numbered n = {{0, 0, 0, 0, 0, JOB_DECIDED}, classify(v->policies, header, (uint8_t *)header + HEADER_IP, w, clamp), 0, 0};
+	uint32_t at = w.low % FRAME_BYTES;
+
+	if (n.result.verdict != RESULT_PROTECT || n.result.addr >= TUNNELS)
+		return n;
+	uint64_t sa = load64(v->tunnels + n.result.addr);
+	if (!sa || n.result.len > (sa >> 32 & 0xffff))
+		return n;
+	uint32_t key = (uint32_t)sa - 1;
+	const struct esp_key *k = v->keys + key;
+	struct front front = front_of(k);
+	n.job.esp = (uint16_t)(ETHERNET_LEN + front.outer);
+	set_expected_length(&n.job, k, key, n.result.len, 0);
+	n.last = load64(&v->numbers[key].last);
+	if (!n.last || at < front.all || at - front.all + n.job.esp + n.job.bytes > FRAME_BYTES || load32(&k->tunnel) != n.result.addr)
+		return n;
+	n.addr = w.low - front.all;
+	n.job.flags = JOB_SEAL | JOB_ENCAPSULATE;
+	if (sa >> SA_EXTENDED_SHIFT)
+		n.job.flags |= JOB_EXTENDED;
+	if ((load32(&k->headers) & (HEADERS_IPV6 | HEADERS_UDP)) == (HEADERS_IPV6 | HEADERS_UDP))
+		n.job.flags |= JOB_UDP_CHECKSUM;
+	return n;
+}
+
+/* Returns the context of a lane whose packet is to be sealed with a number of the device, and moves w to the frame to
+ * transmit. JOB_DECIDED: the lane has no packet, or it is the host's, and the result is stored. */
+DEVICE struct esp_lane numbered_lane(const struct mailbox *m, const struct tile *tile, const struct key_table *v, struct warp_scratch *scratch,
+				     uint32_t *block, uint32_t batch, struct desc_word *w, uint32_t flags)
+{
+	struct turn turn = {turn_of_worker(v, flags), __shfl_sync(FULL_MASK, w->high, DESC_LINE_LANES), __shfl_sync(FULL_MASK, w->high, 2 * DESC_LINE_LANES),
+			    batch_count(flags)};
+	int received = has_packet(tile, batch);
+	int mine = received && may_classify(*w) && !may_be_partial(&m->tables, (w->high >> 16) % MAX_PORTS);
+	struct header_segments h = read_headers(tile, *w, mine);
+	struct numbered n = {{0, 0, 0, 0, 0, JOB_DECIDED}, {0, 0, RESULT_HOST}, 0, 0};
+
+	fill_headers(scratch, &h);
+	__syncwarp();
+	if (mine)
+		n = find_tunnel_sa(v, scratch->headers[lane_id()], *w, (flags & CLAMP_MSS) != 0);
+	uint32_t key = (n.job.flags & JOB_KIND) == JOB_SEAL ? n.job.key & JOB_KEY_MASK : NO_SA;
+	struct sharers s = sharers_of(key);
+	uint32_t left = __ballot_sync(FULL_MASK, received && key == NO_SA);
+	uint64_t first = 0;
+
+	uint32_t state = wait_for_turn(&turn, block, tile, batch);
+	if (state & TURN_LOST)
+		key = NO_SA;
+	if (key != NO_SA && s.place == 0)
+		first = atomic_add64(&v->numbers[key].next, s.count);
+	pass_turn(&turn, block, tile, batch, state | (left ? TURN_KEPT : 0));
+	uint64_t number = shuffle64(first, s.leader) + s.place;
+	if (key == NO_SA || number > n.last) {
+		n.job.flags = JOB_DECIDED;
+		if (received)
+			store_result(m, tile, batch, n.result);
+		return esp_lane_of(n.job, *w);
+	}
+	report_sa(m, tile, batch, key, n.result.len | (n.last - number < NUMBERS_LOW ? REPORT_LOW : 0));
+	n.job.high = (uint32_t)number;
+	n.job.header = (uint16_t)(number >> 32);
+	w->low = n.addr;
+	w->high = (w->high & 0xffff0000) | (n.job.esp + n.job.bytes);
+	return esp_lane_of(n.job, *w);
+}
+
+DEVICE struct job load_job(const struct mailbox *m, const struct tile *tile, uint32_t batch)
+{
+	struct job j = {0, 0, 0, 0, 0, JOB_DECIDED};
+
+	if (has_packet(tile, batch)) {
+		struct words4 w = host_load128((const struct job *)(tile->slot + m->jobs) + packet_index(tile, batch));
+		j = (struct job){w.w[0], w.w[1], (uint16_t)w.w[2], (uint16_t)(w.w[2] >> 16), (uint16_t)w.w[3], (uint16_t)(w.w[3] >> 16)};
+	}
+	return j;
+}
+
+/* Serves the requests of a batch. */
+DEVICE void serve_batch(const struct mailbox *m, const struct tile *tile, const struct key_table *v, uint32_t batch, struct desc_word w)
+{
+	struct job j = load_job(m, tile, batch);
+
+	if (has_packet(tile, batch))
+		host_store64((uint64_t *)(tile->slot + m->results) + packet_index(tile, batch), serve_request(v, j, w));
+}
+
+#endif

@@ -1,0 +1,109 @@
+package gpu
+
+import (
+	"time"
+
+	"github.com/warproute/warproute/batch"
+)
+
+// Words of kernel/numbers.h.
+const (
+	maxTunnels      = 1 << 15
+	turns           = 1 << 31
+	turnBytes       = 32
+	saNumbersBytes  = 16
+	saExtendedShift = 48
+
+	requestLend   = 1
+	requestExtend = 2
+	requestTake   = 3
+	requestRetire = 4
+
+	numbersRetired = 1 << 63
+	numbersLow     = 1 << 18
+	reportLow      = 1 << 31
+)
+
+// saNumbers is struct sa_numbers of job.h.
+type saNumbers struct{ Next, Last uint64 }
+
+// request is what the device is asked about an SA: kernel/numbers.h, serve_request.
+type request struct {
+	what    uint16
+	key     uint32
+	number  uint64 // the last one to lend
+	count   uint32 // numbers
+	tunnel  uint16
+	longest uint16
+	esn     bool
+}
+
+// ask passes requests to the device and appends its answers. It is not ok if the device is lost. The caller holds the
+// lock.
+func (l *lender) ask(all []request, answers []uint64) (_ []uint64, ok bool) {
+	for len(all) > 0 {
+		if !l.usable() {
+			return answers, false
+		}
+		now := all[:min(len(all), l.batches*batchFrames)]
+		all = all[len(now):]
+		l.frames = l.frames[:0]
+		for i, r := range now {
+			job := &l.slot.jobs[i]
+			*job = deviceJob{Key: r.key, High: uint32(r.number), Header: uint16(r.number >> 32), Bytes: r.tunnel, Flags: r.what}
+			if r.esn {
+				job.ESP = 1
+			}
+			l.frames = append(l.frames, batch.Frame{Addr: r.count, Len: r.longest})
+		}
+		l.slot.post(l.frames, min(batchFrames, len(now)), 0, nil, numbersFlag)
+		if l.posted != nil {
+			l.posted(l.slot, len(now))
+		}
+		for by := batch.Clock() + l.limit; !l.slot.finished(); {
+			if !l.state.ok() || batch.Clock() > by {
+				l.lost = true
+				return answers, false
+			}
+		}
+		answers = append(answers, l.slot.answers()[:len(now)]...)
+	}
+	return answers, true
+}
+
+// settle waits until no chunk uses the keys at an index, whose SA was lent.
+func (v *keyTable) settle(index uint32) {
+	l := v.lender
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	before := l.retired[index]
+	delete(l.retired, index)
+	l.mu.Unlock()
+	for by := time.Now().Add(policyWait); len(before) > 0 && !v.policies.after(before) && time.Now().Before(by); {
+		time.Sleep(pollInterval)
+	}
+}
+
+// after reports whether all chunks have ended that had begun before.
+func (p *policies) after(before []chunkCounter) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, c := range before {
+		if !p.engines[i].chunksOnGPU().after(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// counters returns the counters of the device's engines.
+func (p *policies) counters() (all []chunkCounter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.engines {
+		all = append(all, e.chunksOnGPU())
+	}
+	return all
+}

@@ -1,0 +1,283 @@
+package gpu
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/internal/require"
+	"github.com/warproute/warproute/ipsec"
+)
+
+// numbersRig is a lender whose device is in Go: it serves requests as kernel/numbers.h does, and numbers packets.
+type numbersRig struct {
+	*testing.T
+	l       *lender
+	sas     []*ipsec.SA
+	next    []atomic.Uint64 // by key
+	last    []atomic.Uint64
+	tunnels []atomic.Uint64 // key + 1
+	used    []sync.Map      // numbers of an SA
+	n       atomic.Int64
+	lose    atomic.Bool // the device does not answer the next request
+	late    chan func() // requests that it has not answered
+}
+
+func newNumbersRig(t *testing.T, sas int) *numbersRig {
+	t.Helper()
+	mailbox, pool := newTestMailbox(t, 2, maxChunk)
+	pool.take(nil, 0, 1, 0)
+	r := &numbersRig{
+		T: t, l: newLender(&deviceState{}, mailbox, pool, Options{}), next: make([]atomic.Uint64, sas), last: make([]atomic.Uint64, sas),
+		tunnels: make([]atomic.Uint64, sas), used: make([]sync.Map, sas), late: make(chan func(), 1),
+	}
+	r.l.since = 1 << 60 // loans do not end by themselves
+	for i := range sas {
+		c := ipsec.Config{Name: "sa", SPI: 256 + uint32(i), Tunnel: uint32(i), Suite: "aes128gcm16", Key: make([]byte, 20), Src: ours4, Dst: far4, Mode: ipsec.Tunnel, ESN: i%2 == 1}
+		s, err := ipsec.NewSA(c, 4)
+		require.NoError(t, err)
+		s.SetKeyIndex(uint32(i), nil)
+		r.sas = append(r.sas, s)
+	}
+	r.l.posted = func(s *slot, n int) {
+		var counts []uint32
+		for i := range n {
+			counts = append(counts, posted(s, i).Addr)
+		}
+		seq, batches := s.seq, s.batches
+		serve := func() {
+			for i := range n {
+				s.answers()[i] = r.serve(s.jobs[i], counts[i])
+			}
+			for i := range batches {
+				atomic.StoreUint32(&s.done[i], seq)
+			}
+		}
+		if r.lose.CompareAndSwap(true, false) {
+			r.late <- serve
+			return
+		}
+		serve()
+	}
+	r.l.start()
+	r.l.ready.Store(true)
+	return r
+}
+
+// serve is serve_request.
+func (r *numbersRig) serve(j deviceJob, count uint32) (old uint64) {
+	number := uint64(j.Header)<<32 | uint64(j.High)
+	switch j.Flags {
+	case requestLend:
+		r.next[j.Key].Store(numbersRetired)
+		r.last[j.Key].Store(number)
+		r.next[j.Key].Store(number - uint64(count) + 1)
+		r.tunnels[j.Bytes].Store(uint64(j.Key) + 1)
+	case requestExtend:
+		r.last[j.Key].Store(number)
+	case requestTake:
+		last := r.last[j.Key].Load()
+		if old = r.next[j.Key].Add(uint64(count)) - uint64(count); last == 0 || old+uint64(count)-1 > last {
+			old |= numbersRetired
+		}
+	case requestRetire:
+		r.tunnels[j.Bytes].CompareAndSwap(uint64(j.Key)+1, 0)
+		old = r.next[j.Key].Swap(numbersRetired)
+	}
+	return old
+}
+
+// number numbers packets of an SA on the device.
+func (r *numbersRig) number(tunnel, n int) {
+	key := r.tunnels[tunnel].Load()
+	if key == 0 {
+		return
+	}
+	last := r.last[key-1].Load()
+	first := r.next[key-1].Add(uint64(n)) - uint64(n)
+	for i := range uint64(n) {
+		if first+i <= last {
+			r.use(int(key-1), first+i)
+		}
+	}
+}
+
+func (r *numbersRig) use(sa int, number uint64) {
+	if _, again := r.used[sa].LoadOrStore(number, nil); again {
+		r.Errorf("SA %d: number %d is used twice", sa, number)
+	}
+	r.n.Add(1)
+}
+
+func (r *numbersRig) lend(sas ...*ipsec.SA) {
+	if r.l.lends() {
+		r.l.lend(sas, &testOutbound{1400, true})
+	}
+}
+
+// testOutbound says the same of all SAs.
+type testOutbound struct {
+	longest int
+	leaves  bool
+}
+
+func (o *testOutbound) Longest(*ipsec.SA) int { return o.longest }
+func (o *testOutbound) Leaves(*ipsec.SA) bool { return o.leaves }
+
+// TestNoNumberIsUsedTwice: while the device numbers packets, the host takes numbers, one by one and for blocks of packets,
+// lends more, and takes loans back; and the device is lost 1,000 times, and serves the request of that time later.
+func TestNoNumberIsUsedTwice(t *testing.T) {
+	losses := 1000
+	if testing.Short() {
+		losses = 100
+	}
+	r := newNumbersRig(t, 8)
+	var device, host sync.WaitGroup
+	var done atomic.Bool
+	each := func(group *sync.WaitGroup, seed uint64, do func(rnd *rand.Rand, sa int)) {
+		group.Go(func() {
+			for rnd := rand.New(rand.NewPCG(seed, 1)); !done.Load(); {
+				do(rnd, rnd.IntN(len(r.sas)))
+			}
+		})
+	}
+	each(&device, 1, func(rnd *rand.Rand, sa int) { r.number(sa, 1+rnd.IntN(28)); time.Sleep(time.Microsecond) })
+	each(&device, 2, func(rnd *rand.Rand, sa int) { r.number(sa, 1+rnd.IntN(28)); time.Sleep(time.Microsecond) })
+	each(&host, 3, func(rnd *rand.Rand, sa int) {
+		first, n := r.sas[sa].Reserve(1 + rnd.IntN(3))
+		for i := range n {
+			r.use(sa, first+uint64(i))
+		}
+		time.Sleep(time.Microsecond)
+	})
+	each(&host, 4, func(rnd *rand.Rand, sa int) {
+		switch rnd.IntN(4) {
+		case 0:
+			r.l.extend(r.sas[sa])
+		case 1:
+			r.sas[sa].EndLoan()
+		default:
+			r.lend(r.sas[sa])
+		}
+		time.Sleep(time.Microsecond)
+	})
+	lost, lent := 0, 0
+	for ; lost < losses && !t.Failed(); lost++ {
+		for before := lent; lent == before; time.Sleep(time.Microsecond) {
+			for _, s := range r.sas {
+				if s.Lender() != nil {
+					lent++
+				}
+			}
+		}
+		r.lose.Store(true)
+		serve := <-r.late
+		if lost%2 == 0 {
+			time.Sleep(50 * time.Microsecond)
+		}
+		serve()
+	}
+	done.Store(true)
+	host.Wait()
+	device.Wait()
+	r.l.end()
+	for i, s := range r.sas {
+		first, n := s.Reserve(1)
+		if r.use(i, first); n != 1 || s.Lender() != nil {
+			t.Errorf("SA %d: %d numbers after the end", i, n)
+		}
+	}
+	if t.Logf("%d numbers, %d losses with %d loans", r.n.Load(), lost, lent); lost == losses && r.n.Load() < int64(losses) {
+		t.Error("too few numbers")
+	}
+}
+
+// TestHostTakesNumbersBehindTheDevices: of a lent SA, those that follow, and more when none is left; after the end of the
+// loan, the rest.
+func TestHostTakesNumbersBehindTheDevices(t *testing.T) {
+	r := newNumbersRig(t, 2)
+	s := r.sas[0]
+	s.Reserve(10)
+	r.lend(s, r.sas[1])
+	r.number(0, 28)
+	if first, n := s.Reserve(3); first != 39 || n != 3 {
+		t.Errorf("%d numbers from %d on, after 10 of the host and 28 of the device", n, first)
+	}
+	s.Request(1, 5)
+	r.sas[1].Request(1, 2)
+	ipsec.ReserveRequested([]*ipsec.SA{s, r.sas[1], s}, 1)
+	r.number(0, 1)
+	if first, _ := s.Reserve(1); first != 48 {
+		t.Errorf("number %d after 41, 5 reserved ones and one of the device", first)
+	}
+	r.next[0].Store(lentNumbers + 9) // of the 10 + lentNumbers that it may use
+	if first, n := s.Reserve(4); first != lentNumbers+11 && first != lentNumbers+13 || n != 4 || s.Lender() != nil {
+		t.Errorf("%d numbers from %d on; lent %v", n, first, s.Lender() != nil)
+	}
+	r.lend(s)
+	if s.Lender() == nil {
+		t.Fatal("the SA is not lent again")
+	}
+	before := s.Sequence()
+	if s.EndLoan(); s.Sequence() != before {
+		t.Errorf("number %d at the end of the loan, %d before: the device has used none", s.Sequence(), before)
+	}
+}
+
+// TestLoansEndWhenTheHostTakesMany: and begin again after a pause.
+func TestLoansEndWhenTheHostTakesMany(t *testing.T) {
+	r := newNumbersRig(t, 1)
+	r.lend(r.sas[0])
+	r.l.since = -weighTime
+	r.l.numbered.Store(10)
+	if r.sas[0].Reserve(5); r.sas[0].Lender() != nil || r.l.paused == 0 {
+		t.Error("the SA is still lent")
+	}
+	if r.lend(r.sas[0]); r.sas[0].Lender() != nil {
+		t.Error("the SA is lent during the pause")
+	}
+	r.l.paused = 0
+	if r.lend(r.sas[0]); r.sas[0].Lender() == nil {
+		t.Error("the SA is not lent after it")
+	}
+}
+
+// TestLoansEndWithTheirSA: it is not usable any more, or another one is the current one of its tunnel, or its longest packet
+// changes.
+func TestLoansEndWithTheirSA(t *testing.T) {
+	by := &testOutbound{}
+	for what, change := range map[string]func(s *ipsec.SA){
+		"killed": (*ipsec.SA).Kill, "not current": func(*ipsec.SA) { by.leaves = false }, "longest packet": func(*ipsec.SA) { by.longest = 1300 }, "erased": (*ipsec.SA).Zero,
+	} {
+		r := newNumbersRig(t, 1)
+		*by = testOutbound{1400, true}
+		refresh := func() { r.l.refresh(1, by) }
+		r.lend(r.sas[0])
+		if refresh(); r.sas[0].Lender() == nil {
+			t.Fatalf("%s: the loan ends too early", what)
+		}
+		change(r.sas[0])
+		if refresh(); r.sas[0].Lender() != nil || r.tunnels[0].Load() != 0 || r.next[0].Load() != numbersRetired {
+			t.Errorf("%s: still lent", what)
+		}
+	}
+}
+
+// TestLostDeviceNumbersNothingUntilItAnswers: its old numbers are behind those of the host then.
+func TestLostDeviceNumbersNothingUntilItAnswers(t *testing.T) {
+	r := newNumbersRig(t, 2)
+	r.lend(r.sas...)
+	r.lose.Store(true)
+	if first, n := r.sas[0].Reserve(1); first != lentNumbers+1 || n != 1 || r.sas[1].Lender() != nil {
+		t.Errorf("%d numbers from %d on after the loss; the other SA is lent: %v", n, first, r.sas[1].Lender() != nil)
+	}
+	if r.l.lends() {
+		t.Error("the lost device may number packets")
+	}
+	(<-r.late)()
+	if !r.l.lends() || r.tunnels[0].Load() != 0 || r.tunnels[1].Load() != 0 {
+		t.Error("the device still finds the SAs that were lent before it was lost")
+	}
+}

@@ -1,0 +1,182 @@
+package gpu
+
+import (
+	"github.com/warproute/warproute/dataplane/esp"
+	"github.com/warproute/warproute/ipsec"
+)
+
+// If nearly all packets of a worker are to be sealed, by many SAs, the device takes their sequence numbers by itself, and
+// its chunks have one pass (kernel/numbers.h). The lender lends it the numbers of each SA that the host meets.
+//
+// Packets that the device leaves to the host have numbers behind those of their chunk, and in front of those of the
+// worker's next chunk: its turn comes when the second pass of this one is posted.
+
+// numbering is whether the device numbers the packets of a worker's next chunk.
+type numbering struct {
+	turn     uint32 // of the next batch
+	launches uint32 // of the kernel: each begins with turn 0
+	seen     int    // chunks in a row with nearly all packets to seal
+	left     int    // chunks in a row with many packets that the device has left to the host
+	pause    int    // chunks
+	off      bool   // for tests
+	sas      []*ipsec.SA
+}
+
+const (
+	numberShare = 16 // of so many packets, one may not be one to seal
+	numberAfter = 2  // chunks
+	leftShare   = 4
+	leftChunks  = 256
+	numberPause = findPause
+)
+
+// observe records a chunk: its packets, those to seal, of which some are of one SA, and those that the device has left to
+// the host, -1 if it was not asked.
+func (x *numbering) observe(packets, seal, main, left int) {
+	most := seal*numberShare >= packets*(numberShare-1) && main*expectShare < packets*(expectShare-1)
+	switch {
+	case x.pause > 0:
+		x.pause--
+		return
+	case left < 0 && !most, left >= 0 && seal*numberShare < packets*(numberShare-1):
+		x.seen = 0
+	default:
+		x.seen++
+	}
+	if left*leftShare > packets {
+		x.left++
+	} else if left >= 0 {
+		x.left = 0
+	}
+	if x.left > leftChunks {
+		x.seen, x.left, x.pause = 0, 0, numberPause
+	}
+}
+
+// numbers reports whether the device numbers the packets of the next chunk.
+func (e *Engine) numbers() bool {
+	x := &e.numbering
+	if e.lender == nil || x.off || x.seen < numberAfter || e.deferred > 0 || e.finding.on && !e.finding.fixed || !e.esp.Classifies() || !e.lender.lends() {
+		return false
+	}
+	if !e.settle(nil) {
+		x.seen = 0
+		return false
+	}
+	if n := e.kernel.launches.Load(); n != x.launches {
+		x.launches, x.turn = n, 0
+	}
+	return true
+}
+
+// postNumbered posts a chunk for the device to number.
+func (e *Engine) postNumbered(f *flight) {
+	f.unread = numbersFlag | classifyFlag
+	if e.esp.Clamps() {
+		f.unread |= clampMSSFlag
+	}
+	f.jobs = e.ipsec.take(f.chunk)
+	clear(f.chunk.Out[:f.chunk.N])
+	for k := range f.tiles {
+		w := batchWords{low: e.numbering.turn}
+		if k == 0 {
+			w.high = 1
+		}
+		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]
+		s := &e.mailbox.slots[f.slots[k]]
+		s.postWith(in, e.tiling.each(len(in)), e.number, f.unread, func(int) batchWords { return w })
+		e.numbering.turn += uint32(s.batches)
+	}
+	f.turn = e.numbering.turn
+	if e.posted != nil {
+		e.posted(f)
+	}
+}
+
+// takeNumbered finishes the packets of a chunk that the device has numbered and sealed. It returns the number of the
+// others, and of the packets to seal.
+func (e *Engine) takeNumbered(f *flight) (rest, seal int) {
+	in, out := f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
+	for k := range f.tiles {
+		s := &e.mailbox.slots[f.slots[k]]
+		for _, r := range s.results[:f.tileStart(k+1)-f.tileStart(k)] {
+			if r.Verdict >= resultHost {
+				rest++
+			}
+		}
+	}
+	e.esp.BeginNumbered(f.jobs, rest, e.ipsec.keys)
+	seal = f.chunk.N - rest
+	var low *ipsec.SA
+	for k := range f.tiles {
+		last := -1 // packet that the device says that it has sealed
+		var by *esp.Sealer
+		s, first := &e.mailbox.slots[f.slots[k]], f.tileStart(k)
+		results := s.results[:f.tileStart(k+1)-first]
+		found := s.found()[:len(results)]
+		e.esp.PrefetchNumbered(found[:min(prefetched, len(found))])
+		for i, r := range results {
+			if i%prefetched == prefetched/2 { // half ahead
+				next := min(i+prefetched/2, len(found))
+				e.esp.PrefetchNumbered(found[next:min(next+prefetched, len(found))])
+			}
+			at := first + i
+			switch {
+			case r.Verdict == resultHost:
+				continue
+			case r.Verdict == resultProtect:
+				e.esp.Classified(&f.jobs[at], r.Addr(), r.Len())
+				seal++
+				continue
+			case rest > 0:
+				f.jobs[at].Kind = esp.Decided
+			}
+			if out[at] = r; r.Verdict == notSealed {
+				continue
+			}
+			x, size := e.esp.Numbered(uint32(found[i])), int(uint16(found[i]>>32))
+			if x == nil || !e.checker.possible(r) || !e.esp.SealedBy(x, &in[at], size) || !inPlace(in[at], r) {
+				e.checker.refuse(&out[at], in[at])
+				continue
+			}
+			e.esp.CountNumbered(x, size)
+			last, by = at, x
+			if found[i]>>32&reportLow != 0 {
+				low = x.SA
+			}
+		}
+		if last >= 0 && !e.esp.HasESPOf(by, in[last]) {
+			e.checker.refuse(&out[last], in[last])
+		}
+		clear(results)
+	}
+	if low != nil {
+		e.lender.extend(low)
+	}
+	e.lender.refresh(f.chunk.N-rest, e.esp)
+	return rest, seal
+}
+
+// lend lends the numbers of the SAs that seal a chunk's packets, which the device has left to the host.
+func (e *Engine) lend(f *flight) {
+	x := &e.numbering
+	x.sas = x.sas[:0]
+	for i := range f.jobs {
+		if job := &f.jobs[i]; job.Kind == esp.Seal && job.SA.Lender() == nil && e.esp.MayLend(job.SA, e.ipsec.keys) && !recent(x.sas, job.SA) {
+			x.sas = append(x.sas, job.SA)
+		}
+	}
+	if len(x.sas) > 0 {
+		e.lender.lend(x.sas, e.esp)
+	}
+}
+
+// recent reports whether an SA is one of the last of a list: packets of an SA often follow each other.
+func recent(sas []*ipsec.SA, s *ipsec.SA) bool {
+	for i := len(sas) - 1; i >= max(0, len(sas)-8); i-- {
+		if sas[i] == s {
+			return true
+		}
+	}
+	return false
+}

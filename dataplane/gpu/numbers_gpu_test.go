@@ -1,0 +1,133 @@
+//go:build gpu
+
+package gpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/cpu"
+	"github.com/warproute/warproute/internal/require"
+	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/ipsec/policy"
+	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
+)
+
+// TestGPUNumbersPackets: packets of all kinds of SAs, of which the GPU takes the sequence numbers.
+func TestGPUNumbersPackets(t *testing.T) {
+	rounds := 2000
+	if testing.Short() {
+		rounds = 60
+	}
+	agreeOnNumbered(t, func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
+		return openSecured(t, net, g, Options{Lend: true})
+	}, rounds)
+}
+
+// TestGPUNumbersPacketsOfManyWorkers: workers share SAs, leave some packets to the host, and take back loans meanwhile. No
+// number is used twice, and those of a worker ascend.
+func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
+	const workers, chunks, size, sas = 6, 8, 256, 40
+	for share, others := range map[string]int{"few": 2000, "many": 40} {
+		t.Run(share+" packets by the host", func(t *testing.T) {
+			net, g := testutil.NewNetwork(), &gateway.Gateway{}
+			o := Options{Timeout: 10 * time.Second, Lend: true, slots: shortSlots()}
+			d := gatewaysOnGPU(t, net, o, g).All[0]
+			d.kernel.lender.since = 1 << 60 // loans end by the test only
+			any := netip.MustParsePrefix("0.0.0.0/0")
+			var rules []gateway.Rule
+			var all []*ipsec.SA
+			for k := range sas {
+				s, err := ipsec.NewSA(ipsec.Config{
+					SPI: 0x1000 + uint32(k), Src: netip.MustParseAddr("198.51.100.1"), Dst: far4, Suite: "aes128gcm16", Key: make([]byte, 20), Tunnel: g.Tunnel(fmt.Sprint(k)),
+				}, workers)
+				require.NoError(t, err)
+				require.NoError(t, g.Add(s))
+				all = append(all, s)
+				rules = append(rules, gateway.Rule{Direction: ipsec.Out, Policy: policy.Policy{Src: any, Dst: any, Protocol: 17, DstPorts: policy.Port(uint16(outPort + k)), Action: policy.Protect, Target: s.Tunnel()}})
+			}
+			require.NoError(t, g.SetRules(rules))
+			var mu sync.Mutex
+			var used []uint64 // sequence numbers, behind SPIs
+			byHost := 0
+			var group sync.WaitGroup
+			for n := range workers {
+				mem := got(umem.New(chunks * size))(t)
+				fallback := cpu.New(net.FIB, mem.Bytes(), net.PartialChecksums)
+				fallback.Secure(g, n)
+				w := secured{mem.Bytes(), got(d.NewEngine(mem.Bytes(), chunks, size, fallback))(t), nil}
+				group.Go(func() {
+					rnd := rand.New(rand.NewPCG(uint64(n), 7))
+					numbers, list := &numbersOf{T: t, last: map[uint32]uint32{}, any: true}, batch.NewChunks(chunks, size)
+					odd, mine, host := make([]bool, chunks*size), make([]uint64, 0, 16<<20), 0
+					submit := func(k int) {
+						c := list[k]
+						for i := range c.In {
+							addr := uint32(k*size+i)*umem.FrameSize + umem.DataOffset
+							f := testutil.UDP4("192.0.2.1", "10.1.0.1", 9, uint16(outPort+rnd.IntN(sas)), make([]byte, rnd.IntN(300))...)
+							if odd[k*size+i] = rnd.IntN(others) == 0; odd[k*size+i] { // the device takes aligned frames only
+								addr++
+							}
+							copy(w.umem[addr:], f)
+							c.In[i] = batch.Frame{Addr: addr, Len: uint16(len(f)), Origin: batch.From(2)}
+						}
+						c.N, c.Submitted = size, batch.Clock()
+						w.engine.Submit(c)
+					}
+					for k := range chunks {
+						submit(k)
+					}
+					for start, k := time.Now(), 0; time.Since(start) < 2*time.Second && !t.Failed(); k = (k + 1) % chunks {
+						c := list[k]
+						for !w.engine.Done(c) {
+						}
+						numbers.check(w.umem, c, func(i int) bool { return odd[k*size+i] })
+						for i, f := range c.In[:c.N] {
+							p := w.umem[f.Addr:][packet.EthernetLen:f.Len]
+							spi, at, is := ipsec.Inbound(p)
+							if c.Out[i].Verdict != batch.Forward(1) || !is {
+								t.Errorf("worker %d, packet %d: %v", n, i, c.Out[i].Verdict)
+								break
+							}
+							mine = append(mine, uint64(spi)<<32|uint64(binary.BigEndian.Uint32(p[at+4:])))
+							if odd[k*size+i] {
+								host++
+							}
+						}
+						if rnd.IntN(50) == 0 {
+							all[rnd.IntN(sas)].EndLoan()
+						}
+						submit(k)
+					}
+					for k := range chunks {
+						await(w.engine, list[k])
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					used, byHost = append(used, mine...), byHost+host
+				})
+			}
+			group.Wait()
+			slices.Sort(used)
+			for i := 1; i < len(used); i++ {
+				if used[i] == used[i-1] {
+					t.Fatalf("number %#x is used twice", used[i])
+				}
+			}
+			numbered := int(d.kernel.lender.numbered.Load())
+			if t.Logf("%d numbers, %d of them by the device; %d packets only the host could seal", len(used), numbered, byHost); numbered < len(used)/4 || byHost == 0 {
+				t.Error("too few")
+			}
+		})
+	}
+}
