@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/netdev"
@@ -61,11 +60,11 @@ func (s *Service) selectPorts() error {
 	initial := *s.cfg
 	initial.Ports = s.cfg.AtStart(nil)
 	named := len(initial.Ports)
+	devices, err := netdev.Devices()
+	if err != nil {
+		return err
+	}
 	if s.cfg.Patterns() {
-		devices, err := netdev.Devices()
-		if err != nil {
-			return err
-		}
 		initial.Ports = s.cfg.AtStart(devices)
 		if len(initial.Ports) == 0 {
 			s.log.Warn("no port yet: no interface matches the patterns of ports", "hint", "see `warproute show interfaces`; without a port, the number of workers is one: set workers")
@@ -80,7 +79,7 @@ func (s *Service) selectPorts() error {
 		return fmt.Errorf("%d ports, with the members of bonds: at most %d are possible", n, config.MaxPorts)
 	}
 	s.initial = &initial
-	s.setRoom(len(initial.Ports))
+	s.setRoom(len(initial.Ports), countLogical(initial.Ports, devices))
 	for i, p := range initial.Ports {
 		s.ports.configured[i] = portConfig{p, i >= named}
 	}
@@ -88,12 +87,11 @@ func (s *Service) selectPorts() error {
 	return nil
 }
 
-// setRoom sizes what has a place for each port number. There are more numbers than ports, because a number is not used again for
-// some seconds (fib.PortNumbers).
-func (s *Service) setRoom(start int) {
+// setRoom sizes what has a place for each port number, with numbers of ports and logical ports at the start.
+func (s *Service) setRoom(start, logical int) {
 	p := &s.ports
 	p.start, p.most = start, s.cfg.Room(start)
-	numbers := min(p.start+8*max(p.most-p.start, 4), batch.MaxPorts/2)
+	numbers := physicalNumbers(s.cfg, start, logical)
 	p.configured, p.links = make([]portConfig, numbers), make([]link, numbers)
 	p.numbers = s.fib.NewPortNumbers(start, numbers)
 }

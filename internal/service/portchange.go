@@ -39,7 +39,7 @@ func (s *Service) openPort(cfg config.Port, matched bool) (_ int, err error) {
 	}
 	number, err := s.ports.numbers.Take()
 	if err != nil {
-		return 0, fmt.Errorf("open port %s: %w", cfg.Interface, err)
+		return 0, fmt.Errorf("open port %s: %w: try again, or set max_ports to keep numbers for further ports, and restart the router", cfg.Interface, err)
 	}
 	undo := closers{}
 	defer func() {
