@@ -22,6 +22,7 @@ type border struct {
 	t        *testing.T
 	router   *router
 	frr      *frr
+	up       [2]*bird
 	accepted int          // routes that the how-to's filters accept, of each upstream
 	dsts     []netip.Addr // addresses behind both upstreams, in different routes
 }
@@ -32,15 +33,12 @@ func TestBorderRouterWithFullTables(t *testing.T) {
 	b := newBorder(t)
 	edge := b.Network["edge1"]
 	n, _ := tableSize()
-	dir := t.TempDir()
-	table := announcement{byHop: map[int][nextHops][]netip.Prefix{}}
-	table.add(t, dir, routes.IPv4, n)
-	b.choose(table)
+	table := b.choose(n)
 
 	before := tablesOf(t, b.router, edge)
 	start := time.Now()
 	for i := range 2 {
-		b.startUpstream(i, table.config)
+		b.startUpstream(i, table, "")
 	}
 	linux, router := before.converge(t, b.router, edge, start, b.accepted, 0)
 	t.Logf("%d routes: Linux has them after %.1f s, the router after %.1f s", b.accepted, linux.Seconds(), router.Seconds())
@@ -56,7 +54,8 @@ func TestBorderRouterWithFullTables(t *testing.T) {
 	b.moved("wan2", "203.0.113.2", before, start)
 }
 
-func newBorder(t *testing.T) *border {
+// newBorder builds the network, with replacements in the configuration of FRR.
+func newBorder(t *testing.T, replace ...string) *border {
 	t.Helper()
 	n, err := lab.Build(lab.VethOptions{}, `
 host1 eth0 198.51.100.2/24 -- edge1 lan0 198.51.100.1/24
@@ -66,14 +65,27 @@ host1 route default 198.51.100.1`)
 	require.NoError(t, err)
 	t.Cleanup(n.Close)
 	b := &border{Network: n, t: t}
-	b.router = startConfigured(t, n["edge1"], labtest.Block(t, borderDocument, "interface: lan0"))
-	b.frr = startFRR(t, n["edge1"], anyCore, labtest.Block(t, borderDocument, "bgp router-id"))
+	b.startRouter()
+	config := labtest.Block(t, borderDocument, "bgp router-id")
+	if len(replace) > 0 && !strings.Contains(config, replace[0]) {
+		t.Fatalf("the configuration of FRR has no %q", replace[0])
+	}
+	b.frr = startFRR(t, n["edge1"], anyCore, strings.NewReplacer(replace...).Replace(config))
 	return b
 }
 
-// choose counts the routes of a table that the how-to's filters accept, and gives upstreams addresses in some of them.
-func (b *border) choose(table announcement) {
+// startRouter starts the router with the configuration of the how-to.
+func (b *border) startRouter() {
 	b.t.Helper()
+	b.router = startConfigured(b.t, b.Network["edge1"], labtest.Block(b.t, borderDocument, "interface: lan0"))
+}
+
+// choose returns a table of n routes as configuration of upstreams. It counts those that the how-to's filters accept, and gives
+// upstreams addresses in some of them.
+func (b *border) choose(n int) string {
+	b.t.Helper()
+	table := announcement{byHop: map[int][nextHops][]netip.Prefix{}}
+	table.add(b.t, b.t.TempDir(), routes.IPv4, n)
 	own := netip.MustParsePrefix("198.51.100.0/24")
 	links := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("203.0.113.0/24")}
 	for hop, prefixes := range table.byHop[int(routes.IPv4)] {
@@ -96,15 +108,16 @@ func (b *border) choose(table announcement) {
 			labtest.IP(b.t, b.Network[up], fmt.Sprintf("addr add %v/32 dev lo", dst))
 		}
 	}
+	return table.config
 }
 
-// startUpstream starts BIRD as an upstream with a table.
-func (b *border) startUpstream(i int, table string) {
+// startUpstream starts BIRD as an upstream with a table, options of BGP, and flags.
+func (b *border) startUpstream(i int, table, options string, flags ...string) {
 	b.t.Helper()
 	link := []string{"192.0.2.", "203.0.113."}[i]
-	config := fmt.Sprintf("router id %s2;\nprotocol device {}\nprotocol kernel { ipv4 { import none; export where source = RTS_BGP; }; }\n%s", link, table)
-	config += fmt.Sprintf("protocol bgp { local %[1]s2 as %[2]d; neighbor %[1]s1 as 64500; graceful restart on; connect delay time 1; connect retry time 1; ipv4 { import all; export where source = RTS_STATIC; }; }\n", link, 64501+i)
-	startBird(b.t, b.Network[fmt.Sprintf("up%d", i+1)], anyCore, b.t.TempDir(), config)
+	config := fmt.Sprintf("router id %s2;\nprotocol device {}\nprotocol kernel { ipv4 { import none; export where source = RTS_BGP; }; graceful restart on; persist; }\n%s", link, table)
+	config += fmt.Sprintf("protocol bgp { local %[1]s2 as %[2]d; neighbor %[1]s1 as 64500; graceful restart on; connect delay time 1; connect retry time 1; error wait time 1, 1; %[3]s ipv4 { import all; export where source = RTS_STATIC; }; }\n", link, 64501+i, options)
+	b.up[i] = startBird(b.t, b.Network[fmt.Sprintf("up%d", i+1)], anyCore, b.t.TempDir(), config, flags...)
 }
 
 // received returns the numbers of routes that FRR has accepted from the upstreams.

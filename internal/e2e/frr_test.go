@@ -21,7 +21,8 @@ type frr struct {
 	zebra, bgpd *daemon
 }
 
-// startFRR starts zebra and bgpd in a namespace, bgpd with a configuration.
+// startFRR starts zebra and bgpd in a namespace, bgpd with a configuration, which vtysh loads as FRR's service does: sessions wait until
+// it is complete, unlike with a file of bgpd.
 func startFRR(t *testing.T, ns *lab.Namespace, on cores, bgp string) *frr {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "warproute-frr") // unlike t.TempDir, other users can enter it
@@ -40,9 +41,12 @@ func startFRR(t *testing.T, ns *lab.Namespace, on cores, bgp string) *frr {
 		require.NoError(t, f())
 	}
 	f := &frr{ns: ns, on: on, dir: dir}
-	for name, text := range map[string]string{"zebra.conf": "", "bgpd.conf": bgp} {
+	for name, text := range map[string]string{"zebra.conf": "", "bgpd.conf": "", "frr.conf": bgp} {
 		path := filepath.Join(dir, name)
-		writeFile(t, path, "log stdout warnings\n"+text)
+		if text == "" {
+			text = "log stdout warnings\n"
+		}
+		writeFile(t, path, text)
 		require.NoError(t, os.Chown(path, uid, gid))
 	}
 	f.zebra = f.start(t, "zebra")
@@ -57,6 +61,7 @@ func (f *frr) startBGP(t *testing.T) {
 	_ = os.Remove(filepath.Join(f.dir, "bgpd.vty"))
 	f.bgpd = f.start(t, "bgpd", "-p", "179")
 	f.bgpd.awaitFile(t, filepath.Join(f.dir, "bgpd.vty"))
+	must(t, f.ns, "vtysh", "--vty_socket", f.dir, "-f", filepath.Join(f.dir, "frr.conf"))
 }
 
 // start starts a daemon of FRR in its own PID namespace, whose init dies with the test: the daemon

@@ -1,0 +1,120 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warproute/warproute/internal/lab/labtest"
+)
+
+// The border router of the how-to keeps and moves its routes as the how-to says: when daemons are killed, with and without return, and
+// when an upstream is lost while its link is up. No packet is lost but by the latter.
+func TestBorderRouterSurvivesDaemonFaults(t *testing.T) {
+	b := newBorder(t, "timers bgp 10 30", "timers bgp 1 3")
+	table := b.choose(2000)
+	before := tablesOf(t, b.router, b.Network["edge1"])
+	b.startUpstream(1, table, "")
+	first := func() { b.t.Helper(); b.moved("wan1", "192.0.2.2", before, time.Now()) }
+	second := func() { b.t.Helper(); b.moved("wan2", "203.0.113.2", before, time.Now()) }
+
+	for _, c := range []struct {
+		name    string
+		options string // of BGP in the first upstream
+		fault   func()
+		lossy   bool
+	}{
+		{"upstream's daemon killed, returns within its restart time", "graceful restart time 60;", func() {
+			kill(b.t, b.up[0].Process)
+			b.stays()
+			b.startUpstream(0, table, "graceful restart time 60;", "-R")
+			b.both()
+			first()
+		}, false},
+		{"upstream's daemon killed, does not return", "graceful restart time 4;", func() {
+			kill(b.t, b.up[0].Process)
+			second()
+		}, false},
+		{"upstream's daemon killed, without graceful restart", "graceful restart off;", func() {
+			kill(b.t, b.up[0].Process)
+			second()
+		}, false},
+		{"upstream lost, link up", "", func() {
+			labtest.Run(b.t, b.Network["up1"], "nft", "add table inet lost; add chain inet lost in { type filter hook input priority 0; policy drop; }; add chain inet lost out { type filter hook output priority 0; policy drop; }")
+			second()
+			labtest.Run(b.t, b.Network["up1"], "nft", "delete table inet lost")
+		}, true},
+		{"own bgpd killed and restarted", "", func() {
+			kill(b.t, b.frr.bgpd.Process)
+			b.stays()
+			b.frr.startBGP(t) // until the test ends
+			b.both()
+			first()
+		}, false},
+		{"router killed and restarted", "", func() {
+			kill(b.t, b.router.Process)
+			b.stays()
+			b.both()
+			b.startRouter()
+			first()
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b.t, b.router.T = t, t
+			b.startUpstream(0, table, c.options)
+			b.both()
+			first()
+			lost := b.pings()
+			c.fault()
+			n := lost()
+			t.Logf("%d pings lost", n)
+			if (n > 0) != c.lossy {
+				t.Errorf("%d pings lost, lossy: %v", n, c.lossy)
+			}
+			_ = b.up[0].Process.Signal(unix.SIGKILL) // if it runs
+		})
+	}
+}
+
+// both waits until both upstreams have announced all routes.
+func (b *border) both() {
+	b.t.Helper()
+	eventually(b.t, 30*time.Second, "both upstreams have announced all", func() bool {
+		n := b.received()
+		return n[0] == n[1] && n[0] >= b.accepted
+	})
+}
+
+// stays fails the test if routes leave the first upstream within more than the hold time.
+func (b *border) stays() {
+	b.t.Helper()
+	for range 25 {
+		time.Sleep(200 * time.Millisecond)
+		if out := labtest.Run(b.t, b.Network["edge1"], "sh", "-c", "ip -4 route show via 203.0.113.2 | head -n 1"); out != "" {
+			b.t.Errorf("a route has moved: %s", out)
+			return
+		}
+	}
+}
+
+// pings sends pings behind the upstreams until the returned function is called, which returns how many got no answer.
+func (b *border) pings() func() int {
+	stop, result := make(chan struct{}), make(chan int)
+	go func() {
+		lost := 0
+		for {
+			select {
+			case <-stop:
+				result <- lost
+				return
+			default:
+			}
+			if _, err := b.ping(b.dsts[0]); err != nil {
+				lost++
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	return func() int { close(stop); return <-result }
+}
