@@ -3,8 +3,8 @@ package ipsec
 import "sync"
 
 // The host can lend sequence numbers of an outbound SA to a device, which then gives them to packets by itself. Until the
-// host takes the rest back (Return), it takes its own numbers from the device too: so those of all packets are in the
-// order of their transmission. If the device is lost, the host continues behind the last lent number (Revoke).
+// host takes the rest back (Return), it takes its own numbers from the device too, so that none is used twice. If the device
+// is lost, the host continues behind the last lent number (Revoke).
 
 // Lender is a device with lent numbers.
 type Lender interface {

@@ -221,11 +221,21 @@ var impossibleResults = map[string]func(s *slot){
 
 // TestImpossibleResultsForExpectedSAsAreRefused: the device forwards another length, another address, or nothing.
 func TestImpossibleResultsForExpectedSAsAreRefused(t *testing.T) {
+	refusesImpossibleResults(t, func(r *passesRig) *flight {
+		f := r.submitExpected(0)
+		r.answer(f, none)
+		return f
+	})
+}
+
+// refusesImpossibleResults checks that packet 3 of a chunk is refused, and the device put out of use, if its result in the
+// pass that submit has submitted and answered is impossible.
+func refusesImpossibleResults(t *testing.T, submit func(r *passesRig) *flight) {
+	t.Helper()
 	for name, change := range impossibleResults {
 		t.Run(name, func(t *testing.T) {
 			r := newPassesRig(t, 1, 1)
-			f := r.submitExpected(0)
-			r.answer(f, none)
+			f := submit(r)
 			change(&r.e.mailbox.slots[f.slots[0]])
 			if await(r.e, r.chunks[0]); r.chunks[0].Out[3].Verdict != batch.Drop(batch.GPUBadResult) || r.e.state.ok() {
 				t.Errorf("verdict %v, device out of use: %v", r.chunks[0].Out[3].Verdict, !r.e.state.ok())

@@ -238,7 +238,7 @@ func (l *lender) take(all []ipsec.Taking) {
 			empty = append(empty, t.SA)
 		}
 	}
-	l.retire(empty) // the host has what is left
+	l.retire(empty) // the host takes the rest back, and continues behind it
 }
 
 // extend lends more numbers of an SA, which the device has asked for.

@@ -207,23 +207,14 @@ func TestNumberedChunksKeepTheirTurn(t *testing.T) {
 
 // TestImpossibleResultsOfNumberedPacketsAreRefused: the device forwards another length, another address, or nothing.
 func TestImpossibleResultsOfNumberedPacketsAreRefused(t *testing.T) {
-	for name, change := range impossibleResults {
-		t.Run(name, func(t *testing.T) {
-			r := newPassesRig(t, 1, 1)
-			f := r.submitNumbered(0)
-			r.number(f, none)
-			change(&r.e.mailbox.slots[f.slots[0]])
-			if await(r.e, r.chunks[0]); r.chunks[0].Out[3].Verdict != batch.Drop(batch.GPUBadResult) || r.e.state.ok() {
-				t.Errorf("verdict %v, device out of use: %v", r.chunks[0].Out[3].Verdict, !r.e.state.ok())
-			}
-			if r.chunks[0].Out[2].Verdict != batch.Forward(1) {
-				t.Errorf("another packet: %v", r.chunks[0].Out[2].Verdict)
-			}
-		})
-	}
+	refusesImpossibleResults(t, func(r *passesRig) *flight {
+		f := r.submitNumbered(0)
+		r.number(f, none)
+		return f
+	})
 }
 
-// TestNumberedChunksAllocateNothing: nor is anything left in the slots.
+// TestNumberedChunksAllocateNothing beside what the test itself allocates for its packets.
 func TestNumberedChunksAllocateNothing(t *testing.T) {
 	r := newPassesRig(t, 2, 1)
 	run := func() {
