@@ -18,9 +18,14 @@ func (s *SA) ReserveUnread(n int) (first uint64, ok bool) {
 	return first, true
 }
 
-// Assign makes a number of ReserveUnread that of the next packet that worker w encrypts. The worker has no other number of
-// the SA.
-func (s *SA) Assign(w int, seq uint64) {
-	base := s.nonces.Base()
-	s.workers[w].reserved = reservation{next: seq, end: seq + 1, base: base, forDevice: base == s.nonces.DeviceBase()}
+// Assign makes a number, of ReserveUnread or of a device, that of the next packet that worker w encrypts. It returns the
+// worker's other numbers of the SA, for Restore.
+func (s *SA) Assign(w int, seq uint64) (others Reserved) {
+	base, r := s.nonces.Base(), &s.workers[w].reserved
+	others = Reserved(*r)
+	*r = reservation{next: seq, end: seq + 1, base: base, forDevice: base == s.nonces.DeviceBase(), requested: r.requested}
+	return others
 }
+
+// Restore gives a worker back the numbers that it had before Assign. The assigned one leaves a gap if it was not used.
+func (s *SA) Restore(w int, others Reserved) { s.workers[w].reserved = reservation(others) }

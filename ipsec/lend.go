@@ -30,9 +30,6 @@ func (t *Taking) Got(first uint64) { t.First, t.got = first, true }
 // packets.
 const lent = 1 << 63
 
-// estimateGap is how far Sequence's estimate may be behind the numbers of packets that were sent.
-const estimateGap = 1 << 12
-
 // isLent reports whether a value of SA.sequence has the mark. Without a loan since the start, it is a number.
 func (s *SA) isLent(used uint64) bool { return used&^maxDeviceSeq == lent && s.loan.Load() != nil }
 
@@ -68,6 +65,10 @@ func (s *SA) Lend(n uint64, to Lender) (first, last uint64, ok bool) {
 		}
 		s.loan.Store(&loan{to: to, before: used, packets: s.Stats().Packets}) // before the bit is set: see lender
 		if s.sequence.CompareAndSwap(used, last|lent) {
+			if s.nonces.Base() != s.nonces.DeviceBase() { // it has changed since, before EndLoan could see the loan
+				s.Return(used + 1)
+				return 0, 0, false
+			}
 			return used + 1, last, true
 		}
 	}
@@ -95,6 +96,12 @@ func (s *SA) Revoke() {
 	if used := s.sequence.Load(); s.isLent(used) {
 		s.sequence.CompareAndSwap(used, used&^lent)
 	}
+}
+
+// WasLent reports whether a number is one of the last loan.
+func (s *SA) WasLent(number uint64) bool {
+	l := s.loan.Load()
+	return l != nil && number > l.before && number <= s.lastUsed(s.sequence.Load())
 }
 
 // EndLoan ends the loan, if there is one.

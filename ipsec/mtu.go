@@ -32,13 +32,13 @@ func (s *SA) PathMTU() int { return int(s.pathMTU.Load()) }
 // SetPathMTU stores the value for PathMTU. MTU keeps its value until the next generation of routes.
 func (s *SA) SetPathMTU(mtu int) { s.pathMTU.Store(uint32(mtu)) }
 
+// estimateGap is how far Sequence's estimate may be behind the numbers of packets that were sent, while they are lent.
+const estimateGap = 1 << 16
+
 // Sent returns the full outbound sequence number whose lower 32 bits are low, if it was taken
 // after the number since.
 func (s *SA) Sent(low uint32, since uint64) (seq uint64, ok bool) {
-	last := s.Sequence()
-	if s.isLent(s.sequence.Load()) {
-		last = min(last+estimateGap, s.lastUsed(s.sequence.Load()))
-	}
+	last := min(s.LastSequence(), s.Sequence()+estimateGap)
 	age := uint64(uint32(last) - low)
 	if age >= last {
 		return 0, false

@@ -52,6 +52,9 @@ type reservation struct {
 	forDevice bool  // devices can write the numbers and nonces
 }
 
+// Reserved is a worker's reservation, which Restore restores.
+type Reserved reservation
+
 // Request requests sequence numbers for n more packets of a worker. ReserveRequested follows the
 // last request, and Release the encryption of the packets.
 func (s *SA) Request(w, n int) { s.workers[w].reserved.requested += int32(n) }
@@ -118,6 +121,14 @@ func (s *SA) Sequence() uint64 {
 		return min(used&^lent, l.before+s.Stats().Packets-l.packets)
 	}
 	return s.lastUsed(used)
+}
+
+// LastSequence is Sequence, but for lent numbers the last one that is lent: no packet has a higher one.
+func (s *SA) LastSequence() uint64 {
+	if s.direction == In {
+		return s.replay.top.Load()
+	}
+	return s.lastUsed(s.sequence.Load())
 }
 
 // Skip marks every number up to seq as used: numbers that an earlier run of the router used or may

@@ -13,10 +13,7 @@ type State struct {
 
 // State returns the state, without the use. No worker may use the SA.
 func (s *SA) State() State {
-	st := State{Sequence: s.Sequence(), Limit: s.limit.Load()}
-	if s.direction == Out {
-		st.Sequence = s.lastUsed(s.sequence.Load()) // all that may be used
-	}
+	st := State{Sequence: s.LastSequence(), Limit: s.limit.Load()}
 	for i := range s.replay.ring {
 		st.Window = binary.LittleEndian.AppendUint64(st.Window, s.replay.ring[i].Load())
 	}

@@ -15,7 +15,7 @@ check() {
 		"$dir/$(basename "$package").gpu.test" -test.short -test.run "$tests")
 }
 check memcheck dataplane/gpu '^TestGPUAgreesWithTheCPUEngine$/(traffic|low_latency)'
-check memcheck dataplane/gpu '^TestGPU((Gateway|SALookup|Classification)AgreesWithTheCPUEngine|AgreesOnExpectedSAs|OverwritesKeys)$'
+check memcheck dataplane/gpu '^TestGPU((Gateway|SALookup|Classification)AgreesWithTheCPUEngine|AgreesOnExpectedSAs|NumbersPackets|OverwritesKeys)$'
 for tool in racecheck synccheck; do
 	check $tool dataplane/gpu '^TestGPUChunkwise$'
 done

@@ -57,7 +57,7 @@ func (t *tables) deleteState(id stateID) {
 	t.changed = true
 	nonceID, numbers := a.nonceID, a.numbers(s.Config().Direction)
 	t.hooks.Quiescent(func() {
-		last := s.Sequence()
+		last := s.LastSequence()
 		s.Zero()
 		t.quiesced.put(func() { t.recordDeleted(deletedSA{nonceID, numbers, last}) })
 	})

@@ -50,7 +50,7 @@ func (m *Mirror) TakeOver(states map[string]ipsec.State) (err error) {
 			st, ok := states[id.text(direction)]
 			if !ok {
 				if direction == ipsec.Out {
-					first := a.sa.Sequence()
+					first := a.sa.LastSequence()
 					a.sa.Skip(max(first, first+restartGap))
 					skipped = true
 				}

@@ -81,7 +81,7 @@ func (m *Mirror) report(a *association, used ipsec.Stats) error {
 			a.sa.Skip(theirs + linuxGap)
 		}
 	}
-	sequence := a.sa.Sequence()
+	sequence := a.sa.LastSequence()
 	if err := m.conn.Do(msgNewAE, unix.NLM_F_REPLACE, a.use(used, sequence, time.Now()), nil); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (m *Mirror) pushExpiry(a *association) error {
 }
 
 // nearEnd reports whether 7/8 of the 32-bit sequence numbers are used.
-func (a *association) nearEnd() bool { return !a.esn && a.sa.Sequence() > math.MaxUint32/8*7 }
+func (a *association) nearEnd() bool { return !a.esn && a.sa.LastSequence() > math.MaxUint32/8*7 }
 
 // aevent returns the struct xfrm_aevent_id that identifies a state.
 func (a *association) aevent() []byte {

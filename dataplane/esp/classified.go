@@ -118,16 +118,20 @@ func (s *Stage) sealsUnread(f *batch.Frame, job *Job, sa *ipsec.SA, front, heade
 }
 
 // requestClassified requests sequence numbers for the listed packets, and returns their SAs.
-func (s *Stage) requestClassified() []*ipsec.SA {
+func (s *Stage) requestClassified(jobs []Job) []*ipsec.SA {
 	c := &s.classified
 	if c.n == 0 {
 		return nil
 	}
 	first := 0
 	for _, r := range c.run[:c.runs] {
-		if r.sa != s.expected {
-			r.sa.Request(s.worker, r.end-first)
+		n := 0
+		for _, i := range c.at[first:r.end] {
+			if !jobs[i].numbered(r.sa) {
+				n++
+			}
 		}
+		r.sa.Request(s.worker, n)
 		s.use(r.sa, r.end-first)
 		first = r.end
 	}
@@ -146,11 +150,15 @@ func (s *Stage) sealClassified(in []batch.Frame, out []batch.Result, jobs []Job,
 	for p.at < c.n && int(c.at[p.at]) < end {
 		r := &c.run[p.run]
 		most, bytes := 1, uint64(jobs[c.at[p.at]].Bytes)
-		s.assign(&jobs[c.at[p.at]], r.sa)
-		if !r.sa.Limited() && r.sa != s.expected {
-			for ; p.at+most < r.end && int(c.at[p.at+most]) < end; most++ {
+		numbered := jobs[c.at[p.at]].numbered(r.sa)
+		if !r.sa.Limited() && !numbered {
+			for ; p.at+most < r.end && int(c.at[p.at+most]) < end && !jobs[c.at[p.at+most]].numbered(r.sa); most++ {
 				bytes += uint64(jobs[c.at[p.at+most]].Bytes)
 			}
+		}
+		var others ipsec.Reserved
+		if numbered {
+			others = r.sa.Assign(s.worker, jobs[c.at[p.at]].Reserved)
 		}
 		seq, n, err := r.sa.NumberUnread(s.worker, most, bytes)
 		front, header := r.sa.UnreadFront()
@@ -172,6 +180,9 @@ func (s *Stage) sealClassified(in []batch.Frame, out []batch.Result, jobs []Job,
 			job.ESP, job.Bytes = uint16(packet.EthernetLen+front-header), uint16(esp)
 			job.set(Seal, r.sa, seq+uint64(k))
 			job.Unread = true
+		}
+		if numbered {
+			r.sa.Restore(s.worker, others)
 		}
 		if p.at += most; p.at == r.end {
 			p.run++

@@ -52,7 +52,7 @@ func (s *Stage) MayExpect(sa *ipsec.SA, keys uint32) bool {
 // Expect expects n packets to be of an SA that MayExpect permits. It reserves the numbers of outbound ones. ok is false if the
 // SA has none, or is not usable.
 func (s *Stage) Expect(sa *ipsec.SA, n int) (e Expected, ok bool) {
-	s.gateway.Clock.Set(batch.Clock())
+	s.SetClock()
 	e.SA = sa
 	if sa.Direction() == ipsec.In {
 		return e, true
@@ -71,7 +71,8 @@ func (s *Stage) BeginExpected(e *Expected, jobs []Job, rest int) {
 		return
 	}
 	for i := range jobs {
-		jobs[i].Kind, jobs[i].Found, jobs[i].Classified, jobs[i].Reserved = Plain, false, false, e.First+uint64(i)
+		jobs[i].reset()
+		jobs[i].By, jobs[i].Reserved = e.SA, e.First+uint64(i)
 	}
 }
 
@@ -113,21 +114,5 @@ func (s *Stage) CountSealed(e *Expected, packets int, bytes uint64) {
 		e.SA.Count(s.worker, uint64(packets), bytes)
 		s.countProtected(packets, e.SA)
 		s.use(e.SA, packets)
-	}
-}
-
-// RestOf is Rest for the packets of a chunk that a device has not finished, and that was posted for an expected SA.
-func (s *Stage) RestOf(e *Expected, in []batch.Frame, out []batch.Result, jobs []Job, keys uint32) {
-	if e.SA.Direction() == ipsec.Out {
-		s.expected = e.SA
-	}
-	s.Rest(in, out, jobs, keys)
-	s.expected = nil
-}
-
-// assign gives a packet that leaves by the expected SA the number that was reserved for it.
-func (s *Stage) assign(job *Job, sa *ipsec.SA) {
-	if sa == s.expected {
-		sa.Assign(s.worker, job.Reserved)
 	}
 }

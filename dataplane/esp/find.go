@@ -18,7 +18,7 @@ func (s *Stage) Finds() bool { return !s.fib.HasRPF() }
 func (s *Stage) BeginFound(jobs []Job) {
 	s.startCounts()
 	for i := range jobs {
-		jobs[i].Kind, jobs[i].Found, jobs[i].Classified = Plain, false, false
+		jobs[i].reset()
 	}
 }
 

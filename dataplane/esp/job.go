@@ -22,7 +22,8 @@ type Job struct {
 	// The device has classified the packet: it is to be sealed by this tunnel, and Bytes is its length.
 	Classified bool
 	Tunnel     uint32
-	Reserved   uint64 // its sequence number, if it leaves by the expected SA (Expected)
+	By         *ipsec.SA // if the packet leaves by this SA, its sequence number is Reserved; nil: none
+	Reserved   uint64
 	KeyUsed    uint16 // length in bytes of the key record's prefix that the device needs
 	Key        uint32 // the SA's KeyIndex
 	SA         *ipsec.SA
@@ -42,6 +43,12 @@ const (
 	Seal                   // encrypt, then look up; all is written but ciphertext, ICV and UDP checksum; CBC's IV is the nonce
 	Open                   // decrypt, then look up the inner packet
 )
+
+// reset makes the job that of a packet that nothing is known of.
+func (job *Job) reset() { job.Kind, job.Found, job.Classified, job.By = Plain, false, false, nil }
+
+// numbered reports whether a packet has a number by which it leaves by an SA.
+func (job *Job) numbered(sa *ipsec.SA) bool { return job != nil && job.By == sa }
 
 // deviceTakes reports whether a packet of an SA can be a job of the device.
 func (s *Stage) deviceTakes(job *Job, f *batch.Frame, sa *ipsec.SA) bool {

@@ -46,7 +46,7 @@ func (s *Stage) BeginNumbered(jobs []Job, rest int, keys uint32) {
 	}
 	if rest > 0 {
 		for i := range jobs {
-			jobs[i].Kind, jobs[i].Found, jobs[i].Classified = Plain, false, false
+			jobs[i].reset()
 		}
 	}
 }
@@ -79,6 +79,13 @@ func (s *Stage) Numbered(key uint32) *Sealer {
 	return x
 }
 
+// NumberedForHost records that a device has taken a number of an SA for a packet that only the host can seal. It is not ok if
+// the device did not have the number.
+func (s *Stage) NumberedForHost(x *Sealer, job *Job, number uint64) (ok bool) {
+	job.By, job.Reserved = x.SA, number
+	return x.SA.WasLent(number)
+}
+
 // SealedBy is Sealed for a packet of a Numbered SA.
 func (s *Stage) SealedBy(x *Sealer, f *batch.Frame, size int) bool { return sealed(x.unread, f, size) }
 
@@ -88,6 +95,14 @@ func (s *Stage) HasESPOf(x *Sealer, f batch.Frame) bool { return s.hasESP(x.SA, 
 // CountNumbered counts a packet of size bytes that a device has sealed.
 func (s *Stage) CountNumbered(x *Sealer, size int) {
 	x.counts.Add(size)
-	s.countProtected(1, x.SA)
 	s.use(x.SA, 1)
+	s.numbered++
+}
+
+// EndNumbered ends a chunk that a device has finished.
+func (s *Stage) EndNumbered() {
+	if s.numbered > 0 {
+		s.countProtected(s.numbered, s.main) // of the first packet
+	}
+	s.numbered = 0
 }

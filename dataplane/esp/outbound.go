@@ -18,10 +18,10 @@ const (
 func (s *Stage) processOutbound(in []batch.Frame, out []batch.Result, jobs []Job) {
 	sas := s.distinct(s.outSA[:s.n])
 	s.touched += ipsec.Prefetch(sas, s.worker, jobs == nil)
-	if n := s.requestSequences(); n > 0 {
+	if n := s.requestSequences(jobs); n > 0 {
 		s.countProtected(n, sas[0])
 	}
-	unread := s.requestClassified()
+	unread := s.requestClassified(jobs)
 	ipsec.ReserveRequested(sas, s.worker)
 	ipsec.ReserveRequested(unread, s.worker)
 	next := place{}
@@ -42,8 +42,11 @@ func (s *Stage) processOutbound(in []batch.Frame, out []batch.Result, jobs []Job
 			}
 		case s.expired(p, j):
 			drop = batch.DropFor(batch.TTLExpired)
+		case job.numbered(s.outSA[j]):
+			others := job.By.Assign(s.worker, job.Reserved)
+			drop = s.protect(f, p, j, job.By, job)
+			job.By.Restore(s.worker, others)
 		default:
-			s.assign(job, s.outSA[j])
 			drop = s.protect(f, p, j, s.outSA[j], job)
 		}
 		if drop.Verdict != 0 {
@@ -61,10 +64,10 @@ func (s *Stage) processOutbound(in []batch.Frame, out []batch.Result, jobs []Job
 	}
 }
 
-// requestSequences requests a sequence number for each listed packet that is to be encrypted, and
+// requestSequences requests a sequence number for each listed packet that is to be encrypted and has none, and
 // looks up the MTU of its SA. ipsec.ReserveRequested then reserves the numbers of a block together;
 // each packet takes its own in SA.Encapsulate or SA.Prepare. It returns the number of requests.
-func (s *Stage) requestSequences() (n int) {
+func (s *Stage) requestSequences(jobs []Job) (n int) {
 	var last *ipsec.SA
 	mtu := 0
 	for j, sa := range s.outSA[:s.n] {
@@ -75,7 +78,7 @@ func (s *Stage) requestSequences() (n int) {
 			last, mtu = sa, s.mtuOf(sa)
 		}
 		s.mtus[j] = mtu
-		if sa != s.expected {
+		if !jobOf(jobs, int(s.at[j])).numbered(sa) {
 			sa.Request(s.worker, 1)
 		}
 		s.use(sa, 1)

@@ -57,10 +57,10 @@ type Stage struct {
 	aead, hmac  int              // see Protected
 	received    int              // see Received
 	sealers     sealers
+	numbered    int                  // packets of the chunk that a device has sealed
 	counts      [block]*ipsec.Counts // see PrefetchNumbered
 	main        *ipsec.SA            // see Main
 	uses        int                  // see Main
-	expected    *ipsec.SA            // outbound: packets have numbers of it in their jobs
 }
 
 // New returns the stage of a worker. partialChecksums is by ingress port: true if received frames may
@@ -88,7 +88,7 @@ func (s *Stage) Begin(in []batch.Frame, out []batch.Result, jobs []Job, keys uin
 	s.startCounts()
 	s.keys, jobs = keys, jobs[:len(in)]
 	for i := range jobs {
-		jobs[i].Kind, jobs[i].Found, jobs[i].Classified = Plain, false, false
+		jobs[i].reset()
 	}
 	s.apply(in, out, jobs, s.fib.HasRPF())
 	for i := range jobs {
@@ -99,9 +99,12 @@ func (s *Stage) Begin(in []batch.Frame, out []batch.Result, jobs []Job, keys uin
 	return n
 }
 
+// SetClock sets the clock of the SAs, for their lifetimes.
+func (s *Stage) SetClock() { s.gateway.Clock.Set(batch.Clock()) }
+
 // startCounts starts the counters of a chunk, and sets the clock of SAs.
 func (s *Stage) startCounts() {
-	s.gateway.Clock.Set(batch.Clock())
+	s.SetClock()
 	s.aead, s.hmac, s.received = 0, 0, 0
 	s.main, s.uses = nil, 0
 }

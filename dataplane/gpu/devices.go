@@ -26,7 +26,7 @@ func OpenAll(base *fib.FIB, o Options) (*Devices, error) {
 		return nil, err
 	}
 	s := &Devices{}
-	o.Lend = o.Lend && (len(found) == 1 || o.GPUs == 1 || o.Workers == 1)
+	o.HostNumbers = o.HostNumbers || len(found) > 1 && o.GPUs != 1 && o.Workers != 1
 	for number := range found {
 		if o.GPUs == 0 && o.Workers > 0 && len(s.All) == o.Workers {
 			break

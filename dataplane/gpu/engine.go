@@ -63,6 +63,7 @@ type flight struct {
 	unread    uint32           // flags of its first pass
 	expected  esp.Expected     // the SA that it was posted for
 	turn      uint32           // behind it, if the device numbers its packets
+	revoked   uint32           // lender.revoked when it was posted
 	jobs      []esp.Job        // of its packets, nil without
 	slots     [maxTiles]uint16 // of its tiles, in order
 	tiles     int
@@ -70,6 +71,7 @@ type flight struct {
 	blocks    uint32        // that must be awake for them
 	finished  int           // tiles whose results are copied
 	submitted time.Duration // by batch.Clock
+	posted    time.Duration // when its second pass, or that of an older chunk whose turn it waits for, was posted; 0: not
 	late      lateness
 	deferred  bool
 	receiving bool

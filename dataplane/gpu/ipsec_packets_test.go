@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/gopacket/gopacket/layers"
+
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/packet"
@@ -27,6 +29,21 @@ func (w *securedTwins) clear(ipv6 bool, sport, dport int) []byte {
 	f = testutil.Edit(f, 1, byte(w.rnd.IntN(256)))
 	f = testutil.Edit(f, 6, byte(w.rnd.IntN(2)<<6))
 	return testutil.Edit(f, 8, w.ttl())
+}
+
+// syn returns the first segment of a TCP connection, with an MSS option.
+func (w *securedTwins) syn(ipv6 bool, dport int) []byte {
+	tcp := &layers.TCP{SrcPort: 1024, DstPort: layers.TCPPort(dport), SYN: true, Options: []layers.TCPOption{{
+		OptionType: layers.TCPOptionKindMSS, OptionLength: 4, OptionData: []byte{8960 >> 8, 8960 & 0xff},
+	}}}
+	if ipv6 {
+		ip := testutil.IPv6("2001:db8::1", "fd01::9", layers.IPProtocolTCP)
+		_ = tcp.SetNetworkLayerForChecksum(ip)
+		return testutil.Frame(testutil.Ethernet(layers.EthernetTypeIPv6), ip, tcp)
+	}
+	ip := testutil.IPv4("192.0.2.1", "10.1.0.9", layers.IPProtocolTCP)
+	_ = tcp.SetNetworkLayerForChecksum(ip)
+	return testutil.Frame(testutil.Ethernet(layers.EthernetTypeIPv4), ip, tcp)
 }
 
 // icmpError returns an ICMP error about a packet, genuine or forged.

@@ -34,6 +34,9 @@ const resultAdmitted = 1
 const (
 	resultHost    = batch.Verdict(0xf000) // the host has to process it
 	resultProtect = batch.Verdict(0xf001) // it is to be sealed by the tunnel in place of the address; the length is its own
+	// resultNumbered: the host has to seal it, by the SA with keys at the index in place of the address, and with the number
+	// that is stored in place of the SA.
+	resultNumbered = batch.Verdict(0xf002)
 )
 
 // takeResult returns the device's result of a packet with a job, without that bit.

@@ -141,6 +141,7 @@ func defineJobs(h *cheader.Header) {
 	h.Define("RESULT_ADMITTED", resultAdmitted, "open: in the address of a forwarded packet: the policies of both directions admit it")
 	h.Define("RESULT_HOST", uint64(resultHost), "a verdict, of a packet that the host has to process")
 	h.Define("RESULT_PROTECT", uint64(resultProtect), "a verdict: the packet is to be sealed by the tunnel in place of its address")
+	h.Define("RESULT_NUMBERED", uint64(resultNumbered), "a verdict, of a packet that the host has to seal, with a number of the device (numbers.h)")
 	h.Comment("SA lookup (find_sa.h).")
 	h.Define("FRAME_BYTES", umem.FrameSize)
 	h.Define("HEADERS_IPV6", device.HeadersIPv6, "bits of esp_key.headers")

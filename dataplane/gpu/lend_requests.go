@@ -1,6 +1,8 @@
 package gpu
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/warproute/warproute/batch"
@@ -20,6 +22,7 @@ const (
 	requestRetire = 4
 
 	numbersRetired = 1 << 63
+	noAnswer       = 1<<64 - 1 // no request has this answer
 	numbersLow     = 1 << 18
 	reportLow      = 1 << 31
 )
@@ -56,22 +59,31 @@ func (l *lender) ask(all []request, answers []uint64) (_ []uint64, ok bool) {
 			}
 			l.frames = append(l.frames, batch.Frame{Addr: r.count, Len: r.longest})
 		}
+		pending := l.slot.answers()[:len(now)]
+		for i := range pending {
+			pending[i] = noAnswer
+		}
 		l.slot.post(l.frames, min(batchFrames, len(now)), 0, nil, numbersFlag)
 		if l.posted != nil {
 			l.posted(l.slot, len(now))
 		}
 		for by := batch.Clock() + l.limit; !l.slot.finished(); {
-			if !l.state.ok() || batch.Clock() > by {
+			if (!l.state.ok() || batch.Clock() > by) && !l.slot.finished() { // polls again: the thread may have been descheduled
 				l.lost = true
 				return answers, false
 			}
 		}
-		answers = append(answers, l.slot.answers()[:len(now)]...)
+		if slices.Contains(pending, noAnswer) {
+			l.state.fail(&failure{CauseBadResult, fmt.Sprintf("impossible GPU result: %d requests for sequence numbers finished without an answer", len(now))})
+			return answers, false
+		}
+		answers = append(answers, pending...)
 	}
 	return answers, true
 }
 
-// settle waits until no chunk uses the keys at an index, whose SA was lent.
+// settle waits until no chunk uses the keys at an index, whose SA was lent. If one still does after policyWait, the index is not lent
+// again before it has ended.
 func (v *keyTable) settle(index uint32) {
 	l := v.lender
 	if l == nil {
@@ -79,11 +91,22 @@ func (v *keyTable) settle(index uint32) {
 	}
 	l.mu.Lock()
 	before := l.retired[index]
-	delete(l.retired, index)
 	l.mu.Unlock()
-	for by := time.Now().Add(policyWait); len(before) > 0 && !v.policies.after(before) && time.Now().Before(by); {
+	for by := time.Now().Add(policyWait); !v.policies.ended(before) && time.Now().Before(by); {
 		time.Sleep(pollInterval)
 	}
+}
+
+// ended reports whether all chunks have ended that had begun before, or were abandoned, whose packets nobody transmits.
+func (p *policies) ended(before []chunkCounter) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, c := range before {
+		if p.engines[i].chunksOnGPU().ended < c.begun {
+			return false
+		}
+	}
+	return true
 }
 
 // after reports whether all chunks have ended that had begun before.

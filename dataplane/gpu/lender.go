@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -28,17 +29,26 @@ type lender struct {
 	stale  []request
 	ready  atomic.Bool // no loan is stale
 	frames []batch.Frame
+	ending []*ipsec.SA // by a review
 	sas    map[*ipsec.SA]*lentSA
 	order  []*ipsec.SA
-	next   int // in order, to look at
+	next   int // in order, to review
 
 	// How the loans are used; see weigh.
 	since    time.Duration
 	taken    int
 	numbered atomic.Int64
-	paused   time.Duration // no loans until then
+	paused   atomic.Int64  // no loans until then, by batch.Clock
+	revoked  atomic.Uint32 // how often all numbers were given up
+	lostAt   time.Duration // when the device was lost last, and the pause after it
+	pause    time.Duration
+	shortest time.Duration // such pause
+
+	reviewed time.Duration
+	due      atomic.Int64 // of the next review
 
 	retired map[uint32][]chunkCounter // by key: chunks that may use it
+	left    map[uint32][]chunkCounter // by tunnel: chunks whose packets may have had an earlier SA; the host takes numbers for them yet
 	chunks  func() []chunkCounter
 	ended   func(before []chunkCounter) bool
 }
@@ -53,6 +63,7 @@ type outbound interface {
 type lentSA struct {
 	longest int // packet in bytes that the device may seal
 	key     uint32
+	next    uint64 // the device has used all numbers before
 }
 
 const (
@@ -61,16 +72,16 @@ const (
 	// lentNumbers is how many numbers are lent at once. So many are lost with a device.
 	lentNumbers = 1 << 19
 
-	weighTime = 100 * time.Millisecond
-	lendPause = 500 * time.Millisecond
+	lendPause    = 500 * time.Millisecond // without loans, after a loss
+	maxLendPause = time.Minute
 )
 
 // newLender returns the lender of a device, with the first slot of a pool that is not open yet.
 func newLender(state *deviceState, m *mailbox, p *slotPool, o Options) *lender {
 	p.keep(1)
 	return &lender{
-		state: state, slot: &m.slots[0], batches: m.batches, limit: o.Timeout, sas: map[*ipsec.SA]*lentSA{},
-		retired: map[uint32][]chunkCounter{}, chunks: func() []chunkCounter { return nil }, ended: func([]chunkCounter) bool { return true },
+		state: state, slot: &m.slots[0], batches: m.batches, limit: max(o.Timeout, o.Limit), shortest: lendPause, sas: map[*ipsec.SA]*lentSA{},
+		retired: map[uint32][]chunkCounter{}, left: map[uint32][]chunkCounter{}, chunks: func() []chunkCounter { return nil }, ended: func([]chunkCounter) bool { return true },
 	}
 }
 
@@ -82,6 +93,9 @@ func (l *lender) usable() bool {
 	l.lost = l.lost && !l.slot.finished()
 	return !l.lost
 }
+
+// resting reports whether there are no loans for a while.
+func (l *lender) resting() bool { return batch.Clock() < time.Duration(l.paused.Load()) }
 
 // start permits loans: the kernel runs.
 func (l *lender) start() {
@@ -143,65 +157,51 @@ func (l *lender) retire(sas []*ipsec.SA) {
 		return
 	}
 	next, ok := l.ask(all, nil)
+	for i, s := range of {
+		ok = ok && l.plausible(l.sas[s], next[i], numbersRetired-1)
+	}
 	if !ok {
 		l.revoke()
 		return
 	}
 	used := l.chunks()
 	for i, s := range of {
-		l.retired[l.sas[s].key] = used
+		l.retired[l.sas[s].key], l.left[s.Tunnel()] = used, used
 		delete(l.sas, s)
 		s.Return(next[i])
 	}
 	l.order = slices.DeleteFunc(l.order, func(s *ipsec.SA) bool { return l.sas[s] == nil })
 }
 
+// plausible reports whether a number can be the next one of an SA, which is at most last. If not, the device is taken out of
+// use.
+func (l *lender) plausible(x *lentSA, number, last uint64) bool {
+	if number >= x.next && number <= last {
+		return true
+	}
+	l.state.fail(&failure{CauseBadResult, fmt.Sprintf("impossible GPU result: sequence number %#x, expected %#x to %#x", number, x.next, last)})
+	return false
+}
+
 // revoke gives all lent numbers up: the device is lost. If it answers again, it still has them, which are too old then.
+// Each loss costs all of them, so the pause after it grows if they follow each other.
 func (l *lender) revoke() {
 	l.ready.Store(false)
+	l.revoked.Add(1)
+	if now := batch.Clock(); l.pause == 0 || now-l.lostAt > 2*maxLendPause {
+		l.pause, l.lostAt = l.shortest, now
+	} else {
+		l.pause, l.lostAt = min(2*l.pause, maxLendPause), now
+	}
+	l.paused.Store(int64(l.lostAt + l.pause))
+	used := l.chunks()
 	for s, x := range l.sas {
-		l.retired[x.key] = l.chunks()
+		l.retired[x.key], l.left[s.Tunnel()] = used, used
 		l.stale = append(l.stale, request{what: requestRetire, key: x.key, tunnel: uint16(s.Tunnel())})
 		s.Revoke()
 	}
 	clear(l.sas)
 	l.order = l.order[:0]
-}
-
-// lend lends the numbers of SAs. An SA by which packets do not leave any more then has them back.
-func (l *lender) lend(sas []*ipsec.SA, by outbound) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.usable() || !l.ready.Load() || batch.Clock() < l.paused {
-		return
-	}
-	var all []request
-	for _, s := range sas {
-		key := s.KeyIndex()
-		if s.Tunnel() >= maxTunnels || key >= maxKeys || !l.ended(l.retired[key]) { // the host may yet number packets of older chunks
-			continue
-		}
-		delete(l.retired, key)
-		first, last, ok := s.Lend(lentNumbers, l)
-		if !ok {
-			continue
-		}
-		x := &lentSA{longest: by.Longest(s), key: key}
-		l.sas[s] = x
-		l.order = append(l.order, s)
-		all = append(all, request{what: requestLend, key: x.key, number: last, count: uint32(last - first + 1), tunnel: uint16(s.Tunnel()), longest: uint16(x.longest), esn: s.Extended()})
-	}
-	if _, ok := l.ask(all, nil); !ok {
-		l.revoke()
-		return
-	}
-	var ended []*ipsec.SA
-	for _, s := range sas {
-		if l.sas[s] != nil && !(s.Usable(ipsec.Out) == ipsec.OK && by.Leaves(s)) { // see ipsec.SA.EndLoan: it looks after the change
-			ended = append(ended, s)
-		}
-	}
-	l.retire(ended)
 }
 
 // Take implements ipsec.Lender.
@@ -232,57 +232,17 @@ func (l *lender) take(all []ipsec.Taking) {
 	}
 	var empty []*ipsec.SA
 	for i, t := range of {
-		if first[i] < numbersRetired {
-			t.Got(first[i])
-		} else {
+		x := l.sas[t.SA]
+		switch n := first[i]; {
+		case n >= numbersRetired: // none is left: the host takes the rest back, and continues behind it
 			empty = append(empty, t.SA)
-		}
-	}
-	l.retire(empty) // the host takes the rest back, and continues behind it
-}
-
-// extend lends more numbers of an SA, which the device has asked for.
-func (l *lender) extend(s *ipsec.SA) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	x := l.sas[s]
-	if x == nil {
-		return
-	}
-	if last := s.Extend(lentNumbers); last != 0 {
-		if _, ok := l.ask([]request{{what: requestExtend, key: x.key, number: last}}, nil); !ok {
+		case !l.plausible(x, n, t.SA.LastSequence()+1-t.N):
 			l.revoke()
+			return
+		default:
+			x.next = n + t.N
+			t.Got(n)
 		}
 	}
-}
-
-// refresh records a chunk of packets that the device has numbered, and looks at one lent SA: its loan ends if it is not
-// usable, not its tunnel's current one, or if its longest packet is another.
-func (l *lender) refresh(packets int, by outbound) {
-	l.numbered.Add(int64(packets))
-	if !l.mu.TryLock() {
-		return
-	}
-	defer l.mu.Unlock()
-	if l.weigh(); len(l.order) == 0 {
-		return
-	}
-	l.next = (l.next + 1) % len(l.order)
-	s := l.order[l.next]
-	if x := l.sas[s]; s.Usable(ipsec.Out) != ipsec.OK || !by.Leaves(s) || by.Longest(s) != x.longest {
-		l.retire([]*ipsec.SA{s})
-	}
-}
-
-// weigh ends all loans for a while if the host takes many of the numbers itself, as each time costs it a request.
-func (l *lender) weigh() {
-	now := batch.Clock()
-	if now-l.since < weighTime {
-		return
-	}
-	if l.taken*4 > l.taken+int(l.numbered.Swap(0)) {
-		l.retire(l.order)
-		l.paused = now + lendPause
-	}
-	l.since, l.taken = now, 0
+	l.retire(empty)
 }

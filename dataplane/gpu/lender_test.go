@@ -33,7 +33,7 @@ func newNumbersRig(t *testing.T, sas int) *numbersRig {
 		T: t, l: newLender(&deviceState{}, mailbox, pool, Options{}), next: make([]atomic.Uint64, sas), last: make([]atomic.Uint64, sas),
 		tunnels: make([]atomic.Uint64, sas), used: make([]sync.Map, sas), late: make(chan func(), 1),
 	}
-	r.l.since = 1 << 60 // loans do not end by themselves
+	r.l.since, r.l.shortest = 1<<60, 0 // loans do not end by themselves, and there is no pause after a loss
 	for i := range sas {
 		c := ipsec.Config{Name: "sa", SPI: 256 + uint32(i), Tunnel: uint32(i), Suite: "aes128gcm16", Key: make([]byte, 20), Src: ours4, Dst: far4, Mode: ipsec.Tunnel, ESN: i%2 == 1}
 		s, err := ipsec.NewSA(c, 4)
@@ -226,19 +226,87 @@ func TestHostTakesNumbersBehindTheDevices(t *testing.T) {
 	}
 }
 
+// TestImpossibleAnswersTakeTheDeviceOutOfUse: the host continues behind all lent numbers.
+func TestImpossibleAnswersTakeTheDeviceOutOfUse(t *testing.T) {
+	for what, change := range map[string]func(r *numbersRig){
+		"a used number": func(r *numbersRig) { r.next[0].Store(10) },
+		"a number that is not lent": func(r *numbersRig) {
+			r.next[0].Store(lentNumbers + 11)
+			r.last[0].Store(1 << 40)
+		},
+		"none": func(r *numbersRig) {
+			r.l.posted = func(s *slot, n int) {
+				for i := range s.batches {
+					atomic.StoreUint32(&s.done[i], s.seq)
+				}
+			}
+		},
+	} {
+		for _, end := range []bool{false, true} {
+			r := newNumbersRig(t, 1)
+			s := r.sas[0]
+			s.Reserve(10)
+			r.lend(s)
+			if change(r); end && what != "a number that is not lent" { // with these, packets find that none is left
+				s.EndLoan()
+			}
+			if first, n := s.Reserve(1); first != lentNumbers+11 || n != 1 || s.Lender() != nil || r.l.state.ok() {
+				t.Errorf("%s, end of the loan %v: number %d, %d of them; lent %v, device used %v", what, end, first, n, s.Lender() != nil, r.l.state.ok())
+			}
+		}
+	}
+}
+
+// TestNextSAOfATunnelIsLentAfterChunksOfTheFirst: the host may yet take numbers of the next one for their packets.
+func TestNextSAOfATunnelIsLentAfterChunksOfTheFirst(t *testing.T) {
+	r := newNumbersRig(t, 1)
+	next, err := ipsec.NewSA(ipsec.Config{SPI: 1000, Suite: "aes128gcm16", Key: make([]byte, 20), Src: ours4, Dst: far4, Mode: ipsec.Tunnel}, 4)
+	require.NoError(t, err)
+	next.SetKeyIndex(7, nil)
+	r.next, r.last = make([]atomic.Uint64, 8), make([]atomic.Uint64, 8)
+	running := true
+	r.l.chunks = func() []chunkCounter { return []chunkCounter{{begun: 1}} }
+	r.l.ended = func(before []chunkCounter) bool { return before == nil || !running }
+	r.lend(r.sas[0])
+	r.sas[0].EndLoan()
+	if r.lend(next); next.Lender() != nil {
+		t.Error("it is lent while chunks run that may have packets of the first")
+	}
+	running = false
+	if r.lend(next); next.Lender() == nil {
+		t.Error("it is not lent afterwards")
+	}
+}
+
+// TestLossesPauseLoans: each costs the numbers that were lent, so the pauses grow.
+func TestLossesPauseLoans(t *testing.T) {
+	r := newNumbersRig(t, 1)
+	r.l.shortest = lendPause
+	for _, want := range []time.Duration{lendPause, 2 * lendPause, 4 * lendPause} {
+		r.lend(r.sas[0])
+		r.lose.Store(true)
+		r.sas[0].Reserve(1)
+		(<-r.late)()
+		if r.lend(r.sas[0]); r.l.pause != want || r.sas[0].Lender() != nil {
+			t.Errorf("pause %v, want %v; lent again: %v", r.l.pause, want, r.sas[0].Lender() != nil)
+		}
+		r.l.paused.Store(0)
+	}
+}
+
 // TestLoansEndWhenTheHostTakesMany: and begin again after a pause.
 func TestLoansEndWhenTheHostTakesMany(t *testing.T) {
 	r := newNumbersRig(t, 1)
 	r.lend(r.sas[0])
 	r.l.since = -weighTime
 	r.l.numbered.Store(10)
-	if r.sas[0].Reserve(5); r.sas[0].Lender() != nil || r.l.paused == 0 {
+	if r.sas[0].Reserve(5); r.sas[0].Lender() != nil || r.l.paused.Load() == 0 {
 		t.Error("the SA is still lent")
 	}
 	if r.lend(r.sas[0]); r.sas[0].Lender() != nil {
 		t.Error("the SA is lent during the pause")
 	}
-	r.l.paused = 0
+	r.l.paused.Store(0)
 	if r.lend(r.sas[0]); r.sas[0].Lender() == nil {
 		t.Error("the SA is not lent after it")
 	}
@@ -253,7 +321,7 @@ func TestLoansEndWithTheirSA(t *testing.T) {
 	} {
 		r := newNumbersRig(t, 1)
 		*by = testOutbound{1400, true}
-		refresh := func() { r.l.refresh(1, by) }
+		refresh := func() { r.l.due.Store(0); r.l.review(by) }
 		r.lend(r.sas[0])
 		if refresh(); r.sas[0].Lender() == nil {
 			t.Fatalf("%s: the loan ends too early", what)

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/ipsec"
 )
@@ -8,8 +9,10 @@ import (
 // If nearly all packets of a worker are to be sealed, by many SAs, the device takes their sequence numbers by itself, and
 // its chunks have one pass (kernel/numbers.h). The lender lends it the numbers of each SA that the host meets.
 //
-// Packets that the device leaves to the host have numbers behind those of their chunk, and in front of those of the
-// worker's next chunk: its turn comes when the second pass of this one is posted.
+// From the first packet on that the device leaves to the host, the host takes the numbers of the chunk. They are behind
+// those of the device, and in front of those of the worker's next chunk: its turn comes when the second pass of this one
+// is posted. So the numbers of a worker are in the order of transmission. Packets that have a number are no such ones: the
+// host seals them with it.
 
 // numbering is whether the device numbers the packets of a worker's next chunk.
 type numbering struct {
@@ -18,6 +21,9 @@ type numbering struct {
 	seen     int    // chunks in a row with nearly all packets to seal
 	left     int    // chunks in a row with many packets that the device has left to the host
 	pause    int    // chunks
+	kept     bool   // an abandoned chunk may have kept the turn for good: the next one does not wait for it
+	tried    bool   // that one is not finished yet
+	stuck    bool   // it was abandoned, too: the device has lost count of turns
 	off      bool   // for tests
 	sas      []*ipsec.SA
 }
@@ -56,7 +62,7 @@ func (x *numbering) observe(packets, seal, main, left int) {
 // numbers reports whether the device numbers the packets of the next chunk.
 func (e *Engine) numbers() bool {
 	x := &e.numbering
-	if e.lender == nil || x.off || x.seen < numberAfter || e.deferred > 0 || e.finding.on && !e.finding.fixed || !e.esp.Classifies() || !e.lender.lends() {
+	if e.lender == nil || e.lender.resting() || x.off || x.seen < numberAfter || e.deferred > 0 || e.finding.on && !e.finding.fixed || !e.esp.Classifies() || !e.lender.lends() {
 		return false
 	}
 	if !e.settle(nil) {
@@ -64,9 +70,14 @@ func (e *Engine) numbers() bool {
 		return false
 	}
 	if n := e.kernel.launches.Load(); n != x.launches {
-		x.launches, x.turn = n, 0
+		x.launches, x.turn, x.kept, x.tried, x.stuck = n, 0, false, false, false
 	}
-	return true
+	if x.stuck {
+		return false
+	}
+	e.esp.SetClock()
+	e.lender.review(e.esp)
+	return e.lender.ready.Load() // still: what comes before may have found the device lost
 }
 
 // postNumbered posts a chunk for the device to number.
@@ -79,7 +90,7 @@ func (e *Engine) postNumbered(f *flight) {
 	clear(f.chunk.Out[:f.chunk.N])
 	for k := range f.tiles {
 		w := batchWords{low: e.numbering.turn}
-		if k == 0 {
+		if k == 0 && !e.numbering.kept {
 			w.high = 1
 		}
 		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]
@@ -87,7 +98,8 @@ func (e *Engine) postNumbered(f *flight) {
 		s.postWith(in, e.tiling.each(len(in)), e.number, f.unread, func(int) batchWords { return w })
 		e.numbering.turn += uint32(s.batches)
 	}
-	f.turn = e.numbering.turn
+	f.turn, f.revoked = e.numbering.turn, e.lender.revoked.Load()
+	e.numbering.tried, e.numbering.kept = e.numbering.tried || e.numbering.kept, false
 	if e.posted != nil {
 		e.posted(f)
 	}
@@ -107,6 +119,8 @@ func (e *Engine) takeNumbered(f *flight) (rest, seal int) {
 	}
 	e.esp.BeginNumbered(f.jobs, rest, e.ipsec.keys)
 	seal = f.chunk.N - rest
+	e.numbering.tried = false
+	revoked := f.revoked != e.lender.revoked.Load() // the host has used numbers behind those of the device
 	var low *ipsec.SA
 	for k := range f.tiles {
 		last := -1 // packet that the device says that it has sealed
@@ -128,10 +142,25 @@ func (e *Engine) takeNumbered(f *flight) (rest, seal int) {
 				e.esp.Classified(&f.jobs[at], r.Addr(), r.Len())
 				seal++
 				continue
+			case r.Verdict == resultNumbered:
+				seal++
+				number := found[i]
+				if found[i] = 0; revoked {
+					continue
+				}
+				if x := e.esp.Numbered(r.Addr()); x == nil || !e.esp.NumberedForHost(x, &f.jobs[at], number) {
+					out[at], f.jobs[at].Kind = r, esp.Decided
+					e.checker.refuse(&out[at], in[at])
+				}
+				continue
 			case rest > 0:
 				f.jobs[at].Kind = esp.Decided
 			}
-			if out[at] = r; r.Verdict == notSealed {
+			switch out[at] = r; {
+			case r.Verdict == notSealed:
+				continue
+			case revoked:
+				out[at] = batch.Result{Verdict: batch.Lost}
 				continue
 			}
 			x, size := e.esp.Numbered(uint32(found[i])), int(uint16(found[i]>>32))
@@ -150,10 +179,11 @@ func (e *Engine) takeNumbered(f *flight) (rest, seal int) {
 		}
 		clear(results)
 	}
+	e.esp.EndNumbered()
 	if low != nil {
 		e.lender.extend(low)
 	}
-	e.lender.refresh(f.chunk.N-rest, e.esp)
+	e.lender.numbered.Add(int64(f.chunk.N - rest))
 	return rest, seal
 }
 

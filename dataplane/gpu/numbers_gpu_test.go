@@ -30,7 +30,7 @@ func TestGPUNumbersPackets(t *testing.T) {
 		rounds = 60
 	}
 	agreeOnNumbered(t, func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
-		return openSecured(t, net, g, Options{Lend: true})
+		return openSecured(t, net, g, Options{})
 	}, rounds)
 }
 
@@ -41,7 +41,7 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 	for share, others := range map[string]int{"few": 2000, "many": 40} {
 		t.Run(share+" packets by the host", func(t *testing.T) {
 			net, g := testutil.NewNetwork(), &gateway.Gateway{}
-			o := Options{Timeout: 10 * time.Second, Lend: true, slots: shortSlots()}
+			o := Options{Timeout: 10 * time.Second, slots: shortSlots()}
 			d := gatewaysOnGPU(t, net, o, g).All[0]
 			d.kernel.lender.since = 1 << 60 // loans end by the test only
 			any := netip.MustParsePrefix("0.0.0.0/0")
@@ -68,7 +68,7 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 				w := secured{mem.Bytes(), got(d.NewEngine(mem.Bytes(), chunks, size, fallback))(t), nil}
 				group.Go(func() {
 					rnd := rand.New(rand.NewPCG(uint64(n), 7))
-					numbers, list := &numbersOf{T: t, last: map[uint32]uint32{}, any: true}, batch.NewChunks(chunks, size)
+					numbers, list := &numbersOf{T: t, last: map[uint32]uint32{}}, batch.NewChunks(chunks, size)
 					odd, mine, host := make([]bool, chunks*size), make([]uint64, 0, 16<<20), 0
 					submit := func(k int) {
 						c := list[k]
@@ -91,7 +91,7 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 						c := list[k]
 						for !w.engine.Done(c) {
 						}
-						numbers.check(w.umem, c, func(i int) bool { return odd[k*size+i] })
+						numbers.check(w.umem, c, none)
 						for i, f := range c.In[:c.N] {
 							p := w.umem[f.Addr:][packet.EthernetLen:f.Len]
 							spi, at, is := ipsec.Inbound(p)
@@ -125,7 +125,7 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 				}
 			}
 			numbered := int(d.kernel.lender.numbered.Load())
-			if t.Logf("%d numbers, %d of them by the device; %d packets only the host could seal", len(used), numbered, byHost); numbered < len(used)/4 || byHost == 0 {
+			if t.Logf("%d numbers, %d of them by the device; %d packets only the host could seal", len(used), numbered, byHost); numbered < len(used)*others/8000 || numbered == 0 || byHost == 0 {
 				t.Error("too few")
 			}
 		})

@@ -2,14 +2,16 @@ package gpu
 
 import (
 	"encoding/binary"
-	"maps"
+	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/ipsec/policy"
 	"github.com/warproute/warproute/packet"
 )
 
@@ -37,46 +39,28 @@ func lendingOnHost(t *testing.T, net *testutil.Network, g *gateway.Gateway) secu
 // shimTurn returns the word of the worker's turns, nil on a GPU.
 var shimTurn func() uint32
 
-// numbersOf collects the sequence numbers of transmitted packets by SPI, in their order.
+// numbersOf checks the sequence numbers of the packets of a worker, in the order of transmission: those of an SA ascend. Then a
+// receiver accepts them with any window, as no other sender uses numbers in between.
 type numbersOf struct {
 	*testing.T
-	last map[uint32]uint32 // of earlier chunks
-	any  bool              // within a chunk, the order may be any: loans end while packets are numbered
+	last map[uint32]uint32 // by SPI
 	n    int
 }
 
-// check checks the numbers of a chunk: those of an SA are behind all earlier ones. Packets that the host has numbered are
-// behind the others of the chunk, in any order, as those that were decrypted before are behind others.
-func (x *numbersOf) check(mem []byte, c *batch.Chunk, byHost func(i int) bool) {
+// check checks the numbers of a chunk, but for packets that were decrypted before: they are sealed behind the others.
+func (x *numbersOf) check(mem []byte, c *batch.Chunk, decrypted func(i int) bool) {
 	x.Helper()
-	next, host := map[uint32]uint32{}, map[uint64]bool{}
-	for _, last := range []bool{false, true} {
-		before := maps.Clone(x.last)
-		if !x.any {
-			maps.Copy(before, next)
+	for i, f := range c.In[:c.N] {
+		spi, at, is := ipsec.Inbound(mem[f.Addr+packet.EthernetLen:][:f.Len-packet.EthernetLen])
+		if !is || c.Out[i].Verdict.Action() != batch.ActionForward || decrypted(i) {
+			continue
 		}
-		for i, f := range c.In[:c.N] {
-			spi, at, is := ipsec.Inbound(mem[f.Addr+packet.EthernetLen:][:f.Len-packet.EthernetLen])
-			if !is || c.Out[i].Verdict.Action() != batch.ActionForward || byHost(i) != last {
-				continue
-			}
-			seq := binary.BigEndian.Uint32(mem[int(f.Addr)+packet.EthernetLen+at+4:])
-			if low, ok := before[spi]; ok && int32(seq-low) <= 0 || host[uint64(spi)<<32|uint64(seq)] {
-				x.Errorf("packet %d, SPI %#x, by the host %v: number %d after %d", i, spi, last, seq, low)
-			}
-			if old, ok := next[spi]; !ok || int32(seq-old) > 0 {
-				next[spi] = seq
-			}
-			if last || x.any {
-				host[uint64(spi)<<32|uint64(seq)] = true
-			} else {
-				before[spi] = seq
-			}
-			x.n++
+		seq := binary.BigEndian.Uint32(mem[int(f.Addr)+packet.EthernetLen+at+4:])
+		if low, ok := x.last[spi]; ok && int32(seq-low) <= 0 {
+			x.Errorf("packet %d, SPI %#x: number %d after %d", i, spi, seq, low)
 		}
-	}
-	for spi, seq := range next {
 		x.last[spi] = seq
+		x.n++
 	}
 }
 
@@ -97,27 +81,34 @@ func agreeOnNumbered(t *testing.T, maker securedMaker, rounds int) {
 	e.shadow, e.finding, e.expected = nil, findMode{fixed: true}, expectation{fixed: true}
 	e.lender.since = 1 << 60 // loans do not end by themselves
 	w.gaps = true
+	w.clampMSS()
 	numbers := &numbersOf{T: t, last: map[uint32]uint32{}}
 	byDevice, byHost := 0, 0
 	for n := range rounds {
 		others := w.rnd.IntN(4) == 0
 		e.numbering = numbering{turn: e.numbering.turn, launches: e.numbering.launches, seen: numberAfter, off: n%16 == 15}
-		w.run(func() []byte {
-			if others && w.rnd.IntN(8) == 0 {
-				return w.next()
+		var decrypted []bool
+		w.run(func() (f []byte) {
+			switch port := outPort + w.rnd.IntN(len(w.all)); {
+			case others && w.rnd.IntN(64) == 0:
+				f = w.next()
+			case w.rnd.IntN(8) == 0:
+				f = w.syn(w.rnd.IntN(2) == 0, port)
+			default:
+				f = w.clear(w.rnd.IntN(2) == 0, 9, port)
 			}
-			return w.clear(w.rnd.IntN(2) == 0, 9, outPort+w.rnd.IntN(len(w.all)))
+			_, _, is := ipsec.Inbound(f[packet.EthernetLen:])
+			decrypted = append(decrypted, is)
+			return f
 		})
-		jobs := e.ipsec.free[len(e.ipsec.free)-1][:w.chunks[1].N]
-		numbers.check(w.gpu.umem, w.chunks[1], func(i int) bool {
-			host := jobs[i].Kind != esp.Decided
-			if host {
-				byHost++
-			} else {
+		for i := range e.ipsec.free[len(e.ipsec.free)-1][:w.chunks[1].N] {
+			if e.ipsec.free[len(e.ipsec.free)-1][i].Kind == esp.Decided {
 				byDevice++
+			} else {
+				byHost++
 			}
-			return host
-		})
+		}
+		numbers.check(w.gpu.umem, w.chunks[1], func(i int) bool { return decrypted[i] })
 		if turn := e.numbering.turn; shimTurn != nil && shimTurn() != turn<<1 {
 			t.Fatalf("after turn %d, the word of the worker's turns is %#x: it was not passed on", turn, shimTurn())
 		}
@@ -136,12 +127,27 @@ func agreeOnNumbered(t *testing.T, maker securedMaker, rounds int) {
 	}
 }
 
+// clampMSS has the gateways lower MSS options, and protect TCP, too.
+func (w *securedTwins) clampMSS() {
+	var rules [2][]gateway.Rule
+	for i, g := range w.gateways {
+		g.ClampMSS = true
+		for k, a := range w.all {
+			for _, any := range []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")} {
+				p := policy.Policy{Src: any, Dst: any, Protocol: 6, DstPorts: policy.Port(outPort + uint16(k)), Action: policy.Protect, Target: a.out[i].Tunnel()}
+				rules[i] = append(rules[i], gateway.Rule{Direction: ipsec.Out, IfID: a.IfID, Policy: p})
+			}
+		}
+	}
+	w.setRulesAfter(rules)
+}
+
 // submitNumbered submits chunk k of the rig for the device to number.
 func (r *passesRig) submitNumbered(k int) *flight {
 	if r.e.lender == nil {
 		m, pool := newTestMailbox(r.T, 1, 28)
 		r.e.lender = newLender(r.e.state, m, pool, Options{Timeout: 1 << 40})
-		r.e.lender.posted = func(s *slot, n int) { s.report() }
+		r.e.lender.posted = func(s *slot, n int) { clear(s.answers()[:n]); s.report() }
 		r.e.lender.ready.Store(true)
 		r.e.lender.start()
 	}
@@ -183,7 +189,7 @@ func TestNumberedChunksKeepTheirTurn(t *testing.T) {
 	first := &r.e.inFlight[0]
 	r.number(first, func(i int) bool { return i == 5 })
 	if r.e.Done(r.chunks[0]); first.pass != lastPass {
-		t.Fatalf("pass %d", first.pass)
+		t.Fatalf("pass %d: %v", first.pass, r.e.state.err())
 	}
 	if got, want := words(first, 0), [3]uint32{numbersFlag | hasJobsFlag, first.turn, 0}; got != want {
 		t.Errorf("the second pass: %#x, want %#x", got, want)
@@ -202,6 +208,78 @@ func TestNumberedChunksKeepTheirTurn(t *testing.T) {
 	}
 	if stats := r.sa.Stats(); stats.Packets != 32 || stats.Bytes != 32*128 {
 		t.Errorf("%+v after 32 packets of 128 bytes", stats)
+	}
+}
+
+// numberedForHost makes packet 5 of the rig's only chunk one that the host seals with a number of the device. Numbers 21 and
+// up are lent. It returns the posted job.
+func numberedForHost(t *testing.T, number uint64) (r *passesRig, job deviceJob) {
+	t.Helper()
+	r = newPassesRig(t, 1, 1)
+	r.sa.Skip(20)
+	f := r.submitNumbered(0)
+	if _, _, ok := r.sa.Lend(100, r.e.lender); !ok {
+		t.Fatal("the SA cannot be lent")
+	}
+	r.number(f, func(i int) bool { return i == 5 })
+	s := &r.e.mailbox.slots[f.slots[0]]
+	s.results[5], s.found()[5] = batch.MakeResult(r.sa.KeyIndex(), 0, resultNumbered), number
+	r.e.Done(r.chunks[0])
+	return r, s.jobs[5]
+}
+
+// TestHostSealsPacketsWithNumbersOfTheDevice: it takes no others.
+func TestHostSealsPacketsWithNumbersOfTheDevice(t *testing.T) {
+	r, _ := numberedForHost(t, 40)
+	f := &r.e.inFlight[0]
+	if job := &f.jobs[5]; f.pass != lastPass || job.Kind != esp.Seal || job.SA != r.sa || job.Seq != 40 {
+		t.Fatalf("pass %d, %+v", f.pass, f.jobs[5])
+	}
+	r.finish(f, batch.Result{})
+	if !r.e.Done(r.chunks[0]) || r.chunks[0].Out[5].Verdict != batch.Forward(1) {
+		t.Errorf("verdict %v", r.chunks[0].Out[5].Verdict)
+	}
+}
+
+// TestNumbersThatWereNotLentAreRefused: below the loan, above it, and above what a device can have.
+func TestNumbersThatWereNotLentAreRefused(t *testing.T) {
+	for _, number := range []uint64{0, 20, 121, 1 << 50, 1<<64 - 1} {
+		r, _ := numberedForHost(t, number)
+		if await(r.e, r.chunks[0]); r.chunks[0].Out[5].Verdict.Action() == batch.ActionForward || causeOf(r.e.state.err()) != CauseBadResult {
+			t.Errorf("number %d: verdict %v, the device: %v", number, r.chunks[0].Out[5].Verdict, r.e.state.err())
+		}
+	}
+}
+
+// TestPacketsWithRevokedNumbersAreLost: the host has used numbers behind all that were lent, so a receiver may drop them.
+func TestPacketsWithRevokedNumbersAreLost(t *testing.T) {
+	r := newPassesRig(t, 1, 1)
+	f := r.submitNumbered(0)
+	r.number(f, none)
+	r.e.lender.revoke()
+	if await(r.e, r.chunks[0]); r.chunks[0].Out[3].Verdict != batch.Lost || !r.e.state.ok() {
+		t.Errorf("verdict %v", r.chunks[0].Out[3].Verdict)
+	}
+}
+
+// TestChunksDoNotWaitForTheTurnOfAnAbandonedOne: nobody passes it on.
+func TestChunksDoNotWaitForTheTurnOfAnAbandonedOne(t *testing.T) {
+	r := newPassesRig(t, 4, 3)
+	waits := func(f *flight) bool { return r.e.mailbox.slots[f.slots[0]].descriptors[2*cacheLineWords]>>32 != 0 }
+	hung := r.submitNumbered(0)
+	slots := append([]uint16(nil), hung.slots[:hung.tiles]...)
+	if await(r.e, r.chunks[0]); r.chunks[0].Out[0].Verdict != batch.Lost {
+		t.Fatalf("verdict %v", r.chunks[0].Out[0].Verdict)
+	}
+	for _, k := range slots {
+		r.e.mailbox.slots[k].report()
+	}
+	time.Sleep(5 * time.Millisecond)
+	r.e.numbering.seen = numberAfter
+	for k, want := range []bool{false, true} {
+		if f := r.submitNumbered(1 + k); f.placement != ExecutedOnGPU || waits(f) != want {
+			t.Errorf("chunk %d after it: placement %d, waits for its turn: %v", 1+k, f.placement, waits(f))
+		}
 	}
 }
 

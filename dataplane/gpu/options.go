@@ -30,9 +30,8 @@ type Options struct {
 	// while a device is opened or closed.
 	Gateway *gateway.Gateway
 
-	// Lend lets the GPU take the sequence numbers of outbound SAs by itself (lender), if the gateway has one GPU only. The
-	// router does not set it: see docs/design/gpu.md.
-	Lend bool
+	// HostNumbers keeps the GPU from taking sequence numbers of outbound SAs by itself (lender), as with several GPUs.
+	HostNumbers bool
 
 	// GPUs is the number of GPUs that OpenAll opens; a failure of one is an error. 0: all that work, up
 	// to one per worker.

@@ -183,7 +183,7 @@ func (e *Engine) postJobs(f *flight) {
 		e.pool.put(f.slots[:f.tiles])
 	case first:
 		f.pass = lastPass
-		e.restOf(f)
+		e.esp.Rest(c.In[:c.N], c.Out[:c.N], f.jobs, e.ipsec.keys)
 		e.checker.markAll(c, f.jobs)
 		if f.unread&numbersFlag != 0 {
 			e.lend(f)
@@ -216,17 +216,20 @@ func (e *Engine) postJobs(f *flight) {
 		e.shadow.keep(c, f.jobs)
 	}
 	if rest > 0 {
+		e.restartAge(f)
 		e.post(f)
 	}
 }
 
-// restOf makes jobs of the packets of a chunk that the device has left to the host in its first pass.
-func (e *Engine) restOf(f *flight) {
-	in, out := f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
-	if f.expected.SA != nil {
-		e.esp.RestOf(&f.expected, in, out, f.jobs, e.ipsec.keys)
-	} else {
-		e.esp.Rest(in, out, f.jobs, e.ipsec.keys)
+// restartAge restarts the age of a chunk whose second pass is posted, and of those that wait for its turn: what the host took
+// does not count as the device's time.
+func (e *Engine) restartAge(f *flight) {
+	f.posted = batch.Clock()
+	if f.unread&numbersFlag == 0 {
+		return
+	}
+	for i := len(e.inFlight) - 1; &e.inFlight[i] != f; i-- {
+		e.inFlight[i].posted = f.posted
 	}
 }
 

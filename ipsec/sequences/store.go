@@ -252,7 +252,7 @@ func (s *Store) Release(list ...*ipsec.SA) error {
 			delete(s.keys, k.id)
 		}
 		if k.limit == k.end {
-			k.end = sa.Sequence()
+			k.end = sa.LastSequence()
 			ends[k.id] = k.end
 		}
 	}

@@ -125,6 +125,7 @@
 #define RESULT_ADMITTED 1 /* open: in the address of a forwarded packet: the policies of both directions admit it */
 #define RESULT_HOST 61440 /* a verdict, of a packet that the host has to process */
 #define RESULT_PROTECT 61441 /* a verdict: the packet is to be sealed by the tunnel in place of its address */
+#define RESULT_NUMBERED 61442 /* a verdict, of a packet that the host has to seal, with a number of the device (numbers.h) */
 
 /* SA lookup (find_sa.h). */
 #define FRAME_BYTES 2048

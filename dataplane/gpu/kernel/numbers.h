@@ -6,9 +6,11 @@
  * when the word of the worker has its number. Within a tile, which one block serves, the turn passes
  * through shared memory.
  *
- * A chunk in which packets are left to the host keeps the turn (TURN_KEPT) after its last batch, until the host has taken
- * numbers for them: later packets have later numbers. (Not so if the device has no numbers left; the host gives it more
- * in time, for which REPORT_LOW asks.)
+ * If only the host can seal a packet, but its tunnel is known (TCP with an MSS option to lower), it gets a number in its
+ * turn, for the host to use (RESULT_NUMBERED). Any other packet of the host ends the numbering of its chunk: all packets
+ * behind it are the host's, and the chunk keeps the turn (TURN_KEPT) after its last batch until the host has taken
+ * numbers for them. So a receiver's window need not bridge what the host does later. (If an SA has no numbers left, its
+ * packets alone are the host's; it gives the device more in time, for which REPORT_LOW asks.)
  *
  * The descriptors of a warp batch have, in the words that have the size otherwise:
  *
@@ -36,7 +38,7 @@ struct turn {
 #define NUMBERS_RETIRED (1ull << 63)
 #define TURN_KEPT 1u
 #define TURN_LOST 2u          /* the batch waits no longer: its packets are the host's */
-#define KEPT_POLLS (1u << 16) /* of a kept turn, in about 50 ms: the host has abandoned the chunk then */
+#define KEPT_POLLS (1u << 20) /* of a kept turn, in about a second: the host has abandoned the chunk then */
 #define TURN_POLLS (1u << 22) /* in seconds: a host that does not count turns as the device must not stop the kernel */
 
 /* The value of block_turn when a number of batches of a tile have had their turn. */
@@ -153,11 +155,12 @@ DEVICE uint64_t shuffle64(uint64_t v, uint32_t lane)
 	return (uint64_t)__shfl_sync(FULL_MASK, (uint32_t)(v >> 32), lane) << 32 | __shfl_sync(FULL_MASK, (uint32_t)v, lane);
 }
 
-/* A packet to seal: its job but for the number, and where its frame begins then. job is JOB_DECIDED if it is the host's:
- * result. */
+/* A packet that gets a number, by an SA. Its job is to be sealed, but for the number, with a frame that begins at addr then;
+ * or JOB_DECIDED if the host seals it. Without an SA, the packet is the host's: result. */
 struct numbered {
 	struct job job;
 	struct result result;
+	uint32_t key; /* NO_SA: none */
 	uint32_t addr;
 	uint64_t last; /* of the SA's numbers */
 };
@@ -166,10 +169,10 @@ struct numbered {
  * one, a number that was beyond the end would pass, after the host has used it. */
 DEVICE_CALL struct numbered find_tunnel_sa(const struct key_table *v, uint32_t *header, struct desc_word w, int clamp)
 {
-	struct numbered n = {{0, 0, 0, 0, 0, JOB_DECIDED}, classify(v->policies, header, (uint8_t *)header + HEADER_IP, w, clamp), 0, 0};
+	struct numbered n = {{0, 0, 0, 0, 0, JOB_DECIDED}, classify(v->policies, header, (uint8_t *)header + HEADER_IP, w, clamp), NO_SA, 0, 0};
 	uint32_t at = w.low % FRAME_BYTES;
 
-	if (n.result.verdict != RESULT_PROTECT || n.result.addr >= TUNNELS)
+	if (!n.result.len || n.result.addr >= TUNNELS)
 		return n;
 	uint64_t sa = load64(v->tunnels + n.result.addr);
 	if (!sa || n.result.len > (sa >> 32 & 0xffff))
@@ -182,6 +185,9 @@ DEVICE_CALL struct numbered find_tunnel_sa(const struct key_table *v, uint32_t *
 	n.last = load64(&v->numbers[key].last);
 	if (!n.last || at < front.all || at - front.all + n.job.esp + n.job.bytes > FRAME_BYTES || load32(&k->tunnel) != n.result.addr)
 		return n;
+	n.key = key;
+	if (n.result.verdict != RESULT_PROTECT)
+		return n;
 	n.addr = w.low - front.all;
 	n.job.flags = JOB_SEAL | JOB_ENCAPSULATE;
 	if (sa >> SA_EXTENDED_SHIFT)
@@ -189,6 +195,15 @@ DEVICE_CALL struct numbered find_tunnel_sa(const struct key_table *v, uint32_t *
 	if ((load32(&k->headers) & (HEADERS_IPV6 | HEADERS_UDP)) == (HEADERS_IPV6 | HEADERS_UDP))
 		n.job.flags |= JOB_UDP_CHECKSUM;
 	return n;
+}
+
+/* Stores the result of a packet that the host seals with a number of the device, which goes in place of its SA's index. */
+DEVICE void store_numbered(const struct mailbox *m, const struct tile *tile, uint32_t batch, uint32_t key, uint64_t number)
+{
+	struct result r = {key, 0, RESULT_NUMBERED};
+
+	report_sa(m, tile, batch, (uint32_t)number, (uint32_t)(number >> 32));
+	store_result(m, tile, batch, r);
 }
 
 /* Returns the context of a lane whose packet is to be sealed with a number of the device, and moves w to the frame to
@@ -201,31 +216,35 @@ DEVICE struct esp_lane numbered_lane(const struct mailbox *m, const struct tile 
 	int received = has_packet(tile, batch);
 	int mine = received && may_classify(*w) && !may_be_partial(&m->tables, (w->high >> 16) % MAX_PORTS);
 	struct header_segments h = read_headers(tile, *w, mine);
-	struct numbered n = {{0, 0, 0, 0, 0, JOB_DECIDED}, {0, 0, RESULT_HOST}, 0, 0};
+	struct numbered n = {{0, 0, 0, 0, 0, JOB_DECIDED}, {0, 0, RESULT_HOST}, NO_SA, 0, 0};
 
 	fill_headers(scratch, &h);
 	__syncwarp();
 	if (mine)
 		n = find_tunnel_sa(v, scratch->headers[lane_id()], *w, (flags & CLAMP_MSS) != 0);
-	uint32_t key = (n.job.flags & JOB_KIND) == JOB_SEAL ? n.job.key & JOB_KEY_MASK : NO_SA;
-	struct sharers s = sharers_of(key);
-	uint32_t left = __ballot_sync(FULL_MASK, received && key == NO_SA);
+	uint32_t left = __ballot_sync(FULL_MASK, received && n.key == NO_SA);
+	if (left && lane_id() > lowest_bit(left))
+		n.key = NO_SA;
+	struct sharers s = sharers_of(n.key);
 	uint64_t first = 0;
 
 	uint32_t state = wait_for_turn(&turn, block, tile, batch);
-	if (state & TURN_LOST)
-		key = NO_SA;
-	if (key != NO_SA && s.place == 0)
-		first = atomic_add64(&v->numbers[key].next, s.count);
+	if (state)
+		n.key = NO_SA;
+	if (n.key != NO_SA && s.place == 0)
+		first = atomic_add64(&v->numbers[n.key].next, s.count);
 	pass_turn(&turn, block, tile, batch, state | (left ? TURN_KEPT : 0));
 	uint64_t number = shuffle64(first, s.leader) + s.place;
-	if (key == NO_SA || number > n.last) {
+	int numbered = n.key != NO_SA && number <= n.last;
+	if (!numbered || (n.job.flags & JOB_KIND) != JOB_SEAL) {
 		n.job.flags = JOB_DECIDED;
-		if (received)
+		if (numbered)
+			store_numbered(m, tile, batch, n.key, number);
+		else if (received)
 			store_result(m, tile, batch, n.result);
 		return esp_lane_of(n.job, *w);
 	}
-	report_sa(m, tile, batch, key, n.result.len | (n.last - number < NUMBERS_LOW ? REPORT_LOW : 0));
+	report_sa(m, tile, batch, n.key, n.result.len | (n.last - number < NUMBERS_LOW ? REPORT_LOW : 0));
 	n.job.high = (uint32_t)number;
 	n.job.header = (uint16_t)(number >> 32);
 	w->low = n.addr;

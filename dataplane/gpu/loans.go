@@ -1,0 +1,111 @@
+package gpu
+
+import (
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/ipsec"
+)
+
+// When the numbers of an SA are lent, and when a loan ends.
+
+const (
+	weighTime = 100 * time.Millisecond
+
+	// reviewTime is the time in which all loans are reviewed, or reviewEach for each if they are many.
+	reviewTime = 10 * time.Millisecond
+	reviewEach = 10 * time.Microsecond
+	reviewSAs  = 16 // at a time, without delay
+	reviewMost = 1024
+)
+
+// lend lends the numbers of SAs. An SA by which packets do not leave any more then has them back.
+func (l *lender) lend(sas []*ipsec.SA, by outbound) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.usable() || !l.ready.Load() || l.resting() {
+		return
+	}
+	var all []request
+	for _, s := range sas {
+		key := s.KeyIndex()
+		if s.Tunnel() >= maxTunnels || key >= maxKeys || !by.Leaves(s) || !l.ended(l.retired[key]) || !l.ended(l.left[s.Tunnel()]) { // the host may yet number packets of older chunks
+			continue
+		}
+		delete(l.retired, key)
+		delete(l.left, s.Tunnel())
+		first, last, ok := s.Lend(lentNumbers, l)
+		if !ok {
+			continue
+		}
+		x := &lentSA{longest: by.Longest(s), key: key, next: first}
+		l.sas[s] = x
+		l.order = append(l.order, s)
+		all = append(all, request{what: requestLend, key: x.key, number: last, count: uint32(last - first + 1), tunnel: uint16(s.Tunnel()), longest: uint16(x.longest), esn: s.Extended()})
+	}
+	if _, ok := l.ask(all, nil); !ok {
+		l.revoke()
+		return
+	}
+	var ended []*ipsec.SA
+	for _, s := range sas {
+		if l.sas[s] != nil && !(s.Usable(ipsec.Out) == ipsec.OK && by.Leaves(s)) { // see ipsec.SA.EndLoan: it looks after the change
+			ended = append(ended, s)
+		}
+	}
+	l.retire(ended)
+}
+
+// extend lends more numbers of an SA, which the device has asked for, with each chunk until it has them.
+func (l *lender) extend(s *ipsec.SA) {
+	if !l.mu.TryLock() {
+		return
+	}
+	defer l.mu.Unlock()
+	x := l.sas[s]
+	if x == nil || s.LastSequence()-s.Sequence() > lentNumbers {
+		return
+	}
+	if last := s.Extend(lentNumbers); last != 0 {
+		if _, ok := l.ask([]request{{what: requestExtend, key: x.key, number: last}}, nil); !ok {
+			l.revoke()
+		}
+	}
+}
+
+// review looks at loans before a chunk is numbered, at all of them within a time: a loan ends if its SA is not usable, for
+// example after its lifetime, or not its tunnel's current one, or if its longest packet is another.
+func (l *lender) review(by outbound) {
+	now := batch.Clock()
+	if now < time.Duration(l.due.Load()) || !l.mu.TryLock() {
+		return
+	}
+	defer l.mu.Unlock()
+	l.weigh()
+	n := len(l.order)
+	all := max(reviewTime, time.Duration(n)*reviewEach)
+	l.due.Store(int64(now + all*reviewSAs/time.Duration(max(n, reviewSAs))))
+	ended := l.ending[:0]
+	for range min(n, reviewMost, 1+int(time.Duration(n)*(now-l.reviewed)/all)) {
+		l.next = (l.next + 1) % n
+		s := l.order[l.next]
+		if x := l.sas[s]; s.Usable(ipsec.Out) != ipsec.OK || !by.Leaves(s) || by.Longest(s) != x.longest {
+			ended = append(ended, s)
+		}
+	}
+	l.reviewed, l.ending = now, ended
+	l.retire(ended)
+}
+
+// weigh ends all loans for a while if the host takes many of the numbers itself, as each time costs it a request.
+func (l *lender) weigh() {
+	now := batch.Clock()
+	if now-l.since < weighTime {
+		return
+	}
+	if l.taken*4 > l.taken+int(l.numbered.Swap(0)) {
+		l.retire(l.order)
+		l.paused.Store(int64(now + lendPause))
+	}
+	l.since, l.taken = now, 0
+}
