@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,9 +18,9 @@ func CheckHost(c *Config, running ...Port) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
-	have, err := net.Interfaces()
+	have, err := netdev.Devices()
 	if err != nil {
-		return fmt.Errorf("list interfaces: %w", err)
+		return err
 	}
 	errs := slices.Concat(c.checkInterfaces(have, running), c.checkQueues(running, portQueues), c.checkPortTypes(running))
 	dir := filepath.Dir(c.Control.Socket)
@@ -52,24 +51,24 @@ func (c *Config) checkState() Errors {
 
 // checkInterfaces reports loopback ports, and ports whose interface does not exist unless they are
 // running.
-func (c *Config) checkInterfaces(have []net.Interface, running []Port) (errs Errors) {
+func (c *Config) checkInterfaces(have []netdev.Device, running []Port) (errs Errors) {
 	names := make([]string, 0, len(have))
-	byName := map[string]net.Flags{}
-	for _, i := range have {
-		byName[i.Name] = i.Flags
-		if i.Flags&net.FlagLoopback == 0 {
-			names = append(names, i.Name)
+	loopback := map[string]bool{} // by name of all
+	for _, d := range have {
+		loopback[d.Name] = d.Loopback
+		if !d.Loopback {
+			names = append(names, d.Name)
 		}
 	}
 	for i, p := range c.Ports {
 		key := fmt.Sprintf("ports[%d].interface", i)
-		flags, ok := byName[p.Interface]
+		isLoopback, ok := loopback[p.Interface]
 		switch {
 		case p.Pattern() || p.Excludes():
 		case !ok && hasPort(running, p.Interface):
 		case !ok:
 			errs = append(errs, c.hostFault(key, fmt.Sprintf("this host has no interface %q", p.Interface), hintInterface(p.Interface, names)))
-		case flags&net.FlagLoopback != 0:
+		case isLoopback:
 			errs = append(errs, c.fault(key, fmt.Sprintf("%q is the loopback interface, which cannot be a port", p.Interface), hintInterface("", names)))
 		}
 	}

@@ -1,21 +1,17 @@
 package config
 
 import (
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/internal/require"
 )
 
-var host = []net.Interface{
-	{Name: "lo", Flags: net.FlagLoopback | net.FlagUp},
-	{Name: "enp1s0", Flags: net.FlagUp},
-	{Name: "enp2s0"},
-}
+var host = []netdev.Device{{Name: "lo", Loopback: true, Up: true}, {Name: "enp1s0", Up: true}, {Name: "enp2s0"}}
 
 func TestWebConfigurationIsChecked(t *testing.T) {
 	c := Default("lan0")
@@ -40,7 +36,7 @@ func TestWebConfigurationIsChecked(t *testing.T) {
 func TestMissingInterfacesAreReported(t *testing.T) {
 	tests := []struct {
 		name, port string
-		have       []net.Interface
+		have       []netdev.Device
 		want       string
 	}{
 		{"interface that is down", "enp2s0", host, ""},

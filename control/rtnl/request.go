@@ -45,8 +45,12 @@ type Query struct {
 // NewQuery returns a dump request of a message type, in any netlink family.
 func NewQuery(kind uint16, body []byte) Query { return Query{kind: kind, body: body} }
 
-// Links queries all links.
-func Links() Query { return Query{kind: unix.RTM_GETLINK, body: make([]byte, unix.SizeofIfInfomsg)} }
+// Links queries all links, without their counters, which take a third of the time of a dump.
+func Links() Query {
+	const skipStats = 8 // RTEXT_FILTER_SKIP_STATS
+	body := AppendAttr(make([]byte, unix.SizeofIfInfomsg), unix.IFLA_EXT_MASK, binary.NativeEndian.AppendUint32(nil, skipStats))
+	return Query{kind: unix.RTM_GETLINK, body: body}
+}
 
 // Routes queries the routes of a family, unix.AF_INET or AF_INET6, in all tables.
 func Routes(family uint8) Query {

@@ -35,25 +35,6 @@ type Device struct {
 // attempts limits the retries of a dump that a concurrent change interrupted.
 const attempts = 10
 
-// Devices returns all devices of the namespace, sorted by index, without their drivers.
-func Devices() ([]Device, error) {
-	links, err := retry(netlink.LinkList)
-	if err != nil {
-		return nil, fmt.Errorf("list the network devices: %w", err)
-	}
-	kinds := make(map[int]string, len(links))
-	devices := make([]Device, 0, len(links))
-	for _, l := range links {
-		kinds[l.Attrs().Index] = l.Type()
-		devices = append(devices, deviceOf(l))
-	}
-	for i := range devices {
-		devices[i].MemberOf = kinds[devices[i].Master]
-	}
-	slices.SortFunc(devices, func(a, b Device) int { return cmp.Compare(a.Index, b.Index) })
-	return devices, nil
-}
-
 // retry repeats a dump that a concurrent change has interrupted.
 func retry[T any](dump func() (T, error)) (all T, err error) {
 	err = netlink.ErrDumpInterrupted

@@ -2,7 +2,6 @@ package netdev
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -66,11 +65,11 @@ func ShowSysfs() error {
 // names of all and the indexes of some.
 func sysfsShowsInterfaces() (bool, error) {
 	const compared = 64 // reading the indexes of thousands of interfaces takes a third of the router's start
-	have, err := net.Interfaces()
+	have, err := Devices()
 	if err != nil {
-		return false, fmt.Errorf("list interfaces: %w", err)
+		return false, err
 	}
-	links := map[string]int{}
+	links := make(map[string]int, len(have))
 	for _, i := range have {
 		links[i.Name] = i.Index
 	}
