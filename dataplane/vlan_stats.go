@@ -82,6 +82,7 @@ func (r *Router) countersOf(number uint16) (s PortStats) {
 func (l *logicalRegistry) add(r *Router, s *Stats) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	s.Logical = slices.Grow(s.Logical, len(l.ports))
 	for number, p := range l.ports {
 		now := r.countersOf(number)
 		now.sub(&p.base)

@@ -192,6 +192,9 @@ func (f *runFlags) reload() (*config.Config, error) {
 	return f.load()
 }
 
+// describedPorts is the maximum number of ports that describe prints.
+const describedPorts = 64
+
 // describe prints ports, engine, workers and tables of a router that has just started.
 func describe(w io.Writer, cfg *config.Config, snap *status.Snapshot) {
 	memory := "normal pages (`warproute doctor` shows how to get huge pages)"
@@ -206,7 +209,11 @@ func describe(w io.Writer, cfg *config.Config, snap *status.Snapshot) {
 	}
 	fmt.Fprintf(w, "forwarding on %s\n", cli.Count(ports, "port"))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, p := range snap.Ports {
+	for i, p := range snap.Ports {
+		if i >= describedPorts && len(snap.Ports) > i+1 {
+			fmt.Fprintf(t, "  ports\t\tand %d more (warproute show ports)\n", len(snap.Ports)-i)
+			break
+		}
 		state := "down"
 		if p.Up {
 			state = "up"

@@ -79,7 +79,9 @@ func (s *Service) selectPorts() error {
 		return fmt.Errorf("%d ports, with the members of bonds: at most %d are possible", n, config.MaxPorts)
 	}
 	s.initial = &initial
-	s.setRoom(len(initial.Ports), countLogical(initial.Ports, devices))
+	logical := countLogical(initial.Ports, devices)
+	s.setRoom(len(initial.Ports), logical)
+	s.ports.manyAtStart.Store(logical > loggedAtStart)
 	for i, p := range initial.Ports {
 		s.ports.configured[i] = portConfig{p, i >= named}
 	}

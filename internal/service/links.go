@@ -48,11 +48,12 @@ func (s *Service) startMirror() (err error) {
 	if s.hasTunnels() {
 		hooks.Tunnels = s.setTunnels
 	}
-	s.mirror, err = mirror.Start(s.fib, ports, hooks, s.log)
-	if err == nil {
-		s.closers.push("stop following Linux's routes", s.mirror.Close)
+	if s.mirror, err = mirror.Start(s.fib, ports, hooks, s.log); err != nil {
+		return err
 	}
-	return err
+	s.closers.push("stop following Linux's routes", s.mirror.Close)
+	s.logStarted()
+	return nil
 }
 
 // portGone handles the removal of a port's interface. Packets to it are dropped as port_down.

@@ -25,6 +25,8 @@ type ports struct {
 	most    int // ports at a time
 	start   int // ports at the start
 
+	manyAtStart atomic.Bool // until the mirror has found more than loggedAtStart logical ports
+
 	mu          sync.Mutex   // guards the fields below, sockets, and those that Port.Reopen replaces
 	configured  []portConfig // by physical port
 	removed     removedPorts

@@ -55,12 +55,36 @@ func (s *Service) vlanAdded(v mirror.LogicalPort) {
 		s.log.Warn("reverse path check off", "port", v.Name, "err", err)
 	}
 	s.fib.SetRPF(uint16(v.Number), r)
+	reason := "bond of the configuration"
 	if v.Parent < 0 {
 		s.receiveAsBond(v.Number, v.Members)
-		s.log.Info("port added", "port", v.Name, "reason", "bond of the configuration")
+	} else {
+		reason = fmt.Sprintf("VLAN interface of port %s, %v", p.nameOf(v.Parent), v.Tag)
+	}
+	s.logLogical()("port added", "port", v.Name, "reason", reason)
+}
+
+// loggedAtStart is the number of logical ports at the start up to which each is logged. journald drops lines of a
+// service after 10,000 in 30 seconds.
+const loggedAtStart = 64
+
+// logLogical returns the function that logs changes of logical ports, at the start those of many at level debug.
+func (s *Service) logLogical() func(message string, keys ...any) {
+	if s.ports.manyAtStart.Load() {
+		return s.log.Debug
+	}
+	return s.log.Info
+}
+
+// logStarted logs the logical ports of the start that were not logged.
+func (s *Service) logStarted() {
+	if !s.ports.manyAtStart.Swap(false) {
 		return
 	}
-	s.log.Info("port added", "port", v.Name, "reason", fmt.Sprintf("VLAN interface of port %s, %v", p.nameOf(v.Parent), v.Tag))
+	s.ports.mu.Lock()
+	n := len(s.ports.logical)
+	s.ports.mu.Unlock()
+	s.log.Info("ports added", "reason", fmt.Sprintf("%d VLAN interfaces of ports, and bonds", n), "hint", "set log.level to debug to list them")
 }
 
 // addVLANs adds the VLANs that the mirror has found to the workers.
@@ -83,7 +107,7 @@ func (s *Service) vlanChanged(number int, mac [6]byte, now link) {
 	if !changed {
 		return
 	}
-	s.log.Info("port changed", "port", p.Name, "up", now.up, "mtu", now.mtu, "mac", now.mac)
+	s.logLogical()("port changed", "port", p.Name, "up", now.up, "mtu", now.mtu, "mac", now.mac)
 	if p.isBond() {
 		s.warnAboutMTU(p.Name, now.mtu)
 		return
@@ -262,6 +286,8 @@ func (p *ports) allNames() []string {
 // addLogicalPorts adds the VLANs to a snapshot, behind the physical ports, of which at has the positions by number. The
 // caller holds the lock.
 func (s *Service) addLogicalPorts(snap *status.Snapshot, at map[int]int) {
+	snap.Ports = slices.Grow(snap.Ports, len(snap.Stats.Logical))
+	snap.Stats.Ports = slices.Grow(snap.Stats.Ports, len(snap.Stats.Logical))
 	for i := range snap.Stats.Logical {
 		c := &snap.Stats.Logical[i]
 		p := s.ports.logical[int(c.Number)]
