@@ -79,9 +79,7 @@ func (s *Service) selectPorts() error {
 		return fmt.Errorf("%d ports, with the members of bonds: at most %d are possible", n, config.MaxPorts)
 	}
 	s.initial = &initial
-	logical := countLogical(initial.Ports, devices)
-	s.setRoom(len(initial.Ports), logical)
-	s.ports.manyAtStart.Store(logical > loggedAtStart)
+	s.setRoom(len(initial.Ports), countLogical(initial.Ports, devices))
 	for i, p := range initial.Ports {
 		s.ports.configured[i] = portConfig{p, i >= named}
 	}
@@ -93,6 +91,7 @@ func (s *Service) selectPorts() error {
 func (s *Service) setRoom(start, logical int) {
 	p := &s.ports
 	p.start, p.most = start, s.cfg.Room(start)
+	p.manyAtStart.Store(logical > loggedAtStart)
 	numbers := physicalNumbers(s.cfg, start, logical)
 	p.configured, p.links = make([]portConfig, numbers), make([]link, numbers)
 	p.numbers = s.fib.NewPortNumbers(start, numbers)
