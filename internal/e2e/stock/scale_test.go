@@ -20,9 +20,8 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// The router starts on a port with 4,094 VLANs with an address each, and with 256 VRFs of 1,000 routes each, and forwards
-// in the last of them.
-// The emulated processor is about ten times slower than a real one.
+// The router starts on a port with 4,094 VLANs of two addresses each, which with their broadcast addresses nearly fill the XDP program's
+// map of local addresses, and with 256 VRFs of 1,000 routes each, and forwards in the last of them.
 func TestManyLogicalPorts(t *testing.T) {
 	if !guest.Inside() && os.Getenv("WARPROUTE_SCALE") != "full" {
 		t.Skip("WARPROUTE_SCALE=full runs it (make test-scale)")
@@ -33,8 +32,12 @@ func TestManyLogicalPorts(t *testing.T) {
 	})
 }
 
-// startTime is the limit of the start in a guest: ten times 5 s.
-const startTime = 50 * time.Second
+// startTime is the limit of the processor time of a start in a guest: 5 s, on an emulated processor that is about ten times slower than a
+// real one. Other programs of the host may take most of the wall-clock time, for which startLimit is the limit.
+const (
+	startTime  = 50 * time.Second
+	startLimit = 5 * time.Minute
+)
 
 func testManyVLANs(t *testing.T, program string) {
 	n := newLastVLAN(t)
@@ -42,8 +45,11 @@ func testManyVLANs(t *testing.T, program string) {
 	for id := 1; id <= 4094; id++ {
 		fmt.Fprintf(&commands, "link add link wan0 name v%d up type vlan id %[1]d\n", id)
 	}
-	for id := 1; id < 4094; id++ {
-		fmt.Fprintf(&commands, "addr add 172.%d.%d.1/24 brd + dev v%d\n", 16+id>>8, id&255, id)
+	for id := 1; id <= 4094; id++ {
+		if id < 4094 {
+			fmt.Fprintf(&commands, "addr add 172.%d.%d.1/24 brd + dev v%d\n", 16+id>>8, id&255, id)
+		}
+		fmt.Fprintf(&commands, "addr add 173.%d.%d.1/24 brd + dev v%d\n", 16+id>>8, id&255, id)
 	}
 	commands.WriteString("addr add 10.2.0.1/24 brd + dev v4094\n")
 	batch(t, n["router"], &commands)
@@ -118,26 +124,30 @@ func processorTime(t *testing.T, pid int) (sum time.Duration) {
 func startMany(t *testing.T, n lab.Network, program string) {
 	t.Helper()
 	start := time.Now()
-	router := labtest.Start(t, n["router"], program, nil, "--port", "lan0", "--port", "wan0", "--engine", "cpu", "--metrics", "none")
+	router := labtest.StartWithin(t, startLimit, n["router"], program, nil, "--port", "lan0", "--port", "wan0", "--engine", "cpu", "--metrics", "none")
 	took := time.Since(start)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", router.Process.Pid()))
 	require.NoError(t, err)
-	t.Logf("started after %v, %v of processor time, with %s of memory", took.Round(10*time.Millisecond), processorTime(t, router.Process.Pid()), regexp.MustCompile(`VmRSS:\s*(.*)`).FindSubmatch(status)[1])
-	if took > startTime {
-		t.Errorf("the start took %v, want %v at most", took, startTime)
+	used := processorTime(t, router.Process.Pid())
+	t.Logf("started after %v, %v of processor time, with %s of memory", took.Round(10*time.Millisecond), used, regexp.MustCompile(`VmRSS:\s*(.*)`).FindSubmatch(status)[1])
+	if used > startTime {
+		t.Errorf("the start took %v of processor time, want %v at most", used, startTime)
 	}
 	labtest.Eventually(t, 10*time.Second, "a ping passes", func() bool {
 		r, _ := lab.Ping(n["client"], netip.MustParseAddr("10.2.0.2"), lab.PingOptions{Count: 1, Timeout: time.Second})
 		return r.Received > 0
 	})
 	var v struct{ Different int }
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	require.NoError(t, socket.Get(ctx, router.Socket, "/verify", &v))
 	if v.Different != 0 {
 		t.Errorf("%d differences from Linux", v.Different)
 	}
 	account, text := router.Stop(), router.Out.String()
+	if strings.Contains(text, "not registered") {
+		t.Errorf("a local address does not fit in the XDP program's map:\n%s", text)
+	}
 	if account.Arrived != account.Linux+account.Lost+account.Received || account.Received != account.Transmitted+account.Dropped {
 		t.Errorf("the router's account: %+v\n%s", account, text)
 	}

@@ -50,6 +50,12 @@ type Router struct {
 // returns when the router serves its control socket. The router ends with the test.
 func Start(t *testing.T, ns *lab.Namespace, program string, env []string, args ...string) *Router {
 	t.Helper()
+	return StartWithin(t, time.Minute, ns, program, env, args...)
+}
+
+// StartWithin is Start with a limit of the start's time.
+func StartWithin(t *testing.T, limit time.Duration, ns *lab.Namespace, program string, env []string, args ...string) *Router {
+	t.Helper()
 	r := &Router{T: t, Socket: filepath.Join(t.TempDir(), "control.sock"), Out: &Output{}}
 	cmd := exec.Command(program, append([]string{"run", "--socket", r.Socket}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
@@ -64,7 +70,7 @@ func Start(t *testing.T, ns *lab.Namespace, program string, env []string, args .
 			t.Logf("the router wrote:\n%s", r.Out)
 		}
 	})
-	Eventually(t, time.Minute, "the router serves", func() bool {
+	Eventually(t, limit, "the router serves", func() bool {
 		select {
 		case <-r.Process.Done():
 			t.Fatalf("the router ended:\n%s", r.Out)
