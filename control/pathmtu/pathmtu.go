@@ -1,15 +1,17 @@
 // Package pathmtu receives ICMP path MTU errors about packets that a gateway sent (RFC 1191,
 // RFC 8201).
 //
-// The errors are addressed to the gateway, so Linux receives them, and copies them to one raw
-// socket per family with a type filter. They can be forged; gateway.Learn validates them.
+// The errors are addressed to the gateway, so Linux receives them. It reports those that quote a
+// protocol in the error queue of raw sockets of this protocol, also where a filter of the cgroup
+// refuses packets of other hosts (IPAddressDeny= of systemd). They can be forged; gateway.Learn
+// validates them.
 package pathmtu
 
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
+	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -19,89 +21,116 @@ import (
 
 // Watcher receives errors until Close.
 type Watcher struct {
-	conns []*net.IPConn
-	done  sync.WaitGroup
+	sockets []*os.File
+	done    sync.WaitGroup
 }
 
-// family describes ICMP or ICMPv6.
+// family is how errors of an address family are received.
 type family struct {
-	network string
-	filter  func(fd int) error // accepts one ICMP type
-	parse   func(msg []byte) (gateway.TooBig, bool)
+	name                              string
+	domain                            int
+	level, receive, discover, include int // socket options
+	parse                             func(icmpError) (gateway.TooBig, bool)
 }
 
 var families = []family{
-	{"ip4:icmp", func(fd int) error {
-		const icmpFilter, unreachable = 1, 3
-		return unix.SetsockoptInt(fd, unix.SOL_RAW, icmpFilter, ^(1 << unreachable))
-	}, parseIPv4},
-	{"ip6:ipv6-icmp", func(fd int) error {
-		const tooBig = 2
-		var block unix.ICMPv6Filter
-		for i := range block.Data {
-			block.Data[i] = ^uint32(0)
-		}
-		block.Data[0] &^= 1 << tooBig
-		return unix.SetsockoptICMPv6Filter(fd, unix.SOL_ICMPV6, unix.ICMPV6_FILTER, &block)
-	}, parseIPv6},
+	{"IPv4", unix.AF_INET, unix.SOL_IP, unix.IP_RECVERR, unix.IP_MTU_DISCOVER, unix.IP_HDRINCL, parseIPv4},
+	{"IPv6", unix.AF_INET6, unix.SOL_IPV6, unix.IPV6_RECVERR, unix.IPV6_MTU_DISCOVER, unix.IPV6_HDRINCL, parseIPv6},
 }
 
-// Watch calls report, on its own goroutines, for every error about ESP in the network namespace
-// of the calling thread. It needs CAP_NET_RAW.
+// Watch calls report with errors that quote ESP or ESP in UDP, from several goroutines. It needs CAP_NET_RAW.
 func Watch(report func(gateway.TooBig)) (*Watcher, error) {
 	w := &Watcher{}
 	for _, f := range families {
-		conn, err := f.listen()
-		if errors.Is(err, unix.EAFNOSUPPORT) { // a host without IPv6
-			continue
+		for _, proto := range []int{protoESP, unix.IPPROTO_UDP} {
+			s, err := f.open(proto)
+			if errors.Is(err, unix.EAFNOSUPPORT) { // a host without IPv6
+				continue
+			}
+			if err != nil {
+				w.Close()
+				return nil, fmt.Errorf("listen for path MTU errors of %s about protocol %d: %w", f.name, proto, err)
+			}
+			w.sockets = append(w.sockets, s)
+			w.done.Go(func() { f.watch(s, report) })
 		}
-		if err != nil {
-			w.Close()
-			return nil, fmt.Errorf("listen for path MTU errors on %s: %w", f.network, err)
-		}
-		w.conns = append(w.conns, conn)
-		w.done.Go(func() { f.receive(conn, report) })
 	}
 	return w, nil
 }
 
-// listen opens a raw socket with the filter.
-func (f *family) listen() (*net.IPConn, error) {
-	conn, err := net.ListenIP(f.network, nil)
+// open returns a socket that receives errors about a protocol, and no packets.
+func (f *family) open(proto int) (*os.File, error) {
+	fd, err := unix.Socket(f.domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, proto)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := conn.SyscallConn()
-	if err == nil {
-		err = errors.Join(raw.Control(func(fd uintptr) { err = f.filter(int(fd)) }), err)
-	}
+	discard := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
+	err = errors.Join(
+		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &discard}),
+		unix.SetsockoptInt(fd, f.level, f.receive, 1),
+		unix.SetsockoptInt(fd, f.level, f.include, 1),                           // the IP header of the quote
+		unix.SetsockoptInt(fd, f.level, f.discover, unix.IP_PMTUDISC_INTERFACE)) // Linux does not apply IPv4 errors to its own routes
 	if err != nil {
-		conn.Close()
+		unix.Close(fd)
 		return nil, err
 	}
-	return conn, nil
+	var buf [1]byte
+	for err == nil { // packets from before the filter
+		_, _, err = unix.Recvfrom(fd, buf[:], 0)
+	}
+	return os.NewFile(uintptr(fd), "path MTU errors"), nil
 }
 
-// receive reads messages until the socket is closed.
-func (f *family) receive(conn *net.IPConn, report func(gateway.TooBig)) {
-	buf := make([]byte, 1<<11) // errors are shorter (RFC 1812 section 4.3.2.3, RFC 4443 section 3.2)
+// watch reports the errors of a socket until it is closed.
+func (f *family) watch(s *os.File, report func(gateway.TooBig)) {
+	raw, err := s.SyscallConn()
+	if err != nil { // closed
+		return
+	}
+	quote := make([]byte, 1<<11) // errors are shorter (RFC 1812 section 4.3.2.3, RFC 4443 section 3.2)
+	control := make([]byte, 1<<8)
 	for {
-		n, from, err := conn.ReadFromIP(buf)
-		if errors.Is(err, net.ErrClosed) {
+		var n, used int
+		var failed error
+		err := raw.Read(func(fd uintptr) bool {
+			n, used, _, _, failed = unix.Recvmsg(int(fd), quote, control, unix.MSG_ERRQUEUE)
+			return failed != unix.EAGAIN && failed != unix.EINTR
+		})
+		if err != nil {
 			return
 		}
-		if t, ok := f.parse(buf[:n]); err == nil && ok {
-			t.From, _ = netip.AddrFromSlice(from.IP)
-			t.From = t.From.Unmap()
+		if failed != nil {
+			continue
+		}
+		e, from, ok := f.decode(control[:used])
+		if e.quote = quote[:n]; !ok {
+			continue
+		}
+		if t, ok := f.parse(e); ok {
+			t.From = from
 			report(t)
 		}
 	}
 }
 
-// Close stops the watcher. No report follows its return.
+// decode returns the error in a control message, and the router that sent it.
+func (f *family) decode(control []byte) (e icmpError, from netip.Addr, ok bool) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return e, from, false
+	}
+	for _, m := range messages {
+		if int(m.Header.Level) == f.level && int(m.Header.Type) == f.receive {
+			return decodeExtended(m.Data)
+		}
+	}
+	return e, from, false
+}
+
+// Close ends reports.
 func (w *Watcher) Close() {
-	for _, c := range w.conns {
-		c.Close()
+	for _, s := range w.sockets {
+		s.Close()
 	}
 	w.done.Wait()
 }

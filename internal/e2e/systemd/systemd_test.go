@@ -15,7 +15,7 @@ import (
 )
 
 func TestUnit(t *testing.T) {
-	guest.InVM(t, 200*time.Second, []string{"veth", "tun", "iptable_filter"}, testUnit)
+	guest.InVM(t, 240*time.Second, []string{"veth", "tun", "dummy", "iptable_filter"}, testUnit)
 }
 
 const unit = "../../../contrib/warproute.service"
@@ -40,6 +40,7 @@ func testUnit(t *testing.T, program string) {
 	h.forwardsWithin(patience, "the start")
 
 	t.Run("privileges", func(t *testing.T) { testPrivileges(t, h) })
+	t.Run("addresses", func(t *testing.T) { testAddresses(t, h) })
 	t.Run("SIGQUIT", func(t *testing.T) {
 		h.restarts(t, func() { h.systemctl("kill", "--signal=QUIT", "warproute") })
 		h.logged(t, "SIGQUIT: quit", "goroutine 1 ") // the log has the stacks
