@@ -22,6 +22,7 @@ ROUTING_NEEDS := bird:bird2 birdc:bird2 /usr/lib/frr/bgpd:frr keepalived:keepali
 VM_NEEDS   := linux.uml:user-mode-linux /lib/systemd/systemd:systemd modprobe:kmod xz:xz-utils qemu-system-x86_64:qemu-system-x86 /usr/lib/qemu/virtiofsd:qemu-system-common \
 	/usr/lib/ipsec/charon:strongswan-charon swanctl:strongswan-swanctl /usr/lib/ipsec/plugins/libstrongswan-openssl.so:libstrongswan-standard-plugins \
 	udevadm:udev
+CONTAINER_NEEDS := podman:podman
 HOWTO_NEEDS := promtool:prometheus /usr/sbin/charon-systemd:charon-systemd
 GEN_NEEDS  := clang-19:clang-19 llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev
 
@@ -60,7 +61,7 @@ GOTEST = go tool gotestsum --format standard-quiet --no-color --rerun-fails=1 --
 	--packages="$(1)" -- -timeout 20m
 
 test: ## run all tests; needs root
-	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS) $(PEER_NEEDS) $(ROUTING_NEEDS) $(VM_NEEDS) $(GEN_NEEDS) $(MONITORING_NEEDS)
+	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS) $(PEER_NEEDS) $(ROUTING_NEEDS) $(VM_NEEDS) $(CONTAINER_NEEDS) $(GEN_NEEDS) $(MONITORING_NEEDS)
 	scripts/kernel.sh out/kernel
 	scripts/nics.sh out/nics 7
 	scripts/words.sh

@@ -126,6 +126,7 @@ var imports = []struct {
 	{"internal/e2e/nics", nil, "the same, with drivers of emulated NICs"},
 	{"internal/e2e/soak", nil, "the same, under load for a configured time"},
 	{"internal/e2e/systemd", nil, "the same, with systemd"},
+	{"internal/e2e/container", nil, "the same, in a container"},
 	{"internal/e2e/scaleout", nil, "the same, several routers behind ECMP"},
 
 	{"bench/...", []string{
