@@ -69,6 +69,41 @@ func TestAllListsOfCapabilitiesAreTheSame(t *testing.T) {
 	}
 }
 
+// The document lists the system calls of a worker's thread.
+func TestSystemCallsOfWorkersAreDocumented(t *testing.T) {
+	call := regexp.MustCompile(`unix\.SYS_(\w+)`)
+	_, source, _ := strings.Cut(readText(t, "internal/privilege/worker.go"), "var workerCalls")
+	allowed, rest, found := strings.Cut(source, "\n}\n")
+	_, document, documented := strings.Cut(readText(t, "docs/install.md"), "### System calls of a worker\n")
+	list, restricted, ok := strings.Cut(document, "\nRestricted: ")
+	restricted, _, _ = strings.Cut(restricted, "\n")
+	if !found || !documented || !ok {
+		t.Fatal("no list of system calls")
+	}
+	names := func(code string) (names []string) {
+		for _, m := range call.FindAllStringSubmatch(code, -1) {
+			names = append(names, strings.ToLower(m[1]))
+		}
+		return names
+	}
+	want := names(allowed)
+	if len(want) != len(workerCalls) {
+		t.Errorf("%d names, %d system calls", len(want), len(workerCalls))
+	}
+	var got []string
+	for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(list, -1) {
+		got = append(got, m[1])
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the document lists %v, want %v", got, want)
+	}
+	for _, name := range append(names(rest), "kill", "tgkill") { // restrictSignals
+		if !strings.Contains(restricted, "`"+name+"`") {
+			t.Errorf("%s is restricted, and the document lacks it", name)
+		}
+	}
+}
+
 // daemonSet has the fields of apps/v1 DaemonSet that the manifest uses. Fields that Kubernetes does not know are errors.
 type daemonSet struct {
 	APIVersion string `yaml:"apiVersion"`
