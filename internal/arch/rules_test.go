@@ -109,7 +109,7 @@ var imports = []struct {
 	{"internal/lab/seqload", []string{"bench/xdpgen", "internal/lab", "internal/netdev", "internal/testutil", "packet"}, "a load of numbered packets, for tests"},
 	{"internal/lab/guest/wire", nil, "a leaf, between a host and its guest"},
 	{"internal/lab/guest/agent", []string{"internal/lab/guest/wire"}, "the first process of a guest; needs few packages"},
-	{"internal/lab/guest", []string{"internal/lab", "internal/lab/guest/wire", "internal/require"}, "a second kernel; knows no tests"},
+	{"internal/lab/guest", []string{"internal/lab", "internal/lab/guest/wire", "internal/race", "internal/require"}, "a second kernel; knows no tests"},
 	{"internal/lab/peer", []string{"internal/lab", "internal/lab/echo", "internal/lab/guest", "ipsec/suite"}, "Linux's ESP; shares only the names of suites"},
 	{"internal/lab/peer/service", []string{"internal/lab/echo"}, "a program of the peer's guest"},
 	{"internal/testutil", []string{"batch", "fib", "lookup", "packet", "umem"}, "helpers of several packages' tests"},

@@ -77,13 +77,29 @@ func prepare(ns *lab.Namespace, name string) (*Guest, error) {
 // compiler's profile, for which everything would be compiled again.
 var buildEnv = []string{"CGO_ENABLED=0", "GOFLAGS=-pgo=off -buildvcs=false"}
 
-// Build builds a program that runs in a guest.
+// builds has the programs that Build has built, by package.
+var builds = struct {
+	sync.Mutex
+	files map[string][]byte
+}{files: map[string][]byte{}}
+
+// Build builds a program that runs in a guest. A process links each program once.
 func Build(file, pkg string) error {
+	builds.Lock()
+	defer builds.Unlock()
+	if binary, ok := builds.files[pkg]; ok {
+		return os.WriteFile(file, binary, 0o755)
+	}
 	build := exec.Command("go", "build", "-o", file, pkg)
 	build.Env = append(os.Environ(), buildEnv...)
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s for a guest: %w: %s", pkg, err, out)
 	}
+	binary, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	builds.files[pkg] = binary
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warproute/warproute/internal/race"
 	"github.com/warproute/warproute/internal/require"
 )
 
@@ -20,10 +21,9 @@ const programVar = "WARPROUTE_TEST_IN_GUEST"
 // scaleVar chooses the sizes of tests, also in a guest.
 const scaleVar = "WARPROUTE_SCALE"
 
-// InVM runs a test, with the program under test, in a virtual machine with kernel modules. On the host, it
-// builds the program and the test of the package in the current directory and runs the test there. The
-// guest has no room for the race detector. The test has WARPROUTE_SCALE of the host, and runs the subtests that -run
-// selects.
+// InVM runs a test, with the program under test, in a virtual machine with kernel modules. On the host, it builds the
+// program, and the test without the race detector, for which a guest has no room, and runs the test there. The test has
+// WARPROUTE_SCALE of the host, and runs the subtests that -run selects.
 func InVM(t *testing.T, limit time.Duration, modules []string, run func(t *testing.T, program string)) {
 	t.Helper()
 	VM{}.Test(t, limit, modules, run)
@@ -47,14 +47,8 @@ func (v VM) Test(t *testing.T, limit time.Duration, modules []string, run func(t
 			break
 		}
 	}
-	dir := t.TempDir()
-	program, test := filepath.Join(dir, "warproute"), filepath.Join(dir, "guest.test")
+	program, test := filepath.Join(t.TempDir(), "warproute"), testProgram(t)
 	require.NoError(t, Build(program, "github.com/warproute/warproute/cmd/warproute"))
-	build := exec.Command("go", "test", "-c", "-o", test, ".")
-	build.Env = append(os.Environ(), buildEnv...)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the test for the guest: %v: %s", err, out)
-	}
 	v.Kernel = cmp.Or(v.Kernel, filepath.Join(root, "out/kernel"))
 	g, err := v.Start()
 	require.NoError(t, err)
@@ -82,6 +76,23 @@ func (v VM) Test(t *testing.T, limit time.Duration, modules []string, run func(t
 	if !strings.Contains(output, "--- PASS: "+t.Name()+" (") {
 		t.Error("the test failed in the guest")
 	}
+}
+
+// testProgram returns the path of the running test, or of a build of it without the race detector.
+func testProgram(t *testing.T) string {
+	t.Helper()
+	if !race.Enabled {
+		file, err := os.Executable()
+		require.NoError(t, err)
+		return file
+	}
+	file := filepath.Join(t.TempDir(), "guest.test")
+	build := exec.Command("go", "test", "-c", "-o", file, ".")
+	build.Env = append(os.Environ(), buildEnv...)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the test for the guest: %v: %s", err, out)
+	}
+	return file
 }
 
 // runPattern returns the -run pattern of a test in the guest, with the subtests that the pattern of the host selects.
