@@ -57,9 +57,11 @@ PLAIN_TESTS := Alloc|^TestRemovedKeysAreErasedFromMemory$$|^TestManyVRFs$$|^Test
 
 # On a machine that other programs use, a test may be late once. Up to three tests that failed are run again, alone and
 # once; not after a data race. The output shows both runs.
-GOTEST = go tool gotestsum --format standard-quiet --no-color --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race \
+GOTEST = $$(CGO_ENABLED=0 go tool -n gotestsum) --format standard-quiet --no-color --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race \
 	--packages="$(1)" -- -vet=off -timeout 20m
 
+# All but the race detector do without cgo, as the programs and those in guests, so that no package is compiled a third time.
+test: export CGO_ENABLED := 0
 test: ## run all tests; needs root
 	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS) $(PEER_NEEDS) $(ROUTING_NEEDS) $(VM_NEEDS) $(CONTAINER_NEEDS) $(GEN_NEEDS) $(MONITORING_NEEDS)
 	scripts/kernel.sh out/kernel
