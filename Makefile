@@ -62,6 +62,8 @@ GOTEST = $$(CGO_ENABLED=0 go tool -n gotestsum) --format standard-quiet --no-col
 
 # All but the race detector do without cgo, as the programs and those in guests, so that no package is compiled a third time.
 test: export CGO_ENABLED := 0
+# By default the race detector sleeps for a second when a program exits.
+test: export GORACE := atexit_sleep_ms=0
 test: ## run all tests; needs root
 	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS) $(PEER_NEEDS) $(ROUTING_NEEDS) $(VM_NEEDS) $(CONTAINER_NEEDS) $(GEN_NEEDS) $(MONITORING_NEEDS)
 	scripts/kernel.sh out/kernel
