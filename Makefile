@@ -80,6 +80,7 @@ test: ## run all tests; needs root
 # Go runs one target at a time, on all cores.
 TIME := 10s
 fuzz: export GOFLAGS += -pgo=off
+fuzz: export CGO_ENABLED := 0
 fuzz: ## run every fuzz target for TIME (10s); needs root
 	scripts/fuzz.sh $(TIME)
 
