@@ -9,6 +9,7 @@ CLI      := github.com/warproute/warproute/internal/cli
 LDFLAGS  := -s -w -buildid= -X $(CLI).version=$(VERSION) -X $(CLI).revision=$(REVISION) -X $(CLI).date=$(DATE)
 PREFIX   ?= /usr/local
 PROFILE  := cmd/warproute/default.pgo
+TRIMPATH := -trimpath
 PROGRAMS := warproute warproute-bench
 export BIN := bin
 
@@ -36,7 +37,7 @@ check test: export GOFLAGS += -pgo=off
 
 # The binary needs the C library's loader to open the CUDA driver. With TAGS=nogpu it needs nothing.
 build: ## build bin/warproute, the router, and bin/warproute-bench, without cgo
-	CGO_ENABLED=0 go build -trimpath -pgo=$(PROFILE) -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(BIN)/ $(addprefix ./cmd/,$(PROGRAMS))
+	CGO_ENABLED=0 go build $(TRIMPATH) -pgo=$(PROFILE) -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(BIN)/ $(addprefix ./cmd/,$(PROGRAMS))
 
 words: ## reject words of our own (docs/glossary.md)
 	scripts/words.sh

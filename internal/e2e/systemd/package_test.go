@@ -41,9 +41,10 @@ func buildPackages(t *testing.T) {
 	})
 }
 
+// buildPackage builds a package with the flags of the tests, whose compiled packages it shares.
 func buildPackage(t *testing.T, version string) {
 	t.Helper()
-	c := exec.Command("make", "packages", "PROGRAMS=warproute", "PROFILE=off", "VERSION="+version, "BIN=out/test")
+	c := exec.Command("make", "packages", "PROGRAMS=warproute", "PROFILE=off", "TRIMPATH=", "VERSION="+version, "BIN=out/test")
 	c.Dir = "../../.."
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", strings.Join(c.Args, " "), err, out)
